@@ -31,3 +31,5 @@ func open(t testing.TB) *device.Device {
 	}
 	return dev
 }
+
+func BenchmarkOps(b *testing.B) { devicetest.Bench(b, open(b)) }
