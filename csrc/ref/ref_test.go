@@ -15,3 +15,8 @@ func TestValues(t *testing.T) { devicetest.Values(t, ref.Open()) }
 func TestSameBits(t *testing.T) {
 	devicetest.SameBits(t, func(pool *device.Pool) *device.Device { return ref.OpenOn(pool) })
 }
+
+// Claim: backward ops are the derivatives of forward ops.
+func TestGradients(t *testing.T) { devicetest.Gradients(t) }
+
+func BenchmarkOps(b *testing.B) { devicetest.Bench(b, ref.Open()) }

@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"bytes"
 	"math"
 	"unsafe"
 
@@ -55,9 +56,12 @@ func (e *Env) Make(name string, d device.DType, f func(i int) float64, shape ...
 	for i := range v {
 		v[i] = f(i)
 	}
-	b := buffer{name: name, whole: t, before: device.FromFloat64(d, v)}
-	e.Dev.Write(t, b.before)
-	e.buffers = append(e.buffers, b)
+	return e.write(name, t, device.FromFloat64(d, v))
+}
+
+func (e *Env) write(name string, t device.Tensor, raw []byte) device.Tensor {
+	e.Dev.Write(t, raw)
+	e.buffers = append(e.buffers, buffer{name: name, whole: t, before: raw})
 	return t
 }
 
@@ -83,8 +87,9 @@ func (e *Env) List(name string, d device.DType, values ...float64) device.Tensor
 
 // Out is an output that the op writes without reading: it starts as NaN.
 func (e *Env) Out(name string, tol Tol, d device.DType, shape ...int64) device.Tensor {
-	t := e.Make(name, d, func(int) float64 { return math.NaN() }, shape...)
-	return e.Changes(t, tol)
+	t := e.scope.Alloc(d, shape...)
+	nan := device.FromFloat64(d, []float64{math.NaN()})
+	return e.Changes(e.write(name, t, bytes.Repeat(nan, int(t.Len()))), tol)
 }
 
 // Changes marks a tensor made before as one the op writes.
@@ -99,8 +104,9 @@ func (e *Env) Changes(t device.Tensor, tol Tol) device.Tensor {
 
 // From makes an input of what the twin has computed.
 func (e *Env) From(twin *Env, name string, src device.Tensor) device.Tensor {
-	v := twin.Values(src)
-	return e.Make(name, src.DType, func(i int) float64 { return v[i] }, src.Dims()...)
+	raw := make([]byte, src.Bytes())
+	twin.Dev.Read(raw, src)
+	return e.write(name, e.scope.Alloc(src.DType, src.Dims()...), raw)
 }
 
 // Values reads a contiguous tensor.

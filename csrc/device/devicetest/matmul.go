@@ -39,11 +39,13 @@ func matmulCases() []Case {
 		{transA: true, accumulate: true, wideC: true}, {accumulate: true, wideC: true, strided: true},
 	}
 	for _, d := range valueTypes {
-		for _, s := range [][3]int64{{1, 1, 1}, {0, 5, 7}, {3, 5, 17}, {1, 129, 65}, {129, 1, 64}, {17, 65, 63}, {65, 129, 3}, {64, 64, 64}, {33, 40, 1500}, {300, 1000, 70}} {
+		for _, s := range [][3]int64{{1, 1, 1}, {0, 5, 7}, {3, 5, 17}, {1, 129, 65}, {129, 1, 64}, {17, 65, 63}, {65, 129, 3}, {64, 64, 64}, {33, 40, 1500}, {130, 300, 70}} {
 			for _, o := range variants {
 				cases = append(cases, matmulCase(d, s[0], s[1], s[2], o))
 			}
 		}
+		cases = append(cases, matmulCase(d, 300, 1000, 70, matmulOptions{}), matmulCase(d, 300, 1000, 70, matmulOptions{transB: true, bias: true, epilogue: device.GeluTanhEpilogue}),
+			matmulCase(d, 300, 700, 260, matmulOptions{transA: true, accumulate: true, wideC: true}))
 		cases = append(cases, nonFiniteMatmul(d))
 	}
 	return cases
