@@ -2,11 +2,14 @@
  * A tile of A is 16 rows of 32 k; a tile of B is 16 pairs of k by 16 columns, the
  * two of a pair side by side. */
 #include "gemm.h"
+#include "isa_level.h"
 
 #if defined(__x86_64__) && defined(__linux__) && (defined(__clang__) || __GNUC__ >= 11)
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,amx-tile,amx-bf16")
 #include <cpuid.h>
 #include <immintrin.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -148,16 +151,26 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int64
 }
 
 static const gemm_kernel kernel = {
-    .name = "amx_bf16", .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2,
+    .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2,
     .begin = begin, .end = end, .pack_a = pack_a, .pack_b = pack_b, .micro = micro,
 };
 
+static int32_t granted;
+
 /* The processor must have the tiles, and Linux be asked for their state. */
-const gemm_kernel *mt_gemm_amx(void) {
+static void request(void) {
   enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
   unsigned a, b, c, d;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return NULL;
-  return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0 ? &kernel : NULL;
+  const char *setting = getenv("MONOTRON_AMX");
+  if (setting && strcmp(setting, "off") == 0) return;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return;
+  granted = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+const gemm_kernel *mt_gemm_amx(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, request);
+  return granted && mt_isa_level == MT_AVX512 ? &kernel : NULL;
 }
 
 #else
