@@ -42,7 +42,7 @@ typedef struct {
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
-const gemm_kernel *mt_gemm_amx(void); /* bf16; NULL where it cannot be used */
+const gemm_kernel *mt_gemm_amx(void); /* bf16; where mt_amx() allows it */
 
 /* The largest tile, and the bytes of its sums, which lead the workspace where
  * oneDNN's results pass through it. */

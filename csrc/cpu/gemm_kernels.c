@@ -40,17 +40,17 @@ V void K(pack_rows)(float *panel, int64_t width, const void *src, int64_t step, 
 }
 
 /* x has `lines` along `line` and `depth` along `deep`; one of the two strides is 1. */
-V void K(pack)(float *panel, int64_t width, const void *src, int64_t line, int64_t deep, int64_t lines, int64_t depth, int T) {
-  if (deep == 1) K(transpose)(panel, width, width, src, T, line, lines, depth);
-  else K(pack_rows)(panel, width, src, deep, lines, depth, T);
+static void K(pack)(float *panel, int64_t width, const void *src, int64_t line, int64_t deep, int64_t lines, int64_t depth, int32_t dtype) {
+  if (deep == 1) K(transpose)(panel, width, width, src, dtype, line, lines, depth);
+  else V_BY_DTYPE(dtype, K(pack_rows)(panel, width, src, deep, lines, depth, T));
 }
 
 static void K(pack_a)(void *panel, const gemm_operand *a, int64_t i, int64_t rows, int64_t k, int64_t depth) {
-  V_BY_DTYPE(a->dtype, K(pack)(panel, MR, gemm_at(a, i, k), a->row, a->col, rows, depth, T));
+  K(pack)(panel, MR, gemm_at(a, i, k), a->row, a->col, rows, depth, a->dtype);
 }
 
 static void K(pack_b)(void *panel, const gemm_operand *b, int64_t k, int64_t depth, int64_t j, int64_t columns) {
-  V_BY_DTYPE(b->dtype, K(pack)(panel, NR, gemm_at(b, k, j), b->col, b->row, columns, depth, T));
+  K(pack)(panel, NR, gemm_at(b, k, j), b->col, b->row, columns, depth, b->dtype);
 }
 
 static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, int64_t ldc, int32_t add) {
@@ -86,28 +86,18 @@ static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, in
   }
 }
 
-/* One row of the epilogue: n sums to C and Aux at column j. */
-V void K(finish_row)(const gemm_job *job, const float *sums, void *c, void *aux, int64_t j, int64_t n, int T, int CT, int epilogue) {
-  V_EACH(n, p, m,
-    vf x = v_load_n(sums, MT_F32, p, m);
-    if (job->bias) x += v_load_n(job->bias, T, j + p, m);
-    if (epilogue != MT_NO_EPILOGUE) {
-      v_store_n(aux, T, p, m, x);
-      x = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x) : v_gelu_erf(x);
-    }
-    v_store_n(c, CT, p, m, x););
-}
-
 V void K(finish_as)(const gemm_job *job, const gemm_tile *t, const float *sums, int64_t ld, int T, int CT) {
   for (int64_t i = t->i0; i < t->i1; i++, sums += ld) {
     void *c = job->c + (i * job->ldc + t->j0) * mt_element(CT);
     void *aux = job->aux + (i * job->ldaux + t->j0) * mt_element(T);
-    int64_t n = t->j1 - t->j0;
-    switch (job->epilogue) {
-    case MT_NO_EPILOGUE: K(finish_row)(job, sums, c, aux, t->j0, n, T, CT, MT_NO_EPILOGUE); break;
-    case MT_GELU_TANH_EPILOGUE: K(finish_row)(job, sums, c, aux, t->j0, n, T, CT, MT_GELU_TANH_EPILOGUE); break;
-    default: K(finish_row)(job, sums, c, aux, t->j0, n, T, CT, MT_GELU_ERF_EPILOGUE);
-    }
+    V_EACH(t->j1 - t->j0, j, m,
+      vf x = v_load_n(sums, MT_F32, j, m);
+      if (job->bias) x += v_load_n(job->bias, T, t->j0 + j, m);
+      if (job->epilogue != MT_NO_EPILOGUE) {
+        v_store_n(aux, T, j, m, x);
+        x = job->epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x) : v_gelu_erf(x);
+      }
+      v_store_n(c, CT, j, m, x););
   }
 }
 

@@ -14,7 +14,15 @@ typedef uint16_t mt_h4 __attribute__((vector_size(8)));
 #endif
 #endif
 
-V float K(one)(const void *p, int T, int64_t i) { return v_load_n(p, T, i, 1)[0]; }
+V float K(one)(const void *p, int T, int64_t i) {
+  if (T == MT_F32) return ((const float *)p)[i];
+  uint16_t h = ((const uint16_t *)p)[i];
+  if (T == MT_F16) return v_load_n(&h, MT_F16, 0, 1)[0];
+  uint32_t u = (uint32_t)h << 16;
+  float f;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
 
 V mt_f4 K(four)(const void *p, int T, int64_t i) {
   mt_f4 f;
@@ -34,19 +42,19 @@ V mt_f4 K(four)(const void *p, int T, int64_t i) {
 
 /* to[k·ld + l] = from[l·step + k] for l < lines and k < depth; 0 for the lines up
  * to width. */
-V void K(transpose)(float *to, int64_t ld, int64_t width, const void *from, int T, int64_t step, int64_t lines, int64_t depth) {
-  int64_t l = 0;
-  for (; l + 4 <= lines; l += 4) {
-    int64_t k = 0, s = l * step;
-    for (; k + 4 <= depth; k += 4) {
+V void K(transpose_as)(float *to, int64_t ld, int64_t width, const void *from, int T, int64_t step, int64_t lines, int64_t depth) {
+  const int64_t l4 = lines & ~(int64_t)3, k4 = depth & ~(int64_t)3;
+  for (int64_t l = 0; l < l4; l += 4)
+    for (int64_t k = 0, s = l * step; k < k4; k += 4) {
       mt_f4 a = K(four)(from, T, s + k), b = K(four)(from, T, s + step + k), c = K(four)(from, T, s + 2 * step + k), d = K(four)(from, T, s + 3 * step + k);
       mt_f4 ab = MT_MIX4(a, b, 0, 4, 1, 5), ab2 = MT_MIX4(a, b, 2, 6, 3, 7), cd = MT_MIX4(c, d, 0, 4, 1, 5), cd2 = MT_MIX4(c, d, 2, 6, 3, 7);
       mt_f4 out[4] = {MT_MIX4(ab, cd, 0, 1, 4, 5), MT_MIX4(ab, cd, 2, 3, 6, 7), MT_MIX4(ab2, cd2, 0, 1, 4, 5), MT_MIX4(ab2, cd2, 2, 3, 6, 7)};
       for (int q = 0; q < 4; q++) memcpy(to + (k + q) * ld + l, &out[q], sizeof out[q]);
     }
-    for (; k < depth; k++)
-      for (int64_t q = 0; q < 4; q++) to[k * ld + l + q] = K(one)(from, T, s + q * step + k);
-  }
-  for (; l < width; l++)
-    for (int64_t k = 0; k < depth; k++) to[k * ld + l] = l < lines ? K(one)(from, T, l * step + k) : 0;
+  for (int64_t k = 0; k < depth; k++)
+    for (int64_t l = k < k4 ? l4 : 0; l < width; l++) to[k * ld + l] = l < lines ? K(one)(from, T, l * step + k) : 0;
+}
+
+static void K(transpose)(float *to, int64_t ld, int64_t width, const void *from, int32_t dtype, int64_t step, int64_t lines, int64_t depth) {
+  V_BY_DTYPE(dtype, K(transpose_as)(to, ld, width, from, T, step, lines, depth));
 }
