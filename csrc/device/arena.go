@@ -214,3 +214,13 @@ func (s *Scope) Free(t Tensor) {
 	}
 	panic(fmt.Sprintf("device: %v is not in this scope", t))
 }
+
+// Has tells whether t was allocated here and not freed.
+func (s *Scope) Has(t Tensor) bool {
+	for _, h := range s.held {
+		if h.Data == t.Data {
+			return true
+		}
+	}
+	return false
+}
