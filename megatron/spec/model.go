@@ -68,6 +68,8 @@ type Model struct {
 
 	WindowLeft int // keys to the left a query sees; -1: all
 
+	Experts *Experts // nil: dense
+
 	HiddenDropout    float64
 	AttentionDropout float64
 
