@@ -151,13 +151,13 @@ func (p *parser) derivePositions() {
 	}
 	p.need(p.SeqLength < 1, "seq-length", "the number of tokens of a training sequence, at least 1")
 	if m.Position == spec.PositionLearned {
-		p.need(m.MaxPositions < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
+		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
 	}
-	if m.MaxPositions > 0 && m.MaxPositions < p.SeqLength {
-		p.problem("--seq-length %d is longer than --max-position-embeddings %d", p.SeqLength, m.MaxPositions)
+	if m.Context > 0 && m.Context < p.SeqLength {
+		p.problem("--seq-length %d is longer than --max-position-embeddings %d", p.SeqLength, m.Context)
 	}
-	if m.Position != spec.PositionLearned {
-		m.MaxPositions = 0 // no rows to store
+	if m.Position == spec.PositionLearned {
+		m.MaxPositions = m.Context // else there are no rows to store
 	}
 	if r.RopeScaling {
 		m.RopeScaling = &spec.RopeScaling{Factor: r.RopeScalingFactor, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}

@@ -39,7 +39,7 @@ func TestOneRankCommandLine(t *testing.T) {
 		t.Errorf("padded vocabulary %d, %v", c.Model.PaddedVocabSize, err)
 	}
 	if want := (spec.Model{NumLayers: 24, HiddenSize: 1024, FFNHiddenSize: 4096, NumAttentionHeads: 16, NumQueryGroups: 16, KVChannels: 64,
-		VocabSize: 50257, PaddedVocabSize: 50304, MaxPositions: 1024, Position: "learned_absolute", RotaryBase: 10000, RotaryPercent: 1,
+		VocabSize: 50257, PaddedVocabSize: 50304, MaxPositions: 1024, Context: 1024, Position: "learned_absolute", RotaryBase: 10000, RotaryPercent: 1,
 		Normalization: "LayerNorm", NormEpsilon: 1e-5, Activation: spec.GeluTanh, LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1,
 		HiddenDropout: 0.1, AttentionDropout: 0.1, InitStd: 0.02, EmbeddingInitStd: 0.02}); asJSON(c.Model) != asJSON(want) {
 		t.Errorf("model\n%s\nwant\n%s", asJSON(c.Model), asJSON(want))

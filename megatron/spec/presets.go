@@ -16,12 +16,12 @@ var presets = map[string]func() Model{
 	"gpt2-1.5b": func() Model { return gpt2(48, 1600, 25) },
 	"gpt3-175b": func() Model {
 		m := gpt2(96, 12288, 96)
-		m.MaxPositions = 2048
+		m.MaxPositions, m.Context = 2048, 2048
 		return m
 	},
 	"shakespeare-char": func() Model {
 		m := gpt2(4, 128, 4)
-		m.MaxPositions = 64
+		m.MaxPositions, m.Context = 64, 64
 		m.HiddenDropout, m.AttentionDropout = 0, 0
 		return m.vocab(65)
 	},
@@ -74,7 +74,7 @@ func gpt2(layers, hidden, heads int) Model {
 	m := Model{
 		NumLayers: layers, HiddenSize: hidden, FFNHiddenSize: 4 * hidden,
 		NumAttentionHeads: heads, NumQueryGroups: heads, KVChannels: hidden / heads,
-		MaxPositions: 1024, Position: PositionLearned, RotaryBase: 10000, RotaryPercent: 1,
+		MaxPositions: 1024, Context: 1024, Position: PositionLearned, RotaryBase: 10000, RotaryPercent: 1,
 		Normalization: LayerNorm, NormEpsilon: 1e-5, Activation: GeluTanh,
 		LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1,
 		HiddenDropout: 0.1, AttentionDropout: 0.1, InitStd: 0.02, EmbeddingInitStd: 0.02,
@@ -82,11 +82,11 @@ func gpt2(layers, hidden, heads int) Model {
 	return m.vocab(50257)
 }
 
-func llama(layers, hidden, ffn, heads, groups, positions int) Model {
+func llama(layers, hidden, ffn, heads, groups, context int) Model {
 	m := Model{
 		NumLayers: layers, HiddenSize: hidden, FFNHiddenSize: ffn,
 		NumAttentionHeads: heads, NumQueryGroups: groups, KVChannels: hidden / heads,
-		MaxPositions: positions, Position: PositionRope, RotaryBase: 10000, RotaryPercent: 1,
+		Context: context, Position: PositionRope, RotaryBase: 10000, RotaryPercent: 1,
 		Normalization: RMSNorm, NormEpsilon: 1e-5, Activation: Swiglu,
 		WindowLeft: -1, InitStd: 0.02, EmbeddingInitStd: 0.02,
 	}
@@ -101,7 +101,7 @@ func qwen2(layers, hidden, ffn, heads, groups int) Model {
 
 func bloom(layers, hidden, heads int) Model {
 	m := gpt2(layers, hidden, heads)
-	m.Position, m.MaxPositions, m.EmbedNorm = PositionAlibi, 2048, true
+	m.Position, m.MaxPositions, m.Context, m.EmbedNorm = PositionAlibi, 0, 2048, true
 	m.HiddenDropout, m.AttentionDropout = 0, 0
 	return m.vocab(250880)
 }
