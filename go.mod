@@ -7,6 +7,7 @@ require (
 	github.com/pkoukk/tiktoken-go-loader v0.0.2
 	github.com/urfave/cli/v2 v2.27.7
 	golang.org/x/sys v0.49.0
+	gopkg.in/yaml.v3 v3.0.1
 )
 
 require (
