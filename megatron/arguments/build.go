@@ -91,6 +91,10 @@ func setField(field reflect.Value, values []string) error {
 		field.Set(list)
 		return nil
 	}
+	if field.Kind() == reflect.Pointer { // nil: not given
+		field.Set(reflect.New(field.Type().Elem()))
+		return setField(field.Elem(), values)
+	}
 	text := values[0]
 	switch field.Kind() {
 	case reflect.Int, reflect.Int64:
@@ -165,6 +169,12 @@ func (b *build) text(f *Flag) string {
 }
 
 func scalarText(v reflect.Value) string {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
 	if v.Kind() == reflect.Float64 {
 		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
 	}

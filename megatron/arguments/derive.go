@@ -356,7 +356,7 @@ func (p *parser) deriveCheckpoint() {
 
 func (p *parser) deriveData() {
 	d, t := &p.Data, &p.Tokenizer
-	d.SequenceLength = p.SeqLength
+	d.SequenceLength, d.Seed = p.SeqLength, uint32(p.Seed)
 	perSplit := len(d.TrainDataPath)+len(d.ValidDataPath)+len(d.TestDataPath) > 0
 	sources := 0
 	for _, on := range []bool{d.Mock, len(d.DataPath) > 0, d.DataArgsPath != "", perSplit, d.PerSplitDataArgsPath != ""} {

@@ -5,6 +5,7 @@ package training
 import (
 	"monotron/dataset"
 	"monotron/fault"
+	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/tokenizer"
@@ -30,7 +31,7 @@ type Config struct {
 	Data       dataset.Config
 	Tokenizer  tokenizer.Config
 	Layout     Layout
-	Recompute  Recompute
+	Recompute  model.Recompute
 	Checkpoint Checkpoint
 	Log        Log
 
@@ -100,14 +101,6 @@ type Layout struct {
 	BucketSize, BucketCount   int // parameters a bucket, buckets; 0: the rule
 	PadBucketsForHighBusBW    bool
 	DistributeSavedActivation bool // saved inputs of recomputed layers are cut over tp
-}
-
-// Recompute says which activations are made again in the backward pass.
-type Recompute struct {
-	Granularity string   // "", full, selective
-	Method      string   // full: uniform, block
-	NumLayers   int      // full: layers a chunk (uniform), or layers recomputed (block)
-	Modules     []string // selective: core_attn, mlp, moe, ...
 }
 
 // Checkpoint says what is saved and loaded.
