@@ -10,6 +10,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
+	"monotron/tools/inspect"
+	"monotron/tools/merge"
+	"monotron/tools/preprocess"
+	"monotron/tools/tokenize"
 )
 
 func main() {
@@ -32,4 +36,12 @@ func main() {
 	}
 }
 
-func commands() []*cli.Command { return nil }
+func commands() []*cli.Command {
+	return []*cli.Command{
+		preprocess.Command(),
+		preprocess.FastCommand(),
+		merge.Command(),
+		tokenize.Command(),
+		inspect.Command(),
+	}
+}
