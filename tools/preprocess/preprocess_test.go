@@ -67,6 +67,7 @@ func TestGoldenCommands(t *testing.T) {
 			if err := os.CopyFS("inputs", os.DirFS(inputs)); err != nil {
 				t.Fatal(err)
 			}
+			t.Setenv("NLTK_DATA", filepath.Join(inputs, "nltk"))
 			for _, line := range c.Commands {
 				// the vocabulary files are GPT-2's, which are built in
 				line = strings.ReplaceAll(line, "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt ", "")
@@ -175,7 +176,7 @@ func TestFlagErrors(t *testing.T) {
 		"--input x --workers many": {"many"},
 		"--input none.jsonl --output-prefix y --tokenizer-type NullTokenizer --vocab-size 5": {"none.jsonl"},
 		"--input . --output-prefix y":                                                                           {"--tokenizer-type"},
-		"--input . --output-prefix y --split-sentences":                                                         {"--split-sentences"},
+		"--input . --output-prefix y --split-sentences --lang xx":                                               {"xx"},
 		"--input . --output-prefix y --dataset-impl lazy":                                                       {"--dataset-impl"},
 		"--input . --output-prefix y --tokenizer-type NullTokenizer --vocab-size 0":                             {"--vocab-size"},
 		"--input . --output-prefix no/such/y --tokenizer-type NullTokenizer --vocab-size 9":                     {"no/such"},
