@@ -9,7 +9,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"monotron/csrc/cpu"
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
 	"monotron/fault"
+	"monotron/megatron/pretrain"
 )
 
 func main() {
@@ -32,4 +36,28 @@ func main() {
 	}
 }
 
-func commands() []*cli.Command { return nil }
+func commands() []*cli.Command {
+	return []*cli.Command{
+		pretrain.Command(openDevice),
+	}
+}
+
+// openDevice makes a device by its --device name. auto is the fastest that
+// this build and machine have.
+func openDevice(name string) (*device.Device, error) {
+	switch name {
+	case "ref":
+		return ref.Open(), nil
+	case "cpu":
+		d, err := cpu.Open()
+		return d, fault.With(fault.Usage, err)
+	case "auto", "":
+		if d, err := cpu.Open(); err == nil {
+			return d, nil
+		}
+		return ref.Open(), nil
+	case "cuda":
+		return nil, fault.Errorf(fault.Usage, "--device cuda: this version has no CUDA kernels yet; use --device cpu")
+	}
+	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto, cpu and ref", name)
+}
