@@ -4,9 +4,11 @@ go 1.26.8
 
 require (
 	github.com/edsrzf/mmap-go v1.2.0
+	github.com/google/go-cmp v0.7.0
 	github.com/pkoukk/tiktoken-go-loader v0.0.2
 	github.com/urfave/cli/v2 v2.27.7
 	golang.org/x/sys v0.49.0
+	gopkg.in/yaml.v3 v3.0.1
 )
 
 require (

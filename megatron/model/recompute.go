@@ -13,8 +13,8 @@ type Forget struct {
 // Recompute is activation recomputation (Korthikanti et al., arXiv 2205.05198).
 type Recompute struct {
 	Granularity string   // "", "selective", "full"
-	Method      string   // of full: "uniform" (chunks of Layers), "block" (the first Layers)
-	Layers      int      // --recompute-num-layers
+	Method      string   // of full: "uniform" (chunks of NumLayers), "block" (the first NumLayers)
+	NumLayers   int      // --recompute-num-layers
 	Modules     []string // of selective: core_attn, mlp, layernorm
 }
 
@@ -48,9 +48,9 @@ func (r Recompute) chunks(layers int) []chunk {
 	for at := 0; at < layers; {
 		c := chunk{from: at, to: at + 1}
 		if r.Granularity == "full" {
-			c.again = r.Method == "uniform" || at < r.Layers
+			c.again = r.Method == "uniform" || at < r.NumLayers
 			if r.Method == "uniform" {
-				c.to = min(layers, at+max(1, r.Layers))
+				c.to = min(layers, at+max(1, r.NumLayers))
 			}
 		}
 		cs = append(cs, c)
