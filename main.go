@@ -14,6 +14,11 @@ import (
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/megatron/pretrain"
+	"monotron/tools/doctor"
+	"monotron/tools/inspect"
+	"monotron/tools/merge"
+	"monotron/tools/preprocess"
+	"monotron/tools/tokenize"
 )
 
 func main() {
@@ -39,6 +44,12 @@ func main() {
 func commands() []*cli.Command {
 	return []*cli.Command{
 		pretrain.Command(openDevice),
+		preprocess.Command(),
+		preprocess.FastCommand(),
+		merge.Command(),
+		tokenize.Command(),
+		inspect.Command(),
+		doctor.Command(openDevice),
 	}
 }
 

@@ -23,7 +23,7 @@ func cases(t *testing.T) (path string, least int) {
 			return p, 68
 		}
 	}
-	return "testdata/cases.json", 20
+	return "testdata/cases.json", 35
 }
 
 func exists(path string) bool {

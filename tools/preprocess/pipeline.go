@@ -1,0 +1,169 @@
+package preprocess
+
+import (
+	"errors"
+	"io"
+	"sync"
+
+	"monotron/dataset/jsonl"
+	"monotron/fault"
+)
+
+// blockBytes is how much text a worker gets at a time.
+const blockBytes = 1 << 20
+
+// job is a block on its way through a worker; out gets its result.
+type job struct {
+	block jsonl.Block
+	err   error // of reading; ends the stream
+	out   chan result
+}
+
+// result is the tokens of a block, by key.
+type result struct {
+	job    *job
+	keys   []encoded
+	docs   int64
+	failed error
+}
+
+// encoded is one key's documents of a block.
+type encoded struct {
+	raw     []byte  // tokens, as in the file
+	lengths []int32 // of sequences
+	perDoc  []int32 // sequences of each document
+}
+
+// jsonl runs the pipeline: one goroutine reads blocks, workers encode them, and
+// this one writes them in the order they were read.
+func (o *options) jsonl() error {
+	w, err := o.newWriter()
+	if err != nil {
+		return err
+	}
+	defer w.abort()
+	stop := make(chan struct{})
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer close(stop)
+
+	jobs, order := make(chan *job), make(chan *job, 2*o.workers)
+	wait.Go(func() { o.readAll(jobs, order, stop) })
+	for range o.workers {
+		wait.Go(func() { o.encodeAll(jobs) })
+	}
+	for j := range order {
+		r := <-j.out
+		if r.failed != nil {
+			return r.failed
+		}
+		if err := w.add(r); err != nil {
+			return err
+		}
+		w.progress(r)
+	}
+	return w.finish()
+}
+
+// readAll sends every block to a worker (jobs) and, in order, to the writer.
+func (o *options) readAll(jobs, order chan<- *job, stop <-chan struct{}) {
+	defer close(order)
+	defer close(jobs)
+	send := func(j *job) bool {
+		select {
+		case order <- j:
+		case <-stop:
+			return false
+		}
+		select {
+		case jobs <- j:
+			return true
+		case <-stop:
+			return false
+		}
+	}
+	for _, path := range o.inputs {
+		r, err := jsonl.Open(path, blockBytes)
+		for err == nil {
+			j := &job{out: make(chan result, 1)}
+			if j.block, err = r.Next(nil); err != nil {
+				break
+			}
+			if !send(j) {
+				err = errors.Join(io.EOF, r.Close())
+				return
+			}
+		}
+		if r != nil {
+			err = errors.Join(err, r.Close())
+		}
+		if !errors.Is(err, io.EOF) {
+			send(&job{err: err, out: make(chan result, 1)})
+			return
+		}
+	}
+}
+
+func (o *options) encodeAll(jobs <-chan *job) {
+	e := &encoder{options: o, parser: jsonl.NewParser(o.keys...)}
+	for j := range jobs {
+		j.out <- e.block(j)
+	}
+}
+
+// encoder is one worker's state.
+type encoder struct {
+	*options
+	parser *jsonl.Parser
+	ids    []int32
+}
+
+func (e *encoder) block(j *job) result {
+	r := result{job: j, keys: make([]encoded, len(e.keys))}
+	if r.failed = j.err; r.failed != nil {
+		return r
+	}
+	for n, line := range j.block.Each() {
+		err := e.parser.Parse(line)
+		for k := 0; err == nil && k < len(e.keys); k++ {
+			var pieces []string
+			if pieces, err = e.parser.Strings(k); err == nil {
+				err = e.document(&r.keys[k], pieces)
+			}
+		}
+		if err != nil {
+			r.failed = fault.Errorf(fault.BadData, "%s:%d: %w", j.block.Name, n, err)
+			return r
+		}
+		r.docs++
+	}
+	return r
+}
+
+// document adds one document: a sequence for every piece that has tokens, EOD at
+// the end of the last one.
+func (e *encoder) document(to *encoded, pieces []string) (err error) {
+	e.ids = e.ids[:0]
+	sequences := int32(0)
+	for _, piece := range pieces {
+		before := len(e.ids)
+		if e.ids, err = e.tok.Append(e.ids, piece); err != nil {
+			return err
+		}
+		if n := len(e.ids) - before; n > 0 {
+			to.lengths = append(to.lengths, int32(n))
+			sequences++
+		}
+	}
+	if sequences == 0 && e.emptyToo {
+		to.lengths = append(to.lengths, 0)
+		sequences = 1
+	}
+	if sequences > 0 && e.appendEOD {
+		e.ids = append(e.ids, int32(e.tok.EOD()))
+		to.lengths[len(to.lengths)-1]++
+	}
+	to.perDoc = append(to.perDoc, sequences)
+	to.raw, err = e.dtype.Append(to.raw, e.ids)
+	return err
+}
