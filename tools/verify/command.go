@@ -3,11 +3,15 @@
 package verify
 
 import (
+	"fmt"
+	"path/filepath"
+
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/flags"
+	"monotron/tools/internal/command"
+	"monotron/tools/verify/datacase"
 	"monotron/tools/verify/modelcase"
 )
 
@@ -15,55 +19,58 @@ import (
 // there are.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return &cli.Command{
-		Name:        "verify",
-		Usage:       "compare this program's numbers with those of other programs",
-		Subcommands: []*cli.Command{caseCommand(open)},
+		Name:            "verify",
+		Usage:           "compare this program's numbers with those of other programs",
+		HideHelpCommand: true,
+		Subcommands:     []*cli.Command{caseCommand(open)},
 	}
 }
 
 func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
-	return &cli.Command{
+	return command.Wrap(&cli.Command{
 		Name:      "case",
 		Usage:     "run a case with known answers and print the largest error of each number",
 		ArgsUsage: "PATH",
-		Description: "PATH is a folder with a case.json. Exit code 0: every number is within the case's tolerance; 1: one is not; " +
-			"2: the case needs what this version does not have; 65, 66: the case is malformed or missing.",
+		Description: "PATH is a folder with a case.json (a model) or a file cases.json (data sets and samplers).\n" +
+			"Exit code 0: every number is within the case's tolerance; 1: one is not; 2: the case needs what this version " +
+			"does not have; 65, 66: the case is malformed or missing.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that computes: auto, cpu, ref"},
-			&cli.StringFlag{Name: "only", Usage: "one part of the case, by its name (a variant, a mask, a row's number)"},
-			&cli.BoolFlag{Name: "all", Usage: "print every number, not the worst of each group"},
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+			&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that computes a model case: auto, cpu or ref"},
+			&cli.StringFlag{Name: "only", Usage: "part of a model case by its name (variant, mask, row), or data cases whose id contains this"},
+			&cli.BoolFlag{Name: "all", Usage: "print every number, not the worst ten of each group"},
+			&cli.BoolFlag{Name: "json", Usage: "print a model case's report as one JSON object"},
 		},
 		Action: func(c *cli.Context) error {
-			path, err := onePath(c)
-			if err != nil {
-				return err
+			if c.NArg() != 1 {
+				return fault.Errorf(fault.Usage, "verify case takes one PATH, found %d", c.NArg())
 			}
-			return runModelCase(c, path, open)
+			path := c.Args().First()
+			if filepath.Base(path) == "cases.json" {
+				return runData(c, path)
+			}
+			return runModel(c, path, open)
 		},
-	}
+	})
 }
 
-// onePath is the command's argument. Flags may follow it: urfave/cli leaves
-// those among the arguments.
-func onePath(c *cli.Context) (string, error) {
-	set := flags.Set{"device": flags.One, "only": flags.One, "all": flags.Switch, "json": flags.Switch}
-	given, rest, err := flags.Split(set, c.Args().Slice())
+func runData(c *cli.Context, path string) error {
+	passed, failed, err := datacase.Run(path, c.String("only"), c.App.Writer)
 	if err != nil {
-		return "", err
+		return err
 	}
-	for _, g := range given {
-		if err := c.Set(g.Name, append(g.Values, "true")[0]); err != nil {
-			return "", fault.With(fault.Usage, err)
-		}
+	if passed+failed == 0 {
+		return fault.Errorf(fault.Usage, "%s: no case's id contains %q", path, c.String("only"))
 	}
-	if len(rest) != 1 {
-		return "", fault.Errorf(fault.Usage, "verify case takes one PATH, found %d", len(rest))
+	if _, err := fmt.Fprintf(c.App.Writer, "%d passed, %d failed\n", passed, failed); err != nil {
+		return fault.With(fault.IO, err)
 	}
-	return rest[0], nil
+	if failed > 0 {
+		return fault.Errorf(fault.Differs, "%s: %d cases differ", path, failed)
+	}
+	return nil
 }
 
-func runModelCase(c *cli.Context, path string, open func(string) (*device.Device, error)) error {
+func runModel(c *cli.Context, path string, open func(string) (*device.Device, error)) error {
 	d, err := open(c.String("device"))
 	if err != nil {
 		return err
