@@ -49,7 +49,7 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 	if a.DHidden.Given() && a.Hidden.DType != logits.DType {
 		grad = s.Alloc(a.Hidden.DType, chunk, l.Weight.Shape[0])
 	}
-	stats := [3]Tensor{s.Alloc(device.F32, chunk), s.Alloc(device.F32, chunk), s.Alloc(device.F32, chunk)}
+	stats := [3]Tensor{s.Alloc(logits.DType, chunk), s.Alloc(logits.DType, chunk), s.Alloc(logits.DType, chunk)}
 	for at := int64(0); at < tokens; at += chunk {
 		n := min(chunk, tokens-at)
 		cut := func(t Tensor) Tensor { return t.Slice(0, at, n) }

@@ -31,6 +31,16 @@ type Pass struct {
 
 	Grad  bool   // backward follows: keep what it needs
 	Cache *Cache // generation: keys and values so far
+
+	// See, where given, is shown the residual stream [tokens, h] as it enters the
+	// first layer (0) and leaves layer i (i+1, global), while it exists.
+	See func(depth int, x Tensor)
+}
+
+func (p *Pass) show(depth int, x Tensor) {
+	if p.See != nil {
+		p.See(depth, x)
+	}
 }
 
 // Tokens is s*b.

@@ -156,8 +156,11 @@ func (s *Stage) enter(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
 	}
 	x = saved.bounds.Alloc(p.DType, p.Tokens(), int64(s.m.HiddenSize))
 	var err error
-	saved.embedding, err = s.embedding.forward(p, p.D.Arena.Scope(device.Activations), x)
-	return x, err
+	if saved.embedding, err = s.embedding.forward(p, p.D.Arena.Scope(device.Activations), x); err != nil {
+		return x, err
+	}
+	p.show(0, x)
+	return x, nil
 }
 
 // forwardChunk runs layers; where they will be recomputed, or no backward
@@ -172,6 +175,7 @@ func (s *Stage) forwardChunk(p *Pass, saved *Saved, c chunk, x Tensor) (Tensor, 
 		if err != nil {
 			return x, fmt.Errorf("layer %d: %w", s.layers[i].number, err)
 		}
+		p.show(s.layers[i].number+1, y)
 		if c.again || !p.Grad {
 			scope.Release()
 			kept = nil

@@ -80,6 +80,7 @@ type StepResult struct {
 	Tokens    float64 // counted
 	LR        float64 // used by this step
 	Scale     float64 // loss scale of this step
+	Factor    float64 // Param.Grad holds the gradients times this
 	Update    optimizer.Result
 	Forward   time.Duration
 	Backward  time.Duration
@@ -105,8 +106,9 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	sums := device.ReadSlice[float64](e.device, e.sums)
 	r.Tokens, r.Loss = sums[1], sums[0]/math.Max(1, sums[1])
 
+	r.Factor = e.gradFactor(r)
 	start := time.Now()
-	r.Update = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: e.gradFactor(r)})
+	r.Update = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor})
 	r.UpdateFor = time.Since(start)
 	if err = e.device.Sync(); err != nil {
 		return r, err
@@ -214,7 +216,7 @@ func (w *microBatches) Backward(i int) error {
 func (e *Engine) Loss(micros []*Micro) (sum, tokens float64, err error) {
 	e.device.Fill(e.sums, 0)
 	for i, m := range micros {
-		if err := e.evaluate(m, nil); err != nil {
+		if err := e.Peek(m, nil, nil); err != nil {
 			return 0, 0, fmt.Errorf("evaluating micro-batch %d: %w", i, err)
 		}
 	}
@@ -222,20 +224,21 @@ func (e *Engine) Loss(micros []*Micro) (sum, tokens float64, err error) {
 	return sums[0], sums[1], e.device.Sync()
 }
 
-// evaluate runs one micro-batch forward, without dropout; see, where given, is
-// shown the output before it is released.
-func (e *Engine) evaluate(m *Micro, see func(*model.Pass, *model.Output)) error {
+// Peek runs one micro-batch forward, without dropout. Where given, layer is shown
+// the residual stream (model.Pass.See) and done the output before it is released.
+func (e *Engine) Peek(m *Micro, layer func(depth int, x device.Tensor), done func(*model.Pass, *model.Output)) error {
 	s := e.device.Arena.Scope(device.Activations)
 	defer s.Release()
 	p := e.load(s, m, 1)
+	p.See = layer
 	out, err := e.Stage.Forward(p, device.Tensor{})
 	if err != nil {
 		return err
 	}
 	defer out.Release()
 	e.device.WeightedSum(e.sums, out.Loss, e.mask)
-	if see != nil {
-		see(p, out)
+	if done != nil {
+		done(p, out)
 	}
 	return nil
 }
