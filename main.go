@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -13,12 +14,14 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
+	"monotron/flags"
 	"monotron/megatron/pretrain"
 	"monotron/tools/doctor"
 	"monotron/tools/inspect"
 	"monotron/tools/merge"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
+	"monotron/tools/verify"
 )
 
 func main() {
@@ -29,6 +32,7 @@ func main() {
 		HideHelpCommand:           true,
 		Commands:                  commands(),
 		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: below
+		Action:                    noCommand,
 	}
 	args := os.Args
 	// bin/pretrain_gpt and the like are links to this binary: the link's name is the command.
@@ -41,6 +45,22 @@ func main() {
 	}
 }
 
+// noCommand answers a call without a command, or with one that is not there.
+func noCommand(c *cli.Context) error {
+	if c.Args().Len() == 0 {
+		return cli.ShowAppHelp(c)
+	}
+	set := flags.Set{}
+	for _, known := range c.App.Commands {
+		set[known.Name] = flags.Switch
+	}
+	hint := "monotron --help lists them"
+	if near := flags.Nearest(set, c.Args().First()); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fault.Errorf(fault.Usage, "there is no command %q; %s", c.Args().First(), hint)
+}
+
 func commands() []*cli.Command {
 	return []*cli.Command{
 		pretrain.Command(openDevice),
@@ -50,6 +70,7 @@ func commands() []*cli.Command {
 		tokenize.Command(),
 		inspect.Command(),
 		doctor.Command(openDevice),
+		verify.Command(openDevice),
 	}
 }
 
