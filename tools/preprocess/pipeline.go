@@ -65,41 +65,45 @@ func (o *options) jsonl() error {
 	return w.finish()
 }
 
-// readAll sends every block to a worker (jobs) and, in order, to the writer.
+// readAll sends every block to a worker (jobs) and, in order, to the writer,
+// until the input ends, fails, or stop is closed.
 func (o *options) readAll(jobs, order chan<- *job, stop <-chan struct{}) {
 	defer close(order)
 	defer close(jobs)
 	send := func(j *job) bool {
-		select {
-		case order <- j:
-		case <-stop:
-			return false
+		for _, to := range []chan<- *job{order, jobs} {
+			select {
+			case to <- j:
+			case <-stop:
+				return false
+			}
 		}
-		select {
-		case jobs <- j:
-			return true
-		case <-stop:
-			return false
-		}
+		return true
 	}
 	for _, path := range o.inputs {
-		r, err := jsonl.Open(path, blockBytes)
-		for err == nil {
-			j := &job{out: make(chan result, 1)}
-			if j.block, err = r.Next(nil); err != nil {
-				break
-			}
-			if !send(j) {
-				err = errors.Join(io.EOF, r.Close())
-				return
-			}
-		}
-		if r != nil {
-			err = errors.Join(err, r.Close())
-		}
-		if !errors.Is(err, io.EOF) {
+		if err := readBlocks(path, send); err != nil {
 			send(&job{err: err, out: make(chan result, 1)})
 			return
+		}
+	}
+}
+
+// readBlocks sends the blocks of one file; nil at its end or when send refuses.
+func readBlocks(path string, send func(*job) bool) error {
+	r, err := jsonl.Open(path, blockBytes)
+	if err != nil {
+		return err
+	}
+	for {
+		block, err := r.Next(nil)
+		if err == io.EOF {
+			return r.Close()
+		}
+		if err != nil {
+			return errors.Join(err, r.Close())
+		}
+		if !send(&job{block: block, out: make(chan result, 1)}) {
+			return r.Close()
 		}
 	}
 }

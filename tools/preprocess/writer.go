@@ -1,13 +1,10 @@
 package preprocess
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"monotron/dataset"
-	"monotron/dataset/jsonl"
 )
 
 // writer has the output pairs: [partition][key].
@@ -68,17 +65,8 @@ func (o *options) level() string {
 
 func (o *options) countLines() (lines int64, err error) {
 	for _, path := range o.inputs {
-		r, err := jsonl.Open(path, blockBytes)
-		var b jsonl.Block
-		for err == nil {
-			if b, err = r.Next(b.Data); err == nil {
-				lines += b.Lines
-			}
-		}
-		if r != nil {
-			err = errors.Join(err, r.Close())
-		}
-		if !errors.Is(err, io.EOF) {
+		err := readBlocks(path, func(j *job) bool { lines += j.block.Lines; return true })
+		if err != nil {
 			return 0, err
 		}
 	}
