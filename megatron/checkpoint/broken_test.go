@@ -20,7 +20,7 @@ func contains(s, part string) bool { return strings.Contains(s, part) }
 
 // twoSaved makes a folder with iterations 1 and 2.
 func twoSaved(t testing.TB) string {
-	dir := t.TempDir()
+	dir := fastDir(t)
 	mustSave(t, dir, 1, SaveOptions{})
 	mustSave(t, dir, 2, SaveOptions{})
 	return dir

@@ -65,6 +65,9 @@ func (d disk) sync(dir string) error {
 		}
 		err = f.Sync()
 		_ = f.Close() // opened for reading
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+			return nil // a file system that keeps names in its own way
+		}
 		return err
 	})
 }

@@ -135,6 +135,18 @@ func (f *Folder) file(i int) (*os.File, error) {
 	return file, nil
 }
 
+// buffer is a chunk, or as much of it as the largest piece needs.
+func (f *Folder) buffer() []byte {
+	need := int64(1)
+	for i := range f.Manifest.Tensors {
+		t := &f.Manifest.Tensors[i]
+		for _, p := range t.Pieces {
+			need = max(need, t.Bytes(p))
+		}
+	}
+	return make([]byte, min(need, chunkBytes))
+}
+
 // Stream reads a piece of t in chunks of whole elements, buf's size at most,
 // and checks it. A piece that fits buf is checked before each sees it; of a
 // longer one each sees chunks before the end of the check.
@@ -176,7 +188,7 @@ func (f *Folder) Verify() error {
 	if len(found) > 0 {
 		return fault.With(fault.IO, errors.Join(found...)) // every piece of those files would fail the same way
 	}
-	buf := make([]byte, chunkBytes)
+	buf := f.buffer()
 	for i := range f.Manifest.Tensors {
 		t := &f.Manifest.Tensors[i]
 		for _, p := range t.Pieces {

@@ -45,7 +45,7 @@ func HashText(h uint64) string { return fmt.Sprintf("%016x", h) }
 // Hash is the same fingerprint of the stored tensors that keep selects.
 func (f *Folder) Hash(keep func(name string) bool) (uint64, error) {
 	total := uint64(0)
-	buf := make([]byte, chunkBytes)
+	buf := f.buffer()
 	for i := range f.Manifest.Tensors {
 		t := &f.Manifest.Tensors[i]
 		if !keep(t.Name) {

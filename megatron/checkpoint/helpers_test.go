@@ -30,6 +30,30 @@ func newDevice(t testing.TB) *device.Device {
 	return d
 }
 
+// reused is for tests that load thousands of times; they run one after another.
+var reused = device.New("memory", memory{})
+
+func free(d *device.Device, list []mpu.Stored) {
+	for _, s := range list {
+		d.Arena.Free(s.Tensor)
+	}
+}
+
+// fastDir is a temporary folder in memory where the system has one: syncing
+// it is free.
+func fastDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "checkpoint-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // value is what the tests store at element i of a global tensor, at a step.
 func value(name string, step, i int64) float32 {
 	return float32(device.Mix(device.StreamKey(uint64(step), name)+uint64(i))>>40) / 1024
@@ -160,6 +184,7 @@ func put(raw []byte, dtype device.DType, i int64, v float32) {
 // wrong compares the tensors, padding included, with step's values.
 func wrong(t testing.TB, d *device.Device, got []mpu.Stored, l layout, step int64) error {
 	want := tensors(t, d, l, step, true)
+	defer free(d, want)
 	for i, g := range got {
 		a, b := make([]byte, g.Tensor.Bytes()), make([]byte, g.Tensor.Bytes())
 		d.Read(a, g.Tensor)
@@ -180,8 +205,9 @@ func stateAt(step int64) State {
 
 // save writes step's values by one rank.
 func save(t testing.TB, dir string, step int64, o SaveOptions) (Report, error) {
-	d := newDevice(t)
-	return Save(context.Background(), dir, stateAt(step), tensors(t, d, single, step, true), d, o)
+	list := tensors(t, reused, single, step, true)
+	defer free(reused, list)
+	return Save(context.Background(), dir, stateAt(step), list, reused, o)
 }
 
 func mustSave(t testing.TB, dir string, step int64, o SaveOptions) {
@@ -194,8 +220,9 @@ func mustSave(t testing.TB, dir string, step int64, o SaveOptions) {
 // load reads into fresh tensors of one rank and says which step's values came,
 // having compared every byte and the state.
 func load(t testing.TB, dir string, step int64) (int64, Report, error) {
-	d := newDevice(t)
+	d := reused
 	got := tensors(t, d, single, 0, false)
+	defer free(d, got)
 	st, report, err := Load(dir, step, got, d, LoadOptions{})
 	if err != nil {
 		return 0, report, err

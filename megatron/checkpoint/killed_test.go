@@ -68,7 +68,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 // killedAfter runs one kill; true when the save ended before it.
 func killedAfter(t *testing.T, before []int64, step int64, o SaveOptions, noSwap bool, after int) (survived bool) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := fastDir(t)
 	for _, b := range before {
 		mustSave(t, dir, b, SaveOptions{})
 	}
@@ -99,7 +99,7 @@ func killedAfter(t *testing.T, before []int64, step int64, o SaveOptions, noSwap
 // reason, the old state loads or the new one, and nothing temporary is left.
 func TestEveryStepFailing(t *testing.T) {
 	for at := 0; ; at++ {
-		dir := t.TempDir()
+		dir := fastDir(t)
 		mustSave(t, dir, 5, SaveOptions{})
 		seen, where := 0, ""
 		fail := func(op, path string) error {

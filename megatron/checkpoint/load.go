@@ -92,7 +92,7 @@ func loadEntry(e Entry, tensors []mpu.Stored, dev *device.Device, o LoadOptions,
 	if err != nil {
 		return State{}, Report{}, fmt.Errorf("checkpoint: %s: %w", e.Path, err)
 	}
-	r := restorer{folder: f, dev: dev, buf: make([]byte, chunkBytes), report: &report, touched: touched}
+	r := restorer{folder: f, dev: dev, buf: f.buffer(), report: &report, touched: touched}
 	for i, t := range tensors {
 		if found[i] == nil {
 			continue

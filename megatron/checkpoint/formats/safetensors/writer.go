@@ -2,9 +2,11 @@ package safetensors
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"monotron/fault"
 )
@@ -146,7 +148,7 @@ func (w *Writer) Abort() {
 	_ = os.Remove(w.tmp)
 }
 
-// syncDir makes the names in dir durable.
+// syncDir makes the names in dir durable, where the file system has a way.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -154,5 +156,8 @@ func syncDir(dir string) error {
 	}
 	err = d.Sync()
 	_ = d.Close() // opened for reading
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		return nil
+	}
 	return fault.With(fault.IO, err)
 }
