@@ -148,7 +148,7 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int64
 }
 
 static const gemm_kernel kernel = {
-    .name = "amx_bf16", .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 512, .element = 2,
+    .name = "amx_bf16", .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2,
     .begin = begin, .end = end, .pack_a = pack_a, .pack_b = pack_b, .micro = micro,
 };
 

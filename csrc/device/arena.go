@@ -155,11 +155,12 @@ type Usage struct {
 	Now, Peak      [Purposes]int64
 	Allocated, Max int64 // over all purposes
 	Reserved       int64 // asked of the backend
+	Blocks         int64 // live
 }
 
 // Usage tells what is held now and was held at most.
 func (a *Arena) Usage() Usage {
-	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved}
+	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved, int64(len(a.used))}
 }
 
 // Close gives every segment back. No tensor of the arena may be used afterwards.

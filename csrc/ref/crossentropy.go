@@ -45,9 +45,8 @@ func crossEntropyGrad(b *backend, a *device.CrossEntropyGradArgs) {
 	}
 	b.spread(a.Logits.Shape[0], each(a.Columns), func(from, to int64) {
 		x := make([]float64, a.Logits.Last())
+		p := x[:a.Columns] // the rest, padding, stays 0
 		for r := from; r < to; r++ {
-			clear(x) // padding
-			p := x[:a.Columns]
 			loadRow(p, a.Logits, r)
 			top, total, weight := one(a.Max, r), one(a.Sum, r), one(a.Weight, r)*scale
 			label := int64(labels[r]) - a.Start

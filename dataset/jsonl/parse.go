@@ -87,6 +87,18 @@ func (p *Parser) Strings(k int) ([]string, error) {
 	return nil, fault.Errorf(fault.BadData, "the value of %q is neither a string nor a list of strings", p.keys[k])
 }
 
+// String gives the value of key number k, which must be one string.
+func (p *Parser) String(k int) (string, error) {
+	list, err := p.Strings(k)
+	if err == nil && p.values[k].kind != text {
+		err = fault.Errorf(fault.BadData, "the value of %q is a list, not a string", p.keys[k])
+	}
+	if err != nil {
+		return "", err
+	}
+	return list[0], nil
+}
+
 func (p *Parser) errorf(format string, args ...any) error {
 	return fault.Errorf(fault.BadData, "byte %d of the line: "+format, append([]any{p.at}, args...)...)
 }

@@ -169,6 +169,9 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--log-memory-interval 30", "not a multiple of --log-interval"},
 		{"--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler", "exclude each other"},
 		{"--use-checkpoint-args", "needs --load"},
+		{"--num-layers 99999999", "is above 100000"},
+		{"--micro-batch-size 4294967296", "is above 2147483647"},
+		{"--train-iters 99999999999999999", "is too large"},
 		{"--padded-vocab-size 100", "smaller than the tokenizer's 250"},
 	} {
 		_, _, err := Parse(append(baseline(), strings.Fields(c.add)...))

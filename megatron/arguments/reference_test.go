@@ -65,8 +65,8 @@ batch-size warmup model-parallel-size checkpoint-activations init-method-xavier-
 DDP-impl no-query-key-layer-scaling checkpoint-num-layers distribute-checkpointed-activations
 no-async-tensor-model-parallel-allreduce standalone-embedding-stage pipeline-model-parallel-split-rank use-legacy-models`
 
-// deepspeedNames are the names of the BLOOM era that the plan of the command
-// line asks for, and the old data flags.
+// deepspeedNames are names of Megatron-DeepSpeed in the BLOOM era, and the old
+// data flags.
 const deepspeedNames = `pp-partition-method embed-layernorm partition-activations curriculum-learning deepspeed
 deepspeed-config zero-stage dataset-impl data-impl pad-vocab-size-to activations-checkpoint-method`
 

@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 
 func train(ctx context.Context, config training.Config, d *device.Device) (err error) {
 	defer memoryFault(&err)
-	r, err := training.Start(ctx, config, d, training.Streams{Out: os.Stdout, Notes: os.Stderr})
+	r, err := training.Start(config, d, training.Streams{Out: os.Stdout, Notes: os.Stderr})
 	if err != nil {
 		return err
 	}

@@ -198,3 +198,16 @@ func (b *BatchSizes) Consumed(iterations int) (int, error) {
 	}
 	return consumed, nil
 }
+
+// Iterations is the length of the whole training in steps: --train-iters, or as
+// many as --train-samples makes.
+func (c *Config) Iterations() (int, error) {
+	if c.TrainIters > 0 {
+		return c.TrainIters, nil
+	}
+	sizes, err := NewBatchSizes(c, max(1, c.Layout.DP))
+	if err != nil {
+		return 0, err
+	}
+	return sizes.Iterations(c.TrainSamples)
+}

@@ -105,22 +105,21 @@ type Layout struct {
 
 // Checkpoint says what is saved and loaded.
 type Checkpoint struct {
-	Save, Load      string // folders; "": no saving, no loading
-	Pretrained      string // loaded, without optimizer, where Load has nothing yet
-	SaveInterval    int
-	KeepEvery       int    // --save-retain-interval; 0: all
-	KeepLast        int    // newest checkpoints kept; 0: all
-	Format          string // of saving: native, torch, torch_dist; loading recognises each
-	Step            int    // iteration to load; 0: the latest
-	NoSaveOptim     bool
-	NoSaveRNG       bool
-	NoLoadOptim     bool
-	NoLoadRNG       bool
-	Finetune        bool // weights only, iteration 0
-	UseArgs         bool // --use-checkpoint-args
-	ExitOnMissing   bool
-	Async           bool
-	TokenizerFromIt bool // --use-tokenizer-model-from-checkpoint-args, with UseArgs
+	Save, Load    string // folders; "": no saving, no loading
+	Pretrained    string // loaded, without optimizer, where Load has nothing yet
+	SaveInterval  int
+	KeepEvery     int    // --save-retain-interval; 0: all
+	KeepLast      int    // newest checkpoints kept; 0: all
+	Format        string // of saving: native, torch, torch_dist; loading recognises each
+	Step          int    // iteration to load; 0: the latest
+	NoSaveOptim   bool
+	NoSaveRNG     bool
+	NoLoadOptim   bool
+	NoLoadRNG     bool
+	Finetune      bool // weights only, iteration 0
+	UseArgs       bool // --use-checkpoint-args
+	ExitOnMissing bool
+	Async         bool
 }
 
 // Log says what is reported where.

@@ -62,3 +62,20 @@ func TestBatchSizeRefusals(t *testing.T) {
 		}
 	}
 }
+
+// Claim: --train-samples is a whole number of batches, --train-iters itself.
+func TestIterations(t *testing.T) {
+	for i, c := range []struct {
+		config Config
+		want   int
+	}{
+		{Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainIters: 24}, 24},
+		{Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 190}, 23},
+		{Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 20, RampupBatchSize: []int{4, 4, 11}}, 4}, // 4, 4, 4, 8
+		{Config{MicroBatchSize: 2, StepBatchSizeSchedule: "0:4 12:8", TrainSamples: 21}, 5},                    // 4, 4, 4, 8 and one sample
+	} {
+		if got, err := c.config.Iterations(); err != nil || got != c.want {
+			t.Errorf("case %d: %d iterations, want %d (%v)", i, got, c.want, err)
+		}
+	}
+}

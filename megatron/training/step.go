@@ -9,6 +9,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
+	"monotron/megatron/report"
 	"monotron/megatron/schedule"
 	"monotron/mpu"
 	"monotron/mpu/comm"
@@ -27,6 +28,7 @@ type Engine struct {
 	Scheduler *optimizer.ParamScheduler
 	Scaler    *optimizer.Scaler
 	Iteration int64 // done
+	Timers    *report.Timers
 
 	scale     device.Tensor // f32 [1]: loss scale
 	iteration device.Tensor // i64 [1]: names this step's dropout masks
@@ -36,7 +38,7 @@ type Engine struct {
 
 // NewEngine builds model and optimizer on d; parameters are not yet set.
 func NewEngine(d *device.Device, c Config, s optimizer.Schedule) (*Engine, error) {
-	e := &Engine{config: c, device: d, dtype: valueType(c.Precision), Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == FP16)}
+	e := &Engine{config: c, device: d, Timers: report.NewTimers(report.LevelAlways), dtype: valueType(c.Precision), Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == FP16)}
 	layers := make([]int, c.Model.NumLayers)
 	for i := range layers {
 		layers[i] = i
@@ -99,16 +101,20 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	e.Optimizer.ZeroGrad()
 	e.prepare(r.Scale)
 
+	e.Timers.Start("forward-backward", report.LevelStep)
 	work := &microBatches{engine: e, micros: micros, passes: make([]*alive, len(micros)), result: &r}
 	if err = schedule.Run(schedule.OneFOneB(0, 1, len(micros)), work); err != nil {
 		return r, err
 	}
+	e.Timers.Stop("forward-backward")
 	sums := device.ReadSlice[float64](e.device, e.sums)
 	r.Tokens, r.Loss = sums[1], sums[0]/math.Max(1, sums[1])
 
 	r.Factor = e.gradFactor(r)
 	start := time.Now()
+	e.Timers.Start("optimizer", report.LevelStep)
 	r.Update = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor})
+	e.Timers.Stop("optimizer")
 	r.UpdateFor = time.Since(start)
 	if err = e.device.Sync(); err != nil {
 		return r, err
@@ -177,6 +183,8 @@ type alive struct {
 func (w *microBatches) Forward(i int) error {
 	start := time.Now()
 	e, m := w.engine, w.micros[i]
+	e.Timers.Start("forward-compute", report.LevelMicro)
+	defer e.Timers.Stop("forward-compute")
 	a := &alive{scope: e.device.Arena.Scope(device.Activations)}
 	a.pass = e.load(a.scope, m, e.tokenWeight(m, len(w.micros)))
 	a.pass.Grad, a.pass.LossScale = true, e.scale
@@ -206,6 +214,8 @@ func (w *microBatches) Backward(i int) error {
 	a := w.passes[i]
 	w.passes[i] = nil
 	defer a.scope.Release()
+	w.engine.Timers.Start("backward-compute", report.LevelMicro)
+	defer w.engine.Timers.Stop("backward-compute")
 	err := w.engine.Stage.Backward(a.pass, a.out, device.Tensor{}, device.Tensor{})
 	w.result.Backward += time.Since(start)
 	return err

@@ -127,7 +127,7 @@ func (e *encoder) block(j *job) result {
 		err := e.parser.Parse(line)
 		for k := 0; err == nil && k < len(e.keys); k++ {
 			var pieces []string
-			if pieces, err = e.parser.Strings(k); err == nil {
+			if pieces, err = e.pieces(k); err == nil {
 				err = e.document(&r.keys[k], pieces)
 			}
 		}
@@ -138,6 +138,18 @@ func (e *encoder) block(j *job) result {
 		r.docs++
 	}
 	return r
+}
+
+// pieces are the texts of one document: those of the line, or its sentences.
+func (e *encoder) pieces(k int) ([]string, error) {
+	if e.sentences == nil {
+		return e.parser.Strings(k)
+	}
+	text, err := e.parser.String(k)
+	if err != nil {
+		return nil, err
+	}
+	return e.sentences.Split(text), nil
 }
 
 // document adds one document: a sequence for every piece that has tokens, EOD at

@@ -21,6 +21,7 @@ import (
 	"monotron/dataset"
 	"monotron/fault"
 	"monotron/tokenizer"
+	"monotron/tokenizer/punkt"
 	"monotron/tools/internal/command"
 )
 
@@ -39,6 +40,7 @@ type options struct {
 	textSplit  float64
 	tok        tokenizer.Tokenizer
 	dtype      dataset.DType
+	sentences  *punkt.Splitter                  // --split-sentences, else nil
 	say        func(format string, args ...any) // to stderr
 }
 
@@ -80,9 +82,9 @@ func flagTable() []cli.Flag {
 		&cli.StringFlag{Name: "input-format", Value: "jsonl", Usage: "jsonl, or text: the whole of each file is one document"},
 		&cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: this fraction of the characters goes to PREFIX_train_document, the rest to PREFIX_val_document"},
 		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "mmap; the old lazy and cached formats are refused"},
-		&cli.BoolFlag{Name: "split-sentences", Usage: "refused: sentence splitting is not supported"},
-		&cli.BoolFlag{Name: "keep-newlines", Usage: "accepted, no effect: it belongs to --split-sentences"},
-		&cli.StringFlag{Name: "lang", Value: "english", Usage: "accepted, no effect: it belongs to --split-sentences"},
+		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, by NLTK's Punkt; output is PREFIX_KEY_sentence"},
+		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: leave the white space after a sentence on it"},
+		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: language of the Punkt parameters, read from NLTK_DATA"},
 		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "refused: in Megatron it cuts the output short to time it"},
 		&cli.IntSliceFlag{Name: "workers-to-check", Usage: "accepted, no effect"},
 		&cli.IntFlag{Name: "max-documents", Usage: "accepted, no effect"},
@@ -119,13 +121,20 @@ func read(c *cli.Context) (o *options, err error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"keep-newlines", "lang", "workers-to-check", "max-documents", "make-vocab-size-divisible-by"} {
+	for _, name := range []string{"workers-to-check", "max-documents", "make-vocab-size-divisible-by"} {
 		if c.IsSet(name) {
 			o.say("--%s is accepted and has no effect here", name)
 		}
 	}
 	if o.inputs, err = expand(c.StringSlice("input")); err != nil {
 		return nil, err
+	}
+	if c.Bool("split-sentences") {
+		params, err := punkt.Find(c.String("lang"))
+		if err != nil {
+			return nil, err
+		}
+		o.sentences = punkt.NewSplitter(params, c.Bool("keep-newlines"))
 	}
 	return o, o.setTokenizer(c)
 }
@@ -146,7 +155,7 @@ func (o *options) check(c *cli.Context) error {
 	need(o.format == "jsonl" || o.format == "text", "--input-format is jsonl or text")
 	need(!c.IsSet("text-split") || o.format == "text" && o.textSplit > 0 && o.textSplit < 1, "--text-split is a fraction between 0 and 1 and goes with --input-format text")
 	need(o.format != "text" || o.partitions == 1, "--partitions goes with JSON lines, not with --input-format text")
-	need(!c.Bool("split-sentences"), "--split-sentences is not supported: sentences need Punkt's parameters; split the texts beforehand and give lists of strings")
+	need(o.format == "jsonl" || !c.Bool("split-sentences"), "--split-sentences goes with JSON lines, not with --input-format text")
 	need(!c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers is not supported: it would write cut output; the output here does not depend on --workers")
 	need(slices.Contains([]string{"mmap", "infer"}, c.String("dataset-impl")), "--dataset-impl lazy and cached name a format that Megatron dropped; use mmap")
 	if len(problems) > 0 {

@@ -53,10 +53,18 @@ func (o *options) name(partition int, key string) string {
 	if o.partitions == 1 {
 		return o.joined(key)
 	}
-	return fmt.Sprintf("%s_%d_%s_document", o.prefix, partition, key)
+	return fmt.Sprintf("%s_%d_%s_%s", o.prefix, partition, key, o.level())
 }
 
-func (o *options) joined(key string) string { return o.prefix + "_" + key + "_document" }
+func (o *options) joined(key string) string { return o.prefix + "_" + key + "_" + o.level() }
+
+// level is what a sequence of the output is.
+func (o *options) level() string {
+	if o.sentences != nil {
+		return "sentence"
+	}
+	return "document"
+}
 
 func (o *options) countLines() (lines int64, err error) {
 	for _, path := range o.inputs {

@@ -28,7 +28,7 @@ func TestTableIsWhole(t *testing.T) {
 // Claim: compare finds one wrong element, one changed input, one moved zero, a
 // lost NaN, and lets pass what is within the tolerance.
 func TestCompare(t *testing.T) {
-	make := func(before, after []float32, out bool, tol Tol) buffer {
+	made := func(before, after []float32, out bool, tol Tol) buffer {
 		return buffer{whole: device.View(nil, device.F32, int64(len(after))), before: device.AsBytes(before), after: device.AsBytes(after), out: out, tol: tol}
 	}
 	nan := float32(math.NaN())
@@ -49,8 +49,8 @@ func TestCompare(t *testing.T) {
 		{"moved zero", []float32{0, 1e-9, 3}, []float32{1e-9, 0, 3}, true, Tol{Abs: 1}.masked(), true},
 		{"changed input", []float32{0, 0, 0}, []float32{0, 0, 1e-30}, false, exact, true},
 	} {
-		want := make(start, c.want, c.out, c.tol)
-		if err := want.compare(make(start, c.got, c.out, c.tol)); (err != nil) != c.fails {
+		want := made(start, c.want, c.out, c.tol)
+		if err := want.compare(made(start, c.got, c.out, c.tol)); (err != nil) != c.fails {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
