@@ -155,11 +155,12 @@ type Usage struct {
 	Now, Peak      [Purposes]int64
 	Allocated, Max int64 // over all purposes
 	Reserved       int64 // asked of the backend
+	Blocks         int64 // live
 }
 
 // Usage tells what is held now and was held at most.
 func (a *Arena) Usage() Usage {
-	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved}
+	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved, int64(len(a.used))}
 }
 
 // Close gives every segment back. No tensor of the arena may be used afterwards.
@@ -213,4 +214,14 @@ func (s *Scope) Free(t Tensor) {
 		}
 	}
 	panic(fmt.Sprintf("device: %v is not in this scope", t))
+}
+
+// Has tells whether t was allocated here and not freed.
+func (s *Scope) Has(t Tensor) bool {
+	for _, h := range s.held {
+		if h.Data == t.Data {
+			return true
+		}
+	}
+	return false
 }
