@@ -29,14 +29,14 @@ type Config struct {
 	ResetPositionIDs     bool
 	ResetAttentionMask   bool
 	EODMaskLoss          bool
-	InterDocumentMasking bool     // --dataloader-inter-document-masking
-	NoMmapBinFiles       bool     // --no-mmap-bin-files
-	Surplus              *float64 // --mid-level-dataset-surplus, nil: 0.005
-	AllowAmbiguousPad    bool     // --allow-ambiguous-pad-tokens
+	InterDocumentMasking bool    // --dataloader-inter-document-masking
+	NoMmapBinFiles       bool    // --no-mmap-bin-files
+	Surplus              float64 // --mid-level-dataset-surplus: share of spare samples per blended dataset
+	AllowAmbiguousPad    bool    // --allow-ambiguous-pad-tokens
 	// Dir is what relative paths start from, "" the working directory. Cache
 	// names hold the paths as given, without it.
 	Dir                   string
-	Notice                func(text string) // gets remarks for the user; may be nil
+	Notice                func(text string) `json:"-"` // gets remarks for the user; may be nil
 	NoExtraToken          bool              // no command line flag: labels are rolled
 	KeepPartialValidation bool              // no command line flag: the last sample is padded
 	AnyTokenID            bool              // no check against the vocabulary: only to reproduce arrays
@@ -76,8 +76,8 @@ func (c Config) Check() error {
 	if c.SequenceLength < 2 || c.SequenceLength > math.MaxInt32-1 {
 		add("--seq-length %d: samples need 2 to 2147483646 tokens", c.SequenceLength)
 	}
-	if c.Surplus != nil && !(*c.Surplus >= 0 && *c.Surplus < 1000) {
-		add("--mid-level-dataset-surplus %v is not a fraction from 0 on", *c.Surplus)
+	if !(c.Surplus >= 0 && c.Surplus < 1000) {
+		add("--mid-level-dataset-surplus %v is not a fraction from 0 on", c.Surplus)
 	}
 	return errors.Join(problems...)
 }
@@ -245,15 +245,11 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(string, *int64)
 	if m.num[s] == nil {
 		return nil, fault.Errorf(fault.Usage, "a blend with weights needs a number of samples for the %s split; drop the weights to use all data once", s)
 	}
-	surplus := 0.005
-	if m.Surplus != nil {
-		surplus = *m.Surplus
-	}
 	size, members := int64(0), make([]*GPT, len(mix.prefixes))
 	weights := normalize(mix.weights)
 	for i, prefix := range mix.prefixes {
 		target := math.Ceil(float64(*m.num[s]) * weights[i])
-		build := int64(math.Ceil(target * (1 + surplus)))
+		build := int64(math.Ceil(target * (1 + m.Surplus)))
 		size += int64(target)
 		g, err := one(prefix, &build)
 		if err != nil {

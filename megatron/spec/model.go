@@ -46,6 +46,7 @@ type Model struct {
 	VocabSize       int // of the tokenizer
 	PaddedVocabSize int // rows of the embedding
 	MaxPositions    int // rows of the learned position embedding; 0 without one
+	Context         int // longest sequence the model is meant for (--max-position-embeddings); 0: not said
 
 	Position            string
 	RotaryBase          float64
@@ -67,6 +68,8 @@ type Model struct {
 	Tied       bool // output layer = word embedding
 
 	WindowLeft int // keys to the left a query sees; -1: all
+
+	Experts *Experts // nil: dense
 
 	HiddenDropout    float64
 	AttentionDropout float64

@@ -91,7 +91,7 @@ func config(c *cli.Context) (config dataset.Config, sizes [3]*int64, err error) 
 		ValidDataPath: c.StringSlice("valid-data-path"), TestDataPath: c.StringSlice("test-data-path"),
 		DataArgsPath: c.String("data-args-path"), PerSplitDataArgsPath: c.String("per-split-data-args-path"),
 		Mock: c.Bool("mock-data"), Split: c.String("split"), SequenceLength: c.Int("seq-length"),
-		Seed: uint32(c.Uint64("seed")), CachePath: c.String("data-cache-path"), Surplus: &surplus,
+		Seed: uint32(c.Uint64("seed")), CachePath: c.String("data-cache-path"), Surplus: surplus,
 		ResetPositionIDs: c.Bool("reset-position-ids"), ResetAttentionMask: c.Bool("reset-attention-mask"),
 		EODMaskLoss: c.Bool("eod-mask-loss"), NoMmapBinFiles: c.Bool("no-mmap-bin-files"),
 		Notice: func(text string) { fmt.Fprintln(c.App.ErrWriter, text) },

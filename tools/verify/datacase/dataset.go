@@ -65,7 +65,7 @@ func (r *run) prepare() error {
 	off := func(b *bool) bool { return b != nil && !*b }
 	r.config = dataset.Config{
 		Dir: r.dir, Mock: r.PerSplit == nil && len(r.DataPath) == 0, DataPath: r.DataPath, Split: r.Split,
-		SequenceLength: r.SeqLength, Seed: r.Seed, Surplus: r.Extra.Surplus,
+		SequenceLength: r.SeqLength, Seed: r.Seed, Surplus: surplus(r.Extra.Surplus),
 		InterDocumentMasking: r.Extra.InterDocument, NoExtraToken: off(r.Extra.ExtraToken),
 		KeepPartialValidation: off(r.Extra.DropPartial), AnyTokenID: true,
 	}
@@ -314,4 +314,12 @@ func (r *run) checkCacheFiles(l *list) {
 		l.add("%v", err)
 	}
 	same(l, "number of cache files", found, len(r.CacheFiles))
+}
+
+// surplus is Megatron's default where a case does not set it.
+func surplus(given *float64) float64 {
+	if given == nil {
+		return 0.005
+	}
+	return *given
 }

@@ -1,0 +1,101 @@
+/* The MLP's non-linearities, plain and gated. Backward reads all it needs of an
+ * index before it writes there, so that dx may be x. */
+#ifndef MT_ISA
+#define MT_KERNELS "activation.c"
+#include "isa.h"
+
+static int64_t forward_tiles(const void *args, int32_t phase) {
+  const mt_activation_forward_args *a = args;
+  return phase == 0 ? mt_row_tiles(a->y.shape[0], a->y.shape[1]) : 0;
+}
+
+static int64_t backward_tiles(const void *args, int32_t phase) {
+  const mt_activation_backward_args *a = args;
+  return phase == 0 ? mt_row_tiles(a->dy.shape[0], a->dy.shape[1]) : 0;
+}
+
+MT_OP(activation_forward, forward_tiles, NULL)
+MT_OP(activation_backward, backward_tiles, NULL)
+#else
+#include "gelu.h"
+
+V int K(gated)(int kind) { return kind == MT_SWIGLU || kind == MT_QUICK_GEGLU; }
+
+V vf K(act)(int kind, vf x) {
+  switch (kind) {
+  case MT_GELU_TANH: return v_gelu_tanh(x);
+  case MT_GELU_ERF: return v_gelu_erf(x);
+  case MT_SQUARED_RELU: return v_max(v_set(0), x) * v_max(v_set(0), x);
+  case MT_SWIGLU: return x * v_sigmoid(x);
+  default: return x * v_sigmoid(x * 1.702f);
+  }
+}
+
+/* act' and, for gated kinds, act. */
+V vf K(act_grad)(int kind, vf x, vf *y) {
+  switch (kind) {
+  case MT_GELU_TANH: return v_gelu_tanh_grad(x);
+  case MT_GELU_ERF: return v_gelu_erf_grad(x);
+  case MT_SQUARED_RELU: return v_max(v_set(0), x) * 2.f;
+  default: {
+    float k = kind == MT_SWIGLU ? 1 : 1.702f;
+    vf s = v_sigmoid(x * k);
+    *y = x * s;
+    return s + k * x * s * (1.f - s);
+  }
+  }
+}
+
+V void K(forward_rows)(const mt_activation_forward_args *a, int T, int kind, mt_range r) {
+  int64_t n = a->y.shape[1];
+  for (int64_t row = r.from; row < r.to; row++) {
+    const void *x = mt_row(&a->x, row);
+    void *y = mt_row(&a->y, row);
+    V_EACH(n, i, m,
+      vf v = K(act)(kind, v_load_n(x, T, i, m));
+      if (K(gated)(kind)) v *= v_load_n(x, T, n + i, m);
+      v_store_n(y, T, i, m, v););
+  }
+}
+
+V void K(backward_rows)(const mt_activation_backward_args *a, int T, int kind, mt_range r) {
+  int64_t n = a->dy.shape[1];
+  for (int64_t row = r.from; row < r.to; row++) {
+    const void *x = mt_row(&a->x, row), *dy = mt_row(&a->dy, row);
+    void *dx = mt_row(&a->dx, row);
+    V_EACH(n, i, m,
+      vf y;
+      vf d = v_load_n(dy, T, i, m);
+      vf slope = K(act_grad)(kind, v_load_n(x, T, i, m), &y);
+      if (K(gated)(kind)) {
+        slope *= v_load_n(x, T, n + i, m);
+        v_store_n(dx, T, n + i, m, d * y);
+      }
+      v_store_n(dx, T, i, m, d * slope););
+  }
+}
+
+#define BY_KIND(kind, call)                                               \
+  switch (kind) {                                                         \
+  case MT_GELU_TANH: { enum { kind_ = MT_GELU_TANH }; call; break; }      \
+  case MT_GELU_ERF: { enum { kind_ = MT_GELU_ERF }; call; break; }        \
+  case MT_SQUARED_RELU: { enum { kind_ = MT_SQUARED_RELU }; call; break; } \
+  case MT_SWIGLU: { enum { kind_ = MT_SWIGLU }; call; break; }            \
+  default: { enum { kind_ = MT_QUICK_GEGLU }; call; break; }              \
+  }
+
+static int32_t K(activation_forward)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_activation_forward_args *a = args;
+  mt_range r = mt_row_range(a->y.shape[0], a->y.shape[1], tile);
+  V_BY_DTYPE(a->x.dtype, BY_KIND(a->kind, K(forward_rows)(a, T, kind_, r)));
+  return 0;
+}
+
+static int32_t K(activation_backward)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_activation_backward_args *a = args;
+  mt_range r = mt_row_range(a->dy.shape[0], a->dy.shape[1], tile);
+  V_BY_DTYPE(a->x.dtype, BY_KIND(a->kind, K(backward_rows)(a, T, kind_, r)));
+  return 0;
+}
+#undef BY_KIND
+#endif

@@ -1,0 +1,33 @@
+//go:build cgo
+
+// Package cpu is the CPU device: C kernels, one file an op, run by the process's
+// one pool of threads; GEMM by oneDNN where it is found at run time.
+package cpu
+
+/*
+#cgo CFLAGS: -O3 -std=gnu11 -Wall
+#cgo LDFLAGS: -lm -ldl
+#include "cpu.h"
+const mt_device_api *mt_cpu_api(void);
+const char *mt_cpu_describe(void);
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"monotron/csrc/device"
+)
+
+// Open makes a device for one rank. Ranks share the process's pool.
+func Open() (*device.Device, error) {
+	b, err := device.OpenHostTable(unsafe.Pointer(C.mt_cpu_api()), device.SharedPool())
+	if err != nil {
+		return nil, err
+	}
+	return device.New("cpu", b), nil
+}
+
+// Describe names the matmul library, its version and the instruction sets in
+// use; without a library, what installing one would bring.
+func Describe() string { return C.GoString(C.mt_cpu_describe()) }

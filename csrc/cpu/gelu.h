@@ -1,0 +1,64 @@
+/* The smooth activations and their derivatives; matmul's epilogues use them too.
+ * Read under MT_ISA, after simd.h. */
+#ifndef MT_GELU_H
+#define MT_GELU_H
+#define v_square_rest K(v_square_rest)
+#define v_cdf K(v_cdf)
+#define v_gelu_tanh K(v_gelu_tanh)
+#define v_gelu_tanh_grad K(v_gelu_tanh_grad)
+#define v_gelu_erf K(v_gelu_erf)
+#define v_gelu_erf_grad K(v_gelu_erf_grad)
+#endif
+
+/* x/2·(1 + tanh u) = x·sigmoid(2u), u = √(2/π)(x + 0.044715x³). */
+V vf v_gelu_tanh(vf x) { return x * v_sigmoid(x * (x * x * 0.0713548163f + 1.59576912f)); }
+
+V vf v_gelu_tanh_grad(vf x) {
+  vf s = v_sigmoid(x * (x * x * 0.0713548163f + 1.59576912f));
+  return s + x * s * (1.f - s) * (x * x * 0.214064449f + 1.59576912f);
+}
+
+/* The rounding error of square = y·y, where there is fma. */
+V vf v_square_rest(vf y, vf square) {
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_fmsub_ps((__m512)y, (__m512)y, (__m512)square);
+#elif MT_ISA == MT_AVX2
+  return (vf)_mm256_fmsub_ps((__m256)y, (__m256)y, (__m256)square);
+#else
+  return (vf){0};
+#endif
+}
+
+/* The normal distribution Φ(x) to about 2 ulp, also where it is tiny, and
+ * e^(-x²/2). Φ(-y) e^(y²/2) (y + 3.5) is a polynomial in (y-3.5)/(y+3.5), a
+ * minimax fit for y in [0, 14.5]. */
+V vf v_cdf(vf x, vf *bell) {
+  vf y = v_min(v_set(14.5f), v_abs(x));
+  vf square = y * y, e = v_exp(square * -0.5f);
+  e = e - e * (v_square_rest(y, square) * 0.5f);
+  vf t = 1.f / (y + 3.5f), q = 1.f - 7.f * t;
+  vf p = v_set(0.00011068869207520038f);
+  p = p * q + 0.00042189768282696605f;
+  p = p * q + -0.0004949420690536499f;
+  p = p * q + -0.0031753103248775005f;
+  p = p * q + 0.0064931148663163185f;
+  p = p * q + 0.01740637794137001f;
+  p = p * q + -0.1160530373454094f;
+  p = p * q + 0.3154250383377075f;
+  p = p * q + -0.5655617713928223f;
+  p = p * q + 0.7444160580635071f;
+  vf tail = p * t * e;
+  *bell = e;
+  return v_select(v_lt(v_set(0), x), 1.f - tail, tail);
+}
+
+/* x·Φ(x) = x/2·(1 + erf(x/√2)). */
+V vf v_gelu_erf(vf x) {
+  vf bell;
+  return x * v_cdf(x, &bell);
+}
+
+V vf v_gelu_erf_grad(vf x) {
+  vf bell, phi = v_cdf(x, &bell);
+  return phi + x * bell * 0.398942280f;
+}

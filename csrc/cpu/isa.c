@@ -1,0 +1,23 @@
+/* Which instruction set the kernels use. */
+#include "isa_level.h"
+
+int mt_isa_level = MT_PORTABLE;
+static int best = MT_PORTABLE;
+
+#ifdef MT_X86_SETS
+__attribute__((constructor)) static void detect(void) {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) best = MT_AVX2;
+  if (best == MT_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    best = MT_AVX512;
+  mt_isa_level = best;
+}
+#endif
+
+void mt_isa_limit(int level) { mt_isa_level = level < best ? level : best; }
+
+const char *mt_isa_name(void) {
+  static const char *const names[] = {"portable vectors", "AVX2", "AVX-512"};
+  return names[mt_isa_level];
+}

@@ -1,0 +1,19 @@
+/* The instruction sets that kernels are compiled for; isa.h compiles them. */
+#ifndef MT_ISA_LEVEL_H
+#define MT_ISA_LEVEL_H
+
+#define MT_PORTABLE 0
+#define MT_AVX2 1
+#define MT_AVX512 2
+
+/* The set in use: the best this machine has, or less after mt_isa_limit. */
+extern int mt_isa_level;
+void mt_isa_limit(int level);
+const char *mt_isa_name(void);
+
+/* clang has no such pragma as isa.h uses: there the compiler's own target is all. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define MT_X86_SETS
+#endif
+
+#endif

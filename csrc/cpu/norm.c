@@ -1,0 +1,120 @@
+/* LayerNorm and RMSNorm. A row is read twice, the second time from cache; sums
+ * over a row are f64. Backward adds the residual's gradient on its way, and sums
+ * the weights' gradients a tile of rows at a time in scratch before a second phase
+ * combines the tiles in their order. */
+#ifndef MT_ISA
+#define MT_KERNELS "norm.c"
+#include "isa.h"
+
+static int64_t forward_tiles(const void *args, int32_t phase) {
+  const mt_norm_forward_args *a = args;
+  return phase == 0 ? mt_row_tiles(mt_rows(&a->x), mt_last(&a->x)) : 0;
+}
+
+static int64_t backward_tiles(const void *args, int32_t phase) {
+  const mt_norm_backward_args *a = args;
+  return mt_part_tiles(mt_rows(&a->x), mt_last(&a->x), phase);
+}
+
+static int64_t backward_scratch(const void *args) {
+  const mt_norm_backward_args *a = args;
+  int64_t h = mt_last(&a->x);
+  return mt_part_count(mt_rows(&a->x), h) * 2 * h * (int64_t)sizeof(float);
+}
+
+MT_OP(norm_forward, forward_tiles, NULL)
+MT_OP(norm_backward, backward_tiles, backward_scratch)
+#else
+#include "parts.h"
+
+/* Mean (0 for RMSNorm) and 1/√(variance+eps) of a row, the variance about the mean. */
+V float K(row_stats)(const void *x, int T, int64_t h, int rms, float eps, float *mean) {
+  vd s0 = {0}, s1 = {0};
+  float mu = 0;
+  if (!rms) {
+    V_EACH(h, i, m, vf v = v_load_n(x, T, i, m); s0 += v_lo(v); s1 += v_hi(v););
+    mu = (float)(v_sum_d(s0 + s1) / h);
+    s0 = s1 = (vd){0};
+  }
+  int64_t whole = h - h % LANES;
+  for (int64_t i = 0; i < whole; i += LANES) {
+    vf v = v_load(x, T, i) - mu;
+    s0 += v_lo(v) * v_lo(v);
+    s1 += v_hi(v) * v_hi(v);
+  }
+  double squares = v_sum_d(s0 + s1);
+  if (whole < h) {
+    vf v = v_load_n(x, T, whole, h - whole) - mu;
+    for (int64_t j = 0; j < h - whole; j++) squares += (double)v[j] * v[j];
+  }
+  *mean = mu;
+  return (float)(1 / sqrt(squares / h + eps));
+}
+
+V void K(forward_row)(const mt_norm_forward_args *a, int T, int64_t row) {
+  int64_t h = mt_last(&a->x);
+  const void *x = mt_row(&a->x, row), *gamma = a->gamma.data, *beta = a->beta.data;
+  void *y = mt_row(&a->y, row);
+  float mean, one = a->one_plus ? 1 : 0, rstd = K(row_stats)(x, T, h, a->kind == MT_RMS_NORM, a->eps, &mean);
+  ((float *)a->rstd.data)[row] = rstd;
+  if (mt_given(&a->mean)) ((float *)a->mean.data)[row] = mean;
+  if (mt_given(&a->beta))
+    V_EACH(h, i, m, v_store_n(y, T, i, m, (v_load_n(x, T, i, m) - mean) * rstd * (v_load_n(gamma, T, i, m) + one) + v_load_n(beta, T, i, m)););
+  else
+    V_EACH(h, i, m, v_store_n(y, T, i, m, (v_load_n(x, T, i, m) - mean) * rstd * (v_load_n(gamma, T, i, m) + one)););
+}
+
+static int32_t K(norm_forward)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_norm_forward_args *a = args;
+  mt_range r = mt_row_range(mt_rows(&a->x), mt_last(&a->x), tile);
+  V_BY_DTYPE(a->x.dtype, for (int64_t row = r.from; row < r.to; row++) K(forward_row)(a, T, row));
+  return 0;
+}
+
+/* With x̂ = (x-mean)·rstd and g = dy·gamma: dx = rstd·(g - mean g - x̂·mean(g·x̂)),
+ * without the first mean for RMSNorm. dgamma += dy·x̂, dbeta += dy. */
+V void K(backward_row)(const mt_norm_backward_args *a, int T, int64_t row, float *dgamma, float *dbeta) {
+  int64_t h = mt_last(&a->x);
+  const void *x = mt_row(&a->x, row), *dy = mt_row(&a->dy, row), *gamma = a->gamma.data;
+  const void *residual = mt_given(&a->residual) ? mt_row(&a->residual, row) : NULL;
+  void *dx = mt_row(&a->dx, row);
+  int rms = a->kind == MT_RMS_NORM;
+  float rstd = ((const float *)a->rstd.data)[row], mean = rms ? 0 : ((const float *)a->mean.data)[row], one = a->one_plus ? 1 : 0;
+  vd g0 = {0}, g1 = {0}, p0 = {0}, p1 = {0};
+  /* beyond the end dy is 0, and so are g and g·x̂ */
+  V_EACH(h, i, m,
+    vf d = v_load_n(dy, T, i, m);
+    vf n = (v_load_n(x, T, i, m) - mean) * rstd;
+    vf g = d * (v_load_n(gamma, T, i, m) + one);
+    vf p = g * n;
+    g0 += v_lo(g);
+    g1 += v_hi(g);
+    p0 += v_lo(p);
+    p1 += v_hi(p);
+    v_store_n(dgamma, MT_F32, i, m, v_load_n(dgamma, MT_F32, i, m) + d * n);
+    if (!rms) v_store_n(dbeta, MT_F32, i, m, v_load_n(dbeta, MT_F32, i, m) + d););
+  float meanG = rms ? 0 : (float)(v_sum_d(g0 + g1) / h), meanP = (float)(v_sum_d(p0 + p1) / h);
+  V_EACH(h, i, m,
+    vf n = (v_load_n(x, T, i, m) - mean) * rstd;
+    vf g = v_load_n(dy, T, i, m) * (v_load_n(gamma, T, i, m) + one);
+    vf d = (g - meanG - n * meanP) * rstd;
+    if (residual) d += v_load_n(residual, T, i, m);
+    v_store_n(dx, T, i, m, d););
+}
+
+static int32_t K(norm_backward)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_norm_backward_args *a = args;
+  int64_t rows = mt_rows(&a->x), h = mt_last(&a->x), parts = mt_part_count(rows, h);
+  if (phase == 0) {
+    float *sums = (float *)scratch + tile * 2 * h;
+    mt_range r = mt_part_range(rows, h, tile);
+    memset(sums, 0, 2 * h * sizeof *sums);
+    V_BY_DTYPE(a->x.dtype, for (int64_t row = r.from; row < r.to; row++) K(backward_row)(a, T, row, sums, sums + h));
+    return 0;
+  }
+  mt_range columns = mt_part_columns(parts, h, tile);
+  v_add_parts(a->dgamma.data, scratch, parts, 2 * h, columns);
+  if (mt_given(&a->dbeta)) v_add_parts(a->dbeta.data, (float *)scratch + h, parts, 2 * h, columns);
+  return 0;
+}
+#endif

@@ -1,0 +1,71 @@
+/* Optimizer steps: one pass over main parameters, gradients and moments that also
+ * writes the model's copy. All factors are read from memory at run time. */
+#ifndef MT_ISA
+#define MT_KERNELS "optimizer.c"
+#include "isa.h"
+
+static int64_t adamw_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_adamw_args *)args)->param)) : 0; }
+static int64_t sgd_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_sgd_args *)args)->param)) : 0; }
+
+MT_OP(adamw, adamw_tiles, NULL)
+MT_OP(sgd, sgd_tiles, NULL)
+#else
+
+V void K(adamw_range)(const mt_adamw_args *a, int T, void *model, mt_range r) {
+  const float *hyper = a->hyper.data, *grad = a->grad.data;
+  float *param = a->param.data, *first = a->m.data, *second = a->v.data;
+  float lr = hyper[MT_HYPER_LR] * a->lr_mult, decay = hyper[MT_HYPER_WEIGHT_DECAY] * a->wd_mult, scale = hyper[MT_HYPER_GRAD_SCALE];
+  float b1 = a->beta1, b2 = a->beta2, r1 = 1 - b1, r2 = 1 - b2, eps = a->eps;
+  float step = lr / hyper[MT_HYPER_CORRECTION1], root = 1 / sqrtf(hyper[MT_HYPER_CORRECTION2]);
+  V_EACH(r.to - r.from, j, m,
+    int64_t i = r.from + j;
+    vf g = v_load_n(grad, MT_F32, i, m) * scale;
+    vf p = v_load_n(param, MT_F32, i, m);
+    vf s = v_load_n(first, MT_F32, i, m) * b1 + g * r1;
+    vf q = v_load_n(second, MT_F32, i, m) * b2 + g * g * r2;
+    p -= step * s / (v_sqrt(q) * root + eps) + lr * decay * p;
+    v_store_n(first, MT_F32, i, m, s);
+    v_store_n(second, MT_F32, i, m, q);
+    v_store_n(param, MT_F32, i, m, p);
+    if (model) v_store_n(model, T, i, m, p););
+}
+
+static int32_t K(adamw)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_adamw_args *a = args;
+  if (((const float *)a->hyper.data)[MT_HYPER_SKIP] != 0) return 0;
+  mt_range r = mt_flat_range(mt_len(&a->param), tile);
+  if (mt_given(&a->model))
+    V_BY_DTYPE(a->model.dtype, K(adamw_range)(a, T, a->model.data, r))
+  else
+    K(adamw_range)(a, MT_F32, NULL, r);
+  return 0;
+}
+
+V void K(sgd_range)(const mt_sgd_args *a, int T, void *model, mt_range r) {
+  const float *hyper = a->hyper.data, *grad = a->grad.data;
+  float *param = a->param.data, *momentum = mt_given(&a->momentum) ? a->momentum.data : NULL;
+  float lr = hyper[MT_HYPER_LR] * a->lr_mult, decay = hyper[MT_HYPER_WEIGHT_DECAY] * a->wd_mult, scale = hyper[MT_HYPER_GRAD_SCALE];
+  V_EACH(r.to - r.from, j, m,
+    int64_t i = r.from + j;
+    vf p = v_load_n(param, MT_F32, i, m);
+    vf g = v_load_n(grad, MT_F32, i, m) * scale + decay * p;
+    if (momentum) {
+      g += v_load_n(momentum, MT_F32, i, m) * a->mu;
+      v_store_n(momentum, MT_F32, i, m, g);
+    }
+    p -= lr * g;
+    v_store_n(param, MT_F32, i, m, p);
+    if (model) v_store_n(model, T, i, m, p););
+}
+
+static int32_t K(sgd)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_sgd_args *a = args;
+  if (((const float *)a->hyper.data)[MT_HYPER_SKIP] != 0) return 0;
+  mt_range r = mt_flat_range(mt_len(&a->param), tile);
+  if (mt_given(&a->model))
+    V_BY_DTYPE(a->model.dtype, K(sgd_range)(a, T, a->model.data, r))
+  else
+    K(sgd_range)(a, MT_F32, NULL, r);
+  return 0;
+}
+#endif

@@ -1,0 +1,146 @@
+/* Sums: over rows, and over everything in f64. A tile leaves its partial sums in
+ * scratch; a second phase adds them in order. */
+#ifndef MT_ISA
+#define MT_KERNELS "reduce.c"
+#include "isa.h"
+
+static int64_t column_tiles(const void *args, int32_t phase) {
+  const mt_column_sum_args *a = args;
+  return mt_part_tiles(a->x.shape[0], a->x.shape[1], phase);
+}
+
+static int64_t column_scratch(const void *args) {
+  const mt_column_sum_args *a = args;
+  return mt_part_count(a->x.shape[0], a->x.shape[1]) * a->x.shape[1] * (int64_t)sizeof(float);
+}
+
+/* Phase 0: the tiles of n elements; phase 1: one, which adds them up. */
+static int64_t flat_tiles(int64_t n, int32_t phase) { return phase == 0 ? mt_flat_tiles(n) : phase == 1 && n > 0; }
+
+static int64_t stats_tiles(const void *args, int32_t phase) { return flat_tiles(mt_len(&((const mt_grad_stats_args *)args)->x), phase); }
+static int64_t stats_scratch(const void *args) {
+  return mt_flat_tiles(mt_len(&((const mt_grad_stats_args *)args)->x)) * MT_STATS * (int64_t)sizeof(double);
+}
+
+static int64_t weighted_tiles(const void *args, int32_t phase) { return flat_tiles(mt_len(&((const mt_weighted_sum_args *)args)->x), phase); }
+static int64_t weighted_scratch(const void *args) {
+  return mt_flat_tiles(mt_len(&((const mt_weighted_sum_args *)args)->x)) * 2 * (int64_t)sizeof(double);
+}
+
+static int64_t one_tile(const void *args, int32_t phase) { return phase == 0; }
+
+MT_OP(column_sum, column_tiles, column_scratch)
+MT_OP(grad_stats, stats_tiles, stats_scratch)
+MT_OP(weighted_sum, weighted_tiles, weighted_scratch)
+MT_OP(grad_scale, one_tile, NULL)
+#else
+#include "parts.h"
+
+/* sums += rows r of x, four at a time to spare the sums' traffic. */
+V void K(sum_rows)(const mt_tensor *x, int T, mt_range r, float *sums) {
+  int64_t n = x->shape[1], row = r.from;
+  for (; row + 4 <= r.to; row += 4) {
+    const void *x0 = mt_row(x, row), *x1 = mt_row(x, row + 1), *x2 = mt_row(x, row + 2), *x3 = mt_row(x, row + 3);
+    V_EACH(n, i, m,
+      vf s = (v_load_n(x0, T, i, m) + v_load_n(x1, T, i, m)) + (v_load_n(x2, T, i, m) + v_load_n(x3, T, i, m));
+      v_store_n(sums, MT_F32, i, m, v_load_n(sums, MT_F32, i, m) + s););
+  }
+  for (; row < r.to; row++) {
+    const void *x0 = mt_row(x, row);
+    V_EACH(n, i, m, v_store_n(sums, MT_F32, i, m, v_load_n(sums, MT_F32, i, m) + v_load_n(x0, T, i, m)););
+  }
+}
+
+static int32_t K(column_sum)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_column_sum_args *a = args;
+  int64_t rows = a->x.shape[0], n = a->x.shape[1], parts = mt_part_count(rows, n);
+  if (phase == 0) {
+    float *sums = (float *)scratch + tile * n;
+    memset(sums, 0, n * sizeof *sums);
+    V_BY_DTYPE(a->x.dtype, K(sum_rows)(&a->x, T, mt_part_range(rows, n, tile), sums));
+  } else {
+    v_add_parts(a->out.data, scratch, parts, n, mt_part_columns(parts, n, tile));
+  }
+  return 0;
+}
+
+/* out[k] += Σ over tiles of sums[tile·width + k]. */
+V void K(add_up)(double *out, const double *sums, int64_t tiles, int width) {
+  for (int k = 0; k < width; k++) {
+    double total = 0;
+    for (int64_t t = 0; t < tiles; t++) total += sums[t * width + k];
+    out[k] += total;
+  }
+}
+
+V void K(stats)(const void *x, int T, mt_range r, double *out) {
+  vd lo = {0}, hi = {0};
+  const vf limit = v_set(3.40282347e38f), zero = {0};
+  int64_t finite = 0, zeros = 0;
+  V_EACH(r.to - r.from, i, m,
+    vf v = v_load_n(x, T, r.from + i, m);
+    finite += v_count(v_le(v_abs(v), limit), m);
+    zeros += v_count(v_eq(v, zero), m);
+    lo += v_lo(v) * v_lo(v);
+    hi += v_hi(v) * v_hi(v););
+  out[MT_STAT_SQUARES] = v_sum_d(lo + hi);
+  out[MT_STAT_NON_FINITE] = (double)(r.to - r.from - finite);
+  out[MT_STAT_ZEROS] = (double)zeros;
+}
+
+V void K(stats_f64)(const double *x, mt_range r, double *out) {
+  out[0] = out[1] = out[2] = 0;
+  for (int64_t i = r.from; i < r.to; i++) {
+    out[MT_STAT_SQUARES] += x[i] * x[i];
+    out[MT_STAT_NON_FINITE] += !isfinite(x[i]);
+    out[MT_STAT_ZEROS] += x[i] == 0;
+  }
+}
+
+static int32_t K(grad_stats)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_grad_stats_args *a = args;
+  int64_t n = mt_len(&a->x);
+  double *sums = scratch;
+  if (phase == 1)
+    K(add_up)(a->out.data, sums, mt_flat_tiles(n), MT_STATS);
+  else if (a->x.dtype == MT_F64)
+    K(stats_f64)(a->x.data, mt_flat_range(n, tile), sums + tile * MT_STATS);
+  else
+    V_BY_DTYPE(a->x.dtype, K(stats)(a->x.data, T, mt_flat_range(n, tile), sums + tile * MT_STATS));
+  return 0;
+}
+
+static int32_t K(weighted_sum)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_weighted_sum_args *a = args;
+  int64_t n = mt_len(&a->x);
+  double *sums = scratch;
+  if (phase == 1) {
+    K(add_up)(a->out.data, sums, mt_flat_tiles(n), 2);
+    return 0;
+  }
+  mt_range r = mt_flat_range(n, tile);
+  vd lo = {0}, hi = {0}, wlo = {0}, whi = {0};
+  V_EACH(r.to - r.from, i, m,
+    vf x = v_load_n(a->x.data, MT_F32, r.from + i, m);
+    vf w = v_load_n(a->w.data, MT_F32, r.from + i, m);
+    lo += v_lo(x) * v_lo(w);
+    hi += v_hi(x) * v_hi(w);
+    wlo += v_lo(w);
+    whi += v_hi(w););
+  sums[tile * 2] = v_sum_d(lo + hi);
+  sums[tile * 2 + 1] = v_sum_d(wlo + whi);
+  return 0;
+}
+
+static int32_t K(grad_scale)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_grad_scale_args *a = args;
+  const double *stats = a->stats.data;
+  float *hyper = a->hyper.data;
+  double scale = hyper[MT_HYPER_LOSS_SCALE], norm = sqrt(stats[MT_STAT_SQUARES]) / scale, factor = 1;
+  if (a->max_norm > 0) factor = fmin(1, a->max_norm / (norm + 1e-6));
+  hyper[MT_HYPER_GRAD_SCALE] = (float)(factor / scale);
+  hyper[MT_HYPER_SKIP] = stats[MT_STAT_NON_FINITE] > 0;
+  hyper[MT_HYPER_GRAD_NORM] = (float)norm;
+  return 0;
+}
+#endif

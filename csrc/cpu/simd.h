@@ -1,0 +1,422 @@
+/* Vectors of floats for the kernels, read once for each instruction set by
+ * isa.h: LANES is 16 (AVX-512), 8 (AVX2) or 4 (any other machine). Functions of
+ * simd.h are always inlined; vectors cross no call.
+ *
+ * T below is a value dtype (MT_F32, MT_BF16, MT_F16), a constant wherever speed
+ * matters; p a pointer to its elements, i an index in elements. */
+
+#ifndef MT_SIMD_NAMES /* one set of names for all readings */
+#define MT_SIMD_NAMES
+#include <math.h>
+#include <string.h>
+#define vf K(vf)
+#define vi K(vi)
+#define vu K(vu)
+#define vh K(vh)
+#define vd K(vd)
+#define vm K(vm)
+#define v_set K(v_set)
+#define v_load K(v_load)
+#define v_load_n K(v_load_n)
+#define v_from_bf16 K(v_from_bf16)
+#define v_from_f16 K(v_from_f16)
+#define v_store K(v_store)
+#define v_store_n K(v_store_n)
+#define v_to_bf16 K(v_to_bf16)
+#define v_to_f16 K(v_to_f16)
+#define v_max K(v_max)
+#define v_min K(v_min)
+#define v_abs K(v_abs)
+#define v_sqrt K(v_sqrt)
+#define v_lt K(v_lt)
+#define v_le K(v_le)
+#define v_eq K(v_eq)
+#define v_below K(v_below)
+#define v_count K(v_count)
+#define v_select K(v_select)
+#define v_lo K(v_lo)
+#define v_hi K(v_hi)
+#define v_narrow K(v_narrow)
+#define v_sum K(v_sum)
+#define v_sum_d K(v_sum_d)
+#define v_largest K(v_largest)
+#define v_exp K(v_exp)
+#define v_sigmoid K(v_sigmoid)
+#define v_zip K(v_zip)
+#define v_unzip K(v_unzip)
+#define v_iota K(v_iota)
+
+#define V static inline __attribute__((always_inline, unused))
+
+#ifdef __clang__
+#define V_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define V_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vu){__VA_ARGS__})
+#endif
+
+/* Runs a body for every LANES elements of n: i is the first, m their number,
+ * LANES as a constant but for the last. */
+#define V_EACH(n, i, m, ...)                                  \
+  do {                                                        \
+    int64_t i = 0;                                            \
+    for (; i + LANES <= (n); i += LANES) {                    \
+      enum { m = LANES };                                     \
+      __VA_ARGS__                                             \
+    }                                                         \
+    if (i < (n)) {                                            \
+      const int64_t m = (n) - i;                              \
+      __VA_ARGS__                                             \
+    }                                                         \
+  } while (0)
+
+/* Runs a statement with T constant. */
+#define V_BY_DTYPE(dtype, ...)                                \
+  switch (dtype) {                                            \
+  case MT_F32: { enum { T = MT_F32 }; __VA_ARGS__; break; }   \
+  case MT_BF16: { enum { T = MT_BF16 }; __VA_ARGS__; break; } \
+  default: { enum { T = MT_F16 }; __VA_ARGS__; break; }       \
+  }
+#endif
+
+#undef LANES
+#if MT_ISA == MT_AVX512
+#define LANES 16
+#elif MT_ISA == MT_AVX2
+#define LANES 8
+#else
+#define LANES 4
+#endif
+
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
+typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
+typedef double vd __attribute__((vector_size(LANES * 4))); /* LANES/2 of them */
+#if MT_ISA == MT_AVX512
+typedef __mmask16 vm;
+#else
+typedef vi vm; /* all bits of a lane, or none */
+#endif
+
+V vf v_set(float x) { return x - (vf){0}; }
+
+V vu v_iota(void) {
+  vu r;
+  for (int i = 0; i < LANES; i++) r[i] = i;
+  return r;
+}
+
+/* ---- memory ---- */
+
+V vf v_from_bf16(vh h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
+
+/* Round to nearest even; a nan stays one. */
+V vh v_to_bf16(vf x) {
+  vu u = (vu)x, r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+#if MT_ISA == MT_AVX512
+  r = (vu)_mm512_mask_mov_epi32((__m512i)r, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q), (__m512i)((u >> 16) | 0x40));
+  return (vh)_mm512_cvtepi32_epi16((__m512i)r);
+#else
+  vu nan = (vu)(x != x);
+  r = (nan & ((u >> 16) | 0x40)) | (~nan & r);
+  return __builtin_convertvector(r, vh);
+#endif
+}
+
+V vf v_from_f16(vh h) {
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_cvtph_ps((__m256i)h);
+#elif MT_ISA == MT_AVX2
+  return (vf)_mm256_cvtph_ps((__m128i)h);
+#else
+  vu u = __builtin_convertvector(h, vu), magnitude = u & 0x7fff;
+  vu r = (vu)((vf)(magnitude << 13) * 0x1p112f); /* exponents 15 and 127: exact, subnormals too */
+  r |= (vu)(magnitude >= 0x7c00) & 0x7f800000;   /* inf and nan */
+  return (vf)(r | (u & 0x8000) << 16);
+#endif
+}
+
+V vh v_to_f16(vf x) {
+#if MT_ISA == MT_AVX512
+  return (vh)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif MT_ISA == MT_AVX2
+  return (vh)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+  vu u = (vu)x, a = u & 0x7fffffff;
+  vu normal = (a - (112u << 23) + 0xfff + ((a >> 13) & 1)) >> 13;
+  vu small = (vu)((vf)a + 0.5f) - 0x3f000000; /* below 2^-14: the sum rounds to multiples of 2^-24 */
+  vu isSmall = (vu)(a < 0x38800000), isLarge = (vu)(a >= 0x47800000), isNan = (vu)(a > 0x7f800000);
+  vu r = (isSmall & small) | (~isSmall & normal);
+  r = (isLarge & 0x7c00) | (~isLarge & r);
+  r |= isNan & (0x200 | (a >> 13 & 0x3ff));
+  return __builtin_convertvector(r | (u >> 16 & 0x8000), vh);
+#endif
+}
+
+/* LANES elements from i on, as f32. */
+V vf v_load(const void *p, int T, int64_t i) {
+  vf f;
+  vh h;
+  if (T == MT_F32) {
+    memcpy(&f, (const float *)p + i, sizeof f);
+    return f;
+  }
+  memcpy(&h, (const uint16_t *)p + i, sizeof h);
+  return T == MT_BF16 ? v_from_bf16(h) : v_from_f16(h);
+}
+
+/* The same of m elements, 1 to LANES; 0 in the other lanes. Nothing beyond is read. */
+V vf v_load_n(const void *p, int T, int64_t i, int64_t m) {
+  if (m >= LANES) return v_load(p, T, i);
+#if MT_ISA == MT_AVX512
+  __mmask16 k = (__mmask16)((1u << m) - 1);
+  if (T == MT_F32) return (vf)_mm512_maskz_loadu_ps(k, (const float *)p + i);
+  vh h = (vh)_mm256_maskz_loadu_epi16(k, (const uint16_t *)p + i);
+#else
+  if (T == MT_F32) {
+    vf f = {0};
+    memcpy(&f, (const float *)p + i, m * sizeof(float));
+    return f;
+  }
+  vh h = {0};
+  memcpy(&h, (const uint16_t *)p + i, m * sizeof(uint16_t));
+#endif
+  return T == MT_BF16 ? v_from_bf16(h) : v_from_f16(h);
+}
+
+V void v_store(void *p, int T, int64_t i, vf x) {
+  if (T == MT_F32) {
+    memcpy((float *)p + i, &x, sizeof x);
+    return;
+  }
+  vh h = T == MT_BF16 ? v_to_bf16(x) : v_to_f16(x);
+  memcpy((uint16_t *)p + i, &h, sizeof h);
+}
+
+V void v_store_n(void *p, int T, int64_t i, int64_t m, vf x) {
+  if (m >= LANES) {
+    v_store(p, T, i, x);
+    return;
+  }
+#if MT_ISA == MT_AVX512
+  __mmask16 k = (__mmask16)((1u << m) - 1);
+  if (T == MT_F32)
+    _mm512_mask_storeu_ps((float *)p + i, k, (__m512)x);
+  else
+    _mm256_mask_storeu_epi16((uint16_t *)p + i, k, (__m256i)(T == MT_BF16 ? v_to_bf16(x) : v_to_f16(x)));
+#else
+  if (T == MT_F32) {
+    memcpy((float *)p + i, &x, m * sizeof(float));
+    return;
+  }
+  vh h = T == MT_BF16 ? v_to_bf16(x) : v_to_f16(x);
+  memcpy((uint16_t *)p + i, &h, m * sizeof(uint16_t));
+#endif
+}
+
+/* ---- lanes ---- */
+
+/* max and min: b where either is nan. */
+V vf v_max(vf a, vf b) {
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif MT_ISA == MT_AVX2
+  return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  vi k = a > b;
+  return (vf)((k & (vi)a) | (~k & (vi)b));
+#endif
+}
+
+V vf v_min(vf a, vf b) {
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif MT_ISA == MT_AVX2
+  return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+  vi k = a < b;
+  return (vf)((k & (vi)a) | (~k & (vi)b));
+#endif
+}
+
+V vf v_abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
+
+V vf v_sqrt(vf x) {
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_sqrt_ps((__m512)x);
+#elif MT_ISA == MT_AVX2
+  return (vf)_mm256_sqrt_ps((__m256)x);
+#else
+  for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
+  return x;
+#endif
+}
+
+V vm v_lt(vf a, vf b) {
+#if MT_ISA == MT_AVX512
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ);
+#else
+  return a < b;
+#endif
+}
+
+V vm v_le(vf a, vf b) {
+#if MT_ISA == MT_AVX512
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ);
+#else
+  return a <= b;
+#endif
+}
+
+V vm v_eq(vf a, vf b) {
+#if MT_ISA == MT_AVX512
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ);
+#else
+  return a == b;
+#endif
+}
+
+/* a < b of unsigned integers. */
+V vm v_below(vu a, vu b) {
+#if MT_ISA == MT_AVX512
+  return _mm512_cmplt_epu32_mask((__m512i)a, (__m512i)b);
+#else
+  return (vm)(a < b);
+#endif
+}
+
+/* Lanes that hold among the first m. */
+V int64_t v_count(vm k, int64_t m) {
+#if MT_ISA == MT_AVX512
+  return __builtin_popcount(k & ((1u << m) - 1));
+#else
+  int64_t n = 0;
+  for (int64_t j = 0; j < m; j++) n -= k[j];
+  return n;
+#endif
+}
+
+/* a where k holds, else b. */
+V vf v_select(vm k, vf a, vf b) {
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_mask_mov_ps((__m512)b, k, (__m512)a);
+#else
+  return (vf)((k & (vi)a) | (~k & (vi)b));
+#endif
+}
+
+/* Lower and upper half as doubles. */
+V vd v_lo(vf x) {
+#if MT_ISA == MT_AVX512
+  return (vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x));
+#elif MT_ISA == MT_AVX2
+  return (vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x));
+#else
+  return (vd){x[0], x[1]};
+#endif
+}
+
+V vd v_hi(vf x) {
+#if MT_ISA == MT_AVX512
+  return (vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x, 1));
+#elif MT_ISA == MT_AVX2
+  return (vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1));
+#else
+  return (vd){x[2], x[3]};
+#endif
+}
+
+/* The floats of two halves. */
+V vf v_narrow(vd lo, vd hi) {
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)lo)), _mm512_cvtpd_ps((__m512d)hi), 1);
+#elif MT_ISA == MT_AVX2
+  return (vf)_mm256_set_m128(_mm256_cvtpd_ps((__m256d)hi), _mm256_cvtpd_ps((__m256d)lo));
+#else
+  return (vf){(float)lo[0], (float)lo[1], (float)hi[0], (float)hi[1]};
+#endif
+}
+
+/* Sums and the maximum over lanes, halves folded onto each other: one order. */
+V float v_sum(vf x) {
+#if MT_ISA == MT_AVX512
+  return _mm512_reduce_add_ps((__m512)x);
+#else
+  for (int n = LANES / 2; n > 0; n /= 2)
+    for (int i = 0; i < n; i++) x[i] += x[i + n];
+  return x[0];
+#endif
+}
+
+V double v_sum_d(vd x) {
+#if MT_ISA == MT_AVX512
+  return _mm512_reduce_add_pd((__m512d)x);
+#else
+  for (int n = LANES / 4; n > 0; n /= 2)
+    for (int i = 0; i < n; i++) x[i] += x[i + n];
+  return x[0];
+#endif
+}
+
+V float v_largest(vf x) {
+#if MT_ISA == MT_AVX512
+  return _mm512_reduce_max_ps((__m512)x);
+#else
+  for (int n = LANES / 2; n > 0; n /= 2)
+    for (int i = 0; i < n; i++) x[i] = x[i] > x[i + n] ? x[i] : x[i + n];
+  return x[0];
+#endif
+}
+
+/* a0 b0 a1 b1 ... : the first and the second half. */
+V void v_zip(vu a, vu b, vu *first, vu *second) {
+#if LANES == 16
+  *first = V_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  *second = V_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif LANES == 8
+  *first = V_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+  *second = V_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+  *first = V_SHUFFLE(a, b, 0, 4, 1, 5);
+  *second = V_SHUFFLE(a, b, 2, 6, 3, 7);
+#endif
+}
+
+/* The inverse: even elements of (first, second) to a, odd ones to b. */
+V void v_unzip(vu first, vu second, vu *a, vu *b) {
+#if LANES == 16
+  *a = V_SHUFFLE(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  *b = V_SHUFFLE(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif LANES == 8
+  *a = V_SHUFFLE(first, second, 0, 2, 4, 6, 8, 10, 12, 14);
+  *b = V_SHUFFLE(first, second, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  *a = V_SHUFFLE(first, second, 0, 2, 4, 6);
+  *b = V_SHUFFLE(first, second, 1, 3, 5, 7);
+#endif
+}
+
+/* ---- functions ---- */
+
+/* e^x to about 1 ulp; 0 below -104, inf above 88.73, nan of nan. The polynomial
+ * is a minimax fit of (e^r - 1 - r)/r^2 on |r| < 0.35. */
+V vf v_exp(vf x) {
+  x = v_min(v_set(89), v_max(v_set(-104), x));
+  vf n = (x * 1.44269504f + 12582912.f) - 12582912.f; /* nearest integer */
+  vf r = x - n * 0.693145751953125f;                  /* ln 2 in two pieces, the first of 16 bits */
+  r = r - n * 1.42860677e-6f;
+  vf p = v_set(0.001381574315018952f);
+  p = p * r + 0.008368668146431446f;
+  p = p * r + 0.04166833683848381f;
+  p = p * r + 0.1666652262210846f;
+  p = p * r + 0.4999999403953552f;
+  p = p * (r * r) + r + 1.f;
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+  vi e = (vi)(n + 12582912.f) - 0x4b400000, half = e >> 1; /* in two steps: 2^n may leave the range of normal numbers */
+  return p * (vf)((half + 127) << 23) * (vf)((e - half + 127) << 23);
+#endif
+}
+
+V vf v_sigmoid(vf x) { return 1.f / (1.f + v_exp(-x)); }

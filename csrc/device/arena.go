@@ -1,0 +1,227 @@
+package device
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Purpose says what a block of memory is for, so that a plan and the truth can
+// be compared line by line.
+type Purpose int
+
+const (
+	Parameters Purpose = iota
+	MainGradients
+	Optimizer
+	Activations
+	Communication
+	Workspace
+	Purposes
+)
+
+var purposeNames = [Purposes]string{"parameters", "main gradients", "optimizer", "activations", "communication", "workspace"}
+
+func (p Purpose) String() string { return purposeNames[p] }
+
+const (
+	alignment   = 64       // bytes, of every block
+	segmentSize = 64 << 20 // bytes asked of the backend at least
+)
+
+// Arena hands out device memory: best fit over large segments, neighbours
+// merged when freed. Used by the one goroutine of its Device.
+type Arena struct {
+	device   *Device
+	segments []*block // first block of each
+	used     map[unsafe.Pointer]*block
+
+	now, peak        [Purposes]int64
+	total, totalPeak int64
+	reserved         int64
+}
+
+// block is a stretch of a segment; prev and next are its neighbours there.
+type block struct {
+	at         unsafe.Pointer
+	bytes      int64
+	free       bool
+	purpose    Purpose
+	prev, next *block
+}
+
+func newArena(d *Device) *Arena { return &Arena{device: d, used: map[unsafe.Pointer]*block{}} }
+
+// Alloc returns a contiguous tensor with undefined contents. When the device
+// has no memory left it panics with OutOfMemory, which the rank's edge turns
+// into an error: nothing between can go on without the tensor.
+func (a *Arena) Alloc(p Purpose, dtype DType, shape ...int64) Tensor {
+	t := View(nil, dtype, shape...)
+	t.Data = a.take(max(alignment, (t.Bytes()+alignment-1)&^(alignment-1)), p)
+	return t
+}
+
+// Zeroed is Alloc with every element 0.
+func (a *Arena) Zeroed(p Purpose, dtype DType, shape ...int64) Tensor {
+	t := a.Alloc(p, dtype, shape...)
+	a.device.Fill(t, 0)
+	return t
+}
+
+// Free returns the block that starts at t; t must be as Alloc gave it.
+func (a *Arena) Free(t Tensor) {
+	b := a.used[t.Data]
+	if b == nil {
+		panic(fmt.Sprintf("device: free of %v, which is no block of this arena", t))
+	}
+	delete(a.used, t.Data)
+	a.now[b.purpose] -= b.bytes
+	a.total -= b.bytes
+	b.free = true
+	if n := b.next; n != nil && n.free {
+		b.absorb(n)
+	}
+	if p := b.prev; p != nil && p.free {
+		p.absorb(b)
+	}
+}
+
+func (b *block) absorb(next *block) {
+	b.bytes += next.bytes
+	b.next = next.next
+	if b.next != nil {
+		b.next.prev = b
+	}
+}
+
+func (a *Arena) take(bytes int64, p Purpose) unsafe.Pointer {
+	best := a.bestFit(bytes)
+	if best == nil {
+		best = a.grow(bytes)
+	}
+	if rest := best.bytes - bytes; rest > 0 {
+		tail := &block{at: unsafe.Add(best.at, bytes), bytes: rest, free: true, prev: best, next: best.next}
+		if tail.next != nil {
+			tail.next.prev = tail
+		}
+		best.next, best.bytes = tail, bytes
+	}
+	best.free, best.purpose = false, p
+	a.used[best.at] = best
+	a.now[p] += bytes
+	a.peak[p] = max(a.peak[p], a.now[p])
+	a.total += bytes
+	a.totalPeak = max(a.totalPeak, a.total)
+	return best.at
+}
+
+func (a *Arena) bestFit(bytes int64) *block {
+	var best *block
+	for _, first := range a.segments {
+		for b := first; b != nil; b = b.next {
+			if b.free && b.bytes >= bytes && (best == nil || b.bytes < best.bytes) {
+				best = b
+			}
+		}
+	}
+	return best
+}
+
+// OutOfMemory is the panic value of Alloc.
+type OutOfMemory struct {
+	Purpose Purpose
+	Bytes   int64
+	Held    int64
+	Cause   error
+}
+
+func (e *OutOfMemory) Error() string {
+	return fmt.Sprintf("out of device memory: %d bytes for %s on top of %d held: %v", e.Bytes, e.Purpose, e.Held, e.Cause)
+}
+
+func (a *Arena) grow(bytes int64) *block {
+	size := max(bytes, segmentSize)
+	at, err := a.device.backend.Alloc(size)
+	if err != nil {
+		panic(&OutOfMemory{Bytes: bytes, Held: a.total, Cause: err})
+	}
+	a.reserved += size
+	b := &block{at: at, bytes: size, free: true}
+	a.segments = append(a.segments, b)
+	return b
+}
+
+// Usage is memory in bytes.
+type Usage struct {
+	Now, Peak      [Purposes]int64
+	Allocated, Max int64 // over all purposes
+	Reserved       int64 // asked of the backend
+	Blocks         int64 // live
+}
+
+// Usage tells what is held now and was held at most.
+func (a *Arena) Usage() Usage {
+	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved, int64(len(a.used))}
+}
+
+// Close gives every segment back. No tensor of the arena may be used afterwards.
+func (a *Arena) Close() {
+	for _, first := range a.segments {
+		bytes := int64(0)
+		for b := first; b != nil; b = b.next {
+			bytes += b.bytes
+		}
+		a.device.backend.Free(first.at, bytes)
+	}
+	*a = *newArena(a.device)
+}
+
+// Scope is a set of tensors that are freed together: what one function needs
+// for a while, or what one layer saves for its backward.
+type Scope struct {
+	arena   *Arena
+	purpose Purpose
+	held    []Tensor
+}
+
+// Scope opens an empty scope.
+func (a *Arena) Scope(p Purpose) *Scope { return &Scope{arena: a, purpose: p} }
+
+// Alloc is Arena.Alloc into the scope.
+func (s *Scope) Alloc(dtype DType, shape ...int64) Tensor {
+	t := s.arena.Alloc(s.purpose, dtype, shape...)
+	s.held = append(s.held, t)
+	return t
+}
+
+// Like allocates with t's dtype and shape.
+func (s *Scope) Like(t Tensor) Tensor { return s.Alloc(t.DType, t.Dims()...) }
+
+// Release frees the scope's tensors. The scope can be used again.
+func (s *Scope) Release() {
+	for i := len(s.held) - 1; i >= 0; i-- {
+		s.arena.Free(s.held[i])
+	}
+	s.held = s.held[:0]
+}
+
+// Free releases one tensor of the scope early.
+func (s *Scope) Free(t Tensor) {
+	for i := len(s.held) - 1; i >= 0; i-- {
+		if s.held[i].Data == t.Data {
+			s.arena.Free(t)
+			s.held = append(s.held[:i], s.held[i+1:]...)
+			return
+		}
+	}
+	panic(fmt.Sprintf("device: %v is not in this scope", t))
+}
+
+// Has tells whether t was allocated here and not freed.
+func (s *Scope) Has(t Tensor) bool {
+	for _, h := range s.held {
+		if h.Data == t.Data {
+			return true
+		}
+	}
+	return false
+}

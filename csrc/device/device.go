@@ -1,0 +1,110 @@
+package device
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+)
+
+// Backend does the arithmetic: ref in Go, the others behind device.h.
+type Backend interface {
+	// Describe names libraries and instruction sets in use.
+	Describe() string
+	// Alloc returns bytes of device memory, aligned to 64.
+	Alloc(bytes int64) (unsafe.Pointer, error)
+	Free(p unsafe.Pointer, bytes int64)
+	// Write and Read copy between host and device and wait for the bytes.
+	Write(dst unsafe.Pointer, src []byte) error
+	Read(dst []byte, src unsafe.Pointer) error
+	// Sync waits for all that was enqueued and returns the first trouble.
+	Sync() error
+	// Run enqueues op; args points to its argument struct.
+	Run(op Op, args unsafe.Pointer) error
+}
+
+// Observer sees every op after it was enqueued (on a CPU: done); for profiles.
+type Observer func(op Op, shape string, start time.Time, took time.Duration)
+
+// Device is one rank's way to its kernels and its memory. It is used by one
+// goroutine at a time.
+type Device struct {
+	Name    string // "ref", "cpu", "cuda"
+	Observe Observer
+	Arena   *Arena
+
+	backend Backend
+	err     error
+}
+
+// New makes a rank's device over a backend.
+func New(name string, b Backend) *Device {
+	d := &Device{Name: name, backend: b}
+	d.Arena = newArena(d)
+	return d
+}
+
+// Describe names what does the work.
+func (d *Device) Describe() string { return d.backend.Describe() }
+
+// Write copies host values into t, which is contiguous.
+func (d *Device) Write(t Tensor, src []byte) {
+	if !t.Contiguous() || int64(len(src)) != t.Bytes() {
+		panic(fmt.Sprintf("device: write of %d bytes into %v", len(src), t))
+	}
+	d.keep(d.backend.Write(t.Data, src))
+}
+
+// Read copies t, which is contiguous, to the host. It waits for the ops before it.
+func (d *Device) Read(dst []byte, t Tensor) {
+	if !t.Contiguous() || int64(len(dst)) != t.Bytes() {
+		panic(fmt.Sprintf("device: read of %d bytes from %v", len(dst), t))
+	}
+	d.keep(d.backend.Read(dst, t.Data))
+}
+
+// Sync waits for everything enqueued and returns the first trouble so far.
+func (d *Device) Sync() error {
+	d.keep(d.backend.Sync())
+	return d.err
+}
+
+// Err is the first trouble known so far, without waiting.
+func (d *Device) Err() error { return d.err }
+
+func (d *Device) keep(err error) {
+	if d.err == nil && err != nil {
+		d.err = err
+	}
+}
+
+func (d *Device) run(op Op, args unsafe.Pointer, main Tensor) {
+	if d.err != nil {
+		return
+	}
+	if d.Observe == nil {
+		d.keep(d.backend.Run(op, args))
+		return
+	}
+	start := time.Now()
+	d.keep(d.backend.Run(op, args))
+	d.Observe(op, main.String(), start, time.Since(start))
+}
+
+// WriteSlice copies host values of any element type into t.
+func WriteSlice[T any](d *Device, t Tensor, src []T) { d.Write(t, AsBytes(src)) }
+
+// ReadSlice returns t's elements, whose size must be T's.
+func ReadSlice[T any](d *Device, t Tensor) []T {
+	out := make([]T, t.Len())
+	d.Read(AsBytes(out), t)
+	return out
+}
+
+// AsBytes is the memory of s.
+func AsBytes[T any](s []T) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	var one T
+	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), uintptr(len(s))*unsafe.Sizeof(one))
+}

@@ -1,0 +1,217 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+
+	"monotron/csrc/device"
+)
+
+// attentionShape: sq queries of groups x heads, at the places from offset on of
+// sk keys.
+type attentionShape struct {
+	batch, sq, sk, offset, groups, heads, d int64
+}
+
+type attentionOptions struct {
+	window     int32 // -1: all
+	alibi, doc bool
+	rate       float32
+	loud       bool // large scores: the softmax must subtract its maximum
+}
+
+func (o attentionOptions) String() string {
+	s := ""
+	if o.window >= 0 {
+		s += fmt.Sprintf(" window %d", o.window)
+	}
+	if o.alibi {
+		s += " alibi"
+	}
+	if o.doc {
+		s += " documents"
+	}
+	if o.rate > 0 {
+		s += fmt.Sprintf(" dropout %g", o.rate)
+	}
+	if o.loud {
+		s += " loud"
+	}
+	return s
+}
+
+// square is causal self-attention over s positions.
+func square(batch, s, groups, heads, d int64) attentionShape {
+	return attentionShape{batch, s, s, 0, groups, heads, d}
+}
+
+func attentionCases() []Case {
+	var cases []Case
+	both := func(d device.DType, s attentionShape, o attentionOptions) {
+		cases = append(cases, attentionForwardCase(d, s, o), attentionBackwardCase(d, s, o))
+	}
+	plain := attentionOptions{window: -1}
+	for _, d := range valueTypes {
+		for _, s := range []attentionShape{
+			square(1, 1, 1, 1, 4), square(2, 5, 1, 3, 8), square(1, 17, 2, 2, 16), square(3, 65, 2, 1, 64), square(1, 129, 1, 2, 64), square(2, 63, 3, 1, 5),
+			square(2, 64, 1, 4, 20), square(1, 70, 1, 2, 80), square(1, 40, 1, 1, 128), square(1, 33, 1, 1, 256), square(1, 300, 2, 2, 32),
+			{2, 3, 50, 40, 2, 2, 16}, {1, 1, 200, 100, 1, 4, 64}, {1, 70, 140, 65, 1, 1, 32}, {3, 1, 1, 0, 1, 2, 8},
+		} {
+			both(d, s, plain)
+		}
+		masks := square(2, 70, 2, 2, 32)
+		for _, o := range []attentionOptions{
+			{window: 0}, {window: 1}, {window: 7}, {window: 64}, {window: 100}, {window: -1, alibi: true}, {window: -1, doc: true}, {window: 9, doc: true},
+			{window: -1, rate: 0.1}, {window: -1, rate: 0.5}, {window: -1, loud: true}, {window: 20, alibi: true, doc: true, rate: 0.2},
+		} {
+			both(d, masks, o)
+		}
+		both(d, attentionShape{2, 6, 90, 70, 1, 3, 24}, attentionOptions{window: 33, alibi: true, doc: true})
+		both(d, square(1, 200, 1, 2, 64), attentionOptions{window: 30, alibi: true, rate: 0.1})
+		cases = append(cases, attentionMaskCase(d))
+	}
+	return cases
+}
+
+// attentionInputs makes Q, K and V inside one buffer as the model does for
+// square shapes, and apart with a longer K (a cache) otherwise. Cache places
+// that no query sees hold NaN: they may never be looked at.
+func attentionInputs(e *Env, d device.DType, s attentionShape, o attentionOptions) device.AttentionForwardArgs {
+	a := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(s.offset), Window: o.window, Scale: float32(1 / math.Sqrt(float64(s.d)))}
+	if o.loud {
+		a.Scale *= 40
+	}
+	if s.sq == s.sk {
+		qkv := e.In("QKV", d, s.sq*s.batch, s.groups*(s.heads+2)*s.d)
+		a.Q, a.K, a.V = splitHeads(qkv, s.groups, s.heads, s.d)
+	} else {
+		a.Q = e.In("Q", d, s.sq*s.batch, s.groups, s.heads, s.d)
+		seen := int((s.offset + s.sq) * s.batch * s.groups * s.d)
+		cache := func(i int) float64 {
+			if i >= seen {
+				return math.NaN()
+			}
+			return e.unit()
+		}
+		a.K = e.Make("K", d, cache, s.sk*s.batch, s.groups, 1, s.d)
+		a.V = e.Make("V", d, cache, s.sk*s.batch, s.groups, 1, s.d)
+	}
+	if o.doc {
+		a.DocStart = e.documents(s)
+	}
+	if o.alibi {
+		a.Slopes = e.Make("slopes", device.F32, func(i int) float64 { return math.Pow(2, -float64(i+1)) }, s.groups*s.heads)
+	}
+	a.Drop = e.dropout(o.rate, s.batch, int32(s.offset), 3)
+	return a
+}
+
+// documents: each position's first visible key; documents of 1 to 20 tokens.
+func (e *Env) documents(s attentionShape) device.Tensor {
+	end := s.offset + s.sq
+	starts := make([]float64, 0, s.batch*s.sq)
+	for range s.batch {
+		start, next := int64(0), int64(0)
+		for at := range end {
+			if at == next {
+				start, next = at, at+1+e.below(20)
+			}
+			if at >= s.offset {
+				starts = append(starts, float64(start))
+			}
+		}
+	}
+	return e.Make("DocStart", device.I32, func(i int) float64 { return starts[i] }, s.batch, s.sq)
+}
+
+// attentionTol: a score is a sum of d terms, its size up to `size` and so its
+// error relative to p; an output is a mean of up to sk values of size 1 at most 2.
+// A kernel may keep p in the value dtype for its second product.
+func attentionTol(d device.DType, s attentionShape, o attentionOptions, terms int64) Tol {
+	size := 8.0
+	if o.loud {
+		size *= 40
+	}
+	if o.rate > 0 {
+		size *= 2 // 1/(1−rate)
+	}
+	t := tol(d, s.d+terms, size)
+	if d != device.F32 {
+		t = t.rounded(d, 2)
+	}
+	return t
+}
+
+func attentionForwardCase(d device.DType, s attentionShape, o attentionOptions) Case {
+	setup := func(e *Env) func() {
+		a := attentionInputs(e, d, s, o)
+		e.attentionOutputs(&a, d, s, o)
+		return func() { e.Dev.AttentionForward(a) }
+	}
+	return Case{device.OpAttentionForward, attentionName(d, s, o), setup, attentionWork(d, s, 2)}
+}
+
+func (e *Env) attentionOutputs(a *device.AttentionForwardArgs, d device.DType, s attentionShape, o attentionOptions) {
+	a.O = e.Out("O", attentionTol(d, s, o, s.sk), d, s.sq*s.batch, s.groups, s.heads, s.d)
+	a.LSE = e.Out("LSE", attentionTol(device.F32, s, o, s.sk), device.F32, s.batch, s.groups*s.heads, s.sq)
+}
+
+func attentionBackwardCase(d device.DType, s attentionShape, o attentionOptions) Case {
+	setup := func(e *Env) func() {
+		a := device.AttentionBackwardArgs{Forward: attentionInputs(e, d, s, o)}
+		e.attentionForward(&a.Forward, d, s, o)
+		a.DO = e.In("DO", d, s.sq*s.batch, s.groups, s.heads, s.d)
+		t := attentionTol(d, s, o, s.sk*s.heads)
+		if s.sq == s.sk {
+			a.DQ, a.DK, a.DV = splitHeads(e.Out("DQKV", t, d, s.sq*s.batch, s.groups*(s.heads+2)*s.d), s.groups, s.heads, s.d)
+		} else {
+			a.DQ = e.Out("DQ", t, d, s.sq*s.batch, s.groups, s.heads, s.d)
+			a.DK, a.DV = e.Out("DK", t, d, s.sk*s.batch, s.groups, 1, s.d), e.Out("DV", t, d, s.sk*s.batch, s.groups, 1, s.d)
+		}
+		return func() { e.Dev.AttentionBackward(a) }
+	}
+	return Case{device.OpAttentionBackward, attentionName(d, s, o), setup, attentionWork(d, s, 5)}
+}
+
+// attentionForward makes the O and LSE that the oracle's forward gives.
+func (e *Env) attentionForward(a *device.AttentionForwardArgs, d device.DType, s attentionShape, o attentionOptions) {
+	twin := e.twin()
+	defer twin.scope.Release()
+	b := attentionInputs(twin, d, s, o)
+	twin.attentionOutputs(&b, d, s, o)
+	twin.Dev.AttentionForward(b)
+	a.O, a.LSE = e.From(twin, "O", b.O), e.From(twin, "LSE", b.LSE)
+}
+
+// attentionMaskCase: 16 keys whose values are the unit vectors, so that an
+// output is the row of dropped probabilities and its zeros are the mask.
+func attentionMaskCase(d device.DType) Case {
+	const s, batch, heads = 16, 3, 2
+	return Case{Op: device.OpAttentionForward, Name: d.String() + " mask", Setup: func(e *Env) func() {
+		a := device.AttentionForwardArgs{Batch: batch, Window: -1, Scale: 0.25, Drop: e.dropout(0.3, batch, 1000, 6)}
+		a.Q, a.K = e.In("Q", d, s*batch, 1, heads, s), e.In("K", d, s*batch, 1, 1, s)
+		a.V = e.Make("V", d, func(i int) float64 {
+			if i/s/batch == i%s {
+				return 1
+			}
+			return 0
+		}, s*batch, 1, 1, s)
+		a.O = e.Out("O", tol(d, s, 2).rounded(d, 1).masked(), d, s*batch, 1, heads, s)
+		a.LSE = e.Out("LSE", tol(device.F32, s, 4), device.F32, batch, heads, s)
+		return func() { e.Dev.AttentionForward(a) }
+	}}
+}
+
+func attentionName(d device.DType, s attentionShape, o attentionOptions) string {
+	where := fmt.Sprintf("%d", s.sq)
+	if s.sq != s.sk {
+		where = fmt.Sprintf("%d at %d of %d", s.sq, s.offset, s.sk)
+	}
+	return fmt.Sprintf("%s %dx%s %dx%d heads of %d%s", d, s.batch, where, s.groups, s.heads, s.d, o)
+}
+
+// attentionWork: `products` of the causal half of sq x sk by d.
+func attentionWork(d device.DType, s attentionShape, products float64) Work {
+	rows := float64(s.batch * s.groups * s.heads * s.sq)
+	return Work{Bytes: products * 2 * rows * float64(s.d*d.Size()), FLOPs: products * 2 * rows * float64(s.sk) / 2 * float64(s.d)}
+}

@@ -1,0 +1,89 @@
+package devicetest
+
+import (
+	"testing"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+)
+
+// GPT-2 124M, micro-batch 4, sequence 512.
+const (
+	benchBatch  = 4
+	benchTokens = 512 * benchBatch
+	benchHidden = 768
+	benchFFN    = 4 * benchHidden
+	benchVocab  = 50304
+	benchChunk  = 256 // rows of logits that exist at a time
+)
+
+// Bench times each op at the shapes of one GPT-2 124M micro-batch of 4 x 512
+// tokens. GB/s counts what an op must read and write at least, GFLOP/s the
+// formula of its Work; where an op has both, both are shown.
+func Bench(b *testing.B, dev *device.Device) {
+	oracle := ref.Open()
+	defer oracle.Arena.Close()
+	for _, d := range []device.DType{device.F32, device.BF16} {
+		for _, c := range benchCases(d) {
+			b.Run(c.Op.String()+"/"+c.Name, func(b *testing.B) { benchCase(b, c, dev, oracle) })
+		}
+	}
+}
+
+func benchCase(b *testing.B, c Case, dev, oracle *device.Device) {
+	e := newEnv(dev, oracle, c.Name)
+	defer e.scope.Release()
+	call := c.Setup(e)
+	call() // pages and caches
+	if err := dev.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	for range b.N {
+		call()
+	}
+	if err := dev.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	each := b.Elapsed().Seconds() / float64(b.N) * 1e9
+	b.ReportMetric(c.Work.Bytes/each, "GB/s")
+	if c.Work.FLOPs > 0 {
+		b.ReportMetric(c.Work.FLOPs/each, "GFLOP/s")
+	}
+}
+
+func benchCases(d device.DType) []Case {
+	forward, gelu := matmulOptions{transB: true, bias: true}, matmulOptions{transB: true, bias: true, epilogue: device.GeluTanhEpilogue}
+	weightGrad := matmulOptions{transA: true, accumulate: true, wideC: true}
+	heads := square(benchBatch, benchTokens/benchBatch, 12, 1, 64)
+	table := embeddingShape{benchTokens, benchHidden, benchVocab, 0, 50257}
+	logits := lossShape{benchChunk, benchVocab, 50257, 0, 50257}
+	tokens := []int64{benchTokens, benchHidden}
+	drop := dropoutOptions{rate: 0.1, bias: true, residual: true}
+	cases := []Case{
+		matmulCase(d, benchTokens, 3*benchHidden, benchHidden, forward), matmulCase(d, benchTokens, benchHidden, benchHidden, forward),
+		matmulCase(d, benchTokens, benchFFN, benchHidden, gelu), matmulCase(d, benchTokens, benchHidden, benchFFN, forward),
+		matmulCase(d, benchTokens, benchHidden, benchFFN, matmulOptions{}), matmulCase(d, benchFFN, benchHidden, benchTokens, weightGrad),
+		matmulCase(d, benchChunk, benchVocab, benchHidden, matmulOptions{transB: true, wideC: true}),
+		matmulCase(d, benchVocab, benchHidden, benchChunk, weightGrad),
+		normForwardCase(d, tokens, normOptions{}), normBackwardCase(d, tokens, normOptions{residual: "own"}),
+		normForwardCase(d, tokens, normOptions{kind: device.RMSNormKind}), normBackwardCase(d, tokens, normOptions{kind: device.RMSNormKind, residual: "own"}),
+		ropeCase(d, ropeShape{benchTokens, 12, 1, 64, 64}, false, false),
+		attentionForwardCase(d, heads, attentionOptions{window: -1}), attentionBackwardCase(d, heads, attentionOptions{window: -1}),
+		attentionForwardCase(d, heads, attentionOptions{window: -1, rate: 0.1}), attentionBackwardCase(d, heads, attentionOptions{window: -1, rate: 0.1}),
+		embeddingForwardCase(d, table, 0, false), embeddingBackwardCase(d, table, 0),
+		crossEntropyGradCase(d, logits, 2, false, 0),
+		dropoutAddCase(d, benchTokens/benchBatch, benchBatch, benchHidden, drop), dropoutBackwardCase(d, benchTokens/benchBatch, benchBatch, benchHidden, dropoutOptions{rate: 0.1}),
+		columnSumCase(d, benchTokens, benchFFN, 0), addCase([3]device.DType{d, d, d}, benchTokens*benchHidden, ""),
+		copyCase(d, device.F32, tokens, "plain"), fillCase(d, benchTokens*benchHidden, 0), gradStatsCase(d, benchFFN*benchHidden),
+		adamWCase(benchFFN*benchHidden, optimizerOptions{model: d}), sgdCase(benchFFN*benchHidden, optimizerOptions{model: d, momentum: 0.9}),
+	}
+	for kind := device.GeluTanh; kind <= device.QuickGeglu; kind++ {
+		cases = append(cases, activationForwardCase(d, kind, benchTokens, benchFFN, 0), activationBackwardCase(d, kind, benchTokens, benchFFN, 0, false))
+	}
+	if d == device.F32 { // these have one type
+		cases = append(cases, crossEntropyStatsCase(logits, 2, 0), crossEntropyLossCase(benchTokens), uniformCase(benchTokens*benchHidden),
+			weightedSumCase(benchTokens), gradScaleCase(100, 0, 1, 1))
+	}
+	return cases
+}

@@ -1,0 +1,110 @@
+// Package devicetest is the one table of op cases, with three uses: values of
+// any device against the plain Go oracle (Values), the oracle's gradients against
+// finite differences (Gradients), and speed (Bench). SameBits runs the same table
+// with different numbers of threads.
+//
+// Reading order: env.go (a case's memory), tolerance.go (what equal means), then
+// the cases, one file a family.
+//
+// A case writes its inputs from a seed, so every device gets the same bytes.
+// Outputs that are only written start as NaN, and whatever lies in the gaps of a
+// strided view must stay as it was; inputs must come out untouched.
+package devicetest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+)
+
+// Case is one call of one op.
+type Case struct {
+	Op   device.Op
+	Name string // dtype, shape and options; unique within its op
+	// Setup makes the tensors on e and returns the call, which may be repeated.
+	Setup func(e *Env) func()
+	Work  Work
+}
+
+// Work is what one call moves and computes at least.
+type Work struct{ Bytes, FLOPs float64 }
+
+var valueTypes = []device.DType{device.F32, device.BF16, device.F16}
+
+// Cases is the whole table.
+func Cases() []Case {
+	var all []Case
+	for _, family := range []func() []Case{
+		matmulCases, normCases, activationCases, ropeCases, attentionCases, embeddingCases,
+		crossEntropyCases, dropoutCases, elementwiseCases, statsCases, optimizerCases,
+	} {
+		all = append(all, family()...)
+	}
+	return all
+}
+
+// Values compares every case on dev with ref. A subtest is op/case, so that
+// -run 'Values/norm' picks one family.
+func Values(t *testing.T, dev *device.Device) {
+	oracle := ref.Open()
+	defer oracle.Arena.Close()
+	eachOp(t, func(t *testing.T, c Case) {
+		want, got := run(t, c, oracle, oracle), run(t, c, dev, oracle)
+		for i, b := range want {
+			if err := b.compare(got[i]); err != nil {
+				t.Errorf("%s: %v", b.name, err)
+			}
+		}
+	})
+}
+
+// SameBits runs every case on pools of 1, 2 and 3 threads and compares all bytes.
+func SameBits(t *testing.T, open func(pool *device.Pool) *device.Device) {
+	oracle := ref.Open()
+	defer oracle.Arena.Close()
+	var devices []*device.Device
+	for threads := 1; threads <= 3; threads++ {
+		devices = append(devices, open(device.NewPool(threads)))
+	}
+	eachOp(t, func(t *testing.T, c Case) {
+		one := run(t, c, devices[0], oracle)
+		for threads, dev := range devices[1:] {
+			for i, b := range run(t, c, dev, oracle) {
+				if !bytes.Equal(b.after, one[i].after) {
+					t.Errorf("%s differs between 1 and %d threads", b.name, threads+2)
+				}
+			}
+		}
+	})
+}
+
+func eachOp(t *testing.T, body func(t *testing.T, c Case)) {
+	byOp := map[device.Op][]Case{}
+	for _, c := range Cases() {
+		byOp[c.Op] = append(byOp[c.Op], c)
+	}
+	for op := range device.Ops {
+		t.Run(op.String(), func(t *testing.T) {
+			for _, c := range byOp[op] {
+				t.Run(strings.ReplaceAll(c.Name, " ", "_"), func(t *testing.T) { body(t, c) })
+			}
+		})
+	}
+}
+
+// run does the case once on dev and returns its buffers, in the order made.
+func run(t *testing.T, c Case, dev, oracle *device.Device) []buffer {
+	t.Helper()
+	e := newEnv(dev, oracle, fmt.Sprint(c.Op, c.Name))
+	defer e.scope.Release()
+	c.Setup(e)()
+	e.collect()
+	if err := dev.Sync(); err != nil {
+		t.Fatalf("%s: %v", dev.Name, err)
+	}
+	return e.buffers
+}

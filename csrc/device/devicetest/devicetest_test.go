@@ -1,0 +1,57 @@
+package devicetest
+
+import (
+	"math"
+	"testing"
+
+	"monotron/csrc/device"
+)
+
+// Claim: every op has cases, and a case's name is its own (its seed comes from it).
+func TestTableIsWhole(t *testing.T) {
+	seen, ops := map[string]bool{}, map[device.Op]int{}
+	for _, c := range Cases() {
+		ops[c.Op]++
+		name := c.Op.String() + "/" + c.Name
+		if seen[name] {
+			t.Errorf("two cases are called %s", name)
+		}
+		seen[name] = true
+	}
+	for op := range device.Ops {
+		if ops[op] == 0 {
+			t.Errorf("%s has no case", op)
+		}
+	}
+}
+
+// Claim: compare finds one wrong element, one changed input, one moved zero, a
+// lost NaN, and lets pass what is within the tolerance.
+func TestCompare(t *testing.T) {
+	made := func(before, after []float32, out bool, tol Tol) buffer {
+		return buffer{whole: device.View(nil, device.F32, int64(len(after))), before: device.AsBytes(before), after: device.AsBytes(after), out: out, tol: tol}
+	}
+	nan := float32(math.NaN())
+	start := []float32{0, 0, 0}
+	for _, c := range []struct {
+		name      string
+		want, got []float32
+		out       bool
+		tol       Tol
+		fails     bool
+	}{
+		{"equal", []float32{1, 2, nan}, []float32{1, 2, nan}, true, exact, false},
+		{"near", []float32{1, 2, 3}, []float32{1, 2.01, 3}, true, Tol{Rel: 0.01}, false},
+		{"far", []float32{1, 2, 3}, []float32{1, 2.03, 3}, true, Tol{Rel: 0.01}, true},
+		{"lost nan", []float32{1, 2, nan}, []float32{1, 2, 3}, true, Tol{Abs: 1e9}, true},
+		{"new nan", []float32{1, 2, 3}, []float32{1, 2, nan}, true, Tol{Abs: 1e9}, true},
+		{"new inf", []float32{1, 2, 3}, []float32{1, 2, float32(math.Inf(1))}, true, Tol{Abs: 1e9}, true},
+		{"moved zero", []float32{0, 1e-9, 3}, []float32{1e-9, 0, 3}, true, Tol{Abs: 1}.masked(), true},
+		{"changed input", []float32{0, 0, 0}, []float32{0, 0, 1e-30}, false, exact, true},
+	} {
+		want := made(start, c.want, c.out, c.tol)
+		if err := want.compare(made(start, c.got, c.out, c.tol)); (err != nil) != c.fails {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

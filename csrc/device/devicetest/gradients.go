@@ -1,0 +1,241 @@
+package devicetest
+
+import (
+	"math"
+	"testing"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+)
+
+// Gradients checks the oracle's backward ops. All tensors are F64; the loss is
+// Σ w·out for random w, and each gradient must be what central differences of
+// the forward op give. A step of 1e-5 leaves an error near 1e-10 from the third
+// derivative and 1e-16/1e-5 = 1e-11 from rounding, both relative to a loss of
+// some tens: 1e-7 is far from either and from any wrong term.
+func Gradients(t *testing.T) {
+	for name, check := range map[string]func(g *gradient){
+		"matmul": matmulGradient, "norm": normGradients, "activation": activationGradients, "rope": ropeGradients, "attention": attentionGradients,
+		"embedding": embeddingGradient, "cross entropy": crossEntropyGradient, "dropout": dropoutGradient,
+	} {
+		t.Run(name, func(t *testing.T) {
+			oracle := ref.Open()
+			defer oracle.Arena.Close()
+			check(&gradient{newEnv(oracle, oracle, name), t})
+		})
+	}
+}
+
+// gradient is an Env whose tensors are all F64.
+type gradient struct {
+	*Env
+	t *testing.T
+}
+
+func (g *gradient) in(shape ...int64) device.Tensor  { return g.In("", device.F64, shape...) }
+func (g *gradient) out(shape ...int64) device.Tensor { return g.Out("", exact, device.F64, shape...) }
+
+func (g *gradient) zero(shape ...int64) device.Tensor {
+	return g.Make("", device.F64, func(int) float64 { return 0 }, shape...)
+}
+
+// loss is Σ w·out.
+func (g *gradient) loss(w, out device.Tensor) float64 {
+	total := 0.0
+	v := g.Values(out)
+	for i, x := range g.Values(w) {
+		total += x * v[i]
+	}
+	return total
+}
+
+// check compares dx with the differences of loss by each element of x.
+func (g *gradient) check(name string, x, dx device.Tensor, loss func() float64) {
+	g.t.Helper()
+	const step = 1e-5
+	at, got := g.Values(x), g.Values(dx)
+	for i, v := range at {
+		move := func(by float64) float64 {
+			at[i] = v + by
+			device.WriteSlice(g.Dev, x, at)
+			at[i] = v
+			return loss()
+		}
+		want := (move(step) - move(-step)) / (2 * step)
+		if !(math.Abs(got[i]-want) <= 1e-7*(1+math.Abs(want))) {
+			g.t.Errorf("%s %v: %.12g, differences say %.12g", name, place(x, i), got[i], want)
+		}
+	}
+	device.WriteSlice(g.Dev, x, at)
+	if err := g.Dev.Sync(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// As mpu's linears use it: dA = dC·Bᵀ, dB += Aᵀ·dC, dbias += Σ rows, with dC
+// through the epilogue's activation.
+func matmulGradient(g *gradient) {
+	const m, n, k = 3, 5, 4
+	for epilogue, kind := range map[device.Epilogue]device.Activation{device.NoEpilogue: -1, device.GeluTanhEpilogue: device.GeluTanh, device.GeluErfEpilogue: device.GeluErf} {
+		a := device.MatmulArgs{A: g.in(m, k), B: g.in(n, k), TransB: 1, Bias: g.in(n), C: g.out(m, n), Epilogue: epilogue}
+		w := g.in(m, n)
+		dc := w
+		if epilogue != device.NoEpilogue {
+			a.Aux, dc = g.out(m, n), g.out(m, n)
+		}
+		loss := func() float64 {
+			g.Dev.Matmul(a)
+			return g.loss(w, a.C)
+		}
+		loss()
+		if epilogue != device.NoEpilogue {
+			g.Dev.ActivationBackward(device.ActivationBackwardArgs{DX: dc, DY: w, X: a.Aux, Kind: kind})
+		}
+		da, db, dbias := g.out(m, k), g.zero(n, k), g.zero(n)
+		g.Dev.Matmul(device.MatmulArgs{C: da, A: dc, B: a.B})
+		g.Dev.Matmul(device.MatmulArgs{C: db, A: dc, B: a.A, TransA: 1, Accumulate: 1})
+		g.Dev.ColumnSum(dbias, dc)
+		g.check("A", a.A, da, loss)
+		g.check("B", a.B, db, loss)
+		g.check("bias", a.Bias, dbias, loss)
+	}
+}
+
+func normGradients(g *gradient) {
+	const rows, h = 3, 7
+	for _, o := range []normOptions{{}, {onePlus: true}, {kind: device.RMSNormKind}, {kind: device.RMSNormKind, onePlus: true}} {
+		f := device.NormForwardArgs{X: g.in(rows, h), Y: g.out(rows, h), Gamma: g.in(h), Rstd: g.out(rows), Kind: o.kind, OnePlus: flag(o.onePlus), Eps: 0.01}
+		w := g.in(rows, h)
+		b := device.NormBackwardArgs{X: f.X, DX: g.out(rows, h), DY: w, Gamma: f.Gamma, DGamma: g.zero(h), Rstd: f.Rstd, Kind: o.kind, OnePlus: f.OnePlus, Residual: w}
+		if o.kind == device.LayerNormKind {
+			f.Mean, f.Beta, b.DBeta = g.out(rows), g.in(h), g.zero(h)
+			b.Mean = f.Mean
+		}
+		loss := func() float64 { // x goes around the norm as well
+			g.Dev.NormForward(f)
+			return g.loss(w, f.Y) + g.loss(w, f.X)
+		}
+		loss()
+		g.Dev.NormBackward(b)
+		g.check(o.String()+" X", f.X, b.DX, loss)
+		g.check(o.String()+" gamma", f.Gamma, b.DGamma, loss)
+		if f.Beta.Given() {
+			g.check(o.String()+" beta", f.Beta, b.DBeta, loss)
+		}
+	}
+}
+
+func activationGradients(g *gradient) {
+	for kind, name := range activationNames {
+		f := device.ActivationForwardArgs{X: g.in(4, 5*gates(kind)), Y: g.out(4, 5), Kind: kind}
+		w, dx := g.in(4, 5), g.out(4, 5*gates(kind))
+		g.Dev.ActivationBackward(device.ActivationBackwardArgs{DX: dx, DY: w, X: f.X, Kind: kind})
+		g.check(name, f.X, dx, func() float64 {
+			g.Dev.ActivationForward(f)
+			return g.loss(w, f.Y)
+		})
+	}
+}
+
+func ropeGradients(g *gradient) {
+	for _, interleaved := range []int32{0, 1} {
+		shape := []int64{3, 2, 1, 6}
+		x, turned, w, dx := g.in(shape...), g.out(shape...), g.in(shape...), g.out(shape...)
+		angle := func(i int) float64 { return float64(i) * 0.7 }
+		a := device.RopeArgs{X: turned, RotDims: 4, Interleaved: interleaved, Positions: g.Ints("", 5, 3)}
+		a.Cos = g.Make("", device.F64, func(i int) float64 { return math.Cos(angle(i)) }, 5, 2)
+		a.Sin = g.Make("", device.F64, func(i int) float64 { return math.Sin(angle(i)) }, 5, 2)
+		back := a
+		back.X, back.Inverse = dx, 1
+		g.Dev.Copy(dx, w)
+		g.Dev.Rope(back)
+		g.check("X", x, dx, func() float64 {
+			g.Dev.Copy(turned, x)
+			g.Dev.Rope(a)
+			return g.loss(w, turned)
+		})
+	}
+}
+
+func attentionGradients(g *gradient) {
+	for _, c := range []struct {
+		attentionShape
+		attentionOptions
+	}{
+		{square(2, 5, 1, 1, 3), attentionOptions{window: -1}},
+		{square(1, 6, 2, 3, 2), attentionOptions{window: 2}},
+		{square(1, 6, 1, 2, 3), attentionOptions{window: -1, alibi: true}},
+		{square(2, 25, 1, 1, 2), attentionOptions{window: -1, doc: true}},
+		{square(2, 6, 1, 2, 3), attentionOptions{window: -1, rate: 0.3}},
+		{square(1, 25, 1, 2, 2), attentionOptions{window: 4, alibi: true, doc: true, rate: 0.4}},
+		{attentionShape{2, 2, 7, 4, 1, 2, 3}, attentionOptions{window: -1, alibi: true}},
+	} {
+		s, heads := c.attentionShape, c.groups*c.heads
+		f := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(s.offset), Window: c.window, Scale: 0.5}
+		f.Q, f.O = g.in(s.sq*s.batch, s.groups, s.heads, s.d), g.out(s.sq*s.batch, s.groups, s.heads, s.d)
+		f.K, f.V = g.in(s.sk*s.batch, s.groups, 1, s.d), g.in(s.sk*s.batch, s.groups, 1, s.d)
+		f.LSE = g.out(s.batch, heads, s.sq)
+		if c.doc {
+			f.DocStart = g.documents(s)
+		}
+		if c.alibi {
+			f.Slopes = g.in(heads)
+		}
+		f.Drop = g.dropout(c.rate, s.batch, int32(s.offset), 1)
+		w := g.in(s.sq*s.batch, s.groups, s.heads, s.d)
+		loss := func() float64 {
+			g.Dev.AttentionForward(f)
+			return g.loss(w, f.O)
+		}
+		loss()
+		b := device.AttentionBackwardArgs{DQ: g.out(f.Q.Dims()...), DK: g.out(f.K.Dims()...), DV: g.out(f.V.Dims()...), DO: w, Forward: f}
+		g.Dev.AttentionBackward(b)
+		name := attentionName(device.F64, s, c.attentionOptions)
+		g.check(name+" Q", f.Q, b.DQ, loss)
+		g.check(name+" K", f.K, b.DK, loss)
+		g.check(name+" V", f.V, b.DV, loss)
+	}
+}
+
+func embeddingGradient(g *gradient) {
+	f := device.EmbeddingForwardArgs{Table: g.in(4, 3), Out: g.out(9, 3), IDs: g.Ints("", 8, 9), Start: 2}
+	w, d := g.in(9, 3), g.zero(4, 3)
+	g.Dev.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: d, DOut: w, IDs: f.IDs, Start: 2})
+	g.check("table", f.Table, d, func() float64 {
+		g.Dev.EmbeddingForward(f)
+		return g.loss(w, f.Out)
+	})
+}
+
+// A shard of the vocabulary alone: labels outside it take no logit's part.
+func crossEntropyGradient(g *gradient) {
+	const rows, v, columns = 4, 9, 7
+	s := device.CrossEntropyStatsArgs{Logits: g.in(rows, v), Labels: g.Ints("", 12, rows), Max: g.out(rows), Sum: g.out(rows), Target: g.out(rows), Start: 3, Columns: columns}
+	l := device.CrossEntropyLossArgs{Loss: g.out(rows), Max: s.Max, Sum: s.Sum, Target: s.Target}
+	w := g.in(rows)
+	loss := func() float64 {
+		g.Dev.CrossEntropyStats(s)
+		g.Dev.CrossEntropyLoss(l)
+		return 8 * g.loss(w, l.Loss)
+	}
+	loss()
+	d := g.out(rows, v)
+	g.Dev.CrossEntropyGrad(device.CrossEntropyGradArgs{D: d, Logits: s.Logits, Labels: s.Labels, Max: s.Max, Sum: s.Sum, Weight: w,
+		Scale: g.List("", device.F64, 8), Start: 3, Columns: columns})
+	g.check("logits", s.Logits, d, loss)
+}
+
+func dropoutGradient(g *gradient) {
+	const positions, b, h = 3, 2, 5
+	a := device.DropoutAddArgs{X: g.in(positions*b, h), Bias: g.in(h), Residual: g.in(positions*b, h), Out: g.out(positions*b, h), Drop: g.dropout(0.4, b, 3, 2)}
+	w, dx, dbias := g.in(positions*b, h), g.out(positions*b, h), g.zero(h)
+	g.Dev.DropoutBackward(device.DropoutBackwardArgs{DX: dx, DY: w, Drop: a.Drop})
+	g.Dev.ColumnSum(dbias, dx)
+	loss := func() float64 {
+		g.Dev.DropoutAdd(a)
+		return g.loss(w, a.Out)
+	}
+	g.check("X", a.X, dx, loss)
+	g.check("bias", a.Bias, dbias, loss)
+	g.check("residual", a.Residual, w, loss)
+}

@@ -1,0 +1,162 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+
+	"monotron/csrc/device"
+)
+
+type normOptions struct {
+	kind     device.NormKind
+	onePlus  bool
+	strided  bool
+	residual string // of backward: "", "own", or what it aliases: "dx", "dy"
+}
+
+func (o normOptions) String() string {
+	s := map[device.NormKind]string{device.LayerNormKind: "layer", device.RMSNormKind: "rms"}[o.kind]
+	if o.onePlus {
+		s += " one-plus"
+	}
+	if o.strided {
+		s += " strided"
+	}
+	if o.residual != "" {
+		s += " residual " + o.residual
+	}
+	return s
+}
+
+const (
+	normMean = 3 // of X, so that a variance by differences of squares shows
+	normEps  = 1e-5
+)
+
+func normCases() []Case {
+	var cases []Case
+	forward := []normOptions{{}, {strided: true}, {onePlus: true}, {kind: device.RMSNormKind}, {kind: device.RMSNormKind, onePlus: true, strided: true}}
+	backward := append(forward[:len(forward):len(forward)], normOptions{residual: "own"}, normOptions{residual: "dx", strided: true}, normOptions{residual: "dy"},
+		normOptions{kind: device.RMSNormKind, residual: "own"}, normOptions{kind: device.RMSNormKind, residual: "dx"})
+	for _, d := range valueTypes {
+		for _, s := range [][]int64{{1, 3}, {0, 8}, {2, 5}, {3, 17}, {64, 65}, {5, 129}, {17, 768}, {70, 1000}, {5, 2, 3, 16}} {
+			for _, o := range forward {
+				cases = append(cases, normForwardCase(d, s, o))
+			}
+			for _, o := range backward {
+				cases = append(cases, normBackwardCase(d, s, o))
+			}
+		}
+	}
+	large := []int64{300, 1000}
+	return append(cases, normForwardCase(device.F32, large, normOptions{}), normBackwardCase(device.F32, large, normOptions{residual: "own"}), nonFiniteNorm())
+}
+
+// normInputs are what forward and backward share. In strided cases X is a piece
+// of a buffer that is 3 elements wider.
+func normInputs(e *Env, d device.DType, shape []int64, o normOptions) (a device.NormForwardArgs, pad int64) {
+	h := shape[len(shape)-1]
+	if o.strided {
+		pad = 3
+	}
+	a = device.NormForwardArgs{Kind: o.kind, OnePlus: flag(o.onePlus), Eps: normEps}
+	a.X = narrow(e.Scaled("X", d, normMean, 1, padded(pad, shape...)...), pad)
+	a.Gamma = e.In("gamma", d, h)
+	if o.kind == device.LayerNormKind {
+		a.Beta = e.In("beta", d, h)
+	}
+	return a, pad
+}
+
+// normScale: sums of x, about 3, then of squares; both divided by h, so the
+// size of one term rules, times gamma below 2.8.
+func normScale(h int64) (k int64, scale float64) { return h, 2 * normMean }
+
+func (e *Env) normStats(a *device.NormForwardArgs, t Tol) {
+	if a.Kind == device.LayerNormKind {
+		a.Mean = e.Out("mean", t, device.F32, a.X.Rows())
+	}
+	a.Rstd = e.Out("rstd", t, device.F32, a.X.Rows())
+}
+
+func normForwardCase(d device.DType, shape []int64, o normOptions) Case {
+	setup := func(e *Env) func() {
+		a, pad := normInputs(e, d, shape, o)
+		h := a.X.Last()
+		k, scale := normScale(h)
+		a.Y = narrow(e.Out("Y", tol(d, k, scale), d, padded(pad, shape...)...), pad)
+		e.normStats(&a, tol(device.F32, k, scale))
+		return func() { e.Dev.NormForward(a) }
+	}
+	n := float64(length(shape))
+	return Case{device.OpNormForward, fmt.Sprintf("%s %v %s", d, shape, o), setup, Work{Bytes: 2 * n * float64(d.Size()), FLOPs: 8 * n}}
+}
+
+func normBackwardCase(d device.DType, shape []int64, o normOptions) Case {
+	setup := func(e *Env) func() {
+		f, pad := normInputs(e, d, shape, o)
+		e.normStatistics(&f, d, shape, o)
+		rows, h := f.X.Rows(), f.X.Last()
+		a := device.NormBackwardArgs{X: f.X, Gamma: f.Gamma, Mean: f.Mean, Rstd: f.Rstd, Kind: o.kind, OnePlus: f.OnePlus}
+		k, scale := normScale(h)
+		dy := e.In("DY", d, padded(pad, shape...)...)
+		a.DY = narrow(dy, pad)
+		sums := tol(device.F32, rows, 3*math.Sqrt(float64(rows))+1)
+		a.DGamma = e.Changes(e.In("dgamma", device.F32, h), sums)
+		if o.kind == device.LayerNormKind {
+			a.DBeta = e.Changes(e.In("dbeta", device.F32, h), sums)
+		}
+		t := tol(d, k, scale)
+		if o.residual == "dx" {
+			a.DX = narrow(e.Changes(e.In("DX", d, padded(pad, shape...)...), t), pad)
+			a.Residual = a.DX
+		} else {
+			a.DX = narrow(e.Out("DX", t, d, padded(pad, shape...)...), pad)
+		}
+		switch o.residual {
+		case "own":
+			a.Residual = e.In("residual", d, shape...)
+		case "dy":
+			a.Residual = a.DY
+		}
+		return func() { e.Dev.NormBackward(a) }
+	}
+	n := float64(length(shape))
+	streams := 3.0
+	if o.residual != "" {
+		streams++
+	}
+	return Case{device.OpNormBackward, fmt.Sprintf("%s %v %s", d, shape, o), setup, Work{Bytes: streams * n * float64(d.Size()), FLOPs: 14 * n}}
+}
+
+// normStatistics makes the mean and rstd that the oracle's forward gives.
+func (e *Env) normStatistics(a *device.NormForwardArgs, d device.DType, shape []int64, o normOptions) {
+	twin := e.twin()
+	defer twin.scope.Release()
+	b, _ := normInputs(twin, d, shape, o)
+	twin.normStats(&b, exact)
+	b.Y = twin.Out("Y", exact, d, shape...)
+	twin.Dev.NormForward(b)
+	if b.Mean.Given() {
+		a.Mean = e.From(twin, "mean", b.Mean)
+	}
+	a.Rstd = e.From(twin, "rstd", b.Rstd)
+}
+
+// nonFiniteNorm: a NaN spoils its row only.
+func nonFiniteNorm() Case {
+	return Case{Op: device.OpNormForward, Name: "f32 3x20 non-finite", Setup: func(e *Env) func() {
+		a := device.NormForwardArgs{Eps: normEps, X: e.Make("X", device.F32, spoiled(e, 20+7, math.NaN()), 3, 20), Gamma: e.In("gamma", device.F32, 20)}
+		a.Y = e.Out("Y", tol(device.F32, 20, 2), device.F32, 3, 20)
+		e.normStats(&a, tol(device.F32, 20, 2))
+		return func() { e.Dev.NormForward(a) }
+	}}
+}
+
+func length(shape []int64) int64 {
+	n := int64(1)
+	for _, s := range shape {
+		n *= s
+	}
+	return n
+}

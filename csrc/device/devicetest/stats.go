@@ -1,0 +1,71 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+
+	"monotron/csrc/device"
+)
+
+func statsCases() []Case {
+	var cases []Case
+	for _, d := range []device.DType{device.F32, device.BF16, device.F16, device.F64} {
+		for _, n := range []int64{0, 1, 17, 1001, 300000} {
+			cases = append(cases, gradStatsCase(d, n))
+		}
+		cases = append(cases, gradStatsOf(d, "zeros", 0, math.Copysign(0, -1), 1, 0), gradStatsOf(d, "inf", 1, math.Inf(1), 0, math.Inf(-1)),
+			gradStatsOf(d, "nan", 1, math.NaN(), 0, math.Inf(1)))
+	}
+	cases = append(cases, gradStatsOf(device.F32, "large", 1e25, -1e30), gradStatsOf(device.F32, "small", 1e-25, -1e-30), gradStatsOf(device.BF16, "large", 1e25, -1e30))
+	for _, n := range []int64{0, 1, 17, 1001, 100003} {
+		cases = append(cases, weightedSumCase(n))
+	}
+	for _, c := range []struct{ squares, bad, scale, limit float64 }{
+		{100, 0, 1, 1}, {100, 0, 1, 100}, {100, 0, 65536, 1e-4}, {0, 0, 1, 1}, {100, 0, 2, 0}, {100, 3, 2, 1}, {math.Inf(1), 1, 8, 1}, {1e50, 0, 1, 1},
+	} {
+		cases = append(cases, gradScaleCase(c.squares, c.bad, c.scale, float32(c.limit)))
+	}
+	return cases
+}
+
+// Squares may be
+// summed in f32 or f64, but must not overflow f32 (the cases large and small).
+func gradStatsCase(d device.DType, n int64) Case {
+	setup := func(e *Env) func() {
+		x := e.Make("X", d, func(i int) float64 {
+			if i%100 == 7 {
+				return 0
+			}
+			return e.unit()
+		}, n)
+		return e.gradStats(x)
+	}
+	return Case{device.OpGradStats, fmt.Sprintf("%s %d", d, n), setup, Work{Bytes: float64(n * d.Size())}}
+}
+
+func gradStatsOf(d device.DType, name string, values ...float64) Case {
+	return Case{Op: device.OpGradStats, Name: d.String() + " " + name, Setup: func(e *Env) func() { return e.gradStats(e.List("X", d, values...)) }}
+}
+
+func (e *Env) gradStats(x device.Tensor) func() {
+	t := Tol{Rel: 4 * eps32 * math.Sqrt(float64(max(1, x.Len())))} // below 1/4 of a count of 1000
+	out := e.Changes(e.List("Out", device.F64, 0, 0, 0), t)
+	return func() { e.Dev.GradStats(out, x) }
+}
+
+func weightedSumCase(n int64) Case {
+	return Case{device.OpWeightedSum, fmt.Sprintf("f32 %d", n), func(e *Env) func() {
+		x, w := e.In("X", device.F32, n), e.Make("W", device.F32, func(i int) float64 { return float64(i % 2) }, n)
+		root := math.Sqrt(float64(n))
+		out := e.Changes(e.List("Out", device.F64, 0.5, 0.25), tol(device.F64, n, root+1))
+		return func() { e.Dev.WeightedSum(out, x, w) }
+	}, Work{Bytes: float64(8 * n)}}
+}
+
+func gradScaleCase(squares, bad, scale float64, limit float32) Case {
+	return Case{Op: device.OpGradScale, Name: fmt.Sprintf("squares %g, %g non-finite, scale %g, limit %g", squares, bad, scale, limit), Setup: func(e *Env) func() {
+		a := device.GradScaleArgs{MaxNorm: limit, Stats: e.List("stats", device.F64, squares, bad, 0)}
+		a.Hyper = e.Changes(e.List("hyper", device.F32, 1, 2, 3, 4, scale, -5, -6, -7), tol(device.F32, 1, 0))
+		return func() { e.Dev.GradScale(a) }
+	}}
+}

@@ -1,0 +1,18 @@
+// Package device is the seam between the trainer and whatever does its
+// arithmetic.
+//
+// Reading order: tensor.go (what an op sees), ops.go (every op's arguments and
+// meaning), device.go (how a call travels), arena.go (where memory comes from),
+// pool.go (who works on a CPU), table.go with device.h (the C side).
+//
+// Invariants
+//   - A call is a whole op. Argument structs have the same layout in Go and in
+//     C (device.h), so nothing is translated on the way.
+//   - Ops only enqueue; values reach the host by Read alone, which waits.
+//   - What changes from step to step (learning rate, loss scale, clip factor,
+//     step number) is read through a Tensor, never passed by value.
+//   - A result depends on the inputs and shapes only: work is cut and sums are
+//     ordered by shape, whatever the number of threads, ranks or the load.
+//   - A shape mistake is a bug of ours and panics, naming op and shapes. Trouble
+//     of the device stays in the Device and is returned by Sync.
+package device

@@ -1,0 +1,40 @@
+package device
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// HostAlloc maps zeroed memory outside Go's heap, so that C may hold pointers
+// to it; large pages where the system grants them.
+func HostAlloc(bytes int64) (unsafe.Pointer, error) {
+	m, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, err
+	}
+	_ = unix.Madvise(m, unix.MADV_HUGEPAGE) // a hint; memory works without
+	return unsafe.Pointer(&m[0]), nil
+}
+
+// HostFree unmaps what HostAlloc gave.
+func HostFree(p unsafe.Pointer, bytes int64) {
+	_ = unix.MunmapPtr(p, uintptr(bytes)) // fails only for memory we do not hold
+}
+
+// HostBackend is the memory half of a Backend whose device memory is the host's.
+type HostBackend struct{}
+
+func (HostBackend) Alloc(bytes int64) (unsafe.Pointer, error) { return HostAlloc(bytes) }
+func (HostBackend) Free(p unsafe.Pointer, bytes int64)        { HostFree(p, bytes) }
+func (HostBackend) Sync() error                               { return nil }
+
+func (HostBackend) Write(dst unsafe.Pointer, src []byte) error {
+	copy(unsafe.Slice((*byte)(dst), len(src)), src)
+	return nil
+}
+
+func (HostBackend) Read(dst []byte, src unsafe.Pointer) error {
+	copy(dst, unsafe.Slice((*byte)(src), len(dst)))
+	return nil
+}

@@ -1,0 +1,102 @@
+//go:build cgo
+
+package device
+
+/*
+#include <stdlib.h>
+#include "device.h"
+
+static int64_t mt_tiles(const mt_device_api *api, int op, const void *args, int32_t phase) { return api->op[op].tiles(args, phase); }
+static int64_t mt_scratch(const mt_device_api *api, int op, const void *args) { return api->op[op].scratch ? api->op[op].scratch(args) : 0; }
+static int32_t mt_run(const mt_device_api *api, mt_context *ctx, int op, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  return api->op[op].run(ctx, args, scratch, phase, tile);
+}
+static const char *mt_describe(const mt_device_api *api) { return api->describe(); }
+*/
+import "C"
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// hostTable runs a C table whose tiles the pool hands out.
+type hostTable struct {
+	HostBackend
+	api     *C.mt_device_api
+	pool    *Pool
+	context []*C.mt_context // one a pool worker; [0] is the caller's
+	scratch unsafe.Pointer  // shared by the tiles of one call
+	room    int64
+}
+
+// OpenHostTable wraps a table whose memory is the host's. api points to an
+// mt_device_api.
+func OpenHostTable(api unsafe.Pointer, pool *Pool) (Backend, error) {
+	t := &hostTable{api: (*C.mt_device_api)(api), pool: pool}
+	if err := checkTable(t.api); err != nil {
+		return nil, err
+	}
+	for w := range pool.Threads() {
+		c := (*C.mt_context)(C.calloc(1, C.sizeof_mt_context))
+		c.worker = C.int32_t(w)
+		c.workspace_bytes = t.api.workspace_bytes
+		mem, err := HostAlloc(max(int64(t.api.workspace_bytes), 4096))
+		if err != nil {
+			return nil, fmt.Errorf("workspace of pool thread %d: %w", w, err)
+		}
+		c.workspace = mem
+		t.context = append(t.context, c)
+	}
+	return t, nil
+}
+
+func checkTable(api *C.mt_device_api) error {
+	if api.version != C.MT_DEVICE_VERSION || api.bytes != C.sizeof_mt_device_api || api.ops != C.MT_OPS || int(api.ops) != int(Ops) {
+		return fmt.Errorf("kernel table of version %d, %d bytes, %d ops; this program needs version %d, %d bytes, %d ops: build both from one source",
+			api.version, api.bytes, api.ops, C.MT_DEVICE_VERSION, C.sizeof_mt_device_api, C.MT_OPS)
+	}
+	return nil
+}
+
+func (t *hostTable) Describe() string { return C.GoString(C.mt_describe(t.api)) }
+
+func (t *hostTable) Run(op Op, args unsafe.Pointer) error {
+	if err := t.reserve(int64(C.mt_scratch(t.api, C.int(op), args))); err != nil {
+		return err
+	}
+	for phase := C.int32_t(0); ; phase++ {
+		tiles := int64(C.mt_tiles(t.api, C.int(op), args, phase))
+		if tiles == 0 {
+			return nil
+		}
+		var failed atomic.Pointer[C.mt_context]
+		t.pool.Run(tiles, func(worker int, tile int64) {
+			c := t.context[worker]
+			if C.mt_run(t.api, c, C.int(op), args, t.scratch, phase, C.int64_t(tile)) != 0 {
+				failed.CompareAndSwap(nil, c)
+			}
+		})
+		if c := failed.Load(); c != nil {
+			return fmt.Errorf("%s: %s", op, C.GoString(&c.error[0]))
+		}
+	}
+}
+
+// reserve makes the shared scratch at least `bytes` large.
+func (t *hostTable) reserve(bytes int64) error {
+	if bytes <= t.room {
+		return nil
+	}
+	if t.room > 0 {
+		HostFree(t.scratch, t.room)
+	}
+	t.room = 0
+	mem, err := HostAlloc(bytes)
+	if err != nil {
+		return fmt.Errorf("scratch of %d bytes: %w", bytes, err)
+	}
+	t.scratch, t.room = mem, bytes
+	return nil
+}

@@ -1,0 +1,87 @@
+package ref
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+)
+
+func activationForward(b *backend, a *device.ActivationForwardArgs) {
+	f := a.Y.Last()
+	b.spread(a.Y.Rows(), each(f), func(from, to int64) {
+		x, y := make([]float64, a.X.Last()), make([]float64, f)
+		for r := from; r < to; r++ {
+			loadRow(x, a.X, r)
+			for i := range y {
+				y[i], _ = activate(a.Kind, x[i])
+				if a.Kind.Gated() {
+					y[i] *= x[f+int64(i)]
+				}
+			}
+			storeRow(a.Y, r, y)
+		}
+	})
+}
+
+func activationBackward(b *backend, a *device.ActivationBackwardArgs) {
+	f := a.DY.Last()
+	b.spread(a.DY.Rows(), each(f), func(from, to int64) {
+		x, dy := make([]float64, a.X.Last()), make([]float64, f)
+		for r := from; r < to; r++ {
+			loadRow(x, a.X, r)
+			loadRow(dy, a.DY, r)
+			for i := range dy {
+				y, slope := activate(a.Kind, x[i])
+				dx := dy[i] * slope
+				if a.Kind.Gated() {
+					dx *= x[f+int64(i)]
+					x[f+int64(i)] = dy[i] * y
+				}
+				x[i] = dx
+			}
+			storeRow(a.DX, r, x)
+		}
+	})
+}
+
+// activate is the non-linearity (of the first half, where gated) and its slope.
+func activate(kind device.Activation, x float64) (y, slope float64) {
+	switch kind {
+	case device.GeluTanh:
+		return geluTanh(x), geluTanhSlope(x)
+	case device.GeluErf:
+		return geluErf(x), geluErfSlope(x)
+	case device.SquaredRelu:
+		p := math.Max(x, 0) // NaN stays
+		return p * p, 2 * p
+	case device.Swiglu:
+		return sigmoidUnit(x, 1)
+	default: // QuickGeglu
+		return sigmoidUnit(x, 1.702)
+	}
+}
+
+const (
+	gelu0 = 0.7978845608028654 // √(2/π)
+	gelu1 = 0.044715
+)
+
+// geluTanh is GELU's tanh form (Hendrycks and Gimpel, arXiv 1606.08415).
+func geluTanh(x float64) float64 { return 0.5 * x * (1 + math.Tanh(gelu0*(x+gelu1*x*x*x))) }
+
+func geluTanhSlope(x float64) float64 {
+	t := math.Tanh(gelu0 * (x + gelu1*x*x*x))
+	return 0.5*(1+t) + 0.5*x*(1-t*t)*gelu0*(1+3*gelu1*x*x)
+}
+
+func geluErf(x float64) float64 { return 0.5 * x * math.Erfc(-x/math.Sqrt2) }
+
+func geluErfSlope(x float64) float64 {
+	return 0.5*math.Erfc(-x/math.Sqrt2) + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
+}
+
+// sigmoidUnit is x·sigmoid(ax) and its slope.
+func sigmoidUnit(x, a float64) (y, slope float64) {
+	s := 1 / (1 + math.Exp(-a*x))
+	return x * s, s + a*x*s*(1-s)
+}

@@ -1,0 +1,137 @@
+package ref
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+)
+
+// attentionForward is softmax(scale·QKᵀ + ALiBi)·V; a tile is one group of one
+// sample, whose heads share keys and values.
+func attentionForward(b *backend, a *device.AttentionForwardArgs) {
+	m := newMask(&a.Drop)
+	b.pool.Run(int64(a.Batch)*a.Q.Shape[1], func(_ int, tile int64) {
+		g := newGroup(a, m, tile/a.Q.Shape[1], tile%a.Q.Shape[1])
+		q, o := make([]float64, g.d), make([]float64, g.d)
+		p := make([]float64, g.sk)
+		for h := range a.Q.Shape[2] {
+			for i := range g.sq {
+				load(q, a.Q, g.at(a.Q, i, h))
+				from, to := g.visible(i)
+				lse := softmax(g.scores(p[from:to], q, i, h, from))
+				g.drop(p[from:to], i, h, from)
+				clear(o)
+				for j := from; j < to; j++ {
+					axpy(o, p[j], g.v[j*g.d:][:g.d])
+				}
+				store(a.O, g.at(a.O, i, h), o)
+				setOne(a.LSE, g.row(i, h), lse)
+			}
+		}
+	})
+}
+
+// group is one sample's keys and values of one group of heads.
+type group struct {
+	*device.AttentionForwardArgs
+	mask          mask
+	sample, group int64
+	sq, sk, d     int64
+	k, v          []float64 // [sk, d]
+	slopes        []float64
+	docStart      []int32 // [b, sq]
+}
+
+func newGroup(a *device.AttentionForwardArgs, m mask, sample, index int64) *group {
+	b := int64(a.Batch)
+	g := &group{AttentionForwardArgs: a, mask: m, sample: sample, group: index, sq: a.Q.Shape[0] / b, sk: a.K.Shape[0] / b, d: a.Q.Last(), slopes: vector(a.Slopes)}
+	if a.DocStart.Given() {
+		g.docStart = ids(a.DocStart)
+	}
+	end := int64(a.QOffset) + g.sq // keys beyond are seen by none
+	g.k, g.v = make([]float64, end*g.d), make([]float64, end*g.d)
+	for j := range end {
+		load(g.k[j*g.d:][:g.d], a.K, g.at(a.K, j, 0))
+		load(g.v[j*g.d:][:g.d], a.V, g.at(a.V, j, 0))
+	}
+	return g
+}
+
+// at is the offset of head h of the group at row i of the sample, in a tensor
+// [s·b, groups, heads per group, d].
+func (g *group) at(t device.Tensor, i, h int64) int64 {
+	return (i*int64(g.Batch)+g.sample)*t.Stride[0] + g.group*t.Stride[1] + h*t.Stride[2]
+}
+
+// head is the number of head h of the group among this call's heads.
+func (g *group) head(h int64) int64 { return g.group*g.Q.Shape[2] + h }
+
+// row is the place in LSE [b, heads, sq].
+func (g *group) row(i, h int64) int64 {
+	return (g.sample*g.Q.Shape[1]*g.Q.Shape[2]+g.head(h))*g.sq + i
+}
+
+// visible is the keys from..to-1 that query i sees.
+func (g *group) visible(i int64) (from, to int64) {
+	position := int64(g.QOffset) + i
+	if g.docStart != nil {
+		from = int64(g.docStart[g.sample*g.sq+i])
+	}
+	if g.Window >= 0 {
+		from = max(from, position-int64(g.Window))
+	}
+	return max(0, from), position + 1
+}
+
+// scores are scale·q·k + slope·(k−q) of the keys from `from` on.
+func (g *group) scores(s, q []float64, i, h, from int64) []float64 {
+	for j := range s {
+		key := from + int64(j)
+		s[j] = float64(g.Scale) * dot(q, g.k[key*g.d:][:g.d])
+		if g.slopes != nil {
+			s[j] += g.slopes[g.head(h)] * float64(key-int64(g.QOffset)-i)
+		}
+	}
+	return s
+}
+
+// drop multiplies probabilities by their mask; a key is the mask's channel.
+func (g *group) drop(p []float64, i, h, from int64) {
+	if g.mask.on {
+		g.mask.apply(p, int64(g.Drop.Position)+i, g.mask.samples[g.sample], int64(g.Drop.Channel)+g.head(h), from)
+	}
+}
+
+// softmax in place; returns the log of the denominator.
+func softmax(s []float64) (lse float64) {
+	top := math.Inf(-1)
+	for _, x := range s {
+		top = math.Max(top, x)
+	}
+	total := 0.0
+	for j := range s {
+		s[j] = math.Exp(s[j] - top)
+		total += s[j]
+	}
+	for j := range s {
+		s[j] /= total
+	}
+	return top + math.Log(total)
+}
+
+func dot(x, y []float64) float64 {
+	s := 0.0
+	y = y[:len(x)]
+	for i := range x {
+		s += x[i] * y[i]
+	}
+	return s
+}
+
+// axpy: y += a·x.
+func axpy(y []float64, a float64, x []float64) {
+	x = x[:len(y)]
+	for i := range y {
+		y[i] += a * x[i]
+	}
+}

@@ -1,0 +1,60 @@
+package ref
+
+import (
+	"unsafe"
+
+	"monotron/csrc/device"
+)
+
+// columnSum adds rows in order; tiles are columns.
+func columnSum(b *backend, a *device.ColumnSumArgs) {
+	b.spread(a.X.Last(), 64, func(from, to int64) {
+		total, x := make([]float64, to-from), make([]float64, to-from)
+		for r := range a.X.Shape[0] {
+			load(x, a.X, rowAt(a.X, r)+from)
+			axpy(total, 1, x)
+		}
+		addTo(a.Out, from, total)
+	})
+}
+
+func add(b *backend, a *device.AddArgs) {
+	b.spread(a.Out.Len(), 1<<14, func(from, to int64) {
+		x, y := make([]float64, to-from), make([]float64, to-from)
+		load(x, a.A, from)
+		load(y, a.B, from)
+		axpy(x, 1, y)
+		store(a.Out, from, x)
+	})
+}
+
+// copyOp converts; equal dtypes keep their bits.
+func copyOp(b *backend, a *device.CopyArgs) {
+	n := a.Dst.Last()
+	dst, src := a.Dst, a.Src
+	b.spread(dst.Rows(), each(n), func(from, to int64) {
+		v := make([]float64, 1)
+		step, size := [2]int64{dst.Stride[dst.Rank-1], src.Stride[src.Rank-1]}, dst.DType.Size()
+		for r := from; r < to; r++ {
+			at, of := rowAt(dst, r), rowAt(src, r)
+			for i := range n {
+				if dst.DType == src.DType {
+					copy(unsafe.Slice((*byte)(unsafe.Add(dst.Data, (at+i*step[0])*size)), size), unsafe.Slice((*byte)(unsafe.Add(src.Data, (of+i*step[1])*size)), size))
+					continue
+				}
+				load(v, src, of+i*step[1])
+				store(dst, at+i*step[0], v)
+			}
+		}
+	})
+}
+
+func fill(b *backend, a *device.FillArgs) {
+	b.spread(a.Out.Len(), 1<<14, func(from, to int64) {
+		v := make([]float64, to-from)
+		for i := range v {
+			v[i] = a.Value
+		}
+		store(a.Out, from, v)
+	})
+}

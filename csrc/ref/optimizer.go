@@ -1,0 +1,67 @@
+package ref
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+)
+
+func adamW(b *backend, a *device.AdamWArgs) {
+	hyper := vector(a.Hyper)
+	if hyper[device.HyperSkip] != 0 {
+		return
+	}
+	lr, decay := hyper[device.HyperLR]*float64(a.LRMult), hyper[device.HyperWeightDecay]*float64(a.WDMult)
+	b1, b2, eps := float64(a.Beta1), float64(a.Beta2), float64(a.Eps)
+	c1, c2, scale := hyper[device.HyperCorrection1], hyper[device.HyperCorrection2], hyper[device.HyperGradScale]
+	b.spread(a.Param.Len(), 1<<12, func(from, to int64) {
+		p, g, m, v := stretch(a.Param, from, to), stretch(a.Grad, from, to), stretch(a.M, from, to), stretch(a.V, from, to)
+		for i := range p {
+			gi := g[i] * scale
+			m[i] = b1*m[i] + (1-b1)*gi
+			v[i] = b2*v[i] + (1-b2)*gi*gi
+			p[i] -= lr * (m[i]/c1/(math.Sqrt(v[i]/c2)+eps) + decay*p[i])
+		}
+		store(a.M, from, m)
+		store(a.V, from, v)
+		storeParam(a.Param, a.Model, from, p)
+	})
+}
+
+func sgd(b *backend, a *device.SGDArgs) {
+	hyper := vector(a.Hyper)
+	if hyper[device.HyperSkip] != 0 {
+		return
+	}
+	lr, decay := hyper[device.HyperLR]*float64(a.LRMult), hyper[device.HyperWeightDecay]*float64(a.WDMult)
+	b.spread(a.Param.Len(), 1<<12, func(from, to int64) {
+		p, g := stretch(a.Param, from, to), stretch(a.Grad, from, to)
+		momentum := make([]float64, to-from)
+		if a.Momentum.Given() {
+			load(momentum, a.Momentum, from)
+		}
+		for i := range p {
+			momentum[i] = float64(a.Mu)*momentum[i] + g[i]*hyper[device.HyperGradScale] + decay*p[i]
+			p[i] -= lr * momentum[i]
+		}
+		if a.Momentum.Given() {
+			store(a.Momentum, from, momentum)
+		}
+		storeParam(a.Param, a.Model, from, p)
+	})
+}
+
+func stretch(t device.Tensor, from, to int64) []float64 {
+	v := make([]float64, to-from)
+	load(v, t, from)
+	return v
+}
+
+// storeParam stores p, and in the model's dtype what p is after rounding.
+func storeParam(param, model device.Tensor, at int64, p []float64) {
+	store(param, at, p)
+	if model.Given() {
+		load(p, param, at)
+		store(model, at, p)
+	}
+}

@@ -1,0 +1,54 @@
+package ref
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+)
+
+// gradStats sums stretches of 65536 elements, then the stretches in order.
+func gradStats(b *backend, a *device.GradStatsArgs) {
+	const stretch = 1 << 16
+	n := a.X.Len()
+	parts := make([][device.Stats]float64, (n+stretch-1)/stretch)
+	b.spread(n, stretch, func(from, to int64) {
+		x, s := make([]float64, to-from), &parts[from/stretch]
+		load(x, a.X, from)
+		for _, v := range x {
+			s[device.StatSquares] += v * v
+			if math.IsInf(v, 0) || math.IsNaN(v) {
+				s[device.StatNonFinite]++
+			}
+			if v == 0 {
+				s[device.StatZeros]++
+			}
+		}
+	})
+	var total [device.Stats]float64
+	for _, p := range parts {
+		for i := range total {
+			total[i] += p[i]
+		}
+	}
+	addTo(a.Out, 0, total[:])
+}
+
+func weightedSum(_ *backend, a *device.WeightedSumArgs) {
+	x, w := vector(a.X), vector(a.W)
+	addTo(a.Out, 0, []float64{dot(x, w), sum(w)})
+}
+
+// gradScale: with MaxNorm, clipping by the global norm (Pascanu et al., arXiv 1211.5063).
+func gradScale(_ *backend, a *device.GradScaleArgs) {
+	scale := one(a.Hyper, device.HyperLossScale)
+	norm, factor, skip := math.Sqrt(one(a.Stats, device.StatSquares))/scale, 1.0, 0.0
+	if a.MaxNorm != 0 {
+		factor = math.Min(1, float64(a.MaxNorm)/(norm+1e-6))
+	}
+	if one(a.Stats, device.StatNonFinite) > 0 {
+		skip = 1
+	}
+	setOne(a.Hyper, device.HyperGradScale, factor/scale)
+	setOne(a.Hyper, device.HyperSkip, skip)
+	setOne(a.Hyper, device.HyperGradNorm, norm)
+}

@@ -1,0 +1,98 @@
+// Package pretrain is the command pretrain_gpt: flags to arguments to
+// training.Run.
+package pretrain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/arguments"
+	"monotron/megatron/training"
+)
+
+// Command is pretrain_gpt; open makes a device by its --device name.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return &cli.Command{
+		Name:            "pretrain_gpt",
+		Usage:           "train a GPT model; takes Megatron-LM's flags",
+		SkipFlagParsing: true, // Megatron's rules, in arguments
+		Action: func(c *cli.Context) error {
+			return run(c.Context, c.Args().Slice(), open)
+		},
+	}
+}
+
+func run(ctx context.Context, args []string, open func(string) (*device.Device, error)) error {
+	config, report, err := arguments.ParseWith(arguments.Options{CheckpointValues: training.CheckpointFlags}, args)
+	if err != nil {
+		return err
+	}
+	switch {
+	case report.Help:
+		return arguments.WriteHelp(os.Stdout)
+	case report.PrintConfig:
+		return report.WriteConfig(os.Stdout)
+	}
+	for _, n := range report.Notices {
+		fmt.Fprintln(os.Stderr, n)
+	}
+	if config.CPUThreads > 0 {
+		device.SetThreads(config.CPUThreads)
+	}
+	d, err := open(config.Device)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "device %s: %s, %d threads\n", d.Name, d.Describe(), device.SharedPool().Threads())
+	ctx, stop := stopOnSignal(ctx)
+	defer stop()
+	return train(ctx, config, d)
+}
+
+func train(ctx context.Context, config training.Config, d *device.Device) (err error) {
+	defer memoryFault(&err)
+	r, err := training.Start(config, d, training.Streams{Out: os.Stdout, Notes: os.Stderr})
+	if err != nil {
+		return err
+	}
+	return r.Train(ctx)
+}
+
+// memoryFault turns the one panic that is a user's business into an error.
+func memoryFault(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case *device.OutOfMemory:
+		*err = fault.Errorf(fault.Internal, "%w; lower --micro-batch-size or --seq-length, or use --recompute-granularity full --recompute-method uniform --recompute-num-layers 1", p)
+	default:
+		panic(p)
+	}
+}
+
+// stopOnSignal cancels at the first SIGTERM or SIGINT, so that the run saves at
+// the next step; a second one ends the process at once.
+func stopOnSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		s, ok := <-signals
+		if !ok {
+			return
+		}
+		fmt.Fprintf(os.Stderr, "%v: saving after this step; send it again to stop at once\n", s)
+		cancel(errors.New(s.String()))
+		if _, ok = <-signals; ok {
+			os.Exit(128 + int(syscall.SIGTERM))
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); close(signals) }
+}
