@@ -309,6 +309,12 @@ func (p *parser) deriveOptimizer() {
 	if o.OverrideScheduler && o.UseCheckpointScheduler {
 		p.problem("--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
 	}
+	if p.given("decoupled-lr") && !p.given("decoupled-min-lr") {
+		o.DecoupledMinLR = o.MinLR
+	}
+	if p.given("decoupled-min-lr") && !p.given("decoupled-lr") {
+		p.problem("--decoupled-min-lr needs --decoupled-lr")
+	}
 	if p.given("decoupled-lr") && o.DecoupledMinLR > o.DecoupledLR {
 		p.problem("--decoupled-min-lr %g is above --decoupled-lr %g", o.DecoupledMinLR, o.DecoupledLR)
 	}

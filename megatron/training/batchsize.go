@@ -44,6 +44,8 @@ func NewBatchSizes(c *Config, dp int) (*BatchSizes, error) {
 		err = b.readSteps(c.StepBatchSizeSchedule, c.SeqLength)
 	case len(c.RampupBatchSize) > 0:
 		err = b.readRamp(c.RampupBatchSize)
+	default:
+		_, err = b.cut(b.final, "--global-batch-size")
 	}
 	return b, err
 }
