@@ -1,5 +1,5 @@
-// Package command holds what the data tools share: Megatron's argument rules in
-// front of urfave/cli, and the tokenizer flags.
+// Package command holds what the tools share: Megatron's argument rules in front of
+// urfave/cli, the tokenizer flags, prompts, and the device flags.
 package command
 
 import (
