@@ -15,7 +15,7 @@ const logitRows = 64
 // f32 [vocab], the model's opinion of the token after that position. The slice
 // is each's to keep.
 func (g *Generator) Logits(prompt []int32, each func(position int, logits []float32) error) error {
-	if err := g.checkPrompt(prompt, 0); err != nil {
+	if err := g.CheckPrompt(prompt, 0); err != nil {
 		return err
 	}
 	d, n := g.Device, int64(len(prompt))

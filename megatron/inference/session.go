@@ -93,8 +93,8 @@ func (s *session) sequence(layer device.Tensor, j int64) device.Tensor {
 	return v
 }
 
-// checkPrompt refuses what the model cannot take.
-func (g *Generator) checkPrompt(prompt []int32, more int) error {
+// CheckPrompt refuses a prompt, with `more` tokens to follow, that the model cannot take.
+func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 	if len(prompt) == 0 {
 		return fault.Errorf(fault.Usage, "the prompt has no tokens; give at least one")
 	}

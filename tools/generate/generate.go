@@ -139,6 +139,9 @@ func run(c *cli.Context, d *device.Device, o options) error {
 	if err := o.settle(tok, m, len(prompt)); err != nil {
 		return err
 	}
+	if err := m.CheckPrompt(prompt, o.sample.MaxNew); err != nil {
+		return err
+	}
 	w := &writer{Printer: command.Printer{W: c.App.Writer}, tok: tok, stop: o.sample.Stop, json: c.Bool("json")}
 	start := time.Now()
 	tokens, err := w.generate(&m.Generator, prompt, o, !c.Bool("only-new"))
