@@ -24,14 +24,18 @@ func program(t *testing.T) (folder string) {
 	return folder
 }
 
-// TestExamples runs every script of examples/ in a folder of its own, as its
-// first lines say: the commands of the documentation are commands that work.
+// TestExamples runs every script of examples/ in a folder of its own: the
+// commands of the documentation are commands that work.
 func TestExamples(t *testing.T) {
 	scripts, err := filepath.Glob("examples/*.sh")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no examples: %v", err)
 	}
 	bin := program(t)
+	repo, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".sh"), func(t *testing.T) {
 			path, err := filepath.Abs(script)
@@ -40,7 +44,7 @@ func TestExamples(t *testing.T) {
 			}
 			cmd := exec.Command("sh", "-eu", path)
 			cmd.Dir = t.TempDir()
-			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "REPO="+repo)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}

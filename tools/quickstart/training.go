@@ -20,8 +20,8 @@ const (
 
 const (
 	trainTime   = 90 * time.Second // of undisturbed training
-	saves       = 10                // checkpoints a run
-	trySteps    = 12                // to measure the speed: their median, as the first ones warm up
+	saves       = 10               // checkpoints a run
+	trySteps    = 12               // to measure the speed: their median, as the first ones warm up
 	fewestSteps = 4 * saves
 )
 
