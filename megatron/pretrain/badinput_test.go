@@ -31,29 +31,29 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		want string
 	}{
 		{"", fault.Usage, "--num-layers is missing"},
-		{tiny + mock + "--lr", fault.Usage, "--lr needs a value"},
-		{tiny + mock + "--config", fault.Usage, "--config needs a value"},
-		{tiny + mock + "--config DIR/none.yaml", fault.NoInput, "none.yaml: no such file"},
-		{tiny + mock + "--config DIR", fault.IO, "is a directory"},
-		{tiny + mock + "--num-heads 3", fault.Usage, "unknown flag --num-heads"},
-		{tiny + mock + "--hidden-dropout 1", fault.Usage, "must be below 1"},
-		{tiny + mock + "--hidden-size 2000000000", fault.Usage, "no machine holds that"},
-		{tiny + mock + "--rampup-batch-size 1 1 8", fault.Usage, "the global batch size 1"},
+		{tiny + someData + "--lr", fault.Usage, "--lr needs a value"},
+		{tiny + someData + "--config", fault.Usage, "--config needs a value"},
+		{tiny + someData + "--config DIR/none.yaml", fault.NoInput, "none.yaml: no such file"},
+		{tiny + someData + "--config DIR", fault.IO, "is a directory"},
+		{tiny + someData + "--num-heads 3", fault.Usage, "unknown flag --num-heads"},
+		{tiny + someData + "--hidden-dropout 1", fault.Usage, "must be below 1"},
+		{tiny + someData + "--hidden-size 2000000000", fault.Usage, "no machine holds that"},
+		{tiny + someData + "--rampup-batch-size 1 1 8", fault.Usage, "the global batch size 1"},
 		{tiny + "--mock-data --tokenizer-type NullTokenizer", fault.Usage, "--vocab-size"},
-		{tiny + mock + "--sample-prompt x", fault.Usage, `--sample-prompt "x"`},
-		{tiny + mock + "--sample-prompt 50", fault.Usage, "token 50 is not among the vocabulary's 50"},
-		{tiny + mock + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", fault.Usage, "nothing can follow"},
-		{tiny + mock + "--save DIR/text --save-interval 2", fault.IO, "--save"},
-		{tiny + mock + "--save /proc/nothing --save-interval 2", fault.IO, "--save /proc/nothing"},
-		{tiny + mock + "--load DIR/text", fault.IO, "not a directory"},
-		{tiny + mock + "--load DIR/none --exit-on-missing-checkpoint", fault.NoInput, "there is no checkpoint"},
-		{tiny + mock + "--load DIR/none --ckpt-step 3", fault.NoInput, "there is no checkpoint"},
-		{tiny + mock + "--pretrained-checkpoint DIR/none", fault.NoInput, "no checkpoint there"},
+		{tiny + someData + "--sample-prompt x", fault.Usage, `--sample-prompt "x"`},
+		{tiny + someData + "--sample-prompt 50", fault.Usage, "token 50 is not among the vocabulary's 50"},
+		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", fault.Usage, "nothing can follow"},
+		{tiny + someData + "--save DIR/text --save-interval 2", fault.IO, "--save"},
+		{tiny + someData + "--save /proc/nothing --save-interval 2", fault.IO, "--save /proc/nothing"},
+		{tiny + someData + "--load DIR/text", fault.IO, "not a directory"},
+		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", fault.NoInput, "there is no checkpoint"},
+		{tiny + someData + "--load DIR/none --ckpt-step 3", fault.NoInput, "there is no checkpoint"},
+		{tiny + someData + "--pretrained-checkpoint DIR/none", fault.NoInput, "no checkpoint there"},
 		{"--use-checkpoint-args --load DIR/none", fault.Usage, "no checkpoint in"},
-		{tiny + mock + "--log-jsonl DIR/none/x", fault.IO, "--log-jsonl"},
-		{tiny + mock + "--tensorboard-dir DIR/text", fault.IO, "--tensorboard-dir"},
-		{tiny + mock + "--profile DIR", fault.IO, "is a folder"},
-		{tiny + mock + "--metrics-addr x", fault.Usage, "--metrics-addr x"},
+		{tiny + someData + "--log-jsonl DIR/none/x", fault.IO, "--log-jsonl"},
+		{tiny + someData + "--tensorboard-dir DIR/text", fault.IO, "--tensorboard-dir"},
+		{tiny + someData + "--profile DIR", fault.IO, "is a folder"},
+		{tiny + someData + "--metrics-addr x", fault.Usage, "--metrics-addr x"},
 		{data + "none", fault.NoInput, "none.idx: no such file"},
 		{data + "nobin", fault.NoInput, "nobin.bin: no such file"},
 		{data + "cut", fault.BadData, "reaches beyond"},
@@ -63,7 +63,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{data + "good --split 0,0,0", fault.Usage, "all parts are zero"},
 		{data + "good --vocab-size 20 --split 1,0,0", fault.BadData, "made with another tokenizer"},
 		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", fault.Usage, "more than one is given"},
-		{tiny + mock + "--lr 1e30", fault.Internal, "are not finite"},
+		{tiny + someData + "--lr 1e30", fault.Internal, "are not finite"},
 	} {
 		r := call(t, dir, c.line)
 		if r.code() != c.code || !strings.Contains(r.err.Error(), c.want) {
@@ -117,7 +117,7 @@ func TestShortValidationData(t *testing.T) {
 // what differs; what is asked for by flag goes.
 func TestCheckpointThatDoesNotFit(t *testing.T) {
 	dir := t.TempDir()
-	base := tiny + mock
+	base := tiny + someData
 	must(t, dir, base+"--save DIR/c --save-interval 3")
 	for _, c := range []struct {
 		add, want string
@@ -148,8 +148,8 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 // whichever region is broken; with all damaged the run does not start anew.
 func TestDamagedCheckpoints(t *testing.T) {
 	dir := t.TempDir()
-	base := tiny + mock + "--load DIR/c "
-	want := numbers(must(t, dir, tiny+mock+"--save DIR/c --save-interval 3").out)
+	base := tiny + someData + "--load DIR/c "
+	want := numbers(must(t, dir, tiny+someData+"--save DIR/c --save-interval 3").out)
 	for _, file := range []string{"manifest.json", "rank_00000.safetensors"} {
 		path := filepath.Join(dir, "c", "iter_0000006", file)
 		whole, err := os.ReadFile(path)
@@ -195,7 +195,7 @@ func TestFullDisk(t *testing.T) {
 	if !smallDisk(t, dir, "300k") {
 		t.Skip("no small file system can be mounted here (needs root)")
 	}
-	r := call(t, dir, tiny+mock+"--save DIR/c --save-interval 1")
+	r := call(t, dir, tiny+someData+"--save DIR/c --save-interval 1")
 	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "are free; free some") {
 		t.Fatalf("%d: %v", r.code(), r.err)
 	}
@@ -204,7 +204,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("%v, %v", list, err)
 	}
 	soundFolder(t, filepath.Join(dir, "c"))
-	must(t, dir, tiny+mock+"--load DIR/c")
+	must(t, dir, tiny+someData+"--load DIR/c")
 }
 
 // soundFolder fails the test when anything under a final name is not whole.

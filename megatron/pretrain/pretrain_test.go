@@ -23,7 +23,13 @@ const asCommand = "MONOTRON_TEST_AS_PRETRAIN_GPT"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) == "" {
-		os.Exit(m.Run())
+		folder, err := makeData()
+		if err != nil {
+			panic(err)
+		}
+		code := m.Run()
+		_ = os.RemoveAll(folder) // a temporary folder
+		os.Exit(code)
 	}
 	err := run(context.Background(), os.Args[1:], openRef, training.Streams{Out: os.Stdout, Notes: os.Stderr})
 	if err != nil {
@@ -38,7 +44,17 @@ func openRef(string) (*device.Device, error) { return ref.Open(), nil }
 const tiny = "--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 " +
 	"--micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --train-iters 6 --log-interval 1 --eval-interval 4 --eval-iters 2 --device ref --cpu-threads 1 "
 
-const mock = "--mock-data --tokenizer-type NullTokenizer --vocab-size 50 --make-vocab-size-divisible-by 2 "
+// someData are the flags of a small corpus that all tests share. (The indices of
+// --mock-data's 100,000 documents take longer than the training.)
+var someData string
+
+func makeData() (folder string, err error) {
+	if folder, err = os.MkdirTemp("", "pretrain"); err != nil {
+		return "", err
+	}
+	someData = "--data-path " + filepath.Join(folder, "data") + " --split 8,1,1 --tokenizer-type NullTokenizer --vocab-size 50 --make-vocab-size-divisible-by 2 "
+	return folder, writeCorpus(folder, "data", 90, 110, 120, 80, 100, 70, 130, 100, 95, 105)
+}
 
 // result is how a run of the command ended.
 type result struct {
@@ -116,20 +132,24 @@ func numbers(out string) []string {
 // corpus writes dir/name.bin and .idx: one document a length, ids below 50.
 func corpus(t *testing.T, dir, name string, lengths ...int) {
 	t.Helper()
+	if err := writeCorpus(dir, name, lengths...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeCorpus(dir, name string, lengths ...int) error {
 	b, err := dataset.NewBuilder(filepath.Join(dir, name), dataset.DTypeFor(50))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	for d, n := range lengths {
 		ids := make([]int32, n)
 		for i := range ids {
-			ids[i] = int32((7*i + d) % 50)
+			ids[i] = int32((7*i + d*i/3 + d) % 50)
 		}
 		if err := b.AddDocument(ids, []int32{int32(n)}); err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
-	if err := b.Finalize(); err != nil {
-		t.Fatal(err)
-	}
+	return b.Finalize()
 }
