@@ -17,7 +17,9 @@ import (
 	"monotron/flags"
 	"monotron/megatron/pretrain"
 	"monotron/tools/doctor"
+	"monotron/tools/generate"
 	"monotron/tools/inspect"
+	"monotron/tools/logits"
 	"monotron/tools/merge"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
@@ -69,6 +71,8 @@ func commands() []*cli.Command {
 		merge.Command(),
 		tokenize.Command(),
 		inspect.Command(),
+		generate.Command(openDevice),
+		logits.Command(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
 	}
