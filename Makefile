@@ -7,7 +7,7 @@ FUZZTIME    ?= 10s
 # Commands that are also called by their own name, as links to bin/monotron.
 LINKS       := pretrain_gpt preprocess_data preprocess_data_fast
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS     := -s -w -X main.version=$(VERSION)
+LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 
 .PHONY: build deps test lint nocgo fuzz bench quickstart shows-a clean help
 .DEFAULT_GOAL := build

@@ -65,36 +65,48 @@ static inline mt_seen mt_sees(const mt_attention *t, int64_t b, int64_t i) {
 #define GEMM_VECTORS 2
 #endif
 
-/* C [GEMM_ROWS, n vectors] += A·B over k: A's element (r, i) lies at r·ar + i·ac. */
+/* C [GEMM_ROWS, n vectors] += A·B over k: A's element (r, i) lies at r·ar + i·ac. n is a constant. */
 V void v_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ar, int64_t ac, const float *b, int64_t ldb, int64_t k, int n) {
   vf acc[GEMM_ROWS][GEMM_VECTORS];
+#pragma GCC unroll 4
   for (int r = 0; r < GEMM_ROWS; r++)
+#pragma GCC unroll 4
     for (int v = 0; v < n; v++) acc[r][v] = v_load(c + r * ldc, MT_F32, v * LANES);
   for (int64_t i = 0; i < k; i++) {
     vf row[GEMM_VECTORS];
+#pragma GCC unroll 4
     for (int v = 0; v < n; v++) row[v] = v_load(b + i * ldb, MT_F32, v * LANES);
+#pragma GCC unroll 4
     for (int r = 0; r < GEMM_ROWS; r++) {
       float x = a[r * ar + i * ac];
+#pragma GCC unroll 4
       for (int v = 0; v < n; v++) acc[r][v] += x * row[v];
     }
   }
+#pragma GCC unroll 4
   for (int r = 0; r < GEMM_ROWS; r++)
+#pragma GCC unroll 4
     for (int v = 0; v < n; v++) v_store(c + r * ldc, MT_F32, v * LANES, acc[r][v]);
 }
 
 /* C [m, n] += A·B, m a multiple of 4, n of 16; everything f32, B and C by rows. */
 static void v_gemm(float *c, int64_t ldc, const float *a, int64_t ar, int64_t ac, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t k) {
-  const int64_t width = GEMM_VECTORS * LANES;
+#define GEMM_STRIP(vectors) \
+  for (int64_t i = 0; i < m; i += GEMM_ROWS) v_gemm_tile(c + i * ldc + j, ldc, a + i * ar, ar, ac, b + j, ldb, k, vectors)
   for (int64_t j = 0; j < n;) {
-    int wide = j + width <= n;
-    for (int64_t i = 0; i < m; i += GEMM_ROWS) {
-      if (wide)
-        v_gemm_tile(c + i * ldc + j, ldc, a + i * ar, ar, ac, b + j, ldb, k, GEMM_VECTORS);
-      else
-        v_gemm_tile(c + i * ldc + j, ldc, a + i * ar, ar, ac, b + j, ldb, k, 1);
+    int64_t left = (n - j) / LANES;
+    if (left >= GEMM_VECTORS) {
+      GEMM_STRIP(GEMM_VECTORS);
+      j += GEMM_VECTORS * LANES;
+    } else if (left >= 2) {
+      GEMM_STRIP(2);
+      j += 2 * LANES;
+    } else {
+      GEMM_STRIP(1);
+      j += LANES;
     }
-    j += wide ? width : LANES;
   }
+#undef GEMM_STRIP
 }
 
 /* Rows from.. of a head as f32 [MT_BLOCK, width], times factor; 0 from `end` on and beyond d. */

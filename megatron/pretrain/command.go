@@ -71,7 +71,11 @@ func memoryFault(err *error) {
 	switch p := recover().(type) {
 	case nil:
 	case *device.OutOfMemory:
-		*err = fault.Errorf(fault.Internal, "%w; lower --micro-batch-size or --seq-length, or use --recompute-granularity full --recompute-method uniform --recompute-num-layers 1", p)
+		hint := "the model itself is too large for this machine: lower --num-layers or --hidden-size, or look for a slip in the sizes"
+		if p.Purpose == device.Activations || p.Purpose == device.Workspace {
+			hint = "lower --micro-batch-size or --seq-length, or use --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+		}
+		*err = fault.Errorf(fault.Internal, "%w; %s", p, hint)
 	default:
 		panic(p)
 	}

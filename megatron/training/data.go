@@ -1,6 +1,7 @@
 package training
 
 import (
+	"fmt"
 	"io"
 
 	"monotron/dataset"
@@ -42,12 +43,18 @@ func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (f feeds, err 
 		if set == nil {
 			continue
 		}
+		if set.Len() == 0 {
+			if i > int(dataset.Train) && c.Data.Notice != nil {
+				c.Data.Notice(fmt.Sprintf("the %s data is shorter than one sample of %d tokens: there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i)))
+			}
+			continue
+		}
 		if *out[i], err = newFeed(c, set, dataset.Split(i)); err != nil {
 			return f, err
 		}
 	}
 	if f.train == nil && !c.SkipTrain {
-		return f, fault.Errorf(fault.BadData, "the training split has no data; look at --split and --data-path")
+		return f, fault.Errorf(fault.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)
 	}
 	return f, nil
 }
