@@ -38,7 +38,7 @@ const devices = "csrc/ref csrc/cpu csrc/cuda "
 var importTable = []row{
 	{"", "tools tools/internal megatron/pretrain " + trainer + devices, "main names the commands and registers the devices"},
 	{"tools", "tools/internal " + trainer, "one folder a command; what two tools share belongs below them"},
-	{"tools/internal", base, "how every tool reads its command line, no more"},
+	{"tools/internal", kernels + "tokenizer ", "how every tool reads its command line and opens its device, no more"},
 	{"megatron/pretrain", trainer, "pretrain_gpt only joins arguments and training"},
 	{"megatron/estimate", parts + "megatron/inference megatron/training", "a plan is training's own setup, counted"},
 	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/training",

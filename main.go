@@ -16,8 +16,11 @@ import (
 	"monotron/fault"
 	"monotron/flags"
 	"monotron/megatron/pretrain"
+	"monotron/tools/bench"
 	"monotron/tools/doctor"
+	"monotron/tools/generate"
 	"monotron/tools/inspect"
+	"monotron/tools/logits"
 	"monotron/tools/merge"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
@@ -69,6 +72,9 @@ func commands() []*cli.Command {
 		merge.Command(),
 		tokenize.Command(),
 		inspect.Command(),
+		generate.Command(openDevice),
+		logits.Command(openDevice),
+		bench.Command(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
 	}

@@ -12,7 +12,7 @@ import (
 // Config is what the tokenizer flags say. The zero value, with Type set, means
 // every default.
 type Config struct {
-	Type      string // --tokenizer-type
+	Type      string // --tokenizer-type; "": from the files given
 	VocabFile string
 	MergeFile string
 	Model     string // --tokenizer-model
@@ -35,7 +35,7 @@ type Flag struct {
 // Flags is that table.
 func Flags() []Flag {
 	return []Flag{
-		{"tokenizer-type", flags.One, "", "GPT2BPETokenizer, NullTokenizer, CharTokenizer, or HuggingFaceTokenizer on a GPT-2 folder",
+		{"tokenizer-type", flags.One, "", "GPT2BPETokenizer (implied by --vocab-file with --merge-file), NullTokenizer (by --vocab-size alone), CharTokenizer, or HuggingFaceTokenizer on a GPT-2 folder",
 			func(c *Config, v []string) error { c.Type = v[0]; return nil }},
 		{"vocab-file", flags.One, "", "vocabulary: GPT-2's vocab.json, or a character tokenizer's JSON list",
 			func(c *Config, v []string) error { c.VocabFile = v[0]; return nil }},
@@ -64,7 +64,7 @@ func wholeNumber(s string, least int) (int, error) {
 
 // FromConfig makes the tokenizer that the flags name.
 func FromConfig(c Config) (Tokenizer, error) {
-	switch c.Type {
+	switch c.kind() {
 	case "GPT2BPETokenizer":
 		return gpt2FromConfig(c)
 	case "NullTokenizer":
@@ -81,9 +81,23 @@ func FromConfig(c Config) (Tokenizer, error) {
 	case "HuggingFaceTokenizer":
 		return hfFromConfig(c)
 	case "":
-		return nil, fault.Errorf(fault.Usage, "--tokenizer-type is missing: GPT2BPETokenizer, NullTokenizer, CharTokenizer or HuggingFaceTokenizer")
+		return nil, fault.Errorf(fault.Usage, "--tokenizer-type is missing, and the other flags do not say it: GPT2BPETokenizer, NullTokenizer, CharTokenizer or HuggingFaceTokenizer")
 	}
 	return nil, fault.Errorf(fault.Usage, "--tokenizer-type %s is not among those that work here: GPT2BPETokenizer, NullTokenizer, CharTokenizer, HuggingFaceTokenizer (a GPT-2 folder)", c.Type)
+}
+
+// kind is Type; where that was not given, it follows from the files: old command
+// lines name GPT-2's two and no type.
+func (c Config) kind() string {
+	switch {
+	case c.Type != "":
+		return c.Type
+	case c.VocabFile != "" && c.MergeFile != "":
+		return "GPT2BPETokenizer"
+	case c.VocabFile == "" && c.MergeFile == "" && c.Model == "" && c.VocabSize > 0:
+		return "NullTokenizer"
+	}
+	return ""
 }
 
 func gpt2FromConfig(c Config) (Tokenizer, error) {

@@ -145,6 +145,19 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
+// Claim: without --tokenizer-type the files decide, as old command lines expect.
+func TestTypeFromFiles(t *testing.T) {
+	tok, err := FromConfig(Config{VocabSize: 7})
+	if err != nil || tok.Name() != "NullTokenizer" || tok.EOD() != 6 {
+		t.Errorf("%v, %v", tok, err)
+	}
+	root := needShared(t)
+	tok, err = FromConfig(Config{VocabFile: filepath.Join(root, "data/gpt2-vocab.json"), MergeFile: filepath.Join(root, "data/gpt2-merges.txt"), VocabSize: 9})
+	if err != nil || tok.Name() != "GPT2BPETokenizer" || tok.VocabSize() != 50257 {
+		t.Errorf("%v, %v", tok, err)
+	}
+}
+
 // FuzzGPT2RoundTrip: any UTF-8 text survives encoding and decoding, any other
 // bytes are refused, and ids do not depend on what was encoded before.
 func FuzzGPT2RoundTrip(f *testing.F) {

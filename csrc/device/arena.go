@@ -96,7 +96,7 @@ func (b *block) absorb(next *block) {
 func (a *Arena) take(bytes int64, p Purpose) unsafe.Pointer {
 	best := a.bestFit(bytes)
 	if best == nil {
-		best = a.grow(bytes)
+		best = a.grow(bytes, p)
 	}
 	if rest := best.bytes - bytes; rest > 0 {
 		tail := &block{at: unsafe.Add(best.at, bytes), bytes: rest, free: true, prev: best, next: best.next}
@@ -138,11 +138,11 @@ func (e *OutOfMemory) Error() string {
 	return fmt.Sprintf("out of device memory: %d bytes for %s on top of %d held: %v", e.Bytes, e.Purpose, e.Held, e.Cause)
 }
 
-func (a *Arena) grow(bytes int64) *block {
+func (a *Arena) grow(bytes int64, p Purpose) *block {
 	size := max(bytes, segmentSize)
 	at, err := a.device.backend.Alloc(size)
 	if err != nil {
-		panic(&OutOfMemory{Bytes: bytes, Held: a.total, Cause: err})
+		panic(&OutOfMemory{Purpose: p, Bytes: bytes, Held: a.total, Cause: err})
 	}
 	a.reserved += size
 	b := &block{at: at, bytes: size, free: true}

@@ -11,6 +11,8 @@ import (
 func (p *parser) derive() {
 	p.bounded(sizes, 1<<31-1)
 	p.bounded(ranksOrLayers, 100_000)
+	p.bounded([]string{"cpu-threads"}, 4096)
+	p.bounded([]string{"seed"}, 1<<32-1) // what numpy's generator of the data order takes
 	p.positive("log-interval", "tensorboard-log-interval", "eval-interval", "distributed-timeout-minutes",
 		"num-distributed-optimizer-instances", "make-vocab-size-divisible-by", "sample-tokens")
 	p.deriveShape()
@@ -26,6 +28,23 @@ func (p *parser) derive() {
 	p.deriveCheckpoint()
 	p.deriveData()
 	p.deriveReport()
+	p.checkVolume()
+}
+
+// checkVolume refuses a model whose tensors could not even be counted in 64 bits.
+func (p *parser) checkVolume() {
+	m := &p.Model
+	width := float64(m.HiddenSize)
+	rows := float64(max(m.PaddedVocabSize, p.Tokenizer.VocabSize, p.PaddedVocab) + m.MaxPositions)
+	layer := float64(m.NumAttentionHeads+m.NumQueryGroups)*float64(m.KVChannels) + 1.5*float64(m.FFNHiddenSize)
+	const most = 1 << 50
+	if n := width * (rows + 2*layer*float64(m.NumLayers)); n > most {
+		p.problem("the model would have about %.1e parameters; no machine holds that: look at --num-layers, --hidden-size, --ffn-hidden-size, --kv-channels, --vocab-size and --max-position-embeddings", n)
+	}
+	tokens := float64(p.SeqLength) * float64(max(p.MicroBatchSize, p.EvalMicroBatchSize))
+	if n := tokens * (width + 2*layer); n > most {
+		p.problem("a micro-batch would need about %.1e values a layer; no machine holds that: look at --seq-length and --micro-batch-size", n)
+	}
 }
 
 // sizes are the numbers that are multiplied with each other; below 2^31 no
@@ -149,7 +168,7 @@ func (p *parser) derivePositions() {
 		}
 		m.Position = spec.PositionRope
 	}
-	p.need(p.SeqLength < 1, "seq-length", "the number of tokens of a training sequence, at least 1")
+	p.need(p.SeqLength < 2, "seq-length", "the number of tokens of a training sequence, at least 2")
 	if m.Position == spec.PositionLearned {
 		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
 	}
@@ -197,9 +216,6 @@ func (p *parser) derivePrecision() {
 	default:
 		p.Precision = training.F32
 	}
-	if p.Model.FP32Residual && p.Precision == training.F32 {
-		p.problem("--fp32-residual-connection needs --bf16 or --fp16")
-	}
 	o := &p.Optimizer
 	o.LossScaleWindow = int(p.Raw.LossScaleWindow)
 	if o.LossScaleWindow < 1 || o.LossHysteresis < 1 || o.MinLossScale <= 0 {
@@ -220,6 +236,9 @@ func (p *parser) deriveBatch() {
 		p.GlobalBatchSize = p.MicroBatchSize * dp
 	}
 	sizes, err := training.NewBatchSizes(&p.Config, dp)
+	if err == nil {
+		err = sizes.Check()
+	}
 	if err != nil {
 		p.problems = append(p.problems, err)
 		return
@@ -228,9 +247,6 @@ func (p *parser) deriveBatch() {
 		p.problem("--global-batch-size %d is not where --step-batch-size-schedule ends (%d); leave one out", p.GlobalBatchSize, sizes.Final())
 	}
 	p.GlobalBatchSize = sizes.Final()
-	if _, err := sizes.At(1 << 62); err != nil {
-		p.problems = append(p.problems, err)
-	}
 	p.deriveEvalBatch(dp)
 }
 
@@ -287,8 +303,17 @@ func (p *parser) deriveOptimizer() {
 	if o.AdamBeta1 >= 1 || o.AdamBeta2 >= 1 {
 		p.problem("--adam-beta1 %g and --adam-beta2 %g must be below 1", o.AdamBeta1, o.AdamBeta2)
 	}
+	if o.Kind == optimizer.SGD && o.SGDMomentum >= 1 {
+		p.problem("--sgd-momentum %g must be below 1", o.SGDMomentum)
+	}
 	if o.OverrideScheduler && o.UseCheckpointScheduler {
 		p.problem("--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
+	}
+	if p.given("decoupled-lr") && !p.given("decoupled-min-lr") {
+		o.DecoupledMinLR = o.MinLR
+	}
+	if p.given("decoupled-min-lr") && !p.given("decoupled-lr") {
+		p.problem("--decoupled-min-lr needs --decoupled-lr")
 	}
 	if p.given("decoupled-lr") && o.DecoupledMinLR > o.DecoupledLR {
 		p.problem("--decoupled-min-lr %g is above --decoupled-lr %g", o.DecoupledMinLR, o.DecoupledLR)
@@ -348,6 +373,12 @@ func (p *parser) deriveCheckpoint() {
 	}
 	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {
 		p.problem("--save-retain-interval %d is not a multiple of --save-interval %d", c.KeepEvery, c.SaveInterval)
+	}
+	if c.KeepEvery > 0 && c.KeepLast == 0 {
+		c.KeepLast = 2 // the newest, and one to fall back to
+	}
+	if c.Save != "" && c.Format != "native" {
+		p.notice("--ckpt-format %s: what is saved has this program's own format, which any layout loads", c.Format)
 	}
 	if c.Step > 0 && c.Load == "" {
 		p.problem("--ckpt-step needs --load")

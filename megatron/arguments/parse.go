@@ -49,10 +49,13 @@ func ParseWith(o Options, args []string) (training.Config, *Report, error) {
 		p.report.Help = true
 		return p.Config, p.report, nil
 	}
-	p.configFile()
+	if err := p.configFile(); err != nil {
+		return p.Config, p.report, err // without it every other complaint would mislead
+	}
 	p.checkpoint()
 	p.assign()
 	p.derive()
+	p.Flags = p.said()
 	p.report.PrintConfig = p.Raw.PrintConfig
 	return p.Config, p.report, p.err()
 }
@@ -65,6 +68,8 @@ type parser struct {
 	wrong    map[string]bool  // flags whose value is a problem already
 	problems []error
 	report   *Report
+
+	emptyLoad string // folder of --use-checkpoint-args that holds no checkpoint
 }
 
 type value struct {
@@ -94,6 +99,11 @@ func (p *parser) err() error {
 	switch len(p.problems) {
 	case 0:
 		return nil
+	}
+	if p.emptyLoad != "" {
+		p.problem("--use-checkpoint-args: there is no checkpoint in %s to take flags from", p.emptyLoad)
+	}
+	switch len(p.problems) {
 	case 1:
 		return fault.With(fault.Usage, p.problems[0])
 	}
@@ -105,6 +115,9 @@ func (p *parser) err() error {
 }
 
 func (p *parser) commandLine(args []string) {
+	if slices.Contains(args, "-h") {
+		args = append(slices.Clone(args), "--help")
+	}
 	given, rest, err := flags.Split(arities(), args)
 	p.problems = append(p.problems, separate(err)...)
 	for _, stray := range rest {
@@ -113,6 +126,10 @@ func (p *parser) commandLine(args []string) {
 	for _, g := range given {
 		f := index[g.Name]
 		texts := g.Values
+		if len(texts) == 0 && f.Kind != Switch && f.Empty == "" {
+			p.wrong[f.Name] = true // Split said that the value is missing
+			continue
+		}
 		if len(texts) == 0 && f.Empty != "" {
 			texts = []string{f.Empty}
 		}
@@ -135,36 +152,39 @@ func separate(err error) []error {
 	return []error{err}
 }
 
-// configFile reads the YAML file of --config.
-func (p *parser) configFile() {
+// configFile reads the YAML file of --config. The error is that of a file which
+// cannot be read as a whole; wrong entries are problems.
+func (p *parser) configFile() error {
 	if !p.given("config") {
-		return
+		return nil
 	}
 	file := p.values["config"].texts[0]
 	data, err := os.ReadFile(file)
-	if err != nil {
-		p.problem("--config: %v", err)
-		return
+	switch {
+	case os.IsNotExist(err):
+		return fault.Errorf(fault.NoInput, "--config %s: no such file", file)
+	case err != nil:
+		return fault.Errorf(fault.IO, "--config: %w", err)
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
-		p.problem("--config %s: %v", file, err)
-		return
+		return fault.Errorf(fault.Usage, "--config %s: %w", file, err)
 	}
 	if len(document.Content) == 0 {
-		return
+		return nil
 	}
 	top := document.Content[0]
 	if top.Kind != yaml.MappingNode {
-		p.problem("--config %s: line %d: the file must be a list of `name: value` lines", file, top.Line)
-		return
+		return fault.Errorf(fault.Usage, "--config %s: line %d: the file must be a list of `name: value` lines", file, top.Line)
 	}
+	lines := map[string]int{} // of each flag
 	for i := 0; i+1 < len(top.Content); i += 2 {
-		p.configEntry(file, top.Content[i], top.Content[i+1])
+		p.configEntry(file, top.Content[i], top.Content[i+1], lines)
 	}
+	return nil
 }
 
-func (p *parser) configEntry(file string, key, val *yaml.Node) {
+func (p *parser) configEntry(file string, key, val *yaml.Node, lines map[string]int) {
 	where := fmt.Sprintf("%s:%d", file, key.Line)
 	name := strings.ReplaceAll(key.Value, "_", "-")
 	f, ok := index[name]
@@ -177,7 +197,11 @@ func (p *parser) configEntry(file string, key, val *yaml.Node) {
 		return
 	}
 	texts, ok := yamlTexts(val)
+	before := lines[f.Name]
+	lines[f.Name] = key.Line
 	switch {
+	case before > 0:
+		p.problem("%s: %s is given in line %d already", where, name, before)
 	case !ok:
 		p.problem("%s: %s takes a value or a list of values", where, name)
 	case f.Kind == Switch && (len(texts) != 1 || texts[0] != "true" && texts[0] != "false"):
@@ -226,12 +250,42 @@ func (p *parser) checkpoint() {
 		p.problem("--use-checkpoint-args: %v", err)
 		return
 	}
+	if saved == nil {
+		p.emptyLoad = p.values["load"].texts[0]
+		p.notice("--use-checkpoint-args: no checkpoint in %s yet; the command line alone counts", p.emptyLoad)
+	}
 	for name, texts := range saved {
-		f, ok := index[strings.ReplaceAll(name, "_", "-")]
-		if ok && f.Class == Works && len(texts) > 0 && !p.given(f.Name) {
+		f, ok := index[name]
+		if ok && f.Class == Works && f.ofTheModelAndItsTraining() && len(texts) > 0 && !p.given(f.Name) {
 			p.values[f.Name] = value{texts, "checkpoint", false}
 		}
 	}
+}
+
+// ofTheModelAndItsTraining tells flags that say what is trained and how from
+// those that concern one process: where it runs, reads, writes and stops.
+func (f *Flag) ofTheModelAndItsTraining() bool {
+	switch f.Owner {
+	case ownCheckpoint, ownLogging, ownOwn, ownLayout, ownDistributed:
+		return false
+	}
+	return !strings.HasPrefix(f.Name, "exit-") && f.Name != "skip-train" && f.Name != "data-cache-path"
+}
+
+// said is what was given, for the next --use-checkpoint-args.
+func (p *parser) said() map[string][]string {
+	all := map[string][]string{}
+	for name, v := range p.values {
+		f := index[name]
+		switch {
+		case f.Class != Works || !f.ofTheModelAndItsTraining():
+		case f.Kind == Switch:
+			all[name] = []string{fmt.Sprint(p.isOn(name))}
+		default:
+			all[name] = v.texts
+		}
+	}
+	return all
 }
 
 func (p *parser) isOn(name string) bool {

@@ -10,6 +10,10 @@ import (
 	"monotron/mpu"
 )
 
+// ErrMisfit is in the chain of Load's error when a sound checkpoint holds other
+// tensors than the run has.
+var ErrMisfit = errors.New("it does not fit this run")
+
 // LoadOptions waive what is otherwise an error.
 type LoadOptions struct {
 	AllowMissing func(name string) bool // tensors that may keep their values; nil: none
@@ -141,7 +145,7 @@ func match(m *Manifest, tensors []mpu.Stored, o LoadOptions, touched map[string]
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, fault.Errorf(fault.IO, "it does not fit this run: %s", shortList(wrong))
+		return nil, fault.Errorf(fault.IO, "%w: %s", ErrMisfit, shortList(wrong))
 	}
 	return found, nil
 }

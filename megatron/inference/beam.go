@@ -38,7 +38,7 @@ type candidate struct {
 // the best 2·Beams candidates: one that ends counts when it ranks among the first
 // Beams, the best others go on.
 func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
-	if err := g.checkPrompt(prompt, o.MaxNew); err != nil {
+	if err := g.CheckPrompt(prompt, o.MaxNew); err != nil {
 		return nil, err
 	}
 	s := g.newSession(int64(len(prompt)+o.MaxNew), int64(o.Beams))

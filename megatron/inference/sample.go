@@ -1,8 +1,9 @@
 package inference
 
 import (
+	"cmp"
 	"math"
-	"sort"
+	"slices"
 
 	"monotron/csrc/device"
 )
@@ -27,7 +28,7 @@ type Sampled struct {
 
 // Sample continues prompt.
 func (g *Generator) Sample(prompt []int32, o SampleOptions) (*Sampled, error) {
-	if err := g.checkPrompt(prompt, o.MaxNew); err != nil {
+	if err := g.CheckPrompt(prompt, o.MaxNew); err != nil {
 		return nil, err
 	}
 	s := g.newSession(int64(len(prompt)+o.MaxNew), 1)
@@ -65,7 +66,7 @@ func (o *SampleOptions) choose(logProbs []float64, n int) int32 {
 	for i := range order {
 		order[i] = i
 	}
-	sort.SliceStable(order, func(a, b int) bool { return logProbs[order[a]] > logProbs[order[b]] })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(logProbs[b], logProbs[a]), a-b) })
 	if o.TopK > 0 {
 		order = order[:min(o.TopK, len(order))]
 	}

@@ -59,11 +59,17 @@ func (s *session) extend(rows [][]int32) ([][]float32, error) {
 	logits := scope.Alloc(device.F32, s.batch, int64(s.g.Vocab))
 	s.g.Stage.Logits(p, logits, out.Hidden.Slice(0, (n-1)*s.batch, s.batch))
 	flat := device.ReadSlice[float32](d, logits)
+	if err := d.Sync(); err != nil {
+		return nil, err
+	}
+	if err := checkLogits(flat); err != nil {
+		return nil, err
+	}
 	result := make([][]float32, s.batch)
 	for j := range result {
 		result[j] = flat[j*s.g.Vocab : (j+1)*s.g.Vocab]
 	}
-	return result, d.Sync()
+	return result, nil
 }
 
 // reorder makes sequence j continue what sequence parents[j] was.
@@ -87,8 +93,8 @@ func (s *session) sequence(layer device.Tensor, j int64) device.Tensor {
 	return v
 }
 
-// checkPrompt refuses what the model cannot take.
-func (g *Generator) checkPrompt(prompt []int32, more int) error {
+// CheckPrompt refuses a prompt, with `more` tokens to follow, that the model cannot take.
+func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 	if len(prompt) == 0 {
 		return fault.Errorf(fault.Usage, "the prompt has no tokens; give at least one")
 	}

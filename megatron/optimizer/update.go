@@ -2,6 +2,7 @@ package optimizer
 
 import (
 	"math"
+	"strings"
 
 	"monotron/csrc/device"
 	"monotron/mpu"
@@ -15,6 +16,7 @@ type Optimizer struct {
 	m, v   []device.Tensor // f32, as the parameters; SGD: momentum in m
 	grads  device.Tensor   // the buffer all main gradients lie in
 	hyper  device.Tensor   // f32 [Hypers]
+	apart  device.Tensor   // the same with the rate of --decoupled-lr; not given without
 	stats  device.Tensor   // f64 [Stats]
 	Steps  int64           // updates made, for Adam's bias correction
 }
@@ -23,6 +25,9 @@ type Optimizer struct {
 func New(d *device.Device, c Config, params []*mpu.Param, grads device.Tensor) *Optimizer {
 	o := &Optimizer{device: d, config: c, params: params, grads: grads,
 		hyper: d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), stats: d.Arena.Zeroed(device.Optimizer, device.F64, device.Stats)}
+	if c.DecoupledLR > 0 {
+		o.apart = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers)
+	}
 	moment := func(p *mpu.Param) device.Tensor { return d.Arena.Zeroed(device.Optimizer, p.Main.DType, p.Shape...) }
 	for _, p := range params {
 		if c.Kind == Adam || c.SGDMomentum != 0 {
@@ -41,6 +46,7 @@ func (o *Optimizer) ZeroGrad() { o.device.Fill(o.grads, 0) }
 // StepArgs change from step to step.
 type StepArgs struct {
 	LR, WeightDecay float64
+	DecoupledLR     float64 // of word embedding and output layer, with --decoupled-lr
 	Factor          float64 // the gradients carry it: loss scale, and tokens where the loss is per token
 	CountZeros      bool
 }
@@ -71,6 +77,10 @@ func (o *Optimizer) Step(a StepArgs) Result {
 		}
 	}
 	d.GradScale(device.GradScaleArgs{Hyper: o.hyper, Stats: o.stats, MaxNorm: float32(o.config.ClipGrad)})
+	if o.apart.Given() {
+		d.Copy(o.apart, o.hyper)
+		device.WriteSlice(d, o.apart.Slice(0, device.HyperLR, 1), []float32{float32(a.DecoupledLR)})
+	}
 	for i, p := range o.params {
 		o.update(i, p)
 	}
@@ -89,24 +99,37 @@ func (o *Optimizer) result() Result {
 }
 
 func (o *Optimizer) update(i int, p *mpu.Param) {
-	wd := float32(1)
-	if p.NoDecay {
+	wd, hyper := float32(1), o.hyper
+	if p.NoDecay && !(o.config.DecayQKNorm && isQKNorm(p.Name)) {
 		wd = 0
+	}
+	if o.apart.Given() && isVocabulary(p.Name) {
+		hyper = o.apart
 	}
 	var model device.Tensor
 	if p.Main.Data != p.Value.Data {
 		model = p.Value
 	}
 	if o.config.Kind == SGD {
-		a := device.SGDArgs{Param: p.Main, Grad: p.Grad, Model: model, Hyper: o.hyper, Mu: float32(o.config.SGDMomentum), LRMult: 1, WDMult: wd}
+		a := device.SGDArgs{Param: p.Main, Grad: p.Grad, Model: model, Hyper: hyper, Mu: float32(o.config.SGDMomentum), LRMult: 1, WDMult: wd}
 		if o.m != nil {
 			a.Momentum = o.m[i]
 		}
 		o.device.SGD(a)
 		return
 	}
-	o.device.AdamW(device.AdamWArgs{Param: p.Main, Grad: p.Grad, M: o.m[i], V: o.v[i], Model: model, Hyper: o.hyper,
+	o.device.AdamW(device.AdamWArgs{Param: p.Main, Grad: p.Grad, M: o.m[i], V: o.v[i], Model: model, Hyper: hyper,
 		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(o.config.AdamEps), LRMult: 1, WDMult: wd})
+}
+
+// isVocabulary names what --decoupled-lr moves: word embedding and output layer.
+func isVocabulary(name string) bool {
+	return name == "embedding.word_embeddings.weight" || name == "output_layer.weight"
+}
+
+// isQKNorm names what --apply-wd-to-qk-layernorm lets decay.
+func isQKNorm(name string) bool {
+	return strings.Contains(name, ".q_layernorm.") || strings.Contains(name, ".k_layernorm.")
 }
 
 // ParamsNorm is the L2 norm of the master parameters.

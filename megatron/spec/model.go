@@ -77,7 +77,6 @@ type Model struct {
 	InitStd           float64
 	EmbeddingInitStd  float64
 	PaddedVocabCounts bool // padded columns stay in the softmax (--padded-vocab-in-softmax)
-	FP32Residual      bool
 	ApplyQKLayerScale bool // no change in exact maths; kept for the record
 }
 

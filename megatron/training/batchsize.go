@@ -1,6 +1,7 @@
 package training
 
 import (
+	"fmt"
 	"math"
 	"sort"
 	"strconv"
@@ -37,14 +38,34 @@ func NewBatchSizes(c *Config, dp int) (*BatchSizes, error) {
 	if c.StepBatchSizeSchedule != "" && len(c.RampupBatchSize) > 0 {
 		return nil, fault.Errorf(fault.Usage, "--step-batch-size-schedule and --rampup-batch-size exclude each other")
 	}
-	if c.StepBatchSizeSchedule != "" {
-		return b, b.readSteps(c.StepBatchSizeSchedule, c.SeqLength)
+	var err error
+	switch {
+	case c.StepBatchSizeSchedule != "":
+		err = b.readSteps(c.StepBatchSizeSchedule, c.SeqLength)
+	case len(c.RampupBatchSize) > 0:
+		err = b.readRamp(c.RampupBatchSize)
+	default:
+		_, err = b.cut(b.final, "--global-batch-size")
 	}
-	if len(c.RampupBatchSize) > 0 {
-		return b, b.readRamp(c.RampupBatchSize)
-	}
-	_, err := b.At(0)
 	return b, err
+}
+
+// Check looks at every size of the rule, so that none stops a run half-way.
+func (b *BatchSizes) Check() error {
+	if b.ramp != nil {
+		for _, size := range []int{b.ramp[0], min(b.final, b.ramp[0]+b.ramp[1])} { // where these divide, all do
+			if _, err := b.cut(size, "during --rampup-batch-size"); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range b.steps {
+		if _, err := b.cut(s.size, fmt.Sprintf("from sample %d on", s.samples)); err != nil {
+			return err
+		}
+	}
+	_, err := b.cut(b.final, "--global-batch-size")
+	return err
 }
 
 func (b *BatchSizes) readRamp(ramp []int) error {
@@ -55,6 +76,8 @@ func (b *BatchSizes) readRamp(ramp []int) error {
 	switch {
 	case start < 1 || increment < 1 || samples < 0:
 		return fault.Errorf(fault.Usage, "--rampup-batch-size %d %d %d: start and increment must be positive, samples not negative", start, increment, samples)
+	case samples/start > 1<<30:
+		return fault.Errorf(fault.Usage, "--rampup-batch-size: %d samples in batches of %d are too many steps", samples, start)
 	case start > b.final:
 		return fault.Errorf(fault.Usage, "--rampup-batch-size starts at %d, above --global-batch-size %d", start, b.final)
 	case (b.final-start)%increment != 0:
@@ -112,7 +135,11 @@ func (b *BatchSizes) Final() int { return b.final }
 // At is the batch of the iteration that starts after consumed samples. It is an
 // error when the size does not divide into micro-batches over all ranks.
 func (b *BatchSizes) At(consumed int) (BatchSize, error) {
-	size := b.sizeAt(consumed)
+	return b.cut(b.sizeAt(consumed), fmt.Sprintf("after %d samples", consumed))
+}
+
+// cut divides a batch into micro-batches; when says when it is due.
+func (b *BatchSizes) cut(size int, when string) (BatchSize, error) {
 	step := b.micro * b.dp
 	running := size
 	if b.decrease {
@@ -120,7 +147,7 @@ func (b *BatchSizes) At(consumed int) (BatchSize, error) {
 	}
 	if running%step != 0 || running == 0 {
 		return BatchSize{}, fault.Errorf(fault.Usage,
-			"the global batch size %d (after %d samples) is not a positive multiple of --micro-batch-size %d times %d data-parallel ranks", size, consumed, b.micro, b.dp)
+			"the global batch size %d (%s) is not a positive multiple of --micro-batch-size %d times %d data-parallel ranks", size, when, b.micro, b.dp)
 	}
 	return BatchSize{Global: size, Running: running, Micros: running / step}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -166,8 +167,14 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 func (r *Run) loadAll(dir string, step int64) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
 	state, report, err := checkpoint.Load(dir, step, stored, r.device, checkpoint.LoadOptions{})
+	if errors.Is(err, checkpoint.ErrMisfit) {
+		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
+	}
 	if err != nil {
-		return fmt.Errorf("%w\n(to take the weights alone: --finetune, or --no-load-optim to keep the iteration)", err)
+		return err
+	}
+	if err := r.sameModel(state, report); err != nil {
+		return err
 	}
 	if err := r.position(state); err != nil {
 		return err
@@ -175,8 +182,10 @@ func (r *Run) loadAll(dir string, step int64) error {
 	if err := json.Unmarshal(state.Extra[adamSteps], &r.Engine.Optimizer.Steps); err != nil {
 		return fault.Errorf(fault.IO, "%s: the count of optimizer steps: %w", report.Folder, err)
 	}
-	if err := r.loadSchedules(state, report.Folder); err != nil {
-		return err
+	if !r.Config.SkipTrain {
+		if err := r.loadSchedules(state, report.Folder); err != nil {
+			return err
+		}
 	}
 	r.tellLoaded(state, report)
 	return nil
@@ -229,10 +238,14 @@ func (r *Run) loadWeights(dir string, step int64, finetune bool) error {
 	if err != nil {
 		return err
 	}
+	if err := r.sameModel(state, report); err != nil {
+		return err
+	}
 	missing := map[string]bool{}
 	for _, name := range report.Missing {
 		missing[name] = true
 	}
+	report.Missing = nil // the values take their place
 	for _, p := range r.Engine.Params {
 		if missing[optimizer.StoredMain+p.Name] {
 			r.device.Copy(p.Main, p.Value)
@@ -246,6 +259,41 @@ func (r *Run) loadWeights(dir string, step int64, finetune bool) error {
 	}
 	r.tellLoaded(state, report)
 	return r.device.Sync()
+}
+
+// reinterpreting are the settings that give weights of the same shapes another
+// meaning (Megatron's check_checkpoint_args).
+var reinterpreting = []string{"NumLayers", "NumAttentionHeads", "NumQueryGroups", "KVChannels", "Position", "RotaryBase", "RotaryPercent", "RotaryInterleaved",
+	"RotaryInterpolation", "RopeScaling", "NoRopeFreq", "Normalization", "NormOnePlus", "QKNorm", "EmbedNorm", "Activation", "Tied", "LinearBias", "QKVBias"}
+
+// sameModel refuses weights of another model, unless --finetune asks for them.
+func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error {
+	if r.Config.Checkpoint.Finetune {
+		return nil
+	}
+	for _, name := range report.Extra {
+		if strings.HasPrefix(name, optimizer.StoredModel) {
+			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
+		}
+	}
+	var before struct{ Model map[string]any }
+	if json.Unmarshal(state.Config, &before) != nil || before.Model == nil {
+		return nil // another program's
+	}
+	text, err := json.Marshal(r.Config.Model)
+	if err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	var now map[string]any
+	if err := json.Unmarshal(text, &now); err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	maps.DeleteFunc(now, func(name string, _ any) bool { return !slices.Contains(reinterpreting, name) })
+	if list := differences("", before.Model, now); len(list) > 0 {
+		return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+			report.Folder, strings.Join(list, ", "))
+	}
+	return nil
 }
 
 // tellLoaded prints what was loaded, and which settings are no longer those the
@@ -288,17 +336,50 @@ func differences(path string, before, after map[string]any) (list []string) {
 	return list
 }
 
-// CheckpointFlags are the flags a checkpoint of folder was trained with, for
-// --use-checkpoint-args.
+// CheckpointFlags are the flags that the newest sound checkpoint of folder was
+// trained with, for --use-checkpoint-args; nil where there is no checkpoint.
 func CheckpointFlags(folder string) (map[string][]string, error) {
-	f, err := checkpoint.Open(folder, -1)
+	list, err := checkpoint.List(folder)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	newest, err := checkpoint.Latest(folder)
+	if err != nil {
+		return nil, err
+	}
+	f, err := checkpoint.Open(folder, newest)
+	for i := len(list) - 1; i >= 0 && err != nil; i-- {
+		var older error
+		if f, older = checkpoint.OpenFolder(list[i].Path); older == nil {
+			err = nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	var c struct{ Flags map[string][]string }
 	if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
-		return nil, fault.Errorf(fault.IO, "%s: settings: %w", folder, err)
+		return nil, fault.Errorf(fault.IO, "%s: settings: %w", f.Path, err)
+	}
+	if c.Flags == nil {
+		return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
 	}
 	return c.Flags, nil
+}
+
+// probe makes the folder of --save and writes into it, so that a run does not
+// train for hours before it finds out that it cannot save.
+func probe(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return fault.Errorf(fault.IO, "--save %s: %w", folder, err)
+	}
+	f, err := os.CreateTemp(folder, ".tmp-probe-*")
+	if err != nil {
+		return fault.Errorf(fault.IO, "--save %s cannot be written: %w", folder, err)
+	}
+	return fault.With(fault.IO, errors.Join(f.Close(), os.Remove(f.Name())))
 }

@@ -58,9 +58,8 @@ type Config struct {
 	SkipTrain           bool
 	FullValidation      bool
 
-	ExitInterval      int // 0: none
-	ExitDurationMins  int // 0: none
-	ExitSignalHandler bool
+	ExitInterval     int // 0: none
+	ExitDurationMins int // 0: none
 
 	CheckForNaN           bool // a loss or gradient that is not finite ends the run
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
@@ -70,6 +69,8 @@ type Config struct {
 
 	SamplePrompt []string // texts to continue at every evaluation
 	SampleTokens int      // length of each continuation
+
+	Flags map[string][]string // as given: what --use-checkpoint-args takes from a checkpoint
 }
 
 // Layout places the model on ranks. Rank order is tp-cp-ep-dp-pp.
@@ -113,9 +114,7 @@ type Checkpoint struct {
 	Format        string // of saving: native, torch, torch_dist; loading recognises each
 	Step          int    // iteration to load; 0: the latest
 	NoSaveOptim   bool
-	NoSaveRNG     bool
 	NoLoadOptim   bool
-	NoLoadRNG     bool
 	Finetune      bool // weights only, iteration 0
 	UseArgs       bool // --use-checkpoint-args
 	ExitOnMissing bool

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"fmt"
 	"io"
 
 	"monotron/dataset"
@@ -15,6 +16,8 @@ type Feed struct {
 	sampler *dataset.Sampler
 	masked  bool // documents do not see each other
 	split   string
+
+	repeats func(notice string) // evaluations: called when the data begins anew; nil: it does not
 
 	readsAhead bool           // a goroutine reads the next batch while this one trains
 	ahead      chan readAhead // what it is reading; nil: nothing
@@ -42,12 +45,18 @@ func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (f feeds, err 
 		if set == nil {
 			continue
 		}
+		if set.Len() == 0 {
+			if i > int(dataset.Train) && c.Data.Notice != nil {
+				c.Data.Notice(fmt.Sprintf("the %s data is shorter than one sample of %d tokens: there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i)))
+			}
+			continue
+		}
 		if *out[i], err = newFeed(c, set, dataset.Split(i)); err != nil {
 			return f, err
 		}
 	}
 	if f.train == nil && !c.SkipTrain {
-		return f, fault.Errorf(fault.BadData, "the training split has no data; look at --split and --data-path")
+		return f, fault.Errorf(fault.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)
 	}
 	return f, nil
 }
@@ -87,8 +96,12 @@ func newFeed(c *Config, set dataset.Dataset, split dataset.Split) (*Feed, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Feed{set: set, sampler: sampler, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
-		readsAhead: split == dataset.Train && c.NumWorkers > 0}, nil
+	f := &Feed{set: set, sampler: sampler, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
+		readsAhead: split == dataset.Train && c.NumWorkers > 0}
+	if split != dataset.Train && s.Order == dataset.Single {
+		f.repeats = c.Data.Notice
+	}
+	return f, nil
 }
 
 // Batch reads `micros` micro-batches from the consumed samples on, and begins to
@@ -120,7 +133,7 @@ func (f *Feed) begin(consumed int64, micros int) {
 func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 	var batch []*Micro
 	for m := range micros {
-		at := consumed + int64(m)*f.sampler.Advance()
+		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
 		numbers, err := f.sampler.Batch(at, nil)
 		if err == io.EOF {
 			return nil, fault.Errorf(fault.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
@@ -128,13 +141,25 @@ func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 		if err != nil {
 			return nil, err
 		}
-		micro, err := f.micro(numbers, int32(at-consumed))
+		micro, err := f.micro(numbers, int32(int64(m)*f.sampler.Advance()))
 		if err != nil {
 			return nil, err
 		}
 		batch = append(batch, micro)
 	}
 	return batch, nil
+}
+
+// wrapped begins anew where evaluations have used all of their data, as after a
+// change of --eval-iters; Megatron ends with StopIteration there.
+func (f *Feed) wrapped(at int64) int64 {
+	whole := f.set.Len() / f.sampler.Advance() * f.sampler.Advance()
+	if f.repeats == nil || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
+		return at
+	}
+	f.repeats(fmt.Sprintf("evaluations have used all %d samples of the %s data; they begin with the first again", f.set.Len(), f.split))
+	f.repeats = func(string) {}
+	return at % whole / f.sampler.Advance() * f.sampler.Advance()
 }
 
 // micro reads the samples of one micro-batch; first is the number of its first

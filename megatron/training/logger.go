@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/fault"
 	"monotron/megatron/report"
 	"monotron/mpu"
 )
@@ -38,7 +39,7 @@ type stepLog struct {
 
 func newLogger(r *Run, w Streams) (l *logger, err error) {
 	c := &r.Config.Log
-	l = &logger{streams: w, config: &r.Config, iters: r.iters, timers: report.NewTimers(c.TimingLevel)}
+	l = &logger{streams: w, config: &r.Config, iters: r.iters, timers: report.NewTimers(c.TimingLevel), bar: &report.Progress{}}
 	if c.JSONL != "" {
 		if l.jsonl, err = report.OpenJSONL(c.JSONL); err != nil {
 			return nil, err
@@ -48,6 +49,9 @@ func newLogger(r *Run, w Streams) (l *logger, err error) {
 		if l.events, err = report.NewEvents(c.TensorboardDir, c.TensorboardQueue); err != nil {
 			return nil, err
 		}
+	}
+	if st, err := os.Stat(c.Profile); err == nil && st.IsDir() {
+		return nil, fault.Errorf(fault.IO, "--profile %s is a folder; name a file", c.Profile)
 	}
 	if c.Profile != "" {
 		if l.trace, err = report.NewTrace(c.Profile, 1); err != nil {
@@ -85,7 +89,7 @@ func (l *logger) close() error {
 func (l *logger) line(text string) error {
 	var err error
 	l.bar.Above(func() { _, err = fmt.Fprintln(l.streams.Out, text) })
-	return err
+	return fault.With(fault.IO, err)
 }
 
 // note tells a person something.
@@ -152,7 +156,7 @@ func (l *logger) print(r *Run, s stepLog, paramsNorm *float64) error {
 	if err := l.memory(r); err != nil {
 		return err
 	}
-	return l.timing(iterations)
+	return l.timing(r.Engine.Iteration, iterations)
 }
 
 func gradNorm(s stepLog) *float64 {
@@ -192,9 +196,17 @@ func memoryOf(d *device.Device) *report.Memory {
 }
 
 // timing prints the timers of the level asked for.
-func (l *logger) timing(iterations int) error {
+func (l *logger) timing(iteration int64, iterations int) error {
 	names := report.LoggedTimers(l.config.Log.TimingLevel)
-	text := report.TimerLines(l.config.Log.TimingOption, names, [][]float64{l.timers.Take(names)}, iterations)
+	seconds := l.timers.Take(names)
+	if l.events != nil && l.config.Log.TimersToTensorboard {
+		for i, name := range names {
+			if seconds[i] > 0 {
+				l.events.Scalar(name+"-time", seconds[i]/float64(iterations), iteration)
+			}
+		}
+	}
+	text := report.TimerLines(l.config.Log.TimingOption, names, [][]float64{seconds}, iterations)
 	if text == "" {
 		return nil
 	}
@@ -213,6 +225,10 @@ func (l *logger) record(r *Run, s stepLog, took time.Duration, paramsNorm *float
 	out := &report.Scalars{Iteration: int(r.Engine.Iteration), ConsumedSamples: r.at.ConsumedTrain, SkippedSamples: r.at.SkippedTrain,
 		LearningRate: r.Engine.Scheduler.LR(), BatchSize: s.batch.Global, Losses: []report.Value{{Name: "lm loss", Value: s.result.Loss}},
 		GradNorm: gradNorm(s), NumZeros: l.zeros(s), ParamsNorm: paramsNorm, IterationTime: &seconds}
+	if c.Throughput {
+		t := l.config.Model.FLOPs(s.batch.Running, l.config.SeqLength) / seconds / 1e12
+		out.Throughput = &t
+	}
 	if c.LossScaleToTensorboard {
 		scale := r.Engine.Scaler.Scale()
 		out.LossScale = &scale

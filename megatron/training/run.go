@@ -9,6 +9,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
 	"monotron/tokenizer"
 )
@@ -57,8 +58,11 @@ func Start(c Config, d *device.Device, w Streams) (*Run, error) {
 		return nil, err
 	}
 	r.iters = int64(iters)
-	schedule, err := c.Optimizer.Schedule(c.TrainIters, c.TrainSamples, c.GlobalBatchSize)
+	schedule, err := r.Config.schedule()
 	if err != nil {
+		return nil, err
+	}
+	if err = probe(c.Checkpoint.Save); err != nil {
 		return nil, err
 	}
 	if r.Engine, err = NewEngine(d, r.Config, schedule); err != nil {
@@ -78,7 +82,18 @@ func Start(c Config, d *device.Device, w Streams) (*Run, error) {
 	if r.data, err = openData(&r.Config, r.Tokenizer, int(r.iters)); err != nil {
 		return nil, err
 	}
+	if err = r.checkPrompts(); err != nil {
+		return nil, err
+	}
 	return r, d.Sync()
+}
+
+// schedule is the course of the learning rate; an evaluation alone needs none.
+func (c *Config) schedule() (optimizer.Schedule, error) {
+	if c.SkipTrain && c.TrainIters == 0 && c.TrainSamples == 0 {
+		return optimizer.Schedule{Style: optimizer.DecayConstant, WDStyle: optimizer.DecayConstant}, nil
+	}
+	return c.Optimizer.Schedule(c.TrainIters, c.TrainSamples, c.GlobalBatchSize)
 }
 
 // Train runs until the last iteration or a reason to stop. The error carries
@@ -88,6 +103,10 @@ func (r *Run) Train(ctx context.Context) (err error) {
 	if r.Config.SkipTrain {
 		return r.finalEvaluations(ctx)
 	}
+	if r.Engine.Iteration >= r.iters {
+		r.log.note("nothing to train: the checkpoint's iteration %d is the last of %d already", r.Engine.Iteration, r.iters)
+	}
+	r.log.bar.Add(r.Engine.Iteration)
 	for r.Engine.Iteration < r.iters {
 		if err := r.iterate(ctx); err != nil {
 			return err
@@ -159,7 +178,9 @@ func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	if err := r.saver.finish(ctx, r); err != nil {
 		return true, err
 	}
-	r.log.note("%s", reason.text)
+	if reason.code == fault.Done {
+		r.log.note("%s", reason.text)
+	}
 	return true, fault.With(reason.code, reason.err())
 }
 

@@ -1,8 +1,31 @@
 package training
 
 import (
+	"monotron/fault"
 	"monotron/megatron/inference"
 )
+
+// checkPrompts finds out before training whether each --sample-prompt is a text
+// that the model can continue.
+func (r *Run) checkPrompts() error {
+	for _, prompt := range r.Config.SamplePrompt {
+		ids, err := r.Tokenizer.Encode(prompt)
+		switch {
+		case err != nil:
+			return fault.Errorf(fault.Usage, "--sample-prompt %q: %w", prompt, err)
+		case len(ids) == 0:
+			return fault.Errorf(fault.Usage, "--sample-prompt %q has no tokens", prompt)
+		case len(ids) >= r.Config.SeqLength:
+			return fault.Errorf(fault.Usage, "--sample-prompt %q has %d tokens; with --seq-length %d nothing can follow", prompt, len(ids), r.Config.SeqLength)
+		}
+		for _, id := range ids {
+			if id < 0 || int(id) >= r.Config.Model.VocabSize {
+				return fault.Errorf(fault.Usage, "--sample-prompt %q: token %d is not among the vocabulary's %d", prompt, id, r.Config.Model.VocabSize)
+			}
+		}
+	}
+	return nil
+}
 
 // samples continues each --sample-prompt with the model as it is.
 func (r *Run) samples(where string) error {
@@ -20,7 +43,7 @@ func (r *Run) samples(where string) error {
 		if err != nil {
 			return err
 		}
-		r.log.note("sample at %s: %q", where, prompt+r.Tokenizer.Decode(out.IDs))
+		r.log.note("sample at %s: %q", where, r.Tokenizer.Decode(append(ids, out.IDs...)))
 	}
 	return nil
 }

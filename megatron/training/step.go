@@ -113,7 +113,8 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	r.Factor = e.gradFactor(r)
 	start := time.Now()
 	e.Timers.Start("optimizer", report.LevelStep)
-	r.Update = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor})
+	r.Update = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor,
+		DecoupledLR: e.Scheduler.LRBetween(e.config.Optimizer.DecoupledLR, e.config.Optimizer.DecoupledMinLR)})
 	e.Timers.Stop("optimizer")
 	r.UpdateFor = time.Since(start)
 	if err = e.device.Sync(); err != nil {

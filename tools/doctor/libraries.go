@@ -47,7 +47,7 @@ func (h host) library(names ...string) string {
 }
 
 // oneDNNCost was measured; docs/devices.md says where and how.
-const oneDNNCost = "MEASURE"
+const oneDNNCost = "about a tenth of the speed of f32 matrix products; bf16 ones lose nothing with AMX"
 
 func (h host) oneDNN() Finding {
 	path := h.library("libdnnl.so.3", "libdnnl.so.2")

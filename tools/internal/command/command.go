@@ -1,5 +1,5 @@
-// Package command holds what the data tools share: Megatron's argument rules in
-// front of urfave/cli, and the tokenizer flags.
+// Package command holds what the tools share: Megatron's argument rules in front of
+// urfave/cli, the tokenizer flags, prompts, and the device flags.
 package command
 
 import (
@@ -28,7 +28,7 @@ func Wrap(c *cli.Command) *cli.Command {
 				DisableSliceFlagSeparator: true,
 				ExitErrHandler:            func(*cli.Context, error) {},
 				OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return fault.With(fault.Usage, err) },
-				Writer:                    outer.App.Writer, ErrWriter: outer.App.ErrWriter,
+				Reader:                    outer.App.Reader, Writer: outer.App.Writer, ErrWriter: outer.App.ErrWriter,
 			}
 			args := outer.Args().Slice()
 			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {

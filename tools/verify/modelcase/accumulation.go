@@ -42,7 +42,7 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 	if err != nil {
 		return err
 	}
-	micros, whole, err := r.microBatches(strings.TrimSuffix(name, "_per_token"), s.config.Model.VocabSize)
+	micros, whole, err := r.microBatches(strings.TrimSuffix(name, "_per_token"), &s.config)
 	if err != nil {
 		return err
 	}
@@ -110,18 +110,21 @@ func (r *run) compareWhole(s *subject, factor float64, whole *training.Micro, li
 }
 
 // microBatches cuts the case's rows; whole is all of them as one.
-func (r *run) microBatches(mask string, vocab int) (micros []*training.Micro, whole *training.Micro, err error) {
+func (r *run) microBatches(mask string, c *training.Config) (micros []*training.Micro, whole *training.Micro, err error) {
 	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	rows, n := int64(r.Micros)*int64(r.MicroRows), int64(0)
+	if r.MicroRows < 1 || r.MicroRows > 1<<16 || r.Micros > 1<<16 {
+		return nil, nil, r.bad("%d micro-batches of %d rows", r.Micros, r.MicroRows)
+	}
+	rows := int64(r.Micros) * int64(r.MicroRows)
 	shape, err := f.shaped("tokens", rows, -1)
 	if err != nil {
 		return nil, nil, err
 	}
-	n = shape[1]
+	n := shape[1]
 	if _, err := f.shaped("labels", rows, n); err != nil {
 		return nil, nil, err
 	}
@@ -137,7 +140,7 @@ func (r *run) microBatches(mask string, vocab int) (micros []*training.Micro, wh
 	if err != nil {
 		return nil, nil, err
 	}
-	if whole, err = newMicro(vocab, tokens, labels, weights, nil); err != nil {
+	if whole, err = newMicro(c, tokens, labels, weights, nil); err != nil {
 		return nil, nil, err
 	}
 	for at := 0; at < len(tokens); at += r.MicroRows {

@@ -107,7 +107,23 @@ func (c *caseFile) parse(line []string) (training.Config, error) {
 	if err != nil {
 		return config, fmt.Errorf("%s: the case's flags: %w", c.Name, err)
 	}
-	return config, nil
+	return config, c.small(&config)
+}
+
+// small refuses sizes that no case has before anything is allocated by them.
+func (c *caseFile) small(config *training.Config) error {
+	const most, mostParameters = 1 << 16, 1 << 28
+	m := &config.Model
+	for _, n := range []int{m.NumLayers * 64, m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels,
+		m.PaddedVocabSize / 16, m.MaxPositions, config.SeqLength, config.MicroBatchSize, config.GlobalBatchSize} {
+		if n > most {
+			return c.bad("the model or batch is too large for a case")
+		}
+	}
+	if n := m.Parameters(); n > mostParameters {
+		return c.bad("%d parameters are too many for a case", n)
+	}
+	return nil
 }
 
 // words splits a command line at spaces; double quotes hold words together.

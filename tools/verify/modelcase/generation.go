@@ -90,7 +90,7 @@ func (r *run) runGeneration() error {
 
 // generator is the case's model for generation alone.
 func (r *run) generator() (*inference.Generator, error) {
-	w, config, err := openWeights(r.caseFile, r.caseFile)
+	w, config, err := r.openWeights(r.caseFile)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +127,9 @@ func (r *run) generate(g *inference.Generator, prefix string, c continued, limit
 			continue
 		}
 		want := c.beams[name]
+		if len(want.IDs) < 1 || len(want.IDs) > 64 {
+			return r.bad("%s: %d beams", name, len(want.IDs))
+		}
 		o := inference.BeamOptions{Beams: len(want.IDs), MaxNew: newTokens, LengthPenalty: 1, EarlyStopping: want.EarlyStopping, Stop: -1}
 		if want.Penalty != nil {
 			o.LengthPenalty = *want.Penalty

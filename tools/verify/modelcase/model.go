@@ -32,7 +32,7 @@ type curvePoint struct {
 // optimizer's curve.
 func (r *run) runModel() error {
 	var want modelExpected
-	if err := r.expected(&want); err != nil {
+	if err := r.whole(&want); err != nil {
 		return err
 	}
 	t, err := r.newTrial(r.caseFile)
@@ -81,7 +81,7 @@ func (r *run) trialOf(c *caseFile, line []string) (*trial, error) {
 		return nil, err
 	}
 	config.Model.PaddedVocabCounts = true
-	w, _, err := openWeights(r.caseFile, c)
+	w, _, err := r.openWeights(c)
 	if err != nil {
 		return nil, err
 	}
@@ -89,12 +89,12 @@ func (r *run) trialOf(c *caseFile, line []string) (*trial, error) {
 	if t.subject, err = newSubject(r.device, config, w); err != nil {
 		return nil, err
 	}
-	t.micros, err = r.readBatches(config.Model.VocabSize)
+	t.micros, err = r.readBatches(&config)
 	return t, err
 }
 
 // readBatches reads tokens, labels and loss_mask [step, row, seq].
-func (r *run) readBatches(vocab int) ([]*training.Micro, error) {
+func (r *run) readBatches(c *training.Config) ([]*training.Micro, error) {
 	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
 	if err != nil {
 		return nil, err
@@ -111,19 +111,19 @@ func (r *run) readBatches(vocab int) ([]*training.Micro, error) {
 	}
 	var micros []*training.Micro
 	for step := range int(shape[0]) {
-		m, err := f.micro(vocab, step, shape[1], shape[2])
+		m, err := f.micro(c, step, shape[1], shape[2])
 		if err != nil {
 			return nil, fmt.Errorf("%s: step %d: %w", f.Path, step, err)
 		}
 		micros = append(micros, m)
 	}
-	if len(micros) == 0 || shape[1]*shape[2] == 0 {
-		return nil, fault.Errorf(fault.BadData, "%s holds no tokens", f.Path)
+	if len(micros) == 0 {
+		return nil, fault.Errorf(fault.BadData, "%s holds no steps", f.Path)
 	}
 	return micros, nil
 }
 
-func (t *tensors) micro(vocab, step int, rows, columns int64) (*training.Micro, error) {
+func (t *tensors) micro(c *training.Config, step int, rows, columns int64) (*training.Micro, error) {
 	tokens, err := t.matrix("tokens", step, rows, columns)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (t *tensors) micro(vocab, step int, rows, columns int64) (*training.Micro, 
 	if err != nil {
 		return nil, err
 	}
-	return newMicro(vocab, tokens, labels, mask, nil)
+	return newMicro(c, tokens, labels, mask, nil)
 }
 
 // forwardNumbers is what one forward shows, batch first.

@@ -184,6 +184,8 @@ func TestBadCases(t *testing.T) {
 		"other shape":      {replace("--hidden-size 32", "--hidden-size 64"), fault.BadData, "shape"},
 		"too many steps":   {replace("[\n   {\n    \"iteration\": 1,", "[{}, {}, {\n    \"iteration\": 1,"), fault.BadData, "14 iterations"},
 		"small vocabulary": {replace("--vocab-size 132", "--vocab-size 131"), fault.BadData, "shape"},
+		"huge model":       {replace("--num-layers 2", "--num-layers 20000"), fault.BadData, "too large"},
+		"long sequences":   {replace("--seq-length 16", "--seq-length 8"), fault.BadData, "1 to 8 tokens"},
 		"cut weights": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "weights.safetensors"), func(raw []byte) []byte { return raw[:len(raw)-8] })
 		}, fault.BadData, "weights.safetensors"},

@@ -55,7 +55,7 @@ func (r *run) packed(name string, want packedExpected, batches, expected *tensor
 	if err != nil {
 		return err
 	}
-	m, err := packedMicro(name, s.config.Model.VocabSize, batches)
+	m, err := packedMicro(name, &s.config, batches)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (r *run) packed(name string, want packedExpected, batches, expected *tensor
 }
 
 // packedMicro reads one of the ways to mask the case's tokens.
-func packedMicro(name string, vocab int, f *tensors) (*training.Micro, error) {
+func packedMicro(name string, c *training.Config, f *tensors) (*training.Micro, error) {
 	shape, err := f.shaped("tokens", -1, -1)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func packedMicro(name string, vocab int, f *tensors) (*training.Micro, error) {
 			}
 		}
 	}
-	m, err := newMicro(vocab, tokens, labels, mask, positions)
+	m, err := newMicro(c, tokens, labels, mask, positions)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (r *run) sharedSubject(change func(*training.Config)) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, config, err := openWeights(r.caseFile, c)
+	w, config, err := r.openWeights(c)
 	if err != nil {
 		return nil, err
 	}

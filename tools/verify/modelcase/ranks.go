@@ -61,7 +61,7 @@ func (r *run) runRanks() error {
 		return r.bad("%d ranks in a world of %d", len(r.Ranks), r.World)
 	}
 	var want modelExpected
-	if err := r.expected(&want); err != nil {
+	if err := r.whole(&want); err != nil {
 		return err
 	}
 	c, err := r.modelCase()

@@ -26,6 +26,11 @@ func Run(path string, d *device.Device, o Options) (*Report, error) {
 	if c.Name == "" {
 		r.report.Case = filepath.Base(c.dir)
 	}
+	defer func() {
+		for _, f := range r.opened {
+			_ = f.Close() // opened for reading: nothing to lose
+		}
+	}()
 	work, err := r.kind()
 	if err != nil {
 		return nil, err
@@ -45,10 +50,19 @@ type run struct {
 	device *device.Device
 	only   string
 	report *Report
+	opened []*tensors // weights, closed at the end
 }
 
 // wanted tells whether a part is to be run.
 func (r *run) wanted(part string) bool { return r.only == "" || r.only == part }
+
+// whole reads the expected values of a case that has no parts.
+func (r *run) whole(want any) error {
+	if r.only != "" {
+		return fault.Errorf(fault.Usage, "%s has no parts; leave --only %s out", r.report.Case, r.only)
+	}
+	return r.caseFile.expected(want)
+}
 
 // kind chooses the runner by what the file holds.
 func (r *run) kind() (func() error, error) {

@@ -27,9 +27,9 @@ type weights struct {
 // paddingRows is what a case with trained padding appends to the embedding.
 const paddingRows = "padding_rows"
 
-// openWeights opens the weights that c uses; model is the case that says which
-// architecture they are of and with which settings they go.
-func openWeights(c, model *caseFile) (*weights, *training.Config, error) {
+// openWeights opens the weights that the case uses; model is the case that says
+// which architecture they are of and with which settings they go.
+func (r *run) openWeights(model *caseFile) (*weights, *training.Config, error) {
 	line, err := model.commandLine(positionsOf(model))
 	if err != nil {
 		return nil, nil, err
@@ -43,10 +43,11 @@ func openWeights(c, model *caseFile) (*weights, *training.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	file, err := openTensors(c.path(c.Weights, "weights.safetensors"))
+	file, err := openTensors(r.path(r.Weights, "weights.safetensors"))
 	if err != nil {
 		return nil, nil, err
 	}
+	r.opened = append(r.opened, file)
 	return &weights{mapping, file}, &config, nil
 }
 
@@ -161,10 +162,14 @@ func batchFirst(x []float64, batch, width int) []float64 {
 	return out
 }
 
-// newMicro checks the ids of a micro-batch and fills what the case leaves out:
-// positions 0, 1, .. and samples 0, 1, ..
-func newMicro(vocab int, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*training.Micro, error) {
+// newMicro checks the length and ids of a micro-batch and fills what the case
+// leaves out: positions 0, 1, .. and samples 0, 1, ..
+func newMicro(c *training.Config, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*training.Micro, error) {
 	m := &training.Micro{Tokens: tokens, Labels: labels, LossMask: mask, PositionIDs: positions}
+	if len(tokens) == 0 || len(tokens[0]) == 0 || len(tokens[0]) > c.SeqLength {
+		return nil, fault.Errorf(fault.BadData, "%d rows of tokens; at least one of 1 to %d tokens is expected", len(tokens), c.SeqLength)
+	}
+	vocab := c.Model.VocabSize
 	for j, row := range tokens {
 		for i := range row {
 			if bad := max(row[i], labels[j][i]); bad >= int32(vocab) || min(row[i], labels[j][i]) < 0 {
