@@ -6,10 +6,25 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"monotron/csrc/cpu"
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
 	"monotron/fault"
+	"monotron/flags"
+	"monotron/megatron/pretrain"
+	"monotron/tools/bench"
+	"monotron/tools/doctor"
+	"monotron/tools/generate"
+	"monotron/tools/inspect"
+	"monotron/tools/logits"
+	"monotron/tools/merge"
+	"monotron/tools/preprocess"
+	"monotron/tools/tokenize"
+	"monotron/tools/verify"
 )
 
 func main() {
@@ -20,6 +35,7 @@ func main() {
 		HideHelpCommand:           true,
 		Commands:                  commands(),
 		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: below
+		Action:                    noCommand,
 	}
 	args := os.Args
 	// bin/pretrain_gpt and the like are links to this binary: the link's name is the command.
@@ -32,4 +48,54 @@ func main() {
 	}
 }
 
-func commands() []*cli.Command { return nil }
+// noCommand answers a call without a command, or with one that is not there.
+func noCommand(c *cli.Context) error {
+	if c.Args().Len() == 0 {
+		return cli.ShowAppHelp(c)
+	}
+	set := flags.Set{}
+	for _, known := range c.App.Commands {
+		set[known.Name] = flags.Switch
+	}
+	hint := "monotron --help lists them"
+	if near := flags.Nearest(set, c.Args().First()); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fault.Errorf(fault.Usage, "there is no command %q; %s", c.Args().First(), hint)
+}
+
+func commands() []*cli.Command {
+	return []*cli.Command{
+		pretrain.Command(openDevice),
+		preprocess.Command(),
+		preprocess.FastCommand(),
+		merge.Command(),
+		tokenize.Command(),
+		inspect.Command(),
+		generate.Command(openDevice),
+		logits.Command(openDevice),
+		bench.Command(openDevice),
+		doctor.Command(openDevice),
+		verify.Command(openDevice),
+	}
+}
+
+// openDevice makes a device by its --device name. auto is the fastest that
+// this build and machine have.
+func openDevice(name string) (*device.Device, error) {
+	switch name {
+	case "ref":
+		return ref.Open(), nil
+	case "cpu":
+		d, err := cpu.Open()
+		return d, fault.With(fault.Usage, err)
+	case "auto", "":
+		if d, err := cpu.Open(); err == nil {
+			return d, nil
+		}
+		return ref.Open(), nil
+	case "cuda":
+		return nil, fault.Errorf(fault.Usage, "--device cuda: this version has no CUDA kernels yet; use --device cpu")
+	}
+	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto, cpu and ref", name)
+}

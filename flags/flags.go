@@ -119,7 +119,8 @@ func unknown(set Set, name string) error {
 	return fmt.Errorf("unknown flag --%s; --help lists all", name)
 }
 
-// Nearest lists up to three known names within a small edit distance of name.
+// Nearest lists up to three known names within a small edit distance of name;
+// none for names far longer than any flag, whose distances would take long.
 func Nearest(set Set, name string) []string {
 	type near struct {
 		name string
@@ -127,6 +128,9 @@ func Nearest(set Set, name string) []string {
 	}
 	limit := max(2, len(name)/4)
 	var found []near
+	if len(name) > 80 {
+		return nil
+	}
 	for known := range set {
 		if d := distance(name, known); d <= limit {
 			found = append(found, near{known, d})

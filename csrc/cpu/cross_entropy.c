@@ -38,11 +38,14 @@ V float K(largest)(const float *x, int64_t n) {
   return top;
 }
 
-/* Σ exp(x - max). */
+/* Σ exp(x - max), while the next block is on its way from memory. */
 V float K(sum_exp)(const float *x, int64_t n, float max) {
   vf sum = {0};
   int64_t whole = n - n % LANES;
-  for (int64_t i = 0; i < whole; i += LANES) sum += v_exp(v_load(x, MT_F32, i) - max);
+  for (int64_t i = 0; i < whole; i += LANES) {
+    __builtin_prefetch(x + i + BLOCK);
+    sum += v_exp(v_load(x, MT_F32, i) - max);
+  }
   float total = v_sum(sum);
   if (whole < n) {
     vf e = v_exp(v_load_n(x, MT_F32, whole, n - whole) - max);

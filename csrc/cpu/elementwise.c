@@ -114,19 +114,37 @@ static int32_t K(copy)(mt_context *ctx, const void *args, void *scratch, int32_t
 
 /* ---- fill, uniform ---- */
 
-static int32_t K(fill)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
-  enum { BLOCK = 4096 };
-  const mt_fill_args *a = args;
-  int64_t size = mt_element(a->out.dtype);
-  mt_range r = mt_flat_range(mt_len(&a->out), tile);
-  char *out = (char *)a->out.data + r.from * size, *end = (char *)a->out.data + r.to * size;
-  if (a->value == 0) {
-    memset(out, 0, end - out);
-    return 0;
+/* n bytes that repeat a block of 64; past the caches when `stream`, which
+ * spares reading what is overwritten. */
+V void K(repeat)(char *out, int64_t n, const char *block, int stream) {
+  int64_t i = 0;
+#if MT_ISA == MT_AVX512
+  if (stream && (uintptr_t)out % 64 == 0) {
+    __m512i v = _mm512_loadu_si512(block);
+    for (; i + 64 <= n; i += 64) _mm512_stream_si512((void *)(out + i), v);
+    _mm_sfence();
   }
-  char block[BLOCK] __attribute__((aligned(8)));
-  for (int64_t i = 0; i < BLOCK / size; i++) K(put)(block, a->out.dtype, i, a->value);
-  for (; out < end; out += BLOCK) memcpy(out, block, mt_min(BLOCK, end - out));
+#elif MT_ISA == MT_AVX2
+  if (stream && (uintptr_t)out % 32 == 0) {
+    __m256i v = _mm256_loadu_si256((const void *)block), w = _mm256_loadu_si256((const void *)(block + 32));
+    for (; i + 64 <= n; i += 64) {
+      _mm256_stream_si256((void *)(out + i), v);
+      _mm256_stream_si256((void *)(out + i + 32), w);
+    }
+    _mm_sfence();
+  }
+#endif
+  for (; i + 64 <= n; i += 64) memcpy(out + i, block, 64);
+  memcpy(out + i, block, n - i);
+}
+
+static int32_t K(fill)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_fill_args *a = args;
+  int64_t size = mt_element(a->out.dtype), n = mt_len(&a->out);
+  mt_range r = mt_flat_range(n, tile);
+  char block[64] __attribute__((aligned(64)));
+  for (int64_t i = 0; i < 64 / size; i++) K(put)(block, a->out.dtype, i, a->value);
+  K(repeat)((char *)a->out.data + r.from * size, (r.to - r.from) * size, block, n * size >= MT_STREAM);
   return 0;
 }
 

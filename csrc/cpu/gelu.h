@@ -14,8 +14,8 @@
 V vf v_gelu_tanh(vf x) { return x * v_sigmoid(x * (x * x * 0.0713548163f + 1.59576912f)); }
 
 V vf v_gelu_tanh_grad(vf x) {
-  vf s = v_sigmoid(x * (x * x * 0.0713548163f + 1.59576912f));
-  return s + x * s * (1.f - s) * (x * x * 0.214064449f + 1.59576912f);
+  vf rest, s = v_sigmoid_pair(x * (x * x * 0.0713548163f + 1.59576912f), &rest);
+  return s + x * s * rest * (x * x * 0.214064449f + 1.59576912f);
 }
 
 /* The rounding error of square = y·y, where there is fma. */
@@ -36,7 +36,7 @@ V vf v_cdf(vf x, vf *bell) {
   vf y = v_min(v_set(14.5f), v_abs(x));
   vf square = y * y, e = v_exp(square * -0.5f);
   e = e - e * (v_square_rest(y, square) * 0.5f);
-  vf t = 1.f / (y + 3.5f), q = 1.f - 7.f * t;
+  vf t = v_recip(y + 3.5f), q = 1.f - 7.f * t;
   vf p = v_set(0.00011068869207520038f);
   p = p * q + 0.00042189768282696605f;
   p = p * q + -0.0004949420690536499f;

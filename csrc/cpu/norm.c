@@ -1,5 +1,5 @@
-/* LayerNorm and RMSNorm. A row is read twice, the second time from cache; sums
- * over a row are f64. Backward adds the residual's gradient on its way, and sums
+/* LayerNorm and RMSNorm. A row is read twice, the second time from cache; forward
+ * sums are f64. Backward adds the residual's gradient on its way, and sums
  * the weights' gradients a tile of rows at a time in scratch before a second phase
  * combines the tiles in their order. */
 #ifndef MT_ISA
@@ -27,28 +27,21 @@ MT_OP(norm_backward, backward_tiles, backward_scratch)
 #else
 #include "parts.h"
 
-/* Mean (0 for RMSNorm) and 1/√(variance+eps) of a row, the variance about the mean. */
+/* Mean (0 for RMSNorm) and 1/√(variance+eps) of a row, from f64 sums of x and
+ * x², whose difference is good unless the mean is a million deviations. */
 V float K(row_stats)(const void *x, int T, int64_t h, int rms, float eps, float *mean) {
-  vd s0 = {0}, s1 = {0};
-  float mu = 0;
-  if (!rms) {
-    V_EACH(h, i, m, vf v = v_load_n(x, T, i, m); s0 += v_lo(v); s1 += v_hi(v););
-    mu = (float)(v_sum_d(s0 + s1) / h);
-    s0 = s1 = (vd){0};
-  }
-  int64_t whole = h - h % LANES;
-  for (int64_t i = 0; i < whole; i += LANES) {
-    vf v = v_load(x, T, i) - mu;
-    s0 += v_lo(v) * v_lo(v);
-    s1 += v_hi(v) * v_hi(v);
-  }
-  double squares = v_sum_d(s0 + s1);
-  if (whole < h) {
-    vf v = v_load_n(x, T, whole, h - whole) - mu;
-    for (int64_t j = 0; j < h - whole; j++) squares += (double)v[j] * v[j];
-  }
-  *mean = mu;
-  return (float)(1 / sqrt(squares / h + eps));
+  vd s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
+  V_EACH(h, i, m,
+    vf v = v_load_n(x, T, i, m);
+    vd lo = v_lo(v);
+    vd hi = v_hi(v);
+    s0 += lo;
+    s1 += hi;
+    q0 += lo * lo;
+    q1 += hi * hi;);
+  double mu = rms ? 0 : v_sum_d(s0 + s1) / h, variance = v_sum_d(q0 + q1) / h - mu * mu;
+  *mean = (float)mu;
+  return (float)(1 / sqrt((variance < 0 ? 0 : variance) + eps));
 }
 
 V void K(forward_row)(const mt_norm_forward_args *a, int T, int64_t row) {
@@ -80,20 +73,18 @@ V void K(backward_row)(const mt_norm_backward_args *a, int T, int64_t row, float
   void *dx = mt_row(&a->dx, row);
   int rms = a->kind == MT_RMS_NORM;
   float rstd = ((const float *)a->rstd.data)[row], mean = rms ? 0 : ((const float *)a->mean.data)[row], one = a->one_plus ? 1 : 0;
-  vd g0 = {0}, g1 = {0}, p0 = {0}, p1 = {0};
+  vf sumG = {0}, sumP = {0}; /* h/LANES values a lane */
   /* beyond the end dy is 0, and so are g and g·x̂ */
   V_EACH(h, i, m,
     vf d = v_load_n(dy, T, i, m);
     vf n = (v_load_n(x, T, i, m) - mean) * rstd;
     vf g = d * (v_load_n(gamma, T, i, m) + one);
     vf p = g * n;
-    g0 += v_lo(g);
-    g1 += v_hi(g);
-    p0 += v_lo(p);
-    p1 += v_hi(p);
+    sumG += g;
+    sumP += p;
     v_store_n(dgamma, MT_F32, i, m, v_load_n(dgamma, MT_F32, i, m) + d * n);
     if (!rms) v_store_n(dbeta, MT_F32, i, m, v_load_n(dbeta, MT_F32, i, m) + d););
-  float meanG = rms ? 0 : (float)(v_sum_d(g0 + g1) / h), meanP = (float)(v_sum_d(p0 + p1) / h);
+  float meanG = rms ? 0 : v_sum(sumG) / h, meanP = v_sum(sumP) / h;
   V_EACH(h, i, m,
     vf n = (v_load_n(x, T, i, m) - mean) * rstd;
     vf g = v_load_n(dy, T, i, m) * (v_load_n(gamma, T, i, m) + one);

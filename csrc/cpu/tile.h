@@ -6,7 +6,8 @@
 
 enum {
   MT_SMALL = 65536, /* elements up to which an op is one tile and wakes no thread */
-  MT_TILE = 32768   /* elements of a tile beyond */
+  MT_TILE = 32768,  /* elements of a tile beyond */
+  MT_STREAM = 32 << 20 /* bytes from which writing around the caches pays */
 };
 
 static inline int64_t mt_min(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -96,7 +96,7 @@ func (b *block) absorb(next *block) {
 func (a *Arena) take(bytes int64, p Purpose) unsafe.Pointer {
 	best := a.bestFit(bytes)
 	if best == nil {
-		best = a.grow(bytes)
+		best = a.grow(bytes, p)
 	}
 	if rest := best.bytes - bytes; rest > 0 {
 		tail := &block{at: unsafe.Add(best.at, bytes), bytes: rest, free: true, prev: best, next: best.next}
@@ -138,11 +138,11 @@ func (e *OutOfMemory) Error() string {
 	return fmt.Sprintf("out of device memory: %d bytes for %s on top of %d held: %v", e.Bytes, e.Purpose, e.Held, e.Cause)
 }
 
-func (a *Arena) grow(bytes int64) *block {
+func (a *Arena) grow(bytes int64, p Purpose) *block {
 	size := max(bytes, segmentSize)
 	at, err := a.device.backend.Alloc(size)
 	if err != nil {
-		panic(&OutOfMemory{Bytes: bytes, Held: a.total, Cause: err})
+		panic(&OutOfMemory{Purpose: p, Bytes: bytes, Held: a.total, Cause: err})
 	}
 	a.reserved += size
 	b := &block{at: at, bytes: size, free: true}
@@ -155,11 +155,12 @@ type Usage struct {
 	Now, Peak      [Purposes]int64
 	Allocated, Max int64 // over all purposes
 	Reserved       int64 // asked of the backend
+	Blocks         int64 // live
 }
 
 // Usage tells what is held now and was held at most.
 func (a *Arena) Usage() Usage {
-	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved}
+	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved, int64(len(a.used))}
 }
 
 // Close gives every segment back. No tensor of the arena may be used afterwards.
@@ -213,4 +214,14 @@ func (s *Scope) Free(t Tensor) {
 		}
 	}
 	panic(fmt.Sprintf("device: %v is not in this scope", t))
+}
+
+// Has tells whether t was allocated here and not freed.
+func (s *Scope) Has(t Tensor) bool {
+	for _, h := range s.held {
+		if h.Data == t.Data {
+			return true
+		}
+	}
+	return false
 }

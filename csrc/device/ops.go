@@ -87,7 +87,7 @@ type NormForwardArgs struct {
 	_                 int32
 }
 
-// NormBackwardArgs: DX = d norm + Residual (where given; may alias DX or DY);
+// NormBackwardArgs: DX = d norm + Residual (where given);
 // DGamma, DBeta f32 [h] += . Other shapes as forward.
 type NormBackwardArgs struct {
 	DX, DGamma, DBeta Tensor
@@ -226,7 +226,7 @@ type DropoutAddArgs struct {
 	Drop                   Dropout
 }
 
-// DropoutBackwardArgs: DX = mask·DY/(1−Rate).
+// DropoutBackwardArgs: DX = mask·DY/(1−Rate); DX may alias DY.
 type DropoutBackwardArgs struct {
 	DX, DY Tensor
 	Drop   Dropout

@@ -17,13 +17,14 @@ type Pool struct {
 type job struct {
 	tiles int64
 	body  func(worker int, tile int64)
-	next  atomic.Int64
-	open  sync.WaitGroup // helpers inside
+	next  atomic.Int64  // tile to hand out
+	left  atomic.Int64  // tiles not finished
+	done  chan struct{} // closed by whoever finishes the last
 }
 
 // NewPool makes a pool for `threads` threads, the caller's included.
 func NewPool(threads int) *Pool {
-	p := &Pool{helpers: max(0, threads-1), jobs: make(chan *job)}
+	p := &Pool{helpers: max(0, threads-1), jobs: make(chan *job, 64*max(1, threads))}
 	for w := range p.helpers {
 		go p.work(w + 1)
 	}
@@ -61,21 +62,26 @@ func (p *Pool) Threads() int { return p.helpers + 1 }
 // the caller and 1..Threads-1 for the helpers; no two tiles run on one helper at
 // once. body must not panic.
 func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) {
-	j := &job{tiles: tiles, body: body}
+	if tiles <= 1 || p.helpers == 0 {
+		for t := range tiles {
+			body(0, t)
+		}
+		return
+	}
+	j := &job{tiles: tiles, body: body, done: make(chan struct{})}
+	j.left.Store(tiles)
 	p.invite(j)
 	j.drain(0)
-	j.open.Wait()
+	<-j.done
 }
 
-// invite wakes as many idle helpers as there is work for. A helper that is
-// busy with another rank's op is not waited for.
+// invite queues the job for as many helpers as there is work for. A helper that
+// comes late finds nothing left and is not waited for.
 func (p *Pool) invite(j *job) {
 	for range min(int64(p.helpers), j.tiles-1) {
-		j.open.Add(1)
 		select {
 		case p.jobs <- j:
-		default:
-			j.open.Done()
+		default: // the queue is full of other ranks' work: the caller does it all
 			return
 		}
 	}
@@ -84,6 +90,9 @@ func (p *Pool) invite(j *job) {
 func (j *job) drain(worker int) {
 	for t := j.next.Add(1) - 1; t < j.tiles; t = j.next.Add(1) - 1 {
 		j.body(worker, t)
+		if j.left.Add(-1) == 0 {
+			close(j.done)
+		}
 	}
 }
 
@@ -91,6 +100,5 @@ func (p *Pool) work(worker int) {
 	runtime.LockOSThread()
 	for j := range p.jobs {
 		j.drain(worker)
-		j.open.Done()
 	}
 }

@@ -46,6 +46,7 @@ type Model struct {
 	VocabSize       int // of the tokenizer
 	PaddedVocabSize int // rows of the embedding
 	MaxPositions    int // rows of the learned position embedding; 0 without one
+	Context         int // longest sequence the model is meant for (--max-position-embeddings); 0: not said
 
 	Position            string
 	RotaryBase          float64
@@ -68,13 +69,14 @@ type Model struct {
 
 	WindowLeft int // keys to the left a query sees; -1: all
 
+	Experts *Experts // nil: dense
+
 	HiddenDropout    float64
 	AttentionDropout float64
 
 	InitStd           float64
 	EmbeddingInitStd  float64
 	PaddedVocabCounts bool // padded columns stay in the softmax (--padded-vocab-in-softmax)
-	FP32Residual      bool
 	ApplyQKLayerScale bool // no change in exact maths; kept for the record
 }
 

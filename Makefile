@@ -1,0 +1,59 @@
+# make          builds bin/monotron and its links
+# make help     lists the targets
+
+GO          ?= go
+STATICCHECK := .tools/bin/staticcheck-v0.8.2
+FUZZTIME    ?= 10s
+# Commands that are also called by their own name, as links to bin/monotron.
+LINKS       := pretrain_gpt preprocess_data preprocess_data_fast
+VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
+
+# One set of flags for building and testing: what is compiled once, is compiled
+# for both, in whatever folder the repository lies.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
+export GO STATICCHECK
+
+.PHONY: build deps test lint nocgo fuzz bench quickstart shows-a clean help
+.DEFAULT_GOAL := build
+
+build: ## bin/monotron, and links for the commands known by their own names
+	@mkdir -p bin
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/monotron .
+	@for name in $(LINKS); do ln -sfn monotron bin/$$name; done
+
+deps: ## oneDNN from Debian when root, else the command to type; never fails
+	@sh scripts/deps.sh
+
+test: ## everything a change must pass: lint, unit, golden, examples, without cgo
+	@sh scripts/test.sh
+
+lint: $(STATICCHECK) ## gofmt, go vet, staticcheck
+	@sh scripts/lint.sh
+
+$(STATICCHECK):
+	@mkdir -p $(@D)
+	GOBIN=$(CURDIR)/$(@D) $(GO) install honnef.co/go/tools/cmd/staticcheck@$(patsubst staticcheck-%,%,$(@F))
+	@mv $(@D)/staticcheck $@
+
+nocgo: ## every test with plain Go alone
+	CGO_ENABLED=0 $(GO) test ./...
+
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@FUZZTIME=$(FUZZTIME) sh scripts/fuzz.sh
+
+bench: build deps ## this machine's peak, then the training step, in f32 and bf16
+	@sh scripts/bench.sh
+
+quickstart: ## Go's sources to a trained GPT in under 4 minutes
+	@$(MAKE) --no-print-directory deps build
+	@$(GO) run ./tools/quickstart
+
+shows-a: build deps ## long proofs: recipes, resume, 50 kills, bench (about an hour)
+	@for s in scripts/shows-a/*.sh; do echo "== $$s"; bash $$s || exit 1; done
+
+clean: ## what the targets above made
+	rm -rf bin quickstart .tools
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

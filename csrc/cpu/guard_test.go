@@ -1,0 +1,103 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"monotron/csrc/device"
+)
+
+// guarded makes tensors that end where a page begins that nobody may touch.
+type guarded struct {
+	t *testing.T
+	d *device.Device
+}
+
+func (g guarded) make(dtype device.DType, shape ...int64) device.Tensor {
+	t := device.View(nil, dtype, shape...)
+	page := int64(unix.Getpagesize())
+	room := (t.Bytes() + page - 1) / page * page
+	m, err := unix.Mmap(-1, 0, int(room+page), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = unix.Munmap(m) })
+	if err := unix.Mprotect(m[room:], unix.PROT_NONE); err != nil {
+		g.t.Fatal(err)
+	}
+	t.Data = unsafe.Pointer(&m[room-t.Bytes()])
+	return t
+}
+
+// Claim: no kernel reads or writes behind the last element of a tensor, for any
+// length of a row's rest. A breach kills the test binary.
+func TestNothingBehindTheEnd(t *testing.T) {
+	d, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := len(instructionSets) - 1
+	for !limitISA(best) {
+		best--
+	}
+	defer limitISA(best)
+	for level := range best + 1 {
+		limitISA(level)
+		for _, dtype := range []device.DType{device.F32, device.BF16, device.F16} {
+			for h := int64(1); h <= 35; h++ {
+				t.Run(fmt.Sprintf("%s/%s/%d", instructionSets[level], dtype, h), func(t *testing.T) { guarded{t, d}.every(dtype, h) })
+			}
+		}
+	}
+}
+
+// every calls each op on three rows of h.
+func (g guarded) every(dtype device.DType, h int64) {
+	d := g.d
+	value := func() device.Tensor { return g.make(dtype, 3, h) }
+	stat := func() device.Tensor { return g.make(device.F32, 3) }
+	weight, sum := g.make(dtype, h), g.make(device.F32, h)
+	ids, one := g.make(device.I32, 3), g.make(device.I64, 1)
+	drop := device.Dropout{Step: one, Samples: ids, Rate: 0.5, Channel: 3}
+
+	d.NormForward(device.NormForwardArgs{Y: value(), X: value(), Gamma: weight, Beta: weight, Mean: stat(), Rstd: stat()})
+	d.NormBackward(device.NormBackwardArgs{DX: value(), DGamma: sum, DBeta: sum, DY: value(), X: value(), Gamma: weight, Mean: stat(), Rstd: stat(), Residual: value()})
+	for kind := device.GeluTanh; kind <= device.QuickGeglu; kind++ {
+		x := value()
+		if kind.Gated() {
+			x = g.make(dtype, 3, 2*h)
+		}
+		d.ActivationForward(device.ActivationForwardArgs{Y: value(), X: x, Kind: kind})
+		d.ActivationBackward(device.ActivationBackwardArgs{DX: x, DY: value(), X: x, Kind: kind})
+	}
+	angles := g.make(device.F32, 1, h)
+	for interleaved := range int32(2) {
+		d.Rope(device.RopeArgs{X: g.make(dtype, 3, 1, 1, 2*h), Cos: angles, Sin: angles, Positions: ids, RotDims: int32(2 * h), Interleaved: interleaved})
+	}
+	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: value(), Table: value(), IDs: ids, Accumulate: 1})
+	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: g.make(device.F32, 3, h), DOut: value(), IDs: ids})
+	logits := g.make(device.F32, 3, h)
+	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: logits, Labels: ids, Max: stat(), Sum: stat(), Target: stat(), Columns: h})
+	d.CrossEntropyGrad(device.CrossEntropyGradArgs{D: value(), Logits: logits, Labels: ids, Max: stat(), Sum: stat(), Weight: stat(), Columns: h})
+	d.DropoutAdd(device.DropoutAddArgs{Out: value(), X: value(), Bias: weight, Residual: value(), Drop: drop})
+	d.DropoutBackward(device.DropoutBackwardArgs{DX: value(), DY: value(), Drop: drop})
+	d.ColumnSum(sum, value())
+	d.Add(value(), value(), value())
+	d.Copy(logits, value())
+	d.Copy(value(), logits)
+	d.Fill(value(), 1)
+	d.Uniform(device.UniformArgs{Out: g.make(device.F32, h), Step: one})
+	d.GradStats(g.make(device.F64, device.Stats), value())
+	d.WeightedSum(g.make(device.F64, 2), logits, logits)
+	hyper, f32 := g.make(device.F32, device.Hypers), func() device.Tensor { return g.make(device.F32, 3, h) }
+	d.AdamW(device.AdamWArgs{Param: f32(), Grad: f32(), M: f32(), V: f32(), Model: value(), Hyper: hyper})
+	d.SGD(device.SGDArgs{Param: f32(), Grad: f32(), Momentum: f32(), Model: value(), Hyper: hyper})
+	if err := d.Sync(); err != nil {
+		g.t.Error(err)
+	}
+}

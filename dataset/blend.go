@@ -1,0 +1,245 @@
+package dataset
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"monotron/fault"
+)
+
+// Blended is Megatron's BlendedDataset: samples of several datasets, interleaved
+// so that at every point the shares are as near the weights as they can be.
+type Blended struct {
+	Members []*GPT
+	Split   Split
+	// Size is the number of samples, nil when every sample of every member is
+	// used once (then Weights are the members' lengths).
+	Size    *int64
+	Weights []float64
+	// Sample k is sample DatasetSampleIndex[k] of member DatasetIndex[k].
+	DatasetIndex, DatasetSampleIndex Array
+
+	Description pyDict
+	Hash        string
+}
+
+func (b *Blended) Len() int64 { return b.DatasetIndex.Len() }
+
+// DescriptionJSON is the text whose MD5 is Hash.
+func (b *Blended) DescriptionJSON() string { return pyJSON(b.Description) }
+
+func (b *Blended) Sample(k int64) (Sample, error) {
+	if k < 0 || k >= b.Len() {
+		return Sample{}, fault.Errorf(fault.Internal, "blend: sample %d of %d is asked for", k, b.Len())
+	}
+	return b.Members[b.DatasetIndex.At(k)].Sample(b.DatasetSampleIndex.At(k))
+}
+
+// maxMembers is what the 16-bit dataset index allows.
+const maxMembers = 32767
+
+// newBlended interleaves members; size nil uses every sample once.
+func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *cache) (*Blended, error) {
+	b := &Blended{Members: members, Split: split, Size: size, Weights: weights}
+	if size != nil {
+		b.Weights = normalize(weights)
+	}
+	if len(members) >= maxMembers {
+		return nil, fault.Errorf(fault.Usage, "a blend takes fewer than %d datasets; found %d", maxMembers, len(members))
+	}
+	b.describe()
+	if c.loadBlend(b) {
+		return b, nil
+	}
+	n := b.length()
+	b.DatasetIndex, b.DatasetSampleIndex = newArray("<i2", n), newArray("<i8", n)
+	counts := b.interleave()
+	for i, count := range counts {
+		if have := members[i].Len(); count > have {
+			return nil, fault.Errorf(fault.BadData, "the %s blend takes %d samples of %s (dataset %d, weight %s), which was built with %d: rounding each share up makes a blend larger than asked; give fewer datasets of tiny weight, or a larger --mid-level-dataset-surplus", split, count, members[i].Prefix, i, pyFloat(b.Weights[i]), have)
+		}
+	}
+	return b, c.storeBlend(b)
+}
+
+// length is the number of samples of the blend.
+func (b *Blended) length() int64 {
+	if b.Size != nil {
+		return *b.Size
+	}
+	n := int64(0)
+	for _, m := range b.Members {
+		n += m.Len()
+	}
+	return n
+}
+
+// interleave fills the arrays: each sample comes from the member that is
+// furthest behind its share, the first among equals; with Size nil from one
+// that is not used up. The conversions keep Go from fusing the multiplication
+// with the subtraction, which would round otherwise.
+func (b *Blended) interleave() []int64 {
+	shares, left := b.Weights, make([]int64, len(b.Members))
+	for i, m := range b.Members {
+		left[i] = math.MaxInt64
+		if b.Size == nil {
+			left[i] = m.Len()
+		}
+	}
+	if b.Size == nil {
+		shares = make([]float64, len(b.Weights))
+		total := float64(b.length())
+		for i, w := range b.Weights {
+			shares[i] = w / total
+		}
+	}
+	counts := make([]int64, len(b.Members))
+	for t := int64(0); t < b.DatasetIndex.Len(); t++ {
+		best, behind, at := -1, 0.0, math.Max(float64(t), 1)
+		for i, share := range shares {
+			if counts[i] >= left[i] {
+				continue
+			}
+			if e := float64(share*at) - float64(counts[i]); best < 0 || e > behind {
+				best, behind = i, e
+			}
+		}
+		b.DatasetIndex.set(t, int64(best))
+		b.DatasetSampleIndex.set(t, counts[best])
+		counts[best]++
+	}
+	return counts
+}
+
+func (b *Blended) describe() {
+	members, weights := make([]any, len(b.Members)), make([]any, len(b.Weights))
+	for i, m := range b.Members {
+		members[i] = m.Description
+		if weights[i] = b.Weights[i]; b.Size == nil {
+			weights[i] = int64(b.Weights[i])
+		}
+	}
+	b.Description = pyDict{
+		{"class", "BlendedDataset"}, {"datasets", members}, {"split", b.Split.String()}, {"weights", weights}, {"size", nil},
+	}
+	if b.Size != nil {
+		b.Description[4].value = *b.Size
+	}
+	b.Hash = md5Hex(b.DescriptionJSON())
+}
+
+func (c *cache) loadBlend(b *Blended) bool {
+	if c.path == "" {
+		return false
+	}
+	n := b.length()
+	var ok [2]bool
+	b.DatasetIndex, ok[0] = loadNPY(cacheFile(c.path, b.Hash, "BlendedDataset", b.Split, "dataset_index.npy"), "<i2", n)
+	b.DatasetSampleIndex, ok[1] = loadNPY(cacheFile(c.path, b.Hash, "BlendedDataset", b.Split, "dataset_sample_index.npy"), "<i8", n)
+	if !ok[0] || !ok[1] {
+		return false
+	}
+	for k := int64(0); k < n; k++ {
+		if i := b.DatasetIndex.At(k); i >= int64(len(b.Members)) || b.DatasetSampleIndex.At(k) >= b.Members[i].Len() {
+			c.say("the cached blend " + b.Hash + " does not belong to the data as it is now; it is built anew")
+			return false
+		}
+	}
+	return true
+}
+
+func (c *cache) storeBlend(b *Blended) error {
+	if c.path == "" {
+		return nil
+	}
+	return writeArrays(c.path, b.Hash, "BlendedDataset", b.Split, b.DescriptionJSON(), map[string]Array{
+		"dataset_index.npy":        b.DatasetIndex,
+		"dataset_sample_index.npy": b.DatasetSampleIndex,
+	})
+}
+
+// normalize divides by numpy's sum.
+func normalize(w []float64) []float64 {
+	out, sum := make([]float64, len(w)), pairwiseSum(w)
+	for i := range w {
+		out[i] = w[i] / sum
+	}
+	return out
+}
+
+// pairwiseSum is numpy's sum of float64: in order below 8 items, 8 running sums
+// up to 128, halves beyond.
+func pairwiseSum(a []float64) float64 {
+	n := len(a)
+	switch {
+	case n < 8:
+		sum := 0.0
+		for _, v := range a {
+			sum += v
+		}
+		return sum
+	case n <= 128:
+		var r [8]float64
+		copy(r[:], a)
+		i := 8
+		for ; i < n-n%8; i += 8 {
+			for j := range r {
+				r[j] += a[i+j]
+			}
+		}
+		sum := ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]))
+		for ; i < n; i++ {
+			sum += a[i]
+		}
+		return sum
+	}
+	half := n / 2
+	half -= half % 8
+	return pairwiseSum(a[:half]) + pairwiseSum(a[half:])
+}
+
+// mixture is the value of --data-path and its like: prefixes, with weights or
+// without (nil).
+type mixture struct {
+	prefixes []string
+	weights  []float64
+}
+
+// parseMixture tells `0.3 a 0.7 b` from `a b`: an even list whose every second
+// entry is a number has weights.
+func parseMixture(flag string, words []string) (m mixture, err error) {
+	if len(words)%2 == 1 {
+		return mixture{prefixes: trimmed(words)}, nil
+	}
+	numbers := 0
+	for i := 0; i < len(words); i += 2 {
+		if w, err := strconv.ParseFloat(strings.TrimSpace(words[i]), 64); err == nil {
+			numbers++
+			m.weights = append(m.weights, w)
+		}
+	}
+	switch numbers {
+	case 0:
+		return mixture{prefixes: trimmed(words)}, nil
+	case len(words) / 2:
+	default:
+		return m, fault.Errorf(fault.Usage, "%s: some of the entries %q are weights and some are not; either every dataset has one or none", flag, words)
+	}
+	for i := 1; i < len(words); i += 2 {
+		w := m.weights[i/2]
+		if !(w > 0) || math.IsInf(w, 0) {
+			return m, fault.Errorf(fault.Usage, "%s: the weight %s of %s is not a positive number", flag, words[i-1], words[i])
+		}
+		m.prefixes = append(m.prefixes, strings.TrimSpace(words[i]))
+	}
+	return m, nil
+}
+
+func trimmed(words []string) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = strings.TrimSpace(w)
+	}
+	return out
+}

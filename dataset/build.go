@@ -1,0 +1,357 @@
+package dataset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"monotron/fault"
+	"monotron/tokenizer"
+)
+
+// Config is what the data flags of pretrain_gpt say.
+type Config struct {
+	DataPath             []string // --data-path: prefixes, or weight prefix weight prefix ...
+	TrainDataPath        []string
+	ValidDataPath        []string
+	TestDataPath         []string
+	DataArgsPath         string // a file that holds the words of --data-path
+	PerSplitDataArgsPath string // a JSON file with train, valid, test
+	Split                string // "" is Megatron's 969, 30, 1 where it applies
+	CachePath            string // --data-cache-path
+	Mock                 bool   // --mock-data
+	SequenceLength       int
+	Seed                 uint32
+	ResetPositionIDs     bool
+	ResetAttentionMask   bool
+	EODMaskLoss          bool
+	InterDocumentMasking bool    // --dataloader-inter-document-masking
+	NoMmapBinFiles       bool    // --no-mmap-bin-files
+	Surplus              float64 // --mid-level-dataset-surplus: share of spare samples per blended dataset
+	AllowAmbiguousPad    bool    // --allow-ambiguous-pad-tokens
+	// Dir is what relative paths start from, "" the working directory. Cache
+	// names hold the paths as given, without it.
+	Dir                   string
+	Notice                func(text string) `json:"-"` // gets remarks for the user; may be nil
+	NoExtraToken          bool              // no command line flag: labels are rolled
+	KeepPartialValidation bool              // no command line flag: the last sample is padded
+	AnyTokenID            bool              // no check against the vocabulary: only to reproduce arrays
+}
+
+// Check reports every problem of the flags together.
+func (c Config) Check() error {
+	var problems []error
+	add := func(format string, args ...any) {
+		problems = append(problems, fault.Errorf(fault.Usage, format, args...))
+	}
+	perSplit := len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 || c.PerSplitDataArgsPath != ""
+	sources := 0
+	for _, given := range []bool{c.Mock, len(c.DataPath) > 0, c.DataArgsPath != "", perSplit} {
+		if given {
+			sources++
+		}
+	}
+	switch {
+	case sources == 0:
+		add("no data: give --data-path, --train-data-path, --data-args-path, --per-split-data-args-path or --mock-data")
+	case sources > 1:
+		add("data is given twice; take one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path) and --mock-data")
+	case perSplit && c.Split != "":
+		add("--split %q has no meaning with data given per split", c.Split)
+	case c.DataArgsPath != "" && c.Split == "":
+		add("--data-args-path needs --split")
+	}
+	if perSplit && c.PerSplitDataArgsPath != "" && len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 {
+		add("--per-split-data-args-path and --train/valid/test-data-path say the same thing twice")
+	}
+	if c.Split != "" {
+		if _, err := parseSplit(c.Split); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if c.SequenceLength < 2 || c.SequenceLength > math.MaxInt32-1 {
+		add("--seq-length %d: samples need 2 to 2147483646 tokens", c.SequenceLength)
+	}
+	if !(c.Surplus >= 0 && c.Surplus < 1000) {
+		add("--mid-level-dataset-surplus %v is not a fraction from 0 on", c.Surplus)
+	}
+	return errors.Join(problems...)
+}
+
+// maker is the state of one Build.
+type maker struct {
+	Config
+	shape   shape
+	tok     tokenizer.Tokenizer
+	num     [3]*int64
+	cache   cache
+	sources map[string]*Indexed
+}
+
+// Build makes the datasets of the three splits; one that gets no data is nil.
+// num is the number of samples wanted of each (train, valid, test), nil for one
+// epoch. Files stay mapped for the life of the process.
+func Build(cfg Config, tok tokenizer.Tokenizer, num [3]*int64) (train, valid, test Dataset, err error) {
+	if err := cfg.Check(); err != nil {
+		return nil, nil, nil, err
+	}
+	for s, n := range num {
+		if n != nil && *n < 0 {
+			return nil, nil, nil, fault.Errorf(fault.Usage, "%d samples are asked of the %s split", *n, Split(s))
+		}
+	}
+	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.Notice}, sources: map[string]*Indexed{}}
+	if m.shape, err = cfg.shape(tok); err != nil {
+		return nil, nil, nil, err
+	}
+	sets, err := m.build()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return sets[Train], sets[Valid], sets[Test], nil
+}
+
+func (c Config) shape(tok tokenizer.Tokenizer) (shape, error) {
+	s := shape{
+		sequence: int64(c.SequenceLength), extra: 1, seed: c.Seed, keepLast: c.KeepPartialValidation,
+		masks: masks{c.ResetPositionIDs, c.ResetAttentionMask, c.EODMaskLoss, c.InterDocumentMasking},
+		vocab: int64(tok.VocabSize()), eod: int32(tok.EOD()),
+	}
+	if c.NoExtraToken {
+		s.extra = 0
+	}
+	if c.AnyTokenID {
+		s.vocab = 0
+	}
+	pad, ok := tok.Pad()
+	if s.pad = int32(pad); !ok {
+		s.pad, s.noPad = -1, tok.Name()
+	}
+	if pad == tok.EOD() && !c.AllowAmbiguousPad {
+		s.pad = -1
+	}
+	if s.eod < 0 && (c.ResetPositionIDs || c.ResetAttentionMask || c.EODMaskLoss) {
+		return s, fault.Errorf(fault.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss look for the EOD token; %s has none", tok.Name())
+	}
+	return s, nil
+}
+
+func (m *maker) build() (sets [3]Dataset, err error) {
+	switch {
+	case m.Mock:
+		return m.mock()
+	case len(m.DataPath) > 0:
+		return m.split("--data-path", m.DataPath)
+	case m.DataArgsPath != "":
+		text, err := readArgs("--data-args-path", inDir(m.Dir, m.DataArgsPath))
+		if err != nil {
+			return sets, err
+		}
+		return m.split("--data-args-path "+m.DataArgsPath, strings.Fields(string(text)))
+	}
+	words, err := m.perSplitWords()
+	if err != nil {
+		return sets, err
+	}
+	for s, list := range words {
+		if len(list) == 0 {
+			continue
+		}
+		if sets[s], err = m.whole(Split(s), list); err != nil {
+			return sets, err
+		}
+	}
+	return sets, nil
+}
+
+func (m *maker) mock() (sets [3]Dataset, err error) {
+	rows, err := parseSplit("1,1,1")
+	if err != nil {
+		return sets, err
+	}
+	if m.shape.eod < 0 {
+		return sets, fault.Errorf(fault.Usage, "--mock-data ends its sequences with the EOD token; %s has none", m.tok.Name())
+	}
+	source := newMock(m.tok.VocabSize(), m.shape.eod)
+	for s, row := range rows {
+		g := GPT{shape: m.shape, source: source, Name: "MockGPTDataset", Split: Split(s), Num: m.num[s]}
+		g.First, g.End = sequences(row, source.Len())
+		if sets[s], err = newGPT(g, m.tok, "1,1,1", pySplit(rows), &m.cache); err != nil {
+			return sets, err
+		}
+	}
+	return sets, nil
+}
+
+// split makes the three datasets of one list of prefixes by --split.
+func (m *maker) split(flag string, words []string) (sets [3]Dataset, err error) {
+	mix, err := parseMixture(flag, words)
+	if err != nil {
+		return sets, err
+	}
+	text := m.Split
+	if text == "" {
+		text = defaultSplit
+	}
+	rows, err := parseSplit(text)
+	if err != nil {
+		return sets, err
+	}
+	for s, row := range rows {
+		if row == nil {
+			if m.num[s] != nil && *m.num[s] > 0 {
+				m.cache.say(fmt.Sprintf("--split %q gives the %s split nothing; %d samples were asked of it", text, Split(s), *m.num[s]))
+			}
+			continue
+		}
+		one := func(prefix string, num *int64) (*GPT, error) {
+			return m.gpt(prefix, Split(s), row, num, text, pySplit(rows))
+		}
+		if sets[s], err = m.blend(mix, Split(s), len(mix.prefixes) == 1 && mix.weights == nil, one); err != nil {
+			return sets, err
+		}
+	}
+	return sets, nil
+}
+
+// whole makes the dataset of a split that has prefixes of its own.
+func (m *maker) whole(s Split, words []string) (Dataset, error) {
+	mix, err := parseMixture("--"+s.String()+"-data-path", words)
+	if err != nil {
+		return nil, err
+	}
+	one := func(prefix string, num *int64) (*GPT, error) {
+		return m.gpt(prefix, s, &[2]float64{0, 1}, num, "", nil)
+	}
+	return m.blend(mix, s, len(mix.prefixes) == 1, one)
+}
+
+// blend makes a plain dataset of one prefix, or a blend of several.
+func (m *maker) blend(mix mixture, s Split, plain bool, one func(string, *int64) (*GPT, error)) (Dataset, error) {
+	if plain {
+		g, err := one(mix.prefixes[0], m.num[s])
+		if g == nil || err != nil {
+			return nil, err
+		}
+		return g, nil
+	}
+	if mix.weights == nil {
+		return m.unweighted(mix, s, one)
+	}
+	if m.num[s] == nil {
+		return nil, fault.Errorf(fault.Usage, "a blend with weights needs a number of samples for the %s split; drop the weights to use all data once", s)
+	}
+	size, members := int64(0), make([]*GPT, len(mix.prefixes))
+	weights := normalize(mix.weights)
+	for i, prefix := range mix.prefixes {
+		target := math.Ceil(float64(*m.num[s]) * weights[i])
+		build := int64(math.Ceil(target * (1 + m.Surplus)))
+		size += int64(target)
+		g, err := one(prefix, &build)
+		if err != nil {
+			return nil, err
+		}
+		if members[i] = g; g == nil {
+			return nil, nil
+		}
+	}
+	return newBlended(members, weights, &size, s, &m.cache)
+}
+
+// unweighted is one epoch of every member, weighted by its length.
+func (m *maker) unweighted(mix mixture, s Split, one func(string, *int64) (*GPT, error)) (Dataset, error) {
+	sum, members, weights := int64(0), make([]*GPT, len(mix.prefixes)), make([]float64, len(mix.prefixes))
+	for i, prefix := range mix.prefixes {
+		g, err := one(prefix, nil)
+		if err != nil {
+			return nil, err
+		}
+		if g == nil || g.Len() == 0 {
+			return nil, fault.Errorf(fault.BadData, "%s has less than one sample of %d tokens in the %s split; leave it out of the blend, or give weights, which repeat it", prefix, m.SequenceLength, s)
+		}
+		members[i], weights[i] = g, float64(g.Len())
+		sum += g.Len()
+	}
+	size := m.num[s]
+	if size != nil {
+		n := min(*size, sum)
+		size = &n
+	}
+	return newBlended(members, weights, size, s, &m.cache)
+}
+
+// gpt makes one split of one prefix; nil where nothing is there and nothing is
+// asked for.
+func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text string, rows any) (*GPT, error) {
+	source, err := m.open(prefix)
+	if err != nil {
+		return nil, err
+	}
+	g := GPT{shape: m.shape, source: source, Name: "GPTDataset", Prefix: prefix, Split: s, Num: num}
+	g.First, g.End = sequences(row, source.Len())
+	if g.First == g.End {
+		if num != nil && *num == 0 {
+			return nil, nil
+		}
+		return nil, fault.Errorf(fault.BadData, "%s: of its %d sequences the %s split gets none (from %d to %d); give that split more in --split, or more data", prefix, source.Len(), s, g.First, g.End)
+	}
+	return newGPT(g, m.tok, text, rows, &m.cache)
+}
+
+func (m *maker) open(prefix string) (*Indexed, error) {
+	if x := m.sources[prefix]; x != nil {
+		return x, nil
+	}
+	x, err := open(inDir(m.Dir, prefix), !m.NoMmapBinFiles)
+	if err != nil {
+		return nil, err
+	}
+	m.sources[prefix] = x
+	return x, nil
+}
+
+// perSplitWords gathers the lists of the three splits.
+func (m *maker) perSplitWords() ([3][]string, error) {
+	lists := [3][]string{m.TrainDataPath, m.ValidDataPath, m.TestDataPath}
+	if m.PerSplitDataArgsPath == "" {
+		return lists, nil
+	}
+	text, err := readArgs("--per-split-data-args-path", inDir(m.Dir, m.PerSplitDataArgsPath))
+	if err != nil {
+		return lists, err
+	}
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(text, &file); err != nil {
+		return lists, fault.Errorf(fault.BadData, "%s: %w", m.PerSplitDataArgsPath, err)
+	}
+	for s := range lists {
+		raw := file[Split(s).String()]
+		var words string
+		if json.Unmarshal(raw, &words) == nil && words != "" {
+			lists[s] = strings.Fields(words)
+		} else if err := json.Unmarshal(raw, &lists[s]); len(raw) > 0 && err != nil {
+			return lists, fault.Errorf(fault.BadData, "%s: %s is neither a list of words, nor a string, nor null", m.PerSplitDataArgsPath, Split(s))
+		}
+	}
+	return lists, nil
+}
+
+func readArgs(flag, path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, fault.Errorf(fault.NoInput, "%s %s: no such file", flag, path)
+	}
+	return text, fault.With(fault.IO, err)
+}
+
+// inDir places a relative path; "" stays.
+func inDir(dir, path string) string {
+	if dir == "" || path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}

@@ -1,0 +1,316 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"monotron/fault"
+	"monotron/tokenizer"
+)
+
+// Claim: numpy's shuffle and torch's randperm, by the sequences of the data
+// reference (sections 3 and 5).
+func TestGeneratorsAgainstNumpyAndTorch(t *testing.T) {
+	rng := newMersenne(1234)
+	for _, want := range [][]int64{{7, 2, 9, 1, 0, 8, 4, 5, 6, 3}, {7, 3, 5, 1, 4, 8, 0, 2, 6, 9}} {
+		a := newArray("<u4", 10)
+		for i := range int64(10) {
+			a.set(i, i)
+		}
+		rng.shuffle(a.Data, 4)
+		if got := values(a); !slices.Equal(got, want) {
+			t.Errorf("shuffle: %v, want %v", got, want)
+		}
+	}
+	for seed, want := range [][]int64{{4, 1, 7, 5, 3, 9, 0, 8, 6, 2}, {5, 6, 1, 2, 0, 8, 9, 3, 7, 4}} {
+		if got := randperm(10, uint32(seed)); !slices.Equal(got, want) {
+			t.Errorf("randperm seed %d: %v, want %v", seed, got, want)
+		}
+	}
+	if got := MockLengths()[:5]; !slices.Equal(got, []int32{3484, 2609, 2094, 1105, 1261}) {
+		t.Errorf("mock lengths %v", got)
+	}
+}
+
+func values(a Array) []int64 {
+	out := make([]int64, a.Len())
+	for i := range out {
+		out[i] = a.At(int64(i))
+	}
+	return out
+}
+
+// worked is the pair of the worked example of the data reference, section 3.
+func worked(t testing.TB, dir string) string {
+	var documents [][][]int32
+	next := int32(0)
+	for _, n := range []int{3, 8, 6, 4, 9, 7, 5, 3, 8, 6} {
+		s := make([]int32, n)
+		for i := range s {
+			s[i] = next
+			next++
+		}
+		documents = append(documents, [][]int32{s})
+	}
+	prefix := filepath.Join(dir, "d1")
+	write(t, prefix, U16, documents...)
+	return prefix
+}
+
+func null(t testing.TB, vocab int) tokenizer.Tokenizer {
+	tok, err := tokenizer.NewNull(vocab, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func count(n int64) *int64 { return &n }
+
+// Claim: the worked example, with the MD5s it gives for the path d1.
+func TestWorkedExample(t *testing.T) {
+	dir := t.TempDir()
+	worked(t, dir)
+	cfg := Config{Dir: dir, DataPath: []string{"d1"}, Split: "6,2,2", SequenceLength: 4, Seed: 1234}
+	train, valid, test, err := Build(cfg, null(t, 1000), [3]*int64{count(12), count(1), count(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if valid == nil || test == nil {
+		t.Fatal("a split is missing")
+	}
+	g := train.(*GPT)
+	for name, c := range map[string]struct {
+		got  Array
+		want string
+	}{
+		"documents": {g.DocumentIndex, "[2 1 5 0 4 3 0 4 3 2 5 1]"},
+		"samples":   {g.SampleIndex, "[0 0 0 4 1 2 1 6 2 2 2 6 4 0 4 4 4 8 5 3 7 0 7 4 7 8 8 3 9 3 10 1 10 5 11 2 11 6]"},
+		"shuffle":   {g.ShuffleIndex, "[7 3 5 1 4 8 0 2 6 16 13 10 14 12 9 11 17 15]"},
+	} {
+		if got := fmt.Sprint(values(c.got)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	if g.Hash != "6eee00b824ed122f9662f293c41ecc96" || !g.Separate {
+		t.Errorf("hash %s, separate %v", g.Hash, g.Separate)
+	}
+	train, _, _, err = Build(cfg, null(t, 1000), [3]*int64{count(17), count(1), count(1)})
+	if err != nil || train.(*GPT).Hash != "3fe05d90c99c9f13ab3826d8f9ef0ec4" || train.(*GPT).Separate {
+		t.Errorf("17 samples: %+v, %v", train, err)
+	}
+}
+
+// Claim: weights 3/7 give the order of the data reference, section 4, also from
+// a cache that an earlier build wrote.
+func TestBlendOrder(t *testing.T) {
+	dir := t.TempDir()
+	worked(t, dir)
+	cfg := Config{Dir: dir, DataPath: []string{"0.3", "d1", "0.7", "d1"}, Split: "1", SequenceLength: 4, Seed: 1234, CachePath: "cache"}
+	for range 2 {
+		train, _, _, err := Build(cfg, null(t, 1000), [3]*int64{count(10), nil, nil})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(values(train.(*Blended).DatasetIndex)); got != "[1 0 1 1 0 1 1 0 1 1]" {
+			t.Errorf("order %s", got)
+		}
+	}
+}
+
+// Claim: a cache that does not fit the data any more is built anew, a damaged one
+// too, and the arrays are the same as before.
+func TestStaleCache(t *testing.T) {
+	dir := t.TempDir()
+	worked(t, dir)
+	notes := 0
+	cfg := Config{Dir: dir, DataPath: []string{"d1"}, Split: "1", SequenceLength: 4, Seed: 1234, Notice: func(string) { notes++ }}
+	build := func() *GPT {
+		train, _, _, err := Build(cfg, null(t, 1000), [3]*int64{count(30), nil, nil})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return train.(*GPT)
+	}
+	want := fmt.Sprint(values(build().SampleIndex))
+	if build(); notes != 0 {
+		t.Error("a good cache was not taken")
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "d1/cache/GPTDataset_indices/*.npy"))
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%d cache files, %v", len(files), err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range [][]byte{data[:len(data)-1], append(slices.Clone(data[:len(data)-2]), 0xff, 0x7f), nil} {
+			if err := os.WriteFile(f+".new", bad, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(f+".new", f); err != nil {
+				t.Fatal(err)
+			}
+			notes = 0
+			if got := fmt.Sprint(values(build().SampleIndex)); got != want || notes != 1 {
+				t.Errorf("%s of %d bytes: %s with %d notices", filepath.Base(f), len(bad), got, notes)
+			}
+		}
+	}
+	// other data of the same size under the same path
+	write(t, filepath.Join(dir, "d1"), U16, [][]int32{make([]int32, 50)}, [][]int32{{1}}, [][]int32{{1}}, [][]int32{{1}}, [][]int32{{1}}, [][]int32{{1}}, [][]int32{{1}}, [][]int32{{1}}, [][]int32{{1}}, [][]int32{{1}})
+	if notes = 0; fmt.Sprint(values(build().SampleIndex)) == want || notes != 1 {
+		t.Error("replaced data was not noticed")
+	}
+}
+
+// Claim: several builders at once, with one cache, all get the same arrays.
+func TestConcurrentBuilds(t *testing.T) {
+	dir := t.TempDir()
+	worked(t, dir)
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			cfg := Config{Dir: dir, DataPath: []string{"d1"}, Split: "6,2,2", SequenceLength: 4, Seed: 1234}
+			train, _, _, err := Build(cfg, null(t, 1000), [3]*int64{count(12), count(1), count(1)})
+			if err != nil || fmt.Sprint(values(train.(*GPT).ShuffleIndex)[:3]) != "[7 3 5]" {
+				t.Errorf("%v, %v", train, err)
+			}
+		})
+	}
+	wait.Wait()
+	if left, _ := filepath.Glob(filepath.Join(dir, "d1/cache/GPTDataset_indices/.*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// Claim: a token outside the vocabulary is refused with its place when it is read.
+func TestTokenOutsideVocabulary(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "x")
+	write(t, prefix, U16, [][]int32{{1, 2, 3, 50, 5, 6}})
+	train, _, _, err := Build(Config{DataPath: []string{prefix}, Split: "1", SequenceLength: 4, Seed: 1}, null(t, 50), [3]*int64{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = train.Sample(0)
+	if fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "x.bin, byte 6") || !strings.Contains(err.Error(), "id 50") {
+		t.Errorf("%v", err)
+	}
+	if _, err := train.Sample(1); err == nil {
+		t.Error("sample 1 of 1 was read")
+	}
+}
+
+// Claim: flags that cannot be, and data that gives nothing, are errors with
+// their exit codes; all problems of the flags come together.
+func TestBuildErrors(t *testing.T) {
+	dir := t.TempDir()
+	worked(t, dir)
+	write(t, filepath.Join(dir, "short"), U16, [][]int32{{1, 2, 3}})
+	write(t, filepath.Join(dir, "none"), U16)
+	for name, c := range map[string]struct {
+		cfg  Config
+		num  [3]*int64
+		code fault.Code
+		says []string
+	}{
+		"nothing":       {Config{}, [3]*int64{}, fault.Usage, []string{"--data-path", "--seq-length 0"}},
+		"twice":         {Config{DataPath: []string{"d1"}, Mock: true, Split: "x"}, [3]*int64{}, fault.Usage, []string{"twice", `--split "x"`}},
+		"mixed weights": {Config{DataPath: []string{"1", "d1", "d1", "d1"}, SequenceLength: 4}, [3]*int64{}, fault.Usage, []string{"weights"}},
+		"zero weight":   {Config{DataPath: []string{"0", "d1"}, SequenceLength: 4}, [3]*int64{}, fault.Usage, []string{"positive"}},
+		"zero split":    {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "0,0"}, [3]*int64{}, fault.Usage, []string{"zero"}},
+		"no such pair":  {Config{DataPath: []string{"d9"}, SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.NoInput, []string{"d9.idx"}},
+		"no such list":  {Config{DataArgsPath: "d9", SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.NoInput, []string{"d9"}},
+		"empty split":   {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "99,0,1"}, [3]*int64{count(1), count(0), count(1)}, fault.BadData, []string{"test split"}},
+		"empty data":    {Config{DataPath: []string{"none"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, fault.BadData, []string{"none", "0 sequences"}},
+		"short member":  {Config{DataPath: []string{"d1", "short"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, fault.BadData, []string{"short", "4 tokens"}},
+		"blend size":    {Config{DataPath: []string{"1", "d1", "2", "d1"}, SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.Usage, []string{"number of samples"}},
+		"cache":         {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "1", CachePath: "d1.bin/x"}, [3]*int64{}, fault.IO, []string{"d1.bin"}},
+	} {
+		c.cfg.Dir = dir
+		_, _, _, err := Build(c.cfg, null(t, 1000), c.num)
+		if err == nil || fault.CodeOf(err) != c.code {
+			t.Errorf("%s: %v, exit code %d, want %d", name, err, fault.CodeOf(err), c.code)
+			continue
+		}
+		for _, s := range c.says {
+			if !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: %q does not say %q", name, err, s)
+			}
+		}
+	}
+}
+
+// Claim: data given per split, by flags or by a JSON file of lists, strings and
+// nulls, is the same data.
+func TestPerSplitFile(t *testing.T) {
+	dir := t.TempDir()
+	worked(t, dir)
+	if err := os.WriteFile(filepath.Join(dir, "args.json"), []byte(`{"train": ["0.5", "d1", "0.5", "d1"], "valid": "d1", "test": null}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []Config{
+		{PerSplitDataArgsPath: "args.json"},
+		{TrainDataPath: []string{"0.5", "d1", "0.5", "d1"}, ValidDataPath: []string{"d1"}},
+	} {
+		cfg.Dir, cfg.SequenceLength = dir, 4
+		train, valid, test, err := Build(cfg, null(t, 1000), [3]*int64{count(5), count(5), count(5)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, blended := train.(*Blended)
+		if v, plain := valid.(*GPT); !blended || !plain || v.First != 0 || v.End != 10 || test != nil {
+			t.Errorf("%T %T %T", train, valid, test)
+		}
+	}
+}
+
+// Claim: a sampler depends on the consumed samples alone, so that going through
+// an epoch in one pass, in steps, or on another sampler gives the same numbers,
+// and that in every order no sample is read twice within an epoch.
+func TestSamplersResume(t *testing.T) {
+	for _, c := range []SamplerConfig{
+		{Order: Single, Total: 50, MicroBatch: 3, DP: 2},
+		{Order: Cyclic, Total: 50, MicroBatch: 3, DP: 2},
+		{Order: Cyclic, Total: 50, MicroBatch: 3, DP: 2, Unsharded: true},
+		{Order: FullValidation, Total: 49, MicroBatch: 1, DP: 2},
+	} {
+		seen := map[int64]bool{}
+		for c.Rank = 0; c.Rank < c.DP; c.Rank++ {
+			s, err := NewSampler(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for consumed := int64(0); consumed < 48; consumed += s.Advance() {
+				got, err := s.Batch(consumed, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fresh, err := NewSampler(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if again, err := fresh.Batch(consumed, nil); err != nil || !slices.Equal(got, again) {
+					t.Errorf("%+v at %d: %v, then %v", c, consumed, got, again)
+				}
+				for _, k := range got {
+					if seen[k] || k < 0 || k >= c.Total {
+						t.Errorf("%+v at %d: sample %d twice, or none of %d", c, consumed, k, c.Total)
+					}
+					seen[k] = true
+				}
+			}
+			if _, err := s.Batch(54, nil); c.Order != Cyclic && !errors.Is(err, io.EOF) {
+				t.Errorf("%+v: beyond the end: %v", c, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package dataset
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"monotron/fault"
+)
+
+// Source is numbered sequences of token ids: files (Indexed) or mock data.
+type Source interface {
+	Len() int64
+	// Size is the number of tokens of sequence i.
+	Size(i int64) int64
+	// Longest is the largest Size.
+	Longest() int64
+	// Slice adds n tokens of sequence i, from token off on, to dst.
+	Slice(i, off, n int64, dst []int32) ([]int32, error)
+	// Where names token off of sequence i for an error message.
+	Where(i, off int64) string
+}
+
+// Indexed reads a pair <prefix>.bin, <prefix>.idx. It is safe for use by several
+// goroutines until Close.
+type Indexed struct {
+	prefix    string
+	dtype     DType
+	n         int64
+	sizes     []byte // i32[n]
+	pointers  []byte // i64[n]
+	documents []byte // i64[documents+1]
+	tokens    int64
+	longest   int64
+	idx, bin  *blob
+}
+
+// Open maps a pair and checks the whole index: after it every Slice within
+// Size is readable.
+func Open(prefix string) (*Indexed, error) { return open(prefix, true) }
+
+// OpenUnmapped reads .bin through a file handle (--no-mmap-bin-files).
+func OpenUnmapped(prefix string) (*Indexed, error) { return open(prefix, false) }
+
+func open(prefix string, mapBin bool) (x *Indexed, err error) {
+	x = &Indexed{prefix: prefix}
+	if x.idx, err = openBlob(prefix+".idx", true); err != nil {
+		return nil, err
+	}
+	if x.bin, err = openBlob(prefix+".bin", mapBin); err != nil {
+		return nil, errors.Join(err, x.idx.close())
+	}
+	if err = x.parse(x.idx.data); err == nil {
+		err = x.check()
+	}
+	if err != nil {
+		return nil, errors.Join(fault.Errorf(fault.BadData, "%s.idx: %w", prefix, err), x.Close())
+	}
+	return x, nil
+}
+
+// parse reads the header and finds the arrays.
+func (x *Indexed) parse(idx []byte) error {
+	if len(idx) < headerBytes {
+		return fault.Errorf(fault.BadData, "byte %d: the file ends inside the header of %d bytes", len(idx), headerBytes)
+	}
+	if string(idx[:len(idxMagic)]) != idxMagic {
+		if string(idx[:8]) == "TNTIDX\x00\x00" {
+			return fault.Errorf(fault.BadData, "byte 0: the old TNTIDX format (--dataset-impl lazy or cached) is not read; make the files anew with preprocess_data")
+		}
+		return fault.Errorf(fault.BadData, "byte 0: not an index file (it starts with %q, not %q)", idx[:9], idxMagic)
+	}
+	if v := binary.LittleEndian.Uint64(idx[9:]); v != idxVersion {
+		return fault.Errorf(fault.BadData, "byte 9: version %d; only %d is known", v, idxVersion)
+	}
+	x.dtype = DType(idx[17])
+	if t := dtypes[x.dtype]; t.size == 0 || t.top < 0 {
+		return fault.Errorf(fault.BadData, "byte 17: %s is no type of token ids", x.dtype)
+	}
+	n, d := binary.LittleEndian.Uint64(idx[18:]), binary.LittleEndian.Uint64(idx[26:])
+	room := uint64(len(idx) - headerBytes)
+	if n > room/12 || d > room/8 || d < 1 || room != 12*n+8*d {
+		return fault.Errorf(fault.BadData, "byte 18: %d sequences and %d document entries need %s bytes, the file has %d", n, d, neededBytes(n, d), len(idx))
+	}
+	x.n = int64(n)
+	x.sizes, idx = idx[headerBytes:headerBytes+4*n], idx[headerBytes+4*n:]
+	x.pointers, x.documents = idx[:8*n], idx[8*n:]
+	return nil
+}
+
+func neededBytes(n, d uint64) string {
+	if n > math.MaxInt64/16 || d > math.MaxInt64/16 {
+		return "far more"
+	}
+	return fmt.Sprintf("%d", headerBytes+12*n+8*d)
+}
+
+// check walks the arrays: lengths not negative, offsets rising without overlap
+// and within .bin, boundaries rising to the number of sequences.
+func (x *Indexed) check() error {
+	item, end := int64(x.dtype.Size()), int64(0)
+	for i := int64(0); i < x.n; i++ {
+		size, at := int32(binary.LittleEndian.Uint32(x.sizes[4*i:])), x.pointer(i)
+		switch {
+		case size < 0:
+			return fault.Errorf(fault.BadData, "byte %d: sequence %d has length %d", headerBytes+4*i, i, size)
+		case at < end:
+			return fault.Errorf(fault.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the one before it (%d)", headerBytes+4*x.n+8*i, i, at, end)
+		case at > x.bin.size || int64(size)*item > x.bin.size-at:
+			return fault.Errorf(fault.BadData, "byte %d: sequence %d, %d tokens from byte %d on, reaches beyond %s of %d bytes: the pair does not belong together or was cut", headerBytes+4*x.n+8*i, i, size, at, x.bin.path, x.bin.size)
+		}
+		end = at + int64(size)*item
+		x.tokens += int64(size)
+		x.longest = max(x.longest, int64(size))
+	}
+	if end != x.bin.size {
+		return fault.Errorf(fault.BadData, "the sequences end at byte %d of %s, which has %d bytes: the pair does not belong together", end, x.bin.path, x.bin.size)
+	}
+	return x.checkDocuments()
+}
+
+func (x *Indexed) checkDocuments() error {
+	start, last := headerBytes+12*x.n, int64(0)
+	for i := int64(0); i <= x.Documents(); i++ {
+		v := x.document(i)
+		if v < last || v > x.n || (i == 0 && v != 0) {
+			return fault.Errorf(fault.BadData, "byte %d: document boundary %d is %d, after %d, of %d sequences", start+8*i, i, v, last, x.n)
+		}
+		last = v
+	}
+	if last != x.n {
+		return fault.Errorf(fault.BadData, "byte %d: the last document ends at sequence %d of %d", start+8*x.Documents(), last, x.n)
+	}
+	return nil
+}
+
+func (x *Indexed) pointer(i int64) int64 {
+	return int64(binary.LittleEndian.Uint64(x.pointers[8*i:]))
+}
+
+func (x *Indexed) document(i int64) int64 {
+	return int64(binary.LittleEndian.Uint64(x.documents[8*i:]))
+}
+
+// Prefix is the path the pair was opened with.
+func (x *Indexed) Prefix() string { return x.prefix }
+
+// DType is the type of the stored tokens.
+func (x *Indexed) DType() DType { return x.dtype }
+
+// Len counts sequences.
+func (x *Indexed) Len() int64 { return x.n }
+
+// Tokens counts the tokens of all sequences.
+func (x *Indexed) Tokens() int64 { return x.tokens }
+
+// Longest is the largest number of tokens of a sequence.
+func (x *Indexed) Longest() int64 { return x.longest }
+
+// Documents counts documents; the index stores one entry more.
+func (x *Indexed) Documents() int64 { return int64(len(x.documents)/8) - 1 }
+
+// Document is the range of sequences [first, end) of document i.
+func (x *Indexed) Document(i int64) (first, end int64) { return x.document(i), x.document(i + 1) }
+
+// Size is the number of tokens of sequence i.
+func (x *Indexed) Size(i int64) int64 {
+	return int64(binary.LittleEndian.Uint32(x.sizes[4*i:]))
+}
+
+// Sequence gives all tokens of sequence i.
+func (x *Indexed) Sequence(i int64) ([]int32, error) {
+	if i < 0 || i >= x.n {
+		return nil, fault.Errorf(fault.BadData, "%s: sequence %d of %d", x.prefix, i, x.n)
+	}
+	return x.Slice(i, 0, x.Size(i), make([]int32, 0, x.Size(i)))
+}
+
+// Slice adds n tokens of sequence i, from token off on, to dst. A range beyond
+// the sequence is an error (Megatron reads on into the next one).
+func (x *Indexed) Slice(i, off, n int64, dst []int32) ([]int32, error) {
+	if i < 0 || i >= x.n || off < 0 || n < 0 || off > x.Size(i) || n > x.Size(i)-off {
+		return dst, fault.Errorf(fault.BadData, "%s: tokens %d to %d of sequence %d are asked for; the index has %d sequences", x.prefix, off, off+n, i, x.n)
+	}
+	if n == 0 {
+		return dst, nil
+	}
+	item := int64(x.dtype.Size())
+	raw, err := x.bin.at(x.pointer(i)+off*item, n*item, nil)
+	if err != nil {
+		return dst, err
+	}
+	if dst, err = x.dtype.decode(dst, raw); err != nil {
+		return dst, fault.Errorf(fault.BadData, "%s: %w", x.Where(i, off), err)
+	}
+	return dst, nil
+}
+
+// Where names a token: file, byte, sequence and place in it.
+func (x *Indexed) Where(i, off int64) string {
+	return fmt.Sprintf("%s, byte %d (sequence %d, token %d)", x.bin.path, x.pointer(i)+off*int64(x.dtype.Size()), i, off)
+}
+
+// Close gives the mappings back; nothing read through x may be used after it.
+func (x *Indexed) Close() error { return errors.Join(x.idx.close(), x.bin.close()) }

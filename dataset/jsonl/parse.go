@@ -1,0 +1,411 @@
+package jsonl
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"monotron/fault"
+)
+
+// Parser picks the values of some keys out of a line's JSON object. It checks
+// the whole line, but builds only what is asked for.
+type Parser struct {
+	keys   []string
+	values []value
+	line   []byte
+	at     int
+	buf    []byte
+}
+
+// value is what a key holds.
+type value struct {
+	kind  kind
+	texts []string
+}
+
+type kind uint8
+
+const (
+	missing kind = iota
+	text         // a string
+	texts        // a list of strings
+	null
+	otherKind
+)
+
+// NewParser looks for the given keys.
+func NewParser(keys ...string) *Parser {
+	return &Parser{keys: keys, values: make([]value, len(keys))}
+}
+
+// maxDepth of nested values; Python's own limit is near 1000.
+const maxDepth = 1000
+
+// Parse reads one line. The error says what is wrong and at which byte of the line.
+func (p *Parser) Parse(line []byte) error {
+	p.line, p.at = line, 0
+	for i := range p.values {
+		p.values[i] = value{texts: p.values[i].texts[:0]}
+	}
+	if !utf8.Valid(line) {
+		for p.at < len(line) {
+			r, n := utf8.DecodeRune(line[p.at:])
+			if r == utf8.RuneError && n == 1 {
+				return p.errorf("byte 0x%02x is not UTF-8", line[p.at])
+			}
+			p.at += n
+		}
+	}
+	p.space()
+	if p.at == len(line) {
+		return fault.Errorf(fault.BadData, "the line is blank")
+	}
+	if line[p.at] != '{' {
+		return p.errorf("a JSON object is expected")
+	}
+	if err := p.object(1, true); err != nil {
+		return err
+	}
+	if p.space(); p.at < len(line) {
+		return p.errorf("text after the JSON object")
+	}
+	return nil
+}
+
+// Strings gives the value of key number k: one string, or those of a list.
+func (p *Parser) Strings(k int) ([]string, error) {
+	switch v := p.values[k]; v.kind {
+	case text, texts:
+		return v.texts, nil
+	case missing:
+		return nil, fault.Errorf(fault.BadData, "the key %q is missing", p.keys[k])
+	case null:
+		return nil, fault.Errorf(fault.BadData, "the value of %q is null, not text", p.keys[k])
+	}
+	return nil, fault.Errorf(fault.BadData, "the value of %q is neither a string nor a list of strings", p.keys[k])
+}
+
+// String gives the value of key number k, which must be one string.
+func (p *Parser) String(k int) (string, error) {
+	list, err := p.Strings(k)
+	if err == nil && p.values[k].kind != text {
+		err = fault.Errorf(fault.BadData, "the value of %q is a list, not a string", p.keys[k])
+	}
+	if err != nil {
+		return "", err
+	}
+	return list[0], nil
+}
+
+func (p *Parser) errorf(format string, args ...any) error {
+	return fault.Errorf(fault.BadData, "byte %d of the line: "+format, append([]any{p.at}, args...)...)
+}
+
+func (p *Parser) space() {
+	for p.at < len(p.line) {
+		switch p.line[p.at] {
+		case ' ', '\t', '\n', '\r':
+			p.at++
+		default:
+			return
+		}
+	}
+}
+
+// next is the byte at p.at, 0 at the end.
+func (p *Parser) next() byte {
+	if p.at < len(p.line) {
+		return p.line[p.at]
+	}
+	return 0
+}
+
+func (p *Parser) object(depth int, top bool) error {
+	p.at++ // {
+	if p.space(); p.next() == '}' {
+		p.at++
+		return nil
+	}
+	for {
+		if p.next() != '"' {
+			return p.errorf("a key in double quotes is expected")
+		}
+		from := p.at
+		end, escaped, err := p.skipString()
+		if err != nil {
+			return err
+		}
+		key := -1
+		if top {
+			if key, err = p.key(from, end, escaped); err != nil {
+				return err
+			}
+		}
+		if p.space(); p.next() != ':' {
+			return p.errorf("a colon is expected")
+		}
+		p.at++
+		p.space()
+		if key >= 0 {
+			err = p.wanted(&p.values[key], depth)
+		} else {
+			err = p.skip(depth)
+		}
+		if err != nil {
+			return err
+		}
+		p.space()
+		switch p.next() {
+		case '}':
+			p.at++
+			return nil
+		case ',':
+			p.at++
+			p.space()
+		default:
+			return p.errorf("a comma or } is expected")
+		}
+	}
+}
+
+// key is the number of the key spelt at line[from:end], quotes included, or -1.
+func (p *Parser) key(from, end int, escaped bool) (int, error) {
+	raw := p.line[from+1 : end-1]
+	if escaped {
+		p.buf = p.buf[:0]
+		if !p.unescape(raw) {
+			return -1, nil // a lone surrogate: no key of ours
+		}
+		raw = p.buf
+	}
+	for i, k := range p.keys {
+		if k == string(raw) {
+			return i, nil
+		}
+	}
+	return -1, nil
+}
+
+// wanted reads the value of a key that is asked for.
+func (p *Parser) wanted(v *value, depth int) error {
+	v.texts = v.texts[:0]
+	switch p.next() {
+	case '"':
+		v.kind = text
+		return p.keep(v)
+	case '[':
+		return p.list(v, depth)
+	case 'n':
+		v.kind = null
+	default:
+		v.kind = otherKind
+	}
+	return p.skip(depth)
+}
+
+func (p *Parser) list(v *value, depth int) error {
+	v.kind = texts
+	return p.array(depth, func() error {
+		if p.next() == '"' {
+			return p.keep(v)
+		}
+		v.kind = otherKind
+		return p.skip(depth + 1)
+	})
+}
+
+// keep reads the string at p.at into v.
+func (p *Parser) keep(v *value) error {
+	from := p.at
+	end, escaped, err := p.skipString()
+	if err != nil {
+		return err
+	}
+	raw := p.line[from+1 : end-1]
+	if escaped {
+		p.buf = p.buf[:0]
+		if !p.unescape(raw) {
+			p.at = from
+			return p.errorf("the string holds a lone surrogate (\\ud800 to \\udfff without its other half), which is no character")
+		}
+		raw = p.buf
+	}
+	v.texts = append(v.texts, string(raw))
+	return nil
+}
+
+// skipString goes over the string at p.at; end is the place after it.
+func (p *Parser) skipString() (end int, escaped bool, err error) {
+	from := p.at
+	for i := from + 1; i < len(p.line); i++ {
+		switch c := p.line[i]; {
+		case c == '"':
+			p.at = i + 1
+			return p.at, escaped, nil
+		case c == '\\':
+			escaped = true
+			n := escapeLen(p.line[i:])
+			if n == 0 {
+				p.at = i
+				return 0, false, p.errorf("no such escape in a string")
+			}
+			i += n - 1
+		case c < ' ':
+			p.at = i
+			return 0, false, p.errorf("a raw control character (0x%02x) in a string", c)
+		}
+	}
+	return 0, false, p.errorf("the string that begins here does not end")
+}
+
+// escapeLen is the length of the escape at the start of s, 0 for a wrong one.
+func escapeLen(s []byte) int {
+	if len(s) < 2 {
+		return 0
+	}
+	if s[1] != 'u' {
+		if strings.IndexByte(`"\/bfnrt`, s[1]) < 0 {
+			return 0
+		}
+		return 2
+	}
+	if _, ok := hex4(s); !ok {
+		return 0
+	}
+	return 6
+}
+
+// hex4 reads the digits of \uXXXX.
+func hex4(s []byte) (r rune, ok bool) {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return 0, false
+	}
+	for _, c := range s[2:6] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// unescape adds the text of a checked string to p.buf; false for a lone surrogate.
+func (p *Parser) unescape(s []byte) bool {
+	for i := 0; i < len(s); {
+		if s[i] != '\\' {
+			p.buf = append(p.buf, s[i])
+			i++
+			continue
+		}
+		if s[i+1] != 'u' {
+			p.buf = append(p.buf, "\"\\/\b\f\n\r\t"[strings.IndexByte(`"\/bfnrt`, s[i+1])])
+			i += 2
+			continue
+		}
+		r, _ := hex4(s[i:])
+		i += 6
+		if utf16.IsSurrogate(r) {
+			low, ok := hex4(s[i:])
+			if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+				return false
+			}
+			i += 6
+		}
+		p.buf = utf8.AppendRune(p.buf, r)
+	}
+	return true
+}
+
+func (p *Parser) array(depth int, item func() error) error {
+	p.at++ // [
+	if p.space(); p.next() == ']' {
+		p.at++
+		return nil
+	}
+	for {
+		if err := item(); err != nil {
+			return err
+		}
+		p.space()
+		switch p.next() {
+		case ']':
+			p.at++
+			return nil
+		case ',':
+			p.at++
+			p.space()
+		default:
+			return p.errorf("a comma or ] is expected")
+		}
+	}
+}
+
+// words are the values without quotes that are no numbers; the last three are
+// Python's own.
+var words = [][]byte{[]byte("true"), []byte("false"), []byte("null"), []byte("NaN"), []byte("Infinity"), []byte("-Infinity")}
+
+// skip goes over any value.
+func (p *Parser) skip(depth int) error {
+	if depth > maxDepth {
+		return p.errorf("values are nested deeper than %d", maxDepth)
+	}
+	switch p.next() {
+	case '{':
+		return p.object(depth+1, false)
+	case '[':
+		return p.array(depth, func() error { return p.skip(depth + 1) })
+	case '"':
+		_, _, err := p.skipString()
+		return err
+	}
+	for _, word := range words {
+		if bytes.HasPrefix(p.line[p.at:], word) {
+			p.at += len(word)
+			return nil
+		}
+	}
+	return p.number()
+}
+
+func (p *Parser) number() error {
+	start := p.at
+	if p.next() == '-' {
+		p.at++
+	}
+	if p.next() == '0' {
+		p.at++
+	} else if !p.digits() {
+		p.at = start
+		return p.errorf("a JSON value is expected")
+	}
+	for _, part := range []string{".", "eE"} {
+		before := p.at
+		if c := p.next(); c == 0 || strings.IndexByte(part, c) < 0 {
+			continue
+		}
+		p.at++
+		if c := p.next(); part != "." && (c == '+' || c == '-') {
+			p.at++
+		}
+		if !p.digits() {
+			p.at = before // as Python: the number ends here, and what follows is wrong
+			return nil
+		}
+	}
+	return nil
+}
+
+func (p *Parser) digits() bool {
+	start := p.at
+	for c := p.next(); c >= '0' && c <= '9'; c = p.next() {
+		p.at++
+	}
+	return p.at > start
+}

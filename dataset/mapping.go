@@ -1,0 +1,91 @@
+package dataset
+
+import (
+	"io"
+	"os"
+
+	"github.com/edsrzf/mmap-go"
+
+	"monotron/fault"
+)
+
+// blob is a file's bytes: memory-mapped, or read as needed from a handle.
+type blob struct {
+	path string
+	data mmap.MMap // nil when empty or not mapped
+	file *os.File  // nil when mapped
+	size int64
+}
+
+// openBlob opens path; a missing file is fault.NoInput.
+func openBlob(path string, mapped bool) (*blob, error) {
+	f, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
+	}
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		f.Close()
+		return nil, fault.With(fault.IO, err)
+	case info.IsDir():
+		f.Close()
+		return nil, fault.Errorf(fault.BadData, "%s is a folder, not a file", path)
+	}
+	b := &blob{path: path, file: f, size: info.Size()}
+	if !mapped {
+		return b, nil
+	}
+	b.file = nil
+	if b.size > 0 { // an empty file cannot be mapped
+		if b.data, err = mmap.Map(f, mmap.RDONLY, 0); err != nil {
+			f.Close()
+			return nil, fault.Errorf(fault.IO, "%s: mapping it failed: %w", path, err)
+		}
+	}
+	return b, fault.With(fault.IO, f.Close())
+}
+
+// at gives n bytes from off; the caller has checked them against size. scratch
+// is used when the file is not mapped.
+func (b *blob) at(off, n int64, scratch []byte) ([]byte, error) {
+	if b.file == nil {
+		return b.data[off : off+n], nil
+	}
+	if int64(cap(scratch)) < n {
+		scratch = make([]byte, n)
+	}
+	scratch = scratch[:n]
+	if _, err := b.file.ReadAt(scratch, off); err != nil && err != io.EOF {
+		return nil, fault.Errorf(fault.IO, "%s: reading %d bytes at byte %d: %w", b.path, n, off, err)
+	}
+	return scratch, nil
+}
+
+func (b *blob) close() error {
+	if b.data != nil {
+		return fault.With(fault.IO, b.data.Unmap())
+	}
+	if b.file != nil {
+		return fault.With(fault.IO, b.file.Close())
+	}
+	return nil
+}
+
+// ReadAt reads the file as an io.ReaderAt does.
+func (b *blob) ReadAt(p []byte, off int64) (int, error) {
+	if b.file != nil {
+		return b.file.ReadAt(p, off)
+	}
+	if off >= b.size {
+		return 0, io.EOF
+	}
+	n := copy(p, b.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}

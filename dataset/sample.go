@@ -1,0 +1,168 @@
+package dataset
+
+import (
+	"monotron/fault"
+)
+
+// Dataset is numbered samples in a fixed order.
+type Dataset interface {
+	Len() int64
+	// Sample reads sample k, 0 <= k < Len. It is safe for several goroutines.
+	Sample(k int64) (Sample, error)
+}
+
+// Sample is one row of a batch; every slice is S long and the caller's own.
+type Sample struct {
+	Tokens      []int32
+	Labels      []int32
+	LossMask    []float32 // 0 where the label is padding (and, on request, after EOD)
+	PositionIDs []int32
+	DocStart    []int32 // first key position that each query sees; 0 without a reset
+	// CuSeqlens, with inter-document masking only, is S+1 long: 0, the end of
+	// each document's tokens, then S to the end.
+	CuSeqlens []int32
+}
+
+// masks says what happens at the ends of documents.
+type masks struct {
+	resetPositions, resetAttention, eodMask bool // found by EOD in the input
+	interDocument                           bool // found by the ends of sequences
+}
+
+// Sample is a fresh computation each time: nothing of one sample stays for the
+// next (in Megatron the loss mask of a padded first sample does).
+func (g *GPT) Sample(k int64) (Sample, error) {
+	if k < 0 || k >= g.Len() {
+		return Sample{}, fault.Errorf(fault.Internal, "%s: sample %d of %d is asked for", g.label(), k, g.Len())
+	}
+	text, ends, err := g.read(g.ShuffleIndex.At(k))
+	if err != nil {
+		return Sample{}, err
+	}
+	s := g.cut(text)
+	for i, label := range s.Labels {
+		if s.LossMask[i] = 1; label == g.pad {
+			s.LossMask[i] = 0
+		}
+	}
+	if g.masks.interDocument {
+		g.byEnds(&s, ends)
+	} else {
+		g.byEOD(&s)
+	}
+	for i := range s.Tokens { // the model never sees the padding id
+		if s.Tokens[i] == g.pad {
+			s.Tokens[i] = 0
+		}
+		if s.Labels[i] == g.pad {
+			s.Labels[i] = 0
+		}
+	}
+	return s, nil
+}
+
+// cut makes the arrays of a sample; text is S+extra long.
+func (g *GPT) cut(text []int32) Sample {
+	n := g.sequence
+	ints := make([]int32, 4*n)
+	s := Sample{Tokens: ints[:n:n], Labels: ints[n : 2*n : 2*n], PositionIDs: ints[2*n : 3*n : 3*n], DocStart: ints[3*n:], LossMask: make([]float32, n)}
+	copy(s.Tokens, text)
+	copy(s.Labels, text[1:])
+	if g.extra == 0 {
+		s.Labels[n-1] = g.pad
+	}
+	return s
+}
+
+// byEOD sets positions and masks from the EODs in the input.
+func (g *GPT) byEOD(s *Sample) {
+	start := int32(0)
+	for i, token := range s.Tokens {
+		at := int32(i)
+		s.PositionIDs[i] = at
+		if g.masks.resetPositions {
+			s.PositionIDs[i] = at - start
+		}
+		if g.masks.resetAttention {
+			s.DocStart[i] = start
+		}
+		if token != g.eod || g.eod < 0 {
+			continue
+		}
+		if start = at + 1; g.masks.eodMask {
+			s.LossMask[i] = 0
+		}
+	}
+}
+
+// byEnds sets positions and masks from where the sequences end in the sample.
+func (g *GPT) byEnds(s *Sample, ends []int32) {
+	n := int32(g.sequence)
+	s.CuSeqlens = make([]int32, n+1)
+	start, next := int32(0), 0
+	for i := range n {
+		for next < len(ends) && ends[next] <= i {
+			start = ends[next]
+			next++
+		}
+		s.PositionIDs[i], s.DocStart[i] = i-start, start
+		if g.masks.eodMask && s.Tokens[i] == g.eod && g.eod >= 0 {
+			s.LossMask[i] = 0
+		}
+	}
+	at := 1
+	for _, e := range ends {
+		if e > s.CuSeqlens[at-1] && e < n {
+			s.CuSeqlens[at] = e
+			at++
+		}
+	}
+	for ; at < len(s.CuSeqlens); at++ {
+		s.CuSeqlens[at] = n
+	}
+}
+
+// read gives the S+extra tokens of row j of SampleIndex, padded on the right,
+// and where in them each sequence ends.
+func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
+	length := g.sequence + g.extra
+	text = make([]int32, 0, length)
+	first, off := g.SampleIndex.At(2*j), g.SampleIndex.At(2*j+1)
+	last, end := g.SampleIndex.At(2*j+2), g.SampleIndex.At(2*j+3)
+	for at := first; at <= last; at++ {
+		doc := g.DocumentIndex.At(at)
+		upto := g.source.Size(doc)
+		if at == last {
+			upto = end + g.extra
+		}
+		start := len(text)
+		if text, err = g.source.Slice(doc, off, upto-off, text); err != nil {
+			return nil, nil, err
+		}
+		if err := g.checkIDs(doc, off, text[start:]); err != nil {
+			return nil, nil, err
+		}
+		ends = append(ends, int32(len(text)))
+		off = 0
+	}
+	if int64(len(text)) < length && g.noPad != "" {
+		return nil, nil, fault.Errorf(fault.BadData, "%s: the last sample of the %s split has %d of %d tokens, and %s has no padding id to fill it up with", g.label(), g.Split, len(text), length, g.noPad)
+	}
+	for int64(len(text)) < length {
+		text = append(text, g.pad)
+	}
+	return text, ends, nil
+}
+
+// checkIDs refuses ids that the model has no embedding for.
+func (g *GPT) checkIDs(doc, off int64, ids []int32) error {
+	if g.vocab == 0 {
+		return nil
+	}
+	for i, id := range ids {
+		if int64(uint32(id)) >= g.vocab {
+			return fault.Errorf(fault.BadData, "%s: token id %d, but the tokenizer's vocabulary has %d ids: the data was made with another tokenizer", g.source.Where(doc, off+int64(i)), id, g.vocab)
+		}
+	}
+	return nil
+}

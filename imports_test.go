@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A row says what the packages under one folder may import of ours. Packages
+// under one folder may import each other; the longest folder that fits counts.
+type row struct {
+	folder string
+	may    string // folders, each with what lies under it
+	why    string
+}
+
+// Sets of folders, bottom up.
+const (
+	base    = "fault flags "
+	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report "
+	kernels = base + "csrc/device "
+	ranks   = kernels + "mpu mpu/comm mpu/topology "
+	parts   = line + ranks + "megatron/model megatron/optimizer megatron/checkpoint "
+	trainer = parts + "megatron/inference megatron/training megatron/estimate megatron/arguments "
+)
+
+// devices are chosen by name at run time, so only main and tests may name them.
+const devices = "csrc/ref csrc/cpu csrc/cuda "
+
+// importTable is design.md section 2: arrows point down.
+var importTable = []row{
+	{"", "tools tools/internal megatron/pretrain " + trainer + devices, "main names the commands and registers the devices"},
+	{"tools", "tools/internal " + trainer, "one folder a command; what two tools share belongs below them"},
+	{"tools/internal", kernels + "tokenizer ", "how every tool reads its command line and opens its device, no more"},
+	{"megatron/pretrain", trainer, "pretrain_gpt only joins arguments and training"},
+	{"megatron/estimate", parts + "megatron/inference megatron/training", "a plan is training's own setup, counted"},
+	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/training",
+		"fills its owners' Configs; training's is in package training, whose loop it never calls"},
+	{"megatron/training", parts + "megatron/inference", "the only place where all parts meet; samples at evaluation"},
+	{"megatron/inference", parts, "runs a model, never trains one"},
+	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
+	{"megatron/optimizer", ranks + "megatron/spec", "works on Params, whatever model they belong to"},
+	{"megatron/checkpoint", ranks + "megatron/spec", "files hold pieces of Params; formats never see training"},
+	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
+	{"mpu/comm", kernels + "csrc/comm mpu/topology", "moves tensors, knows no layer"},
+	{"mpu/topology", base, "arithmetic of ranks"},
+	{"csrc/comm", kernels, "C side of comm"},
+	{"csrc/ref", kernels, "a device sees tensors only"},
+	{"csrc/cpu", kernels, "a device sees tensors only"},
+	{"csrc/cuda", kernels, "a device sees tensors only"},
+	{"csrc/device", base, "the seam: knows no device"},
+	{"csrc/device/devicetest", kernels + "csrc/ref", "imported by tests only; ref is the oracle"},
+	{"megatron/schedule", base + "mpu/topology", "pure lists, so that the simulator can run them"},
+	{"megatron/spec", base + "mpu/topology", "formulas: the cross-check of what is measured"},
+	{"megatron/report", base, "writes numbers, computes none"},
+	{"dataset", base + "tokenizer", "data stands alone: any trainer could read it"},
+	{"tokenizer", base, "text to ids"},
+	{"flags", "fault", "reads a command line"},
+	{"fault", "", "the bottom: every package may return one"},
+}
+
+// forTests may be imported by tests above csrc only to choose a device.
+const forTests = devices + "csrc/device/devicetest "
+
+// TestImportsPointDown fails on an import that design.md section 2 forbids.
+func TestImportsPointDown(t *testing.T) {
+	arrows, err := readArrows(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(arrows) < 10 {
+		t.Fatalf("found %d imports of ours in the whole tree; the reader is broken", len(arrows))
+	}
+	for _, a := range arrows {
+		if err := a.check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestForbiddenArrowsAreCaught shows that the test above can fail.
+func TestForbiddenArrowsAreCaught(t *testing.T) {
+	for _, a := range []arrow{
+		{from: "megatron/model", to: "megatron/training"},
+		{from: "megatron/model", to: "tools"},
+		{from: "megatron/checkpoint/formats/hf", to: "megatron/training"},
+		{from: "megatron/training", to: "csrc/cpu"},
+		{from: "megatron/optimizer", to: "megatron/model"},
+		{from: "megatron/schedule", to: "mpu", test: true},
+		{from: "csrc/device", to: "mpu/comm"},
+		{from: "dataset", to: "csrc/device"},
+		{from: "fault", to: "flags"},
+		{from: "tools/bench", to: "tools/verify"},
+		{from: "tools/bench", to: "megatron/pretrain"},
+		{from: "tools/bench", to: "csrc/device/devicetest"},
+		{from: "newfolder", to: "fault"},
+	} {
+		if a.check() == nil {
+			t.Errorf("%s importing %s was let through", a.from, a.to)
+		}
+	}
+	for _, a := range []arrow{
+		{from: "", to: "csrc/cpu"},
+		{from: "tools/verify", to: "tools/verify/datacase"},
+		{from: "tools/verify", to: "tools/internal/command"},
+		{from: "megatron/checkpoint", to: "megatron/checkpoint/formats/safetensors"},
+		{from: "megatron/training", to: "csrc/ref", test: true},
+		{from: "mpu", to: "mpu/comm"},
+	} {
+		if err := a.check(); err != nil {
+			t.Errorf("a legal arrow was refused: %v", err)
+		}
+	}
+}
+
+// TestDesignIsWhole: one row a folder, each with its reason.
+func TestDesignIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range importTable {
+		if r.why == "" || seen[r.folder] {
+			t.Errorf("row %q has no reason or stands twice", r.folder)
+		}
+		seen[r.folder] = true
+	}
+}
+
+// arrow is one import, both ends as folders of this repository.
+type arrow struct {
+	from, to string
+	test     bool
+	at       token.Position
+}
+
+func (a arrow) check() error {
+	from, ok := rowOf(a.from)
+	if !ok {
+		return fmt.Errorf("%s: folder %s has no row in importTable: say what it may import and why", a.at, a.from)
+	}
+	to, _ := rowOf(a.to)
+	if to.folder == from.folder && toolOf(a.from) == toolOf(a.to) {
+		return nil
+	}
+	may := strings.Fields(from.may)
+	if a.test {
+		may = append(may, strings.Fields(forTests)...)
+	}
+	if !slices.Contains(may, to.folder) {
+		return fmt.Errorf("%s: %s must not import %s (%s)", a.at, a.from, a.to, from.why)
+	}
+	return nil
+}
+
+// toolOf is the tool that a package belongs to; no tool's for others.
+func toolOf(pkg string) string {
+	rest, ok := strings.CutPrefix(pkg, "tools/")
+	if !ok {
+		return ""
+	}
+	tool, _, _ := strings.Cut(rest, "/")
+	return tool
+}
+
+func rowOf(pkg string) (best row, ok bool) {
+	for _, r := range importTable {
+		if r.folder == pkg || (r.folder != "" && under(pkg, r.folder) && len(r.folder) >= len(best.folder)) {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}
+
+func under(pkg, folder string) bool { return pkg == folder || strings.HasPrefix(pkg, folder+"/") }
+
+// readArrows parses the import lines of every Go file, whatever its build tags.
+func readArrows(root string) ([]arrow, error) {
+	var arrows []arrow
+	files := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (d.Name() == "testdata" || d.Name() == "quickstart" && filepath.Dir(path) == root || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		found, err := arrowsOf(files, path)
+		arrows = append(arrows, found...)
+		return err
+	})
+	sort.Slice(arrows, func(i, j int) bool { return arrows[i].at.String() < arrows[j].at.String() })
+	return arrows, err
+}
+
+func arrowsOf(files *token.FileSet, path string) ([]arrow, error) {
+	f, err := parser.ParseFile(files, path, nil, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	from := filepath.ToSlash(filepath.Dir(path))
+	if from == "." {
+		from = ""
+	}
+	var arrows []arrow
+	for _, spec := range f.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		if to, ours := strings.CutPrefix(name, "monotron/"); ours {
+			arrows = append(arrows, arrow{from, to, strings.HasSuffix(path, "_test.go"), files.Position(spec.Pos())})
+		}
+	}
+	return arrows, nil
+}

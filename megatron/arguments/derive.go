@@ -1,0 +1,427 @@
+package arguments
+
+import (
+	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
+	"monotron/megatron/training"
+)
+
+// derive completes the Config from what was given and checks it as a whole: the
+// rules of Megatron's validate_args (reference/megatron-model.md, section 1).
+func (p *parser) derive() {
+	p.bounded(sizes, 1<<31-1)
+	p.bounded(ranksOrLayers, 100_000)
+	p.bounded([]string{"cpu-threads"}, 4096)
+	p.bounded([]string{"seed"}, 1<<32-1) // what numpy's generator of the data order takes
+	p.positive("log-interval", "tensorboard-log-interval", "eval-interval", "distributed-timeout-minutes",
+		"num-distributed-optimizer-instances", "make-vocab-size-divisible-by", "sample-tokens")
+	p.deriveShape()
+	p.deriveActivation()
+	p.derivePositions()
+	p.deriveExperts()
+	p.deriveLayout()
+	p.derivePrecision()
+	p.deriveBatch()
+	p.deriveLength()
+	p.deriveOptimizer()
+	p.deriveRecompute()
+	p.deriveCheckpoint()
+	p.deriveData()
+	p.deriveReport()
+	p.checkVolume()
+}
+
+// checkVolume refuses a model whose tensors could not even be counted in 64 bits.
+func (p *parser) checkVolume() {
+	m := &p.Model
+	width := float64(m.HiddenSize)
+	rows := float64(max(m.PaddedVocabSize, p.Tokenizer.VocabSize, p.PaddedVocab) + m.MaxPositions)
+	layer := float64(m.NumAttentionHeads+m.NumQueryGroups)*float64(m.KVChannels) + 1.5*float64(m.FFNHiddenSize)
+	const most = 1 << 50
+	if n := width * (rows + 2*layer*float64(m.NumLayers)); n > most {
+		p.problem("the model would have about %.1e parameters; no machine holds that: look at --num-layers, --hidden-size, --ffn-hidden-size, --kv-channels, --vocab-size and --max-position-embeddings", n)
+	}
+	tokens := float64(p.SeqLength) * float64(max(p.MicroBatchSize, p.EvalMicroBatchSize))
+	if n := tokens * (width + 2*layer); n > most {
+		p.problem("a micro-batch would need about %.1e values a layer; no machine holds that: look at --seq-length and --micro-batch-size", n)
+	}
+}
+
+// sizes are the numbers that are multiplied with each other; below 2^31 no
+// product of two overflows.
+var sizes = []string{"hidden-size", "num-attention-heads", "ffn-hidden-size", "kv-channels", "num-query-groups", "max-position-embeddings",
+	"seq-length", "vocab-size", "padded-vocab-size", "make-vocab-size-divisible-by", "micro-batch-size", "global-batch-size",
+	"eval-global-batch-size", "eval-micro-batch-size"}
+
+// ranksOrLayers are counts that lists are made for.
+var ranksOrLayers = []string{"num-layers", "num-experts", "world-size", "tensor-model-parallel-size", "pipeline-model-parallel-size",
+	"context-parallel-size", "expert-model-parallel-size", "expert-tensor-parallel-size", "num-virtual-stages-per-pipeline-rank",
+	"num-layers-per-virtual-pipeline-stage"}
+
+// bounded reports absurd sizes and takes them out of the further checks.
+func (p *parser) bounded(names []string, limit int64) {
+	for _, name := range names {
+		if v := p.field(index[name].To); v.Int() > limit {
+			p.problem("--%s %d is above %d", name, v.Int(), limit)
+			p.wrong[name] = true
+			v.SetInt(limit)
+		}
+	}
+}
+
+func (p *parser) positive(names ...string) {
+	for _, name := range names {
+		if f := index[name]; p.field(f.To).Int() < 1 && !p.wrong[name] {
+			p.problem("--%s must be at least 1", name)
+		}
+	}
+}
+
+// need reports a missing flag, unless only parts of a command line are read.
+func (p *parser) need(missing bool, flag, why string) bool {
+	if missing && !p.options.Partial && !p.wrong[flag] {
+		p.problem("--%s is missing: %s", flag, why)
+	}
+	return missing
+}
+
+func (p *parser) deriveShape() {
+	m := &p.Model
+	p.need(m.NumLayers < 1, "num-layers", "the number of transformer layers, at least 1")
+	noHidden := p.need(m.HiddenSize < 1, "hidden-size", "the width of the model, at least 1")
+	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
+	if m.KVChannels == 0 && !noHidden && !noHeads {
+		if m.HiddenSize%m.NumAttentionHeads != 0 {
+			p.problem("--hidden-size %d is not a multiple of --num-attention-heads %d; change one, or give --kv-channels", m.HiddenSize, m.NumAttentionHeads)
+		}
+		m.KVChannels = m.HiddenSize / m.NumAttentionHeads
+	}
+	m.NumQueryGroups = m.NumAttentionHeads
+	switch {
+	case p.Raw.GroupQueryAttention && p.Raw.QueryGroups < 1:
+		p.problem("--num-query-groups must be at least 1")
+	case p.Raw.GroupQueryAttention:
+		m.NumQueryGroups = p.Raw.QueryGroups
+		if !noHeads && m.NumAttentionHeads%m.NumQueryGroups != 0 {
+			p.problem("--num-attention-heads %d is not a multiple of --num-query-groups %d", m.NumAttentionHeads, m.NumQueryGroups)
+		}
+	case p.given("num-query-groups") && p.Raw.QueryGroups != m.NumAttentionHeads:
+		p.notice("--num-query-groups %d is read only with --group-query-attention: every head has keys and values of its own", p.Raw.QueryGroups)
+	}
+	if m.LinearBias {
+		m.QKVBias = true
+	}
+	if !p.given("embedding-init-method-std") {
+		m.EmbeddingInitStd = m.InitStd
+	}
+	if m.HiddenDropout >= 1 || m.AttentionDropout >= 1 {
+		p.problem("--hidden-dropout %g and --attention-dropout %g must be below 1", m.HiddenDropout, m.AttentionDropout)
+	}
+	// Until the tokenizer is built, the vocabulary is what the flags say.
+	if p.Tokenizer.VocabSize > 0 && p.VocabDivisor > 0 {
+		if err := p.SetVocab(p.Tokenizer.VocabSize); err != nil && p.Layout.TP > 0 {
+			p.problems = append(p.problems, err)
+		}
+	}
+}
+
+func (p *parser) deriveActivation() {
+	m, r := &p.Model, &p.Raw
+	r.Swiglu = r.Swiglu || r.GLU == spec.Swiglu
+	chosen := 0
+	for _, on := range []bool{r.Swiglu, r.SquaredRelu, r.QuickGeglu} {
+		if on {
+			chosen++
+		}
+	}
+	if chosen > 1 {
+		p.problem("--swiglu, --squared-relu and --quick-geglu exclude each other")
+	}
+	switch {
+	case r.Swiglu:
+		m.Activation = spec.Swiglu
+	case r.QuickGeglu:
+		m.Activation = spec.QuickGeglu
+	case r.SquaredRelu:
+		m.Activation = spec.SquaredRelu
+	case r.BiasGelu && m.LinearBias:
+		m.Activation = spec.GeluTanh
+	default:
+		m.Activation = spec.GeluErf
+	}
+	if m.FFNHiddenSize == 0 {
+		m.FFNHiddenSize = 4 * m.HiddenSize
+		if r.Swiglu {
+			m.FFNHiddenSize = 8 * m.HiddenSize / (3 * 64) * 64
+		}
+	}
+	if m.FFNHiddenSize == 0 && m.HiddenSize > 0 {
+		p.problem("--hidden-size %d is too small for the width --swiglu derives; give --ffn-hidden-size", m.HiddenSize)
+	}
+}
+
+func (p *parser) derivePositions() {
+	m, r := &p.Model, &p.Raw
+	if r.UseRotary {
+		if p.given("position-embedding-type") && m.Position != spec.PositionRope {
+			p.problem("--use-rotary-position-embeddings and --position-embedding-type %s exclude each other", m.Position)
+		}
+		m.Position = spec.PositionRope
+	}
+	p.need(p.SeqLength < 2, "seq-length", "the number of tokens of a training sequence, at least 2")
+	if m.Position == spec.PositionLearned {
+		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
+	}
+	if m.Context > 0 && m.Context < p.SeqLength {
+		p.problem("--seq-length %d is longer than --max-position-embeddings %d", p.SeqLength, m.Context)
+	}
+	if m.Position == spec.PositionLearned {
+		m.MaxPositions = m.Context // else there are no rows to store
+	}
+	if r.RopeScaling {
+		m.RopeScaling = &spec.RopeScaling{Factor: r.RopeScalingFactor, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}
+		if r.RopeScalingFactor < 1 {
+			p.problem("--rope-scaling-factor %g must be at least 1", r.RopeScalingFactor)
+		}
+	}
+	if m.Position == spec.PositionRope {
+		if dims := m.RotaryDims(); m.KVChannels > 0 && (dims < 2 || dims%2 != 0 || dims > m.KVChannels) {
+			p.problem("--rotary-percent %g makes %d of a head's %d channels rotate; they must come in pairs", m.RotaryPercent, dims, m.KVChannels)
+		}
+		if m.RotaryBase <= 0 {
+			p.problem("--rotary-base must be positive")
+		}
+	}
+	if m.NoRopeFreq > 0 && m.NumLayers%m.NoRopeFreq != 0 {
+		p.problem("--no-rope-freq %d does not divide --num-layers %d", m.NoRopeFreq, m.NumLayers)
+	}
+	left, err := windowLeft(r.Window)
+	if err != nil {
+		p.problem("--window-size %s: %v", r.Window, err)
+	}
+	m.WindowLeft = left
+}
+
+func (p *parser) derivePrecision() {
+	switch {
+	case p.Raw.BF16 && p.Raw.FP16:
+		p.problem("--bf16 and --fp16 exclude each other")
+	case p.Raw.BF16:
+		p.Precision = training.BF16
+	case p.Raw.FP16:
+		p.Precision = training.FP16
+		if p.Optimizer.LossScale == 0 {
+			p.CheckForNaN = false // overflow is how the dynamic scale finds its place
+		}
+	default:
+		p.Precision = training.F32
+	}
+	o := &p.Optimizer
+	o.LossScaleWindow = int(p.Raw.LossScaleWindow)
+	if o.LossScaleWindow < 1 || o.LossHysteresis < 1 || o.MinLossScale <= 0 {
+		p.problem("--loss-scale-window, --hysteresis and --min-loss-scale must be positive")
+	}
+	if o.MinLossScale > o.InitialLossScale {
+		p.problem("--min-loss-scale %g is above --initial-loss-scale %g", o.MinLossScale, o.InitialLossScale)
+	}
+}
+
+// deriveBatch fills batch sizes and checks that they divide.
+func (p *parser) deriveBatch() {
+	if p.need(p.MicroBatchSize < 1, "micro-batch-size", "sequences a rank takes at a time, at least 1") {
+		return
+	}
+	dp := max(1, p.Layout.DP)
+	if p.GlobalBatchSize == 0 && p.StepBatchSizeSchedule == "" {
+		p.GlobalBatchSize = p.MicroBatchSize * dp
+	}
+	sizes, err := training.NewBatchSizes(&p.Config, dp)
+	if err == nil {
+		err = sizes.Check()
+	}
+	if err != nil {
+		p.problems = append(p.problems, err)
+		return
+	}
+	if p.StepBatchSizeSchedule != "" && p.GlobalBatchSize != 0 && p.GlobalBatchSize != sizes.Final() {
+		p.problem("--global-batch-size %d is not where --step-batch-size-schedule ends (%d); leave one out", p.GlobalBatchSize, sizes.Final())
+	}
+	p.GlobalBatchSize = sizes.Final()
+	p.deriveEvalBatch(dp)
+}
+
+func (p *parser) deriveEvalBatch(dp int) {
+	if p.EvalMicroBatchSize == 0 {
+		p.EvalMicroBatchSize = p.MicroBatchSize
+	}
+	step := p.EvalMicroBatchSize * dp
+	if p.EvalGlobalBatchSize == 0 {
+		p.EvalGlobalBatchSize = p.GlobalBatchSize
+		if p.DecreaseBatchSizeIfNeeded {
+			p.EvalGlobalBatchSize = p.GlobalBatchSize / step * step
+		}
+	}
+	if p.EvalGlobalBatchSize%step != 0 {
+		p.problem("--eval-global-batch-size %d is not a multiple of --eval-micro-batch-size %d times %d data-parallel ranks", p.EvalGlobalBatchSize, p.EvalMicroBatchSize, dp)
+	}
+}
+
+func (p *parser) deriveLength() {
+	o := &p.Optimizer
+	noLength := p.TrainIters == 0 && p.TrainSamples == 0 && !p.SkipTrain
+	p.need(noLength, "train-iters", "the length of the training, in steps or by --train-samples")
+	if p.TrainIters > 0 && p.TrainSamples > 0 {
+		p.problem("--train-iters and --train-samples exclude each other")
+	}
+	if p.TrainIters > 0 && (o.DecaySamples > 0 || o.WarmupSamples > 0 || o.WSDDecaySamples > 0) {
+		p.problem("--train-iters goes with --lr-decay-iters, --lr-warmup-iters and --lr-wsd-decay-iters, not with their samples forms")
+	}
+	if p.TrainSamples > 0 && (o.DecayIters > 0 || o.WarmupIters > 0 || o.WSDDecayIters > 0) {
+		p.problem("--train-samples goes with --lr-decay-samples, --lr-warmup-samples and --lr-wsd-decay-samples, not with their iters forms")
+	}
+	if p.given("lr-warmup-fraction") && (o.WarmupIters > 0 || o.WarmupSamples > 0) {
+		p.problem("--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples")
+	}
+	if o.WarmupFraction >= 1 {
+		p.problem("--lr-warmup-fraction %g must be below 1", o.WarmupFraction)
+	}
+}
+
+func (p *parser) deriveOptimizer() {
+	o := &p.Optimizer
+	noLR := p.need(!p.given("lr") && !p.SkipTrain, "lr", "the peak learning rate")
+	growing := o.WeightDecayIncrStyle != optimizer.DecayConstant
+	given := p.given("start-weight-decay") || p.given("end-weight-decay")
+	switch {
+	case given && !growing:
+		p.problem("--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or cosine")
+	case growing && !(p.given("start-weight-decay") && p.given("end-weight-decay")):
+		p.problem("--weight-decay-incr-style %s needs --start-weight-decay and --end-weight-decay", o.WeightDecayIncrStyle)
+	case !growing:
+		o.StartWeightDecay, o.EndWeightDecay = o.WeightDecay, o.WeightDecay
+	}
+	if o.AdamBeta1 >= 1 || o.AdamBeta2 >= 1 {
+		p.problem("--adam-beta1 %g and --adam-beta2 %g must be below 1", o.AdamBeta1, o.AdamBeta2)
+	}
+	if o.Kind == optimizer.SGD && o.SGDMomentum >= 1 {
+		p.problem("--sgd-momentum %g must be below 1", o.SGDMomentum)
+	}
+	if o.OverrideScheduler && o.UseCheckpointScheduler {
+		p.problem("--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
+	}
+	if p.given("decoupled-lr") && !p.given("decoupled-min-lr") {
+		o.DecoupledMinLR = o.MinLR
+	}
+	if p.given("decoupled-min-lr") && !p.given("decoupled-lr") {
+		p.problem("--decoupled-min-lr needs --decoupled-lr")
+	}
+	if p.given("decoupled-lr") && o.DecoupledMinLR > o.DecoupledLR {
+		p.problem("--decoupled-min-lr %g is above --decoupled-lr %g", o.DecoupledMinLR, o.DecoupledLR)
+	}
+	if noLR || p.SkipTrain || (p.TrainIters == 0) == (p.TrainSamples == 0) || p.GlobalBatchSize == 0 {
+		return // reported elsewhere, or nothing to schedule
+	}
+	if _, err := o.Schedule(p.TrainIters, p.TrainSamples, p.GlobalBatchSize); err != nil {
+		p.problems = append(p.problems, err)
+	}
+}
+
+func (p *parser) deriveRecompute() {
+	r := &p.Recompute
+	if p.Raw.CheckpointActivations && p.Raw.CheckpointMethod == "" {
+		p.Raw.CheckpointMethod = "uniform"
+	}
+	if p.Raw.CheckpointMethod != "" && r.Granularity == "" {
+		r.Granularity, r.Method = "full", p.Raw.CheckpointMethod
+		r.NumLayers = max(1, r.NumLayers)
+	}
+	if p.Raw.RecomputeActivations {
+		if r.Granularity == "full" {
+			p.problem("--recompute-activations means selective recomputation; --recompute-granularity full excludes it")
+		}
+		r.Granularity = "selective"
+	}
+	switch r.Granularity {
+	case "full":
+		if r.Method == "" || r.NumLayers < 1 {
+			p.problem("--recompute-granularity full needs --recompute-method and --recompute-num-layers of at least 1")
+		}
+	case "selective":
+		if r.Method != "" {
+			p.problem("--recompute-method goes with --recompute-granularity full only")
+		}
+	default:
+		if p.given("recompute-method") || p.given("recompute-num-layers") || p.given("recompute-modules") {
+			p.notice("nothing is recomputed without --recompute-granularity")
+		}
+	}
+	if p.Layout.DistributeSavedActivation {
+		switch {
+		case p.Layout.TP <= 1:
+			p.Layout.DistributeSavedActivation = false
+			p.notice("--distribute-saved-activations has no effect with one tensor-parallel rank")
+		case r.Granularity != "full" || p.Layout.SequenceParallel:
+			p.problem("--distribute-saved-activations needs --recompute-granularity full, without --sequence-parallel")
+		}
+	}
+}
+
+func (p *parser) deriveCheckpoint() {
+	c := &p.Checkpoint
+	if c.Save != "" && c.SaveInterval < 1 {
+		p.problem("--save needs --save-interval of at least 1")
+	}
+	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {
+		p.problem("--save-retain-interval %d is not a multiple of --save-interval %d", c.KeepEvery, c.SaveInterval)
+	}
+	if c.KeepEvery > 0 && c.KeepLast == 0 {
+		c.KeepLast = 2 // the newest, and one to fall back to
+	}
+	if c.Save != "" && c.Format != "native" {
+		p.notice("--ckpt-format %s: what is saved has this program's own format, which any layout loads", c.Format)
+	}
+	if c.Step > 0 && c.Load == "" {
+		p.problem("--ckpt-step needs --load")
+	}
+}
+
+func (p *parser) deriveData() {
+	d, t := &p.Data, &p.Tokenizer
+	d.SequenceLength, d.Seed = p.SeqLength, uint32(p.Seed)
+	perSplit := len(d.TrainDataPath)+len(d.ValidDataPath)+len(d.TestDataPath) > 0
+	sources := 0
+	for _, on := range []bool{d.Mock, len(d.DataPath) > 0, d.DataArgsPath != "", perSplit, d.PerSplitDataArgsPath != ""} {
+		if on {
+			sources++
+		}
+	}
+	if sources > 1 {
+		p.problem("data comes from one of --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --mock-data; more than one is given")
+	}
+	p.need(sources == 0, "data-path", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
+	if (perSplit || d.PerSplitDataArgsPath != "") && d.Split != "" {
+		p.problem("--split cuts --data-path; it has no meaning with one path list per split")
+	}
+	if d.Split == "" && (len(d.DataPath) > 0 || d.DataArgsPath != "") {
+		d.Split = "969,30,1"
+	}
+	if d.Split == "" && d.Mock {
+		d.Split = "1,1,1"
+	}
+	if t.Type == "" && t.Model == "" {
+		t.Type = "GPT2BPETokenizer"
+	}
+}
+
+func (p *parser) deriveReport() {
+	l := &p.Log
+	if l.MemoryInterval > 0 && l.MemoryInterval%max(1, l.Interval) != 0 {
+		p.problem("--log-memory-interval %d is not a multiple of --log-interval %d", l.MemoryInterval, l.Interval)
+	}
+	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
+		p.problem("--profile-step-end %d must come after --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
+	}
+	if p.given("distributed-backend") && p.Layout.Backend == "nccl" && !p.options.HasCUDA {
+		p.notice("--distributed-backend nccl: no usable GPU here; ranks of this process exchange data in memory, processes through gloo")
+	}
+}

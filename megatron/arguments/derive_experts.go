@@ -1,0 +1,184 @@
+package arguments
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"monotron/megatron/spec"
+)
+
+// deriveExperts completes the mixture of experts, if there is one.
+func (p *parser) deriveExperts() {
+	e := &p.Raw.Experts
+	if e.Num == 0 {
+		return
+	}
+	if !p.options.Experts {
+		p.problem("--num-experts %d: this build trains dense models; mixtures of experts are not in it yet", e.Num)
+		return
+	}
+	if e.FFNHiddenSize == 0 {
+		e.FFNHiddenSize = p.Model.FFNHiddenSize
+	}
+	layers, err := mixtureLayers(p.Raw.LayerFreq, p.Model.NumLayers)
+	if err != nil {
+		p.problem("--moe-layer-freq %s: %v", p.Raw.LayerFreq, err)
+	}
+	e.Layers = layers
+	p.checkRouter(e)
+	p.Model.Experts = e
+}
+
+func (p *parser) checkRouter(e *spec.Experts) {
+	if e.TopK < 1 || e.TopK > e.Num {
+		p.problem("--moe-router-topk %d must lie between 1 and --num-experts %d", e.TopK, e.Num)
+	}
+	if e.ExpertBias && e.ScoreFunction == spec.ScoreSoftmax {
+		p.problem("--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid or sqrtsoftplus")
+	}
+	if e.TopK == 1 && e.ScoreFunction == spec.ScoreSoftmax && !e.PreSoftmax {
+		p.problem("--moe-router-topk 1 with softmax scores needs --moe-router-pre-softmax: the softmax of one number has no gradient")
+	}
+	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
+		p.problem("--moe-router-num-groups and --moe-router-group-topk go together")
+	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.TopK%e.GroupTopK != 0) {
+		p.problem("--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: groups must divide the experts, and the chosen groups the choice", e.Num, e.NumGroups, e.GroupTopK, e.TopK)
+	}
+	if n := len(e.Balancing); len(e.AuxLossCoeff) == 1 && n > 1 {
+		e.AuxLossCoeff = slices.Repeat(e.AuxLossCoeff, n)
+	} else if len(e.AuxLossCoeff) != n {
+		p.problem("--moe-aux-loss-coeff takes one number, or one per --moe-router-load-balancing-type (%d), found %d", n, len(e.AuxLossCoeff))
+	}
+	if e.PadToCapacity && e.CapacityFactor == 0 {
+		p.problem("--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
+	}
+	if e.SharedGate && e.SharedFFN == 0 {
+		p.problem("--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size")
+	}
+}
+
+// mixtureLayers reads --moe-layer-freq: N means layers 0, N, 2N, .. (0-based);
+// else a list of 0 and 1 with + and *, as in ([0]*1+[1]*3)*2.
+func mixtureLayers(text string, layers int) ([]bool, error) {
+	out := make([]bool, 0, layers)
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 1 {
+			return nil, fmt.Errorf("must be at least 1")
+		}
+		for i := range layers {
+			out = append(out, i%n == 0)
+		}
+		return out, nil
+	}
+	l := &listReader{text: strings.ReplaceAll(text, " ", "")}
+	list := l.sum(0)
+	if l.err == nil && l.text != "" {
+		l.fail("%q is left over", l.text)
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	if len(list) != layers {
+		return nil, fmt.Errorf("the list has %d entries, --num-layers says %d", len(list), layers)
+	}
+	for _, v := range list {
+		out = append(out, v != 0)
+	}
+	return out, nil
+}
+
+// listReader reads the lists that Megatron evaluates as Python: [0,1], a+b, a*n,
+// and brackets around them.
+type listReader struct {
+	text string
+	err  error
+}
+
+func (l *listReader) fail(format string, a ...any) {
+	if l.err == nil {
+		l.err = fmt.Errorf(format, a...)
+	}
+}
+
+func (l *listReader) take(symbol string) bool {
+	if strings.HasPrefix(l.text, symbol) {
+		l.text = l.text[len(symbol):]
+		return true
+	}
+	return false
+}
+
+func (l *listReader) sum(depth int) []int {
+	list := l.product(depth)
+	for l.err == nil && l.take("+") {
+		list = append(list, l.product(depth)...)
+	}
+	return list
+}
+
+func (l *listReader) product(depth int) []int {
+	list := l.factor(depth)
+	for l.err == nil && l.take("*") {
+		times := l.number()
+		if times*max(1, len(list)) > 100000 {
+			l.fail("the list is too long")
+			return nil
+		}
+		list = slices.Repeat(list, max(0, times))
+	}
+	return list
+}
+
+func (l *listReader) factor(depth int) []int {
+	var list []int
+	switch {
+	case depth > 16:
+		l.fail("brackets are nested too deep")
+	case l.take("("):
+		list = l.sum(depth + 1)
+		if !l.take(")") {
+			l.fail("a ( is not closed")
+		}
+	case l.take("["):
+		for l.err == nil && !l.take("]") {
+			list = append(list, l.number())
+			l.take(",")
+		}
+	default:
+		l.fail("expected a whole number or a list such as ([0]*1+[1]*3)")
+	}
+	return list
+}
+
+func (l *listReader) number() int {
+	end := 0
+	for end < len(l.text) && l.text[end] >= '0' && l.text[end] <= '9' {
+		end++
+	}
+	n, err := strconv.Atoi(l.text[:end])
+	if err != nil || n > 100000 {
+		l.fail("expected a number at %q", l.text)
+		return 0
+	}
+	l.text = l.text[end:]
+	return n
+}
+
+// windowLeft reads --window-size LEFT,RIGHT; -1 means no limit.
+func windowLeft(text string) (int, error) {
+	if text == "" {
+		return -1, nil
+	}
+	left, right, ok := strings.Cut(strings.NewReplacer("(", "", ")", "", " ", "").Replace(text), ",")
+	l, err1 := strconv.Atoi(left)
+	r, err2 := strconv.Atoi(right)
+	switch {
+	case !ok || err1 != nil || err2 != nil || l < -1:
+		return -1, fmt.Errorf("expected LEFT,RIGHT, as in 4096,0")
+	case r != 0 && r != -1:
+		return -1, fmt.Errorf("attention is causal: RIGHT must be 0")
+	}
+	return l, nil
+}

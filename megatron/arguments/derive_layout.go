@@ -1,0 +1,288 @@
+package arguments
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// deriveLayout places the model on ranks.
+func (p *parser) deriveLayout() {
+	l := &p.Layout
+	p.positive("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "expert-model-parallel-size")
+	if l.TP < 1 || l.PP < 1 || l.CP < 1 || l.EP < 1 {
+		return
+	}
+	if !p.options.Layouts && p.refuseLayouts() {
+		return
+	}
+	if !p.deriveWorld() {
+		return
+	}
+	if l.TP == 1 {
+		l.SequenceParallel = false
+	}
+	if l.ETP == 0 {
+		l.ETP = l.TP
+	}
+	p.checkTensorParallel()
+	p.checkContextParallel()
+	p.deriveVirtualStages()
+	p.checkExpertParallel()
+	if l.MicroBatchGroup == 0 {
+		l.MicroBatchGroup = l.PP
+	}
+	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
+		p.problem("--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
+	}
+	if ranks := l.DP * l.CP; ranks%max(1, l.OptimizerInstances) != 0 {
+		p.problem("--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients", l.OptimizerInstances, ranks)
+	}
+	if l.BucketSize > 0 && l.BucketCount > 0 {
+		p.problem("--ddp-bucket-size and --ddp-num-buckets exclude each other")
+	}
+}
+
+// refuseLayouts refuses each size above 1 where the caller trains on one rank.
+func (p *parser) refuseLayouts() bool {
+	l := &p.Layout
+	refused := false
+	for _, s := range []struct {
+		flag string
+		size int
+	}{
+		{"tensor-model-parallel-size", l.TP}, {"pipeline-model-parallel-size", l.PP}, {"context-parallel-size", l.CP},
+		{"expert-model-parallel-size", l.EP}, {"world-size", max(l.WorldSize, p.options.Ranks)},
+	} {
+		if s.size > 1 {
+			p.problem("--%s %d: this build trains on one rank; training over several is not in it yet", s.flag, s.size)
+			refused = true
+		}
+	}
+	return refused
+}
+
+// deriveWorld fills world and data-parallel size.
+func (p *parser) deriveWorld() bool {
+	l := &p.Layout
+	one := l.TP * l.PP * l.CP // ranks that hold one copy of the model
+	switch {
+	case l.WorldSize > 0 && p.options.Ranks > 0 && l.WorldSize != p.options.Ranks:
+		p.problem("--world-size %d, but the launcher started %d ranks", l.WorldSize, p.options.Ranks)
+		return false
+	case l.WorldSize == 0 && p.options.Ranks > 0:
+		l.WorldSize = p.options.Ranks
+	case l.WorldSize == 0 && one > 1:
+		p.problem("one copy of the model takes %d ranks (tensor %d x pipeline %d x context %d): give --world-size %d to run them in this process, or start processes with `monotron launch`",
+			one, l.TP, l.PP, l.CP, one)
+		return false
+	case l.WorldSize == 0:
+		l.WorldSize = 1
+	}
+	if l.WorldSize%one != 0 {
+		p.problem("%d ranks do not divide into copies of the model of %d ranks (tensor %d x pipeline %d x context %d)", l.WorldSize, one, l.TP, l.PP, l.CP)
+		return false
+	}
+	l.DP = l.WorldSize / one
+	return true
+}
+
+func (p *parser) checkTensorParallel() {
+	m, tp := &p.Model, p.Layout.TP
+	if m.NumAttentionHeads%tp != 0 {
+		p.problem("--num-attention-heads %d is not a multiple of --tensor-model-parallel-size %d", m.NumAttentionHeads, tp)
+	}
+	if g := m.NumQueryGroups; g > 0 && g%tp != 0 && tp%g != 0 {
+		p.problem("--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other", g, tp)
+	}
+	if m.FFNHiddenSize%tp != 0 {
+		p.problem("--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d", m.FFNHiddenSize, tp)
+	}
+	if p.Layout.SequenceParallel && p.SeqLength%(tp*p.Layout.CP) != 0 {
+		p.problem("--sequence-parallel: --seq-length %d is not a multiple of %d", p.SeqLength, tp*p.Layout.CP)
+	}
+}
+
+func (p *parser) checkContextParallel() {
+	l := &p.Layout
+	if l.CP > 1 && p.SeqLength%(2*l.CP) != 0 {
+		p.problem("--seq-length %d is not a multiple of %d (twice --context-parallel-size)", p.SeqLength, 2*l.CP)
+	}
+	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
+		p.problem("--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
+	}
+	product := 1
+	for _, size := range l.HierarchicalCP {
+		product *= size
+	}
+	if len(l.HierarchicalCP) > 0 && product != l.CP {
+		p.problem("--hierarchical-context-parallel-sizes multiply to %d, not to --context-parallel-size %d", product, l.CP)
+	}
+	for _, kind := range l.CPCommType {
+		if kind == "a2a+p2p" && len(l.HierarchicalCP) == 0 {
+			p.problem("--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes")
+			return
+		}
+	}
+}
+
+// deriveVirtualStages turns the three ways to ask for an interleaved schedule
+// into chunks per rank.
+func (p *parser) deriveVirtualStages() {
+	l, r, m := &p.Layout, &p.Raw, &p.Model
+	l.VP = 1
+	asked := 0
+	for _, on := range []bool{r.LayersPerVirtual > 0, r.VirtualStages > 0, l.StageString != ""} {
+		if on {
+			asked++
+		}
+	}
+	if asked > 1 {
+		p.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and --pipeline-model-parallel-layout exclude each other")
+		return
+	}
+	if l.StageString != "" {
+		p.stagesOfLayout()
+		return
+	}
+	units := p.pipelineUnits()
+	uneven := l.FirstStageLayers > 0 || l.LastStageLayers > 0
+	switch {
+	case r.LayersPerVirtual > 0 && uneven:
+		p.problem("--num-layers-per-virtual-pipeline-stage needs an even split; use --num-virtual-stages-per-pipeline-rank")
+	case r.LayersPerVirtual > 0 && units%(l.PP*r.LayersPerVirtual) != 0:
+		p.problem("%d layers do not divide into %d stages of chunks of %d layers", units, l.PP, r.LayersPerVirtual)
+	case r.LayersPerVirtual > 0:
+		l.VP = units / l.PP / r.LayersPerVirtual
+	case r.VirtualStages > 0:
+		l.VP = r.VirtualStages
+	}
+	if l.PP > 1 && l.PartitionMethod == "" {
+		p.checkStageSplit(units)
+	}
+	if l.VP > 1 && l.PP < 2 {
+		p.problem("an interleaved schedule needs --pipeline-model-parallel-size of at least 2")
+	}
+	if m.NumLayers > 0 && l.PP > m.NumLayers+2 {
+		p.problem("--pipeline-model-parallel-size %d is more than the model has parts", l.PP)
+	}
+}
+
+// pipelineUnits is the number of layers to split, embedding and output layer
+// included where they count as one.
+func (p *parser) pipelineUnits() int {
+	units := p.Model.NumLayers
+	if p.Layout.EmbeddingCountsAsLayer {
+		units++
+	}
+	if p.Layout.LossCountsAsLayer {
+		units++
+	}
+	return units
+}
+
+func (p *parser) checkStageSplit(units int) {
+	l := &p.Layout
+	middle, stages := units, l.PP
+	for _, fixed := range []int{l.FirstStageLayers, l.LastStageLayers} {
+		if fixed > 0 {
+			middle -= fixed
+			stages--
+		}
+	}
+	if middle < 0 || stages == 0 && middle != 0 || stages > 0 && middle%(stages*l.VP) != 0 {
+		p.problem("%d layers do not divide evenly over %d pipeline stages of %d chunks; see --decoder-first-pipeline-num-layers and --pipeline-model-parallel-layout", units, l.PP, l.VP)
+	}
+}
+
+// stagesOfLayout counts the stages of --pipeline-model-parallel-layout.
+func (p *parser) stagesOfLayout() {
+	l := &p.Layout
+	text, err := expandStages(l.StageString)
+	if err != nil {
+		p.problem("--pipeline-model-parallel-layout %s: %v", l.StageString, err)
+		return
+	}
+	stages := strings.Count(text, "|") + 1
+	if layers := strings.Count(text, "t"); layers != p.Model.NumLayers {
+		p.problem("--pipeline-model-parallel-layout %s holds %d layers, --num-layers says %d", l.StageString, layers, p.Model.NumLayers)
+	}
+	if stages%l.PP != 0 {
+		p.problem("--pipeline-model-parallel-layout %s has %d stages, no multiple of --pipeline-model-parallel-size %d", l.StageString, stages, l.PP)
+		return
+	}
+	l.VP = stages / l.PP
+}
+
+// expandStages writes a layout string out: x*n repeats a token, (..)*n a group.
+// Tokens are E t m L and |.
+func expandStages(text string) (string, error) {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, " ", ""), ",", "")
+	out, rest, err := expandGroup(text, 0)
+	if err == nil && rest != "" {
+		err = fmt.Errorf("a ) closes nothing")
+	}
+	return out, err
+}
+
+func expandGroup(text string, depth int) (out, rest string, err error) {
+	for text != "" && text[0] != ')' {
+		item := text[:1]
+		text = text[1:]
+		switch {
+		case item == "(" && depth == 8:
+			return "", "", fmt.Errorf("groups are nested too deep")
+		case item == "(":
+			if item, text, err = expandGroup(text, depth+1); err != nil {
+				return "", "", err
+			}
+			if text == "" {
+				return "", "", fmt.Errorf("a ( is not closed")
+			}
+			text = text[1:]
+		case !strings.Contains("EtmL|", item):
+			return "", "", fmt.Errorf("%q is no part of a model; tokens are E t m L |", item)
+		}
+		times := 1
+		if strings.HasPrefix(text, "*") {
+			digits := text[1:]
+			for n := range digits {
+				if digits[n] < '0' || digits[n] > '9' {
+					digits = digits[:n]
+					break
+				}
+			}
+			if times, err = strconv.Atoi(digits); err != nil || times > 10000 {
+				return "", "", fmt.Errorf("a number must follow *")
+			}
+			text = text[1+len(digits):]
+		}
+		if len(out)+len(item)*times > 100000 {
+			return "", "", fmt.Errorf("too many stages")
+		}
+		out += strings.Repeat(item, times)
+	}
+	return out, text, nil
+}
+
+func (p *parser) checkExpertParallel() {
+	l, e := &p.Layout, p.Model.Experts
+	if l.EP > 1 && e == nil {
+		p.problem("--expert-model-parallel-size %d needs --num-experts", l.EP)
+	}
+	if e == nil {
+		return
+	}
+	if e.Num%l.EP != 0 {
+		p.problem("--num-experts %d is not a multiple of --expert-model-parallel-size %d", e.Num, l.EP)
+	}
+	if l.WorldSize%(l.ETP*l.EP*l.PP) != 0 {
+		p.problem("%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d)", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP)
+	}
+	if p.Model.LinearBias && l.ETP > 1 {
+		p.problem("experts with biases need --expert-tensor-parallel-size 1, or --disable-bias-linear")
+	}
+	if l.TP > 1 && !l.SequenceParallel {
+		p.problem("experts with --tensor-model-parallel-size %d need --sequence-parallel", l.TP)
+	}
+}

@@ -1,0 +1,271 @@
+package arguments
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"monotron/megatron/optimizer"
+	"monotron/megatron/training"
+)
+
+// shellWords cuts a line as a shell would: spaces, double quotes.
+func shellWords(line string) []string {
+	var words []string
+	quoted, open, word := false, false, ""
+	for _, r := range line {
+		switch {
+		case r == '"':
+			quoted, open = !quoted, true
+		case (r == ' ' || r == '\n' || r == '\t') && !quoted:
+			if open {
+				words = append(words, word)
+			}
+			word, open = "", false
+		default:
+			word, open = word+string(r), true
+		}
+	}
+	if open {
+		words = append(words, word)
+	}
+	return words
+}
+
+func readJSON(t *testing.T, file string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		t.Fatal(file, err)
+	}
+}
+
+var partly = Options{Partial: true, Layouts: true, Experts: true}
+
+// Claim: learning rate and weight decay are Megatron's (golden case schedules),
+// from the flags on.
+func TestGoldenSchedules(t *testing.T) {
+	var golden struct {
+		Rows []struct {
+			Flags       string
+			InSamples   map[string]*float64 `json:"in_samples"`
+			LR          []float64
+			WeightDecay []float64 `json:"weight_decay"`
+			Skipped     []int     `json:"skipped_iterations"`
+		}
+	}
+	readJSON(t, "testdata/schedules.json", &golden)
+	for _, row := range golden.Rows {
+		c, _, err := ParseWith(partly, shellWords(row.Flags))
+		if err != nil {
+			t.Fatal(row.Flags, err)
+		}
+		s, err := c.Optimizer.Schedule(c.TrainIters, c.TrainSamples, c.GlobalBatchSize)
+		if err != nil {
+			t.Fatal(row.Flags, err)
+		}
+		for name, got := range map[string]float64{"warmup": s.WarmupSamples, "decay": float64(s.DecaySamples), "wd_increase": float64(s.WDSamples)} {
+			if want := row.InSamples[name]; got != *want {
+				t.Errorf("%s: %s %g samples, want %g", row.Flags, name, got, *want)
+			}
+		}
+		p := optimizer.NewParamScheduler(s)
+		for i := range row.LR {
+			near(t, fmt.Sprint(row.Flags, ": lr of iteration ", i+1), p.LR(), row.LR[i])
+			near(t, fmt.Sprint(row.Flags, ": weight decay of iteration ", i+1), p.WeightDecay(), row.WeightDecay[i])
+			if !slices.Contains(row.Skipped, i+1) {
+				p.Step(c.GlobalBatchSize)
+			}
+		}
+	}
+}
+
+// near is the golden case's tolerance, 1e-12 relative.
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-12*math.Abs(want) {
+		t.Errorf("%s is %.17g, want %.17g", what, got, want)
+	}
+}
+
+// Claim: the dynamic loss scale moves as Megatron's (golden case loss-scale).
+func TestGoldenLossScale(t *testing.T) {
+	var golden struct {
+		Rows []struct {
+			Flags, Overflow string
+			After           [][3]float64 `json:"scale_growth_hysteresis_after"`
+		}
+	}
+	readJSON(t, "testdata/loss-scale.json", &golden)
+	for _, row := range golden.Rows {
+		c, _, err := ParseWith(partly, shellWords(row.Flags))
+		if err != nil {
+			t.Fatal(row.Flags, err)
+		}
+		if c.CheckForNaN {
+			t.Errorf("%s: the check for NaN is on, overflow would end the run", row.Flags)
+		}
+		s := optimizer.NewScaler(&c.Optimizer, c.Precision == training.FP16)
+		for i, want := range row.After {
+			s.Update(row.Overflow[i] == '1')
+			st := s.State()
+			if got := [3]float64{st.Value, float64(st.Growth), float64(st.Hysteresis)}; got != want {
+				t.Fatalf("%s: after iteration %d %v, want %v", row.Flags, i+1, got, want)
+			}
+		}
+	}
+}
+
+// Claim: batch sizes grow as Megatron's (golden case batch-size).
+func TestGoldenBatchSize(t *testing.T) {
+	var golden struct {
+		Rows []struct {
+			Flags      string
+			DP         int `json:"data_parallel_size"`
+			Iterations [][]any
+		}
+	}
+	readJSON(t, "testdata/batch-size.json", &golden)
+	for _, row := range golden.Rows {
+		c, _, err := ParseWith(partly, shellWords(row.Flags))
+		if err != nil {
+			t.Fatal(row.Flags, err)
+		}
+		b, err := training.NewBatchSizes(&c, row.DP)
+		if err != nil {
+			t.Fatal(row.Flags, err)
+		}
+		consumed := 0
+		for _, want := range row.Iterations {
+			got, err := b.At(consumed)
+			if text, isError := want[2].(string); isError {
+				if err == nil {
+					t.Errorf("%s: no error, want %s", row.Flags, text)
+				}
+				break
+			}
+			if err != nil {
+				t.Fatal(row.Flags, err)
+			}
+			if now := []any{float64(consumed), float64(got.Global), float64(got.Running), float64(got.Micros)}; fmt.Sprint(now) != fmt.Sprint(want) {
+				t.Fatalf("%s: %v, want %v", row.Flags, now, want)
+			}
+			consumed += got.Running
+		}
+	}
+}
+
+// shared finds the folder of golden cases: MONOTRON_SHARED, or a sibling of the
+// repository.
+func shared(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("MONOTRON_SHARED"); dir != "" {
+		return dir
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for up := dir; ; up = filepath.Dir(up) {
+		if candidate := filepath.Join(up, "shared"); isDir(filepath.Join(candidate, "golden")) {
+			return candidate
+		}
+		if up == filepath.Dir(up) {
+			t.Skip("no folder shared beside the repository; MONOTRON_SHARED names one")
+		}
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// Claim: every command line in the golden model cases parses, and what
+// validate_args derived there is derived here.
+func TestGoldenCommandLines(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(shared(t), "golden/model/*/case.json"))
+	if err != nil || len(files) == 0 {
+		t.Skip("no golden model cases")
+	}
+	lines := 0
+	for _, file := range files {
+		var c struct {
+			Flags         string
+			MegatronFlags string `json:"megatron_flags"`
+			BaseFlags     string `json:"base_flags"`
+			CPU           string `json:"flags_for_the_cpu_run_only"`
+			World         int    `json:"world_size"`
+			Variants      map[string]struct{ Flags string }
+			Derived       map[string]any `json:"derived_by_validate_args"`
+		}
+		readJSON(t, file, &c)
+		name := filepath.Base(filepath.Dir(file))
+		for variant, v := range c.Variants {
+			lines++
+			if _, _, err := ParseWith(partly, Override(shellWords(c.BaseFlags), shellWords(v.Flags))); err != nil {
+				t.Errorf("%s, %s: %v", name, variant, err)
+			}
+		}
+		line := c.Flags + c.MegatronFlags
+		if line == "" || len(c.Variants) > 0 {
+			continue
+		}
+		lines++
+		options := partly
+		options.Ranks = c.World
+		config, _, err := ParseWith(options, shellWords(line+" "+c.CPU))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		compareDerived(t, name, &config, c.Derived)
+	}
+	t.Logf("%d command lines", lines)
+}
+
+func compareDerived(t *testing.T, name string, c *training.Config, want map[string]any) {
+	t.Helper()
+	virtual := any(nil)
+	if c.Layout.VP > 1 {
+		virtual = c.Layout.VP
+	}
+	got := map[string]any{"ffn_hidden_size": c.Model.FFNHiddenSize, "kv_channels": c.Model.KVChannels,
+		"data_parallel_size": c.Layout.DP, "sequence_parallel": c.Layout.SequenceParallel, "virtual_pipeline_model_parallel_size": virtual}
+	for key, value := range want {
+		if have, ok := got[key]; ok && fmt.Sprint(have) != fmt.Sprint(value) {
+			t.Errorf("%s: %s is %v, Megatron has %v", name, key, have, value)
+		}
+	}
+}
+
+// Claim: the vocabulary, once known, is padded as Megatron pads it, and the
+// parameters are as many as it prints (golden cases pretrain-*).
+func TestGoldenParameterCounts(t *testing.T) {
+	for name, want := range map[string]int64{"pretrain-gpt2": 30080, "pretrain-llama": 25248} {
+		var c struct{ Flags string }
+		file := filepath.Join(shared(t), "golden/model", name, "case.json")
+		readJSON(t, file, &c)
+		config, _, err := Parse(shellWords(c.Flags))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if err := config.SetVocab(config.Tokenizer.VocabSize); err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Model.Parameters(); got != want {
+			t.Errorf("%s: %d parameters, want %d", name, got, want)
+		}
+		if strings.Contains(c.Flags, "--lr-decay-style") && config.Optimizer.DecayStyle == "" {
+			t.Errorf("%s: no decay style", name)
+		}
+	}
+}

@@ -1,0 +1,413 @@
+package arguments
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monotron/fault"
+	"monotron/megatron/spec"
+	"monotron/megatron/training"
+)
+
+// The command line that a one-rank run of Megatron's GPT example has.
+const shows4 = `--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --num-layers 24 --hidden-size 1024
+	--num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 2 --lr 0.00015
+	--train-iters 3 --lr-decay-iters 320000 --lr-decay-style cosine --min-lr 1.0e-5 --weight-decay 1e-2 --lr-warmup-fraction .01
+	--clip-grad 1.0 --fp16 --data-path my-gpt2_text_document --vocab-file vocab.json --merge-file merges.txt --split 949,50,1
+	--log-interval 1 --save-interval 2 --eval-interval 100 --eval-iters 1 --distributed-backend nccl --save ckpt --load ckpt
+	--attention-softmax-in-fp32 --sequence-parallel`
+
+func TestOneRankCommandLine(t *testing.T) {
+	c, report, err := Parse(shellWords(shows4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Layout.SequenceParallel {
+		t.Error("--sequence-parallel stays on with one tensor-parallel rank")
+	}
+	if c.Precision != training.FP16 || c.CheckForNaN {
+		t.Errorf("precision %s, check for NaN %v", c.Precision, c.CheckForNaN)
+	}
+	if len(report.Notices) != 2 || !strings.Contains(report.Notices[0]+report.Notices[1], "nccl") {
+		t.Errorf("notices %q: want one on nccl, one on --attention-softmax-in-fp32", report.Notices)
+	}
+	if err := c.SetVocab(50257); err != nil || c.Model.PaddedVocabSize != 50304 {
+		t.Errorf("padded vocabulary %d, %v", c.Model.PaddedVocabSize, err)
+	}
+	if want := (spec.Model{NumLayers: 24, HiddenSize: 1024, FFNHiddenSize: 4096, NumAttentionHeads: 16, NumQueryGroups: 16, KVChannels: 64,
+		VocabSize: 50257, PaddedVocabSize: 50304, MaxPositions: 1024, Context: 1024, Position: "learned_absolute", RotaryBase: 10000, RotaryPercent: 1,
+		Normalization: "LayerNorm", NormEpsilon: 1e-5, Activation: spec.GeluTanh, LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1,
+		HiddenDropout: 0.1, AttentionDropout: 0.1, InitStd: 0.02, EmbeddingInitStd: 0.02}); asJSON(c.Model) != asJSON(want) {
+		t.Errorf("model\n%s\nwant\n%s", asJSON(c.Model), asJSON(want))
+	}
+}
+
+// Command lines of Megatron-LM's README and examples, over time. Those for many
+// ranks parse where layouts exist.
+var readmeLines = []struct {
+	name  string
+	ranks int
+	line  string
+}{
+	{"README 2021, one GPU", 1, `--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024
+		--micro-batch-size 4 --global-batch-size 8 --lr 0.00015 --train-iters 500000 --lr-decay-iters 320000 --lr-decay-style cosine
+		--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --lr-warmup-fraction .01 --fp16 --data-path my-gpt2_text_document
+		--data-impl mmap --split 949,50,1 --distributed-backend nccl --log-interval 10 --save-interval 500 --eval-interval 100 --eval-iters 10
+		--checkpoint-activations --save checkpoints/gpt2 --load checkpoints/gpt2`},
+	{"README 2021, distributed", 8, `--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --DDP-impl torch --num-layers 24 --hidden-size 1024
+		--num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 4 --global-batch-size 16 --lr 0.00015
+		--train-iters 500000 --lr-decay-iters 320000 --lr-decay-style cosine --vocab-file v --merge-file m --lr-warmup-fraction .01 --fp16
+		--data-path d --save c --load c --save-interval 500`},
+	{"README, GPT-3 175B", 1024, `--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --num-layers 96 --hidden-size 12288
+		--num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 1536
+		--rampup-batch-size 16 16 5859375 --train-samples 146484375 --lr-decay-samples 126953125 --lr-warmup-samples 183105 --lr 6.0e-5
+		--min-lr 6.0e-6 --lr-decay-style cosine --log-interval 10 --eval-iters 10 --eval-interval 1000 --data-path d --vocab-file v
+		--merge-file m --save-interval 1000 --save s --load s --split 98,2,0 --clip-grad 1.0 --weight-decay 0.1 --adam-beta1 0.9
+		--adam-beta2 0.95 --init-method-std 0.006 --tensorboard-dir t --fp16 --activations-checkpoint-method uniform
+		--distribute-checkpointed-activations`},
+	{"examples/gpt3 today", 128, `--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048
+		--attention-backend auto --micro-batch-size 1 --global-batch-size 1536
+		--step-batch-size-schedule "0:16 2.4B:320 4.8B:624 7.2B:928 9.6B:1232 12B:1536" --train-iters 500000 --weight-decay 0.1
+		--adam-beta1 0.9 --adam-beta2 0.95 --init-method-std 0.006 --clip-grad 1.0 --fp16 --lr 6.0e-5 --lr-decay-style cosine
+		--min-lr 6.0e-6 --lr-warmup-fraction .001 --lr-decay-iters 430000 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16
+		--data-path d --vocab-file v --merge-file m --split 949,50,1 --log-interval 100 --save-interval 10000 --eval-interval 1000
+		--save c --load c --eval-iters 10 --tensorboard-dir t`},
+	{"examples/llama without fp8", 8, `--use-mcore-models --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32
+		--group-query-attention --num-query-groups 8 --kv-channels 128 --seq-length 8192 --max-position-embeddings 8192
+		--position-embedding-type rope --rotary-base 1000000 --rotary-percent 1.0 --attention-dropout 0.0 --hidden-dropout 0.0 --swiglu
+		--normalization RMSNorm --init-method-std 0.0134 --attention-backend fused --apply-layernorm-1p
+		--untie-embeddings-and-output-weights --disable-bias-linear --micro-batch-size 1 --global-batch-size 128
+		--train-samples 1953125000 --lr-decay-samples 1949218748 --lr-warmup-samples 3906252 --lr 0.00015 --min-lr 0.00001
+		--decoupled-lr 5.0e-4 --decoupled-min-lr 4.5e-5 --lr-decay-style cosine --clip-grad 1.0 --weight-decay 0.1 --adam-beta1 0.9
+		--adam-beta2 0.95 --bf16 --grad-reduce-in-bf16 --cross-entropy-loss-fusion --calculate-per-token-loss --manual-gc
+		--empty-unused-memory-level 1 --exit-duration-in-mins 235 --tensor-model-parallel-size 1 --context-parallel-size 1
+		--sequence-parallel --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --mock-data
+		--tokenizer-type NullTokenizer --vocab-size 128256 --data-cache-path cache --tiktoken-pattern v2 --split 99,1,0
+		--no-create-attention-mask-in-dataloader --no-mmap-bin-files --num-workers 1 --log-interval 1 --eval-iters 32 --eval-interval 100
+		--save-interval 1000 --log-throughput --profile --profile-step-start 4 --profile-step-end 6 --ckpt-format torch_dist
+		--distributed-timeout-minutes 60 --save c --load c --tensorboard-dir t`},
+	{"BLOOM", 384, `--pp-partition-method type:transformer|embedding --num-layers 70 --hidden-size 14336 --num-attention-heads 112 --seq-length 2048
+		--max-position-embeddings 2048 --micro-batch-size 2 --global-batch-size 2048 --rampup-batch-size 192 16 9765625
+		--train-samples 220000000 --init-method-std 0.0048 --embed-layernorm --fp16 --seed 42 --position-embedding-type alibi
+		--checkpoint-activations --abort-on-unmet-fused-kernel-constraints --pad-vocab-size-to 250880 --optimizer adam --adam-beta1 0.9
+		--adam-beta2 0.95 --adam-eps 1e-8 --lr 6e-5 --min-lr 6e-6 --lr-decay-style cosine --lr-decay-samples 200000000
+		--lr-warmup-samples 183105 --clip-grad 1.0 --weight-decay 1e-1 --exit-duration-in-mins 5990 --log-interval 1 --save-interval 100
+		--eval-interval 1000 --eval-iters 1 --tensorboard-dir t --tensorboard-queue-size 5 --log-timers-to-tensorboard
+		--log-batch-size-to-tensorboard --log-validation-ppl-to-tensorboard --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12
+		--distributed-backend nccl --num-workers 2 --save c --load c --data-path d --tokenizer-type PretrainedFromHF
+		--tokenizer-name-or-path bigscience/tokenizer --deepspeed --partition-activations`},
+}
+
+// Claim: these command lines parse unchanged.
+func TestReadmeCommandLines(t *testing.T) {
+	for _, r := range readmeLines {
+		if _, _, err := ParseWith(Options{Layouts: true, HasCUDA: true, Ranks: r.ranks}, shellWords(r.line)); err != nil {
+			t.Errorf("%s: %v", r.name, err)
+		}
+	}
+}
+
+// Claim: all problems of a line are in one error that exits 2.
+func TestAllProblemsTogether(t *testing.T) {
+	_, _, err := Parse(strings.Fields(`--num-layer 4 --hidden-size 65 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 64
+		--micro-batch-size x --optimizer muon --bf16 --fp16 --train-iters 10 --train-samples 10 --lr 1e-3 --min-lr 1e-2 stray`))
+	if fault.CodeOf(err) != fault.Usage {
+		t.Fatalf("code %d, %v", fault.CodeOf(err), err)
+	}
+	for _, want := range []string{"--num-layers?", "65 is not a multiple", "longer than --max-position-embeddings 64", `"x" is no whole number`,
+		"--optimizer muon", "--bf16 and --fp16", "--train-iters and --train-samples", "--data-path is missing"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the list lacks %q:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "--micro-batch-size is missing") {
+		t.Errorf("a wrong value is also called missing:\n%v", err)
+	}
+}
+
+// Claim: one sentence per mistake, naming the flag (validate_args' rules).
+func TestImpossibleCombinations(t *testing.T) {
+	for _, c := range []struct{ add, want string }{
+		{"--tensor-model-parallel-size 2", "this build trains on one rank"},
+		{"--world-size 2", "this build trains on one rank"},
+		{"--num-experts 4", "this build trains dense models"},
+		{"--position-embedding-type yarn", "use rope"},
+		{"--micro-batch-size 3", "not a positive multiple of --micro-batch-size 3"},
+		{"--rampup-batch-size 3 2 100", "not a whole number of increments"},
+		{"--rampup-batch-size 2 2", "takes 3 values, found 2"},
+		{"--step-batch-size-schedule 1K:8", "the first threshold must be 0"},
+		{"--step-batch-size-schedule 0:8,1X:16", `"1X:16" is not THRESHOLD:SIZE`},
+		{"--lr-warmup-iters 100", "must be shorter than the decay"},
+		{"--lr-warmup-iters 5 --lr-warmup-fraction 0.1", "excludes --lr-warmup-iters"},
+		{"--lr-decay-samples 100", "not with their samples forms"},
+		{"--lr-decay-style WSD", "needs --lr-wsd-decay-iters"},
+		{"--min-lr 1", "--min-lr 1 must lie between 0 and --lr"},
+		{"--weight-decay-incr-style linear", "needs --start-weight-decay and --end-weight-decay"},
+		{"--start-weight-decay 0.1", "need --weight-decay-incr-style"},
+		{"--save x", "--save needs --save-interval"},
+		{"--save x --save-interval 10 --save-retain-interval 15", "not a multiple of --save-interval 10"},
+		{"--recompute-granularity full", "needs --recompute-method"},
+		{"--swiglu --squared-relu", "exclude each other"},
+		{"--mock-data", "more than one is given"},
+		{"--train-data-path b", "more than one is given"},
+		{"--group-query-attention --num-query-groups 3", "not a multiple of --num-query-groups 3"},
+		{"--rampup-batch-size 2 1 100", "the global batch size 3 (during --rampup-batch-size) is not"},
+		{"--sgd-momentum 2 --optimizer sgd", "must be below 1"},
+		{"--cpu-threads 100000", "is above 4096"},
+		{"--seed 4294967296", "is above 4294967295"},
+		{"--hidden-size 2000000000", "no machine holds that"},
+		{"--seq-length 2000000000 --max-position-embeddings 2000000000 --micro-batch-size 2000000000 --global-batch-size 2000000000", "no machine holds that"},
+		{"--seq-length 1", "--seq-length is missing: the number of tokens of a training sequence, at least 2"},
+		{"--step-batch-size-schedule 0:2,1K:3", "the global batch size 3 (from sample"},
+		{"--rotary-percent 0.1 --position-embedding-type rope", "must come in pairs"},
+		{"--no-rope-freq 3", "does not divide --num-layers 4"},
+		{"--window-size 4,1", "RIGHT must be 0"},
+		{"--hidden-dropout 1.0", "must be below 1"},
+		{"--log-interval 0", "--log-interval must be at least 1"},
+		{"--lr nan", `"nan" is no number`},
+		{"--seed -1", "-1 is negative"},
+		{"--batch-size 4", "use --micro-batch-size"},
+		{"--curriculum-learning", "sequence length stays constant"},
+		{"--cross-entropy-fusion-impl te", "use native"},
+		{"--log-memory-interval 30", "not a multiple of --log-interval"},
+		{"--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler", "exclude each other"},
+		{"--use-checkpoint-args", "needs --load"},
+		{"--num-layers 99999999", "is above 100000"},
+		{"--micro-batch-size 4294967296", "is above 2147483647"},
+		{"--train-iters 99999999999999999", "is too large"},
+		{"--padded-vocab-size 100", "smaller than the tokenizer's 250"},
+	} {
+		_, _, err := Parse(append(baseline(), strings.Fields(c.add)...))
+		if err == nil || !strings.Contains(err.Error(), c.want) || fault.CodeOf(err) != fault.Usage {
+			t.Errorf("%s: %v, want %q", c.add, err, c.want)
+		}
+	}
+}
+
+// Claim: with layouts, what cannot be placed is refused (reference, section 1).
+func TestLayoutChecks(t *testing.T) {
+	for _, c := range []struct{ add, want string }{
+		{"--tensor-model-parallel-size 2", "--world-size 2 to run them in this process, or start processes with `monotron launch`"},
+		{"--tensor-model-parallel-size 2 --world-size 3", "3 ranks do not divide"},
+		{"--tensor-model-parallel-size 8 --world-size 8", "--num-attention-heads 4 is not a multiple"},
+		{"--context-parallel-size 3 --world-size 3", "--seq-length 64 is not a multiple of 6"},
+		{"--pipeline-model-parallel-size 3 --world-size 3", "do not divide evenly over 3 pipeline stages"},
+		{"--num-layers-per-virtual-pipeline-stage 2 --num-virtual-stages-per-pipeline-rank 2", "exclude each other"},
+		{"--num-virtual-stages-per-pipeline-rank 2", "needs --pipeline-model-parallel-size of at least 2"},
+		{"--pipeline-model-parallel-size 2 --world-size 2 --pipeline-model-parallel-layout Et|tL", "holds 2 layers, --num-layers says 4"},
+		{"--pipeline-model-parallel-layout (t", "a ( is not closed"},
+		{"--overlap-param-gather", "needs --use-distributed-optimizer and --overlap-grad-reduce"},
+		{"--expert-model-parallel-size 2 --world-size 2", "needs --num-experts"},
+		{"--num-experts 3 --expert-model-parallel-size 2 --world-size 2", "not a multiple of --expert-model-parallel-size 2"},
+		{"--num-experts 4 --moe-router-topk 1", "needs --moe-router-pre-softmax"},
+		{"--num-experts 4 --moe-router-enable-expert-bias", "sigmoid or sqrtsoftplus"},
+		{"--num-experts 4 --moe-layer-freq [1,0]", "the list has 2 entries"},
+		{"--num-experts 4 --moe-layer-freq [1,0]*9999999", "expected a number"},
+		{"--num-experts 4 --disable-bias-linear --tensor-model-parallel-size 2 --world-size 2", "need --sequence-parallel"},
+	} {
+		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(c.add)...))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.add, err, c.want)
+		}
+	}
+	c, _, err := ParseWith(everything, append(baseline(), strings.Fields("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 8 --pipeline-model-parallel-layout (Ett|)(tt|)*1L --sequence-parallel")...))
+	if err == nil || !strings.Contains(err.Error(), "stages") {
+		t.Errorf("a layout with 3 stages on 2 ranks: %v", err)
+	}
+	c, _, err = ParseWith(everything, append(baseline(), strings.Fields("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 8 --pipeline-model-parallel-layout Et|(t|)*2tL")...))
+	if err != nil || c.Layout.VP != 2 || c.Layout.DP != 2 {
+		t.Errorf("VP %d, DP %d, %v", c.Layout.VP, c.Layout.DP, err)
+	}
+}
+
+// Claim: command line > file > checkpoint > default, and --print-config says
+// which it was.
+func TestPrecedence(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	text := "num_layers: 6\nlr: 2e-3\nswiglu: true\ndata-path: [0.3, a, 0.7, b]\nhidden-dropout: 0\nprint-config: true\n"
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{CheckpointValues: func(folder string) (map[string][]string, error) {
+		if folder != "ckpt" {
+			return nil, fmt.Errorf("folder %q", folder)
+		}
+		return map[string][]string{"num_layers": {"9"}, "hidden-size": {"96"}, "num-attention-heads": {"6"}, "qk-layernorm": {"true"},
+			"add-qkv-bias": {"false"}, "batch-size": {"3"}, "no-such-thing": {"1"}}, nil
+	}}
+	c, report, err := ParseWith(o, strings.Fields("--config "+file+" --lr 5e-3 --load ckpt --use-checkpoint-args --seq-length 32 --max-position-embeddings 64 --micro-batch-size 2 --train-iters 10"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Optimizer.LR != 5e-3 || c.Model.NumLayers != 6 || c.Model.HiddenSize != 96 || c.Model.AttentionDropout != 0.1 || !c.Model.QKNorm {
+		t.Errorf("lr %g, layers %d, hidden %d, dropout %g", c.Optimizer.LR, c.Model.NumLayers, c.Model.HiddenSize, c.Model.AttentionDropout)
+	}
+	if c.Model.Activation != spec.Swiglu || len(c.Data.DataPath) != 4 || c.Model.HiddenDropout != 0 {
+		t.Errorf("activation %s, data %q", c.Model.Activation, c.Data.DataPath)
+	}
+	if !report.PrintConfig {
+		t.Error("print-config of the file is not seen")
+	}
+	var printed bytes.Buffer
+	if err := report.WriteConfig(&printed); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][2]string{"lr": {"0.005", "command line"}, "num-layers": {"6", file + ":1"}, "hidden-size": {"96", "checkpoint"},
+		"attention-dropout": {"0.1", "default"}, "kv-channels": {"16", "derived"}, "swiglu": {"true", file + ":3"}, "data-path": {"[0.3, a, 0.7, b]", file + ":4"}} {
+		line := lineOf(printed.String(), name+":")
+		if !strings.Contains(line, want[0]) || !strings.HasSuffix(line, "# "+want[1]) {
+			t.Errorf("%s: %q, want %s from %s", name, line, want[0], want[1])
+		}
+	}
+}
+
+func lineOf(text, start string) string {
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(strings.TrimPrefix(line, "# "), start) {
+			return line
+		}
+	}
+	return ""
+}
+
+// Claim: what --print-config writes is a --config file for the same run.
+func TestPrintedConfigIsAConfigFile(t *testing.T) {
+	args := append(baseline(), strings.Fields("--swiglu --no-bias-gelu-fusion --rampup-batch-size 4 2 100 --sample-prompt x --bf16 --data-path a b --sample-prompt")...)
+	args = append(args, `func main() { // "quoted": #1`)
+	want, report, err := Parse(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	if err := report.WriteConfig(&printed); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "again.yaml")
+	if err := os.WriteFile(file, printed.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := Parse([]string{"--config", file})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, printed.String())
+	}
+	got.Flags, want.Flags = nil, nil // as typed: 1e-3 there, 0.001 here
+	if asJSON(got) != asJSON(want) {
+		t.Errorf("got\n%s\nwant\n%s", asJSON(got), asJSON(want))
+	}
+}
+
+func TestBadConfigFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"num-layer: 3":          ":1: unknown name \"num-layer\"; did you mean num-layers",
+		"a:\n - b":              "unknown name",
+		"- x":                   "list of `name: value`",
+		"swiglu: 3":             "true or false",
+		"min-lr: {a: 1}":        "takes a value or a list",
+		"min-lr: [1, 2]":        "takes one value, found 2",
+		"min-lr: \"\x00":        "--config",
+		"batch-size: 3":         "use --micro-batch-size",
+		"data-path: [[a], [b]]": "takes a value or a list",
+	} {
+		file := filepath.Join(t.TempDir(), "bad.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := Parse(append(baseline(), "--config", file))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, _, err := Parse(append(baseline(), "--config", "/no/such/file")); err == nil {
+		t.Error("a missing file is no error")
+	}
+}
+
+// Claim: notices come once, and only for what the user gave.
+func TestNotices(t *testing.T) {
+	if _, report, err := Parse(baseline()); err != nil || len(report.Notices) != 0 {
+		t.Errorf("%q, %v", report.Notices, err)
+	}
+	_, report, err := Parse(append(baseline(), "--manual-gc", "--manual-gc", "--num-query-groups", "2"))
+	if err != nil || len(report.Notices) != 2 {
+		t.Errorf("%q, %v", report.Notices, err)
+	}
+}
+
+func TestHelpNamesEveryFlag(t *testing.T) {
+	if _, report, err := Parse([]string{"--help", "--nonsense"}); !report.Help || err != nil {
+		t.Errorf("help %v, %v", report.Help, err)
+	}
+	var help bytes.Buffer
+	if err := WriteHelp(&help); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range All() {
+		if !strings.Contains(help.String(), " --"+f.Name) {
+			t.Errorf("--help lacks --%s", f.Name)
+		}
+	}
+}
+
+// Claim: the old ramp-up rule counts iterations of --train-samples exactly.
+func TestIterationsOfSamples(t *testing.T) {
+	c, _, err := Parse(append(baseline(), strings.Fields("--rampup-batch-size 4 2 100")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := training.NewBatchSizes(&c, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, samples := range []int{0, 3, 4, 99, 100, 101, 107, 108, 1000} {
+		want, consumed := 0, 0
+		for {
+			now, err := b.At(consumed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ramping := consumed <= 100
+			if consumed >= samples || !ramping && consumed+now.Running > samples {
+				break
+			}
+			consumed += now.Running
+			want++
+		}
+		got, err := b.Iterations(samples)
+		if err != nil || got != want {
+			t.Errorf("%d samples: %d iterations, want %d (%v)", samples, got, want, err)
+		}
+		if back, err := b.Consumed(got); err != nil || back != consumed {
+			t.Errorf("%d iterations consume %d, want %d (%v)", got, back, consumed, err)
+		}
+	}
+}
+
+func TestMixtureLayers(t *testing.T) {
+	for text, want := range map[string]string{"1": "1111", "2": "1010", "[0,1,1,1]": "0111", "[0]*1+[1]*3": "0111", "([0]+[1])*2": "0101"} {
+		layers, err := mixtureLayers(text, 4)
+		got := ""
+		for _, on := range layers {
+			got += map[bool]string{true: "1", false: "0"}[on]
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(shows4)
+	f.Add("--moe-layer-freq ([0]*1+[1]*3)*2 --pipeline-model-parallel-layout Et*3|(t|)*2L --window-size 4,0")
+	f.Fuzz(func(t *testing.T, line string) {
+		if strings.Contains(line, "config") {
+			return // no files from outside
+		}
+		if _, _, err := ParseWith(everything, shellWords(line)); err != nil && fault.CodeOf(err) != fault.Usage {
+			t.Errorf("code %d: %v", fault.CodeOf(err), err)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package arguments
+
+const (
+	ownLayout      = "parallel layout"
+	ownDistributed = "distributed"
+)
+
+// layoutFlags place the model on ranks.
+var layoutFlags = owned(ownLayout,
+	works("world-size", Int, "", "Layout.WorldSize", "ranks, all in this process (several processes: monotron launch)"),
+	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "ranks that share each layer"),
+	works("pipeline-model-parallel-size", Int, "1", "Layout.PP", "stages of layers"),
+	works("context-parallel-size", Int, "1", "Layout.CP", "ranks that share each sequence"),
+	works("expert-model-parallel-size", Int, "1", "Layout.EP", "ranks that share the experts"),
+	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "ranks that share one expert (--tensor-model-parallel-size)"),
+	works("sequence-parallel", Switch, "", "Layout.SequenceParallel", "norms and dropout on pieces of the sequence; off when the tensor-parallel size is 1"),
+	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "how context-parallel ranks exchange keys; one, or one per layer").
+		choices("p2p", "all_gather", "a2a", "a2a+p2p").same("allgather", "all_gather"),
+	works("hierarchical-context-parallel-sizes", Ints, "", "Layout.HierarchicalCP", "sizes of a2a and p2p for a2a+p2p"),
+	works("use-tp-pp-dp-mapping", Switch, "", "Layout.OrderTPPPDP", "rank order tp-cp-ep-pp-dp"),
+	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "interleaved schedule: layers per model chunk"),
+	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "interleaved schedule: model chunks per rank"),
+	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "which layers each stage holds, as in Et*3|(tt|)*3m|L"),
+	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's way to cut stages").
+		choices("type:transformer|embedding", "type:transformer", "uniform", "parameters"),
+	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "layers of the first stage; the middle divides evenly"),
+	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "layers of the last stage"),
+	works("account-for-embedding-in-pipeline-split", Switch, "", "Layout.EmbeddingCountsAsLayer", "the embedding counts as a layer of the first stage"),
+	works("account-for-loss-in-pipeline-split", Switch, "", "Layout.LossCountsAsLayer", "the output layer counts as a layer of the last stage"),
+	works("microbatch-group-size-per-virtual-pipeline-stage", Int, "", "Layout.MicroBatchGroup", "micro-batches a chunk takes in a row (pipeline size)"),
+	accepted("no-overlap-p2p-communication", Switch, "", "the executor orders sends and receives itself"),
+	accepted("tp-comm-overlap", Switch, "", "the executor overlaps what it can"),
+	refused("tensor-parallel-num-weight-shards", Int, "re-gathered tensor-parallel weights (GTP) are not built in; use --use-distributed-optimizer to save memory"),
+	refused("model-parallel-size", Int, "use --tensor-model-parallel-size"),
+	refused("standalone-embedding-stage", Switch, "use --pipeline-model-parallel-layout"),
+	refused("pipeline-model-parallel-split-rank", Int, "it cuts encoder from decoder; GPT has one stack"),
+)
+
+// distributedFlags say how ranks meet and how gradients are summed.
+var distributedFlags = owned(ownDistributed,
+	works("distributed-backend", String, "nccl", "Layout.Backend", "who carries the bytes between processes").choices("nccl", "gloo"),
+	works("distributed-timeout-minutes", Int, "10", "Layout.TimeoutMinutes", "longest wait of a collective"),
+	works("use-distributed-optimizer", Switch, "", "Layout.DistributedOptimizer", "moments and main parameters sharded over data-parallel ranks (ZeRO-1)"),
+	works("num-distributed-optimizer-instances", Int, "1", "Layout.OptimizerInstances", "copies of the sharded state; each covers world/instances ranks"),
+	works("overlap-grad-reduce", Switch, "", "Layout.OverlapGradReduce", "reduce gradients bucket by bucket during backward"),
+	works("overlap-param-gather", Switch, "", "Layout.OverlapParamGather", "gather updated parameters during forward"),
+	works("ddp-bucket-size", Int, "", "Layout.BucketSize", "parameters of a gradient bucket"),
+	works("ddp-num-buckets", Int, "", "Layout.BucketCount", "buckets, instead of a size"),
+	works("ddp-pad-buckets-for-high-nccl-busbw", Switch, "", "Layout.PadBucketsForHighBusBW", "bucket ends at multiples of 65536 times the ranks"),
+	accepted("ddp-average-in-collective", Switch, "", "gradients are scaled before the sum"),
+	accepted("accumulate-allreduce-grads-in-fp32", Switch, "", "gradients accumulate and reduce in f32 in every precision"),
+	accepted("grad-reduce-in-bf16", Switch, "", "gradients accumulate and reduce in f32 in every precision"),
+	refused("use-megatron-fsdp", Switch, "use --use-distributed-optimizer, which shards the optimizer's state"),
+	refused("data-parallel-sharding-strategy", String, "it belongs to --use-megatron-fsdp; use --use-distributed-optimizer"),
+	refused("use-torch-fsdp2", Switch, "use --use-distributed-optimizer, which shards the optimizer's state"),
+	refused("data-parallel-random-init", Switch, "initial weights depend on the seed alone, so that every layout starts equal; use another --seed"),
+	accepted("use-cpu-initialization", Switch, "", "initial weights are made on the host, equal under every layout"),
+	accepted("disable-gloo-process-groups", Switch, "", "groups are made as needed"),
+	accepted("local-rank", Int, "", "ranks are numbered by the launcher's environment"),
+	accepted("lazy-mpu-init", String, "", "there is no global state to set up"),
+	accepted("DDP-impl", String, "", "there is one way to sum gradients").choices("local", "torch"),
+	accepted("use-contiguous-buffers-in-ddp", Switch, "", "gradients always lie in contiguous buffers"),
+	accepted("use-contiguous-buffers-in-local-ddp", Switch, "", "gradients always lie in contiguous buffers"),
+	accepted("no-contiguous-buffers-in-local-ddp", Switch, "", "gradients always lie in contiguous buffers"),
+	accepted("no-scatter-gather-tensors-in-pipeline", Switch, "", "sequence-parallel ranks send their own piece"),
+	accepted("no-async-tensor-model-parallel-allreduce", Switch, "", "the executor overlaps what it can"),
+)

@@ -1,0 +1,69 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+
+	"monotron/csrc/device"
+	"monotron/mpu"
+)
+
+// Pending is a save that goes on while training does.
+type Pending struct {
+	done   chan struct{}
+	report Report
+	err    error
+}
+
+// Wait returns when the save is over; its report and error are as Save's.
+func (p *Pending) Wait() (Report, error) {
+	<-p.done
+	return p.report, p.err
+}
+
+// Done tells whether Wait would return at once.
+func (p *Pending) Done() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// SaveAsync copies this rank's pieces to host memory, which must have room for
+// them, and writes them in the background: when it returns the tensors may
+// change. One save of a run is under way at a time: Wait before the next, and
+// before the process ends.
+func SaveAsync(ctx context.Context, dir string, st State, tensors []mpu.Stored, dev *device.Device, o SaveOptions) (*Pending, error) {
+	s, err := newSaver(dir, st, tensors, dev, o)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.parts {
+		if err := s.parts[i].snapshot(); err != nil {
+			return nil, err
+		}
+	}
+	p := &Pending{done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.report, p.err = s.run(ctx)
+	}()
+	return p, nil
+}
+
+// snapshot reads the part now instead of when it is written.
+func (p *part) snapshot() error {
+	copied := make([]byte, p.piece.Len()*p.dtype.Size())
+	for at := 0; at < len(copied); at += chunkBytes {
+		if err := p.read(copied[at:min(len(copied), at+chunkBytes)], int64(at)); err != nil {
+			return fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
+		}
+	}
+	p.read = func(dst []byte, at int64) error {
+		copy(dst, copied[at:])
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package checkpoint
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/bits"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+)
+
+const (
+	maxRank        = 8
+	maxComparisons = 1 << 26 // of pieces with each other; far above any layout's need
+)
+
+var equal = slices.Equal[[]int64]
+
+// check believes nothing of a manifest: after it every name, index, box and
+// stretch can be used as it stands.
+func (m *Manifest) check() error {
+	s := m.State
+	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 || s.SkippedTrain < 0 {
+		return fmt.Errorf("a count of the state is negative: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+	}
+	names := map[string]bool{}
+	for _, f := range m.Files {
+		if f.Name == "" || strings.HasPrefix(f.Name, ".") || filepath.Base(f.Name) != f.Name || names[f.Name] {
+			return fmt.Errorf("file name %q leaves the folder or comes twice", f.Name)
+		}
+		names[f.Name] = true
+		if f.HeaderBytes < 8 || f.HeaderBytes > f.Bytes || !isSum(f.HeaderXXH3) {
+			return fmt.Errorf("file %q: header of %d in %d bytes, checksum %q", f.Name, f.HeaderBytes, f.Bytes, f.HeaderXXH3)
+		}
+	}
+	stretches := make([][]stretch, len(m.Files))
+	clear(names)
+	comparisons := 0
+	for i := range m.Tensors {
+		t := &m.Tensors[i]
+		if names[t.Name] || t.Name == "" {
+			return fmt.Errorf("tensor %q comes twice or has no name", t.Name)
+		}
+		names[t.Name] = true
+		if err := t.check(m.Files, stretches, &comparisons); err != nil {
+			return fmt.Errorf("tensor %q %s%v: %w", t.Name, t.DType, t.Shape, err)
+		}
+	}
+	for i, f := range m.Files {
+		if err := f.tiled(stretches[i]); err != nil {
+			return fmt.Errorf("file %q: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func isSum(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && len(s) == sumDigits
+}
+
+// stretch is the place of a piece in its file.
+type stretch struct{ from, to int64 }
+
+func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) error {
+	dtype, ok := dtypeOf[t.DType]
+	if !ok {
+		return fmt.Errorf("unknown dtype")
+	}
+	total, ok := volume(t.Shape, dtype.Size())
+	if !ok {
+		return fmt.Errorf("impossible shape")
+	}
+	held := int64(0)
+	for i, p := range t.Pieces {
+		if !inside(p.box(), t.Shape) {
+			return fmt.Errorf("piece %d, from %v size %v, is no box of it", i, p.From, p.Size)
+		}
+		n := t.Bytes(p)
+		if held += n; held > total {
+			return fmt.Errorf("its pieces hold more than the whole")
+		}
+		if p.File < 0 || p.File >= len(files) || !isSum(p.XXH3) {
+			return fmt.Errorf("piece %d: file %d of %d, checksum %q", i, p.File, len(files), p.XXH3)
+		}
+		f := files[p.File]
+		if p.Offset < f.HeaderBytes || p.Offset > f.Bytes-n {
+			return fmt.Errorf("piece %d: bytes %d+%d are not in the data of %q", i, p.Offset, n, f.Name)
+		}
+		stretches[p.File] = append(stretches[p.File], stretch{p.Offset, p.Offset + n})
+	}
+	if held != total {
+		return fmt.Errorf("its pieces hold %d of %d bytes: a rank's part is missing", held, total)
+	}
+	return t.disjoint(comparisons)
+}
+
+// volume is the number of bytes of shape; ok is false where that is no tensor.
+func volume(shape []int64, size int64) (bytes int64, ok bool) {
+	if len(shape) == 0 || len(shape) > maxRank {
+		return 0, false
+	}
+	n := uint64(size)
+	for _, d := range shape {
+		hi, lo := bits.Mul64(n, uint64(d))
+		if d < 1 || hi != 0 || lo > math.MaxInt64 {
+			return 0, false
+		}
+		n = lo
+	}
+	return int64(n), true
+}
+
+// disjoint checks that no two pieces share an element; with the right total
+// they then tile the tensor.
+func (t *Tensor) disjoint(comparisons *int) error {
+	order := slices.Clone(t.Pieces)
+	sort.SliceStable(order, func(a, b int) bool { return order[a].From[0] < order[b].From[0] })
+	for i, a := range order {
+		for _, b := range order[i+1:] {
+			if b.From[0] >= a.From[0]+a.Size[0] {
+				break
+			}
+			if *comparisons++; *comparisons > maxComparisons {
+				return fmt.Errorf("too many pieces side by side to check")
+			}
+			if meets(a.box(), b.box()) {
+				return fmt.Errorf("the pieces from %v size %v and from %v size %v overlap", a.From, a.Size, b.From, b.Size)
+			}
+		}
+	}
+	return nil
+}
+
+// tiled checks that the pieces cover a file's data exactly once.
+func (f *File) tiled(list []stretch) error {
+	sort.Slice(list, func(a, b int) bool { return list[a].from < list[b].from })
+	end := f.HeaderBytes
+	for _, s := range list {
+		if s.from != end {
+			return fmt.Errorf("bytes %d to %d belong to no piece or to two", min(end, s.from), max(end, s.from))
+		}
+		end = s.to
+	}
+	if end != f.Bytes {
+		return fmt.Errorf("bytes %d to %d belong to no piece", end, f.Bytes)
+	}
+	return nil
+}

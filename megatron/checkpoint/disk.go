@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"monotron/fault"
+)
+
+// disk makes every change of the file system that a save makes. Tests hand in
+// fail to stop a save at any step.
+type disk struct {
+	fail func(op, path string) error // nil: nothing fails
+}
+
+func (d disk) do(op, path string, change func() error) error {
+	var err error
+	if d.fail != nil {
+		err = d.fail(op, path)
+	}
+	if err == nil {
+		err = change()
+	}
+	if err != nil {
+		var inner *os.PathError
+		if errors.As(err, &inner) {
+			err = inner.Err // the path is said once, here
+		}
+		return fault.Errorf(fault.IO, "checkpoint: cannot %s %s: %w", op, path, err)
+	}
+	return nil
+}
+
+func (d disk) mkdir(path string) error {
+	return d.do("make", path, func() error { return os.Mkdir(path, 0o777) })
+}
+
+func (d disk) remove(path string) error {
+	return d.do("remove", path, func() error { return os.RemoveAll(path) })
+}
+
+func (d disk) rename(from, to string) error {
+	return d.do("rename to", to, func() error { return os.Rename(from, to) })
+}
+
+// swap exchanges the names of two folders in one step. ok is false where the
+// file system cannot.
+func (d disk) swap(a, b string) (ok bool, err error) {
+	err = d.do("exchange", b, func() error { return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// sync makes the names in a folder durable.
+func (d disk) sync(dir string) error {
+	return d.do("sync", dir, func() error {
+		f, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		_ = f.Close() // opened for reading
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+			return nil // a file system that keeps names in its own way
+		}
+		return err
+	})
+}
+
+// file writes a new file; fill appends to it by write. It is on disk when file returns.
+func (d disk) file(path string, fill func(write func([]byte) error) error) error {
+	var f *os.File
+	err := d.do("create", path, func() (err error) {
+		f, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	write := func(b []byte) error {
+		return d.do("write", path, func() error {
+			_, err := f.Write(b)
+			return err
+		})
+	}
+	err = fill(write)
+	if err == nil {
+		err = d.do("sync", path, f.Sync)
+	}
+	closed := d.do("close", path, f.Close)
+	if err != nil {
+		return err
+	}
+	return closed
+}
+
+// replace gives path new contents in one step.
+func (d disk) replace(path string, content []byte, tag string) error {
+	tmp := filepath.Join(filepath.Dir(path), tmpPrefix+filepath.Base(path)+"-"+tag)
+	err := d.file(tmp, func(write func([]byte) error) error { return write(content) })
+	if err == nil {
+		err = d.rename(tmp, path)
+	}
+	if err != nil {
+		_ = d.remove(tmp) // the error before it is the one to tell
+		return err
+	}
+	return d.sync(filepath.Dir(path))
+}
+
+// room checks that need bytes are free where dir lies.
+func (d disk) room(dir string, iteration, need int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Blocks == 0 {
+		return nil // nothing known: writing will tell
+	}
+	free := int64(st.Bavail) * st.Bsize
+	if need <= free {
+		return nil
+	}
+	return fault.Errorf(fault.IO, "checkpoint: iteration %d needs %d bytes in %s, %d are free; free some, keep fewer (--keep-last) or save elsewhere",
+		iteration, need, dir, free)
+}

@@ -1,0 +1,234 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"monotron/fault"
+)
+
+// Damage is a checkpoint, or a part of one, that is not what was written.
+type Damage struct {
+	Path     string // file or folder
+	Tensor   string // empty: no tensor's bytes
+	From, To int64  // bytes of the file; both 0 where that says nothing
+	Reason   string
+}
+
+func (d *Damage) Error() string {
+	var b strings.Builder
+	b.WriteString(d.Path)
+	if d.Tensor != "" {
+		fmt.Fprintf(&b, ": tensor %q", d.Tensor)
+	}
+	if d.To > 0 {
+		fmt.Fprintf(&b, ": bytes %d to %d", d.From, d.To)
+	}
+	return b.String() + ": " + d.Reason
+}
+
+// Folder is an open checkpoint whose manifest was checked and whose files have
+// the sizes it says.
+type Folder struct {
+	Path     string
+	Manifest *Manifest
+
+	files []*os.File // opened, and their headers checked, when first read
+}
+
+// OpenFolder opens one iter_ folder. What is wrong with it is a Damage in the
+// error's chain, fault.IO.
+func OpenFolder(path string) (*Folder, error) {
+	m, err := readManifest(path)
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	for _, f := range m.Files {
+		file := filepath.Join(path, f.Name)
+		st, err := os.Stat(file)
+		switch {
+		case err != nil:
+			return nil, fault.With(fault.IO, &Damage{Path: file, Reason: reason(err)})
+		case !st.Mode().IsRegular():
+			return nil, fault.With(fault.IO, &Damage{Path: file, Reason: "not a plain file"})
+		case st.Size() != f.Bytes:
+			return nil, fault.With(fault.IO, &Damage{Path: file, Reason: fmt.Sprintf("%d bytes; %d were written", st.Size(), f.Bytes)})
+		}
+	}
+	return &Folder{Path: path, Manifest: m, files: make([]*os.File, len(m.Files))}, nil
+}
+
+func readManifest(folder string) (*Manifest, error) {
+	path := filepath.Join(folder, manifestName)
+	damage := func(err error) error { return &Damage{Path: path, Reason: reason(err)} }
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, damage(err)
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxManifest {
+		return nil, damage(fmt.Errorf("no plain file of at most %d bytes", maxManifest))
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, damage(err)
+	}
+	m, err := decode(text)
+	if err != nil {
+		return nil, damage(err)
+	}
+	name := strings.TrimPrefix(filepath.Base(folder), oldPrefix)
+	if n, ok := iteration(name); ok && n != m.State.Iteration {
+		return nil, damage(fmt.Errorf("it is iteration %d's", m.State.Iteration))
+	}
+	return m, nil
+}
+
+// reason is err without the path that Damage says.
+func reason(err error) string {
+	var inner *os.PathError
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "is missing"
+	}
+	return err.Error()
+}
+
+// Close closes the files.
+func (f *Folder) Close() {
+	for _, file := range f.files {
+		if file != nil {
+			_ = file.Close() // opened for reading
+		}
+	}
+}
+
+// file opens the i-th file and checks its header.
+func (f *Folder) file(i int) (*os.File, error) {
+	if f.files[i] != nil {
+		return f.files[i], nil
+	}
+	entry := f.Manifest.Files[i]
+	path := filepath.Join(f.Path, entry.Name)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, &Damage{Path: path, Reason: reason(err)}
+	}
+	hash := xxh3.New()
+	if _, err := io.Copy(hash, io.NewSectionReader(file, 0, entry.HeaderBytes)); err != nil {
+		_ = file.Close()
+		return nil, &Damage{Path: path, Reason: reason(err)}
+	}
+	if is := hexSum(hash.Sum128()); is != entry.HeaderXXH3 {
+		_ = file.Close()
+		return nil, &Damage{Path: path, To: entry.HeaderBytes, Reason: fmt.Sprintf("checksum %s, %s was written", is, entry.HeaderXXH3)}
+	}
+	f.files[i] = file
+	return file, nil
+}
+
+// buffer is a chunk, or as much of it as the largest piece needs.
+func (f *Folder) buffer() []byte {
+	need := int64(1)
+	for i := range f.Manifest.Tensors {
+		t := &f.Manifest.Tensors[i]
+		for _, p := range t.Pieces {
+			need = max(need, t.Bytes(p))
+		}
+	}
+	return make([]byte, min(need, chunkBytes))
+}
+
+// Stream reads a piece of t in chunks of whole elements, buf's size at most,
+// and checks it. A piece that fits buf is checked before each sees it; of a
+// longer one each sees chunks before the end of the check.
+func (f *Folder) Stream(t *Tensor, p Piece, buf []byte, each func(at int64, chunk []byte) error) error {
+	file, err := f.file(p.File)
+	if err != nil {
+		return err
+	}
+	total, hash := t.Bytes(p), xxh3.New()
+	damage := func(why string) error {
+		return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + total, Reason: why}
+	}
+	for at := int64(0); at < total; at += int64(len(buf)) {
+		chunk := buf[:min(int64(len(buf)), total-at)]
+		if _, err := file.ReadAt(chunk, p.Offset+at); err != nil {
+			return damage(reason(err))
+		}
+		_, _ = hash.Write(chunk) // never fails
+		if at+int64(len(chunk)) == total {
+			if is := hexSum(hash.Sum128()); is != p.XXH3 {
+				return damage(fmt.Sprintf("checksum %s, %s was written", is, p.XXH3))
+			}
+		}
+		if err := each(at, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Verify reads all of a checkpoint and returns every Damage found, joined, or nil.
+func (f *Folder) Verify() error {
+	var found []error
+	for i := range f.Manifest.Files {
+		if _, err := f.file(i); err != nil {
+			found = append(found, err)
+		}
+	}
+	if len(found) > 0 {
+		return fault.With(fault.IO, errors.Join(found...)) // every piece of those files would fail the same way
+	}
+	buf := f.buffer()
+	for i := range f.Manifest.Tensors {
+		t := &f.Manifest.Tensors[i]
+		for _, p := range t.Pieces {
+			if err := f.Stream(t, p, buf, func(int64, []byte) error { return nil }); err != nil {
+				found = append(found, err)
+			}
+		}
+	}
+	return fault.With(fault.IO, errors.Join(found...))
+}
+
+// Verify checks every byte of one checkpoint of a save folder; step -1 is the
+// latest.
+func Verify(dir string, step int64) error {
+	f, err := Open(dir, step)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Verify()
+}
+
+// Open opens one checkpoint of a save folder; step -1 is the latest, without
+// any falling back.
+func Open(dir string, step int64) (*Folder, error) {
+	if step < 0 {
+		latest, err := Latest(dir)
+		if err != nil {
+			return nil, err
+		}
+		step = latest
+	}
+	list, err := List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		if e.Iteration == step {
+			return OpenFolder(e.Path)
+		}
+	}
+	return nil, fault.Errorf(fault.NoInput, "checkpoint: %s has no iteration %d", dir, step)
+}

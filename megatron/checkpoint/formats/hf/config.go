@@ -1,0 +1,407 @@
+package hf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+
+	"monotron/fault"
+	"monotron/megatron/spec"
+)
+
+// Families, as config.json's model_type spells them.
+const (
+	GPT2    = "gpt2"
+	Llama   = "llama"
+	Mistral = "mistral"
+	Qwen2   = "qwen2"
+	Qwen3   = "qwen3"
+	Bloom   = "bloom"
+)
+
+// Config is what a config.json says. Dropouts of the model are 0: they belong
+// to a training run, not to weights.
+type Config struct {
+	Family       string
+	Model        *spec.Model
+	MaxPositions int // longest sequence; also where positions are computed and Model has no rows for them
+}
+
+const (
+	maxConfig = 16 << 20 // bytes of a config.json
+	maxLayers = 10_000
+	maxSize   = 1 << 24 // of any width or count; vocabularies and positions are below it too
+)
+
+// fields is the part of a config.json that shapes a model. Pointers tell absent
+// (and null) from zero.
+type fields struct {
+	ModelType string `json:"model_type"`
+
+	VocabSize    *int64 `json:"vocab_size"`
+	HiddenSize   *int64 `json:"hidden_size"`
+	Layers       *int64 `json:"num_hidden_layers"`
+	Heads        *int64 `json:"num_attention_heads"`
+	KVHeads      *int64 `json:"num_key_value_heads"`
+	HeadDim      *int64 `json:"head_dim"`
+	Intermediate *int64 `json:"intermediate_size"`
+	MaxPositions *int64 `json:"max_position_embeddings"`
+
+	NEmbd      *int64 `json:"n_embd"` // GPT-2 and BLOOM
+	NEmbed     *int64 `json:"n_embed"`
+	NLayer     *int64 `json:"n_layer"`
+	NHead      *int64 `json:"n_head"`
+	NInner     *int64 `json:"n_inner"`
+	NPositions *int64 `json:"n_positions"`
+	SeqLength  *int64 `json:"seq_length"`
+
+	HiddenAct        *string  `json:"hidden_act"`
+	Activation       *string  `json:"activation_function"`
+	RMSNormEps       *float64 `json:"rms_norm_eps"`
+	LayerNormEps     *float64 `json:"layer_norm_epsilon"`
+	InitializerRange *float64 `json:"initializer_range"`
+	Tie              *bool    `json:"tie_word_embeddings"`
+	AttentionBias    *bool    `json:"attention_bias"`
+	MLPBias          *bool    `json:"mlp_bias"`
+
+	RopeTheta      *float64 `json:"rope_theta"`
+	RopeScaling    *rope    `json:"rope_scaling"`    // transformers 4
+	RopeParameters *rope    `json:"rope_parameters"` // transformers 5
+	PartialRotary  *float64 `json:"partial_rotary_factor"`
+
+	SlidingWindow    *int64 `json:"sliding_window"`
+	UseSlidingWindow *bool  `json:"use_sliding_window"`
+	MaxWindowLayers  *int64 `json:"max_window_layers"`
+
+	ScaleAttention *bool  `json:"scale_attn_weights"`
+	ScaleByLayer   *bool  `json:"scale_attn_by_inverse_layer_idx"`
+	CrossAttention *bool  `json:"add_cross_attention"`
+	PostNorm       *bool  `json:"apply_residual_connection_post_layernorm"`
+	Experts        *int64 `json:"num_local_experts"`
+}
+
+type rope struct {
+	Type          *string  `json:"rope_type"`
+	OldType       *string  `json:"type"`
+	Theta         *float64 `json:"rope_theta"`
+	PartialRotary *float64 `json:"partial_rotary_factor"`
+	Factor        *float64 `json:"factor"`
+	LowFreq       *float64 `json:"low_freq_factor"`
+	HighFreq      *float64 `json:"high_freq_factor"`
+	OriginalMax   *int64   `json:"original_max_position_embeddings"`
+}
+
+// ReadConfig reads a config.json. What it says and monotron cannot do is
+// refused, never dropped.
+func ReadConfig(path string) (*Config, error) {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fault.Errorf(fault.NoInput, "%s does not exist", path)
+	case err != nil:
+		return nil, fault.With(fault.IO, err)
+	case !st.Mode().IsRegular() || st.Size() > maxConfig:
+		return nil, fault.Errorf(fault.BadData, "%s is no plain file of at most %d bytes", path, maxConfig)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	return ParseConfig(path, raw)
+}
+
+// ParseConfig is ReadConfig on the text of a config.json; path is for messages.
+func ParseConfig(path string, raw []byte) (*Config, error) {
+	var f fields
+	if err := json.Unmarshal(raw, &f); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			err = fmt.Errorf("byte %d: %w", syntax.Offset, err)
+		}
+		return nil, fault.Errorf(fault.BadData, "%s is not the JSON of a model: %w", path, err)
+	}
+	c := &reading{Config: Config{Family: f.ModelType, Model: &spec.Model{WindowLeft: -1}}}
+	switch f.ModelType {
+	case GPT2:
+		c.gpt2(&f)
+	case Bloom:
+		c.bloom(&f)
+	case Llama, Mistral, Qwen2, Qwen3:
+		c.llama(&f)
+	case "mixtral":
+		return nil, fault.Errorf(fault.Usage, "%s: model_type \"mixtral\": mixtures of experts are not supported yet", path)
+	case "":
+		c.fail("model_type is missing")
+	default:
+		c.fail("model_type %q is not known; known are gpt2, llama, mistral, qwen2, qwen3, bloom", f.ModelType)
+	}
+	if err := errors.Join(c.problems...); err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
+	}
+	return &c.Config, nil
+}
+
+// reading collects every problem of a config.
+type reading struct {
+	Config
+	problems []error
+}
+
+func (c *reading) fail(format string, args ...any) {
+	c.problems = append(c.problems, fmt.Errorf(format, args...))
+}
+
+// size is the first given value, which must be 1 to limit.
+func (c *reading) size(name string, limit int64, values ...*int64) int {
+	for _, v := range values {
+		if v == nil {
+			continue
+		}
+		if *v < 1 || *v > limit {
+			c.fail("%s is %d; 1 to %d can be", name, *v, limit)
+			return 1
+		}
+		return int(*v)
+	}
+	c.fail("%s is missing", name)
+	return 1
+}
+
+func (c *reading) optional(name string, v *int64, otherwise int) int {
+	if v == nil {
+		return otherwise
+	}
+	return c.size(name, maxSize, v)
+}
+
+func (c *reading) positive(name string, v *float64, otherwise float64) float64 {
+	if v == nil {
+		return otherwise
+	}
+	if !(*v > 0) || math.IsInf(*v, 0) {
+		c.fail("%s is %v; a number above 0 is needed", name, *v)
+	}
+	return *v
+}
+
+func (c *reading) refuse(name string, v *bool, refused bool) {
+	if v != nil && *v == refused {
+		c.fail("%s = %v is not supported", name, *v)
+	}
+}
+
+func given(v *bool, otherwise bool) bool {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+// common fills what every family says under the same name.
+func (c *reading) common(f *fields, tied bool) {
+	m := c.Model
+	m.VocabSize = c.size("vocab_size", maxSize, f.VocabSize)
+	m.PaddedVocabSize = m.VocabSize
+	m.InitStd = c.positive("initializer_range", f.InitializerRange, 0.02)
+	m.EmbeddingInitStd = m.InitStd
+	m.Tied = given(f.Tie, tied)
+	m.RotaryPercent = 1
+}
+
+// evenHeads sets the heads of a family without grouped queries.
+func (c *reading) evenHeads(name string, heads int) {
+	m := c.Model
+	m.NumAttentionHeads, m.NumQueryGroups = heads, heads
+	if m.HiddenSize%heads != 0 {
+		c.fail("%s %d does not divide the hidden size %d", name, heads, m.HiddenSize)
+	}
+	m.KVChannels = max(1, m.HiddenSize/heads)
+}
+
+func (c *reading) gpt2(f *fields) {
+	m := c.Model
+	c.common(f, true)
+	m.NumLayers = c.size("n_layer", maxLayers, f.NLayer, f.Layers)
+	m.HiddenSize = c.size("n_embd", maxSize, f.NEmbd, f.HiddenSize)
+	c.evenHeads("n_head", c.size("n_head", maxSize, f.NHead, f.Heads))
+	m.FFNHiddenSize = c.optional("n_inner", f.NInner, 4*m.HiddenSize)
+	m.MaxPositions = c.size("n_positions", maxSize, f.NPositions, f.MaxPositions)
+	c.MaxPositions = m.MaxPositions
+	m.Position, m.Normalization = spec.PositionLearned, spec.LayerNorm
+	m.NormEpsilon = c.positive("layer_norm_epsilon", f.LayerNormEps, 1e-5)
+	m.LinearBias, m.QKVBias = true, true
+	m.Activation = c.activation("activation_function", f.Activation, "gelu_new")
+	c.refuse("scale_attn_weights", f.ScaleAttention, false)
+	c.refuse("scale_attn_by_inverse_layer_idx", f.ScaleByLayer, true)
+	c.refuse("add_cross_attention", f.CrossAttention, true)
+}
+
+// activation reads the name of an activation without a gate.
+func (c *reading) activation(field string, given *string, otherwise string) string {
+	if given == nil {
+		given = &otherwise
+	}
+	switch *given {
+	case "gelu_new", "gelu_pytorch_tanh", "gelu_fast":
+		return spec.GeluTanh
+	case "gelu":
+		return spec.GeluErf
+	case "relu2":
+		return spec.SquaredRelu
+	}
+	c.fail("%s %q is not supported", field, *given)
+	return ""
+}
+
+func (c *reading) bloom(f *fields) {
+	m := c.Model
+	c.common(f, true)
+	m.NumLayers = c.size("n_layer", maxLayers, f.NLayer, f.Layers)
+	m.HiddenSize = c.size("hidden_size", maxSize, f.HiddenSize, f.NEmbed, f.NEmbd)
+	c.evenHeads("n_head", c.size("n_head", maxSize, f.NHead, f.Heads))
+	m.FFNHiddenSize = 4 * m.HiddenSize
+	c.MaxPositions = c.optional("seq_length", f.SeqLength, 2048)
+	m.Position, m.Normalization, m.EmbedNorm = spec.PositionAlibi, spec.LayerNorm, true
+	m.NormEpsilon = c.positive("layer_norm_epsilon", f.LayerNormEps, 1e-5)
+	m.LinearBias, m.QKVBias = true, true
+	m.Activation = spec.GeluTanh // BloomGelu is the tanh form
+	c.refuse("apply_residual_connection_post_layernorm", f.PostNorm, true)
+}
+
+// llama reads the family of RMSNorm, RoPE and SwiGLU.
+func (c *reading) llama(f *fields) {
+	m := c.Model
+	c.common(f, false)
+	m.NumLayers = c.size("num_hidden_layers", maxLayers, f.Layers)
+	m.HiddenSize = c.size("hidden_size", maxSize, f.HiddenSize)
+	m.FFNHiddenSize = c.size("intermediate_size", maxSize, f.Intermediate)
+	c.groupedHeads(f)
+	c.MaxPositions = c.optional("max_position_embeddings", f.MaxPositions, 2048)
+	m.Normalization, m.Activation = spec.RMSNorm, spec.Swiglu
+	m.NormEpsilon = c.positive("rms_norm_eps", f.RMSNormEps, 1e-6)
+	if f.HiddenAct != nil && *f.HiddenAct != "silu" && *f.HiddenAct != "swish" {
+		c.fail("hidden_act %q is not supported; silu is", *f.HiddenAct)
+	}
+	c.rotary(f)
+	c.biases(f)
+	c.window(f)
+	m.QKNorm = c.Family == Qwen3
+	if f.Experts != nil {
+		c.fail("num_local_experts: mixtures of experts are not supported yet")
+	}
+}
+
+func (c *reading) groupedHeads(f *fields) {
+	m := c.Model
+	m.NumAttentionHeads = c.size("num_attention_heads", maxSize, f.Heads)
+	m.NumQueryGroups = c.optional("num_key_value_heads", f.KVHeads, m.NumAttentionHeads)
+	if m.NumAttentionHeads%m.NumQueryGroups != 0 {
+		c.fail("num_key_value_heads %d does not divide num_attention_heads %d", m.NumQueryGroups, m.NumAttentionHeads)
+	}
+	if f.HeadDim != nil {
+		m.KVChannels = c.size("head_dim", maxSize, f.HeadDim)
+		return
+	}
+	if m.HiddenSize%m.NumAttentionHeads != 0 {
+		c.fail("num_attention_heads %d does not divide hidden_size %d, and head_dim is not given", m.NumAttentionHeads, m.HiddenSize)
+	}
+	m.KVChannels = max(1, m.HiddenSize/m.NumAttentionHeads)
+}
+
+func (c *reading) biases(f *fields) {
+	m := c.Model
+	switch c.Family {
+	case Qwen2:
+		m.QKVBias = true
+	case Llama, Qwen3:
+		attention, mlp := given(f.AttentionBias, false), given(f.MLPBias, false)
+		if attention != mlp {
+			c.fail("attention_bias %v with mlp_bias %v: all linear layers or none can have biases", attention, mlp)
+		}
+		m.LinearBias, m.QKVBias = attention, attention
+	}
+}
+
+// rotary reads both spellings: rope_parameters (transformers 5) wins over
+// rope_theta and rope_scaling.
+func (c *reading) rotary(f *fields) {
+	m := c.Model
+	m.Position = spec.PositionRope
+	theta, partial, r := f.RopeTheta, f.PartialRotary, f.RopeScaling
+	if p := f.RopeParameters; p != nil {
+		r = p
+		if p.Theta != nil {
+			theta = p.Theta
+		}
+		if p.PartialRotary != nil {
+			partial = p.PartialRotary
+		}
+	}
+	m.RotaryBase = c.positive("rope_theta", theta, 10000)
+	m.RotaryPercent = c.positive("partial_rotary_factor", partial, 1)
+	if m.RotaryPercent > 1 || m.RotaryDims()%2 != 0 || m.RotaryDims() == 0 {
+		c.fail("partial_rotary_factor %v of head_dim %d gives %d rotating channels; an even number is needed", m.RotaryPercent, m.KVChannels, m.RotaryDims())
+	}
+	if r != nil {
+		c.ropeScaling(r)
+	}
+}
+
+func (c *reading) ropeScaling(r *rope) {
+	kind := "default"
+	if r.OldType != nil {
+		kind = *r.OldType
+	}
+	if r.Type != nil {
+		kind = *r.Type
+	}
+	switch kind {
+	case "default":
+	case "linear":
+		c.Model.RotaryInterpolation = c.positive("rope factor", r.Factor, 1)
+	case "llama3":
+		if r.Factor == nil || r.LowFreq == nil || r.HighFreq == nil || r.OriginalMax == nil {
+			c.fail("rope_type llama3 needs factor, low_freq_factor, high_freq_factor and original_max_position_embeddings")
+			return
+		}
+		s := &spec.RopeScaling{
+			Factor:      c.positive("rope factor", r.Factor, 1),
+			LowFreq:     c.positive("low_freq_factor", r.LowFreq, 1),
+			HighFreq:    c.positive("high_freq_factor", r.HighFreq, 4),
+			OriginalMax: c.size("original_max_position_embeddings", math.MaxInt32, r.OriginalMax),
+		}
+		if s.HighFreq <= s.LowFreq {
+			c.fail("high_freq_factor %v is not above low_freq_factor %v", s.HighFreq, s.LowFreq)
+		}
+		c.Model.RopeScaling = s
+	default:
+		c.fail("rope_type %q is not supported; default, linear and llama3 are", kind)
+	}
+}
+
+// window reads sliding attention: a query sees sliding_window keys, itself included.
+func (c *reading) window(f *fields) {
+	if f.SlidingWindow == nil || c.Family == Llama {
+		return
+	}
+	if c.Family != Mistral {
+		if !given(f.UseSlidingWindow, false) {
+			return
+		}
+		full := c.Model.NumLayers // Qwen: the first max_window_layers see everything
+		if f.MaxWindowLayers != nil {
+			full = int(min(*f.MaxWindowLayers, int64(full)))
+		}
+		if full == c.Model.NumLayers {
+			return
+		}
+		if full > 0 {
+			c.fail("use_sliding_window with max_window_layers %d of %d layers: layers with different windows are not supported", full, c.Model.NumLayers)
+			return
+		}
+	}
+	c.Model.WindowLeft = c.size("sliding_window", math.MaxInt32, f.SlidingWindow) - 1
+}

@@ -1,0 +1,125 @@
+package hf
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"monotron/fault"
+	"monotron/megatron/spec"
+)
+
+// The config.json of Llama 3.1 8B in transformers 4's spelling (rope_scaling)
+// gives the shape that Meta published; in 5's (rope_parameters) the same.
+func TestLlama31Config(t *testing.T) {
+	const common = `{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,
+		"num_attention_heads":32,"num_key_value_heads":8,"hidden_act":"silu","max_position_embeddings":131072,"rms_norm_eps":1e-05,
+		"tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false,"torch_dtype":"bfloat16",`
+	const scaling = `"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192`
+	want := &spec.Model{
+		NumLayers: 32, HiddenSize: 4096, FFNHiddenSize: 14336, NumAttentionHeads: 32, NumQueryGroups: 8, KVChannels: 128,
+		VocabSize: 128256, PaddedVocabSize: 128256, Position: spec.PositionRope, RotaryBase: 500000, RotaryPercent: 1,
+		RopeScaling:   &spec.RopeScaling{Factor: 8, LowFreq: 1, HighFreq: 4, OriginalMax: 8192},
+		Normalization: spec.RMSNorm, NormEpsilon: 1e-5, Activation: spec.Swiglu, WindowLeft: -1, InitStd: 0.02, EmbeddingInitStd: 0.02,
+	}
+	for name, rope := range map[string]string{
+		"transformers 4": `"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3",` + scaling + `}}`,
+		"transformers 5": `"rope_parameters":{"rope_type":"llama3","rope_theta":500000.0,` + scaling + `}}`,
+	} {
+		c, err := ParseConfig("config.json", []byte(common+rope))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(want, c.Model); diff != "" || c.MaxPositions != 131072 || c.Family != Llama {
+			t.Errorf("%s: %s (positions %d)", name, diff, c.MaxPositions)
+		}
+	}
+}
+
+// Fields that change the arithmetic reach the model (transformers' documentation
+// of each config class).
+func TestConfigDetails(t *testing.T) {
+	base := `"vocab_size":64,"hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":2`
+	for name, c := range map[string]struct {
+		text string
+		ok   func(m *spec.Model) bool
+	}{
+		"mistral window": {`{"model_type":"mistral",` + base + `,"sliding_window":16}`, func(m *spec.Model) bool { return m.WindowLeft == 15 && !m.QKVBias }},
+		"mistral none":   {`{"model_type":"mistral",` + base + `,"sliding_window":null}`, func(m *spec.Model) bool { return m.WindowLeft == -1 }},
+		"qwen2 unused":   {`{"model_type":"qwen2",` + base + `,"sliding_window":16,"use_sliding_window":false}`, func(m *spec.Model) bool { return m.WindowLeft == -1 && m.QKVBias && !m.LinearBias }},
+		"qwen2 all":      {`{"model_type":"qwen2",` + base + `,"sliding_window":16,"use_sliding_window":true,"max_window_layers":0}`, func(m *spec.Model) bool { return m.WindowLeft == 15 }},
+		"qwen3 norms":    {`{"model_type":"qwen3",` + base + `,"head_dim":16}`, func(m *spec.Model) bool { return m.QKNorm && m.KVChannels == 16 && !m.QKVBias }},
+		"head_dim null":  {`{"model_type":"llama",` + base + `,"head_dim":null}`, func(m *spec.Model) bool { return m.KVChannels == 8 }},
+		"biases":         {`{"model_type":"llama",` + base + `,"attention_bias":true,"mlp_bias":true}`, func(m *spec.Model) bool { return m.LinearBias && m.QKVBias }},
+		"linear rope":    {`{"model_type":"llama",` + base + `,"rope_scaling":{"type":"linear","factor":4.0}}`, func(m *spec.Model) bool { return m.RotaryInterpolation == 4 && m.RotaryBase == 10000 }},
+		"partial rotary": {`{"model_type":"llama",` + base + `,"partial_rotary_factor":0.5}`, func(m *spec.Model) bool { return m.RotaryDims() == 4 }},
+		"gpt2 erf":       {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"activation_function":"gelu"}`, func(m *spec.Model) bool { return m.Activation == spec.GeluErf && m.FFNHiddenSize == 128 && m.Tied }},
+		"gpt2 n_inner":   {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"n_inner":48}`, func(m *spec.Model) bool { return m.Activation == spec.GeluTanh && m.FFNHiddenSize == 48 }},
+		"bloom hub":      {`{"model_type":"bloom","vocab_size":64,"n_embed":32,"num_hidden_layers":2,"num_attention_heads":4}`, func(m *spec.Model) bool { return m.HiddenSize == 32 && m.NumLayers == 2 && m.EmbedNorm }},
+	} {
+		config, err := ParseConfig("config.json", []byte(c.text))
+		if err != nil || !c.ok(config.Model) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A config that monotron cannot honour is refused and the message names the
+// field; nothing is dropped, nothing panics.
+func TestConfigRefusals(t *testing.T) {
+	const llama = `{"model_type":"llama","vocab_size":64,"hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,"num_attention_heads":4`
+	const gpt2 = `{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16`
+	for text, says := range map[string]string{
+		``:                                   "config.json",
+		`{"model_type":"gpt2","n_emb`:        "byte",
+		`[]`:                                 "config.json",
+		`{}`:                                 "model_type",
+		`{"model_type":"opt"}`:               `"opt"`,
+		`{"model_type":"mixtral"}`:           "experts",
+		`{"model_type":"gpt2"}`:              "n_embd is missing",
+		gpt2 + `,"n_head":5}`:                "n_head",
+		gpt2 + `,"n_head":0}`:                "n_head",
+		gpt2 + `,"n_head":-4}`:               "n_head",
+		gpt2 + `,"n_layer":1000000000}`:      "n_layer",
+		gpt2 + `,"n_embd":1e300}`:            "n_embd",
+		gpt2 + `,"n_embd":"32"}`:             "n_embd",
+		gpt2 + `,"layer_norm_epsilon":0}`:    "layer_norm_epsilon",
+		gpt2 + `,"activation_function":"x"}`: `activation_function "x"`,
+		gpt2 + `,"scale_attn_by_inverse_layer_idx":true}`:                                          "scale_attn_by_inverse_layer_idx",
+		gpt2 + `,"add_cross_attention":true}`:                                                      "add_cross_attention",
+		llama + `,"num_key_value_heads":3}`:                                                        "num_key_value_heads",
+		llama + `,"num_attention_heads":5}`:                                                        "num_attention_heads",
+		llama + `,"hidden_act":"gelu"}`:                                                            "hidden_act",
+		llama + `,"attention_bias":true}`:                                                          "attention_bias",
+		llama + `,"rope_scaling":{"rope_type":"yarn","factor":4.0}}`:                               `"yarn"`,
+		llama + `,"rope_scaling":{"rope_type":"llama3","factor":4.0}}`:                             "low_freq_factor",
+		llama + `,"rope_scaling":{"rope_type":"linear","factor":-1}}`:                              "factor",
+		llama + `,"head_dim":7}`:                                                                   "rotating channels",
+		llama + `,"num_local_experts":8}`:                                                          "experts",
+		`{"model_type":"bloom","apply_residual_connection_post_layernorm":true,` + gpt2[21:] + `}`: "apply_residual_connection_post_layernorm",
+	} {
+		_, err := ParseConfig("config.json", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "config.json") {
+			t.Errorf("%s: %v, want it to say %q", text, err, says)
+		}
+		if code := fault.CodeOf(err); code != fault.BadData && code != fault.Usage {
+			t.Errorf("%s: exit code %d", text, code)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(`{"model_type":"llama","vocab_size":64,"hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,"num_attention_heads":4,"rope_scaling":{"type":"linear","factor":4.0}}`))
+	f.Add([]byte(`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := ParseConfig("config.json", text)
+		if err != nil || c.Model.NumLayers > 100 {
+			return
+		}
+		if _, err := NewMapping(c.Model, c.Family); err != nil && fault.CodeOf(err) != fault.Usage {
+			t.Fatalf("a config that was accepted has no mapping: %v", err)
+		}
+	})
+}

@@ -1,0 +1,12 @@
+// Package hf reads and writes the folders of Hugging Face's transformers:
+// config.json and safetensors files of GPT-2, Llama, Mistral, Qwen2, Qwen3 and
+// BLOOM, whose tensors it gives under Megatron's names (mcore GPT with global
+// layer numbers) and takes back.
+//
+// A Mapping is a list of rules, one a Megatron tensor: which tensors of theirs
+// hold its rows, in which order, transposed or not. One gather and one scatter
+// then serve every family, for weights, gradients and optimizer state alike.
+//
+// Read config.go (config.json to spec.Model), family.go (what each family can
+// express), mapping.go (the rules), folder.go, export.go.
+package hf

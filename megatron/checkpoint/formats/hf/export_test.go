@@ -1,0 +1,141 @@
+package hf
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"monotron/fault"
+	"monotron/megatron/spec"
+)
+
+func shape(family string) *spec.Model {
+	m := &spec.Model{NumLayers: 2, HiddenSize: 16, FFNHiddenSize: 24, NumAttentionHeads: 4, NumQueryGroups: 2, KVChannels: 6,
+		VocabSize: 11, PaddedVocabSize: 16, Position: spec.PositionRope, RotaryBase: 1e6, RotaryPercent: 1, Normalization: spec.RMSNorm,
+		NormEpsilon: 1e-6, Activation: spec.Swiglu, WindowLeft: -1, InitStd: 0.02, EmbeddingInitStd: 0.02}
+	switch family {
+	case GPT2, Bloom:
+		m.NumQueryGroups, m.KVChannels, m.FFNHiddenSize, m.Tied = 4, 4, 64, true
+		m.Normalization, m.Activation, m.LinearBias, m.QKVBias = spec.LayerNorm, spec.GeluTanh, true, true
+		m.RotaryBase, m.Position, m.MaxPositions = 0, spec.PositionLearned, 32
+		if family == Bloom {
+			m.Position, m.MaxPositions, m.EmbedNorm = spec.PositionAlibi, 0, true
+		}
+	case Llama:
+		m.RopeScaling = &spec.RopeScaling{Factor: 8, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}
+		m.LinearBias, m.QKVBias = true, true
+	case Mistral:
+		m.WindowLeft = 7
+	case Qwen2:
+		m.QKVBias, m.Tied = true, true
+	case Qwen3:
+		m.QKNorm = true
+	}
+	return m
+}
+
+// What Export writes, Open reads as the same model with the same numbers, for
+// every family; padded vocabulary rows stay behind.
+func TestExportRoundTrip(t *testing.T) {
+	for _, family := range []string{GPT2, Bloom, Llama, Mistral, Qwen2, Qwen3} {
+		m := shape(family)
+		if got, err := FamilyOf(m); got != family || err != nil {
+			t.Errorf("%s is taken for %s: %v", family, got, err)
+			continue
+		}
+		mp, err := NewMapping(m, family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tensors := map[string][]float32{}
+		for i, global := range mp.GlobalNames() {
+			s := mp.GlobalShape(global)
+			n := int64(1)
+			for _, d := range s {
+				n *= d
+			}
+			if s[0] == int64(m.VocabSize) && strings.HasSuffix(global, "embeddings.weight") {
+				n = int64(m.PaddedVocabSize * m.HiddenSize)
+			}
+			for j := range n {
+				tensors[global] = append(tensors[global], float32(i*100000)+float32(j))
+			}
+		}
+		dir := filepath.Join(t.TempDir(), "out")
+		get := func(global string) ([]float32, error) { return tensors[global], nil }
+		if err := Export(dir, m, get, ExportOptions{MaxPositions: 99}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(dir)
+		if err != nil {
+			t.Fatal(family, err)
+		}
+		want := *m
+		want.PaddedVocabSize = m.VocabSize
+		if diff := cmp.Diff(&want, f.Model); diff != "" || f.MaxPositions != map[bool]int{true: 32, false: 99}[family == GPT2] {
+			t.Errorf("%s: %s, positions %d", family, diff, f.MaxPositions)
+		}
+		for global, values := range tensors {
+			got, err := f.Tensor(global)
+			if err != nil || !slices.Equal(got, values[:len(got)]) {
+				t.Errorf("%s: %s differs, %v", family, global, err)
+			}
+		}
+		_ = f.Close()
+	}
+}
+
+// A model no family can express is refused with the reason, and nothing is left.
+func TestExportRefuses(t *testing.T) {
+	parent := t.TempDir()
+	odd := shape(Llama)
+	odd.RotaryInterleaved, odd.NoRopeFreq = true, 4
+	err := Export(filepath.Join(parent, "odd"), odd, nil, ExportOptions{})
+	if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "interleaved") || !strings.Contains(err.Error(), "4-th") {
+		t.Errorf("got %v", err)
+	}
+	failing := func(string) ([]float32, error) { return nil, fault.Errorf(fault.IO, "no such tensor") }
+	if err := Export(filepath.Join(parent, "x"), shape(GPT2), failing, ExportOptions{}); err == nil {
+		t.Error("exported without tensors")
+	}
+	if err := Export(parent, shape(GPT2), failing, ExportOptions{}); fault.CodeOf(err) != fault.Usage {
+		t.Errorf("export over a folder that exists: %v", err)
+	}
+	if left, _ := os.ReadDir(parent); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A file of transformers 5.23 in the repository (testdata/README.md): QKV thirds
+// become per-head rows, Conv1D weights are transposed.
+func TestReadsGPT2(t *testing.T) {
+	f, err := Open("testdata/gpt2-tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	theirs, err := f.Weights.Float32("transformer.h.0.attn.c_attn.weight") // [8, 24]
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := f.Tensor("decoder.layers.0.self_attention.linear_qkv.weight") // [24, 8]
+	if err != nil {
+		t.Fatal(err)
+	}
+	const h, hn = 8, 4
+	for head := range 2 {
+		for part := range 3 { // q, k, v
+			for c := range hn {
+				for in := range h {
+					if ours[((head*3+part)*hn+c)*h+in] != theirs[in*3*h+part*h+head*hn+c] {
+						t.Fatalf("head %d part %d channel %d input %d differs", head, part, c, in)
+					}
+				}
+			}
+		}
+	}
+}

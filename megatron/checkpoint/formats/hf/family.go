@@ -1,0 +1,88 @@
+package hf
+
+import (
+	"errors"
+	"fmt"
+
+	"monotron/fault"
+	"monotron/megatron/spec"
+)
+
+// FamilyOf names the family that can express m: what a model trained here is
+// exported as. The error says what no family has.
+func FamilyOf(m *spec.Model) (string, error) {
+	var family string
+	switch {
+	case m.Position == spec.PositionLearned:
+		family = GPT2
+	case m.Position == spec.PositionAlibi:
+		family = Bloom
+	case m.QKNorm:
+		family = Qwen3
+	case m.QKVBias && !m.LinearBias:
+		family = Qwen2
+	case m.WindowLeft >= 0:
+		family = Mistral
+	default:
+		family = Llama
+	}
+	return family, Expresses(family, m)
+}
+
+// Expresses tells whether family's architecture can hold m; the error lists
+// everything that it cannot.
+func Expresses(family string, m *spec.Model) error {
+	var lacks []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			lacks = append(lacks, fmt.Errorf(format, args...))
+		}
+	}
+	need(!m.NormOnePlus, "norm weights stored as weight-1 (--apply-layernorm-1p)")
+	switch family {
+	case GPT2, Bloom:
+		plain(family, m, need)
+	case Llama, Mistral, Qwen2, Qwen3:
+		rotary(family, m, need)
+	default:
+		return fault.Errorf(fault.Usage, "unknown family %q; known are gpt2, llama, mistral, qwen2, qwen3, bloom", family)
+	}
+	if len(lacks) > 0 {
+		return fault.Errorf(fault.Usage, "the %s architecture of Hugging Face has no way to say: %w", family, errors.Join(lacks...))
+	}
+	return nil
+}
+
+type needs func(ok bool, format string, args ...any)
+
+func plain(family string, m *spec.Model, need needs) {
+	position, activation := spec.PositionLearned, !m.Gated()
+	if family == Bloom {
+		position, activation = spec.PositionAlibi, m.Activation == spec.GeluTanh
+		need(m.FFNHiddenSize == 4*m.HiddenSize, "an MLP of width %d with hidden size %d", m.FFNHiddenSize, m.HiddenSize)
+		need(m.Tied, "an output layer of its own")
+	}
+	need(m.Position == position, "%s positions", m.Position)
+	need(activation, "the %s activation", m.Activation)
+	need(m.EmbedNorm == (family == Bloom), "embedding norm: %v", m.EmbedNorm)
+	need(m.Normalization == spec.LayerNorm, "%s", m.Normalization)
+	need(m.LinearBias && m.QKVBias, "linear layers without biases")
+	need(m.NumQueryGroups == m.NumAttentionHeads, "grouped queries")
+	need(m.NumAttentionHeads*m.KVChannels == m.HiddenSize, "%d heads of width %d in a hidden size of %d", m.NumAttentionHeads, m.KVChannels, m.HiddenSize)
+	need(!m.QKNorm, "norms of queries and keys")
+	need(m.WindowLeft < 0, "a sliding window")
+}
+
+func rotary(family string, m *spec.Model, need needs) {
+	need(m.Position == spec.PositionRope && m.NoRopeFreq == 0, "%s positions, in every %d-th layer none", m.Position, m.NoRopeFreq)
+	need(!m.RotaryInterleaved, "interleaved rotary channels")
+	need(m.RotaryInterpolation <= 1 || m.RopeScaling == nil, "rotary interpolation together with Llama-3 scaling")
+	need(m.Activation == spec.Swiglu, "the %s activation", m.Activation)
+	need(!m.EmbedNorm, "an embedding norm")
+	need(m.Normalization == spec.RMSNorm, "%s", m.Normalization)
+	need(m.QKNorm == (family == Qwen3), "norms of queries and keys: %v", m.QKNorm)
+	qkv, others := m.QKVBias, m.LinearBias
+	need(map[string]bool{Llama: qkv == others, Qwen2: qkv && !others, Mistral: !qkv && !others, Qwen3: !qkv && !others}[family],
+		"biases of QKV: %v, of the other linear layers: %v", qkv, others)
+	need(m.WindowLeft < 0 || family != Llama, "a sliding window")
+}

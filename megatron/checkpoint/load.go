@@ -1,0 +1,174 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/mpu"
+)
+
+// ErrMisfit is in the chain of Load's error when a sound checkpoint holds other
+// tensors than the run has.
+var ErrMisfit = errors.New("it does not fit this run")
+
+// LoadOptions waive what is otherwise an error.
+type LoadOptions struct {
+	AllowMissing func(name string) bool // tensors that may keep their values; nil: none
+	Convert      bool                   // float tensors of another dtype are converted, and reported
+}
+
+// Load fills the tensors of this rank from a checkpoint of dir, whatever layout
+// wrote it, and returns its state. Step -1 is the latest; when that is damaged
+// the next older one is taken, and the report's notes say what was wrong. A
+// given step has no substitute.
+//
+// Errors: ErrNone in the chain (fault.NoInput) where there is no checkpoint at
+// all, fault.IO where all are damaged or the tensors do not fit this run. After
+// an error the tensors' values are undefined.
+func Load(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o LoadOptions) (State, Report, error) {
+	for _, t := range tensors {
+		if err := checkStored(t); err != nil {
+			return State{}, Report{}, err
+		}
+	}
+	order, notes, err := chosen(dir, step)
+	if err != nil {
+		return State{}, Report{Notes: notes}, err
+	}
+	touched := map[string]bool{} // by a checkpoint that turned out damaged
+	for i, entry := range order {
+		state, report, err := loadEntry(entry, tensors, dev, o, touched)
+		if err == nil {
+			report.Notes = append(notes, report.Notes...)
+			if i > 0 {
+				report.note("checkpoint: fell back to iteration %d", entry.Iteration)
+			}
+			return state, report, nil
+		}
+		var damage *Damage
+		if !errors.As(err, &damage) {
+			return State{}, Report{Notes: notes}, err
+		}
+		notes = append(notes, fmt.Sprintf("checkpoint: iteration %d is damaged: %v", entry.Iteration, err))
+	}
+	return State{}, Report{Notes: notes}, fault.Errorf(fault.IO, "no sound checkpoint in %s:\n%s", dir, strings.Join(notes, "\n"))
+}
+
+// chosen lists the checkpoints that may be loaded, in order.
+func chosen(dir string, step int64) ([]Entry, []string, error) {
+	if step < 0 {
+		return candidates(dir)
+	}
+	list, err := List(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range list {
+		if e.Iteration == step {
+			return []Entry{e}, nil, nil
+		}
+	}
+	return nil, nil, fault.Errorf(fault.NoInput, "checkpoint: %s has no iteration %d; it has %s", dir, step, iterations(list))
+}
+
+func iterations(list []Entry) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	names := make([]string, len(list))
+	for i, e := range list {
+		names[i] = fmt.Sprint(e.Iteration)
+	}
+	return strings.Join(names, ", ")
+}
+
+func loadEntry(e Entry, tensors []mpu.Stored, dev *device.Device, o LoadOptions, touched map[string]bool) (State, Report, error) {
+	f, err := OpenFolder(e.Path)
+	if err != nil {
+		return State{}, Report{}, err
+	}
+	defer f.Close()
+	report := Report{Folder: e.Path, Iteration: e.Iteration}
+	found, err := match(f.Manifest, tensors, o, touched, &report)
+	if err != nil {
+		return State{}, Report{}, fmt.Errorf("checkpoint: %s: %w", e.Path, err)
+	}
+	r := restorer{folder: f, dev: dev, buf: f.buffer(), report: &report, touched: touched}
+	for i, t := range tensors {
+		if found[i] == nil {
+			continue
+		}
+		if err := r.tensor(found[i], t); err != nil {
+			return State{}, Report{}, err
+		}
+	}
+	if err := dev.Sync(); err != nil {
+		return State{}, Report{}, fmt.Errorf("checkpoint: writing tensors to the device: %w", err)
+	}
+	return f.Manifest.State, report, nil
+}
+
+// match finds each wanted tensor in the manifest, nil where its absence is
+// waived, before anything is read. All that does not fit is one error.
+func match(m *Manifest, tensors []mpu.Stored, o LoadOptions, touched map[string]bool, report *Report) ([]*Tensor, error) {
+	byName := map[string]*Tensor{}
+	for i := range m.Tensors {
+		byName[m.Tensors[i].Name] = &m.Tensors[i]
+	}
+	found := make([]*Tensor, len(tensors))
+	wanted := map[string]bool{}
+	var wrong []string
+	for i, t := range tensors {
+		have := byName[t.Name]
+		wanted[t.Name] = true
+		if have == nil && o.AllowMissing != nil && o.AllowMissing(t.Name) && !touched[t.Name] {
+			report.Missing = append(report.Missing, t.Name)
+			continue
+		}
+		why, converts := misfit(have, t)
+		switch {
+		case why == "":
+			found[i] = have
+		case converts && o.Convert:
+			found[i] = have
+			report.Converted = append(report.Converted, fmt.Sprintf("%s (%s to %s)", t.Name, have.DType, dtypeName[t.Tensor.DType]))
+		default:
+			wrong = append(wrong, fmt.Sprintf("tensor %q %s", t.Name, why))
+		}
+	}
+	for i := range m.Tensors {
+		if !wanted[m.Tensors[i].Name] {
+			report.Extra = append(report.Extra, m.Tensors[i].Name)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, fault.Errorf(fault.IO, "%w: %s", ErrMisfit, shortList(wrong))
+	}
+	return found, nil
+}
+
+// misfit says why a stored tensor cannot fill t; empty where it can. converts
+// tells whether only the float type differs.
+func misfit(have *Tensor, t mpu.Stored) (why string, converts bool) {
+	want := dtypeName[t.Tensor.DType]
+	switch {
+	case have == nil:
+		return "is not in it", false
+	case !equal(have.Shape, t.Global):
+		return fmt.Sprintf("has the shape %v there, %v here: the model's flags differ", have.Shape, t.Global), false
+	case have.DType != want:
+		return fmt.Sprintf("is %s there, %s here: the precision flags differ", have.DType, want), isFloat(have.DType) && isFloat(want)
+	}
+	return "", false
+}
+
+func isFloat(dtype string) bool {
+	switch dtype {
+	case "F64", "F32", "BF16", "F16":
+		return true
+	}
+	return false
+}

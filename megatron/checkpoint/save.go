@@ -1,0 +1,326 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"github.com/zeebo/xxh3"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/mpu"
+)
+
+// chunkBytes is what a save or load holds of the tensors at a time.
+const chunkBytes = 16 << 20
+
+// SaveOptions say who saves and what is kept. The zero value is one rank that
+// keeps everything.
+type SaveOptions struct {
+	Rank, World int          // of all ranks that save together; World 0: one
+	Meet        func() error // waits for all ranks; not used by one
+	Tag         string       // names this run's temporary folders, equal on all its ranks; empty: this process
+
+	KeepLast  int   // checkpoints to keep, the new one included; 0: all
+	KeepEvery int64 // iterations divisible by it are kept for good; 0: none
+
+	fail func(op, path string) error // tests
+}
+
+// part is a piece of a tensor that this rank writes.
+type part struct {
+	name  string
+	dtype device.DType
+	shape []int64 // of the global tensor
+	piece mpu.Piece
+	read  func(dst []byte, at int64) error // bytes at.. of the piece
+}
+
+// saver is one rank's save under way.
+type saver struct {
+	dir, tmp string
+	state    State
+	parts    []part
+	o        SaveOptions
+	disk     disk
+	report   Report
+	done     bool // the checkpoint has its name
+}
+
+// Save writes the tensors with Write set and the state to dir/iter_<iteration>,
+// then names it in the tracker and prunes. Every rank calls it. Until the new
+// checkpoint is complete on disk nothing earlier changes; any error leaves the
+// earlier state and no partial folder. Errors are fault.IO but for our own
+// mistakes (a part that no rank writes).
+func Save(ctx context.Context, dir string, st State, tensors []mpu.Stored, dev *device.Device, o SaveOptions) (Report, error) {
+	s, err := newSaver(dir, st, tensors, dev, o)
+	if err != nil {
+		return Report{}, err
+	}
+	return s.run(ctx)
+}
+
+func newSaver(dir string, st State, tensors []mpu.Stored, dev *device.Device, o SaveOptions) (*saver, error) {
+	if o.World < 2 {
+		o.Rank, o.World, o.Meet = 0, 1, func() error { return nil }
+	}
+	if o.Tag == "" {
+		o.Tag = processTag
+	}
+	name := iterName(st.Iteration)
+	s := &saver{dir: dir, tmp: filepath.Join(dir, tmpPrefix+name+"-"+o.Tag), state: st, o: o, disk: disk{o.fail}}
+	s.report = Report{Folder: filepath.Join(dir, name), Iteration: st.Iteration}
+	for _, t := range tensors {
+		if !t.Write {
+			continue
+		}
+		if err := s.add(t, dev); err != nil {
+			return nil, err
+		}
+	}
+	// Wide elements first keep every piece aligned in its file.
+	sort.SliceStable(s.parts, func(a, b int) bool { return s.parts[a].dtype.Size() > s.parts[b].dtype.Size() })
+	return s, nil
+}
+
+// add lists the pieces of a tensor, to be read from the device.
+func (s *saver) add(t mpu.Stored, dev *device.Device) error {
+	if err := checkStored(t); err != nil {
+		return err
+	}
+	flat := t.Tensor.Reshape(t.Tensor.Len())
+	width := t.Tensor.DType.Size()
+	for _, piece := range t.Pieces {
+		s.parts = append(s.parts, part{t.Name, t.Tensor.DType, t.Global, piece, func(dst []byte, at int64) error {
+			dev.Read(dst, flat.Slice(0, piece.Local+at/width, int64(len(dst))/width))
+			return dev.Err()
+		}})
+		s.report.Bytes += piece.Len() * width
+	}
+	return nil
+}
+
+// checkStored catches what only a mistake of ours makes.
+func checkStored(t mpu.Stored) error {
+	bad := func(what string) error {
+		return fault.Errorf(fault.Internal, "checkpoint: tensor %q %v: %s", t.Name, t.Global, what)
+	}
+	if _, ok := dtypeName[t.Tensor.DType]; !ok || !t.Tensor.Given() || !t.Tensor.Contiguous() {
+		return bad("its buffer " + t.Tensor.String() + " cannot be stored")
+	}
+	if _, ok := volume(t.Global, t.Tensor.DType.Size()); !ok {
+		return bad("no shape of a tensor")
+	}
+	for _, p := range t.Pieces {
+		if !inside(p, t.Global) || p.Local < 0 || p.Local+p.Len() > t.Tensor.Len() {
+			return bad(fmt.Sprintf("the piece from %v size %v at %d is not in it or not in its buffer %v", p.From, p.Size, p.Local, t.Tensor))
+		}
+	}
+	return nil
+}
+
+func (s *saver) run(ctx context.Context) (Report, error) {
+	err := s.begin()
+	if err == nil {
+		err = s.write(ctx)
+	}
+	if err == nil {
+		return s.report, nil
+	}
+	if s.o.Rank == 0 {
+		_ = s.disk.remove(s.tmp) // the error before it is the one to tell
+	}
+	if s.done {
+		return s.report, fault.Errorf(fault.CodeOf(err), "%w; %s itself is saved", err, s.report.Folder)
+	}
+	return s.report, fault.Errorf(fault.CodeOf(err), "%w; iteration %d is not saved, earlier checkpoints are untouched", err, s.state.Iteration)
+}
+
+// begin makes the temporary folder and looks for room.
+func (s *saver) begin() error {
+	if s.o.Rank == 0 {
+		if err := s.disk.do("make", s.dir, func() error { return os.MkdirAll(s.dir, 0o777) }); err != nil {
+			return err
+		}
+		if err := s.disk.clean(s.dir, s.o.Tag); err != nil {
+			return err
+		}
+	}
+	if err := s.o.Meet(); err != nil {
+		return err
+	}
+	const perPiece, once = 512, 1 << 16 // of header and manifest
+	if err := s.disk.room(s.dir, s.state.Iteration, s.report.Bytes+int64(len(s.parts))*perPiece+once); err != nil {
+		return err
+	}
+	if s.o.Rank == 0 {
+		if err := s.disk.mkdir(s.tmp); err != nil {
+			return err
+		}
+	}
+	return s.o.Meet()
+}
+
+// write makes this rank's file; rank 0 then joins all into a checkpoint.
+func (s *saver) write(ctx context.Context) error {
+	own, err := s.writeFile(ctx)
+	if err != nil {
+		return err
+	}
+	if s.o.Rank > 0 {
+		if err := s.writeManifest(own, partName(s.o.Rank)); err != nil {
+			return err
+		}
+	}
+	if err := s.o.Meet(); err != nil {
+		return err
+	}
+	if s.o.Rank == 0 {
+		if err := s.complete(own); err != nil {
+			return err
+		}
+	}
+	return s.o.Meet()
+}
+
+func partName(rank int) string { return fmt.Sprintf("rank_%05d.json", rank) }
+
+// header lays the parts out in a safetensors file: a whole tensor under its
+// name, a piece with its corner behind the name.
+func (s *saver) header() ([]byte, []safetensors.Info, error) {
+	infos := make([]safetensors.Info, len(s.parts))
+	for i, p := range s.parts {
+		name := p.name
+		if !equal(p.piece.Size, p.shape) {
+			name += "@"
+			for d, at := range p.piece.From {
+				if d > 0 {
+					name += "_"
+				}
+				name += fmt.Sprint(at)
+			}
+		}
+		infos[i] = safetensors.Info{Name: name, DType: dtypeName[p.dtype], Shape: p.piece.Size}
+	}
+	header, err := safetensors.Header(infos, map[string]string{"format": manifestFormat})
+	return header, infos, fault.With(fault.Internal, err)
+}
+
+// writeFile writes this rank's pieces and returns its part of the manifest.
+func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
+	header, infos, err := s.header()
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("rank_%05d.safetensors", s.o.Rank)
+	m := &Manifest{Format: manifestFormat, Version: manifestVersion, State: s.state}
+	m.Files = []File{{Name: name, Bytes: int64(len(header)) + s.report.Bytes, HeaderBytes: int64(len(header)), HeaderXXH3: sum(header)}}
+	index := map[string]int{}
+	err = s.disk.file(filepath.Join(s.tmp, name), func(write func([]byte) error) error {
+		if err := write(header); err != nil {
+			return err
+		}
+		buf := make([]byte, min(chunkBytes, s.report.Bytes))
+		for i, p := range s.parts {
+			hash, err := p.write(ctx, infos[i].Bytes, buf, write)
+			if err != nil {
+				return err
+			}
+			at, ok := index[p.name]
+			if !ok {
+				at = len(m.Tensors)
+				index[p.name] = at
+				m.Tensors = append(m.Tensors, Tensor{Name: p.name, DType: dtypeName[p.dtype], Shape: p.shape})
+			}
+			t := &m.Tensors[at]
+			t.Pieces = append(t.Pieces, Piece{From: p.piece.From, Size: p.piece.Size, Offset: infos[i].Offset, XXH3: hash})
+		}
+		return nil
+	})
+	return m, err
+}
+
+// write streams the part's bytes and returns their checksum.
+func (p *part) write(ctx context.Context, bytes int64, buf []byte, write func([]byte) error) (string, error) {
+	hash := xxh3.New()
+	for at := int64(0); at < bytes; at += int64(len(buf)) {
+		if err := ctx.Err(); err != nil {
+			return "", fmt.Errorf("checkpoint: save stopped: %w", context.Cause(ctx))
+		}
+		chunk := buf[:min(int64(len(buf)), bytes-at)]
+		if err := p.read(chunk, at); err != nil {
+			return "", fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
+		}
+		_, _ = hash.Write(chunk) // never fails
+		if err := write(chunk); err != nil {
+			return "", err
+		}
+	}
+	return hexSum(hash.Sum128()), nil
+}
+
+func (s *saver) writeManifest(m *Manifest, name string) error {
+	text, err := m.encode()
+	if err != nil {
+		return fault.Errorf(fault.Internal, "checkpoint: %w", err)
+	}
+	return s.disk.file(filepath.Join(s.tmp, name), func(write func([]byte) error) error { return write(text) })
+}
+
+// complete joins the ranks' parts, gives the folder its name and moves the tracker.
+func (s *saver) complete(own *Manifest) error {
+	parts := []*Manifest{own}
+	for rank := 1; rank < s.o.World; rank++ {
+		path := filepath.Join(s.tmp, partName(rank))
+		part, err := readPart(path)
+		if err != nil {
+			return fault.Errorf(fault.IO, "checkpoint: the part of rank %d: %w", rank, err)
+		}
+		if err := s.disk.remove(path); err != nil {
+			return err
+		}
+		parts = append(parts, part)
+	}
+	all, err := merge(parts)
+	if err != nil {
+		return fault.Errorf(fault.Internal, "checkpoint: what the ranks wrote is no whole: %w", err)
+	}
+	if err := s.writeManifest(all, manifestName); err != nil {
+		return err
+	}
+	if err := s.disk.sync(s.tmp); err != nil {
+		return err
+	}
+	if err := s.disk.publish(s.tmp, s.report.Folder); err != nil {
+		return err
+	}
+	s.done = true
+	if err := s.disk.sync(s.dir); err != nil {
+		return err
+	}
+	text := fmt.Sprint(s.state.Iteration)
+	if err := s.disk.replace(filepath.Join(s.dir, trackerName), []byte(text), s.o.Tag); err != nil {
+		return err
+	}
+	s.report.Removed, err = s.disk.prune(s.dir, s.state.Iteration, s.o.KeepLast, s.o.KeepEvery, s.o.Tag)
+	return err
+}
+
+// readPart reads what another rank of this save wrote. It holds some pieces of
+// each tensor, so only the join can be checked.
+func readPart(path string) (*Manifest, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is missing; do all ranks see the same folder?", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeText(text)
+}

@@ -1,0 +1,141 @@
+package inference
+
+import (
+	"math"
+	"sort"
+)
+
+// BeamOptions are those of transformers' beam search, whose rules Beam follows.
+type BeamOptions struct {
+	Beams         int
+	MaxNew        int
+	LengthPenalty float64 // score = Σ log p / length^penalty
+	EarlyStopping bool    // stop as soon as Beams sequences are finished
+	NoRepeatNgram int
+	Stop          int32 // negative: none
+}
+
+// Beam is one finished sequence, best first; IDs are the generated ones.
+type Beam struct {
+	IDs   []int32
+	Score float64
+}
+
+// hypothesis is a running sequence.
+type hypothesis struct {
+	ids []int32 // generated
+	sum float64 // Σ log p
+}
+
+// candidate extends the hypothesis `parent` by a token.
+type candidate struct {
+	parent int
+	id     int32
+	sum    float64
+}
+
+// Beam searches for the sequences of highest score after prompt. Each step keeps
+// the best 2·Beams candidates: one that ends counts when it ranks among the first
+// Beams, the best others go on.
+func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
+	if err := g.CheckPrompt(prompt, o.MaxNew); err != nil {
+		return nil, err
+	}
+	s := g.newSession(int64(len(prompt)+o.MaxNew), int64(o.Beams))
+	defer s.close()
+	running := []hypothesis{{}}
+	feed := make([][]int32, o.Beams)
+	for j := range feed {
+		feed[j] = prompt
+	}
+	var finished []Beam
+	for n := 1; n <= o.MaxNew; n++ {
+		logits, err := s.extend(feed)
+		if err != nil {
+			return nil, err
+		}
+		var ended []Beam
+		var parents []int
+		running, parents, ended = o.advance(o.expand(prompt, running, logits), running)
+		finished = best(append(finished, ended...), o.Beams)
+		if o.settled(running, finished, n) {
+			return finished, nil
+		}
+		s.reorder(pad(parents, o.Beams))
+		for j := range feed {
+			feed[j] = running[min(j, len(running)-1)].ids[n-1:]
+		}
+	}
+	for _, h := range running {
+		finished = append(finished, o.finish(h.ids, h.sum))
+	}
+	return best(finished, o.Beams), nil
+}
+
+// expand lists the best 2·Beams one-token extensions, best first; of equals the
+// earlier sequence and lower id.
+func (o *BeamOptions) expand(prompt []int32, running []hypothesis, logits [][]float32) []candidate {
+	top := make([]candidate, 0, 2*o.Beams+1)
+	for j, h := range running {
+		lp := logSoftmax(logits[j])
+		banRepeats(lp, append(append([]int32(nil), prompt...), h.ids...), o.NoRepeatNgram)
+		for id, p := range lp {
+			sum := h.sum + p
+			if len(top) == 2*o.Beams && sum <= top[len(top)-1].sum {
+				continue
+			}
+			at := sort.Search(len(top), func(i int) bool { return top[i].sum < sum })
+			top = append(top, candidate{})
+			copy(top[at+1:], top[at:])
+			top[at] = candidate{j, int32(id), sum}
+			top = top[:min(len(top), 2*o.Beams)]
+		}
+	}
+	return top
+}
+
+// advance splits candidates into those that go on and those that end.
+func (o *BeamOptions) advance(cs []candidate, running []hypothesis) (next []hypothesis, parents []int, ended []Beam) {
+	for rank, c := range cs {
+		ids := append(append([]int32(nil), running[c.parent].ids...), c.id)
+		switch {
+		case o.Stop >= 0 && c.id == o.Stop:
+			if rank < o.Beams {
+				ended = append(ended, o.finish(ids, c.sum))
+			}
+		case len(next) < o.Beams:
+			next, parents = append(next, hypothesis{ids, c.sum}), append(parents, c.parent)
+		}
+	}
+	return next, parents, ended
+}
+
+// finish scores a sequence; its stop token counts in the length.
+func (o *BeamOptions) finish(ids []int32, sum float64) Beam {
+	return Beam{ids, sum / math.Pow(float64(len(ids)), o.LengthPenalty)}
+}
+
+// settled tells whether no running sequence can still matter after n tokens.
+func (o *BeamOptions) settled(running []hypothesis, finished []Beam, n int) bool {
+	if len(running) == 0 {
+		return true
+	}
+	if len(finished) < o.Beams {
+		return false
+	}
+	hope := running[0].sum / math.Pow(float64(n), o.LengthPenalty)
+	return o.EarlyStopping || hope <= finished[len(finished)-1].Score
+}
+
+func best(beams []Beam, n int) []Beam {
+	sort.SliceStable(beams, func(a, b int) bool { return beams[a].Score > beams[b].Score })
+	return beams[:min(n, len(beams))]
+}
+
+// pad repeats the last parent so that every row of the batch has one.
+func pad(parents []int, n int) []int {
+	for len(parents) < n {
+		parents = append(parents, parents[len(parents)-1])
+	}
+	return parents
+}

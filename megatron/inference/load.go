@@ -1,0 +1,223 @@
+package inference
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+	"monotron/tokenizer"
+)
+
+// LoadOptions say which weights of a folder to take, and how.
+type LoadOptions struct {
+	Step      int64  // iteration of a native checkpoint; negative: the latest
+	Precision string // of values: f32, bf16, fp16; "": as the folder's run had, f32 for Hugging Face
+}
+
+// Loaded is a model ready to run, with what its folder says besides.
+type Loaded struct {
+	Generator
+	Model     spec.Model
+	Tokenizer tokenizer.Config // Type "": the folder names none
+	Notes     []string         // for a person: what was read, and fallbacks
+}
+
+// stored is the part of a run's saved Config that inference needs.
+type stored struct {
+	Model     spec.Model
+	Tokenizer tokenizer.Config
+	Precision string
+	SeqLength int
+}
+
+// Load opens a model from dir: a folder with a Hugging Face config.json, a save
+// folder of native checkpoints, or one iter_ folder of those.
+//
+// Errors: fault.NoInput where there is no model, fault.IO and fault.BadData
+// where it is damaged, fault.Usage for an unknown precision.
+func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
+	if _, err := dtypeOf(o.Precision); err != nil {
+		return nil, err
+	}
+	switch {
+	case exists(dir, hf.ConfigName):
+		return loadHF(d, dir, o)
+	case exists(dir, manifestName):
+		return loadFolder(d, dir, o)
+	}
+	return loadNative(d, dir, o)
+}
+
+// manifestName marks an iter_ folder.
+const manifestName = "manifest.json"
+
+func exists(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
+}
+
+// loadFolder loads one iter_ folder by its iteration in the folder above.
+func loadFolder(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
+	f, err := checkpoint.OpenFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	o.Step = f.Manifest.State.Iteration
+	whole, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	return loadNative(d, filepath.Dir(whole), o)
+}
+
+func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
+	c, err := storedConfig(dir, o.Step)
+	if err != nil {
+		return nil, err
+	}
+	if o.Precision == "" {
+		o.Precision = c.Precision
+	}
+	l := &Loaded{Model: c.Model, Tokenizer: c.Tokenizer}
+	if err := l.build(d, o.Precision, longest(&c.Model, c.SeqLength)); err != nil {
+		return nil, err
+	}
+	var wanted []mpu.Stored
+	for _, p := range l.Stage.Params() {
+		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value))
+	}
+	_, report, err := checkpoint.Load(dir, o.Step, wanted, d, checkpoint.LoadOptions{Convert: true})
+	if err != nil {
+		return nil, err
+	}
+	report.Extra = nil // the optimizer's tensors, which nobody here expects
+	l.Notes = report.Lines()
+	return l, nil
+}
+
+// storedConfig is the Config of the checkpoint that will be loaded first, or,
+// where that cannot be opened and no step was named, of the newest that can.
+func storedConfig(dir string, step int64) (*stored, error) {
+	f, err := checkpoint.Open(dir, step)
+	if err != nil && step < 0 {
+		f, err = newestSound(dir, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	c := &stored{}
+	if err := json.Unmarshal(f.Manifest.State.Config, c); err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
+	}
+	m := &c.Model
+	if min(m.NumLayers, m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels, m.VocabSize) < 1 || m.PaddedVocabSize < m.VocabSize {
+		return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest describes no model; was this saved by pretrain_gpt?", f.Path)
+	}
+	return c, nil
+}
+
+func newestSound(dir string, first error) (*checkpoint.Folder, error) {
+	list, err := checkpoint.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		if f, err := checkpoint.OpenFolder(list[i].Path); err == nil {
+			return f, nil
+		}
+	}
+	return nil, first
+}
+
+func loadHF(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
+	f, err := hf.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	l := &Loaded{Model: *f.Model, Tokenizer: besideHF(dir, f)}
+	if l.Model.PaddedVocabSize < l.Model.VocabSize {
+		l.Model.PaddedVocabSize = l.Model.VocabSize
+	}
+	if err := l.build(d, o.Precision, longest(&l.Model, f.MaxPositions)); err != nil {
+		return nil, err
+	}
+	for _, p := range l.Stage.Params() {
+		values, err := f.Tensor(p.Name)
+		if err != nil {
+			return nil, err
+		}
+		host := make([]float32, p.Len()) // rows of padding stay 0
+		copy(host, values)
+		p.SetMain(d, host)
+	}
+	l.Notes = []string{"loaded " + dir + ": a " + f.Family + " model of Hugging Face"}
+	return l, d.Sync()
+}
+
+// besideHF is the tokenizer whose files lie beside the weights. GPT-2 itself
+// needs none: its ranks are built in.
+func besideHF(dir string, f *hf.Folder) tokenizer.Config {
+	const vocab, merges, gpt2Vocab = "vocab.json", "merges.txt", 50257
+	switch {
+	case exists(dir, vocab) && exists(dir, merges):
+		return tokenizer.Config{Type: "GPT2BPETokenizer", VocabFile: filepath.Join(dir, vocab), MergeFile: filepath.Join(dir, merges)}
+	case f.Family == hf.GPT2 && f.Model.VocabSize == gpt2Vocab:
+		return tokenizer.Config{Type: "GPT2BPETokenizer"}
+	}
+	return tokenizer.Config{}
+}
+
+// longest is how many positions m knows, where trained on `seq`; 0: no limit.
+func longest(m *spec.Model, seq int) int {
+	switch m.Position {
+	case spec.PositionLearned:
+		return m.MaxPositions
+	case spec.PositionRope:
+		return max(seq, m.Context)
+	}
+	return 0
+}
+
+// build makes the model without values.
+func (l *Loaded) build(d *device.Device, precision string, positions int) (err error) {
+	l.Device, l.Vocab, l.MaxContext = d, l.Model.VocabSize, positions
+	if l.DType, err = dtypeOf(precision); err != nil {
+		return err
+	}
+	layers := make([]int, l.Model.NumLayers)
+	for i := range layers {
+		layers[i] = i
+	}
+	l.Stage, err = model.NewStage(d, model.StageConfig{Model: &l.Model, Layers: layers, Embedding: true, Head: true, DType: l.DType},
+		comm.Solo{Label: "tp", Device: d})
+	if err != nil {
+		return err
+	}
+	l.Stage.Materialize(positions, false)
+	return d.Err()
+}
+
+// dtypeOf is the value dtype of a precision by its name in a run's Config.
+func dtypeOf(precision string) (device.DType, error) {
+	switch precision {
+	case "", "f32":
+		return device.F32, nil
+	case "bf16":
+		return device.BF16, nil
+	case "fp16":
+		return device.F16, nil
+	}
+	return 0, fault.Errorf(fault.Usage, "precision %q is unknown; there are f32, bf16 and fp16", precision)
+}

@@ -1,0 +1,141 @@
+// Package inference generates text: a KV cache that grows by each pass,
+// sampling (greedy, temperature, top-k, top-p) and beam search.
+package inference
+
+import (
+	"fmt"
+	"math"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/model"
+)
+
+// Generator runs a whole model that lives on one rank.
+type Generator struct {
+	Device     *device.Device
+	Stage      *model.Stage
+	DType      device.DType // of values
+	Vocab      int          // logits that count
+	MaxContext int          // positions the model knows; 0: no limit of its own
+}
+
+// session is a batch of sequences of equal length being extended.
+type session struct {
+	g     *Generator
+	cache *model.Cache
+	batch int64
+}
+
+func (g *Generator) newSession(capacity, batch int64) *session {
+	return &session{g: g, cache: g.Stage.NewCache(capacity, batch), batch: batch}
+}
+
+func (s *session) close() { s.cache.Free(s.g.Device) }
+
+// extend feeds n new tokens of every sequence, rows [batch][n], and returns the
+// f32 logits after the last one, [batch][vocab].
+func (s *session) extend(rows [][]int32) ([][]float32, error) {
+	d := s.g.Device
+	n := int64(len(rows[0]))
+	scope := d.Arena.Scope(device.Activations)
+	defer scope.Release()
+	p := &model.Pass{D: d, DType: s.g.DType, Seq: n, Batch: s.batch, Cache: s.cache}
+	ids, positions := make([]int32, n*s.batch), make([]int32, n*s.batch)
+	for i := range n {
+		for j := range s.batch {
+			ids[i*s.batch+j], positions[i*s.batch+j] = rows[j][i], int32(s.cache.Used+i)
+		}
+	}
+	p.IDs, p.PositionIDs = scope.Alloc(device.I32, n*s.batch), scope.Alloc(device.I32, n*s.batch)
+	device.WriteSlice(d, p.IDs, ids)
+	device.WriteSlice(d, p.PositionIDs, positions)
+	out, err := s.g.Stage.Forward(p, device.Tensor{})
+	if err != nil {
+		return nil, err
+	}
+	defer out.Release()
+	s.cache.Used += n
+	logits := scope.Alloc(device.F32, s.batch, int64(s.g.Vocab))
+	s.g.Stage.Logits(p, logits, out.Hidden.Slice(0, (n-1)*s.batch, s.batch))
+	flat := device.ReadSlice[float32](d, logits)
+	if err := d.Sync(); err != nil {
+		return nil, err
+	}
+	if err := checkLogits(flat); err != nil {
+		return nil, err
+	}
+	result := make([][]float32, s.batch)
+	for j := range result {
+		result[j] = flat[j*s.g.Vocab : (j+1)*s.g.Vocab]
+	}
+	return result, nil
+}
+
+// reorder makes sequence j continue what sequence parents[j] was.
+func (s *session) reorder(parents []int) {
+	d := s.g.Device
+	for l, old := range s.cache.Layers {
+		fresh := d.Arena.Alloc(device.Activations, old.DType, old.Dims()...)
+		for j, from := range parents {
+			d.Copy(s.sequence(fresh, int64(j)), s.sequence(old, int64(from)))
+		}
+		d.Arena.Free(old)
+		s.cache.Layers[l] = fresh
+	}
+}
+
+// sequence views the filled positions of sample j: [used, groups, 2, d].
+func (s *session) sequence(layer device.Tensor, j int64) device.Tensor {
+	v := layer.Slice(0, j, 1+(s.cache.Used-1)*s.batch)
+	v.Shape[0] = s.cache.Used
+	v.Stride[0] *= s.batch
+	return v
+}
+
+// CheckPrompt refuses a prompt, with `more` tokens to follow, that the model cannot take.
+func (g *Generator) CheckPrompt(prompt []int32, more int) error {
+	if len(prompt) == 0 {
+		return fault.Errorf(fault.Usage, "the prompt has no tokens; give at least one")
+	}
+	for i, id := range prompt {
+		if id < 0 || int(id) >= g.Vocab {
+			return fault.Errorf(fault.BadData, "token %d of the prompt is %d; the model's vocabulary has %d ids", i, id, g.Vocab)
+		}
+	}
+	if g.MaxContext > 0 && len(prompt)+more > g.MaxContext {
+		return fault.Errorf(fault.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions", len(prompt), more, g.MaxContext)
+	}
+	return nil
+}
+
+// logSoftmax of f32 logits, in float64.
+func logSoftmax(logits []float32) []float64 {
+	top := math.Inf(-1)
+	for _, x := range logits {
+		top = math.Max(top, float64(x))
+	}
+	sum := 0.0
+	for _, x := range logits {
+		sum += math.Exp(float64(x) - top)
+	}
+	norm := top + math.Log(sum)
+	out := make([]float64, len(logits))
+	for i, x := range logits {
+		out[i] = float64(x) - norm
+	}
+	return out
+}
+
+// banRepeats puts −inf on the tokens that would repeat an n-gram of ids.
+func banRepeats(logProbs []float64, ids []int32, n int) {
+	if n <= 0 || len(ids) < n {
+		return
+	}
+	last := fmt.Sprint(ids[len(ids)-n+1:])
+	for i := 0; i+n <= len(ids); i++ {
+		if fmt.Sprint(ids[i:i+n-1]) == last {
+			logProbs[ids[i+n-1]] = math.Inf(-1)
+		}
+	}
+}

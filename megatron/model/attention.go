@@ -1,0 +1,182 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"monotron/csrc/device"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+)
+
+// attention is the first half of a layer without norm and residual:
+// QKV projection, QK norm, RoPE, softmax(QKᵀ)V, output projection.
+type attention struct {
+	m            *spec.Model
+	layer        int // global, 0-based
+	groups       int64
+	perGroup     int64 // query heads
+	channels     int64 // d
+	qkv          *mpu.ColumnParallelLinear
+	proj         *mpu.RowParallelLinear
+	qNorm, kNorm *norm // nil: none
+	rope         *ropeTables
+	slopes       Tensor // ALiBi; none
+}
+
+func newAttention(m *spec.Model, layer int, name string, tp comm.Group) *attention {
+	size, rank := int64(tp.Size()), int64(tp.Rank())
+	groups := int64(m.NumQueryGroups)
+	perGroup, d, h := int64(m.NumAttentionHeads)/groups, int64(m.KVChannels), int64(m.HiddenSize)
+	local := groups / size
+	rows := local * (perGroup + 2) * d
+	a := &attention{m: m, layer: layer, groups: local, perGroup: perGroup, channels: d,
+		qkv: mpu.NewColumnParallelLinear(tp, name+".linear_qkv", int64(m.QKVRows()), h, [][2]int64{{rank * rows, rows}}, m.QKVBias,
+			mpu.Init{Std: m.InitStd}),
+		proj: mpu.NewRowParallelLinear(tp, name+".linear_proj", h, int64(m.NumAttentionHeads)*d, m.LinearBias, outputInit(m)),
+	}
+	if m.QKNorm {
+		a.qNorm, a.kNorm = newNorm(m, name+".q_layernorm", m.KVChannels), newNorm(m, name+".k_layernorm", m.KVChannels)
+	}
+	return a
+}
+
+// outputInit is the start of the layers that feed the residual stream:
+// N(0, std/√(2L)), L global.
+func outputInit(m *spec.Model) mpu.Init {
+	return mpu.Init{Std: m.InitStd / math.Sqrt(2*float64(m.NumLayers))}
+}
+
+func (a *attention) params() []*mpu.Param {
+	ps := linearParams(a.proj.Weight, a.proj.Bias, a.qkv.Weight, a.qkv.Bias)
+	if a.qNorm != nil {
+		ps = append(append(ps, a.qNorm.params()...), a.kNorm.params()...)
+	}
+	return ps
+}
+
+// linearParams drops the biases that are not there.
+func linearParams(ps ...*mpu.Param) []*mpu.Param {
+	var out []*mpu.Param
+	for _, p := range ps {
+		if p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// heads are views of queries, keys and values: [tokens, groups, heads of the group, d].
+type heads struct{ q, k, v Tensor }
+
+// split views qkv [tokens, groups*(perGroup+2)*d]: per group its query heads, one key, one value.
+func (a *attention) split(qkv Tensor) heads {
+	tokens, d := qkv.Shape[0], a.channels
+	group := (a.perGroup + 2) * d
+	view := func(first, n int64) Tensor {
+		at := qkv.Slice(1, first*d, 1).Data
+		return device.Strided(at, qkv.DType, []int64{tokens, a.groups, n, d}, []int64{a.groups * group, group, d, 1})
+	}
+	return heads{q: view(0, a.perGroup), k: view(a.perGroup, 1), v: view(a.perGroup+1, 1)}
+}
+
+// attentionSaved is what backward needs besides the input x.
+type attentionSaved struct {
+	qkv    Tensor // before QK norm where there is one, else after RoPE
+	used   heads  // what attention saw
+	qs, ks normSaved
+	o      Tensor // [tokens, heads*d]
+	lse    Tensor
+	call   device.AttentionForwardArgs
+}
+
+// forward sets y = attention(x) without the projection's bias.
+func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (*attentionSaved, error) {
+	d := p.D
+	saved := &attentionSaved{qkv: s.Alloc(p.DType, p.Tokens(), a.qkv.Weight.Shape[0])}
+	a.qkv.Forward(d, saved.qkv, x, device.NoEpilogue, Tensor{})
+	saved.used = a.split(saved.qkv)
+	if a.qNorm != nil {
+		raw := saved.used
+		saved.used.q, saved.used.k = s.Like(raw.q), s.Like(raw.k)
+		saved.qs = a.qNorm.forward(p, s, saved.used.q, raw.q)
+		saved.ks = a.kNorm.forward(p, s, saved.used.k, raw.k)
+	}
+	a.rotate(p, saved.used, 0)
+	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
+	saved.lse = s.Alloc(statsType(p), p.Batch, a.groups*a.perGroup, p.Seq)
+	saved.call = a.call(p, saved)
+	d.AttentionForward(saved.call)
+	return saved, a.proj.Forward(d, y, saved.o)
+}
+
+func (a *attention) call(p *Pass, saved *attentionSaved) device.AttentionForwardArgs {
+	call := device.AttentionForwardArgs{
+		O: saved.o.Reshape(p.Tokens(), a.groups, a.perGroup, a.channels), LSE: saved.lse,
+		Q: saved.used.q, K: saved.used.k, V: saved.used.v,
+		DocStart: p.DocStart, Slopes: a.slopes, Drop: p.dropout(a.m.AttentionDropout, fmt.Sprintf("layers.%d.attention_dropout", a.layer)),
+		Batch: int32(p.Batch), Window: int32(a.m.WindowLeft), Scale: float32(1 / math.Sqrt(float64(a.channels))),
+	}
+	if p.Cache != nil {
+		call.K, call.V = a.extendCache(p, saved.used)
+		call.QOffset = int32(p.Cache.Used)
+	}
+	return call
+}
+
+// extendCache appends this pass's keys and values and returns all so far.
+func (a *attention) extendCache(p *Pass, now heads) (k, v Tensor) {
+	cache := p.Cache.Layers[a.layer]
+	rows := cache.Slice(0, p.Cache.Used*p.Batch, p.Tokens())
+	p.D.Copy(rows.Slice(2, 0, 1), now.k)
+	p.D.Copy(rows.Slice(2, 1, 1), now.v)
+	all := cache.Slice(0, 0, p.Cache.Used*p.Batch+p.Tokens())
+	return all.Slice(2, 0, 1), all.Slice(2, 1, 1)
+}
+
+// rotate applies RoPE to queries and keys in place, or its inverse.
+func (a *attention) rotate(p *Pass, h heads, inverse int32) {
+	if a.rope == nil {
+		return
+	}
+	r := device.RopeArgs{Cos: a.rope.cos, Sin: a.rope.sin, Positions: p.PositionIDs, RotDims: int32(a.m.RotaryDims()), Inverse: inverse}
+	if a.m.RotaryInterleaved {
+		r.Interleaved = 1
+	}
+	for _, x := range []Tensor{h.q, h.k} {
+		r.X = x
+		p.D.Rope(r)
+	}
+}
+
+// backward sets dx from dy; x is forward's input.
+func (a *attention) backward(p *Pass, saved *attentionSaved, dx, dy, x Tensor) error {
+	d := p.D
+	s := d.Arena.Scope(device.Activations)
+	defer s.Release()
+	do := s.Like(saved.o)
+	a.proj.Backward(d, do, dy, saved.o)
+	dqkv := s.Like(saved.qkv)
+	grads := a.split(dqkv)
+	out := grads
+	if a.qNorm != nil {
+		out.q, out.k = s.Like(grads.q), s.Like(grads.k)
+	}
+	d.AttentionBackward(device.AttentionBackwardArgs{DQ: out.q, DK: out.k, DV: out.v, DO: do.Reshape(saved.call.O.Dims()...), Forward: saved.call})
+	a.rotate(p, out, 1)
+	if a.qNorm != nil {
+		raw := a.split(saved.qkv)
+		a.qNorm.backward(p, saved.qs, grads.q, out.q, raw.q, Tensor{})
+		a.kNorm.backward(p, saved.ks, grads.k, out.k, raw.k, Tensor{})
+	}
+	return a.qkv.Backward(d, dx, dqkv, x)
+}
+
+// statsType: statistics are f32, f64 on the f64 oracle.
+func statsType(p *Pass) device.DType {
+	if p.DType == device.F64 {
+		return device.F64
+	}
+	return device.F32
+}

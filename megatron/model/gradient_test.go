@@ -1,0 +1,285 @@
+package model_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/megatron/model"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+)
+
+// shapes are tiny models that between them use every part of a layer.
+func shapes() map[string]spec.Model {
+	gpt2 := spec.Model{
+		NumLayers: 3, HiddenSize: 8, FFNHiddenSize: 12, NumAttentionHeads: 2, NumQueryGroups: 2, KVChannels: 4,
+		VocabSize: 11, PaddedVocabSize: 16, MaxPositions: 6, Position: spec.PositionLearned, Normalization: spec.LayerNorm, NormEpsilon: 1e-5,
+		Activation: spec.GeluTanh, LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1,
+		HiddenDropout: 0.2, AttentionDropout: 0.2, InitStd: 0.3, EmbeddingInitStd: 0.3,
+	}
+	llama := gpt2
+	llama.NumAttentionHeads, llama.Position, llama.Normalization, llama.QKNorm = 4, spec.PositionRope, spec.RMSNorm, true
+	llama.RotaryBase, llama.RotaryPercent = 100, 1
+	llama.Activation, llama.LinearBias, llama.QKVBias, llama.Tied = spec.Swiglu, false, false, false
+	bloom := gpt2
+	bloom.Position, bloom.EmbedNorm, bloom.Activation = spec.PositionAlibi, true, spec.GeluErf
+	odd := llama // the rarer flags
+	odd.NumQueryGroups, odd.RotaryPercent, odd.RotaryInterleaved, odd.NoRopeFreq = 1, 0.5, true, 3
+	odd.Activation, odd.QKVBias, odd.NormOnePlus, odd.WindowLeft, odd.PaddedVocabCounts = spec.QuickGeglu, true, true, 2, true
+	squared := gpt2
+	squared.Activation, squared.Normalization, squared.Position, squared.QKNorm = spec.SquaredRelu, spec.RMSNorm, spec.PositionNone, true
+	return map[string]spec.Model{"gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared}
+}
+
+// rig is a model with one micro-batch on the oracle.
+type rig struct {
+	d     *device.Device
+	stage *model.Stage
+	grads device.Tensor
+	pass  model.Pass
+}
+
+const (
+	testSeq, testBatch = 6, 3
+	lossScale          = 4
+)
+
+func newRig(t *testing.T, m spec.Model, dtype device.DType, r model.Recompute) *rig {
+	t.Helper()
+	d := ref.Open()
+	t.Cleanup(d.Arena.Close)
+	layers := make([]int, m.NumLayers)
+	for i := range layers {
+		layers[i] = i
+	}
+	stage, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: layers, Embedding: true, Head: true, Recompute: r, DType: dtype}, comm.Solo{Label: "tp", Device: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &rig{d: d, stage: stage, grads: stage.Materialize(testSeq, true)}
+	for _, p := range stage.Params() {
+		p.Initialize(d, 7)
+		g.set(p, jitter(p, g.values(p)))
+	}
+	g.batch(m.VocabSize, dtype)
+	return g
+}
+
+// jitter moves constants (norm weights, biases) off their special values.
+func jitter(p *mpu.Param, x []float64) []float64 {
+	rng := rand.New(rand.NewPCG(1, uint64(len(p.Name))))
+	if p.Init.Kind == mpu.InitConstant {
+		for i := range x {
+			x[i] += 0.2 * rng.NormFloat64()
+		}
+	}
+	return x
+}
+
+// batch has repeated tokens, masked tokens, uneven weights and documents.
+func (g *rig) batch(vocab int, dtype device.DType) {
+	const tokens = testSeq * testBatch
+	ids, labels, positions := make([]int32, tokens), make([]int32, tokens), make([]int32, tokens)
+	weight, start := make([]float32, tokens), make([]int32, tokens)
+	for i := range testSeq {
+		for j := range testBatch {
+			at := i*testBatch + j
+			ids[at], labels[at] = int32((i*3+j*5)%vocab), int32((i*7+j+1)%vocab)
+			positions[at] = int32(i)
+			weight[at] = float32((i+j)%4) / 8
+			if j == 1 && i >= 2 { // the second sample is two documents
+				positions[at], start[j*testSeq+i] = int32(i-2), 2
+			}
+		}
+	}
+	keep := func(dtype device.DType, n int64) device.Tensor { return g.d.Arena.Alloc(device.Workspace, dtype, n) }
+	g.pass = model.Pass{D: g.d, DType: dtype, Seq: testSeq, Batch: testBatch, Seed: 5, Grad: true,
+		IDs: keep(device.I32, tokens), Labels: keep(device.I32, tokens), PositionIDs: keep(device.I32, tokens), Weight: keep(device.F32, tokens),
+		DocStart: keep(device.I32, tokens).Reshape(testBatch, testSeq), LossScale: keep(device.F32, 1), Step: keep(device.I64, 1), Samples: keep(device.I32, testBatch)}
+	device.WriteSlice(g.d, g.pass.IDs, ids)
+	device.WriteSlice(g.d, g.pass.Labels, labels)
+	device.WriteSlice(g.d, g.pass.PositionIDs, positions)
+	device.WriteSlice(g.d, g.pass.Weight, weight)
+	device.WriteSlice(g.d, g.pass.DocStart, start)
+	device.WriteSlice(g.d, g.pass.LossScale, []float32{lossScale})
+	device.WriteSlice(g.d, g.pass.Step, []int64{3})
+	device.WriteSlice(g.d, g.pass.Samples, []int32{4, 9, 2})
+}
+
+func (g *rig) read(t device.Tensor) []float64 {
+	raw := make([]byte, t.Bytes())
+	g.d.Read(raw, t)
+	return device.ToFloat64(t.DType, raw)
+}
+
+func (g *rig) values(p *mpu.Param) []float64 { return g.read(p.Value) }
+
+func (g *rig) set(p *mpu.Param, x []float64) {
+	g.d.Write(p.Value, device.FromFloat64(p.Value.DType, x))
+}
+
+// loss is Σ weight·loss of the tokens, by a forward alone.
+func (g *rig) loss(t *testing.T) float64 {
+	t.Helper()
+	pass := g.pass
+	pass.Grad = false
+	out, err := g.stage.Forward(&pass, device.Tensor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Release()
+	sum := 0.0
+	weight := g.read(g.pass.Weight)
+	for i, l := range g.read(out.Loss) {
+		sum += l * weight[i]
+	}
+	return sum
+}
+
+// gradients runs forward and backward and returns every parameter's gradient.
+func (g *rig) gradients(t *testing.T) map[string][]float64 {
+	t.Helper()
+	g.d.Fill(g.grads, 0)
+	out, err := g.stage.Forward(&g.pass, device.Tensor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.stage.Backward(&g.pass, out, device.Tensor{}, device.Tensor{}); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]float64{}
+	for _, p := range g.stage.Params() {
+		all[p.Name] = g.read(p.Grad)
+	}
+	return all
+}
+
+// Claim: for every parameter tensor the gradient is the derivative of the loss:
+// along a random direction and along single elements, by central differences in
+// float64, with dropout, document boundaries, masked tokens and a loss scale.
+func TestGradientsAreDerivatives(t *testing.T) {
+	for name, m := range shapes() {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, m, device.F64, model.Recompute{})
+			gradients := g.gradients(t)
+			worst := 0.0
+			for n, p := range g.stage.Params() {
+				grad := gradients[p.Name]
+				scale := 0.0
+				for _, v := range grad {
+					scale = math.Max(scale, math.Abs(v)/lossScale)
+				}
+				if scale == 0 {
+					t.Errorf("%s has no gradient at all", p.Name)
+				}
+				for k, direction := range directions(len(grad), uint64(n)) {
+					want := 0.0
+					for i, v := range direction {
+						want += v * grad[i] / lossScale
+					}
+					off := math.Abs(g.slope(t, p, direction)-want) / scale
+					worst = math.Max(worst, off)
+					if !(off < 1e-8) {
+						t.Errorf("%s, direction %d: gradient %g, off by %.2g of it", p.Name, k, want, off)
+					}
+				}
+			}
+			t.Logf("largest difference %.2g of the tensor's largest gradient", worst)
+		})
+	}
+}
+
+// directions are one random vector and three axes, of length 1.
+func directions(n int, seed uint64) [][]float64 {
+	rng := rand.New(rand.NewPCG(11, seed))
+	all := make([][]float64, 4)
+	for k := range all {
+		all[k] = make([]float64, n)
+	}
+	size := 0.0
+	for i := range n {
+		all[0][i] = rng.NormFloat64()
+		size += all[0][i] * all[0][i]
+	}
+	for i := range n {
+		all[0][i] /= math.Sqrt(size)
+	}
+	for k := 1; k < len(all); k++ {
+		all[k][rng.IntN(n)] = 1
+	}
+	return all
+}
+
+// slope is the loss's derivative along a direction in p, to fourth order.
+func (g *rig) slope(t *testing.T, p *mpu.Param, direction []float64) float64 {
+	t.Helper()
+	const h = 1e-4
+	start := g.values(p)
+	defer g.set(p, start)
+	at := func(step float64) float64 {
+		moved := make([]float64, len(start))
+		for i := range moved {
+			moved[i] = start[i] + step*direction[i]
+		}
+		g.set(p, moved)
+		return g.loss(t)
+	}
+	return (8*(at(h)-at(-h)) - (at(2*h) - at(-2*h))) / (12 * h)
+}
+
+// Claim: recomputed layers give the same gradients bit for bit, dropout included,
+// and nothing of a micro-batch is left behind.
+func TestRecomputeChangesNoBit(t *testing.T) {
+	ways := []model.Recompute{
+		{Granularity: "full", Method: "uniform", NumLayers: 1},
+		{Granularity: "full", Method: "uniform", NumLayers: 2},
+		{Granularity: "full", Method: "uniform", NumLayers: 3},
+		{Granularity: "full", Method: "block", NumLayers: 1},
+		{Granularity: "full", Method: "block", NumLayers: 2},
+		{Granularity: "selective", Modules: []string{"core_attn"}},
+		{Granularity: "selective", Modules: []string{"mlp"}},
+		{Granularity: "selective", Modules: []string{"layernorm"}},
+		{Granularity: "selective", Modules: []string{"core_attn", "mlp", "layernorm"}},
+	}
+	for name, m := range shapes() {
+		plain := newRig(t, m, device.F32, model.Recompute{})
+		want := fmt.Sprint(plain.gradients(t))
+		for _, way := range ways {
+			g := newRig(t, m, device.F32, way)
+			before := g.d.Arena.Usage().Allocated
+			if got := fmt.Sprint(g.gradients(t)); got != want {
+				t.Errorf("%s, %+v: other gradients than without recomputation", name, way)
+			}
+			if after := g.d.Arena.Usage().Allocated; after != before {
+				t.Errorf("%s, %+v: %d bytes are left behind", name, way, after-before)
+			}
+		}
+	}
+}
+
+// Claim: masks change with the step and with a sample's number in the global
+// batch, and with nothing else.
+func TestDropoutFollowsTheSample(t *testing.T) {
+	for name, m := range shapes() {
+		g := newRig(t, m, device.F32, model.Recompute{})
+		first := g.loss(t)
+		device.WriteSlice(g.d, g.pass.Step, []int64{4})
+		if g.loss(t) == first {
+			t.Errorf("%s: two steps drop the same elements", name)
+		}
+		device.WriteSlice(g.d, g.pass.Step, []int64{3})
+		device.WriteSlice(g.d, g.pass.Samples, []int32{5, 9, 2})
+		if g.loss(t) == first {
+			t.Errorf("%s: two samples drop the same elements", name)
+		}
+		device.WriteSlice(g.d, g.pass.Samples, []int32{4, 9, 2})
+		if g.loss(t) != first {
+			t.Errorf("%s: the same step and samples drop other elements", name)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package model
+
+import (
+	"monotron/csrc/device"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// norm is LayerNorm or RMSNorm over the last dimension.
+type norm struct {
+	gamma, beta *mpu.Param // beta nil for RMSNorm
+	kind        device.NormKind
+	onePlus     int32
+	eps         float32
+}
+
+func newNorm(m *spec.Model, name string, width int) *norm {
+	n := &norm{eps: float32(m.NormEpsilon)}
+	one := mpu.Init{Kind: mpu.InitConstant, Value: 1}
+	if m.NormOnePlus {
+		n.onePlus, one.Value = 1, 0
+	}
+	n.gamma = mpu.Whole(name+".weight", one, int64(width))
+	if m.Normalization == spec.RMSNorm {
+		n.kind = device.RMSNormKind
+	} else {
+		n.beta = mpu.Whole(name+".bias", mpu.Init{Kind: mpu.InitConstant}, int64(width))
+	}
+	return n
+}
+
+func (n *norm) params() []*mpu.Param {
+	if n.beta == nil {
+		return []*mpu.Param{n.gamma}
+	}
+	return []*mpu.Param{n.gamma, n.beta}
+}
+
+// normSaved is what a norm's backward needs besides its input.
+type normSaved struct{ mean, rstd Tensor }
+
+// forward sets y = norm(x).
+func (n *norm) forward(p *Pass, s *device.Scope, y, x Tensor) normSaved {
+	stats := device.F32
+	if p.DType == device.F64 {
+		stats = device.F64
+	}
+	saved := normSaved{rstd: s.Alloc(stats, x.Rows())}
+	a := device.NormForwardArgs{Y: y, X: x, Gamma: n.gamma.Value, Rstd: saved.rstd, Eps: n.eps, Kind: n.kind, OnePlus: n.onePlus}
+	if n.beta != nil {
+		saved.mean = s.Alloc(stats, x.Rows())
+		a.Beta, a.Mean = n.beta.Value, saved.mean
+	}
+	p.D.NormForward(a)
+	return saved
+}
+
+// backward sets dx = norm'(x)·dy (+ residual where given).
+func (n *norm) backward(p *Pass, saved normSaved, dx, dy, x, residual Tensor) {
+	a := device.NormBackwardArgs{DX: dx, DY: dy, X: x, Residual: residual, Gamma: n.gamma.Value, DGamma: n.gamma.Grad,
+		Mean: saved.mean, Rstd: saved.rstd, Kind: n.kind, OnePlus: n.onePlus}
+	if n.beta != nil {
+		a.DBeta = n.beta.Grad
+	}
+	p.D.NormBackward(a)
+}

@@ -1,0 +1,80 @@
+package model
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+)
+
+// Tensor shortens the signatures of this package.
+type Tensor = device.Tensor
+
+// Pass is what the layers share while one micro-batch goes through: where, in
+// which dtype, and everything about the batch that is not an activation.
+type Pass struct {
+	D     *device.Device
+	DType device.DType // of values
+	Seq   int64        // s: positions here
+	Batch int64        // b: samples of the micro-batch
+
+	IDs         Tensor // i32 [tokens], first stage
+	PositionIDs Tensor // i32 [tokens]
+	DocStart    Tensor // i32 [b, s]: first key a query may see; none: 0
+	Labels      Tensor // i32 [tokens], last stage
+	Weight      Tensor // f32 [tokens]: d(total loss)/d(token loss), last stage
+	LossScale   Tensor // f32 [1]; none: 1
+
+	// Dropout is on where Step is given.
+	Step    Tensor // i64 [1]: the iteration
+	Samples Tensor // i32 [b]: number of each sample in the global batch
+	Seed    uint64
+
+	Grad  bool   // backward follows: keep what it needs
+	Cache *Cache // generation: keys and values so far
+
+	// See, where given, is shown the residual stream [tokens, h] as it enters the
+	// first layer (0) and leaves layer i (i+1, global), while it exists.
+	See func(depth int, x Tensor)
+}
+
+func (p *Pass) show(depth int, x Tensor) {
+	if p.See != nil {
+		p.See(depth, x)
+	}
+}
+
+// Tokens is s*b.
+func (p *Pass) Tokens() int64 { return p.Seq * p.Batch }
+
+// dropout names the masks of one place in the model.
+func (p *Pass) dropout(rate float64, name string) device.Dropout {
+	if rate == 0 || !p.Step.Given() {
+		return device.Dropout{}
+	}
+	return device.Dropout{Stream: device.StreamKey(p.Seed, name), Step: p.Step, Samples: p.Samples, Rate: float32(rate)}
+}
+
+// Cache holds the keys and values of a sequence being generated, per layer
+// [capacity*b, groups, 2, d]: row i*b+j is position i of sample j, keys first.
+type Cache struct {
+	Used   int64 // positions filled before this pass
+	Layers []Tensor
+}
+
+// ropeTables are cos and sin of position*frequency, f32 [positions, dims/2].
+type ropeTables struct{ cos, sin Tensor }
+
+func newRopeTables(d *device.Device, positions int64, frequencies []float64) *ropeTables {
+	n := int64(len(frequencies))
+	cos, sin := make([]float32, positions*n), make([]float32, positions*n)
+	for p := range positions {
+		for i, f := range frequencies {
+			s, c := math.Sincos(float64(p) * f)
+			cos[p*n+int64(i)], sin[p*n+int64(i)] = float32(c), float32(s)
+		}
+	}
+	t := &ropeTables{d.Arena.Alloc(device.Parameters, device.F32, positions, n), d.Arena.Alloc(device.Parameters, device.F32, positions, n)}
+	device.WriteSlice(d, t.cos, cos)
+	device.WriteSlice(d, t.sin, sin)
+	return t
+}

@@ -1,0 +1,117 @@
+// Package optimizer updates parameters: its settings, the schedules of learning
+// rate and weight decay, the loss scale, and the update itself.
+package optimizer
+
+import (
+	"fmt"
+
+	"monotron/fault"
+)
+
+// Kinds of optimizer (--optimizer).
+const (
+	Adam = "adam" // AdamW: decay outside the moments
+	SGD  = "sgd"
+)
+
+// Decay styles of the learning rate (--lr-decay-style).
+const (
+	DecayConstant  = "constant"
+	DecayLinear    = "linear"
+	DecayCosine    = "cosine"
+	DecayInvSqrt   = "inverse-square-root"
+	DecayWSD       = "WSD" // warm up, stay, then come down over the last part
+	WSDExponential = "exponential"
+	WSDLinear      = "linear"
+	WSDCosine      = "cosine"
+	WSDMinusSqrt   = "minus_sqrt"
+)
+
+// Config is what the optimizer, its schedules and the loss scale need. Lengths
+// come in iterations or in samples, never both; 0 means not given.
+type Config struct {
+	Kind string
+
+	LR, MinLR                   float64
+	DecoupledLR, DecoupledMinLR float64 // of embedding and output layer; DecoupledLR 0: as the rest
+
+	AdamBeta1, AdamBeta2, AdamEps float64
+	SGDMomentum                   float64
+
+	WeightDecay                      float64
+	StartWeightDecay, EndWeightDecay float64
+	WeightDecayIncrStyle             string // constant, linear, cosine
+	DecayQKNorm                      bool   // weight decay also on the norms of queries and keys
+
+	ClipGrad float64 // global L2 norm; 0: no clipping
+
+	DecayStyle, WSDDecayStyle       string
+	DecayIters, DecaySamples        int
+	WarmupIters, WarmupSamples      int
+	WarmupFraction                  float64 // of the decay length; exclusive with the two above
+	WarmupInit                      float64 // learning rate at sample 0 of the warm-up
+	WSDDecayIters, WSDDecaySamples  int
+	OverrideScheduler               bool    // resume: the command line's schedule wins
+	UseCheckpointScheduler          bool    // resume: the checkpoint's schedule wins
+	LossScale                       float64 // constant scale; 0: dynamic with fp16, else none
+	InitialLossScale, MinLossScale  float64
+	LossScaleWindow, LossHysteresis int
+}
+
+// Schedule resolves c into lengths in samples. trainIters or trainSamples is
+// the whole training, globalBatch the final global batch size (iterations count
+// globalBatch samples each, ramp-up or not, as in Megatron).
+func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, error) {
+	s := Schedule{
+		InitLR: c.WarmupInit, MaxLR: c.LR, MinLR: c.MinLR,
+		Style: c.DecayStyle, WSDStyle: c.WSDDecayStyle,
+		StartWD: c.StartWeightDecay, EndWD: c.EndWeightDecay, WDStyle: c.WeightDecayIncrStyle,
+	}
+	if s.WDStyle == DecayConstant {
+		s.StartWD, s.EndWD = c.WeightDecay, c.WeightDecay
+	}
+	switch {
+	case trainIters > 0:
+		iters := c.DecayIters
+		if iters == 0 {
+			iters = trainIters
+		}
+		s.DecaySamples = int64(iters) * int64(globalBatch)
+		s.WDSamples = int64(trainIters) * int64(globalBatch)
+		s.WSDSamples = int64(c.WSDDecayIters) * int64(globalBatch)
+		s.WarmupSamples = float64(c.WarmupIters) * float64(globalBatch)
+	case trainSamples > 0:
+		s.DecaySamples = int64(c.DecaySamples)
+		if s.DecaySamples == 0 {
+			s.DecaySamples = int64(trainSamples)
+		}
+		s.WDSamples = int64(trainSamples)
+		s.WSDSamples = int64(c.WSDDecaySamples)
+		s.WarmupSamples = float64(c.WarmupSamples)
+	default:
+		return s, fault.Errorf(fault.Usage, "the length of the training is missing: give --train-iters or --train-samples")
+	}
+	if c.WarmupFraction != 0 {
+		s.WarmupSamples = c.WarmupFraction * float64(s.DecaySamples)
+	}
+	return s, s.check()
+}
+
+func (s *Schedule) check() error {
+	bad := func(format string, a ...any) error { return fault.With(fault.Usage, fmt.Errorf(format, a...)) }
+	switch {
+	case s.MinLR < 0 || s.MinLR > s.MaxLR:
+		return bad("--min-lr %g must lie between 0 and --lr %g", s.MinLR, s.MaxLR)
+	case s.InitLR > s.MaxLR:
+		return bad("--lr-warmup-init %g is above --lr %g", s.InitLR, s.MaxLR)
+	case s.DecaySamples <= 0:
+		return bad("the learning rate decays over %d samples; --lr-decay-iters or --lr-decay-samples must be positive", s.DecaySamples)
+	case s.WarmupSamples >= float64(s.DecaySamples):
+		return bad("the warm-up (%g samples) must be shorter than the decay (%d samples): lower --lr-warmup-* or raise --lr-decay-*", s.WarmupSamples, s.DecaySamples)
+	case s.Style == DecayWSD && s.WSDSamples <= 0:
+		return bad("--lr-decay-style WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples")
+	case s.StartWD < 0 || s.EndWD < s.StartWD:
+		return bad("weight decay must not shrink: --start-weight-decay %g, --end-weight-decay %g", s.StartWD, s.EndWD)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package optimizer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"monotron/fault"
+)
+
+// Schedule is the course of learning rate and weight decay, in samples.
+type Schedule struct {
+	InitLR, MaxLR, MinLR float64
+	WarmupSamples        float64 // a fraction of a decay length need not be whole
+	DecaySamples         int64
+	WSDSamples           int64 // length of the final descent of WSD
+	Style, WSDStyle      string
+
+	StartWD, EndWD float64
+	WDSamples      int64
+	WDStyle        string // constant, linear, cosine
+}
+
+// ParamScheduler walks along a Schedule. It counts samples, not iterations, so
+// that a change of the batch size does not bend the curve. It is stepped after
+// an optimizer step that was not skipped: iteration 1 runs at LR() of a fresh
+// scheduler. Source: megatron/core/optimizer_param_scheduler.py.
+type ParamScheduler struct {
+	Schedule
+	samples int64
+}
+
+// NewParamScheduler starts at sample 0.
+func NewParamScheduler(s Schedule) *ParamScheduler { return &ParamScheduler{Schedule: s} }
+
+// Step advances by the samples of one global batch.
+func (p *ParamScheduler) Step(samples int) { p.samples += int64(samples) }
+
+// Samples is how far the scheduler has come.
+func (p *ParamScheduler) Samples() int64 { return p.samples }
+
+// LR is the learning rate of the next step.
+func (p *ParamScheduler) LR() float64 { return p.LRBetween(p.MaxLR, p.MinLR) }
+
+// LRBetween is the rate of a parameter group with limits of its own
+// (--decoupled-lr, --decoupled-min-lr).
+func (p *ParamScheduler) LRBetween(maxLR, minLR float64) float64 {
+	n := float64(p.samples)
+	if p.WarmupSamples > 0 && n <= p.WarmupSamples {
+		return p.InitLR + (maxLR-p.InitLR)*n/p.WarmupSamples
+	}
+	if p.Style == DecayConstant {
+		return maxLR
+	}
+	if p.samples > p.DecaySamples {
+		return minLR
+	}
+	if p.Style == DecayInvSqrt {
+		return max(minLR, maxLR*math.Sqrt(max(p.WarmupSamples, 1))/math.Sqrt(max(n, 1)))
+	}
+	return minLR + p.coefficient(n)*(maxLR-minLR)
+}
+
+// coefficient falls from 1 to 0 between the end of the warm-up and the end of
+// the decay.
+func (p *ParamScheduler) coefficient(n float64) float64 {
+	if p.Style == DecayWSD {
+		start := float64(p.DecaySamples - p.WSDSamples)
+		if n <= start {
+			return 1
+		}
+		return wsdCoefficient(p.WSDStyle, (n-start)/float64(p.WSDSamples))
+	}
+	ratio := (n - p.WarmupSamples) / (float64(p.DecaySamples) - p.WarmupSamples)
+	if p.Style == DecayCosine {
+		return 0.5 * (math.Cos(math.Pi*ratio) + 1)
+	}
+	return 1 - ratio
+}
+
+func wsdCoefficient(style string, ratio float64) float64 {
+	switch style {
+	case WSDLinear:
+		return 1 - ratio
+	case WSDCosine:
+		return 0.5 * (math.Cos(math.Pi*ratio) + 1)
+	case WSDMinusSqrt:
+		return 1 - math.Sqrt(ratio)
+	default: // exponential
+		return 2*math.Pow(0.5, ratio) - 1
+	}
+}
+
+// WeightDecay is the decay of the next step, for parameters that decay at all.
+func (p *ParamScheduler) WeightDecay() float64 {
+	if p.samples > p.WDSamples || p.WDStyle == DecayConstant {
+		return p.EndWD
+	}
+	ratio := float64(p.samples) / float64(p.WDSamples)
+	if p.WDStyle == DecayCosine {
+		ratio = 0.5 * (math.Cos(math.Pi*(1-ratio)) + 1)
+	}
+	return p.StartWD + ratio*(p.EndWD-p.StartWD)
+}
+
+// SchedulerState is what a checkpoint keeps; the JSON names are those of
+// Megatron's opt_param_scheduler state.
+type SchedulerState struct {
+	MaxLR         float64 `json:"max_lr"`
+	MinLR         float64 `json:"min_lr"`
+	WarmupSamples float64 `json:"lr_warmup_steps"`
+	DecaySamples  int64   `json:"lr_decay_steps"`
+	Style         string  `json:"lr_decay_style"`
+	Samples       int64   `json:"num_steps"`
+	StartWD       float64 `json:"start_wd"`
+	EndWD         float64 `json:"end_wd"`
+	WDSamples     int64   `json:"wd_incr_steps"`
+	WDStyle       string  `json:"wd_incr_style"`
+}
+
+// State is the scheduler's state for a checkpoint.
+func (p *ParamScheduler) State() SchedulerState {
+	return SchedulerState{p.MaxLR, p.MinLR, p.WarmupSamples, p.DecaySamples, p.Style, p.samples,
+		p.StartWD, p.EndWD, p.WDSamples, p.WDStyle}
+}
+
+// Load continues from a checkpoint's state. The position always comes from the
+// checkpoint. The curve must be the same on both sides, unless override keeps
+// this scheduler's (--override-opt-param-scheduler) or useCheckpoint takes the
+// checkpoint's (--use-checkpoint-opt-param-scheduler). The notes say which
+// values changed hands; the error names every value that disagrees.
+func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (notes []string, err error) {
+	if override && useCheckpoint {
+		return nil, fault.Errorf(fault.Usage, "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
+	}
+	var problems []error
+	settle := func(what string, same bool, mine, saved any, take func()) {
+		switch {
+		case same:
+		case override:
+			notes = append(notes, fmt.Sprintf("%s: %v of the command line replaces the checkpoint's %v", what, mine, saved))
+		case useCheckpoint:
+			notes = append(notes, fmt.Sprintf("%s: the checkpoint's %v replaces %v", what, saved, mine))
+			take()
+		default:
+			problems = append(problems, fmt.Errorf("%s: %v now, %v in the checkpoint", what, mine, saved))
+		}
+	}
+	settle("learning rate", p.MaxLR == st.MaxLR, p.MaxLR, st.MaxLR, func() { p.MaxLR = st.MaxLR })
+	settle("minimum learning rate", p.MinLR == st.MinLR, p.MinLR, st.MinLR, func() { p.MinLR = st.MinLR })
+	settle("warm-up samples", p.WarmupSamples == st.WarmupSamples, p.WarmupSamples, st.WarmupSamples, func() { p.WarmupSamples = st.WarmupSamples })
+	settle("decay samples", p.DecaySamples == st.DecaySamples, p.DecaySamples, st.DecaySamples, func() { p.DecaySamples = st.DecaySamples })
+	settle("decay style", p.Style == st.Style, p.Style, st.Style, func() { p.Style = st.Style })
+	settle("start weight decay", p.StartWD == st.StartWD, p.StartWD, st.StartWD, func() { p.StartWD = st.StartWD })
+	settle("end weight decay", p.EndWD == st.EndWD, p.EndWD, st.EndWD, func() { p.EndWD = st.EndWD })
+	settle("weight decay samples", p.WDSamples == st.WDSamples, p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
+	settle("weight decay style", p.WDStyle == st.WDStyle, p.WDStyle, st.WDStyle, func() { p.WDStyle = st.WDStyle })
+	if len(problems) > 0 {
+		return nil, fault.With(fault.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to go on with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))
+	}
+	p.samples = st.Samples
+	return notes, nil
+}

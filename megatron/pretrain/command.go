@@ -1,0 +1,103 @@
+// Package pretrain is the command pretrain_gpt: flags to arguments to
+// training.Run.
+package pretrain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/arguments"
+	"monotron/megatron/training"
+)
+
+// Command is pretrain_gpt; open makes a device by its --device name.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return &cli.Command{
+		Name:            "pretrain_gpt",
+		Usage:           "train a GPT model; takes Megatron-LM's flags",
+		SkipFlagParsing: true, // Megatron's rules, in arguments
+		Action: func(c *cli.Context) error {
+			return run(c.Context, c.Args().Slice(), open, training.Streams{Out: os.Stdout, Notes: os.Stderr})
+		},
+	}
+}
+
+// run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
+func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
+	config, report, err := arguments.ParseWith(arguments.Options{CheckpointValues: training.CheckpointFlags}, args)
+	if err != nil {
+		return err
+	}
+	switch {
+	case report.Help:
+		return arguments.WriteHelp(w.Out)
+	case report.PrintConfig:
+		return report.WriteConfig(w.Out)
+	}
+	for _, n := range report.Notices {
+		fmt.Fprintln(w.Notes, n)
+	}
+	if config.CPUThreads > 0 {
+		device.SetThreads(config.CPUThreads)
+	}
+	d, err := open(config.Device)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w.Notes, "device %s: %s, %d threads\n", d.Name, d.Describe(), device.SharedPool().Threads())
+	ctx, stop := stopOnSignal(ctx)
+	defer stop()
+	return train(ctx, config, d, w)
+}
+
+func train(ctx context.Context, config training.Config, d *device.Device, w training.Streams) (err error) {
+	defer memoryFault(&err)
+	r, err := training.Start(config, d, w)
+	if err != nil {
+		return err
+	}
+	return r.Train(ctx)
+}
+
+// memoryFault turns the one panic that is a user's business into an error.
+func memoryFault(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case *device.OutOfMemory:
+		hint := "the model itself is too large for this machine: lower --num-layers or --hidden-size, or look for a slip in the sizes"
+		if p.Purpose == device.Activations || p.Purpose == device.Workspace {
+			hint = "lower --micro-batch-size or --seq-length, or use --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+		}
+		*err = fault.Errorf(fault.Internal, "%w; %s", p, hint)
+	default:
+		panic(p)
+	}
+}
+
+// stopOnSignal cancels at the first SIGTERM or SIGINT, so that the run saves at
+// the next step; a second one ends the process at once.
+func stopOnSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		s, ok := <-signals
+		if !ok {
+			return
+		}
+		fmt.Fprintf(os.Stderr, "%v: saving after this step; send it again to stop at once\n", s)
+		cancel(errors.New(s.String()))
+		if s, ok = <-signals; ok {
+			os.Exit(128 + int(s.(syscall.Signal)))
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); close(signals) }
+}

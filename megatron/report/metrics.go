@@ -1,0 +1,99 @@
+package report
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"monotron/fault"
+)
+
+// Metrics serves the numbers of the latest step to Prometheus at /metrics.
+type Metrics struct {
+	server   *http.Server
+	listener net.Listener
+	gauges   map[string]prometheus.Gauge
+	loss     *prometheus.GaugeVec
+	phase    *prometheus.GaugeVec
+	skipped  prometheus.Counter
+}
+
+var gaugeHelp = map[string]string{
+	"iteration":         "latest training iteration",
+	"consumed_samples":  "sequences trained on",
+	"learning_rate":     "learning rate of the next step",
+	"global_batch_size": "sequences of the latest step",
+	"loss_scale":        "loss scale",
+	"grad_norm":         "global gradient norm before clipping",
+	"step_seconds":      "duration of the latest step",
+	"tokens_per_second": "tokens trained on per second",
+	"tflops_per_device": "model TFLOP/s per device",
+	"memory_bytes":      "device memory in use",
+}
+
+// ServeMetrics listens on addr (":9400") until Close.
+func ServeMetrics(addr string) (*Metrics, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fault.Errorf(fault.Usage, "--metrics-addr %s: %w", addr, err)
+	}
+	registry := prometheus.NewRegistry()
+	m := &Metrics{listener: listener, gauges: map[string]prometheus.Gauge{}}
+	for name, help := range gaugeHelp {
+		m.gauges[name] = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "monotron", Name: name, Help: help})
+		registry.MustRegister(m.gauges[name])
+	}
+	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "loss", Help: "latest losses"}, []string{"name", "set"})
+	m.phase = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "phase_seconds", Help: "seconds of a phase in the latest step"}, []string{"phase"})
+	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
+	registry.MustRegister(m.loss, m.phase, m.skipped)
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go m.server.Serve(listener) // ends with Close
+	return m, nil
+}
+
+// Addr is where it listens.
+func (m *Metrics) Addr() string { return m.listener.Addr().String() }
+
+// Observe takes the numbers of a step, or the losses of an evaluation.
+func (m *Metrics) Observe(s *Step) {
+	set := s.Validation
+	if set == "" {
+		set = "training"
+	}
+	for name, value := range s.Loss {
+		m.loss.WithLabelValues(name, set).Set(float64(value))
+	}
+	if s.Validation != "" {
+		return
+	}
+	for name, value := range map[string]float64{
+		"iteration": float64(s.Iteration), "consumed_samples": float64(s.ConsumedSamples), "learning_rate": float64(s.LearningRate),
+		"global_batch_size": float64(s.GlobalBatchSize), "loss_scale": float64(s.LossScale), "step_seconds": float64(s.Seconds),
+		"tokens_per_second": float64(s.TokensPerSecond), "tflops_per_device": float64(s.TFLOPs), "memory_bytes": float64(s.MemoryBytes),
+	} {
+		m.gauges[name].Set(value)
+	}
+	if s.GradNorm != nil {
+		m.gauges["grad_norm"].Set(float64(*s.GradNorm))
+	}
+	for phase, seconds := range s.PhaseSeconds {
+		m.phase.WithLabelValues(phase).Set(float64(seconds))
+	}
+	if s.Skipped {
+		m.skipped.Inc()
+	}
+}
+
+// Close stops serving; a request under way has a second to end.
+func (m *Metrics) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return m.server.Shutdown(ctx)
+}

@@ -1,0 +1,179 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Timer levels (--timing-log-level): a timer of a higher level than asked for
+// does not run.
+const (
+	LevelAlways  = 0
+	LevelStep    = 1
+	LevelMicro   = 2 // per micro-batch and per message
+	TimerMaxOnly = "max"
+	TimerMinMax  = "minmax"
+	TimerAll     = "all"
+)
+
+// Timers measures named phases of one rank. It belongs to that rank's goroutine
+// and is not locked. Phases that Megatron reports have its names.
+type Timers struct {
+	Trace *Trace // gets every finished phase; nil: none
+	Rank  int
+
+	level  int
+	timers map[string]*timer
+	order  []string
+}
+
+type timer struct {
+	started time.Time
+	running bool
+	elapsed time.Duration
+}
+
+// NewTimers runs timers up to level.
+func NewTimers(level int) *Timers { return &Timers{level: level, timers: map[string]*timer{}} }
+
+// Start begins a phase. With a Trace, phases of any level are timed for it.
+func (t *Timers) Start(name string, level int) {
+	if level > t.level && !t.Trace.On() {
+		return
+	}
+	tm := t.timers[name]
+	if tm == nil {
+		tm = &timer{}
+		t.timers[name] = tm
+		t.order = append(t.order, name)
+	}
+	if tm.running {
+		panic("report: timer " + name + " is running already")
+	}
+	tm.running, tm.started = true, time.Now()
+}
+
+// Stop ends a phase that Start began; one that was not begun is ignored.
+func (t *Timers) Stop(name string) {
+	tm := t.timers[name]
+	if tm == nil || !tm.running {
+		return
+	}
+	now := time.Now()
+	tm.running = false
+	tm.elapsed += now.Sub(tm.started)
+	t.Trace.Span(name, t.Rank, tm.started, now)
+}
+
+// Time runs f as a phase.
+func (t *Timers) Time(name string, level int, f func()) {
+	t.Start(name, level)
+	defer t.Stop(name)
+	f()
+}
+
+// Elapsed is the time of a phase since the last reset.
+func (t *Timers) Elapsed(name string) time.Duration {
+	if tm := t.timers[name]; tm != nil {
+		return tm.elapsed
+	}
+	return 0
+}
+
+// Take gives the seconds of each name, 0 where there is none, and resets them.
+func (t *Timers) Take(names []string) []float64 {
+	out := make([]float64, len(names))
+	for i, name := range names {
+		if tm := t.timers[name]; tm != nil {
+			out[i] = tm.elapsed.Seconds()
+			tm.elapsed = 0
+		}
+	}
+	return out
+}
+
+// Names lists the phases seen so far, in order of first use.
+func (t *Timers) Names() []string { return slices.Clone(t.order) }
+
+// LoggedTimers are the names of the timer lines at a level, in Megatron's order.
+func LoggedTimers(level int) []string {
+	var names []string
+	if level >= LevelStep {
+		names = append(names, "forward-backward", "layernorm-grads-all-reduce", "embedding-grads-all-reduce", "all-grads-sync",
+			"params-all-gather", "optimizer-copy-to-main-grad", "optimizer-unscale-and-check-inf", "optimizer-clip-main-grad",
+			"optimizer-count-zeros", "optimizer-inner-step", "optimizer-copy-main-to-model-params", "optimizer")
+	}
+	if level >= LevelMicro {
+		names = append(names, "batch-generator", "forward-compute", "backward-compute", "forward-recv", "forward-send",
+			"backward-recv", "backward-send", "forward-send-forward-recv", "forward-send-backward-recv",
+			"backward-send-forward-recv", "backward-send-backward-recv", "forward-backward-send-forward-backward-recv")
+	}
+	return names
+}
+
+// TimerLines is Megatron's text for timers over all ranks: seconds[rank][name],
+// divided by iterations, in milliseconds. option is max, minmax or all. Names
+// that no rank timed are left out; with none left the text is empty.
+func TimerLines(option string, names []string, seconds [][]float64, iterations int) string {
+	scale := 1000 / float64(max(1, iterations))
+	if option == TimerAll {
+		return allRanks(names, seconds, scale)
+	}
+	head := "(min, max) time across ranks (ms):"
+	if option == TimerMaxOnly {
+		head = "max time across ranks (ms):"
+	}
+	var b strings.Builder
+	for i, name := range names {
+		low, high, timed := minMax(seconds, i)
+		if !timed {
+			continue
+		}
+		label := name + " " + strings.Repeat(".", max(0, 48-len(name)-1))
+		if option == TimerMaxOnly {
+			fmt.Fprintf(&b, "\n    %s: %.2f", label, high*scale)
+		} else {
+			fmt.Fprintf(&b, "\n    %s: (%.2f, %.2f)", label, low*scale, high*scale)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return head + b.String()
+}
+
+// minMax is over the ranks that timed column i at all.
+func minMax(seconds [][]float64, i int) (low, high float64, timed bool) {
+	for _, row := range seconds {
+		if s := row[i]; s > 0 {
+			if !timed || s < low {
+				low = s
+			}
+			high, timed = max(high, s), true
+		}
+	}
+	return low, high, timed
+}
+
+func allRanks(names []string, seconds [][]float64, scale float64) string {
+	var b strings.Builder
+	for i, name := range names {
+		named := false
+		for rank, row := range seconds {
+			if row[i] <= 0 {
+				continue
+			}
+			if !named {
+				fmt.Fprintf(&b, "\n  %s:", name)
+				named = true
+			}
+			fmt.Fprintf(&b, "\n     rank %2d: %.2f", rank, row[i]*scale)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "times across ranks (ms):" + b.String()
+}

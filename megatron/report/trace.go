@@ -1,0 +1,119 @@
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"monotron/fault"
+)
+
+// Trace writes a Chrome trace (chrome://tracing, Perfetto): one row a rank, one
+// box a phase. Safe for several goroutines; all methods accept a nil Trace, which
+// does nothing.
+type Trace struct {
+	mu     sync.Mutex
+	file   *os.File
+	out    *bufio.Writer
+	path   string
+	begin  time.Time
+	comma  bool
+	err    error
+	active atomic.Bool
+}
+
+// NewTrace writes to a temporary file beside path; Close gives it its name.
+func NewTrace(path string, ranks int) (*Trace, error) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return nil, fault.Errorf(fault.IO, "--profile: %w", err)
+	}
+	t := &Trace{file: file, out: bufio.NewWriter(file), path: path, begin: time.Now()}
+	t.print(`{"displayTimeUnit":"ms","traceEvents":[`)
+	for rank := range ranks {
+		t.add(fmt.Sprintf(`{"ph":"M","name":"thread_name","pid":0,"tid":%d,"args":{"name":"rank %d"}}`, rank, rank))
+	}
+	return t, nil
+}
+
+// Record turns recording on and off.
+func (t *Trace) Record(on bool) {
+	if t != nil {
+		t.active.Store(on)
+	}
+}
+
+// On tells whether spans are recorded now.
+func (t *Trace) On() bool { return t != nil && t.active.Load() }
+
+// Span records a phase of a rank.
+func (t *Trace) Span(name string, rank int, from, to time.Time) {
+	if !t.On() {
+		return
+	}
+	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	t.add(fmt.Sprintf(`{"ph":"X","name":%s,"pid":0,"tid":%d,"ts":%.3f,"dur":%.3f}`, quoted(name), rank, micros(from.Sub(t.begin)), micros(to.Sub(from))))
+}
+
+// Mark records a moment, such as the start of an iteration.
+func (t *Trace) Mark(name string, rank int, at time.Time) {
+	if !t.On() {
+		return
+	}
+	t.add(fmt.Sprintf(`{"ph":"i","s":"t","name":%s,"pid":0,"tid":%d,"ts":%.3f}`, quoted(name), rank, float64(at.Sub(t.begin).Nanoseconds())/1e3))
+}
+
+func quoted(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil { // strings always marshal
+		panic(err)
+	}
+	return string(b)
+}
+
+func (t *Trace) add(object string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.comma {
+		t.print(",\n")
+	}
+	t.comma = true
+	t.print(object)
+}
+
+func (t *Trace) print(text string) {
+	if _, err := t.out.WriteString(text); t.err == nil {
+		t.err = err
+	}
+}
+
+// Close ends the file and renames it to its path. A second Close does nothing.
+func (t *Trace) Close() error {
+	if t == nil || t.file == nil {
+		return nil
+	}
+	t.Record(false)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.print("\n]}\n")
+	for _, step := range []func() error{t.out.Flush, func() error { return t.file.Chmod(0o644) }, t.file.Sync, t.file.Close} {
+		if err := step(); t.err == nil {
+			t.err = err
+		}
+	}
+	temporary := t.file.Name()
+	t.file = nil
+	if t.err == nil {
+		t.err = os.Rename(temporary, t.path)
+	}
+	if t.err != nil {
+		os.Remove(temporary)
+		return fault.Errorf(fault.IO, "--profile %s: %w", t.path, t.err)
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package spec
+
+// Router score functions (--moe-router-score-function).
+const (
+	ScoreSoftmax      = "softmax"
+	ScoreSigmoid      = "sigmoid"
+	ScoreSqrtSoftplus = "sqrtsoftplus"
+)
+
+// Experts is the shape of mixture-of-experts layers. A dense model has none
+// (Model.Experts is nil).
+type Experts struct {
+	Num           int
+	FFNHiddenSize int    // of one expert
+	SharedFFN     int    // intermediate size of the shared expert; 0: none
+	SharedGate    bool   // the shared expert's output is multiplied by sigmoid(gate*x)
+	Layers        []bool // [NumLayers], true where the MLP is a mixture
+
+	TopK           int
+	ScoreFunction  string
+	PreSoftmax     bool    // softmax over all experts first, then the choice; not renormalised
+	ScalingFactor  float64 // weights are multiplied by it; 0: not
+	NumGroups      int     // 0: no groups
+	GroupTopK      int
+	RouterDtype    string // "", fp32, fp64
+	ExpertBias     bool
+	BiasUpdateRate float64
+
+	Balancing    []string  // aux_loss, seq_aux_loss, global_aux_loss, sinkhorn, none
+	AuxLossCoeff []float64 // one per entry of Balancing
+	ZLossCoeff   float64
+	JitterEps    float64
+
+	Dispatcher     string  // allgather, alltoall
+	CapacityFactor float64 // 0: dropless
+	PadToCapacity  bool
+	DropPolicy     string // probs, position
+}
+
+// MixtureAt tells whether layer (0-based, global) is a mixture of experts.
+func (m *Model) MixtureAt(layer int) bool {
+	return m.Experts != nil && layer < len(m.Experts.Layers) && m.Experts.Layers[layer]
+}

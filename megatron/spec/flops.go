@@ -1,0 +1,113 @@
+package spec
+
+// PadVocab is the number of embedding rows for a tokenizer of size ids: the
+// next multiple of divisor*tp (--make-vocab-size-divisible-by), so that every
+// tensor-parallel rank holds the same whole number of rows.
+func PadVocab(size, divisor, tp int) int {
+	step := max(1, divisor) * max(1, tp)
+	return (size + step - 1) / step * step
+}
+
+// Parameters counts the model's parameters by formula, padded vocabulary rows
+// included, a tied output layer once.
+func (m *Model) Parameters() int64 {
+	n := int64(m.PaddedVocabSize)*int64(m.HiddenSize) + m.normParameters(m.HiddenSize)
+	if m.Position == PositionLearned {
+		n += int64(m.MaxPositions) * int64(m.HiddenSize)
+	}
+	if m.EmbedNorm {
+		n += 2 * int64(m.HiddenSize)
+	}
+	if !m.Tied {
+		n += int64(m.PaddedVocabSize) * int64(m.HiddenSize)
+	}
+	for layer := range m.NumLayers {
+		n += m.LayerParameters(layer)
+	}
+	return n
+}
+
+// LayerParameters counts one layer (0-based, global): two norms, attention, MLP
+// or experts.
+func (m *Model) LayerParameters(layer int) int64 {
+	n := 2*m.normParameters(m.HiddenSize) + m.attentionParameters()
+	if !m.MixtureAt(layer) {
+		return n + m.mlpParameters(m.FFNHiddenSize)
+	}
+	e := m.Experts
+	h := int64(m.HiddenSize)
+	n += int64(e.Num)*h + int64(e.Num)*m.mlpParameters(e.FFNHiddenSize)
+	if m.LinearBias {
+		n += int64(e.Num) // the router's bias
+	}
+	if e.SharedFFN > 0 {
+		n += m.mlpParameters(e.SharedFFN)
+		if e.SharedGate {
+			n += h
+		}
+	}
+	return n
+}
+
+func (m *Model) normParameters(width int) int64 {
+	if m.Normalization == LayerNorm {
+		return 2 * int64(width)
+	}
+	return int64(width)
+}
+
+func (m *Model) attentionParameters() int64 {
+	h, q := int64(m.HiddenSize), int64(m.NumAttentionHeads*m.KVChannels)
+	n := int64(m.QKVRows())*h + h*q
+	if m.QKVBias {
+		n += int64(m.QKVRows())
+	}
+	if m.LinearBias {
+		n += h
+	}
+	if m.QKNorm {
+		n += 2 * m.normParameters(m.KVChannels)
+	}
+	return n
+}
+
+// mlpParameters counts an MLP of intermediate width ffn.
+func (m *Model) mlpParameters(ffn int) int64 {
+	h, in := int64(m.HiddenSize), int64(ffn)
+	if m.Gated() {
+		in *= 2
+	}
+	n := in*h + h*int64(ffn)
+	if m.LinearBias {
+		n += in + h
+	}
+	return n
+}
+
+// FLOPs counts the floating point operations of one training step over batch
+// sequences of seq tokens each, forward and backward, by Megatron's formula
+// (reference: megatron/training/training.py, num_floating_point_operations):
+//
+//	6*tokens*(sum over layers of (h*(2q+2kv) + h*F) + h*V) + 6*batch*seq^2*q*L
+//
+// q and kv are the widths of all query and of all key heads, F is 2 (gated: 3)
+// times the intermediate width a token passes through, V the padded vocabulary.
+// The attention term counts the causal half only. Recomputation, norms, softmax
+// and the optimizer are not counted.
+func (m *Model) FLOPs(batch, seq int) float64 {
+	h, q, kv := float64(m.HiddenSize), float64(m.NumAttentionHeads*m.KVChannels), float64(m.NumQueryGroups*m.KVChannels)
+	matrices := 2.0
+	if m.Gated() {
+		matrices = 3
+	}
+	perToken := h * float64(m.PaddedVocabSize)
+	for layer := range m.NumLayers {
+		width := float64(m.FFNHiddenSize)
+		if m.MixtureAt(layer) {
+			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK + m.Experts.SharedFFN)
+		}
+		perToken += h*(2*q+2*kv) + h*width*matrices
+	}
+	b, s := float64(batch), float64(seq)
+	return 6*b*s*perToken + 6*b*s*s*q*float64(m.NumLayers)
+}

@@ -1,0 +1,115 @@
+package spec
+
+import (
+	"sort"
+	"strings"
+
+	"monotron/fault"
+)
+
+// presets are well-known shapes by name. Vocabularies are padded to a multiple
+// of 128, as the command line does by default for one rank.
+var presets = map[string]func() Model{
+	"gpt2-124m": func() Model { return gpt2(12, 768, 12) },
+	"gpt2-350m": func() Model { return gpt2(24, 1024, 16) },
+	"gpt2-774m": func() Model { return gpt2(36, 1280, 20) },
+	"gpt2-1.5b": func() Model { return gpt2(48, 1600, 25) },
+	"gpt3-175b": func() Model {
+		m := gpt2(96, 12288, 96)
+		m.MaxPositions, m.Context = 2048, 2048
+		return m
+	},
+	"shakespeare-char": func() Model {
+		m := gpt2(4, 128, 4)
+		m.MaxPositions, m.Context = 64, 64
+		m.HiddenDropout, m.AttentionDropout = 0, 0
+		return m.vocab(65)
+	},
+	"llama-15m":  func() Model { return llama(6, 288, 768, 6, 6, 256).tied() },
+	"llama-42m":  func() Model { return llama(8, 512, 1376, 8, 8, 1024).tied() },
+	"llama-110m": func() Model { return llama(12, 768, 2048, 12, 12, 1024).tied() },
+	"llama2-7b":  func() Model { return llama(32, 4096, 11008, 32, 32, 4096) },
+	"llama2-13b": func() Model { return llama(40, 5120, 13824, 40, 40, 4096) },
+	"llama2-70b": func() Model { return llama(80, 8192, 28672, 64, 8, 4096) },
+	"llama3-8b":  func() Model { return llama(32, 4096, 14336, 32, 8, 8192).base(500000).vocab(128256) },
+	"llama3-70b": func() Model { return llama(80, 8192, 28672, 64, 8, 8192).base(500000).vocab(128256) },
+	"mistral-7b": func() Model { return llama(32, 4096, 14336, 32, 8, 32768) },
+	"qwen2-0.5b": func() Model { return qwen2(24, 896, 4864, 14, 2).tied() },
+	"qwen2-7b":   func() Model { return qwen2(28, 3584, 18944, 28, 4).vocab(152064) },
+	"bloom-560m": func() Model { return bloom(24, 1024, 16) },
+	"bloom-176b": func() Model { return bloom(70, 14336, 112) },
+	"mixtral-8x7b": func() Model {
+		m := llama(32, 4096, 14336, 32, 8, 32768).base(1e6)
+		m.Experts = &Experts{Num: 8, TopK: 2, FFNHiddenSize: 14336, ScoreFunction: ScoreSoftmax,
+			Balancing: []string{"aux_loss"}, AuxLossCoeff: []float64{0.02}, Dispatcher: "alltoall", DropPolicy: "probs"}
+		m.Experts.Layers = make([]bool, m.NumLayers)
+		for i := range m.Experts.Layers {
+			m.Experts.Layers[i] = true
+		}
+		return m
+	},
+}
+
+// Preset is the shape called name; an unknown name is a usage error that lists
+// the known ones.
+func Preset(name string) (Model, error) {
+	build, ok := presets[strings.ToLower(name)]
+	if !ok {
+		return Model{}, fault.Errorf(fault.Usage, "no model preset %q; known: %s", name, strings.Join(PresetNames(), ", "))
+	}
+	return build(), nil
+}
+
+// PresetNames lists the presets in alphabetical order.
+func PresetNames() []string {
+	names := make([]string, 0, len(presets))
+	for name := range presets {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+func gpt2(layers, hidden, heads int) Model {
+	m := Model{
+		NumLayers: layers, HiddenSize: hidden, FFNHiddenSize: 4 * hidden,
+		NumAttentionHeads: heads, NumQueryGroups: heads, KVChannels: hidden / heads,
+		MaxPositions: 1024, Context: 1024, Position: PositionLearned, RotaryBase: 10000, RotaryPercent: 1,
+		Normalization: LayerNorm, NormEpsilon: 1e-5, Activation: GeluTanh,
+		LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1,
+		HiddenDropout: 0.1, AttentionDropout: 0.1, InitStd: 0.02, EmbeddingInitStd: 0.02,
+	}
+	return m.vocab(50257)
+}
+
+func llama(layers, hidden, ffn, heads, groups, context int) Model {
+	m := Model{
+		NumLayers: layers, HiddenSize: hidden, FFNHiddenSize: ffn,
+		NumAttentionHeads: heads, NumQueryGroups: groups, KVChannels: hidden / heads,
+		Context: context, Position: PositionRope, RotaryBase: 10000, RotaryPercent: 1,
+		Normalization: RMSNorm, NormEpsilon: 1e-5, Activation: Swiglu,
+		WindowLeft: -1, InitStd: 0.02, EmbeddingInitStd: 0.02,
+	}
+	return m.vocab(32000)
+}
+
+func qwen2(layers, hidden, ffn, heads, groups int) Model {
+	m := llama(layers, hidden, ffn, heads, groups, 32768).base(1e6)
+	m.QKVBias, m.NormEpsilon = true, 1e-6
+	return m.vocab(151936)
+}
+
+func bloom(layers, hidden, heads int) Model {
+	m := gpt2(layers, hidden, heads)
+	m.Position, m.MaxPositions, m.Context, m.EmbedNorm = PositionAlibi, 0, 2048, true
+	m.HiddenDropout, m.AttentionDropout = 0, 0
+	return m.vocab(250880)
+}
+
+func (m Model) vocab(size int) Model {
+	m.VocabSize, m.PaddedVocabSize = size, PadVocab(size, 128, 1)
+	return m
+}
+
+func (m Model) base(b float64) Model { m.RotaryBase = b; return m }
+func (m Model) tied() Model          { m.Tied = true; return m }

@@ -1,0 +1,73 @@
+package training
+
+import (
+	"monotron/csrc/device"
+	"monotron/megatron/model"
+)
+
+// Micro is one micro-batch on the host: b samples of s positions each.
+type Micro struct {
+	Tokens, Labels [][]int32   // [b][s]
+	LossMask       [][]float32 // [b][s]
+	PositionIDs    [][]int32   // [b][s]
+	DocStart       [][]int32   // [b][s]: first position each query sees; nil: all from 0
+	Samples        []int32     // [b]: number of each sample in the global batch
+}
+
+// counted is the sum of the loss mask.
+func (m *Micro) counted() float64 {
+	sum := 0.0
+	for _, row := range m.LossMask {
+		for _, v := range row {
+			sum += float64(v)
+		}
+	}
+	return sum
+}
+
+// load copies a micro-batch to the device and describes it to the layers. The
+// weight of a token in the total loss is mask·weight.
+func (e *Engine) load(s *device.Scope, m *Micro, weight float64) *model.Pass {
+	b, n := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
+	p := &model.Pass{D: e.device, DType: e.dtype, Seq: n, Batch: b, Seed: uint64(e.config.Seed)}
+	p.IDs = put(e.device, s, device.I32, transposed(m.Tokens))
+	p.PositionIDs = put(e.device, s, device.I32, transposed(m.PositionIDs))
+	p.Labels = put(e.device, s, device.I32, transposed(m.Labels))
+	mask := transposed(m.LossMask)
+	e.mask = put(e.device, s, device.F32, mask)
+	weights := make([]float32, len(mask))
+	for i, v := range mask {
+		weights[i] = float32(float64(v) * weight)
+	}
+	p.Weight = put(e.device, s, device.F32, weights)
+	if m.DocStart != nil {
+		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, n)
+	}
+	return p
+}
+
+func put[T any](d *device.Device, s *device.Scope, dtype device.DType, host []T) device.Tensor {
+	t := s.Alloc(dtype, int64(len(host)))
+	device.WriteSlice(d, t, host)
+	return t
+}
+
+// transposed flattens [b][s] to the tokens' order: position i of sample j at i*b+j.
+func transposed[T any](rows [][]T) []T {
+	b := len(rows)
+	out := make([]T, b*len(rows[0]))
+	for j, row := range rows {
+		for i, v := range row {
+			out[i*b+j] = v
+		}
+	}
+	return out
+}
+
+func joined[T any](rows [][]T) []T {
+	var out []T
+	for _, row := range rows {
+		out = append(out, row...)
+	}
+	return out
+}

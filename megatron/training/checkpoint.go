@@ -1,0 +1,385 @@
+package training
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/optimizer"
+	"monotron/mpu"
+)
+
+// Version of the program, for checkpoints; set by the build.
+var Version = "dev"
+
+// Stored lists the tensors a checkpoint keeps: values, masters, moments.
+func (e *Engine) Stored() []mpu.Stored {
+	all := e.Weights()
+	if e.config.Checkpoint.NoSaveOptim {
+		return all
+	}
+	return append(all, e.Optimizer.Stored()...)
+}
+
+// Weights are the parameters' values alone.
+func (e *Engine) Weights() []mpu.Stored {
+	var all []mpu.Stored
+	for _, p := range e.Params {
+		all = append(all, p.Stored(optimizer.StoredModel, p.Value))
+	}
+	return all
+}
+
+const adamSteps = "optimizer_steps"
+
+// state is what a checkpoint keeps beside the tensors.
+func (r *Run) state() (s checkpoint.State, err error) {
+	s = checkpoint.State{Iteration: r.Engine.Iteration, ConsumedTrain: r.at.ConsumedTrain, ConsumedValid: r.at.ConsumedValid,
+		SkippedTrain: r.at.SkippedTrain, Seed: uint64(r.Config.Seed), Version: Version, Extra: map[string]json.RawMessage{}}
+	if s.Config, err = json.Marshal(&r.Config); err != nil {
+		return s, err
+	}
+	if s.Scheduler, err = json.Marshal(r.Engine.Scheduler.State()); err != nil {
+		return s, err
+	}
+	if s.Scaler, err = json.Marshal(r.Engine.Scaler.State()); err != nil {
+		return s, err
+	}
+	s.Extra[adamSteps], err = json.Marshal(r.Engine.Optimizer.Steps)
+	return s, err
+}
+
+// saver writes checkpoints of a run, one at a time.
+type saver struct {
+	pending *checkpoint.Pending
+	saved   int64 // iteration of the last save or load; -1: none
+}
+
+// save writes a checkpoint of the iteration, unless it is on disk already.
+func (s *saver) save(ctx context.Context, r *Run) error {
+	c := &r.Config.Checkpoint
+	if c.Save == "" || s.saved == r.Engine.Iteration {
+		return nil
+	}
+	if err := s.wait(r); err != nil {
+		return err
+	}
+	state, err := r.state()
+	if err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
+	options := checkpoint.SaveOptions{KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
+	s.saved = r.Engine.Iteration
+	if c.Async {
+		s.pending, err = checkpoint.SaveAsync(ctx, c.Save, state, r.Engine.Stored(), r.device, options)
+		return err
+	}
+	report, err := checkpoint.Save(ctx, c.Save, state, r.Engine.Stored(), r.device, options)
+	return s.told(r, report, err)
+}
+
+// wait ends the save under way.
+func (s *saver) wait(r *Run) error {
+	if s.pending == nil {
+		return nil
+	}
+	report, err := s.pending.Wait()
+	s.pending = nil
+	return s.told(r, report, err)
+}
+
+func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
+	if err != nil {
+		return fmt.Errorf("saving iteration %d to %s: %w", s.saved, r.Config.Checkpoint.Save, err)
+	}
+	for _, n := range report.Notes {
+		r.log.note("%s", n)
+	}
+	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, report.Bytes)
+	return nil
+}
+
+// finish saves the last iteration and waits until it is on disk.
+func (s *saver) finish(ctx context.Context, r *Run) error {
+	if err := s.save(ctx, r); err != nil {
+		return err
+	}
+	return s.wait(r)
+}
+
+// restore brings the run to its checkpoint, or to fresh weights where there is
+// none to load.
+func (r *Run) restore() error {
+	c := &r.Config.Checkpoint
+	r.saver = &saver{saved: -1}
+	dir, finetune, err := r.source()
+	if err != nil {
+		return err
+	}
+	if dir == "" {
+		return r.Engine.Initialize()
+	}
+	step := int64(-1)
+	if c.Step > 0 && dir == c.Load {
+		step = int64(c.Step)
+	}
+	if finetune || c.NoLoadOptim {
+		return r.loadWeights(dir, step, finetune)
+	}
+	return r.loadAll(dir, step)
+}
+
+// source is the folder to load from, "" for none, and whether only weights are
+// wanted of it.
+func (r *Run) source() (dir string, finetune bool, err error) {
+	c := &r.Config.Checkpoint
+	if c.Load == "" && c.Pretrained == "" {
+		return "", false, nil
+	}
+	if c.Load != "" {
+		_, err := checkpoint.Latest(c.Load)
+		if err == nil {
+			return c.Load, c.Finetune, nil
+		}
+		if !errors.Is(err, checkpoint.ErrNone) {
+			return c.Load, c.Finetune, nil // there is something: loading says what is wrong with it, or falls back
+		}
+	}
+	switch {
+	case c.Pretrained != "":
+		return c.Pretrained, true, nil
+	case c.ExitOnMissing || c.Step > 0:
+		return "", false, fault.Errorf(fault.NoInput, "--load %s: there is no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
+	}
+	r.log.note("no checkpoint in %s; starting from random weights", c.Load)
+	return "", false, nil
+}
+
+// loadAll continues a run: everything must be there.
+func (r *Run) loadAll(dir string, step int64) error {
+	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
+	state, report, err := checkpoint.Load(dir, step, stored, r.device, checkpoint.LoadOptions{})
+	if errors.Is(err, checkpoint.ErrMisfit) {
+		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.sameModel(state, report); err != nil {
+		return err
+	}
+	if err := r.position(state); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(state.Extra[adamSteps], &r.Engine.Optimizer.Steps); err != nil {
+		return fault.Errorf(fault.IO, "%s: the count of optimizer steps: %w", report.Folder, err)
+	}
+	if !r.Config.SkipTrain {
+		if err := r.loadSchedules(state, report.Folder); err != nil {
+			return err
+		}
+	}
+	r.tellLoaded(state, report)
+	return nil
+}
+
+// position takes iteration and consumed samples from a checkpoint.
+func (r *Run) position(s checkpoint.State) error {
+	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 {
+		return fault.Errorf(fault.IO, "the checkpoint's iteration %d or consumed samples %d, %d are negative", s.Iteration, s.ConsumedTrain, s.ConsumedValid)
+	}
+	r.Engine.Iteration = s.Iteration
+	r.at = Progress{s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain}
+	if r.Config.Checkpoint.Save == r.Config.Checkpoint.Load {
+		r.saver.saved = s.Iteration
+	}
+	return nil
+}
+
+func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
+	var scheduler optimizer.SchedulerState
+	if err := json.Unmarshal(state.Scheduler, &scheduler); err != nil {
+		return fault.Errorf(fault.IO, "%s: the schedule's state: %w", folder, err)
+	}
+	notes, err := r.Engine.Scheduler.Load(scheduler, r.Config.Optimizer.OverrideScheduler, r.Config.Optimizer.UseCheckpointScheduler)
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		r.log.note("%s", n)
+	}
+	var scaler optimizer.ScalerState
+	if err := json.Unmarshal(state.Scaler, &scaler); err != nil {
+		return fault.Errorf(fault.IO, "%s: the loss scale's state: %w", folder, err)
+	}
+	r.Engine.Scaler.Load(scaler)
+	return nil
+}
+
+// loadWeights takes the values, converting their dtype where needed, and the
+// masters where the checkpoint has them. With finetune the run starts at 0.
+func (r *Run) loadWeights(dir string, step int64, finetune bool) error {
+	stored := r.Engine.Weights()
+	for _, s := range r.Engine.Optimizer.Stored() {
+		if strings.HasPrefix(s.Name, optimizer.StoredMain) {
+			stored = append(stored, s)
+		}
+	}
+	isMaster := func(name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
+	state, report, err := checkpoint.Load(dir, step, stored, r.device, checkpoint.LoadOptions{AllowMissing: isMaster, Convert: true})
+	if err != nil {
+		return err
+	}
+	if err := r.sameModel(state, report); err != nil {
+		return err
+	}
+	missing := map[string]bool{}
+	for _, name := range report.Missing {
+		missing[name] = true
+	}
+	report.Missing = nil // the values take their place
+	for _, p := range r.Engine.Params {
+		if missing[optimizer.StoredMain+p.Name] {
+			r.device.Copy(p.Main, p.Value)
+		}
+	}
+	if !finetune {
+		if err := r.position(state); err != nil {
+			return err
+		}
+		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
+	}
+	r.tellLoaded(state, report)
+	return r.device.Sync()
+}
+
+// reinterpreting are the settings that give weights of the same shapes another
+// meaning (Megatron's check_checkpoint_args).
+var reinterpreting = []string{"NumLayers", "NumAttentionHeads", "NumQueryGroups", "KVChannels", "Position", "RotaryBase", "RotaryPercent", "RotaryInterleaved",
+	"RotaryInterpolation", "RopeScaling", "NoRopeFreq", "Normalization", "NormOnePlus", "QKNorm", "EmbedNorm", "Activation", "Tied", "LinearBias", "QKVBias"}
+
+// sameModel refuses weights of another model, unless --finetune asks for them.
+func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error {
+	if r.Config.Checkpoint.Finetune {
+		return nil
+	}
+	for _, name := range report.Extra {
+		if strings.HasPrefix(name, optimizer.StoredModel) {
+			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
+		}
+	}
+	var before struct{ Model map[string]any }
+	if json.Unmarshal(state.Config, &before) != nil || before.Model == nil {
+		return nil // another program's
+	}
+	text, err := json.Marshal(r.Config.Model)
+	if err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	var now map[string]any
+	if err := json.Unmarshal(text, &now); err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	maps.DeleteFunc(now, func(name string, _ any) bool { return !slices.Contains(reinterpreting, name) })
+	if list := differences("", before.Model, now); len(list) > 0 {
+		return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+			report.Folder, strings.Join(list, ", "))
+	}
+	return nil
+}
+
+// tellLoaded prints what was loaded, and which settings are no longer those the
+// checkpoint was trained with.
+func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
+	report.Overridden = changedSettings(state.Config, &r.Config)
+	for _, line := range report.Lines() {
+		r.log.note("%s", line)
+	}
+}
+
+// changedSettings lists the settings that may change the numbers and differ.
+func changedSettings(saved json.RawMessage, now *Config) []string {
+	current, err := json.Marshal(now)
+	if err != nil {
+		return nil
+	}
+	var before, after map[string]any
+	if json.Unmarshal(saved, &before) != nil || json.Unmarshal(current, &after) != nil {
+		return []string{"the checkpoint's settings cannot be read"}
+	}
+	for _, harmless := range []string{"Checkpoint", "Log", "ExitInterval", "ExitDurationMins", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
+		delete(before, harmless)
+		delete(after, harmless)
+	}
+	return differences("", before, after)
+}
+
+func differences(path string, before, after map[string]any) (list []string) {
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		was, is := before[key], after[key]
+		a, isMap := was.(map[string]any)
+		b, alsoMap := is.(map[string]any)
+		if isMap && alsoMap {
+			list = append(list, differences(path+key+".", a, b)...)
+		} else if x, y := fmt.Sprint(was), fmt.Sprint(is); x != y {
+			list = append(list, fmt.Sprintf("%s%s %s -> %s", path, key, x, y))
+		}
+	}
+	return list
+}
+
+// CheckpointFlags are the flags that the newest sound checkpoint of folder was
+// trained with, for --use-checkpoint-args; nil where there is no checkpoint.
+func CheckpointFlags(folder string) (map[string][]string, error) {
+	list, err := checkpoint.List(folder)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	newest, err := checkpoint.Latest(folder)
+	if err != nil {
+		return nil, err
+	}
+	f, err := checkpoint.Open(folder, newest)
+	for i := len(list) - 1; i >= 0 && err != nil; i-- {
+		var older error
+		if f, older = checkpoint.OpenFolder(list[i].Path); older == nil {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var c struct{ Flags map[string][]string }
+	if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
+		return nil, fault.Errorf(fault.IO, "%s: settings: %w", f.Path, err)
+	}
+	if c.Flags == nil {
+		return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
+	}
+	return c.Flags, nil
+}
+
+// probe makes the folder of --save and writes into it, so that a run does not
+// train for hours before it finds out that it cannot save.
+func probe(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return fault.Errorf(fault.IO, "--save %s: %w", folder, err)
+	}
+	f, err := os.CreateTemp(folder, ".tmp-probe-*")
+	if err != nil {
+		return fault.Errorf(fault.IO, "--save %s cannot be written: %w", folder, err)
+	}
+	return fault.With(fault.IO, errors.Join(f.Close(), os.Remove(f.Name())))
+}

@@ -1,0 +1,170 @@
+// Package training sets a run up and trains: the only place where model,
+// optimizer, data, schedule, checkpoint and report meet.
+package training
+
+import (
+	"monotron/dataset"
+	"monotron/fault"
+	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
+	"monotron/tokenizer"
+)
+
+// Precisions of parameters and activations. Main parameters, main gradients,
+// moments and the loss are f32 in all of them.
+const (
+	F32  = "f32"
+	BF16 = "bf16"
+	FP16 = "fp16"
+)
+
+// Config is everything a run is told, complete and checked: no field waits for
+// a default. It is saved with the run as JSON. Zero means "not asked for" where
+// the comment says so.
+type Config struct {
+	Model        spec.Model
+	VocabDivisor int // --make-vocab-size-divisible-by
+	PaddedVocab  int // --padded-vocab-size; 0: from the tokenizer by VocabDivisor
+
+	Optimizer  optimizer.Config
+	Data       dataset.Config
+	Tokenizer  tokenizer.Config
+	Layout     Layout
+	Recompute  model.Recompute
+	Checkpoint Checkpoint
+	Log        Log
+
+	Device     string // auto, cpu, cuda, ref
+	CPUThreads int    // 0: all cores
+	Precision  string // F32, BF16, FP16
+
+	MicroBatchSize            int
+	GlobalBatchSize           int
+	RampupBatchSize           []int  // start, increment, samples; nil: constant
+	StepBatchSizeSchedule     string // "0:768 250B:1536", thresholds in tokens; "": constant
+	DecreaseBatchSizeIfNeeded bool
+	SeqLength                 int
+
+	TrainIters       int // 0: by TrainSamples
+	TrainSamples     int // 0: by TrainIters
+	IterationsToSkip []int
+	Seed             int64
+
+	EvalInterval        int
+	EvalIters           int
+	EvalGlobalBatchSize int
+	EvalMicroBatchSize  int
+	SkipTrain           bool
+	FullValidation      bool
+
+	ExitInterval     int // 0: none
+	ExitDurationMins int // 0: none
+
+	CheckForNaN           bool // a loss or gradient that is not finite ends the run
+	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
+
+	DataloaderType string // single, cyclic
+	NumWorkers     int
+
+	SamplePrompt []string // texts to continue at every evaluation
+	SampleTokens int      // length of each continuation
+
+	Flags map[string][]string // as given: what --use-checkpoint-args takes from a checkpoint
+}
+
+// Layout places the model on ranks. Rank order is tp-cp-ep-dp-pp.
+type Layout struct {
+	WorldSize      int
+	TP, PP, CP, EP int
+	VP             int // model chunks per pipeline rank; 1: not interleaved
+	ETP            int // tensor parallelism of experts
+	DP             int // WorldSize / (TP*PP*CP)
+
+	SequenceParallel bool
+	CPCommType       []string // one, or one per layer
+	HierarchicalCP   []int
+	OrderTPPPDP      bool // --use-tp-pp-dp-mapping
+
+	FirstStageLayers, LastStageLayers int // 0: even split
+	EmbeddingCountsAsLayer            bool
+	LossCountsAsLayer                 bool
+	StageString                       string // --pipeline-model-parallel-layout; "": none
+	PartitionMethod                   string // --pp-partition-method; "": none
+	MicroBatchGroup                   int    // micro-batches per group of an interleaved schedule
+
+	Backend                   string // nccl, gloo
+	TimeoutMinutes            int
+	DistributedOptimizer      bool
+	OptimizerInstances        int
+	OverlapGradReduce         bool
+	OverlapParamGather        bool
+	BucketSize, BucketCount   int // parameters a bucket, buckets; 0: the rule
+	PadBucketsForHighBusBW    bool
+	DistributeSavedActivation bool // saved inputs of recomputed layers are cut over tp
+}
+
+// Checkpoint says what is saved and loaded.
+type Checkpoint struct {
+	Save, Load    string // folders; "": no saving, no loading
+	Pretrained    string // loaded, without optimizer, where Load has nothing yet
+	SaveInterval  int
+	KeepEvery     int    // --save-retain-interval; 0: all
+	KeepLast      int    // newest checkpoints kept; 0: all
+	Format        string // of saving: native, torch, torch_dist; loading recognises each
+	Step          int    // iteration to load; 0: the latest
+	NoSaveOptim   bool
+	NoLoadOptim   bool
+	Finetune      bool // weights only, iteration 0
+	UseArgs       bool // --use-checkpoint-args
+	ExitOnMissing bool
+	Async         bool
+}
+
+// Log says what is reported where.
+type Log struct {
+	Interval       int
+	Throughput     bool
+	ParamsNorm     bool
+	NumZeros       bool
+	MemoryInterval int // 0: only after the first steps
+	TimingLevel    int
+	TimingOption   string // max, minmax, all
+	Extras         bool   // a second line a step: dt, dtf, dtb, tokens/s, MFU
+
+	TensorboardDir           string // "": none
+	TensorboardInterval      int
+	TensorboardQueue         int
+	TimersToTensorboard      bool
+	MemoryToTensorboard      bool
+	ValidationPPLTensorboard bool
+	WorldSizeToTensorboard   bool
+	LossScaleToTensorboard   bool
+	MoEPerLayer              bool
+
+	JSONL        string // file; "": none
+	MetricsAddr  string // address for Prometheus; "": none
+	Profile      string // Chrome trace file; "": none
+	ProfileStart int    // first iteration recorded
+	ProfileEnd   int    // first iteration no longer recorded
+}
+
+// SetVocab fills the vocabulary sizes once the tokenizer is built: size ids,
+// padded so that every tensor-parallel rank holds the same number of rows.
+func (c *Config) SetVocab(size int) error {
+	if size <= 0 {
+		return fault.Errorf(fault.Usage, "the tokenizer has %d ids; give --vocab-size or tokenizer files", size)
+	}
+	padded := spec.PadVocab(size, c.VocabDivisor, c.Layout.TP)
+	if c.PaddedVocab > 0 {
+		padded = c.PaddedVocab
+		switch {
+		case padded < size:
+			return fault.Errorf(fault.Usage, "--padded-vocab-size %d is smaller than the tokenizer's %d ids", padded, size)
+		case padded%max(1, c.Layout.TP) != 0:
+			return fault.Errorf(fault.Usage, "--padded-vocab-size %d does not divide among %d tensor-parallel ranks", padded, c.Layout.TP)
+		}
+	}
+	c.Model.VocabSize, c.Model.PaddedVocabSize = size, padded
+	return nil
+}

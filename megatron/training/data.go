@@ -1,0 +1,182 @@
+package training
+
+import (
+	"fmt"
+	"io"
+
+	"monotron/dataset"
+	"monotron/fault"
+	"monotron/tokenizer"
+)
+
+// Feed reads the micro-batches of one split. What it gives depends on the
+// consumed samples alone.
+type Feed struct {
+	set     dataset.Dataset
+	sampler *dataset.Sampler
+	masked  bool // documents do not see each other
+	split   string
+
+	repeats func(notice string) // evaluations: called when the data begins anew; nil: it does not
+
+	readsAhead bool           // a goroutine reads the next batch while this one trains
+	ahead      chan readAhead // what it is reading; nil: nothing
+}
+
+type readAhead struct {
+	consumed int64
+	micros   int
+	batch    []*Micro
+	err      error
+}
+
+// feeds are the three splits; one without data is nil.
+type feeds struct{ train, valid, test *Feed }
+
+// openData builds the datasets for a run of trainIters iterations.
+func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (f feeds, err error) {
+	sizes := sampleCounts(c, trainIters)
+	sets := [3]dataset.Dataset{}
+	if sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sizes); err != nil {
+		return f, err
+	}
+	out := [3]**Feed{&f.train, &f.valid, &f.test}
+	for i, set := range sets {
+		if set == nil {
+			continue
+		}
+		if set.Len() == 0 {
+			if i > int(dataset.Train) && c.Data.Notice != nil {
+				c.Data.Notice(fmt.Sprintf("the %s data is shorter than one sample of %d tokens: there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i)))
+			}
+			continue
+		}
+		if *out[i], err = newFeed(c, set, dataset.Split(i)); err != nil {
+			return f, err
+		}
+	}
+	if f.train == nil && !c.SkipTrain {
+		return f, fault.Errorf(fault.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)
+	}
+	return f, nil
+}
+
+// sampleCounts is what each split is asked for; nil: one epoch. They are part of
+// Megatron's cache hashes, so they are its own numbers.
+func sampleCounts(c *Config, trainIters int) [3]*int64 {
+	train := int64(c.TrainSamples)
+	if train == 0 {
+		train = int64(trainIters) * int64(c.GlobalBatchSize)
+	}
+	evals := int64(1)
+	if c.EvalInterval > 0 && !c.SkipTrain {
+		evals = int64(trainIters/c.EvalInterval + 1)
+	}
+	valid := evals * int64(c.EvalIters) * int64(c.EvalGlobalBatchSize)
+	test := int64(c.EvalIters) * int64(c.EvalGlobalBatchSize)
+	sizes := [3]*int64{&train, &valid, &test}
+	if c.FullValidation {
+		sizes[dataset.Valid] = nil
+	}
+	return sizes
+}
+
+func newFeed(c *Config, set dataset.Dataset, split dataset.Split) (*Feed, error) {
+	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), DP: 1}
+	if split == dataset.Train {
+		s.MicroBatch = int64(c.MicroBatchSize)
+	}
+	if c.DataloaderType == "cyclic" {
+		s.Order = dataset.Cyclic
+	}
+	if split == dataset.Valid && c.FullValidation {
+		s.Order, s.MicroBatch = dataset.FullValidation, 1
+	}
+	sampler, err := dataset.NewSampler(s)
+	if err != nil {
+		return nil, err
+	}
+	f := &Feed{set: set, sampler: sampler, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
+		readsAhead: split == dataset.Train && c.NumWorkers > 0}
+	if split != dataset.Train && s.Order == dataset.Single {
+		f.repeats = c.Data.Notice
+	}
+	return f, nil
+}
+
+// Batch reads `micros` micro-batches from the consumed samples on, and begins to
+// read the batch after them.
+func (f *Feed) Batch(consumed int64, micros int) ([]*Micro, error) {
+	var got readAhead
+	if f.ahead != nil {
+		got = <-f.ahead // also keeps the sampler to one goroutine
+		f.ahead = nil
+	}
+	if got.consumed != consumed || got.micros != micros {
+		got.batch, got.err = f.read(consumed, micros)
+	}
+	if f.readsAhead && got.err == nil {
+		f.begin(consumed+int64(micros)*f.sampler.Advance(), micros)
+	}
+	return got.batch, got.err
+}
+
+func (f *Feed) begin(consumed int64, micros int) {
+	done := make(chan readAhead, 1)
+	f.ahead = done
+	go func() {
+		batch, err := f.read(consumed, micros)
+		done <- readAhead{consumed, micros, batch, err}
+	}()
+}
+
+func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
+	var batch []*Micro
+	for m := range micros {
+		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
+		numbers, err := f.sampler.Batch(at, nil)
+		if err == io.EOF {
+			return nil, fault.Errorf(fault.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
+		}
+		if err != nil {
+			return nil, err
+		}
+		micro, err := f.micro(numbers, int32(int64(m)*f.sampler.Advance()))
+		if err != nil {
+			return nil, err
+		}
+		batch = append(batch, micro)
+	}
+	return batch, nil
+}
+
+// wrapped begins anew where evaluations have used all of their data, as after a
+// change of --eval-iters; Megatron ends with StopIteration there.
+func (f *Feed) wrapped(at int64) int64 {
+	whole := f.set.Len() / f.sampler.Advance() * f.sampler.Advance()
+	if f.repeats == nil || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
+		return at
+	}
+	f.repeats(fmt.Sprintf("evaluations have used all %d samples of the %s data; they begin with the first again", f.set.Len(), f.split))
+	f.repeats = func(string) {}
+	return at % whole / f.sampler.Advance() * f.sampler.Advance()
+}
+
+// micro reads the samples of one micro-batch; first is the number of its first
+// sample in the global batch.
+func (f *Feed) micro(numbers []int64, first int32) (*Micro, error) {
+	m := &Micro{}
+	for i, n := range numbers {
+		s, err := f.set.Sample(n)
+		if err != nil {
+			return nil, err
+		}
+		m.Tokens, m.Labels = append(m.Tokens, s.Tokens), append(m.Labels, s.Labels)
+		m.LossMask, m.PositionIDs = append(m.LossMask, s.LossMask), append(m.PositionIDs, s.PositionIDs)
+		if f.masked {
+			m.DocStart = append(m.DocStart, s.DocStart)
+		}
+		m.Samples = append(m.Samples, first+int32(i))
+	}
+	return m, nil
+}

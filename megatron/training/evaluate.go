@@ -1,0 +1,69 @@
+package training
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"monotron/fault"
+)
+
+// evaluateAt measures the loss of a feed over --eval-iters global batches, from
+// the samples not yet used on, or over all of it with --full-validation.
+func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) error {
+	var sum, tokens float64
+	consumed, split := &r.at.ConsumedValid, "validation"
+	if test {
+		consumed, split = new(int64), "test"
+	}
+	micros := r.Config.EvalGlobalBatchSize / (r.Config.EvalMicroBatchSize * r.Config.Layout.DP)
+	iters := r.Config.EvalIters
+	if r.Config.FullValidation && !test {
+		consumed, micros, iters = new(int64), 1, int(f.set.Len())
+	}
+	all := *consumed + int64(iters)*int64(micros)*f.sampler.Advance()
+	for range iters {
+		if ctx.Err() != nil {
+			r.log.note("the evaluation at %s is cut short", where)
+			*consumed = all // so that later evaluations see what they would have seen
+			return nil
+		}
+		batch, err := f.Batch(*consumed, micros)
+		if err != nil {
+			return fmt.Errorf("evaluation at %s: %w", where, err)
+		}
+		s, n, err := r.Engine.Loss(batch)
+		if err != nil {
+			return err
+		}
+		sum, tokens = sum+s, tokens+n
+		*consumed += int64(micros) * f.sampler.Advance()
+	}
+	loss := sum / math.Max(1, tokens)
+	if err := r.log.validation(r, where, split, loss); err != nil {
+		return err
+	}
+	return r.samples(where)
+}
+
+// finalEvaluations measures validation and test sets after training.
+func (r *Run) finalEvaluations(ctx context.Context) error {
+	if r.Config.EvalIters == 0 {
+		return nil
+	}
+	at := fmt.Sprintf("iteration %d on ", r.Engine.Iteration)
+	if r.data.valid != nil {
+		if err := r.evaluateAt(ctx, at+"validation set", r.data.valid, false); err != nil {
+			return err
+		}
+	}
+	if r.data.test != nil {
+		if err := r.evaluateAt(ctx, at+"test set", r.data.test, true); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return fault.Errorf(fault.Again, "stopped by %v during the last evaluation; run the same command again for it", context.Cause(ctx))
+	}
+	return nil
+}

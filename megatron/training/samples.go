@@ -1,0 +1,49 @@
+package training
+
+import (
+	"monotron/fault"
+	"monotron/megatron/inference"
+)
+
+// checkPrompts finds out before training whether each --sample-prompt is a text
+// that the model can continue.
+func (r *Run) checkPrompts() error {
+	for _, prompt := range r.Config.SamplePrompt {
+		ids, err := r.Tokenizer.Encode(prompt)
+		switch {
+		case err != nil:
+			return fault.Errorf(fault.Usage, "--sample-prompt %q: %w", prompt, err)
+		case len(ids) == 0:
+			return fault.Errorf(fault.Usage, "--sample-prompt %q has no tokens", prompt)
+		case len(ids) >= r.Config.SeqLength:
+			return fault.Errorf(fault.Usage, "--sample-prompt %q has %d tokens; with --seq-length %d nothing can follow", prompt, len(ids), r.Config.SeqLength)
+		}
+		for _, id := range ids {
+			if id < 0 || int(id) >= r.Config.Model.VocabSize {
+				return fault.Errorf(fault.Usage, "--sample-prompt %q: token %d is not among the vocabulary's %d", prompt, id, r.Config.Model.VocabSize)
+			}
+		}
+	}
+	return nil
+}
+
+// samples continues each --sample-prompt with the model as it is.
+func (r *Run) samples(where string) error {
+	if len(r.Config.SamplePrompt) == 0 {
+		return nil
+	}
+	g := &inference.Generator{Device: r.device, Stage: r.Engine.Stage, DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
+	for _, prompt := range r.Config.SamplePrompt {
+		ids, err := r.Tokenizer.Encode(prompt)
+		if err != nil {
+			return err
+		}
+		out, err := g.Sample(ids, inference.SampleOptions{MaxNew: min(r.Config.SampleTokens, r.Config.SeqLength-len(ids)), Temperature: 0.8, TopK: 40,
+			Stop: int32(r.Tokenizer.EOD()), Seed: uint64(r.Config.Seed)})
+		if err != nil {
+			return err
+		}
+		r.log.note("sample at %s: %q", where, r.Tokenizer.Decode(append(ids, out.IDs...)))
+	}
+	return nil
+}

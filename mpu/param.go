@@ -1,0 +1,155 @@
+// Package mpu holds the parallel layers of Megatron: linears cut by column and
+// row, the embedding and cross entropy cut by vocabulary, and Param, which knows
+// where its numbers lie in the global tensor. Groups are arguments; with groups
+// of one rank these are plain layers.
+package mpu
+
+import (
+	"fmt"
+
+	"monotron/csrc/device"
+	"monotron/mpu/comm"
+)
+
+// Piece maps a box of a named global tensor to a stretch of a local buffer.
+// Everything that must know about layouts (initial values, checkpoints, verify,
+// conversion, norms) goes by pieces and by nothing else.
+type Piece struct {
+	From  []int64 // corner of the box in the global tensor
+	Size  []int64 // of the box
+	Local int64   // element of the local buffer where the box starts, row-major, contiguous
+}
+
+// Len is the number of elements of the box.
+func (p Piece) Len() int64 {
+	n := int64(1)
+	for _, s := range p.Size {
+		n *= s
+	}
+	return n
+}
+
+// InitKind says how a parameter starts.
+type InitKind int
+
+const (
+	InitNormal   InitKind = iota // mean 0, standard deviation Std
+	InitConstant                 // Value everywhere
+)
+
+// Init is a parameter's start.
+type Init struct {
+	Kind  InitKind
+	Std   float64
+	Value float64
+}
+
+// Param is one parameter tensor as this rank holds it.
+type Param struct {
+	Name   string  // Megatron's, with the global layer number
+	Global []int64 // shape of the global tensor
+	Shape  []int64 // of the local part; rows beyond the pieces are padding
+	Pieces []Piece
+	Init   Init
+
+	NoDecay  bool       // biases and norms: no weight decay
+	Owner    bool       // of all ranks with these values, the one that saves them and counts them in norms
+	Replicas comm.Group // ranks that hold the same values; nil: this one
+	SumOver  comm.Group // ranks whose gradients are partial sums; nil: none
+
+	Value device.Tensor // what forward and backward read, value dtype
+	Main  device.Tensor // f32 master; Value itself in f32 training
+	Grad  device.Tensor // f32 main gradient
+}
+
+// Whole makes a parameter that this rank holds entirely.
+func Whole(name string, init Init, shape ...int64) *Param {
+	return &Param{
+		Name: name, Global: shape, Shape: shape, Init: init, Owner: true, NoDecay: len(shape) == 1,
+		Pieces: []Piece{{From: make([]int64, len(shape)), Size: shape}},
+	}
+}
+
+// Rows makes a parameter whose pieces are stretches of rows of a global tensor,
+// stacked locally in the given order. Each stretch is {first row, rows}; local
+// may have more rows than that: padding.
+func Rows(name string, init Init, global []int64, stretches [][2]int64, localRows int64) *Param {
+	p := &Param{Name: name, Init: init, Global: global, Owner: true, NoDecay: len(global) == 1}
+	p.Shape = append([]int64{localRows}, global[1:]...)
+	width := int64(1)
+	for _, n := range global[1:] {
+		width *= n
+	}
+	at := int64(0)
+	for _, s := range stretches {
+		from := make([]int64, len(global))
+		from[0] = s[0]
+		p.Pieces = append(p.Pieces, Piece{From: from, Size: append([]int64{s[1]}, global[1:]...), Local: at * width})
+		at += s[1]
+	}
+	return p
+}
+
+// Len is the number of local elements, padding included.
+func (p *Param) Len() int64 {
+	n := int64(1)
+	for _, s := range p.Shape {
+		n *= s
+	}
+	return n
+}
+
+func (p *Param) String() string { return fmt.Sprintf("%s%v", p.Name, p.Shape) }
+
+// Allocate gives params their memory: values of dtype, and where grads is set
+// f32 main gradients, each kind in one buffer in the order given, parts aligned
+// to 64 elements. In f32 Main is Value; else it gets its own buffer.
+func Allocate(d *device.Device, params []*Param, dtype device.DType, grads bool) (gradBuffer device.Tensor) {
+	place(d, device.Parameters, params, dtype, func(p *Param, t device.Tensor) { p.Value = t })
+	for _, p := range params {
+		p.Main = p.Value
+	}
+	if !grads {
+		return device.Tensor{}
+	}
+	if dtype != device.F32 && dtype != device.F64 {
+		place(d, device.Optimizer, params, device.F32, func(p *Param, t device.Tensor) { p.Main = t })
+	}
+	gradType := device.F32
+	if dtype == device.F64 {
+		gradType = device.F64
+	}
+	return place(d, device.MainGradients, params, gradType, func(p *Param, t device.Tensor) { p.Grad = t })
+}
+
+// place cuts one buffer into the params' tensors.
+func place(d *device.Device, purpose device.Purpose, params []*Param, dtype device.DType, give func(*Param, device.Tensor)) device.Tensor {
+	const align = 64 // elements
+	total := int64(0)
+	at := make([]int64, len(params))
+	for i, p := range params {
+		at[i] = total
+		total += (p.Len() + align - 1) / align * align
+	}
+	buffer := d.Arena.Zeroed(purpose, dtype, max(1, total))
+	for i, p := range params {
+		give(p, buffer.Slice(0, at[i], p.Len()).Reshape(p.Shape...))
+	}
+	return buffer
+}
+
+// Stored is a tensor that a checkpoint keeps: a buffer and its place in a
+// global tensor. Name carries a prefix for its kind, such as
+// "optimizer.exp_avg.".
+type Stored struct {
+	Name   string
+	Global []int64
+	Tensor device.Tensor // contiguous local buffer
+	Pieces []Piece
+	Write  bool // this rank writes it; every rank reads
+}
+
+// Stored lists p's tensor t (its value, master or a moment) under a prefix.
+func (p *Param) Stored(prefix string, t device.Tensor) Stored {
+	return Stored{Name: prefix + p.Name, Global: p.Global, Tensor: t, Pieces: p.Pieces, Write: p.Owner}
+}

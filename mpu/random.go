@@ -1,0 +1,109 @@
+package mpu
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+)
+
+// normals fills out with the numbers first, first+1, .. of the stream of a
+// global tensor: element i is standard normal and depends on (key, i) alone.
+// Two words make a pair by Box and Muller's method, in float64.
+func normals(key uint64, first int64, out []float32, std float64) {
+	for i := range out {
+		at := uint64(first) + uint64(i)
+		if i == 0 || at%4 == 0 {
+			fillFour(key, at/4, out[i:], int(at%4), std)
+		}
+	}
+}
+
+// fillFour writes elements skip.. of one Philox block to out.
+func fillFour(key, block uint64, out []float32, skip int, std float64) {
+	w := device.Philox(key, [4]uint32{uint32(block), uint32(block >> 32), 0, 0})
+	var four [4]float64
+	four[0], four[1] = boxMuller(w[0], w[1])
+	four[2], four[3] = boxMuller(w[2], w[3])
+	for j := skip; j < 4 && j-skip < len(out); j++ {
+		out[j-skip] = float32(float64(four[j] * std))
+	}
+}
+
+// boxMuller makes two standard normals of two words. The first maps to (0,1],
+// so the logarithm exists; the largest magnitude is 6.66.
+func boxMuller(a, b uint32) (float64, float64) {
+	radius := math.Sqrt(float64(-2 * math.Log((float64(a)+1)/(1<<32))))
+	sin, cos := math.Sincos(float64(2*math.Pi/(1<<32)) * float64(b))
+	return float64(radius * cos), float64(radius * sin)
+}
+
+// Initialize writes p's start into its value and master tensors: it depends on
+// the seed, p's name and the global index of each element, whatever the layout.
+// In lower precision the master is the rounded value, as in Megatron.
+func (p *Param) Initialize(d *device.Device, seed uint64) {
+	host := make([]float32, p.Len())
+	for _, piece := range p.Pieces {
+		p.fillPiece(host, piece, device.StreamKey(seed, p.Name))
+	}
+	p.SetMain(d, host)
+}
+
+func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
+	part := host[piece.Local : piece.Local+piece.Len()]
+	if p.Init.Kind == InitConstant {
+		for i := range part {
+			part[i] = float32(p.Init.Value)
+		}
+		return
+	}
+	runs, length := piece.runs(p.Global)
+	const batch = 1 << 16
+	if len(runs) == 1 && length > batch { // whole rows: one long run, cut for the pool
+		from, n := runs[0], (length+batch-1)/batch
+		device.SharedPool().Run(n, func(_ int, tile int64) {
+			lo, hi := tile*batch, min(length, (tile+1)*batch)
+			normals(key, from+lo, part[lo:hi], p.Init.Std)
+		})
+		return
+	}
+	device.SharedPool().Run(int64(len(runs)), func(_ int, r int64) {
+		normals(key, runs[r], part[r*length:(r+1)*length], p.Init.Std)
+	})
+}
+
+// runs lists the global index of the start of each contiguous stretch of the
+// box, and their common length in elements.
+func (p Piece) runs(global []int64) (starts []int64, length int64) {
+	last := len(global) - 1
+	length = p.Size[last]
+	stride := global[last]
+	starts = []int64{p.From[last]}
+	for d := last - 1; d >= 0; d-- {
+		if length == stride && len(starts) == 1 { // rows lie back to back
+			starts[0] = p.From[d] * stride
+			length *= p.Size[d]
+		} else {
+			var next []int64
+			for i := range p.Size[d] {
+				for _, s := range starts {
+					next = append(next, (p.From[d]+i)*stride+s)
+				}
+			}
+			starts = next
+		}
+		stride *= global[d]
+	}
+	return starts, length
+}
+
+// SetMain gives p new values: the master holds them, rounded to the value
+// dtype, and Value the same numbers.
+func (p *Param) SetMain(d *device.Device, host []float32) {
+	tmp := d.Arena.Alloc(device.Workspace, device.F32, p.Shape...)
+	defer d.Arena.Free(tmp)
+	device.WriteSlice(d, tmp, host)
+	d.Copy(p.Value, tmp)
+	if p.Main.Given() && p.Main.Data != p.Value.Data {
+		d.Copy(p.Main, p.Value)
+	}
+}

@@ -1,0 +1,36 @@
+# Called by make test: what a change must pass, with the time of each part, what was
+# skipped and why. Exit 1 when any part failed; every part runs all the same.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+failed=
+skipped=
+
+part() { # title, command...
+  title=$1
+  shift
+  start=$(date +%s)
+  if "$@" </dev/null; then verdict=ok; else verdict=FAILED; failed="$failed, $title"; fi
+  echo "== $title: $verdict, $(($(date +%s) - start)) s"
+}
+skip() { skipped="$skipped
+   $1"; }
+
+began=$(date +%s)
+make --no-print-directory deps
+part "build" make --no-print-directory build
+if make --no-print-directory "$STATICCHECK" >/dev/null 2>&1 || [ -n "${CI:-}" ]; then
+  part "gofmt, vet, staticcheck" make --no-print-directory lint
+else
+  skip "staticcheck: could not be fetched (no module proxy reached); only go vet ran"
+  part "vet" $GO vet ./...
+fi
+part "tests" $GO run ./scripts/testreport -timeout 12m ./...
+part "tests without cgo" env CGO_ENABLED=0 $GO run ./scripts/testreport -short -timeout 12m ./...
+[ -e /dev/nvidia0 ] || skip "GPU tests: no GPU here"
+echo "== skipped besides the tests listed above:${skipped:- none}"
+echo "== $(($(date +%s) - began)) s in all"
+if [ -n "$failed" ]; then
+  echo "FAILED: ${failed#, }"
+  exit 1
+fi
+echo "all passed"

@@ -1,0 +1,132 @@
+// testreport runs `go test` with the given arguments and prints what a person
+// needs: a line a package, the output of what failed, every skipped test with
+// its reason, and the counts.
+//
+//	go run ./scripts/testreport -short ./...
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sort"
+	"strings"
+)
+
+// event is what `go test -json` prints, one a line (go doc test2json).
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+}
+
+type report struct {
+	out                     io.Writer
+	output                  map[string][]string // by package and test, until it ends
+	passed, failed, skipped int
+	reasons                 map[string][]string // skipped tests by reason
+}
+
+func main() {
+	cmd := exec.Command("go", append([]string{"test", "-json"}, os.Args[1:]...)...)
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(1)
+	}
+	r := report{out: os.Stdout, output: map[string][]string{}, reasons: map[string][]string{}}
+	r.read(pipe)
+	failed := cmd.Wait() != nil
+	r.summary()
+	if failed || r.failed > 0 {
+		os.Exit(1)
+	}
+}
+
+func (r *report) read(lines io.Reader) {
+	in := bufio.NewScanner(lines)
+	in.Buffer(nil, 16<<20)
+	for in.Scan() {
+		var e event
+		if json.Unmarshal(in.Bytes(), &e) != nil {
+			fmt.Fprintln(r.out, in.Text())
+			continue
+		}
+		r.see(e)
+	}
+}
+
+func (r *report) see(e event) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case "output":
+		if e.Test == "" && closing(e.Output) {
+			fmt.Fprint(r.out, e.Output)
+			return
+		}
+		r.output[key] = append(r.output[key], e.Output)
+	case "pass", "fail", "skip":
+		r.end(e, r.output[key])
+		delete(r.output, key)
+	}
+}
+
+// closing tells go test's line about a whole package.
+func closing(line string) bool {
+	return strings.HasPrefix(line, "ok  \t") || strings.HasPrefix(line, "FAIL\t")
+}
+
+func (r *report) end(e event, output []string) {
+	if e.Action == "fail" {
+		fmt.Fprint(r.out, strings.Join(output, ""))
+	}
+	if e.Test == "" {
+		return
+	}
+	switch e.Action {
+	case "pass":
+		r.passed++
+	case "fail":
+		r.failed++
+	case "skip":
+		r.skipped++
+		why := reason(output)
+		r.reasons[why] = append(r.reasons[why], strings.TrimPrefix(e.Package, "monotron/")+" "+e.Test)
+	}
+}
+
+// reason is what t.Skip said: `    file_test.go:12: reason`.
+func reason(output []string) string {
+	for _, line := range output {
+		if _, rest, ok := strings.Cut(strings.TrimSpace(line), "_test.go:"); ok {
+			if _, text, ok := strings.Cut(rest, ": "); ok {
+				return text
+			}
+		}
+	}
+	return "no reason given"
+}
+
+func (r *report) summary() {
+	var reasons []string
+	for why := range r.reasons {
+		reasons = append(reasons, why)
+	}
+	sort.Strings(reasons)
+	for _, why := range reasons {
+		tests := r.reasons[why]
+		fmt.Fprintf(r.out, "skipped %d: %s (%s", len(tests), why, tests[0])
+		if len(tests) > 1 {
+			fmt.Fprint(r.out, ", ...")
+		}
+		fmt.Fprintln(r.out, ")")
+	}
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+}

@@ -1,0 +1,187 @@
+package tokenizer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"slices"
+	"unicode/utf8"
+
+	"monotron/fault"
+)
+
+// Char gives one id a character: the place of the character in a list that
+// is usually the sorted set of a text's characters, as in nanoGPT's
+// shakespeare_char. It has no EOD and no padding.
+type Char struct {
+	symbols []rune
+	ids     map[rune]int32
+	ascii   [128]int32 // id, -1 where there is none
+}
+
+// NewChar makes a tokenizer of the given characters, id = place in the list.
+func NewChar(symbols []rune) (*Char, error) {
+	c := &Char{symbols: symbols, ids: make(map[rune]int32, len(symbols))}
+	for i := range c.ascii {
+		c.ascii[i] = -1
+	}
+	for i, r := range symbols {
+		if _, twice := c.ids[r]; twice {
+			return nil, fault.Errorf(fault.BadData, "character vocabulary: %q is listed twice, the second time at place %d", r, i)
+		}
+		c.ids[r] = int32(i)
+		if r < 128 {
+			c.ascii[r] = int32(i)
+		}
+	}
+	if len(symbols) == 0 {
+		return nil, fault.Errorf(fault.BadData, "character vocabulary: it is empty")
+	}
+	return c, nil
+}
+
+// CharFromText makes the vocabulary of a text: its characters in code point order.
+func CharFromText(text string) (*Char, error) {
+	if at := invalidAt(text); at >= 0 {
+		return nil, notUTF8(at)
+	}
+	seen := map[rune]bool{}
+	for _, r := range text {
+		seen[r] = true
+	}
+	symbols := make([]rune, 0, len(seen))
+	for r := range seen {
+		symbols = append(symbols, r)
+	}
+	slices.Sort(symbols)
+	return NewChar(symbols)
+}
+
+// LoadChar reads a JSON list of one-character strings.
+func LoadChar(path string) (*Char, error) {
+	data, err := readFile(path, "--vocab-file")
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s: a CharTokenizer vocabulary is a JSON list of one-character strings: %w", path, err)
+	}
+	symbols := make([]rune, len(list))
+	for i, s := range list {
+		r, n := utf8.DecodeRuneInString(s)
+		if n == 0 || n != len(s) {
+			return nil, fault.Errorf(fault.BadData, "%s: entry %d, %.20q, is not one character", path, i, s)
+		}
+		symbols[i] = r
+	}
+	c, err := NewChar(symbols)
+	if err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// JSON is the vocabulary as LoadChar reads it.
+func (c *Char) JSON() []byte {
+	list := make([]string, len(c.symbols))
+	for i, r := range c.symbols {
+		list[i] = string(r)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(list); err != nil {
+		panic("tokenizer: a list of strings did not encode: " + err.Error())
+	}
+	return b.Bytes()
+}
+
+func (c *Char) Name() string           { return "CharTokenizer" }
+func (c *Char) VocabSize() int         { return len(c.symbols) }
+func (c *Char) EOD() int               { return -1 }
+func (c *Char) Pad() (id int, ok bool) { return 0, false }
+
+// Description names the characters themselves by hash, not the file they came from.
+func (c *Char) Description() Description {
+	sum := sha256.Sum256(c.JSON())
+	return Description{Path: c.Name(), Options: []Option{{"symbols_sha256", hex.EncodeToString(sum[:])}}}
+}
+
+func (c *Char) Encode(text string) ([]int32, error) {
+	return c.Append(make([]int32, 0, len(text)), text)
+}
+
+func (c *Char) Append(dst []int32, text string) ([]int32, error) {
+	start := len(dst)
+	for at := 0; at < len(text); {
+		id, n := int32(-1), 1
+		if b := text[at]; b < 128 {
+			id = c.ascii[b]
+		} else {
+			var r rune
+			if r, n = utf8.DecodeRuneInString(text[at:]); r == utf8.RuneError && n == 1 {
+				return dst[:start], notUTF8(at)
+			}
+			if found, ok := c.ids[r]; ok {
+				id = found
+			}
+		}
+		if id < 0 {
+			return dst[:start], fault.Errorf(fault.BadData, "byte %d: the character %q is not in the vocabulary of %d characters", at, text[at:at+n], len(c.symbols))
+		}
+		dst = append(dst, id)
+		at += n
+	}
+	return dst, nil
+}
+
+func (c *Char) Decode(ids []int32) string {
+	out := make([]rune, len(ids))
+	for i, id := range ids {
+		out[i] = utf8.RuneError
+		if id >= 0 && int(id) < len(c.symbols) {
+			out[i] = c.symbols[id]
+		}
+	}
+	return string(out)
+}
+
+func (c *Char) AppendBytes(dst []byte, id int32) []byte {
+	if id < 0 || int(id) >= len(c.symbols) {
+		return dst
+	}
+	return utf8.AppendRune(dst, c.symbols[id])
+}
+
+// invalidAt is the place of the first byte of text that is not UTF-8, or -1.
+func invalidAt(text string) int {
+	if utf8.ValidString(text) {
+		return -1
+	}
+	for at := 0; ; {
+		r, n := utf8.DecodeRuneInString(text[at:])
+		if r == utf8.RuneError && n <= 1 {
+			return at
+		}
+		at += n
+	}
+}
+
+func notUTF8(at int) error {
+	return fault.Errorf(fault.BadData, "byte %d of the text is not UTF-8", at)
+}
+
+// readFile reads a vocabulary file; flag names where its path came from.
+func readFile(path, flag string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case os.IsNotExist(err):
+		return nil, fault.Errorf(fault.NoInput, "%s %s: no such file", flag, path)
+	case err != nil:
+		return nil, fault.Errorf(fault.IO, "%s: %w", flag, err)
+	}
+	return data, nil
+}

@@ -1,0 +1,106 @@
+package tokenizer
+
+import (
+	"bytes"
+	"sync"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// endOfText is GPT-2's one special token. Found literally in a text it becomes
+// its id, as Megatron's tokenizer has it.
+const endOfText = "<|endoftext|>"
+
+// GPT2 is the byte-level BPE of GPT-2.
+type GPT2 struct {
+	tokens     [][]byte   // what each id stands for; nil: an id nobody uses
+	bytes      [256]int32 // id of each single byte
+	merges     *merges
+	eod        int
+	path       string // for Description
+	vocabFile  string // as given; "" for the embedded ranks
+	mergesFile string
+
+	mu   sync.Mutex
+	free []*encoder
+}
+
+func (t *GPT2) Name() string           { return "GPT2BPETokenizer" }
+func (t *GPT2) VocabSize() int         { return len(t.tokens) }
+func (t *GPT2) EOD() int               { return t.eod }
+func (t *GPT2) Pad() (id int, ok bool) { return 0, false }
+
+// Description lists the options Megatron passes for a GPT2BPETokenizer, in its order.
+func (t *GPT2) Description() Description {
+	none := func(s string) string {
+		if s == "" {
+			return "None"
+		}
+		return s
+	}
+	return Description{Path: t.path, Options: []Option{
+		{"additional_special_tokens", "[]"},
+		{"vocab_file", none(t.vocabFile)},
+		{"merges_file", none(t.mergesFile)},
+		{"use_fast", "True"},
+		{"trust_remote_code", "False"},
+		{"include_special_tokens", "True"},
+		{"use_gigatoken", "False"},
+	}}
+}
+
+func (t *GPT2) Encode(text string) ([]int32, error) {
+	return t.Append(make([]int32, 0, len(text)/3+1), text)
+}
+
+func (t *GPT2) Append(dst []int32, text string) ([]int32, error) {
+	if !utf8.ValidString(text) {
+		return dst, notUTF8(invalidAt(text))
+	}
+	e := t.encoder()
+	// The encoder only reads these bytes and keeps none of them.
+	rest := unsafe.Slice(unsafe.StringData(text), len(text))
+	for {
+		at := bytes.Index(rest, []byte(endOfText))
+		if at < 0 {
+			dst = e.text(dst, rest)
+			break
+		}
+		dst = append(e.text(dst, rest[:at]), int32(t.eod))
+		rest = rest[at+len(endOfText):]
+	}
+	t.mu.Lock()
+	t.free = append(t.free, e)
+	t.mu.Unlock()
+	return dst, nil
+}
+
+// encoder takes an idle encoder, with what it has learnt, or makes one.
+func (t *GPT2) encoder() *encoder {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.free); n > 0 {
+		e := t.free[n-1]
+		t.free = t.free[:n-1]
+		return e
+	}
+	return newEncoder(t)
+}
+
+func (t *GPT2) Decode(ids []int32) string {
+	var b []byte
+	for _, id := range ids {
+		if id < 0 || int(id) >= len(t.tokens) {
+			b = append(b, "\uFFFD"...)
+		}
+		b = t.AppendBytes(b, id)
+	}
+	return string(bytes.ToValidUTF8(b, []byte("\uFFFD")))
+}
+
+func (t *GPT2) AppendBytes(dst []byte, id int32) []byte {
+	if id < 0 || int(id) >= len(t.tokens) {
+		return dst
+	}
+	return append(dst, t.tokens[id]...)
+}

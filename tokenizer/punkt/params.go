@@ -1,0 +1,99 @@
+// Package punkt cuts text into sentences exactly as NLTK's PunktSentenceTokenizer
+// (3.9 and later) does with the same parameters. The method is that of Kiss and
+// Strunk, "Unsupervised Multilingual Sentence Boundary Detection" (2006).
+//
+// punkt.go finds places where a sentence may end and joins the pieces, decide.go
+// judges them, words.go cuts the words that the judgement looks at.
+package punkt
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"monotron/fault"
+)
+
+// Params is what Punkt has learnt about a language.
+type Params struct {
+	abbreviations map[string]bool
+	collocations  map[[2]string]bool
+	starters      map[string]bool
+	context       map[string]int // how a word was seen: bits below
+}
+
+// Bits of Params.context: case of the first letter, by place in the sentence.
+const (
+	internalUpper = 1 << 2
+	anyUpper      = 1<<1 | 1<<2 | 1<<3
+	initialLower  = 1 << 4
+	anyLower      = 1<<4 | 1<<5 | 1<<6
+)
+
+// Find reads the parameters of a language from a punkt_tab folder, looked for
+// where NLTK looks: the folders of NLTK_DATA, then the usual ones.
+func Find(language string) (*Params, error) {
+	if language == "" || strings.ContainsAny(language, "/\\.") {
+		return nil, fault.Errorf(fault.Usage, "--lang %q is not the name of a language", language)
+	}
+	var tried []string
+	for _, dir := range dataFolders() {
+		folder := filepath.Join(dir, "tokenizers", "punkt_tab", language)
+		if _, err := os.Stat(folder); err == nil {
+			return Load(folder)
+		}
+		tried = append(tried, folder)
+	}
+	return nil, fault.Errorf(fault.NoInput, "there are no Punkt parameters for %q (looked for %s); set NLTK_DATA to a folder with tokenizers/punkt_tab/%s, as nltk.download('punkt_tab') makes it", language, strings.Join(tried, ", "), language)
+}
+
+func dataFolders() (dirs []string) {
+	for _, d := range filepath.SplitList(os.Getenv("NLTK_DATA")) {
+		if d != "" {
+			dirs = append(dirs, d)
+		}
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, "nltk_data"))
+	}
+	return append(dirs, "/usr/share/nltk_data", "/usr/local/share/nltk_data", "/usr/lib/nltk_data", "/usr/local/lib/nltk_data")
+}
+
+// Load reads the four files of a punkt_tab folder.
+func Load(folder string) (*Params, error) {
+	p := &Params{map[string]bool{}, map[[2]string]bool{}, map[string]bool{}, map[string]int{}}
+	for _, f := range []struct {
+		name string
+		line func(string) bool
+	}{
+		{"abbrev_types.txt", func(s string) bool { p.abbreviations[s] = true; return true }},
+		{"sent_starters.txt", func(s string) bool { p.starters[s] = true; return true }},
+		{"collocations.tab", func(s string) bool {
+			a, b, ok := strings.Cut(s, "\t")
+			p.collocations[[2]string{a, b}] = true
+			return ok
+		}},
+		{"ortho_context.tab", func(s string) bool {
+			word, bits, ok := strings.Cut(s, "\t")
+			n, err := strconv.Atoi(bits)
+			p.context[word] = n
+			return ok && err == nil
+		}},
+	} {
+		path := filepath.Join(folder, f.name)
+		data, err := os.ReadFile(path)
+		if os.IsNotExist(err) {
+			return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
+		}
+		if err != nil {
+			return nil, fault.With(fault.IO, err)
+		}
+		for n, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+			if line != "" && !f.line(line) {
+				return nil, fault.Errorf(fault.BadData, "%s:%d: %.60q is not what a Punkt file holds", path, n+1, line)
+			}
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,128 @@
+// Package doctor is the command `monotron doctor`: what is here, what is
+// missing, what works all the same and what the lack costs.
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/training"
+)
+
+// State of one thing that was looked at.
+type State string
+
+const (
+	OK      State = "ok"
+	Missing State = "missing"
+	Note    State = "note" // works, but could do harm or be faster
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	Found string `json:"found"`           // what is here
+	Works string `json:"works,omitempty"` // what still works without it
+	Costs string `json:"costs,omitempty"` // what the lack costs
+	Fix   string `json:"fix,omitempty"`   // the command or step that brings it
+}
+
+// Report is all findings.
+type Report struct {
+	Version  string    `json:"version"`
+	Go       string    `json:"go"`
+	Platform string    `json:"platform"`
+	Findings []Finding `json:"findings"`
+	Devices  []Speed   `json:"devices"`
+}
+
+// Command looks at this machine. open makes the device of a name ("cpu", "ref",
+// "cuda") for one rank, or says why it cannot.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "say what is missing here and what still works",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "one JSON object instead of text"}},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return fault.Errorf(fault.Usage, "doctor takes no argument; found %q", c.Args().First())
+			}
+			r := examine(thisHost(), training.Version, open)
+			write := r.writeText
+			if c.Bool("json") {
+				write = r.writeJSON
+			}
+			if err := write(c.App.Writer); err != nil {
+				return fault.Errorf(fault.IO, "writing the report: %w", err)
+			}
+			return r.verdict()
+		},
+	}
+}
+
+func examine(h host, version string, open func(string) (*device.Device, error)) Report {
+	r := Report{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	for _, name := range []string{"cuda", "cpu", "ref"} {
+		r.Devices = append(r.Devices, measure(name, open))
+	}
+	r.Findings = []Finding{
+		h.cKernels(), h.processor(), h.oneDNN(), h.memory(), h.sharedMemory(), h.hugePages(), h.disk(), h.gpu(),
+	}
+	return r
+}
+
+// verdict fails only where no device opens.
+func (r Report) verdict() error {
+	for _, d := range r.Devices {
+		if d.Error == "" {
+			return nil
+		}
+	}
+	return fault.Errorf(fault.Internal, "no device can be opened here, not even ref; the report above says why")
+}
+
+func (r Report) writeJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(r)
+}
+
+func (r Report) writeText(w io.Writer) error {
+	p := printer{w: w}
+	p.line("monotron %s, %s, %s", r.Version, r.Go, r.Platform)
+	for _, f := range r.Findings {
+		p.line("%-8s %-15s %s", f.State, f.Name, f.Found)
+		p.detail("works", f.Works)
+		p.detail("costs", f.Costs)
+		p.detail("fix", f.Fix)
+	}
+	p.line("devices (--device):")
+	for _, d := range r.Devices {
+		p.line("%-8s %-15s %s", d.state(), d.Name, d.text())
+	}
+	return p.err
+}
+
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+func (p *printer) detail(name, text string) {
+	if text != "" {
+		p.line("%24s %s: %s", "", name, text)
+	}
+}

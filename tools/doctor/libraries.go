@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// knownLibraries lists LD_LIBRARY_PATH's files, then the linker's cache: the
+// order in which a library is looked for.
+func knownLibraries() []string {
+	var paths []string
+	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
+		found, _ := filepath.Glob(filepath.Join(dir, "*.so*")) // the pattern is well formed
+		paths = append(paths, found...)
+	}
+	for _, ldconfig := range []string{"ldconfig", "/sbin/ldconfig"} {
+		if out, err := exec.Command(ldconfig, "-p").Output(); err == nil {
+			return append(paths, cached(string(out))...)
+		}
+	}
+	return paths
+}
+
+// cached takes the paths out of `ldconfig -p`: `	libc.so.6 (libc6,x86-64) => /lib/libc.so.6`.
+func cached(listing string) []string {
+	var paths []string
+	for line := range strings.Lines(listing) {
+		if _, path, ok := strings.Cut(line, "=> "); ok {
+			paths = append(paths, strings.TrimSpace(path))
+		}
+	}
+	return paths
+}
+
+// library is the first known path of one of the names, "" where there is none.
+func (h host) library(names ...string) string {
+	for _, name := range names {
+		for _, path := range h.libraries {
+			if filepath.Base(path) == name {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// oneDNNCost was measured; docs/devices.md says where and how.
+const oneDNNCost = "about a tenth of the speed of f32 matrix products; bf16 ones lose nothing with AMX"
+
+func (h host) oneDNN() Finding {
+	path := h.library("libdnnl.so.3", "libdnnl.so.2")
+	switch {
+	case !builtWithC:
+		return Finding{Name: "oneDNN", State: Note, Found: "not used: this program was built without cgo"}
+	case os.Getenv("MONOTRON_ONEDNN") == "off":
+		return Finding{Name: "oneDNN", State: Note, Found: "switched off by MONOTRON_ONEDNN=off", Works: "everything, with our own C kernels", Costs: oneDNNCost}
+	case path == "":
+		return Finding{Name: "oneDNN", State: Missing, Found: "neither libdnnl.so.3 nor libdnnl.so.2 is known to the linker",
+			Works: "everything, with our own C kernels", Costs: oneDNNCost, Fix: "sudo apt-get install -y libdnnl2"}
+	}
+	found := path
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		found += " -> " + filepath.Base(real)
+	}
+	return Finding{Name: "oneDNN", State: OK, Found: found}
+}
+
+func (h host) gpu() Finding {
+	f := Finding{Name: "GPU", State: Missing, Works: "everything on the CPU"}
+	driver := h.library("libcuda.so.1")
+	switch {
+	case !h.has("dev/nvidia0"):
+		f.Found = "no GPU here"
+		if driver != "" {
+			f.Found += " (the driver's library is: " + driver + ")"
+		}
+	case driver == "":
+		f.Found = "there is a GPU (/dev/nvidia0) but no driver library libcuda.so.1"
+		f.Fix = "install NVIDIA's driver; in a container, start it with the GPU's runtime"
+	default:
+		version, _, _ := strings.Cut(h.read("proc/driver/nvidia/version"), "\n")
+		f = Finding{Name: "GPU", State: OK, Found: strings.TrimSpace(driver + " " + version)}
+	}
+	return f
+}

@@ -1,0 +1,175 @@
+// Package generate is the command generate: it continues a text with a trained
+// model, by sampling or by beam search.
+package generate
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/inference"
+	"monotron/tokenizer"
+	"monotron/tools/internal/command"
+)
+
+// defaultNew is the length of a continuation that nobody asked for; it gives way
+// to the model's positions.
+const defaultNew = 128
+
+// Command is generate; open makes a device by its --device name.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:  "generate",
+		Usage: "continue a text with a trained model",
+		Description: "Greedy unless --temperature, --top-k, --top-p or --seed ask for sampling or --num-beams for beam search.\n" +
+			"The text goes to standard output as it comes; everything else to standard error.",
+		Flags: allFlags(),
+		Action: func(c *cli.Context) error {
+			if err := command.NoArgs(c); err != nil {
+				return err
+			}
+			o, err := readOptions(c)
+			if err != nil {
+				return err
+			}
+			return command.WithDevice(c, open, func(d *device.Device) error { return run(c, d, o) })
+		},
+	})
+}
+
+func allFlags() []cli.Flag {
+	list := []cli.Flag{
+		&cli.StringFlag{Name: "load", Usage: "folder of the model: what --save wrote, or Hugging Face's"},
+		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
+		&cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "length of the continuation"},
+		&cli.Float64Flag{Name: "temperature", Usage: "divides the logits; 0: greedy. 1 where --top-k, --top-p or --seed is given"},
+		&cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens; 0: all"},
+		&cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the fewest tokens whose probability reaches this"},
+		&cli.Uint64Flag{Name: "seed", Usage: "of the sampling; the same seed gives the same text"},
+		&cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "no n tokens in a row occur twice; 0: they may"},
+		&cli.StringFlag{Name: "stop-token", Usage: "id that ends the text, or none; the tokenizer's end of document where not given"},
+		&cli.IntFlag{Name: "num-beams", Value: 1, Usage: "more than 1: beam search of this width"},
+		&cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: a score is the log-probability over length to this power"},
+		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when as many texts as beams are finished"},
+		&cli.BoolFlag{Name: "only-new", Usage: "do not print the prompt before its continuation"},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object at the end instead"},
+	}
+	list = append(list, command.PromptFlags()...)
+	list = append(list, command.PrecisionFlags()...)
+	list = append(list, command.DeviceFlags()...)
+	return append(list, command.TokenizerFlags()...)
+}
+
+// options are the flags, checked.
+type options struct {
+	load   inference.LoadOptions
+	sample inference.SampleOptions // MaxNew, Seed, NoRepeatNgram and Stop count for beams too
+	beam   inference.BeamOptions
+	stop   string // "": the tokenizer's
+	asked  bool   // --max-new-tokens was given
+}
+
+func readOptions(c *cli.Context) (o options, err error) {
+	if c.String("load") == "" {
+		return o, fault.Errorf(fault.Usage, "--load is missing: the folder of the model")
+	}
+	o.load.Step = c.Int64("ckpt-step")
+	if o.load.Precision, err = command.Precision(c); err != nil {
+		return o, err
+	}
+	o.sample = inference.SampleOptions{
+		MaxNew: c.Int("max-new-tokens"), Temperature: c.Float64("temperature"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"),
+		NoRepeatNgram: c.Int("no-repeat-ngram-size"), Seed: c.Uint64("seed"),
+	}
+	o.beam = inference.BeamOptions{Beams: c.Int("num-beams"), LengthPenalty: c.Float64("length-penalty"),
+		EarlyStopping: c.Bool("early-stopping"), NoRepeatNgram: o.sample.NoRepeatNgram}
+	sampling := c.IsSet("top-k") || c.IsSet("top-p") || c.IsSet("seed")
+	if sampling && !c.IsSet("temperature") {
+		o.sample.Temperature = 1
+	}
+	o.stop, o.asked = c.String("stop-token"), c.IsSet("max-new-tokens")
+	return o, o.check(sampling || c.IsSet("temperature"))
+}
+
+// check refuses values that mean nothing; sampling tells whether a flag of sampling was given.
+func (o *options) check(sampling bool) error {
+	s, b := &o.sample, &o.beam
+	for _, bad := range []struct {
+		is   bool
+		text string
+	}{
+		{s.MaxNew < 1, fmt.Sprintf("--max-new-tokens %d: at least 1", s.MaxNew)},
+		{!(s.Temperature >= 0) || math.IsInf(s.Temperature, 1), fmt.Sprintf("--temperature %g: 0 or more", s.Temperature)},
+		{s.TopK < 0, fmt.Sprintf("--top-k %d: 0 (all) or more", s.TopK)},
+		{!(s.TopP > 0 && s.TopP <= 1), fmt.Sprintf("--top-p %g: above 0, at most 1", s.TopP)},
+		{s.NoRepeatNgram < 0, fmt.Sprintf("--no-repeat-ngram-size %d: 0 (off) or more", s.NoRepeatNgram)},
+		{b.Beams < 1, fmt.Sprintf("--num-beams %d: at least 1", b.Beams)},
+		{math.IsNaN(b.LengthPenalty) || math.IsInf(b.LengthPenalty, 0), fmt.Sprintf("--length-penalty %g is no number", b.LengthPenalty)},
+		{b.Beams > 1 && sampling, "--num-beams searches for the likeliest text; --temperature, --top-k, --top-p and --seed do not go with it"},
+	} {
+		if bad.is {
+			return fault.Errorf(fault.Usage, "%s", bad.text)
+		}
+	}
+	return nil
+}
+
+func run(c *cli.Context, d *device.Device, o options) error {
+	m, err := inference.Load(d, c.String("load"), o.load)
+	if err != nil {
+		return err
+	}
+	notes := &command.Printer{W: c.App.ErrWriter}
+	for _, n := range m.Notes {
+		notes.Printf("%s\n", n)
+	}
+	tok, err := command.OwnTokenizer(c, m.Tokenizer)
+	if err != nil {
+		return err
+	}
+	prompt, err := command.Prompt(c, tok)
+	if err != nil {
+		return err
+	}
+	if err := o.settle(tok, m, len(prompt)); err != nil {
+		return err
+	}
+	if err := m.CheckPrompt(prompt, o.sample.MaxNew); err != nil {
+		return err
+	}
+	w := &writer{Printer: command.Printer{W: c.App.Writer}, tok: tok, stop: o.sample.Stop, json: c.Bool("json")}
+	start := time.Now()
+	tokens, err := w.generate(&m.Generator, prompt, o, !c.Bool("only-new"))
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	notes.Printf("%d tokens in %.2f s, %.1f tokens/s\n", tokens, took.Seconds(), float64(tokens)/took.Seconds())
+	return w.Err
+}
+
+// settle fills in what depends on the model: the stop token, and the length that
+// was not asked for.
+func (o *options) settle(tok tokenizer.Tokenizer, m *inference.Loaded, prompt int) error {
+	o.sample.Stop = -1
+	switch {
+	case o.stop == "" && tok != nil:
+		o.sample.Stop = int32(tok.EOD())
+	case o.stop != "" && o.stop != "none":
+		id, err := strconv.Atoi(o.stop)
+		if err != nil || id < 0 || id >= m.Vocab {
+			return fault.Errorf(fault.Usage, "--stop-token %s is neither none nor an id below %d", o.stop, m.Vocab)
+		}
+		o.sample.Stop = int32(id)
+	}
+	if room := m.MaxContext - prompt; m.MaxContext > 0 && !o.asked && room > 0 {
+		o.sample.MaxNew = min(o.sample.MaxNew, room)
+	}
+	o.beam.MaxNew, o.beam.Stop = o.sample.MaxNew, o.sample.Stop
+	return nil
+}

@@ -1,0 +1,197 @@
+package generate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/spec"
+	"monotron/tokenizer"
+)
+
+// folder is a Hugging Face folder of a small model with weights 0.02·(a counter
+// mod 7 − 3), and a character tokenizer file of its 12 ids: some are halves of
+// nothing, all are letters.
+func folder(t *testing.T) (dir, chars string) {
+	t.Helper()
+	m, err := spec.Preset("shakespeare-char")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.NumLayers, m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels = 1, 8, 32, 2, 2, 4
+	m.VocabSize, m.PaddedVocabSize, m.MaxPositions = 12, 12, 16
+	names, err := hf.NewMapping(&m, hf.GPT2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(global string) ([]float32, error) {
+		n := int64(1)
+		for _, size := range names.GlobalShape(global) {
+			n *= size
+		}
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(device.Philox(device.StreamKey(1, global), [4]uint32{uint32(i)})[0])/(1<<31) - 1
+		}
+		return values, nil
+	}
+	dir = filepath.Join(t.TempDir(), "model")
+	if err := hf.Export(dir, &m, get, hf.ExportOptions{Family: hf.GPT2, DType: "F32"}); err != nil {
+		t.Fatal(err)
+	}
+	chars = filepath.Join(t.TempDir(), "chars.json")
+	if err := os.WriteFile(chars, []byte(`["a","b","c","d","e","f","g","h","i","j","é","水"]`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir, chars
+}
+
+func call(args ...string) (string, string, error) {
+	var out, notes bytes.Buffer
+	open := func(string) (*device.Device, error) { return ref.Open(), nil }
+	app := &cli.App{Commands: []*cli.Command{Command(open)}, Writer: &out, ErrWriter: &notes, Reader: strings.NewReader("cab"), ExitErrHandler: func(*cli.Context, error) {}}
+	err := app.Run(append([]string{"monotron", "generate"}, args...))
+	return out.String(), notes.String(), err
+}
+
+// Claim: the text streamed, the text of --json and the ids agree, for prompts
+// given as text, file and ids; the prompt comes first unless --only-new.
+func TestOutputs(t *testing.T) {
+	dir, chars := folder(t)
+	base := []string{"--load", dir, "--tokenizer-type", "CharTokenizer", "--vocab-file", chars, "--max-new-tokens", "8", "--seed", "4"}
+	object, _, err := call(append(base, "--prompt", "cab", "--json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r result
+	if err := json.Unmarshal([]byte(object), &r); err != nil {
+		t.Fatalf("%v in %s", err, object)
+	}
+	if *r.Prompt != "cab" || !slices.Equal(r.PromptIDs, []int32{2, 0, 1}) || len(r.IDs) != 8 || len(r.LogProbs) != 8 || len([]rune(*r.Text)) != 8 {
+		t.Errorf("object is %s", object)
+	}
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"--prompt", "cab"}, "cab" + *r.Text + "\n"},
+		{[]string{"--prompt-ids", "2,0", "1"}, "cab" + *r.Text + "\n"},
+		{[]string{"--prompt-file", "-"}, "cab" + *r.Text + "\n"},
+		{[]string{"--prompt", "cab", "--only-new"}, *r.Text + "\n"},
+	} {
+		if got, _, err := call(append(base, c.flags...)...); err != nil || got != c.want {
+			t.Errorf("%q: %q, %v; want %q", c.flags, got, err, c.want)
+		}
+	}
+	ids := strings.Trim(fmt.Sprint(r.IDs), "[]")
+	if got, _, err := call("--load", dir, "--max-new-tokens", "8", "--seed", "4", "--prompt-ids", "2 0 1"); err != nil || got != "2 0 1 "+ids+"\n" {
+		t.Errorf("without a tokenizer: %q, %v; want %q", got, err, "2 0 1 "+ids+"\n")
+	}
+}
+
+// Claim: without --max-new-tokens the text ends where the model's positions do.
+func TestDefaultLengthFits(t *testing.T) {
+	dir, _ := folder(t)
+	got, notes, err := call("--load", dir, "--prompt-ids", "1", "--only-new")
+	if err != nil || len(strings.Fields(got)) != 15 || !strings.Contains(notes, "15 tokens in") {
+		t.Errorf("%q, %q, %v; want 15 ids", got, notes, err)
+	}
+}
+
+// Claim: beams come best first, and text and object agree.
+func TestBeams(t *testing.T) {
+	dir, chars := folder(t)
+	base := []string{"--load", dir, "--tokenizer-type", "CharTokenizer", "--vocab-file", chars, "--max-new-tokens", "5", "--prompt", "a", "--num-beams", "3"}
+	object, _, err := call(append(base, "--json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r result
+	if err := json.Unmarshal([]byte(object), &r); err != nil || len(r.Beams) != 3 {
+		t.Fatalf("%v in %s", err, object)
+	}
+	want := ""
+	for i, b := range r.Beams {
+		want += fmt.Sprintf("beam %d, score %.4f:\na%s\n", i+1, b.Score, *b.Text)
+	}
+	if got, _, err := call(base...); err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
+// Claim: characters cut over several tokens come out whole, and what is left of
+// one at the end is one U+FFFD (GPT-2's ids 12859 and 112 are halves of a character).
+func TestStreamIsUTF8(t *testing.T) {
+	tok, err := tokenizer.EmbeddedGPT2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := tok.Encode("水 né🙂")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(ids) + 1 {
+		var out bytes.Buffer
+		w := &writer{tok: tok, stop: -1}
+		w.W = &out
+		emit := w.stream(nil, false)
+		for _, id := range ids[:cut] {
+			emit(id)
+			if s := out.String(); strings.ToValidUTF8(s, "?") != s || strings.Contains(s, "\uFFFD") {
+				t.Errorf("%d of the ids: %q is broken before the end", cut, s)
+			}
+		}
+		emit(-1)
+		if s := strings.TrimSuffix(strings.TrimSuffix(out.String(), "\n"), "\uFFFD"); !strings.HasPrefix("水 né🙂", s) {
+			t.Errorf("%d of the ids gave %q", cut, s)
+		}
+	}
+}
+
+// Claim: each wrong flag is one usage error that names it.
+func TestFlagErrors(t *testing.T) {
+	dir, _ := folder(t)
+	for _, c := range []struct {
+		flags []string
+		say   string
+		code  fault.Code
+	}{
+		{[]string{"--prompt-ids", "1"}, "--load is missing", fault.Usage},
+		{[]string{"--load", dir}, "--prompt-file and --prompt-ids", fault.Usage},
+		{[]string{"--load", dir, "--prompt", "a", "--prompt-ids", "1"}, "found 2", fault.Usage},
+		{[]string{"--load", dir, "--prompt", "a"}, "names no tokenizer", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "x"}, `"x" is no token id`, fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "12"}, "vocabulary has 12 ids", fault.BadData},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "0"}, "--max-new-tokens 0", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "16"}, "exceed the model's 16 positions", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--temperature", "-1"}, "--temperature -1", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--temperature", "NaN"}, "--temperature NaN", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--top-k", "-2"}, "--top-k -2", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--top-p", "0"}, "--top-p 0", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--top-p", "1.5"}, "--top-p 1.5", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "2", "--seed", "1"}, "--num-beams", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "0"}, "--num-beams 0", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--stop-token", "12"}, "--stop-token 12", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--bf16", "--fp16"}, "exclude each other", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--cpu-threads", "-1"}, "--cpu-threads -1", fault.Usage},
+		{[]string{"--load", dir, "--prompt-file", dir + "/none"}, "no such file", fault.NoInput},
+		{[]string{"--load", dir + "/none", "--prompt-ids", "1"}, "no checkpoint there", fault.NoInput},
+		{[]string{"--lod", dir}, "--load", fault.Usage},
+	} {
+		out, _, err := call(c.flags...)
+		if err == nil || fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) || out != "" {
+			t.Errorf("%q: %v (code %d), output %q; want code %d and %q", c.flags, err, fault.CodeOf(err), out, c.code, c.say)
+		}
+	}
+}

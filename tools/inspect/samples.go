@@ -1,0 +1,180 @@
+package inspect
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset"
+	"monotron/fault"
+	"monotron/tokenizer"
+	"monotron/tools/internal/command"
+)
+
+// Samples is the subcommand `inspect samples`.
+func Samples() *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:  "samples",
+		Usage: "print samples as the trainer reads them, and the index arrays behind them",
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "data-path", Usage: "prefixes, or weight prefix weight prefix ..."},
+			&cli.StringSliceFlag{Name: "train-data-path"},
+			&cli.StringSliceFlag{Name: "valid-data-path"},
+			&cli.StringSliceFlag{Name: "test-data-path"},
+			&cli.StringFlag{Name: "data-args-path", Usage: "file with the words of --data-path"},
+			&cli.StringFlag{Name: "per-split-data-args-path", Usage: "JSON file with train, valid, test"},
+			&cli.BoolFlag{Name: "mock-data"},
+			&cli.StringFlag{Name: "split", Usage: "weights of train, validation, test"},
+			&cli.IntFlag{Name: "seq-length", Value: 1024},
+			&cli.Uint64Flag{Name: "seed", Value: 1234},
+			&cli.StringFlag{Name: "data-cache-path"},
+			&cli.BoolFlag{Name: "reset-position-ids"},
+			&cli.BoolFlag{Name: "reset-attention-mask"},
+			&cli.BoolFlag{Name: "eod-mask-loss"},
+			&cli.BoolFlag{Name: "no-mmap-bin-files"},
+			&cli.Float64Flag{Name: "mid-level-dataset-surplus", Value: 0.005},
+			&cli.StringFlag{Name: "train-samples", Usage: "samples of each split; default one epoch"},
+			&cli.StringFlag{Name: "valid-samples"},
+			&cli.StringFlag{Name: "test-samples"},
+			&cli.StringFlag{Name: "show", Value: "train", Usage: "split whose samples are printed: train, valid or test"},
+			&cli.Int64Flag{Name: "first", Usage: "number of the first sample printed"},
+			&cli.Int64Flag{Name: "count", Value: 1, Usage: "how many are printed, one JSON object a line"},
+			&cli.BoolFlag{Name: "text", Usage: "print the tokens as text too"},
+			&cli.StringFlag{Name: "write-index", Usage: "folder for the index arrays (.npy) and descriptions of all splits"},
+		}, command.TokenizerFlags()...),
+		Action: runSamples,
+	})
+}
+
+func runSamples(c *cli.Context) error {
+	if err := command.NoArgs(c); err != nil {
+		return err
+	}
+	tok, err := command.Tokenizer(c)
+	if err != nil {
+		return err
+	}
+	config, sizes, err := config(c)
+	if err != nil {
+		return err
+	}
+	train, valid, test, err := dataset.Build(config, tok, sizes)
+	if err != nil {
+		return err
+	}
+	sets := map[string]dataset.Dataset{"train": train, "valid": valid, "test": test}
+	if dir := c.String("write-index"); dir != "" {
+		for name, d := range sets {
+			if err := writeIndex(dir, name, d); err != nil {
+				return err
+			}
+		}
+	}
+	show, known := sets[c.String("show")]
+	if !known {
+		return fault.Errorf(fault.Usage, "--show %s: the splits are train, valid and test", c.String("show"))
+	}
+	w := bufio.NewWriter(c.App.Writer)
+	return errors.Join(printSamples(c, w, tok, show), fault.With(fault.IO, w.Flush()))
+}
+
+func config(c *cli.Context) (config dataset.Config, sizes [3]*int64, err error) {
+	surplus := c.Float64("mid-level-dataset-surplus")
+	config = dataset.Config{
+		DataPath: c.StringSlice("data-path"), TrainDataPath: c.StringSlice("train-data-path"),
+		ValidDataPath: c.StringSlice("valid-data-path"), TestDataPath: c.StringSlice("test-data-path"),
+		DataArgsPath: c.String("data-args-path"), PerSplitDataArgsPath: c.String("per-split-data-args-path"),
+		Mock: c.Bool("mock-data"), Split: c.String("split"), SequenceLength: c.Int("seq-length"),
+		Seed: uint32(c.Uint64("seed")), CachePath: c.String("data-cache-path"), Surplus: surplus,
+		ResetPositionIDs: c.Bool("reset-position-ids"), ResetAttentionMask: c.Bool("reset-attention-mask"),
+		EODMaskLoss: c.Bool("eod-mask-loss"), NoMmapBinFiles: c.Bool("no-mmap-bin-files"),
+		Notice: func(text string) { fmt.Fprintln(c.App.ErrWriter, text) },
+	}
+	if c.Uint64("seed") > 1<<32-1 {
+		return config, sizes, fault.Errorf(fault.Usage, "--seed %d: numpy takes 0 to 4294967295", c.Uint64("seed"))
+	}
+	for i, name := range []string{"train-samples", "valid-samples", "test-samples"} {
+		if text := c.String(name); text != "" {
+			var n int64
+			if err := json.Unmarshal([]byte(text), &n); err != nil || n < 0 {
+				return config, sizes, fault.Errorf(fault.Usage, "--%s %q is not a number of samples", name, text)
+			}
+			sizes[i] = &n
+		}
+	}
+	return config, sizes, nil
+}
+
+// printed is a sample as JSON; doc_start is the first position each query sees.
+type printed struct {
+	Index       int64     `json:"index"`
+	Tokens      []int32   `json:"tokens"`
+	Labels      []int32   `json:"labels"`
+	LossMask    []float32 `json:"loss_mask"`
+	PositionIDs []int32   `json:"position_ids"`
+	DocStart    []int32   `json:"doc_start"`
+	Text        string    `json:"text,omitempty"`
+}
+
+func printSamples(c *cli.Context, w *bufio.Writer, tok tokenizer.Tokenizer, d dataset.Dataset) error {
+	if d == nil {
+		return fault.Errorf(fault.Usage, "--show %s: that split has no data", c.String("show"))
+	}
+	first, count := c.Int64("first"), c.Int64("count")
+	if first < 0 || count < 0 || first > d.Len() || count > d.Len()-first {
+		return fault.Errorf(fault.Usage, "--first %d --count %d: the split has %d samples", first, count, d.Len())
+	}
+	fmt.Fprintf(c.App.ErrWriter, "%s: %d samples\n", c.String("show"), d.Len())
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	for k := first; k < first+count; k++ {
+		s, err := d.Sample(k)
+		if err != nil {
+			return err
+		}
+		p := printed{Index: k, Tokens: s.Tokens, Labels: s.Labels, LossMask: s.LossMask, PositionIDs: s.PositionIDs, DocStart: s.DocStart}
+		if c.Bool("text") {
+			p.Text = tok.Decode(s.Tokens)
+		}
+		if err := e.Encode(p); err != nil {
+			return fault.With(fault.IO, err)
+		}
+	}
+	return nil
+}
+
+// writeIndex writes the arrays of a split, members of a blend by number.
+func writeIndex(dir, name string, d dataset.Dataset) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fault.With(fault.IO, err)
+	}
+	write := func(what, description string, arrays map[string]dataset.Array) error {
+		err := dataset.WriteFile(filepath.Join(dir, what+"-description.txt"), []byte(description))
+		for file, a := range arrays {
+			err = errors.Join(err, dataset.WriteFile(filepath.Join(dir, what+"-"+file+".npy"), a.NPYHeader(), a.Data))
+		}
+		return err
+	}
+	gpt := func(what string, g *dataset.GPT) error {
+		return write(what, g.DescriptionJSON(), map[string]dataset.Array{
+			"document_index": g.DocumentIndex, "sample_index": g.SampleIndex, "shuffle_index": g.ShuffleIndex})
+	}
+	switch d := d.(type) {
+	case *dataset.GPT:
+		return gpt(name, d)
+	case *dataset.Blended:
+		err := write(name, d.DescriptionJSON(), map[string]dataset.Array{
+			"dataset_index": d.DatasetIndex, "dataset_sample_index": d.DatasetSampleIndex})
+		for i, m := range d.Members {
+			err = errors.Join(err, gpt(strings.Join([]string{name, fmt.Sprint(i)}, "-"), m))
+		}
+		return err
+	}
+	return nil
+}

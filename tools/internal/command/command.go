@@ -1,0 +1,115 @@
+// Package command holds what the tools share: Megatron's argument rules in front of
+// urfave/cli, the tokenizer flags, prompts, and the device flags.
+package command
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/flags"
+	"monotron/tokenizer"
+)
+
+// Wrap lets c take its arguments as Megatron's tools do: flags with several
+// values, underscores for dashes, unknown names answered with the nearest ones.
+func Wrap(c *cli.Command) *cli.Command {
+	return &cli.Command{
+		Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
+		SkipFlagParsing: true, HideHelpCommand: true,
+		Action: func(outer *cli.Context) error {
+			app := &cli.App{
+				Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
+				Flags: c.Flags, Action: c.Action, HideVersion: true, HideHelpCommand: true,
+				DisableSliceFlagSeparator: true,
+				ExitErrHandler:            func(*cli.Context, error) {},
+				OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return fault.With(fault.Usage, err) },
+				Reader:                    outer.App.Reader, Writer: outer.App.Writer, ErrWriter: outer.App.ErrWriter,
+			}
+			args := outer.Args().Slice()
+			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+				return app.RunContext(outer.Context, []string{c.Name, "--help"})
+			}
+			given, rest, err := flags.Split(arities(c.Flags), args)
+			if err != nil {
+				return err
+			}
+			return app.RunContext(outer.Context, slices.Concat([]string{c.Name}, flags.ForCLI(given), []string{"--"}, rest))
+		},
+	}
+}
+
+// arities tells package flags what follows each flag.
+func arities(list []cli.Flag) flags.Set {
+	set := flags.Set{}
+	for _, f := range list {
+		arity := flags.One
+		switch f.(type) {
+		case *cli.BoolFlag:
+			arity = flags.Switch
+		case *cli.StringSliceFlag, *cli.IntSliceFlag:
+			arity = flags.Many
+		}
+		for _, name := range f.Names() {
+			set[name] = arity
+		}
+	}
+	return set
+}
+
+// NoArgs refuses words that belong to no flag.
+func NoArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return fault.Errorf(fault.Usage, "%q belongs to no flag", strings.Join(c.Args().Slice(), " "))
+	}
+	return nil
+}
+
+// TokenizerFlags is the shared table as urfave flags.
+func TokenizerFlags() (list []cli.Flag) {
+	for _, f := range tokenizer.Flags() {
+		list = append(list, &cli.StringFlag{Name: f.Name, Value: f.Default, Usage: f.Help})
+	}
+	return list
+}
+
+// TokenizerConfig reads those flags.
+func TokenizerConfig(c *cli.Context) (config tokenizer.Config, err error) {
+	for _, f := range tokenizer.Flags() {
+		if !c.IsSet(f.Name) {
+			continue
+		}
+		if err := f.Set(&config, []string{c.String(f.Name)}); err != nil {
+			return config, fault.Errorf(fault.Usage, "--%s: %w", f.Name, err)
+		}
+	}
+	return config, nil
+}
+
+// Tokenizer makes the tokenizer they name.
+func Tokenizer(c *cli.Context) (tokenizer.Tokenizer, error) {
+	config, err := TokenizerConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.FromConfig(config)
+}
+
+// Printer writes to w and keeps the first error, so that a full disk or a
+// closed pipe is noticed once, at the end.
+type Printer struct {
+	W   io.Writer
+	Err error
+}
+
+// Printf is fmt.Fprintf; after an error it does nothing.
+func (p *Printer) Printf(format string, args ...any) {
+	if p.Err == nil {
+		_, err := fmt.Fprintf(p.W, format, args...)
+		p.Err = fault.With(fault.IO, err)
+	}
+}

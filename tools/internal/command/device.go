@@ -1,0 +1,66 @@
+package command
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+)
+
+// DeviceFlags choose what computes.
+func DeviceFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "device", Value: "auto", Usage: "auto, cpu, cuda or ref"},
+		&cli.IntFlag{Name: "cpu-threads", Usage: "threads of the CPU device; 0: all cores"},
+	}
+}
+
+// PrecisionFlags choose the type of a model's values.
+func PrecisionFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "fp32", Usage: "values in f32"},
+		&cli.BoolFlag{Name: "bf16", Usage: "values in bf16"},
+		&cli.BoolFlag{Name: "fp16", Usage: "values in f16"},
+	}
+}
+
+// Precision is f32, bf16 or fp16 as those flags say, "" where none is given.
+func Precision(c *cli.Context) (string, error) {
+	chosen := ""
+	for _, p := range [][2]string{{"fp32", "f32"}, {"bf16", "bf16"}, {"fp16", "fp16"}} {
+		if !c.Bool(p[0]) {
+			continue
+		}
+		if chosen != "" {
+			return "", fault.Errorf(fault.Usage, "--fp32, --bf16 and --fp16 exclude each other")
+		}
+		chosen = p[1]
+	}
+	return chosen, nil
+}
+
+// WithDevice runs body on the device that the flags name. Lack of device memory
+// inside is an error, not a panic.
+func WithDevice(c *cli.Context, open func(name string) (*device.Device, error), body func(*device.Device) error) (err error) {
+	if c.Int("cpu-threads") < 0 {
+		return fault.Errorf(fault.Usage, "--cpu-threads %d is negative", c.Int("cpu-threads"))
+	}
+	if c.Int("cpu-threads") > 0 {
+		device.SetThreads(c.Int("cpu-threads"))
+	}
+	d, err := open(c.String("device"))
+	if err != nil {
+		return err
+	}
+	defer d.Arena.Close()
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *device.OutOfMemory:
+			err = fault.With(fault.Internal, p)
+		default:
+			panic(p)
+		}
+	}()
+	return body(d)
+}

@@ -1,0 +1,114 @@
+package command
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/tokenizer"
+)
+
+// maxPrompt bounds a prompt's file, in bytes.
+const maxPrompt = 64 << 20
+
+// PromptFlags are the three ways to say where a model starts.
+func PromptFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "prompt", Usage: "text to start from"},
+		&cli.StringFlag{Name: "prompt-file", Usage: "file with that text; - reads standard input"},
+		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "token ids to start from, apart by blanks or commas"},
+	}
+}
+
+// Prompt is the ids that those flags give; text is encoded by tok, which may be
+// nil where the ids are given as such.
+func Prompt(c *cli.Context, tok tokenizer.Tokenizer) ([]int32, error) {
+	given := 0
+	for _, name := range []string{"prompt", "prompt-file", "prompt-ids"} {
+		if c.IsSet(name) {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, fault.Errorf(fault.Usage, "give one of --prompt, --prompt-file and --prompt-ids; found %d of them", given)
+	}
+	if c.IsSet("prompt-ids") {
+		return parseIDs(c.StringSlice("prompt-ids"))
+	}
+	text := c.String("prompt")
+	if c.IsSet("prompt-file") {
+		var err error
+		if text, err = readPrompt(c.String("prompt-file"), c.App.Reader); err != nil {
+			return nil, err
+		}
+	}
+	if tok == nil {
+		return nil, fault.Errorf(fault.Usage, "this folder names no tokenizer; give --tokenizer-type and its files, or --prompt-ids")
+	}
+	if !utf8.ValidString(text) {
+		return nil, fault.Errorf(fault.BadData, "the prompt is not UTF-8")
+	}
+	return tok.Encode(text)
+}
+
+func readPrompt(name string, stdin io.Reader) (string, error) {
+	from := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			code := fault.IO
+			if errors.Is(err, fs.ErrNotExist) {
+				code = fault.NoInput
+			}
+			return "", fault.Errorf(code, "--prompt-file: %w", err)
+		}
+		defer f.Close()
+		from = f
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxPrompt+1))
+	switch {
+	case err != nil:
+		return "", fault.Errorf(fault.IO, "--prompt-file %s: %w", name, err)
+	case len(text) > maxPrompt:
+		return "", fault.Errorf(fault.BadData, "--prompt-file %s is longer than %d bytes", name, maxPrompt)
+	}
+	return string(text), nil
+}
+
+func parseIDs(words []string) ([]int32, error) {
+	var ids []int32
+	for _, w := range strings.FieldsFunc(strings.Join(words, " "), func(r rune) bool { return strings.ContainsRune(" ,\t\n[]", r) }) {
+		id, err := strconv.ParseInt(w, 10, 32)
+		if err != nil || id < 0 {
+			return nil, fault.Errorf(fault.Usage, "--prompt-ids: %q is no token id", w)
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}
+
+// OwnTokenizer makes the tokenizer that the flags name or, without any such
+// flag, that of the model's folder; nil where neither names one.
+func OwnTokenizer(c *cli.Context, stored tokenizer.Config) (tokenizer.Tokenizer, error) {
+	config, err := TokenizerConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case config == (tokenizer.Config{}):
+		config = stored
+	case config.Type == "":
+		config.Type = stored.Type
+	}
+	if config == (tokenizer.Config{}) {
+		return nil, nil
+	}
+	return tokenizer.FromConfig(config)
+}

@@ -1,0 +1,118 @@
+// Package logits is the command logits: the numbers a model gives for a prompt.
+package logits
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/inference"
+	"monotron/tools/internal/command"
+)
+
+// Command is logits; open makes a device by its --device name.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:  "logits",
+		Usage: "print a model's logits for a prompt",
+		Description: "A table of the likeliest next tokens at each position of the prompt; with --json one object a position;\n" +
+			"with --output a safetensors file of all of them.",
+		Flags: allFlags(),
+		Action: func(c *cli.Context) error {
+			if err := command.NoArgs(c); err != nil {
+				return err
+			}
+			o, err := readOptions(c)
+			if err != nil {
+				return err
+			}
+			return command.WithDevice(c, open, func(d *device.Device) error { return run(c, d, o) })
+		},
+	})
+}
+
+func allFlags() []cli.Flag {
+	list := []cli.Flag{
+		&cli.StringFlag{Name: "load", Usage: "folder of the model: what --save wrote, or Hugging Face's"},
+		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
+		&cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens shown a position; with --json, where not given, the logits of all"},
+		&cli.BoolFlag{Name: "last", Usage: "the last position only"},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a position"},
+		&cli.StringFlag{Name: "output", Usage: "write logits f32 [positions, vocabulary] and ids to this safetensors file instead"},
+	}
+	list = append(list, command.PromptFlags()...)
+	list = append(list, command.PrecisionFlags()...)
+	list = append(list, command.DeviceFlags()...)
+	return append(list, command.TokenizerFlags()...)
+}
+
+type options struct {
+	load   inference.LoadOptions
+	top    int // tokens shown; 0: all, by id
+	last   bool
+	json   bool
+	output string
+}
+
+func readOptions(c *cli.Context) (o options, err error) {
+	o = options{top: c.Int("top-k"), last: c.Bool("last"), json: c.Bool("json"), output: c.String("output")}
+	switch {
+	case c.String("load") == "":
+		return o, fault.Errorf(fault.Usage, "--load is missing: the folder of the model")
+	case o.top < 1:
+		return o, fault.Errorf(fault.Usage, "--top-k %d: at least 1", o.top)
+	case o.output != "" && (o.json || c.IsSet("top-k")):
+		return o, fault.Errorf(fault.Usage, "--output writes every logit to a file; --json and --top-k do not go with it")
+	}
+	if o.json && !c.IsSet("top-k") {
+		o.top = 0
+	}
+	o.load.Step = c.Int64("ckpt-step")
+	o.load.Precision, err = command.Precision(c)
+	return o, err
+}
+
+func run(c *cli.Context, d *device.Device, o options) error {
+	m, err := inference.Load(d, c.String("load"), o.load)
+	if err != nil {
+		return err
+	}
+	notes := &command.Printer{W: c.App.ErrWriter}
+	for _, n := range m.Notes {
+		notes.Printf("%s\n", n)
+	}
+	tok, err := command.OwnTokenizer(c, m.Tokenizer)
+	if err != nil {
+		return err
+	}
+	prompt, err := command.Prompt(c, tok)
+	if err != nil {
+		return err
+	}
+	var to sink
+	switch {
+	case o.output != "":
+		to, err = newFile(o.output, m.Vocab, prompt, o.last)
+	case o.json:
+		to = &objects{Printer: command.Printer{W: c.App.Writer}, prompt: prompt, tok: tok, top: o.top}
+	default:
+		to = newTable(c.App.Writer, prompt, tok, o.top)
+	}
+	if err != nil {
+		return err
+	}
+	err = m.Logits(prompt, func(position int, logits []float32) error {
+		if o.last && position < len(prompt)-1 {
+			return nil
+		}
+		return to.position(position, logits)
+	})
+	return to.end(err)
+}
+
+// sink takes the positions in order; end gets the error that stopped them, or
+// nil, and returns what the command returns.
+type sink interface {
+	position(position int, logits []float32) error
+	end(err error) error
+}

@@ -1,0 +1,72 @@
+package merge
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset"
+	"monotron/fault"
+)
+
+func call(words ...string) error {
+	var out bytes.Buffer
+	app := &cli.App{Commands: []*cli.Command{Command()}, Writer: &out, ErrWriter: &out, ExitErrHandler: func(*cli.Context, error) {}}
+	return app.RunContext(context.Background(), append([]string{"monotron", "merge_datasets"}, words...))
+}
+
+// Claim: pairs are joined in the order of their names by code point, and a
+// folder with anything else in it is refused (data reference, section 2).
+func TestMergeOrder(t *testing.T) {
+	in, out := t.TempDir(), filepath.Join(t.TempDir(), "m")
+	for i, name := range []string{"b", "a", "B"} {
+		b, err := dataset.NewBuilder(filepath.Join(in, name), dataset.U16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.AddDocument([]int32{int32(i)}, []int32{1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Finalize(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := call("--input", in, "--output-prefix", out); err != nil {
+		t.Fatal(err)
+	}
+	x, err := dataset.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int32
+	for i := range x.Len() {
+		if got, err = x.Slice(i, 0, 1, got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int32{2, 1, 0}; !slices.Equal(got, want) || x.Documents() != 3 {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Join(in, "a.bin")); err != nil {
+		t.Fatal(err)
+	}
+	if err := call("--input", in, "--output-prefix", out); fault.CodeOf(err) != fault.BadData {
+		t.Errorf("half a pair: %v", err)
+	}
+	for code, words := range map[fault.Code][]string{
+		fault.Usage:   {"--input", in},
+		fault.NoInput: {"--input", t.TempDir(), "--output-prefix", out},
+	} {
+		if err := call(words...); fault.CodeOf(err) != code {
+			t.Errorf("%q: %v", words, err)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package preprocess
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset"
+	"monotron/fault"
+)
+
+// call runs a command line of the tools in this process.
+func call(words ...string) (stderr string, err error) {
+	var out bytes.Buffer
+	app := &cli.App{
+		Commands: []*cli.Command{Command(), FastCommand()}, Writer: &out, ErrWriter: &out,
+		ExitErrHandler: func(*cli.Context, error) {},
+	}
+	err = app.RunContext(context.Background(), append([]string{"monotron"}, words...))
+	return out.String(), err
+}
+
+func hash(t *testing.T, path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// Claim: every golden command line gives Megatron's bytes; where Megatron's tool
+// fails or hangs, ours is one error that names the line, and leaves no file.
+func TestGoldenCommands(t *testing.T) {
+	data, err := os.ReadFile("testdata/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		ID       string
+		Commands []string
+		Outputs  map[string][2]string
+		Error    bool
+	}
+	if err := json.Unmarshal(data, &cases); err != nil || len(cases) < 20 {
+		t.Fatalf("%d cases, %v", len(cases), err)
+	}
+	inputs, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		t.Run(c.ID, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			if err := os.Mkdir("out", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.CopyFS("inputs", os.DirFS(inputs)); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("NLTK_DATA", filepath.Join(inputs, "../../../tokenizer/punkt/testdata/nltk"))
+			for _, line := range c.Commands {
+				// the vocabulary files are GPT-2's, which are built in
+				line = strings.ReplaceAll(line, "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt ", "")
+				words := strings.Fields(line)
+				words[0] = strings.TrimSuffix(words[0], ".py")
+				_, err = call(words...)
+				if err != nil {
+					break
+				}
+			}
+			if c.Error {
+				wantError(t, c.ID, err)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for prefix, want := range c.Outputs {
+				if got := [2]string{hash(t, prefix+".bin"), hash(t, prefix+".idx")}; got != want {
+					t.Errorf("%s: %v, want %v", prefix, got, want)
+				}
+			}
+		})
+	}
+}
+
+// wantError checks an error case. Three are limits of the original that ours
+// does not have.
+func wantError(t *testing.T, id string, err error) {
+	for _, free := range []string{"e08-bom", "e12-workers", "e13-two-files"} {
+		if strings.HasSuffix(id, free) && (err == nil || free == "e13-two-files") {
+			return
+		}
+	}
+	if err == nil || fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), ".jsonl:") {
+		t.Errorf("%v (exit code %d) does not name the line", err, fault.CodeOf(err))
+	}
+	if left, _ := os.ReadDir("out"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Claim: the output does not depend on the number of workers.
+func TestWorkersDoNotMatter(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var text bytes.Buffer
+	for i := range 6000 {
+		word := strings.Repeat("naïve words, ", 4*(i%17))
+		line, err := json.Marshal(map[string]string{"text": word + string(rune('a'+i%26))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(append(line, '\n'))
+	}
+	if err := os.WriteFile("x.jsonl", text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var first [2]string
+	for i, workers := range []string{"1", "2", "5"} {
+		if _, err := call("preprocess_data", "--input", "x.jsonl", "--output-prefix", "w"+workers, "--workers", workers, "--tokenizer-type", "GPT2BPETokenizer", "--append-eod"); err != nil {
+			t.Fatal(err)
+		}
+		got := [2]string{hash(t, "w"+workers+"_text_document.bin"), hash(t, "w"+workers+"_text_document.idx")}
+		if i == 0 {
+			first = got
+		}
+		if got != first {
+			t.Errorf("%s workers give other bytes", workers)
+		}
+	}
+}
+
+// Claim: a text is cut by characters, with the vocabulary of all of it, as
+// nanoGPT's shakespeare_char recipe does.
+func TestTextSplit(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("x.txt", []byte("ééé bab\nab"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call("preprocess_data", "--input", "x.txt", "--input-format", "text", "--text-split", "0.7", "--tokenizer-type", "CharTokenizer", "--output-prefix", "c"); err != nil {
+		t.Fatal(err)
+	}
+	for prefix, want := range map[string][]int32{"c_train_document": {4, 4, 4, 1, 3, 2, 3}, "c_val_document": {0, 2, 3}} {
+		x, err := dataset.Open(prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := x.Sequence(0); err != nil || !slices.Equal(got, want) || x.Len() != 1 {
+			t.Errorf("%s: %v, %v; want %v", prefix, got, err, want)
+		}
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if data, err := os.ReadFile("c_vocab.json"); err != nil || string(data) != `["\n"," ","a","b","é"]`+"\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// Claim: wrong flags are reported together, before any file is touched.
+func TestFlagErrors(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for line, says := range map[string][]string{
+		"--workers 0":              {"--input", "--output-prefix", "--workers"},
+		"--inptu x":                {"did you mean --input?"},
+		"--input x --workers many": {"many"},
+		"--input none.jsonl --output-prefix y --tokenizer-type NullTokenizer --vocab-size 5": {"none.jsonl"},
+		"--input . --output-prefix y":                                                                           {"--tokenizer-type"},
+		"--input . --output-prefix y --split-sentences --lang xx":                                               {"xx"},
+		"--input . --output-prefix y --dataset-impl lazy":                                                       {"--dataset-impl"},
+		"--input . --output-prefix y --tokenizer-type NullTokenizer --vocab-size 0":                             {"--vocab-size"},
+		"--input . --output-prefix no/such/y --tokenizer-type NullTokenizer --vocab-size 9":                     {"no/such"},
+		"--input . --output-prefix y --text-split 0.5 --tokenizer-type NullTokenizer --vocab-size 9":            {"--text-split"},
+		"--input . --input-format text --output-prefix y --tokenizer-type CharTokenizer --append-eod":           {"."},
+		"--input . --output-prefix y --tokenizer-type NullTokenizer --vocab-size 9 --json-keys text stray -- x": {"x"},
+	} {
+		_, err := call(append([]string{"preprocess_data"}, strings.Fields(line)...)...)
+		code := fault.CodeOf(err)
+		if err == nil || code != fault.Usage && code != fault.NoInput && code != fault.BadData && code != fault.IO {
+			t.Errorf("%s: %v, exit code %d", line, err, code)
+			continue
+		}
+		for _, s := range says {
+			if !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: %q does not say %q", line, err, s)
+			}
+		}
+	}
+	if left, _ := os.ReadDir("."); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

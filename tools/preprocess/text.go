@@ -1,0 +1,114 @@
+package preprocess
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset"
+	"monotron/fault"
+	"monotron/tokenizer"
+)
+
+// text makes one document of every file. With --text-split the characters (as
+// nanoGPT counts them) before the cut go to one pair and the rest to another.
+// A CharTokenizer's vocabulary, where none was given, is that of all files
+// together; it is written beside the output.
+func (o *options) text(c *cli.Context) error {
+	texts := make([]string, len(o.inputs))
+	for i, path := range o.inputs {
+		data, err := readAll(path)
+		if err != nil {
+			return err
+		}
+		if !utf8.Valid(data) {
+			return fault.Errorf(fault.BadData, "%s: it is not UTF-8 text; --input-format text takes nothing else (compressed files too must be unpacked first)", path)
+		}
+		texts[i] = string(data)
+	}
+	if o.tok == nil {
+		if err := o.makeChars(texts); err != nil {
+			return err
+		}
+	}
+	if !c.IsSet("text-split") {
+		return o.writeText(o.joined("text"), texts)
+	}
+	front, back := make([]string, len(texts)), make([]string, len(texts))
+	for i, t := range texts {
+		cut := characterAt(t, int(float64(utf8.RuneCountInString(t))*o.textSplit))
+		front[i], back[i] = t[:cut], t[cut:]
+	}
+	return errors.Join(o.writeText(o.joined("train"), front), o.writeText(o.joined("val"), back))
+}
+
+// makeChars makes the vocabulary of the texts and writes it.
+func (o *options) makeChars(texts []string) error {
+	var all bytes.Buffer
+	for _, t := range texts {
+		all.WriteString(t)
+	}
+	chars, err := tokenizer.CharFromText(all.String())
+	if err != nil {
+		return err
+	}
+	if err := o.use(chars); err != nil {
+		return err
+	}
+	path := o.prefix + "_vocab.json"
+	if err := dataset.WriteFile(path, chars.JSON()); err != nil {
+		return err
+	}
+	o.say("%s: %d characters; train with --tokenizer-type CharTokenizer --vocab-file %s", path, chars.VocabSize(), path)
+	return nil
+}
+
+func (o *options) writeText(prefix string, texts []string) error {
+	b, err := dataset.NewBuilder(prefix, o.dtype)
+	if err != nil {
+		return err
+	}
+	defer b.Abort()
+	e := &encoder{options: o}
+	for i, t := range texts {
+		var doc encoded
+		if err := e.document(&doc, []string{t}); err != nil {
+			return fault.Errorf(fault.BadData, "%s: %w", o.inputs[i], err)
+		}
+		if err := b.AddEncoded(doc.raw, doc.lengths); err != nil {
+			return err
+		}
+	}
+	if err := b.Finalize(); err != nil {
+		return err
+	}
+	o.say("%s: %d documents, %d tokens of %s", prefix, b.Documents(), b.Tokens(), o.dtype)
+	return nil
+}
+
+// characterAt is the place of character n in text.
+func characterAt(text string, n int) int {
+	for at := range text {
+		if n == 0 {
+			return at
+		}
+		n--
+	}
+	return len(text)
+}
+
+func readAll(path string) ([]byte, error) {
+	if path == "-" {
+		data, err := io.ReadAll(os.Stdin)
+		return data, fault.With(fault.IO, err)
+	}
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
+	}
+	return data, fault.With(fault.IO, err)
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/fault"
+)
+
+// largestSource leaves out generated tables, which are long and teach nothing.
+const largestSource = 128 << 10 // bytes
+
+// corpusLine is one document of the corpus: a source file.
+type corpusLine struct {
+	Text string `json:"text"`
+	Path string `json:"path"`
+}
+
+// goSources is the src folder of the Go toolchain in use.
+func goSources() (string, error) {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fault.Errorf(fault.NoInput, "asking `go env GOROOT` for the toolchain's sources: %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "src"), nil
+}
+
+// listSources finds the Go files under root, in the order of their paths'
+// hashes: fixed, and no folder ends up whole in the validation split.
+func listSources(root string) (paths []string, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && d.Name() == "testdata" {
+			return filepath.SkipDir
+		}
+		if !d.Type().IsRegular() || filepath.Ext(path) != ".go" {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil || info.Size() > largestSource {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		paths = append(paths, filepath.ToSlash(rel))
+		return err
+	})
+	if err != nil {
+		return nil, fault.Errorf(fault.NoInput, "reading the Go sources: %w", err)
+	}
+	if len(paths) == 0 {
+		return nil, fault.Errorf(fault.NoInput, "%s holds no .go files; this Go toolchain came without its sources", root)
+	}
+	slices.SortFunc(paths, func(a, b string) int {
+		x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+		return cmp.Or(bytes.Compare(x[:], y[:]), cmp.Compare(a, b))
+	})
+	return paths, nil
+}
+
+// writeCorpus writes one JSON object a file to out and returns the bytes of text.
+func writeCorpus(root string, paths []string, out string) (text int64, err error) {
+	file, err := os.Create(out)
+	if err != nil {
+		return 0, fault.With(fault.IO, err)
+	}
+	defer file.Close()
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	lines := json.NewEncoder(buffered)
+	lines.SetEscapeHTML(false)
+	for _, path := range paths {
+		source, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return 0, fault.With(fault.NoInput, err)
+		}
+		if err := lines.Encode(corpusLine{string(source), path}); err != nil {
+			return 0, fault.With(fault.IO, err)
+		}
+		text += int64(len(source))
+	}
+	if err := buffered.Flush(); err != nil {
+		return 0, fault.With(fault.IO, err)
+	}
+	return text, fault.With(fault.IO, file.Close())
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+
+	"monotron/fault"
+	"monotron/megatron/report"
+)
+
+const plotFile = folder + "/loss.png"
+
+// picture draws the loss of the whole training: what the killed run did up to
+// the checkpoint that was kept, then what the resumed run did.
+func picture() error {
+	before, err := readSteps(filepath.Join(setAside, filepath.Base(stepsFile)))
+	if err != nil {
+		return err
+	}
+	after, err := readSteps(stepsFile)
+	if err != nil {
+		return err
+	}
+	curves := report.LossSeries(joined(before, after))
+	text, err := report.PlotTerminal("loss by step", 72, 14, false, curves)
+	if err != nil {
+		return err
+	}
+	say("%s", text)
+	var image bytes.Buffer
+	if err := report.PlotPNG(&image, "a small GPT on Go's sources", "step", curves); err != nil {
+		return err
+	}
+	if err := os.WriteFile(plotFile, image.Bytes(), 0o666); err != nil {
+		return fault.With(fault.IO, err)
+	}
+	say("\nThe same as a picture: %s", plotFile)
+	return nil
+}
+
+// joined is before, up to where after begins, and after.
+func joined(before, after []report.Step) []report.Step {
+	if len(after) == 0 {
+		return before
+	}
+	var all []report.Step
+	for _, s := range before {
+		if s.Iteration < after[0].Iteration {
+			all = append(all, s)
+		}
+	}
+	return append(all, after...)
+}

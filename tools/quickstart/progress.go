@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"monotron/fault"
+	"monotron/megatron/report"
+)
+
+// follow shows a run's progress until its step file holds step `until`, or the
+// run has ended well. total is the length of the whole training.
+func follow(run *process, until, total int) error {
+	t := tail{path: stepsFile}
+	for {
+		var ended bool
+		select {
+		case err := <-run.ended:
+			run.ended <- err
+			if err != nil {
+				return run.failure(err)
+			}
+			ended = true
+		case <-time.After(50 * time.Millisecond):
+		}
+		fresh, err := t.read()
+		if err != nil {
+			return err
+		}
+		for _, s := range fresh {
+			t.show(s, total)
+			if s.Validation == "" && s.Iteration >= until {
+				return nil
+			}
+		}
+		if ended {
+			return nil
+		}
+	}
+}
+
+// tail reads a step file that grows.
+type tail struct {
+	path   string
+	offset int64
+	recent []report.Step // the last training steps
+}
+
+// read returns the steps since the last call; a line still being written waits.
+func (t *tail) read() (steps []report.Step, err error) {
+	file, err := os.Open(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.NewSectionReader(file, t.offset, 1<<30))
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	for {
+		line, rest, whole := bytes.Cut(text, []byte("\n"))
+		if !whole {
+			return steps, nil
+		}
+		var s report.Step
+		if err := json.Unmarshal(line, &s); err != nil {
+			return nil, fault.Errorf(fault.BadData, "%s, byte %d: %w", t.path, t.offset, err)
+		}
+		steps, text, t.offset = append(steps, s), rest, t.offset+int64(len(line))+1
+	}
+}
+
+// show prints a line for an evaluation: with the means of the last 20 steps.
+func (t *tail) show(s report.Step, total int) {
+	switch s.Validation {
+	case "":
+		t.recent = append(t.recent[max(0, len(t.recent)-19):], s)
+	case "validation":
+		loss, speed := 0.0, 0.0
+		for _, r := range t.recent {
+			loss += float64(r.Loss["lm loss"]) / float64(len(t.recent))
+			speed += float64(r.TokensPerSecond) / float64(len(t.recent))
+		}
+		say("  step %4d of %d   loss %.3f   validation %.3f   %6.0f tokens/s   %3.0f s since the start", s.Iteration, total, loss,
+			float64(s.Loss["lm loss"]), speed, time.Since(began).Seconds())
+	}
+}
+
+// readSteps is a whole step file; a repeated iteration counts as it was last.
+func readSteps(path string) ([]report.Step, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	defer file.Close()
+	return report.ReadJSONL(file)
+}

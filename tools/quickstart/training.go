@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"monotron/fault"
+)
+
+const (
+	checkpoints = folder + "/checkpoint"
+	setAside    = folder + "/killed" // the killed run's last checkpoint, for comparison
+	stepsFile   = folder + "/steps.jsonl"
+	trainLog    = folder + "/train.log"
+)
+
+const (
+	trainTime   = 90 * time.Second // of undisturbed training
+	saves       = 10               // checkpoints a run
+	trySteps    = 12               // to measure the speed: their median, as the first ones warm up
+	fewestSteps = 4 * saves
+)
+
+// model is a GPT-2 shape whose layers are small beside its 50,257 words' head.
+var model = []string{
+	"--num-layers", "4", "--hidden-size", "192", "--num-attention-heads", "6",
+	"--seq-length", "256", "--max-position-embeddings", "256", "--bf16",
+	"--micro-batch-size", "4", "--global-batch-size", "4",
+	"--attention-dropout", "0", "--hidden-dropout", "0",
+	"--optimizer", "adam", "--lr", "2e-3", "--min-lr", "2e-4", "--lr-decay-style", "cosine", "--lr-warmup-fraction", "0.05",
+	"--weight-decay", "0.1", "--adam-beta2", "0.95", "--clip-grad", "1.0", "--seed", "1234",
+	"--tokenizer-type", "GPT2BPETokenizer", "--data-path", dataPath, "--split", "949,50,1",
+	"--log-interval", "1", "--eval-iters", "5",
+}
+
+// plan is a run's length, cut to this machine's speed.
+type plan struct {
+	steps, interval int // interval: between checkpoints and evaluations
+}
+
+func (p plan) args() []string {
+	steps, every := strconv.Itoa(p.steps), strconv.Itoa(p.interval)
+	return append(append([]string{}, model...), "--train-iters", steps, "--save", checkpoints, "--load", checkpoints,
+		"--save-interval", every, "--eval-interval", every, "--log-jsonl", stepsFile)
+}
+
+// kept is the checkpoint that the resumed run starts from; lost is the one after
+// it, which the killed run wrote and the resumed one must write again.
+func (p plan) kept() int { return 5 * p.interval }
+func (p plan) lost() int { return 6 * p.interval }
+
+// dies is the step after which the process is killed.
+func (p plan) dies() int { return p.lost() + p.interval/3 }
+
+func trainAndKill() error {
+	p, err := measureSpeed()
+	if err != nil {
+		return err
+	}
+	say("\nThe run, in the background; its own output goes to %s:", trainLog)
+	printCommand("bin/pretrain_gpt", p.args())
+	if err := runAndKill(p); err != nil {
+		return err
+	}
+	if err := loseNewest(p); err != nil {
+		return err
+	}
+	say("\nAgain, the same command, from checkpoint %d:", p.kept())
+	run, err := start(trainLog, "bin/pretrain_gpt", append(p.args(), "--ckpt-step", strconv.Itoa(p.kept()))...)
+	if err != nil {
+		return err
+	}
+	if err := follow(run, p.steps+1, p.steps); err != nil {
+		return err
+	}
+	if err := <-run.ended; err != nil {
+		return run.failure(err)
+	}
+	return compare(p)
+}
+
+// measureSpeed trains a few steps that are thrown away.
+func measureSpeed() (plan, error) {
+	trial := filepath.Join(folder, "trial.jsonl")
+	args := append(append([]string{}, model...), "--train-iters", strconv.Itoa(trySteps), "--eval-interval", "1000", "--log-jsonl", trial)
+	run, err := start(filepath.Join(folder, "trial.log"), "bin/pretrain_gpt", args...)
+	if err != nil {
+		return plan{}, err
+	}
+	if err := <-run.ended; err != nil {
+		return plan{}, run.failure(err)
+	}
+	steps, err := readSteps(trial)
+	if err != nil {
+		return plan{}, err
+	}
+	var seconds []float64
+	for _, s := range steps {
+		if s.Validation == "" {
+			seconds = append(seconds, float64(s.Seconds))
+		}
+	}
+	if len(seconds) < trySteps {
+		return plan{}, fault.Errorf(fault.Internal, "%s holds %d steps of %d", trial, len(seconds), trySteps)
+	}
+	slices.Sort(seconds)
+	usual := seconds[len(seconds)/2]
+	fit := int(trainTime.Seconds() / usual)
+	interval := max(fewestSteps, fit) / saves
+	p := plan{steps: interval * saves, interval: interval}
+	say("A trial of %d steps: %.0f ms a step, so %d steps fit into %.0f s.", trySteps, 1000*usual, p.steps, trainTime.Seconds())
+	return p, nil
+}
+
+// runAndKill trains until a little after the checkpoint that will be lost.
+func runAndKill(p plan) error {
+	run, err := start(trainLog, "bin/pretrain_gpt", p.args()...)
+	if err != nil {
+		return err
+	}
+	if err := follow(run, p.dies(), p.steps); err != nil {
+		return err
+	}
+	if err := run.kill(); err != nil {
+		return err
+	}
+	say("kill -9 %d", run.cmd.Process.Pid)
+	return nil
+}
+
+// loseNewest sets the killed run's newest checkpoint and its step file aside, as
+// though the kill had come before that checkpoint: so the resumed run must make
+// it again, and both can be compared.
+func loseNewest(p plan) error {
+	if err := os.MkdirAll(setAside, 0o777); err != nil {
+		return fault.With(fault.IO, err)
+	}
+	for _, path := range []string{filepath.Join(checkpoints, iterFolder(p.lost())), stepsFile} {
+		if err := os.Rename(path, filepath.Join(setAside, filepath.Base(path))); err != nil {
+			return fault.Errorf(fault.Internal, "setting aside what the killed run wrote: %w", err)
+		}
+	}
+	say("Its newest checkpoint, %d, is set aside, so that steps %d to %d must be trained again.", p.lost(), p.kept()+1, p.dies())
+	return nil
+}
+
+func iterFolder(step int) string { return fmt.Sprintf("iter_%07d", step) }

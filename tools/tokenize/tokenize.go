@@ -1,0 +1,197 @@
+// Package tokenize is the command tokenize: texts to ids, or ids to text, a line
+// each.
+package tokenize
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset/jsonl"
+	"monotron/fault"
+	"monotron/tokenizer"
+	"monotron/tools/internal/command"
+)
+
+// Command is tokenize.
+func Command() *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:  "tokenize",
+		Usage: "print the ids of texts, one JSON array a line",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "input", Value: "-", Usage: "file, or - for standard input; .gz, .zst and .bz2 are unpacked"},
+			&cli.StringFlag{Name: "json-key", Usage: "lines are JSON objects with the text under this key; otherwise a line is a text"},
+			&cli.BoolFlag{Name: "count", Usage: "print the number of ids instead"},
+			&cli.BoolFlag{Name: "decode", Usage: "lines are JSON arrays of ids; print their text as JSON strings"},
+			&cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines; the output does not depend on it"},
+		}, command.TokenizerFlags()...),
+		Action: func(c *cli.Context) error {
+			if err := command.NoArgs(c); err != nil {
+				return err
+			}
+			if c.Bool("decode") && (c.Bool("count") || c.String("json-key") != "") {
+				return fault.Errorf(fault.Usage, "--decode goes with neither --count nor --json-key")
+			}
+			if c.Int("workers") < 1 {
+				return fault.Errorf(fault.Usage, "--workers must be at least 1")
+			}
+			tok, err := command.Tokenizer(c)
+			if err != nil {
+				return err
+			}
+			return run(c, tok)
+		},
+	})
+}
+
+// blockBytes is small, so that lines typed by hand are answered in good time and
+// many workers share a small file.
+const blockBytes = 1 << 16
+
+// answer is the output for one block.
+type answer struct {
+	out []byte
+	err error
+}
+
+// run sends blocks through the workers and prints the answers in order.
+func run(c *cli.Context, tok tokenizer.Tokenizer) error {
+	r, err := jsonl.Open(c.String("input"), blockBytes)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(c.App.Writer)
+	order := make(chan chan answer, 2*c.Int("workers"))
+	stop := make(chan struct{})
+	var readErr error
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		defer close(order)
+		limit := make(chan struct{}, c.Int("workers"))
+		for {
+			var b jsonl.Block
+			if b, readErr = r.Next(nil); readErr != nil {
+				return
+			}
+			out := make(chan answer, 1)
+			select {
+			case order <- out:
+			case <-stop:
+				return
+			}
+			limit <- struct{}{}
+			wait.Go(func() {
+				out <- encode(c, tok, b)
+				<-limit
+			})
+		}
+	})
+	for out := range order {
+		a := <-out
+		if _, werr := w.Write(a.out); err == nil {
+			err = fault.With(fault.IO, werr)
+		}
+		if a.err != nil {
+			err = a.err
+		}
+		if err != nil {
+			break
+		}
+	}
+	close(stop)
+	wait.Wait()
+	if err == nil && readErr != io.EOF {
+		err = readErr
+	}
+	return errors.Join(err, fault.With(fault.IO, w.Flush()), r.Close())
+}
+
+// encode answers every line of a block, up to the first that is wrong.
+func encode(c *cli.Context, tok tokenizer.Tokenizer, b jsonl.Block) (a answer) {
+	l := liner{tok: tok, count: c.Bool("count")}
+	one := l.text
+	switch key := c.String("json-key"); {
+	case c.Bool("decode"):
+		one = l.decode
+	case key != "":
+		l.parser = jsonl.NewParser(key)
+		one = l.object
+	}
+	for n, line := range b.Each() {
+		if a.out, a.err = one(a.out, line); a.err != nil {
+			a.err = fault.Errorf(fault.BadData, "%s:%d: %w", b.Name, n, a.err)
+			return a
+		}
+		a.out = append(a.out, '\n')
+	}
+	return a
+}
+
+// liner turns one line into its output.
+type liner struct {
+	tok    tokenizer.Tokenizer
+	count  bool
+	parser *jsonl.Parser
+	ids    []int32
+}
+
+func (l *liner) text(out, line []byte) ([]byte, error) { return l.texts(out, string(line)) }
+
+func (l *liner) object(out, line []byte) ([]byte, error) {
+	if err := l.parser.Parse(line); err != nil {
+		return out, err
+	}
+	pieces, err := l.parser.Strings(0)
+	if err != nil {
+		return out, err
+	}
+	return l.texts(out, pieces...)
+}
+
+// texts prints the ids of all pieces together.
+func (l *liner) texts(out []byte, pieces ...string) ([]byte, error) {
+	l.ids = l.ids[:0]
+	for _, p := range pieces {
+		var err error
+		if l.ids, err = l.tok.Append(l.ids, p); err != nil {
+			return out, err
+		}
+	}
+	if l.count {
+		return strconv.AppendInt(out, int64(len(l.ids)), 10), nil
+	}
+	out = append(out, '[')
+	for i, id := range l.ids {
+		if i > 0 {
+			out = append(out, ", "...)
+		}
+		out = strconv.AppendInt(out, int64(id), 10)
+	}
+	return append(out, ']'), nil
+}
+
+func (l *liner) decode(out, line []byte) ([]byte, error) {
+	var ids []int32
+	if err := json.Unmarshal(line, &ids); err != nil {
+		return out, fault.Errorf(fault.BadData, "not a JSON array of ids: %w", err)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= l.tok.VocabSize() {
+			return out, fault.Errorf(fault.BadData, "id %d at place %d is outside the vocabulary of %d", id, i, l.tok.VocabSize())
+		}
+	}
+	var quoted strings.Builder
+	e := json.NewEncoder(&quoted)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(l.tok.Decode(ids)); err != nil {
+		return out, err
+	}
+	return append(out, strings.TrimSuffix(quoted.String(), "\n")...), nil
+}

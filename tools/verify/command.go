@@ -1,0 +1,95 @@
+// Package verify is the command `verify`: it runs cases whose answers other
+// programs made and prints the largest error of each number.
+package verify
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/tools/internal/command"
+	"monotron/tools/verify/datacase"
+	"monotron/tools/verify/modelcase"
+)
+
+// Command is `verify`. open makes a device by its name; main registers which
+// there are.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return &cli.Command{
+		Name:            "verify",
+		Usage:           "compare this program's numbers with those of other programs",
+		HideHelpCommand: true,
+		Subcommands:     []*cli.Command{caseCommand(open)},
+	}
+}
+
+func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:      "case",
+		Usage:     "run a case with known answers and print the largest error of each number",
+		ArgsUsage: "PATH",
+		Description: "PATH is a folder with a case.json (a model) or a file cases.json (data sets and samplers).\n" +
+			"Exit code 0: every number is within the case's tolerance; 1: one is not; 2: the case needs what this version " +
+			"does not have; 65, 66: the case is malformed or missing.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that computes a model case: auto, cpu or ref"},
+			&cli.StringFlag{Name: "only", Usage: "part of a model case by its name (variant, mask, row), or data cases whose id contains this"},
+			&cli.BoolFlag{Name: "all", Usage: "print every number, not the worst ten of each group"},
+			&cli.BoolFlag{Name: "json", Usage: "print a model case's report as one JSON object"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 {
+				return fault.Errorf(fault.Usage, "verify case takes one PATH, found %d", c.NArg())
+			}
+			path := c.Args().First()
+			if filepath.Base(path) == "cases.json" {
+				return runData(c, path)
+			}
+			return runModel(c, path, open)
+		},
+	})
+}
+
+func runData(c *cli.Context, path string) error {
+	passed, failed, err := datacase.Run(path, c.String("only"), c.App.Writer)
+	if err != nil {
+		return err
+	}
+	if passed+failed == 0 {
+		return fault.Errorf(fault.Usage, "%s: no case's id contains %q", path, c.String("only"))
+	}
+	if _, err := fmt.Fprintf(c.App.Writer, "%d passed, %d failed\n", passed, failed); err != nil {
+		return fault.With(fault.IO, err)
+	}
+	if failed > 0 {
+		return fault.Errorf(fault.Differs, "%s: %d cases differ", path, failed)
+	}
+	return nil
+}
+
+func runModel(c *cli.Context, path string, open func(string) (*device.Device, error)) error {
+	d, err := open(c.String("device"))
+	if err != nil {
+		return err
+	}
+	defer d.Arena.Close()
+	report, err := modelcase.Run(path, d, modelcase.Options{Only: c.String("only")})
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = report.WriteJSON(c.App.Writer)
+	} else {
+		err = report.WriteTable(c.App.Writer, c.Bool("all"))
+	}
+	if err != nil {
+		return fault.With(fault.IO, err)
+	}
+	if _, failed := report.Counts(); failed > 0 {
+		return fault.Errorf(fault.Differs, "%s on %s: %d numbers are over their tolerance", report.Case, report.Device, failed)
+	}
+	return nil
+}

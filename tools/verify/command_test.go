@@ -1,0 +1,83 @@
+package verify
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/fault"
+)
+
+// run calls the command as main does.
+func run(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	var out strings.Builder
+	open := func(name string) (*device.Device, error) {
+		if name != "ref" {
+			return nil, fault.Errorf(fault.Usage, "no device %q", name)
+		}
+		return ref.Open(), nil
+	}
+	app := &cli.App{Name: "monotron", Writer: &out, ErrWriter: &out, Commands: []*cli.Command{Command(open)}, ExitErrHandler: func(*cli.Context, error) {}}
+	err = app.Run(append([]string{"monotron", "verify", "case"}, args...))
+	return out.String(), err
+}
+
+// Claim: flags stand before or after PATH; the last line counts; a passing case
+// exits 0, one over tolerance 1, a missing one 66, a wrong line 2.
+func TestExitCodes(t *testing.T) {
+	wrong := t.TempDir()
+	if err := os.CopyFS(wrong, os.DirFS("modelcase/testdata/gpt2-tanh")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(wrong, "case.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(raw), `"loss": 5.82`, `"loss": 5.83`, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code fault.Code
+		last string
+	}{
+		{[]string{"modelcase/testdata/gpt2-tanh", "--device", "ref"}, fault.Done, " passed, 0 failed\n"},
+		{[]string{"--device", "ref", wrong}, fault.Differs, ", 1 failed\n"},
+		{[]string{"--device", "ref", "--all", wrong}, fault.Differs, ", 1 failed\n"},
+		{[]string{"--device", "ref", "nowhere"}, fault.NoInput, ""},
+		{[]string{"--device", "abacus", wrong}, fault.Usage, ""},
+		{[]string{"--device", "ref", "--only", "nothing", "datacase/testdata/cases.json"}, fault.Usage, ""},
+		{[]string{"--device", "ref", "datacase/testdata/cases.json"}, fault.Done, " passed, 0 failed\n"},
+		{[]string{"--device", "ref"}, fault.Usage, ""},
+		{[]string{"--colour", "red", wrong}, fault.Usage, ""},
+	} {
+		out, err := run(t, c.args...)
+		if fault.CodeOf(err) != c.code || !strings.HasSuffix(out, c.last) {
+			t.Errorf("%v: code %d, %v\n%s", c.args, fault.CodeOf(err), err, out)
+		}
+	}
+}
+
+// Claim: --json prints one object that lists every number.
+func TestJSON(t *testing.T) {
+	out, err := run(t, "modelcase/testdata/qwen2", "--device", "ref", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Case, Device string
+		Passed       int
+		Checks       []struct{ Name string }
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Case != "qwen2" || report.Device != "ref" || report.Passed != len(report.Checks) {
+		t.Errorf("%v: %.300s", err, out)
+	}
+}

@@ -1,0 +1,152 @@
+package modelcase
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"monotron/megatron/arguments"
+	"monotron/megatron/training"
+)
+
+// plainConfig is a model in plain names.
+type plainConfig struct {
+	NumLayers       int     `json:"num_layers"`
+	HiddenSize      int     `json:"hidden_size"`
+	Heads           int     `json:"num_attention_heads"`
+	Groups          int     `json:"num_query_groups"`
+	KVChannels      int     `json:"kv_channels"`
+	FFN             int     `json:"ffn_hidden_size"`
+	Norm            string  `json:"norm"`
+	Epsilon         float64 `json:"norm_epsilon"`
+	Activation      string  `json:"activation"`
+	Position        string  `json:"position_embedding"`
+	RotaryBase      float64 `json:"rotary_base"`
+	Bias            string  `json:"bias"`
+	Tied            bool    `json:"tied_embeddings"`
+	EmbedNorm       bool    `json:"embedding_norm"`
+	VocabSize       int     `json:"vocab_size"`
+	PaddedVocabSize int     `json:"padded_vocab_size"`
+}
+
+// trainingNumbers is the case's "training".
+type trainingNumbers struct {
+	Iters       int     `json:"train_iters"`
+	LR          float64 `json:"lr"`
+	MinLR       float64 `json:"min_lr"`
+	DecayStyle  string  `json:"lr_decay_style"`
+	DecayIters  int     `json:"lr_decay_iters"`
+	WarmupIters int     `json:"lr_warmup_iters"`
+	WarmupInit  float64 `json:"lr_warmup_init"`
+	WeightDecay float64 `json:"weight_decay"`
+	Beta1       float64 `json:"adam_beta1"`
+	Beta2       float64 `json:"adam_beta2"`
+	Epsilon     float64 `json:"adam_eps"`
+	ClipGrad    float64 `json:"clip_grad"`
+	GlobalBatch int     `json:"global_batch_size"`
+	MicroBatch  int     `json:"micro_batch_size"`
+	SeqLength   int     `json:"seq_length"`
+}
+
+// command line words for which the plain names stand.
+var (
+	positionFlags   = map[string]string{"learned": "learned_absolute", "rope (half rotation)": "rope", "alibi": "alibi"}
+	activationFlags = map[string]string{"gelu (tanh)": "", "gelu (erf)": "--no-bias-gelu-fusion", "swiglu": "--swiglu"}
+	biasFlags       = map[string]string{"all linear layers": "", "none": "--disable-bias-linear", "q, k, v only": "--disable-bias-linear --add-qkv-bias"}
+)
+
+// commandLine is the case's flags: Megatron's where it gives them, else written
+// from the plain names (Megatron has no ALiBi).
+func (c *caseFile) commandLine(positions int) ([]string, error) {
+	if c.MegatronFlags != "" {
+		return words(c.MegatronFlags), nil
+	}
+	m := c.Plain
+	if m == nil {
+		return nil, c.bad(`neither "megatron_flags" nor "config_in_plain_names" describes a model`)
+	}
+	position, ok1 := positionFlags[m.Position]
+	activation, ok2 := activationFlags[m.Activation]
+	bias, ok3 := biasFlags[m.Bias]
+	if !ok1 || !ok2 || !ok3 {
+		return nil, c.bad("unknown position embedding %q, activation %q or bias %q", m.Position, m.Activation, m.Bias)
+	}
+	line := fmt.Sprintf("--num-layers %d --hidden-size %d --num-attention-heads %d --ffn-hidden-size %d --normalization %s --norm-epsilon %g "+
+		"--position-embedding-type %s %s %s --vocab-size %d --padded-vocab-size %d --hidden-dropout 0 --attention-dropout 0 --tokenizer-type NullTokenizer",
+		m.NumLayers, m.HiddenSize, m.Heads, m.FFN, m.Norm, m.Epsilon, position, activation, bias, m.VocabSize, m.PaddedVocabSize)
+	line += when(m.Groups != m.Heads, " --group-query-attention --num-query-groups %d", m.Groups)
+	line += when(m.KVChannels != 0, " --kv-channels %d", m.KVChannels)
+	line += when(m.RotaryBase != 0, " --rotary-base %d", int(m.RotaryBase))
+	line += when(!m.Tied, " --untie-embeddings-and-output-weights")
+	line += when(m.EmbedNorm, " --embed-layernorm")
+	if t := c.Training; t != nil {
+		positions = t.SeqLength
+		line += t.flags()
+	}
+	line += fmt.Sprintf(" --seq-length %d --max-position-embeddings %d", positions, positions)
+	return words(line), nil
+}
+
+func (t *trainingNumbers) flags() string {
+	return fmt.Sprintf(" --train-iters %d --lr %g --min-lr %g --lr-decay-style %s --lr-decay-iters %d --lr-warmup-iters %d --lr-warmup-init %g "+
+		"--weight-decay %g --adam-beta1 %g --adam-beta2 %g --adam-eps %g --clip-grad %g --global-batch-size %d --micro-batch-size %d",
+		t.Iters, t.LR, t.MinLR, t.DecayStyle, t.DecayIters, t.WarmupIters, t.WarmupInit,
+		t.WeightDecay, t.Beta1, t.Beta2, t.Epsilon, t.ClipGrad, t.GlobalBatch, t.MicroBatch)
+}
+
+func when(on bool, format string, args ...any) string {
+	if !on {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// parse reads the flags of a case, which need not be a whole command line.
+func (c *caseFile) parse(line []string) (training.Config, error) {
+	config, _, err := arguments.ParseWith(arguments.Options{Partial: true}, line)
+	if err != nil {
+		return config, fmt.Errorf("%s: the case's flags: %w", c.Name, err)
+	}
+	return config, c.small(&config)
+}
+
+// small refuses sizes that no case has before anything is allocated by them.
+func (c *caseFile) small(config *training.Config) error {
+	const most, mostParameters = 1 << 16, 1 << 28
+	m := &config.Model
+	for _, n := range []int{m.NumLayers * 64, m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels,
+		m.PaddedVocabSize / 16, m.MaxPositions, config.SeqLength, config.MicroBatchSize, config.GlobalBatchSize} {
+		if n > most {
+			return c.bad("the model or batch is too large for a case")
+		}
+	}
+	if n := m.Parameters(); n > mostParameters {
+		return c.bad("%d parameters are too many for a case", n)
+	}
+	return nil
+}
+
+// words splits a command line at spaces; double quotes hold words together.
+func words(line string) []string {
+	var out []string
+	for i, part := range strings.Split(line, `"`) {
+		if i%2 == 1 {
+			out = append(out, part)
+		} else {
+			out = append(out, strings.Fields(part)...)
+		}
+	}
+	return out
+}
+
+// positionsOf is how many positions the model knows: of the Hugging Face config.
+func positionsOf(c *caseFile) int {
+	var config struct {
+		GPT2  int `json:"n_positions"`
+		Llama int `json:"max_position_embeddings"`
+	}
+	if json.Unmarshal(c.Config, &config) != nil {
+		return 0
+	}
+	return max(config.GPT2, config.Llama)
+}

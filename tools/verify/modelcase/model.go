@@ -1,0 +1,251 @@
+package modelcase
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/model"
+	"monotron/megatron/training"
+)
+
+// modelExpected are the numbers of a model case.
+type modelExpected struct {
+	Loss               float64
+	LossWithoutPadding *float64 `json:"loss_without_padding"`
+	GradNorm           float64  `json:"grad_norm"`
+	Curve              []curvePoint
+}
+
+type curvePoint struct {
+	Iteration   int
+	Loss        float64
+	GradNorm    float64  `json:"grad_norm"`
+	LR          float64  `json:"lr_used"`
+	Printed     float64  `json:"lr_printed"`
+	WeightDecay *float64 `json:"weight_decay"`
+}
+
+// runModel: forward and backward on batch 0 with the initial weights, then the
+// optimizer's curve.
+func (r *run) runModel() error {
+	var want modelExpected
+	if err := r.whole(&want); err != nil {
+		return err
+	}
+	t, err := r.newTrial(r.caseFile)
+	if err != nil {
+		return err
+	}
+	expected, err := openTensors(r.path("", "expected.safetensors"))
+	if err != nil {
+		return err
+	}
+	defer expected.Close()
+	found, err := t.forward(t.micros[0])
+	if err != nil {
+		return err
+	}
+	if err := r.compareForward(t, found, expected); err != nil {
+		return err
+	}
+	if want.LossWithoutPadding != nil {
+		if err := r.withoutPadding(t, *want.LossWithoutPadding, expected); err != nil {
+			return err
+		}
+	}
+	return r.train(t, want, expected)
+}
+
+// trial is a subject with the case's batches.
+type trial struct {
+	*subject
+	weights *weights
+	micros  []*training.Micro // one a step
+}
+
+// newTrial builds the model of a case and reads weights and batches of r's.
+func (r *run) newTrial(c *caseFile) (*trial, error) {
+	line, err := c.commandLine(positionsOf(c))
+	if err != nil {
+		return nil, err
+	}
+	return r.trialOf(c, line)
+}
+
+func (r *run) trialOf(c *caseFile, line []string) (*trial, error) {
+	config, err := r.parse(line)
+	if err != nil {
+		return nil, err
+	}
+	config.Model.PaddedVocabCounts = true
+	w, _, err := r.openWeights(c)
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{weights: w}
+	if t.subject, err = newSubject(r.device, config, w); err != nil {
+		return nil, err
+	}
+	t.micros, err = r.readBatches(&config)
+	return t, err
+}
+
+// readBatches reads tokens, labels and loss_mask [step, row, seq].
+func (r *run) readBatches(c *training.Config) ([]*training.Micro, error) {
+	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	shape, err := f.shaped("tokens", -1, -1, -1)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"labels", "loss_mask"} {
+		if _, err := f.shaped(name, shape...); err != nil {
+			return nil, err
+		}
+	}
+	var micros []*training.Micro
+	for step := range int(shape[0]) {
+		m, err := f.micro(c, step, shape[1], shape[2])
+		if err != nil {
+			return nil, fmt.Errorf("%s: step %d: %w", f.Path, step, err)
+		}
+		micros = append(micros, m)
+	}
+	if len(micros) == 0 {
+		return nil, fault.Errorf(fault.BadData, "%s holds no steps", f.Path)
+	}
+	return micros, nil
+}
+
+func (t *tensors) micro(c *training.Config, step int, rows, columns int64) (*training.Micro, error) {
+	tokens, err := t.matrix("tokens", step, rows, columns)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := t.matrix("labels", step, rows, columns)
+	if err != nil {
+		return nil, err
+	}
+	mask, err := t.mask("loss_mask", step, rows, columns)
+	if err != nil {
+		return nil, err
+	}
+	return newMicro(c, tokens, labels, mask, nil)
+}
+
+// forwardNumbers is what one forward shows, batch first.
+type forwardNumbers struct {
+	loss      float64 // Σ loss·mask / Σ mask
+	tokenLoss []float64
+	logits    []float64
+	hidden    [][]float64
+}
+
+// forward runs a micro-batch with the weights as they are.
+func (s *subject) forward(m *training.Micro) (*forwardNumbers, error) {
+	batch, h := len(m.Tokens), s.config.Model.HiddenSize
+	found := &forwardNumbers{}
+	layer := func(depth int, x device.Tensor) {
+		if depth < s.config.Model.NumLayers {
+			found.hidden = append(found.hidden, batchFirst(read(s.device, x), batch, h))
+		}
+	}
+	err := s.Peek(m, layer, func(p *model.Pass, out *model.Output) {
+		found.tokenLoss = batchFirst(read(s.device, out.Loss), batch, 1)
+		scope := s.device.Arena.Scope(device.Activations)
+		defer scope.Release()
+		normed := scope.Like(out.Hidden)
+		s.Stage.Normed(p, normed, out.Hidden)
+		found.hidden = append(found.hidden, batchFirst(read(s.device, normed), batch, h))
+		columns := s.config.Model.VocabSize
+		if s.config.Model.PaddedVocabCounts {
+			columns = s.config.Model.PaddedVocabSize
+		}
+		logits := scope.Alloc(device.F32, p.Tokens(), int64(columns))
+		s.Stage.Logits(p, logits, out.Hidden)
+		found.logits = batchFirst(read(s.device, logits), batch, columns)
+	})
+	if err != nil {
+		return nil, err
+	}
+	sum, counted, err := s.Loss([]*training.Micro{m})
+	found.loss = sum / max(1, counted)
+	return found, err
+}
+
+// compareForward compares everything in the file that one forward shows.
+func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors) error {
+	for _, name := range expected.Names() {
+		kind, rest, _ := strings.Cut(name, ".")
+		got, tolerance := []float64(nil), kind+"_abs"
+		switch kind {
+		case "token_loss":
+			got = found.tokenLoss
+		case "logits":
+			got = found.logits
+		case "hidden":
+			i, err := strconv.Atoi(rest)
+			if err != nil || i < 0 || i >= len(found.hidden) {
+				return fault.Errorf(fault.BadData, "%s: %q names no layer of a model of %d", expected.Path, name, t.config.Model.NumLayers)
+			}
+			got = found.hidden[i]
+		case "token_loss_without_padding", "grad", "param_after_1", "param_after_10": // elsewhere
+			continue
+		default:
+			return fault.Errorf(fault.BadData, "%s: %q is nothing that a model case compares", expected.Path, name)
+		}
+		if err := r.compare("forward", name, got, expected, tolerance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare checks got against a tensor of the file: kinds of tolerance that end
+// in _abs by the largest difference, others by norm.
+func (r *run) compare(group, name string, got []float64, expected *tensors, tolerance string) error {
+	want, err := expected.Float64(name)
+	if err != nil {
+		return err
+	}
+	limit, err := r.tolerance(tolerance)
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(tolerance, "_abs") {
+		r.report.within(group, name, got, want, limit)
+	} else {
+		r.report.byNorm(group, name, got, want, limit)
+	}
+	return nil
+}
+
+// withoutPadding: the softmax over the vocabulary alone, our default.
+func (r *run) withoutPadding(t *trial, loss float64, expected *tensors) error {
+	config := t.config
+	config.Model.PaddedVocabCounts = false
+	s, err := newSubject(r.device, config, t.weights)
+	if err != nil {
+		return err
+	}
+	found, err := s.forward(t.micros[0])
+	if err != nil {
+		return err
+	}
+	limit, err := r.tolerance("curve_loss_abs", "token_loss_abs")
+	if err != nil {
+		return err
+	}
+	r.report.number("forward", "loss_without_padding", found.loss, loss, limit)
+	if err := r.compare("forward", "token_loss_without_padding", found.tokenLoss, expected, "token_loss_abs"); err != nil {
+		return err
+	}
+	t.subject, err = newSubject(r.device, t.config, t.weights)
+	return err
+}

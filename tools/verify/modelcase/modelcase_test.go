@@ -1,0 +1,256 @@
+package modelcase
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"monotron/csrc/ref"
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/safetensors"
+)
+
+// golden is the shared folder of model cases; without it the test is skipped.
+func golden(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("MONOTRON_SHARED"); dir != "" {
+		return filepath.Join(dir, "golden/model")
+	}
+	at, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if dir := filepath.Join(at, "shared/golden/model"); isDir(dir) {
+			return dir
+		}
+	}
+	t.Skip("no shared folder with golden/model; MONOTRON_SHARED names it")
+	return ""
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+// check runs a case on the oracle; least guards against comparing nothing.
+func check(t *testing.T, dir string, least int) {
+	t.Helper()
+	r, err := Run(dir, ref.Open(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed, failed := r.Counts()
+	if failed > 0 || passed < least {
+		var table strings.Builder
+		if err := r.WriteTable(&table, false); err != nil {
+			t.Fatal(err)
+		}
+		t.Errorf("%d passed, %d failed; at least %d must pass\n%s", passed, failed, least, table.String())
+	}
+	w := r.Worst()
+	t.Logf("%d numbers, worst %s: %.3g of %g", passed, w.Name, w.Error, w.Tolerance)
+}
+
+// Claim: forward, every gradient, the optimizer's curve, masks, accumulation,
+// flags, generation and tables agree with transformers 5.23 and Megatron-LM
+// d98e8a64 (golden/model, every case of one rank and a dense model).
+func TestGoldenCases(t *testing.T) {
+	dir := golden(t)
+	for name, least := range map[string]int{
+		"gpt2-tanh": 151, "gpt2-erf": 95, "gpt2-padded-vocab": 125, "llama": 186, "llama-base-500k": 128, "llama-rope-scaled": 28,
+		"qwen2": 119, "bloom": 154, "packing-gpt2": 52, "packing-llama": 63, "accumulation": 147, "flag-variants-gpt2-tanh": 20,
+		"flag-variants-llama": 56, "megatron-gpt2-tp1": 138, "generation-gpt2": 28, "generation-llama": 28,
+		"schedules": 973, "batch-size": 113, "loss-scale": 139,
+	} {
+		t.Run(name, func(t *testing.T) { check(t, filepath.Join(dir, name), least) })
+	}
+}
+
+// Claim: the same for the two cases that travel with the repository.
+func TestTinyCases(t *testing.T) {
+	check(t, "testdata/gpt2-tanh", 100)
+	check(t, "testdata/qwen2", 86)
+}
+
+// Claim: what one rank of a dense model cannot run is refused in one line that
+// names what is missing.
+func TestCasesOfLaterFeatures(t *testing.T) {
+	dir := golden(t)
+	for name, feature := range map[string]string{
+		"mixtral": "experts", "flag-variants-mixtral": "experts", "megatron-mixtral-tp1": "experts", "megatron-gpt2-tp2": "layouts",
+		"megatron-llama-pp4": "layouts", "pipeline-orders": "pipeline", "pretrain-gpt2": "pretrain_gpt",
+	} {
+		_, err := Run(filepath.Join(dir, name), ref.Open(), Options{})
+		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), feature) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// copyCase copies the GPT-2 case to a folder of its own.
+func copyCase(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/gpt2-tanh")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// edit changes bytes of a file of the case.
+func edit(t *testing.T, path string, change func([]byte) []byte) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, change(raw), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Claim: one element of one tensor that is off by more than the tolerance, or
+// not a number, fails that tensor and no other.
+func TestAWrongElementFails(t *testing.T) {
+	for _, name := range []string{"token_loss", "hidden.1", "grad.transformer.ln_f.bias", "param_after_10.transformer.h.0.ln_1.weight"} {
+		for _, wrong := range []float32{1e3, float32(math.NaN())} {
+			dir := copyCase(t)
+			path := filepath.Join(dir, "expected.safetensors")
+			f, err := safetensors.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, _ := f.Info(name)
+			edit(t, path, func(raw []byte) []byte {
+				copy(raw[info.Offset:], floatBytes(wrong))
+				return raw
+			})
+			r, err := Run(dir, ref.Open(), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := slices.DeleteFunc(slices.Clone(r.Checks), func(c Check) bool { return c.OK })
+			if len(failed) != 1 || failed[0].Name != name {
+				t.Errorf("%s spoiled with %v: failed are %v", name, wrong, failed)
+			}
+		}
+	}
+}
+
+func floatBytes(x float32) []byte {
+	b := math.Float32bits(x)
+	return []byte{byte(b), byte(b >> 8), byte(b >> 16), byte(b >> 24)}
+}
+
+// Claim: a case with a part missing or malformed is one clear error with its code.
+func TestBadCases(t *testing.T) {
+	replace := func(old, new string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			edit(t, filepath.Join(dir, "case.json"), func(raw []byte) []byte {
+				if !strings.Contains(string(raw), old) {
+					t.Fatalf("case.json has no %q", old)
+				}
+				return []byte(strings.Replace(string(raw), old, new, 1))
+			})
+		}
+	}
+	remove := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		spoil func(*testing.T, string)
+		code  fault.Code
+		says  string
+	}{
+		"no case.json":     {remove("case.json"), fault.NoInput, "case.json"},
+		"no weights":       {remove("weights.safetensors"), fault.NoInput, "weights.safetensors"},
+		"no batches":       {remove("batches.safetensors"), fault.NoInput, "batches.safetensors"},
+		"no expectation":   {remove("expected.safetensors"), fault.NoInput, "expected.safetensors"},
+		"not JSON":         {replace("{", "["), fault.BadData, "case.json"},
+		"wrong type":       {replace(`"name": "gpt2-tanh"`, `"name": 3`), fault.BadData, "case.json"},
+		"no tolerance":     {replace("token_loss_abs", "token_loss"), fault.BadData, "token_loss_abs"},
+		"bad exclusion":    {replace("[32:64]", "[32:640]"), fault.BadData, "exclude_from_param_comparison"},
+		"unknown flag":     {replace("--num-layers", "--num-layer"), fault.Usage, "--num-layers"},
+		"other shape":      {replace("--hidden-size 32", "--hidden-size 64"), fault.BadData, "shape"},
+		"too many steps":   {replace("[\n   {\n    \"iteration\": 1,", "[{}, {}, {\n    \"iteration\": 1,"), fault.BadData, "14 iterations"},
+		"small vocabulary": {replace("--vocab-size 132", "--vocab-size 131"), fault.BadData, "shape"},
+		"huge model":       {replace("--num-layers 2", "--num-layers 20000"), fault.BadData, "too large"},
+		"long sequences":   {replace("--seq-length 16", "--seq-length 8"), fault.BadData, "1 to 8 tokens"},
+		"cut weights": {func(t *testing.T, dir string) {
+			edit(t, filepath.Join(dir, "weights.safetensors"), func(raw []byte) []byte { return raw[:len(raw)-8] })
+		}, fault.BadData, "weights.safetensors"},
+		"unknown tensor": {func(t *testing.T, dir string) {
+			edit(t, filepath.Join(dir, "expected.safetensors"), func(raw []byte) []byte {
+				return []byte(strings.Replace(string(raw), "token_loss", "taken_loss", 1))
+			})
+		}, fault.BadData, "taken_loss"},
+	} {
+		dir := copyCase(t)
+		c.spoil(t, dir)
+		_, err := Run(dir, ref.Open(), Options{})
+		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: code %d, %v", name, fault.CodeOf(err), err)
+		}
+	}
+}
+
+// Claim: an index written as Python's selects the elements Python selects.
+func TestExcludedElements(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want []int
+	}{
+		{"[2:4]", 6, []int{2, 3}},
+		{"[5]", 6, []int{5}},
+		{"[:2]", 4, []int{0, 1}},
+		{"reshaped [2, 3, -1]: [:, 1]", 12, []int{2, 3, 8, 9}},
+		{"reshaped [2, 3]: [1, 0:2]", 6, []int{3, 4}},
+	} {
+		marks, err := elements(c.text, c.n)
+		var got []int
+		for i, on := range marks {
+			if on {
+				got = append(got, i)
+			}
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s of %d: %v, %v; want %v", c.text, c.n, got, err, c.want)
+		}
+	}
+	for _, text := range []string{"", "[", "[a]", "[3:2]", "[0:9]", "[-1]", "[0, 0]", "reshaped [4]: [0]", "reshaped [0, -1]: [0]", "reshaped [2, 3]", "reshaped [-1, -1]: [0]"} {
+		if marks, err := elements(text, 6); err == nil {
+			t.Errorf("%q of 6 selects %v", text, marks)
+		}
+	}
+}
+
+// Claim: the JSON report is valid whatever the errors are, and counts what it lists.
+func TestReportJSON(t *testing.T) {
+	r := &Report{Case: "c", Device: "d"}
+	r.within("g", "nan", []float64{math.NaN()}, []float64{1}, 1)
+	r.within("g", "length", []float64{1}, []float64{1, 2}, 1)
+	r.byNorm("g", "norm", []float64{3, 4}, []float64{3, 4.5}, 0.1)
+	r.relative("g", "zero", 0, 0, 0)
+	var out strings.Builder
+	if err := r.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var back struct{ Passed, Failed int }
+	if err := json.Unmarshal([]byte(out.String()), &back); err != nil || back.Passed != 2 || back.Failed != 2 {
+		t.Errorf("%+v, %v: %s", back, err, out.String())
+	}
+	if w := r.Worst(); w.OK {
+		t.Errorf("the worst is %+v", w)
+	}
+}

@@ -1,0 +1,131 @@
+package modelcase
+
+import (
+	"encoding/json"
+	"path/filepath"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+)
+
+// Options of a run.
+type Options struct {
+	Only string // of a case with several parts: this one; "": all
+}
+
+// Run runs the case at path, a folder with a case.json, on d; the memory of d's
+// arena is given back and used anew. A missing file is fault.NoInput, a malformed
+// one fault.BadData, a case beyond one rank of a dense model fault.Usage. Numbers
+// over their tolerance are no error here: the report tells.
+func Run(path string, d *device.Device, o Options) (*Report, error) {
+	c, err := readCase(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{caseFile: c, device: d, only: o.Only, report: &Report{Case: c.Name, Device: d.Name}}
+	if c.Name == "" {
+		r.report.Case = filepath.Base(c.dir)
+	}
+	defer func() {
+		for _, f := range r.opened {
+			_ = f.Close() // opened for reading: nothing to lose
+		}
+	}()
+	work, err := r.kind()
+	if err != nil {
+		return nil, err
+	}
+	if err := work(); err != nil {
+		return nil, err
+	}
+	if len(r.report.Checks) == 0 {
+		return nil, fault.Errorf(fault.Usage, "%s has no part %q", r.report.Case, o.Only)
+	}
+	return r.report, d.Sync()
+}
+
+// run is one case under way.
+type run struct {
+	*caseFile
+	device *device.Device
+	only   string
+	report *Report
+	opened []*tensors // weights, closed at the end
+}
+
+// wanted tells whether a part is to be run.
+func (r *run) wanted(part string) bool { return r.only == "" || r.only == part }
+
+// whole reads the expected values of a case that has no parts.
+func (r *run) whole(want any) error {
+	if r.only != "" {
+		return fault.Errorf(fault.Usage, "%s has no parts; leave --only %s out", r.report.Case, r.only)
+	}
+	return r.caseFile.expected(want)
+}
+
+// kind chooses the runner by what the file holds.
+func (r *run) kind() (func() error, error) {
+	later := func(feature string) (func() error, error) {
+		return nil, fault.Errorf(fault.Usage, "%s needs %s, which this version does not have", r.report.Case, feature)
+	}
+	switch {
+	case r.PlainRun != nil:
+		return nil, fault.Errorf(fault.Usage, "%s is a run of pretrain_gpt itself; run the command with the case's flags and compare its log lines", r.report.Case)
+	case r.usesExperts():
+		return later("mixtures of experts")
+	case r.World > 1:
+		return later("parallel layouts of more than one rank")
+	case r.Ranks != nil:
+		return r.runRanks, nil
+	case r.Variants != nil:
+		return r.runVariants, nil
+	case r.Micros > 0:
+		return r.runAccumulation, nil
+	case r.EOD != nil:
+		return r.runPacking, nil
+	case r.Architecture != "" && len(r.Expected) > 0 && r.Expected[0] == '[':
+		return r.runGeneration, nil
+	case r.Architecture != "":
+		return r.runModel, nil
+	case len(r.Rows) > 0:
+		return r.table()
+	}
+	return nil, r.bad("no known kind of case: neither a model nor a table")
+}
+
+// usesExperts tells whether the case, or the case whose model it uses, has
+// layers that are mixtures.
+func (r *run) usesExperts() bool {
+	model, err := r.modelCase()
+	return err == nil && model.Architecture == "mixtral"
+}
+
+// modelCase is the case that describes the model: this one, or the one it names.
+func (c *caseFile) modelCase() (*caseFile, error) {
+	named := c.Model + c.ModelCase
+	if named == "" {
+		return c, nil
+	}
+	return readCase(filepath.Join(c.dir, named))
+}
+
+// table is the runner of a case that lists rows of numbers.
+func (r *run) table() (func() error, error) {
+	var row map[string]json.RawMessage
+	if err := json.Unmarshal(r.Rows[0], &row); err != nil {
+		return nil, r.bad("rows: %v", err)
+	}
+	for key, runner := range map[string]func() error{"lr": r.runSchedules, "overflow": r.runLossScale} {
+		if row[key] != nil {
+			return runner, nil
+		}
+	}
+	switch {
+	case row["iterations"] != nil:
+		return r.runBatchSize, nil
+	case row["pipeline"] != nil:
+		return nil, fault.Errorf(fault.Usage, "%s needs pipeline stages, which this version does not have", r.report.Case)
+	}
+	return nil, r.bad("rows of an unknown table")
+}

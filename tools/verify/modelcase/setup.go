@@ -1,0 +1,191 @@
+package modelcase
+
+import (
+	"slices"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/training"
+	"monotron/mpu"
+)
+
+// subject is a model under test on a device, with its optimizer.
+type subject struct {
+	*training.Engine
+	config  training.Config
+	mapping *hf.Mapping // names and layouts of the case's files
+	device  *device.Device
+}
+
+// weights are the case's start in Hugging Face's names.
+type weights struct {
+	mapping *hf.Mapping
+	file    *tensors
+}
+
+// paddingRows is what a case with trained padding appends to the embedding.
+const paddingRows = "padding_rows"
+
+// openWeights opens the weights that the case uses; model is the case that says
+// which architecture they are of and with which settings they go.
+func (r *run) openWeights(model *caseFile) (*weights, *training.Config, error) {
+	line, err := model.commandLine(positionsOf(model))
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err := model.parse(line)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := config.Model // the mapping keeps it
+	mapping, err := hf.NewMapping(&names, model.Architecture)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := openTensors(r.path(r.Weights, "weights.safetensors"))
+	if err != nil {
+		return nil, nil, err
+	}
+	r.opened = append(r.opened, file)
+	return &weights{mapping, file}, &config, nil
+}
+
+// tensor is a Megatron tensor of the file with the rows of padding it stores;
+// nil where the architecture has no such tensor.
+func (w *weights) tensor(global string) ([]float32, error) {
+	if w.mapping.GlobalShape(global) == nil {
+		return nil, nil
+	}
+	values, err := hf.ToGlobal(w.mapping, global, func(name string) ([]float32, []int64, error) {
+		info, ok := w.file.Info(name)
+		if !ok {
+			return nil, nil, fault.Errorf(fault.BadData, "%s has no tensor %q", w.file.Path, name)
+		}
+		values, err := w.file.Float32(name)
+		return values, info.Shape, err
+	})
+	if err != nil || global != "embedding.word_embeddings.weight" || !w.file.has(paddingRows) {
+		return values, err
+	}
+	padding, err := w.file.Float32(paddingRows)
+	return append(values, padding...), err
+}
+
+// fill gives a parameter its start; one that the file lacks starts as in
+// training (norms of queries and keys: 1). Padded rows that do not count are 0.
+func (w *weights) fill(d *device.Device, p *mpu.Param) error {
+	values, err := w.tensor(p.Name)
+	if err != nil {
+		return err
+	}
+	if values == nil {
+		p.Initialize(d, 0)
+		return nil
+	}
+	rows := int64(0)
+	for _, piece := range p.Pieces {
+		rows += piece.Len()
+	}
+	if int64(len(values)) < rows {
+		return fault.Errorf(fault.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, p.Name, len(values), rows)
+	}
+	host := make([]float32, p.Len())
+	copy(host, values[:rows])
+	p.SetMain(d, host)
+	return nil
+}
+
+// newSubject builds the model of config with weights w. Whatever lay on the
+// device before is gone: a run holds one subject at a time.
+func newSubject(d *device.Device, config training.Config, w *weights) (*subject, error) {
+	d.Arena.Close()
+	schedule, err := config.Optimizer.Schedule(max(1, config.TrainIters), config.TrainSamples, config.GlobalBatchSize)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := training.NewEngine(d, config, schedule)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range engine.Params {
+		if err := w.fill(d, p); err != nil {
+			return nil, err
+		}
+	}
+	return &subject{Engine: engine, config: config, mapping: w.mapping, device: d}, d.Sync()
+}
+
+// gradient is the gradient of the last step, before clipping, of a Hugging Face tensor.
+func (s *subject) gradient(name string, factor float64) ([]float64, error) {
+	return s.pull(name, func(p *mpu.Param) []float64 {
+		g := read(s.device, p.Grad)
+		for i := range g {
+			g[i] /= factor
+		}
+		return g
+	})
+}
+
+// parameter is a Hugging Face tensor as it stands now.
+func (s *subject) parameter(name string) ([]float64, error) {
+	return s.pull(name, func(p *mpu.Param) []float64 { return read(s.device, p.Main) })
+}
+
+func (s *subject) pull(name string, values func(*mpu.Param) []float64) ([]float64, error) {
+	out, _, err := hf.ToHF(s.mapping, name, func(global string) ([]float64, error) {
+		i := slices.IndexFunc(s.Params, func(p *mpu.Param) bool { return p.Name == global })
+		if i < 0 {
+			return nil, fault.Errorf(fault.BadData, "the model has no %s, which %q is made of", global, name)
+		}
+		return values(s.Params[i]), nil
+	})
+	return out, err
+}
+
+// read is a tensor's values on the host.
+func read(d *device.Device, t device.Tensor) []float64 {
+	raw := make([]byte, t.Bytes())
+	d.Read(raw, t)
+	return device.ToFloat64(t.DType, raw)
+}
+
+// batchFirst turns rows of [s, b] into [b, s], width values each.
+func batchFirst(x []float64, batch, width int) []float64 {
+	out := make([]float64, len(x))
+	seq := len(x) / (batch * width)
+	for i := range seq {
+		for j := range batch {
+			copy(out[(j*seq+i)*width:][:width], x[(i*batch+j)*width:][:width])
+		}
+	}
+	return out
+}
+
+// newMicro checks the length and ids of a micro-batch and fills what the case
+// leaves out: positions 0, 1, .. and samples 0, 1, ..
+func newMicro(c *training.Config, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*training.Micro, error) {
+	m := &training.Micro{Tokens: tokens, Labels: labels, LossMask: mask, PositionIDs: positions}
+	if len(tokens) == 0 || len(tokens[0]) == 0 || len(tokens[0]) > c.SeqLength {
+		return nil, fault.Errorf(fault.BadData, "%d rows of tokens; at least one of 1 to %d tokens is expected", len(tokens), c.SeqLength)
+	}
+	vocab := c.Model.VocabSize
+	for j, row := range tokens {
+		for i := range row {
+			if bad := max(row[i], labels[j][i]); bad >= int32(vocab) || min(row[i], labels[j][i]) < 0 {
+				return nil, fault.Errorf(fault.BadData, "row %d, position %d: token %d or label %d is outside the vocabulary of %d", j, i, row[i], labels[j][i], vocab)
+			}
+		}
+		m.Samples = append(m.Samples, int32(j))
+	}
+	if positions == nil {
+		for range tokens {
+			row := make([]int32, len(tokens[0]))
+			for i := range row {
+				row[i] = int32(i)
+			}
+			m.PositionIDs = append(m.PositionIDs, row)
+		}
+	}
+	return m, nil
+}
