@@ -31,7 +31,7 @@ typedef struct {
   void (*micro)(int64_t depth, const void *a, const void *b, float *c, int64_t ldc, int32_t add);
 } gemm_kernel;
 
-/* C and Aux of the tile from its sums [rows, columns]. */
+/* C and Aux of the tile from its sums [rows, columns]; C += where told. */
 typedef void gemm_finish(const gemm_job *job, const gemm_tile *tile, const float *sums, int64_t ld);
 
 /* What the instruction set in use offers. */

@@ -92,6 +92,7 @@ V void K(finish_as)(const gemm_job *job, const gemm_tile *t, const float *sums, 
     void *aux = job->aux + (i * job->ldaux + t->j0) * mt_element(T);
     V_EACH(t->j1 - t->j0, j, m,
       vf x = v_load_n(sums, MT_F32, j, m);
+      if (job->accumulate) x += v_load_n(c, CT, j, m);
       if (job->bias) x += v_load_n(job->bias, T, t->j0 + j, m);
       if (job->epilogue != MT_NO_EPILOGUE) {
         v_store_n(aux, T, j, m, x);
@@ -136,12 +137,7 @@ static void K(thin)(const gemm_job *job, const gemm_tile *t, float *workspace) {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t p = 0; p < k; p++) a[i * k + p] = K(one)(gemm_at(&job->a, t->i0 + i, p), job->dtype, 0);
   V_BY_DTYPE(job->dtype, K(thin_by_rows)(job, t, a, sums, rows, T));
-  if (!job->accumulate) {
-    K(finish)(job, t, sums, columns);
-    return;
-  }
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < columns; j++) ((float *)job->c)[(t->i0 + i) * job->ldc + t->j0 + j] += sums[i * columns + j];
+  K(finish)(job, t, sums, columns);
 }
 
 static const gemm_kernel K(f32) = {
