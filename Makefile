@@ -2,40 +2,45 @@
 # make help     lists the targets
 
 GO          ?= go
-STATICCHECK := .tools/bin/staticcheck-0.8.2
+STATICCHECK := .tools/bin/staticcheck-v0.8.2
 FUZZTIME    ?= 10s
 # Commands that are also called by their own name, as links to bin/monotron.
 LINKS       := pretrain_gpt preprocess_data preprocess_data_fast
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 
+# One set of flags for building and testing: what is compiled once, is compiled
+# for both, in whatever folder the repository lies.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
+export GO STATICCHECK
+
 .PHONY: build deps test lint nocgo fuzz bench quickstart shows-a clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
 	@mkdir -p bin
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/monotron .
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/monotron .
 	@for name in $(LINKS); do ln -sfn monotron bin/$$name; done
 
 deps: ## oneDNN from Debian when root, else the command to type; never fails
 	@sh scripts/deps.sh
 
 test: ## everything a change must pass: lint, unit, golden, examples, without cgo
-	@GO='$(GO)' sh scripts/test.sh
+	@sh scripts/test.sh
 
 lint: $(STATICCHECK) ## gofmt, go vet, staticcheck
-	@GO='$(GO)' sh scripts/lint.sh $(STATICCHECK)
+	@sh scripts/lint.sh
 
 $(STATICCHECK):
 	@mkdir -p $(@D)
-	GOBIN=$(CURDIR)/$(@D) $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
+	GOBIN=$(CURDIR)/$(@D) $(GO) install honnef.co/go/tools/cmd/staticcheck@$(patsubst staticcheck-%,%,$(@F))
 	@mv $(@D)/staticcheck $@
 
 nocgo: ## every test with plain Go alone
 	CGO_ENABLED=0 $(GO) test ./...
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
-	@GO='$(GO)' FUZZTIME=$(FUZZTIME) sh scripts/fuzz.sh
+	@FUZZTIME=$(FUZZTIME) sh scripts/fuzz.sh
 
 bench: build deps ## this machine's peak, then the training step, in f32 and bf16
 	@sh scripts/bench.sh

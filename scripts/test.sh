@@ -1,8 +1,7 @@
-# make test: what a change must pass, with the time of each part, what was
+# Called by make test: what a change must pass, with the time of each part, what was
 # skipped and why. Exit 1 when any part failed; every part runs all the same.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-GO=${GO:-go}
 failed=
 skipped=
 
@@ -19,7 +18,7 @@ skip() { skipped="$skipped
 began=$(date +%s)
 make --no-print-directory deps
 part "build" make --no-print-directory build
-if make --no-print-directory .tools/bin/staticcheck-0.8.2 >/dev/null 2>&1 || [ -n "${CI:-}" ]; then
+if make --no-print-directory "$STATICCHECK" >/dev/null 2>&1 || [ -n "${CI:-}" ]; then
   part "gofmt, vet, staticcheck" make --no-print-directory lint
 else
   skip "staticcheck: could not be fetched (no module proxy reached); only go vet ran"

@@ -12,6 +12,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/training"
 )
 
 // State of one thing that was looked at.
@@ -53,7 +54,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			if c.Args().Present() {
 				return fault.Errorf(fault.Usage, "doctor takes no argument; found %q", c.Args().First())
 			}
-			r := examine(thisHost(), c.App.Version, open)
+			r := examine(thisHost(), training.Version, open)
 			write := r.writeText
 			if c.Bool("json") {
 				write = r.writeJSON

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,9 +19,9 @@ const (
 )
 
 const (
-	trainTime   = 105 * time.Second // of undisturbed training
-	saves       = 10                // checkpoints a run
-	trySteps    = 12                // to measure the speed; the first ones warm up
+	trainTime   = 90 * time.Second // of undisturbed training
+	saves       = 10               // checkpoints a run
+	trySteps    = 12               // to measure the speed: their median, as the first ones warm up
 	fewestSteps = 4 * saves
 )
 
@@ -73,7 +74,7 @@ func trainAndKill() error {
 	if err != nil {
 		return err
 	}
-	if err := follow(run, p.steps, p.steps); err != nil {
+	if err := follow(run, p.steps+1, p.steps); err != nil {
 		return err
 	}
 	if err := <-run.ended; err != nil {
@@ -97,19 +98,21 @@ func measureSpeed() (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	seconds, counted := 0.0, 0
+	var seconds []float64
 	for _, s := range steps {
-		if s.Validation == "" && s.Iteration > trySteps/3 {
-			seconds, counted = seconds+float64(s.Seconds), counted+1
+		if s.Validation == "" {
+			seconds = append(seconds, float64(s.Seconds))
 		}
 	}
-	if counted == 0 || seconds <= 0 {
-		return plan{}, fault.Errorf(fault.Internal, "%s holds no timed step", trial)
+	if len(seconds) < trySteps {
+		return plan{}, fault.Errorf(fault.Internal, "%s holds %d steps of %d", trial, len(seconds), trySteps)
 	}
-	fit := int(trainTime.Seconds() * float64(counted) / seconds)
+	slices.Sort(seconds)
+	usual := seconds[len(seconds)/2]
+	fit := int(trainTime.Seconds() / usual)
 	interval := max(fewestSteps, fit) / saves
 	p := plan{steps: interval * saves, interval: interval}
-	say("A trial of %d steps: %.0f ms a step, so %d steps fit into %.0f s.", trySteps, 1000*seconds/float64(counted), p.steps, trainTime.Seconds())
+	say("A trial of %d steps: %.0f ms a step, so %d steps fit into %.0f s.", trySteps, 1000*usual, p.steps, trainTime.Seconds())
 	return p, nil
 }
 

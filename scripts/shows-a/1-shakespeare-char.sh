@@ -1,0 +1,23 @@
+# nanoGPT's CPU recipe on tinyshakespeare, one symbol a token: validation loss
+# at most 1.90 after 2,000 iterations (nanoGPT's readme: 1.88). About a minute.
+. "$(dirname "$0")/common.sh"
+need "$shared/data/tinyshakespeare.txt"
+DEVICE=${DEVICE:-auto} SEED=${SEED:-1337}
+
+bin/preprocess_data --input "$shared/data/tinyshakespeare.txt" --input-format text --text-split 0.9 \
+  --output-prefix "$work/shakespeare" --tokenizer-type CharTokenizer --workers 2
+vocab=$work/shakespeare_vocab.json
+
+start=$(date +%s.%N)
+bin/pretrain_gpt --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 \
+  --micro-batch-size 12 --global-batch-size 12 --train-iters 2000 --attention-dropout 0 --hidden-dropout 0 \
+  --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine --lr-decay-iters 2000 --lr-warmup-iters 100 \
+  --weight-decay 0.1 --adam-beta1 0.9 --adam-beta2 0.99 --clip-grad 1.0 --disable-bias-linear --init-method-std 0.02 \
+  --make-vocab-size-divisible-by 1 --tokenizer-type CharTokenizer --vocab-file "$vocab" \
+  --train-data-path "$work/shakespeare_train_document" --valid-data-path "$work/shakespeare_val_document" \
+  --eval-interval 2000 --eval-iters 200 --log-interval 100 --seed "$SEED" --device "$DEVICE" \
+  --log-jsonl "$work/steps.jsonl" >"$work/log"
+seconds=$(echo "$(date +%s.%N) - $start" | bc)
+loss=$(sed -nE '/"validation":"validation"/s/.*"lm loss":([0-9.]+).*/\1/p' "$work/steps.jsonl" | tail -1)
+echo "shakespeare_char: validation loss $loss in $seconds s (seed $SEED, device $DEVICE)"
+awk -v l="$loss" 'BEGIN { exit !(l > 0 && l <= 1.90) }' || { echo "FAILED: above 1.90"; exit 1; }
