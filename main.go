@@ -16,6 +16,7 @@ import (
 	"monotron/fault"
 	"monotron/flags"
 	"monotron/megatron/pretrain"
+	"monotron/tools/bench"
 	"monotron/tools/doctor"
 	"monotron/tools/generate"
 	"monotron/tools/inspect"
@@ -73,6 +74,7 @@ func commands() []*cli.Command {
 		inspect.Command(),
 		generate.Command(openDevice),
 		logits.Command(openDevice),
+		bench.Command(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
 	}

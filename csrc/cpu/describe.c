@@ -1,15 +1,14 @@
 /* What does the work here, for the log and the doctor. */
 #include <stdio.h>
-#include <string.h>
 
+#include "amx.h"
 #include "gemm.h"
-
-static const char *gain(void) { return strcmp(mt_gemm_isa(), "avx512") == 0 ? "a tenth" : "several times"; }
+#include "isa_level.h"
 
 const char *mt_cpu_describe(void) {
   static __thread char text[256];
-  const char *bf16 = mt_gemm_kernels()->bf16 ? "; bf16 matmul: own kernels on amx" : "";
-  if (mt_onednn_open()) snprintf(text, sizeof text, "matmul: %s%s; C kernels: %s", mt_onednn_describe(), bf16, mt_gemm_isa());
-  else snprintf(text, sizeof text, "C kernels: %s%s; installing libdnnl2 makes f32 matmul about %s faster", mt_gemm_isa(), bf16, gain());
+  const char *amx = mt_amx() ? ", AMX for bf16 matmul" : "";
+  if (mt_onednn_open()) snprintf(text, sizeof text, "%s, C kernels for %s%s", mt_onednn_describe(), mt_isa_name(), amx);
+  else snprintf(text, sizeof text, "C kernels for %s%s; installing libdnnl2 makes %s matmul faster", mt_isa_name(), amx, *amx ? "f32" : "f32 and bf16");
   return text;
 }

@@ -22,7 +22,6 @@ typedef struct { int64_t i0, i1, j0, j1; } gemm_tile;
 /* Panels: A in panels of mr rows, B in panels of nr columns, both with k
  * outermost and padded with zeros to mr, nr and multiples of k_unit. */
 typedef struct {
-  const char *name;
   int32_t mr, nr, k_unit, k_block; /* k_block: a panel of B stays in the L1 cache */
   int32_t element;                 /* bytes of a packed value */
   void (*begin)(void), (*end)(void); /* around a tile; may be NULL */
@@ -35,16 +34,15 @@ typedef struct {
 /* C and Aux of the tile from its sums [rows, columns]. */
 typedef void gemm_finish(const gemm_job *job, const gemm_tile *tile, const float *sums, int64_t ld);
 
-/* What this machine's instruction sets offer; chosen once. */
+/* What the instruction set in use offers. */
 typedef struct {
-  const gemm_kernel *f32;  /* takes every value dtype, converting as it packs */
-  const gemm_kernel *bf16; /* NULL without AMX */
+  const gemm_kernel *f32; /* takes every value dtype, converting as it packs */
   gemm_finish *finish;
   void (*thin)(const gemm_job *job, const gemm_tile *tile, float *workspace); /* few rows against a [n,k] matrix */
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
-const char *mt_gemm_isa(void);
+const gemm_kernel *mt_gemm_amx(void); /* bf16; where mt_amx() allows it */
 
 /* The largest tile, and the bytes of its sums, which lead the workspace where
  * oneDNN's results pass through it. */

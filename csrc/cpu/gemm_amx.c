@@ -1,93 +1,20 @@
-/* GEMM for bf16 on AMX: C in 2 x 2 tile registers of 16 x 16 sums, 32 k a step.
- * A tile of A is 16 rows of 32 k; a tile of B is 16 pairs of k by 16 columns, the
- * two of a pair side by side. */
+/* GEMM for bf16 on AMX: C in 2 x 2 tile registers of 16 x 16 sums, 32 k a step. */
+#include "amx_tiles.h"
 #include "gemm.h"
 
-#if defined(__x86_64__) && defined(__linux__) && (defined(__clang__) || __GNUC__ >= 11)
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,amx-tile,amx-bf16")
-#include <cpuid.h>
-#include <immintrin.h>
+#ifdef MT_HAS_AMX
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum { SIDE = 32, STEP = 32, STEP_BYTES = 2048 }; /* both panels: 2 tiles of 1 KB a step */
-
-typedef struct {
-  uint8_t palette, start, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-} tile_config;
-
-/* Eight full tiles. A constant in memory: GCC's intrinsic tells the optimiser of
- * the first eight bytes only. */
-static const tile_config eight __attribute__((aligned(64))) = {
-    .palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-
-static void begin(void) { _tile_loadconfig(&eight); }
-
-static void end(void) { _tile_release(); } /* so that a thread switch does not save 8 KB */
-
-/* 16 x 16 values of 32 bits, r[i] lane j <-> r[j] lane i. */
-static inline __attribute__((always_inline)) void transpose(__m512i r[16]) {
-  __m512i t[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; i++) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; i++) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
-    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xDD);
-  }
-}
-
-/* r[p] = rows 2p and 2p+1 of 16 columns, interleaved. step in bytes. */
-static inline __attribute__((always_inline)) void load_pairs(__m512i r[16], const char *s, int64_t step) {
-  const __m512i mix = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-#pragma GCC unroll 16
-  for (int p = 0; p < 16; p++) {
-    __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)(s + 2 * p * step))),
-                                      _mm256_loadu_si256((const void *)(s + (2 * p + 1) * step)), 1);
-    r[p] = _mm512_permutexvar_epi16(mix, both);
-  }
-}
-
-static inline __attribute__((always_inline)) void load_lines(__m512i r[16], const char *s, int64_t step) {
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(s + i * step);
-}
-
-static inline __attribute__((always_inline)) void store_tile(char *out, const __m512i r[16]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; i++) _mm512_store_si512(out + i * 64, r[i]);
-}
 
 /* One tile of 16 lines by 32 k. Lines lie k-contiguous (`deep` 1) or side by side;
  * `paired` is B's form. */
 static inline void pack_tile(char *out, const char *s, int64_t line, int64_t deep, int paired) {
   __m512i r[16];
-  if (deep == 1) load_lines(r, s, line * 2);
-  else load_pairs(r, s, deep * 2);
-  if ((deep == 1) == (paired != 0)) transpose(r);
-  store_tile(out, r);
+  if (deep == 1) amx_load_lines(r, s, line * 2);
+  else amx_load_pairs(r, s, deep * 2);
+  if ((deep == 1) == (paired != 0)) amx_transpose(r);
+  amx_store(out, 64, r);
 }
 
 /* The same at an edge: what is not there is zero. */
@@ -148,17 +75,11 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int64
 }
 
 static const gemm_kernel kernel = {
-    .name = "amx_bf16", .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2,
-    .begin = begin, .end = end, .pack_a = pack_a, .pack_b = pack_b, .micro = micro,
+    .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2,
+    .begin = amx_begin, .end = amx_end, .pack_a = pack_a, .pack_b = pack_b, .micro = micro,
 };
 
-/* The processor must have the tiles, and Linux be asked for their state. */
-const gemm_kernel *mt_gemm_amx(void) {
-  enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-  unsigned a, b, c, d;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return NULL;
-  return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0 ? &kernel : NULL;
-}
+const gemm_kernel *mt_gemm_amx(void) { return &kernel; }
 
 #else
 const gemm_kernel *mt_gemm_amx(void) { return 0; }

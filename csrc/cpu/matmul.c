@@ -4,6 +4,7 @@
  * kernels do the rest (f16, and everything where there is no oneDNN). */
 #include <stdio.h>
 
+#include "amx.h"
 #include "gemm.h"
 
 /* A call below SMALL multiply-adds is one tile: handing out costs more. A larger
@@ -86,8 +87,8 @@ static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t pha
   (void)phase;
   if (is_thin(p)) {
     own->thin(&job, &t, ctx->workspace);
-  } else if (job.dtype == MT_BF16 && own->bf16) {
-    mt_gemm_own(own->bf16, &job, &t, ctx->workspace);
+  } else if (job.dtype == MT_BF16 && mt_amx()) {
+    mt_gemm_own(mt_gemm_amx(), &job, &t, ctx->workspace);
   } else if (job.dtype == MT_F16 || !mt_onednn_open()) {
     mt_gemm_own(own->f32, &job, &t, ctx->workspace);
   } else if (by_onednn(ctx, &job, &t) != 0) {

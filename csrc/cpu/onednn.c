@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context.h"
 #include "gemm.h"
 
 enum { CPU_ENGINE = 1, IN_ORDER = 1, USER_SCRATCHPAD = 1, SCRATCHPAD_MD = 136 }; /* values of both versions */
@@ -189,13 +190,21 @@ static void fill(matmul_entry *e, const matmul_key *key) {
   }
 }
 
+static matmul_cache *cache_of(mt_context *ctx) {
+  mt_cpu_state *state = mt_cpu_state_of(ctx);
+  if (!state || state->onednn) return state ? state->onednn : NULL;
+  matmul_cache *cache = calloc(1, sizeof *cache);
+  if (cache && dnn.stream_create(&cache->stream, dnn.engine, IN_ORDER)) {
+    free(cache);
+    cache = NULL;
+  }
+  return state->onednn = cache;
+}
+
 /* The entry of a key, made now if need be. NULL without memory. */
 static matmul_entry *lookup(mt_context *ctx, const matmul_key *key) {
-  matmul_cache *cache = ctx->stream;
-  if (!cache) {
-    cache = ctx->stream = calloc(1, sizeof *cache);
-    if (!cache || dnn.stream_create(&cache->stream, dnn.engine, IN_ORDER)) return NULL;
-  }
+  matmul_cache *cache = cache_of(ctx);
+  if (!cache) return NULL;
   uint64_t h = hash(key);
   matmul_entry *empty = &cache->entry[h % ENTRIES];
   for (int p = 0; p < PROBES; p++) {
@@ -222,6 +231,6 @@ int32_t mt_onednn_bf16(mt_context *ctx, const gemm_job *job, const gemm_tile *t,
       (e->scratch && dnn.memory_set(e->scratch, scratch)))
     return 1;
   onednn_arg args[] = {{ARG_SRC, e->a}, {ARG_WEIGHTS, e->b}, {ARG_DST, e->c}, {ARG_SCRATCHPAD, e->scratch}};
-  void *stream = ((matmul_cache *)ctx->stream)->stream;
+  void *stream = cache_of(ctx)->stream;
   return dnn.execute(e->primitive, stream, e->scratch ? 4 : 3, args) || dnn.stream_wait(stream);
 }

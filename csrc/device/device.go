@@ -23,7 +23,16 @@ type Backend interface {
 }
 
 // Observer sees every op after it was enqueued (on a CPU: done); for profiles.
-type Observer func(op Op, shape string, start time.Time, took time.Duration)
+type Observer func(Call)
+
+// Call is one op as an Observer sees it.
+type Call struct {
+	Op    Op
+	Shape string // sizes of what it computes
+	Work         // what it has to do at least
+	Start time.Time
+	Took  time.Duration
+}
 
 // Device is one rank's way to its kernels and its memory. It is used by one
 // goroutine at a time.
@@ -87,7 +96,12 @@ func (d *Device) run(op Op, args unsafe.Pointer, main Tensor) {
 	}
 	start := time.Now()
 	d.keep(d.backend.Run(op, args))
-	d.Observe(op, main.String(), start, time.Since(start))
+	took := time.Since(start)
+	c := Call{Op: op, Shape: main.String(), Work: workOf(op, args), Start: start, Took: took}
+	if op == OpMatmul {
+		c.Shape = (*MatmulArgs)(args).describe()
+	}
+	d.Observe(c)
 }
 
 // WriteSlice copies host values of any element type into t.

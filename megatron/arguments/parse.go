@@ -68,6 +68,8 @@ type parser struct {
 	wrong    map[string]bool  // flags whose value is a problem already
 	problems []error
 	report   *Report
+
+	emptyLoad string // folder of --use-checkpoint-args that holds no checkpoint
 }
 
 type value struct {
@@ -97,6 +99,11 @@ func (p *parser) err() error {
 	switch len(p.problems) {
 	case 0:
 		return nil
+	}
+	if p.emptyLoad != "" {
+		p.problem("--use-checkpoint-args: there is no checkpoint in %s to take flags from", p.emptyLoad)
+	}
+	switch len(p.problems) {
 	case 1:
 		return fault.With(fault.Usage, p.problems[0])
 	}
@@ -244,7 +251,8 @@ func (p *parser) checkpoint() {
 		return
 	}
 	if saved == nil {
-		p.notice("--use-checkpoint-args: no checkpoint in %s yet; the command line alone counts", p.values["load"].texts[0])
+		p.emptyLoad = p.values["load"].texts[0]
+		p.notice("--use-checkpoint-args: no checkpoint in %s yet; the command line alone counts", p.emptyLoad)
 	}
 	for name, texts := range saved {
 		f, ok := index[name]

@@ -25,24 +25,25 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Usage:           "train a GPT model; takes Megatron-LM's flags",
 		SkipFlagParsing: true, // Megatron's rules, in arguments
 		Action: func(c *cli.Context) error {
-			return run(c.Context, c.Args().Slice(), open)
+			return run(c.Context, c.Args().Slice(), open, training.Streams{Out: os.Stdout, Notes: os.Stderr})
 		},
 	}
 }
 
-func run(ctx context.Context, args []string, open func(string) (*device.Device, error)) error {
+// run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
+func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
 	config, report, err := arguments.ParseWith(arguments.Options{CheckpointValues: training.CheckpointFlags}, args)
 	if err != nil {
 		return err
 	}
 	switch {
 	case report.Help:
-		return arguments.WriteHelp(os.Stdout)
+		return arguments.WriteHelp(w.Out)
 	case report.PrintConfig:
-		return report.WriteConfig(os.Stdout)
+		return report.WriteConfig(w.Out)
 	}
 	for _, n := range report.Notices {
-		fmt.Fprintln(os.Stderr, n)
+		fmt.Fprintln(w.Notes, n)
 	}
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
@@ -51,15 +52,15 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "device %s: %s, %d threads\n", d.Name, d.Describe(), device.SharedPool().Threads())
+	fmt.Fprintf(w.Notes, "device %s: %s, %d threads\n", d.Name, d.Describe(), device.SharedPool().Threads())
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
-	return train(ctx, config, d)
+	return train(ctx, config, d, w)
 }
 
-func train(ctx context.Context, config training.Config, d *device.Device) (err error) {
+func train(ctx context.Context, config training.Config, d *device.Device, w training.Streams) (err error) {
 	defer memoryFault(&err)
-	r, err := training.Start(config, d, training.Streams{Out: os.Stdout, Notes: os.Stderr})
+	r, err := training.Start(config, d, w)
 	if err != nil {
 		return err
 	}
@@ -94,8 +95,8 @@ func stopOnSignal(ctx context.Context) (context.Context, func()) {
 		}
 		fmt.Fprintf(os.Stderr, "%v: saving after this step; send it again to stop at once\n", s)
 		cancel(errors.New(s.String()))
-		if _, ok = <-signals; ok {
-			os.Exit(128 + int(syscall.SIGTERM))
+		if s, ok = <-signals; ok {
+			os.Exit(128 + int(s.(syscall.Signal)))
 		}
 	}()
 	return ctx, func() { signal.Stop(signals); close(signals) }

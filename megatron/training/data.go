@@ -17,6 +17,8 @@ type Feed struct {
 	masked  bool // documents do not see each other
 	split   string
 
+	repeats func(notice string) // evaluations: called when the data begins anew; nil: it does not
+
 	readsAhead bool           // a goroutine reads the next batch while this one trains
 	ahead      chan readAhead // what it is reading; nil: nothing
 }
@@ -94,8 +96,12 @@ func newFeed(c *Config, set dataset.Dataset, split dataset.Split) (*Feed, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Feed{set: set, sampler: sampler, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
-		readsAhead: split == dataset.Train && c.NumWorkers > 0}, nil
+	f := &Feed{set: set, sampler: sampler, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
+		readsAhead: split == dataset.Train && c.NumWorkers > 0}
+	if split != dataset.Train && s.Order == dataset.Single {
+		f.repeats = c.Data.Notice
+	}
+	return f, nil
 }
 
 // Batch reads `micros` micro-batches from the consumed samples on, and begins to
@@ -127,7 +133,7 @@ func (f *Feed) begin(consumed int64, micros int) {
 func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 	var batch []*Micro
 	for m := range micros {
-		at := consumed + int64(m)*f.sampler.Advance()
+		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
 		numbers, err := f.sampler.Batch(at, nil)
 		if err == io.EOF {
 			return nil, fault.Errorf(fault.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
@@ -135,13 +141,25 @@ func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 		if err != nil {
 			return nil, err
 		}
-		micro, err := f.micro(numbers, int32(at-consumed))
+		micro, err := f.micro(numbers, int32(int64(m)*f.sampler.Advance()))
 		if err != nil {
 			return nil, err
 		}
 		batch = append(batch, micro)
 	}
 	return batch, nil
+}
+
+// wrapped begins anew where evaluations have used all of their data, as after a
+// change of --eval-iters; Megatron ends with StopIteration there.
+func (f *Feed) wrapped(at int64) int64 {
+	whole := f.set.Len() / f.sampler.Advance() * f.sampler.Advance()
+	if f.repeats == nil || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
+		return at
+	}
+	f.repeats(fmt.Sprintf("evaluations have used all %d samples of the %s data; they begin with the first again", f.set.Len(), f.split))
+	f.repeats = func(string) {}
+	return at % whole / f.sampler.Advance() * f.sampler.Advance()
 }
 
 // micro reads the samples of one micro-batch; first is the number of its first

@@ -21,9 +21,12 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	if r.Config.FullValidation && !test {
 		consumed, micros, iters = new(int64), 1, int(f.set.Len())
 	}
+	all := *consumed + int64(iters)*int64(micros)*f.sampler.Advance()
 	for range iters {
 		if ctx.Err() != nil {
-			return nil // the loop saves and stops; a partial mean would mislead
+			r.log.note("the evaluation at %s is cut short", where)
+			*consumed = all // so that later evaluations see what they would have seen
+			return nil
 		}
 		batch, err := f.Batch(*consumed, micros)
 		if err != nil {
@@ -60,7 +63,7 @@ func (r *Run) finalEvaluations(ctx context.Context) error {
 		}
 	}
 	if ctx.Err() != nil {
-		return fault.Errorf(fault.Again, "stopped by %v during the last evaluation; training is complete and saved", context.Cause(ctx))
+		return fault.Errorf(fault.Again, "stopped by %v during the last evaluation; run the same command again for it", context.Cause(ctx))
 	}
 	return nil
 }

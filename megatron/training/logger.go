@@ -39,7 +39,7 @@ type stepLog struct {
 
 func newLogger(r *Run, w Streams) (l *logger, err error) {
 	c := &r.Config.Log
-	l = &logger{streams: w, config: &r.Config, iters: r.iters, timers: report.NewTimers(c.TimingLevel)}
+	l = &logger{streams: w, config: &r.Config, iters: r.iters, timers: report.NewTimers(c.TimingLevel), bar: &report.Progress{}}
 	if c.JSONL != "" {
 		if l.jsonl, err = report.OpenJSONL(c.JSONL); err != nil {
 			return nil, err

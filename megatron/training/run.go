@@ -106,6 +106,7 @@ func (r *Run) Train(ctx context.Context) (err error) {
 	if r.Engine.Iteration >= r.iters {
 		r.log.note("nothing to train: the checkpoint's iteration %d is the last of %d already", r.Engine.Iteration, r.iters)
 	}
+	r.log.bar.Add(r.Engine.Iteration)
 	for r.Engine.Iteration < r.iters {
 		if err := r.iterate(ctx); err != nil {
 			return err

@@ -28,7 +28,7 @@ func Wrap(c *cli.Command) *cli.Command {
 				DisableSliceFlagSeparator: true,
 				ExitErrHandler:            func(*cli.Context, error) {},
 				OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return fault.With(fault.Usage, err) },
-				Reader: outer.App.Reader, Writer: outer.App.Writer, ErrWriter: outer.App.ErrWriter,
+				Reader:                    outer.App.Reader, Writer: outer.App.Writer, ErrWriter: outer.App.ErrWriter,
 			}
 			args := outer.Args().Slice()
 			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {

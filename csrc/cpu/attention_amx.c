@@ -1,0 +1,148 @@
+/* Attention's packed blocks in bf16 on AMX; the rest is as for the others. */
+#include "amx_tiles.h"
+#include "attention.h"
+#include "isa_level.h"
+#include "tile.h"
+
+const attention_kernels *mt_attention_amx(void);
+
+#ifdef MT_HAS_AMX
+#define MT_ISA MT_AVX512
+#define K(name) name##_amx
+#include "simd.h"
+
+#include "gemm_transpose.h"
+#include "philox.h"
+
+/* As attention_blocks.h; a right operand's rows are pairs, ld columns of two. */
+typedef uint16_t K(value);
+
+#define AT(p, i) ((char *)((K(value) *)(p) + (i)))
+
+/* 32 rows by 32 columns of a source from (i, j) on, copied where it ends sooner. */
+typedef struct { const char *at; int64_t step; K(value) copy[32 * 32]; } source_block;
+
+V void block_of(source_block *b, const void *from, int64_t step, int64_t i, int64_t j, int64_t rows, int64_t d) {
+  b->at = AT(from, i * step + j);
+  b->step = 2 * step;
+  if (i + 32 <= rows && j + 32 <= d) return;
+  memset(b->copy, 0, sizeof b->copy);
+  for (int64_t r = 0; r < 32 && i + r < rows; r++) memcpy(b->copy + r * 32, AT(from, (i + r) * step + j), 2 * mt_min(32, d - j));
+  b->at = (const char *)b->copy;
+  b->step = 64;
+}
+
+static void K(pack_rows)(K(value) *to, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
+  for (int64_t i = 0; i < att_up(rows, ATT_PAD); i++, to += padded) {
+    int64_t n = i < rows ? d : 0;
+    memcpy(to, AT(from, i * step), 2 * n);
+    memset(to + n, 0, 2 * (padded - n));
+  }
+}
+
+static void K(pack_channels)(K(value) *to, int64_t ld, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
+  for (int64_t i = 0; i < rows; i += 32)
+    for (int64_t j = 0; j < padded; j += 32) {
+      source_block b;
+      block_of(&b, from, step, i, j, rows, d);
+      for (int64_t half = 0; half < 32; half += 16) {
+        __m512i r[16];
+        amx_load_pairs(r, b.at + 2 * half, b.step);
+        amx_transpose(r);
+        amx_store(AT(to, (j + half) * ld + i), 2 * ld, r);
+      }
+    }
+}
+
+static void K(pack_right_rows)(K(value) *to, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
+  for (int64_t i = 0; i < rows; i += 32)
+    for (int64_t j = 0; j < padded; j += 32) {
+      source_block b;
+      block_of(&b, from, step, i, j, rows, d);
+      for (int64_t half = 0; half < 32; half += 16) {
+        __m512i r[16];
+        amx_load_pairs(r, b.at + 2 * half, b.step);
+        amx_store(AT(to, i * padded + 2 * (j + half)), 4 * padded, r);
+      }
+    }
+}
+
+static void K(pack_right_channels)(K(value) *to, int64_t ld, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
+  for (int64_t i = 0; i < rows; i += 32)
+    for (int64_t j = 0; j < padded; j += 32) {
+      source_block b;
+      block_of(&b, from, step, i, j, rows, d);
+      for (int64_t half = 0; half < 32; half += 16) {
+        __m512i r[16];
+        amx_load_lines(r, b.at + half * b.step, b.step);
+        amx_transpose(r);
+        amx_store(AT(to, j * ld + 2 * (i + half)), 4 * ld, r);
+      }
+    }
+}
+
+V __m256i bf16_of(vf x) { return (__m256i)_mm512_cvtneps_pbh((__m512)x); }
+
+V void K(put_left)(K(value) *to, int64_t ld, int64_t r, int64_t j, vf even, vf odd) {
+  _mm256_storeu_si256((void *)(to + r * ld + j), bf16_of(even));
+  _mm256_storeu_si256((void *)(to + (r + 1) * ld + j), bf16_of(odd));
+}
+
+V void K(put_right)(K(value) *to, int64_t ld, int64_t r, int64_t j, vf even, vf odd) {
+  __m512i pair = _mm512_or_si512(_mm512_cvtepu16_epi32(bf16_of(even)), _mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16_of(odd)), 16));
+  _mm512_storeu_si512(to + r * ld + 2 * j, pair);
+}
+
+V void K(micro)(int64_t k, const K(value) *a, int64_t lda, const K(value) *b, int64_t ldb, float *c, int64_t ldc, int add) {
+  float *low = c + 16 * ldc;
+  if (add) {
+    _tile_loadd(0, c, ldc * 4);
+    _tile_loadd(1, c + 16, ldc * 4);
+    _tile_loadd(2, low, ldc * 4);
+    _tile_loadd(3, low + 16, ldc * 4);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t p = 0; p < k; p += 32, a += 32, b += 32 * ldb) {
+    _tile_loadd(4, a, lda * 2);
+    _tile_loadd(6, b, ldb * 4);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + 32, ldb * 4);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + 16 * lda, lda * 2);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c, ldc * 4);
+  _tile_stored(1, c + 16, ldc * 4);
+  _tile_stored(2, low, ldc * 4);
+  _tile_stored(3, low + 16, ldc * 4);
+}
+
+static void K(product)(int64_t m, int64_t n, int64_t k, const K(value) *a, int64_t lda, const K(value) *b, int64_t ldb, float *c, int64_t ldc, int add) {
+  for (int64_t j = 0; j < n; j += 32)
+    for (int64_t i = 0; i < m; i += 32) K(micro)(k, a + i * lda, lda, b + 2 * j, ldb, c + i * ldc + j, ldc, add);
+}
+
+V void K(begin)(void) { amx_begin(); }
+V void K(end)(void) { amx_end(); }
+
+#include "attention_masks.h"
+
+#include "attention_backward.h"
+#include "attention_few.h"
+#include "attention_forward.h"
+
+const attention_kernels *mt_attention_amx(void) {
+  static const attention_kernels all = {
+      sizeof(K(value)), K(pack), K(forward), K(few), K(backward), K(sum),
+  };
+  return &all;
+}
+
+#else
+const attention_kernels *mt_attention_amx(void) { return 0; }
+#endif

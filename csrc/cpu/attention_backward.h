@@ -1,0 +1,220 @@
+/* Backward, for any form of packed blocks. Read under MT_ISA, after the blocks.
+ * With p = e^(s−lse) and z its mask over 1−rate: dV = (pz)ᵀ·dO, dP = z·(dO·Vᵀ),
+ * dS = p·(dP − D), D = dO·O, dQ = scale·dS·K, dK = scale·dSᵀ·Q. */
+
+typedef struct {
+  const attention_call *c;
+  attention_head head;
+  K(masks) masks;
+  int64_t queries;                     /* padded to ATT_BQUERIES */
+  /* of all queries, in blocks of ATT_BQUERIES where they are columns */
+  K(value) *q_columns, *do_columns;    /* [blocks, padded, 128] right operands over channels */
+  K(value) *q_rows, *do_rows;          /* [queries, padded] right operands over queries */
+  float *dq;                           /* [blocks, padded, 128] */
+  float *lse, *through;                /* [queries]; D */
+  int32_t *from, *width;
+  /* of a block of keys */
+  K(value) *k_rows, *v_rows, *k_channels; /* [64, padded] twice, [padded, 64]: left operands */
+  float *dk, *dv;                      /* [64, padded] */
+  float *scores, *dp;                  /* [64, 128] */
+  K(value) *p, *ds, *ds_right;         /* [64, 128]: left operands, a right one */
+  float *rows;                         /* [128, padded] */
+} K(backward_state);
+
+static void K(lay_out_backward)(K(backward_state) *s, char *room) {
+  const int64_t padded = s->c->padded, all = s->queries * padded, block = ATT_BKEYS * padded;
+  enum { PAIRS = ATT_BKEYS * ATT_BQUERIES };
+  s->q_columns = (K(value) *)room;
+  s->do_columns = s->q_columns + all;
+  s->q_rows = s->do_columns + all;
+  s->do_rows = s->q_rows + all;
+  s->k_rows = s->do_rows + all;
+  s->v_rows = s->k_rows + block;
+  s->k_channels = s->v_rows + block;
+  s->p = s->k_channels + block;
+  s->ds = s->p + PAIRS;
+  s->ds_right = s->ds + PAIRS;
+  s->dq = (float *)(s->ds_right + PAIRS);
+  s->dk = s->dq + all;
+  s->dv = s->dk + block;
+  s->scores = s->dv + block;
+  s->dp = s->scores + PAIRS;
+  s->rows = s->dp + PAIRS;
+  s->lse = s->rows + ATT_BQUERIES * padded;
+  s->through = s->lse + s->queries;
+  s->from = (int32_t *)(s->through + s->queries);
+  s->width = s->from + s->queries;
+}
+
+static void K(pack_queries)(K(backward_state) *s) {
+  const attention_call *c = s->c;
+  const mt_tensor *q = &c->f->q, *d_o = &c->g->d_o;
+  const int64_t padded = c->padded;
+  for (int64_t i = 0; i < s->queries; i += ATT_BQUERIES) {
+    int64_t n = mt_min(ATT_BQUERIES, c->sq - i);
+    const void *from_q = att_row(c, q, s->head, i), *from_do = att_row(c, d_o, s->head, i);
+    K(pack_right_channels)(s->q_columns + i * padded, ATT_BQUERIES, padded, from_q, q->dtype, att_step(c, q), n, c->d);
+    K(pack_right_channels)(s->do_columns + i * padded, ATT_BQUERIES, padded, from_do, d_o->dtype, att_step(c, d_o), n, c->d);
+    K(pack_right_rows)(s->q_rows + i * padded, padded, from_q, q->dtype, att_step(c, q), n, c->d);
+    K(pack_right_rows)(s->do_rows + i * padded, padded, from_do, d_o->dtype, att_step(c, d_o), n, c->d);
+  }
+}
+
+V void K(query_numbers)(K(backward_state) *s, int T) {
+  const attention_call *c = s->c;
+  const float *lse = att_lse(c, s->head);
+  for (int64_t i = 0; i < s->queries; i++) {
+    K(visible)(c, s->head.sample, i, &s->from[i], &s->width[i]);
+    s->lse[i] = 1e30f;
+    s->through[i] = 0;
+    if (i >= c->sq) continue;
+    const void *o = att_row(c, &c->f->o, s->head, i), *d_o = att_row(c, &c->g->d_o, s->head, i);
+    vf sum = {0};
+    V_EACH(c->d, j, m, sum += v_load_n(o, T, j, m) * v_load_n(d_o, T, j, m););
+    s->through[i] = v_sum(sum);
+    s->lse[i] = lse[i * c->f->lse.stride[2]];
+  }
+}
+
+/* p and dS of 64 keys from k on by n queries from i on. `open` as in forward. */
+V void K(gradients_if)(K(backward_state) *s, int64_t k, int64_t i, int64_t n, int open) {
+  const K(masks) *m = &s->masks;
+  for (int64_t j = 0; j < n; j += LANES) {
+    vf lse = v_load(s->lse + i + j, MT_F32, 0), through = v_load(s->through + i + j, MT_F32, 0);
+    vu from, width;
+    memcpy(&from, s->from + i + j, sizeof from);
+    memcpy(&width, s->width + i + j, sizeof width);
+    for (int64_t r = 0; r < ATT_BKEYS; r += 4) {
+      vu word[4];
+      vf p[4], ds[4];
+      if (m->drop) K(words)(m, k + r, i + j, word);
+      else memset(word, 0, sizeof word);
+      for (int q = 0; q < 4; q++) {
+        vf x = v_load(s->scores + j, MT_F32, (r + q) * ATT_BQUERIES), dp = v_load(s->dp + j, MT_F32, (r + q) * ATT_BQUERIES);
+        p[q] = v_exp((open ? x * m->scale : K(score)(m, x, k + r + q, i + j)) - lse);
+        if (!open) p[q] = v_select(K(sees)(from, width, k + r + q), p[q], v_set(0));
+        vf kept = p[q];
+        if (m->drop) {
+          vm dropped = v_below(word[q], v_iota() * 0u + m->threshold);
+          kept = v_select(dropped, v_set(0), kept * m->keep);
+          dp = v_select(dropped, v_set(0), dp * m->keep);
+        }
+        ds[q] = p[q] * (dp - through);
+        p[q] = kept;
+      }
+      for (int q = 0; q < 4; q += 2) {
+        K(put_left)(s->p, ATT_BQUERIES, r + q, j, p[q], p[q + 1]);
+        K(put_left)(s->ds, ATT_BQUERIES, r + q, j, ds[q], ds[q + 1]);
+        if (sizeof(K(value)) == 2) K(put_right)(s->ds_right, ATT_BQUERIES, r + q, j, ds[q], ds[q + 1]);
+      }
+    }
+  }
+}
+
+static void K(gradients)(K(backward_state) *s, int64_t k, int64_t i, int64_t n) { K(gradients_if)(s, k, i, n, 0); }
+
+static void K(gradients_open)(K(backward_state) *s, int64_t k, int64_t i, int64_t n) { K(gradients_if)(s, k, i, n, 1); }
+
+/* Queries i..i+n-1, within one block of ATT_BQUERIES, against 64 keys from k on. */
+static void K(block)(K(backward_state) *s, int64_t k, int64_t i, int64_t n) {
+  enum { Q = ATT_BQUERIES, N = ATT_BKEYS };
+  const int64_t padded = s->c->padded, at = i / Q * Q * padded + i % Q;
+  const int64_t right = i / Q * Q * padded + (i % Q) * (sizeof(K(value)) == 2 ? 2 : 1);
+  int64_t lowest = ATT_NOBODY, highest = 0;
+  for (int64_t q = i; q < i + n; q++) {
+    lowest = mt_min(lowest, s->from[q]);
+    if (q < s->c->sq) highest = mt_max(highest, s->from[q]);
+  }
+  if (lowest >= k + N) return;
+  K(product)(N, n, padded, s->k_rows, padded, s->q_columns + right, Q, s->scores, Q, 0);
+  K(product)(N, n, padded, s->v_rows, padded, s->do_columns + right, Q, s->dp, Q, 0);
+  if (highest <= k && k + N <= s->masks.offset + i + 1 && !s->masks.alibi) K(gradients_open)(s, k, i, n);
+  else K(gradients)(s, k, i, n);
+  K(product)(N, padded, n, s->p, Q, s->do_rows + i * padded, padded, s->dv, padded, 1);
+  K(product)(N, padded, n, s->ds, Q, s->q_rows + i * padded, padded, s->dk, padded, 1);
+  K(product)(padded, n, N, s->k_channels, N, sizeof(K(value)) == 2 ? s->ds_right : s->ds, Q, s->dq + at, Q, 1);
+}
+
+/* dK and dV of keys k..k+n-1: to the tensors, or to this head's part of a sum. */
+V void K(write_keys)(K(backward_state) *s, int64_t k, int64_t n, float *partial, int T) {
+  const attention_call *c = s->c;
+  for (int64_t r = 0; r < n; r++) {
+    const float *dk = s->dk + r * c->padded, *dv = s->dv + r * c->padded;
+    float scale = c->f->scale;
+    if (partial) {
+      float *to_k = partial + (k + r) * c->d, *to_v = to_k + c->sk * c->d;
+      V_EACH(c->d, j, m,
+        v_store_n(to_k, MT_F32, j, m, v_load_n(dk, MT_F32, j, m) * scale);
+        v_store_n(to_v, MT_F32, j, m, v_load_n(dv, MT_F32, j, m)););
+    } else {
+      void *to_k = att_row(c, &c->g->dk, s->head, k + r), *to_v = att_row(c, &c->g->dv, s->head, k + r);
+      V_EACH(c->d, j, m,
+        v_store_n(to_k, T, j, m, v_load_n(dk, MT_F32, j, m) * scale);
+        v_store_n(to_v, T, j, m, v_load_n(dv, MT_F32, j, m)););
+    }
+  }
+}
+
+V void K(write_queries)(K(backward_state) *s, int T) {
+  const attention_call *c = s->c;
+  for (int64_t i = 0; i < c->sq; i += ATT_BQUERIES) {
+    K(transpose)(s->rows, c->padded, c->padded, s->dq + i * c->padded, MT_F32, ATT_BQUERIES, c->padded, ATT_BQUERIES);
+    for (int64_t q = i; q < mt_min(c->sq, i + ATT_BQUERIES); q++) {
+      const float *row = s->rows + (q - i) * c->padded;
+      void *to = att_row(c, &c->g->dq, s->head, q);
+      V_EACH(c->d, j, m, v_store_n(to, T, j, m, v_load_n(row, MT_F32, j, m) * c->f->scale););
+    }
+  }
+}
+
+/* A block of keys against all queries that may see it. */
+static void K(keys)(K(backward_state) *s, int64_t k, float *partial) {
+  const attention_call *c = s->c;
+  const mt_attention_forward_args *f = c->f;
+  int64_t n = mt_min(ATT_BKEYS, c->sk - k), seen = mt_max(0, mt_min(n, c->seen - k));
+  memset(s->dk, 0, ATT_BKEYS * c->padded * 2 * sizeof *s->dk); /* dV follows dK */
+  if (seen > 0) {
+    const void *from_k = att_row(c, &f->k, s->head, k), *from_v = att_row(c, &f->v, s->head, k);
+    memset(s->k_rows, 0, ATT_BKEYS * c->padded * 3 * sizeof *s->k_rows);
+    K(pack_rows)(s->k_rows, c->padded, from_k, f->k.dtype, att_step(c, &f->k), seen, c->d);
+    K(pack_rows)(s->v_rows, c->padded, from_v, f->v.dtype, att_step(c, &f->v), seen, c->d);
+    K(pack_channels)(s->k_channels, ATT_BKEYS, c->padded, from_k, f->k.dtype, att_step(c, &f->k), seen, c->d);
+    int64_t i = mt_max(0, k - f->q_offset) / ATT_PAD * ATT_PAD, end = att_up(c->sq, ATT_PAD);
+    if (f->window >= 0) end = mt_min(end, att_up(mt_max(0, k + ATT_BKEYS + f->window - f->q_offset), ATT_PAD));
+    while (i < end) {
+      int64_t next = mt_min(end, (i / ATT_BQUERIES + 1) * ATT_BQUERIES);
+      K(block)(s, k, i, next - i);
+      i = next;
+    }
+  }
+  V_BY_DTYPE(f->k.dtype, K(write_keys)(s, k, n, partial, T));
+}
+
+static void K(backward)(const attention_call *c, attention_head h, float *partial, char *room) {
+  K(backward_state) s = {.c = c, .head = h, .masks = K(masks_of)(c, h), .queries = att_up(c->sq, ATT_BQUERIES)};
+  K(lay_out_backward)(&s, room);
+  K(pack_queries)(&s);
+  V_BY_DTYPE(c->f->q.dtype, K(query_numbers)(&s, T));
+  memset(s.dq, 0, s.queries * c->padded * sizeof *s.dq);
+  K(begin)();
+  for (int64_t k = 0; k < c->sk; k += ATT_BKEYS) K(keys)(&s, k, partial);
+  K(end)();
+  V_BY_DTYPE(c->f->q.dtype, K(write_queries)(&s, T));
+}
+
+/* dK and dV of a group: the parts of its heads, added in their order. */
+static void K(sum)(const attention_call *c, int64_t sample, int64_t group, const float *partial) {
+  const int64_t part = c->sk * c->d;
+  attention_head h = {sample, group, group * c->per_group};
+  const float *first = partial + (sample * c->heads + h.head) * 2 * part;
+  for (int64_t which = 0; which < 2; which++, first += part) {
+    const mt_tensor *t = which == 0 ? &c->g->dk : &c->g->dv;
+    for (int64_t k = 0; k < c->sk; k++) {
+      void *to = att_row(c, t, h, k);
+      V_EACH(c->d, j, m,
+        vf sum = {0};
+        for (int64_t q = 0; q < c->per_group; q++) sum += v_load_n(first + q * 2 * part + k * c->d, MT_F32, j, m);
+        V_BY_DTYPE(t->dtype, v_store_n(to, T, j, m, sum)););
+    }
+  }
+}

@@ -1,0 +1,139 @@
+/* Forward, for any form of packed blocks. Read under MT_ISA, after the blocks. */
+
+static void K(pack)(const attention_call *c, int64_t sample, int64_t group, int64_t chunk, char *shared) {
+  const mt_attention_forward_args *f = c->f;
+  attention_head h = {sample, group, 0};
+  K(value) *keys = (K(value) *)shared, *values = keys + att_up(c->seen, ATT_KEYS) * c->padded;
+  int64_t to = mt_min(c->seen, (chunk + 1) * ATT_CHUNK);
+  for (int64_t k = chunk * ATT_CHUNK; k < to; k += ATT_KEYS) {
+    int64_t n = mt_min(ATT_KEYS, to - k);
+    K(pack_rows)(keys + k * c->padded, c->padded, att_row(c, &f->k, h, k), f->k.dtype, att_step(c, &f->k), n, c->d);
+    K(pack_channels)(values + k * c->padded, ATT_KEYS, c->padded, att_row(c, &f->v, h, k), f->v.dtype, att_step(c, &f->v), n, c->d);
+  }
+}
+
+typedef struct {
+  const attention_call *c;
+  K(masks) masks;
+  int64_t first;                 /* query */
+  K(value) *q, *p;               /* [padded, 64], [128, 64] as right operands */
+  float *scores, *out, *rows;    /* [128, 64], [padded, 64], [64, padded] */
+  float *top, *sum, *factor;     /* [64]: the softmax so far; what to rescale by */
+  int32_t *from, *width;         /* [64] */
+} K(forward_state);
+
+/* Scores of n keys from k on to probabilities against the maximum so far. `open`:
+ * every query sees every key, and nothing else changes a score. */
+V void K(softmax_if)(K(forward_state) *s, int64_t k, int64_t n, int open) {
+  const K(masks) *m = &s->masks;
+  for (int64_t j = 0; j < ATT_QUERIES; j += LANES) {
+    float *x = s->scores + j;
+    vf old = v_load(s->top + j, MT_F32, 0), top = old, sum = v_load(s->sum + j, MT_F32, 0);
+    vu from, width;
+    memcpy(&from, s->from + j, sizeof from);
+    memcpy(&width, s->width + j, sizeof width);
+    for (int64_t r = 0; r < n; r++) {
+      vf v = v_load(x, MT_F32, r * ATT_QUERIES);
+      if (open) {
+        v *= m->scale;
+      } else {
+        v = K(score)(m, v, k + r, s->first + j);
+        v = v_select(K(sees)(from, width, k + r), v, v_set(-INFINITY));
+      }
+      v_store(x, MT_F32, r * ATT_QUERIES, v);
+      top = v_max(v, top);
+    }
+    vf factor = v_exp(old - top);
+    sum *= factor;
+    for (int64_t r = 0; r < n; r += 4) {
+      vf p[4];
+      for (int q = 0; q < 4; q++) {
+        p[q] = v_exp(v_load(x, MT_F32, (r + q) * ATT_QUERIES) - top);
+        sum += p[q];
+      }
+      if (m->drop) {
+        vu word[4];
+        K(words)(m, k + r, s->first + j, word);
+        for (int q = 0; q < 4; q++) p[q] = v_select(v_below(word[q], v_iota() * 0u + m->threshold), v_set(0), p[q]);
+      }
+      K(put_right)(s->p, ATT_QUERIES, r, j, p[0], p[1]);
+      K(put_right)(s->p, ATT_QUERIES, r + 2, j, p[2], p[3]);
+    }
+    v_store(s->top + j, MT_F32, 0, top);
+    v_store(s->sum + j, MT_F32, 0, sum);
+    v_store(s->factor + j, MT_F32, 0, factor);
+  }
+}
+
+static void K(softmax)(K(forward_state) *s, int64_t k, int64_t n) { K(softmax_if)(s, k, n, 0); }
+
+static void K(softmax_open)(K(forward_state) *s, int64_t k, int64_t n) { K(softmax_if)(s, k, n, 1); }
+
+/* The sums so far are relative to an older maximum. */
+static void K(rescale)(K(forward_state) *s) {
+  for (int64_t j = 0; j < ATT_QUERIES; j += LANES) {
+    vf factor = v_load(s->factor + j, MT_F32, 0);
+    if (v_count(v_eq(factor, v_set(1)), LANES) == LANES) continue;
+    for (int64_t r = 0; r < s->c->padded; r++) v_store(s->out + j, MT_F32, r * ATT_QUERIES, v_load(s->out + j, MT_F32, r * ATT_QUERIES) * factor);
+  }
+}
+
+static void K(lay_out)(K(forward_state) *s, char *room) {
+  const int64_t padded = s->c->padded;
+  s->q = (K(value) *)room;
+  s->p = s->q + padded * ATT_QUERIES;
+  s->scores = (float *)(s->p + ATT_KEYS * ATT_QUERIES);
+  s->out = s->scores + ATT_KEYS * ATT_QUERIES;
+  s->rows = s->out + padded * ATT_QUERIES;
+  s->top = s->rows + padded * ATT_QUERIES;
+  s->sum = s->top + ATT_QUERIES;
+  s->factor = s->sum + ATT_QUERIES;
+  s->from = (int32_t *)(s->factor + ATT_QUERIES);
+  s->width = s->from + ATT_QUERIES;
+}
+
+/* O = out/sum, a row a query; LSE = top + log(sum). */
+V void K(write_out)(K(forward_state) *s, attention_head h, int T) {
+  const attention_call *c = s->c;
+  const mt_tensor *o = &c->f->o;
+  float *lse = att_lse(c, h);
+  int64_t n = mt_min(ATT_QUERIES, c->sq - s->first), step = c->f->lse.stride[2];
+  K(transpose)(s->rows, c->padded, c->padded, s->out, MT_F32, ATT_QUERIES, c->padded, ATT_QUERIES);
+  for (int64_t i = 0; i < n; i++) {
+    float sum = s->sum[i], factor = sum > 0 ? s->masks.keep / sum : sum; /* nan stays nan */
+    const float *row = s->rows + i * c->padded;
+    void *to = att_row(c, o, h, s->first + i);
+    V_EACH(c->d, j, m, v_store_n(to, T, j, m, v_load_n(row, MT_F32, j, m) * factor););
+    lse[(s->first + i) * step] = s->top[i] + logf(sum);
+  }
+}
+
+static void K(forward)(const attention_call *c, attention_head h, int64_t block, const char *shared, char *room) {
+  const mt_attention_forward_args *f = c->f;
+  const K(value) *keys = (const K(value) *)shared, *values = keys + att_up(c->seen, ATT_KEYS) * c->padded;
+  K(forward_state) s = {.c = c, .masks = K(masks_of)(c, h), .first = block * ATT_QUERIES};
+  int64_t queries = mt_min(ATT_QUERIES, c->sq - s.first);
+  int64_t lowest = ATT_NOBODY, highest = 0, position = f->q_offset + s.first, end = att_up(position + queries, ATT_PAD);
+  K(lay_out)(&s, room);
+  for (int64_t i = 0; i < ATT_QUERIES; i++) {
+    K(visible)(c, h.sample, s.first + i, &s.from[i], &s.width[i]);
+    lowest = mt_min(lowest, s.from[i]);
+    if (i < queries) highest = mt_max(highest, s.from[i]);
+    s.top[i] = -1e30f;
+    s.sum[i] = 0;
+  }
+  memset(s.out, 0, c->padded * ATT_QUERIES * sizeof *s.out);
+  K(pack_right_channels)(s.q, ATT_QUERIES, c->padded, att_row(c, &f->q, h, s.first), f->q.dtype, att_step(c, &f->q), queries, c->d);
+  K(begin)();
+  for (int64_t k = lowest / ATT_PAD * ATT_PAD; k < end;) {
+    int64_t n = mt_min(end, (k / ATT_KEYS + 1) * ATT_KEYS) - k;
+    K(product)(n, ATT_QUERIES, c->padded, keys + k * c->padded, c->padded, s.q, ATT_QUERIES, s.scores, ATT_QUERIES, 0);
+    if (k >= highest && k + n <= position + 1 && !s.masks.alibi) K(softmax_open)(&s, k, n);
+    else K(softmax)(&s, k, n);
+    K(rescale)(&s);
+    K(product)(c->padded, ATT_QUERIES, n, values + k / ATT_KEYS * ATT_KEYS * c->padded + k % ATT_KEYS, ATT_KEYS, s.p, ATT_QUERIES, s.out, ATT_QUERIES, 1);
+    k += n;
+  }
+  K(end)();
+  V_BY_DTYPE(f->q.dtype, K(write_out)(&s, h, T));
+}

@@ -1,0 +1,156 @@
+/* The GEMM kernels of each instruction set, in f32: packing (which converts bf16
+ * and f16), the micro-kernel, the epilogue, products of few rows. */
+#ifndef MT_ISA
+#define MT_KERNELS "gemm_kernels.c"
+#include "gemm.h"
+#include "isa.h"
+
+const gemm_kernels *mt_gemm_kernels(void) { return MT_CALL(kernels_of); }
+
+#else
+#include "gelu.h"
+#include "gemm_transpose.h"
+
+/* Rows by vectors of accumulators: 24 of 32 registers, 12 or 8 of 16. */
+#undef MR
+#undef NV
+#undef NR
+#if MT_ISA == MT_AVX512
+#define MR 8
+#define NV 3
+#elif MT_ISA == MT_AVX2
+#define MR 4
+#define NV 3
+#else
+#define MR 4
+#define NV 2
+#endif
+#define NR (NV * LANES)
+
+/* panel[k][width] from `depth` rows of `lines` contiguous values, a row `step`
+ * values apart. */
+V void K(pack_rows)(float *panel, int64_t width, const void *src, int64_t step, int64_t lines, int64_t depth, int T) {
+  for (int64_t k = 0; k < depth; k++, panel += width) {
+    if (lines == width && width % LANES == 0) {
+      for (int64_t l = 0; l < width; l += LANES) v_store(panel, MT_F32, l, v_load(src, T, k * step + l));
+      continue;
+    }
+    for (int64_t l = 0; l < width; l++) panel[l] = l < lines ? K(one)(src, T, k * step + l) : 0;
+  }
+}
+
+/* x has `lines` along `line` and `depth` along `deep`; one of the two strides is 1. */
+static void K(pack)(float *panel, int64_t width, const void *src, int64_t line, int64_t deep, int64_t lines, int64_t depth, int32_t dtype) {
+  if (deep == 1) K(transpose)(panel, width, width, src, dtype, line, lines, depth);
+  else V_BY_DTYPE(dtype, K(pack_rows)(panel, width, src, deep, lines, depth, T));
+}
+
+static void K(pack_a)(void *panel, const gemm_operand *a, int64_t i, int64_t rows, int64_t k, int64_t depth) {
+  K(pack)(panel, MR, gemm_at(a, i, k), a->row, a->col, rows, depth, a->dtype);
+}
+
+static void K(pack_b)(void *panel, const gemm_operand *b, int64_t k, int64_t depth, int64_t j, int64_t columns) {
+  K(pack)(panel, NR, gemm_at(b, k, j), b->col, b->row, columns, depth, b->dtype);
+}
+
+static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, int64_t ldc, int32_t add) {
+  const float *a = pa, *b = pb;
+  vf sum[MR][NV];
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; j++) {
+      sum[i][j] = (vf){0};
+      __builtin_prefetch(c + i * ldc + j * LANES);
+    }
+  }
+  for (int64_t k = 0; k < depth; k++, a += MR, b += NR) {
+    vf y[NV];
+    __builtin_prefetch(a + 16 * MR);
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; j++) y[j] = v_load(b, MT_F32, j * LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+      vf x = v_set(a[i]);
+#pragma GCC unroll 4
+      for (int j = 0; j < NV; j++) sum[i][j] += x * y[j];
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; j++) {
+      float *p = c + i * ldc + j * LANES;
+      v_store(p, MT_F32, 0, add ? v_load(p, MT_F32, 0) + sum[i][j] : sum[i][j]);
+    }
+  }
+}
+
+V void K(finish_as)(const gemm_job *job, const gemm_tile *t, const float *sums, int64_t ld, int T, int CT) {
+  for (int64_t i = t->i0; i < t->i1; i++, sums += ld) {
+    void *c = job->c + (i * job->ldc + t->j0) * mt_element(CT);
+    void *aux = job->aux + (i * job->ldaux + t->j0) * mt_element(T);
+    V_EACH(t->j1 - t->j0, j, m,
+      vf x = v_load_n(sums, MT_F32, j, m);
+      if (job->bias) x += v_load_n(job->bias, T, t->j0 + j, m);
+      if (job->epilogue != MT_NO_EPILOGUE) {
+        v_store_n(aux, T, j, m, x);
+        x = job->epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x) : v_gelu_erf(x);
+      }
+      v_store_n(c, CT, j, m, x););
+  }
+}
+
+static void K(finish)(const gemm_job *job, const gemm_tile *t, const float *sums, int64_t ld) {
+  if (job->c_dtype == job->dtype) V_BY_DTYPE(job->dtype, K(finish_as)(job, t, sums, ld, T, T))
+  else V_BY_DTYPE(job->dtype, K(finish_as)(job, t, sums, ld, T, MT_F32))
+}
+
+/* A few rows of A (f32, [rows][k]) against rows of B that are contiguous in k:
+ * dot products, B read once. */
+V void K(thin_dots)(const gemm_job *job, const gemm_tile *t, const float *a, float *sums, int64_t rows, int T) {
+  const int64_t k = job->k, columns = t->j1 - t->j0;
+  for (int64_t j = 0; j < columns; j++) {
+    const void *b = gemm_at(&job->b, 0, t->j0 + j);
+    vf sum[MT_GEMM_THIN];
+    for (int i = 0; i < MT_GEMM_THIN; i++) sum[i] = (vf){0};
+    V_EACH(k, p, m,
+      vf y = v_load_n(b, T, p, m);
+      for (int64_t i = 0; i < rows; i++) sum[i] += v_load_n(a + i * k, MT_F32, p, m) * y;);
+    for (int64_t i = 0; i < rows; i++) sums[i * columns + j] = v_sum(sum[i]);
+  }
+}
+
+V void K(thin_by_rows)(const gemm_job *job, const gemm_tile *t, const float *a, float *sums, int64_t rows, int T) {
+  switch (rows) {
+  case 1: K(thin_dots)(job, t, a, sums, 1, T); break;
+  case 2: K(thin_dots)(job, t, a, sums, 2, T); break;
+  case 3: K(thin_dots)(job, t, a, sums, 3, T); break;
+  default: K(thin_dots)(job, t, a, sums, 4, T);
+  }
+}
+
+static void K(thin)(const gemm_job *job, const gemm_tile *t, float *workspace) {
+  const int64_t rows = t->i1 - t->i0, k = job->k, columns = t->j1 - t->j0;
+  float *a = workspace, *sums = a + rows * k;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t p = 0; p < k; p++) a[i * k + p] = K(one)(gemm_at(&job->a, t->i0 + i, p), job->dtype, 0);
+  V_BY_DTYPE(job->dtype, K(thin_by_rows)(job, t, a, sums, rows, T));
+  if (!job->accumulate) {
+    K(finish)(job, t, sums, columns);
+    return;
+  }
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < columns; j++) ((float *)job->c)[(t->i0 + i) * job->ldc + t->j0 + j] += sums[i * columns + j];
+}
+
+static const gemm_kernel K(f32) = {
+    .mr = MR, .nr = NR, .k_unit = 1, .k_block = 256, .element = 4,
+    .pack_a = K(pack_a), .pack_b = K(pack_b), .micro = K(micro),
+};
+
+static const gemm_kernels *K(kernels_of)(void) {
+  static const gemm_kernels all = {.f32 = &K(f32), .finish = K(finish), .thin = K(thin)};
+  return &all;
+}
+#endif

@@ -1,0 +1,92 @@
+package device
+
+import (
+	"fmt"
+	"time"
+)
+
+// Product is a matrix product to time: C [M,N] = op(A) [M,K] · op(B) [K,N].
+type Product struct {
+	M, N, K        int64
+	TransA, TransB bool
+	Wide           bool // C is f32 whatever the operands are
+	Accumulate     bool // C +=; implies Wide
+}
+
+func (p Product) String() string {
+	mark := func(t bool) string {
+		if t {
+			return "t"
+		}
+		return "n"
+	}
+	text := fmt.Sprintf("%dx%dx%d %s%s", p.M, p.N, p.K, mark(p.TransA), mark(p.TransB))
+	if p.Accumulate {
+		text += " +="
+	}
+	return text
+}
+
+// MatmulSpeed is the best speed of product p with operands of dtype among the
+// repetitions that fit into about `budget`, three at least, in operations a
+// second. The first one warms up and does not count.
+func MatmulSpeed(d *Device, dtype DType, p Product, budget time.Duration) (float64, error) {
+	s := d.Arena.Scope(Workspace)
+	defer s.Release()
+	a := MatmulArgs{A: operand(s, dtype, p.M, p.K, p.TransA), B: operand(s, dtype, p.K, p.N, p.TransB)}
+	a.TransA, a.TransB, a.Accumulate = flag(p.TransA), flag(p.TransB), flag(p.Accumulate)
+	if p.Wide || p.Accumulate {
+		dtype = F32
+	}
+	a.C = s.Alloc(dtype, p.M, p.N)
+	d.Fill(a.A, 0.5)
+	d.Fill(a.B, 0.25)
+	d.Fill(a.C, 0)
+	best, err := bestOf(d, budget, func() { d.Matmul(a) })
+	return 2 * float64(p.M) * float64(p.N) * float64(p.K) / best.Seconds(), err
+}
+
+func operand(s *Scope, dtype DType, rows, columns int64, transposed bool) Tensor {
+	if transposed {
+		rows, columns = columns, rows
+	}
+	return s.Alloc(dtype, rows, columns)
+}
+
+func flag(on bool) int32 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// CopySpeed is the best speed of a copy of `bytes` within about `budget`, bytes
+// read and bytes written counted, a second.
+func CopySpeed(d *Device, bytes int64, budget time.Duration) (float64, error) {
+	s := d.Arena.Scope(Workspace)
+	defer s.Release()
+	from, to := s.Alloc(F32, bytes/4), s.Alloc(F32, bytes/4)
+	d.Fill(from, 1)
+	best, err := bestOf(d, budget, func() { d.Copy(to, from) })
+	return 2 * float64(bytes) / best.Seconds(), err
+}
+
+// bestOf times call until `budget` is spent, three times at least.
+func bestOf(d *Device, budget time.Duration, call func()) (best time.Duration, err error) {
+	call()
+	if err := d.Sync(); err != nil {
+		return 1, err
+	}
+	end := time.Now().Add(budget)
+	for n := 0; n < 3 || time.Now().Before(end); n++ {
+		start := time.Now()
+		call()
+		if err := d.Sync(); err != nil {
+			return 1, err
+		}
+		if took := max(1, time.Since(start)); best == 0 || took < best {
+			best = took
+		}
+	}
+	return best, nil
+}

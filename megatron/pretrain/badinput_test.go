@@ -1,0 +1,222 @@
+package pretrain
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+)
+
+// Claim (issue A, "Bad input"): one error that names the place, with the right
+// exit code, before a line is trained.
+func TestBadInputHasOneClearError(t *testing.T) {
+	dir := t.TempDir()
+	corpus(t, dir, "good", 300, 200, 100, 100, 100)
+	corpus(t, dir, "one", 5)
+	corpus(t, dir, "empty")
+	corpus(t, dir, "cut", 300)
+	write(t, dir, "cut.bin", 100)
+	corpus(t, dir, "cutindex", 300)
+	write(t, dir, "cutindex.idx", 40)
+	corpus(t, dir, "nobin", 300)
+	remove(t, dir, "nobin.bin")
+	write(t, dir, "text", 10)
+	data := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --data-path DIR/"
+	for _, c := range []struct {
+		line string
+		code fault.Code
+		want string
+	}{
+		{"", fault.Usage, "--num-layers is missing"},
+		{tiny + someData + "--lr", fault.Usage, "--lr needs a value"},
+		{tiny + someData + "--config", fault.Usage, "--config needs a value"},
+		{tiny + someData + "--config DIR/none.yaml", fault.NoInput, "none.yaml: no such file"},
+		{tiny + someData + "--config DIR", fault.IO, "is a directory"},
+		{tiny + someData + "--num-heads 3", fault.Usage, "unknown flag --num-heads"},
+		{tiny + someData + "--hidden-dropout 1", fault.Usage, "must be below 1"},
+		{tiny + someData + "--hidden-size 2000000000", fault.Usage, "no machine holds that"},
+		{tiny + someData + "--rampup-batch-size 1 1 8", fault.Usage, "the global batch size 1"},
+		{tiny + "--mock-data --tokenizer-type NullTokenizer", fault.Usage, "--vocab-size"},
+		{tiny + someData + "--sample-prompt x", fault.Usage, `--sample-prompt "x"`},
+		{tiny + someData + "--sample-prompt 50", fault.Usage, "token 50 is not among the vocabulary's 50"},
+		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", fault.Usage, "nothing can follow"},
+		{tiny + someData + "--save DIR/text --save-interval 2", fault.IO, "--save"},
+		{tiny + someData + "--save /proc/nothing --save-interval 2", fault.IO, "--save /proc/nothing"},
+		{tiny + someData + "--load DIR/text", fault.IO, "not a directory"},
+		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", fault.NoInput, "there is no checkpoint"},
+		{tiny + someData + "--load DIR/none --ckpt-step 3", fault.NoInput, "there is no checkpoint"},
+		{tiny + someData + "--pretrained-checkpoint DIR/none", fault.NoInput, "no checkpoint there"},
+		{"--use-checkpoint-args --load DIR/none", fault.Usage, "no checkpoint in"},
+		{tiny + someData + "--log-jsonl DIR/none/x", fault.IO, "--log-jsonl"},
+		{tiny + someData + "--tensorboard-dir DIR/text", fault.IO, "--tensorboard-dir"},
+		{tiny + someData + "--profile DIR", fault.IO, "is a folder"},
+		{tiny + someData + "--metrics-addr x", fault.Usage, "--metrics-addr x"},
+		{data + "none", fault.NoInput, "none.idx: no such file"},
+		{data + "nobin", fault.NoInput, "nobin.bin: no such file"},
+		{data + "cut", fault.BadData, "reaches beyond"},
+		{data + "cutindex", fault.BadData, "byte"},
+		{data + "empty --split 1,0,0", fault.BadData, "of its 0 sequences"},
+		{data + "good --split 0,1,0", fault.BadData, "training split"},
+		{data + "good --split 0,0,0", fault.Usage, "all parts are zero"},
+		{data + "good --vocab-size 20 --split 1,0,0", fault.BadData, "made with another tokenizer"},
+		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", fault.Usage, "more than one is given"},
+		{tiny + someData + "--lr 1e30", fault.Internal, "are not finite"},
+	} {
+		r := call(t, dir, c.line)
+		if r.code() != c.code || !strings.Contains(r.err.Error(), c.want) {
+			t.Errorf("%s:\ncode %d: %v\nwant %d: %s", c.line, r.code(), r.err, c.code, c.want)
+		}
+		if strings.Contains(r.out, "iteration        2/") {
+			t.Errorf("%s trained before it failed:\n%s", c.line, r.out)
+		}
+	}
+}
+
+func write(t *testing.T, dir, name string, size int64) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Claim: data too short for one sample is no loss of zero but a remark; data
+// that is short for an evaluation is repeated.
+func TestShortValidationData(t *testing.T) {
+	dir := t.TempDir()
+	corpus(t, dir, "train", 300)
+	corpus(t, dir, "short", 5)
+	line := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --train-data-path DIR/train --valid-data-path DIR/short "
+	r := must(t, dir, line+"--full-validation")
+	if strings.Contains(r.out, "validation loss") || !strings.Contains(r.notes, "the valid data is shorter than one sample of 16 tokens") {
+		t.Errorf("%s%s", r.out, r.notes)
+	}
+	if r = must(t, dir, line); !strings.Contains(r.out, "validation loss at iteration 4 |") {
+		t.Error(r.out)
+	}
+}
+
+// Claim: a checkpoint of another model, precision or schedule is refused with
+// what differs; what is asked for by flag goes.
+func TestCheckpointThatDoesNotFit(t *testing.T) {
+	dir := t.TempDir()
+	base := tiny + someData
+	must(t, dir, base+"--save DIR/c --save-interval 3")
+	for _, c := range []struct {
+		add, want string
+	}{
+		{"--hidden-size 32", "[50 16] there, [50 32] here"},
+		{"--num-layers 3", "layers.2"},
+		{"--num-layers 1", "layers.1.input_layernorm.weight, which this run's model does not have"},
+		{"--num-attention-heads 4", "NumAttentionHeads 2 -> 4"},
+		{"--no-bias-gelu-fusion", "Activation gelu_tanh -> gelu"},
+		{"--bf16", "the precision flags differ"},
+		{"--bf16 --num-attention-heads 4 --no-load-optim", "NumAttentionHeads 2 -> 4"},
+		{"--train-iters 8", "decay samples: 32 now, 24 in the checkpoint"},
+		{"--ckpt-step 4", "it has 3, 6"},
+		{"--vocab-size 60", "[50 16] there, [60 16] here"},
+	} {
+		r := call(t, dir, base+"--load DIR/c "+c.add)
+		if r.err == nil || !strings.Contains(r.err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.add, r.err, c.want)
+		}
+	}
+	for _, add := range []string{"--bf16 --no-load-optim", "--bf16 --finetune", "--num-attention-heads 4 --finetune", "--seed 5", "--ckpt-step 3", "--optimizer sgd",
+		"--train-iters 8 --override-opt_param-scheduler", "--train-iters 8 --use-checkpoint-opt_param-scheduler", "--train-iters 4 --override-opt-param-scheduler", "--skip-train --train-iters 0"} {
+		must(t, dir, base+"--load DIR/c "+add)
+	}
+}
+
+// Claim: a damaged newest checkpoint is told and the one before it taken,
+// whichever region is broken; with all damaged the run does not start anew.
+func TestDamagedCheckpoints(t *testing.T) {
+	dir := t.TempDir()
+	base := tiny + someData + "--load DIR/c "
+	want := numbers(must(t, dir, tiny+someData+"--save DIR/c --save-interval 3").out)
+	for _, file := range []string{"manifest.json", "rank_00000.safetensors"} {
+		path := filepath.Join(dir, "c", "iter_0000006", file)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []int{0, 60, len(whole) / 2, len(whole) - 2, -1} {
+			broken := append([]byte{}, whole...)
+			if at >= 0 {
+				broken[at] ^= 0x55
+			} else {
+				broken = broken[:len(broken)/2]
+			}
+			if err := os.WriteFile(path, broken, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			r := must(t, dir, base)
+			got := numbers(r.out)
+			if !strings.Contains(r.notes, "iteration 6 is damaged") || !strings.Contains(r.notes, "fell back to iteration 3") {
+				t.Errorf("%s byte %d: %s", file, at, r.notes)
+			}
+			if strings.Join(got, "\n") != strings.Join(want[3:], "\n") {
+				t.Errorf("%s byte %d: went on with\n%s\nwant\n%s", file, at, strings.Join(got, "\n"), strings.Join(want[3:], "\n"))
+			}
+		}
+		if err := os.WriteFile(path, whole, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, iter := range []string{"iter_0000003", "iter_0000006"} {
+		remove(t, filepath.Join(dir, "c", iter), "rank_00000.safetensors")
+	}
+	r := call(t, dir, base+"--save DIR/c --save-interval 3")
+	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "no sound checkpoint") {
+		t.Errorf("%d: %v", r.code(), r.err)
+	}
+}
+
+// Claim: a disk that fills up ends the run with the reason, and what was saved
+// before stays whole.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if !smallDisk(t, dir, "300k") {
+		t.Skip("no small file system can be mounted here (needs root)")
+	}
+	r := call(t, dir, tiny+someData+"--save DIR/c --save-interval 1")
+	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "are free; free some") {
+		t.Fatalf("%d: %v", r.code(), r.err)
+	}
+	list, err := checkpoint.List(filepath.Join(dir, "c"))
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	soundFolder(t, filepath.Join(dir, "c"))
+	must(t, dir, tiny+someData+"--load DIR/c")
+}
+
+// soundFolder fails the test when anything under a final name is not whole.
+func soundFolder(t *testing.T, folder string) {
+	t.Helper()
+	list, err := checkpoint.List(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if err := checkpoint.Verify(folder, e.Iteration); err != nil {
+			t.Errorf("%s: %v", e.Path, err)
+		}
+	}
+}

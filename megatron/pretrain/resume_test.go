@@ -1,0 +1,228 @@
+package pretrain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"monotron/fault"
+)
+
+// Claim (design.md section 7): a run stopped by a signal after any iteration,
+// also twice, goes on bit for bit: same losses, same weights, moments and all.
+func TestStoppedRunContinuesBitForBit(t *testing.T) {
+	for name, flags := range map[string]string{
+		"f32":   "",
+		"async": "--async-save --keep-last 2",
+		"bf16":  "--bf16 --optimizer sgd",
+		"fp16":  "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
+		"ramp":  "--rampup-batch-size 2 2 6 --lr-decay-style cosine --lr-warmup-iters 2 --dataloader-type cyclic",
+		"more":  "--decoupled-lr 0.1 --recompute-activations --calculate-per-token-loss --eval-micro-batch-size 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			base := tiny + someData + flags + " --save-interval 4 "
+			whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+			want := weights(t, filepath.Join(dir, "whole"))
+
+			part := base + "--save DIR/part --load DIR/part"
+			var got []string
+			for _, stopAt := range []int{2, 5, 0} {
+				ctx, cancel := context.WithCancelCause(context.Background())
+				r := callUntil(t, ctx, dir, part, func(text string) {
+					if stopAt > 0 && strings.Contains(text, fmt.Sprintf("iteration %8d/", stopAt)) {
+						cancel(errors.New("a test"))
+					}
+				})
+				cancel(nil)
+				if code := r.code(); stopAt > 0 && code != fault.Again || stopAt == 0 && r.err != nil {
+					t.Fatalf("stop at %d: code %d: %v", stopAt, code, r.err)
+				}
+				got = append(got, numbers(r.out)...)
+			}
+			if a, b := strings.Join(got, "\n"), strings.Join(whole, "\n"); a != b {
+				t.Errorf("in parts\n%s\nat once\n%s", a, b)
+			}
+			if have := weights(t, filepath.Join(dir, "part")); have != want {
+				t.Errorf("weights %s, want %s", have, want)
+			}
+		})
+	}
+}
+
+// Claim: a signal during an evaluation loses that evaluation and nothing else.
+func TestStoppedEvaluation(t *testing.T) {
+	dir := t.TempDir()
+	base := tiny + someData + "--eval-interval 2 --eval-iters 3 --save-interval 6 "
+	whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := callUntil(t, ctx, dir, base+"--save DIR/part", func(text string) {
+		if strings.Contains(text, fmt.Sprintf("iteration %8d/", 2)) {
+			cancel(errors.New("a test")) // the evaluation at 2 comes next
+		}
+	})
+	if r.code() != fault.Again || !strings.Contains(r.notes, "the evaluation at iteration 2 is cut short") {
+		t.Fatalf("%v\n%s", r.err, r.notes)
+	}
+	got := append(numbers(r.out), numbers(must(t, dir, base+"--load DIR/part").out)...)
+	want := slices.DeleteFunc(whole, func(line string) bool { return strings.Contains(line, "validation loss at iteration 2 |") })
+	if a, b := strings.Join(got, "\n"), strings.Join(want, "\n"); a != b {
+		t.Errorf("in parts\n%s\nat once\n%s", a, b)
+	}
+}
+
+// Claim (issue A, Show 5): kill -9 at any moment loses at most the steps since
+// the last save: nothing partial bears a final name, and the run that is started
+// again ends with the losses and weights of an undisturbed one. MONOTRON_KILLS
+// sets the number of kills (50 for the show), MONOTRON_SEED the moments.
+func TestKilledRunContinuesBitForBit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills processes")
+	}
+	kills, seed := number(t, "MONOTRON_KILLS", 6), number(t, "MONOTRON_SEED", 1)
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	dir := t.TempDir()
+	base := tiny + someData + "--train-iters 12 --save-interval 2 "
+	began := time.Now()
+	whole := child(t, dir, base+"--save DIR/whole")
+	if err := whole.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, whole.notes.String())
+	}
+	took := time.Since(began)
+	want, wantLines := weights(t, filepath.Join(dir, "whole")), numbers(whole.out.String())
+
+	for life, done := 0, 0; done < kills; life++ {
+		name := fmt.Sprintf("life%d", life)
+		line := base + "--save DIR/" + name + " --load DIR/" + name + []string{"", " --keep-last 2", " --async-save"}[life%3]
+		for {
+			c := child(t, dir, line)
+			after := time.Duration(random.Float64() * 1.1 * float64(took))
+			if done >= kills {
+				after = time.Hour
+			}
+			killed, err := c.killAfter(after, syscall.SIGKILL)
+			soundFolder(t, filepath.Join(dir, name))
+			if killed {
+				done++
+				continue
+			}
+			if err != nil {
+				t.Fatalf("life %d after %d kills: %v\n%s", life, done, err, c.notes.String())
+			}
+			if got := weights(t, filepath.Join(dir, name)); got != want {
+				t.Errorf("life %d: weights %s, want %s", life, got, want)
+			}
+			sameEnd(t, numbers(c.out.String()), wantLines)
+			break
+		}
+	}
+	t.Logf("%d kills", kills)
+}
+
+// Claim: SIGTERM and SIGINT at any moment save and exit 75.
+func TestSignalledRunContinuesBitForBit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	random := rand.New(rand.NewPCG(uint64(number(t, "MONOTRON_SEED", 1)), 1))
+	dir := t.TempDir()
+	base := tiny + someData + "--train-iters 12 --save-interval 20 "
+	began := time.Now()
+	whole := child(t, dir, base+"--save DIR/whole")
+	if err := whole.Run(); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	for i, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		line := fmt.Sprintf("%s--save DIR/part%d --load DIR/part%d", base, i, i)
+		for {
+			c := child(t, dir, line)
+			signalled, err := c.killAfter(time.Duration(random.Float64()*float64(took)), s)
+			if err == nil {
+				sameEnd(t, numbers(c.out.String()), numbers(whole.out.String()))
+				break
+			}
+			var exit *exec.ExitError
+			if !signalled || !errors.As(err, &exit) {
+				t.Fatalf("%v\n%s", err, c.notes.String())
+			}
+			early := !exit.Exited() // before the handler was there: the signal itself ends the process
+			if !early && exit.ExitCode() != int(fault.Again) {
+				t.Fatalf("exit %d\n%s", exit.ExitCode(), c.notes.String())
+			}
+		}
+		if got, want := weights(t, filepath.Join(dir, fmt.Sprintf("part%d", i))), weights(t, filepath.Join(dir, "whole")); got != want {
+			t.Errorf("%v: weights %s, want %s", s, got, want)
+		}
+	}
+}
+
+// sameEnd compares what a resumed run printed with the end of a whole one.
+func sameEnd(t *testing.T, got, whole []string) {
+	t.Helper()
+	if len(got) > len(whole) || !slices.Equal(got, whole[len(whole)-len(got):]) {
+		t.Errorf("the last part\n%s\nis not the end of\n%s", strings.Join(got, "\n"), strings.Join(whole, "\n"))
+	}
+}
+
+func number(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s=%s: %v", variable, text, err)
+	}
+	return n
+}
+
+// process is pretrain_gpt in a process of its own.
+type process struct {
+	*exec.Cmd
+	out, notes bytes.Buffer
+}
+
+func child(t *testing.T, dir, line string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(self, strings.Fields(strings.ReplaceAll(line, "DIR", dir))...)}
+	p.Env = append(os.Environ(), asCommand+"=1")
+	p.Stdout, p.Stderr = &p.out, &p.notes
+	return p
+}
+
+// killAfter starts the process and sends it a signal, unless it ends before.
+func (p *process) killAfter(after time.Duration, s syscall.Signal) (sent bool, err error) {
+	if err := p.Start(); err != nil {
+		return false, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.Wait() }()
+	select {
+	case err := <-ended:
+		return false, err
+	case <-time.After(after):
+	}
+	if err := p.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return false, err
+	}
+	err = <-ended
+	var exit *exec.ExitError
+	return errors.As(err, &exit), err
+}

@@ -1,0 +1,122 @@
+// Package bench is the command bench: this machine's peak, then the training
+// step as a fraction of it, in one run.
+//
+// Reading order: bench.go (flags), measure.go (what is timed), peak.go (the
+// machine), step.go (the training step), print.go (what is told), start.go.
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/spec"
+	"monotron/tools/internal/command"
+)
+
+// Command is bench; open makes a device by its --device name.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:      "bench",
+		Usage:     "measure this machine's peak, and the training step as a fraction of it",
+		ArgsUsage: "[ops|start]",
+		Description: "Without an argument: GEMM peak and copy bandwidth, then whole training steps on random tokens.\n" +
+			"ops: the same with a line for every op and shape. start: from process start to the first finished step of a small model.",
+		Flags: allFlags(),
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return fault.Errorf(fault.Usage, "bench takes one word, ops or start; found %q", c.Args().Slice())
+			}
+			switch what := c.Args().First(); what {
+			case "start":
+				return start(c)
+			case "", "ops":
+				return run(c, open, what == "ops")
+			default:
+				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops and start, or no word at all", what)
+			}
+		},
+	})
+}
+
+func allFlags() []cli.Flag {
+	list := []cli.Flag{
+		&cli.StringFlag{Name: "model", Value: "gpt2-124m", Usage: "shape by its name, such as gpt2-124m, llama-110m"},
+		&cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "samples of a micro-batch; one micro-batch a step"},
+		&cli.IntFlag{Name: "seq-length", Value: 512, Usage: "tokens of a sample"},
+		&cli.Float64Flag{Name: "dropout", Usage: "of hidden states and attention"},
+		&cli.IntFlag{Name: "steps", Usage: "steps timed, after one that is not; 0: as many as take 15 s, at least 3"},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+	}
+	list = append(list, command.PrecisionFlags()...)
+	return append(list, command.DeviceFlags()...)
+}
+
+// options are the flags, checked.
+type options struct {
+	name      string
+	model     spec.Model
+	batch     int
+	seq       int
+	steps     int
+	precision string
+}
+
+func readOptions(c *cli.Context) (o options, err error) {
+	o = options{name: c.String("model"), batch: c.Int("micro-batch-size"), seq: c.Int("seq-length"), steps: c.Int("steps")}
+	if o.model, err = spec.Preset(o.name); err != nil {
+		return o, err
+	}
+	if o.precision, err = command.Precision(c); err != nil {
+		return o, err
+	}
+	if o.precision == "" {
+		o.precision = "f32"
+	}
+	rate := c.Float64("dropout")
+	o.model.HiddenDropout, o.model.AttentionDropout = rate, rate
+	for _, bad := range []struct {
+		is   bool
+		text string
+	}{
+		{o.batch < 1, fmt.Sprintf("--micro-batch-size %d: at least 1", o.batch)},
+		{o.seq < 1, fmt.Sprintf("--seq-length %d: at least 1", o.seq)},
+		{o.model.MaxPositions > 0 && o.seq > o.model.MaxPositions, fmt.Sprintf("--seq-length %d: %s has %d positions", o.seq, o.name, o.model.MaxPositions)},
+		{o.steps < 0, fmt.Sprintf("--steps %d: 0 or more", o.steps)},
+		{!(rate >= 0 && rate < 1), fmt.Sprintf("--dropout %g: 0 or more, below 1", rate)},
+		{o.model.Experts != nil, fmt.Sprintf("--model %s: mixtures of experts do not train yet", o.name)},
+	} {
+		if bad.is {
+			return o, fault.Errorf(fault.Usage, "%s", bad.text)
+		}
+	}
+	return o, nil
+}
+
+func run(c *cli.Context, open func(string) (*device.Device, error), everyShape bool) error {
+	o, err := readOptions(c)
+	if err != nil {
+		return err
+	}
+	notes := &command.Printer{W: c.App.ErrWriter}
+	return command.WithDevice(c, open, func(d *device.Device) error {
+		r, err := measure(d, o, func(what string) { notes.Printf("%s\n", what) })
+		if err != nil {
+			return err
+		}
+		out := &command.Printer{W: c.App.Writer}
+		if !c.Bool("json") {
+			r.print(out, everyShape)
+			return out.Err
+		}
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		out.Printf("%s\n", text)
+		return out.Err
+	})
+}

@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+
+	"monotron/csrc/device"
+)
+
+// result is what --json prints; times are of the median step, in seconds.
+type result struct {
+	Model          string  `json:"model"`
+	MicroBatchSize int     `json:"micro_batch_size"`
+	SeqLength      int     `json:"seq_length"`
+	Precision      string  `json:"precision"`
+	Dropout        float64 `json:"dropout"`
+	Device         string  `json:"device"`
+	Processor      string  `json:"processor"`
+	Threads        int     `json:"threads"`
+	Cores          int     `json:"cores"`
+
+	GEMM          []speed `json:"gemm"`            // every product timed
+	GEMMPeak      float64 `json:"gemm_peak_flops"` // of the run's precision: the best of its products
+	GEMMPeakF32   float64 `json:"gemm_peak_flops_f32"`
+	GEMMPeakBF16  float64 `json:"gemm_peak_flops_bf16"`
+	CopyBandwidth float64 `json:"copy_bytes_per_second"` // read and written
+
+	TokensPerSecond float64 `json:"tokens_per_second"`
+	FLOPsPerToken   float64 `json:"flops_per_token"` // Megatron's formula
+	Fraction        float64 `json:"fraction_of_gemm_peak"`
+	PeakMemory      int64   `json:"peak_memory_bytes"` // of the process, resident
+	ArenaPeak       int64   `json:"arena_peak_bytes"`
+	Arena           memory  `json:"arena_peak_bytes_by_purpose"`
+	Steps           int     `json:"steps"`
+	StepSeconds     float64 `json:"step_seconds"`
+	FastestStep     float64 `json:"fastest_step_seconds"`
+	Phases          phases  `json:"phase_seconds"`
+	Busy            float64 `json:"busy"` // processor time of this process over threads x wall time
+	Loss            float64 `json:"loss"` // of the last step
+	Ops             []opSum `json:"ops"`
+}
+
+// speed is one product's.
+type speed struct {
+	DType   string  `json:"dtype"`
+	Product string  `json:"product"`
+	FLOPs   float64 `json:"flops_per_second"`
+}
+
+type phases struct {
+	Data      float64 `json:"data"`
+	Forward   float64 `json:"forward"` // with the head's gradients, which are made while logits exist
+	Backward  float64 `json:"backward"`
+	Optimizer float64 `json:"optimizer"`
+	Other     float64 `json:"other"`
+}
+
+// memory is bytes by purpose.
+type memory map[string]int64
+
+// measure times the machine, then the step, then the machine's best products
+// again: on a shared machine the better look counts.
+func measure(d *device.Device, o options, note func(string)) (*result, error) {
+	r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
+		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Cores: runtime.NumCPU()}
+	p := &peaks{device: d, products: products(&o.model, int64(o.batch), int64(o.seq))}
+	note("measuring matrix products and copies ...")
+	if err := p.first(valueType(o.precision)); err != nil {
+		return nil, err
+	}
+	d.Arena.Close() // what the products took must not count as the step's
+	forgetPeakMemory()
+	note(fmt.Sprintf("training %s, %d x %d tokens, %s ...", o.name, o.batch, o.seq, o.precision))
+	if err := r.train(d, o); err != nil {
+		return nil, err
+	}
+	r.PeakMemory = peakMemory()
+	d.Arena.Close()
+	if err := p.again(); err != nil {
+		return nil, err
+	}
+	p.tell(r, valueType(o.precision))
+	r.Fraction = r.TokensPerSecond * r.FLOPsPerToken / r.GEMMPeak
+	return r, nil
+}
+
+func valueType(precision string) device.DType {
+	switch precision {
+	case "bf16":
+		return device.BF16
+	case "fp16":
+		return device.F16
+	}
+	return device.F32
+}

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"text/tabwriter"
+
+	"monotron/tools/internal/command"
+)
+
+// print is the result for people. everyShape lists ops by shape, else by name.
+func (r *result) print(out *command.Printer, everyShape bool) {
+	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', 0)
+	to := &command.Printer{W: t}
+	to.Printf("device\t%s, %d threads on %d cores (%s)\n", r.Device, r.Threads, r.Cores, r.Processor)
+	to.Printf("GEMM peak\tf32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", r.GEMMPeakF32/1e9, r.GEMMPeakBF16/1e9)
+	to.Printf("copy\t%.1f GB/s read and written\n", r.CopyBandwidth/1e9)
+	to.Printf("step\t%s, %d x %d tokens, %s, dropout %g: median of %d %.3f s, fastest %.3f s\n",
+		r.Model, r.MicroBatchSize, r.SeqLength, r.Precision, r.Dropout, r.Steps, r.StepSeconds, r.FastestStep)
+	to.Printf("speed\t%.1f tokens/s at %.4g FLOP a token: %.1f%% of the GEMM peak in %s\n",
+		r.TokensPerSecond, r.FLOPsPerToken, 100*r.Fraction, r.Precision)
+	to.Printf("phases\tdata %.3f s, forward %.3f, backward %.3f, optimizer %.3f, other %.3f\n",
+		r.Phases.Data, r.Phases.Forward, r.Phases.Backward, r.Phases.Optimizer, r.Phases.Other)
+	to.Printf("memory\tpeak resident %.0f MiB; of the arena %.0f MiB: %s\n", mib(r.PeakMemory), mib(r.ArenaPeak), r.Arena)
+	if r.Busy < 0.85 {
+		to.Printf("note\tthis process had only %.0f%% of its threads' time: either other programs shared the cores, or threads waited\n", 100*r.Busy)
+	}
+	to.Printf("\n")
+	r.printOps(to, everyShape)
+	if everyShape {
+		to.Printf("\nproduct\tdtype\tGFLOP/s\n")
+		for _, s := range r.GEMM {
+			to.Printf("%s\t%s\t%.0f\n", s.Product, s.DType, s.FLOPs/1e9)
+		}
+	}
+	if to.Err == nil {
+		to.Err = t.Flush()
+	}
+	out.Err = to.Err
+}
+
+func (r *result) printOps(to *command.Printer, everyShape bool) {
+	ops := r.Ops
+	if !everyShape {
+		ops = byName(ops)
+	}
+	to.Printf("op\tshape\tcalls\tms a step\tshare\tGFLOP/s\tof peak\tGB/s\tof copy\n")
+	left := 1.0
+	for _, o := range ops {
+		left -= o.Share
+		to.Printf("%s\t%s\t%.0f\t%.1f\t%.1f%%\t%s\t%s\n", o.Op, o.Shape, o.Calls, 1e3*o.Seconds, 100*o.Share, rate(o.FLOPs, r.GEMMPeak), rate(o.Bytes, r.CopyBandwidth))
+	}
+	to.Printf("between ops\t\t\t%.1f\t%.1f%%\n", 1e3*left*r.StepSeconds, 100*left)
+}
+
+// rate is a speed in 10^9 a second, and its share of the best; two columns.
+func rate(x, best float64) string {
+	if x == 0 {
+		return "\t"
+	}
+	return fmt.Sprintf("%.1f\t%.0f%%", x/1e9, 100*x/best)
+}
+
+// byName joins the shapes of each op.
+func byName(ops []opSum) []opSum {
+	at := map[string]int{}
+	var list []opSum
+	for _, o := range ops {
+		i, ok := at[o.Op]
+		if !ok {
+			at[o.Op] = len(list)
+			o.Shape = ""
+			list = append(list, o)
+			continue
+		}
+		sum := &list[i]
+		seconds := sum.Seconds + o.Seconds
+		sum.FLOPs = (sum.FLOPs*sum.Seconds + o.FLOPs*o.Seconds) / seconds
+		sum.Bytes = (sum.Bytes*sum.Seconds + o.Bytes*o.Seconds) / seconds
+		sum.Calls, sum.Share, sum.Seconds = sum.Calls+o.Calls, sum.Share+o.Share, seconds
+	}
+	sort.SliceStable(list, func(a, b int) bool { return list[a].Seconds > list[b].Seconds })
+	return list
+}
+
+func (m memory) String() string {
+	var parts []string
+	for name, bytes := range m {
+		if bytes > 0 {
+			parts = append(parts, fmt.Sprintf("%s %.0f", name, mib(bytes)))
+		}
+	}
+	sort.Strings(parts)
+	return strings.Join(parts, ", ")
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
