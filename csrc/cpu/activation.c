@@ -39,9 +39,9 @@ V vf K(act_grad)(int kind, vf x, vf *y) {
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * 2.f;
   default: {
     float k = kind == MT_SWIGLU ? 1 : 1.702f;
-    vf s = v_sigmoid(x * k);
+    vf rest, s = v_sigmoid_pair(x * k, &rest);
     *y = x * s;
-    return s + k * x * s * (1.f - s);
+    return s + *y * k * rest;
   }
   }
 }

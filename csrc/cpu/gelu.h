@@ -14,8 +14,8 @@
 V vf v_gelu_tanh(vf x) { return x * v_sigmoid(x * (x * x * 0.0713548163f + 1.59576912f)); }
 
 V vf v_gelu_tanh_grad(vf x) {
-  vf s = v_sigmoid(x * (x * x * 0.0713548163f + 1.59576912f));
-  return s + x * s * (1.f - s) * (x * x * 0.214064449f + 1.59576912f);
+  vf rest, s = v_sigmoid_pair(x * (x * x * 0.0713548163f + 1.59576912f), &rest);
+  return s + x * s * rest * (x * x * 0.214064449f + 1.59576912f);
 }
 
 /* The rounding error of square = y·y, where there is fma. */

@@ -43,6 +43,7 @@
 #define v_largest K(v_largest)
 #define v_exp K(v_exp)
 #define v_sigmoid K(v_sigmoid)
+#define v_sigmoid_pair K(v_sigmoid_pair)
 #define v_zip K(v_zip)
 #define v_unzip K(v_unzip)
 #define v_iota K(v_iota)
@@ -438,4 +439,14 @@ V vf v_recip(vf x) {
 #endif
 }
 
-V vf v_sigmoid(vf x) { return v_recip(1.f + v_exp(-v_max(v_set(-87), x))); }
+/* sigmoid(x) and, without cancellation, 1 - sigmoid(x). */
+V vf v_sigmoid_pair(vf x, vf *rest) {
+  vf e = v_exp(-v_max(v_set(-87), x)), s = v_recip(1.f + e);
+  *rest = e * s;
+  return s;
+}
+
+V vf v_sigmoid(vf x) {
+  vf rest;
+  return v_sigmoid_pair(x, &rest);
+}
