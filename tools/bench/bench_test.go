@@ -118,7 +118,7 @@ func TestProducts(t *testing.T) {
 		found[p.String()] = true
 	}
 	for _, want := range []string{"2048x2048x2048 nn", "2048x2304x768 nt", "2048x768x2304 nn", "2304x768x2048 tn +=", "2048x3072x768 nt",
-		"768x3072x2048 tn +=", "512x50304x768 nt", "512x768x50304 nn", "50304x768x512 tn +="} {
+		"768x3072x2048 tn +=", "1024x50304x768 nt", "1024x768x50304 nn", "50304x768x1024 tn +="} {
 		if !found[want] {
 			t.Errorf("%s is missing among %v", want, found)
 		}
