@@ -1,3 +1,3 @@
-# How fast the training step of a small model is here, as a fraction of this
-# machine's own peak.
-monotron bench --model shakespeare-char --micro-batch-size 12 --seq-length 64 --steps 3
+# From process start to the first finished training step of a small model. Without
+# `start`: this machine's GEMM peak, then GPT-2 124M's step as a fraction of it.
+monotron bench start

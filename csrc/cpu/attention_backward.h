@@ -11,7 +11,7 @@ typedef struct {
   K(value) *q_columns, *do_columns;    /* [blocks, padded, 128] right operands over channels */
   K(value) *q_rows, *do_rows;          /* [queries, padded] right operands over queries */
   float *dq;                           /* [blocks, padded, 128] */
-  float *lse, *through;                /* [queries]; D */
+  float *lse, *through;                /* [queries]: times log2(e); D */
   int32_t *from, *width;
   /* of a block of keys */
   K(value) *k_rows, *v_rows, *k_channels; /* [64, padded] twice, [padded, 64]: left operands */
@@ -72,7 +72,7 @@ V void K(query_numbers)(K(backward_state) *s, int T) {
     vf sum = {0};
     V_EACH(c->d, j, m, sum += v_load_n(o, T, j, m) * v_load_n(d_o, T, j, m););
     s->through[i] = v_sum(sum);
-    s->lse[i] = lse[i * c->f->lse.stride[2]];
+    s->lse[i] = lse[i * c->f->lse.stride[2]] * ATT_LOG2E;
   }
 }
 
@@ -91,7 +91,7 @@ V void K(gradients_if)(K(backward_state) *s, int64_t k, int64_t i, int64_t n, in
       else memset(word, 0, sizeof word);
       for (int q = 0; q < 4; q++) {
         vf x = v_load(s->scores + j, MT_F32, (r + q) * ATT_BQUERIES), dp = v_load(s->dp + j, MT_F32, (r + q) * ATT_BQUERIES);
-        p[q] = v_exp((open ? x * m->scale : K(score)(m, x, k + r + q, i + j)) - lse);
+        p[q] = K(power)(x * m->scale + (open ? -lse : K(offset)(m, lse, k + r + q, i + j)));
         if (!open) p[q] = v_select(K(sees)(from, width, k + r + q), p[q], v_set(0));
         vf kept = p[q];
         if (m->drop) {

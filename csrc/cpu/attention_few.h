@@ -22,9 +22,9 @@ V void K(few_scores)(const attention_call *c, const K(masks) *m, K(few_state) *s
 V void K(few_softmax)(const attention_call *c, K(few_state) *s, int64_t n) {
   float old = s->top;
   for (int64_t r = 0; r < n; r++) s->top = s->score[r] > s->top ? s->score[r] : s->top;
-  vf sum = {0}, factor = v_exp(v_set(old - s->top));
+  vf sum = {0}, factor = K(power)(v_set(old - s->top));
   V_EACH(n, r, m,
-    v_store_n(s->score, MT_F32, r, m, v_exp(v_load_n(s->score, MT_F32, r, m) - s->top));
+    v_store_n(s->score, MT_F32, r, m, K(power)(v_load_n(s->score, MT_F32, r, m) - s->top));
     sum += v_load_n(s->score, MT_F32, r, m););
   s->sum = s->sum * factor[0] + v_sum(sum);
   V_EACH(c->d, j, m, v_store_n(s->out, MT_F32, j, m, v_load_n(s->out, MT_F32, j, m) * factor););
@@ -65,7 +65,7 @@ V void K(few_query)(const attention_call *c, const K(masks) *m, K(few_state) *s,
   void *o = att_row(c, &c->f->o, h, i);
   float factor = s->sum > 0 ? m->keep / s->sum : s->sum;
   V_EACH(c->d, j, w, v_store_n(o, T, j, w, v_load_n(s->out, MT_F32, j, w) * factor););
-  att_lse(c, h)[i * c->f->lse.stride[2]] = s->top + logf(s->sum);
+  att_lse(c, h)[i * c->f->lse.stride[2]] = s->top * ATT_LN2 + logf(s->sum);
 }
 
 static void K(few)(const attention_call *c, attention_head h, char *room) {

@@ -18,39 +18,47 @@ typedef struct {
   int64_t first;                 /* query */
   K(value) *q, *p;               /* [padded, 64], [128, 64] as right operands */
   float *scores, *out, *rows;    /* [128, 64], [padded, 64], [64, padded] */
-  float *top, *sum, *factor;     /* [64]: the softmax so far; what to rescale by */
+  float *top, *sum, *factor;     /* [64]: highest score and sum so far; what to rescale by */
   int32_t *from, *width;         /* [64] */
 } K(forward_state);
 
-/* Scores of n keys from k on to probabilities against the maximum so far. `open`:
- * every query sees every key, and nothing else changes a score. */
+/* The largest of n scores from key k on, and of the one before. Where not every
+ * query sees every key (`open`), scores are masked in place. */
+V vf K(highest)(K(forward_state) *s, int64_t k, int64_t n, int64_t j, vu from, vu width, int open) {
+  const K(masks) *m = &s->masks;
+  float *x = s->scores + j;
+  vf top[4] = {v_set(-INFINITY), v_set(-INFINITY), v_set(-INFINITY), v_set(-INFINITY)};
+  for (int64_t r = 0; r < n; r += 4)
+    for (int q = 0; q < 4; q++) {
+      vf v = v_load(x, MT_F32, (r + q) * ATT_QUERIES);
+      if (!open) {
+        v = v * m->scale + K(offset)(m, v_set(0), k + r + q, s->first + j);
+        v = v_select(K(sees)(from, width, k + r + q), v, v_set(-INFINITY));
+        v_store(x, MT_F32, (r + q) * ATT_QUERIES, v);
+      }
+      top[q] = v_max(v, top[q]);
+    }
+  vf all = v_max(v_max(top[0], top[1]), v_max(top[2], top[3]));
+  return v_max(open ? all * m->scale : all, v_load(s->top + j, MT_F32, 0));
+}
+
+/* Scores of n keys from k on to probabilities, all relative to the highest so far. */
 V void K(softmax_if)(K(forward_state) *s, int64_t k, int64_t n, int open) {
   const K(masks) *m = &s->masks;
   for (int64_t j = 0; j < ATT_QUERIES; j += LANES) {
-    float *x = s->scores + j;
-    vf old = v_load(s->top + j, MT_F32, 0), top = old, sum = v_load(s->sum + j, MT_F32, 0);
     vu from, width;
     memcpy(&from, s->from + j, sizeof from);
     memcpy(&width, s->width + j, sizeof width);
-    for (int64_t r = 0; r < n; r++) {
-      vf v = v_load(x, MT_F32, r * ATT_QUERIES);
-      if (open) {
-        v *= m->scale;
-      } else {
-        v = K(score)(m, v, k + r, s->first + j);
-        v = v_select(K(sees)(from, width, k + r), v, v_set(-INFINITY));
-      }
-      v_store(x, MT_F32, r * ATT_QUERIES, v);
-      top = v_max(v, top);
-    }
-    vf factor = v_exp(old - top);
-    sum *= factor;
+    vf top = K(highest)(s, k, n, j, from, width, open), factor = K(power)(v_load(s->top + j, MT_F32, 0) - top);
+    vf sum = v_load(s->sum + j, MT_F32, 0) * factor;
     for (int64_t r = 0; r < n; r += 4) {
       vf p[4];
       for (int q = 0; q < 4; q++) {
-        p[q] = v_exp(v_load(x, MT_F32, (r + q) * ATT_QUERIES) - top);
-        sum += p[q];
+        vf x = v_load(s->scores + j, MT_F32, (r + q) * ATT_QUERIES);
+        p[q] = K(power)(open ? x * m->scale - top : x - top);
+        if (!open) p[q] = v_select(K(sees)(from, width, k + r + q), p[q], v_set(0));
       }
+      sum += (p[0] + p[1]) + (p[2] + p[3]);
       if (m->drop) {
         vu word[4];
         K(words)(m, k + r, s->first + j, word);
@@ -92,7 +100,7 @@ static void K(lay_out)(K(forward_state) *s, char *room) {
   s->width = s->from + ATT_QUERIES;
 }
 
-/* O = out/sum, a row a query; LSE = top + log(sum). */
+/* O = out/sum, a row a query; LSE = log(2^top·sum). */
 V void K(write_out)(K(forward_state) *s, attention_head h, int T) {
   const attention_call *c = s->c;
   const mt_tensor *o = &c->f->o;
@@ -104,7 +112,7 @@ V void K(write_out)(K(forward_state) *s, attention_head h, int T) {
     const float *row = s->rows + i * c->padded;
     void *to = att_row(c, o, h, s->first + i);
     V_EACH(c->d, j, m, v_store_n(to, T, j, m, v_load_n(row, MT_F32, j, m) * factor););
-    lse[(s->first + i) * step] = s->top[i] + logf(sum);
+    lse[(s->first + i) * step] = s->top[i] * ATT_LN2 + logf(sum);
   }
 }
 

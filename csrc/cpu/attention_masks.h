@@ -1,6 +1,8 @@
 /* Who sees whom, the dropout masks and ALiBi of a block. Read under MT_ISA, after
  * simd.h and philox.h. */
 #define ATT_NOBODY INT32_MAX
+#define ATT_LOG2E 1.44269504088896341f
+#define ATT_LN2 0.693147180559945309f
 
 /* Query i sees `width` keys from `from` on. */
 static void K(visible)(const attention_call *c, int64_t sample, int64_t i, int32_t *from, int32_t *width) {
@@ -19,7 +21,8 @@ static void K(visible)(const attention_call *c, int64_t sample, int64_t i, int32
 
 /* What masks the scores of one head besides causality. */
 typedef struct {
-  float scale, slope, keep; /* keep: what a kept probability is multiplied by */
+  float scale, slope; /* times log2(e): scores are exponents of 2 */
+  float keep;         /* what a kept probability is multiplied by */
   int32_t alibi, drop;
   uint64_t key;
   uint32_t threshold, sample, head, position; /* position: of query 0, for the mask's counter */
@@ -28,8 +31,8 @@ typedef struct {
 
 static K(masks) K(masks_of)(const attention_call *c, attention_head h) {
   const mt_attention_forward_args *f = c->f;
-  K(masks) m = {.scale = f->scale, .keep = 1, .alibi = f->slopes.rank > 0, .drop = f->drop.rate > 0, .offset = f->q_offset};
-  if (m.alibi) m.slope = ((const float *)f->slopes.data)[h.head];
+  K(masks) m = {.scale = f->scale * ATT_LOG2E, .keep = 1, .alibi = f->slopes.rank > 0, .drop = f->drop.rate > 0, .offset = f->q_offset};
+  if (m.alibi) m.slope = ((const float *)f->slopes.data)[h.head] * ATT_LOG2E;
   if (!m.drop) return m;
   m.keep = 1 / (1 - f->drop.rate);
   m.key = mt_step_key(f->drop.stream, &f->drop.step);
@@ -51,11 +54,25 @@ static void K(words)(const K(masks) *m, int64_t k, int64_t i, vu *word) {
   v_philox(m->key, word);
 }
 
-/* scale·s + slope·(key − query) */
-V vf K(score)(const K(masks) *m, vf s, int64_t k, int64_t i) {
-  s *= m->scale;
-  if (m->alibi) s += m->slope * __builtin_convertvector((vi)(v_iota() * -1u + (uint32_t)(k - m->offset - i)), vf);
-  return s;
+/* What is added to scale·s: slope·(key − query) − base. */
+V vf K(offset)(const K(masks) *m, vf base, int64_t k, int64_t i) {
+  if (!m->alibi) return -base;
+  return m->slope * __builtin_convertvector((vi)(v_iota() * -1u + (uint32_t)(k - m->offset - i)), vf) - base;
+}
+
+/* 2^y to 1e-7 of it for y <= 0, not below 2^-126; nan of nan. The polynomial is a
+ * minimax fit of 2^f on |f| <= 1/2. Shorter than v_exp: this is half the time of
+ * attention. */
+V vf K(power)(vf y) {
+  y = v_max(v_set(-126), y);
+  vf t = y + 12582912.f, f = y - (t - 12582912.f); /* the nearest integer is in the low bits of t */
+  vf p = v_set(0.0013264722656458616f);
+  p = p * f + 0.009671512991189957f;
+  p = p * f + 0.05550733581185341f;
+  p = p * f + 0.24022242426872253f;
+  p = p * f + 0.6931470036506653f;
+  p = p * f + 1.f;
+  return (vf)((vi)p + ((vi)t << 23));
 }
 
 V vm K(sees)(vu from, vu width, int64_t k) { return v_below((uint32_t)k - from, width); }
