@@ -9,4 +9,4 @@ train() {
 }
 train --exit-interval 4
 train
-monotron inspect checkpoint ckpt --verify
+monotron inspect checkpoint --verify ckpt

@@ -25,8 +25,8 @@ static grid cut(int64_t m, int64_t n, int64_t k) {
     g.down = ceil_div(m, g.rows);
     g.across = ceil_div(n, g.columns);
     if (g.down * g.across >= TILES || g.rows * g.columns * k <= SMALL || (g.rows <= NARROW && g.columns <= NARROW)) return g;
-    if (g.rows > NARROW && (g.rows >= g.columns || g.columns <= NARROW)) down = g.down + 1;
-    else across = g.across + 1;
+    if (g.rows > NARROW && (g.rows >= g.columns || g.columns <= NARROW)) down++;
+    else across++; /* not g.across + 1: a part rounded up to UNIT may leave that as it was */
   }
 }
 

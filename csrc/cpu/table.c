@@ -1,6 +1,4 @@
 /* The CPU's kernel table. */
-#include <stddef.h>
-
 #include "cpu.h"
 
 #define MT_CPU_OPS(X)                                                                                              \
@@ -14,12 +12,10 @@
   X(MT_GRAD_STATS, grad_stats) X(MT_WEIGHTED_SUM, weighted_sum) X(MT_GRAD_SCALE, grad_scale) X(MT_ADAMW, adamw)    \
   X(MT_SGD, sgd)
 
-#define DECLARE(id, name) extern const mt_op mt_cpu_##name __attribute__((weak));
+#define DECLARE(id, name) extern const mt_op mt_cpu_##name;
 MT_CPU_OPS(DECLARE)
 
-const char *mt_cpu_describe(void) __attribute__((weak));
-
-static const char *describe(void) { return mt_cpu_describe ? mt_cpu_describe() : "C kernels"; }
+const char *mt_cpu_describe(void);
 
 const mt_device_api *mt_cpu_api(void) {
   static mt_device_api api;
@@ -28,9 +24,8 @@ const mt_device_api *mt_cpu_api(void) {
   api.workspace_bytes = MT_CPU_WORKSPACE;
   api.ops = MT_OPS;
   api.host_memory = 1;
-  api.describe = describe;
-#define ENTER(id, name) \
-  if (&mt_cpu_##name != NULL) api.op[id] = mt_cpu_##name;
+  api.describe = mt_cpu_describe;
+#define ENTER(id, name) api.op[id] = mt_cpu_##name;
   MT_CPU_OPS(ENTER)
   return &api;
 }

@@ -4,11 +4,17 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"monotron/csrc/device/internal/spin"
 )
 
 // Pool is the process's hands on a CPU: a few goroutines, each locked to its
 // thread, that run the tiles of whatever op is handed in. The caller works too,
-// so an op of one tile wakes nobody. Nobody spins.
+// so an op of one tile wakes nobody.
+//
+// Waking a thread takes longer than many an op, and ops come close together. So
+// who waits, a helper for the next op or a caller for the last tile, looks again
+// and again for a short while before it sleeps.
 type Pool struct {
 	helpers int
 	jobs    chan *job
@@ -72,7 +78,7 @@ func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) {
 	j.left.Store(tiles)
 	p.invite(j)
 	j.drain(0)
-	<-j.done
+	j.wait()
 }
 
 // invite queues the job for as many helpers as there is work for. A helper that
@@ -96,9 +102,36 @@ func (j *job) drain(worker int) {
 	}
 }
 
+// patience is how often who waits looks before it sleeps: some 100 µs.
+const patience = 2000
+
+// wait returns when the last tile is finished.
+func (j *job) wait() {
+	for range patience {
+		if j.left.Load() == 0 {
+			return
+		}
+		spin.Pause()
+	}
+	<-j.done
+}
+
 func (p *Pool) work(worker int) {
 	runtime.LockOSThread()
-	for j := range p.jobs {
-		j.drain(worker)
+	for {
+		p.take().drain(worker)
 	}
+}
+
+// take waits for a job.
+func (p *Pool) take() *job {
+	for range patience {
+		select {
+		case j := <-p.jobs:
+			return j
+		default:
+			spin.Pause()
+		}
+	}
+	return <-p.jobs
 }

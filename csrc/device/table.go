@@ -57,6 +57,11 @@ func checkTable(api *C.mt_device_api) error {
 		return fmt.Errorf("kernel table of version %d, %d bytes, %d ops; this program needs version %d, %d bytes, %d ops: build both from one source",
 			api.version, api.bytes, api.ops, C.MT_DEVICE_VERSION, C.sizeof_mt_device_api, C.MT_OPS)
 	}
+	for op := range Ops {
+		if api.op[op].tiles == nil || api.op[op].run == nil {
+			return fmt.Errorf("kernel table: %s is missing; build the library whole", op)
+		}
+	}
 	return nil
 }
 

@@ -70,6 +70,9 @@ func readManifest(folder string) (*Manifest, error) {
 	damage := func(err error) error { return &Damage{Path: path, Reason: reason(err)} }
 	st, err := os.Stat(path)
 	if err != nil {
+		if foreign := megatrons(folder); foreign != "" && errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("is missing; %s shows that Megatron-LM wrote this folder, whose formats this version does not load", foreign)
+		}
 		return nil, damage(err)
 	}
 	if !st.Mode().IsRegular() || st.Size() > maxManifest {
@@ -88,6 +91,17 @@ func readManifest(folder string) (*Manifest, error) {
 		return nil, damage(fmt.Errorf("it is iteration %d's", m.State.Iteration))
 	}
 	return m, nil
+}
+
+// megatrons is the file or folder by which a checkpoint of Megatron-LM's own
+// formats is known, "" where there is none.
+func megatrons(folder string) string {
+	for _, name := range []string{"mp_rank_00", "mp_rank_00_000", "metadata.json", ".metadata"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
+			return name
+		}
+	}
+	return ""
 }
 
 // reason is err without the path that Damage says.

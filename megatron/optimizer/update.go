@@ -51,6 +51,10 @@ type StepArgs struct {
 	CountZeros      bool
 }
 
+// asKernel is a setting as the kernels see it. The bias correction must be of the
+// β that the moments are made with: in f32, 1−0.999 is 1.3e-5 off.
+func asKernel(beta float64) float64 { return float64(float32(beta)) }
+
 // Result is what a step tells.
 type Result struct {
 	GradNorm  float64 // global L2 norm before clipping, without the factor
@@ -65,8 +69,8 @@ func (o *Optimizer) Step(a StepArgs) Result {
 	d, t := o.device, float64(o.Steps+1)
 	var hyper [device.Hypers]float32
 	hyper[device.HyperLR], hyper[device.HyperWeightDecay] = float32(a.LR), float32(a.WeightDecay)
-	hyper[device.HyperCorrection1] = float32(1 - math.Pow(o.config.AdamBeta1, t))
-	hyper[device.HyperCorrection2] = float32(1 - math.Pow(o.config.AdamBeta2, t))
+	hyper[device.HyperCorrection1] = float32(1 - math.Pow(asKernel(o.config.AdamBeta1), t))
+	hyper[device.HyperCorrection2] = float32(1 - math.Pow(asKernel(o.config.AdamBeta2), t))
 	hyper[device.HyperLossScale] = float32(a.Factor)
 	device.WriteSlice(d, o.hyper, hyper[:])
 

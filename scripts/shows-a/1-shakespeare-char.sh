@@ -17,7 +17,7 @@ bin/pretrain_gpt --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-
   --train-data-path "$work/shakespeare_train_document" --valid-data-path "$work/shakespeare_val_document" \
   --eval-interval 2000 --eval-iters 200 --log-interval 100 --seed "$SEED" --device "$DEVICE" \
   --log-jsonl "$work/steps.jsonl" >"$work/log"
-seconds=$(echo "$(date +%s.%N) - $start" | bc)
+seconds=$(awk -v from="$start" -v to="$(date +%s.%N)" 'BEGIN { printf "%.1f", to - from }')
 loss=$(sed -nE '/"validation":"validation"/s/.*"lm loss":([0-9.]+).*/\1/p' "$work/steps.jsonl" | tail -1)
 echo "shakespeare_char: validation loss $loss in $seconds s (seed $SEED, device $DEVICE)"
 awk -v l="$loss" 'BEGIN { exit !(l > 0 && l <= 1.90) }' || { echo "FAILED: above 1.90"; exit 1; }

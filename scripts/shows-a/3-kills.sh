@@ -31,12 +31,13 @@ for n in $(seq 1 "$COUNT"); do
   sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
   if kill -9 "$pid" 2>/dev/null; then killed=$((killed + 1)); fi
   wait "$pid" 2>/dev/null || true
-  reached=$(losses "$work/k.jsonl" 2>/dev/null | tail -1 | cut -d' ' -f1)
+  reached=$(losses "$work/k.jsonl" 2>/dev/null | tail -1 | cut -d' ' -f1) || reached=0 # killed before its first step
   bin/pretrain_gpt "${broken[@]}" >>"$work/k.log" 2>&1 || { tail -5 "$work/k.log"; echo "FAILED: resume $n (killed at $moment ms, seed $SEED)"; exit 1; }
   got="$(losses "$work/k.jsonl" | tail -1) $(weights "$work/k")"
   if [ "$got" != "$want" ]; then
     echo "FAILED: resume $n (killed at $moment ms, after step ${reached:-0}, seed $SEED): $got"
     exit 1
   fi
+  [ $((n % 10)) -ne 0 ] || echo "$n resumes equal so far"
 done
 echo "kills: $killed of $COUNT runs killed while running, $COUNT resumes, all equal to the undisturbed run (seed $SEED)"

@@ -16,4 +16,4 @@ losses() {
 }
 
 # weights: the hash of all weights of a save folder's latest checkpoint
-weights() { bin/monotron inspect checkpoint "$1" --verify --json | sed -nE 's/.*"weights_hash": *"([^"]+)".*/\1/p'; }
+weights() { bin/monotron inspect checkpoint --verify --json "$1" | sed -nE 's/.*"weights_hash": *"([^"]+)".*/\1/p'; }

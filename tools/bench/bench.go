@@ -103,7 +103,7 @@ func run(c *cli.Context, open func(string) (*device.Device, error), everyShape b
 	}
 	notes := &command.Printer{W: c.App.ErrWriter}
 	return command.WithDevice(c, open, func(d *device.Device) error {
-		r, err := measure(d, o, func(what string) { notes.Printf("%s\n", what) })
+		r, err := measure(d, o, full, func(what string) { notes.Printf("%s\n", what) })
 		if err != nil {
 			return err
 		}

@@ -58,12 +58,18 @@ type phases struct {
 // memory is bytes by purpose.
 type memory map[string]int64
 
+// refSide is the side of the one product that is timed on the ref device.
+const refSide = 128
+
 // measure times the machine, then the step, then the machine's best products
 // again: on a shared machine the better look counts.
-func measure(d *device.Device, o options, note func(string)) (*result, error) {
+func measure(d *device.Device, o options, e effort, note func(string)) (*result, error) {
 	r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
 		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Cores: runtime.NumCPU()}
-	p := &peaks{device: d, products: products(&o.model, int64(o.batch), int64(o.seq))}
+	p := &peaks{effort: e, device: d, products: products(&o.model, int64(o.batch), int64(o.seq), e.cube)}
+	if d.Name == "ref" { // plain Go: the model's own products would take minutes
+		p.products = []device.Product{{M: refSide, N: refSide, K: refSide}}
+	}
 	note("measuring matrix products and copies ...")
 	if err := p.first(valueType(o.precision)); err != nil {
 		return nil, err
@@ -71,7 +77,7 @@ func measure(d *device.Device, o options, note func(string)) (*result, error) {
 	d.Arena.Close() // what the products took must not count as the step's
 	forgetPeakMemory()
 	note(fmt.Sprintf("training %s, %d x %d tokens, %s ...", o.name, o.batch, o.seq, o.precision))
-	if err := r.train(d, o); err != nil {
+	if err := r.train(d, o, e.steps); err != nil {
 		return nil, err
 	}
 	r.PeakMemory = peakMemory()
@@ -79,6 +85,7 @@ func measure(d *device.Device, o options, note func(string)) (*result, error) {
 	if err := p.again(); err != nil {
 		return nil, err
 	}
+	d.Arena.Close()
 	p.tell(r, valueType(o.precision))
 	r.Fraction = r.TokensPerSecond * r.FLOPsPerToken / r.GEMMPeak
 	return r, nil

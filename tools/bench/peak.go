@@ -9,15 +9,20 @@ import (
 	"monotron/mpu"
 )
 
-const (
-	productTime = 150 * time.Millisecond // for each product
-	againTime   = 600 * time.Millisecond // for the best of each dtype, after the step
-	copyBytes   = 256 << 20
-	cubeSide    = 2048
-)
+// effort is how much is measured.
+type effort struct {
+	cube    int64         // side of the product that no model has
+	product time.Duration // for each product
+	again   time.Duration // for the best of each dtype, after the step
+	copied  int64         // bytes of a copy
+	steps   time.Duration // of steps, where nobody says how many
+}
+
+var full = effort{cube: 2048, product: 150 * time.Millisecond, again: 600 * time.Millisecond, copied: 256 << 20, steps: 15 * time.Second}
 
 // peaks times products.
 type peaks struct {
+	effort   effort
 	device   *device.Device
 	products []device.Product
 	found    map[device.DType][]float64 // as products
@@ -26,9 +31,9 @@ type peaks struct {
 
 // products are the model's own, three for each linear (forward, gradient of the
 // input, gradient of the weight), the head's in its chunks of rows, and a cube.
-func products(m *spec.Model, batch, seq int64) []device.Product {
+func products(m *spec.Model, batch, seq, cube int64) []device.Product {
 	tokens, h := batch*seq, int64(m.HiddenSize)
-	list := []device.Product{{M: cubeSide, N: cubeSide, K: cubeSide}}
+	list := []device.Product{{M: cube, N: cube, K: cube}}
 	linear := func(rows, out, in int64, wide bool) {
 		for _, p := range []device.Product{
 			{M: rows, N: out, K: in, TransB: true, Wide: wide}, {M: rows, N: in, K: out}, {M: out, N: in, K: rows, TransA: true, Accumulate: true},
@@ -54,14 +59,14 @@ func (p *peaks) first(own device.DType) (err error) {
 			continue
 		}
 		for _, product := range p.products {
-			speed, err := device.MatmulSpeed(p.device, dtype, product, productTime)
+			speed, err := device.MatmulSpeed(p.device, dtype, product, p.effort.product)
 			if err != nil {
 				return err
 			}
 			p.found[dtype] = append(p.found[dtype], speed)
 		}
 	}
-	p.copies, err = device.CopySpeed(p.device, copyBytes, productTime)
+	p.copies, err = device.CopySpeed(p.device, p.effort.copied, p.effort.product)
 	return err
 }
 
@@ -69,13 +74,13 @@ func (p *peaks) first(own device.DType) (err error) {
 func (p *peaks) again() error {
 	for dtype, speeds := range p.found {
 		i := slices.Index(speeds, slices.Max(speeds))
-		speed, err := device.MatmulSpeed(p.device, dtype, p.products[i], againTime)
+		speed, err := device.MatmulSpeed(p.device, dtype, p.products[i], p.effort.again)
 		if err != nil {
 			return err
 		}
 		speeds[i] = max(speeds[i], speed)
 	}
-	copies, err := device.CopySpeed(p.device, copyBytes, productTime)
+	copies, err := device.CopySpeed(p.device, p.effort.copied, p.effort.product)
 	p.copies = max(p.copies, copies)
 	return err
 }

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	enough   = 15 * time.Second // of steps, where nobody says how many
-	fewest   = 3
+	fewest   = 3 // steps, where nobody says how many
 	warmUp   = 1
 	dataSeed = 1234
 )
@@ -33,13 +32,13 @@ type opSum struct {
 type oneStep struct{ data, forward, backward, optimizer, total time.Duration }
 
 // train builds the model, trains, and fills in what was seen.
-func (r *result) train(d *device.Device, o options) error {
+func (r *result) train(d *device.Device, o options, enough time.Duration) error {
 	e, err := engine(d, o)
 	if err != nil {
 		return err
 	}
 	ops := tally{}
-	steps, busy, err := r.steps(e, o, func() { d.Observe = ops.add })
+	steps, busy, err := r.steps(e, o, enough, func() { d.Observe = ops.add })
 	d.Observe = nil
 	if err != nil {
 		return err
@@ -89,11 +88,11 @@ func engine(d *device.Device, o options) (*training.Engine, error) {
 
 // steps trains; begin is called before the first step that counts. busy is the
 // share of the threads' time that this process had a processor.
-func (r *result) steps(e *training.Engine, o options, begin func()) (steps []oneStep, busy float64, err error) {
+func (r *result) steps(e *training.Engine, o options, enough time.Duration, begin func()) (steps []oneStep, busy float64, err error) {
 	random := rand.New(rand.NewPCG(dataSeed, 0))
 	var start time.Time
 	var spent time.Duration
-	for n := 0; !done(o.steps, n-warmUp, start); n++ {
+	for n := 0; n < warmUp || !done(o.steps, n-warmUp, time.Since(start) > enough); n++ {
 		if n == warmUp {
 			begin()
 			start, spent = time.Now(), processorTime()
@@ -116,12 +115,12 @@ func (r *result) steps(e *training.Engine, o options, begin func()) (steps []one
 	return steps, (processorTime() - spent).Seconds() / (wall.Seconds() * float64(r.Threads)), nil
 }
 
-// done tells whether n steps since start are what was asked for.
-func done(asked, n int, start time.Time) bool {
+// done tells whether n timed steps are what was asked for, or enough.
+func done(asked, n int, enough bool) bool {
 	if asked > 0 {
 		return n >= asked
 	}
-	return n >= fewest && time.Since(start) > enough
+	return n >= fewest && enough
 }
 
 // randomTokens is a micro-batch in the form that the data path gives.

@@ -2,13 +2,17 @@
 // holds together. Each subcommand has a file of its own.
 package inspect
 
-import "github.com/urfave/cli/v2"
+import (
+	"github.com/urfave/cli/v2"
+
+	"monotron/tools/internal/command"
+)
 
 // Command is inspect with its subcommands.
 func Command() *cli.Command {
 	return &cli.Command{
 		Name:        "inspect",
 		Usage:       "look inside token files, samples and checkpoints",
-		Subcommands: []*cli.Command{Dataset(), Samples()},
+		Subcommands: []*cli.Command{Dataset(), Samples(), command.Wrap(checkpointCommand())},
 	}
 }

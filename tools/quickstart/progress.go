@@ -49,6 +49,7 @@ type tail struct {
 	path   string
 	offset int64
 	recent []report.Step // the last training steps
+	shown  int           // step of the last line; the end is evaluated twice
 }
 
 // read returns the steps since the last call; a line still being written waits.
@@ -84,6 +85,10 @@ func (t *tail) show(s report.Step, total int) {
 	case "":
 		t.recent = append(t.recent[max(0, len(t.recent)-19):], s)
 	case "validation":
+		if s.Iteration == t.shown {
+			return
+		}
+		t.shown = s.Iteration
 		loss, speed := 0.0, 0.0
 		for _, r := range t.recent {
 			loss += float64(r.Loss["lm loss"]) / float64(len(t.recent))

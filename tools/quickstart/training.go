@@ -34,7 +34,7 @@ var model = []string{
 	"--optimizer", "adam", "--lr", "2e-3", "--min-lr", "2e-4", "--lr-decay-style", "cosine", "--lr-warmup-fraction", "0.05",
 	"--weight-decay", "0.1", "--adam-beta2", "0.95", "--clip-grad", "1.0", "--seed", "1234",
 	"--tokenizer-type", "GPT2BPETokenizer", "--data-path", dataPath, "--split", "949,50,1",
-	"--log-interval", "1", "--eval-iters", "5",
+	"--log-interval", "1", "--eval-iters", "10",
 }
 
 // plan is a run's length, cut to this machine's speed.

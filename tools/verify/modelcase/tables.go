@@ -127,11 +127,8 @@ func (r *run) runBatchSize() error {
 		if err == nil {
 			sizes, err = training.NewBatchSizes(&config, row.DP)
 		}
-		if err != nil {
-			return err
-		}
 		for _, raw := range row.Iterations {
-			if err := r.batchAt(name, sizes, raw); err != nil {
+			if err := r.batchAt(name, sizes, err, raw); err != nil {
 				return err
 			}
 		}
@@ -140,8 +137,9 @@ func (r *run) runBatchSize() error {
 }
 
 // batchAt compares one iteration: [consumed, global, running, micro-batches], or
-// [consumed, global, "error: .."] where the size is refused.
-func (r *run) batchAt(name string, sizes *training.BatchSizes, raw json.RawMessage) error {
+// [consumed, global, "error: .."] where the size is refused. Ours refuses a whole
+// ramp before it begins: that is early.
+func (r *run) batchAt(name string, sizes *training.BatchSizes, early error, raw json.RawMessage) error {
 	var parts []any
 	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) < 3 {
 		return r.bad("%s: %s is no iteration", name, raw)
@@ -151,7 +149,11 @@ func (r *run) batchAt(name string, sizes *training.BatchSizes, raw json.RawMessa
 		return r.bad("%s: %s does not begin with the samples consumed", name, raw)
 	}
 	what := fmt.Sprintf("%s after %.0f samples", name, consumed)
-	now, err := sizes.At(int(consumed))
+	var now training.BatchSize
+	err := early
+	if err == nil {
+		now, err = sizes.At(int(consumed))
+	}
 	if _, refused := parts[2].(string); refused {
 		r.report.exact("refused", what, fault.CodeOf(err), fault.Usage)
 		return nil
