@@ -3,11 +3,14 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -93,6 +96,54 @@ func killedAfter(t *testing.T, before []int64, step int64, o SaveOptions, noSwap
 		t.Fatalf("after %d steps and a new save: %d, %v, left %v", after, got, err, leftovers(t, dir))
 	}
 	return survived
+}
+
+const savingProcess = "MONOTRON_TEST_SAVE_DIR"
+
+// TestSavingProcess is what TestKilledProcess starts: it saves again and again,
+// every second iteration twice.
+func TestSavingProcess(t *testing.T) {
+	dir := os.Getenv(savingProcess)
+	if dir == "" {
+		t.Skip("a part of TestKilledProcess")
+	}
+	first := int64(0)
+	if n, err := Latest(dir); err == nil {
+		first = n
+	}
+	for i := 2 * first; ; i++ {
+		mustSave(t, dir, i/2+1, SaveOptions{KeepLast: 2})
+	}
+}
+
+// A process killed by SIGKILL at random moments of saving, 20 times over: each
+// time what loads is whole, and the iterations never go back.
+func TestKilledProcess(t *testing.T) {
+	dir := fastDir(t)
+	last := int64(0)
+	r := rand.New(rand.NewPCG(3, 4))
+	for round := range 20 {
+		child := exec.Command(os.Args[0], "-test.run=^TestSavingProcess$")
+		child.Env = append(os.Environ(), savingProcess+"="+dir)
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(time.Millisecond) {
+			if n, err := Latest(dir); err == nil && n > last+1 { // it is at work
+				break
+			}
+		}
+		time.Sleep(time.Duration(r.IntN(5000)) * time.Microsecond)
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = child.Wait() // killed: always an error
+		step, report, err := load(t, dir, -1)
+		if err != nil || step <= last || len(report.Notes) > 0 {
+			t.Fatalf("round %d: loaded %d after %d, %v, %v", round, step, last, report.Notes, err)
+		}
+		last = step
+	}
 }
 
 // Any single step that fails (and the process lives): the error names path and
