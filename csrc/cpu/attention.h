@@ -38,7 +38,7 @@ typedef struct {
   void (*few)(const attention_call *c, attention_head h, char *room);
   /* partial: f32 dK and dV [sk, d] of this head, where heads share them */
   void (*backward)(const attention_call *c, attention_head h, float *partial, char *room);
-  void (*sum)(const attention_call *c, int64_t sample, int64_t group, const float *partial);
+  void (*sum)(const attention_call *c, int64_t sample, int64_t group, float *partial);
 } attention_kernels;
 
 const attention_kernels *mt_attention_kernels(int32_t dtype);

@@ -1,5 +1,14 @@
-/* Who sees whom, the dropout masks and ALiBi of a block. Read under MT_ISA, after
+/* Rows of heads; who sees whom, the dropout masks and ALiBi of a block. Read under MT_ISA, after
  * simd.h and philox.h. */
+/* A row of any dtype to f32; a row of f32, times factor, to any dtype. */
+static void K(load_row)(float *to, const void *from, int32_t dtype, int64_t d) {
+  V_BY_DTYPE(dtype, V_EACH(d, j, m, v_store_n(to, MT_F32, j, m, v_load_n(from, T, j, m));););
+}
+
+static void K(store_row)(void *to, int32_t dtype, const float *from, float factor, int64_t d) {
+  V_BY_DTYPE(dtype, V_EACH(d, j, m, v_store_n(to, T, j, m, v_load_n(from, MT_F32, j, m) * factor);););
+}
+
 #define ATT_NOBODY INT32_MAX
 #define ATT_LOG2E 1.44269504088896341f
 #define ATT_LN2 0.693147180559945309f
