@@ -16,6 +16,7 @@ enum {
   ATT_KEYS = 128,    /* of a forward block */
   ATT_BQUERIES = 128, ATT_BKEYS = 64, /* of a backward block */
   ATT_CHUNK = 512,   /* keys packed by a tile of forward's first phase */
+  ATT_AHEAD = 16,    /* rows fetched before they are needed */
   ATT_FEW = 4        /* queries up to which keys and values are read in place, unpacked */
 };
 

@@ -69,6 +69,8 @@ static void K(query_numbers)(K(backward_state) *s) {
     s->through[i] = 0;
     if (i >= c->sq) continue;
     float *o = s->rows, *d_o = s->rows + c->padded;
+    K(fetch_rows)(c, &c->f->o, s->head, i + ATT_AHEAD, 1, c->sq);
+    K(fetch_rows)(c, &c->g->d_o, s->head, i + ATT_AHEAD, 1, c->sq);
     K(load_row)(o, att_row(c, &c->f->o, s->head, i), c->f->o.dtype, c->d);
     K(load_row)(d_o, att_row(c, &c->g->d_o, s->head, i), c->g->d_o.dtype, c->d);
     vf sum = {0};
@@ -142,6 +144,10 @@ static void K(write_keys)(K(backward_state) *s, int64_t k, int64_t n, float *par
   const attention_call *c = s->c;
   const mt_tensor *dk = &c->g->dk, *dv = &c->g->dv;
   for (int64_t r = 0; r < n; r++) {
+    if (!partial) {
+      K(fetch_rows)(c, dk, s->head, k + r + ATT_AHEAD, 1, c->sk);
+      K(fetch_rows)(c, dv, s->head, k + r + ATT_AHEAD, 1, c->sk);
+    }
     float *part = partial ? partial + (k + r) * c->d : NULL;
     void *to_k = part ? (void *)part : att_row(c, dk, s->head, k + r), *to_v = part ? (void *)(part + c->sk * c->d) : att_row(c, dv, s->head, k + r);
     K(store_row)(to_k, part ? MT_F32 : dk->dtype, s->dk + r * c->padded, c->f->scale, c->d);
@@ -154,7 +160,10 @@ static void K(write_queries)(K(backward_state) *s) {
   for (int64_t i = 0; i < c->sq; i += ATT_BQUERIES) {
     K(transpose)(s->rows, c->padded, c->padded, s->dq + i * c->padded, MT_F32, ATT_BQUERIES, c->padded, ATT_BQUERIES);
     for (int64_t q = i; q < mt_min(c->sq, i + ATT_BQUERIES); q++)
+      {
+      K(fetch_rows)(c, &c->g->dq, s->head, q + ATT_AHEAD, 1, c->sq);
       K(store_row)(att_row(c, &c->g->dq, s->head, q), c->g->dq.dtype, s->rows + (q - i) * c->padded, c->f->scale, c->d);
+    }
   }
 }
 

@@ -109,6 +109,7 @@ static void K(write_out)(K(forward_state) *s, attention_head h) {
   K(transpose)(s->rows, c->padded, c->padded, s->out, MT_F32, ATT_QUERIES, c->padded, ATT_QUERIES);
   for (int64_t i = 0; i < n; i++) {
     float sum = s->sum[i], factor = sum > 0 ? s->masks.keep / sum : sum; /* nan stays nan */
+    K(fetch_rows)(c, o, h, s->first + i + ATT_AHEAD, 1, c->sq);
     K(store_row)(att_row(c, o, h, s->first + i), o->dtype, s->rows + i * c->padded, factor, c->d);
     lse[(s->first + i) * step] = s->top[i] * ATT_LN2 + logf(sum);
   }
