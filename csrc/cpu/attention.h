@@ -16,6 +16,7 @@ enum {
   ATT_KEYS = 128,    /* of a forward block */
   ATT_BQUERIES = 128, ATT_BKEYS = 64, /* of a backward block */
   ATT_CHUNK = 512,   /* keys packed by a tile of forward's first phase */
+  ATT_AHEAD = 16,    /* rows fetched before they are needed */
   ATT_FEW = 4        /* queries up to which keys and values are read in place, unpacked */
 };
 
@@ -38,7 +39,7 @@ typedef struct {
   void (*few)(const attention_call *c, attention_head h, char *room);
   /* partial: f32 dK and dV [sk, d] of this head, where heads share them */
   void (*backward)(const attention_call *c, attention_head h, float *partial, char *room);
-  void (*sum)(const attention_call *c, int64_t sample, int64_t group, const float *partial);
+  void (*sum)(const attention_call *c, int64_t sample, int64_t group, float *partial);
 } attention_kernels;
 
 const attention_kernels *mt_attention_kernels(int32_t dtype);

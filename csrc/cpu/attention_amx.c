@@ -25,6 +25,7 @@ typedef struct { const char *at; int64_t step; K(value) copy[32 * 32]; } source_
 V void block_of(source_block *b, const void *from, int64_t step, int64_t i, int64_t j, int64_t rows, int64_t d) {
   b->at = AT(from, i * step + j);
   b->step = 2 * step;
+  for (int64_t r = i + 32; r < mt_min(i + 64, rows); r++) __builtin_prefetch(AT(from, r * step + j)); /* the next rows */
   if (i + 32 <= rows && j + 32 <= d) return;
   memset(b->copy, 0, sizeof b->copy);
   for (int64_t r = 0; r < 32 && i + r < rows; r++) memcpy(b->copy + r * 32, AT(from, (i + r) * step + j), 2 * mt_min(32, d - j));
@@ -35,6 +36,8 @@ V void block_of(source_block *b, const void *from, int64_t step, int64_t i, int6
 static void K(pack_rows)(K(value) *to, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
   for (int64_t i = 0; i < att_up(rows, ATT_PAD); i++, to += padded) {
     int64_t n = i < rows ? d : 0;
+    if (i + ATT_AHEAD < rows)
+      for (int64_t j = 0; j < d; j += 32) __builtin_prefetch(AT(from, (i + ATT_AHEAD) * step + j));
     memcpy(to, AT(from, i * step), 2 * n);
     memset(to + n, 0, 2 * (padded - n));
   }

@@ -60,7 +60,7 @@ static void K(pack_queries)(K(backward_state) *s) {
   }
 }
 
-V void K(query_numbers)(K(backward_state) *s, int T) {
+static void K(query_numbers)(K(backward_state) *s) {
   const attention_call *c = s->c;
   const float *lse = att_lse(c, s->head);
   for (int64_t i = 0; i < s->queries; i++) {
@@ -68,9 +68,13 @@ V void K(query_numbers)(K(backward_state) *s, int T) {
     s->lse[i] = 1e30f;
     s->through[i] = 0;
     if (i >= c->sq) continue;
-    const void *o = att_row(c, &c->f->o, s->head, i), *d_o = att_row(c, &c->g->d_o, s->head, i);
+    float *o = s->rows, *d_o = s->rows + c->padded;
+    K(fetch_rows)(c, &c->f->o, s->head, i + ATT_AHEAD, 1, c->sq);
+    K(fetch_rows)(c, &c->g->d_o, s->head, i + ATT_AHEAD, 1, c->sq);
+    K(load_row)(o, att_row(c, &c->f->o, s->head, i), c->f->o.dtype, c->d);
+    K(load_row)(d_o, att_row(c, &c->g->d_o, s->head, i), c->g->d_o.dtype, c->d);
     vf sum = {0};
-    V_EACH(c->d, j, m, sum += v_load_n(o, T, j, m) * v_load_n(d_o, T, j, m););
+    V_EACH(c->d, j, m, sum += v_load_n(o, MT_F32, j, m) * v_load_n(d_o, MT_F32, j, m););
     s->through[i] = v_sum(sum);
     s->lse[i] = lse[i * c->f->lse.stride[2]] * ATT_LOG2E;
   }
@@ -136,33 +140,29 @@ static void K(block)(K(backward_state) *s, int64_t k, int64_t i, int64_t n) {
 }
 
 /* dK and dV of keys k..k+n-1: to the tensors, or to this head's part of a sum. */
-V void K(write_keys)(K(backward_state) *s, int64_t k, int64_t n, float *partial, int T) {
+static void K(write_keys)(K(backward_state) *s, int64_t k, int64_t n, float *partial) {
   const attention_call *c = s->c;
+  const mt_tensor *dk = &c->g->dk, *dv = &c->g->dv;
   for (int64_t r = 0; r < n; r++) {
-    const float *dk = s->dk + r * c->padded, *dv = s->dv + r * c->padded;
-    float scale = c->f->scale;
-    if (partial) {
-      float *to_k = partial + (k + r) * c->d, *to_v = to_k + c->sk * c->d;
-      V_EACH(c->d, j, m,
-        v_store_n(to_k, MT_F32, j, m, v_load_n(dk, MT_F32, j, m) * scale);
-        v_store_n(to_v, MT_F32, j, m, v_load_n(dv, MT_F32, j, m)););
-    } else {
-      void *to_k = att_row(c, &c->g->dk, s->head, k + r), *to_v = att_row(c, &c->g->dv, s->head, k + r);
-      V_EACH(c->d, j, m,
-        v_store_n(to_k, T, j, m, v_load_n(dk, MT_F32, j, m) * scale);
-        v_store_n(to_v, T, j, m, v_load_n(dv, MT_F32, j, m)););
+    if (!partial) {
+      K(fetch_rows)(c, dk, s->head, k + r + ATT_AHEAD, 1, c->sk);
+      K(fetch_rows)(c, dv, s->head, k + r + ATT_AHEAD, 1, c->sk);
     }
+    float *part = partial ? partial + (k + r) * c->d : NULL;
+    void *to_k = part ? (void *)part : att_row(c, dk, s->head, k + r), *to_v = part ? (void *)(part + c->sk * c->d) : att_row(c, dv, s->head, k + r);
+    K(store_row)(to_k, part ? MT_F32 : dk->dtype, s->dk + r * c->padded, c->f->scale, c->d);
+    K(store_row)(to_v, part ? MT_F32 : dv->dtype, s->dv + r * c->padded, 1, c->d);
   }
 }
 
-V void K(write_queries)(K(backward_state) *s, int T) {
+static void K(write_queries)(K(backward_state) *s) {
   const attention_call *c = s->c;
   for (int64_t i = 0; i < c->sq; i += ATT_BQUERIES) {
     K(transpose)(s->rows, c->padded, c->padded, s->dq + i * c->padded, MT_F32, ATT_BQUERIES, c->padded, ATT_BQUERIES);
-    for (int64_t q = i; q < mt_min(c->sq, i + ATT_BQUERIES); q++) {
-      const float *row = s->rows + (q - i) * c->padded;
-      void *to = att_row(c, &c->g->dq, s->head, q);
-      V_EACH(c->d, j, m, v_store_n(to, T, j, m, v_load_n(row, MT_F32, j, m) * c->f->scale););
+    for (int64_t q = i; q < mt_min(c->sq, i + ATT_BQUERIES); q++)
+      {
+      K(fetch_rows)(c, &c->g->dq, s->head, q + ATT_AHEAD, 1, c->sq);
+      K(store_row)(att_row(c, &c->g->dq, s->head, q), c->g->dq.dtype, s->rows + (q - i) * c->padded, c->f->scale, c->d);
     }
   }
 }
@@ -187,34 +187,30 @@ static void K(keys)(K(backward_state) *s, int64_t k, float *partial) {
       i = next;
     }
   }
-  V_BY_DTYPE(f->k.dtype, K(write_keys)(s, k, n, partial, T));
+  K(write_keys)(s, k, n, partial);
 }
 
 static void K(backward)(const attention_call *c, attention_head h, float *partial, char *room) {
   K(backward_state) s = {.c = c, .head = h, .masks = K(masks_of)(c, h), .queries = att_up(c->sq, ATT_BQUERIES)};
   K(lay_out_backward)(&s, room);
   K(pack_queries)(&s);
-  V_BY_DTYPE(c->f->q.dtype, K(query_numbers)(&s, T));
+  K(query_numbers)(&s);
   memset(s.dq, 0, s.queries * c->padded * sizeof *s.dq);
   K(begin)();
   for (int64_t k = 0; k < c->sk; k += ATT_BKEYS) K(keys)(&s, k, partial);
   K(end)();
-  V_BY_DTYPE(c->f->q.dtype, K(write_queries)(&s, T));
+  K(write_queries)(&s);
 }
 
 /* dK and dV of a group: the parts of its heads, added in their order. */
-static void K(sum)(const attention_call *c, int64_t sample, int64_t group, const float *partial) {
+static void K(sum)(const attention_call *c, int64_t sample, int64_t group, float *partial) {
   const int64_t part = c->sk * c->d;
   attention_head h = {sample, group, group * c->per_group};
-  const float *first = partial + (sample * c->heads + h.head) * 2 * part;
-  for (int64_t which = 0; which < 2; which++, first += part) {
-    const mt_tensor *t = which == 0 ? &c->g->dk : &c->g->dv;
-    for (int64_t k = 0; k < c->sk; k++) {
-      void *to = att_row(c, t, h, k);
-      V_EACH(c->d, j, m,
-        vf sum = {0};
-        for (int64_t q = 0; q < c->per_group; q++) sum += v_load_n(first + q * 2 * part + k * c->d, MT_F32, j, m);
-        V_BY_DTYPE(t->dtype, v_store_n(to, T, j, m, sum)););
-    }
+  float *first = partial + (sample * c->heads + h.head) * 2 * part; /* becomes the sum */
+  for (int64_t q = 1; q < c->per_group; q++)
+    V_EACH(2 * part, j, m, v_store_n(first, MT_F32, j, m, v_load_n(first, MT_F32, j, m) + v_load_n(first + q * 2 * part, MT_F32, j, m)););
+  for (int64_t k = 0; k < c->sk; k++) {
+    K(store_row)(att_row(c, &c->g->dk, h, k), c->g->dk.dtype, first + k * c->d, 1, c->d);
+    K(store_row)(att_row(c, &c->g->dv, h, k), c->g->dv.dtype, first + part + k * c->d, 1, c->d);
   }
 }

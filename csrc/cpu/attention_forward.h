@@ -101,7 +101,7 @@ static void K(lay_out)(K(forward_state) *s, char *room) {
 }
 
 /* O = out/sum, a row a query; LSE = log(2^top·sum). */
-V void K(write_out)(K(forward_state) *s, attention_head h, int T) {
+static void K(write_out)(K(forward_state) *s, attention_head h) {
   const attention_call *c = s->c;
   const mt_tensor *o = &c->f->o;
   float *lse = att_lse(c, h);
@@ -109,9 +109,8 @@ V void K(write_out)(K(forward_state) *s, attention_head h, int T) {
   K(transpose)(s->rows, c->padded, c->padded, s->out, MT_F32, ATT_QUERIES, c->padded, ATT_QUERIES);
   for (int64_t i = 0; i < n; i++) {
     float sum = s->sum[i], factor = sum > 0 ? s->masks.keep / sum : sum; /* nan stays nan */
-    const float *row = s->rows + i * c->padded;
-    void *to = att_row(c, o, h, s->first + i);
-    V_EACH(c->d, j, m, v_store_n(to, T, j, m, v_load_n(row, MT_F32, j, m) * factor););
+    K(fetch_rows)(c, o, h, s->first + i + ATT_AHEAD, 1, c->sq);
+    K(store_row)(att_row(c, o, h, s->first + i), o->dtype, s->rows + i * c->padded, factor, c->d);
     lse[(s->first + i) * step] = s->top[i] * ATT_LN2 + logf(sum);
   }
 }
@@ -143,5 +142,5 @@ static void K(forward)(const attention_call *c, attention_head h, int64_t block,
     k += n;
   }
   K(end)();
-  V_BY_DTYPE(f->q.dtype, K(write_out)(&s, h, T));
+  K(write_out)(&s, h);
 }

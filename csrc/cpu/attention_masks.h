@@ -1,5 +1,20 @@
-/* Who sees whom, the dropout masks and ALiBi of a block. Read under MT_ISA, after
+/* Rows of heads; who sees whom, the dropout masks and ALiBi of a block. Read under MT_ISA, after
  * simd.h and philox.h. */
+/* A row of any dtype to f32; a row of f32, times factor, to any dtype. */
+static void K(load_row)(float *to, const void *from, int32_t dtype, int64_t d) {
+  V_BY_DTYPE(dtype, V_EACH(d, j, m, v_store_n(to, MT_F32, j, m, v_load_n(from, T, j, m));););
+}
+
+/* Rows lie pages apart, where no processor looks ahead by itself. */
+V void K(fetch_rows)(const attention_call *c, const mt_tensor *t, attention_head h, int64_t i, int64_t n, int64_t rows) {
+  for (int64_t end = mt_min(i + n, rows); i < end; i++)
+    for (int64_t at = 0; at < c->d * mt_element(t->dtype); at += 64) __builtin_prefetch(att_row(c, t, h, i) + at, 1);
+}
+
+static void K(store_row)(void *to, int32_t dtype, const float *from, float factor, int64_t d) {
+  V_BY_DTYPE(dtype, V_EACH(d, j, m, v_store_n(to, T, j, m, v_load_n(from, MT_F32, j, m) * factor);););
+}
+
 #define ATT_NOBODY INT32_MAX
 #define ATT_LOG2E 1.44269504088896341f
 #define ATT_LN2 0.693147180559945309f
