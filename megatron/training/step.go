@@ -103,7 +103,7 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 
 	e.Timers.Start("forward-backward", report.LevelStep)
 	work := &microBatches{engine: e, micros: micros, passes: make([]*alive, len(micros)), result: &r}
-	if err = schedule.Run(schedule.OneFOneB(0, 1, len(micros)), work); err != nil {
+	if err = schedule.Run(schedule.OneFOneB(0, 1, len(micros)), work, nil); err != nil {
 		return r, err
 	}
 	e.Timers.Stop("forward-backward")
@@ -166,7 +166,8 @@ func (e *Engine) firstNonFinite() string {
 	return "the loss only"
 }
 
-// microBatches carries a schedule's actions out on the engine.
+// microBatches carries a schedule's forwards and backwards out on the engine; one
+// stage has no activations to hand on.
 type microBatches struct {
 	engine *Engine
 	micros []*Micro
@@ -181,7 +182,7 @@ type alive struct {
 	out   *model.Output
 }
 
-func (w *microBatches) Forward(i int) error {
+func (w *microBatches) Forward(i, _ int, in device.Tensor) (out device.Tensor, err error) {
 	start := time.Now()
 	e, m := w.engine, w.micros[i]
 	e.Timers.Start("forward-compute", report.LevelMicro)
@@ -190,14 +191,13 @@ func (w *microBatches) Forward(i int) error {
 	a.pass = e.load(a.scope, m, e.tokenWeight(m, len(w.micros)))
 	a.pass.Grad, a.pass.LossScale = true, e.scale
 	a.pass.Step, a.pass.Samples = e.iteration, put(e.device, a.scope, device.I32, m.Samples)
-	var err error
-	if a.out, err = e.Stage.Forward(a.pass, device.Tensor{}); err != nil {
-		return err
+	if a.out, err = e.Stage.Forward(a.pass, in); err != nil {
+		return out, err
 	}
 	e.device.WeightedSum(e.sums, a.out.Loss, e.mask)
 	w.passes[i] = a
 	w.result.Forward += time.Since(start)
-	return nil
+	return out, nil
 }
 
 // tokenWeight: by default a step's gradient is the mean over micro-batches of
@@ -210,16 +210,16 @@ func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
 	return 1 / math.Max(1, m.counted()) / float64(micros)
 }
 
-func (w *microBatches) Backward(i int) error {
+func (w *microBatches) Backward(i, _ int, dout device.Tensor) (din device.Tensor, err error) {
 	start := time.Now()
 	a := w.passes[i]
 	w.passes[i] = nil
 	defer a.scope.Release()
 	w.engine.Timers.Start("backward-compute", report.LevelMicro)
 	defer w.engine.Timers.Stop("backward-compute")
-	err := w.engine.Stage.Backward(a.pass, a.out, device.Tensor{}, device.Tensor{})
+	err = w.engine.Stage.Backward(a.pass, a.out, dout, din)
 	w.result.Backward += time.Since(start)
-	return err
+	return din, err
 }
 
 // Loss computes the mean loss over micro-batches without training: Σ loss and
