@@ -12,7 +12,6 @@ import (
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
 // Engine is a rank's model with its optimizer: what one training step needs
@@ -45,7 +44,7 @@ func NewEngine(d *device.Device, c Config, s optimizer.Schedule) (*Engine, error
 	}
 	var err error
 	e.Stage, err = model.NewStage(d, model.StageConfig{Model: &e.config.Model, Layers: layers, Embedding: true, Head: true,
-		Recompute: c.Recompute, DType: e.dtype}, comm.Solo{Label: "tp", Device: d})
+		Recompute: c.Recompute, DType: e.dtype}, model.Alone(d))
 	if err != nil {
 		return nil, fault.With(fault.Usage, err)
 	}
