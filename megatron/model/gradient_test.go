@@ -11,7 +11,6 @@ import (
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
 // shapes are tiny models that between them use every part of a layer.
@@ -57,7 +56,7 @@ func newRig(t *testing.T, m spec.Model, dtype device.DType, r model.Recompute) *
 	for i := range layers {
 		layers[i] = i
 	}
-	stage, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: layers, Embedding: true, Head: true, Recompute: r, DType: dtype}, comm.Solo{Label: "tp", Device: d})
+	stage, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: layers, Embedding: true, Head: true, Recompute: r, DType: dtype}, model.Alone(d))
 	if err != nil {
 		t.Fatal(err)
 	}
