@@ -7,7 +7,7 @@ func (p *parser) deriveLayout() {
 	if l.TP < 1 || l.PP < 1 || l.CP < 1 || l.EP < 1 {
 		return
 	}
-	if !p.options.Layouts && p.refuseLayouts() {
+	if p.refuseLayouts() {
 		return
 	}
 	if !p.deriveWorld() {
@@ -37,19 +37,20 @@ func (p *parser) deriveLayout() {
 	}
 }
 
-// refuseLayouts refuses each size above 1 where the caller trains on one rank.
+// refuseLayouts refuses each size above 1 that the caller cannot train with.
 func (p *parser) refuseLayouts() bool {
-	l := &p.Layout
+	l, o := &p.Layout, &p.options
 	refused := false
 	for _, s := range []struct {
 		flag string
 		size int
+		can  bool
 	}{
-		{"tensor-model-parallel-size", l.TP}, {"pipeline-model-parallel-size", l.PP}, {"context-parallel-size", l.CP},
-		{"expert-model-parallel-size", l.EP}, {"world-size", max(l.WorldSize, p.options.Ranks)},
+		{"tensor-model-parallel-size", l.TP, o.Layouts}, {"pipeline-model-parallel-size", l.PP, o.Layouts}, {"world-size", max(l.WorldSize, o.Ranks), o.Layouts},
+		{"context-parallel-size", l.CP, o.Layouts && o.Contexts}, {"expert-model-parallel-size", l.EP, o.Layouts && o.Experts},
 	} {
-		if s.size > 1 {
-			p.problem("--%s %d: this build trains on one rank; training over several is not in it yet", s.flag, s.size)
+		if s.size > 1 && !s.can {
+			p.problem("--%s %d is not in this build yet; leave it at 1", s.flag, s.size)
 			refused = true
 		}
 	}

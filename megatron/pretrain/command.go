@@ -32,7 +32,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
-	config, report, err := arguments.ParseWith(arguments.Options{CheckpointValues: training.CheckpointFlags}, args)
+	config, report, err := arguments.ParseWith(arguments.Options{Layouts: true, CheckpointValues: training.CheckpointFlags}, args)
 	if err != nil {
 		return err
 	}

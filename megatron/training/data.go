@@ -1,7 +1,6 @@
 package training
 
 import (
-	"fmt"
 	"io"
 
 	"monotron/dataset"
@@ -17,7 +16,7 @@ type Feed struct {
 	masked  bool // documents do not see each other
 	split   string
 
-	first   int64 // number in the global batch of this rank's first sample
+	first int64 // number in the global batch of this rank's first sample
 
 	all   bool // every sample once, one at a time
 	wraps bool // evaluations: the data begins anew when it is used up

@@ -8,6 +8,7 @@ import (
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
 	"monotron/mpu"
+	"monotron/mpu/comm"
 )
 
 // Engine is a rank's part of the model with its optimizer: what one training step
@@ -37,9 +38,9 @@ func NewEngine(rank *Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 	d := rank.Device
 	e := &Engine{config: c, rank: rank, device: d, Timers: report.NewTimers(report.LevelAlways), dtype: valueType(c.Precision),
 		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == FP16)}
-	parts, err := c.Layout.Partition(c.Model.NumLayers)
+	parts, err := c.Split().Parts()
 	if err != nil {
-		return nil, err
+		return nil, fault.With(fault.Usage, err)
 	}
 	e.parts = parts[rank.Place.PP]
 	for _, part := range e.parts {
@@ -49,9 +50,9 @@ func NewEngine(rank *Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 			return nil, fault.With(fault.Usage, err)
 		}
 		e.Stages = append(e.Stages, stage)
-		e.Params = append(e.Params, stage.Params()...)
 	}
-	grads := model.Materialize(e.Stages, c.SeqLength, true)
+	e.Params = model.ParamsOf(e.Stages)
+	grads := model.Materialize(d, e.Stages, c.SeqLength, true)
 	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, grads)
 	e.scale = d.Arena.Zeroed(device.Workspace, device.F32, 1)
 	e.iteration = d.Arena.Zeroed(device.Workspace, device.I64, 1)
@@ -81,16 +82,6 @@ func (e *Engine) Initialize() error {
 		p.Initialize(e.device, uint64(e.config.Seed))
 	}
 	return e.device.Sync()
-}
-
-// schedule is the rank's list of actions for so many micro-batches.
-func (e *Engine) schedule(micros int, forwardOnly bool) ([]schedule.Action, error) {
-	l := &e.config.Layout
-	c := schedule.Config{Stages: e.rank.Sizes.PP, Chunks: len(e.Stages), Micros: micros, Group: l.MicroBatchGroup, ForwardOnly: forwardOnly}
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	return c.Actions(e.rank.Place.PP), nil
 }
 
 // totals adds up the ranks' sums: Σ loss·mask and Σ mask of all samples.

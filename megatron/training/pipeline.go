@@ -27,7 +27,7 @@ type place struct{ micro, chunk int }
 
 // peek are looks at a forward pass; each may be nil.
 type peek struct {
-	layer func(depth int, x device.Tensor)  // model.Pass.See
+	layer func(depth int, x device.Tensor) // model.Pass.See
 	done  func(*model.Pass, *model.Output) // the last stage's output, before it is released
 }
 
@@ -42,12 +42,12 @@ type alive struct {
 
 // run carries the schedule for micros out on this rank.
 func (e *Engine) run(micros []*Micro, train bool, r *StepResult, look peek) error {
-	acts, err := e.schedule(len(micros), !train)
-	if err != nil {
+	plan := e.config.Schedule(len(micros), !train)
+	if err := plan.Check(); err != nil {
 		return err
 	}
 	w := &microBatches{engine: e, micros: micros, train: train, alive: map[place]*alive{}, result: r, peek: look}
-	return schedule.Run(acts, w, &link{engine: e, work: w, rows: e.hiddenRows(micros[0])})
+	return schedule.Run(plan.Actions(e.rank.Place.PP), w, &link{engine: e, work: w, rows: e.hiddenRows(micros[0])})
 }
 
 func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, error) {
@@ -128,10 +128,14 @@ func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Te
 
 // sent ends what only waited for its value to be sent.
 func (w *microBatches) sent(t schedule.Transfer, value device.Tensor) {
-	if t.Grad {
+	at := place{t.Micro, t.Chunk}
+	switch {
+	case t.Grad:
 		w.engine.device.Arena.Free(value)
-	} else if !w.train {
-		w.drop(place{t.Micro, t.Chunk})
+	case !w.train:
+		w.drop(at)
+	case w.alive[at] != nil:
+		w.alive[at].out.Sent()
 	}
 }
 

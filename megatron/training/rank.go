@@ -2,9 +2,7 @@ package training
 
 import (
 	"monotron/csrc/device"
-	"monotron/fault"
 	"monotron/megatron/model"
-	"monotron/megatron/schedule"
 	"monotron/megatron/spec"
 	"monotron/mpu/comm"
 	"monotron/mpu/topology"
@@ -37,18 +35,6 @@ func Alone(d *device.Device) *Rank {
 // Sizes are the layout's, a size that is not set counting as 1.
 func (l Layout) Sizes() topology.Sizes {
 	return topology.Sizes{TP: max(1, l.TP), CP: max(1, l.CP), DP: max(1, l.DP), PP: max(1, l.PP), EP: max(1, l.EP), ETP: l.ETP, PPBeforeDP: l.OrderTPPPDP}
-}
-
-// Partition says what each stage's chunks hold of a model of so many layers:
-// [stage][chunk].
-func (l Layout) Partition(layers int) ([][]schedule.Part, error) {
-	s := schedule.Split{Layers: layers, Stages: max(1, l.PP), First: l.FirstStageLayers, Last: l.LastStageLayers, EmbeddingCounts: l.EmbeddingCountsAsLayer,
-		HeadCounts: l.LossCountsAsLayer, Layout: l.StageString, Method: l.PartitionMethod}
-	if l.VP > 1 && l.StageString == "" {
-		s.VirtualStages = l.VP
-	}
-	parts, err := s.Parts()
-	return parts, fault.With(fault.Usage, err)
 }
 
 // Joined is rank `number` of w in the layout l of a model, computing on d.

@@ -9,7 +9,7 @@ import (
 // Split is how the model is cut over pipeline stages.
 func (c *Config) Split() schedule.Split {
 	l, m := &c.Layout, &c.Model
-	s := schedule.Split{Layers: m.NumLayers, Stages: l.PP, First: l.FirstStageLayers, Last: l.LastStageLayers,
+	s := schedule.Split{Layers: m.NumLayers, Stages: max(1, l.PP), First: l.FirstStageLayers, Last: l.LastStageLayers,
 		EmbeddingCounts: l.EmbeddingCountsAsLayer, HeadCounts: l.LossCountsAsLayer, Layout: l.StageString, Method: l.PartitionMethod}
 	if s.Layout == "" {
 		s.VirtualStages = l.VP
@@ -35,7 +35,7 @@ func partWeights(c *Config) []float64 {
 // Schedule is what the pipeline runs in a step of so many micro-batches.
 func (c *Config) Schedule(micros int, forwardOnly bool) schedule.Config {
 	l := &c.Layout
-	return schedule.Config{Name: l.Schedule, Stages: l.PP, Chunks: l.VP, Micros: micros, Group: l.MicroBatchGroup, ForwardOnly: forwardOnly, NoOverlap: l.NoOverlapP2P}
+	return schedule.Config{Name: l.Schedule, Stages: max(1, l.PP), Chunks: max(1, l.VP), Micros: micros, Group: l.MicroBatchGroup, ForwardOnly: forwardOnly, NoOverlap: l.NoOverlapP2P}
 }
 
 // CheckSchedule tells whether the pipeline can run every batch size of the run.

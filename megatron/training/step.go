@@ -10,9 +10,6 @@ import (
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
-	"monotron/megatron/schedule"
-	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
 // StepResult is what one training step tells.
