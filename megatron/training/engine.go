@@ -109,3 +109,13 @@ func (e *Engine) totals() (loss, tokens float64, err error) {
 	sums := device.ReadSlice[float64](e.device, e.sums)
 	return sums[0], sums[1], e.device.Sync()
 }
+
+// Gradients are the main gradients after a step, before clipping, multiplied by
+// StepResult.Factor: what this rank holds of them.
+func (e *Engine) Gradients() []mpu.Stored {
+	var all []mpu.Stored
+	for _, p := range e.Params {
+		all = append(all, p.Stored("", p.Grad))
+	}
+	return all
+}
