@@ -77,7 +77,8 @@ func (r *Rank) sharers() optimizer.Groups {
 func (l Layout) sharding(r *Rank) optimizer.Sharding {
 	s := optimizer.Sharding{OverlapGradReduce: l.OverlapGradReduce, OverlapParamGather: l.OverlapParamGather, BucketSize: int64(l.BucketSize),
 		BucketCount: int64(l.BucketCount), PadForBandwidth: l.PadBucketsForHighBusBW, LaterStage: r.Place.PP > 0}
-	if l.DistributedOptimizer {
+	s.Strategy = optimizer.Strategy(l.Sharding)
+	if s.Strategy == "" && l.DistributedOptimizer {
 		s.Strategy = optimizer.Optim
 	}
 	return s
@@ -112,10 +113,4 @@ func (e *Engine) totals() (loss, tokens float64, err error) {
 
 // Gradients are the main gradients after a step, before clipping, multiplied by
 // StepResult.Factor: what this rank holds of them.
-func (e *Engine) Gradients() []mpu.Stored {
-	var all []mpu.Stored
-	for _, p := range e.Params {
-		all = append(all, p.Stored("", p.Grad))
-	}
-	return all
-}
+func (e *Engine) Gradients() []mpu.Stored { return e.Optimizer.Gradients() }
