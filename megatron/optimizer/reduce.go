@@ -83,12 +83,12 @@ func (o *Optimizer) gradients(ps []*mpu.Param) error {
 func (o *Optimizer) reduce(b *bucket) error {
 	clear(b.ready)
 	data := o.groups.Data
+	if err := o.land(); err != nil { // one at a time: each holds a whole bucket
+		return err
+	}
 	switch {
 	case b.reduced || !b.grads.Given() || size(data) == 1:
 	case o.sharding.shardsGradients():
-		if err := o.land(); err != nil { // one at a time: each holds a whole bucket
-			return err
-		}
 		b.reducing, o.flying = data.ReduceScatter(b.ours(b.grads), b.grads), b
 		if !o.sharding.OverlapGradReduce {
 			return o.land()
