@@ -92,6 +92,8 @@ type Layout struct {
 	StageString                       string // --pipeline-model-parallel-layout; "": none
 	PartitionMethod                   string // --pp-partition-method; "": none
 	MicroBatchGroup                   int    // micro-batches per group of an interleaved schedule
+	Schedule                          string // schedule.OneFOneBName, schedule.GPipeName
+	NoOverlapP2P                      bool   // exchanges of an interleaved schedule end before what follows
 
 	Backend                   string // nccl, gloo
 	TimeoutMinutes            int

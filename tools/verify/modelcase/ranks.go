@@ -3,9 +3,7 @@ package modelcase
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 
 	"monotron/megatron/schedule"
 	"monotron/mpu"
@@ -112,11 +110,8 @@ func (r *run) compareLayout(s *subject, rank rankFile) {
 	slices.Sort(noDecay)
 	r.report.exact("layout", "parameters in order", names, rank.Parameters.names)
 	r.report.exact("layout", "no_weight_decay", noDecay, rank.NoDecay)
-	var order []string
-	for _, a := range schedule.OneFOneB(0, 1, s.config.GlobalBatchSize/s.config.MicroBatchSize) {
-		order = append(order, fmt.Sprint(a))
-	}
-	r.report.exact("layout", "order of a step", strings.Join(order, " "), rank.Order)
+	acts := schedule.OneFOneB(0, 1, s.config.GlobalBatchSize/s.config.MicroBatchSize)
+	r.report.exact("layout", "order of a step", schedule.Order(acts, 1), rank.Order)
 }
 
 // rankGradients compares the first step's gradients as the rank holds them.

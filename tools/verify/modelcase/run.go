@@ -125,7 +125,7 @@ func (r *run) table() (func() error, error) {
 	case row["iterations"] != nil:
 		return r.runBatchSize, nil
 	case row["pipeline"] != nil:
-		return nil, fault.Errorf(fault.Usage, "%s needs pipeline stages, which this version does not have", r.report.Case)
+		return r.runPipelineOrders, nil
 	}
 	return nil, r.bad("rows of an unknown table")
 }

@@ -104,7 +104,7 @@ func newSubject(d *device.Device, config training.Config, w *weights) (*subject,
 	if err != nil {
 		return nil, err
 	}
-	engine, err := training.NewEngine(d, config, schedule)
+	engine, err := training.NewEngine(training.Alone(d), config, schedule)
 	if err != nil {
 		return nil, err
 	}
