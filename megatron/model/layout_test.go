@@ -188,54 +188,59 @@ type answer struct {
 // run computes losses and gradients under a layout, from the given values.
 func (l layout) run(t *testing.T, m spec.Model, dtype device.DType, open func() *device.Device, values globals) answer {
 	t.Helper()
-	ranks, losses := make([]*rankModel, l.tp), make([][]float64, l.tp)
-	all, few := newHub(l.tp), map[int]*hub{}
-	for r := range l.tp {
-		for _, first := range model.QuerySharers(&m, slices.Collect(upTo(l.tp)), r)[:1] {
-			few[first] = newHub(max(1, l.tp/m.NumQueryGroups))
-		}
+	ranks, losses, members := make([]*rankModel, l.tp), make([][]float64, l.tp), make([]int, l.tp)
+	for rank := range members {
+		members[rank] = rank
 	}
-	onRanks(t, l.tp, open, func(rank int, d *device.Device) {
-		sharers := model.QuerySharers(&m, slices.Collect(upTo(l.tp)), rank)
-		p := model.Parallel{SequenceParallel: l.sequence, DistributeSaved: l.saved,
-			TP: place{comm.Solo{Label: "tp", Device: d}, all, rank}, QuerySharers: place{comm.Solo{Label: "kv", Device: d}, few[sharers[0]], slices.Index(sharers, rank)}}
+	world := comm.NewWorld(l.tp)
+	err := world.Run(func(rank int) error {
+		d := open()
+		t.Cleanup(d.Arena.Close)
+		p := model.Parallel{SequenceParallel: l.sequence, DistributeSaved: l.saved}
+		var err error
+		if p.TP, err = world.Group(rank, "tp", members, d); err != nil {
+			return err
+		}
+		if p.QuerySharers, err = world.Group(rank, "sharers", model.QuerySharers(&m, members, rank), d); err != nil {
+			return err
+		}
 		g, err := newRankModel(d, &m, dtype, l, p)
 		if err != nil {
-			t.Error(err)
-			return
+			return err
 		}
 		ranks[rank] = g
-		for _, p := range g.params() {
-			g.set(p, values.take(p))
-		}
-		if losses[rank], err = g.step(); err != nil {
-			t.Error(err)
-		}
-		if now := d.Arena.Usage().Allocated; now != g.before {
+		losses[rank], err = g.trainFrom(values)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, g := range ranks {
+		if now := g.d.Arena.Usage().Allocated; now != g.before {
 			t.Errorf("rank %d: %d bytes are left behind", rank, now-g.before)
 		}
-		for _, p := range g.params() {
-			if p.SumOver != nil {
-				if err := p.SumOver.AllReduce(p.Grad, comm.Sum).Wait(); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	})
-	if t.Failed() {
-		t.FailNow()
 	}
 	return answer{losses[0], assemble(t, ranks, losses)}
 }
 
-func upTo(n int) func(func(int) bool) {
-	return func(yield func(int) bool) {
-		for i := range n {
-			if !yield(i) {
-				return
-			}
+// trainFrom sets the parameters, makes a step and completes the gradients.
+func (g *rankModel) trainFrom(values globals) ([]float64, error) {
+	for _, p := range g.params() {
+		g.set(p, values.take(p))
+	}
+	loss, err := g.step()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range g.params() {
+		if p.SumOver == nil {
+			continue
+		}
+		if err := p.SumOver.AllReduce(p.Grad, comm.Sum).Wait(); err != nil {
+			return nil, err
 		}
 	}
+	return loss, nil
 }
 
 // assemble joins the ranks' gradients and checks that ranks agree, that every
@@ -277,32 +282,42 @@ func assemble(t *testing.T, ranks []*rankModel, losses [][]float64) globals {
 	return grads
 }
 
-// compare returns the largest difference of loss, relative, and of a gradient, by norm.
-func (a answer) compare(t *testing.T, want answer, tolerance float64) float64 {
+// off is how far losses and each gradient are from want, relative by norm.
+func (a answer) off(t *testing.T, want answer) map[string]float64 {
 	t.Helper()
-	worst := 0.0
-	check := func(name string, got, want []float64) {
-		off, norm := 0.0, 0.0
-		for i, v := range want {
-			off += (got[i] - v) * (got[i] - v)
-			norm += v * v
-		}
-		if norm > 0 {
-			off /= norm
-		}
-		worst = math.Max(worst, math.Sqrt(off))
-		if !(math.Sqrt(off) <= tolerance) {
-			t.Errorf("%s: off by %.3g of its norm", name, math.Sqrt(off))
-		}
-	}
-	check("losses", a.loss, want.loss)
+	all := map[string]float64{"losses": distance(a.loss, want.loss)}
 	if got, want := slices.Sorted(maps.Keys(a.grads)), slices.Sorted(maps.Keys(want.grads)); !slices.Equal(got, want) {
 		t.Fatalf("tensors %v, want %v", got, want)
 	}
 	for name, g := range want.grads {
-		check(name, a.grads[name], g)
+		all[name] = distance(a.grads[name], g)
 	}
-	return worst
+	return all
+}
+
+func distance(got, want []float64) float64 {
+	off, norm := 0.0, 0.0
+	for i, v := range want {
+		off += (got[i] - v) * (got[i] - v)
+		norm += v * v
+	}
+	if norm > 0 {
+		off /= norm
+	}
+	return math.Sqrt(off)
+}
+
+// compare fails where a is further from want than the tolerance.
+func (a answer) compare(t *testing.T, want answer, tolerance float64) {
+	t.Helper()
+	worst := 0.0
+	for name, off := range a.off(t, want) {
+		worst = math.Max(worst, off)
+		if !(off <= tolerance) {
+			t.Errorf("%s: off by %.3g of its norm", name, off)
+		}
+	}
+	t.Logf("worst %.2g", worst)
 }
 
 // start is a one-rank model's values, with constants moved off their special values.
@@ -358,27 +373,58 @@ func TestLayoutsAreOneRank(t *testing.T) {
 		want := oneRank(t, m, device.F64, ref.Open, values)
 		for _, l := range layouts() {
 			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
-				t.Logf("worst %.2g", l.run(t, m, device.F64, ref.Open, values).compare(t, want, 1e-12))
+				l.run(t, m, device.F64, ref.Open, values).compare(t, want, 1e-12)
 			})
 		}
 	}
 }
 
-// Claim: the same in f32 on the CPU device, to 1e-5.
-func TestLayoutsOnCPU(t *testing.T) {
-	open := func() *device.Device {
+// openCPU opens CPU devices; without one the test is skipped.
+func openCPU(t *testing.T) func() *device.Device {
+	t.Helper()
+	d, err := cpu.Open()
+	if err != nil {
+		t.Skip(err)
+	}
+	d.Arena.Close()
+	return func() *device.Device {
 		d, err := cpu.Open()
 		if err != nil {
-			t.Skip(err)
+			panic(err)
 		}
 		return d
 	}
+}
+
+// Claim: the same in f32 on the CPU device, to 1e-5.
+func TestLayoutsOnCPU(t *testing.T) {
+	open := openCPU(t)
 	for name, m := range families() {
 		values := start(t, m)
 		want := oneRank(t, m, device.F32, open, values)
 		for _, l := range layouts() {
 			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
-				t.Logf("worst %.2g", l.run(t, m, device.F32, open, values).compare(t, want, 1e-5))
+				l.run(t, m, device.F32, open, values).compare(t, want, 1e-5)
+			})
+		}
+	}
+}
+
+// Claim: in bf16 a layout, which rounds each rank's partial sums, is about as far
+// from the exact answer as one rank is.
+func TestLayoutsInBF16(t *testing.T) {
+	open := openCPU(t)
+	for name, m := range families() {
+		values := start(t, m)
+		exact := oneRank(t, m, device.F64, ref.Open, values)
+		one := oneRank(t, m, device.BF16, open, values).off(t, exact)
+		for _, l := range layouts() {
+			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
+				for tensor, off := range l.run(t, m, device.BF16, open, values).off(t, exact) {
+					if !(off <= 5*math.Max(one[tensor], 0.01)) {
+						t.Errorf("%s: off by %.3g of its norm, one rank by %.3g", tensor, off, one[tensor])
+					}
+				}
 			})
 		}
 	}
@@ -442,6 +488,14 @@ func TestHooksFollowTheUse(t *testing.T) {
 	}
 }
 
+// crowd is the first rank of a group that never meets.
+type crowd struct {
+	comm.Solo
+	n int
+}
+
+func (c crowd) Size() int { return c.n }
+
 // Claim: what ranks cannot share is refused with the number that does not fit.
 func TestBadLayouts(t *testing.T) {
 	d := ref.Open()
@@ -460,7 +514,7 @@ func TestBadLayouts(t *testing.T) {
 		{ranks: 2, change: func(_ *spec.Model, p *model.Parallel) { p.SequenceParallel, p.DistributeSaved = true, true }, says: "cut already"},
 	} {
 		m := m
-		p := model.Parallel{TP: place{comm.Solo{Device: d}, newHub(c.ranks), 0}}
+		p := model.Parallel{TP: crowd{n: c.ranks}}
 		if c.change != nil {
 			c.change(&m, &p)
 		}
@@ -469,7 +523,7 @@ func TestBadLayouts(t *testing.T) {
 			t.Errorf("%d ranks: %v, should say %q", c.ranks, err, c.says)
 		}
 	}
-	p := model.Parallel{TP: place{comm.Solo{Device: d}, newHub(2), 0}, SequenceParallel: true}
+	p := model.Parallel{TP: crowd{n: 2}, SequenceParallel: true}
 	s, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: []int{0}, Embedding: true, Head: true}, p)
 	if err != nil {
 		t.Fatal(err)

@@ -68,12 +68,8 @@ func runData(c *cli.Context, path string) error {
 }
 
 func runModel(c *cli.Context, path string, open func(string) (*device.Device, error)) error {
-	d, err := open(c.String("device"))
-	if err != nil {
-		return err
-	}
-	defer d.Arena.Close()
-	report, err := modelcase.Run(path, d, modelcase.Options{Only: c.String("only")})
+	device := func() (*device.Device, error) { return open(c.String("device")) }
+	report, err := modelcase.Run(path, device, modelcase.Options{Only: c.String("only")})
 	if err != nil {
 		return err
 	}
