@@ -32,11 +32,13 @@ type Pass struct {
 
 	// Where given, an optimizer that shards parameters is told: Use before a layer's
 	// (the embedding's, the head's) parameters are read, in forward and in backward,
-	// and Done after; Gradients, during Backward, when it adds no more to theirs. A
-	// tied table is used by embedding and head, and is the embedding's.
-	Use       func([]*mpu.Param) error
-	Done      func([]*mpu.Param)
-	Gradients func([]*mpu.Param) error
+	// and Done after; Accumulate before anything is added to their gradients (the
+	// head's: in forward), and Gradients, during Backward, when it adds no more to
+	// them. A tied table is used by embedding and head, and is the embedding's.
+	Use        func([]*mpu.Param) error
+	Done       func([]*mpu.Param)
+	Accumulate func([]*mpu.Param) error
+	Gradients  func([]*mpu.Param) error
 
 	Grad  bool   // backward follows: keep what it needs
 	Cache *Cache // generation: keys and values so far
@@ -65,6 +67,14 @@ func (p *Pass) using(params []*mpu.Param, work func() error) error {
 		p.Done(params)
 	}
 	return err
+}
+
+// adds tells that work will add to the gradients of params.
+func (p *Pass) adds(params []*mpu.Param) error {
+	if p.Accumulate == nil || len(params) == 0 {
+		return nil
+	}
+	return p.Accumulate(params)
 }
 
 // final tells that the gradients of params are complete.

@@ -121,6 +121,9 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale}
 	if p.Grad {
 		a.DHidden = tmp.Like(normed)
+		if err := p.adds(s.uses.head); err != nil {
+			return err
+		}
 	}
 	if err := s.head.Loss(p.D, a); err != nil {
 		return err
@@ -179,6 +182,9 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 
 func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error {
 	err := p.using(s.uses.layers[i], func() error {
+		if err := p.adds(s.uses.layers[i]); err != nil {
+			return err
+		}
 		return s.layers[i].backward(p, saved.layers[i], dx, dy, saved.inputs[i].whole)
 	})
 	saved.layers[i] = nil
@@ -193,7 +199,12 @@ func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error
 
 // leave is the embedding's backward; of its values it reads the norm's alone.
 func (s *Stage) leave(p *Pass, saved *Saved, dy Tensor) error {
-	back := func() error { return s.embedding.backward(p, saved.embedding, dy) }
+	back := func() error {
+		if err := p.adds(s.uses.embedding); err != nil {
+			return err
+		}
+		return s.embedding.backward(p, saved.embedding, dy)
+	}
 	err := error(nil)
 	if s.embedding.norm != nil {
 		err = p.using(s.embedding.norm.params(), back)

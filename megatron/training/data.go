@@ -55,7 +55,7 @@ func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, note func(format strin
 			}
 			continue
 		}
-		if *out[i], err = newFeed(c, set, dataset.Split(i), dp); err != nil {
+		if *out[i], err = NewFeed(c, set, dataset.Split(i), dp); err != nil {
 			return f, err
 		}
 		(*out[i]).note = note
@@ -86,7 +86,8 @@ func sampleCounts(c *Config, trainIters int) [3]*int64 {
 	return sizes
 }
 
-func newFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed, error) {
+// NewFeed reads a split for the dp-th data-parallel rank.
+func NewFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed, error) {
 	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), Rank: int64(dp), DP: int64(max(1, c.Layout.DP))}
 	if split == dataset.Train {
 		s.MicroBatch = int64(c.MicroBatchSize)

@@ -52,8 +52,10 @@ func NewEngine(rank *Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 		e.Stages = append(e.Stages, stage)
 	}
 	e.Params = model.ParamsOf(e.Stages)
-	grads := model.Materialize(d, e.Stages, c.SeqLength, true)
-	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, grads)
+	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.dtype, rank.sharers(), c.Layout.sharding(rank))
+	for _, stage := range e.Stages {
+		stage.Prepare(c.SeqLength)
+	}
 	e.scale = d.Arena.Zeroed(device.Workspace, device.F32, 1)
 	e.iteration = d.Arena.Zeroed(device.Workspace, device.I64, 1)
 	e.sums = d.Arena.Zeroed(device.Workspace, device.F64, 2)
@@ -64,6 +66,22 @@ func NewEngine(rank *Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 func (r *Rank) parallel(c *Config) model.Parallel {
 	return model.Parallel{TP: r.TP, SequenceParallel: c.Layout.SequenceParallel, DistributeSaved: c.Layout.DistributeSavedActivation,
 		Embedding: r.Embedding, QuerySharers: r.Sharers}
+}
+
+// sharers are the ranks that the optimizer works with.
+func (r *Rank) sharers() optimizer.Groups {
+	return optimizer.Groups{Data: r.DP, Model: r.Model, World: r.World}
+}
+
+// sharding is how data-parallel ranks share the optimizer's work and memory.
+func (l Layout) sharding(r *Rank) optimizer.Sharding {
+	s := optimizer.Sharding{OverlapGradReduce: l.OverlapGradReduce, OverlapParamGather: l.OverlapParamGather, BucketSize: int64(l.BucketSize),
+		BucketCount: int64(l.BucketCount), PadForBandwidth: l.PadBucketsForHighBusBW, LaterStage: r.Place.PP > 0}
+	s.Strategy = optimizer.Strategy(l.Sharding)
+	if s.Strategy == "" && l.DistributedOptimizer {
+		s.Strategy = optimizer.Optim
+	}
+	return s
 }
 
 func valueType(precision string) device.DType {
@@ -78,10 +96,7 @@ func valueType(precision string) device.DType {
 
 // Initialize draws every parameter's start from the seed.
 func (e *Engine) Initialize() error {
-	for _, p := range e.Params {
-		p.Initialize(e.device, uint64(e.config.Seed))
-	}
-	return e.device.Sync()
+	return e.Optimizer.Initialize(uint64(e.config.Seed))
 }
 
 // totals adds up the ranks' sums: Σ loss·mask and Σ mask of all samples.
@@ -95,3 +110,7 @@ func (e *Engine) totals() (loss, tokens float64, err error) {
 	sums := device.ReadSlice[float64](e.device, e.sums)
 	return sums[0], sums[1], e.device.Sync()
 }
+
+// Gradients are the main gradients after a step, before clipping, multiplied by
+// StepResult.Factor: what this rank holds of them.
+func (e *Engine) Gradients() []mpu.Stored { return e.Optimizer.Gradients() }

@@ -124,7 +124,10 @@ func (l *logger) step(r *Run, s stepLog) error {
 	it := r.Engine.Iteration
 	var paramsNorm *float64
 	if l.config.Log.ParamsNorm {
-		norm := r.Engine.Optimizer.ParamsNorm()
+		norm, err := r.Engine.Optimizer.ParamsNorm()
+		if err != nil {
+			return err
+		}
 		paramsNorm = &norm
 	}
 	if err := l.record(r, s, took, paramsNorm); err != nil {

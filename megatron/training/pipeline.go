@@ -60,6 +60,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	var mask device.Tensor
 	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)))
 	a.pass.See = w.peek.layer
+	e.hook(a.pass, w.train && i == len(w.micros)-1)
 	if w.train {
 		a.pass.Grad, a.pass.LossScale = true, e.scale
 		a.pass.Step, a.pass.Samples = e.iteration, put(e.device, a.scope, device.I32, m.Samples)
@@ -80,6 +81,13 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	}
 	w.result.Forward += time.Since(start)
 	return a.out.Hidden, nil
+}
+
+// hook lets the optimizer bring parameters and take gradients while the pass goes
+// through a stage; last: it is the stage's last backward of the step.
+func (e *Engine) hook(p *model.Pass, last bool) {
+	h := e.Optimizer.Hooks(last)
+	p.Use, p.Done, p.Accumulate, p.Gradients = h.Use, h.Done, h.Accumulate, h.Gradients
 }
 
 // drop ends a micro-batch that no backward follows.

@@ -47,8 +47,12 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	r.Factor = e.gradFactor(r)
 	start := time.Now()
 	e.Timers.Start("optimizer", report.LevelStep)
-	r.Update = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor,
+	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor, PerToken: e.config.CalculatePerTokenLoss,
 		DecoupledLR: e.Scheduler.LRBetween(e.config.Optimizer.DecoupledLR, e.config.Optimizer.DecoupledMinLR)})
+	if err != nil {
+		return r, err
+	}
+	r.Factor = r.Update.Factor
 	e.Timers.Stop("optimizer")
 	r.UpdateFor = time.Since(start)
 	if err = e.device.Sync(); err != nil {
@@ -95,14 +99,11 @@ func (e *Engine) advance(r StepResult, samples int) error {
 
 // firstNonFinite names the first parameter with a gradient that is not finite.
 func (e *Engine) firstNonFinite() string {
-	stats := e.device.Arena.Alloc(device.Workspace, device.F64, device.Stats)
-	defer e.device.Arena.Free(stats)
-	for _, p := range e.Params {
-		e.device.Fill(stats, 0)
-		e.device.GradStats(stats, p.Grad)
-		if device.ReadSlice[float64](e.device, stats)[device.StatNonFinite] > 0 {
-			return "first in " + p.Name
-		}
+	if name := e.Optimizer.FirstNonFinite(); name != "" {
+		return "first in " + name
+	}
+	if e.rank.Sizes.World() > 1 {
+		return "on another rank"
 	}
 	return "the loss only"
 }

@@ -1,5 +1,5 @@
-// Package verify is the command `verify`: it runs cases whose answers other
-// programs made and prints the largest error of each number.
+// Package verify is the command `verify`: it proves that no layout of ranks changes
+// the maths, and runs cases whose answers other programs made.
 package verify
 
 import (
@@ -18,12 +18,9 @@ import (
 // Command is `verify`. open makes a device by its name; main registers which
 // there are.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
-	return &cli.Command{
-		Name:            "verify",
-		Usage:           "compare this program's numbers with those of other programs",
-		HideHelpCommand: true,
-		Subcommands:     []*cli.Command{caseCommand(open)},
-	}
+	c := proveCommand(open)
+	c.Subcommands = []*cli.Command{caseCommand(open)}
+	return &c
 }
 
 func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
