@@ -17,6 +17,6 @@
 //     it, and no stage ever waits in a circle.
 //
 // Reading order: action.go, onefoneb.go, interleaved.go, config.go (which of them),
-// run.go (the executor), check.go, simulate.go (a clock as the worker), meter.go;
-// partition.go and layout.go say which layers a virtual stage holds.
+// run.go (the executor), check.go, simulate.go (a clock as the worker), meter.go (a clock beside it);
+// partition.go, layout.go and method.go say which layers a virtual stage holds.
 package schedule
