@@ -154,6 +154,22 @@ func (d *Folder) Info(name string) (Info, bool) {
 	return Info{}, false
 }
 
+// ReadAt is File.ReadAt over all files.
+func (d *Folder) ReadAt(name string, dst []byte, at int64) error {
+	if f := d.where[name]; f != nil {
+		return f.ReadAt(name, dst, at)
+	}
+	return fault.Errorf(fault.BadData, "%s has no tensor %q", d.Path, name)
+}
+
+// Where is the path of the file that holds a tensor; the folder's for an unknown name.
+func (d *Folder) Where(name string) string {
+	if f := d.where[name]; f != nil {
+		return f.Path
+	}
+	return d.Path
+}
+
 // Float32 is File.Float32 over all files.
 func (d *Folder) Float32(name string) ([]float32, error) {
 	if f := d.where[name]; f != nil {
