@@ -11,6 +11,8 @@ import (
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/checkpoint/formats/llmc"
 )
 
 // format is one row of the table: nil where that way does not exist.
@@ -21,6 +23,8 @@ type format struct {
 
 var table = map[formats.Format]format{
 	formats.Native: {checkpoint.OpenSource, checkpoint.Write},
+	formats.HF:     {hf.OpenSource, hf.Write},
+	formats.LLMC:   {llmc.Open, llmc.Write},
 }
 
 // Open opens a checkpoint of any format, told by its content.

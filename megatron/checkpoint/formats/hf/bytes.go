@@ -92,19 +92,66 @@ func gatherRows(dst []byte, src *Source, run run, first, columns, width int64, r
 }
 
 // gatherColumns reads stored rows, our columns, a band at a time and turns them.
+// Of a stored row only the stretches that the runs need are read.
 func gatherColumns(dst []byte, src *Source, list []run, first, columns, width int64, read ReadAt) error {
-	whole := src.Shape[1]
+	stretches, at := columnStretches(list)
+	last := stretches[len(stretches)-1]
+	whole := last.at + last.to - last.from
 	band := max(1, min(columns, bandBytes/(whole*width)))
 	buf := make([]byte, band*whole*width)
-	for at := int64(0); at < columns; at += band {
-		n := min(band, columns-at)
+	for c := int64(0); c < columns; c += band {
+		n := min(band, columns-c)
 		part := buf[:n*whole*width]
-		if err := read(src.Name, part, (first+at)*whole*width); err != nil {
+		if err := readStretches(part, src, stretches, first+c, n, width, read); err != nil {
 			return err
 		}
-		for _, run := range list {
+		for i, run := range list {
 			row := run.ours - list[0].ours
-			transpose(dst[(row*columns+at)*width:], columns, part[run.theirs*width:], whole, n, run.n, width)
+			transpose(dst[(row*columns+c)*width:], columns, part[at[i]*width:], whole, n, run.n, width)
+		}
+	}
+	return nil
+}
+
+// stretch is a part of every stored row, and where it begins among the parts read.
+type stretch struct{ from, to, at int64 }
+
+// columnStretches are the stored columns that runs need, and where each run's begin.
+func columnStretches(list []run) (stretches []stretch, at []int64) {
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(list[a].theirs - list[b].theirs) })
+	at = make([]int64, len(list))
+	held := int64(0)
+	for _, i := range order {
+		r := list[i]
+		at[i] = held
+		if k := len(stretches) - 1; k >= 0 && stretches[k].to == r.theirs {
+			stretches[k].to += r.n
+		} else {
+			stretches = append(stretches, stretch{r.theirs, r.theirs + r.n, held})
+		}
+		held += r.n
+	}
+	return stretches, at
+}
+
+// readStretches fills dst with n stored rows from first.
+func readStretches(dst []byte, src *Source, list []stretch, first, n, width int64, read ReadAt) error {
+	row := src.Shape[1]
+	if len(list) == 1 && list[0].to-list[0].from == row {
+		return read(src.Name, dst, first*row*width)
+	}
+	at := int64(0)
+	for r := first; r < first+n; r++ {
+		for _, s := range list {
+			bytes := (s.to - s.from) * width
+			if err := read(src.Name, dst[at:at+bytes], (r*row+s.from)*width); err != nil {
+				return err
+			}
+			at += bytes
 		}
 	}
 	return nil
