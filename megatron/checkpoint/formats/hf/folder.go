@@ -66,12 +66,20 @@ func Open(dir string) (*Folder, error) {
 
 // openFiles takes safetensors where both kinds are there, as transformers does.
 func openFiles(dir string) (Files, error) {
-	for _, name := range []string{safetensors.IndexName, safetensors.SingleName} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return safetensors.OpenFolder(dir)
-		}
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
 	}
-	return nil, fault.Errorf(fault.NoInput, "%s has a %s but no weights: no %s and no %s", dir, ConfigName, safetensors.SingleName, safetensors.IndexName)
+	switch {
+	case has(safetensors.IndexName), has(safetensors.SingleName):
+		return safetensors.OpenFolder(dir)
+	case has(binIndexName):
+		return openBin(dir, true)
+	case has(binName):
+		return openBin(dir, false)
+	}
+	return nil, fault.Errorf(fault.NoInput, "%s has a %s but no weights: no %s, %s, %s or %s", dir, ConfigName,
+		safetensors.SingleName, safetensors.IndexName, binName, binIndexName)
 }
 
 // OpenSource opens dir as a checkpoint.
