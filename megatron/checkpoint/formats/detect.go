@@ -54,11 +54,11 @@ func Detect(path string) (Format, error) {
 			return detectFile(inner)
 		}
 	}
-	for _, name := range filesLike(path, "*.safetensors") {
-		return "", fault.Errorf(fault.NoInput, "%s holds %s without a config.json; the shape of the model is not known", path, name)
-	}
 	if found := filesLike(path, "model_*.bin"); len(found) > 0 {
 		return LLMC, nil
+	}
+	for _, name := range filesLike(path, "*.safetensors") {
+		return "", fault.Errorf(fault.NoInput, "%s holds %s without a config.json; the shape of the model is not known", path, name)
 	}
 	return "", fault.Errorf(fault.NoInput, "%s holds no checkpoint: no %s, %s*, %s, %s, config.json, ckpt.pt or model_*.bin in it or in its %s folders",
 		path, ManifestName, RankPrefix, DistMetadata, TrackerName, IterPrefix)

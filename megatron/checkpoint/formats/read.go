@@ -77,6 +77,12 @@ func Finite(src Source) Source {
 	return f
 }
 
+// Origin is a Source that knows by which names its files call a tensor.
+type Origin interface {
+	// Origin names the files and tensors that a tensor is made of, for messages.
+	Origin(name string) string
+}
+
 type finite struct {
 	Source
 	types map[string]string
@@ -86,11 +92,43 @@ func (f *finite) Read(name string, box mpu.Piece, dst []byte) error {
 	if err := f.Source.Read(name, box, dst); err != nil {
 		return err
 	}
-	if i := FirstNonFinite(f.types[name], dst); i >= 0 {
-		return fault.Errorf(fault.BadData, "%s: tensor %q: a NaN or an infinity at element %d of the box from %v size %v; --allow-nan takes it all the same",
-			f.Info().Path, name, i, box.From, box.Size)
+	if FirstNonFinite(f.types[name], dst) < 0 {
+		return nil
 	}
-	return nil
+	count, first, err := f.count(name)
+	if err != nil {
+		return err
+	}
+	where := fmt.Sprintf("%s: tensor %q", f.Info().Path, name)
+	if o, ok := f.Source.(Origin); ok {
+		where = o.Origin(name)
+	}
+	return fault.Errorf(fault.BadData, "%s: %d values are NaN or infinite, the first at element %d; --allow-nan takes them all the same", where, count, first)
+}
+
+// count reads the whole tensor: a box says too little.
+func (f *finite) count(name string) (count, first int64, err error) {
+	for _, t := range f.Tensors() {
+		if t.Name != name {
+			continue
+		}
+		at, width := int64(0), Width(t.DType)
+		err = ByRows(f.Source, t, 4<<20, func(_ mpu.Piece, raw []byte) error {
+			for done := int64(0); ; {
+				i := FirstNonFinite(t.DType, raw[done*width:])
+				if i < 0 {
+					break
+				}
+				if count++; count == 1 {
+					first = at + done + i
+				}
+				done += i + 1
+			}
+			at += int64(len(raw)) / width
+			return nil
+		})
+	}
+	return count, first, err
 }
 
 // FirstNonFinite is the first element of raw that is no finite number; -1: none.

@@ -11,6 +11,9 @@ import (
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/checkpoint/formats/llmc"
+	"monotron/megatron/checkpoint/formats/nanogpt"
 )
 
 // format is one row of the table: nil where that way does not exist.
@@ -20,7 +23,10 @@ type format struct {
 }
 
 var table = map[formats.Format]format{
-	formats.Native: {checkpoint.OpenSource, checkpoint.Write},
+	formats.Native:  {checkpoint.OpenSource, checkpoint.Write},
+	formats.HF:      {hf.OpenSource, hf.Write},
+	formats.LLMC:    {llmc.Open, llmc.Write},
+	formats.NanoGPT: {nanogpt.Open, nanogpt.Write},
 }
 
 // Open opens a checkpoint of any format, told by its content.
