@@ -3,6 +3,7 @@ package torch
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"monotron/fault"
@@ -69,6 +70,9 @@ func (s *source) open() error {
 	}
 	s.state = megatron.ReadState(s.ranks[0].root, s.args)
 	s.state.RNG, _ = s.ranks[0].root.Get("rng_state")
+	if filepath.Base(s.dir) == formats.ReleaseName {
+		s.state.Iteration, s.state.ConsumedTrain, s.state.ConsumedValid, s.state.SkippedTrain = 0, 0, 0, 0 // weights to begin with
+	}
 	for _, r := range s.ranks {
 		if err := s.addRank(r); err != nil {
 			return err
