@@ -29,7 +29,7 @@ var table = map[formats.Format]format{
 	formats.LLMC:    {llmc.Open, llmc.Write},
 	formats.NanoGPT: {nanogpt.Open, nanogpt.Write},
 
-	formats.MegatronTorch: {torch.Open, nil},
+	formats.MegatronTorch: {torch.Open, torch.Write},
 }
 
 // Open opens a checkpoint of any format, told by its content.
