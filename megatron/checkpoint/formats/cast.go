@@ -102,6 +102,11 @@ func byRows(box mpu.Piece, n int64, each func(sub mpu.Piece, at int64) error) er
 	return nil
 }
 
+// BoxByRows cuts a box into boxes of about n elements, whole rows, front to back.
+func BoxByRows(box mpu.Piece, n int64, each func(sub mpu.Piece) error) error {
+	return byRows(box, n, func(sub mpu.Piece, _ int64) error { return each(sub) })
+}
+
 var le = binary.LittleEndian
 
 // Convert turns raw elements of one float type into another's, rounded to

@@ -193,3 +193,26 @@ func filesLike(dir, pattern string) []string {
 	}
 	return list
 }
+
+// SavedFolder is the folder of one checkpoint in a save folder: the given
+// iteration's, or where step is negative the one that the tracker names. Foreign
+// checkpoints have no checksums, so nothing takes the place of one that is
+// missing.
+func SavedFolder(save string, step int64) (string, error) {
+	t := Tracked{Iteration: step}
+	if step < 0 {
+		var err error
+		if t, err = ReadTracker(save); err != nil {
+			return "", err
+		}
+	}
+	dir := filepath.Join(save, t.Folder())
+	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+		why := ""
+		if step < 0 {
+			why = ", which " + TrackerName + " names,"
+		}
+		return "", fault.Errorf(fault.NoInput, "%s%s is not there; it has %s", dir, why, strings.Join(append(iterations(save), "nothing else"), ", "))
+	}
+	return dir, nil
+}

@@ -14,6 +14,7 @@ import (
 	"monotron/megatron/checkpoint/formats/hf"
 	"monotron/megatron/checkpoint/formats/llmc"
 	"monotron/megatron/checkpoint/formats/nanogpt"
+	"monotron/megatron/checkpoint/formats/torch"
 )
 
 // format is one row of the table: nil where that way does not exist.
@@ -27,6 +28,8 @@ var table = map[formats.Format]format{
 	formats.HF:      {hf.OpenSource, hf.Write},
 	formats.LLMC:    {llmc.Open, llmc.Write},
 	formats.NanoGPT: {nanogpt.Open, nanogpt.Write},
+
+	formats.MegatronTorch: {torch.Open, torch.Write},
 }
 
 // Open opens a checkpoint of any format, told by its content.
