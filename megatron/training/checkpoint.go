@@ -12,6 +12,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/optimizer"
 	"monotron/mpu"
 )
@@ -72,6 +73,10 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
 	options := checkpoint.SaveOptions{KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
 	s.saved = r.Engine.Iteration
+	if format := formatOf(c.Format); format != formats.Native {
+		report, err := r.saveAs(ctx, format, state, options)
+		return s.told(r, report, err)
+	}
 	if c.Async {
 		s.pending, err = checkpoint.SaveAsync(ctx, c.Save, state, r.Engine.Stored(), r.device, options)
 		return err
@@ -125,10 +130,13 @@ func (r *Run) restore() error {
 	if c.Step > 0 && dir == c.Load {
 		step = int64(c.Step)
 	}
-	if finetune || c.NoLoadOptim {
-		return r.loadWeights(dir, step, finetune)
+	if format := foreign(dir); format != "" {
+		return r.restoreForeign(format, dir, step, finetune)
 	}
-	return r.loadAll(dir, step)
+	if finetune || c.NoLoadOptim {
+		return r.loadWeights(r.native(dir, step), finetune)
+	}
+	return r.loadAll(r.native(dir, step))
 }
 
 // source is the folder to load from, "" for none, and whether only weights are
@@ -139,6 +147,9 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 		return "", false, nil
 	}
 	if c.Load != "" {
+		if foreign(c.Load) != "" {
+			return c.Load, c.Finetune, nil
+		}
 		_, err := checkpoint.Latest(c.Load)
 		if err == nil {
 			return c.Load, c.Finetune, nil
@@ -158,9 +169,9 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 }
 
 // loadAll continues a run: everything must be there.
-func (r *Run) loadAll(dir string, step int64) error {
+func (r *Run) loadAll(load loader) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
-	state, report, err := checkpoint.Load(dir, step, stored, r.device, checkpoint.LoadOptions{})
+	state, report, err := load(stored, checkpoint.LoadOptions{})
 	if errors.Is(err, checkpoint.ErrMisfit) {
 		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
 	}
@@ -173,7 +184,9 @@ func (r *Run) loadAll(dir string, step int64) error {
 	if err := r.position(state); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(state.Extra[adamSteps], &r.Engine.Optimizer.Steps); err != nil {
+	if raw := state.Extra[adamSteps]; len(raw) == 0 {
+		r.Engine.Optimizer.Steps = state.Iteration // other programs may not say
+	} else if err := json.Unmarshal(raw, &r.Engine.Optimizer.Steps); err != nil {
 		return fault.Errorf(fault.IO, "%s: the count of optimizer steps: %w", report.Folder, err)
 	}
 	if !r.Config.SkipTrain {
@@ -199,6 +212,11 @@ func (r *Run) position(s checkpoint.State) error {
 }
 
 func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
+	if len(state.Scheduler) == 0 {
+		r.log.note("%s says nothing of the schedule: it goes on from the samples consumed", folder)
+		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
+		return nil
+	}
 	var scheduler optimizer.SchedulerState
 	if err := json.Unmarshal(state.Scheduler, &scheduler); err != nil {
 		return fault.Errorf(fault.IO, "%s: the schedule's state: %w", folder, err)
@@ -210,6 +228,9 @@ func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
 	for _, n := range notes {
 		r.log.note("%s", n)
 	}
+	if len(state.Scaler) == 0 {
+		return nil
+	}
 	var scaler optimizer.ScalerState
 	if err := json.Unmarshal(state.Scaler, &scaler); err != nil {
 		return fault.Errorf(fault.IO, "%s: the loss scale's state: %w", folder, err)
@@ -220,7 +241,7 @@ func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
 
 // loadWeights takes the values, converting their dtype where needed, and the
 // masters where the checkpoint has them. With finetune the run starts at 0.
-func (r *Run) loadWeights(dir string, step int64, finetune bool) error {
+func (r *Run) loadWeights(load loader, finetune bool) error {
 	stored := r.Engine.Weights()
 	for _, s := range r.Engine.Optimizer.Stored() {
 		if strings.HasPrefix(s.Name, optimizer.StoredMain) {
@@ -228,7 +249,7 @@ func (r *Run) loadWeights(dir string, step int64, finetune bool) error {
 		}
 	}
 	isMaster := func(name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
-	state, report, err := checkpoint.Load(dir, step, stored, r.device, checkpoint.LoadOptions{AllowMissing: isMaster, Convert: true})
+	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: isMaster, Convert: true})
 	if err != nil {
 		return err
 	}
@@ -297,6 +318,9 @@ func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
 
 // changedSettings lists the settings that may change the numbers and differ.
 func changedSettings(saved json.RawMessage, now *Config) []string {
+	if len(saved) == 0 {
+		return nil // another program's
+	}
 	current, err := json.Marshal(now)
 	if err != nil {
 		return nil
@@ -329,6 +353,9 @@ func differences(path string, before, after map[string]any) (list []string) {
 // CheckpointFlags are the flags that the newest sound checkpoint of folder was
 // trained with, for --use-checkpoint-args; nil where there is no checkpoint.
 func CheckpointFlags(folder string) (map[string][]string, error) {
+	if format := foreign(folder); format != "" {
+		return foreignFlags(format, folder)
+	}
 	list, err := checkpoint.List(folder)
 	if err != nil || len(list) == 0 {
 		return nil, err
