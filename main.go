@@ -17,11 +17,14 @@ import (
 	"monotron/flags"
 	"monotron/megatron/pretrain"
 	"monotron/tools/bench"
+	"monotron/tools/convert"
+	"monotron/tools/diff"
 	"monotron/tools/doctor"
 	"monotron/tools/generate"
 	"monotron/tools/inspect"
 	"monotron/tools/logits"
 	"monotron/tools/merge"
+	"monotron/tools/plan"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
 	"monotron/tools/verify"
@@ -72,11 +75,14 @@ func commands() []*cli.Command {
 		merge.Command(),
 		tokenize.Command(),
 		inspect.Command(),
+		convert.Command(openDevice),
+		diff.Command(),
 		generate.Command(openDevice),
 		logits.Command(openDevice),
 		bench.Command(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
+		plan.Command(),
 	}
 }
 

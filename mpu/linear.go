@@ -165,19 +165,20 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, dx, dy, x device.Tenso
 	return wait(summing)
 }
 
-// inputGradient sets dx = dy·W over this rank's columns of dy.
+// inputGradient sets dx = dy·W over this rank's columns of dy. Several parts are
+// added up in f32.
 func (l *ColumnParallelLinear) inputGradient(d *device.Device, dx, dy device.Tensor) {
-	for i, p := range l.parts() {
-		a := device.MatmulArgs{C: dx, A: dy.Slice(1, p.from, p.n), B: p.weight.Value}
-		if i == 0 {
-			d.Matmul(a)
-			continue
-		}
-		more := d.Arena.Alloc(device.Activations, dx.DType, dx.Dims()...)
-		a.C = more
-		d.Matmul(a)
-		d.Add(dx, dx, more)
-		d.Arena.Free(more)
+	parts := l.parts()
+	sum := dx
+	if len(parts) > 1 && dx.DType.Size() < device.F32.Size() {
+		sum = d.Arena.Alloc(device.Workspace, device.F32, dx.Dims()...)
+		defer d.Arena.Free(sum)
+	}
+	for i, p := range parts {
+		d.Matmul(device.MatmulArgs{C: sum, A: dy.Slice(1, p.from, p.n), B: p.weight.Value, Accumulate: int32(min(i, 1))})
+	}
+	if sum.Data != dx.Data {
+		d.Copy(dx, sum)
 	}
 }
 

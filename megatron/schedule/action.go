@@ -14,6 +14,8 @@ const (
 	Exchange
 )
 
+func (k Kind) String() string { return [...]string{"F", "B", "X"}[k] }
+
 // Action is one thing a stage does: a chunk's forward or backward of one
 // micro-batch, or an exchange of values with other stages.
 type Action struct {
@@ -36,10 +38,8 @@ type Transfer struct {
 
 func (a Action) String() string {
 	switch a.Kind {
-	case Forward:
-		return fmt.Sprintf("F%d.%d", a.Chunk, a.Micro)
-	case Backward:
-		return fmt.Sprintf("B%d.%d", a.Chunk, a.Micro)
+	case Forward, Backward:
+		return fmt.Sprintf("%v%d.%d", a.Kind, a.Chunk, a.Micro)
 	}
 	parts := make([]string, len(a.Transfers))
 	for i, t := range a.Transfers {

@@ -20,8 +20,8 @@ type Proof struct {
 func CheckLists(lists [][]Action, chunks, micros int, forwardOnly bool) (p Proof, err error) {
 	p.Live = make([]int, len(lists))
 	for stage, acts := range lists {
-		s := stageCheck{stage: stage, stages: len(lists), chunks: chunks, micros: micros, forwardOnly: forwardOnly,
-			ran: map[place]bool{}, here: map[place]bool{}, unsent: map[place]bool{}, next: map[side2]int{}}
+		s := &stageCheck{stage: stage, stages: len(lists), chunks: chunks, micros: micros, forwardOnly: forwardOnly,
+			values: make([]state, 2*chunks*micros), next: make([]int, 2*chunks)}
 		if p.Live[stage], err = s.check(acts); err != nil {
 			return p, err
 		}
@@ -38,18 +38,15 @@ type stageCheck struct {
 	stage, stages, chunks, micros int
 	forwardOnly                   bool
 
-	ran    map[place]bool // forwards (grad false) and backwards done
-	here   map[place]bool // received, not used
-	unsent map[place]bool // made, to be sent
-	next   map[side2]int  // micro-batch that a chunk runs next
+	values []state // of each forward and backward
+	next   []int   // micro-batch that a chunk runs next, forward and backward
+	ran    int     // forwards and backwards
+	held   int     // values received and not used, or made and not sent
 	alive  int
 }
 
-// side2 is a chunk in one direction.
-type side2 struct {
-	grad  bool
-	chunk int
-}
+// state of one forward or backward of a chunk.
+type state struct{ here, ran, unsent bool }
 
 func (s *stageCheck) check(acts []Action) (live int, err error) {
 	for i, a := range acts {
@@ -68,34 +65,44 @@ func (s *stageCheck) check(acts []Action) (live int, err error) {
 	return live, s.atEnd()
 }
 
+// at is the state of a place, nil where the model has none.
+func (s *stageCheck) at(p place) *state {
+	if p.chunk < 0 || p.chunk >= s.chunks || p.micro < 0 || p.micro >= s.micros {
+		return nil
+	}
+	return &s.values[(side(p.grad)*s.chunks+p.chunk)*s.micros+p.micro]
+}
+
 // run checks a forward or a backward.
 func (s *stageCheck) run(a Action) error {
 	at := place{a.Kind == Backward, a.Chunk, a.Micro}
-	lane := side2{at.grad, at.chunk}
-	switch {
-	case a.Chunk < 0 || a.Chunk >= s.chunks || a.Micro < 0 || a.Micro >= s.micros:
+	value := s.at(at)
+	if value == nil {
 		return fmt.Errorf("there are %d chunks and %d micro-batches", s.chunks, s.micros)
+	}
+	next := &s.next[side(at.grad)*s.chunks+at.chunk]
+	switch {
 	case at.grad && s.forwardOnly:
 		return fmt.Errorf("a list without backwards has one")
-	case s.ran[at]:
+	case value.ran:
 		return fmt.Errorf("it has run before")
-	case s.next[lane] != a.Micro:
-		return fmt.Errorf("micro-batch %d of chunk %d is next", s.next[lane], a.Chunk)
-	case at.grad && !s.ran[place{false, a.Chunk, a.Micro}]:
+	case *next != a.Micro:
+		return fmt.Errorf("micro-batch %d of chunk %d is next", *next, a.Chunk)
+	case at.grad && !s.at(place{false, a.Chunk, a.Micro}).ran:
 		return fmt.Errorf("it comes before its forward")
-	case s.from(at) >= 0 && !s.here[at]:
+	case s.from(at) >= 0 && !value.here:
 		return fmt.Errorf("its input has not been received")
 	}
-	s.ran[at] = true
-	s.next[lane]++
-	delete(s.here, at)
-	if s.to(at) >= 0 {
-		s.unsent[at] = true
+	*next++
+	s.ran++
+	if value.here {
+		s.held--
 	}
-	s.alive++
-	if at.grad {
-		s.alive -= 2
+	*value = state{ran: true, unsent: s.to(at) >= 0}
+	if value.unsent {
+		s.held++
 	}
+	s.alive += 1 - 2*side(at.grad)
 	return nil
 }
 
@@ -107,20 +114,21 @@ func (s *stageCheck) exchange(a Action) error {
 	}
 	for _, t := range a.Transfers {
 		at := place{t.Grad, t.Chunk, t.Micro}
-		if a.Overlap && t.Grad != a.Transfers[0].Grad {
+		value := s.at(at)
+		switch {
+		case a.Overlap && t.Grad != a.Transfers[0].Grad:
 			return fmt.Errorf("an overlapped exchange holds activations and gradients")
-		}
-		if t.Send {
-			if !s.unsent[at] || t.Peer != s.to(at) {
-				return fmt.Errorf("%v: there is no such value for that stage", t)
-			}
-			delete(s.unsent, at)
-			continue
-		}
-		if s.here[at] || s.ran[at] || t.Peer != s.from(at) {
+		case t.Send && (value == nil || !value.unsent || t.Peer != s.to(at)):
+			return fmt.Errorf("%v: there is no such value for that stage", t)
+		case !t.Send && (value == nil || value.here || value.ran || t.Peer != s.from(at)):
 			return fmt.Errorf("%v: that stage has no such value for this one, or it is here", t)
+		case t.Send:
+			value.unsent = false
+			s.held--
+		default:
+			value.here = true
+			s.held++
 		}
-		s.here[at] = true
 	}
 	return nil
 }
@@ -155,9 +163,9 @@ func (s *stageCheck) atEnd() error {
 	if s.forwardOnly {
 		want /= 2
 	}
-	if len(s.ran) != want || len(s.here) > 0 || len(s.unsent) > 0 {
-		return fault.Errorf(fault.Internal, "schedule: stage %d runs %d of %d forwards and backwards, leaves %d values unsent and %d unused",
-			s.stage, len(s.ran), want, len(s.unsent), len(s.here))
+	if s.ran != want || s.held > 0 {
+		return fault.Errorf(fault.Internal, "schedule: stage %d runs %d of %d forwards and backwards, and %d values are neither used nor sent",
+			s.stage, s.ran, want, s.held)
 	}
 	return nil
 }
@@ -165,52 +173,57 @@ func (s *stageCheck) atEnd() error {
 // action is a place in the lists.
 type action struct{ stage, index int }
 
+// end is one half of a value's way.
+type end struct {
+	at action
+	t  Transfer
+}
+
 // match pairs the i-th send from one stage to another with the i-th receive, and
-// tells for each exchange the exchanges it must meet.
-func match(lists [][]Action) (map[action][]action, error) {
-	type channel struct{ from, to int }
-	type end struct {
-		at action
-		t  Transfer
-	}
-	sends, receives := map[channel][]end{}, map[channel][]end{}
+// tells for each exchange the exchanges it must meet: [stage][action].
+func match(lists [][]Action) ([][][]action, error) {
+	sends, receives := make([][]end, len(lists)*len(lists)), make([][]end, len(lists)*len(lists))
+	meets := make([][][]action, len(lists))
 	for stage, acts := range lists {
+		meets[stage] = make([][]action, len(acts))
 		for i, a := range acts {
 			for _, t := range a.Transfers {
 				if t.Peer < 0 || t.Peer >= len(lists) || t.Peer == stage {
 					return nil, fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, of %d stages", stage, i, t, len(lists))
 				}
-				e := end{action{stage, i}, t}
+				to, wire := &receives, t.Peer*len(lists)+stage
 				if t.Send {
-					c := channel{stage, t.Peer}
-					sends[c] = append(sends[c], e)
-				} else {
-					c := channel{t.Peer, stage}
-					receives[c] = append(receives[c], e)
+					to, wire = &sends, stage*len(lists)+t.Peer
 				}
+				(*to)[wire] = append((*to)[wire], end{action{stage, i}, t})
 			}
 		}
 	}
-	meets := map[action][]action{}
-	for from := range lists {
-		for to := range lists {
-			s, r := sends[channel{from, to}], receives[channel{from, to}]
-			for i := range max(len(s), len(r)) {
-				if i >= len(r) {
-					return nil, fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v: stage %d receives %d values from there, not %d", from, s[i].at.index, s[i].t, to, len(r), len(s))
-				}
-				if i >= len(s) {
-					return nil, fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v: stage %d sends %d values there, not %d", to, r[i].at.index, r[i].t, from, len(s), len(r))
-				}
-				if virtual(s[i].t, from, len(lists), true) != virtual(r[i].t, to, len(lists), false) {
-					return nil, fault.Errorf(fault.Internal, "schedule: value %d from stage %d to %d: one %v (action %d), the other %v (action %d)", i, from, to, s[i].t, s[i].at.index, r[i].t, r[i].at.index)
-				}
-				meets[s[i].at] = append(meets[s[i].at], r[i].at)
-				meets[r[i].at] = append(meets[r[i].at], s[i].at)
-			}
+	for wire, s := range sends {
+		if err := meet(meets, s, receives[wire], wire/len(lists), wire%len(lists)); err != nil {
+			return nil, err
 		}
 	}
 	return meets, nil
+}
+
+// meet pairs what one stage sends with what another receives.
+func meet(meets [][][]action, sends, receives []end, from, to int) error {
+	for i := range max(len(sends), len(receives)) {
+		if i >= len(receives) {
+			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from there", from, sends[i].at.index, sends[i].t, to, len(receives))
+		}
+		if i >= len(sends) {
+			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values there", to, receives[i].at.index, receives[i].t, from, len(sends))
+		}
+		s, r := sends[i], receives[i]
+		if virtual(s.t, from, len(meets), true) != virtual(r.t, to, len(meets), false) {
+			return fault.Errorf(fault.Internal, "schedule: value %d from stage %d to stage %d: one is at %v (action %d), the other at %v (action %d)", i, from, to, s.t, s.at.index, r.t, r.at.index)
+		}
+		meets[from][s.at.index] = append(meets[from][s.at.index], r.at)
+		meets[to][r.at.index] = append(meets[to][r.at.index], s.at)
+	}
+	return nil
 }
 
 // virtual names a value the same at both its ends: by the boundary it crosses.
@@ -224,11 +237,11 @@ func virtual(t Transfer, stage, stages int, sender bool) [3]int {
 
 // rendezvous walks through all lists at once; an exchange ends when every one it
 // must meet has begun. Whoever cannot go on waits in a circle.
-func rendezvous(lists [][]Action, meets map[action][]action) error {
+func rendezvous(lists [][]Action, meets [][][]action) error {
 	at := make([]int, len(lists)) // the action a stage is at
 	begun := func(a action) bool { return at[a.stage] >= a.index }
 	stuck := func(stage int) (on int, is bool) {
-		for _, other := range meets[action{stage, at[stage]}] {
+		for _, other := range meets[stage][at[stage]] {
 			if !begun(other) {
 				return other.stage, true
 			}

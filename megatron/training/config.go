@@ -130,7 +130,8 @@ type Log struct {
 	Throughput     bool
 	ParamsNorm     bool
 	NumZeros       bool
-	MemoryInterval int // 0: only after the first steps
+	MemoryInterval int  // 0: only after the first steps
+	Memory         bool // by purpose
 	TimingLevel    int
 	TimingOption   string // max, minmax, all
 	Extras         bool   // a second line a step: dt, dtf, dtb, tokens/s, MFU

@@ -2,6 +2,7 @@ package training
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -200,10 +201,34 @@ func (l *logger) memory(r *Run) error {
 		return nil
 	}
 	l.memories++
+	if l.config.Log.Memory {
+		if err := l.memoryTable(r.device.Arena.Usage()); err != nil {
+			return err
+		}
+	}
 	if l.rank.Place.DP != 0 {
 		return nil
 	}
 	return l.console.line(memoryOf(r.device).Line(l.rank.Number, int(r.Engine.Iteration)))
+}
+
+// memoryTable shows what each rank holds for what.
+func (l *logger) memoryTable(u device.Usage) error {
+	var names []string
+	var mine []float64
+	for p := range device.Purposes {
+		names, mine = append(names, p.String()), append(mine, float64(u.Peak[p]))
+	}
+	all, err := l.gather(append(mine, float64(u.Max)))
+	if err != nil {
+		return err
+	}
+	ranks := make([]report.RankMemory, len(all))
+	for i, row := range all {
+		at := l.rank.Sizes.At(i)
+		ranks[i] = report.RankMemory{Rank: fmt.Sprintf("%d (tp %d, pp %d, dp %d)", i, at.TP, at.PP, at.DP), ByPurpose: row[:len(names)], AtOnce: row[len(names)]}
+	}
+	return l.line(report.MemoryTable(names, ranks))
 }
 
 func memoryOf(d *device.Device) *report.Memory {

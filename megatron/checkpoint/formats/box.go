@@ -1,12 +1,12 @@
-package checkpoint
+package formats
 
 import "monotron/mpu"
 
-// overlap walks the elements that two boxes of one tensor share, as stretches
+// Overlap walks the elements that two boxes of one tensor share, as stretches
 // that lie back to back in both, in row-major order.
-type overlap struct {
-	inA, inB, n int64 // what is left of the current stretch: element in a, in b, length
-	ok          bool  // there is one
+type Overlap struct {
+	InA, InB, N int64 // what is left of the current stretch: element in a, in b, length
+	OK          bool  // there is one
 
 	outer        int   // dimensions that are counted; those behind make a stretch
 	length       int64 // of every stretch
@@ -14,21 +14,21 @@ type overlap struct {
 	stepA, stepB []int64
 }
 
-// newOverlap stands at the first stretch, if there is any.
-func newOverlap(a, b mpu.Piece) *overlap {
+// NewOverlap stands at the first stretch, if there is any.
+func NewOverlap(a, b mpu.Piece) *Overlap {
 	rank := len(a.From)
-	o := &overlap{ok: true, size: make([]int64, rank), count: make([]int64, rank), stepA: make([]int64, rank), stepB: make([]int64, rank)}
+	o := &Overlap{OK: true, size: make([]int64, rank), count: make([]int64, rank), stepA: make([]int64, rank), stepB: make([]int64, rank)}
 	atA, atB := int64(1), int64(1)
 	for d := rank - 1; d >= 0; d-- {
 		from := max(a.From[d], b.From[d])
 		o.size[d] = min(a.From[d]+a.Size[d], b.From[d]+b.Size[d]) - from
 		if o.size[d] <= 0 {
-			o.ok = false
+			o.OK = false
 			return o
 		}
 		o.stepA[d], o.stepB[d] = atA, atB
-		o.inA += (from - a.From[d]) * atA
-		o.inB += (from - b.From[d]) * atB
+		o.InA += (from - a.From[d]) * atA
+		o.InB += (from - b.From[d]) * atB
 		atA *= a.Size[d]
 		atB *= b.Size[d]
 	}
@@ -37,34 +37,34 @@ func newOverlap(a, b mpu.Piece) *overlap {
 		o.outer--
 		o.length *= o.size[o.outer]
 	}
-	o.n = o.length
+	o.N = o.length
 	return o
 }
 
-// take uses up n elements of the current stretch and goes to the next one when
+// Take uses up n elements of the current stretch and goes to the next one when
 // it ends.
-func (o *overlap) take(n int64) {
-	o.inA, o.inB, o.n = o.inA+n, o.inB+n, o.n-n
-	if o.n > 0 {
+func (o *Overlap) Take(n int64) {
+	o.InA, o.InB, o.N = o.InA+n, o.InB+n, o.N-n
+	if o.N > 0 {
 		return
 	}
-	o.inA, o.inB, o.n = o.inA-o.length, o.inB-o.length, o.length
+	o.InA, o.InB, o.N = o.InA-o.length, o.InB-o.length, o.length
 	for d := o.outer - 1; d >= 0; d-- {
 		o.count[d]++
-		o.inA += o.stepA[d]
-		o.inB += o.stepB[d]
+		o.InA += o.stepA[d]
+		o.InB += o.stepB[d]
 		if o.count[d] < o.size[d] {
 			return
 		}
-		o.inA -= o.count[d] * o.stepA[d]
-		o.inB -= o.count[d] * o.stepB[d]
+		o.InA -= o.count[d] * o.stepA[d]
+		o.InB -= o.count[d] * o.stepB[d]
 		o.count[d] = 0
 	}
-	o.ok = false
+	o.OK = false
 }
 
-// meets tells whether two boxes share an element.
-func meets(a, b mpu.Piece) bool {
+// Meets tells whether two boxes share an element.
+func Meets(a, b mpu.Piece) bool {
 	for d, from := range a.From {
 		if from >= b.From[d]+b.Size[d] || b.From[d] >= from+a.Size[d] {
 			return false
@@ -73,13 +73,13 @@ func meets(a, b mpu.Piece) bool {
 	return true
 }
 
-// whole is the box of a tensor of this shape.
-func whole(shape []int64) mpu.Piece {
+// Whole is the box of a tensor of this shape.
+func Whole(shape []int64) mpu.Piece {
 	return mpu.Piece{From: make([]int64, len(shape)), Size: shape}
 }
 
-// inside tells whether a piece is a non-empty box of a tensor of this shape.
-func inside(p mpu.Piece, shape []int64) bool {
+// Inside tells whether a piece is a non-empty box of a tensor of this shape.
+func Inside(p mpu.Piece, shape []int64) bool {
 	if len(p.From) != len(shape) || len(p.Size) != len(shape) {
 		return false
 	}

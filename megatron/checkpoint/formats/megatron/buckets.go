@@ -1,0 +1,77 @@
+package megatron
+
+import "monotron/megatron/checkpoint/formats"
+
+// Placed is a parameter in a flat bucket.
+type Placed struct {
+	Local
+	Start int64 // element of the bucket
+}
+
+// Bucket is a stretch of the distributed optimizer's flat buffer.
+type Bucket struct {
+	Params []Placed
+	Numel  int64 // without the padding behind it, which files do not keep
+}
+
+// bucketAlign is where parameters may start.
+const bucketAlign = 64
+
+// Buckets lays a chunk's parameters out as Megatron's gradient buffer does:
+// last one first, each at a multiple of 64 elements, a new bucket where one
+// holds `size` elements (0: never), and one of its own for an embedding that two
+// stages share.
+func Buckets(params []Local, size int64, shared bool) []Bucket {
+	var list []Bucket
+	current := Bucket{}
+	finish := func() {
+		if len(current.Params) > 0 {
+			list = append(list, current)
+			current = Bucket{}
+		}
+	}
+	for i := len(params) - 1; i >= 0; i-- {
+		p := params[i]
+		apart := shared && p.Name == formats.WordEmbeddings
+		if apart {
+			finish()
+		}
+		start := (current.Numel + bucketAlign - 1) / bucketAlign * bucketAlign
+		current.Params = append(current.Params, Placed{p, start})
+		current.Numel = start + formats.Volume(p.Shape)
+		if apart || size > 0 && current.Numel >= size {
+			finish()
+		}
+	}
+	finish()
+	return list
+}
+
+// Numel is the length of buckets one behind the other.
+func Numel(buckets []Bucket) int64 {
+	n := int64(0)
+	for _, b := range buckets {
+		n += b.Numel
+	}
+	return n
+}
+
+// BucketSize is the size at which Megatron closes a bucket, 0 for one bucket,
+// by the run's arguments.
+func (a Args) BucketSize(r Rank, chunk int, params []Local) int64 {
+	const least, perRank = 40_000_000, 1_000_000
+	if !a.Bool("overlap_grad_reduce") || r.PP > 0 || chunk > 0 {
+		return 0
+	}
+	if n := a.Int("ddp_num_buckets", 0); n > 0 {
+		total := int64(0)
+		for _, p := range params {
+			total += formats.Volume(p.Shape)
+		}
+		return max(1, total/int64(n))
+	}
+	if n := a.Int("ddp_bucket_size", 0); n > 0 {
+		return int64(n)
+	}
+	return max(least, perRank*int64(a.Int("data_parallel_size", 1)))
+}
