@@ -160,3 +160,6 @@ func init() {
 
 // TypeOf is safetensors' name of an element type; "" for one that is not read here.
 func TypeOf(d DType) string { return dtypes[string(d)] }
+
+// NameOf is torch's element type for safetensors' name.
+func NameOf(dtype string) DType { return DType(torchNames[dtype]) }

@@ -31,7 +31,7 @@ var table = map[formats.Format]format{
 	formats.NanoGPT: {nanogpt.Open, nanogpt.Write},
 
 	formats.MegatronTorch:     {torch.Open, torch.Write},
-	formats.MegatronTorchDist: {torchdist.Open, nil},
+	formats.MegatronTorchDist: {torchdist.Open, torchdist.Write},
 }
 
 // Open opens a checkpoint of any format, told by its content.
