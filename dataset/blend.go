@@ -76,9 +76,7 @@ func (b *Blended) length() int64 {
 }
 
 // interleave fills the arrays: each sample comes from the member that is
-// furthest behind its share, the first among equals; with Size nil from one
-// that is not used up. The conversions keep Go from fusing the multiplication
-// with the subtraction, which would round otherwise.
+// furthest behind its share, with Size nil from one that is not used up.
 func (b *Blended) interleave() []int64 {
 	shares, left := b.Weights, make([]int64, len(b.Members))
 	for i, m := range b.Members {
@@ -94,20 +92,11 @@ func (b *Blended) interleave() []int64 {
 			shares[i] = w / total
 		}
 	}
+	members := items[int16](b.DatasetIndex)
+	interleave(shares, left, members, items[int64](b.DatasetSampleIndex))
 	counts := make([]int64, len(b.Members))
-	for t := int64(0); t < b.DatasetIndex.Len(); t++ {
-		best, behind, at := -1, 0.0, math.Max(float64(t), 1)
-		for i, share := range shares {
-			if counts[i] >= left[i] {
-				continue
-			}
-			if e := float64(share*at) - float64(counts[i]); best < 0 || e > behind {
-				best, behind = i, e
-			}
-		}
-		b.DatasetIndex.set(t, int64(best))
-		b.DatasetSampleIndex.set(t, counts[best])
-		counts[best]++
+	for _, m := range members {
+		counts[m]++
 	}
 	return counts
 }

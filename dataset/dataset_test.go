@@ -24,7 +24,7 @@ func TestGeneratorsAgainstNumpyAndTorch(t *testing.T) {
 		for i := range int64(10) {
 			a.set(i, i)
 		}
-		rng.shuffle(a.Data, 4)
+		shuffle(rng, items[uint32](a))
 		if got := values(a); !slices.Equal(got, want) {
 			t.Errorf("shuffle: %v, want %v", got, want)
 		}
