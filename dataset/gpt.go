@@ -37,6 +37,7 @@ type GPT struct {
 	// the last time is shuffled on its own.
 	Epochs   int64
 	Separate bool
+	tokens   int64 // of one epoch
 
 	// DocumentIndex is every sequence number, epochs times, shuffled. Row i of
 	// SampleIndex (place in DocumentIndex, token) is where sample i starts.
@@ -60,7 +61,7 @@ func newGPT(g GPT, tok tokenizer.Tokenizer, text string, rows any, c *cache) (*G
 	if err != nil {
 		return nil, err
 	}
-	g.Epochs, g.Separate = plan.epochs, plan.separate
+	g.Epochs, g.Separate, g.tokens = plan.epochs, plan.separate, plan.tokens
 	if c.load(&g, plan) {
 		return &g, nil
 	}
