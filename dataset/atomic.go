@@ -132,10 +132,24 @@ func WriteFile(path string, data ...[]byte) error {
 	if err != nil {
 		return err
 	}
+	return n.write(data)
+}
+
+// RewriteFile is WriteFile for a path that one process writes at a time: what a
+// killed one leaves is overwritten.
+func RewriteFile(path string, data ...[]byte) error {
+	n, err := continueFile(path, 0)
+	if err != nil {
+		return err
+	}
+	return n.write(data)
+}
+
+func (n *newFile) write(data [][]byte) error {
 	defer n.abort()
 	for _, d := range data {
 		if _, err := n.Write(d); err != nil {
-			return fault.Errorf(fault.IO, "%s: %w", path, err)
+			return fault.Errorf(fault.IO, "%s: %w", n.path, err)
 		}
 	}
 	if err := n.sync(); err != nil {

@@ -48,7 +48,7 @@ func (s Sidecar) Write(prefix string) error {
 	if err != nil {
 		return fault.With(fault.Internal, err)
 	}
-	return WriteFile(prefix+".json", append(text, '\n'))
+	return RewriteFile(prefix+".json", append(text, '\n'))
 }
 
 // ReadSidecar reads the one of a pair; ok is false where there is none (any other

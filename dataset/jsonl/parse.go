@@ -2,6 +2,8 @@ package jsonl
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -236,10 +238,31 @@ func (p *Parser) keep(v *value) error {
 	return nil
 }
 
+// plain is how many bytes at the start of s are neither a quote, nor a backslash,
+// nor a control character: eight at a time, by the carry out of each byte.
+func plain(s []byte) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; n+8 <= len(s); n += 8 {
+		w := binary.LittleEndian.Uint64(s[n:])
+		quote, slash := w^(ones*'"'), w^(ones*'\\')
+		special := (quote-ones) & ^quote | (slash-ones) & ^slash | (w-ones*' ') & ^w
+		if special &= tops; special != 0 {
+			return n + bits.TrailingZeros64(special)/8 // the lowest hit is a true one
+		}
+	}
+	for ; n < len(s) && s[n] != '"' && s[n] != '\\' && s[n] >= ' '; n++ {
+	}
+	return n
+}
+
 // skipString goes over the string at p.at; end is the place after it.
 func (p *Parser) skipString() (end int, escaped bool, err error) {
 	from := p.at
-	for i := from + 1; i < len(p.line); i++ {
+	for i := from + 1; ; i++ {
+		if i += plain(p.line[i:]); i == len(p.line) {
+			break
+		}
 		switch c := p.line[i]; {
 		case c == '"':
 			p.at = i + 1
@@ -260,13 +283,16 @@ func (p *Parser) skipString() (end int, escaped bool, err error) {
 	return 0, false, p.errorf("the string that begins here does not end")
 }
 
+// meaning is what an escape of one letter stands for.
+var meaning = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
 // escapeLen is the length of the escape at the start of s, 0 for a wrong one.
 func escapeLen(s []byte) int {
 	if len(s) < 2 {
 		return 0
 	}
 	if s[1] != 'u' {
-		if strings.IndexByte(`"\/bfnrt`, s[1]) < 0 {
+		if meaning[s[1]] == 0 {
 			return 0
 		}
 		return 2
@@ -300,12 +326,16 @@ func hex4(s []byte) (r rune, ok bool) {
 func (p *Parser) unescape(s []byte) bool {
 	for i := 0; i < len(s); {
 		if s[i] != '\\' {
-			p.buf = append(p.buf, s[i])
-			i++
+			n := bytes.IndexByte(s[i:], '\\')
+			if n < 0 {
+				n = len(s) - i
+			}
+			p.buf = append(p.buf, s[i:i+n]...)
+			i += n
 			continue
 		}
 		if s[i+1] != 'u' {
-			p.buf = append(p.buf, "\"\\/\b\f\n\r\t"[strings.IndexByte(`"\/bfnrt`, s[i+1])])
+			p.buf = append(p.buf, meaning[s[i+1]])
 			i += 2
 			continue
 		}

@@ -104,7 +104,7 @@ func (w *writer) save(complete bool) error {
 	if err != nil {
 		return fault.With(fault.Internal, err)
 	}
-	return dataset.WriteFile(w.journalPath(), text)
+	return dataset.RewriteFile(w.journalPath(), text)
 }
 
 // finishOld does the last steps of a run that died in them: each is done, or can

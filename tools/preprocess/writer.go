@@ -241,7 +241,7 @@ func (o *options) join(summaries []dataset.Sidecar) error {
 			for p := range o.partitions {
 				names = append(names, o.name(p, key))
 			}
-			if err := dataset.Merge(dataset.BuilderConfig{Prefix: o.joined(key)}, names); err != nil {
+			if err := dataset.Merge(dataset.BuilderConfig{Prefix: o.joined(key), Resumable: true}, names); err != nil {
 				return err
 			}
 		}
