@@ -22,6 +22,7 @@ import (
 	"monotron/tools/inspect"
 	"monotron/tools/logits"
 	"monotron/tools/merge"
+	"monotron/tools/plan"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
 	"monotron/tools/verify"
@@ -77,6 +78,7 @@ func commands() []*cli.Command {
 		bench.Command(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
+		plan.Command(),
 	}
 }
 

@@ -1,5 +1,7 @@
 package arguments
 
+import "monotron/megatron/schedule"
+
 const (
 	ownLayout      = "parallel layout"
 	ownDistributed = "distributed"
@@ -22,13 +24,15 @@ var layoutFlags = owned(ownLayout,
 	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "interleaved schedule: model chunks per rank"),
 	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "which layers each stage holds, as in Et*3|(tt|)*3m|L"),
 	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's way to cut stages").
-		choices("type:transformer|embedding", "type:transformer", "uniform", "parameters"),
+		choices(schedule.ByLayersAndEmbeddings, schedule.ByLayers, schedule.Uniform, schedule.ByParameters),
 	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "layers of the first stage; the middle divides evenly"),
 	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "layers of the last stage"),
 	works("account-for-embedding-in-pipeline-split", Switch, "", "Layout.EmbeddingCountsAsLayer", "the embedding counts as a layer of the first stage"),
 	works("account-for-loss-in-pipeline-split", Switch, "", "Layout.LossCountsAsLayer", "the output layer counts as a layer of the last stage"),
 	works("microbatch-group-size-per-virtual-pipeline-stage", Int, "", "Layout.MicroBatchGroup", "micro-batches a chunk takes in a row (pipeline size)"),
-	accepted("no-overlap-p2p-communication", Switch, "", "the executor orders sends and receives itself"),
+	works("no-overlap-p2p-communication", Switch, "", "Layout.NoOverlapP2P", "interleaved schedule: one exchange after a forward and a backward, before what follows"),
+	works("pipeline-schedule", String, schedule.OneFOneBName, "Layout.Schedule", "1f1b (interleaved with several chunks), or gpipe: all forwards, then all backwards").
+		choices(schedule.OneFOneBName, schedule.GPipeName),
 	accepted("tp-comm-overlap", Switch, "", "the executor overlaps what it can"),
 	refused("tensor-parallel-num-weight-shards", Int, "re-gathered tensor-parallel weights (GTP) are not built in; use --use-distributed-optimizer to save memory"),
 	refused("model-parallel-size", Int, "use --tensor-model-parallel-size"),

@@ -29,13 +29,7 @@ func (e *Engine) Stored() []mpu.Stored {
 }
 
 // Weights are the parameters' values alone.
-func (e *Engine) Weights() []mpu.Stored {
-	var all []mpu.Stored
-	for _, p := range e.Params {
-		all = append(all, p.Stored(optimizer.StoredModel, p.Value))
-	}
-	return all
-}
+func (e *Engine) Weights() []mpu.Stored { return e.Optimizer.Weights() }
 
 const adamSteps = "optimizer_steps"
 
@@ -246,11 +240,7 @@ func (r *Run) loadWeights(dir string, step int64, finetune bool) error {
 		missing[name] = true
 	}
 	report.Missing = nil // the values take their place
-	for _, p := range r.Engine.Params {
-		if missing[optimizer.StoredMain+p.Name] {
-			r.device.Copy(p.Main, p.Value)
-		}
-	}
+	r.Engine.Optimizer.AdoptValues(func(name string) bool { return missing[optimizer.StoredMain+name] })
 	if !finetune {
 		if err := r.position(state); err != nil {
 			return err

@@ -1,7 +1,6 @@
 package training
 
 import (
-	"fmt"
 	"io"
 
 	"monotron/dataset"
@@ -17,7 +16,11 @@ type Feed struct {
 	masked  bool // documents do not see each other
 	split   string
 
-	repeats func(notice string) // evaluations: called when the data begins anew; nil: it does not
+	first int64 // number in the global batch of this rank's first sample
+
+	all   bool // every sample once, one at a time
+	wraps bool // evaluations: the data begins anew when it is used up
+	note  func(format string, args ...any)
 
 	readsAhead bool           // a goroutine reads the next batch while this one trains
 	ahead      chan readAhead // what it is reading; nil: nothing
@@ -34,26 +37,28 @@ type readAhead struct {
 type feeds struct{ train, valid, test *Feed }
 
 // openData builds the datasets for a run of trainIters iterations.
-func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (f feeds, err error) {
-	sizes := sampleCounts(c, trainIters)
-	sets := [3]dataset.Dataset{}
-	if sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sizes); err != nil {
-		return f, err
-	}
+func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (sets [3]dataset.Dataset, err error) {
+	sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sampleCounts(c, trainIters))
+	return sets, err
+}
+
+// newFeeds reads sets for the dp-th data-parallel rank.
+func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, note func(format string, args ...any)) (f feeds, err error) {
 	out := [3]**Feed{&f.train, &f.valid, &f.test}
 	for i, set := range sets {
 		if set == nil {
 			continue
 		}
 		if set.Len() == 0 {
-			if i > int(dataset.Train) && c.Data.Notice != nil {
-				c.Data.Notice(fmt.Sprintf("the %s data is shorter than one sample of %d tokens: there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i)))
+			if i > int(dataset.Train) {
+				note("the %s data is shorter than one sample of %d tokens: there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i))
 			}
 			continue
 		}
-		if *out[i], err = newFeed(c, set, dataset.Split(i)); err != nil {
+		if *out[i], err = NewFeed(c, set, dataset.Split(i), dp); err != nil {
 			return f, err
 		}
+		(*out[i]).note = note
 	}
 	if f.train == nil && !c.SkipTrain {
 		return f, fault.Errorf(fault.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)
@@ -81,8 +86,9 @@ func sampleCounts(c *Config, trainIters int) [3]*int64 {
 	return sizes
 }
 
-func newFeed(c *Config, set dataset.Dataset, split dataset.Split) (*Feed, error) {
-	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), DP: 1}
+// NewFeed reads a split for the dp-th data-parallel rank.
+func NewFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed, error) {
+	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), Rank: int64(dp), DP: int64(max(1, c.Layout.DP))}
 	if split == dataset.Train {
 		s.MicroBatch = int64(c.MicroBatchSize)
 	}
@@ -96,11 +102,10 @@ func newFeed(c *Config, set dataset.Dataset, split dataset.Split) (*Feed, error)
 	if err != nil {
 		return nil, err
 	}
-	f := &Feed{set: set, sampler: sampler, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
+	f := &Feed{set: set, sampler: sampler, first: s.Rank * s.MicroBatch, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
 		readsAhead: split == dataset.Train && c.NumWorkers > 0}
-	if split != dataset.Train && s.Order == dataset.Single {
-		f.repeats = c.Data.Notice
-	}
+	f.all = s.Order == dataset.FullValidation
+	f.wraps = split != dataset.Train && s.Order == dataset.Single
 	return f, nil
 }
 
@@ -135,15 +140,22 @@ func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 	for m := range micros {
 		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
 		numbers, err := f.sampler.Batch(at, nil)
+		idle := err == io.EOF && f.all && at < f.set.Len() // the last round has no sample for this rank
+		if idle {
+			numbers, err = []int64{f.set.Len() - 1}, nil
+		}
 		if err == io.EOF {
 			return nil, fault.Errorf(fault.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
 		}
 		if err != nil {
 			return nil, err
 		}
-		micro, err := f.micro(numbers, int32(int64(m)*f.sampler.Advance()))
+		micro, err := f.micro(numbers, int32(int64(m)*f.sampler.Advance()+f.first))
 		if err != nil {
 			return nil, err
+		}
+		if idle {
+			micro.LossMask = [][]float32{make([]float32, len(micro.Tokens[0]))}
 		}
 		batch = append(batch, micro)
 	}
@@ -154,11 +166,11 @@ func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 // change of --eval-iters; Megatron ends with StopIteration there.
 func (f *Feed) wrapped(at int64) int64 {
 	whole := f.set.Len() / f.sampler.Advance() * f.sampler.Advance()
-	if f.repeats == nil || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
+	if !f.wraps || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
 		return at
 	}
-	f.repeats(fmt.Sprintf("evaluations have used all %d samples of the %s data; they begin with the first again", f.set.Len(), f.split))
-	f.repeats = func(string) {}
+	f.note("evaluations have used all %d samples of the %s data; they begin with the first again", f.set.Len(), f.split)
+	f.note = func(string, ...any) {}
 	return at % whole / f.sampler.Advance() * f.sampler.Advance()
 }
 

@@ -32,7 +32,7 @@ func (r *Run) samples(where string) error {
 	if len(r.Config.SamplePrompt) == 0 {
 		return nil
 	}
-	g := &inference.Generator{Device: r.device, Stage: r.Engine.Stage, DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
+	g := &inference.Generator{Device: r.device, Stage: r.Engine.Stages[0], DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
 	for _, prompt := range r.Config.SamplePrompt {
 		ids, err := r.Tokenizer.Encode(prompt)
 		if err != nil {

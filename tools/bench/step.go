@@ -79,7 +79,7 @@ func engine(d *device.Device, o options) (*training.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := training.NewEngine(d, c, schedule)
+	e, err := training.NewEngine(training.Alone(d), c, schedule)
 	if err != nil {
 		return nil, err
 	}

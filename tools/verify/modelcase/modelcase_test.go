@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats/safetensors"
@@ -38,10 +39,12 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
+func openRef() (*device.Device, error) { return ref.Open(), nil }
+
 // check runs a case on the oracle; least guards against comparing nothing.
 func check(t *testing.T, dir string, least int) {
 	t.Helper()
-	r, err := Run(dir, ref.Open(), Options{})
+	r, err := Run(dir, openRef, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func TestGoldenCases(t *testing.T) {
 		"gpt2-tanh": 151, "gpt2-erf": 95, "gpt2-padded-vocab": 125, "llama": 186, "llama-base-500k": 128, "llama-rope-scaled": 28,
 		"qwen2": 119, "bloom": 154, "packing-gpt2": 52, "packing-llama": 63, "accumulation": 147, "flag-variants-gpt2-tanh": 20,
 		"flag-variants-llama": 56, "megatron-gpt2-tp1": 138, "generation-gpt2": 28, "generation-llama": 28,
-		"schedules": 973, "batch-size": 113, "loss-scale": 139,
+		"schedules": 973, "batch-size": 113, "loss-scale": 139, "pipeline-orders": 96,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, filepath.Join(dir, name), least) })
 	}
@@ -84,9 +87,9 @@ func TestCasesOfLaterFeatures(t *testing.T) {
 	dir := golden(t)
 	for name, feature := range map[string]string{
 		"mixtral": "experts", "flag-variants-mixtral": "experts", "megatron-mixtral-tp1": "experts", "megatron-gpt2-tp2": "layouts",
-		"megatron-llama-pp4": "layouts", "pipeline-orders": "pipeline", "pretrain-gpt2": "pretrain_gpt",
+		"megatron-llama-pp4": "layouts", "pretrain-gpt2": "pretrain_gpt",
 	} {
-		_, err := Run(filepath.Join(dir, name), ref.Open(), Options{})
+		_, err := Run(filepath.Join(dir, name), openRef, Options{})
 		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), feature) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -131,7 +134,7 @@ func TestAWrongElementFails(t *testing.T) {
 				copy(raw[info.Offset:], floatBytes(wrong))
 				return raw
 			})
-			r, err := Run(dir, ref.Open(), Options{})
+			r, err := Run(dir, openRef, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +200,7 @@ func TestBadCases(t *testing.T) {
 	} {
 		dir := copyCase(t)
 		c.spoil(t, dir)
-		_, err := Run(dir, ref.Open(), Options{})
+		_, err := Run(dir, openRef, Options{})
 		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: code %d, %v", name, fault.CodeOf(err), err)
 		}

@@ -1,0 +1,271 @@
+package layouts
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"monotron/csrc/device"
+	"monotron/megatron/training"
+	"monotron/mpu/comm"
+)
+
+// Mutant is one thing broken on purpose.
+type Mutant struct {
+	Name    string
+	Layout  string
+	Caught  bool
+	By      string // what showed it
+	variant Variant
+	setup   func() Setup
+}
+
+// Faults of a collective.
+const (
+	drop   = "dropped"
+	double = "doubled"
+	scale  = "mis-scaled"
+)
+
+// site is a place in the program that calls a collective of a kind of group.
+type site struct{ group, op, caller string }
+
+func (s site) String() string { return fmt.Sprintf("%s %s in %s", s.group, s.op, s.caller) }
+
+// collectives collects the sites of a training, and breaks one of them.
+type collectives struct {
+	mu    sync.Mutex
+	seen  map[site]bool
+	fault string // "": none
+	at    site
+}
+
+// wrap puts a watch on every group of a rank.
+func (c *collectives) wrap(r *training.Rank) {
+	for _, g := range []struct {
+		name  string
+		group *comm.Group
+	}{{"tp", &r.TP}, {"pp", &r.PP}, {"dp", &r.DP}, {"model", &r.Model}, {"embedding", &r.Embedding}, {"query-sharers", &r.Sharers}, {"world", &r.World}} {
+		if *g.group != nil && (*g.group).Size() > 1 {
+			*g.group = &watched{Group: *g.group, kind: g.name, device: r.Device, watch: c}
+		}
+	}
+}
+
+// broken notes a call and tells which fault it is to have.
+func (c *collectives) broken(kind, op string) string {
+	s := site{kind, op, caller()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen != nil {
+		c.seen[s] = true
+	}
+	if c.fault != "" && s == c.at {
+		return c.fault
+	}
+	return ""
+}
+
+// caller names the layer that asked for a collective: the nearest methods outside
+// the mappings and this package.
+func caller() string {
+	pcs := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
+	var path []string
+	for {
+		f, more := frames.Next()
+		name := f.Function[strings.LastIndexByte(f.Function, '/')+1:]
+		if strings.Contains(f.Function, "tools/verify") || !strings.HasPrefix(f.Function, "monotron/") || len(path) == 2 {
+			break
+		}
+		path = append(path, strings.NewReplacer("(*", "", ")", "").Replace(name))
+		if !more {
+			break
+		}
+	}
+	return strings.Join(path, " < ")
+}
+
+// watched is a group with at most one of its collectives broken.
+type watched struct {
+	comm.Group
+	kind   string
+	device *device.Device
+	watch  *collectives
+}
+
+// late does something when a collective is over.
+type late struct {
+	comm.Work
+	after func() error
+}
+
+func (l late) Wait() error {
+	if err := l.Work.Wait(); err != nil {
+		return err
+	}
+	return l.after()
+}
+
+type nothing struct{}
+
+func (nothing) Wait() error { return nil }
+
+// apply carries a collective out as the fault says: instead stands for it where
+// it is dropped, out is what it fills.
+func (w *watched) apply(op string, out device.Tensor, do func() comm.Work, instead func()) comm.Work {
+	switch w.watch.broken(w.kind, op) {
+	case drop:
+		instead()
+		return nothing{}
+	case double:
+		return late{do(), func() error { return do().Wait() }}
+	case scale:
+		return late{do(), func() error { w.scale(out); return nil }}
+	}
+	return do()
+}
+
+// scale multiplies by 1.5, through the host.
+func (w *watched) scale(t device.Tensor) {
+	raw := make([]byte, t.Bytes())
+	w.device.Read(raw, t)
+	values := device.ToFloat64(t.DType, raw)
+	for i := range values {
+		values[i] *= 1.5
+	}
+	w.device.Write(t, device.FromFloat64(t.DType, values))
+}
+
+func (w *watched) AllReduce(t device.Tensor, op comm.ReduceOp) comm.Work {
+	return w.apply("all-reduce "+op.String(), t, func() comm.Work { return w.Group.AllReduce(t, op) }, func() {})
+}
+
+func (w *watched) Broadcast(t device.Tensor, root int) comm.Work {
+	return w.apply("broadcast", t, func() comm.Work { return w.Group.Broadcast(t, root) }, func() {})
+}
+
+func (w *watched) AllGather(out, in device.Tensor) comm.Work {
+	return w.apply("all-gather", out, func() comm.Work { return w.Group.AllGather(out, in) }, func() {
+		n := in.Len()
+		own := out.Reshape(out.Len()).Slice(0, int64(w.Rank())*n, n)
+		if own.Data != in.Data {
+			w.device.Copy(own, in.Reshape(n))
+		}
+	})
+}
+
+func (w *watched) ReduceScatter(out, in device.Tensor) comm.Work {
+	return w.apply("reduce-scatter", out, func() comm.Work { return w.Group.ReduceScatter(out, in) }, func() {
+		n := out.Len()
+		own := in.Reshape(in.Len()).Slice(0, int64(w.Rank())*n, n)
+		if own.Data != out.Data {
+			w.device.Copy(out.Reshape(n), own)
+		}
+	})
+}
+
+func (w *watched) Exchange(transfers []comm.Transfer) comm.Work {
+	i := slices.IndexFunc(transfers, func(t comm.Transfer) bool { return !t.Send })
+	if i < 0 {
+		return w.Group.Exchange(transfers)
+	}
+	return w.apply("receive", transfers[i].T, func() comm.Work { return w.Group.Exchange(transfers) }, nil)
+}
+
+// Mutants lists what can be broken in the training of m under each variant: every
+// collective that the training makes, each way that changes numbers; the dropout
+// masks of one rank; the padded columns of the vocabulary.
+func Mutants(m Model, variants []Variant, steps int, open func() (*device.Device, error)) ([]*Mutant, error) {
+	var all []*Mutant
+	known := map[string]bool{}
+	for _, v := range variants {
+		watch := &collectives{seen: map[site]bool{}}
+		if _, err := Train(m, v, steps, open, Setup{rank: watch.wrap}); err != nil {
+			return nil, fmt.Errorf("%v: %w", v, err)
+		}
+		for _, s := range sorted(watch.seen) {
+			for _, f := range faultsOf(s) {
+				name := fmt.Sprintf("%v %s", s, f)
+				if known[name] {
+					continue
+				}
+				known[name] = true
+				all = append(all, &Mutant{Name: name, Layout: v.String(), variant: v,
+					setup: func() Setup { return Setup{rank: (&collectives{fault: f, at: s}).wrap} }})
+			}
+		}
+		all = append(all, others(m, v)...)
+	}
+	return all, nil
+}
+
+// faultsOf leaves out what changes no number: a second gathering, broadcast or
+// maximum gives what the first gave; an exchange that one end leaves out is a
+// mismatch and no number.
+func faultsOf(s site) []string {
+	switch {
+	case s.op == "receive":
+		return []string{scale}
+	case s.op == "all-gather", s.op == "broadcast":
+		return []string{drop, scale}
+	case strings.HasSuffix(s.op, "max"):
+		return []string{drop}
+	case s.op == "reduce-scatter":
+		return []string{drop, scale}
+	}
+	return []string{drop, double, scale}
+}
+
+// others are the mutants that are no collectives.
+func others(m Model, v Variant) []*Mutant {
+	var all []*Mutant
+	add := func(name string, s Setup) {
+		all = append(all, &Mutant{Name: name, Layout: v.String(), variant: v, setup: func() Setup { return s }})
+	}
+	last := v.Layout.Sizes().World() - 1
+	if m.Config.Model.HiddenDropout > 0 || m.Config.Model.AttentionDropout > 0 {
+		add("dropout masks of the last rank offset by one sample", Setup{micro: func(micro *training.Micro, r *training.Rank) {
+			if r.Number == last {
+				for i := range micro.Samples {
+					micro.Samples[i]++
+				}
+			}
+		}})
+	}
+	if v.Layout.TP > 1 {
+		add("padded columns of the vocabulary counted", Setup{config: func(c *training.Config, _ *training.Rank) {
+			c.Model.PaddedVocabCounts = true
+		}})
+	}
+	return all
+}
+
+func sorted(seen map[site]bool) []site {
+	var list []site
+	for s := range seen {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b site) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// Run trains the mutant and tells how it shows against want.
+func (mu *Mutant) Run(m Model, steps int, open func() (*device.Device, error), want *Outcome, b Bounds) {
+	got, err := Train(m, mu.variant, steps, open, mu.setup())
+	if err != nil {
+		mu.Caught, mu.By = true, firstLine(err)
+		return
+	}
+	d := compare(&m.Config.Model, got, want, b)
+	if mu.Caught = d.Over; d.Over {
+		mu.By = d.where(b)
+	}
+}
+
+func firstLine(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
+}
