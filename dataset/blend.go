@@ -63,6 +63,18 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 	return b, c.storeBlend(b)
 }
 
+// BlendOrder is the order of a blend of members with these weights: the member of
+// every sample, and its number within the member.
+func BlendOrder(weights []float64, samples int64) (member, number Array) {
+	member, number = newArray("<i2", samples), newArray("<i8", samples)
+	left := make([]int64, len(weights))
+	for i := range left {
+		left[i] = math.MaxInt64
+	}
+	interleave(normalize(weights), left, items[int16](member), items[int64](number))
+	return member, number
+}
+
 // length is the number of samples of the blend.
 func (b *Blended) length() int64 {
 	if b.Size != nil {
@@ -119,7 +131,7 @@ func (b *Blended) describe() {
 }
 
 func (c *cache) loadBlend(b *Blended) bool {
-	if c.path == "" {
+	if c.path == "" || c.none {
 		return false
 	}
 	n := b.length()
@@ -139,7 +151,7 @@ func (c *cache) loadBlend(b *Blended) bool {
 }
 
 func (c *cache) storeBlend(b *Blended) error {
-	if c.path == "" {
+	if c.path == "" || c.none {
 		return nil
 	}
 	return writeArrays(c.path, b.Hash, "BlendedDataset", b.Split, b.DescriptionJSON(), map[string]Array{

@@ -40,6 +40,7 @@ type Config struct {
 	Notice                func(text string) `json:"-"` // gets remarks for the user; may be nil
 	NoExtraToken          bool              // no command line flag: labels are rolled
 	KeepPartialValidation bool              // no command line flag: the last sample is padded
+	NoCache               bool              // index arrays stay in memory
 	AnyTokenID            bool              // no check against the vocabulary: only to reproduce arrays
 }
 
@@ -106,7 +107,7 @@ func Build(cfg Config, tok tokenizer.Tokenizer, num [3]*int64) (train, valid, te
 			return nil, nil, nil, fault.Errorf(fault.Usage, "%d samples are asked of the %s split", *n, Split(s))
 		}
 	}
-	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.Notice}, sources: map[string]*Indexed{},
+	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.NoCache, cfg.Notice}, sources: map[string]*Indexed{},
 		tokHash: sync.OnceValue(func() string { return TokenizerHash(tok) })}
 	if m.shape, err = cfg.shape(tok); err != nil {
 		return nil, nil, nil, err

@@ -15,11 +15,15 @@ import (
 type cache struct {
 	path   string // --data-cache-path; "" puts GPTDatasets beside their data
 	base   string // what relative prefixes start from
+	none   bool   // nothing is read or written
 	notice func(string)
 }
 
 // dir is where g's files are, "" for nowhere.
 func (c *cache) dir(g *GPT) string {
+	if c.none {
+		return ""
+	}
 	if c.path != "" || g.Prefix == "" {
 		return c.path
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 
 	"monotron/fault"
 )
@@ -18,7 +19,7 @@ type Parser struct {
 	values []value
 	line   []byte
 	at     int
-	buf    []byte
+	buf    []byte // the strings of this line that had escapes
 }
 
 // value is what a key holds.
@@ -47,7 +48,7 @@ const maxDepth = 1000
 
 // Parse reads one line. The error says what is wrong and at which byte of the line.
 func (p *Parser) Parse(line []byte) error {
-	p.line, p.at = line, 0
+	p.line, p.at, p.buf = line, 0, p.buf[:0]
 	for i := range p.values {
 		p.values[i] = value{texts: p.values[i].texts[:0]}
 	}
@@ -76,7 +77,9 @@ func (p *Parser) Parse(line []byte) error {
 	return nil
 }
 
-// Strings gives the value of key number k: one string, or those of a list.
+// Strings gives the value of key number k: one string, or those of a list. They
+// lie in the line and in the parser's memory: they are good until the next Parse,
+// and as long as the line stays as it is.
 func (p *Parser) Strings(k int) ([]string, error) {
 	switch v := p.values[k]; v.kind {
 	case text, texts:
@@ -176,11 +179,11 @@ func (p *Parser) object(depth int, top bool) error {
 func (p *Parser) key(from, end int, escaped bool) (int, error) {
 	raw := p.line[from+1 : end-1]
 	if escaped {
-		p.buf = p.buf[:0]
+		start := len(p.buf)
 		if !p.unescape(raw) {
 			return -1, nil // a lone surrogate: no key of ours
 		}
-		raw = p.buf
+		raw = p.buf[start:]
 	}
 	for i, k := range p.keys {
 		if k == string(raw) {
@@ -227,14 +230,14 @@ func (p *Parser) keep(v *value) error {
 	}
 	raw := p.line[from+1 : end-1]
 	if escaped {
-		p.buf = p.buf[:0]
+		start := len(p.buf)
 		if !p.unescape(raw) {
 			p.at = from
 			return p.errorf("the string holds a lone surrogate (\\ud800 to \\udfff without its other half), which is no character")
 		}
-		raw = p.buf
+		raw = p.buf[start:]
 	}
-	v.texts = append(v.texts, string(raw))
+	v.texts = append(v.texts, unsafe.String(unsafe.SliceData(raw), len(raw)))
 	return nil
 }
 

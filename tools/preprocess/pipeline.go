@@ -52,7 +52,7 @@ func (o *options) jsonl() (err error) {
 		return err
 	}
 	defer w.end()
-	in := &source{options: o, from: w.at, free: make(chan *job, 2*o.workers+2)}
+	in := &source{options: o, from: w.at, free: make(chan *job, o.workers+2)}
 	for range cap(in.free) {
 		in.free <- &job{out: make(chan struct{}, 1), keys: make([]encoded, len(o.keys))}
 	}
@@ -76,6 +76,7 @@ func (o *options) jsonl() (err error) {
 			return err
 		}
 		p.show(w.docs, int64(len(j.block.Data)))
+		j.slim()
 		in.free <- j
 		if w.full() {
 			break
@@ -83,6 +84,18 @@ func (o *options) jsonl() (err error) {
 	}
 	p.end()
 	return w.finish()
+}
+
+// slim gives up memory that a very long line needed.
+func (j *job) slim() {
+	if cap(j.block.Data) > 2*blockBytes {
+		j.block.Data = nil
+	}
+	for k := range j.keys {
+		if cap(j.keys[k].raw) > 2*blockBytes {
+			j.keys[k].raw = nil
+		}
+	}
 }
 
 // readAll sends every block to a worker (jobs) and, in order, to the writer,
@@ -158,6 +171,9 @@ func (o *options) encodeAll(jobs <-chan *job) {
 	e := &encoder{options: o, parser: jsonl.NewParser(o.keys...)}
 	for j := range jobs {
 		e.block(j)
+		if cap(e.ids) > blockBytes {
+			e.ids = nil
+		}
 		j.out <- struct{}{}
 	}
 }
