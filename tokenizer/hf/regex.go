@@ -263,7 +263,7 @@ func writeClassRune(b *strings.Builder, r rune) {
 
 // invert is the complement; surrogates, which no text holds, do not matter.
 func (s set) invert() set {
-	has := bits(s)
+	has := members(s)
 	var out set
 	for r := rune(0); r < 0x110000; r++ {
 		if r == 0xd800 {
@@ -281,7 +281,7 @@ func (s set) invert() set {
 	return out
 }
 
-func bits(s set) *uni.Set {
+func members(s set) *uni.Set {
 	var out uni.Set
 	for _, r := range s {
 		for c := r.First; c <= r.Last; c++ {

@@ -11,8 +11,8 @@ type step struct {
 	id    int32
 }
 
-// unigram cuts text so that the scores of its pieces add up to most. As in the
-// original, sums are kept in float32 but compared before they are rounded.
+// unigram cuts text so that the scores of its pieces add up to most, in
+// float32 and in the order of the original.
 func (m *Model) unigram(text string, emit func(piece string, id int32)) {
 	best := make([]step, len(text)+1)
 	for i := range best {
@@ -26,12 +26,12 @@ func (m *Model) unigram(text string, emit func(piece string, id int32)) {
 			if p.kind == unused {
 				return
 			}
-			score := float64(p.score) + float64(here)
+			score := p.score
 			if p.kind == userDefined {
-				score = float64(float32(n)*m.most) - 0.1 + float64(here)
+				score = float32(float64(float32(n)*m.most) - 0.1)
 			}
-			if to.from < 0 || score > float64(to.score) {
-				*to = step{float32(score), int32(at), id}
+			if score += here; to.from < 0 || score > to.score {
+				*to = step{score, int32(at), id}
 			}
 			single = single || n == width
 		})
