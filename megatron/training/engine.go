@@ -28,6 +28,7 @@ type Engine struct {
 	Timers    *report.Timers
 
 	parts     []schedule.Part // what each stage holds
+	book      schedule.Book   // of proved lists of actions
 	scale     device.Tensor   // f32 [1]: loss scale
 	iteration device.Tensor   // i64 [1]: names this step's dropout masks
 	sums      device.Tensor   // f64 [2]: Σ loss·mask, Σ mask
