@@ -17,6 +17,8 @@ import (
 	"monotron/flags"
 	"monotron/megatron/pretrain"
 	"monotron/tools/bench"
+	"monotron/tools/convert"
+	"monotron/tools/diff"
 	"monotron/tools/doctor"
 	"monotron/tools/generate"
 	"monotron/tools/inspect"
@@ -73,6 +75,8 @@ func commands() []*cli.Command {
 		merge.Command(),
 		tokenize.Command(),
 		inspect.Command(),
+		convert.Command(openDevice),
+		diff.Command(),
 		generate.Command(openDevice),
 		logits.Command(openDevice),
 		bench.Command(openDevice),

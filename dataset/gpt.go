@@ -37,6 +37,7 @@ type GPT struct {
 	// the last time is shuffled on its own.
 	Epochs   int64
 	Separate bool
+	tokens   int64 // of one epoch
 
 	// DocumentIndex is every sequence number, epochs times, shuffled. Row i of
 	// SampleIndex (place in DocumentIndex, token) is where sample i starts.
@@ -60,7 +61,7 @@ func newGPT(g GPT, tok tokenizer.Tokenizer, text string, rows any, c *cache) (*G
 	if err != nil {
 		return nil, err
 	}
-	g.Epochs, g.Separate = plan.epochs, plan.separate
+	g.Epochs, g.Separate, g.tokens = plan.epochs, plan.separate, plan.tokens
 	if c.load(&g, plan) {
 		return &g, nil
 	}
@@ -133,37 +134,51 @@ func product(a, b int64) (int64, bool) {
 
 // build fills the arrays. The order of the draws from one generator is part of
 // the format: documents (all epochs but a separate last, then that one), then
-// the shuffle in the same two parts.
+// the shuffle in the same two parts. The sample index draws nothing, so it is
+// made beside the shuffle.
 func (g *GPT) build(p plan) error {
+	if g.End > math.MaxInt32 {
+		return fault.Errorf(fault.BadData, "%s: more than %d sequences cannot be numbered", g.label(), math.MaxInt32)
+	}
 	rng := newMersenne(g.seed)
 	n := g.End - g.First
-	if g.End > math.MaxInt32 {
-		return fault.Errorf(fault.BadData, "%s: sequence numbers up to %d do not fit Megatron's 32-bit document index", g.label(), g.End)
-	}
 	g.DocumentIndex = newArray("<i4", n*p.epochs)
-	for at := int64(0); at < n*p.epochs; at++ {
-		g.DocumentIndex.set(at, g.First+at%n)
+	docs := items[uint32](g.DocumentIndex)
+	number(docs[:n], uint32(g.First))
+	for at := n; at < int64(len(docs)); at += n {
+		copy(docs[at:], docs[:n])
 	}
-	cut := 4 * n * p.epochs
+	cut := n * p.epochs
 	if p.separate {
-		cut -= 4 * n
+		cut -= n
 	}
-	rng.shuffle(g.DocumentIndex.Data[:cut], 4)
-	rng.shuffle(g.DocumentIndex.Data[cut:], 4)
+	shuffle(rng, docs[:cut])
+	shuffle(rng, docs[cut:])
 
+	failed := make(chan error, 1)
 	g.SampleIndex = newArray(g.sampleType(), p.samples+1, 2)
-	if err := g.fillSamples(p); err != nil {
-		return err
-	}
-
+	go func() { failed <- g.fillSamples(p) }()
 	g.ShuffleIndex = newArray(shuffleType(p.samples), p.samples)
-	for i := int64(0); i < p.samples; i++ {
-		g.ShuffleIndex.set(i, i)
+	if g.ShuffleIndex.width == 4 {
+		shuffleTwo(rng, items[uint32](g.ShuffleIndex), p.sans)
+	} else {
+		shuffleTwo(rng, items[int64](g.ShuffleIndex), p.sans)
 	}
-	w := g.ShuffleIndex.width
-	rng.shuffle(g.ShuffleIndex.Data[:p.sans*int64(w)], w)
-	rng.shuffle(g.ShuffleIndex.Data[p.sans*int64(w):], w)
-	return nil
+	return <-failed
+}
+
+// shuffleTwo numbers the samples and shuffles the first ones and the others.
+func shuffleTwo[T uint32 | int64](rng *mersenne, a []T, first int64) {
+	number(a, 0)
+	shuffle(rng, a[:first])
+	shuffle(rng, a[first:])
+}
+
+// number fills a with first, first+1, ...
+func number[T uint32 | int64](a []T, first T) {
+	for i := range a {
+		a[i] = first + T(i)
+	}
 }
 
 func (g *GPT) sampleType() string {
@@ -183,21 +198,56 @@ func shuffleType(samples int64) string {
 // fillSamples walks the documents once and notes where each sample starts.
 // Neighbours share g.extra tokens.
 func (g *GPT) fillSamples(p plan) error {
-	at, off, row := int64(0), int64(0), int64(0)
-	emit := func() {
-		g.SampleIndex.set(2*row, at)
-		g.SampleIndex.set(2*row+1, off)
-		row++
+	var rows int64
+	if g.SampleIndex.width == 4 {
+		rows = fillRows(items[int32](g.SampleIndex), items[uint32](g.DocumentIndex), g.lengths(), g.sequence, g.extra)
+	} else {
+		rows = fillRows(items[int64](g.SampleIndex), items[uint32](g.DocumentIndex), g.lengths(), g.sequence, g.extra)
 	}
-	emit()
-	for row <= p.samples {
-		var ok bool
-		if at, off, ok = g.step(at, off); !ok && row < p.samples {
-			return fault.Errorf(fault.Internal, "%s: the tokens ended at sample %d of %d", g.label(), row, p.samples)
-		}
-		emit()
+	if rows < p.samples+1 {
+		return fault.Errorf(fault.Internal, "%s: the tokens ended at sample %d of %d", g.label(), rows-1, p.samples)
 	}
 	return nil
+}
+
+// fillRows fills rows with pairs (place in docs, token) and says how many there
+// are. A sample starts extra tokens before the end of the one before it, and
+// the document that counts is the one that holds the last of these: next is the
+// distance from the start of the current document to that token. Where the
+// documents end inside the last row, it points to their last tokens.
+func fillRows[T int32 | int64](rows []T, docs []uint32, lengths []byte, sequence, extra int64) int64 {
+	rows[0], rows[1] = 0, 0
+	row, next := 2, sequence+extra-1
+	for at, doc := range docs {
+		size := int64(binary.LittleEndian.Uint32(lengths[4*int64(doc):]))
+		for ; next < size; next += sequence {
+			if row == len(rows) {
+				return int64(row / 2)
+			}
+			rows[row], rows[row+1] = T(at), T(next+1-extra)
+			row += 2
+		}
+		next -= size
+	}
+	if row == len(rows)-2 {
+		last := len(docs) - 1
+		rows[row] = T(last)
+		rows[row+1] = T(int64(binary.LittleEndian.Uint32(lengths[4*int64(docs[last]):])) - extra)
+		row += 2
+	}
+	return int64(row / 2)
+}
+
+// lengths is the source's lengths as i32, by sequence.
+func (g *GPT) lengths() []byte {
+	if x, ok := g.source.(*Indexed); ok {
+		return x.sizes
+	}
+	out := make([]byte, 0, 4*g.source.Len())
+	for i := range g.source.Len() {
+		out = binary.LittleEndian.AppendUint32(out, uint32(g.source.Size(i)))
+	}
+	return out
 }
 
 // step goes from the start of one sample to the start of the next; ok is false

@@ -2,9 +2,12 @@ package jsonl
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 
 	"monotron/fault"
 )
@@ -16,7 +19,7 @@ type Parser struct {
 	values []value
 	line   []byte
 	at     int
-	buf    []byte
+	buf    []byte // the strings of this line that had escapes
 }
 
 // value is what a key holds.
@@ -45,7 +48,7 @@ const maxDepth = 1000
 
 // Parse reads one line. The error says what is wrong and at which byte of the line.
 func (p *Parser) Parse(line []byte) error {
-	p.line, p.at = line, 0
+	p.line, p.at, p.buf = line, 0, p.buf[:0]
 	for i := range p.values {
 		p.values[i] = value{texts: p.values[i].texts[:0]}
 	}
@@ -74,7 +77,9 @@ func (p *Parser) Parse(line []byte) error {
 	return nil
 }
 
-// Strings gives the value of key number k: one string, or those of a list.
+// Strings gives the value of key number k: one string, or those of a list. They
+// lie in the line and in the parser's memory: they are good until the next Parse,
+// and as long as the line stays as it is.
 func (p *Parser) Strings(k int) ([]string, error) {
 	switch v := p.values[k]; v.kind {
 	case text, texts:
@@ -174,11 +179,11 @@ func (p *Parser) object(depth int, top bool) error {
 func (p *Parser) key(from, end int, escaped bool) (int, error) {
 	raw := p.line[from+1 : end-1]
 	if escaped {
-		p.buf = p.buf[:0]
+		start := len(p.buf)
 		if !p.unescape(raw) {
 			return -1, nil // a lone surrogate: no key of ours
 		}
-		raw = p.buf
+		raw = p.buf[start:]
 	}
 	for i, k := range p.keys {
 		if k == string(raw) {
@@ -225,21 +230,42 @@ func (p *Parser) keep(v *value) error {
 	}
 	raw := p.line[from+1 : end-1]
 	if escaped {
-		p.buf = p.buf[:0]
+		start := len(p.buf)
 		if !p.unescape(raw) {
 			p.at = from
 			return p.errorf("the string holds a lone surrogate (\\ud800 to \\udfff without its other half), which is no character")
 		}
-		raw = p.buf
+		raw = p.buf[start:]
 	}
-	v.texts = append(v.texts, string(raw))
+	v.texts = append(v.texts, unsafe.String(unsafe.SliceData(raw), len(raw)))
 	return nil
+}
+
+// plain is how many bytes at the start of s are neither a quote, nor a backslash,
+// nor a control character: eight at a time, by the carry out of each byte.
+func plain(s []byte) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; n+8 <= len(s); n += 8 {
+		w := binary.LittleEndian.Uint64(s[n:])
+		quote, slash := w^(ones*'"'), w^(ones*'\\')
+		special := (quote-ones) & ^quote | (slash-ones) & ^slash | (w-ones*' ') & ^w
+		if special &= tops; special != 0 {
+			return n + bits.TrailingZeros64(special)/8 // the lowest hit is a true one
+		}
+	}
+	for ; n < len(s) && s[n] != '"' && s[n] != '\\' && s[n] >= ' '; n++ {
+	}
+	return n
 }
 
 // skipString goes over the string at p.at; end is the place after it.
 func (p *Parser) skipString() (end int, escaped bool, err error) {
 	from := p.at
-	for i := from + 1; i < len(p.line); i++ {
+	for i := from + 1; ; i++ {
+		if i += plain(p.line[i:]); i == len(p.line) {
+			break
+		}
 		switch c := p.line[i]; {
 		case c == '"':
 			p.at = i + 1
@@ -260,13 +286,16 @@ func (p *Parser) skipString() (end int, escaped bool, err error) {
 	return 0, false, p.errorf("the string that begins here does not end")
 }
 
+// meaning is what an escape of one letter stands for.
+var meaning = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
 // escapeLen is the length of the escape at the start of s, 0 for a wrong one.
 func escapeLen(s []byte) int {
 	if len(s) < 2 {
 		return 0
 	}
 	if s[1] != 'u' {
-		if strings.IndexByte(`"\/bfnrt`, s[1]) < 0 {
+		if meaning[s[1]] == 0 {
 			return 0
 		}
 		return 2
@@ -300,12 +329,16 @@ func hex4(s []byte) (r rune, ok bool) {
 func (p *Parser) unescape(s []byte) bool {
 	for i := 0; i < len(s); {
 		if s[i] != '\\' {
-			p.buf = append(p.buf, s[i])
-			i++
+			n := bytes.IndexByte(s[i:], '\\')
+			if n < 0 {
+				n = len(s) - i
+			}
+			p.buf = append(p.buf, s[i:i+n]...)
+			i += n
 			continue
 		}
 		if s[i+1] != 'u' {
-			p.buf = append(p.buf, "\"\\/\b\f\n\r\t"[strings.IndexByte(`"\/bfnrt`, s[i+1])])
+			p.buf = append(p.buf, meaning[s[i+1]])
 			i += 2
 			continue
 		}

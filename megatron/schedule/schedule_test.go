@@ -192,6 +192,21 @@ func TestOneStage(t *testing.T) {
 	}
 }
 
+// Claim: a book gives the lists of a configuration, proved once, or its refusal.
+func TestBook(t *testing.T) {
+	var b Book
+	c := Config{Stages: 3, Chunks: 2, Micros: 6}
+	first, err1 := b.Actions(c, 1)
+	c.Name, c.Group = OneFOneBName, 3 // the same, with its defaults written out
+	again, err2 := b.Actions(c, 1)
+	if err1 != nil || err2 != nil || &first[0] != &again[0] || fmt.Sprint(first) != fmt.Sprint(c.Actions(1)) {
+		t.Errorf("%v, %v, %v, %v", first, err1, again, err2)
+	}
+	if _, err := b.Actions(Config{Stages: 3, Chunks: 2, Micros: 7}, 1); fault.CodeOf(err) != fault.Usage {
+		t.Error(err)
+	}
+}
+
 // Claim: what Megatron refuses is refused, with values that would do.
 func TestRefusedConfigs(t *testing.T) {
 	for _, c := range []struct {

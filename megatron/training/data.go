@@ -19,18 +19,10 @@ type Feed struct {
 	first int64 // number in the global batch of this rank's first sample
 
 	all   bool // every sample once, one at a time
-	wraps bool // evaluations: the data begins anew when it is used up
+	wraps bool // the data begins anew when it is used up
 	note  func(format string, args ...any)
 
-	readsAhead bool           // a goroutine reads the next batch while this one trains
-	ahead      chan readAhead // what it is reading; nil: nothing
-}
-
-type readAhead struct {
-	consumed int64
-	micros   int
-	batch    []*Micro
-	err      error
+	loader *dataset.Loader // reads ahead, --num-workers micro-batches at once
 }
 
 // feeds are the three splits; one without data is nil.
@@ -102,59 +94,28 @@ func NewFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed
 	if err != nil {
 		return nil, err
 	}
-	f := &Feed{set: set, sampler: sampler, first: s.Rank * s.MicroBatch, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
-		readsAhead: split == dataset.Train && c.NumWorkers > 0}
+	f := &Feed{set: set, sampler: sampler, first: s.Rank * s.MicroBatch, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
 	f.all = s.Order == dataset.FullValidation
-	f.wraps = split != dataset.Train && s.Order == dataset.Single
+	f.wraps = s.Order == dataset.Single
+	f.loader = dataset.NewLoader(set, f.numbers, sampler.Advance(), max(0, c.NumWorkers))
 	return f, nil
 }
 
-// Batch reads `micros` micro-batches from the consumed samples on, and begins to
-// read the batch after them.
+// Batch reads `micros` micro-batches from the consumed samples on; those that
+// follow are read meanwhile.
 func (f *Feed) Batch(consumed int64, micros int) ([]*Micro, error) {
-	var got readAhead
-	if f.ahead != nil {
-		got = <-f.ahead // also keeps the sampler to one goroutine
-		f.ahead = nil
-	}
-	if got.consumed != consumed || got.micros != micros {
-		got.batch, got.err = f.read(consumed, micros)
-	}
-	if f.readsAhead && got.err == nil {
-		f.begin(consumed+int64(micros)*f.sampler.Advance(), micros)
-	}
-	return got.batch, got.err
-}
-
-func (f *Feed) begin(consumed int64, micros int) {
-	done := make(chan readAhead, 1)
-	f.ahead = done
-	go func() {
-		batch, err := f.read(consumed, micros)
-		done <- readAhead{consumed, micros, batch, err}
-	}()
-}
-
-func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 	var batch []*Micro
 	for m := range micros {
 		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
-		numbers, err := f.sampler.Batch(at, nil)
-		idle := err == io.EOF && f.all && at < f.set.Len() // the last round has no sample for this rank
-		if idle {
-			numbers, err = []int64{f.set.Len() - 1}, nil
-		}
+		samples, _, err := f.loader.MicroBatch(at)
 		if err == io.EOF {
 			return nil, fault.Errorf(fault.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
 		}
 		if err != nil {
 			return nil, err
 		}
-		micro, err := f.micro(numbers, int32(int64(m)*f.sampler.Advance()+f.first))
-		if err != nil {
-			return nil, err
-		}
-		if idle {
+		micro := f.micro(samples, int32(int64(m)*f.sampler.Advance()+f.first))
+		if f.idle(at) {
 			micro.LossMask = [][]float32{make([]float32, len(micro.Tokens[0]))}
 		}
 		batch = append(batch, micro)
@@ -162,27 +123,38 @@ func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 	return batch, nil
 }
 
-// wrapped begins anew where evaluations have used all of their data, as after a
-// change of --eval-iters; Megatron ends with StopIteration there.
+// idle: in the last round of a full validation this rank has no sample. It takes
+// the last one, and nothing of it counts.
+func (f *Feed) idle(at int64) bool {
+	return f.all && at < f.set.Len() && at+f.sampler.Rank >= f.set.Len()
+}
+
+// numbers are the samples of the micro-batch at a place.
+func (f *Feed) numbers(at int64) ([]int64, error) {
+	if f.idle(at) {
+		return []int64{f.set.Len() - 1}, nil
+	}
+	return f.sampler.Batch(at, nil)
+}
+
+// wrapped begins anew where all data is used: evaluations after a change of
+// --eval-iters, training on a blend without weights, which holds each sample
+// once. Megatron stops there.
 func (f *Feed) wrapped(at int64) int64 {
 	whole := f.set.Len() / f.sampler.Advance() * f.sampler.Advance()
 	if !f.wraps || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
 		return at
 	}
-	f.note("evaluations have used all %d samples of the %s data; they begin with the first again", f.set.Len(), f.split)
+	f.note("all %d samples of the %s data are used; they begin with the first again", f.set.Len(), f.split)
 	f.note = func(string, ...any) {}
 	return at % whole / f.sampler.Advance() * f.sampler.Advance()
 }
 
-// micro reads the samples of one micro-batch; first is the number of its first
-// sample in the global batch.
-func (f *Feed) micro(numbers []int64, first int32) (*Micro, error) {
+// micro makes a micro-batch of samples; first is the number of the first one in
+// the global batch.
+func (f *Feed) micro(samples []dataset.Sample, first int32) *Micro {
 	m := &Micro{}
-	for i, n := range numbers {
-		s, err := f.set.Sample(n)
-		if err != nil {
-			return nil, err
-		}
+	for i, s := range samples {
 		m.Tokens, m.Labels = append(m.Tokens, s.Tokens), append(m.Labels, s.Labels)
 		m.LossMask, m.PositionIDs = append(m.LossMask, s.LossMask), append(m.PositionIDs, s.PositionIDs)
 		if f.masked {
@@ -190,5 +162,5 @@ func (f *Feed) micro(numbers []int64, first int32) (*Micro, error) {
 		}
 		m.Samples = append(m.Samples, first+int32(i))
 	}
-	return m, nil
+	return m
 }

@@ -22,13 +22,14 @@ type Rank struct {
 	DP        comm.Group // the same part of the model, other samples
 	Model     comm.Group // one copy of the model
 	Embedding comm.Group // first and last stage; nil in between
+	Saves     comm.Group // all ranks, for saving beside the training
 	Sharers   comm.Group // of TP: share a query group where groups are fewer than ranks
 }
 
 // Alone is the one rank of a run on d.
 func Alone(d *device.Device) *Rank {
 	solo := func(kind topology.Kind) comm.Group { return comm.Solo{Label: string(kind), Device: d} }
-	return &Rank{Sizes: Layout{}.Sizes(), Device: d, World: solo(topology.All), TP: solo(topology.TP), PP: solo(topology.PP), DP: solo(topology.DP),
+	return &Rank{Sizes: Layout{}.Sizes(), Device: d, World: solo(topology.All), Saves: solo(topology.All), TP: solo(topology.TP), PP: solo(topology.PP), DP: solo(topology.DP),
 		Model: solo(topology.Model), Embedding: solo(topology.Embedding), Sharers: solo("query-sharers")}
 }
 
@@ -82,14 +83,23 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 		}
 		return work(Alone(d))
 	}
-	w := comm.NewWorld(n)
-	return w.Run(func(number int) error {
+	w, saves := comm.NewWorld(n), comm.NewWorld(n)
+	all := l.Sizes().Group(topology.All, 0)
+	return w.Run(func(number int) (err error) {
+		defer func() {
+			if err != nil {
+				saves.Abort(err)
+			}
+		}()
 		d, err := open()
 		if err != nil {
 			return err
 		}
 		r, err := Joined(w, number, l, m, d)
 		if err != nil {
+			return err
+		}
+		if r.Saves, err = saves.Group(number, "saves", all, d); err != nil {
 			return err
 		}
 		return work(r)
