@@ -80,12 +80,13 @@ type State struct {
 	Scaler    json.RawMessage            `json:"scaler,omitempty"`    // loss scale, with Megatron's names (optimizer.ScalerState)
 	Extra     map[string]json.RawMessage `json:"extra,omitempty"`
 
-	RNG any `json:"-"` // Megatron's generator states as a pickle.Value; only Megatron's formats give and take it
+	RNG any `json:"-"` // Megatron's generator states (*megatron.RNG); only its formats give and take them
 }
 
 // Keys of State.Extra.
 const (
 	ExtraAdamSteps = "optimizer_steps" // integer: updates made
+	ExtraFLOPs     = "megatron_flops"  // number: num_floating_point_operations_so_far
 	ExtraArgs      = "megatron_args"   // object: Megatron's arguments as found; enumerations as their names
 )
 

@@ -157,3 +157,9 @@ func init() {
 	classes["torch.storage.UntypedStorage"] = storage
 	classes["torch.UntypedStorage"] = storage
 }
+
+// TypeOf is safetensors' name of an element type; "" for one that is not read here.
+func TypeOf(d DType) string { return dtypes[string(d)] }
+
+// NameOf is torch's element type for safetensors' name.
+func NameOf(dtype string) DType { return DType(torchNames[dtype]) }

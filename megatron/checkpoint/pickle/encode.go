@@ -232,7 +232,7 @@ func (e *encoder) state(v Value, depth int) error {
 func (e *encoder) object(o *Object, depth int) error {
 	args := o.Args
 	if o.Class == "numpy.ndarray" {
-		e.global("numpy.core.multiarray._reconstruct")
+		e.global("numpy._core.multiarray._reconstruct")
 		args = []Value{Class("numpy.ndarray"), &Tuple{Items: []Value{int64(0)}}, Bytes("b")}
 	} else if classes[o.Class] == 0 {
 		return fmt.Errorf("class %q is not one that checkpoints hold", o.Class)

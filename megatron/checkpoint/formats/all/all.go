@@ -15,6 +15,7 @@ import (
 	"monotron/megatron/checkpoint/formats/llmc"
 	"monotron/megatron/checkpoint/formats/nanogpt"
 	"monotron/megatron/checkpoint/formats/torch"
+	"monotron/megatron/checkpoint/formats/torchdist"
 )
 
 // format is one row of the table: nil where that way does not exist.
@@ -29,7 +30,8 @@ var table = map[formats.Format]format{
 	formats.LLMC:    {llmc.Open, llmc.Write},
 	formats.NanoGPT: {nanogpt.Open, nanogpt.Write},
 
-	formats.MegatronTorch: {torch.Open, torch.Write},
+	formats.MegatronTorch:     {torch.Open, torch.Write},
+	formats.MegatronTorchDist: {torchdist.Open, torchdist.Write},
 }
 
 // Open opens a checkpoint of any format, told by its content.

@@ -2,6 +2,7 @@ package all
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -45,7 +46,7 @@ func fits(family string, l formats.Layout) bool {
 // written saves src in a format and layout and opens the result.
 func written(t *testing.T, f formats.Format, src formats.Source, l formats.Layout) formats.Source {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "out")
+	path := filepath.Join(fastDir(t), "out")
 	done, err := Write(context.Background(), f, path, src, formats.WriteOptions{Layout: l})
 	if err != nil {
 		t.Fatal(err)
@@ -101,4 +102,19 @@ func sameState(t *testing.T, a, b formats.State, optimizer bool) {
 			t.Errorf("%s %s, want %s", what, pair[1], pair[0])
 		}
 	}
+}
+
+// fastDir is a temporary folder in memory where the system has one: syncing it
+// is free.
+func fastDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "formats-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }

@@ -1,6 +1,11 @@
 package megatron
 
-import "monotron/megatron/checkpoint/formats"
+import (
+	"fmt"
+	"strings"
+
+	"monotron/megatron/checkpoint/formats"
+)
 
 // Placed is a parameter in a flat bucket.
 type Placed struct {
@@ -74,4 +79,57 @@ func (a Args) BucketSize(r Rank, chunk int, params []Local) int64 {
 		return int64(n)
 	}
 	return max(least, perRank*int64(a.Int("data_parallel_size", 1)))
+}
+
+// BucketsOf lays parameters out in buckets whose lengths are known.
+func BucketsOf(params []Local, numels []int64) ([]Bucket, error) {
+	list := make([]Bucket, len(numels))
+	b := 0
+	for i := len(params) - 1; i >= 0; i-- {
+		if b == len(list) {
+			return nil, fmt.Errorf("%d of the model's parameters have no place in its buckets %v", i+1, numels)
+		}
+		start := (list[b].Numel + bucketAlign - 1) / bucketAlign * bucketAlign
+		list[b].Params = append(list[b].Params, Placed{params[i], start})
+		list[b].Numel = start + formats.Volume(params[i].Shape)
+		switch {
+		case list[b].Numel > numels[b]:
+			return nil, fmt.Errorf("bucket %d has %d elements; the model's parameters do not end there", b, numels[b])
+		case list[b].Numel == numels[b]:
+			b++
+		}
+	}
+	if b != len(list) {
+		return nil, fmt.Errorf("the model's parameters fill %d of %d buckets", b, len(list))
+	}
+	return list, nil
+}
+
+// MadeOrder is the order in which a run of these arguments made its parameters,
+// from that of the local layer spec: with Transformer Engine the norm before QKV
+// is part of it, and grouped experts are matrix by matrix.
+func (a Args) MadeOrder(list []Local) []Local {
+	if a.Text("transformer_impl", "transformer_engine") == "local" {
+		return list
+	}
+	var out, norms, second []Local
+	for _, p := range list {
+		_, _, rest := Split(p.Name)
+		if p.Expert && a.Bool("moe_grouped_gemm") && strings.HasPrefix(rest, "linear_fc2.") {
+			second = append(second, p)
+			continue
+		}
+		if !p.Expert {
+			out, second = append(out, second...), nil
+		}
+		switch {
+		case strings.HasPrefix(rest, "input_layernorm."):
+			norms = append(norms, p)
+			continue
+		case strings.HasPrefix(rest, "self_attention.linear_qkv."):
+			out, norms = append(out, norms...), nil
+		}
+		out = append(out, p)
+	}
+	return append(append(out, norms...), second...)
 }

@@ -15,6 +15,7 @@ import (
 type Cut struct {
 	Shape  []int64
 	Pieces []mpu.Piece
+	Rank   int64 // among those that share the tensor
 }
 
 // CutOver cuts our tensor `name` (without prefix, of the given global shape)
@@ -46,7 +47,7 @@ func cutVocabulary(m *spec.Model, shape []int64, parts, rank int64) (Cut, error)
 		return Cut{}, fmt.Errorf("a vocabulary padded to %d rows does not divide among %d ranks", padded, parts)
 	}
 	n := padded / parts
-	c := Cut{Shape: []int64{n, shape[1]}}
+	c := Cut{Shape: []int64{n, shape[1]}, Rank: rank}
 	if here := max(0, min(n, shape[0]-n*rank)); here > 0 {
 		c.Pieces = []mpu.Piece{{From: []int64{n * rank, 0}, Size: []int64{here, shape[1]}}}
 	}

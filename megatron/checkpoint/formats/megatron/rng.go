@@ -3,6 +3,7 @@ package megatron
 import (
 	"encoding/binary"
 
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/checkpoint/pickle"
 )
 
@@ -40,10 +41,19 @@ func RNGState(seed uint64, r Rank) *pickle.Dict {
 			"expert-parallel-rng", cudaState(seed+expertRNG+uint64(100*r.EP+r.TP))))
 }
 
-// RNGOf is the rank's entry of a state that was read, or a fresh one.
+// RNG is the generators' states of a checkpoint's ranks.
+type RNG struct {
+	Layout formats.Layout
+	States map[Rank]pickle.Value // rng_state of each
+}
+
+// RNGOf is the rank's rng_state: that which was read, where the grid is the
+// same, or a fresh one. Megatron itself skips the states of another grid.
 func (t *Target) RNGOf(r Rank) pickle.Value {
-	if kept, ok := t.State.RNG.(pickle.Value); ok && kept != nil {
-		return kept
+	if kept, ok := t.State.RNG.(*RNG); ok && kept != nil {
+		if l := kept.Layout.Whole(); l.TP == t.Layout.TP && l.PP == t.Layout.PP && l.EP == t.Layout.EP && kept.States[r] != nil {
+			return kept.States[r]
+		}
 	}
 	return &pickle.List{Items: []pickle.Value{RNGState(t.State.Seed, r)}}
 }

@@ -19,6 +19,11 @@ func ReadState(root *pickle.Dict, a Args) formats.State {
 	s := formats.State{Iteration: max(0, n), ConsumedTrain: max(0, a.Int64("consumed_train_samples")), ConsumedValid: max(0, a.Int64("consumed_valid_samples")),
 		SkippedTrain: max(0, a.Int64("skipped_train_samples")), Seed: uint64(max(0, a.Int64("seed"))), Version: "Megatron-LM", Extra: map[string]json.RawMessage{}}
 	s.Extra[formats.ExtraArgs] = a.JSON()
+	if v, ok := root.Get("num_floating_point_operations_so_far"); ok {
+		if text, ok := asJSON(v, 0); ok {
+			s.Extra[formats.ExtraFLOPs] = json.RawMessage(text)
+		}
+	}
 	if scheduler, ok := root.Get("opt_param_scheduler"); ok {
 		if text, ok := asObject(scheduler); ok {
 			s.Scheduler = text
@@ -301,9 +306,11 @@ func (t *Target) Namespace() *pickle.Object {
 	return &pickle.Object{Class: "argparse.Namespace", New: true, State: &pickle.Dict{Pairs: t.Args.Pairs}}
 }
 
-// FLOPs is num_floating_point_operations_so_far, where it is known.
+// FLOPs is num_floating_point_operations_so_far; 0 where it is not known.
 func (t *Target) FLOPs() pickle.Value {
-	return t.Args.Float("num_floating_point_operations_so_far", 0)
+	n := 0.0
+	_ = json.Unmarshal(t.State.Extra[formats.ExtraFLOPs], &n) // another program's count says nothing here
+	return n
 }
 
 // Precision is the type of the values that src shows.

@@ -69,7 +69,13 @@ func (s *source) open() error {
 		s.shapes[t.Name] = t.Shape
 	}
 	s.state = megatron.ReadState(s.ranks[0].root, s.args)
-	s.state.RNG, _ = s.ranks[0].root.Get("rng_state")
+	rng := &megatron.RNG{Layout: s.layout, States: map[megatron.Rank]pickle.Value{}}
+	for _, r := range s.ranks {
+		if v, ok := r.root.Get("rng_state"); ok {
+			rng.States[r.Rank] = v
+		}
+	}
+	s.state.RNG = rng
 	if filepath.Base(s.dir) == formats.ReleaseName {
 		s.state.Iteration, s.state.ConsumedTrain, s.state.ConsumedValid, s.state.SkippedTrain = 0, 0, 0, 0 // weights to begin with
 	}

@@ -16,6 +16,8 @@ import (
 // checkpointVersion is Megatron's, since its QKV rows are by group.
 const checkpointVersion = 3.0
 
+const extraState = "._extra_state"
+
 // Write makes one checkpoint of a save folder at path, new or not, in the
 // layout that o asks for. With moments for every parameter the optimizer's state
 // is written too: in distrib_optim.pt where o.Layout.DistributedOptimizer is set.
@@ -71,7 +73,7 @@ func (w *writer) rank(dir string, r megatron.Rank) error {
 		if w.Layout.VP > 1 {
 			name += string(rune('0' + c))
 		}
-		root.Set(name, w.stateDict(list))
+		root.Set(name, w.stateDict(list, c == len(w.stages[r.PP])-1 && r.PP == w.Layout.PP-1))
 		params, chunks = append(params, list...), append(chunks, list)
 	}
 	if w.contents.Optimizer {
@@ -116,15 +118,19 @@ func (s *stoppable) Write(b []byte) (int, error) {
 }
 
 // stateDict is a chunk's model, with the empty _extra_state that each parallel
-// linear keeps behind its tensors.
-func (w *writer) stateDict(list []megatron.Local) *pickle.Dict {
+// linear keeps behind its tensors. The last chunk has an output layer, also where
+// its weight is the embedding's.
+func (w *writer) stateDict(list []megatron.Local, last bool) *pickle.Dict {
 	d := &pickle.Dict{Class: "collections.OrderedDict"}
 	for i, p := range list {
 		d.Pairs = append(d.Pairs, pickle.Pair{Key: p.Key, Value: w.contents.Tensor(formats.Model, p, w.contents.DType)})
 		module := moduleOf(p.Key)
 		if p.Linear && (i+1 == len(list) || moduleOf(list[i+1].Key) != module) {
-			d.Pairs = append(d.Pairs, pickle.Pair{Key: module + "._extra_state", Value: nil})
+			d.Pairs = append(d.Pairs, pickle.Pair{Key: module + extraState, Value: nil})
 		}
+	}
+	if _, ok := d.Get("output_layer" + extraState); last && !ok {
+		d.Pairs = append(d.Pairs, pickle.Pair{Key: "output_layer" + extraState, Value: nil})
 	}
 	return d
 }
