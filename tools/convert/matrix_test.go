@@ -33,7 +33,7 @@ func TestMatrix(t *testing.T) {
 	root := shared(t)
 	for _, name := range []string{"gpt2-hf-f32", "gpt2-hf-bf16", "gpt2-hf-f16", "gpt2-l4-hf", "llama-hf-f32", "llama-hf-bf16-sharded-v4", "qwen2-hf-f32", "mixtral-hf-f32"} {
 		t.Run(name, func(t *testing.T) {
-			list := []formats.Format{formats.HF, formats.Native, formats.MegatronTorch}
+			list := []formats.Format{formats.HF, formats.Native, formats.MegatronTorch, formats.MegatronTorchDist}
 			if strings.HasPrefix(name, "gpt2") {
 				list = append(list, gptOnly...)
 			}
