@@ -24,6 +24,7 @@ import (
 	"monotron/tools/merge"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
+	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
 )
 
@@ -71,6 +72,7 @@ func commands() []*cli.Command {
 		preprocess.FastCommand(),
 		merge.Command(),
 		tokenize.Command(),
+		traintokenizer.Command(),
 		inspect.Command(),
 		generate.Command(openDevice),
 		logits.Command(openDevice),
