@@ -81,6 +81,12 @@ func (o *Optimizer) done(ps []*mpu.Param) {
 	}
 }
 
+// Whole brings all values of the rank's parameters, for work outside of the hooks
+// such as generating text, until release is called. Every data-parallel rank calls it.
+func (o *Optimizer) Whole() (release func(), err error) {
+	return func() { o.done(o.params) }, o.use(o.params)
+}
+
 // Initialize draws every parameter's start from the seed, the same whatever the
 // sharding: masters are the values, rounded as these are.
 func (o *Optimizer) Initialize(seed uint64) error {

@@ -189,6 +189,12 @@ func train(s setup) (out outcome, err error) {
 			return err
 		}
 		l.stored, l.grads, l.use = append(o.Weights(), o.Stored()...), o.Gradients(), d.Arena.Usage()
+		if err := m.readWhole(o); err != nil {
+			return err
+		}
+		if now := d.Arena.Usage().Now; now != l.use.Now {
+			return fmt.Errorf("memory before and after bringing all values: %v, %v", l.use.Now, now)
+		}
 		return w.Err()
 	})
 	if err != nil {
@@ -273,6 +279,17 @@ func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 		time.Sleep(100 * time.Microsecond) // so that the others come first, and must wait
 	}
 	return o.Step(StepArgs{LR: 0.25, WeightDecay: 0.125, Factor: 1})
+}
+
+// readWhole reads all values at once, outside of the hooks.
+func (m *toy) readWhole(o *Optimizer) error {
+	release, err := o.Whole()
+	if err != nil {
+		return err
+	}
+	defer release()
+	m.seen = append(m.seen, 0)
+	return m.read(m.params())
 }
 
 func (h Hooks) using(u []*mpu.Param, work func() error) error {
