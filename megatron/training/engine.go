@@ -71,7 +71,7 @@ func (r *Rank) parallel(c *Config) model.Parallel {
 
 // sharers are the ranks that the optimizer works with.
 func (r *Rank) sharers() optimizer.Groups {
-	return optimizer.Groups{Data: r.DP, Model: r.Model, World: r.World}
+	return optimizer.Groups{Data: r.DP, Model: r.Model, World: r.World, Shard: r.Shard, Across: r.Across}
 }
 
 // sharding is how data-parallel ranks share the optimizer's work and memory.
