@@ -100,7 +100,10 @@ V void K(finish_as)(const gemm_job *job, int64_t i, int64_t j, const float *sums
       x0 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x0) : v_gelu_erf(x0);
       x1 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x1) : v_gelu_erf(x1);
     }
-    if (wide) {
+    if (job->stream) {
+      _mm512_stream_ps((float *)c, (__m512)x0);
+      _mm512_stream_ps((float *)c + 16, (__m512)x1);
+    } else if (wide) {
       v_store(c, MT_F32, 0, x0);
       v_store(c, MT_F32, 16, x1);
     } else {
@@ -119,6 +122,7 @@ static void finish(const gemm_job *job, int64_t i, int64_t j, const float *sums)
   case MT_GELU_TANH_EPILOGUE: K(finish_as)(job, i, j, sums, wide, MT_GELU_TANH_EPILOGUE); break;
   default: K(finish_as)(job, i, j, sums, wide, MT_GELU_ERF_EPILOGUE);
   }
+  if (job->stream) _mm_sfence(); /* other threads read C after this tile */
 }
 
 static const gemm_kernel kernel = {

@@ -44,7 +44,7 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, int64_t
   float *sums = o->single ? o->sums : o->sums + index * kr->mr * kr->nr;
   gemm_tile here = {i, least(i + kr->mr, t->i1), j, least(j + kr->nr, t->j1)};
   int32_t last = o->k + o->depth == o->job->k;
-  if (last) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
+  if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
   kr->micro(gemm_up(o->depth, kr->k_unit), a, a_row, b, sums, o->k > 0, next);
   if (!last) return;
   if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, sums);
