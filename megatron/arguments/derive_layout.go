@@ -27,6 +27,9 @@ func (p *parser) deriveLayout() {
 		l.MicroBatchGroup = l.PP
 	}
 	p.deriveSharding()
+	if ranks := l.DP * l.CP; ranks%max(1, l.OptimizerInstances) != 0 {
+		p.problem("--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients", l.OptimizerInstances, ranks)
+	}
 	if l.BucketSize > 0 && l.BucketCount > 0 {
 		p.problem("--ddp-bucket-size and --ddp-num-buckets exclude each other")
 	}
