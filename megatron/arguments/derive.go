@@ -14,7 +14,7 @@ func (p *parser) derive() {
 	p.bounded([]string{"cpu-threads"}, 4096)
 	p.bounded([]string{"seed"}, 1<<32-1) // what numpy's generator of the data order takes
 	p.positive("log-interval", "tensorboard-log-interval", "eval-interval", "distributed-timeout-minutes",
-		"make-vocab-size-divisible-by", "sample-tokens")
+		"num-distributed-optimizer-instances", "make-vocab-size-divisible-by", "sample-tokens")
 	p.deriveShape()
 	p.deriveActivation()
 	p.derivePositions()
