@@ -14,7 +14,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps test lint nocgo fuzz bench quickstart shows-a shows-b clean help
+.PHONY: build deps test lint nocgo fuzz bench bench-data quickstart shows-a shows-b clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -44,6 +44,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 
 bench: build deps ## this machine's peak, then the training step, in f32 and bf16
 	@sh scripts/bench.sh
+
+bench-data: build ## the data path against its peers (a venv in .tools), as ratios
+	@sh scripts/bench-data/run.sh
 
 quickstart: ## Go's sources to a trained GPT in under 4 minutes
 	@$(MAKE) --no-print-directory deps build

@@ -27,6 +27,7 @@ import (
 	"monotron/tools/plan"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
+	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
 )
 
@@ -74,6 +75,7 @@ func commands() []*cli.Command {
 		preprocess.FastCommand(),
 		merge.Command(),
 		tokenize.Command(),
+		traintokenizer.Command(),
 		inspect.Command(),
 		convert.Command(openDevice),
 		diff.Command(),
