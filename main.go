@@ -17,6 +17,8 @@ import (
 	"monotron/flags"
 	"monotron/megatron/pretrain"
 	"monotron/tools/bench"
+	"monotron/tools/convert"
+	"monotron/tools/diff"
 	"monotron/tools/doctor"
 	"monotron/tools/generate"
 	"monotron/tools/inspect"
@@ -25,6 +27,7 @@ import (
 	"monotron/tools/plan"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
+	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
 )
 
@@ -72,7 +75,10 @@ func commands() []*cli.Command {
 		preprocess.FastCommand(),
 		merge.Command(),
 		tokenize.Command(),
+		traintokenizer.Command(),
 		inspect.Command(),
+		convert.Command(openDevice),
+		diff.Command(),
 		generate.Command(openDevice),
 		logits.Command(openDevice),
 		bench.Command(openDevice),

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/checkpoint/formats/safetensors"
 )
 
@@ -287,7 +288,7 @@ func FuzzManifest(f *testing.F) {
 		for _, tensor := range m.Tensors {
 			for _, p := range tensor.Pieces {
 				file := m.Files[p.File]
-				if !inside(p.box(), tensor.Shape) || p.Offset < file.HeaderBytes || p.Offset+tensor.Bytes(p) > file.Bytes {
+				if !formats.Inside(p.box(), tensor.Shape) || p.Offset < file.HeaderBytes || p.Offset+tensor.Bytes(p) > file.Bytes {
 					t.Fatalf("accepted %+v of %+v", p, tensor)
 				}
 			}

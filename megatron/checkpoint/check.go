@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"monotron/megatron/checkpoint/formats"
 )
 
 const (
@@ -75,7 +77,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 	}
 	held := int64(0)
 	for i, p := range t.Pieces {
-		if !inside(p.box(), t.Shape) {
+		if !formats.Inside(p.box(), t.Shape) {
 			return fmt.Errorf("piece %d, from %v size %v, is no box of it", i, p.From, p.Size)
 		}
 		n := t.Bytes(p)
@@ -126,7 +128,7 @@ func (t *Tensor) disjoint(comparisons *int) error {
 			if *comparisons++; *comparisons > maxComparisons {
 				return fmt.Errorf("too many pieces side by side to check")
 			}
-			if meets(a.box(), b.box()) {
+			if formats.Meets(a.box(), b.box()) {
 				return fmt.Errorf("the pieces from %v size %v and from %v size %v overlap", a.From, a.Size, b.From, b.Size)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"monotron/csrc/device"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/mpu"
 )
 
@@ -70,22 +71,22 @@ func (f *Folder) Hash(keep func(name string) bool) (uint64, error) {
 type elementSum struct {
 	key   uint64
 	width int64
-	at    *overlap // a: the piece, b: the global tensor
+	at    *formats.Overlap // a: the piece, b: the global tensor
 	sum   uint64
 }
 
 func newElementSum(name string, p mpu.Piece, global []int64, width int64) *elementSum {
-	return &elementSum{key: device.StreamKey(0, name), width: width, at: newOverlap(p, whole(global))}
+	return &elementSum{key: device.StreamKey(0, name), width: width, at: formats.NewOverlap(p, formats.Whole(global))}
 }
 
 func (s *elementSum) add(chunk []byte) {
-	for len(chunk) > 0 && s.at.ok {
-		n := min(s.at.n, int64(len(chunk))/s.width)
+	for len(chunk) > 0 && s.at.OK {
+		n := min(s.at.N, int64(len(chunk))/s.width)
 		for i := range n {
-			s.sum += device.Mix(device.Mix(s.key^uint64(s.at.inB+i)) ^ s.bits(chunk[i*s.width:]))
+			s.sum += device.Mix(device.Mix(s.key^uint64(s.at.InB+i)) ^ s.bits(chunk[i*s.width:]))
 		}
 		chunk = chunk[n*s.width:]
-		s.at.take(n)
+		s.at.Take(n)
 	}
 }
 

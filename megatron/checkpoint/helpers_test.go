@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/mpu"
 )
 
@@ -96,7 +97,7 @@ func gated(shape []int64, l layout) []mpu.Piece {
 }
 
 func flat(shape []int64, l layout) []mpu.Piece {
-	n := whole(shape).Len()
+	n := formats.Whole(shape).Len()
 	from, to := n*int64(l.rank)/int64(l.world), n*int64(l.rank+1)/int64(l.world)
 	if len(shape) == 1 {
 		if from == to {

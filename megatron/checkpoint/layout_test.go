@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/checkpoint/formats/safetensors"
 	"monotron/mpu"
 )
@@ -41,14 +42,14 @@ func TestOverlap(t *testing.T) {
 				want = append(want, [2]int64{local, at})
 			}
 		})
-		for o := newOverlap(a, b); o.ok; {
-			n := 1 + r.Int64N(o.n)
+		for o := formats.NewOverlap(a, b); o.OK; {
+			n := 1 + r.Int64N(o.N)
 			for i := range n {
-				got = append(got, [2]int64{o.inA + i, o.inB + i})
+				got = append(got, [2]int64{o.InA + i, o.InB + i})
 			}
-			o.take(n)
+			o.Take(n)
 		}
-		if !slices.Equal(got, want) || meets(a, b) != (len(want) > 0) {
+		if !slices.Equal(got, want) || formats.Meets(a, b) != (len(want) > 0) {
 			t.Fatalf("%v and %v of %v: %v, want %v", a, b, shape, got, want)
 		}
 	}
@@ -208,7 +209,7 @@ func TestHashSeesChanges(t *testing.T) {
 func TestLargeTensorsCrossChunks(t *testing.T) {
 	shape := []int64{3, 5 << 20} // 60 MiB of f32: four chunks
 	dir := t.TempDir()
-	n := whole(shape).Len()
+	n := formats.Whole(shape).Len()
 	stored := func(d *device.Device, l layout, fill bool) mpu.Stored {
 		pieces := l.pieces(shape, l)
 		buf := d.Arena.Alloc(device.Parameters, device.F32, pieces[0].Len())
@@ -253,7 +254,7 @@ func TestConversion(t *testing.T) {
 	values := []float32{1, -2.5, 3.14159, 1e-8, 65504}
 	source := d.Arena.Alloc(device.Parameters, device.F32, 5)
 	device.WriteSlice(d, source, values)
-	piece := []mpu.Piece{whole([]int64{5})}
+	piece := []mpu.Piece{formats.Whole([]int64{5})}
 	list := []mpu.Stored{{Name: "w", Global: []int64{5}, Tensor: source, Pieces: piece, Write: true}}
 	if _, err := Save(context.Background(), dir, stateAt(1), list, d, SaveOptions{}); err != nil {
 		t.Fatal(err)

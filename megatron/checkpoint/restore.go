@@ -5,6 +5,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/checkpoint/formats/safetensors"
 	"monotron/mpu"
 )
@@ -23,10 +24,10 @@ type restorer struct {
 func (r *restorer) tensor(have *Tensor, t mpu.Stored) error {
 	flat := t.Tensor.Reshape(t.Tensor.Len())
 	for _, p := range have.Pieces {
-		var shared []*overlap // one a local piece, standing where the stream is
+		var shared []*formats.Overlap // one a local piece, standing where the stream is
 		var locals []int64
 		for _, local := range t.Pieces {
-			if o := newOverlap(p.box(), local); o.ok {
+			if o := formats.NewOverlap(p.box(), local); o.OK {
 				shared, locals = append(shared, o), append(locals, local.Local)
 			}
 		}
@@ -48,7 +49,7 @@ type copier struct {
 	r      *restorer
 	have   *Tensor
 	flat   device.Tensor // the whole local buffer
-	shared []*overlap
+	shared []*formats.Overlap
 	locals []int64
 }
 
@@ -56,13 +57,13 @@ func (c *copier) chunk(at int64, chunk []byte) error {
 	width := dtypeOf[c.have.DType].Size()
 	first, end := at/width, (at+int64(len(chunk)))/width // elements of the stored piece
 	for i, o := range c.shared {
-		for o.ok && o.inA < end {
-			n := min(o.n, end-o.inA)
-			from := (o.inA - first) * width
-			if err := c.write(c.flat.Slice(0, c.locals[i]+o.inB, n), chunk[from:from+n*width]); err != nil {
+		for o.OK && o.InA < end {
+			n := min(o.N, end-o.InA)
+			from := (o.InA - first) * width
+			if err := c.write(c.flat.Slice(0, c.locals[i]+o.InB, n), chunk[from:from+n*width]); err != nil {
 				return err
 			}
-			o.take(n)
+			o.Take(n)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/checkpoint/formats/safetensors"
 	"monotron/mpu"
 )
@@ -67,6 +68,21 @@ func Save(ctx context.Context, dir string, st State, tensors []mpu.Stored, dev *
 }
 
 func newSaver(dir string, st State, tensors []mpu.Stored, dev *device.Device, o SaveOptions) (*saver, error) {
+	s := newWriter(dir, st, o)
+	for _, t := range tensors {
+		if !t.Write {
+			continue
+		}
+		if err := s.add(t, dev); err != nil {
+			return nil, err
+		}
+	}
+	s.order()
+	return s, nil
+}
+
+// newWriter is a saver that has no parts yet.
+func newWriter(dir string, st State, o SaveOptions) *saver {
 	if o.World < 2 {
 		o.Rank, o.World, o.Meet = 0, 1, func() error { return nil }
 	}
@@ -76,17 +92,12 @@ func newSaver(dir string, st State, tensors []mpu.Stored, dev *device.Device, o 
 	name := iterName(st.Iteration)
 	s := &saver{dir: dir, tmp: filepath.Join(dir, tmpPrefix+name+"-"+o.Tag), state: st, o: o, disk: disk{o.fail}}
 	s.report = Report{Folder: filepath.Join(dir, name), Iteration: st.Iteration}
-	for _, t := range tensors {
-		if !t.Write {
-			continue
-		}
-		if err := s.add(t, dev); err != nil {
-			return nil, err
-		}
-	}
-	// Wide elements first keep every piece aligned in its file.
+	return s
+}
+
+// order puts wide elements first: every piece is then aligned in its file.
+func (s *saver) order() {
 	sort.SliceStable(s.parts, func(a, b int) bool { return s.parts[a].dtype.Size() > s.parts[b].dtype.Size() })
-	return s, nil
 }
 
 // add lists the pieces of a tensor, to be read from the device.
@@ -118,7 +129,7 @@ func checkStored(t mpu.Stored) error {
 		return bad("no shape of a tensor")
 	}
 	for _, p := range t.Pieces {
-		if !inside(p, t.Global) || p.Local < 0 || p.Local+p.Len() > t.Tensor.Len() {
+		if !formats.Inside(p, t.Global) || p.Local < 0 || p.Local+p.Len() > t.Tensor.Len() {
 			return bad(fmt.Sprintf("the piece from %v size %v at %d is not in it or not in its buffer %v", p.From, p.Size, p.Local, t.Tensor))
 		}
 	}

@@ -1,27 +1,14 @@
 package checkpoint
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
+
+	"monotron/megatron/checkpoint/formats"
 )
 
-// State is what a run needs beside its tensors to go on bit for bit. Raw parts
-// belong to whoever wrote them.
-type State struct {
-	Iteration     int64 `json:"iteration"`
-	ConsumedTrain int64 `json:"consumed_train_samples"`
-	ConsumedValid int64 `json:"consumed_valid_samples"`
-	SkippedTrain  int64 `json:"skipped_train_samples"`
-
-	Seed    uint64 `json:"seed"`    // random numbers are counted, so this is all of their state
-	Version string `json:"version"` // of the program that wrote
-
-	Config    json.RawMessage            `json:"config,omitempty"`    // of the run
-	Scheduler json.RawMessage            `json:"scheduler,omitempty"` // learning rate and weight decay
-	Scaler    json.RawMessage            `json:"scaler,omitempty"`    // loss scale
-	Extra     map[string]json.RawMessage `json:"extra,omitempty"`
-}
+// State is what a run needs beside its tensors to go on bit for bit.
+type State = formats.State
 
 // Report says what a save or load did, for a person.
 type Report struct {
@@ -45,7 +32,7 @@ func (r *Report) note(format string, args ...any) {
 // Lines is the report of a load as text.
 func (r *Report) Lines() []string {
 	lines := append([]string{}, r.Notes...)
-	lines = append(lines, fmt.Sprintf("loaded %s: iteration %d, %d tensors, %d bytes", r.Folder, r.Iteration, len(r.Restored), r.Bytes))
+	lines = append(lines, fmt.Sprintf("loaded %s: iteration %d, %d tensors", r.Folder, r.Iteration, len(r.Restored)))
 	for _, part := range []struct {
 		what string
 		list []string

@@ -2,12 +2,15 @@ package inference
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/all"
 	"monotron/megatron/checkpoint/formats/hf"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
@@ -19,7 +22,7 @@ import (
 // LoadOptions say which weights of a folder to take, and how.
 type LoadOptions struct {
 	Step      int64  // iteration of a native checkpoint; negative: the latest
-	Precision string // of values: f32, bf16, fp16; "": as the folder's run had, f32 for Hugging Face
+	Precision string // of values: f32, bf16, fp16; "": as the run of a native checkpoint had, else f32
 }
 
 // Loaded is a model ready to run, with what its folder says besides.
@@ -38,8 +41,8 @@ type stored struct {
 	SeqLength int
 }
 
-// Load opens a model from dir: a folder with a Hugging Face config.json, a save
-// folder of native checkpoints, or one iter_ folder of those.
+// Load opens a model from dir: a save folder or one iteration of native
+// checkpoints, a folder of Hugging Face, or any other format of package all.
 //
 // Errors: fault.NoInput where there is no model, fault.IO and fault.BadData
 // where it is damaged, fault.Usage for an unknown precision.
@@ -47,9 +50,12 @@ func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if _, err := dtypeOf(o.Precision); err != nil {
 		return nil, err
 	}
+	format, err := formats.Detect(dir)
 	switch {
-	case exists(dir, hf.ConfigName):
-		return loadHF(d, dir, o)
+	case err != nil:
+		return nil, err
+	case format != formats.Native:
+		return loadForeign(d, format, dir, o)
 	case exists(dir, manifestName):
 		return loadFolder(d, dir, o)
 	}
@@ -57,7 +63,7 @@ func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 }
 
 // manifestName marks an iter_ folder.
-const manifestName = "manifest.json"
+const manifestName = formats.ManifestName
 
 func exists(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, name))
@@ -139,40 +145,46 @@ func newestSound(dir string, first error) (*checkpoint.Folder, error) {
 	return nil, first
 }
 
-func loadHF(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
-	f, err := hf.Open(dir)
+// loadForeign loads what other programs wrote.
+func loadForeign(d *device.Device, format formats.Format, dir string, o LoadOptions) (*Loaded, error) {
+	src, err := all.OpenAs(format, dir, formats.OpenOptions{Step: o.Step})
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	l := &Loaded{Model: *f.Model, Tokenizer: besideHF(dir, f)}
-	if l.Model.PaddedVocabSize < l.Model.VocabSize {
-		l.Model.PaddedVocabSize = l.Model.VocabSize
-	}
-	if err := l.build(d, o.Precision, longest(&l.Model, f.MaxPositions)); err != nil {
-		return nil, err
-	}
-	for _, p := range l.Stage.Params() {
-		values, err := f.Tensor(p.Name)
-		if err != nil {
-			return nil, err
-		}
-		host := make([]float32, p.Len()) // rows of padding stay 0
-		copy(host, values)
-		p.SetMain(d, host)
-	}
-	l.Notes = []string{"loaded " + dir + ": a " + f.Family + " model of Hugging Face"}
-	return l, d.Sync()
+	defer src.Close()
+	return FromSource(d, formats.Finite(src), o)
 }
 
-// besideHF is the tokenizer whose files lie beside the weights. GPT-2 itself
+// FromSource makes a model of an open checkpoint. Precision "" is f32.
+func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, error) {
+	info := src.Info()
+	l := &Loaded{Model: *info.Model, Tokenizer: beside(info)}
+	m := &l.Model
+	m.PaddedVocabSize = max(m.PaddedVocabSize, m.VocabSize)
+	if err := l.build(d, o.Precision, longest(m, info.SeqLength)); err != nil {
+		return nil, err
+	}
+	var wanted []mpu.Stored
+	for _, p := range l.Stage.Params() {
+		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value))
+	}
+	_, report, err := checkpoint.LoadSource(src, wanted, d, checkpoint.LoadOptions{Convert: true})
+	if err != nil {
+		return nil, err
+	}
+	l.Notes = []string{fmt.Sprintf("loaded %s: format %s, %d tensors, %d bytes", info.Path, info.Format, len(report.Restored), report.Bytes)}
+	l.Notes = append(l.Notes, report.Notes...)
+	return l, nil
+}
+
+// beside is the tokenizer whose files lie beside the weights. GPT-2 itself
 // needs none: its ranks are built in.
-func besideHF(dir string, f *hf.Folder) tokenizer.Config {
+func beside(info formats.Info) tokenizer.Config {
 	const vocab, merges, gpt2Vocab = "vocab.json", "merges.txt", 50257
-	switch {
-	case exists(dir, vocab) && exists(dir, merges):
+	switch dir := info.Path; {
+	case info.Format == formats.HF && exists(dir, vocab) && exists(dir, merges):
 		return tokenizer.Config{Type: "GPT2BPETokenizer", VocabFile: filepath.Join(dir, vocab), MergeFile: filepath.Join(dir, merges)}
-	case f.Family == hf.GPT2 && f.Model.VocabSize == gpt2Vocab:
+	case info.Family == hf.GPT2 && info.Model.VocabSize == gpt2Vocab:
 		return tokenizer.Config{Type: "GPT2BPETokenizer"}
 	}
 	return tokenizer.Config{}
@@ -192,6 +204,9 @@ func longest(m *spec.Model, seq int) int {
 // build makes the model without values.
 func (l *Loaded) build(d *device.Device, precision string, positions int) (err error) {
 	l.Device, l.Vocab, l.MaxContext = d, l.Model.VocabSize, positions
+	if l.Model.Experts != nil {
+		return fault.Errorf(fault.Usage, "this version converts mixtures of experts but cannot run them")
+	}
 	if l.DType, err = dtypeOf(precision); err != nil {
 		return err
 	}

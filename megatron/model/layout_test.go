@@ -63,6 +63,7 @@ type rankModel struct {
 	rig
 	stages []*model.Stage
 	before int64 // bytes held when nothing runs
+	held   int64 // bytes of activations between forward and backward
 }
 
 func newRankModel(d *device.Device, m *spec.Model, dtype device.DType, l layout, p model.Parallel) (*rankModel, error) {
@@ -90,6 +91,7 @@ func newRankModel(d *device.Device, m *spec.Model, dtype device.DType, l layout,
 func (g *rankModel) params() []*mpu.Param { return model.ParamsOf(g.stages) }
 
 // step runs forward and backward through the stages and returns the tokens' losses.
+// In between it notes the activations held.
 func (g *rankModel) step() ([]float64, error) {
 	outs := make([]*model.Output, len(g.stages))
 	var x device.Tensor
@@ -101,6 +103,7 @@ func (g *rankModel) step() ([]float64, error) {
 		outs[i], x = out, out.Hidden
 	}
 	loss := g.read(outs[len(outs)-1].Loss)
+	g.held = g.d.Arena.Usage().Now[device.Activations]
 	scope := g.d.Arena.Scope(device.Workspace)
 	defer scope.Release()
 	var dy device.Tensor
@@ -183,6 +186,7 @@ func (g globals) take(p *mpu.Param) []float64 {
 type answer struct {
 	loss  []float64
 	grads globals
+	held  int64 // bytes of activations on rank 0 between forward and backward
 }
 
 // run computes losses and gradients under a layout, from the given values.
@@ -220,7 +224,7 @@ func (l layout) run(t *testing.T, m spec.Model, dtype device.DType, open func() 
 			t.Errorf("rank %d: %d bytes are left behind", rank, now-g.before)
 		}
 	}
-	return answer{losses[0], assemble(t, ranks, losses)}
+	return answer{losses[0], assemble(t, ranks, losses), ranks[0].held}
 }
 
 // trainFrom sets the parameters, makes a step and completes the gradients.
@@ -426,6 +430,30 @@ func TestLayoutsInBF16(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// Claim: between forward and backward sequence parallelism holds 1/tp of one rank's
+// activations (Korthikanti et al., arXiv 2205.05198, section 4.2.2), but for the
+// losses and small blocks' rounding; distributed inputs of recomputed layers take
+// 1/tp of their memory.
+func TestActivationsHeld(t *testing.T) {
+	m := families()["gpt2"]
+	m.HiddenSize, m.KVChannels, m.FFNHiddenSize = 64, 16, 256
+	values := start(t, m)
+	held := func(l layout) int64 { return l.run(t, m, device.F32, ref.Open, values).held }
+	one := held(layout{tp: 1})
+	for _, tp := range []int64{2, 4} {
+		if got := held(layout{tp: int(tp), sequence: true}); got > one/tp*11/10 {
+			t.Errorf("tp %d: %d bytes, one rank holds %d", tp, got, one)
+		}
+		full := layout{tp: int(tp), recompute: model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}}
+		whole := held(full)
+		full.saved = true
+		inputs := int64(m.NumLayers) * layoutSeq * testBatch * int64(m.HiddenSize) * 4
+		if got, want := held(full), whole-inputs+inputs/tp; got != want {
+			t.Errorf("tp %d: distributed inputs leave %d bytes, want %d of %d", tp, got, want, whole)
 		}
 	}
 }

@@ -87,11 +87,11 @@ func TestBucketsByUse(t *testing.T) {
 	if got := fmt.Sprint(count(2, Sharding{Strategy: OptimGrads, BucketSize: 1})); got != "[2 1 2 2]" {
 		t.Errorf("by layer: %s", got)
 	}
-	err := comm.NewWorld(2).Run(func(int) error { return nil })
-	w := comm.NewWorld(2)
-	if ps[0].SumOver, err = w.Group(0, "embedding", []int{0, 1}, ref.Open()); err != nil {
+	both, err := comm.NewWorld(2).Group(0, "embedding", []int{0, 1}, ref.Open())
+	if err != nil {
 		t.Fatal(err)
 	}
+	ps[0].SumOver = both
 	if got := fmt.Sprint(count(2, Sharding{Strategy: Optim})); got != "[6 1]" {
 		t.Errorf("tied: %s", got)
 	}

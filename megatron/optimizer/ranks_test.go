@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
@@ -108,6 +109,7 @@ func (g globals) sameAs(want globals, tolerance float64) error {
 type toy struct {
 	units  [][]*mpu.Param
 	groups Groups
+	seen   []float64 // sum of all values read, by sample
 }
 
 func (m *toy) params() (all []*mpu.Param) {
@@ -150,6 +152,7 @@ func train(s setup) (out outcome, err error) {
 		results       []Result
 		norm          float64
 		use           device.Usage
+		model         *toy
 	}
 	ranks := make([]left, s.world)
 	w := comm.NewWorld(s.world)
@@ -161,6 +164,7 @@ func train(s setup) (out outcome, err error) {
 		if err != nil {
 			return err
 		}
+		ranks[rank].model = m
 		o := New(d, toyConfig(s.kind), m.params(), s.dtype, m.groups, s.sharding)
 		l := &ranks[rank]
 		if s.from == nil {
@@ -185,6 +189,12 @@ func train(s setup) (out outcome, err error) {
 			return err
 		}
 		l.stored, l.grads, l.use = append(o.Weights(), o.Stored()...), o.Gradients(), d.Arena.Usage()
+		if err := m.readWhole(o); err != nil {
+			return err
+		}
+		if now := d.Arena.Usage().Now; now != l.use.Now {
+			return fmt.Errorf("memory before and after bringing all values: %v, %v", l.use.Now, now)
+		}
 		return w.Err()
 	})
 	if err != nil {
@@ -194,6 +204,9 @@ func train(s setup) (out outcome, err error) {
 	for rank, l := range ranks {
 		if fmt.Sprint(l.results) != fmt.Sprint(out.results) || l.norm != ranks[0].norm {
 			return out, fmt.Errorf("rank %d: results %v, norm %g; rank 0: %v, %g", rank, l.results, l.norm, out.results, ranks[0].norm)
+		}
+		if l.model.groups.Model == nil && fmt.Sprint(l.model.seen) != fmt.Sprint(ranks[0].model.seen) {
+			return out, fmt.Errorf("rank %d read other values than rank 0: %v, %v", rank, l.model.seen, ranks[0].model.seen)
 		}
 		out.norms = append(out.norms, l.norm)
 		out.now, out.peak = append(out.now, l.use.Now), append(out.peak, l.use.Peak)
@@ -234,6 +247,7 @@ func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 	}
 	for i := range each {
 		h := o.Hooks(i == each-1)
+		m.seen = append(m.seen, 0)
 		for _, u := range m.units { // forward
 			if err := h.using(u, func() error { return m.read(u) }); err != nil {
 				return Result{}, err
@@ -261,7 +275,21 @@ func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 			}
 		}
 	}
+	if me == 0 {
+		time.Sleep(100 * time.Microsecond) // so that the others come first, and must wait
+	}
 	return o.Step(StepArgs{LR: 0.25, WeightDecay: 0.125, Factor: 1})
+}
+
+// readWhole reads all values at once, outside of the hooks.
+func (m *toy) readWhole(o *Optimizer) error {
+	release, err := o.Whole()
+	if err != nil {
+		return err
+	}
+	defer release()
+	m.seen = append(m.seen, 0)
+	return m.read(m.params())
 }
 
 func (h Hooks) using(u []*mpu.Param, work func() error) error {
@@ -277,16 +305,14 @@ func (h Hooks) using(u []*mpu.Param, work func() error) error {
 	return err
 }
 
-// read fails where values that are in use are not there, or not numbers.
+// read notes what a forward sees of values, and fails where they are not there.
 func (m *toy) read(u []*mpu.Param) error {
 	for _, p := range u {
 		if !p.Value.Given() {
 			return fmt.Errorf("%s is used and not there", p.Name)
 		}
-		for _, x := range readAll(p.Value) {
-			if x != x || math.Abs(x) > 1e3 {
-				return fmt.Errorf("%s holds %g", p.Name, x)
-			}
+		for i, x := range readAll(p.Value) {
+			m.seen[len(m.seen)-1] += x * float64(i%7+1)
 		}
 	}
 	return nil
@@ -342,6 +368,19 @@ func dataParallel(n int) func(*comm.World, int, *device.Device) (*toy, error) {
 		m.units = append(m.units, []*mpu.Param{mpu.Whole("decoder.final_layernorm.weight", normal, 5), mpu.Whole("output_layer.weight", normal, 3, 4, 5)})
 		return m, nil
 	}
+}
+
+// instances is the toy on four data-parallel ranks with two copies of the state.
+func instances(w *comm.World, rank int, d *device.Device) (*toy, error) {
+	m, err := dataParallel(4)(w, rank, d)
+	if err != nil {
+		return nil, err
+	}
+	if m.groups.Shard, err = group(w, rank, "dp-shard", []int{rank &^ 1, rank | 1}, d); err != nil {
+		return nil, err
+	}
+	m.groups.Across, err = group(w, rank, "dp-across", []int{rank & 1, rank&1 + 2}, d)
+	return m, err
 }
 
 func shardings() (all []Sharding) {
@@ -406,6 +445,26 @@ func equalOutcome(got, want outcome, tolerance float64) error {
 		err = errors.Join(err, fmt.Errorf("norm of the parameters %g, want %g", got.norms[0], want.norms[0]))
 	}
 	return err
+}
+
+// Claim: several copies of the sharded state (--num-distributed-optimizer-instances)
+// are one rank's too, each element counted and written once.
+func TestInstancesAreOneRank(t *testing.T) {
+	for _, dtype := range []device.DType{device.F32, device.BF16} {
+		want, err := train(setup{dtype: dtype, exact: true, steps: 3, model: dataParallel(1), world: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sharding := range shardings() {
+			got, err := train(setup{dtype: dtype, exact: true, steps: 3, model: instances, world: 4, sharding: sharding})
+			if err == nil {
+				err = equalOutcome(got, want, 0)
+			}
+			if err != nil {
+				t.Errorf("%s, %+v: %v", dtype, sharding, err)
+			}
+		}
+	}
 }
 
 // Claim: with any gradients the results are one rank's but for the rounding of

@@ -148,3 +148,24 @@ func (c Config) BubbleFraction() float64 {
 	c = c.filled()
 	return float64(c.Stages-1) / float64(c.Micros) / float64(c.Chunks)
 }
+
+// Book keeps lists that were proved, so that a run proves each configuration
+// once. Its zero value is empty; it belongs to one rank.
+type Book struct{ lists map[Config][]Action }
+
+// Actions is the list of one stage of c; stage is the same in every call.
+func (b *Book) Actions(c Config, stage int) ([]Action, error) {
+	c = c.filled()
+	if acts, ok := b.lists[c]; ok {
+		return acts, nil
+	}
+	lists, _, err := c.All()
+	if err != nil {
+		return nil, err
+	}
+	if b.lists == nil {
+		b.lists = map[Config][]Action{}
+	}
+	b.lists[c] = lists[stage]
+	return lists[stage], nil
+}

@@ -8,7 +8,7 @@
 // Activations go from a virtual stage to the next one, gradients back; from the
 // last stage's chunk c the next virtual stage is the first stage's chunk c+1.
 //
-// Invariants, which Check proves for a set of lists before they run:
+// Invariants, which CheckLists proves for a set of lists before they run:
 //   - every (chunk, micro-batch) is forwarded once, then backwarded once, and
 //     gradients of a chunk are summed in the order of micro-batches, so that
 //     every schedule and every cut adds the same numbers in the same order;
@@ -17,6 +17,7 @@
 //     it, and no stage ever waits in a circle.
 //
 // Reading order: action.go, onefoneb.go, interleaved.go, config.go (which of them),
-// run.go (the executor), check.go, simulate.go (a clock as the worker), meter.go (a clock beside it);
-// partition.go, layout.go and method.go say which layers a virtual stage holds.
+// run.go (the executor), check.go, simulate.go (a clock as the worker), meter.go
+// (a clock beside it); partition.go, layout.go and method.go say which layers a
+// virtual stage holds.
 package schedule

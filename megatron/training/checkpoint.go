@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/optimizer"
 	"monotron/mpu"
 )
@@ -70,8 +72,15 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
-	options := checkpoint.SaveOptions{KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
+	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World.Size(), Meet: r.rank.World.Barrier, KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
+	if c.Async {
+		options.Meet = r.rank.Saves.Barrier
+	}
 	s.saved = r.Engine.Iteration
+	if format := formatOf(c.Format); format != formats.Native {
+		report, err := r.saveAs(ctx, format, state, options)
+		return s.told(r, report, err)
+	}
 	if c.Async {
 		s.pending, err = checkpoint.SaveAsync(ctx, c.Save, state, r.Engine.Stored(), r.device, options)
 		return err
@@ -97,8 +106,22 @@ func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
 	for _, n := range report.Notes {
 		r.log.note("%s", n)
 	}
-	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, report.Bytes)
+	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, onDisk(report))
 	return nil
+}
+
+// onDisk is the size of a checkpoint that several ranks may have written.
+func onDisk(report checkpoint.Report) (bytes int64) {
+	files, err := filepath.Glob(filepath.Join(report.Folder, "*"))
+	if err != nil || len(files) == 0 {
+		return report.Bytes
+	}
+	for _, name := range files {
+		if st, err := os.Stat(name); err == nil {
+			bytes += st.Size()
+		}
+	}
+	return bytes
 }
 
 // finish saves the last iteration and waits until it is on disk.
@@ -125,10 +148,13 @@ func (r *Run) restore() error {
 	if c.Step > 0 && dir == c.Load {
 		step = int64(c.Step)
 	}
-	if finetune || c.NoLoadOptim {
-		return r.loadWeights(dir, step, finetune)
+	if format := foreign(dir); format != "" {
+		return r.restoreForeign(format, dir, step, finetune)
 	}
-	return r.loadAll(dir, step)
+	if finetune || c.NoLoadOptim {
+		return r.loadWeights(r.native(dir, step), finetune)
+	}
+	return r.loadAll(r.native(dir, step))
 }
 
 // source is the folder to load from, "" for none, and whether only weights are
@@ -139,6 +165,9 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 		return "", false, nil
 	}
 	if c.Load != "" {
+		if foreign(c.Load) != "" {
+			return c.Load, c.Finetune, nil
+		}
 		_, err := checkpoint.Latest(c.Load)
 		if err == nil {
 			return c.Load, c.Finetune, nil
@@ -158,9 +187,9 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 }
 
 // loadAll continues a run: everything must be there.
-func (r *Run) loadAll(dir string, step int64) error {
+func (r *Run) loadAll(load loader) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
-	state, report, err := checkpoint.Load(dir, step, stored, r.device, checkpoint.LoadOptions{})
+	state, report, err := load(stored, checkpoint.LoadOptions{})
 	if errors.Is(err, checkpoint.ErrMisfit) {
 		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
 	}
@@ -173,7 +202,9 @@ func (r *Run) loadAll(dir string, step int64) error {
 	if err := r.position(state); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(state.Extra[adamSteps], &r.Engine.Optimizer.Steps); err != nil {
+	if raw := state.Extra[adamSteps]; len(raw) == 0 {
+		r.Engine.Optimizer.Steps = state.Iteration // other programs may not say
+	} else if err := json.Unmarshal(raw, &r.Engine.Optimizer.Steps); err != nil {
 		return fault.Errorf(fault.IO, "%s: the count of optimizer steps: %w", report.Folder, err)
 	}
 	if !r.Config.SkipTrain {
@@ -199,6 +230,11 @@ func (r *Run) position(s checkpoint.State) error {
 }
 
 func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
+	if len(state.Scheduler) == 0 {
+		r.log.note("%s says nothing of the schedule: it goes on from the samples consumed", folder)
+		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
+		return nil
+	}
 	var scheduler optimizer.SchedulerState
 	if err := json.Unmarshal(state.Scheduler, &scheduler); err != nil {
 		return fault.Errorf(fault.IO, "%s: the schedule's state: %w", folder, err)
@@ -210,6 +246,9 @@ func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
 	for _, n := range notes {
 		r.log.note("%s", n)
 	}
+	if len(state.Scaler) == 0 {
+		return nil
+	}
 	var scaler optimizer.ScalerState
 	if err := json.Unmarshal(state.Scaler, &scaler); err != nil {
 		return fault.Errorf(fault.IO, "%s: the loss scale's state: %w", folder, err)
@@ -220,7 +259,7 @@ func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
 
 // loadWeights takes the values, converting their dtype where needed, and the
 // masters where the checkpoint has them. With finetune the run starts at 0.
-func (r *Run) loadWeights(dir string, step int64, finetune bool) error {
+func (r *Run) loadWeights(load loader, finetune bool) error {
 	stored := r.Engine.Weights()
 	for _, s := range r.Engine.Optimizer.Stored() {
 		if strings.HasPrefix(s.Name, optimizer.StoredMain) {
@@ -228,7 +267,7 @@ func (r *Run) loadWeights(dir string, step int64, finetune bool) error {
 		}
 	}
 	isMaster := func(name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
-	state, report, err := checkpoint.Load(dir, step, stored, r.device, checkpoint.LoadOptions{AllowMissing: isMaster, Convert: true})
+	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: isMaster, Convert: true})
 	if err != nil {
 		return err
 	}
@@ -261,8 +300,12 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 	if r.Config.Checkpoint.Finetune {
 		return nil
 	}
+	known, err := r.Config.parameterNames()
+	if err != nil {
+		return err
+	}
 	for _, name := range report.Extra {
-		if strings.HasPrefix(name, optimizer.StoredModel) {
+		if short, is := strings.CutPrefix(name, optimizer.StoredModel); is && !known[short] {
 			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
 		}
 	}
@@ -290,13 +333,43 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 // checkpoint was trained with.
 func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
 	report.Overridden = changedSettings(state.Config, &r.Config)
+	r.creditOthers(&report)
 	for _, line := range report.Lines() {
 		r.log.note("%s", line)
 	}
 }
 
+// creditOthers counts as restored what other ranks hold of the model.
+func (r *Run) creditOthers(report *checkpoint.Report) {
+	known, err := r.Config.parameterNames()
+	if err != nil || r.rank.World.Size() == 1 {
+		return
+	}
+	var kinds []string
+	for _, kind := range []string{optimizer.StoredModel, optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
+		if slices.ContainsFunc(report.Restored, func(name string) bool { return strings.HasPrefix(name, kind) }) {
+			kinds = append(kinds, kind)
+		}
+	}
+	elsewhere := func(name string) bool {
+		return slices.ContainsFunc(kinds, func(kind string) bool {
+			param, is := strings.CutPrefix(name, kind)
+			return is && known[param]
+		})
+	}
+	for _, name := range report.Extra {
+		if elsewhere(name) {
+			report.Restored = append(report.Restored, name)
+		}
+	}
+	report.Extra = slices.DeleteFunc(report.Extra, elsewhere)
+}
+
 // changedSettings lists the settings that may change the numbers and differ.
 func changedSettings(saved json.RawMessage, now *Config) []string {
+	if len(saved) == 0 {
+		return nil // another program's
+	}
 	current, err := json.Marshal(now)
 	if err != nil {
 		return nil
@@ -329,6 +402,9 @@ func differences(path string, before, after map[string]any) (list []string) {
 // CheckpointFlags are the flags that the newest sound checkpoint of folder was
 // trained with, for --use-checkpoint-args; nil where there is no checkpoint.
 func CheckpointFlags(folder string) (map[string][]string, error) {
+	if format := foreign(folder); format != "" {
+		return foreignFlags(format, folder)
+	}
 	list, err := checkpoint.List(folder)
 	if err != nil || len(list) == 0 {
 		return nil, err

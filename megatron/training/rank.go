@@ -22,13 +22,18 @@ type Rank struct {
 	DP        comm.Group // the same part of the model, other samples
 	Model     comm.Group // one copy of the model
 	Embedding comm.Group // first and last stage; nil in between
+	Saves     comm.Group // all ranks, for saving beside the training
 	Sharers   comm.Group // of TP: share a query group where groups are fewer than ranks
+
+	// With --num-distributed-optimizer-instances; else nil:
+	Shard  comm.Group // of DP: share one copy of the optimizer's state
+	Across comm.Group // of DP: have the same shard of each copy
 }
 
 // Alone is the one rank of a run on d.
 func Alone(d *device.Device) *Rank {
 	solo := func(kind topology.Kind) comm.Group { return comm.Solo{Label: string(kind), Device: d} }
-	return &Rank{Sizes: Layout{}.Sizes(), Device: d, World: solo(topology.All), TP: solo(topology.TP), PP: solo(topology.PP), DP: solo(topology.DP),
+	return &Rank{Sizes: Layout{}.Sizes(), Device: d, World: solo(topology.All), Saves: solo(topology.All), TP: solo(topology.TP), PP: solo(topology.PP), DP: solo(topology.DP),
 		Model: solo(topology.Model), Embedding: solo(topology.Embedding), Sharers: solo("query-sharers")}
 }
 
@@ -41,11 +46,12 @@ func (l Layout) Sizes() topology.Sizes {
 func Joined(w *comm.World, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
 	sizes := l.Sizes()
 	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d}
-	groups := []struct {
+	type joining struct {
 		group   *comm.Group
 		kind    topology.Kind
 		members []int
-	}{
+	}
+	groups := []joining{
 		{&r.World, topology.All, sizes.Group(topology.All, number)},
 		{&r.TP, topology.TP, sizes.Group(topology.TP, number)},
 		{&r.PP, topology.PP, sizes.Group(topology.PP, number)},
@@ -53,6 +59,10 @@ func Joined(w *comm.World, number int, l Layout, m *spec.Model, d *device.Device
 		{&r.Model, topology.Model, sizes.Group(topology.Model, number)},
 		{&r.Embedding, topology.Embedding, sizes.Group(topology.Embedding, number)},
 		{&r.Sharers, "query-sharers", model.QuerySharers(m, sizes.Group(topology.TP, number), r.Place.TP)},
+	}
+	if n := l.OptimizerInstances; n > 1 {
+		shard, across := sizes.Instances(n, number)
+		groups = append(groups, joining{&r.Shard, "dp-shard", shard}, joining{&r.Across, "dp-across", across})
 	}
 	for _, g := range groups {
 		if g.members == nil {
@@ -82,14 +92,23 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 		}
 		return work(Alone(d))
 	}
-	w := comm.NewWorld(n)
-	return w.Run(func(number int) error {
+	w, saves := comm.NewWorld(n), comm.NewWorld(n)
+	all := l.Sizes().Group(topology.All, 0)
+	return w.Run(func(number int) (err error) {
+		defer func() {
+			if err != nil {
+				saves.Abort(err)
+			}
+		}()
 		d, err := open()
 		if err != nil {
 			return err
 		}
 		r, err := Joined(w, number, l, m, d)
 		if err != nil {
+			return err
+		}
+		if r.Saves, err = saves.Group(number, "saves", all, d); err != nil {
 			return err
 		}
 		return work(r)

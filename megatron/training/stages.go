@@ -3,6 +3,7 @@ package training
 import (
 	"fmt"
 
+	"monotron/megatron/model"
 	"monotron/megatron/schedule"
 )
 
@@ -59,4 +60,21 @@ func (c *Config) CheckSchedule(b *BatchSizes) error {
 		}
 	}
 	return nil
+}
+
+// parameterNames are those of the whole model, whatever ranks hold them.
+func (c *Config) parameterNames() (map[string]bool, error) {
+	layers := make([]int, c.Model.NumLayers)
+	for i := range layers {
+		layers[i] = i
+	}
+	whole, err := model.NewStage(nil, model.StageConfig{Model: &c.Model, Layers: layers, Embedding: true, Head: true}, model.Alone(nil))
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, p := range whole.Params() {
+		names[p.Name] = true
+	}
+	return names, nil
 }

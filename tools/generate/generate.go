@@ -44,9 +44,10 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	list := []cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "folder of the model: what --save wrote, or Hugging Face's"},
+		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
 		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
 		&cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "length of the continuation"},
+		&cli.IntFlag{Name: "max-length", Usage: "length of prompt and continuation together, as transformers counts; instead of --max-new-tokens"},
 		&cli.Float64Flag{Name: "temperature", Usage: "divides the logits; 0: greedy. 1 where --top-k, --top-p or --seed is given"},
 		&cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens; 0: all"},
 		&cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the fewest tokens whose probability reaches this"},
@@ -71,7 +72,8 @@ type options struct {
 	sample inference.SampleOptions // MaxNew, Seed, NoRepeatNgram and Stop count for beams too
 	beam   inference.BeamOptions
 	stop   string // "": the tokenizer's
-	asked  bool   // --max-new-tokens was given
+	asked  bool   // the length was given
+	length int    // of prompt and continuation; 0: not asked for
 }
 
 func readOptions(c *cli.Context) (o options, err error) {
@@ -93,6 +95,11 @@ func readOptions(c *cli.Context) (o options, err error) {
 		o.sample.Temperature = 1
 	}
 	o.stop, o.asked = c.String("stop-token"), c.IsSet("max-new-tokens")
+	if c.IsSet("max-length") {
+		if o.length = c.Int("max-length"); o.asked || o.length < 1 {
+			return o, fault.Errorf(fault.Usage, "--max-length %d: at least 1, and without --max-new-tokens", o.length)
+		}
+	}
 	return o, o.check(sampling || c.IsSet("temperature"))
 }
 
@@ -150,12 +157,19 @@ func run(c *cli.Context, d *device.Device, o options) error {
 	}
 	took := time.Since(start)
 	notes.Printf("%d tokens in %.2f s, %.1f tokens/s\n", tokens, took.Seconds(), float64(tokens)/took.Seconds())
+	usage := d.Arena.Usage()
+	notes.Printf("rank 0 memory: %.1f MiB of parameters, %.1f MiB at the peak\n", mebibytes(usage.Peak[device.Parameters]), mebibytes(usage.Max))
 	return w.Err
 }
 
 // settle fills in what depends on the model: the stop token, and the length that
 // was not asked for.
 func (o *options) settle(tok tokenizer.Tokenizer, m *inference.Loaded, prompt int) error {
+	if o.length > 0 {
+		if o.sample.MaxNew, o.asked = o.length-prompt, true; o.sample.MaxNew < 1 {
+			return fault.Errorf(fault.Usage, "--max-length %d: the prompt has %d tokens already", o.length, prompt)
+		}
+	}
 	o.sample.Stop = -1
 	switch {
 	case o.stop == "" && tok != nil:
@@ -173,3 +187,5 @@ func (o *options) settle(tok tokenizer.Tokenizer, m *inference.Loaded, prompt in
 	o.beam.MaxNew, o.beam.Stop = o.sample.MaxNew, o.sample.Stop
 	return nil
 }
+
+func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }

@@ -186,7 +186,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"--load", dir, "--prompt-ids", "1", "--bf16", "--fp16"}, "exclude each other", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--cpu-threads", "-1"}, "--cpu-threads -1", fault.Usage},
 		{[]string{"--load", dir, "--prompt-file", dir + "/none"}, "no such file", fault.NoInput},
-		{[]string{"--load", dir + "/none", "--prompt-ids", "1"}, "no checkpoint there", fault.NoInput},
+		{[]string{"--load", dir + "/none", "--prompt-ids", "1"}, "does not exist", fault.NoInput},
 		{[]string{"--lod", dir}, "--load", fault.Usage},
 	} {
 		out, _, err := call(c.flags...)

@@ -16,17 +16,21 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/checkpoint/formats/hf"
 	"monotron/megatron/checkpoint/formats/safetensors"
 )
 
-// checkpointCommand is `inspect checkpoint PATH`: a save folder, one iter_
-// folder of it, a Hugging Face folder or a safetensors file.
+// checkpointCommand is `inspect checkpoint PATH`: a checkpoint of any format or a
+// safetensors file.
 func checkpointCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "checkpoint",
 		Usage:     "list what a checkpoint holds: state, tensors, norms, NaNs, checksums",
 		ArgsUsage: "PATH",
+		Description: "PATH is a save folder, one iteration's folder, a Hugging Face folder, or a file: our own format,\n" +
+			"Megatron-LM's torch and torch_dist, Hugging Face, nanoGPT, llm.c, or any safetensors file. Pieces\n" +
+			"are the slices in which a tensor is stored. Exit code 74: --verify found a wrong checksum.",
 		Flags: []cli.Flag{
 			&cli.Int64Flag{Name: "step", Value: -1, Usage: "iteration of a save folder; the latest if not given"},
 			&cli.BoolFlag{Name: "verify", Usage: "exit 74 if any checksum is wrong; print the hash of the weights"},
@@ -58,7 +62,8 @@ func checkpointCommand() *cli.Command {
 // listing is the command's result; its JSON is for scripts.
 type listing struct {
 	Path        string            `json:"path"`
-	Format      string            `json:"format"` // monotron, huggingface or safetensors
+	Format      string            `json:"format"` // monotron, huggingface, safetensors, or as convert spells it
+	Layout      *formats.Layout   `json:"layout,omitempty"`
 	Iterations  []int64           `json:"iterations,omitempty"`
 	State       *checkpoint.State `json:"state,omitempty"`
 	Model       any               `json:"model,omitempty"` // of config.json
@@ -96,7 +101,18 @@ func inspectCheckpoint(path string, step int64, values, verify bool) (*listing, 
 		return nil, fault.With(fault.IO, err)
 	}
 	if !st.IsDir() {
-		return inspectFile(path, values)
+		if strings.HasSuffix(path, ".safetensors") {
+			return inspectFile(path, values)
+		}
+		return inspectForeign(path, step, values)
+	}
+	switch format, err := formats.Detect(path); {
+	case err != nil && !exists(path, safetensors.SingleName) && !exists(path, safetensors.IndexName):
+		return nil, err
+	case err != nil, format == formats.HF && !exists(path, "pytorch_model.bin") && !exists(path, "pytorch_model.bin.index.json"):
+		return inspectHF(path, values)
+	case format != formats.Native:
+		return inspectForeign(path, step, values)
 	}
 	if exists(path, "manifest.json") {
 		f, err := checkpoint.OpenFolder(path)
@@ -110,14 +126,7 @@ func inspectCheckpoint(path string, step int64, values, verify bool) (*listing, 
 	if err != nil {
 		return nil, err
 	}
-	if len(list) > 0 {
-		return inspectSaves(path, list, step, values, verify)
-	}
-	if exists(path, safetensors.SingleName) || exists(path, safetensors.IndexName) {
-		return inspectHF(path, values)
-	}
-	return nil, fault.Errorf(fault.NoInput, "%s holds no checkpoint: no iter_0000000 folder, no manifest.json, no %s, no %s",
-		path, safetensors.SingleName, safetensors.IndexName)
+	return inspectSaves(path, list, step, values, verify)
 }
 
 func exists(parts ...string) bool {
@@ -328,11 +337,16 @@ func (l *listing) head() [][2]string {
 	if s := l.State; s != nil {
 		add("iteration", "%d", s.Iteration)
 		add("samples", "%d train, %d valid, %d skipped", s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
-		add("seed", "%d", s.Seed)
-		add("written by", "%s", s.Version)
+		if s.Version != "" { // ours
+			add("seed", "%d", s.Seed)
+			add("written by", "%s", s.Version)
+		}
 		rows = append(rows, fields("config", s.Config)...)
 		rows = append(rows, fields("scheduler", s.Scheduler)...)
 		rows = append(rows, fields("scaler", s.Scaler)...)
+	}
+	if l.Layout != nil {
+		add("layout", "tp %d, pp %d, virtual %d, ep %d, dp %d", l.Layout.TP, l.Layout.PP, l.Layout.VP, l.Layout.EP, l.Layout.DP)
 	}
 	if len(l.Iterations) > 1 {
 		add("all iterations", "%v", l.Iterations)
@@ -341,7 +355,10 @@ func (l *listing) head() [][2]string {
 		text, _ := json.Marshal(l.Model) // a struct of plain fields
 		rows = append(rows, fields("config", text)...)
 	}
-	add("tensors", "%d of %d elements, %d bytes, in %d files", len(l.Tensors), l.Elements, l.Bytes, l.Files)
+	add("tensors", "%d of %d elements, %d bytes", len(l.Tensors), l.Elements, l.Bytes)
+	if l.Files > 0 {
+		add("files", "%d", l.Files)
+	}
 	if l.WeightsHash != "" {
 		add("weights hash", "%s", l.WeightsHash)
 	}

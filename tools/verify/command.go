@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -11,6 +12,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/tools/internal/command"
+	"monotron/tools/verify/checkpointcase"
 	"monotron/tools/verify/datacase"
 	"monotron/tools/verify/modelcase"
 )
@@ -28,7 +30,7 @@ func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
 		Name:      "case",
 		Usage:     "run a case with known answers and print the largest error of each number",
 		ArgsUsage: "PATH",
-		Description: "PATH is a folder with a case.json (a model) or a file cases.json (data sets and samplers).\n" +
+		Description: "PATH is a folder with a case.json (a model, or a checkpoint of some format) or a file cases.json (data sets and samplers).\n" +
 			"Exit code 0: every number is within the case's tolerance; 1: one is not; 2: the case needs what this version " +
 			"does not have; 65, 66: the case is malformed or missing.",
 		Flags: []cli.Flag{
@@ -42,8 +44,11 @@ func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
 				return fault.Errorf(fault.Usage, "verify case takes one PATH, found %d", c.NArg())
 			}
 			path := c.Args().First()
-			if filepath.Base(path) == "cases.json" {
+			switch {
+			case filepath.Base(path) == "cases.json":
 				return runData(c, path)
+			case checkpointcase.Is(path):
+				return runCheckpoint(c, path, open)
 			}
 			return runModel(c, path, open)
 		},
@@ -67,12 +72,26 @@ func runData(c *cli.Context, path string) error {
 	return nil
 }
 
+// runCheckpoint prints what was compared even where a part could not be.
+func runCheckpoint(c *cli.Context, path string, open func(string) (*device.Device, error)) error {
+	report, err := checkpointcase.Run(path, func() (*device.Device, error) { return open(c.String("device")) })
+	if report == nil {
+		return err
+	}
+	return errors.Join(err, show(c, path, report))
+}
+
 func runModel(c *cli.Context, path string, open func(string) (*device.Device, error)) error {
 	device := func() (*device.Device, error) { return open(c.String("device")) }
 	report, err := modelcase.Run(path, device, modelcase.Options{Only: c.String("only")})
 	if err != nil {
 		return err
 	}
+	return show(c, path, report)
+}
+
+// show prints a report; a number over its tolerance is an error.
+func show(c *cli.Context, path string, report *modelcase.Report) (err error) {
 	if c.Bool("json") {
 		err = report.WriteJSON(c.App.Writer)
 	} else {
@@ -82,7 +101,7 @@ func runModel(c *cli.Context, path string, open func(string) (*device.Device, er
 		return fault.With(fault.IO, err)
 	}
 	if _, failed := report.Counts(); failed > 0 {
-		return fault.Errorf(fault.Differs, "%s on %s: %d numbers are over their tolerance", report.Case, report.Device, failed)
+		return fault.Errorf(fault.Differs, "%s on %s: %d numbers are over their tolerance", path, report.Device, failed)
 	}
 	return nil
 }

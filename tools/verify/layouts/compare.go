@@ -37,23 +37,32 @@ func BoundsOf(precision string) Bounds {
 // Difference is how far a layout's numbers are from one rank's.
 type Difference struct {
 	Loss, Norm, Grad, Weight float64 // the worst
+	Forward                  float64 // of residual streams and token losses, by norm
 	WorstGrad, WorstWeight   string
-	Samples                  bool // other ones were read
+	Samples                  bool // other ones were read, or counted in the loss
 	Missing                  string
 	Over                     bool // beyond the bounds
 }
 
 // compare measures got against want.
 func compare(m *spec.Model, got, want *Outcome, b Bounds) Difference {
-	d := Difference{Samples: !slices.EqualFunc(got.samples, want.samples, slices.Equal[[]int64])}
+	d := Difference{Samples: !slices.EqualFunc(got.samples, want.samples, slices.Equal[[]int64]) || !slices.Equal(got.tokens, want.tokens)}
 	for i := range want.losses {
 		d.Loss = worse(d.Loss, apart(got.losses[i], want.losses[i]))
 		d.Norm = worse(d.Norm, apart(got.norms[i], want.norms[i]))
 	}
 	d.Loss = worse(d.Loss, apart(got.evaluation, want.evaluation))
+	for depth, theirs := range want.hidden {
+		if depth >= len(got.hidden) {
+			d.Missing = want.module(depth)
+			break
+		}
+		worst, _ := farthest(got.hidden[depth], theirs, tensorScale, nil, &d.Missing)
+		d.Forward = worse(d.Forward, worst)
+	}
 	d.Grad, d.WorstGrad = farthest(got.grads, want.grads, gradientScale(want), nil, &d.Missing)
 	d.Weight, d.WorstWeight = farthest(got.weights, want.weights, tensorScale, keyBiases(m), &d.Missing)
-	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Norm <= b.Grad && d.Grad <= b.Grad && d.Weight <= b.Weight)
+	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= b.Grad && d.Norm <= b.Grad && d.Grad <= b.Grad && d.Weight <= b.Weight)
 	return d
 }
 
@@ -128,9 +137,11 @@ func keyBiases(m *spec.Model) func(name string, i int) bool {
 func (d *Difference) where(b Bounds) string {
 	switch {
 	case d.Samples:
-		return "other samples were read"
+		return "other samples or tokens were counted"
 	case d.Missing != "":
 		return d.Missing + " is not held by any rank, or only in part"
+	case !(d.Forward <= b.Grad):
+		return "residual stream or token losses"
 	case !(d.Grad <= b.Grad):
 		return fmt.Sprintf("gradient of %s", d.WorstGrad)
 	case !(d.Loss <= b.Loss):

@@ -10,7 +10,7 @@ import (
 
 func open() (*device.Device, error) { return ref.Open(), nil }
 
-// Claim: no layout changes the maths of any of the shapes. Every 11th layout here;
+// Claim: no layout changes the maths of any of the shapes. Every 31st layout here;
 // `monotron verify` tries all.
 func TestLayoutsAgree(t *testing.T) {
 	var models []Model
@@ -21,11 +21,11 @@ func TestLayoutsAgree(t *testing.T) {
 		}
 		models = append(models, m)
 	}
-	r, err := Prove(models, Options{World: 8, Steps: 2, Stride: 11, Open: open, Told: func(int, int, string) {}})
+	r, err := Prove(models, Options{World: 8, Steps: 2, Stride: 31, Open: open, Told: func(int, int, string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println(len(r.Rows), "layouts, every 11th")
+	fmt.Println(len(r.Rows), "layouts, every 31st")
 	for _, row := range r.Rows {
 		if !row.OK {
 			t.Errorf("%s, %s: %s", row.Model, row.Layout, row.Problem)

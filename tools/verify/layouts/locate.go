@@ -1,35 +1,37 @@
 package layouts
 
 import (
+	"errors"
 	"fmt"
 
 	"monotron/csrc/device"
+	"monotron/megatron/model"
 	"monotron/megatron/training"
 	"monotron/mpu"
 )
 
-// look records the residual stream of the first sample, without dropout, as it
-// enters the first layer and leaves each.
+// look records the first sample's pass forward, without dropout: the residual
+// stream as it enters the first layer and leaves each, and the token losses.
 func (t *trial) look(r *training.Rank, e *training.Engine, first *training.Micro) error {
 	if r.Place.DP != 0 {
 		return e.Peek([]*training.Micro{first}, nil, nil)
 	}
 	var trouble error
-	see := func(depth int, x device.Tensor) {
+	keep := func(depth int, name string, x device.Tensor) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if err := t.seen(r, depth, x, int64(len(first.Tokens))); trouble == nil {
+		if err := t.seen(r, depth, name, x, int64(len(first.Tokens))); trouble == nil {
 			trouble = err
 		}
 	}
-	if err := e.Peek([]*training.Micro{first}, see, nil); err != nil {
-		return err
-	}
-	return trouble
+	err := e.Peek([]*training.Micro{first}, func(depth int, x device.Tensor) { keep(depth, stream, x) }, func(_ *model.Pass, out *model.Output) {
+		keep(t.config.Model.NumLayers+1, tokenLosses, out.Loss.Reshape(out.Loss.Len(), 1))
+	})
+	return errors.Join(err, trouble)
 }
 
-// seen adds x [positions here · b, h] to what is known of a depth.
-func (t *trial) seen(r *training.Rank, depth int, x device.Tensor, batch int64) error {
+// seen adds x [positions here · b, width] to what is known of a depth.
+func (t *trial) seen(r *training.Rank, depth int, name string, x device.Tensor, batch int64) error {
 	for len(t.out.hidden) <= depth {
 		t.out.hidden = append(t.out.hidden, tensors{})
 	}
@@ -45,22 +47,32 @@ func (t *trial) seen(r *training.Rank, depth int, x device.Tensor, batch int64) 
 	for i := range rows {
 		own = append(own, all[i*batch*h:][:h]...)
 	}
-	return t.out.hidden[depth].place(r.Number, stream, []int64{int64(t.config.SeqLength), h}, own,
+	return t.out.hidden[depth].place(r.Number, name, []int64{int64(t.config.SeqLength), h}, own,
 		[]mpu.Piece{{From: []int64{first, 0}, Size: []int64{rows, h}}})
 }
 
-const stream = "residual stream"
+// What is known of a depth: of 0 what enters the first layer, of 1 what leaves it,
+// and so on; last the token losses.
+const (
+	stream      = "residual stream"
+	tokenLosses = "token losses"
+)
 
 // locate names where a difference starts: the first layer whose output is off, or
 // in the order of backward the first parameter whose gradient is, and the rank.
 func locate(got, want *Outcome, b Bounds) string {
-	for depth := range min(len(got.hidden), len(want.hidden)) {
-		mine, theirs := got.hidden[depth][stream], want.hidden[depth][stream]
-		if mine == nil || theirs == nil {
-			continue
+	for depth, theirs := range want.hidden {
+		if depth >= len(got.hidden) {
+			return fmt.Sprintf("forward of %s, which no rank showed", want.module(depth))
 		}
-		if d := distance("", mine.values, theirs.values, nil) / tensorScale(theirs); !(d <= b.Grad) {
-			return fmt.Sprintf("forward of %s, rank %d: off by %.2g", module(depth), mine.giver(mine.first(theirs, b.Grad)), d)
+		for name, t := range theirs {
+			mine := got.hidden[depth][name]
+			if mine == nil {
+				return fmt.Sprintf("forward of %s, which no rank showed", want.module(depth))
+			}
+			if d := distance("", mine.values, t.values, nil) / tensorScale(t); !(d <= b.Grad) {
+				return fmt.Sprintf("forward of %s, rank %d: off by %.2g", want.module(depth), mine.giver(mine.first(t, b.Grad)), d)
+			}
 		}
 	}
 	least := gradientScale(want)
@@ -77,9 +89,12 @@ func locate(got, want *Outcome, b Bounds) string {
 	return "after the first step's gradients: clipping, update, or the data of a later step"
 }
 
-func module(depth int) string {
-	if depth == 0 {
+func (o *Outcome) module(depth int) string {
+	switch depth {
+	case 0:
 		return "the embedding"
+	case len(o.hidden) - 1:
+		return "the output layer"
 	}
 	return fmt.Sprintf("layer %d", depth-1)
 }

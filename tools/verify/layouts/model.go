@@ -20,7 +20,7 @@ var Shapes = []struct{ Name, Flags string }{
 // small are the sizes of the model that is trained: enough layers and heads to
 // cut in every way, a vocabulary that no number of ranks divides.
 const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-length 16 --max-position-embeddings 16 " +
-	"--tokenizer-type NullTokenizer --vocab-size 130 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
+	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
 	"--train-iters 10 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234"
 
 // Model is a model under test with how it is trained.

@@ -34,12 +34,35 @@ type site struct{ group, op, caller string }
 
 func (s site) String() string { return fmt.Sprintf("%s %s in %s", s.group, s.op, s.caller) }
 
-// collectives collects the sites of a training, and breaks one of them.
+// collectives counts the calls of a training by site, and breaks one call, or all,
+// of one of them on every rank.
 type collectives struct {
 	mu    sync.Mutex
-	seen  map[site]bool
+	calls map[calls]int
 	fault string // "": none
 	at    site
+	call  int // number of the call that is broken; every: each
+}
+
+// calls are those of a rank at a site.
+type calls struct {
+	rank int
+	site site
+}
+
+const every = -1
+
+func newCollectives(fault string, at site, call int) *collectives {
+	return &collectives{calls: map[calls]int{}, fault: fault, at: at, call: call}
+}
+
+// most is the largest number of calls a rank made, by site.
+func (c *collectives) most() map[site]int {
+	most := map[site]int{}
+	for at, n := range c.calls {
+		most[at.site] = max(most[at.site], n)
+	}
+	return most
 }
 
 // wrap puts a watch on every group of a rank.
@@ -49,41 +72,41 @@ func (c *collectives) wrap(r *training.Rank) {
 		group *comm.Group
 	}{{"tp", &r.TP}, {"pp", &r.PP}, {"dp", &r.DP}, {"model", &r.Model}, {"embedding", &r.Embedding}, {"query-sharers", &r.Sharers}, {"world", &r.World}} {
 		if *g.group != nil && (*g.group).Size() > 1 {
-			*g.group = &watched{Group: *g.group, kind: g.name, device: r.Device, watch: c}
+			*g.group = &watched{Group: *g.group, kind: g.name, rank: r.Number, device: r.Device, watch: c}
 		}
 	}
 }
 
 // broken notes a call and tells which fault it is to have.
-func (c *collectives) broken(kind, op string) string {
-	s := site{kind, op, caller()}
+func (c *collectives) broken(rank int, kind, op string) string {
+	at := calls{rank, site{kind, op, caller()}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seen != nil {
-		c.seen[s] = true
-	}
-	if c.fault != "" && s == c.at {
+	n := c.calls[at]
+	c.calls[at]++
+	if at.site == c.at && (c.call == every || c.call == n) {
 		return c.fault
 	}
 	return ""
 }
 
-// caller names the layer that asked for a collective: the nearest methods outside
-// the mappings and this package.
+// caller names who asked for a collective: the nearest three functions outside this
+// package.
 func caller() string {
-	pcs := make([]uintptr, 16)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	var path []string
-	for {
-		f, more := frames.Next()
+	for more := true; more && len(path) < 3; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if strings.Contains(f.Function, "monotron/tools/verify/") && len(path) == 0 {
+			continue
+		}
+		if !strings.HasPrefix(f.Function, "monotron/") {
+			break
+		}
 		name := f.Function[strings.LastIndexByte(f.Function, '/')+1:]
-		if strings.Contains(f.Function, "tools/verify") || !strings.HasPrefix(f.Function, "monotron/") || len(path) == 2 {
-			break
-		}
 		path = append(path, strings.NewReplacer("(*", "", ")", "").Replace(name))
-		if !more {
-			break
-		}
 	}
 	return strings.Join(path, " < ")
 }
@@ -92,6 +115,7 @@ func caller() string {
 type watched struct {
 	comm.Group
 	kind   string
+	rank   int
 	device *device.Device
 	watch  *collectives
 }
@@ -116,7 +140,7 @@ func (nothing) Wait() error { return nil }
 // apply carries a collective out as the fault says: instead stands for it where
 // it is dropped, out is what it fills.
 func (w *watched) apply(op string, out device.Tensor, do func() comm.Work, instead func()) comm.Work {
-	switch w.watch.broken(w.kind, op) {
+	switch w.watch.broken(w.rank, w.kind, op) {
 	case drop:
 		instead()
 		return nothing{}
@@ -182,24 +206,44 @@ func Mutants(m Model, variants []Variant, steps int, open func() (*device.Device
 	var all []*Mutant
 	known := map[string]bool{}
 	for _, v := range variants {
-		watch := &collectives{seen: map[site]bool{}}
-		if _, err := Train(m, v, steps, open, Setup{rank: watch.wrap}); err != nil {
+		watch := newCollectives("", site{}, every)
+		if _, err := Train(m, v, 1, open, Setup{rank: watch.wrap}); err != nil {
 			return nil, fmt.Errorf("%v: %w", v, err)
 		}
-		for _, s := range sorted(watch.seen) {
+		most := watch.most()
+		for _, s := range sorted(most) {
 			for _, f := range faultsOf(s) {
-				name := fmt.Sprintf("%v %s", s, f)
-				if known[name] {
-					continue
+				for _, call := range broken(most[s]) {
+					if name := f + ": " + s.String() + call.name; !known[name] {
+						known[name] = true
+						all = append(all, &Mutant{Name: name, Layout: v.String(), variant: v,
+							setup: func() Setup { return Setup{rank: newCollectives(f, s, call.number).wrap} }})
+					}
 				}
-				known[name] = true
-				all = append(all, &Mutant{Name: name, Layout: v.String(), variant: v,
-					setup: func() Setup { return Setup{rank: (&collectives{fault: f, at: s}).wrap} }})
 			}
 		}
 		all = append(all, others(m, v)...)
 	}
 	return all, nil
+}
+
+// which calls of a site are broken.
+type which struct {
+	number int
+	name   string
+}
+
+// broken picks of n calls in the first step: all, and a few alone.
+func broken(n int) []which {
+	list := []which{{every, ""}}
+	const alone = 4
+	for i := range min(n, alone) {
+		if n > 1 {
+			call := i * (n - 1) / (min(n, alone) - 1)
+			list = append(list, which{call, fmt.Sprintf(", call %d of %d", call+1, n)})
+		}
+	}
+	return list
 }
 
 // faultsOf leaves out what changes no number: a second gathering, broadcast or
@@ -243,7 +287,7 @@ func others(m Model, v Variant) []*Mutant {
 	return all
 }
 
-func sorted(seen map[site]bool) []site {
+func sorted(seen map[site]int) []site {
 	var list []site
 	for s := range seen {
 		list = append(list, s)

@@ -16,6 +16,7 @@ import (
 // Outcome is what a layout's training gave.
 type Outcome struct {
 	losses, norms []float64
+	tokens        []float64 // counted, by step
 	evaluation    float64   // loss of the first batch after training, without dropout
 	samples       [][]int64 // read, by step, ascending
 	grads         tensors   // of the first step, before clipping
@@ -120,7 +121,7 @@ func (t *trial) train(r *training.Rank, e *training.Engine, feed *training.Feed,
 	}
 	sum, tokens, err := e.Loss(first)
 	if r.Last() {
-		t.out.evaluation = sum / max(1, tokens)
+		t.out.evaluation, t.out.tokens = sum/max(1, tokens), append(t.out.tokens, tokens)
 	}
 	return err
 }
@@ -149,6 +150,7 @@ func (t *trial) keep(r *training.Rank, e *training.Engine, step int, result trai
 	defer t.mu.Unlock()
 	if r.Last() {
 		t.out.losses, t.out.norms = append(t.out.losses, result.Loss), append(t.out.norms, result.Update.GradNorm)
+		t.out.tokens = append(t.out.tokens, result.Tokens)
 	}
 	if step == 0 {
 		for _, p := range e.Params {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"monotron/fault"
@@ -128,23 +129,28 @@ func (r *run) compareShards(all []*seen) error {
 		return err
 	}
 	defer file.Close()
-	kinds := map[string]func(*held) []float64{"param": func(p *held) []float64 { return p.start }, "grad": func(p *held) []float64 { return p.grad }}
-	tolerance := map[string]string{"param": "param_after_1_rel_to_tensor_norm", "grad": "gradient_rel_to_tensor_norm"}
+	kinds := map[string]shardKind{
+		"param": {func(p *held) []float64 { return p.start }, started, "param_after_1_rel_to_tensor_norm"},
+		"grad":  {func(p *held) []float64 { return p.grad }, finalGradients, "gradient_rel_to_tensor_norm"},
+	}
 	for _, name := range file.Names() {
 		number, rest, _ := strings.Cut(strings.TrimPrefix(name, "rank"), ".")
-		i := slices.IndexFunc(all, func(s *seen) bool { return fmt.Sprint(slices.Index(all, s)) == number })
+		i, err := strconv.Atoi(number)
+		if err != nil || i < 0 || i >= len(all) {
+			return fault.Errorf(fault.BadData, "%s: %q is of no rank of %d", path, name, len(all))
+		}
 		kind, named, _ := strings.Cut(rest, ".")
+		k, known := kinds[kind]
 		switch {
-		case i >= 0 && kinds[kind] != nil:
-			shard, err := shardOf(all, i, named, kinds[kind])
+		case known:
+			shard, err := k.shard(all, i, named)
 			if err != nil {
 				return fault.Errorf(fault.BadData, "%s: %q: %w", path, name, err)
 			}
-			err = r.compare(kind+" shards", name, shard, file, tolerance[kind])
-			if err != nil {
+			if err := r.compare(kind+" shards", name, shard, file, k.tolerance); err != nil {
 				return err
 			}
-		case i >= 0 && rest == "token_loss":
+		case rest == "token_loss":
 			if err := r.compare("forward", name, all[i].tokenLoss, file, "token_loss_abs"); err != nil {
 				return err
 			}
@@ -155,8 +161,15 @@ func (r *run) compareShards(all []*seen) error {
 	return nil
 }
 
-// shardOf is rank i's shard of a tensor as Megatron cuts it.
-func shardOf(all []*seen, i int, named string, values func(*held) []float64) ([]float64, error) {
+// shardKind is what shards are of.
+type shardKind struct {
+	local     func(*held) []float64
+	parts     func(*seen) []boxes
+	tolerance string
+}
+
+// shard is rank i's shard of a tensor as Megatron cuts it.
+func (k shardKind) shard(all []*seen, i int, named string) ([]float64, error) {
 	s := all[i]
 	at := slices.IndexFunc(s.params, func(p *held) bool { return p.named == named })
 	if at < 0 {
@@ -164,9 +177,9 @@ func shardOf(all []*seen, i int, named string, values func(*held) []float64) ([]
 	}
 	p := s.params[at]
 	if !s.splits(p) {
-		return values(p), nil
+		return k.local(p), nil
 	}
-	whole := assembled(all, p.Name, values)
+	whole := assembled(all, p.Name, k.parts)
 	sharers := 0 // ranks of this stage and copy of the model
 	for _, other := range all {
 		if other.place.PP == s.place.PP && other.place.DP == s.place.DP {
@@ -210,18 +223,18 @@ func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpecte
 func (r *run) compareTensors(c *caseFile, w *world, all []*seen, file *tensors) error {
 	for _, name := range file.Names() {
 		kind, theirs, _ := strings.Cut(name, ".")
-		var values func(*held) []float64
+		var parts func(*seen) []boxes
 		tolerance, group := kind+"_rel_to_tensor_norm", kind
-		switch after := 0; {
+		switch iteration := 0; {
 		case kind == "grad":
-			values, tolerance, group = func(p *held) []float64 { return p.grad }, "gradient_rel_to_tensor_norm", "gradients"
-		case scan(kind, "param_after_%d", &after) && after <= w.steps && slices.Contains(keptAfter, after):
-			values = func(p *held) []float64 { return p.after[after] }
+			parts, tolerance, group = finalGradients, "gradient_rel_to_tensor_norm", "gradients"
+		case scan(kind, "param_after_%d", &iteration) && iteration <= w.steps && slices.Contains(keptAfter, iteration):
+			parts = after(iteration)
 		default:
 			continue
 		}
 		got, _, err := hf.ToHF(w.weights.mapping, theirs, func(global string) ([]float64, error) {
-			x := assembled(all, global, values)
+			x := assembled(all, global, parts)
 			if x == nil {
 				return nil, fault.Errorf(fault.BadData, "the ranks have no %s, which %q is made of", global, theirs)
 			}

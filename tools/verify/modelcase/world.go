@@ -19,6 +19,7 @@ type seen struct {
 	place     topology.Place
 	order     string // of the first step
 	params    []*held
+	grads     []boxes   // its part of the first step's final gradients
 	tokenLoss []float64 // of its rows of batch 0, where it has the head
 	steps     []stepSeen
 }
@@ -26,10 +27,21 @@ type seen struct {
 // held is one parameter of a rank.
 type held struct {
 	*mpu.Param
-	named       string // as Megatron's rank names it
-	start, grad []float64
+	named       string            // as Megatron's rank names it
+	start, grad []float64         // grad: as the first step leaves Param.Grad
 	after       map[int][]float64 // by iteration
 }
+
+// boxes are values of pieces of a global tensor.
+type boxes struct {
+	name   string
+	global []int64
+	pieces []mpu.Piece
+	values []float64
+}
+
+// of is the parameter's pieces of a tensor with the local values x.
+func (p *held) of(x []float64) boxes { return boxes{p.Name, p.Global, p.Pieces, x} }
 
 // stepSeen is what a step told, with the rates before and after it.
 type stepSeen struct {
@@ -78,7 +90,7 @@ func (w *world) on(rank *training.Rank) (*seen, error) {
 		if err := w.weights.fill(rank.Device, p.Param); err != nil {
 			return nil, err
 		}
-		p.start, p.after = read(rank.Device, p.Main), map[int][]float64{}
+		p.start, p.after = read(rank.Device, p.Value), map[int][]float64{}
 	}
 	return s, w.train(e, rank, s)
 }
@@ -100,16 +112,28 @@ func (w *world) train(e *training.Engine, rank *training.Rank, s *seen) error {
 			return err
 		}
 		s.steps = append(s.steps, stepSeen{step, e.Scheduler.LR(), decay})
+		if i == 0 {
+			s.keepGradients(e, rank.Device, 1/step.Factor)
+		}
 		for _, p := range s.params {
-			if i == 0 {
-				p.grad = scaled(read(rank.Device, p.Grad), 1/step.Factor)
-			}
 			if slices.Contains(keptAfter, i+1) {
-				p.after[i+1] = read(rank.Device, p.Main)
+				p.after[i+1] = read(rank.Device, p.Value)
 			}
 		}
 	}
 	return nil
+}
+
+// keepGradients reads the gradients, which carry a factor that times `by` is 1.
+func (s *seen) keepGradients(e *training.Engine, d *device.Device, by float64) {
+	for _, p := range s.params {
+		if p.Grad.Given() {
+			p.grad = scaled(read(d, p.Grad), by)
+		}
+	}
+	for _, g := range e.Optimizer.Gradients() {
+		s.grads = append(s.grads, boxes{g.Name, g.Global, g.Pieces, scaled(read(d, g.Tensor), by)})
+	}
 }
 
 func scaled(x []float64, by float64) []float64 {
@@ -166,24 +190,42 @@ const (
 	wordTable   = "embedding.word_embeddings.weight"
 )
 
-// assembled is the global tensor of that name, put together from the ranks'
-// pieces; values picks a parameter's numbers.
-func assembled(all []*seen, name string, values func(*held) []float64) []float64 {
+// assembled is the global tensor of that name, put together from the boxes that
+// parts lists of each rank; nil: there are none.
+func assembled(all []*seen, name string, parts func(*seen) []boxes) []float64 {
 	var out []float64
 	for _, s := range all {
-		for _, p := range s.params {
-			if p.Name != name {
+		for _, b := range parts(s) {
+			if b.name != name {
 				continue
 			}
 			if out == nil {
-				whole := mpu.Piece{Size: p.Global}
+				whole := mpu.Piece{Size: b.global}
 				out = make([]float64, whole.Len())
 			}
-			local := values(p)
-			for _, piece := range p.Pieces {
-				piece.Runs(p.Global, func(at, from, n int64) { copy(out[at:at+n], local[from:from+n]) })
+			for _, piece := range b.pieces {
+				piece.Runs(b.global, func(at, from, n int64) { copy(out[at:at+n], b.values[from:from+n]) })
 			}
 		}
 	}
 	return out
+}
+
+// finalGradients, started and after are what assembled puts together.
+func finalGradients(s *seen) []boxes { return s.grads }
+
+func started(s *seen) (all []boxes) {
+	for _, p := range s.params {
+		all = append(all, p.of(p.start))
+	}
+	return all
+}
+
+func after(iteration int) func(*seen) []boxes {
+	return func(s *seen) (all []boxes) {
+		for _, p := range s.params {
+			all = append(all, p.of(p.after[iteration]))
+		}
+		return all
+	}
 }

@@ -20,6 +20,7 @@ const (
 	Qwen2   = "qwen2"
 	Qwen3   = "qwen3"
 	Bloom   = "bloom"
+	Mixtral = "mixtral"
 )
 
 // Config is what a config.json says. Dropouts of the model are 0: they belong
@@ -34,6 +35,7 @@ const (
 	maxConfig = 16 << 20 // bytes of a config.json
 	maxLayers = 10_000
 	maxSize   = 1 << 24 // of any width or count; vocabularies and positions are below it too
+	maxMixed  = 1 << 17 // experts of all layers
 )
 
 // fields is the part of a config.json that shapes a model. Pointers tell absent
@@ -76,11 +78,14 @@ type fields struct {
 	UseSlidingWindow *bool  `json:"use_sliding_window"`
 	MaxWindowLayers  *int64 `json:"max_window_layers"`
 
-	ScaleAttention *bool  `json:"scale_attn_weights"`
-	ScaleByLayer   *bool  `json:"scale_attn_by_inverse_layer_idx"`
-	CrossAttention *bool  `json:"add_cross_attention"`
-	PostNorm       *bool  `json:"apply_residual_connection_post_layernorm"`
-	Experts        *int64 `json:"num_local_experts"`
+	ScaleAttention *bool `json:"scale_attn_weights"`
+	ScaleByLayer   *bool `json:"scale_attn_by_inverse_layer_idx"`
+	CrossAttention *bool `json:"add_cross_attention"`
+	PostNorm       *bool `json:"apply_residual_connection_post_layernorm"`
+
+	Experts       *int64   `json:"num_local_experts"`
+	ExpertsPerTok *int64   `json:"num_experts_per_tok"`
+	RouterAuxLoss *float64 `json:"router_aux_loss_coef"`
 }
 
 type rope struct {
@@ -129,14 +134,12 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		c.gpt2(&f)
 	case Bloom:
 		c.bloom(&f)
-	case Llama, Mistral, Qwen2, Qwen3:
+	case Llama, Mistral, Qwen2, Qwen3, Mixtral:
 		c.llama(&f)
-	case "mixtral":
-		return nil, fault.Errorf(fault.Usage, "%s: model_type \"mixtral\": mixtures of experts are not supported yet", path)
 	case "":
 		c.fail("model_type is missing")
 	default:
-		c.fail("model_type %q is not known; known are gpt2, llama, mistral, qwen2, qwen3, bloom", f.ModelType)
+		c.fail("model_type %q is not known; known are gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom", f.ModelType)
 	}
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
@@ -289,9 +292,30 @@ func (c *reading) llama(f *fields) {
 	c.biases(f)
 	c.window(f)
 	m.QKNorm = c.Family == Qwen3
-	if f.Experts != nil {
-		c.fail("num_local_experts: mixtures of experts are not supported yet")
+	switch {
+	case c.Family == Mixtral:
+		c.experts(f)
+	case f.Experts != nil:
+		c.fail("num_local_experts in a %s model, which has none", c.Family)
 	}
+}
+
+// experts reads Mixtral's mixture: in every layer, the best of a softmax over
+// the chosen.
+func (c *reading) experts(f *fields) {
+	m := c.Model
+	e := &spec.Experts{FFNHiddenSize: m.FFNHiddenSize, ScoreFunction: spec.ScoreSoftmax, Dispatcher: "alltoall", DropPolicy: "probs",
+		Balancing: []string{"aux_loss"}, AuxLossCoeff: []float64{0.001}}
+	e.Num = c.size("num_local_experts", int64(maxMixed/m.NumLayers), f.Experts)
+	e.TopK = c.size("num_experts_per_tok", int64(e.Num), f.ExpertsPerTok)
+	if f.RouterAuxLoss != nil {
+		e.AuxLossCoeff[0] = *f.RouterAuxLoss
+	}
+	e.Layers = make([]bool, m.NumLayers)
+	for i := range e.Layers {
+		e.Layers[i] = true
+	}
+	m.Experts = e
 }
 
 func (c *reading) groupedHeads(f *fields) {
@@ -387,7 +411,7 @@ func (c *reading) window(f *fields) {
 	if f.SlidingWindow == nil || c.Family == Llama {
 		return
 	}
-	if c.Family != Mistral {
+	if c.Family != Mistral && c.Family != Mixtral {
 		if !given(f.UseSlidingWindow, false) {
 			return
 		}

@@ -1,5 +1,5 @@
 // Package hf reads and writes the folders of Hugging Face's transformers:
-// config.json and safetensors files of GPT-2, Llama, Mistral, Qwen2, Qwen3 and
+// config.json and safetensors files of GPT-2, Llama, Mistral, Mixtral, Qwen2, Qwen3 and
 // BLOOM, whose tensors it gives under Megatron's names (mcore GPT with global
 // layer numbers) and takes back.
 //

@@ -1,12 +1,10 @@
 package hf
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
+	"context"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/spec"
 )
 
@@ -17,101 +15,34 @@ type ExportOptions struct {
 	MaxPositions int    // for config.json where positions are computed; 0: 2048
 }
 
-var torchTypes = map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+var torchTypes = map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
 
-// Export writes config.json and model.safetensors to the new folder dir. get
-// returns Megatron's tensors, which may have padded vocabulary rows: they are
-// dropped. One tensor is in memory at a time. On an error nothing is left.
+// Export writes a model that a program holds in memory to the new folder dir.
+// get returns Megatron's tensors, which may have padded vocabulary rows: they
+// are dropped. On an error nothing is left.
 func Export(dir string, m *spec.Model, get func(global string) ([]float32, error), o ExportOptions) error {
-	if o.Family == "" {
-		family, err := FamilyOf(m)
-		if err != nil {
-			return err
-		}
-		o.Family = family
-	}
 	if o.DType == "" {
 		o.DType = "F32"
 	}
 	if torchTypes[o.DType] == "" {
 		return fault.Errorf(fault.Usage, "weights cannot be exported as %s; F32, BF16 and F16 can", o.DType)
 	}
-	mp, err := NewMapping(m, o.Family)
-	if err != nil {
-		return err
+	shape := *m
+	if o.MaxPositions > 0 {
+		shape.Context = o.MaxPositions
 	}
-	if _, err := os.Stat(dir); err == nil {
-		return fault.Errorf(fault.Usage, "%s exists; export to a new folder", dir)
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), ".tmp-"+filepath.Base(dir)+"-")
-	if err != nil {
-		return fault.Errorf(fault.IO, "cannot write %s: %w", dir, err)
-	}
-	err = fill(tmp, mp, get, o)
-	if err == nil {
-		err = fault.With(fault.IO, publish(tmp, dir))
-	}
-	if err != nil {
-		_ = os.RemoveAll(tmp) // the error before it is the one to tell
-	}
+	src := formats.Cast(Values(&shape, o.Family, get), func(formats.Tensor) string { return o.DType })
+	_, err := Write(context.Background(), dir, src, formats.WriteOptions{Family: o.Family})
 	return err
 }
 
-// publish gives a finished folder its name and the rights that the umask says.
-func publish(tmp, dir string) error {
-	made := tmp + ".mode" // MkdirTemp is private; Mkdir shows the umask
-	if err := os.Mkdir(made, 0o777); err != nil {
-		return err
-	}
-	st, err := os.Stat(made)
-	_ = os.Remove(made) // empty and ours
-	if err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp, st.Mode().Perm()); err != nil {
-		return err
-	}
-	return os.Rename(tmp, dir)
-}
-
-func fill(dir string, mp *Mapping, get func(string) ([]float32, error), o ExportOptions) error {
-	text, err := json.MarshalIndent(configOf(mp.Model, o), "", "  ")
-	if err != nil {
-		return fault.With(fault.Internal, err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, ConfigName), append(text, '\n'), 0o666); err != nil {
-		return fault.With(fault.IO, err)
-	}
-	var infos []safetensors.Info
-	for _, src := range mp.Sources() {
-		infos = append(infos, safetensors.Info{Name: src.Name, DType: o.DType, Shape: src.Shape})
-	}
-	w, err := safetensors.Create(filepath.Join(dir, safetensors.SingleName), infos, map[string]string{"format": "pt"})
-	if err != nil {
-		return err
-	}
-	for _, info := range infos {
-		values, _, err := ToHF(mp, info.Name, get)
-		if err != nil {
-			w.Abort()
-			return err
-		}
-		raw, _ := safetensors.Encode(nil, o.DType, values[:info.Len()]) // padding is behind the rows; the dtype was checked
-		if _, err := w.Write(raw); err != nil {
-			w.Abort()
-			return err
-		}
-	}
-	return w.Commit()
-}
-
 var architectures = map[string]string{GPT2: "GPT2LMHeadModel", Llama: "LlamaForCausalLM", Mistral: "MistralForCausalLM",
-	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Bloom: "BloomForCausalLM"}
+	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Mixtral: "MixtralForCausalLM", Bloom: "BloomForCausalLM"}
 
 // configOf writes what transformers 4 and 5 both read.
 func configOf(m *spec.Model, o ExportOptions) map[string]any {
 	c := map[string]any{
-		"architectures": []string{architectures[o.Family]}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType],
+		"architectures": []string{architectures[o.Family]}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType], "dtype": torchTypes[o.DType],
 		"vocab_size": m.VocabSize, "tie_word_embeddings": m.Tied, "initializer_range": m.InitStd, "use_cache": true,
 	}
 	positions := o.MaxPositions
@@ -179,6 +110,12 @@ func familyConfig(c map[string]any, m *spec.Model, family string) {
 	switch family {
 	case Mistral:
 		c["sliding_window"] = window
+	case Mixtral:
+		e := m.Experts
+		put(c, "sliding_window", window, "num_local_experts", e.Num, "num_experts_per_tok", e.TopK, "intermediate_size", e.FFNHiddenSize)
+		if len(e.AuxLossCoeff) > 0 {
+			c["router_aux_loss_coef"] = e.AuxLossCoeff[0]
+		}
 	case Qwen2, Qwen3:
 		put(c, "sliding_window", window, "use_sliding_window", window != nil, "max_window_layers", 0)
 	}

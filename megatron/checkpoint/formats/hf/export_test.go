@@ -118,7 +118,7 @@ func TestReadsGPT2(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	theirs, err := f.Weights.Float32("transformer.h.0.attn.c_attn.weight") // [8, 24]
+	theirs, _, err := f.theirs("transformer.h.0.attn.c_attn.weight") // [8, 24]
 	if err != nil {
 		t.Fatal(err)
 	}

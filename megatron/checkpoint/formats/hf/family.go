@@ -3,6 +3,7 @@ package hf
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"monotron/fault"
 	"monotron/megatron/spec"
@@ -13,6 +14,8 @@ import (
 func FamilyOf(m *spec.Model) (string, error) {
 	var family string
 	switch {
+	case m.Experts != nil:
+		family = Mixtral
 	case m.Position == spec.PositionLearned:
 		family = GPT2
 	case m.Position == spec.PositionAlibi:
@@ -42,11 +45,12 @@ func Expresses(family string, m *spec.Model) error {
 	switch family {
 	case GPT2, Bloom:
 		plain(family, m, need)
-	case Llama, Mistral, Qwen2, Qwen3:
+	case Llama, Mistral, Qwen2, Qwen3, Mixtral:
 		rotary(family, m, need)
 	default:
-		return fault.Errorf(fault.Usage, "unknown family %q; known are gpt2, llama, mistral, qwen2, qwen3, bloom", family)
+		return fault.Errorf(fault.Usage, "unknown family %q; known are gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom", family)
 	}
+	mixture(family, m.Experts, need)
 	if len(lacks) > 0 {
 		return fault.Errorf(fault.Usage, "the %s architecture of Hugging Face has no way to say: %w", family, errors.Join(lacks...))
 	}
@@ -82,7 +86,17 @@ func rotary(family string, m *spec.Model, need needs) {
 	need(m.Normalization == spec.RMSNorm, "%s", m.Normalization)
 	need(m.QKNorm == (family == Qwen3), "norms of queries and keys: %v", m.QKNorm)
 	qkv, others := m.QKVBias, m.LinearBias
-	need(map[string]bool{Llama: qkv == others, Qwen2: qkv && !others, Mistral: !qkv && !others, Qwen3: !qkv && !others}[family],
+	need(map[string]bool{Llama: qkv == others, Qwen2: qkv && !others, Mistral: !qkv && !others, Mixtral: !qkv && !others, Qwen3: !qkv && !others}[family],
 		"biases of QKV: %v, of the other linear layers: %v", qkv, others)
 	need(m.WindowLeft < 0 || family != Llama, "a sliding window")
+}
+
+func mixture(family string, e *spec.Experts, need needs) {
+	if need((e != nil) == (family == Mixtral), "experts: %v", e != nil); e == nil {
+		return
+	}
+	need(e.ScoreFunction == spec.ScoreSoftmax && !e.PreSoftmax, "a router other than a softmax over the chosen experts")
+	need(e.SharedFFN == 0 && !e.ExpertBias, "shared experts, or biases of experts")
+	need(e.NumGroups == 0 && (e.ScalingFactor == 0 || e.ScalingFactor == 1), "groups of experts, or scaled weights")
+	need(!slices.Contains(e.Layers, false), "layers without experts")
 }

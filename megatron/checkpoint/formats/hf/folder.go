@@ -1,28 +1,39 @@
 package hf
 
 import (
-	"math"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/checkpoint/formats/safetensors"
 )
 
 // ConfigName is the file that describes the model.
 const ConfigName = "config.json"
 
+// Files are the tensors of a folder under the names that its files give them:
+// safetensors, or what torch.save made.
+type Files interface {
+	Names() []string
+	Info(name string) (safetensors.Info, bool)
+	ReadAt(name string, dst []byte, at int64) error
+	Where(name string) string // path of the file
+	Close() error
+}
+
 // Folder is an open Hugging Face folder whose tensors all fit its config.
 type Folder struct {
 	Config
+	Path    string
 	Mapping *Mapping
-	Weights *safetensors.Folder
 
-	// AllowNonFinite lets weights with NaN or infinity pass; else reading one is an error.
-	AllowNonFinite bool
-
+	files  Files
 	stored map[string]string // canonical name -> name in the files
 }
 
@@ -41,77 +52,119 @@ func Open(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	weights, err := safetensors.OpenFolder(dir)
+	files, err := openFiles(dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{Config: *config, Mapping: mp, Weights: weights, stored: map[string]string{}}
+	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, stored: map[string]string{}}
 	if err := f.check(); err != nil {
-		_ = weights.Close() // the first error counts
+		_ = files.Close() // the first error counts
 		return nil, err
 	}
 	return f, nil
 }
 
-// Close closes the weights.
-func (f *Folder) Close() error { return f.Weights.Close() }
+// openFiles takes safetensors where both kinds are there, as transformers does.
+func openFiles(dir string) (Files, error) {
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case has(safetensors.IndexName), has(safetensors.SingleName):
+		return safetensors.OpenFolder(dir)
+	case has(binIndexName):
+		return openBin(dir, true)
+	case has(binName):
+		return openBin(dir, false)
+	}
+	return nil, fault.Errorf(fault.NoInput, "%s has a %s but no weights: no %s, %s, %s or %s", dir, ConfigName,
+		safetensors.SingleName, safetensors.IndexName, binName, binIndexName)
+}
 
-// check finds every needed tensor, under its name or, in files of the bare
-// model, without the name's first part.
+// OpenSource opens dir as a checkpoint.
+func OpenSource(dir string, _ formats.OpenOptions) (formats.Source, error) {
+	f, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	m := *f.Model
+	m.Context = f.MaxPositions
+	info := formats.Info{Format: formats.HF, Path: dir, Family: f.Family, Model: &m}
+	s, err := NewMapped(info, formats.State{}, f.Mapping, []Kind{{formats.Model, f}}, f.Close)
+	if err != nil {
+		_ = f.Close() // the first error counts
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close closes the weights.
+func (f *Folder) Close() error { return f.files.Close() }
+
+// check finds every needed tensor and reports all that are missing, of another
+// shape or without a place, together.
 func (f *Folder) check() error {
+	var wrong []error
 	used := map[string]bool{}
 	for _, src := range f.Mapping.Sources() {
-		name := src.Name
-		info, ok := f.Weights.Info(name)
-		if !ok {
-			if _, bare, found := strings.Cut(name, "."); found && !strings.HasPrefix(name, "lm_head.") {
-				name = bare
-				info, ok = f.Weights.Info(bare)
-			}
-		}
-		if !ok {
-			return fault.Errorf(fault.BadData, "%s: %s needs the tensor %q, which no file of the folder has", f.Weights.Path, ConfigName, src.Name)
-		}
-		if !slices.Equal(info.Shape, src.Shape) {
-			return fault.Errorf(fault.BadData, "%s: tensor %q has the shape %v, by %s it is %v", f.Weights.File(name).Path, name, info.Shape, ConfigName, src.Shape)
+		name, info, ok := f.find(src.Name)
+		switch {
+		case !ok:
+			wrong = append(wrong, fmt.Errorf("%s: %s needs the tensor %q, which no file of the folder has", f.Path, ConfigName, src.Name))
+			continue
+		case !slices.Equal(info.Shape, src.Shape):
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, by %s it is %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
 		}
 		f.stored[src.Name] = name
 		used[name] = true
 	}
-	for _, name := range f.Weights.Names() {
+	for _, name := range f.files.Names() {
 		tiedHead := f.Model.Tied && name == "lm_head.weight"
 		if !used[name] && !tiedHead && !derived.MatchString(name) {
-			return fault.Errorf(fault.BadData, "%s: tensor %q has no place in the model of %s; leaving it out would change the results", f.Weights.File(name).Path, name, ConfigName)
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has no place in the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
 		}
 	}
-	return nil
+	return fault.With(fault.BadData, Some(wrong))
 }
 
-// Tensor returns a Megatron tensor, row-major in Mapping.GlobalShape.
-func (f *Folder) Tensor(global string) ([]float32, error) {
-	return ToGlobal(f.Mapping, global, func(name string) ([]float32, []int64, error) {
-		stored := f.stored[name]
-		values, err := f.Weights.Float32(stored)
-		if err != nil {
-			return nil, nil, err
-		}
-		if n, first := nonFinite(values); n > 0 && !f.AllowNonFinite {
-			return nil, nil, fault.Errorf(fault.BadData, "%s: tensor %q holds %d values that are not finite, the first at element %d",
-				f.Weights.File(stored).Path, stored, n, first)
-		}
-		info, _ := f.Weights.Info(stored)
-		return values, info.Shape, nil
-	})
-}
-
-func nonFinite(values []float32) (count, first int) {
-	for i, v := range values {
-		if math.IsInf(float64(v), 0) || v != v {
-			if count == 0 {
-				first = i
-			}
-			count++
-		}
+// Some joins errors; of many it keeps the first ones and counts the rest.
+func Some(list []error) error {
+	const shown = 8
+	if more := len(list) - shown; more > 1 {
+		list = append(slices.Clone(list[:shown]), fmt.Errorf("and %d more", more))
 	}
-	return count, first
+	return errors.Join(list...)
+}
+
+// find looks a tensor up under its name or, in files of the bare model, without
+// the name's first part.
+func (f *Folder) find(name string) (string, safetensors.Info, bool) {
+	info, ok := f.files.Info(name)
+	if ok {
+		return name, info, true
+	}
+	_, bare, found := strings.Cut(name, ".")
+	if !found || strings.HasPrefix(name, "lm_head.") {
+		return name, info, false
+	}
+	info, ok = f.files.Info(bare)
+	return bare, info, ok
+}
+
+// Info is a Store's.
+func (f *Folder) Info(name string) (dtype string, shape []int64, ok bool) {
+	info, ok := f.files.Info(f.stored[name])
+	return info.DType, info.Shape, ok
+}
+
+// ReadAt is a Store's.
+func (f *Folder) ReadAt(name string, dst []byte, at int64) error {
+	return f.files.ReadAt(f.stored[name], dst, at)
+}
+
+// Where is a Store's.
+func (f *Folder) Where(name string) string {
+	stored := f.stored[name]
+	return fmt.Sprintf("%s: tensor %q", f.files.Where(stored), stored)
 }

@@ -44,12 +44,26 @@ func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 	mp := &Mapping{Family: family, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}}
 	switch family {
 	case GPT2:
-		mp.gpt2()
+		mp.gpt2(true)
 	case Bloom:
 		mp.bloom()
 	default:
 		mp.llama()
 	}
+	if !m.Tied {
+		mp.embedding("output_layer.weight", "lm_head.weight")
+	}
+	return mp, nil
+}
+
+// NewLinearMapping is the mapping of GPT-2 with every weight [out, in], as
+// nanoGPT and llm.c keep them under the same names.
+func NewLinearMapping(m *spec.Model) (*Mapping, error) {
+	if err := Expresses(GPT2, m); err != nil {
+		return nil, err
+	}
+	mp := &Mapping{Family: GPT2, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}}
+	mp.gpt2(false)
 	if !m.Tied {
 		mp.embedding("output_layer.weight", "lm_head.weight")
 	}
@@ -104,7 +118,7 @@ func (mp *Mapping) linear(global string, names []string, rows []int, in int, bia
 	}
 }
 
-func (mp *Mapping) gpt2() {
+func (mp *Mapping) gpt2(transposed bool) {
 	m := mp.Model
 	h, ffn := m.HiddenSize, m.FFNHiddenSize
 	mp.embedding("embedding.word_embeddings.weight", "transformer.wte.weight")
@@ -112,11 +126,11 @@ func (mp *Mapping) gpt2() {
 	for i := range m.NumLayers {
 		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("transformer.h.%d.", i)
 		mp.norm(ours+"input_layernorm", theirs+"ln_1")
-		mp.linear(ours+"self_attention.linear_qkv", []string{theirs + "attn.c_attn"}, []int{3 * h}, h, true, true, thirds(h, m.KVChannels))
-		mp.linear(ours+"self_attention.linear_proj", []string{theirs + "attn.c_proj"}, []int{h}, h, true, true, nil)
+		mp.linear(ours+"self_attention.linear_qkv", []string{theirs + "attn.c_attn"}, []int{3 * h}, h, true, transposed, thirds(h, m.KVChannels))
+		mp.linear(ours+"self_attention.linear_proj", []string{theirs + "attn.c_proj"}, []int{h}, h, true, transposed, nil)
 		mp.norm(ours+"pre_mlp_layernorm", theirs+"ln_2")
-		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.c_fc"}, []int{ffn}, h, true, true, nil)
-		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.c_proj"}, []int{h}, ffn, true, true, nil)
+		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.c_fc"}, []int{ffn}, h, true, transposed, nil)
+		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.c_proj"}, []int{h}, ffn, true, transposed, nil)
 	}
 	mp.norm("decoder.final_layernorm", "transformer.ln_f")
 }
@@ -155,10 +169,25 @@ func (mp *Mapping) llama() {
 		}
 		mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.LinearBias, false, nil)
 		mp.norm(ours+"pre_mlp_layernorm", theirs+"post_attention_layernorm")
+		if m.MixtureAt(i) {
+			mp.experts(ours+"mlp.", theirs+"block_sparse_moe.")
+			continue
+		}
 		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.gate_proj", theirs + "mlp.up_proj"}, []int{ffn, ffn}, h, m.LinearBias, false, stacked(ffn))
 		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.down_proj"}, []int{h}, ffn, m.LinearBias, false, nil)
 	}
 	mp.norm("decoder.final_layernorm", "model.norm")
+}
+
+// experts adds a mixture: its router, and each expert under its global number.
+func (mp *Mapping) experts(ours, theirs string) {
+	h, ffn := mp.Model.HiddenSize, mp.Model.Experts.FFNHiddenSize
+	mp.same(ours+"router.weight", theirs+"gate.weight", mp.Model.Experts.Num, h)
+	for j := range mp.Model.Experts.Num {
+		one, expert := fmt.Sprintf("%sexperts.local_experts.%d.", ours, j), fmt.Sprintf("%sexperts.%d.", theirs, j)
+		mp.linear(one+"linear_fc1", []string{expert + "w1", expert + "w3"}, []int{ffn, ffn}, h, false, false, stacked(ffn))
+		mp.linear(one+"linear_fc2", []string{expert + "w2"}, []int{h}, ffn, false, false, nil)
+	}
 }
 
 // thirds: theirs is [Q | K | V], ours per head [q | k | v].

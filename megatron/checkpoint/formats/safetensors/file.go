@@ -136,6 +136,18 @@ func (s *File) readAt(info Info, dst []byte, at int64) error {
 	return nil
 }
 
+// ReadAt fills dst with a tensor's bytes from at. Several goroutines may call it.
+func (s *File) ReadAt(name string, dst []byte, at int64) error {
+	info, err := s.need(name)
+	if err != nil {
+		return err
+	}
+	if at < 0 || at+int64(len(dst)) > info.Bytes {
+		return fault.Errorf(fault.Internal, "%s: tensor %q: bytes %d to %d of %d asked for", s.Path, name, at, at+int64(len(dst)), info.Bytes)
+	}
+	return s.readAt(info, dst, at)
+}
+
 // Stream hands a tensor's bytes to each in chunks of whole elements, so that no
 // second copy of a large tensor is needed. The chunk is valid during the call.
 func (s *File) Stream(name string, each func(chunk []byte) error) error {

@@ -46,7 +46,7 @@ func OpenFolder(dir string) (*Folder, error) {
 }
 
 func openIndex(dir, index string) (*Folder, error) {
-	weights, err := readIndex(index)
+	weights, err := ReadIndex(index)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func openIndex(dir, index string) (*Folder, error) {
 	return d, nil
 }
 
-// readIndex returns tensor name -> file name.
-func readIndex(path string) (map[string]string, error) {
+// ReadIndex reads the weight_map of an index, tensor name to file name; names of files are not checked.
+func ReadIndex(path string) (map[string]string, error) {
 	size, err := regular(path)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (d *Folder) openShards(index string, weights map[string]string) error {
 	open := map[string]*File{}
 	for _, name := range names {
 		shard := weights[name]
-		if !plainName(shard) {
+		if !PlainName(shard) {
 			return fault.Errorf(fault.BadData, "%s: tensor %q: %q is not the name of a file in this folder", index, name, shard)
 		}
 		f := open[shard]
@@ -120,8 +120,8 @@ func (d *Folder) openShards(index string, weights map[string]string) error {
 	return nil
 }
 
-// plainName tells a name that stays in its folder.
-func plainName(name string) bool {
+// PlainName tells a name that stays in its folder.
+func PlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && filepath.Base(name) == name
 }
 
@@ -152,6 +152,22 @@ func (d *Folder) Info(name string) (Info, bool) {
 		return f.Info(name)
 	}
 	return Info{}, false
+}
+
+// ReadAt is File.ReadAt over all files.
+func (d *Folder) ReadAt(name string, dst []byte, at int64) error {
+	if f := d.where[name]; f != nil {
+		return f.ReadAt(name, dst, at)
+	}
+	return fault.Errorf(fault.BadData, "%s has no tensor %q", d.Path, name)
+}
+
+// Where is the path of the file that holds a tensor; the folder's for an unknown name.
+func (d *Folder) Where(name string) string {
+	if f := d.where[name]; f != nil {
+		return f.Path
+	}
+	return d.Path
 }
 
 // Float32 is File.Float32 over all files.

@@ -1,0 +1,129 @@
+package hf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/mpu"
+)
+
+// Store holds tensors under Hugging Face's names, whatever their files call
+// them. Methods may be called from several goroutines.
+type Store interface {
+	// Info tells dtype and shape as stored.
+	Info(name string) (dtype string, shape []int64, ok bool)
+	// ReadAt fills dst with the tensor's row-major bytes from at.
+	ReadAt(name string, dst []byte, at int64) error
+	// Where names the file and the tensor in it, for messages.
+	Where(name string) string
+}
+
+// Kind is one sort of tensors of a checkpoint: values, or moments of the optimizer.
+type Kind struct {
+	Prefix string // of native names
+	Store  Store
+}
+
+// Mapped is a Source whose tensors lie in Stores under Hugging Face's names.
+type Mapped struct {
+	info    formats.Info
+	state   formats.State
+	mapping *Mapping
+	stores  map[string]Store // by prefix
+	tensors []formats.Tensor
+	dtypes  map[string]string // by native name
+	close   func() error
+}
+
+// NewMapped checks that every kind has every tensor of mp in its shape, and
+// lists them. close may be nil.
+func NewMapped(info formats.Info, state formats.State, mp *Mapping, kinds []Kind, close func() error) (*Mapped, error) {
+	s := &Mapped{info: info, state: state, mapping: mp, stores: map[string]Store{}, dtypes: map[string]string{}, close: close}
+	for _, k := range kinds {
+		s.stores[k.Prefix] = k.Store
+		if err := s.add(k); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Mapped) add(k Kind) error {
+	for i := range s.mapping.rules {
+		r := &s.mapping.rules[i]
+		name := k.Prefix + r.global
+		for _, src := range r.sources {
+			dtype, shape, ok := k.Store.Info(src.Name)
+			switch {
+			case !ok:
+				return fault.Errorf(fault.BadData, "%s: tensor %q is missing", s.info.Path, src.Name)
+			case !slices.Equal(shape, src.Shape):
+				return fault.Errorf(fault.BadData, "%s has the shape %v, the model's is %v", k.Store.Where(src.Name), shape, src.Shape)
+			case formats.Width(dtype) == 0 || !isFloat(dtype):
+				return fault.Errorf(fault.BadData, "%s is %s; weights are F32, BF16, F16 or F64", k.Store.Where(src.Name), dtype)
+			case s.dtypes[name] != "" && s.dtypes[name] != dtype:
+				return fault.Errorf(fault.BadData, "%s is %s, its neighbour in %s is %s", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
+			}
+			s.dtypes[name] = dtype
+		}
+		s.tensors = append(s.tensors, formats.Tensor{Name: name, DType: s.dtypes[name], Shape: slices.Clone(r.shape)})
+	}
+	return nil
+}
+
+func isFloat(dtype string) bool {
+	return dtype == "F32" || dtype == "BF16" || dtype == "F16" || dtype == "F64"
+}
+
+// Info is what the checkpoint says of itself.
+func (s *Mapped) Info() formats.Info { return s.info }
+
+// State is what the checkpoint keeps beside tensors.
+func (s *Mapped) State() formats.State { return s.state }
+
+// Tensors lists every kind in the order of the model.
+func (s *Mapped) Tensors() []formats.Tensor { return s.tensors }
+
+// Read fills dst with a box of a tensor.
+func (s *Mapped) Read(name string, box mpu.Piece, dst []byte) error {
+	kind, global := s.split(name)
+	dtype, ok := s.dtypes[name]
+	if !ok {
+		return fault.Errorf(fault.Internal, "%s has no tensor %q", s.info.Path, name)
+	}
+	return s.mapping.Gather(dst, global, box.From, box.Size, formats.Width(dtype), kind.ReadAt)
+}
+
+func (s *Mapped) split(name string) (Store, string) {
+	for prefix, store := range s.stores {
+		if global, ok := strings.CutPrefix(name, prefix); ok {
+			return store, global
+		}
+	}
+	return nil, name
+}
+
+// Origin says where a native tensor comes from, for messages.
+func (s *Mapped) Origin(name string) string {
+	store, global := s.split(name)
+	i, ok := s.mapping.byGlobal[global]
+	if !ok || store == nil {
+		return fmt.Sprintf("%s: %s", s.info.Path, name)
+	}
+	var parts []string
+	for _, src := range s.mapping.rules[i].sources {
+		parts = append(parts, store.Where(src.Name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Close closes the files.
+func (s *Mapped) Close() error {
+	if s.close == nil {
+		return nil
+	}
+	return s.close()
+}

@@ -1,0 +1,116 @@
+package formats
+
+import (
+	"encoding/json"
+
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// Format names a way of storing checkpoints.
+type Format string
+
+// The formats, as `convert --to` spells them.
+const (
+	Native            Format = "native"
+	MegatronTorch     Format = "megatron-torch"
+	MegatronTorchDist Format = "megatron-torch_dist"
+	HF                Format = "hf"
+	NanoGPT           Format = "nanogpt"
+	LLMC              Format = "llmc"
+)
+
+// Prefixes of stored names.
+const (
+	Model  = "model."
+	Main   = "optimizer.main."
+	ExpAvg = "optimizer.exp_avg."
+	ExpSq  = "optimizer.exp_avg_sq."
+)
+
+// Tensor is a global tensor of a checkpoint.
+type Tensor struct {
+	Name  string  // with prefix
+	DType string  // as safetensors spells it
+	Shape []int64 // at least one dimension, each at least 1
+}
+
+// Bytes is the tensor's size.
+func (t Tensor) Bytes() int64 { return Width(t.DType) * Volume(t.Shape) }
+
+// Info is what a checkpoint says of itself.
+type Info struct {
+	Format Format
+	Path   string // the folder or file that holds it
+	Family string // Hugging Face's model_type, where the format says one; "": not said
+
+	Model     *spec.Model // complete, as files allow
+	SeqLength int         // 0: not said
+	Layout    Layout      // it was written by; zero: the format has none
+	Notes     []string    // for a person: oddities, what was ignored
+}
+
+// Source is an open checkpoint.
+type Source interface {
+	Info() Info
+	// Tensors lists everything, in an order that reads the files front to back
+	// where that is possible.
+	Tensors() []Tensor
+	// Read fills dst, row-major and exactly as long as the box, with the box of a
+	// listed tensor (Piece.Local is not looked at). It may be called from several
+	// goroutines. Errors name file and tensor.
+	Read(name string, box mpu.Piece, dst []byte) error
+	State() State
+	Close() error
+}
+
+// State is what a run needs beside its tensors to go on bit for bit. Raw parts
+// belong to whoever wrote them.
+type State struct {
+	Iteration     int64 `json:"iteration"`
+	ConsumedTrain int64 `json:"consumed_train_samples"`
+	ConsumedValid int64 `json:"consumed_valid_samples"`
+	SkippedTrain  int64 `json:"skipped_train_samples"`
+
+	Seed    uint64 `json:"seed"`    // random numbers are counted, so this is all of their state
+	Version string `json:"version"` // of the program that wrote
+
+	Config    json.RawMessage            `json:"config,omitempty"`    // of the run: training.Config
+	Scheduler json.RawMessage            `json:"scheduler,omitempty"` // learning rate and weight decay, with Megatron's names (optimizer.SchedulerState)
+	Scaler    json.RawMessage            `json:"scaler,omitempty"`    // loss scale, with Megatron's names (optimizer.ScalerState)
+	Extra     map[string]json.RawMessage `json:"extra,omitempty"`
+
+	RNG any `json:"-"` // Megatron's generator states (*megatron.RNG); only its formats give and take them
+}
+
+// Keys of State.Extra.
+const (
+	ExtraAdamSteps = "optimizer_steps" // integer: updates made
+	ExtraFLOPs     = "megatron_flops"  // number: num_floating_point_operations_so_far
+	ExtraArgs      = "megatron_args"   // object: Megatron's arguments as found; enumerations as their names
+)
+
+// OpenOptions choose what a Source shows.
+type OpenOptions struct {
+	Step        int64 // iteration of a save folder; negative: the latest
+	KeepPadding bool  // the vocabulary's padding rows are part of its tensors
+}
+
+// Layout is how a checkpoint is cut. 0 counts as 1.
+type Layout struct {
+	TP, PP, VP, EP, ETP, DP int
+	FirstStage, LastStage   int   // layers of the first and last pipeline stage; 0: even
+	StageLayers             []int // layers of each pipeline stage; nil: even, or as above
+	DistributedOptimizer    bool
+}
+
+// Whole gives every size its meaning: 0 becomes 1, ETP of 0 becomes TP.
+func (l Layout) Whole() Layout {
+	for _, n := range []*int{&l.TP, &l.PP, &l.VP, &l.EP, &l.DP} {
+		*n = max(1, *n)
+	}
+	if l.ETP == 0 {
+		l.ETP = l.TP
+	}
+	return l
+}

@@ -1,0 +1,31 @@
+package formats
+
+import "context"
+
+// WriteOptions say how a checkpoint is written.
+type WriteOptions struct {
+	Layout    Layout
+	Family    string // of hf, where several could hold the model; "": the source's or the natural one
+	Tokenizer string // folder whose tokenizer files are copied beside the weights (hf); "": none
+	ShardSize int64  // bytes of one file, for formats with shards; 0: the format's custom
+	Release   bool   // Megatron: a `release` folder without iteration
+}
+
+// Written is what a Writer did.
+type Written struct {
+	Path  string // the folder or file that holds the checkpoint
+	Files int
+	Bytes int64
+	Notes []string // for a person: what the format cannot hold
+}
+
+// Writer makes a checkpoint of one format at path from everything src lists.
+// Masters, moments and state that the format has no place for are left out with
+// a note. Until it is whole and on disk it has a temporary name beside path; on
+// an error or when ctx ends nothing is left. A path that exists is refused,
+// except a save folder of the same format, which gets one more iteration.
+type Writer func(ctx context.Context, path string, src Source, o WriteOptions) (Written, error)
+
+// Opener opens a checkpoint of one format: a save folder, one iteration's
+// folder, a model's folder or a file, as the format has them.
+type Opener func(path string, o OpenOptions) (Source, error)

@@ -1,0 +1,203 @@
+package training
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// foreign tells which other program's format dir holds; "" for our own, or none.
+func foreign(dir string) formats.Format {
+	f, err := formats.Detect(dir)
+	if err != nil || f == formats.Native {
+		return ""
+	}
+	return f
+}
+
+// loader fills tensors from a checkpoint, whatever its format.
+type loader func(tensors []mpu.Stored, o checkpoint.LoadOptions) (checkpoint.State, checkpoint.Report, error)
+
+// native loads our own format: step -1 is the latest that all ranks find sound.
+func (r *Run) native(dir string, step int64) loader {
+	return func(tensors []mpu.Stored, o checkpoint.LoadOptions) (checkpoint.State, checkpoint.Report, error) {
+		for {
+			state, report, err := checkpoint.Load(dir, step, tensors, r.device, o)
+			if err != nil {
+				return state, report, err
+			}
+			newest, err := r.agree(report.Iteration)
+			if err != nil {
+				return state, report, err
+			}
+			oldest, err := r.agree(-report.Iteration)
+			if err != nil || newest == -oldest {
+				return state, report, err
+			}
+			step = -oldest // a rank found its part of a newer one damaged
+		}
+	}
+}
+
+// restoreForeign brings the run to a checkpoint that another program wrote. One
+// without moments and iteration, as models are published, is weights to start
+// from.
+func (r *Run) restoreForeign(format formats.Format, dir string, step int64, finetune bool) error {
+	src, err := all.OpenAs(format, dir, formats.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts})
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if err := r.foreignModel(src.Info()); err != nil {
+		return err
+	}
+	trained := hasMoments(src)
+	if !trained && src.State().Iteration == 0 && !finetune {
+		r.log.note("%s holds weights alone: training starts from them at iteration 0", src.Info().Path)
+		finetune = true
+	}
+	if finetune || r.Config.Checkpoint.NoLoadOptim {
+		return r.loadWeights(fromSource(formats.Finite(src), r), finetune)
+	}
+	if !trained {
+		return fault.Errorf(fault.IO, "%s holds no optimizer; --no-load-optim goes on with its iteration and fresh moments, --finetune starts at iteration 0", src.Info().Path)
+	}
+	return r.loadAll(fromSource(formats.Finite(formats.Retype(src, storedType(r.Config.Precision))), r))
+}
+
+func fromSource(src formats.Source, r *Run) loader {
+	return func(tensors []mpu.Stored, o checkpoint.LoadOptions) (checkpoint.State, checkpoint.Report, error) {
+		return checkpoint.LoadSource(src, tensors, r.device, o)
+	}
+}
+
+func hasMoments(src formats.Source) bool {
+	for _, t := range src.Tensors() {
+		if strings.HasPrefix(t.Name, optimizer.StoredExpM) {
+			return true
+		}
+	}
+	return false
+}
+
+// storedType is the dtype of values in a precision, as files spell it.
+func storedType(precision string) string {
+	switch precision {
+	case BF16:
+		return "BF16"
+	case FP16:
+		return "F16"
+	}
+	return "F32"
+}
+
+// foreignModel refuses weights whose settings give them another meaning, unless
+// --finetune asks for them. Settings that the model does not use do not count.
+func (r *Run) foreignModel(info formats.Info) error {
+	if r.Config.Checkpoint.Finetune || info.Model == nil {
+		return nil
+	}
+	list, err := modelDifferences(info.Model, &r.Config.Model)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return fault.Errorf(fault.IO, "%s is of another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+		info.Path, strings.Join(list, ", "))
+}
+
+// modelDifferences lists the settings of reinterpreting that differ.
+func modelDifferences(saved, now *spec.Model) ([]string, error) {
+	var fields [2]map[string]any
+	for i, m := range []*spec.Model{saved, now} {
+		text, err := json.Marshal(m)
+		if err != nil {
+			return nil, fault.With(fault.Internal, err)
+		}
+		var all map[string]any
+		if err := json.Unmarshal(text, &all); err != nil {
+			return nil, fault.With(fault.Internal, err)
+		}
+		fields[i] = map[string]any{}
+		for _, name := range reinterpreting {
+			fields[i][name] = all[name]
+		}
+		if m.Position != spec.PositionRope {
+			for _, name := range []string{"RotaryBase", "RotaryPercent", "RotaryInterleaved", "RotaryInterpolation", "RopeScaling", "NoRopeFreq"} {
+				delete(fields[i], name)
+			}
+		} else if m.RotaryInterpolation <= 1 {
+			fields[i]["RotaryInterpolation"] = 0.0
+		}
+	}
+	return differences("", fields[0], fields[1]), nil
+}
+
+// foreignFlags are the flags that describe the model of another program's
+// checkpoint, for --use-checkpoint-args.
+func foreignFlags(format formats.Format, folder string) (map[string][]string, error) {
+	src, err := all.OpenAs(format, folder, formats.OpenOptions{Step: -1})
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	info := src.Info()
+	flags := modelFlags(info.Model)
+	if info.SeqLength > 0 {
+		flags["seq-length"] = []string{fmt.Sprint(info.SeqLength)}
+	}
+	return flags, nil
+}
+
+// modelFlags says m on a command line.
+func modelFlags(m *spec.Model) map[string][]string {
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	flags := map[string][]string{
+		"num-layers": {fmt.Sprint(m.NumLayers)}, "hidden-size": {fmt.Sprint(m.HiddenSize)}, "ffn-hidden-size": {fmt.Sprint(m.FFNHiddenSize)},
+		"num-attention-heads": {fmt.Sprint(m.NumAttentionHeads)}, "kv-channels": {fmt.Sprint(m.KVChannels)},
+		"position-embedding-type": {m.Position}, "normalization": {m.Normalization}, "norm-epsilon": {number(m.NormEpsilon)},
+		"max-position-embeddings": {fmt.Sprint(max(m.MaxPositions, m.Context))},
+	}
+	on := func(name string, is bool) {
+		if is {
+			flags[name] = []string{"true"}
+		}
+	}
+	if m.NumQueryGroups != m.NumAttentionHeads {
+		on("group-query-attention", true)
+		flags["num-query-groups"] = []string{fmt.Sprint(m.NumQueryGroups)}
+	}
+	if m.Position == spec.PositionRope {
+		flags["rotary-base"], flags["rotary-percent"] = []string{number(m.RotaryBase)}, []string{number(m.RotaryPercent)}
+		on("rotary-interleaved", m.RotaryInterleaved)
+		if m.RotaryInterpolation > 1 {
+			flags["rotary-seq-len-interpolation-factor"] = []string{number(m.RotaryInterpolation)}
+		}
+		if m.RopeScaling != nil {
+			on("use-rope-scaling", true)
+			flags["rope-scaling-factor"] = []string{number(m.RopeScaling.Factor)}
+		}
+	}
+	on("swiglu", m.Activation == spec.Swiglu)
+	on("squared-relu", m.Activation == spec.SquaredRelu)
+	on("quick-geglu", m.Activation == spec.QuickGeglu)
+	on("no-bias-gelu-fusion", m.Activation == spec.GeluErf)
+	on("disable-bias-linear", !m.LinearBias)
+	on("add-qkv-bias", m.QKVBias && !m.LinearBias)
+	on("qk-layernorm", m.QKNorm)
+	on("apply-layernorm-1p", m.NormOnePlus)
+	on("embed-layernorm", m.EmbedNorm)
+	on("untie-embeddings-and-output-weights", !m.Tied)
+	if m.WindowLeft >= 0 {
+		flags["window-size"] = []string{fmt.Sprintf("%d,0", m.WindowLeft)}
+	}
+	return flags
+}

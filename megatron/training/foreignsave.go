@@ -1,0 +1,119 @@
+package training
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/all"
+	"monotron/mpu"
+)
+
+// formatOf is what --ckpt-format asks for.
+func formatOf(name string) formats.Format {
+	switch name {
+	case "torch":
+		return formats.MegatronTorch
+	case "torch_dist":
+		return formats.MegatronTorchDist
+	}
+	return formats.Native
+}
+
+// saveAs writes a checkpoint in Megatron's formats. One rank writes what it
+// holds; several first save our own format, which one of them then converts.
+func (r *Run) saveAs(ctx context.Context, format formats.Format, state checkpoint.State, o checkpoint.SaveOptions) (checkpoint.Report, error) {
+	save := r.Config.Checkpoint.Save
+	report := checkpoint.Report{Iteration: state.Iteration}
+	if o.World < 2 {
+		return report, r.writeForeign(ctx, format, &held{r: r, state: state, tensors: r.Engine.Stored()}, &report)
+	}
+	meanwhile := filepath.Join(save, ".tmp-native-"+o.Tag)
+	o.KeepLast, o.KeepEvery = 0, 0
+	_, err := checkpoint.Save(ctx, meanwhile, state, r.Engine.Stored(), r.device, o)
+	if o.Rank > 0 {
+		return report, err
+	}
+	if err == nil {
+		err = r.convertNative(ctx, format, meanwhile, &report)
+	}
+	if removed := os.RemoveAll(meanwhile); err == nil {
+		err = fault.With(fault.IO, removed)
+	}
+	return report, err
+}
+
+func (r *Run) convertNative(ctx context.Context, format formats.Format, dir string, report *checkpoint.Report) error {
+	src, err := all.OpenAs(formats.Native, dir, formats.OpenOptions{Step: -1})
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	return r.writeForeign(ctx, format, src, report)
+}
+
+func (r *Run) writeForeign(ctx context.Context, format formats.Format, src formats.Source, report *checkpoint.Report) error {
+	c, l := &r.Config, r.Config.Layout
+	written, err := all.Write(ctx, format, c.Checkpoint.Save, src, formats.WriteOptions{Layout: formats.Layout{TP: l.TP, PP: l.PP, VP: l.VP, EP: l.EP, ETP: l.ETP,
+		DP: l.DP, FirstStage: l.FirstStageLayers, LastStage: l.LastStageLayers, DistributedOptimizer: l.DistributedOptimizer}})
+	if err != nil {
+		return err
+	}
+	report.Folder, report.Bytes = written.Path, written.Bytes
+	report.Notes = append(report.Notes, written.Notes...)
+	if c.Checkpoint.KeepLast > 0 {
+		report.Notes = append(report.Notes, fmt.Sprintf("--ckpt-format %s: older checkpoints are not removed", c.Checkpoint.Format))
+	}
+	return nil
+}
+
+// held shows the tensors of a run on one rank as a Source.
+type held struct {
+	r       *Run
+	state   checkpoint.State
+	tensors []mpu.Stored
+
+	mu sync.Mutex // a device is used by one goroutine at a time
+}
+
+func (h *held) Info() formats.Info {
+	m := h.r.Config.Model
+	return formats.Info{Format: formats.Native, Path: "the run", Model: &m, SeqLength: h.r.Config.SeqLength}
+}
+
+func (h *held) State() formats.State { return h.state }
+func (h *held) Close() error         { return nil }
+
+func (h *held) Tensors() []formats.Tensor {
+	list := make([]formats.Tensor, len(h.tensors))
+	for i, t := range h.tensors {
+		list[i] = formats.Tensor{Name: t.Name, DType: heldTypes[t.Tensor.DType], Shape: t.Global}
+	}
+	return list
+}
+
+var heldTypes = map[device.DType]string{device.F32: "F32", device.BF16: "BF16", device.F16: "F16", device.F64: "F64"}
+
+func (h *held) Read(name string, box mpu.Piece, dst []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.tensors {
+		if t.Name != name {
+			continue
+		}
+		flat, width := t.Tensor.Reshape(t.Tensor.Len()), t.Tensor.DType.Size()
+		for _, p := range t.Pieces {
+			for o := formats.NewOverlap(p, box); o.OK; o.Take(o.N) {
+				h.r.device.Read(dst[o.InB*width:(o.InB+o.N)*width], flat.Slice(0, p.Local+o.InA, o.N))
+			}
+		}
+		return h.r.device.Err()
+	}
+	return fault.Errorf(fault.Internal, "the run has no tensor %q", name)
+}

@@ -1,0 +1,130 @@
+// Package convert is the command convert: a checkpoint of any format and layout
+// becomes one of another.
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/all"
+	"monotron/tools/internal/command"
+)
+
+const description = `The input's format is told by what is in it; its layout does not matter. Formats to write:
+
+  native               this program's own: any layout loads it
+  megatron-torch       Megatron-LM's mp_rank_XX/model_optim_rng.pt, one a rank
+  megatron-torch_dist  Megatron-LM's sharded format (--ckpt-format torch_dist)
+  hf                   Hugging Face: config.json, safetensors, tokenizer files
+  nanogpt              ckpt.pt of nanoGPT
+  llmc                 model_*.bin of llm.c, with state_*.bin where there are moments
+
+Optimizer state, iteration, samples and schedule go along where both formats have a place
+for them, so that training continues; what is left out is said. Weights stay bit for bit
+unless --dtype asks for another type. Memory: about one tensor, whatever the checkpoint's
+size. The output appears when it is whole; after an error nothing is left of it.
+
+Examples:
+  monotron convert --input Llama-3.1-8B --to megatron-torch_dist --output ckpt \
+      --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+  monotron convert --input ckpt --to hf --output my-model --tokenizer Llama-3.1-8B --dtype bf16 --verify`
+
+// Command is convert; open makes the device that --verify computes on.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:        "convert",
+		Usage:       "turn a checkpoint into another format or layout",
+		Description: description,
+		Flags:       append(allFlags(), command.DeviceFlags()...),
+		Action: func(c *cli.Context) error {
+			if err := command.NoArgs(c); err != nil {
+				return err
+			}
+			o, err := readOptions(c)
+			if err != nil {
+				return err
+			}
+			return run(c, o, open)
+		},
+	})
+}
+
+// run converts and tells what was done; the path of the result goes to standard
+// output.
+func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) error {
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	notes := &command.Printer{W: c.App.ErrWriter}
+	original, err := o.openInput()
+	if err != nil {
+		return err
+	}
+	defer original.Close()
+	if err := formats.Check(original); err != nil {
+		return err
+	}
+	for _, n := range original.Info().Notes {
+		notes.Printf("%s: %s\n", original.Info().Path, n)
+	}
+	src, err := o.view(original)
+	if err != nil {
+		return err
+	}
+	written, err := all.Write(ctx, o.to, o.output, src, o.write)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	for _, n := range written.Notes {
+		notes.Printf("note: %s\n", n)
+	}
+	notes.Printf("%s (%s) to %s (%s): %d tensors, %d files, %d bytes\n", original.Info().Path, original.Info().Format, written.Path, o.to,
+		len(src.Tensors()), written.Files, written.Bytes)
+	if o.verify {
+		if err := verify(c, o, src, written, open, notes); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(c.App.Writer, written.Path); err != nil {
+		return fault.With(fault.IO, err)
+	}
+	return notes.Err
+}
+
+// interrupted gives an error that a signal caused its code.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return fault.Errorf(fault.Again, "stopped by a signal; nothing is left of the output")
+	}
+	return err
+}
+
+// openInput opens the input as it is, padding aside.
+func (o *options) openInput() (formats.Source, error) {
+	open := formats.OpenOptions{Step: o.step}
+	if o.from != "" {
+		return all.OpenAs(o.from, o.input, open)
+	}
+	return all.Open(o.input, open)
+}
+
+// tokenizerFolder is where the tokenizer's files are taken from: the flag's, or
+// the input where that is a model's folder.
+func (o *options) tokenizerFolder(info formats.Info) string {
+	if o.write.Tokenizer != "" {
+		return o.write.Tokenizer
+	}
+	if info.Format == formats.HF {
+		return filepath.Clean(info.Path)
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package convert
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/fault"
+	"monotron/megatron/checkpoint/compare"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/all"
+)
+
+// shared is golden/checkpoint, or the test is skipped.
+func shared(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("MONOTRON_SHARED")
+	for at, up := ".", 0; dir == "" && up < 6; at, up = filepath.Join(at, ".."), up+1 {
+		if st, err := os.Stat(filepath.Join(at, "..", "shared", "golden")); err == nil && st.IsDir() {
+			dir = filepath.Join(at, "..", "shared")
+		}
+	}
+	dir = filepath.Join(dir, "golden", "checkpoint")
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("no golden cases beside the repository; set MONOTRON_SHARED")
+	}
+	return dir
+}
+
+// tiny is a GPT-2 of transformers that lives in the repository.
+const tiny = "../../megatron/checkpoint/formats/hf/testdata/gpt2-tiny"
+
+// call runs the command and returns what it printed.
+func call(args ...string) (stdout, notes string, err error) {
+	var out, errs bytes.Buffer
+	open := func(string) (*device.Device, error) { return ref.Open(), nil }
+	app := &cli.App{Writer: &out, ErrWriter: &errs, Commands: []*cli.Command{Command(open)}, ExitErrHandler: func(*cli.Context, error) {}}
+	err = app.Run(append([]string{"monotron", "convert"}, args...))
+	return out.String(), errs.String(), err
+}
+
+// convert runs the command and fails the test on an error.
+func convert(t *testing.T, args ...string) (path string) {
+	t.Helper()
+	out, notes, err := call(args...)
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", args, err, notes)
+	}
+	return strings.TrimSpace(out)
+}
+
+// sameWeights compares all values of two checkpoints bit for bit.
+func sameWeights(t *testing.T, a, b string) bool {
+	t.Helper()
+	x, err := all.Open(a, formats.OpenOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	y, err := all.Open(b, formats.OpenOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.Close()
+	rows, err := compare.Tensors(formats.WeightsOnly(x), formats.WeightsOnly(y), compare.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := len(rows) > 0
+	for i := range rows {
+		same = same && rows[i].Equal() && rows[i].DTypeA == rows[i].DTypeB
+	}
+	return same
+}
+
+// The path of the result goes to standard output, --verify says what it proved,
+// and the output's weights are the input's.
+func TestConvertVerifies(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "deep", "out")
+	stdout, notes, err := call("--input", tiny, "--to", "nanogpt", "--output", out, "--verify")
+	if err != nil || strings.TrimSpace(stdout) != out {
+		t.Fatalf("%v, printed %q\n%s", err, stdout, notes)
+	}
+	for _, say := range []string{"weights are bit-equal", "are equal", "erf"} {
+		if !strings.Contains(notes, say) {
+			t.Errorf("the notes do not say %q:\n%s", say, notes)
+		}
+	}
+	if !sameWeights(t, tiny, out) {
+		t.Error("weights differ")
+	}
+}
+
+// --dtype rounds the weights; with moments the f32 values go on as masters, and
+// come back from them.
+func TestDtypeKeepsMasters(t *testing.T) {
+	dir := t.TempDir()
+	start := filepath.Join(shared(t), "gpt2-nanogpt-compiled")
+	narrow := convert(t, "--input", start, "--to", "native", "--output", filepath.Join(dir, "narrow"), "--dtype", "bf16")
+	wide := convert(t, "--input", narrow, "--to", "native", "--output", filepath.Join(dir, "wide"), "--dtype", "f32")
+	if sameWeights(t, start, narrow) || !sameWeights(t, start, wide) {
+		t.Error("bf16 has the f32 weights, or they did not come back from the masters")
+	}
+	bare := convert(t, "--input", narrow, "--to", "hf", "--output", filepath.Join(dir, "bare"), "--weights-only", "--dtype", "f32")
+	if sameWeights(t, start, bare) {
+		t.Error("--weights-only took masters")
+	}
+}
+
+// What is asked for and cannot be is an error with its code; nothing is left.
+func TestConvertRefuses(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	for _, c := range []struct {
+		args []string
+		says string
+		code fault.Code
+	}{
+		{[]string{"--to", "hf", "--output", out}, "--input is missing", fault.Usage},
+		{[]string{"--input", tiny, "--to", "pickle", "--output", out}, "no format", fault.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--dtype", "int4"}, "bf16", fault.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--max-shard-size", "much"}, "500MB", fault.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--tensor-model-parallel-size", "2"}, "no layout", fault.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--family", "llama"}, "llama", fault.Usage},
+		{[]string{"--input", tiny, "--to", "llmc", "--output", out, "--dtype", "fp16"}, "--dtype", fault.Usage},
+		{[]string{"--input", filepath.Join(dir, "none"), "--to", "hf", "--output", out}, "does not exist", fault.NoInput},
+		{[]string{"--input", dir, "--to", "hf", "--output", out}, "no checkpoint", fault.NoInput},
+		{[]string{"--input", tiny, "--to", "hf", "--output", dir}, "exists", fault.Usage},
+	} {
+		_, _, err := call(c.args...)
+		if err == nil || fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v (code %d); want code %d and %q", c.args, err, fault.CodeOf(err), c.code, c.says)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Sizes of shards are read with their units.
+func TestBytesOf(t *testing.T) {
+	for text, want := range map[string]int64{"5GB": 5e9, "2GiB": 2 << 30, "500 mb": 5e8, "1000": 1000, "1.5KiB": 1536} {
+		if got, err := bytesOf(text); err != nil || got != want {
+			t.Errorf("%s is %d, %v; want %d", text, got, err, want)
+		}
+	}
+}
+
+// A folder of transformers comes back with its tokenizer, generation config and
+// special ids.
+func TestTokenizerIsCarried(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in")
+	if err := os.CopyFS(in, os.DirFS(tiny)); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"tokenizer.json": "{}", "generation_config.json": `{"eos_token_id": 7}`} {
+		if err := os.WriteFile(filepath.Join(in, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := convert(t, "--input", in, "--to", "hf", "--output", filepath.Join(dir, "out"), "--max-shard-size", "2000")
+	names, err := os.ReadDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, e := range names {
+		have = append(have, e.Name())
+	}
+	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "model.safetensors.index.json"} {
+		if !slices.Contains(have, name) {
+			t.Errorf("%s is missing of %v", name, have)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(out, "generation_config.json"))
+	if err != nil || string(text) != `{"eos_token_id": 7}` {
+		t.Errorf("generation config %q, %v", text, err)
+	}
+	if !sameWeights(t, in, out) {
+		t.Error("weights differ")
+	}
+}

@@ -1,0 +1,138 @@
+package convert
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
+)
+
+func allFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "input", Usage: "checkpoint to read: a save folder, one iteration's folder, a model's folder, or a file"},
+		&cli.StringFlag{Name: "to", Usage: "format to write: native, megatron-torch, megatron-torch_dist, hf, nanogpt, llmc"},
+		&cli.StringFlag{Name: "output", Usage: "what to write; it must not exist, but a save folder may get one more iteration"},
+		&cli.StringFlag{Name: "from", Usage: "format of the input, where it should not be told by its content"},
+		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read; the latest where not given"},
+		&cli.StringFlag{Name: "dtype", Usage: "type of the weights: f32, bf16 or fp16; as they are where not given. With bf16 and fp16 the f32 values go on as masters where there is an optimizer"},
+		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and the random states"},
+		&cli.BoolFlag{Name: "allow-nan", Usage: "take weights that are NaN or infinite instead of refusing them"},
+		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit 1 if not"},
+		&cli.StringSliceFlag{Name: "verify-ids", Usage: "token ids of that prompt; some of the vocabulary where not given"},
+
+		&cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "Megatron formats: tensor-parallel ranks to write for"},
+		&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: pipeline stages"},
+		&cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: model chunks of a stage (interleaved schedule)"},
+		&cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "Megatron formats: ranks that share the experts"},
+		&cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: tensor-parallel ranks of an expert; 0: as the dense layers"},
+		&cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"},
+		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
+		&cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, Usage: "Megatron formats: the vocabulary is padded to a multiple of this times the tensor-parallel ranks"},
+		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: a `release` folder, without iteration"},
+
+		&cli.StringFlag{Name: "family", Usage: "hf: architecture, where several can hold the model: gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom"},
+		&cli.StringFlag{Name: "tokenizer", Usage: "hf: folder whose tokenizer files are copied; the input where it is a Hugging Face folder"},
+		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: size of one file, as 500MB or 2GiB"},
+	}
+}
+
+// options are the flags, checked.
+type options struct {
+	input, output string
+	from, to      formats.Format
+	step          int64
+	dtype         string // of weights, as safetensors spells it; "": as they are
+	weightsOnly   bool
+	allowNaN      bool
+	verify        bool
+	prompt        []int32 // nil: made up
+	divisor       int     // of the vocabulary's padding
+	write         formats.WriteOptions
+}
+
+var known = []formats.Format{formats.Native, formats.MegatronTorch, formats.MegatronTorchDist, formats.HF, formats.NanoGPT, formats.LLMC}
+
+// dtypes by the command line's names.
+var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "F32", "bf16": "BF16", "bfloat16": "BF16", "fp16": "F16", "f16": "F16", "float16": "F16"}
+
+func readOptions(c *cli.Context) (*options, error) {
+	o := &options{input: c.String("input"), output: c.String("output"), from: formats.Format(c.String("from")), to: formats.Format(c.String("to")),
+		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify"),
+		divisor: c.Int("make-vocab-size-divisible-by")}
+	for _, name := range []string{"input", "to", "output"} {
+		if c.String(name) == "" {
+			return nil, fault.Errorf(fault.Usage, "--%s is missing; monotron convert --help shows examples", name)
+		}
+	}
+	for name, f := range map[string]formats.Format{"to": o.to, "from": o.from} {
+		if f != "" && !slices.Contains(known, f) {
+			return nil, fault.Errorf(fault.Usage, "--%s %q is no format; there are %v", name, f, known)
+		}
+	}
+	var ok bool
+	if o.dtype, ok = dtypes[strings.ToLower(c.String("dtype"))]; !ok {
+		return nil, fault.Errorf(fault.Usage, "--dtype %q is unknown; there are f32, bf16 and fp16", c.String("dtype"))
+	}
+	if err := o.readWriting(c); err != nil {
+		return nil, err
+	}
+	return o, o.readPrompt(c)
+}
+
+func (o *options) readWriting(c *cli.Context) error {
+	for _, name := range []string{"tensor-model-parallel-size", "pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
+		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by"} {
+		if c.Int(name) < 1 {
+			return fault.Errorf(fault.Usage, "--%s %d: at least 1", name, c.Int(name))
+		}
+		if c.IsSet(name) && o.to != formats.MegatronTorch && o.to != formats.MegatronTorchDist {
+			return fault.Errorf(fault.Usage, "--%s: %s checkpoints have no layout; it goes with megatron-torch and megatron-torch_dist", name, o.to)
+		}
+	}
+	o.write = formats.WriteOptions{Family: c.String("family"), Tokenizer: c.String("tokenizer"), Release: c.Bool("release"),
+		Layout: formats.Layout{TP: c.Int("tensor-model-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), VP: c.Int("num-virtual-stages-per-pipeline-rank"),
+			EP: c.Int("expert-model-parallel-size"), ETP: c.Int("expert-tensor-parallel-size"), DP: c.Int("data-parallel-size"),
+			DistributedOptimizer: c.Bool("use-distributed-optimizer")}}
+	var err error
+	o.write.ShardSize, err = bytesOf(c.String("max-shard-size"))
+	return err
+}
+
+func (o *options) readPrompt(c *cli.Context) error {
+	for _, word := range strings.FieldsFunc(strings.Join(c.StringSlice("verify-ids"), " "), func(r rune) bool { return r == ' ' || r == ',' }) {
+		id, err := strconv.ParseInt(word, 10, 32)
+		if err != nil || id < 0 {
+			return fault.Errorf(fault.Usage, "--verify-ids: %q is no token id", word)
+		}
+		o.prompt = append(o.prompt, int32(id))
+	}
+	return nil
+}
+
+// units of sizes; longer names first.
+var units = []struct {
+	name  string
+	bytes float64
+}{{"KIB", 1 << 10}, {"MIB", 1 << 20}, {"GIB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1}}
+
+// bytesOf reads a size such as 500MB, 2GiB or 1000.
+func bytesOf(text string) (int64, error) {
+	upper := strings.ToUpper(strings.TrimSpace(text))
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(upper, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+		if err != nil || !(n*u.bytes >= 1) || n*u.bytes > math.MaxInt64/2 {
+			break
+		}
+		return int64(n * u.bytes), nil
+	}
+	return 0, fault.Errorf(fault.Usage, "--max-shard-size %q is no size; write it as 500MB or 2GiB", text)
+}

@@ -1,0 +1,99 @@
+package convert
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/checkpoint/compare"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/inference"
+	"monotron/tools/internal/command"
+)
+
+// promptLength of a prompt that nobody named.
+const promptLength = 16
+
+// verify reads the output back and compares it with what was to be written:
+// every weight bit for bit, and the logits of a prompt.
+func verify(c *cli.Context, o *options, src formats.Source, written formats.Written, open func(string) (*device.Device, error), notes *command.Printer) error {
+	back, err := all.OpenAs(o.to, written.Path, formats.OpenOptions{Step: -1})
+	if err != nil {
+		return fmt.Errorf("reading the output back: %w", err)
+	}
+	defer back.Close()
+	values := func(t formats.Tensor) bool { return strings.HasPrefix(t.Name, formats.Model) }
+	rows, err := compare.Tensors(formats.Select(src, values), formats.Select(back, values), compare.Options{})
+	if err != nil {
+		return fmt.Errorf("reading the output back: %w", err)
+	}
+	for i := range rows {
+		if r := &rows[i]; !r.Equal() || r.DTypeA != r.DTypeB {
+			return fault.Errorf(fault.Differs, "%s is not what was to be written: tensor %s is %s%v, %d elements differ; do not use it",
+				written.Path, r.Name, r.DTypeB, r.ShapeB, r.Different)
+		}
+	}
+	notes.Printf("verified: %d weights are bit-equal\n", len(rows))
+	if back.Info().Model.Experts != nil {
+		notes.Printf("verified: no logits, this version does not run mixtures of experts\n")
+		return nil
+	}
+	prompt := o.prompt
+	if len(prompt) == 0 {
+		prompt = somePrompt(src.Info())
+	}
+	want, err := logitsOf(c, open, src, prompt)
+	if err != nil {
+		return err
+	}
+	got, err := logitsOf(c, open, back, prompt)
+	if err != nil {
+		return err
+	}
+	worst := 0.0
+	for i := range want {
+		if diff := math.Abs(float64(want[i]) - float64(got[i])); !(diff <= worst) { // NaN counts
+			worst = diff
+		}
+	}
+	if worst != 0 {
+		return fault.Errorf(fault.Differs, "the logits of %d tokens differ by up to %g between input and output: the settings beside the weights are not the same; do not use it",
+			len(prompt), worst)
+	}
+	notes.Printf("verified: %d logits of a prompt of %d tokens are equal\n", len(want), len(prompt))
+	return nil
+}
+
+// somePrompt spreads ids over the vocabulary.
+func somePrompt(info formats.Info) []int32 {
+	n := promptLength
+	if p := info.Model.MaxPositions; p > 0 {
+		n = min(n, p)
+	}
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32((i*7919 + 1) % info.Model.VocabSize)
+	}
+	return ids
+}
+
+// logitsOf runs a prompt in f32, on a device of its own: two models need not fit
+// into memory.
+func logitsOf(c *cli.Context, open func(string) (*device.Device, error), src formats.Source, prompt []int32) (all []float32, err error) {
+	err = command.WithDevice(c, open, func(d *device.Device) error {
+		m, err := inference.FromSource(d, src, inference.LoadOptions{})
+		if err != nil {
+			return err
+		}
+		return m.Logits(prompt, func(_ int, logits []float32) error {
+			all = append(all, logits...)
+			return nil
+		})
+	})
+	return all, err
+}

@@ -1,0 +1,165 @@
+// Package diff is the command diff: what differs between two checkpoints.
+package diff
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint/compare"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/all"
+	"monotron/tools/internal/command"
+)
+
+const description = `A and B are checkpoints of any formats and layouts: a save folder (its latest iteration, or
+--step-a, --step-b), one iteration's folder, a model's folder or a file. Both are read by the
+names and shapes of the whole model, so a TP4xPP2 checkpoint compares with a converted one.
+
+Printed: for every tensor that differs the largest absolute and relative difference, both norms,
+how many elements differ, and the first one with its index and both values; tensors that only one
+side has; what changed in iteration, samples, schedule and loss scale; and, for information, which
+settings changed. Exit code 0: nothing differs (settings do not count), 1: something does.
+
+Examples:
+  monotron diff ckpt/iter_0000100 ckpt/iter_0000200 --weights-only
+  monotron diff before-restart after-restart          what did the restart change?
+  monotron diff hf-model converted --rtol 0.01        bf16 against f32`
+
+// Command is diff.
+func Command() *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:        "diff",
+		Usage:       "compare two checkpoints of any formats and layouts",
+		ArgsUsage:   "A B",
+		Description: description,
+		Flags: []cli.Flag{
+			&cli.Int64Flag{Name: "step-a", Value: -1, Usage: "iteration of the save folder A; the latest where not given"},
+			&cli.Int64Flag{Name: "step-b", Value: -1, Usage: "iteration of the save folder B"},
+			&cli.BoolFlag{Name: "weights-only", Usage: "compare the weights and nothing else"},
+			&cli.BoolFlag{Name: "keep-padding", Usage: "compare the vocabulary's padding rows too"},
+			&cli.Float64Flag{Name: "atol", Usage: "differences up to atol + rtol*|a| do not count"},
+			&cli.Float64Flag{Name: "rtol", Usage: "see --atol"},
+			&cli.BoolFlag{Name: "all", Usage: "list equal tensors too"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+		},
+		Action: run,
+	})
+}
+
+// report is the result; its JSON is for scripts.
+type report struct {
+	A        side              `json:"a"`
+	B        side              `json:"b"`
+	Equal    bool              `json:"equal"`
+	Compared int               `json:"compared"`
+	Tensors  []compare.Tensor  `json:"tensors"` // that differ; all with --all
+	State    []compare.Setting `json:"state"`
+	Settings []compare.Setting `json:"settings"`
+	Notes    []string          `json:"notes,omitempty"`
+}
+
+type side struct {
+	Path      string         `json:"path"`
+	Format    formats.Format `json:"format"`
+	Iteration int64          `json:"iteration"`
+}
+
+func run(c *cli.Context) error {
+	if c.NArg() != 2 {
+		return fault.Errorf(fault.Usage, "diff needs two checkpoints, found %d: %q; monotron diff --help shows examples", c.NArg(), c.Args().Slice())
+	}
+	if c.Float64("atol") < 0 || c.Float64("rtol") < 0 {
+		return fault.Errorf(fault.Usage, "--atol and --rtol are not negative")
+	}
+	a, err := all.Open(c.Args().Get(0), formats.OpenOptions{Step: c.Int64("step-a"), KeepPadding: c.Bool("keep-padding")})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	b, err := all.Open(c.Args().Get(1), formats.OpenOptions{Step: c.Int64("step-b"), KeepPadding: c.Bool("keep-padding")})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	r, err := build(a, b, c.Bool("weights-only"), compare.Options{Abs: c.Float64("atol"), Rel: c.Float64("rtol")})
+	if err != nil {
+		return err
+	}
+	if !c.Bool("all") {
+		r.onlyDifferent()
+	}
+	if err := r.print(c); err != nil {
+		return fault.With(fault.IO, err)
+	}
+	if !r.Equal {
+		return fault.Errorf(fault.Differs, "%s and %s differ", r.A.Path, r.B.Path)
+	}
+	return nil
+}
+
+// build compares. A side whose format, or whose save, has no optimizer is
+// compared by its weights.
+func build(a, b formats.Source, weightsOnly bool, o compare.Options) (*report, error) {
+	r := &report{A: sideOf(a), B: sideOf(b)}
+	x, y := a, b
+	for _, s := range []struct{ has, lacks formats.Source }{{a, b}, {b, a}} {
+		if !weightsOnly && hasOptimizer(s.has) && !hasOptimizer(s.lacks) {
+			weightsOnly = true
+			r.Notes = append(r.Notes, s.lacks.Info().Path+" holds no optimizer: the weights are compared")
+		}
+	}
+	if weightsOnly {
+		x, y = formats.WeightsOnly(a), formats.WeightsOnly(b)
+	}
+	var err error
+	if r.Tensors, err = compare.Tensors(x, y, o); err != nil {
+		return nil, err
+	}
+	r.Compared = len(r.Tensors)
+	if !weightsOnly && r.A.Format != formats.HF && r.B.Format != formats.HF { // which has no state at all
+		r.State = compare.State(a.State(), b.State())
+	}
+	r.Settings = compare.Config(a, b)
+	r.Equal = len(r.State) == 0
+	for i := range r.Tensors {
+		r.Equal = r.Equal && r.Tensors[i].Equal()
+	}
+	return r, nil
+}
+
+func sideOf(s formats.Source) side {
+	return side{s.Info().Path, s.Info().Format, s.State().Iteration}
+}
+
+func hasOptimizer(s formats.Source) bool {
+	for _, t := range s.Tensors() {
+		if !strings.HasPrefix(t.Name, formats.Model) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *report) onlyDifferent() {
+	var list []compare.Tensor
+	for i := range r.Tensors {
+		if !r.Tensors[i].Equal() {
+			list = append(list, r.Tensors[i])
+		}
+	}
+	r.Tensors = list
+}
+
+func (r *report) print(c *cli.Context) error {
+	if c.Bool("json") {
+		e := json.NewEncoder(c.App.Writer)
+		e.SetIndent("", " ")
+		return e.Encode(r)
+	}
+	p := &command.Printer{W: c.App.Writer}
+	r.table(p, terminalWidth(c.App.Writer))
+	return p.Err
+}
