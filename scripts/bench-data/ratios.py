@@ -56,7 +56,7 @@ def best(*works):
 
 
 def preprocess(out, *inputs):
-    subprocess.run([monotron, "preprocess_data", "--input", *inputs, "--output-prefix", out, "--tokenizer-type", "GPT2BPETokenizer",
+    subprocess.run([monotron, "preprocess_data_fast", "--input", *inputs, "--output-prefix", out, "--tokenizer-type", "GPT2BPETokenizer",
                     "--append-eod", "--workers", "2"], check=True, stderr=subprocess.DEVNULL)
 
 
