@@ -1,7 +1,6 @@
 /* C = op(A)·op(B) with what follows it. The call is cut into tiles by shape only;
  * sums over k are made in one order. f32 goes to oneDNN where it is installed,
- * bf16 to AMX, else oneDNN; our own C kernels do the rest (f16, and everything
- * where there is no oneDNN). */
+ * bf16 to AMX, else oneDNN, f16 to AMX; our own C kernels do the rest. */
 #include <stddef.h>
 
 #include "amx.h"
@@ -35,7 +34,8 @@ static route route_of(const gemm_job *job) {
 }
 
 static const gemm_kernel *kernel_of(const gemm_job *job) {
-  return job->dtype == MT_BF16 && mt_amx() ? mt_gemm_amx() : mt_gemm_kernels()->f32;
+  if (job->dtype == MT_F32 || !mt_amx()) return mt_gemm_kernels()->f32;
+  return job->dtype == MT_BF16 ? mt_gemm_amx() : mt_gemm_amx_f16();
 }
 
 static gemm_grid grid_of(const gemm_job *job, route by) {
