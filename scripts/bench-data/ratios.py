@@ -56,7 +56,7 @@ def best(*works):
 
 
 def preprocess(out, *inputs):
-    subprocess.run([monotron, "preprocess_data", "--input", *inputs, "--output-prefix", out, "--tokenizer-type", "GPT2BPETokenizer",
+    subprocess.run([monotron, "preprocess_data_fast", "--input", *inputs, "--output-prefix", out, "--tokenizer-type", "GPT2BPETokenizer",
                     "--append-eod", "--workers", "2"], check=True, stderr=subprocess.DEVNULL)
 
 
@@ -178,7 +178,7 @@ def indexes():
 
 with open("/proc/cpuinfo") as f:
     model = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), "?")
-print(f"{model}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}; {size / 1e6:.0f} MB of JSON lines; {"processor" if cpu else "wall"} time")
+print(f"{model}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}; {size / 1e6:.0f} MB of JSON lines; {'processor' if cpu else 'wall'} time")
 print(f"{'':44s} {'ours':>9s} {'theirs':>9s} {'':12s} {'ratio':>7s}")
 with tempfile.TemporaryDirectory() as folder:
     texts(folder)
