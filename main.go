@@ -26,6 +26,7 @@ import (
 	"monotron/tools/merge"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
+	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
 )
 
@@ -73,6 +74,7 @@ func commands() []*cli.Command {
 		preprocess.FastCommand(),
 		merge.Command(),
 		tokenize.Command(),
+		traintokenizer.Command(),
 		inspect.Command(),
 		convert.Command(openDevice),
 		diff.Command(),

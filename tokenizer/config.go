@@ -2,8 +2,8 @@ package tokenizer
 
 import (
 	"os"
-	"path/filepath"
 	"strconv"
+	"strings"
 
 	"monotron/fault"
 	"monotron/flags"
@@ -12,12 +12,22 @@ import (
 // Config is what the tokenizer flags say. The zero value, with Type set, means
 // every default.
 type Config struct {
-	Type      string // --tokenizer-type; "": from the files given
-	VocabFile string
-	MergeFile string
-	Model     string // --tokenizer-model
-	VocabSize int    // 0: not given
-	NullEOD   *int   // --null-tokenizer-eod-id
+	Type          string // --tokenizer-type; "": from the files given
+	VocabFile     string
+	MergeFile     string
+	Model         string   // --tokenizer-model
+	SpecialTokens []string // --tokenizer-special-tokens
+	VocabSize     int      // 0: not given
+	NullEOD       *int     // --null-tokenizer-eod-id
+	TikPattern    string   // --tiktoken-pattern; "": v2
+	TikSpecials   *int     // --tiktoken-num-special-tokens; nil: 1000
+	NoSpecial     bool     // --tokenizer-hf-no-include-special-tokens
+}
+
+// IsZero says that no flag was given.
+func (c Config) IsZero() bool {
+	return c.Type == "" && c.VocabFile == "" && c.MergeFile == "" && c.Model == "" && len(c.SpecialTokens) == 0 && c.VocabSize == 0 &&
+		c.NullEOD == nil && c.TikPattern == "" && c.TikSpecials == nil && !c.NoSpecial
 }
 
 // Flag is one row of the table of tokenizer flags, which every command that
@@ -35,15 +45,27 @@ type Flag struct {
 // Flags is that table.
 func Flags() []Flag {
 	return []Flag{
-		{"tokenizer-type", flags.One, "", "GPT2BPETokenizer (implied by --vocab-file with --merge-file), NullTokenizer (by --vocab-size alone), CharTokenizer, or HuggingFaceTokenizer on a GPT-2 folder",
+		{"tokenizer-type", flags.One, "", strings.Join(types, ", ") + "; GPT2BPETokenizer is implied by --vocab-file with --merge-file, NullTokenizer by --vocab-size alone",
 			func(c *Config, v []string) error { c.Type = v[0]; return nil }},
 		{"vocab-file", flags.One, "", "vocabulary: GPT-2's vocab.json, or a character tokenizer's JSON list",
 			func(c *Config, v []string) error { c.VocabFile = v[0]; return nil }},
 		{"merge-file", flags.One, "", "GPT-2's merges.txt; without it and --vocab-file GPT-2's own ranks are built in",
 			func(c *Config, v []string) error { c.MergeFile = v[0]; return nil }},
-		{"tokenizer-model", flags.One, "", "folder of a HuggingFaceTokenizer",
+		{"tokenizer-model", flags.One, "", "folder with tokenizer.json, SentencePiece .model, or list of ranks (JSON or .tiktoken)",
 			func(c *Config, v []string) error { c.Model = v[0]; return nil }},
-		{"vocab-size", flags.One, "", "number of ids of a NullTokenizer",
+		{"tokenizer-special-tokens", flags.Many, "", "special tokens of a TikTokenizer, or further ones of a HuggingFaceTokenizer",
+			func(c *Config, v []string) error { c.SpecialTokens = v; return nil }},
+		{"tokenizer-hf-no-include-special-tokens", flags.Switch, "", "a HuggingFaceTokenizer puts no special tokens around a text",
+			func(c *Config, _ []string) error { c.NoSpecial = true; return nil }},
+		{"tiktoken-pattern", flags.One, "", "how a TikTokenizer splits text: v1 or v2 (v2)",
+			func(c *Config, v []string) error { c.TikPattern = v[0]; return nil }},
+		{"tiktoken-num-special-tokens", flags.One, "", "ids in front of a TikTokenizer's ranks (1000)",
+			func(c *Config, v []string) error {
+				n, err := wholeNumber(v[0], 0)
+				c.TikSpecials = &n
+				return err
+			}},
+		{"vocab-size", flags.One, "", "number of ids of a NullTokenizer or TikTokenizer",
 			func(c *Config, v []string) (err error) { c.VocabSize, err = wholeNumber(v[0], 1); return err }},
 		{"null-tokenizer-eod-id", flags.One, "", "end-of-document id of a NullTokenizer; default the last id",
 			func(c *Config, v []string) error {
@@ -53,6 +75,9 @@ func Flags() []Flag {
 			}},
 	}
 }
+
+// types are the values of --tokenizer-type.
+var types = []string{"GPT2BPETokenizer", "HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer", "TikTokenizer", "CharTokenizer", "NullTokenizer"}
 
 func wholeNumber(s string, least int) (int, error) {
 	n, err := strconv.Atoi(s)
@@ -79,11 +104,15 @@ func FromConfig(c Config) (Tokenizer, error) {
 		}
 		return orNil(LoadChar(c.VocabFile))
 	case "HuggingFaceTokenizer":
-		return hfFromConfig(c)
+		return loadHuggingFace(c)
+	case "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer":
+		return loadSentencePiece(c)
+	case "TikTokenizer":
+		return loadTik(c)
 	case "":
-		return nil, fault.Errorf(fault.Usage, "--tokenizer-type is missing, and the other flags do not say it: GPT2BPETokenizer, NullTokenizer, CharTokenizer or HuggingFaceTokenizer")
+		return nil, fault.Errorf(fault.Usage, "--tokenizer-type is missing, and the other flags do not say it: %s", strings.Join(types, ", "))
 	}
-	return nil, fault.Errorf(fault.Usage, "--tokenizer-type %s is not among those that work here: GPT2BPETokenizer, NullTokenizer, CharTokenizer, HuggingFaceTokenizer (a GPT-2 folder)", c.Type)
+	return nil, fault.Errorf(fault.Usage, "--tokenizer-type %s is not among those that work here: %s", c.Type, strings.Join(types, ", "))
 }
 
 // kind is Type; where that was not given, it follows from the files: old command
@@ -110,38 +139,9 @@ func gpt2FromConfig(c Config) (Tokenizer, error) {
 	return orNil(LoadGPT2(c.VocabFile, c.MergeFile))
 }
 
-// hfFromConfig reads a folder that holds GPT-2's two files under Hugging Face's
-// names. A tokenizer.json may say something else, so it is refused, not ignored.
-func hfFromConfig(c Config) (Tokenizer, error) {
-	if c.Model == "" {
-		return nil, fault.Errorf(fault.Usage, "HuggingFaceTokenizer needs --tokenizer-model, a folder with vocab.json and merges.txt")
-	}
-	if other := filepath.Join(c.Model, "tokenizer.json"); exists(other) {
-		return nil, fault.Errorf(fault.Usage, "%s is not read here; HuggingFaceTokenizer takes a folder with only GPT-2's vocab.json and merges.txt", other)
-	}
-	t, err := LoadGPT2(filepath.Join(c.Model, "vocab.json"), filepath.Join(c.Model, "merges.txt"))
-	if err != nil {
-		return nil, err
-	}
-	return hfGPT2{t, c.Model}, nil
-}
-
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// hfGPT2 differs from GPT2 in its name and description only.
-type hfGPT2 struct {
-	*GPT2
-	folder string
-}
-
-func (t hfGPT2) Name() string { return "HuggingFaceTokenizer" }
-
-func (t hfGPT2) Description() Description {
-	options := []Option{{"chat_template", "None"}, {"vocab_file", "None"}, {"merges_file", "None"}, {"additional_special_tokens", "[]"}}
-	return Description{Path: t.folder, Options: append(options, t.GPT2.Description().Options[3:]...)}
 }
 
 // orNil keeps a nil pointer out of the interface.

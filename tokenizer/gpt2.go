@@ -2,9 +2,11 @@ package tokenizer
 
 import (
 	"bytes"
-	"sync"
 	"unicode/utf8"
 	"unsafe"
+
+	"monotron/tokenizer/bpe"
+	"monotron/tokenizer/uni"
 )
 
 // endOfText is GPT-2's one special token. Found literally in a text it becomes
@@ -13,16 +15,12 @@ const endOfText = "<|endoftext|>"
 
 // GPT2 is the byte-level BPE of GPT-2.
 type GPT2 struct {
-	tokens     [][]byte   // what each id stands for; nil: an id nobody uses
-	bytes      [256]int32 // id of each single byte
-	merges     *merges
+	tokens     [][]byte // what each id stands for; nil: an id nobody uses
+	bpe        *bpe.Model
 	eod        int
 	path       string // for Description
 	vocabFile  string // as given; "" for the embedded ranks
 	mergesFile string
-
-	mu   sync.Mutex
-	free []*encoder
 }
 
 func (t *GPT2) Name() string           { return "GPT2BPETokenizer" }
@@ -32,16 +30,10 @@ func (t *GPT2) Pad() (id int, ok bool) { return 0, false }
 
 // Description lists the options Megatron passes for a GPT2BPETokenizer, in its order.
 func (t *GPT2) Description() Description {
-	none := func(s string) string {
-		if s == "" {
-			return "None"
-		}
-		return s
-	}
 	return Description{Path: t.path, Options: []Option{
 		{"additional_special_tokens", "[]"},
-		{"vocab_file", none(t.vocabFile)},
-		{"merges_file", none(t.mergesFile)},
+		{"vocab_file", pythonNone(t.vocabFile)},
+		{"merges_file", pythonNone(t.mergesFile)},
 		{"use_fast", "True"},
 		{"trust_remote_code", "False"},
 		{"include_special_tokens", "True"},
@@ -57,34 +49,16 @@ func (t *GPT2) Append(dst []int32, text string) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return dst, notUTF8(invalidAt(text))
 	}
-	e := t.encoder()
 	// The encoder only reads these bytes and keeps none of them.
 	rest := unsafe.Slice(unsafe.StringData(text), len(text))
 	for {
 		at := bytes.Index(rest, []byte(endOfText))
 		if at < 0 {
-			dst = e.text(dst, rest)
-			break
+			return t.bpe.Append(dst, rest), nil
 		}
-		dst = append(e.text(dst, rest[:at]), int32(t.eod))
+		dst = append(t.bpe.Append(dst, rest[:at]), int32(t.eod))
 		rest = rest[at+len(endOfText):]
 	}
-	t.mu.Lock()
-	t.free = append(t.free, e)
-	t.mu.Unlock()
-	return dst, nil
-}
-
-// encoder takes an idle encoder, with what it has learnt, or makes one.
-func (t *GPT2) encoder() *encoder {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n := len(t.free); n > 0 {
-		e := t.free[n-1]
-		t.free = t.free[:n-1]
-		return e
-	}
-	return newEncoder(t)
 }
 
 func (t *GPT2) Decode(ids []int32) string {
@@ -95,7 +69,7 @@ func (t *GPT2) Decode(ids []int32) string {
 		}
 		b = t.AppendBytes(b, id)
 	}
-	return string(bytes.ToValidUTF8(b, []byte("\uFFFD")))
+	return uni.Lossy(b)
 }
 
 func (t *GPT2) AppendBytes(dst []byte, id int32) []byte {

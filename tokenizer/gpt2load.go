@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pkoukk/tiktoken-go-loader/assets"
 
 	"monotron/fault"
+	"monotron/tokenizer/bpe"
 )
 
 // LoadGPT2 reads a vocabulary ({"token": id}) and a merge list in GPT-2's
@@ -24,7 +24,16 @@ func LoadGPT2(vocabFile, mergesFile string) (*GPT2, error) {
 	if err := t.setTokens(ids); err != nil {
 		return nil, fault.Errorf(fault.BadData, "%s: %w", vocabFile, err)
 	}
-	return t, t.readMerges(ids)
+	bytes, err := byteIDs(ids)
+	if err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s: %w", vocabFile, err)
+	}
+	merges, err := readMerges(mergesFile, vocabFile, ids)
+	if err != nil {
+		return nil, err
+	}
+	t.bpe = bpe.NewModel(bpe.GPT2, bytes, merges, nil)
+	return t, nil
 }
 
 func readVocab(path string) (map[string]int32, error) {
@@ -50,7 +59,7 @@ func (t *GPT2) setTokens(ids map[string]int32) error {
 		if t.tokens[id] != nil {
 			return fault.Errorf(fault.BadData, "id %d is given twice", id)
 		}
-		if t.tokens[id] = spelledBytes(token); t.tokens[id] == nil {
+		if t.tokens[id] = bpe.Unspell(token); t.tokens[id] == nil {
 			t.tokens[id] = []byte(token)
 		}
 	}
@@ -59,23 +68,28 @@ func (t *GPT2) setTokens(ids map[string]int32) error {
 		return fault.Errorf(fault.BadData, "the token %s is missing", endOfText)
 	}
 	t.eod = int(eod)
-	for b := range t.bytes {
-		id, ok := ids[string(spelling[b])]
-		if !ok {
-			return fault.Errorf(fault.BadData, "the token %q for byte %d is missing", spelling[b], b)
-		}
-		t.bytes[b] = id
-	}
 	return nil
 }
 
-func (t *GPT2) readMerges(ids map[string]int32) error {
-	data, err := readFile(t.mergesFile, "--merge-file")
+// byteIDs are the ids of the single bytes.
+func byteIDs(ids map[string]int32) (bytes [256]int32, err error) {
+	for b := range bytes {
+		id, ok := ids[string(bpe.Spelling[b])]
+		if !ok {
+			return bytes, fault.Errorf(fault.BadData, "the token %q for byte %d is missing", bpe.Spelling[b], b)
+		}
+		bytes[b] = id
+	}
+	return bytes, nil
+}
+
+func readMerges(path, vocabFile string, ids map[string]int32) (*bpe.Merges, error) {
+	data, err := readFile(path, "--merge-file")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-	t.merges = newMerges(len(lines))
+	merges := bpe.NewMerges(len(lines))
 	for n, line := range lines {
 		if n == 0 && strings.HasPrefix(line, "#version") {
 			continue
@@ -85,11 +99,11 @@ func (t *GPT2) readMerges(ids map[string]int32) error {
 		r, okR := ids[right]
 		into, okI := ids[left+right]
 		if !ok || !okL || !okR || !okI {
-			return fault.Errorf(fault.BadData, "%s:%d: %.60q is not a merge of two tokens of %s into a third", t.mergesFile, n+1, line, t.vocabFile)
+			return nil, fault.Errorf(fault.BadData, "%s:%d: %.60q is not a merge of two tokens of %s into a third", path, n+1, line, vocabFile)
 		}
-		t.merges.add(l, r, int32(t.merges.count), into)
+		merges.Add(l, r, int32(merges.Len()), into)
 	}
-	return nil
+	return merges, nil
 }
 
 // EmbeddedGPT2 is GPT-2's own vocabulary, from the ranks that a Go module embeds.
@@ -109,66 +123,26 @@ func EmbeddedGPT2() (*GPT2, error) {
 		}
 		t.tokens = append(t.tokens, token)
 	}
-	t.merges = newMerges(len(t.tokens))
-	var parts []part
+	merges := bpe.NewMerges(len(t.tokens))
+	var bytes [256]int32
+	var parts []bpe.Part
 	var ids []int32
 	for id, token := range t.tokens {
 		if len(token) == 1 {
-			t.bytes[token[0]] = int32(id)
+			bytes[token[0]] = int32(id)
 			continue
 		}
 		parts = parts[:0]
 		for _, b := range token {
-			parts = append(parts, part{id: t.bytes[b]})
+			parts = append(parts, bpe.Part{ID: bytes[b]})
 		}
-		if ids = t.merges.merge(ids[:0], parts); len(ids) != 2 {
+		if ids = merges.Merge(ids[:0], parts); len(ids) != 2 {
 			return nil, fault.Errorf(fault.Internal, "the embedded GPT-2 ranks are out of order at %q", token)
 		}
-		t.merges.add(ids[0], ids[1], int32(t.merges.count), int32(id))
+		merges.Add(ids[0], ids[1], int32(merges.Len()), int32(id))
 	}
 	t.eod = len(t.tokens)
 	t.tokens = append(t.tokens, []byte(endOfText))
+	t.bpe = bpe.NewModel(bpe.GPT2, bytes, merges, nil)
 	return t, nil
-}
-
-// spelling is the printable character GPT-2's files write for each byte: the
-// byte's own where that is visible, else the next one from U+0100 on.
-var spelling = func() (table [256]rune) {
-	next := rune(256)
-	for b := range table {
-		if visible := b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae; visible {
-			table[b] = rune(b)
-		} else {
-			table[b] = next
-			next++
-		}
-	}
-	return table
-}()
-
-// spelledBytes undoes spelling; nil where a character is none of the 256.
-func spelledBytes(token string) []byte {
-	out := make([]byte, 0, utf8.RuneCountInString(token))
-	for _, r := range token {
-		b, ok := spelledByte(r)
-		if !ok {
-			return nil
-		}
-		out = append(out, b)
-	}
-	return out
-}
-
-func spelledByte(r rune) (byte, bool) {
-	switch {
-	case r < 256 && spelling[r] == r:
-		return byte(r), true
-	case r >= 256 && r < 256+33:
-		return byte(r - 256), true
-	case r >= 256+33 && r < 256+67:
-		return byte(r - 256 - 33 + 0x7f), true
-	case r == 256+67:
-		return 0xad, true
-	}
-	return 0, false
 }

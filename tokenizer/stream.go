@@ -1,6 +1,10 @@
 package tokenizer
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"monotron/tokenizer/uni"
+)
 
 // Stream decodes ids as they come and gives out whole characters only: the first
 // bytes of a character wait for the rest.
@@ -19,6 +23,9 @@ func (s *Stream) Push(id int32) string {
 	at := 0
 	for at < len(s.pending) && utf8.FullRune(s.pending[at:]) {
 		r, n := utf8.DecodeRune(s.pending[at:])
+		if r == utf8.RuneError && n == 1 {
+			n = uni.Broken(s.pending[at:])
+		}
 		out = utf8.AppendRune(out, r)
 		at += n
 	}

@@ -72,7 +72,14 @@ func NoArgs(c *cli.Context) error {
 // TokenizerFlags is the shared table as urfave flags.
 func TokenizerFlags() (list []cli.Flag) {
 	for _, f := range tokenizer.Flags() {
-		list = append(list, &cli.StringFlag{Name: f.Name, Value: f.Default, Usage: f.Help})
+		switch f.Arity {
+		case flags.Switch:
+			list = append(list, &cli.BoolFlag{Name: f.Name, Usage: f.Help})
+		case flags.Many:
+			list = append(list, &cli.StringSliceFlag{Name: f.Name, Usage: f.Help})
+		default:
+			list = append(list, &cli.StringFlag{Name: f.Name, Value: f.Default, Usage: f.Help})
+		}
 	}
 	return list
 }
@@ -83,7 +90,18 @@ func TokenizerConfig(c *cli.Context) (config tokenizer.Config, err error) {
 		if !c.IsSet(f.Name) {
 			continue
 		}
-		if err := f.Set(&config, []string{c.String(f.Name)}); err != nil {
+		var values []string
+		switch f.Arity {
+		case flags.Switch:
+			if !c.Bool(f.Name) {
+				continue
+			}
+		case flags.Many:
+			values = c.StringSlice(f.Name)
+		default:
+			values = []string{c.String(f.Name)}
+		}
+		if err := f.Set(&config, values); err != nil {
 			return config, fault.Errorf(fault.Usage, "--%s: %w", f.Name, err)
 		}
 	}

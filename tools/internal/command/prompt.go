@@ -102,12 +102,12 @@ func OwnTokenizer(c *cli.Context, stored tokenizer.Config) (tokenizer.Tokenizer,
 		return nil, err
 	}
 	switch {
-	case config == (tokenizer.Config{}):
+	case config.IsZero():
 		config = stored
 	case config.Type == "":
 		config.Type = stored.Type
 	}
-	if config == (tokenizer.Config{}) {
+	if config.IsZero() {
 		return nil, nil
 	}
 	return tokenizer.FromConfig(config)

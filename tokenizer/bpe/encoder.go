@@ -1,4 +1,4 @@
-package tokenizer
+package bpe
 
 import (
 	"encoding/binary"
@@ -9,11 +9,11 @@ import (
 // before, so their ids are remembered: short pieces with few ids in a
 // direct-mapped table whose key is the piece itself, the others in a map.
 type encoder struct {
-	t     *GPT2
+	m     *Model
 	split splitter
 	short []shortPiece
 	long  map[string][]int32
-	parts []part
+	parts []Part
 }
 
 const (
@@ -31,10 +31,10 @@ type shortPiece struct {
 	ids    [3]int32
 }
 
-func newEncoder(t *GPT2) *encoder {
+func newEncoder(m *Model) *encoder {
 	return &encoder{
-		t:     t,
-		split: splitter{classTable()},
+		m:     m,
+		split: newSplitter(m.pattern),
 		short: make([]shortPiece, 1<<shortLog),
 		long:  map[string][]int32{},
 	}
@@ -44,14 +44,18 @@ func newEncoder(t *GPT2) *encoder {
 func (e *encoder) text(dst []int32, text []byte) []int32 {
 	for i := 0; i < len(text); {
 		end := e.split.next(text, i)
-		if end-i <= shortBytes {
-			dst = e.shortPiece(dst, text, i, end)
-		} else {
-			dst = e.longPiece(dst, text[i:end])
-		}
+		dst = e.piece(dst, text, i, end)
 		i = end
 	}
 	return dst
+}
+
+// piece adds the ids of the piece text[i:end].
+func (e *encoder) piece(dst []int32, text []byte, i, end int) []int32 {
+	if end-i <= shortBytes {
+		return e.shortPiece(dst, text, i, end)
+	}
+	return e.longPiece(dst, text[i:end])
 }
 
 func (e *encoder) shortPiece(dst []int32, text []byte, i, end int) []int32 {
@@ -108,9 +112,12 @@ func (e *encoder) longPiece(dst []int32, piece []byte) []int32 {
 
 // merge starts from the piece's bytes and joins them.
 func (e *encoder) merge(dst []int32, piece []byte) []int32 {
+	if id, ok := e.m.whole[string(piece)]; ok {
+		return append(dst, id)
+	}
 	e.parts = e.parts[:0]
 	for _, b := range piece {
-		e.parts = append(e.parts, part{id: e.t.bytes[b]})
+		e.parts = append(e.parts, Part{ID: e.m.bytes[b]})
 	}
-	return e.t.merges.merge(dst, e.parts)
+	return e.m.merges.Merge(dst, e.parts)
 }

@@ -1,10 +1,10 @@
-package tokenizer
+package bpe
 
 import "math/bits"
 
-// merges maps a pair of neighbouring tokens to the rank of their merge and the
+// Merges maps a pair of neighbouring tokens to the rank of their merge and the
 // token it makes: open addressing, since it is asked for every pair of bytes.
-type merges struct {
+type Merges struct {
 	slots []mergeSlot
 	shift int
 	count int
@@ -16,15 +16,16 @@ type mergeSlot struct {
 	id   int32
 }
 
-func newMerges(n int) *merges {
+// NewMerges has room for n pairs.
+func NewMerges(n int) *Merges {
 	log := bits.Len(uint(2 * n))
-	return &merges{slots: make([]mergeSlot, 1<<log), shift: 64 - log}
+	return &Merges{slots: make([]mergeSlot, 1<<log), shift: 64 - log}
 }
 
 func pairKey(left, right int32) uint64 { return uint64(left+1)<<32 | uint64(uint32(right)) }
 
-// add enters a merge; the first rank of a pair stays.
-func (m *merges) add(left, right, rank, id int32) {
+// Add enters a merge; the first rank of a pair stays.
+func (m *Merges) Add(left, right, rank, id int32) {
 	s := m.slot(pairKey(left, right))
 	if s.pair == 0 {
 		*s = mergeSlot{pairKey(left, right), rank, id}
@@ -32,7 +33,19 @@ func (m *merges) add(left, right, rank, id int32) {
 	}
 }
 
-func (m *merges) slot(key uint64) *mergeSlot {
+// Set enters a merge; the last rank of a pair stays.
+func (m *Merges) Set(left, right, rank, id int32) {
+	s := m.slot(pairKey(left, right))
+	if s.pair == 0 {
+		m.count++
+	}
+	*s = mergeSlot{pairKey(left, right), rank, id}
+}
+
+// Len counts the merges.
+func (m *Merges) Len() int { return m.count }
+
+func (m *Merges) slot(key uint64) *mergeSlot {
 	mask := len(m.slots) - 1
 	for i := int(key * 0x9e3779b97f4a7c15 >> m.shift); ; i = (i + 1) & mask {
 		if s := &m.slots[i&mask]; s.pair == key || s.pair == 0 {
@@ -44,17 +57,18 @@ func (m *merges) slot(key uint64) *mergeSlot {
 // unmerged is the rank of a pair that has no merge.
 const unmerged = int32(1<<31 - 1)
 
-func (m *merges) find(left, right int32) (rank, id int32) {
+// Find is the rank of a pair and the token it makes; unmerged, -1 where it has no merge.
+func (m *Merges) Find(left, right int32) (rank, id int32) {
 	if s := m.slot(pairKey(left, right)); s.pair != 0 {
 		return s.rank, s.id
 	}
 	return unmerged, -1
 }
 
-// part is one token of a piece that is being merged, with the merge it has
+// Part is one token of a piece that is being merged, with the merge it has
 // with the part after it.
-type part struct {
-	id         int32
+type Part struct {
+	ID         int32
 	rank, into int32 // of the pair (this, next)
 	prev, next int32 // places in the list; used by mergeLong only
 }
@@ -62,14 +76,17 @@ type part struct {
 // longPiece is where the quadratic loop gives way to the queue.
 const longPiece = 96
 
-// merge joins the parts of a piece, lowest rank first and leftmost among
+// Merge joins the parts of a piece, lowest rank first and leftmost among
 // equals, until no pair has a merge, and adds the ids left to dst.
-func (m *merges) merge(dst []int32, parts []part) []int32 {
+func (m *Merges) Merge(dst []int32, parts []Part) []int32 {
+	if len(parts) == 0 {
+		return dst
+	}
 	if len(parts) > longPiece {
 		return m.mergeLong(dst, parts)
 	}
 	for i := range parts[:len(parts)-1] {
-		parts[i].rank, parts[i].into = m.find(parts[i].id, parts[i+1].id)
+		parts[i].rank, parts[i].into = m.Find(parts[i].ID, parts[i+1].ID)
 	}
 	for n := len(parts); n > 1; n-- {
 		best, rank := -1, unmerged
@@ -81,18 +98,18 @@ func (m *merges) merge(dst []int32, parts []part) []int32 {
 		if best < 0 {
 			break
 		}
-		parts[best].id = parts[best].into
+		parts[best].ID = parts[best].into
 		copy(parts[best+1:], parts[best+2:])
 		parts = parts[:n-1]
 		if best+1 < len(parts) {
-			parts[best].rank, parts[best].into = m.find(parts[best].id, parts[best+1].id)
+			parts[best].rank, parts[best].into = m.Find(parts[best].ID, parts[best+1].ID)
 		}
 		if best > 0 {
-			parts[best-1].rank, parts[best-1].into = m.find(parts[best-1].id, parts[best].id)
+			parts[best-1].rank, parts[best-1].into = m.Find(parts[best-1].ID, parts[best].ID)
 		}
 	}
 	for i := range parts {
-		dst = append(dst, parts[i].id)
+		dst = append(dst, parts[i].ID)
 	}
 	return dst
 }
@@ -109,15 +126,15 @@ func (a candidate) before(b candidate) bool {
 
 // mergeLong does what merge does in n log n steps: a linked list of parts and a
 // heap of candidates, stale ones dropped when they come up.
-func (m *merges) mergeLong(dst []int32, parts []part) []int32 {
+func (m *Merges) mergeLong(dst []int32, parts []Part) []int32 {
 	var heap []candidate
 	offer := func(at int32) {
 		next := parts[at].next
 		if next < 0 {
 			return
 		}
-		if rank, _ := m.find(parts[at].id, parts[next].id); rank != unmerged {
-			heap = push(heap, candidate{rank, at, parts[at].id, parts[next].id})
+		if rank, _ := m.Find(parts[at].ID, parts[next].ID); rank != unmerged {
+			heap = push(heap, candidate{rank, at, parts[at].ID, parts[next].ID})
 		}
 	}
 	for i := range parts {
@@ -131,13 +148,13 @@ func (m *merges) mergeLong(dst []int32, parts []part) []int32 {
 		var c candidate
 		c, heap = pop(heap)
 		p := &parts[c.at]
-		if p.id != c.id || p.next < 0 || parts[p.next].id != c.with {
+		if p.ID != c.id || p.next < 0 || parts[p.next].ID != c.with {
 			continue
 		}
-		_, p.id = m.find(c.id, c.with)
+		_, p.ID = m.Find(c.id, c.with)
 		gone := p.next
 		p.next = parts[gone].next
-		parts[gone].id = -1
+		parts[gone].ID = -1
 		if p.next >= 0 {
 			parts[p.next].prev = c.at
 		}
@@ -147,7 +164,7 @@ func (m *merges) mergeLong(dst []int32, parts []part) []int32 {
 		}
 	}
 	for at := int32(0); at >= 0; at = parts[at].next {
-		dst = append(dst, parts[at].id)
+		dst = append(dst, parts[at].ID)
 	}
 	return dst
 }
