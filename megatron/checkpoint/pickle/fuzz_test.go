@@ -73,7 +73,7 @@ func FuzzPickle(f *testing.F) {
 		if len(data) > 1<<12 {
 			return
 		}
-		text, err := Encode(v)
+		text, err := encode(v, 1<<20, nil)
 		if err != nil {
 			return // contains itself, or is no value to write
 		}
