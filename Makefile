@@ -14,7 +14,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps test lint nocgo fuzz bench quickstart shows-a clean help
+.PHONY: build deps test lint nocgo fuzz bench quickstart shows-a crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -51,6 +51,9 @@ quickstart: ## Go's sources to a trained GPT in under 4 minutes
 
 shows-a: build deps ## long proofs: recipes, resume, 50 kills, bench (about an hour)
 	@for s in scripts/shows-a/*.sh; do echo "== $$s"; bash $$s || exit 1; done
+
+crosscheck-tokenizers: build ## COUNT (100000) random strings through the original tokenizers and ours
+	@sh scripts/crosscheck-tokenizers/run.sh
 
 clean: ## what the targets above made
 	rm -rf bin quickstart .tools
