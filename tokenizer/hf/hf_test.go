@@ -68,7 +68,7 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%s on %q: %d to %d, %v; want %s", pattern, plain, from, to, err, want)
 		}
 	}
-	for _, pattern := range []string{`a{2}+`, `a**`, `[a&&b]`, `\h`, `\bx`, `(?<n>a)`, `(`, `a)`, `[`, `\p{Greek}`, `(?i:é)`, `*`, `a{x}`} {
+	for _, pattern := range []string{`a{2}+`, `a**`, `[a&&b]`, `\h`, `\bx`, `(?<n>a)`, `(`, `a)`, `[`, `\p{Greek}`, `\p{lower}`, `[a-\p{L}]`, `(?i:é)`, `*`, `a{x}`} {
 		if _, err := compile(pattern); err == nil {
 			t.Errorf("%s was read", pattern)
 		}
