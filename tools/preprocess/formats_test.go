@@ -92,7 +92,7 @@ func TestSkipBadLines(t *testing.T) {
 	bad := []string{"", "{", `{"a": "x"}`, `{"a": "x", "b": null}`, `{"a": "x", "b": "\ud800"}`, "{\"a\": \"\xff\", \"b\": \"\"}", `{"a": "x", "b": ["y", 1]}`}
 	writeFile(t, "bad.jsonl", []byte(good+strings.Join(bad, "\n")+"\n"+good))
 	writeFile(t, "good.jsonl", []byte(good+good))
-	flags := []string{"--json-keys", "a", "b", "--tokenizer-type", "GPT2BPETokenizer", "--append-eod", "--output-prefix"}
+	flags := []string{"--json-keys", "a", "b", "a", "--tokenizer-type", "GPT2BPETokenizer", "--append-eod", "--output-prefix"}
 	said := mustCall(t, append([]string{"preprocess_data", "--input", "bad.jsonl", "--on-bad-line", "skip"}, append(flags, "s")...)...)
 	mustCall(t, append([]string{"preprocess_data", "--input", "good.jsonl"}, append(flags, "g")...)...)
 	for _, key := range []string{"a", "b"} {
@@ -118,12 +118,12 @@ func TestSkipBadLines(t *testing.T) {
 // Claim: a line longer than --max-line-bytes is one error with file:line.
 func TestLongLine(t *testing.T) {
 	t.Chdir(t.TempDir())
-	writeFile(t, "x.jsonl", []byte(small+`{"text": "`+strings.Repeat("a", 3<<20)+`"}`+"\n"+small))
+	writeFile(t, "x.jsonl", []byte(small+`{"text": "`+strings.Repeat("a", 1200<<10)+`"}`+"\n"+small))
 	words := []string{"preprocess_data", "--input", "x.jsonl", "--output-prefix", "x", "--tokenizer-type", "GPT2BPETokenizer", "--max-line-bytes"}
 	if _, err := call(append(words, "1048576")...); fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "x.jsonl:4:") {
 		t.Errorf("%v", err)
 	}
-	mustCall(t, append(words, "4194304")...)
+	mustCall(t, append(words, "2097152")...)
 }
 
 // sequences are all token lists of a file.

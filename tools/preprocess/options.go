@@ -64,6 +64,7 @@ func read(c *cli.Context) (o *options, err error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
+	o.keys = unique(o.keys)
 	if o.eodFirst = o.output == dataset.LLMC; o.output == dataset.Pair && slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) {
 		o.output = dataset.OldPair
 	}
@@ -127,6 +128,16 @@ func (o *options) check(c *cli.Context) error {
 		return fault.Errorf(fault.Usage, "%s", strings.Join(problems, "; "))
 	}
 	return nil
+}
+
+// unique drops what is named again.
+func unique(names []string) (list []string) {
+	for _, n := range names {
+		if !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	return list
 }
 
 // setTokenizer makes the tokenizer and what follows from it. A CharTokenizer
