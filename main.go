@@ -24,6 +24,7 @@ import (
 	"monotron/tools/inspect"
 	"monotron/tools/logits"
 	"monotron/tools/merge"
+	"monotron/tools/plan"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
 	"monotron/tools/traintokenizer"
@@ -83,6 +84,7 @@ func commands() []*cli.Command {
 		bench.Command(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
+		plan.Command(),
 	}
 }
 

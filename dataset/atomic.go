@@ -3,6 +3,7 @@ package dataset
 import (
 	"bufio"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -10,22 +11,87 @@ import (
 )
 
 // newFile is a file that has its final name only once it is complete: written
-// under a temporary name in the same folder, synced, then renamed.
+// under another name in the same folder, synced, then renamed.
 type newFile struct {
 	*bufio.Writer
 	file *os.File
 	path string
+	at   int64 // bytes written, with those still buffered
 }
 
+// createFile starts a file under a temporary name of its own.
 func createFile(path string) (*newFile, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	return openedFile(path, f, err)
+}
+
+// partial is the name of an unfinished file that a later run can continue.
+func partial(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial")
+}
+
+// continueFile opens the unfinished file of path, cut to its first `at` bytes;
+// shorter ones are an error. Nobody else may be writing it.
+func continueFile(path string, at int64) (*newFile, error) {
+	f, err := os.OpenFile(partial(path), os.O_RDWR|os.O_CREATE, 0o644)
+	n, err := openedFile(path, f, err)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(f); err != nil {
+		f.Close()
+		return nil, fault.Errorf(fault.IO, "%s is being written by another process: %w", f.Name(), err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() < at {
+		err = fault.Errorf(fault.IO, "%s has %d bytes, %d were written: it cannot be continued; run without --resume", f.Name(), info.Size(), at)
+	}
+	if err == nil {
+		err = errors.Join(f.Truncate(at), seekTo(f, at))
+	}
+	if err != nil {
+		f.Close()
+		return nil, fault.With(fault.IO, err)
+	}
+	n.at = at
+	return n, nil
+}
+
+func seekTo(f *os.File, at int64) error {
+	_, err := f.Seek(at, io.SeekStart)
+	return err
+}
+
+func openedFile(path string, f *os.File, err error) (*newFile, error) {
 	if os.IsNotExist(err) {
 		return nil, fault.Errorf(fault.NoInput, "%s: the folder does not exist", path)
 	}
 	if err != nil {
 		return nil, fault.With(fault.IO, err)
 	}
-	return &newFile{bufio.NewWriterSize(f, 1<<20), f, path}, nil
+	return &newFile{Writer: bufio.NewWriterSize(f, 1<<18), file: f, path: path}, nil
+}
+
+// Write counts.
+func (n *newFile) Write(p []byte) (int, error) {
+	k, err := n.Writer.Write(p)
+	n.at += int64(k)
+	return k, err
+}
+
+// ReadFrom counts too.
+func (n *newFile) ReadFrom(r io.Reader) (int64, error) {
+	k, err := n.Writer.ReadFrom(r)
+	n.at += k
+	return k, err
+}
+
+// save makes what was written so far safe.
+func (n *newFile) save() error {
+	if err := errors.Join(n.Flush(), n.file.Sync()); err != nil {
+		return fault.Errorf(fault.IO, "%s: %w", n.path, err)
+	}
+	return nil
 }
 
 // sync makes the content safe under the temporary name.
@@ -66,10 +132,24 @@ func WriteFile(path string, data ...[]byte) error {
 	if err != nil {
 		return err
 	}
+	return n.write(data)
+}
+
+// RewriteFile is WriteFile for a path that one process writes at a time: what a
+// killed one leaves is overwritten.
+func RewriteFile(path string, data ...[]byte) error {
+	n, err := continueFile(path, 0)
+	if err != nil {
+		return err
+	}
+	return n.write(data)
+}
+
+func (n *newFile) write(data [][]byte) error {
 	defer n.abort()
 	for _, d := range data {
 		if _, err := n.Write(d); err != nil {
-			return fault.Errorf(fault.IO, "%s: %w", path, err)
+			return fault.Errorf(fault.IO, "%s: %w", n.path, err)
 		}
 	}
 	if err := n.sync(); err != nil {

@@ -63,6 +63,18 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 	return b, c.storeBlend(b)
 }
 
+// BlendOrder is the order of a blend of members with these weights: the member of
+// every sample, and its number within the member.
+func BlendOrder(weights []float64, samples int64) (member, number Array) {
+	member, number = newArray("<i2", samples), newArray("<i8", samples)
+	left := make([]int64, len(weights))
+	for i := range left {
+		left[i] = math.MaxInt64
+	}
+	interleave(normalize(weights), left, items[int16](member), items[int64](number))
+	return member, number
+}
+
 // length is the number of samples of the blend.
 func (b *Blended) length() int64 {
 	if b.Size != nil {
@@ -76,9 +88,7 @@ func (b *Blended) length() int64 {
 }
 
 // interleave fills the arrays: each sample comes from the member that is
-// furthest behind its share, the first among equals; with Size nil from one
-// that is not used up. The conversions keep Go from fusing the multiplication
-// with the subtraction, which would round otherwise.
+// furthest behind its share, with Size nil from one that is not used up.
 func (b *Blended) interleave() []int64 {
 	shares, left := b.Weights, make([]int64, len(b.Members))
 	for i, m := range b.Members {
@@ -94,20 +104,11 @@ func (b *Blended) interleave() []int64 {
 			shares[i] = w / total
 		}
 	}
+	members := items[int16](b.DatasetIndex)
+	interleave(shares, left, members, items[int64](b.DatasetSampleIndex))
 	counts := make([]int64, len(b.Members))
-	for t := int64(0); t < b.DatasetIndex.Len(); t++ {
-		best, behind, at := -1, 0.0, math.Max(float64(t), 1)
-		for i, share := range shares {
-			if counts[i] >= left[i] {
-				continue
-			}
-			if e := float64(share*at) - float64(counts[i]); best < 0 || e > behind {
-				best, behind = i, e
-			}
-		}
-		b.DatasetIndex.set(t, int64(best))
-		b.DatasetSampleIndex.set(t, counts[best])
-		counts[best]++
+	for _, m := range members {
+		counts[m]++
 	}
 	return counts
 }
@@ -130,7 +131,7 @@ func (b *Blended) describe() {
 }
 
 func (c *cache) loadBlend(b *Blended) bool {
-	if c.path == "" {
+	if c.path == "" || c.none {
 		return false
 	}
 	n := b.length()
@@ -150,7 +151,7 @@ func (c *cache) loadBlend(b *Blended) bool {
 }
 
 func (c *cache) storeBlend(b *Blended) error {
-	if c.path == "" {
+	if c.path == "" || c.none {
 		return nil
 	}
 	return writeArrays(c.path, b.Hash, "BlendedDataset", b.Split, b.DescriptionJSON(), map[string]Array{

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"monotron/fault"
 	"monotron/tokenizer"
@@ -39,6 +40,7 @@ type Config struct {
 	Notice                func(text string) `json:"-"` // gets remarks for the user; may be nil
 	NoExtraToken          bool              // no command line flag: labels are rolled
 	KeepPartialValidation bool              // no command line flag: the last sample is padded
+	NoCache               bool              // index arrays stay in memory
 	AnyTokenID            bool              // no check against the vocabulary: only to reproduce arrays
 }
 
@@ -90,6 +92,7 @@ type maker struct {
 	num     [3]*int64
 	cache   cache
 	sources map[string]*Indexed
+	tokHash func() string
 }
 
 // Build makes the datasets of the three splits; one that gets no data is nil.
@@ -104,7 +107,8 @@ func Build(cfg Config, tok tokenizer.Tokenizer, num [3]*int64) (train, valid, te
 			return nil, nil, nil, fault.Errorf(fault.Usage, "%d samples are asked of the %s split", *n, Split(s))
 		}
 	}
-	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.Notice}, sources: map[string]*Indexed{}}
+	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.NoCache, cfg.Notice}, sources: map[string]*Indexed{},
+		tokHash: sync.OnceValue(func() string { return TokenizerHash(tok) })}
 	if m.shape, err = cfg.shape(tok); err != nil {
 		return nil, nil, nil, err
 	}
@@ -299,16 +303,25 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 		}
 		return nil, fault.Errorf(fault.BadData, "%s: of its %d sequences the %s split gets none (from %d to %d); give that split more in --split, or more data", prefix, source.Len(), s, g.First, g.End)
 	}
-	return newGPT(g, m.tok, text, rows, &m.cache)
+	made, err := newGPT(g, m.tok, text, rows, &m.cache)
+	if err == nil && made.Epochs > 1 {
+		m.cache.say(fmt.Sprintf("%s: %d samples of %d tokens are asked of the %s split, which has %d tokens: it is gone through %d times, in a new order each", prefix, *num, m.SequenceLength, s, made.tokens, made.Epochs))
+	}
+	return made, err
 }
 
 func (m *maker) open(prefix string) (*Indexed, error) {
 	if x := m.sources[prefix]; x != nil {
 		return x, nil
 	}
-	x, err := open(inDir(m.Dir, prefix), !m.NoMmapBinFiles)
+	x, err := open(inDir(m.Dir, prefix), openOptions{mapBin: !m.NoMmapBinFiles, eod: m.shape.eod})
 	if err != nil {
 		return nil, err
+	}
+	if !m.AnyTokenID {
+		if err := checkSidecar(inDir(m.Dir, prefix), x, m.tok, m.tokHash); err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
 	}
 	m.sources[prefix] = x
 	return x, nil

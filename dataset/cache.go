@@ -15,11 +15,15 @@ import (
 type cache struct {
 	path   string // --data-cache-path; "" puts GPTDatasets beside their data
 	base   string // what relative prefixes start from
+	none   bool   // nothing is read or written
 	notice func(string)
 }
 
 // dir is where g's files are, "" for nowhere.
 func (c *cache) dir(g *GPT) string {
+	if c.none {
+		return ""
+	}
 	if c.path != "" || g.Prefix == "" {
 		return c.path
 	}
@@ -45,16 +49,24 @@ func (c *cache) load(g *GPT, p plan) bool {
 	g.DocumentIndex, ok[0] = loadNPY(name("document_index.npy"), "<i4", p.epochs*(g.End-g.First))
 	g.SampleIndex, ok[1] = loadNPY(name("sample_index.npy"), g.sampleType(), p.samples+1, 2)
 	g.ShuffleIndex, ok[2] = loadNPY(name("shuffle_index.npy"), shuffleType(p.samples), p.samples)
-	if ok != [3]bool{true, true, true} || !g.fitsData(p) {
+	if ok != [3]bool{true, true, true} || !g.fitsData(p, c.older(g, name("description.txt"))) {
 		c.say("the cached index " + name("*") + " does not belong to the data as it is now; it is built anew")
 		return false
 	}
 	return true
 }
 
+// older says that the token files may have changed since the cache was written.
+func (c *cache) older(g *GPT, description string) bool {
+	cached, err := os.Stat(description)
+	data, err2 := os.Stat(inDir(c.base, g.Prefix) + ".idx")
+	return g.Prefix != "" && (err != nil || err2 != nil || !changed(data).Before(cached.ModTime()))
+}
+
 // fitsData looks for signs that the token files changed under the cache: it
-// walks the first and last samples again and looks at every document number.
-func (g *GPT) fitsData(p plan) bool {
+// walks the samples again, all of them where the files are younger than the
+// cache, else the first and last ones, and looks at every document number.
+func (g *GPT) fitsData(p plan, all bool) bool {
 	for i := int64(0); i < g.DocumentIndex.Len(); i++ {
 		if doc := g.DocumentIndex.At(i); doc < g.First || doc >= g.End {
 			return false
@@ -62,7 +74,7 @@ func (g *GPT) fitsData(p plan) bool {
 	}
 	const look = 1024
 	for row := int64(0); row < p.samples; row++ {
-		if row == look && p.samples > 2*look {
+		if row == look && p.samples > 2*look && !all {
 			row = p.samples - look
 		}
 		at, off := g.SampleIndex.At(2*row), g.SampleIndex.At(2*row+1)

@@ -24,7 +24,7 @@ func TestGeneratorsAgainstNumpyAndTorch(t *testing.T) {
 		for i := range int64(10) {
 			a.set(i, i)
 		}
-		rng.shuffle(a.Data, 4)
+		shuffle(rng, items[uint32](a))
 		if got := values(a); !slices.Equal(got, want) {
 			t.Errorf("shuffle: %v, want %v", got, want)
 		}
@@ -131,7 +131,11 @@ func TestStaleCache(t *testing.T) {
 	dir := t.TempDir()
 	worked(t, dir)
 	notes := 0
-	cfg := Config{Dir: dir, DataPath: []string{"d1"}, Split: "1", SequenceLength: 4, Seed: 1234, Notice: func(string) { notes++ }}
+	cfg := Config{Dir: dir, DataPath: []string{"d1"}, Split: "1", SequenceLength: 4, Seed: 1234, Notice: func(text string) {
+		if strings.Contains(text, "built anew") {
+			notes++
+		}
+	}}
 	build := func() *GPT {
 		train, _, _, err := Build(cfg, null(t, 1000), [3]*int64{count(30), nil, nil})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"monotron/fault"
 )
@@ -69,27 +70,40 @@ func (d DType) String() string {
 // an error.
 func (d DType) Append(dst []byte, ids []int32) ([]byte, error) {
 	t := dtypes[d]
+	from := len(dst)
+	dst = slices.Grow(dst, len(ids)*t.size)[:from+len(ids)*t.size]
+	to := dst[from:]
+	if d == U16 { // the usual one: one loop
+		all := uint32(0)
+		for i, id := range ids {
+			all |= uint32(id)
+			binary.LittleEndian.PutUint16(to[2*i:], uint16(id))
+		}
+		if all <= math.MaxUint16 {
+			return dst, nil
+		}
+	}
 	for i, id := range ids {
 		if int64(id) < t.low || int64(id) > t.top {
-			return dst, fault.Errorf(fault.BadData, "token %d is id %d, which %s cannot hold", i, id, d)
+			return dst[:from], fault.Errorf(fault.BadData, "token %d is id %d, which %s cannot hold", i, id, d)
 		}
 	}
 	switch d {
-	case U16, I16:
-		for _, id := range ids {
-			dst = binary.LittleEndian.AppendUint16(dst, uint16(id))
+	case I16:
+		for i, id := range ids {
+			binary.LittleEndian.PutUint16(to[2*i:], uint16(id))
 		}
 	case I32:
-		for _, id := range ids {
-			dst = binary.LittleEndian.AppendUint32(dst, uint32(id))
+		for i, id := range ids {
+			binary.LittleEndian.PutUint32(to[4*i:], uint32(id))
 		}
 	case U8, I8:
-		for _, id := range ids {
-			dst = append(dst, byte(id))
+		for i, id := range ids {
+			to[i] = byte(id)
 		}
 	case I64:
-		for _, id := range ids {
-			dst = binary.LittleEndian.AppendUint64(dst, uint64(int64(id)))
+		for i, id := range ids {
+			binary.LittleEndian.PutUint64(to[8*i:], uint64(int64(id)))
 		}
 	}
 	return dst, nil

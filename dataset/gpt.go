@@ -3,6 +3,7 @@ package dataset
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 
 	"monotron/fault"
 	"monotron/tokenizer"
@@ -37,6 +38,7 @@ type GPT struct {
 	// the last time is shuffled on its own.
 	Epochs   int64
 	Separate bool
+	tokens   int64 // of one epoch
 
 	// DocumentIndex is every sequence number, epochs times, shuffled. Row i of
 	// SampleIndex (place in DocumentIndex, token) is where sample i starts.
@@ -60,7 +62,7 @@ func newGPT(g GPT, tok tokenizer.Tokenizer, text string, rows any, c *cache) (*G
 	if err != nil {
 		return nil, err
 	}
-	g.Epochs, g.Separate = plan.epochs, plan.separate
+	g.Epochs, g.Separate, g.tokens = plan.epochs, plan.separate, plan.tokens
 	if c.load(&g, plan) {
 		return &g, nil
 	}
@@ -133,37 +135,51 @@ func product(a, b int64) (int64, bool) {
 
 // build fills the arrays. The order of the draws from one generator is part of
 // the format: documents (all epochs but a separate last, then that one), then
-// the shuffle in the same two parts.
+// the shuffle in the same two parts. The sample index draws nothing, so it is
+// made beside the shuffle.
 func (g *GPT) build(p plan) error {
+	if g.End > math.MaxInt32 {
+		return fault.Errorf(fault.BadData, "%s: more than %d sequences cannot be numbered", g.label(), math.MaxInt32)
+	}
 	rng := newMersenne(g.seed)
 	n := g.End - g.First
-	if g.End > math.MaxInt32 {
-		return fault.Errorf(fault.BadData, "%s: sequence numbers up to %d do not fit Megatron's 32-bit document index", g.label(), g.End)
-	}
 	g.DocumentIndex = newArray("<i4", n*p.epochs)
-	for at := int64(0); at < n*p.epochs; at++ {
-		g.DocumentIndex.set(at, g.First+at%n)
+	docs := items[uint32](g.DocumentIndex)
+	number(docs[:n], uint32(g.First))
+	for at := n; at < int64(len(docs)); at += n {
+		copy(docs[at:], docs[:n])
 	}
-	cut := 4 * n * p.epochs
+	cut := n * p.epochs
 	if p.separate {
-		cut -= 4 * n
+		cut -= n
 	}
-	rng.shuffle(g.DocumentIndex.Data[:cut], 4)
-	rng.shuffle(g.DocumentIndex.Data[cut:], 4)
+	shuffle(rng, docs[:cut])
+	shuffle(rng, docs[cut:])
 
+	failed := make(chan error, 1)
 	g.SampleIndex = newArray(g.sampleType(), p.samples+1, 2)
-	if err := g.fillSamples(p); err != nil {
-		return err
-	}
-
+	go func() { failed <- g.fillSamples(p) }()
 	g.ShuffleIndex = newArray(shuffleType(p.samples), p.samples)
-	for i := int64(0); i < p.samples; i++ {
-		g.ShuffleIndex.set(i, i)
+	if g.ShuffleIndex.width == 4 {
+		shuffleTwo(rng, items[uint32](g.ShuffleIndex), p.sans)
+	} else {
+		shuffleTwo(rng, items[int64](g.ShuffleIndex), p.sans)
 	}
-	w := g.ShuffleIndex.width
-	rng.shuffle(g.ShuffleIndex.Data[:p.sans*int64(w)], w)
-	rng.shuffle(g.ShuffleIndex.Data[p.sans*int64(w):], w)
-	return nil
+	return <-failed
+}
+
+// shuffleTwo numbers the samples and shuffles the first ones and the others.
+func shuffleTwo[T uint32 | int64](rng *mersenne, a []T, first int64) {
+	number(a, 0)
+	shuffle(rng, a[:first])
+	shuffle(rng, a[first:])
+}
+
+// number fills a with first, first+1, ...
+func number[T uint32 | int64](a []T, first T) {
+	for i := range a {
+		a[i] = first + T(i)
+	}
 }
 
 func (g *GPT) sampleType() string {
@@ -183,21 +199,69 @@ func shuffleType(samples int64) string {
 // fillSamples walks the documents once and notes where each sample starts.
 // Neighbours share g.extra tokens.
 func (g *GPT) fillSamples(p plan) error {
-	at, off, row := int64(0), int64(0), int64(0)
-	emit := func() {
-		g.SampleIndex.set(2*row, at)
-		g.SampleIndex.set(2*row+1, off)
-		row++
+	var rows int64
+	if g.SampleIndex.width == 4 {
+		rows = fillRows(items[int32](g.SampleIndex), items[uint32](g.DocumentIndex), g.lengths(), g.sequence, g.extra)
+	} else {
+		rows = fillRows(items[int64](g.SampleIndex), items[uint32](g.DocumentIndex), g.lengths(), g.sequence, g.extra)
 	}
-	emit()
-	for row <= p.samples {
-		var ok bool
-		if at, off, ok = g.step(at, off); !ok && row < p.samples {
-			return fault.Errorf(fault.Internal, "%s: the tokens ended at sample %d of %d", g.label(), row, p.samples)
-		}
-		emit()
+	if rows < p.samples+1 {
+		return fault.Errorf(fault.Internal, "%s: the tokens ended at sample %d of %d", g.label(), rows-1, p.samples)
 	}
 	return nil
+}
+
+// fillRows fills rows with pairs (place in docs, token) and says how many there
+// are. A sample starts extra tokens before the end of the one before it, and
+// the document that counts is the one that holds the last of these: next is the
+// distance from the start of the current document to that token. Where the
+// documents end inside the last row, it points to their last tokens.
+func fillRows[T int32 | int64](rows []T, docs, lengths []uint32, sequence, extra int64) int64 {
+	rows[0], rows[1] = 0, 0
+	row, next := 2, int(sequence+extra-1)
+	step, back := int(sequence), int(1-extra)
+	at := 0
+	for ; at < len(docs) && row+4 <= len(rows); at++ {
+		size := int(lengths[docs[at]])
+		// How many samples start in a document cannot be foreseen, so two are
+		// written without asking, and kept or not without a branch.
+		r := rows[row : row+4]
+		one, two := int(bit(next < size)), int(bit(next+step < size))
+		r[0], r[1], r[2], r[3] = T(at), T(next+back), T(at), T(next+step+back)
+		row += 2 * (one + two)
+		next += step*(one+two) - size
+		for ; next < 0 && row < len(rows); next += step {
+			rows[row], rows[row+1] = T(at), T(next+size+back)
+			row += 2
+		}
+	}
+	for ; at < len(docs) && row < len(rows); at++ {
+		size := int(lengths[docs[at]])
+		for ; next < size && row < len(rows); next += step {
+			rows[row], rows[row+1] = T(at), T(next+back)
+			row += 2
+		}
+		next -= size
+	}
+	if row == len(rows)-2 {
+		last := len(docs) - 1
+		rows[row] = T(last)
+		rows[row+1] = T(int64(lengths[docs[last]]) - extra)
+		row += 2
+	}
+	return int64(row / 2)
+}
+
+// lengths is the source's lengths, by sequence.
+func (g *GPT) lengths() []uint32 {
+	if x, ok := g.source.(*Indexed); ok { // in the file they may lie at any byte; the processors we run on do not mind
+		return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x.sizes))), x.n)
+	}
+	out := make([]uint32, g.source.Len())
+	for i := range out {
+		out[i] = uint32(g.source.Size(int64(i)))
+	}
+	return out
 }
 
 // step goes from the start of one sample to the start of the next; ok is false

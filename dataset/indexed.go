@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"monotron/fault"
 )
@@ -31,6 +32,9 @@ type Indexed struct {
 	sizes     []byte // i32[n]
 	pointers  []byte // i64[n]
 	documents []byte // i64[documents+1]
+	modes     []byte // i8[n], multimodal files only
+	shift     int32  // how much higher than the ids tokens are stored
+	at        places
 	tokens    int64
 	longest   int64
 	idx, bin  *blob
@@ -38,20 +42,32 @@ type Indexed struct {
 
 // Open maps a pair and checks the whole index: after it every Slice within
 // Size is readable.
-func Open(prefix string) (*Indexed, error) { return open(prefix, true) }
+func Open(prefix string) (*Indexed, error) { return open(prefix, openOptions{mapBin: true, eod: -1}) }
 
 // OpenUnmapped reads .bin through a file handle (--no-mmap-bin-files).
-func OpenUnmapped(prefix string) (*Indexed, error) { return open(prefix, false) }
+func OpenUnmapped(prefix string) (*Indexed, error) { return open(prefix, openOptions{eod: -1}) }
 
-func open(prefix string, mapBin bool) (x *Indexed, err error) {
+// places are where the arrays begin in the index file, for messages.
+type places struct{ sizes, sizeStep, pointers, documents int64 }
+
+type openOptions struct {
+	mapBin     bool
+	multimodal bool
+	eod        int32 // ends the documents of a file without index
+}
+
+func open(prefix string, o openOptions) (x *Indexed, err error) {
+	if IsTokenFile(prefix) {
+		return OpenTokens(prefix, o.eod)
+	}
 	x = &Indexed{prefix: prefix}
 	if x.idx, err = openBlob(prefix+".idx", true); err != nil {
 		return nil, err
 	}
-	if x.bin, err = openBlob(prefix+".bin", mapBin); err != nil {
+	if x.bin, err = openBlob(prefix+".bin", o.mapBin); err != nil {
 		return nil, errors.Join(err, x.idx.close())
 	}
-	if err = x.parse(x.idx.data); err == nil {
+	if err = x.parse(x.idx.data, o.multimodal); err == nil {
 		err = x.check()
 	}
 	if err != nil {
@@ -61,14 +77,14 @@ func open(prefix string, mapBin bool) (x *Indexed, err error) {
 }
 
 // parse reads the header and finds the arrays.
-func (x *Indexed) parse(idx []byte) error {
+func (x *Indexed) parse(idx []byte, multimodal bool) error {
+	if strings.HasPrefix(string(idx[:min(len(idx), 8)]), oldMagic) {
+		return x.parseOld(idx)
+	}
 	if len(idx) < headerBytes {
 		return fault.Errorf(fault.BadData, "byte %d: the file ends inside the header of %d bytes", len(idx), headerBytes)
 	}
 	if string(idx[:len(idxMagic)]) != idxMagic {
-		if string(idx[:8]) == "TNTIDX\x00\x00" {
-			return fault.Errorf(fault.BadData, "byte 0: the old TNTIDX format (--dataset-impl lazy or cached) is not read; make the files anew with preprocess_data")
-		}
 		return fault.Errorf(fault.BadData, "byte 0: not an index file (it starts with %q, not %q)", idx[:9], idxMagic)
 	}
 	if v := binary.LittleEndian.Uint64(idx[9:]); v != idxVersion {
@@ -79,13 +95,30 @@ func (x *Indexed) parse(idx []byte) error {
 		return fault.Errorf(fault.BadData, "byte 17: %s is no type of token ids", x.dtype)
 	}
 	n, d := binary.LittleEndian.Uint64(idx[18:]), binary.LittleEndian.Uint64(idx[26:])
-	room := uint64(len(idx) - headerBytes)
-	if n > room/12 || d > room/8 || d < 1 || room != 12*n+8*d {
-		return fault.Errorf(fault.BadData, "byte 18: %d sequences and %d document entries need %s bytes, the file has %d", n, d, neededBytes(n, d), len(idx))
+	size := uint64(len(idx))
+	if n <= size/12 && size == firstHeaderMM+12*n { // Megatron's very first files count no documents
+		return x.parseFirst(idx, int64(n))
+	}
+	if n > size/12 || d > size/8 || d < 1 || size != headerBytes+12*n+8*d && size != headerBytes+13*n+8*d {
+		return fault.Errorf(fault.BadData, "byte 18: %d sequences and %d document entries need %s bytes, the file has %d", n, d, neededBytes(n, d), size)
+	}
+	if hasModes := n > 0 && size == headerBytes+13*n+8*d; n > 0 && hasModes != multimodal {
+		return fault.Errorf(fault.BadData, "byte %d: the index has modes of sequences: %v; --multimodal says %v", headerBytes+12*n+8*d, hasModes, multimodal)
 	}
 	x.n = int64(n)
+	x.at = places{headerBytes, 4, headerBytes + 4*x.n, headerBytes + 12*x.n}
 	x.sizes, idx = idx[headerBytes:headerBytes+4*n], idx[headerBytes+4*n:]
-	x.pointers, x.documents = idx[:8*n], idx[8*n:]
+	x.pointers, x.documents, x.modes = idx[:8*n], idx[8*n:8*n+8*d], idx[8*n+8*d:]
+	return nil
+}
+
+// firstHeaderMM ends before the document count.
+const firstHeaderMM = 26
+
+func (x *Indexed) parseFirst(idx []byte, n int64) error {
+	x.n, x.at = n, places{firstHeaderMM, 4, firstHeaderMM + 4*n, 0}
+	x.sizes, x.pointers = idx[firstHeaderMM:firstHeaderMM+4*n], idx[firstHeaderMM+4*n:]
+	x.documents = everySequence(n)
 	return nil
 }
 
@@ -104,11 +137,11 @@ func (x *Indexed) check() error {
 		size, at := int32(binary.LittleEndian.Uint32(x.sizes[4*i:])), x.pointer(i)
 		switch {
 		case size < 0:
-			return fault.Errorf(fault.BadData, "byte %d: sequence %d has length %d", headerBytes+4*i, i, size)
+			return fault.Errorf(fault.BadData, "byte %d: sequence %d has length %d", x.at.sizes+x.at.sizeStep*i, i, size)
 		case at < end:
-			return fault.Errorf(fault.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the one before it (%d)", headerBytes+4*x.n+8*i, i, at, end)
+			return fault.Errorf(fault.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the one before it (%d)", x.at.pointers+8*i, i, at, end)
 		case at > x.bin.size || int64(size)*item > x.bin.size-at:
-			return fault.Errorf(fault.BadData, "byte %d: sequence %d, %d tokens from byte %d on, reaches beyond %s of %d bytes: the pair does not belong together or was cut", headerBytes+4*x.n+8*i, i, size, at, x.bin.path, x.bin.size)
+			return fault.Errorf(fault.BadData, "byte %d: sequence %d, %d tokens from byte %d on, reaches beyond %s of %d bytes: the pair does not belong together or was cut", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
 		}
 		end = at + int64(size)*item
 		x.tokens += int64(size)
@@ -121,7 +154,7 @@ func (x *Indexed) check() error {
 }
 
 func (x *Indexed) checkDocuments() error {
-	start, last := headerBytes+12*x.n, int64(0)
+	start, last := x.at.documents, int64(0)
 	for i := int64(0); i <= x.Documents(); i++ {
 		v := x.document(i)
 		if v < last || v > x.n || (i == 0 && v != 0) {
@@ -191,8 +224,14 @@ func (x *Indexed) Slice(i, off, n int64, dst []int32) ([]int32, error) {
 	if err != nil {
 		return dst, err
 	}
+	from := len(dst)
 	if dst, err = x.dtype.decode(dst, raw); err != nil {
 		return dst, fault.Errorf(fault.BadData, "%s: %w", x.Where(i, off), err)
+	}
+	if x.shift != 0 {
+		for k := range dst[from:] {
+			dst[from+k] -= x.shift
+		}
 	}
 	return dst, nil
 }

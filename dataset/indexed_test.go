@@ -116,7 +116,7 @@ func TestDamagedPairs(t *testing.T) {
 		"empty":            {func(i, b []byte) ([]byte, []byte) { return nil, b }, "byte 0"},
 		"cut header":       {func(i, b []byte) ([]byte, []byte) { return i[:20], b }, "byte 20"},
 		"magic":            {func(i, b []byte) ([]byte, []byte) { i[3] = 'x'; return i, b }, "byte 0"},
-		"old format":       {func(i, b []byte) ([]byte, []byte) { copy(i, "TNTIDX\x00\x00"); return i, b }, "TNTIDX"},
+		"old format":       {func(i, b []byte) ([]byte, []byte) { copy(i, "TNTIDX\x00\x00"); return i, b }, "byte 8"},
 		"version":          {func(i, b []byte) ([]byte, []byte) { i[9] = 2; return i, b }, "byte 9"},
 		"dtype":            {func(i, b []byte) ([]byte, []byte) { i[17] = 9; return i, b }, "byte 17"},
 		"float":            {func(i, b []byte) ([]byte, []byte) { i[17] = 7; return i, b }, "byte 17"},
@@ -171,7 +171,7 @@ func TestMerge(t *testing.T) {
 	write(t, at("b"), U16, [][]int32{{3}, {4, 5}})
 	write(t, at("c"), I32, [][]int32{{3}})
 	write(t, at("want"), U16, [][]int32{{1, 2}}, [][]int32{}, [][]int32{{3}, {4, 5}})
-	if err := Merge(at("out"), []string{at("a"), at("b")}); err != nil {
+	if err := Merge(BuilderConfig{Prefix: at("out")}, []string{at("a"), at("b")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, ext := range []string{".bin", ".idx"} {
@@ -181,7 +181,7 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s differs: %x, want %x", ext, got, want)
 		}
 	}
-	if err := Merge(at("mixed"), []string{at("a"), at("c")}); fault.CodeOf(err) != fault.BadData {
+	if err := Merge(BuilderConfig{Prefix: at("mixed")}, []string{at("a"), at("c")}); fault.CodeOf(err) != fault.BadData {
 		t.Errorf("types were mixed: %v", err)
 	}
 	names, _ := filepath.Glob(at("*mixed*"))
@@ -201,6 +201,9 @@ func FuzzIndexed(f *testing.F) {
 	}
 	f.Add(idx)
 	f.Add(idx[:40])
+	f.Add(append(idx[:26:26], idx[34:34+12*2]...)) // without documents
+	f.Add(longs(oldMagic, 1, 8, 2, 2, 2, 3, 0, 1, 2, 0, 3, 5, 3, 2, 0, 1, 2))
+	f.Add(longs(oldMagic, 1, 8, 2, 2, 2, 0, 1, 2, 0, 3, 5, 3, 2))
 	f.Fuzz(func(t *testing.T, idx []byte) {
 		if err := os.WriteFile(prefix+".idx", idx, 0o644); err != nil {
 			t.Fatal(err)

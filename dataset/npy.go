@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"unsafe"
 )
 
 // Array is an index array as numpy stores it: little-endian items, C order. It
@@ -22,8 +23,17 @@ func newArray(dtype string, shape ...int64) Array {
 	for _, s := range shape {
 		n *= s
 	}
-	a.Data = make([]byte, n)
+	words := make([]uint64, (n+7)/8) // aligned for any item
+	a.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
+	askHuge(a.Data)
 	return a
+}
+
+// items is a new array as numbers of its width. It needs an array of newArray's:
+// a mapped file may not be aligned. Every machine Go knows and this program runs
+// on has its low byte first, as the files do.
+func items[T int16 | int32 | uint32 | int64](a Array) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(a.Data))), a.Len())
 }
 
 // Len counts all items.

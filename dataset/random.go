@@ -1,15 +1,13 @@
 package dataset
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
 // mersenne is MT19937 with Knuth's initialisation, as numpy's RandomState and
 // torch's CPU generator start it.
 type mersenne struct {
 	state [624]uint32
-	at    int
+	out   [624]uint32 // the numbers of this state
+	at    int         // of the next number in out
 }
 
 func newMersenne(seed uint32) *mersenne {
@@ -22,32 +20,37 @@ func newMersenne(seed uint32) *mersenne {
 	return m
 }
 
+// refill makes the next state and its 624 numbers.
 func (m *mersenne) refill() {
 	s := &m.state
-	mix := func(i, next, far int) {
-		y := s[i]&0x80000000 | s[next]&0x7fffffff
-		s[i] = s[far] ^ y>>1 ^ -(y&1)&0x9908b0df
-	}
 	for i := 0; i < 227; i++ {
-		mix(i, i+1, i+397)
+		s[i] = twist(s[i], s[i+1], s[i+397])
 	}
 	for i := 227; i < 623; i++ {
-		mix(i, i+1, i-227)
+		s[i] = twist(s[i], s[i+1], s[i-227])
 	}
-	mix(623, 0, 396)
+	s[623] = twist(s[623], s[0], s[396])
+	for i, y := range s {
+		y ^= y >> 11
+		y ^= y << 7 & 0x9d2c5680
+		y ^= y << 15 & 0xefc60000
+		m.out[i] = y ^ y>>18
+	}
 	m.at = 0
 }
 
+func twist(a, b, far uint32) uint32 {
+	y := a&0x80000000 | b&0x7fffffff
+	return far ^ y>>1 ^ -(y&1)&0x9908b0df
+}
+
 func (m *mersenne) uint32() uint32 {
-	if m.at == len(m.state) {
+	if m.at == len(m.out) {
 		m.refill()
 	}
-	y := m.state[m.at]
+	v := m.out[m.at]
 	m.at++
-	y ^= y >> 11
-	y ^= y << 7 & 0x9d2c5680
-	y ^= y << 15 & 0xefc60000
-	return y ^ y>>18
+	return v
 }
 
 // upTo is numpy's random_interval: a number in [0, top] by masked rejection.
@@ -65,25 +68,6 @@ func (m *mersenne) upTo(top uint64) uint64 {
 		if v := (high | uint64(m.uint32())) & mask; v <= top {
 			return v
 		}
-	}
-}
-
-// shuffle is RandomState.shuffle of an array whose items have width 4 or 8 bytes.
-func (m *mersenne) shuffle(data []byte, width int) {
-	le := binary.LittleEndian
-	for i := uint64(len(data)/width) - 1; i > 0 && i < 1<<63; i-- {
-		j := m.upTo(i)
-		if width == 4 {
-			a, b := data[4*i:4*i+4], data[4*j:4*j+4]
-			x, y := le.Uint32(a), le.Uint32(b)
-			le.PutUint32(a, y)
-			le.PutUint32(b, x)
-			continue
-		}
-		a, b := data[8*i:8*i+8], data[8*j:8*j+8]
-		x, y := le.Uint64(a), le.Uint64(b)
-		le.PutUint64(a, y)
-		le.PutUint64(b, x)
 	}
 }
 

@@ -79,6 +79,28 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 	return given, rest, fault.With(fault.Usage, errors.Join(problems...))
 }
 
+// Part divides args into the flags of set, with their values, and everything else
+// in its order.
+func Part(set Set, args []string) (own, others []string) {
+	for i := 0; i < len(args); i++ {
+		name, inline, isFlag := flagName(args[i])
+		arity, known := set[name]
+		if !isFlag || !known {
+			others = append(others, args[i])
+			continue
+		}
+		own = append(own, args[i])
+		for inline == nil && arity != Switch && i+1 < len(args) && !looksLikeFlag(args[i+1]) {
+			i++
+			own = append(own, args[i])
+			if arity == One {
+				break
+			}
+		}
+	}
+	return own, others
+}
+
 // ForCLI writes given back as a list that urfave/cli understands: every value
 // of a Many flag repeats the flag's name.
 func ForCLI(given []Given) []string {

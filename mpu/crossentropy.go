@@ -7,12 +7,13 @@ import (
 
 // VocabParallelHead is the output layer joined with its cross entropy. Logits
 // exist for HeadRows tokens at a time, and their gradient is made and used while
-// they do: nothing of size tokens x vocabulary is kept.
+// they do: nothing of size tokens x vocabulary is kept. Each rank has the columns
+// of its rows of the table.
 type VocabParallelHead struct {
 	Weight  *Param
 	Start   int64 // first vocabulary row here
 	Columns int64 // rows here that count in the softmax
-	tp      comm.Group
+	region  Region
 }
 
 // HeadRows is how many tokens' logits exist at once. The head's products stream
@@ -22,17 +23,17 @@ const HeadRows = 1024
 
 // NewVocabParallelHead joins weight (the word embedding's table where tied). kept
 // columns of the whole vocabulary count in the softmax; the rest is padding.
-func NewVocabParallelHead(tp comm.Group, weight *Param, start, kept int64) *VocabParallelHead {
-	return &VocabParallelHead{Weight: weight, Start: start, Columns: max(0, min(weight.Shape[0], kept-start)), tp: tp}
+func NewVocabParallelHead(r Region, weight *Param, start, kept int64) *VocabParallelHead {
+	return &VocabParallelHead{Weight: weight, Start: start, Columns: max(0, min(weight.Shape[0], kept-start)), region: r}
 }
 
 // LossArgs is one call of Loss.
 type LossArgs struct {
-	Hidden Tensor // [tokens, h], after the final norm
+	Hidden Tensor // [tokens, h], after the final norm; the rank's rows under sequence parallelism
 	Labels Tensor // i32 [tokens]
-	Loss   Tensor // f32 [tokens]: each token's loss, out
+	Loss   Tensor // f32 [tokens]: each token's loss, out, the same on every rank
 	// Where DHidden is given, the gradient is made in the same pass:
-	DHidden Tensor // [tokens, h], out
+	DHidden Tensor // like Hidden, out
 	Weight  Tensor // f32 [tokens]: d(total loss)/d(token loss)
 	Scale   Tensor // f32 [1]: loss scale; none: 1
 }
@@ -42,23 +43,46 @@ type Tensor = device.Tensor
 
 // Loss computes the tokens' losses and, where asked, dHidden and the weight's gradient.
 func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
+	s := d.Arena.Scope(device.Activations)
+	defer s.Release()
+	hidden, joining := entering(l.region, s, a.Hidden)
+	if err := wait(joining); err != nil {
+		return err
+	}
+	dhidden := a.DHidden
+	if a.DHidden.Given() {
+		dhidden = leaving(l.region, s, a.DHidden)
+	}
+	whole := a
+	whole.Hidden, whole.DHidden = hidden, dhidden
+	if err := l.chunks(d, whole); err != nil {
+		return err
+	}
+	if l.region.Cut() && a.DHidden.Given() {
+		return wait(leave(l.region, a.DHidden, dhidden))
+	}
+	return nil
+}
+
+// chunks works on all tokens, a few rows of logits at a time.
+func (l *VocabParallelHead) chunks(d *device.Device, a LossArgs) error {
 	tokens := a.Hidden.Shape[0]
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
-	chunk := min(HeadRows, tokens)
-	logits := s.Alloc(logitsType(a.Hidden.DType), chunk, l.Weight.Shape[0])
+	size := min(HeadRows, tokens)
+	logits := s.Alloc(logitsType(a.Hidden.DType), size, l.Weight.Shape[0])
 	grad := logits // of the logits; in place where the dtypes agree
 	if a.DHidden.Given() && a.Hidden.DType != logits.DType {
-		grad = s.Alloc(a.Hidden.DType, chunk, l.Weight.Shape[0])
+		grad = s.Alloc(a.Hidden.DType, size, l.Weight.Shape[0])
 	}
-	stats := [3]Tensor{s.Alloc(logits.DType, chunk), s.Alloc(logits.DType, chunk), s.Alloc(logits.DType, chunk)}
-	for at := int64(0); at < tokens; at += chunk {
-		n := min(chunk, tokens-at)
+	stats := s.Alloc(logits.DType, 3, size)
+	for at := int64(0); at < tokens; at += size {
+		n := min(size, tokens-at)
 		cut := func(t Tensor) Tensor { return t.Slice(0, at, n) }
-		top := func(t Tensor) Tensor { return t.Slice(0, 0, n) }
-		c := chunkArgs{
-			hidden: cut(a.Hidden), labels: cut(a.Labels), loss: cut(a.Loss), logits: top(logits), grad: top(grad),
-			max: top(stats[0]), sum: top(stats[1]), target: top(stats[2]), scale: a.Scale,
+		c := chunk{
+			hidden: cut(a.Hidden), labels: cut(a.Labels), loss: cut(a.Loss), scale: a.Scale,
+			logits: logits.Slice(0, 0, n), grad: grad.Slice(0, 0, n),
+			stats: stats.Reshape(3*size).Slice(0, 0, 3*n).Reshape(3, n),
 		}
 		if a.DHidden.Given() {
 			c.dhidden, c.weight = cut(a.DHidden), cut(a.Weight)
@@ -70,24 +94,64 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 	return nil
 }
 
-type chunkArgs struct {
+// chunk is a few tokens on their way through the head.
+type chunk struct {
 	hidden, labels, loss, logits, grad Tensor
-	max, sum, target                   Tensor
+	stats                              Tensor // [3, rows]: max, sum, target
 	dhidden, weight, scale             Tensor
 }
 
-func (l *VocabParallelHead) chunk(d *device.Device, c chunkArgs) error {
+func (c *chunk) max() Tensor    { return c.stats.At(0) }
+func (c *chunk) sum() Tensor    { return c.stats.At(1) }
+func (c *chunk) target() Tensor { return c.stats.At(2) }
+
+func (l *VocabParallelHead) chunk(d *device.Device, c chunk) error {
 	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1})
-	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max, Sum: c.sum, Target: c.target, Start: l.Start, Columns: l.Columns})
-	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: c.loss, Max: c.max, Sum: c.sum, Target: c.target})
+	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})
+	if err := l.combine(d, &c); err != nil {
+		return err
+	}
+	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: c.loss, Max: c.max(), Sum: c.sum(), Target: c.target()})
 	if !c.dhidden.Given() {
 		return nil
 	}
-	d.CrossEntropyGrad(device.CrossEntropyGradArgs{D: c.grad, Logits: c.logits, Labels: c.labels, Max: c.max, Sum: c.sum,
+	d.CrossEntropyGrad(device.CrossEntropyGradArgs{D: c.grad, Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(),
 		Weight: c.weight, Scale: c.scale, Start: l.Start, Columns: l.Columns})
 	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value})
-	d.Matmul(device.MatmulArgs{C: l.Weight.Grad, A: c.grad, B: c.hidden, TransA: 1, Accumulate: 1})
-	return CopyToRegionBackward(l.tp, c.dhidden)
+	var summing comm.Work
+	if l.region.Size() > 1 && !l.region.Cut() { // else all chunks are summed as one
+		summing = CopyToRegionBackward(l.region, c.dhidden)
+	}
+	weightGradient(d, l.Weight, c.grad, c.hidden)
+	return wait(summing)
+}
+
+// combine turns the statistics of the columns here into those of all ranks'.
+// log Σ exp(x) of a rank's columns stands for them all: the softmax's statistics
+// of those few numbers, one a rank, are the statistics of the whole row. So one
+// gather of two numbers a token does. A rank without columns gives log 0.
+func (l *VocabParallelHead) combine(d *device.Device, c *chunk) error {
+	if l.region.Size() == 1 {
+		return nil
+	}
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	size, rows, dtype := int64(l.region.Size()), c.stats.Last(), c.stats.DType
+	none := s.Alloc(dtype, rows)
+	d.Fill(none, 0)
+	mine, all := s.Alloc(dtype, 2, rows), s.Alloc(dtype, size, 2, rows)
+	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: mine.At(0), Max: c.max(), Sum: c.sum(), Target: none})
+	d.Copy(mine.At(1), c.target())
+	if err := l.region.AllGather(all, mine).Wait(); err != nil {
+		return err
+	}
+	beside, nobody := s.Alloc(dtype, rows, size), s.Alloc(device.I32, rows)
+	d.Copy(beside, device.Strided(all.Data, dtype, []int64{rows, size}, []int64{1, 2 * rows}))
+	d.Fill(nobody, -1)
+	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: beside, Labels: nobody, Max: c.max(), Sum: c.sum(), Target: c.target(), Columns: size})
+	d.Fill(c.target(), 0)
+	d.ColumnSum(c.target(), device.Strided(all.Slice(1, 1, 1).Data, dtype, []int64{size, rows}, []int64{2 * rows, 1}))
+	return nil
 }
 
 // Logits [tokens, columns here] of hidden, for generation; columns of padding are not included.

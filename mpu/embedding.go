@@ -2,7 +2,6 @@ package mpu
 
 import (
 	"monotron/csrc/device"
-	"monotron/mpu/comm"
 )
 
 // VocabParallelEmbedding looks tokens up in a table [vocab, h] whose rows are
@@ -11,26 +10,38 @@ import (
 type VocabParallelEmbedding struct {
 	Weight *Param
 	Start  int64 // first row here
-	tp     comm.Group
+	region Region
 }
 
 // NewVocabParallelEmbedding makes a table of `padded` rows. The global tensor
 // has `kept` of them: the vocabulary, or all rows where padding is trained.
-func NewVocabParallelEmbedding(tp comm.Group, name string, kept, padded, h int64, init Init) *VocabParallelEmbedding {
-	n := padded / int64(tp.Size())
-	start := n * int64(tp.Rank())
+func NewVocabParallelEmbedding(r Region, name string, kept, padded, h int64, init Init) *VocabParallelEmbedding {
+	n := padded / int64(r.Size())
+	start := n * int64(r.Rank())
 	here := max(0, min(n, kept-start))
 	w := Rows(name, init, []int64{kept, h}, [][2]int64{{start, here}}, n)
-	return &VocabParallelEmbedding{Weight: w, Start: start, tp: tp}
+	return &VocabParallelEmbedding{Weight: w, Start: start, region: r}
 }
 
-// Forward: out [tokens, h] = table[ids].
+// Forward: out = table[ids] for ids [tokens]; out is [tokens, h], under sequence
+// parallelism the rank's rows of it.
 func (e *VocabParallelEmbedding) Forward(d *device.Device, out, ids device.Tensor) error {
-	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: out, Table: e.Weight.Value, IDs: ids, Start: e.Start})
-	return ReduceFromRegionForward(e.tp, out)
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	sum := leaving(e.region, s, out)
+	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: sum, Table: e.Weight.Value, IDs: ids, Start: e.Start})
+	return wait(leave(e.region, out, sum))
 }
 
-// Backward: the table's gradient += dout, in token order.
+// Backward: the table's gradient += dout, in token order. dout has the rows of
+// all tokens: see WholeGradient.
 func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Tensor) {
 	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.Weight.Grad, DOut: dout, IDs: ids, Start: e.Start})
+}
+
+// WholeGradient joins the ranks' rows of dout under sequence parallelism, into
+// memory of s; else it is dout itself.
+func (e *VocabParallelEmbedding) WholeGradient(s *device.Scope, dout device.Tensor) (device.Tensor, error) {
+	whole, w := entering(e.region, s, dout)
+	return whole, wait(w)
 }

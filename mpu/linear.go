@@ -2,92 +2,270 @@ package mpu
 
 import (
 	"monotron/csrc/device"
-	"monotron/mpu/comm"
 )
 
-// ColumnParallelLinear is y = x·Wᵀ + b with the rows of W [out, in] cut over the
-// tensor-parallel ranks: each makes its own columns of y.
-type ColumnParallelLinear struct {
-	Weight, Bias *Param // Bias nil: none
-	tp           comm.Group
+// LinearConfig describes a linear layer y = x·Wᵀ + b with W [Out, In].
+type LinearConfig struct {
+	Name    string // of weight and bias, less ".weight"
+	Out, In int64  // of the global matrix
+	Bias    bool
+	Init    Init
+
+	// Of a column-parallel layer:
+	Rows         [][2]int64 // stretches {first, rows} of W here; nil: an even share
+	Shared       *SharedRows
+	GatherOutput bool // y is [tokens, Out] on every rank
+
+	// Of a row-parallel layer:
+	InputIsWhole bool // x is [tokens, In] on every rank; else its columns here
+	AddBias      bool // else the bias is left to a fused op after the layer (Megatron's skip_bias_add)
 }
 
-// NewColumnParallelLinear makes the layer `name`. Its rows here are the given
-// stretches {first, rows} of the global matrix: gated fc1 has two, its gate's and its up's.
-func NewColumnParallelLinear(tp comm.Group, name string, out, in int64, stretches [][2]int64, bias bool, init Init) *ColumnParallelLinear {
-	rows := int64(0)
-	for _, s := range stretches {
-		rows += s[1]
+// SharedRows are rows of W that several ranks hold: keys and values where query
+// groups are fewer than ranks. Their gradients are partial on each.
+type SharedRows struct {
+	Rows    [][2]int64
+	Sharers Region
+}
+
+// ColumnParallelLinear is y = x·Wᵀ + b with the rows of W [out, in] cut over the
+// tensor-parallel ranks: each makes its own columns of y. Under sequence
+// parallelism x is the rank's rows.
+type ColumnParallelLinear struct {
+	Weight, Bias             *Param // Bias nil: none
+	SharedWeight, SharedBias *Param // rows after those of Weight that other ranks hold too; nil: none
+	region                   Region
+	gather                   bool
+}
+
+// NewColumnParallelLinear makes the layer. Gated fc1 has two stretches of rows a
+// rank: its gate's and its up's.
+func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
+	if c.Rows == nil {
+		n := c.Out / int64(r.Size())
+		c.Rows = [][2]int64{{n * int64(r.Rank()), n}}
 	}
-	l := &ColumnParallelLinear{tp: tp, Weight: Rows(name+".weight", init, []int64{out, in}, stretches, rows)}
-	if bias {
-		l.Bias = Rows(name+".bias", Init{Kind: InitConstant}, []int64{out}, stretches, rows)
+	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1}
+	l.Weight, l.Bias = c.params(c.Rows)
+	if c.Shared == nil {
+		return l
+	}
+	l.SharedWeight, l.SharedBias = c.params(c.Shared.Rows)
+	for _, p := range []*Param{l.SharedWeight, l.SharedBias} {
+		if p != nil {
+			p.PartialOn(c.Shared.Sharers)
+		}
 	}
 	return l
 }
 
-// Forward: x [tokens, in] -> y [tokens, out/tp]. With an epilogue aux receives
-// what goes into the activation.
-func (l *ColumnParallelLinear) Forward(d *device.Device, y, x device.Tensor, epilogue device.Epilogue, aux device.Tensor) {
-	a := device.MatmulArgs{C: y, A: x, B: l.Weight.Value, TransB: 1, Epilogue: epilogue, Aux: aux}
-	if l.Bias != nil {
-		a.Bias = l.Bias.Value
+func (c *LinearConfig) params(rows [][2]int64) (weight, bias *Param) {
+	n := int64(0)
+	for _, s := range rows {
+		n += s[1]
 	}
-	d.Matmul(a)
+	weight = Rows(c.Name+".weight", c.Init, []int64{c.Out, c.In}, rows, n)
+	if c.Bias {
+		bias = Rows(c.Name+".bias", Init{Kind: InitConstant}, []int64{c.Out}, rows, n)
+	}
+	return weight, bias
 }
 
-// Backward: dx [tokens, in] = dy·W summed over the ranks; gradients of weight and bias +=.
+// Params lists weight and bias, those of shared rows last.
+func (l *ColumnParallelLinear) Params() []*Param {
+	return given(l.Weight, l.Bias, l.SharedWeight, l.SharedBias)
+}
+
+// given drops the parameters that are not there.
+func given(ps ...*Param) []*Param {
+	var out []*Param
+	for _, p := range ps {
+		if p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Columns is how many columns of y this rank makes.
+func (l *ColumnParallelLinear) Columns() int64 {
+	n := l.Weight.Shape[0]
+	if l.SharedWeight != nil {
+		n += l.SharedWeight.Shape[0]
+	}
+	return n
+}
+
+// part is a weight with its bias and its columns of y.
+type part struct {
+	weight, bias *Param
+	from, n      int64
+}
+
+func (l *ColumnParallelLinear) parts() []part {
+	n := l.Weight.Shape[0]
+	ps := []part{{l.Weight, l.Bias, 0, n}}
+	if l.SharedWeight != nil {
+		ps = append(ps, part{l.SharedWeight, l.SharedBias, n, l.SharedWeight.Shape[0]})
+	}
+	return ps
+}
+
+// Forward: x [tokens, in] (its rows here, under sequence parallelism) -> y
+// [tokens, out/tp], with GatherOutput [tokens, out]. With an epilogue aux receives
+// what goes into the activation.
+func (l *ColumnParallelLinear) Forward(d *device.Device, y, x device.Tensor, epilogue device.Epilogue, aux device.Tensor) error {
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	whole, w := entering(l.region, s, x)
+	if err := wait(w); err != nil {
+		return err
+	}
+	own := y
+	if l.gather {
+		own = s.Alloc(y.DType, whole.Shape[0], l.Columns())
+	}
+	for _, p := range l.parts() {
+		a := device.MatmulArgs{C: own.Slice(1, p.from, p.n), A: whole, B: p.weight.Value, TransB: 1, Epilogue: epilogue}
+		if aux.Given() {
+			a.Aux = aux.Slice(1, p.from, p.n)
+		}
+		if p.bias != nil {
+			a.Bias = p.bias.Value
+		}
+		d.Matmul(a)
+	}
+	if l.gather {
+		return GatherFromRegionForward(l.region, d, y, own)
+	}
+	return nil
+}
+
+// Backward: dx = dy·W summed over the ranks; gradients of weight and bias +=.
+// Under sequence parallelism x is joined again, not kept; it travels while dx is
+// made, and dx while the weight's gradient is.
 func (l *ColumnParallelLinear) Backward(d *device.Device, dx, dy, x device.Tensor) error {
-	d.Matmul(device.MatmulArgs{C: dx, A: dy, B: l.Weight.Value})
-	weightGradient(d, l.Weight, l.Bias, dy, x)
-	return CopyToRegionBackward(l.tp, dx)
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	if l.gather {
+		dy = GatherFromRegionBackward(l.region, dy)
+	}
+	whole, joining := entering(l.region, s, x)
+	dwhole := leaving(l.region, s, dx)
+	l.inputGradient(d, dwhole, dy)
+	if err := wait(joining); err != nil {
+		return err
+	}
+	summing := leave(l.region, dx, dwhole)
+	for _, p := range l.parts() {
+		dp := dy.Slice(1, p.from, p.n)
+		weightGradient(d, p.weight, dp, whole)
+		biasGradient(d, p.bias, dp)
+	}
+	return wait(summing)
+}
+
+// inputGradient sets dx = dy·W over this rank's columns of dy. Several parts are
+// added up in f32.
+func (l *ColumnParallelLinear) inputGradient(d *device.Device, dx, dy device.Tensor) {
+	parts := l.parts()
+	sum := dx
+	if len(parts) > 1 && dx.DType.Size() < device.F32.Size() {
+		sum = d.Arena.Alloc(device.Workspace, device.F32, dx.Dims()...)
+		defer d.Arena.Free(sum)
+	}
+	for i, p := range parts {
+		d.Matmul(device.MatmulArgs{C: sum, A: dy.Slice(1, p.from, p.n), B: p.weight.Value, Accumulate: int32(min(i, 1))})
+	}
+	if sum.Data != dx.Data {
+		d.Copy(dx, sum)
+	}
 }
 
 // RowParallelLinear is y = x·Wᵀ with the columns of W [out, in] cut over the
-// ranks. Its bias is not added here: it comes once, after the sum over ranks,
-// fused with dropout and residual (Megatron's skip_bias_add).
+// ranks. Its bias comes once, after the sum over ranks. Under sequence
+// parallelism y is the rank's rows.
 type RowParallelLinear struct {
 	Weight, Bias *Param // Bias nil: none
-	tp           comm.Group
+	region       Region
+	whole, add   bool
 }
 
-// NewRowParallelLinear makes the layer `name` with its share of the columns of
-// the global matrix here.
-func NewRowParallelLinear(tp comm.Group, name string, out, in int64, bias bool, init Init) *RowParallelLinear {
-	n := in / int64(tp.Size())
-	w := &Param{Name: name + ".weight", Init: init, Global: []int64{out, in}, Shape: []int64{out, n}, Owner: true,
-		Pieces: []Piece{{From: []int64{0, n * int64(tp.Rank())}, Size: []int64{out, n}}}}
-	l := &RowParallelLinear{tp: tp, Weight: w}
-	if bias {
-		l.Bias = Whole(name+".bias", Init{Kind: InitConstant}, out)
-		l.Bias.Owner = tp.Rank() == 0
+// NewRowParallelLinear makes the layer with its share of the columns of the
+// global matrix here.
+func NewRowParallelLinear(r Region, c LinearConfig) *RowParallelLinear {
+	n := c.In / int64(r.Size())
+	w := &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{c.Out, c.In}, Shape: []int64{c.Out, n}, Owner: true,
+		Pieces: []Piece{{From: []int64{0, n * int64(r.Rank())}, Size: []int64{c.Out, n}}}}
+	l := &RowParallelLinear{region: r, Weight: w, whole: c.InputIsWhole && r.Size() > 1, add: c.AddBias && c.Bias}
+	if c.Bias {
+		l.Bias = Whole(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
+		l.Bias.Outside(r)
 	}
 	return l
 }
 
-// Forward: x [tokens, in/tp] -> y [tokens, out], summed over the ranks, without bias.
+// Params lists weight and bias.
+func (l *RowParallelLinear) Params() []*Param { return given(l.Weight, l.Bias) }
+
+// Forward: x [tokens, in/tp], with InputIsWhole [tokens, in] -> y [tokens, out]
+// (its rows here), summed over the ranks.
 func (l *RowParallelLinear) Forward(d *device.Device, y, x device.Tensor) error {
-	d.Matmul(device.MatmulArgs{C: y, A: x, B: l.Weight.Value, TransB: 1})
-	return ReduceFromRegionForward(l.tp, y)
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	if l.whole {
+		x = ScatterToRegionForward(l.region, x)
+	}
+	sum := leaving(l.region, s, y)
+	d.Matmul(device.MatmulArgs{C: sum, A: x, B: l.Weight.Value, TransB: 1})
+	if err := wait(leave(l.region, y, sum)); err != nil {
+		return err
+	}
+	if l.add {
+		d.DropoutAdd(device.DropoutAddArgs{Out: y, X: y, Bias: l.Bias.Value})
+	}
+	return nil
 }
 
-// Backward: dx [tokens, in/tp] = dy·W; gradients of weight and bias +=.
-func (l *RowParallelLinear) Backward(d *device.Device, dx, dy, x device.Tensor) {
-	d.Matmul(device.MatmulArgs{C: dx, A: dy, B: l.Weight.Value})
-	weightGradient(d, l.Weight, l.Bias, dy, x)
+// Backward: dx [tokens, in/tp] = dy·W, with InputIsWhole [tokens, in]; gradients
+// of weight and bias +=. The bias saw the rows of dy that are here, so under
+// sequence parallelism its gradient is a partial sum.
+func (l *RowParallelLinear) Backward(d *device.Device, dx, dy, x device.Tensor) error {
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	whole, joining := entering(l.region, s, dy)
+	biasGradient(d, l.Bias, dy)
+	if err := wait(joining); err != nil {
+		return err
+	}
+	own := dx
+	if l.whole {
+		x = ScatterToRegionForward(l.region, x)
+		own = s.Alloc(dx.DType, x.Dims()...)
+	}
+	d.Matmul(device.MatmulArgs{C: own, A: whole, B: l.Weight.Value})
+	weightGradient(d, l.Weight, whole, x)
+	if l.whole {
+		return ScatterToRegionBackward(l.region, d, dx, own)
+	}
+	return nil
 }
 
 // BiasValue is the bias for the fused op after the layer, or none.
 func (l *RowParallelLinear) BiasValue() device.Tensor {
-	if l.Bias == nil {
+	if l.Bias == nil || l.add {
 		return device.Tensor{}
 	}
 	return l.Bias.Value
 }
 
-// weightGradient accumulates dW += dyᵀ·x and db += Σ dy into the f32 main gradients.
-func weightGradient(d *device.Device, w, b *Param, dy, x device.Tensor) {
+// weightGradient accumulates dW += dyᵀ·x into the f32 main gradient.
+func weightGradient(d *device.Device, w *Param, dy, x device.Tensor) {
 	d.Matmul(device.MatmulArgs{C: w.Grad, A: dy, B: x, TransA: 1, Accumulate: 1})
+}
+
+// biasGradient accumulates db += Σ dy over the rows that are here.
+func biasGradient(d *device.Device, b *Param, dy device.Tensor) {
 	if b != nil {
 		d.ColumnSum(b.Grad, dy)
 	}

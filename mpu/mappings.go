@@ -5,21 +5,152 @@ import (
 	"monotron/mpu/comm"
 )
 
-// The mappings between replicated and tensor-parallel tensors come in pairs:
-// what is the identity forward is a reduction backward, and the other way
-// round (Shoeybi et al., arXiv 1909.08053, section 3: f and g).
+// Region is the tensor-parallel part of a layout as layers see it: the ranks
+// that share each layer, and how activations lie outside the cut layers.
+type Region struct {
+	comm.Group
+	Sequence bool // outside, a rank holds [s/tp·b, h], its stretch of positions, instead of [s·b, h]
+}
+
+// Cut tells whether activations outside the region are pieces of the sequence.
+func (r Region) Cut() bool { return r.Sequence && r.Size() > 1 }
+
+// Rows is how many of n rows a rank holds outside the region.
+func (r Region) Rows(n int64) int64 {
+	if r.Cut() {
+		return n / int64(r.Size())
+	}
+	return n
+}
+
+// Own views the rank's rows of a tensor that is whole.
+func (r Region) Own(whole device.Tensor) device.Tensor {
+	n := r.Rows(whole.Shape[0])
+	if n == whole.Shape[0] {
+		return whole
+	}
+	return whole.Slice(0, n*int64(r.Rank()), n)
+}
+
+// The mappings between the region and what lies outside come in pairs: what is
+// the identity forward is a reduction backward, and the other way round (Shoeybi
+// et al., arXiv 1909.08053, section 3: f and g; Korthikanti et al., arXiv
+// 2205.05198, section 4.2.2, for their sequence-parallel twins). Each starts its
+// collective and hands back the Work, so that a product can run meanwhile; the
+// tensors are the collective's until Wait.
 
 // CopyToRegionBackward: every rank used the same input, so its gradient is the
 // sum of theirs. The forward is the identity.
-func CopyToRegionBackward(tp comm.Group, dx device.Tensor) error { return reduce(tp, dx) }
+func CopyToRegionBackward(r Region, dx device.Tensor) comm.Work { return r.AllReduce(dx, comm.Sum) }
 
 // ReduceFromRegionForward: every rank holds a partial sum of y. The backward is
 // the identity.
-func ReduceFromRegionForward(tp comm.Group, y device.Tensor) error { return reduce(tp, y) }
+func ReduceFromRegionForward(r Region, y device.Tensor) comm.Work { return r.AllReduce(y, comm.Sum) }
 
-func reduce(tp comm.Group, t device.Tensor) error {
-	if tp.Size() == 1 {
+// ScatterToRegionForward views the rank's columns of x [rows, n].
+func ScatterToRegionForward(r Region, x device.Tensor) device.Tensor {
+	n := x.Last() / int64(r.Size())
+	return x.Slice(1, n*int64(r.Rank()), n)
+}
+
+// ScatterToRegionBackward: each rank has the gradient of its columns.
+func ScatterToRegionBackward(r Region, d *device.Device, dx, dy device.Tensor) error {
+	return gatherColumns(r, d, dx, dy)
+}
+
+// GatherFromRegionForward joins the ranks' columns x [rows, n] to y [rows, tp·n].
+func GatherFromRegionForward(r Region, d *device.Device, y, x device.Tensor) error {
+	return gatherColumns(r, d, y, x)
+}
+
+// GatherFromRegionBackward views the rank's columns of dy, which is the same on
+// every rank.
+func GatherFromRegionBackward(r Region, dy device.Tensor) device.Tensor {
+	return ScatterToRegionForward(r, dy)
+}
+
+// gatherColumns sets whole [rows, tp·n] from own [rows, n]. What arrives is rank
+// by rank, so it is laid beside each other here.
+func gatherColumns(r Region, d *device.Device, whole, own device.Tensor) error {
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	size, rows, n := int64(r.Size()), own.Shape[0], own.Last()
+	if !own.Contiguous() {
+		packed := s.Like(own)
+		d.Copy(packed, own)
+		own = packed
+	}
+	ranks := s.Alloc(own.DType, size, rows, n)
+	if err := r.AllGather(ranks, own).Wait(); err != nil {
+		return err
+	}
+	beside := device.Strided(whole.Data, whole.DType, []int64{size, rows, n}, []int64{n, whole.Stride[0], 1})
+	d.Copy(beside, ranks)
+	return nil
+}
+
+// ScatterToSequenceForward views the rank's rows of x [s·b, h], which is the same
+// on every rank.
+func ScatterToSequenceForward(r Region, x device.Tensor) device.Tensor { return r.Own(x) }
+
+// ScatterToSequenceBackward joins the ranks' rows.
+func ScatterToSequenceBackward(r Region, dx, dy device.Tensor) comm.Work { return r.AllGather(dx, dy) }
+
+// GatherFromSequenceForward joins the ranks' rows x [s/tp·b, h] to y [s·b, h] for
+// a layer of the region.
+func GatherFromSequenceForward(r Region, y, x device.Tensor) comm.Work { return r.AllGather(y, x) }
+
+// GatherFromSequenceBackward: each rank has a partial gradient of all rows; it
+// keeps the sum of its own.
+func GatherFromSequenceBackward(r Region, dx, dy device.Tensor) comm.Work {
+	return r.ReduceScatter(dx, dy)
+}
+
+// ReduceScatterToSequenceForward: each rank has a partial sum of all rows of y
+// [s·b, h]; it keeps the sum of its own.
+func ReduceScatterToSequenceForward(r Region, own, y device.Tensor) comm.Work {
+	return r.ReduceScatter(own, y)
+}
+
+// ReduceScatterToSequenceBackward joins the gradients of the ranks' rows.
+func ReduceScatterToSequenceBackward(r Region, dy, own device.Tensor) comm.Work {
+	return r.AllGather(dy, own)
+}
+
+// entering is x as a layer of the region needs it: whole. Work is under way
+// where it has to be joined first.
+func entering(r Region, s *device.Scope, x device.Tensor) (whole device.Tensor, w comm.Work) {
+	if !r.Cut() {
+		return x, nil
+	}
+	whole = s.Alloc(x.DType, x.Shape[0]*int64(r.Size()), x.Shape[1])
+	return whole, GatherFromSequenceForward(r, whole, x)
+}
+
+// leaving is where a layer of the region writes its partial sum of y: y itself,
+// or all rows where y is the rank's piece.
+func leaving(r Region, s *device.Scope, y device.Tensor) device.Tensor {
+	if !r.Cut() {
+		return y
+	}
+	return s.Alloc(y.DType, y.Shape[0]*int64(r.Size()), y.Shape[1])
+}
+
+// leave starts the sum of the ranks' parts into y; part is leaving's.
+func leave(r Region, y, part device.Tensor) comm.Work {
+	switch {
+	case r.Size() == 1:
+		return nil
+	case r.Cut():
+		return ReduceScatterToSequenceForward(r, y, part)
+	}
+	return ReduceFromRegionForward(r, y)
+}
+
+// wait is Work.Wait where there is work.
+func wait(w comm.Work) error {
+	if w == nil {
 		return nil
 	}
-	return tp.AllReduce(t, comm.Sum).Wait()
+	return w.Wait()
 }

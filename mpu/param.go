@@ -2,6 +2,10 @@
 // row, the embedding and cross entropy cut by vocabulary, and Param, which knows
 // where its numbers lie in the global tensor. Groups are arguments; with groups
 // of one rank these are plain layers.
+//
+// Reading order: param.go, random.go (initial values), shard.go (stretches of a
+// buffer), mappings.go (what enters and leaves a tensor-parallel region), linear.go,
+// embedding.go, crossentropy.go.
 package mpu
 
 import (
@@ -53,9 +57,9 @@ type Param struct {
 	Init   Init
 
 	NoDecay  bool       // biases and norms: no weight decay
-	Owner    bool       // of all ranks with these values, the one that saves them and counts them in norms
-	Replicas comm.Group // ranks that hold the same values; nil: this one
-	SumOver  comm.Group // ranks whose gradients are partial sums; nil: none
+	Owner    bool       // of all ranks of a model with these values, the one that saves them and counts them in norms
+	Replicas comm.Group // ranks of a model that hold the same values; nil: this one
+	SumOver  comm.Group // ranks of a model whose gradients are partial sums; nil: none
 
 	Value device.Tensor // what forward and backward read, value dtype
 	Main  device.Tensor // f32 master; Value itself in f32 training
@@ -70,9 +74,27 @@ func Whole(name string, init Init, shape ...int64) *Param {
 	}
 }
 
+// Outside marks p as one that lies outside the region: every rank holds it.
+// Under sequence parallelism each saw its own positions, so gradients are partial.
+func (p *Param) Outside(r Region) {
+	if r.Size() == 1 {
+		return
+	}
+	p.Owner, p.Replicas = r.Rank() == 0, r.Group
+	if r.Sequence {
+		p.SumOver = r.Group
+	}
+}
+
+// PartialOn marks p as held by every rank of r, each with a partial gradient.
+func (p *Param) PartialOn(r Region) {
+	r.Sequence = true
+	p.Outside(r)
+}
+
 // Rows makes a parameter whose pieces are stretches of rows of a global tensor,
 // stacked locally in the given order. Each stretch is {first row, rows}; local
-// may have more rows than that: padding.
+// may have more rows than that: padding. A stretch of no rows makes no piece.
 func Rows(name string, init Init, global []int64, stretches [][2]int64, localRows int64) *Param {
 	p := &Param{Name: name, Init: init, Global: global, Owner: true, NoDecay: len(global) == 1}
 	p.Shape = append([]int64{localRows}, global[1:]...)
@@ -82,6 +104,9 @@ func Rows(name string, init Init, global []int64, stretches [][2]int64, localRow
 	}
 	at := int64(0)
 	for _, s := range stretches {
+		if s[1] == 0 {
+			continue
+		}
 		from := make([]int64, len(global))
 		from[0] = s[0]
 		p.Pieces = append(p.Pieces, Piece{From: from, Size: append([]int64{s[1]}, global[1:]...), Local: at * width})

@@ -96,6 +96,16 @@ func (p Piece) runs(global []int64) (starts []int64, length int64) {
 	return starts, length
 }
 
+// Runs calls f for each stretch of the box that is contiguous in the global
+// tensor of that shape: its first element there, its first in the local buffer, its
+// length.
+func (p Piece) Runs(global []int64, f func(at, local, n int64)) {
+	starts, n := p.runs(global)
+	for i, at := range starts {
+		f(at, p.Local+int64(i)*n, n)
+	}
+}
+
 // SetMain gives p new values: the master holds them, rounded to the value
 // dtype, and Value the same numbers.
 func (p *Param) SetMain(d *device.Device, host []float32) {

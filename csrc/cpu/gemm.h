@@ -15,9 +15,29 @@ typedef struct {
   int64_t m, n, k, ldc, ldaux;
   int32_t dtype, c_dtype; /* of A, B, bias, aux; of C */
   int32_t accumulate, epilogue;
+  int32_t stream; /* 1: C is large and new: it may be written around the caches */
 } gemm_job;
 
 typedef struct { int64_t i0, i1, j0, j1; } gemm_tile;
+
+/* A packed operand: blocks of gemm_depth's k, in each the panels of `lines` rows of
+ * A or columns of B, from `first` on. NULL: not packed. */
+typedef struct { const char *data; int64_t lines, first; } gemm_packed;
+
+/* What one call of our own kernels computes: the products of k0..k1-1, added to
+ * those of smaller k where there are any, and C after the last. */
+typedef struct {
+  gemm_tile tile;
+  int64_t k0, k1;
+  gemm_packed a, b;
+  float *sums;              /* kept between calls where k comes in more than one; else NULL */
+} gemm_part;
+
+static inline int64_t gemm_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t gemm_up(int64_t x, int64_t unit) { return gemm_ceil(x, unit) * unit; }
+
+/* Packs `lines` rows of A or columns of B from `line` on into a panel: k..k+depth-1. */
+typedef void gemm_pack(void *panel, const gemm_operand *x, int64_t line, int64_t lines, int64_t k, int64_t depth);
 
 /* Panels: A in panels of mr rows, B in panels of nr columns, both with k
  * outermost and padded with zeros to mr, nr and multiples of k_unit. */
@@ -25,10 +45,13 @@ typedef struct {
   int32_t mr, nr, k_unit, k_block; /* k_block: a panel of B stays in the L1 cache */
   int32_t element;                 /* bytes of a packed value */
   void (*begin)(void), (*end)(void); /* around a tile; may be NULL */
-  void (*pack_a)(void *panel, const gemm_operand *a, int64_t i, int64_t rows, int64_t k, int64_t depth);
-  void (*pack_b)(void *panel, const gemm_operand *b, int64_t k, int64_t depth, int64_t j, int64_t columns);
-  /* c [mr,nr] (+)= A panel · B panel, depth a multiple of k_unit */
-  void (*micro)(int64_t depth, const void *a, const void *b, float *c, int64_t ldc, int32_t add);
+  gemm_pack *pack_a, *pack_b;
+  int32_t splits;                  /* 1: nan may stand for infinity: where one is, f32 products decide */
+  int32_t in_place;                /* 1: A's whole panels may lie where they are, rows contiguous */
+  /* c [mr,nr] (+)= A panel · B panel, depth a multiple of k_unit. a_row: 0 for a
+   * packed panel of A, else the bytes between its rows. `next` will be read soon. */
+  void (*micro)(int64_t depth, const void *a, int64_t a_row, const void *b, float *c, int32_t add, const void *next);
+  void (*finish)(const gemm_job *job, int64_t i, int64_t j, const float *sums); /* of a whole micro tile; may be NULL */
 } gemm_kernel;
 
 /* C and Aux of the tile from its sums [rows, columns]; C += where told. */
@@ -42,16 +65,49 @@ typedef struct {
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
-const gemm_kernel *mt_gemm_amx(void); /* bf16; where mt_amx() allows it */
 
-/* The largest tile, and the bytes of its sums, which lead the workspace where
- * oneDNN's results pass through it. */
+/* Whether whole panels of A are read where they lie. */
+static inline int32_t gemm_in_place(const gemm_kernel *kr, const gemm_job *job) { return kr->in_place && job->a.col == 1 && job->k % kr->k_unit == 0; }
+const gemm_kernel *mt_gemm_amx(void);     /* bf16; where mt_amx() allows it */
+const gemm_kernel *mt_gemm_amx_f16(void); /* f16; the same */
+
+/* The largest tile of oneDNN's, and the bytes of its sums, which lead the
+ * workspace where its results pass through it. */
 enum { MT_GEMM_ROWS = 512, MT_GEMM_COLUMNS = 768, MT_GEMM_SUMS = MT_GEMM_ROWS * MT_GEMM_COLUMNS * 4 };
 
 #define MT_GEMM_THIN 4 /* rows up to which `thin` reads B once, unpacked */
 
-/* Our own C kernels. */
-void mt_gemm_own(const gemm_kernel *kernel, const gemm_job *job, const gemm_tile *tile, void *workspace);
+enum { MT_GEMM_SMALL = 2 << 20 }; /* multiply-adds up to which handing out costs more than it brings */
+
+/* A tile's largest sides and what they are multiples of; tiles along n and m. */
+typedef struct { int64_t rows, columns, row_unit, column_unit; } gemm_limits;
+typedef struct { int64_t rows, columns, across, down; } gemm_grid;
+
+gemm_grid mt_gemm_cut(int64_t m, int64_t n, int64_t k, gemm_limits limits);
+gemm_tile mt_gemm_tile(const gemm_grid *grid, gemm_tile whole, int64_t tile); /* of the part of C that is cut */
+
+/* Large products by our own kernels: an op's tiles, scratch and run. */
+int64_t mt_gemm_packed_tiles(const gemm_kernel *kernel, const gemm_job *job, int32_t phase);
+int64_t mt_gemm_packed_scratch(const gemm_kernel *kernel, const gemm_job *job);
+void mt_gemm_packed(const gemm_kernel *kernel, const gemm_job *job, void *scratch, int32_t phase, int64_t tile, void *workspace);
+
+/* Blocks of k between k0 and k1: as few as keep a panel in the L1 cache, of one depth but the last. */
+static inline int64_t gemm_depth(const gemm_kernel *kr, int64_t k) {
+  int64_t blocks = gemm_ceil(k, kr->k_block);
+  return blocks ? gemm_up(gemm_ceil(k, blocks), kr->k_unit) : 0;
+}
+
+/* The panel of `line` in the block of `depth` that starts k behind the first. */
+static inline char *gemm_panel(const gemm_kernel *kr, const gemm_packed *x, int64_t line, int64_t k, int64_t depth) {
+  return (char *)x->data + (x->lines * k + (line - x->first) * gemm_up(depth, kr->k_unit)) * kr->element;
+}
+
+/* Packs lines line..end-1, k..k+depth-1 of A or B to the panels at `to`, which are
+ * `panel` bytes long; along memory's rows, whichever way they run. */
+void mt_gemm_pack(const gemm_kernel *kernel, const gemm_job *job, int32_t of_b, char *to, int64_t panel, int64_t line, int64_t end, int64_t k, int64_t depth);
+
+/* One part of C by our own kernels. */
+void mt_gemm_own(const gemm_kernel *kernel, const gemm_job *job, const gemm_part *part, void *workspace);
 
 /* oneDNN. `sums` is where f32 results go: C itself or a buffer. */
 int32_t mt_onednn_open(void);           /* 1 when the library is there and wanted */

@@ -3,26 +3,25 @@
 #include "gemm.h"
 
 #ifdef MT_HAS_AMX
-#include <string.h>
+#define MT_ISA MT_AVX512
+#define K(name) name##_gemm_amx
+#include "simd.h"
 
-enum { SIDE = 32, STEP = 32, STEP_BYTES = 2048 }; /* both panels: 2 tiles of 1 KB a step */
+#include "gelu.h"
 
-/* One tile of 16 lines by 32 k. Lines lie k-contiguous (`deep` 1) or side by side;
- * `paired` is B's form. */
-static inline void pack_tile(char *out, const char *s, int64_t line, int64_t deep, int paired) {
-  __m512i r[16];
-  if (deep == 1) amx_load_lines(r, s, line * 2);
-  else amx_load_pairs(r, s, deep * 2);
-  if ((deep == 1) == (paired != 0)) amx_transpose(r);
-  amx_store(out, 64, r);
-}
+enum { SIDE = 32, STEP = 32, STEP_BYTES = 2048, AHEAD = 4 }; /* both panels: 2 tiles of 1 KB a step; lines fetched in each */
 
-/* The same at an edge: what is not there is zero. */
+/* A tile at an edge: what is not there is zero. */
 static void pack_edge(char *out, const char *s, int64_t line, int64_t deep, int64_t lines, int64_t depth, int paired) {
   uint16_t part[16 * 32] = {0};
   for (int64_t l = 0; l < lines; l++)
     for (int64_t k = 0; k < depth; k++) memcpy(&part[deep == 1 ? l * 32 + k : k * 16 + l], s + (l * line + k * deep) * 2, 2);
-  pack_tile(out, (const char *)part, deep == 1 ? 32 : 1, deep == 1 ? 1 : 16, paired);
+  amx_pack_tile(out, (const char *)part, deep == 1 ? 32 : 1, deep == 1 ? 1 : 16, paired);
+}
+
+static inline void fetch_and_pack(char *out, const char *s, int64_t line, int64_t deep, int paired) {
+  amx_fetch_ahead(s, line, deep);
+  amx_pack_tile(out, s, line, deep, paired);
 }
 
 static inline void pack(char *panel, const char *s, int64_t line, int64_t deep, int64_t lines, int64_t depth, int paired) {
@@ -30,7 +29,7 @@ static inline void pack(char *panel, const char *s, int64_t line, int64_t deep, 
     for (int64_t l = 0; l < SIDE; l += 16) {
       char *out = panel + l * 64;
       int64_t here = lines - l < 16 ? lines - l : 16, deepness = depth - k < STEP ? depth - k : STEP;
-      if (here == 16 && deepness == STEP) pack_tile(out, s + l * line * 2, line, deep, paired);
+      if (here == 16 && deepness == STEP) fetch_and_pack(out, s + l * line * 2, line, deep, paired);
       else pack_edge(out, s + l * line * 2, line, deep, here, deepness, paired);
     }
   }
@@ -40,43 +39,88 @@ static void pack_a(void *panel, const gemm_operand *a, int64_t i, int64_t rows, 
   pack(panel, gemm_at(a, i, k), a->row, a->col, rows, depth, 0);
 }
 
-static void pack_b(void *panel, const gemm_operand *b, int64_t k, int64_t depth, int64_t j, int64_t columns) {
+static void pack_b(void *panel, const gemm_operand *b, int64_t j, int64_t columns, int64_t k, int64_t depth) {
   pack(panel, gemm_at(b, k, j), b->col, b->row, columns, depth, 1);
 }
 
-static void micro(int64_t depth, const void *pa, const void *pb, float *c, int64_t ldc, int32_t add) {
-  const char *a = pa, *b = pb;
-  float *low = c + 16 * ldc;
+static void micro(int64_t depth, const void *pa, int64_t a_row, const void *pb, float *c, int32_t add, const void *ahead) {
+  const int64_t row = a_row ? a_row : 64, low = 16 * row, step = a_row ? 64 : STEP_BYTES;
+  const char *a = pa, *b = pb, *next = ahead;
   if (add) {
-    _tile_loadd(0, c, ldc * 4);
-    _tile_loadd(1, c + 16, ldc * 4);
-    _tile_loadd(2, low, ldc * 4);
-    _tile_loadd(3, low + 16, ldc * 4);
+    _tile_loadd(0, c, SIDE * 4);
+    _tile_loadd(1, c + 16, SIDE * 4);
+    _tile_loadd(2, c + 16 * SIDE, SIDE * 4);
+    _tile_loadd(3, c + 16 * SIDE + 16, SIDE * 4);
   } else {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (int64_t k = 0; k < depth; k += STEP, a += STEP_BYTES, b += STEP_BYTES) {
-    _tile_loadd(4, a, 64);
+  for (int64_t k = 0; k < depth; k += STEP, a += step, b += STEP_BYTES, next += AHEAD * 64) {
+    _tile_loadd(4, a, row);
     _tile_loadd(6, b, 64);
+    for (int i = 0; i < AHEAD; i++) _mm_prefetch(next + i * 64, _MM_HINT_T1);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, b + 1024, 64);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + 1024, 64);
+    _tile_loadd(5, a + low, row);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  _tile_stored(0, c, ldc * 4);
-  _tile_stored(1, c + 16, ldc * 4);
-  _tile_stored(2, low, ldc * 4);
-  _tile_stored(3, low + 16, ldc * 4);
+  _tile_stored(0, c, SIDE * 4);
+  _tile_stored(1, c + 16, SIDE * 4);
+  _tile_stored(2, c + 16 * SIDE, SIDE * 4);
+  _tile_stored(3, c + 16 * SIDE + 16, SIDE * 4);
+}
+
+/* As gemm_kernels.c's, of 32 x 32: a row of bf16 is a cache line. */
+V void K(finish_as)(const gemm_job *job, int64_t i, int64_t j, const float *sums, int wide, int epilogue) {
+  vf b0 = {0}, b1 = {0};
+  if (job->bias) {
+    b0 = v_load(job->bias, MT_BF16, j);
+    b1 = v_load(job->bias, MT_BF16, j + 16);
+  }
+  for (int64_t r = 0; r < SIDE; r++, sums += SIDE) {
+    char *c = job->c + ((i + r) * job->ldc + j) * (wide ? 4 : 2);
+    vf x0 = v_load(sums, MT_F32, 0) + b0, x1 = v_load(sums, MT_F32, 16) + b1;
+    if (job->accumulate) {
+      x0 += v_load(c, MT_F32, 0);
+      x1 += v_load(c, MT_F32, 16);
+    }
+    if (epilogue != MT_NO_EPILOGUE) {
+      _mm512_storeu_si512(job->aux + ((i + r) * job->ldaux + j) * 2, (__m512i)_mm512_cvtne2ps_pbh((__m512)x1, (__m512)x0));
+      x0 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x0) : v_gelu_erf(x0);
+      x1 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x1) : v_gelu_erf(x1);
+    }
+    if (job->stream) {
+      _mm512_stream_ps((float *)c, (__m512)x0);
+      _mm512_stream_ps((float *)c + 16, (__m512)x1);
+    } else if (wide) {
+      v_store(c, MT_F32, 0, x0);
+      v_store(c, MT_F32, 16, x1);
+    } else {
+      _mm512_storeu_si512(c, (__m512i)_mm512_cvtne2ps_pbh((__m512)x1, (__m512)x0));
+    }
+  }
+}
+
+static void finish(const gemm_job *job, int64_t i, int64_t j, const float *sums) {
+  int wide = job->c_dtype == MT_F32;
+  switch (job->epilogue) {
+  case MT_NO_EPILOGUE:
+    if (wide) K(finish_as)(job, i, j, sums, 1, MT_NO_EPILOGUE);
+    else K(finish_as)(job, i, j, sums, 0, MT_NO_EPILOGUE);
+    break;
+  case MT_GELU_TANH_EPILOGUE: K(finish_as)(job, i, j, sums, wide, MT_GELU_TANH_EPILOGUE); break;
+  default: K(finish_as)(job, i, j, sums, wide, MT_GELU_ERF_EPILOGUE);
+  }
+  if (job->stream) _mm_sfence(); /* other threads read C after this tile */
 }
 
 static const gemm_kernel kernel = {
     .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2,
-    .begin = amx_begin, .end = amx_end, .pack_a = pack_a, .pack_b = pack_b, .micro = micro,
+    .begin = amx_begin, .end = amx_end, .pack_a = pack_a, .pack_b = pack_b, .in_place = 1, .micro = micro, .finish = finish,
 };
 
 const gemm_kernel *mt_gemm_amx(void) { return &kernel; }

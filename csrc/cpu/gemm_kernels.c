@@ -49,21 +49,19 @@ static void K(pack_a)(void *panel, const gemm_operand *a, int64_t i, int64_t row
   K(pack)(panel, MR, gemm_at(a, i, k), a->row, a->col, rows, depth, a->dtype);
 }
 
-static void K(pack_b)(void *panel, const gemm_operand *b, int64_t k, int64_t depth, int64_t j, int64_t columns) {
+static void K(pack_b)(void *panel, const gemm_operand *b, int64_t j, int64_t columns, int64_t k, int64_t depth) {
   K(pack)(panel, NR, gemm_at(b, k, j), b->col, b->row, columns, depth, b->dtype);
 }
 
-static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, int64_t ldc, int32_t add) {
+static void K(micro)(int64_t depth, const void *pa, int64_t a_row, const void *pb, float *c, int32_t add, const void *next) {
   const float *a = pa, *b = pb;
+  (void)a_row;
+  (void)next; /* a panel is used long enough for the processor to look ahead by itself */
   vf sum[MR][NV];
 #pragma GCC unroll 16
-  for (int i = 0; i < MR; i++) {
+  for (int i = 0; i < MR; i++)
 #pragma GCC unroll 4
-    for (int j = 0; j < NV; j++) {
-      sum[i][j] = (vf){0};
-      __builtin_prefetch(c + i * ldc + j * LANES);
-    }
-  }
+    for (int j = 0; j < NV; j++) sum[i][j] = (vf){0};
   for (int64_t k = 0; k < depth; k++, a += MR, b += NR) {
     vf y[NV];
     __builtin_prefetch(a + 16 * MR);
@@ -80,7 +78,7 @@ static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, in
   for (int i = 0; i < MR; i++) {
 #pragma GCC unroll 4
     for (int j = 0; j < NV; j++) {
-      float *p = c + i * ldc + j * LANES;
+      float *p = c + i * NR + j * LANES;
       v_store(p, MT_F32, 0, add ? v_load(p, MT_F32, 0) + sum[i][j] : sum[i][j]);
     }
   }

@@ -1,21 +1,29 @@
-/* One tile of C by our own kernels: A packed whole (L2 cache), B a panel at a
- * time (L1 cache), k in blocks in rising order, so every sum has one order. */
+/* A part of C by our own kernels: k in blocks in rising order, so every sum has
+ * one order; A's block in the L2 cache, a panel of B's in L1. Operands come packed,
+ * or are packed here, A's block whole, B's a panel at a time. */
 #include "gemm.h"
 
 typedef struct {
   const gemm_kernel *kernel;
   const gemm_job *job;
-  const gemm_tile *tile;
-  char *a, *b;      /* packed */
-  float *sums;      /* [rows, ld], where C itself cannot hold them */
-  int64_t ld, k, depth, padded; /* this block of k */
-  int32_t direct;   /* whole micro tiles go straight to C: nothing follows */
-  int32_t single;   /* k is one block: sums holds one micro tile at a time */
+  const gemm_part *part;
+  char *a, *b;      /* room for packing */
+  float *rest;      /* room behind all else */
+  float *sums;      /* a micro tile's after another's, unless k is one block */
+  int64_t k, depth; /* this block of k */
+  int32_t single;   /* k is one block: there is room for one micro tile's sums */
 } own_call;
 
-static int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
-
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void mt_gemm_pack(const gemm_kernel *kr, const gemm_job *job, int32_t of_b, char *to, int64_t panel, int64_t line, int64_t end, int64_t k, int64_t depth) {
+  enum { STRIP = 32 };
+  const gemm_operand *x = of_b ? &job->b : &job->a;
+  int64_t side = of_b ? kr->nr : kr->mr, strip = (of_b ? x->row : x->col) == 1 ? depth : STRIP;
+  for (int64_t at = 0; at < depth; at += strip)
+    for (int64_t l = line; l < end; l += side)
+      (of_b ? kr->pack_b : kr->pack_a)(to + (l - line) / side * panel + at * side * kr->element, x, l, least(side, end - l), k + at, least(strip, depth - at));
+}
 
 /* Rows of C, and of Aux, lie pages apart: they come while sums are made. */
 static void fetch(const gemm_job *job, int64_t i, int64_t rows, int64_t j, int64_t columns) {
@@ -28,54 +36,82 @@ static void fetch(const gemm_job *job, int64_t i, int64_t rows, int64_t j, int64
   }
 }
 
-/* The micro tile at (i, j): straight into C, or into the sums and after the last
- * block of k on to the epilogue while they are in the L1 cache. */
-static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a) {
+static int32_t any_nan(const float *x, int64_t n) {
+  int32_t nan = 0;
+  for (int64_t i = 0; i < n; i++) nan |= x[i] != x[i];
+  return nan;
+}
+
+/* A micro tile from its operands, in f32. */
+static void make_again(const own_call *o, const gemm_tile *here) {
+  gemm_part part = {.tile = *here, .k1 = o->job->k};
+  mt_gemm_own(mt_gemm_kernels()->f32, o->job, &part, o->rest);
+}
+
+/* The micro tile at (i, j): after the last block of k on to C while its sums are in
+ * the L1 cache. */
+static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, int64_t a_row, const char *b, const char *next) {
   const gemm_kernel *kr = o->kernel;
-  const gemm_job *job = o->job;
-  int64_t rows = least(kr->mr, o->tile->i1 - i), columns = least(kr->nr, o->tile->j1 - j);
-  int32_t last = o->k + o->depth == job->k, add = o->k > 0;
-  if (o->direct && rows == kr->mr && columns == kr->nr) {
-    fetch(job, i + kr->mr, least(kr->mr, o->tile->i1 - i - kr->mr), j, columns); /* the next call reads C at once */
-    kr->micro(o->padded, a, o->b, (float *)job->c + i * job->ldc + j, job->ldc, add || job->accumulate);
-    return;
+  const gemm_tile *t = &o->part->tile;
+  int64_t across = gemm_ceil(t->j1 - t->j0, kr->nr), index = (i - t->i0) / kr->mr * across + (j - t->j0) / kr->nr;
+  float *sums = o->single ? o->sums : o->sums + index * kr->mr * kr->nr;
+  gemm_tile here = {i, least(i + kr->mr, t->i1), j, least(j + kr->nr, t->j1)};
+  int32_t last = o->k + o->depth == o->job->k;
+  if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
+  kr->micro(gemm_up(o->depth, kr->k_unit), a, a_row, b, sums, o->k > 0, next);
+  if (!last) return;
+  if (kr->splits && any_nan(sums, kr->mr * kr->nr)) make_again(o, &here);
+  else if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, sums);
+  else mt_gemm_kernels()->finish(o->job, &here, sums, kr->nr);
+}
+
+/* Where this block of A's is, packed now if need be; the bytes between panels and,
+ * where they are not packed, rows. */
+static const char *block_of_a(own_call *o, int64_t *panel, int64_t *row) {
+  const gemm_kernel *kr = o->kernel;
+  const gemm_tile *t = &o->part->tile;
+  *row = 0;
+  *panel = gemm_up(o->depth, kr->k_unit) * kr->element * kr->mr;
+  if (gemm_in_place(kr, o->job) && (t->i1 - t->i0) % kr->mr == 0) {
+    *row = o->job->a.row * kr->element;
+    *panel = *row * kr->mr;
+    return gemm_at(&o->job->a, t->i0, o->k);
   }
-  gemm_tile part = {i, i + rows, j, j + columns};
-  float *sums = o->single ? o->sums : o->sums + (i - o->tile->i0) * o->ld + (j - o->tile->j0);
-  if (last) fetch(job, i, rows, j, columns);
-  kr->micro(o->padded, a, o->b, sums, o->ld, add);
-  if (last) mt_gemm_kernels()->finish(job, &part, sums, o->ld);
+  if (o->part->a.data) return gemm_panel(kr, &o->part->a, t->i0, o->k - o->part->k0, o->depth);
+  mt_gemm_pack(kr, o->job, 0, o->a, *panel, t->i0, t->i1, o->k, o->depth);
+  return o->a;
 }
 
 static void block(own_call *o) {
   const gemm_kernel *kr = o->kernel;
-  const gemm_tile *t = o->tile;
-  int64_t panel = kr->mr * o->padded * kr->element;
-  for (int64_t i = t->i0; i < t->i1; i += kr->mr)
-    kr->pack_a(o->a + (i - t->i0) / kr->mr * panel, &o->job->a, i, least(kr->mr, t->i1 - i), o->k, o->depth);
+  const gemm_part *p = o->part;
+  const gemm_tile *t = &p->tile;
+  int64_t a_step, a_row, b_panel = gemm_up(o->depth, kr->k_unit) * kr->element * kr->nr;
+  int64_t part = b_panel / gemm_ceil(t->i1 - t->i0, kr->mr);
+  const char *first = block_of_a(o, &a_step, &a_row);
   for (int64_t j = t->j0; j < t->j1; j += kr->nr) {
-    kr->pack_b(o->b, &o->job->b, o->k, o->depth, j, least(kr->nr, t->j1 - j));
-    for (int64_t i = t->i0; i < t->i1; i += kr->mr) micro_tile(o, i, j, o->a + (i - t->i0) / kr->mr * panel);
+    const char *a = first, *b = p->b.data ? gemm_panel(kr, &p->b, j, o->k - p->k0, o->depth) : o->b;
+    if (!p->b.data) kr->pack_b(o->b, &o->job->b, j, least(kr->nr, t->j1 - j), o->k, o->depth);
+    const char *next = b + b_panel; /* a part of it comes with each panel of A */
+    for (int64_t i = t->i0; i < t->i1; i += kr->mr, a += a_step, next += part) micro_tile(o, i, j, a, a_row, b, next);
   }
 }
 
-void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_tile *t, void *workspace) {
-  own_call o = {.kernel = kr, .job = job, .tile = t};
-  int64_t blocks = (job->k + kr->k_block - 1) / kr->k_block;
-  int64_t depth = blocks ? round_up((job->k + blocks - 1) / blocks, kr->k_unit) : 0;
-  int64_t rows = round_up(t->i1 - t->i0, kr->mr);
-  o.single = blocks <= 1;
-  o.direct = job->c_dtype == MT_F32 && !job->bias && job->epilogue == MT_NO_EPILOGUE && (o.single || job->accumulate);
-  o.ld = o.single ? kr->nr : round_up(t->j1 - t->j0, kr->nr);
+void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p, void *workspace) {
+  own_call o = {.kernel = kr, .job = job, .part = p, .k = p->k0};
+  int64_t depth = gemm_depth(kr, p->k1 - p->k0);
+  o.single = !p->sums && depth >= p->k1 - p->k0;
   o.b = workspace;
-  o.a = o.b + round_up(kr->nr * depth * kr->element, 64);
-  o.sums = (float *)(o.a + round_up(rows * depth * kr->element, 64));
+  o.a = o.b + gemm_up(kr->nr * depth * kr->element, 64);
+  int64_t down = gemm_ceil(p->tile.i1 - p->tile.i0, kr->mr), across = gemm_ceil(p->tile.j1 - p->tile.j0, kr->nr);
+  float *sums = (float *)(o.a + gemm_up(down * kr->mr * depth * kr->element, 64));
+  o.sums = p->sums ? p->sums : sums;
+  o.rest = sums + (o.single ? 1 : down * across) * kr->mr * kr->nr;
   if (kr->begin) kr->begin();
   do { /* once even for k = 0, which makes C zero or the bias */
-    o.depth = least(depth, job->k - o.k);
-    o.padded = round_up(o.depth, kr->k_unit);
+    o.depth = least(depth, p->k1 - o.k);
     block(&o);
     o.k += o.depth;
-  } while (o.k < job->k);
+  } while (o.k < p->k1);
   if (kr->end) kr->end();
 }

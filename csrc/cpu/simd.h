@@ -439,9 +439,10 @@ V vf v_recip(vf x) {
 #endif
 }
 
-/* sigmoid(x) and, without cancellation, 1 - sigmoid(x). */
+/* sigmoid(x) and, without cancellation, 1 - sigmoid(x); bounds keep clear of subnormal
+ * numbers, which are slow. */
 V vf v_sigmoid_pair(vf x, vf *rest) {
-  vf e = v_exp(-v_max(v_set(-87), x)), s = v_recip(1.f + e);
+  vf e = v_exp(-v_min(v_set(87), v_max(v_set(-87), x))), s = v_recip(1.f + e);
   *rest = e * s;
   return s;
 }

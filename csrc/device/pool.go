@@ -2,6 +2,7 @@ package device
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,12 +13,31 @@ import (
 // thread, that run the tiles of whatever op is handed in. The caller works too,
 // so an op of one tile wakes nobody.
 //
+// Who computes, caller or helper, holds a core; there are as many as threads. A
+// caller waits for one; a helper takes only what no caller wants, and gives it
+// back between two tiles when one does. A core that comes free goes to whoever
+// asks first, mostly the caller that has just left it, whose data is in its
+// cache: with more ranks than cores a rank computes until it waits for another.
+//
 // Waking a thread takes longer than many an op, and ops come close together. So
 // who waits, a helper for the next op or a caller for the last tile, looks again
-// and again for a short while before it sleeps.
+// and again for a short while before it sleeps, as long as it holds up nobody.
 type Pool struct {
 	helpers int
-	jobs    chan *job
+	callers atomic.Int32 // ranks that call
+
+	_    [64]byte
+	free atomic.Int32 // cores that nobody computes on
+	want atomic.Int32 // callers that wait for one
+	_    [64]byte
+	open atomic.Int32 // jobs; read by helpers all the time
+	_    [64]byte
+
+	mu     sync.Mutex
+	jobs   []*job     // with tiles to hand out
+	turn   *sync.Cond // there is a core for a caller
+	waking bool       // a caller is on its way to one
+	work   *sync.Cond // there is a job, and a core, for a helper
 }
 
 type job struct {
@@ -30,9 +50,12 @@ type job struct {
 
 // NewPool makes a pool for `threads` threads, the caller's included.
 func NewPool(threads int) *Pool {
-	p := &Pool{helpers: max(0, threads-1), jobs: make(chan *job, 64*max(1, threads))}
+	p := &Pool{helpers: max(0, threads-1)}
+	p.turn, p.work = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
+	p.free.Store(int32(p.Threads()))
+	p.callers.Store(1)
 	for w := range p.helpers {
-		go p.work(w + 1)
+		go p.help(w + 1)
 	}
 	return p
 }
@@ -64,50 +87,77 @@ func SetThreads(n int) {
 // Threads is the number of threads that work when one caller calls.
 func (p *Pool) Threads() int { return p.helpers + 1 }
 
+// SetCallers says how many ranks will call, 1 unless told. Where they are more
+// than the threads nobody looks before it sleeps.
+func (p *Pool) SetCallers(n int) { p.callers.Store(int32(n)) }
+
 // Run calls body for every tile and returns when all are done. worker is 0 for
 // the caller and 1..Threads-1 for the helpers; no two tiles run on one helper at
-// once. body must not panic.
+// once. body must not panic, and not call Run.
 func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) {
-	if tiles <= 1 || p.helpers == 0 {
+	if tiles <= 0 {
+		return
+	}
+	p.enter()
+	if tiles == 1 || p.helpers == 0 {
 		for t := range tiles {
 			body(0, t)
 		}
+		p.leave()
 		return
 	}
 	j := &job{tiles: tiles, body: body, done: make(chan struct{})}
 	j.left.Store(tiles)
-	p.invite(j)
-	j.drain(0)
-	j.wait()
+	p.offer(j)
+	for j.tile(0) {
+	}
+	p.withdraw(j)
+	p.leave()
+	p.await(j)
 }
 
-// invite queues the job for as many helpers as there is work for. A helper that
-// comes late finds nothing left and is not waited for.
-func (p *Pool) invite(j *job) {
-	for range min(int64(p.helpers), j.tiles-1) {
-		select {
-		case p.jobs <- j:
-		default: // the queue is full of other ranks' work: the caller does it all
-			return
-		}
+// tile does the job's next tile; false: there is none.
+func (j *job) tile(worker int) bool {
+	t := j.next.Add(1) - 1
+	if t >= j.tiles {
+		return false
 	}
+	j.body(worker, t)
+	if j.left.Add(-1) == 0 {
+		close(j.done)
+	}
+	return true
 }
 
-func (j *job) drain(worker int) {
-	for t := j.next.Add(1) - 1; t < j.tiles; t = j.next.Add(1) - 1 {
-		j.body(worker, t)
-		if j.left.Add(-1) == 0 {
-			close(j.done)
+// offer lets helpers see the job. One that comes late finds nothing left and is
+// not waited for.
+func (p *Pool) offer(j *job) {
+	p.mu.Lock()
+	p.jobs = append(p.jobs, j)
+	p.open.Add(1)
+	if p.want.Load() == 0 {
+		for range min(int64(p.free.Load()), j.tiles-1) {
+			p.work.Signal()
 		}
 	}
+	p.mu.Unlock()
+}
+
+// withdraw takes the job, whose tiles are all handed out, from the helpers' sight.
+func (p *Pool) withdraw(j *job) {
+	p.mu.Lock()
+	i := slices.Index(p.jobs, j)
+	p.jobs = slices.Delete(p.jobs, i, i+1)
+	p.open.Add(-1)
+	p.mu.Unlock()
 }
 
 // patience is how often who waits looks before it sleeps: some 100 µs.
 const patience = 2000
 
-// wait returns when the last tile is finished.
-func (j *job) wait() {
-	for range patience {
+// await returns when the job's last tile is finished.
+func (p *Pool) await(j *job) {
+	for i := 0; i < patience && p.looks(i); i++ {
 		if j.left.Load() == 0 {
 			return
 		}
@@ -116,22 +166,115 @@ func (j *job) wait() {
 	<-j.done
 }
 
-func (p *Pool) work(worker int) {
-	runtime.LockOSThread()
+// looks tells whether to look for the i-th time: not where a caller could use the core.
+func (p *Pool) looks(i int) bool {
+	if i%64 != 0 {
+		return true
+	}
+	return p.callers.Load() <= int32(p.Threads()) && p.free.Load() > 0
+}
+
+// enter takes a core for a caller.
+func (p *Pool) enter() {
+	if p.core() {
+		return
+	}
+	p.mu.Lock()
+	p.want.Add(1)
+	for !p.core() {
+		p.turn.Wait()
+		p.waking = false
+	}
+	p.want.Add(-1)
+	p.wake()
+	p.mu.Unlock()
+}
+
+// core takes a free core, if there is one.
+func (p *Pool) core() bool {
 	for {
-		p.take().drain(worker)
+		n := p.free.Load()
+		if n == 0 {
+			return false
+		}
+		if p.free.CompareAndSwap(n, n-1) {
+			return true
+		}
 	}
 }
 
-// take waits for a job.
+// leave gives a core back.
+func (p *Pool) leave() {
+	p.free.Add(1)
+	if p.want.Load() > 0 || p.open.Load() > 0 {
+		p.mu.Lock()
+		p.wake()
+		p.mu.Unlock()
+	}
+}
+
+// wake finds someone for a free core: a caller, one at a time, or a helper. With
+// the lock held.
+func (p *Pool) wake() {
+	switch {
+	case p.free.Load() == 0:
+	case p.want.Load() == 0:
+		if p.open.Load() > 0 {
+			p.work.Signal()
+		}
+	case !p.waking:
+		p.waking = true
+		p.turn.Signal()
+	}
+}
+
+// help does tiles as long as no caller wants the core.
+func (p *Pool) help(worker int) {
+	runtime.LockOSThread()
+	for {
+		j := p.take()
+		for p.want.Load() == 0 && j.tile(worker) {
+		}
+		p.leave()
+	}
+}
+
+// take waits for a job, and a core to do it on.
 func (p *Pool) take() *job {
-	for range patience {
-		select {
-		case j := <-p.jobs:
+	for i := 0; i < patience && p.looks(i); i++ {
+		if p.open.Load() > 0 {
+			p.mu.Lock()
+			j := p.pick()
+			p.mu.Unlock()
+			if j != nil {
+				return j
+			}
+		}
+		spin.Pause()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		if j := p.pick(); j != nil {
 			return j
-		default:
-			spin.Pause()
+		}
+		p.work.Wait()
+	}
+}
+
+// pick takes a core for the oldest job with a tile left; nil: nothing to do, or
+// nowhere. With the lock held.
+func (p *Pool) pick() *job {
+	if p.want.Load() > 0 {
+		return nil
+	}
+	for _, j := range p.jobs {
+		if j.next.Load() < j.tiles {
+			if p.core() {
+				return j
+			}
+			return nil
 		}
 	}
-	return <-p.jobs
+	return nil
 }

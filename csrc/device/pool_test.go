@@ -1,6 +1,7 @@
 package device
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,4 +31,58 @@ func TestPoolRunsEveryTileOnce(t *testing.T) {
 		}
 		callers.Wait()
 	}
+}
+
+// Claim (pool.go): however many callers there are, no more tiles run at once than
+// there are threads, and nobody is left behind.
+func TestPoolHasOneCoreAThread(t *testing.T) {
+	for _, threads := range []int{1, 2, 3} {
+		p := NewPool(threads)
+		p.SetCallers(6)
+		var now, most, done atomic.Int64
+		var callers sync.WaitGroup
+		for caller := range 6 {
+			callers.Go(func() {
+				for round := range 100 {
+					p.Run(int64((caller+round)%5+1), func(int, int64) {
+						n := now.Add(1)
+						for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+						}
+						runtime.Gosched()
+						now.Add(-1)
+						done.Add(1)
+					})
+				}
+			})
+		}
+		callers.Wait()
+		if most.Load() > int64(threads) || done.Load() != 6*300 {
+			t.Errorf("%d threads: %d tiles at once, %d done", threads, most.Load(), done.Load())
+		}
+		if p.free.Load() != int32(threads) || len(p.jobs) != 0 {
+			t.Errorf("%d threads: %d cores free, %d jobs left", threads, p.free.Load(), len(p.jobs))
+		}
+	}
+}
+
+// Claim (pool.go): a core that a caller leaves is used by a helper of a job that
+// began when there was none free.
+func TestPoolHelperComesLate(t *testing.T) {
+	p := NewPool(2)
+	p.SetCallers(2)
+	hold, held := make(chan struct{}), make(chan struct{})
+	go p.Run(1, func(int, int64) { close(held); <-hold })
+	<-held
+	helped := make(chan struct{})
+	var once sync.Once
+	p.Run(3, func(worker int, tile int64) {
+		if worker > 0 {
+			once.Do(func() { close(helped) })
+			return
+		}
+		if tile == 0 {
+			close(hold)
+			<-helped // ends only when a helper came
+		}
+	})
 }

@@ -4,6 +4,7 @@
 package jsonl
 
 import (
+	"bufio"
 	"bytes"
 	"compress/bzip2"
 	"errors"
@@ -11,9 +12,11 @@ import (
 	"iter"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 
 	"monotron/fault"
 )
@@ -24,6 +27,7 @@ type Block struct {
 	Line  int64  // number of the first line, from 1
 	Data  []byte
 	Lines int64
+	End   int64 // place after it in the unpacked stream
 }
 
 // Each gives every line with its number, without its end.
@@ -51,58 +55,127 @@ func cutLine(data []byte) (line, rest []byte) {
 	return line, rest
 }
 
+// DefaultMaxLine is the longest line that is read, in bytes.
+const DefaultMaxLine = 256 << 20
+
 // Reader cuts a stream into blocks.
 type Reader struct {
+	// MaxLine is the longest line, in bytes, that is read; it bounds the memory.
+	MaxLine int64
+
 	name  string
 	src   io.Reader
+	raw   *counter // what src unpacks; nil for NewReader's
 	close []func() error
 	size  int
 	carry []byte // the beginning of a line
 	line  int64
+	at    int64 // in the unpacked stream, of carry's first byte
 	ended bool
 }
 
 // NewReader reads src; name stands in messages. Blocks have about size bytes,
 // more where one line is longer.
 func NewReader(name string, src io.Reader, size int) *Reader {
-	return &Reader{name: name, src: src, size: size, line: 1}
+	return &Reader{name: name, src: src, size: size, line: 1, MaxLine: DefaultMaxLine}
 }
 
-// Open reads a file, "-" for standard input; .gz, .zst and .bz2 are unpacked.
+// counter counts what is read through it.
+type counter struct {
+	io.Reader
+	read atomic.Int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+// Open reads a file, "-" for standard input. What is packed by gzip, zstd, bzip2
+// or xz is unpacked, whatever its name is.
 func Open(path string, size int) (*Reader, error) {
-	r := NewReader(path, os.Stdin, size)
+	r := NewReader(path, nil, size)
+	file := os.Stdin
 	if path == "-" {
 		r.name = "standard input"
-		return r, nil
-	}
-	f, err := os.Open(path)
-	if os.IsNotExist(err) {
-		return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
-	}
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	r.src, r.close = f, []func() error{f.Close}
-	switch {
-	case strings.HasSuffix(path, ".gz"):
-		z, err := gzip.NewReader(f)
-		if err == io.EOF { // an empty file
-			return r, nil
+	} else {
+		f, err := os.Open(path)
+		if os.IsNotExist(err) {
+			return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
 		}
 		if err != nil {
-			return nil, errors.Join(fault.Errorf(fault.BadData, "%s: %w", path, err), f.Close())
+			return nil, fault.With(fault.IO, err)
 		}
-		r.src = z
-	case strings.HasSuffix(path, ".zst"):
-		z, err := zstd.NewReader(f)
-		if err != nil {
-			return nil, errors.Join(fault.Errorf(fault.BadData, "%s: %w", path, err), f.Close())
-		}
-		r.src, r.close = z, append(r.close, func() error { z.Close(); return nil })
-	case strings.HasSuffix(path, ".bz2"):
-		r.src = bzip2.NewReader(f)
+		file, r.close = f, []func() error{f.Close}
+	}
+	r.raw = &counter{Reader: file}
+	buffered := bufio.NewReaderSize(r.raw, 1<<18)
+	head, err := buffered.Peek(6)
+	if err != nil && err != io.EOF {
+		return nil, errors.Join(fault.Errorf(fault.IO, "%s: %w", r.name, err), r.Close())
+	}
+	if err := r.unpack(head, buffered); err != nil {
+		return nil, errors.Join(fault.Errorf(fault.BadData, "%s: byte 0: %w", r.name, err), r.Close())
 	}
 	return r, nil
+}
+
+// unpack looks at the first bytes for a packed format.
+func (r *Reader) unpack(head []byte, from *bufio.Reader) error {
+	switch h := string(head); {
+	case strings.HasPrefix(h, "\x1f\x8b"):
+		z, err := gzip.NewReader(from)
+		if err != nil {
+			return err
+		}
+		r.src = z
+	case strings.HasPrefix(h, "\x28\xb5\x2f\xfd"):
+		z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<30))
+		if err != nil {
+			return err
+		}
+		r.src, r.close = z, append(r.close, func() error { z.Close(); return nil })
+	case strings.HasPrefix(h, "BZh"):
+		r.src = bzip2.NewReader(from)
+	case strings.HasPrefix(h, "\xfd7zXZ\x00"):
+		z, err := xz.NewReader(from)
+		if err != nil {
+			return err
+		}
+		r.src = z
+	default:
+		r.src = from
+	}
+	return nil
+}
+
+// Consumed is how many bytes of the file were read, before unpacking.
+func (r *Reader) Consumed() int64 {
+	if r.raw == nil {
+		return r.at
+	}
+	return r.raw.read.Load()
+}
+
+// Skip goes to byte at of the unpacked stream, which is the start of the line of
+// that number.
+func (r *Reader) Skip(at, line int64) error {
+	n, err := io.CopyN(io.Discard, r.src, at)
+	if err != nil {
+		return fault.Errorf(fault.BadData, "%s: it ends at byte %d, but was read to byte %d before; run without --resume", r.name, n, at)
+	}
+	r.at, r.line = at, line
+	return nil
+}
+
+// All reads the whole stream, as it is.
+func (r *Reader) All() ([]byte, error) {
+	data, err := io.ReadAll(r.src)
+	if err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s: reading on after byte %d: %w", r.name, len(data), err)
+	}
+	return data, nil
 }
 
 // Close closes what Open opened.
@@ -119,6 +192,9 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 	buf = append(buf[:0], r.carry...)
 	for !r.ended {
 		n := max(r.size, 2*len(buf))
+		if int64(len(buf)) <= r.MaxLine {
+			n = int(min(int64(n), max(r.MaxLine+1, int64(r.size))))
+		}
 		if cap(buf) < n {
 			buf = append(make([]byte, 0, n), buf...)
 		}
@@ -131,6 +207,8 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 		}
 		if end := lastLineEnd(buf); end > 0 && !r.ended {
 			return r.block(buf, end), nil
+		} else if end == 0 && int64(len(buf)) > r.MaxLine {
+			return Block{}, fault.Errorf(fault.BadData, "%s:%d: the line is longer than %d bytes; --max-line-bytes allows more", r.name, r.line, r.MaxLine)
 		}
 	}
 	if len(buf) == 0 {
@@ -141,7 +219,8 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 
 func (r *Reader) block(buf []byte, end int) Block {
 	r.carry = append(r.carry[:0], buf[end:]...)
-	b := Block{Name: r.name, Line: r.line, Data: buf[:end]}
+	r.at += int64(end)
+	b := Block{Name: r.name, Line: r.line, Data: buf[:end], End: r.at}
 	if r.line == 1 { // a byte order mark is no part of the text
 		b.Data = bytes.TrimPrefix(b.Data, []byte("\ufeff"))
 	}

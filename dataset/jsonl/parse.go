@@ -2,9 +2,12 @@ package jsonl
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 
 	"monotron/fault"
 )
@@ -16,7 +19,7 @@ type Parser struct {
 	values []value
 	line   []byte
 	at     int
-	buf    []byte
+	buf    []byte // the strings of this line that had escapes
 }
 
 // value is what a key holds.
@@ -45,7 +48,7 @@ const maxDepth = 1000
 
 // Parse reads one line. The error says what is wrong and at which byte of the line.
 func (p *Parser) Parse(line []byte) error {
-	p.line, p.at = line, 0
+	p.line, p.at, p.buf = line, 0, p.buf[:0]
 	for i := range p.values {
 		p.values[i] = value{texts: p.values[i].texts[:0]}
 	}
@@ -74,7 +77,9 @@ func (p *Parser) Parse(line []byte) error {
 	return nil
 }
 
-// Strings gives the value of key number k: one string, or those of a list.
+// Strings gives the value of key number k: one string, or those of a list. They
+// lie in the line and in the parser's memory: they are good until the next Parse,
+// and as long as the line stays as it is.
 func (p *Parser) Strings(k int) ([]string, error) {
 	switch v := p.values[k]; v.kind {
 	case text, texts:
@@ -174,11 +179,11 @@ func (p *Parser) object(depth int, top bool) error {
 func (p *Parser) key(from, end int, escaped bool) (int, error) {
 	raw := p.line[from+1 : end-1]
 	if escaped {
-		p.buf = p.buf[:0]
+		start := len(p.buf)
 		if !p.unescape(raw) {
 			return -1, nil // a lone surrogate: no key of ours
 		}
-		raw = p.buf
+		raw = p.buf[start:]
 	}
 	for i, k := range p.keys {
 		if k == string(raw) {
@@ -216,30 +221,84 @@ func (p *Parser) list(v *value, depth int) error {
 	})
 }
 
-// keep reads the string at p.at into v.
+// keep reads the string at p.at into v: where it lies, or, with escapes, piece by
+// piece into p.buf.
 func (p *Parser) keep(v *value) error {
 	from := p.at
-	end, escaped, err := p.skipString()
-	if err != nil {
-		return err
-	}
-	raw := p.line[from+1 : end-1]
-	if escaped {
-		p.buf = p.buf[:0]
-		if !p.unescape(raw) {
-			p.at = from
+	i, start, escaped := from+1, len(p.buf), false
+	for piece := i; ; {
+		i += plain(p.line[i:])
+		if i == len(p.line) || p.line[i] < ' ' {
+			_, _, err := p.skipString() // says what is wrong
+			return err
+		}
+		if p.line[i] == '"' && !escaped {
+			v.texts = append(v.texts, view(p.line[from+1:i]))
+			break
+		}
+		p.buf = append(p.buf, p.line[piece:i]...)
+		if p.line[i] == '"' {
+			v.texts = append(v.texts, view(p.buf[start:]))
+			break
+		}
+		n := escapeLen(p.line[i:])
+		if n == 2 {
+			p.buf = append(p.buf, meaning[p.line[i+1]])
+		} else if n == 0 {
+			_, _, err := p.skipString()
+			return err
+		} else if n, p.buf = unicodeEscape(p.buf, p.line[i:]); n == 0 {
 			return p.errorf("the string holds a lone surrogate (\\ud800 to \\udfff without its other half), which is no character")
 		}
-		raw = p.buf
+		i += n
+		piece, escaped = i, true
 	}
-	v.texts = append(v.texts, string(raw))
+	p.at = i + 1
 	return nil
+}
+
+// view is b as a string, while b stays as it is.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// unicodeEscape adds the character of the \uXXXX, or of the two, at the start of
+// s; n is their length, 0 for a lone surrogate.
+func unicodeEscape(dst, s []byte) (n int, out []byte) {
+	r, _ := hex4(s)
+	if n = 6; utf16.IsSurrogate(r) {
+		low, ok := hex4(s[6:])
+		if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+			return 0, dst
+		}
+		n = 12
+	}
+	return n, utf8.AppendRune(dst, r)
+}
+
+// plain is how many bytes at the start of s are neither a quote, nor a backslash,
+// nor a control character: eight at a time, by the carry out of each byte.
+func plain(s []byte) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; n+8 <= len(s); n += 8 {
+		w := binary.LittleEndian.Uint64(s[n:])
+		quote, slash := w^(ones*'"'), w^(ones*'\\')
+		special := (quote-ones) & ^quote | (slash-ones) & ^slash | (w-ones*' ') & ^w
+		if special &= tops; special != 0 {
+			return n + bits.TrailingZeros64(special)/8 // the lowest hit is a true one
+		}
+	}
+	for ; n < len(s) && s[n] != '"' && s[n] != '\\' && s[n] >= ' '; n++ {
+	}
+	return n
 }
 
 // skipString goes over the string at p.at; end is the place after it.
 func (p *Parser) skipString() (end int, escaped bool, err error) {
 	from := p.at
-	for i := from + 1; i < len(p.line); i++ {
+	for i := from + 1; ; i++ {
+		if i += plain(p.line[i:]); i == len(p.line) {
+			break
+		}
 		switch c := p.line[i]; {
 		case c == '"':
 			p.at = i + 1
@@ -260,13 +319,16 @@ func (p *Parser) skipString() (end int, escaped bool, err error) {
 	return 0, false, p.errorf("the string that begins here does not end")
 }
 
+// meaning is what an escape of one letter stands for.
+var meaning = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
 // escapeLen is the length of the escape at the start of s, 0 for a wrong one.
 func escapeLen(s []byte) int {
 	if len(s) < 2 {
 		return 0
 	}
 	if s[1] != 'u' {
-		if strings.IndexByte(`"\/bfnrt`, s[1]) < 0 {
+		if meaning[s[1]] == 0 {
 			return 0
 		}
 		return 2
@@ -299,26 +361,19 @@ func hex4(s []byte) (r rune, ok bool) {
 // unescape adds the text of a checked string to p.buf; false for a lone surrogate.
 func (p *Parser) unescape(s []byte) bool {
 	for i := 0; i < len(s); {
-		if s[i] != '\\' {
+		n := 1
+		switch {
+		case s[i] != '\\':
 			p.buf = append(p.buf, s[i])
-			i++
-			continue
-		}
-		if s[i+1] != 'u' {
-			p.buf = append(p.buf, "\"\\/\b\f\n\r\t"[strings.IndexByte(`"\/bfnrt`, s[i+1])])
-			i += 2
-			continue
-		}
-		r, _ := hex4(s[i:])
-		i += 6
-		if utf16.IsSurrogate(r) {
-			low, ok := hex4(s[i:])
-			if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+		case s[i+1] != 'u':
+			p.buf = append(p.buf, meaning[s[i+1]])
+			n = 2
+		default:
+			if n, p.buf = unicodeEscape(p.buf, s[i:]); n == 0 {
 				return false
 			}
-			i += 6
 		}
-		p.buf = utf8.AppendRune(p.buf, r)
+		i += n
 	}
 	return true
 }

@@ -247,6 +247,9 @@ func (p *parser) deriveBatch() {
 		p.problem("--global-batch-size %d is not where --step-batch-size-schedule ends (%d); leave one out", p.GlobalBatchSize, sizes.Final())
 	}
 	p.GlobalBatchSize = sizes.Final()
+	if err := p.CheckSchedule(sizes); err != nil {
+		p.problems = append(p.problems, err)
+	}
 	p.deriveEvalBatch(dp)
 }
 

@@ -1,11 +1,5 @@
 package arguments
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-)
-
 // deriveLayout places the model on ranks.
 func (p *parser) deriveLayout() {
 	l := &p.Layout
@@ -13,7 +7,7 @@ func (p *parser) deriveLayout() {
 	if l.TP < 1 || l.PP < 1 || l.CP < 1 || l.EP < 1 {
 		return
 	}
-	if !p.options.Layouts && p.refuseLayouts() {
+	if p.refuseLayouts() {
 		return
 	}
 	if !p.deriveWorld() {
@@ -27,35 +21,55 @@ func (p *parser) deriveLayout() {
 	}
 	p.checkTensorParallel()
 	p.checkContextParallel()
-	p.deriveVirtualStages()
+	p.deriveStages()
 	p.checkExpertParallel()
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
 	}
-	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
-		p.problem("--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
-	}
-	if ranks := l.DP * l.CP; ranks%max(1, l.OptimizerInstances) != 0 {
+	p.deriveSharding()
+	switch ranks := l.DP * l.CP; {
+	case ranks%max(1, l.OptimizerInstances) != 0:
 		p.problem("--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients", l.OptimizerInstances, ranks)
+	case l.OptimizerInstances > 1 && !l.DistributedOptimizer:
+		p.problem("--num-distributed-optimizer-instances %d needs --use-distributed-optimizer", l.OptimizerInstances)
 	}
 	if l.BucketSize > 0 && l.BucketCount > 0 {
 		p.problem("--ddp-bucket-size and --ddp-num-buckets exclude each other")
 	}
 }
 
-// refuseLayouts refuses each size above 1 where the caller trains on one rank.
-func (p *parser) refuseLayouts() bool {
+// deriveSharding says what data-parallel ranks share.
+func (p *parser) deriveSharding() {
 	l := &p.Layout
+	if p.Raw.FSDP && l.Sharding == "" {
+		l.Sharding = "optim_grads_params"
+	}
+	if l.Sharding == "" && l.DistributedOptimizer {
+		l.Sharding = "optim"
+	}
+	if l.DistributedOptimizer && l.Sharding == "no_shard" {
+		p.problem("--use-distributed-optimizer and --data-parallel-sharding-strategy no_shard contradict each other")
+	}
+	l.DistributedOptimizer = l.Sharding != "" && l.Sharding != "no_shard"
+	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
+		p.problem("--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
+	}
+}
+
+// refuseLayouts refuses each size above 1 that the caller cannot train with.
+func (p *parser) refuseLayouts() bool {
+	l, o := &p.Layout, &p.options
 	refused := false
 	for _, s := range []struct {
 		flag string
 		size int
+		can  bool
 	}{
-		{"tensor-model-parallel-size", l.TP}, {"pipeline-model-parallel-size", l.PP}, {"context-parallel-size", l.CP},
-		{"expert-model-parallel-size", l.EP}, {"world-size", max(l.WorldSize, p.options.Ranks)},
+		{"tensor-model-parallel-size", l.TP, o.Layouts}, {"pipeline-model-parallel-size", l.PP, o.Layouts}, {"world-size", max(l.WorldSize, o.Ranks), o.Layouts},
+		{"context-parallel-size", l.CP, o.Layouts && o.Contexts}, {"expert-model-parallel-size", l.EP, o.Layouts && o.Experts},
 	} {
-		if s.size > 1 {
-			p.problem("--%s %d: this build trains on one rank; training over several is not in it yet", s.flag, s.size)
+		if s.size > 1 && !s.can {
+			p.problem("--%s %d is not in this build yet; leave it at 1", s.flag, s.size)
 			refused = true
 		}
 	}
@@ -126,143 +140,20 @@ func (p *parser) checkContextParallel() {
 	}
 }
 
-// deriveVirtualStages turns the three ways to ask for an interleaved schedule
-// into chunks per rank.
-func (p *parser) deriveVirtualStages() {
-	l, r, m := &p.Layout, &p.Raw, &p.Model
-	l.VP = 1
-	asked := 0
-	for _, on := range []bool{r.LayersPerVirtual > 0, r.VirtualStages > 0, l.StageString != ""} {
-		if on {
-			asked++
-		}
+// deriveStages cuts the model over the pipeline: how many chunks a rank has
+// follows from whichever flag says so.
+func (p *parser) deriveStages() {
+	p.Layout.VP = 1
+	if p.Model.NumLayers < 1 {
+		return // reported
 	}
-	if asked > 1 {
-		p.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and --pipeline-model-parallel-layout exclude each other")
-		return
+	split := p.Split()
+	split.VirtualStages, split.LayersPerChunk = p.Raw.VirtualStages, p.Raw.LayersPerVirtual
+	parts, err := split.Parts()
+	p.problems = append(p.problems, separate(err)...)
+	if err == nil {
+		p.Layout.VP = len(parts[0])
 	}
-	if l.StageString != "" {
-		p.stagesOfLayout()
-		return
-	}
-	units := p.pipelineUnits()
-	uneven := l.FirstStageLayers > 0 || l.LastStageLayers > 0
-	switch {
-	case r.LayersPerVirtual > 0 && uneven:
-		p.problem("--num-layers-per-virtual-pipeline-stage needs an even split; use --num-virtual-stages-per-pipeline-rank")
-	case r.LayersPerVirtual > 0 && units%(l.PP*r.LayersPerVirtual) != 0:
-		p.problem("%d layers do not divide into %d stages of chunks of %d layers", units, l.PP, r.LayersPerVirtual)
-	case r.LayersPerVirtual > 0:
-		l.VP = units / l.PP / r.LayersPerVirtual
-	case r.VirtualStages > 0:
-		l.VP = r.VirtualStages
-	}
-	if l.PP > 1 && l.PartitionMethod == "" {
-		p.checkStageSplit(units)
-	}
-	if l.VP > 1 && l.PP < 2 {
-		p.problem("an interleaved schedule needs --pipeline-model-parallel-size of at least 2")
-	}
-	if m.NumLayers > 0 && l.PP > m.NumLayers+2 {
-		p.problem("--pipeline-model-parallel-size %d is more than the model has parts", l.PP)
-	}
-}
-
-// pipelineUnits is the number of layers to split, embedding and output layer
-// included where they count as one.
-func (p *parser) pipelineUnits() int {
-	units := p.Model.NumLayers
-	if p.Layout.EmbeddingCountsAsLayer {
-		units++
-	}
-	if p.Layout.LossCountsAsLayer {
-		units++
-	}
-	return units
-}
-
-func (p *parser) checkStageSplit(units int) {
-	l := &p.Layout
-	middle, stages := units, l.PP
-	for _, fixed := range []int{l.FirstStageLayers, l.LastStageLayers} {
-		if fixed > 0 {
-			middle -= fixed
-			stages--
-		}
-	}
-	if middle < 0 || stages == 0 && middle != 0 || stages > 0 && middle%(stages*l.VP) != 0 {
-		p.problem("%d layers do not divide evenly over %d pipeline stages of %d chunks; see --decoder-first-pipeline-num-layers and --pipeline-model-parallel-layout", units, l.PP, l.VP)
-	}
-}
-
-// stagesOfLayout counts the stages of --pipeline-model-parallel-layout.
-func (p *parser) stagesOfLayout() {
-	l := &p.Layout
-	text, err := expandStages(l.StageString)
-	if err != nil {
-		p.problem("--pipeline-model-parallel-layout %s: %v", l.StageString, err)
-		return
-	}
-	stages := strings.Count(text, "|") + 1
-	if layers := strings.Count(text, "t"); layers != p.Model.NumLayers {
-		p.problem("--pipeline-model-parallel-layout %s holds %d layers, --num-layers says %d", l.StageString, layers, p.Model.NumLayers)
-	}
-	if stages%l.PP != 0 {
-		p.problem("--pipeline-model-parallel-layout %s has %d stages, no multiple of --pipeline-model-parallel-size %d", l.StageString, stages, l.PP)
-		return
-	}
-	l.VP = stages / l.PP
-}
-
-// expandStages writes a layout string out: x*n repeats a token, (..)*n a group.
-// Tokens are E t m L and |.
-func expandStages(text string) (string, error) {
-	text = strings.ReplaceAll(strings.ReplaceAll(text, " ", ""), ",", "")
-	out, rest, err := expandGroup(text, 0)
-	if err == nil && rest != "" {
-		err = fmt.Errorf("a ) closes nothing")
-	}
-	return out, err
-}
-
-func expandGroup(text string, depth int) (out, rest string, err error) {
-	for text != "" && text[0] != ')' {
-		item := text[:1]
-		text = text[1:]
-		switch {
-		case item == "(" && depth == 8:
-			return "", "", fmt.Errorf("groups are nested too deep")
-		case item == "(":
-			if item, text, err = expandGroup(text, depth+1); err != nil {
-				return "", "", err
-			}
-			if text == "" {
-				return "", "", fmt.Errorf("a ( is not closed")
-			}
-			text = text[1:]
-		case !strings.Contains("EtmL|", item):
-			return "", "", fmt.Errorf("%q is no part of a model; tokens are E t m L |", item)
-		}
-		times := 1
-		if strings.HasPrefix(text, "*") {
-			digits := text[1:]
-			for n := range digits {
-				if digits[n] < '0' || digits[n] > '9' {
-					digits = digits[:n]
-					break
-				}
-			}
-			if times, err = strconv.Atoi(digits); err != nil || times > 10000 {
-				return "", "", fmt.Errorf("a number must follow *")
-			}
-			text = text[1+len(digits):]
-		}
-		if len(out)+len(item)*times > 100000 {
-			return "", "", fmt.Errorf("too many stages")
-		}
-		out += strings.Repeat(item, times)
-	}
-	return out, text, nil
 }
 
 func (p *parser) checkExpertParallel() {

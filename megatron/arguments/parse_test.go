@@ -105,7 +105,7 @@ var readmeLines = []struct {
 // Claim: these command lines parse unchanged.
 func TestReadmeCommandLines(t *testing.T) {
 	for _, r := range readmeLines {
-		if _, _, err := ParseWith(Options{Layouts: true, HasCUDA: true, Ranks: r.ranks}, shellWords(r.line)); err != nil {
+		if _, _, err := ParseWith(Options{Layouts: true, Contexts: true, HasCUDA: true, Ranks: r.ranks}, shellWords(r.line)); err != nil {
 			t.Errorf("%s: %v", r.name, err)
 		}
 	}
@@ -132,8 +132,8 @@ func TestAllProblemsTogether(t *testing.T) {
 // Claim: one sentence per mistake, naming the flag (validate_args' rules).
 func TestImpossibleCombinations(t *testing.T) {
 	for _, c := range []struct{ add, want string }{
-		{"--tensor-model-parallel-size 2", "this build trains on one rank"},
-		{"--world-size 2", "this build trains on one rank"},
+		{"--tensor-model-parallel-size 2", "is not in this build yet"},
+		{"--world-size 2", "is not in this build yet"},
 		{"--num-experts 4", "this build trains dense models"},
 		{"--position-embedding-type yarn", "use rope"},
 		{"--micro-batch-size 3", "not a positive multiple of --micro-batch-size 3"},

@@ -112,7 +112,7 @@ func TestClassesAreWhatTheySay(t *testing.T) {
 }
 
 // everything is a caller that can do all that the table describes.
-var everything = Options{Layouts: true, Experts: true, HasCUDA: true}
+var everything = Options{Layouts: true, Contexts: true, Experts: true, HasCUDA: true}
 
 func baseline() []string {
 	return strings.Fields(`--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64
@@ -194,7 +194,7 @@ var companions = map[string]string{
 	"account-for-embedding-in-pipeline-split":          "--num-layers 5",
 	"account-for-loss-in-pipeline-split":               "--num-layers 5",
 	"microbatch-group-size-per-virtual-pipeline-stage": "--pipeline-model-parallel-size 2 --world-size 2",
-	"num-distributed-optimizer-instances":              "--world-size 4",
+	"num-distributed-optimizer-instances":              "--world-size 4 --use-distributed-optimizer",
 	"overlap-param-gather":                             "--use-distributed-optimizer --overlap-grad-reduce",
 	"distribute-saved-activations":                     "--tensor-model-parallel-size 2 --world-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
 	"recompute-granularity":                            "--recompute-method uniform --recompute-num-layers 1",
@@ -238,7 +238,7 @@ func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 		without := slices.Clone(with)
 		with = append(with, withValue(f)...)
 		// Where the companion needs the flag, the comparison is with the plain line.
-		before, _, err := ParseWith(Options{Layouts: true, Experts: true, Partial: true}, without)
+		before, _, err := ParseWith(Options{Layouts: true, Contexts: true, Experts: true, Partial: true}, without)
 		if err != nil {
 			if before, _, err = ParseWith(everything, baseline()); err != nil {
 				t.Fatal(err)

@@ -1,5 +1,7 @@
 package arguments
 
+import "monotron/megatron/schedule"
+
 const (
 	ownLayout      = "parallel layout"
 	ownDistributed = "distributed"
@@ -22,13 +24,15 @@ var layoutFlags = owned(ownLayout,
 	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "interleaved schedule: model chunks per rank"),
 	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "which layers each stage holds, as in Et*3|(tt|)*3m|L"),
 	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's way to cut stages").
-		choices("type:transformer|embedding", "type:transformer", "uniform", "parameters"),
+		choices(schedule.ByLayersAndEmbeddings, schedule.ByLayers, schedule.Uniform, schedule.ByParameters),
 	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "layers of the first stage; the middle divides evenly"),
 	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "layers of the last stage"),
 	works("account-for-embedding-in-pipeline-split", Switch, "", "Layout.EmbeddingCountsAsLayer", "the embedding counts as a layer of the first stage"),
 	works("account-for-loss-in-pipeline-split", Switch, "", "Layout.LossCountsAsLayer", "the output layer counts as a layer of the last stage"),
 	works("microbatch-group-size-per-virtual-pipeline-stage", Int, "", "Layout.MicroBatchGroup", "micro-batches a chunk takes in a row (pipeline size)"),
-	accepted("no-overlap-p2p-communication", Switch, "", "the executor orders sends and receives itself"),
+	works("no-overlap-p2p-communication", Switch, "", "Layout.NoOverlapP2P", "interleaved schedule: one exchange after a forward and a backward, before what follows"),
+	works("pipeline-schedule", String, schedule.OneFOneBName, "Layout.Schedule", "1f1b (interleaved with several chunks), or gpipe: all forwards, then all backwards").
+		choices(schedule.OneFOneBName, schedule.GPipeName),
 	accepted("tp-comm-overlap", Switch, "", "the executor overlaps what it can"),
 	refused("tensor-parallel-num-weight-shards", Int, "re-gathered tensor-parallel weights (GTP) are not built in; use --use-distributed-optimizer to save memory"),
 	refused("model-parallel-size", Int, "use --tensor-model-parallel-size"),
@@ -41,7 +45,7 @@ var distributedFlags = owned(ownDistributed,
 	works("distributed-backend", String, "nccl", "Layout.Backend", "who carries the bytes between processes").choices("nccl", "gloo"),
 	works("distributed-timeout-minutes", Int, "10", "Layout.TimeoutMinutes", "longest wait of a collective"),
 	works("use-distributed-optimizer", Switch, "", "Layout.DistributedOptimizer", "moments and main parameters sharded over data-parallel ranks (ZeRO-1)"),
-	works("num-distributed-optimizer-instances", Int, "1", "Layout.OptimizerInstances", "copies of the sharded state; each covers world/instances ranks"),
+	works("num-distributed-optimizer-instances", Int, "1", "Layout.OptimizerInstances", "copies of the sharded state; each is cut over DP x CP / copies ranks"),
 	works("overlap-grad-reduce", Switch, "", "Layout.OverlapGradReduce", "reduce gradients bucket by bucket during backward"),
 	works("overlap-param-gather", Switch, "", "Layout.OverlapParamGather", "gather updated parameters during forward"),
 	works("ddp-bucket-size", Int, "", "Layout.BucketSize", "parameters of a gradient bucket"),
@@ -50,9 +54,10 @@ var distributedFlags = owned(ownDistributed,
 	accepted("ddp-average-in-collective", Switch, "", "gradients are scaled before the sum"),
 	accepted("accumulate-allreduce-grads-in-fp32", Switch, "", "gradients accumulate and reduce in f32 in every precision"),
 	accepted("grad-reduce-in-bf16", Switch, "", "gradients accumulate and reduce in f32 in every precision"),
-	refused("use-megatron-fsdp", Switch, "use --use-distributed-optimizer, which shards the optimizer's state"),
-	refused("data-parallel-sharding-strategy", String, "it belongs to --use-megatron-fsdp; use --use-distributed-optimizer"),
-	refused("use-torch-fsdp2", Switch, "use --use-distributed-optimizer, which shards the optimizer's state"),
+	works("use-megatron-fsdp", Switch, "", "Raw.FSDP", "the same as --data-parallel-sharding-strategy optim_grads_params, unless that is given"),
+	works("data-parallel-sharding-strategy", String, "", "Layout.Sharding", "what data-parallel ranks share: ZeRO 0, 1, 2, 3").
+		choices("no_shard", "optim", "optim_grads", "optim_grads_params"),
+	refused("use-torch-fsdp2", Switch, "use --data-parallel-sharding-strategy optim_grads_params, which shards the same"),
 	refused("data-parallel-random-init", Switch, "initial weights depend on the seed alone, so that every layout starts equal; use another --seed"),
 	accepted("use-cpu-initialization", Switch, "", "initial weights are made on the host, equal under every layout"),
 	accepted("disable-gloo-process-groups", Switch, "", "groups are made as needed"),

@@ -32,7 +32,7 @@ func (r *Report) note(format string, args ...any) {
 // Lines is the report of a load as text.
 func (r *Report) Lines() []string {
 	lines := append([]string{}, r.Notes...)
-	lines = append(lines, fmt.Sprintf("loaded %s: iteration %d, %d tensors, %d bytes", r.Folder, r.Iteration, len(r.Restored), r.Bytes))
+	lines = append(lines, fmt.Sprintf("loaded %s: iteration %d, %d tensors", r.Folder, r.Iteration, len(r.Restored)))
 	for _, part := range []struct {
 		what string
 		list []string

@@ -16,7 +16,6 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 	"monotron/tokenizer"
 )
 
@@ -225,7 +224,7 @@ func (l *Loaded) build(d *device.Device, precision string, positions int) (err e
 		layers[i] = i
 	}
 	l.Stage, err = model.NewStage(d, model.StageConfig{Model: &l.Model, Layers: layers, Embedding: true, Head: true, DType: l.DType},
-		comm.Solo{Label: "tp", Device: d})
+		model.Alone(d))
 	if err != nil {
 		return err
 	}

@@ -7,16 +7,16 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
 // attention is the first half of a layer without norm and residual:
 // QKV projection, QK norm, RoPE, softmax(QKᵀ)V, output projection.
 type attention struct {
 	m            *spec.Model
-	layer        int // global, 0-based
-	groups       int64
-	perGroup     int64 // query heads
+	layer        int   // global, 0-based
+	groups       int64 // query groups here
+	perGroup     int64 // query heads of each, here
+	firstHead    int64 // global number
 	channels     int64 // d
 	qkv          *mpu.ColumnParallelLinear
 	proj         *mpu.RowParallelLinear
@@ -25,19 +25,19 @@ type attention struct {
 	slopes       Tensor // ALiBi; none
 }
 
-func newAttention(m *spec.Model, layer int, name string, tp comm.Group) *attention {
-	size, rank := int64(tp.Size()), int64(tp.Rank())
-	groups := int64(m.NumQueryGroups)
-	perGroup, d, h := int64(m.NumAttentionHeads)/groups, int64(m.KVChannels), int64(m.HiddenSize)
-	local := groups / size
-	rows := local * (perGroup + 2) * d
-	a := &attention{m: m, layer: layer, groups: local, perGroup: perGroup, channels: d,
-		qkv: mpu.NewColumnParallelLinear(tp, name+".linear_qkv", int64(m.QKVRows()), h, [][2]int64{{rank * rows, rows}}, m.QKVBias,
-			mpu.Init{Std: m.InitStd}),
-		proj: mpu.NewRowParallelLinear(tp, name+".linear_proj", h, int64(m.NumAttentionHeads)*d, m.LinearBias, outputInit(m)),
+func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention {
+	h, d, r := int64(m.HiddenSize), int64(m.KVChannels), p.region()
+	mine := p.share(m)
+	a := &attention{m: m, layer: layer, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
+		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
+			Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
+		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.LinearBias, Init: outputInit(m)}),
 	}
-	if m.QKNorm {
+	if m.QKNorm { // each rank's heads give a part of their gradients
 		a.qNorm, a.kNorm = newNorm(m, name+".q_layernorm", m.KVChannels), newNorm(m, name+".k_layernorm", m.KVChannels)
+		for _, w := range append(a.qNorm.params(), a.kNorm.params()...) {
+			w.PartialOn(r)
+		}
 	}
 	return a
 }
@@ -49,22 +49,11 @@ func outputInit(m *spec.Model) mpu.Init {
 }
 
 func (a *attention) params() []*mpu.Param {
-	ps := linearParams(a.proj.Weight, a.proj.Bias, a.qkv.Weight, a.qkv.Bias)
+	ps := append(a.proj.Params(), a.qkv.Params()...)
 	if a.qNorm != nil {
 		ps = append(append(ps, a.qNorm.params()...), a.kNorm.params()...)
 	}
 	return ps
-}
-
-// linearParams drops the biases that are not there.
-func linearParams(ps ...*mpu.Param) []*mpu.Param {
-	var out []*mpu.Param
-	for _, p := range ps {
-		if p != nil {
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // heads are views of queries, keys and values: [tokens, groups, heads of the group, d].
@@ -81,7 +70,8 @@ func (a *attention) split(qkv Tensor) heads {
 	return heads{q: view(0, a.perGroup), k: view(a.perGroup, 1), v: view(a.perGroup+1, 1)}
 }
 
-// attentionSaved is what backward needs besides the input x.
+// attentionSaved is what backward needs besides the input x. All positions are
+// here, whatever x holds.
 type attentionSaved struct {
 	qkv    Tensor // before QK norm where there is one, else after RoPE
 	used   heads  // what attention saw
@@ -94,8 +84,10 @@ type attentionSaved struct {
 // forward sets y = attention(x) without the projection's bias.
 func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (*attentionSaved, error) {
 	d := p.D
-	saved := &attentionSaved{qkv: s.Alloc(p.DType, p.Tokens(), a.qkv.Weight.Shape[0])}
-	a.qkv.Forward(d, saved.qkv, x, device.NoEpilogue, Tensor{})
+	saved := &attentionSaved{qkv: s.Alloc(p.DType, p.Tokens(), a.qkv.Columns())}
+	if err := a.qkv.Forward(d, saved.qkv, x, device.NoEpilogue, Tensor{}); err != nil {
+		return nil, err
+	}
 	saved.used = a.split(saved.qkv)
 	if a.qNorm != nil {
 		raw := saved.used
@@ -115,9 +107,10 @@ func (a *attention) call(p *Pass, saved *attentionSaved) device.AttentionForward
 	call := device.AttentionForwardArgs{
 		O: saved.o.Reshape(p.Tokens(), a.groups, a.perGroup, a.channels), LSE: saved.lse,
 		Q: saved.used.q, K: saved.used.k, V: saved.used.v,
-		DocStart: p.DocStart, Slopes: a.slopes, Drop: p.dropout(a.m.AttentionDropout, fmt.Sprintf("layers.%d.attention_dropout", a.layer)),
+		DocStart: p.DocStart, Slopes: a.slopes, Drop: p.dropout(a.m.AttentionDropout, fmt.Sprintf("layers.%d.attention_dropout", a.layer), 0),
 		Batch: int32(p.Batch), Window: int32(a.m.WindowLeft), Scale: float32(1 / math.Sqrt(float64(a.channels))),
 	}
+	call.Drop.Channel = int32(a.firstHead)
 	if p.Cache != nil {
 		call.K, call.V = a.extendCache(p, saved.used)
 		call.QOffset = int32(p.Cache.Used)
@@ -156,7 +149,9 @@ func (a *attention) backward(p *Pass, saved *attentionSaved, dx, dy, x Tensor) e
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
 	do := s.Like(saved.o)
-	a.proj.Backward(d, do, dy, saved.o)
+	if err := a.proj.Backward(d, do, dy, saved.o); err != nil {
+		return err
+	}
 	dqkv := s.Like(saved.qkv)
 	grads := a.split(dqkv)
 	out := grads

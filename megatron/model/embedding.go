@@ -4,27 +4,33 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
 // embedding is word rows + learned positions, BLOOM's norm, dropout.
 type embedding struct {
 	m        *spec.Model
+	region   mpu.Region
 	words    *mpu.VocabParallelEmbedding
 	position *mpu.Param // nil: none learned
 	norm     *norm      // nil: none
 }
 
-func newEmbedding(m *spec.Model, tp comm.Group) *embedding {
+func newEmbedding(m *spec.Model, p Parallel) *embedding {
 	init := mpu.Init{Std: m.EmbeddingInitStd}
-	e := &embedding{m: m, words: mpu.NewVocabParallelEmbedding(tp, "embedding.word_embeddings.weight", keptVocab(m), int64(m.PaddedVocabSize), int64(m.HiddenSize), init)}
+	e := &embedding{m: m, region: p.region(), words: wordTable(m, p)}
 	if m.Position == spec.PositionLearned {
 		e.position = mpu.Whole("embedding.position_embeddings.weight", init, int64(m.MaxPositions), int64(m.HiddenSize))
+		e.position.Outside(mpu.Region{Group: p.TP}) // its backward sees all positions
 	}
 	if m.EmbedNorm {
-		e.norm = newNorm(m, "embedding.layernorm", m.HiddenSize)
+		e.norm = newNorm(m, "embedding.layernorm", m.HiddenSize).outside(p)
 	}
 	return e
+}
+
+// wordTable is the rank's rows of the word embedding or the output layer.
+func wordTable(m *spec.Model, p Parallel) *mpu.VocabParallelEmbedding {
+	return mpu.NewVocabParallelEmbedding(p.region(), "embedding.word_embeddings.weight", keptVocab(m), int64(m.PaddedVocabSize), int64(m.HiddenSize), mpu.Init{Std: m.EmbeddingInitStd})
 }
 
 // keptVocab is how many vocabulary rows are trained and counted in the softmax.
@@ -36,7 +42,10 @@ func keptVocab(m *spec.Model) int64 {
 }
 
 func (e *embedding) params() []*mpu.Param {
-	ps := linearParams(e.words.Weight, e.position)
+	ps := []*mpu.Param{e.words.Weight}
+	if e.position != nil {
+		ps = append(ps, e.position)
+	}
 	if e.norm != nil {
 		ps = append(ps, e.norm.params()...)
 	}
@@ -49,7 +58,7 @@ type embeddingSaved struct {
 	norm  normSaved
 }
 
-// forward sets y [tokens, h].
+// forward sets y [tokens, h], under sequence parallelism the rank's rows of it.
 func (e *embedding) forward(p *Pass, s *device.Scope, y Tensor) (*embeddingSaved, error) {
 	saved := &embeddingSaved{scope: s, sum: y}
 	if e.norm != nil {
@@ -59,21 +68,25 @@ func (e *embedding) forward(p *Pass, s *device.Scope, y Tensor) (*embeddingSaved
 		return nil, err
 	}
 	if e.position != nil {
-		p.D.EmbeddingForward(device.EmbeddingForwardArgs{Out: saved.sum, Table: e.position.Value, IDs: p.PositionIDs, Accumulate: 1})
+		p.D.EmbeddingForward(device.EmbeddingForwardArgs{Out: saved.sum, Table: e.position.Value, IDs: e.region.Own(p.PositionIDs), Accumulate: 1})
 	}
 	if e.norm != nil {
 		saved.norm = e.norm.forward(p, s, y, saved.sum)
 	}
-	if drop := p.dropout(e.m.HiddenDropout, "embedding.dropout"); drop.Rate != 0 {
+	if drop := e.drop(p); drop.Rate != 0 {
 		p.D.DropoutAdd(device.DropoutAddArgs{Out: y, X: y, Drop: drop})
 	}
 	return saved, nil
 }
 
+func (e *embedding) drop(p *Pass) device.Dropout {
+	return p.dropout(e.m.HiddenDropout, "embedding.dropout", p.firstPosition(e.region))
+}
+
 // backward adds to the tables' gradients; dy is used up.
-func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) {
+func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) error {
 	defer saved.scope.Release()
-	if drop := p.dropout(e.m.HiddenDropout, "embedding.dropout"); drop.Rate != 0 {
+	if drop := e.drop(p); drop.Rate != 0 {
 		p.D.DropoutBackward(device.DropoutBackwardArgs{DX: dy, DY: dy, Drop: drop})
 	}
 	if e.norm != nil {
@@ -81,8 +94,13 @@ func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) {
 		e.norm.backward(p, saved.norm, dsum, dy, saved.sum, Tensor{})
 		dy = dsum
 	}
+	dy, err := e.words.WholeGradient(saved.scope, dy)
+	if err != nil {
+		return err
+	}
 	e.words.Backward(p.D, dy, p.IDs)
 	if e.position != nil {
 		p.D.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.position.Grad, DOut: dy, IDs: p.PositionIDs})
 	}
+	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
 // shapes are tiny models that between them use every part of a layer.
@@ -41,6 +40,7 @@ type rig struct {
 	d     *device.Device
 	stage *model.Stage
 	grads device.Tensor
+	seq   int
 	pass  model.Pass
 }
 
@@ -57,11 +57,11 @@ func newRig(t *testing.T, m spec.Model, dtype device.DType, r model.Recompute) *
 	for i := range layers {
 		layers[i] = i
 	}
-	stage, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: layers, Embedding: true, Head: true, Recompute: r, DType: dtype}, comm.Solo{Label: "tp", Device: d})
+	stage, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: layers, Embedding: true, Head: true, Recompute: r, DType: dtype}, model.Alone(d))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &rig{d: d, stage: stage, grads: stage.Materialize(testSeq, true)}
+	g := &rig{d: d, stage: stage, grads: stage.Materialize(testSeq, true), seq: testSeq}
 	for _, p := range stage.Params() {
 		p.Initialize(d, 7)
 		g.set(p, jitter(p, g.values(p)))
@@ -83,24 +83,26 @@ func jitter(p *mpu.Param, x []float64) []float64 {
 
 // batch has repeated tokens, masked tokens, uneven weights and documents.
 func (g *rig) batch(vocab int, dtype device.DType) {
-	const tokens = testSeq * testBatch
+	tokens := g.seq * testBatch
 	ids, labels, positions := make([]int32, tokens), make([]int32, tokens), make([]int32, tokens)
 	weight, start := make([]float32, tokens), make([]int32, tokens)
-	for i := range testSeq {
+	for i := range g.seq {
 		for j := range testBatch {
 			at := i*testBatch + j
 			ids[at], labels[at] = int32((i*3+j*5)%vocab), int32((i*7+j+1)%vocab)
 			positions[at] = int32(i)
 			weight[at] = float32((i+j)%4) / 8
 			if j == 1 && i >= 2 { // the second sample is two documents
-				positions[at], start[j*testSeq+i] = int32(i-2), 2
+				positions[at], start[j*g.seq+i] = int32(i-2), 2
 			}
 		}
 	}
-	keep := func(dtype device.DType, n int64) device.Tensor { return g.d.Arena.Alloc(device.Workspace, dtype, n) }
-	g.pass = model.Pass{D: g.d, DType: dtype, Seq: testSeq, Batch: testBatch, Seed: 5, Grad: true,
+	keep := func(dtype device.DType, n int) device.Tensor {
+		return g.d.Arena.Alloc(device.Workspace, dtype, int64(n))
+	}
+	g.pass = model.Pass{D: g.d, DType: dtype, Seq: int64(g.seq), Batch: testBatch, Seed: 5, Grad: true,
 		IDs: keep(device.I32, tokens), Labels: keep(device.I32, tokens), PositionIDs: keep(device.I32, tokens), Weight: keep(device.F32, tokens),
-		DocStart: keep(device.I32, tokens).Reshape(testBatch, testSeq), LossScale: keep(device.F32, 1), Step: keep(device.I64, 1), Samples: keep(device.I32, testBatch)}
+		DocStart: keep(device.I32, tokens).Reshape(testBatch, int64(g.seq)), LossScale: keep(device.F32, 1), Step: keep(device.I64, 1), Samples: keep(device.I32, testBatch)}
 	device.WriteSlice(g.d, g.pass.IDs, ids)
 	device.WriteSlice(g.d, g.pass.Labels, labels)
 	device.WriteSlice(g.d, g.pass.PositionIDs, positions)

@@ -6,25 +6,26 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
-// layer is x += drop(attention(norm1 x) + b); x += drop(mlp(norm2 x) + b).
+// layer, on [tokens, h], under sequence parallelism on the rank's rows of it, is
+// x += drop(attention(norm1 x) + b); x += drop(mlp(norm2 x) + b).
 type layer struct {
 	m            *spec.Model
 	number       int // global, 0-based
+	region       mpu.Region
 	norm1, norm2 *norm
 	attention    *attention
 	mlp          *mlp
 	forget       Forget
 }
 
-func newLayer(m *spec.Model, number int, tp comm.Group) *layer {
+func newLayer(m *spec.Model, number int, p Parallel) *layer {
 	name := fmt.Sprintf("decoder.layers.%d", number)
 	return &layer{
-		m: m, number: number,
-		norm1: newNorm(m, name+".input_layernorm", m.HiddenSize), attention: newAttention(m, number, name+".self_attention", tp),
-		norm2: newNorm(m, name+".pre_mlp_layernorm", m.HiddenSize), mlp: newMLP(m, name+".mlp", tp),
+		m: m, number: number, region: p.region(),
+		norm1: newNorm(m, name+".input_layernorm", m.HiddenSize).outside(p), attention: newAttention(m, number, name+".self_attention", p),
+		norm2: newNorm(m, name+".pre_mlp_layernorm", m.HiddenSize).outside(p), mlp: newMLP(m, name+".mlp", p),
 	}
 }
 
@@ -91,7 +92,7 @@ func (l *layer) join(p *Pass, out, branch Tensor, from *mpu.RowParallelLinear, r
 }
 
 func (l *layer) drop(p *Pass, place string) device.Dropout {
-	return p.dropout(l.m.HiddenDropout, fmt.Sprintf("layers.%d.%s", l.number, place))
+	return p.dropout(l.m.HiddenDropout, fmt.Sprintf("layers.%d.%s", l.number, place), p.firstPosition(l.region))
 }
 
 // backward sets dx from dy; x is forward's input. It uses up what was saved and
@@ -104,7 +105,10 @@ func (l *layer) backward(p *Pass, saved *layerSaved, dx, dy, x Tensor) error {
 
 	n2 := l.remember(p, tmp, l.norm2, saved.n2, saved.middle)
 	if saved.mlp == nil {
-		saved.mlp = l.mlp.inner(p, tmp, n2)
+		var err error
+		if saved.mlp, err = l.mlp.inner(p, tmp, n2); err != nil {
+			return err
+		}
 	}
 	if err := l.mlp.backward(p, saved.mlp, dnorm, l.unjoin(p, dbranch, dy, "mlp_output"), n2); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
 // mlp is fc2(act(fc1(x))); a gated fc1 holds [gate; up] of its rank's channels.
@@ -19,46 +18,48 @@ var activations = map[string]device.Activation{
 	spec.Swiglu: device.Swiglu, spec.QuickGeglu: device.QuickGeglu,
 }
 
-func newMLP(m *spec.Model, name string, tp comm.Group) *mlp {
+func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 	f, h := int64(m.FFNHiddenSize), int64(m.HiddenSize)
-	n := f / int64(tp.Size())
-	stretches := [][2]int64{{n * int64(tp.Rank()), n}}
+	r := p.region()
+	n := f / int64(r.Size())
+	rows := [][2]int64{{n * int64(r.Rank()), n}}
 	if m.Gated() {
-		stretches = append(stretches, [2]int64{f + n*int64(tp.Rank()), n})
+		rows = append(rows, [2]int64{f + n*int64(r.Rank()), n})
 	}
 	return &mlp{
-		fc1:  mpu.NewColumnParallelLinear(tp, name+".linear_fc1", int64(m.FC1Rows()), h, stretches, m.LinearBias, mpu.Init{Std: m.InitStd}),
-		fc2:  mpu.NewRowParallelLinear(tp, name+".linear_fc2", h, f, m.LinearBias, outputInit(m)),
+		fc1:  mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc1", Out: int64(m.FC1Rows()), In: h, Rows: rows, Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}}),
+		fc2:  mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc2", Out: h, In: f, Bias: m.LinearBias, Init: outputInit(m)}),
 		kind: activations[m.Activation],
 	}
 }
 
-func (l *mlp) params() []*mpu.Param {
-	return linearParams(l.fc1.Weight, l.fc1.Bias, l.fc2.Weight, l.fc2.Bias)
-}
+func (l *mlp) params() []*mpu.Param { return append(l.fc1.Params(), l.fc2.Params()...) }
 
 // mlpSaved is what backward needs besides the input x.
 type mlpSaved struct {
-	pre Tensor // [tokens, fc1 rows]: what goes into the activation
-	act Tensor // [tokens, ffn]
+	pre Tensor // [tokens, fc1 rows here]: what goes into the activation
+	act Tensor // [tokens, ffn/tp]
 }
 
 // forward sets y = mlp(x) without fc2's bias.
 func (l *mlp) forward(p *Pass, s *device.Scope, y, x Tensor) (*mlpSaved, error) {
-	saved := l.inner(p, s, x)
+	saved, err := l.inner(p, s, x)
+	if err != nil {
+		return nil, err
+	}
 	return saved, l.fc2.Forward(p.D, y, saved.act)
 }
 
 // inner computes what lies between fc1 and fc2; recompute calls it again.
-func (l *mlp) inner(p *Pass, s *device.Scope, x Tensor) *mlpSaved {
-	saved := &mlpSaved{pre: s.Alloc(p.DType, p.Tokens(), l.fc1.Weight.Shape[0]), act: s.Alloc(p.DType, p.Tokens(), l.fc2.Weight.Shape[1])}
+func (l *mlp) inner(p *Pass, s *device.Scope, x Tensor) (saved *mlpSaved, err error) {
+	saved = &mlpSaved{pre: s.Alloc(p.DType, p.Tokens(), l.fc1.Weight.Shape[0]), act: s.Alloc(p.DType, p.Tokens(), l.fc2.Weight.Shape[1])}
 	if e := epilogue(l.kind); e != device.NoEpilogue {
-		l.fc1.Forward(p.D, saved.act, x, e, saved.pre)
-	} else {
-		l.fc1.Forward(p.D, saved.pre, x, device.NoEpilogue, Tensor{})
+		return saved, l.fc1.Forward(p.D, saved.act, x, e, saved.pre)
+	}
+	if err = l.fc1.Forward(p.D, saved.pre, x, device.NoEpilogue, Tensor{}); err == nil {
 		p.D.ActivationForward(device.ActivationForwardArgs{Y: saved.act, X: saved.pre, Kind: l.kind})
 	}
-	return saved
+	return saved, err
 }
 
 func epilogue(kind device.Activation) device.Epilogue {
@@ -76,7 +77,9 @@ func (l *mlp) backward(p *Pass, saved *mlpSaved, dx, dy, x Tensor) error {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	dact := s.Like(saved.act)
-	l.fc2.Backward(p.D, dact, dy, saved.act)
+	if err := l.fc2.Backward(p.D, dact, dy, saved.act); err != nil {
+		return err
+	}
 	p.D.ActivationBackward(device.ActivationBackwardArgs{DX: saved.pre, DY: dact, X: saved.pre, Kind: l.kind})
 	return l.fc1.Backward(p.D, dx, saved.pre, x)
 }

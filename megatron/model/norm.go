@@ -29,6 +29,14 @@ func newNorm(m *spec.Model, name string, width int) *norm {
 	return n
 }
 
+// outside marks a norm that works on what lies outside the cut layers.
+func (n *norm) outside(p Parallel) *norm {
+	for _, w := range n.params() {
+		w.Outside(p.region())
+	}
+	return n
+}
+
 func (n *norm) params() []*mpu.Param {
 	if n.beta == nil {
 		return []*mpu.Param{n.gamma}

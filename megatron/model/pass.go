@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/mpu"
 )
 
 // Tensor shortens the signatures of this package.
@@ -14,7 +15,7 @@ type Tensor = device.Tensor
 type Pass struct {
 	D     *device.Device
 	DType device.DType // of values
-	Seq   int64        // s: positions here
+	Seq   int64        // s: positions of the samples
 	Batch int64        // b: samples of the micro-batch
 
 	IDs         Tensor // i32 [tokens], first stage
@@ -29,11 +30,22 @@ type Pass struct {
 	Samples Tensor // i32 [b]: number of each sample in the global batch
 	Seed    uint64
 
+	// Where given, an optimizer that shards parameters is told: Use before a layer's
+	// (the embedding's, the head's) parameters are read, in forward and in backward,
+	// and Done after; Accumulate before anything is added to their gradients (the
+	// head's: in forward), and Gradients, during Backward, when it adds no more to
+	// them. A tied table is used by embedding and head, and is the embedding's.
+	Use        func([]*mpu.Param) error
+	Done       func([]*mpu.Param)
+	Accumulate func([]*mpu.Param) error
+	Gradients  func([]*mpu.Param) error
+
 	Grad  bool   // backward follows: keep what it needs
 	Cache *Cache // generation: keys and values so far
 
-	// See, where given, is shown the residual stream [tokens, h] as it enters the
-	// first layer (0) and leaves layer i (i+1, global), while it exists.
+	// See, where given, is shown the residual stream [tokens, h] (the rank's rows
+	// under sequence parallelism) as it enters the first layer (0) and leaves layer i
+	// (i+1, global), while it exists.
 	See func(depth int, x Tensor)
 }
 
@@ -43,15 +55,53 @@ func (p *Pass) show(depth int, x Tensor) {
 	}
 }
 
+// using runs work between Use and Done of params.
+func (p *Pass) using(params []*mpu.Param, work func() error) error {
+	if p.Use != nil {
+		if err := p.Use(params); err != nil {
+			return err
+		}
+	}
+	err := work()
+	if p.Done != nil {
+		p.Done(params)
+	}
+	return err
+}
+
+// adds tells that work will add to the gradients of params.
+func (p *Pass) adds(params []*mpu.Param) error {
+	if p.Accumulate == nil || len(params) == 0 {
+		return nil
+	}
+	return p.Accumulate(params)
+}
+
+// final tells that the gradients of params are complete.
+func (p *Pass) final(params []*mpu.Param) error {
+	if p.Gradients == nil || len(params) == 0 {
+		return nil
+	}
+	return p.Gradients(params)
+}
+
 // Tokens is s*b.
 func (p *Pass) Tokens() int64 { return p.Seq * p.Batch }
 
-// dropout names the masks of one place in the model.
-func (p *Pass) dropout(rate float64, name string) device.Dropout {
+// firstPosition is the position of the first row here of what lies outside the region.
+func (p *Pass) firstPosition(r mpu.Region) int64 {
+	if !r.Cut() {
+		return 0
+	}
+	return p.Seq / int64(r.Size()) * int64(r.Rank())
+}
+
+// dropout names the masks of one place in the model, for rows from a position on.
+func (p *Pass) dropout(rate float64, name string, position int64) device.Dropout {
 	if rate == 0 || !p.Step.Given() {
 		return device.Dropout{}
 	}
-	return device.Dropout{Stream: device.StreamKey(p.Seed, name), Step: p.Step, Samples: p.Samples, Rate: float32(rate)}
+	return device.Dropout{Stream: device.StreamKey(p.Seed, name), Step: p.Step, Samples: p.Samples, Rate: float32(rate), Position: int32(position)}
 }
 
 // Cache holds the keys and values of a sequence being generated, per layer

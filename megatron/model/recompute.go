@@ -1,6 +1,10 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+
+	"monotron/csrc/device"
+)
 
 // Forget says what a layer does not keep between forward and backward
 // (--recompute-granularity selective). Core attention is not listed: it never
@@ -41,9 +45,11 @@ func (r Recompute) forget() (f Forget, err error) {
 type chunk struct {
 	from, to int
 	again    bool
+	cut      bool // the input is kept in pieces over the tensor-parallel ranks
 }
 
-func (r Recompute) chunks(layers int) []chunk {
+// chunks cuts a stage's layers; distribute: see Parallel.DistributeSaved.
+func (r Recompute) chunks(layers int, distribute bool) []chunk {
 	var cs []chunk
 	for at := 0; at < layers; {
 		c := chunk{from: at, to: at + 1}
@@ -53,8 +59,39 @@ func (r Recompute) chunks(layers int) []chunk {
 				c.to = min(layers, at+max(1, r.NumLayers))
 			}
 		}
+		c.cut = c.again && distribute
 		cs = append(cs, c)
 		at = c.to
 	}
 	return cs
+}
+
+// kept is a tensor [tokens, h] that backward reads: whole, or in equal stretches,
+// one a tensor-parallel rank.
+type kept struct {
+	whole   Tensor
+	stretch Tensor // this rank's; none: whole is there
+	shape   [2]int64
+}
+
+// cut keeps this rank's stretch of x, which is the same on all ranks, and frees x.
+// What cannot be cut evenly stays whole.
+func (s *Stage) cut(p *Pass, bounds *device.Scope, x Tensor) kept {
+	n := int64(s.region.Size())
+	if x.Len()%n != 0 {
+		return kept{whole: x}
+	}
+	k := kept{stretch: bounds.Alloc(x.DType, x.Len()/n), shape: [2]int64{x.Shape[0], x.Shape[1]}}
+	p.D.Copy(k.stretch, x.Reshape(x.Len()).Slice(0, k.stretch.Len()*int64(s.region.Rank()), k.stretch.Len()))
+	bounds.Free(x)
+	return k
+}
+
+// join is what was kept, whole again, in memory of tmp where it was cut.
+func (s *Stage) join(tmp *device.Scope, k kept) (Tensor, error) {
+	if !k.stretch.Given() {
+		return k.whole, nil
+	}
+	whole := tmp.Alloc(k.stretch.DType, k.shape[0], k.shape[1])
+	return whole, s.region.AllGather(whole, k.stretch).Wait()
 }

@@ -1,15 +1,14 @@
 package model
 
 import (
-	"fmt"
-
 	"monotron/csrc/device"
+	"monotron/fault"
 	"monotron/megatron/spec"
 	"monotron/mpu"
-	"monotron/mpu/comm"
 )
 
-// StageConfig says which part of a model a stage is.
+// StageConfig says which part of a model a stage is. It may have no layers, or
+// layers alone.
 type StageConfig struct {
 	Model     *spec.Model
 	Layers    []int // global numbers, ascending
@@ -19,75 +18,129 @@ type StageConfig struct {
 	DType     device.DType // of values
 }
 
-// Stage is a contiguous part of a GPT on one rank: one pipeline stage, or the
-// whole model.
+// Stage is a contiguous part of a GPT on one rank: one pipeline stage, one chunk
+// of several, or the whole model.
 type Stage struct {
 	config    StageConfig
 	m         *spec.Model
 	device    *device.Device
+	region    mpu.Region
 	embedding *embedding // nil: activations come from another stage
 	layers    []*layer
 	finalNorm *norm // nil: activations go to another stage
 	head      *mpu.VocabParallelHead
-	output    *mpu.Param // untied output layer; nil: tied
+	output    *mpu.Param // the head's own table: untied, or a copy of a tied one; nil: the embedding's
 	chunks    []chunk
+	uses      units
 }
 
-// NewStage builds the stage's parameters, without memory; see Materialize.
-func NewStage(d *device.Device, c StageConfig, tp comm.Group) (*Stage, error) {
+// units are the stage's parameters by who uses them; see Pass.Use.
+type units struct {
+	embedding []*mpu.Param
+	layers    [][]*mpu.Param
+	head      []*mpu.Param // with the table, whosever it is
+	headOwn   []*mpu.Param // without the embedding's
+}
+
+// NewStage builds the stage's parameters, without memory; see Materialize. A
+// layout that cannot be is fault.Usage.
+func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	forget, err := c.Recompute.forget()
 	if err != nil {
 		return nil, err
 	}
-	s := &Stage{config: c, m: c.Model, device: d, chunks: c.Recompute.chunks(len(c.Layers))}
+	if err := p.check(&c); err != nil {
+		return nil, err
+	}
+	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), chunks: c.Recompute.chunks(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
 	if c.Embedding {
-		s.embedding = newEmbedding(c.Model, tp)
+		s.embedding = newEmbedding(c.Model, p)
+		s.uses.embedding = s.embedding.params()
 	}
 	for _, n := range c.Layers {
-		l := newLayer(c.Model, n, tp)
+		l := newLayer(c.Model, n, p)
 		l.forget = forget
 		s.layers = append(s.layers, l)
+		s.uses.layers = append(s.uses.layers, l.params())
 	}
 	if c.Head {
-		s.addHead(tp)
+		s.addHead(p)
+	}
+	if c.Model.Tied && c.Embedding != c.Head {
+		s.tie(p)
 	}
 	return s, nil
 }
 
-func (s *Stage) addHead(tp comm.Group) {
+func (s *Stage) addHead(p Parallel) {
 	m := s.m
-	s.finalNorm = newNorm(m, "decoder.final_layernorm", m.HiddenSize)
-	table := mpu.NewVocabParallelEmbedding(tp, "output_layer.weight", keptVocab(m), int64(m.PaddedVocabSize), int64(m.HiddenSize), mpu.Init{Std: m.EmbeddingInitStd})
+	s.finalNorm = newNorm(m, "decoder.final_layernorm", m.HiddenSize).outside(p)
+	s.uses.headOwn = s.finalNorm.params()
+	var table *mpu.VocabParallelEmbedding
 	if m.Tied && s.embedding != nil {
 		table = s.embedding.words
 	} else {
+		table = wordTable(m, p)
 		s.output = table.Weight
+		s.uses.headOwn = append(s.uses.headOwn, s.output)
 	}
-	s.head = mpu.NewVocabParallelHead(tp, table.Weight, table.Start, keptVocab(m))
+	if !m.Tied {
+		s.output.Name = "output_layer.weight"
+	}
+	s.head = mpu.NewVocabParallelHead(p.region(), table.Weight, table.Start, keptVocab(m))
+	s.uses.head = append(s.finalNorm.params(), table.Weight)
+}
+
+// tie joins this stage's copy of a tied table with the other end's: they start
+// equal, both have a part of the gradient, and the embedding's copy counts.
+func (s *Stage) tie(p Parallel) {
+	table := s.output
+	if s.embedding != nil {
+		table = s.embedding.words.Weight
+	}
+	table.Owner = s.embedding != nil
+	table.Replicas, table.SumOver = p.Embedding, p.Embedding
 }
 
 // Params lists the stage's parameters in Megatron's module order.
 func (s *Stage) Params() []*mpu.Param {
+	ps := append([]*mpu.Param(nil), s.uses.embedding...)
+	for _, l := range s.uses.layers {
+		ps = append(ps, l...)
+	}
+	return append(ps, s.uses.headOwn...)
+}
+
+// ParamsOf lists the parameters of a rank's stages, in their order.
+func ParamsOf(stages []*Stage) []*mpu.Param {
 	var ps []*mpu.Param
-	if s.embedding != nil {
-		ps = append(ps, s.embedding.params()...)
-	}
-	for _, l := range s.layers {
-		ps = append(ps, l.params()...)
-	}
-	if s.finalNorm != nil {
-		ps = append(ps, s.finalNorm.params()...)
-	}
-	if s.output != nil {
-		ps = append(ps, s.output)
+	for _, s := range stages {
+		ps = append(ps, s.Params()...)
 	}
 	return ps
 }
 
-// Materialize gives the parameters memory, with main gradients where the stage
-// is trained, and builds the constant tables. It returns the gradient buffer.
+// Materialize gives the parameters of a rank's stages memory, with main gradients
+// where they are trained, and builds the constant tables. It returns the buffer
+// that holds all their gradients.
+func Materialize(d *device.Device, stages []*Stage, positions int, train bool) (grads Tensor) {
+	if len(stages) > 0 {
+		grads = mpu.Allocate(d, ParamsOf(stages), stages[0].config.DType, train)
+	}
+	for _, s := range stages {
+		s.Prepare(positions)
+	}
+	return grads
+}
+
+// Materialize is the function for a rank with one stage.
 func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
-	grads = mpu.Allocate(s.device, s.Params(), s.config.DType, train)
+	return Materialize(s.device, []*Stage{s}, positions, train)
+}
+
+// Prepare builds the tables that are no parameters, for sequences of up to
+// `positions`. Who gives the parameters memory himself calls it once.
+func (s *Stage) Prepare(positions int) {
 	var rope *ropeTables
 	for _, l := range s.layers {
 		if s.m.RopeAt(l.number) {
@@ -97,183 +150,25 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 			l.attention.rope = rope
 		}
 		if s.m.Position == spec.PositionAlibi {
-			l.attention.slopes = alibi(s.device, s.m.NumAttentionHeads)
+			l.attention.slopes = l.attention.alibi(s.device)
 		}
 	}
-	return grads
 }
 
-func alibi(d *device.Device, heads int) Tensor {
-	slopes := spec.AlibiSlopes(heads)
-	t := d.Arena.Alloc(device.Parameters, device.F32, int64(heads))
+// alibi is the slopes of this rank's heads.
+func (a *attention) alibi(d *device.Device) Tensor {
+	slopes := spec.AlibiSlopes(a.m.NumAttentionHeads)[a.firstHead:][:a.groups*a.perGroup]
+	t := d.Arena.Alloc(device.Parameters, device.F32, int64(len(slopes)))
 	device.WriteSlice(d, t, slopes)
 	return t
 }
 
-// Saved is what one micro-batch's backward needs.
-type Saved struct {
-	bounds    *device.Scope // inputs of the chunks and what goes out
-	inputs    []Tensor      // by layer; none inside a recomputed chunk
-	embedding *embeddingSaved
-	layers    []*layerSaved
-	head      *headSaved
-}
-
-type headSaved struct{ dhidden Tensor }
-
-// Output is what a stage's forward gives.
-type Output struct {
-	Hidden Tensor // [tokens, h]: for the next stage, or before the head
-	Loss   Tensor // f32 [tokens], last stage
-	saved  *Saved
-}
-
-// Forward runs the stage on x (none on the first stage). Out belongs to the
-// caller until Backward or Release.
-func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
-	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]Tensor, len(s.layers)), layers: make([]*layerSaved, len(s.layers))}
-	x, err := s.enter(p, saved, x)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range s.chunks {
-		if x, err = s.forwardChunk(p, saved, c, x); err != nil {
-			return nil, err
-		}
-	}
-	out := &Output{Hidden: x, saved: saved}
-	if s.head != nil && p.Labels.Given() {
-		if err := s.forwardHead(p, out); err != nil {
-			return nil, err
-		}
-	}
-	return out, p.D.Err()
-}
-
-func (s *Stage) enter(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
-	if s.embedding == nil {
-		return x, nil
-	}
-	x = saved.bounds.Alloc(p.DType, p.Tokens(), int64(s.m.HiddenSize))
-	var err error
-	if saved.embedding, err = s.embedding.forward(p, p.D.Arena.Scope(device.Activations), x); err != nil {
-		return x, err
-	}
-	p.show(0, x)
-	return x, nil
-}
-
-// forwardChunk runs layers; where they will be recomputed, or no backward
-// follows, only the chunk's output stays.
-func (s *Stage) forwardChunk(p *Pass, saved *Saved, c chunk, x Tensor) (Tensor, error) {
-	first := x
-	for i := c.from; i < c.to; i++ {
-		saved.inputs[i] = x
-		y := saved.bounds.Like(x)
-		scope := p.D.Arena.Scope(device.Activations)
-		kept, err := s.layers[i].forward(p, scope, y, x)
-		if err != nil {
-			return x, fmt.Errorf("layer %d: %w", s.layers[i].number, err)
-		}
-		p.show(s.layers[i].number+1, y)
-		if c.again || !p.Grad {
-			scope.Release()
-			kept = nil
-		}
-		if i > c.from && kept == nil {
-			saved.bounds.Free(x)
-		}
-		saved.layers[i] = kept
-		x = y
-	}
-	if !p.Grad && saved.bounds.Has(first) { // else it came from another stage
-		saved.bounds.Free(first)
-	}
-	return x, nil
-}
-
-// forwardHead computes the losses and, when a backward follows, already the
-// hidden gradient: logits exist only now.
-func (s *Stage) forwardHead(p *Pass, out *Output) error {
-	tmp := p.D.Arena.Scope(device.Activations)
-	defer tmp.Release()
-	saved := out.saved
-	normed := tmp.Like(out.Hidden)
-	stats := s.finalNorm.forward(p, tmp, normed, out.Hidden)
-	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
-	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale}
-	if p.Grad {
-		a.DHidden = tmp.Like(normed)
-	}
-	if err := s.head.Loss(p.D, a); err != nil {
-		return err
-	}
-	if p.Grad {
-		saved.head = &headSaved{dhidden: saved.bounds.Like(out.Hidden)}
-		s.finalNorm.backward(p, stats, saved.head.dhidden, a.DHidden, out.Hidden, Tensor{})
+// checkLength refuses sequences that the ranks cannot share.
+func (s *Stage) checkLength(p *Pass) error {
+	if n := int64(s.region.Size()); s.region.Cut() && p.Seq%n != 0 {
+		return fault.Errorf(fault.Usage, "%d positions cannot be cut over %d sequence-parallel ranks; choose a multiple of %d", p.Seq, n, n)
 	}
 	return nil
-}
-
-// Backward turns the gradient of the stage's output (none on the last stage)
-// into weight gradients and, on a stage without embedding, the gradient of its
-// input, written to dx. Everything the forward kept is released.
-func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
-	saved := out.saved
-	defer saved.bounds.Release()
-	if saved.head != nil {
-		dy = saved.head.dhidden
-	}
-	tmp := p.D.Arena.Scope(device.Activations)
-	defer tmp.Release()
-	d := [2]Tensor{tmp.Like(dy), tmp.Like(dy)}
-	for k := len(s.chunks) - 1; k >= 0; k-- {
-		c := s.chunks[k]
-		if err := s.recall(p, tmp, saved, c); err != nil {
-			return err
-		}
-		for i := c.to - 1; i >= c.from; i-- {
-			next := d[i%2]
-			if err := s.layers[i].backward(p, saved.layers[i], next, dy, saved.inputs[i]); err != nil {
-				return fmt.Errorf("layer %d: %w", s.layers[i].number, err)
-			}
-			saved.layers[i] = nil
-			dy = next
-		}
-	}
-	if s.embedding != nil {
-		s.embedding.backward(p, saved.embedding, dy)
-	} else {
-		p.D.Copy(dx, dy)
-	}
-	return p.D.Err()
-}
-
-// recall runs a forgotten chunk forward again, this time keeping everything.
-func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c chunk) error {
-	if !c.again {
-		return nil
-	}
-	x := saved.inputs[c.from]
-	for i := c.from; i < c.to; i++ {
-		saved.inputs[i] = x
-		y := tmp.Like(x)
-		kept, err := s.layers[i].forward(p, p.D.Arena.Scope(device.Activations), y, x)
-		if err != nil {
-			return fmt.Errorf("layer %d again: %w", s.layers[i].number, err)
-		}
-		saved.layers[i] = kept
-		x = y
-	}
-	return nil
-}
-
-// Release drops an output that no backward follows.
-func (out *Output) Release() {
-	out.saved.bounds.Release()
-	if e := out.saved.embedding; e != nil {
-		e.scope.Release()
-	}
 }
 
 // Logits of the positions in hidden [n, h], an output's rows, to f32 [n, vocabulary].

@@ -1,5 +1,3 @@
-// Package optimizer updates parameters: its settings, the schedules of learning
-// rate and weight decay, the loss scale, and the update itself.
 package optimizer
 
 import (

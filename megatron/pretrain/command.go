@@ -32,7 +32,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
-	config, report, err := arguments.ParseWith(arguments.Options{CheckpointValues: training.CheckpointFlags}, args)
+	config, report, err := arguments.ParseWith(arguments.Options{Layouts: true, CheckpointValues: training.CheckpointFlags}, args)
 	if err != nil {
 		return err
 	}
@@ -48,19 +48,25 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
-	d, err := open(config.Device)
+	ctx, stop := stopOnSignal(ctx)
+	defer stop()
+	return train(ctx, config, open, w)
+}
+
+// train runs every rank of this process.
+func train(ctx context.Context, config training.Config, open func(string) (*device.Device, error), w training.Streams) (err error) {
+	job, err := training.Prepare(config, w)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w.Notes, "device %s: %s, %d threads\n", d.Name, d.Describe(), device.SharedPool().Threads())
-	ctx, stop := stopOnSignal(ctx)
-	defer stop()
-	return train(ctx, config, d, w)
+	defer func() { err = errors.Join(err, job.Close()) }()
+	device := func() (*device.Device, error) { return open(config.Device) }
+	return training.InProcess(config.Layout, &config.Model, device, func(rank *training.Rank) error { return trainRank(ctx, job, rank) })
 }
 
-func train(ctx context.Context, config training.Config, d *device.Device, w training.Streams) (err error) {
+func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {
 	defer memoryFault(&err)
-	r, err := training.Start(config, d, w)
+	r, err := job.Start(rank)
 	if err != nil {
 		return err
 	}

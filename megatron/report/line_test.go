@@ -183,3 +183,24 @@ func TestTimers(t *testing.T) {
 		t.Errorf("timers by level: %d", n)
 	}
 }
+
+// Claim: the memory table has a row a rank; of many ranks it keeps the fullest.
+func TestMemoryTable(t *testing.T) {
+	row := func(name string, mib float64) RankMemory {
+		return RankMemory{Rank: name, ByPurpose: []float64{mib * (1 << 20), 1 << 20}, AtOnce: (mib + 1) * (1 << 20)}
+	}
+	got := MemoryTable([]string{"parameters", "activations"}, []RankMemory{row("0", 3), row("1", 5)})
+	for _, want := range []string{"parameters  activations  at once", "0        3.00         1.00     4.00", "1        5.00         1.00     6.00"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	var many []RankMemory
+	for i := range 40 {
+		many = append(many, row(fmt.Sprint("r", i), float64(i)))
+	}
+	got = MemoryTable([]string{"a", "b"}, many)
+	if !strings.Contains(got, "r39") || strings.Contains(got, "r3 ") || !strings.Contains(got, "24 ranks with less") {
+		t.Errorf("the fullest of many:\n%s", got)
+	}
+}

@@ -3,6 +3,7 @@ package training
 import (
 	"monotron/csrc/device"
 	"monotron/megatron/model"
+	"monotron/megatron/schedule"
 )
 
 // Micro is one micro-batch on the host: b samples of s positions each.
@@ -25,25 +26,31 @@ func (m *Micro) counted() float64 {
 	return sum
 }
 
-// load copies a micro-batch to the device and describes it to the layers. The
-// weight of a token in the total loss is mask·weight.
-func (e *Engine) load(s *device.Scope, m *Micro, weight float64) *model.Pass {
+// load copies what a stage needs of a micro-batch to the device and describes it to
+// the layers. The weight of a token in the total loss is mask·weight; the last
+// stage gets the mask, f32 [tokens].
+func (e *Engine) load(s *device.Scope, m *Micro, part schedule.Part, weight float64) (p *model.Pass, mask device.Tensor) {
 	b, n := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
-	p := &model.Pass{D: e.device, DType: e.dtype, Seq: n, Batch: b, Seed: uint64(e.config.Seed)}
-	p.IDs = put(e.device, s, device.I32, transposed(m.Tokens))
+	p = &model.Pass{D: e.device, DType: e.dtype, Seq: n, Batch: b, Seed: uint64(e.config.Seed)}
 	p.PositionIDs = put(e.device, s, device.I32, transposed(m.PositionIDs))
-	p.Labels = put(e.device, s, device.I32, transposed(m.Labels))
-	mask := transposed(m.LossMask)
-	e.mask = put(e.device, s, device.F32, mask)
-	weights := make([]float32, len(mask))
-	for i, v := range mask {
-		weights[i] = float32(float64(v) * weight)
-	}
-	p.Weight = put(e.device, s, device.F32, weights)
 	if m.DocStart != nil {
 		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, n)
 	}
-	return p
+	if part.Embedding {
+		p.IDs = put(e.device, s, device.I32, transposed(m.Tokens))
+	}
+	if !part.Head {
+		return p, mask
+	}
+	p.Labels = put(e.device, s, device.I32, transposed(m.Labels))
+	counts := transposed(m.LossMask)
+	mask = put(e.device, s, device.F32, counts)
+	weights := make([]float32, len(counts))
+	for i, v := range counts {
+		weights[i] = float32(float64(v) * weight)
+	}
+	p.Weight = put(e.device, s, device.F32, weights)
+	return p, mask
 }
 
 func put[T any](d *device.Device, s *device.Scope, dtype device.DType, host []T) device.Tensor {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -30,13 +31,7 @@ func (e *Engine) Stored() []mpu.Stored {
 }
 
 // Weights are the parameters' values alone.
-func (e *Engine) Weights() []mpu.Stored {
-	var all []mpu.Stored
-	for _, p := range e.Params {
-		all = append(all, p.Stored(optimizer.StoredModel, p.Value))
-	}
-	return all
-}
+func (e *Engine) Weights() []mpu.Stored { return e.Optimizer.Weights() }
 
 const adamSteps = "optimizer_steps"
 
@@ -77,7 +72,10 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
-	options := checkpoint.SaveOptions{KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
+	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World.Size(), Meet: r.rank.World.Barrier, KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
+	if c.Async {
+		options.Meet = r.rank.Saves.Barrier
+	}
 	s.saved = r.Engine.Iteration
 	if format := formatOf(c.Format); format != formats.Native {
 		report, err := r.saveAs(ctx, format, state, options)
@@ -108,8 +106,22 @@ func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
 	for _, n := range report.Notes {
 		r.log.note("%s", n)
 	}
-	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, report.Bytes)
+	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, onDisk(report))
 	return nil
+}
+
+// onDisk is the size of a checkpoint that several ranks may have written.
+func onDisk(report checkpoint.Report) (bytes int64) {
+	files, err := filepath.Glob(filepath.Join(report.Folder, "*"))
+	if err != nil || len(files) == 0 {
+		return report.Bytes
+	}
+	for _, name := range files {
+		if st, err := os.Stat(name); err == nil {
+			bytes += st.Size()
+		}
+	}
+	return bytes
 }
 
 // finish saves the last iteration and waits until it is on disk.
@@ -267,11 +279,7 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 		missing[name] = true
 	}
 	report.Missing = nil // the values take their place
-	for _, p := range r.Engine.Params {
-		if missing[optimizer.StoredMain+p.Name] {
-			r.device.Copy(p.Main, p.Value)
-		}
-	}
+	r.Engine.Optimizer.AdoptValues(func(name string) bool { return missing[optimizer.StoredMain+name] })
 	if !finetune {
 		if err := r.position(state); err != nil {
 			return err
@@ -292,8 +300,12 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 	if r.Config.Checkpoint.Finetune {
 		return nil
 	}
+	known, err := r.Config.parameterNames()
+	if err != nil {
+		return err
+	}
 	for _, name := range report.Extra {
-		if strings.HasPrefix(name, optimizer.StoredModel) {
+		if short, is := strings.CutPrefix(name, optimizer.StoredModel); is && !known[short] {
 			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
 		}
 	}
@@ -321,9 +333,36 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 // checkpoint was trained with.
 func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
 	report.Overridden = changedSettings(state.Config, &r.Config)
+	r.creditOthers(&report)
 	for _, line := range report.Lines() {
 		r.log.note("%s", line)
 	}
+}
+
+// creditOthers counts as restored what other ranks hold of the model.
+func (r *Run) creditOthers(report *checkpoint.Report) {
+	known, err := r.Config.parameterNames()
+	if err != nil || r.rank.World.Size() == 1 {
+		return
+	}
+	var kinds []string
+	for _, kind := range []string{optimizer.StoredModel, optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
+		if slices.ContainsFunc(report.Restored, func(name string) bool { return strings.HasPrefix(name, kind) }) {
+			kinds = append(kinds, kind)
+		}
+	}
+	elsewhere := func(name string) bool {
+		return slices.ContainsFunc(kinds, func(kind string) bool {
+			param, is := strings.CutPrefix(name, kind)
+			return is && known[param]
+		})
+	}
+	for _, name := range report.Extra {
+		if elsewhere(name) {
+			report.Restored = append(report.Restored, name)
+		}
+	}
+	report.Extra = slices.DeleteFunc(report.Extra, elsewhere)
 }
 
 // changedSettings lists the settings that may change the numbers and differ.

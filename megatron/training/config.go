@@ -92,11 +92,14 @@ type Layout struct {
 	StageString                       string // --pipeline-model-parallel-layout; "": none
 	PartitionMethod                   string // --pp-partition-method; "": none
 	MicroBatchGroup                   int    // micro-batches per group of an interleaved schedule
+	Schedule                          string // schedule.OneFOneBName, schedule.GPipeName
+	NoOverlapP2P                      bool   // exchanges of an interleaved schedule end before what follows
 
 	Backend                   string // nccl, gloo
 	TimeoutMinutes            int
 	DistributedOptimizer      bool
-	OptimizerInstances        int
+	Sharding                  string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
+	OptimizerInstances        int    // copies of the sharded state
 	OverlapGradReduce         bool
 	OverlapParamGather        bool
 	BucketSize, BucketCount   int // parameters a bucket, buckets; 0: the rule
@@ -127,7 +130,8 @@ type Log struct {
 	Throughput     bool
 	ParamsNorm     bool
 	NumZeros       bool
-	MemoryInterval int // 0: only after the first steps
+	MemoryInterval int  // 0: only after the first steps
+	Memory         bool // by purpose
 	TimingLevel    int
 	TimingOption   string // max, minmax, all
 	Extras         bool   // a second line a step: dt, dtf, dtb, tokens/s, MFU

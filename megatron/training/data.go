@@ -1,7 +1,6 @@
 package training
 
 import (
-	"fmt"
 	"io"
 
 	"monotron/dataset"
@@ -17,43 +16,41 @@ type Feed struct {
 	masked  bool // documents do not see each other
 	split   string
 
-	repeats func(notice string) // evaluations: called when the data begins anew; nil: it does not
+	first int64 // number in the global batch of this rank's first sample
 
-	readsAhead bool           // a goroutine reads the next batch while this one trains
-	ahead      chan readAhead // what it is reading; nil: nothing
-}
+	all   bool // every sample once, one at a time
+	wraps bool // the data begins anew when it is used up
+	note  func(format string, args ...any)
 
-type readAhead struct {
-	consumed int64
-	micros   int
-	batch    []*Micro
-	err      error
+	loader *dataset.Loader // reads ahead, --num-workers micro-batches at once
 }
 
 // feeds are the three splits; one without data is nil.
 type feeds struct{ train, valid, test *Feed }
 
 // openData builds the datasets for a run of trainIters iterations.
-func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (f feeds, err error) {
-	sizes := sampleCounts(c, trainIters)
-	sets := [3]dataset.Dataset{}
-	if sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sizes); err != nil {
-		return f, err
-	}
+func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (sets [3]dataset.Dataset, err error) {
+	sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sampleCounts(c, trainIters))
+	return sets, err
+}
+
+// newFeeds reads sets for the dp-th data-parallel rank.
+func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, note func(format string, args ...any)) (f feeds, err error) {
 	out := [3]**Feed{&f.train, &f.valid, &f.test}
 	for i, set := range sets {
 		if set == nil {
 			continue
 		}
 		if set.Len() == 0 {
-			if i > int(dataset.Train) && c.Data.Notice != nil {
-				c.Data.Notice(fmt.Sprintf("the %s data is shorter than one sample of %d tokens: there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i)))
+			if i > int(dataset.Train) {
+				note("the %s data is shorter than one sample of %d tokens: there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i))
 			}
 			continue
 		}
-		if *out[i], err = newFeed(c, set, dataset.Split(i)); err != nil {
+		if *out[i], err = NewFeed(c, set, dataset.Split(i), dp); err != nil {
 			return f, err
 		}
+		(*out[i]).note = note
 	}
 	if f.train == nil && !c.SkipTrain {
 		return f, fault.Errorf(fault.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)
@@ -81,8 +78,9 @@ func sampleCounts(c *Config, trainIters int) [3]*int64 {
 	return sizes
 }
 
-func newFeed(c *Config, set dataset.Dataset, split dataset.Split) (*Feed, error) {
-	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), DP: 1}
+// NewFeed reads a split for the dp-th data-parallel rank.
+func NewFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed, error) {
+	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), Rank: int64(dp), DP: int64(max(1, c.Layout.DP))}
 	if split == dataset.Train {
 		s.MicroBatch = int64(c.MicroBatchSize)
 	}
@@ -96,81 +94,67 @@ func newFeed(c *Config, set dataset.Dataset, split dataset.Split) (*Feed, error)
 	if err != nil {
 		return nil, err
 	}
-	f := &Feed{set: set, sampler: sampler, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
-		readsAhead: split == dataset.Train && c.NumWorkers > 0}
-	if split != dataset.Train && s.Order == dataset.Single {
-		f.repeats = c.Data.Notice
-	}
+	f := &Feed{set: set, sampler: sampler, first: s.Rank * s.MicroBatch, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
+	f.all = s.Order == dataset.FullValidation
+	f.wraps = s.Order == dataset.Single
+	f.loader = dataset.NewLoader(set, f.numbers, sampler.Advance(), max(0, c.NumWorkers))
 	return f, nil
 }
 
-// Batch reads `micros` micro-batches from the consumed samples on, and begins to
-// read the batch after them.
+// Batch reads `micros` micro-batches from the consumed samples on; those that
+// follow are read meanwhile.
 func (f *Feed) Batch(consumed int64, micros int) ([]*Micro, error) {
-	var got readAhead
-	if f.ahead != nil {
-		got = <-f.ahead // also keeps the sampler to one goroutine
-		f.ahead = nil
-	}
-	if got.consumed != consumed || got.micros != micros {
-		got.batch, got.err = f.read(consumed, micros)
-	}
-	if f.readsAhead && got.err == nil {
-		f.begin(consumed+int64(micros)*f.sampler.Advance(), micros)
-	}
-	return got.batch, got.err
-}
-
-func (f *Feed) begin(consumed int64, micros int) {
-	done := make(chan readAhead, 1)
-	f.ahead = done
-	go func() {
-		batch, err := f.read(consumed, micros)
-		done <- readAhead{consumed, micros, batch, err}
-	}()
-}
-
-func (f *Feed) read(consumed int64, micros int) ([]*Micro, error) {
 	var batch []*Micro
 	for m := range micros {
 		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
-		numbers, err := f.sampler.Batch(at, nil)
+		samples, _, err := f.loader.MicroBatch(at)
 		if err == io.EOF {
 			return nil, fault.Errorf(fault.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
 		}
 		if err != nil {
 			return nil, err
 		}
-		micro, err := f.micro(numbers, int32(int64(m)*f.sampler.Advance()))
-		if err != nil {
-			return nil, err
+		micro := f.micro(samples, int32(int64(m)*f.sampler.Advance()+f.first))
+		if f.idle(at) {
+			micro.LossMask = [][]float32{make([]float32, len(micro.Tokens[0]))}
 		}
 		batch = append(batch, micro)
 	}
 	return batch, nil
 }
 
-// wrapped begins anew where evaluations have used all of their data, as after a
-// change of --eval-iters; Megatron ends with StopIteration there.
+// idle: in the last round of a full validation this rank has no sample. It takes
+// the last one, and nothing of it counts.
+func (f *Feed) idle(at int64) bool {
+	return f.all && at < f.set.Len() && at+f.sampler.Rank >= f.set.Len()
+}
+
+// numbers are the samples of the micro-batch at a place.
+func (f *Feed) numbers(at int64) ([]int64, error) {
+	if f.idle(at) {
+		return []int64{f.set.Len() - 1}, nil
+	}
+	return f.sampler.Batch(at, nil)
+}
+
+// wrapped begins anew where all data is used: evaluations after a change of
+// --eval-iters, training on a blend without weights, which holds each sample
+// once. Megatron stops there.
 func (f *Feed) wrapped(at int64) int64 {
 	whole := f.set.Len() / f.sampler.Advance() * f.sampler.Advance()
-	if f.repeats == nil || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
+	if !f.wraps || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
 		return at
 	}
-	f.repeats(fmt.Sprintf("evaluations have used all %d samples of the %s data; they begin with the first again", f.set.Len(), f.split))
-	f.repeats = func(string) {}
+	f.note("all %d samples of the %s data are used; they begin with the first again", f.set.Len(), f.split)
+	f.note = func(string, ...any) {}
 	return at % whole / f.sampler.Advance() * f.sampler.Advance()
 }
 
-// micro reads the samples of one micro-batch; first is the number of its first
-// sample in the global batch.
-func (f *Feed) micro(numbers []int64, first int32) (*Micro, error) {
+// micro makes a micro-batch of samples; first is the number of the first one in
+// the global batch.
+func (f *Feed) micro(samples []dataset.Sample, first int32) *Micro {
 	m := &Micro{}
-	for i, n := range numbers {
-		s, err := f.set.Sample(n)
-		if err != nil {
-			return nil, err
-		}
+	for i, s := range samples {
 		m.Tokens, m.Labels = append(m.Tokens, s.Tokens), append(m.Labels, s.Labels)
 		m.LossMask, m.PositionIDs = append(m.LossMask, s.LossMask), append(m.PositionIDs, s.PositionIDs)
 		if f.masked {
@@ -178,5 +162,5 @@ func (f *Feed) micro(numbers []int64, first int32) (*Micro, error) {
 		}
 		m.Samples = append(m.Samples, first+int32(i))
 	}
-	return m, nil
+	return m
 }

@@ -2,6 +2,7 @@ package training
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -19,11 +20,15 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	micros := r.Config.EvalGlobalBatchSize / (r.Config.EvalMicroBatchSize * r.Config.Layout.DP)
 	iters := r.Config.EvalIters
 	if r.Config.FullValidation && !test {
-		consumed, micros, iters = new(int64), 1, int(f.set.Len())
+		consumed, micros, iters = new(int64), 1, int((f.set.Len()+f.sampler.Advance()-1)/f.sampler.Advance())
 	}
 	all := *consumed + int64(iters)*int64(micros)*f.sampler.Advance()
 	for range iters {
-		if ctx.Err() != nil {
+		stop, err := r.interrupted(ctx)
+		if err != nil {
+			return err
+		}
+		if stop {
 			r.log.note("the evaluation at %s is cut short", where)
 			*consumed = all // so that later evaluations see what they would have seen
 			return nil
@@ -52,18 +57,28 @@ func (r *Run) finalEvaluations(ctx context.Context) error {
 		return nil
 	}
 	at := fmt.Sprintf("iteration %d on ", r.Engine.Iteration)
-	if r.data.valid != nil {
-		if err := r.evaluateAt(ctx, at+"validation set", r.data.valid, false); err != nil {
+	if r.feeds.valid != nil {
+		if err := r.evaluateAt(ctx, at+"validation set", r.feeds.valid, false); err != nil {
 			return err
 		}
 	}
-	if r.data.test != nil {
-		if err := r.evaluateAt(ctx, at+"test set", r.data.test, true); err != nil {
+	if r.feeds.test != nil {
+		if err := r.evaluateAt(ctx, at+"test set", r.feeds.test, true); err != nil {
 			return err
 		}
 	}
-	if ctx.Err() != nil {
-		return fault.Errorf(fault.Again, "stopped by %v during the last evaluation; run the same command again for it", context.Cause(ctx))
+	if stop, err := r.interrupted(ctx); stop || err != nil {
+		return errors.Join(err, fault.Errorf(fault.Again, "stopped by %s during the last evaluation; run the same command again for it", cause(ctx)))
 	}
 	return nil
+}
+
+// interrupted tells whether a rank was asked to stop.
+func (r *Run) interrupted(ctx context.Context) (bool, error) {
+	seen := nothing
+	if ctx.Err() != nil {
+		seen = signalled
+	}
+	seen, err := r.agree(seen)
+	return seen == signalled, err
 }

@@ -27,10 +27,24 @@ func foreign(dir string) formats.Format {
 // loader fills tensors from a checkpoint, whatever its format.
 type loader func(tensors []mpu.Stored, o checkpoint.LoadOptions) (checkpoint.State, checkpoint.Report, error)
 
-// native loads our own format: step -1 is the latest sound one.
+// native loads our own format: step -1 is the latest that all ranks find sound.
 func (r *Run) native(dir string, step int64) loader {
 	return func(tensors []mpu.Stored, o checkpoint.LoadOptions) (checkpoint.State, checkpoint.Report, error) {
-		return checkpoint.Load(dir, step, tensors, r.device, o)
+		for {
+			state, report, err := checkpoint.Load(dir, step, tensors, r.device, o)
+			if err != nil {
+				return state, report, err
+			}
+			newest, err := r.agree(report.Iteration)
+			if err != nil {
+				return state, report, err
+			}
+			oldest, err := r.agree(-report.Iteration)
+			if err != nil || newest == -oldest {
+				return state, report, err
+			}
+			step = -oldest // a rank found its part of a newer one damaged
+		}
 	}
 }
 

@@ -3,24 +3,26 @@ package training
 import (
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
 	"monotron/megatron/report"
+	"monotron/megatron/schedule"
 	"monotron/mpu"
 )
 
 // logger sends what happens to Megatron's lines, JSONL, TensorBoard, the trace
-// and the progress bar.
+// and the progress bar. Every rank has one and calls it alike: some numbers are
+// made by all ranks together. The last rank, which knows the loss, prints; notes
+// that all would give come from the first.
 type logger struct {
-	streams  Streams
+	console  *console
+	rank     *Rank
 	config   *Config
 	iters    int64
 	window   report.Window
 	timers   *report.Timers
-	bar      *report.Progress
 	jsonl    *report.JSONL
 	events   *report.Events
 	trace    *report.Trace
@@ -37,9 +39,13 @@ type stepLog struct {
 	result  StepResult
 }
 
-func newLogger(r *Run, w Streams) (l *logger, err error) {
+func newLogger(r *Run) (l *logger, err error) {
 	c := &r.Config.Log
-	l = &logger{streams: w, config: &r.Config, iters: r.iters, timers: report.NewTimers(c.TimingLevel), bar: &report.Progress{}}
+	l = &logger{console: r.console, rank: r.rank, config: &r.Config, iters: r.iters, timers: report.NewTimers(c.TimingLevel), trace: r.trace}
+	l.timers.Trace, l.timers.Rank = r.trace, r.rank.Number
+	if !r.rank.Last() {
+		return l, nil
+	}
 	if c.JSONL != "" {
 		if l.jsonl, err = report.OpenJSONL(c.JSONL); err != nil {
 			return nil, err
@@ -50,28 +56,15 @@ func newLogger(r *Run, w Streams) (l *logger, err error) {
 			return nil, err
 		}
 	}
-	if st, err := os.Stat(c.Profile); err == nil && st.IsDir() {
-		return nil, fault.Errorf(fault.IO, "--profile %s is a folder; name a file", c.Profile)
-	}
-	if c.Profile != "" {
-		if l.trace, err = report.NewTrace(c.Profile, 1); err != nil {
-			return nil, err
-		}
-		l.timers.Trace = l.trace
-	}
 	if c.MetricsAddr != "" {
 		if l.metrics, err = report.ServeMetrics(c.MetricsAddr); err != nil {
 			return nil, err
 		}
 	}
-	if stderr, ok := w.Notes.(*os.File); ok {
-		l.bar = report.NewProgress(stderr, r.iters, "training")
-	}
 	return l, nil
 }
 
 func (l *logger) close() error {
-	l.bar.Close()
 	var problems []error
 	if l.jsonl != nil {
 		problems = append(problems, l.jsonl.Close())
@@ -82,27 +75,41 @@ func (l *logger) close() error {
 	if l.metrics != nil {
 		problems = append(problems, l.metrics.Close())
 	}
-	return errors.Join(append(problems, l.trace.Close())...)
+	return errors.Join(problems...)
 }
 
-// line prints to stdout, out of the bar's way.
+// line prints what the last rank has to say.
 func (l *logger) line(text string) error {
-	var err error
-	l.bar.Above(func() { _, err = fmt.Fprintln(l.streams.Out, text) })
-	return fault.With(fault.IO, err)
+	if !l.rank.Last() {
+		return nil
+	}
+	return l.console.line(text)
 }
 
-// note tells a person something.
+// note tells a person something that is so on all ranks.
 func (l *logger) note(format string, args ...any) {
-	l.bar.Above(func() { fmt.Fprintf(l.streams.Notes, format+"\n", args...) })
+	if l.rank.First() {
+		l.console.note(format, args...)
+	}
 }
 
+// advance moves the progress bar.
+func (l *logger) advance(iterations int64) {
+	if l.rank.Last() {
+		l.console.advance(iterations)
+	}
+}
+
+// parameters counts what each rank of the first copy of the model holds.
 func (l *logger) parameters(params []*mpu.Param) error {
 	n := int64(0)
 	for _, p := range params {
 		n += p.Len()
 	}
-	return l.line(report.ParameterCount(0, 0, n))
+	if l.rank.Place.DP != 0 {
+		return nil
+	}
+	return l.console.line(report.ParameterCount(l.rank.Place.TP, l.rank.Place.PP, n))
 }
 
 // begin opens an iteration: the trace records those that --profile asks for.
@@ -115,11 +122,14 @@ func (l *logger) begin(iteration int64) {
 func (l *logger) step(r *Run, s stepLog) error {
 	took := time.Since(s.started)
 	l.window.Add([]report.Value{{Name: "lm loss", Value: s.result.Loss}}, s.result.Update.Skipped, took)
-	l.bar.Add(1)
+	l.advance(1)
 	it := r.Engine.Iteration
 	var paramsNorm *float64
 	if l.config.Log.ParamsNorm {
-		norm := r.Engine.Optimizer.ParamsNorm()
+		norm, err := r.Engine.Optimizer.ParamsNorm()
+		if err != nil {
+			return err
+		}
 		paramsNorm = &norm
 	}
 	if err := l.record(r, s, took, paramsNorm); err != nil {
@@ -142,7 +152,7 @@ func (l *logger) print(r *Run, s stepLog, paramsNorm *float64) error {
 	}
 	l.window.Fill(&e)
 	if l.config.Log.Throughput {
-		t := l.config.Model.FLOPs(s.batch.Running, l.config.SeqLength) / e.Elapsed.Seconds() / 1e12
+		t := l.flopsPerRank(s) / e.Elapsed.Seconds() / 1e12
 		e.Throughput = &t
 	}
 	if err := l.line(e.Line(time.Now())); err != nil {
@@ -156,7 +166,35 @@ func (l *logger) print(r *Run, s stepLog, paramsNorm *float64) error {
 	if err := l.memory(r); err != nil {
 		return err
 	}
-	return l.timing(r.Engine.Iteration, iterations)
+	if err := l.timing(r.Engine.Iteration, iterations); err != nil {
+		return err
+	}
+	return l.stages(r, s)
+}
+
+// stages tells what the stages of the last copy of the model did in this step.
+func (l *logger) stages(r *Run, s stepLog) error {
+	if !r.Engine.measuresStages() {
+		return nil
+	}
+	u := s.result.Pipeline
+	all, err := l.gather([]float64{u.Forward.Seconds(), u.Backward.Seconds(), u.Waiting.Seconds(), u.Total.Seconds()})
+	if err != nil {
+		return err
+	}
+	at, stages := l.rank.Sizes.At(len(all)-1), make(schedule.Measured, l.rank.Sizes.PP)
+	span := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	for i := range stages {
+		at.PP = i
+		row := all[l.rank.Sizes.Rank(at)]
+		stages[i] = schedule.Usage{Forward: span(row[0]), Backward: span(row[1]), Waiting: span(row[2]), Total: span(row[3])}
+	}
+	return l.line(stages.Line(l.config.Schedule(s.batch.Micros, false)))
+}
+
+// flopsPerRank is what one rank has to compute of an iteration.
+func (l *logger) flopsPerRank(s stepLog) float64 {
+	return l.config.Model.FLOPs(s.batch.Running, l.config.SeqLength) / float64(l.rank.Sizes.World())
 }
 
 func gradNorm(s stepLog) *float64 {
@@ -187,7 +225,34 @@ func (l *logger) memory(r *Run) error {
 		return nil
 	}
 	l.memories++
-	return l.line(memoryOf(r.device).Line(0, int(r.Engine.Iteration)))
+	if l.config.Log.Memory {
+		if err := l.memoryTable(r.device.Arena.Usage()); err != nil {
+			return err
+		}
+	}
+	if l.rank.Place.DP != 0 {
+		return nil
+	}
+	return l.console.line(memoryOf(r.device).Line(l.rank.Number, int(r.Engine.Iteration)))
+}
+
+// memoryTable shows what each rank holds for what.
+func (l *logger) memoryTable(u device.Usage) error {
+	var names []string
+	var mine []float64
+	for p := range device.Purposes {
+		names, mine = append(names, p.String()), append(mine, float64(u.Peak[p]))
+	}
+	all, err := l.gather(append(mine, float64(u.Max)))
+	if err != nil {
+		return err
+	}
+	ranks := make([]report.RankMemory, len(all))
+	for i, row := range all {
+		at := l.rank.Sizes.At(i)
+		ranks[i] = report.RankMemory{Rank: fmt.Sprintf("%d (tp %d, pp %d, dp %d)", i, at.TP, at.PP, at.DP), ByPurpose: row[:len(names)], AtOnce: row[len(names)]}
+	}
+	return l.line(report.MemoryTable(names, ranks))
 }
 
 func memoryOf(d *device.Device) *report.Memory {
@@ -198,19 +263,46 @@ func memoryOf(d *device.Device) *report.Memory {
 // timing prints the timers of the level asked for.
 func (l *logger) timing(iteration int64, iterations int) error {
 	names := report.LoggedTimers(l.config.Log.TimingLevel)
-	seconds := l.timers.Take(names)
+	seconds, err := l.gather(l.timers.Take(names))
+	if err != nil {
+		return err
+	}
 	if l.events != nil && l.config.Log.TimersToTensorboard {
 		for i, name := range names {
-			if seconds[i] > 0 {
-				l.events.Scalar(name+"-time", seconds[i]/float64(iterations), iteration)
+			if longest := slowest(seconds, i); longest > 0 {
+				l.events.Scalar(name+"-time", longest/float64(iterations), iteration)
 			}
 		}
 	}
-	text := report.TimerLines(l.config.Log.TimingOption, names, [][]float64{seconds}, iterations)
+	text := report.TimerLines(l.config.Log.TimingOption, names, seconds, iterations)
 	if text == "" {
 		return nil
 	}
 	return l.line(text)
+}
+
+// gather brings one row of numbers of every rank together, on all of them.
+func (l *logger) gather(row []float64) ([][]float64, error) {
+	n, world := int64(len(row)), int64(l.rank.World.Size())
+	if n == 0 || world == 1 {
+		return [][]float64{row}, nil
+	}
+	d := l.rank.Device
+	s := d.Arena.Scope(device.Workspace)
+	defer s.Release()
+	mine, all := put(d, s, device.F64, row), s.Alloc(device.F64, world*n)
+	if err := l.rank.World.AllGather(all, mine).Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Collect(slices.Chunk(device.ReadSlice[float64](d, all), int(n))), nil
+}
+
+// slowest is the most that a rank spent in column i.
+func slowest(seconds [][]float64, i int) (most float64) {
+	for _, row := range seconds {
+		most = max(most, row[i])
+	}
+	return most
 }
 
 // record writes the iteration to JSONL and TensorBoard.
@@ -226,7 +318,7 @@ func (l *logger) record(r *Run, s stepLog, took time.Duration, paramsNorm *float
 		LearningRate: r.Engine.Scheduler.LR(), BatchSize: s.batch.Global, Losses: []report.Value{{Name: "lm loss", Value: s.result.Loss}},
 		GradNorm: gradNorm(s), NumZeros: l.zeros(s), ParamsNorm: paramsNorm, IterationTime: &seconds}
 	if c.Throughput {
-		t := l.config.Model.FLOPs(s.batch.Running, l.config.SeqLength) / seconds / 1e12
+		t := l.flopsPerRank(s) / seconds / 1e12
 		out.Throughput = &t
 	}
 	if c.LossScaleToTensorboard {
@@ -234,8 +326,8 @@ func (l *logger) record(r *Run, s stepLog, took time.Duration, paramsNorm *float
 		out.LossScale = &scale
 	}
 	if c.WorldSizeToTensorboard {
-		one := 1
-		out.WorldSize = &one
+		world := l.rank.Sizes.World()
+		out.WorldSize = &world
 	}
 	if c.MemoryToTensorboard {
 		out.Memory = memoryOf(r.device)
@@ -252,7 +344,7 @@ func (l *logger) jsonStep(r *Run, s stepLog, took time.Duration, paramsNorm *flo
 		WeightDecay: report.Number(r.Engine.Scheduler.WeightDecay()), GlobalBatchSize: s.batch.Global, LossScale: report.Number(s.result.Scale),
 		GradNorm: number(gradNorm(s)), ParamsNorm: number(paramsNorm), NumZeros: number(l.zeros(s)), Skipped: s.result.Update.Skipped,
 		Seconds: report.Number(seconds), TokensPerSecond: report.Number(float64(tokens) / seconds),
-		TFLOPs:      report.Number(l.config.Model.FLOPs(s.batch.Running, l.config.SeqLength) / seconds / 1e12),
+		TFLOPs:      report.Number(l.flopsPerRank(s) / seconds / 1e12),
 		MemoryBytes: r.device.Arena.Usage().Max,
 		PhaseSeconds: map[string]report.Number{"data": report.Number(s.data.Seconds()), "forward": report.Number(s.result.Forward.Seconds()),
 			"backward": report.Number(s.result.Backward.Seconds()), "optimizer": report.Number(s.result.UpdateFor.Seconds())},

@@ -4,29 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
-	"monotron/tokenizer"
+	"monotron/mpu/comm"
 )
 
-// Run is one process's training run, from command line to last checkpoint.
+// Run is one rank's training run, from its start to the last checkpoint. All
+// ranks run the same lines; what one of them decides, they have agreed on.
 type Run struct {
-	Config    Config
-	Tokenizer tokenizer.Tokenizer
-	Engine    *Engine
+	*Job
+	Engine *Engine
 
+	rank    *Rank
 	device  *device.Device
-	data    feeds
+	feeds   feeds
 	batches *BatchSizes
-	iters   int64 // to train in all
 	at      Progress
 	log     *logger
 	saver   *saver
+	votes   device.Tensor // i64 [1]
 	started time.Time
 }
 
@@ -37,55 +37,39 @@ type Progress struct {
 	SkippedTrain  int64 // samples dropped by --decrease-batch-size-if-needed
 }
 
-// Streams are where a run writes: Megatron's lines to Out, notes for people to Notes.
-type Streams struct{ Out, Notes io.Writer }
-
-// Start sets a run up on d: tokenizer, model, checkpoint or fresh weights, data.
-func Start(c Config, d *device.Device, w Streams) (*Run, error) {
-	r := &Run{Config: c, device: d, started: time.Now()}
+// Start sets a rank's run up: model, checkpoint or fresh weights, data.
+func (j *Job) Start(rank *Rank) (*Run, error) {
+	r := &Run{Job: j, rank: rank, device: rank.Device, started: time.Now()}
 	var err error
-	if r.Tokenizer, err = tokenizer.FromConfig(c.Tokenizer); err != nil {
+	if r.batches, err = NewBatchSizes(&r.Config, rank.Sizes.DP); err != nil {
 		return nil, err
 	}
-	if err = r.Config.SetVocab(r.Tokenizer.VocabSize()); err != nil {
+	r.votes = r.device.Arena.Zeroed(device.Workspace, device.I64, 1)
+	if r.Engine, err = NewEngine(rank, r.Config, j.schedule); err != nil {
 		return nil, err
 	}
-	if r.batches, err = NewBatchSizes(&r.Config, r.Config.Layout.DP); err != nil {
-		return nil, err
-	}
-	iters, err := r.Config.Iterations()
-	if err != nil {
-		return nil, err
-	}
-	r.iters = int64(iters)
-	schedule, err := r.Config.schedule()
-	if err != nil {
-		return nil, err
-	}
-	if err = probe(c.Checkpoint.Save); err != nil {
-		return nil, err
-	}
-	if r.Engine, err = NewEngine(d, r.Config, schedule); err != nil {
-		return nil, err
-	}
-	if r.log, err = newLogger(r, w); err != nil {
+	if r.log, err = newLogger(r); err != nil {
 		return nil, err
 	}
 	r.Engine.Timers = r.log.timers
-	r.Config.Data.Notice = func(text string) { r.log.note("%s", text) }
+	r.log.note("device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
 	if err = r.log.parameters(r.Engine.Params); err != nil {
 		return nil, err
 	}
 	if err = r.restore(); err != nil {
 		return nil, err
 	}
-	if r.data, err = openData(&r.Config, r.Tokenizer, int(r.iters)); err != nil {
+	sets, err := j.data(func(text string) { r.log.note("%s", text) })
+	if err != nil {
+		return nil, err
+	}
+	if r.feeds, err = newFeeds(&r.Config, sets, rank.Place.DP, r.log.note); err != nil {
 		return nil, err
 	}
 	if err = r.checkPrompts(); err != nil {
 		return nil, err
 	}
-	return r, d.Sync()
+	return r, r.device.Sync()
 }
 
 // schedule is the course of the learning rate; an evaluation alone needs none.
@@ -106,7 +90,7 @@ func (r *Run) Train(ctx context.Context) (err error) {
 	if r.Engine.Iteration >= r.iters {
 		r.log.note("nothing to train: the checkpoint's iteration %d is the last of %d already", r.Engine.Iteration, r.iters)
 	}
-	r.log.bar.Add(r.Engine.Iteration)
+	r.log.advance(r.Engine.Iteration)
 	for r.Engine.Iteration < r.iters {
 		if err := r.iterate(ctx); err != nil {
 			return err
@@ -130,7 +114,7 @@ func (r *Run) iterate(ctx context.Context) error {
 		return err
 	}
 	r.log.timers.Start("batch-generator", report.LevelMicro)
-	batch, err := r.data.train.Batch(r.at.ConsumedTrain, size.Micros)
+	batch, err := r.feeds.train.Batch(r.at.ConsumedTrain, size.Micros)
 	r.log.timers.Stop("batch-generator")
 	if err != nil {
 		return err
@@ -161,12 +145,15 @@ func (r *Run) skips(iteration int64) bool {
 // afterStep evaluates, saves and looks for a reason to stop.
 func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	it, c := r.Engine.Iteration, &r.Config
-	if due(it, c.EvalInterval) && r.data.valid != nil && c.EvalIters > 0 {
-		if err := r.evaluateAt(ctx, fmt.Sprintf("iteration %d", it), r.data.valid, false); err != nil {
+	if due(it, c.EvalInterval) && r.feeds.valid != nil && c.EvalIters > 0 {
+		if err := r.evaluateAt(ctx, fmt.Sprintf("iteration %d", it), r.feeds.valid, false); err != nil {
 			return true, err
 		}
 	}
-	reason := r.reasonToStop(ctx)
+	reason, err := r.reasonToStop(ctx)
+	if err != nil {
+		return true, err
+	}
 	if due(it, c.Checkpoint.SaveInterval) || reason != nil {
 		if err := r.saver.save(ctx, r); err != nil {
 			return true, err
@@ -200,19 +187,58 @@ func (s *reason) err() error {
 	return fmt.Errorf("%s", s.text)
 }
 
-func (r *Run) reasonToStop(ctx context.Context) *reason {
+// reasonToStop is the same on every rank: a signal, or the end of a time, that one
+// of them has seen.
+func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	it, c := r.Engine.Iteration, &r.Config
 	kept := "; the checkpoint of this iteration is saved, run the same command again to go on"
 	if c.Checkpoint.Save == "" {
 		kept = "; nothing is saved because --save is not given"
 	}
+	seen := nothing
 	switch {
 	case ctx.Err() != nil:
-		return &reason{fmt.Sprintf("stopped after iteration %d by %v%s", it, context.Cause(ctx), kept), fault.Again}
+		seen = signalled
 	case c.ExitDurationMins > 0 && time.Since(r.started) > time.Duration(c.ExitDurationMins)*time.Minute:
-		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), fault.Again}
-	case due(it, c.ExitInterval):
-		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), fault.Done}
+		seen = timeIsUp
 	}
-	return nil
+	seen, err := r.agree(seen)
+	switch {
+	case err != nil:
+		return nil, err
+	case seen == signalled:
+		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, cause(ctx), kept), fault.Again}, nil
+	case seen == timeIsUp:
+		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), fault.Again}, nil
+	case due(it, c.ExitInterval):
+		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), fault.Done}, nil
+	}
+	return nil, nil
+}
+
+// What a rank may have seen that all must act on; the highest counts.
+const (
+	nothing int64 = iota
+	timeIsUp
+	signalled
+)
+
+// agree is the highest of what the ranks have seen.
+func (r *Run) agree(seen int64) (int64, error) {
+	if r.rank.World.Size() == 1 {
+		return seen, nil
+	}
+	device.WriteSlice(r.device, r.votes, []int64{seen})
+	if err := r.rank.World.AllReduce(r.votes, comm.Max).Wait(); err != nil {
+		return 0, err
+	}
+	return device.ReadSlice[int64](r.device, r.votes)[0], nil
+}
+
+// cause names what cancelled ctx, or another rank's.
+func cause(ctx context.Context) string {
+	if ctx.Err() == nil {
+		return "a signal to another rank"
+	}
+	return context.Cause(ctx).Error()
 }

@@ -32,7 +32,12 @@ func (r *Run) samples(where string) error {
 	if len(r.Config.SamplePrompt) == 0 {
 		return nil
 	}
-	g := &inference.Generator{Device: r.device, Stage: r.Engine.Stage, DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
+	release, err := r.Engine.Optimizer.Whole()
+	if err != nil {
+		return err
+	}
+	defer release()
+	g := &inference.Generator{Device: r.device, Stage: r.Engine.Stages[0], DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
 	for _, prompt := range r.Config.SamplePrompt {
 		ids, err := r.Tokenizer.Encode(prompt)
 		if err != nil {

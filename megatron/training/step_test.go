@@ -27,7 +27,7 @@ func newTestEngine(t *testing.T, c Config) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEngine(ref.Open(), c, s)
+	e, err := NewEngine(Alone(ref.Open()), c, s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,11 @@
 // Package comm is how ranks talk. A rank owns its Groups and passes them to
 // whatever needs them; nothing here is global. Order of a group's sums is rank
 // order, so that a run repeats bit for bit.
+//
+// Reading order: comm.go (what a group does), solo.go (one rank), world.go (ranks
+// that are goroutines of one process: where they meet and how they fail),
+// rounds.go (collectives), exchange.go (point to point), carry.go (who moves and
+// sums the bytes), standstill.go (ranks that wait for each other), ledger.go.
 package comm
 
 import "monotron/csrc/device"
@@ -13,8 +18,11 @@ const (
 	Max
 )
 
+func (op ReduceOp) String() string { return [...]string{"sum", "max"}[op] }
+
 // Work is a collective under way. Wait orders the rank's stream after it and
-// returns its error; it need not wait on the host.
+// returns its error; it need not wait on the host. Until then the collective's
+// tensors may be neither read, written nor freed.
 type Work interface{ Wait() error }
 
 // Transfer is one half of a point-to-point exchange: to or from Peer, a rank of the group.
@@ -25,66 +33,41 @@ type Transfer struct {
 }
 
 // Group is a set of ranks, in order, and this rank's place among them. Every
-// rank calls the same collectives in the same order. Tensors are contiguous.
+// rank calls the same collectives in the same order, with equal sizes and
+// dtypes. Tensors are contiguous, of dtype f32, f64, bf16, f16, i32 or i64 where
+// they are reduced; bf16 and f16 are summed in f32 and rounded once.
+// A tensor of the wrong size or dtype on one rank alone is a bug and panics; ranks
+// that disagree all get the same error.
 type Group interface {
 	Name() string
 	Rank() int
 	Size() int
 	// AllReduce combines t in place.
 	AllReduce(t device.Tensor, op ReduceOp) Work
-	// AllGather fills out, Size() times as long as in, in rank order.
+	// Reduce combines t in place at root; the others keep theirs.
+	Reduce(t device.Tensor, op ReduceOp, root int) Work
+	// Broadcast gives everybody root's t.
+	Broadcast(t device.Tensor, root int) Work
+	// AllGather fills out, Size() times as long as in, in rank order. In may be
+	// this rank's part of out.
 	AllGather(out, in device.Tensor) Work
-	// ReduceScatter leaves this rank's part of the sum of in, Size() times as long as out.
+	// Gather is AllGather at root; the others' out is not given.
+	Gather(out, in device.Tensor, root int) Work
+	// Scatter gives out the rank's part of root's in, which is Size() times as
+	// long; the others' in is not given.
+	Scatter(out, in device.Tensor, root int) Work
+	// ReduceScatter leaves this rank's part of the sum of in, Size() times as
+	// long as out. Out may be this rank's part of in.
 	ReduceScatter(out, in device.Tensor) Work
 	// AllToAllV sends send[i] to rank i and receives recv[i] from it.
 	AllToAllV(recv, send []device.Tensor) Work
-	Broadcast(t device.Tensor, root int) Work
-	// Exchange makes all transfers as one: none waits for another.
+	// Exchange makes all transfers as one: none waits for another. The i-th send
+	// from a to b meets b's i-th receive from a.
 	Exchange(transfers []Transfer) Work
 	Barrier() error
 }
 
-// Solo is the group of one rank: nothing to combine. It needs the rank's device
-// for the collectives that copy.
-type Solo struct {
-	Label  string
-	Device *device.Device
-}
+// finished is a Work that is over.
+type finished struct{ err error }
 
-type done struct{ err error }
-
-func (d done) Wait() error { return d.err }
-
-func (s Solo) Name() string                             { return s.Label }
-func (s Solo) Rank() int                                { return 0 }
-func (s Solo) Size() int                                { return 1 }
-func (s Solo) AllReduce(device.Tensor, ReduceOp) Work   { return done{} }
-func (s Solo) AllGather(out, in device.Tensor) Work     { return s.copy(out, in) }
-func (s Solo) ReduceScatter(out, in device.Tensor) Work { return s.copy(out, in) }
-func (s Solo) Broadcast(device.Tensor, int) Work        { return done{} }
-func (s Solo) Barrier() error                           { return nil }
-
-func (s Solo) AllToAllV(recv, send []device.Tensor) Work { return s.copy(recv[0], send[0]) }
-
-// Exchange with oneself pairs the i-th send with the i-th receive.
-func (s Solo) Exchange(transfers []Transfer) Work {
-	var sends, receives []device.Tensor
-	for _, t := range transfers {
-		if t.Send {
-			sends = append(sends, t.T)
-		} else {
-			receives = append(receives, t.T)
-		}
-	}
-	for i := range receives {
-		s.copy(receives[i], sends[i])
-	}
-	return done{}
-}
-
-func (s Solo) copy(out, in device.Tensor) Work {
-	if out.Data != in.Data {
-		s.Device.Copy(out, in)
-	}
-	return done{}
-}
+func (f finished) Wait() error { return f.err }

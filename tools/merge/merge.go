@@ -23,7 +23,7 @@ func Command() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "input", Usage: "folder that holds pairs and nothing else; they are joined in the order of their names"},
 			&cli.StringFlag{Name: "output-prefix", Usage: "path of the new pair, without .bin and .idx"},
-			&cli.BoolFlag{Name: "multimodal", Usage: "refused: multimodal files are not supported"},
+			&cli.BoolFlag{Name: "multimodal", Usage: "the pairs have a mode for each sequence"},
 		},
 		Action: run,
 	})
@@ -37,22 +37,19 @@ func run(c *cli.Context) error {
 	if in == "" || out == "" {
 		return fault.Errorf(fault.Usage, "--input and --output-prefix are needed")
 	}
-	if c.Bool("multimodal") {
-		return fault.Errorf(fault.Usage, "--multimodal: files with modes are not supported here, text only")
-	}
 	prefixes, err := pairs(in)
 	if err != nil {
 		return err
 	}
-	if err := dataset.Merge(out, prefixes); err != nil {
+	if err := dataset.Merge(dataset.BuilderConfig{Prefix: out, Multimodal: c.Bool("multimodal")}, prefixes); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.App.ErrWriter, "%s: %d pairs joined\n", out, len(prefixes))
 	return nil
 }
 
-// pairs lists the prefixes in dir by code point; a file without its other half
-// is an error.
+// pairs lists the prefixes in dir by code point. Each file must belong to a pair;
+// folders (such as the caches of index arrays) are passed over.
 func pairs(dir string) (prefixes []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
@@ -61,17 +58,16 @@ func pairs(dir string) (prefixes []string, err error) {
 	if err != nil {
 		return nil, fault.With(fault.IO, err)
 	}
-	have := map[string]int{}
+	have, names := map[string]bool{}, map[string]bool{}
 	for _, e := range entries {
-		ext := filepath.Ext(e.Name())
-		if e.IsDir() || ext != ".bin" && ext != ".idx" {
-			return nil, fault.Errorf(fault.BadData, "%s is no .bin or .idx file; --input must hold pairs and nothing else", filepath.Join(dir, e.Name()))
+		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && !info.IsDir() {
+			have[e.Name()] = true
+			names[strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))] = true
 		}
-		have[strings.TrimSuffix(e.Name(), ext)]++
 	}
-	for name, files := range have {
-		if files != 2 {
-			return nil, fault.Errorf(fault.BadData, "%s: the .bin or the .idx file of the pair is missing", filepath.Join(dir, name))
+	for name := range names {
+		if !have[name+".idx"] || !have[name+".bin"] {
+			return nil, fault.Errorf(fault.BadData, "%s: the .bin or the .idx file of the pair is missing; --input must hold pairs and nothing else", filepath.Join(dir, name))
 		}
 		prefixes = append(prefixes, filepath.Join(dir, name))
 	}

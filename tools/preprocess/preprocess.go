@@ -1,54 +1,31 @@
-// Package preprocess is the command preprocess_data: JSON lines (or plain text)
-// to token files. The output depends on the input and the flags only, never on
-// the number of workers, and appears under its name when it is complete.
+// Package preprocess is the command preprocess_data: JSON lines (plain text, or
+// token files of other programs) to token files. The output depends on the input
+// and the flags only, never on the number of workers or on how often the run was
+// interrupted, and appears under its name when it is complete.
 //
-// preprocess.go reads the flags, pipeline.go moves blocks of lines from the
-// reader through the workers to the writer, writer.go has the output pairs,
-// text.go the plain-text mode.
+// preprocess.go has the flags, options.go checks them, pipeline.go moves blocks
+// of lines from the reader through the workers to the writer, writer.go has the
+// output files, journal.go what --resume needs, progress.go what is told
+// meanwhile; text.go is plain text, convert.go token files, dryrun.go and
+// search.go the runs that only try.
 package preprocess
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
+	"runtime/debug"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/dataset"
-	"monotron/fault"
-	"monotron/tokenizer"
-	"monotron/tokenizer/punkt"
+	"monotron/dataset/jsonl"
 	"monotron/tools/internal/command"
 )
-
-// options is what the flags say.
-type options struct {
-	inputs     []string
-	prefix     string
-	workers    int
-	keys       []string
-	appendEOD  bool
-	partitions int
-	sequential bool // --keep-sequential-samples
-	emptyToo   bool // preprocess_data_fast: an empty document is a sequence
-	interval   int64
-	format     string
-	textSplit  float64
-	tok        tokenizer.Tokenizer
-	dtype      dataset.DType
-	sentences  *punkt.Splitter                  // --split-sentences, else nil
-	say        func(format string, args ...any) // to stderr
-}
 
 // Command is preprocess_data.
 func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "preprocess_data",
-		Usage: "turn JSON lines into .bin/.idx token files",
+		Usage: "turn JSON lines, text or other token files into .bin/.idx token files",
 		Flags: flagTable(),
 		Action: func(c *cli.Context) error {
 			return run(c, false)
@@ -71,23 +48,29 @@ func FastCommand() *cli.Command {
 
 func flagTable() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringSliceFlag{Name: "input", Usage: "JSON-lines files, globs, or - for standard input; .gz, .zst and .bz2 are unpacked"},
+		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, or - for standard input; what is packed by gzip, zstd, bzip2 or xz is unpacked"},
+		&cli.StringFlag{Name: "input-format", Value: "jsonl", Usage: "jsonl; text: the whole of each file is one document; tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin"},
 		&cli.StringFlag{Name: "output-prefix", Usage: "output is PREFIX_KEY_document.bin and .idx"},
+		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "megatron; llmc: llm.c's .bin; nanogpt: a .bin of bare 16-bit tokens"},
 		&cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that tokenize; the output does not depend on it"},
 		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "keys to take from each line, one output each"},
-		&cli.BoolFlag{Name: "append-eod", Usage: "end each document that has tokens with the end-of-document id"},
+		&cli.BoolFlag{Name: "append-eod", Usage: "end each document that has tokens with the end-of-document id (llmc: begin it)"},
+		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "error: a line that cannot be read ends the run; skip: it is left out, named and counted"},
+		&cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "longer lines are an error; memory is taken for one such line"},
+		&cli.BoolFlag{Name: "resume", Usage: "go on with a run of the same flags that was killed"},
+		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "how often it is noted how far the run has come, for --resume"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "check flags, inputs and their first lines, estimate size and time, write nothing"},
 		&cli.IntFlag{Name: "partitions", Value: 1, Usage: "deal the lines to this many pairs, then join them"},
 		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "partitions are blocks of lines instead of lines in turn"},
-		&cli.Int64Flag{Name: "log-interval", Value: 1000, Usage: "documents between progress lines"},
-		&cli.StringFlag{Name: "input-format", Value: "jsonl", Usage: "jsonl, or text: the whole of each file is one document"},
+		&cli.Int64Flag{Name: "log-interval", Value: 1000, Usage: "documents between Megatron's progress lines"},
 		&cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: this fraction of the characters goes to PREFIX_train_document, the rest to PREFIX_val_document"},
-		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "mmap; the old lazy and cached formats are refused"},
+		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "mmap; lazy or cached: the pair's format before 2021 (TNTIDX)"},
 		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, by NLTK's Punkt; output is PREFIX_KEY_sentence"},
 		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: leave the white space after a sentence on it"},
 		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: language of the Punkt parameters, read from NLTK_DATA"},
-		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "refused: in Megatron it cuts the output short to time it"},
-		&cli.IntSliceFlag{Name: "workers-to-check", Usage: "accepted, no effect"},
-		&cli.IntFlag{Name: "max-documents", Usage: "accepted, no effect"},
+		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "time the first --max-documents documents with each of --workers-to-check; as in Megatron the output then holds only these"},
+		&cli.IntSliceFlag{Name: "workers-to-check", Value: cli.NewIntSlice(16, 32, 64), Usage: "numbers of workers for --find-optimal-num-workers"},
+		&cli.Int64Flag{Name: "max-documents", Value: 100000, Usage: "documents of each partition for --find-optimal-num-workers"},
 		&cli.IntFlag{Name: "make-vocab-size-divisible-by", Usage: "accepted, no effect: the token type follows from the unpadded vocabulary"},
 	}, command.TokenizerFlags()...)
 }
@@ -98,10 +81,18 @@ func run(c *cli.Context, fast bool) error {
 		return err
 	}
 	o.emptyToo = fast
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(o.memory(0)))
 	start := time.Now()
-	if o.format == "text" {
+	switch {
+	case o.dryRun:
+		return o.try(c)
+	case o.format == "text":
 		err = o.text(c)
-	} else {
+	case o.format == "tokens":
+		err = o.convert()
+	case c.Bool("find-optimal-num-workers"):
+		err = o.search(c)
+	default:
 		err = o.jsonl()
 	}
 	if err == nil {
@@ -110,100 +101,16 @@ func run(c *cli.Context, fast bool) error {
 	return err
 }
 
-// read checks the flags; every problem of one kind is reported at once.
-func read(c *cli.Context) (o *options, err error) {
-	o = &options{
-		prefix: c.String("output-prefix"), workers: c.Int("workers"), keys: c.StringSlice("json-keys"),
-		appendEOD: c.Bool("append-eod"), partitions: c.Int("partitions"), sequential: c.Bool("keep-sequential-samples"),
-		interval: c.Int64("log-interval"), format: c.String("input-format"), textSplit: c.Float64("text-split"),
-		say: func(format string, args ...any) { fmt.Fprintf(c.App.ErrWriter, format+"\n", args...) },
+// memory is how much the collector may let stand, in bytes: what is there when
+// the tokenizer is loaded, room for every worker, and for lines of a length that
+// is not usual. With a limit of its own a run's peak does not depend on when the
+// collector happens to run, so neither on the length of the input.
+func (o *options) memory(longest int) int64 {
+	if o.loaded == 0 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		o.loaded = int64(m.HeapAlloc)
 	}
-	if err := o.check(c); err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"workers-to-check", "max-documents", "make-vocab-size-divisible-by"} {
-		if c.IsSet(name) {
-			o.say("--%s is accepted and has no effect here", name)
-		}
-	}
-	if o.inputs, err = expand(c.StringSlice("input")); err != nil {
-		return nil, err
-	}
-	if c.Bool("split-sentences") {
-		params, err := punkt.Find(c.String("lang"))
-		if err != nil {
-			return nil, err
-		}
-		o.sentences = punkt.NewSplitter(params, c.Bool("keep-newlines"))
-	}
-	return o, o.setTokenizer(c)
-}
-
-func (o *options) check(c *cli.Context) error {
-	var problems []string
-	need := func(ok bool, text string) {
-		if !ok {
-			problems = append(problems, text)
-		}
-	}
-	need(!c.Args().Present(), fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " ")))
-	need(len(c.StringSlice("input")) > 0, "--input is needed")
-	need(o.prefix != "", "--output-prefix is needed")
-	need(o.workers > 0, "--workers must be at least 1")
-	need(o.partitions > 0, "--partitions must be at least 1")
-	need(o.interval > 0, "--log-interval must be at least 1")
-	need(o.format == "jsonl" || o.format == "text", "--input-format is jsonl or text")
-	need(!c.IsSet("text-split") || o.format == "text" && o.textSplit > 0 && o.textSplit < 1, "--text-split is a fraction between 0 and 1 and goes with --input-format text")
-	need(o.format != "text" || o.partitions == 1, "--partitions goes with JSON lines, not with --input-format text")
-	need(o.format == "jsonl" || !c.Bool("split-sentences"), "--split-sentences goes with JSON lines, not with --input-format text")
-	need(!c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers is not supported: it would write cut output; the output here does not depend on --workers")
-	need(slices.Contains([]string{"mmap", "infer"}, c.String("dataset-impl")), "--dataset-impl lazy and cached name a format that Megatron dropped; use mmap")
-	if len(problems) > 0 {
-		return fault.Errorf(fault.Usage, "%s", strings.Join(problems, "; "))
-	}
-	return nil
-}
-
-// setTokenizer makes the tokenizer and what follows from it. A CharTokenizer
-// without a vocabulary file is made from the text later.
-func (o *options) setTokenizer(c *cli.Context) error {
-	config, err := command.TokenizerConfig(c)
-	if err != nil {
-		return err
-	}
-	if config.Type == "CharTokenizer" && config.VocabFile == "" && o.format == "text" {
-		return nil
-	}
-	tok, err := tokenizer.FromConfig(config)
-	if err != nil {
-		return err
-	}
-	return o.use(tok)
-}
-
-func (o *options) use(tok tokenizer.Tokenizer) error {
-	if o.appendEOD && tok.EOD() < 0 {
-		return fault.Errorf(fault.Usage, "--append-eod: %s has no end-of-document id", tok.Name())
-	}
-	o.tok, o.dtype = tok, dataset.DTypeFor(tok.VocabSize())
-	return nil
-}
-
-// expand turns globs into files, in the order of their names.
-func expand(patterns []string) (files []string, err error) {
-	for _, p := range patterns {
-		if _, err := os.Stat(p); err == nil || p == "-" {
-			files = append(files, p)
-			continue
-		}
-		found, err := filepath.Glob(p)
-		if err != nil {
-			return nil, fault.Errorf(fault.Usage, "--input %s: %w", p, err)
-		}
-		if len(found) == 0 {
-			return nil, fault.Errorf(fault.NoInput, "--input %s: no such file", p)
-		}
-		files = append(files, found...)
-	}
-	return files, nil
+	return o.loaded + 32<<20 + int64(o.workers)*(16<<20+16*int64(longest))
 }

@@ -3,13 +3,12 @@ package preprocess
 import (
 	"bytes"
 	"errors"
-	"io"
-	"os"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
+	"monotron/dataset/jsonl"
 	"monotron/fault"
 	"monotron/tokenizer"
 )
@@ -21,12 +20,12 @@ import (
 func (o *options) text(c *cli.Context) error {
 	texts := make([]string, len(o.inputs))
 	for i, path := range o.inputs {
-		data, err := readAll(path)
+		data, err := o.readAll(path)
 		if err != nil {
 			return err
 		}
 		if !utf8.Valid(data) {
-			return fault.Errorf(fault.BadData, "%s: it is not UTF-8 text; --input-format text takes nothing else (compressed files too must be unpacked first)", path)
+			return fault.Errorf(fault.BadData, "%s: it is not UTF-8 text; --input-format text takes nothing else", path)
 		}
 		texts[i] = string(data)
 	}
@@ -68,7 +67,7 @@ func (o *options) makeChars(texts []string) error {
 }
 
 func (o *options) writeText(prefix string, texts []string) error {
-	b, err := dataset.NewBuilder(prefix, o.dtype)
+	b, err := dataset.OpenBuilder(dataset.BuilderConfig{Prefix: prefix, DType: o.dtype, Format: o.output})
 	if err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func (o *options) writeText(prefix string, texts []string) error {
 		if err := e.document(&doc, []string{t}); err != nil {
 			return fault.Errorf(fault.BadData, "%s: %w", o.inputs[i], err)
 		}
-		if err := b.AddEncoded(doc.raw, doc.lengths); err != nil {
+		if err := b.AddEncoded(doc.raw, doc.lengths, doc.perDoc); err != nil {
 			return err
 		}
 	}
@@ -87,7 +86,7 @@ func (o *options) writeText(prefix string, texts []string) error {
 		return err
 	}
 	o.say("%s: %d documents, %d tokens of %s", prefix, b.Documents(), b.Tokens(), o.dtype)
-	return nil
+	return o.describe(dataset.NewSidecar(o.tok, b, o.appendEOD, 0), prefix)
 }
 
 // characterAt is the place of character n in text.
@@ -101,14 +100,12 @@ func characterAt(text string, n int) int {
 	return len(text)
 }
 
-func readAll(path string) ([]byte, error) {
-	if path == "-" {
-		data, err := io.ReadAll(os.Stdin)
-		return data, fault.With(fault.IO, err)
+// readAll reads and unpacks a whole file.
+func (o *options) readAll(path string) ([]byte, error) {
+	r, err := jsonl.Open(path, blockBytes)
+	if err != nil {
+		return nil, err
 	}
-	data, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
-	}
-	return data, fault.With(fault.IO, err)
+	data, err := r.All()
+	return data, errors.Join(err, r.Close())
 }

@@ -2,25 +2,36 @@ package preprocess
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"monotron/dataset"
 )
 
-// writer has the output pairs: [partition][key].
+// writer has the output files: [partition][key].
 type writer struct {
 	*options
 	pairs   [][]*dataset.Builder
 	docs    int64
-	perPart int64 // lines of a partition with --keep-sequential-samples
-	bytes   int64
-	start   time.Time
-	shown   int64
+	bad     int64 // lines left out
+	at      position
+	perPart int64   // lines of a partition with --keep-sequential-samples
+	given   []int64 // documents of each partition, for --max-documents
+	saved   time.Time
 }
 
-// newWriter opens the pairs of all partitions.
-func (o *options) newWriter() (*writer, error) {
-	w := &writer{options: o, start: time.Now()}
+// position is where the inputs were read to: the start of line Line of file File,
+// at byte At of its unpacked text.
+type position struct {
+	File int   `json:"file"`
+	At   int64 `json:"byte"`
+	Line int64 `json:"line"`
+}
+
+// newWriter opens the output files, new ones or those of an interrupted run; nil
+// where that run needed only its last steps, which are then done.
+func (o *options) newWriter() (w *writer, err error) {
+	w = &writer{options: o, saved: time.Now(), at: position{Line: 1}, given: make([]int64, o.partitions)}
 	if o.partitions > 1 && o.sequential {
 		lines, err := o.countLines()
 		if err != nil {
@@ -28,13 +39,29 @@ func (o *options) newWriter() (*writer, error) {
 		}
 		w.perPart = max(1, (lines+int64(o.partitions)-1)/int64(o.partitions))
 	}
+	j, err := o.readJournal()
+	if err != nil {
+		return nil, err
+	}
+	if j != nil && j.Complete {
+		o.say("%s: only the last steps were missing", o.prefix)
+		return nil, o.finishOld(j)
+	}
+	if j != nil {
+		w.docs, w.bad, w.at = j.Docs, j.Bad, j.At
+		o.say("%s: going on at %s:%d, after %d documents", o.prefix, o.inputs[min(w.at.File, len(o.inputs)-1)], w.at.Line, w.docs)
+	}
 	for p := range o.partitions {
 		row := make([]*dataset.Builder, 0, len(o.keys))
-		for _, key := range o.keys {
-			b, err := dataset.NewBuilder(o.name(p, key), o.dtype)
+		for k := range o.keys {
+			config := o.builder(p, k)
+			if j != nil {
+				config.From = &j.Marks[p][k]
+			}
+			b, err := dataset.OpenBuilder(config)
 			if err != nil {
 				w.pairs = append(w.pairs, row)
-				w.abort()
+				w.end()
 				return nil, err
 			}
 			row = append(row, b)
@@ -44,7 +71,12 @@ func (o *options) newWriter() (*writer, error) {
 	return w, nil
 }
 
-// name is the prefix of a partition's pair; there is one without number where
+// builder says what is written for a key.
+func (o *options) builder(partition, key int) dataset.BuilderConfig {
+	return dataset.BuilderConfig{Prefix: o.name(partition, o.keys[key]), DType: o.dtype, Format: o.output, Resumable: true}
+}
+
+// name is the prefix of a partition's files; there is one without number where
 // nothing is partitioned.
 func (o *options) name(partition int, key string) string {
 	if o.partitions == 1 {
@@ -64,8 +96,14 @@ func (o *options) level() string {
 }
 
 func (o *options) countLines() (lines int64, err error) {
-	for _, path := range o.inputs {
-		err := readBlocks(path, func(j *job) bool { lines += j.block.Lines; return true })
+	s := &source{options: o, free: make(chan *job, 1)}
+	s.free <- &job{}
+	for file := range o.inputs {
+		err := s.readFile(file, func() *job { return <-s.free }, func(j *job) bool {
+			lines += j.block.Lines
+			s.free <- j
+			return true
+		})
 		if err != nil {
 			return 0, err
 		}
@@ -76,78 +114,163 @@ func (o *options) countLines() (lines int64, err error) {
 // partition of the next document: lines in turn, or in blocks.
 func (w *writer) partition(doc int64) int64 {
 	if w.perPart > 0 {
-		return doc / w.perPart
+		return min(doc/w.perPart, int64(w.partitions)-1)
 	}
 	return doc % int64(w.partitions)
 }
 
-// add writes the documents of a block.
-func (w *writer) add(r result) error {
-	item := int64(w.dtype.Size())
-	for k, e := range r.keys {
-		raw, lengths := e.raw, e.lengths
-		for d, n := range e.perDoc {
-			tokens := int64(0)
-			for _, l := range lengths[:n] {
-				tokens += int64(l)
-			}
-			b := w.pairs[w.partition(w.docs+int64(d))][k]
-			if err := b.AddEncoded(raw[:tokens*item], lengths[:n]); err != nil {
-				return err
-			}
-			raw, lengths = raw[tokens*item:], lengths[n:]
+// add writes the documents of a block, and notes from time to time how far the
+// run has come.
+func (w *writer) add(j *job) error {
+	if err := w.addKeys(j); err != nil {
+		return err
+	}
+	for _, text := range j.bad {
+		if w.bad++; w.bad <= badShown {
+			w.say("left out: %s", text)
+		} else if w.bad == badShown+1 {
+			w.say("more lines are left out; they are only counted from here on")
 		}
 	}
-	w.docs += r.docs
-	w.bytes += int64(len(r.job.block.Data))
+	w.read += j.docs
+	w.at = position{File: j.file, At: j.block.End, Line: j.block.Line + j.block.Lines}
+	if time.Since(w.saved) < w.saveEvery {
+		return nil
+	}
+	w.saved = time.Now()
+	return w.save(false)
+}
+
+// badShown is how many bad lines are named.
+const badShown = 100
+
+func (w *writer) addKeys(j *job) error {
+	docs := j.docs
+	if w.partitions == 1 && w.maxDocuments == 0 {
+		w.docs += docs
+		for k, e := range j.keys {
+			if err := w.pairs[0][k].AddEncoded(e.raw, e.lengths, e.perDoc); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	item, used := int64(w.dtype.Size()), make([]extent, len(j.keys))
+	for d := range docs {
+		p := w.partition(w.docs)
+		w.docs++
+		w.given[p]++
+		for k, e := range j.keys {
+			u := &used[k]
+			n, tokens := int(e.perDoc[d]), int64(0)
+			for _, l := range e.lengths[u.lengths : u.lengths+n] {
+				tokens += int64(l)
+			}
+			end := u.raw + int(tokens*item)
+			if w.maxDocuments == 0 || w.given[p] <= w.maxDocuments {
+				err := w.pairs[p][k].AddEncoded(e.raw[u.raw:end], e.lengths[u.lengths:u.lengths+n], e.perDoc[d:d+1])
+				if err != nil {
+					return err
+				}
+			}
+			u.raw, u.lengths = end, u.lengths+n
+		}
+	}
 	return nil
 }
 
-// progress prints Megatron's line after every --log-interval documents, at most
-// one for a block.
-func (w *writer) progress(result) {
-	if w.docs/w.interval == w.shown/w.interval {
-		return
+// full: every partition has the documents that a search for the best number of
+// workers takes.
+func (w *writer) full() bool {
+	for _, n := range w.given {
+		if w.maxDocuments == 0 || n < w.maxDocuments {
+			return false
+		}
 	}
-	w.shown = w.docs
-	seconds := time.Since(w.start).Seconds()
-	w.say("Processed %d documents (%v docs/s, %v MB/s).", w.docs/w.interval*w.interval, float64(w.docs)/seconds, float64(w.bytes)/1024/1024/seconds)
+	return true
 }
 
-// finish publishes the pairs and joins the partitions.
+// finish publishes the files and joins the partitions.
 func (w *writer) finish() error {
 	for _, row := range w.pairs {
 		for _, b := range row {
-			if err := b.Finalize(); err != nil {
+			if err := b.Prepare(); err != nil {
 				return err
 			}
 		}
 	}
-	for k, key := range w.keys {
-		if w.partitions > 1 {
-			var names []string
-			for p := range w.partitions {
-				names = append(names, w.name(p, key))
-			}
-			if err := dataset.Merge(w.joined(key), names); err != nil {
+	if err := w.save(true); err != nil {
+		return err
+	}
+	for _, row := range w.pairs {
+		for _, b := range row {
+			if err := b.Publish(); err != nil {
 				return err
 			}
 		}
-		var documents, sequences, tokens int64
-		for _, row := range w.pairs {
-			documents += row[k].Documents()
-			sequences += row[k].Sequences()
-			tokens += row[k].Tokens()
+	}
+	if err := w.join(w.summaries()); err != nil {
+		return err
+	}
+	if w.bad > 0 {
+		w.say("%s: %d lines were left out", w.prefix, w.bad)
+	}
+	return w.removeJournal()
+}
+
+// summaries describe what each key's files hold, all partitions together.
+func (w *writer) summaries() []dataset.Sidecar {
+	list := make([]dataset.Sidecar, len(w.keys))
+	for k := range w.keys {
+		list[k] = dataset.NewSidecar(w.tok, w.pairs[0][k], w.appendEOD, w.bad)
+		for _, row := range w.pairs[1:] {
+			list[k].Documents += row[k].Documents()
+			list[k].Sequences += row[k].Sequences()
+			list[k].Tokens += row[k].Tokens()
 		}
-		w.say("%s: %d documents, %d sequences, %d tokens of %s", w.joined(key), documents, sequences, tokens, w.dtype)
+	}
+	return list
+}
+
+// join makes the pair of all partitions, and the files that describe the pairs.
+func (o *options) join(summaries []dataset.Sidecar) error {
+	for k, key := range o.keys {
+		s := summaries[k]
+		if o.partitions > 1 {
+			var names []string
+			for p := range o.partitions {
+				names = append(names, o.name(p, key))
+			}
+			if err := dataset.Merge(dataset.BuilderConfig{Prefix: o.joined(key), Resumable: true}, names); err != nil {
+				return err
+			}
+		}
+		if err := o.describe(s, o.joined(key)); err != nil {
+			return err
+		}
+		o.say("%s: %d documents, %d sequences, %d tokens of %s", o.joined(key), s.Documents, s.Sequences, s.Tokens, o.dtype)
 	}
 	return nil
 }
 
-func (w *writer) abort() {
+// describe writes the sidecar of a pair; other formats have none.
+func (o *options) describe(s dataset.Sidecar, prefix string) error {
+	if o.output != dataset.Pair && o.output != dataset.OldPair {
+		return nil
+	}
+	return s.Write(prefix)
+}
+
+// end closes the files after an error: without a trace of them. (A process that
+// is killed leaves them, and its journal, for --resume.)
+func (w *writer) end() {
 	for _, row := range w.pairs {
 		for _, b := range row {
 			b.Abort()
 		}
 	}
+	_ = w.removeJournal()
 }
+
+// folder is where the output goes.
+func (o *options) folder() string { return filepath.Dir(o.prefix) }

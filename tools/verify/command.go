@@ -1,5 +1,5 @@
-// Package verify is the command `verify`: it runs cases whose answers other
-// programs made and prints the largest error of each number.
+// Package verify is the command `verify`: it proves that no layout of ranks changes
+// the maths, and runs cases whose answers other programs made.
 package verify
 
 import (
@@ -20,12 +20,9 @@ import (
 // Command is `verify`. open makes a device by its name; main registers which
 // there are.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
-	return &cli.Command{
-		Name:            "verify",
-		Usage:           "compare this program's numbers with those of other programs",
-		HideHelpCommand: true,
-		Subcommands:     []*cli.Command{caseCommand(open)},
-	}
+	c := proveCommand(open)
+	c.Subcommands = []*cli.Command{caseCommand(open)}
+	return &c
 }
 
 func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
@@ -85,12 +82,8 @@ func runCheckpoint(c *cli.Context, path string, open func(string) (*device.Devic
 }
 
 func runModel(c *cli.Context, path string, open func(string) (*device.Device, error)) error {
-	d, err := open(c.String("device"))
-	if err != nil {
-		return err
-	}
-	defer d.Arena.Close()
-	report, err := modelcase.Run(path, d, modelcase.Options{Only: c.String("only")})
+	device := func() (*device.Device, error) { return open(c.String("device")) }
+	report, err := modelcase.Run(path, device, modelcase.Options{Only: c.String("only")})
 	if err != nil {
 		return err
 	}

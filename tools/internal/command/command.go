@@ -18,6 +18,20 @@ import (
 // Wrap lets c take its arguments as Megatron's tools do: flags with several
 // values, underscores for dashes, unknown names answered with the nearest ones.
 func Wrap(c *cli.Command) *cli.Command {
+	return wrap(c, flags.Split)
+}
+
+// WrapOpen is Wrap for a command that also takes flags of another's: those it does
+// not know are left, with their values, to the action's Args.
+func WrapOpen(c *cli.Command) *cli.Command {
+	return wrap(c, func(set flags.Set, args []string) ([]flags.Given, []string, error) {
+		own, others := flags.Part(set, args)
+		given, _, err := flags.Split(set, own)
+		return given, others, err
+	})
+}
+
+func wrap(c *cli.Command, split func(flags.Set, []string) ([]flags.Given, []string, error)) *cli.Command {
 	return &cli.Command{
 		Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
 		SkipFlagParsing: true, HideHelpCommand: true,
@@ -34,7 +48,7 @@ func Wrap(c *cli.Command) *cli.Command {
 			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 				return app.RunContext(outer.Context, []string{c.Name, "--help"})
 			}
-			given, rest, err := flags.Split(arities(c.Flags), args)
+			given, rest, err := split(arities(c.Flags), args)
 			if err != nil {
 				return err
 			}

@@ -4,8 +4,9 @@
 //
 // Reading order: run.go (which runner a case needs), file.go (case.json and its
 // tensors), setup.go (flags to a model with the case's weights), then one file a
-// kind of case: model.go, packing.go, accumulation.go, variants.go, ranks.go,
-// generation.go, tables.go. report.go compares and counts.
+// kind of case: model.go, packing.go, accumulation.go, variants.go, ranks.go (with
+// rankfile.go and world.go, which runs a layout on goroutine ranks), generation.go,
+// tables.go, pipeline.go. report.go compares and counts.
 //
 // The peers' conventions are set here, not by the caller: padded vocabulary
 // columns count in the softmax where the case says so, and tensors are compared

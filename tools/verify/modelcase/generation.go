@@ -8,7 +8,6 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/inference"
 	"monotron/megatron/model"
-	"monotron/mpu/comm"
 )
 
 // continued is what the peer generated after one prompt: "greedy" and beam
@@ -100,7 +99,7 @@ func (r *run) generator() (*inference.Generator, error) {
 		layers[i] = i
 	}
 	stage, err := model.NewStage(r.device, model.StageConfig{Model: &config.Model, Layers: layers, Embedding: true, Head: true, DType: device.F32},
-		comm.Solo{Label: "tp", Device: r.device})
+		model.Alone(r.device))
 	if err != nil {
 		return nil, err
 	}

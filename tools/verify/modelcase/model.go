@@ -156,19 +156,19 @@ func (s *subject) forward(m *training.Micro) (*forwardNumbers, error) {
 			found.hidden = append(found.hidden, batchFirst(read(s.device, x), batch, h))
 		}
 	}
-	err := s.Peek(m, layer, func(p *model.Pass, out *model.Output) {
+	err := s.Peek([]*training.Micro{m}, layer, func(p *model.Pass, out *model.Output) {
 		found.tokenLoss = batchFirst(read(s.device, out.Loss), batch, 1)
 		scope := s.device.Arena.Scope(device.Activations)
 		defer scope.Release()
 		normed := scope.Like(out.Hidden)
-		s.Stage.Normed(p, normed, out.Hidden)
+		s.Stages[0].Normed(p, normed, out.Hidden)
 		found.hidden = append(found.hidden, batchFirst(read(s.device, normed), batch, h))
 		columns := s.config.Model.VocabSize
 		if s.config.Model.PaddedVocabCounts {
 			columns = s.config.Model.PaddedVocabSize
 		}
 		logits := scope.Alloc(device.F32, p.Tokens(), int64(columns))
-		s.Stage.Logits(p, logits, out.Hidden)
+		s.Stages[0].Logits(p, logits, out.Hidden)
 		found.logits = batchFirst(read(s.device, logits), batch, columns)
 	})
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/csrc/cpu"
+	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats/safetensors"
@@ -38,10 +40,17 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
+func openRef() (*device.Device, error) { return ref.Open(), nil }
+
 // check runs a case on the oracle; least guards against comparing nothing.
 func check(t *testing.T, dir string, least int) {
 	t.Helper()
-	r, err := Run(dir, ref.Open(), Options{})
+	checkOn(t, dir, openRef, least)
+}
+
+func checkOn(t *testing.T, dir string, open func() (*device.Device, error), least int) {
+	t.Helper()
+	r, err := Run(dir, open, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,28 +74,49 @@ func TestGoldenCases(t *testing.T) {
 	for name, least := range map[string]int{
 		"gpt2-tanh": 151, "gpt2-erf": 95, "gpt2-padded-vocab": 125, "llama": 186, "llama-base-500k": 128, "llama-rope-scaled": 28,
 		"qwen2": 119, "bloom": 154, "packing-gpt2": 52, "packing-llama": 63, "accumulation": 147, "flag-variants-gpt2-tanh": 20,
-		"flag-variants-llama": 56, "megatron-gpt2-tp1": 138, "generation-gpt2": 28, "generation-llama": 28,
-		"schedules": 973, "batch-size": 113, "loss-scale": 139,
+		"flag-variants-llama": 56, "generation-gpt2": 28, "generation-llama": 28,
+		"schedules": 973, "batch-size": 113, "loss-scale": 139, "pipeline-orders": 96,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, filepath.Join(dir, name), least) })
 	}
 }
 
-// Claim: the same for the two cases that travel with the repository.
+// Claim: the same for the cases that travel with the repository.
 func TestTinyCases(t *testing.T) {
 	check(t, "testdata/gpt2-tanh", 100)
 	check(t, "testdata/qwen2", 86)
+	check(t, "testdata/megatron-gpt2-tp2-pp2-sp", 157)
+	check(t, "testdata/megatron-gpt2-dp2-zero1", 149)
 }
 
-// Claim: what one rank of a dense model cannot run is refused in one line that
+// Claim: every parallel layout of golden/model of a dense model gives Megatron's
+// losses, gradients, curve, order of a step, and each rank's parameters and shards,
+// on both devices.
+func TestGoldenLayouts(t *testing.T) {
+	dir := golden(t)
+	for name, least := range map[string]int{
+		"gpt2-tp1": 224, "gpt2-tp2": 310, "gpt2-tp2-sp": 197, "llama-tp4": 380, "llama-tp2-sp": 337, "gpt2-pp2": 170, "llama-pp2-vp2": 201,
+		"llama-pp2-uneven": 201, "llama-pp4": 207, "gpt2-tp2-pp2-sp": 205, "gpt2-dp2-zero1": 197,
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkOn(t, filepath.Join(dir, "megatron-"+name), openRef, least)
+			if d, err := cpu.Open(); err == nil {
+				d.Arena.Close()
+				checkOn(t, filepath.Join(dir, "megatron-"+name), cpu.Open, least)
+			}
+		})
+	}
+}
+
+// Claim: what is no dense model's case is refused in one line that
 // names what is missing.
 func TestCasesOfLaterFeatures(t *testing.T) {
 	dir := golden(t)
 	for name, feature := range map[string]string{
-		"mixtral": "experts", "flag-variants-mixtral": "experts", "megatron-mixtral-tp1": "experts", "megatron-gpt2-tp2": "layouts",
-		"megatron-llama-pp4": "layouts", "pipeline-orders": "pipeline", "pretrain-gpt2": "pretrain_gpt",
+		"mixtral": "experts", "flag-variants-mixtral": "experts", "megatron-mixtral-tp1": "experts",
+		"pretrain-gpt2": "pretrain_gpt",
 	} {
-		_, err := Run(filepath.Join(dir, name), ref.Open(), Options{})
+		_, err := Run(filepath.Join(dir, name), openRef, Options{})
 		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), feature) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -131,7 +161,7 @@ func TestAWrongElementFails(t *testing.T) {
 				copy(raw[info.Offset:], floatBytes(wrong))
 				return raw
 			})
-			r, err := Run(dir, ref.Open(), Options{})
+			r, err := Run(dir, openRef, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,9 +227,54 @@ func TestBadCases(t *testing.T) {
 	} {
 		dir := copyCase(t)
 		c.spoil(t, dir)
-		_, err := Run(dir, ref.Open(), Options{})
+		_, err := Run(dir, openRef, Options{})
 		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: code %d, %v", name, fault.CodeOf(err), err)
+		}
+	}
+}
+
+// Claim: a layout whose ranks, shards or flags do not fit is one clear error, and a
+// rank's shape that differs fails that number alone.
+func TestBadLayouts(t *testing.T) {
+	for name, c := range map[string]struct {
+		old, new string
+		code     fault.Code
+		says     string
+	}{
+		"no such world":  {`"world_size": 4`, `"world_size": 3`, fault.Usage, "3 ranks"},
+		"a crowd":        {`"world_size": 4`, `"world_size": 4096`, fault.Usage, "1024 data-parallel ranks"},
+		"heads":          {"--num-attention-heads 4", "--num-attention-heads 3", fault.Usage, "--num-attention-heads 3"},
+		"fewer rows":     {"--global-batch-size 4", "--global-batch-size 2", fault.BadData, "batches of 4 rows"},
+		"another rank":   {`"tp": 1,`, `"tp": 7,`, fault.Done, "place"},
+		"other shape":    {`"shape": [66, 32]`, `"shape": [67, 32]`, fault.Done, "embedding.word_embeddings.weight shape"},
+		"order":          {`"F0 F1 B0 F2 B1 F3 B2 B3"`, `"F0 F1 B1 F2 B0 F3 B2 B3"`, fault.Done, "order of a step"},
+		"unknown tensor": {`"embedding.position_embeddings.weight": {`, `"embedding.positions.weight": {`, fault.Done, "parameters in order"},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata")); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "megatron-gpt2-tp2-pp2-sp")
+		edit(t, filepath.Join(path, "case.json"), func(raw []byte) []byte {
+			if !strings.Contains(string(raw), c.old) {
+				t.Fatalf("case.json has no %q", c.old)
+			}
+			return []byte(strings.Replace(string(raw), c.old, c.new, 1))
+		})
+		r, err := Run(path, openRef, Options{})
+		if c.code != fault.Done {
+			if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: code %d, %v", name, fault.CodeOf(err), err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		failed := slices.DeleteFunc(slices.Clone(r.Checks), func(c Check) bool { return c.OK })
+		if len(failed) == 0 || len(failed) > 2 || !slices.ContainsFunc(failed, func(f Check) bool { return f.Name == c.says }) {
+			t.Errorf("%s: failed are %v, want %s", name, failed, c.says)
 		}
 	}
 }

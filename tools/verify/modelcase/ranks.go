@@ -1,65 +1,23 @@
 package modelcase
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 
-	"monotron/megatron/schedule"
+	"monotron/fault"
+	"monotron/megatron/arguments"
+	"monotron/megatron/checkpoint/formats/hf"
 	"monotron/mpu"
 )
 
-// rankFile is what one of Megatron's ranks held and did.
-type rankFile struct {
-	Order      string         `json:"forward_backward_order_of_first_iteration"`
-	Parameters parameterTable `json:"parameters"`
-	NoDecay    []string       `json:"no_weight_decay"`
-}
-
-// parameterTable keeps the order of its JSON object: that of Megatron's modules.
-type parameterTable struct {
-	names  []string
-	shapes map[string][]int64
-}
-
-func (t *parameterTable) UnmarshalJSON(raw []byte) error {
-	var entries map[string]struct{ Shape []int64 }
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		return err
-	}
-	t.shapes = map[string][]int64{}
-	for name, e := range entries {
-		t.shapes[name] = e.Shape
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	for depth := 0; ; {
-		token, err := d.Token()
-		if err != nil {
-			return nil // its end: Unmarshal above has checked the syntax
-		}
-		switch token := token.(type) {
-		case json.Delim:
-			if token == '{' || token == '[' {
-				depth++
-			} else {
-				depth--
-			}
-		case string:
-			if _, ok := entries[token]; ok && depth == 1 {
-				t.names = append(t.names, token)
-			}
-		}
-	}
-}
-
-// runRanks: a layout of one rank: parameters under Megatron's names and layouts,
-// their gradients, the order of a step, and the curve.
+// runRanks: a parallel layout: every rank's parameters under Megatron's names,
+// their shards and gradients, the order of a step, the losses and the curve, on
+// goroutine ranks of this process. Gradients and parameters of the whole model are
+// compared with those of the case's model.
 func (r *run) runRanks() error {
-	if len(r.Ranks) != 1 {
-		return r.bad("%d ranks in a world of %d", len(r.Ranks), r.World)
-	}
 	var want modelExpected
 	if err := r.whole(&want); err != nil {
 		return err
@@ -68,74 +26,261 @@ func (r *run) runRanks() error {
 	if err != nil {
 		return err
 	}
-	t, err := r.trialOf(c, words(r.MegatronFlags))
+	w, err := r.world(c, max(1, len(want.Curve)))
 	if err != nil {
 		return err
 	}
-	ranks, err := openTensors(r.path("", "ranks.safetensors"))
+	all, err := w.run(r.open)
 	if err != nil {
 		return err
 	}
-	defer ranks.Close()
-	r.compareLayout(t.subject, r.Ranks[0])
-	for _, p := range t.Params {
-		if err := r.compare("parameters", "rank0.param."+p.Name, read(t.device, p.Main), ranks, "param_after_1_rel_to_tensor_norm"); err != nil {
+	if len(all) != len(r.Ranks) {
+		return r.bad("%d ranks in a world of %d", len(r.Ranks), len(all))
+	}
+	for i, s := range all {
+		r.compareLayout(i, s)
+	}
+	if err := r.compareShards(all); err != nil {
+		return err
+	}
+	return r.compareModel(c, w, all, want)
+}
+
+// world reads everything that the layout's ranks need.
+func (r *run) world(c *caseFile, steps int) (*world, error) {
+	line := append(words(r.MegatronFlags), "--world-size", fmt.Sprint(max(1, r.World)))
+	config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true}, line)
+	if err == nil {
+		err = r.small(&config)
+	}
+	if err == nil && config.Layout.Sizes().World() > maxRanks {
+		err = r.bad("%d ranks are too many for a case", config.Layout.Sizes().World())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: the case's flags: %w", r.Name, err)
+	}
+	config.Model.PaddedVocabCounts = true
+	w := &world{config: config, steps: steps}
+	if w.weights, _, err = r.openWeights(c); err != nil {
+		return nil, err
+	}
+	if w.batches, err = r.readBatches(&config); err != nil {
+		return nil, err
+	}
+	if len(w.batches) < steps {
+		return nil, r.bad("a curve of %d iterations with batches for %d", steps, len(w.batches))
+	}
+	if rows := len(w.batches[0].Tokens); rows != config.GlobalBatchSize || rows%(config.MicroBatchSize*config.Layout.Sizes().DP) != 0 {
+		return nil, r.bad("batches of %d rows, the flags say %d in micro-batches of %d", rows, config.GlobalBatchSize, config.MicroBatchSize)
+	}
+	return w, nil
+}
+
+// maxRanks bounds the goroutines of a case.
+const maxRanks = 64
+
+// compareLayout compares place, names, order, shapes, decay groups and the step's
+// order of a rank.
+func (r *run) compareLayout(i int, s *seen) {
+	want, group := r.Ranks[i], fmt.Sprintf("layout of rank %d", i)
+	r.report.exact(group, "place", []int{s.place.TP, s.place.PP, s.place.DP}, []int{want.TP, want.PP, want.DP})
+	var names, noDecay []string
+	for _, p := range s.params {
+		if slices.Contains(names, p.named) {
+			continue // the rows of a query group that ranks share are a parameter of their own
+		}
+		names = append(names, p.named)
+		if p.NoDecay {
+			noDecay = append(noDecay, p.named)
+		}
+		if !s.splits(p) {
+			r.report.exact(group, p.named+" shape", p.Shape, want.Parameters.shapes[p.named])
+		}
+	}
+	slices.Sort(noDecay)
+	r.report.exact(group, "parameters in order", names, want.Parameters.names)
+	if want.NoDecay != nil {
+		r.report.exact(group, "no_weight_decay", noDecay, want.NoDecay)
+	}
+	r.report.exact(group, "order of a step", s.order, want.Order)
+}
+
+// splits tells whether the rank holds two parts of p's tensor. Megatron cuts
+// such a tensor evenly instead, through the query groups.
+func (s *seen) splits(p *held) bool {
+	n := 0
+	for _, other := range s.params {
+		if other.named == p.named {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// compareShards compares what each rank held with the case's file of it, where
+// the case has one.
+func (r *run) compareShards(all []*seen) error {
+	path := r.path("", "ranks.safetensors")
+	if _, err := os.Stat(path); os.IsNotExist(err) {
+		return nil
+	}
+	file, err := openTensors(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	kinds := map[string]shardKind{
+		"param": {func(p *held) []float64 { return p.start }, started, "param_after_1_rel_to_tensor_norm"},
+		"grad":  {func(p *held) []float64 { return p.grad }, finalGradients, "gradient_rel_to_tensor_norm"},
+	}
+	for _, name := range file.Names() {
+		number, rest, _ := strings.Cut(strings.TrimPrefix(name, "rank"), ".")
+		i, err := strconv.Atoi(number)
+		if err != nil || i < 0 || i >= len(all) {
+			return fault.Errorf(fault.BadData, "%s: %q is of no rank of %d", path, name, len(all))
+		}
+		kind, named, _ := strings.Cut(rest, ".")
+		k, known := kinds[kind]
+		switch {
+		case known:
+			shard, err := k.shard(all, i, named)
+			if err != nil {
+				return fault.Errorf(fault.BadData, "%s: %q: %w", path, name, err)
+			}
+			if err := r.compare(kind+" shards", name, shard, file, k.tolerance); err != nil {
+				return err
+			}
+		case rest == "token_loss":
+			if err := r.compare("forward", name, all[i].tokenLoss, file, "token_loss_abs"); err != nil {
+				return err
+			}
+		default:
+			return fault.Errorf(fault.BadData, "%s: %q is nothing that a layout compares", path, name)
+		}
+	}
+	return nil
+}
+
+// shardKind is what shards are of.
+type shardKind struct {
+	local     func(*held) []float64
+	parts     func(*seen) []boxes
+	tolerance string
+}
+
+// shard is rank i's shard of a tensor as Megatron cuts it.
+func (k shardKind) shard(all []*seen, i int, named string) ([]float64, error) {
+	s := all[i]
+	at := slices.IndexFunc(s.params, func(p *held) bool { return p.named == named })
+	if at < 0 {
+		return nil, fmt.Errorf("the rank has no such parameter")
+	}
+	p := s.params[at]
+	if !s.splits(p) {
+		return k.local(p), nil
+	}
+	whole := assembled(all, p.Name, k.parts)
+	sharers := 0 // ranks of this stage and copy of the model
+	for _, other := range all {
+		if other.place.PP == s.place.PP && other.place.DP == s.place.DP {
+			sharers++
+		}
+	}
+	n := len(whole) / sharers
+	return whole[n*s.place.TP:][:n], nil
+}
+
+// compareModel compares the losses, the curve, and gradients and parameters of the
+// whole model with those of the case's model.
+func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpected) error {
+	file, err := openTensors(c.path("", "expected.safetensors"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var losses []float64
+	for _, s := range all {
+		if s.place.TP == 0 {
+			losses = append(losses, s.tokenLoss...)
+		}
+	}
+	if err := r.compare("forward", "token_loss", losses, file, "token_loss_abs"); err != nil {
+		return err
+	}
+	steps := all[len(all)-1].steps
+	if err := r.compareLosses(steps[0].StepResult, want); err != nil {
+		return err
+	}
+	for i, point := range want.Curve {
+		if err := r.comparePoint(point, steps[i].StepResult, steps[i].next, steps[i].decay); err != nil {
 			return err
 		}
 	}
-	found, err := t.forward(t.micros[0])
-	if err != nil {
-		return err
-	}
-	if err := r.compare("forward", "rank0.token_loss", found.tokenLoss, ranks, "token_loss_abs"); err != nil {
-		return err
-	}
-	if err := r.rankGradients(t, ranks); err != nil {
-		return err
-	}
-	if t.subject, err = newSubject(r.device, t.config, t.weights); err != nil {
-		return err
-	}
-	return r.train(t, want, ranks)
+	return r.compareTensors(c, w, all, file)
 }
 
-// compareLayout compares names, order, shapes, decay groups and the step's order.
-func (r *run) compareLayout(s *subject, rank rankFile) {
-	var names, noDecay []string
-	for _, p := range s.Params {
-		names = append(names, p.Name)
-		if p.NoDecay {
-			noDecay = append(noDecay, p.Name)
+// compareTensors compares every gradient and parameter of the file.
+func (r *run) compareTensors(c *caseFile, w *world, all []*seen, file *tensors) error {
+	for _, name := range file.Names() {
+		kind, theirs, _ := strings.Cut(name, ".")
+		var parts func(*seen) []boxes
+		tolerance, group := kind+"_rel_to_tensor_norm", kind
+		switch iteration := 0; {
+		case kind == "grad":
+			parts, tolerance, group = finalGradients, "gradient_rel_to_tensor_norm", "gradients"
+		case scan(kind, "param_after_%d", &iteration) && iteration <= w.steps && slices.Contains(keptAfter, iteration):
+			parts = after(iteration)
+		default:
+			continue
 		}
-		r.report.exact("layout", p.Name+" shape", p.Shape, rank.Parameters.shapes[p.Name])
-	}
-	slices.Sort(noDecay)
-	r.report.exact("layout", "parameters in order", names, rank.Parameters.names)
-	r.report.exact("layout", "no_weight_decay", noDecay, rank.NoDecay)
-	var order []string
-	for _, a := range schedule.OneFOneB(0, 1, s.config.GlobalBatchSize/s.config.MicroBatchSize) {
-		order = append(order, fmt.Sprint(a))
-	}
-	r.report.exact("layout", "order of a step", strings.Join(order, " "), rank.Order)
-}
-
-// rankGradients compares the first step's gradients as the rank holds them.
-func (r *run) rankGradients(t *trial, ranks *tensors) error {
-	step, err := t.Step(t.micros[:1])
-	if err != nil {
-		return err
-	}
-	scaled := func(p *mpu.Param) []float64 {
-		g := read(t.device, p.Grad)
-		for i := range g {
-			g[i] /= step.Factor
+		got, _, err := hf.ToHF(w.weights.mapping, theirs, func(global string) ([]float64, error) {
+			x := assembled(all, global, parts)
+			if x == nil {
+				return nil, fault.Errorf(fault.BadData, "the ranks have no %s, which %q is made of", global, theirs)
+			}
+			return x, nil
+		})
+		if err != nil {
+			return err
 		}
-		return g
-	}
-	for _, p := range t.Params {
-		if err := r.compare("gradients", "rank0.grad."+p.Name, scaled(p), ranks, "gradient_rel_to_tensor_norm"); err != nil {
+		if err := r.compareExcluding(c, group, name, theirs, got, file, tolerance); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func scan(text, format string, out *int) bool {
+	n, err := fmt.Sscanf(text, format, out)
+	return err == nil && n == 1
+}
+
+// compareExcluding is compare by norm; of parameters less the elements that the
+// model's case excludes.
+func (r *run) compareExcluding(c *caseFile, group, name, theirs string, got []float64, file *tensors, tolerance string) error {
+	want, err := file.Float64(name)
+	if err != nil {
+		return err
+	}
+	limit, err := r.tolerance(tolerance)
+	if err != nil {
+		return err
+	}
+	var skip []bool
+	if group != "gradients" {
+		if skip, err = c.excluded(theirs, len(want)); err != nil {
+			return err
+		}
+	}
+	r.report.byNorm(group, name, without(got, skip), without(want, skip), limit)
+	return nil
+}
+
+// fillPieces copies a global tensor's values to the elements of p's pieces.
+func fillPieces(p *mpu.Param, global []float32) []float32 {
+	host := make([]float32, p.Len())
+	for _, piece := range p.Pieces {
+		piece.Runs(p.Global, func(at, local, n int64) { copy(host[local:local+n], global[at:at+n]) })
+	}
+	return host
 }

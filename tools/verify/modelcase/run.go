@@ -13,16 +13,21 @@ type Options struct {
 	Only string // of a case with several parts: this one; "": all
 }
 
-// Run runs the case at path, a folder with a case.json, on d; the memory of d's
-// arena is given back and used anew. A missing file is fault.NoInput, a malformed
-// one fault.BadData, a case beyond one rank of a dense model fault.Usage. Numbers
+// Run runs the case at path, a folder with a case.json, on devices that open
+// gives; a case of several ranks takes one each. A missing file is fault.NoInput, a
+// malformed one fault.BadData, a case that is no dense model's fault.Usage. Numbers
 // over their tolerance are no error here: the report tells.
-func Run(path string, d *device.Device, o Options) (*Report, error) {
+func Run(path string, open func() (*device.Device, error), o Options) (*Report, error) {
 	c, err := readCase(path)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{caseFile: c, device: d, only: o.Only, report: &Report{Case: c.Name, Device: d.Name}}
+	d, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Arena.Close()
+	r := &run{caseFile: c, device: d, open: open, only: o.Only, report: &Report{Case: c.Name, Device: d.Name}}
 	if c.Name == "" {
 		r.report.Case = filepath.Base(c.dir)
 	}
@@ -48,6 +53,7 @@ func Run(path string, d *device.Device, o Options) (*Report, error) {
 type run struct {
 	*caseFile
 	device *device.Device
+	open   func() (*device.Device, error)
 	only   string
 	report *Report
 	opened []*tensors // weights, closed at the end
@@ -74,8 +80,6 @@ func (r *run) kind() (func() error, error) {
 		return nil, fault.Errorf(fault.Usage, "%s is a run of pretrain_gpt itself; run the command with the case's flags and compare its log lines", r.report.Case)
 	case r.usesExperts():
 		return later("mixtures of experts")
-	case r.World > 1:
-		return later("parallel layouts of more than one rank")
 	case r.Ranks != nil:
 		return r.runRanks, nil
 	case r.Variants != nil:
@@ -125,7 +129,7 @@ func (r *run) table() (func() error, error) {
 	case row["iterations"] != nil:
 		return r.runBatchSize, nil
 	case row["pipeline"] != nil:
-		return nil, fault.Errorf(fault.Usage, "%s needs pipeline stages, which this version does not have", r.report.Case)
+		return r.runPipelineOrders, nil
 	}
 	return nil, r.bad("rows of an unknown table")
 }

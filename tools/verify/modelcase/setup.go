@@ -2,6 +2,7 @@ package modelcase
 
 import (
 	"slices"
+	"sync"
 
 	"monotron/csrc/device"
 	"monotron/fault"
@@ -20,6 +21,7 @@ type subject struct {
 
 // weights are the case's start in Hugging Face's names.
 type weights struct {
+	mu      sync.Mutex
 	mapping *hf.Mapping
 	file    *tensors
 }
@@ -48,12 +50,14 @@ func (r *run) openWeights(model *caseFile) (*weights, *training.Config, error) {
 		return nil, nil, err
 	}
 	r.opened = append(r.opened, file)
-	return &weights{mapping, file}, &config, nil
+	return &weights{mapping: mapping, file: file}, &config, nil
 }
 
 // tensor is a Megatron tensor of the file with the rows of padding it stores;
 // nil where the architecture has no such tensor.
 func (w *weights) tensor(global string) ([]float32, error) {
+	w.mu.Lock() // ranks share the file
+	defer w.mu.Unlock()
 	if w.mapping.GlobalShape(global) == nil {
 		return nil, nil
 	}
@@ -83,16 +87,11 @@ func (w *weights) fill(d *device.Device, p *mpu.Param) error {
 		p.Initialize(d, 0)
 		return nil
 	}
-	rows := int64(0)
-	for _, piece := range p.Pieces {
-		rows += piece.Len()
+	whole := mpu.Piece{Size: p.Global}
+	if int64(len(values)) < whole.Len() {
+		return fault.Errorf(fault.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, p.Name, len(values), whole.Len())
 	}
-	if int64(len(values)) < rows {
-		return fault.Errorf(fault.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, p.Name, len(values), rows)
-	}
-	host := make([]float32, p.Len())
-	copy(host, values[:rows])
-	p.SetMain(d, host)
+	p.SetMain(d, fillPieces(p, values))
 	return nil
 }
 
@@ -104,7 +103,7 @@ func newSubject(d *device.Device, config training.Config, w *weights) (*subject,
 	if err != nil {
 		return nil, err
 	}
-	engine, err := training.NewEngine(d, config, schedule)
+	engine, err := training.NewEngine(training.Alone(d), config, schedule)
 	if err != nil {
 		return nil, err
 	}

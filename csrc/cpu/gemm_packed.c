@@ -1,0 +1,163 @@
+/* Large products by our own kernels. An operand that several tiles of C read is
+ * packed once a call, by tiles of its own, before them. What is too large to lie
+ * packed in the outer cache goes through in chunks along one dimension: phase p
+ * packs chunk p and multiplies chunk p-1, so there are two buffers for what is cut. */
+#include <stddef.h>
+
+#include "gemm.h"
+
+enum {
+  WHOLE = 24 << 20,  /* bytes of packed operands up to which nothing is chunked */
+  CHUNK = 8 << 20,   /* bytes of a chunk otherwise */
+  SUMS = 32 << 20,   /* bytes of sums up to which k may be the chunked dimension */
+  LINES = 96,        /* rows of A or columns of B that a tile packs: panels of every kernel fit */
+  ROWS = 256,        /* of the largest tile: a block of A and the sums fit into the L2 cache, */
+  COLUMNS = 768, WIDE = 1536 /* and B's panels come from the outer one in time; WIDE without sums */
+};
+
+enum { ALONG_NONE, ALONG_M, ALONG_N, ALONG_K };
+
+typedef struct {
+  const gemm_kernel *kernel;
+  int32_t along;
+  int64_t m, n, k, chunks;             /* of a chunk; their number */
+  int64_t depth;                       /* of a block of k */
+  int64_t a_bytes, b_bytes;            /* of a buffer */
+  int32_t a_buffers, b_buffers;        /* none where a tile packs for itself */
+  gemm_grid grid;                      /* of a chunk's C */
+} packed_plan;
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static gemm_grid cut(const gemm_kernel *kr, int64_t m, int64_t n, int64_t k) {
+  return mt_gemm_cut(m, n, k, (gemm_limits){ROWS, gemm_depth(kr, k) < k ? COLUMNS : WIDE, kr->mr, kr->nr});
+}
+
+/* Pieces of n of equal size, multiples of unit, whose number keeps `bytes` each. */
+static int64_t piece(int64_t n, int64_t line_bytes, int64_t unit) {
+  return gemm_up(gemm_ceil(n, gemm_ceil(n * line_bytes, CHUNK)), unit);
+}
+
+static packed_plan plan_of(const gemm_kernel *kr, const gemm_job *job) {
+  packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .grid = cut(kr, job->m, job->n, job->k)};
+  int64_t a = p.grid.across > 1 && !gemm_in_place(kr, job) ? job->m : 0, b = p.grid.down > 1 ? job->n : 0, line = job->k * kr->element;
+  if ((a + b) * line > WHOLE) {
+    if (job->k >= most(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
+    else p.along = a > b ? ALONG_M : ALONG_N;
+    if (p.along == ALONG_M) p.chunks = gemm_ceil(job->m, p.m = piece(job->m, line, LINES));
+    if (p.along == ALONG_N) p.chunks = gemm_ceil(job->n, p.n = piece(job->n, line, LINES));
+    if (p.along == ALONG_K) p.chunks = gemm_ceil(job->k, p.k = piece(job->k, (a + b) * kr->element, kr->k_block));
+    p.grid = cut(kr, p.m, p.n, p.k);
+  }
+  p.depth = gemm_depth(kr, p.k);
+  if (p.grid.across > 1 && !gemm_in_place(kr, job)) p.a_buffers = p.along == ALONG_M || p.along == ALONG_K ? 2 : 1;
+  if (p.grid.down > 1) p.b_buffers = p.along == ALONG_N || p.along == ALONG_K ? 2 : 1;
+  p.a_bytes = gemm_up(gemm_up(p.m, kr->mr) * gemm_up(p.k, kr->k_unit) * kr->element, 64);
+  p.b_bytes = gemm_up(gemm_up(p.n, kr->nr) * gemm_up(p.k, kr->k_unit) * kr->element, 64);
+  return p;
+}
+
+/* The sums of all tiles, kept where k is chunked. */
+static int64_t tile_sums(const packed_plan *p) { return p->along == ALONG_K ? gemm_up(p->grid.rows, p->kernel->mr) * gemm_up(p->grid.columns, p->kernel->nr) : 0; }
+
+int64_t mt_gemm_packed_scratch(const gemm_kernel *kr, const gemm_job *job) {
+  packed_plan p = plan_of(kr, job);
+  return p.a_bytes * p.a_buffers + p.b_bytes * p.b_buffers + tile_sums(&p) * p.grid.down * p.grid.across * 4;
+}
+
+/* A chunk's part of C, and its k. */
+typedef struct { gemm_tile c; int64_t k0, k1; } range;
+
+static range chunk_of(const packed_plan *p, const gemm_job *job, int64_t chunk) {
+  int64_t i = p->along == ALONG_M ? chunk * p->m : 0, j = p->along == ALONG_N ? chunk * p->n : 0, k = p->along == ALONG_K ? chunk * p->k : 0;
+  return (range){{i, least(job->m, i + p->m), j, least(job->n, j + p->n)}, k, least(job->k, k + p->k)};
+}
+
+/* How a chunk of an operand is cut for packing: lines in groups, each block of k in
+ * pieces; long in the direction in which memory runs. */
+typedef struct { int64_t count, lines, groups, depth, pieces, blocks; } packing;
+
+static packing packing_of(const packed_plan *p, const gemm_job *job, int32_t of_b, const range *r) {
+  int32_t along_k = (of_b ? job->b.row : job->a.col) == 1;
+  packing c = {.count = of_b ? r->c.j1 - r->c.j0 : r->c.i1 - r->c.i0, .lines = along_k ? LINES : 16 * LINES, .depth = along_k ? p->depth : LINES};
+  c.groups = gemm_ceil(c.count, c.lines);
+  c.pieces = gemm_ceil(p->depth, c.depth);
+  c.blocks = gemm_ceil(r->k1 - r->k0, p->depth);
+  return c;
+}
+
+static int64_t packing_tiles(const packed_plan *p, const gemm_job *job, int32_t of_b, const range *r) {
+  packing c = packing_of(p, job, of_b, r);
+  return c.groups * c.pieces * c.blocks;
+}
+
+/* Tiles of a phase: those of C, of A's packing, of B's. */
+typedef struct { int64_t c, a, b; } phase_tiles;
+
+static phase_tiles tiles_of(const packed_plan *p, const gemm_job *job, int32_t phase) {
+  phase_tiles t = {0};
+  if (phase > 0 && phase <= p->chunks) {
+    range r = chunk_of(p, job, phase - 1);
+    t.c = gemm_ceil(r.c.i1 - r.c.i0, p->grid.rows) * p->grid.across;
+    if (p->along == ALONG_N) t.c = p->grid.down * gemm_ceil(r.c.j1 - r.c.j0, p->grid.columns);
+  }
+  if (phase < p->chunks) {
+    range r = chunk_of(p, job, phase);
+    if (p->a_buffers > (phase > 0)) t.a = packing_tiles(p, job, 0, &r);
+    if (p->b_buffers > (phase > 0)) t.b = packing_tiles(p, job, 1, &r);
+  }
+  return t;
+}
+
+/* Where tiles pack for themselves there is no phase of packing: one without tiles
+ * would end the call. */
+static int32_t first_phase(const packed_plan *p) { return p->a_buffers + p->b_buffers > 0 ? 0 : 1; }
+
+int64_t mt_gemm_packed_tiles(const gemm_kernel *kr, const gemm_job *job, int32_t phase) {
+  packed_plan p = plan_of(kr, job);
+  phase_tiles t = tiles_of(&p, job, phase + first_phase(&p));
+  return t.c + t.a + t.b;
+}
+
+static gemm_packed packed_a(const packed_plan *p, const range *r, char *scratch, int64_t chunk) {
+  if (p->a_buffers == 0) return (gemm_packed){0};
+  return (gemm_packed){scratch + chunk % p->a_buffers * p->a_bytes, gemm_up(r->c.i1 - r->c.i0, p->kernel->mr), r->c.i0};
+}
+
+static gemm_packed packed_b(const packed_plan *p, const range *r, char *scratch, int64_t chunk) {
+  if (p->b_buffers == 0) return (gemm_packed){0};
+  return (gemm_packed){scratch + p->a_buffers * p->a_bytes + chunk % p->b_buffers * p->b_bytes, gemm_up(r->c.j1 - r->c.j0, p->kernel->nr), r->c.j0};
+}
+
+static void pack(const packed_plan *p, const gemm_job *job, int32_t of_b, char *scratch, int64_t chunk, int64_t tile) {
+  const gemm_kernel *kr = p->kernel;
+  range r = chunk_of(p, job, chunk);
+  packing c = packing_of(p, job, of_b, &r);
+  gemm_packed to = of_b ? packed_b(p, &r, scratch, chunk) : packed_a(p, &r, scratch, chunk);
+  int64_t piece = tile / c.groups % c.pieces * c.depth, k = tile / c.groups / c.pieces * p->depth; /* from k0 */
+  int64_t line = to.first + tile % c.groups * c.lines, end = least(to.first + c.count, line + c.lines);
+  int64_t block = least(p->depth, r.k1 - r.k0 - k), depth = least(c.depth, block - piece), side = (of_b ? kr->nr : kr->mr) * kr->element;
+  if (depth > 0) mt_gemm_pack(kr, job, of_b, gemm_panel(kr, &to, line, k, block) + piece * side, gemm_up(block, kr->k_unit) * side, line, end, r.k0 + k + piece, depth);
+}
+
+static void multiply(const packed_plan *p, const gemm_job *job, char *scratch, int64_t chunk, int64_t tile, void *workspace) {
+  range r = chunk_of(p, job, chunk);
+  gemm_grid g = p->grid;
+  g.across = gemm_ceil(r.c.j1 - r.c.j0, g.columns);
+  gemm_part part = {.tile = mt_gemm_tile(&g, r.c, tile), .k0 = r.k0, .k1 = r.k1};
+  part.a = packed_a(p, &r, scratch, chunk);
+  part.b = packed_b(p, &r, scratch, chunk);
+  if (tile_sums(p) > 0) part.sums = (float *)(scratch + p->a_buffers * p->a_bytes + p->b_buffers * p->b_bytes) + tile * tile_sums(p);
+  mt_gemm_own(p->kernel, job, &part, workspace);
+}
+
+void mt_gemm_packed(const gemm_kernel *kr, const gemm_job *job, void *scratch, int32_t phase, int64_t tile, void *workspace) {
+  packed_plan p = plan_of(kr, job);
+  phase += first_phase(&p);
+  phase_tiles t = tiles_of(&p, job, phase);
+  if (tile < t.c) multiply(&p, job, scratch, phase - 1, tile, workspace);
+  else if (tile < t.c + t.a) pack(&p, job, 0, scratch, phase, tile - t.c);
+  else pack(&p, job, 1, scratch, phase, tile - t.c - t.a);
+}

@@ -1,0 +1,123 @@
+package dataset
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+
+	"github.com/zeebo/xxh3"
+
+	"monotron/fault"
+	"monotron/tokenizer"
+)
+
+// Sidecar is <prefix>.json beside a pair: what the tokens were made with. Its
+// name is one that Megatron's merge_datasets lets pass. Training compares it; a
+// pair without one is fine.
+type Sidecar struct {
+	Format        string `json:"format"` // sidecarFormat
+	Tokenizer     string `json:"tokenizer"`
+	TokenizerHash string `json:"tokenizer_hash"`
+	VocabSize     int    `json:"vocabulary_size"`
+	EOD           int    `json:"eod"`
+	AppendEOD     bool   `json:"append_eod"`
+	DType         string `json:"dtype"`
+	Documents     int64  `json:"documents"`
+	Sequences     int64  `json:"sequences"`
+	Tokens        int64  `json:"tokens"`
+	BadLines      int64  `json:"bad_lines_skipped"`
+}
+
+const sidecarFormat = "monotron tokens 1"
+
+// NewSidecar describes what b has written with tok.
+func NewSidecar(tok tokenizer.Tokenizer, b *Builder, appendEOD bool, badLines int64) Sidecar {
+	return Sidecar{
+		Format: sidecarFormat, Tokenizer: tok.Name(), TokenizerHash: TokenizerHash(tok), VocabSize: tok.VocabSize(), EOD: tok.EOD(),
+		AppendEOD: appendEOD, DType: b.DType.String(), Documents: b.Documents(), Sequences: b.Sequences(), Tokens: b.Tokens(), BadLines: badLines,
+	}
+}
+
+// Write writes it beside the pair.
+func (s Sidecar) Write(prefix string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	return RewriteFile(prefix+".json", append(text, '\n'))
+}
+
+// ReadSidecar reads the one of a pair; ok is false where there is none (any other
+// JSON file of that name is none).
+func ReadSidecar(prefix string) (s Sidecar, ok bool, err error) {
+	text, err := os.ReadFile(prefix + ".json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, false, nil
+	}
+	if err != nil {
+		return s, false, fault.With(fault.IO, err)
+	}
+	if json.Unmarshal(text, &s) != nil || s.Format != sidecarFormat {
+		return s, false, nil
+	}
+	return s, true, nil
+}
+
+// checkSidecar refuses a pair that was made with another tokenizer; hash is
+// tok's.
+func checkSidecar(path string, x *Indexed, tok tokenizer.Tokenizer, hash func() string) error {
+	s, ok, err := ReadSidecar(path)
+	if !ok || err != nil {
+		return err
+	}
+	differs := func(what string, theirs, ours any) error {
+		return fault.Errorf(fault.BadData, "%s.json: %s: the data has %v, this run %v; take the tokenizer that the data was made with (%s), or remove the .json file if it is out of date", path, what, theirs, ours, s.Tokenizer)
+	}
+	switch {
+	case s.DType != x.dtype.String():
+		return differs("type of the tokens in the .idx file", s.DType, x.dtype)
+	case s.Sequences != x.n || s.Documents != x.Documents() || s.Tokens != x.tokens:
+		return differs("documents, sequences and tokens in the .idx file", fmt.Sprint(s.Documents, ", ", s.Sequences, ", ", s.Tokens), fmt.Sprint(x.Documents(), ", ", x.n, ", ", x.tokens))
+	case s.VocabSize != tok.VocabSize():
+		return differs("vocabulary size", s.VocabSize, tok.VocabSize())
+	case s.EOD != tok.EOD():
+		return differs("end-of-document id", s.EOD, tok.EOD())
+	case s.TokenizerHash != hash():
+		return differs("hash of the tokenizer", s.TokenizerHash, hash())
+	}
+	return nil
+}
+
+// probe is text whose ids depend on how a tokenizer cuts and cleans text.
+const probe = "Hello, world!  It's 1234567 na\u00efve\tcaf\u00e9s\n\n  \u4f60\u597d \u0928\u092e\u0938\u094d\u0924\u0947 \U0001f600 if(x){return -0.5;}\r\nA\u030a \u2014 <|endoftext|> "
+
+// TokenizerHash depends on the bytes of every id and on the ids of a probe, not
+// on names and files.
+func TokenizerHash(tok tokenizer.Tokenizer) string {
+	var h hash.Hash = xxh3.New()
+	word := func(v int) {
+		var w [8]byte
+		binary.LittleEndian.PutUint64(w[:], uint64(v))
+		h.Write(w[:])
+	}
+	word(tok.VocabSize())
+	word(tok.EOD())
+	var buf []byte
+	for id := range min(tok.VocabSize(), 1<<20) {
+		buf = tok.AppendBytes(buf[:0], int32(id))
+		word(len(buf))
+		h.Write(buf)
+	}
+	ids, err := tok.Encode(probe)
+	if err != nil { // a tokenizer of numbers, or of few characters
+		ids = nil
+	}
+	for _, id := range ids {
+		word(int(id))
+	}
+	return fmt.Sprintf("xxh3-%016x", h.Sum(nil))
+}

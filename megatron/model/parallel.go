@@ -1,0 +1,96 @@
+package model
+
+import (
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+)
+
+// Parallel says how a stage shares its layers with other ranks.
+type Parallel struct {
+	TP               comm.Group // ranks that share each layer
+	SequenceParallel bool       // outside the cut layers each holds its stretch of positions
+	DistributeSaved  bool       // inputs kept of recomputed chunks are cut over TP (--distribute-saved-activations); not those from another stage
+
+	// Embedding joins this rank with the rank of the same tensor-parallel number
+	// that holds the other copy of a tied table: the first stage's, where the
+	// embedding is, and the last's, where the head is. Not used where one stage has
+	// both, or where the table is not tied.
+	Embedding comm.Group
+
+	// QuerySharers are the ranks of TP that share this rank's query group, where
+	// groups are fewer than ranks: see the function of this name.
+	QuerySharers comm.Group
+}
+
+// Alone is the layout of one rank.
+func Alone(d *device.Device) Parallel { return Parallel{TP: comm.Solo{Label: "tp", Device: d}} }
+
+func (p Parallel) region() mpu.Region {
+	return mpu.Region{Group: p.TP, Sequence: p.SequenceParallel}
+}
+
+// check lists why the model cannot be cut so.
+func (p Parallel) check(c *StageConfig) error {
+	m, tp := c.Model, p.TP.Size()
+	bad := func(format string, args ...any) error {
+		return fault.Errorf(fault.Usage, "%d tensor-parallel ranks: "+format, append([]any{tp}, args...)...)
+	}
+	switch {
+	case m.NumAttentionHeads%tp != 0:
+		return bad("they cannot share %d attention heads evenly", m.NumAttentionHeads)
+	case m.NumQueryGroups%tp != 0 && tp%m.NumQueryGroups != 0:
+		return bad("%d query groups; one must divide the other", m.NumQueryGroups)
+	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
+		return fault.Errorf(fault.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
+	case m.FFNHiddenSize%tp != 0:
+		return bad("they cannot share --ffn-hidden-size %d evenly", m.FFNHiddenSize)
+	case m.PaddedVocabSize%tp != 0:
+		return bad("they cannot share the %d rows of the padded vocabulary evenly", m.PaddedVocabSize)
+	case p.SequenceParallel && p.DistributeSaved:
+		return bad("--distribute-saved-activations: with --sequence-parallel what is saved is cut already")
+	case m.Tied && c.Head != c.Embedding && p.Embedding == nil:
+		return fault.Errorf(fault.Internal, "a tied embedding on two stages needs the group that joins them")
+	}
+	return nil
+}
+
+// QuerySharers picks from the ranks of a tensor-parallel group those that share a
+// query group with its place-th rank: itself alone where there are enough groups.
+func QuerySharers(m *spec.Model, tp []int, place int) []int {
+	n := max(1, len(tp)/m.NumQueryGroups)
+	first := place / n * n
+	return tp[first : first+n]
+}
+
+// share is which query groups and heads of an attention a rank has.
+type share struct {
+	groups    int64 // query groups here
+	perGroup  int64 // query heads of each, here
+	firstHead int64
+	rows      [][2]int64 // of linear_qkv that no other rank has
+	shared    *mpu.SharedRows
+}
+
+// share cuts an attention by query groups. With fewer groups than ranks, ranks
+// share a group: each has its part of the group's query heads, and the group's key
+// and value like the others.
+func (p Parallel) share(m *spec.Model) share {
+	size, rank := int64(p.TP.Size()), int64(p.TP.Rank())
+	groups, d := int64(m.NumQueryGroups), int64(m.KVChannels)
+	perGroup := int64(m.NumAttentionHeads) / groups
+	s := share{groups: groups / size, perGroup: perGroup, firstHead: rank * int64(m.NumAttentionHeads) / size}
+	block := (perGroup + 2) * d // rows of a group
+	if groups >= size {
+		s.rows = [][2]int64{{rank * s.groups * block, s.groups * block}}
+		return s
+	}
+	sharers := size / groups
+	s.groups, s.perGroup = 1, perGroup/sharers
+	start := rank / sharers * block
+	s.rows = [][2]int64{{start + rank%sharers*s.perGroup*d, s.perGroup * d}}
+	s.shared = &mpu.SharedRows{Rows: [][2]int64{{start + perGroup*d, 2 * d}}, Sharers: mpu.Region{Group: p.QuerySharers}}
+	return s
+}

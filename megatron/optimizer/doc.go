@@ -1,0 +1,40 @@
+// Package optimizer updates parameters: its settings, the schedules of learning
+// rate and weight decay, the loss scale, the memory of parameters, gradients and
+// moments, how data-parallel ranks share them, and the update itself.
+//
+// Reading order: config.go, schedule.go, scaler.go (settings); sharding.go (who
+// holds what), layout.go (the flat buffer and its buckets), memory.go, reduce.go
+// (gradients over ranks), optimizer.go (the step), gather.go (values over ranks),
+// stored.go (what a checkpoint keeps, as pieces of global tensors).
+//
+// One rank of a training run, in order:
+//
+//	o := optimizer.New(d, config, params, dtype, groups, sharding) // memory
+//	o.Initialize(seed)                                             // or load into Weights and Stored
+//	for each step {
+//		o.ZeroGrad()
+//		for each micro-batch and stage {
+//			h := o.Hooks(last) // into the pass: Use, Done, Accumulate, Gradients
+//			forward, backward
+//		}
+//		result, err := o.Step(args)
+//	}
+//
+// `last` says that the stage has no backward after this micro-batch's. Without
+// the hooks NoShard and Optim still work, nothing overlapping; ZeRO-2 needs
+// Accumulate and Gradients, ZeRO-3 and OverlapParamGather also Use and Done,
+// in evaluation too. Whoever reads Param.Value outside of them asks Weights.
+//
+// Invariants
+//   - Every rank of a data-parallel group calls the hooks in the same order: they
+//     communicate. Step and ParamsNorm are calls of the whole world.
+//   - Param.Value, Grad and Main are given only while the whole tensor is here:
+//     Value always but under ZeRO-3, Grad always but under ZeRO-2 and 3, Main where
+//     nothing is sharded, or in f32 where it is Value.
+//   - Under ZeRO-1, outside this rank's shard Grad holds sums of this rank alone.
+//     The step's final gradients are those of Gradients.
+//   - Sums run in rank order, shards are cut by shape: a run repeats bit for bit,
+//     and with exact sums every sharding gives the same bits.
+//   - Gradients are averaged by the factor of the update, not by a pass over them:
+//     Result.Factor includes the number of data-parallel ranks.
+package optimizer

@@ -1,0 +1,121 @@
+package optimizer
+
+import (
+	"slices"
+
+	"monotron/csrc/device"
+	"monotron/mpu"
+)
+
+// gathersLate tells whether updated values are on their way until they are used.
+func (o *Optimizer) gathersLate() bool {
+	return o.sharding.OverlapParamGather && o.shards() > 1 && !o.sharding.shardsParameters()
+}
+
+// gatherAll gives every rank all updated values, where each holds all values but
+// updates its shard. The first to be used, the last of the buffer, go first.
+func (o *Optimizer) gatherAll() error {
+	if o.shards() == 1 || o.sharding.shardsParameters() {
+		return nil
+	}
+	for _, b := range slices.Backward(o.buckets) {
+		b.gathering = o.groups.sharers().AllGather(b.values, b.ownValues)
+	}
+	if o.sharding.OverlapParamGather {
+		return nil
+	}
+	return o.settle()
+}
+
+// settle waits until all values are there that are on their way.
+func (o *Optimizer) settle() error {
+	for _, b := range slices.Backward(o.buckets) {
+		if err := b.arrived(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrived waits for a gather under way.
+func (b *bucket) arrived() error {
+	if b.gathering == nil {
+		return nil
+	}
+	w := b.gathering
+	b.gathering = nil
+	return w.Wait()
+}
+
+// use makes the values of ps whole, for as long as somebody uses them.
+func (o *Optimizer) use(ps []*mpu.Param) error {
+	for _, p := range ps {
+		b := o.bucketOf[p]
+		if b.users++; !o.sharding.shardsParameters() {
+			if err := b.arrived(); err != nil {
+				return err
+			}
+			continue
+		}
+		if b.values.Given() {
+			continue
+		}
+		b.values = o.device.Arena.Alloc(device.Parameters, b.ownValues.DType, b.n)
+		b.bindValues()
+		if err := o.groups.sharers().AllGather(b.values, b.ownValues).Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// done frees values that nobody uses any more.
+func (o *Optimizer) done(ps []*mpu.Param) {
+	for _, p := range ps {
+		b := o.bucketOf[p]
+		if b.users--; b.users == 0 && o.sharding.shardsParameters() {
+			o.device.Arena.Free(b.values)
+			b.values = device.Tensor{}
+			b.bindValues()
+		}
+	}
+}
+
+// Whole brings all values of the rank's parameters, for work outside of the hooks
+// such as generating text, until release is called. Every data-parallel rank calls it.
+func (o *Optimizer) Whole() (release func(), err error) {
+	return func() { o.done(o.params) }, o.use(o.params)
+}
+
+// Initialize draws every parameter's start from the seed, the same whatever the
+// sharding: masters are the values, rounded as these are.
+func (o *Optimizer) Initialize(seed uint64) error {
+	for _, b := range o.buckets {
+		whole := b.values
+		if !whole.Given() {
+			b.values = o.device.Arena.Zeroed(device.Parameters, b.ownValues.DType, b.n)
+			b.bindValues()
+		}
+		for _, p := range b.params {
+			p.Initialize(o.device, seed)
+		}
+		if !whole.Given() {
+			o.device.Copy(b.ownValues, b.ours(b.values))
+			o.device.Arena.Free(b.values)
+			b.values = whole
+			b.bindValues()
+		}
+	}
+	o.AdoptValues(func(string) bool { return true })
+	return o.device.Sync()
+}
+
+// AdoptValues makes the masters of the named parameters equal to their values, as
+// after loading weights without masters.
+func (o *Optimizer) AdoptValues(named func(string) bool) {
+	for _, s := range o.segments {
+		if s.hasMaster() && named(s.param.Name) {
+			o.device.Copy(s.main, s.value)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package optimizer
+
+import (
+	"slices"
+	"strings"
+
+	"monotron/mpu"
+)
+
+// Parameters lie one after the other in a flat buffer, in reverse order of the
+// model, which is the order in which their gradients are complete. The buffer is
+// cut into buckets, and each bucket into as many equal shards as there are ranks.
+// Values, gradients, masters and moments all follow this layout.
+
+// stretch is elements [from, from+n) of the flat buffer.
+type stretch struct{ from, n int64 }
+
+func (a stretch) overlap(b stretch) stretch {
+	from, to := max(a.from, b.from), min(a.from+a.n, b.from+b.n)
+	return stretch{from, max(0, to-from)}
+}
+
+// plan is a bucket on paper.
+type plan struct {
+	stretch
+	params []*mpu.Param // in the order of the buffer
+	at     []int64      // where each starts, from the bucket's start
+}
+
+const alignment = 64 // elements, of every parameter and shard
+
+// layout places params in buckets, each of which `shards` ranks can cut evenly.
+func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan) {
+	total := int64(0)
+	for _, p := range params {
+		total += p.Len()
+	}
+	limit, end := s.limit(total, ranks), alignment*int64(shards)
+	if shards > 1 {
+		end = lcm(end, 128)
+	}
+	if s.PadForBandwidth {
+		end = lcm(end, 1<<16)
+	}
+	var now plan
+	numel := int64(0)
+	closed := func() {
+		if now.n = roundUp(now.n, end); now.n > 0 {
+			buckets = append(buckets, now)
+		}
+		now, numel = plan{stretch: stretch{from: now.from + now.n}}, 0
+	}
+	for _, p := range slices.Backward(params) {
+		if n := len(now.params); n > 0 && s.parts(now.params[n-1], p, shards) {
+			closed()
+		}
+		now.params, now.at = append(now.params, p), append(now.at, now.n)
+		now.n += roundUp(p.Len(), alignment)
+		if numel += p.Len(); limit > 0 && numel >= limit && !s.shardsGradients() {
+			closed()
+		}
+	}
+	closed()
+	return buckets
+}
+
+// parts tells whether a bucket must end between two neighbours. A tied table whose
+// gradient is summed with another stage's has a bucket of its own, so that both
+// stages cut it alike. What comes and goes by layer has a bucket a layer.
+func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
+	if shards > 1 && (tied(before) || tied(p)) {
+		return true
+	}
+	return s.shardsGradients() && unit(before.Name) != unit(p.Name)
+}
+
+func tied(p *mpu.Param) bool { return size(p.SumOver) > 1 && isVocabulary(p.Name) }
+
+// unit is the part of the model that uses a parameter: decoder.layers.3 of
+// decoder.layers.3.mlp.linear_fc1.weight; the first word of other names.
+func unit(name string) string {
+	words := strings.SplitN(name, ".", 4)
+	if len(words) == 4 && words[1] == "layers" {
+		return strings.Join(words[:3], ".")
+	}
+	if strings.HasPrefix(name, "decoder.") || strings.HasPrefix(name, "output_layer.") {
+		return "head" // the final norm and the output layer
+	}
+	return words[0]
+}
+
+func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
+
+func lcm(a, b int64) int64 {
+	g, h := a, b
+	for h > 0 {
+		g, h = h, g%h
+	}
+	return a / g * b
+}

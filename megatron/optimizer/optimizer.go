@@ -1,0 +1,217 @@
+package optimizer
+
+import (
+	"math"
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+)
+
+// Optimizer holds the memory of a rank's parameters, reduces their gradients and
+// updates them. See the package's doc.
+type Optimizer struct {
+	device   *device.Device
+	config   Config
+	groups   Groups
+	sharding Sharding
+	params   []*mpu.Param
+	buckets  []*bucket
+	bucketOf map[*mpu.Param]*bucket
+	segments []*segment // in the order of params
+	flying   *bucket    // its gradients are being reduced, ZeRO-2 and 3
+
+	hyper device.Tensor // f32 [Hypers]
+	apart device.Tensor // the same with the rate of --decoupled-lr; not given without
+	stats device.Tensor // f64 [Stats]
+	Steps int64         // updates made, for Adam's bias correction
+}
+
+// New gives params their memory: values of dtype, f32 main gradients, masters
+// where dtype is not f32, and moments; all of it, or the rank's shards. Initial
+// values are not set. All ranks of g.Data have equal params.
+func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g Groups, s Sharding) *Optimizer {
+	if s.Strategy == "" || size(g.sharers()) == 1 {
+		s.Strategy = NoShard
+	}
+	o := &Optimizer{device: d, config: c, groups: g, sharding: s, params: params, bucketOf: map[*mpu.Param]*bucket{},
+		hyper: d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), stats: d.Arena.Zeroed(device.Optimizer, device.F64, device.Stats)}
+	if c.DecoupledLR > 0 {
+		o.apart = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers)
+	}
+	o.allocate(dtype)
+	return o
+}
+
+// shards is how many ranks share an optimizer's state; shard is which this one is.
+func (o *Optimizer) shards() int {
+	if o.sharding.Strategy == NoShard {
+		return 1
+	}
+	return size(o.groups.sharers())
+}
+
+func (o *Optimizer) shard() int {
+	if o.shards() == 1 {
+		return 0
+	}
+	return o.groups.sharers().Rank()
+}
+
+// counts tells whether this rank counts, and writes, what it has of a parameter:
+// each global element is counted once in the group of sumStats.
+func (o *Optimizer) counts(p *mpu.Param) bool {
+	first := o.shards() == 1 || size(o.groups.Across) == 1 || o.groups.Across.Rank() == 0
+	return first && p.Owner
+}
+
+// StepArgs change from step to step.
+type StepArgs struct {
+	LR, WeightDecay float64
+	DecoupledLR     float64 // of word embedding and output layer, with --decoupled-lr
+	Factor          float64 // each rank's gradients carry it: loss scale, and all ranks' tokens where the loss is per token
+	PerToken        bool    // gradients of data-parallel ranks are added up, else averaged (--calculate-per-token-loss)
+}
+
+// asKernel is a setting as the kernels see it. The bias correction must be of the
+// β that the moments are made with: in f32, 1−0.999 is 1.3e-5 off.
+func asKernel(beta float64) float64 { return float64(float32(beta)) }
+
+// Result is what a step tells; the same on every rank of the world.
+type Result struct {
+	GradNorm  float64 // global L2 norm before clipping, without the factor
+	Skipped   bool    // a gradient was not finite somewhere: nothing changed anywhere
+	NonFinite int64
+	Zeros     int64   // exact zeros among the gradients
+	Factor    float64 // Param.Grad, and Gradients, hold the gradients times this
+}
+
+// Step completes the gradients over the ranks, clips by the global norm and
+// updates every parameter, or nothing when a gradient is not finite. Every rank
+// of the world calls it.
+func (o *Optimizer) Step(a StepArgs) (Result, error) {
+	if err := o.finalize(); err != nil {
+		return Result{}, err
+	}
+	if !a.PerToken { // the sum is the mean times this
+		a.Factor *= float64(size(o.groups.Data))
+	}
+	o.prepare(a)
+	d := o.device
+	d.Fill(o.stats, 0)
+	for _, s := range o.segments {
+		if o.counts(s.param) {
+			d.GradStats(o.stats, s.grad)
+		}
+	}
+	if err := o.sumStats(); err != nil {
+		return Result{}, err
+	}
+	d.GradScale(device.GradScaleArgs{Hyper: o.hyper, Stats: o.stats, MaxNorm: float32(o.config.ClipGrad)})
+	if o.apart.Given() {
+		d.Copy(o.apart, o.hyper)
+		device.WriteSlice(d, o.apart.Slice(0, device.HyperLR, 1), []float32{float32(a.DecoupledLR)})
+	}
+	for _, s := range o.segments {
+		o.update(s)
+	}
+	r := o.result()
+	r.Factor = a.Factor
+	return r, o.gatherAll()
+}
+
+// prepare tells the kernels what changes this step.
+func (o *Optimizer) prepare(a StepArgs) {
+	t := float64(o.Steps + 1)
+	var hyper [device.Hypers]float32
+	hyper[device.HyperLR], hyper[device.HyperWeightDecay] = float32(a.LR), float32(a.WeightDecay)
+	hyper[device.HyperCorrection1] = float32(1 - math.Pow(asKernel(o.config.AdamBeta1), t))
+	hyper[device.HyperCorrection2] = float32(1 - math.Pow(asKernel(o.config.AdamBeta2), t))
+	hyper[device.HyperLossScale] = float32(a.Factor)
+	device.WriteSlice(o.device, o.hyper, hyper[:])
+}
+
+// sumStats adds up what the ranks counted, each global element once: over the
+// world where shards are counted, else over one copy of the model.
+func (o *Optimizer) sumStats() error {
+	g := o.groups.Model
+	if o.shards() > 1 {
+		g = o.groups.World
+	}
+	if size(g) == 1 {
+		return nil
+	}
+	return g.AllReduce(o.stats, comm.Sum).Wait()
+}
+
+func (o *Optimizer) result() Result {
+	hyper := device.ReadSlice[float32](o.device, o.hyper)
+	stats := device.ReadSlice[float64](o.device, o.stats)
+	r := Result{GradNorm: float64(hyper[device.HyperGradNorm]), Skipped: hyper[device.HyperSkip] != 0,
+		NonFinite: int64(stats[device.StatNonFinite]), Zeros: int64(stats[device.StatZeros])}
+	if !r.Skipped {
+		o.Steps++
+	}
+	return r
+}
+
+func (o *Optimizer) update(s *segment) {
+	wd, hyper, p := float32(1), o.hyper, s.param
+	if p.NoDecay && !(o.config.DecayQKNorm && isQKNorm(p.Name)) {
+		wd = 0
+	}
+	if o.apart.Given() && isVocabulary(p.Name) {
+		hyper = o.apart
+	}
+	var model device.Tensor
+	if s.hasMaster() {
+		model = s.value
+	}
+	if o.config.Kind == SGD {
+		o.device.SGD(device.SGDArgs{Param: s.main, Grad: s.grad, Momentum: s.m, Model: model, Hyper: hyper, Mu: float32(o.config.SGDMomentum), LRMult: 1, WDMult: wd})
+		return
+	}
+	o.device.AdamW(device.AdamWArgs{Param: s.main, Grad: s.grad, M: s.m, V: s.v, Model: model, Hyper: hyper,
+		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(o.config.AdamEps), LRMult: 1, WDMult: wd})
+}
+
+// isVocabulary names what --decoupled-lr moves: word embedding and output layer.
+func isVocabulary(name string) bool {
+	return name == "embedding.word_embeddings.weight" || name == "output_layer.weight"
+}
+
+// isQKNorm names what --apply-wd-to-qk-layernorm lets decay.
+func isQKNorm(name string) bool {
+	return strings.Contains(name, ".q_layernorm.") || strings.Contains(name, ".k_layernorm.")
+}
+
+// ParamsNorm is the L2 norm of the master parameters of the whole model. Every
+// rank of the world calls it.
+func (o *Optimizer) ParamsNorm() (float64, error) {
+	d := o.device
+	d.Fill(o.stats, 0)
+	for _, s := range o.segments {
+		if o.counts(s.param) {
+			d.GradStats(o.stats, s.main)
+		}
+	}
+	if err := o.sumStats(); err != nil {
+		return 0, err
+	}
+	return math.Sqrt(device.ReadSlice[float64](d, o.stats)[device.StatSquares]), nil
+}
+
+// FirstNonFinite names the first parameter with a gradient that is not finite
+// among those this rank updates; "": none.
+func (o *Optimizer) FirstNonFinite() string {
+	d := o.device
+	for _, s := range o.segments {
+		d.Fill(o.stats, 0)
+		d.GradStats(o.stats, s.grad)
+		if device.ReadSlice[float64](d, o.stats)[device.StatNonFinite] > 0 {
+			return s.param.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,78 @@
+package optimizer
+
+import "monotron/mpu/comm"
+
+// Strategy is what data-parallel ranks hold once instead of each
+// (--data-parallel-sharding-strategy; ZeRO, Rajbhandari et al., arXiv 1910.02054).
+type Strategy string
+
+const (
+	NoShard          Strategy = "no_shard"           // every rank holds everything
+	Optim            Strategy = "optim"              // ZeRO-1: moments and masters sharded (--use-distributed-optimizer)
+	OptimGrads       Strategy = "optim_grads"        // ZeRO-2: gradients too
+	OptimGradsParams Strategy = "optim_grads_params" // ZeRO-3: parameters too
+)
+
+// Strategies lists them, least sharded first.
+func Strategies() []Strategy { return []Strategy{NoShard, Optim, OptimGrads, OptimGradsParams} }
+
+// Sharding says how data-parallel ranks share the optimizer's work and memory.
+type Sharding struct {
+	Strategy           Strategy // "": NoShard
+	OverlapGradReduce  bool     // a bucket is reduced as soon as its gradients are complete
+	OverlapParamGather bool     // updated parameters are waited for where the next forward uses them
+	BucketSize         int64    // parameters of a bucket at least (--ddp-bucket-size); 0: by BucketCount, or the rule
+	BucketCount        int64    // buckets (--ddp-num-buckets); 0: the rule
+	PadForBandwidth    bool     // bucket ends at multiples of 65536 (--ddp-pad-buckets-for-high-nccl-busbw)
+	LaterStage         bool     // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
+}
+
+// Groups are the ranks that an optimizer works with; nil: none.
+type Groups struct {
+	Data  comm.Group // same part of the model, other samples (topology.DPCP)
+	Model comm.Group // one copy of the model (topology.Model)
+	World comm.Group // Data and Model together (topology.All)
+
+	// With several copies of the sharded state (--num-distributed-optimizer-instances):
+	Shard  comm.Group // the ranks of Data that share one; nil: all of Data
+	Across comm.Group // the ranks of Data with this rank's shard in each; nil: there is one
+}
+
+// sharers are the ranks among which what is sharded is cut.
+func (g Groups) sharers() comm.Group {
+	if g.Shard != nil {
+		return g.Shard
+	}
+	return g.Data
+}
+
+func size(g comm.Group) int {
+	if g == nil {
+		return 1
+	}
+	return g.Size()
+}
+
+// Megatron's rule: buckets as large as this, or as the second times the ranks.
+const (
+	bucketRule        = 40_000_000
+	bucketRulePerRank = 1_000_000
+)
+
+// limit is how many parameters close a bucket; 0: one bucket.
+func (s Sharding) limit(params int64, ranks int) int64 {
+	switch {
+	case s.BucketSize > 0:
+		return s.BucketSize
+	case s.BucketCount > 0:
+		return max(1, params/s.BucketCount)
+	case s.OverlapGradReduce && !s.LaterStage:
+		return max(bucketRule, bucketRulePerRank*int64(ranks))
+	}
+	return 0
+}
+
+func (s Sharding) shardsGradients() bool {
+	return s.Strategy == OptimGrads || s.Strategy == OptimGradsParams
+}
+func (s Sharding) shardsParameters() bool { return s.Strategy == OptimGradsParams }

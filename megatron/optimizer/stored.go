@@ -1,0 +1,94 @@
+package optimizer
+
+import (
+	"monotron/csrc/device"
+	"monotron/mpu"
+)
+
+// Prefixes of a checkpoint's tensors.
+const (
+	StoredMain  = "optimizer.main."
+	StoredExpM  = "optimizer.exp_avg."
+	StoredExpV  = "optimizer.exp_avg_sq."
+	StoredModel = "model."
+)
+
+// Weights lists the values for a checkpoint: whole parameters, of which
+// data-parallel ranks write some each, or under ZeRO-3 this rank's shards. It
+// waits for values on their way; when they do not come, the next collective says why.
+func (o *Optimizer) Weights() []mpu.Stored {
+	_ = o.settle()
+	var all []mpu.Stored
+	if o.sharding.shardsParameters() {
+		for _, s := range o.segments {
+			all = s.stored(all, StoredModel, s.value, o.counts(s.param))
+		}
+		return all
+	}
+	mine := o.turns()
+	for _, p := range o.params {
+		s := p.Stored(StoredModel, p.Value)
+		s.Write = s.Write && mine[p]
+		all = append(all, s)
+	}
+	return all
+}
+
+// Stored lists what a checkpoint keeps of the optimizer: moments, and masters
+// where they are not the values themselves; of each the part that this rank holds.
+func (o *Optimizer) Stored() []mpu.Stored {
+	var all []mpu.Stored
+	mine := o.turns()
+	for _, s := range o.segments {
+		write := o.counts(s.param) && (o.shards() > 1 || mine[s.param])
+		if s.hasMaster() {
+			all = s.stored(all, StoredMain, s.main, write)
+		}
+		all = s.stored(all, StoredExpM, s.m, write)
+		all = s.stored(all, StoredExpV, s.v, write)
+	}
+	return all
+}
+
+// Gradients lists, between a Step and the next ZeroGrad, this rank's part of the
+// final gradients (before clipping, times Result.Factor) under the parameters'
+// names, for comparisons. Write marks each element on one rank of the world.
+func (o *Optimizer) Gradients() []mpu.Stored {
+	var all []mpu.Stored
+	first := size(o.groups.Data) == 1 || o.groups.Data.Rank() == 0
+	for _, s := range o.segments {
+		all = s.stored(all, "", s.grad, o.counts(s.param) && (o.shards() > 1 || first))
+	}
+	return all
+}
+
+// stored adds a tensor of the segment, unless there is none.
+func (s *segment) stored(all []mpu.Stored, prefix string, t device.Tensor, write bool) []mpu.Stored {
+	if !t.Given() {
+		return all
+	}
+	return append(all, mpu.Stored{Name: prefix + s.param.Name, Global: s.param.Global, Tensor: t,
+		Pieces: mpu.Stretch(s.param.Pieces, s.from, s.n), Write: write})
+}
+
+// turns says which of the parameters that all data-parallel ranks hold this one
+// writes: each goes to the rank with the least so far.
+func (o *Optimizer) turns() map[*mpu.Param]bool {
+	mine := map[*mpu.Param]bool{}
+	load := make([]int64, size(o.groups.Data))
+	me := 0
+	if len(load) > 1 {
+		me = o.groups.Data.Rank()
+	}
+	for _, p := range o.params {
+		least := 0
+		for r := range load {
+			if load[r] < load[least] {
+				least = r
+			}
+		}
+		load[least] += p.Len()
+		mine[p] = least == me
+	}
+	return mine
+}

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// tableRanks is how many ranks a memory table lists one by one.
+const tableRanks = 16
+
+// RankMemory is the most bytes a rank held, by purpose, and at any one time.
+type RankMemory struct {
+	Rank      string // "3 (tp 1, pp 1, dp 0)"
+	ByPurpose []float64
+	AtOnce    float64
+}
+
+// MemoryTable is the text of --log-memory, in MiB: a row a rank, of many ranks
+// those with the most.
+func MemoryTable(purposes []string, ranks []RankMemory) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, "memory by purpose, most held so far (MiB):")
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "  rank\t")
+	for _, name := range purposes {
+		fmt.Fprint(t, name, "\t")
+	}
+	fmt.Fprint(t, "at once\t\n")
+	for _, r := range largest(ranks) {
+		fmt.Fprintf(t, "  %s\t", r.Rank)
+		for _, bytes := range r.ByPurpose {
+			fmt.Fprintf(t, "%.2f\t", bytes/(1<<20))
+		}
+		fmt.Fprintf(t, "%.2f\t\n", r.AtOnce/(1<<20))
+	}
+	_ = t.Flush() // to a strings.Builder
+	if rest := len(ranks) - tableRanks; rest > 0 {
+		fmt.Fprintf(&b, "  and %d ranks with less\n", rest)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// largest keeps the order of ranks where all fit.
+func largest(ranks []RankMemory) []RankMemory {
+	if len(ranks) <= tableRanks {
+		return ranks
+	}
+	sorted := slices.Clone(ranks)
+	slices.SortStableFunc(sorted, func(a, b RankMemory) int { return cmp.Compare(b.AtOnce, a.AtOnce) })
+	return sorted[:tableRanks]
+}

@@ -1,0 +1,281 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+
+	"monotron/fault"
+)
+
+// Proof is what CheckLists found about lists that are sound.
+type Proof struct {
+	Live []int // most (chunk, micro-batch) alive at once, a stage
+}
+
+// CheckLists proves that lists[stage] can run together: each stage forwards and
+// backwards every (chunk, micro-batch) once and gradients add up in order, every
+// value is there when it is used, every send has its receive in the same order,
+// and no stage waits in a circle even where each exchange waits for its partners
+// (Overlap or not). The error (fault.Internal) names stage and action.
+func CheckLists(lists [][]Action, chunks, micros int, forwardOnly bool) (p Proof, err error) {
+	p.Live = make([]int, len(lists))
+	for stage, acts := range lists {
+		s := &stageCheck{stage: stage, stages: len(lists), chunks: chunks, micros: micros, forwardOnly: forwardOnly,
+			values: make([]state, 2*chunks*micros), next: make([]int, 2*chunks)}
+		if p.Live[stage], err = s.check(acts); err != nil {
+			return p, err
+		}
+	}
+	links, err := match(lists)
+	if err != nil {
+		return p, err
+	}
+	return p, rendezvous(lists, links)
+}
+
+// stageCheck follows one list.
+type stageCheck struct {
+	stage, stages, chunks, micros int
+	forwardOnly                   bool
+
+	values []state // of each forward and backward
+	next   []int   // micro-batch that a chunk runs next, forward and backward
+	ran    int     // forwards and backwards
+	held   int     // values received and not used, or made and not sent
+	alive  int
+}
+
+// state of one forward or backward of a chunk.
+type state struct{ here, ran, unsent bool }
+
+func (s *stageCheck) check(acts []Action) (live int, err error) {
+	for i, a := range acts {
+		step := s.run
+		if a.Kind == Exchange {
+			step = s.exchange
+		}
+		if err := step(a); err != nil {
+			return 0, fault.Errorf(fault.Internal, "schedule: stage %d, action %d, %v: %w", s.stage, i, a, err)
+		}
+		live = max(live, s.alive)
+		if s.forwardOnly && a.Kind == Forward {
+			s.alive--
+		}
+	}
+	return live, s.atEnd()
+}
+
+// at is the state of a place, nil where the model has none.
+func (s *stageCheck) at(p place) *state {
+	if p.chunk < 0 || p.chunk >= s.chunks || p.micro < 0 || p.micro >= s.micros {
+		return nil
+	}
+	return &s.values[(side(p.grad)*s.chunks+p.chunk)*s.micros+p.micro]
+}
+
+// run checks a forward or a backward.
+func (s *stageCheck) run(a Action) error {
+	at := place{a.Kind == Backward, a.Chunk, a.Micro}
+	value := s.at(at)
+	if value == nil {
+		return fmt.Errorf("there are %d chunks and %d micro-batches", s.chunks, s.micros)
+	}
+	next := &s.next[side(at.grad)*s.chunks+at.chunk]
+	switch {
+	case at.grad && s.forwardOnly:
+		return fmt.Errorf("a list without backwards has one")
+	case value.ran:
+		return fmt.Errorf("it has run before")
+	case *next != a.Micro:
+		return fmt.Errorf("micro-batch %d of chunk %d is next", *next, a.Chunk)
+	case at.grad && !s.at(place{false, a.Chunk, a.Micro}).ran:
+		return fmt.Errorf("it comes before its forward")
+	case s.from(at) >= 0 && !value.here:
+		return fmt.Errorf("its input has not been received")
+	}
+	*next++
+	s.ran++
+	if value.here {
+		s.held--
+	}
+	*value = state{ran: true, unsent: s.to(at) >= 0}
+	if value.unsent {
+		s.held++
+	}
+	s.alive += 1 - 2*side(at.grad)
+	return nil
+}
+
+// exchange checks that what is sent is there, what is received is to be used, and
+// both go where the next part of the model is.
+func (s *stageCheck) exchange(a Action) error {
+	if len(a.Transfers) == 0 {
+		return fmt.Errorf("an exchange of nothing")
+	}
+	for _, t := range a.Transfers {
+		at := place{t.Grad, t.Chunk, t.Micro}
+		value := s.at(at)
+		switch {
+		case a.Overlap && t.Grad != a.Transfers[0].Grad:
+			return fmt.Errorf("an overlapped exchange holds activations and gradients")
+		case t.Send && (value == nil || !value.unsent || t.Peer != s.to(at)):
+			return fmt.Errorf("%v: there is no such value for that stage", t)
+		case !t.Send && (value == nil || value.here || value.ran || t.Peer != s.from(at)):
+			return fmt.Errorf("%v: that stage has no such value for this one, or it is here", t)
+		case t.Send:
+			value.unsent = false
+			s.held--
+		default:
+			value.here = true
+			s.held++
+		}
+	}
+	return nil
+}
+
+// from is the stage that gives what a run at this place needs, -1: none.
+func (s *stageCheck) from(at place) int {
+	if at.grad {
+		return s.neighbour(at.chunk, +1)
+	}
+	return s.neighbour(at.chunk, -1)
+}
+
+// to is the stage that needs what a run at this place made.
+func (s *stageCheck) to(at place) int {
+	if at.grad {
+		return s.neighbour(at.chunk, -1)
+	}
+	return s.neighbour(at.chunk, +1)
+}
+
+// neighbour is the stage of the virtual stage before or after a chunk of this one.
+func (s *stageCheck) neighbour(chunk, step int) int {
+	v := chunk*s.stages + s.stage + step
+	if v < 0 || v >= s.chunks*s.stages {
+		return -1
+	}
+	return v % s.stages
+}
+
+func (s *stageCheck) atEnd() error {
+	want := 2 * s.chunks * s.micros
+	if s.forwardOnly {
+		want /= 2
+	}
+	if s.ran != want || s.held > 0 {
+		return fault.Errorf(fault.Internal, "schedule: stage %d runs %d of %d forwards and backwards, and %d values are neither used nor sent",
+			s.stage, s.ran, want, s.held)
+	}
+	return nil
+}
+
+// action is a place in the lists.
+type action struct{ stage, index int }
+
+// end is one half of a value's way.
+type end struct {
+	at action
+	t  Transfer
+}
+
+// match pairs the i-th send from one stage to another with the i-th receive, and
+// tells for each exchange the exchanges it must meet: [stage][action].
+func match(lists [][]Action) ([][][]action, error) {
+	sends, receives := make([][]end, len(lists)*len(lists)), make([][]end, len(lists)*len(lists))
+	meets := make([][][]action, len(lists))
+	for stage, acts := range lists {
+		meets[stage] = make([][]action, len(acts))
+		for i, a := range acts {
+			for _, t := range a.Transfers {
+				if t.Peer < 0 || t.Peer >= len(lists) || t.Peer == stage {
+					return nil, fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, of %d stages", stage, i, t, len(lists))
+				}
+				to, wire := &receives, t.Peer*len(lists)+stage
+				if t.Send {
+					to, wire = &sends, stage*len(lists)+t.Peer
+				}
+				(*to)[wire] = append((*to)[wire], end{action{stage, i}, t})
+			}
+		}
+	}
+	for wire, s := range sends {
+		if err := meet(meets, s, receives[wire], wire/len(lists), wire%len(lists)); err != nil {
+			return nil, err
+		}
+	}
+	return meets, nil
+}
+
+// meet pairs what one stage sends with what another receives.
+func meet(meets [][][]action, sends, receives []end, from, to int) error {
+	for i := range max(len(sends), len(receives)) {
+		if i >= len(receives) {
+			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from there", from, sends[i].at.index, sends[i].t, to, len(receives))
+		}
+		if i >= len(sends) {
+			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values there", to, receives[i].at.index, receives[i].t, from, len(sends))
+		}
+		s, r := sends[i], receives[i]
+		if virtual(s.t, from, len(meets), true) != virtual(r.t, to, len(meets), false) {
+			return fault.Errorf(fault.Internal, "schedule: value %d from stage %d to stage %d: one is at %v (action %d), the other at %v (action %d)", i, from, to, s.t, s.at.index, r.t, r.at.index)
+		}
+		meets[from][s.at.index] = append(meets[from][s.at.index], r.at)
+		meets[to][r.at.index] = append(meets[to][r.at.index], s.at)
+	}
+	return nil
+}
+
+// virtual names a value the same at both its ends: by the boundary it crosses.
+func virtual(t Transfer, stage, stages int, sender bool) [3]int {
+	boundary := t.Chunk*stages + stage // after this virtual stage
+	if sender == t.Grad {
+		boundary-- // it crosses the one before
+	}
+	return [3]int{side(t.Grad), boundary, t.Micro}
+}
+
+// rendezvous walks through all lists at once; an exchange ends when every one it
+// must meet has begun. Whoever cannot go on waits in a circle.
+func rendezvous(lists [][]Action, meets [][][]action) error {
+	at := make([]int, len(lists)) // the action a stage is at
+	begun := func(a action) bool { return at[a.stage] >= a.index }
+	stuck := func(stage int) (on int, is bool) {
+		for _, other := range meets[stage][at[stage]] {
+			if !begun(other) {
+				return other.stage, true
+			}
+		}
+		return 0, false
+	}
+	for moved := true; moved; {
+		moved = false
+		for stage, acts := range lists {
+			for at[stage] < len(acts) {
+				if _, is := stuck(stage); is {
+					break
+				}
+				at[stage]++
+				moved = true
+			}
+		}
+	}
+	for stage, acts := range lists {
+		if at[stage] < len(acts) {
+			return circle(lists, at, stage, stuck)
+		}
+	}
+	return nil
+}
+
+// circle tells who waits for whom, from a stage that is stuck.
+func circle(lists [][]Action, at []int, stage int, stuck func(int) (int, bool)) error {
+	var told []string
+	for seen := map[int]bool{}; !seen[stage]; {
+		seen[stage] = true
+		on, _ := stuck(stage)
+		told = append(told, fmt.Sprintf("stage %d at action %d, %v, waits for stage %d", stage, at[stage], lists[stage][at[stage]], on))
+		stage = on
+	}
+	return fault.Errorf(fault.Internal, "schedule: stages wait in a circle: %s", strings.Join(told, "; "))
+}

@@ -1,0 +1,137 @@
+package schedule
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// byLayout reads --pipeline-model-parallel-layout: virtual stages between |, in
+// the order activations pass them; tokens E (embedding), t (layer), m (multi-token
+// prediction, which no model here has), L (head); x*n and (..)*n repeat.
+func (p *splitting) byLayout() []int {
+	const flag = "--pipeline-model-parallel-layout"
+	before := len(p.problems)
+	text, err := expand(p.Layout)
+	if err != nil {
+		p.problem("%s %s: %v", flag, p.Layout, err)
+		return nil
+	}
+	if layers := strings.Count(text, "t"); layers != p.Layers {
+		p.problem("%s %s holds %d layers, --num-layers says %d", flag, p.Layout, layers, p.Layers)
+	}
+	if strings.Contains(text, "m") {
+		p.problem("%s %s holds multi-token prediction (m), which the model has not", flag, p.Layout)
+	}
+	if strings.Count(text, "E") != 1 || text[0] != 'E' {
+		p.problem("%s %s must begin with its only E, the embedding", flag, p.Layout)
+	}
+	if strings.Count(text, "L") != 1 || text[len(text)-1] != 'L' {
+		p.problem("%s %s must end with its only L, the output layer and loss", flag, p.Layout)
+	}
+	stages := strings.Split(text, "|")
+	if len(stages)%p.Stages != 0 {
+		p.problem("%s %s has %d stages, no multiple of --pipeline-model-parallel-size %d: %s", flag, p.Layout, len(stages), p.Stages,
+			use(near("--pipeline-model-parallel-size", p.Stages, func(n int) bool { return len(stages)%n == 0 }, len(stages))))
+	}
+	if p.Stages == 1 && len(stages) > 1 {
+		p.problem("%s %s: an interleaved schedule needs --pipeline-model-parallel-size of at least 2", flag, p.Layout)
+	}
+	if len(p.problems) > before {
+		if fits := p.fitting(max(1, len(stages)/p.Stages)); fits != "" {
+			p.problem("a layout that fits: %s", fits)
+		}
+		return nil
+	}
+	counts := make([]int, len(stages))
+	for v, stage := range stages {
+		counts[v] = strings.Count(stage, "t")
+	}
+	return counts
+}
+
+// LayoutString writes layers per virtual stage as a layout, embedding first and
+// head last.
+func LayoutString(counts []int) string {
+	var b strings.Builder
+	for v, n := range counts {
+		if v > 0 {
+			b.WriteByte('|')
+		} else {
+			b.WriteByte('E')
+		}
+		if n > 3 {
+			fmt.Fprintf(&b, "t*%d", n)
+		} else {
+			b.WriteString(strings.Repeat("t", n))
+		}
+	}
+	return b.String() + "L"
+}
+
+// expand writes a layout out, never longer than a line from outside may ask for.
+func expand(text string) (string, error) {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, " ", ""), ",", "")
+	out, rest, err := expandGroup(text, 0)
+	switch {
+	case err != nil:
+		return "", err
+	case rest != "":
+		return "", fmt.Errorf("a ) closes nothing")
+	case out == "":
+		return "", fmt.Errorf("it is empty")
+	}
+	return out, nil
+}
+
+func expandGroup(text string, depth int) (out, rest string, err error) {
+	for text != "" && text[0] != ')' {
+		var item string
+		if item, text, err = expandItem(text, depth); err != nil {
+			return "", "", err
+		}
+		times := 1
+		if strings.HasPrefix(text, "*") {
+			digits := leadingDigits(text[1:])
+			if times, err = strconv.Atoi(digits); err != nil || times > maxParts {
+				return "", "", fmt.Errorf("a number up to %d must follow *", maxParts)
+			}
+			text = text[1+len(digits):]
+		}
+		if len(out)+len(item)*times > 2*maxParts {
+			return "", "", fmt.Errorf("it holds too many stages and layers")
+		}
+		out += strings.Repeat(item, times)
+	}
+	return out, text, nil
+}
+
+// expandItem reads a token or a group.
+func expandItem(text string, depth int) (item, rest string, err error) {
+	item, rest = text[:1], text[1:]
+	switch {
+	case item == "(" && depth == 8:
+		return "", "", fmt.Errorf("groups are nested too deep")
+	case item == "(":
+		item, rest, err = expandGroup(rest, depth+1)
+		if err == nil && rest == "" {
+			err = fmt.Errorf("a ( is not closed")
+		}
+		if err != nil {
+			return "", "", err
+		}
+		return item, rest[1:], nil
+	case !strings.Contains("EtmL|", item):
+		return "", "", fmt.Errorf("%q is no part of a model; tokens are E t m L |", item)
+	}
+	return item, rest, nil
+}
+
+func leadingDigits(text string) string {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return text[:i]
+		}
+	}
+	return text
+}

@@ -1,0 +1,117 @@
+package training
+
+import (
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/report"
+	"monotron/megatron/schedule"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+)
+
+// Engine is a rank's part of the model with its optimizer: what one training step
+// needs besides the data.
+type Engine struct {
+	config Config
+	rank   *Rank
+	device *device.Device
+	dtype  device.DType
+
+	Stages    []*model.Stage // the rank's chunks of the model, in the order of the pipeline
+	Params    []*mpu.Param   // of all stages
+	Optimizer *optimizer.Optimizer
+	Scheduler *optimizer.ParamScheduler
+	Scaler    *optimizer.Scaler
+	Iteration int64 // done
+	Timers    *report.Timers
+
+	parts     []schedule.Part // what each stage holds
+	book      schedule.Book   // of proved lists of actions
+	scale     device.Tensor   // f32 [1]: loss scale
+	iteration device.Tensor   // i64 [1]: names this step's dropout masks
+	sums      device.Tensor   // f64 [2]: Σ loss·mask, Σ mask
+}
+
+// NewEngine builds the rank's model and optimizer; parameters are not yet set.
+func NewEngine(rank *Rank, c Config, s optimizer.Schedule) (*Engine, error) {
+	d := rank.Device
+	e := &Engine{config: c, rank: rank, device: d, Timers: report.NewTimers(report.LevelAlways), dtype: valueType(c.Precision),
+		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == FP16)}
+	parts, err := c.Split().Parts()
+	if err != nil {
+		return nil, fault.With(fault.Usage, err)
+	}
+	e.parts = parts[rank.Place.PP]
+	for _, part := range e.parts {
+		stage, err := model.NewStage(d, model.StageConfig{Model: &e.config.Model, Layers: part.Layers, Embedding: part.Embedding, Head: part.Head,
+			Recompute: c.Recompute, DType: e.dtype}, rank.parallel(&c))
+		if err != nil {
+			return nil, fault.With(fault.Usage, err)
+		}
+		e.Stages = append(e.Stages, stage)
+	}
+	e.Params = model.ParamsOf(e.Stages)
+	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.dtype, rank.sharers(), c.Layout.sharding(rank))
+	for _, stage := range e.Stages {
+		stage.Prepare(c.SeqLength)
+	}
+	e.scale = d.Arena.Zeroed(device.Workspace, device.F32, 1)
+	e.iteration = d.Arena.Zeroed(device.Workspace, device.I64, 1)
+	e.sums = d.Arena.Zeroed(device.Workspace, device.F64, 2)
+	return e, d.Err()
+}
+
+// parallel is how the rank's stages share layers with other ranks.
+func (r *Rank) parallel(c *Config) model.Parallel {
+	return model.Parallel{TP: r.TP, SequenceParallel: c.Layout.SequenceParallel, DistributeSaved: c.Layout.DistributeSavedActivation,
+		Embedding: r.Embedding, QuerySharers: r.Sharers}
+}
+
+// sharers are the ranks that the optimizer works with.
+func (r *Rank) sharers() optimizer.Groups {
+	return optimizer.Groups{Data: r.DP, Model: r.Model, World: r.World, Shard: r.Shard, Across: r.Across}
+}
+
+// sharding is how data-parallel ranks share the optimizer's work and memory.
+func (l Layout) sharding(r *Rank) optimizer.Sharding {
+	s := optimizer.Sharding{OverlapGradReduce: l.OverlapGradReduce, OverlapParamGather: l.OverlapParamGather, BucketSize: int64(l.BucketSize),
+		BucketCount: int64(l.BucketCount), PadForBandwidth: l.PadBucketsForHighBusBW, LaterStage: r.Place.PP > 0}
+	s.Strategy = optimizer.Strategy(l.Sharding)
+	if s.Strategy == "" && l.DistributedOptimizer {
+		s.Strategy = optimizer.Optim
+	}
+	return s
+}
+
+func valueType(precision string) device.DType {
+	switch precision {
+	case BF16:
+		return device.BF16
+	case FP16:
+		return device.F16
+	}
+	return device.F32
+}
+
+// Initialize draws every parameter's start from the seed.
+func (e *Engine) Initialize() error {
+	return e.Optimizer.Initialize(uint64(e.config.Seed))
+}
+
+// totals adds up the ranks' sums: Σ loss·mask and Σ mask of all samples.
+func (e *Engine) totals() (loss, tokens float64, err error) {
+	if e.rank.Place.TP != 0 {
+		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
+	}
+	if err = e.rank.World.AllReduce(e.sums, comm.Sum).Wait(); err != nil {
+		return 0, 0, err
+	}
+	sums := device.ReadSlice[float64](e.device, e.sums)
+	return sums[0], sums[1], e.device.Sync()
+}
+
+// Gradients are the main gradients after a step, before clipping, multiplied by
+// StepResult.Factor: what this rank holds of them.
+func (e *Engine) Gradients() []mpu.Stored { return e.Optimizer.Gradients() }

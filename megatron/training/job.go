@@ -1,0 +1,79 @@
+package training
+
+import (
+	"os"
+	"sync"
+
+	"monotron/dataset"
+	"monotron/fault"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/report"
+	"monotron/tokenizer"
+)
+
+// Job is what the ranks of a process share: the settings, complete with the
+// vocabulary, the tokenizer and the data.
+type Job struct {
+	Config    Config
+	Tokenizer tokenizer.Tokenizer
+
+	iters    int64 // to train in all
+	schedule optimizer.Schedule
+	console  *console
+	trace    *report.Trace // nil: none
+
+	open sync.Once // by the first rank that wants data
+	sets [3]dataset.Dataset
+	err  error
+}
+
+// Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that
+// --save can be written.
+func Prepare(c Config, w Streams) (*Job, error) {
+	j := &Job{Config: c}
+	var err error
+	if j.Tokenizer, err = tokenizer.FromConfig(c.Tokenizer); err != nil {
+		return nil, err
+	}
+	if err = j.Config.SetVocab(j.Tokenizer.VocabSize()); err != nil {
+		return nil, err
+	}
+	iters, err := j.Config.Iterations()
+	if err != nil {
+		return nil, err
+	}
+	j.iters = int64(iters)
+	if j.schedule, err = j.Config.schedule(); err != nil {
+		return nil, err
+	}
+	if err = probe(c.Checkpoint.Save); err != nil {
+		return nil, err
+	}
+	if st, err := os.Stat(c.Log.Profile); err == nil && st.IsDir() {
+		return nil, fault.Errorf(fault.IO, "--profile %s is a folder; name a file", c.Log.Profile)
+	}
+	if c.Log.Profile != "" {
+		if j.trace, err = report.NewTrace(c.Log.Profile, j.Config.Layout.Sizes().World()); err != nil {
+			return nil, err
+		}
+	}
+	j.console = newConsole(w, j.iters)
+	return j, nil
+}
+
+// Close ends what the ranks wrote to together.
+func (j *Job) Close() error {
+	j.console.close()
+	return j.trace.Close()
+}
+
+// data opens the datasets, once for all ranks of the process. Notices about them
+// go to the rank that comes first.
+func (j *Job) data(notice func(string)) ([3]dataset.Dataset, error) {
+	j.open.Do(func() {
+		c := j.Config
+		c.Data.Notice = notice
+		j.sets, j.err = openData(&c, j.Tokenizer, int(j.iters))
+	})
+	return j.sets, j.err
+}

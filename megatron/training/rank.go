@@ -1,0 +1,116 @@
+package training
+
+import (
+	"monotron/csrc/device"
+	"monotron/megatron/model"
+	"monotron/megatron/spec"
+	"monotron/mpu/comm"
+	"monotron/mpu/topology"
+)
+
+// Rank is one rank of a run: its number, its place in the layout, its device and
+// the groups it is in.
+type Rank struct {
+	Number int
+	Sizes  topology.Sizes
+	Place  topology.Place
+	Device *device.Device
+
+	World     comm.Group // all ranks
+	TP        comm.Group // share each layer
+	PP        comm.Group // the stages of one copy of the model
+	DP        comm.Group // the same part of the model, other samples
+	Model     comm.Group // one copy of the model
+	Embedding comm.Group // first and last stage; nil in between
+	Saves     comm.Group // all ranks, for saving beside the training
+	Sharers   comm.Group // of TP: share a query group where groups are fewer than ranks
+
+	// With --num-distributed-optimizer-instances; else nil:
+	Shard  comm.Group // of DP: share one copy of the optimizer's state
+	Across comm.Group // of DP: have the same shard of each copy
+}
+
+// Alone is the one rank of a run on d.
+func Alone(d *device.Device) *Rank {
+	solo := func(kind topology.Kind) comm.Group { return comm.Solo{Label: string(kind), Device: d} }
+	return &Rank{Sizes: Layout{}.Sizes(), Device: d, World: solo(topology.All), Saves: solo(topology.All), TP: solo(topology.TP), PP: solo(topology.PP), DP: solo(topology.DP),
+		Model: solo(topology.Model), Embedding: solo(topology.Embedding), Sharers: solo("query-sharers")}
+}
+
+// Sizes are the layout's, a size that is not set counting as 1.
+func (l Layout) Sizes() topology.Sizes {
+	return topology.Sizes{TP: max(1, l.TP), CP: max(1, l.CP), DP: max(1, l.DP), PP: max(1, l.PP), EP: max(1, l.EP), ETP: l.ETP, PPBeforeDP: l.OrderTPPPDP}
+}
+
+// Joined is rank `number` of w in the layout l of a model, computing on d.
+func Joined(w *comm.World, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
+	sizes := l.Sizes()
+	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d}
+	type joining struct {
+		group   *comm.Group
+		kind    topology.Kind
+		members []int
+	}
+	groups := []joining{
+		{&r.World, topology.All, sizes.Group(topology.All, number)},
+		{&r.TP, topology.TP, sizes.Group(topology.TP, number)},
+		{&r.PP, topology.PP, sizes.Group(topology.PP, number)},
+		{&r.DP, topology.DP, sizes.Group(topology.DP, number)},
+		{&r.Model, topology.Model, sizes.Group(topology.Model, number)},
+		{&r.Embedding, topology.Embedding, sizes.Group(topology.Embedding, number)},
+		{&r.Sharers, "query-sharers", model.QuerySharers(m, sizes.Group(topology.TP, number), r.Place.TP)},
+	}
+	if n := l.OptimizerInstances; n > 1 {
+		shard, across := sizes.Instances(n, number)
+		groups = append(groups, joining{&r.Shard, "dp-shard", shard}, joining{&r.Across, "dp-across", across})
+	}
+	for _, g := range groups {
+		if g.members == nil {
+			continue
+		}
+		var err error
+		if *g.group, err = w.Group(number, string(g.kind), g.members, d); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// First tells whether this is the rank that speaks for what all ranks share;
+// Last is the one that knows the loss, and prints it as Megatron's does.
+func (r *Rank) First() bool { return r.Number == 0 }
+func (r *Rank) Last() bool  { return r.Number == r.Sizes.World()-1 }
+
+// InProcess does work on every rank of a layout, each a goroutine with a device of
+// its own, and returns the error of the rank that failed first.
+func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), work func(*Rank) error) error {
+	n := l.Sizes().World()
+	if n == 1 {
+		d, err := open()
+		if err != nil {
+			return err
+		}
+		return work(Alone(d))
+	}
+	w, saves := comm.NewWorld(n), comm.NewWorld(n)
+	all := l.Sizes().Group(topology.All, 0)
+	return w.Run(func(number int) (err error) {
+		defer func() {
+			if err != nil {
+				saves.Abort(err)
+			}
+		}()
+		d, err := open()
+		if err != nil {
+			return err
+		}
+		r, err := Joined(w, number, l, m, d)
+		if err != nil {
+			return err
+		}
+		if r.Saves, err = saves.Group(number, "saves", all, d); err != nil {
+			return err
+		}
+		return work(r)
+	})
+}

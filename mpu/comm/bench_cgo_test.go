@@ -1,0 +1,21 @@
+//go:build cgo
+
+package comm
+
+import (
+	"testing"
+	"time"
+
+	"monotron/csrc/cpu"
+)
+
+// The speed of an all-reduce as a share of what the copy rate allows.
+func BenchmarkAllReduce(b *testing.B) {
+	for _, ranks := range []int{2, 4} {
+		s, err := Bench(cpu.Open, ranks, 64<<20, time.Second)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Log(s)
+	}
+}

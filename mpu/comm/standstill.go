@@ -1,0 +1,58 @@
+package comm
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"monotron/fault"
+)
+
+// checkStandstill ends the world when every rank that has not ended sleeps for
+// something that only another sleeper, or one that has ended, could bring. With
+// the lock held.
+func (w *World) checkStandstill() {
+	if w.err != nil || w.carrying > 0 {
+		return
+	}
+	asleep := 0
+	for _, r := range w.ranks {
+		if r.ended {
+			continue
+		}
+		if r.waiting == nil || r.waiting.over {
+			return
+		}
+		asleep++
+	}
+	if asleep > 0 {
+		w.fail(fault.Errorf(fault.Internal, "the ranks wait for each other and none can go on: %s", w.sleepers()))
+	}
+}
+
+// late ends the world because rank has waited as long as it may.
+func (w *World) late(t *task, rank int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !t.over {
+		w.fail(fault.Errorf(fault.Internal, "rank %d has waited for its peers for %v (--distributed-timeout-minutes): %s", rank, w.Timeout, w.sleepers()))
+	}
+}
+
+// sleepers says where every rank is.
+func (w *World) sleepers() string {
+	var lines []string
+	for rank, r := range w.ranks {
+		switch last := r.ledger.last(); {
+		case r.ended:
+			lines = append(lines, fmt.Sprintf("rank %d has ended", rank))
+		case r.waiting != nil && !r.waiting.over:
+			lines = append(lines, fmt.Sprintf("rank %d is in %s", rank, r.waiting.lacks()))
+		case last != nil:
+			lines = append(lines, fmt.Sprintf("rank %d is at work since %s, %v ago", rank, last, time.Since(last.Posted).Round(time.Millisecond)))
+		default:
+			lines = append(lines, fmt.Sprintf("rank %d has called nothing yet", rank))
+		}
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,158 @@
+// Package topology says which rank does what: rank numbers, places in the
+// parallel layout, and the rank list of every group. Arithmetic only.
+//
+// Ranks are numbered as Megatron-LM numbers them (megatron/core/parallel_state.py,
+// RankGenerator): along tp-cp-ep-dp-pp, the leftmost fastest. Dense layers have no
+// ep axis, so rank = t + TP(c + CP(d + DP·p)). Experts live on a grid of their own
+// over the same ranks, etp-ep-edp-pp, where EDP = world/(ETP·EP·PP).
+package topology
+
+import (
+	"errors"
+	"fmt"
+
+	"monotron/fault"
+)
+
+// Sizes of a layout. DP counts the copies of the model that see different
+// samples; gradients of dense layers are summed over DP·CP ranks, those of
+// experts over EDP.
+type Sizes struct {
+	TP, CP, DP, PP int
+	EP             int  // ranks that share the experts; they are ranks of TP·CP·DP, not more ranks
+	ETP            int  // ranks that share one expert; 0: TP
+	PPBeforeDP     bool // order tp-cp-ep-pp-dp (--use-tp-pp-dp-mapping)
+}
+
+// World is the number of ranks.
+func (s Sizes) World() int { return s.TP * s.CP * s.DP * s.PP }
+
+// ExpertTP is the number of ranks that share one expert.
+func (s Sizes) ExpertTP() int {
+	if s.ETP == 0 {
+		return s.TP
+	}
+	return s.ETP
+}
+
+// ExpertDP is the number of copies of each expert.
+func (s Sizes) ExpertDP() int { return s.World() / (s.ExpertTP() * s.EP * s.PP) }
+
+// Check names every size that cannot be.
+func (s Sizes) Check() error {
+	var problems []error
+	for _, n := range []struct {
+		name string
+		size int
+	}{{"tensor-parallel", s.TP}, {"context-parallel", s.CP}, {"expert-parallel", s.EP}, {"expert tensor-parallel", s.ExpertTP()}, {"data-parallel", s.DP}, {"pipeline-parallel", s.PP}} {
+		if n.size < 1 {
+			problems = append(problems, fmt.Errorf("the %s size is %d; it must be 1 at least", n.name, n.size))
+		}
+	}
+	if len(problems) == 0 && s.World()%(s.ExpertTP()*s.EP*s.PP) != 0 {
+		problems = append(problems, fmt.Errorf("%d ranks do not divide by expert tensor-parallel %d x expert-parallel %d x pipeline-parallel %d",
+			s.World(), s.ExpertTP(), s.EP, s.PP))
+	}
+	return fault.With(fault.Usage, errors.Join(problems...))
+}
+
+// Place is a rank's coordinates among the dense layers.
+type Place struct{ TP, CP, DP, PP int }
+
+// ExpertPlace is a rank's coordinates among the experts.
+type ExpertPlace struct{ TP, EP, DP, PP int }
+
+// At is the place of a rank.
+func (s Sizes) At(rank int) Place {
+	c := s.dense().split(rank)
+	return Place{TP: c[tp], CP: c[cp], DP: c[dp], PP: c[pp]}
+}
+
+// Rank is the rank at a place.
+func (s Sizes) Rank(p Place) int {
+	return s.dense().join(coords{tp: p.TP, cp: p.CP, dp: p.DP, pp: p.PP})
+}
+
+// ExpertAt is the place of a rank among the experts.
+func (s Sizes) ExpertAt(rank int) ExpertPlace {
+	c := s.experts().split(rank)
+	return ExpertPlace{TP: c[tp], EP: c[ep], DP: c[dp], PP: c[pp]}
+}
+
+// axis is a direction of a grid.
+type axis int
+
+const (
+	tp axis = iota
+	cp
+	ep
+	dp
+	pp
+	axes
+)
+
+type coords [axes]int
+
+// grid numbers ranks along its axes, the first fastest.
+type grid struct {
+	order [axes]axis
+	size  [axes]int
+}
+
+func (s Sizes) dense() grid {
+	return grid{s.order(), [axes]int{tp: s.TP, cp: s.CP, ep: 1, dp: s.DP, pp: s.PP}}
+}
+
+func (s Sizes) experts() grid {
+	return grid{s.order(), [axes]int{tp: s.ExpertTP(), cp: 1, ep: s.EP, dp: s.ExpertDP(), pp: s.PP}}
+}
+
+func (s Sizes) order() [axes]axis {
+	if s.PPBeforeDP {
+		return [axes]axis{tp, cp, ep, pp, dp}
+	}
+	return [axes]axis{tp, cp, ep, dp, pp}
+}
+
+func (g grid) split(rank int) (c coords) {
+	for _, a := range g.order {
+		c[a] = rank % g.size[a]
+		rank /= g.size[a]
+	}
+	return c
+}
+
+func (g grid) join(c coords) (rank int) {
+	for i := len(g.order) - 1; i >= 0; i-- {
+		a := g.order[i]
+		rank = rank*g.size[a] + c[a]
+	}
+	return rank
+}
+
+// along lists, ascending, the ranks that differ from rank on the given axes only.
+func (g grid) along(rank int, free ...axis) []int {
+	varies := [axes]bool{}
+	for _, a := range free {
+		varies[a] = true
+	}
+	lists := []coords{g.split(rank)}
+	for i := len(g.order) - 1; i >= 0; i-- { // slowest first, so that the list ascends
+		a := g.order[i]
+		if !varies[a] {
+			continue
+		}
+		var next []coords
+		for _, c := range lists {
+			for c[a] = 0; c[a] < g.size[a]; c[a]++ {
+				next = append(next, c)
+			}
+		}
+		lists = next
+	}
+	ranks := make([]int, len(lists))
+	for i, c := range lists {
+		ranks[i] = g.join(c)
+	}
+	return ranks
+}

@@ -1,0 +1,15 @@
+// Package plan is the command `monotron plan`: what a run will do, before
+// anything is launched.
+package plan
+
+import "github.com/urfave/cli/v2"
+
+// Command is `plan`.
+func Command() *cli.Command {
+	return &cli.Command{
+		Name:            "plan",
+		Usage:           "say what a run will do before anything is launched",
+		HideHelpCommand: true,
+		Subcommands:     []*cli.Command{scheduleCommand()},
+	}
+}

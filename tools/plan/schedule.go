@@ -1,0 +1,228 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/megatron/schedule"
+	"monotron/tools/internal/command"
+	"monotron/tools/plan/timeline"
+)
+
+// most is how many forwards of a chunk a drawn schedule may have: a picture of
+// more shows nothing.
+const most = 1 << 18
+
+func scheduleCommand() *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:  "schedule",
+		Usage: "draw what each stage of a pipeline does when",
+		Description: "The schedule is the one a training run with the same flags executes, checked as it is there, on a clock: " +
+			"a transfer begins when both stages have come to it. With --num-layers the model is cut as in training.",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 4, Usage: "stages"},
+			&cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Usage: "model chunks a stage (interleaved)"},
+			&cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "the same, by the layers of a chunk"},
+			&cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "micro-batches of a step: global batch / micro-batch / data-parallel ranks"},
+			&cli.IntFlag{Name: "microbatch-group-size-per-virtual-pipeline-stage", Usage: "micro-batches a chunk takes in a row (default: stages)"},
+			&cli.StringFlag{Name: "pipeline-schedule", Value: schedule.OneFOneBName, Usage: "1f1b or gpipe"},
+			&cli.BoolFlag{Name: "no-overlap-p2p-communication", Usage: "interleaved: exchanges end before what follows"},
+			&cli.BoolFlag{Name: "forward-only", Usage: "an evaluation"},
+
+			&cli.IntFlag{Name: "num-layers", Usage: "layers of the model; without it every chunk is the same amount of work"},
+			&cli.StringFlag{Name: "pipeline-model-parallel-layout", Usage: "which layers each stage holds, as in 'Ettt|(tt|)*2L'"},
+			&cli.StringFlag{Name: "pp-partition-method", Usage: "Megatron-DeepSpeed's way to cut stages, as in 'type:transformer|embedding'"},
+			&cli.IntFlag{Name: "decoder-first-pipeline-num-layers", Usage: "layers of the first stage"},
+			&cli.IntFlag{Name: "decoder-last-pipeline-num-layers", Usage: "layers of the last stage"},
+			&cli.BoolFlag{Name: "account-for-embedding-in-pipeline-split", Usage: "the embedding counts as a layer"},
+			&cli.BoolFlag{Name: "account-for-loss-in-pipeline-split", Usage: "the output layer counts as a layer"},
+
+			&cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "a micro-batch's forward through a stage, the mean of the stages"},
+			&cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "its backward"},
+			&cli.Float64Flag{Name: "transfer-ms", Usage: "an activation or gradient from one stage to the next"},
+			&cli.Float64Flag{Name: "embedding-work", Usage: "work of the embedding in layers, with --num-layers"},
+			&cli.Float64Flag{Name: "head-work", Usage: "work of output layer and loss in layers, with --num-layers"},
+
+			&cli.StringFlag{Name: "svg", Usage: "write the picture to this file"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with the times of every forward and backward"},
+			&cli.BoolFlag{Name: "actions", Usage: "print every stage's list, exchanges included"},
+		},
+		Action: runSchedule,
+	})
+}
+
+func runSchedule(c *cli.Context) error {
+	if err := command.NoArgs(c); err != nil {
+		return err
+	}
+	p, err := planOf(c)
+	if err != nil {
+		return err
+	}
+	if path := c.String("svg"); path != "" {
+		if err := writeFile(path, p.chart.SVG()); err != nil {
+			return err
+		}
+	}
+	out := &command.Printer{W: c.App.Writer}
+	switch {
+	case c.Bool("json"):
+		return p.writeJSON(c)
+	case c.Bool("actions"):
+		for stage := range p.config.Stages {
+			out.Printf("stage %d\n", stage)
+			for _, a := range p.config.Actions(stage) {
+				out.Printf("  %v\n", a)
+			}
+		}
+	default:
+		out.Printf("%s", p.chart.Text(100))
+	}
+	return out.Err
+}
+
+// schedulePlan is a schedule with its times.
+type schedulePlan struct {
+	config schedule.Config
+	parts  [][]schedule.Part // nil: not asked for
+	chart  timeline.Chart
+}
+
+func planOf(c *cli.Context) (p schedulePlan, err error) {
+	p.config = schedule.Config{Name: c.String("pipeline-schedule"), Stages: c.Int("pipeline-model-parallel-size"), Chunks: max(1, c.Int("num-virtual-stages-per-pipeline-rank")),
+		Micros: c.Int("micro-batches"), Group: c.Int("microbatch-group-size-per-virtual-pipeline-stage"), ForwardOnly: c.Bool("forward-only"), NoOverlap: c.Bool("no-overlap-p2p-communication")}
+	if err := p.cut(c); err != nil {
+		return p, err
+	}
+	s := &p.config
+	for _, n := range []int{s.Stages, s.Chunks, s.Micros} {
+		if n > most {
+			return p, fault.Errorf(fault.Usage, "%d stages of %d chunks with %d micro-batches are too many to draw", s.Stages, s.Chunks, s.Micros)
+		}
+	}
+	if err := s.Check(); err != nil {
+		return p, err
+	}
+	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
+		return p, fault.Errorf(fault.Usage, "%d stages of %d chunks with %d micro-batches are %.0f forwards; %d can be drawn: lower --micro-batches", s.Stages, s.Chunks, s.Micros, n, most)
+	}
+	line, err := schedule.Simulate(*s, p.times(c))
+	if err != nil {
+		return p, err
+	}
+	p.config = line.Config
+	p.chart = timeline.Chart{Line: line, Parts: p.parts}
+	return p, nil
+}
+
+// cutFlags mean something only for a model with layers.
+var cutFlags = []string{"num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout", "pp-partition-method", "decoder-first-pipeline-num-layers",
+	"decoder-last-pipeline-num-layers", "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split", "embedding-work", "head-work"}
+
+// cut gives every chunk its layers, where the model's are told.
+func (p *schedulePlan) cut(c *cli.Context) (err error) {
+	if !c.IsSet("num-layers") {
+		for _, name := range cutFlags {
+			if c.IsSet(name) {
+				return fault.Errorf(fault.Usage, "--%s needs --num-layers, the layers of the model", name)
+			}
+		}
+		return nil
+	}
+	p.parts, err = schedule.Split{Layers: c.Int("num-layers"), Stages: p.config.Stages,
+		VirtualStages: c.Int("num-virtual-stages-per-pipeline-rank"), LayersPerChunk: c.Int("num-layers-per-virtual-pipeline-stage"),
+		First: c.Int("decoder-first-pipeline-num-layers"), Last: c.Int("decoder-last-pipeline-num-layers"),
+		EmbeddingCounts: c.Bool("account-for-embedding-in-pipeline-split"), HeadCounts: c.Bool("account-for-loss-in-pipeline-split"),
+		Layout: c.String("pipeline-model-parallel-layout"), Method: c.String("pp-partition-method")}.Parts()
+	if err != nil {
+		return fault.With(fault.Usage, err)
+	}
+	p.config.Chunks = len(p.parts[0])
+	return nil
+}
+
+// times shares the seconds of a mean stage out by the work of each chunk.
+func (p *schedulePlan) times(c *cli.Context) schedule.Times {
+	forward, backward := c.Float64("forward-ms")/1e3, c.Float64("backward-ms")/1e3
+	t := schedule.Even(p.config, forward, backward, c.Float64("transfer-ms")/1e3)
+	if p.parts == nil {
+		return t
+	}
+	embedding, head := c.Float64("embedding-work"), c.Float64("head-work")
+	work := func(part schedule.Part) float64 {
+		units := float64(len(part.Layers))
+		if part.Embedding {
+			units += embedding
+		}
+		if part.Head {
+			units += head
+		}
+		return units
+	}
+	mean := (float64(c.Int("num-layers")) + embedding + head) / float64(p.config.Stages)
+	for stage, chunks := range p.parts {
+		for i, part := range chunks {
+			share := work(part) / mean
+			t.Forward[stage][i], t.Backward[stage][i] = forward*share, backward*share
+		}
+	}
+	return t
+}
+
+// The report of --json. Times are in milliseconds.
+type scheduleReport struct {
+	Schedule      string        `json:"schedule"`
+	Stages        int           `json:"stages"`
+	Chunks        int           `json:"chunks"`
+	Micros        int           `json:"micro_batches"`
+	Group         int           `json:"group"`
+	ForwardOnly   bool          `json:"forward_only"`
+	Step          float64       `json:"step_ms"`
+	Bubble        float64       `json:"bubble"`         // idle over busy time
+	FormulaBubble float64       `json:"bubble_formula"` // of equal stages
+	PerStage      []stageReport `json:"per_stage"`
+}
+
+type stageReport struct {
+	Busy  float64      `json:"busy_ms"`
+	Idle  float64      `json:"idle_ms"`
+	Live  int          `json:"live"` // most (chunk, micro-batch) alive at once
+	Holds []partReport `json:"holds,omitempty"`
+	Runs  []runReport  `json:"runs"`
+}
+
+type partReport struct {
+	Embedding bool  `json:"embedding"`
+	Layers    []int `json:"layers"`
+	Head      bool  `json:"head"`
+}
+
+type runReport struct {
+	Kind  string  `json:"kind"` // F, B
+	Chunk int     `json:"chunk"`
+	Micro int     `json:"micro_batch"`
+	From  float64 `json:"from_ms"`
+	To    float64 `json:"to_ms"`
+}
+
+func (p *schedulePlan) writeJSON(c *cli.Context) error {
+	line, s := p.chart.Line, p.config
+	r := scheduleReport{Schedule: s.Name, Stages: s.Stages, Chunks: s.Chunks, Micros: s.Micros, Group: s.Group, ForwardOnly: s.ForwardOnly,
+		Step: line.End * 1e3, Bubble: line.Bubble(), FormulaBubble: s.BubbleFraction()}
+	for stage, spans := range line.Spans {
+		one := stageReport{Busy: line.Busy(stage) * 1e3, Idle: line.Idle(stage) * 1e3, Live: line.Live[stage]}
+		if p.parts != nil {
+			for _, part := range p.parts[stage] {
+				one.Holds = append(one.Holds, partReport{part.Embedding, part.Layers, part.Head})
+			}
+		}
+		for _, span := range spans {
+			one.Runs = append(one.Runs, runReport{fmt.Sprint(span.Kind), span.Chunk, span.Micro, span.From * 1e3, span.To * 1e3})
+		}
+		r.PerStage = append(r.PerStage, one)
+	}
+	return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(r))
+}

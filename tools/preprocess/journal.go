@@ -1,0 +1,131 @@
+package preprocess
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/zeebo/xxh3"
+
+	"monotron/dataset"
+	"monotron/fault"
+)
+
+// journal is what an interrupted run leaves beside its unfinished files: how far
+// it had come when everything up to there was safe on disk. --resume cuts the
+// files to that and goes on.
+type journal struct {
+	Fingerprint string            `json:"fingerprint"` // of flags, tokenizer and inputs
+	At          position          `json:"at"`
+	Docs        int64             `json:"documents"`
+	Bad         int64             `json:"bad_lines_skipped"`
+	Marks       [][]dataset.Mark  `json:"files"`    // [partition][key]
+	Complete    bool              `json:"complete"` // all is written; the files wait for their names
+	Summaries   []dataset.Sidecar `json:"summaries,omitempty"`
+}
+
+// journalPath is hidden beside the output.
+func (o *options) journalPath() string {
+	return filepath.Join(o.folder(), "."+filepath.Base(o.prefix)+"_"+o.level()+".resume")
+}
+
+// fingerprint changes with everything that the output depends on.
+func (o *options) fingerprint() (string, error) {
+	h := xxh3.New()
+	fmt.Fprintln(h, o.keys, o.appendEOD, o.partitions, o.sequential, o.emptyToo, o.skipBad, o.maxLine, o.dtype, o.output, o.maxDocuments,
+		dataset.TokenizerHash(o.tok), o.tok.Name(), o.split)
+	for _, path := range o.inputs {
+		if path == "-" {
+			fmt.Fprintln(h, "-")
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", fault.With(fault.IO, err)
+		}
+		fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
+	}
+	return fmt.Sprintf("%016x", h.Sum64()), nil
+}
+
+// readJournal gives the state to go on from, nil to begin. Without --resume what
+// an earlier run left is dropped.
+func (o *options) readJournal() (*journal, error) {
+	text, err := os.ReadFile(o.journalPath())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.With(fault.IO, err)
+	}
+	if !o.resume || err != nil {
+		if o.resume {
+			o.say("%s: there is no interrupted run to go on with; starting from the beginning", o.prefix)
+		}
+		return nil, o.removeJournal()
+	}
+	j := &journal{}
+	if err := json.Unmarshal(text, j); err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s: %w; run without --resume", o.journalPath(), err)
+	}
+	now, err := o.fingerprint()
+	if err != nil {
+		return nil, err
+	}
+	if j.Fingerprint != now || len(j.Marks) != o.partitions || len(j.Marks[0]) != len(o.keys) {
+		return nil, fault.Errorf(fault.Usage, "--resume: the interrupted run of %s had other flags, another tokenizer or other inputs (an input that changed since counts as another); give the same ones, or run without --resume", o.prefix)
+	}
+	return j, nil
+}
+
+// save makes the files safe and then notes it.
+func (w *writer) save(complete bool) error {
+	print, err := w.fingerprint()
+	if err != nil {
+		return err
+	}
+	j := journal{Fingerprint: print, At: w.at, Docs: w.docs, Bad: w.bad, Complete: complete}
+	if complete {
+		j.Summaries = w.summaries()
+	}
+	for _, row := range w.pairs {
+		marks := make([]dataset.Mark, len(row))
+		for k, b := range row {
+			if complete {
+				continue
+			}
+			if marks[k], err = b.Save(); err != nil {
+				return err
+			}
+		}
+		j.Marks = append(j.Marks, marks)
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	return dataset.RewriteFile(w.journalPath(), text)
+}
+
+// finishOld does the last steps of a run that died in them: each is done, or can
+// be done again.
+func (o *options) finishOld(j *journal) error {
+	for p := range o.partitions {
+		for k := range o.keys {
+			if err := dataset.PublishPrepared(o.builder(p, k)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := o.join(j.Summaries); err != nil {
+		return err
+	}
+	return o.removeJournal()
+}
+
+func (o *options) removeJournal() error {
+	if err := os.Remove(o.journalPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.With(fault.IO, err)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package preprocess
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset"
+	"monotron/fault"
+	"monotron/tokenizer"
+	"monotron/tokenizer/punkt"
+	"monotron/tools/internal/command"
+)
+
+// options is what the flags say.
+type options struct {
+	inputs       []string
+	format       string
+	prefix       string
+	output       dataset.Format
+	workers      int
+	keys         []string
+	appendEOD    bool
+	eodFirst     bool // llm.c's files begin documents with EOD
+	skipBad      bool
+	maxLine      int64
+	resume       bool
+	saveEvery    time.Duration
+	dryRun       bool
+	partitions   int
+	sequential   bool // --keep-sequential-samples
+	emptyToo     bool // preprocess_data_fast: an empty document is a sequence
+	interval     int64
+	maxDocuments int64 // of each partition, 0: all
+	textSplit    float64
+	tok          tokenizer.Tokenizer
+	dtype        dataset.DType
+	sentences    *punkt.Splitter                  // --split-sentences, else nil
+	split        string                           // how sentences are split, for the journal
+	loaded       int64                            // bytes in use before the first line
+	longest      int                              // length of the longest block so far that was longer than usual
+	read         int64                            // documents read by this process
+	say          func(format string, args ...any) // to stderr
+}
+
+var outputFormats = map[string]dataset.Format{"megatron": dataset.Pair, "llmc": dataset.LLMC, "nanogpt": dataset.Raw}
+
+// read checks the flags; every problem of one kind is reported at once.
+func read(c *cli.Context) (o *options, err error) {
+	o = &options{
+		format: c.String("input-format"), prefix: c.String("output-prefix"), output: outputFormats[c.String("output-format")],
+		workers: c.Int("workers"), keys: c.StringSlice("json-keys"), appendEOD: c.Bool("append-eod"),
+		skipBad: c.String("on-bad-line") == "skip", maxLine: c.Int64("max-line-bytes"),
+		resume: c.Bool("resume"), saveEvery: c.Duration("resume-interval"), dryRun: c.Bool("dry-run"),
+		partitions: c.Int("partitions"), sequential: c.Bool("keep-sequential-samples"),
+		interval: c.Int64("log-interval"), textSplit: c.Float64("text-split"),
+		say: func(format string, args ...any) { fmt.Fprintf(c.App.ErrWriter, format+"\n", args...) },
+	}
+	if err := o.check(c); err != nil {
+		return nil, err
+	}
+	if o.eodFirst = o.output == dataset.LLMC; o.output == dataset.Pair && slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) {
+		o.output = dataset.OldPair
+	}
+	if c.IsSet("make-vocab-size-divisible-by") {
+		o.say("--make-vocab-size-divisible-by is accepted and has no effect here")
+	}
+	if o.inputs, err = expand(c.StringSlice("input"), o.format); err != nil {
+		return nil, err
+	}
+	if c.Bool("split-sentences") {
+		params, err := punkt.Find(c.String("lang"))
+		if err != nil {
+			return nil, err
+		}
+		o.sentences = punkt.NewSplitter(params, c.Bool("keep-newlines"))
+		o.split = fmt.Sprint(c.String("lang"), c.Bool("keep-newlines"), os.Getenv("NLTK_DATA"))
+	}
+	return o, o.setTokenizer(c)
+}
+
+func (o *options) check(c *cli.Context) error {
+	var problems []string
+	need := func(ok bool, text string) {
+		if !ok {
+			problems = append(problems, text)
+		}
+	}
+	lines := o.format == "jsonl"
+	_, known := outputFormats[c.String("output-format")]
+	stdin := slices.Contains(c.StringSlice("input"), "-")
+	need(!c.Args().Present(), fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " ")))
+	need(len(c.StringSlice("input")) > 0, "--input is needed")
+	need(o.prefix != "", "--output-prefix is needed")
+	need(o.workers > 0, "--workers must be at least 1")
+	need(o.partitions > 0 && o.partitions < 10000, "--partitions must be at least 1 and below 10000")
+	need(o.interval > 0, "--log-interval must be at least 1")
+	need(o.maxLine > 0, "--max-line-bytes must be at least 1")
+	need(o.saveEvery >= 0, "--resume-interval must not be negative")
+	need(slices.Contains([]string{"jsonl", "text", "tokens"}, o.format), "--input-format is jsonl, text or tokens")
+	need(known, "--output-format is megatron, llmc or nanogpt")
+	need(slices.Contains([]string{"error", "skip"}, c.String("on-bad-line")), "--on-bad-line is error or skip")
+	need(slices.Contains([]string{"mmap", "infer", "lazy", "cached"}, c.String("dataset-impl")), "--dataset-impl is mmap, lazy or cached")
+	need(!slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) || o.output == dataset.Pair, "--dataset-impl lazy and cached go with --output-format megatron")
+	need(!c.IsSet("text-split") || o.format == "text" && o.textSplit > 0 && o.textSplit < 1, "--text-split is a fraction between 0 and 1 and goes with --input-format text")
+	need(o.partitions == 1 || o.output == dataset.Pair && !slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")), "--partitions goes with --output-format megatron and --dataset-impl mmap")
+	need(c.Int64("max-documents") > 0, "--max-documents must be at least 1")
+	need(slices.Min(append(c.IntSlice("workers-to-check"), 1)) > 0, "--workers-to-check must be at least 1")
+	for flag, set := range map[string]bool{
+		"--partitions": o.partitions > 1, "--split-sentences": c.Bool("split-sentences"), "--resume": o.resume,
+		"--find-optimal-num-workers": c.Bool("find-optimal-num-workers"), "--on-bad-line skip": o.skipBad,
+	} {
+		need(lines || !set, flag+" goes with JSON lines, not with --input-format "+o.format)
+	}
+	need(o.format != "tokens" || !o.appendEOD, "--append-eod goes with text; --input-format tokens takes tokens as they are")
+	need(o.format != "tokens" || !stdin, "--input-format tokens reads files, not standard input")
+	need(!stdin || o.partitions == 1 || !o.sequential, "--keep-sequential-samples counts the lines first, so it cannot read standard input")
+	need(!stdin || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers reads its input several times, so it cannot read standard input")
+	need(!o.dryRun || !stdin, "--dry-run would swallow standard input")
+	if len(problems) > 0 {
+		slices.Sort(problems)
+		return fault.Errorf(fault.Usage, "%s", strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// setTokenizer makes the tokenizer and what follows from it. A CharTokenizer
+// without a vocabulary file is made from the text later; tokens need none.
+func (o *options) setTokenizer(c *cli.Context) error {
+	config, err := command.TokenizerConfig(c)
+	if err != nil {
+		return err
+	}
+	if config.Type == "CharTokenizer" && config.VocabFile == "" && o.format == "text" || config.Type == "" && o.format == "tokens" {
+		return nil
+	}
+	tok, err := tokenizer.FromConfig(config)
+	if err != nil {
+		return err
+	}
+	return o.use(tok)
+}
+
+func (o *options) use(tok tokenizer.Tokenizer) error {
+	if o.appendEOD && tok.EOD() < 0 {
+		return fault.Errorf(fault.Usage, "--append-eod: %s has no end-of-document id", tok.Name())
+	}
+	o.tok = tok
+	switch o.output {
+	case dataset.Pair:
+		o.dtype = dataset.DTypeFor(tok.VocabSize())
+	case dataset.OldPair:
+		o.dtype = dataset.I32
+	case dataset.LLMC:
+		o.dtype = dataset.LLMCType(tok.VocabSize())
+	case dataset.Raw:
+		if o.dtype = dataset.U16; tok.VocabSize() > 1<<16 {
+			return fault.Errorf(fault.Usage, "--output-format nanogpt has 16 bits a token; the vocabulary of %s has %d ids", tok.Name(), tok.VocabSize())
+		}
+	}
+	return nil
+}
+
+// expand turns globs into files, in the order of their names. Token files are
+// given by prefix or name, and may be globs of names.
+func expand(patterns []string, format string) (files []string, err error) {
+	for _, p := range patterns {
+		if _, err := os.Stat(p); err == nil || p == "-" {
+			files = append(files, p)
+			continue
+		}
+		if _, err := os.Stat(p + ".idx"); err == nil && format == "tokens" {
+			files = append(files, p)
+			continue
+		}
+		found, err := filepath.Glob(p)
+		if err != nil {
+			return nil, fault.Errorf(fault.Usage, "--input %s: %w", p, err)
+		}
+		if len(found) == 0 {
+			return nil, fault.Errorf(fault.NoInput, "--input %s: no such file", p)
+		}
+		files = append(files, found...)
+	}
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil && info.IsDir() {
+			return nil, fault.Errorf(fault.NoInput, "--input %s is a folder; name its files, such as %s", f, filepath.Join(f, "*"))
+		}
+	}
+	return files, nil
+}

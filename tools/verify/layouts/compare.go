@@ -1,0 +1,153 @@
+package layouts
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"monotron/megatron/spec"
+	"monotron/megatron/training"
+)
+
+// Bounds are the largest differences that rounding explains, relative to one
+// rank's numbers.
+type Bounds struct {
+	Loss   float64 // of each loss
+	Grad   float64 // of each gradient tensor, by norm; of the gradient norm
+	Weight float64 // of each weight tensor after the last step, by norm
+}
+
+// BoundsOf: in f32 sums of some thousand products round to a few 1e-7, and the
+// gradients of eight layers carry that through. In bf16 and fp16 every activation
+// is rounded to 2⁻⁹ and 2⁻¹² of itself; a layout rounds at other places, some ten
+// a layer and each at random, so that about ten times that is left. AdamW's first
+// steps are lr·sign(g) where a gradient is as small as its rounding, so weights
+// may differ by a share of the update.
+func BoundsOf(precision string) Bounds {
+	switch precision {
+	case training.BF16:
+		return Bounds{Loss: 2e-3, Grad: 5e-2, Weight: 1e-2}
+	case training.FP16:
+		return Bounds{Loss: 3e-4, Grad: 1e-2, Weight: 3e-3}
+	}
+	return Bounds{Loss: 1e-5, Grad: 1e-4, Weight: 1e-4}
+}
+
+// Difference is how far a layout's numbers are from one rank's.
+type Difference struct {
+	Loss, Norm, Grad, Weight float64 // the worst
+	Forward                  float64 // of residual streams and token losses, by norm
+	WorstGrad, WorstWeight   string
+	Samples                  bool // other ones were read, or counted in the loss
+	Missing                  string
+	Over                     bool // beyond the bounds
+}
+
+// compare measures got against want.
+func compare(m *spec.Model, got, want *Outcome, b Bounds) Difference {
+	d := Difference{Samples: !slices.EqualFunc(got.samples, want.samples, slices.Equal[[]int64]) || !slices.Equal(got.tokens, want.tokens)}
+	for i := range want.losses {
+		d.Loss = worse(d.Loss, apart(got.losses[i], want.losses[i]))
+		d.Norm = worse(d.Norm, apart(got.norms[i], want.norms[i]))
+	}
+	d.Loss = worse(d.Loss, apart(got.evaluation, want.evaluation))
+	for depth, theirs := range want.hidden {
+		if depth >= len(got.hidden) {
+			d.Missing = want.module(depth)
+			break
+		}
+		worst, _ := farthest(got.hidden[depth], theirs, tensorScale, nil, &d.Missing)
+		d.Forward = worse(d.Forward, worst)
+	}
+	d.Grad, d.WorstGrad = farthest(got.grads, want.grads, gradientScale(want), nil, &d.Missing)
+	d.Weight, d.WorstWeight = farthest(got.weights, want.weights, tensorScale, keyBiases(m), &d.Missing)
+	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= b.Grad && d.Norm <= b.Grad && d.Grad <= b.Grad && d.Weight <= b.Weight)
+	return d
+}
+
+// worse is the larger; not a number is the worst.
+func worse(a, b float64) float64 {
+	if math.IsNaN(a) || math.IsNaN(b) {
+		return math.NaN()
+	}
+	return max(a, b)
+}
+
+func apart(got, want float64) float64 { return math.Abs(got-want) / max(math.Abs(want), 1e-12) }
+
+// gradientScale: a tensor whose exact gradient is zero holds rounding alone, so
+// that its norm is no measure; a millionth of all gradients' norm is the least.
+func gradientScale(want *Outcome) func(*tensor) float64 {
+	least := 1e-6 * want.grads.whole()
+	return func(t *tensor) float64 { return max(norm(t.values), least) }
+}
+
+func tensorScale(t *tensor) float64 { return max(norm(t.values), 1e-12) }
+
+// farthest is the largest ‖got−want‖/scale(want) over the tensors, and whose it is.
+func farthest(ts, want tensors, scale func(*tensor) float64, skip func(name string, i int) bool, missing *string) (most float64, name string) {
+	for _, n := range names(want) {
+		got := ts[n]
+		if got == nil || got.missing() > 0 || len(got.values) != len(want[n].values) {
+			*missing = n
+			continue
+		}
+		if d := distance(n, got.values, want[n].values, skip) / scale(want[n]); d > most || math.IsNaN(d) {
+			most, name = d, n
+		}
+	}
+	return most, name
+}
+
+func distance(name string, got, want []float64, skip func(string, int) bool) float64 {
+	sum := 0.0
+	for i, v := range want {
+		if skip == nil || !skip(name, i) {
+			sum += (got[i] - v) * (got[i] - v)
+		}
+	}
+	return math.Sqrt(sum)
+}
+
+func names(ts tensors) []string {
+	var list []string
+	for n := range ts {
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// keyBiases marks the elements whose exact gradient is zero: a bias of all keys
+// shifts every score of a query alike, unless RoPE turns it. AdamW makes full
+// steps of their rounding noise.
+func keyBiases(m *spec.Model) func(name string, i int) bool {
+	d, perGroup := m.KVChannels, m.NumAttentionHeads/m.NumQueryGroups
+	return func(name string, i int) bool {
+		if m.Position == spec.PositionRope || !strings.HasSuffix(name, "self_attention.linear_qkv.bias") {
+			return false
+		}
+		row := i % ((perGroup + 2) * d) / d
+		return row == perGroup
+	}
+}
+
+// where names the first number of a layout that is off: in the order of a step.
+func (d *Difference) where(b Bounds) string {
+	switch {
+	case d.Samples:
+		return "other samples or tokens were counted"
+	case d.Missing != "":
+		return d.Missing + " is not held by any rank, or only in part"
+	case !(d.Forward <= b.Grad):
+		return "residual stream or token losses"
+	case !(d.Grad <= b.Grad):
+		return fmt.Sprintf("gradient of %s", d.WorstGrad)
+	case !(d.Loss <= b.Loss):
+		return "loss"
+	case !(d.Norm <= b.Grad):
+		return "gradient norm"
+	}
+	return "weight " + d.WorstWeight
+}

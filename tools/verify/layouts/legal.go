@@ -1,0 +1,181 @@
+package layouts
+
+import (
+	"fmt"
+	"strings"
+
+	"monotron/megatron/model"
+	"monotron/megatron/training"
+)
+
+// Variant is a layout with what else may change how a model is computed.
+type Variant struct {
+	Layout     training.Layout
+	Recompute  model.Recompute
+	MicroBatch int
+}
+
+// One is the layout that the others are compared with.
+func One(c *training.Config) Variant {
+	return Variant{training.Layout{VP: 1}, model.Recompute{}, c.MicroBatchSize}
+}
+
+func (v Variant) String() string {
+	l := v.Layout
+	var words []string
+	add := func(on bool, format string, a ...any) {
+		if on {
+			words = append(words, fmt.Sprintf(format, a...))
+		}
+	}
+	add(l.TP > 1, "tp%d", l.TP)
+	add(l.SequenceParallel, "sp")
+	add(l.PP > 1, "pp%d", l.PP)
+	add(l.VP > 1, "vp%d", l.VP)
+	add(l.Schedule != "", "%s", l.Schedule)
+	add(l.StageString != "", "%s", l.StageString)
+	add(l.DP > 1, "dp%d", l.DP)
+	add(l.Sharding != "", "%s", l.Sharding)
+	add(l.OverlapGradReduce, "overlap")
+	add(v.Recompute.Granularity != "", "recompute-%s%s", v.Recompute.Granularity, v.Recompute.Method)
+	add(l.DistributeSavedActivation, "distributed")
+	if len(words) == 0 {
+		return "one rank"
+	}
+	return strings.Join(words, " ")
+}
+
+// Legal lists every layout of 2 to world ranks that the model can be trained
+// under, each with its variations.
+func Legal(c *training.Config, world int) []Variant {
+	var all []Variant
+	for n := 2; n <= world; n++ {
+		for tp := 1; tp <= n; tp++ {
+			for pp := 1; tp*pp <= n; pp++ {
+				if n%(tp*pp) == 0 {
+					all = append(all, variations(c, training.Layout{WorldSize: n, TP: tp, PP: pp, CP: 1, EP: 1, DP: n / (tp * pp), VP: 1})...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// variations of a layout's sizes: sequence parallelism, virtual stages, schedules,
+// stages that do not divide evenly, sharding, recompute.
+func variations(c *training.Config, sizes training.Layout) []Variant {
+	var all []Variant
+	add := func(change func(*Variant)) {
+		v := Variant{Layout: sizes}
+		change(&v)
+		v.MicroBatch = microBatch(c, &v.Layout)
+		if legal(c, v) {
+			all = append(all, v)
+		}
+	}
+	shardings := []string{""}
+	if sizes.DP > 1 {
+		shardings = append(shardings, "optim", "optim_grads", "optim_grads_params")
+	}
+	for _, sharding := range shardings {
+		for _, sequence := range []bool{false, true} {
+			if sequence && sizes.TP == 1 {
+				continue
+			}
+			for _, stages := range stageCuts(c, sizes.PP) {
+				add(func(v *Variant) {
+					stages(&v.Layout)
+					v.Layout.Sharding, v.Layout.SequenceParallel = sharding, sequence
+				})
+			}
+		}
+	}
+	for _, r := range []model.Recompute{{Granularity: "full", Method: "uniform", NumLayers: 1}, {Granularity: "full", Method: "block", NumLayers: 1}, {Granularity: "selective", Modules: []string{"core_attn"}}} {
+		add(func(v *Variant) { v.Recompute, v.Layout.SequenceParallel = r, sizes.TP > 1 })
+	}
+	if sizes.TP > 1 {
+		add(func(v *Variant) {
+			v.Recompute, v.Layout.DistributeSavedActivation = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}, true
+		})
+	}
+	if sizes.DP > 1 {
+		for _, sharding := range shardings {
+			add(func(v *Variant) {
+				v.Layout.OverlapGradReduce, v.Layout.Sharding, v.Layout.BucketSize = true, sharding, 5000
+			})
+		}
+	}
+	return all
+}
+
+// stageCuts are the ways to cut the model over pp stages.
+func stageCuts(c *training.Config, pp int) []func(*training.Layout) {
+	even := func(vp int, schedule string) func(*training.Layout) {
+		return func(l *training.Layout) { l.VP, l.Schedule = vp, schedule }
+	}
+	if pp == 1 {
+		return []func(*training.Layout){even(1, "")}
+	}
+	cuts := []func(*training.Layout){even(1, ""), even(2, ""), even(4, ""), even(1, "gpipe")}
+	for _, text := range []string{unevenStages(c.Model.NumLayers, pp, false), unevenStages(c.Model.NumLayers, pp, true)} {
+		if text != "" {
+			cuts = append(cuts, func(l *training.Layout) { l.StageString = text })
+		}
+	}
+	return cuts
+}
+
+// unevenStages is a layout string whose later stages have more layers; with apart
+// the embedding and the head have stages of their own.
+func unevenStages(layers, pp int, apart bool) string {
+	stages := pp
+	if apart {
+		stages -= 2
+	}
+	if stages < 1 || layers < stages {
+		return ""
+	}
+	var parts []string
+	for s := range stages {
+		parts = append(parts, strings.Repeat("t", layers*(s+1)/stages-layers*s/stages))
+	}
+	if apart {
+		return "E|" + strings.Join(parts, "|") + "|L"
+	}
+	if layers%stages == 0 { // make it uneven
+		if stages == 1 || len(parts[0]) < 2 {
+			return ""
+		}
+		parts[0], parts[stages-1] = parts[0][1:], parts[stages-1]+"t"
+	}
+	return "E" + strings.Join(parts, "|") + "L"
+}
+
+// microBatch is the largest of a few sizes that leaves the pipeline enough
+// micro-batches; 0: none does.
+func microBatch(c *training.Config, l *training.Layout) int {
+	for _, size := range []int{3, 2, 1} {
+		if c.GlobalBatchSize%(size*l.DP) == 0 && c.GlobalBatchSize/(size*l.DP) >= 2*l.PP {
+			return size
+		}
+	}
+	if c.GlobalBatchSize%l.DP == 0 {
+		return 1
+	}
+	return 0
+}
+
+// legal tells whether the model can be trained so.
+func legal(c *training.Config, v Variant) bool {
+	m, l := &c.Model, &v.Layout
+	shares := func(a, b int) bool { return a%b == 0 || b%a == 0 }
+	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%l.TP != 0 {
+		return false
+	}
+	full := *c
+	full.Layout, full.MicroBatchSize = *l, v.MicroBatch
+	if _, err := full.Split().Parts(); err != nil {
+		return false
+	}
+	return full.Schedule(c.GlobalBatchSize/(v.MicroBatch*l.DP), false).Check() == nil
+}

@@ -1,0 +1,95 @@
+package layouts
+
+import (
+	"strings"
+
+	"monotron/fault"
+	"monotron/megatron/arguments"
+	"monotron/megatron/spec"
+	"monotron/megatron/training"
+)
+
+// Shapes are the models that are trained where none is given, each by its flags.
+var Shapes = []struct{ Name, Flags string }{
+	{"gpt2", "--attention-dropout 0.1 --hidden-dropout 0.1"},
+	{"llama", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
+		"--group-query-attention --num-query-groups 2 --attention-dropout 0 --hidden-dropout 0"},
+	{"bloom", "--position-embedding-type alibi --embed-layernorm --attention-dropout 0.1 --hidden-dropout 0.1"},
+}
+
+// small are the sizes of the model that is trained: enough layers and heads to
+// cut in every way, a vocabulary that no number of ranks divides.
+const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-length 16 --max-position-embeddings 16 " +
+	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
+	"--train-iters 10 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234"
+
+// Model is a model under test with how it is trained.
+type Model struct {
+	Name   string
+	Config training.Config
+}
+
+// Builtin is one of Shapes; more flags, such as --bf16, are appended.
+func Builtin(name string, more ...string) (Model, error) {
+	for _, s := range Shapes {
+		if s.Name == name {
+			return parse(name, append(strings.Fields(small+" "+s.Flags), more...))
+		}
+	}
+	return Model{}, fault.Errorf(fault.Usage, "there is no shape %q; there are gpt2, llama and bloom", name)
+}
+
+// FromFlags is the model of a training command line, shrunk unless full is set:
+// the same architecture with the sizes above.
+func FromFlags(flags []string, full bool) (Model, error) {
+	m, err := parse("the model given", flags)
+	if err != nil || full {
+		return m, err
+	}
+	reference, err := parse("", strings.Fields(small))
+	if err != nil {
+		return m, err
+	}
+	shrink(&m.Config, &reference.Config)
+	return m, nil
+}
+
+func parse(name string, flags []string) (Model, error) {
+	c, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true}, flags)
+	if err != nil {
+		return Model{}, err
+	}
+	c.Layout = training.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
+	c.Checkpoint, c.Log = training.Checkpoint{}, training.Log{}
+	return Model{Name: name, Config: c}, nil
+}
+
+// shrink gives c the sizes of s and keeps everything that is not a size.
+func shrink(c, s *training.Config) {
+	m := &c.Model
+	ratio := max(1, m.NumAttentionHeads/max(1, m.NumQueryGroups))
+	gated := m.Gated()
+	wide := m.KVChannels*m.NumAttentionHeads != m.HiddenSize
+	m.NumLayers, m.HiddenSize, m.NumAttentionHeads, m.MaxPositions = s.Model.NumLayers, s.Model.HiddenSize, s.Model.NumAttentionHeads, s.Model.MaxPositions
+	m.NumQueryGroups = max(1, m.NumAttentionHeads/ratio)
+	m.KVChannels = m.HiddenSize / m.NumAttentionHeads
+	if wide {
+		m.KVChannels += 2
+	}
+	m.FFNHiddenSize = 4 * m.HiddenSize
+	if gated {
+		m.FFNHiddenSize = 2 * m.HiddenSize
+	}
+	if m.WindowLeft > 0 {
+		m.WindowLeft = min(m.WindowLeft, 4)
+	}
+	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1
+	c.Tokenizer = s.Tokenizer
+	c.SeqLength, c.MicroBatchSize, c.GlobalBatchSize = s.SeqLength, s.MicroBatchSize, s.GlobalBatchSize
+	c.RampupBatchSize, c.StepBatchSizeSchedule = nil, ""
+	c.TrainIters, c.TrainSamples = s.TrainIters, 0
+	c.Optimizer.LR, c.Optimizer.MinLR, c.Optimizer.DecayStyle = s.Optimizer.LR, 0, s.Optimizer.DecayStyle
+	if m.Position == spec.PositionRope && m.KVChannels%2 != 0 {
+		m.KVChannels++
+	}
+}

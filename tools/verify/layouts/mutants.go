@@ -1,0 +1,315 @@
+package layouts
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"monotron/csrc/device"
+	"monotron/megatron/training"
+	"monotron/mpu/comm"
+)
+
+// Mutant is one thing broken on purpose.
+type Mutant struct {
+	Name    string
+	Layout  string
+	Caught  bool
+	By      string // what showed it
+	variant Variant
+	setup   func() Setup
+}
+
+// Faults of a collective.
+const (
+	drop   = "dropped"
+	double = "doubled"
+	scale  = "mis-scaled"
+)
+
+// site is a place in the program that calls a collective of a kind of group.
+type site struct{ group, op, caller string }
+
+func (s site) String() string { return fmt.Sprintf("%s %s in %s", s.group, s.op, s.caller) }
+
+// collectives counts the calls of a training by site, and breaks one call, or all,
+// of one of them on every rank.
+type collectives struct {
+	mu    sync.Mutex
+	calls map[calls]int
+	fault string // "": none
+	at    site
+	call  int // number of the call that is broken; every: each
+}
+
+// calls are those of a rank at a site.
+type calls struct {
+	rank int
+	site site
+}
+
+const every = -1
+
+func newCollectives(fault string, at site, call int) *collectives {
+	return &collectives{calls: map[calls]int{}, fault: fault, at: at, call: call}
+}
+
+// most is the largest number of calls a rank made, by site.
+func (c *collectives) most() map[site]int {
+	most := map[site]int{}
+	for at, n := range c.calls {
+		most[at.site] = max(most[at.site], n)
+	}
+	return most
+}
+
+// wrap puts a watch on every group of a rank.
+func (c *collectives) wrap(r *training.Rank) {
+	for _, g := range []struct {
+		name  string
+		group *comm.Group
+	}{{"tp", &r.TP}, {"pp", &r.PP}, {"dp", &r.DP}, {"model", &r.Model}, {"embedding", &r.Embedding}, {"query-sharers", &r.Sharers}, {"world", &r.World}} {
+		if *g.group != nil && (*g.group).Size() > 1 {
+			*g.group = &watched{Group: *g.group, kind: g.name, rank: r.Number, device: r.Device, watch: c}
+		}
+	}
+}
+
+// broken notes a call and tells which fault it is to have.
+func (c *collectives) broken(rank int, kind, op string) string {
+	at := calls{rank, site{kind, op, caller()}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.calls[at]
+	c.calls[at]++
+	if at.site == c.at && (c.call == every || c.call == n) {
+		return c.fault
+	}
+	return ""
+}
+
+// caller names who asked for a collective: the nearest three functions outside this
+// package.
+func caller() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	var path []string
+	for more := true; more && len(path) < 3; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if strings.Contains(f.Function, "monotron/tools/verify/") && len(path) == 0 {
+			continue
+		}
+		if !strings.HasPrefix(f.Function, "monotron/") {
+			break
+		}
+		name := f.Function[strings.LastIndexByte(f.Function, '/')+1:]
+		path = append(path, strings.NewReplacer("(*", "", ")", "").Replace(name))
+	}
+	return strings.Join(path, " < ")
+}
+
+// watched is a group with at most one of its collectives broken.
+type watched struct {
+	comm.Group
+	kind   string
+	rank   int
+	device *device.Device
+	watch  *collectives
+}
+
+// late does something when a collective is over.
+type late struct {
+	comm.Work
+	after func() error
+}
+
+func (l late) Wait() error {
+	if err := l.Work.Wait(); err != nil {
+		return err
+	}
+	return l.after()
+}
+
+type nothing struct{}
+
+func (nothing) Wait() error { return nil }
+
+// apply carries a collective out as the fault says: instead stands for it where
+// it is dropped, out is what it fills.
+func (w *watched) apply(op string, out device.Tensor, do func() comm.Work, instead func()) comm.Work {
+	switch w.watch.broken(w.rank, w.kind, op) {
+	case drop:
+		instead()
+		return nothing{}
+	case double:
+		return late{do(), func() error { return do().Wait() }}
+	case scale:
+		return late{do(), func() error { w.scale(out); return nil }}
+	}
+	return do()
+}
+
+// scale multiplies by 1.5, through the host.
+func (w *watched) scale(t device.Tensor) {
+	raw := make([]byte, t.Bytes())
+	w.device.Read(raw, t)
+	values := device.ToFloat64(t.DType, raw)
+	for i := range values {
+		values[i] *= 1.5
+	}
+	w.device.Write(t, device.FromFloat64(t.DType, values))
+}
+
+func (w *watched) AllReduce(t device.Tensor, op comm.ReduceOp) comm.Work {
+	return w.apply("all-reduce "+op.String(), t, func() comm.Work { return w.Group.AllReduce(t, op) }, func() {})
+}
+
+func (w *watched) Broadcast(t device.Tensor, root int) comm.Work {
+	return w.apply("broadcast", t, func() comm.Work { return w.Group.Broadcast(t, root) }, func() {})
+}
+
+func (w *watched) AllGather(out, in device.Tensor) comm.Work {
+	return w.apply("all-gather", out, func() comm.Work { return w.Group.AllGather(out, in) }, func() {
+		n := in.Len()
+		own := out.Reshape(out.Len()).Slice(0, int64(w.Rank())*n, n)
+		if own.Data != in.Data {
+			w.device.Copy(own, in.Reshape(n))
+		}
+	})
+}
+
+func (w *watched) ReduceScatter(out, in device.Tensor) comm.Work {
+	return w.apply("reduce-scatter", out, func() comm.Work { return w.Group.ReduceScatter(out, in) }, func() {
+		n := out.Len()
+		own := in.Reshape(in.Len()).Slice(0, int64(w.Rank())*n, n)
+		if own.Data != out.Data {
+			w.device.Copy(out.Reshape(n), own)
+		}
+	})
+}
+
+func (w *watched) Exchange(transfers []comm.Transfer) comm.Work {
+	i := slices.IndexFunc(transfers, func(t comm.Transfer) bool { return !t.Send })
+	if i < 0 {
+		return w.Group.Exchange(transfers)
+	}
+	return w.apply("receive", transfers[i].T, func() comm.Work { return w.Group.Exchange(transfers) }, nil)
+}
+
+// Mutants lists what can be broken in the training of m under each variant: every
+// collective that the training makes, each way that changes numbers; the dropout
+// masks of one rank; the padded columns of the vocabulary.
+func Mutants(m Model, variants []Variant, steps int, open func() (*device.Device, error)) ([]*Mutant, error) {
+	var all []*Mutant
+	known := map[string]bool{}
+	for _, v := range variants {
+		watch := newCollectives("", site{}, every)
+		if _, err := Train(m, v, 1, open, Setup{rank: watch.wrap}); err != nil {
+			return nil, fmt.Errorf("%v: %w", v, err)
+		}
+		most := watch.most()
+		for _, s := range sorted(most) {
+			for _, f := range faultsOf(s) {
+				for _, call := range broken(most[s]) {
+					if name := f + ": " + s.String() + call.name; !known[name] {
+						known[name] = true
+						all = append(all, &Mutant{Name: name, Layout: v.String(), variant: v,
+							setup: func() Setup { return Setup{rank: newCollectives(f, s, call.number).wrap} }})
+					}
+				}
+			}
+		}
+		all = append(all, others(m, v)...)
+	}
+	return all, nil
+}
+
+// which calls of a site are broken.
+type which struct {
+	number int
+	name   string
+}
+
+// broken picks of n calls in the first step: all, and a few alone.
+func broken(n int) []which {
+	list := []which{{every, ""}}
+	const alone = 4
+	for i := range min(n, alone) {
+		if n > 1 {
+			call := i * (n - 1) / (min(n, alone) - 1)
+			list = append(list, which{call, fmt.Sprintf(", call %d of %d", call+1, n)})
+		}
+	}
+	return list
+}
+
+// faultsOf leaves out what changes no number: a second gathering, broadcast or
+// maximum gives what the first gave; an exchange that one end leaves out is a
+// mismatch and no number.
+func faultsOf(s site) []string {
+	switch {
+	case s.op == "receive":
+		return []string{scale}
+	case s.op == "all-gather", s.op == "broadcast":
+		return []string{drop, scale}
+	case strings.HasSuffix(s.op, "max"):
+		return []string{drop}
+	case s.op == "reduce-scatter":
+		return []string{drop, scale}
+	}
+	return []string{drop, double, scale}
+}
+
+// others are the mutants that are no collectives.
+func others(m Model, v Variant) []*Mutant {
+	var all []*Mutant
+	add := func(name string, s Setup) {
+		all = append(all, &Mutant{Name: name, Layout: v.String(), variant: v, setup: func() Setup { return s }})
+	}
+	last := v.Layout.Sizes().World() - 1
+	if m.Config.Model.HiddenDropout > 0 || m.Config.Model.AttentionDropout > 0 {
+		add("dropout masks of the last rank offset by one sample", Setup{micro: func(micro *training.Micro, r *training.Rank) {
+			if r.Number == last {
+				for i := range micro.Samples {
+					micro.Samples[i]++
+				}
+			}
+		}})
+	}
+	if v.Layout.TP > 1 {
+		add("padded columns of the vocabulary counted", Setup{config: func(c *training.Config, _ *training.Rank) {
+			c.Model.PaddedVocabCounts = true
+		}})
+	}
+	return all
+}
+
+func sorted(seen map[site]int) []site {
+	var list []site
+	for s := range seen {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b site) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// Run trains the mutant and tells how it shows against want.
+func (mu *Mutant) Run(m Model, steps int, open func() (*device.Device, error), want *Outcome, b Bounds) {
+	got, err := Train(m, mu.variant, steps, open, mu.setup())
+	if err != nil {
+		mu.Caught, mu.By = true, firstLine(err)
+		return
+	}
+	d := compare(&m.Config.Model, got, want, b)
+	if mu.Caught = d.Over; d.Over {
+		mu.By = d.where(b)
+	}
+}
+
+func firstLine(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
+}

@@ -1,0 +1,156 @@
+package layouts
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Row is one layout in a report.
+type Row struct {
+	Model    string  `json:"model"`
+	Layout   string  `json:"layout"`
+	World    int     `json:"world"`
+	Loss     float64 `json:"loss"`
+	Norm     float64 `json:"grad_norm"`
+	Grad     float64 `json:"gradient"`
+	GradOf   string  `json:"gradient_of"`
+	Weight   float64 `json:"weight"`
+	WeightOf string  `json:"weight_of"`
+	Seconds  float64 `json:"seconds"`
+	OK       bool    `json:"ok"`
+	Problem  string  `json:"problem,omitempty"`
+}
+
+// Report is what was compared.
+type Report struct {
+	Precision string    `json:"precision"`
+	Steps     int       `json:"steps"`
+	Bounds    Bounds    `json:"bounds"`
+	Rows      []Row     `json:"layouts"`
+	Mutants   []*Mutant `json:"mutants,omitempty"`
+	Seconds   float64   `json:"seconds"`
+}
+
+// Failed counts the layouts that differ and the mutants that nobody saw.
+func (r *Report) Failed() (layouts, unseen int) {
+	for _, row := range r.Rows {
+		if !row.OK {
+			layouts++
+		}
+	}
+	for _, m := range r.Mutants {
+		if !m.Caught {
+			unseen++
+		}
+	}
+	return layouts, unseen
+}
+
+// WriteJSON prints the report as one object.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(r)
+}
+
+// worstShown is how many layouts of a model are printed without all.
+const worstShown = 8
+
+// WriteTable prints for each model the layouts that fail and those nearest to
+// their bounds, then what was proved.
+func (r *Report) WriteTable(w io.Writer, all bool) error {
+	var out strings.Builder
+	for _, rows := range r.models() {
+		r.model(&out, rows, all)
+	}
+	r.mutants(&out)
+	failed, unseen := r.Failed()
+	if len(r.Rows) > 0 {
+		fmt.Fprintf(&out, "%s, %d steps: %d layouts, %d differ from one rank; bounds: loss %g, gradients %g, weights %g; %.1f minutes\n",
+			r.Precision, r.Steps, len(r.Rows), failed, r.Bounds.Loss, r.Bounds.Grad, r.Bounds.Weight, r.Seconds/60)
+	}
+	if len(r.Mutants) > 0 {
+		fmt.Fprintf(&out, "%d mutants, %d caught, %d not\n", len(r.Mutants), len(r.Mutants)-unseen, unseen)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// models groups the rows.
+func (r *Report) models() (groups [][]Row) {
+	for _, row := range r.Rows {
+		if n := len(groups); n == 0 || groups[n-1][0].Model != row.Model {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], row)
+	}
+	return groups
+}
+
+func (r *Report) model(out *strings.Builder, rows []Row, all bool) {
+	shown := slices.Clone(rows)
+	if !all {
+		slices.SortStableFunc(shown, func(a, b Row) int { return -compareShare(r.share(a), r.share(b)) })
+		failed := 0
+		for _, row := range shown {
+			if !row.OK {
+				failed++
+			}
+		}
+		shown = shown[:min(len(shown), max(failed, worstShown))]
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "%s\tranks\tloss\tgradient\tweight\t\n", rows[0].Model)
+	var problems []string
+	for _, row := range shown {
+		verdict := "ok"
+		if !row.OK {
+			verdict = "DIFFERS"
+			problems = append(problems, fmt.Sprintf("  %s: %s", row.Layout, row.Problem))
+		}
+		fmt.Fprintf(table, "  %s\t%d\t%.1e\t%.1e\t%.1e\t%s\n", row.Layout, row.World, row.Loss, row.Grad, row.Weight, verdict)
+	}
+	_ = table.Flush() // to a strings.Builder
+	if rest := len(rows) - len(shown); rest > 0 {
+		fmt.Fprintf(out, "  and %d more, closer to one rank (--all lists them)\n", rest)
+	}
+	for _, p := range problems {
+		fmt.Fprintln(out, p)
+	}
+}
+
+// share is how much of the bounds a row uses up.
+func (r *Report) share(row Row) float64 {
+	if !row.OK {
+		return 1e300
+	}
+	return max(row.Loss/r.Bounds.Loss, row.Grad/r.Bounds.Grad, row.Weight/r.Bounds.Weight)
+}
+
+func compareShare(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func (r *Report) mutants(out *strings.Builder) {
+	if len(r.Mutants) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "mutants")
+	for _, m := range r.Mutants {
+		verdict := "caught: " + m.By
+		if !m.Caught {
+			verdict = "NOT CAUGHT"
+		}
+		fmt.Fprintf(out, "  %s\n    under %s; %s\n", m.Name, m.Layout, verdict)
+	}
+}

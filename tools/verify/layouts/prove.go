@@ -1,0 +1,109 @@
+package layouts
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"monotron/csrc/device"
+)
+
+// Options say how much is proved.
+type Options struct {
+	World  int    // largest number of ranks
+	Steps  int    // trained under each layout
+	Only   string // layouts whose name contains all of its words
+	Stride int    // every Stride-th layout alone; 0 and 1: all
+	Mutate bool   // break things instead
+	Open   func() (*device.Device, error)
+	Told   func(done, all int, what string) // progress
+}
+
+// Prove trains each model under each layout.
+func Prove(models []Model, o Options) (*Report, error) {
+	began := time.Now()
+	r := &Report{Precision: models[0].Config.Precision, Steps: o.Steps, Bounds: BoundsOf(models[0].Config.Precision)}
+	defer func() { r.Seconds = time.Since(began).Seconds() }()
+	for _, m := range models {
+		want, err := Train(m, One(&m.Config), o.Steps, o.Open, Setup{})
+		if err != nil {
+			return nil, fmt.Errorf("%s on one rank: %w", m.Name, err)
+		}
+		variants := o.chosen(Legal(&m.Config, o.World))
+		if o.Mutate {
+			if err := r.mutate(m, variants, o, want); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		for i, v := range variants {
+			o.Told(i, len(variants), m.Name+": "+v.String())
+			r.Rows = append(r.Rows, r.row(m, v, o, want))
+		}
+	}
+	return r, nil
+}
+
+func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
+	row := Row{Model: m.Name, Layout: v.String(), World: v.Layout.Sizes().World()}
+	got, err := Train(m, v, o.Steps, o.Open, Setup{})
+	if err != nil {
+		row.Problem = err.Error()
+		return row
+	}
+	d := compare(&m.Config.Model, got, want, r.Bounds)
+	row.Loss, row.Norm, row.Grad, row.GradOf, row.Weight, row.WeightOf = d.Loss, d.Norm, d.Grad, d.WorstGrad, d.Weight, d.WorstWeight
+	row.Seconds, row.OK = got.seconds, !d.Over
+	if d.Over {
+		row.Problem = d.where(r.Bounds) + " differs; it starts in " + locate(got, want, r.Bounds)
+	}
+	return row
+}
+
+// mutated are the layouts that mutants are made of: together they make every
+// collective there is.
+var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2 optim_grads", "dp2 optim_grads_params", "tp2 recompute-full distributed", "tp4", "tp4 sp"}
+
+func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) error {
+	var chosen []Variant
+	for _, name := range mutated {
+		for _, v := range variants {
+			if v.String() == name {
+				chosen = append(chosen, v)
+			}
+		}
+	}
+	mutants, err := Mutants(m, chosen, o.Steps, o.Open)
+	if err != nil {
+		return err
+	}
+	for i, mutant := range mutants {
+		o.Told(i, len(mutants), m.Name+": "+mutant.Name)
+		mutant.Run(m, o.Steps, o.Open, want, r.Bounds)
+		mutant.Name = m.Name + ": " + mutant.Name
+	}
+	r.Mutants = append(r.Mutants, mutants...)
+	return nil
+}
+
+// chosen picks the layouts that were asked for.
+func (o *Options) chosen(all []Variant) (some []Variant) {
+	for i, v := range all {
+		if o.Stride > 1 && i%o.Stride != 0 {
+			continue
+		}
+		if hasWords(v.String(), o.Only) {
+			some = append(some, v)
+		}
+	}
+	return some
+}
+
+func hasWords(name, words string) bool {
+	for _, w := range strings.Fields(words) {
+		if !strings.Contains(" "+name+" ", " "+w+" ") {
+			return false
+		}
+	}
+	return true
+}

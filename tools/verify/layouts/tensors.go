@@ -1,0 +1,141 @@
+package layouts
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"monotron/csrc/device"
+	"monotron/mpu"
+)
+
+// tensor is a global tensor put together from the ranks' pieces.
+type tensor struct {
+	shape  []int64
+	values []float64
+	from   []held
+}
+
+// held says which rank gave a box.
+type held struct {
+	rank  int
+	piece mpu.Piece
+}
+
+// tensors by name. Copies of a number on several ranks must be equal to the bit.
+type tensors map[string]*tensor
+
+// add takes a rank's part of a tensor, divided by factor.
+func (ts tensors) add(rank int, d *device.Device, s mpu.Stored, factor float64) error {
+	raw := make([]byte, s.Tensor.Bytes())
+	d.Read(raw, s.Tensor)
+	local := device.ToFloat64(s.Tensor.DType, raw)
+	for i := range local {
+		local[i] /= factor
+	}
+	if err := d.Err(); err != nil {
+		return err
+	}
+	return ts.place(rank, s.Name, s.Global, local, s.Pieces)
+}
+
+// place copies a rank's boxes of a tensor into the whole.
+func (ts tensors) place(rank int, name string, global []int64, local []float64, pieces []mpu.Piece) error {
+	t := ts[name]
+	if t == nil {
+		n := int64(1)
+		for _, size := range global {
+			n *= size
+		}
+		t = &tensor{shape: global, values: make([]float64, n)}
+		for i := range t.values {
+			t.values[i] = math.NaN()
+		}
+		ts[name] = t
+	}
+	for _, p := range pieces {
+		var clash error
+		t.each(p, func(global, at int64) {
+			v := local[at]
+			if before := t.values[global]; !math.IsNaN(before) && before != v && clash == nil {
+				clash = fmt.Errorf("%s: element %v is %g on rank %d and %g on rank %d, though they hold copies of it",
+					name, coordinates(t.shape, global), before, t.giver(global), v, rank)
+			}
+			t.values[global] = v
+		})
+		if clash != nil {
+			return clash
+		}
+		t.from = append(t.from, held{rank, p})
+	}
+	return nil
+}
+
+// each visits the elements of a box: index in the global tensor, index in the
+// local buffer.
+func (t *tensor) each(p mpu.Piece, visit func(global, local int64)) {
+	n := p.Len()
+	for i := range n {
+		rest, global, stride := i, int64(0), int64(1)
+		for axis := len(t.shape) - 1; axis >= 0; axis-- {
+			global += (p.From[axis] + rest%p.Size[axis]) * stride
+			rest /= p.Size[axis]
+			stride *= t.shape[axis]
+		}
+		visit(global, p.Local+i)
+	}
+}
+
+// giver is the first rank whose pieces hold an element.
+func (t *tensor) giver(global int64) int {
+	at := coordinates(t.shape, global)
+	i := slices.IndexFunc(t.from, func(h held) bool {
+		for axis, x := range at {
+			if x < h.piece.From[axis] || x >= h.piece.From[axis]+h.piece.Size[axis] {
+				return false
+			}
+		}
+		return true
+	})
+	if i < 0 {
+		return -1
+	}
+	return t.from[i].rank
+}
+
+func coordinates(shape []int64, i int64) []int64 {
+	at := make([]int64, len(shape))
+	for axis := len(shape) - 1; axis >= 0; axis-- {
+		at[axis] = i % shape[axis]
+		i /= shape[axis]
+	}
+	return at
+}
+
+// missing counts the elements that no rank gave.
+func (t *tensor) missing() (n int) {
+	for _, v := range t.values {
+		if math.IsNaN(v) {
+			n++
+		}
+	}
+	return n
+}
+
+func norm(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v * v
+	}
+	return math.Sqrt(sum)
+}
+
+// whole is the norm of all tensors together.
+func (ts tensors) whole() float64 {
+	sum := 0.0
+	for _, t := range ts {
+		n := norm(t.values)
+		sum += n * n
+	}
+	return math.Sqrt(sum)
+}

@@ -1,0 +1,202 @@
+package layouts
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/dataset"
+	"monotron/fault"
+	"monotron/megatron/training"
+)
+
+// Outcome is what a layout's training gave.
+type Outcome struct {
+	losses, norms []float64
+	tokens        []float64 // counted, by step
+	evaluation    float64   // loss of the first batch after training, without dropout
+	samples       [][]int64 // read, by step, ascending
+	grads         tensors   // of the first step, before clipping
+	weights       tensors   // after the last step
+	hidden        []tensors // the first sample's residual stream, by depth
+	order         []string  // of the parameters in the model
+	seconds       float64
+}
+
+// Setup changes a rank before it trains: how mutants are made.
+type Setup struct {
+	rank   func(*training.Rank)
+	config func(*training.Config, *training.Rank)
+	micro  func(*training.Micro, *training.Rank)
+}
+
+// Train trains m for some steps under v, ranks as goroutines with a device each.
+func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s Setup) (*Outcome, error) {
+	c := m.Config
+	c.Layout, c.Recompute, c.MicroBatchSize = v.Layout, v.Recompute, v.MicroBatch
+	c.Layout.MicroBatchGroup = 0
+	if err := c.SetVocab(vocabulary(&m.Config)); err != nil {
+		return nil, err
+	}
+	t := &trial{config: c, steps: steps, setup: s, data: &numbers{vocab: c.Model.VocabSize, seq: c.SeqLength, n: int64(steps * c.GlobalBatchSize)},
+		out: &Outcome{grads: tensors{}, weights: tensors{}, samples: make([][]int64, steps)}}
+	began := time.Now()
+	err := training.InProcess(c.Layout, &c.Model, open, t.rank)
+	t.out.seconds = time.Since(began).Seconds()
+	for _, list := range t.out.samples {
+		slices.Sort(list)
+	}
+	return t.out, err
+}
+
+// vocabulary is the number of ids: of the flags, or the small model's.
+func vocabulary(c *training.Config) int {
+	if c.Tokenizer.VocabSize > 0 {
+		return c.Tokenizer.VocabSize
+	}
+	return 131
+}
+
+// trial is a training under way; the ranks fill out.
+type trial struct {
+	config training.Config
+	steps  int
+	setup  Setup
+	data   *numbers
+	mu     sync.Mutex
+	out    *Outcome
+}
+
+func (t *trial) rank(r *training.Rank) error {
+	defer r.Device.Arena.Close()
+	c := t.config
+	if t.setup.rank != nil {
+		t.setup.rank(r)
+	}
+	if t.setup.config != nil {
+		t.setup.config(&c, r)
+	}
+	schedule, err := c.Optimizer.Schedule(c.TrainIters, c.TrainSamples, c.GlobalBatchSize)
+	if err != nil {
+		return err
+	}
+	e, err := training.NewEngine(r, c, schedule)
+	if err != nil {
+		return err
+	}
+	if err := e.Initialize(); err != nil {
+		return err
+	}
+	feed, err := training.NewFeed(&c, t.data, dataset.Train, r.Place.DP)
+	if err != nil {
+		return err
+	}
+	return t.train(r, e, feed, c.GlobalBatchSize/(c.MicroBatchSize*r.Sizes.DP))
+}
+
+func (t *trial) train(r *training.Rank, e *training.Engine, feed *training.Feed, micros int) error {
+	var first []*training.Micro
+	for step := range t.steps {
+		batch, err := feed.Batch(int64(step*t.config.GlobalBatchSize), micros)
+		if err != nil {
+			return err
+		}
+		t.note(r, step, batch)
+		if step == 0 {
+			first = batch
+			if err := t.look(r, e, batch[0]); err != nil {
+				return err
+			}
+		}
+		result, err := e.Step(batch)
+		if err != nil {
+			return err
+		}
+		if err := t.keep(r, e, step, result); err != nil {
+			return err
+		}
+	}
+	sum, tokens, err := e.Loss(first)
+	if r.Last() {
+		t.out.evaluation, t.out.tokens = sum/max(1, tokens), append(t.out.tokens, tokens)
+	}
+	return err
+}
+
+// note records which samples a rank was given; a tensor- and pipeline-parallel
+// group is given the same ones.
+func (t *trial) note(r *training.Rank, step int, batch []*training.Micro) {
+	for _, m := range batch {
+		if t.setup.micro != nil {
+			t.setup.micro(m, r)
+		}
+		if r.Place.TP != 0 || r.Place.PP != 0 {
+			continue
+		}
+		t.mu.Lock()
+		for _, row := range m.Tokens {
+			t.out.samples[step] = append(t.out.samples[step], t.data.number(row))
+		}
+		t.mu.Unlock()
+	}
+}
+
+// keep records a step: the loss, gradients of the first, weights of the last.
+func (t *trial) keep(r *training.Rank, e *training.Engine, step int, result training.StepResult) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.Last() {
+		t.out.losses, t.out.norms = append(t.out.losses, result.Loss), append(t.out.norms, result.Update.GradNorm)
+		t.out.tokens = append(t.out.tokens, result.Tokens)
+	}
+	if step == 0 {
+		for _, p := range e.Params {
+			t.out.order = append(t.out.order, p.Name)
+		}
+		for _, s := range e.Gradients() {
+			if err := t.out.grads.add(r.Number, r.Device, s, result.Factor); err != nil {
+				return fault.Errorf(fault.Differs, "gradient of %w", err)
+			}
+		}
+	}
+	if step < t.steps-1 {
+		return nil
+	}
+	for _, s := range e.Weights() {
+		if err := t.out.weights.add(r.Number, r.Device, s, 1); err != nil {
+			return fault.Errorf(fault.Differs, "weight %w", err)
+		}
+	}
+	return nil
+}
+
+// numbers is a dataset of random tokens; a sample's first tokens are its number.
+type numbers struct {
+	vocab, seq int
+	n          int64
+}
+
+func (d *numbers) Len() int64 { return d.n }
+
+func (d *numbers) Sample(k int64) (dataset.Sample, error) {
+	if k < 0 || k >= d.n {
+		return dataset.Sample{}, fmt.Errorf("sample %d of %d", k, d.n)
+	}
+	r := rand.New(rand.NewPCG(uint64(k), 7))
+	ids := make([]int32, d.seq+1)
+	for i := range ids {
+		ids[i] = int32(r.IntN(d.vocab))
+	}
+	ids[0], ids[1] = int32(k/int64(d.vocab)), int32(k%int64(d.vocab))
+	s := dataset.Sample{Tokens: ids[:d.seq], Labels: ids[1:], LossMask: make([]float32, d.seq), PositionIDs: make([]int32, d.seq), DocStart: make([]int32, d.seq)}
+	for i := range d.seq {
+		s.LossMask[i], s.PositionIDs[i] = 1, int32(i)
+	}
+	return s, nil
+}
+
+// number is the sample that begins with these tokens.
+func (d *numbers) number(row []int32) int64 { return int64(row[0])*int64(d.vocab) + int64(row[1]) }

@@ -1,0 +1,109 @@
+package verify
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/tools/internal/command"
+	"monotron/tools/verify/layouts"
+)
+
+var proveFlags = []cli.Flag{
+	&cli.IntFlag{Name: "world-size", Value: 8, Usage: "largest number of ranks, all in this process"},
+	&cli.StringFlag{Name: "shape", Value: "gpt2,llama,bloom", Usage: "models to train where no flags of one are given"},
+	&cli.IntFlag{Name: "steps", Value: 3, Usage: "steps trained under each layout"},
+	&cli.BoolFlag{Name: "full", Usage: "train the model at its own sizes, not shrunk"},
+	&cli.StringFlag{Name: "only", Usage: "layouts whose name has all these words, as in \"tp2 sp\""},
+	&cli.IntFlag{Name: "stride", Value: 1, Usage: "every so many-th layout alone"},
+	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and tell whether it shows"},
+	&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu or ref"},
+	&cli.BoolFlag{Name: "all", Usage: "print every layout, not those nearest to their bounds"},
+	&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
+}
+
+const proveText = "Trains one small model under every legal layout of up to --world-size ranks (tensor, sequence, pipeline and data parallel, sharded\n" +
+	"optimizers, recompute) and compares losses, every gradient, gradient norm, weights and samples with those of one rank.\n" +
+	"The model is yours where you add the flags of your training run (shrunk unless --full is given), else GPT-2, Llama and BLOOM in turn.\n" +
+	"--bf16 or --fp16 choose the precision.\n\n" +
+	"Exit code 0: no layout changes the maths, or with --mutate: every fault shows; 1: one does, or one does not.\n\n" +
+	"   monotron verify --world-size 4\n" +
+	"   monotron verify --world-size 8 --bf16 --shape llama\n" +
+	"   monotron verify --mutate --world-size 4\n" +
+	"   monotron verify --world-size 4 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --swiglu ..."
+
+// proveCommand is `verify` without `case`.
+func proveCommand(open func(string) (*device.Device, error)) cli.Command {
+	return *command.WrapOpen(&cli.Command{Name: "verify", Usage: "prove that no parallel layout changes the maths", Description: proveText, Flags: proveFlags,
+		Action: func(c *cli.Context) error { return prove(c, open) }})
+}
+
+func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
+	if c.Int("world-size") < 1 || c.Int("world-size") > 64 || c.Int("steps") < 1 {
+		return fault.Errorf(fault.Usage, "--world-size %d --steps %d: ranks are from 1 to 64, steps at least 1", c.Int("world-size"), c.Int("steps"))
+	}
+	models, err := chosenModels(c)
+	if err != nil {
+		return err
+	}
+	report, err := layouts.Prove(models, layouts.Options{World: c.Int("world-size"), Steps: c.Int("steps"), Only: c.String("only"), Stride: c.Int("stride"),
+		Mutate: c.Bool("mutate"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: progress()})
+	if err != nil {
+		return err
+	}
+	if len(report.Rows) == 0 && len(report.Mutants) == 0 {
+		return fault.Errorf(fault.Usage, "no layout of up to %d ranks is legal for this model and has the words %q", c.Int("world-size"), c.String("only"))
+	}
+	if c.Bool("json") {
+		err = report.WriteJSON(c.App.Writer)
+	} else {
+		err = report.WriteTable(c.App.Writer, c.Bool("all"))
+	}
+	if err != nil {
+		return fault.With(fault.IO, err)
+	}
+	if differ, unseen := report.Failed(); differ+unseen > 0 {
+		return fault.Errorf(fault.Differs, "%d layouts differ from one rank, %d mutants were not caught", differ, unseen)
+	}
+	return nil
+}
+
+// chosenModels is the model of the flags that are not verify's own, or the shapes.
+// A precision alone goes with the shapes.
+func chosenModels(c *cli.Context) (models []layouts.Model, err error) {
+	flags := c.Args().Slice()
+	if strings.Contains(strings.Join(flags, " "), "--num-layers") {
+		m, err := layouts.FromFlags(flags, c.Bool("full"))
+		return []layouts.Model{m}, err
+	}
+	for _, name := range strings.Split(c.String("shape"), ",") {
+		m, err := layouts.Builtin(strings.TrimSpace(name), flags...)
+		if err != nil {
+			return nil, err
+		}
+		models = append(models, m)
+	}
+	return models, nil
+}
+
+// progress shows on a terminal what is being trained.
+func progress() func(done, all int, what string) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return func(int, int, string) {}
+	}
+	last := time.Time{}
+	return func(done, all int, what string) {
+		if done+1 == all {
+			fmt.Fprint(os.Stderr, "\r\x1b[2K")
+		} else if time.Since(last) > 100*time.Millisecond {
+			last = time.Now()
+			fmt.Fprintf(os.Stderr, "\r\x1b[2K%d of %d  %.90s", done, all, what)
+		}
+	}
+}
