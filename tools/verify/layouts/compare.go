@@ -15,7 +15,7 @@ import (
 type Bounds struct {
 	Loss   float64 // of each loss
 	Grad   float64 // of each gradient tensor, by norm; of the gradient norm
-	Weight float64 // of each weight tensor after the last step, by norm
+	Weight float64 // of each weight tensor after the last step, by norm, relative to a full move of all its elements
 }
 
 // BoundsOf: in f32 sums of some thousand products round to a few 1e-7, and the
@@ -61,7 +61,7 @@ func compare(m *spec.Model, got, want *Outcome, b Bounds) Difference {
 		d.Forward = worse(d.Forward, worst)
 	}
 	d.Grad, d.WorstGrad = farthest(got.grads, want.grads, gradientScale(want), nil, &d.Missing)
-	d.Weight, d.WorstWeight = farthest(got.weights, want.weights, tensorScale, keyBiases(m), &d.Missing)
+	d.Weight, d.WorstWeight = farthest(got.weights, want.weights, want.fullMove, keyBiases(m), &d.Missing)
 	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= b.Grad && d.Norm <= b.Grad && d.Grad <= b.Grad && d.Weight <= b.Weight)
 	return d
 }
@@ -82,6 +82,10 @@ func gradientScale(want *Outcome) func(*tensor) float64 {
 	least := 1e-6 * want.grads.whole()
 	return func(t *tensor) float64 { return max(norm(t.values), least) }
 }
+
+// fullMove is the norm of a tensor's change if every element went the same way in
+// every step: AdamW's step is the learning rate, whatever the gradient's size.
+func (o *Outcome) fullMove(t *tensor) float64 { return o.moved * math.Sqrt(float64(len(t.values))) }
 
 func tensorScale(t *tensor) float64 { return max(norm(t.values), 1e-12) }
 

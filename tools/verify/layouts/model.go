@@ -21,7 +21,7 @@ var Shapes = []struct{ Name, Flags string }{
 // cut in every way, a vocabulary that no number of ranks divides.
 const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-length 16 --max-position-embeddings 16 " +
 	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
-	"--train-iters 10 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234"
+	"--train-iters 10 --initial-loss-scale 1024 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234"
 
 // Model is a model under test with how it is trained.
 type Model struct {
@@ -88,6 +88,7 @@ func shrink(c, s *training.Config) {
 	c.SeqLength, c.MicroBatchSize, c.GlobalBatchSize = s.SeqLength, s.MicroBatchSize, s.GlobalBatchSize
 	c.RampupBatchSize, c.StepBatchSizeSchedule = nil, ""
 	c.TrainIters, c.TrainSamples = s.TrainIters, 0
+	c.Optimizer.InitialLossScale = s.Optimizer.InitialLossScale
 	c.Optimizer.LR, c.Optimizer.MinLR, c.Optimizer.DecayStyle = s.Optimizer.LR, 0, s.Optimizer.DecayStyle
 	if m.Position == spec.PositionRope && m.KVChannels%2 != 0 {
 		m.KVChannels++

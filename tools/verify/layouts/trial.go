@@ -4,19 +4,23 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"monotron/csrc/device"
 	"monotron/dataset"
 	"monotron/fault"
+	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
+	"monotron/mpu"
 )
 
 // Outcome is what a layout's training gave.
 type Outcome struct {
 	losses, norms []float64
 	tokens        []float64 // counted, by step
+	moved         float64   // Σ learning rate: how far AdamW moves an element at most
 	evaluation    float64   // loss of the first batch after training, without dropout
 	samples       [][]int64 // read, by step, ascending
 	grads         tensors   // of the first step, before clipping
@@ -151,6 +155,7 @@ func (t *trial) keep(r *training.Rank, e *training.Engine, step int, result trai
 	if r.Last() {
 		t.out.losses, t.out.norms = append(t.out.losses, result.Loss), append(t.out.norms, result.Update.GradNorm)
 		t.out.tokens = append(t.out.tokens, result.Tokens)
+		t.out.moved += result.LR
 	}
 	if step == 0 {
 		for _, p := range e.Params {
@@ -165,12 +170,27 @@ func (t *trial) keep(r *training.Rank, e *training.Engine, step int, result trai
 	if step < t.steps-1 {
 		return nil
 	}
-	for _, s := range e.Weights() {
+	for _, s := range masters(e) {
 		if err := t.out.weights.add(r.Number, r.Device, s, 1); err != nil {
 			return fault.Errorf(fault.Differs, "weight %w", err)
 		}
 	}
 	return nil
+}
+
+// masters are the weights as the optimizer keeps them: in half precision the values
+// are those rounded, and near 1 a rounding is more than a step.
+func masters(e *training.Engine) (all []mpu.Stored) {
+	for _, s := range e.Optimizer.Stored() {
+		if name, is := strings.CutPrefix(s.Name, optimizer.StoredMain); is {
+			s.Name = name
+			all = append(all, s)
+		}
+	}
+	if all == nil {
+		return e.Weights()
+	}
+	return all
 }
 
 // numbers is a dataset of random tokens; a sample's first tokens are its number.
