@@ -14,7 +14,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps test lint nocgo fuzz bench quickstart shows-a shows-d clean help
+.PHONY: build deps test lint nocgo fuzz bench quickstart shows-a shows-d clean help crosscheck-tokenizers
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -54,6 +54,9 @@ shows-a: build deps ## long proofs: recipes, resume, 50 kills, bench (about an h
 
 shows-d: build ## checkpoints: the matrix of formats, peers, speed, generation (PYTHON: one with torch and transformers)
 	@for s in scripts/shows-d/*.sh; do [ $$s = scripts/shows-d/common.sh ] || { echo "== $$s"; bash $$s || exit 1; }; done
+
+crosscheck-tokenizers: build ## COUNT (100000) random strings through the original tokenizers and ours
+	@sh scripts/crosscheck-tokenizers/run.sh
 
 clean: ## what the targets above made
 	rm -rf bin quickstart .tools
