@@ -22,16 +22,17 @@ type Bounds struct {
 // gradients of eight layers carry that through. In bf16 and fp16 every activation
 // is rounded to 2⁻⁹ and 2⁻¹² of itself; a layout rounds at other places, some ten
 // a layer and each at random, so that about ten times that is left. AdamW's first
-// steps are lr·sign(g) where a gradient is as small as its rounding, so weights
-// may differ by a share of the update.
+// steps are lr·sign(g) however small g is: where gradients are off by a share e of
+// their size, about 0.8·e of the elements may go the other way, two moves apart,
+// which is 2·√(0.8·e) of a full move by norm.
 func BoundsOf(precision string) Bounds {
 	switch precision {
 	case training.BF16:
-		return Bounds{Loss: 2e-3, Grad: 5e-2, Weight: 1e-2}
+		return Bounds{Loss: 2e-3, Grad: 5e-2, Weight: 0.4}
 	case training.FP16:
-		return Bounds{Loss: 3e-4, Grad: 1e-2, Weight: 3e-3}
+		return Bounds{Loss: 3e-4, Grad: 1e-2, Weight: 0.18}
 	}
-	return Bounds{Loss: 1e-5, Grad: 1e-4, Weight: 1e-4}
+	return Bounds{Loss: 1e-5, Grad: 1e-4, Weight: 1e-3}
 }
 
 // Difference is how far a layout's numbers are from one rank's.
