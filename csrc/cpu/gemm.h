@@ -20,7 +20,7 @@ typedef struct {
 
 typedef struct { int64_t i0, i1, j0, j1; } gemm_tile;
 
-/* A packed operand: blocks of gemm_depth's k, in each the panels of `lines` rows of
+/* A packed operand: blocks of k, all of one depth but the last, in each the panels of `lines` rows of
  * A or columns of B, from `first` on. NULL: not packed. */
 typedef struct { const char *data; int64_t lines, first; } gemm_packed;
 
@@ -28,7 +28,7 @@ typedef struct { const char *data; int64_t lines, first; } gemm_packed;
  * those of smaller k where there are any, and C after the last. */
 typedef struct {
   gemm_tile tile;
-  int64_t k0, k1;
+  int64_t k0, k1, depth;    /* depth of a block of k */
   gemm_packed a, b;
   float *sums;              /* kept between calls where k comes in more than one; else NULL */
 } gemm_part;

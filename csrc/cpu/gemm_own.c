@@ -44,8 +44,9 @@ static int32_t any_nan(const float *x, int64_t n) {
 
 /* A micro tile from its operands, in f32. */
 static void make_again(const own_call *o, const gemm_tile *here) {
-  gemm_part part = {.tile = *here, .k1 = o->job->k};
-  mt_gemm_own(mt_gemm_kernels()->f32, o->job, &part, o->rest);
+  const gemm_kernel *kr = mt_gemm_kernels()->f32;
+  gemm_part part = {.tile = *here, .k1 = o->job->k, .depth = gemm_depth(kr, o->job->k)};
+  mt_gemm_own(kr, o->job, &part, o->rest);
 }
 
 /* The micro tile at (i, j): after the last block of k on to C while its sums are in
@@ -99,7 +100,7 @@ static void block(own_call *o) {
 
 void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p, void *workspace) {
   own_call o = {.kernel = kr, .job = job, .part = p, .k = p->k0};
-  int64_t depth = gemm_depth(kr, p->k1 - p->k0);
+  int64_t depth = p->depth;
   o.single = !p->sums && depth >= p->k1 - p->k0;
   o.b = workspace;
   o.a = o.b + gemm_up(kr->nr * depth * kr->element, 64);

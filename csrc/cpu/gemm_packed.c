@@ -146,7 +146,7 @@ static void multiply(const packed_plan *p, const gemm_job *job, char *scratch, i
   range r = chunk_of(p, job, chunk);
   gemm_grid g = p->grid;
   g.across = gemm_ceil(r.c.j1 - r.c.j0, g.columns);
-  gemm_part part = {.tile = mt_gemm_tile(&g, r.c, tile), .k0 = r.k0, .k1 = r.k1};
+  gemm_part part = {.tile = mt_gemm_tile(&g, r.c, tile), .k0 = r.k0, .k1 = r.k1, .depth = p->depth};
   part.a = packed_a(p, &r, scratch, chunk);
   part.b = packed_b(p, &r, scratch, chunk);
   if (tile_sums(p) > 0) part.sums = (float *)(scratch + p->a_buffers * p->a_bytes + p->b_buffers * p->b_bytes) + tile * tile_sums(p);

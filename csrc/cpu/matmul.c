@@ -79,7 +79,7 @@ static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t pha
     return 0;
   }
   gemm_grid g = grid_of(&job, by);
-  gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k};
+  gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k, .depth = gemm_depth(kernel_of(&job), job.k)};
   if (by == THIN) mt_gemm_kernels()->thin(&job, &part.tile, ctx->workspace);
   else if (by == SINGLE || by_onednn(ctx, &job, &part.tile) != 0)
     mt_gemm_own(kernel_of(&job), &job, &part, ctx->workspace); /* or a shape or a processor that oneDNN refuses */

@@ -27,8 +27,11 @@ func (p *parser) deriveLayout() {
 		l.MicroBatchGroup = l.PP
 	}
 	p.deriveSharding()
-	if ranks := l.DP * l.CP; ranks%max(1, l.OptimizerInstances) != 0 {
+	switch ranks := l.DP * l.CP; {
+	case ranks%max(1, l.OptimizerInstances) != 0:
 		p.problem("--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients", l.OptimizerInstances, ranks)
+	case l.OptimizerInstances > 1 && !l.DistributedOptimizer:
+		p.problem("--num-distributed-optimizer-instances %d needs --use-distributed-optimizer", l.OptimizerInstances)
 	}
 	if l.BucketSize > 0 && l.BucketCount > 0 {
 		p.problem("--ddp-bucket-size and --ddp-num-buckets exclude each other")

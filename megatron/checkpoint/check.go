@@ -3,19 +3,13 @@ package checkpoint
 import (
 	"encoding/hex"
 	"fmt"
-	"math"
-	"math/bits"
 	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
 
 	"monotron/megatron/checkpoint/formats"
-)
-
-const (
-	maxRank        = 8
-	maxComparisons = 1 << 26 // of pieces with each other; far above any layout's need
+	"monotron/mpu"
 )
 
 var equal = slices.Equal[[]int64]
@@ -100,40 +94,16 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 }
 
 // volume is the number of bytes of shape; ok is false where that is no tensor.
-func volume(shape []int64, size int64) (bytes int64, ok bool) {
-	if len(shape) == 0 || len(shape) > maxRank {
-		return 0, false
-	}
-	n := uint64(size)
-	for _, d := range shape {
-		hi, lo := bits.Mul64(n, uint64(d))
-		if d < 1 || hi != 0 || lo > math.MaxInt64 {
-			return 0, false
-		}
-		n = lo
-	}
-	return int64(n), true
-}
+func volume(shape []int64, size int64) (bytes int64, ok bool) { return formats.SafeBytes(shape, size) }
 
 // disjoint checks that no two pieces share an element; with the right total
 // they then tile the tensor.
 func (t *Tensor) disjoint(comparisons *int) error {
-	order := slices.Clone(t.Pieces)
-	sort.SliceStable(order, func(a, b int) bool { return order[a].From[0] < order[b].From[0] })
-	for i, a := range order {
-		for _, b := range order[i+1:] {
-			if b.From[0] >= a.From[0]+a.Size[0] {
-				break
-			}
-			if *comparisons++; *comparisons > maxComparisons {
-				return fmt.Errorf("too many pieces side by side to check")
-			}
-			if formats.Meets(a.box(), b.box()) {
-				return fmt.Errorf("the pieces from %v size %v and from %v size %v overlap", a.From, a.Size, b.From, b.Size)
-			}
-		}
+	boxes := make([]mpu.Piece, len(t.Pieces))
+	for i, p := range t.Pieces {
+		boxes[i] = p.box()
 	}
-	return nil
+	return formats.Disjoint(boxes, comparisons)
 }
 
 // tiled checks that the pieces cover a file's data exactly once.

@@ -1,6 +1,8 @@
 package training
 
 import (
+	"time"
+
 	"monotron/csrc/device"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
@@ -93,6 +95,7 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 		return work(Alone(d))
 	}
 	w, saves := comm.NewWorld(n), comm.NewWorld(n)
+	w.Timeout = time.Duration(l.TimeoutMinutes) * time.Minute
 	all := l.Sizes().Group(topology.All, 0)
 	return w.Run(func(number int) (err error) {
 		defer func() {

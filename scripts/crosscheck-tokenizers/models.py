@@ -80,24 +80,28 @@ ADDED = [AddedToken("<|endoftext|>", special=True), AddedToken("<|im_start|>", s
          AddedToken("Straße", normalized=True), AddedToken("  ", normalized=False), AddedToken("<|im_start|>x", normalized=False)]
 
 
-def train_hf(folder, texts):
+def train_hf(folder, texts, size=3000, only=None):
     for name, (t, options) in families():
-        t.train(texts, trainers.BpeTrainer(vocab_size=3000, show_progress=False, **options))
+        if only and name not in only:
+            continue
+        t.train(texts, trainers.BpeTrainer(vocab_size=size, show_progress=False, **options))
         t.add_tokens(ADDED)
         if name in ("llama2", "llama3", "mistral"):
             bos = "<s>" if t.token_to_id("<s>") is not None else "<|endoftext|>"
             t.post_processor = processors.TemplateProcessing(single=f"{bos} $A", special_tokens=[(bos, t.token_to_id(bos))])
         save(t, folder, name)
     for name, fallback in (("unigram", False), ("unigram-bytes", True)):
-        save(unigram(fallback, texts), folder, name)
+        if only and name not in only:
+            continue
+        save(unigram(fallback, texts, size * 2 // 3), folder, name)
 
 
-def unigram(fallback, texts):
+def unigram(fallback, texts, size):
     t = Tokenizer(models.Unigram())
     t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
     t.pre_tokenizer = pre_tokenizers.Metaspace()
     t.decoder = decoders.Metaspace()
-    t.train(texts, trainers.UnigramTrainer(vocab_size=2000, show_progress=False, unk_token="<unk>", special_tokens=["<unk>", "</s>"]))
+    t.train(texts, trainers.UnigramTrainer(vocab_size=size, show_progress=False, unk_token="<unk>", special_tokens=["<unk>", "</s>"]))
     if fallback:
         spec = json.loads(t.to_str())
         spec["model"]["vocab"] += [[f"<0x{b:02X}>", -15.0 - b / 1000] for b in range(256)]
@@ -111,7 +115,7 @@ def unigram(fallback, texts):
 
 def save(t, folder, name):
     os.makedirs(f"{folder}/{name}", exist_ok=True)
-    t.save(f"{folder}/{name}/tokenizer.json")
+    t.save(f"{folder}/{name}/tokenizer.json", pretty=False)
 
 
 SENTENCEPIECE = {
@@ -126,11 +130,18 @@ SENTENCEPIECE = {
 }
 
 
-def train_sentencepiece(folder, texts):
+def train_sentencepiece(folder, texts, size=2000, only=None):
     for name, options in SENTENCEPIECE.items():
+        if only and name not in only:
+            continue
         sentencepiece.SentencePieceTrainer.train(
-            input=texts, model_prefix=f"{folder}/{name}", vocab_size=2000, num_threads=1, minloglevel=2,
+            input=texts, model_prefix=f"{folder}/{name}", vocab_size=size, num_threads=1, minloglevel=2,
             character_coverage=0.999, hard_vocab_limit=False, **options)
+    if not only:
+        train_t5(folder)
+
+
+def train_t5(folder):
     # The same table, used by package tokenizers' Precompiled normalizer.
     from sentencepiece import sentencepiece_model_pb2 as pb  # needs protobuf
     m = pb.ModelProto()

@@ -57,4 +57,44 @@ for name in ['generation-gpt2', 'generation-llama']:
                 print(f'{name} {prompt!r} beams {beams} n-gram {ngram} {more}:\n  ours   {got}\n  theirs {want}')
     failed += differ
     print(f'{name}: {runs - differ} of {runs} equal')
+
+
+def own_tokenizer():
+    """A Llama with a tokenizer.json of its own: text in, the same ids out."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    folder = os.path.join(work, 'own-tokenizer')
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    text = open(__file__).read().splitlines()
+    tokenizer.train_from_iterator(text, trainers.BpeTrainer(vocab_size=500, special_tokens=['<s>', '</s>'], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token='<s>', eos_token='</s>')
+    fast.save_pretrained(folder)
+    torch.manual_seed(7)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(fast), hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4,
+                                         num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=1, initializer_range=0.3)).eval()
+    model.save_pretrained(folder)
+    runs = differ = 0
+    for prompt in ['def theirs(model, ids):', 'Compares monotron', 'for beams in', 'import json,  os', 'näher → 日本']:
+        ids = fast(prompt)['input_ids']
+        for beams, ngram in [(1, 0), (5, 4)]:
+            length = len(ids) + 15
+            want = model.generate(torch.tensor([ids]), max_length=length, do_sample=False, num_beams=beams, no_repeat_ngram_size=ngram, pad_token_id=0)[0].tolist()
+            r = subprocess.run([monotron, 'generate', '--load', folder, '--json', '--max-length', str(length), '--num-beams', str(beams),
+                                '--no-repeat-ngram-size', str(ngram), '--prompt', prompt], capture_output=True, text=True)
+            answer = json.loads(r.stdout) if r.returncode == 0 else {}
+            best = (answer if beams == 1 else answer.get('beams', [{}])[0]) or {}
+            got = answer.get('prompt_ids', []) + best.get('ids', [])
+            while want and want[-1] in (0, 1) and len(want) > len(got):
+                want.pop()  # the end of the text is not among ours
+            runs += 1
+            if got != want or best.get('text') != fast.decode(want[len(ids):]):
+                differ += 1
+                print(f'own tokenizer {prompt!r} beams {beams}:\n  ours   {got} {best.get("text")!r} {r.stderr[-200:]}\n  theirs {want} {fast.decode(want[len(ids):])!r}')
+    print(f'own tokenizer: {runs - differ} of {runs} equal')
+    return differ
+
+
+failed += own_tokenizer()
 sys.exit(1 if failed else 0)

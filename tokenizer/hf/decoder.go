@@ -189,6 +189,9 @@ func byteFallback(tokens []string) ([]string, error) {
 // stripRunes drops up to start of the character at the front and up to stop of
 // it at the end.
 func stripRunes(s, content string, start, stop int) string {
+	if content == "" {
+		return s
+	}
 	for i := 0; i < start && strings.HasPrefix(s, content); i++ {
 		s = s[len(content):]
 	}

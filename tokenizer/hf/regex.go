@@ -2,9 +2,11 @@ package hf
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2"
@@ -20,6 +22,9 @@ type expression struct {
 	re *regexp2.Regexp
 }
 
+// matchTime ends a search that a pattern makes endless: an error, not a hang.
+const matchTime = 30 * time.Second
+
 func compile(pattern string) (*expression, error) {
 	t := translator{rest: pattern}
 	out, err := t.alternatives(false)
@@ -33,6 +38,7 @@ func compile(pattern string) (*expression, error) {
 	if err != nil {
 		return nil, fault.Errorf(fault.BadData, "the pattern %.120q is not read here: %w", pattern, err)
 	}
+	re.MatchTimeout = matchTime
 	return &expression{re: re}, nil
 }
 
@@ -348,6 +354,9 @@ func (t *translator) escape(fold bool) (set, error) {
 	}
 }
 
+// scripts are the classes besides general categories.
+var scripts = []string{"Han", "Hiragana", "Katakana", "Hangul"}
+
 func (t *translator) property(negated, fold bool) (set, error) {
 	name := ""
 	if t.take("{") {
@@ -360,7 +369,7 @@ func (t *translator) property(negated, fold bool) (set, error) {
 	if strings.HasPrefix(name, "^") {
 		name, negated = name[1:], !negated
 	}
-	if len(name) == 0 || fold && name[0] == 'L' && name != "L" {
+	if len(name) == 0 || len(name) > 2 && !slices.Contains(scripts, name) || fold && name[0] == 'L' && name != "L" {
 		return nil, fmt.Errorf("the class %q is not supported here", name)
 	}
 	return named(name, negated)
@@ -450,10 +459,10 @@ func (t *translator) nested(fold bool) (set, error) {
 
 // between is a range; without regard to case it may hold ASCII only.
 func between(first rune, last set, fold bool) (set, error) {
-	end := last[0].First
-	if len(last) == 0 || last[0].First != last[0].Last || end < first {
+	if len(last) == 0 || last[0].First != last[0].Last || last[0].First < first {
 		return nil, fmt.Errorf("a range ends before it begins")
 	}
+	end := last[0].First
 	if !fold {
 		return set{{First: first, Last: end}}, nil
 	}

@@ -172,6 +172,8 @@ func (o *options) settle(tok tokenizer.Tokenizer, m *inference.Loaded, prompt in
 	}
 	o.sample.Stop = -1
 	switch {
+	case o.stop == "" && len(m.Ends) > 0 && int(m.Ends[0]) < m.Vocab:
+		o.sample.Stop = m.Ends[0]
 	case o.stop == "" && tok != nil:
 		o.sample.Stop = int32(tok.EOD())
 	case o.stop != "" && o.stop != "none":

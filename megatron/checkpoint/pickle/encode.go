@@ -13,10 +13,12 @@ import (
 
 // Encode writes v as a pickle of protocol 2, with the instructions that
 // torch.load(weights_only=True) has. Storages need torch's container: Save.
-func Encode(v Value) ([]byte, error) { return encode(v, nil) }
+func Encode(v Value) ([]byte, error) { return encode(v, maxPickle, nil) }
 
-func encode(v Value, persistent func(*Storage) (key string, err error)) ([]byte, error) {
-	e := &encoder{persistent: persistent}
+// encode writes at most about limit bytes: values that share parts are written
+// out each time, which could go on for ever.
+func encode(v Value, limit int, persistent func(*Storage) (key string, err error)) ([]byte, error) {
+	e := &encoder{persistent: persistent, limit: limit}
 	e.out.WriteString("\x80\x02")
 	if err := e.value(v, 0); err != nil {
 		return nil, fault.Errorf(fault.Internal, "pickle: %w", err)
@@ -28,11 +30,15 @@ func encode(v Value, persistent func(*Storage) (key string, err error)) ([]byte,
 type encoder struct {
 	out        bytes.Buffer
 	persistent func(*Storage) (string, error)
+	limit      int
 }
 
 func (e *encoder) value(v Value, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("values nest deeper than %d", maxDepth)
+	}
+	if e.out.Len() > e.limit {
+		return fmt.Errorf("more than %d bytes", e.limit)
 	}
 	switch v := v.(type) {
 	case nil:

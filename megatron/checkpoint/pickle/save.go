@@ -21,7 +21,7 @@ const (
 func Save(w io.Writer, root string, v Value) (int64, error) {
 	var stores []*Storage
 	keys := map[*Storage]string{}
-	object, err := encode(v, func(s *Storage) (string, error) {
+	object, err := encode(v, maxPickle, func(s *Storage) (string, error) {
 		key, ok := keys[s]
 		if !ok {
 			key = fmt.Sprint(len(stores))

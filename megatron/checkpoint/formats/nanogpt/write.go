@@ -85,6 +85,9 @@ func newWriting(ctx context.Context, src formats.Source) (*writing, error) {
 		return nil, err
 	}
 	w.moments = w.complete(formats.ExpAvg) && w.complete(formats.ExpSq)
+	if w.complete(formats.Main) {
+		w.notes = append(w.notes, "f32 masters are left out: nanoGPT keeps none; --dtype f32 writes them as the weights")
+	}
 	return w, nil
 }
 

@@ -1,0 +1,126 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"monotron/csrc/device"
+)
+
+// big is a product whose packed operands do not fit into the outer cache at once,
+// so that it goes through in chunks along its longest dimension.
+type big struct {
+	m, n, k                    int64
+	transA, transB, accumulate bool
+}
+
+func (b big) String() string { return fmt.Sprintf("%dx%dx%d", b.m, b.n, b.k) }
+
+var chunked = []big{
+	{m: 250, n: 260, k: 30011, transB: true}, {m: 250, n: 260, k: 30011}, {m: 260, n: 250, k: 30011, transA: true, accumulate: true}, // along k
+	{m: 300, n: 20009, k: 800, transB: true}, {m: 300, n: 20009, k: 801}, // along n
+	{m: 20009, n: 790, k: 800, transA: true, accumulate: true}, // along m
+}
+
+// element is what operand `salt` holds at index i: an integer from -3 to 3 over
+// `divisor`, with no regularity along either dimension.
+func element(i, salt, divisor int64) float64 {
+	h := uint64(i+salt<<40) * 0x9e3779b97f4a7c15
+	return float64(int64(h>>60%7)-3) / float64(divisor)
+}
+
+// run multiplies on a device of its own and returns C, f32.
+func (b big) run(t *testing.T, dtype device.DType, divisor int64) []float32 {
+	t.Helper()
+	d, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Arena.Close()
+	s := d.Arena.Scope(device.Workspace)
+	defer s.Release()
+	operand := func(rows, columns, salt int64, trans bool) device.Tensor {
+		x := s.Alloc(dtype, rows, columns)
+		if trans {
+			x = s.Alloc(dtype, columns, rows)
+		}
+		values := make([]float64, x.Len())
+		for i := range values {
+			values[i] = element(int64(i), salt, divisor)
+		}
+		device.WriteSlice(d, x, device.FromFloat64(dtype, values))
+		return x
+	}
+	a := device.MatmulArgs{A: operand(b.m, b.k, 1, b.transA), B: operand(b.k, b.n, 2, b.transB), C: s.Alloc(device.F32, b.m, b.n)}
+	for at, on := range map[*int32]bool{&a.TransA: b.transA, &a.TransB: b.transB, &a.Accumulate: b.accumulate} {
+		if on {
+			*at = 1
+		}
+	}
+	d.Fill(a.C, 5)
+	d.Matmul(a)
+	return device.ReadSlice[float32](d, a.C)
+}
+
+// sum is C's element (i, j) by the definition.
+func (b big) sum(i, j int64) float32 {
+	total := 0.0
+	for k := range b.k {
+		x, y := i*b.k+k, k*b.n+j
+		if b.transA {
+			x = k*b.m + i
+		}
+		if b.transB {
+			y = j*b.k + k
+		}
+		total += element(x, 1, 1) * element(y, 2, 1)
+	}
+	if b.accumulate {
+		total += 5
+	}
+	return float32(total)
+}
+
+// Claim (gemm_packed.c): products that go through in chunks are exact where every
+// sum is, in the middle and at the edges of chunks and tiles.
+func TestChunkedProducts(t *testing.T) {
+	best := len(instructionSets) - 1
+	for !limitISA(best) {
+		best--
+	}
+	defer limitISA(best)
+	for _, c := range []struct {
+		dtype device.DType
+		level int
+	}{{device.BF16, best}, {device.F16, best}, {device.F16, min(1, best)}} {
+		limitISA(c.level)
+		for _, b := range chunked {
+			got := b.run(t, c.dtype, 1)
+			for at := int64(0); at < b.m*b.n; at += b.m*b.n/200 + 1 {
+				if i, j := at/b.n, at%b.n; got[at] != b.sum(i, j) {
+					t.Fatalf("%s %s %v: C[%d,%d] = %g, want %g", instructionSets[c.level], c.dtype, b, i, j, got[at], b.sum(i, j))
+				}
+			}
+			if last := b.m*b.n - 1; got[last] != b.sum(b.m-1, b.n-1) {
+				t.Fatalf("%s %s %v: last element is %g, want %g", instructionSets[c.level], c.dtype, b, got[last], b.sum(b.m-1, b.n-1))
+			}
+		}
+	}
+}
+
+// Claim: bits of chunked products do not depend on the number of threads.
+func TestChunkedProductsSameBits(t *testing.T) {
+	defer device.SetThreads(runtime.GOMAXPROCS(0))
+	for _, b := range chunked {
+		device.SetThreads(1)
+		one := b.run(t, device.BF16, 7)
+		device.SetThreads(3)
+		if three := b.run(t, device.BF16, 7); !bytes.Equal(device.AsBytes(one), device.AsBytes(three)) {
+			t.Errorf("%v: bits differ at 1 and 3 threads", b)
+		}
+	}
+}

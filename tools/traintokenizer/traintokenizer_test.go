@@ -1,0 +1,96 @@
+package traintokenizer
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/tokenizer"
+)
+
+func call(flags ...string) (string, error) {
+	var out bytes.Buffer
+	app := &cli.App{Commands: []*cli.Command{Command()}, Writer: &out, ErrWriter: &out, ExitErrHandler: func(*cli.Context, error) {}}
+	err := app.RunContext(context.Background(), append([]string{"monotron", "train_tokenizer"}, flags...))
+	return out.String(), err
+}
+
+// Claim: the files make a tokenizer that gives texts back; they do not depend
+// on the number of workers; lines of text and of JSON are read alike.
+func TestTrainedTokenizerWorks(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	text := write("a.txt", strings.Repeat("the cat, the hat\nthat\n", 100000))
+	object := write("a.jsonl", "{\"text\": \"the cat, the hat\\nthat\\n\"}\n")
+	one, many, lines := filepath.Join(dir, "1"), filepath.Join(dir, "7"), filepath.Join(dir, "j")
+	for _, flags := range [][]string{
+		{"--input", text, "--output-dir", one, "--workers", "1"},
+		{"--input", text, "--output-dir", many, "--workers", "7"},
+		{"--input", object, "--output-dir", lines},
+	} {
+		if out, err := call(append(flags, "--vocab-size", "262", "--pattern", "llama3")...); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	for _, name := range []string{"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json"} {
+		a, err := os.ReadFile(filepath.Join(one, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range []string{many, lines} {
+			if b, err := os.ReadFile(filepath.Join(other, name)); err != nil || !bytes.Equal(a, b) {
+				t.Errorf("%s of %s differs: %v", name, filepath.Base(other), err)
+			}
+		}
+	}
+	hf, err := tokenizer.FromConfig(tokenizer.Config{Type: "HuggingFaceTokenizer", Model: one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := hf.Encode("the theory<|endoftext|>")
+	if err != nil || hf.EOD() != 0 || hf.Decode(ids) != "the theory<|endoftext|>" || ids[len(ids)-1] != 0 || hf.VocabSize() != 262 {
+		t.Errorf("%v, %v, EOD %d", ids, err, hf.EOD())
+	}
+	gpt2, err := tokenizer.FromConfig(tokenizer.Config{VocabFile: filepath.Join(one, "vocab.json"), MergeFile: filepath.Join(one, "merges.txt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := gpt2.Encode("that the"); err != nil || !slices.Contains(plain, ids[0]) {
+		t.Errorf("%v, %v", plain, err)
+	}
+}
+
+// Claim: what cannot be done is one error with its exit code.
+func TestErrors(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.txt")
+	if err := os.WriteFile(bad, []byte("a\n\xff\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		code  fault.Code
+		says  string
+		flags []string
+	}{
+		{fault.Usage, "--output-dir", []string{"--input", bad}},
+		{fault.Usage, "--pattern", []string{"--input", bad, "--output-dir", "x", "--pattern", "no"}},
+		{fault.NoInput, "none", []string{"--input", "none", "--output-dir", "x", "--vocab-size", "300"}},
+		{fault.BadData, "bad.txt:2", []string{"--input", bad, "--output-dir", "x", "--vocab-size", "300"}},
+	} {
+		if _, err := call(c.flags...); fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v", c.flags, err)
+		}
+	}
+}
