@@ -22,6 +22,7 @@ a.add_argument("--bin", required=True)
 a.add_argument("--text", required=True)
 a.add_argument("--ranks", required=True)
 a.add_argument("--rounds", type=int, default=3)
+a.add_argument("--parts", nargs="+", default=["text", "memory", "index"], choices=["text", "memory", "index"])
 a = a.parse_args()
 monotron = os.path.abspath(os.path.join(a.bin, "monotron"))
 size = os.path.getsize(a.text)
@@ -181,6 +182,9 @@ with open("/proc/cpuinfo") as f:
 print(f"{model}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}; {size / 1e6:.0f} MB of JSON lines; {'processor' if cpu else 'wall'} time")
 print(f"{'':44s} {'ours':>9s} {'theirs':>9s} {'':12s} {'ratio':>7s}")
 with tempfile.TemporaryDirectory() as folder:
-    texts(folder)
-    memory(folder)
-indexes()
+    if "text" in a.parts:
+        texts(folder)
+    if "memory" in a.parts:
+        memory(folder)
+if "index" in a.parts:
+    indexes()

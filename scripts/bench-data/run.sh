@@ -12,4 +12,4 @@ $venv/bin/pip install -q --disable-pip-version-check --no-deps megatron-core || 
 text=${BENCH_TEXT:-.tools/bench-data/go.jsonl}
 [ -f "$text" ] || $venv/bin/python scripts/bench-data/corpus.py "$($GO env GOROOT)/src" "$text"
 ranks=$($GO list -m -f '{{.Dir}}' github.com/pkoukk/tiktoken-go-loader)/assets/r50k_base.tiktoken
-exec $venv/bin/python scripts/bench-data/ratios.py --bin bin --text "$text" --ranks "$ranks"
+exec $venv/bin/python scripts/bench-data/ratios.py --bin bin --text "$text" --ranks "$ranks" "$@"
