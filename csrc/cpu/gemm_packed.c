@@ -111,9 +111,9 @@ static phase_tiles tiles_of(const packed_plan *p, const gemm_job *job, int32_t p
   return t;
 }
 
-/* Where tiles pack for themselves there is no phase of packing: one without tiles
- * would end the call. */
-static int32_t first_phase(const packed_plan *p) { return p->a_buffers + p->b_buffers > 0 ? 0 : 1; }
+/* Where nothing is packed the first phase multiplies: one without tiles would end
+ * the call. */
+static int32_t first_phase(const packed_plan *p) { return p->a_buffers + p->b_buffers == 0; }
 
 int64_t mt_gemm_packed_tiles(const gemm_kernel *kr, const gemm_job *job, int32_t phase) {
   packed_plan p = plan_of(kr, job);
