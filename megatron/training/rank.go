@@ -24,6 +24,9 @@ type Rank struct {
 	Embedding comm.Group // first and last stage; nil in between
 	Saves     comm.Group // all ranks, for saving beside the training
 	Sharers   comm.Group // of TP: share a query group where groups are fewer than ranks
+
+	RunName string       // alike on all ranks of a run of processes; "": all ranks are in this process
+	tell    func(string) // takes what the rank is at; nil: nobody asks
 }
 
 // Alone is the one rank of a run on d.
@@ -39,7 +42,7 @@ func (l Layout) Sizes() topology.Sizes {
 }
 
 // Joined is rank `number` of w in the layout l of a model, computing on d.
-func Joined(w *comm.World, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
+func Joined(w world, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
 	sizes := l.Sizes()
 	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d}
 	groups := []struct {

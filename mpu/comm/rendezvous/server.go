@@ -51,16 +51,8 @@ const strangers = 2048
 
 // serve listens at the run's address.
 func serve(c Config) (*server, error) {
-	addr := c.Addr
-	if c.Everywhere {
-		_, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, fault.Errorf(fault.Usage, "address %q of rank 0: %w", addr, err)
-		}
-		addr = ":" + port
-	}
 	var config net.ListenConfig
-	listener, err := config.Listen(context.Background(), "tcp", addr)
+	listener, err := config.Listen(context.Background(), "tcp", c.Addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fault.Errorf(fault.IO, "the port of %s is taken: another run, or one that has just died, has it; choose another --master-port", c.Addr)

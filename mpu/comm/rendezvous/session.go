@@ -17,7 +17,6 @@ import (
 type Config struct {
 	Rank, World int
 	Addr        string            // host:port of rank 0's server
-	Everywhere  bool              // rank 0 listens on all interfaces, not on Addr's alone
 	Secret      []byte            // shared by the ranks of this run and nobody else
 	Data        string            // host:port where this rank takes tensors; host "": the one this rank reaches Addr from
 	Alike       map[string]string // what must be the same on all ranks, by what it is called
