@@ -176,6 +176,13 @@ func (p *Process) suspect(rank int, why error) {
 	p.stop(p.session.Fail(fault.Errorf(fault.IO, "the connection with %s broke: %w", m.String(), why)))
 }
 
+// Lost is closed when the run is at its end before it is done; who computes and
+// calls nothing does not notice otherwise.
+func (p *Process) Lost() <-chan struct{} { return p.session.Lost() }
+
+// Verdict is why, once Lost is closed.
+func (p *Process) Verdict() error { return p.session.Err() }
+
 // Calls are the last thousand calls of this rank, oldest first.
 func (p *Process) Calls() []Call {
 	p.mu.Lock()
