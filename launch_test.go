@@ -206,7 +206,7 @@ func killedRankIsNamed(l *launching) {
 // saved, with 75; the same command goes on from there to the same numbers.
 func signalToOneRank(l *launching) {
 	t := l.t
-	line := "launch --nproc-per-node 8 -- pretrain_gpt " + eight + "--train-iters 60 --save ck --load ck --log-jsonl "
+	line := "launch --nproc-per-node 8 -- pretrain_gpt " + eight + "--train-iters 60 --save ck --load ck --save-interval 1000 --log-jsonl "
 	cmd, notes := l.start(line+"stopped.jsonl", "stopped.jsonl", 3)
 	pids := ranksOf(t, cmd.Process.Pid)
 	if err := syscall.Kill(pids[3], syscall.SIGTERM); err != nil {
