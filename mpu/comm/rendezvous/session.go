@@ -56,7 +56,6 @@ type Session struct {
 
 	mu    sync.Mutex // of all below, and of writing
 	phase string
-	said  string // last phase sent
 	heard time.Time
 	over  bool // closed here
 	lost  chan struct{}
