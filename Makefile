@@ -14,7 +14,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps test lint nocgo fuzz bench quickstart shows-a shows-b clean help
+.PHONY: build deps test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -45,6 +45,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 bench: build deps ## this machine's peak, then the training step, in f32 and bf16
 	@sh scripts/bench.sh
 
+bench-data: build ## the data path against its peers (a venv in .tools), as ratios
+	@sh scripts/bench-data/run.sh
+
 quickstart: ## Go's sources to a trained GPT in under 4 minutes
 	@$(MAKE) --no-print-directory deps build
 	@$(GO) run ./tools/quickstart
@@ -52,8 +55,14 @@ quickstart: ## Go's sources to a trained GPT in under 4 minutes
 shows-a: build deps ## long proofs: recipes, resume, 50 kills, bench (about an hour)
 	@for s in scripts/shows-a/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
+shows-c: build ## long proofs of the data path: golden cases, 30 kills, bad input, ratios
+	@for s in scripts/shows-c/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
+
 shows-b: build deps ## long proofs: every layout, every mutant, Megatron's own layouts (about half an hour)
 	@for s in scripts/shows-b/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
+
+shows-d: build ## checkpoints: the matrix of formats, peers, speed, generation (PYTHON: one with torch and transformers)
+	@for s in scripts/shows-d/*.sh; do [ $$s = scripts/shows-d/common.sh ] || { echo "== $$s"; bash $$s || exit 1; }; done
 
 clean: ## what the targets above made
 	rm -rf bin quickstart .tools

@@ -28,6 +28,7 @@ import (
 	"monotron/tools/plan"
 	"monotron/tools/preprocess"
 	"monotron/tools/tokenize"
+	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
 )
 
@@ -75,6 +76,7 @@ func commands() []*cli.Command {
 		preprocess.FastCommand(),
 		merge.Command(),
 		tokenize.Command(),
+		traintokenizer.Command(),
 		inspect.Command(),
 		convert.Command(openDevice),
 		diff.Command(),

@@ -70,22 +70,26 @@ func (d DType) String() string {
 // an error.
 func (d DType) Append(dst []byte, ids []int32) ([]byte, error) {
 	t := dtypes[d]
-	low, top := int32(0), int32(0)
-	for _, id := range ids {
-		low, top = min(low, id), max(top, id)
-	}
-	if int64(low) < t.low || int64(top) > t.top {
-		for i, id := range ids {
-			if int64(id) < t.low || int64(id) > t.top {
-				return dst, fault.Errorf(fault.BadData, "token %d is id %d, which %s cannot hold", i, id, d)
-			}
-		}
-	}
 	from := len(dst)
 	dst = slices.Grow(dst, len(ids)*t.size)[:from+len(ids)*t.size]
 	to := dst[from:]
+	if d == U16 { // the usual one: one loop
+		all := uint32(0)
+		for i, id := range ids {
+			all |= uint32(id)
+			binary.LittleEndian.PutUint16(to[2*i:], uint16(id))
+		}
+		if all <= math.MaxUint16 {
+			return dst, nil
+		}
+	}
+	for i, id := range ids {
+		if int64(id) < t.low || int64(id) > t.top {
+			return dst[:from], fault.Errorf(fault.BadData, "token %d is id %d, which %s cannot hold", i, id, d)
+		}
+	}
 	switch d {
-	case U16, I16:
+	case I16:
 		for i, id := range ids {
 			binary.LittleEndian.PutUint16(to[2*i:], uint16(id))
 		}

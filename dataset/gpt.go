@@ -3,6 +3,7 @@ package dataset
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 
 	"monotron/fault"
 	"monotron/tokenizer"
@@ -215,16 +216,29 @@ func (g *GPT) fillSamples(p plan) error {
 // the document that counts is the one that holds the last of these: next is the
 // distance from the start of the current document to that token. Where the
 // documents end inside the last row, it points to their last tokens.
-func fillRows[T int32 | int64](rows []T, docs []uint32, lengths []byte, sequence, extra int64) int64 {
+func fillRows[T int32 | int64](rows []T, docs, lengths []uint32, sequence, extra int64) int64 {
 	rows[0], rows[1] = 0, 0
-	row, next := 2, sequence+extra-1
-	for at, doc := range docs {
-		size := int64(binary.LittleEndian.Uint32(lengths[4*int64(doc):]))
-		for ; next < size; next += sequence {
-			if row == len(rows) {
-				return int64(row / 2)
-			}
-			rows[row], rows[row+1] = T(at), T(next+1-extra)
+	row, next := 2, int(sequence+extra-1)
+	step, back := int(sequence), int(1-extra)
+	at := 0
+	for ; at < len(docs) && row+4 <= len(rows); at++ {
+		size := int(lengths[docs[at]])
+		// How many samples start in a document cannot be foreseen, so two are
+		// written without asking, and kept or not without a branch.
+		r := rows[row : row+4]
+		one, two := int(bit(next < size)), int(bit(next+step < size))
+		r[0], r[1], r[2], r[3] = T(at), T(next+back), T(at), T(next+step+back)
+		row += 2 * (one + two)
+		next += step*(one+two) - size
+		for ; next < 0 && row < len(rows); next += step {
+			rows[row], rows[row+1] = T(at), T(next+size+back)
+			row += 2
+		}
+	}
+	for ; at < len(docs) && row < len(rows); at++ {
+		size := int(lengths[docs[at]])
+		for ; next < size && row < len(rows); next += step {
+			rows[row], rows[row+1] = T(at), T(next+back)
 			row += 2
 		}
 		next -= size
@@ -232,20 +246,20 @@ func fillRows[T int32 | int64](rows []T, docs []uint32, lengths []byte, sequence
 	if row == len(rows)-2 {
 		last := len(docs) - 1
 		rows[row] = T(last)
-		rows[row+1] = T(int64(binary.LittleEndian.Uint32(lengths[4*int64(docs[last]):])) - extra)
+		rows[row+1] = T(int64(lengths[docs[last]]) - extra)
 		row += 2
 	}
 	return int64(row / 2)
 }
 
-// lengths is the source's lengths as i32, by sequence.
-func (g *GPT) lengths() []byte {
-	if x, ok := g.source.(*Indexed); ok {
-		return x.sizes
+// lengths is the source's lengths, by sequence.
+func (g *GPT) lengths() []uint32 {
+	if x, ok := g.source.(*Indexed); ok { // in the file they may lie at any byte; the processors we run on do not mind
+		return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x.sizes))), x.n)
 	}
-	out := make([]byte, 0, 4*g.source.Len())
-	for i := range g.source.Len() {
-		out = binary.LittleEndian.AppendUint32(out, uint32(g.source.Size(i)))
+	out := make([]uint32, g.source.Len())
+	for i := range out {
+		out[i] = uint32(g.source.Size(int64(i)))
 	}
 	return out
 }

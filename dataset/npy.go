@@ -25,6 +25,7 @@ func newArray(dtype string, shape ...int64) Array {
 	}
 	words := make([]uint64, (n+7)/8) // aligned for any item
 	a.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
+	askHuge(a.Data)
 	return a
 }
 

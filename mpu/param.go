@@ -2,6 +2,10 @@
 // row, the embedding and cross entropy cut by vocabulary, and Param, which knows
 // where its numbers lie in the global tensor. Groups are arguments; with groups
 // of one rank these are plain layers.
+//
+// Reading order: param.go, random.go (initial values), shard.go (stretches of a
+// buffer), mappings.go (what enters and leaves a tensor-parallel region), linear.go,
+// embedding.go, crossentropy.go.
 package mpu
 
 import (

@@ -1,4 +1,4 @@
-/* The AMX tile unit of newer processors: products of bf16. */
+/* The AMX tile unit of newer processors: products of bf16, and of f16 made of them. */
 #ifndef MT_AMX_H
 #define MT_AMX_H
 

@@ -81,5 +81,20 @@ AMX_INLINE void amx_store(char *out, int64_t step, const __m512i r[16]) {
   for (int i = 0; i < 16; i++) _mm512_storeu_si512(out + i * step, r[i]);
 }
 
+/* One tile of 16 lines by 32 k. Lines lie k-contiguous (`deep` 1) or side by side,
+ * distances in values; `paired` is B's form. */
+AMX_INLINE void amx_pack_tile(char *out, const char *s, int64_t line, int64_t deep, int paired) {
+  __m512i r[16];
+  if (deep == 1) amx_load_lines(r, s, line * 2);
+  else amx_load_pairs(r, s, deep * 2);
+  if ((deep == 1) == (paired != 0)) amx_transpose(r);
+  amx_store(out, 64, r);
+}
+
+/* Fetches the tile that lies 256 k, or a step of 32 k, from s. */
+AMX_INLINE void amx_fetch_ahead(const char *s, int64_t line, int64_t deep) {
+  for (int i = 0; i < (deep == 1 ? 16 : 32); i++) _mm_prefetch(deep == 1 ? s + 2 * i * line + 512 : s + 2 * (i + 32) * deep, _MM_HINT_T1);
+}
+
 #endif
 #endif

@@ -7,7 +7,7 @@
 
 const char *mt_cpu_describe(void) {
   static __thread char text[256];
-  const char *amx = mt_amx() ? ", AMX for bf16 matmul" : "";
+  const char *amx = mt_amx() ? ", AMX for bf16 and f16 matmul" : "";
   if (mt_onednn_open()) snprintf(text, sizeof text, "%s, C kernels for %s%s", mt_onednn_describe(), mt_isa_name(), amx);
   else snprintf(text, sizeof text, "C kernels for %s%s; installing libdnnl2 makes %s matmul faster", mt_isa_name(), amx, *amx ? "f32" : "f32 and bf16");
   return text;

@@ -15,6 +15,7 @@ typedef struct {
   int64_t m, n, k, ldc, ldaux;
   int32_t dtype, c_dtype; /* of A, B, bias, aux; of C */
   int32_t accumulate, epilogue;
+  int32_t stream; /* 1: C is large and new: it may be written around the caches */
 } gemm_job;
 
 typedef struct { int64_t i0, i1, j0, j1; } gemm_tile;
@@ -45,6 +46,7 @@ typedef struct {
   int32_t element;                 /* bytes of a packed value */
   void (*begin)(void), (*end)(void); /* around a tile; may be NULL */
   gemm_pack *pack_a, *pack_b;
+  int32_t splits;                  /* 1: nan may stand for infinity: where one is, f32 products decide */
   int32_t in_place;                /* 1: A's whole panels may lie where they are, rows contiguous */
   /* c [mr,nr] (+)= A panel · B panel, depth a multiple of k_unit. a_row: 0 for a
    * packed panel of A, else the bytes between its rows. `next` will be read soon. */
@@ -66,7 +68,8 @@ const gemm_kernels *mt_gemm_kernels(void);
 
 /* Whether whole panels of A are read where they lie. */
 static inline int32_t gemm_in_place(const gemm_kernel *kr, const gemm_job *job) { return kr->in_place && job->a.col == 1 && job->k % kr->k_unit == 0; }
-const gemm_kernel *mt_gemm_amx(void); /* bf16; where mt_amx() allows it */
+const gemm_kernel *mt_gemm_amx(void);     /* bf16; where mt_amx() allows it */
+const gemm_kernel *mt_gemm_amx_f16(void); /* f16; the same */
 
 /* The largest tile of oneDNN's, and the bytes of its sums, which lead the
  * workspace where its results pass through it. */

@@ -11,24 +11,17 @@
 
 enum { SIDE = 32, STEP = 32, STEP_BYTES = 2048, AHEAD = 4 }; /* both panels: 2 tiles of 1 KB a step; lines fetched in each */
 
-/* One tile of 16 lines by 32 k. Lines lie k-contiguous (`deep` 1) or side by side;
- * `paired` is B's form. */
-static inline void pack_tile(char *out, const char *s, int64_t line, int64_t deep, int paired) {
-  __m512i r[16];
-  for (int i = 0; i < (deep == 1 ? 16 : 32); i++) /* the tiles 256 k or a strip of k from here */
-    _mm_prefetch(deep == 1 ? s + 2 * i * line + 512 : s + 2 * (i + STEP) * deep, _MM_HINT_T1);
-  if (deep == 1) amx_load_lines(r, s, line * 2);
-  else amx_load_pairs(r, s, deep * 2);
-  if ((deep == 1) == (paired != 0)) amx_transpose(r);
-  amx_store(out, 64, r);
-}
-
-/* The same at an edge: what is not there is zero. */
+/* A tile at an edge: what is not there is zero. */
 static void pack_edge(char *out, const char *s, int64_t line, int64_t deep, int64_t lines, int64_t depth, int paired) {
   uint16_t part[16 * 32] = {0};
   for (int64_t l = 0; l < lines; l++)
     for (int64_t k = 0; k < depth; k++) memcpy(&part[deep == 1 ? l * 32 + k : k * 16 + l], s + (l * line + k * deep) * 2, 2);
-  pack_tile(out, (const char *)part, deep == 1 ? 32 : 1, deep == 1 ? 1 : 16, paired);
+  amx_pack_tile(out, (const char *)part, deep == 1 ? 32 : 1, deep == 1 ? 1 : 16, paired);
+}
+
+static inline void fetch_and_pack(char *out, const char *s, int64_t line, int64_t deep, int paired) {
+  amx_fetch_ahead(s, line, deep);
+  amx_pack_tile(out, s, line, deep, paired);
 }
 
 static inline void pack(char *panel, const char *s, int64_t line, int64_t deep, int64_t lines, int64_t depth, int paired) {
@@ -36,7 +29,7 @@ static inline void pack(char *panel, const char *s, int64_t line, int64_t deep, 
     for (int64_t l = 0; l < SIDE; l += 16) {
       char *out = panel + l * 64;
       int64_t here = lines - l < 16 ? lines - l : 16, deepness = depth - k < STEP ? depth - k : STEP;
-      if (here == 16 && deepness == STEP) pack_tile(out, s + l * line * 2, line, deep, paired);
+      if (here == 16 && deepness == STEP) fetch_and_pack(out, s + l * line * 2, line, deep, paired);
       else pack_edge(out, s + l * line * 2, line, deep, here, deepness, paired);
     }
   }
@@ -100,7 +93,10 @@ V void K(finish_as)(const gemm_job *job, int64_t i, int64_t j, const float *sums
       x0 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x0) : v_gelu_erf(x0);
       x1 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x1) : v_gelu_erf(x1);
     }
-    if (wide) {
+    if (job->stream) {
+      _mm512_stream_ps((float *)c, (__m512)x0);
+      _mm512_stream_ps((float *)c + 16, (__m512)x1);
+    } else if (wide) {
       v_store(c, MT_F32, 0, x0);
       v_store(c, MT_F32, 16, x1);
     } else {
@@ -119,6 +115,7 @@ static void finish(const gemm_job *job, int64_t i, int64_t j, const float *sums)
   case MT_GELU_TANH_EPILOGUE: K(finish_as)(job, i, j, sums, wide, MT_GELU_TANH_EPILOGUE); break;
   default: K(finish_as)(job, i, j, sums, wide, MT_GELU_ERF_EPILOGUE);
   }
+  if (job->stream) _mm_sfence(); /* other threads read C after this tile */
 }
 
 static const gemm_kernel kernel = {

@@ -8,6 +8,7 @@ typedef struct {
   const gemm_job *job;
   const gemm_part *part;
   char *a, *b;      /* room for packing */
+  float *rest;      /* room behind all else */
   float *sums;      /* a micro tile's after another's, unless k is one block */
   int64_t k, depth; /* this block of k */
   int32_t single;   /* k is one block: there is room for one micro tile's sums */
@@ -35,6 +36,18 @@ static void fetch(const gemm_job *job, int64_t i, int64_t rows, int64_t j, int64
   }
 }
 
+static int32_t any_nan(const float *x, int64_t n) {
+  int32_t nan = 0;
+  for (int64_t i = 0; i < n; i++) nan |= x[i] != x[i];
+  return nan;
+}
+
+/* A micro tile from its operands, in f32. */
+static void make_again(const own_call *o, const gemm_tile *here) {
+  gemm_part part = {.tile = *here, .k1 = o->job->k};
+  mt_gemm_own(mt_gemm_kernels()->f32, o->job, &part, o->rest);
+}
+
 /* The micro tile at (i, j): after the last block of k on to C while its sums are in
  * the L1 cache. */
 static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, int64_t a_row, const char *b, const char *next) {
@@ -44,10 +57,11 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, int64_t
   float *sums = o->single ? o->sums : o->sums + index * kr->mr * kr->nr;
   gemm_tile here = {i, least(i + kr->mr, t->i1), j, least(j + kr->nr, t->j1)};
   int32_t last = o->k + o->depth == o->job->k;
-  if (last) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
+  if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
   kr->micro(gemm_up(o->depth, kr->k_unit), a, a_row, b, sums, o->k > 0, next);
   if (!last) return;
-  if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, sums);
+  if (kr->splits && any_nan(sums, kr->mr * kr->nr)) make_again(o, &here);
+  else if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, sums);
   else mt_gemm_kernels()->finish(o->job, &here, sums, kr->nr);
 }
 
@@ -89,7 +103,10 @@ void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p,
   o.single = !p->sums && depth >= p->k1 - p->k0;
   o.b = workspace;
   o.a = o.b + gemm_up(kr->nr * depth * kr->element, 64);
-  o.sums = p->sums ? p->sums : (float *)(o.a + gemm_up(gemm_up(p->tile.i1 - p->tile.i0, kr->mr) * depth * kr->element, 64));
+  int64_t down = gemm_ceil(p->tile.i1 - p->tile.i0, kr->mr), across = gemm_ceil(p->tile.j1 - p->tile.j0, kr->nr);
+  float *sums = (float *)(o.a + gemm_up(down * kr->mr * depth * kr->element, 64));
+  o.sums = p->sums ? p->sums : sums;
+  o.rest = sums + (o.single ? 1 : down * across) * kr->mr * kr->nr;
   if (kr->begin) kr->begin();
   do { /* once even for k = 0, which makes C zero or the bias */
     o.depth = least(depth, p->k1 - o.k);

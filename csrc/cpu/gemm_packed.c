@@ -111,9 +111,13 @@ static phase_tiles tiles_of(const packed_plan *p, const gemm_job *job, int32_t p
   return t;
 }
 
+/* Where tiles pack for themselves there is no phase of packing: one without tiles
+ * would end the call. */
+static int32_t first_phase(const packed_plan *p) { return p->a_buffers + p->b_buffers > 0 ? 0 : 1; }
+
 int64_t mt_gemm_packed_tiles(const gemm_kernel *kr, const gemm_job *job, int32_t phase) {
   packed_plan p = plan_of(kr, job);
-  phase_tiles t = tiles_of(&p, job, phase);
+  phase_tiles t = tiles_of(&p, job, phase + first_phase(&p));
   return t.c + t.a + t.b;
 }
 
@@ -151,6 +155,7 @@ static void multiply(const packed_plan *p, const gemm_job *job, char *scratch, i
 
 void mt_gemm_packed(const gemm_kernel *kr, const gemm_job *job, void *scratch, int32_t phase, int64_t tile, void *workspace) {
   packed_plan p = plan_of(kr, job);
+  phase += first_phase(&p);
   phase_tiles t = tiles_of(&p, job, phase);
   if (tile < t.c) multiply(&p, job, scratch, phase - 1, tile, workspace);
   else if (tile < t.c + t.a) pack(&p, job, 0, scratch, phase, tile - t.c);

@@ -1,23 +1,24 @@
 /* C = op(A)·op(B) with what follows it. The call is cut into tiles by shape only;
  * sums over k are made in one order. f32 goes to oneDNN where it is installed,
- * bf16 to AMX, else oneDNN; our own C kernels do the rest (f16, and everything
- * where there is no oneDNN). */
+ * bf16 to AMX, else oneDNN, f16 to AMX; our own C kernels do the rest. */
 #include <stddef.h>
 
 #include "amx.h"
 #include "gemm.h"
+#include "tile.h"
 
 static gemm_operand operand(const mt_tensor *t, int32_t transposed) {
   return (gemm_operand){t->data, t->stride[transposed ? 1 : 0], t->stride[transposed ? 0 : 1], t->dtype};
 }
 
 static gemm_job job_of(const mt_matmul_args *p) {
+  int32_t stream = p->c.dtype == MT_F32 && !p->accumulate && mt_len(&p->c) * 4 >= MT_STREAM && (uintptr_t)p->c.data % 64 == 0 && p->c.stride[0] % 16 == 0;
   return (gemm_job){
       .a = operand(&p->a, p->trans_a), .b = operand(&p->b, p->trans_b),
       .c = p->c.data, .aux = p->aux.data, .bias = p->bias.rank ? p->bias.data : NULL,
       .m = p->c.shape[0], .n = p->c.shape[1], .k = p->trans_a ? p->a.shape[0] : p->a.shape[1],
       .ldc = p->c.stride[0], .ldaux = p->aux.stride[0], .dtype = p->a.dtype, .c_dtype = p->c.dtype,
-      .accumulate = p->accumulate, .epilogue = p->epilogue,
+      .accumulate = p->accumulate, .epilogue = p->epilogue, .stream = stream,
   };
 }
 
@@ -33,7 +34,8 @@ static route route_of(const gemm_job *job) {
 }
 
 static const gemm_kernel *kernel_of(const gemm_job *job) {
-  return job->dtype == MT_BF16 && mt_amx() ? mt_gemm_amx() : mt_gemm_kernels()->f32;
+  if (job->dtype == MT_F32 || !mt_amx()) return mt_gemm_kernels()->f32;
+  return job->dtype == MT_BF16 ? mt_gemm_amx() : mt_gemm_amx_f16();
 }
 
 static gemm_grid grid_of(const gemm_job *job, route by) {

@@ -221,24 +221,57 @@ func (p *Parser) list(v *value, depth int) error {
 	})
 }
 
-// keep reads the string at p.at into v.
+// keep reads the string at p.at into v: where it lies, or, with escapes, piece by
+// piece into p.buf.
 func (p *Parser) keep(v *value) error {
 	from := p.at
-	end, escaped, err := p.skipString()
-	if err != nil {
-		return err
-	}
-	raw := p.line[from+1 : end-1]
-	if escaped {
-		start := len(p.buf)
-		if !p.unescape(raw) {
-			p.at = from
+	i, start, escaped := from+1, len(p.buf), false
+	for piece := i; ; {
+		i += plain(p.line[i:])
+		if i == len(p.line) || p.line[i] < ' ' {
+			_, _, err := p.skipString() // says what is wrong
+			return err
+		}
+		if p.line[i] == '"' && !escaped {
+			v.texts = append(v.texts, view(p.line[from+1:i]))
+			break
+		}
+		p.buf = append(p.buf, p.line[piece:i]...)
+		if p.line[i] == '"' {
+			v.texts = append(v.texts, view(p.buf[start:]))
+			break
+		}
+		n := escapeLen(p.line[i:])
+		if n == 2 {
+			p.buf = append(p.buf, meaning[p.line[i+1]])
+		} else if n == 0 {
+			_, _, err := p.skipString()
+			return err
+		} else if n, p.buf = unicodeEscape(p.buf, p.line[i:]); n == 0 {
 			return p.errorf("the string holds a lone surrogate (\\ud800 to \\udfff without its other half), which is no character")
 		}
-		raw = p.buf[start:]
+		i += n
+		piece, escaped = i, true
 	}
-	v.texts = append(v.texts, unsafe.String(unsafe.SliceData(raw), len(raw)))
+	p.at = i + 1
 	return nil
+}
+
+// view is b as a string, while b stays as it is.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// unicodeEscape adds the character of the \uXXXX, or of the two, at the start of
+// s; n is their length, 0 for a lone surrogate.
+func unicodeEscape(dst, s []byte) (n int, out []byte) {
+	r, _ := hex4(s)
+	if n = 6; utf16.IsSurrogate(r) {
+		low, ok := hex4(s[6:])
+		if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+			return 0, dst
+		}
+		n = 12
+	}
+	return n, utf8.AppendRune(dst, r)
 }
 
 // plain is how many bytes at the start of s are neither a quote, nor a backslash,
@@ -328,30 +361,19 @@ func hex4(s []byte) (r rune, ok bool) {
 // unescape adds the text of a checked string to p.buf; false for a lone surrogate.
 func (p *Parser) unescape(s []byte) bool {
 	for i := 0; i < len(s); {
-		if s[i] != '\\' {
-			n := bytes.IndexByte(s[i:], '\\')
-			if n < 0 {
-				n = len(s) - i
-			}
-			p.buf = append(p.buf, s[i:i+n]...)
-			i += n
-			continue
-		}
-		if s[i+1] != 'u' {
+		n := 1
+		switch {
+		case s[i] != '\\':
+			p.buf = append(p.buf, s[i])
+		case s[i+1] != 'u':
 			p.buf = append(p.buf, meaning[s[i+1]])
-			i += 2
-			continue
-		}
-		r, _ := hex4(s[i:])
-		i += 6
-		if utf16.IsSurrogate(r) {
-			low, ok := hex4(s[i:])
-			if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+			n = 2
+		default:
+			if n, p.buf = unicodeEscape(p.buf, s[i:]); n == 0 {
 				return false
 			}
-			i += 6
 		}
-		p.buf = utf8.AppendRune(p.buf, r)
+		i += n
 	}
 	return true
 }

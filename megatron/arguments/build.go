@@ -35,6 +35,7 @@ type raw struct {
 	LayerFreq string
 
 	LayersPerVirtual, VirtualStages int
+	FSDP                            bool
 
 	BF16, FP16      bool
 	LossScaleWindow float64

@@ -26,14 +26,33 @@ func (p *parser) deriveLayout() {
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
 	}
-	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
-		p.problem("--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
-	}
-	if ranks := l.DP * l.CP; ranks%max(1, l.OptimizerInstances) != 0 {
+	p.deriveSharding()
+	switch ranks := l.DP * l.CP; {
+	case ranks%max(1, l.OptimizerInstances) != 0:
 		p.problem("--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients", l.OptimizerInstances, ranks)
+	case l.OptimizerInstances > 1 && !l.DistributedOptimizer:
+		p.problem("--num-distributed-optimizer-instances %d needs --use-distributed-optimizer", l.OptimizerInstances)
 	}
 	if l.BucketSize > 0 && l.BucketCount > 0 {
 		p.problem("--ddp-bucket-size and --ddp-num-buckets exclude each other")
+	}
+}
+
+// deriveSharding says what data-parallel ranks share.
+func (p *parser) deriveSharding() {
+	l := &p.Layout
+	if p.Raw.FSDP && l.Sharding == "" {
+		l.Sharding = "optim_grads_params"
+	}
+	if l.Sharding == "" && l.DistributedOptimizer {
+		l.Sharding = "optim"
+	}
+	if l.DistributedOptimizer && l.Sharding == "no_shard" {
+		p.problem("--use-distributed-optimizer and --data-parallel-sharding-strategy no_shard contradict each other")
+	}
+	l.DistributedOptimizer = l.Sharding != "" && l.Sharding != "no_shard"
+	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
+		p.problem("--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
 	}
 }
 

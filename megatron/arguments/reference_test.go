@@ -194,7 +194,7 @@ var companions = map[string]string{
 	"account-for-embedding-in-pipeline-split":          "--num-layers 5",
 	"account-for-loss-in-pipeline-split":               "--num-layers 5",
 	"microbatch-group-size-per-virtual-pipeline-stage": "--pipeline-model-parallel-size 2 --world-size 2",
-	"num-distributed-optimizer-instances":              "--world-size 4",
+	"num-distributed-optimizer-instances":              "--world-size 4 --use-distributed-optimizer",
 	"overlap-param-gather":                             "--use-distributed-optimizer --overlap-grad-reduce",
 	"distribute-saved-activations":                     "--tensor-model-parallel-size 2 --world-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
 	"recompute-granularity":                            "--recompute-method uniform --recompute-num-layers 1",

@@ -37,13 +37,16 @@ var dataFlags = owned(ownData,
 	accepted("mmap-warmup", Switch, "", "pages are read ahead"),
 	refused("fim-data", Switch, "fill-in-the-middle samples are not built in; prepare them in the corpus"),
 
-	works("tokenizer-type", String, "", "Tokenizer.Type", "as in GPT2BPETokenizer, NullTokenizer (from the files given)"),
+	works("tokenizer-type", String, "", "Tokenizer.Type", "as in GPT2BPETokenizer, HuggingFaceTokenizer, Llama2Tokenizer, TikTokenizer, NullTokenizer (from the files given)"),
 	works("tokenizer-model", String, "", "Tokenizer.Model", "SentencePiece file, Hugging Face folder or tiktoken file").alias("tokenizer-name-or-path"),
+	works("tokenizer-special-tokens", Strings, "", "Tokenizer.SpecialTokens", "special tokens of a TikTokenizer, or further ones of a HuggingFaceTokenizer"),
+	works("tokenizer-hf-no-include-special-tokens", Switch, "", "Tokenizer.NoSpecial", "a HuggingFaceTokenizer puts no special tokens around a text"),
+	works("tiktoken-num-special-tokens", Int, "", "Tokenizer.TikSpecials", "ids in front of a TikTokenizer's ranks (1000)"),
 	works("null-tokenizer-eod-id", Int, "", "Tokenizer.NullEOD", "end-of-document id of a NullTokenizer (the last id)"),
 	works("vocab-file", String, "", "Tokenizer.VocabFile", "vocabulary of a BPE"),
 	works("merge-file", String, "", "Tokenizer.MergeFile", "merges of a BPE"),
 	refused("vocab-extra-ids", Int, "no model here uses them; leave it out"),
-	accepted("tiktoken-pattern", String, "", "only TikTokenizer splits by it").choices("v1", "v2"),
+	works("tiktoken-pattern", String, "", "Tokenizer.TikPattern", "how a TikTokenizer splits text (v2)").choices("v1", "v2"),
 )
 
 // loggingFlags say what is told, and where.

@@ -274,3 +274,53 @@ func TestConversion(t *testing.T) {
 		}
 	}
 }
+
+// Where one rank of several cannot write, every rank's Save is an error, nothing
+// of it is left, and the next save works; whichever rank it is and whatever it
+// cannot do.
+func TestAFailureIsEverybodys(t *testing.T) {
+	const world = 3
+	for failing := range world {
+		for op := 1; ; op++ {
+			dir := fastDir(t)
+			mustSave(t, dir, 1, SaveOptions{})
+			b := newBarrier(world)
+			errs := make([]error, world)
+			reached, done := false, 0 // changes of the failing rank
+			var wg sync.WaitGroup
+			for rank := range world {
+				wg.Go(func() {
+					d := newDevice(t)
+					o := SaveOptions{Rank: rank, World: world, Meet: b.meet}
+					if rank == failing {
+						o.fail = func(what, path string) error {
+							if done++; done == op && what != "remove" {
+								reached = true
+								return errors.New("no room")
+							}
+							return nil
+						}
+					}
+					_, errs[rank] = Save(context.Background(), dir, stateAt(2), tensors(t, d, layout{world, rank, rows}, 2, true), d, o)
+				})
+			}
+			wg.Wait()
+			if done < op {
+				break // it makes no such change
+			}
+			if !reached {
+				continue // it was a removal
+			}
+			after := errs[0] != nil && contains(errs[0].Error(), "itself is saved")
+			for rank, err := range errs {
+				if err == nil && !after {
+					t.Errorf("rank %d fails at its change %d: rank %d saw no error", failing, op, rank)
+				}
+			}
+			if step, _, err := load(t, dir, -1); err != nil || !after && step != 1 || len(leftovers(t, dir)) > 0 {
+				t.Errorf("rank %d fails at its change %d: loaded %d, %v, left %v", failing, op, step, err, leftovers(t, dir))
+			}
+			mustSave(t, dir, 3, SaveOptions{})
+		}
+	}
+}

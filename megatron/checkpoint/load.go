@@ -96,14 +96,14 @@ func loadEntry(e Entry, tensors []mpu.Stored, dev *device.Device, o LoadOptions,
 	if err != nil {
 		return State{}, Report{}, fmt.Errorf("checkpoint: %s: %w", e.Path, err)
 	}
-	r := restorer{folder: f, dev: dev, buf: f.buffer(), report: &report, touched: touched}
+	r := restorer{folder: f, dev: dev, report: &report, touched: touched}
 	for i, t := range tensors {
-		if found[i] == nil {
-			continue
+		if found[i] != nil {
+			r.add(found[i], t)
 		}
-		if err := r.tensor(found[i], t); err != nil {
-			return State{}, Report{}, err
-		}
+	}
+	if err := r.run(); err != nil {
+		return State{}, Report{}, err
 	}
 	if err := dev.Sync(); err != nil {
 		return State{}, Report{}, fmt.Errorf("checkpoint: writing tensors to the device: %w", err)

@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
 
 	"monotron/csrc/device"
 	"monotron/fault"
@@ -10,44 +12,116 @@ import (
 	"monotron/mpu"
 )
 
-// restorer copies pieces of files to pieces of local buffers.
+// restorer copies pieces of files to pieces of local buffers. Several goroutines
+// read and check pieces; the one that owns the device writes to it.
 type restorer struct {
 	folder  *Folder
 	dev     *device.Device
-	buf     []byte // of the file
 	report  *Report
 	touched map[string]bool
+	jobs    []*copier
 }
 
-// tensor fills all local pieces of t. Each stored piece that shares elements
-// with them is read once, from start to end, so that its checksum is known.
-func (r *restorer) tensor(have *Tensor, t mpu.Stored) error {
+// add lists the stored pieces that share elements with those of t. Each is read
+// once, from start to end, so that its checksum is known.
+func (r *restorer) add(have *Tensor, t mpu.Stored) {
 	flat := t.Tensor.Reshape(t.Tensor.Len())
 	for _, p := range have.Pieces {
-		var shared []*formats.Overlap // one a local piece, standing where the stream is
-		var locals []int64
+		c := &copier{r: r, have: have, piece: p, flat: flat}
 		for _, local := range t.Pieces {
 			if o := formats.NewOverlap(p.box(), local); o.OK {
-				shared, locals = append(shared, o), append(locals, local.Local)
+				c.shared, c.locals = append(c.shared, o), append(c.locals, local.Local)
 			}
 		}
-		if len(shared) == 0 {
-			continue
+		if len(c.shared) > 0 {
+			r.jobs = append(r.jobs, c)
+			r.report.Bytes += have.Bytes(p)
 		}
-		c := copier{r: r, have: have, flat: flat, shared: shared, locals: locals}
-		if err := r.folder.Stream(have, p, r.buf, c.chunk); err != nil {
-			return err
-		}
-		r.report.Bytes += have.Bytes(p)
 	}
 	r.report.Restored = append(r.report.Restored, t.Name)
-	return nil
+}
+
+// delivery is a chunk of a piece, or the error that ended it. The reader waits
+// for done before it fills its buffer again.
+type delivery struct {
+	to    *copier
+	at    int64
+	chunk []byte
+	err   error
+	done  chan error
+}
+
+// run reads and writes everything that was added.
+func (r *restorer) run() error {
+	for _, c := range r.jobs { // opening is not for several goroutines
+		if _, err := r.folder.file(c.piece.File); err != nil {
+			return fault.With(fault.IO, err)
+		}
+	}
+	next, out, stop := make(chan *copier), make(chan delivery), make(chan struct{})
+	var readers sync.WaitGroup
+	for range min(len(r.jobs), 1+runtime.GOMAXPROCS(0), maxReaders) {
+		readers.Go(func() { r.read(next, out, stop) })
+	}
+	go func() {
+		defer close(next)
+		for _, c := range r.jobs {
+			select {
+			case next <- c:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	go func() {
+		readers.Wait()
+		close(out)
+	}()
+	var first error
+	for d := range out {
+		err := d.err
+		if err == nil && first == nil {
+			err = d.to.chunk(d.at, d.chunk)
+		}
+		if err != nil && first == nil {
+			first = err
+			close(stop)
+		}
+		d.done <- first
+	}
+	return first
+}
+
+// maxReaders bounds the buffers of a load.
+const maxReaders = 4
+
+// read delivers pieces until there are no more.
+func (r *restorer) read(next <-chan *copier, out chan<- delivery, stop <-chan struct{}) {
+	buf := r.folder.buffer()
+	done := make(chan error)
+	for c := range next {
+		err := r.folder.Stream(c.have, c.piece, buf, func(at int64, chunk []byte) error {
+			out <- delivery{to: c, at: at, chunk: chunk, done: done}
+			return <-done
+		})
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if err != nil {
+			out <- delivery{to: c, err: err, done: done}
+			<-done
+			return
+		}
+	}
 }
 
 // copier hands the chunks of one stored piece out to the local pieces.
 type copier struct {
 	r      *restorer
 	have   *Tensor
+	piece  Piece
 	flat   device.Tensor // the whole local buffer
 	shared []*formats.Overlap
 	locals []int64

@@ -26,7 +26,7 @@ const chunkBytes = 16 << 20
 type SaveOptions struct {
 	Rank, World int          // of all ranks that save together; World 0: one
 	Meet        func() error // waits for all ranks; not used by one
-	Tag         string       // names this run's temporary folders, equal on all its ranks; empty: this process
+	Tag         string       // names this run's temporary folders, equal on all its ranks; empty: this process, or "ranks"
 
 	KeepLast  int   // checkpoints to keep, the new one included; 0: all
 	KeepEvery int64 // iterations divisible by it are kept for good; 0: none
@@ -52,12 +52,13 @@ type saver struct {
 	disk     disk
 	report   Report
 	done     bool // the checkpoint has its name
+	phase    int  // of several ranks' save
 }
 
 // Save writes the tensors with Write set and the state to dir/iter_<iteration>,
-// then names it in the tracker and prunes. Every rank calls it. Until the new
-// checkpoint is complete on disk nothing earlier changes; any error leaves the
-// earlier state and no partial folder. Errors are fault.IO but for our own
+// then names it in the tracker and prunes. Every rank calls it, and where one
+// fails it is an error on all. Until the new checkpoint is complete on disk nothing
+// earlier changes; any error leaves the earlier state and no partial folder. Errors are fault.IO but for our own
 // mistakes (a part that no rank writes).
 func Save(ctx context.Context, dir string, st State, tensors []mpu.Stored, dev *device.Device, o SaveOptions) (Report, error) {
 	s, err := newSaver(dir, st, tensors, dev, o)
@@ -85,6 +86,9 @@ func newSaver(dir string, st State, tensors []mpu.Stored, dev *device.Device, o 
 func newWriter(dir string, st State, o SaveOptions) *saver {
 	if o.World < 2 {
 		o.Rank, o.World, o.Meet = 0, 1, func() error { return nil }
+	}
+	if o.Tag == "" && o.World > 1 {
+		o.Tag = "ranks" // of several processes, maybe
 	}
 	if o.Tag == "" {
 		o.Tag = processTag
@@ -141,6 +145,14 @@ func (s *saver) run(ctx context.Context) (Report, error) {
 	if err == nil {
 		err = s.write(ctx)
 	}
+	if s.o.World > 1 {
+		_ = s.o.Meet() // all know how it went; only now its traces may go
+	}
+	for phase := range phases {
+		if s.o.Rank == 0 && s.o.World > 1 {
+			_ = s.disk.remove(s.alive(phase))
+		}
+	}
 	if err == nil {
 		return s.report, nil
 	}
@@ -153,51 +165,84 @@ func (s *saver) run(ctx context.Context) (Report, error) {
 	return s.report, fault.Errorf(fault.CodeOf(err), "%w; iteration %d is not saved, earlier checkpoints are untouched", err, s.state.Iteration)
 }
 
+// phases of a save by several ranks: folders, room, files, the whole.
+const phases = 4
+
+// alive is a file that stands while no rank has failed in a phase. Taking it away
+// needs no room on the disk, and every rank sees it gone. Each phase has its own:
+// a fast rank may fail in the next one before a slow one has looked.
+func (s *saver) alive(phase int) string { return fmt.Sprintf("%s.alive%d", s.tmp, phase) }
+
+// agree ends a phase: it returns when all ranks are through it, with an error on
+// every rank where one of them failed.
+func (s *saver) agree(err error) error {
+	if s.o.World == 1 {
+		return err
+	}
+	mark := s.alive(s.phase)
+	s.phase++
+	if err != nil {
+		_ = s.disk.remove(mark)
+	}
+	if meeting := s.o.Meet(); err == nil {
+		err = meeting
+	}
+	if err != nil {
+		return err
+	}
+	if _, gone := os.Stat(mark); gone != nil {
+		return fault.Errorf(fault.IO, "checkpoint: another rank could not do its part of the save; its error says why (or %s is not one folder for all ranks)", s.dir)
+	}
+	return nil
+}
+
 // begin makes the temporary folder and looks for room.
 func (s *saver) begin() error {
+	var err error
 	if s.o.Rank == 0 {
-		if err := s.disk.do("make", s.dir, func() error { return os.MkdirAll(s.dir, 0o777) }); err != nil {
-			return err
-		}
-		if err := s.disk.clean(s.dir, s.o.Tag); err != nil {
-			return err
-		}
+		err = s.prepare()
 	}
-	if err := s.o.Meet(); err != nil {
+	if err := s.agree(err); err != nil {
 		return err
 	}
 	const perPiece, once = 512, 1 << 16 // of header and manifest
-	if err := s.disk.room(s.dir, s.state.Iteration, s.report.Bytes+int64(len(s.parts))*perPiece+once); err != nil {
+	return s.agree(s.disk.room(s.dir, s.state.Iteration, s.report.Bytes+int64(len(s.parts))*perPiece+once))
+}
+
+// prepare makes the folders, after what earlier saves left is gone.
+func (s *saver) prepare() error {
+	if err := s.disk.do("make", s.dir, func() error { return os.MkdirAll(s.dir, 0o777) }); err != nil {
 		return err
 	}
-	if s.o.Rank == 0 {
-		if err := s.disk.mkdir(s.tmp); err != nil {
+	if err := s.disk.clean(s.dir, s.o.Tag); err != nil {
+		return err
+	}
+	if s.o.World > 1 { // its name is that of every such save: a killed one may have left it
+		if err := s.disk.remove(s.tmp); err != nil {
 			return err
 		}
+		for phase := range phases {
+			if err := s.disk.file(s.alive(phase), func(func([]byte) error) error { return nil }); err != nil {
+				return err
+			}
+		}
 	}
-	return s.o.Meet()
+	return s.disk.mkdir(s.tmp)
 }
 
 // write makes this rank's file; rank 0 then joins all into a checkpoint.
 func (s *saver) write(ctx context.Context) error {
 	own, err := s.writeFile(ctx)
-	if err != nil {
-		return err
+	if err == nil && s.o.Rank > 0 {
+		err = s.writeManifest(own, partName(s.o.Rank))
 	}
-	if s.o.Rank > 0 {
-		if err := s.writeManifest(own, partName(s.o.Rank)); err != nil {
-			return err
-		}
-	}
-	if err := s.o.Meet(); err != nil {
+	if err := s.agree(err); err != nil {
 		return err
 	}
 	if s.o.Rank == 0 {
-		if err := s.complete(own); err != nil {
-			return err
-		}
+		err = s.complete(own)
 	}
-	return s.o.Meet()
+	return s.agree(err)
 }
 
 func partName(rank int) string { return fmt.Sprintf("rank_%05d.json", rank) }

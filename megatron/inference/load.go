@@ -30,6 +30,7 @@ type Loaded struct {
 	Generator
 	Model     spec.Model
 	Tokenizer tokenizer.Config // Type "": the folder names none
+	Ends      []int32          // ids that end a text, as a Hugging Face folder says; nil: not said
 	Notes     []string         // for a person: what was read, and fallbacks
 }
 
@@ -172,6 +173,9 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 	if err != nil {
 		return nil, err
 	}
+	if info.Format == formats.HF {
+		l.Ends = hf.EndIDs(info.Path)
+	}
 	l.Notes = []string{fmt.Sprintf("loaded %s: format %s, %d tensors, %d bytes", info.Path, info.Format, len(report.Restored), report.Bytes)}
 	l.Notes = append(l.Notes, report.Notes...)
 	return l, nil
@@ -180,9 +184,14 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 // beside is the tokenizer whose files lie beside the weights. GPT-2 itself
 // needs none: its ranks are built in.
 func beside(info formats.Info) tokenizer.Config {
-	const vocab, merges, gpt2Vocab = "vocab.json", "merges.txt", 50257
+	const full, pieces, vocab, merges, gpt2Vocab = "tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", 50257
+	folder := info.Format == formats.HF
 	switch dir := info.Path; {
-	case info.Format == formats.HF && exists(dir, vocab) && exists(dir, merges):
+	case folder && exists(dir, full):
+		return tokenizer.Config{Type: "HuggingFaceTokenizer", Model: dir}
+	case folder && exists(dir, pieces):
+		return tokenizer.Config{Type: "Llama2Tokenizer", Model: filepath.Join(dir, pieces)}
+	case folder && exists(dir, vocab) && exists(dir, merges):
 		return tokenizer.Config{Type: "GPT2BPETokenizer", VocabFile: filepath.Join(dir, vocab), MergeFile: filepath.Join(dir, merges)}
 	case info.Family == hf.GPT2 && info.Model.VocabSize == gpt2Vocab:
 		return tokenizer.Config{Type: "GPT2BPETokenizer"}

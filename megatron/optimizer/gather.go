@@ -19,7 +19,7 @@ func (o *Optimizer) gatherAll() error {
 		return nil
 	}
 	for _, b := range slices.Backward(o.buckets) {
-		b.gathering = o.groups.Data.AllGather(b.values, b.ownValues)
+		b.gathering = o.groups.sharers().AllGather(b.values, b.ownValues)
 	}
 	if o.sharding.OverlapParamGather {
 		return nil
@@ -62,7 +62,7 @@ func (o *Optimizer) use(ps []*mpu.Param) error {
 		}
 		b.values = o.device.Arena.Alloc(device.Parameters, b.ownValues.DType, b.n)
 		b.bindValues()
-		if err := o.groups.Data.AllGather(b.values, b.ownValues).Wait(); err != nil {
+		if err := o.groups.sharers().AllGather(b.values, b.ownValues).Wait(); err != nil {
 			return err
 		}
 	}
@@ -79,6 +79,12 @@ func (o *Optimizer) done(ps []*mpu.Param) {
 			b.bindValues()
 		}
 	}
+}
+
+// Whole brings all values of the rank's parameters, for work outside of the hooks
+// such as generating text, until release is called. Every data-parallel rank calls it.
+func (o *Optimizer) Whole() (release func(), err error) {
+	return func() { o.done(o.params) }, o.use(o.params)
 }
 
 // Initialize draws every parameter's start from the seed, the same whatever the

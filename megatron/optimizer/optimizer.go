@@ -32,7 +32,7 @@ type Optimizer struct {
 // where dtype is not f32, and moments; all of it, or the rank's shards. Initial
 // values are not set. All ranks of g.Data have equal params.
 func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g Groups, s Sharding) *Optimizer {
-	if s.Strategy == "" || size(g.Data) == 1 {
+	if s.Strategy == "" || size(g.sharers()) == 1 {
 		s.Strategy = NoShard
 	}
 	o := &Optimizer{device: d, config: c, groups: g, sharding: s, params: params, bucketOf: map[*mpu.Param]*bucket{},
@@ -49,14 +49,21 @@ func (o *Optimizer) shards() int {
 	if o.sharding.Strategy == NoShard {
 		return 1
 	}
-	return size(o.groups.Data)
+	return size(o.groups.sharers())
 }
 
 func (o *Optimizer) shard() int {
 	if o.shards() == 1 {
 		return 0
 	}
-	return o.groups.Data.Rank()
+	return o.groups.sharers().Rank()
+}
+
+// counts tells whether this rank counts, and writes, what it has of a parameter:
+// each global element is counted once in the group of sumStats.
+func (o *Optimizer) counts(p *mpu.Param) bool {
+	first := o.shards() == 1 || size(o.groups.Across) == 1 || o.groups.Across.Rank() == 0
+	return first && p.Owner
 }
 
 // StepArgs change from step to step.
@@ -94,7 +101,7 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	d := o.device
 	d.Fill(o.stats, 0)
 	for _, s := range o.segments {
-		if s.param.Owner {
+		if o.counts(s.param) {
 			d.GradStats(o.stats, s.grad)
 		}
 	}
@@ -185,7 +192,7 @@ func (o *Optimizer) ParamsNorm() (float64, error) {
 	d := o.device
 	d.Fill(o.stats, 0)
 	for _, s := range o.segments {
-		if s.param.Owner {
+		if o.counts(s.param) {
 			d.GradStats(o.stats, s.main)
 		}
 	}

@@ -189,6 +189,12 @@ func train(s setup) (out outcome, err error) {
 			return err
 		}
 		l.stored, l.grads, l.use = append(o.Weights(), o.Stored()...), o.Gradients(), d.Arena.Usage()
+		if err := m.readWhole(o); err != nil {
+			return err
+		}
+		if now := d.Arena.Usage().Now; now != l.use.Now {
+			return fmt.Errorf("memory before and after bringing all values: %v, %v", l.use.Now, now)
+		}
 		return w.Err()
 	})
 	if err != nil {
@@ -275,6 +281,17 @@ func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 	return o.Step(StepArgs{LR: 0.25, WeightDecay: 0.125, Factor: 1})
 }
 
+// readWhole reads all values at once, outside of the hooks.
+func (m *toy) readWhole(o *Optimizer) error {
+	release, err := o.Whole()
+	if err != nil {
+		return err
+	}
+	defer release()
+	m.seen = append(m.seen, 0)
+	return m.read(m.params())
+}
+
 func (h Hooks) using(u []*mpu.Param, work func() error) error {
 	if h.Use != nil {
 		if err := h.Use(u); err != nil {
@@ -353,6 +370,19 @@ func dataParallel(n int) func(*comm.World, int, *device.Device) (*toy, error) {
 	}
 }
 
+// instances is the toy on four data-parallel ranks with two copies of the state.
+func instances(w *comm.World, rank int, d *device.Device) (*toy, error) {
+	m, err := dataParallel(4)(w, rank, d)
+	if err != nil {
+		return nil, err
+	}
+	if m.groups.Shard, err = group(w, rank, "dp-shard", []int{rank &^ 1, rank | 1}, d); err != nil {
+		return nil, err
+	}
+	m.groups.Across, err = group(w, rank, "dp-across", []int{rank & 1, rank&1 + 2}, d)
+	return m, err
+}
+
 func shardings() (all []Sharding) {
 	for _, strategy := range Strategies() {
 		for _, overlap := range []bool{false, true} {
@@ -415,6 +445,26 @@ func equalOutcome(got, want outcome, tolerance float64) error {
 		err = errors.Join(err, fmt.Errorf("norm of the parameters %g, want %g", got.norms[0], want.norms[0]))
 	}
 	return err
+}
+
+// Claim: several copies of the sharded state (--num-distributed-optimizer-instances)
+// are one rank's too, each element counted and written once.
+func TestInstancesAreOneRank(t *testing.T) {
+	for _, dtype := range []device.DType{device.F32, device.BF16} {
+		want, err := train(setup{dtype: dtype, exact: true, steps: 3, model: dataParallel(1), world: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sharding := range shardings() {
+			got, err := train(setup{dtype: dtype, exact: true, steps: 3, model: instances, world: 4, sharding: sharding})
+			if err == nil {
+				err = equalOutcome(got, want, 0)
+			}
+			if err != nil {
+				t.Errorf("%s, %+v: %v", dtype, sharding, err)
+			}
+		}
+	}
 }
 
 // Claim: with any gradients the results are one rank's but for the rounding of

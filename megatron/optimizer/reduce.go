@@ -89,12 +89,12 @@ func (o *Optimizer) reduce(b *bucket) error {
 	switch {
 	case b.reduced || !b.grads.Given() || size(data) == 1:
 	case o.sharding.shardsGradients():
-		b.reducing, o.flying = data.ReduceScatter(b.ours(b.grads), b.grads), b
+		b.reducing, o.flying = o.groups.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
 		if !o.sharding.OverlapGradReduce {
 			return o.land()
 		}
 	case o.sharding.Strategy == Optim:
-		b.reducing, b.reduced = data.ReduceScatter(b.ownGrads, b.grads), true
+		b.reducing, b.reduced = o.groups.sharers().ReduceScatter(b.ownGrads, b.grads), true
 	default:
 		b.reducing, b.reduced = data.AllReduce(b.grads, comm.Sum), true
 	}
@@ -119,7 +119,7 @@ func (o *Optimizer) land() error {
 }
 
 // finalize completes the step's gradients, in Megatron's order: over
-// data-parallel ranks, then over ranks of a model that each have a part
+// data-parallel ranks (those that share a state, then its copies), then over ranks of a model that each have a part
 // (norms under sequence parallelism, a tied table's two copies).
 func (o *Optimizer) finalize() error {
 	for _, b := range o.buckets {
@@ -130,6 +130,22 @@ func (o *Optimizer) finalize() error {
 	if err := o.land(); err != nil {
 		return err
 	}
+	if err := o.reduced(); err != nil {
+		return err
+	}
+	if o.shards() > 1 && size(o.groups.Across) > 1 {
+		for _, b := range o.buckets {
+			b.reducing = o.groups.Across.AllReduce(b.ownGrads, comm.Sum)
+		}
+		if err := o.reduced(); err != nil {
+			return err
+		}
+	}
+	return o.sumParts()
+}
+
+// reduced waits for all reductions under way.
+func (o *Optimizer) reduced() error {
 	for _, b := range o.buckets {
 		if b.reducing == nil {
 			continue
@@ -139,7 +155,7 @@ func (o *Optimizer) finalize() error {
 			return err
 		}
 	}
-	return o.sumParts()
+	return nil
 }
 
 // parts are the gradients that one group of ranks adds up.

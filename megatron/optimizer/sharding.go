@@ -32,6 +32,18 @@ type Groups struct {
 	Data  comm.Group // same part of the model, other samples (topology.DPCP)
 	Model comm.Group // one copy of the model (topology.Model)
 	World comm.Group // Data and Model together (topology.All)
+
+	// With several copies of the sharded state (--num-distributed-optimizer-instances):
+	Shard  comm.Group // the ranks of Data that share one; nil: all of Data
+	Across comm.Group // the ranks of Data with this rank's shard in each; nil: there is one
+}
+
+// sharers are the ranks among which what is sharded is cut.
+func (g Groups) sharers() comm.Group {
+	if g.Shard != nil {
+		return g.Shard
+	}
+	return g.Data
 }
 
 func size(g comm.Group) int {

@@ -21,7 +21,7 @@ func (o *Optimizer) Weights() []mpu.Stored {
 	var all []mpu.Stored
 	if o.sharding.shardsParameters() {
 		for _, s := range o.segments {
-			all = s.stored(all, StoredModel, s.value, true)
+			all = s.stored(all, StoredModel, s.value, o.counts(s.param))
 		}
 		return all
 	}
@@ -40,7 +40,7 @@ func (o *Optimizer) Stored() []mpu.Stored {
 	var all []mpu.Stored
 	mine := o.turns()
 	for _, s := range o.segments {
-		write := o.shards() > 1 || mine[s.param]
+		write := o.counts(s.param) && (o.shards() > 1 || mine[s.param])
 		if s.hasMaster() {
 			all = s.stored(all, StoredMain, s.main, write)
 		}
@@ -57,7 +57,7 @@ func (o *Optimizer) Gradients() []mpu.Stored {
 	var all []mpu.Stored
 	first := size(o.groups.Data) == 1 || o.groups.Data.Rank() == 0
 	for _, s := range o.segments {
-		all = s.stored(all, "", s.grad, o.shards() > 1 || first)
+		all = s.stored(all, "", s.grad, o.counts(s.param) && (o.shards() > 1 || first))
 	}
 	return all
 }
@@ -68,7 +68,7 @@ func (s *segment) stored(all []mpu.Stored, prefix string, t device.Tensor, write
 		return all
 	}
 	return append(all, mpu.Stored{Name: prefix + s.param.Name, Global: s.param.Global, Tensor: t,
-		Pieces: mpu.Stretch(s.param.Pieces, s.from, s.n), Write: write && s.param.Owner})
+		Pieces: mpu.Stretch(s.param.Pieces, s.from, s.n), Write: write})
 }
 
 // turns says which of the parameters that all data-parallel ranks hold this one

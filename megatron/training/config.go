@@ -99,7 +99,7 @@ type Layout struct {
 	TimeoutMinutes            int
 	DistributedOptimizer      bool
 	Sharding                  string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
-	OptimizerInstances        int
+	OptimizerInstances        int    // copies of the sharded state
 	OverlapGradReduce         bool
 	OverlapParamGather        bool
 	BucketSize, BucketCount   int // parameters a bucket, buckets; 0: the rule

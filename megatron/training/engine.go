@@ -28,6 +28,7 @@ type Engine struct {
 	Timers    *report.Timers
 
 	parts     []schedule.Part // what each stage holds
+	book      schedule.Book   // of proved lists of actions
 	scale     device.Tensor   // f32 [1]: loss scale
 	iteration device.Tensor   // i64 [1]: names this step's dropout masks
 	sums      device.Tensor   // f64 [2]: Σ loss·mask, Σ mask
@@ -70,7 +71,7 @@ func (r *Rank) parallel(c *Config) model.Parallel {
 
 // sharers are the ranks that the optimizer works with.
 func (r *Rank) sharers() optimizer.Groups {
-	return optimizer.Groups{Data: r.DP, Model: r.Model, World: r.World}
+	return optimizer.Groups{Data: r.DP, Model: r.Model, World: r.World, Shard: r.Shard, Across: r.Across}
 }
 
 // sharding is how data-parallel ranks share the optimizer's work and memory.

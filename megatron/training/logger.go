@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/report"
+	"monotron/megatron/schedule"
 	"monotron/mpu"
 )
 
@@ -165,7 +166,30 @@ func (l *logger) print(r *Run, s stepLog, paramsNorm *float64) error {
 	if err := l.memory(r); err != nil {
 		return err
 	}
-	return l.timing(r.Engine.Iteration, iterations)
+	if err := l.timing(r.Engine.Iteration, iterations); err != nil {
+		return err
+	}
+	return l.stages(r, s)
+}
+
+// stages tells what the stages of the last copy of the model did in this step.
+func (l *logger) stages(r *Run, s stepLog) error {
+	if !r.Engine.measuresStages() {
+		return nil
+	}
+	u := s.result.Pipeline
+	all, err := l.gather([]float64{u.Forward.Seconds(), u.Backward.Seconds(), u.Waiting.Seconds(), u.Total.Seconds()})
+	if err != nil {
+		return err
+	}
+	at, stages := l.rank.Sizes.At(len(all)-1), make(schedule.Measured, l.rank.Sizes.PP)
+	span := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	for i := range stages {
+		at.PP = i
+		row := all[l.rank.Sizes.Rank(at)]
+		stages[i] = schedule.Usage{Forward: span(row[0]), Backward: span(row[1]), Waiting: span(row[2]), Total: span(row[3])}
+	}
+	return l.line(stages.Line(l.config.Schedule(s.batch.Micros, false)))
 }
 
 // flopsPerRank is what one rank has to compute of an iteration.

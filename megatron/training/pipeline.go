@@ -42,12 +42,26 @@ type alive struct {
 
 // run carries the schedule for micros out on this rank.
 func (e *Engine) run(micros []*Micro, train bool, r *StepResult, look peek) error {
-	plan := e.config.Schedule(len(micros), !train)
-	if err := plan.Check(); err != nil {
+	acts, err := e.book.Actions(e.config.Schedule(len(micros), !train), e.rank.Place.PP)
+	if err != nil {
 		return err
 	}
 	w := &microBatches{engine: e, micros: micros, train: train, alive: map[place]*alive{}, result: r, peek: look}
-	return schedule.Run(plan.Actions(e.rank.Place.PP), w, &link{engine: e, work: w, rows: e.hiddenRows(micros[0])})
+	l := &link{engine: e, work: w, rows: e.hiddenRows(micros[0])}
+	if !train || !e.measuresStages() {
+		return schedule.Run(acts, w, l)
+	}
+	r.Pipeline, err = schedule.RunMeasured(acts, w, l, func() time.Time {
+		_ = e.device.Sync() // its error is the device's, and told at the end of the step
+		return time.Now()
+	})
+	return err
+}
+
+// measuresStages: waiting for the device around every action costs time, so it is
+// done where --timing-log-level asks for it.
+func (e *Engine) measuresStages() bool {
+	return e.rank.Sizes.PP > 1 && e.config.Log.TimingLevel >= report.LevelStep
 }
 
 func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, error) {

@@ -25,6 +25,10 @@ type Rank struct {
 	Saves     comm.Group // all ranks, for saving beside the training
 	Sharers   comm.Group // of TP: share a query group where groups are fewer than ranks
 
+	// With --num-distributed-optimizer-instances; else nil:
+	Shard  comm.Group // of DP: share one copy of the optimizer's state
+	Across comm.Group // of DP: have the same shard of each copy
+
 	RunName string       // alike on all ranks of a run of processes; "": all ranks are in this process
 	tell    func(string) // takes what the rank is at; nil: nobody asks
 }
@@ -45,11 +49,12 @@ func (l Layout) Sizes() topology.Sizes {
 func Joined(w world, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
 	sizes := l.Sizes()
 	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d}
-	groups := []struct {
+	type joining struct {
 		group   *comm.Group
 		kind    topology.Kind
 		members []int
-	}{
+	}
+	groups := []joining{
 		{&r.World, topology.All, sizes.Group(topology.All, number)},
 		{&r.TP, topology.TP, sizes.Group(topology.TP, number)},
 		{&r.PP, topology.PP, sizes.Group(topology.PP, number)},
@@ -57,6 +62,10 @@ func Joined(w world, number int, l Layout, m *spec.Model, d *device.Device) (*Ra
 		{&r.Model, topology.Model, sizes.Group(topology.Model, number)},
 		{&r.Embedding, topology.Embedding, sizes.Group(topology.Embedding, number)},
 		{&r.Sharers, "query-sharers", model.QuerySharers(m, sizes.Group(topology.TP, number), r.Place.TP)},
+	}
+	if n := l.OptimizerInstances; n > 1 {
+		shard, across := sizes.Instances(n, number)
+		groups = append(groups, joining{&r.Shard, "dp-shard", shard}, joining{&r.Across, "dp-across", across})
 	}
 	for _, g := range groups {
 		if g.members == nil {

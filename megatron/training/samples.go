@@ -32,6 +32,11 @@ func (r *Run) samples(where string) error {
 	if len(r.Config.SamplePrompt) == 0 {
 		return nil
 	}
+	release, err := r.Engine.Optimizer.Whole()
+	if err != nil {
+		return err
+	}
+	defer release()
 	g := &inference.Generator{Device: r.device, Stage: r.Engine.Stages[0], DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
 	for _, prompt := range r.Config.SamplePrompt {
 		ids, err := r.Tokenizer.Encode(prompt)

@@ -14,11 +14,12 @@ import (
 // nor does recomputation, which uses sharded parameters twice.
 func TestShardingsTrainAlike(t *testing.T) {
 	want := runLayout(t, layoutConfig(Layout{}), 3)
-	for _, l := range []Layout{{DP: 2}, {DP: 4}, {TP: 2, DP: 2, SequenceParallel: true}, {PP: 2, DP: 2}, {PP: 2, VP: 2, DP: 2}} {
+	layouts := []Layout{{DP: 2}, {DP: 4}, {DP: 4, OptimizerInstances: 2}, {TP: 2, DP: 2, SequenceParallel: true}, {PP: 2, DP: 2}, {PP: 2, VP: 2, DP: 2}}
+	for _, l := range layouts {
 		for _, s := range optimizer.Strategies() {
 			for _, overlap := range []bool{false, true} {
 				l.Sharding, l.OverlapGradReduce, l.OverlapParamGather, l.BucketSize = string(s), overlap, overlap, 2000
-				t.Run(fmt.Sprintf("%+v %s overlap %v", l.Sizes(), s, overlap), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%+v x%d %s overlap %v", l.Sizes(), l.OptimizerInstances, s, overlap), func(t *testing.T) {
 					c := layoutConfig(l)
 					if overlap {
 						c.Recompute = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}

@@ -10,6 +10,7 @@ import (
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
+	"monotron/megatron/schedule"
 )
 
 // StepResult is what one training step tells.
@@ -23,6 +24,7 @@ type StepResult struct {
 	Forward   time.Duration
 	Backward  time.Duration
 	UpdateFor time.Duration
+	Pipeline  schedule.Usage // what this rank's stage did, where it was measured
 }
 
 // Step trains on one global batch: forward and backward of every micro-batch,

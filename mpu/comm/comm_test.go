@@ -364,6 +364,34 @@ func TestStandstillIsNamed(t *testing.T) {
 	}
 }
 
+// Claim: a rank that stays away longer than the timeout, busy with something that
+// is no communication, is named, with what it last called.
+func TestTimeoutNamesWhoIsAway(t *testing.T) {
+	w := NewWorld(2)
+	w.Timeout = 20 * time.Millisecond
+	away := make(chan struct{})
+	err := w.Run(func(rank int) error {
+		g, err := w.Group(rank, "dp", []int{0, 1}, ref.Open())
+		if err != nil {
+			return err
+		}
+		if err := g.Barrier(); err != nil {
+			return err
+		}
+		if rank == 1 {
+			<-away
+			return nil
+		}
+		defer close(away)
+		return g.AllReduce(heap(device.F32, make([]float64, 4)), Sum).Wait()
+	})
+	for _, want := range []string{"rank 0 has waited for its peers for 20ms", "rank 0 is in all_reduce(sum) of 4 f32 #1 of group dp [0 1], without ranks [1]", "rank 1 is at work since barrier #0 of group dp [0 1]"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+}
+
 // Claim: a rank that fails ends its peers' waits with its own error; what comes
 // after gets it too.
 func TestFailureReachesPeers(t *testing.T) {

@@ -64,6 +64,14 @@ func (l *ledger) add(c *Call) {
 	l.next = (l.next + 1) % kept
 }
 
+// last is the newest call; nil: none yet.
+func (l *ledger) last() *Call {
+	if len(l.calls) == 0 {
+		return nil
+	}
+	return l.calls[(l.next+len(l.calls)-1)%len(l.calls)]
+}
+
 // Calls are the last thousand calls of a rank, oldest first.
 func (w *World) Calls(rank int) []Call {
 	w.mu.Lock()

@@ -3,6 +3,7 @@ package comm
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"monotron/fault"
 )
@@ -29,13 +30,28 @@ func (w *World) checkStandstill() {
 	}
 }
 
+// late ends the world because rank has waited as long as it may.
+func (w *World) late(t *task, rank int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !t.over {
+		w.fail(fault.Errorf(fault.Internal, "rank %d has waited for its peers for %v (--distributed-timeout-minutes): %s", rank, w.Timeout, w.sleepers()))
+	}
+}
+
+// sleepers says where every rank is.
 func (w *World) sleepers() string {
 	var lines []string
 	for rank, r := range w.ranks {
-		if r.ended {
+		switch last := r.ledger.last(); {
+		case r.ended:
 			lines = append(lines, fmt.Sprintf("rank %d has ended", rank))
-		} else {
+		case r.waiting != nil && !r.waiting.over:
 			lines = append(lines, fmt.Sprintf("rank %d is in %s", rank, r.waiting.lacks()))
+		case last != nil:
+			lines = append(lines, fmt.Sprintf("rank %d is at work since %s, %v ago", rank, last, time.Since(last.Posted).Round(time.Millisecond)))
+		default:
+			lines = append(lines, fmt.Sprintf("rank %d has called nothing yet", rank))
 		}
 	}
 	return strings.Join(lines, "; ")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"monotron/csrc/device"
 	"monotron/fault"
@@ -16,7 +17,8 @@ import (
 // threads; who came earlier sleeps, so that the cores belong to ranks with
 // something to do. A rank calls from one goroutine at a time.
 type World struct {
-	pool *device.Pool
+	Timeout time.Duration // longest wait of a rank for its peers, set before the ranks start; 0: any
+	pool    *device.Pool
 
 	mu       sync.Mutex // of everything below and of all rounds and queues
 	still    *sync.Cond // nothing is being carried out
@@ -217,11 +219,25 @@ func (p pending) Wait() error {
 	w.ranks[p.rank].waiting = p.task
 	w.checkStandstill()
 	w.mu.Unlock()
-	<-p.task.done
+	w.await(p.task, p.rank)
 	w.mu.Lock()
 	w.ranks[p.rank].waiting = nil
 	w.mu.Unlock()
 	return p.task.err
+}
+
+// await sleeps until the task is over, or ends the world when that takes too long.
+func (w *World) await(t *task, rank int) {
+	if w.Timeout > 0 {
+		late := time.NewTimer(w.Timeout)
+		defer late.Stop()
+		select {
+		case <-t.done:
+		case <-late.C:
+			w.late(t, rank)
+		}
+	}
+	<-t.done
 }
 
 // begin and finish enclose, with the lock held, the moving of bytes without it.

@@ -88,3 +88,17 @@ func (s Sizes) Groups(kind Kind) [][]int {
 	}
 	return all
 }
+
+// Instances cuts the ranks that sum rank's dense gradients, DPCP, for n copies of
+// a sharded optimizer state (--num-distributed-optimizer-instances, a divisor of
+// DP·CP): shard are the ranks that share rank's copy, neighbours in DPCP, and
+// across those with the same part of each copy.
+func (s Sizes) Instances(n, rank int) (shard, across []int) {
+	all := s.Group(DPCP, rank)
+	each, at := len(all)/n, slices.Index(all, rank)
+	for i := range n {
+		across = append(across, all[i*each+at%each])
+	}
+	from := at / each * each
+	return all[from : from+each], across
+}

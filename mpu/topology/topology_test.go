@@ -151,6 +151,20 @@ func checkLayout(t *testing.T, s Sizes) {
 	}
 }
 
+// Claim: copies of an optimizer state take neighbours of the data-parallel group;
+// by hand for tp 2, dp 4, two copies.
+func TestInstances(t *testing.T) {
+	s := Sizes{TP: 2, CP: 1, EP: 1, DP: 4, PP: 1}
+	for rank, want := range map[int][2][]int{0: {{0, 2}, {0, 4}}, 2: {{0, 2}, {2, 6}}, 5: {{5, 7}, {1, 5}}, 7: {{5, 7}, {3, 7}}} {
+		if shard, across := s.Instances(2, rank); !slices.Equal(shard, want[0]) || !slices.Equal(across, want[1]) {
+			t.Errorf("rank %d: %v %v, want %v", rank, shard, across, want)
+		}
+	}
+	if shard, across := s.Instances(1, 3); !slices.Equal(shard, s.Group(DPCP, 3)) || !slices.Equal(across, []int{3}) {
+		t.Errorf("one copy: %v %v", shard, across)
+	}
+}
+
 // Claim: impossible sizes are named, all at once.
 func TestCheck(t *testing.T) {
 	err := Sizes{TP: 0, CP: 1, EP: 1, DP: -1, PP: 1, ETP: 1}.Check()

@@ -59,3 +59,13 @@ func Lookup(expression string) (Pattern, bool) {
 	p, ok := known[expression]
 	return p, ok
 }
+
+// Expression is a pattern's regular expression; "" where it is GPT-2's.
+func (p Pattern) Expression() string {
+	for e, k := range known {
+		if k == p && !p.gpt2 {
+			return e
+		}
+	}
+	return ""
+}

@@ -27,9 +27,6 @@ type bpeModel struct {
 	whole    bool // a piece that is a token is not merged
 }
 
-// maxTokens bounds a vocabulary.
-const maxTokens = 1 << 24
-
 func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 	var m struct {
 		Dropout      *float64

@@ -32,7 +32,8 @@ const (
 )
 
 // Find reads the parameters of a language from a punkt_tab folder, looked for
-// where NLTK looks: the folders of NLTK_DATA, then the usual ones.
+// where NLTK looks: the folders of NLTK_DATA, then the usual ones. English is
+// built in for where there is none.
 func Find(language string) (*Params, error) {
 	if language == "" || strings.ContainsAny(language, "/\\.") {
 		return nil, fault.Errorf(fault.Usage, "--lang %q is not the name of a language", language)
@@ -44,6 +45,9 @@ func Find(language string) (*Params, error) {
 			return Load(folder)
 		}
 		tried = append(tried, folder)
+	}
+	if language == "english" {
+		return builtInEnglish()
 	}
 	return nil, fault.Errorf(fault.NoInput, "there are no Punkt parameters for %q (looked for %s); set NLTK_DATA to a folder with tokenizers/punkt_tab/%s, as nltk.download('punkt_tab') makes it", language, strings.Join(tried, ", "), language)
 }

@@ -22,24 +22,29 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "bench",
 		Usage:     "measure this machine's peak, and the training step as a fraction of it",
-		ArgsUsage: "[ops|start|data]",
+		ArgsUsage: "[ops|start|data|layouts|comm]",
 		Description: "Without an argument: GEMM peak and copy bandwidth, then whole training steps on random tokens.\n" +
 			"ops: the same with a line for every op and shape. start: from process start to the first finished step of a small model.\n" +
-			"data: text to tokens, index arrays, blends, the loader.",
+			"data: text to tokens, index arrays, blends, the loader.\n" +
+			"layouts: the same step cut over 2 and 4 ranks of this process. comm: an all-reduce beside the memory's own speed.",
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return fault.Errorf(fault.Usage, "bench takes one word, ops, start or data; found %q", c.Args().Slice())
+				return fault.Errorf(fault.Usage, "bench takes one word, ops, start, data, layouts or comm; found %q", c.Args().Slice())
 			}
 			switch what := c.Args().First(); what {
 			case "start":
 				return start(c)
 			case "data":
 				return benchData(c)
+			case "layouts":
+				return benchLayouts(c, open)
+			case "comm":
+				return benchComm(c, open)
 			case "", "ops":
 				return run(c, open, what == "ops")
 			default:
-				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, start and data, or no word at all", what)
+				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, start, data, layouts and comm, or no word at all", what)
 			}
 		},
 	})

@@ -33,7 +33,7 @@ type oneStep struct{ data, forward, backward, optimizer, total time.Duration }
 
 // train builds the model, trains, and fills in what was seen.
 func (r *result) train(d *device.Device, o options, enough time.Duration) error {
-	e, err := engine(d, o)
+	e, err := engineOf(training.Alone(d), configOf(o))
 	if err != nil {
 		return err
 	}
@@ -65,21 +65,24 @@ func (r *result) train(d *device.Device, o options, enough time.Duration) error 
 	return nil
 }
 
-// engine is the model with its optimizer, set as for a run of gpt2: AdamW,
-// clipping by 1, weight decay 0.1.
-func engine(d *device.Device, o options) (*training.Engine, error) {
-	c := training.Config{
+// configOf is set as for a run of gpt2: AdamW, clipping by 1, weight decay 0.1.
+func configOf(o options) training.Config {
+	return training.Config{
 		Model: o.model, Precision: o.precision, MicroBatchSize: o.batch, GlobalBatchSize: o.batch, SeqLength: o.seq, TrainIters: 1000, Seed: dataSeed,
-		CheckForNaN: true,
+		CheckForNaN: true, VocabDivisor: 128,
 		Optimizer: optimizer.Config{Kind: optimizer.Adam, LR: 1e-4, MinLR: 1e-5, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1,
 			WeightDecay: 0.1, WeightDecayIncrStyle: optimizer.DecayConstant, DecayStyle: optimizer.DecayCosine,
 			InitialLossScale: 65536, MinLossScale: 1, LossScaleWindow: 1000, LossHysteresis: 2},
 	}
+}
+
+// engineOf is the model with its optimizer, from the seed.
+func engineOf(r *training.Rank, c training.Config) (*training.Engine, error) {
 	schedule, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
 	if err != nil {
 		return nil, err
 	}
-	e, err := training.NewEngine(training.Alone(d), c, schedule)
+	e, err := training.NewEngine(r, c, schedule)
 	if err != nil {
 		return nil, err
 	}

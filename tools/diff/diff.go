@@ -119,7 +119,7 @@ func build(a, b formats.Source, weightsOnly bool, o compare.Options) (*report, e
 		return nil, err
 	}
 	r.Compared = len(r.Tensors)
-	if !weightsOnly {
+	if !weightsOnly && r.A.Format != formats.HF && r.B.Format != formats.HF { // which has no state at all
 		r.State = compare.State(a.State(), b.State())
 	}
 	r.Settings = compare.Config(a, b)

@@ -44,7 +44,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	list := []cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "folder of the model: what --save wrote, or Hugging Face's"},
+		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
 		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
 		&cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "length of the continuation"},
 		&cli.IntFlag{Name: "max-length", Usage: "length of prompt and continuation together, as transformers counts; instead of --max-new-tokens"},
@@ -172,6 +172,8 @@ func (o *options) settle(tok tokenizer.Tokenizer, m *inference.Loaded, prompt in
 	}
 	o.sample.Stop = -1
 	switch {
+	case o.stop == "" && len(m.Ends) > 0 && int(m.Ends[0]) < m.Vocab:
+		o.sample.Stop = m.Ends[0]
 	case o.stop == "" && tok != nil:
 		o.sample.Stop = int32(tok.EOD())
 	case o.stop != "" && o.stop != "none":

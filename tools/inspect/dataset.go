@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -20,7 +21,7 @@ func Dataset() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "dataset",
 		Usage:     "check a .bin/.idx pair and say what it holds",
-		ArgsUsage: "PREFIX",
+		ArgsUsage: "PREFIX (a pair's; or the .bin file of llm.c or nanoGPT)",
 		Flags: append([]cli.Flag{
 			&cli.Int64Flag{Name: "document", Value: -1, Usage: "print this document: its ids, and its text where a tokenizer is named"},
 			&cli.BoolFlag{Name: "check-ids", Usage: "read every token and look for ids outside the vocabulary of the named tokenizer"},
@@ -42,7 +43,7 @@ func runDataset(c *cli.Context) (err error) {
 	if c.Bool("check-ids") && tok == nil {
 		return fault.Errorf(fault.Usage, "--check-ids needs --tokenizer-type, whose vocabulary the ids are held against")
 	}
-	x, err := dataset.Open(strings.TrimSuffix(strings.TrimSuffix(c.Args().First(), ".idx"), ".bin"))
+	x, err := openTokens(c.Args().First(), tok)
 	if err != nil {
 		return err
 	}
@@ -60,10 +61,27 @@ func runDataset(c *cli.Context) (err error) {
 	return errors.Join(err, p.Err, fault.With(fault.IO, w.Flush()))
 }
 
+// openTokens opens a pair by its prefix or the name of one of its files, or else a
+// lone .bin, whose documents end with the tokenizer's end-of-document id.
+func openTokens(path string, tok tokenizer.Tokenizer) (*dataset.Indexed, error) {
+	prefix := strings.TrimSuffix(strings.TrimSuffix(path, ".idx"), ".bin")
+	if _, err := os.Stat(prefix + ".idx"); err == nil || prefix == path {
+		return dataset.Open(prefix)
+	}
+	eod := int32(-1)
+	if tok != nil {
+		eod = int32(tok.EOD())
+	}
+	return dataset.OpenTokens(path, eod)
+}
+
 // summary prints counts and the lengths of sequences in powers of two. That the
 // index holds together was checked when it was opened.
 func summary(p *command.Printer, x *dataset.Indexed) {
-	p.Printf("prefix     %s\ndtype      %s\ndocuments  %d\nsequences  %d\ntokens     %d\n", x.Prefix(), x.DType(), x.Documents(), x.Len(), x.Tokens())
+	p.Printf("prefix     %s\nformat     %s\ndtype      %s\ndocuments  %d\nsequences  %d\ntokens     %d\n", x.Prefix(), x.Kind(), x.DType(), x.Documents(), x.Len(), x.Tokens())
+	if s, ok, err := dataset.ReadSidecar(x.Prefix()); ok && err == nil {
+		p.Printf("made with  %s, %d ids, end of document %d (appended: %v), %s; %d bad lines were left out\n", s.Tokenizer, s.VocabSize, s.EOD, s.AppendEOD, s.TokenizerHash, s.BadLines)
+	}
 	if x.Len() == 0 {
 		return
 	}

@@ -37,6 +37,8 @@ func Samples() *cli.Command {
 			&cli.BoolFlag{Name: "reset-position-ids"},
 			&cli.BoolFlag{Name: "reset-attention-mask"},
 			&cli.BoolFlag{Name: "eod-mask-loss"},
+			&cli.BoolFlag{Name: "dataloader-inter-document-masking", Usage: "documents end where sequences do"},
+			&cli.BoolFlag{Name: "allow-ambiguous-pad-tokens", Usage: "a padding id that is also the end-of-document id counts as padding"},
 			&cli.BoolFlag{Name: "no-mmap-bin-files"},
 			&cli.Float64Flag{Name: "mid-level-dataset-surplus", Value: 0.005},
 			&cli.StringFlag{Name: "train-samples", Usage: "samples of each split; default one epoch"},
@@ -94,6 +96,7 @@ func config(c *cli.Context) (config dataset.Config, sizes [3]*int64, err error) 
 		Seed: uint32(c.Uint64("seed")), CachePath: c.String("data-cache-path"), Surplus: surplus,
 		ResetPositionIDs: c.Bool("reset-position-ids"), ResetAttentionMask: c.Bool("reset-attention-mask"),
 		EODMaskLoss: c.Bool("eod-mask-loss"), NoMmapBinFiles: c.Bool("no-mmap-bin-files"),
+		InterDocumentMasking: c.Bool("dataloader-inter-document-masking"), AllowAmbiguousPad: c.Bool("allow-ambiguous-pad-tokens"),
 		Notice: func(text string) { fmt.Fprintln(c.App.ErrWriter, text) },
 	}
 	if c.Uint64("seed") > 1<<32-1 {
@@ -119,6 +122,7 @@ type printed struct {
 	LossMask    []float32 `json:"loss_mask"`
 	PositionIDs []int32   `json:"position_ids"`
 	DocStart    []int32   `json:"doc_start"`
+	CuSeqlens   []int32   `json:"cu_seqlens,omitempty"`
 	Text        string    `json:"text,omitempty"`
 }
 
@@ -138,7 +142,7 @@ func printSamples(c *cli.Context, w *bufio.Writer, tok tokenizer.Tokenizer, d da
 		if err != nil {
 			return err
 		}
-		p := printed{Index: k, Tokens: s.Tokens, Labels: s.Labels, LossMask: s.LossMask, PositionIDs: s.PositionIDs, DocStart: s.DocStart}
+		p := printed{Index: k, Tokens: s.Tokens, Labels: s.Labels, LossMask: s.LossMask, PositionIDs: s.PositionIDs, DocStart: s.DocStart, CuSeqlens: s.CuSeqlens}
 		if c.Bool("text") {
 			p.Text = tok.Decode(s.Tokens)
 		}

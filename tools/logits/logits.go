@@ -33,7 +33,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	list := []cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "folder of the model: what --save wrote, or Hugging Face's"},
+		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
 		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
 		&cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens shown a position; with --json, where not given, the logits of all"},
 		&cli.BoolFlag{Name: "last", Usage: "the last position only"},

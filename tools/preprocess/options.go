@@ -42,6 +42,8 @@ type options struct {
 	dtype        dataset.DType
 	sentences    *punkt.Splitter                  // --split-sentences, else nil
 	split        string                           // how sentences are split, for the journal
+	loaded       int64                            // bytes in use before the first line
+	longest      int                              // length of the longest block so far that was longer than usual
 	read         int64                            // documents read by this process
 	say          func(format string, args ...any) // to stderr
 }

@@ -3,6 +3,7 @@ package preprocess
 import (
 	"errors"
 	"io"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,10 @@ func (o *options) jsonl() (err error) {
 			return err
 		}
 		p.show(w.docs, int64(len(j.block.Data)))
+		if n := len(j.block.Data); n > 4*blockBytes && n > o.longest {
+			o.longest = n
+			debug.SetMemoryLimit(o.memory(n))
+		}
 		j.slim()
 		in.free <- j
 		if w.full() {

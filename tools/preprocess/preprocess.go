@@ -76,14 +76,12 @@ func flagTable() []cli.Flag {
 }
 
 func run(c *cli.Context, fast bool) error {
-	// Memory is taken once and used again, so there is little to collect; collected
-	// early, what loading a tokenizer leaves does not count for the whole run.
-	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	o, err := read(c)
 	if err != nil {
 		return err
 	}
 	o.emptyToo = fast
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(o.memory(0)))
 	start := time.Now()
 	switch {
 	case o.dryRun:
@@ -101,4 +99,18 @@ func run(c *cli.Context, fast bool) error {
 		o.say("%s: done in %.2f s", o.prefix, time.Since(start).Seconds())
 	}
 	return err
+}
+
+// memory is how much the collector may let stand, in bytes: what is there when
+// the tokenizer is loaded, room for every worker, and for lines of a length that
+// is not usual. With a limit of its own a run's peak does not depend on when the
+// collector happens to run, so neither on the length of the input.
+func (o *options) memory(longest int) int64 {
+	if o.loaded == 0 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		o.loaded = int64(m.HeapAlloc)
+	}
+	return o.loaded + 32<<20 + int64(o.workers)*(16<<20+16*int64(longest))
 }

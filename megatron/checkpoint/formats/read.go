@@ -131,33 +131,47 @@ func (f *finite) count(name string) (count, first int64, err error) {
 	return count, first, err
 }
 
+// exponents are the bits that are all set in NaN and infinity: of one element,
+// and of all elements of a word of eight bytes. Adding the lowest of them to such
+// an element, and to no other, reaches the sign's place.
+var exponents = map[string]struct {
+	width           int64
+	one             uint64
+	word, low, sign uint64
+}{
+	"F64":  {8, 0x7ff << 52, 0x7ff << 52, 1 << 52, 1 << 63},
+	"F32":  {4, 0xff << 23, 0x7f8000007f800000, 0x0080000000800000, 0x8000000080000000},
+	"BF16": {2, 0xff << 7, 0x7f807f807f807f80, 0x0080008000800080, 0x8000800080008000},
+	"F16":  {2, 0x1f << 10, 0x7c007c007c007c00, 0x0400040004000400, 0x8000800080008000},
+}
+
 // FirstNonFinite is the first element of raw that is no finite number; -1: none.
 func FirstNonFinite(dtype string, raw []byte) int64 {
-	width, mask := 0, uint64(0)
-	switch dtype {
-	case "F64":
-		width, mask = 8, 0x7ff<<52
-	case "F32":
-		width, mask = 4, 0xff<<23
-	case "BF16":
-		width, mask = 2, 0xff<<7
-	case "F16":
-		width, mask = 2, 0x1f<<10
-	default:
+	e, ok := exponents[dtype]
+	if !ok {
 		return -1
 	}
-	for i := 0; i+width <= len(raw); i += width {
-		var v uint64
-		switch width {
-		case 8:
-			v = le.Uint64(raw[i:])
-		case 4:
-			v = uint64(le.Uint32(raw[i:]))
-		default:
-			v = uint64(le.Uint16(raw[i:]))
+	const stride = 32
+	at := 0
+	for ; at+stride <= len(raw); at += stride {
+		p := raw[at : at+stride : at+stride]
+		found := (le.Uint64(p)&e.word + e.low) | (le.Uint64(p[8:])&e.word + e.low) | (le.Uint64(p[16:])&e.word + e.low) | (le.Uint64(p[24:])&e.word + e.low)
+		if found&e.sign != 0 {
+			break
 		}
-		if v&mask == mask {
-			return int64(i / width)
+	}
+	for ; at+int(e.width) <= len(raw); at += int(e.width) {
+		var v uint64
+		switch e.width {
+		case 8:
+			v = le.Uint64(raw[at:])
+		case 4:
+			v = uint64(le.Uint32(raw[at:]))
+		default:
+			v = uint64(le.Uint16(raw[at:]))
+		}
+		if v&e.one == e.one {
+			return int64(at) / e.width
 		}
 	}
 	return -1

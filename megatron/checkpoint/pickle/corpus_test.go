@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -410,7 +411,7 @@ func readEverything(path string) error {
 func TestNumbersBothWays(t *testing.T) {
 	huge, _ := new(big.Int).SetString("-123456789012345678901234567890", 10)
 	for _, v := range []Value{int64(0), int64(255), int64(256), int64(65535), int64(65536), int64(-1), int64(1<<31 - 1), int64(1 << 31), int64(-1 << 31),
-		int64(-1<<31 - 1), int64(1<<63 - 1), int64(-1 << 63), huge, 0.1, -0.0, true, false, nil, "", "Zeichen \u00e4\U0001F600", Bytes{}, Bytes{0, 127, 128, 255},
+		int64(-1<<31 - 1), int64(1<<63 - 1), int64(-1 << 63), huge, 0.1, math.Copysign(0, -1), true, false, nil, "", "Zeichen \u00e4\U0001F600", Bytes{}, Bytes{0, 127, 128, 255},
 		Size{2, 3}, DType("bfloat16"), Class("torch.Tensor")} {
 		text, err := Encode(v)
 		if err != nil {

@@ -81,10 +81,12 @@ func TestGoldenCases(t *testing.T) {
 	}
 }
 
-// Claim: the same for the two cases that travel with the repository.
+// Claim: the same for the cases that travel with the repository.
 func TestTinyCases(t *testing.T) {
 	check(t, "testdata/gpt2-tanh", 100)
 	check(t, "testdata/qwen2", 86)
+	check(t, "testdata/megatron-gpt2-tp2-pp2-sp", 157)
+	check(t, "testdata/megatron-gpt2-dp2-zero1", 149)
 }
 
 // Claim: every parallel layout of golden/model of a dense model gives Megatron's
@@ -228,6 +230,51 @@ func TestBadCases(t *testing.T) {
 		_, err := Run(dir, openRef, Options{})
 		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: code %d, %v", name, fault.CodeOf(err), err)
+		}
+	}
+}
+
+// Claim: a layout whose ranks, shards or flags do not fit is one clear error, and a
+// rank's shape that differs fails that number alone.
+func TestBadLayouts(t *testing.T) {
+	for name, c := range map[string]struct {
+		old, new string
+		code     fault.Code
+		says     string
+	}{
+		"no such world":  {`"world_size": 4`, `"world_size": 3`, fault.Usage, "3 ranks"},
+		"a crowd":        {`"world_size": 4`, `"world_size": 4096`, fault.Usage, "1024 data-parallel ranks"},
+		"heads":          {"--num-attention-heads 4", "--num-attention-heads 3", fault.Usage, "--num-attention-heads 3"},
+		"fewer rows":     {"--global-batch-size 4", "--global-batch-size 2", fault.BadData, "batches of 4 rows"},
+		"another rank":   {`"tp": 1,`, `"tp": 7,`, fault.Done, "place"},
+		"other shape":    {`"shape": [66, 32]`, `"shape": [67, 32]`, fault.Done, "embedding.word_embeddings.weight shape"},
+		"order":          {`"F0 F1 B0 F2 B1 F3 B2 B3"`, `"F0 F1 B1 F2 B0 F3 B2 B3"`, fault.Done, "order of a step"},
+		"unknown tensor": {`"embedding.position_embeddings.weight": {`, `"embedding.positions.weight": {`, fault.Done, "parameters in order"},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata")); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "megatron-gpt2-tp2-pp2-sp")
+		edit(t, filepath.Join(path, "case.json"), func(raw []byte) []byte {
+			if !strings.Contains(string(raw), c.old) {
+				t.Fatalf("case.json has no %q", c.old)
+			}
+			return []byte(strings.Replace(string(raw), c.old, c.new, 1))
+		})
+		r, err := Run(path, openRef, Options{})
+		if c.code != fault.Done {
+			if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: code %d, %v", name, fault.CodeOf(err), err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		failed := slices.DeleteFunc(slices.Clone(r.Checks), func(c Check) bool { return c.OK })
+		if len(failed) == 0 || len(failed) > 2 || !slices.ContainsFunc(failed, func(f Check) bool { return f.Name == c.says }) {
+			t.Errorf("%s: failed are %v, want %s", name, failed, c.says)
 		}
 	}
 }

@@ -1,8 +1,12 @@
 package hf
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"monotron/fault"
@@ -16,8 +20,8 @@ type ReadAt func(name string, dst []byte, at int64) error
 // ReadBox fills dst, row-major, with a box of a Megatron tensor.
 type ReadBox func(global string, from, size []int64, dst []byte) error
 
-// bandBytes is what a transposition holds beside its result.
-const bandBytes = 4 << 20
+// bandBytes is what a transposition holds beside its result, in each goroutine.
+const bandBytes = 1 << 20
 
 // run is a stretch of rows that lie together on both sides.
 type run struct {
@@ -81,7 +85,16 @@ func (mp *Mapping) Gather(dst []byte, global string, from, size []int64, width i
 func gatherRows(dst []byte, src *Source, run run, first, columns, width int64, read ReadAt) error {
 	whole := run.sourceRowWidth * width
 	if columns == run.sourceRowWidth {
-		return read(src.Name, dst, run.theirs*whole)
+		n := (int64(len(dst)) + bandBytes - 1) / bandBytes
+		return sideBySide(n, func(next func() (int64, bool)) error {
+			for k, ok := next(); ok; k, ok = next() {
+				at := k * bandBytes
+				if err := read(src.Name, dst[at:min(at+bandBytes, int64(len(dst)))], run.theirs*whole+at); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
 	for k := range run.n {
 		if err := read(src.Name, dst[k*columns*width:][:columns*width], (run.theirs+k)*whole+first*width); err != nil {
@@ -98,19 +111,43 @@ func gatherColumns(dst []byte, src *Source, list []run, first, columns, width in
 	last := stretches[len(stretches)-1]
 	whole := last.at + last.to - last.from
 	band := max(1, min(columns, bandBytes/(whole*width)))
-	buf := make([]byte, band*whole*width)
-	for c := int64(0); c < columns; c += band {
-		n := min(band, columns-c)
-		part := buf[:n*whole*width]
-		if err := readStretches(part, src, stretches, first+c, n, width, read); err != nil {
-			return err
+	return sideBySide((columns+band-1)/band, func(next func() (int64, bool)) error {
+		buf := make([]byte, band*whole*width)
+		for k, ok := next(); ok; k, ok = next() {
+			c := k * band
+			n := min(band, columns-c)
+			part := buf[:n*whole*width]
+			if err := readStretches(part, src, stretches, first+c, n, width, read); err != nil {
+				return err
+			}
+			for i, run := range list {
+				row := run.ours - list[0].ours
+				transpose(dst[(row*columns+c)*width:], columns, part[at[i]*width:], whole, n, run.n, width)
+			}
 		}
-		for i, run := range list {
-			row := run.ours - list[0].ours
-			transpose(dst[(row*columns+c)*width:], columns, part[at[i]*width:], whole, n, run.n, width)
-		}
+		return nil
+	})
+}
+
+// sideBySide hands the numbers below n to as many goroutines as there are cores;
+// work takes them from next until it is false.
+func sideBySide(n int64, work func(next func() (int64, bool)) error) error {
+	var taken atomic.Int64
+	next := func() (int64, bool) {
+		k := taken.Add(1) - 1
+		return k, k < n
 	}
-	return nil
+	workers := int(min(n, int64(runtime.GOMAXPROCS(0))))
+	if workers <= 1 {
+		return work(next)
+	}
+	errs := make([]error, workers)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = work(next) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // stretch is a part of every stored row, and where it begins among the parts read.
@@ -244,19 +281,22 @@ func as[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n)
 }
 
-// transposed goes by blocks that stay in the first cache.
+// transposed goes by tiles of one cache line's width: a tile is read line by line
+// and turned in the first cache, whatever the strides.
 func transposed[T any](dst []T, dstStride int64, src []T, srcStride, rows, columns int64) {
-	const block = 32
-	for i0 := int64(0); i0 < rows; i0 += block {
-		i1 := min(rows, i0+block)
-		for j0 := int64(0); j0 < columns; j0 += block {
-			j1 := min(columns, j0+block)
-			for j := j0; j < j1; j++ {
-				out := dst[j*dstStride+i0 : j*dstStride+i1]
-				at := i0*srcStride + j
-				for k := range out {
-					out[k] = src[at]
-					at += srcStride
+	const tall, wide = 32, 16
+	var tile [tall * wide]T
+	for j0 := int64(0); j0 < columns; j0 += wide {
+		w := min(wide, columns-j0)
+		for i0 := int64(0); i0 < rows; i0 += tall {
+			h := min(tall, rows-i0)
+			for i := range h {
+				copy(tile[i*wide:i*wide+wide], src[(i0+i)*srcStride+j0:][:w])
+			}
+			for j := range w {
+				out := dst[(j0+j)*dstStride+i0:][:h]
+				for i := range out {
+					out[i] = tile[i*wide+int(j)]
 				}
 			}
 		}

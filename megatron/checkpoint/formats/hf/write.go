@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -237,18 +238,9 @@ func specialIDs(dir string) (map[string]any, error) {
 	if dir == "" {
 		return ids, nil
 	}
-	path := filepath.Join(dir, ConfigName)
-	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (!st.Mode().IsRegular() || st.Size() > maxConfig) {
-		return ids, nil
-	}
-	raw, err := os.ReadFile(path)
+	config, err := readObject(filepath.Join(dir, ConfigName))
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	var config map[string]any
-	if err := json.Unmarshal(raw, &config); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s is not JSON: %w", path, err)
+		return nil, err
 	}
 	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
 		if v, ok := config[name]; ok {
@@ -256,6 +248,48 @@ func specialIDs(dir string) (map[string]any, error) {
 		}
 	}
 	return ids, nil
+}
+
+// EndIDs are the ids that end a text, as generation_config.json of a folder says,
+// or else its config.json; nil where neither does.
+func EndIDs(dir string) []int32 {
+	for _, name := range []string{GenerationName, ConfigName} {
+		config, err := readObject(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		list, several := config["eos_token_id"].([]any)
+		if !several {
+			list = []any{config["eos_token_id"]}
+		}
+		var ids []int32
+		for _, v := range list {
+			if id, ok := v.(float64); ok && id >= 0 && id == math.Trunc(id) && id <= math.MaxInt32 {
+				ids = append(ids, int32(id))
+			}
+		}
+		if len(ids) > 0 {
+			return ids
+		}
+	}
+	return nil
+}
+
+// readObject reads a JSON object; nil where there is no such file.
+func readObject(path string) (map[string]any, error) {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (!st.Mode().IsRegular() || st.Size() > maxConfig) {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s is not a JSON object: %w", path, err)
+	}
+	return object, nil
 }
 
 // copyFiles copies those of names that from has.

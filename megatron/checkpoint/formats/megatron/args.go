@@ -81,7 +81,7 @@ func (a Args) Model() (*spec.Model, error) {
 		Normalization: a.Text("normalization", spec.LayerNorm), NormEpsilon: a.Float("layernorm_epsilon", a.Float("norm_epsilon", 1e-5)),
 		NormOnePlus: a.Bool("apply_layernorm_1p") || a.Bool("layernorm_zero_centered_gamma"), QKNorm: a.Bool("qk_layernorm"),
 		Activation: a.activation(), LinearBias: a.Bool("add_bias_linear"), QKVBias: a.Bool("add_bias_linear") || a.Bool("add_qkv_bias"),
-		Tied: !a.Bool("untie_embeddings_and_output_weights"), WindowLeft: -1,
+		Tied: !a.Bool("untie_embeddings_and_output_weights"), WindowLeft: -1, EmbedNorm: a.Bool("embed_layernorm"),
 		HiddenDropout: a.Float("hidden_dropout", 0.1), AttentionDropout: a.Float("attention_dropout", 0.1), InitStd: a.Float("init_method_std", 0.02),
 		ApplyQKLayerScale: a.Bool("apply_query_key_layer_scaling"),
 	}

@@ -41,6 +41,9 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 	if m.RopeScaling != nil {
 		d.Set("rope_scaling_factor", m.RopeScaling.Factor)
 	}
+	if m.EmbedNorm {
+		d.Set("embed_layernorm", true) // Megatron-DeepSpeed's name
+	}
 	if m.WindowLeft >= 0 {
 		d.Set("window_size", &pickle.Tuple{Items: []pickle.Value{n(m.WindowLeft), int64(0)}})
 	}

@@ -149,6 +149,7 @@ func NewTarget(src formats.Source, l formats.Layout, precision string) (*Target,
 		return nil, err
 	}
 	t := &Target{Args: kept, Layout: l.Whole(), State: state}
+	t.Layout.DP = max(t.Layout.DP, (t.Layout.EP*t.Layout.ETP+t.Layout.TP-1)/t.Layout.TP) // experts are spread over these
 	for _, part := range []struct {
 		text json.RawMessage
 		to   **pickle.Dict
@@ -245,6 +246,7 @@ func (t *Target) GradScaler() *pickle.Dict {
 // fillArgs sets what describes model, layout and progress; other arguments
 // stay as they were found.
 func (t *Target) fillArgs(info formats.Info, precision string) {
+	t.dropNewEnums()
 	m, l, a := t.Model, t.Layout, t.Args
 	for _, p := range modelArgs(m) {
 		a.Set(p.Key.(string), p.Value)
@@ -286,6 +288,20 @@ func (t *Target) fillArgs(info formats.Info, precision string) {
 	a.fallback("lr", t.optimizer.LR)
 	a.fallback("min_lr", t.optimizer.MinLR)
 	a.fallback("weight_decay", t.optimizer.WeightDecay)
+}
+
+// dropNewEnums leaves out arguments whose classes only some versions have: a
+// Megatron that has not heard of one cannot read the file at all, and none looks
+// for them in a checkpoint.
+func (t *Target) dropNewEnums() {
+	common := map[string]bool{"megatron.core.enums.ModelType": true, "megatron.core.transformer.enums.AttnBackend": true, "signal.Signals": true}
+	kept := &pickle.Dict{}
+	for _, p := range t.Args.Pairs {
+		if o, ok := p.Value.(*pickle.Object); !ok || common[o.Class] {
+			kept.Pairs = append(kept.Pairs, p)
+		}
+	}
+	t.Args = Args{kept}
 }
 
 func (a Args) fallback(name string, v pickle.Value) {

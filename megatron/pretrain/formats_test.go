@@ -1,0 +1,91 @@
+package pretrain
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/all"
+)
+
+// Claim (issue D, part 3): a run that saves in Megatron's formats goes on from
+// them bit for bit, as from our own: losses, and the weights at the end.
+func TestMegatronFormatsContinueBitForBit(t *testing.T) {
+	for name, flags := range map[string]string{
+		"torch":           "--ckpt-format torch",
+		"torch bf16":      "--ckpt-format torch --bf16",
+		"torch fp16":      "--ckpt-format torch --fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
+		"torch_dist":      "--ckpt-format torch_dist",
+		"torch_dist bf16": "--ckpt-format torch_dist --bf16",
+		"llama":           "--ckpt-format torch --swiglu --ffn-hidden-size 24 --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			base := tiny + someData + flags + " --save-interval 3 "
+			native := strings.ReplaceAll(strings.ReplaceAll(base, "--ckpt-format torch_dist", ""), "--ckpt-format torch", "")
+			whole := numbers(must(t, dir, native+"--save DIR/whole").out)
+			first := must(t, dir, base+"--save DIR/part --exit-interval 3").out
+			second := must(t, dir, native+"--load DIR/part --save DIR/end --train-iters 6").out
+			got := append(numbers(first), numbers(second)...)
+			if a, b := strings.Join(got, "\n"), strings.Join(whole, "\n"); a != b {
+				t.Errorf("in parts\n%s\nat once\n%s", a, b)
+			}
+			if have, want := weights(t, filepath.Join(dir, "end")), weights(t, filepath.Join(dir, "whole")); have != want {
+				t.Errorf("weights %s, want %s", have, want)
+			}
+		})
+	}
+}
+
+// Claim: weights of another format start a run at iteration 0 with the loss that
+// our own gives; the model's flags come from them with --use-checkpoint-args; another
+// model's flags are refused.
+func TestForeignWeights(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, tiny+someData+"--save DIR/native --save-interval 6 --no-bias-gelu-fusion")
+	src, err := all.Open(filepath.Join(dir, "native"), formats.OpenOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	for _, f := range []formats.Format{formats.HF, formats.NanoGPT, formats.LLMC} {
+		if _, err := all.Write(context.Background(), f, filepath.Join(dir, string(f)), formats.WeightsOnly(src), formats.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	training := someData + "--seq-length 16 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --train-iters 6 --log-interval 1 --eval-interval 4 --eval-iters 2 --device ref --cpu-threads 1 "
+	last := finalLoss(must(t, dir, training+"--finetune --skip-train --use-checkpoint-args --load DIR/native").out)
+	for _, f := range []string{"hf", "nanogpt", "llmc"} {
+		more := "--finetune "
+		if f == "hf" {
+			more = "" // it says no iteration to go on from
+		}
+		r := must(t, dir, training+more+"--skip-train --use-checkpoint-args --load DIR/"+f)
+		if got := finalLoss(r.out); got != last {
+			t.Errorf("%s: validation loss %s, our own format gives %s", f, got, last)
+		}
+	}
+	r := call(t, dir, training+"--num-layers 2 --hidden-size 16 --num-attention-heads 4 --max-position-embeddings 16 --load DIR/hf")
+	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "NumAttentionHeads") {
+		t.Errorf("other heads: %v", r.err)
+	}
+	r = call(t, dir, training+"--num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 16 --load DIR/nanogpt --no-bias-gelu-fusion")
+	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "--finetune") {
+		t.Errorf("an iteration without optimizer: %v", r.err)
+	}
+}
+
+// finalLoss is the validation loss on the whole validation set, as printed.
+func finalLoss(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "on validation set") {
+			_, rest, _ := strings.Cut(line, "lm loss value: ")
+			loss, _, _ := strings.Cut(rest, " ")
+			return loss
+		}
+	}
+	return "none"
+}

@@ -1,0 +1,8 @@
+# What we write is read by the programs it is for: Hugging Face folders by
+# transformers (logits against the golden cases', exact weights), nanoGPT's and
+# Megatron's files by torch.load(weights_only=True), torch_dist by PyTorch's own
+# reader of distributed checkpoints.
+. "$(dirname "$0")/common.sh"
+need "$shared/golden/checkpoint"
+peer torch transformers safetensors
+"$python" -W ignore scripts/shows-d/peers.py "$shared/golden" bin/monotron "$work"

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/megatron/training"
+	"monotron/mpu/comm"
+	"monotron/tools/internal/command"
+)
+
+// layout is a way to cut the step, by a name.
+type layout struct {
+	Name string
+	training.Layout
+}
+
+// layouts are measured in this order, one rank first and last.
+var layouts = []layout{
+	{"dp2", training.Layout{WorldSize: 2, DP: 2}},
+	{"dp2 optim", training.Layout{WorldSize: 2, DP: 2, Sharding: "optim"}},
+	{"tp2 sp", training.Layout{WorldSize: 2, TP: 2, SequenceParallel: true}},
+	{"tp2", training.Layout{WorldSize: 2, TP: 2}},
+	{"pp2", training.Layout{WorldSize: 2, PP: 2}},
+	{"pp2 vp2", training.Layout{WorldSize: 2, PP: 2, VP: 2}},
+	{"dp4", training.Layout{WorldSize: 4, DP: 4}},
+	{"dp4 optim", training.Layout{WorldSize: 4, DP: 4, Sharding: "optim"}},
+	{"tp4 sp", training.Layout{WorldSize: 4, TP: 4, SequenceParallel: true}},
+	{"pp4", training.Layout{WorldSize: 4, PP: 4}},
+	{"tp2 sp pp2", training.Layout{WorldSize: 4, TP: 2, PP: 2, SequenceParallel: true}},
+}
+
+// layoutTime is the step of one layout.
+type layoutTime struct {
+	Layout  string  `json:"layout"`
+	Ranks   int     `json:"ranks"`
+	Seconds float64 `json:"step_seconds"` // the fastest
+	Ratio   float64 `json:"of_one_rank"`
+	Bytes   int64   `json:"largest_rank_bytes"`
+}
+
+// layoutSteps is how many steps of each are timed, after one that is not.
+const layoutSteps = 2
+
+// benchLayouts times one step of the same global batch under each layout, ranks
+// sharing this process's threads.
+func benchLayouts(c *cli.Context, open func(string) (*device.Device, error)) error {
+	o, err := readOptions(c)
+	if err != nil {
+		return err
+	}
+	notes, out := &command.Printer{W: c.App.ErrWriter}, &command.Printer{W: c.App.Writer}
+	one := layout{"one rank", training.Layout{WorldSize: 1}}
+	var times []layoutTime
+	for _, l := range slices.Concat([]layout{one}, layouts, []layout{one}) {
+		if o.batch%max(1, l.DP) != 0 || o.batch/max(1, l.DP) < l.PP {
+			notes.Printf("%s: left out, %d samples are too few\n", l.Name, o.batch)
+			continue
+		}
+		notes.Printf("%s\n", l.Name)
+		t, err := timeLayout(l, o, func() (*device.Device, error) { return open(c.String("device")) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.Name, err)
+		}
+		times = append(times, t)
+	}
+	base := min(times[0].Seconds, times[len(times)-1].Seconds)
+	for i := range times {
+		times[i].Ratio = times[i].Seconds / base
+	}
+	if c.Bool("json") {
+		text, err := json.MarshalIndent(times, "", "  ")
+		if err != nil {
+			return err
+		}
+		out.Printf("%s\n", text)
+		return out.Err
+	}
+	out.Printf("%s, %s, %d samples of %d tokens a step, micro-batches of 1\n", o.name, o.precision, o.batch, o.seq)
+	out.Printf("%-12s %6s %10s %9s %14s\n", "layout", "ranks", "seconds", "of one", "largest rank")
+	for _, t := range times {
+		out.Printf("%-12s %6d %10.3f %9.3f %10.0f MiB\n", t.Layout, t.Ranks, t.Seconds, t.Ratio, float64(t.Bytes)/(1<<20))
+	}
+	return out.Err
+}
+
+// timeLayout trains a few steps under l.
+func timeLayout(l layout, o options, open func() (*device.Device, error)) (layoutTime, error) {
+	config := configOf(o)
+	config.Layout, config.MicroBatchSize, config.GlobalBatchSize = l.Layout, 1, o.batch
+	if err := config.SetVocab(o.model.VocabSize); err != nil {
+		return layoutTime{}, err
+	}
+	sizes := l.Sizes()
+	t := layoutTime{Layout: l.Name, Ranks: sizes.World(), Seconds: -1}
+	largest := make([]int64, sizes.World())
+	err := training.InProcess(config.Layout, &config.Model, open, func(r *training.Rank) error {
+		defer r.Device.Arena.Close()
+		e, err := engineOf(r, config)
+		if err != nil {
+			return err
+		}
+		batch := layoutBatch(o, r.Place.DP, sizes.DP)
+		for n := range 1 + layoutSteps {
+			if err := r.World.Barrier(); err != nil {
+				return err
+			}
+			began := time.Now()
+			if _, err := e.Step(batch); err != nil {
+				return err
+			}
+			if err := r.World.Barrier(); err != nil {
+				return err
+			}
+			if took := time.Since(began).Seconds(); r.First() && n > 0 && (t.Seconds < 0 || took < t.Seconds) {
+				t.Seconds = took
+			}
+		}
+		largest[r.Number] = r.Device.Arena.Usage().Max
+		return nil
+	})
+	t.Bytes = slices.Max(largest)
+	return t, err
+}
+
+// layoutBatch is a data-parallel rank's share of the same random samples.
+func layoutBatch(o options, dp, ranks int) (mine []*training.Micro) {
+	random, single := rand.New(rand.NewPCG(dataSeed, 0)), o
+	single.batch = 1
+	for sample := range o.batch {
+		m := randomTokens(random, single)
+		m.Samples[0] = int32(sample)
+		if sample%ranks == dp {
+			mine = append(mine, m)
+		}
+	}
+	return mine
+}
+
+// benchComm times an all-reduce of 64 MB beside the memory's own speed.
+func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error {
+	out := &command.Printer{W: c.App.Writer}
+	for _, ranks := range []int{2, 4} {
+		s, err := comm.Bench(func() (*device.Device, error) { return open(c.String("device")) }, ranks, 64<<20, 2*time.Second)
+		if err != nil {
+			return err
+		}
+		out.Printf("%v\n", s)
+	}
+	return out.Err
+}

@@ -1,0 +1,204 @@
+// Package traintokenizer is the command train_tokenizer: a byte-level BPE from
+// text, so that a user with nothing but text can start.
+package traintokenizer
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset"
+	"monotron/dataset/jsonl"
+	"monotron/fault"
+	"monotron/tokenizer/bpe"
+	"monotron/tokenizer/train"
+	"monotron/tools/internal/command"
+)
+
+var patterns = map[string]bpe.Pattern{"gpt2": bpe.GPT2, "llama3": bpe.Llama3, "qwen2": bpe.Qwen2, "o200k": bpe.O200K}
+
+// Command is train_tokenizer.
+func Command() *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:  "train_tokenizer",
+		Usage: "make a byte-level BPE from text: vocab.json, merges.txt, tokenizer.json",
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "input", Usage: "files, or - for standard input; .gz, .zst and .bz2 are unpacked"},
+			&cli.StringFlag{Name: "input-format", Usage: "jsonl or text; default: by the file's name"},
+			&cli.StringSliceFlag{Name: "json-keys", Usage: "keys of a JSON line that hold text (text)"},
+			&cli.StringFlag{Name: "output-dir", Usage: "folder for the files; it is made"},
+			&cli.IntFlag{Name: "vocab-size", Usage: "ids, with the 256 bytes and the special tokens"},
+			&cli.Int64Flag{Name: "min-frequency", Usage: "pairs found less often are not merged"},
+			&cli.StringSliceFlag{Name: "special-tokens", Usage: "tokens with the first ids; the first ends a document (<|endoftext|>)"},
+			&cli.StringFlag{Name: "pattern", Value: "gpt2", Usage: "how text is cut into words: gpt2, llama3, qwen2 or o200k"},
+			&cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that count words; the output does not depend on it"},
+		},
+		Action: run,
+	})
+}
+
+func run(c *cli.Context) error {
+	if err := command.NoArgs(c); err != nil {
+		return err
+	}
+	pattern, ok := patterns[c.String("pattern")]
+	switch {
+	case len(c.StringSlice("input")) == 0 || c.String("output-dir") == "":
+		return fault.Errorf(fault.Usage, "--input and --output-dir are needed")
+	case !ok:
+		return fault.Errorf(fault.Usage, "--pattern %s is none of gpt2, llama3, qwen2 and o200k", c.String("pattern"))
+	case c.Int("workers") < 1:
+		return fault.Errorf(fault.Usage, "--workers must be at least 1")
+	case !slices.Contains([]string{"", "jsonl", "text"}, c.String("input-format")):
+		return fault.Errorf(fault.Usage, "--input-format is jsonl or text, not %s", c.String("input-format"))
+	}
+	special := c.StringSlice("special-tokens")
+	if !c.IsSet("special-tokens") {
+		special = []string{"<|endoftext|>"}
+	}
+	counts, err := count(c, pattern)
+	if err != nil {
+		return err
+	}
+	result, err := train.Words(counts, train.Config{VocabSize: c.Int("vocab-size"), MinFrequency: c.Int64("min-frequency"), Special: special})
+	if err != nil {
+		return err
+	}
+	if len(result.Tokens) < c.Int("vocab-size") {
+		fmt.Fprintf(c.App.ErrWriter, "no pair is left to merge: the vocabulary has %d ids, not %d\n", len(result.Tokens), c.Int("vocab-size"))
+	}
+	end := ""
+	if len(special) > 0 {
+		end = special[0]
+	}
+	return write(c, result.Files(pattern.Expression(), special, end), len(result.Tokens))
+}
+
+func write(c *cli.Context, files map[string][]byte, size int) error {
+	dir := c.String("output-dir")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fault.Errorf(fault.IO, "--output-dir: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := dataset.WriteFile(filepath.Join(dir, name), files[name]); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "%s: %d ids\n", filepath.Join(dir, "tokenizer.json"), size)
+	return fault.With(fault.IO, err)
+}
+
+// blockBytes is what one goroutine counts at a time.
+const blockBytes = 1 << 20
+
+// count sends the blocks of all inputs through the workers.
+func count(c *cli.Context, p bpe.Pattern) (map[string]int64, error) {
+	blocks := make(chan jsonl.Block, c.Int("workers"))
+	counters := make([]*train.Counter, c.Int("workers"))
+	failed := make([]error, len(counters))
+	var wait sync.WaitGroup
+	for i := range counters {
+		counters[i] = train.NewCounter(p)
+		wait.Go(func() {
+			for b := range blocks {
+				if failed[i] == nil {
+					failed[i] = countBlock(counters[i], b, isJSON(c, b.Name), keys(c))
+				}
+			}
+		})
+	}
+	err := read(c.StringSlice("input"), blocks)
+	close(blocks)
+	wait.Wait()
+	for i, counter := range counters {
+		if err == nil {
+			err = failed[i]
+		}
+		if i > 0 {
+			counters[0].Join(counter)
+		}
+	}
+	return counters[0].Counts, err
+}
+
+func read(paths []string, to chan<- jsonl.Block) error {
+	for _, path := range paths {
+		r, err := jsonl.Open(path, blockBytes)
+		if err != nil {
+			return err
+		}
+		for {
+			b, err := r.Next(nil)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			to <- b
+		}
+		if err := r.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isJSON(c *cli.Context, name string) bool {
+	if f := c.String("input-format"); f != "" {
+		return f == "jsonl"
+	}
+	for _, end := range []string{".gz", ".zst", ".bz2"} {
+		name = strings.TrimSuffix(name, end)
+	}
+	return strings.HasSuffix(name, ".jsonl") || strings.HasSuffix(name, ".json")
+}
+
+func keys(c *cli.Context) []string {
+	if list := c.StringSlice("json-keys"); len(list) > 0 {
+		return list
+	}
+	return []string{"text"}
+}
+
+// countBlock counts a block: each line of text with its end, or each string
+// under the keys of each JSON line.
+func countBlock(counter *train.Counter, b jsonl.Block, object bool, keys []string) error {
+	if !object {
+		n := b.Line
+		for line := range bytes.Lines(b.Data) {
+			if !utf8.Valid(line) {
+				return fault.Errorf(fault.BadData, "%s:%d: the line is not UTF-8", b.Name, n)
+			}
+			counter.Add(string(line))
+			n++
+		}
+		return nil
+	}
+	parser := jsonl.NewParser(keys...)
+	for n, line := range b.Each() {
+		if err := parser.Parse(line); err != nil {
+			return fault.Errorf(fault.BadData, "%s:%d: %w", b.Name, n, err)
+		}
+		for k := range keys {
+			texts, err := parser.Strings(k)
+			if err != nil {
+				return fault.Errorf(fault.BadData, "%s:%d: %w", b.Name, n, err)
+			}
+			for _, text := range texts {
+				counter.Add(text)
+			}
+		}
+	}
+	return nil
+}
