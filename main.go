@@ -22,6 +22,7 @@ import (
 	"monotron/tools/doctor"
 	"monotron/tools/generate"
 	"monotron/tools/inspect"
+	"monotron/tools/launch"
 	"monotron/tools/logits"
 	"monotron/tools/merge"
 	"monotron/tools/plan"
@@ -84,6 +85,7 @@ func commands() []*cli.Command {
 		bench.Command(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
+		launch.Command(),
 		plan.Command(),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/arguments"
 	"monotron/megatron/training"
+	"monotron/mpu/comm/launched"
 )
 
 // Command is pretrain_gpt; open makes a device by its --device name.
@@ -32,7 +33,15 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
-	config, report, err := arguments.ParseWith(arguments.Options{Layouts: true, CheckpointValues: training.CheckpointFlags}, args)
+	place, err := launched.Find(os.Getenv)
+	if err != nil {
+		return err
+	}
+	options := arguments.Options{Layouts: true, CheckpointValues: training.CheckpointFlags}
+	if place != nil && place.Size > 1 {
+		options.Ranks = place.Size
+	}
+	config, report, err := arguments.ParseWith(options, args)
 	if err != nil {
 		return err
 	}
@@ -42,26 +51,42 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	case report.PrintConfig:
 		return report.WriteConfig(w.Out)
 	}
-	for _, n := range report.Notices {
-		fmt.Fprintln(w.Notes, n)
+	if options.Ranks > 1 {
+		share(place, &config, &w)
+	} else {
+		place = nil
+	}
+	if place == nil || place.Rank == 0 {
+		for _, n := range report.Notices {
+			fmt.Fprintln(w.Notes, n)
+		}
 	}
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
 	ctx, stop := stopOnSignal(ctx)
 	defer stop()
-	return train(ctx, config, open, w)
+	return train(ctx, config, place, open, w)
 }
 
-// train runs every rank of this process.
-func train(ctx context.Context, config training.Config, open func(string) (*device.Device, error), w training.Streams) (err error) {
+// train runs every rank of this process; place is not nil where that is one of a
+// launcher's.
+func train(ctx context.Context, config training.Config, place *launched.Place, open func(string) (*device.Device, error), w training.Streams) (err error) {
 	job, err := training.Prepare(config, w)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
 	device := func() (*device.Device, error) { return open(config.Device) }
-	return training.InProcess(config.Layout, &config.Model, device, func(rank *training.Rank) error { return trainRank(ctx, job, rank) })
+	work := func(rank *training.Rank) error { return trainRank(ctx, job, rank) }
+	if place == nil {
+		return training.InProcess(config.Layout, &config.Model, device, work)
+	}
+	process, err := meet(ctx, place, &config)
+	if err != nil {
+		return err
+	}
+	return training.AsProcess(process, config.Layout, &config.Model, device, work)
 }
 
 func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {

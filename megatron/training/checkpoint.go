@@ -67,12 +67,13 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	if err := s.wait(r); err != nil {
 		return err
 	}
+	r.rank.at("saving iteration %d", r.Engine.Iteration)
 	state, err := r.state()
 	if err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
-	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World.Size(), Meet: r.rank.World.Barrier, KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
+	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World.Size(), Meet: r.rank.World.Barrier, Tag: r.rank.RunName, KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier
 	}

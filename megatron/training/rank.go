@@ -30,6 +30,9 @@ type Rank struct {
 	// With --num-distributed-optimizer-instances; else nil:
 	Shard  comm.Group // of DP: share one copy of the optimizer's state
 	Across comm.Group // of DP: have the same shard of each copy
+
+	RunName string       // alike on all ranks of a run of processes; "": all ranks are in this process
+	tell    func(string) // takes what the rank is at; nil: nobody asks
 }
 
 // Alone is the one rank of a run on d.
@@ -45,7 +48,7 @@ func (l Layout) Sizes() topology.Sizes {
 }
 
 // Joined is rank `number` of w in the layout l of a model, computing on d.
-func Joined(w *comm.World, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
+func Joined(w world, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
 	sizes := l.Sizes()
 	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d}
 	type joining struct {

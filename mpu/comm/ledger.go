@@ -76,8 +76,10 @@ func (l *ledger) last() *Call {
 func (w *World) Calls(rank int) []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l := &w.ranks[rank].ledger
-	var all []Call
+	return w.ranks[rank].ledger.list()
+}
+
+func (l *ledger) list() (all []Call) {
 	for i := range l.calls {
 		all = append(all, *l.calls[(l.next+i)%len(l.calls)])
 	}

@@ -101,9 +101,12 @@ func (g *member) Barrier() error {
 // member is the rank of the world that has a place in the group.
 func (g *member) member(place int) int { return g.meeting.members[place] }
 
-func (g *member) check(op string, ok bool, ts ...device.Tensor) {
+func (g *member) check(op string, ok bool, ts ...device.Tensor) { insist(g, op, ok, ts...) }
+
+// insist panics where a rank's tensors cannot be meant.
+func insist(g Group, op string, ok bool, ts ...device.Tensor) {
 	if !ok {
-		panic(fmt.Sprintf("comm: %s in group %s of %d called with %v", op, g.meeting.name, g.Size(), ts))
+		panic(fmt.Sprintf("comm: %s in group %s of %d called with %v", op, g.Name(), g.Size(), ts))
 	}
 }
 
@@ -112,7 +115,9 @@ func whole(t device.Tensor) bool { return t.Given() && t.Contiguous() }
 func summable(t device.Tensor) bool { return whole(t) && t.DType != device.U16 }
 
 // times tells whether long is Size() times as long as short.
-func (g *member) times(long, short device.Tensor) bool {
+func (g *member) times(long, short device.Tensor) bool { return times(g, long, short) }
+
+func times(g Group, long, short device.Tensor) bool {
 	return whole(long) && whole(short) && long.DType == short.DType && long.Len() == short.Len()*int64(g.Size())
 }
 

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// eight is a small model on TP2 x PP2 x DP2.
+const eight = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 1 " +
+	"--global-batch-size 8 --lr 1e-2 --log-interval 1 --eval-interval 4 --eval-iters 2 --device ref --vocab-size 50 " +
+	"--make-vocab-size-divisible-by 2 --tokenizer-type NullTokenizer --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 " +
+	"--use-distributed-optimizer --split 8,1,1 --data-path text_text_document "
+
+// TestLaunch builds the program once for all that starts processes.
+func TestLaunch(t *testing.T) {
+	bin := program(t)
+	for name, test := range map[string]func(*launching){
+		"processes equal goroutines":          processesEqualGoroutines,
+		"a killed rank is named":              killedRankIsNamed,
+		"a signal to one rank":                signalToOneRank,
+		"a killed launcher leaves nothing":    killedLauncherLeavesNothing,
+		"restarts":                            restarts,
+		"a mistake in the flags is told once": mistakeIsToldOnce,
+	} {
+		t.Run(name, func(t *testing.T) { test(newLaunching(t, bin)) })
+	}
+}
+
+// launching is a folder with a data set and the program.
+type launching struct {
+	t        *testing.T
+	bin, dir string
+}
+
+func newLaunching(t *testing.T, bin string) *launching {
+	t.Helper()
+	l := &launching{t, bin, t.TempDir()}
+	var text strings.Builder
+	for document := range 40 {
+		text.WriteString(`{"text":"`)
+		for token := range 90 {
+			if token > 0 {
+				text.WriteByte(' ')
+			}
+			fmt.Fprintf(&text, "%d", (document*document+token*7+token*token*document)%50)
+		}
+		text.WriteString("\"}\n")
+	}
+	if err := os.WriteFile(filepath.Join(l.dir, "text.jsonl"), []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l.must("preprocess_data --input text.jsonl --output-prefix text --tokenizer-type NullTokenizer --vocab-size 50 --workers 1")
+	return l
+}
+
+// command is monotron with the words of line.
+func (l *launching) command(line string) (cmd *exec.Cmd, notes *bytes.Buffer) {
+	cmd = exec.Command(filepath.Join(l.bin, "monotron"), strings.Fields(line)...)
+	notes = &bytes.Buffer{}
+	cmd.Dir, cmd.Stderr = l.dir, notes
+	return cmd, notes
+}
+
+func (l *launching) must(line string) {
+	l.t.Helper()
+	if cmd, notes := l.command(line); cmd.Run() != nil {
+		l.t.Fatalf("%s: %s\n%s", line, cmd.ProcessState, notes)
+	}
+}
+
+// read is a file of the folder; "" where there is none yet.
+func (l *launching) read(name string) string {
+	text, err := os.ReadFile(filepath.Join(l.dir, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		l.t.Fatal(err)
+	}
+	return string(text)
+}
+
+var numbersOf = regexp.MustCompile(`"(iteration|lm loss|grad_norm)":[^,}]*`)
+
+func (l *launching) numbers(name string) string {
+	return strings.Join(numbersOf.FindAllString(l.read(name), -1), "\n")
+}
+
+// start starts a run and waits until it has logged so many lines.
+func (l *launching) start(line, log string, lines int) (cmd *exec.Cmd, notes *bytes.Buffer) {
+	l.t.Helper()
+	cmd, notes = l.command(line)
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); strings.Count(l.read(log), "\n") < lines; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			l.t.Fatalf("%s logged nothing: %s", line, notes)
+		}
+	}
+	return cmd, notes
+}
+
+// ranks are the processes that the launcher has started, by rank.
+func ranksOf(t *testing.T, launcher int) map[int]int {
+	t.Helper()
+	pids := map[int]int{}
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", launcher))
+	if err != nil || len(lists) == 0 {
+		t.Skip("this system does not list a process's children")
+	}
+	for _, list := range lists {
+		children, err := os.ReadFile(list)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for _, child := range strings.Fields(string(children)) {
+			environment, err := os.ReadFile("/proc/" + child + "/environ")
+			if err != nil {
+				continue
+			}
+			for _, entry := range strings.Split(string(environment), "\x00") {
+				if rank, ok := strings.CutPrefix(entry, "RANK="); ok {
+					r, _ := strconv.Atoi(rank)
+					pids[r], _ = strconv.Atoi(child)
+				}
+			}
+		}
+	}
+	return pids
+}
+
+// gone waits until none of the processes runs.
+func gone(t *testing.T, pids map[int]int) {
+	t.Helper()
+	for rank, pid := range pids {
+		for end := time.Now().Add(20 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
+			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(text), ") Z ") {
+				break // nobody has asked for its exit code yet
+			}
+			if time.Now().After(end) {
+				t.Fatalf("rank %d is left behind as process %d", rank, pid)
+			}
+		}
+	}
+}
+
+// Claim (issue F, show 1): TP2 x PP2 x DP2 as 8 processes gives the losses,
+// gradient norms and weights of 8 ranks in one process, bit for bit.
+func processesEqualGoroutines(l *launching) {
+	t := l.t
+	l.must("pretrain_gpt " + eight + "--train-iters 6 --world-size 8 --log-jsonl one.jsonl --save one --save-interval 6")
+	l.must("launch --nproc-per-node 8 -- pretrain_gpt " + eight + "--train-iters 6 --log-jsonl many.jsonl --save many --save-interval 6")
+	want, got := l.numbers("one.jsonl"), l.numbers("many.jsonl")
+	if want != got || strings.Count(want, "grad_norm") < 6 {
+		t.Errorf("in one process\n%s\nin eight\n%s", want, got)
+	}
+	for rank := range 8 {
+		file := fmt.Sprintf("iter_0000006/rank_%05d.safetensors", rank)
+		if a, b := l.read("one/"+file), l.read("many/"+file); a == "" || a != b {
+			t.Errorf("%s: %d bytes and %d bytes, which differ", file, len(a), len(b))
+		}
+	}
+}
+
+// Claim (issue F, part 2 and 5): a rank that is killed is named in the last line,
+// with what it was at; the exit code says the signal; nothing is left behind.
+func killedRankIsNamed(l *launching) {
+	t := l.t
+	for _, victim := range []int{5, 0} {
+		log := fmt.Sprintf("killed%d.jsonl", victim)
+		cmd, notes := l.start("launch --nproc-per-node 8 -- pretrain_gpt "+eight+"--train-iters 20000 --log-jsonl "+log, log, 3)
+		pids := ranksOf(t, cmd.Process.Pid)
+		if len(pids) != 8 {
+			t.Errorf("there are %d ranks", len(pids))
+		}
+		start := time.Now()
+		if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // its code says it
+		t.Logf("over after %v", time.Since(start))
+		text := strings.TrimSpace(notes.String())
+		last := text[strings.LastIndex(text, "\n")+1:]
+		want := fmt.Sprintf("monotron: rank %d (process %d) was ended by signal 9 (killed)", victim, pids[victim])
+		if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.HasPrefix(last, want) || strings.Count(text, "monotron: ") != 1 {
+			t.Errorf("rank %d killed: code %d, last line %q of\n%s", victim, code, last, text)
+		}
+		if victim != 0 && !strings.Contains(last, " in ") {
+			t.Errorf("what it was at is missing: %s", last)
+		}
+		gone(t, pids)
+	}
+}
+
+// Claim (issue F, show 4): SIGTERM to one rank of eight ends all after the step,
+// saved, with 75; the same command goes on from there to the same numbers.
+func signalToOneRank(l *launching) {
+	t := l.t
+	line := "launch --nproc-per-node 8 -- pretrain_gpt " + eight + "--train-iters 60 --save ck --load ck --save-interval 1000 --log-jsonl "
+	cmd, notes := l.start(line+"stopped.jsonl", "stopped.jsonl", 3)
+	pids := ranksOf(t, cmd.Process.Pid)
+	if err := syscall.Kill(pids[3], syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its code says it
+	if code := cmd.ProcessState.ExitCode(); code != 75 {
+		t.Fatalf("code %d: %s", code, notes)
+	}
+	gone(t, pids)
+	l.must(line + "continued.jsonl")
+	l.must("pretrain_gpt " + eight + "--train-iters 60 --world-size 8 --log-jsonl whole.jsonl")
+	whole := l.numbers("whole.jsonl")
+	if rest := l.numbers("continued.jsonl"); rest == "" || !strings.HasSuffix(whole, rest) {
+		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, whole)
+	}
+}
+
+// Claim (issue F, part 2): when the launcher itself is killed, its ranks end.
+func killedLauncherLeavesNothing(l *launching) {
+	t := l.t
+	cmd, _ := l.start("launch --nproc-per-node 2 -- pretrain_gpt "+strings.Replace(eight, "--pipeline-model-parallel-size 2", "", 1)+"--train-iters 20000 --log-jsonl x.jsonl", "x.jsonl", 1)
+	pids := ranksOf(t, cmd.Process.Pid)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if len(pids) != 2 {
+		t.Errorf("there are %d ranks", len(pids))
+	}
+	gone(t, pids)
+}
+
+// Claim (issue F, part 2): with --max-restarts a killed run goes on by itself from
+// its checkpoint, to the numbers of one that was not disturbed.
+func restarts(l *launching) {
+	t := l.t
+	flags := eight + "--train-iters 40 --save-interval 2 "
+	cmd, notes := l.start("launch --nproc-per-node 8 --max-restarts 2 -- pretrain_gpt "+flags+"--save a --load a --log-jsonl a.jsonl", "a.jsonl", 5)
+	if err := syscall.Kill(ranksOf(t, cmd.Process.Pid)[6], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(notes.String(), "starting again") {
+		t.Fatalf("%v: %s", err, notes)
+	}
+	l.must("pretrain_gpt " + flags + "--world-size 8 --save b --load b --log-jsonl b.jsonl")
+	for rank := range 8 {
+		file := fmt.Sprintf("iter_0000040/rank_%05d.safetensors", rank)
+		if a, b := l.read("a/"+file), l.read("b/"+file); a == "" || a != b {
+			t.Errorf("%s differs", file)
+		}
+	}
+}
+
+// Claim: one mistake in the flags is told once, whatever the number of ranks.
+func mistakeIsToldOnce(l *launching) {
+	t := l.t
+	cmd, notes := l.command("launch --nproc-per-node 4 -- pretrain_gpt " + eight + "--train-iters 3 --hidden-dropout 3")
+	_ = cmd.Run() // its code says it
+	if code := cmd.ProcessState.ExitCode(); code != 2 || strings.Count(notes.String(), "must be below 1") != 1 {
+		t.Errorf("code %d: %s", code, notes)
+	}
+}

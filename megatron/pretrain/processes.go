@@ -1,0 +1,90 @@
+package pretrain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"monotron/fault"
+	"monotron/megatron/training"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/launched"
+	"monotron/mpu/comm/rendezvous"
+)
+
+// share fits a run's settings to one process of several: each has its part of the
+// host's cores, its own profile, and only the last draws a progress bar.
+func share(place *launched.Place, c *training.Config, w *training.Streams) {
+	if c.CPUThreads == 0 {
+		c.CPUThreads = max(1, runtime.GOMAXPROCS(0)/place.LocalSize)
+	}
+	if c.Log.Profile != "" && place.Rank > 0 {
+		ext := filepath.Ext(c.Log.Profile)
+		c.Log.Profile = fmt.Sprintf("%s.rank%05d%s", strings.TrimSuffix(c.Log.Profile, ext), place.Rank, ext)
+	}
+	if place.Rank != place.Size-1 {
+		w.Notes = struct{ io.Writer }{w.Notes} // no terminal
+	}
+}
+
+// meet waits for the other processes of the run.
+func meet(ctx context.Context, place *launched.Place, c *training.Config) (*comm.Process, error) {
+	secret, err := place.Secret(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	alike, err := facts(c)
+	if err != nil {
+		return nil, err
+	}
+	limit := time.Duration(c.Layout.TimeoutMinutes) * time.Minute
+	p, err := comm.NewProcess(ctx, rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr,
+		Secret: secret, Alike: alike, Timeout: limit}, limit)
+	if err == nil {
+		go endWithRun(p)
+	}
+	return p, err
+}
+
+// unwinding is how long a rank may take to end by itself once the run is lost.
+const unwinding = 8 * time.Second
+
+// endWithRun ends a process that is busy with something else than its peers when
+// the run is lost: a run that has failed holds no machine.
+func endWithRun(p *comm.Process) {
+	<-p.Lost()
+	time.Sleep(unwinding)
+	err := p.Verdict()
+	fmt.Fprintln(os.Stderr, "monotron:", err)
+	os.Exit(int(fault.CodeOf(err)))
+}
+
+// facts are what all processes of a run must have alike.
+func facts(c *training.Config) (map[string]string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	defer f.Close()
+	binary := xxh3.New()
+	if _, err := io.Copy(binary, f); err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	settings, err := json.Marshal([]any{c.Flags, c.Layout, c.Precision, c.Seed})
+	if err != nil {
+		return nil, fault.With(fault.Internal, err)
+	}
+	return map[string]string{"binary": fmt.Sprintf("%016x", binary.Sum64()), "settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
+}

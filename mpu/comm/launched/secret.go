@@ -1,0 +1,66 @@
+package launched
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// NewSecret makes a secret for one run.
+func NewSecret() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails: it ends the program instead
+	return hex.EncodeToString(b[:])
+}
+
+// userSecret is the user's own, made by whichever process comes first. Where hosts
+// share home folders they share it.
+func userSecret(cache string) ([]byte, error) {
+	folder := filepath.Join(cache, "monotron")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(folder, "secret")
+	if err := makeSecret(folder, path); err != nil {
+		return nil, err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("others can read %s; remove it, or: chmod 600 %s", path, path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) < 64 {
+		return nil, fmt.Errorf("%s is damaged; remove it", path)
+	}
+	return text, nil
+}
+
+// makeSecret writes the file whole, unless it is there.
+func makeSecret(folder, path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	f, err := os.CreateTemp(folder, ".tmp-secret-*") // readable by its owner alone
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(NewSecret())
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Link(f.Name(), path) // the first wins
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return errors.Join(err, os.Remove(f.Name()))
+}

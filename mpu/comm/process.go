@@ -1,0 +1,194 @@
+package comm
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/mpu/comm/rendezvous"
+)
+
+// Process is a World of which this process has one rank; the others are other
+// processes, here or on other hosts. Bytes travel over TCP connections, one a
+// direction, made when first needed (links.go). Sums are World's own: every rank
+// sums its share of the elements in rank order, then passes it on, so that
+// processes equal goroutines bit for bit.
+//
+// All methods may be called from several goroutines, each with groups of its own.
+type Process struct {
+	session *rendezvous.Session
+	rank    int
+	size    int
+	pool    *device.Pool
+	limit   time.Duration // longest wait of a collective
+	links   *links
+
+	mu     sync.Mutex // of all below, and of all waiting messages
+	err    error
+	groups map[string]*processGroup
+	boxes  map[address]*box // messages that are expected, or have come early
+	ended  map[int]bool     // ranks that have said farewell
+	ledger ledger
+}
+
+// NewProcess joins a run; c.Data is filled here. limit is the longest that a
+// collective may wait for its peers; 0 is ten minutes.
+func NewProcess(ctx context.Context, c rendezvous.Config, limit time.Duration) (*Process, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(towards(c.Addr), "0"))
+	if err != nil {
+		return nil, fault.Errorf(fault.IO, "no port to take tensors at: %w", err)
+	}
+	c.Data = listener.Addr().String()
+	s, err := rendezvous.Join(ctx, c)
+	if err != nil {
+		listener.Close() // nothing more is wanted of it
+		return nil, err
+	}
+	if limit <= 0 {
+		limit = 10 * time.Minute
+	}
+	p := &Process{session: s, rank: c.Rank, size: c.World, pool: device.SharedPool(), limit: limit,
+		groups: map[string]*processGroup{}, boxes: map[address]*box{}, ended: map[int]bool{}}
+	p.pool.SetCallers(1)
+	p.links = newLinks(p, listener)
+	go p.watch()
+	return p, nil
+}
+
+// towards is this host's address on the way to addr, where peers reach it, too.
+func towards(addr string) string {
+	c, err := net.Dial("udp", addr) // sends nothing
+	if err != nil {
+		return ""
+	}
+	defer c.Close() // nothing was sent
+	host, _, err := net.SplitHostPort(c.LocalAddr().String())
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// Size is the number of ranks, Rank this process's, Run the run's name.
+func (p *Process) Size() int   { return p.size }
+func (p *Process) Rank() int   { return p.rank }
+func (p *Process) Run() string { return p.session.Run() }
+
+// watch ends everything when the run is lost.
+func (p *Process) watch() {
+	<-p.session.Lost()
+	if err := p.session.Err(); err != nil {
+		p.stop(err)
+	}
+}
+
+// Group is this rank's membership of a group; see World.Group.
+func (p *Process) Group(rank int, name string, members []int, d *device.Device) (Group, error) {
+	for i, m := range members {
+		if m < 0 || m >= p.size || slices.Contains(members[:i], m) {
+			return nil, fault.Errorf(fault.Internal, "group %s of ranks %v: each must be a rank of the %d, and stand once", name, members, p.size)
+		}
+	}
+	place := slices.Index(members, rank)
+	if place < 0 || rank != p.rank {
+		return nil, fault.Errorf(fault.Internal, "rank %d asks as rank %d for group %s of ranks %v", p.rank, rank, name, members)
+	}
+	if len(members) == 1 {
+		return Solo{Label: name, Device: d}, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := fmt.Sprint(name, members)
+	g := p.groups[key]
+	if g == nil {
+		hash := fnv.New64a()
+		_, _ = hash.Write([]byte(key)) // never fails
+		g = &processGroup{world: p, name: name, members: slices.Clone(members), place: place, id: hash.Sum64(), device: d, open: map[*transit]bool{},
+			sent: make([]int64, len(members)), received: make([]int64, len(members))}
+		p.groups[key] = g
+	}
+	return g, nil
+}
+
+// Abort ends everything with err, on all ranks.
+func (p *Process) Abort(err error) {
+	p.stop(p.session.Fail(err))
+}
+
+// End says that this rank is done, and why: nil when its work is. It returns what
+// ended the run: the error of the rank that failed first, or nil. After it
+// nothing touches the rank's memory.
+func (p *Process) End(err error) error {
+	if err != nil {
+		err = p.session.Fail(err)
+		p.stop(err)
+	}
+	if err == nil {
+		p.links.flush()
+	}
+	closed := p.session.Close()
+	p.links.close()
+	if err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Err is why nothing goes on any more; nil: all is well.
+func (p *Process) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// stop gives err to all that waits and to all calls to come.
+func (p *Process) stop(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return
+	}
+	p.err = err
+	for _, g := range p.groups {
+		for t := range g.open {
+			t.end(err)
+		}
+	}
+	clear(p.boxes)
+	p.links.cut()
+}
+
+// suspect is called when the connection with a rank has broken. Most often the
+// rank has died and the verdict, which knows more, is on its way.
+func (p *Process) suspect(rank int, why error) {
+	select {
+	case <-p.session.Lost():
+		return
+	case <-time.After(3 * time.Second):
+	}
+	m := p.session.Members()[rank]
+	p.stop(p.session.Fail(fault.Errorf(fault.IO, "the connection with %s broke: %w", m.String(), why)))
+}
+
+// Lost is closed when the run is at its end before it is done; who computes and
+// calls nothing does not notice otherwise.
+func (p *Process) Lost() <-chan struct{} { return p.session.Lost() }
+
+// Verdict is why, once Lost is closed.
+func (p *Process) Verdict() error { return p.session.Err() }
+
+// Calls are the last thousand calls of this rank, oldest first.
+func (p *Process) Calls() []Call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ledger.list()
+}
+
+// Phase says what the rank is at, for verdicts.
+func (p *Process) Phase(text string) { p.session.Phase(text) }

@@ -1,0 +1,253 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/fault"
+	"monotron/mpu/comm/rendezvous"
+)
+
+// processes runs f as each rank of a run of n, which talk as processes do, and
+// gives each rank's error.
+func processes(t testing.TB, n int, limit time.Duration, f func(p *Process, d *device.Device) error) []error {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for rank := range n {
+		all.Go(func() {
+			p, err := NewProcess(context.Background(), rendezvous.Config{Rank: rank, World: n, Addr: addr, Secret: []byte("test"), Timeout: time.Minute}, limit)
+			if err != nil {
+				errs[rank] = err
+				return
+			}
+			d := ref.Open()
+			defer d.Arena.Close()
+			errs[rank] = p.End(f(p, d))
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+func onProcesses(t testing.TB, n int, f func(g Group) error) error {
+	t.Helper()
+	return errors.Join(processes(t, n, time.Minute, func(p *Process, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", ranksUpTo(n), d)
+		if err != nil {
+			return err
+		}
+		return f(g)
+	})...)
+}
+
+// Claim: among processes, too, every collective gives the formula's result on
+// every rank, for all dtypes, sizes around the small ones' limit, 1 to 4 ranks.
+func TestProcessCollectivesByFormula(t *testing.T) {
+	for ranks := 1; ranks <= 4; ranks++ {
+		err := onProcesses(t, ranks, func(g Group) error {
+			for _, dtype := range []device.DType{device.F32, device.F64, device.BF16, device.F16, device.I32, device.I64} {
+				for _, n := range []int64{0, 1, 5, tile - 1, tile, 2*tile + 3} {
+					if err := byFormula(g, dtype, n); err != nil {
+						return fmt.Errorf("%s, %d elements: %w", dtype, n, err)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%d ranks: %v", ranks, err)
+		}
+	}
+}
+
+// Claim (design.md, section 8): a sum among processes equals the one among
+// goroutines to the bit, though floating-point addition is not associative.
+func TestProcessSumsEqualGoroutines(t *testing.T) {
+	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16, device.F64} {
+		for _, n := range []int64{7, 3*tile + 1} {
+			const ranks = 4
+			sums := func(g Group) (string, error) {
+				values := make([]float64, n)
+				for i := range values {
+					values[i] = 1 / float64((i*7+g.Rank()*13)%1000+3)
+				}
+				a, b := heap(dtype, values), heap(dtype, append(values, append(values, append(values, values...)...)...))
+				if err := errors.Join(g.AllReduce(a, Sum).Wait(), g.ReduceScatter(b.Slice(0, 0, n), b).Wait()); err != nil {
+					return "", err
+				}
+				return fmt.Sprint(valuesOf(a), valuesOf(b.Slice(0, 0, n))), nil
+			}
+			var want, got [ranks]string
+			note := func(to *[ranks]string) func(Group) error {
+				return func(g Group) (err error) {
+					to[g.Rank()], err = sums(g)
+					return err
+				}
+			}
+			if err := errors.Join(spmd(ranks, note(&want)), onProcesses(t, ranks, note(&got))); err != nil {
+				t.Fatal(err)
+			}
+			if want != got {
+				t.Errorf("%s, %d elements: the bits differ", dtype, n)
+			}
+		}
+	}
+}
+
+// Claim: many groups, calls under way at once, and exchanges of which each side
+// posts both halves, in any order.
+func TestProcessStorm(t *testing.T) {
+	const n = 4
+	errs := processes(t, n, time.Minute, func(p *Process, d *device.Device) error {
+		all, err := p.Group(p.Rank(), "all", ranksUpTo(n), d)
+		if err != nil {
+			return err
+		}
+		pair, err := p.Group(p.Rank(), "pair", []int{p.Rank() / 2 * 2, p.Rank()/2*2 + 1}, d)
+		if err != nil {
+			return err
+		}
+		for step := range int64(50) {
+			length := 1 + step*step*11%20_000
+			a, b := heap(device.F32, elements(p.Rank(), length)), heap(device.F32, elements(p.Rank(), length))
+			in := heap(device.F32, make([]float64, length))
+			works := []Work{all.AllReduce(a, Sum), pair.AllReduce(b, Sum),
+				all.Exchange([]Transfer{{Peer: (p.Rank() + 1) % n, Send: true, T: heap(device.F32, elements(p.Rank(), length))}, {Peer: (p.Rank() + 3) % n, T: in}})}
+			for i := range works {
+				if err := works[(i+p.Rank())%len(works)].Wait(); err != nil {
+					return err
+				}
+			}
+			err := errors.Join(
+				holds("all", a, func(i int64) float64 { return element(0, i) + element(1, i) + element(2, i) + element(3, i) }),
+				holds("pair", b, func(i int64) float64 { return element(p.Rank()/2*2, i) + element(p.Rank()/2*2+1, i) }),
+				holds("ring", in, func(i int64) float64 { return element((p.Rank()+3)%n, i) }), all.Barrier())
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
+
+// Claim (issue F, part 5): ranks that call different things all get the same
+// error, which names both.
+func TestProcessMismatch(t *testing.T) {
+	errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "tp", ranksUpTo(3), d)
+		if err != nil {
+			return err
+		}
+		x := heap(device.F32, elements(p.Rank(), 100+int64(p.Rank()/2)))
+		return g.AllReduce(x, Sum).Wait()
+	})
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "do not call the same: #0 is all_reduce(sum) of 100 f32 on rank") ||
+			!strings.Contains(err.Error(), "all_reduce(sum) of 101 f32 on rank 2") || err.Error() != errs[0].Error() {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// Claim (issue F): when a rank dies its peers return within seconds, and their
+// error names it; so for rank 0.
+func TestProcessDeathIsNamed(t *testing.T) {
+	for _, dead := range []int{1, 0} {
+		start := time.Now()
+		errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
+			g, err := p.Group(p.Rank(), "all", ranksUpTo(3), d)
+			if err != nil {
+				return err
+			}
+			x := heap(device.F32, elements(p.Rank(), 100_000))
+			if err := g.AllReduce(x, Sum).Wait(); err != nil {
+				return err
+			}
+			if p.Rank() == dead {
+				p.links.cut()
+				p.session.Break()
+				return errors.New("killed")
+			}
+			return g.AllReduce(x, Sum).Wait()
+		})
+		for rank, err := range errs {
+			if rank != dead && (err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("rank %d (process", dead))) {
+				t.Errorf("rank %d of a run whose rank %d died: %v", rank, dead, err)
+			}
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	}
+}
+
+// Claim: the error of the rank that fails first is everybody's, with its code.
+func TestProcessErrorReachesPeers(t *testing.T) {
+	errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", ranksUpTo(3), d)
+		if err != nil {
+			return err
+		}
+		if p.Rank() == 2 {
+			return fault.Errorf(fault.BadData, "a bad sample")
+		}
+		return g.Barrier()
+	})
+	for rank, err := range errs {
+		if fault.CodeOf(err) != fault.BadData || err.Error() != "rank 2: a bad sample" {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// Claim: nobody waits longer than the limit; the error says for whom.
+func TestProcessDeadline(t *testing.T) {
+	errs := processes(t, 3, time.Second, func(p *Process, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", ranksUpTo(3), d)
+		if err != nil || p.Rank() == 1 {
+			time.Sleep(2 * time.Second)
+			return err
+		}
+		return g.AllReduce(heap(device.F32, elements(0, 3)), Sum).Wait()
+	})
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "waited 1s in all_reduce(sum) of 3 f32 #0 of group all [0 1 2], without what comes from ranks [1]") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// Claim: a rank that ends while others count on it is an error that says so.
+func TestProcessEndsEarly(t *testing.T) {
+	errs := processes(t, 2, time.Minute, func(p *Process, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", ranksUpTo(2), d)
+		if err != nil {
+			return err
+		}
+		if err := g.Barrier(); err != nil || p.Rank() == 1 {
+			return err
+		}
+		return g.Barrier()
+	})
+	if err := errs[0]; err == nil || !strings.Contains(err.Error(), "rank 1 has ended while rank 0 waits for it in barrier #1") {
+		t.Error(err)
+	}
+}

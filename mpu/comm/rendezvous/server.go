@@ -1,0 +1,418 @@
+package rendezvous
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"monotron/fault"
+)
+
+// server is rank 0's part: it gathers the ranks, then watches them.
+type server struct {
+	config   Config
+	listener net.Listener
+	started  time.Time
+
+	mu      sync.Mutex
+	callers []net.Conn    // that have not proved who they are, oldest first
+	peers   map[int]*peer // that have joined
+	full    bool          // all have
+	verdict *Verdict
+	stopped bool
+	quit    chan struct{}
+	done    chan struct{} // all ranks are done, or a verdict is told
+	closing sync.Once
+	idle    sync.WaitGroup
+}
+
+// peer is one rank that has joined.
+type peer struct {
+	Member
+	conn  net.Conn
+	out   chan []byte
+	heard time.Time
+	phase string
+	left  bool // its connection is over
+}
+
+// strangers is how many connections may be open without proof; beyond it the
+// oldest is dropped, so that nobody can fill the server up.
+const strangers = 2048
+
+// serve listens at the run's address.
+func serve(c Config) (*server, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "tcp", c.Addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fault.Errorf(fault.IO, "the port of %s is taken: another run, or one that has just died, has it; choose another --master-port", c.Addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fault.Errorf(fault.Usage, "%s is not an address of this host; rank 0 must run where the master address points", c.Addr)
+	case err != nil:
+		return nil, fault.Errorf(fault.IO, "rank 0 cannot listen at %s: %w", c.Addr, err)
+	}
+	s := &server{config: c, listener: listener, started: time.Now(), peers: map[int]*peer{}, quit: make(chan struct{}), done: make(chan struct{})}
+	s.idle.Add(2)
+	go s.accept()
+	go s.watch()
+	return s, nil
+}
+
+func (s *server) accept() {
+	defer s.idle.Done()
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			select {
+			case <-s.quit:
+				return
+			case <-time.After(10 * time.Millisecond): // out of file descriptors, for one
+				continue
+			}
+		}
+		s.mu.Lock()
+		s.callers = append(s.callers, conn)
+		if len(s.callers) > strangers {
+			s.callers[0].Close() // a stranger
+			s.callers = s.callers[1:]
+		}
+		s.idle.Add(1)
+		s.mu.Unlock()
+		go s.greet(conn)
+	}
+}
+
+// greet lets a rank in, and reads what it says until it leaves.
+func (s *server) greet(conn net.Conn) {
+	defer s.idle.Done()
+	defer conn.Close() // nothing more is wanted of it
+	err := Answer(conn, s.config.Secret)
+	var m *message
+	if err == nil {
+		if err = conn.SetReadDeadline(time.Now().Add(proofTime)); err == nil {
+			m, err = readMessage(conn, fromRank)
+		}
+	}
+	s.mu.Lock()
+	if i := slices.Index(s.callers, conn); i >= 0 {
+		s.callers = slices.Delete(s.callers, i, i+1)
+	}
+	s.mu.Unlock()
+	if err != nil || m.Kind != kindJoin || m.Member == nil {
+		return
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return
+	}
+	if p := s.admit(conn, m.Member); p != nil {
+		s.follow(p)
+		return
+	}
+	if conn.SetReadDeadline(time.Now().Add(3*time.Second)) == nil { // until it has read why
+		_, _ = io.CopyN(io.Discard, conn, fromRank)
+	}
+}
+
+// admit adds a rank; the last one completes the run. One that does not fit ends a
+// run that is still gathering, since that cannot become whole; a run under way it
+// does not disturb.
+func (s *server) admit(conn net.Conn, m *Member) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.Host, m.Addr = cut(m.Host, longestName), cut(m.Addr, longestName)
+	p := &peer{Member: *m, conn: conn, out: make(chan []byte, 16), heard: time.Now()}
+	s.idle.Add(1)
+	go s.write(p)
+	wrong := s.misfit(p)
+	switch {
+	case s.stopped:
+		close(p.out)
+		return nil
+	case s.verdict != nil:
+		p.say(verdictFrame(s.verdict))
+		close(p.out)
+		return nil
+	case wrong != nil:
+		p.say(verdictFrame(wrong))
+		close(p.out)
+		if !s.full {
+			s.judge(wrong)
+		}
+		return nil
+	}
+	s.peers[m.Rank] = p
+	if len(s.peers) == s.config.World {
+		s.full = true
+		s.announce()
+	}
+	return p
+}
+
+// misfit tells why a rank cannot be one of the run.
+func (s *server) misfit(p *peer) *Verdict {
+	no := func(format string, a ...any) *Verdict {
+		return &Verdict{Rank: p.Rank, Code: fault.Usage, Text: fmt.Sprintf(format, a...)}
+	}
+	other := s.peers[p.Rank]
+	switch {
+	case p.World != s.config.World:
+		return no("%s was started as one of %d ranks, rank 0 as one of %d: start all ranks of a run alike", p, p.World, s.config.World)
+	case p.Rank < 0 || p.Rank >= s.config.World:
+		return no("%s: ranks of this run are 0 to %d", p, s.config.World-1)
+	case other != nil:
+		return no("there are two with the same rank: %s and %s; give each process a rank of its own, and each run a port of its own", other, p)
+	}
+	for _, what := range slices.Sorted(maps.Keys(s.config.Alike)) {
+		if mine, theirs := s.config.Alike[what], p.Alike[what]; mine != theirs {
+			return no("%s has not the same %s as rank 0: %s there, %s here", p, what, cut(theirs, longestName), cut(mine, longestName))
+		}
+	}
+	return nil
+}
+
+// announce gives every rank the list of all.
+func (s *server) announce() {
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	var members []Member
+	for rank := range s.config.World {
+		members = append(members, s.peers[rank].Member)
+	}
+	joined := mustFrame(&message{Kind: kindJoined, Run: hex.EncodeToString(id[:]), List: pack(members)})
+	for _, p := range s.peers {
+		p.heard = time.Now()
+		p.say(joined)
+	}
+}
+
+// say queues a message; a rank that does not read them is told nothing more.
+func (p *peer) say(frame []byte) {
+	select {
+	case p.out <- frame:
+	default:
+	}
+}
+
+// mustFrame is for messages of the server's own making.
+func mustFrame(m *message) []byte {
+	bytes, err := frame(m)
+	if err != nil {
+		panic(err)
+	}
+	return bytes
+}
+
+func verdictFrame(v *Verdict) []byte { return mustFrame(&message{Kind: kindVerdict, Verdict: v}) }
+
+var beatFrame = mustFrame(&message{Kind: kindBeat})
+
+// write sends what is queued for a rank, then no more.
+func (s *server) write(p *peer) {
+	defer s.idle.Done()
+	for frame := range p.out {
+		if p.conn.SetWriteDeadline(time.Now().Add(writeTime)) != nil {
+			break
+		}
+		if _, err := p.conn.Write(frame); err != nil {
+			break
+		}
+	}
+	if c, ok := p.conn.(*net.TCPConn); ok {
+		_ = c.CloseWrite() // it may be gone
+	}
+	for range p.out { // nobody is to block on it
+	}
+}
+
+// follow reads what a rank says.
+func (s *server) follow(p *peer) {
+	for {
+		m, err := readMessage(p.conn, fromRank)
+		s.mu.Lock()
+		p.heard = time.Now()
+		switch {
+		case err != nil:
+			s.leave(p, fmt.Sprintf("has died: its connection is gone%s", p.at()))
+		case m.Kind == kindBye:
+			s.leave(p, "")
+		case m.Kind == kindBeat:
+			p.phase = cut(m.Phase, longestName)
+		case m.Kind == kindFail && m.Verdict != nil:
+			v := *m.Verdict
+			v.Rank, v.Text = p.Rank, cut(v.Text, longestText)
+			s.judge(&v)
+		}
+		left := p.left
+		s.mu.Unlock()
+		if left {
+			return
+		}
+	}
+}
+
+func (p *peer) at() string {
+	if p.phase == "" {
+		return ""
+	}
+	return "; it was in " + p.phase
+}
+
+// leave notes that a rank is gone, and why where that ends the run.
+func (s *server) leave(p *peer, why string) {
+	if p.left {
+		return
+	}
+	p.left = true
+	if why != "" && !s.stopped {
+		s.judge(&Verdict{Rank: p.Rank, Code: fault.IO, Text: p.String() + " " + why})
+	}
+	close(p.out)
+	s.peers[p.Rank] = p
+	s.checkDone()
+}
+
+// judge makes the verdict, unless there is one, and tells it to all.
+func (s *server) judge(v *Verdict) {
+	if s.verdict != nil {
+		return
+	}
+	s.verdict = v
+	for _, p := range s.peers {
+		if !p.left {
+			p.say(verdictFrame(v))
+		}
+	}
+}
+
+// checkDone tells who waits for it that no rank is left to serve.
+func (s *server) checkDone() {
+	for _, p := range s.peers {
+		if !p.left && p.Rank != 0 {
+			return
+		}
+	}
+	if s.full || s.verdict != nil {
+		s.closing.Do(func() { close(s.done) })
+	}
+}
+
+// watch beats, and finds ranks that are late or silent.
+func (s *server) watch() {
+	defer s.idle.Done()
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	deadline := time.NewTimer(s.config.Timeout)
+	defer deadline.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-deadline.C:
+			s.mu.Lock()
+			if missing := s.missing(); len(missing) > 0 {
+				s.judge(&Verdict{Rank: missing[0], Code: fault.IO, Text: fmt.Sprintf("%d of %d ranks have not come within %v: %s; see what they say where they were started",
+					len(missing), s.config.World, s.config.Timeout, ranges(missing))})
+			}
+			s.mu.Unlock()
+		case now := <-tick.C:
+			s.mu.Lock()
+			s.look(now, now.Sub(last) > 5*beatEvery)
+			s.mu.Unlock()
+			last = now
+		}
+	}
+}
+
+func (s *server) missing() (ranks []int) {
+	for r := range s.config.World {
+		if s.peers[r] == nil {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// look beats to all and judges who is silent; not after a stop of this process.
+func (s *server) look(now time.Time, wasStopped bool) {
+	for _, p := range s.peers {
+		if p.left {
+			continue
+		}
+		if wasStopped {
+			p.heard = now
+		}
+		if silent := now.Sub(p.heard); s.full && silent > s.config.Silence {
+			s.judge(&Verdict{Rank: p.Rank, Code: fault.IO, Text: fmt.Sprintf("%s has been silent for %d s%s: it is stopped, or its host or network is gone",
+				p.String(), int(silent.Seconds()), p.at())})
+		}
+		p.say(beatFrame)
+	}
+}
+
+// drain waits until all other ranks are done; after a verdict, a short while,
+// for them to hear it.
+func (s *server) drain() {
+	var limit <-chan time.Time
+	for {
+		s.mu.Lock()
+		if s.verdict != nil && limit == nil {
+			limit = time.After(3 * time.Second)
+		}
+		s.checkDone()
+		s.mu.Unlock()
+		select {
+		case <-s.done:
+			return
+		case <-limit:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// giveUp ends a run that has not begun.
+func (s *server) giveUp(why error) {
+	s.mu.Lock()
+	s.judge(&Verdict{Rank: 0, Code: fault.CodeOf(why), Text: why.Error()})
+	s.mu.Unlock()
+	s.drain()
+	s.stop()
+}
+
+// stop ends the server.
+func (s *server) stop() {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.stopped = true
+	close(s.quit)
+	for _, p := range s.peers {
+		if !p.left {
+			p.left = true
+			close(p.out)
+		}
+	}
+	conns := slices.Clone(s.callers)
+	for _, p := range s.peers {
+		conns = append(conns, p.conn)
+	}
+	s.mu.Unlock()
+	s.listener.Close() // nothing more is wanted of it
+	for _, c := range conns {
+		c.Close() // nothing more is wanted of it
+	}
+	s.idle.Wait()
+}

@@ -1,0 +1,358 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"monotron/fault"
+)
+
+// Config says who joins what. The zero durations are the usual ones.
+type Config struct {
+	Rank, World int
+	Addr        string            // host:port of rank 0's server
+	Secret      []byte            // shared by the ranks of this run and nobody else
+	Data        string            // host:port where this rank takes tensors; host "": the one this rank reaches Addr from
+	Alike       map[string]string // what must be the same on all ranks, by what it is called
+	Timeout     time.Duration     // until all have joined; 10 minutes
+	Silence     time.Duration     // of a rank, until it counts as lost; 20 seconds
+}
+
+// Member is one rank as the others know it.
+type Member struct {
+	Rank, World int
+	Addr        string // where it takes tensors
+	Host        string
+	PID         int
+	Alike       map[string]string `json:",omitempty"`
+}
+
+func (m *Member) String() string {
+	return fmt.Sprintf("rank %d (process %d on %s)", m.Rank, m.PID, m.Host)
+}
+
+// Verdict is why a run ends before it is done; the same on all its ranks.
+type Verdict struct {
+	Rank int // who is to blame; -1: nobody in particular
+	Code fault.Code
+	Text string
+}
+
+func (v *Verdict) Error() string { return v.Text }
+
+// Session is a rank's place in a run.
+type Session struct {
+	config  Config
+	server  *server // of rank 0
+	conn    net.Conn
+	run     string
+	members []Member
+
+	mu    sync.Mutex // of all below, and of writing
+	phase string
+	heard time.Time
+	over  bool // closed here
+	lost  chan struct{}
+	err   *Verdict
+	ended chan struct{} // stops the beats
+	idle  sync.WaitGroup
+}
+
+const (
+	usualTimeout = 10 * time.Minute
+	usualSilence = 20 * time.Second
+	beatEvery    = time.Second
+	writeTime    = 10 * time.Second // for one message
+)
+
+// Join waits until all ranks of the run are there. Errors name what is missing
+// or does not fit; their code is fault.Usage or fault.IO.
+func Join(ctx context.Context, c Config) (*Session, error) {
+	if c.Rank < 0 || c.World < 1 || c.Rank >= c.World {
+		return nil, fault.Errorf(fault.Usage, "rank %d of %d ranks: that cannot be; ranks are numbered from 0", c.Rank, c.World)
+	}
+	if len(c.Secret) == 0 {
+		return nil, fault.Errorf(fault.Internal, "a rendezvous without a secret")
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = usualTimeout
+	}
+	if c.Silence <= 0 {
+		c.Silence = usualSilence
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout+writeTime) // the server's verdict comes first
+	defer cancel()
+	s := &Session{config: c, lost: make(chan struct{}), ended: make(chan struct{})}
+	if c.Rank == 0 {
+		var err error
+		if s.server, err = serve(c); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.join(ctx); err != nil {
+		if s.server != nil {
+			s.server.giveUp(err)
+		}
+		return nil, err
+	}
+	s.heard = time.Now()
+	s.idle.Add(2)
+	go s.listen()
+	go s.beat()
+	return s, nil
+}
+
+// join connects and waits for the list of all.
+func (s *Session) join(ctx context.Context) error {
+	c := &s.config
+	conn, err := dial(ctx, c.Addr, c.Secret)
+	if err != nil {
+		return err
+	}
+	s.conn = conn
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // what comes of it is read below
+	defer stop()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike}
+	if err := s.send(&message{Kind: kindJoin, Member: &me}); err != nil {
+		return s.joinError(ctx, err)
+	}
+	for {
+		m, err := readMessage(conn, fromServer(c.World))
+		switch {
+		case err != nil:
+			return s.joinError(ctx, err)
+		case m.Kind == kindVerdict && m.Verdict != nil:
+			conn.Close() // nothing more is wanted of it
+			return fault.With(m.Verdict.Code, m.Verdict)
+		case m.Kind == kindJoined:
+			s.run = m.Run
+			if s.members, err = unpack(m.List, c.World); err != nil {
+				return s.joinError(ctx, err)
+			}
+			return nil
+		}
+	}
+}
+
+func (s *Session) joinError(ctx context.Context, err error) error {
+	s.conn.Close() // it has failed already
+	if ctx.Err() != nil {
+		return fault.Errorf(fault.IO, "rank %d gave up joining the run at %s: %w", s.config.Rank, s.config.Addr, context.Cause(ctx))
+	}
+	return fault.Errorf(fault.IO, "rank %d lost rank 0's server at %s before all had joined (%w); see what rank 0 says", s.config.Rank, s.config.Addr, err)
+}
+
+// reachable fills the host of the address at which this rank takes tensors.
+func reachable(data string, c net.Conn) string {
+	host, port, err := net.SplitHostPort(data)
+	if err != nil || host != "" {
+		return data
+	}
+	here, _, err := net.SplitHostPort(c.LocalAddr().String())
+	if err != nil {
+		return data
+	}
+	return net.JoinHostPort(here, port)
+}
+
+// dial reaches the server, which may not be there yet.
+func dial(ctx context.Context, addr string, secret []byte) (net.Conn, error) {
+	var dialer net.Dialer
+	wait := 10 * time.Millisecond
+	for {
+		conn, err := dialer.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			if err = Call(conn, secret); err == nil {
+				return conn, nil
+			}
+			conn.Close() // it has failed already
+			if errors.Is(err, ErrSecret) && ctx.Err() == nil {
+				return nil, fault.Errorf(fault.Usage, "what listens at %s is not rank 0 of this run: it does not know the run's secret. "+
+					"Another job may have the port (choose another --master-port), or MONOTRON_SECRET differs between the hosts", addr)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fault.Errorf(fault.IO, "rank 0 is not to be reached at %s: %w; check that it runs, that the address is right and no firewall is between", addr, err)
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second)
+		}
+	}
+}
+
+// Members are all ranks, by number.
+func (s *Session) Members() []Member { return s.members }
+
+// Run names the run, alike on all ranks.
+func (s *Session) Run() string { return s.run }
+
+// Key is what ranks of this run prove to each other, other than here.
+func (s *Session) Key() []byte { return proof(s.config.Secret, "run", []byte(s.run), nil) }
+
+// Phase says what this rank is at: what a verdict tells of it.
+func (s *Session) Phase(text string) {
+	s.mu.Lock()
+	s.phase = cut(text, longestName)
+	s.mu.Unlock()
+}
+
+// Lost is closed when the run is at its end by a verdict; Err has it.
+func (s *Session) Lost() <-chan struct{} { return s.lost }
+
+// Err is the verdict; nil: all is well.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		return nil
+	}
+	return fault.With(s.err.Code, s.err)
+}
+
+// Fail tells all ranks that this one cannot go on. It returns the verdict: that
+// of whoever was first.
+func (s *Session) Fail(err error) error {
+	v := &Verdict{Rank: s.config.Rank, Code: fault.CodeOf(err), Text: cut(fmt.Sprintf("rank %d: %v", s.config.Rank, err), longestText)}
+	if s.send(&message{Kind: kindFail, Verdict: v}) != nil {
+		s.lose(v)
+	}
+	select { // the server answers with the first
+	case <-s.lost:
+	case <-time.After(3 * time.Second):
+		s.lose(v)
+	}
+	return s.Err()
+}
+
+// Close says that this rank is done. Rank 0 stays until all others are, too.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return nil
+	}
+	s.over = true
+	s.mu.Unlock()
+	err := s.send(&message{Kind: kindBye})
+	if s.server != nil {
+		s.server.drain()
+	}
+	close(s.ended)
+	s.conn.Close() // nothing more is wanted of it
+	s.idle.Wait()
+	if s.server != nil {
+		s.server.stop()
+	}
+	if verdict := s.Err(); verdict != nil {
+		return verdict
+	}
+	return fault.With(fault.IO, err)
+}
+
+func (s *Session) send(m *message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	return writeMessage(s.conn, m)
+}
+
+func (s *Session) lose(v *Verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = v
+		close(s.lost)
+	}
+}
+
+// listen takes what the server says.
+func (s *Session) listen() {
+	defer s.idle.Done()
+	for {
+		m, err := readMessage(s.conn, fromServer(s.config.World))
+		s.mu.Lock()
+		over := s.over
+		s.heard = time.Now()
+		s.mu.Unlock()
+		switch {
+		case err != nil && over:
+			return
+		case err != nil:
+			s.lose(s.blameServer(fmt.Sprintf("has died: its connection is gone (%v)", err)))
+			return
+		case m.Kind == kindVerdict && m.Verdict != nil:
+			s.lose(m.Verdict)
+		}
+	}
+}
+
+func (s *Session) blameServer(what string) *Verdict {
+	return &Verdict{Rank: 0, Code: fault.IO, Text: s.members[0].String() + " " + what}
+}
+
+// beat says once a second that this rank lives, and notices when rank 0 does not.
+func (s *Session) beat() {
+	defer s.idle.Done()
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		phase, now := s.phase, time.Now()
+		if now.Sub(last) > 5*beatEvery {
+			s.heard = now // this process was stopped itself
+		}
+		last = now
+		silent := now.Sub(s.heard)
+		s.mu.Unlock()
+		if silent > s.config.Silence {
+			s.lose(s.blameServer(fmt.Sprintf("has been silent for %d s: stopped, or its host or network is gone", int(silent.Seconds()))))
+			return
+		}
+		_ = s.send(&message{Kind: kindBeat, Phase: phase}) // a broken connection shows in listen
+	}
+}
+
+// ranges writes numbers as "1, 3-5".
+func ranges(numbers []int) (text string) {
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += strconv.Itoa(numbers[i])
+		if j > i {
+			text += "-" + strconv.Itoa(numbers[j])
+		}
+		i = j + 1
+	}
+	return text
+}
+
+// Break ends this rank's part without a word, as death does; for tests.
+func (s *Session) Break() {
+	if s.server != nil {
+		s.server.stop()
+	}
+	s.conn.Close() // as the kernel does
+}

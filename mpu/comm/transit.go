@@ -1,0 +1,303 @@
+package comm
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+	"unsafe"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+)
+
+// transit is a call of a Process under way. It has two stages: bytes that go and
+// come, a sum of them, and what goes and comes with the result. Fields belong to
+// Process.mu.
+type transit struct {
+	group *processGroup
+	call  *Call
+	left  [2]int // messages of each stage that have not gone or come
+	sum   func() // between the stages; nil: none
+	ran   bool   // the sum is made
+	over  bool
+	err   error
+	done  chan struct{}
+}
+
+// address is where a message is expected: the call, its part and who sends it.
+type address struct {
+	group uint64
+	seq   int64
+	part  uint32
+	from  int // rank of the world
+}
+
+// box is a message that is expected (call and dst), or has come before it was (head
+// and data).
+type box struct {
+	call  *transit
+	stage int
+	dst   []byte
+	head  header
+	data  []byte
+}
+
+// Parts of a call's messages.
+const (
+	partBrought = iota
+	partResult
+	partMessage // of an exchange
+)
+
+// opNames numbers the ops for headers.
+var opNames = []string{opAllReduce, opReduce, opBroadcast, opAllGather, opGather, opScatter, opReduceScatter, opAllToAll, opBarrier, "exchange"}
+var reduceNames = []string{"", Sum.String(), Max.String()}
+
+// head is the header of a message of a call.
+func (t *transit) head(seq int64, part uint32, count int64, dtype device.DType, bytes int) header {
+	c := t.call
+	return header{Group: t.group.id, Seq: seq, Part: part, From: uint32(t.group.world.rank), Bytes: uint64(bytes), Count: count, Root: int32(c.Root),
+		DType: int32(dtype), Op: uint32(slices.Index(opNames, c.Op)), Reduce: uint32(slices.Index(reduceNames, c.Reduce)), Kind: kindData}
+}
+
+// callOf is what a peer's header says it has called.
+func callOf(h *header) *Call {
+	c := &Call{Op: "what nobody knows", Root: int(h.Root), Count: h.Count, DType: device.F32}
+	if int(h.Op) < len(opNames) {
+		c.Op = opNames[h.Op]
+	}
+	if int(h.Reduce) < len(reduceNames) {
+		c.Reduce = reduceNames[h.Reduce]
+	}
+	if h.DType >= 0 && h.DType < int32(device.DTypes) {
+		c.DType = device.DType(h.DType)
+	}
+	return c
+}
+
+// send queues bytes for a member; with the lock held.
+func (t *transit) send(stage, place int, seq int64, part uint32, count int64, dtype device.DType, data []byte) {
+	t.left[stage]++
+	t.group.world.links.send(t.group.members[place], parcel{t.head(seq, part, count, dtype, len(data)), data, t, stage})
+}
+
+// expect says where a member's bytes are to go; with the lock held.
+func (t *transit) expect(stage, place int, seq int64, part uint32, dst []byte) {
+	p := t.group.world
+	at := address{t.group.id, seq, part, t.group.members[place]}
+	t.left[stage]++
+	b := p.boxes[at]
+	switch {
+	case b != nil:
+		delete(p.boxes, at)
+		if err := t.matches(&b.head, len(dst)); err != nil {
+			p.failLater(err)
+			return
+		}
+		copy(dst, b.data)
+		t.left[stage]--
+	case p.ended[at.from]:
+		p.failLater(t.desertion(at.from))
+	default:
+		p.boxes[at] = &box{call: t, stage: stage, dst: dst}
+	}
+}
+
+func (t *transit) desertion(rank int) error {
+	return fault.Errorf(fault.Internal, "rank %d has ended while rank %d waits for it in %s", rank, t.group.world.rank, t.call)
+}
+
+// matches tells whether a peer's message belongs to the same call as ours.
+func (t *transit) matches(h *header, bytes int) error {
+	g, me, theirs := t.group, t.group.world.rank, callOf(h)
+	if h.Part == partMessage {
+		if theirs.Op == t.call.Op && int(h.Bytes) == bytes {
+			return nil
+		}
+		return fault.Errorf(fault.Internal, "message #%d of group %s %v from rank %d to rank %d is %d %s (%d bytes) where it is sent, %d bytes where it is received",
+			h.Seq, g.name, g.members, h.From, me, h.Count, theirs.DType, h.Bytes, bytes)
+	}
+	if !t.call.agrees(theirs) {
+		ranks, calls := []int{int(h.From), me}, []*Call{theirs, t.call}
+		if ranks[0] > ranks[1] {
+			slices.Reverse(ranks)
+			slices.Reverse(calls)
+		}
+		return fault.Errorf(fault.Internal, "the ranks of group %s %v do not call the same: #%d is %s on rank %d, but %s on rank %d",
+			g.name, g.members, t.call.Seq, calls[0].what(), ranks[0], calls[1].what(), ranks[1])
+	}
+	if int(h.Bytes) != bytes {
+		return fault.Errorf(fault.Internal, "%s: rank %d sends %d bytes to rank %d, which expects %d", t.call, h.From, h.Bytes, me, bytes)
+	}
+	return nil
+}
+
+// take reads the bytes of a message to where they are expected, or keeps them.
+func (p *Process) take(h *header, from io.Reader) error {
+	at := address{h.Group, h.Seq, h.Part, int(h.From)}
+	p.mu.Lock()
+	b := p.boxes[at]
+	if p.err != nil || (b != nil && b.call == nil) {
+		p.mu.Unlock()
+		return fmt.Errorf("a message came twice, or too late")
+	}
+	delete(p.boxes, at)
+	p.mu.Unlock()
+	if b != nil {
+		if err := b.call.matches(h, len(b.dst)); err != nil {
+			p.stop(p.session.Fail(err))
+			return err
+		}
+		if _, err := io.ReadFull(from, b.dst); err != nil {
+			return err
+		}
+		b.call.arrived(b.stage)
+		return nil
+	}
+	data, err := readEarly(from, int64(h.Bytes))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	b = p.boxes[at]
+	if b == nil {
+		p.boxes[at] = &box{head: *h, data: data}
+		p.mu.Unlock()
+		return nil
+	}
+	delete(p.boxes, at)
+	p.mu.Unlock()
+	if err := b.call.matches(h, len(b.dst)); err != nil {
+		p.stop(p.session.Fail(err))
+		return err
+	}
+	copy(b.dst, data)
+	b.call.arrived(b.stage)
+	return nil
+}
+
+// readEarly reads a message that nobody expects yet. Memory grows with what comes.
+func readEarly(from io.Reader, n int64) ([]byte, error) {
+	const step = 64 << 20
+	data := make([]byte, 0, min(n, step))
+	for int64(len(data)) < n {
+		next := min(n-int64(len(data)), step)
+		data = slices.Grow(data, int(next))
+		part := data[len(data) : len(data)+int(next)]
+		if _, err := io.ReadFull(from, part); err != nil {
+			return nil, err
+		}
+		data = data[:len(data)+int(next)]
+	}
+	return data, nil
+}
+
+// failLater ends the run from under the lock.
+func (p *Process) failLater(err error) {
+	go func() { p.stop(p.session.Fail(err)) }()
+}
+
+// farewell: a rank has sent its last message.
+func (p *Process) farewell(rank int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended[rank] = true
+	for at, b := range p.boxes {
+		if at.from == rank && b.call != nil {
+			p.failLater(b.call.desertion(rank))
+			return
+		}
+	}
+}
+
+// sent and arrived count a message off.
+func (t *transit) sent(stage int, err error) {
+	if err == nil {
+		t.arrived(stage)
+	}
+}
+
+func (t *transit) arrived(stage int) {
+	p := t.group.world
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.left[stage]--
+	t.advance()
+}
+
+// advance goes on when a stage is complete; with the lock held.
+func (t *transit) advance() {
+	p := t.group.world
+	if t.left[0] > 0 || t.over || p.err != nil {
+		return
+	}
+	if !t.ran {
+		t.ran = true
+		if t.sum != nil {
+			t.left[1]++ // the sum itself
+			go func() {
+				t.sum()
+				t.arrived(1)
+			}()
+		}
+	}
+	if t.left[1] == 0 {
+		t.end(nil)
+	}
+}
+
+// end ends the call; with the lock held.
+func (t *transit) end(err error) {
+	if t.over {
+		return
+	}
+	t.over, t.err = true, err
+	delete(t.group.open, t)
+	if err == nil {
+		t.call.Ended = time.Now()
+	}
+	close(t.done)
+}
+
+// Wait waits until the call is over, but no longer than the run's limit.
+func (t *transit) Wait() error {
+	select {
+	case <-t.done:
+		return t.err
+	default:
+	}
+	p := t.group.world
+	limit := time.NewTimer(p.limit)
+	defer limit.Stop()
+	select {
+	case <-t.done:
+	case <-limit.C:
+		p.stop(p.session.Fail(fault.Errorf(fault.IO, "waited %v in %s, without what comes from ranks %v", p.limit, t.call, t.lacking())))
+		<-t.done
+	}
+	return t.err
+}
+
+// lacking are the ranks whose messages have not come.
+func (t *transit) lacking() (ranks []int) {
+	p := t.group.world
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at, b := range p.boxes {
+		if b.call == t && !slices.Contains(ranks, at.from) {
+			ranks = append(ranks, at.from)
+		}
+	}
+	slices.Sort(ranks)
+	return ranks
+}
+
+// staging is memory for bytes that are summed, aligned for any element.
+func staging(bytes int64) []byte {
+	if bytes == 0 {
+		return nil
+	}
+	words := make([]uint64, (bytes+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), bytes)
+}

@@ -1,0 +1,127 @@
+// Package launch is the command launch: it starts the ranks of a run as processes
+// and says in one message why a run has ended.
+//
+// Reading order: launch.go (flags), run.go (one attempt after another), ranks.go
+// (one attempt), death.go (how a process ended), lines.go (what ranks print).
+package launch
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/tools/internal/command"
+)
+
+const description = `Starts --nproc-per-node processes, each one rank of the run, and stays until all are
+done. The command after -- is one of monotron's own, or a path with a slash:
+
+   monotron launch --nproc-per-node 8 -- pretrain_gpt --tensor-model-parallel-size 2 ...
+
+On several hosts, run it on each with the same flags but for --node-rank:
+
+   export MONOTRON_SECRET=$(openssl rand -hex 32)     # the same on all hosts
+   monotron launch --nproc-per-node 8 --nnodes 2 --node-rank 0 --master-addr node0 -- pretrain_gpt ...
+   monotron launch --nproc-per-node 8 --nnodes 2 --node-rank 1 --master-addr node0 -- pretrain_gpt ...
+
+Standard output is the ranks' own. On standard error each line has its rank in front. When a
+rank fails, the others end within seconds; the last line says who was first and why, and the
+exit code is that rank's (128 + signal where a signal ended it). SIGTERM and Ctrl-C are passed
+on: the ranks save at the next step and end with 75; a second one ends them at once.
+
+Under torchrun, srun, mpirun and mpiexec this command is not needed: start pretrain_gpt itself.`
+
+// options are the command's flags.
+type options struct {
+	local, nodes, node int
+	addr               string // host:port at which ranks meet; "": a free port of this host
+	restarts           int
+	grace              time.Duration // for ranks to end after the first has failed
+	prefix             string
+	words              []string // program and arguments
+	saves              string   // the folder that --save names; "": none
+}
+
+// Command is launch.
+func Command() *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:        "launch",
+		Usage:       "start the ranks of a run as processes, here or on several hosts",
+		ArgsUsage:   "-- COMMAND [ARGUMENTS]",
+		Description: description,
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "ranks on this host"},
+			&cli.IntFlag{Name: "nnodes", Value: 1, Usage: "hosts"},
+			&cli.IntFlag{Name: "node-rank", Usage: "number of this host, from 0"},
+			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "host of rank 0 as the others reach it"},
+			&cli.IntFlag{Name: "master-port", Usage: "port there (default: a free one; 29500 with several hosts)"},
+			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT`, instead of the two above"},
+			&cli.IntFlag{Name: "max-restarts", Usage: "start again after a failure, so often in a row without a newer checkpoint in --save"},
+			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "lines that get their rank in front: stderr, both, none"},
+		},
+		Action: func(c *cli.Context) error {
+			o, err := read(c)
+			if err != nil {
+				return err
+			}
+			return o.run(os.Stdout, os.Stderr)
+		},
+	})
+}
+
+// read checks the flags.
+func read(c *cli.Context) (*options, error) {
+	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"),
+		prefix: c.String("log-prefix"), words: c.Args().Slice(), grace: 15 * time.Second}
+	switch {
+	case len(o.words) == 0:
+		return nil, fault.Errorf(fault.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
+	case o.local < 1 || o.nodes < 1 || o.local > 4096 || o.nodes > 1<<20:
+		return nil, fault.Errorf(fault.Usage, "--nproc-per-node %d and --nnodes %d: there must be one rank at least", o.local, o.nodes)
+	case o.node < 0 || o.node >= o.nodes:
+		return nil, fault.Errorf(fault.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d)", o.node, o.nodes-1, o.nodes)
+	case o.nodes > 1 && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
+		return nil, fault.Errorf(fault.Usage, "--nnodes %d needs --master-addr, the host of rank 0 as the others reach it", o.nodes)
+	case o.restarts < 0:
+		return nil, fault.Errorf(fault.Usage, "--max-restarts %d is negative", o.restarts)
+	case o.prefix != "stderr" && o.prefix != "both" && o.prefix != "none":
+		return nil, fault.Errorf(fault.Usage, "--log-prefix %s: choose from stderr, both, none", o.prefix)
+	}
+	for i, word := range o.words[:len(o.words)-1] {
+		if word == "--save" {
+			o.saves = o.words[i+1]
+		}
+	}
+	var err error
+	o.addr, err = meeting(c, o.nodes)
+	return o, err
+}
+
+// meeting is where ranks meet; "" leaves the port to each attempt.
+func meeting(c *cli.Context, nodes int) (string, error) {
+	if end := c.String("rdzv-endpoint"); end != "" {
+		if c.IsSet("master-addr") || c.IsSet("master-port") {
+			return "", fault.Errorf(fault.Usage, "--rdzv-endpoint says the same as --master-addr and --master-port; give one of them")
+		}
+		host, port, err := net.SplitHostPort(end)
+		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 || host == "" {
+			return "", fault.Errorf(fault.Usage, "--rdzv-endpoint %s is not HOST:PORT", end)
+		}
+		return end, nil
+	}
+	port := c.Int("master-port")
+	if port < 0 || port > 65535 {
+		return "", fault.Errorf(fault.Usage, "--master-port %d is no port", port)
+	}
+	if port == 0 {
+		if nodes == 1 {
+			return "", nil
+		}
+		port = 29500
+	}
+	return net.JoinHostPort(c.String("master-addr"), strconv.Itoa(port)), nil
+}

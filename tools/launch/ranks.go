@@ -1,0 +1,165 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"monotron/fault"
+)
+
+// attemptRun is the ranks of this host, from their start to the end of the last.
+type attemptRun struct {
+	*options
+	environment []string
+	console     *console
+	told        bool // a signal told us to stop
+}
+
+// ended is one rank's end.
+type ended struct {
+	rank   int // of the world
+	pid    int
+	err    error // of starting it
+	state  *os.ProcessState
+	words  string // its last message, that begins with "monotron: "
+	killed bool   // by us
+}
+
+// process is a rank that has been started.
+type process struct {
+	rank   int
+	cmd    *exec.Cmd
+	gone   bool
+	killed bool
+}
+
+// run starts the ranks and gives the failure that came first; nil: all are done.
+func (a *attemptRun) run(signals <-chan os.Signal) error {
+	outOfMemory := killsForMemory()
+	ends := make(chan ended)
+	started := make(chan *process)
+	for local := range a.local {
+		go a.start(local, started, ends)
+	}
+	var ranks []*process
+	for range a.local {
+		if p := <-started; p != nil {
+			ranks = append(ranks, p)
+		}
+	}
+	var failures []ended
+	var limit <-chan time.Time
+	for left := a.local; left > 0; {
+		select {
+		case e := <-ends:
+			left--
+			failed := e.err != nil || !e.state.Success()
+			for _, p := range ranks {
+				if p.rank == e.rank {
+					p.gone, e.killed = true, p.killed
+				}
+			}
+			if failed {
+				failures = append(failures, e)
+			}
+			if failed && limit == nil && (e.err != nil || fault.Code(e.state.ExitCode()) != fault.Again) {
+				limit = time.After(a.grace)
+			}
+		case <-limit:
+			a.kill(ranks, syscall.SIGKILL)
+		case s := <-signals:
+			if a.told {
+				a.kill(ranks, syscall.SIGKILL)
+				continue
+			}
+			a.told = true
+			a.console.note(fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s))
+			a.kill(ranks, syscall.SIGTERM)
+		}
+	}
+	if len(failures) == 0 {
+		return nil
+	}
+	return verdict(failures, outOfMemory)
+}
+
+// kill sends a signal to the ranks that live, and to what they have started.
+func (a *attemptRun) kill(ranks []*process, s syscall.Signal) {
+	for _, p := range ranks {
+		if !p.gone {
+			p.killed = p.killed || s == syscall.SIGKILL
+			_ = syscall.Kill(-p.cmd.Process.Pid, s) // it may have ended meanwhile
+		}
+	}
+}
+
+// start runs one rank to its end. Its thread is not used for anything else: the
+// kernel ends the rank when the thread that has started it ends.
+func (a *attemptRun) start(local int, started chan<- *process, ends chan<- ended) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	rank := a.node*a.local + local
+	cmd, err := a.command(local, rank)
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		started <- nil
+		ends <- ended{rank: rank, err: err}
+		return
+	}
+	started <- &process{rank: rank, cmd: cmd}
+	_ = cmd.Wait()                                      // the state says it
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it may have left behind
+	words := cmd.Stderr.(*lines).close()
+	cmd.Stdout.(*lines).close()
+	ends <- ended{rank: rank, pid: cmd.Process.Pid, state: cmd.ProcessState, words: words}
+}
+
+func (a *attemptRun) command(local, rank int) (*exec.Cmd, error) {
+	words := a.words
+	if !strings.Contains(words[0], "/") { // a command of our own
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		words = append([]string{self}, words...)
+	}
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Env = append(append([]string{}, a.environment...), "RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(local))
+	if gpu := gpuOf(local, a.local, os.Getenv("CUDA_VISIBLE_DEVICES"), gpusHere()); gpu != "" {
+		cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES="+gpu)
+	}
+	cmd.Stdout, cmd.Stderr = a.console.of(rank, false), a.console.of(rank, true)
+	cmd.WaitDelay = 2 * time.Second
+	cmd.SysProcAttr = tied()
+	return cmd, nil
+}
+
+// gpuOf is the GPU of a local rank where there are enough: of those that
+// CUDA_VISIBLE_DEVICES names, or of the host's.
+func gpuOf(local, ranks int, visible string, here int) string {
+	if list := strings.Split(visible, ","); visible != "" && len(list) >= ranks {
+		return strings.TrimSpace(list[local])
+	}
+	if visible == "" && here >= ranks {
+		return strconv.Itoa(local)
+	}
+	return ""
+}
+
+// gpusHere counts the host's GPUs as their driver shows them.
+func gpusHere() (n int) {
+	for {
+		if _, err := os.Stat("/dev/nvidia" + strconv.Itoa(n)); err != nil {
+			return n
+		}
+		n++
+	}
+}

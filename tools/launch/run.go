@@ -1,0 +1,105 @@
+package launch
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"monotron/fault"
+	"monotron/mpu/comm/launched"
+)
+
+// run starts the ranks, again after failures where that is asked for and gets
+// further.
+func (o *options) run(out, notes io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	before, futile := o.progress(), 0
+	for attempt := 0; ; attempt++ {
+		environment, err := o.environment(attempt)
+		if err != nil {
+			return err
+		}
+		a := &attemptRun{options: o, environment: environment, console: newConsole(out, notes, o.prefix)}
+		err = a.run(signals)
+		if err == nil || a.told || !again(err) {
+			return err
+		}
+		futile++
+		if now := o.progress(); now > before {
+			before, futile = now, 1
+		}
+		if futile > o.restarts {
+			if o.restarts > 0 {
+				return fault.With(fault.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, futile, max(0, before)))
+			}
+			return err
+		}
+		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, o.restarts, max(0, before))
+	}
+}
+
+// again tells whether starting again can help: not with a wrong flag, bad or
+// missing data, nor where ranks were asked to stop.
+func again(err error) bool {
+	switch fault.CodeOf(err) {
+	case fault.Usage, fault.BadData, fault.NoInput, fault.Again:
+		return false
+	}
+	return true
+}
+
+// progress is the newest checkpoint's iteration; -1: there is none.
+func (o *options) progress() int64 {
+	if o.saves == "" {
+		return -1
+	}
+	text, err := os.ReadFile(filepath.Join(o.saves, "latest_checkpointed_iteration.txt"))
+	if err != nil {
+		return -1
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// environment is what all ranks of an attempt have in common. The secret goes this
+// way and no other: command lines can be read by everybody.
+func (o *options) environment(attempt int) ([]string, error) {
+	addr := o.addr
+	if addr == "" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fault.With(fault.IO, err)
+		}
+		addr = l.Addr().String()
+		l.Close() // rank 0 takes the port
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fault.With(fault.Usage, err)
+	}
+	environment := os.Environ()
+	set := func(name, value string) { environment = append(environment, name+"="+value) }
+	set("MASTER_ADDR", host)
+	set("MASTER_PORT", port)
+	set("WORLD_SIZE", strconv.Itoa(o.local*o.nodes))
+	set("LOCAL_WORLD_SIZE", strconv.Itoa(o.local))
+	set("GROUP_RANK", strconv.Itoa(o.node))
+	set("TORCHELASTIC_USE_AGENT_STORE", "False")
+	set("TORCHELASTIC_RESTART_COUNT", strconv.Itoa(attempt))
+	set(launched.Own, "1")
+	if os.Getenv("MONOTRON_SECRET") == "" && o.nodes == 1 {
+		set("MONOTRON_SECRET", launched.NewSecret())
+	}
+	return environment, nil
+}
