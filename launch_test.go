@@ -183,6 +183,7 @@ func killedRankIsNamed(l *launching) {
 		if len(pids) != 8 {
 			t.Errorf("there are %d ranks", len(pids))
 		}
+		time.Sleep(2500 * time.Millisecond) // a beat a second tells what a rank is at
 		start := time.Now()
 		if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
 			t.Error(err)
