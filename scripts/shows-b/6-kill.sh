@@ -6,9 +6,9 @@ train one
 tp2pp2dp2="--world-size 8 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --use-distributed-optimizer"
 dp8="--world-size 8"
 killed() { # name, iteration, flags: runs until the iteration is logged, then kill -9
-  name=$1 at=$2
+  local name=$1 at=$2
   shift 2
-  (train "$name" "$@" --save "$work/ckpt" --load "$work/ckpt" --micro-batch-size 1) &
+  (train "$name" "$@" --save "$work/ckpt" --load "$work/ckpt" --micro-batch-size 1) >/dev/null 2>&1 &
   until grep -q "\"iteration\":$at," "$work/$name.jsonl" 2>/dev/null; do sleep 0.05; done
   pkill -9 -f "$work/$name.jsonl" || true
   wait || true

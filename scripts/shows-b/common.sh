@@ -4,17 +4,17 @@
 # text: Shakespeare as a dataset of GPT-2's tokens under $work/text
 text() {
   need "$shared/data/tinyshakespeare.txt"
-  bin/preprocess_data --input "$shared/data/tinyshakespeare.txt" --input-format text --output-prefix "$work/text" \
+  bin/preprocess_data --input "$shared/data/tinyshakespeare.txt" --input-format text --text-split 0.9 --output-prefix "$work/text" \
     --tokenizer-type GPT2BPETokenizer --append-eod --workers 2 >/dev/null
 }
 
 # train NAME [FLAGS..]: 20 steps of a small GPT; JSON lines in $work/NAME.jsonl
 train() {
-  name=$1
+  local name=$1
   shift
   bin/pretrain_gpt --num-layers 6 --hidden-size 96 --num-attention-heads 8 --seq-length 64 --max-position-embeddings 64 \
     --micro-batch-size 2 --global-batch-size 24 --train-iters 20 --lr 1e-3 --lr-decay-style cosine --clip-grad 1.0 --weight-decay 0.1 \
-    --attention-dropout 0.1 --hidden-dropout 0.1 --tokenizer-type GPT2BPETokenizer --data-path "$work"/text_*document --split 90,10,0 \
+    --attention-dropout 0.1 --hidden-dropout 0.1 --tokenizer-type GPT2BPETokenizer --train-data-path "$work/text_train_document" --valid-data-path "$work/text_val_document" \
     --eval-interval 20 --eval-iters 2 --log-interval 1 --save-interval 5 --log-jsonl "$work/$name.jsonl" "$@" >"$work/$name.log" 2>&1 ||
     { tail -5 "$work/$name.log"; echo "FAILED: $name"; exit 1; }
 }

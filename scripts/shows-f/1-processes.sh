@@ -2,17 +2,15 @@
 # for bit: started by launch, and by hand with the variables of other launchers.
 . "$(dirname "$0")/../shows-b/common.sh"
 text
-data=$(echo "$work"/text_*document.bin)
-data=${data%.bin}
 layout="--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --use-distributed-optimizer"
 same() { cmp <(losses "$work/$1.jsonl") <(losses "$work/one.jsonl") && echo "$1: the same losses, bit for bit" || { echo "FAILED: $1"; exit 1; }; }
-train one --world-size 8 $layout --micro-batch-size 1 --data-path "$data" --split 100,0,0 --eval-iters 0
+train one --world-size 8 $layout --micro-batch-size 1
 
 line() { # NAME: the flags of train, for several processes
   echo "--num-layers 6 --hidden-size 96 --num-attention-heads 8 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 \
     --global-batch-size 24 --train-iters 20 --lr 1e-3 --lr-decay-style cosine --clip-grad 1.0 --weight-decay 0.1 --attention-dropout 0.1 \
-    --hidden-dropout 0.1 --tokenizer-type GPT2BPETokenizer --data-path $data --split 100,0,0 \
-    --eval-iters 0 --log-interval 1 $layout --log-jsonl $work/$1.jsonl"
+    --hidden-dropout 0.1 --tokenizer-type GPT2BPETokenizer --train-data-path $work/text_train_document --valid-data-path $work/text_val_document \
+    --eval-interval 20 --eval-iters 2 --log-interval 1 $layout --log-jsonl $work/$1.jsonl"
 }
 bin/monotron launch --nproc-per-node 8 -- pretrain_gpt $(line launch) >"$work/launch.log" 2>&1 || { tail -3 "$work/launch.log"; exit 1; }
 same launch
