@@ -1,5 +1,10 @@
 package arguments
 
+import (
+	"fmt"
+	"strconv"
+)
+
 // deriveLayout places the model on ranks.
 func (p *parser) deriveLayout() {
 	l := &p.Layout
@@ -10,8 +15,9 @@ func (p *parser) deriveLayout() {
 	if p.refuseLayouts() {
 		return
 	}
-	if !p.deriveWorld() {
-		return
+	whole := p.deriveWorld()
+	if !whole { // the rest is checked all the same, to tell everything at once
+		l.DP = 1
 	}
 	if l.TP == 1 {
 		l.SequenceParallel = false
@@ -22,7 +28,12 @@ func (p *parser) deriveLayout() {
 	p.checkTensorParallel()
 	p.checkContextParallel()
 	p.deriveStages()
-	p.checkExpertParallel()
+	if whole {
+		p.checkExpertParallel()
+	}
+	if len(p.SamplePrompt) > 0 && l.TP*l.PP > 1 {
+		p.problem("--sample-prompt continues texts on whole models only: leave it out, or use --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1")
+	}
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
 	}
@@ -94,7 +105,8 @@ func (p *parser) deriveWorld() bool {
 		l.WorldSize = 1
 	}
 	if l.WorldSize%one != 0 {
-		p.problem("%d ranks do not divide into copies of the model of %d ranks (tensor %d x pipeline %d x context %d)", l.WorldSize, one, l.TP, l.PP, l.CP)
+		p.problem("%d ranks do not divide into copies of the model of %d ranks (tensor %d x pipeline %d x context %d): use --world-size %s",
+			l.WorldSize, one, l.TP, l.PP, l.CP, multiples(l.WorldSize, one))
 		return false
 	}
 	l.DP = l.WorldSize / one
@@ -104,17 +116,40 @@ func (p *parser) deriveWorld() bool {
 func (p *parser) checkTensorParallel() {
 	m, tp := &p.Model, p.Layout.TP
 	if m.NumAttentionHeads%tp != 0 {
-		p.problem("--num-attention-heads %d is not a multiple of --tensor-model-parallel-size %d", m.NumAttentionHeads, tp)
+		p.problem("--num-attention-heads %d is not a multiple of --tensor-model-parallel-size %d: use --tensor-model-parallel-size %s", m.NumAttentionHeads, tp, divisors(m.NumAttentionHeads, tp))
 	}
 	if g := m.NumQueryGroups; g > 0 && g%tp != 0 && tp%g != 0 {
-		p.problem("--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other", g, tp)
+		p.problem("--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other; use --tensor-model-parallel-size %s", g, tp, divisors(g, tp))
 	}
 	if m.FFNHiddenSize%tp != 0 {
-		p.problem("--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d", m.FFNHiddenSize, tp)
+		p.problem("--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, multiples(m.FFNHiddenSize, tp))
 	}
 	if p.Layout.SequenceParallel && p.SeqLength%(tp*p.Layout.CP) != 0 {
-		p.problem("--sequence-parallel: --seq-length %d is not a multiple of %d", p.SeqLength, tp*p.Layout.CP)
+		p.problem("--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, multiples(p.SeqLength, tp*p.Layout.CP))
 	}
+}
+
+// multiples names the multiples of unit next to n.
+func multiples(n, unit int) string {
+	if n < unit {
+		return strconv.Itoa(unit)
+	}
+	return fmt.Sprintf("%d or %d", n/unit*unit, (n/unit+1)*unit)
+}
+
+// divisors names the divisors of n next to a number that is none.
+func divisors(n, near int) string {
+	below, above := near, near
+	for below > 1 && n%below != 0 {
+		below--
+	}
+	for above < n && n%above != 0 {
+		above++
+	}
+	if n%above != 0 {
+		return strconv.Itoa(below)
+	}
+	return fmt.Sprintf("%d or %d", below, above)
 }
 
 func (p *parser) checkContextParallel() {
