@@ -14,7 +14,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d crosscheck-tokenizers clean help
+.PHONY: build deps test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d shows-f crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -62,7 +62,10 @@ shows-c: build ## long proofs of the data path: golden cases, 30 kills, bad inpu
 	@for s in scripts/shows-c/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
 shows-d: build ## checkpoints: the matrix of formats, peers, speed, generation (PYTHON: one with torch and transformers)
-	@for s in scripts/shows-d/*.sh; do [ $$s = scripts/shows-d/common.sh ] || { echo "== $$s"; bash $$s || exit 1; }; done
+	@for s in scripts/shows-d/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
+
+shows-f: build ## processes against goroutines, bit for bit
+	@for s in scripts/shows-f/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
 crosscheck-tokenizers: build ## COUNT (100000) random strings through the original tokenizers and ours
 	@sh scripts/crosscheck-tokenizers/run.sh

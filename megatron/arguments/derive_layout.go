@@ -3,6 +3,8 @@ package arguments
 import (
 	"fmt"
 	"strconv"
+
+	"monotron/megatron/training"
 )
 
 // deriveLayout places the model on ranks.
@@ -106,7 +108,7 @@ func (p *parser) deriveWorld() bool {
 	}
 	if l.WorldSize%one != 0 {
 		p.problem("%d ranks do not divide into copies of the model of %d ranks (tensor %d x pipeline %d x context %d): use --world-size %s",
-			l.WorldSize, one, l.TP, l.PP, l.CP, multiples(l.WorldSize, one))
+			l.WorldSize, one, l.TP, l.PP, l.CP, training.NearestMultiples(l.WorldSize, one))
 		return false
 	}
 	l.DP = l.WorldSize / one
@@ -122,19 +124,11 @@ func (p *parser) checkTensorParallel() {
 		p.problem("--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other; use --tensor-model-parallel-size %s", g, tp, divisors(g, tp))
 	}
 	if m.FFNHiddenSize%tp != 0 {
-		p.problem("--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, multiples(m.FFNHiddenSize, tp))
+		p.problem("--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, training.NearestMultiples(m.FFNHiddenSize, tp))
 	}
 	if p.Layout.SequenceParallel && p.SeqLength%(tp*p.Layout.CP) != 0 {
-		p.problem("--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, multiples(p.SeqLength, tp*p.Layout.CP))
+		p.problem("--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, training.NearestMultiples(p.SeqLength, tp*p.Layout.CP))
 	}
-}
-
-// multiples names the multiples of unit next to n.
-func multiples(n, unit int) string {
-	if n < unit {
-		return strconv.Itoa(unit)
-	}
-	return fmt.Sprintf("%d or %d", n/unit*unit, (n/unit+1)*unit)
 }
 
 // divisors names the divisors of n next to a number that is none.

@@ -89,19 +89,6 @@ func Validation(where string, losses []Value) string {
 // Perplexity of a loss in nats, at most e^20 as Megatron prints it.
 func Perplexity(loss float64) float64 { return math.Exp(math.Min(20, loss)) }
 
-// Memory is the state of a device's memory, in bytes.
-type Memory struct {
-	Allocated, MaxAllocated, Reserved, MaxReserved int64
-	Allocations                                    int64 // live blocks
-}
-
-// Line is Megatron's memory line.
-func (m *Memory) Line(rank, iteration int) string {
-	mb := func(bytes int64) string { return fixed(float64(bytes)/(1<<20), 2) }
-	return fmt.Sprintf("[Rank %d] (after %d iterations) memory (MB) | allocated: %s | max allocated: %s | reserved: %s | max reserved: %s",
-		rank, iteration, mb(m.Allocated), mb(m.MaxAllocated), mb(m.Reserved), mb(m.MaxReserved))
-}
-
 // ParameterCount is the line each model-parallel rank prints at the start.
 func ParameterCount(tp, pp int, parameters int64) string {
 	return fmt.Sprintf(" > number of parameters on (tensor, gtp_remat, pipeline) model parallel rank (%d, 0, %d): %d", tp, pp, parameters)

@@ -8,6 +8,19 @@ import (
 	"text/tabwriter"
 )
 
+// Memory is the state of a device's memory, in bytes.
+type Memory struct {
+	Allocated, MaxAllocated, Reserved, MaxReserved int64
+	Allocations                                    int64 // live blocks
+}
+
+// Line is Megatron's memory line.
+func (m *Memory) Line(rank, iteration int) string {
+	mb := func(bytes int64) string { return fixed(float64(bytes)/(1<<20), 2) }
+	return fmt.Sprintf("[Rank %d] (after %d iterations) memory (MB) | allocated: %s | max allocated: %s | reserved: %s | max reserved: %s",
+		rank, iteration, mb(m.Allocated), mb(m.MaxAllocated), mb(m.Reserved), mb(m.MaxReserved))
+}
+
 // tableRanks is how many ranks a memory table lists one by one.
 const tableRanks = 16
 

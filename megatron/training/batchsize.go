@@ -147,13 +147,13 @@ func (b *BatchSizes) cut(size int, when string) (BatchSize, error) {
 	}
 	if running%step != 0 || running == 0 {
 		return BatchSize{}, fault.Errorf(fault.Usage,
-			"the global batch size %d (%s) is not a positive multiple of --micro-batch-size %d times %d data-parallel ranks: use %s", size, when, b.micro, b.dp, nearest(size, step))
+			"the global batch size %d (%s) is not a positive multiple of --micro-batch-size %d times %d data-parallel ranks: use %s", size, when, b.micro, b.dp, NearestMultiples(size, step))
 	}
 	return BatchSize{Global: size, Running: running, Micros: running / step}, nil
 }
 
-// nearest names the multiples of step next to size.
-func nearest(size, step int) string {
+// NearestMultiples names the multiples of step next to size, for a message.
+func NearestMultiples(size, step int) string {
 	if size < step {
 		return strconv.Itoa(step)
 	}

@@ -1,6 +1,7 @@
 package layouts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -94,7 +95,7 @@ func (r *Report) models() (groups [][]Row) {
 func (r *Report) model(out *strings.Builder, rows []Row, all bool) {
 	shown := slices.Clone(rows)
 	if !all {
-		slices.SortStableFunc(shown, func(a, b Row) int { return -compareShare(r.share(a), r.share(b)) })
+		slices.SortStableFunc(shown, func(a, b Row) int { return cmp.Compare(r.share(b), r.share(a)) })
 		failed := 0
 		for _, row := range shown {
 			if !row.OK {
@@ -129,16 +130,6 @@ func (r *Report) share(row Row) float64 {
 		return 1e300
 	}
 	return max(row.Loss/r.Bounds.Loss, row.Grad/r.Bounds.Grad, row.Weight/r.Bounds.Weight)
-}
-
-func compareShare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func (r *Report) mutants(out *strings.Builder) {
