@@ -272,6 +272,7 @@ func (h *header) write(c net.Conn, data []byte) error {
 
 // cut ends all connections at once.
 func (l *links) cut() {
+	go l.roads.abort()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true

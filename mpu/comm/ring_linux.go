@@ -59,7 +59,13 @@ func newRing(memory []byte, spin time.Duration) *ring {
 func (r *ring) put(b []byte) error {
 	for len(b) > 0 {
 		at, room := r.state.written.Load(), uint64(len(r.data))
-		free, err := r.await(&r.state.writer, func() uint64 { return room - (at - r.state.read.Load()) })
+		free, err := r.await(&r.state.writer, func() uint64 {
+			free := room - (at - r.state.read.Load())
+			if free < uint64(len(b)) {
+				free &^= ringAlign - 1 // the reader sees whole elements
+			}
+			return free
+		})
 		if err != nil {
 			return err
 		}

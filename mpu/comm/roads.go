@@ -66,7 +66,9 @@ type roads struct {
 	allowed []string
 	gloo    func() (*engine.Engine, error) // opened when first needed
 
-	mu      sync.Mutex // of the two below
+	mu      sync.Mutex // of all below
+	opened  *engine.Engine
+	meshes  []*engine.Mesh // of groups whose sums Gloo makes
 	used    map[string][]int
 	refused map[string]string // why a road could not be had, first reason
 }
@@ -78,17 +80,41 @@ func newRoads(l *links) *roads {
 		r.allowed = append(strings.Split(text, ","), roadTCP)
 	}
 	host, _, _ := net.SplitHostPort(l.listener.Addr().String()) // a listener's address is well formed
-	r.gloo = sync.OnceValues(func() (*engine.Engine, error) { return engine.Open(host) })
+	r.gloo = sync.OnceValues(func() (*engine.Engine, error) {
+		e, err := engine.Open(host)
+		if err == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.opened = e
+		}
+		return e, err
+	})
 	return r
 }
 
-// close ends the engine, if one was opened; the roads are closed.
-func (r *roads) close() {
-	if len(r.used[roadGloo]) == 0 && r.refused[roadGloo] == "" {
-		return
+// own remembers a mesh that no road ends.
+func (r *roads) own(m *engine.Mesh) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.meshes = append(r.meshes, m)
+}
+
+// abort ends Gloo's own sums.
+func (r *roads) abort() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.meshes {
+		m.Abort()
 	}
-	if e, err := r.gloo(); err == nil {
-		e.Close()
+}
+
+// close ends the engine, if one was opened; the roads are closed, nobody calls.
+func (r *roads) close() {
+	for _, m := range r.meshes {
+		m.Close()
+	}
+	if r.opened != nil {
+		r.opened.Close()
 	}
 }
 

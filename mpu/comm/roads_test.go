@@ -116,3 +116,36 @@ func TestRoadsWithoutGloo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Claim (design.md, section 8): --fast-reduce takes Gloo's own sums: right to
+// rounding, alike on all ranks; ranks that call different things are told all the same.
+func TestFastReduce(t *testing.T) {
+	glooHere(t)
+	const ranks, n = 3, 50_001
+	run := func(length func(rank int) int64) []error {
+		return processes(t, ranks, time.Minute, func(p *Process, d *device.Device) error {
+			if err := p.FastReduce(); err != nil {
+				return err
+			}
+			g, err := p.Group(p.Rank(), "all", ranksUpTo(ranks), d)
+			if err != nil {
+				return err
+			}
+			a, b := heap(device.F32, elements(p.Rank(), length(p.Rank()))), heap(device.I32, []float64{float64(p.Rank())})
+			works := []Work{g.AllReduce(a, Sum), g.AllReduce(b, Max), g.AllReduce(a, Max)}
+			for _, w := range works {
+				err = errors.Join(err, w.Wait())
+			}
+			return errors.Join(err, holds("sum", a, func(i int64) float64 { return element(0, i) + element(1, i) + element(2, i) }),
+				holds("max", b, func(int64) float64 { return ranks - 1 }), g.Barrier())
+		})
+	}
+	if err := errors.Join(run(func(int) int64 { return n })...); err != nil {
+		t.Error(err)
+	}
+	for rank, err := range run(func(rank int) int64 { return n + int64(rank/2) }) {
+		if err == nil || !strings.Contains(err.Error(), "do not call the same") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
