@@ -10,9 +10,8 @@ import (
 // ownSums is a group's connections for sums that Gloo makes itself, and whose turn
 // it is: it makes one after the other, in the order of the calls.
 type ownSums struct {
-	mesh      *engine.Mesh
-	connected bool
-	turn      chan struct{} // closed when the last call that has one is over
+	mesh *engine.Mesh
+	turn chan struct{} // closed when the last call that has one is over
 }
 
 // FastReduce leaves sums to Gloo where it knows the dtype (not bf16): their order

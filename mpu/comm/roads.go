@@ -132,6 +132,9 @@ func (r *roads) note(road string, rank int, refused string) {
 	}
 }
 
+// GlooMissing says why Gloo cannot be had here; nil: it can.
+func GlooMissing() error { return engine.Available() }
+
 // Roads says by which ways this rank has sent so far, and why not by a faster one.
 func (p *Process) Roads() string {
 	r := p.links.roads

@@ -13,7 +13,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	engine "monotron/csrc/comm"
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/mpu/comm"
@@ -73,7 +72,7 @@ func ways() []way {
 	if os.Getenv("PYTHON") != "" {
 		all = append(all, way{"torch.distributed, gloo", "torch", false})
 	}
-	if engine.Available() == nil {
+	if comm.GlooMissing() == nil {
 		all = append(all, way{"Gloo's own (--fast-reduce)", "gloo", true}, way{"Gloo, our sum", "gloo", false})
 	}
 	return append(all, way{"shared memory, our sum", "shm", false}, way{"plain TCP, our sum", "tcp", false})
