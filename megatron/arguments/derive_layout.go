@@ -10,6 +10,9 @@ import (
 // deriveLayout places the model on ranks.
 func (p *parser) deriveLayout() {
 	l := &p.Layout
+	if p.given("world-size") {
+		p.positive("world-size")
+	}
 	p.positive("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "expert-model-parallel-size")
 	if l.TP < 1 || l.PP < 1 || l.CP < 1 || l.EP < 1 {
 		return
@@ -21,8 +24,9 @@ func (p *parser) deriveLayout() {
 	if !whole { // the rest is checked all the same, to tell everything at once
 		l.DP = 1
 	}
-	if l.TP == 1 {
+	if l.TP == 1 && l.SequenceParallel {
 		l.SequenceParallel = false
+		p.notice("--sequence-parallel has no effect with --tensor-model-parallel-size 1")
 	}
 	if l.ETP == 0 {
 		l.ETP = l.TP

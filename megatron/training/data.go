@@ -85,7 +85,7 @@ func NewFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed
 		s.MicroBatch = int64(c.MicroBatchSize)
 	}
 	if c.DataloaderType == "cyclic" {
-		s.Order = dataset.Cyclic
+		s.Order, s.Unsharded = dataset.Cyclic, c.NoDataSharding
 	}
 	if split == dataset.Valid && c.FullValidation {
 		s.Order, s.MicroBatch = dataset.FullValidation, 1
