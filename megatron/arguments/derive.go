@@ -380,7 +380,7 @@ func (p *parser) deriveRecompute() {
 
 func (p *parser) deriveCheckpoint() {
 	c := &p.Checkpoint
-	if c.Save != "" && c.SaveInterval < 1 {
+	if c.Save != "" && c.SaveInterval < 1 && !p.options.Partial {
 		p.problem("--save needs --save-interval of at least 1")
 	}
 	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {

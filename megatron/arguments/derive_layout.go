@@ -10,7 +10,10 @@ import (
 // deriveLayout places the model on ranks.
 func (p *parser) deriveLayout() {
 	l := &p.Layout
-	if p.given("world-size") {
+	if p.options.ModelOnly {
+		*l = training.Layout{TP: 1, PP: 1, CP: 1, EP: 1, OptimizerInstances: 1, MicroBatchGroup: l.MicroBatchGroup}
+		p.Raw.VirtualStages, p.Raw.LayersPerVirtual, p.Raw.FSDP = 0, 0, false
+	} else if p.given("world-size") {
 		p.positive("world-size")
 	}
 	p.positive("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "expert-model-parallel-size")
