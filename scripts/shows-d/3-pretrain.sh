@@ -7,7 +7,7 @@ python3 "$shared/golden/model/run_pretrain.py" --bin bin || echo "again, without
 mkdir "$work/cases"
 cp -r "$shared"/golden/model/pretrain-* "$work/cases"
 chmod -R u+w "$work/cases"
-sed -i 's/ num zeros: [0-9.]* |//' "$work"/cases/*/case.json
+sed -i 's/ num zeros: [0-9.]* |//g' "$work"/cases/*/case.json
 python3 "$shared/golden/model/run_pretrain.py" --bin bin --cases "$work/cases"
 peer torch
 "$python" scripts/shows-d/numzeros.py "$shared/golden/model" bin/monotron
