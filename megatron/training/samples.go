@@ -37,7 +37,7 @@ func (r *Run) samples(where string) error {
 		return err
 	}
 	defer release()
-	g := &inference.Generator{Device: r.device, Stage: r.Engine.Stages[0], DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
+	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
 	for _, prompt := range r.Config.SamplePrompt {
 		ids, err := r.Tokenizer.Encode(prompt)
 		if err != nil {
