@@ -61,6 +61,9 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 			fmt.Fprintln(w.Notes, n)
 		}
 	}
+	if config.Watch.Folder == "" {
+		config.Watch.Folder = os.Getenv(launched.RunFolder)
+	}
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
@@ -80,13 +83,13 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	device := func() (*device.Device, error) { return open(config.Device) }
 	work := func(rank *training.Rank) error { return trainRank(ctx, job, rank) }
 	if place == nil {
-		return training.InProcess(config.Layout, &config.Model, device, work)
+		return job.Ranks(nil, device, work)
 	}
 	process, err := meet(ctx, place, &config)
 	if err != nil {
 		return err
 	}
-	return training.AsProcess(process, config.Layout, &config.Model, device, work)
+	return job.Ranks(process, device, work)
 }
 
 func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {

@@ -16,6 +16,7 @@ import (
 	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/optimizer"
 	"monotron/mpu"
+	"monotron/mpu/comm/watch"
 )
 
 // Version of the program, for checkpoints; set by the build.
@@ -67,7 +68,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	if err := s.wait(r); err != nil {
 		return err
 	}
-	r.rank.at("saving iteration %d", r.Engine.Iteration)
+	r.rank.at(watch.Save, r.Engine.Iteration)
 	state, err := r.state()
 	if err != nil {
 		return err
@@ -379,7 +380,7 @@ func changedSettings(saved json.RawMessage, now *Config) []string {
 	if json.Unmarshal(saved, &before) != nil || json.Unmarshal(current, &after) != nil {
 		return []string{"the checkpoint's settings cannot be read"}
 	}
-	for _, harmless := range []string{"Checkpoint", "Log", "ExitInterval", "ExitDurationMins", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
+	for _, harmless := range []string{"Checkpoint", "Log", "Watch", "ExitInterval", "ExitDurationMins", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
 		delete(before, harmless)
 		delete(after, harmless)
 	}

@@ -11,6 +11,7 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/watch"
 )
 
 // Run is one rank's training run, from its start to the last checkpoint. All
@@ -40,7 +41,7 @@ type Progress struct {
 // Start sets a rank's run up: model, checkpoint or fresh weights, data.
 func (j *Job) Start(rank *Rank) (*Run, error) {
 	r := &Run{Job: j, rank: rank, device: rank.Device, started: time.Now()}
-	rank.at("the set-up")
+	rank.at(watch.Startup, 0)
 	var err error
 	if r.batches, err = NewBatchSizes(&r.Config, rank.Sizes.DP); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (r *Run) Train(ctx context.Context) (err error) {
 func (r *Run) iterate(ctx context.Context) error {
 	start := time.Now()
 	r.log.begin(r.Engine.Iteration + 1)
-	r.rank.at("the data of step %d", r.Engine.Iteration+1)
+	r.rank.at(watch.Data, r.Engine.Iteration+1)
 	size, err := r.batches.At(int(r.at.ConsumedTrain))
 	if err != nil {
 		return err
@@ -128,7 +129,6 @@ func (r *Run) iterate(ctx context.Context) error {
 		r.Engine.Iteration++
 		return nil
 	}
-	r.rank.at("step %d", r.Engine.Iteration+1)
 	if step.result, err = r.Engine.Step(batch); err != nil {
 		return err
 	}
@@ -148,7 +148,6 @@ func (r *Run) skips(iteration int64) bool {
 // afterStep evaluates, saves and looks for a reason to stop.
 func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	it, c := r.Engine.Iteration, &r.Config
-	r.rank.at("what follows step %d", it)
 	if due(it, c.EvalInterval) && r.feeds.valid != nil && c.EvalIters > 0 {
 		if err := r.evaluateAt(ctx, fmt.Sprintf("iteration %d", it), r.feeds.valid, false); err != nil {
 			return true, err

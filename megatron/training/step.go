@@ -11,6 +11,7 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
+	"monotron/mpu/comm/watch"
 )
 
 // StepResult is what one training step tells.
@@ -40,6 +41,7 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 		return r, err
 	}
 	e.Timers.Stop("forward-backward")
+	e.rank.at(watch.Reduce, e.Iteration+1)
 	sum, tokens, err := e.totals()
 	if err != nil {
 		return r, err
@@ -50,6 +52,7 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	start := time.Now()
 	e.Timers.Start("optimizer", report.LevelStep)
 	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor, PerToken: e.config.CalculatePerTokenLoss,
+		Reduced:     func() { e.rank.at(watch.Optimizer, e.Iteration+1) },
 		DecoupledLR: e.Scheduler.LRBetween(e.config.Optimizer.DecoupledLR, e.config.Optimizer.DecoupledMinLR)})
 	if err != nil {
 		return r, err

@@ -44,6 +44,8 @@ type options struct {
 	prefix             string
 	words              []string // program and arguments
 	saves              string   // the folder that --save names; "": none
+	folder             string   // for flight records and the verdict
+	temporary          bool     // it is removed when the run ends well
 }
 
 // Command is launch.
@@ -61,6 +63,7 @@ func Command() *cli.Command {
 			&cli.IntFlag{Name: "master-port", Usage: "port there (default: a free one; 29500 with several hosts)"},
 			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT`, instead of the two above"},
 			&cli.IntFlag{Name: "max-restarts", Usage: "start again after a failure, so often in a row without a newer checkpoint in --save"},
+			&cli.StringFlag{Name: "run-folder", Usage: "private `DIR` for flight records and the verdict (default: a temporary one, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "lines that get their rank in front: stderr, both, none"},
 		},
 		Action: func(c *cli.Context) error {
@@ -76,7 +79,7 @@ func Command() *cli.Command {
 // read checks the flags.
 func read(c *cli.Context) (*options, error) {
 	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"),
-		prefix: c.String("log-prefix"), words: c.Args().Slice(), grace: 15 * time.Second}
+		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 15 * time.Second}
 	switch {
 	case len(o.words) == 0:
 		return nil, fault.Errorf(fault.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
@@ -92,8 +95,11 @@ func read(c *cli.Context) (*options, error) {
 		return nil, fault.Errorf(fault.Usage, "--log-prefix %s: choose from stderr, both, none", o.prefix)
 	}
 	for i, word := range o.words[:len(o.words)-1] {
-		if word == "--save" {
+		switch word {
+		case "--save":
 			o.saves = o.words[i+1]
+		case "--run-folder":
+			o.folder = o.words[i+1]
 		}
 	}
 	var err error
