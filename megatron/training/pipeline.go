@@ -77,7 +77,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	w.alive[place{i, chunk}] = a
 	var mask device.Tensor
 	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)))
-	a.pass.See = e.spoiled(i, w.peek.layer)
+	a.pass.See = e.spoiled(w.train, i, w.peek.layer)
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
 	if w.train {
 		a.pass.Grad, a.pass.LossScale = true, e.scale

@@ -122,6 +122,7 @@ func (r *Run) iterate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before := r.at.ConsumedTrain
 	r.at.ConsumedTrain += int64(size.Running)
 	r.at.SkippedTrain += int64(size.Global - size.Running)
 	step := stepLog{started: start, data: time.Since(start), batch: size}
@@ -130,7 +131,7 @@ func (r *Run) iterate(ctx context.Context) error {
 		return nil
 	}
 	if step.result, err = r.Engine.Step(batch); err != nil {
-		return err
+		return r.explain(ctx, err, batch, before)
 	}
 	return r.log.step(r, step)
 }
