@@ -45,9 +45,22 @@ func meet(ctx context.Context, place *launched.Place, c *training.Config) (*comm
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	limit := time.Duration(c.Layout.TimeoutMinutes) * time.Minute
 	return comm.NewProcess(ctx, rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr,
 		Secret: secret, Alike: alike, Timeout: limit}, limit)
+}
+
+// patient is ctx cancelled 10 seconds late: a rank that is asked to stop while the
+// others are about to come joins them, so that all can agree to stop.
+func patient(ctx context.Context) (context.Context, func()) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.Sleep(10 * time.Second)
+		cancel(context.Cause(ctx))
+	})
+	return late, func() { stop(); cancel(nil) }
 }
 
 // facts are what all processes of a run must have alike.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -78,6 +79,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier
 	}
+	options = options.Failing(r.rank.inject.Disk(r.Engine.Iteration))
 	s.saved = r.Engine.Iteration
 	if format := formatOf(c.Format); format != formats.Native {
 		report, err := r.saveAs(ctx, format, state, options)
@@ -109,6 +111,9 @@ func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
 		r.log.note("%s", n)
 	}
 	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, onDisk(report))
+	if r.rank.inject.Corrupts(report.Iteration) {
+		return corrupt(report.Folder, r.rank.Number)
+	}
 	return nil
 }
 
@@ -450,4 +455,21 @@ func probe(folder string) error {
 		return fault.Errorf(fault.IO, "--save %s cannot be written: %w", folder, err)
 	}
 	return fault.With(fault.IO, errors.Join(f.Close(), os.Remove(f.Name())))
+}
+
+// corrupt changes the last byte of a rank's part of a checkpoint: --inject corrupt.
+func corrupt(folder string, rank int) error {
+	f, err := os.OpenFile(filepath.Join(folder, fmt.Sprintf("rank_%05d.safetensors", rank)), os.O_RDWR, 0)
+	if err != nil {
+		return fault.With(fault.IO, err)
+	}
+	last := make([]byte, 1)
+	size, err := f.Seek(-1, io.SeekEnd)
+	if err == nil {
+		if _, err = f.ReadAt(last, size); err == nil {
+			last[0] ^= 0x55
+			_, err = f.WriteAt(last, size)
+		}
+	}
+	return fault.With(fault.IO, errors.Join(err, f.Close()))
 }

@@ -92,6 +92,11 @@ func (r *Run) Train(ctx context.Context) (err error) {
 	if r.Engine.Iteration >= r.iters {
 		r.log.note("nothing to train: the checkpoint's iteration %d is the last of %d already", r.Engine.Iteration, r.iters)
 	}
+	if stop, err := r.interrupted(ctx); err != nil {
+		return err
+	} else if stop {
+		return r.stoppedEarly(ctx)
+	}
 	r.log.advance(r.Engine.Iteration)
 	for r.Engine.Iteration < r.iters {
 		if err := r.iterate(ctx); err != nil {
@@ -105,6 +110,11 @@ func (r *Run) Train(ctx context.Context) (err error) {
 		return err
 	}
 	return r.finalEvaluations(ctx)
+}
+
+// stoppedEarly is the end of a run that was asked to stop during its set-up.
+func (r *Run) stoppedEarly(ctx context.Context) error {
+	return fault.Errorf(fault.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", cause(ctx), r.Engine.Iteration+1)
 }
 
 // iterate trains one iteration and logs it.

@@ -66,12 +66,18 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error
 		if now := o.progress(); now > before {
 			before, futile = now, 1
 		}
+		if futile > o.restarts && o.shrink() {
+			fmt.Fprintf(notes, "launch: %v\nlaunch: going on with %d ranks\n", err, o.local)
+			futile = 0
+			continue
+		}
 		if futile > o.restarts {
 			if o.restarts > 0 {
 				return fault.With(fault.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, futile, max(0, before)))
 			}
 			return err
 		}
+		o.resume()
 		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, o.restarts, max(0, before))
 	}
 }
