@@ -250,8 +250,8 @@ func (s *still) cycle() *Verdict {
 	return v
 }
 
-// odd is the rank whose count of collectives differs most from the usual one of
-// ranks in groups of the same name; -1: nobody waits.
+// odd is the rank whose call fits least to what ranks do in groups of the same name;
+// -1: nobody waits.
 func (s *still) odd() int {
 	best, most := -1, -1
 	for rank := range s.ranks {
@@ -259,9 +259,12 @@ func (s *still) odd() int {
 		if c == nil {
 			continue
 		}
-		score := 2 * s.apart(rank)
+		score := 0
 		if c.Op != opExchange && len(s.lacks[rank]) == len(s.members(rank, c.Group))-1 {
-			score++ // it is alone in its call
+			score = 1 // it is alone in its call
+			if s.furthest(rank, c.Group) <= c.Seq {
+				score = 2 // and nobody has come so far in another group of that name
+			}
 		}
 		if score > most {
 			best, most = rank, score
@@ -270,35 +273,18 @@ func (s *still) odd() int {
 	return best
 }
 
-// apart is in how many groups a rank's count of collectives is not the usual one.
-func (s *still) apart(rank int) (n int) {
-	for name, i := range s.ranks[rank].groups {
-		kind, _, _ := strings.Cut(name, " ")
-		if i < len(s.ranks[rank].beat.Groups) && s.ranks[rank].beat.Groups[i].Entered != s.usual(kind) {
-			n++
-		}
-	}
-	return n
-}
-
-// usual is the count of collectives that most ranks have in groups of a name.
-func (s *still) usual(kind string) (entered int64) {
-	votes := map[int64]int{}
+// furthest is the largest count of collectives of other ranks in groups of the name.
+func (s *still) furthest(rank int, group string) (entered int64) {
+	kind, _, _ := strings.Cut(group, " ")
 	for r := range s.ranks {
 		v := &s.ranks[r]
-		if v.beat == nil {
+		if r == rank || v.beat == nil {
 			continue
 		}
 		for name, i := range v.groups {
 			if strings.HasPrefix(name, kind+" ") && i < len(v.beat.Groups) {
-				votes[v.beat.Groups[i].Entered]++
+				entered = max(entered, v.beat.Groups[i].Entered)
 			}
-		}
-	}
-	most := 0
-	for n, count := range votes {
-		if count > most || (count == most && n < entered) {
-			entered, most = n, count
 		}
 	}
 	return entered

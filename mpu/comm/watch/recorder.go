@@ -159,18 +159,20 @@ func (r *Recorder) wake() {
 	r.mu.Unlock()
 }
 
-// resolve names the first caller outside this package, and the first outside mpu.
+// resolve names the direct caller, and the first one outside the parallel layers.
 func (r *Recorder) resolve(pcs [depth]uintptr) (s site) {
 	frames := runtime.CallersFrames(pcs[:])
 	for {
 		f, more := frames.Next()
-		text := shortFile(f.File) + ":" + itoa(f.Line)
-		inside := strings.Contains(f.Function, "/mpu/comm/watch.")
-		if f.File != "" && !inside && s.direct == 0 {
-			s.direct = r.intern(text)
-		}
-		if f.File != "" && !inside && !strings.Contains(f.Function, "monotron/mpu.") && s.outer == 0 {
-			s.outer = r.intern(text)
+		if f.File != "" {
+			text := shortFile(f.File) + ":" + itoa(f.Line)
+			if s.direct == 0 {
+				s.direct = r.intern(text)
+			}
+			if !strings.Contains(f.Function, "monotron/mpu.") {
+				s.outer = r.intern(text)
+				return s
+			}
 		}
 		if !more {
 			return s
