@@ -75,6 +75,16 @@ func (w *watched) lost() {
 	os.Exit(int(fault.CodeOf(err)))
 }
 
+// farewell tells the watcher why the rank fails, before anybody else hears of it.
+func (w *watched) farewell(err error) {
+	w.mu.Lock()
+	beater := w.beater
+	w.mu.Unlock()
+	if beater != nil {
+		beater.Close(err)
+	}
+}
+
 // last says how the rank ends; rank 0 then knows the run's verdict, and keeps it. The
 // first that comes here counts: the rank's work, or the run's loss.
 func (w *watched) last(err error) error {

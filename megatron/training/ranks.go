@@ -161,7 +161,7 @@ func (j *Job) conclude(w *watch.Watcher, err error) error {
 			j.console.note("%v", failed)
 		}
 	}
-	if v.Kind == watch.Failure {
+	if v.Text == err.Error() {
 		return err
 	}
 	return v.Err()
@@ -187,9 +187,10 @@ func (j *Job) process(p *comm.Process, open func() (*device.Device, error), work
 		w.last(nil)
 		return errors.Join(err, p.End(nil))
 	}
-	if err == nil {
-		err = p.End(nil)
-	} else if final := p.End(err); !isVerdict(err) {
+	if err != nil {
+		w.farewell(err)
+	}
+	if final := p.End(err); !isVerdict(err) {
 		err = final
 	}
 	return w.last(err)

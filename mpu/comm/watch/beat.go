@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"errors"
 	"runtime"
 	"strings"
 	"time"
@@ -49,6 +50,8 @@ type Report struct {
 	Stack string `json:"stack,omitempty"` // of the rank's goroutine
 	Calls []Call `json:"calls,omitempty"` // the last ones, oldest first
 	Error string `json:"error,omitempty"` // why it fails; "": it was asked
+
+	Verdict *Verdict `json:"verdict,omitempty"` // where it knows more than the error says
 }
 
 // Beat is the rank's next beat.
@@ -106,6 +109,7 @@ func (r *Recorder) report(why error) *Report {
 	p := &Report{Stack: r.stack(), Calls: calls[max(0, len(calls)-toldCalls):]}
 	if why != nil {
 		p.Error = cut(why.Error(), 8<<10)
+		errors.As(why, &p.Verdict)
 	}
 	return p
 }

@@ -197,6 +197,13 @@ func TestBlame(t *testing.T) {
 	}
 	delete(calls, 0)
 	delete(calls, 1)
+	one := Call{Group: "tp 2,3", Seq: 3, Op: "barrier", Root: -1}
+	calls[2], calls[3] = append([]Call{{Group: "tp 2,3", Seq: 1, Op: "barrier", Root: -1}, {Group: "tp 2,3", Seq: 2, Op: "all_reduce", Reduce: "sum", Root: -1, Count: 8, DType: "f32", Outer: "x.go:1"}, one}, calls[2]...),
+		append([]Call{one}, calls[3]...)
+	if rank, why := blame(text, calls); rank != 3 {
+		t.Errorf("what follows a barrier was the same before: %d, %s", rank, why)
+	}
+	calls = map[int][]Call{2: call("tp 2,3", 8), 3: call("tp 2,3", 7)}
 	if rank, why := blame(text, calls); rank != -1 {
 		t.Errorf("two that differ, and nobody to compare with: %d, %s", rank, why)
 	}

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"strings"
 	"sync"
 	"time"
 )
@@ -161,13 +162,24 @@ func (w *Watcher) Verdict(err error) *Verdict {
 		return v
 	}
 	v = verdictOf(err)
-	if v.Kind == Mismatch {
+	switch {
+	case v.Kind == Mismatch, strings.Contains(v.Text, notMine):
 		w.until(w.allReported)
+	case v.Kind == Failure && v.Rank >= 0 && v.Rank < len(w.ranks):
+		w.until(func() bool { return w.ranks[v.Rank].report != nil })
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if v.Kind == Mismatch {
+	if v.Kind == Failure && v.Rank >= 0 && v.Rank < len(w.ranks) {
+		if r := w.ranks[v.Rank].report; r != nil && r.Verdict != nil {
+			v = r.Verdict
+		}
+	}
+	switch {
+	case v.Kind == Mismatch:
 		w.accuse(v)
+	case strings.Contains(v.Text, notMine):
+		w.origin(v)
 	}
 	describe(v, w.ranks)
 	w.verdict = v
