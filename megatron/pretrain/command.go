@@ -86,7 +86,13 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	if err != nil {
 		return err
 	}
-	return training.AsProcess(process, config.Layout, &config.Model, device, work)
+	checked := func(rank *training.Rank) error {
+		if err := check(process, rank, w.Notes); err != nil {
+			return err
+		}
+		return work(rank)
+	}
+	return training.AsProcess(process, config.Layout, &config.Model, device, checked)
 }
 
 func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {
