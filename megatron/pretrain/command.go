@@ -93,7 +93,13 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	if err != nil {
 		return err
 	}
-	return job.Ranks(process, device, work)
+	checked := func(rank *training.Rank) error {
+		if err := check(process, rank, w.Notes); err != nil {
+			return err
+		}
+		return work(rank)
+	}
+	return job.Ranks(process, device, checked)
 }
 
 // measurePeak takes a device of its own, so that the ranks' memory shows only
@@ -103,7 +109,7 @@ func measurePeak(job *training.Job, open func() (*device.Device, error)) error {
 	if err != nil {
 		return err
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	return job.MeasurePeak(d)
 }
 
