@@ -78,7 +78,12 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 		options.Meet = r.rank.Saves.Barrier
 	}
 	s.saved = r.Engine.Iteration
-	if format := formatOf(c.Format); format != formats.Native {
+	format := formatOf(c.Format)
+	if format != formats.Native && c.Async {
+		s.pending, err = r.saveAsLater(ctx, format, state, options)
+		return err
+	}
+	if format != formats.Native {
 		report, err := r.saveAs(ctx, format, state, options)
 		return s.told(r, report, err)
 	}
