@@ -31,6 +31,17 @@ func (p *Pending) Done() bool {
 	}
 }
 
+// Then goes on with next in the background when the save is over, and is pending
+// until that is.
+func (p *Pending) Then(next func(Report, error) (Report, error)) *Pending {
+	q := &Pending{done: make(chan struct{})}
+	go func() {
+		defer close(q.done)
+		q.report, q.err = next(p.Wait())
+	}()
+	return q
+}
+
 // SaveAsync copies this rank's pieces to host memory, which must have room for
 // them, and writes them in the background: when it returns the tensors may
 // change. One save of a run is under way at a time: Wait before the next, and

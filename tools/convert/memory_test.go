@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"monotron/csrc/ref"
+	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/spec"
@@ -25,9 +26,15 @@ const childArgs = "MONOTRON_CONVERT_ARGS"
 func TestChild(t *testing.T) {
 	args := os.Getenv(childArgs)
 	if args == "" {
-		t.Skip("only as a child of TestMemory")
+		t.Skip("only as a child of other tests")
 	}
-	if _, notes, err := call(strings.Split(args, "\n")...); err != nil {
+	limited := fileLimit(t)
+	_, notes, err := call(strings.Split(args, "\n")...)
+	if limited {
+		fmt.Printf("code %d: %v\n", fault.CodeOf(err), err)
+		return
+	}
+	if err != nil {
 		t.Fatalf("%v\n%s", err, notes)
 	}
 	status, err := os.ReadFile("/proc/self/status")

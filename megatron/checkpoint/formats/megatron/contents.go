@@ -44,6 +44,9 @@ func NewContents(src formats.Source) (*Contents, error) {
 	if c.DType != "F32" && c.DType != "BF16" && c.DType != "F16" {
 		return nil, fault.Errorf(fault.BadData, "%s: values are %s; Megatron's formats hold F32, BF16 or F16", src.Info().Path, c.DType)
 	}
+	if note, ok := ropeNote(src.Info().Model.RopeScaling); ok {
+		c.Notes = append(c.Notes, note)
+	}
 	found := 0
 	for _, t := range formats.Expected(src.Info().Model) {
 		for _, prefix := range []string{formats.ExpAvg, formats.ExpSq} {

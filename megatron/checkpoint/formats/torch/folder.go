@@ -194,8 +194,9 @@ func (s *source) agrees(first, other *rank) error {
 
 func same(a, b *spec.Model) bool {
 	x, y := *a, *b
+	scaled := a.RopeScaling == nil && b.RopeScaling == nil || a.RopeScaling != nil && b.RopeScaling != nil && *a.RopeScaling == *b.RopeScaling
 	x.RopeScaling, y.RopeScaling, x.Experts, y.Experts = nil, nil, nil, nil
-	return x == y
+	return scaled && x == y
 }
 
 // numberLayers gives each chunk's layers their global numbers: chunk by chunk,
