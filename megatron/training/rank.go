@@ -31,6 +31,7 @@ type Rank struct {
 	Shard  comm.Group // of DP: share one copy of the optimizer's state
 	Across comm.Group // of DP: have the same shard of each copy
 
+	Carrier string           // how tensors travel between ranks, where that is worth a line
 	RunName string           // alike on all ranks of a run of processes; "": all ranks are in this process
 	tell    func(string)     // takes what the rank is at; nil: nobody asks
 	watch   *watch.Recorder  // nil: nobody watches
@@ -51,7 +52,7 @@ func (l Layout) Sizes() topology.Sizes {
 
 // joinRank is rank `number` of w in the layout l of a model, computing on d and watched
 // by rec, which may be nil.
-func joinRank(w world, number int, l Layout, m *spec.Model, d *device.Device, rec *watch.Recorder) (*Rank, error) {
+func joinRank(w comm.Groups, number int, l Layout, m *spec.Model, d *device.Device, rec *watch.Recorder) (*Rank, error) {
 	sizes := l.Sizes()
 	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d, watch: rec}
 	type joining struct {

@@ -34,11 +34,20 @@ type goroutines struct {
 	ends      func(rank int, err error) // is told as soon as a rank ends
 
 	main, saves *comm.World
+	devices     []*device.Device
 }
 
 func (g *goroutines) run() error {
 	n := g.layout.Sizes().World()
-	g.main, g.saves = comm.NewWorld(n), comm.NewWorld(n)
+	g.main, g.saves, g.devices = comm.NewWorld(n), comm.NewWorld(n), make([]*device.Device, n)
+	defer closeAll(g.devices) // not before every rank has ended: peers read each other's memory
+	if n == 1 {
+		err := g.rank(0)
+		if g.ends != nil {
+			g.ends(0, err)
+		}
+		return err
+	}
 	g.main.Timeout = time.Duration(g.layout.TimeoutMinutes) * time.Minute
 	return g.main.Run(func(number int) (err error) {
 		defer func() {
@@ -53,6 +62,14 @@ func (g *goroutines) run() error {
 	})
 }
 
+func closeAll(devices []*device.Device) {
+	for _, d := range devices {
+		if d != nil {
+			d.Close()
+		}
+	}
+}
+
 // rank is one rank from its start to its end.
 func (g *goroutines) rank(number int) (err error) {
 	defer ended(number, &err)
@@ -60,6 +77,7 @@ func (g *goroutines) rank(number int) (err error) {
 	if err != nil {
 		return err
 	}
+	g.devices[number] = d
 	var rec *watch.Recorder
 	if g.recorders != nil {
 		rec = g.recorders[number]
@@ -69,11 +87,13 @@ func (g *goroutines) rank(number int) (err error) {
 	injector := inject.On(rec, g.faults, true, over)
 	r := Alone(d)
 	if g.layout.Sizes().World() > 1 {
-		if r, err = joinRank(g.main, number, g.layout, g.model, d, rec); err != nil {
+		carrier := comm.Carry(g.main, d, false, 0)
+		if r, err = joinRank(carrier, number, g.layout, g.model, d, rec); err != nil {
 			return err
 		}
+		r.Carrier = carrier.Note
 		all := g.layout.Sizes().Group(topology.All, 0)
-		if r.Saves, err = g.saves.Group(number, "saves", all, d); err != nil {
+		if r.Saves, err = comm.Carry(g.saves, d, false, 0).Group(number, "saves", all, d); err != nil {
 			return err
 		}
 		r.Saves = rec.Wrap(r.Saves, all, true)
@@ -229,12 +249,15 @@ func (w *watched) run(open func() (*device.Device, error), work func(*Rank) erro
 	w.recorder.Mine()
 	w.beat(addr)
 	injector := inject.On(w.recorder, w.job.faults, false, func() bool { return false })
-	r, err := joinRank(p, p.Rank(), c.Layout, &c.Model, d, w.recorder)
+	carrier := comm.Carry(p, d, c.Layout.Backend != "gloo", time.Duration(c.Layout.TimeoutMinutes)*time.Minute)
+	defer func() { err = errors.Join(err, carrier.End()) }()
+	r, err := joinRank(carrier, p.Rank(), c.Layout, &c.Model, d, w.recorder)
 	if err != nil {
 		return err
 	}
+	r.Carrier = carrier.Note
 	all := c.Layout.Sizes().Group(topology.All, 0)
-	if r.Saves, err = p.Group(r.Number, "saves", all, d); err != nil {
+	if r.Saves, err = comm.Carry(p, d, false, 0).Group(r.Number, "saves", all, d); err != nil {
 		return err
 	}
 	r.Saves = w.recorder.Wrap(r.Saves, all, true)
