@@ -10,6 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
 )
@@ -33,7 +34,7 @@ func (w *watched) listen(d *device.Device) (addr string, err error) {
 		w.mu.Unlock()
 		device.WriteSlice(d, port, []int64{int64(server.Port())})
 	}
-	all, err := p.Group(p.Rank(), "watch", w.job.Config.Layout.Sizes().Group(topology.All, 0), d)
+	all, err := comm.Carry(p, d, false, 0).Group(p.Rank(), "watch", w.job.Config.Layout.Sizes().Group(topology.All, 0), d)
 	if err != nil {
 		return "", err
 	}

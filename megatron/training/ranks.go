@@ -39,10 +39,16 @@ type goroutines struct {
 
 func (g *goroutines) run() error {
 	n := g.layout.Sizes().World()
-	g.main, g.saves = comm.NewWorld(n), comm.NewWorld(n)
+	g.main, g.saves, g.devices = comm.NewWorld(n), comm.NewWorld(n), make([]*device.Device, n)
+	defer closeAll(g.devices) // not before every rank has ended: peers read each other's memory
+	if n == 1 {
+		err := g.rank(0)
+		if g.ends != nil {
+			g.ends(0, err)
+		}
+		return err
+	}
 	g.main.Timeout = time.Duration(g.layout.TimeoutMinutes) * time.Minute
-	g.devices = make([]*device.Device, n)
-	defer g.close()
 	return g.main.Run(func(number int) (err error) {
 		defer func() {
 			if err != nil {
@@ -56,10 +62,8 @@ func (g *goroutines) run() error {
 	})
 }
 
-// close gives the devices back after all ranks have ended: peers read each other's
-// memory until then.
-func (g *goroutines) close() {
-	for _, d := range g.devices {
+func closeAll(devices []*device.Device) {
+	for _, d := range devices {
 		if d != nil {
 			d.Close()
 		}
