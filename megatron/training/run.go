@@ -57,6 +57,9 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 	}
 	r.Engine.Timers = r.log.timers
 	r.log.note("device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
+	if rank.Carrier != "" {
+		r.log.note("between ranks: %s", rank.Carrier)
+	}
 	if err = r.log.parameters(r.Engine.Params); err != nil {
 		return nil, err
 	}
