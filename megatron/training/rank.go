@@ -87,7 +87,7 @@ func (r *Rank) First() bool { return r.Number == 0 }
 func (r *Rank) Last() bool  { return r.Number == r.Sizes.World()-1 }
 
 // InProcess does work on every rank of a layout, each a goroutine with a device of
-// its own, and returns the error of the rank that failed first.
+// its own while the work lasts, and returns the error of the rank that failed first.
 func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), work func(*Rank) error) error {
 	n := l.Sizes().World()
 	if n == 1 {
@@ -95,11 +95,14 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 		if err != nil {
 			return err
 		}
+		defer d.Close()
 		return work(Alone(d))
 	}
 	w, saves := comm.NewWorld(n), comm.NewWorld(n)
 	w.Timeout = time.Duration(l.TimeoutMinutes) * time.Minute
 	all := l.Sizes().Group(topology.All, 0)
+	devices := make([]*device.Device, n)
+	defer closeAll(devices) // not before every rank has ended: peers read each other's memory
 	return w.Run(func(number int) (err error) {
 		defer func() {
 			if err != nil {
@@ -110,6 +113,7 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 		if err != nil {
 			return err
 		}
+		devices[number] = d
 		r, err := Joined(w, number, l, m, d)
 		if err != nil {
 			return err
@@ -119,4 +123,12 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 		}
 		return work(r)
 	})
+}
+
+func closeAll(devices []*device.Device) {
+	for _, d := range devices {
+		if d != nil {
+			d.Close()
+		}
+	}
 }

@@ -41,7 +41,7 @@ func Bench(open func() (*device.Device, error), ranks int, bytes int64, budget t
 		if err != nil {
 			return err
 		}
-		defer d.Arena.Close()
+		defer d.Close()
 		g, err := w.Group(rank, "bench", members, d)
 		if err != nil {
 			return err

@@ -101,7 +101,6 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 	t := layoutTime{Layout: l.Name, Ranks: sizes.World(), Seconds: -1}
 	largest := make([]int64, sizes.World())
 	err := training.InProcess(config.Layout, &config.Model, open, func(r *training.Rank) error {
-		defer r.Device.Arena.Close()
 		e, err := engineOf(r, config)
 		if err != nil {
 			return err
