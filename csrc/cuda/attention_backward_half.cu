@@ -10,7 +10,7 @@ namespace {
 enum { OWN = 64, THREADS = 128 };
 
 /* Rows that stream by. */
-template <int D> struct streamed { enum { ROWS = D <= 64 ? 64 : 32, SIZE = ROWS * tile_row<D>::STRIDE }; };
+template <int D> struct streamed { enum { ROWS = 32, SIZE = ROWS * tile_row<D>::STRIDE }; };
 
 /* What a kernel must know of a query. */
 struct query {
@@ -168,8 +168,7 @@ template <typename T, int D> void launch(cudaStream_t stream, const mt_attention
 
 template <typename T> void by_channels(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta) {
   int64_t d = last(a.forward.q);
-  if (d <= 32) launch<T, 32>(stream, a, delta);
-  else if (d <= 64) launch<T, 64>(stream, a, delta);
+  if (d <= 64) launch<T, 64>(stream, a, delta);
   else if (d <= 128) launch<T, 128>(stream, a, delta);
   else launch<T, 256>(stream, a, delta);
 }

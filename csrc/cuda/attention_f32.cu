@@ -73,6 +73,7 @@ template <int NC> __global__ void __launch_bounds__(THREADS) attention_forward_f
     fetch(k, a.k, kv, k0, end);
     fetch(v, a.v, kv, k0, end);
     __syncthreads();
+#pragma unroll
     for (int r = 0; r < OWN; r++) {
       int i = q0 + warp * OWN + r, key = k0 + lane;
       sight s = sight_of(a, sample, i);
@@ -89,6 +90,7 @@ template <int NC> __global__ void __launch_bounds__(THREADS) attention_forward_f
     }
     __syncthreads();
   }
+#pragma unroll
   for (int r = 0; r < OWN; r++) {
     int i = q0 + warp * OWN + r;
     if (i >= sq) continue;
@@ -122,6 +124,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_f32_kernel(const __grid_
     fetch(k, f.k, kv, k0, end);
     fetch(v, f.v, kv, k0, end);
     __syncthreads();
+#pragma unroll
     for (int r = 0; r < OWN; r++) {
       int own = warp * OWN + r, i = q0 + own;
       float lse = 0, delta = 0;
@@ -134,6 +137,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_f32_kernel(const __grid_
     }
     __syncthreads();
   }
+#pragma unroll
   for (int r = 0; r < OWN; r++)
     if (q0 + warp * OWN + r < sq) put(a.dq, p, q0 + warp * OWN + r, dq[r], f.scale);
 }
@@ -163,7 +167,8 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_f32_kernel(const __grid
       int i = q0 + lane;
       float lse = 0, delta = 0;
       if (i < sq) lse = data_of<float>(f.lse)[stat_at(f, sample, head, i)], delta = deltas[stat_at(f, sample, head, i)];
-      for (int r = 0; r < OWN; r++) {
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
         int own = warp * OWN + r;
         float qk = dot(k + own * (d + 1), q + lane * (d + 1), d), dp = dot(v + own * (d + 1), d_o + lane * (d + 1), d);
         grads g = score_grads(f, sample, head, i, k0 + own, qk, dp, slope, lse, delta);
@@ -176,6 +181,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_f32_kernel(const __grid
       __syncthreads();
     }
   }
+#pragma unroll
   for (int r = 0; r < OWN; r++) {
     int key = k0 + warp * OWN + r;
     if (key >= sk) continue;

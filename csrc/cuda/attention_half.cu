@@ -120,8 +120,7 @@ template <typename T, int D> void launch(cudaStream_t stream, const mt_attention
 }
 
 template <typename T> void by_channels(cudaStream_t stream, const mt_attention_forward_args &a) {
-  if (last(a.q) <= 32) launch<T, 32>(stream, a);
-  else if (last(a.q) <= 64) launch<T, 64>(stream, a);
+  if (last(a.q) <= 64) launch<T, 64>(stream, a);
   else if (last(a.q) <= 128) launch<T, 128>(stream, a);
   else launch<T, 256>(stream, a);
 }

@@ -28,11 +28,15 @@ struct heuristic {
 
 struct functions {
   int (*create)(handle_t *);
+  int (*destroy)(handle_t);
   size_t (*version)();
   int (*desc_create)(desc_t *, int compute, int scale);
+  int (*desc_destroy)(desc_t);
   int (*desc_set)(desc_t, int attribute, const void *value, size_t bytes);
   int (*layout_create)(layout_t *, int type, uint64_t rows, uint64_t columns, int64_t ld);
+  int (*layout_destroy)(layout_t);
   int (*preference_create)(preference_t *);
+  int (*preference_destroy)(preference_t);
   int (*preference_set)(preference_t, int attribute, const void *value, size_t bytes);
   int (*choose)(handle_t, desc_t, layout_t, layout_t, layout_t, layout_t, preference_t, int asked, heuristic *out, int *found);
   int (*matmul)(handle_t, desc_t, const void *alpha, const void *a, layout_t, const void *b, layout_t, const void *beta, const void *c, layout_t, void *d,
@@ -64,7 +68,9 @@ bool load(void *library, const char *name, void *out) {
 }
 
 bool load_all(void *l, functions *f) {
-  return load(l, "cublasLtCreate", &f->create) && load(l, "cublasLtGetVersion", &f->version) && load(l, "cublasLtMatmulDescCreate", &f->desc_create) &&
+  return load(l, "cublasLtCreate", &f->create) && load(l, "cublasLtDestroy", &f->destroy) && load(l, "cublasLtGetVersion", &f->version) && load(l, "cublasLtMatmulDescCreate", &f->desc_create) &&
+         load(l, "cublasLtMatmulDescDestroy", &f->desc_destroy) && load(l, "cublasLtMatrixLayoutDestroy", &f->layout_destroy) &&
+         load(l, "cublasLtMatmulPreferenceDestroy", &f->preference_destroy) &&
          load(l, "cublasLtMatmulDescSetAttribute", &f->desc_set) && load(l, "cublasLtMatrixLayoutCreate", &f->layout_create) &&
          load(l, "cublasLtMatmulPreferenceCreate", &f->preference_create) && load(l, "cublasLtMatmulPreferenceSetAttribute", &f->preference_set) &&
          load(l, "cublasLtMatmulAlgoGetHeuristic", &f->choose) && load(l, "cublasLtMatmul", &f->matmul);
@@ -103,6 +109,19 @@ mt_blaslt *mt_blaslt_open() {
   size_t v = b->call.version();
   snprintf(b->description, sizeof b->description, "cuBLASLt %zu.%zu.%zu%s", v / 10000, v / 100 % 100, v % 100, tf32 ? " with TF32" : "");
   return b;
+}
+
+void mt_blaslt_close(mt_blaslt *b) {
+  if (!b) return;
+  for (plan *p = b->plans; p < b->plans + b->used; p++) {
+    if (p->desc) b->call.desc_destroy(p->desc);
+    layout_t layouts[] = {p->a, p->b, p->c};
+    for (layout_t l : layouts)
+      if (l) b->call.layout_destroy(l);
+  }
+  b->call.destroy(b->handle);
+  cudaFree(b->workspace);
+  free(b);
 }
 
 const char *mt_blaslt_describe(const mt_blaslt *b) { return b ? b->description : "own matrix products (no cuBLASLt)"; }
@@ -152,9 +171,7 @@ int describe_product(const mt_blaslt *b, plan *p) {
          b->call.layout_create(&p->c, type_of(s.dtype_c), s.n, s.m, s.stride_c);
 }
 
-int choose(const mt_blaslt *b, plan *p) {
-  preference_t pref;
-  if (b->call.preference_create(&pref)) return 1;
+int choose_among(const mt_blaslt *b, plan *p, preference_t pref) {
   const shape &s = p->key;
   struct { int attribute; uint32_t value; } aligned[] = {
       {PREF_ALIGN_A, (uint32_t)s.align_b}, {PREF_ALIGN_B, (uint32_t)s.align_a}, {PREF_ALIGN_C, (uint32_t)s.align_c}, {PREF_ALIGN_D, (uint32_t)s.align_c}};
@@ -166,6 +183,14 @@ int choose(const mt_blaslt *b, plan *p) {
   if (b->call.choose(b->handle, p->desc, p->a, p->b, p->c, p->c, pref, 1, &best, &found) || found == 0 || best.state) return 1;
   p->algo = best.algo;
   return 0;
+}
+
+int choose(const mt_blaslt *b, plan *p) {
+  preference_t pref;
+  if (b->call.preference_create(&pref)) return 1;
+  int failed = choose_among(b, p, pref);
+  b->call.preference_destroy(pref);
+  return failed;
 }
 
 /* The plan of s, made at its first use; NULL when there is no room for more. */

@@ -9,6 +9,7 @@
 struct mt_blaslt;
 
 mt_blaslt *mt_blaslt_open(); /* of the current GPU; NULL where the library is missing */
+void mt_blaslt_close(mt_blaslt *b);
 const char *mt_blaslt_describe(const mt_blaslt *b);
 
 /* Enqueues a; false where the library has no way to compute it: the caller has one. */

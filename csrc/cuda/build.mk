@@ -12,7 +12,8 @@ CHECK    ?=
 SUFFIX   := $(if $(CHECK),-$(CHECK))
 EMU_DIR  := .tools/build/emu$(SUFFIX)
 EMU_LIB  := bin/libmt_cudaemu$(SUFFIX).so
-CXXFLAGS := -std=c++17 -O2 -g0 -Wall -fPIC -fno-strict-aliasing -ffp-contract=off -fvisibility=hidden $(if $(CHECK),-fsanitize=$(CHECK) -g1)
+CXXFLAGS := -std=c++17 -O2 -g0 -Wall -fPIC -fno-strict-aliasing -ffp-contract=off -fvisibility=hidden
+CHECKED  := $(if $(CHECK),-fsanitize=$(CHECK) -g1)
 EMU_OBJECTS := $(KERNELS:csrc/cuda/%.cu=$(EMU_DIR)/%.o) $(EMULATOR:csrc/cuda/emu/%.cpp=$(EMU_DIR)/emu-%.o)
 
 NVCC      ?= $(firstword $(wildcard .tools/cuda/nvidia/cu13/bin/nvcc) $(shell command -v nvcc) nvcc)
@@ -29,16 +30,16 @@ cuda: $(CUDA_LIB)
 
 $(EMU_LIB): $(EMU_OBJECTS)
 	@mkdir -p $(@D)
-	$(CXX) -shared $(CXXFLAGS) -o $@.tmp $^ -ldl
+	$(CXX) -shared $(CXXFLAGS) $(CHECKED) -o $@.tmp $^ -ldl
 	@mv $@.tmp $@
 
 $(EMU_DIR)/%.o: csrc/cuda/%.cu $(HEADERS)
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) -Wno-unknown-pragmas -DMT_EMU -x c++ -c -o $@ $<
+	$(CXX) $(CXXFLAGS) $(CHECKED) -Wno-unknown-pragmas -DMT_EMU -x c++ -c -o $@ $<
 
 $(EMU_DIR)/emu-%.o: csrc/cuda/emu/%.cpp $(HEADERS)
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) -c -o $@ $<
+	$(CXX) $(CXXFLAGS) $(if $(CHECK),-DMT_WATCH_$(CHECK)) -c -o $@ $<
 
 # What ptxas says of each kernel is kept beside the object: scripts/cuda-kernels.sh reads it.
 $(CUDA_DIR)/%.o: csrc/cuda/%.cu $(HEADERS)

@@ -67,6 +67,16 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
   return 0;
 }
 
+static void close_device(mt_context *ctx) {
+  if (mt_cuda_enter(ctx)) return;
+  mt_stream *state = state_of(ctx);
+  cudaStreamSynchronize(state->stream);
+  mt_blaslt_close(state->blaslt);
+  cudaStreamDestroy(state->stream);
+  free(state);
+  ctx->stream = nullptr;
+}
+
 static int32_t allocate(mt_context *ctx, int64_t bytes, void **out) {
   if (mt_cuda_enter(ctx)) return 1;
   if (cudaMalloc(out, bytes) == cudaSuccess) return 0;
@@ -108,7 +118,9 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.version = MT_DEVICE_VERSION;
   api.bytes = sizeof api;
   api.ops = MT_OPS;
+  api.host_memory = MT_EMULATED;
   api.open = open_device;
+  api.close = close_device;
   api.alloc = allocate;
   api.release = release;
   api.copy = copy_bytes;

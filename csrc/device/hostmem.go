@@ -28,6 +28,7 @@ type HostBackend struct{}
 func (HostBackend) Alloc(bytes int64) (unsafe.Pointer, error) { return HostAlloc(bytes) }
 func (HostBackend) Free(p unsafe.Pointer, bytes int64)        { HostFree(p, bytes) }
 func (HostBackend) Sync() error                               { return nil }
+func (HostBackend) OnHost() bool                              { return true }
 func (HostBackend) Close()                                    {}
 
 func (HostBackend) Write(dst unsafe.Pointer, src []byte) error {

@@ -17,6 +17,7 @@ static int32_t mt_copy(const mt_device_api *api, mt_context *c, void *dst, const
   return api->copy(c, dst, src, bytes, to_host);
 }
 static int32_t mt_sync(const mt_device_api *api, mt_context *c) { return api->sync(c); }
+static void mt_close(const mt_device_api *api, mt_context *c) { api->close(c); }
 static const char *mt_about(const mt_device_api *api) { return api->describe(); }
 static int64_t mt_room(const mt_device_api *api, int op, const void *args) { return api->op[op].scratch ? api->op[op].scratch(args) : 0; }
 static int32_t mt_enqueue(const mt_device_api *api, mt_context *c, int op, const void *args, void *scratch) {
@@ -32,7 +33,7 @@ import (
 )
 
 // library runs a table whose memory is a device's own and whose ops only
-// enqueue. It lives as long as the process.
+// enqueue. The file stays loaded as long as the process lives.
 type library struct {
 	api     *C.mt_device_api
 	context *C.mt_context
@@ -112,6 +113,19 @@ func (l *library) Read(dst []byte, src unsafe.Pointer) error {
 	}
 	return l.status(C.mt_copy(l.api, l.context, unsafe.Pointer(&dst[0]), src, C.int64_t(len(dst)), 1))
 }
+
+// Close waits for what was enqueued.
+func (l *library) Close() {
+	if l.scratch != nil {
+		l.Free(l.scratch, l.room)
+	}
+	C.mt_close(l.api, l.context)
+	C.free(unsafe.Pointer(l.context))
+	l.scratch, l.room, l.context = nil, 0, nil
+}
+
+// OnHost is true of emulated kernels.
+func (l *library) OnHost() bool { return l.api.host_memory != 0 }
 
 func (l *library) Sync() error { return l.status(C.mt_sync(l.api, l.context)) }
 

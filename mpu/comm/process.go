@@ -102,6 +102,9 @@ func (p *Process) Group(rank int, name string, members []int, d *device.Device) 
 	if len(members) == 1 {
 		return Solo{Label: name, Device: d}, nil
 	}
+	if err := needHost(name, members, d); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := fmt.Sprint(name, members)

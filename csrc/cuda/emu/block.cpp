@@ -20,7 +20,7 @@ namespace {
 
 const size_t SHARED_LIMIT = 227 << 10; /* of a block, on sm_90 */
 const size_t POISON = 0xff;            /* NaN in every type */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(MT_WATCH_thread) || defined(MT_WATCH_address)
 const size_t STACK = 256 << 10;
 #else
 const size_t STACK = 64 << 10;
@@ -30,7 +30,7 @@ const size_t STACK = 64 << 10;
  * without barriers uses one. */
 thread_local std::vector<char *> stacks;
 
-MT_UNWATCHED char *take_stack() {
+char *take_stack() {
   if (stacks.empty()) {
     void *m = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m == MAP_FAILED) abort();
@@ -44,17 +44,18 @@ MT_UNWATCHED char *take_stack() {
 void thread_main() {
   Block *b = block;
   watch::after(b->running->watched, &b->host_watched);
+  watch::acquire(&b->launched);
   b->call(b->closure);
+  watch::release(&b->ended);
   Fiber *f = b->running;
   f->state = DONE;
-  if (!f->groups.empty() || !f->copies.empty()) copy_wait(0);
   void *unused;
   watch::leave(b->host_watched);
   mt_emu_switch(&unused, b->host);
 }
 
 /* Runs f until it waits or returns. */
-MT_UNWATCHED void resume(Fiber *f) {
+void resume(Fiber *f) {
   Block *b = block;
   b->running = f;
   self = f;
@@ -74,7 +75,7 @@ MT_UNWATCHED void resume(Fiber *f) {
 }
 
 /* One pass over a warp; whether any lane ran. */
-MT_UNWATCHED bool step(int warp, int lanes) {
+bool step(int warp, int lanes) {
   int order[32];
   schedule.permute(order, lanes);
   bool ran = false;
@@ -87,20 +88,20 @@ MT_UNWATCHED bool step(int warp, int lanes) {
   return ran;
 }
 
-MT_UNWATCHED int count(State s) {
+int count(State s) {
   int n = 0;
   for (const Fiber &f : block->fibers) n += f.state == s;
   return n;
 }
 
-MT_UNWATCHED const Fiber *first_in(State s) {
+const Fiber *first_in(State s) {
   for (const Fiber &f : block->fibers)
     if (f.state == s) return &f;
   return nullptr;
 }
 
 /* Nobody can go on: the barrier is complete, or something is wrong. */
-MT_UNWATCHED void release() {
+void release() {
   const Fiber *waiting = first_in(AT_BARRIER);
   if (const Fiber *lane = first_in(IN_WARP)) {
     block->running = const_cast<Fiber *>(lane);
@@ -124,7 +125,7 @@ MT_UNWATCHED void release() {
   for (Fiber &f : block->fibers) f.state = READY;
 }
 
-MT_UNWATCHED void run_block(uint3 index, dim3 grid, dim3 size, size_t dynamic) {
+void run_block(uint3 index, dim3 grid, dim3 size, size_t dynamic) {
   Block *b = block;
   std::fill(b->memory.begin(), b->memory.begin() + (b->used > dynamic ? b->used : dynamic), (char)POISON);
   b->used = (dynamic + 15) & ~(size_t)15;
@@ -160,7 +161,7 @@ MT_UNWATCHED void run_block(uint3 index, dim3 grid, dim3 size, size_t dynamic) {
 
 } // namespace
 
-MT_UNWATCHED void yield() {
+void yield() {
   Fiber *f = block->running;
   Block *b = block;
   watch::before(f->watched, b->host_watched, nullptr, 0);
@@ -168,7 +169,7 @@ MT_UNWATCHED void yield() {
   watch::after(f->watched);
 }
 
-MT_UNWATCHED void fail(const char *format, ...) {
+void fail(const char *format, ...) {
   char what[512], text[1024];
   va_list args;
   va_start(args, format);
@@ -182,7 +183,7 @@ MT_UNWATCHED void fail(const char *format, ...) {
   if (f->state != DONE && self == f) yield(); /* for good: nobody makes it READY */
 }
 
-MT_UNWATCHED void *shared(const void *site, size_t bytes) {
+void *shared(const void *site, size_t bytes) {
   Block *b = block;
   for (const Piece &p : b->pieces)
     if (p.site == site) return b->memory.data() + p.at;
@@ -195,7 +196,7 @@ MT_UNWATCHED void *shared(const void *site, size_t bytes) {
 
 void *dynamic_shared() { return block->memory.data(); }
 
-MT_UNWATCHED void run(const char *name, dim3 grid, dim3 size, size_t dynamic, void (*call)(void *), void *closure) {
+void run(const char *name, dim3 grid, dim3 size, size_t dynamic, void (*call)(void *), void *closure) {
   static thread_local Block own;
   unsigned n = size.x * size.y * size.z;
   if (n == 0 || n > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 || dynamic > SHARED_LIMIT) {
@@ -212,6 +213,7 @@ MT_UNWATCHED void run(const char *name, dim3 grid, dim3 size, size_t dynamic, vo
   own.warps.resize((n + 31) / 32);
   if (own.memory.empty()) own.memory.resize(SHARED_LIMIT + 4096), own.used = 0;
   watch::host(own.host_watched);
+  watch::release(&own.launched);
   uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, step = 1;
   if (schedule.order == RANDOM) /* a stride that meets every block */
     for (step = blocks / 2 + 1; std::gcd(step, blocks) != 1; step++) {}
@@ -219,6 +221,7 @@ MT_UNWATCHED void run(const char *name, dim3 grid, dim3 size, size_t dynamic, vo
   if (schedule.order == REVERSE) step = blocks - 1;
   for (uint64_t i = 0; i < blocks && !own.failed; i++, at = (at + step) % blocks)
     run_block({(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y), (unsigned)(at / grid.x / grid.y)}, grid, size, dynamic);
+  watch::acquire(&own.ended); /* of all blocks: the host sees what they wrote */
   self = nullptr;
   block = nullptr;
 }

@@ -53,7 +53,7 @@ struct Block {
   Fiber *running;
   void *host; /* the stack that switches between fibers */
   watch::Fiber host_watched;
-  char barriers[2], warp_sync[32]; /* what the race check orders by */
+  char barriers[2], warp_sync[32], launched, ended; /* what the race check orders by */
   int turn;
   bool failed;
 };

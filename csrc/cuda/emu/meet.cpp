@@ -5,7 +5,7 @@
 
 namespace mt_emu {
 
-MT_UNWATCHED void barrier(Place at) {
+void barrier(Place at) {
   Fiber *f = block->running;
   f->state = AT_BARRIER;
   f->at = at;
@@ -20,7 +20,7 @@ MT_UNWATCHED void barrier(Place at) {
 static bool same(Place a, Place b) { return a.line == b.line && !strcmp(a.file, b.file); }
 
 /* Whether all lanes of the mask wait at the same place; those that are on their way are not there yet. */
-MT_UNWATCHED static bool complete(const Fiber *f, Fiber *lanes, unsigned mask) {
+static bool complete(const Fiber *f, Fiber *lanes, unsigned mask) {
   for (int lane = 0; lane < 32; lane++) {
     if (!(mask >> lane & 1)) continue;
     const Fiber &other = lanes[lane];
@@ -38,7 +38,7 @@ MT_UNWATCHED static bool complete(const Fiber *f, Fiber *lanes, unsigned mask) {
   return true;
 }
 
-MT_UNWATCHED const Slot &meet(Place at, unsigned mask, const void *in, size_t bytes, Work work) {
+const Slot &meet(Place at, unsigned mask, const void *in, size_t bytes, Work work) {
   Fiber *f = block->running;
   Warp &w = block->warps[f->warp];
   Fiber *lanes = &block->fibers[f->warp * 32];
@@ -49,15 +49,18 @@ MT_UNWATCHED const Slot &meet(Place at, unsigned mask, const void *in, size_t by
   f->state = IN_WARP;
   f->at = at;
   f->mask = mask;
-  watch::release(&block->warp_sync[f->warp]);
+  void *order = &block->warp_sync[f->warp];
+  watch::release(order);
   if (complete(f, lanes, mask)) {
+    watch::acquire(order);
     work(w.in, w.out, mask);
+    watch::release(order);
     for (unsigned lane = 0; lane < here && lane < 32; lane++)
       if (mask >> lane & 1) lanes[lane].state = READY;
   } else {
     yield();
   }
-  watch::acquire(&block->warp_sync[f->warp]);
+  watch::acquire(order);
   return w.out[f->lane];
 }
 

@@ -84,6 +84,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned) {
   *out = nullptr;
   return cudaSuccess;
 }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 
 cudaError_t cudaGetLastError() {

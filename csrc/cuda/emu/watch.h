@@ -1,11 +1,12 @@
-/* What the race and address checkers have to be told about fibers. Without a
- * checker every function here is empty. */
+/* What the race and address checkers have to be told about fibers. Without a checker
+ * every function here is empty. The emulator itself is compiled without them: they are to
+ * look at kernels. */
 #ifndef MT_EMU_WATCH_H
 #define MT_EMU_WATCH_H
 
 #include <cstddef>
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(MT_WATCH_thread)
 extern "C" {
 void *__tsan_get_current_fiber(void);
 void *__tsan_create_fiber(unsigned flags);
@@ -14,7 +15,6 @@ void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 void __tsan_acquire(void *at);
 void __tsan_release(void *at);
 }
-#define MT_UNWATCHED __attribute__((no_sanitize("thread")))
 namespace watch {
 struct Fiber { void *tsan = nullptr; };
 inline void begin(Fiber &f) { f.tsan = __tsan_create_fiber(0); }
@@ -26,12 +26,11 @@ inline void after(Fiber &, Fiber * = nullptr) {}
 inline void acquire(void *at) { __tsan_acquire(at); }
 inline void release(void *at) { __tsan_release(at); }
 } // namespace watch
-#elif defined(__SANITIZE_ADDRESS__)
+#elif defined(MT_WATCH_address)
 extern "C" {
 void __sanitizer_start_switch_fiber(void **fake, const void *bottom, size_t size);
 void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *size);
 }
-#define MT_UNWATCHED
 namespace watch {
 struct Fiber { void *fake = nullptr; const void *bottom = nullptr; size_t size = 0; };
 inline void begin(Fiber &f) { f.fake = nullptr; }
@@ -53,7 +52,6 @@ inline void acquire(void *) {}
 inline void release(void *) {}
 } // namespace watch
 #else
-#define MT_UNWATCHED
 namespace watch {
 struct Fiber {};
 inline void begin(Fiber &) {}
