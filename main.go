@@ -11,11 +11,13 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/cpu"
+	"monotron/csrc/cuda"
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/flags"
 	"monotron/megatron/pretrain"
+	"monotron/mpu/comm/launched"
 	"monotron/tools/bench"
 	"monotron/tools/convert"
 	"monotron/tools/diff"
@@ -119,12 +121,28 @@ func openDevice(name string) (*device.Device, error) {
 		d, err := cpu.Open()
 		return d, fault.With(fault.Usage, err)
 	case "auto", "":
+		if d, err := cuda.Open(localRank()); err == nil {
+			return d, nil
+		}
 		if d, err := cpu.Open(); err == nil {
 			return d, nil
 		}
 		return ref.Open(), nil
 	case "cuda":
-		return nil, fault.Errorf(fault.Usage, "--device cuda: this version has no CUDA kernels yet; use --device cpu")
+		d, err := cuda.Open(localRank())
+		return d, fault.With(fault.Usage, err)
 	}
-	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto, cpu and ref", name)
+	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto, cuda, cpu and ref", name)
+}
+
+// localRank is the GPU of this process: its number among those of the host, or
+// the one that its launcher left visible.
+func localRank() int {
+	if shown := os.Getenv("CUDA_VISIBLE_DEVICES"); shown != "" && !strings.Contains(shown, ",") {
+		return 0
+	}
+	if p, err := launched.Find(os.Getenv); err == nil && p != nil {
+		return p.Local
+	}
+	return 0
 }
