@@ -63,19 +63,24 @@ func pack(m *Model) *packed {
 		return p
 	}
 	log := bits.Len(uint(2 * m.merges.count))
-	p.some = make([]byte, 1<<(C.mt_bpe_some_log-3))
-	bytes := large(8 << log)
-	merges := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(bytes))), 1<<log)
+	top := int32(0)
+	for _, s := range m.merges.slots {
+		top = max(top, s.rank)
+	}
+	if top >= C.mt_bpe_rank {
+		return p
+	}
+	// All that merging visits lies side by side: on one large page if it fits.
+	memory := large(8<<log + 4<<16 + 1<<(C.mt_bpe_some_log-3) + 4*(int(top)+1))
+	merges := carve[uint64](&memory, 1<<log)
+	p.pairs, p.some, p.into = carve[uint32](&memory, 1<<16), carve[byte](&memory, 1<<(C.mt_bpe_some_log-3)), carve[int32](&memory, int(top)+1)
 	for _, s := range m.merges.slots {
 		if s.pair == 0 {
 			continue
 		}
 		left, right := s.pair>>32-1, s.pair&math.MaxUint32
-		if left >= C.mt_bpe_ids || right >= C.mt_bpe_ids || uint32(s.id) >= C.mt_bpe_ids || uint32(s.rank) >= C.mt_bpe_rank {
+		if left >= C.mt_bpe_ids || right >= C.mt_bpe_ids || uint32(s.id) >= C.mt_bpe_ids {
 			return p
-		}
-		if need := int(s.rank) + 1 - len(p.into); need > 0 {
-			p.into = append(p.into, make([]int32, need)...)
 		}
 		p.into[s.rank] = s.id
 		pair := left<<19 | right
@@ -87,7 +92,6 @@ func pack(m *Model) *packed {
 		}
 		merges[i] = pair<<26 | uint64(s.rank+1)
 	}
-	p.pairs = make([]uint32, 1<<16)
 	for i := range p.pairs {
 		p.pairs[i] = math.MaxUint32
 		if rank, id := m.merges.Find(p.bytes[i>>8], p.bytes[i&0xff]); id >= 0 {
@@ -98,12 +102,19 @@ func pack(m *Model) *packed {
 	return p
 }
 
-// large is n bytes of zeros, on large pages where there are any.
+// carve takes n numbers from the front of memory.
+func carve[T any](memory *[]byte, n int) []T {
+	var zero T
+	size := n * int(unsafe.Sizeof(zero))
+	out := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(*memory))), n)
+	*memory = (*memory)[size:]
+	return out
+}
+
+// large is n bytes of zeros at least, on large pages where there are any.
 func large(n int) []byte {
 	const page = 2 << 20
-	if n < page {
-		return make([]byte, n)
-	}
+	n = (n + page - 1) &^ (page - 1)
 	b := make([]byte, n+page)
 	b = b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))%page:][:n]
 	C.mt_bpe_advise(unsafe.Pointer(unsafe.SliceData(b)), C.size_t(n))
