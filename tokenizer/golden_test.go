@@ -159,12 +159,12 @@ func TestEmbeddedEqualsFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := embedded()
-	if f.eod != e.eod || len(f.tokens) != len(e.tokens) {
-		t.Fatalf("EOD %d and %d, tokens %d and %d", f.eod, e.eod, len(f.tokens), len(e.tokens))
+	if f.eod != e.eod || len(f.spellings) != len(e.spellings) {
+		t.Fatalf("EOD %d and %d, tokens %d and %d", f.eod, e.eod, len(f.spellings), len(e.spellings))
 	}
-	for id := range f.tokens {
-		if !bytes.Equal(f.tokens[id], e.tokens[id]) {
-			t.Fatalf("id %d is %q in the files, %q embedded", id, f.tokens[id], e.tokens[id])
+	for id := range f.spellings {
+		if !bytes.Equal(f.spellings[id], e.spellings[id]) {
+			t.Fatalf("id %d is %q in the files, %q embedded", id, f.spellings[id], e.spellings[id])
 		}
 	}
 	if !f.bpe.SameMerges(e.bpe) {

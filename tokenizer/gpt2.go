@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"monotron/tokenizer/bpe"
-	"monotron/tokenizer/uni"
 )
 
 // endOfText is GPT-2's one special token. Found literally in a text it becomes
@@ -15,7 +14,7 @@ const endOfText = "<|endoftext|>"
 
 // GPT2 is the byte-level BPE of GPT-2.
 type GPT2 struct {
-	tokens     [][]byte // what each id stands for; nil: an id nobody uses
+	spellings  // what each id stands for; nil: an id nobody uses
 	bpe        *bpe.Model
 	eod        int
 	path       string // for Description
@@ -24,7 +23,7 @@ type GPT2 struct {
 }
 
 func (t *GPT2) Name() string           { return "GPT2BPETokenizer" }
-func (t *GPT2) VocabSize() int         { return len(t.tokens) }
+func (t *GPT2) VocabSize() int         { return len(t.spellings) }
 func (t *GPT2) EOD() int               { return t.eod }
 func (t *GPT2) Pad() (id int, ok bool) { return 0, false }
 
@@ -59,22 +58,4 @@ func (t *GPT2) Append(dst []int32, text string) ([]int32, error) {
 		dst = append(t.bpe.Append(dst, rest[:at]), int32(t.eod))
 		rest = rest[at+len(endOfText):]
 	}
-}
-
-func (t *GPT2) Decode(ids []int32) string {
-	var b []byte
-	for _, id := range ids {
-		if id < 0 || int(id) >= len(t.tokens) {
-			b = append(b, "\uFFFD"...)
-		}
-		b = t.AppendBytes(b, id)
-	}
-	return uni.Lossy(b)
-}
-
-func (t *GPT2) AppendBytes(dst []byte, id int32) []byte {
-	if id < 0 || int(id) >= len(t.tokens) {
-		return dst
-	}
-	return append(dst, t.tokens[id]...)
 }

@@ -51,16 +51,16 @@ func readVocab(path string) (map[string]int32, error) {
 // setTokens turns the vocabulary round: id to bytes. Tokens that are not in the
 // byte spelling, such as <|endoftext|>, stand for themselves.
 func (t *GPT2) setTokens(ids map[string]int32) error {
-	t.tokens = make([][]byte, len(ids))
+	t.spellings = make([][]byte, len(ids))
 	for token, id := range ids {
 		if id < 0 || int(id) >= len(ids) {
 			return fault.Errorf(fault.BadData, "token %q has id %d; %d tokens have ids from 0 to %d", token, id, len(ids), len(ids)-1)
 		}
-		if t.tokens[id] != nil {
+		if t.spellings[id] != nil {
 			return fault.Errorf(fault.BadData, "id %d is given twice", id)
 		}
-		if t.tokens[id] = bpe.Unspell(token); t.tokens[id] == nil {
-			t.tokens[id] = []byte(token)
+		if t.spellings[id] = bpe.Unspell(token); t.spellings[id] == nil {
+			t.spellings[id] = []byte(token)
 		}
 	}
 	eod, ok := ids[endOfText]
@@ -118,16 +118,16 @@ func EmbeddedGPT2() (*GPT2, error) {
 	for line := range bytes.Lines(data) {
 		spelled, rank, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 		token, err := base64.StdEncoding.DecodeString(spelled)
-		if id, numErr := strconv.Atoi(rank); err != nil || numErr != nil || id != len(t.tokens) {
-			return nil, fault.Errorf(fault.Internal, "the embedded GPT-2 ranks are not understood at line %d", len(t.tokens)+1)
+		if id, numErr := strconv.Atoi(rank); err != nil || numErr != nil || id != len(t.spellings) {
+			return nil, fault.Errorf(fault.Internal, "the embedded GPT-2 ranks are not understood at line %d", len(t.spellings)+1)
 		}
-		t.tokens = append(t.tokens, token)
+		t.spellings = append(t.spellings, token)
 	}
-	merges := bpe.NewMerges(len(t.tokens))
+	merges := bpe.NewMerges(len(t.spellings))
 	var bytes [256]int32
 	var parts []bpe.Part
 	var ids []int32
-	for id, token := range t.tokens {
+	for id, token := range t.spellings {
 		if len(token) == 1 {
 			bytes[token[0]] = int32(id)
 			continue
@@ -141,8 +141,8 @@ func EmbeddedGPT2() (*GPT2, error) {
 		}
 		merges.Add(ids[0], ids[1], int32(merges.Len()), int32(id))
 	}
-	t.eod = len(t.tokens)
-	t.tokens = append(t.tokens, []byte(endOfText))
+	t.eod = len(t.spellings)
+	t.spellings = append(t.spellings, []byte(endOfText))
 	t.bpe = bpe.NewModel(bpe.GPT2, bytes, merges, nil)
 	return t, nil
 }

@@ -12,17 +12,16 @@ import (
 	"monotron/fault"
 	"monotron/tokenizer/bpe"
 	"monotron/tokenizer/trie"
-	"monotron/tokenizer/uni"
 )
 
 // Tik is Megatron's TikTokenizer: ranks of byte strings behind a block of
 // special tokens. A special token found literally in a text becomes its id.
 type Tik struct {
-	tokens   [][]byte // what each id stands for, special tokens first
-	specials *trie.Trie
-	bpe      *bpe.Model
-	named    map[string]int
-	config   Config
+	spellings // what each id stands for, special tokens first
+	specials  *trie.Trie
+	bpe       *bpe.Model
+	named     map[string]int
+	config    Config
 }
 
 const (
@@ -148,7 +147,7 @@ func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
 	base := int32(len(specials))
 	keys := make([]int32, len(specials))
 	for i, s := range specials {
-		t.tokens = append(t.tokens, []byte(s))
+		t.spellings = append(t.spellings, []byte(s))
 		t.named[s], keys[i] = i, int32(i)
 	}
 	t.specials = trie.New(specials, keys)
@@ -164,7 +163,7 @@ func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
 			single[token[0]] = base + int32(i)
 			found++
 		}
-		t.tokens = append(t.tokens, token)
+		t.spellings = append(t.spellings, token)
 	}
 	if found != 256 {
 		return fault.Errorf(fault.BadData, "%d of the 256 single bytes are tokens; all must be", found)
@@ -184,7 +183,7 @@ func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
 }
 
 func (t *Tik) Name() string           { return "TikTokenizer" }
-func (t *Tik) VocabSize() int         { return len(t.tokens) }
+func (t *Tik) VocabSize() int         { return len(t.spellings) }
 func (t *Tik) EOD() int               { return t.named["</s>"] }
 func (t *Tik) Pad() (id int, ok bool) { return t.named["<pad>"], true }
 
@@ -230,22 +229,4 @@ func (t *Tik) Append(dst []int32, text string) ([]int32, error) {
 		dst = append(dst, id)
 		text = text[at+n:]
 	}
-}
-
-func (t *Tik) Decode(ids []int32) string {
-	var b []byte
-	for _, id := range ids {
-		if id < 0 || int(id) >= len(t.tokens) {
-			b = append(b, "\uFFFD"...)
-		}
-		b = t.AppendBytes(b, id)
-	}
-	return uni.Lossy(b)
-}
-
-func (t *Tik) AppendBytes(dst []byte, id int32) []byte {
-	if id < 0 || int(id) >= len(t.tokens) {
-		return dst
-	}
-	return append(dst, t.tokens[id]...)
 }

@@ -9,10 +9,7 @@ package hf
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"unsafe"
 
@@ -41,18 +38,9 @@ const maxFile = 1 << 29
 
 // Load reads a tokenizer.json.
 func Load(path string) (*Tokenizer, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.Errorf(fault.NoInput, "--tokenizer-model %s: no such file", path)
-	case err != nil:
-		return nil, fault.Errorf(fault.IO, "--tokenizer-model: %w", err)
-	case info.Size() > maxFile:
-		return nil, fault.Errorf(fault.BadData, "%s has %d bytes; a tokenizer.json of more than %d is not read", path, info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(path)
+	data, err := fault.ReadFile(path, maxFile)
 	if err != nil {
-		return nil, fault.Errorf(fault.IO, "--tokenizer-model: %w", err)
+		return nil, fmt.Errorf("--tokenizer-model: %w", err)
 	}
 	return Parse(path, data)
 }

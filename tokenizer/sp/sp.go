@@ -5,11 +5,8 @@
 package sp
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 	"strings"
 
 	"monotron/fault"
@@ -40,18 +37,9 @@ const maxFile = 1 << 29
 
 // Load reads a .model file.
 func Load(path string) (*Model, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.Errorf(fault.NoInput, "--tokenizer-model %s: no such file", path)
-	case err != nil:
-		return nil, fault.Errorf(fault.IO, "--tokenizer-model: %w", err)
-	case info.Size() > maxFile:
-		return nil, fault.Errorf(fault.BadData, "%s has %d bytes; a .model of more than %d is not read", path, info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(path)
+	data, err := fault.ReadFile(path, maxFile)
 	if err != nil {
-		return nil, fault.Errorf(fault.IO, "--tokenizer-model: %w", err)
+		return nil, fmt.Errorf("--tokenizer-model: %w", err)
 	}
 	m, err := Parse(data)
 	if err != nil {

@@ -7,10 +7,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -58,18 +56,9 @@ func Is(dir string) bool {
 
 func read(dir string) (*caseFile, error) {
 	path := filepath.Join(dir, "case.json")
-	st, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.Errorf(fault.NoInput, "%s does not exist", path)
-	case err != nil:
-		return nil, fault.With(fault.IO, err)
-	case !st.Mode().IsRegular() || st.Size() > maxCase:
-		return nil, fault.Errorf(fault.BadData, "%s is no plain file of at most %d bytes", path, maxCase)
-	}
-	raw, err := os.ReadFile(path)
+	raw, err := fault.ReadFile(path, maxCase)
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
 	c := &caseFile{}
 	if err := json.Unmarshal(raw, c); err != nil {
@@ -264,7 +253,7 @@ func (r *run) compare(name string, src formats.Source) error {
 	if err != nil {
 		return err
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	r.report.Device = d.Name
 	m, err := inference.FromSource(d, src, inference.LoadOptions{})
 	if err != nil {

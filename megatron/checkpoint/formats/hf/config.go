@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 
 	"monotron/fault"
 	"monotron/megatron/spec"
@@ -102,18 +100,9 @@ type rope struct {
 // ReadConfig reads a config.json. What it says and monotron cannot do is
 // refused, never dropped.
 func ReadConfig(path string) (*Config, error) {
-	st, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.Errorf(fault.NoInput, "%s does not exist", path)
-	case err != nil:
-		return nil, fault.With(fault.IO, err)
-	case !st.Mode().IsRegular() || st.Size() > maxConfig:
-		return nil, fault.Errorf(fault.BadData, "%s is no plain file of at most %d bytes", path, maxConfig)
-	}
-	raw, err := os.ReadFile(path)
+	raw, err := fault.ReadFile(path, maxConfig)
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
 	return ParseConfig(path, raw)
 }
