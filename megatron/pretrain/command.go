@@ -94,7 +94,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 		return err
 	}
 	checked := func(rank *training.Rank) error {
-		if err := check(process, rank, w.Notes); err != nil {
+		if err := check(process, rank, config.Layout.FastReduce, w.Notes); err != nil {
 			return err
 		}
 		return work(rank)

@@ -78,7 +78,12 @@ func facts(c *training.Config) (map[string]string, error) {
 }
 
 // check looks at the run before its first step; rank 0 says what it found.
-func check(p *comm.Process, r *training.Rank, notes io.Writer) error {
+func check(p *comm.Process, r *training.Rank, fast bool, notes io.Writer) error {
+	if fast {
+		if err := p.FastReduce(); err != nil {
+			return fault.Errorf(fault.Usage, "--fast-reduce: %w", err)
+		}
+	}
 	report, err := preflight.Run(p, r.Device, r.World, []comm.Group{r.TP, r.PP, r.DP}, preflight.Probe)
 	if err != nil || r.Number > 0 {
 		return err

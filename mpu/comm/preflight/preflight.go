@@ -5,13 +5,13 @@
 package preflight
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -55,7 +55,7 @@ func Run(p *comm.Process, d *device.Device, world comm.Group, groups []comm.Grou
 		if g.Size() == 1 {
 			continue
 		}
-		if mine[ofRank+i], err = Speed(g, bytes); err != nil {
+		if mine[ofRank+i], err = Speed(d, g, bytes); err != nil {
 			return nil, err
 		}
 	}
@@ -63,11 +63,8 @@ func Run(p *comm.Process, d *device.Device, world comm.Group, groups []comm.Grou
 		return nil, err
 	}
 	mine[0], mine[1] = float64(time.Now().UnixMicro()), float64(sharedRoom())
-	var all []float64
-	if world.Rank() == 0 {
-		all = make([]float64, len(mine)*world.Size())
-	}
-	if err := world.Gather(numbers(all), numbers(mine), 0).Wait(); err != nil {
+	all, err := gather(d, world, mine)
+	if err != nil {
 		return nil, err
 	}
 	r := &Report{Ranks: p.Size(), Roads: p.Roads()}
@@ -78,39 +75,50 @@ func Run(p *comm.Process, d *device.Device, world comm.Group, groups []comm.Grou
 	return r, nil
 }
 
-// numbers is a tensor over a slice; over an empty one it is none.
-func numbers(s []float64) device.Tensor {
-	if len(s) == 0 {
-		return device.Tensor{}
+// gather brings everybody's numbers to rank 0, in rank order; the others get none.
+func gather(d *device.Device, world comm.Group, mine []float64) ([]float64, error) {
+	in := d.Arena.Alloc(device.Communication, device.F64, int64(len(mine)))
+	defer d.Arena.Free(in)
+	d.Write(in, device.AsBytes(mine))
+	if world.Rank() > 0 {
+		return nil, world.Gather(device.Tensor{}, in, 0).Wait()
 	}
-	return device.View(unsafe.Pointer(&s[0]), device.F64, int64(len(s)))
+	out := d.Arena.Alloc(device.Communication, device.F64, int64(len(mine)*world.Size()))
+	defer d.Arena.Free(out)
+	if err := world.Gather(out, in, 0).Wait(); err != nil {
+		return nil, err
+	}
+	return device.ReadSlice[float64](d, out), d.Err()
 }
 
 // Speed sums `bytes` in a group three times and gives the best, in bytes a second.
 // A wrong sum is an error.
-func Speed(g comm.Group, bytes int64) (best float64, err error) {
+func Speed(d *device.Device, g comm.Group, bytes int64) (best float64, err error) {
+	t := d.Arena.Alloc(device.Communication, device.F32, bytes/4)
+	defer d.Arena.Free(t)
 	values := make([]float32, bytes/4)
-	t := device.View(unsafe.Pointer(&values[0]), device.F32, int64(len(values)))
 	want := float32(g.Size() * (g.Size() + 1) / 2)
 	for range 3 {
 		for i := range values {
 			values[i] = float32(g.Rank()+1) * float32(i%7)
 		}
+		d.Write(t, device.AsBytes(values))
 		if err := g.Barrier(); err != nil {
 			return 0, err
 		}
 		start := time.Now()
-		if err := g.AllReduce(t, comm.Sum).Wait(); err != nil {
+		if err := errors.Join(g.AllReduce(t, comm.Sum).Wait(), d.Sync()); err != nil {
 			return 0, err
 		}
 		best = max(best, float64(bytes)/max(time.Since(start).Seconds(), 1e-9))
+		d.Read(device.AsBytes(values), t)
 		for i, v := range values {
 			if v != want*float32(i%7) {
 				return 0, fault.Errorf(fault.Internal, "a small all-reduce of group %s gave %g where %g is right: memory, network or the program is damaged on one of its hosts; try them two by two (doctor --hosts)", g.Name(), v, want*float32(i%7))
 			}
 		}
 	}
-	return best, nil
+	return best, d.Err()
 }
 
 // Limits beyond which a rank's host is noted.
