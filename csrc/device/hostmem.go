@@ -29,6 +29,7 @@ func (HostBackend) Alloc(bytes int64) (unsafe.Pointer, error) { return HostAlloc
 func (HostBackend) Free(p unsafe.Pointer, bytes int64)        { HostFree(p, bytes) }
 func (HostBackend) Sync() error                               { return nil }
 func (HostBackend) Close()                                    {}
+func (HostBackend) onHost()                                   {}
 
 func (HostBackend) Write(dst unsafe.Pointer, src []byte) error {
 	copy(unsafe.Slice((*byte)(dst), len(src)), src)
