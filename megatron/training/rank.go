@@ -31,6 +31,7 @@ type Rank struct {
 	Shard  comm.Group // of DP: share one copy of the optimizer's state
 	Across comm.Group // of DP: have the same shard of each copy
 
+	Carrier string       // how tensors travel between ranks, where that is worth a line
 	RunName string       // alike on all ranks of a run of processes; "": all ranks are in this process
 	tell    func(string) // takes what the rank is at; nil: nobody asks
 }
@@ -48,7 +49,7 @@ func (l Layout) Sizes() topology.Sizes {
 }
 
 // Joined is rank `number` of w in the layout l of a model, computing on d.
-func Joined(w world, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
+func Joined(w comm.Groups, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
 	sizes := l.Sizes()
 	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d}
 	type joining struct {
@@ -114,11 +115,13 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 			return err
 		}
 		devices[number] = d
-		r, err := Joined(w, number, l, m, d)
+		carrier := comm.Carry(w, d, false, 0)
+		r, err := Joined(carrier, number, l, m, d)
 		if err != nil {
 			return err
 		}
-		if r.Saves, err = saves.Group(number, "saves", all, d); err != nil {
+		r.Carrier = carrier.Note
+		if r.Saves, err = comm.Carry(saves, d, false, 0).Group(number, "saves", all, d); err != nil {
 			return err
 		}
 		return work(r)
