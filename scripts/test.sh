@@ -27,7 +27,17 @@ else
 fi
 part "tests" $GO run ./scripts/testreport -timeout 12m ./...
 part "tests without cgo" env CGO_ENABLED=0 $GO run ./scripts/testreport -short -timeout 12m ./...
-[ -e /dev/nvidia0 ] || skip "GPU tests: no GPU here"
+if command -v g++ >/dev/null; then
+  part "CUDA kernels on this CPU" env QUICK=1 make --no-print-directory test-emu
+else
+  skip "CUDA kernels on this CPU: no g++ here"
+fi
+if sh scripts/cuda-tools.sh; then
+  part "CUDA kernels compiled, no new spills" make --no-print-directory -j2 cuda-kernels
+else
+  skip "compiling CUDA kernels: nvcc could not be fetched"
+fi
+[ -e /dev/nvidia0 ] || skip "GPU tests: no GPU here (make test-gpu, make bench-gpu)"
 echo "== skipped besides the tests listed above:${skipped:- none}"
 echo "== $(($(date +%s) - began)) s in all"
 if [ -n "$failed" ]; then

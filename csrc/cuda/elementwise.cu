@@ -88,8 +88,8 @@ static mt_tensor flattened(mt_tensor t) {
 static bool value_type(const mt_tensor &t) { return t.dtype == MT_F32 || t.dtype == MT_BF16 || t.dtype == MT_F16; }
 static bool adjacent(const mt_tensor &t) { return t.stride[t.rank - 1] == 1 || last(t) == 1; }
 
-static void copy(mt_context *ctx, const mt_copy_args &given, void *) {
-  mt_copy_args a = given;
+static void copy(mt_context *ctx, const mt_copy_args &asked, void *) {
+  mt_copy_args a = asked;
   if (contiguous(a.dst) && contiguous(a.src)) a.dst = flattened(a.dst), a.src = flattened(a.src);
   int64_t n = length(a.dst), size = element_size(a.dst.dtype);
   if (n == 0) return;

@@ -57,7 +57,7 @@ static int64_t norm_parts(const mt_norm_backward_args &a) { return at_most(ceil_
  * thread reads what it overwrites before, and no other does. parts: [blocks, h] of
  * dgamma, then of dbeta. */
 template <typename T, int N, int PACKS>
-__global__ void __launch_bounds__(1024) norm_backward_kernel(const __grid_constant__ mt_norm_backward_args a, float *parts) {
+__global__ void __launch_bounds__(512) norm_backward_kernel(const __grid_constant__ mt_norm_backward_args a, float *parts) {
   int64_t h = last(a.x), total = rows(a.x);
   bool layer = a.kind == MT_LAYER_NORM;
   const T *gamma = data_of<T>(a.gamma);
@@ -129,7 +129,8 @@ static void norm_backward(mt_context *ctx, const mt_norm_backward_args &a, void 
   int64_t moved = h / v;
   MT_BY_TYPE(a.x.dtype, {
     const int N = wide<T>::value;
-    if (aligned && moved <= 1024) MT_LAUNCH((norm_backward_kernel<T, N, 1>), (unsigned)count, warps_for(moved), 0, stream_of(ctx), a, parts);
+    if (aligned && moved <= 512) MT_LAUNCH((norm_backward_kernel<T, N, 1>), (unsigned)count, warps_for(moved), 0, stream_of(ctx), a, parts);
+    else if (aligned) MT_LAUNCH((norm_backward_kernel<T, N, 0>), (unsigned)count, 512, 0, stream_of(ctx), a, parts);
     else MT_LAUNCH((norm_backward_kernel<T, 1, 0>), (unsigned)count, warps_for(at_most(h, 256)), 0, stream_of(ctx), a, parts);
   })
   mt_add_parts(stream_of(ctx), data_of<float>(a.dgamma), parts, count, h);

@@ -4,6 +4,7 @@
 
 #include "blaslt.h"
 #include "op.h"
+#include "streams.h"
 
 #ifndef MT_ARCHITECTURES
 #define MT_ARCHITECTURES "no GPU"
@@ -126,6 +127,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.copy = copy_bytes;
   api.sync = wait;
   api.describe = describe;
+  api.streams = mt_cuda_streams();
 #define ENTER(id, name) api.op[id] = mt_cuda_##name;
   MT_CUDA_OPS(ENTER)
   return &api;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define MT_DEVICE_VERSION 2
+#define MT_DEVICE_VERSION 3
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 
@@ -101,6 +101,20 @@ typedef struct {
   int32_t (*run)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile);
 } mt_op;
 
+/* Streams beside the ops' own, for communication. Each call chooses the context's
+ * GPU first, may come from any thread, and returns NULL or why it failed. A mark
+ * stands behind all that is in a stream when it is made. */
+typedef struct {
+  const char *(*enter)(mt_context *ctx); /* the calling thread uses this GPU from now on */
+  void *(*ops)(mt_context *ctx);
+  const char *(*make)(mt_context *ctx, void **stream);
+  void (*drop_stream)(mt_context *ctx, void *stream); /* when all in it is done */
+  const char *(*mark)(mt_context *ctx, void *stream, void **mark);
+  const char *(*follow)(mt_context *ctx, void *stream, void *mark);
+  const char *(*reached)(mt_context *ctx, void *mark, int32_t *yes);
+  void (*drop_mark)(mt_context *ctx, void *mark); /* who follows it still does */
+} mt_streams;
+
 typedef struct {
   uint32_t version, bytes; /* MT_DEVICE_VERSION, sizeof(mt_device_api) */
   int64_t workspace_bytes; /* each context needs */
@@ -113,6 +127,7 @@ typedef struct {
   int32_t (*copy)(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host); /* ends when the bytes are there */
   int32_t (*sync)(mt_context *ctx);
   const char *(*describe)(void); /* libraries and instruction sets in use, for the log and the doctor */
+  const mt_streams *streams; /* NULL: ops are done when they return */
   mt_op op[MT_OPS];
 } mt_device_api;
 

@@ -8,7 +8,7 @@ type (
 	Mark   unsafe.Pointer
 )
 
-// Streams is what a Backend has, beside Backend, whose ops run behind the host's
+// Streams is what a Backend gives by its method Streams, whose ops run behind the host's
 // back: so that communication can run beside them, in the right order. It may be
 // called by any goroutine.
 type Streams interface {
@@ -32,6 +32,8 @@ type Streams interface {
 
 // Streams are the device's, nil where its ops are done when they return.
 func (d *Device) Streams() Streams {
-	s, _ := d.backend.(Streams) // absent: a device that computes at once
-	return s
+	if b, ok := d.backend.(interface{ Streams() Streams }); ok {
+		return b.Streams()
+	}
+	return nil
 }

@@ -109,12 +109,12 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 	err := gpus(t, 2, time.Minute, func(g Group, gpu *standin.GPU) error {
 		gpu.Waits = false
 		x, began := heap(device.F32, make([]float64, 64)), time.Now()
-		gpu.WriteLate(x, 10+g.Rank(), 60*time.Millisecond)
+		gpu.WriteLate(x, 10+g.Rank(), 1500*time.Millisecond)
 		work := g.AllReduce(x, Sum)
 		if err := work.Wait(); err != nil {
 			return err
 		}
-		if took := time.Since(began); took > 50*time.Millisecond {
+		if took := time.Since(began); took > time.Second {
 			return fmt.Errorf("the host waited %v", took)
 		}
 		late := heap(device.F32, make([]float64, 1))

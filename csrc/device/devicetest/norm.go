@@ -48,6 +48,11 @@ func normCases() []Case {
 			}
 		}
 	}
+	for _, d := range valueTypes { // rows longer than a block of threads takes at once
+		long := []int64{3, 8192}
+		cases = append(cases, normForwardCase(d, long, normOptions{}), normForwardCase(d, long, normOptions{kind: device.RMSNormKind}),
+			normBackwardCase(d, long, normOptions{residual: "own"}), normBackwardCase(d, long, normOptions{kind: device.RMSNormKind, residual: "dx"}))
+	}
 	large := []int64{300, 1000}
 	return append(cases, normForwardCase(device.F32, large, normOptions{}), normBackwardCase(device.F32, large, normOptions{residual: "own"}), nonFiniteNorm())
 }

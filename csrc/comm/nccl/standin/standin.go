@@ -117,8 +117,9 @@ func (g *GPU) Describe() string { return "stand-in" }
 func (g *GPU) Run(op device.Op, _ unsafe.Pointer) error {
 	return fmt.Errorf("%s: the stand-in computes nothing", op)
 }
-func (g *GPU) Enter() error       { return nil }
-func (g *GPU) Ops() device.Stream { return g.ops }
+func (g *GPU) Enter() error            { return nil }
+func (g *GPU) Streams() device.Streams { return g }
+func (g *GPU) Ops() device.Stream      { return g.ops }
 
 func (g *GPU) NewStream() (device.Stream, error) {
 	return device.Stream(C.standin_stream(g.lib.api)), nil

@@ -1,0 +1,58 @@
+/* Streams beside the ops' own: communication runs in them (device.h, mt_streams). */
+#include "op.h"
+#include "streams.h"
+
+#if MT_EMULATED
+const mt_streams *mt_cuda_streams() { return nullptr; } /* an emulated op is done when it returns */
+#else
+
+static const char *why(cudaError_t e) { return e == cudaSuccess ? nullptr : cudaGetErrorString(e); }
+static cudaError_t choose(mt_context *ctx) { return cudaSetDevice(ctx->ordinal); }
+
+static const char *enter(mt_context *ctx) { return why(choose(ctx)); }
+static void *ops(mt_context *ctx) { return stream_of(ctx); }
+
+static const char *make(mt_context *ctx, void **stream) {
+  cudaError_t e = choose(ctx);
+  cudaStream_t s = nullptr;
+  if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+  *stream = s;
+  return why(e);
+}
+
+static void drop_stream(mt_context *ctx, void *stream) {
+  if (choose(ctx) == cudaSuccess) cudaStreamDestroy((cudaStream_t)stream);
+}
+
+static const char *mark(mt_context *ctx, void *stream, void **out) {
+  cudaError_t e = choose(ctx);
+  cudaEvent_t event = nullptr;
+  if (e == cudaSuccess) e = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  if (e == cudaSuccess) e = cudaEventRecord(event, (cudaStream_t)stream);
+  *out = event;
+  return why(e);
+}
+
+static const char *follow(mt_context *ctx, void *stream, void *event) {
+  cudaError_t e = choose(ctx);
+  return why(e == cudaSuccess ? cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0) : e);
+}
+
+static const char *reached(mt_context *ctx, void *event, int32_t *yes) {
+  cudaError_t e = choose(ctx);
+  if (e == cudaSuccess) e = cudaEventQuery((cudaEvent_t)event);
+  *yes = e == cudaSuccess;
+  if (e != cudaErrorNotReady) return why(e);
+  cudaGetLastError(); /* not being ready is no error of the next call */
+  return nullptr;
+}
+
+static void drop_mark(mt_context *ctx, void *event) {
+  if (choose(ctx) == cudaSuccess) cudaEventDestroy((cudaEvent_t)event);
+}
+
+const mt_streams *mt_cuda_streams() {
+  static const mt_streams all = {enter, ops, make, drop_stream, mark, follow, reached, drop_mark};
+  return &all;
+}
+#endif
