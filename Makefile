@@ -67,7 +67,7 @@ shows-c: build ## long proofs of the data path: golden cases, 30 kills, bad inpu
 shows-d: build ## checkpoints: the matrix of formats, peers, speed, generation (PYTHON: one with torch and transformers)
 	@for s in scripts/shows-d/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
-shows-f: build ## processes against goroutines, bit for bit
+shows-f: build ## processes against goroutines, the fault table, kills with restarts, signals, attacks
 	@for s in scripts/shows-f/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
 crosscheck-tokenizers: build ## COUNT (100000) random strings through the original tokenizers and ours

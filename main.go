@@ -26,7 +26,9 @@ import (
 	"monotron/tools/logits"
 	"monotron/tools/merge"
 	"monotron/tools/plan"
+	"monotron/tools/postmortem"
 	"monotron/tools/preprocess"
+	"monotron/tools/replay"
 	"monotron/tools/tokenize"
 	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
@@ -87,6 +89,8 @@ func commands() []*cli.Command {
 		verify.Command(openDevice),
 		launch.Command(),
 		plan.Command(),
+		postmortem.Command(),
+		replay.Command(openDevice),
 	}
 }
 

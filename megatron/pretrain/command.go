@@ -33,6 +33,8 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
+	ctx, stop := stopOnSignal(ctx)
+	defer stop()
 	place, err := launched.Find(os.Getenv)
 	if err != nil {
 		return err
@@ -61,11 +63,12 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 			fmt.Fprintln(w.Notes, n)
 		}
 	}
+	if config.Watch.Folder == "" {
+		config.Watch.Folder = os.Getenv(launched.RunFolder)
+	}
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
-	ctx, stop := stopOnSignal(ctx)
-	defer stop()
 	return train(ctx, config, place, open, w)
 }
 
@@ -85,7 +88,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	}
 	work := func(rank *training.Rank) error { return trainRank(ctx, job, rank) }
 	if place == nil {
-		return training.InProcess(config.Layout, &config.Model, device, work)
+		return job.Ranks(nil, device, work)
 	}
 	process, err := meet(ctx, place, &config)
 	if err != nil {
@@ -97,7 +100,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 		}
 		return work(rank)
 	}
-	return training.AsProcess(process, config.Layout, &config.Model, device, checked)
+	return job.Ranks(process, device, checked)
 }
 
 // measurePeak takes a device of its own, so that the ranks' memory shows only
@@ -135,12 +138,12 @@ func memoryFault(err *error) {
 	}
 }
 
-// stopOnSignal cancels at the first SIGTERM or SIGINT, so that the run saves at
+// stopOnSignal cancels at the first SIGTERM, SIGUSR1 or SIGINT, so that the run saves at
 // the next step; a second one ends the process at once.
 func stopOnSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
 	go func() {
 		s, ok := <-signals
 		if !ok {

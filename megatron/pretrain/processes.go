@@ -46,26 +46,22 @@ func meet(ctx context.Context, place *launched.Place, c *training.Config) (*comm
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	limit := time.Duration(c.Layout.TimeoutMinutes) * time.Minute
-	p, err := comm.NewProcess(ctx, rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr,
+	return comm.NewProcess(ctx, rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr,
 		Secret: secret, Alike: alike, Timeout: limit}, limit)
-	if err == nil {
-		go endWithRun(p)
-	}
-	return p, err
 }
 
-// unwinding is how long a rank may take to end by itself once the run is lost.
-const unwinding = 8 * time.Second
-
-// endWithRun ends a process that is busy with something else than its peers when
-// the run is lost: a run that has failed holds no machine.
-func endWithRun(p *comm.Process) {
-	<-p.Lost()
-	time.Sleep(unwinding)
-	err := p.Verdict()
-	fmt.Fprintln(os.Stderr, "monotron:", err)
-	os.Exit(int(fault.CodeOf(err)))
+// patient is ctx cancelled 10 seconds late: a rank that is asked to stop while the
+// others are about to come joins them, so that all can agree to stop.
+func patient(ctx context.Context) (context.Context, func()) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.Sleep(10 * time.Second)
+		cancel(context.Cause(ctx))
+	})
+	return late, func() { stop(); cancel(nil) }
 }
 
 // facts are what all processes of a run must have alike.

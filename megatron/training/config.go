@@ -34,6 +34,7 @@ type Config struct {
 	Recompute  model.Recompute
 	Checkpoint Checkpoint
 	Log        Log
+	Watch      Watch
 
 	Device     string // auto, cpu, cuda, ref
 	CPUThreads int    // 0: all cores
@@ -153,6 +154,14 @@ type Log struct {
 	Profile      string // Chrome trace file; "": none
 	ProfileStart int    // first iteration recorded
 	ProfileEnd   int    // first iteration no longer recorded
+}
+
+// Watch says how a run is watched, and what goes wrong in it on purpose.
+type Watch struct {
+	Folder       string   // for flight records, the verdict and recorded steps; "": none are kept
+	StallSeconds int      // without any rank doing anything, until that is a stall
+	Stragglers   bool     // a remark on the slowest rank of each phase with the log lines
+	Inject       []string // see mpu/comm/inject
 }
 
 // SetVocab fills the vocabulary sizes once the tokenizer is built: size ids,

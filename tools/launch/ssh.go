@@ -64,6 +64,7 @@ func (f *fleet) run(out, notes io.Writer) error {
 		if futile > f.restarts {
 			return err
 		}
+		f.resume()
 		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, f.restarts, max(0, before))
 	}
 }
@@ -76,6 +77,7 @@ type remote struct {
 	err   error // of its end; nil: well
 	words string
 	gone  bool
+	ended bool // by us
 }
 
 // attempt starts all hosts and gives the failure that explains the others; told: a
@@ -133,6 +135,7 @@ func tell(all []*remote, word string) {
 		switch {
 		case r.gone || r.input == nil:
 		case word == "":
+			r.ended = true
 			r.input.Close() // it may be gone meanwhile
 		default:
 			_, _ = io.WriteString(r.input, word) // it may be gone meanwhile
@@ -185,7 +188,11 @@ func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\
 
 func (f *fleet) plan(node, port int, secret string) *plan {
 	p := &plan{Args: []string{"launch", "--nproc-per-node", strconv.Itoa(f.local), "--nnodes", strconv.Itoa(len(f.hosts)), "--node-rank", strconv.Itoa(node),
-		"--master-addr", f.addr, "--master-port", strconv.Itoa(port), "--log-prefix", f.prefix, "--"}}
+		"--master-addr", f.addr, "--master-port", strconv.Itoa(port), "--log-prefix", f.prefix}}
+	if f.folder != "" {
+		p.Args = append(p.Args, "--run-folder", f.folder)
+	}
+	p.Args = append(p.Args, "--")
 	p.Args = append(p.Args, f.words...)
 	for _, entry := range os.Environ() {
 		if slices.ContainsFunc(passedOn, func(beginning string) bool { return strings.HasPrefix(entry, beginning) }) {
@@ -207,7 +214,7 @@ func judge(failures []*remote) error {
 	}
 	for _, explains := range []func(r *remote) bool{
 		func(r *remote) bool {
-			return strings.HasPrefix(r.words, "rank ") && strings.Contains(r.words, " was ended by signal ")
+			return !r.ended && strings.HasPrefix(r.words, "rank ") && strings.Contains(r.words, " was ended by signal ")
 		},
 		func(r *remote) bool { return codeOf(r.err) == sshFailed },
 		func(r *remote) bool { return ownWords.MatchString(r.words) },
