@@ -94,7 +94,13 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	if err != nil {
 		return err
 	}
-	return job.Ranks(process, device, work)
+	checked := func(rank *training.Rank) error {
+		if err := check(process, rank, config.Layout.FastReduce, w.Notes); err != nil {
+			return err
+		}
+		return work(rank)
+	}
+	return job.Ranks(process, device, checked)
 }
 
 // measurePeak takes a device of its own, so that the ranks' memory shows only

@@ -17,6 +17,7 @@ import (
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/launched"
+	"monotron/mpu/comm/preflight"
 	"monotron/mpu/comm/rendezvous"
 )
 
@@ -65,22 +66,27 @@ func patient(ctx context.Context) (context.Context, func()) {
 
 // facts are what all processes of a run must have alike.
 func facts(c *training.Config) (map[string]string, error) {
-	path, err := os.Executable()
+	binary, err := preflight.Binary()
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	defer f.Close()
-	binary := xxh3.New()
-	if _, err := io.Copy(binary, f); err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
 	settings, err := json.Marshal([]any{c.Flags, c.Layout, c.Precision, c.Seed})
 	if err != nil {
 		return nil, fault.With(fault.Internal, err)
 	}
-	return map[string]string{"binary": fmt.Sprintf("%016x", binary.Sum64()), "settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
+	return map[string]string{"binary": binary, "settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
+}
+
+// check looks at the run before its first step; rank 0 says what it found.
+func check(p *comm.Process, r *training.Rank, fast bool, notes io.Writer) error {
+	if fast {
+		if err := p.FastReduce(); err != nil {
+			return fault.Errorf(fault.Usage, "--fast-reduce: %w", err)
+		}
+	}
+	report, err := preflight.Run(p, r.Device, r.World, []comm.Group{r.TP, r.PP, r.DP}, preflight.Probe)
+	if err != nil || r.Number > 0 {
+		return err
+	}
+	return report.Write(notes)
 }

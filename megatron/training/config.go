@@ -99,6 +99,7 @@ type Layout struct {
 
 	Backend                   string // nccl, gloo
 	TimeoutMinutes            int
+	FastReduce                bool // Gloo's own sums between processes
 	DistributedOptimizer      bool
 	Sharding                  string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
 	OptimizerInstances        int    // copies of the sharded state

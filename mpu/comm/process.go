@@ -88,6 +88,9 @@ func (p *Process) Size() int   { return p.size }
 func (p *Process) Rank() int   { return p.rank }
 func (p *Process) Run() string { return p.session.Run() }
 
+// Members are all ranks, by number.
+func (p *Process) Members() []rendezvous.Member { return p.session.Members() }
+
 // watch ends everything when the run is lost.
 func (p *Process) watch() {
 	<-p.session.Lost()
