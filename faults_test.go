@@ -18,7 +18,7 @@ import (
 type trouble struct {
 	inject string // without rank, step and phase
 	kind   string
-	codes  [2]int // of processes, of goroutines
+	codes  [2]int // of processes, of goroutines; 0: not there
 	phases string // where it can happen; "": everywhere
 }
 
@@ -26,6 +26,7 @@ var troubles = []trouble{
 	{"kill", "death", [2]int{137, 137}, ""},
 	{"exit:code=9", "death", [2]int{9, 9}, ""},
 	{"sleep", "stall", [2]int{70, 70}, ""},
+	{"stop", "silence", [2]int{74, 0}, "data save"},
 	{"mismatch", "mismatch", [2]int{70, 70}, ""},
 	{"mismatch:what=order", "mismatch", [2]int{70, 70}, ""},
 	{"nan:layer=1", "non-finite", [2]int{70, 70}, "forward"},
@@ -45,10 +46,13 @@ type cell struct {
 func faultTable() (cells []cell) {
 	for _, f := range troubles {
 		for _, phase := range allPhases {
-			if f.phases != "" && f.phases != phase {
+			if f.phases != "" && !strings.Contains(f.phases, phase) {
 				continue
 			}
-			cells = append(cells, cell{f, phase, true}, cell{f, phase, false})
+			cells = append(cells, cell{f, phase, true})
+			if f.codes[1] != 0 {
+				cells = append(cells, cell{f, phase, false})
+			}
 		}
 	}
 	return cells
@@ -71,6 +75,9 @@ func TestFaultTable(t *testing.T) {
 		whole := len(cells)
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(whole, func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
 		cells = cells[:7]
+		if testing.Short() {
+			cells = cells[:3]
+		}
 		t.Logf("%d of %d cells, seed %d; FAULTS=all does all", len(cells), whole, seed)
 	}
 	l := newLaunching(t, program(t))
@@ -131,7 +138,7 @@ func (c *cell) try(l *launching, number int) (line string, err error) {
 		return line, fmt.Errorf("it was in %s, not %s; %s", c.phase, v.Phase, last)
 	case !strings.HasPrefix(last, "monotron: ") || !strings.Contains(last, "rank 3") || strings.Count(notes.String(), "monotron: ") != 1:
 		return line, fmt.Errorf("the last line is not the one verdict: %s", notes)
-	case took > 30*time.Second:
+	case took > 32*time.Second:
 		return line, fmt.Errorf("it took %v", took)
 	}
 	return line, leftBehind(folder)

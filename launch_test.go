@@ -40,9 +40,17 @@ func TestLaunch(t *testing.T) {
 		"attacked":                            attacked,
 		"a signal in any phase":               signalInAnyPhase,
 	} {
-		t.Run(name, func(t *testing.T) { test(newLaunching(t, bin)) })
+		t.Run(name, func(t *testing.T) {
+			if long[name] && testing.Short() {
+				t.Skip("not with -short")
+			}
+			test(newLaunching(t, bin))
+		})
 	}
 }
+
+// long are the tests that -short leaves out.
+var long = map[string]bool{"attacked": true, "a signal in any phase": true, "stragglers": true, "fewer ranks": true}
 
 // launching is a folder with a data set and the program.
 type launching struct {

@@ -102,7 +102,7 @@ func Command() *cli.Command {
 // read checks the flags.
 func read(c *cli.Context) (*options, error) {
 	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"), restartsAtAll: c.Bool("auto-restart"), least: c.Int("min-nproc-per-node"),
-		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 15 * time.Second}
+		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 7 * time.Second}
 	switch {
 	case len(o.words) == 0:
 		return nil, fault.Errorf(fault.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")

@@ -18,6 +18,7 @@ import (
 const (
 	Kill     = "kill"     // the rank's process is killed as by kill -9
 	Exit     = "exit"     // it leaves without a word; code=1
+	Stop     = "stop"     // its process is stopped as by kill -STOP
 	Sleep    = "sleep"    // it does nothing; seconds=3600. Without a step: at every step
 	Mismatch = "mismatch" // its next collective differs; what=size, or order: it calls one more
 	NaN      = "nan"      // the residual stream gets a NaN; layer=0 (before the first layer)
@@ -27,7 +28,7 @@ const (
 )
 
 // kinds are the keys that each kind takes beside rank, step and phase.
-var kinds = map[string][]string{Kill: nil, Exit: {"code"}, Sleep: {"seconds"}, Mismatch: {"what"}, NaN: {"layer"}, Corrupt: nil, Slow: {"ms"}, FullDisk: nil}
+var kinds = map[string][]string{Kill: nil, Stop: nil, Exit: {"code"}, Sleep: {"seconds"}, Mismatch: {"what"}, NaN: {"layer"}, Corrupt: nil, Slow: {"ms"}, FullDisk: nil}
 
 // Fault is one thing that is to go wrong.
 type Fault struct {
@@ -60,7 +61,7 @@ func parse(text string) (Fault, error) {
 	f := Fault{Kind: words[0], Phase: watch.Forward, Code: 1, Seconds: 3600, What: "size"}
 	own, known := kinds[f.Kind]
 	if !known {
-		return f, fault.Errorf(fault.Usage, "--inject %s: there is no fault %q; choose from kill, exit, sleep, mismatch, nan, corrupt, slow, diskfull", text, f.Kind)
+		return f, fault.Errorf(fault.Usage, "--inject %s: there is no fault %q; choose from kill, exit, stop, sleep, mismatch, nan, corrupt, slow, diskfull", text, f.Kind)
 	}
 	switch f.Kind {
 	case Slow:

@@ -67,6 +67,11 @@ func (i *Injector) enter(p watch.Phase, step int64) {
 			i.end(p, step, 137, "was killed by --inject", func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} })
 		case Exit:
 			i.end(p, step, f.Code, fmt.Sprintf("left with exit code %d by --inject", f.Code), func() { os.Exit(f.Code) })
+		case Stop:
+			if !i.shared {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it sleeps, too, where nobody lets it go on
+			}
+			i.sleep(f.Seconds)
 		case Sleep:
 			i.sleep(f.Seconds)
 		case Mismatch:

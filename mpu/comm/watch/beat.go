@@ -19,7 +19,7 @@ type Beat struct {
 	Waiting *Call           `json:"w,omitempty"`
 	Waited  int64           `json:"m,omitempty"` // milliseconds in it
 	Groups  []Count         `json:"g,omitempty"`
-	Own     [Phases]float64 `json:"o"` // seconds in each phase so far, less waiting for others
+	Own     [Phases]float64 `json:"o"` // seconds in each phase until this step, less waiting for others
 	Steps   int64           `json:"n"` // begun
 }
 
@@ -59,7 +59,7 @@ func (r *Recorder) Beat() *Beat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h, now := r.page.head, time.Now()
-	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Own: r.own, Steps: r.steps}
+	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Own: r.whole, Steps: r.steps}
 	if h.Waiting > 0 {
 		if s := r.page.slot(h.Waiting); s.Number == h.Waiting {
 			c := r.page.call(s)

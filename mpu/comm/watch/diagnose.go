@@ -143,12 +143,7 @@ func (s *still) culprit() int {
 		if s.waits(rank) != nil {
 			continue
 		}
-		n := 0
-		for other := range s.ranks {
-			if other != rank && s.reaches(other, rank, map[int]bool{}) {
-				n++
-			}
-		}
+		n := s.waiting(rank)
 		if s.ranks[rank].over && n == 0 {
 			continue // it is done, and nobody misses it
 		}
@@ -159,15 +154,20 @@ func (s *still) culprit() int {
 	return best
 }
 
-// reaches tells whether a rank waits for another, maybe through others.
-func (s *still) reaches(rank, target int, seen map[int]bool) bool {
-	seen[rank] = true
-	for _, next := range s.lacks[rank] {
-		if next == target || (!seen[next] && s.reaches(next, target, seen)) {
-			return true
+// waiting counts the ranks that wait for a rank, maybe through others.
+func (s *still) waiting(rank int) int {
+	seen, queue := map[int]bool{rank: true}, []int{rank}
+	for len(queue) > 0 {
+		next := queue[0]
+		queue = queue[1:]
+		for other, lacks := range s.lacks {
+			if !seen[other] && slices.Contains(lacks, next) {
+				seen[other] = true
+				queue = append(queue, other)
+			}
 		}
 	}
-	return false
+	return len(seen) - 1
 }
 
 // absent is the verdict that a rank does not come where others wait for it.

@@ -20,6 +20,7 @@ type Recorder struct {
 	waited   time.Duration
 	slept    time.Time // since when it waits
 	own      [Phases]float64
+	whole    [Phases]float64 // the same when the step began
 	steps    int64
 	activity activity
 	thread   string // "goroutine 7 [": how stacks name the rank's own
@@ -89,6 +90,7 @@ func (r *Recorder) Enter(p Phase, step int64) {
 	}
 	if step > h.Step && p != Startup {
 		r.steps++
+		r.whole = r.own
 	}
 	r.began, r.waited = now, 0
 	h.Phase, h.Step, h.PhaseStart = uint32(p), step, now.UnixNano()

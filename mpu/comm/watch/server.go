@@ -27,7 +27,7 @@ type Server struct {
 const (
 	quiet     = time.Minute // a rank's connection without a word is dropped
 	writing   = 5 * time.Second
-	strangers = 256 // beyond it the oldest connection without proof is dropped
+	strangers = 1024 // beyond it the oldest connection without proof is dropped
 )
 
 // Listen opens the watcher's port on a host's address and hears whoever proves to
