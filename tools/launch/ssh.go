@@ -77,7 +77,7 @@ type remote struct {
 	err   error // of its end; nil: well
 	words string
 	gone  bool
-	ended bool // by us
+	asked bool // to end, before it did
 }
 
 // attempt starts all hosts and gives the failure that explains the others; told: a
@@ -135,7 +135,7 @@ func tell(all []*remote, word string) {
 		switch {
 		case r.gone || r.input == nil:
 		case word == "":
-			r.ended = true
+			r.asked = true
 			r.input.Close() // it may be gone meanwhile
 		default:
 			_, _ = io.WriteString(r.input, word) // it may be gone meanwhile
@@ -206,15 +206,19 @@ func (f *fleet) plan(node, port int, secret string) *plan {
 	return p
 }
 
-// judge picks the failure that explains the others: a rank that a signal has ended,
-// else a host that was lost, else a rank that names itself, else the first.
+// judge picks the failure that explains the others, of hosts that nobody asked to
+// end where there are such: a rank that a signal has ended, else a host that was
+// lost, else a rank that names itself, else the first.
 func judge(failures []*remote) error {
 	if len(failures) == 0 {
 		return nil
 	}
+	if own := slices.DeleteFunc(slices.Clone(failures), func(r *remote) bool { return r.asked }); len(own) > 0 {
+		failures = own
+	}
 	for _, explains := range []func(r *remote) bool{
 		func(r *remote) bool {
-			return !r.ended && strings.HasPrefix(r.words, "rank ") && strings.Contains(r.words, " was ended by signal ")
+			return strings.HasPrefix(r.words, "rank ") && strings.Contains(r.words, " was ended by signal ")
 		},
 		func(r *remote) bool { return codeOf(r.err) == sshFailed },
 		func(r *remote) bool { return ownWords.MatchString(r.words) },
