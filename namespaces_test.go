@@ -69,6 +69,7 @@ func TestNamespaces(t *testing.T) {
 	l.must("pretrain_gpt " + eight + "--train-iters 4 --world-size 8 --log-jsonl one.jsonl")
 	t.Run("two hosts by launch", func(t *testing.T) { twoHosts(t, l) })
 	t.Run("three hosts by hand", func(t *testing.T) { threeHosts(t, l) })
+	t.Run("a full /dev/shm", func(t *testing.T) { fullSharedMemory(t, l) })
 	t.Run("doctor --hosts", func(t *testing.T) { doctorOfHosts(t, l) })
 }
 
@@ -147,6 +148,28 @@ func threeHosts(t *testing.T, l *launching) {
 	}
 	l.wait(t, ranks...)
 	l.same(t, "three.jsonl")
+}
+
+// Claim (issue F, part 2): where /dev/shm is full the ranks talk by another way, to
+// the same numbers; rank 0 says why, and the cure.
+func fullSharedMemory(t *testing.T, l *launching) {
+	script := "mount -t tmpfs -o size=16k tmpfs /dev/shm || exit 99; exec \"$@\""
+	words := append([]string{"--mount", "sh", "-c", script, "sh"}, strings.Fields(l.bin+"/monotron launch --nproc-per-node 8 -- pretrain_gpt "+eight+" --train-iters 4 --log-jsonl full.jsonl")...)
+	cmd := exec.Command("unshare", words...)
+	cmd.Dir = l.dir
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() == 99 || strings.Contains(string(out), "Operation not permitted") {
+		t.Skipf("a /dev/shm of one's own is not permitted here: %v: %s", err, out)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	l.same(t, "full.jsonl")
+	for _, want := range []string{"no shared memory (/dev/shm has no room for", "--shm-size=1g", "MiB left: ranks there may have to talk by a slower way"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is missing in: %s", want, out)
+		}
+	}
 }
 
 // Claim (issue F, part 4): doctor --hosts runs the preflight alone and prints a

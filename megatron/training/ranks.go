@@ -167,6 +167,9 @@ func (j *Job) goroutines(open func() (*device.Device, error), work func(*Rank) e
 	g.ends = func(rank int, err error) { beaters[rank].Close(err) }
 	err = g.run()
 	close(over)
+	if err == nil { // a rank alone has no peers that tell it
+		err = watcher.Judged()
+	}
 	return j.conclude(watcher, err)
 }
 

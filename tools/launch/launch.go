@@ -147,6 +147,9 @@ func readFleet(c *cli.Context, o *options) (*fleet, error) {
 			return nil, fault.Errorf(fault.Usage, "--%s: --hostfile says it", flag)
 		}
 	}
+	if c.IsSet("min-nproc-per-node") {
+		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with --hostfile, take the lost hosts out of the file and start again")
+	}
 	addr, ranks := o.addr, 0
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {
 		addr = ""

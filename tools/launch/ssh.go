@@ -64,6 +64,7 @@ func (f *fleet) run(out, notes io.Writer) error {
 		if futile > f.restarts {
 			return err
 		}
+		f.resume()
 		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, f.restarts, max(0, before))
 	}
 }
@@ -187,7 +188,11 @@ func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\
 
 func (f *fleet) plan(node, port int, secret string) *plan {
 	p := &plan{Args: []string{"launch", "--nproc-per-node", strconv.Itoa(f.local), "--nnodes", strconv.Itoa(len(f.hosts)), "--node-rank", strconv.Itoa(node),
-		"--master-addr", f.addr, "--master-port", strconv.Itoa(port), "--log-prefix", f.prefix, "--"}}
+		"--master-addr", f.addr, "--master-port", strconv.Itoa(port), "--log-prefix", f.prefix}}
+	if f.folder != "" {
+		p.Args = append(p.Args, "--run-folder", f.folder)
+	}
+	p.Args = append(p.Args, "--")
 	p.Args = append(p.Args, f.words...)
 	for _, entry := range os.Environ() {
 		if slices.ContainsFunc(passedOn, func(beginning string) bool { return strings.HasPrefix(entry, beginning) }) {

@@ -153,6 +153,16 @@ func (w *Watcher) until(true func() bool) {
 	}
 }
 
+// Judged is the verdict that the watcher itself has made; nil: none.
+func (w *Watcher) Judged() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.verdict == nil {
+		return nil
+	}
+	return w.verdict.Err()
+}
+
 // Verdict is that of a run that err has ended, with what is known of its ranks.
 func (w *Watcher) Verdict(err error) *Verdict {
 	w.mu.Lock()
