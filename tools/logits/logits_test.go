@@ -174,6 +174,7 @@ func TestRefusals(t *testing.T) {
 		{[]string{"--load", dir, "--prompt-ids", "1", "--json", "--output", "x"}, fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "6"}, fault.BadData},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--output", dir + "/no/x"}, fault.IO},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--output", "/dev/null"}, fault.Usage},
 	} {
 		if out, err := call(c.flags...); fault.CodeOf(err) != c.code || out != "" {
 			t.Errorf("%q: %v, output %q; want code %d", c.flags, err, out, c.code)

@@ -82,11 +82,15 @@ type Writer struct {
 	err       error
 }
 
-// Create starts the file path beside itself, under a temporary name.
+// Create starts the file path beside itself, under a temporary name. What is there
+// and no plain file, such as a device, is not replaced.
 func Create(path string, infos []Info, metadata map[string]string) (*Writer, error) {
 	header, err := Header(infos, metadata)
 	if err != nil {
 		return nil, fault.With(fault.Internal, err)
+	}
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, fault.Errorf(fault.Usage, "%s is no plain file and cannot become one; name another", path)
 	}
 	f, err := os.OpenFile(fmt.Sprintf("%s.tmp-%d", path, os.Getpid()), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
 	if err != nil {
