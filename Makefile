@@ -14,7 +14,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: cuda cuda-kernels emu test-emu test-emu-race test-gpu bench-gpu gpu-pack shows-e build deps gloo test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d shows-f crosscheck-tokenizers clean help
+.PHONY: build deps gloo cuda cuda-kernels emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -67,7 +67,7 @@ shows-c: build ## long proofs of the data path: golden cases, 30 kills, bad inpu
 shows-d: build ## checkpoints: the matrix of formats, peers, speed, generation (PYTHON: one with torch and transformers)
 	@for s in scripts/shows-d/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
-shows-f: build ## processes against goroutines, bit for bit
+shows-f: build ## processes against goroutines, the fault table, kills with restarts, signals, attacks
 	@for s in scripts/shows-f/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
 cuda: ## bin/libmt_cuda.so by nvcc, from wheels in .tools where there is none

@@ -30,7 +30,6 @@ func (HostBackend) Free(p unsafe.Pointer, bytes int64)        { HostFree(p, byte
 func (HostBackend) Sync() error                               { return nil }
 func (HostBackend) OnHost() bool                              { return true }
 func (HostBackend) Close()                                    {}
-func (HostBackend) onHost()                                   {}
 
 func (HostBackend) Write(dst unsafe.Pointer, src []byte) error {
 	copy(unsafe.Slice((*byte)(dst), len(src)), src)

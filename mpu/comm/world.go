@@ -70,9 +70,6 @@ func (w *World) Group(rank int, name string, members []int, d *device.Device) (G
 	if len(members) == 1 {
 		return Solo{Label: name, Device: d}, nil
 	}
-	if err := needHost(name, members, d); err != nil {
-		return nil, err
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := fmt.Sprint(name, members)
@@ -250,13 +247,4 @@ func (w *World) finish() {
 	if w.carrying--; w.carrying == 0 {
 		w.still.Broadcast()
 	}
-}
-
-// needHost refuses memory that only a device reaches: what is here reads tensors
-// where they lie.
-func needHost(name string, members []int, d *device.Device) error {
-	if d == nil || d.OnHost() {
-		return nil
-	}
-	return fault.Errorf(fault.Usage, "group %s of ranks %v: --device %s keeps tensors on a GPU, and collectives here are for host memory; run one rank, or --device cpu", name, members, d.Name)
 }
