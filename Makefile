@@ -14,7 +14,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d shows-f crosscheck-tokenizers clean help
+.PHONY: build deps gloo test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d shows-f crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -24,6 +24,9 @@ build: ## bin/monotron, and links for the commands known by their own names
 
 deps: ## oneDNN from Debian when root, else the command to type; never fails
 	@sh scripts/deps.sh
+
+gloo: ## bin/libmt_gloo.so, which carries bytes between hosts (libgloo-dev, C++17; optional)
+	@sh scripts/gloo.sh
 
 test: ## everything a change must pass: lint, unit, golden, examples, without cgo
 	@sh scripts/test.sh

@@ -27,7 +27,7 @@ const (
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report "
 	kernels = base + "csrc/device "
 	ranks   = kernels + "mpu mpu/comm mpu/topology "
-	parts   = line + ranks + "megatron/model megatron/optimizer megatron/checkpoint "
+	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint "
 	trainer = parts + "megatron/inference megatron/training megatron/estimate megatron/arguments "
 )
 
@@ -55,6 +55,7 @@ var importTable = []row{
 	{"csrc/ref", kernels, "a device sees tensors only"},
 	{"csrc/cpu", kernels, "a device sees tensors only"},
 	{"csrc/cuda", kernels, "a device sees tensors only"},
+	{"csrc/gpus", base, "asks NVIDIA's driver, runs nothing on it"},
 	{"csrc/device", base, "the seam: knows no device"},
 	{"csrc/device/devicetest", kernels + "csrc/ref", "imported by tests only; ref is the oracle"},
 	{"megatron/schedule", base + "mpu/topology", "pure lists, so that the simulator can run them"},

@@ -47,10 +47,8 @@ typedef struct {
   void (*begin)(void), (*end)(void); /* around a tile; may be NULL */
   gemm_pack *pack_a, *pack_b;
   int32_t splits;                  /* 1: nan may stand for infinity: where one is, f32 products decide */
-  int32_t in_place;                /* 1: A's whole panels may lie where they are, rows contiguous */
-  /* c [mr,nr] (+)= A panel · B panel, depth a multiple of k_unit. a_row: 0 for a
-   * packed panel of A, else the bytes between its rows. `next` will be read soon. */
-  void (*micro)(int64_t depth, const void *a, int64_t a_row, const void *b, float *c, int32_t add, const void *next);
+  /* c [mr,nr] (+)= A panel · B panel, depth a multiple of k_unit. `next` will be read soon. */
+  void (*micro)(int64_t depth, const void *a, const void *b, float *c, int32_t add, const void *next);
   void (*finish)(const gemm_job *job, int64_t i, int64_t j, const float *sums); /* of a whole micro tile; may be NULL */
 } gemm_kernel;
 
@@ -66,8 +64,6 @@ typedef struct {
 
 const gemm_kernels *mt_gemm_kernels(void);
 
-/* Whether whole panels of A are read where they lie. */
-static inline int32_t gemm_in_place(const gemm_kernel *kr, const gemm_job *job) { return kr->in_place && job->a.col == 1 && job->k % kr->k_unit == 0; }
 const gemm_kernel *mt_gemm_amx(void);     /* bf16; where mt_amx() allows it */
 const gemm_kernel *mt_gemm_amx_f16(void); /* f16; the same */
 

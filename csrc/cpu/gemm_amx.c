@@ -43,8 +43,16 @@ static void pack_b(void *panel, const gemm_operand *b, int64_t j, int64_t column
   pack(panel, gemm_at(b, k, j), b->col, b->row, columns, depth, 1);
 }
 
-static void micro(int64_t depth, const void *pa, int64_t a_row, const void *pb, float *c, int32_t add, const void *ahead) {
-  const int64_t row = a_row ? a_row : 64, low = 16 * row, step = a_row ? 64 : STEP_BYTES;
+/* A step of a panel, to the L1 cache. */
+static inline void fetch_step(const char *p) {
+#pragma GCC unroll 32
+  for (int i = 0; i < STEP_BYTES; i += 64) _mm_prefetch(p + i, _MM_HINT_T0);
+}
+
+/* Where two threads share a core it has no tile registers to spare: a product waits
+ * for the load before it, and a load for its cache lines. So a register is loaded as
+ * soon as its last product is under way, from the L1 cache. */
+static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32_t add, const void *ahead) {
   const char *a = pa, *b = pb, *next = ahead;
   if (add) {
     _tile_loadd(0, c, SIDE * 4);
@@ -57,15 +65,29 @@ static void micro(int64_t depth, const void *pa, int64_t a_row, const void *pb, 
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (int64_t k = 0; k < depth; k += STEP, a += step, b += STEP_BYTES, next += AHEAD * 64) {
-    _tile_loadd(4, a, row);
+  if (depth > 0) {
+    _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
-    for (int i = 0; i < AHEAD; i++) _mm_prefetch(next + i * 64, _MM_HINT_T1);
-    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(5, a + 1024, 64);
     _tile_loadd(7, b + 1024, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + low, row);
+    for (int64_t k = STEP; k < depth; k += STEP, next += AHEAD * 64) {
+      a += STEP_BYTES;
+      b += STEP_BYTES;
+      _tile_dpbf16ps(0, 4, 6);
+      for (int i = 0; i < AHEAD; i++) _mm_prefetch(next + i * 64, _MM_HINT_T1);
+      fetch_step(a + STEP_BYTES);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_loadd(6, b, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(4, a, 64);
+      fetch_step(b + STEP_BYTES);
+      _tile_dpbf16ps(3, 5, 7);
+      _tile_loadd(5, a + 1024, 64);
+      _tile_loadd(7, b + 1024, 64);
+    }
+    _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(3, 5, 7);
   }
   _tile_stored(0, c, SIDE * 4);
@@ -120,7 +142,7 @@ static void finish(const gemm_job *job, int64_t i, int64_t j, const float *sums)
 
 static const gemm_kernel kernel = {
     .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2,
-    .begin = amx_begin, .end = amx_end, .pack_a = pack_a, .pack_b = pack_b, .in_place = 1, .micro = micro, .finish = finish,
+    .begin = amx_begin, .end = amx_end, .pack_a = pack_a, .pack_b = pack_b, .micro = micro, .finish = finish,
 };
 
 const gemm_kernel *mt_gemm_amx(void) { return &kernel; }

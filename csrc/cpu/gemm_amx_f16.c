@@ -73,9 +73,8 @@ static inline void load_b(const char *b) {
   _tile_loadd(7, b + 1024, 64);
 }
 
-static void micro(int64_t depth, const void *pa, int64_t a_row, const void *pb, float *c, int32_t add, const void *ahead) {
+static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32_t add, const void *ahead) {
   const char *a = pa, *b = pb, *next = ahead;
-  (void)a_row;
   if (add) {
     _tile_loadd(0, c, SIDE * 4);
     _tile_loadd(1, c + 16, SIDE * 4);

@@ -53,9 +53,8 @@ static void K(pack_b)(void *panel, const gemm_operand *b, int64_t j, int64_t col
   K(pack)(panel, NR, gemm_at(b, k, j), b->col, b->row, columns, depth, b->dtype);
 }
 
-static void K(micro)(int64_t depth, const void *pa, int64_t a_row, const void *pb, float *c, int32_t add, const void *next) {
+static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, int32_t add, const void *next) {
   const float *a = pa, *b = pb;
-  (void)a_row;
   (void)next; /* a panel is used long enough for the processor to look ahead by itself */
   vf sum[MR][NV];
 #pragma GCC unroll 16

@@ -51,7 +51,7 @@ static void make_again(const own_call *o, const gemm_tile *here) {
 
 /* The micro tile at (i, j): after the last block of k on to C while its sums are in
  * the L1 cache. */
-static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, int64_t a_row, const char *b, const char *next) {
+static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const char *b, const char *next) {
   const gemm_kernel *kr = o->kernel;
   const gemm_tile *t = &o->part->tile;
   int64_t across = gemm_ceil(t->j1 - t->j0, kr->nr), index = (i - t->i0) / kr->mr * across + (j - t->j0) / kr->nr;
@@ -59,27 +59,19 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, int64_t
   gemm_tile here = {i, least(i + kr->mr, t->i1), j, least(j + kr->nr, t->j1)};
   int32_t last = o->k + o->depth == o->job->k;
   if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
-  kr->micro(gemm_up(o->depth, kr->k_unit), a, a_row, b, sums, o->k > 0, next);
+  kr->micro(gemm_up(o->depth, kr->k_unit), a, b, sums, o->k > 0, next);
   if (!last) return;
   if (kr->splits && any_nan(sums, kr->mr * kr->nr)) make_again(o, &here);
   else if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, sums);
   else mt_gemm_kernels()->finish(o->job, &here, sums, kr->nr);
 }
 
-/* Where this block of A's is, packed now if need be; the bytes between panels and,
- * where they are not packed, rows. */
-static const char *block_of_a(own_call *o, int64_t *panel, int64_t *row) {
+/* This block of A, packed now if need be, in panels of so many bytes. */
+static const char *block_of_a(own_call *o, int64_t panel) {
   const gemm_kernel *kr = o->kernel;
   const gemm_tile *t = &o->part->tile;
-  *row = 0;
-  *panel = gemm_up(o->depth, kr->k_unit) * kr->element * kr->mr;
-  if (gemm_in_place(kr, o->job) && (t->i1 - t->i0) % kr->mr == 0) {
-    *row = o->job->a.row * kr->element;
-    *panel = *row * kr->mr;
-    return gemm_at(&o->job->a, t->i0, o->k);
-  }
   if (o->part->a.data) return gemm_panel(kr, &o->part->a, t->i0, o->k - o->part->k0, o->depth);
-  mt_gemm_pack(kr, o->job, 0, o->a, *panel, t->i0, t->i1, o->k, o->depth);
+  mt_gemm_pack(kr, o->job, 0, o->a, panel, t->i0, t->i1, o->k, o->depth);
   return o->a;
 }
 
@@ -87,14 +79,14 @@ static void block(own_call *o) {
   const gemm_kernel *kr = o->kernel;
   const gemm_part *p = o->part;
   const gemm_tile *t = &p->tile;
-  int64_t a_step, a_row, b_panel = gemm_up(o->depth, kr->k_unit) * kr->element * kr->nr;
+  int64_t line = gemm_up(o->depth, kr->k_unit) * kr->element, a_panel = line * kr->mr, b_panel = line * kr->nr;
   int64_t part = b_panel / gemm_ceil(t->i1 - t->i0, kr->mr);
-  const char *first = block_of_a(o, &a_step, &a_row);
+  const char *first = block_of_a(o, a_panel);
   for (int64_t j = t->j0; j < t->j1; j += kr->nr) {
     const char *a = first, *b = p->b.data ? gemm_panel(kr, &p->b, j, o->k - p->k0, o->depth) : o->b;
     if (!p->b.data) kr->pack_b(o->b, &o->job->b, j, least(kr->nr, t->j1 - j), o->k, o->depth);
     const char *next = b + b_panel; /* a part of it comes with each panel of A */
-    for (int64_t i = t->i0; i < t->i1; i += kr->mr, a += a_step, next += part) micro_tile(o, i, j, a, a_row, b, next);
+    for (int64_t i = t->i0; i < t->i1; i += kr->mr, a += a_panel, next += part) micro_tile(o, i, j, a, b, next);
   }
 }
 

@@ -42,7 +42,7 @@ static int64_t piece(int64_t n, int64_t line_bytes, int64_t unit) {
 
 static packed_plan plan_of(const gemm_kernel *kr, const gemm_job *job) {
   packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .grid = cut(kr, job->m, job->n, job->k)};
-  int64_t a = p.grid.across > 1 && !gemm_in_place(kr, job) ? job->m : 0, b = p.grid.down > 1 ? job->n : 0, line = job->k * kr->element;
+  int64_t a = p.grid.across > 1 ? job->m : 0, b = p.grid.down > 1 ? job->n : 0, line = job->k * kr->element;
   if ((a + b) * line > WHOLE) {
     if (job->k >= most(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
     else p.along = a > b ? ALONG_M : ALONG_N;
@@ -52,7 +52,7 @@ static packed_plan plan_of(const gemm_kernel *kr, const gemm_job *job) {
     p.grid = cut(kr, p.m, p.n, p.k);
   }
   p.depth = gemm_depth(kr, p.k);
-  if (p.grid.across > 1 && !gemm_in_place(kr, job)) p.a_buffers = p.along == ALONG_M || p.along == ALONG_K ? 2 : 1;
+  if (p.grid.across > 1) p.a_buffers = p.along == ALONG_M || p.along == ALONG_K ? 2 : 1;
   if (p.grid.down > 1) p.b_buffers = p.along == ALONG_N || p.along == ALONG_K ? 2 : 1;
   p.a_bytes = gemm_up(gemm_up(p.m, kr->mr) * gemm_up(p.k, kr->k_unit) * kr->element, 64);
   p.b_bytes = gemm_up(gemm_up(p.n, kr->nr) * gemm_up(p.k, kr->k_unit) * kr->element, 64);

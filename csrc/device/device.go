@@ -20,6 +20,8 @@ type Backend interface {
 	Sync() error
 	// Run enqueues op; args points to its argument struct.
 	Run(op Op, args unsafe.Pointer) error
+	// Close gives back what the backend holds for itself. No call may follow.
+	Close()
 }
 
 // Observer sees every op after it was enqueued (on a CPU: done); for profiles.
@@ -50,6 +52,13 @@ func New(name string, b Backend) *Device {
 	d := &Device{Name: name, backend: b}
 	d.Arena = newArena(d)
 	return d
+}
+
+// Close gives back the device's memory. Neither it nor its tensors may be used
+// afterwards.
+func (d *Device) Close() {
+	d.Arena.Close()
+	d.backend.Close()
 }
 
 // Describe names what does the work.

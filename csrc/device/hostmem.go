@@ -9,12 +9,12 @@ import (
 // HostAlloc maps zeroed memory outside Go's heap, so that C may hold pointers
 // to it; large pages where the system grants them.
 func HostAlloc(bytes int64) (unsafe.Pointer, error) {
-	m, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, err
 	}
-	_ = unix.Madvise(m, unix.MADV_HUGEPAGE) // a hint; memory works without
-	return unsafe.Pointer(&m[0]), nil
+	_ = unix.Madvise(unsafe.Slice((*byte)(p), bytes), unix.MADV_HUGEPAGE) // a hint; memory works without
+	return p, nil
 }
 
 // HostFree unmaps what HostAlloc gave.
@@ -28,6 +28,8 @@ type HostBackend struct{}
 func (HostBackend) Alloc(bytes int64) (unsafe.Pointer, error) { return HostAlloc(bytes) }
 func (HostBackend) Free(p unsafe.Pointer, bytes int64)        { HostFree(p, bytes) }
 func (HostBackend) Sync() error                               { return nil }
+func (HostBackend) Close()                                    {}
+func (HostBackend) onHost()                                   {}
 
 func (HostBackend) Write(dst unsafe.Pointer, src []byte) error {
 	copy(unsafe.Slice((*byte)(dst), len(src)), src)

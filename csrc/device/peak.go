@@ -27,10 +27,20 @@ func (p Product) String() string {
 	return text
 }
 
-// MatmulSpeed is the best speed of product p with operands of dtype among the
-// repetitions that fit into about `budget`, three at least, in operations a
-// second. The first one warms up and does not count.
-func MatmulSpeed(d *Device, dtype DType, p Product, budget time.Duration) (float64, error) {
+// Speed is how fast something runs, in operations a second.
+type Speed struct {
+	Burst     float64 // its fastest repetition
+	Sustained float64 // all repetitions together
+}
+
+// Better is the higher of each.
+func (s Speed) Better(t Speed) Speed {
+	return Speed{max(s.Burst, t.Burst), max(s.Sustained, t.Sustained)}
+}
+
+// MatmulSpeed repeats product p with operands of dtype for about `budget`, three
+// times at least, one after the other. The first one warms up and does not count.
+func MatmulSpeed(d *Device, dtype DType, p Product, budget time.Duration) (Speed, error) {
 	s := d.Arena.Scope(Workspace)
 	defer s.Release()
 	a := MatmulArgs{A: operand(s, dtype, p.M, p.K, p.TransA), B: operand(s, dtype, p.K, p.N, p.TransB)}
@@ -42,8 +52,9 @@ func MatmulSpeed(d *Device, dtype DType, p Product, budget time.Duration) (float
 	d.Fill(a.A, 0.5)
 	d.Fill(a.B, 0.25)
 	d.Fill(a.C, 0)
-	best, err := bestOf(d, budget, func() { d.Matmul(a) })
-	return 2 * float64(p.M) * float64(p.N) * float64(p.K) / best.Seconds(), err
+	best, mean, err := repeat(d, budget, func() { d.Matmul(a) })
+	flops := 2 * float64(p.M) * float64(p.N) * float64(p.K)
+	return Speed{flops / best.Seconds(), flops / mean.Seconds()}, err
 }
 
 func operand(s *Scope, dtype DType, rows, columns int64, transposed bool) Tensor {
@@ -67,26 +78,27 @@ func CopySpeed(d *Device, bytes int64, budget time.Duration) (float64, error) {
 	defer s.Release()
 	from, to := s.Alloc(F32, bytes/4), s.Alloc(F32, bytes/4)
 	d.Fill(from, 1)
-	best, err := bestOf(d, budget, func() { d.Copy(to, from) })
+	best, _, err := repeat(d, budget, func() { d.Copy(to, from) })
 	return 2 * float64(bytes) / best.Seconds(), err
 }
 
-// bestOf times call until `budget` is spent, three times at least.
-func bestOf(d *Device, budget time.Duration, call func()) (best time.Duration, err error) {
+// repeat calls until `budget` is spent, three times at least; the shortest call
+// and the mean of all.
+func repeat(d *Device, budget time.Duration, call func()) (best, mean time.Duration, err error) {
 	call()
 	if err := d.Sync(); err != nil {
-		return 1, err
+		return 1, 1, err
 	}
-	end := time.Now().Add(budget)
-	for n := 0; n < 3 || time.Now().Before(end); n++ {
+	begin, calls := time.Now(), 0
+	for ; calls < 3 || time.Since(begin) < budget; calls++ {
 		start := time.Now()
 		call()
 		if err := d.Sync(); err != nil {
-			return 1, err
+			return 1, 1, err
 		}
 		if took := max(1, time.Since(start)); best == 0 || took < best {
 			best = took
 		}
 	}
-	return best, nil
+	return best, max(1, time.Since(begin)/time.Duration(calls)), nil
 }

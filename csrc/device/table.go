@@ -42,7 +42,7 @@ func OpenHostTable(api unsafe.Pointer, pool *Pool) (Backend, error) {
 		c := (*C.mt_context)(C.calloc(1, C.sizeof_mt_context))
 		c.worker = C.int32_t(w)
 		c.workspace_bytes = t.api.workspace_bytes
-		mem, err := HostAlloc(max(int64(t.api.workspace_bytes), 4096))
+		mem, err := HostAlloc(workspaceBytes(t.api))
 		if err != nil {
 			return nil, fmt.Errorf("workspace of pool thread %d: %w", w, err)
 		}
@@ -64,6 +64,20 @@ func checkTable(api *C.mt_device_api) error {
 	}
 	return nil
 }
+
+// Close frees workspaces and scratch, which are as large as a small model.
+func (t *hostTable) Close() {
+	for _, c := range t.context {
+		HostFree(c.workspace, workspaceBytes(t.api))
+		C.free(unsafe.Pointer(c))
+	}
+	if t.room > 0 {
+		HostFree(t.scratch, t.room)
+	}
+	t.context, t.room = nil, 0
+}
+
+func workspaceBytes(api *C.mt_device_api) int64 { return max(int64(api.workspace_bytes), 4096) }
 
 func (t *hostTable) Describe() string { return C.GoString(C.mt_describe(t.api)) }
 

@@ -1,6 +1,8 @@
 package arguments
 
 import (
+	"strings"
+
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
@@ -28,6 +30,7 @@ func (p *parser) derive() {
 	p.deriveCheckpoint()
 	p.deriveData()
 	p.deriveReport()
+	p.noteIdle()
 	p.checkVolume()
 }
 
@@ -77,9 +80,15 @@ func (p *parser) positive(names ...string) {
 	}
 }
 
-// need reports a missing flag, unless only parts of a command line are read.
+// need reports a flag that is missing or too small, unless only parts of a
+// command line are read.
 func (p *parser) need(missing bool, flag, why string) bool {
-	if missing && !p.options.Partial && !p.wrong[flag] {
+	if !missing || p.options.Partial || p.wrong[flag] {
+		return missing
+	}
+	if v, given := p.values[flag]; given {
+		p.problem("--%s %s is too small: it is %s", flag, strings.Join(v.texts, " "), why)
+	} else {
 		p.problem("--%s is missing: %s", flag, why)
 	}
 	return missing
@@ -272,7 +281,7 @@ func (p *parser) deriveEvalBatch(dp int) {
 func (p *parser) deriveLength() {
 	o := &p.Optimizer
 	noLength := p.TrainIters == 0 && p.TrainSamples == 0 && !p.SkipTrain
-	p.need(noLength, "train-iters", "the length of the training, in steps or by --train-samples")
+	p.need(noLength, "train-iters", "the length of the training, in steps or by --train-samples, at least 1")
 	if p.TrainIters > 0 && p.TrainSamples > 0 {
 		p.problem("--train-iters and --train-samples exclude each other")
 	}
@@ -371,7 +380,7 @@ func (p *parser) deriveRecompute() {
 
 func (p *parser) deriveCheckpoint() {
 	c := &p.Checkpoint
-	if c.Save != "" && c.SaveInterval < 1 {
+	if c.Save != "" && c.SaveInterval < 1 && !p.options.Partial {
 		p.problem("--save needs --save-interval of at least 1")
 	}
 	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {
@@ -406,6 +415,9 @@ func (p *parser) deriveData() {
 	if (perSplit || d.PerSplitDataArgsPath != "") && d.Split != "" {
 		p.problem("--split cuts --data-path; it has no meaning with one path list per split")
 	}
+	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /", c) }) {
+		p.problem("--split %s: one to three numbers are needed, as in 969,30,1: the shares of training, validation and test", d.Split)
+	}
 	if d.Split == "" && (len(d.DataPath) > 0 || d.DataArgsPath != "") {
 		d.Split = "969,30,1"
 	}
@@ -426,6 +438,6 @@ func (p *parser) deriveReport() {
 		p.problem("--profile-step-end %d must come after --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
 	}
 	if p.given("distributed-backend") && p.Layout.Backend == "nccl" && !p.options.HasCUDA {
-		p.notice("--distributed-backend nccl: no usable GPU here; ranks of this process exchange data in memory, processes through gloo")
+		p.notice("--distributed-backend nccl: no usable GPU here; ranks of one process exchange data in memory, processes over TCP")
 	}
 }

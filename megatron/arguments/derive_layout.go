@@ -10,6 +10,12 @@ import (
 // deriveLayout places the model on ranks.
 func (p *parser) deriveLayout() {
 	l := &p.Layout
+	if p.options.ModelOnly {
+		*l = training.Layout{TP: 1, PP: 1, CP: 1, EP: 1, OptimizerInstances: 1, MicroBatchGroup: l.MicroBatchGroup}
+		p.Raw.VirtualStages, p.Raw.LayersPerVirtual, p.Raw.FSDP = 0, 0, false
+	} else if p.given("world-size") {
+		p.positive("world-size")
+	}
 	p.positive("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "expert-model-parallel-size")
 	if l.TP < 1 || l.PP < 1 || l.CP < 1 || l.EP < 1 {
 		return
@@ -21,8 +27,9 @@ func (p *parser) deriveLayout() {
 	if !whole { // the rest is checked all the same, to tell everything at once
 		l.DP = 1
 	}
-	if l.TP == 1 {
+	if l.TP == 1 && l.SequenceParallel {
 		l.SequenceParallel = false
+		p.notice("--sequence-parallel has no effect with --tensor-model-parallel-size 1")
 	}
 	if l.ETP == 0 {
 		l.ETP = l.TP

@@ -20,6 +20,7 @@ The command line wins over the ` + "`--config`" + ` file (YAML, the same names),
 - **works**: does what it says.
 - **accepted**: understood, changes nothing here; said once when given.
 - **refused**: ends the run with the reason.
+- **not yet**: read and checked (checkpoints of such models convert); training with it is refused.
 `)
 	owner := ""
 	for i := range table {
@@ -49,7 +50,11 @@ func markdownRow(f *Flag) string {
 	if len(f.Choices) > 0 {
 		values = strings.Join(f.Choices, ", ")
 	}
-	cells := []string{names, values, f.Default, f.Class.String(), text}
+	class := f.Class.String()
+	if f.notYet() {
+		class = "not yet"
+	}
+	cells := []string{names, values, f.Default, class, text}
 	for i := range cells {
 		cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
 	}

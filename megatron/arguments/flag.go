@@ -4,7 +4,8 @@
 //
 // Reading order: flag.go (what a row says), table_*.go (the rows), parse.go (from
 // argument list, file and checkpoint to values), build.go (from values to Config),
-// check.go (what must hold), help.go and print.go (what a user sees).
+// derive*.go (what follows and what must hold), report.go, help.go and docs.go
+// (what a user sees).
 package arguments
 
 import (
@@ -23,6 +24,13 @@ const (
 	Accepted       // understood, but nothing changes here; said once
 	Refused        // an error that says why, and what to use
 )
+
+// notYet tells that this program reads and checks a flag but cannot train with
+// it; derive_layout.go and derive_experts.go refuse what asks for it.
+func (f *Flag) notYet() bool {
+	return f.Class == Works && (f.Owner == ownMoE || slices.Contains([]string{"context-parallel-size", "cp-comm-type",
+		"hierarchical-context-parallel-sizes", "expert-model-parallel-size", "expert-tensor-parallel-size"}, f.Name))
+}
 
 func (c Class) String() string { return [...]string{"works", "accepted", "refused"}[c] }
 

@@ -17,6 +17,7 @@ Names may be written with dashes or underscores. --print-config shows what a
 command line comes to.
 
   -  accepted, changes nothing here        x  refused, with what to use instead
+  o  not yet: read and checked, but not trained with
 
 The smallest run:
   pretrain_gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
@@ -38,6 +39,9 @@ The smallest run:
 
 func helpLine(f *Flag) string {
 	mark := map[Class]string{Works: " ", Accepted: "-", Refused: "x"}[f.Class]
+	if f.notYet() {
+		mark = "o"
+	}
 	head := fmt.Sprintf("%s --%s", mark, f.Name)
 	if place := placeholder(f); place != "" {
 		head += " " + place

@@ -32,8 +32,8 @@ func TestOneRankCommandLine(t *testing.T) {
 	if c.Precision != training.FP16 || c.CheckForNaN {
 		t.Errorf("precision %s, check for NaN %v", c.Precision, c.CheckForNaN)
 	}
-	if len(report.Notices) != 2 || !strings.Contains(report.Notices[0]+report.Notices[1], "nccl") {
-		t.Errorf("notices %q: want one on nccl, one on --attention-softmax-in-fp32", report.Notices)
+	if all := strings.Join(report.Notices, ""); len(report.Notices) != 3 || !strings.Contains(all, "nccl") || !strings.Contains(all, "--sequence-parallel has no effect") {
+		t.Errorf("notices %q: want one each on nccl, --attention-softmax-in-fp32 and --sequence-parallel", report.Notices)
 	}
 	if err := c.SetVocab(50257); err != nil || c.Model.PaddedVocabSize != 50304 {
 		t.Errorf("padded vocabulary %d, %v", c.Model.PaddedVocabSize, err)
@@ -161,7 +161,9 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--seed 4294967296", "is above 4294967295"},
 		{"--hidden-size 2000000000", "no machine holds that"},
 		{"--seq-length 2000000000 --max-position-embeddings 2000000000 --micro-batch-size 2000000000 --global-batch-size 2000000000", "no machine holds that"},
-		{"--seq-length 1", "--seq-length is missing: the number of tokens of a training sequence, at least 2"},
+		{"--seq-length 1", "--seq-length 1 is too small: it is the number of tokens of a training sequence, at least 2"},
+		{"--world-size 0", "--world-size must be at least 1"},
+		{"--split -1,50,51", "one to three numbers are needed"},
 		{"--step-batch-size-schedule 0:2,1K:3", "the global batch size 3 (from sample"},
 		{"--rotary-percent 0.1 --position-embedding-type rope", "must come in pairs"},
 		{"--no-rope-freq 3", "does not divide --num-layers 4"},
@@ -410,4 +412,32 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("code %d: %v", fault.CodeOf(err), err)
 		}
 	})
+}
+
+// TestIdleFlagsAreNamed: what has no effect because another flag is missing is
+// said, once for all flags that lack the same one; what has an effect is not.
+func TestIdleFlagsAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		add, want string // "": no notice
+	}{
+		{"--moe-router-topk 4 --moe-z-loss-coeff 1e-3", "--moe-router-topk, --moe-z-loss-coeff: no effect without --num-experts"},
+		{"--rotary-percent 0.5", "--rotary-percent: no effect without --position-embedding-type rope"},
+		{"--rotary-percent 0.5 --use-rotary-position-embeddings", ""},
+		{"--save-interval 5", "--save-interval: no effect without --save"},
+		{"--save x --save-interval 5", ""},
+		{"--finetune --pretrained-checkpoint x", ""},
+		{"--finetune", "--finetune: no effect without --load or --pretrained-checkpoint"},
+		{"--profile-step-end 5", "--profile-step-end: no effect without --profile"},
+		{"--profile --profile-step-end 5", ""},
+		{"--sequence-parallel", "--sequence-parallel has no effect with --tensor-model-parallel-size 1"},
+	} {
+		_, report, err := Parse(append(baseline(), strings.Fields(c.add)...))
+		if err != nil {
+			t.Errorf("%s: %v", c.add, err)
+			continue
+		}
+		if got := strings.Join(report.Notices, "; "); got != c.want {
+			t.Errorf("%s: notices %q, want %q", c.add, got, c.want)
+		}
+	}
 }

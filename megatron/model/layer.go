@@ -48,7 +48,9 @@ type layerSaved struct {
 	mlp       *mlpSaved
 }
 
-// forward sets y = layer(x), keeping in scope s what backward needs.
+// forward sets y = layer(x), keeping in scope s what backward needs. Without a y
+// it makes only what is kept: the end of a recomputed chunk, whose output the
+// first time gave.
 func (l *layer) forward(p *Pass, s *device.Scope, y, x Tensor) (saved *layerSaved, err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
@@ -73,6 +75,10 @@ func (l *layer) forward(p *Pass, s *device.Scope, y, x Tensor) (saved *layerSave
 	}
 	saved.n2 = norms.Like(x)
 	saved.s2 = l.norm2.forward(p, s, saved.n2, saved.middle)
+	if !y.Given() {
+		saved.mlp, err = l.mlp.inner(p, inner, saved.n2)
+		return saved, err
+	}
 	if saved.mlp, err = l.mlp.forward(p, inner, branch, saved.n2); err != nil {
 		return nil, err
 	}

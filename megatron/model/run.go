@@ -220,7 +220,8 @@ func (s *Stage) leave(p *Pass, saved *Saved, dy Tensor) error {
 	return nil
 }
 
-// recall runs a forgotten chunk forward again, this time keeping everything.
+// recall runs a forgotten chunk forward again, this time keeping everything; its
+// output, which nobody reads now, is not made: a product and a sum over ranks less.
 func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c chunk) error {
 	if !c.again {
 		return nil
@@ -228,7 +229,10 @@ func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c chunk) error 
 	x, err := s.join(tmp, saved.inputs[c.from])
 	for i := c.from; i < c.to && err == nil; i++ {
 		saved.inputs[i] = kept{whole: x}
-		y := tmp.Like(x)
+		var y Tensor
+		if i < c.to-1 {
+			y = tmp.Like(x)
+		}
 		saved.layers[i], err = s.forwardLayer(p, i, y, x)
 		x = y
 	}

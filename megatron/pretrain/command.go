@@ -78,6 +78,11 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
 	device := func() (*device.Device, error) { return open(config.Device) }
+	if config.Log.Extras {
+		if err := measurePeak(job, device); err != nil {
+			return err
+		}
+	}
 	work := func(rank *training.Rank) error { return trainRank(ctx, job, rank) }
 	if place == nil {
 		return training.InProcess(config.Layout, &config.Model, device, work)
@@ -87,6 +92,17 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 		return err
 	}
 	return training.AsProcess(process, config.Layout, &config.Model, device, work)
+}
+
+// measurePeak takes a device of its own, so that the ranks' memory shows only
+// what they hold themselves.
+func measurePeak(job *training.Job, open func() (*device.Device, error)) error {
+	d, err := open()
+	if err != nil {
+		return err
+	}
+	defer d.Arena.Close()
+	return job.MeasurePeak(d)
 }
 
 func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {

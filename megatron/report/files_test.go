@@ -196,6 +196,14 @@ func TestJSONL(t *testing.T) {
 	if steps[0].Loss["lm loss"] != 4 || steps[0].GradNorm != nil && !math.IsNaN(float64(*steps[0].GradNorm)) || steps[1].Loss["lm loss"] != 3 || steps[1].PhaseSeconds["optimizer"] != 0.5 {
 		t.Errorf("%+v", steps)
 	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if last := lines[len(lines)-1]; strings.Contains(last, "learning_rate") || !strings.Contains(last, `"validation":"validation"`) || strings.Contains(lines[0], "validation") {
+		t.Errorf("an evaluation has what only a step has, or the other way round:\n%s\n%s", lines[0], last)
+	}
 	series := LossSeries(steps)
 	if len(series) != 2 || len(series[0].X) != 2 || series[1].Y[0] != 3.5 {
 		t.Errorf("%+v", series)

@@ -51,11 +51,27 @@ type Step struct {
 	NumZeros        *Number           `json:"num_zeros,omitempty"`
 	Skipped         bool              `json:"skipped,omitempty"`
 	Seconds         Number            `json:"seconds"`
-	PhaseSeconds    map[string]Number `json:"phase_seconds,omitempty"` // rank 0's timers
+	PhaseSeconds    map[string]Number `json:"phase_seconds,omitempty"` // the last rank's
 	TokensPerSecond Number            `json:"tokens_per_second"`
 	TFLOPs          Number            `json:"tflops_per_device"`
 	MFU             Number            `json:"mfu,omitempty"`
 	MemoryBytes     int64             `json:"memory_bytes,omitempty"`
+}
+
+// MarshalJSON leaves out of an evaluation what only a training step has.
+func (s *Step) MarshalJSON() ([]byte, error) {
+	type whole Step
+	if s.Validation == "" {
+		return json.Marshal((*whole)(s))
+	}
+	return json.Marshal(struct {
+		Time            time.Time         `json:"time"`
+		Iteration       int               `json:"iteration"`
+		ConsumedSamples int64             `json:"consumed_samples"`
+		ConsumedTokens  int64             `json:"consumed_tokens"`
+		Loss            map[string]Number `json:"loss"`
+		Validation      string            `json:"validation"`
+	}{s.Time, s.Iteration, s.ConsumedSamples, s.ConsumedTokens, s.Loss, s.Validation})
 }
 
 // JSONL appends steps to a file, each on its line the moment it is written.

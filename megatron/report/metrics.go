@@ -25,14 +25,14 @@ type Metrics struct {
 var gaugeHelp = map[string]string{
 	"iteration":         "latest training iteration",
 	"consumed_samples":  "sequences trained on",
-	"learning_rate":     "learning rate of the next step",
+	"learning_rate":     "learning rate of the latest step",
 	"global_batch_size": "sequences of the latest step",
 	"loss_scale":        "loss scale",
 	"grad_norm":         "global gradient norm before clipping",
 	"step_seconds":      "duration of the latest step",
 	"tokens_per_second": "tokens trained on per second",
 	"tflops_per_device": "model TFLOP/s per device",
-	"memory_bytes":      "device memory in use",
+	"memory_bytes":      "most device memory that was in use at once",
 }
 
 // ServeMetrics listens on addr (":9400") until Close.

@@ -169,6 +169,9 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 		if foreign(c.Load) != "" {
 			return c.Load, c.Finetune, nil
 		}
+		if st, err := os.Stat(c.Load); err == nil && !st.IsDir() {
+			return "", false, fault.Errorf(fault.IO, "--load %s is not a directory, nor a checkpoint of another program; name the folder that --save wrote", c.Load)
+		}
 		_, err := checkpoint.Latest(c.Load)
 		if err == nil {
 			return c.Load, c.Finetune, nil

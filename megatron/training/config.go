@@ -65,6 +65,7 @@ type Config struct {
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
 
 	DataloaderType string // single, cyclic
+	NoDataSharding bool   // cyclic: ranks draw from all samples
 	NumWorkers     int
 
 	SamplePrompt []string // texts to continue at every evaluation

@@ -2,6 +2,11 @@ package training
 
 import (
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"monotron/dataset"
 	"monotron/fault"
@@ -31,7 +36,34 @@ type feeds struct{ train, valid, test *Feed }
 // openData builds the datasets for a run of trainIters iterations.
 func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (sets [3]dataset.Dataset, err error) {
 	sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sampleCounts(c, trainIters))
+	if fault.CodeOf(err) == fault.NoInput {
+		err = fault.Errorf(fault.NoInput, "%w%s", err, prefixHint(c))
+	}
 	return sets, err
+}
+
+// prefixHint says what a data path is, to whoever named one that is not there:
+// mostly --output-prefix of preprocess_data, whose files have a longer name.
+func prefixHint(c *Config) string {
+	weighted := false
+	for _, path := range slices.Concat(c.Data.DataPath, c.Data.TrainDataPath, c.Data.ValidDataPath, c.Data.TestDataPath) {
+		if _, err := os.Stat(path + ".idx"); err == nil {
+			continue
+		}
+		if _, err := strconv.ParseFloat(path, 64); err == nil {
+			weighted = true
+			continue
+		}
+		hint := "; a data path is a prefix: PATH.bin and PATH.idx"
+		if found, err := filepath.Glob(path + "*.idx"); err == nil && len(found) > 0 {
+			hint += "; there is " + strings.TrimSuffix(found[0], ".idx")
+		}
+		return hint
+	}
+	if weighted {
+		return "; weights and prefixes come in pairs: 0.3 A 0.7 B"
+	}
+	return ""
 }
 
 // newFeeds reads sets for the dp-th data-parallel rank.
@@ -85,7 +117,7 @@ func NewFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed
 		s.MicroBatch = int64(c.MicroBatchSize)
 	}
 	if c.DataloaderType == "cyclic" {
-		s.Order = dataset.Cyclic
+		s.Order, s.Unsharded = dataset.Cyclic, c.NoDataSharding
 	}
 	if split == dataset.Valid && c.FullValidation {
 		s.Order, s.MicroBatch = dataset.FullValidation, 1

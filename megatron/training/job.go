@@ -22,6 +22,9 @@ type Job struct {
 	console  *console
 	trace    *report.Trace // nil: none
 
+	held *os.File // --save's folder, kept from other runs; nil: none
+	peak float64  // operations a second of this process, for MFU; 0: not measured
+
 	open sync.Once // by the first rank that wants data
 	sets [3]dataset.Dataset
 	err  error
@@ -64,7 +67,16 @@ func Prepare(c Config, w Streams) (*Job, error) {
 // Close ends what the ranks wrote to together.
 func (j *Job) Close() error {
 	j.console.close()
-	return j.trace.Close()
+	if j.held != nil {
+		_ = j.held.Close() // opened to be read, nothing is lost
+	}
+	if err := j.trace.Close(); err != nil {
+		return err
+	}
+	if j.trace != nil {
+		j.console.note("the trace is in %s: open it with chrome://tracing or ui.perfetto.dev", j.Config.Log.Profile)
+	}
+	return nil
 }
 
 // data opens the datasets, once for all ranks of the process. Notices about them

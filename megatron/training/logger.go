@@ -60,6 +60,7 @@ func newLogger(r *Run) (l *logger, err error) {
 		if l.metrics, err = report.ServeMetrics(c.MetricsAddr); err != nil {
 			return nil, err
 		}
+		l.console.note("metrics at http://%s/metrics", l.metrics.Addr())
 	}
 	return l, nil
 }
@@ -197,6 +198,19 @@ func (l *logger) flopsPerRank(s stepLog) float64 {
 	return l.config.Model.FLOPs(s.batch.Running, l.config.SeqLength) / float64(l.rank.Sizes.World())
 }
 
+// mfu is what the ranks of this process computed of the iteration, as a fraction
+// of what its device can; 0 where that is not measured.
+func (l *logger) mfu(r *Run, s stepLog, took time.Duration) float64 {
+	if r.peak == 0 {
+		return 0
+	}
+	ranks := 1.0
+	if l.rank.RunName == "" { // all are in this process, and share its device
+		ranks = float64(l.rank.Sizes.World())
+	}
+	return ranks * l.flopsPerRank(s) / took.Seconds() / r.peak
+}
+
 func gradNorm(s stepLog) *float64 {
 	if s.result.Update.Skipped {
 		return nil
@@ -214,7 +228,7 @@ func (l *logger) zeros(s stepLog) *float64 {
 
 func (l *logger) extras(r *Run, s stepLog) *report.Extras {
 	took := time.Since(s.started)
-	return &report.Extras{Iteration: int(r.Engine.Iteration), Loss: s.result.Loss, Total: took, Forward: s.result.Forward, Backward: s.result.Backward,
+	return &report.Extras{MFU: l.mfu(r, s, took), Iteration: int(r.Engine.Iteration), Loss: s.result.Loss, Total: took, Forward: s.result.Forward, Backward: s.result.Backward,
 		TokensPerSecond: float64(s.batch.Running*l.config.SeqLength) / took.Seconds()}
 }
 
@@ -344,7 +358,7 @@ func (l *logger) jsonStep(r *Run, s stepLog, took time.Duration, paramsNorm *flo
 		WeightDecay: report.Number(r.Engine.Scheduler.WeightDecay()), GlobalBatchSize: s.batch.Global, LossScale: report.Number(s.result.Scale),
 		GradNorm: number(gradNorm(s)), ParamsNorm: number(paramsNorm), NumZeros: number(l.zeros(s)), Skipped: s.result.Update.Skipped,
 		Seconds: report.Number(seconds), TokensPerSecond: report.Number(float64(tokens) / seconds),
-		TFLOPs:      report.Number(l.flopsPerRank(s) / seconds / 1e12),
+		TFLOPs: report.Number(l.flopsPerRank(s) / seconds / 1e12), MFU: report.Number(l.mfu(r, s, took)),
 		MemoryBytes: r.device.Arena.Usage().Max,
 		PhaseSeconds: map[string]report.Number{"data": report.Number(s.data.Seconds()), "forward": report.Number(s.result.Forward.Seconds()),
 			"backward": report.Number(s.result.Backward.Seconds()), "optimizer": report.Number(s.result.UpdateFor.Seconds())},
@@ -373,7 +387,8 @@ func (l *logger) tell(s *report.Step) error {
 // validation reports an evaluation.
 func (l *logger) validation(r *Run, where, split string, loss float64) error {
 	losses := []report.Value{{Name: "lm loss", Value: loss}}
-	s := &report.Step{Time: time.Now(), Iteration: int(r.Engine.Iteration), ConsumedSamples: r.at.ConsumedTrain, Validation: split,
+	s := &report.Step{Time: time.Now(), Iteration: int(r.Engine.Iteration), ConsumedSamples: r.at.ConsumedTrain,
+		ConsumedTokens: r.at.ConsumedTrain * int64(l.config.SeqLength), Validation: split,
 		Loss: map[string]report.Number{"lm loss": report.Number(loss)}}
 	if err := l.tell(s); err != nil {
 		return err

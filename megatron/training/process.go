@@ -3,6 +3,7 @@ package training
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"monotron/csrc/device"
 	"monotron/fault"
@@ -10,12 +11,6 @@ import (
 	"monotron/mpu/comm"
 	"monotron/mpu/topology"
 )
-
-// world is what gives ranks their groups: comm.World, whose ranks are goroutines,
-// or comm.Process, whose ranks are processes.
-type world interface {
-	Group(rank int, name string, members []int, d *device.Device) (comm.Group, error)
-}
 
 // AsProcess does work as the one rank of a layout that this process is, and
 // returns the error of the rank of the run that failed first.
@@ -35,15 +30,17 @@ func asRank(p *comm.Process, l Layout, m *spec.Model, open func() (*device.Devic
 	if err != nil {
 		return err
 	}
-	r, err := Joined(p, p.Rank(), l, m, d)
+	carrier := comm.Carry(p, d, l.Backend != "gloo", time.Duration(l.TimeoutMinutes)*time.Minute)
+	r, err := Joined(carrier, p.Rank(), l, m, d)
 	if err != nil {
-		return err
+		return errors.Join(err, carrier.End())
 	}
-	if r.Saves, err = p.Group(r.Number, "saves", l.Sizes().Group(topology.All, 0), d); err != nil {
+	r.Carrier = carrier.Note
+	if r.Saves, err = comm.Carry(p, d, false, 0).Group(r.Number, "saves", l.Sizes().Group(topology.All, 0), d); err != nil {
 		return err
 	}
 	r.RunName, r.tell = p.Run(), p.Phase
-	return work(r)
+	return errors.Join(work(r), carrier.End())
 }
 
 // at says what the rank is doing, for whoever has to say why it does no more.

@@ -31,6 +31,7 @@ type Rank struct {
 	Shard  comm.Group // of DP: share one copy of the optimizer's state
 	Across comm.Group // of DP: have the same shard of each copy
 
+	Carrier string       // how tensors travel between ranks, where that is worth a line
 	RunName string       // alike on all ranks of a run of processes; "": all ranks are in this process
 	tell    func(string) // takes what the rank is at; nil: nobody asks
 }
@@ -48,7 +49,7 @@ func (l Layout) Sizes() topology.Sizes {
 }
 
 // Joined is rank `number` of w in the layout l of a model, computing on d.
-func Joined(w world, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
+func Joined(w comm.Groups, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
 	sizes := l.Sizes()
 	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d}
 	type joining struct {
@@ -87,7 +88,7 @@ func (r *Rank) First() bool { return r.Number == 0 }
 func (r *Rank) Last() bool  { return r.Number == r.Sizes.World()-1 }
 
 // InProcess does work on every rank of a layout, each a goroutine with a device of
-// its own, and returns the error of the rank that failed first.
+// its own while the work lasts, and returns the error of the rank that failed first.
 func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), work func(*Rank) error) error {
 	n := l.Sizes().World()
 	if n == 1 {
@@ -95,11 +96,14 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 		if err != nil {
 			return err
 		}
+		defer d.Close()
 		return work(Alone(d))
 	}
 	w, saves := comm.NewWorld(n), comm.NewWorld(n)
 	w.Timeout = time.Duration(l.TimeoutMinutes) * time.Minute
 	all := l.Sizes().Group(topology.All, 0)
+	devices := make([]*device.Device, n)
+	defer closeAll(devices) // not before every rank has ended: peers read each other's memory
 	return w.Run(func(number int) (err error) {
 		defer func() {
 			if err != nil {
@@ -110,13 +114,24 @@ func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), wor
 		if err != nil {
 			return err
 		}
-		r, err := Joined(w, number, l, m, d)
+		devices[number] = d
+		carrier := comm.Carry(w, d, false, 0)
+		r, err := Joined(carrier, number, l, m, d)
 		if err != nil {
 			return err
 		}
-		if r.Saves, err = saves.Group(number, "saves", all, d); err != nil {
+		r.Carrier = carrier.Note
+		if r.Saves, err = comm.Carry(saves, d, false, 0).Group(number, "saves", all, d); err != nil {
 			return err
 		}
 		return work(r)
 	})
+}
+
+func closeAll(devices []*device.Device) {
+	for _, d := range devices {
+		if d != nil {
+			d.Close()
+		}
+	}
 }

@@ -52,14 +52,21 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 	if r.log, err = newLogger(r); err != nil {
 		return nil, err
 	}
+	if err = j.hold(rank); err != nil {
+		return nil, err
+	}
 	r.Engine.Timers = r.log.timers
 	r.log.note("device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
+	if rank.Carrier != "" {
+		r.log.note("between ranks: %s", rank.Carrier)
+	}
 	if err = r.log.parameters(r.Engine.Params); err != nil {
 		return nil, err
 	}
 	if err = r.restore(); err != nil {
 		return nil, err
 	}
+	r.tellOverwriting()
 	sets, err := j.data(func(text string) { r.log.note("%s", text) })
 	if err != nil {
 		return nil, err

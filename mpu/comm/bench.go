@@ -41,7 +41,7 @@ func Bench(open func() (*device.Device, error), ranks int, bytes int64, budget t
 		if err != nil {
 			return err
 		}
-		defer d.Arena.Close()
+		defer d.Close()
 		g, err := w.Group(rank, "bench", members, d)
 		if err != nil {
 			return err
@@ -58,6 +58,20 @@ func Bench(open func() (*device.Device, error), ranks int, bytes int64, budget t
 	touched := n * (n*part + part + 2*(n-1)*part)
 	s.Bound = time.Duration(touched / s.Copy * 1e9)
 	return s, err
+}
+
+// Bench times an all-reduce of `bytes` among all processes of the run for about
+// `budget`: the best, as this rank sees it.
+func (p *Process) Bench(d *device.Device, bytes int64, budget time.Duration) (time.Duration, error) {
+	var members []int
+	for r := range p.size {
+		members = append(members, r)
+	}
+	g, err := p.Group(p.rank, fmt.Sprint("bench ", bytes), members, d)
+	if err != nil {
+		return 0, err
+	}
+	return timeAllReduce(g, d, bytes, budget)
 }
 
 // timeAllReduce repeats an all-reduce until rank 0 finds the budget spent.

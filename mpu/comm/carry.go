@@ -77,6 +77,18 @@ func (m *move) tile(at int64) {
 	}
 }
 
+// pair does a move of two sources to one target on this thread.
+func (m *move) pair() {
+	if m.dtype == device.F32 {
+		view := func(p unsafe.Pointer) []float32 { return unsafe.Slice((*float32)(p), m.n) }
+		into(view(m.to[0]), view(m.from[0]), view(m.from[1]), m.reduce)
+		return
+	}
+	for at := int64(0); at < m.n; at += tile {
+		m.tile(at)
+	}
+}
+
 // combineTile sets n elements at out, which has room for three tiles of eight
 // bytes, to the combination of those at from.
 func combineTile(out unsafe.Pointer, from []unsafe.Pointer, n int, dtype device.DType, reduce string) {

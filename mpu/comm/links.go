@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -16,17 +15,20 @@ import (
 )
 
 // links are a process's connections with its peers: what it sends to a rank goes
-// over one that it has made, what it receives over one that the rank has made.
+// over one that it has made, what it receives over one that the rank has made. A
+// connection proves who is at its ends, and breaks when one dies; what carries the
+// bytes is agreed on it (roads.go).
 type links struct {
 	process  *Process
 	listener net.Listener
 	key      []byte
+	roads    *roads
 	alive    context.Context // until all connections are ended
 	kill     context.CancelFunc
 
 	mu      sync.Mutex
 	out     map[int]*outlet
-	conns   map[net.Conn]bool
+	conns   map[net.Conn]func() // each with what ends the waits of its road
 	closed  bool
 	idle    sync.WaitGroup // who receives
 	outlets sync.WaitGroup
@@ -76,7 +78,8 @@ const (
 const biggest = 1 << 40
 
 func newLinks(p *Process, listener net.Listener) *links {
-	l := &links{process: p, listener: listener, key: p.session.Key(), out: map[int]*outlet{}, conns: map[net.Conn]bool{}}
+	l := &links{process: p, listener: listener, key: p.session.Key(), out: map[int]*outlet{}, conns: map[net.Conn]func(){}}
+	l.roads = newRoads(l)
 	l.alive, l.kill = context.WithCancel(context.Background())
 	l.idle.Add(1)
 	go l.accept()
@@ -101,7 +104,7 @@ func (l *links) accept() {
 			conn.Close() // too many at once
 			continue
 		}
-		if !l.keep(conn) {
+		if !l.keep(conn, func() {}) {
 			return
 		}
 		l.idle.Add(1)
@@ -117,15 +120,16 @@ func (l *links) accept() {
 	}
 }
 
-// keep remembers a connection; false: too late.
-func (l *links) keep(c net.Conn) bool {
+// keep remembers a connection and how to end what waits on its road; false: too late.
+func (l *links) keep(c net.Conn, abort func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
+		abort()
 		c.Close() // nobody wants it
 		return false
 	}
-	l.conns[c] = true
+	l.conns[c] = abort
 	return true
 }
 
@@ -139,25 +143,30 @@ func (l *links) drop(c net.Conn) {
 // receive takes one rank's messages until it is done.
 func (l *links) receive(conn net.Conn) {
 	p := l.process
+	in, from, err := l.answerOffers(conn)
+	if err != nil {
+		l.broken(from, err)
+		return
+	}
+	defer in.close()
 	var bytes [headerSize]byte
-	from := -1
 	for {
-		if _, err := io.ReadFull(conn, bytes[:]); err != nil {
+		if err := in.head(bytes[:]); err != nil {
 			l.broken(from, err)
 			return
 		}
 		var h header
 		if _, err := binary.Decode(bytes[:], binary.LittleEndian, &h); err != nil || (h.Kind != kindData && h.Kind != kindBye) ||
-			h.Bytes > biggest || int(h.From) >= p.size || (from >= 0 && from != int(h.From)) {
+			h.Bytes > biggest || int(h.From) != from {
 			l.broken(from, fmt.Errorf("what came over it is no message"))
 			return
 		}
-		from = int(h.From)
 		if h.Kind == kindBye {
 			p.farewell(from)
 			return
 		}
-		if err := p.take(&h, conn); err != nil {
+		in.expect(int64(h.Bytes))
+		if err := p.take(&h, in); err != nil {
 			l.broken(from, err)
 			return
 		}
@@ -192,9 +201,10 @@ func (l *links) send(rank int, m parcel) {
 // deliver sends what is queued for a rank, until the end.
 func (l *links) deliver(o *outlet) {
 	defer l.outlets.Done()
-	conn, err := l.connect(o.rank)
+	out, conn, err := l.connect(o.rank)
 	if err == nil {
 		defer l.drop(conn)
+		defer out.close()
 	}
 	for {
 		l.mu.Lock()
@@ -205,7 +215,7 @@ func (l *links) deliver(o *outlet) {
 			l.mu.Unlock()
 			if err == nil {
 				h := header{Kind: kindBye, From: uint32(l.process.rank)}
-				_ = h.write(conn, nil) // it may have left before
+				_ = out.send(&h, nil) // it may have left before
 			}
 			return
 		}
@@ -213,7 +223,7 @@ func (l *links) deliver(o *outlet) {
 		o.queue = o.queue[1:]
 		l.mu.Unlock()
 		if err == nil {
-			err = m.head.write(conn, m.data)
+			err = out.send(&m.head, m.data)
 		}
 		if err != nil {
 			l.broken(o.rank, err)
@@ -223,26 +233,35 @@ func (l *links) deliver(o *outlet) {
 }
 
 // connect makes the way to a rank.
-func (l *links) connect(rank int) (net.Conn, error) {
+func (l *links) connect(rank int) (sender, net.Conn, error) {
 	member := l.process.session.Members()[rank]
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	conn, err := dialer.DialContext(l.alive, "tcp", member.Addr)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if !l.keep(conn) {
-		return nil, net.ErrClosed
+	if !l.keep(conn, func() {}) {
+		return nil, nil, net.ErrClosed
 	}
-	if err := rendezvous.Call(conn, l.key); err != nil {
+	err = rendezvous.Call(conn, l.key)
+	var out sender
+	if err == nil {
+		out, err = l.offer(conn, &member)
+	}
+	if err != nil {
 		l.drop(conn)
-		return nil, err
+		return nil, nil, err
 	}
-	return conn, nil
+	return out, conn, nil
+}
+
+func (h *header) bytes() ([]byte, error) {
+	return binary.Append(make([]byte, 0, headerSize), binary.LittleEndian, h)
 }
 
 // write sends the header and its bytes.
 func (h *header) write(c net.Conn, data []byte) error {
-	bytes, err := binary.Append(make([]byte, 0, headerSize), binary.LittleEndian, h)
+	bytes, err := h.bytes()
 	if err != nil {
 		return err
 	}
@@ -253,11 +272,13 @@ func (h *header) write(c net.Conn, data []byte) error {
 
 // cut ends all connections at once.
 func (l *links) cut() {
+	go l.roads.abort()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 	l.kill()
-	for c := range l.conns {
+	for c, abort := range l.conns {
+		abort()
 		c.Close() // nothing more is wanted of it
 	}
 	l.end()
@@ -287,6 +308,7 @@ func (l *links) close() {
 	l.listener.Close() // nothing more is wanted of it
 	l.outlets.Wait()
 	l.idle.Wait()
+	l.roads.close()
 }
 
 // bytesOf is the memory of a tensor on the host.

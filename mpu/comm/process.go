@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +30,7 @@ type Process struct {
 	pool    *device.Pool
 	limit   time.Duration // longest wait of a collective
 	links   *links
+	fast    bool // sums by Gloo, where it can
 
 	mu     sync.Mutex // of all below, and of all waiting messages
 	err    error
@@ -45,6 +48,11 @@ func NewProcess(ctx context.Context, c rendezvous.Config, limit time.Duration) (
 		return nil, fault.Errorf(fault.IO, "no port to take tensors at: %w", err)
 	}
 	c.Data = listener.Addr().String()
+	c.Alike = maps.Clone(c.Alike)
+	if c.Alike == nil {
+		c.Alike = map[string]string{}
+	}
+	c.Alike["MONOTRON_ROADS"] = os.Getenv("MONOTRON_ROADS")
 	s, err := rendezvous.Join(ctx, c)
 	if err != nil {
 		listener.Close() // nothing more is wanted of it
@@ -109,7 +117,7 @@ func (p *Process) Group(rank int, name string, members []int, d *device.Device) 
 	if g == nil {
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(key)) // never fails
-		g = &processGroup{world: p, name: name, members: slices.Clone(members), place: place, id: hash.Sum64(), device: d, open: map[*transit]bool{},
+		g = &processGroup{world: p, name: name, members: slices.Clone(members), place: place, id: hash.Sum64(), piece: p.pieceOf(members), device: d, open: map[*transit]bool{},
 			sent: make([]int64, len(members)), received: make([]int64, len(members))}
 		p.groups[key] = g
 	}

@@ -16,11 +16,13 @@ type processGroup struct {
 	members []int // ranks of the world
 	place   int
 	id      uint64 // of the name and the members
+	piece   int    // bytes of an all-reduce that are carried as one
 	device  *device.Device
 
 	next           int64             // number of the next collective
 	sent, received []int64           // messages to and from each member
 	open           map[*transit]bool // calls under way
+	own            *ownSums          // Gloo's; nil: none made yet
 }
 
 func (g *processGroup) Name() string { return g.name }
@@ -85,22 +87,22 @@ func (g *processGroup) share(place int, n int64) (from, to int64) {
 }
 
 // summed expects everybody's n elements, and sets them, with our own, added in
-// order, at `to`.
+// order, at `to`. Between two ranks they are added as they come; then nothing may
+// send `to` before.
 func (t *transit) summed(own []byte, to []byte, then func()) {
 	g, c := t.group, t.call
-	from := make([][]byte, g.Size())
-	from[g.place] = own
-	for _, place := range g.others() {
-		from[place] = staging(int64(len(own)))
-		t.takes(place, from[place])
+	if g.Size() == 2 && len(own) > small {
+		t.expectFolded(0, 1-g.place, c.Seq, partBrought, to, g.folder(c, own, to))
+	} else {
+		t.gathered(own, to)
+	}
+	add := t.sum
+	if add == nil && then == nil {
+		return
 	}
 	t.sum = func() {
-		if len(own) > 0 {
-			m := move{n: int64(len(own)) / c.DType.Size(), dtype: c.DType, reduce: c.Reduce, to: []unsafe.Pointer{unsafe.Pointer(&to[0])}}
-			for _, f := range from {
-				m.from = append(m.from, unsafe.Pointer(&f[0]))
-			}
-			carry(g.world.pool, []move{m})
+		if add != nil {
+			add()
 		}
 		if then != nil {
 			g.world.mu.Lock()
@@ -112,39 +114,105 @@ func (t *transit) summed(own []byte, to []byte, then func()) {
 	}
 }
 
+// gathered keeps what comes until all is there, then sums it.
+func (t *transit) gathered(own, to []byte) {
+	g, c := t.group, t.call
+	from := make([][]byte, g.Size())
+	from[g.place] = own
+	for _, place := range g.others() {
+		from[place] = staging(int64(len(own)))
+		t.takes(place, from[place])
+	}
+	if len(own) == 0 {
+		return
+	}
+	t.sum = func() {
+		m := move{n: int64(len(own)) / c.DType.Size(), dtype: c.DType, reduce: c.Reduce, to: []unsafe.Pointer{unsafe.Pointer(&to[0])}}
+		for _, f := range from {
+			m.from = append(m.from, unsafe.Pointer(&f[0]))
+		}
+		carry(g.world.pool, []move{m})
+	}
+}
+
+// folder combines a stretch of the other rank's bytes with our own, lower rank first.
+func (g *processGroup) folder(c *Call, own, to []byte) func(at int64, theirs []byte) {
+	return func(at int64, theirs []byte) {
+		m := move{n: int64(len(theirs)) / c.DType.Size(), dtype: c.DType, reduce: c.Reduce, to: []unsafe.Pointer{unsafe.Pointer(&to[at])},
+			from: []unsafe.Pointer{unsafe.Pointer(&own[at]), unsafe.Pointer(&theirs[0])}}
+		if g.place == 1 {
+			m.from[0], m.from[1] = m.from[1], m.from[0]
+		}
+		m.pair()
+	}
+}
+
+// A longer all-reduce is carried in pieces: on one host they stay in the cache from
+// rank to rank; between hosts each costs Gloo a question and an answer.
+const (
+	pieceHere   = 2 << 20
+	pieceAcross = 16 << 20
+)
+
+// pieceOf is the same on all members.
+func (p *Process) pieceOf(members []int) int {
+	all := p.session.Members()
+	for _, m := range members {
+		if all[m].Host != all[members[0]].Host || !p.links.roads.allows(roadShared) {
+			return pieceAcross
+		}
+	}
+	return pieceHere
+}
+
 func (g *processGroup) AllReduce(x device.Tensor, op ReduceOp) Work {
 	insist(g, opAllReduce, summable(x), x)
-	return g.start(Call{Op: opAllReduce, Reduce: op.String(), Root: -1}, x, func(t *transit, n int64) {
-		all, size := bytesOf(x), x.DType.Size()
-		if int64(len(all)) <= small {
-			t.summed(all, all, nil)
+	return g.start(Call{Op: opAllReduce, Reduce: op.String(), Root: -1}, x, func(t *transit, _ int64) {
+		all := bytesOf(x)
+		switch {
+		case g.world.fast && g.glooSums(x.DType):
+			t.fastReduce(x, op)
+		case len(all) <= small:
+			t.gathered(all, all)
 			for _, place := range g.others() {
 				t.brings(place, all)
 			}
-			return
-		}
-		part := func(place int) []byte {
-			from, to := g.share(place, n)
-			return all[from*size : to*size]
-		}
-		mine := part(g.place)
-		t.summed(mine, mine, func() {
-			for _, place := range g.others() {
-				t.send(1, place, t.call.Seq, partResult, n, x.DType, mine)
-			}
-		})
-		for _, place := range g.others() {
-			t.expect(1, place, t.call.Seq, partResult, part(place))
-			t.brings(place, part(place))
+		case len(all) <= g.piece:
+			t.reduceShares(all)
+		default:
+			t.cut((len(all)+g.piece-1)/g.piece, func(piece *transit, i int) {
+				piece.reduceShares(all[i*g.piece : min(len(all), (i+1)*g.piece)])
+			})
 		}
 	})
+}
+
+// reduceShares has every rank sum its share of the elements, then gives it to all.
+func (t *transit) reduceShares(all []byte) {
+	g, c := t.group, t.call
+	size := c.DType.Size()
+	n := int64(len(all)) / size
+	part := func(place int) []byte {
+		from, to := g.share(place, n)
+		return all[from*size : to*size]
+	}
+	mine := part(g.place)
+	t.summed(mine, mine, func() {
+		for _, place := range g.others() {
+			t.send(1, place, c.Seq, partResult, c.Count, c.DType, mine)
+		}
+	})
+	for _, place := range g.others() {
+		t.expect(1, place, c.Seq, partResult, part(place))
+		t.brings(place, part(place))
+	}
 }
 
 func (g *processGroup) Reduce(x device.Tensor, op ReduceOp, root int) Work {
 	insist(g, opReduce, summable(x), x)
 	return g.start(Call{Op: opReduce, Reduce: op.String(), Root: g.members[root]}, x, func(t *transit, _ int64) {
 		if g.place == root {
-			t.summed(bytesOf(x), bytesOf(x), nil)
+			t.gathered(bytesOf(x), bytesOf(x))
 		} else {
 			t.brings(root, bytesOf(x))
 		}

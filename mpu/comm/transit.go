@@ -23,6 +23,10 @@ type transit struct {
 	over  bool
 	err   error
 	done  chan struct{}
+
+	parent *transit // of a piece of a long call: a transit of its own, that ends nothing but itself
+	piece  uint32
+	rest   []func() // pieces that have not begun
 }
 
 // address is where a message is expected: the call, its part and who sends it.
@@ -39,16 +43,19 @@ type box struct {
 	call  *transit
 	stage int
 	dst   []byte
+	fold  func(at int64, theirs []byte) // adds what comes to dst instead of copying; nil: copy
 	head  header
 	data  []byte
 }
 
-// Parts of a call's messages.
+// Parts of a call's messages; the number of the piece stands above partBits.
 const (
 	partBrought = iota
 	partResult
 	partMessage // of an exchange
 )
+
+const partBits = 3
 
 // opNames numbers the ops for headers.
 var opNames = []string{opAllReduce, opReduce, opBroadcast, opAllGather, opGather, opScatter, opReduceScatter, opAllToAll, opBarrier, "exchange"}
@@ -57,7 +64,7 @@ var reduceNames = []string{"", Sum.String(), Max.String()}
 // head is the header of a message of a call.
 func (t *transit) head(seq int64, part uint32, count int64, dtype device.DType, bytes int) header {
 	c := t.call
-	return header{Group: t.group.id, Seq: seq, Part: part, From: uint32(t.group.world.rank), Bytes: uint64(bytes), Count: count, Root: int32(c.Root),
+	return header{Group: t.group.id, Seq: seq, Part: part | t.piece<<partBits, From: uint32(t.group.world.rank), Bytes: uint64(bytes), Count: count, Root: int32(c.Root),
 		DType: int32(dtype), Op: uint32(slices.Index(opNames, c.Op)), Reduce: uint32(slices.Index(reduceNames, c.Reduce)), Kind: kindData}
 }
 
@@ -84,8 +91,12 @@ func (t *transit) send(stage, place int, seq int64, part uint32, count int64, dt
 
 // expect says where a member's bytes are to go; with the lock held.
 func (t *transit) expect(stage, place int, seq int64, part uint32, dst []byte) {
+	t.expectFolded(stage, place, seq, part, dst, nil)
+}
+
+func (t *transit) expectFolded(stage, place int, seq int64, part uint32, dst []byte, fold func(at int64, theirs []byte)) {
 	p := t.group.world
-	at := address{t.group.id, seq, part, t.group.members[place]}
+	at := address{t.group.id, seq, part | t.piece<<partBits, t.group.members[place]}
 	t.left[stage]++
 	b := p.boxes[at]
 	switch {
@@ -95,13 +106,22 @@ func (t *transit) expect(stage, place int, seq int64, part uint32, dst []byte) {
 			p.failLater(err)
 			return
 		}
-		copy(dst, b.data)
+		settleInto(dst, b.data, fold)
 		t.left[stage]--
 	case p.ended[at.from]:
 		p.failLater(t.desertion(at.from))
 	default:
-		p.boxes[at] = &box{call: t, stage: stage, dst: dst}
+		p.boxes[at] = &box{call: t, stage: stage, dst: dst, fold: fold}
 	}
+}
+
+// settleInto puts bytes that have come to where they belong.
+func settleInto(dst, data []byte, fold func(at int64, theirs []byte)) {
+	if fold != nil && len(data) > 0 {
+		fold(0, data)
+		return
+	}
+	copy(dst, data)
 }
 
 func (t *transit) desertion(rank int) error {
@@ -111,7 +131,7 @@ func (t *transit) desertion(rank int) error {
 // matches tells whether a peer's message belongs to the same call as ours.
 func (t *transit) matches(h *header, bytes int) error {
 	g, me, theirs := t.group, t.group.world.rank, callOf(h)
-	if h.Part == partMessage {
+	if h.Part&(1<<partBits-1) == partMessage {
 		if theirs.Op == t.call.Op && int(h.Bytes) == bytes {
 			return nil
 		}
@@ -149,7 +169,7 @@ func (p *Process) take(h *header, from io.Reader) error {
 			p.stop(p.session.Fail(err))
 			return err
 		}
-		if _, err := io.ReadFull(from, b.dst); err != nil {
+		if err := b.read(from); err != nil {
 			return err
 		}
 		b.call.arrived(b.stage)
@@ -172,8 +192,41 @@ func (p *Process) take(h *header, from io.Reader) error {
 		p.stop(p.session.Fail(err))
 		return err
 	}
-	copy(b.dst, data)
+	settleInto(b.dst, data, b.fold)
 	b.call.arrived(b.stage)
+	return nil
+}
+
+// inPlace is a receiver whose bytes can be seen before they are taken.
+type inPlace interface {
+	next() ([]byte, error) // at least one byte
+	done(n int)
+}
+
+// read takes the box's bytes.
+func (b *box) read(from io.Reader) error {
+	if b.fold == nil {
+		_, err := io.ReadFull(from, b.dst)
+		return err
+	}
+	shared, is := from.(inPlace)
+	if !is {
+		theirs := staging(int64(len(b.dst)))
+		_, err := io.ReadFull(from, theirs)
+		if err == nil {
+			settleInto(nil, theirs, b.fold)
+		}
+		return err
+	}
+	for at := int64(0); at < int64(len(b.dst)); {
+		theirs, err := shared.next()
+		if err != nil {
+			return err
+		}
+		b.fold(at, theirs)
+		at += int64(len(theirs))
+		shared.done(len(theirs))
+	}
 	return nil
 }
 
@@ -253,11 +306,50 @@ func (t *transit) end(err error) {
 		return
 	}
 	t.over, t.err = true, err
+	if t.parent != nil {
+		t.parent.pieceOver()
+		return
+	}
 	delete(t.group.open, t)
 	if err == nil {
 		t.call.Ended = time.Now()
 	}
 	close(t.done)
+}
+
+// cut makes the call of n pieces, of which a few are under way at once: what one
+// leaves in the cache is there when its result passes. With the lock held.
+func (t *transit) cut(n int, plan func(piece *transit, i int)) {
+	for i := range n {
+		t.rest = append(t.rest, func() {
+			p := &transit{group: t.group, call: t.call, parent: t, piece: uint32(i)}
+			p.left[0] = 1 // until all is posted
+			plan(p, i)
+			p.left[0]--
+			p.advance()
+		})
+	}
+	t.left[1] += n
+	for range min(n, piecesAtOnce) {
+		t.begin()
+	}
+}
+
+const piecesAtOnce = 4
+
+// begin begins the next piece, if there is one.
+func (t *transit) begin() {
+	if len(t.rest) > 0 {
+		next := t.rest[0]
+		t.rest = t.rest[1:]
+		next()
+	}
+}
+
+func (t *transit) pieceOver() {
+	t.begin()
+	t.left[1]--
+	t.advance()
 }
 
 // Wait waits until the call is over, but no longer than the run's limit.
@@ -285,7 +377,7 @@ func (t *transit) lacking() (ranks []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for at, b := range p.boxes {
-		if b.call == t && !slices.Contains(ranks, at.from) {
+		if b.call != nil && (b.call == t || b.call.parent == t) && !slices.Contains(ranks, at.from) {
 			ranks = append(ranks, at.from)
 		}
 	}

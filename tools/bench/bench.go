@@ -2,7 +2,7 @@
 // step as a fraction of it, in one run.
 //
 // Reading order: bench.go (flags), measure.go (what is timed), peak.go (the
-// machine), step.go (the training step), print.go (what is told), start.go.
+// machine), library.go, step.go (the training step), print.go (what is told), start.go.
 package bench
 
 import (
@@ -22,19 +22,21 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "bench",
 		Usage:     "measure this machine's peak, and the training step as a fraction of it",
-		ArgsUsage: "[ops|start|data|layouts|comm]",
+		ArgsUsage: "[ops|peak|start|data|layouts|comm]",
 		Description: "Without an argument: GEMM peak and copy bandwidth, then whole training steps on random tokens.\n" +
-			"ops: the same with a line for every op and shape. start: from process start to the first finished step of a small model.\n" +
+			"ops: the same with a line for every op and shape. peak: matrix products alone. start: from process start to the first finished step of a small model.\n" +
 			"data: text to tokens, index arrays, blends, the loader.\n" +
 			"layouts: the same step cut over 2 and 4 ranks of this process. comm: an all-reduce beside the memory's own speed.",
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return fault.Errorf(fault.Usage, "bench takes one word, ops, start, data, layouts or comm; found %q", c.Args().Slice())
+				return fault.Errorf(fault.Usage, "bench takes one word, ops, peak, start, data, layouts or comm; found %q", c.Args().Slice())
 			}
 			switch what := c.Args().First(); what {
 			case "start":
 				return start(c)
+			case "peak":
+				return benchPeak(c, open)
 			case "data":
 				return benchData(c)
 			case "layouts":
@@ -44,7 +46,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			case "", "ops":
 				return run(c, open, what == "ops")
 			default:
-				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, start, data, layouts and comm, or no word at all", what)
+				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, peak, start, data, layouts and comm, or no word at all", what)
 			}
 		},
 	})
@@ -112,7 +114,7 @@ func run(c *cli.Context, open func(string) (*device.Device, error), everyShape b
 	}
 	notes := &command.Printer{W: c.App.ErrWriter}
 	return command.WithDevice(c, open, func(d *device.Device) error {
-		r, err := measure(d, o, full, func(what string) { notes.Printf("%s\n", what) })
+		r, err := measure(c.Context, d, o, full, func(what string) { notes.Printf("%s\n", what) })
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-var little = effort{cube: 8, product: time.Microsecond, again: time.Microsecond, copied: 4096, steps: time.Microsecond}
+var little = effort{cube: 8, product: time.Microsecond, hold: time.Microsecond, copied: 4096, steps: time.Microsecond}
 
 func small() options {
 	m := spec.Model{NumLayers: 2, HiddenSize: 16, FFNHiddenSize: 64, NumAttentionHeads: 2, NumQueryGroups: 2, KVChannels: 8,
@@ -33,7 +34,7 @@ func TestMeasure(t *testing.T) {
 		o := small()
 		o.precision, o.steps = precision, 2
 		d := ref.Open()
-		r, err := measure(d, o, little, func(string) {})
+		r, err := measure(t.Context(), d, o, little, func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +46,7 @@ func TestMeasure(t *testing.T) {
 		if err := json.Unmarshal(text, &keys); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range []string{"tokens_per_second", "flops_per_token", "gemm_peak_flops", "fraction_of_gemm_peak", "peak_memory_bytes"} {
+		for _, key := range []string{"tokens_per_second", "flops_per_token", "gemm_peak_flops", "gemm_burst_flops", "fraction_of_gemm_peak", "fraction_of_gemm_burst", "peak_memory_bytes"} {
 			if x, ok := keys[key].(float64); !ok || !(x > 0) {
 				t.Errorf("%s: %s is %v", precision, key, keys[key])
 			}
@@ -58,6 +59,10 @@ func TestMeasure(t *testing.T) {
 		near("tokens a second", r.TokensPerSecond, 24/r.StepSeconds)
 		near("FLOPs a token", r.FLOPsPerToken, o.model.FLOPs(3, 8)/24)
 		near("fraction", r.Fraction, r.TokensPerSecond*r.FLOPsPerToken/r.GEMMPeak)
+		near("fraction of the best moment", r.OfBurst*r.GEMMBurst, r.Fraction*r.GEMMPeak)
+		if r.GEMMPeak > r.GEMMBurst {
+			t.Errorf("%s: %g over seconds, but %g in the best moment", precision, r.GEMMPeak, r.GEMMBurst)
+		}
 		share := 0.0
 		for _, op := range r.Ops {
 			share += op.Share
@@ -129,7 +134,7 @@ func TestProducts(t *testing.T) {
 func TestPrint(t *testing.T) {
 	o := small()
 	o.steps = 1
-	r, err := measure(ref.Open(), o, little, func(string) {})
+	r, err := measure(t.Context(), ref.Open(), o, little, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +149,25 @@ func TestPrint(t *testing.T) {
 		if n := strings.Count(text, "\nmatmul "); (n > 1) != everyShape {
 			t.Errorf("every shape %v: %d lines of matmul", everyShape, n)
 		}
+	}
+}
+
+// Claim: the products timed for long are the first and the fastest in a burst,
+// and stay the same ones once they were.
+func TestFastest(t *testing.T) {
+	speeds := []device.Speed{{Burst: 3}, {Burst: 9}, {Burst: 1}, {Burst: 7}, {Burst: 5}}
+	if got := fastest(speeds); !slices.Equal(got, []int{0, 1, 3, 4}) {
+		t.Errorf("fastest of %v: %v", speeds, got)
+	}
+	speeds[2].Burst = 20
+	for _, i := range []int{0, 1, 3, 4} {
+		speeds[i].Sustained = float64(i + 1)
+	}
+	if got := fastest(speeds); !slices.Equal(got, []int{0, 4, 3, 1}) {
+		t.Errorf("fastest of %v: %v", speeds, got)
+	}
+	if got := fastest(speeds[:1]); !slices.Equal(got, []int{0}) {
+		t.Errorf("of one: %v", got)
 	}
 }
 

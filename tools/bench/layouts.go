@@ -11,7 +11,6 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/training"
-	"monotron/mpu/comm"
 	"monotron/tools/internal/command"
 )
 
@@ -101,7 +100,6 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 	t := layoutTime{Layout: l.Name, Ranks: sizes.World(), Seconds: -1}
 	largest := make([]int64, sizes.World())
 	err := training.InProcess(config.Layout, &config.Model, open, func(r *training.Rank) error {
-		defer r.Device.Arena.Close()
 		e, err := engineOf(r, config)
 		if err != nil {
 			return err
@@ -141,17 +139,4 @@ func layoutBatch(o options, dp, ranks int) (mine []*training.Micro) {
 		}
 	}
 	return mine
-}
-
-// benchComm times an all-reduce of 64 MB beside the memory's own speed.
-func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error {
-	out := &command.Printer{W: c.App.Writer}
-	for _, ranks := range []int{2, 4} {
-		s, err := comm.Bench(func() (*device.Device, error) { return open(c.String("device")) }, ranks, 64<<20, 2*time.Second)
-		if err != nil {
-			return err
-		}
-		out.Printf("%v\n", s)
-	}
-	return out.Err
 }

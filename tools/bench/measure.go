@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 
@@ -19,8 +20,9 @@ type result struct {
 	Threads        int     `json:"threads"`
 	Cores          int     `json:"cores"`
 
-	GEMM          []speed `json:"gemm"`            // every product timed
-	GEMMPeak      float64 `json:"gemm_peak_flops"` // of the run's precision: the best of its products
+	GEMM          []speed `json:"gemm"`             // every product timed
+	GEMMPeak      float64 `json:"gemm_peak_flops"`  // of the run's precision: the best of its products, over seconds
+	GEMMBurst     float64 `json:"gemm_burst_flops"` // the fastest repetition of any
 	GEMMPeakF32   float64 `json:"gemm_peak_flops_f32"`
 	GEMMPeakBF16  float64 `json:"gemm_peak_flops_bf16"`
 	CopyBandwidth float64 `json:"copy_bytes_per_second"` // read and written
@@ -28,6 +30,7 @@ type result struct {
 	TokensPerSecond float64 `json:"tokens_per_second"`
 	FLOPsPerToken   float64 `json:"flops_per_token"` // Megatron's formula
 	Fraction        float64 `json:"fraction_of_gemm_peak"`
+	OfBurst         float64 `json:"fraction_of_gemm_burst"`
 	PeakMemory      int64   `json:"peak_memory_bytes"` // of the process, resident
 	ArenaPeak       int64   `json:"arena_peak_bytes"`
 	Arena           memory  `json:"arena_peak_bytes_by_purpose"`
@@ -44,7 +47,10 @@ type result struct {
 type speed struct {
 	DType   string  `json:"dtype"`
 	Product string  `json:"product"`
-	FLOPs   float64 `json:"flops_per_second"`
+	Burst   float64 `json:"flops_per_second"` // the fastest repetition
+	// Sustained is over seconds; 0 of those that are far from the fastest.
+	Sustained float64 `json:"sustained_flops_per_second,omitempty"`
+	Library   bool    `json:"library,omitempty"` // by the library, where training uses other kernels
 }
 
 type phases struct {
@@ -61,20 +67,32 @@ type memory map[string]int64
 // refSide is the side of the one product that is timed on the ref device.
 const refSide = 128
 
-// measure times the machine, then the step, then the machine's best products
-// again: on a shared machine the better look counts.
-func measure(d *device.Device, o options, e effort, note func(string)) (*result, error) {
-	r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
-		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Cores: runtime.NumCPU()}
+func newPeaks(d *device.Device, o options, e effort) *peaks {
 	p := &peaks{effort: e, device: d, products: products(&o.model, int64(o.batch), int64(o.seq), e.cube)}
 	if d.Name == "ref" { // plain Go: the model's own products would take minutes
 		p.products = []device.Product{{M: refSide, N: refSide, K: refSide}}
 	}
+	return p
+}
+
+// measure times the machine, then the step, then the machine's best products
+// again: on a shared machine the better look counts.
+func measure(ctx context.Context, d *device.Device, o options, e effort, note func(string)) (*result, error) {
+	r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
+		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Cores: runtime.NumCPU()}
+	p, own := newPeaks(d, o, e), valueType(o.precision)
 	note("measuring matrix products and copies ...")
-	if err := p.first(valueType(o.precision)); err != nil {
+	if err := p.first(device.F32, device.BF16, own); err != nil {
 		return nil, err
 	}
 	d.Arena.Close() // what the products took must not count as the step's
+	if hasOther(d, own) {
+		note("measuring the library's ...")
+		var err error
+		if p.library, err = libraryPeak(ctx, o); err != nil {
+			return nil, err
+		}
+	}
 	forgetPeakMemory()
 	note(fmt.Sprintf("training %s, %d x %d tokens, %s ...", o.name, o.batch, o.seq, o.precision))
 	if err := r.train(d, o, e.steps); err != nil {
@@ -82,12 +100,13 @@ func measure(d *device.Device, o options, e effort, note func(string)) (*result,
 	}
 	r.PeakMemory = peakMemory()
 	d.Arena.Close()
-	if err := p.again(); err != nil {
+	if err := p.again(own); err != nil {
 		return nil, err
 	}
 	d.Arena.Close()
-	p.tell(r, valueType(o.precision))
-	r.Fraction = r.TokensPerSecond * r.FLOPsPerToken / r.GEMMPeak
+	p.tell(r, own)
+	done := r.TokensPerSecond * r.FLOPsPerToken
+	r.Fraction, r.OfBurst = done/r.GEMMPeak, done/r.GEMMBurst
 	return r, nil
 }
 

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -13,21 +14,26 @@ import (
 type effort struct {
 	cube    int64         // side of the product that no model has
 	product time.Duration // for each product
-	again   time.Duration // for the best of each dtype, after the step
+	hold    time.Duration // for each of the fastest, before and after the steps
 	copied  int64         // bytes of a copy
 	steps   time.Duration // of steps, where nobody says how many
 }
 
-var full = effort{cube: 2048, product: 150 * time.Millisecond, again: 600 * time.Millisecond, copied: 256 << 20, steps: 15 * time.Second}
+var full = effort{cube: 2048, product: 150 * time.Millisecond, hold: 1200 * time.Millisecond, copied: 256 << 20, steps: 15 * time.Second}
 
 // peaks times products.
 type peaks struct {
 	effort   effort
 	device   *device.Device
 	products []device.Product
-	found    map[device.DType][]float64 // as products
+	found    map[device.DType][]device.Speed // as products; sustained of the fastest only
+	library  []speed                         // of the same products, where training does not use it
 	copies   float64
 }
+
+// held is how many products of a dtype, the fastest in a burst, are timed for long
+// besides the first one, the cube.
+const held = 3
 
 // products are the model's own, three for each linear (forward, gradient of the
 // input, gradient of the weight), the head's in its chunks of rows, and a cube.
@@ -51,46 +57,75 @@ func products(m *spec.Model, batch, seq, cube int64) []device.Product {
 	return list
 }
 
-// first times every product in f32, bf16 and the run's own dtype, and copies.
-func (p *peaks) first(own device.DType) (err error) {
-	p.found = map[device.DType][]float64{}
-	for _, dtype := range []device.DType{device.F32, device.BF16, own} {
+// first times every product in each dtype, the fastest for long, and copies.
+func (p *peaks) first(dtypes ...device.DType) error {
+	p.found = map[device.DType][]device.Speed{}
+	for _, dtype := range dtypes {
 		if p.found[dtype] != nil {
 			continue
 		}
 		for _, product := range p.products {
-			speed, err := device.MatmulSpeed(p.device, dtype, product, p.effort.product)
+			s, err := device.MatmulSpeed(p.device, dtype, product, p.effort.product)
 			if err != nil {
 				return err
 			}
-			p.found[dtype] = append(p.found[dtype], speed)
+			p.found[dtype] = append(p.found[dtype], device.Speed{Burst: s.Burst})
 		}
 	}
-	p.copies, err = device.CopySpeed(p.device, p.effort.copied, p.effort.product)
-	return err
+	return p.again(dtypes...)
 }
 
-// again times the best product of each dtype once more.
-func (p *peaks) again() error {
-	for dtype, speeds := range p.found {
-		i := slices.Index(speeds, slices.Max(speeds))
-		speed, err := device.MatmulSpeed(p.device, dtype, p.products[i], p.effort.again)
-		if err != nil {
-			return err
+// again times the fastest products of each dtype for long, and copies.
+func (p *peaks) again(dtypes ...device.DType) error {
+	for _, dtype := range dtypes {
+		speeds := p.found[dtype]
+		for _, i := range fastest(speeds) {
+			s, err := device.MatmulSpeed(p.device, dtype, p.products[i], p.effort.hold)
+			if err != nil {
+				return err
+			}
+			speeds[i] = speeds[i].Better(s)
 		}
-		speeds[i] = max(speeds[i], speed)
 	}
 	copies, err := device.CopySpeed(p.device, p.effort.copied, p.effort.product)
 	p.copies = max(p.copies, copies)
 	return err
 }
 
-func (p *peaks) tell(r *result, own device.DType) {
-	r.GEMMPeak, r.GEMMPeakF32, r.GEMMPeakBF16 = slices.Max(p.found[own]), slices.Max(p.found[device.F32]), slices.Max(p.found[device.BF16])
-	r.CopyBandwidth = p.copies
+// fastest are the indices of the products that are timed for long: the first, and
+// those that were already, else the fastest in a burst.
+func fastest(speeds []device.Speed) []int {
+	order := make([]int, 0, len(speeds))
+	for i := 1; i < len(speeds); i++ {
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(speeds[b].Sustained, speeds[a].Sustained), cmp.Compare(speeds[b].Burst, speeds[a].Burst))
+	})
+	return append([]int{0}, order[:min(held, len(order))]...)
+}
+
+// speeds are all that was found, dtype by dtype.
+func (p *peaks) speeds() (list []speed) {
 	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16} {
-		for i, flops := range p.found[dtype] {
-			r.GEMM = append(r.GEMM, speed{dtype.String(), p.products[i].String(), flops})
+		for i, s := range p.found[dtype] {
+			list = append(list, speed{dtype.String(), p.products[i].String(), s.Burst, s.Sustained, false})
+		}
+	}
+	return append(list, p.library...)
+}
+
+func (p *peaks) tell(r *result, own device.DType) {
+	r.GEMM, r.CopyBandwidth = p.speeds(), p.copies
+	for _, s := range r.GEMM {
+		if s.DType == own.String() {
+			r.GEMMPeak, r.GEMMBurst = max(r.GEMMPeak, s.Sustained), max(r.GEMMBurst, s.Burst)
+		}
+		switch s.DType {
+		case device.F32.String():
+			r.GEMMPeakF32 = max(r.GEMMPeakF32, s.Sustained)
+		case device.BF16.String():
+			r.GEMMPeakBF16 = max(r.GEMMPeakBF16, s.Sustained)
 		}
 	}
 }

@@ -14,12 +14,12 @@ func (r *result) print(out *command.Printer, everyShape bool) {
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', 0)
 	to := &command.Printer{W: t}
 	to.Printf("device\t%s, %d threads on %d cores (%s)\n", r.Device, r.Threads, r.Cores, r.Processor)
-	to.Printf("GEMM peak\tf32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", r.GEMMPeakF32/1e9, r.GEMMPeakBF16/1e9)
+	to.Printf("GEMM peak\tf32 %.0f GFLOP/s, bf16 %.0f GFLOP/s over seconds; %.0f in %s in the best moment\n", r.GEMMPeakF32/1e9, r.GEMMPeakBF16/1e9, r.GEMMBurst/1e9, r.Precision)
 	to.Printf("copy\t%.1f GB/s read and written\n", r.CopyBandwidth/1e9)
 	to.Printf("step\t%s, %d x %d tokens, %s, dropout %g: median of %d %.3f s, fastest %.3f s\n",
 		r.Model, r.MicroBatchSize, r.SeqLength, r.Precision, r.Dropout, r.Steps, r.StepSeconds, r.FastestStep)
-	to.Printf("speed\t%.1f tokens/s at %.4g FLOP a token: %.1f%% of the GEMM peak in %s\n",
-		r.TokensPerSecond, r.FLOPsPerToken, 100*r.Fraction, r.Precision)
+	to.Printf("speed\t%.1f tokens/s at %.4g FLOP a token: %.1f%% of the GEMM peak in %s (%.1f%% of the best moment)\n",
+		r.TokensPerSecond, r.FLOPsPerToken, 100*r.Fraction, r.Precision, 100*r.OfBurst)
 	to.Printf("phases\tdata %.3f s, forward %.3f, backward %.3f, optimizer %.3f, other %.3f\n",
 		r.Phases.Data, r.Phases.Forward, r.Phases.Backward, r.Phases.Optimizer, r.Phases.Other)
 	to.Printf("memory\tpeak resident %.0f MiB; of the arena %.0f MiB: %s\n", mib(r.PeakMemory), mib(r.ArenaPeak), r.Arena)
@@ -29,15 +29,28 @@ func (r *result) print(out *command.Printer, everyShape bool) {
 	to.Printf("\n")
 	r.printOps(to, everyShape)
 	if everyShape {
-		to.Printf("\nproduct\tdtype\tGFLOP/s\n")
-		for _, s := range r.GEMM {
-			to.Printf("%s\t%s\t%.0f\n", s.Product, s.DType, s.FLOPs/1e9)
-		}
+		to.Printf("\n")
+		printProducts(to, r.GEMM)
 	}
 	if to.Err == nil {
 		to.Err = t.Flush()
 	}
 	out.Err = to.Err
+}
+
+func printProducts(to *command.Printer, list []speed) {
+	to.Printf("product\tdtype\tGFLOP/s in the best moment\tover seconds\n")
+	for _, s := range list {
+		by := ""
+		if s.Library {
+			by = ", the library's"
+		}
+		to.Printf("%s\t%s%s\t%.0f\t", s.Product, s.DType, by, s.Burst/1e9)
+		if s.Sustained > 0 {
+			to.Printf("%.0f", s.Sustained/1e9)
+		}
+		to.Printf("\n")
+	}
 }
 
 func (r *result) printOps(to *command.Printer, everyShape bool) {

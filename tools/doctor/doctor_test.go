@@ -6,12 +6,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
+	"monotron/csrc/gpus"
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/megatron/training"
@@ -87,9 +89,35 @@ func TestArgumentsAreRefused(t *testing.T) {
 	}
 }
 
+func noDriver() (gpus.Survey, error) { return gpus.Survey{}, errors.New("no driver") }
+
+var twoGPUs = gpus.Survey{Driver: "580.1", CUDA: "13.0", GPUs: []gpus.GPU{
+	{Index: 0, Name: "A", UUID: "GPU-a", Capability: "9.0", Memory: 2 << 30, Free: 1 << 30, Temperature: 40, Clock: 5, MaxClock: 10},
+	{Index: 1, Name: "B", UUID: "GPU-b", Capability: "8.0", Memory: 2 << 30, Free: 2 << 30, Temperature: 30, Clock: 10, MaxClock: 10},
+}}
+
+// TestTroubledGPUs: memory errors, slow clocks and a CUDA_VISIBLE_DEVICES that
+// names nothing are notes with what they cost or how to mend them.
+func TestTroubledGPUs(t *testing.T) {
+	sick := gpus.Survey{GPUs: slices.Clone(twoGPUs.GPUs)}
+	sick.GPUs[1].Uncorrected, sick.GPUs[0].Slowed = 1, []string{"heat (hardware)"}
+	h := host{gpus: func() (gpus.Survey, error) { return sick, nil }}
+	if f := h.gpu(); f.State != Note || !strings.Contains(f.Costs, "GPU 1: its memory errs") || !strings.Contains(f.Costs, "GPU 0: runs at 5 of 10 MHz") {
+		t.Errorf("%+v", f)
+	}
+	h.visible = gpus.Environment{Value: "1", Set: true}
+	if f := h.gpu(); !strings.Contains(f.Found, "shows 1 of 2") || strings.Contains(f.Costs, "GPU 0") {
+		t.Errorf("a GPU that is not shown is told: %+v", f)
+	}
+	h.visible.Value = "2"
+	if f := h.gpu(); f.State != Note || f.Fix == "" || !strings.Contains(f.Found, "there is no GPU 2") {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestBareMachine: a container with nothing in it gives findings, not failures.
 func TestBareMachine(t *testing.T) {
-	h := host{root: t.TempDir(), cwd: "/no/such/folder"}
+	h := host{root: t.TempDir(), cwd: "/no/such/folder", gpus: noDriver}
 	states := map[string]State{}
 	for _, f := range []Finding{h.memory(), h.sharedMemory(), h.hugePages(), h.disk(), h.gpu(), h.processor()} {
 		states[f.Name] = f.State
@@ -105,11 +133,10 @@ func TestBareMachine(t *testing.T) {
 func TestFullMachine(t *testing.T) {
 	root := t.TempDir()
 	for path, text := range map[string]string{
-		"dev/nvidia0":                                "",
-		"proc/driver/nvidia/version":                 "NVRM version: 580.1\nGCC version",
-		"proc/cpuinfo":                               "processor\t: 0\nmodel name\t: Test CPU\nflags\t\t: fpu avx2 avx512f amx_bf16\n",
-		"proc/meminfo":                               "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n",
-		"sys/fs/cgroup/memory.max":                   "4294967296\n",
+		"dev/nvidia0":              "",
+		"proc/cpuinfo":             "processor\t: 0\nmodel name\t: Test CPU\nflags\t\t: fpu avx2 avx512f amx_bf16\n",
+		"proc/meminfo":             "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n",
+		"sys/fs/cgroup/memory.max": "4294967296\n",
 		"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
 	} {
 		path = filepath.Join(root, path)
@@ -120,12 +147,12 @@ func TestFullMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := host{root: root, cwd: root, libraries: cached("1 libs found in cache\n\tlibcuda.so.1 (libc6,x86-64) => /lib/libcuda.so.1\n")}
+	h := host{root: root, cwd: root, gpus: func() (gpus.Survey, error) { return twoGPUs, nil }}
 	for _, c := range []struct {
 		f    Finding
 		want string
 	}{
-		{h.gpu(), "/lib/libcuda.so.1 NVRM version: 580.1"},
+		{h.gpu(), "driver 580.1 (CUDA 13.0); GPU 0: A (sm_90), 1.0 of 2.0 GiB free, 5 of 10 MHz, 40 C; GPU 1: B (sm_80), 2.0 of 2.0 GiB free, 10 of 10 MHz, 30 C"},
 		{h.memory(), "16.0 GiB, 8.0 GiB free; this container may use 4.0 GiB"},
 		{h.hugePages(), "given on request"},
 	} {
@@ -136,7 +163,7 @@ func TestFullMachine(t *testing.T) {
 	if f := h.processor(); !strings.HasPrefix(f.Found, "Test CPU, ") || !strings.HasSuffix(f.Found, "; AVX2, AVX-512, AMX bf16") {
 		t.Errorf("%+v", f)
 	}
-	h.libraries = nil
+	h.gpus = noDriver
 	if f := h.gpu(); f.State != Missing || f.Fix == "" {
 		t.Errorf("a GPU without a driver: %+v", f)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"monotron/csrc/gpus"
 )
 
 // host is the machine as its files show it; tests put other files under root.
@@ -17,10 +19,13 @@ type host struct {
 	root      string // "/" but in tests
 	cwd       string
 	libraries []string // paths that the run-time linker knows
+	gpus      func() (gpus.Survey, error)
+	visible   gpus.Environment
 }
 
 func thisHost() host {
-	return host{root: "/", cwd: ".", libraries: knownLibraries()}
+	value, set := os.LookupEnv("CUDA_VISIBLE_DEVICES")
+	return host{root: "/", cwd: ".", libraries: knownLibraries(), gpus: gpus.Look, visible: gpus.Environment{Value: value, Set: set}}
 }
 
 // read is a file's text, "" where it cannot be read.

@@ -66,22 +66,3 @@ func (h host) oneDNN() Finding {
 	}
 	return Finding{Name: "oneDNN", State: OK, Found: found}
 }
-
-func (h host) gpu() Finding {
-	f := Finding{Name: "GPU", State: Missing, Works: "everything on the CPU"}
-	driver := h.library("libcuda.so.1")
-	switch {
-	case !h.has("dev/nvidia0"):
-		f.Found = "no GPU here"
-		if driver != "" {
-			f.Found += " (the driver's library is: " + driver + ")"
-		}
-	case driver == "":
-		f.Found = "there is a GPU (/dev/nvidia0) but no driver library libcuda.so.1"
-		f.Fix = "install NVIDIA's driver; in a container, start it with the GPU's runtime"
-	default:
-		version, _, _ := strings.Cut(h.read("proc/driver/nvidia/version"), "\n")
-		f = Finding{Name: "GPU", State: OK, Found: strings.TrimSpace(driver + " " + version)}
-	}
-	return f
-}

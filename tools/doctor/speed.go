@@ -28,7 +28,7 @@ func measure(name string, open func(string) (*device.Device, error)) Speed {
 		s.Error = err.Error()
 		return s
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	s.Uses, s.Side, s.Speed = d.Describe(), 1024, map[string]float64{}
 	if name == "ref" {
 		s.Side = 128 // plain Go: 1024 would take seconds

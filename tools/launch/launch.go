@@ -2,7 +2,8 @@
 // and says in one message why a run has ended.
 //
 // Reading order: launch.go (flags), run.go (one attempt after another), ranks.go
-// (one attempt), death.go (how a process ended), lines.go (what ranks print).
+// (one attempt), death.go (how a process ended), lines.go (what ranks print),
+// hostfile.go, ssh.go and agent.go (other hosts).
 package launch
 
 import (
@@ -22,7 +23,12 @@ done. The command after -- is one of monotron's own, or a path with a slash:
 
    monotron launch --nproc-per-node 8 -- pretrain_gpt --tensor-model-parallel-size 2 ...
 
-On several hosts, run it on each with the same flags but for --node-rank:
+On several hosts, that ssh reaches without a password and that have this program and the
+current folder at the same paths:
+
+   monotron launch --hostfile hosts -- pretrain_gpt ...     # a line each: node0 slots=8
+
+Or run it on each with the same flags but for --node-rank:
 
    export MONOTRON_SECRET=$(openssl rand -hex 32)     # the same on all hosts
    monotron launch --nproc-per-node 8 --nnodes 2 --node-rank 0 --master-addr node0 -- pretrain_gpt ...
@@ -60,13 +66,26 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "host of rank 0 as the others reach it"},
 			&cli.IntFlag{Name: "master-port", Usage: "port there (default: a free one; 29500 with several hosts)"},
 			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT`, instead of the two above"},
+			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh: HOST slots=RANKS a line"},
+			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` of settings for ssh (its -F)"},
+			&cli.BoolFlag{Name: "agent", Hidden: true},
 			&cli.IntFlag{Name: "max-restarts", Usage: "start again after a failure, so often in a row without a newer checkpoint in --save"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "lines that get their rank in front: stderr, both, none"},
 		},
 		Action: func(c *cli.Context) error {
+			if c.Bool("agent") {
+				return agent(os.Stdin)
+			}
 			o, err := read(c)
 			if err != nil {
 				return err
+			}
+			if c.IsSet("hostfile") {
+				f, err := readFleet(c, o)
+				if err != nil {
+					return err
+				}
+				return f.run(os.Stdout, os.Stderr)
 			}
 			return o.run(os.Stdout, os.Stderr)
 		},
@@ -99,6 +118,29 @@ func read(c *cli.Context) (*options, error) {
 	var err error
 	o.addr, err = meeting(c, o.nodes)
 	return o, err
+}
+
+// readFleet reads the flags that go with --hostfile.
+func readFleet(c *cli.Context, o *options) (*fleet, error) {
+	for _, flag := range []string{"nnodes", "node-rank"} {
+		if c.IsSet(flag) {
+			return nil, fault.Errorf(fault.Usage, "--%s: --hostfile says it", flag)
+		}
+	}
+	addr, ranks := o.addr, 0
+	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {
+		addr = ""
+	} else if addr == "" {
+		addr = net.JoinHostPort(c.String("master-addr"), "29500")
+	}
+	if c.IsSet("nproc-per-node") {
+		ranks = o.local
+	}
+	f, err := fleetOf(o, c.String("hostfile"), c.String("ssh-config"), addr, ranks)
+	if err == nil && f.port == 0 {
+		f.port = c.Int("master-port")
+	}
+	return f, err
 }
 
 // meeting is where ranks meet; "" leaves the port to each attempt.

@@ -81,3 +81,21 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%v: %.300s", err, out)
 	}
 }
+
+// Claim: words of --only that no layout has are answered with those there are.
+func TestUnknownLayout(t *testing.T) {
+	for add, want := range map[string]string{
+		"--only zzz":             "there are: dp2; dp2 optim; ",
+		"--only zzz --mutate":    "no layout that --mutate breaks of up to 2 ranks has all the words of --only \"zzz\"; there are: pp2 vp2; dp2 optim; ",
+		"--stride 0":             "steps and stride at least 1",
+		"--only tp2 --steps 1 x": `"x" stands alone`,
+	} {
+		var out strings.Builder
+		app := &cli.App{Name: "monotron", Writer: &out, ErrWriter: &out, ExitErrHandler: func(*cli.Context, error) {},
+			Commands: []*cli.Command{Command(func(string) (*device.Device, error) { return ref.Open(), nil })}}
+		err := app.Run(append([]string{"monotron", "verify", "--world-size", "2", "--shape", "gpt2", "--steps", "1"}, strings.Fields(add)...))
+		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", add, err, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,20 +46,22 @@ func proveCommand(open func(string) (*device.Device, error)) cli.Command {
 }
 
 func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
-	if c.Int("world-size") < 1 || c.Int("world-size") > 64 || c.Int("steps") < 1 {
-		return fault.Errorf(fault.Usage, "--world-size %d --steps %d: ranks are from 1 to 64, steps at least 1", c.Int("world-size"), c.Int("steps"))
+	if c.Int("world-size") < 1 || c.Int("world-size") > 64 || c.Int("steps") < 1 || c.Int("stride") < 1 {
+		return fault.Errorf(fault.Usage, "--world-size %d --steps %d --stride %d: ranks are from 1 to 64, steps and stride at least 1",
+			c.Int("world-size"), c.Int("steps"), c.Int("stride"))
 	}
 	models, err := chosenModels(c)
 	if err != nil {
 		return err
 	}
-	report, err := layouts.Prove(models, layouts.Options{World: c.Int("world-size"), Steps: c.Int("steps"), Only: c.String("only"), Stride: c.Int("stride"),
-		Mutate: c.Bool("mutate"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: progress()})
+	options := layouts.Options{World: c.Int("world-size"), Steps: c.Int("steps"), Only: c.String("only"), Stride: c.Int("stride"),
+		Mutate: c.Bool("mutate"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: progress()}
+	report, err := layouts.Prove(models, options)
 	if err != nil {
 		return err
 	}
 	if len(report.Rows) == 0 && len(report.Mutants) == 0 {
-		return fault.Errorf(fault.Usage, "no layout of up to %d ranks is legal for this model and has the words %q", c.Int("world-size"), c.String("only"))
+		return nothingChosen(models, options)
 	}
 	if c.Bool("json") {
 		err = report.WriteJSON(c.App.Writer)
@@ -72,6 +75,32 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 		return fault.Errorf(fault.Differs, "%d layouts differ from one rank, %d mutants were not caught", differ, unseen)
 	}
 	return nil
+}
+
+// nothingChosen says what there is to choose from.
+func nothingChosen(models []layouts.Model, o layouts.Options) error {
+	var names []string
+	for _, m := range models {
+		for _, name := range o.Names(m) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	what := "layout"
+	if o.Mutate {
+		what = "layout that --mutate breaks"
+	}
+	if len(names) == 0 {
+		return fault.Errorf(fault.Usage, "no %s of up to %d ranks is legal for this model; give a larger --world-size", what, o.World)
+	}
+	const few = 12
+	more := ""
+	if len(names) > few {
+		more = fmt.Sprintf(" and %d more", len(names)-few)
+		names = names[:few]
+	}
+	return fault.Errorf(fault.Usage, "no %s of up to %d ranks has all the words of --only %q; there are: %s%s", what, o.World, o.Only, strings.Join(names, "; "), more)
 }
 
 // chosenModels is the model of the flags that are not verify's own, or the shapes.

@@ -22,7 +22,7 @@ const (
 // formula of its Work; where an op has both, both are shown.
 func Bench(b *testing.B, dev *device.Device) {
 	oracle := ref.Open()
-	defer oracle.Arena.Close()
+	defer oracle.Close()
 	for _, d := range []device.DType{device.F32, device.BF16} {
 		for _, c := range benchCases(d) {
 			b.Run(c.Op.String()+"/"+c.Name, func(b *testing.B) { benchCase(b, c, dev, oracle) })

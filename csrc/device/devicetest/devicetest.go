@@ -51,7 +51,7 @@ func Cases() []Case {
 // -run 'Values/norm' picks one family.
 func Values(t *testing.T, dev *device.Device) {
 	oracle := ref.Open()
-	defer oracle.Arena.Close()
+	defer oracle.Close()
 	eachOp(t, func(t *testing.T, c Case) {
 		want, got := run(t, c, oracle, oracle), run(t, c, dev, oracle)
 		for i, b := range want {
@@ -65,7 +65,7 @@ func Values(t *testing.T, dev *device.Device) {
 // SameBits runs every case on pools of 1, 2 and 3 threads and compares all bytes.
 func SameBits(t *testing.T, open func(pool *device.Pool) *device.Device) {
 	oracle := ref.Open()
-	defer oracle.Arena.Close()
+	defer oracle.Close()
 	var devices []*device.Device
 	for threads := 1; threads <= 3; threads++ {
 		devices = append(devices, open(device.NewPool(threads)))

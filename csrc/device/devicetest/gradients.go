@@ -20,7 +20,7 @@ func Gradients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			oracle := ref.Open()
-			defer oracle.Arena.Close()
+			defer oracle.Close()
 			check(&gradient{newEnv(oracle, oracle, name), t})
 		})
 	}

@@ -52,7 +52,7 @@ func WithDevice(c *cli.Context, open func(name string) (*device.Device, error), 
 	if err != nil {
 		return err
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	defer func() {
 		switch p := recover().(type) {
 		case nil:

@@ -253,7 +253,7 @@ func (r *run) compare(name string, src formats.Source) error {
 	if err != nil {
 		return err
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	r.report.Device = d.Name
 	m, err := inference.FromSource(d, src, inference.LoadOptions{})
 	if err != nil {

@@ -1,6 +1,8 @@
 package layouts
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"monotron/csrc/device"
@@ -33,5 +35,36 @@ func TestLayoutsAgree(t *testing.T) {
 		if !row.OK {
 			t.Errorf("%s, %s: %s", row.Model, row.Layout, row.Problem)
 		}
+	}
+}
+
+// Claim: every layout that --mutate names is one of those that are legal; a name
+// that fits none would leave its collectives unbroken, and nobody would see it.
+func TestMutatedLayoutsExist(t *testing.T) {
+	m, err := Builtin("gpt2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{World: 8, Mutate: true}
+	if names := o.Names(m); !slices.Equal(names, mutated) {
+		t.Errorf("of %q there are %q", mutated, names)
+	}
+}
+
+// Claim: the flags of a training run name the model, whatever ranks, folders and
+// schedule they ask for (examples/gpt3 of Megatron-LM, the 175B model).
+func TestModelOfATrainingRun(t *testing.T) {
+	m, err := FromFlags(strings.Fields("--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 "+
+		"--micro-batch-size 1 --global-batch-size 1536 --rampup-batch-size 16 16 5859375 --train-iters 500000 --weight-decay 0.1 --lr 6.0e-5 "+
+		"--lr-decay-style cosine --min-lr 6.0e-6 --lr-warmup-fraction .001 --lr-decay-iters 430000 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 "+
+		"--num-layers-per-virtual-pipeline-stage 2 --sequence-parallel --use-distributed-optimizer --swiglu --save ckpt --load ckpt --data-path x"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Config.Model.NumLayers != 8 || m.Config.Model.HiddenSize != 32 || !m.Config.Model.Gated() || m.Config.Layout.TP > 1 || m.Config.Checkpoint.Save != "" {
+		t.Errorf("%+v", m.Config)
+	}
+	if len(Legal(&m.Config, 4)) == 0 {
+		t.Error("no layout is legal")
 	}
 }

@@ -37,7 +37,7 @@ func (v Variant) String() string {
 	add(l.DP > 1, "dp%d", l.DP)
 	add(l.Sharding != "", "%s", l.Sharding)
 	add(l.OverlapGradReduce, "overlap")
-	add(v.Recompute.Granularity != "", "recompute-%s%s", v.Recompute.Granularity, v.Recompute.Method)
+	add(v.Recompute.Granularity != "", "recompute-%s", strings.TrimSuffix(v.Recompute.Granularity+"-"+v.Recompute.Method, "-"))
 	add(l.DistributeSavedActivation, "distributed")
 	if len(words) == 0 {
 		return "one rank"

@@ -55,7 +55,7 @@ func FromFlags(flags []string, full bool) (Model, error) {
 }
 
 func parse(name string, flags []string) (Model, error) {
-	c, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true}, flags)
+	c, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true, ModelOnly: true}, flags)
 	if err != nil {
 		return Model{}, err
 	}

@@ -29,7 +29,7 @@ func Prove(models []Model, o Options) (*Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s on one rank: %w", m.Name, err)
 		}
-		variants := o.chosen(Legal(&m.Config, o.World))
+		variants := o.chosen(o.candidates(m))
 		if o.Mutate {
 			if err := r.mutate(m, variants, o, want); err != nil {
 				return nil, err
@@ -62,18 +62,10 @@ func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
 
 // mutated are the layouts that mutants are made of: together they make every
 // collective there is.
-var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2 optim_grads", "dp2 optim_grads_params", "tp2 recompute-full distributed", "tp4", "tp4 sp"}
+var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2 optim_grads", "dp2 optim_grads_params", "tp2 recompute-full-uniform distributed", "tp4", "tp4 sp"}
 
 func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) error {
-	var chosen []Variant
-	for _, name := range mutated {
-		for _, v := range variants {
-			if v.String() == name {
-				chosen = append(chosen, v)
-			}
-		}
-	}
-	mutants, err := Mutants(m, chosen, o.Steps, o.Open)
+	mutants, err := Mutants(m, variants, o.Steps, o.Open)
 	if err != nil {
 		return err
 	}
@@ -84,6 +76,31 @@ func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) e
 	}
 	r.Mutants = append(r.Mutants, mutants...)
 	return nil
+}
+
+// candidates are the layouts that there are for a model.
+func (o *Options) candidates(m Model) []Variant {
+	all := Legal(&m.Config, o.World)
+	if !o.Mutate {
+		return all
+	}
+	var some []Variant
+	for _, name := range mutated {
+		for _, v := range all {
+			if v.String() == name {
+				some = append(some, v)
+			}
+		}
+	}
+	return some
+}
+
+// Names lists the layouts of a model that o.Only chooses from.
+func (o *Options) Names(m Model) (names []string) {
+	for _, v := range o.candidates(m) {
+		names = append(names, v.String())
+	}
+	return names
 }
 
 // chosen picks the layouts that were asked for.

@@ -75,7 +75,6 @@ type trial struct {
 }
 
 func (t *trial) rank(r *training.Rank) error {
-	defer r.Device.Arena.Close()
 	c := t.config
 	if t.setup.rank != nil {
 		t.setup.rank(r)

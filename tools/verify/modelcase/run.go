@@ -26,7 +26,7 @@ func Run(path string, open func() (*device.Device, error), o Options) (*Report, 
 	if err != nil {
 		return nil, err
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	r := &run{caseFile: c, device: d, open: open, only: o.Only, report: &Report{Case: c.Name, Device: d.Name}}
 	if c.Name == "" {
 		r.report.Case = filepath.Base(c.dir)

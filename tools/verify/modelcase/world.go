@@ -64,7 +64,6 @@ type world struct {
 func (w *world) run(open func() (*device.Device, error)) ([]*seen, error) {
 	all := make([]*seen, w.config.Layout.Sizes().World())
 	err := training.InProcess(w.config.Layout, &w.config.Model, open, func(rank *training.Rank) error {
-		defer rank.Device.Arena.Close()
 		s, err := w.on(rank)
 		all[rank.Number] = s
 		return err

@@ -1,0 +1,266 @@
+//go:build cgo && linux
+
+// Package nccl opens NVIDIA's NCCL at run time and gives its calls Go's types. It
+// keeps no state of its own: deadlines, order and abortion are package comm's.
+package nccl
+
+/*
+#cgo CFLAGS: -O2 -g0 -std=gnu11 -Wall
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "nccl.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+	"unsafe"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+)
+
+// oldest is the first NCCL whose communicators need not block.
+const oldest = 21400
+
+// Library is an opened libnccl.
+type Library struct {
+	api  C.mt_nccl
+	path string
+	log  *warnings
+}
+
+// Open finds NCCL: at MONOTRON_NCCL where that is set, else where the linker
+// knows libnccl.so.2.
+func Open() (*Library, error) {
+	path, why := os.Getenv("MONOTRON_NCCL"), "MONOTRON_NCCL"
+	if path == "" {
+		path, why = "libnccl.so.2", "install NCCL 2.14 or newer, add its folder to LD_LIBRARY_PATH, or set MONOTRON_NCCL to the file"
+	}
+	log, err := newWarnings()
+	if err != nil {
+		return nil, err
+	}
+	l := &Library{path: path, log: log}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var text [512]C.char
+	if C.mt_nccl_open(name, &l.api, &text[0], C.size_t(len(text))) != 0 {
+		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s (%s)", C.GoString(&text[0]), why)
+	}
+	if v := l.Version(); v < oldest {
+		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", path, spell(v))
+	}
+	return l, nil
+}
+
+// Version is the library's, as in 22809 for 2.28.9; 0: it does not say.
+func (l *Library) Version() int {
+	var v C.int
+	if C.mt_nccl_version(&l.api, &v) != C.MT_NCCL_SUCCESS {
+		return 0
+	}
+	return int(v)
+}
+
+// Describe names the library for the log.
+func (l *Library) Describe() string { return "NCCL " + spell(l.Version()) + " (" + l.path + ")" }
+
+func spell(v int) string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
+
+// ID names a communicator that is being made.
+type ID [128]byte
+
+// NewID makes one; the first rank's is given to the others.
+func (l *Library) NewID() (id ID, err error) {
+	return id, l.check(nil, C.mt_nccl_unique(&l.api, (*C.mt_nccl_id)(unsafe.Pointer(&id))), "making an id")
+}
+
+// Comm is a communicator. Its calls enqueue on a stream and return when they were
+// taken; the thread must have chosen the rank's GPU before.
+type Comm struct {
+	lib   *Library
+	limit time.Duration
+
+	mu     sync.Mutex
+	handle C.mt_nccl_comm
+	over   bool // aborted or closed: the handle is gone
+}
+
+// errOver is what a call finds after an Abort; whoever aborted knows more.
+var errOver = fault.Errorf(fault.Internal, "NCCL: the communicator was given up")
+
+// Init joins rank of `ranks` to a communicator, within limit, which also bounds
+// how long any later call may take to be taken.
+func (l *Library) Init(id ID, rank, ranks int, limit time.Duration) (*Comm, error) {
+	c := &Comm{lib: l, limit: limit}
+	err := c.call(fmt.Sprintf("joining as rank %d of %d", rank, ranks), func() C.int {
+		return C.mt_nccl_init(&l.api, &c.handle, C.int(ranks), (*C.mt_nccl_id)(unsafe.Pointer(&id)), C.int(rank))
+	})
+	if err != nil {
+		c.Abort()
+		return nil, err
+	}
+	return c, nil
+}
+
+// call makes a call that does not block, and waits until it has been taken. Abort
+// may come between.
+func (c *Comm) call(what string, f func() C.int) error {
+	r, err := c.locked(f)
+	pause := 10 * time.Microsecond
+	for end := time.Now().Add(c.limit); err == nil && r == C.MT_NCCL_IN_PROGRESS; {
+		if time.Now().After(end) {
+			return fault.Errorf(fault.Internal, "NCCL: %s took longer than %v: a peer is missing, or its network is", what, c.limit)
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, time.Millisecond)
+		r, err = c.locked(c.state)
+	}
+	if err != nil {
+		return err
+	}
+	return c.lib.check(c, r, what)
+}
+
+func (c *Comm) locked(f func() C.int) (C.int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return 0, errOver
+	}
+	return f(), nil
+}
+
+// state is the result of the last call that was in progress, with the lock held.
+func (c *Comm) state() C.int {
+	var r C.int
+	if asked := C.mt_nccl_async(&c.lib.api, c.handle, &r); asked != C.MT_NCCL_SUCCESS {
+		return asked
+	}
+	return r
+}
+
+// check gives a result its text, with NCCL's own last words.
+func (l *Library) check(c *Comm, r C.int, what string) error {
+	if r == C.MT_NCCL_SUCCESS {
+		return nil
+	}
+	var handle C.mt_nccl_comm
+	if c != nil {
+		handle = c.handle
+	}
+	text := C.GoString(C.mt_nccl_error(&l.api, r))
+	if last := C.GoString(C.mt_nccl_last(&l.api, handle)); last != "" {
+		text += ": " + last
+	}
+	if more := l.log.fresh(); more != "" {
+		text += "\n" + more
+	}
+	return fault.Errorf(fault.Internal, "NCCL: %s: %s", what, text)
+}
+
+// Err is a trouble that came up since, nil: none is known.
+func (c *Comm) Err() error {
+	r, err := c.locked(c.state)
+	if err != nil || r == C.MT_NCCL_IN_PROGRESS {
+		return err
+	}
+	return c.lib.check(c, r, "working")
+}
+
+// Abort gives up all that is under way; any thread may call it, more than once.
+func (c *Comm) Abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over && c.handle != nil {
+		C.mt_nccl_abort(&c.lib.api, c.handle)
+	}
+	c.over = true
+}
+
+// Close ends a communicator whose work is done. Nothing may follow.
+func (c *Comm) Close() error {
+	if err := c.call("ending", func() C.int { return C.mt_nccl_finalize(&c.lib.api, c.handle) }); err != nil {
+		c.Abort()
+		return err
+	}
+	r, err := c.locked(func() C.int {
+		c.over = true
+		return C.mt_nccl_destroy(&c.lib.api, c.handle)
+	})
+	if err != nil {
+		return err
+	}
+	return c.lib.check(nil, r, "ending")
+}
+
+// Op is how values are combined, by NCCL's numbers.
+type Op int
+
+const (
+	Sum Op = 0
+	Max Op = 2
+)
+
+// types are NCCL's numbers of what can be combined.
+var types = map[device.DType]C.int{device.F32: 7, device.F64: 8, device.BF16: 9, device.F16: 6, device.I32: 2, device.I64: 4}
+
+func (c *Comm) AllReduce(t device.Tensor, op Op, stream device.Stream) error {
+	return c.call("all_reduce", func() C.int {
+		return C.mt_nccl_all_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), types[t.DType], C.int(op), c.handle, C.mt_nccl_stream(stream))
+	})
+}
+
+func (c *Comm) Reduce(t device.Tensor, op Op, root int, stream device.Stream) error {
+	return c.call("reduce", func() C.int {
+		return C.mt_nccl_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), types[t.DType], C.int(op), C.int(root), c.handle, C.mt_nccl_stream(stream))
+	})
+}
+
+func (c *Comm) Broadcast(t device.Tensor, root int, stream device.Stream) error {
+	return c.call("broadcast", func() C.int {
+		return C.mt_nccl_broadcast(&c.lib.api, t.Data, C.size_t(t.Bytes()), C.int(root), c.handle, C.mt_nccl_stream(stream))
+	})
+}
+
+func (c *Comm) AllGather(out, in device.Tensor, stream device.Stream) error {
+	return c.call("all_gather", func() C.int {
+		return C.mt_nccl_all_gather(&c.lib.api, in.Data, out.Data, C.size_t(in.Bytes()), c.handle, C.mt_nccl_stream(stream))
+	})
+}
+
+func (c *Comm) ReduceScatter(out, in device.Tensor, op Op, stream device.Stream) error {
+	return c.call("reduce_scatter", func() C.int {
+		return C.mt_nccl_reduce_scatter(&c.lib.api, in.Data, out.Data, C.size_t(out.Len()), types[out.DType], C.int(op), c.handle, C.mt_nccl_stream(stream))
+	})
+}
+
+// Transfer is one half of a message.
+type Transfer struct {
+	Peer int
+	Send bool
+	T    device.Tensor
+}
+
+// Batch makes all transfers as one group.
+func (c *Comm) Batch(transfers []Transfer, stream device.Stream) error {
+	if len(transfers) == 0 {
+		return nil
+	}
+	room := C.malloc(C.size_t(len(transfers)) * C.sizeof_mt_nccl_p2p) // pointers to memory that is not Go's
+	defer C.free(room)
+	ops := unsafe.Slice((*C.mt_nccl_p2p)(room), len(transfers))
+	for i, t := range transfers {
+		ops[i] = C.mt_nccl_p2p{data: t.T.Data, bytes: C.size_t(t.T.Bytes()), peer: C.int(t.Peer)}
+		if t.Send {
+			ops[i].send = 1
+		}
+	}
+	return c.call("send and receive", func() C.int {
+		return C.mt_nccl_batch(&c.lib.api, &ops[0], C.int(len(ops)), c.handle, C.mt_nccl_stream(stream))
+	})
+}

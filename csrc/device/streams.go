@@ -1,0 +1,43 @@
+package device
+
+import "unsafe"
+
+// Stream is where a device's work waits its turn; Mark is a place in one.
+type (
+	Stream unsafe.Pointer
+	Mark   unsafe.Pointer
+)
+
+// Streams is what a Backend has, beside Backend, whose ops run behind the host's
+// back: so that communication can run beside them, in the right order. It may be
+// called by any goroutine.
+type Streams interface {
+	// Enter makes the calling thread use this device's GPU; what follows on the
+	// same thread goes there.
+	Enter() error
+	// Ops is the stream of the device's ops.
+	Ops() Stream
+	// NewStream makes another. FreeStream waits for what is in it.
+	NewStream() (Stream, error)
+	FreeStream(s Stream)
+	// Mark stands behind all that is in s now.
+	Mark(s Stream) (Mark, error)
+	// Follow lets what comes into s later wait for m.
+	Follow(s Stream, m Mark) error
+	// Reached tells whether all before m is done.
+	Reached(m Mark) (bool, error)
+	// Drop frees a mark; what follows it already still does.
+	Drop(m Mark)
+}
+
+// Streams are the device's, nil where its ops are done when they return.
+func (d *Device) Streams() Streams {
+	s, _ := d.backend.(Streams) // absent: a device that computes at once
+	return s
+}
+
+// OnHost tells whether tensors' pointers are the host's own memory.
+func (d *Device) OnHost() bool {
+	_, ok := d.backend.(interface{ onHost() })
+	return ok
+}

@@ -1,0 +1,19 @@
+//go:build !cgo || !linux
+
+package gpus
+
+import (
+	"context"
+
+	"monotron/fault"
+)
+
+// Look needs C and Linux, where NVIDIA's driver is asked.
+func Look() (Survey, error) { return Survey{}, unbuilt() }
+
+// Watch needs C and Linux too.
+func Watch(context.Context, func(line string)) error { return unbuilt() }
+
+func unbuilt() error {
+	return fault.Errorf(fault.Usage, "this program was built without cgo, so NVIDIA's driver cannot be asked; build with a C compiler")
+}

@@ -1,0 +1,93 @@
+package pretrain
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"monotron/fault"
+)
+
+// Claim (docs/checkpoints.md): one run saves into a folder at a time; a second
+// one is refused and takes nothing from the first, whose unfinished saves it
+// would else clear away.
+func TestOneRunSavesIntoAFolder(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("folders are locked on Unix alone")
+	}
+	dir := t.TempDir()
+	line := tiny + someData + "--save DIR/ck --save-interval 1 --load DIR/ck "
+	var second *result
+	first := callUntil(t, context.Background(), dir, line, func(text string) {
+		if second == nil && strings.Contains(text, "iteration        3/") {
+			r := call(t, dir, line)
+			second = &r
+		}
+	})
+	if first.err != nil {
+		t.Fatal(first.err)
+	}
+	if second == nil || second.code() != fault.IO || !strings.Contains(second.err.Error(), "another run is saving there") {
+		t.Fatalf("the second run: %+v", second)
+	}
+	if again := must(t, dir, line); !strings.Contains(again.notes, "nothing to train") {
+		t.Errorf("after both: %s", again.notes)
+	}
+}
+
+// Claim: a run says when it is about to replace checkpoints that it does not go
+// on from, and says nothing where it does.
+func TestForgottenLoadIsNoted(t *testing.T) {
+	dir := t.TempDir()
+	save := tiny + someData + "--save DIR/ck --save-interval 3 "
+	const note = "ck holds checkpoints up to iteration 6 that this run does not go on from"
+	if r := must(t, dir, save); strings.Contains(r.notes, "does not go on from") {
+		t.Error(r.notes)
+	}
+	if r := must(t, dir, save+"--load DIR/ck"); strings.Contains(r.notes, "does not go on from") {
+		t.Error(r.notes)
+	}
+	if r := must(t, dir, save); !strings.Contains(r.notes, note) {
+		t.Errorf("want %q in:\n%s", note, r.notes)
+	}
+}
+
+// Claim: --log-extras tells the model FLOPs utilisation against a peak that the
+// run measures itself; --profile and --metrics-addr say where their output is.
+func TestReportsSayWhereTheyAre(t *testing.T) {
+	dir := t.TempDir()
+	r := must(t, dir, tiny+someData+"--log-extras --log-jsonl DIR/steps.jsonl --profile DIR/trace.json --metrics-addr 127.0.0.1:0 --world-size 2")
+	if !regexp.MustCompile(`(?m)^iter 6: .* tok/s \d+, mfu \d+\.\d\d%$`).MatchString(r.out) {
+		t.Errorf("no MFU in:\n%s", r.out)
+	}
+	text, err := os.ReadFile(dir + "/steps.jsonl")
+	if err != nil || !strings.Contains(string(text), `"mfu":0.`) {
+		t.Errorf("no MFU in %s, %v", text, err)
+	}
+	for _, want := range []string{"the trace is in " + dir + "/trace.json", "metrics at http://127.0.0.1:", "peak for MFU: "} {
+		if !strings.Contains(r.notes, want) {
+			t.Errorf("no %q in:\n%s", want, r.notes)
+		}
+	}
+}
+
+// Claim: whoever names what --output-prefix was, or forgets a weight's prefix, is
+// told what a data path is.
+func TestMissingDataIsExplained(t *testing.T) {
+	dir := t.TempDir()
+	corpus(t, dir, "my_text_document", 300)
+	data := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --split 1,0,0 --data-path "
+	for add, want := range map[string]string{
+		"DIR/my":                             "there is " + dir + "/my_text_document",
+		"DIR/none":                           "a data path is a prefix: PATH.bin and PATH.idx",
+		"0.3 DIR/my_text_document 0.7":       "weights and prefixes come in pairs",
+		"1 DIR/my_text_document 2 DIR/other": "a data path is a prefix",
+	} {
+		if r := call(t, dir, data+add); r.code() != fault.NoInput || !strings.Contains(r.err.Error(), want) {
+			t.Errorf("%s: code %d, %v; want %q", add, r.code(), r.err, want)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+//go:build cgo && linux
+
+package comm
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"monotron/csrc/comm/nccl"
+	"monotron/csrc/device"
+	"monotron/fault"
+)
+
+// NCCL gives groups whose tensors are on GPUs, one GPU a rank. The ranks meet
+// over a host world, which also tells them that one of them has failed. NCCL
+// orders its sums itself: alike in every run of one layout and version.
+type NCCL struct {
+	host    Host
+	library *nccl.Library
+	device  *device.Device
+	streams device.Streams
+	limit   time.Duration
+
+	mu      sync.Mutex // of all below
+	err     error
+	groups  map[string]*ncclGroup
+	ledger  ledger
+	done    chan struct{} // closed by End
+	watched sync.WaitGroup
+}
+
+// glance is how often what is under way is looked at.
+const glance = 20 * time.Millisecond
+
+// NewNCCL is a rank's world on its GPU d. limit is the longest that a collective
+// may take from when it was called.
+func NewNCCL(library *nccl.Library, h Host, d *device.Device, limit time.Duration) *NCCL {
+	w := &NCCL{host: h, library: library, device: d, streams: d.Streams(), limit: limit, groups: map[string]*ncclGroup{}, done: make(chan struct{})}
+	w.watched.Go(w.watch)
+	return w
+}
+
+func overNCCL(h Host, d *device.Device, limit time.Duration) (Carrier, error) {
+	library, err := nccl.Open()
+	if err != nil {
+		return Carrier{}, err
+	}
+	w := NewNCCL(library, h, d, limit)
+	return Carrier{Groups: w, Note: library.Describe(), End: w.End}, nil
+}
+
+// Group joins the communicator of a group; all its members call it together.
+func (w *NCCL) Group(rank int, name string, members []int, d *device.Device) (Group, error) {
+	via, err := w.host.Group(rank, name, members, d)
+	if err != nil || via.Size() == 1 {
+		return via, err
+	}
+	w.mu.Lock()
+	g := w.groups[fmt.Sprint(name, members)]
+	w.mu.Unlock()
+	if g != nil {
+		return g, nil
+	}
+	id, err := w.share(via)
+	if err != nil {
+		return nil, err
+	}
+	defer onThread()()
+	if err := w.streams.Enter(); err != nil {
+		return nil, err
+	}
+	c, err := w.library.Init(id, via.Rank(), via.Size(), w.limit)
+	if err != nil {
+		return nil, fmt.Errorf("group %s of ranks %v: %w", name, members, err)
+	}
+	stream, err := w.streams.NewStream()
+	if err != nil {
+		c.Abort()
+		return nil, err
+	}
+	g = &ncclGroup{world: w, via: via, comm: c, stream: stream, members: slices.Clone(members)}
+	w.mu.Lock()
+	w.groups[fmt.Sprint(name, members)] = g
+	w.mu.Unlock()
+	return g, nil
+}
+
+// share gives the first rank's id to all of a group, through the host.
+func (w *NCCL) share(via Group) (id nccl.ID, err error) {
+	if via.Rank() == 0 {
+		if id, err = w.library.NewID(); err != nil {
+			return id, err
+		}
+	}
+	room, err := device.HostAlloc(int64(len(id)))
+	if err != nil {
+		return id, fault.Errorf(fault.Internal, "room for an id: %w", err)
+	}
+	defer device.HostFree(room, int64(len(id)))
+	bytes := unsafe.Slice((*byte)(room), len(id))
+	copy(bytes, id[:])
+	err = via.Broadcast(device.View(room, device.I32, int64(len(id)/4)), 0).Wait()
+	copy(id[:], bytes)
+	return id, err
+}
+
+// onThread keeps a goroutine on its thread until the result is called: a GPU is
+// chosen by thread.
+func onThread() func() {
+	runtime.LockOSThread()
+	return runtime.UnlockOSThread
+}
+
+// Err is why nothing goes on any more; nil: all is well.
+func (w *NCCL) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Abort ends everything with err, here and on the other ranks.
+func (w *NCCL) Abort(err error) {
+	w.host.Abort(err)
+	w.fail(err)
+}
+
+// fail gives up all communicators.
+func (w *NCCL) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return
+	}
+	w.err = err
+	for _, g := range w.groups {
+		g.comm.Abort()
+	}
+}
+
+// watch looks at what is under way until the end: a trouble, a peer's failure or
+// a call that takes too long gives up everything.
+func (w *NCCL) watch() {
+	defer onThread()()
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-time.After(glance):
+		}
+		if err := w.look(); err != nil {
+			w.Abort(err)
+			return
+		}
+	}
+}
+
+func (w *NCCL) look() error {
+	if err := w.host.Err(); err != nil {
+		return err
+	}
+	if err := w.streams.Enter(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return nil
+	}
+	for _, g := range w.groups {
+		if err := g.look(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// End waits for what is under way and leaves every communicator; after a failure
+// it only stops watching.
+func (w *NCCL) End() error {
+	var err error
+	for err == nil && w.Err() == nil && w.busy() {
+		time.Sleep(glance / 10)
+		err = w.look()
+	}
+	if err != nil {
+		w.Abort(err)
+	}
+	close(w.done)
+	w.watched.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.library.Forget()
+	for _, g := range w.groups {
+		w.streams.FreeStream(g.stream)
+		if w.err == nil {
+			err = g.comm.Close()
+		}
+	}
+	if w.err != nil {
+		return w.err
+	}
+	return err
+}
+
+func (w *NCCL) busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, g := range w.groups {
+		if len(g.open) > 0 {
+			return true
+		}
+	}
+	return false
+}

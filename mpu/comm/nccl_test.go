@@ -1,0 +1,191 @@
+//go:build cgo && linux
+
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"monotron/csrc/comm/nccl"
+	"monotron/csrc/comm/nccl/standin"
+	"monotron/csrc/device"
+)
+
+var standinDir string // where it is built
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "standin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	standinDir = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// library is the stand-in, built once.
+var library = sync.OnceValues(func() (*standin.Library, error) { return standin.Build(standinDir) })
+
+// gpus runs f on n ranks, each with a stand-in GPU, in NCCL groups that meet in
+// process, and checks what NCCL would have forbidden.
+func gpus(t *testing.T, n int, limit time.Duration, f func(g Group, gpu *standin.GPU) error) error {
+	t.Helper()
+	lib, err := library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MONOTRON_NCCL", lib.Path)
+	calls, err := nccl.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib.Forget()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // tensors of Go's memory, which only C holds for a while
+	w := NewWorld(n)
+	err = w.Run(func(rank int) error {
+		gpu := lib.GPU()
+		d := device.New("cuda", gpu)
+		over := NewNCCL(calls, w, d, limit)
+		g, err := over.Group(rank, "all", ranksUpTo(n), d)
+		if err == nil {
+			err = f(g, gpu)
+		}
+		if err != nil {
+			over.Abort(err)
+		}
+		return errors.Join(err, over.End())
+	})
+	if sins := lib.Sins(); sins != "" && err == nil {
+		t.Errorf("NCCL would forbid: %s", sins)
+	}
+	if lib.Live() != 0 {
+		t.Errorf("%d communicators were left behind", lib.Live())
+	}
+	return err
+}
+
+// Claim: every collective over NCCL's calls gives the formula's result on every
+// rank, with no call that NCCL forbids and no communicator left.
+func TestNCCLByFormula(t *testing.T) {
+	for _, dtype := range []device.DType{device.F32, device.F64, device.BF16, device.F16, device.I32, device.I64} {
+		for ranks := 2; ranks <= 4; ranks++ {
+			for _, n := range []int64{0, 1, 5, 1000} {
+				if err := gpus(t, ranks, time.Minute, func(g Group, _ *standin.GPU) error { return byFormula(g, dtype, n) }); err != nil {
+					t.Errorf("%s, %d ranks, %d elements: %v", dtype, ranks, n, err)
+				}
+			}
+		}
+	}
+}
+
+// Claim: a batched exchange pairs the i-th send with the i-th receive, in both
+// directions at once.
+func TestNCCLExchange(t *testing.T) {
+	err := gpus(t, 2, time.Minute, func(g Group, _ *standin.GPU) error {
+		me, peer := g.Rank(), 1-g.Rank()
+		a, b := heap(device.F32, elements(me, 100)), heap(device.F32, elements(me+5, 7))
+		x, y := heap(device.F32, make([]float64, 100)), heap(device.F32, make([]float64, 7))
+		err := g.Exchange([]Transfer{{Peer: peer, Send: true, T: a}, {Peer: peer, T: x}, {Peer: peer, Send: true, T: b}, {Peer: peer, T: y}}).Wait()
+		return errors.Join(err, holds("first", x, func(i int64) float64 { return element(peer, i) }), holds("second", y, func(i int64) float64 { return element(peer+5, i) }))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Claim: a collective starts after the ops before it, and the ops after Wait
+// start after it, while the host goes on: streams are ordered, not waited for.
+func TestNCCLFollowsTheOps(t *testing.T) {
+	err := gpus(t, 2, time.Minute, func(g Group, gpu *standin.GPU) error {
+		gpu.Waits = false
+		x, began := heap(device.F32, make([]float64, 64)), time.Now()
+		gpu.WriteLate(x, 10+g.Rank(), 60*time.Millisecond)
+		work := g.AllReduce(x, Sum)
+		if err := work.Wait(); err != nil {
+			return err
+		}
+		if took := time.Since(began); took > 50*time.Millisecond {
+			return fmt.Errorf("the host waited %v", took)
+		}
+		late := heap(device.F32, make([]float64, 1))
+		gpu.WriteLate(late, 1, 0) // after the collective
+		if err := gpu.Sync(); err != nil {
+			return err
+		}
+		return errors.Join(holds("sum", x, func(int64) float64 { return 21 }), holds("the op after it", late, func(int64) float64 { return 1 }))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Claim: a rank that fails, a rank that never comes, and ranks that disagree end
+// all ranks, with the cause on each.
+func TestNCCLFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit time.Duration
+		f     func(g Group) error
+		want  string
+	}{
+		"fails": {time.Minute, func(g Group) error {
+			if g.Rank() == 1 {
+				return errors.New("rank 1 broke")
+			}
+			x := heap(device.F32, make([]float64, 8))
+			err := g.AllReduce(x, Sum).Wait()
+			for range 500 { // the host is not held up by a collective; the next call tells
+				if err != nil {
+					return err
+				}
+				time.Sleep(10 * time.Millisecond)
+				err = g.AllReduce(x, Sum).Wait()
+			}
+			return errors.New("rank 0 was never told")
+		}, "rank 1 broke"},
+		"stays away": {300 * time.Millisecond, func(g Group) error {
+			if g.Rank() == 1 {
+				time.Sleep(3 * time.Second)
+				return nil
+			}
+			return g.AllReduce(heap(device.F32, make([]float64, 8)), Sum).Wait()
+		}, "all_reduce(sum) of 8 f32 #0 of group all [0 1] was called"},
+		"disagrees": {time.Minute, func(g Group) error {
+			return g.AllReduce(heap(device.F32, make([]float64, 8+g.Rank())), Sum).Wait()
+		}, "invalid usage: rank"},
+	} {
+		err := gpus(t, 2, c.limit, func(g Group, gpu *standin.GPU) error {
+			gpu.Waits = false
+			return c.f(g)
+		})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// Claim: a library that is missing, or too old, is one line that says what to do.
+func TestNCCLMissing(t *testing.T) {
+	t.Setenv("MONOTRON_NCCL", "/no/such/libnccl.so.2")
+	if _, err := nccl.Open(); err == nil || !strings.Contains(err.Error(), "NCCL cannot be used: /no/such/libnccl.so.2") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("missing: %v", err)
+	}
+	lib, err := library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MONOTRON_NCCL", lib.Path)
+	t.Setenv("STANDIN_VERSION", "21304")
+	if _, err := nccl.Open(); err == nil || !strings.Contains(err.Error(), "is version 2.13.4; 2.14 or newer is needed") {
+		t.Errorf("old: %v", err)
+	}
+}

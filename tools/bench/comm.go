@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/launched"
+	"monotron/mpu/comm/rendezvous"
+	"monotron/tools/internal/command"
+)
+
+// benchComm times all-reduces among goroutines beside the memory's own speed, then
+// among two processes by every road, beside Gloo's own sums and, where PYTHON has
+// torch, torch.distributed's.
+func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error {
+	if role := os.Getenv(roleVariable); role != "" {
+		return benchRank(c, role, open)
+	}
+	out := &command.Printer{W: c.App.Writer}
+	for _, ranks := range []int{2, 4} {
+		s, err := comm.Bench(func() (*device.Device, error) { return open(c.String("device")) }, ranks, 64<<20, 2*time.Second)
+		if err != nil {
+			return err
+		}
+		out.Printf("%v\n", s)
+	}
+	out.Printf("\nall-reduce between 2 processes\n%-28s %10s %10s %10s\n", "", "64 MB", "4 KB", "ratio")
+	var gloo float64
+	for _, w := range ways() {
+		times, err := w.time(c)
+		if err != nil {
+			out.Printf("%-28s %v\n", w.name, err)
+			continue
+		}
+		speed, ratio := commBytes[0]/times[0]/1e9, ""
+		switch {
+		case w.road == "torch", w.fast && gloo == 0:
+			gloo = max(gloo, speed)
+		case gloo > 0:
+			ratio = fmt.Sprintf("%.2f", speed/gloo)
+		}
+		out.Printf("%-28s %5.2f GB/s %7.0f us %10s\n", w.name, speed, times[1]*1e6, ratio)
+	}
+	out.Printf("ratio: to the fastest of the peers above it, at 64 MB\n")
+	return out.Err
+}
+
+// commBytes are the sizes that are timed.
+var commBytes = []float64{64 << 20, 4 << 10}
+
+// way is one way for two processes to sum.
+type way struct {
+	name, road string
+	fast       bool // Gloo's own sum
+}
+
+// ways has the peers first.
+func ways() []way {
+	var all []way
+	if os.Getenv("PYTHON") != "" {
+		all = append(all, way{"torch.distributed, gloo", "torch", false})
+	}
+	if comm.GlooMissing() == nil {
+		all = append(all, way{"Gloo's own (--fast-reduce)", "gloo", true}, way{"Gloo, our sum", "gloo", false})
+	}
+	return append(all, way{"shared memory, our sum", "shm", false}, way{"plain TCP, our sum", "tcp", false})
+}
+
+// roleVariable has address, rank and way of a process that benchComm has started;
+// it goes with MONOTRON_SECRET.
+const roleVariable = "MONOTRON_BENCH_RANK"
+
+// time starts two processes and gives their seconds for each of commBytes.
+func (w way) time(c *cli.Context) ([]float64, error) {
+	addr, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	secret := launched.NewSecret()
+	var ranks [2]*exec.Cmd
+	var said [2]strings.Builder
+	for rank := range ranks {
+		cmd := exec.CommandContext(c.Context, self, "bench", "comm", "--device", c.String("device"), "--cpu-threads", "1")
+		if w.road == "torch" {
+			cmd = exec.CommandContext(c.Context, os.Getenv("PYTHON"), "-c", torchScript, addr, strconv.Itoa(rank))
+		}
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %v", roleVariable, addr, rank, w.fast), "MONOTRON_ROADS="+w.road, "MONOTRON_SECRET="+secret)
+		cmd.Stdout, cmd.Stderr = &said[rank], &said[rank]
+		if err := cmd.Start(); err != nil {
+			return nil, fault.With(fault.NoInput, err)
+		}
+		ranks[rank] = cmd
+	}
+	err = nil
+	for rank, cmd := range ranks {
+		if bad := cmd.Wait(); bad != nil && err == nil {
+			lines := strings.Split(strings.TrimSpace(said[rank].String()), "\n")
+			err = fmt.Errorf("%w: %s", bad, lines[len(lines)-1])
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(strings.TrimSpace(said[0].String()), "\n")
+	var times []float64
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &times); err != nil || len(times) != len(commBytes) {
+		return nil, fmt.Errorf("it said %q", lines[len(lines)-1])
+	}
+	return times, nil
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fault.With(fault.IO, err)
+	}
+	defer l.Close() // a process takes it
+	return l.Addr().String(), nil
+}
+
+// benchRank is one of the processes.
+func benchRank(c *cli.Context, role string, open func(string) (*device.Device, error)) error {
+	var addr string
+	var rank int
+	var fast bool
+	if _, err := fmt.Sscan(role, &addr, &rank, &fast); err != nil {
+		return fault.Errorf(fault.Usage, "%s=%q: %w", roleVariable, role, err)
+	}
+	device.SetThreads(1)
+	p, err := comm.NewProcess(context.Background(), rendezvous.Config{Rank: rank, World: 2, Addr: addr, Secret: []byte(os.Getenv("MONOTRON_SECRET")), Timeout: time.Minute}, time.Minute)
+	if err != nil {
+		return err
+	}
+	if fast {
+		if err := p.FastReduce(); err != nil {
+			return p.End(err)
+		}
+	}
+	d, err := open(c.String("device"))
+	if err != nil {
+		return p.End(err)
+	}
+	defer d.Arena.Close()
+	var times []float64
+	for _, bytes := range commBytes {
+		took, err := p.Bench(d, int64(bytes), 2*time.Second)
+		if err != nil {
+			return p.End(err)
+		}
+		times = append(times, took.Seconds())
+	}
+	text, err := json.Marshal(times)
+	if err == nil {
+		_, err = fmt.Fprintf(c.App.Writer, "%s\n", text)
+	}
+	return p.End(err)
+}
+
+// torchScript does the same by torch.distributed.
+const torchScript = `
+import sys, time, json, torch, torch.distributed as dist
+torch.set_num_threads(1)
+rank = int(sys.argv[2])
+dist.init_process_group("gloo", init_method="tcp://" + sys.argv[1], rank=rank, world_size=2)
+times = []
+for size in (64 << 20, 4 << 10):
+    x = torch.zeros(size // 4)
+    best, end, n = 1e9, time.time() + 2, 0
+    more = torch.ones(1)
+    while more.item() > 0:
+        dist.barrier()
+        start = time.perf_counter()
+        dist.all_reduce(x)
+        best, n = min(best, time.perf_counter() - start), n + 1
+        more.fill_(float(n < 4 or time.time() < end))
+        dist.broadcast(more, 0)
+    times.append(best)
+if rank == 0:
+    print(json.dumps(times))
+dist.destroy_process_group()
+`

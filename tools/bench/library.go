@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/tools/internal/command"
+)
+
+// benchPeak is `bench peak`: products alone, in the run's own dtype.
+func benchPeak(c *cli.Context, open func(string) (*device.Device, error)) error {
+	o, err := readOptions(c)
+	if err != nil {
+		return err
+	}
+	return command.WithDevice(c, open, func(d *device.Device) error {
+		p := newPeaks(d, o, full)
+		if err := p.first(valueType(o.precision)); err != nil {
+			return err
+		}
+		out := &command.Printer{W: c.App.Writer}
+		if !c.Bool("json") {
+			printProducts(out, p.speeds())
+			return out.Err
+		}
+		text, err := json.Marshal(p.speeds())
+		out.Printf("%s\n", text)
+		if err != nil {
+			return err
+		}
+		return out.Err
+	})
+}
+
+// hasOther tells whether the matrix library is there, but bf16 products go past it
+// to our own kernels.
+func hasOther(d *device.Device, own device.DType) bool {
+	with := d.Describe()
+	return own == device.BF16 && strings.Contains(with, "oneDNN") && strings.Contains(with, "AMX for bf16")
+}
+
+// libraryPeak times the same products by the library, in a process of this program
+// that is told to leave our own kernels alone.
+func libraryPeak(ctx context.Context, o options) ([]speed, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	cmd := exec.CommandContext(ctx, self, "bench", "peak", "--json", "--"+o.precision, "--model", o.name, "--micro-batch-size", strconv.Itoa(o.batch),
+		"--seq-length", strconv.Itoa(o.seq), "--cpu-threads", strconv.Itoa(device.SharedPool().Threads()))
+	cmd.Env = append(os.Environ(), "MONOTRON_AMX=off")
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fault.Errorf(fault.Internal, "bench peak: %w", err)
+	}
+	var list []speed
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fault.With(fault.Internal, fmt.Errorf("bench peak: %w", err))
+	}
+	for i := range list {
+		list[i].Library = true
+	}
+	return list, nil
+}

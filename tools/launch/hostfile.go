@@ -1,0 +1,95 @@
+package launch
+
+import (
+	"bufio"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"monotron/fault"
+)
+
+// remoteHost is one line of a hostfile.
+type remoteHost struct {
+	name  string // as ssh takes it: host or user@host
+	slots int    // ranks it may have; 0: not said
+}
+
+// hostNames are those that ssh cannot take for anything else.
+var hostNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*(@[A-Za-z0-9_][A-Za-z0-9_.-]*)?$`)
+
+// readHostfile reads hosts as MPI's, DeepSpeed's and PBS's files name them: one a
+// line, with `slots=8` or `:8` behind it, or a line for every slot; # begins a comment.
+func readHostfile(path string) ([]remoteHost, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fault.Errorf(fault.NoInput, "--hostfile: %w", err)
+	}
+	defer f.Close()
+	var hosts []remoteHost
+	lines := bufio.NewScanner(f)
+	for number := 1; lines.Scan(); number++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.Fields(text)
+		if len(words) == 0 {
+			continue
+		}
+		h, err := readHost(words)
+		if err != nil {
+			return nil, fault.Errorf(fault.Usage, "--hostfile %s, line %d: %w", path, number, err)
+		}
+		if at := slices.IndexFunc(hosts, func(o remoteHost) bool { return o.name == h.name }); at >= 0 {
+			hosts[at].slots = max(1, hosts[at].slots) + max(1, h.slots)
+			continue
+		}
+		hosts = append(hosts, h)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fault.Errorf(fault.Usage, "--hostfile %s: %w", path, err)
+	}
+	if len(hosts) == 0 {
+		return nil, fault.Errorf(fault.Usage, "--hostfile %s names no host", path)
+	}
+	return hosts, nil
+}
+
+// readHost reads the words of a line.
+func readHost(words []string) (h remoteHost, err error) {
+	h.name = words[0]
+	slots := ""
+	if name, n, found := strings.Cut(h.name, ":"); found {
+		h.name, slots = name, n
+	}
+	for _, word := range words[1:] {
+		value, is := strings.CutPrefix(word, "slots=")
+		if !is {
+			return h, fault.Errorf(fault.Usage, "%q is not known; a line is HOST, HOST:RANKS or HOST slots=RANKS", word)
+		}
+		slots = value
+	}
+	if slots != "" {
+		if h.slots, err = strconv.Atoi(slots); err != nil || h.slots < 1 || h.slots > 4096 {
+			return h, fault.Errorf(fault.Usage, "%q is no number of ranks", slots)
+		}
+	}
+	if !hostNames.MatchString(h.name) {
+		return h, fault.Errorf(fault.Usage, "%q is no name of a host", h.name)
+	}
+	return h, nil
+}
+
+// ranksOf is the number of ranks that every host gets: --nproc-per-node where it
+// is given, else what the file says.
+func ranksOf(hosts []remoteHost, given int) (int, error) {
+	if given > 0 {
+		return given, nil
+	}
+	for _, h := range hosts {
+		if h.slots != hosts[0].slots {
+			return 0, fault.Errorf(fault.Usage, "--hostfile gives %s %d ranks and %s %d; all hosts get the same number: say it by --nproc-per-node", hosts[0].name, max(1, hosts[0].slots), h.name, max(1, h.slots))
+		}
+	}
+	return max(1, hosts[0].slots), nil
+}

@@ -1,0 +1,279 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"monotron/fault"
+	"monotron/mpu/comm/launched"
+)
+
+// fleet is a run on the hosts of a file. On each, ssh starts this program as an
+// agent (agent.go); what the agent is to do goes over its standard input, so that
+// no argument passes a shell and the secret is in no command line.
+type fleet struct {
+	*options
+	hosts     []remoteHost
+	sshConfig string // ssh's own file of settings; "": the usual ones
+	self      string // this program, at the same path on all hosts
+	addr      string // host of rank 0
+	port      int    // 0: another one for each attempt
+}
+
+// plan is what an agent is told in its first line.
+type plan struct {
+	Args        []string // of the launch that it starts
+	Environment []string
+	Folder      string
+}
+
+// What an agent is told afterwards; the end of its input ends the ranks at once.
+const tellTerm = "TERM\n"
+
+// passedOn are the variables, by their beginning, that all hosts get.
+var passedOn = []string{"MONOTRON_", "NCCL_", "LD_LIBRARY_PATH="}
+
+// run starts the hosts, again after failures where that is asked for and helps.
+func (f *fleet) run(out, notes io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	before, futile := f.progress(), 0
+	for {
+		told, err := f.attempt(signals, newConsole(out, notes, "none"))
+		if err == nil || told || !again(err) {
+			return err
+		}
+		futile++
+		if now := f.progress(); now > before {
+			before, futile = now, 1
+		}
+		if futile > f.restarts {
+			return err
+		}
+		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, f.restarts, max(0, before))
+	}
+}
+
+// remote is one host at work.
+type remote struct {
+	host  remoteHost
+	cmd   *exec.Cmd
+	input io.WriteCloser
+	err   error // of its end; nil: well
+	words string
+	gone  bool
+}
+
+// attempt starts all hosts and gives the failure that explains the others; told: a
+// signal asked to stop.
+func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err error) {
+	port, secret := f.port, launched.NewSecret()
+	if port == 0 {
+		port = 20000 + rand.IntN(12000)
+	}
+	ends := make(chan *remote)
+	var all []*remote
+	for node := range f.hosts {
+		r := f.start(node, port, secret, c, ends)
+		all = append(all, r)
+	}
+	var failures []*remote
+	var limit <-chan time.Time
+	for left := len(all); left > 0; {
+		select {
+		case r := <-ends:
+			left--
+			r.gone = true
+			if r.err != nil {
+				failures = append(failures, r)
+			}
+			if r.err != nil && limit == nil && codeOf(r.err) != fault.Again {
+				limit = time.After(f.patience(r))
+			}
+		case <-limit:
+			tell(all, "")
+		case s := <-signals:
+			if told {
+				tell(all, "")
+				continue
+			}
+			told = true
+			c.note(fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s))
+			tell(all, tellTerm)
+		}
+	}
+	return told, judge(failures)
+}
+
+// patience is how long the other hosts may take to end by themselves.
+func (f *fleet) patience(r *remote) time.Duration {
+	if codeOf(r.err) == sshFailed {
+		return 3 * time.Second // they may not know of it
+	}
+	return f.grace + 5*time.Second // the launchers there have their own
+}
+
+// tell sends a word to all that live; "": no more will come.
+func tell(all []*remote, word string) {
+	for _, r := range all {
+		switch {
+		case r.gone || r.input == nil:
+		case word == "":
+			r.input.Close() // it may be gone meanwhile
+		default:
+			_, _ = io.WriteString(r.input, word) // it may be gone meanwhile
+		}
+	}
+}
+
+// start starts one host; its end comes through ends.
+func (f *fleet) start(node, port int, secret string, c *console, ends chan<- *remote) *remote {
+	r := &remote{host: f.hosts[node]}
+	r.cmd = exec.Command("ssh", f.sshWords(r.host.name)...)
+	out, errs := c.of(0, false), c.of(0, true)
+	r.cmd.Stdout, r.cmd.Stderr = out, errs
+	r.cmd.WaitDelay = 2 * time.Second
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to pass on
+	var err error
+	if r.input, err = r.cmd.StdinPipe(); err == nil {
+		err = r.cmd.Start()
+	}
+	if err != nil {
+		r.err = fault.Errorf(fault.NoInput, "ssh cannot be started: %w", err)
+		go func() { ends <- r }()
+		return r
+	}
+	go func() {
+		text, err := json.Marshal(f.plan(node, port, secret))
+		if err == nil {
+			_, err = r.input.Write(append(text, '\n'))
+		}
+		r.err = errors.Join(r.cmd.Wait(), err)
+		r.words = errs.close()
+		out.close()
+		ends <- r
+	}()
+	return r
+}
+
+// sshWords are ssh's arguments. The other end gives the last ones to a shell: they
+// are the path of this program, in quotes, and two fixed words.
+func (f *fleet) sshWords(host string) []string {
+	words := []string{"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"}
+	if f.sshConfig != "" {
+		words = append(words, "-F", f.sshConfig)
+	}
+	return append(words, "--", host, quoted(f.self)+" launch --agent")
+}
+
+// quoted is a word as a shell reads it whole.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+func (f *fleet) plan(node, port int, secret string) *plan {
+	p := &plan{Args: []string{"launch", "--nproc-per-node", strconv.Itoa(f.local), "--nnodes", strconv.Itoa(len(f.hosts)), "--node-rank", strconv.Itoa(node),
+		"--master-addr", f.addr, "--master-port", strconv.Itoa(port), "--log-prefix", f.prefix, "--"}}
+	p.Args = append(p.Args, f.words...)
+	for _, entry := range os.Environ() {
+		if slices.ContainsFunc(passedOn, func(beginning string) bool { return strings.HasPrefix(entry, beginning) }) {
+			p.Environment = append(p.Environment, entry)
+		}
+	}
+	if os.Getenv("MONOTRON_SECRET") == "" {
+		p.Environment = append(p.Environment, "MONOTRON_SECRET="+secret)
+	}
+	p.Folder, _ = os.Getwd() // "": the home folder
+	return p
+}
+
+// judge picks the failure that explains the others: a rank that a signal has ended,
+// else a host that was lost, else a rank that names itself, else the first.
+func judge(failures []*remote) error {
+	if len(failures) == 0 {
+		return nil
+	}
+	for _, explains := range []func(r *remote) bool{
+		func(r *remote) bool {
+			return strings.HasPrefix(r.words, "rank ") && strings.Contains(r.words, " was ended by signal ")
+		},
+		func(r *remote) bool { return codeOf(r.err) == sshFailed },
+		func(r *remote) bool { return ownWords.MatchString(r.words) },
+	} {
+		if at := slices.IndexFunc(failures, explains); at >= 0 {
+			return failures[at].error()
+		}
+	}
+	return failures[0].error()
+}
+
+// ownWords are what a rank says of itself.
+var ownWords = regexp.MustCompile(`^rank \d+: `)
+
+func codeOf(err error) fault.Code {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return fault.Code(exit.ExitCode())
+	}
+	return fault.CodeOf(err)
+}
+
+// sshFailed is ssh's own exit code.
+const sshFailed = 255
+
+func (r *remote) error() error {
+	code := codeOf(r.err)
+	switch {
+	case code == sshFailed:
+		return fault.Errorf(fault.IO, "host %s: ssh failed, or the connection was lost; what it said stands above. Try: ssh -o BatchMode=yes %s true", r.host.name, r.host.name)
+	case r.words != "":
+		return fault.With(code, errors.New(r.words))
+	}
+	return fault.With(code, fmt.Errorf("host %s ended with exit code %d; what it said stands above (127: the program is not at the same path there)", r.host.name, code))
+}
+
+// master is the host of rank 0 as the others reach it.
+func master(hosts []remoteHost) string {
+	_, host, found := strings.Cut(hosts[0].name, "@")
+	if !found {
+		host = hosts[0].name
+	}
+	return host
+}
+
+// fleetOf reads what belongs to --hostfile.
+func fleetOf(o *options, file, config, addr string, ranks int) (f *fleet, err error) {
+	f = &fleet{options: o, sshConfig: config}
+	if f.hosts, err = readHostfile(file); err != nil {
+		return nil, err
+	}
+	if o.local, err = ranksOf(f.hosts, ranks); err != nil {
+		return nil, err
+	}
+	f.addr = master(f.hosts)
+	if addr != "" {
+		var port string
+		if f.addr, port, err = net.SplitHostPort(addr); err != nil {
+			return nil, fault.With(fault.Usage, err)
+		}
+		if f.port, err = strconv.Atoi(port); err != nil {
+			return nil, fault.With(fault.Usage, err)
+		}
+	}
+	if f.self, err = os.Executable(); err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	return f, nil
+}
