@@ -77,26 +77,65 @@ void mt_shuffle(mt_mersenne *m, uint32_t *a, int64_t n) {
 	}
 }
 
-__attribute__((target("avx512f,avx512dq"), optimize("fp-contract=off"))) void mt_blend(const double *shares, double *counts, int64_t *left, int64_t members, int64_t t, int64_t steps, int16_t *member, int64_t *number) {
-	__m512d behind[mt_blend_members / 8];
-	int blocks = (int)(members / 8);
-	for (int64_t k = 0; k < steps; k++) {
-		__m512d at = _mm512_set1_pd(t + k > 1 ? (double)(t + k) : 1.0), most = _mm512_set1_pd(-INFINITY);
-		for (int b = 0; b < blocks; b++) {
-			behind[b] = _mm512_sub_pd(_mm512_mul_pd(_mm512_loadu_pd(shares + 8 * b), at), _mm512_loadu_pd(counts + 8 * b));
-			most = _mm512_max_pd(most, behind[b]);
-		}
-		__m512d top = _mm512_set1_pd(_mm512_reduce_max_pd(most));
-		int best = mt_blend_members; // the first that has it, found without a branch
-		for (int w = 0; w < blocks; w += 8) {
-			uint64_t has = 0;
-			for (int b = w; b < w + 8 && b < blocks; b++) has |= (uint64_t)_mm512_cmpeq_pd_mask(behind[b], top) << 8 * (b - w);
-			int first = has ? 8 * w + __builtin_ctzll(has) : mt_blend_members;
-			best = first < best ? first : best;
-		}
-		member[k] = (int16_t)best;
-		number[k] = (int64_t)counts[best];
-		counts[best] += 1;
-		if (--left[best] == 0) counts[best] = INFINITY;
+#define wide __attribute__((target("avx512f,avx512dq"), optimize("fp-contract=off")))
+
+enum { group = 8 }; // of vectors, all done before any is waited for
+
+// values writes share * at - count of 64 members and returns the largest of each lane.
+wide static inline __attribute__((always_inline)) __m512d values(const double *shares, const double *counts, __m512d at, __m512d *behind) {
+	for (int b = 0; b < group; b++) {
+		behind[b] = _mm512_sub_pd(_mm512_mul_pd(_mm512_loadu_pd(shares + 8 * b), at), _mm512_loadu_pd(counts + 8 * b));
 	}
+	__m512d x = _mm512_max_pd(behind[0], behind[1]), y = _mm512_max_pd(behind[2], behind[3]);
+	__m512d z = _mm512_max_pd(behind[4], behind[5]), w = _mm512_max_pd(behind[6], behind[7]);
+	return _mm512_max_pd(_mm512_max_pd(x, y), _mm512_max_pd(z, w));
+}
+
+// where has a bit for every one of 64 members whose value is top.
+wide static inline __attribute__((always_inline)) uint64_t where(const __m512d *behind, __m512d top) {
+	uint64_t has[2] = {0};
+	for (int b = 0; b < group; b++) has[b & 1] |= (uint64_t)_mm512_cmpeq_pd_mask(behind[b], top) << 8 * b;
+	return has[0] | has[1];
+}
+
+// take finds the first of the largest and counts it. Counts are stored by whole
+// vectors, since a load of a vector waits for a smaller store into it.
+wide static inline __attribute__((always_inline)) int take(const double *shares, double *counts, int64_t *left, int groups, int64_t t, int64_t *number) {
+	__m512d behind[mt_blend_members / 8], at = _mm512_set1_pd(t > 1 ? (double)t : 1.0);
+	__m512d most = values(shares, counts, at, behind);
+	for (int g = 1; g < groups; g++) most = _mm512_max_pd(most, values(shares + 64 * g, counts + 64 * g, at, behind + group * g));
+	__m512d top = _mm512_max_pd(most, _mm512_shuffle_f64x2(most, most, 0x4e));
+	top = _mm512_max_pd(top, _mm512_shuffle_f64x2(top, top, 0xb1));
+	top = _mm512_max_pd(top, _mm512_permutex_pd(top, 0x4e));
+	top = _mm512_max_pd(top, _mm512_permute_pd(top, 0x55));
+	int best = 0;
+	for (int g = groups - 1; g >= 0; g--) {
+		uint64_t has = where(behind + group * g, top);
+		best = has ? 64 * g + (int)__builtin_ctzll(has) : best;
+	}
+	double *of = counts + (best & ~7);
+	__m512d now = _mm512_loadu_pd(of);
+	__mmask8 one = (__mmask8)(1 << (best & 7));
+	*number = (int64_t)counts[best];
+	_mm512_storeu_pd(of, _mm512_mask_add_pd(now, one, now, _mm512_set1_pd(1.0)));
+	if (__builtin_expect(--left[best] == 0, 0)) _mm512_storeu_pd(of, _mm512_mask_mov_pd(now, one, _mm512_set1_pd(INFINITY)));
+	return best;
+}
+
+// blend does runs side by side: one waits for its own last choice at every step,
+// and the others fill that time.
+wide static inline __attribute__((always_inline)) void blend(const double *shares, double *counts, int64_t *left, int64_t members, int groups, int64_t t, int64_t steps, int runs, int16_t *member, int64_t *number) {
+	for (int64_t k = 0; k < steps; k++) {
+		for (int r = 0; r < runs; r++) {
+			int64_t to = r * steps + k;
+			member[to] = (int16_t)take(shares, counts + r * members, left + r * members, groups, t + to, &number[to]);
+		}
+	}
+}
+
+wide void mt_blend(const double *shares, double *counts, int64_t *left, int64_t members, int64_t t, int64_t steps, int runs, int16_t *member, int64_t *number) {
+	int groups = (int)(members / 64);
+	if (groups == 1 && runs == 2) blend(shares, counts, left, members, 1, t, steps, 2, member, number);
+	else if (groups == 2 && runs == 2) blend(shares, counts, left, members, 2, t, steps, 2, member, number);
+	else blend(shares, counts, left, members, groups, t, steps, runs, member, number);
 }

@@ -22,29 +22,32 @@ func shuffleKernel(m *mersenne, a []uint32) {
 	C.mt_shuffle((*C.mt_mersenne)(unsafe.Pointer(m)), (*C.uint32_t)(unsafe.SliceData(a)), C.int64_t(len(a)))
 }
 
-// blendKernel fills the arrays of a blend from step t on, before which counts
-// samples of each member were taken, and gives the counts after it; false where
-// this is not for kernel.c.
-func blendKernel(shares []float64, left, counts []int64, t int64, member []int16, number []int64) ([]int64, bool) {
-	n := (len(shares) + 7) &^ 7
+// blendKernel fills the arrays of a blend from step t on, in runs of equal length:
+// before each, counts samples of each member were taken. It gives the counts after
+// each; nil where this is not for kernel.c.
+func blendKernel(shares []float64, left []int64, counts [][]int64, t int64, member []int16, number []int64) [][]int64 {
+	n, runs := (len(shares)+63)&^63, len(counts)
 	if !blendInC || n > C.mt_blend_members || len(member) == 0 {
-		return nil, false
+		return nil
 	}
-	padded, taken, rest := make([]float64, n), make([]float64, n), make([]int64, n)
+	padded, taken, rest := make([]float64, n), make([]float64, n*runs), make([]int64, n*runs)
 	copy(padded, shares)
-	for i := range taken {
-		taken[i] = math.Inf(1)
-		if i < len(shares) && left[i] > counts[i] {
-			taken[i], rest[i] = float64(counts[i]), left[i]-counts[i]
+	for k := range taken {
+		taken[k] = math.Inf(1)
+		if i := k % n; i < len(shares) && left[i] > counts[k/n][i] {
+			taken[k], rest[k] = float64(counts[k/n][i]), left[i]-counts[k/n][i]
 		}
 	}
 	C.mt_blend((*C.double)(unsafe.SliceData(padded)), (*C.double)(unsafe.SliceData(taken)), (*C.int64_t)(unsafe.SliceData(rest)), C.int64_t(n),
-		C.int64_t(t), C.int64_t(len(member)), (*C.int16_t)(unsafe.SliceData(member)), (*C.int64_t)(unsafe.SliceData(number)))
-	after := slices.Clone(counts)
-	for i := range after {
-		if left[i] > counts[i] {
-			after[i] = left[i] - rest[i]
+		C.int64_t(t), C.int64_t(len(member)/runs), C.int(runs), (*C.int16_t)(unsafe.SliceData(member)), (*C.int64_t)(unsafe.SliceData(number)))
+	after := make([][]int64, runs)
+	for r := range after {
+		after[r] = slices.Clone(counts[r])
+		for i := range shares {
+			if left[i] > counts[r][i] {
+				after[r][i] = left[i] - rest[r*n+i]
+			}
 		}
 	}
-	return after, true
+	return after
 }

@@ -6,6 +6,4 @@ const shuffleInC = false
 
 func shuffleKernel(*mersenne, []uint32) {}
 
-func blendKernel([]float64, []int64, []int64, int64, []int16, []int64) ([]int64, bool) {
-	return nil, false
-}
+func blendKernel([]float64, []int64, [][]int64, int64, []int16, []int64) [][]int64 { return nil }

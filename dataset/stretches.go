@@ -18,27 +18,40 @@ import (
 // counts is equal.
 func interleave(shares []float64, left []int64, member []int16, number []int64) {
 	parts := int64(min(runtime.GOMAXPROCS(0), 8))
-	if int64(len(member)) < parts<<16 {
-		parts = 1
+	if int64(len(member)) < parts<<17 {
+		parts = 0
 	}
 	interleaveIn(parts, shares, left, member, number)
 }
 
-// interleaveIn also says how many steps were taken twice.
+// interleaveIn cuts the blend into twice as many stretches as parts, two for each
+// processor (kernel.c does two at once), and says how many steps were taken twice.
 func interleaveIn(parts int64, shares []float64, left []int64, member []int16, number []int64) (again int64) {
 	n := int64(len(member))
-	begin := func(p int64) int64 { return p * n / parts }
-	guesses, ends := make([][]int64, parts), make([][]int64, parts)
+	if n < 2*parts {
+		parts = 0 // one stretch
+	}
+	count := max(2*parts, 1)
+	begin := func(p int64) int64 {
+		if p == count {
+			return n
+		}
+		return p * (n / count)
+	}
+	guesses, ends := make([][]int64, count), make([][]int64, count)
 	var wait sync.WaitGroup
-	for p := range parts {
-		guesses[p] = guess(shares, left, begin(p))
+	for p := int64(0); p < count; p += 2 {
+		two := min(p+2, count)
+		for k := p; k < two; k++ {
+			guesses[k] = guess(shares, left, begin(k))
+		}
 		wait.Go(func() {
-			ends[p] = stretch(shares, left, guesses[p], begin(p), member[begin(p):begin(p+1)], number[begin(p):begin(p+1)])
+			copy(ends[p:two], stretches(shares, left, guesses[p:two], begin(p), int(n/count), member[begin(p):begin(two)], number[begin(p):begin(two)]))
 		})
 	}
 	wait.Wait()
 	counts := ends[0] // the true ones before the stretch that comes next
-	for p := int64(1); p < parts; p++ {
+	for p := int64(1); p < count; p++ {
 		end, v := begin(p+1), newInterleaver(shares, left, counts)
 		v.settle(begin(p))
 		at := v.correct(begin(p), guesses[p], member[:end], number[:end])
@@ -50,15 +63,27 @@ func interleaveIn(parts int64, shares []float64, left []int64, member []int16, n
 	return again
 }
 
-// stretch fills the arrays from step t on, where counts samples were taken, and
-// gives the counts after it.
-func stretch(shares []float64, left, counts []int64, t int64, member []int16, number []int64) []int64 {
-	if after, ok := blendKernel(shares, left, counts, t, member, number); ok {
+// stretches fills the arrays from step t on, in pieces of size steps (the last one
+// goes on to the end) that begin with these counts, and gives the counts after each.
+func stretches(shares []float64, left []int64, counts [][]int64, t int64, size int, member []int16, number []int64) [][]int64 {
+	all := size * len(counts)
+	if after := blendKernel(shares, left, counts, t, member[:all], number[:all]); after != nil {
+		if over := blendKernel(shares, left, after[len(after)-1:], t+int64(all), member[all:], number[all:]); over != nil {
+			after[len(after)-1] = over[0]
+		}
 		return after
 	}
-	v := newInterleaver(shares, left, counts)
-	v.run(t, member, number)
-	return v.taken
+	after := make([][]int64, len(counts))
+	for k := range counts {
+		from, to := k*size, (k+1)*size
+		if k == len(counts)-1 {
+			to = len(member)
+		}
+		v := newInterleaver(shares, left, counts[k])
+		v.run(t+int64(from), member[from:to], number[from:to])
+		after[k] = v.taken
+	}
+	return after
 }
 
 // correct continues a true run over a stretch that began at step t with guessed

@@ -22,12 +22,13 @@ type Config struct {
 	TikPattern    string   // --tiktoken-pattern; "": v2
 	TikSpecials   *int     // --tiktoken-num-special-tokens; nil: 1000
 	NoSpecial     bool     // --tokenizer-hf-no-include-special-tokens
+	Legacy        bool     // --tokenizer-sentencepiece-legacy
 }
 
 // IsZero says that no flag was given.
 func (c Config) IsZero() bool {
 	return c.Type == "" && c.VocabFile == "" && c.MergeFile == "" && c.Model == "" && len(c.SpecialTokens) == 0 && c.VocabSize == 0 &&
-		c.NullEOD == nil && c.TikPattern == "" && c.TikSpecials == nil && !c.NoSpecial
+		c.NullEOD == nil && c.TikPattern == "" && c.TikSpecials == nil && !c.NoSpecial && !c.Legacy
 }
 
 // Flag is one row of the table of tokenizer flags, which every command that
@@ -53,10 +54,12 @@ func Flags() []Flag {
 			func(c *Config, v []string) error { c.MergeFile = v[0]; return nil }},
 		{"tokenizer-model", flags.One, "", "folder with tokenizer.json, SentencePiece .model, or list of ranks (JSON or .tiktoken)",
 			func(c *Config, v []string) error { c.Model = v[0]; return nil }},
-		{"tokenizer-special-tokens", flags.Many, "", "special tokens of a TikTokenizer, or further ones of a HuggingFaceTokenizer",
+		{"tokenizer-special-tokens", flags.Many, "", "special tokens of a TikTokenizer, or further ones of a HuggingFaceTokenizer or, with --tokenizer-sentencepiece-legacy, of a SentencePiece one",
 			func(c *Config, v []string) error { c.SpecialTokens = v; return nil }},
 		{"tokenizer-hf-no-include-special-tokens", flags.Switch, "", "a HuggingFaceTokenizer puts no special tokens around a text",
 			func(c *Config, _ []string) error { c.NoSpecial = true; return nil }},
+		{"tokenizer-sentencepiece-legacy", flags.Switch, "", "a SentencePiece tokenizer takes --tokenizer-special-tokens and cuts them out of a text first",
+			func(c *Config, _ []string) error { c.Legacy = true; return nil }},
 		{"tiktoken-pattern", flags.One, "", "how a TikTokenizer splits text: v1 or v2 (v2)",
 			func(c *Config, v []string) error { c.TikPattern = v[0]; return nil }},
 		{"tiktoken-num-special-tokens", flags.One, "", "ids in front of a TikTokenizer's ranks (1000)",

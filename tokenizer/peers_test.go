@@ -189,3 +189,40 @@ func TestTokenizerConfig(t *testing.T) {
 		t.Errorf("without special tokens: %v, %v", ids, err)
 	}
 }
+
+// Claim: --tokenizer-sentencepiece-legacy gives the ids, the texts and the
+// vocabulary size of Megatron's wrapper (testdata/legacy.jsonl was made by it).
+func TestLegacySentencePiece(t *testing.T) {
+	data, err := os.ReadFile("testdata/legacy.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(data) {
+		var want struct {
+			Model string
+			Size  int
+			Rows  [][3]json.RawMessage
+		}
+		if err := json.Unmarshal(line, &want); err != nil {
+			t.Fatal(err)
+		}
+		tok, err := FromConfig(Config{Type: "Llama2Tokenizer", Model: "testdata/peers/" + want.Model + ".model", Legacy: true,
+			SpecialTokens: []string{"<x>", "[INST]", "</s>", "<xy>", "<x>", "the"}})
+		if err != nil || tok.VocabSize() != want.Size || len(want.Rows) == 0 {
+			t.Fatalf("%s: %d rows, %v", want.Model, len(want.Rows), err)
+		}
+		for _, row := range want.Rows {
+			var text, back string
+			var ids []int32
+			for i, to := range []any{&text, &ids, &back} {
+				if err := json.Unmarshal(row[i], to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := tok.Encode(text)
+			if err != nil || !slices.Equal(got, ids) || tok.Decode(ids) != back {
+				t.Errorf("%s, %q: %v and %q, %v; want %v and %q", want.Model, text, got, tok.Decode(ids), err, ids, back)
+			}
+		}
+	}
+}

@@ -18,14 +18,18 @@ func loadSentencePiece(c Config) (Tokenizer, error) {
 	switch {
 	case c.Model == "":
 		return nil, fault.Errorf(fault.Usage, "%s needs --tokenizer-model, a SentencePiece .model file", c.Type)
-	case len(c.SpecialTokens) > 0:
-		return nil, fault.Errorf(fault.Usage, "%s takes no --tokenizer-special-tokens: give them to SentencePiece when it trains", c.Type)
+	case len(c.SpecialTokens) > 0 && !c.Legacy:
+		return nil, fault.Errorf(fault.Usage, "%s takes no --tokenizer-special-tokens: give them to SentencePiece when it trains, or add --tokenizer-sentencepiece-legacy", c.Type)
 	}
 	m, err := sp.Load(c.Model)
 	if err != nil {
 		return nil, err
 	}
-	return &sentencePiece{m, c.Type, c.Model}, nil
+	t := &sentencePiece{m, c.Type, c.Model}
+	if c.Legacy {
+		return orNil(newLegacy(t, c.SpecialTokens))
+	}
+	return t, nil
 }
 
 func (t *sentencePiece) Name() string           { return t.name }

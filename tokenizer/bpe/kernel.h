@@ -3,8 +3,8 @@
 #include <stdint.h>
 
 enum {
-	mt_bpe_short_log = 19, // entries of the tables, log2
-	mt_bpe_long_log = 18,
+	mt_bpe_short_log = 17, // entries of the tables, log2
+	mt_bpe_long_log = 17,
 	mt_bpe_more_log = 10,
 	mt_bpe_ids = 1 << 19, // ids must be below it
 	mt_bpe_rank = (1 << 26) - 1,
