@@ -73,15 +73,8 @@ func (d DType) Append(dst []byte, ids []int32) ([]byte, error) {
 	from := len(dst)
 	dst = slices.Grow(dst, len(ids)*t.size)[:from+len(ids)*t.size]
 	to := dst[from:]
-	if d == U16 { // the usual one: one loop
-		all := uint32(0)
-		for i, id := range ids {
-			all |= uint32(id)
-			binary.LittleEndian.PutUint16(to[2*i:], uint16(id))
-		}
-		if all <= math.MaxUint16 {
-			return dst, nil
-		}
+	if d == U16 && putShort(to, ids) { // the usual one
+		return dst, nil
 	}
 	for i, id := range ids {
 		if int64(id) < t.low || int64(id) > t.top {
@@ -107,6 +100,22 @@ func (d DType) Append(dst []byte, ids []int32) ([]byte, error) {
 		}
 	}
 	return dst, nil
+}
+
+// putShort writes ids as u16, four at a time; false where one does not fit.
+func putShort(to []byte, ids []int32) bool {
+	all := uint32(0)
+	for len(ids) >= 4 && len(to) >= 8 {
+		a, b, c, d := uint32(ids[0]), uint32(ids[1]), uint32(ids[2]), uint32(ids[3])
+		all |= a | b | c | d
+		binary.LittleEndian.PutUint64(to, uint64(a|b<<16)|uint64(c|d<<16)<<32)
+		ids, to = ids[4:], to[8:]
+	}
+	for i, id := range ids {
+		all |= uint32(id)
+		binary.LittleEndian.PutUint16(to[2*i:], uint16(id))
+	}
+	return all <= math.MaxUint16
 }
 
 // decode adds the tokens in raw to dst; at most int32 values reach the caller.

@@ -220,19 +220,27 @@ func fillRows[T int32 | int64](rows []T, docs, lengths []uint32, sequence, extra
 	rows[0], rows[1] = 0, 0
 	row, next := 2, int(sequence+extra-1)
 	step, back := int(sequence), int(1-extra)
+	var sizes [256]uint32 // of the documents from at on: read ahead, so that the loads overlap
 	at := 0
-	for ; at < len(docs) && row+4 <= len(rows); at++ {
-		size := int(lengths[docs[at]])
-		// How many samples start in a document cannot be foreseen, so two are
-		// written without asking, and kept or not without a branch.
-		r := rows[row : row+4]
-		one, two := int(bit(next < size)), int(bit(next+step < size))
-		r[0], r[1], r[2], r[3] = T(at), T(next+back), T(at), T(next+step+back)
-		row += 2 * (one + two)
-		next += step*(one+two) - size
-		for ; next < 0 && row < len(rows); next += step {
-			rows[row], rows[row+1] = T(at), T(next+size+back)
-			row += 2
+	for at < len(docs) && row+4*len(sizes) <= len(rows) {
+		now := docs[at:min(at+len(sizes), len(docs))]
+		for k, doc := range now {
+			sizes[k] = lengths[doc]
+		}
+		for k := 0; k < len(now) && row+4 <= len(rows); k++ {
+			size := int(sizes[k])
+			// How many samples start in a document cannot be foreseen, so two are
+			// written without asking, and kept or not without a branch.
+			r := rows[row : row+4]
+			one, two := int(bit(next < size)), int(bit(next+step < size))
+			r[0], r[1], r[2], r[3] = T(at), T(next+back), T(at), T(next+step+back)
+			row += 2 * (one + two)
+			next += step*(one+two) - size
+			for ; next < 0 && row < len(rows); next += step {
+				rows[row], rows[row+1] = T(at), T(next+size+back)
+				row += 2
+			}
+			at++
 		}
 	}
 	for ; at < len(docs) && row < len(rows); at++ {
@@ -255,7 +263,13 @@ func fillRows[T int32 | int64](rows []T, docs, lengths []uint32, sequence, extra
 // lengths is the source's lengths, by sequence.
 func (g *GPT) lengths() []uint32 {
 	if x, ok := g.source.(*Indexed); ok { // in the file they may lie at any byte; the processors we run on do not mind
-		return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x.sizes))), x.n)
+		file := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x.sizes))), x.n)
+		if visits := g.DocumentIndex.Len(); visits < x.n {
+			return file
+		}
+		onLarge := items[uint32](newArray("<u4", x.n)) // pages: they are visited at random
+		copy(onLarge, file)
+		return onLarge
 	}
 	out := make([]uint32, g.source.Len())
 	for i := range out {

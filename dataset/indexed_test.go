@@ -204,6 +204,7 @@ func FuzzIndexed(f *testing.F) {
 	f.Add(append(idx[:26:26], idx[34:34+12*2]...)) // without documents
 	f.Add(longs(oldMagic, 1, 8, 2, 2, 2, 3, 0, 1, 2, 0, 3, 5, 3, 2, 0, 1, 2))
 	f.Add(longs(oldMagic, 1, 8, 2, 2, 2, 0, 1, 2, 0, 3, 5, 3, 2))
+	f.Add(longs(oldMagic, 1, 8, 2, 2, 2)) // ends between the two headers
 	f.Fuzz(func(t *testing.T, idx []byte) {
 		if err := os.WriteFile(prefix+".idx", idx, 0o644); err != nil {
 			t.Fatal(err)

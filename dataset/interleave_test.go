@@ -86,6 +86,63 @@ func TestInterleaveIsMegatronsOrder(t *testing.T) {
 	}
 }
 
+// Claim: kernel.c takes the plain order, from any step and counts on, and counts
+// as the Go path does.
+func TestBlendKernel(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for round := range 200 {
+		n := 1 + r.IntN(1+round%260)
+		shares, left, size := someShares(r, n), make([]int64, n), 1+r.IntN(3000)
+		for i := range left {
+			if left[i] = math.MaxInt64; round%2 == 1 {
+				left[i] = int64(size/n) + 1 + r.Int64N(50)
+			}
+		}
+		member, number := make([]int16, size), make([]int64, size)
+		counts, ok := blendKernel(shares, left, make([]int64, n), 0, member, number)
+		if !ok && n <= 256 {
+			t.Skip("no kernel on this machine")
+		} else if !ok {
+			continue
+		}
+		wantMember, wantNumber := plainOrder(shares, left, size)
+		wantCounts := make([]int64, n)
+		for _, i := range wantMember {
+			wantCounts[i]++
+		}
+		if !slices.Equal(member, wantMember) || !slices.Equal(number, wantNumber) || !slices.Equal(counts, wantCounts) {
+			t.Fatalf("round %d: %d members, %d samples: another order; shares %v, left %v", round, n, size, shares, left)
+		}
+		half := size / 2
+		before := make([]int64, n)
+		for _, i := range wantMember[:half] {
+			before[i]++
+		}
+		if _, ok := blendKernel(shares, left, before, int64(half), member[half:], number[half:]); !ok && half < size || !slices.Equal(member, wantMember) || !slices.Equal(number, wantNumber) {
+			t.Fatalf("round %d: another order from step %d on", round, half)
+		}
+	}
+}
+
+// Claim: kernel.c shuffles as the Go path does and leaves the generator where that
+// leaves it.
+func TestShuffleKernel(t *testing.T) {
+	if !shuffleInC {
+		t.Skip("no kernel on this machine")
+	}
+	c, plain := newMersenne(7), newMersenne(7)
+	for _, n := range []int{0, 1, 2, 3, 10, 255, 256, 257, 258, 511, 512, 513, 1000, 65536, 65537, 300001} {
+		a, b := make([]uint32, n), make([]uint32, n)
+		number(a, 0)
+		number(b, 0)
+		shuffle(c, a)
+		shuffleInGo(plain, b)
+		if !slices.Equal(a, b) || *c != *plain {
+			t.Fatalf("%d items are shuffled in another way", n)
+		}
+	}
+}
+
 func BenchmarkInterleave100(b *testing.B) {
 	r := rand.New(rand.NewPCG(3, 4))
 	shares, left := make([]float64, 100), make([]int64, 100)

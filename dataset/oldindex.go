@@ -59,6 +59,8 @@ func (x *Indexed) parseOld(idx []byte) error {
 	start, d := uint64(oldHeader), uint64(0)
 	if size == firstHeader+arrays {
 		start, x.shift = firstHeader, 1
+	} else if size < oldHeader {
+		return fault.Errorf(fault.BadData, "byte %d: the file ends inside the header of %d bytes", size, oldHeader)
 	} else if d = long(48); d < 1 || d > size/8 || size != oldHeader+arrays+8*d {
 		return fault.Errorf(fault.BadData, "byte 32: %d items and %d document entries do not fill the file's %d bytes", n, d, size)
 	}

@@ -7,7 +7,7 @@ import "math/bits"
 type mersenne struct {
 	state [624]uint32
 	out   [624]uint32 // the numbers of this state
-	at    int         // of the next number in out
+	at    int64       // of the next number in out
 }
 
 func newMersenne(seed uint32) *mersenne {
@@ -45,7 +45,7 @@ func twist(a, b, far uint32) uint32 {
 }
 
 func (m *mersenne) uint32() uint32 {
-	if m.at == len(m.out) {
+	if m.at == int64(len(m.out)) {
 		m.refill()
 	}
 	v := m.out[m.at]

@@ -13,6 +13,14 @@ import (
 // the places they name are touched together, and only then are they swapped, in
 // the order that numpy has.
 func shuffle[T uint32 | int64](m *mersenne, a []T) {
+	if short, ok := any(a).([]uint32); ok && shuffleInC && len(a) <= math.MaxUint32 {
+		shuffleKernel(m, short)
+		return
+	}
+	shuffleInGo(m, a)
+}
+
+func shuffleInGo[T uint32 | int64](m *mersenne, a []T) {
 	const many = 256
 	var draws [many]uint32
 	for i := len(a) - 1; i > 0; {
@@ -39,7 +47,7 @@ func (m *mersenne) draw(dst []uint32, top uint32) int {
 	dst = dst[:min(uint32(len(dst)), top-uint32(1)<<(width-1)+1)]
 	n := 0
 	for n < len(dst) {
-		if m.at == len(m.out) {
+		if m.at == int64(len(m.out)) {
 			m.refill()
 		}
 		out := m.out[m.at:]
@@ -54,7 +62,7 @@ func (m *mersenne) draw(dst []uint32, top uint32) int {
 			n += accepted
 			top -= uint32(accepted)
 		}
-		m.at += len(out)
+		m.at += int64(len(out))
 	}
 	return n
 }

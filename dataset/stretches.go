@@ -28,24 +28,37 @@ func interleave(shares []float64, left []int64, member []int16, number []int64) 
 func interleaveIn(parts int64, shares []float64, left []int64, member []int16, number []int64) (again int64) {
 	n := int64(len(member))
 	begin := func(p int64) int64 { return p * n / parts }
-	runs, guesses := make([]*interleaver, parts), make([][]int64, parts)
+	guesses, ends := make([][]int64, parts), make([][]int64, parts)
 	var wait sync.WaitGroup
 	for p := range parts {
 		guesses[p] = guess(shares, left, begin(p))
-		runs[p] = newInterleaver(shares, left, guesses[p])
-		wait.Go(func() { runs[p].run(begin(p), member[begin(p):begin(p+1)], number[begin(p):begin(p+1)]) })
+		wait.Go(func() {
+			ends[p] = stretch(shares, left, guesses[p], begin(p), member[begin(p):begin(p+1)], number[begin(p):begin(p+1)])
+		})
 	}
 	wait.Wait()
-	last := runs[0] // the one that is true at the end of the stretch before p
+	counts := ends[0] // the true ones before the stretch that comes next
 	for p := int64(1); p < parts; p++ {
-		end := begin(p + 1)
-		at := last.correct(begin(p), guesses[p], member[:end], number[:end])
+		end, v := begin(p+1), newInterleaver(shares, left, counts)
+		v.settle(begin(p))
+		at := v.correct(begin(p), guesses[p], member[:end], number[:end])
 		again += at - begin(p)
-		if at < end {
-			last = runs[p]
+		if counts = ends[p]; at == end {
+			counts = v.taken
 		}
 	}
 	return again
+}
+
+// stretch fills the arrays from step t on, where counts samples were taken, and
+// gives the counts after it.
+func stretch(shares []float64, left, counts []int64, t int64, member []int16, number []int64) []int64 {
+	if after, ok := blendKernel(shares, left, counts, t, member, number); ok {
+		return after
+	}
+	v := newInterleaver(shares, left, counts)
+	v.run(t, member, number)
+	return v.taken
 }
 
 // correct continues a true run over a stretch that began at step t with guessed

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -20,6 +21,7 @@ type Parser struct {
 	line   []byte
 	at     int
 	buf    []byte // the strings of this line that had escapes
+	inC    bool   // strings are copied by kernel.c
 }
 
 // value is what a key holds.
@@ -40,7 +42,7 @@ const (
 
 // NewParser looks for the given keys.
 func NewParser(keys ...string) *Parser {
-	return &Parser{keys: keys, values: make([]value, len(keys))}
+	return &Parser{keys: keys, values: make([]value, len(keys)), inC: kernelUsable}
 }
 
 // maxDepth of nested values; Python's own limit is near 1000.
@@ -226,6 +228,14 @@ func (p *Parser) list(v *value, depth int) error {
 func (p *Parser) keep(v *value) error {
 	from := p.at
 	i, start, escaped := from+1, len(p.buf), false
+	if p.inC && len(p.line)-i >= kernelFrom {
+		if p.copied(&i) {
+			v.texts = append(v.texts, view(p.buf[start:]))
+			p.at = i + 1
+			return nil
+		}
+		p.buf, i = p.buf[:start], from+1 // something is wrong: said below
+	}
 	for piece := i; ; {
 		i += plain(p.line[i:])
 		if i == len(p.line) || p.line[i] < ' ' {
@@ -255,6 +265,20 @@ func (p *Parser) keep(v *value) error {
 	}
 	p.at = i + 1
 	return nil
+}
+
+// kernelFrom is how many bytes must follow for a call into C to pay.
+const kernelFrom = 64
+
+// copied adds the string that begins at line[*i] to p.buf, in C; false where the
+// string is wrong. Afterwards *i is at its closing quote.
+func (p *Parser) copied(i *int) bool {
+	start, rest := len(p.buf), p.line[*i:]
+	p.buf = slices.Grow(p.buf, len(rest)+32)
+	read, made := copyText(p.buf[start:cap(p.buf)], rest)
+	p.buf = p.buf[:start+made]
+	*i += read
+	return read < len(rest) && rest[read] == '"'
 }
 
 // view is b as a string, while b stays as it is.

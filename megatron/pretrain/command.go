@@ -14,7 +14,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
 	"monotron/megatron/arguments"
 	"monotron/megatron/training"
 	"monotron/mpu/comm/launched"
@@ -111,12 +110,12 @@ func measurePeak(job *training.Job, open func() (*device.Device, error)) error {
 	if err != nil {
 		return err
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	return job.MeasurePeak(d)
 }
 
 func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {
-	defer memoryFault(&err)
+	defer memoryFault(&job.Config, &err)
 	r, err := job.Start(rank)
 	if err != nil {
 		return err
@@ -125,15 +124,11 @@ func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err
 }
 
 // memoryFault turns the one panic that is a user's business into an error.
-func memoryFault(err *error) {
+func memoryFault(c *training.Config, err *error) {
 	switch p := recover().(type) {
 	case nil:
 	case *device.OutOfMemory:
-		hint := "the model itself is too large for this machine: lower --num-layers or --hidden-size, or look for a slip in the sizes"
-		if p.Purpose == device.Activations || p.Purpose == device.Workspace {
-			hint = "lower --micro-batch-size or --seq-length, or use --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
-		}
-		*err = fault.Errorf(fault.Internal, "%w; %s", p, hint)
+		*err = c.Exhausted(p)
 	default:
 		panic(p)
 	}

@@ -81,7 +81,12 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	}
 	options = options.Failing(r.rank.inject.Disk(r.Engine.Iteration))
 	s.saved = r.Engine.Iteration
-	if format := formatOf(c.Format); format != formats.Native {
+	format := formatOf(c.Format)
+	if format != formats.Native && c.Async {
+		s.pending, err = r.saveAsLater(ctx, format, state, options)
+		return err
+	}
+	if format != formats.Native {
 		report, err := r.saveAs(ctx, format, state, options)
 		return s.told(r, report, err)
 	}

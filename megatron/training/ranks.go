@@ -17,7 +17,7 @@ import (
 )
 
 // InProcess does work on every rank of a layout, each a goroutine with a device of
-// its own, and returns the error of the rank that failed first.
+// its own while the work lasts, and returns the error of the rank that failed first.
 func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), work func(*Rank) error) error {
 	return (&goroutines{layout: l, model: m, open: open, work: work}).run()
 }
@@ -253,7 +253,11 @@ func (w *watched) run(open func() (*device.Device, error), work func(*Rank) erro
 	w.beat(addr)
 	injector := inject.On(w.recorder, w.job.faults, false, func() bool { return false })
 	carrier := comm.Carry(p, d, c.Layout.Backend != "gloo", time.Duration(c.Layout.TimeoutMinutes)*time.Minute)
-	defer func() { err = errors.Join(err, carrier.End()) }()
+	defer func() {
+		if ended := carrier.End(); err == nil {
+			err = ended
+		}
+	}()
 	r, err := joinRank(carrier, p.Rank(), c.Layout, &c.Model, d, w.recorder)
 	if err != nil {
 		return err

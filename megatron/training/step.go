@@ -19,6 +19,7 @@ type StepResult struct {
 	Loss      float64 // Σ loss / Σ tokens of the global batch
 	Tokens    float64 // counted
 	LR        float64 // used by this step
+	Decay     float64 // weight decay of this step
 	Scale     float64 // loss scale of this step
 	Factor    float64 // Param.Grad holds the gradients times this
 	Update    optimizer.Result
@@ -51,7 +52,8 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	r.Factor = e.gradFactor(r)
 	start := time.Now()
 	e.Timers.Start("optimizer", report.LevelStep)
-	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor, PerToken: e.config.CalculatePerTokenLoss,
+	r.Decay = e.Scheduler.WeightDecay()
+	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: r.Factor, PerToken: e.config.CalculatePerTokenLoss,
 		Reduced:     func() { e.rank.at(watch.Optimizer, e.Iteration+1) },
 		DecoupledLR: e.Scheduler.LRBetween(e.config.Optimizer.DecoupledLR, e.config.Optimizer.DecoupledMinLR)})
 	if err != nil {

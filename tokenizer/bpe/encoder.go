@@ -12,14 +12,15 @@ import (
 // piece itself, where a piece stands at its hash or at the other entry of that
 // cache line, with those used last in a small table in front; the others in a map.
 type encoder struct {
-	m     *Model
-	split splitter
-	hot   []shortPiece
-	short []shortPiece
-	all   [window]looked
-	more  []int32 // ids of short pieces that have too many for their entry
-	long  map[string][]int32
-	parts []Part
+	m      *Model
+	kernel *kernel // nil: all is done here, in Go
+	split  splitter
+	hot    []shortPiece
+	short  []shortPiece
+	all    [window]looked
+	more   []int32 // ids of short pieces that have too many for their entry
+	long   map[string][]int32
+	parts  []Part
 }
 
 const (
@@ -42,17 +43,26 @@ type shortPiece struct {
 }
 
 func newEncoder(m *Model) *encoder {
-	return &encoder{
-		m:     m,
-		split: newSplitter(m.pattern),
-		hot:   make([]shortPiece, 1<<hotLog),
-		short: make([]shortPiece, 1<<shortLog),
-		long:  map[string][]int32{},
+	e := &encoder{m: m, kernel: newKernel(m), long: map[string][]int32{}}
+	if e.kernel == nil {
+		e.split = newSplitter(m.pattern)
 	}
+	return e
+}
+
+// tables makes the tables of short pieces.
+func (e *encoder) tables() {
+	e.hot, e.short = make([]shortPiece, 1<<hotLog), make([]shortPiece, 1<<shortLog)
 }
 
 // text adds the ids of text, which is UTF-8 and read without special tokens.
 func (e *encoder) text(dst []int32, text []byte) []int32 {
+	if e.kernel != nil {
+		return e.kernel.text(dst, text, e.longPiece)
+	}
+	if e.hot == nil {
+		e.tables()
+	}
 	i := 0
 	if e.m.pattern.gpt2 {
 		for i+margin <= len(text) {
@@ -158,6 +168,9 @@ func hash(lo, hi uint64) uint64 {
 
 // piece adds the ids of the piece text[i:end].
 func (e *encoder) piece(dst []int32, text []byte, i, end int) []int32 {
+	if e.hot == nil {
+		e.tables()
+	}
 	if end-i <= shortBytes {
 		return e.shortPiece(dst, text, i, end)
 	}

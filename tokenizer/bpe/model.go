@@ -15,8 +15,9 @@ type Model struct {
 	merges  *Merges
 	whole   map[string]int32
 
-	mu   sync.Mutex
-	free []*encoder
+	mu     sync.Mutex
+	free   []*encoder
+	packed *packed
 }
 
 // NewModel joins the parts. bytes are the ids of the single bytes. whole, which

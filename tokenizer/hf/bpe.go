@@ -113,6 +113,7 @@ func (r *reader) mergeList(raw json.RawMessage) ([][2]string, error) {
 	if err := json.Unmarshal(raw, &lines); err != nil {
 		return nil, r.bad("merges are neither pairs nor lines: %w", err)
 	}
+	pairs = pairs[:0] // the first try may have left entries
 	for i, line := range lines {
 		if strings.HasPrefix(line, "#version") {
 			continue

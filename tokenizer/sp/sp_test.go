@@ -1,10 +1,14 @@
 package sp
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // FuzzModel: any bytes are either refused or make a model that encodes any text
@@ -17,6 +21,9 @@ func FuzzModel(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data, "Hello wörld")
+	}
+	for model := range byte(3) { // small ones, in which a changed byte goes far
+		f.Add(tiny(model), "aab bba<x>é\n")
 	}
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
 		m, err := Parse(data)
@@ -31,6 +38,40 @@ func FuzzModel(f *testing.F) {
 		}
 		m.Decode(ids)
 	})
+}
+
+// tiny is a model of few pieces: model 1 a unigram model, else BPE; 2 has bytes.
+func tiny(model byte) []byte {
+	field := func(dst []byte, num protowire.Number, body []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(dst, num, protowire.BytesType), body)
+	}
+	number := func(dst []byte, num protowire.Number, v uint64) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(dst, num, protowire.VarintType), v)
+	}
+	var file []byte
+	add := func(text string, score float32, k kind) {
+		p := field(nil, 1, []byte(text))
+		p = protowire.AppendFixed32(protowire.AppendTag(p, 2, protowire.Fixed32Type), math.Float32bits(score))
+		file = field(file, 1, number(p, 3, uint64(k)))
+	}
+	add("<unk>", 0, unknown)
+	add("<s>", 0, control)
+	add("</s>", 0, control)
+	add("<x>", 0, userDefined)
+	for i, text := range []string{"\u2581", "a", "b", "aa", "ab", "\u2581b", "aab", "\u2581bb"} {
+		add(text, -float32(i), normal)
+	}
+	if model == 2 {
+		for b := range 256 {
+			add(fmt.Sprintf("<0x%02X>", b), 0, byteKind)
+		}
+	}
+	trainer := number(nil, 3, 2)
+	if model == 1 {
+		trainer = number(nil, 3, 1)
+	}
+	file = field(file, 2, number(trainer, 35, uint64(model/2)))
+	return field(file, 3, number(number(nil, 3, 1), 4, uint64(model&1)))
 }
 
 // Claim: a cut file is refused wherever it is cut inside a piece.

@@ -112,5 +112,5 @@ func (o *options) memory(longest int) int64 {
 		runtime.ReadMemStats(&m)
 		o.loaded = int64(m.HeapAlloc)
 	}
-	return o.loaded + 32<<20 + int64(o.workers)*(16<<20+16*int64(longest))
+	return o.loaded + 32<<20 + int64(o.workers)*(48<<20+16*int64(longest))
 }

@@ -1,0 +1,18 @@
+#pragma once
+#include <stdint.h>
+
+// mt_mersenne is random.go's mersenne, with its at in 64 bits.
+typedef struct { uint32_t state[624], out[624]; int64_t at; } mt_mersenne;
+
+int mt_shuffle_usable(void);
+int mt_blend_usable(void);
+
+// mt_shuffle is shuffle.go's, for less than 2^32 items.
+void mt_shuffle(mt_mersenne *m, uint32_t *a, int64_t n);
+
+// mt_blend takes steps samples of a blend from step t on: each from the first of
+// the members whose share * max(t, 1) - count is largest, products and differences
+// rounded each. members is a multiple of 8, at most mt_blend_members; counts of
+// those that have nothing left are infinite. left counts down.
+enum { mt_blend_members = 256 };
+void mt_blend(const double *shares, double *counts, int64_t *left, int64_t members, int64_t t, int64_t steps, int16_t *member, int64_t *number);
