@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -142,8 +144,8 @@ func loris(ports []int, over <-chan struct{}) int {
 	return n
 }
 
-// Claim (issue F, part 6, show 4): SIGTERM or SIGUSR1 to one rank of eight, whatever
-// it is at, ends all at the next step boundary, saved, with 75; the same command goes
+// Claim (issue F, part 6, show 4): SIGTERM or SIGUSR1 to one rank of eight, or to all
+// and the launcher at once, whatever they are at, ends all at the next step boundary, saved, with 75; the same command goes
 // on from there to the same numbers.
 func signalInAnyPhase(l *launching) {
 	t := l.t
@@ -161,8 +163,14 @@ func signalInAnyPhase(l *launching) {
 			t.Fatal(err)
 		}
 		pids := l.inPhase(cmd.Process.Pid, "rf"+name, 2, phase[:4])
-		if err := syscall.Kill(pids[5], s); err != nil {
-			t.Error(err)
+		to := []int{pids[5]}
+		if name == "star" { // as a batch system does: to all, and the launcher passes it on
+			to = append([]int{cmd.Process.Pid}, slices.Collect(maps.Values(pids))...)
+		}
+		for _, pid := range to {
+			if err := syscall.Kill(pid, s); err != nil {
+				t.Error(err)
+			}
 		}
 		_ = cmd.Wait() // its code says it
 		if code := cmd.ProcessState.ExitCode(); code != 75 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -134,7 +135,8 @@ func memoryFault(c *training.Config, err *error) {
 }
 
 // stopOnSignal cancels at the first SIGTERM, SIGUSR1 or SIGINT, so that the run saves at
-// the next step; a second one ends the process at once.
+// the next step; a later one ends the process at once. Launchers pass a signal on that
+// a batch system has sent to the ranks, too: within a second it is the same one.
 func stopOnSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
@@ -146,8 +148,11 @@ func stopOnSignal(ctx context.Context) (context.Context, func()) {
 		}
 		fmt.Fprintf(os.Stderr, "%v: saving after this step; send it again to stop at once\n", s)
 		cancel(errors.New(s.String()))
-		if s, ok = <-signals; ok {
-			os.Exit(128 + int(s.(syscall.Signal)))
+		first := time.Now()
+		for s := range signals {
+			if time.Since(first) > time.Second {
+				os.Exit(128 + int(s.(syscall.Signal)))
+			}
 		}
 	}()
 	return ctx, func() { signal.Stop(signals); close(signals) }

@@ -4,11 +4,11 @@
 text
 layout="--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --use-distributed-optimizer"
 same() { cmp <(losses "$work/$1.jsonl") <(losses "$work/one.jsonl") && echo "$1: the same losses, bit for bit" || { echo "FAILED: $1"; exit 1; }; }
-train one --world-size 8 $layout --micro-batch-size 1
+train one --world-size 8 $layout --micro-batch-size 1 --train-iters 10
 
 line() { # NAME: the flags of train, for several processes
   echo "--num-layers 6 --hidden-size 96 --num-attention-heads 8 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 \
-    --global-batch-size 24 --train-iters 20 --lr 1e-3 --lr-decay-style cosine --clip-grad 1.0 --weight-decay 0.1 --attention-dropout 0.1 \
+    --global-batch-size 24 --train-iters 10 --lr 1e-3 --lr-decay-style cosine --clip-grad 1.0 --weight-decay 0.1 --attention-dropout 0.1 \
     --hidden-dropout 0.1 --tokenizer-type GPT2BPETokenizer --train-data-path $work/text_train_document --valid-data-path $work/text_val_document \
     --eval-interval 20 --eval-iters 2 --log-interval 1 $layout --log-jsonl $work/$1.jsonl"
 }

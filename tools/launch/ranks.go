@@ -19,6 +19,7 @@ type attemptRun struct {
 	environment []string
 	console     *console
 	told        bool // a signal told us to stop
+	toldAt      time.Time
 }
 
 // ended is one rank's end.
@@ -74,11 +75,14 @@ func (a *attemptRun) run(signals <-chan os.Signal) error {
 		case <-limit:
 			a.kill(ranks, syscall.SIGKILL)
 		case s := <-signals:
+			if a.told && time.Since(a.toldAt) < time.Second {
+				continue // the same one, passed on to us
+			}
 			if a.told {
 				a.kill(ranks, syscall.SIGKILL)
 				continue
 			}
-			a.told = true
+			a.told, a.toldAt = true, time.Now()
 			a.console.note(fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s))
 			a.kill(ranks, syscall.SIGTERM)
 		}
