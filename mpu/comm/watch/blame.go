@@ -47,13 +47,6 @@ func (w *Watcher) origin(v *Verdict) {
 // said is what ranks have called as one collective of a group: by rank, what and where.
 type said map[int]string
 
-func sign(c *Call) string {
-	if c.Outer == "" {
-		return c.What()
-	}
-	return c.What() + " at " + c.Outer
-}
-
 // blame finds, where ranks have called different things, the rank that first left
 // what the others do: -1 where the records do not tell. calls are each rank's last.
 func blame(text string, calls map[int][]Call) (rank int, why string) {
@@ -67,6 +60,27 @@ func blame(text string, calls map[int][]Call) (rank int, why string) {
 	}
 	a, _ := strconv.Atoi(m[3]) // digits
 	group := groupOf(calls[a], g[1], end)
+	for _, sign := range []signer{(*Call).What, sited} { // the root of a call may make it elsewhere than the others
+		if rank, why = firstApart(calls, g[1], group, end, sign); rank >= 0 {
+			return rank, why
+		}
+	}
+	return -1, ""
+}
+
+// signer is how a call is told from others.
+type signer func(*Call) string
+
+func sited(c *Call) string {
+	if c.Outer == "" || c.Root >= 0 {
+		return c.What()
+	}
+	return c.What() + " at " + c.Outer
+}
+
+// firstApart finds the first collective of a group on which its ranks differ, and who
+// is alone there.
+func firstApart(calls map[int][]Call, name, group string, end int64, sign signer) (rank int, why string) {
 	seqs := map[int64]said{}
 	for rank, list := range calls {
 		for i := range list {
@@ -78,17 +92,17 @@ func blame(text string, calls map[int][]Call) (rank int, why string) {
 			}
 		}
 	}
-	for seq := int64(0); seq <= end; seq++ {
+	for seq := range end + 1 {
 		one, other := parties(seqs[seq])
 		if one == "" {
 			continue
 		}
 		odd, usual := lesser(one, other, func(s string) int { return seqs[seq].count(s) })
 		if odd == "" {
-			odd, usual = lesser(one, other, func(s string) int { return elsewhere(calls, g[1], group, seq, s) })
+			odd, usual = lesser(one, other, func(s string) int { return elsewhere(calls, name, group, seq, s, sign) })
 		}
 		if odd == "" {
-			odd, usual = lesser(one, other, func(s string) int { return habit(calls, g[1], group, seq, s) })
+			odd, usual = lesser(one, other, func(s string) int { return habit(calls, name, group, seq, s, sign) })
 		}
 		if odd == "" {
 			return -1, ""
@@ -153,7 +167,7 @@ func lesser(a, b string, count func(string) int) (odd, usual string) {
 }
 
 // elsewhere counts who says text at that place of other groups of the name.
-func elsewhere(calls map[int][]Call, name, group string, seq int64, text string) (n int) {
+func elsewhere(calls map[int][]Call, name, group string, seq int64, text string, sign signer) (n int) {
 	for _, list := range calls {
 		for i := range list {
 			c := &list[i]
@@ -167,7 +181,7 @@ func elsewhere(calls map[int][]Call, name, group string, seq int64, text string)
 
 // habit counts how often text followed, in groups of the name, what came before it at
 // that place.
-func habit(calls map[int][]Call, name, group string, seq int64, text string) (n int) {
+func habit(calls map[int][]Call, name, group string, seq int64, text string, sign signer) (n int) {
 	before := ""
 	for _, list := range calls {
 		for i := range list {
