@@ -13,6 +13,7 @@ import (
 	"monotron/csrc/cpu"
 	"monotron/csrc/cuda"
 	"monotron/csrc/device"
+	"monotron/csrc/gpus"
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/flags"
@@ -129,6 +130,9 @@ func openDevice(name string) (*device.Device, error) {
 		}
 		return ref.Open(), nil
 	case "cuda":
+		if err := seated(); err != nil {
+			return nil, err
+		}
 		d, err := cuda.Open(localRank())
 		return d, fault.With(fault.Usage, err)
 	}
@@ -145,4 +149,21 @@ func localRank() int {
 		return p.Local
 	}
 	return 0
+}
+
+// seated says when this host's ranks outnumber the GPUs that are visible. Where the
+// driver cannot be asked, opening the device says more.
+func seated() error {
+	p, err := launched.Find(os.Getenv)
+	s, unknown := gpus.Look()
+	if err != nil || unknown != nil || p == nil {
+		return err
+	}
+	value, set := os.LookupEnv("CUDA_VISIBLE_DEVICES")
+	shown := gpus.Environment{Value: value, Set: set}
+	if visible, err := s.Visible(shown); err == nil && len(visible) == 1 && p.LocalSize > 1 && len(s.GPUs) >= p.LocalSize {
+		return nil // the launcher has left each rank its own
+	}
+	_, err = s.Seat(shown, p.Local, p.LocalSize)
+	return err
 }

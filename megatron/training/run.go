@@ -93,6 +93,9 @@ func (c *Config) schedule() (optimizer.Schedule, error) {
 // the exit code; nil is done.
 func (r *Run) Train(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, r.log.close()) }()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	r.watchGPUs(watching)
 	if r.Config.SkipTrain {
 		return r.finalEvaluations(ctx)
 	}

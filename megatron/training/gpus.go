@@ -1,0 +1,69 @@
+package training
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"monotron/csrc/gpus"
+)
+
+// gpuGlance is how often a run looks how its GPUs fare.
+const gpuGlance = 30 * time.Second
+
+// watchGPUs tells, once a process, which GPUs the run sees, then whatever about
+// them grows worse or well again, and every Xid, until ctx ends.
+func (r *Run) watchGPUs(ctx context.Context) {
+	if r.device.Name != "cuda" || r.device.OnHost() || !r.firstHere() {
+		return
+	}
+	before, err := visibleGPUs()
+	if err != nil {
+		r.log.console.note("GPUs cannot be watched: %v", err)
+		return
+	}
+	for _, g := range before.GPUs {
+		r.log.console.note("%s; driver %s (CUDA %s)", g, before.Driver, before.CUDA)
+	}
+	go func() {
+		if err := gpus.Watch(ctx, func(line string) { r.log.console.note("%s", line) }); err != nil {
+			r.log.console.note("no Xid will be told: %v", err)
+		}
+	}()
+	go r.compareGPUs(ctx, before)
+}
+
+// firstHere: this rank speaks for its process.
+func (r *Run) firstHere() bool { return r.rank.RunName != "" || r.rank.First() }
+
+func (r *Run) compareGPUs(ctx context.Context, before gpus.Survey) {
+	tick := time.NewTicker(gpuGlance)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now, err := visibleGPUs()
+		if err != nil {
+			r.log.console.note("GPUs can no longer be watched: %v", err)
+			return
+		}
+		for _, line := range now.Changes(before) {
+			r.log.console.note("%s", line)
+		}
+		before = now
+	}
+}
+
+// visibleGPUs are those that CUDA shows this process.
+func visibleGPUs() (gpus.Survey, error) {
+	s, err := gpus.Look()
+	if err != nil {
+		return s, err
+	}
+	value, set := os.LookupEnv("CUDA_VISIBLE_DEVICES")
+	s.GPUs, err = s.Visible(gpus.Environment{Value: value, Set: set})
+	return s, err
+}
