@@ -14,7 +14,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps gloo test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d shows-f crosscheck-tokenizers clean help
+.PHONY: build deps gloo cuda cuda-kernels emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -67,8 +67,36 @@ shows-c: build ## long proofs of the data path: golden cases, 30 kills, bad inpu
 shows-d: build ## checkpoints: the matrix of formats, peers, speed, generation (PYTHON: one with torch and transformers)
 	@for s in scripts/shows-d/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
-shows-f: build ## processes against goroutines, bit for bit
+shows-f: build ## processes against goroutines, the fault table, kills with restarts, signals, attacks
 	@for s in scripts/shows-f/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
+
+cuda: ## bin/libmt_cuda.so by nvcc, from wheels in .tools where there is none
+	@sh scripts/cuda-tools.sh
+	@$(MAKE) --no-print-directory -f csrc/cuda/build.mk cuda
+
+cuda-kernels: cuda ## docs/kernels.md: registers, spills, shared memory; fails on new spills
+	@sh scripts/cuda-kernels.sh
+
+emu: ## bin/libmt_cudaemu.so: the CUDA kernels on this CPU, for tests
+	@$(MAKE) --no-print-directory -f csrc/cuda/build.mk emu
+
+test-emu: emu ## every CUDA kernel's cases on this CPU, in several orders of threads
+	@sh scripts/cuda-emu.sh
+
+test-emu-race: ## the kernels under ThreadSanitizer and AddressSanitizer, and broken ones that must be found
+	@sh scripts/cuda-race.sh
+
+gpu-pack: build cuda ## bin/gpu: all that a machine with a GPU needs, for scripts/gpu.sh there
+	@sh scripts/cuda-pack.sh
+
+test-gpu: gpu-pack ## device cases, golden cases and training on this machine's GPU, into out-gpu/
+	@sh scripts/gpu.sh test
+
+bench-gpu: gpu-pack ## kernels against copy bandwidth, products and attention against torch, into out-gpu/
+	@sh scripts/gpu.sh bench
+
+shows-e: build cuda ## proofs of the CUDA device that need no GPU
+	@for s in scripts/shows-e/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
 crosscheck-tokenizers: build ## COUNT (100000) random strings through the original tokenizers and ours
 	@sh scripts/crosscheck-tokenizers/run.sh

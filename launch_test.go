@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"monotron/mpu/comm/watch"
 )
 
 // eight is a small model on TP2 x PP2 x DP2.
@@ -31,10 +33,24 @@ func TestLaunch(t *testing.T) {
 		"a killed launcher leaves nothing":    killedLauncherLeavesNothing,
 		"restarts":                            restarts,
 		"a mistake in the flags is told once": mistakeIsToldOnce,
+		"replay and postmortem":               replayAndPostmortem,
+		"a corrupted checkpoint":              corruptedCheckpoint,
+		"stragglers":                          stragglers,
+		"fewer ranks":                         shrinks,
+		"attacked":                            attacked,
+		"a signal in any phase":               signalInAnyPhase,
 	} {
-		t.Run(name, func(t *testing.T) { test(newLaunching(t, bin)) })
+		t.Run(name, func(t *testing.T) {
+			if long[name] && testing.Short() {
+				t.Skip("not with -short")
+			}
+			test(newLaunching(t, bin))
+		})
 	}
 }
+
+// long are the tests that -short leaves out.
+var long = map[string]bool{"attacked": true, "a signal in any phase": true, "stragglers": true, "fewer ranks": true}
 
 // launching is a folder with a data set and the program.
 type launching struct {
@@ -108,6 +124,21 @@ func (l *launching) start(line, log string, lines int) (cmd *exec.Cmd, notes *by
 		}
 	}
 	return cmd, notes
+}
+
+// inPhase waits until a rank sleeps in a phase, as its flight record says, and gives
+// all ranks' processes.
+func (l *launching) inPhase(launcher int, folder string, rank int, phase string) map[int]int {
+	l.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		f, err := watch.ReadFlight(watch.FlightFile(filepath.Join(l.dir, folder), rank))
+		if err == nil && strings.HasPrefix(f.Phase, phase) && time.Since(f.Since) > 200*time.Millisecond {
+			return ranksOf(l.t, launcher)
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("rank %d never came to %s: %v", rank, phase, err)
+		}
+	}
 }
 
 // ranks are the processes that the launcher has started, by rank.

@@ -11,11 +11,13 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/cpu"
+	"monotron/csrc/cuda"
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/flags"
 	"monotron/megatron/pretrain"
+	"monotron/mpu/comm/launched"
 	"monotron/tools/bench"
 	"monotron/tools/convert"
 	"monotron/tools/diff"
@@ -26,22 +28,16 @@ import (
 	"monotron/tools/logits"
 	"monotron/tools/merge"
 	"monotron/tools/plan"
+	"monotron/tools/postmortem"
 	"monotron/tools/preprocess"
+	"monotron/tools/replay"
 	"monotron/tools/tokenize"
 	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
 )
 
 func main() {
-	app := &cli.App{
-		Name:                      "monotron",
-		Usage:                     "train GPT models, from a laptop's CPU to a cluster",
-		DisableSliceFlagSeparator: true,
-		HideHelpCommand:           true,
-		Commands:                  commands(),
-		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: below
-		Action:                    noCommand,
-	}
+	app := newApp()
 	args := os.Args
 	// bin/pretrain_gpt and the like are links to this binary: the link's name is the command.
 	if name := filepath.Base(args[0]); app.Command(name) != nil {
@@ -53,20 +49,43 @@ func main() {
 	}
 }
 
-// noCommand answers a call without a command, or with one that is not there.
+func newApp() *cli.App {
+	app := &cli.App{
+		Name:                      "monotron",
+		Usage:                     "train GPT models, from a laptop's CPU to a cluster",
+		DisableSliceFlagSeparator: true,
+		HideHelpCommand:           true,
+		Commands:                  commands(),
+		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: below
+		Action:                    noCommand,
+	}
+	for _, c := range app.Commands {
+		if len(c.Subcommands) > 0 && c.Action == nil {
+			c.Action = noCommand
+		}
+	}
+	return app
+}
+
+// noCommand answers a call without a command, or with one that is not there, of
+// monotron itself or of a command that has others under it.
 func noCommand(c *cli.Context) error {
+	known, path := c.App.Commands, "monotron"
+	if c.Command.Name != c.App.Name {
+		known, path = c.Command.Subcommands, "monotron "+c.Command.Name
+	}
 	if c.Args().Len() == 0 {
-		return cli.ShowAppHelp(c)
+		return cli.ShowSubcommandHelp(c)
 	}
 	set := flags.Set{}
-	for _, known := range c.App.Commands {
-		set[known.Name] = flags.Switch
+	for _, k := range known {
+		set[k.Name] = flags.Switch
 	}
-	hint := "monotron --help lists them"
+	hint := path + " --help lists them"
 	if near := flags.Nearest(set, c.Args().First()); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return fault.Errorf(fault.Usage, "there is no command %q; %s", c.Args().First(), hint)
+	return fault.Errorf(fault.Usage, "%s has no command %q; %s", path, c.Args().First(), hint)
 }
 
 func commands() []*cli.Command {
@@ -87,6 +106,8 @@ func commands() []*cli.Command {
 		verify.Command(openDevice),
 		launch.Command(),
 		plan.Command(),
+		postmortem.Command(),
+		replay.Command(openDevice),
 	}
 }
 
@@ -100,12 +121,28 @@ func openDevice(name string) (*device.Device, error) {
 		d, err := cpu.Open()
 		return d, fault.With(fault.Usage, err)
 	case "auto", "":
+		if d, err := cuda.Open(localRank()); err == nil {
+			return d, nil
+		}
 		if d, err := cpu.Open(); err == nil {
 			return d, nil
 		}
 		return ref.Open(), nil
 	case "cuda":
-		return nil, fault.Errorf(fault.Usage, "--device cuda: this version has no CUDA kernels yet; use --device cpu")
+		d, err := cuda.Open(localRank())
+		return d, fault.With(fault.Usage, err)
 	}
-	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto, cpu and ref", name)
+	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto, cuda, cpu and ref", name)
+}
+
+// localRank is the GPU of this process: its number among those of the host, or
+// the one that its launcher left visible.
+func localRank() int {
+	if shown := os.Getenv("CUDA_VISIBLE_DEVICES"); shown != "" && !strings.Contains(shown, ",") {
+		return 0
+	}
+	if p, err := launched.Find(os.Getenv); err == nil && p != nil {
+		return p.Local
+	}
+	return 0
 }

@@ -154,9 +154,23 @@ func (l *VocabParallelHead) combine(d *device.Device, c *chunk) error {
 	return nil
 }
 
-// Logits [tokens, columns here] of hidden, for generation; columns of padding are not included.
-func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) {
-	d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, l.Columns), TransB: 1})
+// Logits of hidden [tokens, h], for generation: f32 [tokens, n], the first n of the
+// vocabulary on every rank.
+func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) error {
+	if l.region.Size() == 1 {
+		d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, out.Last()), TransB: 1})
+		return nil
+	}
+	s := d.Arena.Scope(device.Activations)
+	defer s.Release()
+	rows, n := hidden.Shape[0], l.Weight.Shape[0]
+	own, whole := s.Alloc(out.DType, rows, n), s.Alloc(out.DType, rows, n*int64(l.region.Size()))
+	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1})
+	if err := GatherFromRegionForward(l.region, d, whole, own); err != nil {
+		return err
+	}
+	d.Copy(out, whole.Slice(1, 0, out.Last()))
+	return nil
 }
 
 // logitsType: the softmax works on f32 logits whatever the values are.

@@ -21,9 +21,9 @@ MT_OP(activation_backward, backward_tiles, NULL)
 
 V int K(gated)(int kind) { return kind == MT_SWIGLU || kind == MT_QUICK_GEGLU; }
 
-V vf K(act)(int kind, vf x) {
+V vf K(act)(int kind, int T, vf x) {
   switch (kind) {
-  case MT_GELU_TANH: return v_gelu_tanh(x);
+  case MT_GELU_TANH: return T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
   case MT_GELU_ERF: return v_gelu_erf(x);
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * v_max(v_set(0), x);
   case MT_SWIGLU: return x * v_sigmoid(x);
@@ -32,9 +32,9 @@ V vf K(act)(int kind, vf x) {
 }
 
 /* act' and, for gated kinds, act. */
-V vf K(act_grad)(int kind, vf x, vf *y) {
+V vf K(act_grad)(int kind, int T, vf x, vf *y) {
   switch (kind) {
-  case MT_GELU_TANH: return v_gelu_tanh_grad(x);
+  case MT_GELU_TANH: return T == MT_BF16 ? v_gelu_tanh_grad_rough(x) : v_gelu_tanh_grad(x);
   case MT_GELU_ERF: return v_gelu_erf_grad(x);
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * 2.f;
   default: {
@@ -52,7 +52,7 @@ V void K(forward_rows)(const mt_activation_forward_args *a, int T, int kind, mt_
     const void *x = mt_row(&a->x, row);
     void *y = mt_row(&a->y, row);
     V_EACH(n, i, m,
-      vf v = K(act)(kind, v_load_n(x, T, i, m));
+      vf v = K(act)(kind, T, v_load_n(x, T, i, m));
       if (K(gated)(kind)) v *= v_load_n(x, T, n + i, m);
       v_store_n(y, T, i, m, v););
   }
@@ -66,7 +66,7 @@ V void K(backward_rows)(const mt_activation_backward_args *a, int T, int kind, m
     V_EACH(n, i, m,
       vf y;
       vf d = v_load_n(dy, T, i, m);
-      vf slope = K(act_grad)(kind, v_load_n(x, T, i, m), &y);
+      vf slope = K(act_grad)(kind, T, v_load_n(x, T, i, m), &y);
       if (K(gated)(kind)) {
         slope *= v_load_n(x, T, n + i, m);
         v_store_n(dx, T, n + i, m, d * y);

@@ -92,8 +92,8 @@ V void K(put_left)(K(value) *to, int64_t ld, int64_t r, int64_t j, vf even, vf o
 }
 
 V void K(put_right)(K(value) *to, int64_t ld, int64_t r, int64_t j, vf even, vf odd) {
-  __m512i pair = _mm512_or_si512(_mm512_cvtepu16_epi32(bf16_of(even)), _mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16_of(odd)), 16));
-  _mm512_storeu_si512(to + r * ld + 2 * j, pair);
+  const __m512i mix = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  _mm512_storeu_si512(to + r * ld + 2 * j, _mm512_permutexvar_epi16(mix, (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even)));
 }
 
 V void K(micro)(int64_t k, const K(value) *a, int64_t lda, const K(value) *b, int64_t ldb, float *c, int64_t ldc, int add) {
@@ -109,13 +109,13 @@ V void K(micro)(int64_t k, const K(value) *a, int64_t lda, const K(value) *b, in
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (int64_t p = 0; p < k; p += 32, a += 32, b += 32 * ldb) {
+  for (int64_t p = 0; p < k; p += 32, a += 32, b += 32 * ldb) { /* loads first: see gemm_amx.c */
     _tile_loadd(4, a, lda * 2);
     _tile_loadd(6, b, ldb * 4);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + 32, ldb * 4);
-    _tile_dpbf16ps(1, 4, 7);
     _tile_loadd(5, a + 16 * lda, lda * 2);
+    _tile_loadd(7, b + 32, ldb * 4);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }

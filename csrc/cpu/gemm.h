@@ -15,7 +15,7 @@ typedef struct {
   int64_t m, n, k, ldc, ldaux;
   int32_t dtype, c_dtype; /* of A, B, bias, aux; of C */
   int32_t accumulate, epilogue;
-  int32_t stream; /* 1: C is large and new: it may be written around the caches */
+  int32_t stream, stream_aux; /* 1: C, or Aux, is large and new: it may be written around the caches */
 } gemm_job;
 
 typedef struct { int64_t i0, i1, j0, j1; } gemm_tile;

@@ -111,9 +111,12 @@ V void K(finish_as)(const gemm_job *job, int64_t i, int64_t j, const float *sums
       x1 += v_load(c, MT_F32, 16);
     }
     if (epilogue != MT_NO_EPILOGUE) {
-      _mm512_storeu_si512(job->aux + ((i + r) * job->ldaux + j) * 2, (__m512i)_mm512_cvtne2ps_pbh((__m512)x1, (__m512)x0));
-      x0 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x0) : v_gelu_erf(x0);
-      x1 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh(x1) : v_gelu_erf(x1);
+      void *aux = job->aux + ((i + r) * job->ldaux + j) * 2;
+      __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)x1, (__m512)x0);
+      if (job->stream_aux) _mm512_stream_si512(aux, both);
+      else _mm512_storeu_si512(aux, both);
+      x0 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh_rough(x0) : v_gelu_erf(x0);
+      x1 = epilogue == MT_GELU_TANH_EPILOGUE ? v_gelu_tanh_rough(x1) : v_gelu_erf(x1);
     }
     if (job->stream) {
       _mm512_stream_ps((float *)c, (__m512)x0);
@@ -137,7 +140,7 @@ static void finish(const gemm_job *job, int64_t i, int64_t j, const float *sums)
   case MT_GELU_TANH_EPILOGUE: K(finish_as)(job, i, j, sums, wide, MT_GELU_TANH_EPILOGUE); break;
   default: K(finish_as)(job, i, j, sums, wide, MT_GELU_ERF_EPILOGUE);
   }
-  if (job->stream) _mm_sfence(); /* other threads read C after this tile */
+  if (job->stream || job->stream_aux) _mm_sfence(); /* other threads read C after this tile */
 }
 
 static const gemm_kernel kernel = {

@@ -31,7 +31,7 @@ static void fetch(const gemm_job *job, int64_t i, int64_t rows, int64_t j, int64
   for (int64_t r = i; r < i + rows; r++) {
     const char *c = job->c + (r * job->ldc + j) * size, *aux = job->aux + (r * job->ldaux + j) * 2;
     for (int64_t at = 0; at < columns * size; at += 64) __builtin_prefetch(c + at, 1);
-    if (job->epilogue == MT_NO_EPILOGUE) continue;
+    if (job->epilogue == MT_NO_EPILOGUE || job->stream_aux) continue;
     for (int64_t at = 0; at < columns * 2; at += 64) __builtin_prefetch(aux + at, 1);
   }
 }

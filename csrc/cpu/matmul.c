@@ -13,12 +13,13 @@ static gemm_operand operand(const mt_tensor *t, int32_t transposed) {
 
 static gemm_job job_of(const mt_matmul_args *p) {
   int32_t stream = p->c.dtype == MT_F32 && !p->accumulate && mt_len(&p->c) * 4 >= MT_STREAM && (uintptr_t)p->c.data % 64 == 0 && p->c.stride[0] % 16 == 0;
+  int32_t stream_aux = p->epilogue != MT_NO_EPILOGUE && p->aux.dtype == MT_BF16 && mt_len(&p->aux) * 2 >= MT_STREAM_LATER && (uintptr_t)p->aux.data % 64 == 0 && p->aux.stride[0] % 32 == 0;
   return (gemm_job){
       .a = operand(&p->a, p->trans_a), .b = operand(&p->b, p->trans_b),
       .c = p->c.data, .aux = p->aux.data, .bias = p->bias.rank ? p->bias.data : NULL,
       .m = p->c.shape[0], .n = p->c.shape[1], .k = p->trans_a ? p->a.shape[0] : p->a.shape[1],
       .ldc = p->c.stride[0], .ldaux = p->aux.stride[0], .dtype = p->a.dtype, .c_dtype = p->c.dtype,
-      .accumulate = p->accumulate, .epilogue = p->epilogue, .stream = stream,
+      .accumulate = p->accumulate, .epilogue = p->epilogue, .stream = stream, .stream_aux = stream_aux,
   };
 }
 

@@ -73,18 +73,27 @@ V void K(add_up)(double *out, const double *sums, int64_t tiles, int width) {
   }
 }
 
+V int64_t K(non_finite)(const void *x, int T, mt_range r) {
+  const vf limit = v_set(3.40282347e38f);
+  int64_t finite = 0;
+  V_EACH(r.to - r.from, i, m, finite += v_count(v_le(v_abs(v_load_n(x, T, r.from + i, m)), limit), m););
+  return r.to - r.from - finite;
+}
+
+/* Squares of f32 are finite in f64, so their sum tells whether there is something to count. */
 V void K(stats)(const void *x, int T, mt_range r, double *out) {
+  enum { AHEAD = 1024 }; /* elements */
   vd lo = {0}, hi = {0};
-  const vf limit = v_set(3.40282347e38f), zero = {0};
-  int64_t finite = 0, zeros = 0;
+  const vf zero = {0};
+  int64_t zeros = 0;
   V_EACH(r.to - r.from, i, m,
     vf v = v_load_n(x, T, r.from + i, m);
-    finite += v_count(v_le(v_abs(v), limit), m);
+    __builtin_prefetch((const char *)x + (r.from + i + AHEAD) * mt_element(T));
     zeros += v_count(v_eq(v, zero), m);
     lo += v_lo(v) * v_lo(v);
     hi += v_hi(v) * v_hi(v););
   out[MT_STAT_SQUARES] = v_sum_d(lo + hi);
-  out[MT_STAT_NON_FINITE] = (double)(r.to - r.from - finite);
+  out[MT_STAT_NON_FINITE] = isfinite(out[MT_STAT_SQUARES]) ? 0 : (double)K(non_finite)(x, T, r);
   out[MT_STAT_ZEROS] = (double)zeros;
 }
 

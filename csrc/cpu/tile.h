@@ -7,7 +7,8 @@
 enum {
   MT_SMALL = 65536, /* elements up to which an op is one tile and wakes no thread */
   MT_TILE = 32768,  /* elements of a tile beyond */
-  MT_STREAM = 32 << 20 /* bytes from which writing around the caches pays */
+  MT_STREAM = 32 << 20,      /* bytes from which writing around the caches pays, */
+  MT_STREAM_LATER = 4 << 20  /* also where nobody reads them before long */
 };
 
 static inline int64_t mt_min(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -46,6 +46,7 @@ type block struct {
 	bytes      int64
 	free       bool
 	purpose    Purpose
+	holds      Tensor // its dtype and shape
 	prev, next *block
 }
 
@@ -56,7 +57,7 @@ func newArena(d *Device) *Arena { return &Arena{device: d, used: map[unsafe.Poin
 // into an error: nothing between can go on without the tensor.
 func (a *Arena) Alloc(p Purpose, dtype DType, shape ...int64) Tensor {
 	t := View(nil, dtype, shape...)
-	t.Data = a.take(max(alignment, (t.Bytes()+alignment-1)&^(alignment-1)), p)
+	t.Data = a.take(max(alignment, (t.Bytes()+alignment-1)&^(alignment-1)), p, t)
 	return t
 }
 
@@ -93,10 +94,10 @@ func (b *block) absorb(next *block) {
 	}
 }
 
-func (a *Arena) take(bytes int64, p Purpose) unsafe.Pointer {
+func (a *Arena) take(bytes int64, p Purpose, t Tensor) unsafe.Pointer {
 	best := a.bestFit(bytes)
 	if best == nil {
-		best = a.grow(bytes, p)
+		best = a.grow(bytes, p, t)
 	}
 	if rest := best.bytes - bytes; rest > 0 {
 		tail := &block{at: unsafe.Add(best.at, bytes), bytes: rest, free: true, prev: best, next: best.next}
@@ -105,7 +106,7 @@ func (a *Arena) take(bytes int64, p Purpose) unsafe.Pointer {
 		}
 		best.next, best.bytes = tail, bytes
 	}
-	best.free, best.purpose = false, p
+	best.free, best.purpose, best.holds = false, p, t
 	a.used[best.at] = best
 	a.now[p] += bytes
 	a.peak[p] = max(a.peak[p], a.now[p])
@@ -126,23 +127,11 @@ func (a *Arena) bestFit(bytes int64) *block {
 	return best
 }
 
-// OutOfMemory is the panic value of Alloc.
-type OutOfMemory struct {
-	Purpose Purpose
-	Bytes   int64
-	Held    int64
-	Cause   error
-}
-
-func (e *OutOfMemory) Error() string {
-	return fmt.Sprintf("out of device memory: %d bytes for %s on top of %d held: %v", e.Bytes, e.Purpose, e.Held, e.Cause)
-}
-
-func (a *Arena) grow(bytes int64, p Purpose) *block {
+func (a *Arena) grow(bytes int64, p Purpose, t Tensor) *block {
 	size := max(bytes, segmentSize)
 	at, err := a.device.backend.Alloc(size)
 	if err != nil {
-		panic(&OutOfMemory{Purpose: p, Bytes: bytes, Held: a.total, Cause: err})
+		panic(&OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Cause: err})
 	}
 	a.reserved += size
 	b := &block{at: at, bytes: size, free: true}

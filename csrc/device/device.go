@@ -22,6 +22,8 @@ type Backend interface {
 	Run(op Op, args unsafe.Pointer) error
 	// Close gives back what the backend holds for itself. No call may follow.
 	Close()
+	// OnHost tells whether the memory is the host's, and an op done when Run returns.
+	OnHost() bool
 }
 
 // Observer sees every op after it was enqueued (on a CPU: done); for profiles.
@@ -60,6 +62,9 @@ func (d *Device) Close() {
 	d.Arena.Close()
 	d.backend.Close()
 }
+
+// OnHost tells whether tensors can be read and written where they lie, between ops.
+func (d *Device) OnHost() bool { return d.backend.OnHost() }
 
 // Describe names what does the work.
 func (d *Device) Describe() string { return d.backend.Describe() }

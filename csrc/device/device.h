@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define MT_DEVICE_VERSION 1
+#define MT_DEVICE_VERSION 2
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 
@@ -105,8 +105,9 @@ typedef struct {
   uint32_t version, bytes; /* MT_DEVICE_VERSION, sizeof(mt_device_api) */
   int64_t workspace_bytes; /* each context needs */
   int32_t ops;             /* MT_OPS */
-  int32_t host_memory;     /* 1: device pointers are host pointers; the five below are NULL */
+  int32_t host_memory;     /* 1: device pointers are host pointers; the six below may be NULL */
   int32_t (*open)(mt_context *ctx, int32_t ordinal);
+  void (*close)(mt_context *ctx); /* gives back what open and the ops took */
   int32_t (*alloc)(mt_context *ctx, int64_t bytes, void **out);
   int32_t (*release)(mt_context *ctx, void *p);
   int32_t (*copy)(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host); /* ends when the bytes are there */

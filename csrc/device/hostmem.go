@@ -28,8 +28,8 @@ type HostBackend struct{}
 func (HostBackend) Alloc(bytes int64) (unsafe.Pointer, error) { return HostAlloc(bytes) }
 func (HostBackend) Free(p unsafe.Pointer, bytes int64)        { HostFree(p, bytes) }
 func (HostBackend) Sync() error                               { return nil }
+func (HostBackend) OnHost() bool                              { return true }
 func (HostBackend) Close()                                    {}
-func (HostBackend) onHost()                                   {}
 
 func (HostBackend) Write(dst unsafe.Pointer, src []byte) error {
 	copy(unsafe.Slice((*byte)(dst), len(src)), src)

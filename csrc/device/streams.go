@@ -35,9 +35,3 @@ func (d *Device) Streams() Streams {
 	s, _ := d.backend.(Streams) // absent: a device that computes at once
 	return s
 }
-
-// OnHost tells whether tensors' pointers are the host's own memory.
-func (d *Device) OnHost() bool {
-	_, ok := d.backend.(interface{ onHost() })
-	return ok
-}

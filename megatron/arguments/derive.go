@@ -389,10 +389,6 @@ func (p *parser) deriveCheckpoint() {
 	if c.KeepEvery > 0 && c.KeepLast == 0 {
 		c.KeepLast = 2 // the newest, and one to fall back to
 	}
-	if c.Async && c.Format != "native" {
-		c.Async = false
-		p.notice("--async-save: --ckpt-format %s is written at once; native goes on in the background", c.Format)
-	}
 	if c.Step > 0 && c.Load == "" {
 		p.problem("--ckpt-step needs --load")
 	}

@@ -40,8 +40,8 @@ func (p *parser) deriveLayout() {
 	if whole {
 		p.checkExpertParallel()
 	}
-	if len(p.SamplePrompt) > 0 && l.TP*l.PP > 1 {
-		p.problem("--sample-prompt continues texts on whole models only: leave it out, or use --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1")
+	if len(p.SamplePrompt) > 0 && l.SequenceParallel {
+		p.problem("--sample-prompt continues texts a token at a time, which --sequence-parallel cannot cut: leave one of them out")
 	}
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP

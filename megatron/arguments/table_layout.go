@@ -48,8 +48,9 @@ var layoutFlags = owned(ownLayout,
 
 // distributedFlags say how ranks meet and how gradients are summed.
 var distributedFlags = owned(ownDistributed,
-	works("distributed-backend", String, "nccl", "Layout.Backend", "nccl or gloo in Megatron; here ranks of one process share memory, and processes talk over TCP").choices("nccl", "gloo"),
+	works("distributed-backend", String, "nccl", "Layout.Backend", "nccl or gloo in Megatron; here ranks of one process share memory, processes use shared memory and Gloo").choices("nccl", "gloo"),
 	works("distributed-timeout-minutes", Int, "10", "Layout.TimeoutMinutes", "longest wait of a collective"),
+	works("fast-reduce", Switch, "", "Layout.FastReduce", "sums between processes in Gloo's own order: losses differ in the last bits from those of one process"),
 	works("use-distributed-optimizer", Switch, "", "Layout.DistributedOptimizer", "moments and main parameters sharded over data-parallel ranks (ZeRO-1)"),
 	works("num-distributed-optimizer-instances", Int, "1", "Layout.OptimizerInstances", "copies of the sharded state; each is cut over DP x CP / copies ranks"),
 	works("overlap-grad-reduce", Switch, "", "Layout.OverlapGradReduce", "reduce gradients bucket by bucket during backward"),

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"monotron/csrc/device"
 	"monotron/mpu"
 )
@@ -31,6 +33,17 @@ func (p *Pending) Done() bool {
 	}
 }
 
+// Then goes on with next in the background when the save is over, and is pending
+// until that is.
+func (p *Pending) Then(next func(Report, error) (Report, error)) *Pending {
+	q := &Pending{done: make(chan struct{})}
+	go func() {
+		defer close(q.done)
+		q.report, q.err = next(p.Wait())
+	}()
+	return q
+}
+
 // SaveAsync copies this rank's pieces to host memory, which must have room for
 // them, and writes them in the background: when it returns the tensors may
 // change. One save of a run is under way at a time: Wait before the next, and
@@ -40,22 +53,39 @@ func SaveAsync(ctx context.Context, dir string, st State, tensors []mpu.Stored, 
 	if err != nil {
 		return nil, err
 	}
+	copied, free := hostMemory(s.report.Bytes)
 	for i := range s.parts {
-		if err := s.parts[i].snapshot(); err != nil {
+		n := s.parts[i].piece.Len() * s.parts[i].dtype.Size()
+		if err := s.parts[i].snapshot(copied[:n:n]); err != nil {
+			free()
 			return nil, err
 		}
+		copied = copied[n:]
 	}
 	p := &Pending{done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
+		defer free()
 		p.report, p.err = s.run(ctx)
 	}()
 	return p, nil
 }
 
-// snapshot reads the part now instead of when it is written.
-func (p *part) snapshot() error {
-	copied := make([]byte, p.piece.Len()*p.dtype.Size())
+// hostMemory is n bytes in large pages where the system has them: filling small
+// ones for the first time takes longer than the copy.
+func hostMemory(n int64) (b []byte, free func()) {
+	const large = 2 << 20
+	if n >= large {
+		if b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
+			_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // small ones do as well
+			return b, func() { _ = unix.Munmap(b) } // it fails for no mapping of ours
+		}
+	}
+	return make([]byte, n), func() {}
+}
+
+// snapshot reads the part into copied now, instead of when it is written.
+func (p *part) snapshot(copied []byte) error {
 	for at := 0; at < len(copied); at += chunkBytes {
 		if err := p.read(copied[at:min(len(copied), at+chunkBytes)], int64(at)); err != nil {
 			return fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)

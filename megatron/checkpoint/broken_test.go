@@ -212,8 +212,8 @@ func tiny() *Manifest {
 	return &Manifest{Format: manifestFormat, Version: manifestVersion, State: stateAt(1),
 		Files: []File{{"rank_00000.safetensors", 104, 64, s}, {"rank_00001.safetensors", 88, 64, s}},
 		Tensors: []Tensor{
-			{"a", "F32", []int64{4, 3}, []Piece{{[]int64{0, 0}, []int64{4, 2}, 0, 64, s}, {[]int64{0, 2}, []int64{4, 1}, 1, 64, s}}},
-			{"b", "BF16", []int64{8}, []Piece{{[]int64{4}, []int64{4}, 0, 96, s}, {[]int64{0}, []int64{4}, 1, 80, s}}},
+			{"a", "F32", []int64{4, 3}, []Piece{{[]int64{0, 0}, []int64{4, 2}, 0, 64, s, ""}, {[]int64{0, 2}, []int64{4, 1}, 1, 64, s, ""}}},
+			{"b", "BF16", []int64{8}, []Piece{{[]int64{4}, []int64{4}, 0, 96, s, ""}, {[]int64{0}, []int64{4}, 1, 80, s, ""}}},
 		}}
 }
 

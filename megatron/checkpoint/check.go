@@ -81,6 +81,9 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 		if p.File < 0 || p.File >= len(files) || !isSum(p.XXH3) {
 			return fmt.Errorf("piece %d: file %d of %d, checksum %q", i, p.File, len(files), p.XXH3)
 		}
+		if p.Blocks != "" && int64(len(p.Blocks)) != blocksOf(n) {
+			return fmt.Errorf("piece %d: %d digits for the sums of its blocks, %d are due", i, len(p.Blocks), blocksOf(n))
+		}
 		f := files[p.File]
 		if p.Offset < f.HeaderBytes || p.Offset > f.Bytes-n {
 			return fmt.Errorf("piece %d: bytes %d+%d are not in the data of %q", i, p.Offset, n, f.Name)

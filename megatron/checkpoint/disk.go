@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/bulk"
 )
 
 // disk makes every change of the file system that a save makes. Tests hand in
@@ -74,9 +75,10 @@ func (d disk) sync(dir string) error {
 
 // file writes a new file; fill appends to it by write. It is on disk when file returns.
 func (d disk) file(path string, fill func(write func([]byte) error) error) error {
-	var f *os.File
-	err := d.do("create", path, func() (err error) {
-		f, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+	var f *bulk.File
+	err := d.do("create", path, func() error {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+		f = bulk.NewFile(file)
 		return err
 	})
 	if err != nil {

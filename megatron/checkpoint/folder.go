@@ -191,6 +191,48 @@ func (f *Folder) Stream(t *Tensor, p Piece, buf []byte, each func(at int64, chun
 	return nil
 }
 
+// StreamPart is Stream for a part of a piece, widened to whole blocks where the
+// piece has their sums, else to the whole.
+func (f *Folder) StreamPart(t *Tensor, p Piece, from, to int64, buf []byte, each func(at int64, chunk []byte) error) error {
+	total := t.Bytes(p)
+	from, to = from/blockBytes*blockBytes, min(total, (to+blockBytes-1)/blockBytes*blockBytes)
+	if p.Blocks == "" || to-from == total {
+		return f.Stream(t, p, buf, each)
+	}
+	file, err := f.file(p.File)
+	if err != nil {
+		return err
+	}
+	buf = buf[:len(buf)/blockBytes*blockBytes] // a piece with blocks is longer than one
+	for at := from; at < to; at += int64(len(buf)) {
+		chunk := buf[:min(int64(len(buf)), to-at)]
+		if _, err := file.ReadAt(chunk, p.Offset+at); err != nil {
+			return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset + at, To: p.Offset + at + int64(len(chunk)), Reason: reason(err)}
+		}
+		if err := p.checkBlocks(at, chunk); err != nil {
+			err.Path, err.Tensor = file.Name(), t.Name
+			return err
+		}
+		if err := each(at, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkBlocks compares the blocks in chunk, bytes at.. of the piece, with what was written.
+func (p *Piece) checkBlocks(at int64, chunk []byte) *Damage {
+	is, was := string(blockSums(nil, chunk)), p.Blocks[at/blockBytes*blockDigits:]
+	for k := 0; k < len(is); k += blockDigits {
+		if is[k:k+blockDigits] != was[k:k+blockDigits] {
+			from := p.Offset + at + int64(k/blockDigits)*blockBytes
+			return &Damage{From: from, To: min(from+blockBytes, p.Offset+at+int64(len(chunk))),
+				Reason: fmt.Sprintf("checksum %s, %s was written", is[k:k+blockDigits], was[k:k+blockDigits])}
+		}
+	}
+	return nil
+}
+
 // Verify reads all of a checkpoint and returns every Damage found, joined, or nil.
 func (f *Folder) Verify() error {
 	var found []error

@@ -51,6 +51,26 @@ type Piece struct {
 	File   int     `json:"file"` // index in Files
 	Offset int64   `json:"offset"`
 	XXH3   string  `json:"xxh3"` // 128 bits of the piece's bytes
+
+	// Blocks are 64 bits of every blockBytes of a longer piece, one behind the other,
+	// so that a part of it can be read and checked alone. Earlier versions wrote none.
+	Blocks string `json:"blocks,omitempty"`
+}
+
+const (
+	blockBytes  = 256 << 10
+	blockDigits = 16
+)
+
+// blocksOf is the Blocks of a piece of so many bytes, in hexadecimal digits.
+func blocksOf(bytes int64) int64 { return (bytes + blockBytes - 1) / blockBytes * blockDigits }
+
+// blockSums appends the sums of the blocks that chunk consists of.
+func blockSums(to []byte, chunk []byte) []byte {
+	for at := 0; at < len(chunk); at += blockBytes {
+		to = fmt.Appendf(to, "%016x", xxh3.Hash(chunk[at:min(len(chunk), at+blockBytes)]))
+	}
+	return to
 }
 
 func (p Piece) box() mpu.Piece { return mpu.Piece{From: p.From, Size: p.Size} }

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 
@@ -22,20 +23,23 @@ type restorer struct {
 	jobs    []*copier
 }
 
-// add lists the stored pieces that share elements with those of t. Each is read
-// once, from start to end, so that its checksum is known.
+// add lists the stored pieces that share elements with those of t, each with the
+// stretch that is read of it.
 func (r *restorer) add(have *Tensor, t mpu.Stored) {
 	flat := t.Tensor.Reshape(t.Tensor.Len())
 	for _, p := range have.Pieces {
-		c := &copier{r: r, have: have, piece: p, flat: flat}
+		c := &copier{r: r, have: have, piece: p, flat: flat, from: math.MaxInt64}
+		width := dtypeOf[have.DType].Size()
 		for _, local := range t.Pieces {
 			if o := formats.NewOverlap(p.box(), local); o.OK {
 				c.shared, c.locals = append(c.shared, o), append(c.locals, local.Local)
+				first, end := o.Span()
+				c.from, c.to = min(c.from, first*width), max(c.to, end*width)
 			}
 		}
 		if len(c.shared) > 0 {
 			r.jobs = append(r.jobs, c)
-			r.report.Bytes += have.Bytes(p)
+			r.report.Bytes += c.to - c.from
 		}
 	}
 	r.report.Restored = append(r.report.Restored, t.Name)
@@ -100,7 +104,7 @@ func (r *restorer) read(next <-chan *copier, out chan<- delivery, stop <-chan st
 	buf := r.folder.buffer()
 	done := make(chan error)
 	for c := range next {
-		err := r.folder.Stream(c.have, c.piece, buf, func(at int64, chunk []byte) error {
+		err := r.folder.StreamPart(c.have, c.piece, c.from, c.to, buf, func(at int64, chunk []byte) error {
 			out <- delivery{to: c, at: at, chunk: chunk, done: done}
 			return <-done
 		})
@@ -125,6 +129,8 @@ type copier struct {
 	flat   device.Tensor // the whole local buffer
 	shared []*formats.Overlap
 	locals []int64
+
+	from, to int64 // bytes of the piece that are shared
 }
 
 func (c *copier) chunk(at int64, chunk []byte) error {

@@ -284,7 +284,7 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 		}
 		buf := make([]byte, min(chunkBytes, s.report.Bytes))
 		for i, p := range s.parts {
-			hash, err := p.write(ctx, infos[i].Bytes, buf, write)
+			hash, blocks, err := p.write(ctx, infos[i].Bytes, buf, write)
 			if err != nil {
 				return err
 			}
@@ -295,30 +295,38 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 				m.Tensors = append(m.Tensors, Tensor{Name: p.name, DType: dtypeName[p.dtype], Shape: p.shape})
 			}
 			t := &m.Tensors[at]
-			t.Pieces = append(t.Pieces, Piece{From: p.piece.From, Size: p.piece.Size, Offset: infos[i].Offset, XXH3: hash})
+			t.Pieces = append(t.Pieces, Piece{From: p.piece.From, Size: p.piece.Size, Offset: infos[i].Offset, XXH3: hash, Blocks: blocks})
 		}
 		return nil
 	})
 	return m, err
 }
 
-// write streams the part's bytes and returns their checksum.
-func (p *part) write(ctx context.Context, bytes int64, buf []byte, write func([]byte) error) (string, error) {
+// write streams the part's bytes and returns their checksum and, of a long part,
+// those of its blocks.
+func (p *part) write(ctx context.Context, bytes int64, buf []byte, write func([]byte) error) (sum, blocks string, err error) {
 	hash := xxh3.New()
+	var sums []byte
+	if bytes > blockBytes {
+		buf = buf[:int64(len(buf))/blockBytes*blockBytes]
+	}
 	for at := int64(0); at < bytes; at += int64(len(buf)) {
 		if err := ctx.Err(); err != nil {
-			return "", fmt.Errorf("checkpoint: save stopped: %w", context.Cause(ctx))
+			return "", "", fmt.Errorf("checkpoint: save stopped: %w", context.Cause(ctx))
 		}
 		chunk := buf[:min(int64(len(buf)), bytes-at)]
 		if err := p.read(chunk, at); err != nil {
-			return "", fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
+			return "", "", fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
 		}
 		_, _ = hash.Write(chunk) // never fails
+		if bytes > blockBytes {
+			sums = blockSums(sums, chunk)
+		}
 		if err := write(chunk); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
-	return hexSum(hash.Sum128()), nil
+	return hexSum(hash.Sum128()), string(sums), nil
 }
 
 func (s *saver) writeManifest(m *Manifest, name string) error {

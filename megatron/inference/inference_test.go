@@ -28,10 +28,10 @@ func tiny(t *testing.T, change func(*spec.Model)) *Loaded {
 	l := &Loaded{Model: m}
 	d := ref.Open()
 	t.Cleanup(d.Arena.Close)
-	if err := l.build(d, "f32", 24); err != nil {
+	if err := l.build(d, LoadOptions{Precision: "f32"}, 24); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range l.Stage.Params() {
+	for _, p := range l.Stages[0].Params() {
 		p.Initialize(d, 7)
 	}
 	return l
@@ -294,11 +294,11 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("prompt %v and %d more: %v, want code %d", c.prompt, c.more, err, c.want)
 		}
 	}
-	bad := make([]float32, l.Stage.Params()[0].Len())
+	bad := make([]float32, l.Stages[0].Params()[0].Len())
 	for i := range bad {
 		bad[i] = float32(math.NaN())
 	}
-	l.Stage.Params()[0].SetMain(l.Device, bad)
+	l.Stages[0].Params()[0].SetMain(l.Device, bad)
 	if _, err := l.Sample(prompt, SampleOptions{MaxNew: 1, Stop: -1}); fault.CodeOf(err) != fault.BadData {
 		t.Errorf("weights that are not numbers: %v", err)
 	}

@@ -23,6 +23,8 @@ import (
 type LoadOptions struct {
 	Step      int64  // iteration of a native checkpoint; negative: the latest
 	Precision string // of values: f32, bf16, fp16; "": as the run of a native checkpoint had, else f32
+
+	rank *rank // of several that share the model; nil: this one has all of it
 }
 
 // Loaded is a model ready to run, with what its folder says besides.
@@ -95,11 +97,11 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 		o.Precision = c.Precision
 	}
 	l := &Loaded{Model: c.Model, Tokenizer: c.Tokenizer}
-	if err := l.build(d, o.Precision, longest(&c.Model, c.SeqLength)); err != nil {
+	if err := l.build(d, o, longest(&c.Model, c.SeqLength)); err != nil {
 		return nil, err
 	}
 	var wanted []mpu.Stored
-	for _, p := range l.Stage.Params() {
+	for _, p := range model.ParamsOf(l.Stages) {
 		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value))
 	}
 	_, report, err := checkpoint.Load(dir, o.Step, wanted, d, checkpoint.LoadOptions{Convert: true})
@@ -162,11 +164,11 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 	l := &Loaded{Model: *info.Model, Tokenizer: beside(info)}
 	m := &l.Model
 	m.PaddedVocabSize = max(m.PaddedVocabSize, m.VocabSize)
-	if err := l.build(d, o.Precision, longest(m, info.SeqLength)); err != nil {
+	if err := l.build(d, o, longest(m, info.SeqLength)); err != nil {
 		return nil, err
 	}
 	var wanted []mpu.Stored
-	for _, p := range l.Stage.Params() {
+	for _, p := range model.ParamsOf(l.Stages) {
 		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value))
 	}
 	_, report, err := checkpoint.LoadSource(src, wanted, d, checkpoint.LoadOptions{Convert: true})
@@ -210,25 +212,26 @@ func longest(m *spec.Model, seq int) int {
 	return 0
 }
 
-// build makes the model without values.
-func (l *Loaded) build(d *device.Device, precision string, positions int) (err error) {
+// build makes the rank's part of the model without values.
+func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err error) {
 	l.Device, l.Vocab, l.MaxContext = d, l.Model.VocabSize, positions
 	if l.Model.Experts != nil {
 		return fault.Errorf(fault.Usage, "this version converts mixtures of experts but cannot run them")
 	}
-	if l.DType, err = dtypeOf(precision); err != nil {
+	if l.DType, err = dtypeOf(o.Precision); err != nil {
 		return err
 	}
-	layers := make([]int, l.Model.NumLayers)
-	for i := range layers {
-		layers[i] = i
-	}
-	l.Stage, err = model.NewStage(d, model.StageConfig{Model: &l.Model, Layers: layers, Embedding: true, Head: true, DType: l.DType},
-		model.Alone(d))
+	part, parallel, pipeline, err := o.rank.part(&l.Model, d)
 	if err != nil {
 		return err
 	}
-	l.Stage.Materialize(positions, false)
+	part.DType, l.Pipeline, l.Hidden = l.DType, pipeline, int64(l.Model.HiddenSize)
+	stage, err := model.NewStage(d, part, parallel)
+	if err != nil {
+		return err
+	}
+	l.Stages = []*model.Stage{stage}
+	stage.Materialize(positions, false)
 	return d.Err()
 }
 

@@ -27,7 +27,7 @@ func save(t *testing.T, dir string, l *Loaded, iteration int64, config any) {
 		t.Fatal(err)
 	}
 	var tensors []mpu.Stored
-	for _, p := range l.Stage.Params() {
+	for _, p := range l.Stages[0].Params() {
 		tensors = append(tensors, p.Stored(optimizer.StoredModel, p.Value))
 	}
 	if _, err := checkpoint.Save(context.Background(), dir, checkpoint.State{Iteration: iteration, Config: raw}, tensors, l.Device, checkpoint.SaveOptions{}); err != nil {
@@ -104,7 +104,7 @@ func TestLoadHF(t *testing.T) {
 	l := tiny(t, nil)
 	dir := filepath.Join(t.TempDir(), "hf")
 	byName := map[string]*mpu.Param{}
-	for _, p := range l.Stage.Params() {
+	for _, p := range l.Stages[0].Params() {
 		byName[p.Name] = p
 	}
 	get := func(global string) ([]float32, error) {

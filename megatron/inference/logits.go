@@ -28,27 +28,21 @@ func (g *Generator) Logits(prompt []int32, each func(position int, logits []floa
 	}
 	device.WriteSlice(d, p.IDs, prompt)
 	device.WriteSlice(d, p.PositionIDs, positions)
-	out, err := g.Stage.Forward(p, device.Tensor{})
-	if err != nil {
-		return err
-	}
-	defer out.Release()
-	logits := scope.Alloc(device.F32, min(n, logitRows), int64(g.Vocab))
-	for at := int64(0); at < n; at += logitRows {
-		rows := min(n-at, logitRows)
-		part := logits.Slice(0, 0, rows)
-		g.Stage.Logits(p, part, out.Hidden.Slice(0, at, rows))
-		flat := device.ReadSlice[float32](d, part)
-		if err := d.Sync(); err != nil {
-			return err
-		}
-		for i := range int(rows) {
-			if err := each(int(at)+i, flat[i*g.Vocab:(i+1)*g.Vocab:(i+1)*g.Vocab]); err != nil {
+	return g.forward(p, nil, func(hidden model.Tensor) error {
+		for at := int64(0); at < n; at += logitRows {
+			rows := min(n-at, logitRows)
+			flat, err := g.logits(p, hidden, at, rows)
+			if err != nil {
 				return err
 			}
+			for i := range int(rows) {
+				if err := each(int(at)+i, flat[i*g.Vocab:(i+1)*g.Vocab:(i+1)*g.Vocab]); err != nil {
+					return err
+				}
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // LogSoftmax turns logits into log-probabilities, in float64.

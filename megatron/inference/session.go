@@ -9,29 +9,43 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/model"
+	"monotron/mpu/comm"
 )
 
-// Generator runs a whole model that lives on one rank.
+// Generator is a rank's part of a model that generates. Where several ranks share
+// the model, all call the same methods with the same arguments: each has the same
+// logits, makes the same choices and gets the same result.
 type Generator struct {
 	Device     *device.Device
-	Stage      *model.Stage
-	DType      device.DType // of values
-	Vocab      int          // logits that count
-	MaxContext int          // positions the model knows; 0: no limit of its own
+	Stages     []*model.Stage // the rank's chunks, in the order of the pipeline
+	Pipeline   comm.Group     // the stages of the model; nil: this rank has all
+	Hidden     int64          // width between stages; not used without Pipeline
+	DType      device.DType   // of values
+	Vocab      int            // logits that count
+	MaxContext int            // positions the model knows; 0: no limit of its own
 }
 
 // session is a batch of sequences of equal length being extended.
 type session struct {
-	g     *Generator
-	cache *model.Cache
-	batch int64
+	g      *Generator
+	caches []*model.Cache // of each stage here
+	used   int64          // positions filled
+	batch  int64
 }
 
 func (g *Generator) newSession(capacity, batch int64) *session {
-	return &session{g: g, cache: g.Stage.NewCache(capacity, batch), batch: batch}
+	s := &session{g: g, batch: batch}
+	for _, stage := range g.Stages {
+		s.caches = append(s.caches, stage.NewCache(capacity, batch))
+	}
+	return s
 }
 
-func (s *session) close() { s.cache.Free(s.g.Device) }
+func (s *session) close() {
+	for _, c := range s.caches {
+		c.Free(s.g.Device)
+	}
+}
 
 // extend feeds n new tokens of every sequence, rows [batch][n], and returns the
 // f32 logits after the last one, [batch][vocab].
@@ -40,27 +54,27 @@ func (s *session) extend(rows [][]int32) ([][]float32, error) {
 	n := int64(len(rows[0]))
 	scope := d.Arena.Scope(device.Activations)
 	defer scope.Release()
-	p := &model.Pass{D: d, DType: s.g.DType, Seq: n, Batch: s.batch, Cache: s.cache}
+	p := &model.Pass{D: d, DType: s.g.DType, Seq: n, Batch: s.batch}
 	ids, positions := make([]int32, n*s.batch), make([]int32, n*s.batch)
 	for i := range n {
 		for j := range s.batch {
-			ids[i*s.batch+j], positions[i*s.batch+j] = rows[j][i], int32(s.cache.Used+i)
+			ids[i*s.batch+j], positions[i*s.batch+j] = rows[j][i], int32(s.used+i)
 		}
 	}
 	p.IDs, p.PositionIDs = scope.Alloc(device.I32, n*s.batch), scope.Alloc(device.I32, n*s.batch)
 	device.WriteSlice(d, p.IDs, ids)
 	device.WriteSlice(d, p.PositionIDs, positions)
-	out, err := s.g.Stage.Forward(p, device.Tensor{})
+	var flat []float32
+	err := s.g.forward(p, s.caches, func(hidden model.Tensor) (err error) {
+		flat, err = s.g.logits(p, hidden, (n-1)*s.batch, s.batch)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer out.Release()
-	s.cache.Used += n
-	logits := scope.Alloc(device.F32, s.batch, int64(s.g.Vocab))
-	s.g.Stage.Logits(p, logits, out.Hidden.Slice(0, (n-1)*s.batch, s.batch))
-	flat := device.ReadSlice[float32](d, logits)
-	if err := d.Sync(); err != nil {
-		return nil, err
+	s.used += n
+	for _, c := range s.caches {
+		c.Used = s.used
 	}
 	if err := checkLogits(flat); err != nil {
 		return nil, err
@@ -75,20 +89,22 @@ func (s *session) extend(rows [][]int32) ([][]float32, error) {
 // reorder makes sequence j continue what sequence parents[j] was.
 func (s *session) reorder(parents []int) {
 	d := s.g.Device
-	for l, old := range s.cache.Layers {
-		fresh := d.Arena.Alloc(device.Activations, old.DType, old.Dims()...)
-		for j, from := range parents {
-			d.Copy(s.sequence(fresh, int64(j)), s.sequence(old, int64(from)))
+	for _, c := range s.caches {
+		for l, old := range c.Layers {
+			fresh := d.Arena.Alloc(device.Activations, old.DType, old.Dims()...)
+			for j, from := range parents {
+				d.Copy(s.sequence(fresh, int64(j)), s.sequence(old, int64(from)))
+			}
+			d.Arena.Free(old)
+			c.Layers[l] = fresh
 		}
-		d.Arena.Free(old)
-		s.cache.Layers[l] = fresh
 	}
 }
 
 // sequence views the filled positions of sample j: [used, groups, 2, d].
 func (s *session) sequence(layer device.Tensor, j int64) device.Tensor {
-	v := layer.Slice(0, j, 1+(s.cache.Used-1)*s.batch)
-	v.Shape[0] = s.cache.Used
+	v := layer.Slice(0, j, 1+(s.used-1)*s.batch)
+	v.Shape[0] = s.used
 	v.Stride[0] *= s.batch
 	return v
 }

@@ -120,7 +120,7 @@ func (a *attention) call(p *Pass, saved *attentionSaved) device.AttentionForward
 
 // extendCache appends this pass's keys and values and returns all so far.
 func (a *attention) extendCache(p *Pass, now heads) (k, v Tensor) {
-	cache := p.Cache.Layers[a.layer]
+	cache := p.Cache.Layers[a.layer-p.Cache.First]
 	rows := cache.Slice(0, p.Cache.Used*p.Batch, p.Tokens())
 	p.D.Copy(rows.Slice(2, 0, 1), now.k)
 	p.D.Copy(rows.Slice(2, 1, 1), now.v)

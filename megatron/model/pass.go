@@ -108,6 +108,7 @@ func (p *Pass) dropout(rate float64, name string, position int64) device.Dropout
 // [capacity*b, groups, 2, d]: row i*b+j is position i of sample j, keys first.
 type Cache struct {
 	Used   int64 // positions filled before this pass
+	First  int   // global number of the stage's first layer; the others follow it
 	Layers []Tensor
 }
 

@@ -171,13 +171,14 @@ func (s *Stage) checkLength(p *Pass) error {
 	return nil
 }
 
-// Logits of the positions in hidden [n, h], an output's rows, to f32 [n, vocabulary].
-func (s *Stage) Logits(p *Pass, logits, hidden Tensor) {
+// Logits of the positions in hidden [n, h], an output's rows, to f32 [n, vocabulary]
+// on every tensor-parallel rank.
+func (s *Stage) Logits(p *Pass, logits, hidden Tensor) error {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	normed := tmp.Like(hidden)
 	s.finalNorm.forward(p, tmp, normed, hidden)
-	s.head.Logits(p.D, logits, normed)
+	return s.head.Logits(p.D, logits, normed)
 }
 
 // Normed is the final norm of an output's rows, as the head sees them.
@@ -190,6 +191,9 @@ func (s *Stage) Normed(p *Pass, y, hidden Tensor) {
 // NewCache makes an empty cache for sequences of up to `capacity` positions.
 func (s *Stage) NewCache(capacity, batch int64) *Cache {
 	c := &Cache{}
+	if len(s.layers) > 0 {
+		c.First = s.layers[0].number
+	}
 	for _, l := range s.layers {
 		c.Layers = append(c.Layers, s.device.Arena.Alloc(device.Activations, s.config.DType, capacity*batch, l.attention.groups, 2, l.attention.channels))
 	}

@@ -71,6 +71,7 @@ type StepArgs struct {
 	LR, WeightDecay float64
 	DecoupledLR     float64 // of word embedding and output layer, with --decoupled-lr
 	Factor          float64 // each rank's gradients carry it: loss scale, and all ranks' tokens where the loss is per token
+	Reduced         func()  // called when the gradients are complete; nil: nobody asks
 	PerToken        bool    // gradients of data-parallel ranks are added up, else averaged (--calculate-per-token-loss)
 }
 
@@ -93,6 +94,9 @@ type Result struct {
 func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if err := o.finalize(); err != nil {
 		return Result{}, err
+	}
+	if a.Reduced != nil {
+		a.Reduced()
 	}
 	if !a.PerToken { // the sum is the mean times this
 		a.Factor *= float64(size(o.groups.Data))

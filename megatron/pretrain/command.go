@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
 	"monotron/megatron/arguments"
 	"monotron/megatron/training"
 	"monotron/mpu/comm/launched"
@@ -33,6 +32,8 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
+	ctx, stop := stopOnSignal(ctx)
+	defer stop()
 	place, err := launched.Find(os.Getenv)
 	if err != nil {
 		return err
@@ -61,11 +62,12 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 			fmt.Fprintln(w.Notes, n)
 		}
 	}
+	if config.Watch.Folder == "" {
+		config.Watch.Folder = os.Getenv(launched.RunFolder)
+	}
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
-	ctx, stop := stopOnSignal(ctx)
-	defer stop()
 	return train(ctx, config, place, open, w)
 }
 
@@ -85,13 +87,19 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	}
 	work := func(rank *training.Rank) error { return trainRank(ctx, job, rank) }
 	if place == nil {
-		return training.InProcess(config.Layout, &config.Model, device, work)
+		return job.Ranks(nil, device, work)
 	}
 	process, err := meet(ctx, place, &config)
 	if err != nil {
 		return err
 	}
-	return training.AsProcess(process, config.Layout, &config.Model, device, work)
+	checked := func(rank *training.Rank) error {
+		if err := check(process, rank, config.Layout.FastReduce, w.Notes); err != nil {
+			return err
+		}
+		return work(rank)
+	}
+	return job.Ranks(process, device, checked)
 }
 
 // measurePeak takes a device of its own, so that the ranks' memory shows only
@@ -101,12 +109,12 @@ func measurePeak(job *training.Job, open func() (*device.Device, error)) error {
 	if err != nil {
 		return err
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	return job.MeasurePeak(d)
 }
 
 func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {
-	defer memoryFault(&err)
+	defer memoryFault(&job.Config, &err)
 	r, err := job.Start(rank)
 	if err != nil {
 		return err
@@ -115,26 +123,22 @@ func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err
 }
 
 // memoryFault turns the one panic that is a user's business into an error.
-func memoryFault(err *error) {
+func memoryFault(c *training.Config, err *error) {
 	switch p := recover().(type) {
 	case nil:
 	case *device.OutOfMemory:
-		hint := "the model itself is too large for this machine: lower --num-layers or --hidden-size, or look for a slip in the sizes"
-		if p.Purpose == device.Activations || p.Purpose == device.Workspace {
-			hint = "lower --micro-batch-size or --seq-length, or use --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
-		}
-		*err = fault.Errorf(fault.Internal, "%w; %s", p, hint)
+		*err = c.Exhausted(p)
 	default:
 		panic(p)
 	}
 }
 
-// stopOnSignal cancels at the first SIGTERM or SIGINT, so that the run saves at
+// stopOnSignal cancels at the first SIGTERM, SIGUSR1 or SIGINT, so that the run saves at
 // the next step; a second one ends the process at once.
 func stopOnSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
 	go func() {
 		s, ok := <-signals
 		if !ok {

@@ -15,12 +15,16 @@ import (
 // them bit for bit, as from our own: losses, and the weights at the end.
 func TestMegatronFormatsContinueBitForBit(t *testing.T) {
 	for name, flags := range map[string]string{
-		"torch":           "--ckpt-format torch",
-		"torch bf16":      "--ckpt-format torch --bf16",
-		"torch fp16":      "--ckpt-format torch --fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
-		"torch_dist":      "--ckpt-format torch_dist",
-		"torch_dist bf16": "--ckpt-format torch_dist --bf16",
-		"llama":           "--ckpt-format torch --swiglu --ffn-hidden-size 24 --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 1",
+		"torch":                             "--ckpt-format torch",
+		"torch bf16":                        "--ckpt-format torch --bf16",
+		"torch fp16":                        "--ckpt-format torch --fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
+		"torch_dist":                        "--ckpt-format torch_dist",
+		"torch_dist bf16":                   "--ckpt-format torch_dist --bf16",
+		"torch, tensors and stages":         "--ckpt-format torch --world-size 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2",
+		"torch, sharded optimizer":          "--ckpt-format torch --world-size 2 --use-distributed-optimizer --bf16",
+		"torch_dist, three ways, meanwhile": "--ckpt-format torch_dist --async-save --world-size 4 --tensor-model-parallel-size 2 --use-distributed-optimizer",
+		"torch, meanwhile":                  "--ckpt-format torch --async-save",
+		"llama":                             "--ckpt-format torch --swiglu --ffn-hidden-size 24 --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -17,6 +17,7 @@ import (
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/launched"
+	"monotron/mpu/comm/preflight"
 	"monotron/mpu/comm/rendezvous"
 )
 
@@ -45,46 +46,47 @@ func meet(ctx context.Context, place *launched.Place, c *training.Config) (*comm
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	limit := time.Duration(c.Layout.TimeoutMinutes) * time.Minute
-	p, err := comm.NewProcess(ctx, rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr,
+	return comm.NewProcess(ctx, rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr,
 		Secret: secret, Alike: alike, Timeout: limit}, limit)
-	if err == nil {
-		go endWithRun(p)
-	}
-	return p, err
 }
 
-// unwinding is how long a rank may take to end by itself once the run is lost.
-const unwinding = 8 * time.Second
-
-// endWithRun ends a process that is busy with something else than its peers when
-// the run is lost: a run that has failed holds no machine.
-func endWithRun(p *comm.Process) {
-	<-p.Lost()
-	time.Sleep(unwinding)
-	err := p.Verdict()
-	fmt.Fprintln(os.Stderr, "monotron:", err)
-	os.Exit(int(fault.CodeOf(err)))
+// patient is ctx cancelled 10 seconds late: a rank that is asked to stop while the
+// others are about to come joins them, so that all can agree to stop.
+func patient(ctx context.Context) (context.Context, func()) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.Sleep(10 * time.Second)
+		cancel(context.Cause(ctx))
+	})
+	return late, func() { stop(); cancel(nil) }
 }
 
 // facts are what all processes of a run must have alike.
 func facts(c *training.Config) (map[string]string, error) {
-	path, err := os.Executable()
+	binary, err := preflight.Binary()
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	defer f.Close()
-	binary := xxh3.New()
-	if _, err := io.Copy(binary, f); err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
 	settings, err := json.Marshal([]any{c.Flags, c.Layout, c.Precision, c.Seed})
 	if err != nil {
 		return nil, fault.With(fault.Internal, err)
 	}
-	return map[string]string{"binary": fmt.Sprintf("%016x", binary.Sum64()), "settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
+	return map[string]string{"binary": binary, "settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
+}
+
+// check looks at the run before its first step; rank 0 says what it found.
+func check(p *comm.Process, r *training.Rank, fast bool, notes io.Writer) error {
+	if fast {
+		if err := p.FastReduce(); err != nil {
+			return fault.Errorf(fault.Usage, "--fast-reduce: %w", err)
+		}
+	}
+	report, err := preflight.Run(p, r.Device, r.World, []comm.Group{r.TP, r.PP, r.DP}, preflight.Probe)
+	if err != nil || r.Number > 0 {
+		return err
+	}
+	return report.Write(notes)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/optimizer"
 	"monotron/mpu"
+	"monotron/mpu/comm/watch"
 )
 
 // Version of the program, for checkpoints; set by the build.
@@ -67,7 +69,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	if err := s.wait(r); err != nil {
 		return err
 	}
-	r.rank.at("saving iteration %d", r.Engine.Iteration)
+	r.rank.at(watch.Save, r.Engine.Iteration)
 	state, err := r.state()
 	if err != nil {
 		return err
@@ -77,8 +79,14 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier
 	}
+	options = options.Failing(r.rank.inject.Disk(r.Engine.Iteration))
 	s.saved = r.Engine.Iteration
-	if format := formatOf(c.Format); format != formats.Native {
+	format := formatOf(c.Format)
+	if format != formats.Native && c.Async {
+		s.pending, err = r.saveAsLater(ctx, format, state, options)
+		return err
+	}
+	if format != formats.Native {
 		report, err := r.saveAs(ctx, format, state, options)
 		return s.told(r, report, err)
 	}
@@ -108,6 +116,9 @@ func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
 		r.log.note("%s", n)
 	}
 	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, onDisk(report))
+	if r.rank.inject.Corrupts(report.Iteration) {
+		return corrupt(report.Folder, r.rank.Number)
+	}
 	return nil
 }
 
@@ -382,7 +393,7 @@ func changedSettings(saved json.RawMessage, now *Config) []string {
 	if json.Unmarshal(saved, &before) != nil || json.Unmarshal(current, &after) != nil {
 		return []string{"the checkpoint's settings cannot be read"}
 	}
-	for _, harmless := range []string{"Checkpoint", "Log", "ExitInterval", "ExitDurationMins", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
+	for _, harmless := range []string{"Checkpoint", "Log", "Watch", "ExitInterval", "ExitDurationMins", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
 		delete(before, harmless)
 		delete(after, harmless)
 	}
@@ -452,4 +463,21 @@ func probe(folder string) error {
 		return fault.Errorf(fault.IO, "--save %s cannot be written: %w", folder, err)
 	}
 	return fault.With(fault.IO, errors.Join(f.Close(), os.Remove(f.Name())))
+}
+
+// corrupt changes the last byte of a rank's part of a checkpoint: --inject corrupt.
+func corrupt(folder string, rank int) error {
+	f, err := os.OpenFile(filepath.Join(folder, fmt.Sprintf("rank_%05d.safetensors", rank)), os.O_RDWR, 0)
+	if err != nil {
+		return fault.With(fault.IO, err)
+	}
+	last := make([]byte, 1)
+	size, err := f.Seek(-1, io.SeekEnd)
+	if err == nil {
+		if _, err = f.ReadAt(last, size); err == nil {
+			last[0] ^= 0x55
+			_, err = f.WriteAt(last, size)
+		}
+	}
+	return fault.With(fault.IO, errors.Join(err, f.Close()))
 }

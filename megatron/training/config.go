@@ -34,6 +34,7 @@ type Config struct {
 	Recompute  model.Recompute
 	Checkpoint Checkpoint
 	Log        Log
+	Watch      Watch
 
 	Device     string // auto, cpu, cuda, ref
 	CPUThreads int    // 0: all cores
@@ -98,6 +99,7 @@ type Layout struct {
 
 	Backend                   string // nccl, gloo
 	TimeoutMinutes            int
+	FastReduce                bool // Gloo's own sums between processes
 	DistributedOptimizer      bool
 	Sharding                  string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
 	OptimizerInstances        int    // copies of the sharded state
@@ -152,6 +154,14 @@ type Log struct {
 	Profile      string // Chrome trace file; "": none
 	ProfileStart int    // first iteration recorded
 	ProfileEnd   int    // first iteration no longer recorded
+}
+
+// Watch says how a run is watched, and what goes wrong in it on purpose.
+type Watch struct {
+	Folder       string   // for flight records, the verdict and recorded steps; "": none are kept
+	StallSeconds int      // without any rank doing anything, until that is a stall
+	Stragglers   bool     // a remark on the slowest rank of each phase with the log lines
+	Inject       []string // see mpu/comm/inject
 }
 
 // SetVocab fills the vocabulary sizes once the tokenizer is built: size ids,

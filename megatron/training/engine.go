@@ -32,6 +32,8 @@ type Engine struct {
 	scale     device.Tensor   // f32 [1]: loss scale
 	iteration device.Tensor   // i64 [1]: names this step's dropout masks
 	sums      device.Tensor   // f64 [2]: Σ loss·mask, Σ mask
+	micro     int             // micro-batch that goes forward
+	locating  bool            // a step is run again to find where it became not finite
 }
 
 // NewEngine builds the rank's model and optimizer; parameters are not yet set.

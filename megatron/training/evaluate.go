@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"monotron/fault"
+	"monotron/mpu/comm/watch"
 )
 
 // evaluateAt measures the loss of a feed over --eval-iters global batches, from
@@ -24,6 +25,7 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	}
 	all := *consumed + int64(iters)*int64(micros)*f.sampler.Advance()
 	for range iters {
+		r.rank.at(watch.Eval, r.Engine.Iteration)
 		stop, err := r.interrupted(ctx)
 		if err != nil {
 			return err

@@ -43,7 +43,10 @@ func (r *Run) native(dir string, step int64) loader {
 			if err != nil || newest == -oldest {
 				return state, report, err
 			}
-			step = -oldest // a rank found its part of a newer one damaged
+			step = -oldest
+			if report.Iteration > step {
+				r.log.note("%s is damaged in another rank's part; fell back to iteration %d", report.Folder, step)
+			}
 		}
 	}
 }

@@ -29,15 +29,38 @@ func formatOf(name string) formats.Format {
 // saveAs writes a checkpoint in Megatron's formats. One rank writes what it
 // holds; several first save our own format, which one of them then converts.
 func (r *Run) saveAs(ctx context.Context, format formats.Format, state checkpoint.State, o checkpoint.SaveOptions) (checkpoint.Report, error) {
-	save := r.Config.Checkpoint.Save
-	report := checkpoint.Report{Iteration: state.Iteration}
 	if o.World < 2 {
+		report := checkpoint.Report{Iteration: state.Iteration}
 		return report, r.writeForeign(ctx, format, &held{r: r, state: state, tensors: r.Engine.Stored()}, &report)
 	}
-	meanwhile := filepath.Join(save, ".tmp-native-"+o.Tag)
+	meanwhile, o := r.meanwhile(o)
+	report, err := checkpoint.Save(ctx, meanwhile, state, r.Engine.Stored(), r.device, o)
+	return r.convertSaved(ctx, format, meanwhile, o.Rank, report, err)
+}
+
+// saveAsLater is saveAs beside the training: our own format from a copy in
+// memory, then the other from that.
+func (r *Run) saveAsLater(ctx context.Context, format formats.Format, state checkpoint.State, o checkpoint.SaveOptions) (*checkpoint.Pending, error) {
+	meanwhile, o := r.meanwhile(o)
+	p, err := checkpoint.SaveAsync(ctx, meanwhile, state, r.Engine.Stored(), r.device, o)
+	if err != nil {
+		return nil, err
+	}
+	return p.Then(func(report checkpoint.Report, err error) (checkpoint.Report, error) {
+		return r.convertSaved(ctx, format, meanwhile, o.Rank, report, err)
+	}), nil
+}
+
+// meanwhile is the folder for our own format, and how it is saved there.
+func (r *Run) meanwhile(o checkpoint.SaveOptions) (string, checkpoint.SaveOptions) {
 	o.KeepLast, o.KeepEvery = 0, 0
-	_, err := checkpoint.Save(ctx, meanwhile, state, r.Engine.Stored(), r.device, o)
-	if o.Rank > 0 {
+	return filepath.Join(r.Config.Checkpoint.Save, ".tmp-native-"+o.Tag), o
+}
+
+// convertSaved turns what all ranks saved into the format, on the first of them.
+func (r *Run) convertSaved(ctx context.Context, format formats.Format, meanwhile string, rank int, saved checkpoint.Report, err error) (checkpoint.Report, error) {
+	report := checkpoint.Report{Iteration: saved.Iteration}
+	if rank > 0 {
 		return report, err
 	}
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
+	"monotron/mpu/comm/inject"
 	"monotron/tokenizer"
 )
 
@@ -21,6 +22,7 @@ type Job struct {
 	schedule optimizer.Schedule
 	console  *console
 	trace    *report.Trace // nil: none
+	faults   []inject.Fault
 
 	held *os.File // --save's folder, kept from other runs; nil: none
 	peak float64  // operations a second of this process, for MFU; 0: not measured
@@ -47,6 +49,9 @@ func Prepare(c Config, w Streams) (*Job, error) {
 	}
 	j.iters = int64(iters)
 	if j.schedule, err = j.Config.schedule(); err != nil {
+		return nil, err
+	}
+	if j.faults, err = inject.Parse(c.Watch.Inject); err != nil {
 		return nil, err
 	}
 	if err = probe(c.Checkpoint.Save); err != nil {

@@ -355,7 +355,7 @@ func (l *logger) jsonStep(r *Run, s stepLog, took time.Duration, paramsNorm *flo
 	return &report.Step{
 		Time: time.Now(), Iteration: int(r.Engine.Iteration), ConsumedSamples: r.at.ConsumedTrain, ConsumedTokens: r.at.ConsumedTrain * int64(l.config.SeqLength),
 		Loss: map[string]report.Number{"lm loss": report.Number(s.result.Loss)}, LearningRate: report.Number(s.result.LR),
-		WeightDecay: report.Number(r.Engine.Scheduler.WeightDecay()), GlobalBatchSize: s.batch.Global, LossScale: report.Number(s.result.Scale),
+		WeightDecay: report.Number(s.result.Decay), GlobalBatchSize: s.batch.Global, LossScale: report.Number(s.result.Scale),
 		GradNorm: number(gradNorm(s)), ParamsNorm: number(paramsNorm), NumZeros: number(l.zeros(s)), Skipped: s.result.Update.Skipped,
 		Seconds: report.Number(seconds), TokensPerSecond: report.Number(float64(tokens) / seconds),
 		TFLOPs: report.Number(l.flopsPerRank(s) / seconds / 1e12), MFU: report.Number(l.mfu(r, s, took)),

@@ -9,6 +9,7 @@ import (
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/watch"
 )
 
 // microBatches carries a schedule's actions out on a rank's stages. The value
@@ -67,13 +68,16 @@ func (e *Engine) measuresStages() bool {
 func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, error) {
 	start := time.Now()
 	e, m := w.engine, w.micros[i]
+	if w.train {
+		e.rank.at(watch.Forward, e.Iteration+1)
+	}
 	e.Timers.Start("forward-compute", report.LevelMicro)
 	defer e.Timers.Stop("forward-compute")
 	a := &alive{scope: e.device.Arena.Scope(device.Activations), in: in}
 	w.alive[place{i, chunk}] = a
 	var mask device.Tensor
 	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)))
-	a.pass.See = w.peek.layer
+	a.pass.See = e.spoiled(w.train, i, w.peek.layer)
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
 	if w.train {
 		a.pass.Grad, a.pass.LossScale = true, e.scale
@@ -132,6 +136,7 @@ func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
 func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Tensor, err error) {
 	start := time.Now()
 	e, at := w.engine, place{i, chunk}
+	e.rank.at(watch.Backward, e.Iteration+1)
 	a := w.alive[at]
 	delete(w.alive, at)
 	defer w.end(a)

@@ -1,12 +1,12 @@
 package training
 
 import (
-	"time"
-
 	"monotron/csrc/device"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/inject"
+	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
 )
 
@@ -31,9 +31,11 @@ type Rank struct {
 	Shard  comm.Group // of DP: share one copy of the optimizer's state
 	Across comm.Group // of DP: have the same shard of each copy
 
-	Carrier string       // how tensors travel between ranks, where that is worth a line
-	RunName string       // alike on all ranks of a run of processes; "": all ranks are in this process
-	tell    func(string) // takes what the rank is at; nil: nobody asks
+	Carrier string           // how tensors travel between ranks, where that is worth a line
+	RunName string           // alike on all ranks of a run of processes; "": all ranks are in this process
+	tell    func(string)     // takes what the rank is at; nil: nobody asks
+	watch   *watch.Recorder  // nil: nobody watches
+	inject  *inject.Injector // faults made on purpose; nil: none
 }
 
 // Alone is the one rank of a run on d.
@@ -48,10 +50,11 @@ func (l Layout) Sizes() topology.Sizes {
 	return topology.Sizes{TP: max(1, l.TP), CP: max(1, l.CP), DP: max(1, l.DP), PP: max(1, l.PP), EP: max(1, l.EP), ETP: l.ETP, PPBeforeDP: l.OrderTPPPDP}
 }
 
-// Joined is rank `number` of w in the layout l of a model, computing on d.
-func Joined(w comm.Groups, number int, l Layout, m *spec.Model, d *device.Device) (*Rank, error) {
+// joinRank is rank `number` of w in the layout l of a model, computing on d and watched
+// by rec, which may be nil.
+func joinRank(w comm.Groups, number int, l Layout, m *spec.Model, d *device.Device, rec *watch.Recorder) (*Rank, error) {
 	sizes := l.Sizes()
-	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d}
+	r := &Rank{Number: number, Sizes: sizes, Place: sizes.At(number), Device: d, watch: rec}
 	type joining struct {
 		group   *comm.Group
 		kind    topology.Kind
@@ -78,6 +81,7 @@ func Joined(w comm.Groups, number int, l Layout, m *spec.Model, d *device.Device
 		if *g.group, err = w.Group(number, string(g.kind), g.members, d); err != nil {
 			return nil, err
 		}
+		*g.group = rec.Wrap(*g.group, g.members, false)
 	}
 	return r, nil
 }
@@ -86,52 +90,3 @@ func Joined(w comm.Groups, number int, l Layout, m *spec.Model, d *device.Device
 // Last is the one that knows the loss, and prints it as Megatron's does.
 func (r *Rank) First() bool { return r.Number == 0 }
 func (r *Rank) Last() bool  { return r.Number == r.Sizes.World()-1 }
-
-// InProcess does work on every rank of a layout, each a goroutine with a device of
-// its own while the work lasts, and returns the error of the rank that failed first.
-func InProcess(l Layout, m *spec.Model, open func() (*device.Device, error), work func(*Rank) error) error {
-	n := l.Sizes().World()
-	if n == 1 {
-		d, err := open()
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		return work(Alone(d))
-	}
-	w, saves := comm.NewWorld(n), comm.NewWorld(n)
-	w.Timeout = time.Duration(l.TimeoutMinutes) * time.Minute
-	all := l.Sizes().Group(topology.All, 0)
-	devices := make([]*device.Device, n)
-	defer closeAll(devices) // not before every rank has ended: peers read each other's memory
-	return w.Run(func(number int) (err error) {
-		defer func() {
-			if err != nil {
-				saves.Abort(err)
-			}
-		}()
-		d, err := open()
-		if err != nil {
-			return err
-		}
-		devices[number] = d
-		carrier := comm.Carry(w, d, false, 0)
-		r, err := Joined(carrier, number, l, m, d)
-		if err != nil {
-			return err
-		}
-		r.Carrier = carrier.Note
-		if r.Saves, err = comm.Carry(saves, d, false, 0).Group(number, "saves", all, d); err != nil {
-			return err
-		}
-		return work(r)
-	})
-}
-
-func closeAll(devices []*device.Device) {
-	for _, d := range devices {
-		if d != nil {
-			d.Close()
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/watch"
 )
 
 // Run is one rank's training run, from its start to the last checkpoint. All
@@ -40,7 +41,7 @@ type Progress struct {
 // Start sets a rank's run up: model, checkpoint or fresh weights, data.
 func (j *Job) Start(rank *Rank) (*Run, error) {
 	r := &Run{Job: j, rank: rank, device: rank.Device, started: time.Now()}
-	rank.at("the set-up")
+	rank.at(watch.Startup, 0)
 	var err error
 	if r.batches, err = NewBatchSizes(&r.Config, rank.Sizes.DP); err != nil {
 		return nil, err
@@ -98,6 +99,11 @@ func (r *Run) Train(ctx context.Context) (err error) {
 	if r.Engine.Iteration >= r.iters {
 		r.log.note("nothing to train: the checkpoint's iteration %d is the last of %d already", r.Engine.Iteration, r.iters)
 	}
+	if stop, err := r.interrupted(ctx); err != nil {
+		return err
+	} else if stop {
+		return r.stoppedEarly(ctx)
+	}
 	r.log.advance(r.Engine.Iteration)
 	for r.Engine.Iteration < r.iters {
 		if err := r.iterate(ctx); err != nil {
@@ -113,11 +119,16 @@ func (r *Run) Train(ctx context.Context) (err error) {
 	return r.finalEvaluations(ctx)
 }
 
+// stoppedEarly is the end of a run that was asked to stop during its set-up.
+func (r *Run) stoppedEarly(ctx context.Context) error {
+	return fault.Errorf(fault.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", cause(ctx), r.Engine.Iteration+1)
+}
+
 // iterate trains one iteration and logs it.
 func (r *Run) iterate(ctx context.Context) error {
 	start := time.Now()
 	r.log.begin(r.Engine.Iteration + 1)
-	r.rank.at("the data of step %d", r.Engine.Iteration+1)
+	r.rank.at(watch.Data, r.Engine.Iteration+1)
 	size, err := r.batches.At(int(r.at.ConsumedTrain))
 	if err != nil {
 		return err
@@ -128,6 +139,7 @@ func (r *Run) iterate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before := r.at.ConsumedTrain
 	r.at.ConsumedTrain += int64(size.Running)
 	r.at.SkippedTrain += int64(size.Global - size.Running)
 	step := stepLog{started: start, data: time.Since(start), batch: size}
@@ -135,9 +147,8 @@ func (r *Run) iterate(ctx context.Context) error {
 		r.Engine.Iteration++
 		return nil
 	}
-	r.rank.at("step %d", r.Engine.Iteration+1)
 	if step.result, err = r.Engine.Step(batch); err != nil {
-		return err
+		return r.explain(ctx, err, batch, before)
 	}
 	return r.log.step(r, step)
 }
@@ -155,7 +166,6 @@ func (r *Run) skips(iteration int64) bool {
 // afterStep evaluates, saves and looks for a reason to stop.
 func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	it, c := r.Engine.Iteration, &r.Config
-	r.rank.at("what follows step %d", it)
 	if due(it, c.EvalInterval) && r.feeds.valid != nil && c.EvalIters > 0 {
 		if err := r.evaluateAt(ctx, fmt.Sprintf("iteration %d", it), r.feeds.valid, false); err != nil {
 			return true, err

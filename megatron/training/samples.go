@@ -27,7 +27,8 @@ func (r *Run) checkPrompts() error {
 	return nil
 }
 
-// samples continues each --sample-prompt with the model as it is.
+// samples continues each --sample-prompt with the model as it is. The ranks of
+// every copy of the model do so together; the first tells.
 func (r *Run) samples(where string) error {
 	if len(r.Config.SamplePrompt) == 0 {
 		return nil
@@ -37,7 +38,11 @@ func (r *Run) samples(where string) error {
 		return err
 	}
 	defer release()
-	g := &inference.Generator{Device: r.device, Stage: r.Engine.Stages[0], DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength}
+	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength,
+		Hidden: int64(r.Config.Model.HiddenSize)}
+	if r.rank.PP.Size() > 1 {
+		g.Pipeline = r.rank.PP
+	}
 	for _, prompt := range r.Config.SamplePrompt {
 		ids, err := r.Tokenizer.Encode(prompt)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
+	"monotron/mpu/comm/watch"
 )
 
 // StepResult is what one training step tells.
@@ -18,6 +19,7 @@ type StepResult struct {
 	Loss      float64 // Σ loss / Σ tokens of the global batch
 	Tokens    float64 // counted
 	LR        float64 // used by this step
+	Decay     float64 // weight decay of this step
 	Scale     float64 // loss scale of this step
 	Factor    float64 // Param.Grad holds the gradients times this
 	Update    optimizer.Result
@@ -40,6 +42,7 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 		return r, err
 	}
 	e.Timers.Stop("forward-backward")
+	e.rank.at(watch.Reduce, e.Iteration+1)
 	sum, tokens, err := e.totals()
 	if err != nil {
 		return r, err
@@ -49,7 +52,9 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	r.Factor = e.gradFactor(r)
 	start := time.Now()
 	e.Timers.Start("optimizer", report.LevelStep)
-	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: e.Scheduler.WeightDecay(), Factor: r.Factor, PerToken: e.config.CalculatePerTokenLoss,
+	r.Decay = e.Scheduler.WeightDecay()
+	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: r.Factor, PerToken: e.config.CalculatePerTokenLoss,
+		Reduced:     func() { e.rank.at(watch.Optimizer, e.Iteration+1) },
 		DecoupledLR: e.Scheduler.LRBetween(e.config.Optimizer.DecoupledLR, e.config.Optimizer.DecoupledMinLR)})
 	if err != nil {
 		return r, err
@@ -87,9 +92,7 @@ func (e *Engine) gradFactor(r StepResult) float64 {
 
 func (e *Engine) advance(r StepResult, samples int) error {
 	if r.Update.Skipped && !e.Scaler.Dynamic() && e.config.CheckForNaN {
-		return fault.Errorf(fault.Internal, "iteration %d: loss %g, %d gradient elements are not finite (%s); nothing was updated. "+
-			"Lower --lr, look at the data of this step, or go on regardless with --no-check-for-nan-in-loss-and-grad",
-			e.Iteration+1, r.Loss, r.Update.NonFinite, e.firstNonFinite())
+		return fault.With(fault.Internal, &nonFinite{e.Iteration + 1, r.Loss, r.Update.NonFinite})
 	}
 	e.Iteration++
 	e.Scaler.Update(r.Update.Skipped)
@@ -97,17 +100,6 @@ func (e *Engine) advance(r StepResult, samples int) error {
 		e.Scheduler.Step(samples)
 	}
 	return nil
-}
-
-// firstNonFinite names the first parameter with a gradient that is not finite.
-func (e *Engine) firstNonFinite() string {
-	if name := e.Optimizer.FirstNonFinite(); name != "" {
-		return "first in " + name
-	}
-	if e.rank.Sizes.World() > 1 {
-		return "on another rank"
-	}
-	return "the loss only"
 }
 
 // Loss computes the mean loss over micro-batches without training: Σ loss and

@@ -469,35 +469,6 @@ func TestOutOfMemoryIsAnError(t *testing.T) {
 	}
 }
 
-// Claim: the ledger keeps each rank's last 1000 calls, in order, with number, op,
-// count and dtype.
-func TestLedger(t *testing.T) {
-	w := NewWorld(2)
-	err := w.Run(func(rank int) error {
-		g, err := w.Group(rank, "tp", []int{1, 0}, ref.Open())
-		if err != nil {
-			return err
-		}
-		for range 1002 {
-			if err := g.Barrier(); err != nil {
-				return err
-			}
-		}
-		return g.Broadcast(heap(device.BF16, make([]float64, 12)), 0).Wait()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := w.Calls(1)
-	last := calls[len(calls)-1]
-	if len(calls) != 1000 || calls[0].Seq != 3 || calls[0].Op != "barrier" {
-		t.Errorf("%d calls from %v", len(calls), &calls[0])
-	}
-	if last.Op != "broadcast" || last.Group != "tp" || last.Seq != 1002 || last.Count != 12 || last.DType != device.BF16 || last.Root != 1 || last.Ended.Before(last.Posted) {
-		t.Errorf("last: %+v", last)
-	}
-}
-
 // Claim: asking for a group that cannot be is an error.
 func TestBadGroups(t *testing.T) {
 	w := NewWorld(2)

@@ -47,41 +47,10 @@ func (c *Call) agrees(o *Call) bool {
 	return c.Op == o.Op && c.Reduce == o.Reduce && c.Root == o.Root && c.Count == o.Count && c.DType == o.DType
 }
 
-// ledger keeps a rank's last calls.
-type ledger struct {
-	calls []*Call
-	next  int
-}
+// ledger keeps a rank's newest call, for errors; package watch keeps a thousand.
+type ledger struct{ newest *Call }
 
-const kept = 1000 // calls a rank
-
-func (l *ledger) add(c *Call) {
-	if len(l.calls) < kept {
-		l.calls = append(l.calls, c)
-		return
-	}
-	l.calls[l.next] = c
-	l.next = (l.next + 1) % kept
-}
+func (l *ledger) add(c *Call) { l.newest = c }
 
 // last is the newest call; nil: none yet.
-func (l *ledger) last() *Call {
-	if len(l.calls) == 0 {
-		return nil
-	}
-	return l.calls[(l.next+len(l.calls)-1)%len(l.calls)]
-}
-
-// Calls are the last thousand calls of a rank, oldest first.
-func (w *World) Calls(rank int) []Call {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ranks[rank].ledger.list()
-}
-
-func (l *ledger) list() (all []Call) {
-	for i := range l.calls {
-		all = append(all, *l.calls[(l.next+i)%len(l.calls)])
-	}
-	return all
-}
+func (l *ledger) last() *Call { return l.newest }

@@ -238,7 +238,7 @@ func (l *links) connect(rank int) (sender, net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	conn, err := dialer.DialContext(l.alive, "tcp", member.Addr)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%w; no firewall may be between the hosts, and --master-addr must lie in a network that all of them share", err)
 	}
 	if !l.keep(conn, func() {}) {
 		return nil, nil, net.ErrClosed

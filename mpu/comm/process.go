@@ -28,6 +28,7 @@ type Process struct {
 	rank    int
 	size    int
 	pool    *device.Pool
+	addr    string
 	limit   time.Duration // longest wait of a collective
 	links   *links
 	fast    bool // sums by Gloo, where it can
@@ -37,7 +38,6 @@ type Process struct {
 	groups map[string]*processGroup
 	boxes  map[address]*box // messages that are expected, or have come early
 	ended  map[int]bool     // ranks that have said farewell
-	ledger ledger
 }
 
 // NewProcess joins a run; c.Data is filled here. limit is the longest that a
@@ -61,7 +61,7 @@ func NewProcess(ctx context.Context, c rendezvous.Config, limit time.Duration) (
 	if limit <= 0 {
 		limit = 10 * time.Minute
 	}
-	p := &Process{session: s, rank: c.Rank, size: c.World, pool: device.SharedPool(), limit: limit,
+	p := &Process{session: s, rank: c.Rank, size: c.World, addr: c.Addr, pool: device.SharedPool(), limit: limit,
 		groups: map[string]*processGroup{}, boxes: map[address]*box{}, ended: map[int]bool{}}
 	p.pool.SetCallers(1)
 	p.links = newLinks(p, listener)
@@ -87,6 +87,9 @@ func towards(addr string) string {
 func (p *Process) Size() int   { return p.size }
 func (p *Process) Rank() int   { return p.rank }
 func (p *Process) Run() string { return p.session.Run() }
+
+// Members are all ranks, by number.
+func (p *Process) Members() []rendezvous.Member { return p.session.Members() }
 
 // watch ends everything when the run is lost.
 func (p *Process) watch() {
@@ -191,12 +194,18 @@ func (p *Process) Lost() <-chan struct{} { return p.session.Lost() }
 // Verdict is why, once Lost is closed.
 func (p *Process) Verdict() error { return p.session.Err() }
 
-// Calls are the last thousand calls of this rank, oldest first.
-func (p *Process) Calls() []Call {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ledger.list()
+// Judge ends the run with a verdict on whatever rank, in the caller's words.
+func (p *Process) Judge(rank int, err error) {
+	p.stop(p.session.Judge(&rendezvous.Verdict{Rank: rank, Code: fault.CodeOf(err), Text: err.Error()}))
 }
+
+// Key is what processes of this run prove to each other on connections of their own.
+func (p *Process) Key() []byte { return p.session.Key() }
+
+// Meeting is the address of rank 0's server; Towards the host's own address on the
+// way there.
+func (p *Process) Meeting() string { return p.addr }
+func (p *Process) Towards() string { return towards(p.addr) }
 
 // Phase says what the rank is at, for verdicts.
 func (p *Process) Phase(text string) { p.session.Phase(text) }

@@ -53,7 +53,6 @@ func (g *processGroup) start(c Call, of device.Tensor, plan func(t *transit, n i
 		g.next++
 	}
 	c.Group, c.Members, c.Posted = g.name, g.members, time.Now()
-	p.ledger.add(&c)
 	t := &transit{group: g, call: &c, done: make(chan struct{})}
 	g.open[t] = true
 	t.left[0] = 1 // until all is posted

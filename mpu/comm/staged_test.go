@@ -17,6 +17,7 @@ func (a apart) Write(dst unsafe.Pointer, b []byte) error { return a.memory.Write
 func (a apart) Read(b []byte, src unsafe.Pointer) error  { return a.memory.Read(b, src) }
 func (apart) Sync() error                                { return nil }
 func (apart) Close()                                     {}
+func (apart) OnHost() bool                               { return false }
 func (apart) Run(device.Op, unsafe.Pointer) error        { panic("comm: staged groups compute nothing") }
 
 // Claim: groups whose bytes pass through the host give the formula's results too.

@@ -12,6 +12,9 @@ logging.set_verbosity_error()
 logging.disable_progress_bar()
 
 PROMPTS = ['The ', 'In the beginning', 'it was a', 'a', 'We have seen that the']
+# ranks of one process that share the model
+LAYOUTS = [[], ['--tensor-model-parallel-size', '2'], ['--pipeline-model-parallel-size', '2'],
+           ['--tensor-model-parallel-size', '2', '--pipeline-model-parallel-size', '2']]
 # beams, n-gram, length with the prompt (0: prompt + 15), more
 SEARCHES = [(1, 0, 40, {}), (1, 4, 40, {}), (5, 4, 0, {}), (3, 2, 50, {}), (5, 4, 40, {'early_stopping': True}),
             (4, 0, 40, {'length_penalty': 2.0}), (4, 3, 45, {'eos_token_id': 32})]
@@ -24,8 +27,8 @@ def theirs(model, ids, beams, ngram, length, more):
     return out[0].tolist()
 
 
-def ours(folder, ids, beams, ngram, length, more):
-    command = [monotron, 'generate', '--load', folder, '--json', '--max-length', str(length), '--num-beams', str(beams),
+def ours(folder, ids, beams, ngram, length, more, layout):
+    command = [monotron, 'generate', '--load', folder, '--json', *layout, '--max-length', str(length), '--num-beams', str(beams),
                '--no-repeat-ngram-size', str(ngram), '--stop-token', str(more.get('eos_token_id', 'none'))]
     if 'early_stopping' in more:
         command += ['--early-stopping']
@@ -50,11 +53,13 @@ for name in ['generation-gpt2', 'generation-llama']:
         ids = list(prompt.encode())
         for beams, ngram, length, more in SEARCHES:
             length = length or len(ids) + 15
-            want, got = theirs(model, ids, beams, ngram, length, more), ours(folder, ids, beams, ngram, length, more)
-            runs += 1
-            if got != want:
-                differ += 1
-                print(f'{name} {prompt!r} beams {beams} n-gram {ngram} {more}:\n  ours   {got}\n  theirs {want}')
+            want = theirs(model, ids, beams, ngram, length, more)
+            for layout in LAYOUTS:
+                got = ours(folder, ids, beams, ngram, length, more, layout)
+                runs += 1
+                if got != want:
+                    differ += 1
+                    print(f'{name} {prompt!r} beams {beams} n-gram {ngram} {more} {layout}:\n  ours   {got}\n  theirs {want}')
     failed += differ
     print(f'{name}: {runs - differ} of {runs} equal')
 
@@ -82,7 +87,7 @@ def own_tokenizer():
             length = len(ids) + 15
             want = model.generate(torch.tensor([ids]), max_length=length, do_sample=False, num_beams=beams, no_repeat_ngram_size=ngram, pad_token_id=0)[0].tolist()
             r = subprocess.run([monotron, 'generate', '--load', folder, '--json', '--max-length', str(length), '--num-beams', str(beams),
-                                '--no-repeat-ngram-size', str(ngram), '--prompt', prompt], capture_output=True, text=True)
+                                '--no-repeat-ngram-size', str(ngram), '--tensor-model-parallel-size', '2', '--prompt', prompt], capture_output=True, text=True)
             answer = json.loads(r.stdout) if r.returncode == 0 else {}
             best = (answer if beams == 1 else answer.get('beams', [{}])[0]) or {}
             got = answer.get('prompt_ids', []) + best.get('ids', [])

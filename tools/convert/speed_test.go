@@ -190,6 +190,23 @@ func (s *speed) saving() {
 		}
 	}
 	fmt.Printf("native save, medians: %.2f of raw\n", median(saves)/median(raws))
+	s.stalling()
+}
+
+// stalling prints how long --async-save keeps training waiting: the copy to host
+// memory.
+func (s *speed) stalling() {
+	var pending *checkpoint.Pending
+	start := time.Now()
+	s.rate("--async-save, until training goes on", s.bytes, 0, func() {
+		var err error
+		pending, err = checkpoint.SaveAsync(context.Background(), s.path("async"), checkpoint.State{Iteration: 1}, s.list, s.dev, checkpoint.SaveOptions{})
+		s.must(err)
+	})
+	fmt.Printf("--async-save stalls a step by %.3f s\n", time.Since(start).Seconds())
+	_, err := pending.Wait()
+	s.must(err)
+	s.must(os.RemoveAll(s.path("async")))
 }
 
 func median(list []float64) float64 {

@@ -49,10 +49,14 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "say what is missing here and what still works",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "one JSON object instead of text"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "one JSON object instead of text"},
+			&cli.BoolFlag{Name: "hosts", Usage: "look at all hosts of a run at once: monotron launch --hostfile FILE -- doctor --hosts"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return fault.Errorf(fault.Usage, "doctor takes no argument; found %q", c.Args().First())
+			}
+			if c.Bool("hosts") {
+				return examineHosts(c.Context, open, c.App.Writer, c.Bool("json"))
 			}
 			r := examine(thisHost(), training.Version, open)
 			write := r.writeText

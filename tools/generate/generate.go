@@ -4,8 +4,10 @@ package generate
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -37,7 +39,11 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return command.WithDevice(c, open, func(d *device.Device) error { return run(c, d, o) })
+			one, err := command.Opener(c, open)
+			if err != nil {
+				return err
+			}
+			return run(c, one, o)
 		},
 	})
 }
@@ -62,6 +68,7 @@ func allFlags() []cli.Flag {
 	}
 	list = append(list, command.PromptFlags()...)
 	list = append(list, command.PrecisionFlags()...)
+	list = append(list, command.LayoutFlags()...)
 	list = append(list, command.DeviceFlags()...)
 	return append(list, command.TokenizerFlags()...)
 }
@@ -69,6 +76,7 @@ func allFlags() []cli.Flag {
 // options are the flags, checked.
 type options struct {
 	load   inference.LoadOptions
+	layout inference.Layout
 	sample inference.SampleOptions // MaxNew, Seed, NoRepeatNgram and Stop count for beams too
 	beam   inference.BeamOptions
 	stop   string // "": the tokenizer's
@@ -82,6 +90,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	o.load.Step = c.Int64("ckpt-step")
 	if o.load.Precision, err = command.Precision(c); err != nil {
+		return o, err
+	}
+	if o.layout.TP, o.layout.PP, err = command.Layout(c); err != nil {
 		return o, err
 	}
 	o.sample = inference.SampleOptions{
@@ -126,39 +137,73 @@ func (o *options) check(sampling bool) error {
 	return nil
 }
 
-func run(c *cli.Context, d *device.Device, o options) error {
-	m, err := inference.Load(d, c.String("load"), o.load)
+// run generates on every rank; the first prints.
+func run(c *cli.Context, open func() (*device.Device, error), o options) error {
+	notes := &command.Printer{W: c.App.ErrWriter}
+	usage := make([]device.Usage, o.layout.Ranks())
+	var j job
+	var prepare sync.Once
+	err := inference.Run(o.layout, open, c.String("load"), o.load, func(rank int, m *inference.Loaded) error {
+		prepare.Do(func() { j.err = j.prepare(c, m, o, notes) })
+		if j.err != nil {
+			return j.err
+		}
+		defer func() { usage[rank] = m.Device.Arena.Usage() }()
+		return j.run(rank, m, notes)
+	})
 	if err != nil {
 		return err
 	}
-	notes := &command.Printer{W: c.App.ErrWriter}
+	for rank, u := range usage {
+		notes.Printf("rank %d memory: %.1f MiB of parameters, %.1f MiB at the peak\n", rank, mebibytes(u.Peak[device.Parameters]), mebibytes(u.Max))
+	}
+	return notes.Err
+}
+
+// job is what all ranks do alike.
+type job struct {
+	o      options
+	tok    tokenizer.Tokenizer // nil: ids are printed
+	prompt []int32
+	out    io.Writer // of the first rank
+	json   bool
+	echo   bool
+	err    error
+}
+
+// prepare reads the prompt and settles the options for the model m.
+func (j *job) prepare(c *cli.Context, m *inference.Loaded, o options, notes *command.Printer) (err error) {
+	j.out, j.json, j.echo = c.App.Writer, c.Bool("json"), !c.Bool("only-new")
 	for _, n := range m.Notes {
 		notes.Printf("%s\n", n)
 	}
-	tok, err := command.OwnTokenizer(c, m.Tokenizer)
-	if err != nil {
+	if j.tok, err = command.OwnTokenizer(c, m.Tokenizer); err != nil {
 		return err
 	}
-	prompt, err := command.Prompt(c, tok)
-	if err != nil {
+	if j.prompt, err = command.Prompt(c, j.tok); err != nil {
 		return err
 	}
-	if err := o.settle(tok, m, len(prompt)); err != nil {
+	if err := o.settle(j.tok, m, len(j.prompt)); err != nil {
 		return err
 	}
-	if err := m.CheckPrompt(prompt, o.sample.MaxNew); err != nil {
-		return err
+	j.o = o
+	return m.CheckPrompt(j.prompt, o.sample.MaxNew)
+}
+
+func (j *job) run(rank int, m *inference.Loaded, notes *command.Printer) error {
+	w := &writer{Printer: command.Printer{W: j.out}, tok: j.tok, stop: j.o.sample.Stop, json: j.json}
+	if rank > 0 {
+		w.W = io.Discard
 	}
-	w := &writer{Printer: command.Printer{W: c.App.Writer}, tok: tok, stop: o.sample.Stop, json: c.Bool("json")}
 	start := time.Now()
-	tokens, err := w.generate(&m.Generator, prompt, o, !c.Bool("only-new"))
+	tokens, err := w.generate(&m.Generator, j.prompt, j.o, j.echo)
 	if err != nil {
 		return err
 	}
 	took := time.Since(start)
-	notes.Printf("%d tokens in %.2f s, %.1f tokens/s\n", tokens, took.Seconds(), float64(tokens)/took.Seconds())
-	usage := d.Arena.Usage()
-	notes.Printf("rank 0 memory: %.1f MiB of parameters, %.1f MiB at the peak\n", mebibytes(usage.Peak[device.Parameters]), mebibytes(usage.Max))
+	if rank == 0 {
+		notes.Printf("%d tokens in %.2f s, %.1f tokens/s\n", tokens, took.Seconds(), float64(tokens)/took.Seconds())
+	}
 	return w.Err
 }
 

@@ -44,12 +44,16 @@ Under torchrun, srun, mpirun and mpiexec this command is not needed: start pretr
 // options are the command's flags.
 type options struct {
 	local, nodes, node int
-	addr               string // host:port at which ranks meet; "": a free port of this host
-	restarts           int
+	addr               string        // host:port at which ranks meet; "": a free port of this host
+	restarts           int           // in a row without a newer checkpoint
+	restartsAtAll      bool          // --auto-restart
+	least              int           // ranks of this host to go on with
 	grace              time.Duration // for ranks to end after the first has failed
 	prefix             string
 	words              []string // program and arguments
 	saves              string   // the folder that --save names; "": none
+	folder             string   // for flight records and the verdict
+	temporary          bool     // it is removed when the run ends well
 }
 
 // Command is launch.
@@ -70,6 +74,9 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` of settings for ssh (its -F)"},
 			&cli.BoolFlag{Name: "agent", Hidden: true},
 			&cli.IntFlag{Name: "max-restarts", Usage: "start again after a failure, so often in a row without a newer checkpoint in --save"},
+			&cli.BoolFlag{Name: "auto-restart", Usage: "start again after every failure from the last good checkpoint of --save, as long as steps advance (three starts without: --max-restarts)"},
+			&cli.IntFlag{Name: "min-nproc-per-node", Usage: "where ranks fail again and again, go on with fewer, down to this: the layout's data-parallel size shrinks"},
+			&cli.StringFlag{Name: "run-folder", Usage: "private `DIR` for flight records and the verdict (default: a temporary one, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "lines that get their rank in front: stderr, both, none"},
 		},
 		Action: func(c *cli.Context) error {
@@ -94,8 +101,8 @@ func Command() *cli.Command {
 
 // read checks the flags.
 func read(c *cli.Context) (*options, error) {
-	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"),
-		prefix: c.String("log-prefix"), words: c.Args().Slice(), grace: 15 * time.Second}
+	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"), restartsAtAll: c.Bool("auto-restart"), least: c.Int("min-nproc-per-node"),
+		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 7 * time.Second}
 	switch {
 	case len(o.words) == 0:
 		return nil, fault.Errorf(fault.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
@@ -107,13 +114,26 @@ func read(c *cli.Context) (*options, error) {
 		return nil, fault.Errorf(fault.Usage, "--nnodes %d needs --master-addr, the host of rank 0 as the others reach it", o.nodes)
 	case o.restarts < 0:
 		return nil, fault.Errorf(fault.Usage, "--max-restarts %d is negative", o.restarts)
+	case o.least < 0 || o.least > o.local:
+		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
+	case o.least > 0 && o.nodes > 1:
+		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with several, restart with fewer of them")
 	case o.prefix != "stderr" && o.prefix != "both" && o.prefix != "none":
 		return nil, fault.Errorf(fault.Usage, "--log-prefix %s: choose from stderr, both, none", o.prefix)
 	}
+	if o.restartsAtAll && !c.IsSet("max-restarts") {
+		o.restarts = 3
+	}
 	for i, word := range o.words[:len(o.words)-1] {
-		if word == "--save" {
+		switch word {
+		case "--save":
 			o.saves = o.words[i+1]
+		case "--run-folder":
+			o.folder = o.words[i+1]
 		}
+	}
+	if o.restartsAtAll && o.saves == "" {
+		return nil, fault.Errorf(fault.Usage, "--auto-restart needs --save (and --save-interval) on the command to start: without a checkpoint it would begin anew")
 	}
 	var err error
 	o.addr, err = meeting(c, o.nodes)

@@ -86,7 +86,7 @@ func (a *attemptRun) run(signals <-chan os.Signal) error {
 	if len(failures) == 0 {
 		return nil
 	}
-	return verdict(failures, outOfMemory)
+	return a.verdict(failures, outOfMemory)
 }
 
 // kill sends a signal to the ranks that live, and to what they have started.

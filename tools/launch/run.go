@@ -13,6 +13,7 @@ import (
 
 	"monotron/fault"
 	"monotron/mpu/comm/launched"
+	"monotron/mpu/comm/watch"
 )
 
 // run starts the ranks, again after failures where that is asked for and gets
@@ -21,10 +22,39 @@ func (o *options) run(out, notes io.Writer) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
+	if err := o.makeFolder(); err != nil {
+		return err
+	}
+	err := o.attempts(signals, out, notes)
+	if o.temporary && (err == nil || fault.CodeOf(err) == fault.Again) {
+		os.RemoveAll(o.folder) // nothing in it is of use
+	} else if o.temporary {
+		fmt.Fprintf(notes, "launch: flight records and verdict are in %s (monotron postmortem)\n", o.folder)
+	}
+	return err
+}
+
+// makeFolder makes the folder for what a failed run leaves.
+func (o *options) makeFolder() (err error) {
+	if o.folder == "" {
+		o.temporary = true
+		if o.folder, err = os.MkdirTemp("", "monotron-run-"); err != nil {
+			return fault.Errorf(fault.IO, "no folder for flight records (--run-folder): %w", err)
+		}
+	}
+	o.folder, err = filepath.Abs(o.folder)
+	return fault.With(fault.IO, err)
+}
+
+// attempts starts the ranks until they are done.
+func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error {
 	before, futile := o.progress(), 0
 	for attempt := 0; ; attempt++ {
 		environment, err := o.environment(attempt)
 		if err != nil {
+			return err
+		}
+		if err := watch.Fresh(o.folder); err != nil {
 			return err
 		}
 		a := &attemptRun{options: o, environment: environment, console: newConsole(out, notes, o.prefix)}
@@ -36,12 +66,18 @@ func (o *options) run(out, notes io.Writer) error {
 		if now := o.progress(); now > before {
 			before, futile = now, 1
 		}
+		if futile > o.restarts && o.shrink() {
+			fmt.Fprintf(notes, "launch: %v\nlaunch: going on with %d ranks\n", err, o.local)
+			futile = 0
+			continue
+		}
 		if futile > o.restarts {
 			if o.restarts > 0 {
 				return fault.With(fault.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, futile, max(0, before)))
 			}
 			return err
 		}
+		o.resume()
 		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, o.restarts, max(0, before))
 	}
 }
@@ -98,6 +134,7 @@ func (o *options) environment(attempt int) ([]string, error) {
 	set("TORCHELASTIC_USE_AGENT_STORE", "False")
 	set("TORCHELASTIC_RESTART_COUNT", strconv.Itoa(attempt))
 	set(launched.Own, "1")
+	set(launched.RunFolder, o.folder)
 	if os.Getenv("MONOTRON_SECRET") == "" && o.nodes == 1 {
 		set("MONOTRON_SECRET", launched.NewSecret())
 	}

@@ -76,6 +76,7 @@ type remote struct {
 	err   error // of its end; nil: well
 	words string
 	gone  bool
+	asked bool // to end, before it did
 }
 
 // attempt starts all hosts and gives the failure that explains the others; told: a
@@ -133,6 +134,7 @@ func tell(all []*remote, word string) {
 		switch {
 		case r.gone || r.input == nil:
 		case word == "":
+			r.asked = true
 			r.input.Close() // it may be gone meanwhile
 		default:
 			_, _ = io.WriteString(r.input, word) // it may be gone meanwhile
@@ -199,11 +201,15 @@ func (f *fleet) plan(node, port int, secret string) *plan {
 	return p
 }
 
-// judge picks the failure that explains the others: a rank that a signal has ended,
-// else a host that was lost, else a rank that names itself, else the first.
+// judge picks the failure that explains the others, of hosts that nobody asked to
+// end where there are such: a rank that a signal has ended, else a host that was
+// lost, else a rank that names itself, else the first.
 func judge(failures []*remote) error {
 	if len(failures) == 0 {
 		return nil
+	}
+	if own := slices.DeleteFunc(slices.Clone(failures), func(r *remote) bool { return r.asked }); len(own) > 0 {
+		failures = own
 	}
 	for _, explains := range []func(r *remote) bool{
 		func(r *remote) bool {

@@ -2,6 +2,8 @@
 package logits
 
 import (
+	"sync"
+
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
@@ -26,7 +28,11 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return command.WithDevice(c, open, func(d *device.Device) error { return run(c, d, o) })
+			one, err := command.Opener(c, open)
+			if err != nil {
+				return err
+			}
+			return run(c, one, o)
 		},
 	})
 }
@@ -42,12 +48,14 @@ func allFlags() []cli.Flag {
 	}
 	list = append(list, command.PromptFlags()...)
 	list = append(list, command.PrecisionFlags()...)
+	list = append(list, command.LayoutFlags()...)
 	list = append(list, command.DeviceFlags()...)
 	return append(list, command.TokenizerFlags()...)
 }
 
 type options struct {
 	load   inference.LoadOptions
+	layout inference.Layout
 	top    int // tokens shown; 0: all, by id
 	last   bool
 	json   bool
@@ -67,16 +75,44 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if o.json && !c.IsSet("top-k") {
 		o.top = 0
 	}
+	if o.layout.TP, o.layout.PP, err = command.Layout(c); err != nil {
+		return o, err
+	}
 	o.load.Step = c.Int64("ckpt-step")
 	o.load.Precision, err = command.Precision(c)
 	return o, err
 }
 
-func run(c *cli.Context, d *device.Device, o options) error {
-	m, err := inference.Load(d, c.String("load"), o.load)
-	if err != nil {
-		return err
-	}
+// run computes on every rank; the first prints.
+func run(c *cli.Context, open func() (*device.Device, error), o options) error {
+	var j job
+	var prepare sync.Once
+	return inference.Run(o.layout, open, c.String("load"), o.load, func(rank int, m *inference.Loaded) error {
+		prepare.Do(func() { j.err = j.prepare(c, m, o) })
+		if j.err != nil {
+			return j.err
+		}
+		if rank > 0 {
+			return m.Logits(j.prompt, func(int, []float32) error { return nil })
+		}
+		return j.to.end(m.Logits(j.prompt, func(position int, logits []float32) error {
+			if o.last && position < len(j.prompt)-1 {
+				return nil
+			}
+			return j.to.position(position, logits)
+		}))
+	})
+}
+
+// job is what all ranks do alike.
+type job struct {
+	prompt []int32
+	to     sink // of the first rank
+	err    error
+}
+
+// prepare reads the prompt for the model m and opens the output.
+func (j *job) prepare(c *cli.Context, m *inference.Loaded, o options) error {
 	notes := &command.Printer{W: c.App.ErrWriter}
 	for _, n := range m.Notes {
 		notes.Printf("%s\n", n)
@@ -85,29 +121,18 @@ func run(c *cli.Context, d *device.Device, o options) error {
 	if err != nil {
 		return err
 	}
-	prompt, err := command.Prompt(c, tok)
-	if err != nil {
+	if j.prompt, err = command.Prompt(c, tok); err != nil {
 		return err
 	}
-	var to sink
 	switch {
 	case o.output != "":
-		to, err = newFile(o.output, m.Vocab, prompt, o.last)
+		j.to, err = newFile(o.output, m.Vocab, j.prompt, o.last)
 	case o.json:
-		to = &objects{Printer: command.Printer{W: c.App.Writer}, prompt: prompt, tok: tok, top: o.top}
+		j.to = &objects{Printer: command.Printer{W: c.App.Writer}, prompt: j.prompt, tok: tok, top: o.top}
 	default:
-		to = newTable(c.App.Writer, prompt, tok, o.top)
+		j.to = newTable(c.App.Writer, j.prompt, tok, o.top)
 	}
-	if err != nil {
-		return err
-	}
-	err = m.Logits(prompt, func(position int, logits []float32) error {
-		if o.last && position < len(prompt)-1 {
-			return nil
-		}
-		return to.position(position, logits)
-	})
-	return to.end(err)
+	return err
 }
 
 // sink takes the positions in order; end gets the error that stopped them, or

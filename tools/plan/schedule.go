@@ -94,6 +94,11 @@ type schedulePlan struct {
 func planOf(c *cli.Context) (p schedulePlan, err error) {
 	p.config = schedule.Config{Name: c.String("pipeline-schedule"), Stages: c.Int("pipeline-model-parallel-size"), Chunks: max(1, c.Int("num-virtual-stages-per-pipeline-rank")),
 		Micros: c.Int("micro-batches"), Group: c.Int("microbatch-group-size-per-virtual-pipeline-stage"), ForwardOnly: c.Bool("forward-only"), NoOverlap: c.Bool("no-overlap-p2p-communication")}
+	for _, name := range []string{"forward-ms", "backward-ms", "transfer-ms", "embedding-work", "head-work"} {
+		if x := c.Float64(name); !(x >= 0 && x <= 1e9) { // NaN is neither
+			return p, fault.Errorf(fault.Usage, "--%s %g: a number from 0 to 1e9", name, x)
+		}
+	}
 	if err := p.cut(c); err != nil {
 		return p, err
 	}

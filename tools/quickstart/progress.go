@@ -48,7 +48,7 @@ func follow(run *process, until, total int) error {
 type tail struct {
 	path   string
 	offset int64
-	recent []report.Step // the last training steps
+	recent []report.Step // training steps since the last line
 	shown  int           // step of the last line; the end is evaluated twice
 }
 
@@ -79,11 +79,12 @@ func (t *tail) read() (steps []report.Step, err error) {
 	}
 }
 
-// show prints a line for an evaluation: with the means of the last 20 steps.
+// show prints a line for an evaluation: with the means of the steps since the line
+// before, so that steps trained twice show the same loss twice.
 func (t *tail) show(s report.Step, total int) {
 	switch s.Validation {
 	case "":
-		t.recent = append(t.recent[max(0, len(t.recent)-19):], s)
+		t.recent = append(t.recent, s)
 	case "validation":
 		if s.Iteration == t.shown {
 			return
@@ -96,6 +97,7 @@ func (t *tail) show(s report.Step, total int) {
 		}
 		say("  step %4d of %d   loss %.3f   validation %.3f   %6.0f tokens/s   %3.0f s since the start", s.Iteration, total, loss,
 			float64(s.Loss["lm loss"]), speed, time.Since(began).Seconds())
+		t.recent = nil
 	}
 }
 

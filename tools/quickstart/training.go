@@ -69,7 +69,7 @@ func trainAndKill() error {
 	if err := loseNewest(p); err != nil {
 		return err
 	}
-	say("\nAgain, the same command, from checkpoint %d:", p.kept())
+	say("\nAgain, the same command with --ckpt-step %d, the checkpoint before:", p.kept())
 	run, err := start(trainLog, "bin/pretrain_gpt", append(p.args(), "--ckpt-step", strconv.Itoa(p.kept()))...)
 	if err != nil {
 		return err

@@ -41,6 +41,16 @@ func NewOverlap(a, b mpu.Piece) *Overlap {
 	return o
 }
 
+// Span is the stretch of a, from its first to behind its last shared element. It
+// is asked before anything is taken.
+func (o *Overlap) Span() (from, to int64) {
+	to = o.InA + o.length
+	for d := range o.outer {
+		to += (o.size[d] - 1) * o.stepA[d]
+	}
+	return o.InA, to
+}
+
 // Take uses up n elements of the current stretch and goes to the next one when
 // it ends.
 func (o *Overlap) Take(n int64) {

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -13,6 +12,7 @@ import (
 	"path/filepath"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/bulk"
 )
 
 // tmpPrefix marks what is being written; native saves clean it up after a kill.
@@ -128,15 +128,12 @@ func WriteFile(path string, write func(w io.Writer) error) error {
 	if err != nil {
 		return ioFault(err)
 	}
-	buf := bufio.NewWriterSize(f, 1<<20)
-	err = write(buf)
+	out := bulk.NewFile(f)
+	err = write(out)
 	if err == nil {
-		err = buf.Flush()
+		err = out.Sync()
 	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closing := f.Close(); err == nil {
+	if closing := out.Close(); err == nil {
 		err = closing
 	}
 	return ioFault(err)

@@ -56,6 +56,10 @@ var launchers = []names{
 // Own is set by monotron launch beside torchrun's names.
 const Own = "MONOTRON_LAUNCHED"
 
+// RunFolder is the variable that names the folder for flight records and the verdict
+// where --run-folder does not.
+const RunFolder = "MONOTRON_RUN_FOLDER"
+
 // Find reads the variables; nil where no launcher has set any. Errors are
 // fault.Usage and name the variable.
 func Find(get func(string) string) (*Place, error) {

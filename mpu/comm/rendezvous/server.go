@@ -174,7 +174,7 @@ func (s *server) misfit(p *peer) *Verdict {
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.config.Alike)) {
 		if mine, theirs := s.config.Alike[what], p.Alike[what]; mine != theirs {
-			return no("%s has not the same %s as rank 0: %s there, %s here", p, what, cut(theirs, longestName), cut(mine, longestName))
+			return no("%s has not the same %s as rank 0: %s there, %s here; copy one build to all hosts and start all ranks alike", p, what, cut(theirs, longestName), cut(mine, longestName))
 		}
 	}
 	return nil

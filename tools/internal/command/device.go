@@ -39,16 +39,45 @@ func Precision(c *cli.Context) (string, error) {
 	return chosen, nil
 }
 
-// WithDevice runs body on the device that the flags name. Lack of device memory
-// inside is an error, not a panic.
-func WithDevice(c *cli.Context, open func(name string) (*device.Device, error), body func(*device.Device) error) (err error) {
+// Opener opens devices as the flags say, one a call.
+func Opener(c *cli.Context, open func(name string) (*device.Device, error)) (func() (*device.Device, error), error) {
 	if c.Int("cpu-threads") < 0 {
-		return fault.Errorf(fault.Usage, "--cpu-threads %d is negative", c.Int("cpu-threads"))
+		return nil, fault.Errorf(fault.Usage, "--cpu-threads %d is negative", c.Int("cpu-threads"))
 	}
 	if c.Int("cpu-threads") > 0 {
 		device.SetThreads(c.Int("cpu-threads"))
 	}
-	d, err := open(c.String("device"))
+	return func() (*device.Device, error) { return open(c.String("device")) }, nil
+}
+
+// LayoutFlags cut a model over ranks of this process.
+func LayoutFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "ranks of this process that share each layer"},
+		&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "stages that the layers are cut into, each with ranks of its own"},
+	}
+}
+
+// Layout is what those flags say.
+func Layout(c *cli.Context) (tp, pp int, err error) {
+	const most = 1024 // ranks of a process
+	tp, pp = c.Int("tensor-model-parallel-size"), c.Int("pipeline-model-parallel-size")
+	for name, n := range map[string]int{"tensor": tp, "pipeline": pp} {
+		if n < 1 || n > most {
+			return 0, 0, fault.Errorf(fault.Usage, "--%s-model-parallel-size %d: 1 to %d", name, n, most)
+		}
+	}
+	return tp, pp, nil
+}
+
+// WithDevice runs body on the device that the flags name. Lack of device memory
+// inside is an error, not a panic.
+func WithDevice(c *cli.Context, open func(name string) (*device.Device, error), body func(*device.Device) error) (err error) {
+	one, err := Opener(c, open)
+	if err != nil {
+		return err
+	}
+	d, err := one()
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (r *run) generator() (*inference.Generator, error) {
 			return nil, err
 		}
 	}
-	return &inference.Generator{Device: r.device, Stage: stage, DType: device.F32, Vocab: config.Model.VocabSize, MaxContext: config.SeqLength}, nil
+	return &inference.Generator{Device: r.device, Stages: []*model.Stage{stage}, DType: device.F32, Vocab: config.Model.VocabSize, MaxContext: config.SeqLength}, nil
 }
 
 func (r *run) generate(g *inference.Generator, prefix string, c continued, limit float64) error {

@@ -1,6 +1,7 @@
 package modelcase
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -156,6 +157,7 @@ func (s *subject) forward(m *training.Micro) (*forwardNumbers, error) {
 			found.hidden = append(found.hidden, batchFirst(read(s.device, x), batch, h))
 		}
 	}
+	var failed error
 	err := s.Peek([]*training.Micro{m}, layer, func(p *model.Pass, out *model.Output) {
 		found.tokenLoss = batchFirst(read(s.device, out.Loss), batch, 1)
 		scope := s.device.Arena.Scope(device.Activations)
@@ -168,10 +170,10 @@ func (s *subject) forward(m *training.Micro) (*forwardNumbers, error) {
 			columns = s.config.Model.PaddedVocabSize
 		}
 		logits := scope.Alloc(device.F32, p.Tokens(), int64(columns))
-		s.Stages[0].Logits(p, logits, out.Hidden)
+		failed = s.Stages[0].Logits(p, logits, out.Hidden)
 		found.logits = batchFirst(read(s.device, logits), batch, columns)
 	})
-	if err != nil {
+	if err := errors.Join(err, failed); err != nil {
 		return nil, err
 	}
 	sum, counted, err := s.Loss([]*training.Micro{m})

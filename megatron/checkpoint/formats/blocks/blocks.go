@@ -3,15 +3,18 @@
 package blocks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/bulk"
 )
 
 // inFlight bounds the blocks that are held at a time, in bytes; a larger one is
@@ -37,18 +40,13 @@ func Write(ctx context.Context, path string, list []Block) (size int64, err erro
 	if err != nil {
 		return 0, fault.With(fault.IO, err)
 	}
-	for _, b := range list {
-		size = max(size, b.Offset+b.Bytes)
-	}
-	p := &pool{file: f, list: list}
+	list = slices.SortedFunc(slices.Values(list), func(a, b Block) int { return cmp.Compare(a.Offset, b.Offset) })
+	p := &pool{file: bulk.NewFile(f), list: list}
 	err = p.run(ctx)
 	if err == nil {
-		err = f.Truncate(size) // blocks of nothing at the end
+		err = p.file.Sync()
 	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
+	if closed := p.file.Close(); err == nil {
 		err = closed
 	}
 	if err == nil {
@@ -58,7 +56,7 @@ func Write(ctx context.Context, path string, list []Block) (size int64, err erro
 		_ = os.Remove(tmp) // the error before it is the one to tell
 		return 0, diskFault(err)
 	}
-	return size, nil
+	return p.at, nil
 }
 
 // diskFault marks errors of the file system; others have their code.
@@ -71,14 +69,17 @@ func diskFault(err error) error {
 	return err
 }
 
-// pool hands blocks to goroutines in the order of the list.
+// pool hands blocks to goroutines in the order of the list, and writes them in
+// that order: a file goes to disk from its start to its end.
 type pool struct {
-	file *os.File
+	file *bulk.File
 	list []Block
+	at   int64 // bytes written
 
 	mu     sync.Mutex
 	freed  sync.Cond
-	next   int
+	next   int // block to fill
+	turn   int // block to write
 	held   int64
 	spare  [][]byte
 	failed error
@@ -96,20 +97,44 @@ func (p *pool) run(ctx context.Context) error {
 
 func (p *pool) work(ctx context.Context) {
 	for {
-		b, buf := p.take(ctx)
-		if b == nil {
+		i, buf := p.take(ctx)
+		if i < 0 {
 			return
 		}
-		err := b.Fill(buf)
-		if err == nil {
-			_, err = p.file.WriteAt(buf, b.Offset)
+		err := p.list[i].Fill(buf)
+		if err == nil && p.wait(i) {
+			err = p.write(p.list[i].Offset, buf)
 		}
 		p.give(buf, err)
 	}
 }
 
-// take waits for room for the next block; nil: there is no more to do.
-func (p *pool) take(ctx context.Context) (*Block, []byte) {
+// wait returns true when the blocks before i are written, or false after an error.
+func (p *pool) wait(i int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.failed == nil && p.turn < i {
+		p.freed.Wait()
+	}
+	return p.failed == nil
+}
+
+// write puts a block to its place, behind zeros where the one before ends earlier.
+func (p *pool) write(offset int64, raw []byte) error {
+	if offset < p.at {
+		return fault.Errorf(fault.Internal, "blocks at %d and before it share bytes of a file", offset)
+	}
+	for _, part := range [][]byte{make([]byte, offset-p.at), raw} {
+		n, err := p.file.Write(part)
+		if p.at += int64(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take waits for room for the next block and names it; -1: there is no more to do.
+func (p *pool) take(ctx context.Context) (int, []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.failed == nil && p.next < len(p.list) && p.held > 0 && p.held+p.list[p.next].Bytes > inFlight {
@@ -120,24 +145,25 @@ func (p *pool) take(ctx context.Context) (*Block, []byte) {
 	}
 	if p.failed != nil || p.next == len(p.list) {
 		p.freed.Broadcast()
-		return nil, nil
+		return -1, nil
 	}
-	b := &p.list[p.next]
+	i, b := p.next, &p.list[p.next]
 	p.next++
 	p.held += b.Bytes
 	for k, s := range p.spare { // touching new memory costs as much as filling it
 		if int64(cap(s)) >= b.Bytes {
 			p.spare = append(p.spare[:k], p.spare[k+1:]...)
-			return b, s[:b.Bytes]
+			return i, s[:b.Bytes]
 		}
 	}
 	p.spare = nil
-	return b, make([]byte, b.Bytes)
+	return i, make([]byte, b.Bytes)
 }
 
 func (p *pool) give(buf []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.turn++
 	p.held -= int64(len(buf))
 	if cap(buf) <= inFlight && len(p.spare) < 2 {
 		p.spare = append(p.spare, buf)

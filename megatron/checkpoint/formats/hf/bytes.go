@@ -285,18 +285,18 @@ func as[T any](b []byte) []T {
 // and turned in the first cache, whatever the strides.
 func transposed[T any](dst []T, dstStride int64, src []T, srcStride, rows, columns int64) {
 	const tall, wide = 32, 16
-	var tile [tall * wide]T
+	var tile [tall][wide]T
 	for j0 := int64(0); j0 < columns; j0 += wide {
 		w := min(wide, columns-j0)
 		for i0 := int64(0); i0 < rows; i0 += tall {
 			h := min(tall, rows-i0)
 			for i := range h {
-				copy(tile[i*wide:i*wide+wide], src[(i0+i)*srcStride+j0:][:w])
+				copy(tile[i][:], src[(i0+i)*srcStride+j0:][:w])
 			}
 			for j := range w {
 				out := dst[(j0+j)*dstStride+i0:][:h]
 				for i := range out {
-					out[i] = tile[i*wide+int(j)]
+					out[i] = tile[i%tall][j%wide] // in bounds for all the compiler knows
 				}
 			}
 		}

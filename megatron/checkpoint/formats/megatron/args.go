@@ -95,9 +95,7 @@ func (a Args) Model() (*spec.Model, error) {
 	if m.Position == spec.PositionLearned {
 		m.MaxPositions = m.Context
 	}
-	if a.Bool("use_rope_scaling") {
-		m.RopeScaling = &spec.RopeScaling{Factor: a.Float("rope_scaling_factor", 8), LowFreq: 1, HighFreq: 4, OriginalMax: 8192}
-	}
+	m.RopeScaling = a.ropeScaling()
 	if window, ok := a.Get("window_size"); ok {
 		if w, ok := pickle.Ints(window); ok && len(w) == 2 {
 			m.WindowLeft = int(w[0])

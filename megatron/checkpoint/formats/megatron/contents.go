@@ -16,6 +16,8 @@ type Contents struct {
 	src   formats.Source
 	types map[string]string // of the stored tensors
 
+	raw, converted []byte // of the box under way: files are written one after the other
+
 	DType     string   // of the values
 	Optimizer bool     // every parameter has both moments
 	Notes     []string // what is left out
@@ -41,6 +43,9 @@ func NewContents(src formats.Source) (*Contents, error) {
 	}
 	if c.DType != "F32" && c.DType != "BF16" && c.DType != "F16" {
 		return nil, fault.Errorf(fault.BadData, "%s: values are %s; Megatron's formats hold F32, BF16 or F16", src.Info().Path, c.DType)
+	}
+	if note, ok := ropeNote(src.Info().Model.RopeScaling); ok {
+		c.Notes = append(c.Notes, note)
 	}
 	found := 0
 	for _, t := range formats.Expected(src.Info().Model) {
@@ -94,12 +99,12 @@ func (c *Contents) Write(w io.Writer, prefix string, p Local, dtype string) erro
 // box writes a box of a stored tensor by rows.
 func (c *Contents) box(w io.Writer, full, from string, box mpu.Piece, dtype string) error {
 	return formats.BoxByRows(box, chunk/formats.Width(from), func(sub mpu.Piece) error {
-		raw := make([]byte, sub.Len()*formats.Width(from))
+		raw := sized(&c.raw, sub.Len()*formats.Width(from))
 		if err := c.src.Read(full, sub, raw); err != nil {
 			return err
 		}
 		if from != dtype {
-			out := make([]byte, sub.Len()*formats.Width(dtype))
+			out := sized(&c.converted, sub.Len()*formats.Width(dtype))
 			if err := formats.Convert(out, dtype, raw, from); err != nil {
 				return err
 			}
@@ -108,6 +113,15 @@ func (c *Contents) box(w io.Writer, full, from string, box mpu.Piece, dtype stri
 		_, err := w.Write(raw)
 		return err
 	})
+}
+
+// sized is n bytes of a buffer that is kept: touching new memory costs as much as
+// filling it.
+func sized(buf *[]byte, n int64) []byte {
+	if int64(cap(*buf)) < n {
+		*buf = make([]byte, n)
+	}
+	return (*buf)[:n]
 }
 
 func zeros(w io.Writer, n int64) error {

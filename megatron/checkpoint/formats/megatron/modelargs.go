@@ -3,6 +3,7 @@ package megatron
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math"
 
@@ -39,7 +40,7 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 		d.Set("rotary_seq_len_interpolation_factor", m.RotaryInterpolation)
 	}
 	if m.RopeScaling != nil {
-		d.Set("rope_scaling_factor", m.RopeScaling.Factor)
+		ropeScalingArgs(d, m.RopeScaling)
 	}
 	if m.EmbedNorm {
 		d.Set("embed_layernorm", true) // Megatron-DeepSpeed's name
@@ -49,6 +50,40 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 	}
 	expertArgs(d, m)
 	return d.Pairs
+}
+
+// Megatron has one number for the scaling of RoPE; the other three are its code's.
+// Where they differ they go along under names of ours, which it does not look at.
+const (
+	lowFreqArg, highFreqArg, originalArg = "monotron_rope_low_freq_factor", "monotron_rope_high_freq_factor", "monotron_rope_original_positions"
+
+	megatronLowFreq, megatronHighFreq, megatronOriginal, megatronFactor = 1, 4, 8192, 8
+)
+
+func ropeScalingArgs(d *pickle.Dict, s *spec.RopeScaling) {
+	d.Set("rope_scaling_factor", s.Factor)
+	if s.LowFreq != megatronLowFreq || s.HighFreq != megatronHighFreq || s.OriginalMax != megatronOriginal {
+		d.Set(lowFreqArg, s.LowFreq)
+		d.Set(highFreqArg, s.HighFreq)
+		d.Set(originalArg, int64(s.OriginalMax))
+	}
+}
+
+func (a Args) ropeScaling() *spec.RopeScaling {
+	if !a.Bool("use_rope_scaling") {
+		return nil
+	}
+	return &spec.RopeScaling{Factor: a.Float("rope_scaling_factor", megatronFactor), LowFreq: a.Float(lowFreqArg, megatronLowFreq),
+		HighFreq: a.Float(highFreqArg, megatronHighFreq), OriginalMax: a.Int(originalArg, megatronOriginal)}
+}
+
+// ropeNote says where Megatron would run the model with other frequencies.
+func ropeNote(s *spec.RopeScaling) (note string, differs bool) {
+	if s == nil || *s == (spec.RopeScaling{Factor: megatronFactor, LowFreq: megatronLowFreq, HighFreq: megatronHighFreq, OriginalMax: megatronOriginal}) {
+		return "", false
+	}
+	return fmt.Sprintf("RoPE is scaled by factor %g, low %g, high %g, from %d positions; Megatron-LM's --use-rope-scaling knows factor %d, low %d, high %d, from %d alone: "+
+		"it would compute other numbers, monotron reads all of them back", s.Factor, s.LowFreq, s.HighFreq, s.OriginalMax, megatronFactor, megatronLowFreq, megatronHighFreq, megatronOriginal), true
 }
 
 func expertArgs(d *pickle.Dict, m *spec.Model) {

@@ -25,6 +25,7 @@ type rank struct {
 	root   *pickle.Dict
 	chunks []*pickle.Dict // its state dicts, one a virtual stage
 	layers [][]int        // global numbers of each chunk's layers
+	before bool           // its names are those before Megatron's core
 }
 
 // iterationFolder is the folder of one checkpoint: path itself, or that of the
@@ -128,7 +129,11 @@ func openRank(path string) (*rank, error) {
 		_ = f.Close()
 		return nil, fault.Errorf(fault.BadData, "%s holds a %s, not Megatron's dict", path, pickle.TypeName(f.Root))
 	}
-	if err := r.findChunks(); err != nil {
+	err = r.findChunks()
+	if err == nil {
+		err = r.modernize()
+	}
+	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
@@ -194,8 +199,9 @@ func (s *source) agrees(first, other *rank) error {
 
 func same(a, b *spec.Model) bool {
 	x, y := *a, *b
+	scaled := a.RopeScaling == nil && b.RopeScaling == nil || a.RopeScaling != nil && b.RopeScaling != nil && *a.RopeScaling == *b.RopeScaling
 	x.RopeScaling, y.RopeScaling, x.Experts, y.Experts = nil, nil, nil, nil
-	return x == y
+	return scaled && x == y
 }
 
 // numberLayers gives each chunk's layers their global numbers: chunk by chunk,

@@ -69,6 +69,9 @@ func (s *source) open() error {
 		s.shapes[t.Name] = t.Shape
 	}
 	s.state = megatron.ReadState(s.ranks[0].root, s.args)
+	if s.ranks[0].before {
+		s.notes = append(s.notes, "it was written by Megatron-LM before its core: weights are read, the optimizer's state is left out")
+	}
 	rng := &megatron.RNG{Layout: s.layout, States: map[megatron.Rank]pickle.Value{}}
 	for _, r := range s.ranks {
 		if v, ok := r.root.Get("rng_state"); ok {

@@ -1,0 +1,57 @@
+/* Attention that never stores scores (arXiv 2205.14135, 2307.08691), as one op: which
+ * kernels run, and the sum that backward needs first. Backward has one kernel for the
+ * keys' gradients and one for the queries': each sums in an order of its own and no
+ * atomics are needed, at the price of computing the scores twice. */
+#include "attention.h"
+
+#include <cstdio>
+
+#include "reduce.h"
+
+static bool refused(mt_context *ctx, const mt_tensor &q) {
+  if (last(q) <= MOST_CHANNELS) return false;
+  snprintf(ctx->error, sizeof ctx->error, "attention: a head of %lld channels; the kernels here take up to %d", (long long)last(q), MOST_CHANNELS);
+  return true;
+}
+
+static void attention_forward(mt_context *ctx, const mt_attention_forward_args &a, void *) {
+  if (length(a.q) == 0 || refused(ctx, a.q)) return;
+  if (a.q.dtype == MT_F32) mt_attention_forward_f32(stream_of(ctx), a);
+  else mt_attention_forward_half(stream_of(ctx), a);
+}
+
+MT_OP(attention_forward, nullptr)
+
+/* delta[b, heads, sq] = Σ do·o, which the gradients of all scores of a row share. A warp a row. */
+template <typename T> __global__ void attention_delta_kernel(const __grid_constant__ mt_attention_backward_args a, float *delta) {
+  const mt_attention_forward_args &f = a.forward;
+  int64_t row = (int64_t)blockIdx.x * 8 + threadIdx.x / 32, sq = queries(f), heads = heads_of(f);
+  bool here = row < sq * heads * f.batch;
+  float sum = 0;
+  if (here) {
+    place p = place_of(f, (int)(row / (sq * heads)), (int)(row / sq % heads));
+    const T *o = row_at_place<T>(f.o, p, row % sq), *d_o = row_at_place<T>(a.d_o, p, row % sq);
+    for (int c = threadIdx.x % 32; c < last(f.o); c += 32) sum += to_float(o[c]) * to_float(d_o[c]);
+  }
+  sum = warp_sum(sum);
+  if (here && threadIdx.x % 32 == 0) delta[row] = sum;
+}
+
+static void attention_delta(cudaStream_t stream, const mt_attention_backward_args &a, float *delta) {
+  int64_t rows = length(a.forward.lse);
+  MT_BY_TYPE(a.d_o.dtype, MT_LAUNCH(attention_delta_kernel<T>, blocks_for(rows, 8), 256, 0, stream, a, delta))
+}
+
+static void attention_backward(mt_context *ctx, const mt_attention_backward_args &a, void *scratch) {
+  if (length(a.forward.q) == 0 || refused(ctx, a.forward.q)) return;
+  float *delta = static_cast<float *>(scratch);
+  attention_delta(stream_of(ctx), a, delta);
+  if (a.forward.q.dtype == MT_F32) mt_attention_backward_f32(stream_of(ctx), a, delta);
+  else mt_attention_backward_half(stream_of(ctx), a, delta);
+}
+
+static int64_t attention_backward_bytes(const void *args) {
+  return length(static_cast<const mt_attention_backward_args *>(args)->forward.lse) * (int64_t)sizeof(float);
+}
+
+MT_OP(attention_backward, attention_backward_bytes)

@@ -1,0 +1,74 @@
+/* What the attention kernels share: where heads lie, which keys a query sees. */
+#ifndef MT_ATTENTION_H
+#define MT_ATTENTION_H
+
+#include "op.h"
+#include "philox.h"
+
+enum { MOST_CHANNELS = 256 }; /* of a head */
+const float LOG2E = 1.4426950408889634f;
+
+/* One head of one sample in tensors [rows·batch, groups, heads a group, d]. */
+struct place {
+  int batch, sample, group, head; /* head: within its group */
+};
+
+template <typename T> __device__ inline T *row_at_place(const mt_tensor &t, const place &p, int64_t row) {
+  return data_of<T>(t) + (row * p.batch + p.sample) * t.stride[0] + p.group * t.stride[1] + p.head * t.stride[2];
+}
+
+__host__ __device__ inline int queries(const mt_attention_forward_args &a) { return (int)(a.q.shape[0] / a.batch); }
+__host__ __device__ inline int keys(const mt_attention_forward_args &a) { return (int)(a.k.shape[0] / a.batch); }
+__host__ __device__ inline int heads_of(const mt_attention_forward_args &a) { return (int)(a.q.shape[1] * a.q.shape[2]); }
+
+/* The place of head `head` among all of this call's. */
+__device__ inline place place_of(const mt_attention_forward_args &a, int sample, int head) {
+  int a_group = (int)a.q.shape[2];
+  return {a.batch, sample, head / a_group, head % a_group};
+}
+/* The same head's place in k and v, where a group has one. */
+__device__ inline place shared_place(place p) {
+  p.head = 0;
+  return p;
+}
+
+/* What query i stands for: it sees the keys from..position. */
+struct sight {
+  int from, position;
+  __device__ bool sees(int key) const { return key >= from && key <= position; }
+};
+
+/* Of a query that is not there: nothing. */
+__device__ inline sight sight_of(const mt_attention_forward_args &a, int sample, int i) {
+  int sq = queries(a);
+  if (i >= sq) return {1 << 30, -1};
+  sight s = {0, a.q_offset + i};
+  if (given(a.doc_start)) s.from = ((const int32_t *)a.doc_start.data)[sample * sq + i];
+  if (a.window >= 0 && s.position - a.window > s.from) s.from = s.position - a.window;
+  if (s.from < 0) s.from = 0;
+  return s;
+}
+
+/* What is added to a score: slope·(key − position). */
+__device__ inline float slope_of(const mt_attention_forward_args &a, int head) { return given(a.slopes) ? data_of<float>(a.slopes)[head] : 0; }
+
+__device__ inline int64_t stat_at(const mt_attention_forward_args &a, int sample, int head, int i) {
+  return ((int64_t)sample * heads_of(a) + head) * queries(a) + i;
+}
+
+/* Queries that can see one of the keys from..to: first, and one behind the last. */
+struct span { int from, to; };
+__device__ inline span looking(const mt_attention_forward_args &a, int from, int to) {
+  int sq = queries(a), first = from - a.q_offset, end = sq;
+  if (a.window >= 0 && to + a.window - a.q_offset + 1 < end) end = to + a.window - a.q_offset + 1;
+  return {first < 0 ? 0 : first, end};
+}
+
+
+/* f32: plain multiply-adds. bf16 and f16: tensor cores. */
+void mt_attention_forward_f32(cudaStream_t stream, const mt_attention_forward_args &a);
+void mt_attention_backward_f32(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta);
+void mt_attention_forward_half(cudaStream_t stream, const mt_attention_forward_args &a);
+void mt_attention_backward_half(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta);
+
+#endif

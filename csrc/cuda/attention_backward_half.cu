@@ -1,0 +1,181 @@
+/* Attention in bf16 and f16 on tensor cores, backward (arXiv 2307.08691, section 3.1),
+ * without atomics: one kernel has 64 keys of a group and goes over the queries, one has 64
+ * queries of a head and goes over the keys. Both compute a warp's scores again from
+ * lse, 16 own rows against a streamed tile, so that the probabilities lie in registers as
+ * the next product wants them. Of the scores' gradients p·(z·dp − delta) is rounded to T. */
+#include "tiles.h"
+
+namespace {
+
+enum { OWN = 64, THREADS = 128 };
+
+/* Rows that stream by. */
+template <int D> struct streamed { enum { ROWS = 32, SIZE = ROWS * tile_row<D>::STRIDE }; };
+
+/* What a kernel must know of a query. */
+struct query {
+  sight s;
+  float lse, delta;
+};
+__device__ inline query query_of(const mt_attention_forward_args &f, const float *deltas, int sample, int head, int i) {
+  query q = {sight_of(f, sample, i), 0, 0};
+  if (i >= queries(f)) return q;
+  int64_t at = stat_at(f, sample, head, i);
+  q.lse = data_of<float>(f.lse)[at], q.delta = deltas[at];
+  return q;
+}
+
+__device__ inline float probability(const mt_attention_forward_args &f, const query &q, int key, float qk, float slope) {
+  return q.s.sees(key) ? exp2f((qk * f.scale + slope * (key - q.s.position) - q.lse) * LOG2E) : 0;
+}
+
+/* dq: a block's rows are queries. */
+template <typename T, int D>
+__global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas, bool aligned) {
+  const mt_attention_forward_args &f = a.forward;
+  const int KEYS = streamed<D>::ROWS, SIZE = streamed<D>::SIZE, S = tile_row<D>::STRIDE;
+  MT_DYN_SHARED(T, shared);
+  MT_SHARED(int[OWN], first);
+  int q0 = (gridDim.x - 1 - blockIdx.x) * OWN, head = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  place p = place_of(f, sample, head), kv = shared_place(p);
+  int sq = queries(f), end = f.q_offset + (q0 + OWN < sq ? q0 + OWN : sq);
+  T *q = shared, *d_o = q + OWN * S, *stages = d_o + OWN * S;
+  auto fetch = [&](int stage, int k0) {
+    if (k0 < end) {
+      fetch_rows<KEYS, D, THREADS>(stages + stage * 2 * SIZE, f.k, kv, k0, end, aligned);
+      fetch_rows<KEYS, D, THREADS>(stages + stage * 2 * SIZE + SIZE, f.v, kv, k0, end, aligned);
+    }
+    copy_commit();
+  };
+  if (threadIdx.x < OWN) first[threadIdx.x] = sight_of(f, sample, q0 + threadIdx.x).from;
+  __syncthreads();
+  int k0 = first[0];
+  for (int i = 1; i < OWN; i++) k0 = first[i] < k0 ? first[i] : k0;
+  k0 = k0 / KEYS * KEYS;
+  fetch_rows<OWN, D, THREADS>(q, f.q, p, q0, sq, aligned);
+  fetch_rows<OWN, D, THREADS>(d_o, a.d_o, p, q0, sq, aligned);
+  fetch(0, k0);
+
+  int i[2] = {q0 + warp * 16 + lane / 4, q0 + warp * 16 + lane / 4 + 8};
+  query own[2] = {query_of(f, deltas, sample, head, i[0]), query_of(f, deltas, sample, head, i[1])};
+  float slope = slope_of(f, head), dq[D / 8][4] = {};
+  for (int stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
+    fetch(stage ^ 1, k0 + KEYS);
+    copy_wait<1>();
+    __syncthreads();
+    const T *k = stages + stage * 2 * SIZE, *v = k + SIZE;
+    float s[KEYS / 8][4] = {}, dp[KEYS / 8][4] = {};
+    multiply_rows<KEYS, D>(s, q + warp * 16 * S, k);
+    multiply_rows<KEYS, D>(dp, d_o + warp * 16 * S, v);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+#pragma unroll
+      for (int n = 0; n < KEYS / 8; n++) {
+        int key = k0 + n * 8 + lane % 4 * 2;
+        float z[2] = {1, 1};
+        if (f.drop.rate > 0) mask(f.drop, i[h], sample, f.drop.channel + head).factors(z, key);
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+          s[n][2 * h + e] = probability(f, own[h], key + e, s[n][2 * h + e], slope) * (z[e] * dp[n][2 * h + e] - own[h].delta);
+      }
+    }
+    add_weighted<KEYS, D, D>(dq, s, k);
+    __syncthreads();
+  }
+  copy_wait<0>();
+  each_pair<D>(dq, [&](int r, int c, float x, float y) {
+    if (i[r / 8] < sq) store_pair(row_at_place<T>(a.dq, p, i[r / 8]), c, (int)last(a.dq), x * f.scale, y * f.scale);
+  });
+}
+
+/* dk, dv: a block's rows are keys, whose sums go over all heads of the group. C: the
+ * channels that the block makes, from slice·C on; all of them where registers allow. */
+template <typename T, int D, int C>
+__global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas, bool aligned) {
+  const mt_attention_forward_args &f = a.forward;
+  const int QUERIES = streamed<D>::ROWS, SIZE = streamed<D>::SIZE, S = tile_row<D>::STRIDE, SLICES = D / C;
+  MT_DYN_SHARED(T, shared);
+  MT_SHARED(query[2][QUERIES], seen);
+  int k0 = blockIdx.x / SLICES * OWN, channel = blockIdx.x % SLICES * C, group = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int sq = queries(f), sk = keys(f), a_group = (int)f.q.shape[2], end = f.q_offset + sq;
+  place kv = {f.batch, sample, group, 0};
+  T *k = shared, *v = k + OWN * S, *stages = v + OWN * S;
+  span looks = looking(f, k0, k0 + OWN - 1);
+  int first = looks.from / QUERIES, tiles = looks.to > looks.from ? (looks.to + QUERIES - 1) / QUERIES - first : 0;
+  /* Step n is tile n % tiles of head n / tiles of the group. */
+  auto fetch = [&](int stage, int n) {
+    if (n < tiles * a_group) {
+      int h = n / tiles, q0 = (first + n % tiles) * QUERIES;
+      place p = {f.batch, sample, group, h};
+      fetch_rows<QUERIES, D, THREADS>(stages + stage * 2 * SIZE, f.q, p, q0, sq, aligned);
+      fetch_rows<QUERIES, D, THREADS>(stages + stage * 2 * SIZE + SIZE, a.d_o, p, q0, sq, aligned);
+      if (threadIdx.x < QUERIES) seen[stage][threadIdx.x] = query_of(f, deltas, sample, group * a_group + h, q0 + threadIdx.x);
+    }
+    copy_commit();
+  };
+  fetch_rows<OWN, D, THREADS>(k, f.k, kv, k0, end, aligned);
+  fetch_rows<OWN, D, THREADS>(v, f.v, kv, k0, end, aligned);
+  fetch(0, 0);
+
+  int key[2] = {k0 + warp * 16 + lane / 4, k0 + warp * 16 + lane / 4 + 8};
+  float dk[C / 8][4] = {}, dv[C / 8][4] = {};
+  for (int n = 0; n < tiles * a_group; n++) {
+    int stage = n % 2, head = group * a_group + n / tiles, q0 = (first + n % tiles) * QUERIES;
+    fetch(stage ^ 1, n + 1);
+    copy_wait<1>();
+    __syncthreads();
+    const T *q = stages + stage * 2 * SIZE, *d_o = q + SIZE;
+    float slope = slope_of(f, head), s[QUERIES / 8][4] = {}, dp[QUERIES / 8][4] = {}; /* [keys, queries] */
+    multiply_rows<QUERIES, D>(s, k + warp * 16 * S, q);
+    multiply_rows<QUERIES, D>(dp, v + warp * 16 * S, d_o);
+#pragma unroll
+    for (int c = 0; c < QUERIES / 8; c++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        int at = c * 8 + lane % 4 * 2 + e % 2;
+        const query &x = seen[stage][at];
+        float p = probability(f, x, key[e / 2], s[c][e], slope), z[1] = {1};
+        if (f.drop.rate > 0) mask(f.drop, q0 + at, sample, f.drop.channel + head).factors(z, key[e / 2]);
+        s[c][e] = p * z[0];
+        dp[c][e] = p * (z[0] * dp[c][e] - x.delta);
+      }
+    add_weighted<QUERIES, D, C>(dv, s, d_o + channel);
+    add_weighted<QUERIES, D, C>(dk, dp, q + channel);
+    __syncthreads();
+  }
+  copy_wait<0>();
+  int d = (int)last(a.dk);
+  each_pair<C>(dk, [&](int r, int c, float x, float y) {
+    if (key[r / 8] < sk) store_pair(row_at_place<T>(a.dk, kv, key[r / 8]), channel + c, d, x * f.scale, y * f.scale);
+  });
+  each_pair<C>(dv, [&](int r, int c, float x, float y) {
+    if (key[r / 8] < sk) store_pair(row_at_place<T>(a.dv, kv, key[r / 8]), channel + c, d, x, y);
+  });
+}
+
+template <typename T, int D> void launch(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta) {
+  const mt_attention_forward_args &f = a.forward;
+  const int C = D <= 128 ? D : 128;
+  int bytes = (2 * OWN * tile_row<D>::STRIDE + 4 * streamed<D>::SIZE) * (int)sizeof(T);
+  bool aligned = moves(f.q) && moves(f.k) && moves(f.v) && moves(a.d_o);
+  auto dq = attention_dq_kernel<T, D>;
+  cudaFuncSetAttribute(dq, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  MT_LAUNCH(dq, dim3(blocks_for(queries(f), OWN), heads_of(f), f.batch), THREADS, bytes, stream, a, delta, aligned);
+  auto dkv = attention_dkv_kernel<T, D, C>;
+  cudaFuncSetAttribute(dkv, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  MT_LAUNCH(dkv, dim3(blocks_for(keys(f), OWN) * (D / C), (unsigned)f.q.shape[1], f.batch), THREADS, bytes, stream, a, delta, aligned);
+}
+
+template <typename T> void by_channels(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta) {
+  int64_t d = last(a.forward.q);
+  if (d <= 64) launch<T, 64>(stream, a, delta);
+  else if (d <= 128) launch<T, 128>(stream, a, delta);
+  else launch<T, 256>(stream, a, delta);
+}
+
+} // namespace
+
+void mt_attention_backward_half(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta) {
+  if (a.forward.q.dtype == MT_BF16) by_channels<bf16>(stream, a, delta);
+  else by_channels<f16>(stream, a, delta);
+}

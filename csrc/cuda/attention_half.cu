@@ -1,0 +1,133 @@
+/* Attention in bf16 and f16 on tensor cores, forward. A block has 64 queries of a head,
+ * 16 a warp; tiles of keys and values stream through shared memory, the next one on its
+ * way while one is used. Scores, the softmax and the sums are f32 in registers; a
+ * probability is rounded to T for its product with the values. */
+#include "tiles.h"
+
+namespace {
+
+enum { QUERIES = 64, THREADS = 128 };
+
+template <int D> struct stream_of_keys { enum { ROWS = D <= 128 ? 64 : 32, SIZE = ROWS * tile_row<D>::STRIDE }; };
+
+__device__ inline float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
+}
+__device__ inline float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffff, x, 1);
+  return x + __shfl_xor_sync(0xffffffff, x, 2);
+}
+
+/* The first key that one of the block's queries sees. */
+__device__ inline int first_key(const mt_attention_forward_args &a, int sample, int q0) {
+  MT_SHARED(int[QUERIES], from);
+  if (threadIdx.x < QUERIES) from[threadIdx.x] = sight_of(a, sample, q0 + threadIdx.x).from;
+  __syncthreads();
+  int least = from[0];
+  for (int i = 1; i < QUERIES; i++) least = from[i] < least ? from[i] : least;
+  return least;
+}
+
+template <typename T, int D>
+__global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid_constant__ mt_attention_forward_args a, bool aligned) {
+  const int KEYS = stream_of_keys<D>::ROWS, SIZE = stream_of_keys<D>::SIZE, S = tile_row<D>::STRIDE;
+  MT_DYN_SHARED(T, shared);
+  int tile = gridDim.x - 1 - blockIdx.x; /* the last queries see most: they start first */
+  int q0 = tile * QUERIES, head = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  place p = place_of(a, sample, head), kv = shared_place(p);
+  int sq = queries(a), end = a.q_offset + (q0 + QUERIES < sq ? q0 + QUERIES : sq);
+  T *own = shared, *stages = own + QUERIES * S;
+  auto fetch = [&](int stage, int k0) {
+    if (k0 < end) {
+      fetch_rows<KEYS, D, THREADS>(stages + stage * 2 * SIZE, a.k, kv, k0, end, aligned);
+      fetch_rows<KEYS, D, THREADS>(stages + stage * 2 * SIZE + SIZE, a.v, kv, k0, end, aligned);
+    }
+    copy_commit();
+  };
+  int k0 = first_key(a, sample, q0) / KEYS * KEYS;
+  fetch_rows<QUERIES, D, THREADS>(own, a.q, p, q0, sq, aligned);
+  fetch(0, k0);
+
+  int i[2] = {q0 + warp * 16 + lane / 4, q0 + warp * 16 + lane / 4 + 8}; /* this lane's rows */
+  sight sights[2] = {sight_of(a, sample, i[0]), sight_of(a, sample, i[1])};
+  float slope = slope_of(a, head), max[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[D / 8][4] = {};
+  for (int stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
+    fetch(stage ^ 1, k0 + KEYS);
+    copy_wait<1>();
+    __syncthreads();
+    const T *k = stages + stage * 2 * SIZE, *v = k + SIZE;
+    float s[KEYS / 8][4] = {};
+    multiply_rows<KEYS, D>(s, own + warp * 16 * S, k);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      float top = max[h];
+#pragma unroll
+      for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          int key = k0 + n * 8 + lane % 4 * 2 + e;
+          float &x = s[n][2 * h + e];
+          x = sights[h].sees(key) ? x * a.scale + slope * (key - sights[h].position) : -INFINITY;
+          top = fmaxf(top, x);
+        }
+      top = quad_max(top);
+      float base = top == -INFINITY ? 0 : top, shrink = exp2f((max[h] - base) * LOG2E), row = 0;
+      max[h] = top;
+#pragma unroll
+      for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float &x = s[n][2 * h + e];
+          x = exp2f((x - base) * LOG2E);
+          row += x;
+        }
+      sum[h] = sum[h] * shrink + row;
+#pragma unroll
+      for (int c = 0; c < D / 8; c++) o[c][2 * h] *= shrink, o[c][2 * h + 1] *= shrink;
+      if (a.drop.rate > 0) {
+        mask m(a.drop, i[h], sample, a.drop.channel + head);
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++) {
+          float factor[2];
+          m.factors(factor, k0 + n * 8 + lane % 4 * 2);
+          for (int e = 0; e < 2; e++) s[n][2 * h + e] = factor[e] == 0 ? 0 : s[n][2 * h + e] * factor[e];
+        }
+      }
+    }
+    add_weighted<KEYS, D, D>(o, s, v);
+    __syncthreads(); /* before the stage is fetched into again */
+  }
+  copy_wait<0>();
+  float inverse[2];
+  for (int h = 0; h < 2; h++) {
+    sum[h] = quad_sum(sum[h]);
+    inverse[h] = 1 / sum[h];
+    if (i[h] < sq && lane % 4 == 0) data_of<float>(a.lse)[stat_at(a, sample, head, i[h])] = max[h] + logf(sum[h]);
+  }
+  each_pair<D>(o, [&](int r, int c, float x, float y) {
+    int h = r / 8;
+    if (i[h] < sq) store_pair(row_at_place<T>(a.o, p, i[h]), c, (int)last(a.o), x * inverse[h], y * inverse[h]);
+  });
+}
+
+template <typename T, int D> void launch(cudaStream_t stream, const mt_attention_forward_args &a) {
+  int bytes = (QUERIES * tile_row<D>::STRIDE + 4 * stream_of_keys<D>::SIZE) * (int)sizeof(T);
+  auto kernel = attention_forward_kernel<T, D>;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  dim3 grid(blocks_for(queries(a), QUERIES), heads_of(a), a.batch);
+  MT_LAUNCH(kernel, grid, THREADS, bytes, stream, a, moves(a.q) && moves(a.k) && moves(a.v));
+}
+
+template <typename T> void by_channels(cudaStream_t stream, const mt_attention_forward_args &a) {
+  if (last(a.q) <= 64) launch<T, 64>(stream, a);
+  else if (last(a.q) <= 128) launch<T, 128>(stream, a);
+  else launch<T, 256>(stream, a);
+}
+
+} // namespace
+
+void mt_attention_forward_half(cudaStream_t stream, const mt_attention_forward_args &a) {
+  if (a.q.dtype == MT_BF16) by_channels<bf16>(stream, a);
+  else by_channels<f16>(stream, a);
+}

@@ -1,0 +1,56 @@
+//go:build cgo
+
+// Package cuda is the CUDA device: a library of kernels, libmt_cuda.so, that is
+// found and opened when it is asked for. Nothing of CUDA is needed to build or to
+// start this program. The same kernels, compiled for the CPU (csrc/cuda/emu), are
+// libmt_cudaemu.so: a device for tests.
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"monotron/csrc/device"
+)
+
+// LibraryVariable names the library's file when it lies somewhere else, or is
+// the emulated one.
+const LibraryVariable = "MONOTRON_CUDA_LIBRARY"
+
+const libraryName = "libmt_cuda.so"
+
+// Open makes a device for one rank on GPU `ordinal`. The error says in one line
+// what is missing and what still works.
+func Open(ordinal int) (*device.Device, error) {
+	path, err := library()
+	if err == nil {
+		var b device.Backend
+		if b, err = device.OpenLibrary(path, ordinal); err == nil {
+			return device.New("cuda", b), nil
+		}
+	}
+	return nil, fmt.Errorf("no CUDA here: %w; --device cpu works", err)
+}
+
+// library is the file to load: the named one, or beside this program.
+func library() (string, error) {
+	if path := os.Getenv(LibraryVariable); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%s: %w", LibraryVariable, err)
+		}
+		return filepath.Abs(path)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		program = real
+	}
+	path := filepath.Join(filepath.Dir(program), libraryName)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s is not beside the program; make cuda builds it, or %s names it", path, LibraryVariable)
+	}
+	return path, nil
+}

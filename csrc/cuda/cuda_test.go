@@ -1,0 +1,30 @@
+//go:build cgo
+
+package cuda_test
+
+import (
+	"os"
+	"testing"
+
+	"monotron/csrc/cuda"
+	"monotron/csrc/device"
+	"monotron/csrc/device/devicetest"
+)
+
+// Claim: every kernel agrees with the plain Go oracle; on a GPU, or emulated.
+func TestValues(t *testing.T) { devicetest.Values(t, open(t)) }
+
+func BenchmarkOps(b *testing.B) { devicetest.Bench(b, open(b)) }
+
+// open makes the device that MONOTRON_CUDA_LIBRARY names.
+func open(t testing.TB) *device.Device {
+	t.Helper()
+	if os.Getenv(cuda.LibraryVariable) == "" {
+		t.Skipf("%s names no library; make test-emu and make test-gpu set it", cuda.LibraryVariable)
+	}
+	dev, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}

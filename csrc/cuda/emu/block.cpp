@@ -1,0 +1,229 @@
+/* The scheduler: runs the blocks of a grid, and the threads of a block in the
+ * chosen order until each has returned, or says why they cannot. */
+#include "block.h"
+
+#include <sys/mman.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <numeric>
+
+#include "schedule.h"
+#include "switch.h"
+
+namespace mt_emu {
+
+thread_local Thread *self;
+thread_local Block *block;
+
+namespace {
+
+const size_t SHARED_LIMIT = 227 << 10; /* of a block, on sm_90 */
+const size_t POISON = 0xff;            /* NaN in every type */
+#if defined(MT_WATCH_thread) || defined(MT_WATCH_address)
+const size_t STACK = 256 << 10;
+#else
+const size_t STACK = 64 << 10;
+#endif
+
+/* Stacks that no thread runs on. The last one given back is taken first: a kernel
+ * without barriers uses one. */
+thread_local std::vector<char *> stacks;
+
+char *take_stack() {
+  if (stacks.empty()) {
+    void *m = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (m == MAP_FAILED) abort();
+    return static_cast<char *>(m);
+  }
+  char *s = stacks.back();
+  stacks.pop_back();
+  return s;
+}
+
+void thread_main() {
+  Block *b = block;
+  watch::after(b->running->watched, &b->host_watched);
+  watch::acquire(&b->launched);
+  b->call(b->closure);
+  watch::release(&b->ended);
+  Fiber *f = b->running;
+  f->state = DONE;
+  void *unused;
+  watch::leave(b->host_watched);
+  mt_emu_switch(&unused, b->host);
+}
+
+/* Runs f until it waits or returns. */
+void resume(Fiber *f) {
+  Block *b = block;
+  b->running = f;
+  self = f;
+  bool first = !f->stack;
+  if (first) {
+    f->stack = take_stack();
+    f->top = mt_emu_stack(f->stack, STACK, thread_main);
+    watch::begin(f->watched);
+  }
+  watch::before(b->host_watched, f->watched, first ? f->stack : nullptr, STACK);
+  mt_emu_switch(&b->host, f->top);
+  watch::after(b->host_watched);
+  if (f->state != DONE) return;
+  watch::end(f->watched);
+  stacks.push_back(f->stack);
+  f->stack = nullptr;
+}
+
+/* One pass over a warp; whether any lane ran. */
+bool step(int warp, int lanes) {
+  int order[32];
+  schedule.permute(order, lanes);
+  bool ran = false;
+  for (int i = 0; i < lanes && !block->failed; i++) {
+    Fiber *f = &block->fibers[warp * 32 + order[i]];
+    if (f->state != READY) continue;
+    resume(f);
+    ran = true;
+  }
+  return ran;
+}
+
+int count(State s) {
+  int n = 0;
+  for (const Fiber &f : block->fibers) n += f.state == s;
+  return n;
+}
+
+const Fiber *first_in(State s) {
+  for (const Fiber &f : block->fibers)
+    if (f.state == s) return &f;
+  return nullptr;
+}
+
+/* Nobody can go on: the barrier is complete, or something is wrong. */
+void release() {
+  const Fiber *waiting = first_in(AT_BARRIER);
+  if (const Fiber *lane = first_in(IN_WARP)) {
+    block->running = const_cast<Fiber *>(lane);
+    fail("deadlock: waits at %s:%d for lanes %08x of its warp%s", lane->at.file, lane->at.line, lane->mask,
+         waiting ? ", others wait at a barrier" : "");
+    return;
+  }
+  if (const Fiber *gone = first_in(DONE)) {
+    block->running = const_cast<Fiber *>(gone);
+    fail("returned while %d threads wait at the barrier %s:%d", count(AT_BARRIER), waiting->at.file, waiting->at.line);
+    return;
+  }
+  for (Fiber &f : block->fibers) {
+    if (f.at.line != waiting->at.line || strcmp(f.at.file, waiting->at.file)) {
+      block->running = &f;
+      fail("waits at the barrier %s:%d, thread 0 at %s:%d", f.at.file, f.at.line, waiting->at.file, waiting->at.line);
+      return;
+    }
+  }
+  block->turn ^= 1;
+  for (Fiber &f : block->fibers) f.state = READY;
+}
+
+void run_block(uint3 index, dim3 grid, dim3 size, size_t dynamic) {
+  Block *b = block;
+  std::fill(b->memory.begin(), b->memory.begin() + (b->used > dynamic ? b->used : dynamic), (char)POISON);
+  b->used = (dynamic + 15) & ~(size_t)15;
+  b->pieces.clear();
+  int n = (int)b->fibers.size(), warps = (int)b->warps.size();
+  for (int i = 0; i < n; i++) {
+    Fiber &f = b->fibers[i];
+    f.index = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
+    f.block_index = index, f.block_size = size, f.grid_size = grid;
+    f.lane = i % 32, f.warp = i / 32;
+    f.state = READY, f.stack = nullptr;
+    f.copies.clear(), f.groups.clear();
+  }
+  int order[32];
+  while (!b->failed && count(DONE) < n) {
+    bool ran = false;
+    schedule.permute(order, warps);
+    for (int i = 0; i < warps && !b->failed; i++) {
+      int lanes = n - order[i] * 32 < 32 ? n - order[i] * 32 : 32;
+      while (step(order[i], lanes)) {
+        ran = true;
+        if (!schedule.greedy || b->failed) break;
+      }
+    }
+    if (!ran && !b->failed) release();
+  }
+  for (Fiber &f : b->fibers) /* those that a failure left in the middle */
+    if (f.stack) {
+      watch::end(f.watched);
+      stacks.push_back(f.stack);
+    }
+}
+
+} // namespace
+
+void yield() {
+  Fiber *f = block->running;
+  Block *b = block;
+  watch::before(f->watched, b->host_watched, nullptr, 0);
+  mt_emu_switch(&f->top, b->host);
+  watch::after(f->watched);
+}
+
+void fail(const char *format, ...) {
+  char what[512], text[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  const Fiber *f = block->running;
+  snprintf(text, sizeof text, "kernel %s, block %u,%u,%u, thread %u,%u,%u: %s", block->kernel, f->block_index.x, f->block_index.y, f->block_index.z,
+           f->index.x, f->index.y, f->index.z, what);
+  if (!block->failed) set_launch_error(text);
+  block->failed = true;
+  if (f->state != DONE && self == f) yield(); /* for good: nobody makes it READY */
+}
+
+void *shared(const void *site, size_t bytes) {
+  Block *b = block;
+  for (const Piece &p : b->pieces)
+    if (p.site == site) return b->memory.data() + p.at;
+  size_t at = b->used;
+  b->used = (at + bytes + 15) & ~(size_t)15;
+  if (b->used > SHARED_LIMIT) fail("%zu bytes of shared memory; a block has %zu", b->used, SHARED_LIMIT);
+  b->pieces.push_back({site, at});
+  return b->memory.data() + at;
+}
+
+void *dynamic_shared() { return block->memory.data(); }
+
+void run(const char *name, dim3 grid, dim3 size, size_t dynamic, void (*call)(void *), void *closure) {
+  static thread_local Block own;
+  unsigned n = size.x * size.y * size.z;
+  if (n == 0 || n > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 || dynamic > SHARED_LIMIT) {
+    char text[256];
+    snprintf(text, sizeof text, "kernel %s: launched with a grid of %u,%u,%u, blocks of %u threads, %zu bytes of shared memory", name, grid.x, grid.y,
+             grid.z, n, dynamic);
+    set_launch_error(text);
+    return;
+  }
+  block = &own;
+  own.kernel = name, own.call = call, own.closure = closure;
+  own.failed = false;
+  own.fibers.resize(n);
+  own.warps.resize((n + 31) / 32);
+  if (own.memory.empty()) own.memory.resize(SHARED_LIMIT + 4096), own.used = 0;
+  watch::host(own.host_watched);
+  watch::release(&own.launched);
+  uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, step = 1;
+  if (schedule.order == RANDOM) /* a stride that meets every block */
+    for (step = blocks / 2 + 1; std::gcd(step, blocks) != 1; step++) {}
+  uint64_t at = schedule.order == REVERSE ? blocks - 1 : 0;
+  if (schedule.order == REVERSE) step = blocks - 1;
+  for (uint64_t i = 0; i < blocks && !own.failed; i++, at = (at + step) % blocks)
+    run_block({(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y), (unsigned)(at / grid.x / grid.y)}, grid, size, dynamic);
+  watch::acquire(&own.ended); /* of all blocks: the host sees what they wrote */
+  self = nullptr;
+  block = nullptr;
+}
+
+} // namespace mt_emu

@@ -1,0 +1,37 @@
+/* The calls of the CUDA runtime that the backend makes, on the host's memory. */
+#ifndef MT_EMU_RUNTIME_H
+#define MT_EMU_RUNTIME_H
+
+#include <cstddef>
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNoKernelImageForDevice = 209, cudaErrorInvalidDevice = 101, cudaErrorLaunchFailure = 719 };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum { cudaStreamNonBlocking = 1 };
+typedef struct mt_emu_stream *cudaStream_t;
+
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor, multiProcessorCount;
+  size_t totalGlobalMem;
+};
+struct cudaFuncAttributes { int numRegs; };
+
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaMalloc(void **out, size_t bytes);
+cudaError_t cudaFree(void *p);
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaGetLastError();
+const char *cudaGetErrorString(cudaError_t e);
+template <typename K> cudaError_t cudaFuncSetAttribute(K, cudaFuncAttribute, int) { return cudaSuccess; }
+template <typename K> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, K) { return cudaSuccess; }
+
+#endif

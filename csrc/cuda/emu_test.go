@@ -1,0 +1,92 @@
+//go:build cgo
+
+package cuda_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monotron/csrc/cuda"
+	"monotron/csrc/device"
+	"monotron/csrc/device/devicetest"
+)
+
+// emulated skips where the named library is not the emulated one.
+func emulated(t *testing.T) {
+	t.Helper()
+	if !strings.Contains(os.Getenv(cuda.LibraryVariable), "cudaemu") {
+		t.Skipf("%s does not name the emulated library; make test-emu sets it", cuda.LibraryVariable)
+	}
+}
+
+// Claim: results have the same bits whatever the order of threads, warps and
+// blocks, and whether asynchronous copies land early or late. A kernel that misses a
+// barrier or a wait fails here.
+func TestOrderOfThreads(t *testing.T) {
+	emulated(t)
+	if testing.Short() {
+		t.Skip("three times the case table: not with -short")
+	}
+	orders := []string{"forward,greedy,late", "reverse,greedy,early", "random,fair,late"}
+	devicetest.SameBits(t, func(pool *device.Pool) *device.Device { return openIn(t, orders[pool.Threads()-1]) })
+}
+
+// openIn opens a copy of the library: each copy reads its order once.
+func openIn(t *testing.T, order string) *device.Device {
+	t.Helper()
+	raw, err := os.ReadFile(os.Getenv(cuda.LibraryVariable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "libmt_cudaemu.so")
+	if err := os.WriteFile(path, raw, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MONOTRON_EMU", order)
+	b, err := device.OpenLibrary(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return device.New("cuda", b)
+}
+
+// Claim: memory that is not there ends in OutOfMemory with the numbers, and the
+// device goes on.
+func TestOutOfMemory(t *testing.T) {
+	emulated(t)
+	d := open(t)
+	defer d.Close()
+	t.Setenv("MONOTRON_EMU_MEMORY", "1048576")
+	func() {
+		defer func() {
+			e, ok := recover().(error)
+			var oom *device.OutOfMemory
+			if !ok || !errors.As(e, &oom) || !strings.Contains(e.Error(), "1048576 bytes free") {
+				t.Errorf("%v", e)
+			}
+		}()
+		d.Arena.Alloc(device.Activations, device.F32, 1<<20)
+	}()
+	t.Setenv("MONOTRON_EMU_MEMORY", "1073741824")
+	x := d.Arena.Alloc(device.Activations, device.F32, 4)
+	d.Fill(x, 2)
+	if got := device.ReadSlice[float32](d, x); d.Sync() != nil || got[3] != 2 {
+		t.Errorf("afterwards: %v, %v", got, d.Err())
+	}
+}
+
+// Claim: a head that no kernel has room for is refused, by name.
+func TestWideHeadIsRefused(t *testing.T) {
+	emulated(t)
+	d := open(t)
+	defer d.Close()
+	s := d.Arena.Scope(device.Workspace)
+	q, o, k := s.Alloc(device.BF16, 2, 1, 1, 512), s.Alloc(device.BF16, 2, 1, 1, 512), s.Alloc(device.BF16, 2, 1, 1, 512)
+	d.AttentionForward(device.AttentionForwardArgs{O: o, Q: q, K: k, V: k, LSE: s.Alloc(device.F32, 1, 1, 2), Batch: 1, Window: -1, Scale: 1})
+	if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "512 channels") {
+		t.Error(err)
+	}
+}

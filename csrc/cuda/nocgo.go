@@ -1,0 +1,18 @@
+//go:build !cgo
+
+// Package cuda is the CUDA device, which a build without cgo does not have.
+package cuda
+
+import (
+	"errors"
+
+	"monotron/csrc/device"
+)
+
+// LibraryVariable names the kernel library's file, in a build that can open it.
+const LibraryVariable = "MONOTRON_CUDA_LIBRARY"
+
+// Open says that this build cannot open a library.
+func Open(int) (*device.Device, error) {
+	return nil, errors.New("no CUDA here: this program was built without cgo and opens no kernel library; --device ref works")
+}

@@ -1,0 +1,51 @@
+/* The host's half of an op: one file an op family holds its kernels and
+ * `const mt_op mt_cuda_<op>`. An op is one call, which only enqueues. */
+#ifndef MT_OP_H
+#define MT_OP_H
+
+#include "tensor.h"
+#include "values.h"
+
+/* What hangs on a context. */
+struct mt_stream {
+  cudaStream_t stream;
+  struct mt_blaslt *blaslt; /* cuBLASLt's state; NULL where the library is missing */
+  int processors;
+};
+
+inline mt_stream *state_of(mt_context *ctx) { return static_cast<mt_stream *>(ctx->stream); }
+inline cudaStream_t stream_of(mt_context *ctx) { return state_of(ctx)->stream; }
+
+/* 0, or 1 with the reason in ctx->error. */
+int32_t mt_cuda_check(mt_context *ctx, cudaError_t e, const char *what);
+
+/* Begins a call: selects the context's device, because goroutines move between threads,
+ * and forgets the last call's error. */
+int32_t mt_cuda_enter(mt_context *ctx);
+
+inline int64_t mt_one_phase(const void *, int32_t phase) { return phase == 0; }
+
+/* Defines mt_cuda_<name> from a function name(mt_context *, const mt_<name>_args &, void *scratch)
+ * that launches kernels, or says in ctx->error why it cannot; bytes(args), or NULL, is the
+ * scratch it needs. */
+#define MT_OP(name, bytes)                                                                        \
+  static int32_t name##_run(mt_context *ctx, const void *args, void *scratch, int32_t, int64_t) { \
+    if (mt_cuda_enter(ctx)) return 1;                                                             \
+    name(ctx, *static_cast<const mt_##name##_args *>(args), scratch);                             \
+    return mt_cuda_check(ctx, cudaGetLastError(), #name) || ctx->error[0];                        \
+  }                                                                                               \
+  extern const mt_op mt_cuda_##name;                                                              \
+  const mt_op mt_cuda_##name = {mt_one_phase, bytes, name##_run};
+
+/* The statement with T as the type of a value dtype. */
+#define MT_BY_TYPE(dtype, ...)                        \
+  switch (dtype) {                                    \
+  case MT_F32: { typedef float T; __VA_ARGS__; break; } \
+  case MT_BF16: { typedef bf16 T; __VA_ARGS__; break; } \
+  case MT_F16: { typedef f16 T; __VA_ARGS__; break; }   \
+  }
+
+inline unsigned blocks_for(int64_t work, int64_t each) { return (unsigned)ceil_div(work, each); }
+inline unsigned warps_for(int64_t threads) { return (unsigned)(ceil_div(threads, 32) * 32); }
+
+#endif

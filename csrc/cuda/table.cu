@@ -1,0 +1,132 @@
+/* The table of the CUDA device, and the calls that are no ops. */
+#include <cstdio>
+#include <cstdlib>
+
+#include "blaslt.h"
+#include "op.h"
+
+#ifndef MT_ARCHITECTURES
+#define MT_ARCHITECTURES "no GPU"
+#endif
+
+int32_t mt_cuda_check(mt_context *ctx, cudaError_t e, const char *what) {
+  if (e == cudaSuccess) return 0;
+  snprintf(ctx->error, sizeof ctx->error, "%s: %s", what, cudaGetErrorString(e));
+  return 1;
+}
+
+int32_t mt_cuda_enter(mt_context *ctx) {
+  ctx->error[0] = 0;
+  return mt_cuda_check(ctx, cudaSetDevice(ctx->ordinal), "choosing the GPU");
+}
+
+static char described[512] = "no GPU was opened";
+
+/* One line for the log: what computes, and what was found for it. */
+static void describe_as(const cudaDeviceProp &gpu, const mt_stream *state) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  snprintf(described, sizeof described, "%s (sm_%d%d, %.0f GiB), CUDA %d.%d, driver for %d.%d, %s", gpu.name, gpu.major, gpu.minor,
+           (double)gpu.totalGlobalMem / (1 << 30), runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10,
+           mt_blaslt_describe(state->blaslt));
+}
+
+__global__ void probe_kernel(int *out) {
+  if (out) *out = 1;
+}
+
+static int32_t open_device(mt_context *ctx, int32_t ordinal) {
+  int count = 0;
+  cudaError_t e = cudaGetDeviceCount(&count);
+  if (e != cudaSuccess || count == 0) {
+    snprintf(ctx->error, sizeof ctx->error, "no usable GPU: %s", e == cudaSuccess ? "none is visible" : cudaGetErrorString(e));
+    return 1;
+  }
+  if (ordinal >= count) {
+    snprintf(ctx->error, sizeof ctx->error, "GPU %d was asked for; %d visible", ordinal, count);
+    return 1;
+  }
+  ctx->ordinal = ordinal;
+  cudaDeviceProp gpu;
+  if (mt_cuda_enter(ctx) || mt_cuda_check(ctx, cudaGetDeviceProperties(&gpu, ordinal), "asking the GPU what it is")) return 1;
+  cudaFuncAttributes probe;
+  if (cudaFuncGetAttributes(&probe, probe_kernel) != cudaSuccess) {
+    cudaGetLastError();
+    snprintf(ctx->error, sizeof ctx->error, "%s is sm_%d%d; the kernels here are for " MT_ARCHITECTURES, gpu.name, gpu.major, gpu.minor);
+    return 1;
+  }
+  mt_stream *state = static_cast<mt_stream *>(calloc(1, sizeof *state));
+  if (!state || mt_cuda_check(ctx, cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "making a stream")) {
+    free(state);
+    return 1;
+  }
+  ctx->stream = state;
+  state->blaslt = mt_blaslt_open();
+  describe_as(gpu, state);
+  return 0;
+}
+
+static void close_device(mt_context *ctx) {
+  if (mt_cuda_enter(ctx)) return;
+  mt_stream *state = state_of(ctx);
+  cudaStreamSynchronize(state->stream);
+  mt_blaslt_close(state->blaslt);
+  cudaStreamDestroy(state->stream);
+  free(state);
+  ctx->stream = nullptr;
+}
+
+static int32_t allocate(mt_context *ctx, int64_t bytes, void **out) {
+  if (mt_cuda_enter(ctx)) return 1;
+  if (cudaMalloc(out, bytes) == cudaSuccess) return 0;
+  cudaGetLastError(); /* running out is no fault of later calls */
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  snprintf(ctx->error, sizeof ctx->error, "the GPU has %zu of %zu bytes free, %lld were asked for", free, total, (long long)bytes);
+  return 1;
+}
+
+static int32_t release(mt_context *ctx, void *p) { return mt_cuda_enter(ctx) || mt_cuda_check(ctx, cudaFree(p), "freeing memory"); }
+
+static int32_t wait(mt_context *ctx) { return mt_cuda_enter(ctx) || mt_cuda_check(ctx, cudaStreamSynchronize(stream_of(ctx)), "waiting for the GPU"); }
+
+static int32_t copy_bytes(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host) {
+  if (mt_cuda_enter(ctx)) return 1;
+  cudaError_t e = cudaMemcpyAsync(dst, src, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream_of(ctx));
+  return mt_cuda_check(ctx, e, "copying") || wait(ctx);
+}
+
+static const char *describe() { return described; }
+
+#define MT_CUDA_OPS(X)                                                                                                 \
+  X(MT_MATMUL, matmul) X(MT_NORM_FORWARD, norm_forward) X(MT_NORM_BACKWARD, norm_backward)                             \
+  X(MT_ACTIVATION_FORWARD, activation_forward) X(MT_ACTIVATION_BACKWARD, activation_backward) X(MT_ROPE, rope)         \
+  X(MT_ATTENTION_FORWARD, attention_forward) X(MT_ATTENTION_BACKWARD, attention_backward)                              \
+  X(MT_EMBEDDING_FORWARD, embedding_forward) X(MT_EMBEDDING_BACKWARD, embedding_backward)                              \
+  X(MT_CROSS_ENTROPY_STATS, cross_entropy_stats) X(MT_CROSS_ENTROPY_LOSS, cross_entropy_loss)                          \
+  X(MT_CROSS_ENTROPY_GRAD, cross_entropy_grad) X(MT_DROPOUT_ADD, dropout_add) X(MT_DROPOUT_BACKWARD, dropout_backward) \
+  X(MT_COLUMN_SUM, column_sum) X(MT_ADD, add) X(MT_COPY, copy) X(MT_FILL, fill) X(MT_UNIFORM, uniform)                 \
+  X(MT_GRAD_STATS, grad_stats) X(MT_WEIGHTED_SUM, weighted_sum) X(MT_GRAD_SCALE, grad_scale) X(MT_ADAMW, adamw)        \
+  X(MT_SGD, sgd)
+
+#define DECLARE(id, name) extern const mt_op mt_cuda_##name;
+MT_CUDA_OPS(DECLARE)
+
+extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device_api_get(void) {
+  static mt_device_api api;
+  api.version = MT_DEVICE_VERSION;
+  api.bytes = sizeof api;
+  api.ops = MT_OPS;
+  api.host_memory = MT_EMULATED;
+  api.open = open_device;
+  api.close = close_device;
+  api.alloc = allocate;
+  api.release = release;
+  api.copy = copy_bytes;
+  api.sync = wait;
+  api.describe = describe;
+#define ENTER(id, name) api.op[id] = mt_cuda_##name;
+  MT_CUDA_OPS(ENTER)
+  return &api;
+}

@@ -1,0 +1,91 @@
+/* Tiles of rows in shared memory, and products of 16 rows a warp with them on tensor
+ * cores. D: the channels of a row, a multiple of 16; those beyond the real ones are 0. */
+#ifndef MT_TILES_H
+#define MT_TILES_H
+
+#include "attention.h"
+#include "ptx.h"
+
+/* Rows are 8 elements longer than their data, so that the eight rows of a matrix load
+ * lie in different banks. */
+template <int D> struct tile_row { enum { STRIDE = D + 8 }; };
+
+/* Whether 16 bytes of a row of any head can be moved at once; its end may be ragged. */
+inline bool moves(const mt_tensor &t) {
+  if ((uintptr_t)t.data % 16) return false;
+  for (int d = 0; d + 1 < t.rank; d++)
+    if (t.shape[d] > 1 && t.stride[d] % 8) return false;
+  return true;
+}
+
+/* Brings rows at.. of a place in t, zeros from row `end` on, without waiting. */
+template <int ROWS, int D, int THREADS, typename T>
+__device__ inline void fetch_rows(T *to, const mt_tensor &t, const place &p, int at, int end, bool aligned) {
+  const int S = tile_row<D>::STRIDE;
+  int d = (int)last(t);
+  const T *base = row_at_place<T>(t, p, 0);
+  int64_t step = p.batch * t.stride[0];
+  for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
+    int r = i / (D / 8), c = i % (D / 8) * 8, n = at + r < end ? d - c : 0;
+    n = n < 0 ? 0 : n > 8 ? 8 : n;
+    const T *from = n > 0 ? base + (at + r) * step + c : base;
+    if (aligned) {
+      copy_async(to + r * S + c, from, n * (int)sizeof(T));
+    } else {
+      for (int j = 0; j < 8; j++) to[r * S + c + j] = j < n ? from[j] : from_float<T>(0);
+    }
+  }
+}
+
+/* scores [16, N] += rows [16, D] of a tile · the rows [N, D] of another, transposed. */
+template <int N, int D, typename T> __device__ inline void multiply_rows(float (&scores)[N / 8][4], const T *own, const T *other) {
+  const int S = tile_row<D>::STRIDE;
+  int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < D; k += 16) {
+    uint32_t a[4];
+    load_matrices(a, own + lane % 16 * S + k + lane / 16 * 8);
+#pragma unroll
+    for (int n = 0; n < N; n += 16) {
+      uint32_t b[4];
+      load_matrices(b, other + (n + lane % 8 + lane / 16 * 8) * S + k + lane / 8 % 2 * 8);
+      multiply(scores[n / 8], a, b[0], b[1], T());
+      multiply(scores[n / 8 + 1], a, b[2], b[3], T());
+    }
+  }
+}
+
+/* sums [16, C] += weights [16, N] (as multiply_rows leaves them) · columns 0..C-1 of rows [N, D]. */
+template <int N, int D, int C, typename T> __device__ inline void add_weighted(float (&sums)[C / 8][4], const float (&weights)[N / 8][4], const T *rows) {
+  const int S = tile_row<D>::STRIDE;
+  int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < N; k += 16) {
+    const float(&low)[4] = weights[k / 8], (&high)[4] = weights[k / 8 + 1];
+    uint32_t a[4] = {pair_of<T>(low[0], low[1]), pair_of<T>(low[2], low[3]), pair_of<T>(high[0], high[1]), pair_of<T>(high[2], high[3])};
+#pragma unroll
+    for (int c = 0; c < C; c += 16) {
+      uint32_t b[4];
+      load_transposed(b, rows + (k + lane % 8 + lane / 8 % 2 * 8) * S + c + lane / 16 * 8);
+      multiply(sums[c / 8], a, b[0], b[1], T());
+      multiply(sums[c / 8 + 1], a, b[2], b[3], T());
+    }
+  }
+}
+
+/* This lane's part of sums [16, C]: f(row, column, value and the next column's). */
+template <int C, typename F> __device__ inline void each_pair(const float (&sums)[C / 8][4], F f) {
+  int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int c = 0; c < C / 8; c++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) f(lane / 4 + 8 * half, c * 8 + lane % 4 * 2, sums[c][2 * half], sums[c][2 * half + 1]);
+}
+
+/* Stores two adjacent columns of a row of d, of which the second may not be there. */
+template <typename T> __device__ inline void store_pair(T *row, int column, int d, float x, float y) {
+  if (column < d) row[column] = from_float<T>(x);
+  if (column + 1 < d) row[column + 1] = from_float<T>(y);
+}
+
+#endif

@@ -1,0 +1,156 @@
+//go:build cgo
+
+package device
+
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdlib.h>
+#include "device.h"
+
+typedef const mt_device_api *(*mt_get)(void);
+static const mt_device_api *mt_call_get(void *f) { return ((mt_get)f)(); }
+static int32_t mt_open(const mt_device_api *api, mt_context *c, int32_t ordinal) { return api->open(c, ordinal); }
+static int32_t mt_alloc(const mt_device_api *api, mt_context *c, int64_t bytes, void **out) { return api->alloc(c, bytes, out); }
+static int32_t mt_release(const mt_device_api *api, mt_context *c, void *p) { return api->release(c, p); }
+static int32_t mt_copy(const mt_device_api *api, mt_context *c, void *dst, const void *src, int64_t bytes, int32_t to_host) {
+  return api->copy(c, dst, src, bytes, to_host);
+}
+static int32_t mt_sync(const mt_device_api *api, mt_context *c) { return api->sync(c); }
+static void mt_close(const mt_device_api *api, mt_context *c) { api->close(c); }
+static const char *mt_about(const mt_device_api *api) { return api->describe(); }
+static int64_t mt_room(const mt_device_api *api, int op, const void *args) { return api->op[op].scratch ? api->op[op].scratch(args) : 0; }
+static int32_t mt_enqueue(const mt_device_api *api, mt_context *c, int op, const void *args, void *scratch) {
+  return api->op[op].run(c, args, scratch, 0, 0);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// library runs a table whose memory is a device's own and whose ops only
+// enqueue. The file stays loaded as long as the process lives.
+type library struct {
+	api     *C.mt_device_api
+	context *C.mt_context
+	scratch unsafe.Pointer // shared by all ops: one stream runs them in order
+	room    int64
+}
+
+// OpenLibrary loads the kernel library at path and opens GPU `ordinal`. The
+// error says what is missing, in one line.
+func OpenLibrary(path string, ordinal int) (Backend, error) {
+	api, err := loadTable(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &library{api: api, context: (*C.mt_context)(C.calloc(1, C.sizeof_mt_context))}
+	if C.mt_open(api, l.context, C.int32_t(ordinal)) != 0 {
+		defer C.free(unsafe.Pointer(l.context))
+		return nil, l.failure()
+	}
+	return l, nil
+}
+
+// loadTable finds the one symbol a library exports and checks that both sides
+// were built from one device.h.
+func loadTable(path string) (*C.mt_device_api, error) {
+	name, symbol := C.CString(path), C.CString("mt_device_api_get")
+	defer C.free(unsafe.Pointer(name))
+	defer C.free(unsafe.Pointer(symbol))
+	handle := C.dlopen(name, C.RTLD_NOW|C.RTLD_LOCAL)
+	if handle == nil {
+		return nil, errors.New(C.GoString(C.dlerror()))
+	}
+	get := C.dlsym(handle, symbol)
+	if get == nil {
+		return nil, fmt.Errorf("%s is no kernel library: it has no mt_device_api_get", path)
+	}
+	api := C.mt_call_get(get)
+	if err := checkTable(api); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return api, nil
+}
+
+func (l *library) failure() error { return errors.New(C.GoString(&l.context.error[0])) }
+
+func (l *library) status(code C.int32_t) error {
+	if code != 0 {
+		return l.failure()
+	}
+	return nil
+}
+
+func (l *library) Describe() string { return C.GoString(C.mt_about(l.api)) }
+
+func (l *library) Alloc(bytes int64) (unsafe.Pointer, error) {
+	var p unsafe.Pointer
+	err := l.status(C.mt_alloc(l.api, l.context, C.int64_t(bytes), &p))
+	return p, err
+}
+
+// Free waits first: ops enqueued before may still use the memory.
+func (l *library) Free(p unsafe.Pointer, _ int64) {
+	C.mt_sync(l.api, l.context)
+	C.mt_release(l.api, l.context, p)
+}
+
+func (l *library) Write(dst unsafe.Pointer, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	return l.status(C.mt_copy(l.api, l.context, dst, unsafe.Pointer(&src[0]), C.int64_t(len(src)), 0))
+}
+
+func (l *library) Read(dst []byte, src unsafe.Pointer) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	return l.status(C.mt_copy(l.api, l.context, unsafe.Pointer(&dst[0]), src, C.int64_t(len(dst)), 1))
+}
+
+// Close waits for what was enqueued.
+func (l *library) Close() {
+	if l.scratch != nil {
+		l.Free(l.scratch, l.room)
+	}
+	C.mt_close(l.api, l.context)
+	C.free(unsafe.Pointer(l.context))
+	l.scratch, l.room, l.context = nil, 0, nil
+}
+
+// OnHost is true of emulated kernels.
+func (l *library) OnHost() bool { return l.api.host_memory != 0 }
+
+func (l *library) Sync() error { return l.status(C.mt_sync(l.api, l.context)) }
+
+func (l *library) Run(op Op, args unsafe.Pointer) error {
+	if err := l.reserve(int64(C.mt_room(l.api, C.int(op), args))); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return l.status(C.mt_enqueue(l.api, l.context, C.int(op), args, l.scratch))
+}
+
+// reserve makes the scratch at least `bytes` large; it grows in steps, so that
+// a training step soon needs no more.
+func (l *library) reserve(bytes int64) error {
+	if bytes <= l.room {
+		return nil
+	}
+	bytes = max(bytes+bytes/4, 16<<20)
+	if l.scratch != nil {
+		l.Free(l.scratch, l.room)
+	}
+	l.scratch, l.room = nil, 0
+	p, err := l.Alloc(bytes)
+	if err != nil {
+		return err
+	}
+	l.scratch, l.room = p, bytes
+	return nil
+}

@@ -1,0 +1,59 @@
+//go:build cgo
+
+package device
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// compiled makes a shared library of C source.
+func compiled(t *testing.T, source string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "l.c"), filepath.Join(dir, "l.so")
+	if err := os.WriteFile(file, []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := exec.Command("gcc", "-shared", "-fPIC", "-I", here, "-o", out, file).CombinedOutput(); err != nil {
+		t.Skipf("no gcc here: %v %s", err, text)
+	}
+	return out
+}
+
+const table = `#include "device.h"
+static mt_device_api api = {MT_DEVICE_VERSION + %V, sizeof(mt_device_api) + %B, 0, MT_OPS};
+const mt_device_api *mt_device_api_get(void) { return &api; }
+`
+
+// Claim: whatever is wrong with a kernel library, one line says so; a table of
+// another version or size names both sides'.
+func TestOpenLibraryRefuses(t *testing.T) {
+	made := func(version, bytes string) string {
+		return compiled(t, strings.NewReplacer("%V", version, "%B", bytes).Replace(table))
+	}
+	text := filepath.Join(t.TempDir(), "text.so")
+	if err := os.WriteFile(text, []byte("no library"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, path, want string }{
+		{"missing", "/no/such/library.so", "/no/such/library.so"},
+		{"no library", text, "text.so"},
+		{"no table", compiled(t, "int other;"), "it has no mt_device_api_get"},
+		{"newer", made("1", "0"), "kernel table of version 3"},
+		{"larger", made("0", "8"), "this program needs version 2"},
+		{"empty", made("0", "0"), "matmul is missing"},
+	} {
+		_, err := OpenLibrary(c.path, 0)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v; want one line with %q", c.name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package device
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// OutOfMemory is the panic value of Alloc.
+type OutOfMemory struct {
+	Purpose Purpose // of what was asked
+	Bytes   int64
+	For     Tensor          // its dtype and shape
+	Held    [Purposes]int64 // bytes
+	Largest []Holder        // at most five, the largest first
+	Cause   error
+}
+
+// Holder is the blocks that hold tensors of one purpose, dtype and shape.
+type Holder struct {
+	Purpose Purpose
+	Of      Tensor // dtype and shape of each
+	Blocks  int64
+	Bytes   int64 // of all
+}
+
+func (h Holder) String() string {
+	return fmt.Sprintf("%s %s: %d of %s", Size(h.Bytes), h.Purpose, h.Blocks, kind(h.Of))
+}
+
+// Total is all that was held, in bytes.
+func (e *OutOfMemory) Total() (n int64) {
+	for _, bytes := range e.Held {
+		n += bytes
+	}
+	return n
+}
+
+func (e *OutOfMemory) Error() string {
+	text := fmt.Sprintf("out of device memory: %s for %s (%s) on top of %s held: %v", Size(e.Bytes), e.Purpose, kind(e.For), Size(e.Total()), e.Cause)
+	if len(e.Largest) == 0 {
+		return text
+	}
+	var lines []string
+	for _, h := range e.Largest {
+		lines = append(lines, h.String())
+	}
+	return text + "; the largest: " + strings.Join(lines, ", ")
+}
+
+func (e *OutOfMemory) Unwrap() error { return e.Cause }
+
+// kind is a tensor's dtype and shape, "bf16 2048x768".
+func kind(t Tensor) string {
+	return t.DType.String() + " " + strings.ReplaceAll(strings.Trim(fmt.Sprint(t.Dims()), "[]"), " ", "x")
+}
+
+// Size writes bytes for a person.
+func Size(bytes int64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// largest are the five kinds of tensors that hold most.
+func (a *Arena) largest() []Holder {
+	sums := map[string]*Holder{}
+	for _, b := range a.used {
+		key := b.purpose.String() + kind(b.holds)
+		if sums[key] == nil {
+			t := b.holds
+			t.Data = nil
+			sums[key] = &Holder{Purpose: b.purpose, Of: t}
+		}
+		sums[key].Blocks++
+		sums[key].Bytes += b.bytes
+	}
+	var all []Holder
+	for _, h := range sums {
+		all = append(all, *h)
+	}
+	slices.SortFunc(all, func(x, y Holder) int {
+		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.String(), y.String()))
+	})
+	return all[:min(5, len(all))]
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"monotron/fault"
+)
+
+// Claim (docs/exit-codes.md): a command that is not there, of monotron or of a
+// command with others under it, is a usage error that says what there is.
+func TestUnknownCommands(t *testing.T) {
+	for line, want := range map[string]string{
+		"pretrain_gp":     `monotron has no command "pretrain_gp"; did you mean pretrain_gpt?`,
+		"zzzzzz":          `monotron has no command "zzzzzz"; monotron --help lists them`,
+		"inspect dateset": `monotron inspect has no command "dateset"; did you mean dataset?`,
+		"plan zzzzzz":     `monotron plan has no command "zzzzzz"; monotron plan --help lists them`,
+	} {
+		app := newApp()
+		app.Writer, app.ErrWriter = io.Discard, io.Discard
+		if err := app.Run(append([]string{"monotron"}, strings.Fields(line)...)); fault.CodeOf(err) != fault.Usage || err.Error() != want {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}

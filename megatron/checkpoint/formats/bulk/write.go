@@ -1,0 +1,210 @@
+// Package bulk moves large files at the speed of the disk: while the caller makes
+// the next bytes, the last ones are on their way, past the page cache where the
+// file system lets them (O_DIRECT), else with an early start of their write-out.
+// Nothing of it shows in the file.
+package bulk
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	chunkBytes = 8 << 20  // of one transfer
+	alignment  = 4096     // of memory, offset and length, for transfers past the page cache
+	aheadBytes = 64 << 20 // by which a growing file's blocks are reserved
+	writers    = 2        // transfers under way; each has a chunk, and the caller has one
+)
+
+// File is a file being written from its start to its end. A small one is written
+// at once, by Sync. It belongs to one goroutine.
+type File struct {
+	file     *os.File
+	chunk    []byte // being filled
+	at       int64  // where it goes
+	reserved int64
+
+	idle chan []byte // chunks to fill; nil: nothing is under way yet
+	work chan write
+	done sync.WaitGroup
+
+	mu     sync.Mutex
+	err    error // of a transfer
+	direct bool
+}
+
+type write struct {
+	chunk []byte
+	at    int64
+}
+
+// NewFile writes to f, which is new and empty, and closes it in Close.
+func NewFile(f *os.File) *File { return &File{file: f} }
+
+// Write appends b. Trouble with bytes of an earlier call may show only now, or in Sync.
+func (f *File) Write(b []byte) (int, error) {
+	for n := 0; n < len(b); {
+		if len(f.chunk) == chunkBytes {
+			if err := f.send(); err != nil {
+				return n, err
+			}
+		}
+		f.grow(len(b) - n)
+		k := min(len(b)-n, cap(f.chunk)-len(f.chunk))
+		f.chunk = append(f.chunk, b[n:n+k]...)
+		n += k
+	}
+	return len(b), nil
+}
+
+// grow makes room for n more bytes, or as many as a chunk takes. A file that fits
+// none gets no more memory than it needs.
+func (f *File) grow(n int) {
+	if cap(f.chunk)-len(f.chunk) >= min(n, chunkBytes-len(f.chunk)) {
+		return
+	}
+	size := chunkBytes
+	if want := 2 * (len(f.chunk) + n); want < chunkBytes {
+		size = want
+	}
+	f.chunk = append(aligned(size)[:0], f.chunk...)
+}
+
+// aligned is memory that a transfer past the page cache may start at.
+func aligned(size int) []byte {
+	b := make([]byte, size+alignment)
+	shift := int(-uintptr(unsafe.Pointer(&b[0])) & (alignment - 1))
+	return b[shift : shift+size : shift+size]
+}
+
+// send hands the full chunk over and takes one to fill.
+func (f *File) send() error {
+	if f.idle == nil {
+		f.start()
+	}
+	f.ahead()
+	f.work <- write{f.chunk, f.at}
+	f.at += chunkBytes
+	f.chunk = (<-f.idle)[:0]
+	return f.failed()
+}
+
+func (f *File) start() {
+	f.idle, f.work = make(chan []byte, writers+1), make(chan write)
+	f.direct = f.setDirect(true) == nil
+	for range writers {
+		f.idle <- aligned(chunkBytes)
+		f.done.Go(f.transfer)
+	}
+}
+
+// ahead reserves blocks that the next chunk needs, so that transfers need not wait
+// for each other to make the file longer. Where there is no room or no such call,
+// the transfer itself tells.
+func (f *File) ahead() {
+	if f.at+chunkBytes > f.reserved {
+		_ = unix.Fallocate(int(f.file.Fd()), 0, f.reserved, aheadBytes)
+		f.reserved += aheadBytes
+	}
+}
+
+func (f *File) transfer() {
+	for w := range f.work {
+		if f.failed() == nil {
+			f.fail(f.write(w))
+		}
+		f.idle <- w.chunk
+	}
+}
+
+func (f *File) write(w write) error {
+	_, err := f.file.WriteAt(w.chunk, w.at)
+	if errors.Is(err, unix.EINVAL) && f.isDirect() { // a device with other wishes
+		if err = f.setDirect(false); err == nil {
+			_, err = f.file.WriteAt(w.chunk, w.at)
+		}
+	}
+	if err == nil && !f.isDirect() {
+		_ = unix.SyncFileRange(int(f.file.Fd()), w.at, int64(len(w.chunk)), unix.SYNC_FILE_RANGE_WRITE) // a head start; Sync waits and tells
+	}
+	return err
+}
+
+func (f *File) isDirect() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.direct
+}
+
+// setDirect turns transfers past the page cache on or off.
+func (f *File) setDirect(on bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	flags, err := unix.FcntlInt(f.file.Fd(), unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	if flags &^= unix.O_DIRECT; on {
+		flags |= unix.O_DIRECT
+	}
+	if _, err = unix.FcntlInt(f.file.Fd(), unix.F_SETFL, flags); err == nil {
+		f.direct = on
+	}
+	return err
+}
+
+func (f *File) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *File) failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// stop waits for the transfers under way.
+func (f *File) stop() {
+	if f.work != nil {
+		close(f.work)
+		f.done.Wait()
+		f.work = nil
+	}
+}
+
+// Sync writes what is left; when it returns nil the whole file is on disk. Nothing
+// may be written after it.
+func (f *File) Sync() error {
+	f.stop()
+	if err := f.failed(); err != nil {
+		return err
+	}
+	if f.isDirect() {
+		if err := f.setDirect(false); err != nil { // the rest is no multiple of anything
+			return err
+		}
+	}
+	if _, err := f.file.WriteAt(f.chunk, f.at); err != nil {
+		return err
+	}
+	if f.reserved > 0 {
+		if err := f.file.Truncate(f.at + int64(len(f.chunk))); err != nil {
+			return err
+		}
+	}
+	return f.file.Sync()
+}
+
+// Close closes the file, finished or not.
+func (f *File) Close() error {
+	f.stop()
+	return f.file.Close()
+}

@@ -1,0 +1,84 @@
+package inference
+
+import (
+	"monotron/csrc/device"
+	"monotron/megatron/model"
+	"monotron/mpu/comm"
+)
+
+// forward runs a pass through the stages of all ranks; caches, where given, are
+// those of the stages here. use gets the last stage's output, or no tensor on the
+// ranks that do not have it.
+func (g *Generator) forward(p *model.Pass, caches []*model.Cache, use func(hidden model.Tensor) error) error {
+	for v := range g.Stages {
+		if caches != nil {
+			p.Cache = caches[v]
+		}
+		if err := g.stage(p, v, use); err != nil {
+			return err
+		}
+	}
+	if g.last(len(g.Stages) - 1) {
+		return nil
+	}
+	return use(model.Tensor{})
+}
+
+// stage runs the v-th stage here, between those of its neighbours.
+func (g *Generator) stage(p *model.Pass, v int, use func(model.Tensor) error) error {
+	scope := g.Device.Arena.Scope(device.Activations)
+	defer scope.Release()
+	var in model.Tensor
+	if !g.first(v) {
+		in = scope.Alloc(p.DType, p.Tokens(), g.Hidden)
+		if err := g.exchange(comm.Transfer{Peer: g.neighbour(-1), T: in}); err != nil {
+			return err
+		}
+	}
+	out, err := g.Stages[v].Forward(p, in)
+	if err != nil {
+		return err
+	}
+	defer out.Release()
+	if g.last(v) {
+		return use(out.Hidden)
+	}
+	return g.exchange(comm.Transfer{Peer: g.neighbour(1), Send: true, T: out.Hidden})
+}
+
+func (g *Generator) first(v int) bool {
+	return v == 0 && (g.Pipeline == nil || g.Pipeline.Rank() == 0)
+}
+
+func (g *Generator) last(v int) bool {
+	return v == len(g.Stages)-1 && (g.Pipeline == nil || g.Pipeline.Rank() == g.Pipeline.Size()-1)
+}
+
+func (g *Generator) neighbour(step int) int {
+	return (g.Pipeline.Rank() + step + g.Pipeline.Size()) % g.Pipeline.Size()
+}
+
+func (g *Generator) exchange(t comm.Transfer) error {
+	return g.Pipeline.Exchange([]comm.Transfer{t}).Wait()
+}
+
+// logits are those of rows of the last stage's output, f32 [rows · vocabulary],
+// on every rank.
+func (g *Generator) logits(p *model.Pass, hidden model.Tensor, at, rows int64) ([]float32, error) {
+	d := g.Device
+	scope := d.Arena.Scope(device.Activations)
+	defer scope.Release()
+	out := scope.Alloc(device.F32, rows, int64(g.Vocab))
+	if hidden.Given() {
+		if err := g.Stages[len(g.Stages)-1].Logits(p, out, hidden.Slice(0, at, rows)); err != nil {
+			return nil, err
+		}
+	}
+	if g.Pipeline != nil {
+		if err := g.Pipeline.Broadcast(out, g.Pipeline.Size()-1).Wait(); err != nil {
+			return nil, err
+		}
+	}
+	flat := device.ReadSlice[float32](d, out)
+	return flat, d.Sync()
+}

@@ -1,0 +1,96 @@
+package inference
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/fault"
+	"monotron/megatron/spec"
+)
+
+func openRef() (*device.Device, error) { return ref.Open(), nil }
+
+// Claim: ranks that share a model, by tensors, by stages or both, give the ids of
+// one rank, greedy and by beams, on every rank, and its logits but for rounding;
+// with a shared query group, a vocabulary that they cannot cut evenly, and a tied
+// table that both ends have.
+func TestRanksAgreeWithOne(t *testing.T) {
+	for name, change := range map[string]func(*spec.Model){
+		"gpt2": func(m *spec.Model) { m.NumLayers, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels = 3, 4, 4, 4 },
+		"llama": func(m *spec.Model) {
+			m.Position, m.MaxPositions, m.Context, m.Tied = spec.PositionRope, 0, 24, false
+			m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels = 4, 2, 4
+		},
+	} {
+		l, dir := tiny(t, change), t.TempDir()
+		save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
+		greedy := sample(t, l, SampleOptions{MaxNew: 12, Stop: -1, NoRepeatNgram: 3})
+		search := BeamOptions{Beams: 5, MaxNew: 10, LengthPenalty: 1, NoRepeatNgram: 4, Stop: 2}
+		beams, err := l.Beam(prompt, search)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := logProbs(t, l, prompt)
+		for _, layout := range []Layout{{TP: 1}, {TP: 2}, {PP: 2}, {TP: 2, PP: 2}, {TP: 4}} {
+			err := Run(layout, openRef, dir, LoadOptions{Step: -1}, func(rank int, m *Loaded) error {
+				where := fmt.Sprintf("%s %+v rank %d", name, layout, rank)
+				got, err := m.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, NoRepeatNgram: 3})
+				if err != nil {
+					return err
+				}
+				if !slices.Equal(got.IDs, greedy) {
+					t.Errorf("%s: greedy %v, one rank %v", where, got.IDs, greedy)
+				}
+				found, err := m.Beam(prompt, search)
+				if err != nil {
+					return err
+				}
+				for i, b := range found {
+					if !slices.Equal(b.IDs, beams[i].IDs) || math.Abs(b.Score-beams[i].Score) > 1e-5 {
+						t.Errorf("%s: beam %d is %v %.6f, one rank's %v %.6f", where, i, b.IDs, b.Score, beams[i].IDs, beams[i].Score)
+					}
+				}
+				return m.Logits(prompt, func(p int, logits []float32) error {
+					for id, lp := range logSoftmax(logits) {
+						if math.Abs(lp-want[p][id]) > 1e-5 {
+							t.Errorf("%s: position %d token %d: log p %g, one rank %g", where, p, id, lp, want[p][id])
+						}
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				t.Errorf("%s %+v: %v", name, layout, err)
+			}
+		}
+	}
+}
+
+// Claim: a layout that the model cannot have is one usage error, without a rank's
+// number, and a rank's own error ends all of them.
+func TestRanksRefuse(t *testing.T) {
+	l, dir := tiny(t, nil), t.TempDir()
+	save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
+	nothing := func(int, *Loaded) error { return nil }
+	for says, layout := range map[string]Layout{"attention heads": {TP: 3}, "layers": {PP: 3}} {
+		err := Run(layout, openRef, dir, LoadOptions{Step: -1}, nothing)
+		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), says) || strings.HasPrefix(err.Error(), "rank") {
+			t.Errorf("%+v: %v", layout, err)
+		}
+	}
+	err := Run(Layout{TP: 2}, openRef, dir, LoadOptions{Step: -1}, func(rank int, m *Loaded) error {
+		if rank == 1 {
+			return fault.Errorf(fault.BadData, "no more")
+		}
+		_, err := m.Sample(prompt, SampleOptions{MaxNew: 3, Stop: -1})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "no more") {
+		t.Errorf("a rank that fails: %v", err)
+	}
+}

@@ -1,0 +1,273 @@
+package training
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/model"
+	"monotron/mpu/comm/watch"
+)
+
+// nonFinite is a step whose loss or gradient is not finite; nothing was updated.
+type nonFinite struct {
+	step     int64
+	loss     float64
+	elements int64
+}
+
+func (n *nonFinite) Error() string {
+	return fmt.Sprintf("iteration %d: loss %g, %d gradient elements are not finite; nothing was updated", n.step, n.loss, n.elements)
+}
+
+const nonFiniteHint = "lower --lr, look at the data of this step, or go on regardless with --no-check-for-nan-in-loss-and-grad"
+
+// spot is where a value is first not finite: micro-batch by micro-batch, layer by
+// layer, and the lowest rank where several see it at once.
+type spot struct {
+	Rank, Micro, Depth int
+	Tensor             string
+	Samples            []int64 // of the micro-batch, as consumed from the data
+}
+
+// Depths that are no layer's output.
+const (
+	nowhere   = -1      // all are finite
+	lossDepth = 1 << 30 // the loss itself
+)
+
+// layerOf names the place of a residual stream.
+func (s *spot) layer() string {
+	switch s.Depth {
+	case nowhere:
+		return ""
+	case 0:
+		return "the embedding's output"
+	case lossDepth:
+		return "the loss"
+	}
+	return fmt.Sprintf("the output of layer %d", s.Depth-1)
+}
+
+func (s *spot) String() string {
+	if s.Depth == nowhere {
+		return fmt.Sprintf("the forward pass is finite; the gradient is not, first in %s on rank %d", s.Tensor, s.Rank)
+	}
+	return fmt.Sprintf("first in %s on rank %d, micro-batch %d, samples %v of the training data", s.layer(), s.Rank, s.Micro, s.Samples)
+}
+
+// explain says where a step became not finite, and keeps the step for replay.
+func (r *Run) explain(ctx context.Context, err error, batch []*Micro, consumed int64) error {
+	var n *nonFinite
+	if !errors.As(err, &n) {
+		return err
+	}
+	s, failed := r.Engine.locate(batch, consumed, nil)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	v := &watch.Verdict{Kind: watch.NonFinite, Rank: s.Rank, Code: fault.Internal, Phase: watch.Forward.String(), Step: n.step, Layer: s.layer(), Tensor: s.Tensor, Samples: s.Samples, Time: time.Now()}
+	if s.Depth == nowhere {
+		v.Phase = watch.Backward.String()
+	}
+	v.Text = fmt.Sprintf("%v (%v); %s", n, s, nonFiniteHint)
+	if v.Dump, failed = r.dump(ctx, batch, consumed); failed != nil {
+		return errors.Join(v.Err(), failed)
+	}
+	if v.Dump != "" {
+		v.Text += "; the step is kept: monotron replay " + v.Dump
+	}
+	return v.Err()
+}
+
+// locate runs the step's forward pass again and finds the spot; all ranks get the
+// same. see, where given, is shown what it looks at.
+func (e *Engine) locate(micros []*Micro, consumed int64, see func(micro, depth int, x device.Tensor)) (*spot, error) {
+	mine := spot{Rank: e.rank.Number, Depth: nowhere}
+	look := func(depth int, x device.Tensor) {
+		if see != nil {
+			see(e.micro, depth, x)
+		}
+		if mine.Depth == nowhere && !finite(e.device, x) {
+			mine.Micro, mine.Depth = e.micro, depth
+			for _, id := range micros[e.micro].Samples {
+				mine.Samples = append(mine.Samples, consumed+int64(id))
+			}
+		}
+	}
+	e.locating = true
+	defer func() { e.locating = false }()
+	if err := e.Peek(micros, look, func(_ *model.Pass, out *model.Output) { look(lossDepth, out.Loss) }); err != nil {
+		return nil, err
+	}
+	mine.Tensor = e.Optimizer.FirstNonFinite()
+	all, err := e.shareSpots(&mine)
+	if err != nil {
+		return nil, err
+	}
+	return firstSpot(all), nil
+}
+
+// firstSpot is the earliest of what the ranks have found.
+func firstSpot(all []spot) *spot {
+	best := -1
+	for i := range all {
+		s := &all[i]
+		if s.Depth == nowhere {
+			continue
+		}
+		if best < 0 || s.Micro < all[best].Micro || (s.Micro == all[best].Micro && s.Depth < all[best].Depth) {
+			best = i
+		}
+	}
+	if best < 0 { // forward is fine: whose gradient is not?
+		best = max(0, slices.IndexFunc(all, func(s spot) bool { return s.Tensor != "" }))
+	}
+	return &all[best]
+}
+
+// spotBytes is what one rank tells the others of its spot.
+const spotBytes = 1024
+
+// shareSpots gives every rank what all have found.
+func (e *Engine) shareSpots(mine *spot) ([]spot, error) {
+	if len(mine.Samples) > 32 {
+		mine.Samples = mine.Samples[:32]
+	}
+	text, err := json.Marshal(mine)
+	if err != nil || len(text) > spotBytes {
+		return nil, fault.Errorf(fault.Internal, "%d bytes for a spot: %w", len(text), err)
+	}
+	size := e.rank.World.Size()
+	in := e.device.Arena.Zeroed(device.Workspace, device.I32, spotBytes/4)
+	out := e.device.Arena.Zeroed(device.Workspace, device.I32, int64(size)*spotBytes/4)
+	defer e.device.Arena.Free(in)
+	defer e.device.Arena.Free(out)
+	e.device.Write(in, append(text, make([]byte, spotBytes-len(text))...))
+	if err := e.rank.World.AllGather(out, in).Wait(); err != nil {
+		return nil, err
+	}
+	bytes := make([]byte, size*spotBytes)
+	e.device.Read(bytes, out)
+	all := make([]spot, size)
+	for i := range all {
+		part := strings.TrimRight(string(bytes[i*spotBytes:(i+1)*spotBytes]), "\x00")
+		if err := json.Unmarshal([]byte(part), &all[i]); err != nil {
+			return nil, fault.Errorf(fault.Internal, "the spot of rank %d: %w", i, err)
+		}
+	}
+	return all, e.device.Sync()
+}
+
+// finite tells whether all elements are.
+func finite(d *device.Device, x device.Tensor) bool { return notFinite(d, x) == 0 }
+
+// notFinite counts the elements that are not.
+func notFinite(d *device.Device, x device.Tensor) (n int) {
+	count := func(mask uint32, bits []uint32) {
+		for _, v := range bits {
+			if v&mask == mask {
+				n++
+			}
+		}
+	}
+	x = x.Reshape(x.Len())
+	switch x.DType {
+	case device.F32:
+		count(0x7f800000, device.ReadSlice[uint32](d, x))
+	case device.BF16, device.F16:
+		mask := uint16(0x7f80)
+		if x.DType == device.F16 {
+			mask = 0x7c00
+		}
+		for _, v := range device.ReadSlice[uint16](d, x) {
+			if v&mask == mask {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// recorded is the batch of one data-parallel rank, as a dump keeps it.
+type recorded struct {
+	Step     int64 // that became not finite, from 1
+	Consumed int64 // training samples before it
+	Micros   []*Micro
+}
+
+// dump keeps the state before the step, and its batch, in the run's folder; "" where
+// there is none.
+func (r *Run) dump(ctx context.Context, batch []*Micro, consumed int64) (string, error) {
+	if r.Config.Watch.Folder == "" {
+		return "", nil
+	}
+	step := r.Engine.Iteration + 1
+	folder := filepath.Join(r.Config.Watch.Folder, fmt.Sprintf("nonfinite_%07d", step))
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", fault.With(fault.IO, err)
+	}
+	state, err := r.state()
+	if err != nil {
+		return "", err
+	}
+	state.ConsumedTrain = consumed
+	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World.Size(), Meet: r.rank.World.Barrier, Tag: r.rank.RunName}
+	if _, err := checkpoint.Save(context.WithoutCancel(ctx), folder, state, r.Engine.Stored(), r.device, options); err != nil {
+		return "", err
+	}
+	if r.rank.Place.TP == 0 && r.rank.Place.PP == 0 && r.rank.Place.CP == 0 {
+		text, err := json.Marshal(recorded{step, consumed, batch})
+		if err != nil {
+			return "", fault.With(fault.Internal, err)
+		}
+		if err := os.WriteFile(batchFile(folder, r.rank.Place.DP), text, 0o600); err != nil {
+			return "", fault.With(fault.IO, err)
+		}
+	}
+	return folder, r.rank.World.Barrier()
+}
+
+func batchFile(folder string, dp int) string {
+	return filepath.Join(folder, fmt.Sprintf("batch_%05d.json", dp))
+}
+
+// spoiled shows the residual stream to look, after --inject has put a NaN into it
+// where that is asked for: in a step's first micro-batch.
+func (e *Engine) spoiled(train bool, micro int, look func(int, device.Tensor)) func(int, device.Tensor) {
+	e.micro = micro
+	if e.rank.inject == nil || micro > 0 || !(train || e.locating) {
+		return look
+	}
+	return func(depth int, x device.Tensor) {
+		if e.rank.inject.Spoils(e.Iteration+1, depth) {
+			e.poison(x)
+		}
+		if look != nil {
+			look(depth, x)
+		}
+	}
+}
+
+// poison makes the first element of x a NaN.
+func (e *Engine) poison(x device.Tensor) {
+	first := x.Reshape(x.Len()).Slice(0, 0, 1)
+	nan := uint32(0x7fc00000)
+	switch x.DType {
+	case device.F32:
+		device.WriteSlice(e.device, first, []uint32{nan})
+	case device.BF16:
+		device.WriteSlice(e.device, first, []uint16{uint16(nan >> 16)})
+	case device.F16:
+		device.WriteSlice(e.device, first, []uint16{0x7e00})
+	}
+}

@@ -1,0 +1,155 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/watch"
+)
+
+// Injector does to one rank what --inject asks for. A nil Injector does nothing.
+type Injector struct {
+	faults []Fault // of this rank
+	done   []bool
+	shared bool        // the rank is a goroutine: it must not end the process
+	over   func() bool // the run is at its end: a sleeper wakes up
+	armed  *Fault      // mismatch: at the next collective
+}
+
+// Ended is the panic that ends a rank which shares its process with others.
+type Ended struct {
+	Err   error
+	phase watch.Phase
+	step  int64
+}
+
+// At is what the rank was at.
+func (e *Ended) At() (watch.Phase, int64) { return e.phase, e.step }
+
+// On prepares the faults of a recorder's rank; nil: there are none. It is to be
+// called before the recorder wraps groups. over tells whether the run has ended.
+func On(r *watch.Recorder, faults []Fault, shared bool, over func() bool) *Injector {
+	if r == nil {
+		return nil
+	}
+	i := &Injector{shared: shared, over: over}
+	for _, f := range faults {
+		if f.Rank == r.Rank() {
+			i.faults = append(i.faults, f)
+		}
+	}
+	if len(i.faults) == 0 {
+		return nil
+	}
+	i.done = make([]bool, len(i.faults))
+	r.Troubled(i.enter)
+	r.Meddled(i.meddle)
+	return i
+}
+
+// enter does what is due when the rank enters a phase.
+func (i *Injector) enter(p watch.Phase, step int64) {
+	for n := range i.faults {
+		f := &i.faults[n]
+		if i.done[n] || f.Phase != p || (f.Step != 0 && f.Step != step) {
+			continue
+		}
+		i.done[n] = f.Kind != Sleep || f.Step != 0
+		switch f.Kind {
+		case Kill:
+			i.end(p, step, 137, "was killed by --inject", func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} })
+		case Exit:
+			i.end(p, step, f.Code, fmt.Sprintf("left with exit code %d by --inject", f.Code), func() { os.Exit(f.Code) })
+		case Stop:
+			if !i.shared {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it sleeps, too, where nobody lets it go on
+			}
+			i.sleep(f.Seconds)
+		case Sleep:
+			i.sleep(f.Seconds)
+		case Mismatch:
+			i.armed = f
+		default:
+			i.done[n] = false // others ask for it
+		}
+	}
+}
+
+// end ends the rank's process, or the rank alone where others live in it.
+func (i *Injector) end(p watch.Phase, step int64, code int, what string, process func()) {
+	if !i.shared {
+		process()
+	}
+	panic(&Ended{fault.With(fault.Code(code), errors.New(what)), p, step})
+}
+
+func (i *Injector) sleep(seconds float64) {
+	for end := time.Now().Add(time.Duration(seconds * float64(time.Second))); time.Now().Before(end); {
+		if i.shared && i.over() {
+			return
+		}
+		time.Sleep(min(time.Until(end), 50*time.Millisecond))
+	}
+}
+
+// meddle changes what the rank calls next.
+func (i *Injector) meddle(g *watch.Group, op string, x device.Tensor) device.Tensor {
+	for n := range i.faults {
+		if i.faults[n].Kind == Slow {
+			i.sleep(i.faults[n].Seconds)
+		}
+	}
+	f := i.armed
+	if f == nil {
+		return x
+	}
+	i.armed = nil
+	if f.What == "size" && op != "" && x.Len() > 1 {
+		return x.Reshape(x.Len()).Slice(0, 0, x.Len()-1)
+	}
+	extra := new([1]int64)
+	_ = g.AllReduce(device.View(unsafe.Pointer(extra), device.I64, 1), comm.Max).Wait() // the next call has the error
+	return x
+}
+
+// Spoils tells whether a NaN is due in a step's forward pass as the residual stream
+// leaves a layer (0: enters the first).
+func (i *Injector) Spoils(step int64, layer int) bool {
+	return i.find(NaN, step, func(f *Fault) bool { return f.Layer == layer }) != nil
+}
+
+// Corrupts tells whether the checkpoint of a step is to be damaged.
+func (i *Injector) Corrupts(step int64) bool { return i.find(Corrupt, step, nil) != nil }
+
+// Disk is what fails when the checkpoint of a step is written; nil: nothing.
+func (i *Injector) Disk(step int64) func(op, path string) error {
+	if i.find(FullDisk, step, nil) == nil {
+		return nil
+	}
+	return func(op, path string) error {
+		if op == "write" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+}
+
+func (i *Injector) find(kind string, step int64, fits func(*Fault) bool) *Fault {
+	if i == nil {
+		return nil
+	}
+	for n := range i.faults {
+		f := &i.faults[n]
+		if f.Kind == kind && (f.Step == 0 || f.Step == step) && (fits == nil || fits(f)) {
+			return f
+		}
+	}
+	return nil
+}

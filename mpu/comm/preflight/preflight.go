@@ -1,0 +1,207 @@
+// Package preflight looks, before the first step, at what a run of processes would
+// otherwise trip over later: the same program everywhere, clocks, room in shared
+// memory, a way from every rank to those it will talk to, and a small all-reduce on
+// every group, checked and timed.
+package preflight
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/mpu/comm"
+)
+
+// Probe is the usual size of the all-reduce that is timed, in bytes.
+const Probe = 1 << 20
+
+// Report is what rank 0 learns; on the other ranks only Took and Roads are set.
+type Report struct {
+	Ranks, Hosts int
+	Groups       []Timing // of every kind of group, in the order given
+	Roads        string   // how rank 0 sends to those it talks to
+	Notes        []string // what does not stop the run, each with its cure
+	Took         time.Duration
+}
+
+// Timing is how fast groups of one kind summed: bytes of a tensor a second.
+type Timing struct {
+	Kind    string
+	Ranks   int // of a group
+	Slowest float64
+	Fastest float64
+	Where   int // a rank of the slowest group
+}
+
+// record is what a rank tells rank 0, all float64: its clock, its room in shared
+// memory, then the speed of each group, 0 where it is alone.
+const ofRank = 2
+
+// Run checks the run. World has all ranks; groups are this rank's, of the same
+// kinds in the same order on all ranks. The error names what is wrong and the cure.
+func Run(p *comm.Process, d *device.Device, world comm.Group, groups []comm.Group, bytes int64) (*Report, error) {
+	began := time.Now()
+	mine := make([]float64, ofRank+len(groups))
+	var err error
+	for i, g := range groups {
+		if g.Size() == 1 {
+			continue
+		}
+		if mine[ofRank+i], err = Speed(d, g, bytes); err != nil {
+			return nil, err
+		}
+	}
+	if err := world.Barrier(); err != nil {
+		return nil, err
+	}
+	mine[0], mine[1] = float64(time.Now().UnixMicro()), float64(sharedRoom())
+	all, err := gather(d, world, mine)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Ranks: p.Size(), Roads: p.Roads()}
+	if world.Rank() == 0 {
+		r.judge(p, all, groups)
+	}
+	r.Took = time.Since(began)
+	return r, nil
+}
+
+// gather brings everybody's numbers to rank 0, in rank order; the others get none.
+func gather(d *device.Device, world comm.Group, mine []float64) ([]float64, error) {
+	in := d.Arena.Alloc(device.Communication, device.F64, int64(len(mine)))
+	defer d.Arena.Free(in)
+	d.Write(in, device.AsBytes(mine))
+	if world.Rank() > 0 {
+		return nil, world.Gather(device.Tensor{}, in, 0).Wait()
+	}
+	out := d.Arena.Alloc(device.Communication, device.F64, int64(len(mine)*world.Size()))
+	defer d.Arena.Free(out)
+	if err := world.Gather(out, in, 0).Wait(); err != nil {
+		return nil, err
+	}
+	return device.ReadSlice[float64](d, out), d.Err()
+}
+
+// Speed sums `bytes` in a group three times and gives the best, in bytes a second.
+// A wrong sum is an error.
+func Speed(d *device.Device, g comm.Group, bytes int64) (best float64, err error) {
+	t := d.Arena.Alloc(device.Communication, device.F32, bytes/4)
+	defer d.Arena.Free(t)
+	values := make([]float32, bytes/4)
+	want := float32(g.Size() * (g.Size() + 1) / 2)
+	for range 3 {
+		for i := range values {
+			values[i] = float32(g.Rank()+1) * float32(i%7)
+		}
+		d.Write(t, device.AsBytes(values))
+		if err := g.Barrier(); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if err := errors.Join(g.AllReduce(t, comm.Sum).Wait(), d.Sync()); err != nil {
+			return 0, err
+		}
+		best = max(best, float64(bytes)/max(time.Since(start).Seconds(), 1e-9))
+		d.Read(device.AsBytes(values), t)
+		for i, v := range values {
+			if v != want*float32(i%7) {
+				return 0, fault.Errorf(fault.Internal, "a small all-reduce of group %s gave %g where %g is right: memory, network or the program is damaged on one of its hosts; try them two by two (doctor --hosts)", g.Name(), v, want*float32(i%7))
+			}
+		}
+	}
+	return best, d.Err()
+}
+
+// Limits beyond which a rank's host is noted.
+const (
+	clockOff   = 2 * time.Second
+	sharedLeft = 64 << 20
+	laggard    = 4 // a group so many times slower than the fastest of its kind
+)
+
+// judge makes rank 0's report of what all have told.
+func (r *Report) judge(p *comm.Process, all []float64, groups []comm.Group) {
+	members, each := p.Members(), len(all)/p.Size()
+	var hosts []string
+	for rank, m := range members {
+		mine := all[rank*each : (rank+1)*each]
+		if slices.Contains(hosts, m.Host) {
+			continue // its first rank has told
+		}
+		hosts = append(hosts, m.Host)
+		if off := time.Duration(mine[0]-all[0]) * time.Microsecond; off.Abs() > clockOff {
+			r.note("the clock of %s is %v off that of %s: times of logs and checkpoints will not fit together; set them by NTP (timedatectl set-ntp true)",
+				m.Host, off.Round(100*time.Millisecond), members[0].Host)
+		}
+		if mine[1] >= 0 && mine[1] < sharedLeft {
+			r.note("/dev/shm of %s has %.0f MiB left: ranks there may have to talk by a slower way; mount -o remount,size=1G /dev/shm, in a container --shm-size=1g", m.Host, mine[1]/(1<<20))
+		}
+	}
+	r.Hosts = len(hosts)
+	for i, g := range groups {
+		if g.Size() > 1 {
+			r.timing(g, i, all, each)
+		}
+	}
+}
+
+func (r *Report) timing(g comm.Group, i int, all []float64, each int) {
+	t := Timing{Kind: g.Name(), Ranks: g.Size()}
+	for rank := range len(all) / each {
+		speed := all[rank*each+ofRank+i]
+		if speed == 0 {
+			continue
+		}
+		if t.Slowest == 0 || speed < t.Slowest {
+			t.Slowest, t.Where = speed, rank
+		}
+		t.Fastest = max(t.Fastest, speed)
+	}
+	r.Groups = append(r.Groups, t)
+	if t.Slowest*laggard < t.Fastest && r.Hosts > 1 {
+		r.note("the %s group of rank %d sums at %.2f GB/s, the fastest at %.2f: look at that host's network (doctor --hosts)", t.Kind, t.Where, t.Slowest/1e9, t.Fastest/1e9)
+	}
+}
+
+func (r *Report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
+
+// Write says it in a line, and one for each note.
+func (r *Report) Write(w io.Writer) error {
+	var speeds []string
+	for _, t := range r.Groups {
+		speeds = append(speeds, fmt.Sprintf("%s %.2f GB/s", t.Kind, t.Slowest/1e9))
+	}
+	text := fmt.Sprintf("preflight: %d ranks on %d hosts; rank 0: %s; slowest group of each kind: %s; %.2f s\n", r.Ranks, r.Hosts, r.Roads, strings.Join(speeds, ", "), r.Took.Seconds())
+	for _, note := range r.Notes {
+		text += "preflight: " + note + "\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// Binary is a hash of this program: ranks must run the same.
+func Binary() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fault.With(fault.IO, err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fault.With(fault.IO, err)
+	}
+	defer f.Close()
+	hash := xxh3.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", fault.With(fault.IO, err)
+	}
+	return fmt.Sprintf("%016x", hash.Sum64()), nil
+}

@@ -1,0 +1,114 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"monotron/csrc/ref"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/rendezvous"
+)
+
+// onFour runs f as each of four ranks that talk as processes do.
+func onFour(t *testing.T, f func(p *comm.Process) error) []error {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	errs := make([]error, 4)
+	var all sync.WaitGroup
+	for rank := range errs {
+		all.Go(func() {
+			p, err := comm.NewProcess(context.Background(), rendezvous.Config{Rank: rank, World: 4, Addr: addr, Secret: []byte("test"), Timeout: time.Minute}, time.Minute)
+			if err == nil {
+				err = p.End(f(p))
+			}
+			errs[rank] = err
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// Claim (issue F, part 4): every group is summed on, checked and timed; rank 0 says
+// so in one line that also names the way the bytes went.
+func TestPreflightTimesEveryGroup(t *testing.T) {
+	t.Setenv("MONOTRON_ROADS", "tcp")
+	errs := onFour(t, func(p *comm.Process) error {
+		d := ref.Open()
+		defer d.Arena.Close()
+		half := p.Rank() / 2 * 2
+		world, err1 := p.Group(p.Rank(), "all", []int{0, 1, 2, 3}, d)
+		tp, err2 := p.Group(p.Rank(), "tp", []int{half, half + 1}, d)
+		alone, err3 := p.Group(p.Rank(), "pp", []int{p.Rank()}, d)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return err
+		}
+		r, err := Run(p, d, world, []comm.Group{tp, alone, world}, 1<<16)
+		if err != nil || p.Rank() > 0 {
+			return err
+		}
+		var said strings.Builder
+		if err := r.Write(&said); err != nil {
+			return err
+		}
+		if len(r.Groups) != 2 || r.Groups[0].Kind != "tp" || r.Groups[0].Ranks != 2 || r.Groups[1].Ranks != 4 || r.Groups[0].Slowest <= 0 || r.Hosts != 1 ||
+			!strings.Contains(said.String(), "4 ranks on 1 hosts; rank 0: plain TCP to 3 ranks; slowest group of each kind: tp ") {
+			return fmt.Errorf("%+v: %s", r, said.String())
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
+
+// Claim (issue F, part 4): a clock that is off, full shared memory and a slow group
+// are each named with a cure.
+func TestPreflightNotes(t *testing.T) {
+	errs := onFour(t, func(p *comm.Process) error {
+		if p.Rank() > 0 {
+			return nil
+		}
+		var all []float64
+		for rank := range 4 {
+			p.Members()[rank].Host = fmt.Sprint("node", rank)
+			all = append(all, 1e12, 1e10, 4e9, 3e9)
+			switch rank {
+			case 1:
+				all[4*rank] += 5e6
+			case 2:
+				all[4*rank+1] = 1 << 20
+			case 3:
+				all[4*rank+3] = 1e8
+			}
+		}
+		r := &Report{}
+		d := ref.Open()
+		defer d.Arena.Close()
+		tp, err1 := p.Group(0, "tp", []int{0, 1}, d)
+		dp, err2 := p.Group(0, "dp", []int{0, 2}, d)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		r.judge(p, all, []comm.Group{tp, dp})
+		for i, want := range []string{"the clock of node1 is 5s off that of node0", "/dev/shm of node2 has 1 MiB left", "the dp group of rank 3 sums at 0.10 GB/s, the fastest at 3.00"} {
+			if len(r.Notes) != 3 || !strings.HasPrefix(r.Notes[i], want) {
+				return fmt.Errorf("notes %q, want %q", r.Notes, want)
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,12 @@
+package preflight
+
+import "golang.org/x/sys/unix"
+
+// sharedRoom is what /dev/shm has left, in bytes; -1: not known.
+func sharedRoom() int64 {
+	var s unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &s); err != nil {
+		return -1
+	}
+	return int64(s.Bavail) * s.Bsize
+}

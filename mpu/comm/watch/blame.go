@@ -1,0 +1,194 @@
+package watch
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// How packages below say that ranks have called different things, and that the
+// failure is another rank's.
+var (
+	differing = regexp.MustCompile(`do not call the same: #(\d+) is (.*) on rank (\d+), but (.*) on rank (\d+)`)
+	inGroup   = regexp.MustCompile(`the ranks of group (\S+) \[`)
+)
+
+const notMine = "another rank could not do its part"
+
+// accuse finds who of the ranks that differ is alone with what it called.
+func (w *Watcher) accuse(v *Verdict) {
+	calls := map[int][]Call{}
+	for rank := range w.ranks {
+		if r := w.ranks[rank].report; r != nil {
+			calls[rank] = r.Calls
+		}
+	}
+	v.Rank = -1
+	v.Text = itself.ReplaceAllString(v.Text, "") // who noticed is not who is wrong
+	if rank, why := blame(v.Text, calls); rank >= 0 {
+		v.Rank = rank
+		v.Text += "; " + why
+	}
+}
+
+// origin finds the rank whose own failure it was, where v is another's.
+func (w *Watcher) origin(v *Verdict) {
+	for rank := range w.ranks {
+		r := w.ranks[rank].report
+		if r != nil && r.Error != "" && !strings.Contains(r.Error, notMine) && !itself.MatchString(r.Error) {
+			v.Rank, v.Text = rank, fmt.Sprintf("rank %d: %s", rank, r.Error)
+			return
+		}
+	}
+}
+
+// said is what ranks have called as one collective of a group: by rank, what and where.
+type said map[int]string
+
+func sign(c *Call) string {
+	if c.Outer == "" {
+		return c.What()
+	}
+	return c.What() + " at " + c.Outer
+}
+
+// blame finds, where ranks have called different things, the rank that first left
+// what the others do: -1 where the records do not tell. calls are each rank's last.
+func blame(text string, calls map[int][]Call) (rank int, why string) {
+	m, g := differing.FindStringSubmatch(text), inGroup.FindStringSubmatch(text)
+	if m == nil || g == nil {
+		return -1, ""
+	}
+	end, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil {
+		return -1, ""
+	}
+	a, _ := strconv.Atoi(m[3]) // digits
+	group := groupOf(calls[a], g[1], end)
+	seqs := map[int64]said{}
+	for rank, list := range calls {
+		for i := range list {
+			if c := &list[i]; c.Group == group && c.Seq <= end && c.Op != opExchange {
+				if seqs[c.Seq] == nil {
+					seqs[c.Seq] = said{}
+				}
+				seqs[c.Seq][rank] = sign(c)
+			}
+		}
+	}
+	for seq := int64(0); seq <= end; seq++ {
+		one, other := parties(seqs[seq])
+		if one == "" {
+			continue
+		}
+		odd, usual := lesser(one, other, func(s string) int { return seqs[seq].count(s) })
+		if odd == "" {
+			odd, usual = lesser(one, other, func(s string) int { return elsewhere(calls, g[1], group, seq, s) })
+		}
+		if odd == "" {
+			odd, usual = lesser(one, other, func(s string) int { return habit(calls, g[1], group, seq, s) })
+		}
+		if odd == "" {
+			return -1, ""
+		}
+		rank := seqs[seq].first(odd)
+		return rank, fmt.Sprintf("rank %d differs: its #%d is %s, the others' %s", rank, seq, odd, usual)
+	}
+	return -1, ""
+}
+
+// groupOf is the group of a name in which a rank made a call.
+func groupOf(calls []Call, name string, seq int64) string {
+	for _, c := range slices.Backward(calls) {
+		if kind, _, _ := strings.Cut(c.Group, " "); kind == name && c.Seq == seq && c.Op != opExchange {
+			return c.Group
+		}
+	}
+	return ""
+}
+
+// parties are two things that ranks say; "" where they agree.
+func parties(s said) (one, other string) {
+	for _, text := range s {
+		switch {
+		case one == "":
+			one = text
+		case text != one:
+			return min(one, text), max(one, text)
+		}
+	}
+	return "", ""
+}
+
+func (s said) count(text string) (n int) {
+	for _, t := range s {
+		if t == text {
+			n++
+		}
+	}
+	return n
+}
+
+func (s said) first(text string) int {
+	best := -1
+	for rank, t := range s {
+		if t == text && (best < 0 || rank < best) {
+			best = rank
+		}
+	}
+	return best
+}
+
+// lesser orders two things by how often they are said; "" where that is alike.
+func lesser(a, b string, count func(string) int) (odd, usual string) {
+	switch x, y := count(a), count(b); {
+	case x < y:
+		return a, b
+	case y < x:
+		return b, a
+	}
+	return "", ""
+}
+
+// elsewhere counts who says text at that place of other groups of the name.
+func elsewhere(calls map[int][]Call, name, group string, seq int64, text string) (n int) {
+	for _, list := range calls {
+		for i := range list {
+			c := &list[i]
+			if kind, _, _ := strings.Cut(c.Group, " "); kind == name && c.Group != group && c.Seq == seq && sign(c) == text {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// habit counts how often text followed, in groups of the name, what came before it at
+// that place.
+func habit(calls map[int][]Call, name, group string, seq int64, text string) (n int) {
+	before := ""
+	for _, list := range calls {
+		for i := range list {
+			if c := &list[i]; c.Group == group && c.Seq == seq-1 && c.Op != opExchange {
+				before = sign(c)
+			}
+		}
+	}
+	for _, list := range calls {
+		last := map[string]string{}
+		for i := range list {
+			c := &list[i]
+			kind, _, _ := strings.Cut(c.Group, " ")
+			if kind != name || c.Op == opExchange {
+				continue
+			}
+			if last[c.Group] == before && sign(c) == text && !(c.Group == group && c.Seq == seq) {
+				n++
+			}
+			last[c.Group] = sign(c)
+		}
+	}
+	return n
+}

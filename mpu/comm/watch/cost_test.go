@@ -1,0 +1,47 @@
+package watch
+
+import (
+	"testing"
+
+	"monotron/mpu/comm"
+)
+
+// still4 is a group whose collectives cost nothing.
+type still4 struct{ comm.Solo }
+
+func (still4) Size() int { return 4 }
+
+func costing(b *testing.B) (*Recorder, comm.Group) {
+	r, err := NewRecorder(0, 4, b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r, r.Wrap(still4{comm.Solo{Label: "tp"}}, []int{0, 1, 2, 3}, false)
+}
+
+// BenchmarkCall is what the record adds to one collective.
+func BenchmarkCall(b *testing.B) {
+	_, g := costing(b)
+	x := numbers(8)
+	for b.Loop() {
+		_ = g.AllReduce(x, comm.Sum).Wait()
+	}
+}
+
+// BenchmarkPhase is what a change of phase costs.
+func BenchmarkPhase(b *testing.B) {
+	r, _ := costing(b)
+	for b.Loop() {
+		r.Enter(Forward, 1)
+	}
+}
+
+// BenchmarkBeat is what a rank's beat costs both ends, once a second.
+func BenchmarkBeat(b *testing.B) {
+	r, g := costing(b)
+	_ = g.AllReduce(numbers(8), comm.Sum).Wait()
+	w := &Watcher{ranks: make([]view, 1), told: make(chan struct{}, 1)}
+	for b.Loop() {
+		w.hear(0, &message{Beat: r.Beat()})
+	}
+}

@@ -1,0 +1,223 @@
+package watch
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"monotron/mpu/comm"
+)
+
+// Recorder is what one rank knows of itself. A nil Recorder records nothing.
+type Recorder struct {
+	mu       sync.Mutex
+	page     *page
+	interned map[string]uint32
+	sites    map[[depth]uintptr]site
+	groups   []*Group
+	began    time.Time // of the phase
+	waited   time.Duration
+	slept    time.Time // since when it waits
+	own      [Phases]float64
+	whole    [Phases]float64 // the same when the step began
+	steps    int64
+	activity activity
+	thread   string // "goroutine 7 [": how stacks name the rank's own
+	trouble  func(Phase, int64)
+	meddler  Meddler
+}
+
+// site is where a collective was called from, as strings of the page.
+type site struct{ direct, outer uint32 }
+
+// depth is how many callers tell one call site from another.
+const depth = 6
+
+// NewRecorder makes the recorder of a rank of `world`. With a folder, what it keeps
+// is a file there (flight_00003.bin), that others can read when the rank is dead.
+func NewRecorder(rank, world int, folder string) (*Recorder, error) {
+	r := &Recorder{interned: map[string]uint32{}, sites: map[[depth]uintptr]site{}, began: time.Now()}
+	var err error
+	if r.page, err = newPage(rank, world, folder); err != nil {
+		return nil, err
+	}
+	r.page.head.PhaseStart = r.began.UnixNano()
+	r.activity.busy()
+	return r, nil
+}
+
+// Rank is whose recorder it is.
+func (r *Recorder) Rank() int { return int(r.page.head.Rank) }
+
+// Mine says that the caller's goroutine is the rank's: whose stack a verdict shows.
+func (r *Recorder) Mine() {
+	if r == nil {
+		return
+	}
+	text := make([]byte, 64)
+	text = text[:runtime.Stack(text, false)]
+	name, _, _ := strings.Cut(string(text), "[")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.thread = name + "["
+}
+
+// Troubled sets what is called whenever the rank enters a phase: fault injection.
+func (r *Recorder) Troubled(f func(Phase, int64)) {
+	if r != nil {
+		r.trouble = f
+	}
+}
+
+// Meddled sets what may change the rank's calls: fault injection.
+func (r *Recorder) Meddled(f Meddler) {
+	if r != nil {
+		r.meddler = f
+	}
+}
+
+// Enter says that the rank now is at a phase of a step, counted from 1.
+func (r *Recorder) Enter(p Phase, step int64) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	now := time.Now()
+	h := r.page.head
+	if before := Phase(h.Phase); before < Phases {
+		r.own[before] += (now.Sub(r.began) - r.waited).Seconds()
+	}
+	if step > h.Step && p != Startup {
+		r.steps++
+		r.whole = r.own
+	}
+	r.began, r.waited = now, 0
+	h.Phase, h.Step, h.PhaseStart = uint32(p), step, now.UnixNano()
+	r.mu.Unlock()
+	if r.trouble != nil {
+		r.trouble(p, step)
+	}
+}
+
+// Now is what the rank is at.
+func (r *Recorder) Now() (Phase, int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Phase(r.page.head.Phase), r.page.head.Step
+}
+
+// enter records a collective that the rank calls now, and gives its number; skip
+// callers are this package's.
+func (r *Recorder) enter(g *Group, c slot, messages []comm.Transfer, skip int) int64 {
+	var pcs [depth]uintptr
+	runtime.Callers(skip+2, pcs[:])
+	now := time.Now().UnixNano()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.page.head
+	at, known := r.sites[pcs]
+	if !known {
+		at = r.resolve(pcs)
+		r.sites[pcs] = at
+	}
+	c.Number, c.Group, c.Site, c.Outer, c.Phase, c.Step, c.Start = h.Written+1, g.name, at.direct, at.outer, h.Phase, h.Step, now
+	if c.Op == opNumber(opExchange) {
+		c.Seq, c.Moves = g.exchanges, g.number(messages)
+		g.exchanges++
+	} else {
+		c.Seq = g.entered
+		g.entered++
+	}
+	*r.page.slot(c.Number) = c
+	h.Written = c.Number
+	return c.Number
+}
+
+// left records that a collective is over.
+func (r *Recorder) left(number int64) {
+	now := time.Now().UnixNano()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.page.slot(number); s.Number == number {
+		s.End = now
+	}
+	r.page.head.Ended++
+}
+
+// sleep and wake enclose the wait for a collective. Waits of another goroutine than
+// the rank's own (aside) are not the rank's.
+func (r *Recorder) sleep(number int64) {
+	r.mu.Lock()
+	r.page.head.Waiting = number
+	r.slept = time.Now()
+	r.mu.Unlock()
+}
+
+func (r *Recorder) wake() {
+	r.mu.Lock()
+	r.page.head.Waiting = 0
+	r.waited += time.Since(r.slept)
+	r.mu.Unlock()
+}
+
+// resolve names the direct caller, and the first one outside the parallel layers.
+func (r *Recorder) resolve(pcs [depth]uintptr) (s site) {
+	frames := runtime.CallersFrames(pcs[:])
+	for {
+		f, more := frames.Next()
+		if f.File != "" {
+			text := shortFile(f.File) + ":" + itoa(f.Line)
+			if s.direct == 0 {
+				s.direct = r.intern(text)
+			}
+			if !strings.Contains(f.Function, "monotron/mpu.") {
+				s.outer = r.intern(text)
+				return s
+			}
+		}
+		if !more {
+			return s
+		}
+	}
+}
+
+// shortFile is a source file from the module's root on.
+func shortFile(path string) string {
+	for _, top := range []string{"/megatron/", "/mpu/", "/tools/"} {
+		if at := strings.LastIndex(path, top); at >= 0 {
+			return path[at+1:]
+		}
+	}
+	return path[strings.LastIndex(path, "/")+1:]
+}
+
+// intern keeps a text in the page; 0 where it is full.
+func (r *Recorder) intern(text string) uint32 {
+	if id, known := r.interned[text]; known {
+		return id
+	}
+	id := r.page.put(text)
+	r.interned[text] = id
+	return id
+}
+
+// Calls are the last calls, oldest first.
+func (r *Recorder) Calls() []Call {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.page.calls()
+}
+
+// Close ends the file; the memory stays readable.
+func (r *Recorder) Close() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.page.close()
+}

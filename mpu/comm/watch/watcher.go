@@ -1,0 +1,202 @@
+package watch
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// Watcher hears all ranks of a run and makes its verdict.
+type Watcher struct {
+	settings Settings
+	ask      func(rank int) // for a report; the answer is heard
+	act      func(*Verdict) // ends the run
+
+	mu      sync.Mutex
+	ranks   []view
+	verdict *Verdict
+	marked  []Beat        // where the last remark on slow ranks was
+	told    chan struct{} // a report has come
+	quit    chan struct{}
+	idle    sync.WaitGroup
+	closing sync.Once
+}
+
+// Settings of a watcher.
+type Settings struct {
+	Limit  time.Duration // without anybody doing anything, until that is a stall; 0: 15 s
+	Remark func(string)  // takes a line on the slowest rank of each phase; nil: none
+	Every  int64         // steps between those
+}
+
+const (
+	usualLimit = 15 * time.Second
+	beatEvery  = time.Second
+	patience   = 2 * time.Second // for a report
+)
+
+// NewWatcher watches `world` ranks; act ends the run, ask asks a rank for a report.
+func NewWatcher(world int, s Settings, ask func(int), act func(*Verdict)) *Watcher {
+	if s.Limit <= 0 {
+		s.Limit = usualLimit
+	}
+	s.Every = max(1, s.Every)
+	w := &Watcher{settings: s, ask: ask, act: act, ranks: make([]view, world), told: make(chan struct{}, 1), quit: make(chan struct{})}
+	w.idle.Go(w.watch)
+	return w
+}
+
+// hear takes what a rank says.
+func (w *Watcher) hear(rank int, m *message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v, now := &w.ranks[rank], time.Now()
+	v.heard = now
+	switch {
+	case m.Hello != nil:
+		v.hello, v.groups, v.over = m.Hello, map[string]int{}, false
+		for i, g := range m.Hello.Groups {
+			v.groups[g.Name+" "+ranges(g.Members)] = i
+		}
+	case m.Beat != nil:
+		if m.Beat.moved(v.beat) {
+			v.moved = now
+		}
+		v.beat = m.Beat
+	case m.Report != nil:
+		v.report = m.Report
+		select {
+		case w.told <- struct{}{}:
+		default:
+		}
+	case m.Bye:
+		v.over = true
+	}
+}
+
+// moved tells whether a rank has done something since an earlier beat.
+func (b *Beat) moved(before *Beat) bool {
+	return before == nil || b.Busy || b.Phase != before.Phase || b.Step != before.Step || b.Calls != before.Calls || b.Ended != before.Ended
+}
+
+// watch looks once a second.
+func (w *Watcher) watch() {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		if now.Sub(last) > 5*beatEvery {
+			w.forgive(now) // this process was stopped itself
+		}
+		last = now
+		w.mu.Lock()
+		v, line := diagnose(w.ranks, now, w.settings.Limit), w.stragglers()
+		w.mu.Unlock()
+		if line != "" {
+			w.settings.Remark(line)
+		}
+		if v != nil {
+			w.judge(v)
+			return
+		}
+	}
+}
+
+func (w *Watcher) forgive(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.ranks {
+		w.ranks[i].moved = now
+	}
+}
+
+// judge asks the rank to blame where it stands, then ends the run.
+func (w *Watcher) judge(v *Verdict) {
+	w.mu.Lock()
+	w.ranks[v.Rank].report = nil
+	over := w.ranks[v.Rank].over
+	w.mu.Unlock()
+	if !over {
+		w.ask(v.Rank)
+		w.until(func() bool { return w.ranks[v.Rank].report != nil })
+	}
+	w.mu.Lock()
+	if w.ranks[v.Rank].report != nil {
+		describe(v, w.ranks)
+	}
+	w.verdict = v
+	w.mu.Unlock()
+	w.act(v)
+}
+
+// until waits a while for what ranks say.
+func (w *Watcher) until(true func() bool) {
+	limit := time.After(patience)
+	for {
+		w.mu.Lock()
+		done := true()
+		w.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-w.told:
+		case <-limit:
+			return
+		}
+	}
+}
+
+// Verdict is that of a run that err has ended, with what is known of its ranks.
+func (w *Watcher) Verdict(err error) *Verdict {
+	w.mu.Lock()
+	v := w.verdict
+	w.mu.Unlock()
+	if v != nil {
+		return v
+	}
+	v = verdictOf(err)
+	switch {
+	case v.Kind == Mismatch, strings.Contains(v.Text, notMine):
+		w.until(w.allReported)
+	case v.Kind == Failure && v.Rank >= 0 && v.Rank < len(w.ranks):
+		w.until(func() bool { return w.ranks[v.Rank].report != nil })
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v.Kind == Failure && v.Rank >= 0 && v.Rank < len(w.ranks) {
+		if r := w.ranks[v.Rank].report; r != nil && r.Verdict != nil {
+			v = r.Verdict
+		}
+	}
+	switch {
+	case v.Kind == Mismatch:
+		w.accuse(v)
+	case strings.Contains(v.Text, notMine):
+		w.origin(v)
+	}
+	describe(v, w.ranks)
+	w.verdict = v
+	return v
+}
+
+func (w *Watcher) allReported() bool {
+	for i := range w.ranks {
+		if w.ranks[i].report == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Close ends the watching.
+func (w *Watcher) Close() {
+	w.closing.Do(func() { close(w.quit) })
+	w.idle.Wait()
+}

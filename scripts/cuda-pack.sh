@@ -1,0 +1,15 @@
+# Puts all that a GPU machine needs into bin/gpu: no Go, no compiler and no network are
+# wanted there, only a driver. Called by make gpu-pack.
+set -eu
+cd "$(dirname "$0")/.."
+rm -rf bin/gpu
+mkdir -p bin/gpu
+cp bin/monotron bin/libmt_cuda.so scripts/gpu.sh scripts/cuda-torch.py bin/gpu/
+$GO test -c -o bin/gpu/cuda.test ./csrc/cuda/
+[ -d testdata/golden ] && cp -r testdata/golden bin/gpu/golden
+for case in gpt2-tanh llama-small; do
+  for at in "${MONOTRON_SHARED:-../shared}/golden/model/$case" ; do
+    if [ -d "$at" ]; then mkdir -p bin/gpu/golden; cp -r "$at" bin/gpu/golden/; fi
+  done
+done
+du -sh bin/gpu

@@ -1,0 +1,110 @@
+// Package postmortem is the command postmortem: what the ranks of a dead run were at.
+package postmortem
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/mpu/comm/watch"
+	"monotron/tools/internal/command"
+)
+
+const description = `FOLDER is a run's --run-folder: flight records of its ranks (flight_00000.bin and so on, the last
+1,000 collectives each), also of ranks that were killed, and the verdict. Records of several
+hosts are copied into one folder first.
+
+Printed: the verdict; where each rank was at the end; the first place where ranks of a group part
+(one calls something else, or never comes); and the last calls of all ranks on one time line.
+--trace writes all of them as a Chrome trace (chrome://tracing, ui.perfetto.dev).`
+
+// Command is postmortem.
+func Command() *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:        "postmortem",
+		Usage:       "join the flight records of a run's ranks after a death",
+		ArgsUsage:   "FOLDER",
+		Description: description,
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "last", Value: 40, Usage: "calls on the time line; 0: all"},
+			&cli.StringFlag{Name: "trace", Usage: "`FILE` for a Chrome trace"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Len() != 1 {
+				return fault.Errorf(fault.Usage, "which run? Give its --run-folder")
+			}
+			return run(c.Args().First(), c.Int("last"), c.String("trace"), os.Stdout)
+		},
+	})
+}
+
+func run(folder string, last int, trace string, w io.Writer) error {
+	flights, err := read(folder)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	v, err := watch.ReadVerdict(folder)
+	switch {
+	case err == nil:
+		fmt.Fprintf(out, "verdict (%s): %s\n\n", v.Kind, v.Text)
+	case fault.CodeOf(err) == fault.NoInput:
+		fmt.Fprintf(out, "no verdict in %s\n\n", folder)
+	default:
+		return err
+	}
+	for _, f := range flights {
+		fmt.Fprintln(out, f.End())
+	}
+	fmt.Fprintf(out, "\n%s\n\n", watch.Divergence(flights))
+	watch.Timeline(out, flights, last)
+	if trace != "" {
+		if err := write(trace, flights); err != nil {
+			return err
+		}
+	}
+	return fault.With(fault.IO, out.Flush())
+}
+
+// read reads the records of a folder; one that is damaged is an error.
+func read(folder string) ([]*watch.Flight, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "flight_*.bin"))
+	if err != nil {
+		return nil, fault.With(fault.Usage, err)
+	}
+	if len(files) == 0 {
+		return nil, fault.Errorf(fault.NoInput, "%s holds no flight records; give a --run-folder (an earlier run's are in before_1 and so on)", folder)
+	}
+	var flights []*watch.Flight
+	for _, path := range files {
+		f, err := watch.ReadFlight(path)
+		if err != nil {
+			return nil, err
+		}
+		flights = append(flights, f)
+	}
+	return flights, nil
+}
+
+// write writes the trace, whole or not at all.
+func write(path string, flights []*watch.Flight) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-trace-*")
+	if err != nil {
+		return fault.With(fault.IO, err)
+	}
+	out := bufio.NewWriter(f)
+	err = watch.Trace(out, flights)
+	if err = errors.Join(err, out.Flush(), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name()) // it is of no use
+	}
+	return fault.With(fault.IO, err)
+}
