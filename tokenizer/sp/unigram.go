@@ -11,9 +11,8 @@ type step struct {
 	id    int32
 }
 
-// unigram cuts text so that the scores of its pieces add up to most, rounded where
-// the original rounds: what is kept is float32, but a piece's sum is compared before
-// it is rounded (its score has become a double, since a user-defined symbol's is).
+// unigram cuts text so that the scores of its pieces add up to most, in
+// float32 and in the order of the original.
 func (m *Model) unigram(text string, emit func(piece string, id int32)) {
 	best := make([]step, len(text)+1)
 	for i := range best {
@@ -27,12 +26,12 @@ func (m *Model) unigram(text string, emit func(piece string, id int32)) {
 			if p.kind == unused {
 				return
 			}
-			score := float64(p.score)
-			if p.kind == userDefined {
-				score = float64(float32(n)*m.most) - 0.1
+			score := p.score + here
+			if p.kind == userDefined { // a sum of doubles, rounded once
+				score = float32(float64(float32(n)*m.most) - 0.1 + float64(here))
 			}
-			if score += float64(here); to.from < 0 || score > float64(to.score) {
-				*to = step{float32(score), int32(at), id}
+			if to.from < 0 || score > to.score {
+				*to = step{score, int32(at), id}
 			}
 			single = single || n == width
 		})

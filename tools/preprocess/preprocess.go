@@ -82,6 +82,7 @@ func run(c *cli.Context, fast bool) error {
 	}
 	o.emptyToo = fast
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(o.memory(0)))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the limit alone says when to collect
 	start := time.Now()
 	switch {
 	case o.dryRun:
@@ -112,5 +113,5 @@ func (o *options) memory(longest int) int64 {
 		runtime.ReadMemStats(&m)
 		o.loaded = int64(m.HeapAlloc)
 	}
-	return o.loaded + 32<<20 + int64(o.workers)*(28<<20+16*int64(longest))
+	return o.loaded + 32<<20 + int64(o.workers)*(36<<20+16*int64(longest))
 }
