@@ -53,6 +53,7 @@ import (
 	"bytes"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -148,6 +149,8 @@ type Mesh struct {
 	inside sync.RWMutex // read: a call is under way
 	life   sync.Mutex   // of freed; Abort needs nothing else
 	freed  bool
+
+	aborted atomic.Bool
 }
 
 // NewMesh is the first step of connecting `size` ranks, this one being `rank`.
@@ -212,13 +215,18 @@ func (m *Mesh) enter(f func(text *C.char, room C.int64_t) C.int32_t) error {
 	if m.freed { // written with inside locked
 		return fault.Errorf(fault.IO, "Gloo: closed")
 	}
-	return call(f)
+	err := call(f)
+	if err != nil && m.aborted.Load() { // Gloo tells whichever trouble the end made first
+		return fault.Errorf(fault.IO, "Gloo: ended by the caller")
+	}
+	return err
 }
 
 // Abort ends calls under way and those to come, from any goroutine.
 func (m *Mesh) Abort() {
 	m.life.Lock()
 	defer m.life.Unlock()
+	m.aborted.Store(true)
 	if !m.freed {
 		C.abort_mesh(m.api, m.mesh)
 	}
