@@ -52,10 +52,13 @@ func OpenHostTable(api unsafe.Pointer, pool *Pool) (Backend, error) {
 	return t, nil
 }
 
+// tableVersion is what both sides of a table must be.
+const tableVersion = C.MT_DEVICE_VERSION
+
 func checkTable(api *C.mt_device_api) error {
-	if api.version != C.MT_DEVICE_VERSION || api.bytes != C.sizeof_mt_device_api || api.ops != C.MT_OPS || int(api.ops) != int(Ops) {
+	if api.version != tableVersion || api.bytes != C.sizeof_mt_device_api || api.ops != C.MT_OPS || int(api.ops) != int(Ops) {
 		return fmt.Errorf("kernel table of version %d, %d bytes, %d ops; this program needs version %d, %d bytes, %d ops: build both from one source",
-			api.version, api.bytes, api.ops, C.MT_DEVICE_VERSION, C.sizeof_mt_device_api, C.MT_OPS)
+			api.version, api.bytes, api.ops, tableVersion, C.sizeof_mt_device_api, C.MT_OPS)
 	}
 	for op := range Ops {
 		if api.op[op].tiles == nil || api.op[op].run == nil {
