@@ -9,17 +9,16 @@ import (
 	"path/filepath"
 	"sort"
 
-	"github.com/zeebo/xxh3"
-
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/blocks"
 	"monotron/megatron/checkpoint/formats/safetensors"
 	"monotron/mpu"
 )
 
-// chunkBytes is what a save or load holds of the tensors at a time.
-const chunkBytes = 16 << 20
+// chunkBytes is what a save holds of the device's tensors at a time.
+const chunkBytes = 4 << 20
 
 // SaveOptions say who saves and what is kept. The zero value is one rank that
 // keeps everything.
@@ -40,7 +39,8 @@ type part struct {
 	dtype device.DType
 	shape []int64 // of the global tensor
 	piece mpu.Piece
-	read  func(dst []byte, at int64) error // bytes at.. of the piece
+	read  func(dst []byte, at int64) error // bytes at.. of the piece, one call after the other; or
+	tasks []blocks.Task                    // which make them, several at a time
 }
 
 // saver is one rank's save under way.
@@ -115,7 +115,7 @@ func (s *saver) add(t mpu.Stored, dev *device.Device) error {
 		s.parts = append(s.parts, part{t.Name, t.Tensor.DType, t.Global, piece, func(dst []byte, at int64) error {
 			dev.Read(dst, flat.Slice(0, piece.Local+at/width, int64(len(dst))/width))
 			return dev.Err()
-		}})
+		}, nil})
 		s.report.Bytes += piece.Len() * width
 	}
 	return nil
@@ -283,8 +283,10 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 			return err
 		}
 		buf := make([]byte, min(chunkBytes, s.report.Bytes))
+		ahead := blocks.Ahead(ctx, s.tasks())
+		defer ahead.Stop()
 		for i, p := range s.parts {
-			hash, blocks, err := p.write(ctx, infos[i].Bytes, buf, write)
+			hash, blocks, err := p.write(ctx, infos[i].Bytes, p.chunks(buf, ahead), write)
 			if err != nil {
 				return err
 			}
@@ -302,31 +304,46 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 	return m, err
 }
 
+func (s *saver) tasks() (all []blocks.Task) {
+	for _, p := range s.parts {
+		all = append(all, p.tasks...)
+	}
+	return all
+}
+
+// chunks gives the bytes from at on, some of them, in buf or as ahead made them.
+func (p *part) chunks(buf []byte, ahead *blocks.Queue) func(at, total int64) ([]byte, error) {
+	if p.read == nil {
+		return func(int64, int64) ([]byte, error) { return ahead.Next() }
+	}
+	return func(at, total int64) ([]byte, error) {
+		chunk := buf[:min(int64(len(buf)), total-at)]
+		if err := p.read(chunk, at); err != nil {
+			return nil, fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
+		}
+		return chunk, nil
+	}
+}
+
 // write streams the part's bytes and returns their checksum and, of a long part,
 // those of its blocks.
-func (p *part) write(ctx context.Context, bytes int64, buf []byte, write func([]byte) error) (sum, blocks string, err error) {
-	hash := xxh3.New()
-	var sums []byte
-	if bytes > blockBytes {
-		buf = buf[:int64(len(buf))/blockBytes*blockBytes]
-	}
-	for at := int64(0); at < bytes; at += int64(len(buf)) {
+func (p *part) write(ctx context.Context, bytes int64, next func(at, total int64) ([]byte, error), write func([]byte) error) (sum, blocks string, err error) {
+	hash := newSums(bytes)
+	for at := int64(0); at < bytes; {
 		if err := ctx.Err(); err != nil {
 			return "", "", fmt.Errorf("checkpoint: save stopped: %w", context.Cause(ctx))
 		}
-		chunk := buf[:min(int64(len(buf)), bytes-at)]
-		if err := p.read(chunk, at); err != nil {
-			return "", "", fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
+		chunk, err := next(at, bytes)
+		if err != nil {
+			return "", "", err
 		}
-		_, _ = hash.Write(chunk) // never fails
-		if bytes > blockBytes {
-			sums = blockSums(sums, chunk)
-		}
+		hash.add(chunk)
 		if err := write(chunk); err != nil {
 			return "", "", err
 		}
+		at += int64(len(chunk))
 	}
-	return hexSum(hash.Sum128()), string(sums), nil
+	return hexSum(hash.whole.Sum128()), hash.finish(), nil
 }
 
 func (s *saver) writeManifest(m *Manifest, name string) error {
