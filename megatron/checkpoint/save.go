@@ -17,8 +17,12 @@ import (
 	"monotron/mpu"
 )
 
-// chunkBytes is what a save holds of the device's tensors at a time.
-const chunkBytes = 4 << 20
+const (
+	// chunkBytes of the device's tensors are read at a time.
+	chunkBytes = 4 << 20
+	// cachedBytes are made and summed at a time, so that the second finds them cached.
+	cachedBytes = 1 << 20
+)
 
 // SaveOptions say who saves and what is kept. The zero value is one rank that
 // keeps everything.
@@ -222,7 +226,7 @@ func (s *saver) prepare() error {
 			return err
 		}
 		for phase := range phases {
-			if err := s.disk.file(s.alive(phase), func(func([]byte) error) error { return nil }); err != nil {
+			if err := s.disk.text(s.alive(phase), nil); err != nil {
 				return err
 			}
 		}
@@ -278,15 +282,14 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{Format: manifestFormat, Version: manifestVersion, State: s.state}
 	m.Files = []File{{Name: name, Bytes: int64(len(header)) + s.report.Bytes, HeaderBytes: int64(len(header)), HeaderXXH3: sum(header)}}
 	index := map[string]int{}
-	err = s.disk.file(filepath.Join(s.tmp, name), func(write func([]byte) error) error {
-		if err := write(header); err != nil {
+	err = s.disk.file(filepath.Join(s.tmp, name), func(out *output) error {
+		if err := out.write(header); err != nil {
 			return err
 		}
-		buf := make([]byte, min(chunkBytes, s.report.Bytes))
 		ahead := blocks.Ahead(ctx, s.tasks())
 		defer ahead.Stop()
 		for i, p := range s.parts {
-			hash, blocks, err := p.write(ctx, infos[i].Bytes, p.chunks(buf, ahead), write)
+			hash, blocks, err := p.write(ctx, infos[i].Bytes, ahead, out)
 			if err != nil {
 				return err
 			}
@@ -311,39 +314,43 @@ func (s *saver) tasks() (all []blocks.Task) {
 	return all
 }
 
-// chunks gives the bytes from at on, some of them, in buf or as ahead made them.
-func (p *part) chunks(buf []byte, ahead *blocks.Queue) func(at, total int64) ([]byte, error) {
-	if p.read == nil {
-		return func(int64, int64) ([]byte, error) { return ahead.Next() }
-	}
-	return func(at, total int64) ([]byte, error) {
-		chunk := buf[:min(int64(len(buf)), total-at)]
-		if err := p.read(chunk, at); err != nil {
-			return nil, fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
-		}
-		return chunk, nil
-	}
-}
-
 // write streams the part's bytes and returns their checksum and, of a long part,
 // those of its blocks.
-func (p *part) write(ctx context.Context, bytes int64, next func(at, total int64) ([]byte, error), write func([]byte) error) (sum, blocks string, err error) {
+func (p *part) write(ctx context.Context, bytes int64, ahead *blocks.Queue, out *output) (sum, blocks string, err error) {
 	hash := newSums(bytes)
 	for at := int64(0); at < bytes; {
 		if err := ctx.Err(); err != nil {
 			return "", "", fmt.Errorf("checkpoint: save stopped: %w", context.Cause(ctx))
 		}
-		chunk, err := next(at, bytes)
+		n, err := p.writeSome(at, bytes-at, hash, ahead, out)
 		if err != nil {
 			return "", "", err
 		}
-		hash.add(chunk)
-		if err := write(chunk); err != nil {
-			return "", "", err
-		}
-		at += int64(len(chunk))
+		at += n
 	}
 	return hexSum(hash.whole.Sum128()), hash.finish(), nil
+}
+
+// writeSome appends some of the left bytes, from at on.
+func (p *part) writeSome(at, left int64, hash *sums, ahead *blocks.Queue, out *output) (int64, error) {
+	if p.read != nil {
+		return out.make(min(left, chunkBytes), func(dst []byte) error {
+			for k := 0; k < len(dst); k += cachedBytes {
+				part := dst[k:min(len(dst), k+cachedBytes)]
+				if err := p.read(part, at+int64(k)); err != nil {
+					return fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
+				}
+				hash.add(part)
+			}
+			return nil
+		})
+	}
+	chunk, err := ahead.Next()
+	if err != nil {
+		return 0, err
+	}
+	hash.add(chunk)
+	return int64(len(chunk)), out.write(chunk)
 }
 
 func (s *saver) writeManifest(m *Manifest, name string) error {
@@ -351,7 +358,7 @@ func (s *saver) writeManifest(m *Manifest, name string) error {
 	if err != nil {
 		return fault.Errorf(fault.Internal, "checkpoint: %w", err)
 	}
-	return s.disk.file(filepath.Join(s.tmp, name), func(write func([]byte) error) error { return write(text) })
+	return s.disk.text(filepath.Join(s.tmp, name), text)
 }
 
 // complete joins the ranks' parts, gives the folder its name and moves the tracker.
