@@ -108,7 +108,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.version = MT_DEVICE_VERSION;
   api.bytes = sizeof api;
   api.ops = MT_OPS;
-  api.host_memory = MT_EMULATED;
+  api.host_memory = 0;
   api.open = open_device;
   api.close = close_device;
   api.alloc = allocate;
