@@ -136,6 +136,34 @@ func TestOpsRunBehindTheHost(t *testing.T) {
 	}
 }
 
+// Claim: copies of any size, far beyond the pinned ring, arrive whole and in order with
+// the ops, and the source may change as soon as Write has returned.
+func TestCopiesThroughPinnedMemory(t *testing.T) {
+	emulated(t)
+	d := open(t)
+	defer d.Close()
+	for _, n := range []int64{1, 3, 1000, 1<<20 - 1, 1 << 20, 5<<20 + 7} { // f32: up to 20 MB, the ring is 16
+		x, y := d.Arena.Alloc(device.Activations, device.F32, n), d.Arena.Alloc(device.Activations, device.F32, n)
+		host := make([]float32, n)
+		for round := range 3 {
+			for i := range host {
+				host[i] = float32(i%1000 + round)
+			}
+			device.WriteSlice(d, x, host)
+			clear(host)
+			d.Copy(y, x)
+			got := device.ReadSlice[float32](d, y)
+			for i, v := range got {
+				if v != float32(i%1000+round) {
+					t.Fatalf("%d elements, round %d: element %d is %g (%v)", n, round, i, v, d.Err())
+				}
+			}
+		}
+		d.Arena.Free(y)
+		d.Arena.Free(x)
+	}
+}
+
 // Claim: a head that no kernel has room for is refused, by name.
 func TestWideHeadIsRefused(t *testing.T) {
 	emulated(t)

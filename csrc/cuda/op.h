@@ -10,6 +10,7 @@
 struct mt_stream {
   cudaStream_t stream;
   struct mt_blaslt *blaslt; /* cuBLASLt's state; NULL where the library is missing */
+  struct mt_staging *staging; /* NULL: no pinned memory */
   int processors;
 };
 

@@ -13,6 +13,7 @@
 namespace {
 
 thread_local cudaError_t last = cudaSuccess;
+thread_local mt_emu_stream *here; /* whose thread this is */
 
 std::mutex texts_mutex;
 std::set<std::string> texts; /* what launches failed of: an error's text stays */
@@ -32,6 +33,7 @@ struct mt_emu_stream {
   std::thread worker{[this] { work(); }};
 
   void work() {
+    here = this;
     mt_emu::enter_device_memory();
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
@@ -62,6 +64,11 @@ struct mt_emu_stream {
     cudaError_t e = error;
     error = cudaSuccess;
     return e;
+  }
+
+  cudaError_t trouble() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return error;
   }
 
   void end() {
@@ -131,6 +138,7 @@ struct mt_emu_event {
     std::mutex mutex;
     std::condition_variable changed;
     bool passed = false;
+    cudaError_t error = cudaSuccess; /* of the stream, when it came by */
   };
   std::shared_ptr<Place> place; /* none before the first record */
 };
@@ -143,8 +151,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   auto place = event->place = std::make_shared<mt_emu_event::Place>();
   mt_emu::enqueue(stream, [place] {
+    cudaError_t e = here ? here->trouble() : cudaSuccess;
     std::lock_guard<std::mutex> lock(place->mutex);
-    place->passed = true;
+    place->passed = true, place->error = e;
     place->changed.notify_all();
   });
   return cudaSuccess;
@@ -164,6 +173,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!event->place) return cudaSuccess;
   std::lock_guard<std::mutex> lock(event->place->mutex);
   return event->place->passed ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (!event->place) return cudaSuccess;
+  std::unique_lock<std::mutex> lock(event->place->mutex);
+  event->place->changed.wait(lock, [event] { return event->place->passed; });
+  return event->place->error;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
