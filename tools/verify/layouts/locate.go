@@ -75,18 +75,30 @@ func locate(got, want *Outcome, b Bounds) string {
 			}
 		}
 	}
-	least := gradientScale(want)
-	for i := len(want.order) - 1; i >= 0; i-- {
-		name := want.order[i]
-		mine, theirs := got.grads[name], want.grads[name]
-		if mine == nil || theirs == nil || len(mine.values) != len(theirs.values) {
-			return "gradient of " + name + " is missing"
-		}
-		if d := distance(name, mine.values, theirs.values, nil) / least(theirs); !(d <= b.Grad) {
-			return fmt.Sprintf("gradient of %s, rank %d: off by %.2g", name, mine.giver(mine.first(theirs, b.Grad)), d)
+	for step := range want.grads {
+		if where := locateGradient(got, want, step, b.grad(step, want)); where != "" {
+			return where
 		}
 	}
-	return "after the first step's gradients: clipping, update, or the data of a later step"
+	return "after the last step's gradients: clipping or update"
+}
+
+// locateGradient names the first gradient of a step, in the order of backward, that
+// is off by more than a bound, and the rank; "": none is. In a later step that may
+// come from the step before: its clipping or update.
+func locateGradient(got, want *Outcome, step int, bound float64) string {
+	least := gradientScale(want.grads[step])
+	for i := len(want.order) - 1; i >= 0; i-- {
+		name := want.order[i]
+		mine, theirs := got.grads[step][name], want.grads[step][name]
+		if mine == nil || theirs == nil || len(mine.values) != len(theirs.values) {
+			return fmt.Sprintf("step %d: gradient of %s is missing", step+1, name)
+		}
+		if d := distance(name, mine.values, theirs.values, nil) / least(theirs); !(d <= bound) {
+			return fmt.Sprintf("step %d: gradient of %s, rank %d: off by %.2g", step+1, name, mine.giver(mine.first(theirs, bound)), d)
+		}
+	}
+	return ""
 }
 
 func (o *Outcome) module(depth int) string {
@@ -101,16 +113,16 @@ func (o *Outcome) module(depth int) string {
 
 // first is the first element that is off by more than a share of the largest.
 func (t *tensor) first(want *tensor, share float64) int64 {
-	most := 0.0
+	most := float32(0)
 	for _, v := range want.values {
 		most = max(most, v, -v)
 	}
 	for i, v := range want.values {
-		if !(abs(t.values[i]-v) <= share*most) {
+		if !(abs(t.values[i]-v) <= float32(share)*most) {
 			return int64(i)
 		}
 	}
 	return 0
 }
 
-func abs(x float64) float64 { return max(x, -x) }
+func abs(x float32) float32 { return max(x, -x) }
