@@ -60,7 +60,7 @@ func (o *Outcome) smallest() float64 {
 type Difference struct {
 	Loss, Norm, Grad, Weight float64 // the worst; Grad is that of the step with the largest GradShare
 	GradShare                float64 // of its step's bound
-	Forward                  float64 // of residual streams and token losses, by norm
+	Forward                  float64 // of residual streams and token losses, by norm, as a share of their bound
 	WorstGrad, WorstWeight   string
 	Samples                  bool // other ones were read, or counted in the loss
 	Missing                  string
@@ -75,14 +75,7 @@ func compare(m *spec.Model, got, want *Outcome, b Bounds) Difference {
 		d.Norm = worse(d.Norm, apart(got.norms[i], want.norms[i]))
 	}
 	d.Loss = worse(d.Loss, apart(got.evaluation, want.evaluation))
-	for depth, theirs := range want.hidden {
-		if depth >= len(got.hidden) {
-			d.Missing = want.module(depth)
-			break
-		}
-		worst, _ := farthest(got.hidden[depth], theirs, tensorScale, nil, &d.Missing)
-		d.Forward = worse(d.Forward, worst)
-	}
+	d.Forward = worse(got.hidden.apart(want.hidden, &d.Missing)/b.Grad, got.after.apart(want.after, &d.Missing)/b.grad(len(want.grads), want))
 	for step, theirs := range want.grads {
 		worst, name := farthest(got.grads[step], theirs, gradientScale(theirs), nil, &d.Missing)
 		if share := worst / b.grad(step, want); share > d.GradShare || math.IsNaN(share) {
@@ -90,8 +83,17 @@ func compare(m *spec.Model, got, want *Outcome, b Bounds) Difference {
 		}
 	}
 	d.Weight, d.WorstWeight = farthest(got.weights, want.weights, want.fullMove, keyBiases(m), &d.Missing)
-	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= b.Grad && d.Norm <= b.Grad && d.GradShare <= 1 && d.Weight <= b.Weight)
+	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= 1 && d.Norm <= b.Grad && d.GradShare <= 1 && d.Weight <= b.Weight)
 	return d
+}
+
+// apart is the largest difference of any depth's views, by norm.
+func (v *views) apart(want views, missing *string) (most float64) {
+	for depth, theirs := range want {
+		worst, _ := farthest(v.at(depth), theirs, tensorScale, nil, missing)
+		most = worse(most, worst)
+	}
+	return most
 }
 
 // worse is the larger; not a number is the worst.
@@ -174,7 +176,7 @@ func (d *Difference) where(b Bounds) string {
 		return "other samples or tokens were counted"
 	case d.Missing != "":
 		return d.Missing + " is not held by any rank, or only in part"
-	case !(d.Forward <= b.Grad):
+	case !(d.Forward <= 1):
 		return "residual stream or token losses"
 	case !(d.GradShare <= 1):
 		return fmt.Sprintf("gradient of %s", d.WorstGrad)

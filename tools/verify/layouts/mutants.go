@@ -207,7 +207,7 @@ func Mutants(m Model, variants []Variant, steps int, open func() (*device.Device
 	known := map[string]bool{}
 	for _, v := range variants {
 		watch := newCollectives("", site{}, every)
-		if _, err := Train(m, v, 1, open, Setup{rank: watch.wrap}); err != nil {
+		if _, err := Train(m, v, steps, open, Setup{rank: watch.wrap}); err != nil {
 			return nil, fmt.Errorf("%v: %w", v, err)
 		}
 		most := watch.most()
@@ -233,7 +233,8 @@ type which struct {
 	name   string
 }
 
-// broken picks of n calls in the first step: all, and a few alone.
+// broken picks of n calls in a training, from the look before it to the evaluation
+// after it: all, and a few alone.
 func broken(n int) []which {
 	list := []which{{every, ""}}
 	const alone = 4

@@ -25,7 +25,8 @@ type Outcome struct {
 	samples       [][]int64 // read, by step, ascending
 	grads         []tensors // by step, before clipping
 	weights       tensors   // after the last step
-	hidden        []tensors // the first sample's residual stream, by depth
+	hidden        views     // of the first sample, before the training
+	after         views     // of every sample of the first batch, after it, by sketches
 	order         []string  // of the parameters in the model
 	seconds       float64
 }
@@ -122,11 +123,7 @@ func (t *trial) train(r *training.Rank, e *training.Engine, feed *training.Feed,
 			return err
 		}
 	}
-	sum, tokens, err := e.Loss(first)
-	if r.Last() {
-		t.out.evaluation, t.out.tokens = sum/max(1, tokens), append(t.out.tokens, tokens)
-	}
-	return err
+	return t.evaluate(r, e, first)
 }
 
 // note records which samples a rank was given; a tensor- and pipeline-parallel
