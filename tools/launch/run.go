@@ -19,9 +19,8 @@ import (
 // run starts the ranks, again after failures where that is asked for and gets
 // further.
 func (o *options) run(out, notes io.Writer) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
+	signals, stop := listen()
+	defer stop()
 	if err := o.makeFolder(); err != nil {
 		return err
 	}
@@ -32,6 +31,14 @@ func (o *options) run(out, notes io.Writer) error {
 		fmt.Fprintf(notes, "launch: flight records and verdict are in %s (monotron postmortem)\n", o.folder)
 	}
 	return err
+}
+
+// listen takes the signals that ask to stop. SIGPIPE comes when nobody reads what
+// the ranks print any more, as behind `| head`.
+func listen() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE)
+	return signals, func() { signal.Stop(signals) }
 }
 
 // makeFolder makes the folder for what a failed run leaves.

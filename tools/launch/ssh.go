@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
@@ -48,9 +47,8 @@ var passedOn = []string{"MONOTRON_", "NCCL_", "LD_LIBRARY_PATH="}
 
 // run starts the hosts, again after failures where that is asked for and helps.
 func (f *fleet) run(out, notes io.Writer) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
+	signals, stop := listen()
+	defer stop()
 	before, futile := f.progress(), 0
 	for {
 		told, err := f.attempt(signals, newConsole(out, notes, "none"))
@@ -109,6 +107,9 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 		case <-limit:
 			tell(all, "")
 		case s := <-signals:
+			if told && s == syscall.SIGPIPE {
+				continue // one more line
+			}
 			if told {
 				tell(all, "")
 				continue
