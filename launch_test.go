@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ func TestLaunch(t *testing.T) {
 		"a killed rank is named":              killedRankIsNamed,
 		"a signal to one rank":                signalToOneRank,
 		"a killed launcher leaves nothing":    killedLauncherLeavesNothing,
+		"nobody reads any more":               nobodyReads,
 		"restarts":                            restarts,
 		"a mistake in the flags is told once": mistakeIsToldOnce,
 		"replay and postmortem":               replayAndPostmortem,
@@ -254,6 +256,29 @@ func signalToOneRank(l *launching) {
 	whole := l.numbers("whole.jsonl")
 	if rest := l.numbers("continued.jsonl"); rest == "" || !strings.HasSuffix(whole, rest) {
 		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, whole)
+	}
+}
+
+// Claim (issue F, part 6): a run whose output nobody reads any more, as behind
+// `| head`, is not lost: it saves after its step and ends with 75.
+func nobodyReads(l *launching) {
+	t := l.t
+	for name, start := range map[string]string{"alone": "pretrain_gpt --world-size 8 ", "launched": "launch --nproc-per-node 8 -- pretrain_gpt "} {
+		cmd, notes := l.command(start + eight + "--train-iters 20000 --save " + name + " --save-interval 100000")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), "lm loss"); {
+		}
+		out.Close()    // in the middle of it
+		_ = cmd.Wait() // its code says it
+		if code := cmd.ProcessState.ExitCode(); code != 75 || l.read(name+"/latest_checkpointed_iteration.txt") == "" {
+			t.Errorf("%s: code %d: %s", name, code, notes)
+		}
 	}
 }
 

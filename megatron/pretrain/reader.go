@@ -19,7 +19,7 @@ func endWithReader(ctx context.Context, out io.Writer) (context.Context, io.Writ
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &readLines{out: out, gone: sync.OnceFunc(func() {
 		fmt.Fprintln(os.Stderr, "nobody reads standard output any more: saving after this step")
-		cancel(errors.New("nobody reads standard output"))
+		cancel(errors.New("a closed standard output"))
 	})}
 }
 

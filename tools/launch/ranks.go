@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -87,7 +86,7 @@ func (a *attemptRun) run(signals <-chan os.Signal) error {
 				continue
 			}
 			a.told, a.toldAt = true, time.Now()
-			a.console.note(fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s))
+			a.console.note(ending(s))
 			a.kill(ranks, syscall.SIGTERM)
 		}
 	}

@@ -38,7 +38,18 @@ func (o *options) run(out, notes io.Writer) error {
 func listen() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE)
-	return signals, func() { signal.Stop(signals) }
+	return signals, func() {
+		signal.Stop(signals)
+		signal.Ignore(syscall.SIGPIPE) // the exit code is for somebody, if the last line is not
+	}
+}
+
+// ending is what a person is told of such a signal.
+func ending(s os.Signal) string {
+	if s == syscall.SIGPIPE {
+		return "launch: nobody reads the output any more: the ranks save and end"
+	}
+	return fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s)
 }
 
 // makeFolder makes the folder for what a failed run leaves.

@@ -115,7 +115,7 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 				continue
 			}
 			told = true
-			c.note(fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s))
+			c.note(ending(s))
 			tell(all, tellTerm)
 		}
 	}
