@@ -98,7 +98,8 @@ func TestFaultTable(t *testing.T) {
 }
 
 // try runs one cell. The seconds are those from the moment at which the fault hits to
-// the end of everything, as far as the victim's record tells it, and those of the whole run.
+// the end of everything, where the record of the victim's process tells it, and those of
+// the whole run.
 func (c *cell) try(l *launching, number int) (line string, err error) {
 	const victim = 3
 	folder := filepath.Join(l.dir, fmt.Sprintf("run%d", number))
@@ -128,7 +129,7 @@ func (c *cell) try(l *launching, number int) (line string, err error) {
 	if read == nil {
 		read = json.Unmarshal(text, &v)
 	}
-	if f, err := watch.ReadFlight(watch.FlightFile(folder, victim)); err == nil && (v.Kind == "death" || v.Kind == "stall" || v.Kind == "silence") && f.Since.After(begin) {
+	if f, err := watch.ReadFlight(watch.FlightFile(folder, victim)); err == nil && c.processes && (v.Kind == "death" || v.Kind == "stall" || v.Kind == "silence") && f.Since.After(begin) {
 		hit = f.Since // faults hit where a phase begins
 	}
 	took := end.Sub(hit)

@@ -24,6 +24,9 @@ const eight = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-len
 	"--make-vocab-size-divisible-by 2 --tokenizer-type NullTokenizer --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 " +
 	"--use-distributed-optimizer --split 8,1,1 --data-path text_text_document "
 
+// steady leaves out what differs between data-parallel sizes: the places of dropout.
+const steady = "--hidden-dropout 0 --attention-dropout 0 "
+
 // TestLaunch builds the program once for all that starts processes.
 func TestLaunch(t *testing.T) {
 	bin := program(t)
@@ -39,6 +42,9 @@ func TestLaunch(t *testing.T) {
 		"a corrupted checkpoint":              corruptedCheckpoint,
 		"stragglers":                          stragglers,
 		"fewer ranks":                         shrinks,
+		"fewer hosts":                         goesOnWithoutHost,
+		"too few hosts":                       cannotGoOnWithoutHost,
+		"hosts start again together":          hostsStartAgainTogether,
 		"attacked":                            attacked,
 		"a signal in any phase":               signalInAnyPhase,
 	} {
@@ -52,17 +58,19 @@ func TestLaunch(t *testing.T) {
 }
 
 // long are the tests that -short leaves out.
-var long = map[string]bool{"attacked": true, "a signal in any phase": true, "stragglers": true, "fewer ranks": true}
+var long = map[string]bool{"attacked": true, "a signal in any phase": true, "stragglers": true, "fewer ranks": true, "fewer hosts": true, "too few hosts": true,
+	"hosts start again together": true}
 
 // launching is a folder with a data set and the program.
 type launching struct {
 	t        *testing.T
 	bin, dir string
+	daemons  []int // processes of the sshd of each host
 }
 
 func newLaunching(t *testing.T, bin string) *launching {
 	t.Helper()
-	l := &launching{t, bin, t.TempDir()}
+	l := &launching{t: t, bin: bin, dir: t.TempDir()}
 	var text strings.Builder
 	for document := range 40 {
 		text.WriteString(`{"text":"`)
@@ -118,14 +126,20 @@ func (l *launching) start(line, log string, lines int) (cmd *exec.Cmd, notes *by
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
+	l.await(log, lines, cmd, notes)
+	return cmd, notes
+}
+
+// await waits until a run has logged so many lines.
+func (l *launching) await(log string, lines int, cmd *exec.Cmd, notes *bytes.Buffer) {
+	l.t.Helper()
 	for end := time.Now().Add(time.Minute); strings.Count(l.read(log), "\n") < lines; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
-			l.t.Fatalf("%s logged nothing: %s", line, notes)
+			l.t.Fatalf("%s logged nothing: %s", cmd, notes)
 		}
 	}
-	return cmd, notes
 }
 
 // inPhase waits until a rank sleeps in a phase, as its flight record says, and gives

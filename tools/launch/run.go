@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -68,6 +70,15 @@ func (o *options) makeFolder() (err error) {
 func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error {
 	before, futile := o.progress(), 0
 	for attempt := 0; ; attempt++ {
+		if o.gathers() {
+			err := stoppable(signals, func(ctx context.Context) error { return o.gather(ctx, attempt, notes) })
+			if errors.Is(err, errNotNeeded) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
 		environment, err := o.environment(attempt)
 		if err != nil {
 			return err
@@ -97,6 +108,22 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error
 		}
 		o.resume()
 		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, o.restarts, max(0, before))
+	}
+}
+
+// stoppable waits for something that a signal ends.
+func stoppable(signals <-chan os.Signal, wait func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- wait(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-signals:
+			cancel()
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type fleet struct {
 	self      string // this program, at the same path on all hosts
 	addr      string // host of rank 0
 	port      int    // 0: another one for each attempt
+	lost      bool   // the last attempt has not reached a host, or has lost it
 }
 
 // plan is what an agent is told in its first line.
@@ -52,7 +54,7 @@ func (f *fleet) run(out, notes io.Writer) error {
 	before, futile := f.progress(), 0
 	for {
 		told, err := f.attempt(signals, newConsole(out, notes, "none"))
-		if err == nil || told || !again(err) {
+		if err == nil || told || (!again(err) && !f.lost) {
 			return err
 		}
 		futile++
@@ -64,6 +66,15 @@ func (f *fleet) run(out, notes io.Writer) error {
 		}
 		f.resume()
 		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, f.restarts, max(0, before))
+		if f.restartsAtAll && f.lost {
+			if err := stoppable(signals, func(ctx context.Context) error {
+				return errors.Join(f.withoutLost(ctx, notes), ctx.Err())
+			}); errors.Is(err, context.Canceled) {
+				return fault.Errorf(fault.Again, "stopped while waiting for a host; run the same command again")
+			} else if err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -86,6 +97,7 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 		port = 20000 + rand.IntN(12000)
 	}
 	ends := make(chan *remote)
+	f.lost = false
 	var all []*remote
 	for node := range f.hosts {
 		r := f.start(node, port, secret, c, ends)
@@ -100,6 +112,7 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 			r.gone = true
 			if r.err != nil {
 				failures = append(failures, r)
+				f.lost = f.lost || codeOf(r.err) == sshFailed
 			}
 			if r.err != nil && limit == nil && codeOf(r.err) != fault.Again {
 				limit = time.After(f.patience(r))
