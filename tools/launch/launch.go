@@ -8,8 +8,10 @@
 package launch
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,7 +64,7 @@ type options struct {
 
 // Command is launch.
 func Command() *cli.Command {
-	return command.Wrap(&cli.Command{
+	c := command.Wrap(&cli.Command{
 		Name:        "launch",
 		Usage:       "start the ranks of a run as processes, here or on several hosts",
 		ArgsUsage:   "-- COMMAND [ARGUMENTS]",
@@ -103,6 +105,20 @@ func Command() *cli.Command {
 			return o.run(os.Stdout, os.Stderr)
 		},
 	})
+	c.Action = hintAtDashes(c.Action)
+	return c
+}
+
+// hintAtDashes says what is most likely wrong where the flags make no sense and there
+// is no -- in front of the command to start.
+func hintAtDashes(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		err := action(c)
+		if words := c.Args().Slice(); fault.CodeOf(err) == fault.Usage && len(words) > 1 && !slices.Contains(words, "--") && !slices.Contains(words, "--agent") {
+			return fault.With(fault.Usage, fmt.Errorf("%w\nthere is no -- in front of the command to start: monotron launch --nproc-per-node 2 -- pretrain_gpt ...", err))
+		}
+		return err
+	}
 }
 
 // read checks the flags.

@@ -29,7 +29,7 @@ func (o *options) run(out, notes io.Writer) error {
 	err := o.attempts(signals, out, notes)
 	if o.temporary && (err == nil || fault.CodeOf(err) == fault.Again) {
 		os.RemoveAll(o.folder) // nothing in it is of use
-	} else if o.temporary {
+	} else if o.temporary && os.Remove(o.folder) != nil { // it is not empty
 		fmt.Fprintf(notes, "launch: flight records and verdict are in %s (monotron postmortem)\n", o.folder)
 	}
 	return err

@@ -170,7 +170,7 @@ func (f *fleet) start(node, port int, secret string, c *console, ends chan<- *re
 		err = r.cmd.Start()
 	}
 	if err != nil {
-		r.err = fault.Errorf(fault.NoInput, "ssh cannot be started: %w", err)
+		r.err = fault.Errorf(fault.NoInput, "ssh, which --hostfile needs, cannot be started: %w", err)
 		go func() { ends <- r }()
 		return r
 	}
@@ -260,7 +260,10 @@ const sshFailed = 255
 
 func (r *remote) error() error {
 	code := codeOf(r.err)
+	var exit *exec.ExitError
 	switch {
+	case !errors.As(r.err, &exit) && r.words == "":
+		return fault.With(code, fmt.Errorf("host %s: %w", r.host.name, r.err))
 	case code == sshFailed:
 		return fault.Errorf(fault.IO, "host %s: ssh failed, or the connection was lost; what it said stands above. Try: ssh -o BatchMode=yes %s true", r.host.name, r.host.name)
 	case r.words != "":

@@ -340,7 +340,7 @@ func (s *server) watch() {
 			s.mu.Unlock()
 			last = now
 			if len(missing) > 0 {
-				waiting.say(now, "%s 0 waits for %d of %d %[1]ss: %[4]s; for %[5]v at most", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout)
+				waiting.say(now, "%s 0 still waits for %d of %d %[1]ss, number %[4]s, until %[5]v are over", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout)
 			}
 		}
 	}
