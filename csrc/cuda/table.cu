@@ -100,19 +100,8 @@ static int32_t copy_bytes(mt_context *ctx, void *dst, const void *src, int64_t b
 
 static const char *describe() { return described; }
 
-#define MT_CUDA_OPS(X)                                                                                                 \
-  X(MT_MATMUL, matmul) X(MT_NORM_FORWARD, norm_forward) X(MT_NORM_BACKWARD, norm_backward)                             \
-  X(MT_ACTIVATION_FORWARD, activation_forward) X(MT_ACTIVATION_BACKWARD, activation_backward) X(MT_ROPE, rope)         \
-  X(MT_ATTENTION_FORWARD, attention_forward) X(MT_ATTENTION_BACKWARD, attention_backward)                              \
-  X(MT_EMBEDDING_FORWARD, embedding_forward) X(MT_EMBEDDING_BACKWARD, embedding_backward)                              \
-  X(MT_CROSS_ENTROPY_STATS, cross_entropy_stats) X(MT_CROSS_ENTROPY_LOSS, cross_entropy_loss)                          \
-  X(MT_CROSS_ENTROPY_GRAD, cross_entropy_grad) X(MT_DROPOUT_ADD, dropout_add) X(MT_DROPOUT_BACKWARD, dropout_backward) \
-  X(MT_COLUMN_SUM, column_sum) X(MT_ADD, add) X(MT_COPY, copy) X(MT_FILL, fill) X(MT_UNIFORM, uniform)                 \
-  X(MT_GRAD_STATS, grad_stats) X(MT_WEIGHTED_SUM, weighted_sum) X(MT_GRAD_SCALE, grad_scale) X(MT_ADAMW, adamw)        \
-  X(MT_SGD, sgd)
-
 #define DECLARE(id, name) extern const mt_op mt_cuda_##name;
-MT_CUDA_OPS(DECLARE)
+MT_EACH_OP(DECLARE)
 
 extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device_api_get(void) {
   static mt_device_api api;
@@ -129,6 +118,6 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.describe = describe;
   api.streams = mt_cuda_streams();
 #define ENTER(id, name) api.op[id] = mt_cuda_##name;
-  MT_CUDA_OPS(ENTER)
+  MT_EACH_OP(ENTER)
   return &api;
 }

@@ -53,16 +53,8 @@ func alone(open func() (*device.Device, error), dir string, o LoadOptions, work 
 	if err != nil {
 		return err
 	}
-	defer d.Arena.Close()
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case *device.OutOfMemory:
-			err = fault.With(fault.Internal, p)
-		default:
-			panic(p)
-		}
-	}()
+	defer d.Close()
+	defer device.CatchOutOfMemory(&err)
 	if o.rank != nil && d.Name == "cuda" {
 		return fault.Errorf(fault.Usage, "ranks of one process share a model on the CPU only: choose --device cpu, or one rank")
 	}
