@@ -115,7 +115,7 @@ func hintAtDashes(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		err := action(c)
 		if words := c.Args().Slice(); fault.CodeOf(err) == fault.Usage && len(words) > 1 && !slices.Contains(words, "--") && !slices.Contains(words, "--agent") {
-			return fault.With(fault.Usage, fmt.Errorf("%w\nthere is no -- in front of the command to start: monotron launch --nproc-per-node 2 -- pretrain_gpt ...", err))
+			return fault.With(fault.Usage, fmt.Errorf("%w\nthere is no -- in front of the command to start, as in: monotron launch --nproc-per-node 2 -- pretrain_gpt FLAGS", err))
 		}
 		return err
 	}
