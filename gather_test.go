@@ -48,8 +48,8 @@ func (l *launching) nodes(line string) (cmds [2]*exec.Cmd, notes [2]*bytes.Buffe
 // --auto-restart goes on with the ranks of the other, from the last good checkpoint.
 func goesOnWithoutHost(l *launching) {
 	t := l.t
-	l.must("pretrain_gpt " + eight + steady + "--train-iters 16 --world-size 8 --log-jsonl whole.jsonl")
-	cmds, notes := l.nodes(eight + steady + "--train-iters 16 --save ck --save-interval 2 --log-jsonl g.jsonl")
+	l.must("pretrain_gpt " + eight + steady + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
+	cmds, notes := l.nodes(eight + steady + paused + "--save ck --save-interval 2 --log-jsonl g.jsonl")
 	l.await("g.jsonl", 4, cmds[0], notes[0])
 	if err := cmds[1].Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func goesOnWithoutHost(l *launching) {
 	if text := notes[0].String(); err != nil || !strings.Contains(text, "gone of 2 hosts: number 1; going on with 1, 4 ranks") {
 		t.Fatalf("%v: %s", err, text)
 	}
-	l.wentOn("g.jsonl", "whole.jsonl", 16)
+	l.wentOn("g.jsonl", "whole.jsonl", 12)
 }
 
 // Claim (issue F, part 6): where the layout does not allow it, one error says so.
@@ -82,8 +82,8 @@ func cannotGoOnWithoutHost(l *launching) {
 // disturbed.
 func hostsStartAgainTogether(l *launching) {
 	t := l.t
-	l.must("pretrain_gpt " + eight + "--train-iters 24 --world-size 8 --log-jsonl whole.jsonl")
-	cmds, notes := l.nodes(eight + "--train-iters 24 --save ck --save-interval 2 --log-jsonl t.jsonl")
+	l.must("pretrain_gpt " + eight + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
+	cmds, notes := l.nodes(eight + paused + "--save ck --save-interval 2 --log-jsonl t.jsonl")
 	l.await("t.jsonl", 4, cmds[0], notes[0])
 	if err := syscall.Kill(ranksOf(t, cmds[1].Process.Pid)[6], syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,10 @@ const eight = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-len
 // steady leaves out what differs between data-parallel sizes: the places of dropout.
 const steady = "--hidden-dropout 0 --attention-dropout 0 "
 
+// paused is a run of 12 steps that stands still for a while in the eighth, for what is to
+// happen in the middle of it.
+const paused = "--train-iters 12 --inject sleep:rank=1:step=8:phase=data:seconds=1.5 "
+
 // TestLaunch builds the program once for all that starts processes.
 func TestLaunch(t *testing.T) {
 	bin := program(t)
