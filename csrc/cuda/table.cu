@@ -4,6 +4,7 @@
 
 #include "blaslt.h"
 #include "op.h"
+#include "staging.h"
 #include "streams.h"
 
 #ifndef MT_ARCHITECTURES
@@ -64,6 +65,7 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
   }
   ctx->stream = state;
   state->blaslt = mt_blaslt_open();
+  state->staging = mt_staging_open();
   describe_as(gpu, state);
   return 0;
 }
@@ -73,6 +75,7 @@ static void close_device(mt_context *ctx) {
   mt_stream *state = state_of(ctx);
   cudaStreamSynchronize(state->stream);
   mt_blaslt_close(state->blaslt);
+  mt_staging_close(state->staging);
   cudaStreamDestroy(state->stream);
   free(state);
   ctx->stream = nullptr;
@@ -94,6 +97,8 @@ static int32_t wait(mt_context *ctx) { return mt_cuda_enter(ctx) || mt_cuda_chec
 
 static int32_t copy_bytes(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host) {
   if (mt_cuda_enter(ctx)) return 1;
+  mt_staging *way = state_of(ctx)->staging;
+  if (way) return mt_cuda_check(ctx, (to_host ? mt_staging_down : mt_staging_up)(way, stream_of(ctx), dst, src, bytes), "copying");
   cudaError_t e = cudaMemcpyAsync(dst, src, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream_of(ctx));
   return mt_cuda_check(ctx, e, "copying") || wait(ctx);
 }
@@ -108,7 +113,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.version = MT_DEVICE_VERSION;
   api.bytes = sizeof api;
   api.ops = MT_OPS;
-  api.host_memory = MT_EMULATED;
+  api.host_memory = 0;
   api.open = open_device;
   api.close = close_device;
   api.alloc = allocate;

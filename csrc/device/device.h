@@ -136,7 +136,7 @@ typedef struct {
   void (*close)(mt_context *ctx); /* gives back what open and the ops took */
   int32_t (*alloc)(mt_context *ctx, int64_t bytes, void **out);
   int32_t (*release)(mt_context *ctx, void *p);
-  int32_t (*copy)(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host); /* ends when the bytes are there */
+  int32_t (*copy)(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host); /* to the device: ends when src is free; to the host: when the bytes are there */
   int32_t (*sync)(mt_context *ctx);
   const char *(*describe)(void); /* libraries and instruction sets in use, for the log and the doctor */
   const mt_streams *streams; /* NULL: ops are done when they return */
