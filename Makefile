@@ -80,7 +80,7 @@ cuda-kernels: cuda ## docs/kernels.md: registers, spills, shared memory; fails o
 emu: ## bin/libmt_cudaemu.so: the CUDA kernels on this CPU, for tests
 	@$(MAKE) --no-print-directory -f csrc/cuda/build.mk emu
 
-test-emu: emu ## every CUDA kernel's cases on this CPU, in several orders of threads
+test-emu: build emu ## every CUDA kernel's cases on this CPU, in several orders of threads; then training on them
 	@sh scripts/cuda-emu.sh
 
 test-emu-race: ## the kernels under ThreadSanitizer and AddressSanitizer, and broken ones that must be found

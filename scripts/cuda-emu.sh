@@ -1,6 +1,6 @@
 # Runs the CUDA kernels' cases on this CPU; called by make test-emu. QUICK=1: the f32 and
 # bf16 cases in one order of threads, for make test; else all of them, and again in two
-# other orders, which must give the same bits.
+# other orders, which must give the same bits. Then the trainer on them.
 set -eu
 cd "$(dirname "$0")/.."
 export MONOTRON_CUDA_LIBRARY="$PWD/bin/libmt_cudaemu.so"
@@ -14,4 +14,5 @@ else
 fi
 grep -vE '^ *(=== |--- (PASS|SKIP)|PASS$)' "$log" || true
 echo "$(grep -cE '^        --- PASS: TestValues/' "$log" || true) cases of the emulated kernels agree with the oracle, $(grep -cE '^        --- PASS: TestOrderOfThreads/' "$log" || true) have the same bits in three orders of threads"
-exit $status
+[ $status = 0 ] || exit $status
+sh scripts/cuda-layouts.sh

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define MT_COMM_VERSION 1
+#define MT_COMM_VERSION 2
 
 enum { MT_COMM_SUM, MT_COMM_MAX };
 enum { MT_COMM_F32, MT_COMM_F64, MT_COMM_F16, MT_COMM_I32, MT_COMM_I64 };
@@ -31,7 +31,6 @@ typedef struct {
 /* All functions return 0, or -1 with a text in the error. Times are milliseconds. */
 typedef struct {
   int32_t version, bytes;
-  const char *(*describe)(void);
   /* host is an address of this machine: the interface that peers reach. */
   int32_t (*open)(const char *host, mt_engine **engine, mt_error *error);
   void (*close)(mt_engine *engine);

@@ -17,7 +17,6 @@ static const mt_comm_api *table(void *library) {
   mt_comm_api_get_fn get = (mt_comm_api_get_fn)dlsym(library, "mt_comm_api_get");
   return get ? get() : NULL;
 }
-static const char *describe(const mt_comm_api *a) { return a->describe(); }
 static int32_t open_engine(const mt_comm_api *a, const char *host, mt_engine **e, char *text, int64_t room) {
   mt_error error = {text, room};
   return a->open(host, e, &error);
@@ -130,9 +129,6 @@ func call(f func(text *C.char, room C.int64_t) C.int32_t) error {
 	message, _, _ := bytes.Cut(text[:], []byte{0})
 	return fault.With(fault.IO, errors.New("Gloo: "+string(message)))
 }
-
-// Describe names the engine.
-func (e *Engine) Describe() string { return C.GoString(C.describe(e.api)) }
 
 // Close ends it; all meshes must be closed before.
 func (e *Engine) Close() { C.close_engine(e.api, e.engine) }

@@ -9,7 +9,6 @@ package cpu
 #cgo LDFLAGS: -lm -ldl
 #include "cpu.h"
 const mt_device_api *mt_cpu_api(void);
-const char *mt_cpu_describe(void);
 */
 import "C"
 
@@ -27,7 +26,3 @@ func Open() (*device.Device, error) {
 	}
 	return device.New("cpu", b), nil
 }
-
-// Describe names the matmul library, its version and the instruction sets in
-// use; without a library, what installing one would bring.
-func Describe() string { return C.GoString(C.mt_cpu_describe()) }

@@ -30,7 +30,7 @@ cuda: $(CUDA_LIB)
 
 $(EMU_LIB): $(EMU_OBJECTS)
 	@mkdir -p $(@D)
-	$(CXX) -shared $(CXXFLAGS) $(CHECKED) -o $@.tmp $^ -ldl
+	$(CXX) -shared $(CXXFLAGS) $(CHECKED) -pthread -o $@.tmp $^ -ldl
 	@mv $@.tmp $@
 
 $(EMU_DIR)/%.o: csrc/cuda/%.cu $(HEADERS)

@@ -14,7 +14,7 @@ struct stats {
       sum = sum * factor(max, x) + expf(x - x); /* 1, or NaN for inf */
       max = x;
     } else {
-      sum += expf(x - max); /* NaN stays; inf−inf is NaN too */
+      sum += x == -INFINITY ? 0 : expf(x - max); /* NaN stays; inf−inf is NaN too */
     }
   }
   __device__ static float factor(float from, float to) { return from == to ? 1 : expf(from - to); }

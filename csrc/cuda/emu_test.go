@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -75,6 +76,91 @@ func TestOutOfMemory(t *testing.T) {
 	d.Fill(x, 2)
 	if got := device.ReadSlice[float32](d, x); d.Sync() != nil || got[3] != 2 {
 		t.Errorf("afterwards: %v, %v", got, d.Err())
+	}
+}
+
+// Claim: the host cannot touch the emulated GPU's memory, as beside a real one; a line
+// that does dies in every test that trains on it.
+func TestMemoryIsApart(t *testing.T) {
+	emulated(t)
+	if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(info), " ospke") {
+		t.Skip("this CPU has no memory protection keys")
+	}
+	d := open(t)
+	defer d.Close()
+	x := d.Arena.Zeroed(device.Activations, device.F32, 4)
+	if got := device.ReadSlice[float32](d, x); d.Sync() != nil || got[0] != 0 {
+		t.Fatalf("through the device: %v, %v", got, d.Err())
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p == nil {
+			t.Error("the host has read the GPU's memory")
+		}
+	}()
+	t.Log(*(*float32)(x.Data))
+}
+
+// Claim: an op is not done when it is called, a mark behind it is reached later, and what
+// follows the mark in another stream comes after.
+func TestOpsRunBehindTheHost(t *testing.T) {
+	emulated(t)
+	d := open(t)
+	defer d.Close()
+	x := d.Arena.Zeroed(device.Activations, device.F32, 1<<18)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		d.Fill(x, 1)
+	}
+	streams := d.Streams()
+	m, err := streams.Mark(streams.Ops())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer streams.Drop(m)
+	if early, err := streams.Reached(m); early || err != nil {
+		t.Errorf("20 fills of a megabyte are done at once: %v", err)
+	}
+	other, err := streams.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.Follow(other, m); err != nil {
+		t.Fatal(err)
+	}
+	streams.FreeStream(other) // waits for what is in it
+	if late, err := streams.Reached(m); !late || err != nil {
+		t.Errorf("what follows a mark has ended before it: %v", err)
+	}
+}
+
+// Claim: copies of any size, far beyond the pinned ring, arrive whole and in order with
+// the ops, and the source may change as soon as Write has returned.
+func TestCopiesThroughPinnedMemory(t *testing.T) {
+	emulated(t)
+	d := open(t)
+	defer d.Close()
+	for _, n := range []int64{1, 3, 1000, 1<<20 - 1, 1 << 20, 5<<20 + 7} { // f32: up to 20 MB, the ring is 16
+		x, y := d.Arena.Alloc(device.Activations, device.F32, n), d.Arena.Alloc(device.Activations, device.F32, n)
+		host := make([]float32, n)
+		for round := range 3 {
+			for i := range host {
+				host[i] = float32(i%1000 + round)
+			}
+			device.WriteSlice(d, x, host)
+			clear(host)
+			d.Copy(y, x)
+			got := device.ReadSlice[float32](d, y)
+			for i, v := range got {
+				if v != float32(i%1000+round) {
+					t.Fatalf("%d elements, round %d: element %d is %g (%v)", n, round, i, v, d.Err())
+				}
+			}
+		}
+		d.Arena.Free(y)
+		d.Arena.Free(x)
 	}
 }
 

@@ -3,6 +3,10 @@
 #ifndef MT_OP_H
 #define MT_OP_H
 
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#endif
+
 #include "tensor.h"
 #include "values.h"
 
@@ -10,6 +14,7 @@
 struct mt_stream {
   cudaStream_t stream;
   struct mt_blaslt *blaslt; /* cuBLASLt's state; NULL where the library is missing */
+  struct mt_staging *staging; /* NULL: no pinned memory */
   int processors;
 };
 
@@ -23,6 +28,16 @@ int32_t mt_cuda_check(mt_context *ctx, cudaError_t e, const char *what);
  * and forgets the last call's error. */
 int32_t mt_cuda_enter(mt_context *ctx);
 
+/* A range by the op's name in NVIDIA's profilers (NVTX; nothing where none is attached). */
+struct mt_range {
+#if __has_include(<nvtx3/nvToolsExt.h>) && !MT_EMULATED
+  explicit mt_range(const char *name) { nvtxRangePushA(name); }
+  ~mt_range() { nvtxRangePop(); }
+#else
+  explicit mt_range(const char *) {}
+#endif
+};
+
 inline int64_t mt_one_phase(const void *, int32_t phase) { return phase == 0; }
 
 /* Defines mt_cuda_<name> from a function name(mt_context *, const mt_<name>_args &, void *scratch)
@@ -31,6 +46,7 @@ inline int64_t mt_one_phase(const void *, int32_t phase) { return phase == 0; }
 #define MT_OP(name, bytes)                                                                        \
   static int32_t name##_run(mt_context *ctx, const void *args, void *scratch, int32_t, int64_t) { \
     if (mt_cuda_enter(ctx)) return 1;                                                             \
+    mt_range range(#name);                                                                        \
     name(ctx, *static_cast<const mt_##name##_args *>(args), scratch);                             \
     return mt_cuda_check(ctx, cudaGetLastError(), #name) || ctx->error[0];                        \
   }                                                                                               \

@@ -80,7 +80,11 @@ func (r *recorder) write(op device.Op, raw []byte, tensors []pointer) {
 	}
 	r.put(int32(op), int32(len(raw)), raw, int32(len(blocks)))
 	for _, b := range blocks {
-		r.put(int64(b.to-b.from), unsafe.Slice((*byte)(r.at(b.from)), b.to-b.from))
+		content := make([]byte, b.to-b.from)
+		if err := r.Read(content, r.at(b.from)); err != nil && r.err == nil {
+			r.err = err
+		}
+		r.put(int64(len(content)), content)
 	}
 	r.put(int32(len(tensors)))
 	for _, t := range tensors {

@@ -2,10 +2,6 @@
 #include "op.h"
 #include "streams.h"
 
-#if MT_EMULATED
-const mt_streams *mt_cuda_streams() { return nullptr; } /* an emulated op is done when it returns */
-#else
-
 static const char *why(cudaError_t e) { return e == cudaSuccess ? nullptr : cudaGetErrorString(e); }
 static cudaError_t choose(mt_context *ctx) { return cudaSetDevice(ctx->ordinal); }
 
@@ -55,4 +51,3 @@ const mt_streams *mt_cuda_streams() {
   static const mt_streams all = {enter, ops, make, drop_stream, mark, follow, reached, drop_mark};
   return &all;
 }
-#endif

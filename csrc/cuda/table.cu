@@ -4,6 +4,7 @@
 
 #include "blaslt.h"
 #include "op.h"
+#include "staging.h"
 #include "streams.h"
 
 #ifndef MT_ARCHITECTURES
@@ -64,6 +65,7 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
   }
   ctx->stream = state;
   state->blaslt = mt_blaslt_open();
+  state->staging = mt_staging_open();
   describe_as(gpu, state);
   return 0;
 }
@@ -73,6 +75,7 @@ static void close_device(mt_context *ctx) {
   mt_stream *state = state_of(ctx);
   cudaStreamSynchronize(state->stream);
   mt_blaslt_close(state->blaslt);
+  mt_staging_close(state->staging);
   cudaStreamDestroy(state->stream);
   free(state);
   ctx->stream = nullptr;
@@ -94,32 +97,23 @@ static int32_t wait(mt_context *ctx) { return mt_cuda_enter(ctx) || mt_cuda_chec
 
 static int32_t copy_bytes(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host) {
   if (mt_cuda_enter(ctx)) return 1;
+  mt_staging *way = state_of(ctx)->staging;
+  if (way) return mt_cuda_check(ctx, (to_host ? mt_staging_down : mt_staging_up)(way, stream_of(ctx), dst, src, bytes), "copying");
   cudaError_t e = cudaMemcpyAsync(dst, src, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream_of(ctx));
   return mt_cuda_check(ctx, e, "copying") || wait(ctx);
 }
 
 static const char *describe() { return described; }
 
-#define MT_CUDA_OPS(X)                                                                                                 \
-  X(MT_MATMUL, matmul) X(MT_NORM_FORWARD, norm_forward) X(MT_NORM_BACKWARD, norm_backward)                             \
-  X(MT_ACTIVATION_FORWARD, activation_forward) X(MT_ACTIVATION_BACKWARD, activation_backward) X(MT_ROPE, rope)         \
-  X(MT_ATTENTION_FORWARD, attention_forward) X(MT_ATTENTION_BACKWARD, attention_backward)                              \
-  X(MT_EMBEDDING_FORWARD, embedding_forward) X(MT_EMBEDDING_BACKWARD, embedding_backward)                              \
-  X(MT_CROSS_ENTROPY_STATS, cross_entropy_stats) X(MT_CROSS_ENTROPY_LOSS, cross_entropy_loss)                          \
-  X(MT_CROSS_ENTROPY_GRAD, cross_entropy_grad) X(MT_DROPOUT_ADD, dropout_add) X(MT_DROPOUT_BACKWARD, dropout_backward) \
-  X(MT_COLUMN_SUM, column_sum) X(MT_ADD, add) X(MT_COPY, copy) X(MT_FILL, fill) X(MT_UNIFORM, uniform)                 \
-  X(MT_GRAD_STATS, grad_stats) X(MT_WEIGHTED_SUM, weighted_sum) X(MT_GRAD_SCALE, grad_scale) X(MT_ADAMW, adamw)        \
-  X(MT_SGD, sgd)
-
 #define DECLARE(id, name) extern const mt_op mt_cuda_##name;
-MT_CUDA_OPS(DECLARE)
+MT_EACH_OP(DECLARE)
 
 extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device_api_get(void) {
   static mt_device_api api;
   api.version = MT_DEVICE_VERSION;
   api.bytes = sizeof api;
   api.ops = MT_OPS;
-  api.host_memory = MT_EMULATED;
+  api.host_memory = 0;
   api.open = open_device;
   api.close = close_device;
   api.alloc = allocate;
@@ -129,6 +123,6 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.describe = describe;
   api.streams = mt_cuda_streams();
 #define ENTER(id, name) api.op[id] = mt_cuda_##name;
-  MT_CUDA_OPS(ENTER)
+  MT_EACH_OP(ENTER)
   return &api;
 }

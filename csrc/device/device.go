@@ -13,7 +13,8 @@ type Backend interface {
 	// Alloc returns bytes of device memory, aligned to 64.
 	Alloc(bytes int64) (unsafe.Pointer, error)
 	Free(p unsafe.Pointer, bytes int64)
-	// Write and Read copy between host and device and wait for the bytes.
+	// Write copies to the device, in order with the ops, and returns when src is
+	// free again; Read copies to the host and returns when the bytes are there.
 	Write(dst unsafe.Pointer, src []byte) error
 	Read(dst []byte, src unsafe.Pointer) error
 	// Sync waits for all that was enqueued and returns the first trouble.

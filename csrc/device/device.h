@@ -101,6 +101,18 @@ typedef struct {
   int32_t (*run)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile);
 } mt_op;
 
+/* X(number, name) of every op, for tables. */
+#define MT_EACH_OP(X)                                                                                                  \
+  X(MT_MATMUL, matmul) X(MT_NORM_FORWARD, norm_forward) X(MT_NORM_BACKWARD, norm_backward)                             \
+  X(MT_ACTIVATION_FORWARD, activation_forward) X(MT_ACTIVATION_BACKWARD, activation_backward) X(MT_ROPE, rope)         \
+  X(MT_ATTENTION_FORWARD, attention_forward) X(MT_ATTENTION_BACKWARD, attention_backward)                              \
+  X(MT_EMBEDDING_FORWARD, embedding_forward) X(MT_EMBEDDING_BACKWARD, embedding_backward)                              \
+  X(MT_CROSS_ENTROPY_STATS, cross_entropy_stats) X(MT_CROSS_ENTROPY_LOSS, cross_entropy_loss)                          \
+  X(MT_CROSS_ENTROPY_GRAD, cross_entropy_grad) X(MT_DROPOUT_ADD, dropout_add) X(MT_DROPOUT_BACKWARD, dropout_backward) \
+  X(MT_COLUMN_SUM, column_sum) X(MT_ADD, add) X(MT_COPY, copy) X(MT_FILL, fill) X(MT_UNIFORM, uniform)                 \
+  X(MT_GRAD_STATS, grad_stats) X(MT_WEIGHTED_SUM, weighted_sum) X(MT_GRAD_SCALE, grad_scale) X(MT_ADAMW, adamw)        \
+  X(MT_SGD, sgd)
+
 /* Streams beside the ops' own, for communication. Each call chooses the context's
  * GPU first, may come from any thread, and returns NULL or why it failed. A mark
  * stands behind all that is in a stream when it is made. */
@@ -124,7 +136,7 @@ typedef struct {
   void (*close)(mt_context *ctx); /* gives back what open and the ops took */
   int32_t (*alloc)(mt_context *ctx, int64_t bytes, void **out);
   int32_t (*release)(mt_context *ctx, void *p);
-  int32_t (*copy)(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host); /* ends when the bytes are there */
+  int32_t (*copy)(mt_context *ctx, void *dst, const void *src, int64_t bytes, int32_t to_host); /* to the device: ends when src is free; to the host: when the bytes are there */
   int32_t (*sync)(mt_context *ctx);
   const char *(*describe)(void); /* libraries and instruction sets in use, for the log and the doctor */
   const mt_streams *streams; /* NULL: ops are done when they return */

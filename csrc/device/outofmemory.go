@@ -17,6 +17,18 @@ type OutOfMemory struct {
 	Cause   error
 }
 
+// CatchOutOfMemory, deferred, makes an Alloc's panic the error of the function it
+// ends; other panics go on.
+func CatchOutOfMemory(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case *OutOfMemory:
+		*err = p
+	default:
+		panic(p)
+	}
+}
+
 // Holder is the blocks that hold tensors of one purpose, dtype and shape.
 type Holder struct {
 	Purpose Purpose

@@ -12,10 +12,14 @@ import (
 
 // Pending is a save that goes on while training does.
 type Pending struct {
+	copied chan struct{} // closed when the tensors may change
 	done   chan struct{}
 	report Report
 	err    error
 }
+
+// Copied returns when the tensors may change.
+func (p *Pending) Copied() { <-p.copied }
 
 // Wait returns when the save is over; its report and error are as Save's.
 func (p *Pending) Wait() (Report, error) {
@@ -36,7 +40,7 @@ func (p *Pending) Done() bool {
 // Then goes on with next in the background when the save is over, and is pending
 // until that is.
 func (p *Pending) Then(next func(Report, error) (Report, error)) *Pending {
-	q := &Pending{done: make(chan struct{})}
+	q := &Pending{copied: p.copied, done: make(chan struct{})}
 	go func() {
 		defer close(q.done)
 		q.report, q.err = next(p.Wait())
@@ -45,14 +49,49 @@ func (p *Pending) Then(next func(Report, error) (Report, error)) *Pending {
 }
 
 // SaveAsync copies this rank's pieces to host memory, which must have room for
-// them, and writes them in the background: when it returns the tensors may
-// change. One save of a run is under way at a time: Wait before the next, and
-// before the process ends.
+// them, and writes them in the background. Where the device's memory is the
+// host's, copying is in the background too: the tensors may be read, but not
+// change before Copied returns. One save of a run is under way at a time: Wait
+// before the next, and before the process ends.
 func SaveAsync(ctx context.Context, dir string, st State, tensors []mpu.Stored, dev *device.Device, o SaveOptions) (*Pending, error) {
 	s, err := newSaver(dir, st, tensors, dev, o)
 	if err != nil {
 		return nil, err
 	}
+	p := &Pending{copied: make(chan struct{}), done: make(chan struct{})}
+	if dev.OnHost() {
+		go p.run(ctx, s)
+		return p, nil
+	}
+	free, err := s.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	close(p.copied)
+	go p.write(ctx, s, free)
+	return p, nil
+}
+
+// run is the whole of a save in the background.
+func (p *Pending) run(ctx context.Context, s *saver) {
+	free, err := s.snapshot()
+	close(p.copied)
+	if err != nil { // of a device on the host: none
+		p.err = err
+		close(p.done)
+		return
+	}
+	p.write(ctx, s, free)
+}
+
+func (p *Pending) write(ctx context.Context, s *saver, free func()) {
+	defer close(p.done)
+	defer free()
+	p.report, p.err = s.run(ctx)
+}
+
+// snapshot reads all parts into host memory; from there they are written.
+func (s *saver) snapshot() (free func(), err error) {
 	copied, free := hostMemory(s.report.Bytes)
 	for i := range s.parts {
 		n := s.parts[i].piece.Len() * s.parts[i].dtype.Size()
@@ -62,13 +101,7 @@ func SaveAsync(ctx context.Context, dir string, st State, tensors []mpu.Stored, 
 		}
 		copied = copied[n:]
 	}
-	p := &Pending{done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		defer free()
-		p.report, p.err = s.run(ctx)
-	}()
-	return p, nil
+	return free, nil
 }
 
 // hostMemory is n bytes in large pages where the system has them: filling small

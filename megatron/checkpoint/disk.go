@@ -73,8 +73,39 @@ func (d disk) sync(dir string) error {
 	})
 }
 
-// file writes a new file; fill appends to it by write. It is on disk when file returns.
-func (d disk) file(path string, fill func(write func([]byte) error) error) error {
+// output is a file being written.
+type output struct {
+	d    disk
+	path string
+	f    *bulk.File
+}
+
+func (o *output) write(b []byte) error {
+	return o.d.do("write", o.path, func() error {
+		_, err := o.f.Write(b)
+		return err
+	})
+}
+
+// make appends some of n bytes, which fill makes in their place. An error of
+// fill's is returned as it is.
+func (o *output) make(n int64, fill func(dst []byte) error) (done int64, err error) {
+	var dst []byte
+	if err := o.d.do("write", o.path, func() error {
+		dst, err = o.f.Space(int(n))
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	if err := fill(dst); err != nil {
+		return 0, err
+	}
+	o.f.Commit(len(dst))
+	return int64(len(dst)), nil
+}
+
+// file writes a new file; fill appends to it. It is on disk when file returns.
+func (d disk) file(path string, fill func(out *output) error) error {
 	var f *bulk.File
 	err := d.do("create", path, func() error {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
@@ -84,13 +115,7 @@ func (d disk) file(path string, fill func(write func([]byte) error) error) error
 	if err != nil {
 		return err
 	}
-	write := func(b []byte) error {
-		return d.do("write", path, func() error {
-			_, err := f.Write(b)
-			return err
-		})
-	}
-	err = fill(write)
+	err = fill(&output{d, path, f})
 	if err == nil {
 		err = d.do("sync", path, f.Sync)
 	}
@@ -101,10 +126,15 @@ func (d disk) file(path string, fill func(write func([]byte) error) error) error
 	return closed
 }
 
+// text writes a new file that holds content.
+func (d disk) text(path string, content []byte) error {
+	return d.file(path, func(out *output) error { return out.write(content) })
+}
+
 // replace gives path new contents in one step.
 func (d disk) replace(path string, content []byte, tag string) error {
 	tmp := filepath.Join(filepath.Dir(path), tmpPrefix+filepath.Base(path)+"-"+tag)
-	err := d.file(tmp, func(write func([]byte) error) error { return write(content) })
+	err := d.text(tmp, content)
 	if err == nil {
 		err = d.rename(tmp, path)
 	}

@@ -158,8 +158,11 @@ func (f *Folder) buffer() []byte {
 			need = max(need, t.Bytes(p))
 		}
 	}
-	return make([]byte, min(need, chunkBytes))
+	return make([]byte, min(need, readBytes))
 }
+
+// readBytes are read and checked at a time: few enough to stay cached meanwhile.
+const readBytes = 4 * blockBytes
 
 // Stream reads a piece of t in chunks of whole elements, buf's size at most,
 // and checks it. A piece that fits buf is checked before each sees it; of a
@@ -191,31 +194,39 @@ func (f *Folder) Stream(t *Tensor, p Piece, buf []byte, each func(at int64, chun
 	return nil
 }
 
-// StreamPart is Stream for a part of a piece, widened to whole blocks where the
-// piece has their sums, else to the whole.
-func (f *Folder) StreamPart(t *Tensor, p Piece, from, to int64, buf []byte, each func(at int64, chunk []byte) error) error {
-	total := t.Bytes(p)
-	from, to = from/blockBytes*blockBytes, min(total, (to+blockBytes-1)/blockBytes*blockBytes)
-	if p.Blocks == "" || to-from == total {
-		return f.Stream(t, p, buf, each)
-	}
+// into gives buf, or as much of it as is left to read.
+func into(buf []byte) func(at, n int64) []byte {
+	return func(_, n int64) []byte { return buf[:min(n, int64(len(buf)))] }
+}
+
+// readSpan is Stream for one of a piece's spans. buffer gives memory for at most
+// n bytes at.. of the piece, whole blocks or all n.
+func (f *Folder) readSpan(t *Tensor, p Piece, from, to int64, buffer func(at, n int64) []byte, each func(at int64, chunk []byte) error) error {
 	file, err := f.file(p.File)
 	if err != nil {
 		return err
 	}
-	buf = buf[:len(buf)/blockBytes*blockBytes] // a piece with blocks is longer than one
-	for at := from; at < to; at += int64(len(buf)) {
-		chunk := buf[:min(int64(len(buf)), to-at)]
+	hash := xxh3.New()
+	for at := from; at < to; {
+		chunk := buffer(at, min(to-at, readBytes))
 		if _, err := file.ReadAt(chunk, p.Offset+at); err != nil {
 			return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset + at, To: p.Offset + at + int64(len(chunk)), Reason: reason(err)}
 		}
-		if err := p.checkBlocks(at, chunk); err != nil {
-			err.Path, err.Tensor = file.Name(), t.Name
-			return err
+		if p.Blocks != "" {
+			if err := p.checkBlocks(at, chunk); err != nil {
+				err.Path, err.Tensor = file.Name(), t.Name
+				return err
+			}
+		} else {
+			_, _ = hash.Write(chunk) // never fails
+			if is := hexSum(hash.Sum128()); at+int64(len(chunk)) == to && is != p.XXH3 {
+				return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + to, Reason: fmt.Sprintf("checksum %s, %s was written", is, p.XXH3)}
+			}
 		}
 		if err := each(at, chunk); err != nil {
 			return err
 		}
+		at += int64(len(chunk))
 	}
 	return nil
 }

@@ -9,17 +9,20 @@ import (
 	"path/filepath"
 	"sort"
 
-	"github.com/zeebo/xxh3"
-
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/blocks"
 	"monotron/megatron/checkpoint/formats/safetensors"
 	"monotron/mpu"
 )
 
-// chunkBytes is what a save or load holds of the tensors at a time.
-const chunkBytes = 16 << 20
+const (
+	// chunkBytes of the device's tensors are read at a time.
+	chunkBytes = 4 << 20
+	// cachedBytes are made and summed at a time, so that the second finds them cached.
+	cachedBytes = 1 << 20
+)
 
 // SaveOptions say who saves and what is kept. The zero value is one rank that
 // keeps everything.
@@ -40,7 +43,8 @@ type part struct {
 	dtype device.DType
 	shape []int64 // of the global tensor
 	piece mpu.Piece
-	read  func(dst []byte, at int64) error // bytes at.. of the piece
+	read  func(dst []byte, at int64) error // bytes at.. of the piece, one call after the other; or
+	tasks []blocks.Task                    // which make them, several at a time
 }
 
 // saver is one rank's save under way.
@@ -115,7 +119,7 @@ func (s *saver) add(t mpu.Stored, dev *device.Device) error {
 		s.parts = append(s.parts, part{t.Name, t.Tensor.DType, t.Global, piece, func(dst []byte, at int64) error {
 			dev.Read(dst, flat.Slice(0, piece.Local+at/width, int64(len(dst))/width))
 			return dev.Err()
-		}})
+		}, nil})
 		s.report.Bytes += piece.Len() * width
 	}
 	return nil
@@ -222,7 +226,7 @@ func (s *saver) prepare() error {
 			return err
 		}
 		for phase := range phases {
-			if err := s.disk.file(s.alive(phase), func(func([]byte) error) error { return nil }); err != nil {
+			if err := s.disk.text(s.alive(phase), nil); err != nil {
 				return err
 			}
 		}
@@ -278,13 +282,14 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{Format: manifestFormat, Version: manifestVersion, State: s.state}
 	m.Files = []File{{Name: name, Bytes: int64(len(header)) + s.report.Bytes, HeaderBytes: int64(len(header)), HeaderXXH3: sum(header)}}
 	index := map[string]int{}
-	err = s.disk.file(filepath.Join(s.tmp, name), func(write func([]byte) error) error {
-		if err := write(header); err != nil {
+	err = s.disk.file(filepath.Join(s.tmp, name), func(out *output) error {
+		if err := out.write(header); err != nil {
 			return err
 		}
-		buf := make([]byte, min(chunkBytes, s.report.Bytes))
+		ahead := blocks.Ahead(ctx, s.tasks())
+		defer ahead.Stop()
 		for i, p := range s.parts {
-			hash, blocks, err := p.write(ctx, infos[i].Bytes, buf, write)
+			hash, blocks, err := p.write(ctx, infos[i].Bytes, ahead, out)
 			if err != nil {
 				return err
 			}
@@ -302,31 +307,50 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 	return m, err
 }
 
+func (s *saver) tasks() (all []blocks.Task) {
+	for _, p := range s.parts {
+		all = append(all, p.tasks...)
+	}
+	return all
+}
+
 // write streams the part's bytes and returns their checksum and, of a long part,
 // those of its blocks.
-func (p *part) write(ctx context.Context, bytes int64, buf []byte, write func([]byte) error) (sum, blocks string, err error) {
-	hash := xxh3.New()
-	var sums []byte
-	if bytes > blockBytes {
-		buf = buf[:int64(len(buf))/blockBytes*blockBytes]
-	}
-	for at := int64(0); at < bytes; at += int64(len(buf)) {
+func (p *part) write(ctx context.Context, bytes int64, ahead *blocks.Queue, out *output) (sum, blocks string, err error) {
+	hash := newSums(bytes)
+	for at := int64(0); at < bytes; {
 		if err := ctx.Err(); err != nil {
 			return "", "", fmt.Errorf("checkpoint: save stopped: %w", context.Cause(ctx))
 		}
-		chunk := buf[:min(int64(len(buf)), bytes-at)]
-		if err := p.read(chunk, at); err != nil {
-			return "", "", fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
-		}
-		_, _ = hash.Write(chunk) // never fails
-		if bytes > blockBytes {
-			sums = blockSums(sums, chunk)
-		}
-		if err := write(chunk); err != nil {
+		n, err := p.writeSome(at, bytes-at, hash, ahead, out)
+		if err != nil {
 			return "", "", err
 		}
+		at += n
 	}
-	return hexSum(hash.Sum128()), string(sums), nil
+	return hexSum(hash.whole.Sum128()), hash.finish(), nil
+}
+
+// writeSome appends some of the left bytes, from at on.
+func (p *part) writeSome(at, left int64, hash *sums, ahead *blocks.Queue, out *output) (int64, error) {
+	if p.read != nil {
+		return out.make(min(left, chunkBytes), func(dst []byte) error {
+			for k := 0; k < len(dst); k += cachedBytes {
+				part := dst[k:min(len(dst), k+cachedBytes)]
+				if err := p.read(part, at+int64(k)); err != nil {
+					return fmt.Errorf("checkpoint: reading tensor %q from the device: %w", p.name, err)
+				}
+				hash.add(part)
+			}
+			return nil
+		})
+	}
+	chunk, err := ahead.Next()
+	if err != nil {
+		return 0, err
+	}
+	hash.add(chunk)
+	return int64(len(chunk)), out.write(chunk)
 }
 
 func (s *saver) writeManifest(m *Manifest, name string) error {
@@ -334,7 +358,7 @@ func (s *saver) writeManifest(m *Manifest, name string) error {
 	if err != nil {
 		return fault.Errorf(fault.Internal, "checkpoint: %w", err)
 	}
-	return s.disk.file(filepath.Join(s.tmp, name), func(write func([]byte) error) error { return write(text) })
+	return s.disk.text(filepath.Join(s.tmp, name), text)
 }
 
 // complete joins the ranks' parts, gives the folder its name and moves the tracker.

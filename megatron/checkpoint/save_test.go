@@ -64,6 +64,7 @@ func TestAsyncSave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.Copied()
 	for _, s := range list {
 		d.Write(s.Tensor, make([]byte, s.Tensor.Bytes()))
 	}

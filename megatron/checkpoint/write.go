@@ -12,6 +12,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/blocks"
 	"monotron/mpu"
 )
 
@@ -30,7 +31,7 @@ func Write(ctx context.Context, path string, src formats.Source, _ formats.Write
 		if !ok {
 			return formats.Written{}, fault.Errorf(fault.BadData, "%s: tensor %q: native checkpoints hold no %s", src.Info().Path, t.Name, t.DType)
 		}
-		s.parts = append(s.parts, part{t.Name, dtype, t.Shape, formats.Whole(t.Shape), reader(src, t)})
+		s.parts = append(s.parts, part{t.Name, dtype, t.Shape, formats.Whole(t.Shape), nil, tasks(src, t)})
 		s.report.Bytes += t.Bytes()
 	}
 	s.order()
@@ -41,28 +42,14 @@ func Write(ctx context.Context, path string, src formats.Source, _ formats.Write
 	return formats.Written{Path: report.Folder, Files: 2, Bytes: report.Bytes}, err
 }
 
-// reader gives the bytes of a tensor in order, by whole rows where the chunk
-// asked for is not.
-func reader(src formats.Source, t formats.Tensor) func(dst []byte, at int64) error {
-	row := t.Bytes() / t.Shape[0]
-	var buf []byte
-	return func(dst []byte, at int64) error {
-		first, end := at/row, (at+int64(len(dst))+row-1)/row
-		box := mpu.Piece{From: make([]int64, len(t.Shape)), Size: append([]int64{end - first}, t.Shape[1:]...)}
-		box.From[0] = first
-		n := (end - first) * row
-		if n == int64(len(dst)) {
-			return src.Read(t.Name, box, dst)
-		}
-		if int64(cap(buf)) < n {
-			buf = make([]byte, n)
-		}
-		if err := src.Read(t.Name, box, buf[:n]); err != nil {
-			return err
-		}
-		copy(dst, buf[at-first*row:n])
-		return nil
-	}
+// tasks read a tensor by whole rows.
+func tasks(src formats.Source, t formats.Tensor) (list []blocks.Task) {
+	const taskBytes = 8 << 20
+	width := formats.Width(t.DType)
+	formats.BoxByRows(formats.Whole(t.Shape), taskBytes/width, func(box mpu.Piece) {
+		list = append(list, blocks.Task{Bytes: box.Len() * width, Fill: func(dst []byte) error { return src.Read(t.Name, box, dst) }})
+	})
+	return list
 }
 
 // nativeState is the state of src with a Config that names its model.

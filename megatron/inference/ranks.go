@@ -53,19 +53,8 @@ func alone(open func() (*device.Device, error), dir string, o LoadOptions, work 
 	if err != nil {
 		return err
 	}
-	defer d.Arena.Close()
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case *device.OutOfMemory:
-			err = fault.With(fault.Internal, p)
-		default:
-			panic(p)
-		}
-	}()
-	if o.rank != nil && d.Name == "cuda" {
-		return fault.Errorf(fault.Usage, "ranks of one process share a model on the CPU only: choose --device cpu, or one rank")
-	}
+	defer d.Close()
+	defer device.CatchOutOfMemory(&err)
 	m, err := Load(d, dir, o)
 	if err != nil {
 		return err
@@ -104,6 +93,7 @@ func (r *rank) part(m *spec.Model, d *device.Device) (c model.StageConfig, p mod
 
 func (r *rank) groups(m *spec.Model, d *device.Device) (p model.Parallel, pipeline comm.Group, err error) {
 	tp := r.sizes.Group(topology.TP, r.number)
+	over := comm.Carry(r.world, d, false, 0)
 	for _, g := range []struct {
 		group   *comm.Group
 		name    string
@@ -117,7 +107,7 @@ func (r *rank) groups(m *spec.Model, d *device.Device) (p model.Parallel, pipeli
 		if g.members == nil {
 			continue
 		}
-		if *g.group, err = r.world.Group(r.number, g.name, g.members, d); err != nil {
+		if *g.group, err = over.Group(r.number, g.name, g.members, d); err != nil {
 			return p, nil, err
 		}
 	}

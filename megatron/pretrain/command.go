@@ -114,24 +114,23 @@ func measurePeak(job *training.Job, open func() (*device.Device, error)) error {
 	return job.MeasurePeak(d)
 }
 
-func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {
-	defer memoryFault(&job.Config, &err)
+// trainRank trains; where memory is lacking the error says what would save some.
+func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) error {
+	err := trainGuarded(ctx, job, rank)
+	var lack *device.OutOfMemory
+	if errors.As(err, &lack) {
+		return job.Config.Exhausted(lack)
+	}
+	return err
+}
+
+func trainGuarded(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {
+	defer device.CatchOutOfMemory(&err)
 	r, err := job.Start(rank)
 	if err != nil {
 		return err
 	}
 	return r.Train(ctx)
-}
-
-// memoryFault turns the one panic that is a user's business into an error.
-func memoryFault(c *training.Config, err *error) {
-	switch p := recover().(type) {
-	case nil:
-	case *device.OutOfMemory:
-		*err = c.Exhausted(p)
-	default:
-		panic(p)
-	}
 }
 
 // stopOnSignal cancels at the first SIGTERM, SIGUSR1 or SIGINT, so that the run saves at

@@ -98,6 +98,13 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	return s.told(r, report, err)
 }
 
+// settled waits until a save under way no longer reads the tensors.
+func (s *saver) settled() {
+	if s.pending != nil {
+		s.pending.Copied()
+	}
+}
+
 // wait ends the save under way.
 func (s *saver) wait(r *Run) error {
 	if s.pending == nil {
@@ -149,6 +156,7 @@ func (s *saver) finish(ctx context.Context, r *Run) error {
 func (r *Run) restore() error {
 	c := &r.Config.Checkpoint
 	r.saver = &saver{saved: -1}
+	r.Engine.Settled = r.saver.settled
 	dir, finetune, err := r.source()
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ type Engine struct {
 	Scaler    *optimizer.Scaler
 	Iteration int64 // done
 	Timers    *report.Timers
+	Settled   func() // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
 	parts     []schedule.Part // what each stage holds
 	book      schedule.Book   // of proved lists of actions

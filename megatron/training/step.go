@@ -54,7 +54,7 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	e.Timers.Start("optimizer", report.LevelStep)
 	r.Decay = e.Scheduler.WeightDecay()
 	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: r.Factor, PerToken: e.config.CalculatePerTokenLoss,
-		Reduced:     func() { e.rank.at(watch.Optimizer, e.Iteration+1) },
+		Reduced:     e.beforeUpdate,
 		DecoupledLR: e.Scheduler.LRBetween(e.config.Optimizer.DecoupledLR, e.config.Optimizer.DecoupledMinLR)})
 	if err != nil {
 		return r, err
@@ -66,6 +66,15 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 		return r, err
 	}
 	return r, e.advance(r, samples(micros)*e.rank.Sizes.DP)
+}
+
+// beforeUpdate is called when the gradients are complete and nothing of the
+// model has changed yet.
+func (e *Engine) beforeUpdate() {
+	if e.Settled != nil {
+		e.Settled()
+	}
+	e.rank.at(watch.Optimizer, e.Iteration+1)
 }
 
 func samples(micros []*Micro) (n int) {

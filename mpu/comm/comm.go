@@ -5,7 +5,9 @@
 // Reading order: comm.go (what a group does), solo.go (one rank), world.go (ranks
 // that are goroutines of one process: where they meet and how they fail),
 // rounds.go (collectives), exchange.go (point to point), carry.go (who moves and
-// sums the bytes), standstill.go (ranks that wait for each other), ledger.go.
+// sums the bytes), standstill.go (ranks that wait for each other). Ranks that are
+// processes: process.go, processgroup.go, transit.go, links.go, and roads.go (shared
+// memory, Gloo, TCP). Ranks on GPUs: carrier.go, then nccl.go or staged.go.
 package comm
 
 import "monotron/csrc/device"

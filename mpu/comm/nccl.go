@@ -28,7 +28,6 @@ type NCCL struct {
 	mu      sync.Mutex // of all below
 	err     error
 	groups  map[string]*ncclGroup
-	ledger  ledger
 	done    chan struct{} // closed by End
 	watched sync.WaitGroup
 }

@@ -95,15 +95,7 @@ func (w *World) Run(f func(rank int) error) error {
 }
 
 func guarded(f func(int) error, rank int) (err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case *device.OutOfMemory:
-			err = p
-		default:
-			panic(p)
-		}
-	}()
+	defer device.CatchOutOfMemory(&err)
 	return f(rank)
 }
 

@@ -156,7 +156,7 @@ func benchRank(c *cli.Context, role string, open func(string) (*device.Device, e
 	if err != nil {
 		return p.End(err)
 	}
-	defer d.Arena.Close()
+	defer d.Close()
 	var times []float64
 	for _, bytes := range commBytes {
 		took, err := p.Bench(d, int64(bytes), 2*time.Second)

@@ -50,7 +50,7 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 		if err != nil {
 			return err
 		}
-		defer d.Arena.Close()
+		defer d.Close()
 		r, err := lookAround(p, d)
 		if err != nil || p.Rank() > 0 {
 			return err

@@ -81,7 +81,6 @@ int32_t guarded(mt_error *error, F &&work) noexcept {
   }
 }
 
-const char *describe() { return "Gloo over TCP"; }
 
 int32_t open_engine(const char *host, mt_engine **engine, mt_error *error) {
   return guarded(error, [&] {
@@ -224,7 +223,7 @@ void mesh_close(mt_mesh *mesh) {
 }
 
 const mt_comm_api api = {
-    MT_COMM_VERSION, int32_t(sizeof(mt_comm_api)), describe, open_engine, close_engine, mesh_new, kAddressBytes, mesh_addresses,
+    MT_COMM_VERSION, int32_t(sizeof(mt_comm_api)), open_engine, close_engine, mesh_new, kAddressBytes, mesh_addresses,
     mesh_connect,    batch,                        all_reduce, abort_mesh, mesh_close,
 };
 

@@ -45,7 +45,7 @@ void thread_main() {
   Block *b = block;
   watch::after(b->running->watched, &b->host_watched);
   watch::acquire(&b->launched);
-  b->call(b->closure);
+  (*b->thread)();
   watch::release(&b->ended);
   Fiber *f = b->running;
   f->state = DONE;
@@ -196,18 +196,21 @@ void *shared(const void *site, size_t bytes) {
 
 void *dynamic_shared() { return block->memory.data(); }
 
-void run(const char *name, dim3 grid, dim3 size, size_t dynamic, void (*call)(void *), void *closure) {
+bool fits(const char *name, dim3 grid, dim3 size, size_t dynamic) {
+  unsigned n = size.x * size.y * size.z;
+  if (n > 0 && n <= 1024 && grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y <= 65535 && grid.z <= 65535 && dynamic <= SHARED_LIMIT) return true;
+  char text[256];
+  snprintf(text, sizeof text, "kernel %s: launched with a grid of %u,%u,%u, blocks of %u threads, %zu bytes of shared memory", name, grid.x, grid.y,
+           grid.z, n, dynamic);
+  set_launch_error(text);
+  return false;
+}
+
+void run(const char *name, dim3 grid, dim3 size, size_t dynamic, const std::function<void()> &thread) {
   static thread_local Block own;
   unsigned n = size.x * size.y * size.z;
-  if (n == 0 || n > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 || dynamic > SHARED_LIMIT) {
-    char text[256];
-    snprintf(text, sizeof text, "kernel %s: launched with a grid of %u,%u,%u, blocks of %u threads, %zu bytes of shared memory", name, grid.x, grid.y,
-             grid.z, n, dynamic);
-    set_launch_error(text);
-    return;
-  }
   block = &own;
-  own.kernel = name, own.call = call, own.closure = closure;
+  own.kernel = name, own.thread = &thread;
   own.failed = false;
   own.fibers.resize(n);
   own.warps.resize((n + 31) / 32);

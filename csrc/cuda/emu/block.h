@@ -47,8 +47,7 @@ struct Block {
   std::vector<char> memory; /* shared: dynamic first, then the pieces */
   std::vector<Piece> pieces;
   size_t used;
-  void (*call)(void *);
-  void *closure;
+  const std::function<void()> *thread; /* what each does */
   const char *kernel;
   Fiber *running;
   void *host; /* the stack that switches between fibers */
@@ -60,7 +59,6 @@ struct Block {
 
 extern thread_local Block *block __attribute__((tls_model("initial-exec")));
 
-void set_launch_error(const std::string &text);
 void yield(); /* to the scheduler, until made READY */
 
 } // namespace mt_emu

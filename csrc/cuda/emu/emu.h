@@ -2,7 +2,7 @@
  * compiled by nvcc for GPUs and by g++ for tests.
  *
  * Every CUDA thread is a fiber; the blocks of a grid run one after the other on
- * the calling thread. What a GPU leaves undefined is made to show: shared memory
+ * their stream's thread. What a GPU leaves undefined is made to show: shared memory
  * starts as NaN, the order of threads is a setting (schedule.h), a barrier that
  * not all threads reach, an exchange whose lanes disagree and a deadlock fail
  * with file and line, and an asynchronous copy lands only at its wait. */
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "stream.h"
 #include "types.h"
 
 #define __global__ static
@@ -65,12 +66,15 @@ void copy_async(void *dst, const void *src, size_t bytes, size_t room); /* the r
 void copy_commit();
 void copy_wait(int groups); /* until at most so many of the newest are under way */
 
-void run(const char *name, dim3 grid, dim3 block, size_t dynamic, void (*call)(void *), void *closure);
+/* Whether a GPU takes such a launch; where not, the error is the calling thread's. */
+bool fits(const char *name, dim3 grid, dim3 block, size_t dynamic);
+void run(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &thread);
 
 template <typename K, typename... A>
-void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, K kernel, A... args) {
-  auto call = [&] { kernel(args...); };
-  run(name, grid, block, dynamic, [](void *c) { (*static_cast<decltype(call) *>(c))(); }, &call);
+void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, K kernel, A... args) {
+  if (!fits(name, grid, block, dynamic)) return;
+  std::function<void()> thread = [=] { kernel(args...); };
+  enqueue(stream, [=] { run(name, grid, block, dynamic, thread); });
 }
 
 template <typename T> T shuffle(Place at, unsigned mask, T value, unsigned from) {
@@ -113,7 +117,7 @@ void sync_warp(Place at, unsigned mask);
   mt_type<T> &x = *static_cast<mt_type<T> *>(mt_emu::shared(&mt_site_##x, sizeof(mt_type<T>)))
 #define MT_DYN_SHARED(T, x) T *x = static_cast<T *>(mt_emu::dynamic_shared())
 #define MT_LAUNCH(kernel, grid, block, smem, stream, ...) \
-  ((void)(stream), mt_emu::launch(#kernel, grid, block, smem, kernel, __VA_ARGS__))
+  mt_emu::launch(#kernel, grid, block, smem, stream, kernel, __VA_ARGS__)
 
 /* One thread of the CPU runs a block, so that nothing comes between; atomic for the
  * race check. */
@@ -129,7 +133,5 @@ inline int __ffs(int x) { return __builtin_ffs(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 template <typename T> T __ldg(const T *p) { return *p; }
-
-#include "runtime.h"
 
 #endif

@@ -30,7 +30,7 @@ func crossEntropyCases() []Case {
 	for _, rows := range []int64{1, 5, 129, 3000} {
 		cases = append(cases, crossEntropyLossCase(rows))
 	}
-	return append(cases, nonFiniteLogits())
+	return append(cases, nonFiniteLogits(), columnsOfNothing(2), columnsOfNothing(700))
 }
 
 func lossInputs(e *Env, s lossShape, spread float64, pad int64) device.CrossEntropyStatsArgs {
@@ -107,6 +107,22 @@ func crossEntropyLossCase(rows int64) Case {
 		a.Sum = e.Make("sum", device.F32, func(int) float64 { return 1 + 1000*math.Abs(e.unit()) }, rows)
 		a.Loss = e.Out("loss", tol(device.F32, 1, 20), device.F32, rows)
 		return func() { e.Dev.CrossEntropyLoss(a) }
+	}}
+}
+
+// columnsOfNothing: −inf in all columns but one adds nothing, wherever the one is: the
+// statistics of ranks, some of which have no column.
+func columnsOfNothing(v int64) Case {
+	return Case{Op: device.OpCrossEntropyStats, Name: fmt.Sprintf("f32 4x%d one finite", v), Setup: func(e *Env) func() {
+		a := device.CrossEntropyStatsArgs{Columns: v, Labels: e.Ints("labels", v, 4)}
+		a.Logits = e.Make("logits", device.F32, func(i int) float64 {
+			if row, column := int64(i)/v, int64(i)%v; column == row*(v-1)/3 {
+				return float64(row) - 2
+			}
+			return math.Inf(-1)
+		}, 4, v)
+		e.lossStats(&a, lossShape{rows: 4, v: v, columns: v})
+		return func() { e.Dev.CrossEntropyStats(a) }
 	}}
 }
 

@@ -103,8 +103,8 @@ func byRows(box mpu.Piece, n int64, each func(sub mpu.Piece, at int64) error) er
 }
 
 // BoxByRows cuts a box into boxes of about n elements, whole rows, front to back.
-func BoxByRows(box mpu.Piece, n int64, each func(sub mpu.Piece) error) error {
-	return byRows(box, n, func(sub mpu.Piece, _ int64) error { return each(sub) })
+func BoxByRows(box mpu.Piece, n int64, each func(sub mpu.Piece)) {
+	_ = byRows(box, n, func(sub mpu.Piece, _ int64) error { each(sub); return nil })
 }
 
 var le = binary.LittleEndian

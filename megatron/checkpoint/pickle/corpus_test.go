@@ -90,7 +90,7 @@ func TestCorpusWrittenAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		n, err := Save(&out, "archive", f.Root)
+		n, err := Save(t.Context(), &out, "archive", f.Root)
 		if err != nil || n != int64(out.Len()) {
 			t.Fatalf("%s: %d of %d bytes, %v", name, n, out.Len(), err)
 		}

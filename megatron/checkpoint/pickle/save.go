@@ -2,47 +2,96 @@ package pickle
 
 import (
 	"archive/zip"
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/zeebo/xxh3"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/blocks"
 )
 
 const (
-	alignment = 64       // of payloads, as torch writes them
-	copyBytes = 16 << 20 // of a payload at a time
+	alignment = 64      // of payloads, as torch writes them
+	taskBytes = 8 << 20 // of a storage at a time, which was read from a file
 )
 
 // Save writes v to w as torch.save does, with root as the name of the zip's
-// folder; it returns the bytes written. Storages are filled one after the
-// other, none is held in memory.
-func Save(w io.Writer, root string, v Value) (int64, error) {
-	var stores []*Storage
-	keys := map[*Storage]string{}
-	object, err := encode(v, maxPickle, func(s *Storage) (string, error) {
-		key, ok := keys[s]
+// folder; it returns the bytes written. Storages are filled in their order, a
+// bounded number of bytes ahead.
+func Save(ctx context.Context, w io.Writer, root string, v Value) (written int64, err error) {
+	err = SaveAll(ctx, w, root, []Value{v}, func(_ int, n int64) { written = n })
+	return written, err
+}
+
+// SaveAll writes several such files one behind the other, and tells the size of
+// each when it is written.
+func SaveAll(ctx context.Context, w io.Writer, root string, values []Value, done func(i int, bytes int64)) error {
+	list := make([]*saving, len(values))
+	var tasks []blocks.Task
+	for i, v := range values {
+		s, err := newSaving(v)
+		if err != nil {
+			return err
+		}
+		list[i], tasks = s, append(tasks, s.tasks()...)
+	}
+	q := blocks.Ahead(ctx, tasks)
+	defer q.Stop()
+	for i, s := range list {
+		n, err := s.write(w, root, q)
+		if err != nil {
+			return err
+		}
+		done(i, n)
+	}
+	return nil
+}
+
+// saving is one file under way.
+type saving struct {
+	object []byte
+	stores []*Storage
+	counts []int // of tasks, by storage
+}
+
+func newSaving(v Value) (*saving, error) {
+	s, keys := &saving{}, map[*Storage]string{}
+	var err error
+	s.object, err = encode(v, maxPickle, func(store *Storage) (string, error) {
+		key, ok := keys[store]
 		if !ok {
-			key = fmt.Sprint(len(stores))
-			keys[s] = key
-			stores = append(stores, s)
+			key = fmt.Sprint(len(s.stores))
+			keys[store] = key
+			s.stores = append(s.stores, store)
 		}
 		return key, nil
 	})
-	if err != nil {
-		return 0, err
+	return s, err
+}
+
+// tasks make all storages, one behind the other.
+func (s *saving) tasks() (all []blocks.Task) {
+	for _, store := range s.stores {
+		list := store.tasks()
+		all, s.counts = append(all, list...), append(s.counts, len(list))
 	}
+	return all
+}
+
+// write takes from q what tasks made.
+func (s *saving) write(w io.Writer, root string, q *blocks.Queue) (int64, error) {
 	z := newZip(w, root)
-	id := fmt.Sprintf("%040d", xxh3.Hash(object))
-	for _, m := range []struct{ name, text string }{{"data.pkl", string(object)}, {".format_version", "1"},
+	id := fmt.Sprintf("%040d", xxh3.Hash(s.object))
+	for _, m := range []struct{ name, text string }{{"data.pkl", string(s.object)}, {".format_version", "1"},
 		{".storage_alignment", fmt.Sprint(alignment)}, {"byteorder", "little"}} {
 		if err := z.add(m.name, fromString(m.text)); err != nil {
 			return 0, err
 		}
 	}
-	for i, s := range stores {
-		if err := z.add("data/"+fmt.Sprint(i), s.write); err != nil {
+	for i, store := range s.stores {
+		if err := z.add("data/"+fmt.Sprint(i), func(w io.Writer) error { return store.write(w, s.counts[i], q) }); err != nil {
 			return 0, err
 		}
 	}
@@ -61,33 +110,34 @@ func fromString(s string) func(io.Writer) error {
 	}
 }
 
-// write copies a storage's elements, from its Fill or from the file it was read of.
-func (s *Storage) write(w io.Writer) error {
-	count := &counter{w: w}
-	var err error
-	switch {
-	case s.Fill != nil:
-		err = s.Fill(count)
-	case s.record != nil:
-		err = s.copyTo(count)
+// tasks are the storage's own, or read the file that it is of.
+func (s *Storage) tasks() []blocks.Task {
+	if s.record == nil {
+		return s.Tasks
 	}
-	if want := s.Len * widths[s.DType]; err == nil && count.n != want {
-		return fault.Errorf(fault.Internal, "pickle: a storage of %d bytes got %d", want, count.n)
+	var list []blocks.Task
+	width := widths[s.DType]
+	total := s.Len * width
+	for at := int64(0); at < total; at += taskBytes {
+		list = append(list, blocks.Task{Bytes: min(taskBytes, total-at), Fill: func(dst []byte) error { return s.record.readAt(dst, at, width) }})
 	}
-	return err
+	return list
 }
 
-func (s *Storage) copyTo(w io.Writer) error {
-	total := s.Len * widths[s.DType]
-	buf := make([]byte, min(copyBytes, total))
-	for at := int64(0); at < total; at += int64(len(buf)) {
-		chunk := buf[:min(int64(len(buf)), total-at)]
-		if err := s.record.readAt(chunk, at, widths[s.DType]); err != nil {
+func (s *Storage) write(w io.Writer, tasks int, q *blocks.Queue) error {
+	n := int64(0)
+	for range tasks {
+		raw, err := q.Next()
+		if err != nil {
 			return err
 		}
-		if _, err := w.Write(chunk); err != nil {
+		if _, err := w.Write(raw); err != nil {
 			return err
 		}
+		n += int64(len(raw))
+	}
+	if want := s.Len * widths[s.DType]; n != want {
+		return fault.Errorf(fault.Internal, "pickle: a storage of %d bytes got %d", want, n)
 	}
 	return nil
 }

@@ -2,9 +2,10 @@ package pickle
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"math/bits"
+
+	"monotron/megatron/checkpoint/formats/blocks"
 )
 
 // Storage is a stretch of elements in a file of torch.save.
@@ -13,8 +14,9 @@ type Storage struct {
 	DType string // as safetensors spells it; U8 for an untyped one
 	Len   int64  // elements
 
-	// Fill writes the elements, for a storage that is to be saved and was not read.
-	Fill func(w io.Writer) error
+	// Tasks make the elements, one behind the other, for a storage that is to be
+	// saved and was not read.
+	Tasks []blocks.Task
 
 	record payload // nil where the file has none
 }
@@ -38,12 +40,20 @@ type Tensor struct {
 	problem error // why it cannot be read
 }
 
-// NewTensor is a tensor to be saved; fill writes its elements, row-major and
+// NewTensor is a tensor to be saved; tasks make its elements, row-major and
 // little-endian.
-func NewTensor(dtype string, shape []int64, fill func(w io.Writer) error) *Tensor {
+func NewTensor(dtype string, shape []int64, tasks []blocks.Task) *Tensor {
 	t := &Tensor{DType: dtype, Shape: shape, Strides: rowMajor(shape)}
-	t.Storage = &Storage{DType: dtype, Len: t.Len(), Fill: fill}
+	t.Storage = &Storage{DType: dtype, Len: t.Len(), Tasks: tasks}
 	return t
+}
+
+// Constant is a tensor to be saved that consists of raw.
+func Constant(dtype string, shape []int64, raw []byte) *Tensor {
+	return NewTensor(dtype, shape, []blocks.Task{{Bytes: int64(len(raw)), Fill: func(dst []byte) error {
+		copy(dst, raw)
+		return nil
+	}}})
 }
 
 // View is a part of s that lies row-major from an element on.

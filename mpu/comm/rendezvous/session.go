@@ -222,14 +222,20 @@ func (s *Session) Err() error {
 // Fail tells all ranks that this one cannot go on. It returns the verdict: that
 // of whoever was first.
 func (s *Session) Fail(err error) error {
-	v := &Verdict{Rank: s.config.Rank, Code: fault.CodeOf(err), Text: cut(fmt.Sprintf("rank %d: %v", s.config.Rank, err), longestText)}
-	if s.send(&message{Kind: kindFail, Verdict: v}) != nil {
-		s.lose(v)
+	return s.Judge(&Verdict{Rank: s.config.Rank, Code: fault.CodeOf(err), Text: fmt.Sprintf("rank %d: %v", s.config.Rank, err)})
+}
+
+// Judge ends the run with a verdict on whatever rank, in the caller's words. It
+// returns the verdict that all get: the first.
+func (s *Session) Judge(v *Verdict) error {
+	told := &Verdict{Rank: v.Rank, Code: v.Code, Text: cut(v.Text, longestText)}
+	if s.send(&message{Kind: kindFail, Verdict: told}) != nil {
+		s.lose(told)
 	}
 	select { // the server answers with the first
 	case <-s.lost:
 	case <-time.After(3 * time.Second):
-		s.lose(v)
+		s.lose(told)
 	}
 	return s.Err()
 }

@@ -82,14 +82,6 @@ func WithDevice(c *cli.Context, open func(name string) (*device.Device, error), 
 		return err
 	}
 	defer d.Close()
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case *device.OutOfMemory:
-			err = fault.With(fault.Internal, p)
-		default:
-			panic(p)
-		}
-	}()
+	defer device.CatchOutOfMemory(&err)
 	return body(d)
 }

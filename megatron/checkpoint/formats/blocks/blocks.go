@@ -1,5 +1,5 @@
-// Package blocks writes files whose parts have known places: several are made
-// and written at a time, within a bound on memory.
+// Package blocks makes parts of files several at a time, within a bound on
+// memory, and hands them out or writes them in order.
 package blocks
 
 import (
@@ -9,17 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"sync"
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats/bulk"
 )
-
-// inFlight bounds the blocks that are held at a time, in bytes; a larger one is
-// held alone.
-const inFlight = 96 << 20
 
 // Block is a part of a file.
 type Block struct {
@@ -41,12 +35,12 @@ func Write(ctx context.Context, path string, list []Block) (size int64, err erro
 		return 0, fault.With(fault.IO, err)
 	}
 	list = slices.SortedFunc(slices.Values(list), func(a, b Block) int { return cmp.Compare(a.Offset, b.Offset) })
-	p := &pool{file: bulk.NewFile(f), list: list}
-	err = p.run(ctx)
+	file := bulk.NewFile(f)
+	size, err = write(ctx, file, list)
 	if err == nil {
-		err = p.file.Sync()
+		err = file.Sync()
 	}
-	if closed := p.file.Close(); err == nil {
+	if closed := file.Close(); err == nil {
 		err = closed
 	}
 	if err == nil {
@@ -56,7 +50,7 @@ func Write(ctx context.Context, path string, list []Block) (size int64, err erro
 		_ = os.Remove(tmp) // the error before it is the one to tell
 		return 0, diskFault(err)
 	}
-	return p.at, nil
+	return size, nil
 }
 
 // diskFault marks errors of the file system; others have their code.
@@ -69,107 +63,30 @@ func diskFault(err error) error {
 	return err
 }
 
-// pool hands blocks to goroutines in the order of the list, and writes them in
-// that order: a file goes to disk from its start to its end.
-type pool struct {
-	file *bulk.File
-	list []Block
-	at   int64 // bytes written
-
-	mu     sync.Mutex
-	freed  sync.Cond
-	next   int // block to fill
-	turn   int // block to write
-	held   int64
-	spare  [][]byte
-	failed error
-}
-
-func (p *pool) run(ctx context.Context) error {
-	p.freed.L = &p.mu
-	var all sync.WaitGroup
-	for range min(len(p.list), max(2, runtime.GOMAXPROCS(0))) {
-		all.Go(func() { p.work(ctx) })
+// write puts each block to its place, behind zeros where the one before ends
+// earlier. A file goes to disk from its start to its end.
+func write(ctx context.Context, file *bulk.File, list []Block) (at int64, err error) {
+	tasks := make([]Task, len(list))
+	for i, b := range list {
+		tasks[i] = Task{b.Bytes, b.Fill}
 	}
-	all.Wait()
-	return p.failed
-}
-
-func (p *pool) work(ctx context.Context) {
-	for {
-		i, buf := p.take(ctx)
-		if i < 0 {
-			return
+	q := Ahead(ctx, tasks)
+	defer q.Stop()
+	for _, b := range list {
+		raw, err := q.Next()
+		if err != nil {
+			return 0, err
 		}
-		err := p.list[i].Fill(buf)
-		if err == nil && p.wait(i) {
-			err = p.write(p.list[i].Offset, buf)
+		if b.Offset < at {
+			return 0, fault.Errorf(fault.Internal, "blocks at %d and before it share bytes of a file", b.Offset)
 		}
-		p.give(buf, err)
-	}
-}
-
-// wait returns true when the blocks before i are written, or false after an error.
-func (p *pool) wait(i int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.failed == nil && p.turn < i {
-		p.freed.Wait()
-	}
-	return p.failed == nil
-}
-
-// write puts a block to its place, behind zeros where the one before ends earlier.
-func (p *pool) write(offset int64, raw []byte) error {
-	if offset < p.at {
-		return fault.Errorf(fault.Internal, "blocks at %d and before it share bytes of a file", offset)
-	}
-	for _, part := range [][]byte{make([]byte, offset-p.at), raw} {
-		n, err := p.file.Write(part)
-		if p.at += int64(n); err != nil {
-			return err
+		if _, err := file.Write(make([]byte, b.Offset-at)); err != nil {
+			return 0, err
 		}
-	}
-	return nil
-}
-
-// take waits for room for the next block and names it; -1: there is no more to do.
-func (p *pool) take(ctx context.Context) (int, []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.failed == nil && p.next < len(p.list) && p.held > 0 && p.held+p.list[p.next].Bytes > inFlight {
-		p.freed.Wait()
-	}
-	if p.failed == nil && ctx.Err() != nil {
-		p.failed = fault.With(fault.Again, context.Cause(ctx))
-	}
-	if p.failed != nil || p.next == len(p.list) {
-		p.freed.Broadcast()
-		return -1, nil
-	}
-	i, b := p.next, &p.list[p.next]
-	p.next++
-	p.held += b.Bytes
-	for k, s := range p.spare { // touching new memory costs as much as filling it
-		if int64(cap(s)) >= b.Bytes {
-			p.spare = append(p.spare[:k], p.spare[k+1:]...)
-			return i, s[:b.Bytes]
+		if _, err := file.Write(raw); err != nil {
+			return 0, err
 		}
+		at = b.Offset + b.Bytes
 	}
-	p.spare = nil
-	return i, make([]byte, b.Bytes)
-}
-
-func (p *pool) give(buf []byte, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.turn++
-	p.held -= int64(len(buf))
-	if cap(buf) <= inFlight && len(p.spare) < 2 {
-		p.spare = append(p.spare, buf)
-	}
-	if p.failed == nil {
-		p.failed = err
-	}
-	p.freed.Broadcast()
+	return at, nil
 }

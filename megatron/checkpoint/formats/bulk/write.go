@@ -61,6 +61,21 @@ func (f *File) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Space is room for the next bytes, some of n, for who can make them in place;
+// Commit then appends what was put there.
+func (f *File) Space(n int) ([]byte, error) {
+	if len(f.chunk) == chunkBytes {
+		if err := f.send(); err != nil {
+			return nil, err
+		}
+	}
+	f.grow(n)
+	return f.chunk[len(f.chunk):min(len(f.chunk)+n, cap(f.chunk))], nil
+}
+
+// Commit appends the first n bytes of the Space asked for last.
+func (f *File) Commit(n int) { f.chunk = f.chunk[:len(f.chunk)+n] }
+
 // grow makes room for n more bytes, or as many as a chunk takes. A file that fits
 // none gets no more memory than it needs.
 func (f *File) grow(n int) {

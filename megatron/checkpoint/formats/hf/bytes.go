@@ -2,12 +2,10 @@ package hf
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"monotron/fault"
 )
@@ -96,12 +94,17 @@ func gatherRows(dst []byte, src *Source, run run, first, columns, width int64, r
 			return nil
 		})
 	}
-	for k := range run.n {
-		if err := read(src.Name, dst[k*columns*width:][:columns*width], (run.theirs+k)*whole+first*width); err != nil {
-			return err
+	parts := []stretch{{first, first + columns, 0}}
+	band := max(1, bandBytes/whole)
+	return sideBySide((run.n+band-1)/band, func(next func() (int64, bool)) error {
+		for k, ok := next(); ok; k, ok = next() {
+			at, n := k*band, min(band, run.n-k*band)
+			if err := readStretches(dst[at*columns*width:][:n*columns*width], src, parts, run.theirs+at, n, width, read); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // gatherColumns reads stored rows, our columns, a band at a time and turns them.
@@ -112,11 +115,13 @@ func gatherColumns(dst []byte, src *Source, list []run, first, columns, width in
 	whole := last.at + last.to - last.from
 	band := max(1, min(columns, bandBytes/(whole*width)))
 	return sideBySide((columns+band-1)/band, func(next func() (int64, bool)) error {
-		buf := make([]byte, band*whole*width)
+		buf := bands.Get().(*[]byte)
+		defer bands.Put(buf)
+		*buf = slices.Grow((*buf)[:0], int(band*whole*width))[:band*whole*width]
 		for k, ok := next(); ok; k, ok = next() {
 			c := k * band
 			n := min(band, columns-c)
-			part := buf[:n*whole*width]
+			part := (*buf)[:n*whole*width]
 			if err := readStretches(part, src, stretches, first+c, n, width, read); err != nil {
 				return err
 			}
@@ -175,24 +180,54 @@ func columnStretches(list []run) (stretches []stretch, at []int64) {
 	return stretches, at
 }
 
-// readStretches fills dst with n stored rows from first.
+// shortest is the stretch, in bytes, that is worth a call of its own.
+const shortest = 4096
+
+// readStretches fills dst with stretches of n stored rows from first. Where they
+// are short, whole rows are read and the rest dropped.
 func readStretches(dst []byte, src *Source, list []stretch, first, n, width int64, read ReadAt) error {
 	row := src.Shape[1]
-	if len(list) == 1 && list[0].to-list[0].from == row {
+	last := list[len(list)-1]
+	held := last.at + last.to - last.from
+	if held == row {
 		return read(src.Name, dst, first*row*width)
 	}
-	at := int64(0)
-	for r := first; r < first+n; r++ {
+	if held*width/int64(len(list)) < shortest && row < 16*held {
+		return readRows(dst, src, list, held, first, n, width, read)
+	}
+	for r := range n {
 		for _, s := range list {
-			bytes := (s.to - s.from) * width
-			if err := read(src.Name, dst[at:at+bytes], (r*row+s.from)*width); err != nil {
+			if err := read(src.Name, dst[(r*held+s.at)*width:(r*held+s.at+s.to-s.from)*width], ((first+r)*row+s.from)*width); err != nil {
 				return err
 			}
-			at += bytes
 		}
 	}
 	return nil
 }
+
+// readRows is readStretches by whole rows.
+func readRows(dst []byte, src *Source, list []stretch, held, first, n, width int64, read ReadAt) error {
+	row := src.Shape[1] * width
+	buf := bands.Get().(*[]byte)
+	defer bands.Put(buf)
+	band := min(n, max(1, bandBytes/row))
+	*buf = slices.Grow((*buf)[:0], int(band*row))[:band*row]
+	for at := int64(0); at < n; at += band {
+		raw := (*buf)[:min(band, n-at)*row]
+		if err := read(src.Name, raw, (first+at)*row); err != nil {
+			return err
+		}
+		for r := int64(0); r*row < int64(len(raw)); r++ {
+			for _, s := range list {
+				copy(dst[((at+r)*held+s.at)*width:], raw[r*row+s.from*width:r*row+s.to*width])
+			}
+		}
+	}
+	return nil
+}
+
+// bands are buffers for stored rows; touching new memory costs as much as filling it.
+var bands = sync.Pool{New: func() any { return new([]byte) }}
 
 // Scatter fills dst with one of their tensors, out of Megatron's.
 func (mp *Mapping) Scatter(dst []byte, name string, width int64, read ReadBox) error {
@@ -200,33 +235,57 @@ func (mp *Mapping) Scatter(dst []byte, name string, width int64, read ReadBox) e
 	if !ok {
 		return fault.Errorf(fault.Internal, "%s models have no tensor %q", mp.Family, name)
 	}
+	rows := mp.rules[at[0]].sources[at[1]].Shape[0]
+	return mp.ScatterRows(dst, name, 0, rows, width, read)
+}
+
+// ScatterRows is Scatter of their rows [from, to).
+func (mp *Mapping) ScatterRows(dst []byte, name string, from, to, width int64, read ReadBox) error {
+	at, ok := mp.byHF[name]
+	if !ok {
+		return fault.Errorf(fault.Internal, "%s models have no tensor %q", mp.Family, name)
+	}
 	r := &mp.rules[at[0]]
 	rows, columns := r.size()
 	src := &r.sources[at[1]]
-	if n := elements(src.Shape); int64(len(dst)) != n*width {
+	if n := elements(src.Shape[1:]) * (to - from); int64(len(dst)) != n*width {
 		return fault.Errorf(fault.Internal, "tensor %q: %d bytes for %d elements", name, len(dst), n)
 	}
-	var buf []byte
 	for _, run := range r.runs(0, rows) {
 		if run.source != at[1] {
 			continue
 		}
-		if !src.Transposed {
-			part := dst[run.theirs*columns*width:][:run.n*columns*width]
-			if err := read(r.global, r.corner(run.ours), r.extent(run.n), part); err != nil {
+		if src.Transposed {
+			if err := r.turnRows(dst, run, from, to, width, read); err != nil {
 				return err
 			}
 			continue
 		}
-		band := max(1, min(run.n, bandBytes/(columns*width)))
-		for k := int64(0); k < run.n; k += band {
-			n := min(band, run.n-k)
-			buf = slices.Grow(buf[:0], int(n*columns*width))[:n*columns*width]
-			if err := read(r.global, r.corner(run.ours+k), r.extent(n), buf); err != nil {
-				return err
-			}
-			transpose(dst[(run.theirs+k)*width:], run.sourceRowWidth, buf, columns, n, columns, width)
+		first, end := max(from, run.theirs), min(to, run.theirs+run.n)
+		if first >= end {
+			continue
 		}
+		part := dst[(first-from)*columns*width:][:(end-first)*columns*width]
+		if err := read(r.global, r.corner(run.ours+first-run.theirs), r.extent(end-first), part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turnRows writes the part of a run, our rows and so their columns, that lies in
+// their rows [from, to), which are our columns.
+func (r *rule) turnRows(dst []byte, run run, from, to, width int64, read ReadBox) error {
+	buf := bands.Get().(*[]byte)
+	defer bands.Put(buf)
+	band := max(1, min(run.n, bandBytes/((to-from)*width)))
+	for k := int64(0); k < run.n; k += band {
+		n := min(band, run.n-k)
+		*buf = slices.Grow((*buf)[:0], int(n*(to-from)*width))[:n*(to-from)*width]
+		if err := read(r.global, []int64{run.ours + k, from}, []int64{n, to - from}, *buf); err != nil {
+			return err
+		}
+		transpose(dst[(run.theirs+k)*width:], run.sourceRowWidth, *buf, to-from, n, to-from, width)
 	}
 	return nil
 }
@@ -250,55 +309,4 @@ func elements(shape []int64) int64 {
 		n *= d
 	}
 	return n
-}
-
-// transpose writes dst[j*dstStride+i] = src[i*srcStride+j] for i < rows and
-// j < columns; strides count elements.
-func transpose(dst []byte, dstStride int64, src []byte, srcStride, rows, columns, width int64) {
-	if rows == 0 || columns == 0 {
-		return
-	}
-	switch width {
-	case 2:
-		transposed(as[uint16](dst), dstStride, as[uint16](src), srcStride, rows, columns)
-	case 4:
-		transposed(as[uint32](dst), dstStride, as[uint32](src), srcStride, rows, columns)
-	case 8:
-		transposed(as[uint64](dst), dstStride, as[uint64](src), srcStride, rows, columns)
-	default:
-		panic(fmt.Sprintf("hf: transposition of elements of %d bytes", width))
-	}
-}
-
-// as views bytes as elements; buffers come from the allocator or from offsets of
-// whole elements in them.
-func as[T any](b []byte) []T {
-	var zero T
-	n := len(b) / int(unsafe.Sizeof(zero))
-	if n == 0 {
-		return nil
-	}
-	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n)
-}
-
-// transposed goes by tiles of one cache line's width: a tile is read line by line
-// and turned in the first cache, whatever the strides.
-func transposed[T any](dst []T, dstStride int64, src []T, srcStride, rows, columns int64) {
-	const tall, wide = 32, 16
-	var tile [tall][wide]T
-	for j0 := int64(0); j0 < columns; j0 += wide {
-		w := min(wide, columns-j0)
-		for i0 := int64(0); i0 < rows; i0 += tall {
-			h := min(tall, rows-i0)
-			for i := range h {
-				copy(tile[i][:], src[(i0+i)*srcStride+j0:][:w])
-			}
-			for j := range w {
-				out := dst[(j0+j)*dstStride+i0:][:h]
-				for i := range out {
-					out[i] = tile[i%tall][j%wide] // in bounds for all the compiler knows
-				}
-			}
-		}
-	}
 }

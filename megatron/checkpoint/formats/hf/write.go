@@ -144,8 +144,8 @@ func (w *writing) folder(ctx context.Context, dir string, done *formats.Written)
 		if len(shards) > 1 {
 			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
 		}
-		bytes, err := safetensors.WriteFile(ctx, filepath.Join(dir, name), infos, map[string]string{"format": "pt"}, func(i int, dst []byte) error {
-			return w.mapping.Scatter(dst, infos[i].Name, formats.Width(infos[i].DType), read)
+		bytes, err := safetensors.WriteFile(ctx, filepath.Join(dir, name), infos, map[string]string{"format": "pt"}, func(i int, from, to int64, dst []byte) error {
+			return w.mapping.ScatterRows(dst, infos[i].Name, from, to, formats.Width(infos[i].DType), read)
 		})
 		if err != nil {
 			return err

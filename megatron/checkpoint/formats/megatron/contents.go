@@ -1,12 +1,13 @@
 package megatron
 
 import (
-	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/blocks"
 	"monotron/megatron/checkpoint/pickle"
 	"monotron/mpu"
 )
@@ -15,8 +16,6 @@ import (
 type Contents struct {
 	src   formats.Source
 	types map[string]string // of the stored tensors
-
-	raw, converted []byte // of the box under way: files are written one after the other
 
 	DType     string   // of the values
 	Optimizer bool     // every parameter has both moments
@@ -75,45 +74,46 @@ func (c *Contents) stored(prefix, name string) (full, dtype string) {
 	return formats.Model + name, c.types[formats.Model+name]
 }
 
-const chunk = 4 << 20 // bytes of a tensor at a time
+const chunk = 8 << 20 // bytes of a tensor at a time
 
-// Write writes a rank's tensor of a kind, as elements of dtype, row-major, with
+// Tasks make a rank's tensor of a kind, as elements of dtype, row-major, with
 // zeros for padding.
-func (c *Contents) Write(w io.Writer, prefix string, p Local, dtype string) error {
+func (c *Contents) Tasks(prefix string, p Local, dtype string) []blocks.Task {
 	full, from := c.stored(prefix, p.Name)
 	pieces := slices.Clone(p.Pieces)
 	slices.SortFunc(pieces, func(a, b mpu.Piece) int { return int(a.Local - b.Local) })
+	var list []blocks.Task
 	at := int64(0)
 	for _, piece := range pieces {
-		if err := zeros(w, (piece.Local-at)*formats.Width(dtype)); err != nil {
-			return err
-		}
-		if err := c.box(w, full, from, piece, dtype); err != nil {
-			return err
-		}
+		list = zeros(list, (piece.Local-at)*formats.Width(dtype))
+		list = c.box(list, full, from, piece, dtype)
 		at = piece.Local + piece.Len()
 	}
-	return zeros(w, (formats.Volume(p.Shape)-at)*formats.Width(dtype))
+	return zeros(list, (formats.Volume(p.Shape)-at)*formats.Width(dtype))
 }
 
-// box writes a box of a stored tensor by rows.
-func (c *Contents) box(w io.Writer, full, from string, box mpu.Piece, dtype string) error {
-	return formats.BoxByRows(box, chunk/formats.Width(from), func(sub mpu.Piece) error {
-		raw := sized(&c.raw, sub.Len()*formats.Width(from))
-		if err := c.src.Read(full, sub, raw); err != nil {
-			return err
-		}
-		if from != dtype {
-			out := sized(&c.converted, sub.Len()*formats.Width(dtype))
-			if err := formats.Convert(out, dtype, raw, from); err != nil {
+// box adds a box of a stored tensor, by rows.
+func (c *Contents) box(list []blocks.Task, full, from string, box mpu.Piece, dtype string) []blocks.Task {
+	wide, narrow := formats.Width(from), formats.Width(dtype)
+	formats.BoxByRows(box, chunk/wide, func(sub mpu.Piece) {
+		list = append(list, blocks.Task{Bytes: sub.Len() * narrow, Fill: func(dst []byte) error {
+			if from == dtype {
+				return c.src.Read(full, sub, dst)
+			}
+			buf := raws.Get().(*[]byte)
+			defer raws.Put(buf)
+			raw := sized(buf, sub.Len()*wide)
+			if err := c.src.Read(full, sub, raw); err != nil {
 				return err
 			}
-			raw = out
-		}
-		_, err := w.Write(raw)
-		return err
+			return formats.Convert(dst, dtype, raw, from)
+		}})
 	})
+	return list
 }
+
+// raws are buffers for elements of another type.
+var raws = sync.Pool{New: func() any { return new([]byte) }}
 
 // sized is n bytes of a buffer that is kept: touching new memory costs as much as
 // filling it.
@@ -124,39 +124,33 @@ func sized(buf *[]byte, n int64) []byte {
 	return (*buf)[:n]
 }
 
-func zeros(w io.Writer, n int64) error {
-	var none [4096]byte
-	for n > 0 {
-		part := min(n, int64(len(none)))
-		if _, err := w.Write(none[:part]); err != nil {
-			return err
-		}
-		n -= part
+// zeros adds n bytes of padding.
+func zeros(list []blocks.Task, n int64) []blocks.Task {
+	for ; n > 0; n -= chunk {
+		list = append(list, blocks.Task{Bytes: min(n, chunk), Fill: func(dst []byte) error {
+			clear(dst)
+			return nil
+		}})
 	}
-	return nil
+	return list
 }
 
 // Tensor is a rank's tensor of a kind, to be saved.
 func (c *Contents) Tensor(prefix string, p Local, dtype string) *pickle.Tensor {
-	return pickle.NewTensor(dtype, p.Shape, func(w io.Writer) error { return c.Write(w, prefix, p, dtype) })
+	return pickle.NewTensor(dtype, p.Shape, c.Tasks(prefix, p, dtype))
 }
 
 // Flat is a distributed optimizer's buffer of a kind, f32: buckets one behind
 // the other, zeros between parameters.
 func (c *Contents) Flat(prefix string, buckets []Bucket) *pickle.Tensor {
-	return pickle.NewTensor("F32", []int64{Numel(buckets)}, func(w io.Writer) error {
-		for _, b := range buckets {
-			at := int64(0)
-			for _, p := range b.Params {
-				if err := zeros(w, (p.Start-at)*4); err != nil {
-					return err
-				}
-				if err := c.Write(w, prefix, p.Local, "F32"); err != nil {
-					return err
-				}
-				at = p.Start + formats.Volume(p.Shape)
-			}
+	var list []blocks.Task
+	for _, b := range buckets {
+		at := int64(0)
+		for _, p := range b.Params {
+			list = zeros(list, (p.Start-at)*4)
+			list = append(list, c.Tasks(prefix, p.Local, "F32")...)
+			at = p.Start + formats.Volume(p.Shape)
 		}
-		return nil
-	})
+	}
+	return pickle.NewTensor("F32", []int64{Numel(buckets)}, list)
 }

@@ -1,10 +1,8 @@
 package megatron
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math"
 
 	"monotron/megatron/checkpoint/pickle"
@@ -114,15 +112,7 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 func scalar(v float64) *pickle.Tensor {
 	var raw [4]byte
 	binary.LittleEndian.PutUint32(raw[:], math.Float32bits(float32(v)))
-	return Constant("F32", []int64{1}, raw[:])
-}
-
-// Constant is a tensor with the given bytes.
-func Constant(dtype string, shape []int64, raw []byte) *pickle.Tensor {
-	return pickle.NewTensor(dtype, shape, func(w io.Writer) error {
-		_, err := io.Copy(w, bytes.NewReader(raw))
-		return err
-	})
+	return pickle.Constant("F32", []int64{1}, raw[:])
 }
 
 func float64frombytes(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }

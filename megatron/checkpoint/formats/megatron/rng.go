@@ -84,12 +84,12 @@ func torchState(seed uint64, state [twister]uint32) *pickle.Tensor {
 	for _, w := range state {
 		raw = binary.LittleEndian.AppendUint64(raw, uint64(w))
 	}
-	return Constant("U8", []int64{torchRNG}, raw[:torchRNG:torchRNG])
+	return pickle.Constant("U8", []int64{torchRNG}, raw[:torchRNG:torchRNG])
 }
 
 // cudaState is a CUDA generator's: seed and offset, u64 each.
 func cudaState(seed uint64) *pickle.Tensor {
 	raw := make([]byte, cudaRNG)
 	binary.LittleEndian.PutUint64(raw, seed)
-	return Constant("U8", []int64{cudaRNG}, raw)
+	return pickle.Constant("U8", []int64{cudaRNG}, raw)
 }

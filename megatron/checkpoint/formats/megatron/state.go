@@ -3,7 +3,6 @@ package megatron
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
@@ -327,14 +326,4 @@ func (t *Target) FLOPs() pickle.Value {
 	n := 0.0
 	_ = json.Unmarshal(t.State.Extra[formats.ExtraFLOPs], &n) // another program's count says nothing here
 	return n
-}
-
-// Precision is the type of the values that src shows.
-func Precision(src formats.Source) string {
-	for _, t := range src.Tensors() {
-		if strings.HasPrefix(t.Name, formats.Model) {
-			return t.DType
-		}
-	}
-	return "F32"
 }

@@ -110,7 +110,7 @@ func TestRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := pickle.Save(f, "ckpt", root); err != nil {
+		if _, err := pickle.Save(t.Context(), f, "ckpt", root); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Close(); err != nil {

@@ -12,10 +12,12 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/blocks"
 	"monotron/megatron/checkpoint/formats/hf"
 	"monotron/megatron/checkpoint/formats/safetensors"
 	"monotron/megatron/checkpoint/pickle"
 	"monotron/megatron/spec"
+	"monotron/mpu"
 )
 
 func float32From(raw []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(raw)) }
@@ -23,14 +25,14 @@ func float32From(raw []byte) float32 { return math.Float32frombits(binary.Little
 // Write makes a folder with ckpt.pt, or the file itself where path ends in .pt.
 // nanoGPT resumes from it: an optimizer without moments starts afresh.
 func Write(ctx context.Context, path string, src formats.Source, _ formats.WriteOptions) (formats.Written, error) {
-	w, err := newWriting(ctx, src)
+	w, err := newWriting(src)
 	if err != nil {
 		return formats.Written{}, err
 	}
 	done := formats.Written{Path: path, Files: 1, Notes: w.notes}
 	save := func(file string) error {
 		return formats.WriteFile(file, func(to io.Writer) (err error) {
-			done.Bytes, err = pickle.Save(to, "ckpt", w.root())
+			done.Bytes, err = pickle.Save(ctx, to, "ckpt", w.root())
 			return err
 		})
 	}
@@ -54,7 +56,6 @@ func Write(ctx context.Context, path string, src formats.Source, _ formats.Write
 
 // writing is one checkpoint under way.
 type writing struct {
-	ctx     context.Context
 	src     formats.Source
 	mapping *hf.Mapping
 	infos   []safetensors.Info
@@ -62,13 +63,13 @@ type writing struct {
 	notes   []string
 }
 
-func newWriting(ctx context.Context, src formats.Source) (*writing, error) {
+func newWriting(src formats.Source) (*writing, error) {
 	m := src.Info().Model
 	mp, err := hf.NewLinearMapping(m)
 	if err != nil {
 		return nil, err
 	}
-	w := &writing{ctx: ctx, src: src, mapping: mp}
+	w := &writing{src: src, mapping: mp}
 	switch {
 	case m.Activation != spec.GeluErf && m.Activation != spec.GeluTanh:
 		return nil, fault.Errorf(fault.Usage, "nanoGPT has no %s activation", m.Activation)
@@ -104,19 +105,17 @@ func (w *writing) complete(prefix string) bool {
 	return true
 }
 
-// tensor is one of nanoGPT's, filled when it is saved.
+// tensor is one of nanoGPT's, made when it is saved, some rows at a time.
 func (w *writing) tensor(prefix, name, dtype string, shape []int64) *pickle.Tensor {
-	return pickle.NewTensor(dtype, shape, func(to io.Writer) error {
-		if w.ctx.Err() != nil {
-			return fault.With(fault.Again, context.Cause(w.ctx))
-		}
-		raw := make([]byte, formats.Volume(shape)*formats.Width(dtype))
-		if err := w.mapping.Scatter(raw, name, formats.Width(dtype), hf.ReadFrom(w.src, prefix)); err != nil {
-			return err
-		}
-		_, err := to.Write(raw)
-		return err
+	const taskBytes = 8 << 20
+	read, width := hf.ReadFrom(w.src, prefix), formats.Width(dtype)
+	var tasks []blocks.Task
+	formats.BoxByRows(formats.Whole(shape), taskBytes/width, func(sub mpu.Piece) {
+		tasks = append(tasks, blocks.Task{Bytes: sub.Len() * width, Fill: func(dst []byte) error {
+			return w.mapping.ScatterRows(dst, name, sub.From[0], sub.From[0]+sub.Size[0], width, read)
+		}})
 	})
+	return pickle.NewTensor(dtype, shape, tasks)
 }
 
 func (w *writing) root() *pickle.Dict {
@@ -178,8 +177,5 @@ func (w *writing) steps() int64 {
 }
 
 func scalar(v float32) *pickle.Tensor {
-	return pickle.NewTensor("F32", []int64{}, func(to io.Writer) error {
-		_, err := to.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
-		return err
-	})
+	return pickle.Constant("F32", []int64{}, binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
 }

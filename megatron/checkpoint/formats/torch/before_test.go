@@ -39,7 +39,7 @@ func older(t *testing.T, path string, version float64) {
 	root.Set("model", pickle.NewDict(before, pickle.NewDict("embedding", embedding, "transformer", encoder)))
 	root.Set("checkpoint_version", version)
 	var out bytes.Buffer
-	if _, err := pickle.Save(&out, "model_optim_rng", root); err != nil {
+	if _, err := pickle.Save(t.Context(), &out, "model_optim_rng", root); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()

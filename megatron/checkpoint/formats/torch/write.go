@@ -96,25 +96,12 @@ func (w *writer) rank(dir string, r megatron.Rank) error {
 func (w *writer) save(path string, root pickle.Value) error {
 	err := formats.WriteFile(path, func(out io.Writer) error {
 		name := strings.TrimSuffix(filepath.Base(path), ".pt")
-		n, err := pickle.Save(&stoppable{w.ctx, out}, name, root)
+		n, err := pickle.Save(w.ctx, out, name, root)
 		w.done.Bytes += n
 		return err
 	})
 	w.done.Files++
 	return err
-}
-
-// stoppable ends a long write when its context does.
-type stoppable struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (s *stoppable) Write(b []byte) (int, error) {
-	if err := context.Cause(s.ctx); err != nil {
-		return 0, err
-	}
-	return s.w.Write(b)
 }
 
 // stateDict is a chunk's model, with the empty _extra_state that each parallel

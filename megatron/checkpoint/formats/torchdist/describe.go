@@ -23,10 +23,17 @@ func newDescription() *description {
 	return &description{tensors: map[string]*stored{}, objects: map[string]place{}, known: map[string]bool{}, shapes: map[string][]int64{}}
 }
 
-func (d *description) has(key string, corner []int64) bool { return d.known[chunkKey(key, corner)] }
+// claim tells whether nobody has this chunk or object yet, and gives it to the caller.
+func (d *description) claim(key string, corner []int64) bool {
+	name := chunkKey(key, corner)
+	if d.known[name] {
+		return false
+	}
+	d.known[name] = true
+	return true
+}
 
 func (d *description) object(key string, where place) {
-	d.known[chunkKey(key, nil)] = true
 	d.objects[key] = where
 	d.order = append(d.order, key)
 }
@@ -38,7 +45,6 @@ func (d *description) chunk(key, dtype string, shape []int64, c chunk) {
 		d.tensors[key] = s
 		d.order = append(d.order, key)
 	}
-	d.known[chunkKey(key, c.box.From)] = true
 	s.chunks = append(s.chunks, c)
 }
 

@@ -59,7 +59,7 @@ func (w *writer) fill(dir string) error {
 		}
 	}
 	if err := w.file(filepath.Join(dir, commonName), func(out io.Writer) error {
-		_, err := pickle.Save(out, strings.TrimSuffix(commonName, ".pt"), w.common())
+		_, err := pickle.Save(w.ctx, out, strings.TrimSuffix(commonName, ".pt"), w.common())
 		return err
 	}); err != nil {
 		return err
@@ -113,88 +113,74 @@ func (c *counter) Write(b []byte) (int, error) {
 
 // rank writes the objects and chunks that a rank owns.
 func (w *writer) rank(dir string, number int, r megatron.Rank) error {
-	name := fmt.Sprintf("__%d_0.distcp", number)
-	return w.file(filepath.Join(dir, name), func(out io.Writer) error {
-		f := &distcp{w: w, name: name, out: out.(*counter)}
-		if err := f.objects(number, r); err != nil {
-			return err
+	f := &distcp{w: w, name: fmt.Sprintf("__%d_0.distcp", number)}
+	f.objects(number, r)
+	for c, layers := range w.stages[r.PP] {
+		list, err := megatron.Locals(w.Model, w.Layout, r, c, layers)
+		if err != nil {
+			return fault.With(fault.Usage, err)
 		}
-		for c, layers := range w.stages[r.PP] {
-			list, err := megatron.Locals(w.Model, w.Layout, r, c, layers)
-			if err != nil {
-				return fault.With(fault.Usage, err)
-			}
-			for _, p := range list {
-				if err := f.parameter(p); err != nil {
-					return err
-				}
-			}
+		for _, p := range list {
+			f.parameter(p)
 		}
-		return nil
+	}
+	return w.file(filepath.Join(dir, f.name), f.write)
+}
+
+// distcp is the list of what a file will hold.
+type distcp struct {
+	w     *writer
+	name  string
+	items []pickle.Value
+	tell  []func(place) // called with each item's place when it is written
+}
+
+func (f *distcp) item(v pickle.Value, tell func(place)) {
+	f.items, f.tell = append(f.items, v), append(f.tell, tell)
+}
+
+func (f *distcp) write(out io.Writer) error {
+	at := int64(0)
+	return pickle.SaveAll(f.w.ctx, out, zipRoot, f.items, func(i int, n int64) {
+		f.tell[i](place{f.name, at, n})
+		at += n
 	})
 }
 
-// distcp is a file under way.
-type distcp struct {
-	w    *writer
-	name string
-	out  *counter
-}
-
-// item writes one item and tells where it lies.
-func (f *distcp) item(v pickle.Value) (place, error) {
-	from := f.out.n
-	n, err := pickle.Save(f.out, zipRoot, v)
-	return place{f.name, from, n}, err
-}
-
-func (f *distcp) object(key string, v pickle.Value) error {
-	if f.w.index.has(key, nil) {
-		return nil
+func (f *distcp) object(key string, v pickle.Value) {
+	if f.w.index.claim(key, nil) {
+		f.item(&pickle.List{Items: []pickle.Value{v}}, func(where place) { f.w.index.object(key, where) })
 	}
-	where, err := f.item(&pickle.List{Items: []pickle.Value{v}})
-	if err == nil {
-		f.w.index.object(key, where)
-	}
-	return err
 }
 
-// objects are what is no tensor: the common state on the first rank, generators
+// objects adds what is no tensor: the common state on the first rank, generators
 // once a model-parallel rank, the state of Megatron's rerun machine once a rank.
-func (f *distcp) objects(number int, r megatron.Rank) error {
+func (f *distcp) objects(number int, r megatron.Rank) {
 	w, l := f.w, f.w.Layout
 	if number == 0 {
-		if err := f.object("common_state/shard_0_1", w.common()); err != nil {
-			return err
-		}
+		f.object("common_state/shard_0_1", w.common())
 		world := l.TP * l.PP * l.DP
 		for i := range world {
-			if err := f.object(fmt.Sprintf("rerun_state_machine_state/shard_%d_%d", i, world), rerunShard()); err != nil {
-				return err
-			}
+			f.object(fmt.Sprintf("rerun_state_machine_state/shard_%d_%d", i, world), rerunShard())
 		}
 	}
-	return f.object(fmt.Sprintf("rng_state/shard_%d.%d_%d.%d", r.PP, r.TP, l.PP, l.TP), w.RNGOf(r))
+	f.object(fmt.Sprintf("rng_state/shard_%d.%d_%d.%d", r.PP, r.TP, l.PP, l.TP), w.RNGOf(r))
 }
 
-// parameter writes the boxes of a parameter that no rank before wrote, of its
+// parameter adds the boxes of a parameter that no rank before wrote, of its
 // values and of its optimizer's state.
-func (f *distcp) parameter(p megatron.Local) error {
+func (f *distcp) parameter(p megatron.Local) {
 	w := f.w
 	if p.Name == formats.WordEmbeddings && p.Key == formats.OutputLayer {
-		return nil // the last stage's copy
+		return // the last stage's copy
 	}
 	layer, expert, rest := megatron.Split(p.Name)
-	if err := f.tensor(formats.Model, "", p, w.contents.DType); err != nil {
-		return err
-	}
+	f.tensor(formats.Model, "", p, w.contents.DType)
 	if p.Linear && layer != megatron.None && strings.HasSuffix(rest, ".weight") {
-		if err := f.extraState(layer, expert, strings.TrimSuffix(rest, "weight")); err != nil {
-			return err
-		}
+		f.extraState(layer, expert, strings.TrimSuffix(rest, "weight"))
 	}
 	if !w.contents.Optimizer {
-		return nil
+		return
 	}
 	states := []struct{ prefix, key string }{{formats.ExpAvg, "optimizer.state.exp_avg."}, {formats.ExpSq, "optimizer.state.exp_avg_sq."}}
 	switch {
@@ -204,15 +190,12 @@ func (f *distcp) parameter(p megatron.Local) error {
 		states = append(states, struct{ prefix, key string }{formats.Main, "optimizer.state.fp32_param."})
 	}
 	for _, s := range states {
-		if err := f.tensor(s.prefix, s.key, p, "F32"); err != nil {
-			return err
-		}
+		f.tensor(s.prefix, s.key, p, "F32")
 	}
-	return nil
 }
 
-// tensor writes a parameter's boxes of one kind.
-func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) error {
+// tensor adds a parameter's boxes of one kind.
+func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) {
 	w := f.w
 	layer, expert, rest := megatron.Split(p.Name)
 	s := w.index.stacking(w.Model, layer, expert, rest)
@@ -223,7 +206,7 @@ func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) error 
 	}
 	for _, piece := range pieces {
 		corner := append(append([]int64{}, s.at...), piece.From...)
-		if w.index.has(key+s.key, corner) {
+		if !w.index.claim(key+s.key, corner) {
 			continue // a replica
 		}
 		local := p
@@ -231,18 +214,16 @@ func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) error 
 			local.Cut = megatron.Cut{Shape: piece.Size, Pieces: []mpu.Piece{{From: piece.From, Size: piece.Size}}}
 		}
 		size := append(s.ones(), piece.Size...)
-		where, err := f.item(pickle.NewTensor(dtype, size, func(out io.Writer) error { return w.contents.Write(out, kind, local, dtype) }))
-		if err != nil {
-			return err
-		}
-		w.index.chunk(key+s.key, dtype, append(append([]int64{}, s.stack...), s.global...), chunk{mpu.Piece{From: corner, Size: size}, where})
+		global := append(append([]int64{}, s.stack...), s.global...)
+		f.item(pickle.NewTensor(dtype, size, w.contents.Tasks(kind, local, dtype)), func(where place) {
+			w.index.chunk(key+s.key, dtype, global, chunk{mpu.Piece{From: corner, Size: size}, where})
+		})
 	}
-	return nil
 }
 
-// extraState writes the object that Megatron expects beside each linear layer:
+// extraState adds the object that Megatron expects beside each linear layer:
 // an empty tensor, as Transformer Engine keeps without FP8.
-func (f *distcp) extraState(layer, expert int, module string) error {
+func (f *distcp) extraState(layer, expert int, module string) {
 	s := f.w.index.stacking(f.w.Model, layer, expert, module+"_extra_state")
 	at, of := make([]string, len(s.at)), make([]string, len(s.at))
 	for i := range s.at {
@@ -251,5 +232,5 @@ func (f *distcp) extraState(layer, expert int, module string) error {
 	if len(at) == 0 {
 		at, of = []string{"0"}, []string{"1"}
 	}
-	return f.object(fmt.Sprintf("%s/shard_%s_%s", s.key, strings.Join(at, "."), strings.Join(of, ".")), megatron.Constant("U8", []int64{0}, nil))
+	f.object(fmt.Sprintf("%s/shard_%s_%s", s.key, strings.Join(at, "."), strings.Join(of, ".")), pickle.Constant("U8", []int64{0}, nil))
 }

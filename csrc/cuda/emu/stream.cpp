@@ -1,0 +1,204 @@
+#include "stream.h"
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "memory.h"
+
+namespace {
+
+thread_local cudaError_t last = cudaSuccess;
+thread_local mt_emu_stream *here; /* whose thread this is */
+
+std::mutex texts_mutex;
+std::set<std::string> texts; /* what launches failed of: an error's text stays */
+const char *launch_error = "";
+
+std::mutex streams_mutex;
+std::set<mt_emu_stream *> streams;
+
+} // namespace
+
+struct mt_emu_stream {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> waiting;
+  bool busy = false, ended = false;
+  cudaError_t error = cudaSuccess; /* the first since it was asked */
+  std::thread worker{[this] { work(); }};
+
+  void work() {
+    here = this;
+    mt_emu::enter_device_memory();
+    std::unique_lock<std::mutex> lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return ended || !waiting.empty(); });
+      if (waiting.empty()) return;
+      std::function<void()> next = std::move(waiting.front());
+      waiting.pop_front();
+      busy = true;
+      lock.unlock();
+      next();
+      cudaError_t e = mt_emu::take_error();
+      lock.lock();
+      busy = false;
+      if (error == cudaSuccess) error = e;
+      changed.notify_all();
+    }
+  }
+
+  void put(std::function<void()> work) {
+    std::lock_guard<std::mutex> lock(mutex);
+    waiting.push_back(std::move(work));
+    changed.notify_all();
+  }
+
+  cudaError_t wait() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return !busy && waiting.empty(); });
+    cudaError_t e = error;
+    error = cudaSuccess;
+    return e;
+  }
+
+  cudaError_t trouble() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return error;
+  }
+
+  void end() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      ended = true;
+      changed.notify_all();
+    }
+    worker.join();
+  }
+};
+
+void mt_emu::enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream) stream->put(std::move(work));
+  else work();
+}
+
+void mt_emu::set_launch_error(const std::string &text) {
+  std::lock_guard<std::mutex> lock(texts_mutex);
+  launch_error = texts.insert(text).first->c_str();
+  last = cudaErrorLaunchFailure;
+}
+
+cudaError_t mt_emu::take_error() {
+  cudaError_t e = last;
+  last = cudaSuccess;
+  return e;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned) {
+#if defined(MT_WATCH_thread) || defined(MT_WATCH_address)
+  *out = nullptr;
+#else
+  *out = new mt_emu_stream;
+  std::lock_guard<std::mutex> lock(streams_mutex);
+  streams.insert(*out);
+#endif
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  if (!s) return cudaSuccess;
+  {
+    std::lock_guard<std::mutex> lock(streams_mutex);
+    streams.erase(s);
+  }
+  s->end();
+  delete s;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s) { return s ? s->wait() : cudaSuccess; }
+
+/* Waits for every stream; their errors stay for who asks them. */
+cudaError_t cudaDeviceSynchronize() {
+  std::lock_guard<std::mutex> lock(streams_mutex);
+  for (mt_emu_stream *s : streams) {
+    std::unique_lock<std::mutex> inner(s->mutex);
+    s->changed.wait(inner, [s] { return !s->busy && s->waiting.empty(); });
+  }
+  return cudaSuccess;
+}
+
+/* An event is a place in a stream: done when the stream has come by. */
+struct mt_emu_event {
+  struct Place {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool passed = false;
+    cudaError_t error = cudaSuccess; /* of the stream, when it came by */
+  };
+  std::shared_ptr<Place> place; /* none before the first record */
+};
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned) {
+  *out = new mt_emu_event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  auto place = event->place = std::make_shared<mt_emu_event::Place>();
+  mt_emu::enqueue(stream, [place] {
+    cudaError_t e = here ? here->trouble() : cudaSuccess;
+    std::lock_guard<std::mutex> lock(place->mutex);
+    place->passed = true, place->error = e;
+    place->changed.notify_all();
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  auto place = event->place;
+  if (!place) return cudaSuccess;
+  mt_emu::enqueue(stream, [place] {
+    std::unique_lock<std::mutex> lock(place->mutex);
+    place->changed.wait(lock, [&] { return place->passed; });
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (!event->place) return cudaSuccess;
+  std::lock_guard<std::mutex> lock(event->place->mutex);
+  return event->place->passed ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (!event->place) return cudaSuccess;
+  std::unique_lock<std::mutex> lock(event->place->mutex);
+  event->place->changed.wait(lock, [event] { return event->place->passed; });
+  return event->place->error;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() { return mt_emu::take_error(); }
+
+const char *cudaGetErrorString(cudaError_t e) {
+  switch (e) {
+  case cudaSuccess: return "no error";
+  case cudaErrorMemoryAllocation: return "out of memory";
+  case cudaErrorInvalidDevice: return "invalid device ordinal";
+  case cudaErrorNotReady: return "device not ready";
+  case cudaErrorLaunchFailure: {
+    std::lock_guard<std::mutex> lock(texts_mutex);
+    return launch_error;
+  }
+  default: return "unknown error";
+  }
+}

@@ -1,0 +1,20 @@
+/* Streams of the emulated GPU: each has a thread of its own that does what was
+ * enqueued, in order, behind the host's back. The null stream, and every stream under a
+ * race or address checker, does it at once on the calling thread. */
+#ifndef MT_EMU_STREAM_H
+#define MT_EMU_STREAM_H
+
+#include <functional>
+
+#include "runtime.h"
+
+namespace mt_emu {
+
+void enqueue(cudaStream_t stream, std::function<void()> work);
+
+void set_launch_error(const std::string &text); /* of the thread that calls */
+cudaError_t take_error();                       /* and forgets it */
+
+} // namespace mt_emu
+
+#endif
