@@ -12,6 +12,7 @@ import (
 	"monotron/megatron/checkpoint/formats/hf"
 	"monotron/megatron/checkpoint/formats/safetensors"
 	"monotron/megatron/spec"
+	"monotron/mpu"
 )
 
 // Write makes a folder with model_<step>.bin and, where src has moments, the
@@ -175,17 +176,27 @@ func header(fields map[int]int64) blocks.Block {
 	return blocks.Head(0, raw)
 }
 
-// array places one kind of all parameters; padding stays zero.
+// array places one kind of all parameters, some rows at a time; padding stays zero.
 func (w *writing) array(prefix string, offset, width int64) []blocks.Block {
+	const blockBytes = 8 << 20
 	read := hf.ReadFrom(w.src, prefix)
 	var list []blocks.Block
 	for _, name := range w.layout.order {
 		p := w.layout.places[name]
-		list = append(list, blocks.Block{Offset: offset + p.at*width, Bytes: p.width * width, Fill: func(dst []byte) error {
-			n := formats.Volume(p.shape) * width
-			clear(dst[n:])
-			return w.mapping.Scatter(dst[:n], name, width, read)
-		}})
+		row := formats.Volume(p.shape[1:])
+		at := offset + p.at*width
+		formats.BoxByRows(formats.Whole(p.shape), blockBytes/width, func(sub mpu.Piece) {
+			first, end := sub.From[0], sub.From[0]+sub.Size[0]
+			list = append(list, blocks.Block{Offset: at + first*row*width, Bytes: sub.Len() * width, Fill: func(dst []byte) error {
+				return w.mapping.ScatterRows(dst, name, first, end, width, read)
+			}})
+		})
+		if padding := p.width - formats.Volume(p.shape); padding > 0 {
+			list = append(list, blocks.Block{Offset: at + formats.Volume(p.shape)*width, Bytes: padding * width, Fill: func(dst []byte) error {
+				clear(dst)
+				return nil
+			}})
+		}
 	}
 	return list
 }
