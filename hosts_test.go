@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,6 +31,7 @@ func TestHosts(t *testing.T) {
 		"a signal to the launcher":         hostsSaveAndStop,
 		"a host that cannot be reached":    hostUnreachable,
 		"a launcher that dies leaves none": hostsEndWithTheLauncher,
+		"a host that does not come back":   hostsGoOnWithout,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLaunching(t, bin)
@@ -36,8 +40,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// sshd runs one until the test ends, writes a hostfile of two of its addresses,
-// four ranks each, and returns the settings that ssh needs to reach it.
+// sshd runs one for each of two hosts until the test ends, writes their hostfile, of
+// four ranks each, and returns the settings that ssh needs to reach them.
 func sshd(t *testing.T, l *launching) string {
 	t.Helper()
 	program, err := exec.LookPath("sshd")
@@ -64,7 +68,7 @@ func sshd(t *testing.T, l *launching) string {
 	if err != nil {
 		t.Skip(err)
 	}
-	write(t, at("sshd_config"), fmt.Sprintf("Port %d\nListenAddress 0.0.0.0\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nMaxStartups 100\n",
+	write(t, at("sshd_config"), fmt.Sprintf("Port %d\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nMaxStartups 100\n",
 		port, at("host"), at("user.pub")))
 	write(t, at("ssh_config"), fmt.Sprintf("Host *\nPort %d\nUser %s\nIdentityFile %s\nIdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile %s\nLogLevel ERROR\n",
 		port, me.Username, at("user"), at("known")))
@@ -72,25 +76,29 @@ func sshd(t *testing.T, l *launching) string {
 	if os.Geteuid() == 0 {
 		_ = os.MkdirAll("/run/sshd", 0o755) // it may be there
 	}
-	cmd := exec.Command(program, "-D", "-e", "-f", at("sshd_config"))
 	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Skip("sshd: ", err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		out, err := exec.Command("ssh", "-F", at("ssh_config"), "-o", "BatchMode=yes", "127.0.0.2", "true").CombinedOutput()
-		if err == nil {
-			return at("ssh_config")
+	for _, host := range []string{"127.0.0.1", "127.0.0.2"} {
+		cmd := exec.Command(program, "-D", "-e", "-f", at("sshd_config"), "-o", "ListenAddress="+host)
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			t.Skip("sshd: ", err)
 		}
-		if time.Now().After(end) {
-			t.Skipf("an sshd of one's own is not permitted here: %v %s %s", err, out, said.String())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // it was killed
+		})
+		l.daemons = append(l.daemons, cmd.Process.Pid)
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			out, err := exec.Command("ssh", "-F", at("ssh_config"), "-o", "BatchMode=yes", host, "true").CombinedOutput()
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Skipf("an sshd of one's own is not permitted here: %v %s %s", err, out, said.String())
+			}
 		}
 	}
+	return at("ssh_config")
 }
 
 func write(t *testing.T, path, text string) {
@@ -196,6 +204,57 @@ func hostUnreachable(l *launching, launch string) {
 	_ = cmd.Run() // its code says it
 	if code := cmd.ProcessState.ExitCode(); code != 74 || !strings.Contains(notes.String(), "monotron: host no-such-host.invalid: ssh failed") {
 		t.Errorf("code %d: %s", code, notes)
+	}
+}
+
+// perish ends a process and all that it has started, at once, as a host that loses
+// its power does.
+func perish(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // it starts nothing more
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(children)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				perish(n)
+			}
+		}
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// Claim (issue F, part 6): --auto-restart goes on without a host that is gone, from
+// the last good checkpoint, with half of the data-parallel size, whichever host it is.
+func hostsGoOnWithout(l *launching, launch string) {
+	t := l.t
+	l.must("pretrain_gpt " + eight + steady + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
+	cmd, notes := l.start(launch+"--auto-restart --host-wait-seconds 3 -- pretrain_gpt "+eight+steady+paused+"--save ck --save-interval 2 --log-jsonl g.jsonl", "g.jsonl", 4)
+	perish(l.daemons[0]) // that of rank 0
+	err := cmd.Wait()
+	if text := notes.String(); err != nil || !strings.Contains(text, "gone of 2 hosts: 127.0.0.1; going on with 1, 4 ranks") {
+		t.Fatalf("%v: %s", err, text)
+	}
+	l.wentOn("g.jsonl", "whole.jsonl", 12)
+}
+
+// wentOn compares the last losses of a run that has gone on with fewer ranks with those
+// of one that was not disturbed: the same but for the order of sums.
+func (l *launching) wentOn(name, whole string, iterations int) {
+	l.t.Helper()
+	last := func(name string) (loss float64) {
+		for _, line := range strings.Split(l.read(name), "\n") {
+			var entry struct {
+				Iteration int
+				Loss      map[string]float64
+			}
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Iteration == iterations && entry.Loss["lm loss"] > 0 {
+				loss = entry.Loss["lm loss"]
+			}
+		}
+		return loss
+	}
+	if got, want := last(name), last(whole); want == 0 || math.Abs(got-want) > 1e-3*want {
+		l.t.Errorf("the loss at step %d is %v, %v in a run that was not disturbed", iterations, got, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -23,6 +24,13 @@ const eight = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-len
 	"--make-vocab-size-divisible-by 2 --tokenizer-type NullTokenizer --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 " +
 	"--use-distributed-optimizer --split 8,1,1 --data-path text_text_document "
 
+// steady leaves out what differs between data-parallel sizes: the places of dropout.
+const steady = "--hidden-dropout 0 --attention-dropout 0 "
+
+// paused is a run of 12 steps that stands still for a while in the eighth, for what is to
+// happen in the middle of it.
+const paused = "--train-iters 12 --inject sleep:rank=1:step=8:phase=data:seconds=1.5 "
+
 // TestLaunch builds the program once for all that starts processes.
 func TestLaunch(t *testing.T) {
 	bin := program(t)
@@ -31,12 +39,16 @@ func TestLaunch(t *testing.T) {
 		"a killed rank is named":              killedRankIsNamed,
 		"a signal to one rank":                signalToOneRank,
 		"a killed launcher leaves nothing":    killedLauncherLeavesNothing,
+		"nobody reads any more":               nobodyReads,
 		"restarts":                            restarts,
 		"a mistake in the flags is told once": mistakeIsToldOnce,
 		"replay and postmortem":               replayAndPostmortem,
 		"a corrupted checkpoint":              corruptedCheckpoint,
 		"stragglers":                          stragglers,
 		"fewer ranks":                         shrinks,
+		"fewer hosts":                         goesOnWithoutHost,
+		"too few hosts":                       cannotGoOnWithoutHost,
+		"hosts start again together":          hostsStartAgainTogether,
 		"attacked":                            attacked,
 		"a signal in any phase":               signalInAnyPhase,
 	} {
@@ -50,17 +62,19 @@ func TestLaunch(t *testing.T) {
 }
 
 // long are the tests that -short leaves out.
-var long = map[string]bool{"attacked": true, "a signal in any phase": true, "stragglers": true, "fewer ranks": true}
+var long = map[string]bool{"attacked": true, "a signal in any phase": true, "stragglers": true, "fewer ranks": true, "fewer hosts": true, "too few hosts": true,
+	"hosts start again together": true}
 
 // launching is a folder with a data set and the program.
 type launching struct {
 	t        *testing.T
 	bin, dir string
+	daemons  []int // processes of the sshd of each host
 }
 
 func newLaunching(t *testing.T, bin string) *launching {
 	t.Helper()
-	l := &launching{t, bin, t.TempDir()}
+	l := &launching{t: t, bin: bin, dir: t.TempDir()}
 	var text strings.Builder
 	for document := range 40 {
 		text.WriteString(`{"text":"`)
@@ -116,14 +130,20 @@ func (l *launching) start(line, log string, lines int) (cmd *exec.Cmd, notes *by
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
+	l.await(log, lines, cmd, notes)
+	return cmd, notes
+}
+
+// await waits until a run has logged so many lines.
+func (l *launching) await(log string, lines int, cmd *exec.Cmd, notes *bytes.Buffer) {
+	l.t.Helper()
 	for end := time.Now().Add(time.Minute); strings.Count(l.read(log), "\n") < lines; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
-			l.t.Fatalf("%s logged nothing: %s", line, notes)
+			l.t.Fatalf("%s logged nothing: %s", cmd, notes)
 		}
 	}
-	return cmd, notes
 }
 
 // inPhase waits until a rank sleeps in a phase, as its flight record says, and gives
@@ -254,6 +274,29 @@ func signalToOneRank(l *launching) {
 	whole := l.numbers("whole.jsonl")
 	if rest := l.numbers("continued.jsonl"); rest == "" || !strings.HasSuffix(whole, rest) {
 		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, whole)
+	}
+}
+
+// Claim (issue F, part 6): a run whose output nobody reads any more, as behind
+// `| head`, is not lost: it saves after its step and ends with 75.
+func nobodyReads(l *launching) {
+	t := l.t
+	for name, start := range map[string]string{"alone": "pretrain_gpt --world-size 8 ", "launched": "launch --nproc-per-node 8 -- pretrain_gpt "} {
+		cmd, notes := l.command(start + eight + "--train-iters 20000 --save " + name + " --save-interval 100000")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), "lm loss"); {
+		}
+		out.Close()    // in the middle of it
+		_ = cmd.Wait() // its code says it
+		if code := cmd.ProcessState.ExitCode(); code != 75 || l.read(name+"/latest_checkpointed_iteration.txt") == "" {
+			t.Errorf("%s: code %d: %s", name, code, notes)
+		}
 	}
 }
 

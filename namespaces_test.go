@@ -70,6 +70,7 @@ func TestNamespaces(t *testing.T) {
 	t.Run("two hosts by launch", func(t *testing.T) { twoHosts(t, l) })
 	t.Run("three hosts by hand", func(t *testing.T) { threeHosts(t, l) })
 	t.Run("a full /dev/shm", func(t *testing.T) { fullSharedMemory(t, l) })
+	t.Run("a lack of memory", func(t *testing.T) { outOfMemory(t, l) })
 	t.Run("doctor --hosts", func(t *testing.T) { doctorOfHosts(t, l) })
 }
 
@@ -169,6 +170,28 @@ func fullSharedMemory(t *testing.T, l *launching) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing in: %s", want, out)
 		}
+	}
+}
+
+// Claim (issue F, part 2): a rank that the kernel ends for lack of memory in the run's
+// control group is named, with that reason and what it held.
+func outOfMemory(t *testing.T, l *launching) {
+	group := fmt.Sprintf("/sys/fs/cgroup/memory/mt%d", os.Getpid())
+	limit := filepath.Join(group, "memory.limit_in_bytes")
+	if _, err := os.Stat(filepath.Dir(group)); err != nil { // version 2
+		group = fmt.Sprintf("/sys/fs/cgroup/mt%d", os.Getpid())
+		limit = filepath.Join(group, "memory.max")
+	}
+	err := os.Mkdir(group, 0o755)
+	t.Cleanup(func() { _ = os.Remove(group) }) // it may never have been
+	if err = errors.Join(err, os.WriteFile(limit, []byte("268435456"), 0o644)); err != nil {
+		t.Skipf("a control group of one's own is not permitted here: %v", err)
+	}
+	cmd := exec.Command("sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group, l.bin+"/monotron", "launch", "--nproc-per-node", "2", "--", "/usr/bin/tail", "/dev/zero")
+	cmd.Dir = l.dir
+	out, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(string(out), "was ended by signal 9 (killed); the kernel has ended ") || !strings.Contains(string(out), "for lack of memory") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -49,7 +49,7 @@ func (p *parser) deriveLayout() {
 	p.deriveSharding()
 	switch ranks := l.DP * l.CP; {
 	case ranks%max(1, l.OptimizerInstances) != 0:
-		p.problem("--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients", l.OptimizerInstances, ranks)
+		p.problem("--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients: use %s", l.OptimizerInstances, ranks, divisors(ranks, l.OptimizerInstances))
 	case l.OptimizerInstances > 1 && !l.DistributedOptimizer:
 		p.problem("--num-distributed-optimizer-instances %d needs --use-distributed-optimizer", l.OptimizerInstances)
 	}
@@ -125,10 +125,10 @@ func (p *parser) deriveWorld() bool {
 func (p *parser) checkTensorParallel() {
 	m, tp := &p.Model, p.Layout.TP
 	if m.NumAttentionHeads%tp != 0 {
-		p.problem("--num-attention-heads %d is not a multiple of --tensor-model-parallel-size %d: use --tensor-model-parallel-size %s", m.NumAttentionHeads, tp, divisors(m.NumAttentionHeads, tp))
+		p.problem("--num-attention-heads %d is not a multiple of --tensor-model-parallel-size %d: use --tensor-model-parallel-size %s", m.NumAttentionHeads, tp, p.tensorSizes())
 	}
 	if g := m.NumQueryGroups; g > 0 && g%tp != 0 && tp%g != 0 {
-		p.problem("--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other; use --tensor-model-parallel-size %s", g, tp, divisors(g, tp))
+		p.problem("--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other; use --tensor-model-parallel-size %s", g, tp, p.tensorSizes())
 	}
 	if m.FFNHiddenSize%tp != 0 {
 		p.problem("--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, training.NearestMultiples(m.FFNHiddenSize, tp))
@@ -138,16 +138,30 @@ func (p *parser) checkTensorParallel() {
 	}
 }
 
-// divisors names the divisors of n next to a number that is none.
+// tensorSizes are the nearest sizes that heads and query groups can be cut into.
+func (p *parser) tensorSizes() string {
+	heads, groups := p.Model.NumAttentionHeads, max(1, p.Model.NumQueryGroups)
+	if heads%groups != 0 {
+		groups = heads // a problem of its own
+	}
+	return nearest(p.Layout.TP, heads, func(tp int) bool { return heads%tp == 0 && (groups%tp == 0 || tp%groups == 0) })
+}
+
+// divisors are the divisors of n nearest to a number.
 func divisors(n, near int) string {
-	below, above := near, near
-	for below > 1 && n%below != 0 {
+	return nearest(near, n, func(d int) bool { return n%d == 0 })
+}
+
+// nearest are the numbers around near, from 1 to most, that fit.
+func nearest(near, most int, fits func(int) bool) string {
+	below, above := min(near, most), near
+	for below > 1 && !fits(below) {
 		below--
 	}
-	for above < n && n%above != 0 {
+	for above < most && !fits(above) {
 		above++
 	}
-	if n%above != 0 {
+	if above > most || !fits(above) {
 		return strconv.Itoa(below)
 	}
 	return fmt.Sprintf("%d or %d", below, above)

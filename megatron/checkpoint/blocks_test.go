@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
 	"monotron/mpu"
 )
 
@@ -95,5 +97,51 @@ func TestPartsOfLongPieces(t *testing.T) {
 	f.Manifest.Tensors[0].Pieces[0].Blocks = "00"
 	if err := f.Manifest.check(); err == nil {
 		t.Error("two digits for 13 blocks were accepted")
+	}
+}
+
+// Claim: a source checks the blocks that a box touches, also by short reads, and
+// says which one is wrong; boxes beside it are read.
+func TestSourceChecksBlocks(t *testing.T) {
+	const rows, row = 4, 200_000
+	dir, d := fastDir(t), newDevice(t)
+	x := mpu.Stored{Name: "long", Global: []int64{rows, row}, Tensor: d.Arena.Alloc(device.Parameters, device.F32, rows*row),
+		Pieces: []mpu.Piece{{From: []int64{0, 0}, Size: []int64{rows, row}}}, Write: true}
+	d.Write(x.Tensor, make([]byte, x.Tensor.Bytes()))
+	report, err := Save(context.Background(), dir, stateAt(1), []mpu.Stored{x}, d, SaveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := OpenSource(dir, formats.OpenOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	at := src.(*source).folder.Manifest.Tensors[0].Pieces[0].Offset
+	file, err := os.OpenFile(filepath.Join(report.Folder, "rank_00000.safetensors"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt([]byte{1}, at+7*blockBytes+9); err != nil { // in row 2
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		from, size []int64
+		bad        bool
+	}{
+		{[]int64{0, 0}, []int64{2, row}, false},
+		{[]int64{3, 0}, []int64{1, row}, false},
+		{[]int64{2, 0}, []int64{1, row}, true},
+		{[]int64{0, 10}, []int64{2, 5}, false},
+		{[]int64{2, 60_000}, []int64{1, 7}, true}, // elsewhere in the block
+		{[]int64{0, 0}, []int64{rows, row}, true},
+	} {
+		box := mpu.Piece{From: c.from, Size: c.size}
+		err := src.Read("long", box, make([]byte, 4*box.Len()))
+		says := fmt.Sprintf("tensor \"long\": bytes %d to %d: checksum", at+7*blockBytes, at+8*blockBytes)
+		if (err != nil) != c.bad || c.bad && (!strings.Contains(err.Error(), says) || fault.CodeOf(err) != fault.IO) {
+			t.Errorf("the box from %v size %v: %v", c.from, c.size, err)
+		}
 	}
 }

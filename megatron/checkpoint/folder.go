@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/zeebo/xxh3"
 
@@ -40,6 +41,7 @@ type Folder struct {
 	Path     string
 	Manifest *Manifest
 
+	mu    sync.Mutex
 	files []*os.File // opened, and their headers checked, when first read
 }
 
@@ -125,8 +127,10 @@ func (f *Folder) Close() {
 	}
 }
 
-// file opens the i-th file and checks its header.
+// file opens the i-th file and checks its header. Several goroutines may call it.
 func (f *Folder) file(i int) (*os.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.files[i] != nil {
 		return f.files[i], nil
 	}

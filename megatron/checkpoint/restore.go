@@ -82,7 +82,7 @@ type delivery struct {
 
 // run reads and writes everything that was added.
 func (r *restorer) run() error {
-	for _, c := range r.jobs { // opening is not for several goroutines
+	for _, c := range r.jobs { // an error of opening comes before all others
 		if _, err := r.folder.file(c.piece.File); err != nil {
 			return fault.With(fault.IO, err)
 		}

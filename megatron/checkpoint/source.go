@@ -3,8 +3,10 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
@@ -19,8 +21,8 @@ type source struct {
 	list   []formats.Tensor
 	index  map[string]*Tensor
 
-	mu      sync.Mutex
-	checked map[*Tensor]bool // their bytes have the checksums that were written
+	mu     sync.Mutex
+	checks map[*Tensor][]*checked // of their pieces
 }
 
 // RunConfig is the part of a run's saved Config (training.Config) that says
@@ -33,14 +35,14 @@ type RunConfig struct {
 }
 
 // OpenSource opens a native checkpoint for reading by name and box: a save
-// folder or one of its iter_ folders. A tensor's checksums are compared when it
-// is first read.
+// folder or one of its iter_ folders. Checksums are compared when bytes are
+// first read.
 func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
 	f, err := openAny(path, o.Step)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{folder: f, index: map[string]*Tensor{}, checked: map[*Tensor]bool{}}
+	s := &source{folder: f, index: map[string]*Tensor{}, checks: map[*Tensor][]*checked{}}
 	var c RunConfig
 	if len(f.Manifest.State.Config) > 0 {
 		if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
@@ -91,36 +93,82 @@ func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 
 // parts are t's pieces, whose bytes are those that were written.
 func (s *source) parts(t *Tensor) ([]formats.Part, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.checked[t] {
-		if err := s.check(t); err != nil {
-			return nil, err
-		}
-		s.checked[t] = true
-	}
+	checks := s.checksOf(t)
 	parts := make([]formats.Part, len(t.Pieces))
 	for i, p := range t.Pieces {
 		file, err := s.folder.file(p.File)
 		if err != nil {
 			return nil, fault.With(fault.IO, err)
 		}
-		parts[i] = formats.Part{Box: p.box(), ReadAt: func(dst []byte, at int64) error {
-			if _, err := file.ReadAt(dst, p.Offset+at); err != nil {
-				return fault.With(fault.IO, &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + t.Bytes(p), Reason: reason(err)})
-			}
-			return nil
-		}}
+		parts[i] = formats.Part{Box: p.box(), ReadAt: func(dst []byte, at int64) error { return checks[i].readAt(file, t, p, dst, at) }}
 	}
 	return parts, nil
 }
 
-func (s *source) check(t *Tensor) error {
+// checked is what is known of a piece's bytes: which of its blocks have the sums
+// that were written; of one without sums of blocks, whether it all has.
+type checked struct {
+	blocks []atomic.Bool
+	whole  func() error
+}
+
+func (s *source) checksOf(t *Tensor) []*checked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.checks[t]
+	if list != nil {
+		return list
+	}
 	for _, p := range t.Pieces {
-		buf := make([]byte, min(t.Bytes(p), checkBytes))
-		if err := s.folder.Stream(t, p, buf, func(int64, []byte) error { return nil }); err != nil {
-			return fault.With(fault.IO, fmt.Errorf("checkpoint: %w", err))
+		c := &checked{blocks: make([]atomic.Bool, len(p.Blocks)/blockDigits)}
+		c.whole = sync.OnceValue(func() error {
+			buf := make([]byte, min(t.Bytes(p), checkBytes))
+			return s.folder.Stream(t, p, buf, func(int64, []byte) error { return nil })
+		})
+		list = append(list, c)
+	}
+	s.checks[t] = list
+	return list
+}
+
+// readAt fills dst with bytes at.. of piece p of t. A block that dst holds is
+// checked there, another one is read for it, each once.
+func (c *checked) readAt(file *os.File, t *Tensor, p Piece, dst []byte, at int64) error {
+	failed := func(err error) error { return fault.With(fault.IO, fmt.Errorf("checkpoint: %w", err)) }
+	if p.Blocks == "" {
+		if err := c.whole(); err != nil {
+			return failed(err)
 		}
+	}
+	read := func(dst []byte, at int64) error {
+		if _, err := file.ReadAt(dst, p.Offset+at); err != nil {
+			return failed(&Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + t.Bytes(p), Reason: reason(err)})
+		}
+		return nil
+	}
+	if err := read(dst, at); err != nil || p.Blocks == "" {
+		return err
+	}
+	total, to := t.Bytes(p), at+int64(len(dst))
+	for from := at / blockBytes * blockBytes; from < to; from += blockBytes {
+		end, known := min(from+blockBytes, total), &c.blocks[from/blockBytes]
+		if known.Load() {
+			continue
+		}
+		var block []byte
+		if from >= at && end <= to {
+			block = dst[from-at : end-at]
+		} else {
+			block = make([]byte, end-from)
+			if err := read(block, from); err != nil {
+				return err
+			}
+		}
+		if err := p.checkBlocks(from, block); err != nil {
+			err.Path, err.Tensor = file.Name(), t.Name
+			return failed(err)
+		}
+		known.Store(true)
 	}
 	return nil
 }

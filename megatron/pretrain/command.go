@@ -53,6 +53,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	case report.PrintConfig:
 		return report.WriteConfig(w.Out)
 	}
+	ctx, w.Out = endWithReader(ctx, w.Out)
 	if options.Ranks > 1 {
 		share(place, &config, &w)
 	} else {

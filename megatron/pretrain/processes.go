@@ -49,8 +49,11 @@ func meet(ctx context.Context, place *launched.Place, c *training.Config) (*comm
 	ctx, stop := patient(ctx)
 	defer stop()
 	limit := time.Duration(c.Layout.TimeoutMinutes) * time.Minute
-	return comm.NewProcess(ctx, rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr,
-		Secret: secret, Alike: alike, Timeout: limit}, limit)
+	config := rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret, Alike: alike, Timeout: limit}
+	if place.Local == 0 {
+		config.Notes = os.Stderr // one of each host says whom it waits for
+	}
+	return comm.NewProcess(ctx, config, limit)
 }
 
 // patient is ctx cancelled 10 seconds late: a rank that is asked to stop while the

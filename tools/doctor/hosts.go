@@ -73,8 +73,12 @@ func join(ctx context.Context, place *launched.Place) (*comm.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return comm.NewProcess(ctx, rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret,
-		Alike: map[string]string{"binary": binary}, Timeout: hostsWait}, hostsWait)
+	config := rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret,
+		Alike: map[string]string{"binary": binary}, Timeout: hostsWait}
+	if place.Local == 0 {
+		config.Notes = os.Stderr // one of each host says whom it waits for
+	}
+	return comm.NewProcess(ctx, config, hostsWait)
 }
 
 // lookAround runs the preflight on all ranks and on those of each host, then

@@ -3,8 +3,6 @@ package launch
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -107,20 +105,4 @@ func (e *ended) error(memoryKills int) error {
 		return fault.With(fault.Code(e.state.ExitCode()), fmt.Errorf("rank %d (process %d) ended with exit code %d; what it said stands above", e.rank, e.pid, e.state.ExitCode()))
 	}
 	return fault.With(fault.Code(e.state.ExitCode()), errors.New(e.words))
-}
-
-// killsForMemory is how often the kernel has ended a process of this control group
-// for lack of memory.
-func killsForMemory() int {
-	text, err := os.ReadFile("/sys/fs/cgroup/memory.events")
-	if err != nil {
-		return 0 // not told here
-	}
-	for _, line := range strings.Split(string(text), "\n") {
-		if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
-			n, _ := strconv.Atoi(strings.TrimSpace(count)) // 0: not told
-			return n
-		}
-	}
-	return 0
 }

@@ -3,12 +3,15 @@
 //
 // Reading order: launch.go (flags), run.go (one attempt after another), ranks.go
 // (one attempt), death.go (how a process ended), lines.go (what ranks print),
-// hostfile.go, ssh.go and agent.go (other hosts).
+// hostfile.go, ssh.go and agent.go (other hosts), gather.go, lost.go and shrink.go
+// (starting again without hosts that are gone).
 package launch
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -48,6 +51,9 @@ type options struct {
 	restarts           int           // in a row without a newer checkpoint
 	restartsAtAll      bool          // --auto-restart
 	least              int           // ranks of this host to go on with
+	all, number0       int           // hosts and this one's number, as the flags say; nodes and node may become smaller
+	leastNodes         int           // hosts to go on with
+	hostWait           time.Duration // for a host that is gone, before the run goes on without it
 	grace              time.Duration // for ranks to end after the first has failed
 	prefix             string
 	words              []string // program and arguments
@@ -58,7 +64,7 @@ type options struct {
 
 // Command is launch.
 func Command() *cli.Command {
-	return command.Wrap(&cli.Command{
+	c := command.Wrap(&cli.Command{
 		Name:        "launch",
 		Usage:       "start the ranks of a run as processes, here or on several hosts",
 		ArgsUsage:   "-- COMMAND [ARGUMENTS]",
@@ -76,6 +82,8 @@ func Command() *cli.Command {
 			&cli.IntFlag{Name: "max-restarts", Usage: "start again after a failure, so often in a row without a newer checkpoint in --save"},
 			&cli.BoolFlag{Name: "auto-restart", Usage: "start again after every failure from the last good checkpoint of --save, as long as steps advance (three starts without: --max-restarts)"},
 			&cli.IntFlag{Name: "min-nproc-per-node", Usage: "where ranks fail again and again, go on with fewer, down to this: the layout's data-parallel size shrinks"},
+			&cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: the fewest to go on with when others are gone"},
+			&cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: how long to wait for one that is gone"},
 			&cli.StringFlag{Name: "run-folder", Usage: "private `DIR` for flight records and the verdict (default: a temporary one, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "lines that get their rank in front: stderr, both, none"},
 		},
@@ -97,12 +105,27 @@ func Command() *cli.Command {
 			return o.run(os.Stdout, os.Stderr)
 		},
 	})
+	c.Action = hintAtDashes(c.Action)
+	return c
+}
+
+// hintAtDashes says what is most likely wrong where the flags make no sense and there
+// is no -- in front of the command to start.
+func hintAtDashes(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		err := action(c)
+		if words := c.Args().Slice(); fault.CodeOf(err) == fault.Usage && len(words) > 1 && !slices.Contains(words, "--") && !slices.Contains(words, "--agent") {
+			return fault.With(fault.Usage, fmt.Errorf("%w\nthere is no -- in front of the command to start, as in: monotron launch --nproc-per-node 2 -- pretrain_gpt FLAGS", err))
+		}
+		return err
+	}
 }
 
 // read checks the flags.
 func read(c *cli.Context) (*options, error) {
 	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"), restartsAtAll: c.Bool("auto-restart"), least: c.Int("min-nproc-per-node"),
-		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 7 * time.Second}
+		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 7 * time.Second,
+		all: c.Int("nnodes"), number0: c.Int("node-rank"), leastNodes: c.Int("min-nnodes"), hostWait: time.Duration(c.Int("host-wait-seconds")) * time.Second}
 	switch {
 	case len(o.words) == 0:
 		return nil, fault.Errorf(fault.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
@@ -117,20 +140,20 @@ func read(c *cli.Context) (*options, error) {
 	case o.least < 0 || o.least > o.local:
 		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
 	case o.least > 0 && o.nodes > 1:
-		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with several, restart with fewer of them")
+		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with several, --min-nnodes says how few of them may go on")
+	case o.leastNodes < 1 || o.hostWait < time.Second:
+		return nil, fault.Errorf(fault.Usage, "--min-nnodes %d, --host-wait-seconds %d: both are 1 at least", o.leastNodes, c.Int("host-wait-seconds"))
+	case o.leastNodes > o.nodes && !c.IsSet("hostfile"):
+		return nil, fault.Errorf(fault.Usage, "--min-nnodes %d: there are %d hosts (--nnodes)", o.leastNodes, o.nodes)
 	case o.prefix != "stderr" && o.prefix != "both" && o.prefix != "none":
 		return nil, fault.Errorf(fault.Usage, "--log-prefix %s: choose from stderr, both, none", o.prefix)
 	}
 	if o.restartsAtAll && !c.IsSet("max-restarts") {
 		o.restarts = 3
 	}
-	for i, word := range o.words[:len(o.words)-1] {
-		switch word {
-		case "--save":
-			o.saves = o.words[i+1]
-		case "--run-folder":
-			o.folder = o.words[i+1]
-		}
+	o.saves, _ = o.value("save")
+	if folder, found := o.value("run-folder"); found {
+		o.folder = folder
 	}
 	if o.restartsAtAll && o.saves == "" {
 		return nil, fault.Errorf(fault.Usage, "--auto-restart needs --save (and --save-interval) on the command to start: without a checkpoint it would begin anew")
@@ -148,7 +171,7 @@ func readFleet(c *cli.Context, o *options) (*fleet, error) {
 		}
 	}
 	if c.IsSet("min-nproc-per-node") {
-		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with --hostfile, take the lost hosts out of the file and start again")
+		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with --hostfile, --min-nnodes says how few of them may go on")
 	}
 	addr, ranks := o.addr, 0
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/mpu/comm/watch"
 )
 
 // attemptRun is the ranks of this host, from their start to the end of the last.
@@ -69,21 +69,24 @@ func (a *attemptRun) run(signals <-chan os.Signal) error {
 			if failed {
 				failures = append(failures, e)
 			}
+			if failed {
+				a.endSilent(ranks)
+			}
 			if failed && limit == nil && (e.err != nil || fault.Code(e.state.ExitCode()) != fault.Again) {
 				limit = time.After(a.grace)
 			}
 		case <-limit:
 			a.kill(ranks, syscall.SIGKILL)
 		case s := <-signals:
-			if a.told && time.Since(a.toldAt) < time.Second {
-				continue // the same one, passed on to us
+			if a.told && (s == syscall.SIGPIPE || time.Since(a.toldAt) < time.Second) {
+				continue // the same one, passed on to us, or one more line
 			}
 			if a.told {
 				a.kill(ranks, syscall.SIGKILL)
 				continue
 			}
 			a.told, a.toldAt = true, time.Now()
-			a.console.note(fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s))
+			a.console.note(ending(s))
 			a.kill(ranks, syscall.SIGTERM)
 		}
 	}
@@ -91,6 +94,20 @@ func (a *attemptRun) run(signals <-chan os.Signal) error {
 		return nil
 	}
 	return a.verdict(failures, outOfMemory)
+}
+
+// endSilent ends at once a rank that has been judged silent: it does not end by itself,
+// and the others have waited for it long enough.
+func (a *attemptRun) endSilent(ranks []*process) {
+	v, err := watch.ReadVerdict(a.folder)
+	if err != nil || v.Kind != watch.Silence {
+		return // nothing is known, here or yet
+	}
+	for _, p := range ranks {
+		if p.rank == v.Rank {
+			a.kill([]*process{p}, syscall.SIGKILL)
+		}
+	}
 }
 
 // kill sends a signal to the ranks that live, and to what they have started.

@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,19 +21,37 @@ import (
 // run starts the ranks, again after failures where that is asked for and gets
 // further.
 func (o *options) run(out, notes io.Writer) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
+	signals, stop := listen()
+	defer stop()
 	if err := o.makeFolder(); err != nil {
 		return err
 	}
 	err := o.attempts(signals, out, notes)
 	if o.temporary && (err == nil || fault.CodeOf(err) == fault.Again) {
 		os.RemoveAll(o.folder) // nothing in it is of use
-	} else if o.temporary {
+	} else if o.temporary && os.Remove(o.folder) != nil { // it is not empty
 		fmt.Fprintf(notes, "launch: flight records and verdict are in %s (monotron postmortem)\n", o.folder)
 	}
 	return err
+}
+
+// listen takes the signals that ask to stop. SIGPIPE comes when nobody reads what
+// the ranks print any more, as behind `| head`.
+func listen() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE)
+	return signals, func() {
+		signal.Stop(signals)
+		signal.Ignore(syscall.SIGPIPE) // the exit code is for somebody, if the last line is not
+	}
+}
+
+// ending is what a person is told of such a signal.
+func ending(s os.Signal) string {
+	if s == syscall.SIGPIPE {
+		return "launch: nobody reads the output any more: the ranks save and end"
+	}
+	return fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s)
 }
 
 // makeFolder makes the folder for what a failed run leaves.
@@ -50,6 +70,15 @@ func (o *options) makeFolder() (err error) {
 func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error {
 	before, futile := o.progress(), 0
 	for attempt := 0; ; attempt++ {
+		if o.gathers() {
+			err := stoppable(signals, func(ctx context.Context) error { return o.gather(ctx, attempt, notes) })
+			if errors.Is(err, errNotNeeded) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
 		environment, err := o.environment(attempt)
 		if err != nil {
 			return err
@@ -79,6 +108,22 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error
 		}
 		o.resume()
 		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, o.restarts, max(0, before))
+	}
+}
+
+// stoppable waits for something that a signal ends.
+func stoppable(signals <-chan os.Signal, wait func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- wait(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-signals:
+			cancel()
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
@@ -31,6 +31,7 @@ type fleet struct {
 	self      string // this program, at the same path on all hosts
 	addr      string // host of rank 0
 	port      int    // 0: another one for each attempt
+	lost      bool   // the last attempt has not reached a host, or has lost it
 }
 
 // plan is what an agent is told in its first line.
@@ -48,13 +49,12 @@ var passedOn = []string{"MONOTRON_", "NCCL_", "LD_LIBRARY_PATH="}
 
 // run starts the hosts, again after failures where that is asked for and helps.
 func (f *fleet) run(out, notes io.Writer) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
+	signals, stop := listen()
+	defer stop()
 	before, futile := f.progress(), 0
 	for {
 		told, err := f.attempt(signals, newConsole(out, notes, "none"))
-		if err == nil || told || !again(err) {
+		if err == nil || told || (!again(err) && !f.lost) {
 			return err
 		}
 		futile++
@@ -66,6 +66,15 @@ func (f *fleet) run(out, notes io.Writer) error {
 		}
 		f.resume()
 		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, f.restarts, max(0, before))
+		if f.restartsAtAll && f.lost {
+			if err := stoppable(signals, func(ctx context.Context) error {
+				return errors.Join(f.withoutLost(ctx, notes), ctx.Err())
+			}); errors.Is(err, context.Canceled) {
+				return fault.Errorf(fault.Again, "stopped while waiting for a host; run the same command again")
+			} else if err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -88,6 +97,7 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 		port = 20000 + rand.IntN(12000)
 	}
 	ends := make(chan *remote)
+	f.lost = false
 	var all []*remote
 	for node := range f.hosts {
 		r := f.start(node, port, secret, c, ends)
@@ -102,6 +112,7 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 			r.gone = true
 			if r.err != nil {
 				failures = append(failures, r)
+				f.lost = f.lost || codeOf(r.err) == sshFailed
 			}
 			if r.err != nil && limit == nil && codeOf(r.err) != fault.Again {
 				limit = time.After(f.patience(r))
@@ -109,12 +120,15 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 		case <-limit:
 			tell(all, "")
 		case s := <-signals:
+			if told && s == syscall.SIGPIPE {
+				continue // one more line
+			}
 			if told {
 				tell(all, "")
 				continue
 			}
 			told = true
-			c.note(fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s))
+			c.note(ending(s))
 			tell(all, tellTerm)
 		}
 	}
@@ -156,7 +170,7 @@ func (f *fleet) start(node, port int, secret string, c *console, ends chan<- *re
 		err = r.cmd.Start()
 	}
 	if err != nil {
-		r.err = fault.Errorf(fault.NoInput, "ssh cannot be started: %w", err)
+		r.err = fault.Errorf(fault.NoInput, "ssh, which --hostfile needs, cannot be started: %w", err)
 		go func() { ends <- r }()
 		return r
 	}
@@ -246,7 +260,10 @@ const sshFailed = 255
 
 func (r *remote) error() error {
 	code := codeOf(r.err)
+	var exit *exec.ExitError
 	switch {
+	case !errors.As(r.err, &exit) && r.words == "":
+		return fault.With(code, fmt.Errorf("host %s: %w", r.host.name, r.err))
 	case code == sshFailed:
 		return fault.Errorf(fault.IO, "host %s: ssh failed, or the connection was lost; what it said stands above. Try: ssh -o BatchMode=yes %s true", r.host.name, r.host.name)
 	case r.words != "":

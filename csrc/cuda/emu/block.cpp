@@ -6,6 +6,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <deque>
 #include <numeric>
 
 #include "schedule.h"
@@ -19,34 +20,49 @@ thread_local Block *block;
 namespace {
 
 const size_t SHARED_LIMIT = 227 << 10; /* of a block, on sm_90 */
-const size_t POISON = 0xff;            /* NaN in every type */
 #if defined(MT_WATCH_thread) || defined(MT_WATCH_address)
 const size_t STACK = 256 << 10;
 #else
 const size_t STACK = 64 << 10;
 #endif
+#if defined(MT_WATCH_thread)
+const int ROOMS = 64;
+#else
+const int ROOMS = 1;
+#endif
+const size_t ROOM = SHARED_LIMIT + 4096; /* the last piece may be too large by that much */
 
 /* Stacks that no thread runs on. The last one given back is taken first: a kernel
- * without barriers uses one. */
-thread_local std::vector<char *> stacks;
+ * without barriers uses one. For the race checker a stack rests long, and is then in
+ * order behind its last thread: else threads would seem to share what is their own. */
+thread_local std::deque<char *> stacks;
+#if defined(MT_WATCH_thread)
+const size_t RESTING = 2048;
+#else
+const size_t RESTING = 1;
+#endif
 
 char *take_stack() {
-  if (stacks.empty()) {
+  if (stacks.size() < RESTING) {
     void *m = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m == MAP_FAILED) abort();
     return static_cast<char *>(m);
   }
-  char *s = stacks.back();
-  stacks.pop_back();
+  char *s = RESTING > 1 ? stacks.front() : stacks.back();
+  if (RESTING > 1) stacks.pop_front();
+  else stacks.pop_back();
   return s;
 }
 
 void thread_main() {
   Block *b = block;
   watch::after(b->running->watched, &b->host_watched);
+  char *stack = b->running->stack;
+  watch::acquire(stack);
   watch::acquire(&b->launched);
   (*b->thread)();
   watch::release(&b->ended);
+  watch::release(stack);
   Fiber *f = b->running;
   f->state = DONE;
   void *unused;
@@ -125,11 +141,31 @@ void release() {
   for (Fiber &f : block->fibers) f.state = READY;
 }
 
+/* Makes bytes [from, to) of the block's memory, whole words, NaN in every type. By words
+ * of its own, as the race checker watches memset. */
+void poison(size_t from, size_t to) {
+  volatile uint64_t *words = reinterpret_cast<uint64_t *>(block->memory);
+  for (size_t i = from / 8; i < to / 8; i++) words[i] = ~(uint64_t)0;
+}
+
+/* Gives the block shared memory. For the race checker the blocks of a grid are side by
+ * side, so that their races in global memory show: it sees shared memory of the same
+ * addresses only behind a turn of all rooms, where the host waits for all of them. */
+void enter_room(size_t dynamic) {
+  Block *b = block;
+  if (b->rooms.empty()) b->rooms.resize(ROOMS * ROOM), b->most = 0, b->room = -1;
+  b->room = (b->room + 1) % ROOMS;
+  if (b->room == 0) watch::acquire(&b->ended);
+  b->memory = b->rooms.data() + b->room * ROOM;
+  b->used = (dynamic + 15) & ~(size_t)15;
+  if (b->used > b->most) b->most = b->used;
+  poison(0, b->most);
+  b->pieces.clear();
+}
+
 void run_block(uint3 index, dim3 grid, dim3 size, size_t dynamic) {
   Block *b = block;
-  std::fill(b->memory.begin(), b->memory.begin() + (b->used > dynamic ? b->used : dynamic), (char)POISON);
-  b->used = (dynamic + 15) & ~(size_t)15;
-  b->pieces.clear();
+  enter_room(dynamic);
   int n = (int)b->fibers.size(), warps = (int)b->warps.size();
   for (int i = 0; i < n; i++) {
     Fiber &f = b->fibers[i];
@@ -186,15 +222,16 @@ void fail(const char *format, ...) {
 void *shared(const void *site, size_t bytes) {
   Block *b = block;
   for (const Piece &p : b->pieces)
-    if (p.site == site) return b->memory.data() + p.at;
+    if (p.site == site) return b->memory + p.at;
   size_t at = b->used;
   b->used = (at + bytes + 15) & ~(size_t)15;
   if (b->used > SHARED_LIMIT) fail("%zu bytes of shared memory; a block has %zu", b->used, SHARED_LIMIT);
+  if (b->used > b->most) poison(b->most, b->used), b->most = b->used;
   b->pieces.push_back({site, at});
-  return b->memory.data() + at;
+  return b->memory + at;
 }
 
-void *dynamic_shared() { return block->memory.data(); }
+void *dynamic_shared() { return block->memory; }
 
 bool fits(const char *name, dim3 grid, dim3 size, size_t dynamic) {
   unsigned n = size.x * size.y * size.z;
@@ -214,7 +251,6 @@ void run(const char *name, dim3 grid, dim3 size, size_t dynamic, const std::func
   own.failed = false;
   own.fibers.resize(n);
   own.warps.resize((n + 31) / 32);
-  if (own.memory.empty()) own.memory.resize(SHARED_LIMIT + 4096), own.used = 0;
   watch::host(own.host_watched);
   watch::release(&own.launched);
   uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, step = 1;

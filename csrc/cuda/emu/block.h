@@ -44,9 +44,11 @@ struct Piece {
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
-  std::vector<char> memory; /* shared: dynamic first, then the pieces */
+  std::vector<char> rooms; /* shared memory, of one block after the other */
+  char *memory;            /* this block's: dynamic first, then the pieces */
   std::vector<Piece> pieces;
-  size_t used;
+  size_t used, most; /* bytes of it; of any block so far */
+  int room;
   const std::function<void()> *thread; /* what each does */
   const char *kernel;
   Fiber *running;

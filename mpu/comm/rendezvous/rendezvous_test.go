@@ -368,3 +368,46 @@ func FuzzReadMessage(f *testing.F) {
 		}
 	})
 }
+
+// Claim (issue F, part 6): those that have come by the time limit go on without the
+// others; one that comes later is told so, and disturbs nobody.
+func TestFewer(t *testing.T) {
+	addr := freeAddr(t)
+	var configs []Config
+	for _, rank := range []int{2, 0} {
+		c := config(addr, rank, 4)
+		c.Fewer, c.Called, c.Timeout = true, "host", time.Second
+		configs = append(configs, c)
+	}
+	sessions, errs := joinAll(configs, 0)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sessions {
+		for rank, m := range s.Members() {
+			if here := rank%2 == 0; (m.PID != 0) != here || m.Rank != rank {
+				t.Errorf("rank %d: %+v", rank, m)
+			}
+		}
+	}
+	late := config(addr, 1, 4)
+	late.Called = "host"
+	if _, err := Join(context.Background(), late); err == nil || !strings.Contains(err.Error(), "host 1 (") || !strings.Contains(err.Error(), "comes too late") {
+		t.Error(err)
+	}
+	closeAll(t, sessions)
+}
+
+// Claim (issue F, part 3): a wait that is long is told, with whom it is for, and again
+// at growing intervals.
+func TestPatience(t *testing.T) {
+	var said strings.Builder
+	p := newPatience(&said)
+	for second := range 200 {
+		p.say(p.since.Add(time.Duration(second)*time.Second), "for %d", 3)
+	}
+	want := "for 3 (7 s so far)\nfor 3 (21 s so far)\nfor 3 (63 s so far)\nfor 3 (123 s so far)\nfor 3 (183 s so far)\n"
+	if said.String() != want {
+		t.Errorf("%q, want %q", said.String(), want)
+	}
+}

@@ -152,7 +152,6 @@ func (s *server) admit(conn net.Conn, m *Member) *peer {
 	}
 	s.peers[m.Rank] = p
 	if len(s.peers) == s.config.World {
-		s.full = true
 		s.announce()
 	}
 	return p
@@ -166,27 +165,34 @@ func (s *server) misfit(p *peer) *Verdict {
 	other := s.peers[p.Rank]
 	switch {
 	case p.World != s.config.World:
-		return no("%s was started as one of %d ranks, rank 0 as one of %d: start all ranks of a run alike", p, p.World, s.config.World)
+		return no("%[1]s was started as one of %[2]d %[4]ss, %[4]s 0 as one of %[3]d: start all %[4]ss of a run alike", p, p.World, s.config.World, s.config.Called)
 	case p.Rank < 0 || p.Rank >= s.config.World:
-		return no("%s: ranks of this run are 0 to %d", p, s.config.World-1)
+		return no("%s: %ss of this run are 0 to %d", p, s.config.Called, s.config.World-1)
 	case other != nil:
-		return no("there are two with the same rank: %s and %s; give each process a rank of its own, and each run a port of its own", other, p)
+		return no("there are two with the same %[1]s: %[2]s and %[3]s; give each process a %[1]s of its own, and each run a port of its own", s.config.Called, other, p)
+	case s.full:
+		return no("%s comes too late: the others have begun without it", p)
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.config.Alike)) {
 		if mine, theirs := s.config.Alike[what], p.Alike[what]; mine != theirs {
-			return no("%s has not the same %s as rank 0: %s there, %s here; copy one build to all hosts and start all ranks alike", p, what, cut(theirs, longestName), cut(mine, longestName))
+			return no("%[1]s has not the same %[2]s as %[5]s 0: %[3]s there, %[4]s here; copy one build to all hosts and start all %[5]ss alike", p, what, cut(theirs, longestName), cut(mine, longestName), s.config.Called)
 		}
 	}
 	return nil
 }
 
-// announce gives every rank the list of all.
+// announce gives every rank the list of all; nobody joins any more.
 func (s *server) announce() {
+	s.full = true
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	var members []Member
 	for rank := range s.config.World {
-		members = append(members, s.peers[rank].Member)
+		var m Member // empty where nobody has come
+		if p := s.peers[rank]; p != nil {
+			m = p.Member
+		}
+		members = append(members, m)
 	}
 	joined := mustFrame(&message{Kind: kindJoined, Run: hex.EncodeToString(id[:]), List: pack(members)})
 	for _, p := range s.peers {
@@ -273,6 +279,11 @@ func (s *server) leave(p *peer, why string) {
 		return
 	}
 	p.left = true
+	if s.config.Fewer && !s.full {
+		delete(s.peers, p.Rank) // it may come again
+		close(p.out)
+		return
+	}
 	if why != "" && !s.stopped {
 		s.judge(&Verdict{Rank: p.Rank, Code: fault.IO, Text: p.String() + " " + why})
 	}
@@ -313,28 +324,46 @@ func (s *server) watch() {
 	defer tick.Stop()
 	deadline := time.NewTimer(s.config.Timeout)
 	defer deadline.Stop()
-	last := time.Now()
+	last, waiting := time.Now(), newPatience(s.config.Notes)
 	for {
 		select {
 		case <-s.quit:
 			return
 		case <-deadline.C:
 			s.mu.Lock()
-			if missing := s.missing(); len(missing) > 0 {
-				s.judge(&Verdict{Rank: missing[0], Code: fault.IO, Text: fmt.Sprintf("%d of %d ranks have not come within %v: %s; see what they say where they were started",
-					len(missing), s.config.World, s.config.Timeout, ranges(missing))})
-			}
+			s.late()
 			s.mu.Unlock()
 		case now := <-tick.C:
 			s.mu.Lock()
 			s.look(now, now.Sub(last) > 5*beatEvery)
+			missing := s.missing()
 			s.mu.Unlock()
 			last = now
+			if len(missing) > 0 {
+				waiting.say(now, "%s 0 still waits for %d of %d %[1]ss, number %[4]s, until %[5]v are over", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout)
+			}
 		}
 	}
 }
 
+// late ends the wait for ranks that have not come.
+func (s *server) late() {
+	missing := s.missing()
+	switch {
+	case len(missing) == 0 || s.full || s.verdict != nil:
+	case s.config.Fewer:
+		s.announce()
+	default:
+		s.judge(&Verdict{Rank: missing[0], Code: fault.IO, Text: fmt.Sprintf("%d of %d %ss have not come within %v: %s; see what they say where they were started",
+			len(missing), s.config.World, s.config.Called, s.config.Timeout, ranges(missing))})
+	}
+}
+
+// missing are the ranks that the run still waits for.
 func (s *server) missing() (ranks []int) {
+	if s.full {
+		return nil
+	}
 	for r := range s.config.World {
 		if s.peers[r] == nil {
 			ranks = append(ranks, r)

@@ -1,9 +1,11 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -22,6 +24,9 @@ type Config struct {
 	Alike       map[string]string // what must be the same on all ranks, by what it is called
 	Timeout     time.Duration     // until all have joined; 10 minutes
 	Silence     time.Duration     // of a rank, until it counts as lost; 20 seconds
+	Fewer       bool              // at Timeout, go on with those that have come; the others' Members are empty
+	Called      string            // what one that joins is, in messages; "rank"
+	Notes       io.Writer         // hears whom this rank waits for; nil: nobody
 }
 
 // Member is one rank as the others know it.
@@ -29,12 +34,13 @@ type Member struct {
 	Rank, World int
 	Addr        string // where it takes tensors
 	Host        string
-	PID         int
+	PID         int               // 0: it has not come (Config.Fewer)
 	Alike       map[string]string `json:",omitempty"`
+	Called      string            `json:",omitempty"` // "": rank
 }
 
 func (m *Member) String() string {
-	return fmt.Sprintf("rank %d (process %d on %s)", m.Rank, m.PID, m.Host)
+	return fmt.Sprintf("%s %d (process %d on %s)", cmp.Or(m.Called, "rank"), m.Rank, m.PID, m.Host)
 }
 
 // Verdict is why a run ends before it is done; the same on all its ranks.
@@ -86,6 +92,10 @@ func Join(ctx context.Context, c Config) (*Session, error) {
 	if c.Silence <= 0 {
 		c.Silence = usualSilence
 	}
+	if c.Notes == nil {
+		c.Notes = io.Discard
+	}
+	c.Called = cmp.Or(c.Called, "rank")
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout+writeTime) // the server's verdict comes first
 	defer cancel()
 	s := &Session{config: c, lost: make(chan struct{}), ended: make(chan struct{})}
@@ -93,6 +103,9 @@ func Join(ctx context.Context, c Config) (*Session, error) {
 		var err error
 		if s.server, err = serve(c); err != nil {
 			return nil, err
+		}
+		if c.World == 1 {
+			s.config.Addr = s.server.listener.Addr().String() // of any port
 		}
 	}
 	if err := s.join(ctx); err != nil {
@@ -111,7 +124,7 @@ func Join(ctx context.Context, c Config) (*Session, error) {
 // join connects and waits for the list of all.
 func (s *Session) join(ctx context.Context) error {
 	c := &s.config
-	conn, err := dial(ctx, c.Addr, c.Secret)
+	conn, err := s.dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +135,7 @@ func (s *Session) join(ctx context.Context) error {
 	if err != nil {
 		host = "unknown"
 	}
-	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike}
+	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called}
 	if err := s.send(&message{Kind: kindJoin, Member: &me}); err != nil {
 		return s.joinError(ctx, err)
 	}
@@ -139,6 +152,9 @@ func (s *Session) join(ctx context.Context) error {
 			if s.members, err = unpack(m.List, c.World); err != nil {
 				return s.joinError(ctx, err)
 			}
+			for i := range s.members {
+				s.members[i].Called = c.Called
+			}
 			return nil
 		}
 	}
@@ -147,9 +163,9 @@ func (s *Session) join(ctx context.Context) error {
 func (s *Session) joinError(ctx context.Context, err error) error {
 	s.conn.Close() // it has failed already
 	if ctx.Err() != nil {
-		return fault.Errorf(fault.IO, "rank %d gave up joining the run at %s: %w", s.config.Rank, s.config.Addr, context.Cause(ctx))
+		return fault.Errorf(fault.IO, "%s %d gave up joining the run at %s: %w", s.config.Called, s.config.Rank, s.config.Addr, context.Cause(ctx))
 	}
-	return fault.Errorf(fault.IO, "rank %d lost rank 0's server at %s before all had joined (%w); see what rank 0 says", s.config.Rank, s.config.Addr, err)
+	return fault.Errorf(fault.IO, "%[1]s %[2]d lost %[1]s 0's server at %[3]s before all had joined (%[4]w); see what %[1]s 0 says", s.config.Called, s.config.Rank, s.config.Addr, err)
 }
 
 // reachable fills the host of the address at which this rank takes tensors.
@@ -166,26 +182,29 @@ func reachable(data string, c net.Conn) string {
 }
 
 // dial reaches the server, which may not be there yet.
-func dial(ctx context.Context, addr string, secret []byte) (net.Conn, error) {
+func (s *Session) dial(ctx context.Context) (net.Conn, error) {
+	addr, first := s.config.Addr, s.config.Called+" 0"
 	var dialer net.Dialer
+	waiting := newPatience(s.config.Notes)
 	wait := 10 * time.Millisecond
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", addr)
 		if err == nil {
-			if err = Call(conn, secret); err == nil {
+			if err = Call(conn, s.config.Secret); err == nil {
 				return conn, nil
 			}
 			conn.Close() // it has failed already
 			if errors.Is(err, ErrSecret) && ctx.Err() == nil {
-				return nil, fault.Errorf(fault.Usage, "what listens at %s is not rank 0 of this run: it does not know the run's secret. "+
-					"Another job may have the port (choose another --master-port), or MONOTRON_SECRET differs between the hosts", addr)
+				return nil, fault.Errorf(fault.Usage, "what listens at %s is not %s of this run: it does not know the run's secret. "+
+					"Another job may have the port (choose another --master-port), or MONOTRON_SECRET differs between the hosts", addr, first)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fault.Errorf(fault.IO, "rank 0 is not to be reached at %s: %w; check that it runs, that the address is right and no firewall is between", addr, err)
+			return nil, fault.Errorf(fault.IO, "%s is not to be reached at %s: %w; check that it runs, that the address is right and no firewall is between", first, addr, err)
 		case <-time.After(wait):
 			wait = min(2*wait, time.Second)
+			waiting.say(time.Now(), "%s %d still waits for %s at %s: %v", s.config.Called, s.config.Rank, first, addr, err)
 		}
 	}
 }

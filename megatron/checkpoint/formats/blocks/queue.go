@@ -11,7 +11,7 @@ import (
 const (
 	// inFlight bounds the bytes that are held at a time; a task that needs more is
 	// held alone.
-	inFlight = 64 << 20
+	inFlight = 32 << 20
 	// Buffers from small to large bytes are of one size and used again: touching new
 	// memory costs as much as filling it.
 	small, large = 64 << 10, inFlight / 4

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// freePair is a port with a free one above it.
+func freePair(t *testing.T) int {
+	t.Helper()
+	for range 50 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		above, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
+		if err == nil {
+			above.Close()
+			return port
+		}
+	}
+	t.Skip("no two free ports side by side")
+	return 0
+}
+
+// nodes starts a launcher for each of two hosts, which are both this one.
+func (l *launching) nodes(line string) (cmds [2]*exec.Cmd, notes [2]*bytes.Buffer) {
+	l.t.Helper()
+	port := freePair(l.t)
+	for node := range 2 {
+		cmds[node], notes[node] = l.command(fmt.Sprintf("launch --nproc-per-node 4 --nnodes 2 --node-rank %d --master-addr 127.0.0.1 --master-port %d --auto-restart --host-wait-seconds 3 -- pretrain_gpt %s", node, port, line))
+		cmds[node].Env = append(cmds[node].Environ(), "MONOTRON_SECRET=0123456789abcdef0123456789abcdef")
+		if err := cmds[node].Start(); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	return cmds, notes
+}
+
+// Claim (issue F, part 6): where the launcher of one of two hosts is gone for good,
+// --auto-restart goes on with the ranks of the other, from the last good checkpoint.
+func goesOnWithoutHost(l *launching) {
+	t := l.t
+	l.must("pretrain_gpt " + eight + steady + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
+	cmds, notes := l.nodes(eight + steady + paused + "--save ck --save-interval 2 --log-jsonl g.jsonl")
+	l.await("g.jsonl", 4, cmds[0], notes[0])
+	if err := cmds[1].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmds[1].Wait() // it was killed
+	err := cmds[0].Wait()
+	if text := notes[0].String(); err != nil || !strings.Contains(text, "gone of 2 hosts: number 1; going on with 1, 4 ranks") {
+		t.Fatalf("%v: %s", err, text)
+	}
+	l.wentOn("g.jsonl", "whole.jsonl", 12)
+}
+
+// Claim (issue F, part 6): where the layout does not allow it, one error says so.
+func cannotGoOnWithoutHost(l *launching) {
+	t := l.t
+	cmds, notes := l.nodes(strings.Replace(eight, "--pipeline-model-parallel-size 2", "--pipeline-model-parallel-size 4", 1) + "--train-iters 20000 --save ck --save-interval 2 --log-jsonl c.jsonl")
+	l.await("c.jsonl", 4, cmds[0], notes[0])
+	if err := cmds[1].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = cmds[1].Wait(), cmds[0].Wait() // their codes say it
+	want := "monotron: gone of 2 hosts: number 1; the 1 left (4 ranks) cannot hold the layout: tensor 2 x pipeline 4"
+	if code := cmds[0].ProcessState.ExitCode(); code != 74 || strings.Count(notes[0].String(), want) != 1 || strings.Count(notes[0].String(), "monotron: ") != 1 {
+		t.Errorf("code %d: %s", code, notes[0])
+	}
+}
+
+// Claim (issue F, part 6): a rank that is killed on one of two hosts is no reason to go
+// on without the host: both start again together, to the numbers of a run that was not
+// disturbed.
+func hostsStartAgainTogether(l *launching) {
+	t := l.t
+	l.must("pretrain_gpt " + eight + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
+	cmds, notes := l.nodes(eight + paused + "--save ck --save-interval 2 --log-jsonl t.jsonl")
+	l.await("t.jsonl", 4, cmds[0], notes[0])
+	if err := syscall.Kill(ranksOf(t, cmds[1].Process.Pid)[6], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for node := range cmds {
+		if err := cmds[node].Wait(); err != nil || strings.Count(notes[node].String(), "starting again (1 of 3") != 1 {
+			t.Errorf("host %d: %v: %s", node, err, notes[node])
+		}
+	}
+	whole, rest := l.numbers("whole.jsonl"), l.numbers("t.jsonl")
+	if tail := whole[strings.LastIndex(whole[:len(whole)*3/4], `"iteration"`):]; !strings.HasSuffix(rest, tail) {
+		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, whole)
+	}
+}

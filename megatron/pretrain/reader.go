@@ -1,0 +1,39 @@
+package pretrain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// endWithReader has a run save after its step and end with 75 when nobody reads its
+// lines any more, as behind `| head`: the signal that such a line brings would end
+// it at once.
+func endWithReader(ctx context.Context, out io.Writer) (context.Context, io.Writer) {
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, &readLines{out: out, gone: sync.OnceFunc(func() {
+		fmt.Fprintln(os.Stderr, "nobody reads standard output any more: saving after this step")
+		cancel(errors.New("a closed standard output"))
+	})}
+}
+
+// readLines passes lines on as long as somebody reads them.
+type readLines struct {
+	out  io.Writer
+	gone func()
+}
+
+func (r *readLines) Write(b []byte) (int, error) {
+	n, err := r.out.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		r.gone()
+		return len(b), nil // what is left to say is for nobody
+	}
+	return n, err
+}

@@ -1,0 +1,78 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// answerTime is how long one try to reach a host may take; ssh itself gives up connecting
+// somewhat earlier.
+const answerTime = 25 * time.Second
+
+// withoutLost takes out of the run the hosts that ssh does not reach any more, after
+// it has waited for them.
+func (f *fleet) withoutLost(ctx context.Context, notes io.Writer) error {
+	up, down := f.answering(ctx, notes)
+	if len(down) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	o := *f.options
+	o.all = len(f.hosts)
+	n, err := o.settle(len(up), strings.Join(down, ", "), notes)
+	if err != nil {
+		return err
+	}
+	if up[0] != f.hosts[0] {
+		f.addr = master(up)
+	}
+	f.hosts = up[:n]
+	return nil
+}
+
+// answering are the hosts that ssh reaches, now or before the wait is over.
+func (f *fleet) answering(ctx context.Context, notes io.Writer) (up []remoteHost, down []string) {
+	limit := time.Now().Add(f.hostWait)
+	answers, told := make([]bool, len(f.hosts)), false
+	for {
+		var all sync.WaitGroup
+		for i := range f.hosts {
+			if !answers[i] {
+				all.Go(func() { answers[i] = f.answers(ctx, f.hosts[i].name) })
+			}
+		}
+		all.Wait()
+		up, down = nil, nil
+		for i, h := range f.hosts {
+			if answers[i] {
+				up = append(up, h)
+			} else {
+				down = append(down, h.name)
+			}
+		}
+		if len(down) == 0 || ctx.Err() != nil || !time.Now().Before(limit) {
+			return up, down
+		}
+		if !told {
+			fmt.Fprintf(notes, "launch: %s does not answer; waiting %v for it\n", strings.Join(down, ", "), f.hostWait)
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(time.Second, time.Until(limit))):
+		}
+	}
+}
+
+// answers tells whether ssh reaches a host. The agent there is told nothing, and says
+// that it was not: any word of it will do.
+func (f *fleet) answers(ctx context.Context, host string) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err := exec.CommandContext(ctx, "ssh", f.sshWords(host)...).Run()
+	return err == nil || (ctx.Err() == nil && codeOf(err) != sshFailed)
+}
