@@ -63,6 +63,7 @@ var importTable = []row{
 	{"megatron/report", base, "writes numbers, computes none"},
 	{"dataset", base + "tokenizer", "data stands alone: any trainer could read it"},
 	{"tokenizer", base, "text to ids"},
+	{"scripts/bench-data", "dataset tokenizer", "a clock around the tokenizer alone"},
 	{"flags", "fault", "reads a command line"},
 	{"fault", "", "the bottom: every package may return one"},
 }

@@ -38,6 +38,27 @@ rm long.jsonl
 for i in $(seq 20000); do echo "{\"text\": \"some words $i\"}"; done >many.jsonl
 gzip -c many.jsonl | head -c 40000 >cut.jsonl.gz
 check truncated-gzip 65 'cut.jsonl.gz: reading on after line' encode cut.jsonl.gz
+for packer in zstd xz bzip2; do
+  command -v $packer >/dev/null || { echo "skip truncated-$packer: it is not installed"; continue; }
+  $packer -c many.jsonl | head -c -50 >cut.$packer
+  check truncated-$packer 65 "cut.$packer: reading on after line" encode cut.$packer
+done
+printf '{"text": "\\udc00 x"}\n' >low.jsonl
+check low-surrogate 65 'low.jsonl:1' encode low.jsonl
+printf '{"text": ["a", 5]}\n' >mixed.jsonl
+check list-with-number 65 'mixed.jsonl:1' encode mixed.jsonl
+printf '["text", "a"]\n' >array.jsonl
+check no-object 65 'array.jsonl:1' encode array.jsonl
+printf '{"text": "a"' >open.jsonl
+check open-object 65 'open.jsonl:1' encode open.jsonl
+mkdir small
+if mount -t tmpfs -o size=64k none small 2>/dev/null; then
+  check small-disk 74 'No space\|no space' "$bin/preprocess_data" --input many.jsonl --output-prefix small/x --tokenizer-type GPT2BPETokenizer
+  [ -z "$(ls -A small)" ] || { ls -lA small; failed=1; }
+  umount small
+else
+  echo "skip small-disk: no tmpfs can be mounted here"
+fi
 full() { (ulimit -f 100 && encode many.jsonl); }
 check disk-full 74 'x_text_document.bin' full
 check missing-file 66 'none.jsonl: no such file' encode none.jsonl

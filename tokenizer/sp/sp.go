@@ -28,8 +28,7 @@ type Model struct {
 	reverse  *normalizer // nil: none
 	symbols  *trie.Trie  // user-defined; nil: none
 	trie     *trie.Trie  // of ids; unigram only
-	least    float32     // scores of normal pieces
-	most     float32
+	least    float32     // score of a normal piece
 }
 
 // maxFile bounds a .model, in bytes.
@@ -60,7 +59,7 @@ func Parse(data []byte) (*Model, error) {
 	m := &Model{
 		pieces: s.pieces, ids: map[string]int32{}, reserved: map[string]int32{}, fallback: s.byteFallback,
 		unk: -1, names: s.names, surface: s.unkSurface, bpeType: s.modelType == 2,
-		least: math.MaxFloat32, most: 0x1p-126,
+		least: math.MaxFloat32,
 	}
 	if err := m.index(); err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func (m *Model) index() error {
 		table := m.reserved
 		switch p.kind {
 		case normal:
-			m.least, m.most = min(m.least, p.score), max(m.most, p.score)
+			m.least = min(m.least, p.score)
 			table = m.ids
 		case userDefined:
 			symbols = append(symbols, p.text)

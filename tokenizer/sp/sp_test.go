@@ -1,10 +1,13 @@
 package sp
 
 import (
+	"crypto/md5"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -88,5 +91,29 @@ func TestCutFile(t *testing.T) {
 	}
 	if refused < len(data)/2 {
 		t.Errorf("%d of %d cuts were noticed", refused, len(data))
+	}
+}
+
+// Claim: a text whose sums of scores go beyond farScore, so that they are moved
+// back several times, gets the ids of sentencepiece 0.2.3, which made the sum below.
+func TestFarScores(t *testing.T) {
+	m, err := Load("../testdata/peers/sp-unigram-identity.model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Fields("return errors tokens the string another 1999 777 internal seconds interest presented understanding ttttt eeeee")
+	var text strings.Builder
+	x := uint64(1)
+	for range 20000 {
+		x = (x*1103515245 + 12345) & 0x7fffffff
+		text.WriteString(words[(x>>16)%uint64(len(words))])
+	}
+	var raw []byte
+	ids := m.Append(nil, text.String())
+	for _, id := range ids {
+		raw = binary.LittleEndian.AppendUint32(raw, uint32(id))
+	}
+	if sum := fmt.Sprintf("%x", md5.Sum(raw)); len(ids) != 82386 || sum != "c2a77196b304d83c2fc6a1f04a4b23a8" {
+		t.Errorf("%d ids, MD5 %s", len(ids), sum)
 	}
 }

@@ -239,3 +239,20 @@ func TestFindOptimalNumWorkers(t *testing.T) {
 		}
 	}
 }
+
+// Claim: a pair is found by its prefix where a folder of that name, such as the
+// one that holds the cache of its index arrays, lies beside it.
+func TestPrefixBesideFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "in.jsonl", []byte(small))
+	mustCall(t, "preprocess_data", "--input", "in.jsonl", "--output-prefix", "a", "--tokenizer-type", "GPT2BPETokenizer", "--append-eod")
+	if err := os.MkdirAll("a_text_document/cache/GPTDataset_indices", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mustCall(t, "preprocess_data", "--input", "a_text_document", "--input-format", "tokens", "--output-prefix", "b", "--tokenizer-type", "GPT2BPETokenizer")
+	for _, ext := range []string{".bin", ".idx"} {
+		if hash(t, "a_text_document"+ext) != hash(t, "b_text_document"+ext) {
+			t.Errorf("%s differs", ext)
+		}
+	}
+}

@@ -200,6 +200,9 @@ func expand(patterns []string, format string) (files []string, err error) {
 		files = append(files, found...)
 	}
 	for _, f := range files {
+		if _, err := os.Stat(f + ".idx"); err == nil && format == "tokens" {
+			continue // a pair's prefix; a folder of that name may hold its cache
+		}
 		if info, err := os.Stat(f); err == nil && info.IsDir() {
 			return nil, fault.Errorf(fault.NoInput, "--input %s is a folder; name its files, such as %s", f, filepath.Join(f, "*"))
 		}
