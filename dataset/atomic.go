@@ -17,6 +17,7 @@ type newFile struct {
 	file *os.File
 	path string
 	at   int64 // bytes written, with those still buffered
+	sent int64 // bytes whose way to the disk was begun
 }
 
 // createFile starts a file under a temporary name of its own.
@@ -53,7 +54,7 @@ func continueFile(path string, at int64) (*newFile, error) {
 		f.Close()
 		return nil, fault.With(fault.IO, err)
 	}
-	n.at = at
+	n.at, n.sent = at, at
 	return n, nil
 }
 
@@ -72,10 +73,18 @@ func openedFile(path string, f *os.File, err error) (*newFile, error) {
 	return &newFile{Writer: bufio.NewWriterSize(f, 1<<18), file: f, path: path}, nil
 }
 
+// aheadBytes is how much waits before its way to the disk is begun. What went
+// ahead need not be waited for at the end.
+const aheadBytes = 8 << 20
+
 // Write counts.
 func (n *newFile) Write(p []byte) (int, error) {
 	k, err := n.Writer.Write(p)
 	n.at += int64(k)
+	if there := n.at - int64(n.Buffered()); there-n.sent >= aheadBytes {
+		sendAhead(n.file, n.sent, there-n.sent)
+		n.sent = there
+	}
 	return k, err
 }
 

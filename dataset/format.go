@@ -102,8 +102,14 @@ func (d DType) Append(dst []byte, ids []int32) ([]byte, error) {
 	return dst, nil
 }
 
+// shortFrom is how many ids must there be for a call into C to pay.
+const shortFrom = 64
+
 // putShort writes ids as u16, four at a time; false where one does not fit.
 func putShort(to []byte, ids []int32) bool {
+	if shortInC && len(ids) >= shortFrom {
+		return shortKernel(to, ids) <= math.MaxUint16
+	}
 	all := uint32(0)
 	for len(ids) >= 4 && len(to) >= 8 {
 		a, b, c, d := uint32(ids[0]), uint32(ids[1]), uint32(ids[2]), uint32(ids[3])

@@ -15,7 +15,12 @@ import (
 	"unsafe"
 )
 
-var shuffleInC, blendInC = C.mt_shuffle_usable() != 0, C.mt_blend_usable() != 0
+var shuffleInC, blendInC, shortInC = C.mt_shuffle_usable() != 0, C.mt_blend_usable() != 0, C.mt_short_usable() != 0
+
+// shortKernel writes ids as u16 to to and returns their bits, or-ed.
+func shortKernel(to []byte, ids []int32) uint32 {
+	return uint32(C.mt_short((*C.uint16_t)(unsafe.Pointer(unsafe.SliceData(to))), (*C.int32_t)(unsafe.SliceData(ids)), C.int64_t(len(ids))))
+}
 
 // shuffleKernel shuffles a, fewer than 2^32 items.
 func shuffleKernel(m *mersenne, a []uint32) {

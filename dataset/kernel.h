@@ -17,3 +17,8 @@ void mt_shuffle(mt_mersenne *m, uint32_t *a, int64_t n);
 // members that have nothing left are infinite; left counts down.
 enum { mt_blend_members = 256 };
 void mt_blend(const double *shares, double *counts, int64_t *left, int64_t members, int64_t t, int64_t steps, int runs, int16_t *member, int64_t *number);
+
+int mt_short_usable(void);
+
+// mt_short writes n ids as 16 bits each and returns all the ids' bits, or-ed.
+uint32_t mt_short(uint16_t *to, const int32_t *ids, int64_t n);

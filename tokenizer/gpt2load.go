@@ -1,13 +1,10 @@
 package tokenizer
 
 import (
-	"bytes"
-	"encoding/base64"
+	_ "embed"
+	"encoding/binary"
 	"encoding/json"
-	"strconv"
 	"strings"
-
-	"github.com/pkoukk/tiktoken-go-loader/assets"
 
 	"monotron/fault"
 	"monotron/tokenizer/bpe"
@@ -106,43 +103,31 @@ func readMerges(path, vocabFile string, ids map[string]int32) (*bpe.Merges, erro
 	return merges, nil
 }
 
-// EmbeddedGPT2 is GPT-2's own vocabulary, from the ranks that a Go module embeds.
-// The ranks list each token's bytes in the order the tokens were made, so each
-// merge is found by encoding a token with the merges before it: two parts are left.
+// gpt2Merges is GPT-2's own vocabulary: the bytes of the first 256 ids, then two
+// u16 for each further id, the ids that merge into it; in the order of their ranks.
+//
+//go:embed gpt2.merges
+var gpt2Merges []byte
+
+// EmbeddedGPT2 is GPT-2's own vocabulary.
 func EmbeddedGPT2() (*GPT2, error) {
-	data, err := assets.Assets.ReadFile("r50k_base.tiktoken")
-	if err != nil {
-		return nil, fault.Errorf(fault.Internal, "the embedded GPT-2 ranks are missing: %w", err)
+	singles, pairs := gpt2Merges[:256], gpt2Merges[256:]
+	t := &GPT2{path: "GPT2BPETokenizer", eod: 256 + len(pairs)/4}
+	t.spellings = make([][]byte, 0, t.eod+1)
+	var ids [256]int32
+	for id, b := range singles {
+		ids[b] = int32(id)
+		t.spellings = append(t.spellings, singles[id:id+1:id+1])
 	}
-	t := &GPT2{path: "GPT2BPETokenizer"}
-	for line := range bytes.Lines(data) {
-		spelled, rank, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-		token, err := base64.StdEncoding.DecodeString(spelled)
-		if id, numErr := strconv.Atoi(rank); err != nil || numErr != nil || id != len(t.spellings) {
-			return nil, fault.Errorf(fault.Internal, "the embedded GPT-2 ranks are not understood at line %d", len(t.spellings)+1)
-		}
-		t.spellings = append(t.spellings, token)
+	merges, text := bpe.NewMerges(t.eod-256), make([]byte, 0, 8*t.eod)
+	for rank := range int32(t.eod - 256) {
+		left, right := int32(binary.LittleEndian.Uint16(pairs[4*rank:])), int32(binary.LittleEndian.Uint16(pairs[4*rank+2:]))
+		merges.Add(left, right, rank, 256+rank)
+		from := len(text)
+		text = append(append(text, t.spellings[left]...), t.spellings[right]...)
+		t.spellings = append(t.spellings, text[from:len(text):len(text)])
 	}
-	merges := bpe.NewMerges(len(t.spellings))
-	var bytes [256]int32
-	var parts []bpe.Part
-	var ids []int32
-	for id, token := range t.spellings {
-		if len(token) == 1 {
-			bytes[token[0]] = int32(id)
-			continue
-		}
-		parts = parts[:0]
-		for _, b := range token {
-			parts = append(parts, bpe.Part{ID: bytes[b]})
-		}
-		if ids = merges.Merge(ids[:0], parts); len(ids) != 2 {
-			return nil, fault.Errorf(fault.Internal, "the embedded GPT-2 ranks are out of order at %q", token)
-		}
-		merges.Add(ids[0], ids[1], int32(merges.Len()), int32(id))
-	}
-	t.eod = len(t.spellings)
 	t.spellings = append(t.spellings, []byte(endOfText))
-	t.bpe = bpe.NewModel(bpe.GPT2, bytes, merges, nil)
+	t.bpe = bpe.NewModel(bpe.GPT2, ids, merges, nil)
 	return t, nil
 }

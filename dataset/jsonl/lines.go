@@ -80,6 +80,9 @@ func NewReader(name string, src io.Reader, size int) *Reader {
 	return &Reader{name: name, src: src, size: size, line: 1, MaxLine: DefaultMaxLine}
 }
 
+// Use has the beginnings of lines kept in buf, as far as they fit.
+func (r *Reader) Use(buf []byte) { r.carry = append(buf[:0], r.carry...) }
+
 // counter counts what is read through it.
 type counter struct {
 	io.Reader

@@ -45,6 +45,9 @@ func NewParser(keys ...string) *Parser {
 	return &Parser{keys: keys, values: make([]value, len(keys)), inC: kernelUsable}
 }
 
+// Use has strings with escapes made in buf, as far as they fit.
+func (p *Parser) Use(buf []byte) { p.buf = buf[:0] }
+
 // maxDepth of nested values; Python's own limit is near 1000.
 const maxDepth = 1000
 

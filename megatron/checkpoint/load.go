@@ -54,7 +54,7 @@ func Load(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o Lo
 		}
 		notes = append(notes, fmt.Sprintf("checkpoint: iteration %d is damaged: %v", entry.Iteration, err))
 	}
-	return State{}, Report{Notes: notes}, fault.Errorf(fault.IO, "no sound checkpoint in %s:\n%s", dir, strings.Join(notes, "\n"))
+	return State{}, Report{Notes: notes}, fault.Errorf(fault.IO, "no sound checkpoint in %s:\n%s\n`monotron inspect checkpoint %s --verify` lists all that is damaged; restore those files from a copy, or load another folder", dir, strings.Join(notes, "\n"), dir)
 }
 
 // chosen lists the checkpoints that may be loaded, in order.

@@ -88,8 +88,17 @@ func (o *Optimizer) Whole() (release func(), err error) {
 }
 
 // Initialize draws every parameter's start from the seed, the same whatever the
-// sharding: masters are the values, rounded as these are.
+// sharding.
 func (o *Optimizer) Initialize(seed uint64) error {
+	return o.Fill(func(p *mpu.Param) error {
+		p.Initialize(o.device, seed)
+		return nil
+	})
+}
+
+// Fill has start set every parameter's values, which are whole while it does, and
+// makes masters of them, rounded as they are.
+func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 	for _, b := range o.buckets {
 		whole := b.values
 		if !whole.Given() {
@@ -97,7 +106,9 @@ func (o *Optimizer) Initialize(seed uint64) error {
 			b.bindValues()
 		}
 		for _, p := range b.params {
-			p.Initialize(o.device, seed)
+			if err := start(p); err != nil {
+				return err
+			}
 		}
 		if !whole.Given() {
 			o.device.Copy(b.ownValues, b.ours(b.values))

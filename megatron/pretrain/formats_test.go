@@ -60,9 +60,17 @@ func TestForeignWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	theirs, err := all.Open(filepath.Join(dir, "hf"), formats.OpenOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	if _, err := all.Write(context.Background(), formats.Native, filepath.Join(dir, "converted"), theirs, formats.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	training := someData + "--seq-length 16 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --train-iters 6 --log-interval 1 --eval-interval 4 --eval-iters 2 --device ref --cpu-threads 1 "
 	last := finalLoss(must(t, dir, training+"--finetune --skip-train --use-checkpoint-args --load DIR/native").out)
-	for _, f := range []string{"hf", "nanogpt", "llmc"} {
+	for _, f := range []string{"hf", "nanogpt", "llmc", "converted"} {
 		more := "--finetune "
 		if f == "hf" {
 			more = "" // it says no iteration to go on from

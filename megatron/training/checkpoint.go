@@ -16,6 +16,7 @@ import (
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/comm/watch"
 )
@@ -447,14 +448,21 @@ func CheckpointFlags(folder string) (map[string][]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var c struct{ Flags map[string][]string }
+	var c struct {
+		Flags     map[string][]string
+		Model     *spec.Model
+		SeqLength int
+	}
 	if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
 		return nil, fault.Errorf(fault.IO, "%s: settings: %w", f.Path, err)
 	}
-	if c.Flags == nil {
-		return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
+	switch {
+	case c.Flags != nil:
+		return c.Flags, nil
+	case c.Model != nil: // converted from another format
+		return shapeFlags(c.Model, c.SeqLength), nil
 	}
-	return c.Flags, nil
+	return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
 }
 
 // probe makes the folder of --save and writes into it, so that a run does not

@@ -103,8 +103,8 @@ func (e *Engine) Initialize() error {
 	return e.Optimizer.Initialize(uint64(e.config.Seed))
 }
 
-// totals adds up the ranks' sums: Σ loss·mask and Σ mask of all samples.
-func (e *Engine) totals() (loss, tokens float64, err error) {
+// Totals adds up the ranks' sums after a pass: Σ loss·mask and Σ mask of all samples.
+func (e *Engine) Totals() (loss, tokens float64, err error) {
 	if e.rank.Place.TP != 0 {
 		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
 	}

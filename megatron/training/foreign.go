@@ -153,11 +153,16 @@ func foreignFlags(format formats.Format, folder string) (map[string][]string, er
 	}
 	defer src.Close()
 	info := src.Info()
-	flags := modelFlags(info.Model)
-	if info.SeqLength > 0 {
-		flags["seq-length"] = []string{fmt.Sprint(info.SeqLength)}
+	return shapeFlags(info.Model, info.SeqLength), nil
+}
+
+// shapeFlags are the flags of a model and of the sequences it was trained on.
+func shapeFlags(m *spec.Model, seqLength int) map[string][]string {
+	flags := modelFlags(m)
+	if seqLength > 0 {
+		flags["seq-length"] = []string{fmt.Sprint(seqLength)}
 	}
-	return flags, nil
+	return flags
 }
 
 // modelFlags says m on a command line.

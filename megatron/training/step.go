@@ -43,7 +43,7 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 	}
 	e.Timers.Stop("forward-backward")
 	e.rank.at(watch.Reduce, e.Iteration+1)
-	sum, tokens, err := e.totals()
+	sum, tokens, err := e.Totals()
 	if err != nil {
 		return r, err
 	}
@@ -117,8 +117,11 @@ func (e *Engine) Loss(micros []*Micro) (sum, tokens float64, err error) {
 	if err = e.Peek(micros, nil, nil); err != nil {
 		return 0, 0, fmt.Errorf("evaluating: %w", err)
 	}
-	return e.totals()
+	return e.Totals()
 }
+
+// Micro is the micro-batch that goes forward, for what looks at a pass.
+func (e *Engine) Micro() int { return e.micro }
 
 // Peek runs micro-batches forward, without dropout. Where given, layer is shown the
 // residual stream of this rank's layers (model.Pass.See) and done, on the last

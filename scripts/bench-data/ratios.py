@@ -3,7 +3,8 @@
 Times are wall times, the best of --rounds; on a machine that others use too,
 BENCH_CLOCK=cpu takes processor time instead (of all threads, so two cores count
 twice). Ours include the start of the process and the sync of the files to disk; those of
-peers inside this Python begin after their imports.
+peers inside this Python begin after their imports. Megatron's preprocess_data_fast has
+two rows: the whole command, and what it counts itself, after its imports.
 """
 import argparse
 import glob
@@ -11,7 +12,9 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,8 +24,10 @@ a = argparse.ArgumentParser()
 a.add_argument("--bin", required=True)
 a.add_argument("--text", required=True)
 a.add_argument("--ranks", required=True)
+a.add_argument("--encode", required=True, help="what scripts/bench-data/encode builds")
+a.add_argument("--vocabulary", help="folder with gpt2-vocab.json and gpt2-merges.txt, for Megatron's own tools")
 a.add_argument("--rounds", type=int, default=3)
-a.add_argument("--parts", nargs="+", default=["text", "memory", "index"], choices=["text", "memory", "index"])
+a.add_argument("--parts", nargs="+", default=["encode", "text", "memory", "index"], choices=["encode", "text", "memory", "index"])
 a = a.parse_args()
 monotron = os.path.abspath(os.path.join(a.bin, "monotron"))
 size = os.path.getsize(a.text)
@@ -88,20 +93,66 @@ def texts(folder):
         say("JSON lines to .bin/.idx, 2 workers", size / took[0] / 1e6, None, "MB/s", f"gigatoken: {e}")
     else:
         took = best(lambda: preprocess(ours, a.text), peer)
-        with open(ours + "_text_document.bin", "rb") as f, open(os.path.join(folder, "giga.bin"), "rb") as g:
-            same = "the same tokens" if f.read() == g.read() else "OTHER TOKENS"
+        same = "the same tokens" if read(ours + "_text_document.bin") == read(os.path.join(folder, "giga.bin")) else "OTHER TOKENS"
         say("JSON lines to .bin/.idx, 2 workers: gigatoken", size / took[0] / 1e6, size / took[1] / 1e6, "MB/s", same)
+    megatron(folder, size / took[0] / 1e6, ours)
+
+
+def encode():
+    """GPT-2's BPE alone, on one thread, of texts in memory: a new encoder, then one that has seen them."""
+    import gigatoken as gt
+    import numpy as np
+    import awkward as ak
+
+    texts = [json.loads(line)["text"].encode() for line in open(a.text, encoding="utf-8", newline="\n")]
+    total = sum(map(len, texts))
+    least = {"first": [float("inf")] * 2, "warm": [float("inf")] * 2}
+    for _ in range(a.rounds):
+        ours = json.loads(subprocess.run([a.encode, a.text, "1", *["cpu"] * cpu], check=True, capture_output=True).stdout)
+        tokenizer = gt.Tokenizer.from_tiktoken(a.ranks)
+        for name, best_of in least.items():
+            start = clock()
+            docs = tokenizer.encode_batch(texts, parallel=False)
+            best_of[:] = min(best_of[0], ours[name]), min(best_of[1], clock() - start)
+    same = md5(np.asarray(ak.flatten(docs), dtype=np.uint16)) == ours["md5"]
+    for name, what in (("first", "first pass"), ("warm", "second pass")):
+        say(f"GPT-2 BPE, one thread, {what}: gigatoken", total / least[name][0] / 1e6, total / least[name][1] / 1e6, "MB/s", "the same ids" if same else "OTHER IDS")
+
+
+def megatron(folder, rate, ours):
+    """Megatron's own tools, of the checkout MEGATRON_DIR, by the Python that MEGATRON_PYTHON names."""
     checkout = os.environ.get("MEGATRON_DIR")
+    name = "JSON lines to .bin/.idx: Megatron's "
+    if not checkout or not a.vocabulary:
+        say(name + "tools", None, None, "MB/s", "MEGATRON_DIR does not name a checkout")
+        return
+    gpt2 = os.path.join(folder, "gpt2")  # what the tools would fetch: they look here first
+    os.mkdir(gpt2)
+    with open(os.path.join(gpt2, "config.json"), "w") as f:
+        f.write('{"model_type": "gpt2"}')
+    for theirs, file in (("vocab.json", "gpt2-vocab.json"), ("merges.txt", "gpt2-merges.txt")):
+        shutil.copy(os.path.join(a.vocabulary, file), os.path.join(gpt2, theirs))
     for tool, flags in (("preprocess_data_fast", ["--use-gigatoken"]), ("preprocess_data", ["--workers", "2"])):
-        name = f"JSON lines to .bin/.idx: Megatron's {tool}"
-        if not checkout:
-            say(name, None, None, "MB/s", "MEGATRON_DIR does not name a checkout")
-            continue
+        out = os.path.join(folder, tool)
         start = clock()
-        run = subprocess.run([sys.executable, os.path.join(checkout, "tools", tool + ".py"), "--input", a.text, "--output-prefix", os.path.join(folder, "m"),
-                              "--append-eod", "--tokenizer-type", "GPT2BPETokenizer", *flags], capture_output=True, text=True)
-        rate = size / (clock() - start) / 1e6 if run.returncode == 0 else None
-        say(name, size / took[0] / 1e6, rate, "MB/s", "" if rate else (run.stderr.strip().splitlines() or ["failed"])[-1][:80])
+        run = subprocess.run([os.environ.get("MEGATRON_PYTHON", sys.executable), os.path.join(checkout, "tools", tool + ".py"), "--input", os.path.abspath(a.text),
+                              "--output-prefix", out, "--append-eod", "--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", "gpt2/vocab.json",
+                              "--merge-file", "gpt2/merges.txt", *flags], capture_output=True, text=True, cwd=folder, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+        took = clock() - start
+        if run.returncode:
+            say(name + tool, None, None, "MB/s", (run.stderr.strip().splitlines() or ["failed"])[-1][:80])
+            continue
+        same = all(read(f"{out}_text_document.{ext}") == read(f"{ours}_text_document.{ext}") for ext in ("bin", "idx"))
+        note = "the same files" if same else "OTHER FILES"
+        say(name + tool, rate, size / took / 1e6, "MB/s", note + ", whole command")
+        counted = re.search(r"Elapsed time: ([0-9.]+) s", run.stdout)
+        if counted and not cpu:
+            say(name + tool, rate, size / float(counted[1]) / 1e6, "MB/s", "as it counts, after its imports")
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
 
 
 def memory(folder):
@@ -181,6 +232,11 @@ with open("/proc/cpuinfo") as f:
     model = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), "?")
 print(f"{model}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}; {size / 1e6:.0f} MB of JSON lines; {'processor' if cpu else 'wall'} time")
 print(f"{'':44s} {'ours':>9s} {'theirs':>9s} {'':12s} {'ratio':>7s}")
+if "encode" in a.parts:
+    try:
+        encode()
+    except ImportError as e:
+        say("GPT-2 BPE, one thread", None, None, "MB/s", f"gigatoken: {e}")
 with tempfile.TemporaryDirectory() as folder:
     if "text" in a.parts:
         texts(folder)

@@ -1,6 +1,7 @@
 # Called by make bench-data: the data path against its peers in one run, as ratios.
 # Peers come from Python's index into a venv of their own (.tools/bench-data);
-# Megatron's own tools run where MEGATRON_DIR names a checkout of it.
+# Megatron's own tools run where MEGATRON_DIR names a checkout of it, and
+# MEGATRON_PYTHON a Python with what it needs.
 set -eu
 cd "$(dirname "$0")/../.."
 venv=.tools/bench-data
@@ -12,4 +13,7 @@ $venv/bin/pip install -q --disable-pip-version-check --no-deps megatron-core || 
 text=${BENCH_TEXT:-.tools/bench-data/go.jsonl}
 [ -f "$text" ] || $venv/bin/python scripts/bench-data/corpus.py "$($GO env GOROOT)/src" "$text"
 ranks=$($GO list -m -f '{{.Dir}}' github.com/pkoukk/tiktoken-go-loader)/assets/r50k_base.tiktoken
-exec $venv/bin/python scripts/bench-data/ratios.py --bin bin --text "$text" --ranks "$ranks" "$@"
+$GO build -o $venv/encode ./scripts/bench-data/encode
+data=${DATA:-${MONOTRON_SHARED:-../shared}/data}
+[ ! -f "$data/gpt2-vocab.json" ] || set -- --vocabulary "$data" "$@"
+exec $venv/bin/python scripts/bench-data/ratios.py --bin bin --text "$text" --ranks "$ranks" --encode $venv/encode "$@"

@@ -21,6 +21,7 @@ type encoder struct {
 	more   []int32 // ids of short pieces that have too many for their entry
 	long   map[string][]int32
 	parts  []Part
+	hard   func(dst []int32, piece []byte) []int32 // longPiece
 }
 
 const (
@@ -30,7 +31,7 @@ const (
 	shortIDs    = 3       // most ids in an entry
 	moreIDs     = 1 << 21 // more starts over beyond this, with the table
 	longBytes   = 256     // longest piece in the map
-	longEntries = 1 << 17 // the map starts over beyond this
+	longEntries = 1 << 14 // the map starts over beyond this
 )
 
 // shortPiece is 32 bytes. lo and hi are the piece, padded with zeros, its length
@@ -44,6 +45,7 @@ type shortPiece struct {
 
 func newEncoder(m *Model) *encoder {
 	e := &encoder{m: m, kernel: newKernel(m), long: map[string][]int32{}}
+	e.hard = e.longPiece
 	if e.kernel == nil {
 		e.split = newSplitter(m.pattern)
 	}
@@ -58,7 +60,7 @@ func (e *encoder) tables() {
 // text adds the ids of text, which is UTF-8 and read without special tokens.
 func (e *encoder) text(dst []int32, text []byte) []int32 {
 	if e.kernel != nil {
-		return e.kernel.text(dst, text, e.longPiece)
+		return e.kernel.text(dst, text, e.hard)
 	}
 	if e.hot == nil {
 		e.tables()

@@ -18,12 +18,13 @@
 #include <sys/mman.h>
 #endif
 
-#define target __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
+#define target __attribute__((target("avx2,bmi,bmi2,sse4.2")))
 #define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
 
 enum {
-	short_bytes = 8,   // longest piece in the table of short ones
-	short_ids = 3,     // most ids in its entry
+	short_bytes = 15,  // longest piece in the table of short ones
+	short_ids = 7,     // most ids in its entry
 	long_bytes = 31,   // the same of the other table
 	long_ids = 12,
 	id_bits = 19,
@@ -33,11 +34,16 @@ enum {
 	batch = 256,       // pieces found before they are looked up
 };
 
-// word holds up to three ids; the count (of the whole entry) stands at bit 57 and,
-// in the table of short pieces, the length of the piece at bit 60. No entry is 0.
+// A short entry's key is the bytes, zeros, and the length as its last byte, so that
+// no entry in use is 0; behind the ids, of 16 bits, stands their count. Two entries
+// are a cache line: a piece may stand in either, and is looked for first in the one
+// that it hashes to. A key with the top bit set says that the piece has ids that no
+// short entry can hold: they are in the long table.
+typedef struct { uint8_t key[16]; uint16_t ids[short_ids + 1]; } short_entry;
+
+// word holds up to three ids; the count (of the whole entry) stands at bit 57.
 typedef uint64_t word;
 
-typedef struct { uint64_t key; word ids; } short_entry;              // key: the bytes, then zeros
 typedef struct { uint8_t key[32]; word ids[long_ids / 3]; } long_entry; // key: the bytes, zeros, the length
 
 // more holds the ids of a long entry that has too many of them, such as that of a
@@ -49,6 +55,7 @@ typedef struct {
 	long_entry entries[1 << mt_bpe_long_log];
 	more more[1 << mt_bpe_more_log];
 	uint64_t next; // of more
+	uint64_t turn; // of the places that are given up
 } long_table;
 
 size_t mt_bpe_shorts_size(void) { return sizeof(short_entry) << mt_bpe_short_log; }
@@ -56,7 +63,6 @@ size_t mt_bpe_longs_size(void) { return sizeof(long_table); }
 
 #define one_id (((word)1 << id_bits) - 1)
 #define count_at 57
-#define length_at 60
 
 void mt_bpe_advise(void *p, size_t n) {
 #ifdef __linux__
@@ -183,41 +189,16 @@ static int64_t next_piece(const mt_bpe_model *m, const uint8_t *text, int64_t n,
 	return end;
 }
 
-// split notes the ends of pieces from text[from] on, at most batch of them and
-// somewhat more, and says how many.
-target static inline int split(const mt_bpe_model *m, const uint8_t *text, int64_t n, int64_t from, int64_t *ends) {
-	int count = 0;
-	int64_t i = from;
-	while (i < n && count < batch) {
-		uint64_t s = i + margin <= n ? starts(text + i) : 1;
-		s &= s - 1;
-		if (!s) {
-			i = next_piece(m, text, n, i);
-			ends[count++] = i;
-			continue;
-		}
-		int found = (int)_mm_popcnt_u64(s), k = 0;
-		do { // eight at a time, without asking whether there are so many
-			for (int u = 0; u < 8; u++) {
-				ends[count + k + u] = i + (int64_t)_tzcnt_u64(s);
-				s &= s - 1;
-			}
-			k += 8;
-		} while (k < found);
-		count += found;
-		i = ends[count - 1];
-	}
-	return count;
-}
-
 // --- ids of pieces ---
 
 // A pair's place in the order of merging: its rank, then where it stands.
 enum { place_bits = 5, unmerged = -1 }; // as unsigned, behind all
 
+static inline uint64_t pair_of(uint32_t left, uint32_t right) { return (uint64_t)left << id_bits | right; }
+
 // find is the rank of a pair's merge.
-static inline uint32_t find(const mt_bpe_model *m, uint32_t left, uint32_t right) {
-	uint64_t pair = (uint64_t)left << id_bits | right, h = pair * 0x9e3779b97f4a7c15u;
+static inline uint32_t find(const mt_bpe_model *m, uint64_t pair) {
+	uint64_t h = pair * 0x9e3779b97f4a7c15u;
 	if (!(m->some[h >> (64 - mt_bpe_some_log + 3)] >> (h >> (64 - mt_bpe_some_log) & 7) & 1)) return (uint32_t)unmerged;
 	for (uint64_t i = h >> m->shift;; i++) {
 		uint64_t s = m->merges[i & m->mask];
@@ -261,11 +242,11 @@ target static inline __attribute__((always_inline)) int merge_in(const mt_bpe_mo
 		uint32_t best = least(all);
 		if (best == (uint32_t)unmerged) break;
 		int at = (int)(best & ((1 << place_bits) - 1)), gone = next[at], after = next[gone], prior = before[at];
-		uint32_t id = ids[at] = (uint32_t)m->into[best >> place_bits];
+		uint32_t rank = best >> place_bits, id = ids[at] = m->offset ? rank + (uint32_t)m->offset : (uint32_t)m->into[rank];
 		next[at] = (int8_t)after;
 		before[after] = (int8_t)at;
-		uint32_t here = after < n ? ordered(find(m, id, ids[after]), at) : (uint32_t)unmerged;
-		uint32_t there = prior >= 0 ? ordered(find(m, ids[prior], id), prior) : (uint32_t)unmerged;
+		uint32_t here = after < n ? ordered(find(m, pair_of(id, ids[after])), at) : (uint32_t)unmerged;
+		uint32_t there = prior >= 0 ? ordered(find(m, pair_of(ids[prior], id)), prior) : (uint32_t)unmerged;
 		for (int w = 0; w < words; w++) {
 			__m256i i = _mm256_add_epi32(lane, _mm256_set1_epi32(8 * w));
 			order[w] = _mm256_or_si256(order[w], _mm256_cmpeq_epi32(i, _mm256_set1_epi32(gone)));
@@ -329,13 +310,6 @@ target static void keep(long_table *t, uint32_t i, __m256i key, const int32_t *i
 	}
 }
 
-// found is a piece on its way through the tables.
-typedef struct {
-	const uint8_t *at;
-	uint32_t size, slot; // of its table
-	uint64_t key;        // of a short piece
-} found;
-
 // long_key is the first part of an entry; 32 bytes can be read at piece.
 target static inline __m256i long_key(const uint8_t *piece, uint32_t size) {
 	static const uint8_t keep[64] = {[0 ... 31] = 0xff};
@@ -355,126 +329,207 @@ target static inline int same(__m256i key, const long_entry *e) {
 	return _mm256_movemask_epi8(_mm256_cmpeq_epi8(key, _mm256_loadu_si256((const void *)e->key))) == -1;
 }
 
-// long_piece gives the ids of a piece of at most long_bytes. It may stand in four
-// places: two that its slot names, and two elsewhere, since places side by side
-// run full while others are empty.
-target static int long_piece(const mt_bpe_model *m, const uint8_t *piece, uint32_t size, uint32_t slot, int32_t *dst) {
-	__m256i key = long_key(piece, size);
-	long_table *t = (long_table *)m->longs;
-	uint32_t far = elsewhere(slot);
-	uint32_t places[] = {slot, slot ^ 1, far, far ^ 1};
+// A piece of at most long_bytes may stand in four places of the table: two that its
+// slot names, and two elsewhere, since places side by side run full while others
+// are empty.
+#define places_of(slot) {slot, slot ^ 1, elsewhere(slot), elsewhere(slot) ^ 1}
+
+// known gives the ids of a piece that is in the table, 0 where it is not.
+target static int known(long_table *t, __m256i key, uint32_t slot, int32_t *dst) {
+	const uint32_t places[] = places_of(slot);
 	for (int k = 0; k < 4; k++) {
-		uint32_t i = places[k];
-		if (same(key, &t->entries[i])) {
-			int n = kept(t, i, dst);
-			if (likely(n > 0)) return n;
-			n = merge(m, piece, (int)size, dst);
-			keep(t, i, key, dst, n);
-			return n;
-		}
+		if (same(key, &t->entries[places[k]])) return kept(t, places[k], dst);
 	}
-	int n = merge(m, piece, (int)size, dst);
-	uint32_t to = places[(uintptr_t)dst >> 2 & 3]; // any, if all are taken
+	return 0;
+}
+
+// enter puts a piece into the table: where it stands, where nothing does, or in
+// any place, if all are taken.
+target static void enter(long_table *t, __m256i key, uint32_t slot, const int32_t *ids, int n) {
+	const uint32_t places[] = places_of(slot);
+	uint32_t to = places[t->turn++ & 3];
 	for (int k = 3; k >= 0; k--) to = t->entries[places[k]].ids[0] ? to : places[k];
-	keep(t, to, key, dst, n);
+	for (int k = 0; k < 4; k++) to = same(key, &t->entries[places[k]]) ? places[k] : to;
+	keep(t, to, key, ids, n);
+}
+
+// long_piece gives the ids of a piece of at most long_bytes.
+target static int long_piece(const mt_bpe_model *m, const uint8_t *piece, uint32_t size, int32_t *dst) {
+	__m256i key = long_key(piece, size);
+	uint32_t slot = long_slot(key);
+	int n = known(m->longs, key, slot, dst);
+	if (likely(n > 0)) return n;
+	n = merge(m, piece, (int)size, dst);
+	enter(m->longs, key, slot, dst, n);
 	return n;
 }
 
-// short_piece gives the ids of a short piece that is not the first in its slot.
-target static __attribute__((noinline)) int short_piece(const mt_bpe_model *m, const found *f, int32_t *dst) {
-	short_entry *table = (short_entry *)m->shorts, *e = &table[f->slot], *second = &table[f->slot ^ 1];
-	if (second->key == f->key && second->ids >> length_at == f->size) {
-		short_entry first = *e;
-		*e = *second;
-		*second = first;
-		unpack(e->ids, dst);
-		return (int)(e->ids >> count_at & 7);
+// found is a piece on its way through the tables: one ends where the next begins.
+// A piece that is too long for the short ones has a key that none of them has.
+typedef struct {
+	uint64_t key[2]; // a short entry's
+	short_entry *entry;
+	const uint8_t *at;
+} found;
+
+target static inline int same_short(const found *f, const short_entry *e) {
+	__m128i equal = _mm_cmpeq_epi8(_mm_load_si128((const void *)f->key), _mm_load_si128((const void *)e->key));
+	return _mm_movemask_epi8(equal) == 0xffff;
+}
+
+// taken writes an entry's ids to dst, eight at least, and says how many count.
+target static inline int taken(const short_entry *e, int32_t *dst) {
+	_mm256_storeu_si256((void *)dst, _mm256_cvtepu16_epi32(_mm_load_si128((const void *)e->ids)));
+	return e->ids[short_ids];
+}
+
+static inline short_entry *neighbour(const mt_bpe_model *m, const short_entry *e) {
+	short_entry *all = m->shorts;
+	return &all[(e - all) ^ 1];
+}
+
+#define elsewhere_mark ((uint64_t)1 << 63)
+
+// remember puts a short piece next to the one in its place, or in its place where
+// there is none; its ids into the long table where no short entry can hold them.
+target static void remember(const mt_bpe_model *m, const found *f, uint32_t size, const int32_t *ids, int n) {
+	short_entry *to = f->entry->key[15] ? neighbour(m, f->entry) : f->entry;
+	uint64_t key[2] = {f->key[0], f->key[1]};
+	uint32_t all = 0;
+	for (int k = 0; k < n; k++) all |= (uint32_t)ids[k];
+	if (n > short_ids || all > UINT16_MAX) {
+		__m256i whole = long_key(f->at, size);
+		enter(m->longs, whole, long_slot(whole), ids, n);
+		key[1] |= elsewhere_mark;
+	} else {
+		for (int k = 0; k < n; k++) to->ids[k] = (uint16_t)ids[k];
+		to->ids[short_ids] = (uint16_t)n;
 	}
-	int n = long_piece(m, f->at, f->size, long_slot(long_key(f->at, f->size)), dst);
-	if (n <= short_ids) {
-		int32_t ids[short_ids] = {0};
-		memcpy(ids, dst, 4 * (size_t)n);
-		*(e->ids ? second : e) = (short_entry){f->key, pack(ids) | (word)n << count_at | (word)f->size << length_at};
+	memcpy(to->key, key, sizeof key);
+}
+
+// other_piece gives the ids of a piece that does not stand where it hashes to:
+// from the entry beside, where the two change places, or by merging.
+target static __attribute__((noinline)) int other_piece(const mt_bpe_model *m, const found *f, int32_t *dst) {
+	uint32_t size = (uint32_t)(f[1].at - f->at);
+	if (size > short_bytes) return long_piece(m, f->at, size, dst);
+	short_entry *first = f->entry, *second = neighbour(m, first);
+	if (same_short(f, second)) {
+		short_entry front = *first;
+		*first = *second;
+		*second = front;
+		return taken(first, dst);
 	}
+	found marked = *f;
+	marked.key[1] |= elsewhere_mark;
+	if (same_short(&marked, first) || same_short(&marked, second)) return long_piece(m, f->at, size, dst);
+	int n = merge(m, f->at, (int)size, dst);
+	remember(m, f, size, dst, n);
 	return n;
 }
 
-// touch computes where pieces stand in the tables and has the memory there
-// loaded, so that no lookup waits for it; it says how many come before one that is
-// too long.
-target static inline int touch(const mt_bpe_model *m, const uint8_t *text, const int64_t *ends, int count, int64_t at, found *f) {
-	const short_entry *shorts = (const short_entry *)m->shorts;
-	const long_entry *longs = ((const long_table *)m->longs)->entries;
-	for (int k = 0; k < count; k++, f++) {
-		f->at = text + at;
-		int64_t size = ends[k] - at;
-		if (size > long_bytes) return k;
-		f->size = (uint32_t)size;
-		at = ends[k];
-		if (likely(size <= short_bytes)) {
-			uint64_t key;
-			memcpy(&key, f->at, 8);
-			f->key = key = _bzhi_u64(key, (unsigned)size * 8);
-			f->slot = (uint32_t)(key * 0x9e3779b97f4a7c15u >> (64 - mt_bpe_short_log));
-			__builtin_prefetch(&shorts[f->slot]);
-		} else {
-			f->slot = long_slot(long_key(f->at, f->size));
-			__builtin_prefetch(&longs[f->slot]);
-			__builtin_prefetch(&longs[elsewhere(f->slot)]);
+// note makes the piece of size bytes at p ready for lookup, and has the memory
+// loaded where it will be looked for; 32 bytes can be read at p.
+target static inline void note(const mt_bpe_model *m, const uint8_t *p, uint64_t size, found *f) {
+	static const struct { uint64_t mask, size; } tail[short_bytes + 1] = {
+#define at_most_8(n) [n] = {0, (uint64_t)(n) << 56}
+#define above_8(n) [n] = {((uint64_t)1 << 8 * ((n) - 8)) - 1, (uint64_t)(n) << 56}
+		at_most_8(1), at_most_8(2), at_most_8(3), at_most_8(4), at_most_8(5), at_most_8(6), at_most_8(7), at_most_8(8),
+		above_8(9), above_8(10), above_8(11), above_8(12), above_8(13), above_8(14), above_8(15),
+	};
+	f->at = p;
+	if (likely(size <= short_bytes)) {
+		uint64_t low, high;
+		memcpy(&low, p, 8);
+		memcpy(&high, p + 8, 8);
+		low = _bzhi_u64(low, (unsigned)size * 8);
+		high = (high & tail[size].mask) | tail[size].size;
+		uint64_t hash = _mm_crc32_u64(_mm_crc32_u64(0, low), high);
+		short_entry *e = (void *)((uint8_t *)m->shorts + (hash & ((sizeof *e << mt_bpe_short_log) - sizeof *e)));
+		__builtin_prefetch(e);
+		f->key[0] = low;
+		f->key[1] = high;
+		f->entry = e;
+	} else {
+		f->key[0] = f->key[1] = ~(uint64_t)0;
+		f->entry = m->shorts;
+		if (size <= long_bytes) {
+			const long_entry *longs = ((const long_table *)m->longs)->entries;
+			uint32_t slot = long_slot(long_key(p, (uint32_t)size));
+			__builtin_prefetch(&longs[slot]);
+			__builtin_prefetch(&longs[elsewhere(slot)]);
 		}
 	}
-	return count;
 }
 
-// pieces writes the ids of touched pieces.
-target static inline int32_t *pieces(const mt_bpe_model *m, const found *f, int count, int32_t *out) {
-	const short_entry *shorts = (const short_entry *)m->shorts;
-	for (const found *end = f + count; f < end; f++) {
-		if (f->size > short_bytes) {
-			out += long_piece(m, f->at, f->size, f->slot, out);
+// split notes pieces from text[from] on, at most batch of them and somewhat more,
+// and says how many. It ends before one that is too long for all tables, and where
+// what is read of a piece could lie behind the text.
+target static int split(const mt_bpe_model *m, const uint8_t *text, int64_t n, int64_t from, found *f) {
+	enum { slack = 32 };
+	found *start = f;
+	const uint8_t *p = text + from;
+	while (p < text + n - slack && f - start < batch) {
+		uint64_t s = p + margin <= text + n ? starts(p) : 1;
+		s &= s - 1;
+		if (!s) {
+			const uint8_t *end = text + next_piece(m, text, n, p - text);
+			if (end - p > long_bytes) break;
+			note(m, p, (uint64_t)(end - p), f++);
+			p = end;
 			continue;
 		}
-		word ids = shorts[f->slot].ids;
-		if (likely(((shorts[f->slot].key ^ f->key) | (ids >> length_at ^ f->size)) == 0)) {
-			unpack(ids, out);
-			out += ids >> count_at & 7;
-		} else {
-			out += short_piece(m, f, out);
-		}
+		const uint8_t *window = p;
+		do {
+			const uint8_t *end = window + _tzcnt_u64(s);
+			if (unlikely(end - p > long_bytes)) goto end;
+			note(m, p, (uint64_t)(end - p), f++);
+			p = end;
+			s &= s - 1;
+		} while (s);
+	}
+end:
+	f->at = p;
+	return (int)(f - start);
+}
+
+// pieces writes the ids of noted pieces.
+target static int32_t *pieces(const mt_bpe_model *m, const found *f, int count, int32_t *out) {
+	for (const found *end = f + count; f < end; f++) {
+		if (likely(same_short(f, f->entry))) out += taken(f->entry, out);
+		else out += other_piece(m, f, out);
 	}
 	return out;
 }
 
 target int64_t mt_bpe_gpt2(mt_bpe_model m, const uint8_t *text, int64_t n, int32_t *dst, int64_t room, int64_t *made, int64_t *hard) {
 	enum { most = (batch + window) * long_bytes, slack = 32 };
-	int64_t ends[batch + window], at = 0;
-	found all[batch + window];
+	int64_t at = 0;
+	found all[batch + window + 1];
 	int32_t *out = dst, *end = dst + room;
 	int full = 0;
 	*hard = 0;
-	while (n - at > slack && !*hard) {
+	while (n - at > slack) {
 		int64_t need = n - at < most ? n - at : most; // ids are no more than bytes
 		full = end - out < need + long_ids;
 		if (full) break;
-		int count = split(&m, text, n, at, ends);
-		while (count > 0 && ends[count - 1] > n - slack) count--; // what is read of a piece
+		int count = split(&m, text, n, at, all);
 		if (count == 0) break;
-		int done = touch(&m, text, ends, count, at, all);
-		out = pieces(&m, all, done, out);
-		if (done > 0) at = ends[done - 1];
-		if (done < count) *hard = ends[done];
+		out = pieces(&m, all, count, out);
+		at = all[count].at - text;
 	}
-	while (at < n && !*hard && !full) { // the last pieces: nothing behind the text is read
-		uint8_t copy[slack] = {0};
-		int64_t to = next_piece(&m, text, n, at), size = to - at;
-		if (size > long_bytes) {
+	while (at < n && !full) { // a long piece, or the last ones: nothing behind the text is read
+		int64_t to = next_piece(&m, text, n, at);
+		if (to - at > long_bytes) {
 			*hard = to;
-		} else {
-			memcpy(copy, text + at, (size_t)size);
-			touch(&m, copy, &size, 1, 0, all);
-			out = pieces(&m, all, 1, out);
-			at = to;
+			break;
 		}
+		uint8_t copy[slack] = {0};
+		memcpy(copy, text + at, (size_t)(to - at));
+		note(&m, copy, (uint64_t)(to - at), all);
+		all[1].at = copy + (to - at);
+		out = pieces(&m, all, 1, out);
+		at = to;
 	}
 	*made = out - dst;
 	return at;

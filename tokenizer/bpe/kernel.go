@@ -17,7 +17,10 @@ import (
 
 // kernel is kernel.c's part of an encoder. It does what encoder.text does for
 // GPT-2's pattern.
-type kernel struct{ model C.mt_bpe_model }
+type kernel struct {
+	model     C.mt_bpe_model
+	made, end C.int64_t // what it says of the last call
+}
 
 // packed is a Model in kernel.c's form, for all its encoders.
 type packed struct {
@@ -27,6 +30,7 @@ type packed struct {
 	into    []int32
 	bytes   []int32
 	classes []class
+	offset  uint32 // mt_bpe_model
 }
 
 var kernelUsable = C.mt_bpe_usable() != 0
@@ -41,9 +45,10 @@ func newKernel(m *Model) *kernel {
 		return nil
 	}
 	shorts, longs := large(int(C.mt_bpe_shorts_size())), large(int(C.mt_bpe_longs_size()))
-	return &kernel{C.mt_bpe_model{
+	return &kernel{model: C.mt_bpe_model{
 		merges:      (*C.uint64_t)(unsafe.SliceData(p.merges)),
 		into:        (*C.int32_t)(unsafe.SliceData(p.into)),
+		offset:      C.uint64_t(p.offset),
 		pairs:       (*C.uint32_t)(unsafe.SliceData(p.pairs)),
 		some:        (*C.uint8_t)(unsafe.SliceData(p.some)),
 		mask:        C.uint64_t(len(p.merges) - 1),
@@ -62,7 +67,7 @@ func pack(m *Model) *packed {
 	if !kernelUsable || !m.pattern.gpt2 || m.whole != nil || slices.Min(p.bytes) < 0 || slices.Max(p.bytes) >= C.mt_bpe_ids {
 		return p
 	}
-	log := bits.Len(uint(2 * m.merges.count))
+	log := bits.Len(uint(m.merges.count + m.merges.count/4))
 	top := int32(0)
 	for _, s := range m.merges.slots {
 		top = max(top, s.rank)
@@ -98,8 +103,22 @@ func pack(m *Model) *packed {
 			p.pairs[i] = uint32(rank)
 		}
 	}
+	p.offset = offsetOf(p.into)
 	p.merges = merges
 	return p
+}
+
+// offsetOf is what all ids have above their ranks; 0 where there is no such number.
+func offsetOf(into []int32) uint32 {
+	for rank, id := range into {
+		if id-int32(rank) != into[0] {
+			return 0
+		}
+	}
+	if len(into) == 0 {
+		return 0
+	}
+	return uint32(into[0])
 }
 
 // carve takes n numbers from the front of memory.
@@ -129,13 +148,12 @@ func (k *kernel) text(dst []int32, text []byte, hard func(dst []int32, piece []b
 	for len(text) > 0 {
 		dst = slices.Grow(dst, min(len(text), 1<<15)+spare)
 		free := dst[len(dst):cap(dst)]
-		var made, end C.int64_t
 		at := C.mt_bpe_gpt2(k.model, (*C.uint8_t)(unsafe.SliceData(text)), C.int64_t(len(text)),
-			(*C.int32_t)(unsafe.SliceData(free)), C.int64_t(len(free)), &made, &end)
-		dst = dst[:len(dst)+int(made)]
-		if end > 0 {
-			dst = hard(dst, text[at:end])
-			at = end
+			(*C.int32_t)(unsafe.SliceData(free)), C.int64_t(len(free)), &k.made, &k.end)
+		dst = dst[:len(dst)+int(k.made)]
+		if k.end > 0 {
+			dst = hard(dst, text[at:k.end])
+			at = k.end
 		}
 		text = text[at:]
 	}

@@ -3,8 +3,8 @@
 #include <stdint.h>
 
 enum {
-	mt_bpe_short_log = 17, // entries of the tables, log2
-	mt_bpe_long_log = 17,
+	mt_bpe_short_log = 19, // entries of the tables, log2
+	mt_bpe_long_log = 15,
 	mt_bpe_more_log = 10,
 	mt_bpe_ids = 1 << 19, // ids must be below it
 	mt_bpe_rank = (1 << 26) - 1,
@@ -14,6 +14,7 @@ enum {
 typedef struct {
 	const uint64_t *merges; // by a hash of the pair: left id at bit 45, right id at bit 26, rank + 1
 	const int32_t *into;    // by rank: the id a merge makes
+	uint64_t offset;        // not 0: that id is the rank and this, and into is not needed
 	const uint32_t *pairs;  // of two bytes: the rank, or all ones
 	const uint8_t *some;    // a bit for every value of the hash's top bits: set where a pair has a merge
 	uint64_t mask;

@@ -1,6 +1,9 @@
 package bpe
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync"
+)
 
 // Merges maps a pair of neighbouring tokens to the rank of their merge and the
 // token it makes: open addressing, since it is asked for every pair of bytes.
@@ -124,10 +127,18 @@ func (a candidate) before(b candidate) bool {
 	return a.rank < b.rank || a.rank == b.rank && a.at < b.at
 }
 
+// queues are mergeLong's, for use again.
+var queues = sync.Pool{New: func() any { return new([]candidate) }}
+
 // mergeLong does what merge does in n log n steps: a linked list of parts and a
 // heap of candidates, stale ones dropped when they come up.
 func (m *Merges) mergeLong(dst []int32, parts []Part) []int32 {
-	var heap []candidate
+	queue := queues.Get().(*[]candidate)
+	heap := (*queue)[:0]
+	defer func() {
+		*queue = heap
+		queues.Put(queue)
+	}()
 	offer := func(at int32) {
 		next := parts[at].next
 		if next < 0 {

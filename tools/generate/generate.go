@@ -88,6 +88,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if c.String("load") == "" {
 		return o, fault.Errorf(fault.Usage, "--load is missing: the folder of the model")
 	}
+	if err = command.CheckPrompt(c); err != nil {
+		return o, err
+	}
 	o.load.Step = c.Int64("ckpt-step")
 	if o.load.Precision, err = command.Precision(c); err != nil {
 		return o, err

@@ -72,6 +72,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 	case o.output != "" && (o.json || c.IsSet("top-k")):
 		return o, fault.Errorf(fault.Usage, "--output writes every logit to a file; --json and --top-k do not go with it")
 	}
+	if err = command.CheckPrompt(c); err != nil {
+		return o, err
+	}
 	if o.json && !c.IsSet("top-k") {
 		o.top = 0
 	}

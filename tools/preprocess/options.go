@@ -39,6 +39,7 @@ type options struct {
 	maxDocuments int64 // of each partition, 0: all
 	textSplit    float64
 	tok          tokenizer.Tokenizer
+	hash         string // of tok
 	dtype        dataset.DType
 	sentences    *punkt.Splitter                  // --split-sentences, else nil
 	split        string                           // how sentences are split, for the journal

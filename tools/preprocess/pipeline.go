@@ -3,10 +3,12 @@ package preprocess
 import (
 	"errors"
 	"io"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"monotron/dataset/jsonl"
 	"monotron/fault"
@@ -27,6 +29,9 @@ type job struct {
 	docs   int64
 	bad    []string // lines left out, each with file:line
 	failed error
+
+	text []byte   // reserved for block.Data
+	raw  [][]byte // reserved for the keys'
 }
 
 // encoded is one key's documents of a block.
@@ -42,6 +47,7 @@ type source struct {
 	from     position
 	consumed atomic.Int64 // bytes of the files, still packed
 	free     chan *job
+	rest     []byte // for the beginnings of lines
 }
 
 // jsonl runs the pipeline: one goroutine reads blocks, workers encode them, and
@@ -53,9 +59,15 @@ func (o *options) jsonl() (err error) {
 		return err
 	}
 	defer w.end()
-	in := &source{options: o, from: w.at, free: make(chan *job, o.workers+2)}
+	var buffers stock
+	defer buffers.free() // when nobody uses them any more
+	in := &source{options: o, from: w.at, free: make(chan *job, o.workers+2), rest: buffers.buffer(roomFor(o.maxLine, o.dtype).text)}
 	for range cap(in.free) {
-		in.free <- &job{out: make(chan struct{}, 1), keys: make([]encoded, len(o.keys))}
+		in.free <- o.newJob(&buffers)
+	}
+	encoders := make([]*encoder, o.workers)
+	for i := range encoders {
+		encoders[i] = o.newEncoder(&buffers)
 	}
 	stop := make(chan struct{})
 	var wait sync.WaitGroup
@@ -64,10 +76,11 @@ func (o *options) jsonl() (err error) {
 
 	jobs, order := make(chan *job, cap(in.free)), make(chan *job, cap(in.free))
 	wait.Go(func() { in.readAll(jobs, order, stop) })
-	for range o.workers {
-		wait.Go(func() { o.encodeAll(jobs) })
+	for _, e := range encoders {
+		wait.Go(func() { e.all(jobs) })
 	}
 	p := o.newProgress(&in.consumed)
+	collect := 0
 	for j := range order {
 		<-j.out
 		if j.failed != nil {
@@ -81,7 +94,11 @@ func (o *options) jsonl() (err error) {
 			o.longest = n
 			debug.SetMemoryLimit(o.memory(n))
 		}
-		j.slim()
+		if collect += len(j.block.Data); collect > collectEvery {
+			collect = 0
+			runtime.GC()
+		}
+		j.reset()
 		in.free <- j
 		if w.full() {
 			break
@@ -91,17 +108,33 @@ func (o *options) jsonl() (err error) {
 	return w.finish()
 }
 
-// slim gives up memory that a very long line needed.
-func (j *job) slim() {
-	if cap(j.block.Data) > 2*blockBytes {
-		j.block.Data = nil
+// collectEvery is after how many bytes of text the little that is left behind
+// meanwhile is collected, so that it does not add up where the limit is far.
+const collectEvery = 128 << 20
+
+// newJob has the buffers that the run's blocks go through.
+func (o *options) newJob(s *stock) *job {
+	r := roomFor(o.maxLine, o.dtype)
+	j := &job{out: make(chan struct{}, 1), keys: make([]encoded, len(o.keys)), text: s.buffer(r.text)}
+	for range j.keys {
+		j.raw = append(j.raw, s.buffer(r.raw))
 	}
-	for k := range j.keys {
-		if cap(j.keys[k].raw) > 2*blockBytes {
-			j.keys[k].raw = nil
-		}
+	j.reset()
+	return j
+}
+
+// reset empties a job for the next block, and gives back what a long line's tokens
+// took; what its text took was given back when it was encoded.
+func (j *job) reset() {
+	j.block.Data = j.text
+	for k, raw := range j.raw {
+		giveBack(raw, usual, len(j.keys[k].raw))
+		j.keys[k].raw = raw
 	}
 }
+
+// usual is a block that is no reason to give memory back.
+const usual = 2 * blockBytes
 
 // readAll sends every block to a worker (jobs) and, in order, to the writer,
 // until the input ends, fails, or stop is closed.
@@ -164,6 +197,7 @@ func (s *source) open(file int) (*jsonl.Reader, error) {
 		return nil, err
 	}
 	r.MaxLine = s.maxLine
+	r.Use(s.rest)
 	if file == s.from.File && s.from.At > 0 {
 		if err := r.Skip(s.from.At, s.from.Line); err != nil {
 			return nil, errors.Join(err, r.Close())
@@ -172,22 +206,32 @@ func (s *source) open(file int) (*jsonl.Reader, error) {
 	return r, nil
 }
 
-func (o *options) encodeAll(jobs <-chan *job) {
-	e := &encoder{options: o, parser: jsonl.NewParser(o.keys...)}
-	for j := range jobs {
-		e.block(j)
-		if cap(e.ids) > blockBytes {
-			e.ids = nil
-		}
-		j.out <- struct{}{}
-	}
-}
-
 // encoder is one worker's state.
 type encoder struct {
 	*options
 	parser *jsonl.Parser
 	ids    []int32
+	own    []int32 // reserved for ids
+	text   []byte  // reserved for the parser
+}
+
+func (o *options) newEncoder(s *stock) *encoder {
+	r := roomFor(o.maxLine, o.dtype)
+	return &encoder{options: o, parser: jsonl.NewParser(o.keys...), own: s.ids(r.ids), text: s.buffer(r.text)}
+}
+
+func (e *encoder) all(jobs <-chan *job) {
+	for j := range jobs {
+		e.parser.Use(e.text)
+		e.ids = e.own
+		e.block(j)
+		if n := len(j.block.Data); n > usual {
+			giveBack(j.text, usual, 2*n) // the text is not read again
+			giveBack(e.text, usual, n)
+			giveBack(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(e.own))), 4*cap(e.own)), 2*usual, 4*n)
+		}
+		j.out <- struct{}{}
+	}
 }
 
 func (e *encoder) block(j *job) {

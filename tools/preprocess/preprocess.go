@@ -76,13 +76,13 @@ func flagTable() []cli.Flag {
 }
 
 func run(c *cli.Context, fast bool) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the limit alone says when to collect
 	o, err := read(c)
 	if err != nil {
 		return err
 	}
 	o.emptyToo = fast
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(o.memory(0)))
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the limit alone says when to collect
 	start := time.Now()
 	switch {
 	case o.dryRun:
@@ -104,14 +104,21 @@ func run(c *cli.Context, fast bool) error {
 
 // memory is how much the collector may let stand, in bytes: what is there when
 // the tokenizer is loaded, room for every worker, and for lines of a length that
-// is not usual. With a limit of its own a run's peak does not depend on when the
-// collector happens to run, so neither on the length of the input.
+// is not usual. The buffers of a run are taken at its start and used again, so its
+// peak does not depend on the length of the input; tokenizers that leave garbage
+// are collected at this limit, whenever they reach it.
 func (o *options) memory(longest int) int64 {
 	if o.loaded == 0 {
-		runtime.GC()
 		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
+		if runtime.ReadMemStats(&m); m.HeapAlloc > loadedFew {
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+		}
 		o.loaded = int64(m.HeapAlloc)
 	}
-	return o.loaded + 32<<20 + int64(o.workers)*(36<<20+16*int64(longest))
+	return o.loaded + 32<<20 + int64(o.workers)*(48<<20+16*int64(longest))
 }
+
+// loadedFew is how much a tokenizer may take, with what its loading left behind,
+// that is not worth a collection.
+const loadedFew = 32 << 20

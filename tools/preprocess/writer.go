@@ -31,6 +31,7 @@ type position struct {
 // newWriter opens the output files, new ones or those of an interrupted run; nil
 // where that run needed only its last steps, which are then done.
 func (o *options) newWriter() (w *writer, err error) {
+	o.hash = dataset.TokenizerHash(o.tok) // now: it encodes, and later only the workers shall
 	w = &writer{options: o, saved: time.Now(), at: position{Line: 1}, given: make([]int64, o.partitions)}
 	if o.partitions > 1 && o.sequential {
 		lines, err := o.countLines()

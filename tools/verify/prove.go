@@ -24,13 +24,14 @@ var proveFlags = []cli.Flag{
 	&cli.StringFlag{Name: "only", Usage: "layouts whose name has all these words, as in \"tp2 sp\""},
 	&cli.IntFlag{Name: "stride", Value: 1, Usage: "every so many-th layout alone"},
 	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and tell whether it shows"},
+	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: mutants whose name contains this, as in \"RowParallelLinear.Forward, call 96 of 144\""},
 	&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu or ref"},
 	&cli.BoolFlag{Name: "all", Usage: "print every layout, not those nearest to their bounds"},
 	&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
 }
 
 const proveText = "Trains one small model under every legal layout of up to --world-size ranks (tensor, sequence, pipeline and data parallel, sharded\n" +
-	"optimizers, recompute) and compares losses, every gradient, gradient norm, weights and samples with those of one rank.\n" +
+	"optimizers, recompute) and compares losses, every step's gradients, gradient norm, weights and samples with those of one rank.\n" +
 	"The model is yours where you add the flags of your training run (shrunk unless --full is given), else GPT-2, Llama and BLOOM in turn.\n" +
 	"--bf16 or --fp16 choose the precision.\n\n" +
 	"Exit code 0: no layout changes the maths, or with --mutate: every fault shows; 1: one does, or one does not.\n\n" +
@@ -55,7 +56,7 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 		return err
 	}
 	options := layouts.Options{World: c.Int("world-size"), Steps: c.Int("steps"), Only: c.String("only"), Stride: c.Int("stride"),
-		Mutate: c.Bool("mutate"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: progress()}
+		Mutate: c.Bool("mutate"), Mutant: c.String("mutant"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: progress()}
 	report, err := layouts.Prove(models, options)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package pickle
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // opcodes is every instruction of protocols 0 to 5 but those that reach outside
@@ -46,9 +47,9 @@ func init() {
 		'T':  func(m *machine) error { b, err := m.sized(4); return m.must(string(b), err) },
 		'U':  func(m *machine) error { b, err := m.sized(1); return m.must(string(b), err) },
 		'V':  withLine((*machine).escaped),
-		'X':  func(m *machine) error { b, err := m.sized(4); return m.must(string(b), err) },
-		0x8c: func(m *machine) error { b, err := m.sized(1); return m.must(string(b), err) },
-		0x8d: func(m *machine) error { b, err := m.sized(8); return m.must(string(b), err) },
+		'X':  func(m *machine) error { b, err := m.sized(4); return m.text(b, err) },
+		0x8c: func(m *machine) error { b, err := m.sized(1); return m.text(b, err) },
+		0x8d: func(m *machine) error { b, err := m.sized(8); return m.text(b, err) },
 		'B':  func(m *machine) error { b, err := m.sized(4); return m.must(Bytes(b), err) },
 		'C':  func(m *machine) error { b, err := m.sized(1); return m.must(Bytes(b), err) },
 		0x8e: func(m *machine) error { b, err := m.sized(8); return m.must(Bytes(b), err) },
@@ -300,6 +301,22 @@ func (m *machine) quoted(s string) error {
 		return m.errorf("a string with unknown escapes")
 	}
 	return m.push(text)
+}
+
+// text pushes a string, whose bytes must be UTF-8; lone surrogates may be in it, as
+// Python writes them.
+func (m *machine) text(b []byte, err error) error {
+	for rest := b; err == nil && len(rest) > 0; {
+		r, n := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && n == 1 {
+			if len(rest) < 3 || rest[0] != 0xed || rest[1]&0xe0 != 0xa0 || rest[2]&0xc0 != 0x80 {
+				return m.errorf("a string is not UTF-8")
+			}
+			n = 3
+		}
+		rest = rest[n:]
+	}
+	return m.must(string(b), err)
 }
 
 // escaped is protocol 0's raw-unicode-escape.

@@ -8,10 +8,12 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"monotron/fault"
 )
@@ -102,6 +104,8 @@ type zipFile struct {
 	members map[string]*zip.File
 	unsaid  bool // CRCs were not written
 	big     bool // elements are big-endian
+
+	unpacked atomic.Int64 // bytes of compressed members that are held
 }
 
 func (f *File) readZip(r io.ReaderAt, size int64) error {
@@ -115,7 +119,13 @@ func (f *File) readZip(r io.ReaderAt, size int64) error {
 		return err
 	}
 	m := &machine{name: f.Name + ": " + object, data: data}
-	m.persistent = func(id []Value) (Value, error) { return f.storage(id, z.record) }
+	m.persistent = func(id []Value) (Value, error) {
+		s, err := f.storage(id, z.record)
+		if err == nil {
+			err = s.fits()
+		}
+		return s, err
+	}
 	f.Root, err = m.run()
 	return err
 }
@@ -231,7 +241,6 @@ func (m *member) readAt(dst []byte, at, width int64) error {
 
 // prepare finds a member's bytes and checks them.
 func (m *member) prepare() {
-	const maxPacked = 1 << 30 // of a compressed member, which must be unpacked whole
 	offset, err := m.file.DataOffset()
 	if err != nil {
 		m.err = m.errorf("%v", err)
@@ -243,7 +252,7 @@ func (m *member) prepare() {
 		m.err = m.errorf("stored with two sizes, %d and %d", m.file.CompressedSize64, m.file.UncompressedSize64)
 	case m.file.Method == zip.Store:
 		m.err = m.checkSum()
-	case m.file.Method == zip.Deflate && m.file.UncompressedSize64 <= maxPacked:
+	case m.file.Method == zip.Deflate:
 		m.err = m.unpack()
 	default:
 		m.err = m.errorf("packed by method %d to %d of %d bytes: this reader does not unpack it", m.file.Method, m.file.CompressedSize64, m.file.UncompressedSize64)
@@ -267,17 +276,32 @@ func (m *member) compare(sum uint32) error {
 	return nil
 }
 
+// maxPacked bounds what a file's compressed members unpack to, together: each must
+// be held whole. torch.save compresses nothing.
+const maxPacked = 128 << 20
+
 func (m *member) unpack() error {
+	const ratio = 1032 // that deflate cannot exceed
+	switch n := m.file.UncompressedSize64; {
+	case n/ratio > m.file.CompressedSize64:
+		return m.errorf("%d bytes cannot unpack to %d", m.file.CompressedSize64, n)
+	case m.z.unpacked.Add(m.size()) > maxPacked:
+		return m.errorf("it and others are compressed and unpack to more than %d bytes; torch.save stores its members as they are: unpack the archive and zip it again without compression", maxPacked)
+	}
 	r, err := m.file.Open()
 	if err != nil {
 		return m.errorf("%v", err)
 	}
 	defer r.Close()
-	var out bytes.Buffer // grows with what is really there
-	if n, err := io.Copy(&out, io.LimitReader(r, m.size()+1)); err != nil || n != m.size() {
+	raw := make([]byte, m.size())
+	n, err := io.ReadFull(r, raw)
+	if err == nil {
+		_, err = r.Read(make([]byte, 1))
+	}
+	if err != io.EOF || int64(n) != m.size() {
 		return m.errorf("unpacks to %d of %d bytes: %v", n, m.size(), err)
 	}
-	m.data = out.Bytes()
+	m.data = raw
 	return m.compare(crc32.ChecksumIEEE(m.data))
 }
 
@@ -304,11 +328,23 @@ func (f *File) storage(id []Value, find func(key string) payload) (*Storage, err
 		dtype = "U8" // untyped
 	}
 	if s := f.storages[key]; s != nil {
+		if s.DType != dtype || s.Len != n {
+			return nil, fmt.Errorf("data/%s is said to have %d elements of %s here, %d of %s before", key, n, dtype, s.Len, s.DType)
+		}
 		return s, nil
 	}
 	s := &Storage{Key: key, DType: dtype, Len: n, record: find(key)}
 	f.storages[key] = s
 	return s, nil
+}
+
+// fits refuses a record that is longer or shorter than the pickle says.
+func (s *Storage) fits() error {
+	width := widths[s.DType]
+	if s.record == nil || s.Len <= math.MaxInt64/width && s.record.size() == s.Len*width {
+		return nil
+	}
+	return fmt.Errorf("data/%s has %d bytes; %d elements of %s are said to be there", s.Key, s.record.size(), s.Len, s.DType)
 }
 
 // checkTensors names a tensor of the object that cannot be read, by its path.

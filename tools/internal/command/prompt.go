@@ -27,9 +27,8 @@ func PromptFlags() []cli.Flag {
 	}
 }
 
-// Prompt is the ids that those flags give; text is encoded by tok, which may be
-// nil where the ids are given as such.
-func Prompt(c *cli.Context, tok tokenizer.Tokenizer) ([]int32, error) {
+// CheckPrompt finds what is wrong with those flags before a model is loaded.
+func CheckPrompt(c *cli.Context) error {
 	given := 0
 	for _, name := range []string{"prompt", "prompt-file", "prompt-ids"} {
 		if c.IsSet(name) {
@@ -37,7 +36,25 @@ func Prompt(c *cli.Context, tok tokenizer.Tokenizer) ([]int32, error) {
 		}
 	}
 	if given != 1 {
-		return nil, fault.Errorf(fault.Usage, "give one of --prompt, --prompt-file and --prompt-ids; found %d of them", given)
+		return fault.Errorf(fault.Usage, "give one of --prompt, --prompt-file and --prompt-ids; found %d of them", given)
+	}
+	if c.IsSet("prompt-ids") {
+		_, err := parseIDs(c.StringSlice("prompt-ids"))
+		return err
+	}
+	if name := c.String("prompt-file"); name != "" && name != "-" {
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			return fault.Errorf(fault.NoInput, "--prompt-file: %w", err)
+		}
+	}
+	return nil
+}
+
+// Prompt is the ids that those flags give; text is encoded by tok, which may be
+// nil where the ids are given as such.
+func Prompt(c *cli.Context, tok tokenizer.Tokenizer) ([]int32, error) {
+	if err := CheckPrompt(c); err != nil {
+		return nil, err
 	}
 	if c.IsSet("prompt-ids") {
 		return parseIDs(c.StringSlice("prompt-ids"))

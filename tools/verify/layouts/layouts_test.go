@@ -38,6 +38,30 @@ func TestLayoutsAgree(t *testing.T) {
 	}
 }
 
+// Claim: a fault in a single pass is seen wherever it is, also where it moves neither
+// loss nor norm by more than rounding: one sum of a late layer of BLOOM, whose
+// normed embedding outweighs the layers, in a later step and in the evaluation.
+func TestFaultInOnePass(t *testing.T) {
+	bloom, err := Builtin("bloom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Prove([]Model{bloom}, Options{World: 2, Steps: 2, Mutate: true, Only: "tp2 recompute-full-uniform distributed",
+		Mutant: "scaled: tp all-reduce sum in mpu.ReduceFromRegionForward < mpu.leave < mpu.RowParallelLinear.Forward, call", Open: open, Told: func(int, int, string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Mutants) < 3 {
+		t.Errorf("%d mutants: not a few calls of the training", len(r.Mutants))
+	}
+	for _, m := range r.Mutants {
+		t.Logf("%s: %s", m.Name, m.By)
+		if !m.Caught {
+			t.Errorf("%s is not caught", m.Name)
+		}
+	}
+}
+
 // Claim: every layout that --mutate names is one of those that are legal; a name
 // that fits none would leave its collectives unbroken, and nobody would see it.
 func TestMutatedLayoutsExist(t *testing.T) {

@@ -37,6 +37,7 @@ func (v Variant) String() string {
 	add(l.DP > 1, "dp%d", l.DP)
 	add(l.Sharding != "", "%s", l.Sharding)
 	add(l.OverlapGradReduce, "overlap")
+	add(l.OverlapParamGather, "late-gather")
 	add(v.Recompute.Granularity != "", "recompute-%s", strings.TrimSuffix(v.Recompute.Granularity+"-"+v.Recompute.Method, "-"))
 	add(l.DistributeSavedActivation, "distributed")
 	if len(words) == 0 {
@@ -104,6 +105,9 @@ func variations(c *training.Config, sizes training.Layout) []Variant {
 				v.Layout.OverlapGradReduce, v.Layout.Sharding, v.Layout.BucketSize = true, sharding, 5000
 			})
 		}
+		add(func(v *Variant) {
+			v.Layout.OverlapGradReduce, v.Layout.OverlapParamGather, v.Layout.Sharding, v.Layout.BucketSize = true, true, "optim", 5000
+		})
 	}
 	return all
 }

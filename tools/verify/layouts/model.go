@@ -40,17 +40,21 @@ func Builtin(name string, more ...string) (Model, error) {
 }
 
 // FromFlags is the model of a training command line, shrunk unless full is set:
-// the same architecture with the sizes above.
+// the same architecture with the sizes above. A loss scale starts low in any case:
+// steps that are skipped until it fits prove nothing.
 func FromFlags(flags []string, full bool) (Model, error) {
 	m, err := parse("the model given", flags)
-	if err != nil || full {
+	if err != nil {
 		return m, err
 	}
 	reference, err := parse("", strings.Fields(small))
 	if err != nil {
 		return m, err
 	}
-	shrink(&m.Config, &reference.Config)
+	m.Config.Optimizer.InitialLossScale = min(m.Config.Optimizer.InitialLossScale, reference.Config.Optimizer.InitialLossScale)
+	if !full {
+		shrink(&m.Config, &reference.Config)
+	}
 	return m, nil
 }
 
@@ -88,7 +92,6 @@ func shrink(c, s *training.Config) {
 	c.SeqLength, c.MicroBatchSize, c.GlobalBatchSize = s.SeqLength, s.MicroBatchSize, s.GlobalBatchSize
 	c.RampupBatchSize, c.StepBatchSizeSchedule = nil, ""
 	c.TrainIters, c.TrainSamples = s.TrainIters, 0
-	c.Optimizer.InitialLossScale = s.Optimizer.InitialLossScale
 	c.Optimizer.LR, c.Optimizer.MinLR, c.Optimizer.DecayStyle = s.Optimizer.LR, 0, s.Optimizer.DecayStyle
 	if m.Position == spec.PositionRope && m.KVChannels%2 != 0 {
 		m.KVChannels++

@@ -39,7 +39,8 @@ func (s site) String() string { return fmt.Sprintf("%s %s in %s", s.group, s.op,
 type collectives struct {
 	mu    sync.Mutex
 	calls map[calls]int
-	fault string // "": none
+	names map[stack]string // of callers
+	fault string           // "": none
 	at    site
 	call  int // number of the call that is broken; every: each
 }
@@ -53,7 +54,7 @@ type calls struct {
 const every = -1
 
 func newCollectives(fault string, at site, call int) *collectives {
-	return &collectives{calls: map[calls]int{}, fault: fault, at: at, call: call}
+	return &collectives{calls: map[calls]int{}, names: map[stack]string{}, fault: fault, at: at, call: call}
 }
 
 // most is the largest number of calls a rank made, by site.
@@ -79,9 +80,14 @@ func (c *collectives) wrap(r *training.Rank) {
 
 // broken notes a call and tells which fault it is to have.
 func (c *collectives) broken(rank int, kind, op string) string {
-	at := calls{rank, site{kind, op, caller()}}
+	var s stack
+	runtime.Callers(2, s[:])
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.names[s] == "" {
+		c.names[s] = s.caller()
+	}
+	at := calls{rank, site{kind, op, c.names[s]}}
 	n := c.calls[at]
 	c.calls[at]++
 	if at.site == c.at && (c.call == every || c.call == n) {
@@ -90,11 +96,13 @@ func (c *collectives) broken(rank int, kind, op string) string {
 	return ""
 }
 
+// stack is where a program is: its calls, innermost first.
+type stack [32]uintptr
+
 // caller names who asked for a collective: the nearest three functions outside this
 // package.
-func caller() string {
-	pcs := make([]uintptr, 32)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+func (s *stack) caller() string {
+	frames := runtime.CallersFrames(s[:])
 	var path []string
 	for more := true; more && len(path) < 3; {
 		var f runtime.Frame
@@ -207,7 +215,7 @@ func Mutants(m Model, variants []Variant, steps int, open func() (*device.Device
 	known := map[string]bool{}
 	for _, v := range variants {
 		watch := newCollectives("", site{}, every)
-		if _, err := Train(m, v, 1, open, Setup{rank: watch.wrap}); err != nil {
+		if _, err := Train(m, v, steps, open, Setup{rank: watch.wrap}); err != nil {
 			return nil, fmt.Errorf("%v: %w", v, err)
 		}
 		most := watch.most()
@@ -233,7 +241,8 @@ type which struct {
 	name   string
 }
 
-// broken picks of n calls in the first step: all, and a few alone.
+// broken picks of n calls in a training, from the look before it to the evaluation
+// after it: all, and a few alone.
 func broken(n int) []which {
 	list := []which{{every, ""}}
 	const alone = 4

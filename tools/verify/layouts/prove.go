@@ -2,6 +2,7 @@ package layouts
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ type Options struct {
 	Only   string // layouts whose name contains all of its words
 	Stride int    // every Stride-th layout alone; 0 and 1: all
 	Mutate bool   // break things instead
+	Mutant string // the mutants whose name contains this, as a table of mutants prints it
 	Open   func() (*device.Device, error)
 	Told   func(done, all int, what string) // progress
 }
@@ -53,7 +55,7 @@ func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
 	}
 	d := compare(&m.Config.Model, got, want, r.Bounds)
 	row.Loss, row.Norm, row.Grad, row.GradOf, row.Weight, row.WeightOf = d.Loss, d.Norm, d.Grad, d.WorstGrad, d.Weight, d.WorstWeight
-	row.Seconds, row.OK = got.seconds, !d.Over
+	row.GradShare, row.Seconds, row.OK = d.GradShare, got.seconds, !d.Over
 	if d.Over {
 		row.Problem = d.where(r.Bounds) + " differs; it starts in " + locate(got, want, r.Bounds)
 	}
@@ -69,6 +71,7 @@ func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) e
 	if err != nil {
 		return err
 	}
+	mutants = slices.DeleteFunc(mutants, func(mu *Mutant) bool { return !strings.Contains(mu.Name, o.Mutant) })
 	for i, mutant := range mutants {
 		o.Told(i, len(mutants), m.Name+": "+mutant.Name)
 		mutant.Run(m, o.Steps, o.Open, want, r.Bounds)

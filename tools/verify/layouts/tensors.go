@@ -12,7 +12,7 @@ import (
 // tensor is a global tensor put together from the ranks' pieces.
 type tensor struct {
 	shape  []int64
-	values []float64
+	values []float32 // what ranks hold of gradients, weights and streams has no more digits
 	from   []held
 }
 
@@ -47,17 +47,17 @@ func (ts tensors) place(rank int, name string, global []int64, local []float64, 
 		for _, size := range global {
 			n *= size
 		}
-		t = &tensor{shape: global, values: make([]float64, n)}
+		t = &tensor{shape: global, values: make([]float32, n)}
 		for i := range t.values {
-			t.values[i] = math.NaN()
+			t.values[i] = float32(math.NaN())
 		}
 		ts[name] = t
 	}
 	for _, p := range pieces {
 		var clash error
 		t.each(p, func(global, at int64) {
-			v := local[at]
-			if before := t.values[global]; !math.IsNaN(before) && before != v && clash == nil {
+			v := float32(local[at])
+			if before := t.values[global]; before == before && before != v && clash == nil {
 				clash = fmt.Errorf("%s: element %v is %g on rank %d and %g on rank %d, though they hold copies of it",
 					name, coordinates(t.shape, global), before, t.giver(global), v, rank)
 			}
@@ -115,17 +115,17 @@ func coordinates(shape []int64, i int64) []int64 {
 // missing counts the elements that no rank gave.
 func (t *tensor) missing() (n int) {
 	for _, v := range t.values {
-		if math.IsNaN(v) {
+		if v != v {
 			n++
 		}
 	}
 	return n
 }
 
-func norm(values []float64) float64 {
+func norm(values []float32) float64 {
 	sum := 0.0
 	for _, v := range values {
-		sum += v * v
+		sum += float64(v) * float64(v)
 	}
 	return math.Sqrt(sum)
 }

@@ -20,12 +20,13 @@ import (
 type Outcome struct {
 	losses, norms []float64
 	tokens        []float64 // counted, by step
-	moved         float64   // Σ learning rate: how far AdamW moves an element at most
+	moved         []float64 // Σ learning rate up to each step: how far AdamW moves an element at most
 	evaluation    float64   // loss of the first batch after training, without dropout
 	samples       [][]int64 // read, by step, ascending
-	grads         tensors   // of the first step, before clipping
+	grads         []tensors // by step, before clipping
 	weights       tensors   // after the last step
-	hidden        []tensors // the first sample's residual stream, by depth
+	hidden        views     // of the first sample, before the training
+	after         views     // of every sample of the first batch, after it, by sketches
 	order         []string  // of the parameters in the model
 	seconds       float64
 }
@@ -46,7 +47,7 @@ func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s
 		return nil, err
 	}
 	t := &trial{config: c, steps: steps, setup: s, data: &numbers{vocab: c.Model.VocabSize, seq: c.SeqLength, n: int64(steps * c.GlobalBatchSize)},
-		out: &Outcome{grads: tensors{}, weights: tensors{}, samples: make([][]int64, steps)}}
+		out: &Outcome{grads: make([]tensors, steps), weights: tensors{}, samples: make([][]int64, steps)}}
 	began := time.Now()
 	err := training.InProcess(c.Layout, &c.Model, open, t.rank)
 	t.out.seconds = time.Since(began).Seconds()
@@ -122,11 +123,7 @@ func (t *trial) train(r *training.Rank, e *training.Engine, feed *training.Feed,
 			return err
 		}
 	}
-	sum, tokens, err := e.Loss(first)
-	if r.Last() {
-		t.out.evaluation, t.out.tokens = sum/max(1, tokens), append(t.out.tokens, tokens)
-	}
-	return err
+	return t.evaluate(r, e, first)
 }
 
 // note records which samples a rank was given; a tensor- and pipeline-parallel
@@ -147,23 +144,26 @@ func (t *trial) note(r *training.Rank, step int, batch []*training.Micro) {
 	}
 }
 
-// keep records a step: the loss, gradients of the first, weights of the last.
+// keep records a step: the loss, the gradients, the weights after the last.
 func (t *trial) keep(r *training.Rank, e *training.Engine, step int, result training.StepResult) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.Last() {
 		t.out.losses, t.out.norms = append(t.out.losses, result.Loss), append(t.out.norms, result.Update.GradNorm)
 		t.out.tokens = append(t.out.tokens, result.Tokens)
-		t.out.moved += result.LR
+		t.out.moved = append(t.out.moved, t.out.movedBefore(step)+result.LR)
 	}
 	if step == 0 {
 		for _, p := range e.Params {
 			t.out.order = append(t.out.order, p.Name)
 		}
-		for _, s := range e.Gradients() {
-			if err := t.out.grads.add(r.Number, r.Device, s, result.Factor); err != nil {
-				return fault.Errorf(fault.Differs, "gradient of %w", err)
-			}
+	}
+	if t.out.grads[step] == nil {
+		t.out.grads[step] = tensors{}
+	}
+	for _, s := range e.Gradients() {
+		if err := t.out.grads[step].add(r.Number, r.Device, s, result.Factor); err != nil {
+			return fault.Errorf(fault.Differs, "step %d: gradient of %w", step+1, err)
 		}
 	}
 	if step < t.steps-1 {
@@ -175,6 +175,14 @@ func (t *trial) keep(r *training.Rank, e *training.Engine, step int, result trai
 		}
 	}
 	return nil
+}
+
+// movedBefore is how far an element has moved at most when a step begins.
+func (o *Outcome) movedBefore(step int) float64 {
+	if step == 0 {
+		return 0
+	}
+	return o.moved[step-1]
 }
 
 // masters are the weights as the optimizer keeps them: in half precision the values

@@ -89,6 +89,30 @@ func TestTinyCases(t *testing.T) {
 	check(t, "testdata/megatron-gpt2-dp2-zero1", 149)
 }
 
+// Claim: a case's numbers do not depend on how data-parallel ranks share the
+// optimizer, gradients and parameters, nor on when updated values arrive.
+func TestShardedCase(t *testing.T) {
+	const zero1 = "--use-distributed-optimizer"
+	root := t.TempDir()
+	if err := os.CopyFS(root, os.DirFS("testdata")); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "megatron-gpt2-dp2-zero1")
+	text, err := os.ReadFile(filepath.Join(dir, "case.json"))
+	if err != nil || strings.Count(string(text), zero1) != 1 {
+		t.Fatalf("%v: %s is in the case %d times", err, zero1, strings.Count(string(text), zero1))
+	}
+	for _, flags := range []string{zero1 + " --overlap-grad-reduce --overlap-param-gather", "--use-megatron-fsdp", "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads"} {
+		t.Run(flags, func(t *testing.T) {
+			changed := strings.Replace(string(text), zero1, flags, 1)
+			if err := os.WriteFile(filepath.Join(dir, "case.json"), []byte(changed), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			check(t, dir, 149)
+		})
+	}
+}
+
 // Claim: every parallel layout of golden/model of a dense model gives Megatron's
 // losses, gradients, curve, order of a step, and each rank's parameters and shards,
 // on both devices.

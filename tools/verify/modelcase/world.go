@@ -85,11 +85,18 @@ func (w *world) on(rank *training.Rank) (*seen, error) {
 	for chunk, stage := range e.Stages {
 		s.params = append(s.params, megatronNames(stage.Params(), chunk, len(e.Stages))...)
 	}
+	heldAs := map[*mpu.Param]*held{}
 	for _, p := range s.params {
-		if err := w.weights.fill(rank.Device, p.Param); err != nil {
-			return nil, err
-		}
-		p.start, p.after = read(rank.Device, p.Value), map[int][]float64{}
+		heldAs[p.Param] = p
+	}
+	err = e.Optimizer.Fill(func(p *mpu.Param) error {
+		h := heldAs[p]
+		err := w.weights.fill(rank.Device, p)
+		h.start, h.after = read(rank.Device, p.Value), map[int][]float64{}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return s, w.train(e, rank, s)
 }
@@ -114,11 +121,24 @@ func (w *world) train(e *training.Engine, rank *training.Rank, s *seen) error {
 		if i == 0 {
 			s.keepGradients(e, rank.Device, 1/step.Factor)
 		}
-		for _, p := range s.params {
-			if slices.Contains(keptAfter, i+1) {
-				p.after[i+1] = read(rank.Device, p.Value)
+		if slices.Contains(keptAfter, i+1) || i+1 == w.steps {
+			if err := s.keepValues(e, rank.Device, i+1); err != nil {
+				return err
 			}
 		}
+	}
+	return nil
+}
+
+// keepValues reads the parameters, of which other ranks may have shards.
+func (s *seen) keepValues(e *training.Engine, d *device.Device, iteration int) error {
+	release, err := e.Optimizer.Whole()
+	if err != nil {
+		return err
+	}
+	defer release()
+	for _, p := range s.params {
+		p.after[iteration] = read(d, p.Value)
 	}
 	return nil
 }

@@ -84,6 +84,8 @@ type fields struct {
 	Experts       *int64   `json:"num_local_experts"`
 	ExpertsPerTok *int64   `json:"num_experts_per_tok"`
 	RouterAuxLoss *float64 `json:"router_aux_loss_coef"`
+
+	Quantization any `json:"quantization_config"`
 }
 
 type rope struct {
@@ -112,8 +114,14 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 	var f fields
 	if err := json.Unmarshal(raw, &f); err != nil {
 		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
+		var kind *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &syntax):
 			err = fmt.Errorf("byte %d: %w", syntax.Offset, err)
+		case errors.As(err, &kind) && kind.Field != "":
+			err = fmt.Errorf("byte %d: %s cannot be this %s", kind.Offset, kind.Field, kind.Value)
+		case errors.As(err, &kind):
+			err = fmt.Errorf("it is an %s, not an object", kind.Value)
 		}
 		return nil, fault.Errorf(fault.BadData, "%s is not the JSON of a model: %w", path, err)
 	}
@@ -129,6 +137,9 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		c.fail("model_type is missing")
 	default:
 		c.fail("model_type %q is not known; known are gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom", f.ModelType)
+	}
+	if f.Quantization != nil {
+		c.fail("quantization_config: quantized weights are not read; convert them to float first (transformers: model.dequantize())")
 	}
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
@@ -374,6 +385,9 @@ func (c *reading) ropeScaling(r *rope) {
 	switch kind {
 	case "default":
 	case "linear":
+		if r.Factor == nil {
+			c.fail("rope_type linear needs factor")
+		}
 		c.Model.RotaryInterpolation = c.positive("rope factor", r.Factor, 1)
 	case "llama3":
 		if r.Factor == nil || r.LowFreq == nil || r.HighFreq == nil || r.OriginalMax == nil {

@@ -96,6 +96,8 @@ func TestConfigRefusals(t *testing.T) {
 		llama + `,"rope_scaling":{"rope_type":"yarn","factor":4.0}}`:                               `"yarn"`,
 		llama + `,"rope_scaling":{"rope_type":"llama3","factor":4.0}}`:                             "low_freq_factor",
 		llama + `,"rope_scaling":{"rope_type":"linear","factor":-1}}`:                              "factor",
+		llama + `,"rope_scaling":{"rope_type":"linear"}}`:                                          "factor",
+		llama + `,"quantization_config":{"quant_method":"gptq"}}`:                                  "quantization_config",
 		llama + `,"head_dim":7}`:                                                                   "rotating channels",
 		llama + `,"num_local_experts":8}`:                                                          "experts",
 		`{"model_type":"bloom","apply_residual_connection_post_layernorm":true,` + gpt2[21:] + `}`: "apply_residual_connection_post_layernorm",

@@ -1,9 +1,9 @@
 package hf
 
 import (
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"monotron/fault"
 	"monotron/megatron/spec"
@@ -35,10 +35,10 @@ func FamilyOf(m *spec.Model) (string, error) {
 // Expresses tells whether family's architecture can hold m; the error lists
 // everything that it cannot.
 func Expresses(family string, m *spec.Model) error {
-	var lacks []error
+	var lacks []string
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
-			lacks = append(lacks, fmt.Errorf(format, args...))
+			lacks = append(lacks, fmt.Sprintf(format, args...))
 		}
 	}
 	need(!m.NormOnePlus, "norm weights stored as weight-1 (--apply-layernorm-1p)")
@@ -52,9 +52,19 @@ func Expresses(family string, m *spec.Model) error {
 	}
 	mixture(family, m.Experts, need)
 	if len(lacks) > 0 {
-		return fault.Errorf(fault.Usage, "the %s architecture of Hugging Face has no way to say: %w", family, errors.Join(lacks...))
+		return fault.With(fault.Usage, &inexpressible{fmt.Sprintf("the %s architecture of Hugging Face", family), lacks})
 	}
 	return nil
+}
+
+// inexpressible is what a model has and those who should hold it have not.
+type inexpressible struct {
+	holder string
+	lacks  []string
+}
+
+func (e *inexpressible) Error() string {
+	return e.holder + " has no way to say: " + strings.Join(e.lacks, "; ")
 }
 
 type needs func(ok bool, format string, args ...any)

@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -120,12 +121,46 @@ func (f *Folder) check() error {
 		used[name] = true
 	}
 	for _, name := range f.files.Names() {
-		tiedHead := f.Model.Tied && name == "lm_head.weight"
+		tiedHead := f.Model.Tied && name == headName
+		if tiedHead {
+			wrong = append(wrong, f.checkHead()...)
+		}
 		if !used[name] && !tiedHead && !derived.MatchString(name) {
 			wrong = append(wrong, fmt.Errorf("%s: tensor %q has no place in the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
 		}
 	}
 	return fault.With(fault.BadData, Some(wrong))
+}
+
+// headName is the output layer's weight, which a tied model may store all the same.
+const headName = "lm_head.weight"
+
+// checkHead refuses an output layer that is not the embedding though config.json
+// ties the two: versions of transformers differ in which of them counts. It looks
+// at both ends and the middle; a trained layer differs everywhere.
+func (f *Folder) checkHead() []error {
+	words := f.stored[f.Mapping.rules[0].sources[0].Name]
+	head, _ := f.files.Info(headName)
+	tied, ok := f.files.Info(words)
+	same := ok && head.DType == tied.DType && slices.Equal(head.Shape, tied.Shape)
+	for _, at := range []int64{0, head.Bytes / 2, head.Bytes} {
+		const most = 64 << 10
+		n := min(most, head.Bytes)
+		a, b := make([]byte, n), make([]byte, n)
+		at = min(at, head.Bytes-n)
+		if !same {
+			break
+		}
+		if err := errors.Join(f.files.ReadAt(headName, a, at), f.files.ReadAt(words, b, at)); err != nil {
+			return []error{err}
+		}
+		same = bytes.Equal(a, b)
+	}
+	if same {
+		return nil
+	}
+	return []error{fmt.Errorf("%s: tensor %q is not %s, though tie_word_embeddings of %s makes them one; set it to false there, or remove the tensor",
+		f.files.Where(headName), headName, words, ConfigName)}
 }
 
 // Some joins errors; of many it keeps the first ones and counts the rest.

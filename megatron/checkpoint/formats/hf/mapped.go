@@ -42,16 +42,20 @@ type Mapped struct {
 // lists them. close may be nil.
 func NewMapped(info formats.Info, state formats.State, mp *Mapping, kinds []Kind, close func() error) (*Mapped, error) {
 	s := &Mapped{info: info, state: state, mapping: mp, stores: map[string]Store{}, dtypes: map[string]string{}, close: close}
+	var wrong []error
 	for _, k := range kinds {
 		s.stores[k.Prefix] = k.Store
-		if err := s.add(k); err != nil {
-			return nil, err
-		}
+		wrong = append(wrong, s.add(k)...)
+	}
+	if len(wrong) > 0 {
+		return nil, fault.With(fault.BadData, Some(wrong))
 	}
 	return s, nil
 }
 
-func (s *Mapped) add(k Kind) error {
+// add lists the tensors of a kind and returns all that is wrong with them.
+func (s *Mapped) add(k Kind) (wrong []error) {
+	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	for i := range s.mapping.rules {
 		r := &s.mapping.rules[i]
 		name := k.Prefix + r.global
@@ -59,19 +63,19 @@ func (s *Mapped) add(k Kind) error {
 			dtype, shape, ok := k.Store.Info(src.Name)
 			switch {
 			case !ok:
-				return fault.Errorf(fault.BadData, "%s: tensor %q is missing", s.info.Path, src.Name)
+				bad("%s: tensor %q is missing", s.info.Path, src.Name)
 			case !slices.Equal(shape, src.Shape):
-				return fault.Errorf(fault.BadData, "%s has the shape %v, the model's is %v", k.Store.Where(src.Name), shape, src.Shape)
+				bad("%s has the shape %v, the model's is %v", k.Store.Where(src.Name), shape, src.Shape)
 			case formats.Width(dtype) == 0 || !isFloat(dtype):
-				return fault.Errorf(fault.BadData, "%s is %s; weights are F32, BF16, F16 or F64", k.Store.Where(src.Name), dtype)
+				bad("%s is %s; weights are F32, BF16, F16 or F64", k.Store.Where(src.Name), dtype)
 			case s.dtypes[name] != "" && s.dtypes[name] != dtype:
-				return fault.Errorf(fault.BadData, "%s is %s, its neighbour in %s is %s", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
+				bad("%s is %s, its neighbour in %s is %s", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
 			}
 			s.dtypes[name] = dtype
 		}
 		s.tensors = append(s.tensors, formats.Tensor{Name: name, DType: s.dtypes[name], Shape: slices.Clone(r.shape)})
 	}
-	return nil
+	return wrong
 }
 
 func isFloat(dtype string) bool {

@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -60,6 +61,10 @@ func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 // nanoGPT and llm.c keep them under the same names.
 func NewLinearMapping(m *spec.Model) (*Mapping, error) {
 	if err := Expresses(GPT2, m); err != nil {
+		var lack *inexpressible
+		if errors.As(err, &lack) {
+			lack.holder = "the GPT-2 of nanoGPT and llm.c"
+		}
 		return nil, err
 	}
 	mp := &Mapping{Family: GPT2, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}}

@@ -129,6 +129,27 @@ func TestSharedState(t *testing.T) {
 	}
 }
 
+// A save of llm.c's that was killed before its end is refused; so is another rank's
+// state under the first one's name.
+func TestUnfinishedState(t *testing.T) {
+	src := golden(t, "gpt2-llmc-state")
+	for name, spoil := range map[string]func(dir string) error{
+		"DONE_00000005": func(dir string) error { return os.Remove(filepath.Join(dir, doneName(5))) },
+		"rank 1 of 2": func(dir string) error {
+			return os.Rename(filepath.Join(dir, "state_00000005_00001.bin"), filepath.Join(dir, "state_00000005_00000.bin"))
+		},
+	} {
+		dir := t.TempDir()
+		split(t, filepath.Dir(src.Info().Path), dir, src)
+		if err := spoil(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, formats.OpenOptions{Step: -1}); fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want it to name %s", err, name)
+		}
+	}
+}
+
 // split cuts a state file as llm.c's ZeRO 1 does: of every tensor and layer half.
 func split(t *testing.T, from, to string, src formats.Source) {
 	t.Helper()
@@ -145,6 +166,7 @@ func split(t *testing.T, from, to string, src formats.Source) {
 		}
 	}
 	write("model_00000005.bin", read("model_00000005.bin"))
+	write(doneName(5), nil)
 	whole := read("state_00000005_00000.bin")
 	l := newLayout(src.Info().Model)
 	for rank := range int64(2) {

@@ -220,8 +220,12 @@ func (r *reader) state(l *layout, s *formats.State) ([]hf.Kind, error) {
 		return nil, err
 	}
 	ranks := int64(h[2])
-	if h[1] != 1 || ranks < 1 || ranks > 1<<16 || int64(h[10]) != s.Iteration {
-		return nil, fault.Errorf(fault.BadData, "%s: version %d, %d ranks, step %d: not the state of step %d", first, h[1], ranks, h[10], s.Iteration)
+	if h[1] != 1 || ranks < 1 || ranks > 1<<16 || h[3] != 0 || int64(h[10]) != s.Iteration {
+		return nil, fault.Errorf(fault.BadData, "%s: version %d, rank %d of %d, step %d: not rank 0's state of step %d", first, h[1], h[3], ranks, h[10], s.Iteration)
+	}
+	done := filepath.Join(filepath.Dir(r.path), doneName(s.Iteration))
+	if _, err := os.Stat(done); err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s is missing: llm.c makes it when a checkpoint is whole, so %s may not be; move the state files away to take the weights alone", done, first)
 	}
 	prefixes := []string{formats.ExpAvg, formats.ExpSq}
 	if h[4] != 0 {
@@ -282,7 +286,10 @@ func shared(files []*os.File, offset int64) func(p place, dst []byte, at int64) 
 	return func(p place, dst []byte, at int64) error {
 		share := 4 * (p.width / ranks) // bytes of the tensor that a rank has
 		for len(dst) > 0 {
-			rank := at / share
+			rank := ranks
+			if share > 0 {
+				rank = at / share
+			}
 			if rank >= ranks {
 				return fault.Errorf(fault.BadData, "%s: a tensor of %d elements does not divide among %d ranks", files[0].Name(), p.width, ranks)
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -162,8 +163,53 @@ func (a Args) balancing() (kinds []string, coefficients []float64) {
 	return kinds, coefficients
 }
 
+// Arguments that are counts, and numbers; each may be None or absent.
+var (
+	counts = []string{"num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels", "vocab_size", "padded_vocab_size",
+		"max_position_embeddings", "num_experts", "moe_ffn_hidden_size", "moe_shared_expert_intermediate_size", "moe_router_topk"}
+	sizes = []string{"tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "expert_model_parallel_size",
+		"expert_tensor_parallel_size", "data_parallel_size"}
+	numbers = []string{"rotary_base", "rotary_percent", "rotary_seq_len_interpolation_factor", "layernorm_epsilon", "norm_epsilon"}
+)
+
+// typed refuses values of another type than their argument has: taken for absent,
+// they would make another model.
+func (a Args) typed() error {
+	const most = 1 << 20
+	for _, name := range append(append(append([]string{}, counts...), sizes...), numbers...) {
+		v, _ := a.Get(name)
+		if v == nil {
+			continue
+		}
+		f, ok := pickle.Float(v)
+		if !ok || math.IsNaN(f) || math.IsInf(f, 0) {
+			return fmt.Errorf("args.%s is %s, not a number", name, shown(v))
+		}
+		if slices.Contains(numbers, name) {
+			continue
+		}
+		if n, ok := pickle.Int(v); !ok || n < math.MinInt32 || n > math.MaxInt32 || slices.Contains(sizes, name) && (n < 1 || n > most) {
+			return fmt.Errorf("args.%s is %s, which is no count", name, shown(v))
+		}
+	}
+	return nil
+}
+
+func shown(v pickle.Value) string {
+	switch v := v.(type) {
+	case int64, float64:
+		return fmt.Sprint(v)
+	case string:
+		return fmt.Sprintf("%.40q", v)
+	}
+	return "a " + pickle.TypeName(v)
+}
+
 // check refuses what no model can be; sizes are then safe to multiply.
 func (a Args) check(m *spec.Model) error {
+	if err := a.typed(); err != nil {
+		return err
+	}
 	const most = 1 << 24
 	for _, n := range []struct {
 		name     string

@@ -1,6 +1,7 @@
 package megatron
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -33,6 +34,23 @@ func TestRopeScalingTravels(t *testing.T) {
 		note, told := ropeNote(c.scaling)
 		if told != c.told || told != strings.Contains(note, "Megatron-LM") {
 			t.Errorf("%+v: %q", c.scaling, note)
+		}
+	}
+}
+
+// An argument of another type, or a size that no layout has, is named; taken for
+// absent it would make another model.
+func TestArgumentTypes(t *testing.T) {
+	for name, v := range map[string]pickle.Value{"ffn_hidden_size": "x", "padded_vocab_size": 1.5, "num_query_groups": &pickle.List{}, "hidden_size": int64(1) << 40,
+		"pipeline_model_parallel_size": int64(0), "tensor_model_parallel_size": int64(-2), "rotary_base": math.NaN(), "norm_epsilon": "1e-5"} {
+		a := Args{pickle.NewDict("num_layers", int64(2), "hidden_size", int64(8), "num_attention_heads", int64(2), "padded_vocab_size", int64(64),
+			"max_position_embeddings", int64(4), "kv_channels", nil)}
+		if _, err := a.Model(); err != nil {
+			t.Fatal(err)
+		}
+		a.Set(name, v)
+		if _, err := a.Model(); err == nil || !strings.Contains(err.Error(), "args."+name) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 
 	"monotron/fault"
 )
@@ -122,7 +123,7 @@ func (d *Folder) openShards(index string, weights map[string]string) error {
 
 // PlainName tells a name that stays in its folder.
 func PlainName(name string) bool {
-	return name != "" && name != "." && name != ".." && filepath.Base(name) == name
+	return name != "" && name != "." && name != ".." && filepath.Base(name) == name && !strings.ContainsRune(name, 0)
 }
 
 // Close closes every file.

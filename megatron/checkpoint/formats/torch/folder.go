@@ -3,6 +3,7 @@ package torch
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"monotron/fault"
@@ -91,6 +92,21 @@ func (s *source) openRanks(dir string) error {
 			return err
 		}
 	}
+	return s.noteStrangers(dir)
+}
+
+// noteStrangers tells of folders that another layout must have left.
+func (s *source) noteStrangers(dir string) error {
+	found, err := filepath.Glob(filepath.Join(escape(dir), formats.RankPrefix+"*"))
+	if err != nil {
+		return fault.With(fault.IO, err)
+	}
+	for _, r := range s.ranks {
+		found = slices.DeleteFunc(found, func(path string) bool { return path == filepath.Dir(r.path) })
+	}
+	if len(found) > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("%s says tp %d, pp %d, ep %d; not read: %s", s.ranks[0].path, s.layout.TP, s.layout.PP, s.layout.EP, strings.Join(found, ", ")))
+	}
 	return nil
 }
 
@@ -133,11 +149,27 @@ func openRank(path string) (*rank, error) {
 	if err == nil {
 		err = r.modernize()
 	}
+	if err == nil {
+		err = r.checkVersion()
+	}
 	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// checkVersion refuses versions whose rows of queries, keys and values lie in
+// another order, and those to come.
+func (r *rank) checkVersion() error {
+	v, ok := r.root.Get("checkpoint_version")
+	if !ok {
+		return nil
+	}
+	if n, ok := pickle.Float(v); !ok || n < 2 || n > checkpointVersion {
+		return fault.Errorf(fault.BadData, "%s: checkpoint_version is %v; 2 to %g are read, before them Megatron's rows of queries, keys and values lay otherwise", r.path, v, checkpointVersion)
+	}
+	return nil
 }
 
 // findChunks takes `model`, or model0, model1, .. where stages are virtual.

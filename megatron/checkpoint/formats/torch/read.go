@@ -1,9 +1,12 @@
 package torch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"monotron/fault"
@@ -25,6 +28,7 @@ type source struct {
 	padding bool
 	state   formats.State
 	notes   []string
+	apart   []string // copies that differ
 
 	shapes map[string][]int64 // of the model's tensors, without prefix
 	list   []formats.Tensor
@@ -36,7 +40,8 @@ type entry struct {
 	formats.Tensor
 	parts  []formats.Part
 	boxes  []mpu.Piece
-	placed map[string]bool
+	placed map[string]int  // index of the part, by box
+	files  map[string]bool // of ranks that have it
 }
 
 // Open opens a save folder, an iter_ or release folder, or a rank's file of it.
@@ -87,6 +92,7 @@ func (s *source) open() error {
 			return err
 		}
 	}
+	s.tellApart()
 	return s.checkWhole()
 }
 
@@ -214,23 +220,76 @@ func (s *source) addParts(prefix, path string, p megatron.Local, dtype string, p
 		if !ok {
 			shape = p.Shape
 		}
-		e = &entry{Tensor: formats.Tensor{Name: name, DType: dtype, Shape: shape}, placed: map[string]bool{}}
+		e = &entry{Tensor: formats.Tensor{Name: name, DType: dtype, Shape: shape}, placed: map[string]int{}, files: map[string]bool{}}
 		s.index[name] = e
 		s.list = append(s.list, e.Tensor)
 	}
 	if e.DType != dtype {
 		return fault.Errorf(fault.BadData, "%s: tensor %q is %s here, %s on another rank", path, p.Key, dtype, e.DType)
 	}
+	e.files[path] = true
 	for _, part := range parts {
 		box := fmt.Sprint(part.Box.From, part.Box.Size)
-		if e.placed[box] {
+		if first, ok := e.placed[box]; ok {
+			if err := s.compare(e, path, e.parts[first], part); err != nil {
+				return err
+			}
 			continue // a replica
 		}
-		e.placed[box] = true
+		e.placed[box] = len(e.parts)
 		e.parts = append(e.parts, part)
 		e.boxes = append(e.boxes, part.Box)
 	}
 	return nil
+}
+
+// compare notes a rank's copy of a vector (a norm, a bias) that is not that of the
+// first rank: in some runs they have come apart.
+func (s *source) compare(e *entry, path string, first, copied formats.Part) error {
+	const most = 1 << 20
+	n := copied.Box.Len() * formats.Width(e.DType)
+	if len(e.Shape) != 1 || n > most {
+		return nil
+	}
+	a, b := make([]byte, n), make([]byte, n)
+	if err := first.ReadAt(a, 0); err != nil {
+		return err
+	}
+	if err := copied.ReadAt(b, 0); err != nil {
+		return err
+	}
+	if !bytes.Equal(a, b) {
+		s.apart = append(s.apart, fmt.Sprintf("%s in %s", e.Name, path))
+	}
+	return nil
+}
+
+// tellApart makes a note of the copies that differ.
+func (s *source) tellApart() {
+	if len(s.apart) > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("%d copies of tensors are not equal to the first rank's, which are taken; the first of them: %s", len(s.apart), s.apart[0]))
+	}
+}
+
+// without names the files of ranks that lack a tensor which others of their
+// pipeline stage have.
+func (s *source) without(e *entry) string {
+	stages := map[int]bool{}
+	for _, r := range s.ranks {
+		if e.files[r.path] {
+			stages[r.PP] = true
+		}
+	}
+	var lack []string
+	for _, r := range s.ranks {
+		if stages[r.PP] && !e.files[r.path] {
+			lack = append(lack, r.path)
+		}
+	}
+	if len(lack) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (it is not in %s)", strings.Join(lack, ", "))
 }
 
 // checkWhole lists the tensors that the ranks' parts do not make up.
@@ -239,7 +298,7 @@ func (s *source) checkWhole() error {
 	var wrong []error
 	for _, t := range s.list {
 		if err := formats.Tile(t.Shape, s.index[t.Name].boxes, &used); err != nil {
-			wrong = append(wrong, fmt.Errorf("tensor %q: %w", strings.TrimPrefix(t.Name, formats.Model), err))
+			wrong = append(wrong, fmt.Errorf("tensor %q: %w%s", strings.TrimPrefix(t.Name, formats.Model), err, s.without(s.index[t.Name])))
 		}
 	}
 	if len(wrong) > 0 {
@@ -250,6 +309,15 @@ func (s *source) checkWhole() error {
 
 func (s *source) Info() formats.Info {
 	return formats.Info{Format: formats.MegatronTorch, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Notes: s.notes}
+}
+
+// Origin names the files that have parts of a tensor.
+func (s *source) Origin(name string) string {
+	where := s.dir
+	if e := s.index[name]; e != nil {
+		where = strings.Join(slices.Sorted(maps.Keys(e.files)), ", ")
+	}
+	return fmt.Sprintf("%s: tensor %q", where, name)
 }
 
 func (s *source) Tensors() []formats.Tensor { return s.list }

@@ -39,6 +39,7 @@ type entry struct {
 	formats.Tensor
 	parts []formats.Part
 	boxes []mpu.Piece // of parts that were put together here
+	files []string    // that have them
 }
 
 // Open opens a save folder or one of its iter_ folders.
@@ -224,6 +225,9 @@ func (s *source) addSlice(name string, x *stored, shape []int64, lead int, k meg
 		if !inside {
 			continue
 		}
+		if !slices.Contains(e.files, c.place.file) {
+			e.files = append(e.files, c.place.file)
+		}
 		box := mpu.Piece{From: c.box.From[lead:], Size: c.box.Size[lead:]}
 		e.parts = append(e.parts, formats.Part{Box: box, ReadAt: s.bytes.reader(x, c, from*box.Len()*formats.Width(x.dtype))})
 	}
@@ -258,6 +262,15 @@ func (s *source) readRNG() error {
 
 func (s *source) Info() formats.Info {
 	return formats.Info{Format: formats.MegatronTorchDist, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Notes: slices.Clone(s.notes)}
+}
+
+// Origin names the files that have parts of a tensor.
+func (s *source) Origin(name string) string {
+	where := s.dir
+	if e := s.parts[name]; e != nil && len(e.files) > 0 {
+		where = filepath.Join(s.dir, strings.Join(e.files, ", "))
+	}
+	return fmt.Sprintf("%s: tensor %q", where, name)
 }
 
 func (s *source) Tensors() []formats.Tensor { return s.list }

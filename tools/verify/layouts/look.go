@@ -1,0 +1,130 @@
+package layouts
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/model"
+	"monotron/megatron/training"
+	"monotron/mpu"
+)
+
+// views are what passes forward showed, by depth: of 0 what enters the first layer,
+// of 1 what leaves it, and so on; last the token losses.
+type views []tensors
+
+const (
+	stream      = "residual stream"
+	tokenLosses = "token losses"
+)
+
+// at is what is known of a depth.
+func (v *views) at(depth int) tensors {
+	for len(*v) <= depth {
+		*v = append(*v, tensors{})
+	}
+	return (*v)[depth]
+}
+
+// look records the first sample's pass forward, without dropout: the residual
+// stream [s, h] as it enters the first layer and leaves each, and the token losses.
+func (t *trial) look(r *training.Rank, e *training.Engine, first *training.Micro) error {
+	micros := []*training.Micro{first}
+	if r.Place.DP != 0 {
+		return e.Peek(micros, nil, nil)
+	}
+	return t.peek(e, micros, func(depth int, name string, x device.Tensor) error {
+		rows, from := t.rows(r, x, len(first.Tokens))
+		width := len(rows[0])
+		var own []float64
+		for i := 0; i < len(rows); i += len(first.Tokens) {
+			own = append(own, rows[i]...)
+		}
+		size := []int64{int64(len(own) / width), int64(width)}
+		return t.out.hidden.at(depth).place(r.Number, name, []int64{int64(t.config.SeqLength), int64(width)}, own,
+			[]mpu.Piece{{From: []int64{from, 0}, Size: size}})
+	})
+}
+
+// evaluate computes the mean loss of the first batch after the training, without
+// dropout, and records what every sample's pass shows [samples, s]: of each row of
+// the residual stream its product with a random vector, which a difference of the
+// row changes by about its own norm.
+func (t *trial) evaluate(r *training.Rank, e *training.Engine, batch []*training.Micro) error {
+	err := t.peek(e, batch, func(depth int, name string, x device.Tensor) error {
+		samples := batch[e.Micro()].Tokens
+		rows, from := t.rows(r, x, len(samples))
+		length := int64(len(rows) / len(samples))
+		global := []int64{int64(t.config.GlobalBatchSize), int64(t.config.SeqLength)}
+		for j, ids := range samples {
+			number := t.data.number(ids)
+			if number >= global[0] {
+				return fault.Errorf(fault.Differs, "sample %d is not of the first %d", number, global[0])
+			}
+			var own []float64
+			for i := j; i < len(rows); i += len(samples) {
+				own = append(own, sketch(rows[i]))
+			}
+			piece := mpu.Piece{From: []int64{number, from}, Size: []int64{1, length}}
+			if err := t.out.after.at(depth).place(r.Number, name, global, own, []mpu.Piece{piece}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	sum, tokens, err := e.Totals()
+	if r.Last() {
+		t.out.evaluation, t.out.tokens = sum/max(1, tokens), append(t.out.tokens, tokens)
+	}
+	return err
+}
+
+// peek runs micro-batches forward and shows keep, one rank at a time, what there is
+// to see.
+func (t *trial) peek(e *training.Engine, micros []*training.Micro, keep func(depth int, name string, x device.Tensor) error) error {
+	var trouble error
+	show := func(depth int, name string, x device.Tensor) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if trouble == nil {
+			trouble = keep(depth, name, x)
+		}
+	}
+	err := e.Peek(micros, func(depth int, x device.Tensor) { show(depth, stream, x) }, func(_ *model.Pass, out *model.Output) {
+		show(t.config.Model.NumLayers+1, tokenLosses, out.Loss.Reshape(out.Loss.Len(), 1))
+	})
+	return errors.Join(err, trouble)
+}
+
+// rows are those of x [positions here · b, width], and the first position here.
+func (t *trial) rows(r *training.Rank, x device.Tensor, batch int) (rows [][]float64, first int64) {
+	raw := make([]byte, x.Bytes())
+	r.Device.Read(raw, x)
+	all, width := device.ToFloat64(x.DType, raw), int(x.Last())
+	for i := 0; i < len(all); i += width {
+		rows = append(rows, all[i:][:width])
+	}
+	if positions := int64(len(rows) / batch); positions < int64(t.config.SeqLength) {
+		first = int64(r.Place.TP) * positions
+	}
+	return rows, first
+}
+
+// sketch is the product of a row with a vector of normal numbers, which no two
+// columns share; of a single number it is that number.
+func sketch(row []float64) float64 {
+	if len(row) == 1 {
+		return row[0]
+	}
+	normal := rand.New(rand.NewPCG(uint64(len(row)), 11))
+	sum := 0.0
+	for _, v := range row {
+		sum += v * normal.NormFloat64()
+	}
+	return sum
+}
