@@ -57,9 +57,9 @@ func serve(c Config) (*server, error) {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fault.Errorf(fault.IO, "the port of %s is taken: another run, or one that has just died, has it; choose another --master-port", c.Addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fault.Errorf(fault.Usage, "%s is not an address of this host; rank 0 must run where the master address points", c.Addr)
+		return nil, fault.Errorf(fault.Usage, "%s is not an address of this host; %s 0 must run where the master address points", c.Addr, c.Called)
 	case err != nil:
-		return nil, fault.Errorf(fault.IO, "rank 0 cannot listen at %s: %w", c.Addr, err)
+		return nil, fault.Errorf(fault.IO, "%s 0 cannot listen at %s: %w", c.Called, c.Addr, err)
 	}
 	s := &server{config: c, listener: listener, started: time.Now(), peers: map[int]*peer{}, quit: make(chan struct{}), done: make(chan struct{})}
 	s.idle.Add(2)
