@@ -66,8 +66,9 @@ func (o *options) jsonl() (err error) {
 		in.free <- o.newJob(&buffers)
 	}
 	encoders := make([]*encoder, o.workers)
+	var long sync.Mutex
 	for i := range encoders {
-		encoders[i] = o.newEncoder(&buffers)
+		encoders[i] = o.newEncoder(&buffers, &long)
 	}
 	stop := make(chan struct{})
 	var wait sync.WaitGroup
@@ -213,25 +214,37 @@ type encoder struct {
 	ids    []int32
 	own    []int32 // reserved for ids
 	text   []byte  // reserved for the parser
+	long   *sync.Mutex
 }
 
-func (o *options) newEncoder(s *stock) *encoder {
+func (o *options) newEncoder(s *stock, long *sync.Mutex) *encoder {
 	r := roomFor(o.maxLine, o.dtype)
-	return &encoder{options: o, parser: jsonl.NewParser(o.keys...), own: s.ids(r.ids), text: s.buffer(r.text)}
+	return &encoder{options: o, parser: jsonl.NewParser(o.keys...), own: s.ids(r.ids), text: s.buffer(r.text), long: long}
 }
 
 func (e *encoder) all(jobs <-chan *job) {
 	for j := range jobs {
 		e.parser.Use(e.text)
 		e.ids = e.own
-		e.block(j)
-		if n := len(j.block.Data); n > usual {
-			giveBack(j.text, usual, 2*n) // the text is not read again
-			giveBack(e.text, usual, n)
-			giveBack(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(e.own))), 4*cap(e.own)), 2*usual, 4*n)
+		if len(j.block.Data) > usual {
+			e.longBlock(j)
+		} else {
+			e.block(j)
 		}
 		j.out <- struct{}{}
 	}
+}
+
+// longBlock is block for a long line. Only one worker at a time holds what it takes,
+// so that the peak does not depend on where in the input long lines stand.
+func (e *encoder) longBlock(j *job) {
+	e.long.Lock()
+	defer e.long.Unlock()
+	e.block(j)
+	n := len(j.block.Data)
+	giveBack(j.text, usual, 2*n) // the text is not read again
+	giveBack(e.text, usual, n)
+	giveBack(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(e.own))), 4*cap(e.own)), 2*usual, 4*n)
 }
 
 func (e *encoder) block(j *job) {
