@@ -148,7 +148,7 @@ void poison(size_t from, size_t to) {
   for (size_t i = from / 8; i < to / 8; i++) words[i] = ~(uint64_t)0;
 }
 
-/* Gives the block shared memory. For the race checker the blocks of a grid are side by
+/* Gives the block shared memory and warps. For the race checker the blocks of a grid are side by
  * side, so that their races in global memory show: it sees shared memory of the same
  * addresses only behind a turn of all rooms, where the host waits for all of them. */
 void enter_room(size_t dynamic) {
@@ -157,6 +157,7 @@ void enter_room(size_t dynamic) {
   b->room = (b->room + 1) % ROOMS;
   if (b->room == 0) watch::acquire(&b->ended);
   b->memory = b->rooms.data() + b->room * ROOM;
+  b->warps = b->warp_rooms.data() + b->room * 32;
   b->used = (dynamic + 15) & ~(size_t)15;
   if (b->used > b->most) b->most = b->used;
   poison(0, b->most);
@@ -166,7 +167,7 @@ void enter_room(size_t dynamic) {
 void run_block(uint3 index, dim3 grid, dim3 size, size_t dynamic) {
   Block *b = block;
   enter_room(dynamic);
-  int n = (int)b->fibers.size(), warps = (int)b->warps.size();
+  int n = (int)b->fibers.size(), warps = (n + 31) / 32;
   for (int i = 0; i < n; i++) {
     Fiber &f = b->fibers[i];
     f.index = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
@@ -174,6 +175,7 @@ void run_block(uint3 index, dim3 grid, dim3 size, size_t dynamic) {
     f.lane = i % 32, f.warp = i / 32;
     f.state = READY, f.stack = nullptr;
     f.copies.clear(), f.groups.clear();
+    f.landed = f.waited = 0;
   }
   int order[32];
   while (!b->failed && count(DONE) < n) {
@@ -250,7 +252,10 @@ void run(const char *name, dim3 grid, dim3 size, size_t dynamic, const std::func
   own.kernel = name, own.thread = &thread;
   own.failed = false;
   own.fibers.resize(n);
-  own.warps.resize((n + 31) / 32);
+#if defined(MT_WATCH_thread)
+  for (Fiber &f : own.fibers) f.copies.reserve(4096), f.groups.reserve(4096); /* the checker watches who allocates */
+#endif
+  if (own.warp_rooms.empty()) own.warp_rooms.resize(ROOMS * 32);
   watch::host(own.host_watched);
   watch::release(&own.launched);
   uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, step = 1;

@@ -26,8 +26,9 @@ struct Fiber : Thread {
   int warp;
   char *stack;
   void *top;
-  std::vector<Copy> copies; /* asynchronous ones under way, */
-  std::vector<size_t> groups; /* and how many of them each committed group has */
+  std::vector<Copy> copies; /* asynchronous ones of this thread, in order: */
+  std::vector<size_t> groups; /* where each committed group of them ends */
+  size_t landed, waited; /* how many copies, and groups, are over */
   watch::Fiber watched;
 };
 
@@ -43,7 +44,8 @@ struct Piece {
 
 struct Block {
   std::vector<Fiber> fibers;
-  std::vector<Warp> warps;
+  std::vector<Warp> warp_rooms; /* of one block after the other */
+  Warp *warps; /* this block's */
   std::vector<char> rooms; /* shared memory, of one block after the other */
   char *memory;            /* this block's: dynamic first, then the pieces */
   std::vector<Piece> pieces;

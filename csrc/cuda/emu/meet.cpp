@@ -99,19 +99,13 @@ void copy_async(void *dst, const void *src, size_t bytes, size_t room) {
 
 void copy_commit() {
   Fiber *f = block->running;
-  size_t grouped = 0;
-  for (size_t n : f->groups) grouped += n;
-  f->groups.push_back(f->copies.size() - grouped);
+  f->groups.push_back(f->copies.size());
 }
 
 void copy_wait(int groups) {
   Fiber *f = block->running;
-  while ((int)f->groups.size() > groups) {
-    size_t n = f->groups.front();
-    for (size_t i = 0; i < n; i++) land(f->copies[i]);
-    f->copies.erase(f->copies.begin(), f->copies.begin() + n);
-    f->groups.erase(f->groups.begin());
-  }
+  while (f->groups.size() - f->waited > (size_t)groups)
+    for (size_t end = f->groups[f->waited++]; f->landed < end; f->landed++) land(f->copies[f->landed]);
 }
 
 } // namespace mt_emu
