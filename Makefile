@@ -72,13 +72,13 @@ shows-f: build ## processes against goroutines, the fault table, kills with rest
 
 cuda: ## bin/libmt_cuda.so by nvcc, from wheels in .tools where there is none
 	@sh scripts/cuda-tools.sh
-	@$(MAKE) --no-print-directory -f csrc/cuda/build.mk cuda
+	@$(MAKE) --no-print-directory -j$$(nproc) -f csrc/cuda/build.mk cuda
 
 cuda-kernels: cuda ## docs/kernels.md: registers, spills, shared memory; fails on new spills
 	@sh scripts/cuda-kernels.sh
 
 emu: ## bin/libmt_cudaemu.so: the CUDA kernels on this CPU, for tests
-	@$(MAKE) --no-print-directory -f csrc/cuda/build.mk emu
+	@$(MAKE) --no-print-directory -j$$(nproc) -f csrc/cuda/build.mk emu
 
 test-emu: build emu ## every CUDA kernel's cases on this CPU, in several orders of threads; then training on them
 	@sh scripts/cuda-emu.sh
