@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "blaslt.h"
+#include "graphs.h"
 #include "op.h"
 #include "staging.h"
 #include "streams.h"
@@ -122,6 +123,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.sync = wait;
   api.describe = describe;
   api.streams = mt_cuda_streams();
+  api.graphs = mt_cuda_graphs();
 #define ENTER(id, name) api.op[id] = mt_cuda_##name;
   MT_EACH_OP(ENTER)
   return &api;

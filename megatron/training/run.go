@@ -58,6 +58,11 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 	}
 	r.Engine.Timers = r.log.timers
 	r.log.note("device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
+	if r.Config.Graphs {
+		if why := r.Engine.Capture(); why != "" {
+			r.log.note("no CUDA graphs: %s", why)
+		}
+	}
 	if rank.Carrier != "" {
 		r.log.note("between ranks: %s", rank.Carrier)
 	}
@@ -153,6 +158,9 @@ func (r *Run) iterate(ctx context.Context) error {
 	}
 	if step.result, err = r.Engine.Step(batch); err != nil {
 		return r.explain(ctx, err, batch, before)
+	}
+	for _, line := range r.Engine.GraphNews() {
+		r.log.note("%s", line)
 	}
 	return r.log.step(r, step)
 }
