@@ -75,8 +75,8 @@ func (c Config) Check() error {
 			problems = append(problems, err)
 		}
 	}
-	if c.SequenceLength < 2 || c.SequenceLength > math.MaxInt32-1 {
-		add("--seq-length %d: samples need 2 to 2147483646 tokens", c.SequenceLength)
+	if c.SequenceLength < 1 || c.SequenceLength > math.MaxInt32-1 {
+		add("--seq-length %d: samples need 1 to 2147483646 tokens", c.SequenceLength)
 	}
 	if !(c.Surplus >= 0 && c.Surplus < 1000) {
 		add("--mid-level-dataset-surplus %v is not a fraction from 0 on", c.Surplus)

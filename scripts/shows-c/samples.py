@@ -68,7 +68,7 @@ def blend(rng, prefixes):
 
 
 def options(rng, prefixes):
-    o = types.SimpleNamespace(seed=rng.choice([0, 1, 1234, rng.randrange(2**32)]), seq=rng.choice([2, 3, 7, 16, 64, 257]), reset_position=rng.random() < .3,
+    o = types.SimpleNamespace(seed=rng.choice([0, 1, 1234, rng.randrange(2**32)]), seq=rng.choice([1, 2, 7, 16, 64, 257]), reset_position=rng.random() < .3,
                               reset_mask=rng.random() < .3, eod_loss=rng.random() < .3, surplus=rng.choice([.005, .005, .1, .5]))
     weights = [rng.choice([0, 1, 5, 80, 949, .3]) for _ in range(3)]
     weights[0] = weights[0] or 1
