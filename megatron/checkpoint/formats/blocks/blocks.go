@@ -66,14 +66,14 @@ func diskFault(err error) error {
 // write puts each block to its place, behind zeros where the one before ends
 // earlier. A file goes to disk from its start to its end.
 func write(ctx context.Context, file *bulk.File, list []Block) (at int64, err error) {
-	tasks := make([]Task, len(list))
+	tasks, places := make([]Task, len(list)), make([]int64, len(list))
 	for i, b := range list {
-		tasks[i] = Task{b.Bytes, b.Fill}
+		tasks[i], places[i] = Task{b.Bytes, b.Fill}, b.Offset
 	}
-	q := Ahead(ctx, tasks)
+	q := Ahead(ctx, tasks, places)
 	defer q.Stop()
 	for _, b := range list {
-		raw, err := q.Next()
+		raw, back, err := q.Next()
 		if err != nil {
 			return 0, err
 		}
@@ -83,7 +83,7 @@ func write(ctx context.Context, file *bulk.File, list []Block) (at int64, err er
 		if _, err := file.Write(make([]byte, b.Offset-at)); err != nil {
 			return 0, err
 		}
-		if _, err := file.Write(raw); err != nil {
+		if err := file.Take(raw, back); err != nil {
 			return 0, err
 		}
 		at = b.Offset + b.Bytes
