@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/spec"
@@ -51,6 +53,7 @@ func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
 		}
 	}
 	s.info = formats.Info{Format: formats.Native, Path: f.Path, Model: &c.Model, SeqLength: c.SeqLength}
+	f.picks = true
 	for i := range f.Manifest.Tensors {
 		t := &f.Manifest.Tensors[i]
 		s.index[t.Name] = t
@@ -115,6 +118,7 @@ func (s *source) parts(t *Tensor, see func([]byte)) ([]formats.Part, error) {
 type checked struct {
 	blocks []atomic.Bool
 	whole  func() error
+	asked  atomic.Int64 // bytes, from the first on, that the disk was asked for
 }
 
 func (s *source) checksOf(t *Tensor) []*checked {
@@ -144,6 +148,7 @@ func (c *checked) readAt(file *os.File, t *Tensor, p Piece, dst []byte, at int64
 			return fault.With(fault.IO, fmt.Errorf("checkpoint: %w", err))
 		}
 	}
+	c.ahead(file, p, at, at+int64(len(dst)), t.Bytes(p))
 	for len(dst) > 0 {
 		n := min(int64(len(dst)), readBytes-at%blockBytes)
 		if err := c.readSome(file, t, p, dst[:n], at); err != nil {
@@ -153,6 +158,17 @@ func (c *checked) readAt(file *os.File, t *Tensor, p Piece, dst []byte, at int64
 		dst, at = dst[n:], at+n
 	}
 	return nil
+}
+
+// ahead asks the disk for the bytes of a piece that come next, and for no others: the
+// system's own guess goes beyond, and often that is a tensor nobody wants.
+func (c *checked) ahead(file *os.File, p Piece, from, to, total int64) {
+	const window = 16 << 20
+	asked, end := c.asked.Load(), min(total, to+window)
+	if asked < total && asked < to+window/2 && c.asked.CompareAndSwap(asked, end) {
+		from = max(from, asked)
+		_ = unix.Fadvise(int(file.Fd()), p.Offset+from, end-from, unix.FADV_WILLNEED) // a hint
+	}
 }
 
 // readSome is readAt of a few blocks. One that dst holds is checked there, another
