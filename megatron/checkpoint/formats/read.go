@@ -50,8 +50,8 @@ func ReadFloat32(src Source, t Tensor) ([]float32, error) {
 	return values, nil
 }
 
-// ByRows reads a tensor in boxes of whole rows, front to back, of at most limit
-// bytes where one row allows it. chunk is valid during the call.
+// ByRows reads a tensor in boxes of whole rows, front to back, of about limit
+// bytes. chunk is valid during the call.
 func ByRows(src Source, t Tensor, limit int64, each func(box mpu.Piece, chunk []byte) error) error {
 	width := Width(t.DType)
 	var buf []byte

@@ -21,6 +21,17 @@ type Block struct {
 	Fill          func(dst []byte) error // may run beside others'
 }
 
+// Step is how many rows of a size make a part of about limit: all where they are not
+// much more, for parts of a transposed tensor cost reads of all of it; else even shares.
+func Step(rows, row, limit int64) int64 {
+	most := max(1, limit/max(1, row))
+	if rows <= most+most/2 {
+		return max(1, rows)
+	}
+	parts := (rows + most - 1) / most
+	return (rows + parts - 1) / parts
+}
+
 // Head is a block of bytes that are there already.
 func Head(offset int64, raw []byte) Block {
 	return Block{offset, int64(len(raw)), func(dst []byte) error { copy(dst, raw); return nil }}

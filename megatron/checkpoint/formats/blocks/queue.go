@@ -11,7 +11,10 @@ import (
 
 // inFlight bounds the memory that is held at a time, until it is given back; a task
 // that needs more is held alone.
-const inFlight = 56 << 20
+const inFlight = 84 << 20
+
+// minWorkers fill tasks also where there are fewer cores: they wait for the disk.
+const minWorkers = 4
 
 // Task makes a known number of bytes.
 type Task struct {
@@ -40,7 +43,7 @@ type Queue struct {
 func Ahead(ctx context.Context, tasks []Task, at []int64) *Queue {
 	q := &Queue{tasks: tasks, at: at, ready: make([]*bulk.Buffer, len(tasks))}
 	q.changed.L = &q.mu
-	for range min(len(tasks), max(2, runtime.GOMAXPROCS(0))) {
+	for range min(len(tasks), max(minWorkers, runtime.GOMAXPROCS(0))) {
 		q.all.Go(func() { q.work(ctx) })
 	}
 	return q

@@ -13,9 +13,10 @@ type Buffer struct {
 	all   []byte
 }
 
-// pooled is what a Buffer takes of memory, for Bytes of up to a chunk at any place
-// in a page.
-const pooled = chunkBytes + 2*alignment
+// Buffers of least to most bytes are of one size: one fits all.
+const least, most = 32 << 10, 12 << 20
+
+const pooled = most + 2*alignment // Bytes may begin anywhere in a page
 
 var pool = sync.Pool{New: func() any { return &Buffer{all: make([]byte, pooled)} }}
 
@@ -23,7 +24,7 @@ var pool = sync.Pool{New: func() any { return &Buffer{all: make([]byte, pooled)}
 // in a page of memory is that in a page of the file, so that Take needs no copy.
 func NewBuffer(n, at int64) *Buffer {
 	b := &Buffer{}
-	if n > chunkBytes/256 && n <= chunkBytes {
+	if n > least && n <= most {
 		b = pool.Get().(*Buffer)
 	} else {
 		b.all = make([]byte, n+2*alignment)
@@ -35,8 +36,8 @@ func NewBuffer(n, at int64) *Buffer {
 
 // Room is the memory that a Buffer of n bytes takes.
 func Room(n int64) int64 {
-	if n > chunkBytes/256 {
-		return max(n, chunkBytes)
+	if n > least {
+		return max(n, most)
 	}
 	return n
 }

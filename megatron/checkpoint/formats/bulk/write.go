@@ -17,7 +17,7 @@ const (
 	chunkBytes = 8 << 20  // of one transfer, where bytes are copied
 	alignment  = 4096     // of memory, offset and length, for transfers past the page cache
 	aheadBytes = 64 << 20 // by which a growing file's blocks are reserved
-	writers    = 2        // transfers under way
+	writers    = 3        // transfers under way
 )
 
 // File is a file being written from its start to its end. A small one is written
@@ -81,9 +81,9 @@ func (f *File) Commit(n int) { f.chunk = f.chunk[:len(f.chunk)+n] }
 // as it will in a page of the file and is worth it; else it is copied. Only what
 // shares pages of the file with neighbours goes through a chunk then.
 func (f *File) Take(b []byte, back func()) error {
-	const least = 256 << 10
+	const worth = 256 << 10
 	head := int(-(f.at + int64(len(f.chunk))) & (alignment - 1))
-	if len(b) < least || uintptr(unsafe.Pointer(&b[head]))&(alignment-1) != 0 {
+	if len(b) < worth || uintptr(unsafe.Pointer(&b[head]))&(alignment-1) != 0 {
 		defer back()
 		_, err := f.Write(b)
 		return err
@@ -122,7 +122,11 @@ func (f *File) grow(n int) {
 }
 
 // aligned is memory that a transfer past the page cache may start at.
-func aligned(size int) []byte { return NewBuffer(int64(size), 0).Bytes }
+func aligned(size int) []byte {
+	b := make([]byte, size+alignment)
+	shift := int(-uintptr(unsafe.Pointer(&b[0])) & (alignment - 1))
+	return b[shift : shift+size : shift+size]
+}
 
 // send hands the chunk over, whole pages, and takes one to fill.
 func (f *File) send() error {
