@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/zeebo/xxh3"
+	"golang.org/x/sys/unix"
 
 	"monotron/fault"
 )
@@ -40,6 +41,8 @@ func (d *Damage) Error() string {
 type Folder struct {
 	Path     string
 	Manifest *Manifest
+
+	picks bool // its reader asks for what comes next by itself, see source.ahead
 
 	mu    sync.Mutex
 	files []*os.File // opened, and their headers checked, when first read
@@ -148,6 +151,9 @@ func (f *Folder) file(i int) (*os.File, error) {
 	if is := hexSum(hash.Sum128()); is != entry.HeaderXXH3 {
 		_ = file.Close()
 		return nil, &Damage{Path: path, To: entry.HeaderBytes, Reason: fmt.Sprintf("checksum %s, %s was written", is, entry.HeaderXXH3)}
+	}
+	if f.picks {
+		_ = unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_RANDOM) // a hint
 	}
 	f.files[i] = file
 	return file, nil
