@@ -11,9 +11,9 @@ import (
 	"sync"
 
 	"github.com/zeebo/xxh3"
-	"golang.org/x/sys/unix"
 
 	"monotron/fault"
+	"monotron/hint"
 )
 
 // Damage is a checkpoint, or a part of one, that is not what was written.
@@ -153,7 +153,7 @@ func (f *Folder) file(i int) (*os.File, error) {
 		return nil, &Damage{Path: path, To: entry.HeaderBytes, Reason: fmt.Sprintf("checksum %s, %s was written", is, entry.HeaderXXH3)}
 	}
 	if f.picks {
-		_ = unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_RANDOM) // a hint
+		hint.Random(file)
 	}
 	f.files[i] = file
 	return file, nil

@@ -8,9 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"monotron/fault"
+	"monotron/hint"
 	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -167,7 +166,7 @@ func (c *checked) ahead(file *os.File, p Piece, from, to, total int64) {
 	asked, end := c.asked.Load(), min(total, to+window)
 	if asked < total && asked < to+window/2 && c.asked.CompareAndSwap(asked, end) {
 		from = max(from, asked)
-		_ = unix.Fadvise(int(file.Fd()), p.Offset+from, end-from, unix.FADV_WILLNEED) // a hint
+		hint.WillNeed(file, p.Offset+from, end-from)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"monotron/hint"
 )
 
 const (
@@ -161,7 +163,7 @@ func (f *File) start() {
 func (f *File) ahead(n int64) {
 	if f.at+n > f.reserved {
 		more := max(n, aheadBytes)
-		_ = unix.Fallocate(int(f.file.Fd()), 0, f.reserved, more)
+		hint.Reserve(f.file, f.reserved, more)
 		f.reserved += more
 	}
 }
@@ -183,7 +185,7 @@ func (f *File) write(w write) error {
 		}
 	}
 	if err == nil && !f.isDirect() {
-		_ = unix.SyncFileRange(int(f.file.Fd()), w.at, int64(len(w.bytes)), unix.SYNC_FILE_RANGE_WRITE) // a head start; Sync waits and tells
+		hint.WriteBack(f.file, w.at, int64(len(w.bytes))) // a head start; Sync waits and tells
 	}
 	return err
 }
@@ -198,14 +200,8 @@ func (f *File) isDirect() bool {
 func (f *File) setDirect(on bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	flags, err := unix.FcntlInt(f.file.Fd(), unix.F_GETFL, 0)
-	if err != nil {
-		return err
-	}
-	if flags &^= unix.O_DIRECT; on {
-		flags |= unix.O_DIRECT
-	}
-	if _, err = unix.FcntlInt(f.file.Fd(), unix.F_SETFL, flags); err == nil {
+	err := pastCache(f.file, on)
+	if err == nil {
 		f.direct = on
 	}
 	return err
