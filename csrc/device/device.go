@@ -47,6 +47,7 @@ type Device struct {
 	Arena   *Arena
 
 	backend Backend
+	fused   Tensor // the workspace of FuseAttention
 	err     error
 }
 
