@@ -3,6 +3,7 @@
 package cuda_test
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -64,7 +65,7 @@ func TestFusedAttentionRefuses(t *testing.T) {
 	}
 	refused := func(want string, a device.AttentionBackwardArgs) {
 		t.Helper()
-		if err := d.FuseAttention(a); err == nil || !strings.Contains(err.Error(), want) || d.FusedWorkspace() != 0 {
+		if err := d.FuseAttention(a, math.MaxInt64); err == nil || !strings.Contains(err.Error(), want) || d.FusedWorkspace() != 0 {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}

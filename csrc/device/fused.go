@@ -1,6 +1,9 @@
 package device
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // fuser is a backend that finds a vendor's attention at run time.
 type fuser interface {
@@ -13,9 +16,10 @@ type fuser interface {
 }
 
 // FuseAttention makes attention of like's shapes and strides run in the vendor's library
-// (cuDNN) from now on; where DQ is not given, forward alone. Values are not looked at. The
-// error says why it cannot be; then nothing has changed.
-func (d *Device) FuseAttention(like AttentionBackwardArgs) error {
+// (cuDNN) from now on, in a workspace of `most` bytes at most; where DQ is not given, forward
+// alone. Values are not looked at. The error says why it cannot be; then such calls go on
+// running in the device's own kernels.
+func (d *Device) FuseAttention(like AttentionBackwardArgs, most int64) error {
 	b, ok := d.backend.(fuser)
 	if !ok {
 		return errors.New("there is none for device " + d.Name)
@@ -24,6 +28,9 @@ func (d *Device) FuseAttention(like AttentionBackwardArgs) error {
 	bytes, err := b.fuseAttention(&like)
 	if err != nil {
 		return err
+	}
+	if bytes > most {
+		return fmt.Errorf("its workspace would be %s, more than the %s that it may have", Size(bytes), Size(most))
 	}
 	if bytes > d.FusedWorkspace() { // the last one stays: ops that are under way use it
 		d.fused = d.Arena.Alloc(Workspace, I32, (bytes+3)/4)

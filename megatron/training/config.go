@@ -40,6 +40,8 @@ type Config struct {
 	CPUThreads int    // 0: all cores
 	Precision  string // F32, BF16, FP16
 
+	AttentionBackend string // auto, flash, fused, unfused, local
+
 	MicroBatchSize            int
 	GlobalBatchSize           int
 	RampupBatchSize           []int  // start, increment, samples; nil: constant

@@ -189,7 +189,7 @@ const FuseVariable = "MONOTRON_ATTENTION"
 
 func (e *Env) fuse(like device.AttentionBackwardArgs) {
 	if os.Getenv(FuseVariable) == "fused" && e.Dev != e.oracle {
-		e.refused = e.Dev.FuseAttention(like)
+		e.refused = e.Dev.FuseAttention(like, math.MaxInt64)
 	}
 }
 
