@@ -38,7 +38,7 @@ func (r *recorder) Alloc(bytes int64) (unsafe.Pointer, error) {
 type pointer struct{ offset, from, to uintptr }
 
 func (r *recorder) Run(op device.Op, args unsafe.Pointer) error {
-	raw := unsafe.Slice((*byte)(args), argBytes[op])
+	raw := unsafe.Slice((*byte)(args), op.ArgBytes())
 	var tensors []pointer
 	for at := uintptr(0); at+unsafe.Sizeof(device.Tensor{}) <= uintptr(len(raw)); at += 8 {
 		if t := (*device.Tensor)(unsafe.Add(args, at)); r.holds(t.Data) {
@@ -109,21 +109,6 @@ func (r *recorder) put(values ...any) {
 			r.err = err
 		}
 	}
-}
-
-var argBytes = [device.Ops]uintptr{
-	device.OpMatmul: unsafe.Sizeof(device.MatmulArgs{}), device.OpNormForward: unsafe.Sizeof(device.NormForwardArgs{}),
-	device.OpNormBackward: unsafe.Sizeof(device.NormBackwardArgs{}), device.OpActivationForward: unsafe.Sizeof(device.ActivationForwardArgs{}),
-	device.OpActivationBackward: unsafe.Sizeof(device.ActivationBackwardArgs{}), device.OpRope: unsafe.Sizeof(device.RopeArgs{}),
-	device.OpAttentionForward: unsafe.Sizeof(device.AttentionForwardArgs{}), device.OpAttentionBackward: unsafe.Sizeof(device.AttentionBackwardArgs{}),
-	device.OpEmbeddingForward: unsafe.Sizeof(device.EmbeddingForwardArgs{}), device.OpEmbeddingBackward: unsafe.Sizeof(device.EmbeddingBackwardArgs{}),
-	device.OpCrossEntropyStats: unsafe.Sizeof(device.CrossEntropyStatsArgs{}), device.OpCrossEntropyLoss: unsafe.Sizeof(device.CrossEntropyLossArgs{}),
-	device.OpCrossEntropyGrad: unsafe.Sizeof(device.CrossEntropyGradArgs{}), device.OpDropoutAdd: unsafe.Sizeof(device.DropoutAddArgs{}),
-	device.OpDropoutBackward: unsafe.Sizeof(device.DropoutBackwardArgs{}), device.OpColumnSum: unsafe.Sizeof(device.ColumnSumArgs{}),
-	device.OpAdd: unsafe.Sizeof(device.AddArgs{}), device.OpCopy: unsafe.Sizeof(device.CopyArgs{}), device.OpFill: unsafe.Sizeof(device.FillArgs{}),
-	device.OpUniform: unsafe.Sizeof(device.UniformArgs{}), device.OpGradStats: unsafe.Sizeof(device.GradStatsArgs{}),
-	device.OpWeightedSum: unsafe.Sizeof(device.WeightedSumArgs{}), device.OpGradScale: unsafe.Sizeof(device.GradScaleArgs{}),
-	device.OpAdamW: unsafe.Sizeof(device.AdamWArgs{}), device.OpSGD: unsafe.Sizeof(device.SGDArgs{}),
 }
 
 // TestRecord writes the calls of the cases that -run names to the file that

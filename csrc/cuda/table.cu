@@ -4,6 +4,7 @@
 
 #include "blaslt.h"
 #include "cudnn.h"
+#include "graphs.h"
 #include "op.h"
 #include "staging.h"
 #include "streams.h"
@@ -125,6 +126,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.describe = describe;
   api.streams = mt_cuda_streams();
   api.fuse_attention = mt_cudnn_fuse_attention;
+  api.graphs = mt_cuda_graphs();
 #define ENTER(id, name) api.op[id] = mt_cuda_##name;
   MT_EACH_OP(ENTER)
   return &api;

@@ -31,9 +31,11 @@ const (
 // Arena hands out device memory: best fit over large segments, neighbours
 // merged when freed. Used by the one goroutine of its Device.
 type Arena struct {
-	device   *Device
-	segments []*block // first block of each
-	used     map[unsafe.Pointer]*block
+	device    *Device
+	segments  []*block // first block of each
+	stretches []*stretch
+	open      *stretch // where memory comes from now; nil: the segments
+	used      map[unsafe.Pointer]*block
 
 	now, peak        [Purposes]int64
 	total, totalPeak int64
@@ -48,6 +50,8 @@ type block struct {
 	purpose    Purpose
 	holds      Tensor // its dtype and shape
 	prev, next *block
+	stretch    *stretch // nil: it is in a segment of the arena
+	graph      *Graph   // works on it; nil: none does
 }
 
 func newArena(d *Device) *Arena { return &Arena{device: d, used: map[unsafe.Pointer]*block{}} }
@@ -74,10 +78,12 @@ func (a *Arena) Free(t Tensor) {
 	if b == nil {
 		panic(fmt.Sprintf("device: free of %v, which is no block of this arena", t))
 	}
+	if b.graph != nil && b.graph.taken != nil {
+		panic(fmt.Sprintf("device: free of %v, which a graph works on", t))
+	}
 	delete(a.used, t.Data)
-	a.now[b.purpose] -= b.bytes
-	a.total -= b.bytes
-	b.free = true
+	a.count(b.purpose, -b.bytes)
+	b.free, b.graph = true, nil
 	if n := b.next; n != nil && n.free {
 		b.absorb(n)
 	}
@@ -100,7 +106,7 @@ func (a *Arena) take(bytes int64, p Purpose, t Tensor) unsafe.Pointer {
 		best = a.grow(bytes, p, t)
 	}
 	if rest := best.bytes - bytes; rest > 0 {
-		tail := &block{at: unsafe.Add(best.at, bytes), bytes: rest, free: true, prev: best, next: best.next}
+		tail := &block{at: unsafe.Add(best.at, bytes), bytes: rest, free: true, prev: best, next: best.next, stretch: best.stretch}
 		if tail.next != nil {
 			tail.next.prev = tail
 		}
@@ -108,16 +114,21 @@ func (a *Arena) take(bytes int64, p Purpose, t Tensor) unsafe.Pointer {
 	}
 	best.free, best.purpose, best.holds = false, p, t
 	a.used[best.at] = best
+	a.count(p, bytes)
+	return best.at
+}
+
+// count notes that bytes more are held for p.
+func (a *Arena) count(p Purpose, bytes int64) {
 	a.now[p] += bytes
 	a.peak[p] = max(a.peak[p], a.now[p])
 	a.total += bytes
 	a.totalPeak = max(a.totalPeak, a.total)
-	return best.at
 }
 
 func (a *Arena) bestFit(bytes int64) *block {
 	var best *block
-	for _, first := range a.segments {
+	for _, first := range *a.source() {
 		for b := first; b != nil; b = b.next {
 			if b.free && b.bytes >= bytes && (best == nil || b.bytes < best.bytes) {
 				best = b
@@ -134,8 +145,8 @@ func (a *Arena) grow(bytes int64, p Purpose, t Tensor) *block {
 		panic(&OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Cause: err})
 	}
 	a.reserved += size
-	b := &block{at: at, bytes: size, free: true}
-	a.segments = append(a.segments, b)
+	b := &block{at: at, bytes: size, free: true, stretch: a.open}
+	*a.source() = append(*a.source(), b)
 	return b
 }
 
@@ -152,9 +163,10 @@ func (a *Arena) Usage() Usage {
 	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved, int64(len(a.used))}
 }
 
-// Close gives every segment back. No tensor of the arena may be used afterwards.
+// Close gives every segment back. No tensor of the arena, and no graph, may be used afterwards.
 func (a *Arena) Close() {
-	for _, first := range a.segments {
+	a.device.dropGraphs()
+	for _, first := range a.all() {
 		bytes := int64(0)
 		for b := first; b != nil; b = b.next {
 			bytes += b.bytes

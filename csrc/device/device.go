@@ -49,6 +49,8 @@ type Device struct {
 	backend Backend
 	fused   Tensor // the workspace of FuseAttention
 	err     error
+	made    []*Graph
+	taking  *Graph // what is enqueued is taken down for it; nil: it is done
 }
 
 // New makes a rank's device over a backend.
@@ -76,6 +78,10 @@ func (d *Device) Write(t Tensor, src []byte) {
 	if !t.Contiguous() || int64(len(src)) != t.Bytes() {
 		panic(fmt.Sprintf("device: write of %d bytes into %v", len(src), t))
 	}
+	if d.taking != nil {
+		d.keep(errHost)
+		return
+	}
 	d.keep(d.backend.Write(t.Data, src))
 }
 
@@ -84,11 +90,19 @@ func (d *Device) Read(dst []byte, t Tensor) {
 	if !t.Contiguous() || int64(len(dst)) != t.Bytes() {
 		panic(fmt.Sprintf("device: read of %d bytes from %v", len(dst), t))
 	}
+	if d.taking != nil {
+		d.keep(errHost)
+		return
+	}
 	d.keep(d.backend.Read(dst, t.Data))
 }
 
 // Sync waits for everything enqueued and returns the first trouble so far.
 func (d *Device) Sync() error {
+	if d.taking != nil {
+		d.keep(errHost)
+		return d.err
+	}
 	d.keep(d.backend.Sync())
 	return d.err
 }
@@ -97,14 +111,29 @@ func (d *Device) Sync() error {
 func (d *Device) Err() error { return d.err }
 
 func (d *Device) keep(err error) {
-	if d.err == nil && err != nil {
+	switch {
+	case err == nil:
+	case d.taking != nil:
+		d.taking.keep(err)
+	case d.err == nil:
 		d.err = err
 	}
+}
+
+// dropGraphs forgets what was taken down.
+func (d *Device) dropGraphs() {
+	for _, g := range d.made {
+		g.Close()
+	}
+	d.made = nil
 }
 
 func (d *Device) run(op Op, args unsafe.Pointer, main Tensor) {
 	if d.err != nil {
 		return
+	}
+	if d.taking != nil {
+		d.taking.uses(op, args)
 	}
 	if d.Observe == nil {
 		d.keep(d.backend.Run(op, args))

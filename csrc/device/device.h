@@ -127,6 +127,17 @@ typedef struct {
   void (*drop_mark)(mt_context *ctx, void *mark); /* who follows it still does */
 } mt_streams;
 
+/* Work that is taken down instead of being done, to be enqueued as a whole later, as often
+ * as wanted: what the ops are given between begin and end, on one thread, with nothing in
+ * between but ops. What its tensors hold is read each time; where they lie stays. Each call
+ * returns NULL or why it failed; end must follow begin, and leaves the stream as before. */
+typedef struct {
+  const char *(*begin)(mt_context *ctx);
+  const char *(*end)(mt_context *ctx, void **graph, int64_t *nodes);
+  const char *(*launch)(mt_context *ctx, void *graph);
+  void (*drop)(mt_context *ctx, void *graph); /* when its launches are done */
+} mt_graphs;
+
 typedef struct {
   uint32_t version, bytes; /* MT_DEVICE_VERSION, sizeof(mt_device_api) */
   int64_t workspace_bytes; /* each context needs */
@@ -145,6 +156,7 @@ typedef struct {
    * hands over in ctx; 1 with the reason in ctx->error where it cannot be. like NULL: our own
    * kernels again. NULL: there is no such library for this device. */
   int32_t (*fuse_attention)(mt_context *ctx, const mt_attention_backward_args *like, int64_t *bytes);
+  const mt_graphs *graphs;   /* NULL: there are none */
   mt_op op[MT_OPS];
 } mt_device_api;
 

@@ -3,7 +3,8 @@
 //
 // Reading order: tensor.go (what an op sees), ops.go (every op's arguments and
 // meaning), device.go (how a call travels), arena.go (where memory comes from),
-// pool.go (who works on a CPU), table.go with device.h (the C side).
+// pool.go (who works on a CPU), graph.go (work enqueued as a whole), table.go with
+// device.h (the C side).
 //
 // Invariants
 //   - A call is a whole op. Argument structs have the same layout in Go and in

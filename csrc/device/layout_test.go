@@ -2,24 +2,13 @@
 
 package device
 
-import (
-	"testing"
-	"unsafe"
-)
+import "testing"
 
 // Claim (device.h): argument structs are the same bytes in Go and in C.
 func TestArgumentLayouts(t *testing.T) {
-	goSizes := [Ops]uintptr{
-		unsafe.Sizeof(MatmulArgs{}), unsafe.Sizeof(NormForwardArgs{}), unsafe.Sizeof(NormBackwardArgs{}), unsafe.Sizeof(ActivationForwardArgs{}),
-		unsafe.Sizeof(ActivationBackwardArgs{}), unsafe.Sizeof(RopeArgs{}), unsafe.Sizeof(AttentionForwardArgs{}), unsafe.Sizeof(AttentionBackwardArgs{}),
-		unsafe.Sizeof(EmbeddingForwardArgs{}), unsafe.Sizeof(EmbeddingBackwardArgs{}), unsafe.Sizeof(CrossEntropyStatsArgs{}),
-		unsafe.Sizeof(CrossEntropyLossArgs{}), unsafe.Sizeof(CrossEntropyGradArgs{}), unsafe.Sizeof(DropoutAddArgs{}), unsafe.Sizeof(DropoutBackwardArgs{}),
-		unsafe.Sizeof(ColumnSumArgs{}), unsafe.Sizeof(AddArgs{}), unsafe.Sizeof(CopyArgs{}), unsafe.Sizeof(FillArgs{}), unsafe.Sizeof(UniformArgs{}),
-		unsafe.Sizeof(GradStatsArgs{}), unsafe.Sizeof(WeightedSumArgs{}), unsafe.Sizeof(GradScaleArgs{}), unsafe.Sizeof(AdamWArgs{}), unsafe.Sizeof(SGDArgs{}),
-	}
 	for op := Op(0); op < Ops; op++ {
-		if int64(goSizes[op]) != cSize(op) {
-			t.Errorf("%s: %d bytes in Go, %d in C", op, goSizes[op], cSize(op))
+		if op.ArgBytes() != cSize(op) {
+			t.Errorf("%s: %d bytes in Go, %d in C", op, op.ArgBytes(), cSize(op))
 		}
 	}
 }

@@ -42,6 +42,8 @@ type library struct {
 	context *C.mt_context
 	scratch unsafe.Pointer // shared by all ops: one stream runs them in order
 	room    int64
+	graphs  int              // there are
+	kept    []unsafe.Pointer // former scratch that graphs work in
 }
 
 // OpenLibrary loads the kernel library at path and opens GPU `ordinal`. The
@@ -119,12 +121,14 @@ func (l *library) Read(dst []byte, src unsafe.Pointer) error {
 
 // Close waits for what was enqueued.
 func (l *library) Close() {
-	if l.scratch != nil {
-		l.Free(l.scratch, l.room)
+	for _, p := range append(l.kept, l.scratch) {
+		if p != nil {
+			l.Free(p, 0)
+		}
 	}
 	C.mt_close(l.api, l.context)
 	C.free(unsafe.Pointer(l.context))
-	l.scratch, l.room, l.context = nil, 0, nil
+	l.scratch, l.room, l.context, l.kept = nil, 0, nil, nil
 }
 
 // OnHost is true of emulated kernels.
@@ -146,7 +150,10 @@ func (l *library) reserve(bytes int64) error {
 		return nil
 	}
 	bytes = max(bytes+bytes/4, 16<<20)
-	if l.scratch != nil {
+	switch {
+	case l.scratch != nil && l.graphs > 0:
+		l.kept = append(l.kept, l.scratch)
+	case l.scratch != nil:
 		l.Free(l.scratch, l.room)
 	}
 	l.scratch, l.room = nil, 0

@@ -44,6 +44,9 @@ type raw struct {
 	CheckpointActivations bool
 	CheckpointMethod      string
 
+	GraphImpl   string
+	EnableGraph bool
+
 	ConfigFile        string
 	PrintConfig, Help bool
 }

@@ -427,6 +427,7 @@ func (p *parser) deriveData() {
 
 func (p *parser) deriveReport() {
 	l := &p.Log
+	p.Graphs = p.Raw.EnableGraph || p.Raw.GraphImpl != graphsOff
 	if l.MemoryInterval > 0 && l.MemoryInterval%max(1, l.Interval) != 0 {
 		p.problem("--log-memory-interval %d is not a multiple of --log-interval %d", l.MemoryInterval, l.Interval)
 	}

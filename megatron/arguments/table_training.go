@@ -8,6 +8,11 @@ const (
 	ownCheckpoint = "checkpoint"
 )
 
+const (
+	graphsOff   = "none"
+	wholeGraphs = "a graph holds a whole micro-batch, forward and backward"
+)
+
 const noFP8 = "there is no fp8 arithmetic here; use --bf16"
 
 // trainingFlags say how long and in what portions.
@@ -32,6 +37,11 @@ var trainingFlags = owned(ownTraining,
 	works("eval-global-batch-size", Int, "", "EvalGlobalBatchSize", "batch of an evaluation (--global-batch-size)"),
 	works("eval-micro-batch-size", Int, "", "EvalMicroBatchSize", "micro-batch of an evaluation (--micro-batch-size)"),
 	works("skip-train", Switch, "", "SkipTrain", "evaluate only"),
+	works("cuda-graph-impl", String, graphsOff, "Raw.GraphImpl", "local: one rank on a GPU enqueues a micro-batch, and the update, as one call each").choices(graphsOff, "local").
+		same("transformer_engine", "local").same("full_iteration", "local"),
+	works("enable-cuda-graph", Switch, "", "Raw.EnableGraph", "--cuda-graph-impl local").alias("external-cuda-graph"),
+	accepted("cuda-graph-scope", Strings, "", wholeGraphs),
+	accepted("cuda-graph-modules", Strings, "", wholeGraphs),
 	works("full-validation", Switch, "", "FullValidation", "evaluate on the whole validation set"),
 	accepted("rerun-mode", String, "validate_results", "steps repeat bit for bit; `replay` runs one again").choices("disabled", "validate_results", "report_stats"),
 	accepted("manual-gc", Switch, "", "it concerns Python's collector"),

@@ -24,8 +24,10 @@ type Optimizer struct {
 
 	hyper device.Tensor // f32 [Hypers]
 	apart device.Tensor // the same with the rate of --decoupled-lr; not given without
+	rate  device.Tensor // f32 [1]: that rate
 	stats device.Tensor // f64 [Stats]
 	Steps int64         // updates made, for Adam's bias correction
+	Graph *device.Graph // of the update, where the rank is alone; nil: op by op
 }
 
 // New gives params their memory: values of dtype, f32 main gradients, masters
@@ -38,7 +40,7 @@ func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g 
 	o := &Optimizer{device: d, config: c, groups: g, sharding: s, params: params, bucketOf: map[*mpu.Param]*bucket{},
 		hyper: d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), stats: d.Arena.Zeroed(device.Optimizer, device.F64, device.Stats)}
 	if c.DecoupledLR > 0 {
-		o.apart = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers)
+		o.apart, o.rate = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), d.Arena.Zeroed(device.Optimizer, device.F32, 1)
 	}
 	o.allocate(dtype)
 	return o
@@ -102,6 +104,17 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 		a.Factor *= float64(size(o.groups.Data))
 	}
 	o.prepare(a)
+	if err := o.Graph.Run(o.clipAndUpdate); err != nil {
+		return Result{}, err
+	}
+	r := o.result()
+	r.Factor = a.Factor
+	return r, o.gatherAll()
+}
+
+// clipAndUpdate is what a step does on the device; what changes from step to step is in
+// hyper, and rate.
+func (o *Optimizer) clipAndUpdate() error {
 	d := o.device
 	d.Fill(o.stats, 0)
 	for _, s := range o.segments {
@@ -110,19 +123,17 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 		}
 	}
 	if err := o.sumStats(); err != nil {
-		return Result{}, err
+		return err
 	}
 	d.GradScale(device.GradScaleArgs{Hyper: o.hyper, Stats: o.stats, MaxNorm: float32(o.config.ClipGrad)})
 	if o.apart.Given() {
 		d.Copy(o.apart, o.hyper)
-		device.WriteSlice(d, o.apart.Slice(0, device.HyperLR, 1), []float32{float32(a.DecoupledLR)})
+		d.Copy(o.apart.Slice(0, device.HyperLR, 1), o.rate)
 	}
 	for _, s := range o.segments {
 		o.update(s)
 	}
-	r := o.result()
-	r.Factor = a.Factor
-	return r, o.gatherAll()
+	return nil
 }
 
 // prepare tells the kernels what changes this step.
@@ -134,6 +145,9 @@ func (o *Optimizer) prepare(a StepArgs) {
 	hyper[device.HyperCorrection2] = float32(1 - math.Pow(asKernel(o.config.AdamBeta2), t))
 	hyper[device.HyperLossScale] = float32(a.Factor)
 	device.WriteSlice(o.device, o.hyper, hyper[:])
+	if o.rate.Given() {
+		device.WriteSlice(o.device, o.rate, []float32{float32(a.DecoupledLR)})
+	}
 }
 
 // sumStats adds up what the ranks counted, each global element once: over the

@@ -27,14 +27,18 @@ func (m *Micro) counted() float64 {
 }
 
 // load copies what a stage needs of a micro-batch to the device and describes it to
-// the layers. The weight of a token in the total loss is mask·weight; the last
-// stage gets the mask, f32 [tokens].
-func (e *Engine) load(s *device.Scope, m *Micro, part schedule.Part, weight float64) (p *model.Pass, mask device.Tensor) {
+// the layers; train: what dropout and backward need too. The weight of a token in the
+// total loss is mask·weight; the last stage gets the mask, f32 [tokens].
+func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, train bool) (p *model.Pass, mask device.Tensor) {
 	b, n := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
 	p = &model.Pass{D: e.device, DType: e.dtype, Seq: n, Batch: b, Seed: uint64(e.config.Seed)}
 	p.PositionIDs = put(e.device, s, device.I32, transposed(m.PositionIDs))
 	if m.DocStart != nil {
 		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, n)
+	}
+	if train {
+		p.Grad, p.LossScale = true, e.scale
+		p.Step, p.Samples = e.iteration, put(e.device, s, device.I32, m.Samples)
 	}
 	if part.Embedding {
 		p.IDs = put(e.device, s, device.I32, transposed(m.Tokens))
@@ -53,7 +57,34 @@ func (e *Engine) load(s *device.Scope, m *Micro, part schedule.Part, weight floa
 	return p, mask
 }
 
-func put[T any](d *device.Device, s *device.Scope, dtype device.DType, host []T) device.Tensor {
+// place is where the numbers of a micro-batch are put: new tensors of a scope, or, for a
+// graph, the same ones each time.
+type place interface {
+	Alloc(dtype device.DType, shape ...int64) device.Tensor
+}
+
+// inputs are tensors of a scope that are given out again, in the same order, after rewind.
+type inputs struct {
+	scope *device.Scope
+	given []device.Tensor
+	next  int
+}
+
+func (in *inputs) rewind() *inputs {
+	in.next = 0
+	return in
+}
+
+// Alloc is called with the same arguments in every round.
+func (in *inputs) Alloc(dtype device.DType, shape ...int64) device.Tensor {
+	if in.next == len(in.given) {
+		in.given = append(in.given, in.scope.Alloc(dtype, shape...))
+	}
+	in.next++
+	return in.given[in.next-1]
+}
+
+func put[T any](d *device.Device, s place, dtype device.DType, host []T) device.Tensor {
 	t := s.Alloc(dtype, int64(len(host)))
 	device.WriteSlice(d, t, host)
 	return t

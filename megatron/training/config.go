@@ -39,6 +39,7 @@ type Config struct {
 	Device     string // auto, cpu, cuda, ref
 	CPUThreads int    // 0: all cores
 	Precision  string // F32, BF16, FP16
+	Graphs     bool   // the steady parts of a step are enqueued as CUDA graphs
 
 	AttentionBackend string // auto, flash, fused, unfused, local
 

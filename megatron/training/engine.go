@@ -35,6 +35,7 @@ type Engine struct {
 	sums      device.Tensor   // f64 [2]: Σ loss·mask, Σ mask
 	micro     int             // micro-batch that goes forward
 	locating  bool            // a step is run again to find where it became not finite
+	steady    *steady         // nil: no graphs
 }
 
 // NewEngine builds the rank's model and optimizer; parameters are not yet set.

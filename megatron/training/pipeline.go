@@ -19,12 +19,13 @@ type microBatches struct {
 	engine *Engine
 	micros []*Micro
 	train  bool
-	alive  map[place]*alive
+	alive  map[cell]*alive
 	result *StepResult
 	peek   peek
 }
 
-type place struct{ micro, chunk int }
+// cell is a micro-batch in a chunk of the model.
+type cell struct{ micro, chunk int }
 
 // peek are looks at a forward pass; each may be nil.
 type peek struct {
@@ -43,11 +44,14 @@ type alive struct {
 
 // run carries the schedule for micros out on this rank.
 func (e *Engine) run(micros []*Micro, train bool, r *StepResult, look peek) error {
+	if train && e.steady.suits(micros) {
+		return e.steady.run(micros, r)
+	}
 	acts, err := e.book.Actions(e.config.Schedule(len(micros), !train), e.rank.Place.PP)
 	if err != nil {
 		return err
 	}
-	w := &microBatches{engine: e, micros: micros, train: train, alive: map[place]*alive{}, result: r, peek: look}
+	w := &microBatches{engine: e, micros: micros, train: train, alive: map[cell]*alive{}, result: r, peek: look}
 	l := &link{engine: e, work: w, rows: e.hiddenRows(micros[0])}
 	if !train || !e.measuresStages() {
 		return schedule.Run(acts, w, l)
@@ -74,15 +78,11 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	e.Timers.Start("forward-compute", report.LevelMicro)
 	defer e.Timers.Stop("forward-compute")
 	a := &alive{scope: e.device.Arena.Scope(device.Activations), in: in}
-	w.alive[place{i, chunk}] = a
+	w.alive[cell{i, chunk}] = a
 	var mask device.Tensor
-	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)))
+	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)), w.train)
 	a.pass.See = e.spoiled(w.train, i, w.peek.layer)
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
-	if w.train {
-		a.pass.Grad, a.pass.LossScale = true, e.scale
-		a.pass.Step, a.pass.Samples = e.iteration, put(e.device, a.scope, device.I32, m.Samples)
-	}
 	var err error
 	if a.out, err = e.Stages[chunk].Forward(a.pass, in); err != nil {
 		return in, err
@@ -93,7 +93,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 			w.peek.done(a.pass, a.out)
 		}
 		if !w.train {
-			w.drop(place{i, chunk})
+			w.drop(cell{i, chunk})
 			return device.Tensor{}, nil
 		}
 	}
@@ -109,7 +109,7 @@ func (e *Engine) hook(p *model.Pass, last bool) {
 }
 
 // drop ends a micro-batch that no backward follows.
-func (w *microBatches) drop(at place) {
+func (w *microBatches) drop(at cell) {
 	a := w.alive[at]
 	delete(w.alive, at)
 	a.out.Release()
@@ -135,7 +135,7 @@ func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
 
 func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Tensor, err error) {
 	start := time.Now()
-	e, at := w.engine, place{i, chunk}
+	e, at := w.engine, cell{i, chunk}
 	e.rank.at(watch.Backward, e.Iteration+1)
 	a := w.alive[at]
 	delete(w.alive, at)
@@ -155,7 +155,7 @@ func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Te
 
 // sent ends what only waited for its value to be sent.
 func (w *microBatches) sent(t schedule.Transfer, value device.Tensor) {
-	at := place{t.Micro, t.Chunk}
+	at := cell{t.Micro, t.Chunk}
 	switch {
 	case t.Grad:
 		w.engine.device.Arena.Free(value)

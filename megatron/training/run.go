@@ -61,6 +61,11 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 	if err = r.Engine.ChooseAttention(r.log.note); err != nil {
 		return nil, err
 	}
+	if r.Config.Graphs {
+		if why := r.Engine.Capture(); why != "" {
+			r.log.note("no CUDA graphs: %s", why)
+		}
+	}
 	if rank.Carrier != "" {
 		r.log.note("between ranks: %s", rank.Carrier)
 	}
@@ -156,6 +161,9 @@ func (r *Run) iterate(ctx context.Context) error {
 	}
 	if step.result, err = r.Engine.Step(batch); err != nil {
 		return r.explain(ctx, err, batch, before)
+	}
+	for _, line := range r.Engine.GraphNews() {
+		r.log.note("%s", line)
 	}
 	return r.log.step(r, step)
 }

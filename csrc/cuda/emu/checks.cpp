@@ -79,6 +79,8 @@ __global__ void mma_kernel(float *out) {
   for (int e = 0; e < 4; e++) out[(lane / 4 + e / 2 * 8) * 8 + lane % 4 * 2 + e % 2] = c[e];
 }
 
+__global__ void add_kernel(float *to, float by) { to[threadIdx.x] += by; }
+
 int failures;
 float values[256];
 
@@ -158,6 +160,65 @@ void check_mma() {
   expect("mma by the manual's fragments", right, "");
 }
 
+/* A stream that is captured, what is given to it meanwhile, and what that ends in. */
+template <typename F> cudaError_t capture(cudaStream_t stream, cudaGraphExec_t *out, F calls) {
+  cudaGraph_t graph;
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  calls();
+  cudaError_t e = cudaStreamEndCapture(stream, &graph);
+  if (e != cudaSuccess) return e;
+  cudaGraphInstantiate(out, graph, 0);
+  cudaGraphDestroy(graph);
+  return cudaSuccess;
+}
+
+void check_graphs() {
+  cudaStream_t stream;
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  float *device, host[32] = {}, *pinned, by = 1;
+  cudaMalloc(reinterpret_cast<void **>(&device), sizeof host);
+  cudaHostAlloc(reinterpret_cast<void **>(&pinned), sizeof host, cudaHostAllocDefault);
+  memset(pinned, 0, sizeof host);
+  cudaGraphExec_t graph = nullptr;
+  cudaMemcpyAsync(device, pinned, sizeof host, cudaMemcpyHostToDevice, stream);
+  cudaError_t e = capture(stream, &graph, [&] {
+    MT_LAUNCH(add_kernel, 1, 32, 0, stream, device, by);
+    cudaMemcpyAsync(pinned, device, sizeof host, cudaMemcpyDeviceToHost, stream);
+    MT_LAUNCH(add_kernel, 1, 32, 0, stream, device, 2 * by);
+    by = 100;
+  });
+  cudaStreamSynchronize(stream);
+  expect("nothing is done while it is captured", e == cudaSuccess && pinned[0] == 0, error());
+  for (int i = 0; i < 3; i++) cudaGraphLaunch(graph, stream);
+  cudaStreamSynchronize(stream);
+  expect("a graph runs its nodes in order, with the arguments of then", pinned[31] == 7, error());
+
+  cudaGraphExec_t none = nullptr;
+  auto refused = [&](const char *name, cudaError_t want, auto call) {
+    cudaError_t said = cudaSuccess, end = capture(stream, &none, [&] { said = call(); });
+    expect(name, said == want && end == cudaErrorStreamCaptureInvalidated && !none, cudaGetErrorString(said));
+    cudaGetLastError();
+  };
+  refused("a copy from pageable memory", cudaErrorStreamCaptureUnsupported, [&] { return cudaMemcpyAsync(device, host, sizeof host, cudaMemcpyHostToDevice, stream); });
+  refused("waiting for a captured stream", cudaErrorStreamCaptureUnsupported, [&] { return cudaStreamSynchronize(stream); });
+  refused("waiting for the device", cudaErrorStreamCaptureUnsupported, [&] { return cudaDeviceSynchronize(); });
+  refused("taking memory", cudaErrorStreamCaptureUnsupported, [&] { void *p; return cudaMalloc(&p, 64); });
+  refused("freeing memory", cudaErrorStreamCaptureUnsupported, [&] { return cudaFree(device); });
+  cudaEvent_t event;
+  cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  cudaEventRecord(event, stream);
+  refused("following what was not captured", cudaErrorStreamCaptureIsolation, [&] { return cudaStreamWaitEvent(stream, event, 0); });
+  capture(stream, &none, [&] { cudaEventRecord(event, stream); });
+  expect("an event of a capture cannot be waited for", cudaEventSynchronize(event) == cudaErrorCapturedEvent, "");
+
+  cudaFree(device);
+  void *again;
+  cudaMalloc(&again, sizeof host);
+  e = cudaGraphLaunch(graph, stream);
+  std::string said = cudaGetErrorString(e);
+  expect("a graph of freed memory does not run", e != cudaSuccess && said.find("add_kernel") != std::string::npos, said);
+}
+
 } // namespace
 
 int main(int count, char **words) {
@@ -172,6 +233,7 @@ int main(int count, char **words) {
   check_copies();
   check_meetings();
   check_mma();
+  check_graphs();
   printf("%d checks failed\n", failures);
   return failures != 0;
 }

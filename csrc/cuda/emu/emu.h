@@ -13,7 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <tuple>
 
+#include "graph.h"
 #include "stream.h"
 #include "types.h"
 
@@ -74,7 +76,8 @@ template <typename K, typename... A>
 void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, K kernel, A... args) {
   if (!fits(name, grid, block, dynamic)) return;
   std::function<void()> thread = [=] { kernel(args...); };
-  enqueue(stream, [=] { run(name, grid, block, dynamic, thread); });
+  std::tuple<A...> arguments(args...);
+  set_error(submit(stream, name, [=] { run(name, grid, block, dynamic, thread); }, &arguments, sizeof arguments));
 }
 
 template <typename T> T shuffle(Place at, unsigned mask, T value, unsigned from) {

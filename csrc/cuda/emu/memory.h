@@ -4,7 +4,19 @@
 #ifndef MT_EMU_MEMORY_H
 #define MT_EMU_MEMORY_H
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 namespace mt_emu {
+
+/* A block that cudaMalloc gave; the number tells it from a later one at its place. */
+struct Block {
+  const void *at;
+  uint64_t number;
+};
+std::vector<Block> blocks_of(const void *arguments, size_t bytes); /* that words among them point into */
+bool lives(const Block &b);
 
 void enter_device_memory(); /* the calling thread may touch it from now on */
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "graph.h"
 #include "memory.h"
 
 namespace {
@@ -92,6 +93,12 @@ void mt_emu::set_launch_error(const std::string &text) {
   last = cudaErrorLaunchFailure;
 }
 
+void mt_emu::set_error(cudaError_t e) {
+  if (e != cudaSuccess) last = e;
+}
+
+bool mt_emu::failed() { return last != cudaSuccess; }
+
 cudaError_t mt_emu::take_error() {
   cudaError_t e = last;
   last = cudaSuccess;
@@ -120,10 +127,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t s) { return s ? s->wait() : cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (cudaError_t e = mt_emu::waits_for(s)) return e;
+  return s ? s->wait() : cudaSuccess;
+}
 
 /* Waits for every stream; their errors stay for who asks them. */
 cudaError_t cudaDeviceSynchronize() {
+  if (cudaError_t e = mt_emu::waits_for_all()) return e;
   std::lock_guard<std::mutex> lock(streams_mutex);
   for (mt_emu_stream *s : streams) {
     std::unique_lock<std::mutex> inner(s->mutex);
@@ -141,6 +152,7 @@ struct mt_emu_event {
     cudaError_t error = cudaSuccess; /* of the stream, when it came by */
   };
   std::shared_ptr<Place> place; /* none before the first record */
+  bool captured = false;        /* last recorded in a captured stream: nobody can wait for it */
 };
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned) {
@@ -149,6 +161,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->captured = mt_emu::captured(stream);
+  if (event->captured) return cudaSuccess;
   auto place = event->place = std::make_shared<mt_emu_event::Place>();
   mt_emu::enqueue(stream, [place] {
     cudaError_t e = here ? here->trouble() : cudaSuccess;
@@ -160,6 +174,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (mt_emu::captured(stream)) return event->captured ? cudaSuccess : mt_emu::spoil(stream, cudaErrorStreamCaptureIsolation);
+  if (event->captured) return cudaErrorStreamCaptureUnsupported; /* a GPU's stream would join the capture */
   auto place = event->place;
   if (!place) return cudaSuccess;
   mt_emu::enqueue(stream, [place] {
@@ -170,12 +186,16 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->captured) return cudaErrorCapturedEvent;
+  if (cudaError_t e = mt_emu::unsafe()) return e;
   if (!event->place) return cudaSuccess;
   std::lock_guard<std::mutex> lock(event->place->mutex);
   return event->place->passed ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->captured) return cudaErrorCapturedEvent;
+  if (cudaError_t e = mt_emu::unsafe()) return e;
   if (!event->place) return cudaSuccess;
   std::unique_lock<std::mutex> lock(event->place->mutex);
   event->place->changed.wait(lock, [event] { return event->place->passed; });
@@ -195,6 +215,12 @@ const char *cudaGetErrorString(cudaError_t e) {
   case cudaErrorMemoryAllocation: return "out of memory";
   case cudaErrorInvalidDevice: return "invalid device ordinal";
   case cudaErrorNotReady: return "device not ready";
+  case cudaErrorIllegalState: return "the operation cannot be performed in the present state";
+  case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+  case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+  case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
+  case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
+  case cudaErrorStreamCaptureWrongThread: return "attempt to terminate a thread-local capture sequence from another thread";
   case cudaErrorLaunchFailure: {
     std::lock_guard<std::mutex> lock(texts_mutex);
     return launch_error;

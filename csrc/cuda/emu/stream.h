@@ -13,7 +13,9 @@ namespace mt_emu {
 void enqueue(cudaStream_t stream, std::function<void()> work);
 
 void set_launch_error(const std::string &text); /* of the thread that calls */
-cudaError_t take_error();                       /* and forgets it */
+void set_error(cudaError_t e);                  /* of the thread that calls, unless it is none */
+bool failed();
+cudaError_t take_error(); /* and forgets it */
 
 } // namespace mt_emu
 
