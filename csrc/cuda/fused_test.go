@@ -3,9 +3,11 @@
 package cuda_test
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"monotron/csrc/cuda"
@@ -38,10 +40,28 @@ func TestFusedAttention(t *testing.T) {
 	}
 }
 
-// standIn builds the stand-in for cuDNN and makes the library take it.
+// built is the stand-in for cuDNN, compiled once.
+var (
+	standInFolder string
+	built         = sync.OnceValues(func() (*standin.Library, error) { return standin.Build(standInFolder) })
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "standin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	standInFolder = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// standIn makes the kernel library take the stand-in.
 func standIn(t *testing.T) *standin.Library {
 	t.Helper()
-	lib, err := standin.Build(t.TempDir())
+	lib, err := built()
 	if err != nil {
 		t.Skip(err)
 	}
