@@ -78,7 +78,7 @@ bool open_library(mt_context *ctx, api *call) {
 #if MT_EMULATED
 /* The stand-in of the tests computes in the stream's thread, as a GPU would. */
 void in_stream(void *stream, void (*work)(void *), void *data) {
-  mt_emu::enqueue(static_cast<cudaStream_t>(stream), [=] { work(data); });
+  mt_emu::set_error(mt_emu::submit(static_cast<cudaStream_t>(stream), "cuDNN's attention", [=] { work(data); }, &data, sizeof data));
 }
 bool meet_stand_in(mt_context *ctx) {
   void *library = dlopen(getenv("MONOTRON_CUDNN"), RTLD_NOW | RTLD_NOLOAD);

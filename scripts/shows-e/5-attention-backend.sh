@@ -22,5 +22,6 @@ for b in auto flash fused unfused local; do run --device cuda --attention-backen
 for b in auto flash fused unfused local; do MONOTRON_CUDNN="$work/libcudnn.so.9" run --device cuda --attention-backend $b; done
 MONOTRON_CUDNN="$work/libcudnn.so.9" run --device cuda --attention-backend fused --attention-dropout 0.1
 MONOTRON_CUDNN="$work/libcudnn.so.9" run --device cuda --attention-backend fused --group-query-attention --num-query-groups 2
+MONOTRON_CUDNN="$work/libcudnn.so.9" run --device cuda --attention-backend fused --group-query-attention --num-query-groups 2 --cuda-graph-impl local
 for d in cpu ref; do run --device $d --attention-backend fused; done
 sh scripts/cudnn-plans.sh
