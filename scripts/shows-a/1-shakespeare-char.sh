@@ -18,7 +18,7 @@ bin/pretrain_gpt --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-
   --weight-decay 0.1 --adam-beta1 0.9 --adam-beta2 0.99 --clip-grad 1.0 --disable-bias-linear --init-method-std 0.02 \
   --make-vocab-size-divisible-by 1 --tokenizer-type CharTokenizer --vocab-file "$vocab" \
   --train-data-path "$work/shakespeare_train_document" --valid-data-path "$work/shakespeare_val_document" \
-  --eval-interval 2000 --eval-iters "$EVAL" --log-interval 100 --seed "$SEED" --device "$DEVICE" \
+  --eval-interval 4000 --eval-iters "$EVAL" --log-interval 100 --seed "$SEED" --device "$DEVICE" \
   --log-jsonl "$work/steps.jsonl" >"$work/log"
 seconds=$(awk -v from="$start" -v to="$(date +%s.%N)" 'BEGIN { printf "%.1f", to - from }')
 loss=$(sed -nE '/"validation":"validation"/s/.*"lm loss":([0-9.]+).*/\1/p' "$work/steps.jsonl" | tail -1)
