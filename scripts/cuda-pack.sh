@@ -1,11 +1,11 @@
 # Puts all that a GPU machine needs into bin/gpu: no Go, no compiler and no network are
-# wanted there, only a driver. Called by make gpu-pack.
+# wanted there, only a driver. Called by make gpu-pack. LIBRARY is another kernel library.
 set -eu
 cd "$(dirname "$0")/.."
 rm -rf bin/gpu
 mkdir -p bin/gpu
-cp bin/monotron bin/libmt_cuda.so scripts/gpu.sh scripts/cuda-torch.py bin/gpu/
-$GO test -c -o bin/gpu/cuda.test ./csrc/cuda/
+cp bin/monotron "${LIBRARY:-bin/libmt_cuda.so}" scripts/gpu.sh scripts/cuda-torch.py bin/gpu/
+${GO:-go} test -c -ldflags '-s -w' -o bin/gpu/cuda.test ./csrc/cuda/
 [ -d testdata/golden ] && cp -r testdata/golden bin/gpu/golden
 for case in gpt2-tanh llama-small; do
   for at in "${MONOTRON_SHARED:-../shared}/golden/model/$case" ; do
@@ -13,3 +13,4 @@ for case in gpt2-tanh llama-small; do
   done
 done
 du -sh bin/gpu
+echo "wants $(cat bin/gpu/monotron bin/gpu/*.so | grep -aoE 'GLIBC_2\.[0-9]+' | sort -uV | tail -1) or newer"

@@ -1,9 +1,13 @@
-# PyTorch's speed at the shapes that BenchmarkOps times, on the same GPU: products and
-# attention, bf16. Called by scripts/gpu.sh where python3 has torch with CUDA.
+# PyTorch on the same GPU: products, attention and norms at the shapes that BenchmarkOps
+# times, then the training step at the shapes of `monotron bench ladder`, one means after
+# the other. Each line is printed when it is known. Called by scripts/gpu.sh.
+import statistics
 import sys
+import time
 
 try:
     import torch
+    import torch.nn.functional as F
 except ImportError:
     sys.exit("no torch here")
 if not torch.cuda.is_available():
@@ -27,30 +31,132 @@ def seconds(call, repeat=50):
 
 
 def show(name, took, flops=0, moved=0):
-    print(f"{name:44} {took * 1e6:9.1f} us {flops / took / 1e9:10.0f} GFLOP/s {moved / took / 1e9:8.0f} GB/s")
+    print(f"{name:44} {took * 1e6:9.1f} us {flops / took / 1e9:10.0f} GFLOP/s {moved / took / 1e9:8.0f} GB/s", flush=True)
 
 
 def tensor(*shape, grad=False):
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=grad)
 
 
-print(torch.__version__, torch.cuda.get_device_name())
-big = torch.empty(1 << 28, device="cuda", dtype=torch.float32)
-other = torch.empty_like(big)
-show("copy of 1 GiB", seconds(lambda: other.copy_(big)), moved=2 * big.numel() * 4)
-del big, other
-for m, n, k in [(TOKENS, 3 * HIDDEN, HIDDEN), (TOKENS, HIDDEN, HIDDEN), (TOKENS, 4 * HIDDEN, HIDDEN), (TOKENS, HIDDEN, 4 * HIDDEN), (CHUNK, VOCAB, HIDDEN)]:
-    a, b = tensor(m, k), tensor(n, k)
-    show(f"matmul {m}x{n}x{k} nt", seconds(lambda: a @ b.T), flops=2 * m * n * k)
-q, k, v = (tensor(BATCH, HEADS, SEQ, CHANNELS, grad=True) for _ in range(3))
-attention = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-flops = 4 * BATCH * HEADS * SEQ * SEQ / 2 * CHANNELS
-show("attention forward", seconds(attention), flops=flops)
-o = attention()
-d = torch.randn_like(o)
-show("attention backward", seconds(lambda: torch.autograd.grad(o, (q, k, v), d, retain_graph=True)), flops=2.5 * flops)
-x = tensor(TOKENS, HIDDEN)
-norm = torch.nn.LayerNorm(HIDDEN, device="cuda", dtype=torch.bfloat16)
-show("layer norm forward", seconds(lambda: norm(x)), moved=2 * x.numel() * 2)
-y = tensor(TOKENS, 4 * HIDDEN)
-show("gelu (tanh) forward", seconds(lambda: torch.nn.functional.gelu(y, approximate="tanh")), moved=2 * y.numel() * 2)
+def ops():
+    big = torch.empty(1 << 28, device="cuda", dtype=torch.float32)
+    other = torch.empty_like(big)
+    show("copy of 1 GiB", seconds(lambda: other.copy_(big)), moved=2 * big.numel() * 4)
+    del big, other
+    a, b = tensor(8192, 8192), tensor(8192, 8192)
+    show("matmul 8192x8192x8192 nt", seconds(lambda: a @ b.T, 20), flops=2 * 8192**3)
+    for m, n, k in [(TOKENS, 3 * HIDDEN, HIDDEN), (TOKENS, HIDDEN, HIDDEN), (TOKENS, 4 * HIDDEN, HIDDEN), (TOKENS, HIDDEN, 4 * HIDDEN), (CHUNK, VOCAB, HIDDEN)]:
+        a, b = tensor(m, k), tensor(n, k)
+        show(f"matmul {m}x{n}x{k} nt", seconds(lambda: a @ b.T), flops=2 * m * n * k)
+    q, k, v = (tensor(BATCH, HEADS, SEQ, CHANNELS, grad=True) for _ in range(3))
+
+    def attention():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    flops = 4 * BATCH * HEADS * SEQ * SEQ / 2 * CHANNELS
+    show("attention forward", seconds(attention), flops=flops)
+    o = attention()
+    d = torch.randn_like(o)
+    show("attention backward", seconds(lambda: torch.autograd.grad(o, (q, k, v), d, retain_graph=True)), flops=2.5 * flops)
+    x = tensor(TOKENS, HIDDEN)
+    norm = torch.nn.LayerNorm(HIDDEN, device="cuda", dtype=torch.bfloat16)
+    show("layer norm forward", seconds(lambda: norm(x)), moved=2 * x.numel() * 2)
+    y = tensor(TOKENS, 4 * HIDDEN)
+    show("gelu (tanh) forward", seconds(lambda: F.gelu(y, approximate="tanh")), moved=2 * y.numel() * 2)
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, heads, flash):
+        super().__init__()
+        nn = torch.nn
+        self.heads, self.flash = heads, flash
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        b, s, h = x.shape
+        q, k, v = (t.view(b, s, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(h, dim=2))
+        if self.flash:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = (q @ k.transpose(2, 3)) * (h // self.heads) ** -0.5
+            hidden = torch.ones(s, s, dtype=torch.bool, device=x.device).triu(1)
+            y = scores.masked_fill(hidden, float("-inf")).softmax(dim=3) @ v
+        x = x + self.proj(y.transpose(1, 2).reshape(b, s, h))
+        return x + self.fc2(F.gelu(self.fc1(self.norm2(x)), approximate="tanh"))
+
+
+class GPT(torch.nn.Module):
+    def __init__(self, layers, width, heads, vocabulary, positions, flash):
+        super().__init__()
+        nn = torch.nn
+        self.words, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
+        self.blocks = nn.ModuleList(Block(width, heads, flash) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        for p in self.parameters():
+            if p.dim() == 2:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, ids, labels):
+        x = self.words(ids) + self.positions.weight[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.norm(x), self.words.weight)
+        return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), labels.reshape(-1))
+
+
+# name, layers, width, heads, vocabulary (as drawn, as padded), batch, sequence: bench ladder's
+SHAPES = [("shakespeare-char-11m", 6, 384, 6, 65, 128, 64, 256), ("gpt2-124m", 12, 768, 12, 50257, 50304, 16, 1024)]
+# name, TF32, bf16 (autocast over f32), flash attention, torch.compile's mode
+RUNGS = [("f32", False, False, False, None), ("TF32", True, False, False, None), ("bf16", True, True, False, None), ("flash", True, True, True, None),
+         ("fused (compiled)", True, True, True, "default"), ("graphs", True, True, True, "reduce-overhead")]
+
+
+def step_time(shape, rung):
+    _, layers, width, heads, drawn, padded, batch, seq = shape
+    _, tf32, bf16, flash, mode = rung
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.manual_seed(1234)
+    model = GPT(layers, width, heads, padded, seq, flash).cuda()
+    decayed, plain = [p for p in model.parameters() if p.dim() == 2], [p for p in model.parameters() if p.dim() != 2]
+    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}], lr=1e-4, betas=(0.9, 0.95), fused=True)
+    forward = torch.compile(model, mode=mode) if mode else model
+    times, end = [], None
+    while end is None or (time.perf_counter() < end and len(times) < 200) or len(times) < 8:
+        began = time.perf_counter()
+        rows = torch.randint(drawn, (batch, seq + 1)).pin_memory().cuda(non_blocking=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=bf16):
+            loss = forward(rows[:, :-1], rows[:, 1:])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        loss.item()
+        times.append(time.perf_counter() - began)
+        if len(times) == 4:  # compilation and the allocator are over
+            end = time.perf_counter() + 2
+    return statistics.median(times[4:])
+
+
+def ladder():
+    print("\n| model | tokens a step | torch, no dropout | step, ms | tokens/s | gain | memory, GiB |\n|---|---|---|---|---|---|---|", flush=True)
+    before = {}
+    for rung in RUNGS:  # what compiles, and takes long, comes last
+        for shape in SHAPES:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            head = f"| {shape[0]} | {shape[6]} x {shape[7]} | {rung[0]} |"
+            try:
+                took = step_time(shape, rung)
+            except Exception as e:  # a rung that fails hinders none
+                print(f"{head} failed: {str(e).splitlines()[0] if str(e) else type(e).__name__} | | | |", flush=True)
+                continue
+            gain = f"{before[shape[0]] / took:.2f}x" if shape[0] in before else ""
+            before[shape[0]] = took
+            print(f"{head} {took * 1e3:.3f} | {shape[6] * shape[7] / took:.0f} | {gain} | {torch.cuda.max_memory_allocated() / 2**30:.2f} |", flush=True)
+
+
+print(torch.__version__, torch.cuda.get_device_name(), flush=True)
+ops()
+ladder()

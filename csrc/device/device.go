@@ -27,7 +27,8 @@ type Backend interface {
 	OnHost() bool
 }
 
-// Observer sees every op after it was enqueued (on a CPU: done); for profiles.
+// Observer sees every op when it is done, for profiles: where ops run behind the host's
+// back, each is waited for.
 type Observer func(Call)
 
 // Call is one op as an Observer sees it.
@@ -141,6 +142,7 @@ func (d *Device) run(op Op, args unsafe.Pointer, main Tensor) {
 	}
 	start := time.Now()
 	d.keep(d.backend.Run(op, args))
+	d.keep(d.backend.Sync())
 	took := time.Since(start)
 	c := Call{Op: op, Shape: main.String(), Work: workOf(op, args), Start: start, Took: took}
 	if op == OpMatmul {

@@ -25,6 +25,12 @@ var presets = map[string]func() Model{
 		m.HiddenDropout, m.AttentionDropout = 0, 0
 		return m.vocab(65)
 	},
+	"shakespeare-char-11m": func() Model {
+		m := gpt2(6, 384, 6)
+		m.MaxPositions, m.Context = 256, 256
+		m.HiddenDropout, m.AttentionDropout = 0.2, 0.2
+		return m.vocab(65)
+	},
 	"llama-15m":  func() Model { return llama(6, 288, 768, 6, 6, 256).tied() },
 	"llama-42m":  func() Model { return llama(8, 512, 1376, 8, 8, 1024).tied() },
 	"llama-110m": func() Model { return llama(12, 768, 2048, 12, 12, 1024).tied() },

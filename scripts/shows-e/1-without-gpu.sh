@@ -1,5 +1,5 @@
 # What holds on a machine without a GPU: the library compiles for every architecture, no
-# kernel spills anew, every kernel's cases pass emulated, and the program says in one line
+# kernel spills anew, every kernel's cases and layouts of ranks pass emulated, and the program says in one line
 # what is missing while it names no CUDA library itself.
 cd "$(dirname "$0")/../.." || exit 1
 set -e

@@ -2,7 +2,8 @@
 // step as a fraction of it, in one run.
 //
 // Reading order: bench.go (flags), measure.go (what is timed), peak.go (the
-// machine), library.go, step.go (the training step), print.go (what is told), start.go.
+// machine), library.go, step.go (the training step), print.go (what is told), start.go,
+// ladder.go (what each of a GPU's means brings).
 package bench
 
 import (
@@ -22,15 +23,16 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "bench",
 		Usage:     "measure this machine's peak, and the training step as a fraction of it",
-		ArgsUsage: "[ops|peak|start|data|layouts|comm]",
+		ArgsUsage: "[ops|peak|step|start|data|layouts|comm|ladder]",
 		Description: "Without an argument: GEMM peak and copy bandwidth, then whole training steps on random tokens.\n" +
-			"ops: the same with a line for every op and shape. peak: matrix products alone. start: from process start to the first finished step of a small model.\n" +
+			"ops: the same with a line for every op and shape. peak: matrix products alone. step: training steps alone. start: from process start to the first finished step of a small model.\n" +
 			"data: text to tokens, index arrays, blends, the loader.\n" +
-			"layouts: the same step cut over 2 and 4 ranks of this process. comm: an all-reduce beside the memory's own speed.",
+			"layouts: the same step cut over 2 and 4 ranks of this process. comm: an all-reduce beside the memory's own speed.\n" +
+			"ladder: on a GPU, the step in f32, TF32, bf16, bf16 with graphs: what each brings, for a model of 11M parameters and GPT-2 124M, or --model.",
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return fault.Errorf(fault.Usage, "bench takes one word, ops, peak, start, data, layouts or comm; found %q", c.Args().Slice())
+				return fault.Errorf(fault.Usage, "bench takes one word, ops, peak, step, start, data, layouts, comm or ladder; found %q", c.Args().Slice())
 			}
 			switch what := c.Args().First(); what {
 			case "start":
@@ -39,6 +41,10 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 				return benchPeak(c, open)
 			case "data":
 				return benchData(c)
+			case "step":
+				return benchStep(c, open)
+			case "ladder":
+				return ladder(c)
 			case "layouts":
 				return benchLayouts(c, open)
 			case "comm":
@@ -46,7 +52,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			case "", "ops":
 				return run(c, open, what == "ops")
 			default:
-				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, peak, start, data, layouts and comm, or no word at all", what)
+				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, peak, step, start, data, layouts, comm and ladder, or no word at all", what)
 			}
 		},
 	})
@@ -59,6 +65,7 @@ func allFlags() []cli.Flag {
 		&cli.IntFlag{Name: "seq-length", Value: 512, Usage: "tokens of a sample"},
 		&cli.Float64Flag{Name: "dropout", Usage: "of hidden states and attention"},
 		&cli.IntFlag{Name: "steps", Usage: "steps timed, after one that is not; 0: as many as take 15 s, at least 3"},
+		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "local: a micro-batch and the update are one launch each on a GPU"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 	}
 	list = append(list, dataFlags()...)
@@ -74,10 +81,11 @@ type options struct {
 	seq       int
 	steps     int
 	precision string
+	graphs    bool
 }
 
 func readOptions(c *cli.Context) (o options, err error) {
-	o = options{name: c.String("model"), batch: c.Int("micro-batch-size"), seq: c.Int("seq-length"), steps: c.Int("steps")}
+	o = options{name: c.String("model"), batch: c.Int("micro-batch-size"), seq: c.Int("seq-length"), steps: c.Int("steps"), graphs: c.String("cuda-graph-impl") == "local"}
 	if o.model, err = spec.Preset(o.name); err != nil {
 		return o, err
 	}
@@ -93,6 +101,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		is   bool
 		text string
 	}{
+		{!o.graphs && c.String("cuda-graph-impl") != "none", fmt.Sprintf("--cuda-graph-impl %s: none or local", c.String("cuda-graph-impl"))},
 		{o.batch < 1, fmt.Sprintf("--micro-batch-size %d: at least 1", o.batch)},
 		{o.seq < 1, fmt.Sprintf("--seq-length %d: at least 1", o.seq)},
 		{o.model.MaxPositions > 0 && o.seq > o.model.MaxPositions, fmt.Sprintf("--seq-length %d: %s has %d positions", o.seq, o.name, o.model.MaxPositions)},

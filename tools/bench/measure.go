@@ -40,7 +40,11 @@ type result struct {
 	Phases          phases  `json:"phase_seconds"`
 	Busy            float64 `json:"busy"` // processor time of this process over threads x wall time
 	Loss            float64 `json:"loss"` // of the last step
+	Graphs          string  `json:"cuda_graphs,omitempty"`
 	Ops             []opSum `json:"ops"`
+
+	onHost bool // ops are done when they return; else phases are the host's alone
+	watch  bool // ops are asked for, where watching them takes steps of their own
 }
 
 // speed is one product's.
@@ -68,6 +72,9 @@ type memory map[string]int64
 const refSide = 128
 
 func newPeaks(d *device.Device, o options, e effort) *peaks {
+	if !d.OnHost() {
+		e.cube = max(e.cube, cubeOfGPU)
+	}
 	p := &peaks{effort: e, device: d, products: products(&o.model, int64(o.batch), int64(o.seq), e.cube)}
 	if d.Name == "ref" { // plain Go: the model's own products would take minutes
 		p.products = []device.Product{{M: refSide, N: refSide, K: refSide}}
@@ -79,7 +86,7 @@ func newPeaks(d *device.Device, o options, e effort) *peaks {
 // again: on a shared machine the better look counts.
 func measure(ctx context.Context, d *device.Device, o options, e effort, note func(string)) (*result, error) {
 	r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
-		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Cores: runtime.NumCPU()}
+		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Cores: runtime.NumCPU(), watch: true}
 	p, own := newPeaks(d, o, e), valueType(o.precision)
 	note("measuring matrix products and copies ...")
 	if err := p.first(device.F32, device.BF16, own); err != nil {

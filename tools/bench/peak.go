@@ -19,6 +19,9 @@ type effort struct {
 	steps   time.Duration // of steps, where nobody says how many
 }
 
+// cubeOfGPU is large enough that a product fills a GPU.
+const cubeOfGPU = 8192
+
 var full = effort{cube: 2048, product: 150 * time.Millisecond, hold: 1200 * time.Millisecond, copied: 256 << 20, steps: 15 * time.Second}
 
 // peaks times products.

@@ -20,13 +20,23 @@ func (r *result) print(out *command.Printer, everyShape bool) {
 		r.Model, r.MicroBatchSize, r.SeqLength, r.Precision, r.Dropout, r.Steps, r.StepSeconds, r.FastestStep)
 	to.Printf("speed\t%.1f tokens/s at %.4g FLOP a token: %.1f%% of the GEMM peak in %s (%.1f%% of the best moment)\n",
 		r.TokensPerSecond, r.FLOPsPerToken, 100*r.Fraction, r.Precision, 100*r.OfBurst)
-	to.Printf("phases\tdata %.3f s, forward %.3f, backward %.3f, optimizer %.3f, other %.3f\n",
-		r.Phases.Data, r.Phases.Forward, r.Phases.Backward, r.Phases.Optimizer, r.Phases.Other)
+	whose := ""
+	if !r.onHost {
+		whose = "of the host, which enqueues: "
+	}
+	if r.Graphs != "" {
+		to.Printf("graphs\t%s\n", strings.TrimPrefix(r.Graphs, "CUDA graphs: "))
+	}
+	to.Printf("phases\t%sdata %.3f s, forward %.3f, backward %.3f, optimizer %.3f, other %.3f\n",
+		whose, r.Phases.Data, r.Phases.Forward, r.Phases.Backward, r.Phases.Optimizer, r.Phases.Other)
 	to.Printf("memory\tpeak resident %.0f MiB; of the arena %.0f MiB: %s\n", mib(r.PeakMemory), mib(r.ArenaPeak), r.Arena)
-	if r.Busy < 0.85 {
+	if r.onHost && r.Busy < 0.85 {
 		to.Printf("note\tthis process had only %.0f%% of its threads' time: either other programs shared the cores, or threads waited\n", 100*r.Busy)
 	}
 	to.Printf("\n")
+	if !r.onHost {
+		to.Printf("Ops, each waited for, in steps of their own:\n")
+	}
 	r.printOps(to, everyShape)
 	if everyShape {
 		to.Printf("\n")

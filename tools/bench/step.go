@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/fault"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 )
 
 const (
 	fewest   = 3 // steps, where nobody says how many
-	warmUp   = 1
+	warmUp   = 3 // steps that do not count with graphs, which are there behind the second; without: 1
 	dataSeed = 1234
 )
 
@@ -40,9 +41,20 @@ func (r *result) train(d *device.Device, o options, enough time.Duration) error 
 	if err != nil {
 		return err
 	}
+	if o.graphs {
+		if why := e.Capture(); why != "" {
+			return fault.Errorf(fault.Usage, "no CUDA graphs: %s", why)
+		}
+	}
 	ops := tally{}
-	steps, busy, err := r.steps(e, o, enough, func() { d.Observe = ops.add })
-	d.Observe = nil
+	r.onHost = d.OnHost()
+	watch := func() { d.Observe = ops.add }
+	defer func() { d.Observe = nil }()
+	begin := watch
+	if !r.onHost { // there an observer waits for every op: other steps tell of ops
+		begin = func() {}
+	}
+	steps, busy, err := r.steps(e, o, enough, begin)
 	if err != nil {
 		return err
 	}
@@ -64,6 +76,15 @@ func (r *result) train(d *device.Device, o options, enough time.Duration) error 
 	for p := range device.Purposes {
 		r.Arena[p.String()] = use.Peak[p]
 	}
+	for _, line := range e.GraphNews() {
+		r.Graphs = line
+	}
+	if !r.onHost && r.watch {
+		o.steps = fewest
+		if steps, _, err = r.steps(e, o, 0, watch); err != nil {
+			return err
+		}
+	}
 	r.Ops = ops.sums(steps)
 	return nil
 }
@@ -72,7 +93,7 @@ func (r *result) train(d *device.Device, o options, enough time.Duration) error 
 func configOf(o options) training.Config {
 	return training.Config{
 		Model: o.model, Precision: o.precision, MicroBatchSize: o.batch, GlobalBatchSize: o.batch, SeqLength: o.seq, TrainIters: 1000, Seed: dataSeed,
-		CheckForNaN: true, VocabDivisor: 128,
+		CheckForNaN: true, VocabDivisor: 128, Graphs: o.graphs,
 		Optimizer: optimizer.Config{Kind: optimizer.Adam, LR: 1e-4, MinLR: 1e-5, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1,
 			WeightDecay: 0.1, WeightDecayIncrStyle: optimizer.DecayConstant, DecayStyle: optimizer.DecayCosine,
 			InitialLossScale: 65536, MinLossScale: 1, LossScaleWindow: 1000, LossHysteresis: 2},
@@ -101,8 +122,12 @@ func (r *result) steps(e *training.Engine, o options, enough time.Duration, begi
 	random := rand.New(rand.NewPCG(dataSeed, 0))
 	var start time.Time
 	var spent time.Duration
-	for n := 0; n < warmUp || !done(o.steps, n-warmUp, time.Since(start) > enough); n++ {
-		if n == warmUp {
+	warm := warmUp
+	if !o.graphs {
+		warm = 1
+	}
+	for n := 0; n < warm || !done(o.steps, n-warm, time.Since(start) > enough); n++ {
+		if n == warm {
 			begin()
 			start, spent = time.Now(), processorTime()
 		}
@@ -116,7 +141,7 @@ func (r *result) steps(e *training.Engine, o options, enough time.Duration, begi
 		s.total = time.Since(began)
 		s.forward, s.backward, s.optimizer = told.Forward, told.Backward, told.UpdateFor
 		r.Loss = told.Loss
-		if n >= warmUp {
+		if n >= warm {
 			steps = append(steps, s)
 		}
 	}
