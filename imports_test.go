@@ -23,7 +23,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "fault flags "
+	base    = "fault flags hint "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report "
 	kernels = base + "csrc/device "
 	ranks   = kernels + "mpu mpu/comm mpu/topology "
@@ -65,6 +65,7 @@ var importTable = []row{
 	{"tokenizer", base, "text to ids"},
 	{"scripts/bench-data", "dataset tokenizer", "a clock around the tokenizer alone"},
 	{"flags", "fault", "reads a command line"},
+	{"hint", "", "asks the system for what only makes a run faster"},
 	{"fault", "", "the bottom: every package may return one"},
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"monotron/fault"
+	"monotron/hint"
 )
 
 // newFile is a file that has its final name only once it is complete: written
@@ -82,7 +83,7 @@ func (n *newFile) Write(p []byte) (int, error) {
 	k, err := n.Writer.Write(p)
 	n.at += int64(k)
 	if there := n.at - int64(n.Buffered()); there-n.sent >= aheadBytes {
-		sendAhead(n.file, n.sent, there-n.sent)
+		hint.WriteBack(n.file, n.sent, there-n.sent)
 		n.sent = there
 	}
 	return k, err

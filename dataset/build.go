@@ -75,8 +75,8 @@ func (c Config) Check() error {
 			problems = append(problems, err)
 		}
 	}
-	if c.SequenceLength < 2 || c.SequenceLength > math.MaxInt32-1 {
-		add("--seq-length %d: samples need 2 to 2147483646 tokens", c.SequenceLength)
+	if c.SequenceLength < 1 || c.SequenceLength > math.MaxInt32-1 {
+		add("--seq-length %d: samples need 1 to 2147483646 tokens", c.SequenceLength)
 	}
 	if !(c.Surplus >= 0 && c.Surplus < 1000) {
 		add("--mid-level-dataset-surplus %v is not a fraction from 0 on", c.Surplus)
@@ -288,8 +288,8 @@ func (m *maker) unweighted(mix mixture, s Split, one func(string, *int64) (*GPT,
 	return newBlended(members, weights, size, s, &m.cache)
 }
 
-// gpt makes one split of one prefix; nil where nothing is there and nothing is
-// asked for.
+// gpt makes one split of one prefix; nil where nothing is there and nothing, or
+// whatever is there, is asked for.
 func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text string, rows any) (*GPT, error) {
 	source, err := m.open(prefix)
 	if err != nil {
@@ -298,7 +298,7 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 	g := GPT{shape: m.shape, source: source, Name: "GPTDataset", Prefix: prefix, Split: s, Num: num}
 	g.First, g.End = sequences(row, source.Len())
 	if g.First == g.End {
-		if num != nil && *num == 0 {
+		if num == nil || *num == 0 {
 			return nil, nil
 		}
 		return nil, fault.Errorf(fault.BadData, "%s: of its %d sequences the %s split gets none (from %d to %d); give that split more in --split, or more data", prefix, source.Len(), s, g.First, g.End)

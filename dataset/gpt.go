@@ -89,8 +89,8 @@ func (g *GPT) plan() (p plan, err error) {
 		p.tokens += n
 		longest = max(longest, n)
 	}
-	if g.sequence < 2 || p.tokens < 2 {
-		return p, fault.Errorf(fault.BadData, "%s: the %s split (sequences %d to %d) has %d tokens; samples of %d need at least 2 of each", g.label(), g.Split, g.First, g.End, p.tokens, g.sequence)
+	if p.tokens == 0 {
+		return p, fault.Errorf(fault.BadData, "%s: the %s split (sequences %d to %d) has no token", g.label(), g.Split, g.First, g.End)
 	}
 	p.epochs = 1
 	if g.Num != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unsafe"
+
+	"monotron/hint"
 )
 
 // Array is an index array as numpy stores it: little-endian items, C order. It
@@ -25,7 +27,7 @@ func newArray(dtype string, shape ...int64) Array {
 	}
 	words := make([]uint64, (n+7)/8) // aligned for any item
 	a.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
-	askHuge(a.Data)
+	hint.HugePages(a.Data)
 	return a
 }
 

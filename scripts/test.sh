@@ -34,7 +34,9 @@ else
 fi
 if [ -n "${CI:-}" ]; then
   part "CUDA kernels by nvcc, registers and spills" make --no-print-directory cuda-kernels
+  part "tokenizers beside the originals, 500 strings a family" env COUNT=500 make --no-print-directory crosscheck-tokenizers
 else
+  skip "tokenizers beside the originals: make crosscheck-tokenizers, fetches 10 MB"
   skip "compiling CUDA kernels by nvcc: make cuda-kernels, some minutes, fetches 105 MB"
 fi
 [ -e /dev/nvidia0 ] || skip "GPU tests: no GPU here (make test-gpu, make bench-gpu)"

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 
+#include "cudnn.h"
 #include "reduce.h"
 
 static bool refused(mt_context *ctx, const mt_tensor &q) {
@@ -15,7 +16,7 @@ static bool refused(mt_context *ctx, const mt_tensor &q) {
 }
 
 static void attention_forward(mt_context *ctx, const mt_attention_forward_args &a, void *) {
-  if (length(a.q) == 0 || refused(ctx, a.q)) return;
+  if (length(a.q) == 0 || refused(ctx, a.q) || mt_cudnn_attention_forward(ctx, a)) return;
   if (a.q.dtype == MT_F32) mt_attention_forward_f32(stream_of(ctx), a);
   else mt_attention_forward_half(stream_of(ctx), a);
 }
@@ -43,7 +44,7 @@ static void attention_delta(cudaStream_t stream, const mt_attention_backward_arg
 }
 
 static void attention_backward(mt_context *ctx, const mt_attention_backward_args &a, void *scratch) {
-  if (length(a.forward.q) == 0 || refused(ctx, a.forward.q)) return;
+  if (length(a.forward.q) == 0 || refused(ctx, a.forward.q) || mt_cudnn_attention_backward(ctx, a)) return;
   float *delta = static_cast<float *>(scratch);
   attention_delta(stream_of(ctx), a, delta);
   if (a.forward.q.dtype == MT_F32) mt_attention_backward_f32(stream_of(ctx), a, delta);

@@ -15,18 +15,19 @@ template <int D> struct streamed { enum { ROWS = 32, SIZE = ROWS * tile_row<D>::
 /* What a kernel must know of a query. */
 struct query {
   sight s;
-  float lse, delta;
+  float at, lse, delta; /* at: its position; converting is slow, and a position is used with many keys */
 };
 __device__ inline query query_of(const mt_attention_forward_args &f, const float *deltas, int sample, int head, int i) {
-  query q = {sight_of(f, sample, i), 0, 0};
+  query q = {sight_of(f, sample, i), 0, 0, 0};
   if (i >= queries(f)) return q;
   int64_t at = stat_at(f, sample, head, i);
-  q.lse = data_of<float>(f.lse)[at], q.delta = deltas[at];
+  q.at = (float)q.s.position, q.lse = data_of<float>(f.lse)[at], q.delta = deltas[at];
   return q;
 }
 
-__device__ inline float probability(const mt_attention_forward_args &f, const query &q, int key, float qk, float slope) {
-  return q.s.sees(key) ? exp2f((qk * f.scale + slope * (key - q.s.position) - q.lse) * LOG2E) : 0;
+/* where: key, as a float. */
+__device__ inline float probability(const mt_attention_forward_args &f, const query &q, int key, float where, float qk, float slope) {
+  return q.s.sees(key) ? exp2f((qk * f.scale + slope * (where - q.at) - q.lse) * LOG2E) : 0;
 }
 
 /* dq: a block's rows are queries. */
@@ -67,6 +68,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     float s[KEYS / 8][4] = {}, dp[KEYS / 8][4] = {};
     multiply_rows<KEYS, D>(s, q + warp * 16 * S, k);
     multiply_rows<KEYS, D>(dp, d_o + warp * 16 * S, v);
+    float where = (float)(k0 + lane % 4 * 2);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
 #pragma unroll
@@ -76,7 +78,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
         if (f.drop.rate > 0) mask(f.drop, i[h], sample, f.drop.channel + head).factors(z, key);
 #pragma unroll
         for (int e = 0; e < 2; e++)
-          s[n][2 * h + e] = probability(f, own[h], key + e, s[n][2 * h + e], slope) * (z[e] * dp[n][2 * h + e] - own[h].delta);
+          s[n][2 * h + e] = probability(f, own[h], key + e, where + (float)(n * 8 + e), s[n][2 * h + e], slope) * (z[e] * dp[n][2 * h + e] - own[h].delta);
       }
     }
     add_weighted<KEYS, D, D>(dq, s, k);
@@ -118,6 +120,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
   fetch(0, 0);
 
   int key[2] = {k0 + warp * 16 + lane / 4, k0 + warp * 16 + lane / 4 + 8};
+  float places[2] = {(float)key[0], (float)key[1]};
   float dk[C / 8][4] = {}, dv[C / 8][4] = {};
   for (int n = 0; n < tiles * a_group; n++) {
     int stage = n % 2, head = group * a_group + n / tiles, q0 = (first + n % tiles) * QUERIES;
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
       for (int e = 0; e < 4; e++) {
         int at = c * 8 + lane % 4 * 2 + e % 2;
         const query &x = seen[stage][at];
-        float p = probability(f, x, key[e / 2], s[c][e], slope), z[1] = {1};
+        float p = probability(f, x, key[e / 2], places[e / 2], s[c][e], slope), z[1] = {1};
         if (f.drop.rate > 0) mask(f.drop, q0 + at, sample, f.drop.channel + head).factors(z, key[e / 2]);
         s[c][e] = p * z[0];
         dp[c][e] = p * (z[0] * dp[c][e] - x.delta);

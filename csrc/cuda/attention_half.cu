@@ -61,14 +61,14 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
     multiply_rows<KEYS, D>(s, own + warp * 16 * S, k);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      float top = max[h];
+      float top = max[h], ahead = (float)(k0 + lane % 4 * 2 - sights[h].position); /* converting is slow: once a tile */
 #pragma unroll
       for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
           int key = k0 + n * 8 + lane % 4 * 2 + e;
           float &x = s[n][2 * h + e];
-          x = sights[h].sees(key) ? x * a.scale + slope * (key - sights[h].position) : -INFINITY;
+          x = sights[h].sees(key) ? x * a.scale + slope * (ahead + (float)(n * 8 + e)) : -INFINITY;
           top = fmaxf(top, x);
         }
       top = quad_max(top);

@@ -14,6 +14,7 @@
 struct mt_stream {
   cudaStream_t stream;
   struct mt_blaslt *blaslt; /* cuBLASLt's state; NULL where the library is missing */
+  struct mt_cudnn *cudnn; /* NULL: not asked for */
   struct mt_staging *staging; /* NULL: no pinned memory */
   int processors;
 };

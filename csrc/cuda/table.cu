@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "blaslt.h"
+#include "cudnn.h"
 #include "graphs.h"
 #include "op.h"
 #include "staging.h"
@@ -76,6 +77,7 @@ static void close_device(mt_context *ctx) {
   mt_stream *state = state_of(ctx);
   cudaStreamSynchronize(state->stream);
   mt_blaslt_close(state->blaslt);
+  mt_cudnn_close(state->cudnn);
   mt_staging_close(state->staging);
   cudaStreamDestroy(state->stream);
   free(state);
@@ -123,6 +125,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.sync = wait;
   api.describe = describe;
   api.streams = mt_cuda_streams();
+  api.fuse_attention = mt_cudnn_fuse_attention;
   api.graphs = mt_cuda_graphs();
 #define ENTER(id, name) api.op[id] = mt_cuda_##name;
   MT_EACH_OP(ENTER)

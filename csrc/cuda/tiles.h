@@ -82,8 +82,14 @@ template <int C, typename F> __device__ inline void each_pair(const float (&sums
     for (int half = 0; half < 2; half++) f(lane / 4 + 8 * half, c * 8 + lane % 4 * 2, sums[c][2 * half], sums[c][2 * half + 1]);
 }
 
-/* Stores two adjacent columns of a row of d, of which the second may not be there. */
+/* Stores two adjacent columns of a row of d, of which the second may not be there; both at
+ * once where they lie so. */
 template <typename T> __device__ inline void store_pair(T *row, int column, int d, float x, float y) {
+  if (column + 1 < d && (uintptr_t)(row + column) % (2 * sizeof(T)) == 0) {
+    const float both[2] = {x, y};
+    store(row + column, both);
+    return;
+  }
   if (column < d) row[column] = from_float<T>(x);
   if (column + 1 < d) row[column + 1] = from_float<T>(y);
 }

@@ -48,6 +48,7 @@ type Device struct {
 	Arena   *Arena
 
 	backend Backend
+	fused   Tensor // the workspace of FuseAttention
 	err     error
 	made    []*Graph
 	taking  *Graph // what is enqueued is taken down for it; nil: it is done

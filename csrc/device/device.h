@@ -85,7 +85,7 @@ typedef struct { mt_tensor param, grad, momentum, model, hyper; float mu, lr_mul
  * the pool. The backend owns what hangs on it; the caller serialises its use. */
 typedef struct {
   int32_t ordinal, worker;
-  void *workspace;          /* of workspace_bytes, for one tile's buffers */
+  void *workspace;          /* of workspace_bytes: one tile's buffers; on a GPU what fuse_attention has asked for */
   int64_t workspace_bytes;
   void *stream;
   char error[256];          /* why the last call that returned non-zero failed */
@@ -151,6 +151,11 @@ typedef struct {
   int32_t (*sync)(mt_context *ctx);
   const char *(*describe)(void); /* libraries and instruction sets in use, for the log and the doctor */
   const mt_streams *streams; /* NULL: ops are done when they return */
+  /* Attention of like's shapes and strides is computed by the vendor's library from now on
+   * (where no gradient is given, forward alone), in a workspace of *bytes that the caller
+   * hands over in ctx; 1 with the reason in ctx->error where it cannot be. like NULL: our own
+   * kernels again. NULL: there is no such library for this device. */
+  int32_t (*fuse_attention)(mt_context *ctx, const mt_attention_backward_args *like, int64_t *bytes);
   const mt_graphs *graphs;   /* NULL: there are none */
   mt_op op[MT_OPS];
 } mt_device_api;

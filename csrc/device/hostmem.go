@@ -4,6 +4,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"monotron/hint"
 )
 
 // HostAlloc maps zeroed memory outside Go's heap, so that C may hold pointers
@@ -13,7 +15,7 @@ func HostAlloc(bytes int64) (unsafe.Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = unix.Madvise(unsafe.Slice((*byte)(p), bytes), unix.MADV_HUGEPAGE) // a hint; memory works without
+	hint.HugePages(unsafe.Slice((*byte)(p), bytes))
 	return p, nil
 }
 

@@ -20,6 +20,9 @@ static int32_t mt_sync(const mt_device_api *api, mt_context *c) { return api->sy
 static void mt_close(const mt_device_api *api, mt_context *c) { api->close(c); }
 static const char *mt_about(const mt_device_api *api) { return api->describe(); }
 static int64_t mt_room(const mt_device_api *api, int op, const void *args) { return api->op[op].scratch ? api->op[op].scratch(args) : 0; }
+static int32_t mt_fuse_attention(const mt_device_api *api, mt_context *c, const void *like, int64_t *bytes) {
+  return api->fuse_attention(c, (const mt_attention_backward_args *)like, bytes);
+}
 static int32_t mt_enqueue(const mt_device_api *api, mt_context *c, int op, const void *args, void *scratch) {
   return api->op[op].run(c, args, scratch, 0, 0);
 }
@@ -160,4 +163,23 @@ func (l *library) reserve(bytes int64) error {
 	}
 	l.scratch, l.room = p, bytes
 	return nil
+}
+
+func (l *library) fuseAttention(like *AttentionBackwardArgs) (int64, error) {
+	if l.api.fuse_attention == nil {
+		return 0, errors.New("this kernel library has no way to it")
+	}
+	var bytes C.int64_t
+	err := l.status(C.mt_fuse_attention(l.api, l.context, unsafe.Pointer(like), &bytes))
+	return int64(bytes), err
+}
+
+func (l *library) ownAttention() {
+	if l.api.fuse_attention != nil {
+		C.mt_fuse_attention(l.api, l.context, nil, nil)
+	}
+}
+
+func (l *library) setWorkspace(t Tensor) {
+	l.context.workspace, l.context.workspace_bytes = t.Data, C.int64_t(t.Bytes())
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monotron/csrc/device"
+	"monotron/hint"
 	"monotron/mpu"
 )
 
@@ -110,7 +111,7 @@ func hostMemory(n int64) (b []byte, free func()) {
 	const large = 2 << 20
 	if n >= large {
 		if b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
-			_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // small ones do as well
+			hint.HugePages(b)
 			return b, func() { _ = unix.Munmap(b) } // it fails for no mapping of ours
 		}
 	}

@@ -50,8 +50,8 @@ func (d disk) rename(from, to string) error {
 // swap exchanges the names of two folders in one step. ok is false where the
 // file system cannot.
 func (d disk) swap(a, b string) (ok bool, err error) {
-	err = d.do("exchange", b, func() error { return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE) })
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
+	err = d.do("exchange", b, func() error { return exchange(a, b) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 		return false, nil
 	}
 	return err == nil, err
@@ -85,6 +85,11 @@ func (o *output) write(b []byte) error {
 		_, err := o.f.Write(b)
 		return err
 	})
+}
+
+// take is write without a copy where that is possible.
+func (o *output) take(b []byte, back func()) error {
+	return o.d.do("write", o.path, func() error { return o.f.Take(b, back) })
 }
 
 // make appends some of n bytes, which fill makes in their place. An error of
@@ -151,7 +156,7 @@ func (d disk) room(dir string, iteration, need int64) error {
 	if err := unix.Statfs(dir, &st); err != nil || st.Blocks == 0 {
 		return nil // nothing known: writing will tell
 	}
-	free := int64(st.Bavail) * st.Bsize
+	free := int64(st.Bavail) * int64(st.Bsize)
 	if need <= free {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"monotron/fault"
+	"monotron/hint"
 )
 
 // Damage is a checkpoint, or a part of one, that is not what was written.
@@ -40,6 +41,8 @@ func (d *Damage) Error() string {
 type Folder struct {
 	Path     string
 	Manifest *Manifest
+
+	picks bool // its reader asks for what comes next by itself, see source.ahead
 
 	mu    sync.Mutex
 	files []*os.File // opened, and their headers checked, when first read
@@ -148,6 +151,9 @@ func (f *Folder) file(i int) (*os.File, error) {
 	if is := hexSum(hash.Sum128()); is != entry.HeaderXXH3 {
 		_ = file.Close()
 		return nil, &Damage{Path: path, To: entry.HeaderBytes, Reason: fmt.Sprintf("checksum %s, %s was written", is, entry.HeaderXXH3)}
+	}
+	if f.picks {
+		hint.Random(file)
 	}
 	f.files[i] = file
 	return file, nil

@@ -286,7 +286,7 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 		if err := out.write(header); err != nil {
 			return err
 		}
-		ahead := blocks.Ahead(ctx, s.tasks())
+		ahead := blocks.Ahead(ctx, s.tasks(), s.places(infos))
 		defer ahead.Stop()
 		for i, p := range s.parts {
 			hash, blocks, err := p.write(ctx, infos[i].Bytes, ahead, out)
@@ -310,6 +310,18 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 func (s *saver) tasks() (all []blocks.Task) {
 	for _, p := range s.parts {
 		all = append(all, p.tasks...)
+	}
+	return all
+}
+
+// places are where the bytes of tasks go.
+func (s *saver) places(infos []safetensors.Info) (all []int64) {
+	for i, p := range s.parts {
+		at := infos[i].Offset
+		for _, t := range p.tasks {
+			all = append(all, at)
+			at += t.Bytes
+		}
 	}
 	return all
 }
@@ -345,12 +357,13 @@ func (p *part) writeSome(at, left int64, hash *sums, ahead *blocks.Queue, out *o
 			return nil
 		})
 	}
-	chunk, err := ahead.Next()
+	chunk, back, err := ahead.Next()
 	if err != nil {
 		return 0, err
 	}
+	n := int64(len(chunk)) // behind take its bytes are others'
 	hash.add(chunk)
-	return int64(len(chunk)), out.write(chunk)
+	return n, out.take(chunk, back)
 }
 
 func (s *saver) writeManifest(m *Manifest, name string) error {

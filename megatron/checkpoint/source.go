@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"monotron/fault"
+	"monotron/hint"
 	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -51,6 +52,7 @@ func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
 		}
 	}
 	s.info = formats.Info{Format: formats.Native, Path: f.Path, Model: &c.Model, SeqLength: c.SeqLength}
+	f.picks = true
 	for i := range f.Manifest.Tensors {
 		t := &f.Manifest.Tensors[i]
 		s.index[t.Name] = t
@@ -76,6 +78,11 @@ func (s *source) Close() error {
 }
 
 func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
+	return s.ReadWatched(name, box, dst, func([]byte) {})
+}
+
+// ReadWatched is Read that shows what it reads.
+func (s *source) ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error {
 	t := s.index[name]
 	if t == nil {
 		return fault.Errorf(fault.Internal, "checkpoint: %s has no tensor %q", s.folder.Path, name)
@@ -84,15 +91,15 @@ func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 	if !formats.Inside(box, t.Shape) || int64(len(dst)) != box.Len()*width {
 		return fault.Errorf(fault.Internal, "checkpoint: a box of %d bytes from %v size %v of tensor %q %v", len(dst), box.From, box.Size, name, t.Shape)
 	}
-	parts, err := s.parts(t)
+	parts, err := s.parts(t, see)
 	if err != nil {
 		return err
 	}
 	return formats.ReadParts(parts, width, box, dst)
 }
 
-// parts are t's pieces, whose bytes are those that were written.
-func (s *source) parts(t *Tensor) ([]formats.Part, error) {
+// parts are t's pieces, whose bytes are those that were written and shown to see.
+func (s *source) parts(t *Tensor, see func([]byte)) ([]formats.Part, error) {
 	checks := s.checksOf(t)
 	parts := make([]formats.Part, len(t.Pieces))
 	for i, p := range t.Pieces {
@@ -100,7 +107,7 @@ func (s *source) parts(t *Tensor) ([]formats.Part, error) {
 		if err != nil {
 			return nil, fault.With(fault.IO, err)
 		}
-		parts[i] = formats.Part{Box: p.box(), ReadAt: func(dst []byte, at int64) error { return checks[i].readAt(file, t, p, dst, at) }}
+		parts[i] = formats.Part{Box: p.box(), ReadAt: func(dst []byte, at int64) error { return checks[i].readAt(file, t, p, dst, at, see) }}
 	}
 	return parts, nil
 }
@@ -110,6 +117,7 @@ func (s *source) parts(t *Tensor) ([]formats.Part, error) {
 type checked struct {
 	blocks []atomic.Bool
 	whole  func() error
+	asked  atomic.Int64 // bytes, from the first on, that the disk was asked for
 }
 
 func (s *source) checksOf(t *Tensor) []*checked {
@@ -131,18 +139,43 @@ func (s *source) checksOf(t *Tensor) []*checked {
 	return list
 }
 
-// readAt fills dst with bytes at.. of piece p of t. A block that dst holds is
-// checked there, another one is read for it, each once.
-func (c *checked) readAt(file *os.File, t *Tensor, p Piece, dst []byte, at int64) error {
-	failed := func(err error) error { return fault.With(fault.IO, fmt.Errorf("checkpoint: %w", err)) }
+// readAt fills dst with bytes at.. of piece p of t, some blocks at a time, so that
+// they are checked and seen while they are cached.
+func (c *checked) readAt(file *os.File, t *Tensor, p Piece, dst []byte, at int64, see func([]byte)) error {
 	if p.Blocks == "" {
 		if err := c.whole(); err != nil {
-			return failed(err)
+			return fault.With(fault.IO, fmt.Errorf("checkpoint: %w", err))
 		}
 	}
+	c.ahead(file, p, at, at+int64(len(dst)), t.Bytes(p))
+	for len(dst) > 0 {
+		n := min(int64(len(dst)), readBytes-at%blockBytes)
+		if err := c.readSome(file, t, p, dst[:n], at); err != nil {
+			return fault.With(fault.IO, fmt.Errorf("checkpoint: %w", err))
+		}
+		see(dst[:n])
+		dst, at = dst[n:], at+n
+	}
+	return nil
+}
+
+// ahead asks the disk for the bytes of a piece that come next, and for no others: the
+// system's own guess goes beyond, and often that is a tensor nobody wants.
+func (c *checked) ahead(file *os.File, p Piece, from, to, total int64) {
+	const window = 16 << 20
+	asked, end := c.asked.Load(), min(total, to+window)
+	if asked < total && asked < to+window/2 && c.asked.CompareAndSwap(asked, end) {
+		from = max(from, asked)
+		hint.WillNeed(file, p.Offset+from, end-from)
+	}
+}
+
+// readSome is readAt of a few blocks. One that dst holds is checked there, another
+// one is read for it, each once.
+func (c *checked) readSome(file *os.File, t *Tensor, p Piece, dst []byte, at int64) error {
 	read := func(dst []byte, at int64) error {
 		if _, err := file.ReadAt(dst, p.Offset+at); err != nil {
-			return failed(&Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + t.Bytes(p), Reason: reason(err)})
+			return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + t.Bytes(p), Reason: reason(err)}
 		}
 		return nil
 	}
@@ -159,18 +192,23 @@ func (c *checked) readAt(file *os.File, t *Tensor, p Piece, dst []byte, at int64
 		if from >= at && end <= to {
 			block = dst[from-at : end-at]
 		} else {
-			block = make([]byte, end-from)
+			buf := blockBuffers.Get().(*[blockBytes]byte)
+			defer blockBuffers.Put(buf)
+			block = buf[:end-from]
 			if err := read(block, from); err != nil {
 				return err
 			}
 		}
 		if err := p.checkBlocks(from, block); err != nil {
 			err.Path, err.Tensor = file.Name(), t.Name
-			return failed(err)
+			return err
 		}
 		known.Store(true)
 	}
 	return nil
 }
+
+// blockBuffers are for blocks of which only a part was asked for.
+var blockBuffers = sync.Pool{New: func() any { return new([blockBytes]byte) }}
 
 const checkBytes = 4 << 20

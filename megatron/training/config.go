@@ -41,6 +41,8 @@ type Config struct {
 	Precision  string // F32, BF16, FP16
 	Graphs     bool   // the steady parts of a step are enqueued as CUDA graphs
 
+	AttentionBackend string // auto, flash, fused, unfused, local
+
 	MicroBatchSize            int
 	GlobalBatchSize           int
 	RampupBatchSize           []int  // start, increment, samples; nil: constant

@@ -58,6 +58,9 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 	}
 	r.Engine.Timers = r.log.timers
 	r.log.note("device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
+	if err = r.Engine.ChooseAttention(r.log.note); err != nil {
+		return nil, err
+	}
 	if r.Config.Graphs {
 		if why := r.Engine.Capture(); why != "" {
 			r.log.note("no CUDA graphs: %s", why)

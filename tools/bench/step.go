@@ -1,7 +1,10 @@
 package bench
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sort"
 	"time"
@@ -107,7 +110,10 @@ func engineOf(r *training.Rank, c training.Config) (*training.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e, e.Initialize()
+	if r.Device.Name == "cuda" {
+		err = e.ChooseAttention(func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
+	}
+	return e, errors.Join(err, e.Initialize())
 }
 
 // steps trains; begin is called before the first step that counts. busy is the

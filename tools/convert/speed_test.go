@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,9 +25,11 @@ import (
 )
 
 // TestSpeed prints rates of saving, loading, resharding and converting a state of
-// 1.5 GB (GPT-2 124M with moments) against a raw writer and a raw reader of the
-// same disk, each measured beside it. It runs where MONOTRON_SPEED is set, to a
-// folder on the disk to be measured; nothing is asserted.
+// 1.5 GB (GPT-2 124M with moments; conversions move its 0.5 GB of weights, and are
+// counted by the bytes they write) against a
+// raw writer and a raw reader of the same disk. What is measured takes turns with its
+// raw twin, and medians are printed. It runs where MONOTRON_SPEED is set, to a folder
+// on the disk to be measured; nothing is asserted.
 func TestSpeed(t *testing.T) {
 	root := os.Getenv("MONOTRON_SPEED")
 	if root == "" {
@@ -105,18 +108,51 @@ func (s *speed) must(err error) {
 	}
 }
 
-// rate prints how fast work moved n bytes, as a share of a raw rate.
-func (s *speed) rate(what string, n int64, raw float64, work func()) float64 {
+const rounds = 5
+
+// measured is how fast one run moved bytes, and what it cost.
+type measured struct{ rate, cpu float64 } // GB/s; seconds of processor time a GB
+
+func measure(n int64, work func()) measured {
 	start, cpu := time.Now(), cpuSeconds()
 	work()
-	r := float64(n) / time.Since(start).Seconds() / 1e9
-	share := ""
-	if raw > 0 {
-		share = fmt.Sprintf("%.2f of raw", r/raw)
-	}
-	fmt.Printf("%-40s %6.2f GB/s  %6.2f s of cpu a GB  %s\n", what, r, (cpuSeconds()-cpu)*1e9/float64(n), share)
-	return r
+	gb := float64(n) / 1e9
+	return measured{gb / time.Since(start).Seconds(), (cpuSeconds() - cpu) / gb}
 }
+
+// contest runs works in turn, several rounds, and prints medians: rate, processor
+// time, and for all but the first the share of the first's rate in the same round.
+// before prepares each run and is not counted.
+func contest(n int64, before func(), names []string, works ...func()) {
+	runs, shares := make([][]measured, len(works)), make([][]float64, len(works))
+	for range rounds {
+		for i, work := range works {
+			before()
+			m := measure(n, work)
+			runs[i] = append(runs[i], m)
+			shares[i] = append(shares[i], m.rate/runs[0][len(runs[0])-1].rate)
+		}
+	}
+	for i, name := range names {
+		share := ""
+		if i > 0 {
+			share = fmt.Sprintf("%.2f of raw (%.2f to %.2f)", median(shares[i]), slices.Min(shares[i]), slices.Max(shares[i]))
+		}
+		rate := median(column(runs[i], func(m measured) float64 { return m.rate }))
+		cpu := median(column(runs[i], func(m measured) float64 { return m.cpu }))
+		fmt.Printf("%-46s %6.2f GB/s  %5.2f s of cpu a GB  %s\n", name, rate, cpu, share)
+	}
+}
+
+func column(list []measured, of func(measured) float64) []float64 {
+	out := make([]float64, len(list))
+	for i, m := range list {
+		out[i] = of(m)
+	}
+	return out
+}
+
+func median(list []float64) float64 { return slices.Sorted(slices.Values(list))[len(list)/2] }
 
 // cpuSeconds is what this process has used: on a busy machine the fairer number.
 func cpuSeconds() float64 {
@@ -143,23 +179,22 @@ func (s *speed) rawWrite(name string, n int64) {
 	s.must(f.Close())
 }
 
-// rawRead is one reader from start to end.
-func (s *speed) rawRead(path string) {
-	f, err := os.Open(path)
-	s.must(err)
+// rawRead is one reader of a folder or file, from start to end or to most bytes.
+func (s *speed) rawRead(path string, most int64) {
 	buf := make([]byte, 16<<20)
-	for {
-		if _, err := f.Read(buf); err == io.EOF {
-			break
-		} else {
+	s.files(path, func(f *os.File) {
+		for most > 0 {
+			n, err := f.Read(buf[:min(most, int64(len(buf)))])
+			if most -= int64(n); err == io.EOF {
+				break
+			}
 			s.must(err)
 		}
-	}
-	s.must(f.Close())
+	})
 }
 
-// cold drops what the page cache has of a folder or file.
-func (s *speed) cold(path string) {
+// files opens every file of a folder, or the file, for each.
+func (s *speed) files(path string, each func(*os.File)) {
 	s.must(filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -169,8 +204,14 @@ func (s *speed) cold(path string) {
 			return err
 		}
 		defer f.Close()
-		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+		each(f)
+		return nil
 	}))
+}
+
+// cold drops what the page cache has of a folder or file.
+func (s *speed) cold(path string) {
+	s.files(path, func(f *os.File) { s.must(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)) })
 }
 
 func (s *speed) save(name string) {
@@ -178,18 +219,19 @@ func (s *speed) save(name string) {
 	s.must(err)
 }
 
-func (s *speed) saving() {
-	var raws, saves []float64
-	for i := range 3 {
-		raws = append(raws, s.rate("raw write and fsync", s.bytes, 0, func() { s.rawWrite("raw", s.bytes) }))
-		s.must(os.Remove(s.path("raw")))
-		name := fmt.Sprintf("native%d", i)
-		saves = append(saves, s.rate("native save", s.bytes, raws[i], func() { s.save(name) }))
-		if i > 0 {
+// gone removes what a run before made.
+func (s *speed) gone(names ...string) func() {
+	return func() {
+		for _, name := range names {
 			s.must(os.RemoveAll(s.path(name)))
 		}
 	}
-	fmt.Printf("native save, medians: %.2f of raw\n", median(saves)/median(raws))
+}
+
+func (s *speed) saving() {
+	contest(s.bytes, s.gone("raw", "native"), []string{"raw write and fsync", "native save"},
+		func() { s.rawWrite("raw", s.bytes) },
+		func() { s.save("native") })
 	s.stalling()
 }
 
@@ -208,23 +250,17 @@ func (s *speed) stalling() {
 	s.must(os.RemoveAll(s.path("async")))
 }
 
-func median(list []float64) float64 {
-	a, b, c := list[0], list[1], list[2]
-	return max(min(a, b), min(max(a, b), c))
-}
+// nativeFile is what saving left.
+const nativeFile = "native/iter_0000001/rank_00000.safetensors"
 
 func (s *speed) loading() {
-	file := s.path("native0/iter_0000001/rank_00000.safetensors")
+	raw := func() { s.rawRead(s.path(nativeFile), s.bytes) }
 	load := func() {
-		_, _, err := checkpoint.Load(s.path("native0"), -1, s.list, s.dev, checkpoint.LoadOptions{})
+		_, _, err := checkpoint.Load(s.path("native"), -1, s.list, s.dev, checkpoint.LoadOptions{})
 		s.must(err)
 	}
-	s.cold(file)
-	raw := s.rate("raw read, cold, one reader", s.bytes, 0, func() { s.rawRead(file) })
-	s.cold(file)
-	s.rate("native load, cold", s.bytes, raw, load)
-	raw = s.rate("raw read, warm, one reader", s.bytes, 0, func() { s.rawRead(file) })
-	s.rate("native load, warm", s.bytes, raw, load)
+	contest(s.bytes, func() { s.cold(s.path(nativeFile)) }, []string{"raw read, cold, one reader", "native load, cold"}, raw, load)
+	contest(s.bytes, func() {}, []string{"raw read, warm, one reader", "native load, warm"}, raw, load)
 }
 
 // resharding loads one rank's checkpoint as TP4xPP2, all ranks at once.
@@ -235,46 +271,62 @@ func (s *speed) resharding() {
 		defer d.Arena.Close()
 		ranks[i] = s.stored(d, int64(i%4), 4, int64(i/4), 2, false)
 	}
-	file := s.path("native0/iter_0000001/rank_00000.safetensors")
-	s.cold(file)
-	raw := s.rate("raw read, cold, one reader", s.bytes, 0, func() { s.rawRead(file) })
-	s.cold(file)
-	s.rate("native load, cold, TP1 to TP4xPP2", s.bytes, raw, func() {
-		var all sync.WaitGroup
-		for _, list := range ranks {
-			all.Go(func() {
-				d := ref.Open()
-				defer d.Arena.Close()
-				_, _, err := checkpoint.Load(s.path("native0"), -1, list, d, checkpoint.LoadOptions{})
-				if err != nil {
-					s.t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-	})
+	contest(s.bytes, func() { s.cold(s.path(nativeFile)) }, []string{"raw read, cold, one reader", "native load, cold, TP1 to TP4xPP2"},
+		func() { s.rawRead(s.path(nativeFile), s.bytes) },
+		func() {
+			var all sync.WaitGroup
+			for _, list := range ranks {
+				all.Go(func() {
+					d := ref.Open()
+					defer d.Arena.Close()
+					_, _, err := checkpoint.Load(s.path("native"), -1, list, d, checkpoint.LoadOptions{})
+					if err != nil {
+						s.t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		})
 }
 
 // converting goes from Hugging Face to Megatron's formats and back to ours.
 func (s *speed) converting() {
-	weights := int64(0)
-	for _, x := range s.list {
-		if strings.HasPrefix(x.Name, formats.Model) {
-			weights += x.Tensor.Bytes()
-		}
-	}
-	raw := s.rate("raw write and fsync", weights, 0, func() { s.rawWrite("raw", weights) })
-	step := func(what, from, to string, more ...string) {
-		s.cold(s.path(from))
-		args := append([]string{"--input", s.path(from), "--to", to, "--output", s.path(what)}, more...)
-		s.rate("convert "+from+" to "+to, weights, raw, func() { convert(s.t, args...) })
-	}
+	s.must(os.RemoveAll(s.path("native")))
 	s.must(s.nameModel())
-	step("hf", "named", "hf", "--weights-only")
-	step("torch", "hf", "megatron-torch", "--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2")
-	step("dist", "hf", "megatron-torch_dist", "--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2")
-	step("native", "hf", "native")
-	step("back", "torch", "hf")
+	layout := []string{"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"}
+	s.convert("named", "hf", "hf", "--weights-only")
+	s.must(os.RemoveAll(s.path("named")))
+	s.convert("hf", "torch", "megatron-torch", layout...)
+	s.convert("hf", "dist", "megatron-torch_dist", layout...)
+	s.convert("hf", "native", "native")
+	s.convert("torch", "back", "hf")
+}
+
+// convert measures one conversion, its input cold and in memory, beside a raw writer
+// of as many bytes, and beside one raw reader and one raw writer at once: a disk that
+// has one rate for both bounds a cold conversion there.
+func (s *speed) convert(from, to, format string, more ...string) {
+	args := append([]string{"--input", s.path(from), "--to", format, "--output", s.path(to)}, more...)
+	run := func() { convert(s.t, args...) }
+	run()
+	size := int64(0)
+	s.files(s.path(to), func(f *os.File) {
+		info, err := f.Stat()
+		s.must(err)
+		size += info.Size()
+	})
+	raw := func() { s.rawWrite("raw", size) }
+	both := func() {
+		var all sync.WaitGroup
+		all.Go(func() { s.rawRead(s.path(from), size) })
+		raw()
+		all.Wait()
+	}
+	gone := s.gone("raw", to)
+	contest(size, func() { gone(); s.cold(s.path(from)) },
+		[]string{"raw write and fsync", "raw write beside a raw reader", "convert " + from + " to " + to + ", cold"}, raw, both, run)
+	contest(size, func() { gone(); s.rawRead(s.path(from), math.MaxInt64) },
+		[]string{"raw write and fsync", "convert " + from + " to " + to + ", input in memory"}, raw, run)
 }
 
 // nameModel saves once more with a Config that says which model it is.

@@ -149,7 +149,7 @@ func space(path string) (total, free int64, err error) {
 	if err := unix.Statfs(path, &s); err != nil {
 		return 0, 0, fmt.Errorf("%s: %w", path, err)
 	}
-	return int64(s.Blocks) * s.Bsize, int64(s.Bavail) * s.Bsize, nil
+	return int64(s.Blocks) * int64(s.Bsize), int64(s.Bavail) * int64(s.Bsize), nil
 }
 
 // size writes bytes for a person.

@@ -30,8 +30,9 @@ type job struct {
 	bad    []string // lines left out, each with file:line
 	failed error
 
-	text []byte   // reserved for block.Data
-	raw  [][]byte // reserved for the keys'
+	text []byte        // reserved for block.Data
+	raw  [][]byte      // reserved for the keys'
+	gone chan struct{} // of a long line: closed when it is written
 }
 
 // encoded is one key's documents of a block.
@@ -66,10 +67,10 @@ func (o *options) jsonl() (err error) {
 		in.free <- o.newJob(&buffers)
 	}
 	encoders := make([]*encoder, o.workers)
-	var long sync.Mutex
 	for i := range encoders {
-		encoders[i] = o.newEncoder(&buffers, &long)
+		encoders[i] = o.newEncoder(&buffers)
 	}
+	runtime.GC() // what a collection takes is taken now, so that it is in every run's peak
 	stop := make(chan struct{})
 	var wait sync.WaitGroup
 	defer wait.Wait()
@@ -111,7 +112,7 @@ func (o *options) jsonl() (err error) {
 
 // collectEvery is after how many bytes of text the little that is left behind
 // meanwhile is collected, so that it does not add up where the limit is far.
-const collectEvery = 128 << 20
+const collectEvery = 64 << 20
 
 // newJob has the buffers that the run's blocks go through.
 func (o *options) newJob(s *stock) *job {
@@ -132,10 +133,22 @@ func (j *job) reset() {
 		giveBack(raw, usual, len(j.keys[k].raw))
 		j.keys[k].raw = raw
 	}
+	if j.gone != nil {
+		close(j.gone)
+		j.gone = nil
+	}
+}
+
+// mark is closed when the job is written, if it has a long line, else nil.
+func (j *job) mark() chan struct{} {
+	if len(j.block.Data) > usual {
+		j.gone = make(chan struct{})
+	}
+	return j.gone
 }
 
 // usual is a block that is no reason to give memory back.
-const usual = 2 * blockBytes
+const usual = blockBytes + blockBytes/4
 
 // readAll sends every block to a worker (jobs) and, in order, to the writer,
 // until the input ends, fails, or stop is closed.
@@ -150,10 +163,16 @@ func (s *source) readAll(jobs, order chan<- *job, stop <-chan struct{}) {
 			return nil
 		}
 	}
-	send := func(j *job) bool {
+	send := func(j *job) {
+		gone := j.mark()
 		order <- j // both have room for every job
 		jobs <- j
-		return true
+		if gone != nil { // one long line at a time: the peak does not depend on where in the input they stand
+			select {
+			case <-gone:
+			case <-stop:
+			}
+		}
 	}
 	for file := s.from.File; file < len(s.inputs); file++ {
 		if err := s.readFile(file, take, send); err != nil {
@@ -167,7 +186,7 @@ func (s *source) readAll(jobs, order chan<- *job, stop <-chan struct{}) {
 }
 
 // readFile sends the blocks of one file; nil at its end or when there is no job.
-func (s *source) readFile(file int, take func() *job, send func(*job) bool) error {
+func (s *source) readFile(file int, take func() *job, send func(*job)) error {
 	r, err := s.open(file)
 	if err != nil {
 		return err
@@ -214,37 +233,30 @@ type encoder struct {
 	ids    []int32
 	own    []int32 // reserved for ids
 	text   []byte  // reserved for the parser
-	long   *sync.Mutex
 }
 
-func (o *options) newEncoder(s *stock, long *sync.Mutex) *encoder {
+func (o *options) newEncoder(s *stock) *encoder {
 	r := roomFor(o.maxLine, o.dtype)
-	return &encoder{options: o, parser: jsonl.NewParser(o.keys...), own: s.ids(r.ids), text: s.buffer(r.text), long: long}
+	return &encoder{options: o, parser: jsonl.NewParser(o.keys...), own: s.ids(r.ids), text: s.buffer(r.text)}
 }
 
 func (e *encoder) all(jobs <-chan *job) {
 	for j := range jobs {
 		e.parser.Use(e.text)
 		e.ids = e.own
-		if len(j.block.Data) > usual {
-			e.longBlock(j)
-		} else {
-			e.block(j)
-		}
+		e.block(j)
+		e.giveBack(j, len(j.block.Data))
 		j.out <- struct{}{}
 	}
 }
 
-// longBlock is block for a long line. Only one worker at a time holds what it takes,
-// so that the peak does not depend on where in the input long lines stand.
-func (e *encoder) longBlock(j *job) {
-	e.long.Lock()
-	defer e.long.Unlock()
-	e.block(j)
-	n := len(j.block.Data)
-	giveBack(j.text, usual, 2*n) // the text is not read again
-	giveBack(e.text, usual, n)
-	giveBack(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(e.own))), 4*cap(e.own)), 2*usual, 4*n)
+// giveBack gives up what the longer lines of a block of n bytes took; its text is not
+// read again.
+func (e *encoder) giveBack(j *job, n int) {
+	const keep = blockBytes / 8 // of one line
+	giveBack(j.text, usual, 2*n)
+	giveBack(e.text, keep, n)
+	giveBack(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(e.own))), 4*cap(e.own)), 4*keep, 4*n)
 }
 
 func (e *encoder) block(j *job) {

@@ -100,10 +100,9 @@ func (o *options) countLines() (lines int64, err error) {
 	s := &source{options: o, free: make(chan *job, 1)}
 	s.free <- &job{}
 	for file := range o.inputs {
-		err := s.readFile(file, func() *job { return <-s.free }, func(j *job) bool {
+		err := s.readFile(file, func() *job { return <-s.free }, func(j *job) {
 			lines += j.block.Lines
 			s.free <- j
-			return true
 		})
 		if err != nil {
 			return 0, err

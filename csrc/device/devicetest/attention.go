@@ -1,10 +1,15 @@
 package devicetest
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"strings"
+	"testing"
 
 	"monotron/csrc/device"
+	"monotron/csrc/ref"
 )
 
 // attentionShape: sq queries of groups x heads, at the places from offset on of
@@ -146,6 +151,7 @@ func attentionForwardCase(d device.DType, s attentionShape, o attentionOptions) 
 	setup := func(e *Env) func() {
 		a := attentionInputs(e, d, s, o)
 		e.attentionOutputs(&a, d, s, o)
+		e.fuse(device.AttentionBackwardArgs{Forward: a})
 		return func() { e.Dev.AttentionForward(a) }
 	}
 	return Case{device.OpAttentionForward, attentionName(d, s, o), setup, attentionWork(d, s, 2)}
@@ -171,9 +177,43 @@ func attentionBackwardCase(d device.DType, s attentionShape, o attentionOptions)
 			a.DQ = e.Out("DQ", t, d, s.sq*s.batch, s.groups, s.heads, s.d)
 			a.DK, a.DV = e.Out("DK", t, d, s.sk*s.batch, s.groups, 1, s.d), e.Out("DV", t, d, s.sk*s.batch, s.groups, 1, s.d)
 		}
+		e.fuse(a)
 		return func() { e.Dev.AttentionBackward(a) }
 	}
 	return Case{device.OpAttentionBackward, attentionName(d, s, o), setup, attentionWork(d, s, 5)}
+}
+
+// FuseVariable, where it is "fused", makes the cases and the bench ask for the vendor's
+// attention (cuDNN) before they call; a case that it refuses runs in the device's own kernels.
+const FuseVariable = "MONOTRON_ATTENTION"
+
+func (e *Env) fuse(like device.AttentionBackwardArgs) {
+	if os.Getenv(FuseVariable) == "fused" && e.Dev != e.oracle {
+		e.refused = e.Dev.FuseAttention(like, math.MaxInt64)
+	}
+}
+
+var errNotAsked = errors.New("the vendor's attention was not asked for")
+
+// Fused compares the attention cases that the vendor's library takes with ref; the others
+// are skipped with its reason. It returns how many it took.
+func Fused(t *testing.T, dev *device.Device) (taken int) {
+	t.Setenv(FuseVariable, "fused")
+	oracle := ref.Open()
+	defer oracle.Close()
+	for _, c := range attentionCases() {
+		t.Run(c.Op.String()+"/"+strings.ReplaceAll(c.Name, " ", "_"), func(t *testing.T) {
+			e := newEnv(dev, oracle, fmt.Sprint(c.Op, c.Name))
+			c.Setup(e)
+			e.scope.Release()
+			if e.refused != nil {
+				t.Skip(e.refused)
+			}
+			taken++
+			compareWithRef(t, c, dev, oracle)
+		})
+	}
+	return taken
 }
 
 // attentionForward makes the O and LSE that the oracle's forward gives.

@@ -34,6 +34,9 @@ func benchCase(b *testing.B, c Case, dev, oracle *device.Device) {
 	e := newEnv(dev, oracle, c.Name)
 	defer e.scope.Release()
 	call := c.Setup(e)
+	if e.refused != nil && e.refused != errNotAsked {
+		b.Logf("not by the vendor's attention: %v", e.refused)
+	}
 	call() // pages and caches
 	if err := dev.Sync(); err != nil {
 		b.Fatal(err)

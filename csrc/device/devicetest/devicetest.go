@@ -52,14 +52,17 @@ func Cases() []Case {
 func Values(t *testing.T, dev *device.Device) {
 	oracle := ref.Open()
 	defer oracle.Close()
-	eachOp(t, func(t *testing.T, c Case) {
-		want, got := run(t, c, oracle, oracle), run(t, c, dev, oracle)
-		for i, b := range want {
-			if err := b.compare(got[i]); err != nil {
-				t.Errorf("%s: %v", b.name, err)
-			}
+	eachOp(t, func(t *testing.T, c Case) { compareWithRef(t, c, dev, oracle) })
+}
+
+func compareWithRef(t *testing.T, c Case, dev, oracle *device.Device) {
+	t.Helper()
+	want, got := run(t, c, oracle, oracle), run(t, c, dev, oracle)
+	for i, b := range want {
+		if err := b.compare(got[i]); err != nil {
+			t.Errorf("%s: %v", b.name, err)
 		}
-	})
+	}
 }
 
 // SameBits runs every case on pools of 1, 2 and 3 threads and compares all bytes.

@@ -17,6 +17,7 @@ type Env struct {
 	random  uint64
 	scope   *device.Scope
 	buffers []buffer
+	refused error // by the vendor's attention, where a case has some
 }
 
 // buffer is a piece of memory and, after the call, what became of it.
@@ -29,7 +30,7 @@ type buffer struct {
 }
 
 func newEnv(dev, oracle *device.Device, name string) *Env {
-	return &Env{Dev: dev, oracle: oracle, name: name, random: device.StreamKey(1, name), scope: dev.Arena.Scope(device.Workspace)}
+	return &Env{Dev: dev, oracle: oracle, name: name, refused: errNotAsked, random: device.StreamKey(1, name), scope: dev.Arena.Scope(device.Workspace)}
 }
 
 // twin is an empty Env on the oracle that will make the same inputs.

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/blocks"
 	"monotron/megatron/checkpoint/formats/safetensors"
 	"monotron/mpu"
 )
@@ -92,7 +93,7 @@ func (c *cast) Read(name string, box mpu.Piece, dst []byte) error {
 // element of the box where each starts.
 func byRows(box mpu.Piece, n int64, each func(sub mpu.Piece, at int64) error) error {
 	row := box.Len() / max(1, box.Size[0])
-	rows := max(1, n/max(1, row))
+	rows := blocks.Step(box.Size[0], row, n)
 	for r := int64(0); r < box.Size[0]; r += rows {
 		sub := mpu.Piece{From: append([]int64{box.From[0] + r}, box.From[1:]...), Size: append([]int64{min(rows, box.Size[0]-r)}, box.Size[1:]...)}
 		if err := each(sub, r*row); err != nil {

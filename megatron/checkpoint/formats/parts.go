@@ -36,7 +36,8 @@ func (p *Part) copy(o *Overlap, width int64, dst []byte) error {
 	if p.Strides != nil && !RowMajor(p.Box.Size, p.Strides) {
 		return p.gather(o, width, dst)
 	}
-	w := window{read: p.ReadAt, end: p.Box.Len() * width}
+	_, end := o.Span()
+	w := window{read: p.ReadAt, end: end * width}
 	for o.OK {
 		if err := w.readAt(dst[o.InB*width:(o.InB+o.N)*width], o.InA*width); err != nil {
 			return err

@@ -114,3 +114,28 @@ func (l Layout) Whole() Layout {
 	}
 	return l
 }
+
+// Watched is a Source that shows bytes while they are cached.
+type Watched interface {
+	Source
+	// ReadWatched is Read that also hands stored bytes to see, whole elements, from
+	// several goroutines: all of the box, once or more, and maybe others of the tensor.
+	ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error
+}
+
+// ReadWatched reads a box of any Source for someone who looks at all of it.
+func ReadWatched(src Source, name string, box mpu.Piece, dst []byte, see func(raw []byte)) error {
+	if w, ok := src.(Watched); ok {
+		return w.ReadWatched(name, box, dst, see)
+	}
+	const cached = 1 << 20
+	width := int64(len(dst)) / box.Len()
+	return byRows(box, cached/width, func(sub mpu.Piece, at int64) error {
+		part := dst[at*width : (at+sub.Len())*width]
+		if err := src.Read(name, sub, part); err != nil {
+			return err
+		}
+		see(part)
+		return nil
+	})
+}

@@ -1,7 +1,6 @@
 package pickle
 
 import (
-	"archive/zip"
 	"context"
 	"fmt"
 	"io"
@@ -17,9 +16,9 @@ const (
 	taskBytes = 8 << 20 // of a storage at a time, which was read from a file
 )
 
-// Save writes v to w as torch.save does, with root as the name of the zip's
-// folder; it returns the bytes written. Storages are filled in their order, a
-// bounded number of bytes ahead.
+// Save writes v to w, which is at its start, as torch.save does, with root as the
+// name of the zip's folder; it returns the bytes written. Storages are filled in
+// their order, a bounded number of bytes ahead.
 func Save(ctx context.Context, w io.Writer, root string, v Value) (written int64, err error) {
 	err = SaveAll(ctx, w, root, []Value{v}, func(_ int, n int64) { written = n })
 	return written, err
@@ -30,36 +29,41 @@ func Save(ctx context.Context, w io.Writer, root string, v Value) (written int64
 func SaveAll(ctx context.Context, w io.Writer, root string, values []Value, done func(i int, bytes int64)) error {
 	list := make([]*saving, len(values))
 	var tasks []blocks.Task
+	var places []int64
+	at := int64(0)
 	for i, v := range values {
-		s, err := newSaving(v)
+		s, err := newSaving(root, v)
 		if err != nil {
 			return err
 		}
-		list[i], tasks = s, append(tasks, s.tasks()...)
+		t, p := s.tasks(at)
+		list[i], tasks, places = s, append(tasks, t...), append(places, p...)
+		at += s.size
 	}
-	q := blocks.Ahead(ctx, tasks)
+	q := blocks.Ahead(ctx, tasks, places)
 	defer q.Stop()
 	for i, s := range list {
-		n, err := s.write(w, root, q)
-		if err != nil {
+		if err := s.write(w, q); err != nil {
 			return err
 		}
-		done(i, n)
+		done(i, s.size)
 	}
 	return nil
 }
 
 // saving is one file under way.
 type saving struct {
-	object []byte
-	stores []*Storage
-	counts []int // of tasks, by storage
+	members   []packed
+	texts     map[int]string // of those that are no storages
+	stores    []*Storage
+	counts    []int // of tasks, by storage
+	directory int64
+	size      int64
 }
 
-func newSaving(v Value) (*saving, error) {
-	s, keys := &saving{}, map[*Storage]string{}
-	var err error
-	s.object, err = encode(v, maxPickle, func(store *Storage) (string, error) {
+func newSaving(root string, v Value) (*saving, error) {
+	s, keys := &saving{texts: map[int]string{}}, map[*Storage]string{}
+	object, err := encode(v, maxPickle, func(store *Storage) (string, error) {
 		key, ok := keys[store]
 		if !ok {
 			key = fmt.Sprint(len(s.stores))
@@ -68,46 +72,64 @@ func newSaving(v Value) (*saving, error) {
 		}
 		return key, nil
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	text := func(name, text string) {
+		s.texts[len(s.members)] = text
+		s.members = append(s.members, packed{name: root + "/" + name, size: int64(len(text))})
+	}
+	text("data.pkl", string(object))
+	text(".format_version", "1")
+	text(".storage_alignment", fmt.Sprint(alignment))
+	text("byteorder", "little")
+	for i, store := range s.stores {
+		s.members = append(s.members, packed{name: fmt.Sprintf("%s/data/%d", root, i), size: store.Len * widths[store.DType]})
+	}
+	text("version", "3\n")
+	text(".data/serialization_id", fmt.Sprintf("%040d", xxh3.Hash(object)))
+	s.directory = layout(s.members)
+	s.size = s.directory + int64(len(directory(s.members, s.directory)))
+	return s, nil
 }
 
-// tasks make all storages, one behind the other.
-func (s *saving) tasks() (all []blocks.Task) {
-	for _, store := range s.stores {
-		list := store.tasks()
+// tasks make all storages, one behind the other; places are where their bytes go,
+// for an archive that begins at `at`.
+func (s *saving) tasks(at int64) (all []blocks.Task, places []int64) {
+	i := 0
+	for k := range s.members {
+		if _, ok := s.texts[k]; ok {
+			continue
+		}
+		place, list := at+s.members[k].data, s.stores[i].tasks()
+		for _, t := range list {
+			places = append(places, place)
+			place += t.Bytes
+		}
 		all, s.counts = append(all, list...), append(s.counts, len(list))
+		i++
 	}
-	return all
+	return all, places
 }
 
 // write takes from q what tasks made.
-func (s *saving) write(w io.Writer, root string, q *blocks.Queue) (int64, error) {
-	z := newZip(w, root)
-	id := fmt.Sprintf("%040d", xxh3.Hash(s.object))
-	for _, m := range []struct{ name, text string }{{"data.pkl", string(s.object)}, {".format_version", "1"},
-		{".storage_alignment", fmt.Sprint(alignment)}, {"byteorder", "little"}} {
-		if err := z.add(m.name, fromString(m.text)); err != nil {
-			return 0, err
+func (s *saving) write(w io.Writer, q *blocks.Queue) error {
+	store := 0
+	for k := range s.members {
+		m := &s.members[k]
+		err := m.write(w, func(take func([]byte, func()) error) error {
+			if text, ok := s.texts[k]; ok {
+				return take([]byte(text), func() {})
+			}
+			store++
+			return s.stores[store-1].write(s.counts[store-1], q, take)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	for i, store := range s.stores {
-		if err := z.add("data/"+fmt.Sprint(i), func(w io.Writer) error { return store.write(w, s.counts[i], q) }); err != nil {
-			return 0, err
-		}
-	}
-	for _, m := range []struct{ name, text string }{{"version", "3\n"}, {".data/serialization_id", id}} {
-		if err := z.add(m.name, fromString(m.text)); err != nil {
-			return 0, err
-		}
-	}
-	return z.finish()
-}
-
-func fromString(s string) func(io.Writer) error {
-	return func(w io.Writer) error {
-		_, err := io.WriteString(w, s)
-		return err
-	}
+	_, err := w.Write(directory(s.members, s.directory))
+	return err
 }
 
 // tasks are the storage's own, or read the file that it is of.
@@ -124,83 +146,20 @@ func (s *Storage) tasks() []blocks.Task {
 	return list
 }
 
-func (s *Storage) write(w io.Writer, tasks int, q *blocks.Queue) error {
+func (s *Storage) write(tasks int, q *blocks.Queue, take func([]byte, func()) error) error {
 	n := int64(0)
 	for range tasks {
-		raw, err := q.Next()
+		raw, back, err := q.Next()
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(raw); err != nil {
+		n += int64(len(raw))
+		if err := take(raw, back); err != nil {
 			return err
 		}
-		n += int64(len(raw))
 	}
 	if want := s.Len * widths[s.DType]; n != want {
 		return fault.Errorf(fault.Internal, "pickle: a storage of %d bytes got %d", want, n)
 	}
 	return nil
-}
-
-// zipWriter writes stored members whose data begin at multiples of alignment.
-type zipWriter struct {
-	count *counter
-	zip   *zip.Writer
-	root  string
-	last  *counter // of the member before
-}
-
-func newZip(w io.Writer, root string) *zipWriter {
-	count := &counter{w: w}
-	return &zipWriter{count: count, zip: zip.NewWriter(count), root: root}
-}
-
-// descriptor is what follows the member before: CRC and sizes, wide where they
-// must be.
-func (z *zipWriter) descriptor() int64 {
-	switch {
-	case z.last == nil:
-		return 0
-	case z.last.n >= 1<<32-1:
-		return 24
-	}
-	return 16
-}
-
-func (z *zipWriter) add(name string, write func(io.Writer) error) error {
-	if err := z.zip.Flush(); err != nil {
-		return err
-	}
-	const fixed = 30 // bytes of a local header before the name
-	full := z.root + "/" + name
-	start := z.count.n + z.descriptor() // which the next CreateHeader writes
-	pad := int(-(start + fixed + int64(len(full)) + 4)) & (alignment - 1)
-	extra := make([]byte, 4+pad)
-	copy(extra, "FB")
-	extra[2] = byte(pad)
-	for i := range pad {
-		extra[4+i] = 'Z'
-	}
-	w, err := z.zip.CreateHeader(&zip.FileHeader{Name: full, Method: zip.Store, Extra: extra})
-	if err != nil {
-		return err
-	}
-	z.last = &counter{w: w}
-	return write(z.last)
-}
-
-func (z *zipWriter) finish() (int64, error) {
-	err := z.zip.Close()
-	return z.count.n, err
-}
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.n += int64(n)
-	return n, err
 }

@@ -21,6 +21,17 @@ type Block struct {
 	Fill          func(dst []byte) error // may run beside others'
 }
 
+// Step is how many rows of a size make a part of about limit: all where they are not
+// much more, for parts of a transposed tensor cost reads of all of it; else even shares.
+func Step(rows, row, limit int64) int64 {
+	most := max(1, limit/max(1, row))
+	if rows <= most+most/2 {
+		return max(1, rows)
+	}
+	parts := (rows + most - 1) / most
+	return (rows + parts - 1) / parts
+}
+
 // Head is a block of bytes that are there already.
 func Head(offset int64, raw []byte) Block {
 	return Block{offset, int64(len(raw)), func(dst []byte) error { copy(dst, raw); return nil }}
@@ -66,14 +77,14 @@ func diskFault(err error) error {
 // write puts each block to its place, behind zeros where the one before ends
 // earlier. A file goes to disk from its start to its end.
 func write(ctx context.Context, file *bulk.File, list []Block) (at int64, err error) {
-	tasks := make([]Task, len(list))
+	tasks, places := make([]Task, len(list)), make([]int64, len(list))
 	for i, b := range list {
-		tasks[i] = Task{b.Bytes, b.Fill}
+		tasks[i], places[i] = Task{b.Bytes, b.Fill}, b.Offset
 	}
-	q := Ahead(ctx, tasks)
+	q := Ahead(ctx, tasks, places)
 	defer q.Stop()
 	for _, b := range list {
-		raw, err := q.Next()
+		raw, back, err := q.Next()
 		if err != nil {
 			return 0, err
 		}
@@ -83,7 +94,7 @@ func write(ctx context.Context, file *bulk.File, list []Block) (at int64, err er
 		if _, err := file.Write(make([]byte, b.Offset-at)); err != nil {
 			return 0, err
 		}
-		if _, err := file.Write(raw); err != nil {
+		if err := file.Take(raw, back); err != nil {
 			return 0, err
 		}
 		at = b.Offset + b.Bytes

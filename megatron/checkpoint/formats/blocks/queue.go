@@ -6,16 +6,15 @@ import (
 	"sync"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats/bulk"
 )
 
-const (
-	// inFlight bounds the bytes that are held at a time; a task that needs more is
-	// held alone.
-	inFlight = 32 << 20
-	// Buffers from small to large bytes are of one size and used again: touching new
-	// memory costs as much as filling it.
-	small, large = 64 << 10, inFlight / 4
-)
+// inFlight bounds the memory that is held at a time, until it is given back; a task
+// that needs more is held alone.
+const inFlight = 84 << 20
+
+// minWorkers fill tasks also where there are fewer cores: they wait for the disk.
+const minWorkers = 4
 
 // Task makes a known number of bytes.
 type Task struct {
@@ -27,56 +26,51 @@ type Task struct {
 // meanwhile. One goroutine takes.
 type Queue struct {
 	tasks []Task
+	at    []int64 // in the file, of each task's first byte
 	all   sync.WaitGroup
 
 	mu      sync.Mutex
 	changed sync.Cond
-	ready   [][]byte // filled, by task
-	next    int      // to be filled
-	taken   int      // handed out
-	last    []byte   // handed out, until the next is asked for
-	held    int64    // capacities
-	size    int64    // of a spare buffer
-	spare   [][]byte
+	ready   []*bulk.Buffer // filled, by task
+	next    int            // to be filled
+	taken   int            // handed out
+	held    int64          // memory
 	failed  error
 }
 
-// Ahead begins to fill tasks. Stop must be called in the end.
-func Ahead(ctx context.Context, tasks []Task) *Queue {
-	q := &Queue{tasks: tasks, ready: make([][]byte, len(tasks))}
+// Ahead begins to fill tasks; at says where in a file each will go, nil: nobody
+// knows. Stop must be called in the end.
+func Ahead(ctx context.Context, tasks []Task, at []int64) *Queue {
+	q := &Queue{tasks: tasks, at: at, ready: make([]*bulk.Buffer, len(tasks))}
 	q.changed.L = &q.mu
-	for _, t := range tasks {
-		if t.Bytes <= large {
-			q.size = max(q.size, t.Bytes)
-		}
-	}
-	for range min(len(tasks), max(2, runtime.GOMAXPROCS(0))) {
+	for range min(len(tasks), max(minWorkers, runtime.GOMAXPROCS(0))) {
 		q.all.Go(func() { q.work(ctx) })
 	}
 	return q
 }
 
 // Next is what the next task made, or the first error; the bytes are valid until
-// the following call.
-func (q *Queue) Next() ([]byte, error) {
+// back is called, from any goroutine, which must be done before all others are made.
+func (q *Queue) Next() (raw []byte, back func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.give()
 	for q.failed == nil && q.taken < len(q.tasks) && q.ready[q.taken] == nil {
 		q.changed.Wait()
 	}
 	if q.failed != nil {
-		return nil, q.failed
+		return nil, nil, q.failed
 	}
 	if q.taken == len(q.tasks) {
-		return nil, fault.Errorf(fault.Internal, "blocks: more than the %d tasks are asked for", len(q.tasks))
+		return nil, nil, fault.Errorf(fault.Internal, "blocks: more than the %d tasks are asked for", len(q.tasks))
 	}
-	q.last, q.ready[q.taken] = q.ready[q.taken], nil
+	buf := q.ready[q.taken]
+	q.ready[q.taken] = nil
 	q.taken++
-	return q.last, nil
+	return buf.Bytes, func() { q.give(buf) }, nil
 }
 
-// Stop ends what is under way and waits for it.
+// Stop ends what is under way and waits for it. Bytes that were handed out may be
+// given back later.
 func (q *Queue) Stop() {
 	q.mu.Lock()
 	q.next = len(q.tasks)
@@ -85,26 +79,12 @@ func (q *Queue) Stop() {
 	q.all.Wait()
 }
 
-// give takes the bytes back that were handed out last.
-func (q *Queue) give() {
-	if q.last == nil {
-		return
-	}
-	n := int64(cap(q.last))
-	q.held -= n
-	if n == q.size {
-		q.spare = append(q.spare, q.last)
-	}
-	q.last = nil
+func (q *Queue) give(buf *bulk.Buffer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held -= bulk.Room(int64(len(buf.Bytes)))
+	buf.Free()
 	q.changed.Broadcast()
-}
-
-// capacity of the buffer for a task.
-func (q *Queue) capacity(t *Task) int64 {
-	if t.Bytes < small || t.Bytes > q.size {
-		return t.Bytes
-	}
-	return q.size
 }
 
 func (q *Queue) work(ctx context.Context) {
@@ -113,7 +93,7 @@ func (q *Queue) work(ctx context.Context) {
 		if i < 0 {
 			return
 		}
-		err := q.tasks[i].Fill(buf)
+		err := q.tasks[i].Fill(buf.Bytes)
 		q.mu.Lock()
 		if err != nil && q.failed == nil {
 			q.failed = err
@@ -125,10 +105,10 @@ func (q *Queue) work(ctx context.Context) {
 }
 
 // take waits for room for the next task and names it; -1: there is no more to do.
-func (q *Queue) take(ctx context.Context) (int, []byte) {
+func (q *Queue) take(ctx context.Context) (int, *bulk.Buffer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.failed == nil && q.next < len(q.tasks) && q.held > 0 && q.held+q.capacity(&q.tasks[q.next]) > inFlight {
+	for q.failed == nil && q.next < len(q.tasks) && q.held > 0 && q.held+bulk.Room(q.tasks[q.next].Bytes) > inFlight {
 		q.changed.Wait()
 	}
 	if q.failed == nil && ctx.Err() != nil {
@@ -138,14 +118,12 @@ func (q *Queue) take(ctx context.Context) (int, []byte) {
 	if q.failed != nil || q.next >= len(q.tasks) {
 		return -1, nil
 	}
-	i, t := q.next, &q.tasks[q.next]
-	n := q.capacity(t)
-	q.next++
-	q.held += n
-	if k := len(q.spare) - 1; k >= 0 && n == q.size {
-		buf := q.spare[k]
-		q.spare = q.spare[:k]
-		return i, buf[:t.Bytes]
+	i, at := q.next, int64(0)
+	if q.at != nil {
+		at = q.at[i]
 	}
-	return i, make([]byte, t.Bytes, n)
+	n := q.tasks[i].Bytes
+	q.next++
+	q.held += bulk.Room(n)
+	return i, bulk.NewBuffer(n, at)
 }

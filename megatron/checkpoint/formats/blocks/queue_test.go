@@ -31,12 +31,12 @@ func numbered(n int, size int64) []Task {
 // Tasks of all sizes, small, common and larger than all that may be held, come
 // out in their order with their bytes, though their buffers are used again.
 func TestQueueOrder(t *testing.T) {
-	tasks := append(numbered(300, 400<<10), numbered(40, 3*small)...)
+	tasks := append(numbered(300, 400<<10), numbered(40, 3<<20)...)
 	tasks = append(tasks, Task{inFlight + 4, func(dst []byte) error { clear(dst); return nil }})
-	q := Ahead(t.Context(), tasks)
+	q := Ahead(t.Context(), tasks, nil)
 	defer q.Stop()
 	for i, task := range tasks {
-		raw, err := q.Next()
+		raw, back, err := q.Next()
 		if err != nil || int64(len(raw)) != task.Bytes {
 			t.Fatalf("task %d: %d bytes, %v; want %d", i, len(raw), err, task.Bytes)
 		}
@@ -47,8 +47,9 @@ func TestQueueOrder(t *testing.T) {
 		if string(raw) != string(want) {
 			t.Fatalf("task %d: bytes of another", i)
 		}
+		back()
 	}
-	if _, err := q.Next(); err == nil {
+	if _, _, err := q.Next(); err == nil {
 		t.Error("one more than there are")
 	}
 }
@@ -61,15 +62,17 @@ func TestQueueBound(t *testing.T) {
 	for i := range tasks {
 		tasks[i] = Task{size, func([]byte) error { filled.Add(size); return nil }}
 	}
-	q := Ahead(t.Context(), tasks)
+	q := Ahead(t.Context(), tasks, nil)
 	defer q.Stop()
 	for i := range tasks {
-		if _, err := q.Next(); err != nil {
+		_, back, err := q.Next()
+		if err != nil {
 			t.Fatal(err)
 		}
 		if ahead := filled.Load() - int64(i)*size; ahead > inFlight {
 			t.Fatalf("%d bytes are held before task %d is given back", ahead, i)
 		}
+		back()
 	}
 }
 

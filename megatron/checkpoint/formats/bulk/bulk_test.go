@@ -55,6 +55,47 @@ func TestFileHoldsWhatWasWritten(t *testing.T) {
 	}
 }
 
+// Claim: bytes that are taken without a copy, or with one where they lie elsewhere in
+// a page, small or large, arrive at their place among written ones; who gets them
+// back may use them at once.
+func TestTake(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, dir := range folders(t) {
+		path := filepath.Join(dir, "taken")
+		file, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := NewFile(file)
+		var want []byte
+		for i := range 24 {
+			n := 1 + r.Int64N([]int64{100, 10000, 3 * chunkBytes / 2}[i%3])
+			b := NewBuffer(n, int64(len(want))+r.Int64N(2)*64)
+			for k := range b.Bytes {
+				b.Bytes[k] = byte(k*7 + k>>9 + i)
+			}
+			want = append(want, b.Bytes...)
+			if i%5 == 4 {
+				_, err = f.Write(b.Bytes)
+			} else {
+				err = f.Take(b.Bytes, func() { clear(b.Bytes); b.Free() })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, %d were taken, %v", dir, len(got), len(want), err)
+		}
+	}
+}
+
 // Claim: a disk that takes no more is an error, of a later Write or of Sync, and
 // Close ends what is under way.
 func TestFullDisk(t *testing.T) {

@@ -11,13 +11,15 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"monotron/hint"
 )
 
 const (
-	chunkBytes = 8 << 20  // of one transfer
+	chunkBytes = 8 << 20  // of one transfer, where bytes are copied
 	alignment  = 4096     // of memory, offset and length, for transfers past the page cache
 	aheadBytes = 64 << 20 // by which a growing file's blocks are reserved
-	writers    = 2        // transfers under way; each has a chunk, and the caller has one
+	writers    = 3        // transfers under way
 )
 
 // File is a file being written from its start to its end. A small one is written
@@ -28,7 +30,7 @@ type File struct {
 	at       int64  // where it goes
 	reserved int64
 
-	idle chan []byte // chunks to fill; nil: nothing is under way yet
+	idle chan []byte // chunks to fill, some without memory yet; nil: nothing is under way
 	work chan write
 	done sync.WaitGroup
 
@@ -38,8 +40,9 @@ type File struct {
 }
 
 type write struct {
-	chunk []byte
+	bytes []byte
 	at    int64
+	back  func() // when they are written, or will not be
 }
 
 // NewFile writes to f, which is new and empty, and closes it in Close.
@@ -76,6 +79,37 @@ func (f *File) Space(n int) ([]byte, error) {
 // Commit appends the first n bytes of the Space asked for last.
 func (f *File) Commit(n int) { f.chunk = f.chunk[:len(f.chunk)+n] }
 
+// Take appends b and keeps it until it is written, when b lies in a page of memory
+// as it will in a page of the file and is worth it; else it is copied. Only what
+// shares pages of the file with neighbours goes through a chunk then.
+func (f *File) Take(b []byte, back func()) error {
+	const worth = 256 << 10
+	head := int(-(f.at + int64(len(f.chunk))) & (alignment - 1))
+	if len(b) < worth || uintptr(unsafe.Pointer(&b[head]))&(alignment-1) != 0 {
+		defer back()
+		_, err := f.Write(b)
+		return err
+	}
+	if _, err := f.Write(b[:head]); err != nil {
+		back()
+		return err
+	}
+	body := b[head : len(b)-(len(b)-head)%alignment]
+	var tail [alignment]byte // a copy: who calls back may fill b again
+	rest := copy(tail[:], b[head+len(body):])
+	if len(f.chunk) > 0 {
+		if err := f.send(); err != nil {
+			back()
+			return err
+		}
+	}
+	f.hand(body, back)
+	if _, err := f.Write(tail[:rest]); err != nil {
+		return err
+	}
+	return f.failed()
+}
+
 // grow makes room for n more bytes, or as many as a chunk takes. A file that fits
 // none gets no more memory than it needs.
 func (f *File) grow(n int) {
@@ -96,34 +130,41 @@ func aligned(size int) []byte {
 	return b[shift : shift+size : shift+size]
 }
 
-// send hands the full chunk over and takes one to fill.
+// send hands the chunk over, whole pages, and takes one to fill.
 func (f *File) send() error {
+	chunk := f.chunk
+	f.hand(chunk, func() { f.idle <- chunk })
+	f.chunk = (<-f.idle)[:0]
+	return f.failed()
+}
+
+// hand gives whole pages to a transfer.
+func (f *File) hand(pages []byte, back func()) {
 	if f.idle == nil {
 		f.start()
 	}
-	f.ahead()
-	f.work <- write{f.chunk, f.at}
-	f.at += chunkBytes
-	f.chunk = (<-f.idle)[:0]
-	return f.failed()
+	f.ahead(int64(len(pages)))
+	f.work <- write{pages, f.at, back}
+	f.at += int64(len(pages))
 }
 
 func (f *File) start() {
 	f.idle, f.work = make(chan []byte, writers+1), make(chan write)
 	f.direct = f.setDirect(true) == nil
 	for range writers {
-		f.idle <- aligned(chunkBytes)
+		f.idle <- nil
 		f.done.Go(f.transfer)
 	}
 }
 
-// ahead reserves blocks that the next chunk needs, so that transfers need not wait
+// ahead reserves blocks that the next n bytes need, so that transfers need not wait
 // for each other to make the file longer. Where there is no room or no such call,
 // the transfer itself tells.
-func (f *File) ahead() {
-	if f.at+chunkBytes > f.reserved {
-		_ = unix.Fallocate(int(f.file.Fd()), 0, f.reserved, aheadBytes)
-		f.reserved += aheadBytes
+func (f *File) ahead(n int64) {
+	if f.at+n > f.reserved {
+		more := max(n, aheadBytes)
+		hint.Reserve(f.file, f.reserved, more)
+		f.reserved += more
 	}
 }
 
@@ -132,19 +173,19 @@ func (f *File) transfer() {
 		if f.failed() == nil {
 			f.fail(f.write(w))
 		}
-		f.idle <- w.chunk
+		w.back()
 	}
 }
 
 func (f *File) write(w write) error {
-	_, err := f.file.WriteAt(w.chunk, w.at)
+	_, err := f.file.WriteAt(w.bytes, w.at)
 	if errors.Is(err, unix.EINVAL) && f.isDirect() { // a device with other wishes
 		if err = f.setDirect(false); err == nil {
-			_, err = f.file.WriteAt(w.chunk, w.at)
+			_, err = f.file.WriteAt(w.bytes, w.at)
 		}
 	}
 	if err == nil && !f.isDirect() {
-		_ = unix.SyncFileRange(int(f.file.Fd()), w.at, int64(len(w.chunk)), unix.SYNC_FILE_RANGE_WRITE) // a head start; Sync waits and tells
+		hint.WriteBack(f.file, w.at, int64(len(w.bytes))) // a head start; Sync waits and tells
 	}
 	return err
 }
@@ -159,14 +200,8 @@ func (f *File) isDirect() bool {
 func (f *File) setDirect(on bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	flags, err := unix.FcntlInt(f.file.Fd(), unix.F_GETFL, 0)
-	if err != nil {
-		return err
-	}
-	if flags &^= unix.O_DIRECT; on {
-		flags |= unix.O_DIRECT
-	}
-	if _, err = unix.FcntlInt(f.file.Fd(), unix.F_SETFL, flags); err == nil {
+	err := pastCache(f.file, on)
+	if err == nil {
 		f.direct = on
 	}
 	return err

@@ -113,7 +113,7 @@ func gatherColumns(dst []byte, src *Source, list []run, first, columns, width in
 	stretches, at := columnStretches(list)
 	last := stretches[len(stretches)-1]
 	whole := last.at + last.to - last.from
-	band := max(1, min(columns, bandBytes/(whole*width)))
+	band := min(columns, wholeTiles(max(1, bandBytes/(whole*width)), width))
 	return sideBySide((columns+band-1)/band, func(next func() (int64, bool)) error {
 		buf := bands.Get().(*[]byte)
 		defer bands.Put(buf)
@@ -278,7 +278,7 @@ func (mp *Mapping) ScatterRows(dst []byte, name string, from, to, width int64, r
 func (r *rule) turnRows(dst []byte, run run, from, to, width int64, read ReadBox) error {
 	buf := bands.Get().(*[]byte)
 	defer bands.Put(buf)
-	band := max(1, min(run.n, bandBytes/((to-from)*width)))
+	band := min(run.n, wholeTiles(max(1, bandBytes/((to-from)*width)), width))
 	for k := int64(0); k < run.n; k += band {
 		n := min(band, run.n-k)
 		*buf = slices.Grow((*buf)[:0], int(n*(to-from)*width))[:n*(to-from)*width]

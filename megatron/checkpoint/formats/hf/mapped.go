@@ -93,12 +93,23 @@ func (s *Mapped) Tensors() []formats.Tensor { return s.tensors }
 
 // Read fills dst with a box of a tensor.
 func (s *Mapped) Read(name string, box mpu.Piece, dst []byte) error {
+	return s.ReadWatched(name, box, dst, func([]byte) {})
+}
+
+// ReadWatched is Read that shows what it reads.
+func (s *Mapped) ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error {
 	kind, global := s.split(name)
 	dtype, ok := s.dtypes[name]
 	if !ok {
 		return fault.Errorf(fault.Internal, "%s has no tensor %q", s.info.Path, name)
 	}
-	return s.mapping.Gather(dst, global, box.From, box.Size, formats.Width(dtype), kind.ReadAt)
+	return s.mapping.Gather(dst, global, box.From, box.Size, formats.Width(dtype), func(name string, dst []byte, at int64) error {
+		if err := kind.ReadAt(name, dst, at); err != nil {
+			return err
+		}
+		see(dst)
+		return nil
+	})
 }
 
 func (s *Mapped) split(name string) (Store, string) {

@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/checkpoint/formats/blocks"
 )
 
-// blockBytes of a tensor are made at a time, or one row of it.
+// blockBytes of a tensor are made at a time, more or less, or one row of it.
 const blockBytes = 8 << 20
 
 // WriteFile makes the file path of tensors that fill writes into memory, whole
@@ -25,7 +25,7 @@ func WriteFile(ctx context.Context, path string, infos []Info, metadata map[stri
 			rows = max(1, info.Shape[0])
 		}
 		row := info.Bytes / rows
-		step := max(1, blockBytes/max(1, row))
+		step := blocks.Step(rows, row, blockBytes)
 		for r := int64(0); r < rows; r += step {
 			end := min(rows, r+step)
 			list = append(list, blocks.Block{Offset: info.Offset + r*row, Bytes: (end - r) * row, Fill: func(dst []byte) error { return fill(i, r, end, dst) }})

@@ -10,6 +10,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/checkpoint/formats/bulk"
 	"monotron/megatron/checkpoint/formats/megatron"
 	"monotron/megatron/checkpoint/pickle"
 	"monotron/mpu"
@@ -109,6 +110,16 @@ func (c *counter) Write(b []byte) (int, error) {
 	n, err := c.w.Write(b)
 	c.n += int64(n)
 	return n, err
+}
+
+// Take is Write of bytes that may be kept.
+func (c *counter) Take(b []byte, back func()) error {
+	if err := context.Cause(c.ctx); err != nil {
+		back()
+		return err
+	}
+	c.n += int64(len(b))
+	return bulk.Take(c.w, b, back)
 }
 
 // rank writes the objects and chunks that a rank owns.

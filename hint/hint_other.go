@@ -1,0 +1,15 @@
+//go:build !linux
+
+package hint
+
+import "os"
+
+func HugePages([]byte) {}
+
+func WriteBack(*os.File, int64, int64) {}
+
+func Reserve(*os.File, int64, int64) {}
+
+func WillNeed(*os.File, int64, int64) {}
+
+func Random(*os.File) {}

@@ -1,0 +1,72 @@
+//go:build cgo && linux
+
+package model_test
+
+import (
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"monotron/csrc/cuda"
+	"monotron/csrc/cuda/standin"
+	"monotron/csrc/device"
+	"monotron/megatron/model"
+	"monotron/megatron/spec"
+)
+
+// Claim: cuDNN's attention is taken when a trial agrees with our kernels and repeats, and
+// not when its numbers are wrong, when they drift, when its workspace is too large, or when
+// the model needs what it has not. Emulated, with a stand-in for cuDNN.
+func TestFuseAttention(t *testing.T) {
+	if !strings.Contains(os.Getenv(cuda.LibraryVariable), "cudaemu") {
+		t.Skipf("%s does not name the emulated library; make test-emu sets it", cuda.LibraryVariable)
+	}
+	lib, err := standin.Build(t.TempDir())
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("MONOTRON_CUDNN", lib.Path)
+	grouped := spec.Model{HiddenSize: 64, NumAttentionHeads: 4, NumQueryGroups: 2, KVChannels: 16, WindowLeft: -1}
+	normed, window, drop := grouped, grouped, grouped
+	normed.QKNorm, window.WindowLeft, drop.AttentionDropout = true, 5, 0.1
+	run := model.AttentionRun{DType: device.BF16, Batch: 2, Seq: 24, Workspace: math.MaxInt64}
+	wide, small, documents := run, run, run
+	wide.DType, small.Workspace, documents.Documents = device.F32, 100, true
+	for _, c := range []struct {
+		name, fault string
+		m           spec.Model
+		run         model.AttentionRun
+		refusal     string // "": taken
+	}{
+		{"grouped queries", "", grouped, run, ""},
+		{"normed queries and keys", "", normed, run, ""},
+		{"wrong numbers", "wrong", grouped, run, "its output differed from our kernels' by 5.0 %"},
+		{"other numbers each time", "drift", grouped, run, "did not repeat bit for bit"},
+		{"window", "", window, run, "a sliding window"},
+		{"dropout", "", drop, run, "attention dropout"},
+		{"f32", "", grouped, wide, "f32"},
+		{"workspace", "", grouped, small, "more than the 100 bytes"},
+		{"documents", "", grouped, documents, "documents"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("STANDIN_FAULT", c.fault)
+			if c.fault == "" {
+				os.Unsetenv("STANDIN_FAULT")
+			}
+			d, err := cuda.Open(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			before := d.Arena.Usage().Allocated
+			off, err := model.FuseAttention(d, &c.m, model.Alone(d), c.run)
+			if (err == nil) != (c.refusal == "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
+				t.Errorf("off by %g, %v; want %q", off, err, c.refusal)
+			}
+			if held := d.Arena.Usage().Allocated - before; held > d.FusedWorkspace()+512 {
+				t.Errorf("the trial keeps %d bytes besides the workspace", held-d.FusedWorkspace())
+			}
+		})
+	}
+}
