@@ -11,7 +11,6 @@ import (
 
 	"monotron/csrc/cuda"
 	"monotron/csrc/device"
-	"monotron/csrc/ref"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/mpu/comm/inject"
@@ -44,17 +43,7 @@ const tracedSteps = 3
 // micro-batches of another size.
 func traced(t *testing.T, c Config, graphs bool) trace {
 	t.Helper()
-	s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := NewEngine(Alone(gpu(t)), c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Initialize(); err != nil {
-		t.Fatal(err)
-	}
+	e := newTestEngineOn(t, gpu(t), c)
 	if graphs {
 		if why := e.Capture(); why != "" {
 			t.Fatal(why)
@@ -135,16 +124,8 @@ func TestGraphsChangeNothing(t *testing.T) {
 // Claim: a batch of another shape is trained on without a graph, and the log says so once;
 // the graph goes on afterwards.
 func TestGraphOfAnotherShape(t *testing.T) {
-	c := tinyConfig()
-	s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := NewEngine(Alone(gpu(t)), c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if why := e.Capture(); why != "" || e.Initialize() != nil {
+	e := newTestEngineOn(t, gpu(t), tinyConfig())
+	if why := e.Capture(); why != "" {
 		t.Fatal(why)
 	}
 	for _, size := range []int{2, 4, 1, 2} {
@@ -166,15 +147,7 @@ func TestNoGraphsSaysWhy(t *testing.T) {
 		"--profile":               func(e *Engine) { e.config.Log.Profile = "trace" },
 		"--timing-log-level 2":    func(e *Engine) { e.config.Log.TimingLevel = 2 },
 	} {
-		c := tinyConfig()
-		s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := NewEngine(Alone(ref.Open()), c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := newTestEngine(t, tinyConfig())
 		set(e)
 		if why := e.Capture(); !strings.Contains(why, want) || e.steady != nil || e.Optimizer.Graph != nil {
 			t.Errorf("%q, want %q", why, want)

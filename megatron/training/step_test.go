@@ -23,11 +23,16 @@ func tinyConfig() Config {
 
 func newTestEngine(t *testing.T, c Config) *Engine {
 	t.Helper()
+	return newTestEngineOn(t, ref.Open(), c)
+}
+
+func newTestEngineOn(t *testing.T, d *device.Device, c Config) *Engine {
+	t.Helper()
 	s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEngine(Alone(ref.Open()), c, s)
+	e, err := NewEngine(Alone(d), c, s)
 	if err != nil {
 		t.Fatal(err)
 	}
