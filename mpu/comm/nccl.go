@@ -68,23 +68,38 @@ func (w *NCCL) Group(rank int, name string, members []int, d *device.Device) (Gr
 	if err != nil {
 		return nil, err
 	}
+	g, err = w.join(id, via, slices.Clone(members))
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// join opens a communicator and its stream. A failure that came meanwhile has
+// given up the groups of then, so that this one gives itself up.
+func (w *NCCL) join(id nccl.ID, via Group, members []int) (*ncclGroup, error) {
 	defer onThread()()
 	if err := w.streams.Enter(); err != nil {
 		return nil, err
 	}
-	c, err := w.library.Init(id, via.Rank(), via.Size(), w.limit)
+	c, err := w.library.Init(id, via.Rank(), via.Size(), w.limit, w.Err)
 	if err != nil {
-		return nil, fmt.Errorf("group %s of ranks %v: %w", name, members, err)
+		return nil, fmt.Errorf("group %s of ranks %v: %w", via.Name(), members, err)
 	}
 	stream, err := w.streams.NewStream()
 	if err != nil {
 		c.Abort()
 		return nil, err
 	}
-	g = &ncclGroup{world: w, via: via, comm: c, stream: stream, members: slices.Clone(members)}
 	w.mu.Lock()
-	w.groups[fmt.Sprint(name, members)] = g
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		c.Abort()
+		w.streams.FreeStream(stream)
+		return nil, w.err
+	}
+	g := &ncclGroup{world: w, via: via, comm: c, stream: stream, members: members}
+	w.groups[fmt.Sprint(via.Name(), members)] = g
 	return g, nil
 }
 

@@ -40,6 +40,18 @@ var library = sync.OnceValues(func() (*standin.Library, error) { return standin.
 // process, and checks what NCCL would have forbidden.
 func gpus(t *testing.T, n int, limit time.Duration, f func(g Group, gpu *standin.GPU) error) error {
 	t.Helper()
+	return ranks(t, n, limit, func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error {
+		g, err := over.Group(rank, "all", ranksUpTo(n), d)
+		if err != nil {
+			return err
+		}
+		return f(g, gpu)
+	})
+}
+
+// ranks is gpus before the ranks have met.
+func ranks(t *testing.T, n int, limit time.Duration, f func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error) error {
+	t.Helper()
 	lib, err := library()
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +68,7 @@ func gpus(t *testing.T, n int, limit time.Duration, f func(g Group, gpu *standin
 		gpu := lib.GPU()
 		d := device.New("cuda", gpu)
 		over := NewNCCL(calls, w, d, limit)
-		g, err := over.Group(rank, "all", ranksUpTo(n), d)
-		if err == nil {
-			err = f(g, gpu)
-		}
+		err := f(over, d, rank, gpu)
 		if err != nil {
 			over.Abort(err)
 		}
@@ -108,17 +117,19 @@ func TestNCCLExchange(t *testing.T) {
 func TestNCCLFollowsTheOps(t *testing.T) {
 	err := gpus(t, 2, time.Minute, func(g Group, gpu *standin.GPU) error {
 		gpu.Waits = false
-		x, began := heap(device.F32, make([]float64, 64)), time.Now()
-		gpu.WriteLate(x, 10+g.Rank(), 1500*time.Millisecond)
+		x, goOn := heap(device.F32, make([]float64, 64)), gpu.Hold()
+		held := time.AfterFunc(20*time.Second, goOn) // a host that waits is let go, and told of
+		gpu.Fill(x, 10+g.Rank())
 		work := g.AllReduce(x, Sum)
 		if err := work.Wait(); err != nil {
 			return err
 		}
-		if took := time.Since(began); took > time.Second {
-			return fmt.Errorf("the host waited %v", took)
-		}
 		late := heap(device.F32, make([]float64, 1))
-		gpu.WriteLate(late, 1, 0) // after the collective
+		gpu.Fill(late, 1) // after the collective
+		if !held.Stop() {
+			return errors.New("the host waited for the ops before the collective")
+		}
+		goOn()
 		if err := gpu.Sync(); err != nil {
 			return err
 		}
@@ -170,6 +181,38 @@ func TestNCCLFailures(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// Claim: a communicator that is opened while a peer fails is given up too.
+func TestNCCLFailsWhileOpening(t *testing.T) {
+	lost := errors.New("lost while opening")
+	err := ranks(t, 2, time.Minute, func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error {
+		gpu.OnNewStream = func() { over.Abort(lost) }
+		_, err := over.Group(rank, "all", ranksUpTo(2), d)
+		return err
+	})
+	if !errors.Is(err, lost) {
+		t.Errorf("%v, want %v", err, lost)
+	}
+}
+
+// Claim: a rank whose peers have the id, and fail before they join, is told.
+func TestNCCLFailsBeforeOpening(t *testing.T) {
+	lost := errors.New("lost before opening")
+	err := ranks(t, 2, time.Minute, func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error {
+		if rank == 0 {
+			_, err := over.Group(rank, "all", ranksUpTo(2), d)
+			return err
+		}
+		via, err := over.host.Group(rank, "all", ranksUpTo(2), d)
+		if err == nil {
+			_, err = over.share(via)
+		}
+		return errors.Join(err, lost)
+	})
+	if !errors.Is(err, lost) {
+		t.Errorf("%v, want %v", err, lost)
 	}
 }
 

@@ -84,6 +84,7 @@ func (l *Library) NewID() (id ID, err error) {
 type Comm struct {
 	lib   *Library
 	limit time.Duration
+	lost  func() error
 
 	mu     sync.Mutex
 	handle C.mt_nccl_comm
@@ -94,9 +95,10 @@ type Comm struct {
 var errOver = fault.Errorf(fault.Internal, "NCCL: the communicator was given up")
 
 // Init joins rank of `ranks` to a communicator, within limit, which also bounds
-// how long any later call may take to be taken.
-func (l *Library) Init(id ID, rank, ranks int, limit time.Duration) (*Comm, error) {
-	c := &Comm{lib: l, limit: limit}
+// how long any later call may take to be taken. What lost returns ends the wait
+// for peers that will not come; nil: go on.
+func (l *Library) Init(id ID, rank, ranks int, limit time.Duration, lost func() error) (*Comm, error) {
+	c := &Comm{lib: l, limit: limit, lost: lost}
 	err := c.call(fmt.Sprintf("joining as rank %d of %d", rank, ranks), func() C.int {
 		return C.mt_nccl_init(&l.api, &c.handle, C.int(ranks), (*C.mt_nccl_id)(unsafe.Pointer(&id)), C.int(rank))
 	})
@@ -113,6 +115,9 @@ func (c *Comm) call(what string, f func() C.int) error {
 	r, err := c.locked(f)
 	pause := 10 * time.Microsecond
 	for end := time.Now().Add(c.limit); err == nil && r == C.MT_NCCL_IN_PROGRESS; {
+		if err := c.lost(); err != nil {
+			return err
+		}
 		if time.Now().After(end) {
 			return fault.Errorf(fault.Internal, "NCCL: %s took longer than %v: a peer is missing, or its network is", what, c.limit)
 		}
@@ -151,7 +156,11 @@ func (l *Library) check(c *Comm, r C.int, what string) error {
 	}
 	var handle C.mt_nccl_comm
 	if c != nil {
-		handle = c.handle
+		c.mu.Lock()
+		defer c.mu.Unlock() // an Abort would take the handle away
+		if !c.over {
+			handle = c.handle
+		}
 	}
 	text := C.GoString(C.mt_nccl_error(&l.api, r))
 	if last := C.GoString(C.mt_nccl_last(&l.api, handle)); last != "" {

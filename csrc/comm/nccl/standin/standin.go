@@ -18,7 +18,9 @@ typedef struct {
   void (*order)(void *, void *);
   int (*reached)(void *);
   void (*sync)(void *);
-  void (*write)(void *, float *, size_t, int, int64_t);
+  void *(*gate)(void);
+  void (*pass)(void *);
+  void (*write)(void *, float *, size_t, int);
   const char *(*sins)(void);
   int (*live)(void);
   void (*forget)(void);
@@ -33,6 +35,8 @@ static int standin_open(const char *path, standin *s) {
   *(void **)&s->order = dlsym(l, "standin_order");
   *(void **)&s->reached = dlsym(l, "standin_reached");
   *(void **)&s->sync = dlsym(l, "standin_sync");
+  *(void **)&s->gate = dlsym(l, "standin_gate");
+  *(void **)&s->pass = dlsym(l, "standin_pass");
   *(void **)&s->write = dlsym(l, "standin_write");
   *(void **)&s->sins = dlsym(l, "standin_sins");
   *(void **)&s->live = dlsym(l, "standin_live");
@@ -45,7 +49,9 @@ static void *standin_mark(standin *s, void *t) { return s->mark(t); }
 static void standin_order(standin *s, void *t, void *m) { s->order(t, m); }
 static int standin_reached(standin *s, void *m) { return s->reached(m); }
 static void standin_sync(standin *s, void *t) { s->sync(t); }
-static void standin_write(standin *s, void *t, float *out, size_t n, int v, int64_t us) { s->write(t, out, n, v, us); }
+static void *standin_gate(standin *s) { return s->gate(); }
+static void standin_pass(standin *s, void *m) { s->pass(m); }
+static void standin_write(standin *s, void *t, float *out, size_t n, int v) { s->write(t, out, n, v); }
 static const char *standin_sins(standin *s) { return s->sins(); }
 static int standin_live(standin *s) { return s->live(); }
 static void standin_forget(standin *s) { s->forget(); }
@@ -58,7 +64,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 	"unsafe"
 
 	"monotron/csrc/device"
@@ -106,6 +111,8 @@ type GPU struct {
 	lib   *Library
 	ops   device.Stream
 	Waits bool // Follow of the ops' stream waits on the host, so that results can be looked at
+
+	OnNewStream func() // unless nil
 }
 
 // GPU opens one.
@@ -122,6 +129,9 @@ func (g *GPU) Streams() device.Streams { return g }
 func (g *GPU) Ops() device.Stream      { return g.ops }
 
 func (g *GPU) NewStream() (device.Stream, error) {
+	if g.OnNewStream != nil {
+		g.OnNewStream()
+	}
 	return device.Stream(C.standin_stream(g.lib.api)), nil
 }
 func (g *GPU) FreeStream(s device.Stream) { C.standin_stream_free(g.lib.api, unsafe.Pointer(s)) }
@@ -151,7 +161,14 @@ func (g *GPU) Sync() error {
 	return nil
 }
 
-// WriteLate is a slow kernel: after a while it sets every element of t, f32, to value.
-func (g *GPU) WriteLate(t device.Tensor, value int, after time.Duration) {
-	C.standin_write(g.lib.api, unsafe.Pointer(g.ops), (*C.float)(t.Data), C.size_t(t.Len()), C.int(value), C.int64_t(after.Microseconds()))
+// Hold keeps the ops' stream from going on until the result is called.
+func (g *GPU) Hold() (goOn func()) {
+	gate := C.standin_gate(g.lib.api)
+	C.standin_order(g.lib.api, unsafe.Pointer(g.ops), gate)
+	return func() { C.standin_pass(g.lib.api, gate) }
+}
+
+// Fill is a kernel that sets every element of t, f32, to value.
+func (g *GPU) Fill(t device.Tensor, value int) {
+	C.standin_write(g.lib.api, unsafe.Pointer(g.ops), (*C.float)(t.Data), C.size_t(t.Len()), C.int(value))
 }

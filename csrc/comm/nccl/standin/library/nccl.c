@@ -44,7 +44,6 @@ typedef struct task {
   const void *in;
   void *out;
   struct message *messages;
-  int64_t delay; /* microseconds */
 } task;
 
 typedef struct stream {
@@ -140,18 +139,24 @@ EXPORT void standin_sync(stream *s) {
   pthread_mutex_unlock(&lock);
 }
 
-/* A slow kernel: after a while it writes count floats of a value. */
-static void write_late(task *t) {
-  pthread_mutex_unlock(&lock);
-  usleep(t->delay);
+/* gate is a mark that the host reaches: what is ordered behind it waits so long. */
+EXPORT mark *standin_gate(void) { return calloc(1, sizeof(mark)); }
+
+EXPORT void standin_pass(mark *m) {
   pthread_mutex_lock(&lock);
+  m->reached = 1;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+}
+
+static void write_floats(task *t) {
   for (size_t i = 0; i < t->count; i++) ((float *)t->out)[i] = (float)t->root;
 }
 
-EXPORT void standin_write(stream *s, float *out, size_t count, int value, int64_t delay) {
+EXPORT void standin_write(stream *s, float *out, size_t count, int value) {
   pthread_mutex_lock(&lock);
-  task *t = new_task(write_late);
-  t->out = out, t->count = count, t->root = value, t->delay = delay;
+  task *t = new_task(write_floats);
+  t->out = out, t->count = count, t->root = value;
   enqueue(s, t);
   pthread_mutex_unlock(&lock);
 }
