@@ -12,7 +12,8 @@ if [ -n "${QUICK:-}" ]; then
 else
   $GO test -count=1 -v -timeout 60m ./csrc/cuda/ > "$log" 2>&1 || status=$?
 fi
-grep -vE '^ *(=== |--- (PASS|SKIP)|PASS$)' "$log" || true
+told='^ok|cases by the stand-in'
+[ $status = 0 ] && grep -E "$told" "$log" || grep -vE '^ *(=== |--- (PASS|SKIP)|PASS$)' "$log" || true
 echo "$(grep -cE '^        --- PASS: TestValues/' "$log" || true) cases of the emulated kernels agree with the oracle, $(grep -cE '^        --- PASS: TestOrderOfThreads/' "$log" || true) have the same bits in three orders of threads, $(grep -cE '^        --- PASS: TestGraphsOfOps/' "$log" || true) as graphs"
 [ $status = 0 ] || exit $status
 $GO test -count=1 -run Graph ./megatron/training/

@@ -6,11 +6,9 @@ rm -rf bin/gpu
 mkdir -p bin/gpu
 cp bin/monotron "${LIBRARY:-bin/libmt_cuda.so}" scripts/gpu.sh scripts/cuda-torch.py bin/gpu/
 ${GO:-go} test -c -ldflags '-s -w' -o bin/gpu/cuda.test ./csrc/cuda/
-[ -d testdata/golden ] && cp -r testdata/golden bin/gpu/golden
-for case in gpt2-tanh llama-small; do
-  for at in "${MONOTRON_SHARED:-../shared}/golden/model/$case" ; do
-    if [ -d "$at" ]; then mkdir -p bin/gpu/golden; cp -r "$at" bin/gpu/golden/; fi
-  done
+for case in $(sh scripts/golden-cases.sh); do
+  mkdir -p bin/gpu/golden
+  cp -r "$case" bin/gpu/golden/
 done
 du -sh bin/gpu
 echo "wants $(cat bin/gpu/monotron bin/gpu/*.so | grep -aoE 'GLIBC_2\.[0-9]+' | sort -uV | tail -1) or newer"

@@ -50,13 +50,23 @@ graphs() {
 
 golden() {
   found= bad=0
-  for case in "$pack"/golden/*/; do
-    [ -d "$case" ] || continue
+  cases="$pack/golden/*"
+  [ -z "${EMU:-}" ] || cases=$pack/golden/gpt2-tanh
+  for case in $cases; do
+    [ -e "$case/case.json" ] || continue
     found=yes
-    "$pack/monotron" verify case --device cuda "$case" || bad=1
+    said=$("$pack/monotron" verify case --device cuda "$case" 2>&1) || { bad=1; echo "$said"; }
+    echo "$(basename "$case"): $(echo "$said" | tail -1)"
   done
   [ -n "$found" ] || echo "no golden case was packed"
   return $bad
+}
+
+# Ranks on one GPU, in every kind of layout, have the losses, gradients and weights of one.
+layouts() {
+  chosen="--world-size 4 --stride 5"
+  [ -z "${EMU:-}" ] || chosen="--world-size 2 --shape gpt2 --steps 1 --stride 12"
+  "$pack/monotron" verify --device cuda --all $chosen
 }
 
 # What the machine is, and which libraries would be found.
@@ -144,7 +154,8 @@ tests() {
 
 more_tests() {
   part graphs-of-ops 60 log.txt "$pack/cuda.test" -test.short -test.run "TestGraph${emulated:+Runs|TestGraphThat}"
-  part golden 60 log.txt golden
+  part golden 90 log.txt golden
+  part layouts 90 log.txt layouts
   [ -n "$emulated" ] || part cudnn 60 log.txt "$pack/cuda.test" -test.v -test.run 'TestFusedAttention$'
   if command -v compute-sanitizer > /dev/null && [ -z "$emulated" ]; then
     part sanitizer 60 log.txt compute-sanitizer --tool memcheck --error-exitcode 1 "$pack/cuda.test" -test.v -test.run "TestValues/$sanitized"

@@ -1,11 +1,15 @@
-# The whole trainer on the emulated kernels: a golden model case, and a run that is
-# stopped and resumed has the losses of one that was not, digit for digit.
+# The whole trainer on the emulated kernels: the golden model cases, of one rank and of several
+# (5 minutes); and a run that is stopped and resumed has the losses of one that was not, digit
+# for digit.
 cd "$(dirname "$0")/../.." || exit 1
-set -e
+set -e -o pipefail
 make --no-print-directory build emu
 export MONOTRON_CUDA_LIBRARY="$PWD/bin/libmt_cudaemu.so"
-golden=${MONOTRON_SHARED:-../shared}/golden/model/gpt2-tanh
-if [ -d "$golden" ]; then bin/monotron verify case --device cuda "$golden"; else echo "skipped: no golden cases at $golden"; fi
+cases=$(sh scripts/golden-cases.sh)
+[ -n "$cases" ] || echo "skipped: no golden cases beside this repository"
+for case in $cases; do
+  echo "$(basename "$case"): $(bin/monotron verify case --device cuda "$case" | tail -1)"
+done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tiny="--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4
