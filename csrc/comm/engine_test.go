@@ -95,7 +95,7 @@ func TestGlooCarriesAndSums(t *testing.T) {
 // the peer is gone, each with an error and no exception.
 func TestGlooWaitsEnd(t *testing.T) {
 	room := make([]byte, 1<<20)
-	late := meshes(t, 2, 200*time.Millisecond)
+	late := meshes(t, 2, 2*time.Second)
 	if err := late[0].Recv(1, 1, room); err == nil || !strings.Contains(err.Error(), "Timed out") {
 		t.Errorf("the deadline: %v", err)
 	}
@@ -113,7 +113,7 @@ func TestGlooWaitsEnd(t *testing.T) {
 	if err := dead[0].Recv(1, 1, room); err == nil {
 		t.Error("a peer that is gone sends")
 	}
-	if took := time.Since(start); took > 20*time.Second {
+	if took := time.Since(start); took > 40*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }

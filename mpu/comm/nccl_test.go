@@ -163,9 +163,11 @@ func TestNCCLFailures(t *testing.T) {
 			}
 			return errors.New("rank 0 was never told")
 		}, "rank 1 broke"},
-		"stays away": {300 * time.Millisecond, func(g Group) error {
+		"stays away": {2 * time.Second, func(g Group) error {
 			if g.Rank() == 1 {
-				time.Sleep(3 * time.Second)
+				for g.(*ncclGroup).world.Err() == nil {
+					time.Sleep(glance)
+				}
 				return nil
 			}
 			return g.AllReduce(heap(device.F32, make([]float64, 8)), Sum).Wait()

@@ -194,7 +194,7 @@ func TestProcessDeathIsNamed(t *testing.T) {
 				t.Errorf("rank %d of a run whose rank %d died: %v", rank, dead, err)
 			}
 		}
-		if took := time.Since(start); took > 15*time.Second {
+		if took := time.Since(start); took > 40*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	}
@@ -221,16 +221,16 @@ func TestProcessErrorReachesPeers(t *testing.T) {
 
 // Claim: nobody waits longer than the limit; the error says for whom.
 func TestProcessDeadline(t *testing.T) {
-	errs := processes(t, 3, time.Second, func(p *Process, d *device.Device) error {
+	errs := processes(t, 3, 3*time.Second, func(p *Process, d *device.Device) error {
 		g, err := p.Group(p.Rank(), "all", ranksUpTo(3), d)
 		if err != nil || p.Rank() == 1 {
-			time.Sleep(2 * time.Second)
+			<-p.session.Lost()
 			return err
 		}
 		return g.AllReduce(heap(device.F32, elements(0, 3)), Sum).Wait()
 	})
 	for rank, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "waited 1s in all_reduce(sum) of 3 f32 #0 of group all [0 1 2], without what comes from ranks [1]") {
+		if err == nil || !strings.Contains(err.Error(), "waited 3s in all_reduce(sum) of 3 f32 #0 of group all [0 1 2], without what comes from ranks [1]") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}

@@ -176,7 +176,7 @@ func TestDeathIsNamed(t *testing.T) {
 			}
 			select {
 			case <-s.Lost():
-			case <-time.After(5 * time.Second):
+			case <-time.After(30 * time.Second):
 				t.Fatalf("rank %d does not know that rank %d is dead", rank, dead)
 			}
 			want := fmt.Sprintf("rank %d (process", dead)
@@ -208,7 +208,7 @@ func TestSilenceIsNamed(t *testing.T) {
 	close(sessions[1].ended) // beats no more
 	select {
 	case <-sessions[0].Lost():
-	case <-time.After(8 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("nobody noticed")
 	}
 	if err := sessions[0].Err(); !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "silent") {
