@@ -77,6 +77,25 @@ func List(dir string) ([]Entry, error) {
 	return list, nil
 }
 
+// readable lists what can be loaded from dir: the checkpoints of a save folder,
+// or the one that dir itself is, whatever its name.
+func readable(dir string) ([]Entry, error) {
+	if !IsOne(dir) {
+		return List(dir)
+	}
+	e := Entry{Path: dir}
+	if m, err := readManifest(dir); err == nil { // what is wrong with it, opening it tells
+		e.Iteration = m.State.Iteration
+	}
+	return []Entry{e}, nil
+}
+
+// IsOne tells whether dir is one checkpoint, and no folder of them.
+func IsOne(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, manifestName))
+	return err == nil
+}
+
 // readTracker is the iteration that the tracker file names.
 func readTracker(dir string) (int64, error) {
 	path := filepath.Join(dir, trackerName)
@@ -112,9 +131,12 @@ func Latest(dir string) (int64, error) {
 // then older ones, newest first, then those that are newer than the tracker
 // says. notes tell what is odd.
 func candidates(dir string) (order []Entry, notes []string, err error) {
-	list, err := List(dir)
+	list, err := readable(dir)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(list) == 1 && list[0].Path == dir {
+		return list, nil, nil
 	}
 	if len(list) == 0 {
 		return nil, nil, fault.With(fault.NoInput, fmt.Errorf("checkpoint: %s: %w (no %s0000000 folder)", dir, ErrNone, iterPrefix))

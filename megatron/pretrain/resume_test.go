@@ -226,3 +226,26 @@ func (p *process) killAfter(after time.Duration, s syscall.Signal) (sent bool, e
 	var exit *exec.ExitError
 	return errors.As(err, &exit), err
 }
+
+// Claim (docs/checkpoints.md): --load takes one checkpoint of a save folder by
+// its path, also after a move; it does not start anew, nor take a neighbour of
+// the same iteration. --save into one is refused.
+func TestLoadOfOneCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	base := tiny + someData + "--save-interval 2 "
+	whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+	must(t, dir, base+"--seed 3 --save DIR/other --exit-interval 2")
+	best := filepath.Join(dir, "other", "best")
+	if err := os.CopyFS(best, os.DirFS(filepath.Join(dir, "whole", "iter_0000002"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"DIR/whole/iter_0000002", "DIR/whole/iter_0000002/", "DIR/other/best"} {
+		r := must(t, dir, base+"--use-checkpoint-args --load "+from)
+		if a, b := strings.Join(numbers(r.out), "\n"), strings.Join(whole[2:], "\n"); a != b {
+			t.Errorf("%s: after iteration 2\n%s\nat once\n%s\n%s", from, a, b, r.notes)
+		}
+	}
+	if r := call(t, dir, base+"--save DIR/other/best"); r.code() != fault.Usage || !strings.Contains(r.err.Error(), "is one checkpoint itself") {
+		t.Errorf("--save into a checkpoint: %v", r.err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -132,14 +133,18 @@ func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
 
 // onDisk is the size of a checkpoint that several ranks may have written.
 func onDisk(report checkpoint.Report) (bytes int64) {
-	files, err := filepath.Glob(filepath.Join(report.Folder, "*"))
-	if err != nil || len(files) == 0 {
-		return report.Bytes
-	}
-	for _, name := range files {
-		if st, err := os.Stat(name); err == nil {
+	err := filepath.WalkDir(report.Folder, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		st, err := e.Info()
+		if err == nil {
 			bytes += st.Size()
 		}
+		return err
+	})
+	if err != nil {
+		return report.Bytes
 	}
 	return bytes
 }
@@ -429,11 +434,14 @@ func CheckpointFlags(folder string) (map[string][]string, error) {
 	if format := foreign(folder); format != "" {
 		return foreignFlags(format, folder)
 	}
-	list, err := checkpoint.List(folder)
-	if err != nil || len(list) == 0 {
+	newest, err := checkpoint.Latest(folder)
+	if errors.Is(err, checkpoint.ErrNone) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	newest, err := checkpoint.Latest(folder)
+	list, err := checkpoint.List(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -470,6 +478,9 @@ func CheckpointFlags(folder string) (map[string][]string, error) {
 func probe(folder string) error {
 	if folder == "" {
 		return nil
+	}
+	if checkpoint.IsOne(folder) {
+		return fault.Errorf(fault.Usage, "--save %s is one checkpoint itself; name the folder above it, or a new one", folder)
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return fault.Errorf(fault.IO, "--save %s: %w", folder, err)
