@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
 )
 
 const (
@@ -158,6 +159,10 @@ func candidates(dir string) (order []Entry, notes []string, err error) {
 	return order, notes, nil
 }
 
+// Clean removes from a save folder what killed saves left, whatever format they
+// wrote, but for what bears this run's tag. Save does so by itself.
+func Clean(dir, tag string) error { return disk{}.clean(dir, tag) }
+
 // clean removes what killed saves left and puts back a checkpoint that was
 // moved aside by one.
 func (d disk) clean(dir, tag string) error {
@@ -212,6 +217,13 @@ func (d disk) publish(tmp, final string) error {
 	return d.remove(old)
 }
 
+// foreign tells that a folder holds another program's checkpoint, which is not
+// ours to remove.
+func foreign(path string) bool {
+	f, err := formats.Detect(path)
+	return err == nil && f != formats.Native
+}
+
 // prune removes checkpoints older than the newest `last` sound ones, but those
 // of iterations divisible by every. The checkpoint just written is the first of
 // the kept; newer ones, of a run that was rewound, stay. last 0 keeps all.
@@ -226,7 +238,7 @@ func (d disk) prune(dir string, written int64, last int, every int64, tag string
 	kept := 1
 	for i := len(list) - 1; i >= 0; i-- {
 		e := list[i]
-		if e.Iteration >= written {
+		if e.Iteration >= written || foreign(e.Path) {
 			continue
 		}
 		if kept < last {

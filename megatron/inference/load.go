@@ -53,7 +53,7 @@ func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if _, err := dtypeOf(o.Precision); err != nil {
 		return nil, err
 	}
-	format, err := formats.Detect(dir)
+	format, err := formats.DetectAt(dir, o.Step)
 	switch {
 	case err != nil:
 		return nil, err

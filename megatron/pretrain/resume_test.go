@@ -249,3 +249,38 @@ func TestLoadOfOneCheckpoint(t *testing.T) {
 		t.Errorf("--save into a checkpoint: %v", r.err)
 	}
 }
+
+// Claim (docs/checkpoints.md): a save folder may hold several formats, as one
+// whose run changed --ckpt-format does: each iteration is loaded as what it is,
+// with the flags it was trained with, and nobody removes another program's.
+func TestMixedFormatsInOneFolder(t *testing.T) {
+	dir := t.TempDir()
+	base := tiny + someData + "--save-interval 2 "
+	whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+	mixed := base + "--save DIR/mixed --load DIR/mixed "
+	must(t, dir, mixed+"--exit-interval 2")
+	must(t, dir, mixed+"--exit-interval 4 --ckpt-format torch")
+	left := filepath.Join(dir, "mixed", ".tmp-iter_0000009-1-killed")
+	if err := os.Mkdir(left, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	must(t, dir, mixed+"--ckpt-format torch_dist")
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what a killed save left is there still")
+	}
+	for _, step := range []int{2, 4} {
+		r := must(t, dir, base+fmt.Sprintf("--use-checkpoint-args --load DIR/mixed --ckpt-step %d", step))
+		if a, b := strings.Join(numbers(r.out), "\n"), strings.Join(whole, "\n"); !strings.HasSuffix(b, a) || !strings.Contains(numbers(r.out)[0], fmt.Sprintf("iteration %8d/", step+1)) {
+			t.Errorf("after iteration %d\n%s\nat once\n%s\n%s", step, a, b, r.notes)
+		}
+	}
+	must(t, dir, base+"--load DIR/mixed --ckpt-step 2 --save DIR/mixed --keep-last 1 --save-interval 3")
+	for _, name := range []string{"iter_0000004/mp_rank_00/model_optim_rng.pt", "iter_0000006/manifest.json"} {
+		if _, err := os.Stat(filepath.Join(dir, "mixed", name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "mixed", "iter_0000002")); err == nil {
+		t.Error("iteration 2 is kept with --keep-last 1")
+	}
+}
