@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -155,7 +157,11 @@ func (m *maker) build() (sets [3]Dataset, err error) {
 		if err != nil {
 			return sets, err
 		}
-		return m.split("--data-args-path "+m.DataArgsPath, strings.Fields(string(text)))
+		words := strings.Fields(string(text))
+		if len(words) == 0 {
+			return sets, fault.Errorf(fault.BadData, "--data-args-path %s is empty; it holds what --data-path would", m.DataArgsPath)
+		}
+		return m.split("--data-args-path "+m.DataArgsPath, words)
 	}
 	words, err := m.perSplitWords()
 	if err != nil {
@@ -342,15 +348,48 @@ func (m *maker) perSplitWords() ([3][]string, error) {
 		return lists, fault.Errorf(fault.BadData, "%s: %w", m.PerSplitDataArgsPath, err)
 	}
 	for s := range lists {
-		raw := file[Split(s).String()]
-		var words string
-		if json.Unmarshal(raw, &words) == nil && words != "" {
-			lists[s] = strings.Fields(words)
-		} else if err := json.Unmarshal(raw, &lists[s]); len(raw) > 0 && err != nil {
-			return lists, fault.Errorf(fault.BadData, "%s: %s is neither a list of words, nor a string, nor null", m.PerSplitDataArgsPath, Split(s))
+		name := Split(s).String()
+		words, ok := wordsOf(file[name])
+		if !ok {
+			return lists, fault.Errorf(fault.BadData, "%s: %s is neither a list of words, nor a string, nor null", m.PerSplitDataArgsPath, name)
 		}
+		lists[s] = words
+		delete(file, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(file)) {
+		m.cache.say(fmt.Sprintf("%s: %q is none of train, valid and test, and is not used", m.PerSplitDataArgsPath, name))
 	}
 	return lists, nil
+}
+
+// wordsOf takes the data of a split from JSON: a list of strings and numbers
+// (weights may be either, as in Megatron), a string of words, or null.
+func wordsOf(raw json.RawMessage) ([]string, bool) {
+	if len(raw) == 0 {
+		return nil, true
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil && text != "" {
+		return strings.Fields(text), true
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return nil, false
+	}
+	var words []string
+	for _, item := range list {
+		var word string
+		var number json.Number
+		switch {
+		case json.Unmarshal(item, &word) == nil && item[0] == '"':
+		case json.Unmarshal(item, &number) == nil && number != "":
+			word = number.String()
+		default:
+			return nil, false
+		}
+		words = append(words, word)
+	}
+	return words, true
 }
 
 func readArgs(flag, path string) ([]byte, error) {

@@ -232,6 +232,7 @@ func TestBuildErrors(t *testing.T) {
 		"zero weight":   {Config{DataPath: []string{"0", "d1"}, SequenceLength: 4}, [3]*int64{}, fault.Usage, []string{"positive"}},
 		"zero split":    {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "0,0"}, [3]*int64{}, fault.Usage, []string{"zero"}},
 		"no such pair":  {Config{DataPath: []string{"d9"}, SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.NoInput, []string{"d9.idx"}},
+		"empty list":    {Config{DataArgsPath: "none.bin", SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.BadData, []string{"none.bin is empty"}},
 		"no such list":  {Config{DataArgsPath: "d9", SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.NoInput, []string{"d9"}},
 		"empty split":   {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "99,0,1"}, [3]*int64{count(1), count(0), count(1)}, fault.BadData, []string{"test split"}},
 		"empty data":    {Config{DataPath: []string{"none"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, fault.BadData, []string{"none", "0 sequences"}},
@@ -254,15 +255,20 @@ func TestBuildErrors(t *testing.T) {
 }
 
 // Claim: data given per split, by flags or by a JSON file of lists, strings and
-// nulls, is the same data.
+// nulls, weights as strings or numbers, is the same data. A key that is no split is said.
 func TestPerSplitFile(t *testing.T) {
 	dir := t.TempDir()
 	worked(t, dir)
 	if err := os.WriteFile(filepath.Join(dir, "args.json"), []byte(`{"train": ["0.5", "d1", "0.5", "d1"], "valid": "d1", "test": null}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "numbers.json"), []byte(`{"train": [5e-1, "d1", 0.5, "d1"], "valid": ["d1"], "tset": "d1"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
 	for _, cfg := range []Config{
 		{PerSplitDataArgsPath: "args.json"},
+		{PerSplitDataArgsPath: "numbers.json", Notice: func(s string) { notes = append(notes, s) }},
 		{TrainDataPath: []string{"0.5", "d1", "0.5", "d1"}, ValidDataPath: []string{"d1"}},
 	} {
 		cfg.Dir, cfg.SequenceLength = dir, 4
@@ -274,6 +280,9 @@ func TestPerSplitFile(t *testing.T) {
 		if v, plain := valid.(*GPT); !blended || !plain || v.First != 0 || v.End != 10 || test != nil {
 			t.Errorf("%T %T %T", train, valid, test)
 		}
+	}
+	if !slices.Contains(notes, `numbers.json: "tset" is none of train, valid and test, and is not used`) {
+		t.Errorf("notes: %q", notes)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -31,9 +32,10 @@ type Options struct {
 	Ranks int
 	// HasCUDA: a usable GPU is here.
 	HasCUDA bool
-	// CheckpointValues reads a checkpoint's arguments for --use-checkpoint-args:
-	// flag names without dashes to values (a switch: "true" or "false").
-	CheckpointValues func(folder string) (map[string][]string, error)
+	// CheckpointValues reads a checkpoint's arguments for --use-checkpoint-args,
+	// of the iteration step or (-1) the latest: flag names without dashes to
+	// values (a switch: "true" or "false"); nil where there is no checkpoint.
+	CheckpointValues func(folder string, step int64) (map[string][]string, error)
 }
 
 // Parse reads the command line of a run on one rank of a dense model; see
@@ -243,20 +245,19 @@ func (p *parser) checkpoint() {
 	if !p.isOn("use-checkpoint-args") {
 		return
 	}
-	if !p.given("load") {
-		p.problem("--use-checkpoint-args needs --load")
+	if !p.given("load") && !p.given("pretrained-checkpoint") {
+		p.problem("--use-checkpoint-args needs --load or --pretrained-checkpoint")
 		return
 	}
 	if p.options.CheckpointValues == nil {
 		return
 	}
-	saved, err := p.options.CheckpointValues(p.values["load"].texts[0])
+	saved, err := p.savedValues()
 	if err != nil {
 		p.problem("--use-checkpoint-args: %v", err)
 		return
 	}
 	if saved == nil {
-		p.emptyLoad = p.values["load"].texts[0]
 		p.notice("--use-checkpoint-args: no checkpoint in %s yet; the command line alone counts", p.emptyLoad)
 	}
 	for name, texts := range saved {
@@ -265,6 +266,29 @@ func (p *parser) checkpoint() {
 			p.values[f.Name] = value{texts, "checkpoint", false}
 		}
 	}
+}
+
+// savedValues are those of --load, or while that holds nothing of
+// --pretrained-checkpoint; nil where there is neither.
+func (p *parser) savedValues() (saved map[string][]string, err error) {
+	if p.given("load") {
+		step := int64(-1)
+		if p.given("ckpt-step") {
+			if n, err := strconv.ParseInt(p.values["ckpt-step"].texts[0], 10, 64); err == nil && n > 0 {
+				step = n
+			}
+		}
+		p.emptyLoad = p.values["load"].texts[0]
+		saved, err = p.options.CheckpointValues(p.emptyLoad, step)
+	}
+	if saved == nil && err == nil && p.given("pretrained-checkpoint") {
+		p.emptyLoad = p.values["pretrained-checkpoint"].texts[0]
+		saved, err = p.options.CheckpointValues(p.emptyLoad, -1)
+	}
+	if saved != nil {
+		p.emptyLoad = ""
+	}
+	return saved, err
 }
 
 // ofTheModelAndItsTraining tells flags that say what is trained and how from

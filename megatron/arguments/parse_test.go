@@ -237,14 +237,25 @@ func TestPrecedence(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{CheckpointValues: func(folder string) (map[string][]string, error) {
+	// Of the iteration that is loaded; while --load holds nothing, of
+	// --pretrained-checkpoint.
+	o := Options{CheckpointValues: func(folder string, step int64) (map[string][]string, error) {
+		if folder == "new" {
+			return nil, nil
+		}
+		if folder != "pre" && step != 7 {
+			return nil, fmt.Errorf("step %d", step)
+		}
+		if folder == "pre" {
+			folder = "ckpt"
+		}
 		if folder != "ckpt" {
 			return nil, fmt.Errorf("folder %q", folder)
 		}
 		return map[string][]string{"num_layers": {"9"}, "hidden-size": {"96"}, "num-attention-heads": {"6"}, "qk-layernorm": {"true"},
 			"add-qkv-bias": {"false"}, "batch-size": {"3"}, "no-such-thing": {"1"}}, nil
 	}}
-	c, report, err := ParseWith(o, strings.Fields("--config "+file+" --lr 5e-3 --load ckpt --use-checkpoint-args --seq-length 32 --max-position-embeddings 64 --micro-batch-size 2 --train-iters 10"))
+	c, report, err := ParseWith(o, strings.Fields("--config "+file+" --lr 5e-3 --load ckpt --ckpt-step 7 --use-checkpoint-args --seq-length 32 --max-position-embeddings 64 --micro-batch-size 2 --train-iters 10"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,6 +267,12 @@ func TestPrecedence(t *testing.T) {
 	}
 	if !report.PrintConfig {
 		t.Error("print-config of the file is not seen")
+	}
+	for _, from := range []string{"--pretrained-checkpoint pre", "--load new --pretrained-checkpoint pre"} {
+		c, _, err := ParseWith(o, strings.Fields(from+" --num-layers 2 --lr 1 --use-checkpoint-args --seq-length 32 --max-position-embeddings 64 --micro-batch-size 2 --train-iters 10 --mock-data"))
+		if err != nil || c.Model.HiddenSize != 96 {
+			t.Errorf("%s: hidden %d, %v", from, c.Model.HiddenSize, err)
+		}
 	}
 	var printed bytes.Buffer
 	if err := report.WriteConfig(&printed); err != nil {

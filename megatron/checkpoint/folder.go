@@ -288,8 +288,8 @@ func Verify(dir string, step int64) error {
 	return f.Verify()
 }
 
-// Open opens one checkpoint of a save folder; step -1 is the latest, without
-// any falling back.
+// Open opens one checkpoint of a save folder, or the one that dir itself is;
+// step -1 is the latest, without any falling back.
 func Open(dir string, step int64) (*Folder, error) {
 	if step < 0 {
 		latest, err := Latest(dir)
@@ -298,7 +298,7 @@ func Open(dir string, step int64) (*Folder, error) {
 		}
 		step = latest
 	}
-	list, err := List(dir)
+	list, err := readable(dir)
 	if err != nil {
 		return nil, err
 	}

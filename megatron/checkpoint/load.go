@@ -62,7 +62,7 @@ func chosen(dir string, step int64) ([]Entry, []string, error) {
 	if step < 0 {
 		return candidates(dir)
 	}
-	list, err := List(dir)
+	list, err := readable(dir)
 	if err != nil {
 		return nil, nil, err
 	}

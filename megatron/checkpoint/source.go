@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -39,7 +38,7 @@ type RunConfig struct {
 // folder or one of its iter_ folders. Checksums are compared when bytes are
 // first read.
 func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
-	f, err := openAny(path, o.Step)
+	f, err := Open(path, o.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +58,6 @@ func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
 		s.list = append(s.list, formats.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape})
 	}
 	return s, nil
-}
-
-func openAny(path string, step int64) (*Folder, error) {
-	if _, ok := iteration(filepath.Base(filepath.Clean(path))); ok {
-		return OpenFolder(path)
-	}
-	return Open(path, step)
 }
 
 func (s *source) Info() formats.Info        { return s.info }

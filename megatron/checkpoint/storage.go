@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/formats"
 )
 
 const (
@@ -77,6 +78,25 @@ func List(dir string) ([]Entry, error) {
 	return list, nil
 }
 
+// readable lists what can be loaded from dir: the checkpoints of a save folder,
+// or the one that dir itself is, whatever its name.
+func readable(dir string) ([]Entry, error) {
+	if !IsOne(dir) {
+		return List(dir)
+	}
+	e := Entry{Path: dir}
+	if m, err := readManifest(dir); err == nil { // what is wrong with it, opening it tells
+		e.Iteration = m.State.Iteration
+	}
+	return []Entry{e}, nil
+}
+
+// IsOne tells whether dir is one checkpoint, and no folder of them.
+func IsOne(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, manifestName))
+	return err == nil
+}
+
 // readTracker is the iteration that the tracker file names.
 func readTracker(dir string) (int64, error) {
 	path := filepath.Join(dir, trackerName)
@@ -112,9 +132,12 @@ func Latest(dir string) (int64, error) {
 // then older ones, newest first, then those that are newer than the tracker
 // says. notes tell what is odd.
 func candidates(dir string) (order []Entry, notes []string, err error) {
-	list, err := List(dir)
+	list, err := readable(dir)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(list) == 1 && list[0].Path == dir {
+		return list, nil, nil
 	}
 	if len(list) == 0 {
 		return nil, nil, fault.With(fault.NoInput, fmt.Errorf("checkpoint: %s: %w (no %s0000000 folder)", dir, ErrNone, iterPrefix))
@@ -135,6 +158,10 @@ func candidates(dir string) (order []Entry, notes []string, err error) {
 	}
 	return order, notes, nil
 }
+
+// Clean removes from a save folder what killed saves left, whatever format they
+// wrote, but for what bears this run's tag. Save does so by itself.
+func Clean(dir, tag string) error { return disk{}.clean(dir, tag) }
 
 // clean removes what killed saves left and puts back a checkpoint that was
 // moved aside by one.
@@ -190,6 +217,13 @@ func (d disk) publish(tmp, final string) error {
 	return d.remove(old)
 }
 
+// foreign tells that a folder holds another program's checkpoint, which is not
+// ours to remove.
+func foreign(path string) bool {
+	f, err := formats.Detect(path)
+	return err == nil && f != formats.Native
+}
+
 // prune removes checkpoints older than the newest `last` sound ones, but those
 // of iterations divisible by every. The checkpoint just written is the first of
 // the kept; newer ones, of a run that was rewound, stay. last 0 keeps all.
@@ -204,7 +238,7 @@ func (d disk) prune(dir string, written int64, last int, every int64, tag string
 	kept := 1
 	for i := len(list) - 1; i >= 0; i-- {
 		e := list[i]
-		if e.Iteration >= written {
+		if e.Iteration >= written || foreign(e.Path) {
 			continue
 		}
 		if kept < last {

@@ -53,39 +53,19 @@ func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if _, err := dtypeOf(o.Precision); err != nil {
 		return nil, err
 	}
-	format, err := formats.Detect(dir)
+	format, err := formats.DetectAt(dir, o.Step)
 	switch {
 	case err != nil:
 		return nil, err
 	case format != formats.Native:
 		return loadForeign(d, format, dir, o)
-	case exists(dir, manifestName):
-		return loadFolder(d, dir, o)
 	}
 	return loadNative(d, dir, o)
 }
 
-// manifestName marks an iter_ folder.
-const manifestName = formats.ManifestName
-
 func exists(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, name))
 	return err == nil
-}
-
-// loadFolder loads one iter_ folder by its iteration in the folder above.
-func loadFolder(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
-	f, err := checkpoint.OpenFolder(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	o.Step = f.Manifest.State.Iteration
-	whole, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	return loadNative(d, filepath.Dir(whole), o)
 }
 
 func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {

@@ -15,6 +15,7 @@ import (
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/formats/hf"
 	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/tokenizer"
 )
@@ -42,7 +43,7 @@ func load(t *testing.T, dir string, o LoadOptions) (*Loaded, error) {
 }
 
 // Claim: a native checkpoint gives its model back, with tokenizer and precision
-// of its run, from the save folder, a step of it, or the iter_ folder; a damaged
+// of its run, from the save folder, a step of it, or the folder of one, whatever its name; a damaged
 // newest one falls back.
 func TestLoadNative(t *testing.T) {
 	l, dir := tiny(t, nil), t.TempDir()
@@ -67,7 +68,13 @@ func TestLoadNative(t *testing.T) {
 	check("latest", dir, LoadOptions{Step: -1})
 	check("step 5", dir, LoadOptions{Step: 5})
 	check("one folder", filepath.Join(dir, "iter_0000005"), LoadOptions{Step: -1})
-	if err := os.Truncate(filepath.Join(dir, "iter_0000006", manifestName), 100); err != nil {
+	other := t.TempDir() // with another model of the same iteration beside it
+	save(t, other, tiny(t, func(m *spec.Model) { m.HiddenSize *= 2 }), 5, config)
+	if err := os.CopyFS(filepath.Join(other, "best"), os.DirFS(filepath.Join(dir, "iter_0000005"))); err != nil {
+		t.Fatal(err)
+	}
+	check("a copy under another name", filepath.Join(other, "best"), LoadOptions{Step: -1})
+	if err := os.Truncate(filepath.Join(dir, "iter_0000006", "manifest.json"), 100); err != nil {
 		t.Fatal(err)
 	}
 	check("fallback", dir, LoadOptions{Step: -1})

@@ -226,3 +226,61 @@ func (p *process) killAfter(after time.Duration, s syscall.Signal) (sent bool, e
 	var exit *exec.ExitError
 	return errors.As(err, &exit), err
 }
+
+// Claim (docs/checkpoints.md): --load takes one checkpoint of a save folder by
+// its path, also after a move; it does not start anew, nor take a neighbour of
+// the same iteration. --save into one is refused.
+func TestLoadOfOneCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	base := tiny + someData + "--save-interval 2 "
+	whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+	must(t, dir, base+"--seed 3 --save DIR/other --exit-interval 2")
+	best := filepath.Join(dir, "other", "best")
+	if err := os.CopyFS(best, os.DirFS(filepath.Join(dir, "whole", "iter_0000002"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"DIR/whole/iter_0000002", "DIR/whole/iter_0000002/", "DIR/other/best"} {
+		r := must(t, dir, base+"--use-checkpoint-args --load "+from)
+		if a, b := strings.Join(numbers(r.out), "\n"), strings.Join(whole[2:], "\n"); a != b {
+			t.Errorf("%s: after iteration 2\n%s\nat once\n%s\n%s", from, a, b, r.notes)
+		}
+	}
+	if r := call(t, dir, base+"--save DIR/other/best"); r.code() != fault.Usage || !strings.Contains(r.err.Error(), "is one checkpoint itself") {
+		t.Errorf("--save into a checkpoint: %v", r.err)
+	}
+}
+
+// Claim (docs/checkpoints.md): a save folder may hold several formats, as one
+// whose run changed --ckpt-format does: each iteration is loaded as what it is,
+// with the flags it was trained with, and nobody removes another program's.
+func TestMixedFormatsInOneFolder(t *testing.T) {
+	dir := t.TempDir()
+	base := tiny + someData + "--save-interval 2 "
+	whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+	mixed := base + "--save DIR/mixed --load DIR/mixed "
+	must(t, dir, mixed+"--exit-interval 2")
+	must(t, dir, mixed+"--exit-interval 4 --ckpt-format torch")
+	left := filepath.Join(dir, "mixed", ".tmp-iter_0000009-1-killed")
+	if err := os.Mkdir(left, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	must(t, dir, mixed+"--ckpt-format torch_dist")
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what a killed save left is there still")
+	}
+	for _, step := range []int{2, 4} {
+		r := must(t, dir, base+fmt.Sprintf("--use-checkpoint-args --load DIR/mixed --ckpt-step %d", step))
+		if a, b := strings.Join(numbers(r.out), "\n"), strings.Join(whole, "\n"); !strings.HasSuffix(b, a) || !strings.Contains(numbers(r.out)[0], fmt.Sprintf("iteration %8d/", step+1)) {
+			t.Errorf("after iteration %d\n%s\nat once\n%s\n%s", step, a, b, r.notes)
+		}
+	}
+	must(t, dir, base+"--load DIR/mixed --ckpt-step 2 --save DIR/mixed --keep-last 1 --save-interval 3")
+	for _, name := range []string{"iter_0000004/mp_rank_00/model_optim_rng.pt", "iter_0000006/manifest.json"} {
+		if _, err := os.Stat(filepath.Join(dir, "mixed", name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "mixed", "iter_0000002")); err == nil {
+		t.Error("iteration 2 is kept with --keep-last 1")
+	}
+}

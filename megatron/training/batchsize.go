@@ -244,5 +244,9 @@ func (c *Config) Iterations() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return sizes.Iterations(c.TrainSamples)
+	iterations, err := sizes.Iterations(c.TrainSamples)
+	if err == nil && iterations == 0 && c.TrainSamples > 0 && !c.SkipTrain {
+		err = fault.Errorf(fault.Usage, "--train-samples %d is less than one batch: there is no step to train; raise it or lower --global-batch-size", c.TrainSamples)
+	}
+	return iterations, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -132,14 +133,18 @@ func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
 
 // onDisk is the size of a checkpoint that several ranks may have written.
 func onDisk(report checkpoint.Report) (bytes int64) {
-	files, err := filepath.Glob(filepath.Join(report.Folder, "*"))
-	if err != nil || len(files) == 0 {
-		return report.Bytes
-	}
-	for _, name := range files {
-		if st, err := os.Stat(name); err == nil {
+	err := filepath.WalkDir(report.Folder, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		st, err := e.Info()
+		if err == nil {
 			bytes += st.Size()
 		}
+		return err
+	})
+	if err != nil {
+		return report.Bytes
 	}
 	return bytes
 }
@@ -166,16 +171,24 @@ func (r *Run) restore() error {
 		return r.Engine.Initialize()
 	}
 	step := int64(-1)
-	if c.Step > 0 && dir == c.Load {
-		step = int64(c.Step)
+	if dir == c.Load {
+		step = c.step()
 	}
-	if format := foreign(dir); format != "" {
+	if format := foreign(dir, step); format != "" {
 		return r.restoreForeign(format, dir, step, finetune)
 	}
 	if finetune || c.NoLoadOptim {
 		return r.loadWeights(r.native(dir, step), finetune)
 	}
 	return r.loadAll(r.native(dir, step))
+}
+
+// step is the iteration that --ckpt-step names, -1 for the latest.
+func (c *Checkpoint) step() int64 {
+	if c.Step > 0 {
+		return int64(c.Step)
+	}
+	return -1
 }
 
 // source is the folder to load from, "" for none, and whether only weights are
@@ -186,7 +199,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 		return "", false, nil
 	}
 	if c.Load != "" {
-		if foreign(c.Load) != "" {
+		if foreign(c.Load, c.step()) != "" {
 			return c.Load, c.Finetune, nil
 		}
 		if st, err := os.Stat(c.Load); err == nil && !st.IsDir() {
@@ -423,26 +436,19 @@ func differences(path string, before, after map[string]any) (list []string) {
 	return list
 }
 
-// CheckpointFlags are the flags that the newest sound checkpoint of folder was
-// trained with, for --use-checkpoint-args; nil where there is no checkpoint.
-func CheckpointFlags(folder string) (map[string][]string, error) {
-	if format := foreign(folder); format != "" {
-		return foreignFlags(format, folder)
+// CheckpointFlags are the flags that iteration step of folder, or where step is
+// negative its newest sound checkpoint, was trained with, for
+// --use-checkpoint-args; nil where there is no checkpoint.
+func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
+	if format := foreign(folder, step); format != "" {
+		return foreignFlags(format, folder, step)
 	}
-	list, err := checkpoint.List(folder)
-	if err != nil || len(list) == 0 {
-		return nil, err
+	if _, err := checkpoint.Latest(folder); errors.Is(err, checkpoint.ErrNone) {
+		return nil, nil
 	}
-	newest, err := checkpoint.Latest(folder)
-	if err != nil {
-		return nil, err
-	}
-	f, err := checkpoint.Open(folder, newest)
-	for i := len(list) - 1; i >= 0 && err != nil; i-- {
-		var older error
-		if f, older = checkpoint.OpenFolder(list[i].Path); older == nil {
-			err = nil
-		}
+	f, err := checkpoint.Open(folder, step)
+	if err != nil && step < 0 {
+		f, err = newestSound(folder, err)
 	}
 	if err != nil {
 		return nil, err
@@ -465,11 +471,29 @@ func CheckpointFlags(folder string) (map[string][]string, error) {
 	return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
 }
 
+// newestSound opens the newest checkpoint of folder that can be; first is told
+// where none can.
+func newestSound(folder string, first error) (*checkpoint.Folder, error) {
+	list, err := checkpoint.List(folder)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		if f, err := checkpoint.OpenFolder(list[i].Path); err == nil {
+			return f, nil
+		}
+	}
+	return nil, first
+}
+
 // probe makes the folder of --save and writes into it, so that a run does not
 // train for hours before it finds out that it cannot save.
 func probe(folder string) error {
 	if folder == "" {
 		return nil
+	}
+	if checkpoint.IsOne(folder) {
+		return fault.Errorf(fault.Usage, "--save %s is one checkpoint itself; name the folder above it, or a new one", folder)
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return fault.Errorf(fault.IO, "--save %s: %w", folder, err)

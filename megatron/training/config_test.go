@@ -78,4 +78,7 @@ func TestIterations(t *testing.T) {
 			t.Errorf("case %d: %d iterations, want %d (%v)", i, got, c.want, err)
 		}
 	}
+	if _, err := (&Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 7}).Iterations(); fault.CodeOf(err) != fault.Usage {
+		t.Errorf("less than one batch: %v", err)
+	}
 }

@@ -15,9 +15,10 @@ import (
 	"monotron/mpu"
 )
 
-// foreign tells which other program's format dir holds; "" for our own, or none.
-func foreign(dir string) formats.Format {
-	f, err := formats.Detect(dir)
+// foreign tells which other program's format an iteration of dir has, or its
+// latest where step is -1; "" for our own, or none.
+func foreign(dir string, step int64) formats.Format {
+	f, err := formats.DetectAt(dir, step)
 	if err != nil || f == formats.Native {
 		return ""
 	}
@@ -146,8 +147,8 @@ func modelDifferences(saved, now *spec.Model) ([]string, error) {
 
 // foreignFlags are the flags that describe the model of another program's
 // checkpoint, for --use-checkpoint-args.
-func foreignFlags(format formats.Format, folder string) (map[string][]string, error) {
-	src, err := all.OpenAs(format, folder, formats.OpenOptions{Step: -1})
+func foreignFlags(format formats.Format, folder string, step int64) (map[string][]string, error) {
+	src, err := all.OpenAs(format, folder, formats.OpenOptions{Step: step})
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,9 @@ func (r *Run) convertNative(ctx context.Context, format formats.Format, dir stri
 
 func (r *Run) writeForeign(ctx context.Context, format formats.Format, src formats.Source, report *checkpoint.Report) error {
 	c, l := &r.Config, r.Config.Layout
+	if err := checkpoint.Clean(c.Checkpoint.Save, r.rank.RunName); err != nil {
+		return err
+	}
 	written, err := all.Write(ctx, format, c.Checkpoint.Save, src, formats.WriteOptions{Layout: formats.Layout{TP: l.TP, PP: l.PP, VP: l.VP, EP: l.EP, ETP: l.ETP,
 		DP: l.DP, FirstStage: l.FirstStageLayers, LastStage: l.LastStageLayers, DistributedOptimizer: l.DistributedOptimizer}})
 	if err != nil {

@@ -23,6 +23,9 @@ import (
 // to the model's positions.
 const defaultNew = 128
 
+// maxBeams keeps a slip of the keyboard from taking all memory.
+const maxBeams = 1024
+
 // Command is generate; open makes a device by its --device name.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
@@ -60,7 +63,7 @@ func allFlags() []cli.Flag {
 		&cli.Uint64Flag{Name: "seed", Usage: "of the sampling; the same seed gives the same text"},
 		&cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "no n tokens in a row occur twice; 0: they may"},
 		&cli.StringFlag{Name: "stop-token", Usage: "id that ends the text, or none; the tokenizer's end of document where not given"},
-		&cli.IntFlag{Name: "num-beams", Value: 1, Usage: "more than 1: beam search of this width"},
+		&cli.IntFlag{Name: "num-beams", Value: 1, Usage: "more than 1: beam search of this width (at most 1024)"},
 		&cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: a score is the log-probability over length to this power"},
 		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when as many texts as beams are finished"},
 		&cli.BoolFlag{Name: "only-new", Usage: "do not print the prompt before its continuation"},
@@ -130,6 +133,7 @@ func (o *options) check(sampling bool) error {
 		{!(s.TopP > 0 && s.TopP <= 1), fmt.Sprintf("--top-p %g: above 0, at most 1", s.TopP)},
 		{s.NoRepeatNgram < 0, fmt.Sprintf("--no-repeat-ngram-size %d: 0 (off) or more", s.NoRepeatNgram)},
 		{b.Beams < 1, fmt.Sprintf("--num-beams %d: at least 1", b.Beams)},
+		{b.Beams > maxBeams, fmt.Sprintf("--num-beams %d: at most %d, as each has a cache and a row of logits of its own", b.Beams, maxBeams)},
 		{math.IsNaN(b.LengthPenalty) || math.IsInf(b.LengthPenalty, 0), fmt.Sprintf("--length-penalty %g is no number", b.LengthPenalty)},
 		{b.Beams > 1 && sampling, "--num-beams searches for the likeliest text; --temperature, --top-k, --top-p and --seed do not go with it"},
 	} {

@@ -182,6 +182,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"--load", dir, "--prompt-ids", "1", "--top-p", "1.5"}, "--top-p 1.5", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "2", "--seed", "1"}, "--num-beams", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "0"}, "--num-beams 0", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "100000"}, "--num-beams 100000: at most", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--stop-token", "12"}, "--stop-token 12", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--bf16", "--fp16"}, "exclude each other", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--cpu-threads", "-1"}, "--cpu-threads -1", fault.Usage},

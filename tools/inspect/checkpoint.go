@@ -106,7 +106,7 @@ func inspectCheckpoint(path string, step int64, values, verify bool) (*listing, 
 		}
 		return inspectForeign(path, step, values)
 	}
-	switch format, err := formats.Detect(path); {
+	switch format, err := formats.DetectAt(path, step); {
 	case err != nil && !exists(path, safetensors.SingleName) && !exists(path, safetensors.IndexName):
 		return nil, err
 	case err != nil, format == formats.HF && !exists(path, "pytorch_model.bin") && !exists(path, "pytorch_model.bin.index.json"):

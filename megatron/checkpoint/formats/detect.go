@@ -64,6 +64,17 @@ func Detect(path string) (Format, error) {
 		path, ManifestName, RankPrefix, DistMetadata, TrackerName, IterPrefix)
 }
 
+// DetectAt is Detect for one iteration of a save folder, step -1 for the latest:
+// a run whose --ckpt-format was changed has several formats in one folder.
+func DetectAt(path string, step int64) (Format, error) {
+	if step >= 0 {
+		if f, ok := detectFolder(filepath.Join(path, IterName(step))); ok {
+			return f, nil
+		}
+	}
+	return Detect(path)
+}
+
 // iterations lists the folders of a save folder that may hold a checkpoint, the
 // tracker's first, then newest first.
 func iterations(dir string) []string {

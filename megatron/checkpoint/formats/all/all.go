@@ -36,7 +36,7 @@ var table = map[formats.Format]format{
 
 // Open opens a checkpoint of any format, told by its content.
 func Open(path string, o formats.OpenOptions) (formats.Source, error) {
-	f, err := formats.Detect(path)
+	f, err := formats.DetectAt(path, o.Step)
 	if err != nil {
 		return nil, err
 	}
