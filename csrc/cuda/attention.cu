@@ -11,7 +11,7 @@
 
 static bool refused(mt_context *ctx, const mt_tensor &q) {
   if (last(q) <= MOST_CHANNELS) return false;
-  snprintf(ctx->error, sizeof ctx->error, "attention: a head of %lld channels; the kernels here take up to %d", (long long)last(q), MOST_CHANNELS);
+  snprintf(ctx->error, sizeof ctx->error, "attention: a head of %lld channels; the kernels here take up to %d: --device cpu takes any, more heads are narrower", (long long)last(q), MOST_CHANNELS);
   return true;
 }
 

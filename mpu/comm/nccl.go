@@ -233,9 +233,16 @@ func (w *NCCL) look() error {
 	return nil
 }
 
-// End waits for what is under way and leaves every communicator; after a failure
-// it only stops watching.
-func (w *NCCL) End() error {
+// End waits for what is under way and leaves every communicator. A rank that has failed
+// gives them up instead, and does not wait for that: its peers, who have to give them up
+// too, are told of the failure after this.
+func (w *NCCL) End(failed error) error {
+	defer w.library.Forget()
+	if failed != nil {
+		close(w.done)
+		go w.fail(failed)
+		return failed
+	}
 	var err error
 	for err == nil && w.Err() == nil && w.busy() {
 		time.Sleep(glance / 10)
@@ -246,7 +253,6 @@ func (w *NCCL) End() error {
 	}
 	close(w.done)
 	w.watched.Wait()
-	defer w.library.Forget()
 	return w.leave()
 }
 
