@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "beside.h"
+
 namespace {
 
 /* From cublasLt.h; equal in versions 12 and 13. */
@@ -77,6 +79,19 @@ bool load_all(void *l, functions *f) {
          load(l, "cublasLtMatmulAlgoGetHeuristic", &f->choose) && load(l, "cublasLtMatmul", &f->matmul);
 }
 
+/* As the loader finds it, else beside a Python's torch. */
+void *open_library() {
+  const char *names[] = {"libcublasLt.so.13", "libcublasLt.so.12"}, *wheels[] = {"cu13/lib/libcublasLt.so.13", "cublas/lib/libcublasLt.so.12"};
+  void *library = nullptr;
+  for (int i = 0; i < 2 && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  for (int i = 0; i < 2 && !library; i++) {
+    char path[PATH_MAX];
+    mt_beside_torch(path, wheels[i]);
+    if (path[0]) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  }
+  return library;
+}
+
 bool setting(const char *name, const char *value) {
   const char *is = getenv(name);
   return is && !strcmp(is, value);
@@ -96,8 +111,7 @@ struct mt_blaslt {
 
 mt_blaslt *mt_blaslt_open() {
   if (MT_EMULATED || setting("MONOTRON_CUBLASLT", "off")) return nullptr;
-  void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
-  if (!library) library = dlopen("libcublasLt.so.12", RTLD_NOW | RTLD_LOCAL);
+  void *library = open_library();
   if (!library) return nullptr;
   mt_blaslt *b = static_cast<mt_blaslt *>(calloc(1, sizeof *b));
   if (!b) return nullptr;

@@ -98,7 +98,7 @@ func (w *NCCL) join(id nccl.ID, via Group, members []int) (*ncclGroup, error) {
 	}
 	c, err := w.library.Init(id, via.Rank(), via.Size(), w.limit, w.Err)
 	if err != nil {
-		return nil, fmt.Errorf("group %s of ranks %v: %w", via.Name(), members, err)
+		return nil, fmt.Errorf("group %s of ranks %v (--distributed-backend gloo goes without NCCL): %w", via.Name(), members, err)
 	}
 	stream, err := w.streams.NewStream()
 	if err != nil {
