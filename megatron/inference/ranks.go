@@ -93,7 +93,7 @@ func (r *rank) part(m *spec.Model, d *device.Device) (c model.StageConfig, p mod
 
 func (r *rank) groups(m *spec.Model, d *device.Device) (p model.Parallel, pipeline comm.Group, err error) {
 	tp := r.sizes.Group(topology.TP, r.number)
-	over := comm.Carry(r.world, d, false, 0)
+	over := comm.ByHost(r.world, d)
 	for _, g := range []struct {
 		group   *comm.Group
 		name    string

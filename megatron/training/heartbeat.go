@@ -34,7 +34,7 @@ func (w *watched) listen(d *device.Device) (addr string, err error) {
 		w.mu.Unlock()
 		device.WriteSlice(d, port, []int64{int64(server.Port())})
 	}
-	all, err := comm.Carry(p, d, false, 0).Group(p.Rank(), "watch", w.job.Config.Layout.Sizes().Group(topology.All, 0), d)
+	all, err := comm.ByHost(p, d).Group(p.Rank(), "watch", w.job.Config.Layout.Sizes().Group(topology.All, 0), d)
 	if err != nil {
 		return "", err
 	}

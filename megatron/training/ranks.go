@@ -88,13 +88,13 @@ func (g *goroutines) rank(number int) (err error) {
 	injector := inject.On(rec, g.faults, true, over)
 	r := Alone(d)
 	if g.layout.Sizes().World() > 1 {
-		carrier := comm.Carry(g.main, d, false, 0)
+		carrier := comm.ByHost(g.main, d)
 		if r, err = joinRank(carrier, number, g.layout, g.model, d, rec); err != nil {
 			return err
 		}
 		r.Carrier = carrier.Note
 		all := g.layout.Sizes().Group(topology.All, 0)
-		if r.Saves, err = comm.Carry(g.saves, d, false, 0).Group(number, "saves", all, d); err != nil {
+		if r.Saves, err = comm.ByHost(g.saves, d).Group(number, "saves", all, d); err != nil {
 			return err
 		}
 		r.Saves = rec.Wrap(r.Saves, all, true)
@@ -254,7 +254,11 @@ func (w *watched) run(open func() (*device.Device, error), work func(*Rank) erro
 	w.recorder.Mine()
 	w.beat(addr)
 	injector := inject.On(w.recorder, w.job.faults, false, func() bool { return false })
-	carrier := comm.Carry(p, d, c.Layout.Backend != "gloo", time.Duration(c.Layout.TimeoutMinutes)*time.Minute)
+	all := c.Layout.Sizes().Group(topology.All, 0)
+	carrier, err := comm.Carry(p, p.Rank(), all, d, c.Layout.Backend != "gloo", time.Duration(c.Layout.TimeoutMinutes)*time.Minute)
+	if err != nil {
+		return err
+	}
 	defer func() {
 		failed := err
 		if fault.CodeOf(err) == fault.Again { // all ranks end alike
@@ -269,8 +273,7 @@ func (w *watched) run(open func() (*device.Device, error), work func(*Rank) erro
 		return err
 	}
 	r.Carrier = carrier.Note
-	all := c.Layout.Sizes().Group(topology.All, 0)
-	if r.Saves, err = comm.Carry(p, d, false, 0).Group(r.Number, "saves", all, d); err != nil {
+	if r.Saves, err = comm.ByHost(p, d).Group(r.Number, "saves", all, d); err != nil {
 		return err
 	}
 	r.Saves = w.recorder.Wrap(r.Saves, all, true)

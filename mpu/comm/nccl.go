@@ -43,13 +43,17 @@ func NewNCCL(library *nccl.Library, h Host, d *device.Device, limit time.Duratio
 	return w
 }
 
-func overNCCL(h Host, d *device.Device, limit time.Duration) (Carrier, error) {
+// openNCCL finds NCCL; version is its own.
+func openNCCL() (over opener, version string, err error) {
 	library, err := nccl.Open()
 	if err != nil {
-		return Carrier{}, err
+		return nil, "", err
 	}
-	w := NewNCCL(library, h, d, limit)
-	return Carrier{Groups: w, Note: library.Describe(), End: w.End}, nil
+	over = func(h Host, d *device.Device, limit time.Duration) Carrier {
+		w := NewNCCL(library, h, d, limit)
+		return Carrier{Groups: w, Note: library.Describe(), End: w.End}
+	}
+	return over, nccl.Spell(library.Version()), nil
 }
 
 // Group joins the communicator of a group; all its members call it together.

@@ -2,13 +2,8 @@
 
 package comm
 
-import (
-	"time"
+import "monotron/fault"
 
-	"monotron/csrc/device"
-	"monotron/fault"
-)
-
-func overNCCL(Host, *device.Device, time.Duration) (Carrier, error) {
-	return Carrier{}, fault.Errorf(fault.Usage, "NCCL cannot be used: this program was built without cgo")
+func openNCCL() (opener, string, error) {
+	return nil, "", fault.Errorf(fault.Usage, "NCCL cannot be used: this program was built without cgo")
 }

@@ -27,7 +27,10 @@ func TestStagedByFormula(t *testing.T) {
 			w := NewWorld(ranks)
 			err := w.Run(func(rank int) error {
 				d := device.New("apart", apart{})
-				c := Carry(w, d, true, 0)
+				c, err := Carry(w, rank, ranksUpTo(ranks), d, true, 0)
+				if err != nil {
+					return err
+				}
 				if _, ok := c.Groups.(Staged); !ok {
 					t.Errorf("a device apart, without streams, is carried by %T", c.Groups)
 				}

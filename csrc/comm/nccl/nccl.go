@@ -48,7 +48,7 @@ func Open() (*Library, error) {
 		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s (%s)", C.GoString(&text[0]), why)
 	}
 	if v := l.Version(); v < oldest {
-		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", path, spell(v))
+		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", path, Spell(v))
 	}
 	var err error
 	l.log, err = newWarnings() // NCCL looks at its settings when it first has to say something
@@ -65,9 +65,10 @@ func (l *Library) Version() int {
 }
 
 // Describe names the library for the log.
-func (l *Library) Describe() string { return "NCCL " + spell(l.Version()) + " (" + l.path + ")" }
+func (l *Library) Describe() string { return "NCCL " + Spell(l.Version()) + " (" + l.path + ")" }
 
-func spell(v int) string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
+// Spell writes a version as NCCL's releases are called.
+func Spell(v int) string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
 
 // ID names a communicator that is being made.
 type ID [128]byte
