@@ -1,12 +1,14 @@
 package training
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/model"
 )
 
@@ -14,11 +16,20 @@ import (
 // without atomics its backward keeps a square of the sequence for each head.
 const mostFused = 8 << 30
 
+// Engine.attention, as checkpoints keep it.
+const (
+	flashAttention = "flash"
+	fusedAttention = "fused"
+)
+
 // ChooseAttention does what --attention-backend asks and notes what was chosen, and why not
 // the others. All ranks choose alike: each calls it.
 func (e *Engine) ChooseAttention(note func(format string, args ...any)) error {
 	const own = "attention: our own flash kernels"
 	backend := e.config.AttentionBackend
+	if e.device.Name == "cuda" {
+		e.attention = flashAttention
+	}
 	switch {
 	case e.device.Name != "cuda":
 		note("attention: device %s has one kind of its own, which keeps no scores; --attention-backend %s chooses on cuda alone", e.device.Name, backend)
@@ -64,6 +75,7 @@ func (e *Engine) fuseAttention(most int64) (chosen string, refusal, err error) {
 		e.device.OwnAttention()
 		return "", refusal, nil
 	}
+	e.attention = fusedAttention
 	chosen = "cuDNN's (fused), which repeats bit for bit and is within "
 	for rank, t := range all {
 		switch {
@@ -142,4 +154,16 @@ func refusalOf(all []attentionTrial) error {
 		return errors.New(all[first].text)
 	}
 	return fmt.Errorf("rank %d refuses it (%d of %d ranks do, and all must have the same): %s", first, refusals, len(all), all[first].text)
+}
+
+// tellAttention warns where a checkpoint's steps were made by the other attention: what
+// follows differs by rounding from what would have followed there.
+func (r *Run) tellAttention(state checkpoint.State) {
+	var before string
+	if raw := state.Extra[attentionKind]; len(raw) > 0 && json.Unmarshal(raw, &before) != nil {
+		return // a note's source, nothing that the run rests on
+	}
+	if now := r.Engine.attention; now != "" && before != "" && before != now {
+		r.log.note("attention: iteration %d was trained with --attention-backend %s, this run goes on with %s: the same to rounding, not bit for bit", state.Iteration, before, now)
+	}
 }
