@@ -142,7 +142,7 @@ func (a *Arena) grow(bytes int64, p Purpose, t Tensor) *block {
 	size := max(bytes, segmentSize)
 	at, err := a.device.backend.Alloc(size)
 	if err != nil {
-		panic(&OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Cause: err})
+		panic(&OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Graphs: a.idle(), Fused: a.device.FusedWorkspace(), Cause: err})
 	}
 	a.reserved += size
 	b := &block{at: at, bytes: size, free: true, stretch: a.open}

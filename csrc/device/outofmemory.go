@@ -14,6 +14,8 @@ type OutOfMemory struct {
 	For     Tensor          // its dtype and shape
 	Held    [Purposes]int64 // bytes
 	Largest []Holder        // at most five, the largest first
+	Graphs  int64           // bytes of Held that graphs keep, and nothing lies in
+	Fused   int64           // bytes of Held that FuseAttention asked for
 	Cause   error
 }
 
