@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 rm -rf bin/gpu
 mkdir -p bin/gpu
-cp bin/monotron "${LIBRARY:-bin/libmt_cuda.so}" scripts/gpu.sh scripts/cuda-torch.py bin/gpu/
+cp bin/monotron "${LIBRARY:-bin/libmt_cuda.so}" scripts/gpu.sh scripts/cuda-torch.py bench/torch_gpt.py bin/gpu/
 ${GO:-go} test -c -ldflags '-s -w' -o bin/gpu/cuda.test ./csrc/cuda/
 for case in $(sh scripts/golden-cases.sh); do
   mkdir -p bin/gpu/golden

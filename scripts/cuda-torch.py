@@ -1,6 +1,7 @@
 # PyTorch on the same GPU: products, attention and norms at the shapes that BenchmarkOps
 # times, then the training step at the shapes of `monotron bench ladder`, one means after
 # the other. Each line is printed when it is known. Called by scripts/gpu.sh.
+import os
 import statistics
 import sys
 import time
@@ -12,6 +13,9 @@ except ImportError:
     sys.exit("no torch here")
 if not torch.cuda.is_available():
     sys.exit("torch sees no GPU")
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))  # in the pack it lies beside this file
+from torch_gpt import GPT, adamw, step  # noqa: E402
 
 BATCH, SEQ, HIDDEN, HEADS, CHANNELS, VOCAB, CHUNK = 4, 512, 768, 12, 64, 50304, 256
 TOKENS = BATCH * SEQ
@@ -65,47 +69,6 @@ def ops():
     show("gelu (tanh) forward", seconds(lambda: F.gelu(y, approximate="tanh")), moved=2 * y.numel() * 2)
 
 
-class Block(torch.nn.Module):
-    def __init__(self, width, heads, flash):
-        super().__init__()
-        nn = torch.nn
-        self.heads, self.flash = heads, flash
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        b, s, h = x.shape
-        q, k, v = (t.view(b, s, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(h, dim=2))
-        if self.flash:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            scores = (q @ k.transpose(2, 3)) * (h // self.heads) ** -0.5
-            hidden = torch.ones(s, s, dtype=torch.bool, device=x.device).triu(1)
-            y = scores.masked_fill(hidden, float("-inf")).softmax(dim=3) @ v
-        x = x + self.proj(y.transpose(1, 2).reshape(b, s, h))
-        return x + self.fc2(F.gelu(self.fc1(self.norm2(x)), approximate="tanh"))
-
-
-class GPT(torch.nn.Module):
-    def __init__(self, layers, width, heads, vocabulary, positions, flash):
-        super().__init__()
-        nn = torch.nn
-        self.words, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
-        self.blocks = nn.ModuleList(Block(width, heads, flash) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        for p in self.parameters():
-            if p.dim() == 2:
-                nn.init.normal_(p, std=0.02)
-
-    def forward(self, ids, labels):
-        x = self.words(ids) + self.positions.weight[: ids.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        logits = F.linear(self.norm(x), self.words.weight)
-        return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), labels.reshape(-1))
-
-
 # name, layers, width, heads, vocabulary (as drawn, as padded), batch, sequence: bench ladder's
 SHAPES = [("shakespeare-char-11m", 6, 384, 6, 65, 128, 64, 256), ("gpt2-124m", 12, 768, 12, 50257, 50304, 16, 1024)]
 # name, TF32, bf16 (autocast over f32), flash attention, torch.compile's mode
@@ -119,20 +82,13 @@ def step_time(shape, rung):
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.manual_seed(1234)
     model = GPT(layers, width, heads, padded, seq, flash).cuda()
-    decayed, plain = [p for p in model.parameters() if p.dim() == 2], [p for p in model.parameters() if p.dim() != 2]
-    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}], lr=1e-4, betas=(0.9, 0.95), fused=True)
+    optimizer = adamw(model)
     forward = torch.compile(model, mode=mode) if mode else model
     times, end = [], None
     while end is None or (time.perf_counter() < end and len(times) < 200) or len(times) < 8:
         began = time.perf_counter()
         rows = torch.randint(drawn, (batch, seq + 1)).pin_memory().cuda(non_blocking=True)
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=bf16):
-            loss = forward(rows[:, :-1], rows[:, 1:])
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        loss.item()
+        step(model, forward, optimizer, rows, bf16)
         times.append(time.perf_counter() - began)
         if len(times) == 4:  # compilation and the allocator are over
             end = time.perf_counter() + 2

@@ -1,5 +1,6 @@
-# Has a real cuDNN build plans for our attention graphs, for an H200 that is not there: it
-# recognises the graphs, chooses engines, compiles kernels. No GPU and no driver is wanted.
+# Has a real cuDNN build plans for our attention graphs, for an H200, an A100 and a B200 that
+# are not there: it recognises the graphs, chooses engines (on the B200 it is told which),
+# compiles kernels. No GPU and no driver is wanted.
 # CUDNN: a libcudnn.so.9 (9.8 or newer); without it NVIDIA's wheels are fetched into .tools/cudnn.
 set -eu
 cd "$(dirname "$0")/.."

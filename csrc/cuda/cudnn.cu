@@ -109,7 +109,7 @@ bool suits_features(mt_context *ctx, const mt_attention_forward_args &a) {
   return true;
 }
 
-/* Versions and GPUs; sources: NVIDIA's cudnn-frontend and Transformer Engine. */
+/* Versions; sources: NVIDIA's cudnn-frontend and Transformer Engine. */
 bool suits_version(mt_context *ctx, const mt_cudnn *c, const mt_attention_forward_args &a) {
   char why[160];
   int v = c->version;
@@ -117,10 +117,7 @@ bool suits_version(mt_context *ctx, const mt_cudnn *c, const mt_attention_forwar
     snprintf(why, sizeof why, "cuDNN %d.%d.%d is too old or has a known fault in it (9.6 or newer, not 9.10.0 or 9.10.1)", v / 10000, v / 100 % 100, v % 100);
     return refuse(ctx, why);
   }
-  if (c->major != 9) {
-    snprintf(why, sizeof why, "its backward is known to repeat bit for bit on sm_90 alone, this GPU is sm_%d%d", c->major, c->minor);
-    return refuse(ctx, why);
-  }
+  if (!backward_repeats(v, c->major, c->minor, why)) return refuse(ctx, why);
   if (v <= 91500 && a.q.shape[0] / a.batch % 128) return refuse(ctx, "before cuDNN 9.15.1 sequences must be multiples of 128 long");
   return true;
 }
@@ -196,7 +193,7 @@ bool prepare(mt_context *ctx, mt_cudnn *c, const mt_attention_forward_args &a, c
     e->key = s, e->gathers_q = !even(a.q), e->gathers_d_q = b && !even(b->dq);
     begin(&e->g, &c->call, c->handle);
     b ? backward_graph(&e->g, s) : forward_graph(&e->g, s);
-    if (!finish(&e->g) || !choose(&e->g, nullptr, &e->p)) {
+    if (!finish(&e->g) || !choose(&e->g, nullptr, b ? backward_engine(c->major) : nullptr, &e->p)) {
       snprintf(ctx->error, sizeof ctx->error, "%s: %.200s", b ? "backward" : "forward", e->g.error);
       drop(&e->g);
       free(e);

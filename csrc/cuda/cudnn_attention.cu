@@ -2,6 +2,8 @@
  * NVIDIA's cudnn-frontend): it refuses others that compute the same. */
 #include "cudnn_attention.h"
 
+#include <cstdio>
+
 namespace cudnn {
 
 namespace {
@@ -72,6 +74,28 @@ void backward_graph(graph *g, const attention_shape &s) {
   edge weighted = pointwise_op(g, MUL, less, &p), ds = pointwise_op(g, MUL, weighted, &scale);
   gradient_of_keys(g, s, transposed(g, ds, s.type), q, d_k);
   product_into(g, ds, transposed(g, k, F32), d_q);
+}
+
+/* Sources: the support matrix of NVIDIA's attention documentation (its column
+ * "deterministic"), and cudnn-frontend, which gives the same graph to all of these GPUs
+ * when a deterministic algorithm is asked for, and on Blackwell names the engine. Versions
+ * are those from which NVIDIA says so; on Blackwell the engine's settings are those of 9.23. */
+bool backward_repeats(int version, int major, int minor, char (&why)[160]) {
+  const struct { int major, most_minor, version; } known[] = {{8, 9, 91801}, {9, 0, 90600}, {10, 3, 92300}};
+  for (auto &k : known) {
+    if (k.major != major || minor > k.most_minor) continue;
+    if (version >= k.version) return true;
+    snprintf(why, sizeof why, "cuDNN %d.%d.%d: on sm_%d%d its backward repeats bit for bit from %d.%d.%d on", version / 10000, version / 100 % 100, version % 100, major, minor,
+             k.version / 10000, k.version / 100 % 100, k.version % 100);
+    return false;
+  }
+  snprintf(why, sizeof why, "its backward is not known to repeat bit for bit on sm_%d%d (it is on sm_80 to sm_90, sm_100, sm_103)", major, minor);
+  return false;
+}
+
+const pinned *backward_engine(int major) {
+  static const pinned blackwell = {5, 6, {{TILE_M, 3}, {TILE_N, 2}, {KERNEL_CFG, 2}, {STREAM_K, 0}, {TILE_CGA_M, 0}, {STAGES, 2}}};
+  return major == 10 ? &blackwell : nullptr;
 }
 
 } // namespace cudnn

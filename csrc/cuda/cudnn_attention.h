@@ -2,7 +2,7 @@
 #ifndef MT_CUDNN_ATTENTION_H
 #define MT_CUDNN_ATTENTION_H
 
-#include "cudnn_graph.h"
+#include "cudnn_plan.h"
 
 namespace cudnn {
 
@@ -22,6 +22,12 @@ struct attention_shape {
 void forward_graph(graph *g, const attention_shape &s);
 /* d_q, d_k, d_v; DELTA is room for f32 [batch, heads, positions]. Each gradient is one product with an order of its own. */
 void backward_graph(graph *g, const attention_shape &s);
+
+/* Whether NVIDIA says that a cuDNN computes this backward with the same bits each time on a
+ * GPU of that compute capability; else the reason. */
+bool backward_repeats(int version, int major, int minor, char (&why)[160]);
+/* The engine that does, where it is not whichever the heuristics name. */
+const pinned *backward_engine(int major);
 
 } // namespace cudnn
 

@@ -52,9 +52,35 @@ bool build(graph *g, desc_t device, desc_t config, plan *out) {
   return true;
 }
 
+desc_t config_of(graph *g, desc_t device, const pinned &p) {
+  const char *what = "setting an engine";
+  desc_t engine = descriptor(g, ENGINE, what), config = descriptor(g, ENGINE_CONFIG, what), knobs[6];
+  set(g, engine, ENGINE_GRAPH, DESCRIPTOR, 1, &g->whole, what);
+  set(g, engine, ENGINE_INDEX, INT64, 1, &p.engine, what);
+  if (device) set(g, engine, ENGINE_DEVICE, DESCRIPTOR, 1, &device, what);
+  finalize(g, engine, what);
+  for (int i = 0; i < p.count; i++) {
+    knobs[i] = descriptor(g, KNOB_CHOICE, what);
+    set(g, knobs[i], KNOB_CHOICE_TYPE, type::KNOB_TYPE, 1, &p.knobs[i].knob, what);
+    set(g, knobs[i], KNOB_CHOICE_VALUE, INT64, 1, &p.knobs[i].value, what);
+    finalize(g, knobs[i], what);
+  }
+  set(g, config, CONFIG_ENGINE, DESCRIPTOR, 1, &engine, what);
+  set(g, config, CONFIG_KNOBS, DESCRIPTOR, p.count, knobs, what);
+  finalize(g, config, what);
+  return config;
+}
+
 } // namespace
 
-bool choose(graph *g, desc_t device, plan *out) {
+bool choose(graph *g, desc_t device, const pinned *only, plan *out) {
+  if (only) {
+    desc_t config = config_of(g, device, *only);
+    if (g->error[0]) return false;
+    if (repeats(g, config)) return build(g, device, config, out);
+    if (!g->error[0]) snprintf(g->error, sizeof g->error, "cuDNN's engine %lld says that it does not repeat bit for bit", (long long)only->engine);
+    return false;
+  }
   char first[sizeof g->error] = "cuDNN names no engine for it";
   bool any = false;
   const heuristics modes[] = {MODE_A, MODE_FALLBACK};

@@ -11,7 +11,7 @@ type fuser interface {
 	fuseAttention(like *AttentionBackwardArgs) (bytes int64, err error)
 	// ownAttention goes back to the backend's own kernels.
 	ownAttention()
-	// setWorkspace hands the workspace over; its memory stays until the device closes.
+	// setWorkspace hands the workspace over; one that is not given takes it back.
 	setWorkspace(t Tensor)
 }
 
@@ -47,9 +47,18 @@ func (d *Device) FusedWorkspace() int64 {
 	return d.fused.Bytes()
 }
 
-// OwnAttention makes all attention run in the device's own kernels again.
+// OwnAttention makes all attention run in the device's own kernels again, and frees the
+// vendor's workspace.
 func (d *Device) OwnAttention() {
-	if b, ok := d.backend.(fuser); ok {
-		b.ownAttention()
+	b, ok := d.backend.(fuser)
+	if !ok {
+		return
+	}
+	b.ownAttention()
+	if d.fused.Given() {
+		d.keep(d.backend.Sync()) // what is under way works in it
+		b.setWorkspace(Tensor{})
+		d.Arena.Free(d.fused)
+		d.fused = Tensor{}
 	}
 }

@@ -197,5 +197,8 @@ func (l *library) ownAttention() {
 }
 
 func (l *library) setWorkspace(t Tensor) {
-	l.context.workspace, l.context.workspace_bytes = t.Data, C.int64_t(t.Bytes())
+	l.context.workspace, l.context.workspace_bytes = t.Data, 0
+	if t.Given() {
+		l.context.workspace_bytes = C.int64_t(t.Bytes())
+	}
 }

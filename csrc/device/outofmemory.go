@@ -15,6 +15,8 @@ type OutOfMemory struct {
 	For     Tensor          // its dtype and shape
 	Held    [Purposes]int64 // bytes
 	Largest []Holder        // at most five, the largest first
+	Graphs  int64           // bytes of Held that graphs keep, and nothing lies in
+	Fused   int64           // bytes of Held that FuseAttention asked for
 	Cause   error
 }
 
@@ -29,7 +31,7 @@ func (a *Arena) lack(bytes int64, p Purpose, t Tensor, cause error) error {
 	if errors.As(cause, &failed) {
 		return failed
 	}
-	return &OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Cause: cause}
+	return &OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Graphs: a.idle(), Fused: a.device.FusedWorkspace(), Cause: cause}
 }
 
 // shortage is an op's lack of memory for what it works in.

@@ -26,6 +26,16 @@ func (s *stretch) enter() (leave func()) {
 	}
 }
 
+// idle is what stretches keep that nobody works in now, in bytes.
+func (a *Arena) idle() (bytes int64) {
+	for _, s := range a.stretches {
+		if s != a.open {
+			bytes += s.idle
+		}
+	}
+	return bytes
+}
+
 // free is the bytes of the segments that nobody holds.
 func free(segments []*block) (bytes int64) {
 	for _, first := range segments {

@@ -1,23 +1,36 @@
 package training
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/model"
+	"monotron/mpu/comm"
 )
 
 // mostFused bounds the workspace that cuDNN's attention gets by --attention-backend auto:
 // without atomics its backward keeps a square of the sequence for each head.
 const mostFused = 8 << 30
 
+// Engine.attention, as checkpoints keep it.
+const (
+	flashAttention = "flash"
+	fusedAttention = "fused"
+)
+
 // ChooseAttention does what --attention-backend asks and notes what was chosen, and why not
-// the others.
+// the others. All ranks choose alike: each calls it.
 func (e *Engine) ChooseAttention(note func(format string, args ...any)) error {
 	const own = "attention: our own flash kernels"
 	backend := e.config.AttentionBackend
+	if e.device.Name == "cuda" {
+		e.attention = flashAttention
+	}
 	switch {
 	case e.device.Name != "cuda":
 		note("attention: device %s has one kind of its own, which keeps no scores; --attention-backend %s chooses on cuda alone", e.device.Name, backend)
@@ -26,15 +39,21 @@ func (e *Engine) ChooseAttention(note func(format string, args ...any)) error {
 	case backend == "unfused" || backend == "local":
 		note("%s: --attention-backend %s means kernels that keep all scores, of which there are none here", own, backend)
 	case backend == "fused":
-		chosen, err := e.fuseAttention(math.MaxInt64)
+		chosen, refusal, err := e.fuseAttention(math.MaxInt64)
 		if err != nil {
-			return fault.Errorf(fault.Usage, "--attention-backend fused: cuDNN's attention cannot be had for this run: %w; auto and flash run our own kernels", err)
+			return err
+		}
+		if refusal != nil {
+			return fault.Errorf(fault.Usage, "--attention-backend fused: cuDNN's attention cannot be had for this run: %w; auto and flash run our own kernels", refusal)
 		}
 		note("attention: %s, as --attention-backend fused asks", chosen)
 	default:
-		chosen, err := e.fuseAttention(mostFused)
+		chosen, refusal, err := e.fuseAttention(mostFused)
 		if err != nil {
-			note("%s (flash), not cuDNN's (fused): %v; unfused and local are not here", own, err)
+			return err
+		}
+		if refusal != nil {
+			note("%s (flash), not cuDNN's (fused): %v; unfused and local are not here", own, refusal)
 		} else {
 			note("attention: %s; --attention-backend flash takes our own kernels, unfused and local are not here", chosen)
 		}
@@ -42,22 +61,127 @@ func (e *Engine) ChooseAttention(note func(format string, args ...any)) error {
 	return nil
 }
 
-// fuseAttention prepares cuDNN's attention for training's micro-batches, and evaluation's
-// where they differ, and describes it.
-func (e *Engine) fuseAttention(most int64) (string, error) {
+// fuseAttention prepares cuDNN's attention and describes it, where no rank refuses it: ranks
+// that differ would make the numbers depend on the layout. Else all keep our kernels.
+func (e *Engine) fuseAttention(most int64) (chosen string, refusal, err error) {
+	mine := attentionTrial{outcome: layerless}
+	if e.hasLayers() {
+		mine = e.tryFused(most)
+	}
+	all, err := e.shareTrials(mine)
+	if err != nil {
+		return "", nil, err
+	}
+	if refusal = refusalOf(all); refusal != nil {
+		e.device.OwnAttention()
+		return "", refusal, nil
+	}
+	e.attention = fusedAttention
+	chosen = "cuDNN's (fused), which repeats bit for bit and is within "
+	for rank, t := range all {
+		switch {
+		case t.outcome != passed:
+		case len(all) == 1:
+			return chosen + t.text, nil, nil
+		default:
+			return fmt.Sprintf("%s%s (rank %d; no rank of %d refuses it)", chosen, t.text, rank, len(all)), nil, nil
+		}
+	}
+	return "cuDNN's (fused), of which no rank has a layer", nil, nil
+}
+
+func (e *Engine) hasLayers() bool {
+	for _, part := range e.parts {
+		if len(part.Layers) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// tryFused tries cuDNN's attention for training's micro-batches, and evaluation's where they
+// differ.
+func (e *Engine) tryFused(most int64) attentionTrial {
 	c := &e.config
 	shape := model.AttentionRun{DType: e.dtype, Batch: int64(c.MicroBatchSize), Seq: int64(c.SeqLength), Workspace: most,
 		Documents: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
 	off, err := model.FuseAttention(e.device, &c.Model, e.rank.parallel(c), shape)
-	if err != nil {
-		return "", err
-	}
-	if c.EvalMicroBatchSize > 0 && c.EvalMicroBatchSize != c.MicroBatchSize {
+	if err == nil && c.EvalMicroBatchSize > 0 && c.EvalMicroBatchSize != c.MicroBatchSize {
 		shape.Batch = int64(c.EvalMicroBatchSize)
-		if _, err := model.FuseAttention(e.device, &c.Model, e.rank.parallel(c), shape); err != nil {
-			return "", err
+		_, err = model.FuseAttention(e.device, &c.Model, e.rank.parallel(c), shape)
+	}
+	if err != nil {
+		return attentionTrial{refused, err.Error()}
+	}
+	return attentionTrial{passed, fmt.Sprintf("%.2g %% of our kernels in a trial, in a workspace of %s", 100*off, device.Size(e.device.FusedWorkspace()))}
+}
+
+// attentionTrial is what cuDNN's attention came to on a rank.
+type attentionTrial struct {
+	outcome trialOutcome
+	text    string // why it is refused, or how it did
+}
+
+type trialOutcome byte
+
+const (
+	layerless trialOutcome = 'l' // nothing to try: a stage of embedding or head alone
+	passed    trialOutcome = 'p'
+	refused   trialOutcome = 'r'
+)
+
+func (t attentionTrial) word() string { return string(rune(t.outcome)) + t.text }
+
+func trialOf(word string) attentionTrial { return attentionTrial{trialOutcome(word[0]), word[1:]} }
+
+// shareTrials are all ranks' trials, by rank.
+func (e *Engine) shareTrials(mine attentionTrial) ([]attentionTrial, error) {
+	words, err := comm.Words(e.rank.World, e.device, mine.word())
+	if err != nil {
+		return nil, err
+	}
+	all := make([]attentionTrial, len(words))
+	for rank, word := range words {
+		all[rank] = trialOf(word)
+	}
+	return all, nil
+}
+
+// refusalOf is why not all ranks can have it: the reason that all give, or the first one's
+// with its rank; nil where none refuses.
+func refusalOf(all []attentionTrial) error {
+	first, refusals, others := -1, 0, 0
+	for rank, t := range all {
+		switch {
+		case t.outcome == layerless:
+		case t.outcome == passed:
+			others++
+		case first < 0:
+			first, refusals = rank, 1
+		default:
+			refusals++
+			if t.text != all[first].text {
+				others++
+			}
 		}
 	}
-	return fmt.Sprintf("cuDNN's (fused), which repeats bit for bit and is within %.2g %% of our kernels in a trial, in a workspace of %s", 100*off,
-		device.Size(e.device.FusedWorkspace())), nil
+	switch {
+	case first < 0:
+		return nil
+	case others == 0:
+		return errors.New(all[first].text)
+	}
+	return fmt.Errorf("rank %d refuses it (%d of %d ranks do, and all must have the same): %s", first, refusals, len(all), all[first].text)
+}
+
+// tellAttention warns where a checkpoint's steps were made by the other attention: what
+// follows differs by rounding from what would have followed there.
+func (r *Run) tellAttention(state checkpoint.State) {
+	var before string
+	if raw := state.Extra[attentionKind]; len(raw) > 0 && json.Unmarshal(raw, &before) != nil {
+		return // a note's source, nothing that the run rests on
+	}
+	if now := r.Engine.attention; now != "" && before != "" && before != now {
+		r.log.note("attention: iteration %d was trained with --attention-backend %s, this run goes on with %s: the same to rounding, not bit for bit", state.Iteration, before, now)
+	}
 }

@@ -37,7 +37,11 @@ func (e *Engine) Stored() []mpu.Stored {
 // Weights are the parameters' values alone.
 func (e *Engine) Weights() []mpu.Stored { return e.Optimizer.Weights() }
 
-const adamSteps = "optimizer_steps"
+// Keys of State.Extra.
+const (
+	adamSteps     = "optimizer_steps"
+	attentionKind = "attention" // Engine.attention
+)
 
 // state is what a checkpoint keeps beside the tensors.
 func (r *Run) state() (s checkpoint.State, err error) {
@@ -51,6 +55,11 @@ func (r *Run) state() (s checkpoint.State, err error) {
 	}
 	if s.Scaler, err = json.Marshal(r.Engine.Scaler.State()); err != nil {
 		return s, err
+	}
+	if r.Engine.attention != "" {
+		if s.Extra[attentionKind], err = json.Marshal(r.Engine.attention); err != nil {
+			return s, err
+		}
 	}
 	s.Extra[adamSteps], err = json.Marshal(r.Engine.Optimizer.Steps)
 	return s, err
@@ -250,6 +259,7 @@ func (r *Run) loadAll(load loader) error {
 		}
 	}
 	r.tellLoaded(state, report)
+	r.tellAttention(state)
 	return nil
 }
 
@@ -322,6 +332,7 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 			return err
 		}
 		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
+		r.tellAttention(state)
 	}
 	r.tellLoaded(state, report)
 	return r.device.Sync()

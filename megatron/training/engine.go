@@ -36,6 +36,7 @@ type Engine struct {
 	micro     int             // micro-batch that goes forward
 	locating  bool            // a step is run again to find where it became not finite
 	steady    *steady         // nil: no graphs
+	attention string          // on cuda, whose kernels: flash (ours) or fused (cuDNN's)
 }
 
 // NewEngine builds the rank's model and optimizer; parameters are not yet set.

@@ -41,6 +41,8 @@ func (c *Config) savings(e *device.OutOfMemory) []saving {
 			all = append(all, saving{fmt.Sprintf(format, a...), bytes})
 		}
 	}
+	add(e.Graphs, "--cuda-graph-impl none")
+	add(e.Fused, "--attention-backend flash")
 	l, activations := c.Layout.Sizes(), held[device.Activations]
 	if b := c.MicroBatchSize; b > 1 {
 		add(activations*int64(b-b/2)/int64(b), "--micro-batch-size %d", b/2)

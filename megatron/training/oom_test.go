@@ -34,6 +34,18 @@ func TestExhausted(t *testing.T) {
 			t.Errorf("no %q in: %v", want, err)
 		}
 	}
+	for _, flag := range []string{"--cuda-graph-impl", "--attention-backend"} {
+		if strings.Contains(err.Error(), flag) {
+			t.Errorf("%s is named, which is not in use: %v", flag, err)
+		}
+	}
+	e.Graphs, e.Fused, e.Held[device.Workspace] = 290*mib, 500*mib, 500*mib
+	err = c.Exhausted(e)
+	for _, want := range []string{"--attention-backend flash saves 500.0 MiB; ", "--cuda-graph-impl none saves 290.0 MiB"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in: %v", want, err)
+		}
+	}
 	if strings.Contains(err.Error(), "--sequence-parallel") || strings.Contains(err.Error(), "--bf16") {
 		t.Errorf("flags that do not help are named: %v", err)
 	}

@@ -93,6 +93,9 @@ func (p *replaying) rank(j *Job, rank *Rank) error {
 	if r.log, err = newLogger(r); err != nil {
 		return err
 	}
+	if err = r.Engine.ChooseAttention(r.log.note); err != nil { // as the run did, else the numbers are others
+		return err
+	}
 	if err = r.restore(); err != nil {
 		return err
 	}

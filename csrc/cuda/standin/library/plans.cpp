@@ -1,4 +1,4 @@
-// Asks a real libcudnn.so.9 to build plans for our attention graphs on a GPU that is only
+// Asks a real libcudnn.so.9 to build plans for our attention graphs on GPUs that are only
 // described (cuDNN 9.8 and newer can): it recognises the graphs, chooses engines and
 // compiles kernels; nothing is run. Called by scripts/cudnn-plans.sh.
 //   plans LIBRARY
@@ -6,18 +6,26 @@
 #include <cstring>
 
 #include "../../cudnn_attention.h"
-#include "../../cudnn_plan.h"
 
 using namespace cudnn;
 
 namespace {
 
-const char *const H200 =
-    "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,\"multiProcessorCount\":132,\"smCountOrigin\":0,"
-    "\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":232448,\"reservedSharedMemoryPerBlock\":1024,"
-    "\"oversizedSharedMemoryPerBlock\":232448,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"
-    "\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,\"totalGlobalMem\":150754820096,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,"
-    "\"memoryBusWidth\":6144,\"l2CacheSize\":62914560,\"cudaDeviceId\":0,\"deviceVer\":900,\"driverVer\":13000,\"deviceName\":\"NVIDIA H200\"}";
+struct gpu {
+  const char *name;
+  int major, processors, shared, l2; /* shared: bytes a block may have */
+};
+const gpu gpus[] = {{"NVIDIA H200", 9, 132, 232448, 62914560}, {"NVIDIA A100-SXM4-80GB", 8, 108, 166912, 41943040}, {"NVIDIA B200", 10, 148, 232448, 132644864}};
+
+void describe(char (&out)[1024], const gpu &g) {
+  snprintf(out, sizeof out,
+           "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,\"multiProcessorCount\":%d,\"smCountOrigin\":0,"
+           "\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":%d,\"reservedSharedMemoryPerBlock\":1024,"
+           "\"oversizedSharedMemoryPerBlock\":%d,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"
+           "\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,\"totalGlobalMem\":85899345920,\"smClockRateKHz\":1410000,\"memClockRateKHz\":1593000,"
+           "\"memoryBusWidth\":5120,\"l2CacheSize\":%d,\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,\"deviceName\":\"%s\"}",
+           g.processors, g.shared, g.shared, g.l2, g.major * 100, g.name);
+}
 
 struct wanted { int64_t batch, heads, groups, positions, channels; data type; };
 
@@ -41,16 +49,19 @@ attention_shape shape_of(const wanted &w, bool backward) {
   return s;
 }
 
-bool build(const api &call, const wanted &w, bool backward) {
+bool build(const api &call, const gpu &on, const wanted &w, bool backward) {
   graph g;
   begin(&g, &call, nullptr);
-  desc_t gpu = descriptor(&g, DEVICE, "describing a GPU");
-  set(&g, gpu, DEVICE_JSON, CHAR, strlen(H200) + 1, H200, "describing a GPU");
-  finalize(&g, gpu, "describing a GPU");
+  const char *what = "describing a GPU";
+  char text[1024];
+  describe(text, on);
+  desc_t device = descriptor(&g, DEVICE, what);
+  set(&g, device, DEVICE_JSON, CHAR, strlen(text) + 1, text, what);
+  finalize(&g, device, what);
   attention_shape s = shape_of(w, backward);
   backward ? backward_graph(&g, s) : forward_graph(&g, s);
   plan p = {};
-  bool recognised = finish(&g), built = recognised && choose(&g, gpu, &p);
+  bool recognised = finish(&g), built = recognised && choose(&g, device, backward ? backward_engine(on.major) : nullptr, &p);
   printf("%s %s %lldx%lld, %lld heads (%lld of keys) of %lld: %s", built ? "plan built" : recognised ? "NO PLAN" : "NO GRAPH", backward ? "backward" : "forward",
          (long long)w.batch, (long long)w.positions, (long long)w.heads, (long long)w.groups, (long long)w.channels, w.type == BF16 ? "bf16" : "f16");
   if (built) printf(", workspace %.1f MB\n", p.workspace / 1e6);
@@ -68,9 +79,16 @@ int main(int, char **words) {
     puts(why);
     return 66;
   }
-  printf("cuDNN %zu, for an H200 that is described, not there:\n", call.version());
   int failed = 0;
-  for (const wanted &w : shapes)
-    for (int backward = 0; backward < 2; backward++) failed += !build(call, w, backward);
+  for (const gpu &on : gpus) {
+    char refusal[160] = "";
+    printf("cuDNN %zu, for an %s that is described, not there:\n", call.version(), on.name);
+    if (!backward_repeats((int)call.version(), on.major, 0, refusal)) {
+      printf("refused: %s\n", refusal);
+      continue;
+    }
+    for (const wanted &w : shapes)
+      for (int backward = 0; backward < 2; backward++) failed += !build(call, on, w, backward);
+  }
   return failed != 0;
 }

@@ -1,0 +1,126 @@
+//go:build cgo && linux
+
+package training
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"monotron/csrc/cuda"
+	"monotron/csrc/cuda/standin"
+	"monotron/csrc/device"
+	"monotron/fault"
+)
+
+// withStandIn makes the emulated GPU find the tests' cuDNN.
+func withStandIn(t *testing.T) {
+	t.Helper()
+	if !strings.Contains(os.Getenv(cuda.LibraryVariable), "cudaemu") {
+		t.Skipf("%s does not name the emulated library; make test-emu sets it", cuda.LibraryVariable)
+	}
+	lib, err := standin.Build(t.TempDir())
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("MONOTRON_CUDNN", lib.Path)
+}
+
+// choice is what a rank's ChooseAttention came to.
+type choice struct {
+	fused bool
+	note  string
+	err   error
+}
+
+// choose lets every rank of c's layout choose, with the settings that change gives it.
+func choose(t *testing.T, c Config, change func(rank int, c *Config)) []choice {
+	t.Helper()
+	all := make([]choice, c.Layout.Sizes().World())
+	var mu sync.Mutex
+	err := InProcess(c.Layout, &c.Model, func() (*device.Device, error) { return cuda.Open(0) }, func(r *Rank) error {
+		mine := c
+		change(r.Number, &mine)
+		e, err := newEngineOf(r, mine)
+		if err != nil {
+			return err
+		}
+		var got choice
+		got.err = e.ChooseAttention(func(format string, args ...any) { got.note = fmt.Sprintf(format, args...) })
+		got.fused = e.device.FusedWorkspace() > 0
+		mu.Lock()
+		all[r.Number] = got
+		mu.Unlock()
+		return r.World.Barrier()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func newEngineOf(r *Rank, c Config) (*Engine, error) {
+	s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
+	if err != nil {
+		return nil, err
+	}
+	return NewEngine(r, c, s)
+}
+
+// Claim: ranks take cuDNN's attention only where none refuses it, so that a layout cannot
+// change the numbers; the log names the rank that does and its reason, which ends every rank
+// where --attention-backend asks for cuDNN's. Stages without layers have no say.
+func TestRanksChooseAttentionAlike(t *testing.T) {
+	withStandIn(t)
+	config := func(l Layout, backend string) Config {
+		c := layoutConfig(l)
+		c.Precision, c.AttentionBackend, c.Model.HiddenSize, c.Model.KVChannels = BF16, backend, 32, 8
+		return c
+	}
+	nobody := func(int, *Config) {}
+	last := func(rank int, c *Config) { c.Data.ResetAttentionMask = rank == 1 }
+	all := func(_ int, c *Config) { c.Data.ResetAttentionMask = true }
+	for name, x := range map[string]struct {
+		c      Config
+		change func(int, *Config)
+		fused  []bool // by rank
+		text   string // of the note or the error
+	}{
+		"none refuses":    {config(Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "in a workspace of"},
+		"one refuses":     {config(Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
+		"all refuse":      {config(Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
+		"one, asked for":  {config(Layout{DP: 2}, "fused"), last, []bool{false, false}, "for this run: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
+		"no layers there": {config(Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
+		"nor a say":       {config(Layout{PP: 2, StageString: "E|ttttL"}, "fused"), func(rank int, c *Config) { c.Data.ResetAttentionMask = rank == 0 }, []bool{false, true}, "as --attention-backend fused asks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for rank, got := range choose(t, x.c, x.change) {
+				text := got.note
+				if got.err != nil {
+					text = got.err.Error()
+				}
+				if got.fused != x.fused[rank] || !strings.Contains(text, x.text) {
+					t.Errorf("rank %d: fused %v, %q; want %v, %q", rank, got.fused, text, x.fused[rank], x.text)
+				}
+				if ends := name == "one, asked for"; (got.err != nil) != ends || ends && fault.CodeOf(got.err) != fault.Usage {
+					t.Errorf("rank %d: error %v", rank, got.err)
+				}
+			}
+		})
+	}
+}
+
+// Claim: a trial comes through a word as it was, and a reason of all ranks needs none named.
+func TestTrialsAsWords(t *testing.T) {
+	for _, trial := range []attentionTrial{{layerless, ""}, {passed, "0.3 %"}, {refused, "documents"}} {
+		if got := trialOf(trial.word()); got != trial {
+			t.Errorf("%v arrives as %v", trial, got)
+		}
+	}
+	if err := refusalOf([]attentionTrial{{layerless, ""}, {refused, "no"}, {refused, "no"}}); err == nil || err.Error() != "no" {
+		t.Error(errors.Join(errors.New("one reason of all needs no rank"), err))
+	}
+}

@@ -1,0 +1,39 @@
+package training
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"monotron/csrc/ref"
+	"monotron/megatron/checkpoint"
+)
+
+// Claim: a run that goes on from a checkpoint whose steps the other attention made says so,
+// once; from one of the same attention, of another device or of an older version it does not.
+func TestResumeTellsOfOtherAttention(t *testing.T) {
+	kept := func(attention string) checkpoint.State {
+		e := newTestEngine(t, tinyConfig())
+		e.attention, e.Iteration = attention, 7
+		state, err := (&Run{Job: &Job{Config: tinyConfig()}, Engine: e}).state()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state
+	}
+	for _, c := range []struct{ before, now, want string }{
+		{fusedAttention, flashAttention, "iteration 7 was trained with --attention-backend fused, this run goes on with flash"},
+		{flashAttention, fusedAttention, "iteration 7 was trained with --attention-backend flash, this run goes on with fused"},
+		{fusedAttention, fusedAttention, ""},
+		{"", flashAttention, ""},
+		{fusedAttention, "", ""},
+	} {
+		var notes bytes.Buffer
+		rank := Alone(ref.Open())
+		r := &Run{rank: rank, Engine: &Engine{attention: c.now}, log: &logger{rank: rank, console: newConsole(Streams{Notes: &notes}, 1)}}
+		r.tellAttention(kept(c.before))
+		if got := notes.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
+			t.Errorf("%q, then %q: %q", c.before, c.now, got)
+		}
+	}
+}
