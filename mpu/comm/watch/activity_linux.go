@@ -11,11 +11,12 @@ import (
 )
 
 // activity tells whether this process has computed, moved bytes of files, or waits
-// for a disk.
+// for a disk or a processor.
 type activity struct {
-	at    time.Time
-	spent time.Duration
-	bytes int64
+	at      time.Time
+	spent   time.Duration
+	bytes   int64
+	threads demand
 }
 
 // Less than this a second is what a process needs that waits.
@@ -30,7 +31,7 @@ func (a *activity) busy() bool {
 	took := now.Sub(a.at)
 	worked := (spent-a.spent).Seconds() > idleShare*took.Seconds() || float64(bytes-a.bytes) > idleBytes*took.Seconds()
 	a.at, a.spent, a.bytes = now, spent, bytes
-	return worked || diskWait()
+	return worked || diskWait() || a.threads.starved()
 }
 
 // spentTime is the processor time of this process so far.

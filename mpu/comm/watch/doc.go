@@ -9,7 +9,8 @@
 //
 // What holds: a beat never waits for a collective; a broken beat connection does not
 // disturb the run; nothing is decided from one rank alone, and at most one verdict is
-// made. A rank that computes or moves bytes is busy, not stalled, however long.
+// made. A rank that computes, or would if others let it, or moves bytes is busy, not
+// stalled, however long.
 //
 // Reading order: phase.go, recorder.go (what a rank keeps), group.go (how
 // collectives get there), flight.go (the same as a file), beat.go (what is told),
