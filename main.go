@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -122,8 +123,12 @@ func openDevice(name string) (*device.Device, error) {
 		d, err := cpu.Open()
 		return d, fault.With(fault.Usage, err)
 	case "auto", "":
-		if d, err := cuda.Open(localRank()); err == nil {
+		d, err := cuda.Open(localRank())
+		if err == nil {
 			return d, nil
+		}
+		if err := without(err); err != nil {
+			return nil, err
 		}
 		if d, err := cpu.Open(); err == nil {
 			return d, nil
@@ -138,6 +143,24 @@ func openDevice(name string) (*device.Device, error) {
 	}
 	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto, cuda, cpu and ref", name)
 }
+
+// without lets auto go on without a GPU, and says why where there is a library for one. Not
+// where other ranks of this host have theirs: one slow rank holds up all.
+func without(why error) error {
+	rank := localRank()
+	if rank > 0 {
+		if first, err := cuda.Open(0); err == nil {
+			first.Close()
+			return fault.Errorf(fault.Usage, "--device auto: rank 0 of this host has a GPU, rank %d has none: %w for all", rank, why)
+		}
+	}
+	if rank == 0 && cuda.Wanted() {
+		told.Do(func() { fmt.Fprintln(os.Stderr, "device auto:", why) })
+	}
+	return nil
+}
+
+var told sync.Once
 
 // localRank is the GPU of this process: its number among those of the host, or
 // the one that its launcher left visible.

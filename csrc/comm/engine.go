@@ -7,6 +7,7 @@ package comm
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "comm.h"
+#include "../device/whole.h"
 
 static void *open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
 static const char *why(void) {
@@ -87,6 +88,9 @@ var (
 func load(path string) (*C.mt_comm_api, error) {
 	text := C.CString(path)
 	defer C.free(unsafe.Pointer(text))
+	if why := C.mt_cut_short(text); why != nil {
+		return nil, fault.Errorf(fault.BadData, "%s: %s", path, C.GoString(why))
+	}
 	library := C.open_library(text)
 	if library == nil {
 		return nil, fault.Errorf(fault.NoInput, "%s", C.GoString(C.why()))

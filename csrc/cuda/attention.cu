@@ -11,14 +11,24 @@
 
 static bool refused(mt_context *ctx, const mt_tensor &q) {
   if (last(q) <= MOST_CHANNELS) return false;
-  snprintf(ctx->error, sizeof ctx->error, "attention: a head of %lld channels; the kernels here take up to %d", (long long)last(q), MOST_CHANNELS);
+  snprintf(ctx->error, sizeof ctx->error, "attention: a head of %lld channels; the kernels here take up to %d: --device cpu takes any, more heads are narrower", (long long)last(q), MOST_CHANNELS);
   return true;
+}
+
+/* What is wrong with the launches, if anything: heads that the kernels have channels for, but
+ * a block of this GPU no shared memory. */
+static void explain(mt_context *ctx, const mt_tensor &q) {
+  cudaError_t e = cudaGetLastError();
+  mt_cuda_check(ctx, e, "attention");
+  if (e == cudaErrorInvalidValue)
+    snprintf(ctx->error, sizeof ctx->error, "attention: heads of %lld channels need more shared memory than a block of this GPU has: --device cpu takes any, more heads are narrower", (long long)last(q));
 }
 
 static void attention_forward(mt_context *ctx, const mt_attention_forward_args &a, void *) {
   if (length(a.q) == 0 || refused(ctx, a.q) || mt_cudnn_attention_forward(ctx, a)) return;
   if (a.q.dtype == MT_F32) mt_attention_forward_f32(stream_of(ctx), a);
   else mt_attention_forward_half(stream_of(ctx), a);
+  explain(ctx, a.q);
 }
 
 MT_OP(attention_forward, nullptr)
@@ -49,6 +59,7 @@ static void attention_backward(mt_context *ctx, const mt_attention_backward_args
   attention_delta(stream_of(ctx), a, delta);
   if (a.forward.q.dtype == MT_F32) mt_attention_backward_f32(stream_of(ctx), a, delta);
   else mt_attention_backward_half(stream_of(ctx), a, delta);
+  explain(ctx, a.forward.q);
 }
 
 static int64_t attention_backward_bytes(const void *args) {

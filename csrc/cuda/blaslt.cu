@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "beside.h"
+
 namespace {
 
 /* From cublasLt.h; equal in versions 12 and 13. */
@@ -16,7 +18,8 @@ typedef void *handle_t, *desc_t, *layout_t, *preference_t;
 enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_32F_FAST_TF32 = 77, OP_N = 0, OP_T = 1 };
 enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS = 8, DESC_AUX = 11, DESC_AUX_LD = 12, DESC_BIAS_TYPE = 26 };
 enum { EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4, EPILOGUE_GELU_AUX = 160 };
-enum { PREF_WORKSPACE = 1, PREF_ALIGN_A = 5, PREF_ALIGN_B = 6, PREF_ALIGN_C = 7, PREF_ALIGN_D = 8 };
+enum { PREF_WORKSPACE = 1, PREF_REDUCTION = 3, PREF_ALIGN_A = 5, PREF_ALIGN_B = 6, PREF_ALIGN_C = 7, PREF_ALIGN_D = 8 };
+enum { REDUCE_IN_COMPUTE_TYPE = 2, REDUCE_ANYHOW = 7 };
 struct algo { uint64_t data[8]; };
 struct heuristic {
   struct algo algo;
@@ -46,8 +49,8 @@ struct functions {
 /* What decides how a product is computed. */
 struct shape {
   int64_t m, n, k, stride_a, stride_b, stride_c, stride_aux;
-  int32_t dtype, dtype_c, trans_a, trans_b, accumulate, epilogue, bias;
-  int32_t align_a, align_b, align_c;
+  int32_t dtype, dtype_c, trans_a, trans_b, accumulate, epilogue;
+  int32_t align_a, align_b, align_c, align_bias; /* 0: there is no bias */
 };
 
 struct plan {
@@ -76,6 +79,19 @@ bool load_all(void *l, functions *f) {
          load(l, "cublasLtMatmulAlgoGetHeuristic", &f->choose) && load(l, "cublasLtMatmul", &f->matmul);
 }
 
+/* As the loader finds it, else beside a Python's torch. */
+void *open_library() {
+  const char *names[] = {"libcublasLt.so.13", "libcublasLt.so.12"}, *wheels[] = {"cu13/lib/libcublasLt.so.13", "cublas/lib/libcublasLt.so.12"};
+  void *library = nullptr;
+  for (int i = 0; i < 2 && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  for (int i = 0; i < 2 && !library; i++) {
+    char path[PATH_MAX];
+    mt_beside_torch(path, wheels[i]);
+    if (path[0]) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  }
+  return library;
+}
+
 bool setting(const char *name, const char *value) {
   const char *is = getenv(name);
   return is && !strcmp(is, value);
@@ -95,10 +111,10 @@ struct mt_blaslt {
 
 mt_blaslt *mt_blaslt_open() {
   if (MT_EMULATED || setting("MONOTRON_CUBLASLT", "off")) return nullptr;
-  void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
-  if (!library) library = dlopen("libcublasLt.so.12", RTLD_NOW | RTLD_LOCAL);
+  void *library = open_library();
   if (!library) return nullptr;
   mt_blaslt *b = static_cast<mt_blaslt *>(calloc(1, sizeof *b));
+  if (!b) return nullptr;
   bool tf32 = setting("MONOTRON_TF32", "on");
   b->compute_f32 = tf32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
   if (!load_all(library, &b->call) || b->call.create(&b->handle) || cudaMalloc(&b->workspace, WORKSPACE) != cudaSuccess) {
@@ -140,8 +156,9 @@ shape shape_of(const mt_matmul_args &a) {
   s.m = a.c.shape[0], s.n = a.c.shape[1], s.k = a.trans_a ? a.a.shape[0] : a.a.shape[1];
   s.stride_a = a.a.stride[0], s.stride_b = a.b.stride[0], s.stride_c = a.c.stride[0], s.stride_aux = given(a.aux) ? a.aux.stride[0] : 0;
   s.dtype = a.a.dtype, s.dtype_c = a.c.dtype, s.trans_a = a.trans_a, s.trans_b = a.trans_b;
-  s.accumulate = a.accumulate, s.epilogue = a.epilogue, s.bias = given(a.bias);
+  s.accumulate = a.accumulate, s.epilogue = a.epilogue;
   s.align_a = alignment(a.a.data), s.align_b = alignment(a.b.data), s.align_c = alignment(a.c.data, given(a.aux) ? a.aux.data : nullptr);
+  s.align_bias = given(a.bias) ? alignment(a.bias.data) : 0;
   return s;
 }
 
@@ -160,19 +177,22 @@ int describe_product(const mt_blaslt *b, plan *p) {
   const shape &s = p->key;
   int type = type_of(s.dtype), compute = s.dtype == MT_F32 ? b->compute_f32 : COMPUTE_32F;
   int epilogue = s.epilogue == MT_GELU_TANH_EPILOGUE ? EPILOGUE_GELU_AUX : 0;
-  if (s.bias) epilogue |= EPILOGUE_BIAS;
+  if (s.align_bias) epilogue |= EPILOGUE_BIAS;
   if (b->call.desc_create(&p->desc, compute, R_32F) || set(b, p->desc, DESC_TRANSA, (int32_t)(s.trans_b ? OP_T : OP_N)) ||
       set(b, p->desc, DESC_TRANSB, (int32_t)(s.trans_a ? OP_T : OP_N)) || set(b, p->desc, DESC_EPILOGUE, (int32_t)(epilogue ? epilogue : EPILOGUE_DEFAULT)))
     return 1;
-  if (s.bias && set(b, p->desc, DESC_BIAS_TYPE, (int32_t)type)) return 1;
+  if (s.align_bias && set(b, p->desc, DESC_BIAS_TYPE, (int32_t)type)) return 1;
   if (s.epilogue && set(b, p->desc, DESC_AUX_LD, s.stride_aux)) return 1;
   return b->call.layout_create(&p->a, type, s.trans_b ? s.k : s.n, s.trans_b ? s.n : s.k, s.stride_b) ||
          b->call.layout_create(&p->b, type, s.trans_a ? s.m : s.k, s.trans_a ? s.k : s.m, s.stride_a) ||
          b->call.layout_create(&p->c, type_of(s.dtype_c), s.n, s.m, s.stride_c);
 }
 
+/* Sums over parts of the depth stay in f32: not in C's type, where that is shorter. */
 int choose_among(const mt_blaslt *b, plan *p, preference_t pref) {
   const shape &s = p->key;
+  uint32_t reduction = s.dtype_c == MT_F32 ? REDUCE_ANYHOW : REDUCE_IN_COMPUTE_TYPE;
+  if (b->call.preference_set(pref, PREF_REDUCTION, &reduction, sizeof reduction)) return 1;
   struct { int attribute; uint32_t value; } aligned[] = {
       {PREF_ALIGN_A, (uint32_t)s.align_b}, {PREF_ALIGN_B, (uint32_t)s.align_a}, {PREF_ALIGN_C, (uint32_t)s.align_c}, {PREF_ALIGN_D, (uint32_t)s.align_c}};
   for (auto &x : aligned)
@@ -193,14 +213,22 @@ int choose(const mt_blaslt *b, plan *p) {
   return failed;
 }
 
-/* The plan of s, made at its first use; NULL when there is no room for more. */
-plan *plan_of(mt_blaslt *b, const shape &s) {
+/* Bias and aux of a call; the choice of an algorithm looks how they are aligned. */
+bool point(const mt_blaslt *b, plan *p, const mt_matmul_args &a) {
+  const void *bias = a.bias.data;
+  void *aux = a.aux.data;
+  return !(p->key.align_bias && set(b, p->desc, DESC_BIAS, bias)) && !(p->key.epilogue && set(b, p->desc, DESC_AUX, aux));
+}
+
+/* The plan of a's shape, made at its first use; NULL when there is no room for more. */
+plan *plan_of(mt_blaslt *b, const mt_matmul_args &a) {
+  shape s = shape_of(a);
   for (int i = 0; i < b->used; i++)
     if (!memcmp(&b->plans[i].key, &s, sizeof s)) return &b->plans[i];
   if (b->used == PLANS) return nullptr;
   plan *p = &b->plans[b->used++];
   p->key = s;
-  p->possible = suits(s) && !describe_product(b, p) && !choose(b, p);
+  p->possible = suits(s) && !describe_product(b, p) && point(b, p, a) && !choose(b, p);
   return p;
 }
 
@@ -209,12 +237,8 @@ plan *plan_of(mt_blaslt *b, const shape &s) {
 bool mt_blaslt_matmul(mt_context *ctx, const mt_matmul_args &a) {
   mt_blaslt *b = state_of(ctx)->blaslt;
   if (!b) return false;
-  plan *p = plan_of(b, shape_of(a));
-  if (!p || !p->possible) return false;
-  const void *bias = a.bias.data;
-  void *aux = a.aux.data;
-  if (p->key.bias && set(b, p->desc, DESC_BIAS, bias)) return false;
-  if (p->key.epilogue && set(b, p->desc, DESC_AUX, aux)) return false;
+  plan *p = plan_of(b, a);
+  if (!p || !p->possible || !point(b, p, a)) return false;
   float one = 1, beta = a.accumulate ? 1 : 0;
   return b->call.matmul(b->handle, p->desc, &one, a.b.data, p->a, a.a.data, p->b, &beta, a.c.data, p->c, a.c.data, p->c, &p->algo, b->workspace, WORKSPACE,
                         stream_of(ctx)) == 0;

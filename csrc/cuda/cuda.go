@@ -33,6 +33,12 @@ func Open(ordinal int) (*device.Device, error) {
 	return nil, fmt.Errorf("no CUDA here: %w; --device cpu works", err)
 }
 
+// Wanted tells whether a library is here or was named: a machine that is meant to have a GPU.
+func Wanted() bool {
+	_, err := library()
+	return err == nil || os.Getenv(LibraryVariable) != ""
+}
+
 // library is the file to load: the named one, or beside this program.
 func library() (string, error) {
 	if path := os.Getenv(LibraryVariable); path != "" {

@@ -3,13 +3,11 @@
  * queries beside their keys do not: they are copied together first. */
 #include "cudnn.h"
 
-#include <glob.h>
-
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "beside.h"
 #include "cudnn_attention.h"
 #include "cudnn_plan.h"
 
@@ -51,27 +49,13 @@ bool refuse(mt_context *ctx, const char *why) {
   return false;
 }
 
-/* Where pip lays the library that torch brings, else "": what the loader finds. */
-void beside_torch(char (&path)[PATH_MAX]) {
-  const char *roots[] = {getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), "/usr/local", "/usr"};
-  for (const char *root : roots) {
-    char pattern[PATH_MAX];
-    glob_t found = {};
-    if (!root || snprintf(pattern, sizeof pattern, "%s/lib/python3*/*-packages/nvidia/cudnn/lib/libcudnn.so.9", root) >= (int)sizeof pattern) continue;
-    bool here = glob(pattern, 0, nullptr, &found) == 0 && found.gl_pathc > 0;
-    if (here) snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
-    globfree(&found);
-    if (here) return;
-  }
-}
-
 bool open_library(mt_context *ctx, api *call) {
   const char *named = getenv("MONOTRON_CUDNN"), *why = "";
   if (named && !strcmp(named, "off")) return refuse(ctx, "MONOTRON_CUDNN=off");
   if (MT_EMULATED && !named) return refuse(ctx, "an emulated GPU has no cuDNN");
   if (open_api(call, named ? named : "", &why)) return true;
   char path[PATH_MAX] = "";
-  if (!named) beside_torch(path);
+  if (!named) mt_beside_torch(path, "cudnn/lib/libcudnn.so.9");
   return (path[0] && open_api(call, path, &why)) || refuse(ctx, why);
 }
 

@@ -1,5 +1,7 @@
 #include "cudnn_graph.h"
 
+#include "../device/whole.h"
+
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -8,6 +10,7 @@
 namespace cudnn {
 
 bool open_api(api *out, const char *path, const char **why) {
+  if ((*why = mt_cut_short(path))) return false;
   void *library = dlopen(path[0] ? path : "libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     *why = path[0] ? "MONOTRON_CUDNN names no library that opens" : "libcudnn.so.9 was not found";

@@ -35,8 +35,14 @@ func TestOrderOfThreads(t *testing.T) {
 	devicetest.SameBits(t, func(pool *device.Pool) *device.Device { return openIn(t, orders[pool.Threads()-1]) })
 }
 
-// openIn opens a copy of the library: each copy reads its order once.
+// openIn opens a copy of the library: each copy reads its settings once.
 func openIn(t *testing.T, order string) *device.Device {
+	t.Helper()
+	t.Setenv("MONOTRON_EMU", order)
+	return openCopy(t)
+}
+
+func openCopy(t *testing.T) *device.Device {
 	t.Helper()
 	raw, err := os.ReadFile(os.Getenv(cuda.LibraryVariable))
 	if err != nil {
@@ -46,7 +52,6 @@ func openIn(t *testing.T, order string) *device.Device {
 	if err := os.WriteFile(path, raw, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("MONOTRON_EMU", order)
 	b, err := device.OpenLibrary(path, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +81,55 @@ func TestOutOfMemory(t *testing.T) {
 	d.Fill(x, 2)
 	if got := device.ReadSlice[float32](d, x); d.Sync() != nil || got[3] != 2 {
 		t.Errorf("afterwards: %v, %v", got, d.Err())
+	}
+}
+
+// Claim: an op that lacks room to work in says what any lack of memory says, and the device
+// goes on.
+func TestOutOfMemoryOfAnOp(t *testing.T) {
+	emulated(t)
+	d := openCopy(t)
+	defer d.Close()
+	x := d.Arena.Zeroed(device.Activations, device.F32, 1<<16, 8)
+	sums := d.Arena.Zeroed(device.MainGradients, device.F32, 8)
+	t.Setenv("MONOTRON_EMU_MEMORY", "67108864") // what the tensors lie in
+	lack := func() (err error) {
+		defer device.CatchOutOfMemory(&err)
+		d.ColumnSum(sums, x)
+		return d.Sync()
+	}()
+	var oom *device.OutOfMemory
+	if !errors.As(lack, &oom) || !strings.Contains(lack.Error(), "column_sum: the GPU has 0 of 67108864 bytes free, 4096 were asked for; the largest: 2.0 MiB activations") {
+		t.Errorf("%v", lack)
+	}
+	t.Setenv("MONOTRON_EMU_MEMORY", "67112960") // and the least that the op can do with
+	d.ColumnSum(sums, x)
+	if err := d.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Claim: after a kernel's fault the device says so, and only that: a lack of memory is not
+// made of it.
+func TestFault(t *testing.T) {
+	emulated(t)
+	t.Setenv("MONOTRON_EMU_FAULT", "3")
+	d := openCopy(t)
+	defer d.Close()
+	x := d.Arena.Alloc(device.Activations, device.F32, 1000)
+	for range 3 {
+		d.Fill(x, 1)
+	}
+	first := d.Sync()
+	fault := func() (err error) {
+		defer device.CatchOutOfMemory(&err)
+		d.Arena.Alloc(device.Activations, device.F32, 1<<26)
+		return nil
+	}()
+	for what, err := range map[string]error{"waiting": first, "memory": fault} {
+		if err == nil || !strings.Contains(err.Error(), "an illegal memory access was encountered; a kernel has failed") || strings.Contains(err.Error(), "out of device memory") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

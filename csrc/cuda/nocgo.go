@@ -16,3 +16,6 @@ const LibraryVariable = "MONOTRON_CUDA_LIBRARY"
 func Open(int) (*device.Device, error) {
 	return nil, errors.New("no CUDA here: this program was built without cgo and opens no kernel library; --device ref works")
 }
+
+// Wanted is false: no library can be opened.
+func Wanted() bool { return false }

@@ -13,9 +13,22 @@
 #define MT_ARCHITECTURES "no GPU"
 #endif
 
+/* Errors after which the process can do nothing more on the GPU. They come from a kernel, and
+ * show at whatever is called later. */
+static const char *advice(cudaError_t e) {
+  switch ((int)e) {
+  case 214: /* cudaErrorECCUncorrectable */
+    return "; the GPU's memory errs: start again from the last checkpoint, on another GPU; doctor tells of it";
+  case 700: /* cudaErrorIllegalAddress; then the hardware's stack, an instruction, alignment, address space, program counter */
+  case 714: case 715: case 716: case 717: case 718:
+    return "; a kernel has failed, in this op or before: start again from the last checkpoint; CUDA_LAUNCH_BLOCKING=1 finds the op";
+  }
+  return "";
+}
+
 int32_t mt_cuda_check(mt_context *ctx, cudaError_t e, const char *what) {
   if (e == cudaSuccess) return 0;
-  snprintf(ctx->error, sizeof ctx->error, "%s: %s", what, cudaGetErrorString(e));
+  snprintf(ctx->error, sizeof ctx->error, "%s: %s%s", what, cudaGetErrorString(e), advice(e));
   return 1;
 }
 
@@ -55,9 +68,9 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
   cudaDeviceProp gpu;
   if (mt_cuda_enter(ctx) || mt_cuda_check(ctx, cudaGetDeviceProperties(&gpu, ordinal), "asking the GPU what it is")) return 1;
   cudaFuncAttributes probe;
-  if (cudaFuncGetAttributes(&probe, probe_kernel) != cudaSuccess) {
+  if ((e = cudaFuncGetAttributes(&probe, probe_kernel)) != cudaSuccess) {
     cudaGetLastError();
-    snprintf(ctx->error, sizeof ctx->error, "%s is sm_%d%d; the kernels here are for " MT_ARCHITECTURES, gpu.name, gpu.major, gpu.minor);
+    snprintf(ctx->error, sizeof ctx->error, "%s is sm_%d%d; the kernels here are for " MT_ARCHITECTURES ": %s", gpu.name, gpu.major, gpu.minor, cudaGetErrorString(e));
     return 1;
   }
   mt_stream *state = static_cast<mt_stream *>(calloc(1, sizeof *state));
@@ -86,8 +99,10 @@ static void close_device(mt_context *ctx) {
 
 static int32_t allocate(mt_context *ctx, int64_t bytes, void **out) {
   if (mt_cuda_enter(ctx)) return 1;
-  if (cudaMalloc(out, bytes) == cudaSuccess) return 0;
+  cudaError_t e = cudaMalloc(out, bytes);
+  if (e == cudaSuccess) return 0;
   cudaGetLastError(); /* running out is no fault of later calls */
+  if (e != cudaErrorMemoryAllocation) return mt_cuda_check(ctx, e, "taking memory");
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   snprintf(ctx->error, sizeof ctx->error, "the GPU has %zu of %zu bytes free, %lld were asked for", free, total, (long long)bytes);

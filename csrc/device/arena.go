@@ -141,8 +141,12 @@ func (a *Arena) bestFit(bytes int64) *block {
 func (a *Arena) grow(bytes int64, p Purpose, t Tensor) *block {
 	size := max(bytes, segmentSize)
 	at, err := a.device.backend.Alloc(size)
+	if err != nil && size > bytes { // the rest of the memory is smaller than a segment
+		size = bytes
+		at, err = a.device.backend.Alloc(size)
+	}
 	if err != nil {
-		panic(&OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Graphs: a.idle(), Fused: a.device.FusedWorkspace(), Cause: err})
+		panic(a.lack(bytes, p, t, err))
 	}
 	a.reserved += size
 	b := &block{at: at, bytes: size, free: true, stretch: a.open}

@@ -137,11 +137,11 @@ func (d *Device) run(op Op, args unsafe.Pointer, main Tensor) {
 		d.taking.uses(op, args)
 	}
 	if d.Observe == nil {
-		d.keep(d.backend.Run(op, args))
+		d.keep(d.afford(d.backend.Run(op, args)))
 		return
 	}
 	start := time.Now()
-	d.keep(d.backend.Run(op, args))
+	d.keep(d.afford(d.backend.Run(op, args)))
 	d.keep(d.backend.Sync())
 	took := time.Since(start)
 	c := Call{Op: op, Shape: main.String(), Work: workOf(op, args), Start: start, Took: took}

@@ -7,6 +7,7 @@ package device
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "device.h"
+#include "whole.h"
 
 typedef const mt_device_api *(*mt_get)(void);
 static const mt_device_api *mt_call_get(void *f) { return ((mt_get)f)(); }
@@ -67,6 +68,9 @@ func loadTable(path string) (*C.mt_device_api, error) {
 	name, symbol := C.CString(path), C.CString("mt_device_api_get")
 	defer C.free(unsafe.Pointer(name))
 	defer C.free(unsafe.Pointer(symbol))
+	if why := C.mt_cut_short(name); why != nil {
+		return nil, fmt.Errorf("%s: %s", path, C.GoString(why))
+	}
 	handle := C.dlopen(name, C.RTLD_NOW|C.RTLD_LOCAL)
 	if handle == nil {
 		return nil, errors.New(C.GoString(C.dlerror()))
@@ -76,6 +80,9 @@ func loadTable(path string) (*C.mt_device_api, error) {
 		return nil, fmt.Errorf("%s is no kernel library: it has no mt_device_api_get", path)
 	}
 	api := C.mt_call_get(get)
+	if api == nil {
+		return nil, fmt.Errorf("%s has no kernel table", path)
+	}
 	if err := checkTable(api); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -96,7 +103,13 @@ func (l *library) Describe() string { return C.GoString(C.mt_about(l.api)) }
 func (l *library) Alloc(bytes int64) (unsafe.Pointer, error) {
 	var p unsafe.Pointer
 	err := l.status(C.mt_alloc(l.api, l.context, C.int64_t(bytes), &p))
-	return p, err
+	if err == nil {
+		return p, nil
+	}
+	if failed := l.Sync(); failed != nil {
+		return nil, &broken{failed}
+	}
+	return nil, err
 }
 
 // Free waits first: ops enqueued before may still use the memory.
@@ -137,19 +150,17 @@ func (l *library) OnHost() bool { return l.api.host_memory != 0 }
 func (l *library) Sync() error { return l.status(C.mt_sync(l.api, l.context)) }
 
 func (l *library) Run(op Op, args unsafe.Pointer) error {
-	if err := l.reserve(int64(C.mt_room(l.api, C.int(op), args))); err != nil {
-		return fmt.Errorf("%s: %w", op, err)
+	if bytes := int64(C.mt_room(l.api, C.int(op), args)); bytes > l.room {
+		if err := l.reserve(bytes); err != nil {
+			return &shortage{op, bytes, err}
+		}
 	}
 	return l.status(C.mt_enqueue(l.api, l.context, C.int(op), args, l.scratch))
 }
 
-// reserve makes the scratch at least `bytes` large; it grows in steps, so that
-// a training step soon needs no more.
+// reserve makes the scratch at least `bytes` large; it grows in steps where there is
+// memory for them, so that a training step soon needs no more.
 func (l *library) reserve(bytes int64) error {
-	if bytes <= l.room {
-		return nil
-	}
-	bytes = max(bytes+bytes/4, 16<<20)
 	switch {
 	case l.scratch != nil && l.graphs > 0:
 		l.kept = append(l.kept, l.scratch)
@@ -157,11 +168,16 @@ func (l *library) reserve(bytes int64) error {
 		l.Free(l.scratch, l.room)
 	}
 	l.scratch, l.room = nil, 0
-	p, err := l.Alloc(bytes)
+	step := max(bytes+bytes/4, 16<<20)
+	p, err := l.Alloc(step)
+	if err != nil {
+		step = bytes
+		p, err = l.Alloc(step)
+	}
 	if err != nil {
 		return err
 	}
-	l.scratch, l.room = p, bytes
+	l.scratch, l.room = p, step
 	return nil
 }
 

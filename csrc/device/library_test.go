@@ -34,6 +34,20 @@ static mt_device_api api = {MT_DEVICE_VERSION + %V, sizeof(mt_device_api) + %B, 
 const mt_device_api *mt_device_api_get(void) { return &api; }
 `
 
+// halved is a copy of a file without its second half.
+func halved(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "halved.so")
+	if err := os.WriteFile(out, raw[:len(raw)/2], 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // Claim: whatever is wrong with a kernel library, one line says so; a table of
 // another version or size names both sides'.
 func TestOpenLibraryRefuses(t *testing.T) {
@@ -51,6 +65,8 @@ func TestOpenLibraryRefuses(t *testing.T) {
 		{"newer", made("1", "0"), fmt.Sprintf("kernel table of version %d", tableVersion+1)},
 		{"larger", made("0", "8"), fmt.Sprintf("this program needs version %d", tableVersion)},
 		{"empty", made("0", "0"), "matmul is missing"},
+		{"no table behind it", compiled(t, "void *mt_device_api_get(void) { return 0; }"), "has no kernel table"},
+		{"cut short", halved(t, made("0", "0")), "cut short"},
 	} {
 		_, err := OpenLibrary(c.path, 0)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

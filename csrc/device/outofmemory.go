@@ -2,6 +2,7 @@ package device
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,40 @@ type OutOfMemory struct {
 	Cause   error
 }
 
+// broken is why memory cannot be had of a device that has failed: there may be enough.
+type broken struct{ error }
+
+func (b *broken) Unwrap() error { return b.error }
+
+// lack is what Alloc panics with: OutOfMemory, or the failure that came before.
+func (a *Arena) lack(bytes int64, p Purpose, t Tensor, cause error) error {
+	var failed *broken
+	if errors.As(cause, &failed) {
+		return failed
+	}
+	return &OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Graphs: a.idle(), Fused: a.device.FusedWorkspace(), Cause: cause}
+}
+
+// shortage is an op's lack of memory for what it works in.
+type shortage struct {
+	op    Op
+	bytes int64
+	cause error
+}
+
+func (s *shortage) Error() string { return fmt.Sprintf("%s: %v", s.op, s.cause) }
+func (s *shortage) Unwrap() error { return s.cause }
+
+// afford panics, as Alloc does, where an op lacked memory; other errors it returns. What is
+// taken down as a graph can be done without one.
+func (d *Device) afford(err error) error {
+	var s *shortage
+	if d.taking == nil && errors.As(err, &s) {
+		panic(d.Arena.lack(s.bytes, Workspace, View(nil, I32, (s.bytes+3)/4), s))
+	}
+	return err
+}
+
 // CatchOutOfMemory, deferred, makes an Alloc's panic the error of the function it
 // ends; other panics go on.
 func CatchOutOfMemory(err *error) {
@@ -26,6 +61,8 @@ func CatchOutOfMemory(err *error) {
 	case nil:
 	case *OutOfMemory:
 		*err = p
+	case *broken:
+		*err = p.error
 	default:
 		panic(p)
 	}

@@ -96,7 +96,8 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 		return err
 	}
 	checked := func(rank *training.Rank) error {
-		if err := check(process, rank, config.Layout.FastReduce, w.Notes); err != nil {
+		err := afford(job, func() error { return check(process, rank, config.Layout.FastReduce, w.Notes) })
+		if err != nil {
 			return err
 		}
 		return work(rank)
@@ -112,26 +113,32 @@ func measurePeak(job *training.Job, open func() (*device.Device, error)) error {
 		return err
 	}
 	defer d.Close()
-	return job.MeasurePeak(d)
+	return afford(job, func() error { return job.MeasurePeak(d) })
 }
 
-// trainRank trains; where memory is lacking the error says what would save some.
+// trainRank trains.
 func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) error {
-	err := trainGuarded(ctx, job, rank)
+	return afford(job, func() error {
+		r, err := job.Start(rank)
+		if err != nil {
+			return err
+		}
+		return r.Train(ctx)
+	})
+}
+
+// afford does what needs device memory; where that is lacking the error says what would
+// save some.
+func afford(job *training.Job, f func() error) error {
+	err := func() (err error) {
+		defer device.CatchOutOfMemory(&err)
+		return f()
+	}()
 	var lack *device.OutOfMemory
 	if errors.As(err, &lack) {
 		return job.Config.Exhausted(lack)
 	}
 	return err
-}
-
-func trainGuarded(ctx context.Context, job *training.Job, rank *training.Rank) (err error) {
-	defer device.CatchOutOfMemory(&err)
-	r, err := job.Start(rank)
-	if err != nil {
-		return err
-	}
-	return r.Train(ctx)
 }
 
 // stopOnSignal cancels at the first SIGTERM, SIGUSR1 or SIGINT, so that the run saves at

@@ -72,6 +72,7 @@ func closeAll(devices []*device.Device) {
 
 // rank is one rank from its start to its end.
 func (g *goroutines) rank(number int) (err error) {
+	defer device.CatchOutOfMemory(&err)
 	defer ended(number, &err)
 	d, err := g.open()
 	if err != nil {
@@ -234,6 +235,7 @@ type watched struct {
 }
 
 func (w *watched) run(open func() (*device.Device, error), work func(*Rank) error) (err error) {
+	defer device.CatchOutOfMemory(&err)
 	p, c := w.process, &w.job.Config
 	if n := c.Layout.Sizes().World(); n != p.Size() {
 		return fault.Errorf(fault.Usage, "the layout has %d ranks, the launcher started %d", n, p.Size())
@@ -254,7 +256,11 @@ func (w *watched) run(open func() (*device.Device, error), work func(*Rank) erro
 	injector := inject.On(w.recorder, w.job.faults, false, func() bool { return false })
 	carrier := comm.Carry(p, d, c.Layout.Backend != "gloo", time.Duration(c.Layout.TimeoutMinutes)*time.Minute)
 	defer func() {
-		if ended := carrier.End(); err == nil {
+		failed := err
+		if fault.CodeOf(err) == fault.Again { // all ranks end alike
+			failed = nil
+		}
+		if ended := carrier.End(failed); err == nil {
 			err = ended
 		}
 	}()

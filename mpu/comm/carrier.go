@@ -16,14 +16,14 @@ type Host interface {
 // Carrier is how the tensors of a rank's device travel.
 type Carrier struct {
 	Groups
-	Note string       // what the log should say; "" where nothing is remarkable
-	End  func() error // after the last collective
+	Note string                   // what the log should say; "" where nothing is remarkable
+	End  func(failed error) error // after the last collective, or why there is none
 }
 
 // Carry chooses for d: the host itself where d's memory is the host's, NCCL where
 // each rank has a GPU of its own and wants it, else through the host's memory.
 func Carry(h Host, d *device.Device, useNCCL bool, limit time.Duration) Carrier {
-	stay := func() error { return nil }
+	stay := func(error) error { return nil }
 	if d.OnHost() {
 		return Carrier{Groups: h, End: stay}
 	}

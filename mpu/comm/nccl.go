@@ -27,7 +27,7 @@ type NCCL struct {
 
 	mu      sync.Mutex // of all below
 	err     error
-	groups  map[string]*ncclGroup
+	groups  []*ncclGroup  // as they were joined: any two ranks have theirs in one order
 	done    chan struct{} // closed by End
 	watched sync.WaitGroup
 }
@@ -38,7 +38,7 @@ const glance = 20 * time.Millisecond
 // NewNCCL is a rank's world on its GPU d. limit is the longest that a collective
 // may take from when it was called.
 func NewNCCL(library *nccl.Library, h Host, d *device.Device, limit time.Duration) *NCCL {
-	w := &NCCL{host: h, library: library, device: d, streams: d.Streams(), limit: limit, groups: map[string]*ncclGroup{}, done: make(chan struct{})}
+	w := &NCCL{host: h, library: library, device: d, streams: d.Streams(), limit: limit, done: make(chan struct{})}
 	w.watched.Go(w.watch)
 	return w
 }
@@ -58,21 +58,35 @@ func (w *NCCL) Group(rank int, name string, members []int, d *device.Device) (Gr
 	if err != nil || via.Size() == 1 {
 		return via, err
 	}
-	w.mu.Lock()
-	g := w.groups[fmt.Sprint(name, members)]
-	w.mu.Unlock()
-	if g != nil {
+	if g := w.joined(via.Name(), members); g != nil {
 		return g, nil
 	}
 	id, err := w.share(via)
 	if err != nil {
 		return nil, err
 	}
-	g, err = w.join(id, via, slices.Clone(members))
+	g, err := w.join(id, via, slices.Clone(members))
 	if err != nil {
 		return nil, err
 	}
 	return g, nil
+}
+
+// joined is the group that was made before; nil: none.
+func (w *NCCL) joined(name string, members []int) *ncclGroup {
+	for _, g := range w.all() {
+		if g.Name() == name && slices.Equal(g.members, members) {
+			return g
+		}
+	}
+	return nil
+}
+
+// all are the groups so far.
+func (w *NCCL) all() []*ncclGroup {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.groups)
 }
 
 // join opens a communicator and its stream. A failure that came meanwhile has
@@ -84,23 +98,30 @@ func (w *NCCL) join(id nccl.ID, via Group, members []int) (*ncclGroup, error) {
 	}
 	c, err := w.library.Init(id, via.Rank(), via.Size(), w.limit, w.Err)
 	if err != nil {
-		return nil, fmt.Errorf("group %s of ranks %v: %w", via.Name(), members, err)
+		return nil, fmt.Errorf("group %s of ranks %v (--distributed-backend gloo goes without NCCL): %w", via.Name(), members, err)
 	}
 	stream, err := w.streams.NewStream()
 	if err != nil {
 		c.Abort()
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err != nil {
+	g := &ncclGroup{world: w, via: via, comm: c, stream: stream, members: members}
+	if err := w.take(g); err != nil {
 		c.Abort()
 		w.streams.FreeStream(stream)
-		return nil, w.err
+		return nil, err
 	}
-	g := &ncclGroup{world: w, via: via, comm: c, stream: stream, members: members}
-	w.groups[fmt.Sprint(via.Name(), members)] = g
 	return g, nil
+}
+
+// take keeps a group for who gives up or leaves all of them, unless that has begun.
+func (w *NCCL) take(g *ncclGroup) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.groups = append(w.groups, g)
+	}
+	return w.err
 }
 
 // share gives the first rank's id to all of a group, through the host.
@@ -142,16 +163,36 @@ func (w *NCCL) Abort(err error) {
 	w.fail(err)
 }
 
-// fail gives up all communicators.
+// leaving is how long a rank that fails waits for NCCL to give up.
+const leaving = 10 * time.Second
+
+// fail gives up all communicators, side by side: NCCL's abort waits until the other
+// ranks of the host give up the same one, and ranks that do it one after the other in
+// different orders would wait for each other. A peer that is stopped does not come at
+// all: after a while this rank goes on without NCCL's consent.
 func (w *NCCL) fail(err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err != nil {
+	first := w.err == nil
+	if first {
+		w.err = err
+	}
+	groups := slices.Clone(w.groups)
+	w.mu.Unlock()
+	if !first {
 		return
 	}
-	w.err = err
-	for _, g := range w.groups {
-		g.comm.Abort()
+	var under sync.WaitGroup
+	for _, g := range groups {
+		under.Go(g.comm.Abort)
+	}
+	over := make(chan struct{})
+	go func() {
+		under.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(leaving):
 	}
 }
 
@@ -192,9 +233,16 @@ func (w *NCCL) look() error {
 	return nil
 }
 
-// End waits for what is under way and leaves every communicator; after a failure
-// it only stops watching.
-func (w *NCCL) End() error {
+// End waits for what is under way and leaves every communicator. A rank that has failed
+// gives them up instead, and does not wait for that: its peers, who have to give them up
+// too, are told of the failure after this.
+func (w *NCCL) End(failed error) error {
+	defer w.library.Forget()
+	if failed != nil {
+		close(w.done)
+		go w.fail(failed)
+		return failed
+	}
 	var err error
 	for err == nil && w.Err() == nil && w.busy() {
 		time.Sleep(glance / 10)
@@ -205,19 +253,25 @@ func (w *NCCL) End() error {
 	}
 	close(w.done)
 	w.watched.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.library.Forget()
-	for _, g := range w.groups {
-		w.streams.FreeStream(g.stream)
-		if w.err == nil {
-			err = g.comm.Close()
+	return w.leave()
+}
+
+// leave closes the communicators in the order in which they were joined: closing one
+// waits for the other ranks of the host to close it. It holds no lock, for a close that
+// is in progress asks for Err.
+func (w *NCCL) leave() error {
+	defer onThread()()
+	for _, g := range w.all() {
+		if w.Err() == nil {
+			if err := g.comm.Close(); err != nil {
+				w.Abort(fmt.Errorf("group %s of ranks %v: %w", g.Name(), g.members, err))
+			}
 		}
 	}
-	if w.err != nil {
-		return w.err
+	for _, g := range w.all() {
+		w.streams.FreeStream(g.stream)
 	}
-	return err
+	return w.Err()
 }
 
 func (w *NCCL) busy() bool {

@@ -69,11 +69,11 @@ func ranks(t *testing.T, n int, limit time.Duration, f func(over *NCCL, d *devic
 		d := device.New("cuda", gpu)
 		over := NewNCCL(calls, w, d, limit)
 		err := f(over, d, rank, gpu)
-		if err != nil {
-			over.Abort(err)
-		}
-		return errors.Join(err, over.End())
+		return errors.Join(err, over.End(err))
 	})
+	for end := time.Now().Add(10 * time.Second); err != nil && lib.Live() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond) // ranks that have failed give up behind everybody's back
+	}
 	if sins := lib.Sins(); sins != "" && err == nil {
 		t.Errorf("NCCL would forbid: %s", sins)
 	}
@@ -216,8 +216,45 @@ func TestNCCLFailsBeforeOpening(t *testing.T) {
 	}
 }
 
-// Claim: a library that is missing, or too old, is one line that says what to do.
+// Claim: ranks of several groups leave them, and give them up, without waiting for each
+// other: NCCL ends a communicator once all its ranks on the host end it, and not at once.
+func TestNCCLLeavesSeveralGroups(t *testing.T) {
+	broke := errors.New("broke")
+	for _, want := range []error{nil, broke} {
+		over := make(chan error, 1)
+		go func() {
+			over <- ranks(t, 3, time.Minute, func(over *NCCL, d *device.Device, rank int, _ *standin.GPU) error {
+				for i := range 8 {
+					g, err := over.Group(rank, fmt.Sprint("group ", i), ranksUpTo(3), d)
+					if err != nil {
+						return err
+					}
+					if err := g.AllReduce(heap(device.F32, make([]float64, 8)), Sum).Wait(); err != nil {
+						return err
+					}
+				}
+				if rank == 1 {
+					return want
+				}
+				return nil
+			})
+		}()
+		select {
+		case err := <-over:
+			if !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the ranks wait for each other (%v)", want)
+		}
+	}
+}
+
+// Claim: a library that is missing, or too old, is one line that says what to do, and
+// leaves nothing behind.
 func TestNCCLMissing(t *testing.T) {
+	left := t.TempDir()
+	t.Setenv("TMPDIR", left)
 	t.Setenv("MONOTRON_NCCL", "/no/such/libnccl.so.2")
 	if _, err := nccl.Open(); err == nil || !strings.Contains(err.Error(), "NCCL cannot be used: /no/such/libnccl.so.2") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("missing: %v", err)
@@ -230,5 +267,8 @@ func TestNCCLMissing(t *testing.T) {
 	t.Setenv("STANDIN_VERSION", "21304")
 	if _, err := nccl.Open(); err == nil || !strings.Contains(err.Error(), "is version 2.13.4; 2.14 or newer is needed") {
 		t.Errorf("old: %v", err)
+	}
+	if found, err := os.ReadDir(left); err != nil || len(found) > 0 {
+		t.Errorf("left behind: %v (%v)", found, err)
 	}
 }

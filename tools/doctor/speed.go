@@ -46,7 +46,8 @@ func measure(name string, open func(string) (*device.Device, error)) Speed {
 
 // matmulSpeed is the best of the products of side x side matrices that fit into
 // probeTime, in operations a second; the first one warms up.
-func matmulSpeed(d *device.Device, dtype device.DType, side int64) (float64, error) {
+func matmulSpeed(d *device.Device, dtype device.DType, side int64) (speed float64, err error) {
+	defer device.CatchOutOfMemory(&err)
 	scope := d.Arena.Scope(device.Workspace)
 	defer scope.Release()
 	args := device.MatmulArgs{A: scope.Alloc(dtype, side, side), B: scope.Alloc(dtype, side, side), C: scope.Alloc(dtype, side, side)}

@@ -25,7 +25,7 @@ var proveFlags = []cli.Flag{
 	&cli.IntFlag{Name: "stride", Value: 1, Usage: "every so many-th layout alone"},
 	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and tell whether it shows"},
 	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: mutants whose name contains this, as in \"RowParallelLinear.Forward, call 96 of 144\""},
-	&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu or ref"},
+	&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu, cuda or ref"},
 	&cli.BoolFlag{Name: "all", Usage: "print every layout, not those nearest to their bounds"},
 	&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
 }

@@ -4,9 +4,16 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "../../device/whole.h"
+
 #define BYTES 1 /* ncclUint8: copies move bytes, whatever they mean */
 
 int mt_nccl_open(const char *path, mt_nccl *out, char *error, size_t room) {
+  const char *cut = mt_cut_short(path);
+  if (cut) {
+    snprintf(error, room, "%s: %s", path, cut);
+    return -1;
+  }
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     snprintf(error, room, "%s", dlerror());

@@ -40,11 +40,7 @@ func Open() (*Library, error) {
 	if path == "" {
 		path, why = "libnccl.so.2", "install NCCL 2.14 or newer, add its folder to LD_LIBRARY_PATH, or set MONOTRON_NCCL to the file"
 	}
-	log, err := newWarnings()
-	if err != nil {
-		return nil, err
-	}
-	l := &Library{path: path, log: log}
+	l := &Library{path: path}
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	var text [512]C.char
@@ -54,7 +50,9 @@ func Open() (*Library, error) {
 	if v := l.Version(); v < oldest {
 		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", path, spell(v))
 	}
-	return l, nil
+	var err error
+	l.log, err = newWarnings() // NCCL looks at its settings when it first has to say something
+	return l, err
 }
 
 // Version is the library's, as in 22809 for 2.28.9; 0: it does not say.
@@ -181,30 +179,37 @@ func (c *Comm) Err() error {
 	return c.lib.check(c, r, "working")
 }
 
-// Abort gives up all that is under way; any thread may call it, more than once.
+// Abort gives up all that is under way; any thread may call it, more than once. It waits
+// for the other ranks of the host to give it up, without the lock: calls fail meanwhile.
 func (c *Comm) Abort() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.over && c.handle != nil {
-		C.mt_nccl_abort(&c.lib.api, c.handle)
+	if h := c.retire(); h != nil {
+		C.mt_nccl_abort(&c.lib.api, h)
 	}
-	c.over = true
 }
 
-// Close ends a communicator whose work is done. Nothing may follow.
+// Close ends a communicator whose work is done. Nothing may follow. It waits for the other
+// ranks of the host: who closes several takes the order of everybody.
 func (c *Comm) Close() error {
 	if err := c.call("ending", func() C.int { return C.mt_nccl_finalize(&c.lib.api, c.handle) }); err != nil {
 		c.Abort()
 		return err
 	}
-	r, err := c.locked(func() C.int {
-		c.over = true
-		return C.mt_nccl_destroy(&c.lib.api, c.handle)
-	})
-	if err != nil {
-		return err
+	h := c.retire()
+	if h == nil {
+		return errOver
 	}
-	return c.lib.check(nil, r, "ending")
+	return c.lib.check(nil, C.mt_nccl_destroy(&c.lib.api, h), "ending")
+}
+
+// retire takes the handle away from all calls to come; nil: it is gone.
+func (c *Comm) retire() C.mt_nccl_comm {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil
+	}
+	c.over = true
+	return c.handle
 }
 
 // Op is how values are combined, by NCCL's numbers.

@@ -246,6 +246,7 @@ bool fits(const char *name, dim3 grid, dim3 size, size_t dynamic) {
 }
 
 void run(const char *name, dim3 grid, dim3 size, size_t dynamic, const std::function<void()> &thread) {
+  if (strikes()) return set_error(lost());
   static thread_local Block own;
   unsigned n = size.x * size.y * size.z;
   block = &own;

@@ -31,7 +31,7 @@ std::map<cudaStream_t, Capture> captures; /* under way */
 /* Spoils those that a test picks; whether there was one. */
 template <typename F> cudaError_t spoil_where(F picks) {
   std::lock_guard<std::mutex> lock(mutex);
-  cudaError_t e = cudaSuccess;
+  cudaError_t e = mt_emu::lost();
   for (auto &c : captures)
     if (picks(c.first, c.second)) c.second.lost = true, e = cudaErrorStreamCaptureUnsupported;
   return e;
@@ -68,6 +68,7 @@ cudaError_t mt_emu::spoil(cudaStream_t stream, cudaError_t why) {
 }
 
 cudaError_t mt_emu::submit(cudaStream_t stream, const char *what, std::function<void()> work, const void *arguments, size_t bytes) {
+  if (cudaError_t e = lost()) return e;
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto c = captures.find(stream);

@@ -15,7 +15,12 @@ void enqueue(cudaStream_t stream, std::function<void()> work);
 void set_launch_error(const std::string &text); /* of the thread that calls */
 void set_error(cudaError_t e);                  /* of the thread that calls, unless it is none */
 bool failed();
-cudaError_t take_error(); /* and forgets it */
+cudaError_t take_error(); /* and forgets it, unless the GPU is lost */
+
+/* MONOTRON_EMU_FAULT=n: the n-th kernel touches an address that is nobody's. As on a GPU
+ * that is the end of the process's work there: whatever it is asked from then on fails. */
+bool strikes();     /* whether this kernel is the one, or comes after it */
+cudaError_t lost(); /* an error from then on */
 
 } // namespace mt_emu
 

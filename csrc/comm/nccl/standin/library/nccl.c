@@ -2,7 +2,8 @@
  * process, device memory is the host's, a stream is a thread with a queue. It moves
  * the bytes truly, and keeps a list of what a user of NCCL must not do: calls that
  * ranks do not agree on, unbalanced groups, messages outside a group, use of a
- * communicator after its end, an end with work under way. */
+ * communicator after its end, an end with work under way. The end of a communicator
+ * takes a while, and waits for those of its other ranks. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -180,7 +181,7 @@ typedef struct message {
 
 typedef struct clique {
   unique id;
-  int ranks, joined, failed, gone;
+  int ranks, joined, failed, gone, left;
   task *called[MOST_RANKS]; /* of the collective under way */
   long round;
   message *posted[MOST_RANKS][MOST_RANKS]; /* [from][to], oldest first */
@@ -189,7 +190,7 @@ typedef struct clique {
 
 typedef struct comm {
   clique *clique;
-  int rank, over, under_way, busy, calls;
+  int rank, over, finalized, under_way, busy, calls;
 } comm;
 
 static clique *cliques;
@@ -264,12 +265,17 @@ EXPORT int ncclCommGetAsyncError(comm *c, int *result) {
   return SUCCESS;
 }
 
+/* NCCL's service threads end together: whoever leaves waits, here without end, for the
+ * other ranks that have joined. */
 static int leave(comm *c, const char *how) {
+  clique *q = c->clique;
   pthread_mutex_lock(&lock);
   if (c->over) sin_of("rank %d: %s after the end", c->rank, how);
-  c->over = 1;
+  if (!c->finalized) q->left++;
+  c->over = c->finalized = 1;
   live--;
   pthread_cond_broadcast(&changed);
+  while (q->left < q->joined) pthread_cond_wait(&changed, &lock);
   pthread_mutex_unlock(&lock);
   return SUCCESS;
 }
@@ -277,15 +283,23 @@ static int leave(comm *c, const char *how) {
 EXPORT int ncclCommFinalize(comm *c) {
   pthread_mutex_lock(&lock);
   if (c->under_way) sin_of("rank %d: finalize with %d calls under way", c->rank, c->under_way);
+  if (c->finalized) sin_of("rank %d: finalized twice", c->rank);
+  c->finalized = 1, c->busy = 2;
+  c->clique->left++;
+  pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
-  return SUCCESS;
+  return IN_PROGRESS;
 }
 
-EXPORT int ncclCommDestroy(comm *c) { return leave(c, "destroy"); }
+EXPORT int ncclCommDestroy(comm *c) {
+  if (!c->finalized) sin_of("rank %d: destroy before finalize", c->rank);
+  return leave(c, "destroy");
+}
 
 EXPORT int ncclCommAbort(comm *c) {
   pthread_mutex_lock(&lock);
   c->clique->gone = 1;
+  pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
   return leave(c, "abort");
 }
