@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 	"unsafe"
@@ -106,6 +107,17 @@ func (d *Device) Sync() error {
 	}
 	d.keep(d.backend.Sync())
 	return d.err
+}
+
+// Try does ops that may fail: their error is not the device's, unless it can do no more.
+func (d *Device) Try(f func()) error {
+	if d.err != nil {
+		return d.err
+	}
+	f()
+	err := d.err
+	d.err = d.backend.Sync()
+	return cmp.Or(d.err, err)
 }
 
 // Err is the first trouble known so far, without waiting.

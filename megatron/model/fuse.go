@@ -115,13 +115,15 @@ func scatter(d *device.Device, s *device.Scope, x Tensor, stream uint64) {
 
 // run does the call and returns its results as they lie in memory.
 func (t *trial) run() (out [3][]byte, err error) {
-	t.d.AttentionForward(t.call.Forward)
-	t.d.AttentionBackward(t.call)
-	for i, x := range t.results {
-		out[i] = make([]byte, x.Bytes())
-		t.d.Read(out[i], x)
-	}
-	return out, t.d.Sync()
+	err = t.d.Try(func() {
+		t.d.AttentionForward(t.call.Forward)
+		t.d.AttentionBackward(t.call)
+		for i, x := range t.results {
+			out[i] = make([]byte, x.Bytes())
+			t.d.Read(out[i], x)
+		}
+	})
+	return out, err
 }
 
 // relative is √(Σ(x−y)²/Σy²) over some thousands of t's rows.

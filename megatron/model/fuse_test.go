@@ -16,7 +16,7 @@ import (
 )
 
 // Claim: cuDNN's attention is taken when a trial agrees with our kernels and repeats, and
-// not when its numbers are wrong, when they drift, when its workspace is too large, or when
+// not when its numbers are wrong, when they drift, when it fails, when its workspace is too large, or when
 // the model needs what it has not. Emulated, with a stand-in for cuDNN.
 func TestFuseAttention(t *testing.T) {
 	if !strings.Contains(os.Getenv(cuda.LibraryVariable), "cudaemu") {
@@ -43,6 +43,7 @@ func TestFuseAttention(t *testing.T) {
 		{"normed queries and keys", "", normed, run, ""},
 		{"wrong numbers", "wrong", grouped, run, "its output differed from our kernels' by 5.0 %"},
 		{"other numbers each time", "drift", grouped, run, "did not repeat bit for bit"},
+		{"it fails", "refused", grouped, run, "cuDNN's attention: "},
 		{"window", "", window, run, "a sliding window"},
 		{"dropout", "", drop, run, "attention dropout"},
 		{"f32", "", grouped, wide, "f32"},
@@ -66,6 +67,9 @@ func TestFuseAttention(t *testing.T) {
 			}
 			if held := d.Arena.Usage().Allocated - before; held > d.FusedWorkspace()+512 {
 				t.Errorf("the trial keeps %d bytes besides the workspace", held-d.FusedWorkspace())
+			}
+			if err := d.Sync(); err != nil {
+				t.Errorf("after the trial: %v", err)
 			}
 		})
 	}

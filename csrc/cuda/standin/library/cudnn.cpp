@@ -462,7 +462,13 @@ EXPORT int cudnnBackendExecute(void *h, void *p, void *q) {
   }
   r->workspace = pack->one<char *>(1003), r->workspace_bytes = workspace_of(plan);
   runs++;
-  if (const char *fault = getenv("STANDIN_FAULT")) r->fault = !strcmp(fault, "wrong") ? 1.05f : 1 + 1e-3f * runs;
+  if (const char *fault = getenv("STANDIN_FAULT")) {
+    if (!strcmp(fault, "refused")) {
+      delete r;
+      return no("a run that is to fail");
+    }
+    r->fault = !strcmp(fault, "wrong") ? 1.05f : 1 + 1e-3f * runs;
+  }
   kept.emplace_back(r); // a captured stream runs it again and again
   enqueue_by(static_cast<Handle *>(h)->stream, [](void *run) { static_cast<Run *>(run)->work(); }, r);
   return 0;
