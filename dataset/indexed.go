@@ -203,7 +203,9 @@ func (x *Indexed) Size(i int64) int64 {
 }
 
 // Sequence gives all tokens of sequence i.
-func (x *Indexed) Sequence(i int64) ([]int32, error) {
+func (x *Indexed) Sequence(i int64) (_ []int32, err error) {
+	defer catching()()
+	defer caught(x.prefix, &err)
 	if i < 0 || i >= x.n {
 		return nil, fault.Errorf(fault.BadData, "%s: sequence %d of %d", x.prefix, i, x.n)
 	}

@@ -3,6 +3,7 @@ package dataset
 import (
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/edsrzf/mmap-go"
 
@@ -59,10 +60,28 @@ func (b *blob) at(off, n int64, scratch []byte) ([]byte, error) {
 		scratch = make([]byte, n)
 	}
 	scratch = scratch[:n]
-	if _, err := b.file.ReadAt(scratch, off); err != nil && err != io.EOF {
+	if got, err := b.file.ReadAt(scratch, off); int64(got) < n {
 		return nil, fault.Errorf(fault.IO, "%s: reading %d bytes at byte %d: %w", b.path, n, off, err)
 	}
 	return scratch, nil
+}
+
+// caught, deferred behind catching, makes an error of reading mapped bytes that
+// are no longer there: the file was cut while in use, or its disk failed.
+func caught(what string, err *error) {
+	switch e := recover().(type) {
+	case nil:
+	case interface{ Addr() uintptr }: // a fault, package runtime/debug
+		*err = fault.Errorf(fault.IO, "%s cannot be read any more: a file was cut while in use, or its disk failed", what)
+	default:
+		panic(e)
+	}
+}
+
+// catching lets faults of this goroutine panic; what it returns undoes that.
+func catching() func() {
+	before := debug.SetPanicOnFault(true)
+	return func() { debug.SetPanicOnFault(before) }
 }
 
 func (b *blob) close() error {

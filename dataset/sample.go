@@ -31,7 +31,9 @@ type masks struct {
 
 // Sample is a fresh computation each time: nothing of one sample stays for the
 // next (in Megatron the loss mask of a padded first sample does).
-func (g *GPT) Sample(k int64) (Sample, error) {
+func (g *GPT) Sample(k int64) (_ Sample, err error) {
+	defer catching()()
+	defer caught(g.label(), &err)
 	if k < 0 || k >= g.Len() {
 		return Sample{}, fault.Errorf(fault.Internal, "%s: sample %d of %d is asked for", g.label(), k, g.Len())
 	}

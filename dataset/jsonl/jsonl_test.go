@@ -1,9 +1,12 @@
 package jsonl
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -130,4 +133,27 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q, encoding/json has %q", got, s)
 		}
 	})
+}
+
+// Claim: a file that becomes shorter while it is read is an error, not the end
+// of the input.
+func TestCutWhileRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.jsonl")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("{\"text\":\"a\"}\n"), 100000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(path, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := os.Truncate(path, 13*50000); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = r.Next(nil)
+	}
+	if fault.CodeOf(err) != fault.IO || !strings.Contains(err.Error(), "byte 650000, but had 1300000") {
+		t.Errorf("got %v", err)
+	}
 }

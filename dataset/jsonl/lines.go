@@ -68,6 +68,7 @@ type Reader struct {
 	raw   *counter // what src unpacks; nil for NewReader's
 	close []func() error
 	size  int
+	whole int64  // bytes of a plain file when it was opened; 0: not known
 	carry []byte // the beginning of a line
 	line  int64
 	at    int64 // in the unpacked stream, of carry's first byte
@@ -111,6 +112,9 @@ func Open(path string, size int) (*Reader, error) {
 			return nil, fault.With(fault.IO, err)
 		}
 		file, r.close = f, []func() error{f.Close}
+		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+			r.whole = st.Size()
+		}
 	}
 	r.raw = &counter{Reader: file}
 	buffered := bufio.NewReaderSize(r.raw, 1<<18)
@@ -126,6 +130,8 @@ func Open(path string, size int) (*Reader, error) {
 
 // unpack looks at the first bytes for a packed format.
 func (r *Reader) unpack(head []byte, from *bufio.Reader) error {
+	whole := r.whole
+	r.whole = 0
 	switch h := string(head); {
 	case strings.HasPrefix(h, "\x1f\x8b"):
 		z, err := gzip.NewReader(from)
@@ -148,7 +154,7 @@ func (r *Reader) unpack(head []byte, from *bufio.Reader) error {
 		}
 		r.src = z
 	default:
-		r.src = from
+		r.src, r.whole = from, whole
 	}
 	return nil
 }
@@ -204,7 +210,10 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 		for len(buf) < n && !r.ended {
 			got, err := r.src.Read(buf[len(buf):n])
 			buf = buf[:len(buf)+got]
-			if r.ended = err == io.EOF; err != nil && err != io.EOF {
+			if r.ended = err == io.EOF; r.ended && r.Consumed() < r.whole {
+				return Block{}, fault.Errorf(fault.IO, "%s: it ends at byte %d, but had %d when it was opened: it was cut while being read", r.name, r.Consumed(), r.whole)
+			}
+			if err != nil && err != io.EOF {
 				return Block{}, fault.Errorf(fault.BadData, "%s: reading on after line %d: %w", r.name, r.line-1+countLines(buf), err)
 			}
 		}

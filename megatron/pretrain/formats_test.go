@@ -2,6 +2,7 @@ package pretrain
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -100,4 +101,58 @@ func finalLoss(out string) string {
 		}
 	}
 	return "none"
+}
+
+// Claim (docs/checkpoints.md): Megatron's formats hold as many rows of the
+// vocabulary as Megatron makes for the same flags, or it cannot load them; a
+// conversion keeps that, or takes another divisor.
+func TestVocabularyIsPaddedAsAsked(t *testing.T) {
+	dir := t.TempDir()
+	rows := func(path string) int64 {
+		t.Helper()
+		src, err := all.Open(path, formats.OpenOptions{Step: -1, KeepPadding: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer src.Close()
+		for _, have := range src.Tensors() {
+			if have.Name == formats.Model+formats.WordEmbeddings {
+				return have.Shape[0]
+			}
+		}
+		t.Fatalf("%s has no embedding", path)
+		return 0
+	}
+	for i, c := range []struct {
+		flags string
+		want  int64 // of 50 ids
+	}{
+		{"--make-vocab-size-divisible-by 2", 50}, {"--make-vocab-size-divisible-by 7", 56}, {"--padded-vocab-size 60", 60},
+		{"--world-size 2 --tensor-model-parallel-size 2 --make-vocab-size-divisible-by 7", 56}, {"--world-size 2 --tensor-model-parallel-size 2 --make-vocab-size-divisible-by 13", 52},
+		{"--padded-vocab-in-softmax --make-vocab-size-divisible-by 7", 56},
+	} {
+		for _, format := range []string{"torch", "torch_dist"} {
+			save := filepath.Join(dir, fmt.Sprint(format, i))
+			must(t, dir, tiny+someData+c.flags+" --train-iters 1 --save-interval 1 --save "+save+" --ckpt-format "+format)
+			if got := rows(save); got != c.want {
+				t.Errorf("%s, %s: %d rows, want %d", c.flags, format, got, c.want)
+			}
+		}
+	}
+	for divisor, want := range map[int]int64{0: 56, 16: 64} { // from the run with 7
+		src, err := all.Open(filepath.Join(dir, "torch1"), formats.OpenOptions{Step: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer src.Close()
+		for _, f := range []formats.Format{formats.MegatronTorch, formats.MegatronTorchDist} {
+			to := filepath.Join(dir, fmt.Sprint("converted", f, divisor))
+			if _, err := all.Write(context.Background(), f, to, src, formats.WriteOptions{VocabDivisor: divisor}); err != nil {
+				t.Fatal(err)
+			}
+			if got := rows(to); got != want {
+				t.Errorf("divisor %d, %s: %d rows, want %d", divisor, f, got, want)
+			}
+		}
+	}
 }

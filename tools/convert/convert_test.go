@@ -16,6 +16,7 @@ import (
 	"monotron/megatron/checkpoint/compare"
 	"monotron/megatron/checkpoint/formats"
 	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/spec"
 )
 
 // shared is golden/checkpoint, or the test is skipped.
@@ -186,5 +187,31 @@ func TestTokenizerIsCarried(t *testing.T) {
 	}
 	if !sameWeights(t, in, out) {
 		t.Error("weights differ")
+	}
+}
+
+// Claim: --make-vocab-size-divisible-by says how many rows Megatron's formats
+// hold: the vocabulary's ids up to a multiple of it times the tensor-parallel
+// ranks, of 128 where nothing is said.
+func TestVocabularyPadding(t *testing.T) {
+	dir := t.TempDir()
+	from := startState(t, dir)
+	for _, f := range []formats.Format{formats.MegatronTorch, formats.MegatronTorchDist} {
+		for divisor, step := range map[string]int{"": 2 * 128, "1": 2, "6": 12} {
+			to := filepath.Join(dir, string(f)+divisor)
+			args := []string{"--input", from, "--to", string(f), "--output", to, "--tensor-model-parallel-size", "2"}
+			if divisor != "" {
+				args = append(args, "--make-vocab-size-divisible-by", divisor)
+			}
+			convert(t, args...)
+			src, err := all.Open(to, formats.OpenOptions{Step: -1, KeepPadding: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer src.Close()
+			if m := src.Info().Model; m.PaddedVocabSize != spec.PadVocab(m.VocabSize, step, 1) {
+				t.Errorf("%s, divisor %q: %d rows for %d ids, want a multiple of %d", f, divisor, m.PaddedVocabSize, m.VocabSize, step)
+			}
+		}
 	}
 }

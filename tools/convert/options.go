@@ -32,7 +32,7 @@ func allFlags() []cli.Flag {
 		&cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: tensor-parallel ranks of an expert; 0: as the dense layers"},
 		&cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"},
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
-		&cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, Usage: "Megatron formats: the vocabulary is padded to a multiple of this times the tensor-parallel ranks"},
+		&cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "as the run that the input is of had it, else 128", Usage: "Megatron formats: the vocabulary is padded to a multiple of this times the tensor-parallel ranks"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: a `release` folder, without iteration"},
 
 		&cli.StringFlag{Name: "family", Usage: "hf: architecture, where several can hold the model: gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom"},
@@ -51,7 +51,6 @@ type options struct {
 	allowNaN      bool
 	verify        bool
 	prompt        []int32 // nil: made up
-	divisor       int     // of the vocabulary's padding
 	write         formats.WriteOptions
 }
 
@@ -62,8 +61,7 @@ var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "
 
 func readOptions(c *cli.Context) (*options, error) {
 	o := &options{input: c.String("input"), output: c.String("output"), from: formats.Format(c.String("from")), to: formats.Format(c.String("to")),
-		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify"),
-		divisor: c.Int("make-vocab-size-divisible-by")}
+		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify")}
 	for _, name := range []string{"input", "to", "output"} {
 		if c.String(name) == "" {
 			return nil, fault.Errorf(fault.Usage, "--%s is missing; monotron convert --help shows examples", name)
@@ -98,6 +96,9 @@ func (o *options) readWriting(c *cli.Context) error {
 		Layout: formats.Layout{TP: c.Int("tensor-model-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), VP: c.Int("num-virtual-stages-per-pipeline-rank"),
 			EP: c.Int("expert-model-parallel-size"), ETP: c.Int("expert-tensor-parallel-size"), DP: c.Int("data-parallel-size"),
 			DistributedOptimizer: c.Bool("use-distributed-optimizer")}}
+	if c.IsSet("make-vocab-size-divisible-by") {
+		o.write.VocabDivisor = c.Int("make-vocab-size-divisible-by")
+	}
 	var err error
 	o.write.ShardSize, err = bytesOf(c.String("max-shard-size"))
 	return err

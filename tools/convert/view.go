@@ -20,27 +20,15 @@ func (o *options) view(original formats.Source) (formats.Source, error) {
 	}
 	o.write.Tokenizer = o.tokenizerFolder(original.Info())
 	if o.to == formats.MegatronTorch || o.to == formats.MegatronTorchDist {
-		return o.padded(src)
+		return src, o.stages(src.Info().Model)
 	}
 	return src, nil
 }
 
-// padded is src with the vocabulary's padding of the layout to come.
-func (o *options) padded(src formats.Source) (formats.Source, error) {
-	info := src.Info()
-	m := *info.Model
-	m.PaddedVocabSize = spec.PadVocab(m.VocabSize, o.divisor, o.write.Layout.TP)
+// stages refuses a pipeline that the layers do not fill evenly.
+func (o *options) stages(m *spec.Model) error {
 	if m.NumLayers%max(1, o.write.Layout.PP*o.write.Layout.VP) != 0 {
-		return nil, fault.Errorf(fault.Usage, "%d layers do not divide among %d pipeline stages of %d chunks", m.NumLayers, o.write.Layout.PP, o.write.Layout.VP)
+		return fault.Errorf(fault.Usage, "%d layers do not divide among %d pipeline stages of %d chunks", m.NumLayers, o.write.Layout.PP, o.write.Layout.VP)
 	}
-	info.Model = &m
-	return &described{src, info}, nil
+	return nil
 }
-
-// described is a Source with another description.
-type described struct {
-	formats.Source
-	info formats.Info
-}
-
-func (d *described) Info() formats.Info { return d.info }

@@ -9,6 +9,9 @@ type WriteOptions struct {
 	Tokenizer string // folder whose tokenizer files are copied beside the weights (hf); "": none
 	ShardSize int64  // bytes of one file, for formats with shards; 0: the format's custom
 	Release   bool   // Megatron: a `release` folder without iteration
+	// VocabDivisor: Megatron: the vocabulary is padded to a multiple of this times
+	// the tensor-parallel ranks; 0: as the run that src is of had it, else 128.
+	VocabDivisor int
 }
 
 // Written is what a Writer did.

@@ -1,8 +1,10 @@
 package megatron
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint/formats"
@@ -138,7 +140,7 @@ type optimizerSettings struct {
 }
 
 // NewTarget reads src's state as Megatron's; precision is the type of its values.
-func NewTarget(src formats.Source, l formats.Layout, precision string) (*Target, error) {
+func NewTarget(src formats.Source, o formats.WriteOptions, precision string) (*Target, error) {
 	info, state := src.Info(), src.State()
 	if info.Model == nil || info.Model.NumLayers == 0 {
 		return nil, fault.Errorf(fault.BadData, "%s does not say which model it holds; Megatron's formats need that", info.Path)
@@ -147,7 +149,7 @@ func NewTarget(src formats.Source, l formats.Layout, precision string) (*Target,
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{Args: kept, Layout: l.Whole(), State: state}
+	t := &Target{Args: kept, Layout: o.Layout.Whole(), State: state}
 	t.Layout.DP = max(t.Layout.DP, (t.Layout.EP*t.Layout.ETP+t.Layout.TP-1)/t.Layout.TP) // experts are spread over these
 	for _, part := range []struct {
 		text json.RawMessage
@@ -168,22 +170,39 @@ func NewTarget(src formats.Source, l formats.Layout, precision string) (*Target,
 		}
 	}
 	t.settings(state)
-	t.pad(src)
+	if err := t.pad(src, o.VocabDivisor); err != nil {
+		return nil, err
+	}
 	t.fillArgs(info, precision)
 	return t, Check(t.Model, t.Layout)
 }
 
 // pad sizes the vocabulary as a run of this layout will want it.
-func (t *Target) pad(src formats.Source) {
-	const usual = 128 // --make-vocab-size-divisible-by
+func (t *Target) pad(src formats.Source, divisor int) error {
+	var run struct{ VocabDivisor, PaddedVocab int } // --make-vocab-size-divisible-by, --padded-vocab-size
+	_ = json.Unmarshal(t.State.Config, &run)        // another program's Config says nothing here
+	if divisor == 0 {
+		divisor = max(1, t.Args.Int("make_vocab_size_divisible_by", cmp.Or(run.VocabDivisor, 128)))
+		t.Args.fallback("make_vocab_size_divisible_by", int64(divisor))
+	} else {
+		t.Args.Set("make_vocab_size_divisible_by", int64(divisor))
+		run.PaddedVocab = 0
+	}
 	m := *src.Info().Model
-	m.PaddedVocabSize = spec.PadVocab(m.VocabSize, max(1, t.Args.Int("make_vocab_size_divisible_by", usual)), t.Layout.TP)
+	m.PaddedVocabSize = spec.PadVocab(m.VocabSize, divisor, t.Layout.TP)
+	if run.PaddedVocab >= m.VocabSize {
+		m.PaddedVocabSize = spec.PadVocab(run.PaddedVocab, 1, t.Layout.TP)
+	}
 	for _, have := range src.Tensors() {
 		if have.Name == formats.Model+formats.WordEmbeddings && have.Shape[0] > int64(m.VocabSize) {
 			m.PaddedVocabSize = max(m.PaddedVocabSize, int(have.Shape[0])) // the source shows its padding rows
 		}
 	}
+	if m.PaddedVocabSize < m.VocabSize || m.PaddedVocabSize > math.MaxInt32 {
+		return fault.Errorf(fault.Usage, "a vocabulary of %d ids cannot be padded to a multiple of %d times %d ranks", m.VocabSize, divisor, t.Layout.TP)
+	}
 	t.Model = &m
+	return nil
 }
 
 // settings come from Megatron's arguments where there are some, else from the
@@ -278,7 +297,6 @@ func (t *Target) fillArgs(info formats.Info, precision string) {
 	set("skipped_train_samples", t.State.SkippedTrain)
 	a.fallback("seq_length", seq)
 	a.fallback("tokenizer_type", "NullTokenizer")
-	a.fallback("make_vocab_size_divisible_by", int64(128))
 	a.fallback("seed", int64(t.State.Seed))
 	a.fallback("optimizer", "adam")
 	a.fallback("adam_beta1", t.optimizer.AdamBeta1)

@@ -29,7 +29,7 @@ func Write(ctx context.Context, path string, src formats.Source, o formats.Write
 	if err != nil {
 		return formats.Written{}, err
 	}
-	target, err := megatron.NewTarget(src, o.Layout, contents.DType)
+	target, err := megatron.NewTarget(src, o, contents.DType)
 	if err != nil {
 		return formats.Written{}, err
 	}
