@@ -141,13 +141,14 @@ func afford(job *training.Job, f func() error) error {
 	return err
 }
 
-// stopOnSignal cancels at the first SIGTERM, SIGUSR1 or SIGINT, so that the run saves at
-// the next step; a later one ends the process at once. Launchers pass a signal on that
-// a batch system has sent to the ranks, too: within a second it is the same one.
+// stopOnSignal cancels at the first SIGUSR1 or signal that ends a run (launched.Stops), so
+// that it saves at the next step; a later one ends the process at once. Launchers pass a
+// signal on that a batch system has sent to the ranks, too: within a second it is the same
+// one.
 func stopOnSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
+	signal.Notify(signals, append(launched.Stops(), syscall.SIGUSR1)...)
 	go func() {
 		s, ok := <-signals
 		if !ok {

@@ -130,7 +130,7 @@ func TestKilledRunContinuesBitForBit(t *testing.T) {
 	t.Logf("%d kills", kills)
 }
 
-// Claim: SIGTERM and SIGINT at any moment save and exit 75.
+// Claim: SIGTERM, SIGINT and SIGHUP at any moment save and exit 75.
 func TestSignalledRunContinuesBitForBit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -144,7 +144,7 @@ func TestSignalledRunContinuesBitForBit(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
-	for i, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+	for i, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		line := fmt.Sprintf("%s--save DIR/part%d --load DIR/part%d", base, i, i)
 		for {
 			c := child(t, dir, line)

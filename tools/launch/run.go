@@ -39,7 +39,7 @@ func (o *options) run(out, notes io.Writer) error {
 // the ranks print any more, as behind `| head`.
 func listen() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE)
+	signal.Notify(signals, append(launched.Stops(), syscall.SIGPIPE)...)
 	return signals, func() {
 		signal.Stop(signals)
 		signal.Ignore(syscall.SIGPIPE) // the exit code is for somebody, if the last line is not
