@@ -82,12 +82,13 @@ func TestFaultTable(t *testing.T) {
 		}
 		t.Logf("%d of %d cells, seed %d; FAULTS=all does all", len(cells), whole, seed)
 	}
-	l := newLaunching(t, program(t))
+	l, limit := newLaunching(t, program(t)), slow
 	if all {
+		limit = 30 * time.Second // the issue's, on a machine that does nothing else
 		fmt.Printf("%-22s %-10s %-11s %-11s %5s %5s %9s %9s\n", "fault", "phase", "ranks are", "verdict", "rank", "code", "from hit", "whole run")
 	}
 	for i, c := range cells {
-		line, err := c.try(l, i)
+		line, err := c.try(l, i, limit)
 		if all {
 			fmt.Println(line)
 		}
@@ -100,7 +101,7 @@ func TestFaultTable(t *testing.T) {
 // try runs one cell. The seconds are those from the moment at which the fault hits to
 // the end of everything, where the record of the victim's process tells it, and those of
 // the whole run.
-func (c *cell) try(l *launching, number int) (line string, err error) {
+func (c *cell) try(l *launching, number int, limit time.Duration) (line string, err error) {
 	const victim = 3
 	folder := filepath.Join(l.dir, fmt.Sprintf("run%d", number))
 	step := map[string]int{"startup": 0, "save": 4, "eval": 4}[c.phase]
@@ -146,7 +147,7 @@ func (c *cell) try(l *launching, number int) (line string, err error) {
 		return line, fmt.Errorf("it was in %s, not %s; %s", c.phase, v.Phase, last)
 	case !strings.HasPrefix(last, "monotron: ") || !strings.Contains(last, "rank 3") || strings.Count(notes.String(), "monotron: ") != 1:
 		return line, fmt.Errorf("the last line is not the one verdict: %s", notes)
-	case took > 30*time.Second:
+	case took > limit:
 		return line, fmt.Errorf("it took %v from the fault to the end", took)
 	}
 	return line, leftBehind(folder)
@@ -154,7 +155,7 @@ func (c *cell) try(l *launching, number int) (line string, err error) {
 
 // leftBehind finds processes that name a folder.
 func leftBehind(folder string) error {
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		left := ""
 		lists, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		if err != nil {

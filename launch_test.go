@@ -65,6 +65,9 @@ func TestLaunch(t *testing.T) {
 var long = map[string]bool{"attacked": true, "a signal in any phase": true, "stragglers": true, "fewer ranks": true, "fewer hosts": true, "too few hosts": true,
 	"hosts start again together": true}
 
+// slow is how long a test waits for what takes a second or two: its machine may be busy.
+const slow = 5 * time.Minute
+
 // launching is a folder with a data set and the program.
 type launching struct {
 	t        *testing.T
@@ -137,7 +140,7 @@ func (l *launching) start(line, log string, lines int) (cmd *exec.Cmd, notes *by
 // await waits until a run has logged so many lines.
 func (l *launching) await(log string, lines int, cmd *exec.Cmd, notes *bytes.Buffer) {
 	l.t.Helper()
-	for end := time.Now().Add(time.Minute); strings.Count(l.read(log), "\n") < lines; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(slow); strings.Count(l.read(log), "\n") < lines; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
@@ -150,7 +153,7 @@ func (l *launching) await(log string, lines int, cmd *exec.Cmd, notes *bytes.Buf
 // all ranks' processes.
 func (l *launching) inPhase(launcher int, folder string, rank int, phase string) map[int]int {
 	l.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(slow); ; time.Sleep(20 * time.Millisecond) {
 		f, err := watch.ReadFlight(watch.FlightFile(filepath.Join(l.dir, folder), rank))
 		if err == nil && strings.HasPrefix(f.Phase, phase) && time.Since(f.Since) > 200*time.Millisecond {
 			return ranksOf(l.t, launcher)
@@ -194,7 +197,7 @@ func ranksOf(t *testing.T, launcher int) map[int]int {
 func gone(t *testing.T, pids map[int]int) {
 	t.Helper()
 	for rank, pid := range pids {
-		for end := time.Now().Add(20 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(slow); syscall.Kill(pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
 			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(text), ") Z ") {
 				break // nobody has asked for its exit code yet
 			}
