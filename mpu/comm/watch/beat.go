@@ -73,7 +73,7 @@ func (r *Recorder) Beat() *Beat {
 		}
 		b.Groups = append(b.Groups, c)
 	}
-	b.Busy = r.activity.busy()
+	b.Busy = own.busy()
 	return b
 }
 

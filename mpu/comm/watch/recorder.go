@@ -22,7 +22,6 @@ type Recorder struct {
 	own      [Phases]float64
 	whole    [Phases]float64 // the same when the step began
 	steps    int64
-	activity activity
 	thread   string // "goroutine 7 [": how stacks name the rank's own
 	trouble  func(Phase, int64)
 	meddler  Meddler
@@ -43,7 +42,7 @@ func NewRecorder(rank, world int, folder string) (*Recorder, error) {
 		return nil, err
 	}
 	r.page.head.PhaseStart = r.began.UnixNano()
-	r.activity.busy()
+	own.busy()
 	return r, nil
 }
 
