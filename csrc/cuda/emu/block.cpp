@@ -7,6 +7,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <deque>
+#include <memory>
 #include <numeric>
 
 #include "schedule.h"
@@ -247,7 +248,9 @@ bool fits(const char *name, dim3 grid, dim3 size, size_t dynamic) {
 
 void run(const char *name, dim3 grid, dim3 size, size_t dynamic, const std::function<void()> &thread) {
   if (strikes()) return set_error(lost());
-  static thread_local Block own;
+  /* not a Block itself: a process has little room for what is a thread's in its libraries */
+  static thread_local std::unique_ptr<Block> kept(new Block);
+  Block &own = *kept;
   unsigned n = size.x * size.y * size.z;
   block = &own;
   own.kernel = name, own.thread = &thread;
