@@ -51,7 +51,7 @@ graphs() {
 golden() {
   found= bad=0
   cases="$pack/golden/*"
-  [ -z "${EMU:-}" ] || cases=$pack/golden/gpt2-tanh
+  [ -z "$emulated" ] || cases=$pack/golden/gpt2-tanh
   for case in $cases; do
     [ -e "$case/case.json" ] || continue
     found=yes
@@ -65,7 +65,7 @@ golden() {
 # Ranks on one GPU, in every kind of layout, have the losses, gradients and weights of one.
 layouts() {
   chosen="--world-size 4 --stride 5"
-  [ -z "${EMU:-}" ] || chosen="--world-size 2 --shape gpt2 --steps 1 --stride 12"
+  [ -z "$emulated" ] || chosen="--world-size 2 --shape gpt2 --steps 1 --stride 12"
   "$pack/monotron" verify --device cuda --all $chosen
 }
 

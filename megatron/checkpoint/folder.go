@@ -309,3 +309,22 @@ func Open(dir string, step int64) (*Folder, error) {
 	}
 	return nil, fault.Errorf(fault.NoInput, "checkpoint: %s has no iteration %d", dir, step)
 }
+
+// OpenSound is Open; where step is negative and the latest cannot be opened, it is the
+// newest that can.
+func OpenSound(dir string, step int64) (*Folder, error) {
+	f, first := Open(dir, step)
+	if first == nil || step >= 0 {
+		return f, first
+	}
+	list, err := List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		if f, err := OpenFolder(list[i].Path); err == nil {
+			return f, nil
+		}
+	}
+	return nil, first
+}

@@ -96,10 +96,7 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 // storedConfig is the Config of the checkpoint that will be loaded first, or,
 // where that cannot be opened and no step was named, of the newest that can.
 func storedConfig(dir string, step int64) (*stored, error) {
-	f, err := checkpoint.Open(dir, step)
-	if err != nil && step < 0 {
-		f, err = newestSound(dir, err)
-	}
+	f, err := checkpoint.OpenSound(dir, step)
 	if err != nil {
 		return nil, err
 	}
@@ -113,19 +110,6 @@ func storedConfig(dir string, step int64) (*stored, error) {
 		return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest describes no model; was this saved by pretrain_gpt?", f.Path)
 	}
 	return c, nil
-}
-
-func newestSound(dir string, first error) (*checkpoint.Folder, error) {
-	list, err := checkpoint.List(dir)
-	if err != nil {
-		return nil, err
-	}
-	for i := len(list) - 1; i >= 0; i-- {
-		if f, err := checkpoint.OpenFolder(list[i].Path); err == nil {
-			return f, nil
-		}
-	}
-	return nil, first
 }
 
 // loadForeign loads what other programs wrote.

@@ -19,14 +19,7 @@ import (
 // not when its numbers are wrong, when they drift, when it fails, when its workspace is too large, or when
 // the model needs what it has not. Emulated, with a stand-in for cuDNN.
 func TestFuseAttention(t *testing.T) {
-	if !strings.Contains(os.Getenv(cuda.LibraryVariable), "cudaemu") {
-		t.Skipf("%s does not name the emulated library; make test-emu sets it", cuda.LibraryVariable)
-	}
-	lib, err := standin.Build(t.TempDir())
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Setenv("MONOTRON_CUDNN", lib.Path)
+	standin.Use(t)
 	grouped := spec.Model{HiddenSize: 64, NumAttentionHeads: 4, NumQueryGroups: 2, KVChannels: 16, WindowLeft: -1}
 	normed, window, drop := grouped, grouped, grouped
 	normed.QKNorm, window.WindowLeft, drop.AttentionDropout = true, 5, 0.1

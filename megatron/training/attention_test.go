@@ -5,7 +5,6 @@ package training
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,19 +14,6 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 )
-
-// withStandIn makes the emulated GPU find the tests' cuDNN.
-func withStandIn(t *testing.T) {
-	t.Helper()
-	if !strings.Contains(os.Getenv(cuda.LibraryVariable), "cudaemu") {
-		t.Skipf("%s does not name the emulated library; make test-emu sets it", cuda.LibraryVariable)
-	}
-	lib, err := standin.Build(t.TempDir())
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Setenv("MONOTRON_CUDNN", lib.Path)
-}
 
 // choice is what a rank's ChooseAttention came to.
 type choice struct {
@@ -74,7 +60,7 @@ func newEngineOf(r *Rank, c Config) (*Engine, error) {
 // change the numbers; the log names the rank that does and its reason, which ends every rank
 // where --attention-backend asks for cuDNN's. Stages without layers have no say.
 func TestRanksChooseAttentionAlike(t *testing.T) {
-	withStandIn(t)
+	standin.Use(t)
 	config := func(l Layout, backend string) Config {
 		c := layoutConfig(l)
 		c.Precision, c.AttentionBackend, c.Model.HiddenSize, c.Model.KVChannels = BF16, backend, 32, 8

@@ -457,10 +457,7 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	if _, err := checkpoint.Latest(folder); errors.Is(err, checkpoint.ErrNone) {
 		return nil, nil
 	}
-	f, err := checkpoint.Open(folder, step)
-	if err != nil && step < 0 {
-		f, err = newestSound(folder, err)
-	}
+	f, err := checkpoint.OpenSound(folder, step)
 	if err != nil {
 		return nil, err
 	}
@@ -480,21 +477,6 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 		return shapeFlags(c.Model, c.SeqLength), nil
 	}
 	return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
-}
-
-// newestSound opens the newest checkpoint of folder that can be; first is told
-// where none can.
-func newestSound(folder string, first error) (*checkpoint.Folder, error) {
-	list, err := checkpoint.List(folder)
-	if err != nil {
-		return nil, err
-	}
-	for i := len(list) - 1; i >= 0; i-- {
-		if f, err := checkpoint.OpenFolder(list[i].Path); err == nil {
-			return f, nil
-		}
-	}
-	return nil, first
 }
 
 // probe makes the folder of --save and writes into it, so that a run does not

@@ -21,6 +21,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"testing"
 	"unsafe"
 )
 
@@ -49,6 +51,25 @@ func Build(dir string) (*Library, error) {
 		return nil, fmt.Errorf("%s does not open: %s", path, C.GoString(C.dlerror()))
 	}
 	return l, nil
+}
+
+// Emulated tells whether the kernel library that is named (cuda.LibraryVariable) is the
+// emulated one.
+func Emulated() bool { return strings.Contains(os.Getenv("MONOTRON_CUDA_LIBRARY"), "cudaemu") }
+
+// Use builds the stand-in for a test that is for the emulated library alone, and makes
+// that find it.
+func Use(t testing.TB) *Library {
+	t.Helper()
+	if !Emulated() {
+		t.Skip("MONOTRON_CUDA_LIBRARY does not name the emulated library; make test-emu sets it")
+	}
+	l, err := Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MONOTRON_CUDNN", l.Path)
+	return l
 }
 
 func (l *Library) number(name string) int {
