@@ -27,7 +27,7 @@ const (
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report "
 	kernels = base + "csrc/device "
 	ranks   = kernels + "mpu mpu/comm mpu/topology "
-	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint "
+	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint megatron/formats megatron/internal "
 	trainer = parts + "megatron/inference megatron/training megatron/estimate megatron/arguments "
 )
 
@@ -41,13 +41,15 @@ var importTable = []row{
 	{"tools/internal", kernels + "tokenizer ", "how every tool reads its command line and opens its device, no more"},
 	{"megatron/pretrain", trainer, "pretrain_gpt only joins arguments and training"},
 	{"megatron/estimate", parts + "megatron/inference megatron/training", "a plan is training's own setup, counted"},
-	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/training",
+	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/formats megatron/training",
 		"fills its owners' Configs; training's is in package training, whose loop it never calls"},
 	{"megatron/training", parts + "megatron/inference", "the only place where all parts meet; samples at evaluation"},
 	{"megatron/inference", parts, "runs a model, never trains one"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
 	{"megatron/optimizer", ranks + "megatron/spec", "works on Params, whatever model they belong to"},
-	{"megatron/checkpoint", ranks + "megatron/spec", "files hold pieces of Params; formats never see training"},
+	{"megatron/checkpoint", ranks + "megatron/spec megatron/formats megatron/internal ", "files hold pieces of Params; all joins the native format to the others"},
+	{"megatron/formats", ranks + "megatron/spec megatron/internal ", "what other programs wrote; never sees the native format or training"},
+	{"megatron/internal", "", "what tests of several packages find their files with"},
 	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
 	{"mpu/comm", kernels + "csrc/comm mpu/topology", "moves tensors, knows no layer"},
 	{"mpu/topology", base, "arithmetic of ranks"},
@@ -93,7 +95,7 @@ func TestForbiddenArrowsAreCaught(t *testing.T) {
 	for _, a := range []arrow{
 		{from: "megatron/model", to: "megatron/training"},
 		{from: "megatron/model", to: "tools"},
-		{from: "megatron/checkpoint/formats/hf", to: "megatron/training"},
+		{from: "megatron/formats/hf", to: "megatron/training"},
 		{from: "megatron/training", to: "csrc/cpu"},
 		{from: "megatron/optimizer", to: "megatron/model"},
 		{from: "megatron/schedule", to: "mpu", test: true},
@@ -113,7 +115,7 @@ func TestForbiddenArrowsAreCaught(t *testing.T) {
 		{from: "", to: "csrc/cpu"},
 		{from: "tools/verify", to: "tools/verify/datacase"},
 		{from: "tools/verify", to: "tools/internal/command"},
-		{from: "megatron/checkpoint", to: "megatron/checkpoint/formats/safetensors"},
+		{from: "megatron/checkpoint", to: "megatron/formats/safetensors"},
 		{from: "megatron/training", to: "csrc/ref", test: true},
 		{from: "mpu", to: "mpu/comm"},
 	} {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/safetensors"
 )
 
 func contains(s, part string) bool { return strings.Contains(s, part) }

@@ -8,7 +8,7 @@ import (
 	"sort"
 	"strings"
 
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 	"monotron/mpu"
 )
 

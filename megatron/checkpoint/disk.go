@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/bulk"
+	"monotron/megatron/formats/bulk"
 )
 
 // disk makes every change of the file system that a save makes. Tests hand in

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"monotron/csrc/device"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 	"monotron/mpu"
 )
 

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 	"monotron/mpu"
 )
 

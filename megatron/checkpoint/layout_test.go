@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/safetensors"
 	"monotron/mpu"
 )
 

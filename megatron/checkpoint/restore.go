@@ -9,8 +9,8 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/safetensors"
 	"monotron/mpu"
 )
 

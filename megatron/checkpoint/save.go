@@ -11,9 +11,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/blocks"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/blocks"
+	"monotron/megatron/formats/safetensors"
 	"monotron/mpu"
 )
 

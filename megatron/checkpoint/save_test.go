@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats/safetensors"
 	"monotron/mpu"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"monotron/fault"
 	"monotron/hint"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 )
 
 // State is what a run needs beside its tensors to go on bit for bit.

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 )
 
 const (

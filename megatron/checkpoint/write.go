@@ -11,8 +11,8 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/blocks"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/blocks"
 	"monotron/mpu"
 )
 

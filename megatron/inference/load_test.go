@@ -13,7 +13,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/formats/hf"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
 )
 
 // Claim (issue D, part 3): a run that saves in Megatron's formats goes on from

@@ -15,7 +15,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"

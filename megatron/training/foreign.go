@@ -8,8 +8,8 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"

@@ -10,8 +10,8 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
 	"monotron/mpu"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
 	"monotron/tools/internal/command"
 )
 

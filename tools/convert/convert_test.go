@@ -13,9 +13,9 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/compare"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/compare"
 	"monotron/megatron/spec"
 )
 
@@ -36,7 +36,7 @@ func shared(t *testing.T) string {
 }
 
 // tiny is a GPT-2 of transformers that lives in the repository.
-const tiny = "../../megatron/checkpoint/formats/hf/testdata/gpt2-tiny"
+const tiny = "../../megatron/formats/hf/testdata/gpt2-tiny"
 
 // call runs the command and returns what it printed.
 func call(args ...string) (stdout, notes string, err error) {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
 )
 
 // limitVariable holds how long a file TestChild may write: longer ones fail as on

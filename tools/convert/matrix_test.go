@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"monotron/csrc/ref"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/safetensors"
 	"monotron/megatron/inference"
 )
 

@@ -15,7 +15,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 	"monotron/megatron/spec"
 )
 

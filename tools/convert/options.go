@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 )
 
 func allFlags() []cli.Flag {

@@ -19,7 +19,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )

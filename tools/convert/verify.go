@@ -9,9 +9,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/compare"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/compare"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/command"
 )

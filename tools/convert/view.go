@@ -2,7 +2,7 @@ package convert
 
 import (
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
+	"monotron/megatron/formats"
 	"monotron/megatron/spec"
 )
 

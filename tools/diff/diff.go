@@ -8,9 +8,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/compare"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/compare"
 	"monotron/tools/internal/command"
 )
 

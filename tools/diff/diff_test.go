@@ -11,12 +11,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
 	"monotron/mpu"
 )
 
-const tiny = "../../megatron/checkpoint/formats/hf/testdata/gpt2-tiny"
+const tiny = "../../megatron/formats/hf/testdata/gpt2-tiny"
 
 func call(args ...string) (string, error) {
 	var out bytes.Buffer

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"monotron/megatron/checkpoint/compare"
+	"monotron/megatron/formats/compare"
 	"monotron/tools/internal/command"
 )
 

@@ -15,7 +15,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/formats/hf"
 	"monotron/megatron/spec"
 	"monotron/tokenizer"
 )

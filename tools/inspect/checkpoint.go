@@ -16,9 +16,9 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/hf"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/hf"
+	"monotron/megatron/formats/safetensors"
 )
 
 // checkpointCommand is `inspect checkpoint PATH`: a checkpoint of any format or a

@@ -1,8 +1,8 @@
 package inspect
 
 import (
-	"monotron/megatron/checkpoint/formats"
-	"monotron/megatron/checkpoint/formats/all"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
 	"monotron/mpu"
 )
 

@@ -14,8 +14,8 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/hf"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats/hf"
+	"monotron/megatron/formats/safetensors"
 	"monotron/megatron/spec"
 )
 

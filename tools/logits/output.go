@@ -11,7 +11,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats/safetensors"
 	"monotron/megatron/inference"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"

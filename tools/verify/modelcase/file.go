@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats/safetensors"
 )
 
 // maxCaseBytes bounds case.json; the largest known one is 17 KB.

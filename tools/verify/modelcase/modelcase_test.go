@@ -13,7 +13,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/safetensors"
+	"monotron/megatron/formats/safetensors"
 )
 
 // golden is the shared folder of model cases; without it the test is skipped.

@@ -9,7 +9,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/arguments"
-	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/formats/hf"
 	"monotron/mpu"
 )
 

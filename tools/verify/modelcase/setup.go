@@ -6,7 +6,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/checkpoint/formats/hf"
+	"monotron/megatron/formats/hf"
 	"monotron/megatron/training"
 	"monotron/mpu"
 )

@@ -1,0 +1,122 @@
+package hf
+
+import (
+	"context"
+
+	"monotron/fault"
+	"monotron/megatron/formats"
+	"monotron/megatron/spec"
+)
+
+// ExportOptions say how a folder is written.
+type ExportOptions struct {
+	Family       string // empty: FamilyOf
+	DType        string // F32 (default), BF16 or F16
+	MaxPositions int    // for config.json where positions are computed; 0: 2048
+}
+
+var torchTypes = map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
+
+// Export writes a model that a program holds in memory to the new folder dir.
+// get returns Megatron's tensors, which may have padded vocabulary rows: they
+// are dropped. On an error nothing is left.
+func Export(dir string, m *spec.Model, get func(global string) ([]float32, error), o ExportOptions) error {
+	if o.DType == "" {
+		o.DType = "F32"
+	}
+	if torchTypes[o.DType] == "" {
+		return fault.Errorf(fault.Usage, "weights cannot be exported as %s; F32, BF16 and F16 can", o.DType)
+	}
+	shape := *m
+	if o.MaxPositions > 0 {
+		shape.Context = o.MaxPositions
+	}
+	src := formats.Cast(Values(&shape, o.Family, get), func(formats.Tensor) string { return o.DType })
+	_, err := Write(context.Background(), dir, src, formats.WriteOptions{Family: o.Family})
+	return err
+}
+
+var architectures = map[string]string{GPT2: "GPT2LMHeadModel", Llama: "LlamaForCausalLM", Mistral: "MistralForCausalLM",
+	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Mixtral: "MixtralForCausalLM", Bloom: "BloomForCausalLM"}
+
+// configOf writes what transformers 4 and 5 both read.
+func configOf(m *spec.Model, o ExportOptions) map[string]any {
+	c := map[string]any{
+		"architectures": []string{architectures[o.Family]}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType], "dtype": torchTypes[o.DType],
+		"vocab_size": m.VocabSize, "tie_word_embeddings": m.Tied, "initializer_range": m.InitStd, "use_cache": true,
+	}
+	positions := o.MaxPositions
+	if positions == 0 {
+		positions = 2048
+	}
+	switch o.Family {
+	case GPT2:
+		put(c, "n_layer", m.NumLayers, "n_embd", m.HiddenSize, "n_head", m.NumAttentionHeads, "n_inner", m.FFNHiddenSize,
+			"n_positions", m.MaxPositions, "layer_norm_epsilon", m.NormEpsilon,
+			"activation_function", map[string]string{spec.GeluTanh: "gelu_new", spec.GeluErf: "gelu", spec.SquaredRelu: "relu2"}[m.Activation])
+	case Bloom:
+		put(c, "n_layer", m.NumLayers, "hidden_size", m.HiddenSize, "n_head", m.NumAttentionHeads,
+			"layer_norm_epsilon", m.NormEpsilon, "seq_length", positions)
+	default:
+		put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "intermediate_size", m.FFNHiddenSize,
+			"num_attention_heads", m.NumAttentionHeads, "num_key_value_heads", m.NumQueryGroups, "head_dim", m.KVChannels,
+			"max_position_embeddings", positions, "rms_norm_eps", m.NormEpsilon, "hidden_act", "silu")
+		rotaryConfig(c, m)
+		familyConfig(c, m, o.Family)
+	}
+	return c
+}
+
+func put(c map[string]any, pairs ...any) {
+	for i := 0; i < len(pairs); i += 2 {
+		c[pairs[i].(string)] = pairs[i+1]
+	}
+}
+
+// rotaryConfig says the rotary embedding twice: rope_theta with rope_scaling
+// for transformers 4, rope_parameters for 5.
+func rotaryConfig(c map[string]any, m *spec.Model) {
+	scaling := map[string]any{"rope_type": "default"}
+	switch s := m.RopeScaling; {
+	case s != nil:
+		scaling = map[string]any{"rope_type": "llama3", "factor": s.Factor, "low_freq_factor": s.LowFreq,
+			"high_freq_factor": s.HighFreq, "original_max_position_embeddings": s.OriginalMax}
+	case m.RotaryInterpolation > 1:
+		scaling = map[string]any{"rope_type": "linear", "factor": m.RotaryInterpolation}
+	}
+	parameters := map[string]any{"rope_theta": m.RotaryBase}
+	for k, v := range scaling {
+		parameters[k] = v
+	}
+	if m.RotaryPercent < 1 {
+		parameters["partial_rotary_factor"] = m.RotaryPercent
+		c["partial_rotary_factor"] = m.RotaryPercent
+	}
+	put(c, "rope_theta", m.RotaryBase, "rope_parameters", parameters)
+	if scaling["rope_type"] != "default" {
+		c["rope_scaling"] = scaling
+	}
+}
+
+func familyConfig(c map[string]any, m *spec.Model, family string) {
+	var window any // null: none
+	if m.WindowLeft >= 0 {
+		window = m.WindowLeft + 1
+	}
+	switch family {
+	case Llama, Qwen3:
+		put(c, "attention_bias", m.LinearBias, "mlp_bias", m.LinearBias)
+	}
+	switch family {
+	case Mistral:
+		c["sliding_window"] = window
+	case Mixtral:
+		e := m.Experts
+		put(c, "sliding_window", window, "num_local_experts", e.Num, "num_experts_per_tok", e.TopK, "intermediate_size", e.FFNHiddenSize)
+		if len(e.AuxLossCoeff) > 0 {
+			c["router_aux_loss_coef"] = e.AuxLossCoeff[0]
+		}
+	case Qwen2, Qwen3:
+		put(c, "sliding_window", window, "use_sliding_window", window != nil, "max_window_layers", 0)
+	}
+}

@@ -1,0 +1,364 @@
+package hf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/fault"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/safetensors"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// defaultShard is the size of a file where none is asked for, as transformers 4.
+const defaultShard = 5e9
+
+// GenerationName is the file with the ids that start, end and fill a text.
+const GenerationName = "generation_config.json"
+
+// tokenizerFiles are carried over where the source's folder has them.
+var tokenizerFiles = []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+	"tokenizer.model", "spiece.model", "chat_template.jinja", GenerationName}
+
+// Write makes a folder with config.json, sharded safetensors, generation config
+// and the tokenizer's files. Each tensor keeps its type.
+func Write(ctx context.Context, path string, src formats.Source, o formats.WriteOptions) (formats.Written, error) {
+	w, err := newWriting(src, o)
+	if err != nil {
+		return formats.Written{}, err
+	}
+	done := formats.Written{Path: path}
+	err = formats.Folder(ctx, path, func(tmp string) error { return w.folder(ctx, tmp, &done) })
+	if err != nil {
+		return formats.Written{}, err
+	}
+	done.Notes = w.notes
+	return done, nil
+}
+
+// writing is one export under way.
+type writing struct {
+	src     formats.Source
+	o       formats.WriteOptions
+	mapping *Mapping
+	infos   []safetensors.Info
+	notes   []string
+}
+
+func newWriting(src formats.Source, o formats.WriteOptions) (*writing, error) {
+	m := src.Info().Model
+	family, err := chooseFamily(src.Info(), o)
+	if err != nil {
+		return nil, err
+	}
+	w := &writing{src: src, o: o}
+	if w.mapping, err = NewMapping(m, family); err != nil {
+		return nil, err
+	}
+	if w.infos, w.notes, err = Plan(src, w.mapping); err != nil {
+		return nil, err
+	}
+	if o.ShardSize <= 0 {
+		w.o.ShardSize = defaultShard
+	}
+	return w, nil
+}
+
+// chooseFamily is the asked one, else the source's where the model still is of
+// it, else the natural one.
+func chooseFamily(info formats.Info, o formats.WriteOptions) (string, error) {
+	switch {
+	case o.Family != "":
+		return o.Family, nil
+	case architectures[info.Family] != "" && Expresses(info.Family, info.Model) == nil:
+		return info.Family, nil
+	}
+	return FamilyOf(info.Model)
+}
+
+// Plan lists their tensors, with types, that mp makes out of src's values. All
+// that src lacks is one error. Notes say what is left out.
+func Plan(src formats.Source, mp *Mapping) (infos []safetensors.Info, notes []string, err error) {
+	have := map[string]formats.Tensor{}
+	others := 0
+	for _, t := range src.Tensors() {
+		if name, ok := strings.CutPrefix(t.Name, formats.Model); ok {
+			have[name] = t
+		} else {
+			others++
+		}
+	}
+	var wrong []error
+	for i := range mp.rules {
+		r := &mp.rules[i]
+		t, ok := have[r.global]
+		switch {
+		case !ok:
+			wrong = append(wrong, fmt.Errorf("tensor %q is missing", r.global))
+		case !slices.Equal(t.Shape, r.shape):
+			wrong = append(wrong, fmt.Errorf("tensor %q is %v, the model's is %v", r.global, t.Shape, r.shape))
+		case !formats.IsFloat(t.DType):
+			wrong = append(wrong, fmt.Errorf("tensor %q is %s, no float type", r.global, t.DType))
+		}
+		for _, s := range r.sources {
+			infos = append(infos, safetensors.Info{Name: s.Name, DType: t.DType, Shape: s.Shape})
+		}
+		delete(have, r.global)
+	}
+	for name := range have {
+		wrong = append(wrong, fmt.Errorf("tensor %q has no place in a %s model", name, mp.Family))
+	}
+	if len(wrong) > 0 {
+		slices.SortFunc(wrong, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return nil, nil, fault.Errorf(fault.BadData, "%s: %w", src.Info().Path, Some(wrong))
+	}
+	if others > 0 {
+		notes = append(notes, fmt.Sprintf("%d tensors of the optimizer are left out: the format holds weights only", others))
+	}
+	return infos, notes, nil
+}
+
+// ReadFrom is a ReadBox of src's tensors of one kind.
+func ReadFrom(src formats.Source, prefix string) ReadBox {
+	return func(global string, from, size []int64, dst []byte) error {
+		return src.Read(prefix+global, mpu.Piece{From: from, Size: size}, dst)
+	}
+}
+
+func (w *writing) folder(ctx context.Context, dir string, done *formats.Written) error {
+	shards := w.shards()
+	read := ReadFrom(w.src, formats.Model)
+	index := map[string]string{}
+	for i, infos := range shards {
+		name := safetensors.SingleName
+		if len(shards) > 1 {
+			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
+		}
+		bytes, err := safetensors.WriteFile(ctx, filepath.Join(dir, name), infos, map[string]string{"format": "pt"}, func(i int, from, to int64, dst []byte) error {
+			return w.mapping.ScatterRows(dst, infos[i].Name, from, to, formats.Width(infos[i].DType), read)
+		})
+		if err != nil {
+			return err
+		}
+		done.Bytes += bytes
+		done.Files++
+		for _, info := range infos {
+			index[info.Name] = name
+		}
+	}
+	if len(shards) > 1 {
+		if err := w.writeIndex(dir, index); err != nil {
+			return err
+		}
+	}
+	return w.writeTexts(dir)
+}
+
+// shards cuts the tensors, in order, into files of at most ShardSize where one
+// tensor allows it.
+func (w *writing) shards() (list [][]safetensors.Info) {
+	held := int64(0)
+	for _, info := range w.infos {
+		n := formats.Width(info.DType) * elements(info.Shape)
+		if len(list) == 0 || held+n > w.o.ShardSize {
+			list, held = append(list, nil), 0
+		}
+		list[len(list)-1] = append(list[len(list)-1], info)
+		held += n
+	}
+	return list
+}
+
+func (w *writing) writeIndex(dir string, index map[string]string) error {
+	total, parameters := int64(0), int64(0)
+	for _, info := range w.infos {
+		n := elements(info.Shape)
+		parameters += n
+		total += n * formats.Width(info.DType)
+	}
+	return writeJSON(filepath.Join(dir, safetensors.IndexName), map[string]any{
+		"metadata": map[string]any{"total_size": total, "total_parameters": parameters}, "weight_map": index})
+}
+
+// writeTexts writes the configs and copies the tokenizer.
+func (w *writing) writeTexts(dir string) error {
+	config := configOf(w.mapping.Model, ExportOptions{Family: w.mapping.Family, DType: w.commonType(), MaxPositions: w.mapping.Model.Context})
+	ids, err := specialIDs(w.o.Tokenizer)
+	if err != nil {
+		return err
+	}
+	for name, id := range ids {
+		config[name] = id
+	}
+	if err := writeJSON(filepath.Join(dir, ConfigName), config); err != nil {
+		return err
+	}
+	if w.o.Tokenizer != "" {
+		if err := copyFiles(dir, w.o.Tokenizer, tokenizerFiles); err != nil {
+			return err
+		}
+	}
+	generation := filepath.Join(dir, GenerationName)
+	if _, err := os.Stat(generation); err == nil {
+		return nil
+	}
+	general := map[string]any{"_from_model_config": true}
+	for name, id := range ids {
+		general[name] = id
+	}
+	return writeJSON(generation, general)
+}
+
+// commonType is the type of most tensors.
+func (w *writing) commonType() string {
+	count := map[string]int{}
+	best := w.infos[0].DType
+	for _, info := range w.infos {
+		if count[info.DType]++; count[info.DType] > count[best] {
+			best = info.DType
+		}
+	}
+	return best
+}
+
+// specialIDs are the ids that a config.json beside the tokenizer names. Without
+// one they are absent, and not transformers' defaults: null.
+func specialIDs(dir string) (map[string]any, error) {
+	ids := map[string]any{"bos_token_id": nil, "eos_token_id": nil}
+	if dir == "" {
+		return ids, nil
+	}
+	config, err := readObject(filepath.Join(dir, ConfigName))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
+		if v, ok := config[name]; ok {
+			ids[name] = v
+		}
+	}
+	return ids, nil
+}
+
+// EndIDs are the ids that end a text, as generation_config.json of a folder says,
+// or else its config.json; nil where neither does.
+func EndIDs(dir string) []int32 {
+	for _, name := range []string{GenerationName, ConfigName} {
+		config, err := readObject(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		list, several := config["eos_token_id"].([]any)
+		if !several {
+			list = []any{config["eos_token_id"]}
+		}
+		var ids []int32
+		for _, v := range list {
+			if id, ok := v.(float64); ok && id >= 0 && id == math.Trunc(id) && id <= math.MaxInt32 {
+				ids = append(ids, int32(id))
+			}
+		}
+		if len(ids) > 0 {
+			return ids
+		}
+	}
+	return nil
+}
+
+// readObject reads a JSON object; nil where there is no such file.
+func readObject(path string) (map[string]any, error) {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (!st.Mode().IsRegular() || st.Size() > maxConfig) {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, fault.Errorf(fault.BadData, "%s is not a JSON object: %w", path, err)
+	}
+	return object, nil
+}
+
+// copyFiles copies those of names that from has.
+func copyFiles(to, from string, names []string) error {
+	for _, name := range names {
+		f, err := os.Open(filepath.Join(from, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fault.With(fault.IO, err)
+		}
+		err = formats.WriteFile(filepath.Join(to, name), func(w io.Writer) error { _, err := io.Copy(w, f); return err })
+		_ = f.Close() // opened for reading
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	return formats.WriteFile(path, func(w io.Writer) error { _, err := w.Write(append(text, '\n')); return err })
+}
+
+// Values is a Source of a model's values that a function gives, f32: what a
+// program that holds them in memory writes with.
+func Values(m *spec.Model, family string, get func(global string) ([]float32, error)) formats.Source {
+	return &values{m: m, family: family, get: get}
+}
+
+type values struct {
+	m      *spec.Model
+	family string
+	get    func(global string) ([]float32, error)
+}
+
+func (v *values) Info() formats.Info {
+	return formats.Info{Path: "the model", Family: v.family, Model: v.m}
+}
+
+func (v *values) Tensors() []formats.Tensor {
+	list := formats.Expected(v.m)
+	for i := range list {
+		list[i].Name, list[i].DType = formats.Model+list[i].Name, "F32"
+	}
+	return list
+}
+
+func (v *values) Read(name string, box mpu.Piece, dst []byte) error {
+	all, err := v.get(strings.TrimPrefix(name, formats.Model))
+	if err != nil {
+		return err
+	}
+	at, row := int64(0), int64(1)
+	for _, n := range box.Size[1:] {
+		row *= n
+	}
+	at = box.From[0] * row
+	if int64(len(all)) < at+box.Len() {
+		return fault.Errorf(fault.Internal, "tensor %q has %d elements; a box up to %d was asked for", name, len(all), at+box.Len())
+	}
+	_, _ = safetensors.Encode(dst[:0], "F32", all[at:at+box.Len()]) // F32 is known
+	return nil
+}
+
+func (v *values) State() formats.State { return formats.State{} }
+func (v *values) Close() error         { return nil }

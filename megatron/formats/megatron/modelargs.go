@@ -1,0 +1,118 @@
+package megatron
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"monotron/megatron/formats/pickle"
+	"monotron/megatron/spec"
+)
+
+// modelArgs are the arguments that say which model m is.
+func modelArgs(m *spec.Model) []pickle.Pair {
+	n := func(v int) pickle.Value { return int64(v) }
+	grouped := m.NumQueryGroups != m.NumAttentionHeads
+	groups, context := 1, m.Context
+	if grouped {
+		groups = m.NumQueryGroups
+	}
+	if m.Position == spec.PositionLearned {
+		context = m.MaxPositions
+	}
+	d := pickle.NewDict("num_layers", n(m.NumLayers), "hidden_size", n(m.HiddenSize), "ffn_hidden_size", n(m.FFNHiddenSize),
+		"num_attention_heads", n(m.NumAttentionHeads), "group_query_attention", grouped, "num_query_groups", n(groups), "kv_channels", n(m.KVChannels),
+		"vocab_size", n(m.VocabSize), "padded_vocab_size", n(m.PaddedVocabSize), "max_position_embeddings", n(context),
+		"position_embedding_type", m.Position, "rotary_percent", m.RotaryPercent, "rotary_interleaved", m.RotaryInterleaved,
+		"normalization", m.Normalization, "layernorm_epsilon", m.NormEpsilon, "norm_epsilon", m.NormEpsilon, "apply_layernorm_1p", m.NormOnePlus,
+		"qk_layernorm", m.QKNorm, "swiglu", m.Activation == spec.Swiglu, "quick_geglu", m.Activation == spec.QuickGeglu, "squared_relu", m.Activation == spec.SquaredRelu,
+		"bias_gelu_fusion", m.Activation == spec.GeluTanh, "openai_gelu", false, "add_bias_linear", m.LinearBias, "add_qkv_bias", m.QKVBias,
+		"untie_embeddings_and_output_weights", !m.Tied, "hidden_dropout", m.HiddenDropout, "attention_dropout", m.AttentionDropout, "init_method_std", m.InitStd,
+		"apply_query_key_layer_scaling", m.ApplyQKLayerScale, "use_rope_scaling", m.RopeScaling != nil)
+	if base := int64(m.RotaryBase); float64(base) == m.RotaryBase {
+		d.Set("rotary_base", base)
+	} else {
+		d.Set("rotary_base", m.RotaryBase)
+	}
+	if m.RotaryInterpolation > 1 {
+		d.Set("rotary_seq_len_interpolation_factor", m.RotaryInterpolation)
+	}
+	if m.RopeScaling != nil {
+		ropeScalingArgs(d, m.RopeScaling)
+	}
+	if m.EmbedNorm {
+		d.Set("embed_layernorm", true) // Megatron-DeepSpeed's name
+	}
+	if m.WindowLeft >= 0 {
+		d.Set("window_size", &pickle.Tuple{Items: []pickle.Value{n(m.WindowLeft), int64(0)}})
+	}
+	expertArgs(d, m)
+	return d.Pairs
+}
+
+// Megatron has one number for the scaling of RoPE; the other three are its code's.
+// Where they differ they go along under names of ours, which it does not look at.
+const (
+	lowFreqArg, highFreqArg, originalArg = "monotron_rope_low_freq_factor", "monotron_rope_high_freq_factor", "monotron_rope_original_positions"
+
+	megatronLowFreq, megatronHighFreq, megatronOriginal, megatronFactor = 1, 4, 8192, 8
+)
+
+func ropeScalingArgs(d *pickle.Dict, s *spec.RopeScaling) {
+	d.Set("rope_scaling_factor", s.Factor)
+	if s.LowFreq != megatronLowFreq || s.HighFreq != megatronHighFreq || s.OriginalMax != megatronOriginal {
+		d.Set(lowFreqArg, s.LowFreq)
+		d.Set(highFreqArg, s.HighFreq)
+		d.Set(originalArg, int64(s.OriginalMax))
+	}
+}
+
+func (a Args) ropeScaling() *spec.RopeScaling {
+	if !a.Bool("use_rope_scaling") {
+		return nil
+	}
+	return &spec.RopeScaling{Factor: a.Float("rope_scaling_factor", megatronFactor), LowFreq: a.Float(lowFreqArg, megatronLowFreq),
+		HighFreq: a.Float(highFreqArg, megatronHighFreq), OriginalMax: a.Int(originalArg, megatronOriginal)}
+}
+
+// ropeNote says where Megatron would run the model with other frequencies.
+func ropeNote(s *spec.RopeScaling) (note string, differs bool) {
+	if s == nil || *s == (spec.RopeScaling{Factor: megatronFactor, LowFreq: megatronLowFreq, HighFreq: megatronHighFreq, OriginalMax: megatronOriginal}) {
+		return "", false
+	}
+	return fmt.Sprintf("RoPE is scaled by factor %g, low %g, high %g, from %d positions; Megatron-LM's --use-rope-scaling knows factor %d, low %d, high %d, from %d alone: "+
+		"it would compute other numbers, monotron reads all of them back", s.Factor, s.LowFreq, s.HighFreq, s.OriginalMax, megatronFactor, megatronLowFreq, megatronHighFreq, megatronOriginal), true
+}
+
+func expertArgs(d *pickle.Dict, m *spec.Model) {
+	e := m.Experts
+	if e == nil {
+		d.Set("num_experts", nil)
+		return
+	}
+	d.Set("num_experts", int64(e.Num))
+	d.Set("moe_ffn_hidden_size", int64(e.FFNHiddenSize))
+	d.Set("moe_router_topk", int64(e.TopK))
+	d.Set("moe_router_score_function", e.ScoreFunction)
+	d.Set("moe_router_pre_softmax", e.PreSoftmax)
+	d.Set("moe_router_enable_expert_bias", e.ExpertBias)
+	d.Set("moe_shared_expert_intermediate_size", orNone(e.SharedFFN))
+	d.Set("moe_shared_expert_gate", e.SharedGate)
+	all, list := true, &pickle.List{}
+	for _, on := range e.Layers {
+		all = all && on
+		list.Items = append(list.Items, map[bool]int64{true: 1}[on])
+	}
+	if d.Set("moe_layer_freq", int64(1)); !all {
+		d.Set("moe_layer_freq", list)
+	}
+}
+
+// scalar is an f32 tensor of one element.
+func scalar(v float64) *pickle.Tensor {
+	var raw [4]byte
+	binary.LittleEndian.PutUint32(raw[:], math.Float32bits(float32(v)))
+	return pickle.Constant("F32", []int64{1}, raw[:])
+}
+
+func float64frombytes(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }

@@ -1,0 +1,124 @@
+package nanogpt
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monotron/fault"
+	"monotron/megatron/formats"
+	"monotron/megatron/formats/hf"
+	"monotron/megatron/formats/pickle"
+	"monotron/megatron/internal/sharedtest"
+	"monotron/megatron/spec"
+)
+
+func open(t *testing.T, path string) formats.Source {
+	t.Helper()
+	src, err := Open(path, formats.OpenOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = src.Close() })
+	return src
+}
+
+// same compares every tensor of a with b's.
+func same(t *testing.T, a, b formats.Source) {
+	t.Helper()
+	for _, tensor := range a.Tensors() {
+		want, err := formats.ReadAll(a, tensor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := formats.ReadAll(b, tensor)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s differs, %v", tensor.Name, err)
+		}
+	}
+}
+
+// nanoGPT's own file under torch.compile's names holds the family's weights;
+// what is written reads back whole: moments, step, iteration, activation.
+func TestGoldenRoundTrip(t *testing.T) {
+	root := sharedtest.Dir(t, "golden", "checkpoint")
+	src := open(t, filepath.Join(root, "gpt2-nanogpt-compiled"))
+	family, err := hf.OpenSource(filepath.Join(root, "gpt2-hf-f32"), formats.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer family.Close()
+	same(t, family, src)
+	if m := src.Info().Model; m.Activation != spec.GeluErf {
+		t.Errorf("activation %s; nanoGPT computes the exact GELU", m.Activation)
+	}
+	for _, from := range []formats.Source{src, family} {
+		out := filepath.Join(t.TempDir(), "deep", "ckpt.pt")
+		if _, err := Write(context.Background(), out, from, formats.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		back := open(t, out)
+		same(t, from, back)
+		if back.State().Iteration != from.State().Iteration || back.Info().Model.Activation != from.Info().Model.Activation {
+			t.Errorf("iteration %d, activation %s", back.State().Iteration, back.Info().Model.Activation)
+		}
+		if got, want := string(back.State().Extra[formats.ExtraAdamSteps]), string(from.State().Extra[formats.ExtraAdamSteps]); got != want {
+			t.Errorf("%q steps, want %q", got, want)
+		}
+	}
+}
+
+// A model without biases reads as one whose biases are zero, moments too.
+func TestNoBias(t *testing.T) {
+	src := open(t, filepath.Join(sharedtest.Dir(t, "golden", "checkpoint"), "gpt2-nobias-nanogpt"))
+	if err := formats.Check(src); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, tensor := range src.Tensors() {
+		if !strings.HasSuffix(tensor.Name, ".bias") {
+			continue
+		}
+		raw, err := formats.ReadAll(src, tensor)
+		if err != nil || len(bytes.Trim(raw, "\x00")) > 0 {
+			t.Errorf("%s is not zero, %v", tensor.Name, err)
+		}
+		seen++
+	}
+	if seen != 3*13 {
+		t.Errorf("%d biases, with their moments; a model of two layers has 39", seen)
+	}
+}
+
+// What is no checkpoint of nanoGPT, or not of the model it says, is refused.
+func TestRefuses(t *testing.T) {
+	args := func(heads int64) *pickle.Dict {
+		return pickle.NewDict("n_layer", int64(1), "n_head", heads, "n_embd", int64(8), "block_size", int64(4), "vocab_size", int64(10), "bias", true)
+	}
+	for says, root := range map[string]pickle.Value{
+		"a list":       &pickle.List{},
+		`"model_args"`: pickle.NewDict("model", pickle.NewDict()),
+		"n_head 3":     pickle.NewDict("model", pickle.NewDict(), "model_args", args(3)),
+		"missing":      pickle.NewDict("model", pickle.NewDict(), "model_args", args(2)),
+		"no place":     pickle.NewDict("model", pickle.NewDict("odd", scalar(1)), "model_args", args(2)),
+	} {
+		path := filepath.Join(t.TempDir(), "ckpt.pt")
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pickle.Save(t.Context(), f, "ckpt", root); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(path, formats.OpenOptions{Step: -1})
+		if err == nil || !strings.Contains(err.Error(), says) || fault.CodeOf(err) != fault.BadData {
+			t.Errorf("%v (code %d), want it to say %q", err, fault.CodeOf(err), says)
+		}
+	}
+}
