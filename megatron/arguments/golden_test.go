@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/megatron/internal/sharedtest"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 )
@@ -163,40 +164,15 @@ func TestGoldenBatchSize(t *testing.T) {
 	}
 }
 
-// shared finds the folder of golden cases: MONOTRON_SHARED, or a sibling of the
-// repository.
-func shared(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("MONOTRON_SHARED"); dir != "" {
-		return dir
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for up := dir; ; up = filepath.Dir(up) {
-		if candidate := filepath.Join(up, "shared"); isDir(filepath.Join(candidate, "golden")) {
-			return candidate
-		}
-		if up == filepath.Dir(up) {
-			t.Skip("no folder shared beside the repository; MONOTRON_SHARED names one")
-		}
-	}
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
-
 // Claim: every command line in the golden model cases parses, and what
 // validate_args derived there is derived here.
 func TestGoldenCommandLines(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(shared(t), "golden/model/*/case.json"))
-	if err != nil || len(files) == 0 {
-		t.Skip("no golden model cases")
+	files, err := filepath.Glob(filepath.Join(sharedtest.Dir(t, "golden", "model"), "*", "case.json"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	lines := 0
+	seen := map[string]bool{}
 	for _, file := range files {
 		var c struct {
 			Flags         string
@@ -209,6 +185,7 @@ func TestGoldenCommandLines(t *testing.T) {
 		}
 		readJSON(t, file, &c)
 		name := filepath.Base(filepath.Dir(file))
+		seen[name] = true
 		for variant, v := range c.Variants {
 			lines++
 			if _, _, err := ParseWith(partly, Override(shellWords(c.BaseFlags), shellWords(v.Flags))); err != nil {
@@ -223,12 +200,11 @@ func TestGoldenCommandLines(t *testing.T) {
 		options := partly
 		options.Ranks = c.World
 		config, _, err := ParseWith(options, shellWords(line+" "+c.CPU))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
+		if !sharedtest.Lines.Failed(t, name, err) {
+			compareDerived(t, name, &config, c.Derived)
 		}
-		compareDerived(t, name, &config, c.Derived)
 	}
+	sharedtest.Lines.Seen(t, seen)
 	t.Logf("%d command lines", lines)
 }
 
@@ -252,7 +228,7 @@ func compareDerived(t *testing.T, name string, c *training.Config, want map[stri
 func TestGoldenParameterCounts(t *testing.T) {
 	for name, want := range map[string]int64{"pretrain-gpt2": 30080, "pretrain-llama": 25248} {
 		var c struct{ Flags string }
-		file := filepath.Join(shared(t), "golden/model", name, "case.json")
+		file := filepath.Join(sharedtest.Dir(t, "golden", "model"), name, "case.json")
 		readJSON(t, file, &c)
 		config, _, err := Parse(shellWords(c.Flags))
 		if err != nil {
