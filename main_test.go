@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,6 +23,15 @@ func TestUnknownCommands(t *testing.T) {
 		app.Writer, app.ErrWriter = io.Discard, io.Discard
 		if err := app.Run(append([]string{"monotron"}, strings.Fields(line)...)); fault.CodeOf(err) != fault.Usage || err.Error() != want {
 			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
+// TestEveryCommandHasAnExample: a command without one is not done.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	for _, c := range commands() {
+		if _, err := os.Stat(filepath.Join("examples", c.Name+".sh")); err != nil {
+			t.Errorf("%s has no example: %v", c.Name, err)
 		}
 	}
 }

@@ -3,5 +3,5 @@
 # or installed here is skipped with a notice.
 cd "$(dirname "$0")/../.." || exit 1
 make --no-print-directory gloo
-go test -count=1 -v -run 'TestNamespaces|TestHosts|TestJobs' . | grep -E '^ *(---|ok|FAIL|[a-z_]+_test.go)' 
+go test -count=1 -v -run 'TestNamespaces|TestHosts|TestJobs' ./tests | grep -E '^ *(---|ok|FAIL|[a-z_]+_test.go)' 
 exit "${PIPESTATUS[0]}"

@@ -2,7 +2,7 @@
 # at the next step boundary, saved, with 75, and go on to the same numbers.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-SIGNALS=all nice -n 5 go test -v -count=1 -timeout 20m -run '^TestLaunch$/signal' . | grep -v '^=== RUN'
+SIGNALS=all nice -n 5 go test -v -count=1 -timeout 20m -run '^TestLaunch$/signal' ./tests | grep -v '^=== RUN'
 # A time limit: all end at the next step boundary, saved, with 75.
 make --no-print-directory build >/dev/null
 folder=$(mktemp -d)

@@ -1,4 +1,4 @@
-package main
+package tests
 
 import (
 	"errors"
@@ -74,13 +74,10 @@ func TestNamespaces(t *testing.T) {
 	t.Run("doctor --hosts", func(t *testing.T) { doctorOfHosts(t, l) })
 }
 
-// gloo is where `make gloo` has put the library; "" where it has not.
+// gloo is where `make gloo` has put the library; "off" where it has not.
 func gloo() string {
-	path, err := filepath.Abs("bin/libmt_gloo.so")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
+	path := filepath.Join(repository, "bin", "libmt_gloo.so")
+	if _, err := os.Stat(path); err != nil {
 		return "off"
 	}
 	return path

@@ -1,4 +1,4 @@
-package main
+package tests
 
 import (
 	"fmt"
@@ -40,16 +40,12 @@ func tools(t *testing.T, l *launching, scripts map[string]string) (path string) 
 // runJob runs a script as a batch system does, and compares its numbers.
 func runJob(t *testing.T, l *launching, script string, environment ...string) {
 	t.Helper()
-	path, err := filepath.Abs("docs/jobs/" + script)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, left := range []string{"job.jsonl", "checkpoints"} {
 		if err := os.RemoveAll(filepath.Join(l.dir, left)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("bash", path)
+	cmd := exec.Command("bash", filepath.Join(repository, "docs", "jobs", script))
 	cmd.Dir, cmd.Env = l.dir, append(os.Environ(), environment...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", script, err, out)

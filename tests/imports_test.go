@@ -1,10 +1,9 @@
-package main
+package tests
 
 import (
 	"fmt"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -66,6 +65,7 @@ var importTable = []row{
 	{"dataset", base + "tokenizer", "data stands alone: any trainer could read it"},
 	{"tokenizer", base, "text to ids"},
 	{"scripts/bench-data", "dataset tokenizer", "a clock around the tokenizer alone"},
+	{"tests", "mpu/comm ", "starts the program; reads what its ranks recorded, and knocks at their doors"},
 	{"flags", "fault", "reads a command line"},
 	{"hint", "", "asks the system for what only makes a run faster"},
 	{"fault", "", "the bottom: every package may return one"},
@@ -76,7 +76,7 @@ const forTests = devices + "csrc/device/devicetest megatron/internal "
 
 // TestImportsPointDown fails on an import that design.md section 2 forbids.
 func TestImportsPointDown(t *testing.T) {
-	arrows, err := readArrows(".")
+	arrows, err := readArrows()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,17 +184,11 @@ func rowOf(pkg string) (best row, ok bool) {
 func under(pkg, folder string) bool { return pkg == folder || strings.HasPrefix(pkg, folder+"/") }
 
 // readArrows parses the import lines of every Go file, whatever its build tags.
-func readArrows(root string) ([]arrow, error) {
+func readArrows() ([]arrow, error) {
 	var arrows []arrow
 	files := token.NewFileSet()
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && path != root && (d.Name() == "testdata" || d.Name() == "quickstart" && filepath.Dir(path) == root || strings.HasPrefix(d.Name(), ".")) {
-			return filepath.SkipDir
-		}
-		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+	err := walkSources(func(path string) error {
+		if !strings.HasSuffix(path, ".go") {
 			return nil
 		}
 		found, err := arrowsOf(files, path)
@@ -206,7 +200,7 @@ func readArrows(root string) ([]arrow, error) {
 }
 
 func arrowsOf(files *token.FileSet, path string) ([]arrow, error) {
-	f, err := parser.ParseFile(files, path, nil, parser.ImportsOnly)
+	f, err := parser.ParseFile(files, filepath.Join(repository, path), nil, parser.ImportsOnly)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,29 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExamples runs every script of examples/ in a folder of its own: the
+// commands of the documentation are commands that work.
+func TestExamples(t *testing.T) {
+	scripts, err := filepath.Glob(filepath.Join(repository, "examples", "*.sh"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	bin := program(t)
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".sh"), func(t *testing.T) {
+			cmd := exec.Command("sh", "-eu", script)
+			cmd.Dir = t.TempDir()
+			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "REPO="+repository)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
