@@ -6,6 +6,8 @@ STATICCHECK := .tools/bin/staticcheck-v0.8.2
 FUZZTIME    ?= 10s
 # Commands that are also called by their own name, as links to bin/monotron.
 LINKS       := pretrain_gpt preprocess_data preprocess_data_fast
+# Long proofs, a target for each subject.
+PROOFS      := $(patsubst tests/proofs/%/.,proofs-%,$(wildcard tests/proofs/*/.))
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 
@@ -14,7 +16,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps gloo cuda cuda-kernels emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint nocgo fuzz bench bench-data quickstart shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
+.PHONY: build deps gloo cuda cuda-kernels emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint nocgo fuzz bench bench-data quickstart proofs $(PROOFS) shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -51,24 +53,25 @@ bench: build deps ## this machine's peak, then the training step, in f32 and bf1
 bench-data: build ## the data path against its peers (a venv in .tools), as ratios
 	@sh scripts/bench-data/run.sh
 
+proofs: build deps ## long proofs of every subject, some hours; one: proofs-SUBJECT, as tests/proofs has folders
+	@bash tests/proofs/run.sh
+
+$(PROOFS): build deps
+	@bash tests/proofs/run.sh $(@:proofs-%=%)
+
+# What the proofs were called before.
+shows-a: build deps
+	@bash tests/proofs/run.sh recipes resume/kills
+shows-b: build deps
+	@bash tests/proofs/run.sh layouts resume/kills-between-layouts
+shows-c: proofs-data
+shows-d: proofs-checkpoints
+shows-e: proofs-cuda
+shows-f: proofs-failures
+
 quickstart: ## Go's sources to a trained GPT in under 4 minutes
 	@$(MAKE) --no-print-directory deps build
 	@$(GO) run ./tools/quickstart
-
-shows-a: build deps ## long proofs: recipes, resume, 50 kills, bench (about an hour)
-	@for s in scripts/shows-a/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
-
-shows-b: build deps ## long proofs: every layout, every mutant, Megatron's own layouts (about half an hour)
-	@for s in scripts/shows-b/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
-
-shows-c: build ## long proofs of the data path: golden cases, 30 kills, bad input, ratios
-	@for s in scripts/shows-c/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
-
-shows-d: build ## checkpoints: the matrix of formats, peers, speed, generation (PYTHON: one with torch and transformers)
-	@for s in scripts/shows-d/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
-
-shows-f: build ## processes against goroutines, the fault table, kills with restarts, signals, attacks
-	@for s in scripts/shows-f/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
 
 cuda: ## bin/libmt_cuda.so by nvcc, from wheels in .tools where there is none
 	@sh scripts/cuda-tools.sh
@@ -95,9 +98,6 @@ test-gpu: gpu-pack ## device cases, golden cases and training on this machine's 
 bench-gpu: gpu-pack ## kernels against copy bandwidth, products and attention against torch, into out-gpu/
 	@sh scripts/gpu.sh bench
 
-shows-e: build cuda ## proofs of the CUDA device that need no GPU
-	@for s in scripts/shows-e/[0-9]*.sh; do echo "== $$s"; bash $$s || exit 1; done
-
 crosscheck-tokenizers: build ## COUNT (100000) random strings through the original tokenizers and ours
 	@sh scripts/crosscheck-tokenizers/run.sh
 
@@ -106,3 +106,4 @@ clean: ## what the targets above made
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@echo "subjects of proofs: $(PROOFS:proofs-%=%)"

@@ -51,7 +51,7 @@ func portsOf(t *testing.T, pid int) (ports []int) {
 	return ports
 }
 
-// Claim (issue F, show 5): a port scan, a wrong secret, garbage bytes and slow-loris
+// Claim (docs/launch.md): a port scan, a wrong secret, garbage bytes and slow-loris
 // against every port of the run, the store's and the heartbeats' among them, change
 // neither its numbers nor its end.
 func attacked(l *launching) {
@@ -144,13 +144,13 @@ func loris(ports []int, over <-chan struct{}) int {
 	return n
 }
 
-// Claim (issue F, part 6, show 4): SIGTERM or SIGUSR1 to one rank of eight, or to all
+// Claim (docs/failures.md): SIGTERM or SIGUSR1 to one rank of eight, or to all
 // and the launcher at once, whatever they are at, ends all at the next step boundary, saved, with 75; the same command goes
 // on from there to the same numbers.
 func signalInAnyPhase(l *launching) {
 	t := l.t
 	phases := map[string]syscall.Signal{"eval:step=4": syscall.SIGUSR1, "save:step=4": syscall.SIGTERM, "startup:step=0": syscall.SIGTERM}
-	if os.Getenv("SIGNALS") != "all" { // the others in scripts/shows-f
+	if os.Getenv("SIGNALS") != "all" { // the rest in tests/proofs/failures
 		delete(phases, "save:step=4")
 	}
 	l.must("pretrain_gpt " + eight + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")

@@ -60,7 +60,7 @@ func faultTable() (cells []cell) {
 	return cells
 }
 
-// TestFaultTable (issue F, show 2): every injection x phase: the verdict names the
+// TestFaultTable (docs/failures.md): every injection x phase: the verdict names the
 // right rank and cause, in time; the exit code says it; no process is left behind.
 // FAULTS=all does the whole table and prints it, FAULTS=eval the rows with that word;
 // else it is a few cells, drawn by SEED.
@@ -84,7 +84,7 @@ func TestFaultTable(t *testing.T) {
 	}
 	l, limit := newLaunching(t, program(t)), slow
 	if all {
-		limit = 30 * time.Second // the issue's, on a machine that does nothing else
+		limit = 30 * time.Second // what docs/failures.md promises, on a machine that does nothing else
 		fmt.Printf("%-22s %-10s %-11s %-11s %5s %5s %9s %9s\n", "fault", "phase", "ranks are", "verdict", "rank", "code", "from hit", "whole run")
 	}
 	for i, c := range cells {
@@ -175,7 +175,7 @@ func leftBehind(folder string) error {
 	}
 }
 
-// Claim (issue F, part 5): a step that is not finite is kept and runs again alone, to
+// Claim (docs/failures.md): a step that is not finite is kept and runs again alone, to
 // the same place; the records of the dead run join to a time line and a trace.
 func replayAndPostmortem(l *launching) {
 	t := l.t
@@ -199,7 +199,7 @@ func replayAndPostmortem(l *launching) {
 	}
 }
 
-// Claim (issue F, part 7): a checkpoint with a byte changed is not trusted: the run
+// Claim (docs/failures.md): a checkpoint with a byte changed is not trusted: the run
 // goes on from the one before it.
 func corruptedCheckpoint(l *launching) {
 	t := l.t
@@ -215,7 +215,7 @@ func corruptedCheckpoint(l *launching) {
 	}
 }
 
-// Claim (issue F, part 5): a rank behind a slow network, and one that works slowly,
+// Claim (docs/failures.md): a rank behind a slow network, and one that works slowly,
 // are named by the straggler line; the run goes on.
 func stragglers(l *launching) {
 	t := l.t
@@ -229,7 +229,7 @@ func stragglers(l *launching) {
 	}
 }
 
-// Claim (issue F, part 6): where a rank fails again and again, --auto-restart goes on
+// Claim (docs/failures.md): where a rank fails again and again, --auto-restart goes on
 // with fewer ranks, from the last good checkpoint.
 func shrinks(l *launching) {
 	t := l.t

@@ -44,7 +44,7 @@ func (l *launching) nodes(line string) (cmds [2]*exec.Cmd, notes [2]*bytes.Buffe
 	return cmds, notes
 }
 
-// Claim (issue F, part 6): where the launcher of one of two hosts is gone for good,
+// Claim (docs/failures.md): where the launcher of one of two hosts is gone for good,
 // --auto-restart goes on with the ranks of the other, from the last good checkpoint.
 func goesOnWithoutHost(l *launching) {
 	t := l.t
@@ -62,7 +62,7 @@ func goesOnWithoutHost(l *launching) {
 	l.wentOn("g.jsonl", "whole.jsonl", 12)
 }
 
-// Claim (issue F, part 6): where the layout does not allow it, one error says so.
+// Claim (docs/failures.md): where the layout does not allow it, one error says so.
 func cannotGoOnWithoutHost(l *launching) {
 	t := l.t
 	cmds, notes := l.nodes(strings.Replace(eight, "--pipeline-model-parallel-size 2", "--pipeline-model-parallel-size 4", 1) + "--train-iters 20000 --save ck --save-interval 2 --log-jsonl c.jsonl")
@@ -77,7 +77,7 @@ func cannotGoOnWithoutHost(l *launching) {
 	}
 }
 
-// Claim (issue F, part 6): a rank that is killed on one of two hosts is no reason to go
+// Claim (docs/failures.md): a rank that is killed on one of two hosts is no reason to go
 // on without the host: both start again together, to the numbers of a run that was not
 // disturbed.
 func hostsStartAgainTogether(l *launching) {

@@ -108,7 +108,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// Claim (issue F, part 2): launch --hostfile gives the numbers of one process.
+// Claim (docs/launch.md): launch --hostfile gives the numbers of one process.
 func hostsEqualGoroutines(l *launching, launch string) {
 	l.must("pretrain_gpt " + eight + "--train-iters 4 --world-size 8 --log-jsonl one.jsonl")
 	l.must(launch + "-- pretrain_gpt " + eight + "--train-iters 4 --log-jsonl many.jsonl")
@@ -117,7 +117,7 @@ func hostsEqualGoroutines(l *launching, launch string) {
 	}
 }
 
-// Claim (issue F, part 8): arguments do not pass a shell, whatever is in them, and
+// Claim (docs/launch.md): arguments do not pass a shell, whatever is in them, and
 // the secret is in no command line.
 func hostsGetWordsUnchanged(l *launching, launch string) {
 	t := l.t
@@ -158,7 +158,7 @@ func (l *launching) victim(rank int) int {
 	return 0
 }
 
-// Claim (issue F, part 2): a rank killed on another host is named, with the signal,
+// Claim (docs/failures.md): a rank killed on another host is named, with the signal,
 // in the last line alone; nothing is left behind.
 func hostsNameTheKilled(l *launching, launch string) {
 	t := l.t
@@ -179,7 +179,7 @@ func hostsNameTheKilled(l *launching, launch string) {
 	gone(t, pids)
 }
 
-// Claim (issue F, part 2 and show 4): SIGTERM to the launcher makes all hosts save
+// Claim (docs/launch.md): SIGTERM to the launcher makes all hosts save
 // and end with 75.
 func hostsSaveAndStop(l *launching, launch string) {
 	t := l.t
@@ -195,7 +195,7 @@ func hostsSaveAndStop(l *launching, launch string) {
 	gone(t, pids)
 }
 
-// Claim (issue F, part 2): a host that ssh does not reach is named; the exit code
+// Claim (docs/launch.md): a host that ssh does not reach is named; the exit code
 // is not 0 and nobody waits for it.
 func hostUnreachable(l *launching, launch string) {
 	t := l.t
@@ -223,7 +223,7 @@ func perish(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// Claim (issue F, part 6): --auto-restart goes on without a host that is gone, from
+// Claim (docs/failures.md): --auto-restart goes on without a host that is gone, from
 // the last good checkpoint, with half of the data-parallel size, whichever host it is.
 func hostsGoOnWithout(l *launching, launch string) {
 	t := l.t
@@ -258,7 +258,7 @@ func (l *launching) wentOn(name, whole string, iterations int) {
 	}
 }
 
-// Claim (issue F, part 2): when the launcher is killed, the ranks on the hosts end.
+// Claim (docs/launch.md): when the launcher is killed, the ranks on the hosts end.
 func hostsEndWithTheLauncher(l *launching, launch string) {
 	cmd, _ := l.start(launch+"-- pretrain_gpt "+eight+"--train-iters 20000 --log-jsonl e.jsonl", "e.jsonl", 1)
 	pids := map[int]int{1: l.victim(1), 5: l.victim(5)}

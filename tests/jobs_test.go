@@ -53,7 +53,7 @@ func runJob(t *testing.T, l *launching, script string, environment ...string) {
 	l.same(t, "job.jsonl")
 }
 
-// Claim (issue F, parts 2 and "real components"): the ready sbatch script gives the
+// Claim (docs/hosts.md): the ready sbatch script gives the
 // numbers of one process, with an srun that sets the variables Slurm sets.
 func sbatch(t *testing.T, l *launching) {
 	srun := `while [ "${1#--}" != "$1" ]; do shift; done
@@ -68,7 +68,7 @@ exit $code
 	runJob(t, l, "train.sbatch", "PATH="+tools(t, l, map[string]string{"srun": srun}), "SLURM_NTASKS=8", fmt.Sprint("SLURM_JOB_ID=", os.Getpid()), "SLURM_JOB_NODELIST=localhost")
 }
 
-// Claim (issue F, part 2): the ready PBS script gives them on the hosts of
+// Claim (docs/hosts.md): the ready PBS script gives them on the hosts of
 // PBS_NODEFILE, reached by a real sshd.
 func qsub(t *testing.T, l *launching) {
 	config := sshd(t, l)
@@ -81,7 +81,7 @@ func qsub(t *testing.T, l *launching) {
 	runJob(t, l, "train.pbs", "PATH="+tools(t, l, map[string]string{"ssh": fmt.Sprintf("exec %s -F %s \"$@\"\n", ssh, config)}), "PBS_NODEFILE="+nodes, "PBS_O_WORKDIR="+l.dir, "PBS_JOBID=17.server")
 }
 
-// Claim (issue F, show 1): the same under Open MPI's mpirun.
+// Claim (docs/launch.md): the same under Open MPI's mpirun.
 func mpirun(t *testing.T, l *launching) {
 	program, err := exec.LookPath("mpirun")
 	if err != nil {

@@ -208,7 +208,7 @@ func gone(t *testing.T, pids map[int]int) {
 	}
 }
 
-// Claim (issue F, show 1): TP2 x PP2 x DP2 as 8 processes gives the losses,
+// Claim (docs/launch.md): TP2 x PP2 x DP2 as 8 processes gives the losses,
 // gradient norms and weights of 8 ranks in one process, bit for bit.
 func processesEqualGoroutines(l *launching) {
 	t := l.t
@@ -226,7 +226,7 @@ func processesEqualGoroutines(l *launching) {
 	}
 }
 
-// Claim (issue F, part 2 and 5): a rank that is killed is named in the last line,
+// Claim (docs/failures.md): a rank that is killed is named in the last line,
 // with what it was at; the exit code says the signal; nothing is left behind.
 func killedRankIsNamed(l *launching) {
 	t := l.t
@@ -257,7 +257,7 @@ func killedRankIsNamed(l *launching) {
 	}
 }
 
-// Claim (issue F, show 4): SIGTERM to one rank of eight ends all after the step,
+// Claim (docs/failures.md): SIGTERM to one rank of eight ends all after the step,
 // saved, with 75; the same command goes on from there to the same numbers.
 func signalToOneRank(l *launching) {
 	t := l.t
@@ -280,7 +280,7 @@ func signalToOneRank(l *launching) {
 	}
 }
 
-// Claim (issue F, part 6): a run whose output nobody reads any more, as behind
+// Claim (docs/failures.md): a run whose output nobody reads any more, as behind
 // `| head`, is not lost: it saves after its step and ends with 75.
 func nobodyReads(l *launching) {
 	t := l.t
@@ -303,7 +303,7 @@ func nobodyReads(l *launching) {
 	}
 }
 
-// Claim (issue F, part 2): when the launcher itself is killed, its ranks end.
+// Claim (docs/launch.md): when the launcher itself is killed, its ranks end.
 func killedLauncherLeavesNothing(l *launching) {
 	t := l.t
 	cmd, _ := l.start("launch --nproc-per-node 2 -- pretrain_gpt "+strings.Replace(eight, "--pipeline-model-parallel-size 2", "", 1)+"--train-iters 20000 --log-jsonl x.jsonl", "x.jsonl", 1)
@@ -318,7 +318,7 @@ func killedLauncherLeavesNothing(l *launching) {
 	gone(t, pids)
 }
 
-// Claim (issue F, part 2): with --max-restarts a killed run goes on by itself from
+// Claim (docs/launch.md): with --max-restarts a killed run goes on by itself from
 // its checkpoint, to the numbers of one that was not disturbed.
 func restarts(l *launching) {
 	t := l.t

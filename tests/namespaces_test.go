@@ -112,7 +112,7 @@ func (l *launching) same(t *testing.T, name string) {
 	}
 }
 
-// Claim (issue F, show 1): TP2 x PP2 x DP2 over two hosts, by launch, gives the
+// Claim (docs/hosts.md): TP2 x PP2 x DP2 over two hosts, by launch, gives the
 // numbers of one process; between hosts Gloo carries the bytes where it is built.
 func twoHosts(t *testing.T, l *launching) {
 	n := newNetwork(t, 2)
@@ -132,7 +132,7 @@ func twoHosts(t *testing.T, l *launching) {
 	}
 }
 
-// Claim (issue F, show 1): the same over three hosts of 3, 3 and 2 ranks, started
+// Claim (docs/hosts.md): the same over three hosts of 3, 3 and 2 ranks, started
 // with the variables of torchrun.
 func threeHosts(t *testing.T, l *launching) {
 	n := newNetwork(t, 3)
@@ -148,7 +148,7 @@ func threeHosts(t *testing.T, l *launching) {
 	l.same(t, "three.jsonl")
 }
 
-// Claim (issue F, part 2): where /dev/shm is full the ranks talk by another way, to
+// Claim (docs/hosts.md): where /dev/shm is full the ranks talk by another way, to
 // the same numbers; rank 0 says why, and the cure.
 func fullSharedMemory(t *testing.T, l *launching) {
 	script := "mount -t tmpfs -o size=16k tmpfs /dev/shm || exit 99; exec \"$@\""
@@ -170,7 +170,7 @@ func fullSharedMemory(t *testing.T, l *launching) {
 	}
 }
 
-// Claim (issue F, part 2): a rank that the kernel ends for lack of memory in the run's
+// Claim (docs/failures.md): a rank that the kernel ends for lack of memory in the run's
 // control group is named, with that reason and what it held.
 func outOfMemory(t *testing.T, l *launching) {
 	group := fmt.Sprintf("/sys/fs/cgroup/memory/mt%d", os.Getpid())
@@ -192,7 +192,7 @@ func outOfMemory(t *testing.T, l *launching) {
 	}
 }
 
-// Claim (issue F, part 4): doctor --hosts runs the preflight alone and prints a
+// Claim (docs/hosts.md): doctor --hosts runs the preflight alone and prints a
 // table of bandwidths with a line for each host.
 func doctorOfHosts(t *testing.T, l *launching) {
 	n := newNetwork(t, 3)

@@ -10,7 +10,7 @@ import (
 	"monotron/megatron/checkpoint"
 )
 
-// Claim (issue A, "Bad input"): one error that names the place, with the right
+// Claim (docs/exit-codes.md): one error that names the place, with the right
 // exit code, before a line is trained.
 func TestBadInputHasOneClearError(t *testing.T) {
 	dir := t.TempDir()

@@ -112,7 +112,7 @@ func TestUseCheckpointArgs(t *testing.T) {
 	}
 }
 
-// Claim (Show 3 of the design's output): stdout has Megatron's lines alone, in its order.
+// Claim (docs/logging.md): stdout has Megatron's lines alone, in its order.
 func TestStdoutIsMegatrons(t *testing.T) {
 	r := must(t, t.TempDir(), tiny+someData+"--save DIR/c --save-interval 2 --manual-gc --sample-prompt 1")
 	form := regexp.MustCompile(`^( > number of parameters on |\[Rank 0\] \(after \d+ iterations\) memory \(MB\) \| | \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}\] iteration +\d+/ +6 \| consumed samples: +\d+ \| | validation loss at iteration \d+ (on (validation|test) set )?\| lm loss value: |-+$)`)

@@ -12,7 +12,7 @@ import (
 	"monotron/megatron/formats"
 )
 
-// Claim (issue D, part 3): a run that saves in Megatron's formats goes on from
+// Claim (docs/checkpoints.md): a run that saves in Megatron's formats goes on from
 // them bit for bit, as from our own: losses, and the weights at the end.
 func TestMegatronFormatsContinueBitForBit(t *testing.T) {
 	for name, flags := range map[string]string{

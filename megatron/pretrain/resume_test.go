@@ -82,7 +82,7 @@ func TestStoppedEvaluation(t *testing.T) {
 	}
 }
 
-// Claim (issue A, Show 5): kill -9 at any moment loses at most the steps since
+// Claim (docs/checkpoints.md): kill -9 at any moment loses at most the steps since
 // the last save: nothing partial bears a final name, and the run that is started
 // again ends with the losses and weights of an undisturbed one. MONOTRON_KILLS
 // sets the number of kills (50 for the show), MONOTRON_SEED the moments.

@@ -149,7 +149,7 @@ func TestProcessStorm(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 5): ranks that call different things all get the same
+// Claim (docs/failures.md): ranks that call different things all get the same
 // error, which names both.
 func TestProcessMismatch(t *testing.T) {
 	errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
@@ -168,7 +168,7 @@ func TestProcessMismatch(t *testing.T) {
 	}
 }
 
-// Claim (issue F): when a rank dies its peers return within seconds, and their
+// Claim (docs/failures.md): when a rank dies its peers return within seconds, and their
 // error names it; so for rank 0.
 func TestProcessDeathIsNamed(t *testing.T) {
 	for _, dead := range []int{1, 0} {

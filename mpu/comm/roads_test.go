@@ -78,7 +78,7 @@ func fractions(rank int, n int64) []float64 {
 	return values
 }
 
-// Claim (issue F, parts 1 and 2): on every road many calls under way at once keep
+// Claim (docs/hosts.md): on every road many calls under way at once keep
 // apart, a rank that dies in the midst of a long message is named, and so is one
 // that the others wait for in vain.
 func TestRoadsStormAndDeath(t *testing.T) {
@@ -96,7 +96,7 @@ func TestRoadsStormAndDeath(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 1): without the library the ranks talk all the same, and
+// Claim (docs/hosts.md): without the library the ranks talk all the same, and
 // say why they do not use it.
 func TestRoadsWithoutGloo(t *testing.T) {
 	t.Setenv("MONOTRON_ROADS", roadGloo)

@@ -66,7 +66,7 @@ func peakOf(t *testing.T, args ...string) int64 {
 	return kb * 1024
 }
 
-// Claim (issue D, part 4): a conversion's memory is at most 1.2 times the largest
+// Claim (docs/checkpoints.md): a conversion's memory is at most 1.2 times the largest
 // tensor and 200 MB, whatever the state's size, from every format to every other.
 // The state is larger than that: 268 MB with tensors of 4 MB; where MONOTRON_SPEED
 // names a folder it is 1.5 GB, GPT-2 124M with moments.

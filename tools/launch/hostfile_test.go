@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Claim (issue F, part 2): hostfiles of MPI's, DeepSpeed's and PBS's kind are read;
+// Claim (docs/launch.md): hostfiles of MPI's, DeepSpeed's and PBS's kind are read;
 // what cannot be meant is refused with its line.
 func TestHostfiles(t *testing.T) {
 	for text, want := range map[string]string{
@@ -37,7 +37,7 @@ func TestHostfiles(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 8): a path reaches the program through a shell as it is.
+// Claim (docs/launch.md): a path reaches the program through a shell as it is.
 func TestQuoted(t *testing.T) {
 	for _, word := range []string{"/a b/c", "/it's", "$(x)`y`\"z\"\\", "*"} {
 		out, err := exec.Command("sh", "-c", "printf %s "+quoted(word)).Output()

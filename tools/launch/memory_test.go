@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Claim (issue F, part 2): the counter of processes ended for lack of memory is found
+// Claim (docs/failures.md): the counter of processes ended for lack of memory is found
 // in both versions of control groups, on a host and in a container (the kernel's
 // Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
 func TestOOMKills(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"monotron/mpu/comm/watch"
 )
 
-// Claim (issue F, part 7): faults are read from --inject, several of them, with the
+// Claim (docs/failures.md): faults are read from --inject, several of them, with the
 // usual values where nothing is said.
 func TestParse(t *testing.T) {
 	got, err := Parse([]string{"kill:rank=3:step=7:phase=backward,exit:code=9", "sleep:rank=1:seconds=0.5:phase=data", "slow:ms=20", "corrupt:step=4", "nan:layer=2", "mismatch:what=order"})

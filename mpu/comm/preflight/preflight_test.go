@@ -39,7 +39,7 @@ func onFour(t *testing.T, f func(p *comm.Process) error) []error {
 	return errs
 }
 
-// Claim (issue F, part 4): every group is summed on, checked and timed; rank 0 says
+// Claim (docs/hosts.md): every group is summed on, checked and timed; rank 0 says
 // so in one line that also names the way the bytes went.
 func TestPreflightTimesEveryGroup(t *testing.T) {
 	t.Setenv("MONOTRON_ROADS", "tcp")
@@ -72,7 +72,7 @@ func TestPreflightTimesEveryGroup(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 4): a clock that is off, full shared memory and a slow group
+// Claim (docs/hosts.md): a clock that is off, full shared memory and a slow group
 // are each named with a cure.
 func TestPreflightNotes(t *testing.T) {
 	errs := onFour(t, func(p *comm.Process) error {

@@ -73,7 +73,7 @@ func closeAll(t *testing.T, sessions []*Session) {
 	all.Wait()
 }
 
-// Claim (issue F, part 3): ranks may come in any order, rank 0 last too; each
+// Claim (docs/launch.md): ranks may come in any order, rank 0 last too; each
 // gets the same list and the same name of the run.
 func TestAnyOrder(t *testing.T) {
 	for _, order := range [][]int{{0}, {0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
@@ -90,7 +90,7 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 3): what does not fit is one error that names it, on all ranks.
+// Claim (docs/launch.md): what does not fit is one error that names it, on all ranks.
 func TestMisfits(t *testing.T) {
 	with := func(addr string, rank, world int, change func(*Config)) Config {
 		c := config(addr, rank, world)
@@ -134,7 +134,7 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 3): the second of two jobs on one port is told so, and the
+// Claim (docs/launch.md): the second of two jobs on one port is told so, and the
 // first goes on.
 func TestTwoJobsOnOnePort(t *testing.T) {
 	addr := freeAddr(t)
@@ -158,7 +158,7 @@ func TestTwoJobsOnOnePort(t *testing.T) {
 	closeAll(t, sessions)
 }
 
-// Claim (issue F, part 5): who ends without a word is named to all others, with
+// Claim (docs/failures.md): who ends without a word is named to all others, with
 // what it was at; rank 0 too.
 func TestDeathIsNamed(t *testing.T) {
 	for _, dead := range []int{2, 0} {
@@ -235,7 +235,7 @@ func TestErrorReachesAll(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 3): 1,000 ranks join in under 5 s. The time is logged, not
+// Claim: 1,000 ranks join in under 5 s. The time is logged, not
 // asserted beyond a generous bound: the machine may be busy.
 func TestThousandRanks(t *testing.T) {
 	const world = 1000
@@ -255,7 +255,7 @@ func TestThousandRanks(t *testing.T) {
 	closeAll(t, sessions)
 }
 
-// Claim (issue F, show 5): a port scan, garbage, a wrong secret and connections
+// Claim (docs/launch.md): a port scan, garbage, a wrong secret and connections
 // that say nothing do not disturb a run, neither while it gathers nor later.
 func TestStrangersDoNotDisturb(t *testing.T) {
 	addr := freeAddr(t)
@@ -369,7 +369,7 @@ func FuzzReadMessage(f *testing.F) {
 	})
 }
 
-// Claim (issue F, part 6): those that have come by the time limit go on without the
+// Claim (docs/failures.md): those that have come by the time limit go on without the
 // others; one that comes later is told so, and disturbs nobody.
 func TestFewer(t *testing.T) {
 	addr := freeAddr(t)
@@ -398,7 +398,7 @@ func TestFewer(t *testing.T) {
 	closeAll(t, sessions)
 }
 
-// Claim (issue F, part 3): a wait that is long is told, with whom it is for, and again
+// Claim (docs/launch.md): a wait that is long is told, with whom it is for, and again
 // at growing intervals.
 func TestPatience(t *testing.T) {
 	var said strings.Builder

@@ -110,7 +110,7 @@ func TestNoVerdict(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 5): the straggler line names the slowest rank of each phase.
+// Claim (docs/failures.md): the straggler line names the slowest rank of each phase.
 func TestStragglers(t *testing.T) {
 	r := newRun4()
 	w := &Watcher{ranks: r.ranks, settings: Settings{Remark: func(string) {}, Every: 2}}

@@ -12,7 +12,7 @@ import (
 	"monotron/mpu/comm/rendezvous"
 )
 
-// Claim (issue F, part 8 and show 5): a port scan, a wrong secret, garbage, a message
+// Claim (docs/failures.md): a port scan, a wrong secret, garbage, a message
 // too large and connections that say nothing do not keep a rank's beats from the
 // watcher; a rank of another run is not heard.
 func TestStrangers(t *testing.T) {

@@ -71,7 +71,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 5): a rank's record is a file that says what it was at when it
+// Claim (docs/failures.md): a rank's record is a file that says what it was at when it
 // was killed: nothing has to be written at the end.
 func TestFlightOutlivesItsRank(t *testing.T) {
 	folder := t.TempDir()
@@ -153,7 +153,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// Claim (issue F, part 5): the verdict file is whole and private, and an earlier
+// Claim (docs/failures.md): the verdict file is whole and private, and an earlier
 // run's is kept beside it.
 func TestVerdictFile(t *testing.T) {
 	folder := t.TempDir() + "/run"

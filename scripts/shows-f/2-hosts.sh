@@ -1,7 +1,0 @@
-# Hosts: network namespaces (two and three), a real sshd, the ready job scripts,
-# mpirun; each gives the numbers of one process, bit for bit. What is not permitted
-# or installed here is skipped with a notice.
-cd "$(dirname "$0")/../.." || exit 1
-make --no-print-directory gloo
-go test -count=1 -v -run 'TestNamespaces|TestHosts|TestJobs' ./tests | grep -E '^ *(---|ok|FAIL|[a-z_]+_test.go)' 
-exit "${PIPESTATUS[0]}"

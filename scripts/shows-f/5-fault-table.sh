@@ -1,5 +1,0 @@
-# The fault table: every injection x phase, in processes and in goroutines: the verdict
-# names the right rank and cause; seconds until all is over, exit code, nothing left.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-FAULTS=all nice -n 5 go test -v -count=1 -timeout 60m -run "^TestFaultTable$" ./tests | grep -v "^=== RUN"
