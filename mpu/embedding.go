@@ -20,6 +20,7 @@ func NewVocabParallelEmbedding(r Region, name string, kept, padded, h int64, ini
 	start := n * int64(r.Rank())
 	here := max(0, min(n, kept-start))
 	w := Rows(name, init, []int64{kept, h}, [][2]int64{{start, here}}, n)
+	w.Role = Vocabulary
 	return &VocabParallelEmbedding{Weight: w, Start: start, region: r}
 }
 
@@ -36,6 +37,9 @@ func (e *VocabParallelEmbedding) Forward(d *device.Device, out, ids device.Tenso
 // Backward: the table's gradient += dout, in token order. dout has the rows of
 // all tokens: see WholeGradient.
 func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Tensor) {
+	if e.Weight.Frozen {
+		return
+	}
 	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.Weight.Grad, DOut: dout, IDs: ids, Start: e.Start})
 }
 

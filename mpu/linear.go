@@ -261,12 +261,15 @@ func (l *RowParallelLinear) BiasValue() device.Tensor {
 
 // weightGradient accumulates dW += dyᵀ·x into the f32 main gradient.
 func weightGradient(d *device.Device, w *Param, dy, x device.Tensor) {
+	if w.Frozen {
+		return
+	}
 	d.Matmul(device.MatmulArgs{C: w.Grad, A: dy, B: x, TransA: 1, Accumulate: 1})
 }
 
 // biasGradient accumulates db += Σ dy over the rows that are here.
 func biasGradient(d *device.Device, b *Param, dy device.Tensor) {
-	if b != nil {
+	if b != nil && !b.Frozen {
 		d.ColumnSum(b.Grad, dy)
 	}
 }

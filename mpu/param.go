@@ -48,6 +48,24 @@ type Init struct {
 	Value float64
 }
 
+// Family is parameters that lie on the same ranks; each has gradients of its own
+// group of ranks to sum, its own buckets and its own share of the norm.
+type Family int
+
+const (
+	Dense   Family = iota // whole, or cut over tensor-parallel ranks, on every data-parallel rank
+	Experts               // cut over expert-parallel ranks, which are data-parallel for the rest
+)
+
+// Role is what an optimizer's settings single out.
+type Role int
+
+const (
+	Plain      Role = iota
+	Vocabulary      // word embedding and output layer (--decoupled-lr)
+	QKNorm          // norms of queries and keys (--apply-wd-to-qk-layernorm)
+)
+
 // Param is one parameter tensor as this rank holds it.
 type Param struct {
 	Name   string  // Megatron's, with the global layer number
@@ -56,7 +74,12 @@ type Param struct {
 	Pieces []Piece
 	Init   Init
 
-	NoDecay  bool       // biases and norms: no weight decay
+	Family  Family
+	Role    Role
+	Unit    string // what uses the parameter together with others, and comes and goes with them: decoder.layers.3
+	Frozen  bool   // not trained: it has neither gradient nor optimizer state
+	NoDecay bool   // biases and norms: no weight decay
+
 	Owner    bool       // of all ranks of a model with these values, the one that saves them and counts them in norms
 	Replicas comm.Group // ranks of a model that hold the same values; nil: this one
 	SumOver  comm.Group // ranks of a model whose gradients are partial sums; nil: none

@@ -20,9 +20,9 @@ type attention struct {
 	channels     int64 // d
 	qkv          *mpu.ColumnParallelLinear
 	proj         *mpu.RowParallelLinear
-	qNorm, kNorm *norm // nil: none
-	rope         *ropeTables
-	slopes       Tensor // ALiBi; none
+	qNorm, kNorm *norm       // nil: none
+	rope         *ropeTables // nil: none at this layer
+	slopes       Tensor      // ALiBi; none
 }
 
 func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention {
@@ -36,10 +36,33 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	if m.QKNorm { // each rank's heads give a part of their gradients
 		a.qNorm, a.kNorm = newNorm(m, name+".q_layernorm", m.KVChannels), newNorm(m, name+".k_layernorm", m.KVChannels)
 		for _, w := range append(a.qNorm.params(), a.kNorm.params()...) {
+			w.Role = mpu.QKNorm
 			w.PartialOn(r)
 		}
 	}
 	return a
+}
+
+// prepare takes the layer's tables.
+func (a *attention) prepare(d *device.Device, t *positionTables) {
+	if a.m.RopeAt(a.layer) {
+		a.rope = t.ropes()
+	}
+	if a.m.Position == spec.PositionAlibi {
+		a.slopes = a.alibi(d)
+	}
+}
+
+// alibi is the slopes of this rank's heads.
+func (a *attention) alibi(d *device.Device) Tensor {
+	slopes := spec.AlibiSlopes(a.m.NumAttentionHeads)[a.firstHead:][:a.groups*a.perGroup]
+	t := d.Arena.Alloc(device.Parameters, device.F32, int64(len(slopes)))
+	device.WriteSlice(d, t, slopes)
+	return t
+}
+
+func (a *attention) newCache(d *device.Device, dtype device.DType, tokens int64) Tensor {
+	return d.Arena.Alloc(device.Activations, dtype, tokens, a.groups, 2, a.channels)
 }
 
 // outputInit is the start of the layers that feed the residual stream:
@@ -73,18 +96,22 @@ func (a *attention) split(qkv Tensor) heads {
 // attentionSaved is what backward needs besides the input x. All positions are
 // here, whatever x holds.
 type attentionSaved struct {
-	qkv    Tensor // before QK norm where there is one, else after RoPE
-	used   heads  // what attention saw
-	qs, ks normSaved
-	o      Tensor // [tokens, heads*d]
-	lse    Tensor
-	call   device.AttentionForwardArgs
+	attention *attention
+	qkv       Tensor // before QK norm where there is one, else after RoPE
+	used      heads  // what attention saw
+	qs, ks    normSaved
+	o         Tensor // [tokens, heads*d]
+	lse       Tensor
+	call      device.AttentionForwardArgs
 }
 
-// forward sets y = attention(x) without the projection's bias.
-func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (*attentionSaved, error) {
+func (a *attention) bias() Tensor { return a.proj.BiasValue() }
+
+// forward sets y = attention(x) without the projection's bias; without a y it ends
+// before the projection.
+func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
 	d := p.D
-	saved := &attentionSaved{qkv: s.Alloc(p.DType, p.Tokens(), a.qkv.Columns())}
+	saved := &attentionSaved{attention: a, qkv: s.Alloc(p.DType, p.Tokens(), a.qkv.Columns())}
 	if err := a.qkv.Forward(d, saved.qkv, x, device.NoEpilogue, Tensor{}); err != nil {
 		return nil, err
 	}
@@ -100,6 +127,9 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (*attentionSa
 	saved.lse = s.Alloc(statsType(p), p.Batch, a.groups*a.perGroup, p.Seq)
 	saved.call = a.call(p, saved)
 	d.AttentionForward(saved.call)
+	if !y.Given() {
+		return saved, nil
+	}
 	return saved, a.proj.Forward(d, y, saved.o)
 }
 
@@ -144,8 +174,8 @@ func (a *attention) rotate(p *Pass, h heads, inverse int32) {
 }
 
 // backward sets dx from dy; x is forward's input.
-func (a *attention) backward(p *Pass, saved *attentionSaved, dx, dy, x Tensor) error {
-	d := p.D
+func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
+	a, d := saved.attention, p.D
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
 	do := s.Like(saved.o)

@@ -2,7 +2,8 @@
 //
 // Reading order: pass.go (what one micro-batch shares), parallel.go (how ranks
 // share layers), stage.go (embedding, layers, head: what a stage is), run.go (its
-// forward and backward), layer.go, attention.go, mlp.go, embedding.go, norm.go;
+// forward and backward), layer.go, half.go (what a
+// layer is made of), attention.go, mlp.go, embedding.go, norm.go;
 // recompute.go says which layers forget what, and how what is kept is cut.
 //
 // Activations are [s, b, h], flattened to [tokens, h] with row i*b+j the

@@ -99,7 +99,7 @@ func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) error {
 		return err
 	}
 	e.words.Backward(p.D, dy, p.IDs)
-	if e.position != nil {
+	if e.position != nil && !e.position.Frozen {
 		p.D.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.position.Grad, DOut: dy, IDs: p.PositionIDs})
 	}
 	return nil

@@ -35,24 +35,27 @@ func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 
 func (l *mlp) params() []*mpu.Param { return append(l.fc1.Params(), l.fc2.Params()...) }
 
+func (l *mlp) bias() Tensor { return l.fc2.BiasValue() }
+
 // mlpSaved is what backward needs besides the input x.
 type mlpSaved struct {
+	mlp *mlp
 	pre Tensor // [tokens, fc1 rows here]: what goes into the activation
 	act Tensor // [tokens, ffn/tp]
 }
 
-// forward sets y = mlp(x) without fc2's bias.
-func (l *mlp) forward(p *Pass, s *device.Scope, y, x Tensor) (*mlpSaved, error) {
+// forward sets y = mlp(x) without fc2's bias; without a y it ends after the activation.
+func (l *mlp) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
 	saved, err := l.inner(p, s, x)
-	if err != nil {
-		return nil, err
+	if err != nil || !y.Given() {
+		return saved, err
 	}
 	return saved, l.fc2.Forward(p.D, y, saved.act)
 }
 
-// inner computes what lies between fc1 and fc2; recompute calls it again.
+// inner computes what lies between fc1 and fc2.
 func (l *mlp) inner(p *Pass, s *device.Scope, x Tensor) (saved *mlpSaved, err error) {
-	saved = &mlpSaved{pre: s.Alloc(p.DType, p.Tokens(), l.fc1.Weight.Shape[0]), act: s.Alloc(p.DType, p.Tokens(), l.fc2.Weight.Shape[1])}
+	saved = &mlpSaved{mlp: l, pre: s.Alloc(p.DType, p.Tokens(), l.fc1.Weight.Shape[0]), act: s.Alloc(p.DType, p.Tokens(), l.fc2.Weight.Shape[1])}
 	if e := epilogue(l.kind); e != device.NoEpilogue {
 		return saved, l.fc1.Forward(p.D, saved.act, x, e, saved.pre)
 	}
@@ -73,7 +76,8 @@ func epilogue(kind device.Activation) device.Epilogue {
 }
 
 // backward sets dx from dy; x is forward's input. saved.pre is used up.
-func (l *mlp) backward(p *Pass, saved *mlpSaved, dx, dy, x Tensor) error {
+func (saved *mlpSaved) backward(p *Pass, dx, dy, x Tensor) error {
+	l := saved.mlp
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	dact := s.Like(saved.act)

@@ -49,14 +49,10 @@ type normSaved struct{ mean, rstd Tensor }
 
 // forward sets y = norm(x).
 func (n *norm) forward(p *Pass, s *device.Scope, y, x Tensor) normSaved {
-	stats := device.F32
-	if p.DType == device.F64 {
-		stats = device.F64
-	}
-	saved := normSaved{rstd: s.Alloc(stats, x.Rows())}
+	saved := normSaved{rstd: s.Alloc(statsType(p), x.Rows())}
 	a := device.NormForwardArgs{Y: y, X: x, Gamma: n.gamma.Value, Rstd: saved.rstd, Eps: n.eps, Kind: n.kind, OnePlus: n.onePlus}
 	if n.beta != nil {
-		saved.mean = s.Alloc(stats, x.Rows())
+		saved.mean = s.Alloc(statsType(p), x.Rows())
 		a.Beta, a.Mean = n.beta.Value, saved.mean
 	}
 	p.D.NormForward(a)
@@ -65,10 +61,21 @@ func (n *norm) forward(p *Pass, s *device.Scope, y, x Tensor) normSaved {
 
 // backward sets dx = norm'(x)·dy (+ residual where given).
 func (n *norm) backward(p *Pass, saved normSaved, dx, dy, x, residual Tensor) {
-	a := device.NormBackwardArgs{DX: dx, DY: dy, X: x, Residual: residual, Gamma: n.gamma.Value, DGamma: n.gamma.Grad,
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	a := device.NormBackwardArgs{DX: dx, DY: dy, X: x, Residual: residual, Gamma: n.gamma.Value, DGamma: gradient(p, s, n.gamma),
 		Mean: saved.mean, Rstd: saved.rstd, Kind: n.kind, OnePlus: n.onePlus}
 	if n.beta != nil {
-		a.DBeta = n.beta.Grad
+		a.DBeta = gradient(p, s, n.beta)
 	}
 	p.D.NormBackward(a)
+}
+
+// gradient is where an op that always makes a weight's gradient adds it: of a frozen
+// weight to memory that nobody reads.
+func gradient(p *Pass, s *device.Scope, w *mpu.Param) Tensor {
+	if w.Frozen {
+		return s.Alloc(statsType(p), w.Shape...)
+	}
+	return w.Grad
 }

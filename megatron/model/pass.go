@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 )
 
@@ -110,6 +111,21 @@ type Cache struct {
 	Used   int64 // positions filled before this pass
 	First  int   // global number of the stage's first layer; the others follow it
 	Layers []Tensor
+}
+
+// positionTables are made once for all layers of a stage that use them.
+type positionTables struct {
+	device    *device.Device
+	m         *spec.Model
+	positions int64
+	rope      *ropeTables
+}
+
+func (t *positionTables) ropes() *ropeTables {
+	if t.rope == nil {
+		t.rope = newRopeTables(t.device, t.positions, t.m.RopeFrequencies())
+	}
+	return t.rope
 }
 
 // ropeTables are cos and sin of position*frequency, f32 [positions, dims/2].

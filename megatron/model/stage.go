@@ -58,14 +58,14 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 		s.uses.embedding = s.embedding.params()
 	}
 	for _, n := range c.Layers {
-		l := newLayer(c.Model, n, p)
-		l.forget = forget
+		l := newLayer(c.Model, n, p, forget)
 		s.layers = append(s.layers, l)
 		s.uses.layers = append(s.uses.layers, l.params())
 	}
 	if c.Head {
 		s.addHead(p)
 	}
+	s.nameUnits()
 	if c.Model.Tied && c.Embedding != c.Head {
 		s.tie(p)
 	}
@@ -89,6 +89,20 @@ func (s *Stage) addHead(p Parallel) {
 	}
 	s.head = mpu.NewVocabParallelHead(p.region(), table.Weight, table.Start, keptVocab(m))
 	s.uses.head = append(s.finalNorm.params(), table.Weight)
+}
+
+// nameUnits tells parameters with which others they are used.
+func (s *Stage) nameUnits() {
+	name := func(unit string, ps []*mpu.Param) {
+		for _, p := range ps {
+			p.Unit = unit
+		}
+	}
+	name("embedding", s.uses.embedding)
+	for i, l := range s.layers {
+		name(l.name(), s.uses.layers[i])
+	}
+	name("head", s.uses.headOwn)
 }
 
 // tie joins this stage's copy of a tied table with the other end's: they start
@@ -141,26 +155,10 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 // Prepare builds the tables that are no parameters, for sequences of up to
 // `positions`. Who gives the parameters memory himself calls it once.
 func (s *Stage) Prepare(positions int) {
-	var rope *ropeTables
+	tables := &positionTables{device: s.device, m: s.m, positions: int64(positions)}
 	for _, l := range s.layers {
-		if s.m.RopeAt(l.number) {
-			if rope == nil {
-				rope = newRopeTables(s.device, int64(positions), s.m.RopeFrequencies())
-			}
-			l.attention.rope = rope
-		}
-		if s.m.Position == spec.PositionAlibi {
-			l.attention.slopes = l.attention.alibi(s.device)
-		}
+		l.attention.prepare(s.device, tables)
 	}
-}
-
-// alibi is the slopes of this rank's heads.
-func (a *attention) alibi(d *device.Device) Tensor {
-	slopes := spec.AlibiSlopes(a.m.NumAttentionHeads)[a.firstHead:][:a.groups*a.perGroup]
-	t := d.Arena.Alloc(device.Parameters, device.F32, int64(len(slopes)))
-	device.WriteSlice(d, t, slopes)
-	return t
 }
 
 // checkLength refuses sequences that the ranks cannot share.
@@ -195,7 +193,7 @@ func (s *Stage) NewCache(capacity, batch int64) *Cache {
 		c.First = s.layers[0].number
 	}
 	for _, l := range s.layers {
-		c.Layers = append(c.Layers, s.device.Arena.Alloc(device.Activations, s.config.DType, capacity*batch, l.attention.groups, 2, l.attention.channels))
+		c.Layers = append(c.Layers, l.attention.newCache(s.device, s.config.DType, capacity*batch))
 	}
 	return c
 }

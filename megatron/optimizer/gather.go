@@ -8,20 +8,19 @@ import (
 )
 
 // gathersLate tells whether updated values are on their way until they are used.
-func (o *Optimizer) gathersLate() bool {
-	return o.sharding.OverlapParamGather && o.shards() > 1 && !o.sharding.shardsParameters()
+func (f *family) gathersLate() bool {
+	return f.sharding.OverlapParamGather && f.sharded() && !f.sharding.shardsParameters()
 }
 
 // gatherAll gives every rank all updated values, where each holds all values but
 // updates its shard. The first to be used, the last of the buffer, go first.
 func (o *Optimizer) gatherAll() error {
-	if o.shards() == 1 || o.sharding.shardsParameters() {
-		return nil
-	}
 	for _, b := range slices.Backward(o.buckets) {
-		b.gathering = o.groups.sharers().AllGather(b.values, b.ownValues)
+		if f := b.family; f.sharded() && !f.sharding.shardsParameters() && !b.frozen {
+			b.gathering = f.sharers().AllGather(b.values, b.ownValues)
+		}
 	}
-	if o.sharding.OverlapParamGather {
+	if slices.ContainsFunc(o.families, (*family).gathersLate) {
 		return nil
 	}
 	return o.settle()
@@ -51,7 +50,7 @@ func (b *bucket) arrived() error {
 func (o *Optimizer) use(ps []*mpu.Param) error {
 	for _, p := range ps {
 		b := o.bucketOf[p]
-		if b.users++; !o.sharding.shardsParameters() {
+		if b.users++; !b.family.sharding.shardsParameters() {
 			if err := b.arrived(); err != nil {
 				return err
 			}
@@ -62,7 +61,7 @@ func (o *Optimizer) use(ps []*mpu.Param) error {
 		}
 		b.values = o.device.Arena.Alloc(device.Parameters, b.ownValues.DType, b.n)
 		b.bindValues()
-		if err := o.groups.sharers().AllGather(b.values, b.ownValues).Wait(); err != nil {
+		if err := b.family.sharers().AllGather(b.values, b.ownValues).Wait(); err != nil {
 			return err
 		}
 	}
@@ -73,7 +72,7 @@ func (o *Optimizer) use(ps []*mpu.Param) error {
 func (o *Optimizer) done(ps []*mpu.Param) {
 	for _, p := range ps {
 		b := o.bucketOf[p]
-		if b.users--; b.users == 0 && o.sharding.shardsParameters() {
+		if b.users--; b.users == 0 && b.family.sharding.shardsParameters() {
 			o.device.Arena.Free(b.values)
 			b.values = device.Tensor{}
 			b.bindValues()

@@ -2,7 +2,6 @@ package optimizer
 
 import (
 	"slices"
-	"strings"
 
 	"monotron/mpu"
 )
@@ -71,23 +70,10 @@ func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
 	if shards > 1 && (tied(before) || tied(p)) {
 		return true
 	}
-	return s.shardsGradients() && unit(before.Name) != unit(p.Name)
+	return s.shardsGradients() && before.Unit != p.Unit
 }
 
-func tied(p *mpu.Param) bool { return size(p.SumOver) > 1 && isVocabulary(p.Name) }
-
-// unit is the part of the model that uses a parameter: decoder.layers.3 of
-// decoder.layers.3.mlp.linear_fc1.weight; the first word of other names.
-func unit(name string) string {
-	words := strings.SplitN(name, ".", 4)
-	if len(words) == 4 && words[1] == "layers" {
-		return strings.Join(words[:3], ".")
-	}
-	if strings.HasPrefix(name, "decoder.") || strings.HasPrefix(name, "output_layer.") {
-		return "head" // the final norm and the output layer
-	}
-	return words[0]
-}
+func tied(p *mpu.Param) bool { return size(p.SumOver) > 1 && p.Role == mpu.Vocabulary }
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 

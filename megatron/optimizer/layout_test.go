@@ -78,6 +78,10 @@ func TestBucketsByUse(t *testing.T) {
 		sizes[n] = 3
 	}
 	ps := named(sizes, names...)
+	for i, unit := range []string{"embedding", "embedding", "layer 0", "layer 0", "layer 10", "head", "head"} {
+		ps[i].Unit = unit
+	}
+	ps[0].Role, ps[6].Role = mpu.Vocabulary, mpu.Vocabulary
 	count := func(shards int, s Sharding) (counts []int) {
 		for _, b := range layout(ps, shards, shards, s) {
 			counts = append(counts, len(b.params))

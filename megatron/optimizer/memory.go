@@ -6,11 +6,13 @@ import (
 	"monotron/mpu/comm"
 )
 
-// bucket is a stretch of the flat buffer whose gradients are reduced, and whose
+// bucket is a stretch of a family's flat buffer whose gradients are reduced, and whose
 // values are gathered, as one.
 type bucket struct {
 	plan
-	own stretch // this rank's shard; the whole bucket where nothing is sharded
+	family *family
+	frozen bool    // values alone
+	own    stretch // this rank's shard; the whole bucket where nothing is sharded
 
 	values, grads       device.Tensor // [n]; not given while only shards are held
 	ownValues, ownGrads device.Tensor // [own.n]: in the above where these always exist
@@ -20,6 +22,11 @@ type bucket struct {
 	reducing  comm.Work           // nil: not under way
 	gathering comm.Work
 	users     int // uses under way of parameters that come and go
+}
+
+func newBucket(f *family, p plan, frozen bool) *bucket {
+	n := p.n / int64(f.shards())
+	return &bucket{plan: p, family: f, frozen: frozen, own: stretch{p.from + n*int64(f.shard()), n}, ready: map[*mpu.Param]bool{}}
 }
 
 // segment is the part of one parameter that this rank updates: elements
@@ -36,57 +43,32 @@ func (s *segment) hasMaster() bool { return s.main.Data != s.value.Data }
 
 // allocate makes all memory that lasts, and binds parameters to it.
 func (o *Optimizer) allocate(dtype device.DType) {
-	plans := layout(o.params, o.shards(), size(o.groups.Data), o.sharding)
-	shards := int64(o.shards())
-	total := int64(0)
-	for _, p := range plans {
-		b := &bucket{plan: p, ready: map[*mpu.Param]bool{}}
-		b.own = stretch{p.from + p.n/shards*int64(o.shard()), p.n / shards}
-		o.buckets = append(o.buckets, b)
-		total += p.n
+	for _, f := range o.families {
+		trained, frozen := f.plans()
+		for _, p := range trained {
+			o.buckets = append(o.buckets, newBucket(f, p, false))
+		}
+		for _, p := range frozen {
+			o.buckets = append(o.buckets, newBucket(f, p, true))
+		}
 	}
 	wide := device.F32
 	if dtype == device.F64 {
 		wide = device.F64
 	}
-	all := func(purpose device.Purpose, t device.DType) *strip { return o.strip(purpose, t, total) }
-	own := func(purpose device.Purpose, t device.DType) *strip { return o.strip(purpose, t, total/shards) }
-
-	o.allocateValues(dtype, all, own)
-	o.allocateGrads(wide, all, own)
-	mains, ms, vs := (*strip)(nil), (*strip)(nil), (*strip)(nil)
-	if dtype != wide {
-		mains = own(device.Optimizer, wide)
-	}
-	if o.config.Kind == Adam || o.config.SGDMomentum != 0 {
-		ms = own(device.Optimizer, wide)
-	}
-	if o.config.Kind == Adam {
-		vs = own(device.Optimizer, wide)
-	}
-	byParam := map[*mpu.Param]*segment{}
-	for _, b := range o.buckets {
-		main, m, v := mains.next(b.own.n), ms.next(b.own.n), vs.next(b.own.n)
-		if mains == nil {
-			main = b.ownValues
-		}
-		for i, p := range b.params {
-			o.bucketOf[p] = b
-			byParam[p] = b.segment(i, main, m, v)
-		}
-		b.bindValues()
-		b.bindGrads()
-	}
+	o.allocateValues(dtype)
+	o.allocateGrads(wide)
+	o.allocateState(dtype, wide)
 	for _, p := range o.params { // in the order of the model, which is that of the norm's sum
-		s := byParam[p]
 		p.Main = p.Value // in f32; not there while the values are not
-		if s.n == 0 {
+		s := o.shares[p]
+		if s.n == 0 || p.Frozen {
 			continue
 		}
 		o.segments = append(o.segments, s)
-		if mains != nil {
+		if dtype != wide {
 			p.Main = device.Tensor{}
-			if s.n == p.Len() && o.shards() == 1 {
+			if s.n == p.Len() && !o.bucketOf[p].family.sharded() {
 				p.Main = s.main.Reshape(p.Shape...)
 			}
 		}
@@ -94,47 +76,99 @@ func (o *Optimizer) allocate(dtype device.DType) {
 }
 
 // allocateValues: all values, or under ZeRO-3 this rank's.
-func (o *Optimizer) allocateValues(dtype device.DType, all, own func(device.Purpose, device.DType) *strip) {
-	if o.sharding.shardsParameters() {
-		values := own(device.Parameters, dtype)
-		for _, b := range o.buckets {
-			b.ownValues = values.next(b.own.n)
-		}
-		return
-	}
-	values := all(device.Parameters, dtype)
+func (o *Optimizer) allocateValues(dtype device.DType) {
+	values := o.strip(device.Parameters, dtype, func(b *bucket) int64 { return b.kept(b.family.sharding.shardsParameters()) })
 	for _, b := range o.buckets {
-		b.values = values.next(b.n)
-		b.ownValues = b.ours(b.values)
+		if b.family.sharding.shardsParameters() {
+			b.ownValues = values.next(b.own.n)
+		} else {
+			b.values = values.next(b.n)
+			b.ownValues = b.ours(b.values)
+		}
+		b.bindValues()
 	}
 }
 
 // allocateGrads: all gradients, or under ZeRO-2 and 3 this rank's.
-func (o *Optimizer) allocateGrads(wide device.DType, all, own func(device.Purpose, device.DType) *strip) {
-	if o.sharding.shardsGradients() {
-		grads := own(device.MainGradients, wide)
-		for _, b := range o.buckets {
-			b.ownGrads = grads.next(b.own.n)
-		}
-		return
-	}
-	grads := all(device.MainGradients, wide)
+func (o *Optimizer) allocateGrads(wide device.DType) {
+	grads := o.strip(device.MainGradients, wide, func(b *bucket) int64 { return b.trained(b.kept(b.family.sharding.shardsGradients())) })
 	for _, b := range o.buckets {
-		b.grads = grads.next(b.n)
-		b.ownGrads = b.ours(b.grads)
+		switch {
+		case b.frozen:
+			continue
+		case b.family.sharding.shardsGradients():
+			b.ownGrads = grads.next(b.own.n)
+		default:
+			b.grads = grads.next(b.n)
+			b.ownGrads = b.ours(b.grads)
+		}
+		b.bindGrads()
 	}
+}
+
+// allocateState makes masters and moments of this rank's shards, and the segments that
+// view them.
+func (o *Optimizer) allocateState(dtype, wide device.DType) {
+	own := func() *strip {
+		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.trained(b.own.n) })
+	}
+	mains, ms, vs := (*strip)(nil), (*strip)(nil), (*strip)(nil)
+	if dtype != wide {
+		mains = own()
+	}
+	if o.config.Kind == Adam || o.config.SGDMomentum != 0 {
+		ms = own()
+	}
+	if o.config.Kind == Adam {
+		vs = own()
+	}
+	o.shares = map[*mpu.Param]*segment{}
+	for _, b := range o.buckets {
+		main, m, v := b.ownValues, device.Tensor{}, device.Tensor{}
+		if !b.frozen {
+			m, v = ms.next(b.own.n), vs.next(b.own.n)
+			if mains != nil {
+				main = mains.next(b.own.n)
+			}
+		}
+		for i, p := range b.params {
+			o.bucketOf[p] = b
+			o.shares[p] = b.segment(i, main, m, v)
+		}
+	}
+}
+
+// kept is how many elements of the bucket are here all the time.
+func (b *bucket) kept(sharded bool) int64 {
+	if sharded {
+		return b.own.n
+	}
+	return b.n
+}
+
+// trained is n, and nothing of what is frozen.
+func (b *bucket) trained(n int64) int64 {
+	if b.frozen {
+		return 0
+	}
+	return n
 }
 
 // ours is this rank's part of a tensor of the bucket.
 func (b *bucket) ours(t device.Tensor) device.Tensor { return t.Slice(0, b.own.from-b.from, b.own.n) }
 
-// strip is one block of memory that is handed out from its start.
+// strip is one block of memory, of every bucket a share, that is handed out from its
+// start.
 type strip struct {
 	t    device.Tensor
 	used int64
 }
 
-func (o *Optimizer) strip(purpose device.Purpose, dtype device.DType, n int64) *strip {
+func (o *Optimizer) strip(purpose device.Purpose, dtype device.DType, share func(*bucket) int64) *strip {
+	n := int64(0)
+	for _, b := range o.buckets {
+		n += share(b)
+	}
 	return &strip{t: o.device.Arena.Zeroed(purpose, dtype, max(1, n))}
 }
 

@@ -2,7 +2,6 @@ package optimizer
 
 import (
 	"math"
-	"strings"
 
 	"monotron/csrc/device"
 	"monotron/mpu"
@@ -15,12 +14,17 @@ type Optimizer struct {
 	device   *device.Device
 	config   Config
 	groups   Groups
-	sharding Sharding
 	params   []*mpu.Param
-	buckets  []*bucket
+	families []*family
+	buckets  []*bucket // of all families
 	bucketOf map[*mpu.Param]*bucket
-	segments []*segment // in the order of params
-	flying   *bucket    // its gradients are being reduced, ZeRO-2 and 3
+	segments []*segment              // of what is trained, in the order of params
+	shares   map[*mpu.Param]*segment // of all params
+	flying   *bucket                 // its gradients are being reduced, ZeRO-2 and 3
+
+	// What ranks count is added up over the world, not over one copy of the model:
+	// ranks have shards, or families that other ranks share differently.
+	worldwide bool
 
 	hyper device.Tensor // f32 [Hypers]
 	apart device.Tensor // the same with the rate of --decoupled-lr; not given without
@@ -30,15 +34,13 @@ type Optimizer struct {
 	Graph *device.Graph // of the update, where the rank is alone; nil: op by op
 }
 
-// New gives params their memory: values of dtype, f32 main gradients, masters
-// where dtype is not f32, and moments; all of it, or the rank's shards. Initial
-// values are not set. All ranks of g.Data have equal params.
+// New gives params their memory: values of dtype, and where they are trained f32 main
+// gradients, masters where dtype is not f32, and moments; all of it, or the rank's
+// shards. Initial values are not set. All ranks of a family's Data have equal params.
 func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g Groups, s Sharding) *Optimizer {
-	if s.Strategy == "" || size(g.sharers()) == 1 {
-		s.Strategy = NoShard
-	}
-	o := &Optimizer{device: d, config: c, groups: g, sharding: s, params: params, bucketOf: map[*mpu.Param]*bucket{},
-		hyper: d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), stats: d.Arena.Zeroed(device.Optimizer, device.F64, device.Stats)}
+	o := &Optimizer{device: d, config: c, groups: g, params: params, families: g.families(params, s), bucketOf: map[*mpu.Param]*bucket{},
+		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard,
+		hyper:     d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), stats: d.Arena.Zeroed(device.Optimizer, device.F64, device.Stats)}
 	if c.DecoupledLR > 0 {
 		o.apart, o.rate = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), d.Arena.Zeroed(device.Optimizer, device.F32, 1)
 	}
@@ -46,26 +48,13 @@ func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g 
 	return o
 }
 
-// shards is how many ranks share an optimizer's state; shard is which this one is.
-func (o *Optimizer) shards() int {
-	if o.sharding.Strategy == NoShard {
-		return 1
-	}
-	return size(o.groups.sharers())
-}
-
-func (o *Optimizer) shard() int {
-	if o.shards() == 1 {
-		return 0
-	}
-	return o.groups.sharers().Rank()
-}
-
-// counts tells whether this rank counts, and writes, what it has of a parameter:
-// each global element is counted once in the group of sumStats.
+// counts tells whether this rank counts what it has of a parameter: each global
+// element is counted once in the group of sumStats.
 func (o *Optimizer) counts(p *mpu.Param) bool {
-	first := o.shards() == 1 || size(o.groups.Across) == 1 || o.groups.Across.Rank() == 0
-	return first && p.Owner
+	if o.worldwide {
+		return o.bucketOf[p].family.once(p)
+	}
+	return p.Owner
 }
 
 // StepArgs change from step to step.
@@ -100,8 +89,8 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if a.Reduced != nil {
 		a.Reduced()
 	}
-	if !a.PerToken { // the sum is the mean times this
-		a.Factor *= float64(size(o.groups.Data))
+	if !a.PerToken { // the sum is the mean times this; experts too have seen the samples of all these ranks
+		a.Factor *= float64(size(o.groups.Families[mpu.Dense].Data))
 	}
 	o.prepare(a)
 	if err := o.Graph.Run(o.clipAndUpdate); err != nil {
@@ -150,11 +139,11 @@ func (o *Optimizer) prepare(a StepArgs) {
 	}
 }
 
-// sumStats adds up what the ranks counted, each global element once: over the
-// world where shards are counted, else over one copy of the model.
+// sumStats adds up what the ranks counted, each global element once: over the world,
+// or over one copy of the model.
 func (o *Optimizer) sumStats() error {
-	g := o.groups.Model
-	if o.shards() > 1 {
+	g := o.groups.Families[mpu.Dense].Model
+	if o.worldwide {
 		g = o.groups.World
 	}
 	if size(g) == 1 {
@@ -176,10 +165,10 @@ func (o *Optimizer) result() Result {
 
 func (o *Optimizer) update(s *segment) {
 	wd, hyper, p := float32(1), o.hyper, s.param
-	if p.NoDecay && !(o.config.DecayQKNorm && isQKNorm(p.Name)) {
+	if p.NoDecay && !(o.config.DecayQKNorm && p.Role == mpu.QKNorm) {
 		wd = 0
 	}
-	if o.apart.Given() && isVocabulary(p.Name) {
+	if o.apart.Given() && p.Role == mpu.Vocabulary {
 		hyper = o.apart
 	}
 	var model device.Tensor
@@ -192,16 +181,6 @@ func (o *Optimizer) update(s *segment) {
 	}
 	o.device.AdamW(device.AdamWArgs{Param: s.main, Grad: s.grad, M: s.m, V: s.v, Model: model, Hyper: hyper,
 		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(o.config.AdamEps), LRMult: 1, WDMult: wd})
-}
-
-// isVocabulary names what --decoupled-lr moves: word embedding and output layer.
-func isVocabulary(name string) bool {
-	return name == "embedding.word_embeddings.weight" || name == "output_layer.weight"
-}
-
-// isQKNorm names what --apply-wd-to-qk-layernorm lets decay.
-func isQKNorm(name string) bool {
-	return strings.Contains(name, ".q_layernorm.") || strings.Contains(name, ".k_layernorm.")
 }
 
 // ParamsNorm is the L2 norm of the master parameters of the whole model. Every

@@ -109,7 +109,33 @@ func (g globals) sameAs(want globals, tolerance float64) error {
 type toy struct {
 	units  [][]*mpu.Param
 	groups Groups
+	peers  []int     // data-parallel ranks whose samples reach this rank's experts
 	seen   []float64 // sum of all values read, by sample
+}
+
+func dense(f Family) map[mpu.Family]Family { return map[mpu.Family]Family{mpu.Dense: f} }
+
+func (m *toy) dense() Family { return m.groups.Families[mpu.Dense] }
+
+func (m *toy) nameUnits() {
+	for i, u := range m.units {
+		for _, p := range u {
+			p.Unit = fmt.Sprint("unit ", i)
+			if p.Name == "embedding.word_embeddings.weight" || p.Name == "output_layer.weight" {
+				p.Role = mpu.Vocabulary
+			}
+		}
+	}
+}
+
+// alike tells whether all ranks have all parameters.
+func (m *toy) alike() bool { return m.dense().Model == nil && len(m.groups.Families) == 1 }
+
+// freeze stops the training of the named parameters.
+func (m *toy) freeze(named func(string) bool) {
+	for _, p := range m.params() {
+		p.Frozen = named(p.Name)
+	}
 }
 
 func (m *toy) params() (all []*mpu.Param) {
@@ -205,7 +231,7 @@ func train(s setup) (out outcome, err error) {
 		if fmt.Sprint(l.results) != fmt.Sprint(out.results) || l.norm != ranks[0].norm {
 			return out, fmt.Errorf("rank %d: results %v, norm %g; rank 0: %v, %g", rank, l.results, l.norm, out.results, ranks[0].norm)
 		}
-		if l.model.groups.Model == nil && fmt.Sprint(l.model.seen) != fmt.Sprint(ranks[0].model.seen) {
+		if l.model.alike() && fmt.Sprint(l.model.seen) != fmt.Sprint(ranks[0].model.seen) {
 			return out, fmt.Errorf("rank %d read other values than rank 0: %v, %v", rank, l.model.seen, ranks[0].model.seen)
 		}
 		out.norms = append(out.norms, l.norm)
@@ -241,10 +267,7 @@ func toyConfig(kind string) Config {
 func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 	o.ZeroGrad()
 	seed := int(o.Steps) + 100*step
-	each, me := toySamples/size(m.groups.Data), 0
-	if size(m.groups.Data) > 1 {
-		me = m.groups.Data.Rank()
-	}
+	each, me := toySamples/size(m.dense().Data), rank(m.dense().Data)
 	for i := range each {
 		h := o.Hooks(i == each-1)
 		m.seen = append(m.seen, 0)
@@ -262,8 +285,11 @@ func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 					}
 				}
 				for _, p := range u {
-					spoilt := s.spoil == step+1 && me*each+i == toySamples-1 && p == m.units[0][0]
-					m.addGradient(o.device, p, s, me*each+i, seed, 1/float64(each), spoilt)
+					for _, from := range m.sampling(p, me) {
+						sample := from*each + i
+						spoilt := s.spoil == step+1 && sample == toySamples-1 && p == m.units[0][0]
+						m.addGradient(o.device, p, s, sample, seed, 1/float64(each), spoilt)
+					}
 				}
 				return nil
 			})
@@ -279,6 +305,17 @@ func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 		time.Sleep(100 * time.Microsecond) // so that the others come first, and must wait
 	}
 	return o.Step(StepArgs{LR: 0.25, WeightDecay: 0.125, Factor: 1})
+}
+
+// sampling is the data-parallel ranks whose samples make a parameter's gradient here.
+func (m *toy) sampling(p *mpu.Param, me int) []int {
+	switch {
+	case p.Frozen:
+		return nil
+	case p.Family == mpu.Experts && m.peers != nil:
+		return m.peers
+	}
+	return []int{me}
 }
 
 // readWhole reads all values at once, outside of the hooks.
@@ -357,7 +394,7 @@ func dataParallel(n int) func(*comm.World, int, *device.Device) (*toy, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := &toy{groups: Groups{Data: g, World: g}}
+		m := &toy{groups: Groups{World: g, Families: dense(Family{Data: g})}}
 		normal := mpu.Init{Std: 0.5}
 		m.units = append(m.units, []*mpu.Param{mpu.Rows("embedding.word_embeddings.weight", normal, []int64{37, 5}, [][2]int64{{0, 37}}, 40), mpu.Whole("embedding.position_embeddings.weight", normal, 7, 5)})
 		for l := range 3 {
@@ -366,6 +403,7 @@ func dataParallel(n int) func(*comm.World, int, *device.Device) (*toy, error) {
 				mpu.Whole(name+"mlp.linear_fc1.weight", normal, 11, 13), mpu.Whole(name+"mlp.linear_fc1.bias", normal, 11)})
 		}
 		m.units = append(m.units, []*mpu.Param{mpu.Whole("decoder.final_layernorm.weight", normal, 5), mpu.Whole("output_layer.weight", normal, 3, 4, 5)})
+		m.nameUnits()
 		return m, nil
 	}
 }
@@ -376,10 +414,12 @@ func instances(w *comm.World, rank int, d *device.Device) (*toy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.groups.Shard, err = group(w, rank, "dp-shard", []int{rank &^ 1, rank | 1}, d); err != nil {
+	f := m.dense()
+	if f.Shard, err = group(w, rank, "dp-shard", []int{rank &^ 1, rank | 1}, d); err != nil {
 		return nil, err
 	}
-	m.groups.Across, err = group(w, rank, "dp-across", []int{rank & 1, rank&1 + 2}, d)
+	f.Across, err = group(w, rank, "dp-across", []int{rank & 1, rank&1 + 2}, d)
+	m.groups.Families = dense(f)
 	return m, err
 }
 
@@ -557,12 +597,13 @@ func pipelined(w *comm.World, rank int, d *device.Device) (*toy, error) {
 	normal := mpu.Init{Std: 0.5}
 	table := mpu.Rows("embedding.word_embeddings.weight", normal, []int64{29, 5}, [][2]int64{{0, 29}}, 32)
 	table.SumOver, table.Replicas, table.Owner = pp, pp, stage == 0
-	m := &toy{groups: Groups{Data: dp, Model: pp, World: all}}
+	m := &toy{groups: Groups{World: all, Families: dense(Family{Data: dp, Model: pp})}}
 	if stage == 0 {
 		m.units = [][]*mpu.Param{{table}, {mpu.Whole("decoder.layers.0.a.weight", normal, 9, 7)}}
 	} else {
 		m.units = [][]*mpu.Param{{mpu.Whole("decoder.layers.1.a.weight", normal, 6, 7), mpu.Whole("decoder.layers.1.a.bias", normal, 9)}, {mpu.Whole("decoder.final_layernorm.weight", normal, 7), table}}
 	}
+	m.nameUnits()
 	return m, nil
 }
 
@@ -591,7 +632,9 @@ func tensorParallel(w *comm.World, rank int, d *device.Device) (*toy, error) {
 	}
 	bias := mpu.Whole("decoder.layers.1.proj.bias", normal, 13)
 	bias.Replicas, bias.Owner = tp, r == 0
-	return &toy{groups: Groups{Data: dp, Model: tp, World: all}, units: [][]*mpu.Param{{cut, norms[0]}, {norms[1], bias}}}, nil
+	m := &toy{groups: Groups{World: all, Families: dense(Family{Data: dp, Model: tp})}, units: [][]*mpu.Param{{cut, norms[0]}, {norms[1], bias}}}
+	m.nameUnits()
+	return m, nil
 }
 
 // merged is the one-rank twin of a toy on several: its parameters by name.
@@ -605,6 +648,7 @@ func merged(units [][]*mpu.Param) func(*comm.World, int, *device.Device) (*toy, 
 			}
 			m.units = append(m.units, here)
 		}
+		m.nameUnits()
 		return m, nil
 	}
 }

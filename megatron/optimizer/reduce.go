@@ -11,7 +11,9 @@ func (o *Optimizer) ZeroGrad() {
 	for _, b := range o.buckets {
 		b.reduced = false
 		clear(b.ready)
-		o.device.Fill(b.stepGrads(), 0)
+		if !b.frozen {
+			o.device.Fill(b.stepGrads(), 0)
+		}
 	}
 }
 
@@ -36,21 +38,33 @@ type Hooks struct {
 // step.
 func (o *Optimizer) Hooks(last bool) Hooks {
 	var h Hooks
-	if o.sharding.shardsParameters() || o.gathersLate() {
-		h.Use, h.Done = o.use, o.done
-	}
-	if o.sharding.shardsGradients() {
-		h.Accumulate, h.Gradients = o.accumulate, o.gradients
-	} else if last && o.sharding.OverlapGradReduce && size(o.groups.Data) > 1 {
-		h.Gradients = o.gradients
+	for _, f := range o.families {
+		if f.sharding.shardsParameters() || f.gathersLate() {
+			h.Use, h.Done = o.use, o.done
+		}
+		if f.sharding.shardsGradients() {
+			h.Accumulate = o.accumulate
+		}
+		if f.reducesEarly(last) {
+			h.Gradients = func(ps []*mpu.Param) error { return o.gradients(ps, last) }
+		}
 	}
 	return h
+}
+
+// reducesEarly tells whether gradients are reduced during the backward pass; last: the
+// stage's last of the step.
+func (f *family) reducesEarly(last bool) bool {
+	return f.sharding.shardsGradients() || last && f.sharding.OverlapGradReduce && size(f.Data) > 1
 }
 
 // accumulate gives the buckets of ps memory for gradients.
 func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 	for _, p := range ps {
 		b := o.bucketOf[p]
+		if b.frozen {
+			continue
+		}
 		if b.reducing != nil {
 			if err := o.land(); err != nil {
 				return err
@@ -65,9 +79,12 @@ func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 }
 
 // gradients reduces the buckets that ps complete.
-func (o *Optimizer) gradients(ps []*mpu.Param) error {
+func (o *Optimizer) gradients(ps []*mpu.Param, last bool) error {
 	for _, p := range ps {
 		b := o.bucketOf[p]
+		if b.frozen || !b.family.reducesEarly(last) {
+			continue
+		}
 		b.ready[p] = true
 		if len(b.ready) < len(b.params) {
 			continue
@@ -82,21 +99,21 @@ func (o *Optimizer) gradients(ps []*mpu.Param) error {
 // reduce starts to sum a bucket's gradients over the data-parallel ranks.
 func (o *Optimizer) reduce(b *bucket) error {
 	clear(b.ready)
-	data := o.groups.Data
+	f := b.family
 	if err := o.land(); err != nil { // one at a time: each holds a whole bucket
 		return err
 	}
 	switch {
-	case b.reduced || !b.grads.Given() || size(data) == 1:
-	case o.sharding.shardsGradients():
-		b.reducing, o.flying = o.groups.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
-		if !o.sharding.OverlapGradReduce {
+	case b.reduced || !b.grads.Given() || size(f.Data) == 1:
+	case f.sharding.shardsGradients():
+		b.reducing, o.flying = f.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
+		if !f.sharding.OverlapGradReduce {
 			return o.land()
 		}
-	case o.sharding.Strategy == Optim:
-		b.reducing, b.reduced = o.groups.sharers().ReduceScatter(b.ownGrads, b.grads), true
+	case f.sharding.Strategy == Optim:
+		b.reducing, b.reduced = f.sharers().ReduceScatter(b.ownGrads, b.grads), true
 	default:
-		b.reducing, b.reduced = data.AllReduce(b.grads, comm.Sum), true
+		b.reducing, b.reduced = f.Data.AllReduce(b.grads, comm.Sum), true
 	}
 	return nil
 }
@@ -133,13 +150,13 @@ func (o *Optimizer) finalize() error {
 	if err := o.reduced(); err != nil {
 		return err
 	}
-	if o.shards() > 1 && size(o.groups.Across) > 1 {
-		for _, b := range o.buckets {
-			b.reducing = o.groups.Across.AllReduce(b.ownGrads, comm.Sum)
+	for _, b := range o.buckets {
+		if b.family.sharded() && size(b.family.Across) > 1 && !b.frozen {
+			b.reducing = b.family.Across.AllReduce(b.ownGrads, comm.Sum)
 		}
-		if err := o.reduced(); err != nil {
-			return err
-		}
+	}
+	if err := o.reduced(); err != nil {
+		return err
 	}
 	return o.sumParts()
 }

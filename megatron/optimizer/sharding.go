@@ -1,7 +1,5 @@
 package optimizer
 
-import "monotron/mpu/comm"
-
 // Strategy is what data-parallel ranks hold once instead of each
 // (--data-parallel-sharding-strategy; ZeRO, Rajbhandari et al., arXiv 1910.02054).
 type Strategy string
@@ -25,32 +23,6 @@ type Sharding struct {
 	BucketCount        int64    // buckets (--ddp-num-buckets); 0: the rule
 	PadForBandwidth    bool     // bucket ends at multiples of 65536 (--ddp-pad-buckets-for-high-nccl-busbw)
 	LaterStage         bool     // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
-}
-
-// Groups are the ranks that an optimizer works with; nil: none.
-type Groups struct {
-	Data  comm.Group // same part of the model, other samples (topology.DPCP)
-	Model comm.Group // one copy of the model (topology.Model)
-	World comm.Group // Data and Model together (topology.All)
-
-	// With several copies of the sharded state (--num-distributed-optimizer-instances):
-	Shard  comm.Group // the ranks of Data that share one; nil: all of Data
-	Across comm.Group // the ranks of Data with this rank's shard in each; nil: there is one
-}
-
-// sharers are the ranks among which what is sharded is cut.
-func (g Groups) sharers() comm.Group {
-	if g.Shard != nil {
-		return g.Shard
-	}
-	return g.Data
-}
-
-func size(g comm.Group) int {
-	if g == nil {
-		return 1
-	}
-	return g.Size()
 }
 
 // Megatron's rule: buckets as large as this, or as the second times the ranks.

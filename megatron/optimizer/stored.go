@@ -1,6 +1,8 @@
 package optimizer
 
 import (
+	"slices"
+
 	"monotron/csrc/device"
 	"monotron/mpu"
 )
@@ -19,14 +21,12 @@ const (
 func (o *Optimizer) Weights() []mpu.Stored {
 	_ = o.settle()
 	var all []mpu.Stored
-	if o.sharding.shardsParameters() {
-		for _, s := range o.segments {
-			all = s.stored(all, StoredModel, s.value, o.counts(s.param))
-		}
-		return all
-	}
 	mine := o.turns()
 	for _, p := range o.params {
+		if f := o.bucketOf[p].family; f.sharding.shardsParameters() {
+			all = o.shares[p].stored(all, StoredModel, o.shares[p].value, f.once(p))
+			continue
+		}
 		s := p.Stored(StoredModel, p.Value)
 		s.Write = s.Write && mine[p]
 		all = append(all, s)
@@ -40,7 +40,8 @@ func (o *Optimizer) Stored() []mpu.Stored {
 	var all []mpu.Stored
 	mine := o.turns()
 	for _, s := range o.segments {
-		write := o.counts(s.param) && (o.shards() > 1 || mine[s.param])
+		f := o.bucketOf[s.param].family
+		write := f.sharded() && f.once(s.param) || !f.sharded() && s.param.Owner && mine[s.param]
 		if s.hasMaster() {
 			all = s.stored(all, StoredMain, s.main, write)
 		}
@@ -55,9 +56,8 @@ func (o *Optimizer) Stored() []mpu.Stored {
 // names, for comparisons. Write marks each element on one rank of the world.
 func (o *Optimizer) Gradients() []mpu.Stored {
 	var all []mpu.Stored
-	first := size(o.groups.Data) == 1 || o.groups.Data.Rank() == 0
 	for _, s := range o.segments {
-		all = s.stored(all, "", s.grad, o.counts(s.param) && (o.shards() > 1 || first))
+		all = s.stored(all, "", s.grad, o.bucketOf[s.param].family.once(s.param))
 	}
 	return all
 }
@@ -75,20 +75,16 @@ func (s *segment) stored(all []mpu.Stored, prefix string, t device.Tensor, write
 // writes: each goes to the rank with the least so far.
 func (o *Optimizer) turns() map[*mpu.Param]bool {
 	mine := map[*mpu.Param]bool{}
-	load := make([]int64, size(o.groups.Data))
-	me := 0
-	if len(load) > 1 {
-		me = o.groups.Data.Rank()
-	}
+	loads := map[*family][]int64{}
 	for _, p := range o.params {
-		least := 0
-		for r := range load {
-			if load[r] < load[least] {
-				least = r
-			}
+		f := o.bucketOf[p].family
+		if loads[f] == nil {
+			loads[f] = make([]int64, size(f.Data))
 		}
+		load := loads[f]
+		least := slices.Index(load, slices.Min(load))
 		load[least] += p.Len()
-		mine[p] = least == me
+		mine[p] = least == rank(f.Data)
 	}
 	return mine
 }

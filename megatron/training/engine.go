@@ -76,7 +76,8 @@ func (r *Rank) parallel(c *Config) model.Parallel {
 
 // sharers are the ranks that the optimizer works with.
 func (r *Rank) sharers() optimizer.Groups {
-	return optimizer.Groups{Data: r.DP, Model: r.Model, World: r.World, Shard: r.Shard, Across: r.Across}
+	return optimizer.Groups{World: r.World, Families: map[mpu.Family]optimizer.Family{
+		mpu.Dense: {Data: r.DP, Model: r.Model, Shard: r.Shard, Across: r.Across}}}
 }
 
 // sharding is how data-parallel ranks share the optimizer's work and memory.
