@@ -327,3 +327,39 @@ func TestSamplersResume(t *testing.T) {
 		}
 	}
 }
+
+// Claim: a run that is resumed under another layout reads the samples that it
+// would have read, in the same order, over the ends of epochs too: the order is
+// that of the layout it began with.
+func TestCyclicOrderOutlivesItsLayout(t *testing.T) {
+	for _, unsharded := range []bool{false, true} {
+		want := cyclicOrder(t, SamplerConfig{MicroBatch: 3, DP: 2, Unsharded: unsharded})
+		for _, d := range []Draw{{1, 6}, {2, 3}, {6, 1}, {3, 1}, {12, 1}, {1, 4}} {
+			c := SamplerConfig{MicroBatch: d.MicroBatch, DP: d.DP, Unsharded: unsharded, Drawn: Draw{3, 2}}
+			if got := cyclicOrder(t, c); !slices.Equal(got, want) {
+				t.Errorf("%+v: %v, want %v", c, got, want)
+			}
+		}
+		if slices.Equal(cyclicOrder(t, SamplerConfig{MicroBatch: 6, DP: 1, Unsharded: unsharded}), want) {
+			t.Error("a run that begins with another layout has the same order: nothing was compared")
+		}
+	}
+}
+
+// cyclicOrder is what all ranks read of 50 samples, from the 12th place to the 120th.
+func cyclicOrder(t *testing.T, c SamplerConfig) (numbers []int64) {
+	t.Helper()
+	c.Order, c.Total = Cyclic, 50
+	for consumed := int64(12); consumed < 120; consumed += c.MicroBatch * c.DP {
+		for c.Rank = 0; c.Rank < c.DP; c.Rank++ {
+			s, err := NewSampler(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if numbers, err = s.Batch(consumed, numbers); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return numbers
+}

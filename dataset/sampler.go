@@ -25,13 +25,21 @@ type SamplerConfig struct {
 	// Unsharded (--no-data-sharding) lets every rank draw from all samples;
 	// otherwise each has a bucket of its own. Cyclic only.
 	Unsharded bool
+	// Drawn is what the order was drawn for, where that is another layout: the
+	// one in which the run began. Cyclic only.
+	Drawn Draw
 }
+
+// Draw is what the order of Cyclic hangs on beside the epoch: Megatron permutes
+// parts of the data as wide as the layout makes them. Zero is the sampler's own.
+type Draw struct{ MicroBatch, DP int64 }
 
 // Sampler gives the sample numbers of a rank's micro-batches. What it gives
 // depends on the consumed samples alone, so a run resumes anywhere; it only
 // remembers the last permutation. Not for use by several goroutines.
 type Sampler struct {
 	SamplerConfig
+	own   bool // the order was drawn for this layout
 	epoch int64
 	perm  []int64
 }
@@ -41,10 +49,14 @@ func NewSampler(c SamplerConfig) (*Sampler, error) {
 	if c.MicroBatch < 1 || c.DP < 1 || c.Rank < 0 || c.Rank >= c.DP || c.Total < 0 {
 		return nil, fault.Errorf(fault.Internal, "sampler: micro-batch %d, rank %d of %d, %d samples", c.MicroBatch, c.Rank, c.DP, c.Total)
 	}
-	if c.Order == Cyclic && c.Total < c.MicroBatch*c.DP {
-		return nil, fault.Errorf(fault.BadData, "the dataset has %d samples, fewer than one micro-batch of %d on each of %d ranks", c.Total, c.MicroBatch, c.DP)
+	own := Draw{c.MicroBatch, c.DP}
+	if c.Drawn == (Draw{}) {
+		c.Drawn = own
 	}
-	return &Sampler{SamplerConfig: c, epoch: -1}, nil
+	if d := c.Drawn; c.Order == Cyclic && (d.MicroBatch < 1 || d.DP < 1 || c.Total/d.DP < d.MicroBatch) {
+		return nil, fault.Errorf(fault.BadData, "the dataset has %d samples, fewer than one micro-batch of %d on each of %d ranks", c.Total, d.MicroBatch, d.DP)
+	}
+	return &Sampler{SamplerConfig: c, own: c.Drawn == own, epoch: -1}, nil
 }
 
 // Advance is what one micro-batch of all ranks adds to the consumed samples.
@@ -76,23 +88,33 @@ func (s *Sampler) Batch(consumed int64, dst []int64) ([]int64, error) {
 	return dst, nil
 }
 
-// active is the part of the samples that makes whole batches.
-func (s *Sampler) active() int64 { return s.Total - s.Total%s.Advance() }
+// block is how many samples one micro-batch of all ranks had where the order was drawn.
+func (d Draw) block() int64 { return d.MicroBatch * d.DP }
+
+// active is the part of the samples that makes whole blocks.
+func (s *Sampler) active() int64 { return s.Total - s.Total%s.Drawn.block() }
 
 func (s *Sampler) cyclic(consumed int64, dst []int64) ([]int64, error) {
-	at := consumed % s.active()
-	if at%s.Advance() != 0 {
+	if at := consumed % s.active(); s.own && at%s.Advance() != 0 {
 		return dst, fault.Errorf(fault.Usage, "--dataloader-type cyclic: %d consumed samples do not end on a batch of %d samples on each of %d ranks; resume with the old --micro-batch-size and data-parallel size, or with --dataloader-type single", consumed, s.MicroBatch, s.DP)
 	}
-	s.permute(consumed / s.active())
 	for i := range s.MicroBatch {
-		if s.Unsharded {
-			dst = append(dst, s.perm[at+s.Rank+i*s.DP])
-		} else {
-			dst = append(dst, s.Rank*int64(len(s.perm))+s.perm[at/s.DP+i])
-		}
+		dst = append(dst, s.number(consumed+s.Rank*s.MicroBatch+i))
 	}
 	return dst, nil
+}
+
+// number is the sample at a place of the order: blocks follow one another, in a
+// block the micro-batches of the ranks it was drawn for.
+func (s *Sampler) number(place int64) int64 {
+	s.permute(place / s.active())
+	d := s.Drawn
+	at := place % s.active()
+	start, rank, i := at-at%d.block(), at%d.block()/d.MicroBatch, at%d.MicroBatch
+	if s.Unsharded {
+		return s.perm[start+rank+i*d.DP]
+	}
+	return rank*int64(len(s.perm)) + s.perm[start/d.DP+i]
 }
 
 // permute draws the order of an epoch: of one rank's bucket, or of all samples.
@@ -100,9 +122,9 @@ func (s *Sampler) permute(epoch int64) {
 	if s.epoch == epoch {
 		return
 	}
-	n := s.Total / s.Advance() * s.MicroBatch
+	n := s.active() / s.Drawn.DP
 	if s.Unsharded {
-		n = s.Total / s.MicroBatch * s.MicroBatch
+		n = s.Total / s.Drawn.MicroBatch * s.Drawn.MicroBatch
 	}
 	s.epoch, s.perm = epoch, randperm(n, uint32(epoch))
 }

@@ -88,6 +88,7 @@ const (
 	ExtraAdamSteps = "optimizer_steps" // integer: updates made
 	ExtraFLOPs     = "megatron_flops"  // number: num_floating_point_operations_so_far
 	ExtraArgs      = "megatron_args"   // object: Megatron's arguments as found; enumerations as their names
+	ExtraOrder     = "sample_order"    // object: the layout that the order of the samples was drawn for (training.sampleOrder)
 )
 
 // OpenOptions choose what a Source shows.

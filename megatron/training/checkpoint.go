@@ -61,6 +61,11 @@ func (r *Run) state() (s checkpoint.State, err error) {
 			return s, err
 		}
 	}
+	if r.Config.cyclic() {
+		if s.Extra[formats.ExtraOrder], err = json.Marshal(r.order); err != nil {
+			return s, err
+		}
+	}
 	s.Extra[adamSteps], err = json.Marshal(r.Engine.Optimizer.Steps)
 	return s, err
 }
@@ -270,6 +275,7 @@ func (r *Run) position(s checkpoint.State) error {
 	}
 	r.Engine.Iteration = s.Iteration
 	r.at = Progress{s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain}
+	r.continueOrder(s)
 	if r.Config.Checkpoint.Save == r.Config.Checkpoint.Load {
 		r.saver.saved = s.Iteration
 	}

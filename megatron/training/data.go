@@ -66,8 +66,8 @@ func prefixHint(c *Config) string {
 	return ""
 }
 
-// newFeeds reads sets for the dp-th data-parallel rank.
-func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, note func(format string, args ...any)) (f feeds, err error) {
+// newFeeds reads sets for the dp-th data-parallel rank, in an order.
+func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, order sampleOrder, note func(format string, args ...any)) (f feeds, err error) {
 	out := [3]**Feed{&f.train, &f.valid, &f.test}
 	for i, set := range sets {
 		if set == nil {
@@ -79,7 +79,7 @@ func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, note func(format strin
 			}
 			continue
 		}
-		if *out[i], err = NewFeed(c, set, dataset.Split(i), dp); err != nil {
+		if *out[i], err = newFeed(c, set, dataset.Split(i), dp, order); err != nil {
 			return f, err
 		}
 		(*out[i]).note = note
@@ -112,11 +112,15 @@ func sampleCounts(c *Config, trainIters int) [3]*int64 {
 
 // NewFeed reads a split for the dp-th data-parallel rank.
 func NewFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed, error) {
-	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), Rank: int64(dp), DP: int64(max(1, c.Layout.DP))}
+	return newFeed(c, set, split, dp, ownOrder(c))
+}
+
+func newFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int, order sampleOrder) (*Feed, error) {
+	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), Rank: int64(dp), DP: int64(max(1, c.Layout.DP)), Drawn: order.Valid}
 	if split == dataset.Train {
-		s.MicroBatch = int64(c.MicroBatchSize)
+		s.MicroBatch, s.Drawn = int64(c.MicroBatchSize), order.Train
 	}
-	if c.DataloaderType == "cyclic" {
+	if c.cyclic() {
 		s.Order, s.Unsharded = dataset.Cyclic, c.NoDataSharding
 	}
 	if split == dataset.Valid && c.FullValidation {

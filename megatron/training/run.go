@@ -25,6 +25,7 @@ type Run struct {
 	feeds   feeds
 	batches *BatchSizes
 	at      Progress
+	order   sampleOrder
 	log     *logger
 	saver   *saver
 	votes   device.Tensor // i64 [1]
@@ -57,6 +58,7 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 		return nil, err
 	}
 	r.Engine.Timers = r.log.timers
+	r.order = ownOrder(&r.Config)
 	r.log.note("device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
 	if err = r.Engine.ChooseAttention(r.log.note); err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.feeds, err = newFeeds(&r.Config, sets, rank.Place.DP, r.log.note); err != nil {
+	if r.feeds, err = newFeeds(&r.Config, sets, rank.Place.DP, r.order, r.log.note); err != nil {
 		return nil, err
 	}
 	if err = r.checkPrompts(); err != nil {

@@ -295,6 +295,9 @@ func (t *Target) fillArgs(info formats.Info, precision string) {
 	set("consumed_train_samples", t.State.ConsumedTrain)
 	set("consumed_valid_samples", t.State.ConsumedValid)
 	set("skipped_train_samples", t.State.SkippedTrain)
+	if order, ok := t.State.Extra[formats.ExtraOrder]; ok {
+		set(formats.ExtraOrder, string(order))
+	}
 	a.fallback("seq_length", seq)
 	a.fallback("tokenizer_type", "NullTokenizer")
 	a.fallback("seed", int64(t.State.Seed))

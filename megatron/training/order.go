@@ -1,0 +1,68 @@
+package training
+
+import (
+	"encoding/json"
+
+	"monotron/dataset"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/formats"
+)
+
+// sampleOrder is what the order of --dataloader-type cyclic was drawn for: the
+// layout in which the run began. It stays when a checkpoint is resumed under
+// another, so that samples go on as they would have.
+type sampleOrder struct{ Train, Valid dataset.Draw }
+
+// ownOrder is the order of a run that begins with c.
+func ownOrder(c *Config) sampleOrder {
+	dp := int64(max(1, c.Layout.DP))
+	return sampleOrder{dataset.Draw{MicroBatch: int64(c.MicroBatchSize), DP: dp}, dataset.Draw{MicroBatch: int64(c.EvalMicroBatchSize), DP: dp}}
+}
+
+func (c *Config) cyclic() bool { return c.DataloaderType == "cyclic" }
+
+// continueOrder takes the order of a checkpoint.
+func (r *Run) continueOrder(s checkpoint.State) {
+	if !r.Config.cyclic() {
+		return
+	}
+	order, ok := orderOf(s)
+	if !ok {
+		return
+	}
+	r.order = order
+	if own := ownOrder(&r.Config); own.Train != order.Train {
+		r.log.note("samples go on in the order that the run began with, of micro-batch %d on %d data-parallel ranks", order.Train.MicroBatch, order.Train.DP)
+	}
+}
+
+// orderOf is the order a checkpoint says it has: since it was resumed under
+// another layout, or that of the settings it was saved with, ours or Megatron's.
+func orderOf(s checkpoint.State) (order sampleOrder, ok bool) {
+	valid := func() bool { return order.Train.MicroBatch > 0 && order.Train.DP > 0 }
+	if json.Unmarshal(s.Extra[formats.ExtraOrder], &order) == nil && valid() {
+		return order, true
+	}
+	var args struct {
+		Loader     string `json:"dataloader_type"`
+		Text       string `json:"sample_order"`
+		MicroBatch int64  `json:"micro_batch_size"`
+		DP         int64  `json:"data_parallel_size"`
+	}
+	if json.Unmarshal(s.Extra[formats.ExtraArgs], &args) == nil {
+		if json.Unmarshal([]byte(args.Text), &order) == nil && valid() {
+			return order, true
+		}
+		order.Train = dataset.Draw{MicroBatch: args.MicroBatch, DP: args.DP}
+		order.Valid = order.Train
+		if args.Loader == "cyclic" && valid() {
+			return order, true
+		}
+	}
+	var before Config
+	if json.Unmarshal(s.Config, &before) != nil || !before.cyclic() {
+		return order, false
+	}
+	order = ownOrder(&before)
+	return order, valid()
+}
