@@ -23,6 +23,14 @@ func (r Region) Rows(n int64) int64 {
 	return n
 }
 
+// Positions are those of the rows that a rank holds outside the region.
+func (r Region) Positions(all Positions) Positions {
+	if r.Cut() {
+		return all.Cut(r.Rank(), r.Size())
+	}
+	return all
+}
+
 // Own views the rank's rows of a tensor that is whole.
 func (r Region) Own(whole device.Tensor) device.Tensor {
 	n := r.Rows(whole.Shape[0])

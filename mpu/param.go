@@ -4,7 +4,7 @@
 // of one rank these are plain layers.
 //
 // Reading order: param.go, random.go (initial values), shard.go (stretches of a
-// buffer), mappings.go (what enters and leaves a tensor-parallel region), linear.go,
+// buffer), positions.go (which rows are here), mappings.go (what enters and leaves a tensor-parallel region), linear.go,
 // embedding.go, crossentropy.go.
 package mpu
 

@@ -6,6 +6,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/model"
+	"monotron/mpu"
 )
 
 // logitRows is how many positions' logits exist at once.
@@ -21,7 +22,7 @@ func (g *Generator) Logits(prompt []int32, each func(position int, logits []floa
 	d, n := g.Device, int64(len(prompt))
 	scope := d.Arena.Scope(device.Activations)
 	defer scope.Release()
-	p := &model.Pass{D: d, DType: g.DType, Seq: n, Batch: 1, IDs: scope.Alloc(device.I32, n), PositionIDs: scope.Alloc(device.I32, n)}
+	p := &model.Pass{D: d, DType: g.DType, Positions: mpu.AllPositions(n), Batch: 1, IDs: scope.Alloc(device.I32, n), PositionIDs: scope.Alloc(device.I32, n)}
 	positions := make([]int32, n)
 	for i := range positions {
 		positions[i] = int32(i)

@@ -9,6 +9,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/model"
+	"monotron/mpu"
 	"monotron/mpu/comm"
 )
 
@@ -54,7 +55,7 @@ func (s *session) extend(rows [][]int32) ([][]float32, error) {
 	n := int64(len(rows[0]))
 	scope := d.Arena.Scope(device.Activations)
 	defer scope.Release()
-	p := &model.Pass{D: d, DType: s.g.DType, Seq: n, Batch: s.batch}
+	p := &model.Pass{D: d, DType: s.g.DType, Positions: mpu.AllPositions(n), Batch: s.batch}
 	ids, positions := make([]int32, n*s.batch), make([]int32, n*s.batch)
 	for i := range n {
 		for j := range s.batch {

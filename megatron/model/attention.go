@@ -124,7 +124,7 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	}
 	a.rotate(p, saved.used, 0)
 	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
-	saved.lse = s.Alloc(statsType(p), p.Batch, a.groups*a.perGroup, p.Seq)
+	saved.lse = s.Alloc(statsType(p), p.Batch, a.groups*a.perGroup, p.Seq())
 	saved.call = a.call(p, saved)
 	d.AttentionForward(saved.call)
 	if !y.Given() {

@@ -73,21 +73,21 @@ func (e *embedding) forward(p *Pass, s *device.Scope, y Tensor) (*embeddingSaved
 	if e.norm != nil {
 		saved.norm = e.norm.forward(p, s, y, saved.sum)
 	}
-	if drop := e.drop(p); drop.Rate != 0 {
-		p.D.DropoutAdd(device.DropoutAddArgs{Out: y, X: y, Drop: drop})
+	if drop := e.drop(p); !drop.none() {
+		drop.add(device.DropoutAddArgs{Out: y, X: y})
 	}
 	return saved, nil
 }
 
-func (e *embedding) drop(p *Pass) device.Dropout {
-	return p.dropout(e.m.HiddenDropout, "embedding.dropout", p.firstPosition(e.region))
+func (e *embedding) drop(p *Pass) hiddenDropout {
+	return p.hidden(e.region, e.m.HiddenDropout, "embedding.dropout")
 }
 
 // backward adds to the tables' gradients; dy is used up.
 func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) error {
 	defer saved.scope.Release()
-	if drop := e.drop(p); drop.Rate != 0 {
-		p.D.DropoutBackward(device.DropoutBackwardArgs{DX: dy, DY: dy, Drop: drop})
+	if drop := e.drop(p); !drop.none() {
+		drop.backward(dy, dy)
 	}
 	if e.norm != nil {
 		dsum := saved.scope.Like(dy)

@@ -100,7 +100,7 @@ func (g *rig) batch(vocab int, dtype device.DType) {
 	keep := func(dtype device.DType, n int) device.Tensor {
 		return g.d.Arena.Alloc(device.Workspace, dtype, int64(n))
 	}
-	g.pass = model.Pass{D: g.d, DType: dtype, Seq: int64(g.seq), Batch: testBatch, Seed: 5, Grad: true,
+	g.pass = model.Pass{D: g.d, DType: dtype, Positions: mpu.AllPositions(int64(g.seq)), Batch: testBatch, Seed: 5, Grad: true,
 		IDs: keep(device.I32, tokens), Labels: keep(device.I32, tokens), PositionIDs: keep(device.I32, tokens), Weight: keep(device.F32, tokens),
 		DocStart: keep(device.I32, tokens).Reshape(testBatch, int64(g.seq)), LossScale: keep(device.F32, 1), Step: keep(device.I64, 1), Samples: keep(device.I32, testBatch)}
 	device.WriteSlice(g.d, g.pass.IDs, ids)

@@ -50,7 +50,7 @@ type branchSaved struct {
 
 // forward sets y, keeping in scope s what backward needs. Without a y it makes only
 // what is kept.
-func (b *branch) forward(p *Pass, s *device.Scope, drop device.Dropout, y, x Tensor) (saved *branchSaved, err error) {
+func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x Tensor) (saved *branchSaved, err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	norms, inner := s, s
@@ -70,7 +70,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop device.Dropout, y, x Ten
 		return nil, err
 	}
 	if y.Given() {
-		p.D.DropoutAdd(device.DropoutAddArgs{Out: y, X: out, Bias: b.half.bias(), Residual: x, Drop: drop})
+		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.half.bias(), Residual: x})
 	}
 	if b.forgetNorm {
 		saved.normed = Tensor{}
@@ -82,7 +82,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop device.Dropout, y, x Ten
 }
 
 // backward sets dx from dy; x is forward's input. It uses up what was saved.
-func (b *branch) backward(p *Pass, saved *branchSaved, drop device.Dropout, dx, dy, x Tensor) (err error) {
+func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, dy, x Tensor) (err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	normed := saved.normed
@@ -96,9 +96,9 @@ func (b *branch) backward(p *Pass, saved *branchSaved, drop device.Dropout, dx, 
 		}
 	}
 	dout, dnormed := dy, tmp.Like(x)
-	if drop.Rate != 0 {
+	if !drop.none() {
 		dout = tmp.Like(x)
-		p.D.DropoutBackward(device.DropoutBackwardArgs{DX: dout, DY: dy, Drop: drop})
+		drop.backward(dout, dy)
 	}
 	if err := saved.half.backward(p, dnormed, dout, normed); err != nil {
 		return err

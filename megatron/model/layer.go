@@ -67,6 +67,6 @@ func (l *layer) backward(p *Pass, saved *layerSaved, dx, dy, x Tensor) error {
 }
 
 // drop is the dropout of a branch's output.
-func (l *layer) drop(p *Pass, b *branch) device.Dropout {
-	return p.dropout(l.m.HiddenDropout, fmt.Sprintf("layers.%d.%s", l.number, b.place), p.firstPosition(l.region))
+func (l *layer) drop(p *Pass, b *branch) hiddenDropout {
+	return p.hidden(l.region, l.m.HiddenDropout, fmt.Sprintf("layers.%d.%s", l.number, b.place))
 }

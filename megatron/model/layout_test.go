@@ -556,7 +556,7 @@ func TestBadLayouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Forward(&model.Pass{D: d, Seq: 7, Batch: 1}, device.Tensor{}); err == nil || !strings.Contains(err.Error(), "7 positions") {
+	if _, err := s.Forward(&model.Pass{D: d, Positions: mpu.AllPositions(7), Batch: 1}, device.Tensor{}); err == nil || !strings.Contains(err.Error(), "7 positions") {
 		t.Errorf("7 positions on 2 ranks: %v", err)
 	}
 }

@@ -14,13 +14,13 @@ type Tensor = device.Tensor
 // Pass is what the layers share while one micro-batch goes through: where, in
 // which dtype, and everything about the batch that is not an activation.
 type Pass struct {
-	D     *device.Device
-	DType device.DType // of values
-	Seq   int64        // s: positions of the samples
-	Batch int64        // b: samples of the micro-batch
+	D         *device.Device
+	DType     device.DType  // of values
+	Positions mpu.Positions // of each sample, here
+	Batch     int64         // b: samples of the micro-batch
 
 	IDs         Tensor // i32 [tokens], first stage
-	PositionIDs Tensor // i32 [tokens]
+	PositionIDs Tensor // i32 [tokens], counted from the document's start where that is asked for
 	DocStart    Tensor // i32 [b, s]: first key a query may see; none: 0
 	Labels      Tensor // i32 [tokens], last stage
 	Weight      Tensor // f32 [tokens]: d(total loss)/d(token loss), last stage
@@ -86,15 +86,15 @@ func (p *Pass) final(params []*mpu.Param) error {
 	return p.Gradients(params)
 }
 
-// Tokens is s*b.
-func (p *Pass) Tokens() int64 { return p.Seq * p.Batch }
+// Seq is s, the number of positions here.
+func (p *Pass) Seq() int64 { return p.Positions.Len() }
 
-// firstPosition is the position of the first row here of what lies outside the region.
-func (p *Pass) firstPosition(r mpu.Region) int64 {
-	if !r.Cut() {
-		return 0
-	}
-	return p.Seq / int64(r.Size()) * int64(r.Rank())
+// Tokens is s*b.
+func (p *Pass) Tokens() int64 { return p.Seq() * p.Batch }
+
+// hidden is the dropout of what lies outside the region.
+func (p *Pass) hidden(r mpu.Region, rate float64, place string) hiddenDropout {
+	return hiddenDropout{pass: p, rate: rate, place: place, positions: r.Positions(p.Positions)}
 }
 
 // dropout names the masks of one place in the model, for rows from a position on.

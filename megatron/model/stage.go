@@ -163,8 +163,8 @@ func (s *Stage) Prepare(positions int) {
 
 // checkLength refuses sequences that the ranks cannot share.
 func (s *Stage) checkLength(p *Pass) error {
-	if n := int64(s.region.Size()); s.region.Cut() && p.Seq%n != 0 {
-		return fault.Errorf(fault.Usage, "%d positions cannot be cut over %d sequence-parallel ranks; choose a multiple of %d", p.Seq, n, n)
+	if n := int64(s.region.Size()); s.region.Cut() && p.Seq()%n != 0 {
+		return fault.Errorf(fault.Usage, "%d positions cannot be cut over %d sequence-parallel ranks; choose a multiple of %d", p.Seq(), n, n)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/model"
 	"monotron/megatron/schedule"
+	"monotron/mpu"
 )
 
 // Micro is one micro-batch on the host: b samples of s positions each.
@@ -30,24 +31,24 @@ func (m *Micro) counted() float64 {
 // the layers; train: what dropout and backward need too. The weight of a token in the
 // total loss is mask·weight; the last stage gets the mask, f32 [tokens].
 func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, train bool) (p *model.Pass, mask device.Tensor) {
-	b, n := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
-	p = &model.Pass{D: e.device, DType: e.dtype, Seq: n, Batch: b, Seed: uint64(e.config.Seed)}
-	p.PositionIDs = put(e.device, s, device.I32, transposed(m.PositionIDs))
+	b, here := int64(len(m.Tokens)), mpu.AllPositions(int64(len(m.Tokens[0])))
+	p = &model.Pass{D: e.device, DType: e.dtype, Positions: here, Batch: b, Seed: uint64(e.config.Seed)}
+	p.PositionIDs = put(e.device, s, device.I32, mpu.Flatten(here, m.PositionIDs))
 	if m.DocStart != nil {
-		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, n)
+		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, here.Len())
 	}
 	if train {
 		p.Grad, p.LossScale = true, e.scale
 		p.Step, p.Samples = e.iteration, put(e.device, s, device.I32, m.Samples)
 	}
 	if part.Embedding {
-		p.IDs = put(e.device, s, device.I32, transposed(m.Tokens))
+		p.IDs = put(e.device, s, device.I32, mpu.Flatten(here, m.Tokens))
 	}
 	if !part.Head {
 		return p, mask
 	}
-	p.Labels = put(e.device, s, device.I32, transposed(m.Labels))
-	counts := transposed(m.LossMask)
+	p.Labels = put(e.device, s, device.I32, mpu.Flatten(here, m.Labels))
+	counts := mpu.Flatten(here, m.LossMask)
 	mask = put(e.device, s, device.F32, counts)
 	weights := make([]float32, len(counts))
 	for i, v := range counts {
@@ -88,18 +89,6 @@ func put[T any](d *device.Device, s place, dtype device.DType, host []T) device.
 	t := s.Alloc(dtype, int64(len(host)))
 	device.WriteSlice(d, t, host)
 	return t
-}
-
-// transposed flattens [b][s] to the tokens' order: position i of sample j at i*b+j.
-func transposed[T any](rows [][]T) []T {
-	b := len(rows)
-	out := make([]T, b*len(rows[0]))
-	for j, row := range rows {
-		for i, v := range row {
-			out[i*b+j] = v
-		}
-	}
-	return out
 }
 
 func joined[T any](rows [][]T) []T {

@@ -1,0 +1,51 @@
+package model
+
+import (
+	"monotron/csrc/device"
+	"monotron/mpu"
+)
+
+// hiddenDropout is the dropout of rows of the residual stream at one place of the model.
+// Its masks go by position: a rank that has several spans of positions asks span by span.
+type hiddenDropout struct {
+	pass      *Pass
+	rate      float64 // 0: none
+	place     string
+	positions mpu.Positions // of the rows
+}
+
+// add is DropoutAdd with the masks of the rows' positions.
+func (h hiddenDropout) add(a device.DropoutAddArgs) {
+	h.spans(func(rows func(Tensor) Tensor, drop device.Dropout) {
+		h.pass.D.DropoutAdd(device.DropoutAddArgs{Out: rows(a.Out), X: rows(a.X), Bias: a.Bias, Residual: rows(a.Residual), Drop: drop})
+	})
+}
+
+// backward sets dx from dy with add's masks; dx may be dy.
+func (h hiddenDropout) backward(dx, dy Tensor) {
+	h.spans(func(rows func(Tensor) Tensor, drop device.Dropout) {
+		h.pass.D.DropoutBackward(device.DropoutBackwardArgs{DX: rows(dx), DY: rows(dy), Drop: drop})
+	})
+}
+
+// none tells that nothing is dropped in this pass.
+func (h hiddenDropout) none() bool { return h.rate == 0 || !h.pass.Step.Given() }
+
+// spans calls do for the rows of each span.
+func (h hiddenDropout) spans(do func(rows func(Tensor) Tensor, drop device.Dropout)) {
+	if h.none() || len(h.positions) == 1 {
+		do(func(t Tensor) Tensor { return t }, h.pass.dropout(h.rate, h.place, h.positions[0].From))
+		return
+	}
+	at, b := int64(0), h.pass.Batch
+	for _, s := range h.positions {
+		from := at
+		do(func(t Tensor) Tensor {
+			if !t.Given() {
+				return t
+			}
+			return t.Slice(0, from*b, s.N*b)
+		}, h.pass.dropout(h.rate, h.place, s.From))
+		at += s.N
+	}
+}

@@ -1,0 +1,48 @@
+package mpu
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// Claim: whatever the cuts, the parts' positions are all positions once, part by part of
+// equal size; ZigZag gives Megatron's stretches r and 2·cp−1−r (get_batch_on_this_cp_rank).
+func TestPositionsAreCutOnce(t *testing.T) {
+	for _, cp := range []int{1, 2, 4} {
+		for _, tp := range []int{1, 2, 3, 4} {
+			n := int64(2 * cp * tp * 3)
+			seen := make([]int, n)
+			for c := range cp {
+				for r := range tp {
+					p := AllPositions(n).ZigZag(c, cp).Cut(r, tp)
+					if p.Len() != n/int64(cp*tp) {
+						t.Fatalf("cp %d of %d, tp %d of %d: %d positions of %d", c, cp, r, tp, p.Len(), n)
+					}
+					for _, s := range p {
+						for i := range s.N {
+							seen[s.From+i]++
+						}
+					}
+				}
+			}
+			if slices.Max(seen) != 1 || slices.Min(seen) != 1 {
+				t.Errorf("cp %d, tp %d: positions are held %v times", cp, tp, seen)
+			}
+		}
+	}
+	if got := fmt.Sprint(AllPositions(16).ZigZag(1, 2)); got != "[{4 4} {8 4}]" {
+		t.Errorf("rank 1 of 2 has %s", got)
+	}
+	if got := fmt.Sprint(AllPositions(24).ZigZag(0, 2).Cut(1, 3)); got != "[{4 2} {18 2}]" {
+		t.Errorf("a part that spans both stretches: %s", got)
+	}
+}
+
+// Claim: rows lie position by position, within one by sample.
+func TestFlatten(t *testing.T) {
+	samples := [][]int{{0, 1, 2, 3, 4, 5, 6, 7}, {10, 11, 12, 13, 14, 15, 16, 17}}
+	if got := fmt.Sprint(Flatten(AllPositions(8).ZigZag(0, 2), samples)); got != "[0 10 1 11 6 16 7 17]" {
+		t.Errorf("%s", got)
+	}
+}
