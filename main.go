@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"monotron/flags"
 	"monotron/megatron/pretrain"
 	"monotron/mpu/comm/launched"
+	"monotron/notes"
 	"monotron/tools/bench"
 	"monotron/tools/convert"
 	"monotron/tools/diff"
@@ -46,7 +46,7 @@ func main() {
 		args = append([]string{"monotron", name}, args[1:]...)
 	}
 	if err := app.Run(args); err != nil {
-		fmt.Fprintln(os.Stderr, "monotron:", err)
+		notes.Stderr().Failure(err)
 		os.Exit(int(fault.CodeOf(err)))
 	}
 }
@@ -155,7 +155,7 @@ func without(why error) error {
 		}
 	}
 	if rank == 0 && cuda.Wanted() {
-		told.Do(func() { fmt.Fprintln(os.Stderr, "device auto:", why) })
+		told.Do(func() { notes.Stderr().From("device").Warn("device auto: %v", why) })
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "fault flags hint "
+	base    = "fault flags hint notes "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report "
 	kernels = base + "csrc/device "
 	ranks   = kernels + "mpu mpu/comm mpu/topology "
@@ -67,6 +67,7 @@ var importTable = []row{
 	{"scripts/bench-data", "dataset tokenizer", "a clock around the tokenizer alone"},
 	{"tests", "mpu/comm ", "starts the program; reads what its ranks recorded, and knocks at their doors"},
 	{"flags", "fault", "reads a command line"},
+	{"notes", "fault", "what people are told: a line each on stderr"},
 	{"hint", "", "asks the system for what only makes a run faster"},
 	{"fault", "", "the bottom: every package may return one"},
 }

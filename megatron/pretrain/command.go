@@ -5,7 +5,6 @@ package pretrain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,9 +13,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
+	"monotron/fault"
 	"monotron/megatron/arguments"
 	"monotron/megatron/training"
 	"monotron/mpu/comm/launched"
+	"monotron/notes"
 )
 
 // Command is pretrain_gpt; open makes a device by its --device name.
@@ -26,14 +27,14 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Usage:           "train a GPT model; takes Megatron-LM's flags",
 		SkipFlagParsing: true, // Megatron's rules, in arguments
 		Action: func(c *cli.Context) error {
-			return run(c.Context, c.Args().Slice(), open, training.Streams{Out: os.Stdout, Notes: os.Stderr})
+			return run(c.Context, c.Args().Slice(), open, training.Streams{Out: os.Stdout, Notes: notes.Stderr(), Screen: os.Stderr})
 		},
 	}
 }
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
-	ctx, stop := stopOnSignal(ctx)
+	ctx, stop := stopOnSignal(ctx, w.Notes)
 	defer stop()
 	place, err := launched.Find(os.Getenv)
 	if err != nil {
@@ -44,6 +45,9 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 		options.Ranks = place.Size
 	}
 	config, report, err := arguments.ParseWith(options, args)
+	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil { // a command line that is refused has the format it asks for
+		err = fault.With(fault.Usage, wrong)
+	}
 	if err != nil {
 		return err
 	}
@@ -53,7 +57,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	case report.PrintConfig:
 		return report.WriteConfig(w.Out)
 	}
-	ctx, w.Out = endWithReader(ctx, w.Out)
+	ctx, w.Out = endWithReader(ctx, w)
 	if options.Ranks > 1 {
 		share(place, &config, &w)
 	} else {
@@ -61,7 +65,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	}
 	if place == nil || place.Rank == 0 {
 		for _, n := range report.Notices {
-			fmt.Fprintln(w.Notes, n)
+			w.Notes.From("arguments").Info("%s", n)
 		}
 	}
 	if config.Watch.Folder == "" {
@@ -91,12 +95,14 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	if place == nil {
 		return job.Ranks(nil, device, work)
 	}
-	process, err := meet(ctx, place, &config)
+	process, err := meet(ctx, place, &config, w.Notes)
 	if err != nil {
 		return err
 	}
 	checked := func(rank *training.Rank) error {
-		err := afford(job, func() error { return check(process, rank, config.Layout.FastReduce, w.Notes) })
+		err := afford(job, func() error {
+			return check(process, rank, config.Layout.FastReduce, w.Notes.From("preflight").Rank(rank.Number).Lines())
+		})
 		if err != nil {
 			return err
 		}
@@ -145,7 +151,7 @@ func afford(job *training.Job, f func() error) error {
 // that it saves at the next step; a later one ends the process at once. Launchers pass a
 // signal on that a batch system has sent to the ranks, too: within a second it is the same
 // one.
-func stopOnSignal(ctx context.Context) (context.Context, func()) {
+func stopOnSignal(ctx context.Context, told *notes.Notes) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, append(launched.Stops(), syscall.SIGUSR1)...)
@@ -154,8 +160,8 @@ func stopOnSignal(ctx context.Context) (context.Context, func()) {
 		if !ok {
 			return
 		}
-		fmt.Fprintf(os.Stderr, "%v: saving after this step; send it again to stop at once\n", s)
-		cancel(errors.New(s.String()))
+		told.Warn("%s: saving after this step; send it again to stop at once", launched.SignalName(s))
+		cancel(errors.New(launched.SignalName(s)))
 		first := time.Now()
 		for s := range signals {
 			if time.Since(first) > time.Second {

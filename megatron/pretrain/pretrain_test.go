@@ -3,7 +3,6 @@ package pretrain
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/training"
+	"monotron/notes"
 )
 
 // asCommand makes the test binary behave as pretrain_gpt: for tests that kill it.
@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(folder) // a temporary folder
 		os.Exit(code)
 	}
-	err := run(context.Background(), os.Args[1:], openRef, training.Streams{Out: os.Stdout, Notes: os.Stderr})
+	err := run(context.Background(), os.Args[1:], openRef, training.Streams{Out: os.Stdout, Notes: notes.Stderr()})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "monotron:", err)
+		notes.Stderr().Failure(err)
 	}
 	os.Exit(int(fault.CodeOf(err)))
 }
@@ -77,9 +77,9 @@ func callUntil(t *testing.T, ctx context.Context, dir, line string, see func(tex
 	for _, word := range strings.Fields(line) {
 		args = append(args, strings.ReplaceAll(strings.ReplaceAll(word, "DIR", dir), "~", " "))
 	}
-	var out, notes bytes.Buffer
-	err := run(ctx, args, openRef, training.Streams{Out: &watched{&out, see}, Notes: &notes})
-	return result{out.String(), notes.String(), err}
+	var out, told bytes.Buffer
+	err := run(ctx, args, openRef, training.Streams{Out: &watched{&out, see}, Notes: notes.New(&told)})
+	return result{out.String(), told.String(), err}
 }
 
 type watched struct {

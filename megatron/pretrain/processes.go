@@ -19,6 +19,7 @@ import (
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/preflight"
 	"monotron/mpu/comm/rendezvous"
+	"monotron/notes"
 )
 
 // share fits a run's settings to one process of several: each has its part of the
@@ -32,12 +33,12 @@ func share(place *launched.Place, c *training.Config, w *training.Streams) {
 		c.Log.Profile = fmt.Sprintf("%s.rank%05d%s", strings.TrimSuffix(c.Log.Profile, ext), place.Rank, ext)
 	}
 	if place.Rank != place.Size-1 {
-		w.Notes = struct{ io.Writer }{w.Notes} // no terminal
+		w.Screen = nil
 	}
 }
 
 // meet waits for the other processes of the run.
-func meet(ctx context.Context, place *launched.Place, c *training.Config) (*comm.Process, error) {
+func meet(ctx context.Context, place *launched.Place, c *training.Config, told *notes.Notes) (*comm.Process, error) {
 	secret, err := place.Secret(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func meet(ctx context.Context, place *launched.Place, c *training.Config) (*comm
 	limit := time.Duration(c.Layout.TimeoutMinutes) * time.Minute
 	config := rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret, Alike: alike, Timeout: limit}
 	if place.Local == 0 {
-		config.Notes = os.Stderr // one of each host says whom it waits for
+		config.Notes = told.From("rendezvous").Rank(place.Rank).Lines() // one of each host says whom it waits for
 	}
 	return comm.NewProcess(ctx, config, limit)
 }

@@ -3,22 +3,22 @@ package pretrain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"monotron/megatron/training"
 )
 
 // endWithReader has a run save after its step and end with 75 when nobody reads its
 // lines any more, as behind `| head`: the signal that such a line brings would end
 // it at once.
-func endWithReader(ctx context.Context, out io.Writer) (context.Context, io.Writer) {
+func endWithReader(ctx context.Context, w training.Streams) (context.Context, io.Writer) {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(ctx)
-	return ctx, &readLines{out: out, gone: sync.OnceFunc(func() {
-		fmt.Fprintln(os.Stderr, "nobody reads standard output any more: saving after this step")
+	return ctx, &readLines{out: w.Out, gone: sync.OnceFunc(func() {
+		w.Notes.Warn("nobody reads standard output any more: saving after this step")
 		cancel(errors.New("a closed standard output"))
 	})}
 }

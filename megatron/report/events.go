@@ -11,11 +11,23 @@ import (
 	"monotron/fault"
 )
 
+// EventOptions say what of a step goes into event files, beside what always does.
+type EventOptions struct {
+	Queue      int // entries between flushes
+	Every      int // steps between entries; 0: none of training
+	Throughput bool
+	LossScale  bool
+	Ranks      bool // "world-size"
+	Memory     bool
+	Timers     bool // with each log line
+	Perplexity bool // of evaluations
+}
+
 // Events writes a TensorBoard event file. Not for several goroutines.
 type Events struct {
 	file    *os.File
 	out     *bufio.Writer
-	queue   int // entries between flushes
+	options EventOptions
 	waiting int
 	err     error // the first; later writes are dropped
 }
@@ -23,8 +35,8 @@ type Events struct {
 var eventFiles atomic.Int64 // tells files of one process apart
 
 // NewEvents makes a new event file in folder, which is made if need be. Entries
-// reach the disk after queue of them, and with Flush.
-func NewEvents(folder string, queue int) (*Events, error) {
+// reach the disk after o.Queue of them, and with Flush.
+func NewEvents(folder string, o EventOptions) (*Events, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fault.Errorf(fault.IO, "--tensorboard-dir: %w", err)
 	}
@@ -38,7 +50,7 @@ func NewEvents(folder string, queue int) (*Events, error) {
 	if err != nil {
 		return nil, fault.Errorf(fault.IO, "--tensorboard-dir: %w", err)
 	}
-	e := &Events{file: file, out: bufio.NewWriter(file), queue: max(1, queue)}
+	e := &Events{file: file, out: bufio.NewWriter(file), options: o}
 	e.write(now, 0, versionPayload())
 	return e, e.Flush()
 }
@@ -48,7 +60,7 @@ func (e *Events) write(at time.Time, step int64, payload []byte) {
 		return
 	}
 	_, e.err = e.out.Write(record(event(float64(at.UnixNano())/1e9, step, payload)))
-	if e.waiting++; e.waiting >= e.queue {
+	if e.waiting++; e.waiting >= e.options.Queue {
 		e.Flush()
 	}
 }
@@ -86,30 +98,26 @@ func (e *Events) Close() error {
 	return err
 }
 
-// Scalars is what a training step puts into event files. Nil pointers are left
-// out. Tags are Megatron's (training_log in megatron/training/training.py).
-type Scalars struct {
-	Iteration       int
-	ConsumedSamples int64
-	SkippedSamples  int64
-	LearningRate    float64
-	BatchSize       int
-	Losses          []Value
-	LossScale       *float64
-	WorldSize       *int
-	GradNorm        *float64
-	NumZeros        *float64
-	ParamsNorm      *float64
-	Memory          *Memory
-	MoE             []Value
-	IterationTime   *float64  // seconds, with the log line
-	Throughput      *float64  // TFLOP/s per device, with the log line
-	TimerNames      []string  // with the log line
-	TimerSeconds    []float64 // slowest rank, per iteration
+// Take adds the scalars of a step. Tags are Megatron's (training_log in
+// megatron/training/training.py).
+func (e *Events) Take(s *Step) error {
+	switch {
+	case s.Split == Validation:
+		e.evaluation(s)
+	case s.Split != "":
+	default:
+		if e.options.Every > 0 && s.Iteration%e.options.Every == 0 {
+			e.training(s)
+		}
+		if s.Line != nil && e.options.Timers {
+			e.timers(s)
+		}
+	}
+	return nil // Close tells the first problem of all
 }
 
-// Training adds the scalars of one step.
-func (e *Events) Training(s *Scalars) {
+// training adds the scalars of one step.
+func (e *Events) training(s *Step) {
 	n := int64(s.Iteration)
 	both := func(tag string, value float64) {
 		e.Scalar(tag, value, n)
@@ -120,52 +128,61 @@ func (e *Events) Training(s *Scalars) {
 			both(tag, *value)
 		}
 	}
-	both("learning-rate", s.LearningRate)
+	both("learning-rate", s.NextLearningRate)
 	if s.SkippedSamples > 0 {
 		e.Scalar("skipped-train-samples", float64(s.SkippedSamples), n)
 	}
-	both("batch-size", float64(s.BatchSize))
+	both("batch-size", float64(s.GlobalBatchSize))
 	for _, loss := range s.Losses {
 		both(loss.Name, loss.Value)
 	}
-	maybe("loss-scale", s.LossScale)
-	if s.WorldSize != nil {
-		both("world-size", float64(*s.WorldSize))
+	if e.options.LossScale {
+		both("loss-scale", s.NextLossScale)
+	}
+	if e.options.Ranks {
+		both("world-size", float64(s.Ranks))
 	}
 	maybe("grad-norm", s.GradNorm)
 	maybe("num-zeros", s.NumZeros)
 	maybe("params-norm", s.ParamsNorm)
-	if m := s.Memory; m != nil {
-		e.Scalar("mem-reserved-bytes", float64(m.Reserved), n)
-		e.Scalar("mem-allocated-bytes", float64(m.Allocated), n)
-		e.Scalar("mem-max-allocated-bytes", float64(m.MaxAllocated), n)
-		e.Scalar("mem-allocated-count", float64(m.Allocations), n)
+	if e.options.Memory {
+		e.memory(&s.Memory, n)
 	}
 	for _, loss := range s.MoE {
 		e.Scalar(loss.Name, loss.Value, n)
 	}
-	if s.IterationTime != nil {
-		e.Scalar("iteration-time", *s.IterationTime, n)
+	e.Scalar("iteration-time", s.Elapsed.Seconds(), n)
+	if e.options.Throughput {
+		e.Scalar("throughput", s.TFLOPs(), n)
 	}
-	if s.Throughput != nil {
-		e.Scalar("throughput", *s.Throughput, n)
-	}
-	for i, name := range s.TimerNames {
-		if s.TimerSeconds[i] > 0 {
-			e.Scalar(name+"-time", s.TimerSeconds[i], n)
+}
+
+func (e *Events) memory(m *Memory, n int64) {
+	e.Scalar("mem-reserved-bytes", float64(m.Reserved), n)
+	e.Scalar("mem-allocated-bytes", float64(m.Allocated), n)
+	e.Scalar("mem-max-allocated-bytes", float64(m.MaxAllocated), n)
+	e.Scalar("mem-allocated-count", float64(m.Allocations), n)
+}
+
+// timers adds what the slowest rank took an iteration, by name.
+func (e *Events) timers(s *Step) {
+	t := &s.Line.Timers
+	for i, name := range t.Names {
+		if longest := t.slowest(i); longest > 0 {
+			e.Scalar(name+"-time", longest/float64(s.Line.Iterations), int64(s.Iteration))
 		}
 	}
 }
 
-// Evaluation adds the losses of a validation; ppl adds their perplexities.
-func (e *Events) Evaluation(losses []Value, iteration int, samples int64, ppl bool) {
-	for _, loss := range losses {
+// evaluation adds the losses of a validation, and their perplexities where asked for.
+func (e *Events) evaluation(s *Step) {
+	for _, loss := range s.Losses {
 		tag := loss.Name + " validation"
-		e.Scalar(tag, loss.Value, int64(iteration))
-		e.Scalar(tag+" vs samples", loss.Value, samples)
-		if ppl {
-			e.Scalar(tag+" ppl", Perplexity(loss.Value), int64(iteration))
-			e.Scalar(tag+" ppl vs samples", Perplexity(loss.Value), samples)
+		e.Scalar(tag, loss.Value, int64(s.Iteration))
+		e.Scalar(tag+" vs samples", loss.Value, s.ConsumedSamples)
+		if e.options.Perplexity {
+			e.Scalar(tag+" ppl", Perplexity(loss.Value), int64(s.Iteration))
+			e.Scalar(tag+" ppl vs samples", Perplexity(loss.Value), s.ConsumedSamples)
 		}
 	}
 }

@@ -74,14 +74,23 @@ func fields(t *testing.T, message []byte) map[protowire.Number][]any {
 // tags with the values given.
 func TestEventFile(t *testing.T) {
 	dir := t.TempDir()
-	e, err := NewEvents(filepath.Join(dir, "tb"), 1000)
+	e, err := NewEvents(filepath.Join(dir, "tb"), EventOptions{Queue: 1000, Every: 7, LossScale: true, Memory: true, Timers: true, Perplexity: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	norm, scale := 1.5, 65536.0
-	e.Training(&Scalars{Iteration: 7, ConsumedSamples: 56, LearningRate: 1e-3, BatchSize: 8, Losses: []Value{{"lm loss", 3.25}}, LossScale: &scale, GradNorm: &norm,
-		Memory: &Memory{Allocated: 5}, TimerNames: []string{"optimizer"}, TimerSeconds: []float64{0.25}})
-	e.Evaluation([]Value{{"lm loss", 2}}, 7, 56, true)
+	norm := 1.5
+	timers := TimerTable{Names: []string{"optimizer", "never"}, Seconds: [][]float64{{0.25, 0}, {0.5, 0}}}
+	for _, s := range []*Step{
+		{Iteration: 6, Losses: []Value{{"lm loss", 9}}},
+		{Iteration: 7, ConsumedSamples: 56, NextLearningRate: 1e-3, LearningRate: 9, GlobalBatchSize: 8, Losses: []Value{{"lm loss", 3.25}}, NextLossScale: 65536, GradNorm: &norm,
+			Elapsed: time.Second, Memory: Memory{Allocated: 5}, Line: &Interval{Iterations: 2, Timers: timers}},
+		{Iteration: 7, ConsumedSamples: 56, Split: Validation, Losses: []Value{{"lm loss", 2}}},
+		{Iteration: 7, ConsumedSamples: 56, Split: Test, Losses: []Value{{"lm loss", 9}}},
+	} {
+		if err := e.Take(s); err != nil {
+			t.Fatal(err)
+		}
+	}
 	e.Text("arguments", "lr: 0.001", 0)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -115,7 +124,7 @@ func TestEventFile(t *testing.T) {
 		"learning-rate": {7, float64(float32(1e-3))}, "learning-rate vs samples": {56, float64(float32(1e-3))}, "batch-size": {7, 8}, "batch-size vs samples": {56, 8},
 		"lm loss": {7, 3.25}, "lm loss vs samples": {56, 3.25}, "loss-scale": {7, 65536}, "loss-scale vs samples": {56, 65536},
 		"grad-norm": {7, 1.5}, "grad-norm vs samples": {56, 1.5}, "mem-reserved-bytes": {7, 0}, "mem-allocated-bytes": {7, 5},
-		"mem-max-allocated-bytes": {7, 0}, "mem-allocated-count": {7, 0}, "optimizer-time": {7, 0.25},
+		"mem-max-allocated-bytes": {7, 0}, "mem-allocated-count": {7, 0}, "optimizer-time": {7, 0.25}, "iteration-time": {7, 1},
 		"lm loss validation": {7, 2}, "lm loss validation vs samples": {56, 2},
 		"lm loss validation ppl": {7, float64(float32(math.Exp(2)))}, "lm loss validation ppl vs samples": {56, float64(float32(math.Exp(2)))},
 	}
@@ -137,7 +146,7 @@ func TestUnwritablePlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	under := filepath.Join(file, "x")
-	if _, err := NewEvents(under, 1); fault.CodeOf(err) != fault.IO {
+	if _, err := NewEvents(under, EventOptions{}); fault.CodeOf(err) != fault.IO {
 		t.Errorf("events: %v", err)
 	}
 	if _, err := OpenJSONL(under); fault.CodeOf(err) != fault.IO {
@@ -147,7 +156,7 @@ func TestUnwritablePlaces(t *testing.T) {
 		t.Errorf("trace: %v", err)
 	}
 	if full, err := OpenJSONL("/dev/full"); err == nil {
-		if err := full.Write(&Step{}); fault.CodeOf(err) != fault.IO {
+		if err := full.Take(&Step{}); fault.CodeOf(err) != fault.IO {
 			t.Errorf("a full disk: %v", err)
 		}
 	}
@@ -157,14 +166,14 @@ func TestUnwritablePlaces(t *testing.T) {
 // cut short by a crash is left out.
 func TestJSONL(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.jsonl")
-	norm := Number(math.Inf(1))
+	norm := math.Inf(1)
 	write := func(steps ...Step) {
 		j, err := OpenJSONL(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range steps {
-			if err := j.Write(&steps[i]); err != nil {
+			if err := j.Take(&steps[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -172,8 +181,8 @@ func TestJSONL(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	loss := func(x float64) map[string]Number { return map[string]Number{"lm loss": Number(x)} }
-	write(Step{Iteration: 1, Loss: loss(4), GradNorm: &norm}, Step{Iteration: 2, Loss: loss(math.NaN())})
+	loss := func(x float64) []Value { return []Value{{"lm loss", x}} }
+	write(Step{Iteration: 1, Losses: loss(4), GradNorm: &norm, Elapsed: 2 * time.Second, Samples: 8, Tokens: 80, Ranks: 4, FLOPs: 3e12}, Step{Iteration: 2, Losses: loss(math.NaN())})
 	half, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +191,7 @@ func TestJSONL(t *testing.T) {
 		t.Fatal(err)
 	}
 	half.Close()
-	write(Step{Iteration: 2, Loss: loss(3), PhaseSeconds: map[string]Number{"optimizer": 0.5}}, Step{Iteration: 2, Validation: "validation", Loss: loss(3.5)})
+	write(Step{Iteration: 2, Losses: loss(3), Update: time.Second / 2}, Step{Iteration: 2, Split: Validation, Losses: loss(3.5)})
 
 	file, err := os.Open(path)
 	if err != nil {
@@ -204,6 +213,9 @@ func TestJSONL(t *testing.T) {
 	if last := lines[len(lines)-1]; strings.Contains(last, "learning_rate") || !strings.Contains(last, `"validation":"validation"`) || strings.Contains(lines[0], "validation") {
 		t.Errorf("an evaluation has what only a step has, or the other way round:\n%s\n%s", lines[0], last)
 	}
+	if s := steps[0]; s.Seconds != 2 || s.SamplesPerSecond != 4 || s.TokensPerSecond != 40 || s.RankTokensPerSecond != 10 || s.TFLOPs != 1.5 || s.MFU != 0 {
+		t.Errorf("rates %+v", s.Trained)
+	}
 	series := LossSeries(steps)
 	if len(series) != 2 || len(series[0].X) != 2 || series[1].Y[0] != 3.5 {
 		t.Errorf("%+v", series)
@@ -224,6 +236,9 @@ func TestTrace(t *testing.T) {
 	trace.Record(true)
 	tm.Time("forward-compute", LevelMicro, func() { time.Sleep(time.Millisecond) })
 	trace.Mark(`step "1"`, 0, time.Now())
+	if err := trace.Marks(1).Take(&Step{Iteration: 3, Time: time.Now(), Losses: []Value{{"lm loss", 2.5}}}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the file has its name before it is complete")
 	}
@@ -247,7 +262,7 @@ func TestTrace(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.TraceEvents) != 4 {
+	if len(got.TraceEvents) != 5 {
 		t.Fatalf("%+v", got.TraceEvents)
 	}
 	if span := got.TraceEvents[2]; span.Ph != "X" || span.Name != "forward-compute" || span.Tid != 1 || span.Dur < 1000 {
@@ -255,6 +270,9 @@ func TestTrace(t *testing.T) {
 	}
 	if mark := got.TraceEvents[3]; mark.Name != `step "1"` {
 		t.Errorf("%+v", mark)
+	}
+	if end := got.TraceEvents[4]; end.Name != "iteration 3, lm loss 2.5000" || end.Tid != 1 {
+		t.Errorf("%+v", end)
 	}
 	var none *Trace
 	none.Record(true)

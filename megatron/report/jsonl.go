@@ -33,45 +33,66 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(n))
 }
 
-// Step is one line of --log-jsonl: a training step, or an evaluation where
-// Validation is set.
-type Step struct {
+// Entry is one line of --log-jsonl: a training step, or an evaluation where
+// Validation is set. docs/logging.md says what each field is.
+type Entry struct {
 	Time            time.Time         `json:"time"`
 	Iteration       int               `json:"iteration"`
 	ConsumedSamples int64             `json:"consumed_samples"`
 	ConsumedTokens  int64             `json:"consumed_tokens"`
 	Loss            map[string]Number `json:"loss"`
-	Validation      string            `json:"validation,omitempty"` // "validation" or "test"
-	LearningRate    Number            `json:"learning_rate"`
-	WeightDecay     Number            `json:"weight_decay"`
-	GlobalBatchSize int               `json:"global_batch_size"`
-	LossScale       Number            `json:"loss_scale"`
-	GradNorm        *Number           `json:"grad_norm,omitempty"`
-	ParamsNorm      *Number           `json:"params_norm,omitempty"`
-	NumZeros        *Number           `json:"num_zeros,omitempty"`
-	Skipped         bool              `json:"skipped,omitempty"`
-	Seconds         Number            `json:"seconds"`
-	PhaseSeconds    map[string]Number `json:"phase_seconds,omitempty"` // the last rank's
-	TokensPerSecond Number            `json:"tokens_per_second"`
-	TFLOPs          Number            `json:"tflops_per_device"`
-	MFU             Number            `json:"mfu,omitempty"`
-	MemoryBytes     int64             `json:"memory_bytes,omitempty"`
+	Validation      string            `json:"validation,omitempty"` // the Split
+	*Trained
 }
 
-// MarshalJSON leaves out of an evaluation what only a training step has.
-func (s *Step) MarshalJSON() ([]byte, error) {
-	type whole Step
-	if s.Validation == "" {
-		return json.Marshal((*whole)(s))
+// Trained are the fields that only a training step has.
+type Trained struct {
+	LearningRate        Number            `json:"learning_rate"`
+	WeightDecay         Number            `json:"weight_decay"`
+	GlobalBatchSize     int               `json:"global_batch_size"`
+	LossScale           Number            `json:"loss_scale"`
+	GradNorm            *Number           `json:"grad_norm,omitempty"`
+	ParamsNorm          *Number           `json:"params_norm,omitempty"`
+	NumZeros            *Number           `json:"num_zeros,omitempty"`
+	Skipped             bool              `json:"skipped,omitempty"`
+	Seconds             Number            `json:"seconds"`
+	PhaseSeconds        map[string]Number `json:"phase_seconds,omitempty"` // the last rank's
+	SamplesPerSecond    Number            `json:"samples_per_second"`
+	TokensPerSecond     Number            `json:"tokens_per_second"`
+	RankTokensPerSecond Number            `json:"tokens_per_second_per_rank"`
+	TFLOPs              Number            `json:"tflops_per_device"`
+	MFU                 Number            `json:"mfu,omitempty"`
+	MemoryBytes         int64             `json:"memory_bytes,omitempty"`
+}
+
+// entry is the line of a step.
+func entry(s *Step) *Entry {
+	e := &Entry{Time: s.Time, Iteration: s.Iteration, ConsumedSamples: s.ConsumedSamples, ConsumedTokens: s.ConsumedTokens,
+		Loss: map[string]Number{}, Validation: s.Split}
+	for _, loss := range s.Losses {
+		e.Loss[loss.Name] = Number(loss.Value)
 	}
-	return json.Marshal(struct {
-		Time            time.Time         `json:"time"`
-		Iteration       int               `json:"iteration"`
-		ConsumedSamples int64             `json:"consumed_samples"`
-		ConsumedTokens  int64             `json:"consumed_tokens"`
-		Loss            map[string]Number `json:"loss"`
-		Validation      string            `json:"validation"`
-	}{s.Time, s.Iteration, s.ConsumedSamples, s.ConsumedTokens, s.Loss, s.Validation})
+	if s.Split == "" {
+		e.Trained = trained(s)
+	}
+	return e
+}
+
+func trained(s *Step) *Trained {
+	tokens := s.perSecond(s.Tokens)
+	return &Trained{
+		LearningRate: Number(s.LearningRate), WeightDecay: Number(s.WeightDecay), GlobalBatchSize: s.GlobalBatchSize, LossScale: Number(s.LossScale),
+		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), Skipped: s.Skipped,
+		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
+		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
+		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated,
+	}
+}
+
+// phases are the seconds of a step's parts, by name.
+func phases(s *Step) map[string]Number {
+	return map[string]Number{"data": Number(s.Data.Seconds()), "forward": Number(s.Forward.Seconds()),
+		"backward": Number(s.Backward.Seconds()), "optimizer": Number(s.Update.Seconds())}
 }
 
 // JSONL appends steps to a file, each on its line the moment it is written.
@@ -104,9 +125,9 @@ func (j *JSONL) fail(err error) error {
 	return fault.Errorf(fault.IO, "--log-jsonl %s: %w", j.path, err)
 }
 
-// Write appends one step.
-func (j *JSONL) Write(s *Step) error {
-	line, err := json.Marshal(s)
+// Take appends the line of a step.
+func (j *JSONL) Take(s *Step) error {
+	line, err := json.Marshal(entry(s))
 	if err != nil {
 		return fault.Errorf(fault.Internal, "--log-jsonl %s: %w", j.path, err)
 	}
@@ -128,17 +149,17 @@ func (j *JSONL) Close() error {
 	return nil
 }
 
-// ReadJSONL reads the steps of a file. A resumed run writes some iterations
-// again: the later line counts. Lines that are no JSON are left out (a crash may
+// ReadJSONL reads the lines of a file. A resumed run writes some iterations
+// again: the later line counts. Lines that are no step are left out (a crash may
 // cut one short).
-func ReadJSONL(r io.Reader) ([]Step, error) {
-	var steps []Step
+func ReadJSONL(r io.Reader) ([]Entry, error) {
+	var steps []Entry
 	at := map[[2]any]int{}
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
-		var s Step
-		if len(line) > 0 && json.Unmarshal(line, &s) == nil {
+		var s Entry
+		if len(line) > 0 && json.Unmarshal(line, &s) == nil && (s.Trained != nil || s.Validation != "") {
 			key := [2]any{s.Iteration, s.Validation}
 			if i, seen := at[key]; seen {
 				steps[i] = s

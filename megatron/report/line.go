@@ -1,8 +1,3 @@
-// Package report tells what a run does: Megatron's log lines letter for letter,
-// timers, JSON lines, TensorBoard event files, a Chrome trace, progress and plots.
-//
-// Reading order: line.go (the log line), window.go (what it averages), timers.go,
-// jsonl.go, events.go with proto.go (TensorBoard), trace.go, progress.go, plot.go.
 package report
 
 import (
@@ -13,71 +8,96 @@ import (
 	"time"
 )
 
-// Value is a number with a name, as in "lm loss".
-type Value struct {
-	Name  string
-	Value float64
+// Lines prints what a rank has to say on standard output: the last rank, which knows the
+// loss, Megatron's lines and what goes with them, others their memory alone.
+type Lines struct {
+	Print      func(text string) error
+	Rank       int
+	Last       bool
+	Throughput bool // --log-throughput
+	Extras     bool // --log-extras
+
+	window window
 }
 
-// Iteration is what one log line says. Nil pointers and empty lists are left out.
-// Source of names, order and digits: training_log in megatron/training/training.py.
-type Iteration struct {
-	Iteration, TrainIters int
-	ConsumedSamples       int64
-	SkippedSamples        int64         // by --decrease-batch-size-if-needed; 0: left out
-	Elapsed               time.Duration // per iteration
-	Throughput            *float64      // TFLOP/s per device, with --log-throughput
-	LearningRate          float64       // of the next iteration
-	GlobalBatchSize       int
-	Losses                []Value // means over the iterations of the line
-	MoE                   []Value // load_balancing_loss, z_loss, ..
-	LossScale             float64
-	GradNorm              *float64
-	NumZeros              *float64
-	ParamsNorm            *float64
-	SkippedIterations     int
-	NaNIterations         int
+// Take prints the block of an evaluation, or a log line where one is due.
+func (l *Lines) Take(s *Step) error {
+	for _, text := range l.texts(s) {
+		if err := l.Print(text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Line is Megatron's log line for it, without a newline.
-func (it *Iteration) Line(at time.Time) string {
+// Close does nothing: standard output stays open.
+func (l *Lines) Close() error { return nil }
+
+// texts are what is printed of a step, in order.
+func (l *Lines) texts(s *Step) (texts []string) {
+	say := func(wanted bool, text func() string) {
+		if wanted {
+			texts = append(texts, text())
+		}
+	}
+	if s.Split != "" {
+		say(l.Last, func() string { return validation(s.Where, s.Losses) })
+		return texts
+	}
+	l.window.add(s)
+	if s.Line == nil {
+		return nil
+	}
+	means := l.window.take()
+	say(l.Last, func() string { return l.line(s, means) })
+	say(l.Last && l.Extras, func() string { return extras(s) })
+	say(l.Last && s.Line.Usage != nil, func() string { return s.Line.Usage.table() })
+	say(s.Line.MemoryLine, func() string { return s.Memory.line(l.Rank, s.Iteration) })
+	say(l.Last && s.Line.Timers.timed(), func() string { return s.Line.Timers.text(s.Line.Iterations) })
+	say(l.Last && s.Line.Stages != "", func() string { return s.Line.Stages })
+	return texts
+}
+
+// line is Megatron's log line, without a newline. Source of names, order and digits:
+// training_log in megatron/training/training.py.
+func (l *Lines) line(s *Step, m means) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, " [%s] iteration %8d/%8d | consumed samples: %12d |",
-		at.Format("2006-01-02 15:04:05.000000"), it.Iteration, it.TrainIters, it.ConsumedSamples)
-	if it.SkippedSamples > 0 {
-		fmt.Fprintf(&b, " skipped samples: %12d |", it.SkippedSamples)
+		s.Time.Format("2006-01-02 15:04:05.000000"), s.Iteration, s.TrainIters, s.ConsumedSamples)
+	if s.SkippedSamples > 0 {
+		fmt.Fprintf(&b, " skipped samples: %12d |", s.SkippedSamples)
 	}
-	fmt.Fprintf(&b, " elapsed time per iteration (ms): %s |", fixed(it.Elapsed.Seconds()*1000, 1))
-	if it.Throughput != nil {
-		fmt.Fprintf(&b, " throughput per GPU (TFLOP/s/GPU): %s |", fixed(*it.Throughput, 1))
+	fmt.Fprintf(&b, " elapsed time per iteration (ms): %s |", fixed(m.elapsed.Seconds()*1000, 1))
+	if l.Throughput {
+		fmt.Fprintf(&b, " throughput per GPU (TFLOP/s/GPU): %s |", fixed(s.FLOPs/m.elapsed.Seconds()/1e12, 1))
 	}
-	fmt.Fprintf(&b, " learning rate: %s | global batch size: %5d |", exponent(it.LearningRate), it.GlobalBatchSize)
-	for _, loss := range it.Losses {
+	fmt.Fprintf(&b, " learning rate: %s | global batch size: %5d |", exponent(s.NextLearningRate), s.GlobalBatchSize)
+	for _, loss := range m.losses {
 		if loss.Value >= 0 { // neither negative nor NaN
 			fmt.Fprintf(&b, " %s: %s |", loss.Name, exponent(loss.Value))
 		}
 	}
-	for _, loss := range it.MoE {
+	for _, loss := range s.MoE {
 		fmt.Fprintf(&b, " %s: %s |", loss.Name, exponent(loss.Value))
 	}
-	fmt.Fprintf(&b, " loss scale: %s |", fixed(it.LossScale, 1))
-	if it.GradNorm != nil {
-		fmt.Fprintf(&b, " grad norm: %s |", fixed(*it.GradNorm, 3))
+	fmt.Fprintf(&b, " loss scale: %s |", fixed(s.NextLossScale, 1))
+	optional := func(name string, x *float64, text func(float64) string) {
+		if x != nil {
+			fmt.Fprintf(&b, " %s: %s |", name, text(*x))
+		}
 	}
-	if it.NumZeros != nil {
-		fmt.Fprintf(&b, " num zeros: %s |", shortest(*it.NumZeros))
-	}
-	if it.ParamsNorm != nil {
-		fmt.Fprintf(&b, " params norm: %s |", fixed(*it.ParamsNorm, 3))
-	}
-	fmt.Fprintf(&b, " number of skipped iterations: %3d | number of nan iterations: %3d |", it.SkippedIterations, it.NaNIterations)
+	three := func(x float64) string { return fixed(x, 3) }
+	optional("grad norm", s.GradNorm, three)
+	optional("num zeros", s.NumZeros, shortest)
+	optional("params norm", s.ParamsNorm, three)
+	fmt.Fprintf(&b, " number of skipped iterations: %3d | number of nan iterations: %3d |", m.skipped, m.nan)
 	return b.String()
 }
 
-// Validation is the block of three lines after an evaluation, without a last
+// validation is the block of three lines after an evaluation, without a last
 // newline. where is "iteration 5", at the end of a run "iteration 10 on
 // validation set" or "iteration 10 on test set".
-func Validation(where string, losses []Value) string {
+func validation(where string, losses []Value) string {
 	line := " validation loss at " + where + " | "
 	for _, loss := range losses {
 		line += fmt.Sprintf("%s value: %s | %s PPL: %s | ", loss.Name, exponent(loss.Value), loss.Name, exponent(Perplexity(loss.Value)))
@@ -94,25 +114,27 @@ func ParameterCount(tp, pp int, parameters int64) string {
 	return fmt.Sprintf(" > number of parameters on (tensor, gtp_remat, pipeline) model parallel rank (%d, 0, %d): %d", tp, pp, parameters)
 }
 
-// Extras are numbers of one iteration beyond Megatron's line (--log-extras).
-type Extras struct {
-	Iteration       int
-	Loss            float64
-	Total           time.Duration
-	Forward         time.Duration
-	Backward        time.Duration
-	TokensPerSecond float64
-	MFU             float64 // fraction of the device's measured peak; 0: not known
-}
-
-// Line says them in the manner of nanoGPT.
-func (e *Extras) Line() string {
+// extras is a line in the manner of nanoGPT (--log-extras), of one step alone.
+func extras(s *Step) string {
 	ms := func(d time.Duration) string { return fixed(d.Seconds()*1000, 2) + "ms" }
-	line := fmt.Sprintf("iter %d: loss %s, dt %s, dtf %s, dtb %s, tok/s %s", e.Iteration, fixed(e.Loss, 4), ms(e.Total), ms(e.Forward), ms(e.Backward), fixed(e.TokensPerSecond, 0))
-	if e.MFU > 0 {
-		line += ", mfu " + fixed(100*e.MFU, 2) + "%"
+	loss := math.NaN()
+	if len(s.Losses) > 0 {
+		loss = s.Losses[0].Value
+	}
+	line := fmt.Sprintf("iter %d: loss %s, dt %s, dtf %s, dtb %s, tok/s %s, samples/s %s, %s", s.Iteration, fixed(loss, 4), ms(s.Elapsed), ms(s.Forward), ms(s.Backward),
+		fixed(s.perSecond(s.Tokens), 0), fixed(s.perSecond(s.Samples), 2), rate(s.TFLOPs()))
+	if mfu := s.MFU(); mfu > 0 {
+		line += ", mfu " + fixed(100*mfu, 2) + "%"
 	}
 	return line
+}
+
+// rate says TFLOP/s in the unit that shows digits.
+func rate(tflops float64) string {
+	if tflops < 0.1 {
+		return fixed(1000*tflops, 2) + " GFLOP/s"
+	}
+	return fixed(tflops, 2) + " TFLOP/s"
 }
 
 // exponent is Python's {:.6E}.

@@ -42,6 +42,11 @@ func TestGoldenLog(t *testing.T) {
 		}
 		last := golden.Iterations[len(golden.Iterations)-1].Iteration
 		var got []string
+		print := func(text string) error {
+			got = append(got, strings.Split(elapsed.ReplaceAllString(text, "(ms): X |"), "\n")...)
+			return nil
+		}
+		lines := &Lines{Print: print, Last: true}
 		parameters := golden.Whole[0][strings.LastIndex(golden.Whole[0], " ")+1:]
 		count, err := strconv.ParseInt(parameters, 10, 64)
 		if err != nil {
@@ -50,42 +55,45 @@ func TestGoldenLog(t *testing.T) {
 		got = append(got, ParameterCount(0, 0, count))
 		blocks := validations(golden.Whole)
 		for _, g := range golden.Iterations {
-			it := Iteration{Iteration: g.Iteration, TrainIters: last, ConsumedSamples: g.Consumed, Elapsed: 12345 * time.Microsecond,
-				LearningRate: g.LearningRate, GlobalBatchSize: 4, Losses: []Value{{"lm loss", g.Loss}}, LossScale: 1,
-				GradNorm: &g.GradNorm, NumZeros: g.NumZeros, ParamsNorm: g.ParamsNorm}
 			at := time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
-			line := strings.Replace(it.Line(at), at.Format("2006-01-02 15:04:05.000000"), "DATE", 1)
-			got = append(got, elapsed.ReplaceAllString(line, "(ms): X |"))
+			steps := []*Step{{Time: at, Iteration: g.Iteration, TrainIters: last, ConsumedSamples: g.Consumed, Elapsed: 12345 * time.Microsecond,
+				NextLearningRate: g.LearningRate, GlobalBatchSize: 4, Losses: []Value{{"lm loss", g.Loss}}, NextLossScale: 1,
+				GradNorm: &g.GradNorm, NumZeros: g.NumZeros, ParamsNorm: g.ParamsNorm, Line: &Interval{}}}
 			for _, v := range blocks[g.Iteration] {
-				got = append(got, strings.Split(Validation(v.where, []Value{{"lm loss", v.loss}}), "\n")...)
+				steps = append(steps, &Step{Split: Validation, Where: v.where, Losses: []Value{{"lm loss", v.loss}}})
+			}
+			for _, s := range steps {
+				if err := lines.Take(s); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		if len(got) != len(golden.Whole) {
 			t.Fatalf("%s: %d lines, want %d", name, len(got), len(golden.Whole))
 		}
 		for i := range got {
-			if got[i] != golden.Whole[i] {
+			if got[i] = strings.Replace(got[i], "2026-01-02 03:04:05.000000", "DATE", 1); got[i] != golden.Whole[i] {
 				t.Errorf("%s, line %d:\n%q\nwant\n%q", name, i+1, got[i], golden.Whole[i])
 			}
 		}
 	}
 }
 
-type validation struct {
+type evaluated struct {
 	where string
 	loss  float64
 }
 
 // validations takes the numbers out of the validation lines. The perplexity has
 // more digits of the loss than the loss itself.
-func validations(lines []string) map[int][]validation {
+func validations(lines []string) map[int][]evaluated {
 	pattern := regexp.MustCompile(`validation loss at (iteration (\d+).*?) \| .* PPL: ([0-9.E+-]+)`)
-	out := map[int][]validation{}
+	out := map[int][]evaluated{}
 	for _, line := range lines {
 		if m := pattern.FindStringSubmatch(line); m != nil {
 			iteration, _ := strconv.Atoi(m[2])
 			ppl, _ := strconv.ParseFloat(m[3], 64)
-			out[iteration] = append(out[iteration], validation{m[1], math.Log(ppl)})
+			out[iteration] = append(out[iteration], evaluated{m[1], math.Log(ppl)})
 		}
 	}
 	return out
@@ -94,24 +102,34 @@ func validations(lines []string) map[int][]validation {
 // Claim: optional parts stand where training_log puts them, and numbers are
 // written as Python writes them.
 func TestOptionalParts(t *testing.T) {
-	throughput, norm, zeros := 123.456, math.Inf(1), 1e16
-	it := Iteration{Iteration: 1, TrainIters: 2, ConsumedSamples: 3, SkippedSamples: 4, Elapsed: 1500 * time.Millisecond, Throughput: &throughput,
-		LearningRate: 1e-5, GlobalBatchSize: 8, Losses: []Value{{"lm loss", math.Inf(1)}, {"bad", math.NaN()}, {"low", -1}},
-		MoE: []Value{{"load_balancing_loss", 1}}, LossScale: 1 << 32, GradNorm: &norm, NumZeros: &zeros, SkippedIterations: 1, NaNIterations: 2}
+	norm, zeros := math.Inf(1), 1e16
+	s := Step{Time: time.Date(2026, 1, 2, 3, 4, 5, 7000, time.UTC), Iteration: 1, TrainIters: 2, ConsumedSamples: 3, SkippedSamples: 4, FLOPs: 1.5 * 123.456e12,
+		NextLearningRate: 1e-5, GlobalBatchSize: 8, MoE: []Value{{"load_balancing_loss", 1}}, NextLossScale: 1 << 32, GradNorm: &norm, NumZeros: &zeros}
+	m := means{losses: []Value{{"lm loss", math.Inf(1)}, {"bad", math.NaN()}, {"low", -1}}, elapsed: 1500 * time.Millisecond, skipped: 1, nan: 2}
 	want := " [2026-01-02 03:04:05.000007] iteration        1/       2 | consumed samples:            3 | skipped samples:            4 |" +
 		" elapsed time per iteration (ms): 1500.0 | throughput per GPU (TFLOP/s/GPU): 123.5 | learning rate: 1.000000E-05 | global batch size:     8 |" +
 		" lm loss: INF | load_balancing_loss: 1.000000E+00 | loss scale: 4294967296.0 | grad norm: inf | num zeros: 1e+16 |" +
 		" number of skipped iterations:   1 | number of nan iterations:   2 |"
-	if got := it.Line(time.Date(2026, 1, 2, 3, 4, 5, 7000, time.UTC)); got != want {
+	if got := (&Lines{Throughput: true}).line(&s, m); got != want {
 		t.Errorf("\n%s\nwant\n%s", got, want)
 	}
-	m := Memory{Allocated: 1 << 20, MaxAllocated: 3 << 19, Reserved: 1 << 30, MaxReserved: 1<<30 + 10500}
-	if got := m.Line(3, 2); got != "[Rank 3] (after 2 iterations) memory (MB) | allocated: 1.00 | max allocated: 1.50 | reserved: 1024.00 | max reserved: 1024.01" {
+	memory := Memory{Allocated: 1 << 20, MaxAllocated: 3 << 19, Reserved: 1 << 30, MaxReserved: 1<<30 + 10500}
+	if got := memory.line(3, 2); got != "[Rank 3] (after 2 iterations) memory (MB) | allocated: 1.00 | max allocated: 1.50 | reserved: 1024.00 | max reserved: 1024.01" {
 		t.Error(got)
 	}
-	e := Extras{Iteration: 5, Loss: 1.23456, Total: 100 * time.Millisecond, Forward: 30 * time.Millisecond, Backward: 60 * time.Millisecond, TokensPerSecond: 1234.5, MFU: 0.456}
-	if got := e.Line(); got != "iter 5: loss 1.2346, dt 100.00ms, dtf 30.00ms, dtb 60.00ms, tok/s 1234, mfu 45.60%" {
-		t.Error(got)
+	one := Step{Iteration: 5, Losses: []Value{{"lm loss", 1.23456}}, Elapsed: 100 * time.Millisecond, Forward: 30 * time.Millisecond, Backward: 60 * time.Millisecond,
+		Samples: 4, Tokens: 123}
+	for flops, want := range map[float64]string{
+		4.56e9: "iter 5: loss 1.2346, dt 100.00ms, dtf 30.00ms, dtb 60.00ms, tok/s 1230, samples/s 40.00, 45.60 GFLOP/s, mfu 45.60%",
+		4.5e13: "iter 5: loss 1.2346, dt 100.00ms, dtf 30.00ms, dtb 60.00ms, tok/s 1230, samples/s 40.00, 450.00 TFLOP/s",
+	} {
+		one.FLOPs, one.Peak = flops, 0
+		if strings.Contains(want, "mfu") {
+			one.Peak = 1e11
+		}
+		if got := extras(&one); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 
@@ -125,19 +143,19 @@ func TestShortestIsPythonsRepr(t *testing.T) {
 
 // Claim: the window averages what was not skipped and starts anew at each line.
 func TestWindow(t *testing.T) {
-	var w Window
-	w.Add([]Value{{"lm loss", 4}}, false, time.Second)
-	w.Add([]Value{{"lm loss", math.NaN()}}, true, time.Second)
-	w.Add([]Value{{"lm loss", 2}}, false, 4*time.Second)
-	var it Iteration
-	w.Fill(&it)
-	if it.Losses[0].Value != 3 || it.Elapsed != 2*time.Second || it.SkippedIterations != 1 || it.NaNIterations != 1 {
-		t.Errorf("%+v", it)
+	var w window
+	add := func(loss float64, skipped bool, took time.Duration) {
+		w.add(&Step{Losses: []Value{{"lm loss", loss}}, Skipped: skipped, Elapsed: took})
 	}
-	w.Add([]Value{{"lm loss", 1}}, false, time.Second)
-	w.Fill(&it)
-	if it.Losses[0].Value != 1 || it.SkippedIterations != 0 || it.NaNIterations != 0 {
-		t.Errorf("second line: %+v", it)
+	add(4, false, time.Second)
+	add(math.NaN(), true, time.Second)
+	add(2, false, 4*time.Second)
+	if m := w.take(); m.losses[0].Value != 3 || m.elapsed != 2*time.Second || m.skipped != 1 || m.nan != 1 {
+		t.Errorf("%+v", m)
+	}
+	add(1, false, time.Second)
+	if m := w.take(); m.losses[0].Value != 1 || m.skipped != 0 || m.nan != 0 {
+		t.Errorf("second line: %+v", m)
 	}
 }
 
@@ -151,12 +169,13 @@ func TestTimerLines(t *testing.T) {
 		"max":    "max time across ranks (ms):\n    " + dots("forward-backward") + ": 200.00\n    " + dots("optimizer") + ": 10.00",
 		"all":    "times across ranks (ms):\n  forward-backward:\n     rank  0: 200.00\n     rank  1: 100.00\n  optimizer:\n     rank  0: 10.00",
 	} {
-		if got := TimerLines(option, names, seconds, 2); got != want {
+		table := TimerTable{option, names, seconds}
+		if got := table.text(2); got != want || !table.timed() {
 			t.Errorf("%s:\n%s\nwant\n%s", option, got, want)
 		}
 	}
-	if got := TimerLines("all", names[1:2], [][]float64{{0}}, 1); got != "" {
-		t.Errorf("nothing timed: %q", got)
+	if none := (TimerTable{"all", names[1:2], [][]float64{{0}}}); none.timed() {
+		t.Errorf("nothing timed: %q", none.text(1))
 	}
 }
 
@@ -189,7 +208,7 @@ func TestMemoryTable(t *testing.T) {
 	row := func(name string, mib float64) RankMemory {
 		return RankMemory{Rank: name, ByPurpose: []float64{mib * (1 << 20), 1 << 20}, AtOnce: (mib + 1) * (1 << 20)}
 	}
-	got := MemoryTable([]string{"parameters", "activations"}, []RankMemory{row("0", 3), row("1", 5)})
+	got := (&Usage{[]string{"parameters", "activations"}, []RankMemory{row("0", 3), row("1", 5)}}).table()
 	for _, want := range []string{"parameters  activations  at once", "0        3.00         1.00     4.00", "1        5.00         1.00     6.00"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -199,7 +218,7 @@ func TestMemoryTable(t *testing.T) {
 	for i := range 40 {
 		many = append(many, row(fmt.Sprint("r", i), float64(i)))
 	}
-	got = MemoryTable([]string{"a", "b"}, many)
+	got = (&Usage{[]string{"a", "b"}, many}).table()
 	if !strings.Contains(got, "r39") || strings.Contains(got, "r3 ") || !strings.Contains(got, "24 ranks with less") {
 		t.Errorf("the fullest of many:\n%s", got)
 	}

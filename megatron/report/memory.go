@@ -14,8 +14,8 @@ type Memory struct {
 	Allocations                                    int64 // live blocks
 }
 
-// Line is Megatron's memory line.
-func (m *Memory) Line(rank, iteration int) string {
+// line is Megatron's memory line.
+func (m *Memory) line(rank, iteration int) string {
 	mb := func(bytes int64) string { return fixed(float64(bytes)/(1<<20), 2) }
 	return fmt.Sprintf("[Rank %d] (after %d iterations) memory (MB) | allocated: %s | max allocated: %s | reserved: %s | max reserved: %s",
 		rank, iteration, mb(m.Allocated), mb(m.MaxAllocated), mb(m.Reserved), mb(m.MaxReserved))
@@ -31,18 +31,23 @@ type RankMemory struct {
 	AtOnce    float64
 }
 
-// MemoryTable is the text of --log-memory, in MiB: a row a rank, of many ranks
-// those with the most.
-func MemoryTable(purposes []string, ranks []RankMemory) string {
+// Usage is what ranks hold for which purpose.
+type Usage struct {
+	Purposes []string
+	Ranks    []RankMemory
+}
+
+// table is the text of --log-memory, in MiB: a row a rank, of many ranks those with the most.
+func (u *Usage) table() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, "memory by purpose, most held so far (MiB):")
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "  rank\t")
-	for _, name := range purposes {
+	for _, name := range u.Purposes {
 		fmt.Fprint(t, name, "\t")
 	}
 	fmt.Fprint(t, "at once\t\n")
-	for _, r := range largest(ranks) {
+	for _, r := range largest(u.Ranks) {
 		fmt.Fprintf(t, "  %s\t", r.Rank)
 		for _, bytes := range r.ByPurpose {
 			fmt.Fprintf(t, "%.2f\t", bytes/(1<<20))
@@ -50,7 +55,7 @@ func MemoryTable(purposes []string, ranks []RankMemory) string {
 		fmt.Fprintf(t, "%.2f\t\n", r.AtOnce/(1<<20))
 	}
 	_ = t.Flush() // to a strings.Builder
-	if rest := len(ranks) - tableRanks; rest > 0 {
+	if rest := len(u.Ranks) - tableRanks; rest > 0 {
 		fmt.Fprintf(&b, "  and %d ranks with less\n", rest)
 	}
 	return strings.TrimSuffix(b.String(), "\n")

@@ -61,29 +61,33 @@ func ServeMetrics(addr string) (*Metrics, error) {
 // Addr is where it listens.
 func (m *Metrics) Addr() string { return m.listener.Addr().String() }
 
-// Observe takes the numbers of a step, or the losses of an evaluation.
-func (m *Metrics) Observe(s *Step) {
-	set := s.Validation
+// Take shows the numbers of a step, or the losses of an evaluation.
+func (m *Metrics) Take(s *Step) error {
+	set := s.Split
 	if set == "" {
 		set = "training"
 	}
-	for name, value := range s.Loss {
-		m.loss.WithLabelValues(name, set).Set(float64(value))
+	for _, loss := range s.Losses {
+		m.loss.WithLabelValues(loss.Name, set).Set(loss.Value)
 	}
-	if s.Validation != "" {
-		return
+	if s.Split == "" {
+		m.training(s)
 	}
+	return nil
+}
+
+func (m *Metrics) training(s *Step) {
 	for name, value := range map[string]float64{
-		"iteration": float64(s.Iteration), "consumed_samples": float64(s.ConsumedSamples), "learning_rate": float64(s.LearningRate),
-		"global_batch_size": float64(s.GlobalBatchSize), "loss_scale": float64(s.LossScale), "step_seconds": float64(s.Seconds),
-		"tokens_per_second": float64(s.TokensPerSecond), "tflops_per_device": float64(s.TFLOPs), "memory_bytes": float64(s.MemoryBytes),
+		"iteration": float64(s.Iteration), "consumed_samples": float64(s.ConsumedSamples), "learning_rate": s.LearningRate,
+		"global_batch_size": float64(s.GlobalBatchSize), "loss_scale": s.LossScale, "step_seconds": s.Elapsed.Seconds(),
+		"tokens_per_second": s.perSecond(s.Tokens), "tflops_per_device": s.TFLOPs(), "memory_bytes": float64(s.Memory.MaxAllocated),
 	} {
 		m.gauges[name].Set(value)
 	}
 	if s.GradNorm != nil {
-		m.gauges["grad_norm"].Set(float64(*s.GradNorm))
+		m.gauges["grad_norm"].Set(*s.GradNorm)
 	}
-	for phase, seconds := range s.PhaseSeconds {
+	for phase, seconds := range phases(s) {
 		m.phase.WithLabelValues(phase).Set(float64(seconds))
 	}
 	if s.Skipped {

@@ -1,10 +1,12 @@
 package report
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"monotron/fault"
 )
@@ -19,9 +21,12 @@ func TestMetrics(t *testing.T) {
 	if _, err := ServeMetrics(m.Addr()); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "--metrics-addr") {
 		t.Errorf("a taken address: %v", err)
 	}
-	norm := Number(1.5)
-	m.Observe(&Step{Iteration: 3, Loss: map[string]Number{"lm loss": 2.5}, GradNorm: &norm, PhaseSeconds: map[string]Number{"optimizer": 0.25}, Skipped: true})
-	m.Observe(&Step{Iteration: 3, Validation: "validation", Loss: map[string]Number{"lm loss": 2.75}})
+	norm := 1.5
+	steps := Sinks{m}
+	if err := errors.Join(steps.Take(&Step{Iteration: 3, Losses: []Value{{"lm loss", 2.5}}, GradNorm: &norm, Update: time.Second / 4, Skipped: true}),
+		steps.Take(&Step{Iteration: 3, Split: Validation, Losses: []Value{{"lm loss", 2.75}}})); err != nil {
+		t.Fatal(err)
+	}
 	response, err := http.Get("http://" + m.Addr() + "/metrics")
 	if err != nil {
 		t.Fatal(err)

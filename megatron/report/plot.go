@@ -25,14 +25,14 @@ type Series struct {
 	X, Y []float64
 }
 
-// LossSeries makes the curves "training" and "validation" of lm loss from steps.
-func LossSeries(steps []Step) []Series {
+// LossSeries makes the curves "training" and "validation" of lm loss.
+func LossSeries(steps []Entry) []Series {
 	training, validation := Series{Name: "training loss"}, Series{Name: "validation loss"}
 	for _, s := range steps {
 		to := &training
 		switch s.Validation {
 		case "":
-		case "validation":
+		case Validation:
 			to = &validation
 		default:
 			continue

@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
 // Progress is a bar for long work, drawn only where a person looks: when the
-// file is a terminal. Its methods do nothing otherwise.
+// file is a terminal. Otherwise it draws nothing. Safe for several goroutines.
 type Progress struct {
+	mu  sync.Mutex
 	bar *progressbar.ProgressBar
 	out io.Writer
 }
@@ -33,13 +35,18 @@ func newProgress(out io.Writer, total int64, what string) *Progress {
 
 // Add moves the bar by n. What the terminal says about it does not matter.
 func (p *Progress) Add(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.bar != nil {
 		_ = p.bar.Add64(n)
 	}
 }
 
-// Above runs print with the bar out of the way, so that lines do not mix with it.
+// Above runs print with the bar out of the way, so that lines mix neither with it nor
+// with each other.
 func (p *Progress) Above(print func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.bar == nil || p.bar.IsFinished() {
 		print()
 		return
@@ -51,6 +58,8 @@ func (p *Progress) Above(print func()) {
 
 // Close takes the bar away.
 func (p *Progress) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.bar != nil {
 		_ = p.bar.Finish()
 	}

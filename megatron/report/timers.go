@@ -113,33 +113,52 @@ func LoggedTimers(level int) []string {
 	return names
 }
 
-// TimerLines is Megatron's text for timers over all ranks: seconds[rank][name],
-// divided by iterations, in milliseconds. option is max, minmax or all. Names
-// that no rank timed are left out; with none left the text is empty.
-func TimerLines(option string, names []string, seconds [][]float64, iterations int) string {
+// TimerTable is what all ranks timed since the log line before.
+type TimerTable struct {
+	Option  string // TimerMaxOnly, TimerMinMax, TimerAll
+	Names   []string
+	Seconds [][]float64 // by rank, then name
+}
+
+// timed tells whether there is anything to print.
+func (t *TimerTable) timed() bool {
+	for i := range t.Names {
+		if t.slowest(i) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// slowest is the most that a rank spent on name i.
+func (t *TimerTable) slowest(i int) float64 {
+	_, high, _ := minMax(t.Seconds, i)
+	return high
+}
+
+// text is Megatron's for the timers, divided by iterations, in milliseconds. Names that
+// no rank timed are left out.
+func (t *TimerTable) text(iterations int) string {
 	scale := 1000 / float64(max(1, iterations))
-	if option == TimerAll {
-		return allRanks(names, seconds, scale)
+	if t.Option == TimerAll {
+		return t.allRanks(scale)
 	}
 	head := "(min, max) time across ranks (ms):"
-	if option == TimerMaxOnly {
+	if t.Option == TimerMaxOnly {
 		head = "max time across ranks (ms):"
 	}
 	var b strings.Builder
-	for i, name := range names {
-		low, high, timed := minMax(seconds, i)
+	for i, name := range t.Names {
+		low, high, timed := minMax(t.Seconds, i)
 		if !timed {
 			continue
 		}
 		label := name + " " + strings.Repeat(".", max(0, 48-len(name)-1))
-		if option == TimerMaxOnly {
+		if t.Option == TimerMaxOnly {
 			fmt.Fprintf(&b, "\n    %s: %.2f", label, high*scale)
 		} else {
 			fmt.Fprintf(&b, "\n    %s: (%.2f, %.2f)", label, low*scale, high*scale)
 		}
-	}
-	if b.Len() == 0 {
-		return ""
 	}
 	return head + b.String()
 }
@@ -157,11 +176,11 @@ func minMax(seconds [][]float64, i int) (low, high float64, timed bool) {
 	return low, high, timed
 }
 
-func allRanks(names []string, seconds [][]float64, scale float64) string {
+func (t *TimerTable) allRanks(scale float64) string {
 	var b strings.Builder
-	for i, name := range names {
+	for i, name := range t.Names {
 		named := false
-		for rank, row := range seconds {
+		for rank, row := range t.Seconds {
 			if row[i] <= 0 {
 				continue
 			}
@@ -171,9 +190,6 @@ func allRanks(names []string, seconds [][]float64, scale float64) string {
 			}
 			fmt.Fprintf(&b, "\n     rank %2d: %.2f", rank, row[i]*scale)
 		}
-	}
-	if b.Len() == 0 {
-		return ""
 	}
 	return "times across ranks (ms):" + b.String()
 }

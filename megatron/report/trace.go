@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // Trace writes a Chrome trace (chrome://tracing, Perfetto): one row a rank, one
-// box a phase. Safe for several goroutines; all methods accept a nil Trace, which
+// box a phase, a mark where a step ends. Safe for several goroutines; all methods accept a nil Trace, which
 // does nothing.
 type Trace struct {
 	mu     sync.Mutex
@@ -60,7 +61,30 @@ func (t *Trace) Span(name string, rank int, from, to time.Time) {
 	t.add(fmt.Sprintf(`{"ph":"X","name":%s,"pid":0,"tid":%d,"ts":%.3f,"dur":%.3f}`, quoted(name), rank, micros(from.Sub(t.begin)), micros(to.Sub(from))))
 }
 
-// Mark records a moment, such as the start of an iteration.
+// Marks is the trace as a sink of rank's steps. Its Close leaves the trace open, which
+// other ranks write to.
+func (t *Trace) Marks(rank int) Sink { return marks{t, rank} }
+
+type marks struct {
+	trace *Trace
+	rank  int
+}
+
+func (m marks) Take(s *Step) error {
+	what := "iteration " + strconv.Itoa(s.Iteration)
+	if s.Split != "" {
+		what = s.Split + " at " + what
+	}
+	for _, loss := range s.Losses {
+		what += fmt.Sprintf(", %s %s", loss.Name, fixed(loss.Value, 4))
+	}
+	m.trace.Mark(what, m.rank, s.Time)
+	return nil
+}
+
+func (m marks) Close() error { return nil }
+
+// Mark records a moment, such as the end of an iteration.
 func (t *Trace) Mark(name string, rank int, at time.Time) {
 	if !t.On() {
 		return

@@ -6,29 +6,35 @@ import (
 	"time"
 )
 
-// Window gathers the iterations between two log lines. Means are over iterations
+// window gathers the iterations between two log lines. Means are over iterations
 // whose step was not skipped. Unlike Megatron's, a window starts empty after the
 // very first line too, so that the second line's loss is its own.
-type Window struct {
-	Advanced, Skipped, NaN int
-	Elapsed                time.Duration
+type window struct {
+	advanced, skipped, nan int
+	elapsed                time.Duration
 	sums                   []Value
 }
 
-// Add takes one iteration: its losses, whether its step was skipped (overflow of
-// fp16), and its duration. A loss that is not finite counts as a NaN iteration
+// means are what a log line says of a window.
+type means struct {
+	losses       []Value
+	elapsed      time.Duration // an iteration
+	skipped, nan int
+}
+
+// add takes one iteration. A loss that is not finite counts as a NaN iteration
 // only when the step was skipped: otherwise it ends the run or shows in the mean.
-func (w *Window) Add(losses []Value, skipped bool, elapsed time.Duration) {
-	w.Elapsed += elapsed
-	if skipped {
-		w.Skipped++
-		if slices.ContainsFunc(losses, func(v Value) bool { return math.IsNaN(v.Value) || math.IsInf(v.Value, 0) }) {
-			w.NaN++
+func (w *window) add(s *Step) {
+	w.elapsed += s.Elapsed
+	if s.Skipped {
+		w.skipped++
+		if slices.ContainsFunc(s.Losses, func(v Value) bool { return math.IsNaN(v.Value) || math.IsInf(v.Value, 0) }) {
+			w.nan++
 		}
 		return
 	}
-	w.Advanced++
-	for _, loss := range losses {
+	w.advanced++
+	for _, loss := range s.Losses {
 		at := slices.IndexFunc(w.sums, func(v Value) bool { return v.Name == loss.Name })
 		if at < 0 {
 			w.sums = append(w.sums, loss)
@@ -38,23 +44,13 @@ func (w *Window) Add(losses []Value, skipped bool, elapsed time.Duration) {
 	}
 }
 
-// Means are the mean losses in the order they first came.
-func (w *Window) Means() []Value {
-	means := slices.Clone(w.sums)
-	for i := range means {
-		means[i].Value /= float64(max(1, w.Advanced))
+// take gives the means, the losses in the order they first came, and empties the window.
+func (w *window) take() means {
+	m := means{losses: slices.Clone(w.sums), skipped: w.skipped, nan: w.nan,
+		elapsed: w.elapsed / time.Duration(max(1, w.advanced+w.skipped))}
+	for i := range m.losses {
+		m.losses[i].Value /= float64(max(1, w.advanced))
 	}
-	return means
-}
-
-// PerIteration is the mean duration of an iteration.
-func (w *Window) PerIteration() time.Duration {
-	return w.Elapsed / time.Duration(max(1, w.Advanced+w.Skipped))
-}
-
-// Fill copies what the window knows into a log line, and empties the window.
-func (w *Window) Fill(it *Iteration) {
-	it.Losses, it.Elapsed = w.Means(), w.PerIteration()
-	it.SkippedIterations, it.NaNIterations = w.Skipped, w.NaN
-	*w = Window{}
+	*w = window{}
+	return m
 }

@@ -7,6 +7,7 @@ import (
 
 	"monotron/csrc/ref"
 	"monotron/megatron/checkpoint"
+	"monotron/notes"
 )
 
 // Claim: a run that goes on from a checkpoint whose steps the other attention made says so,
@@ -28,11 +29,11 @@ func TestResumeTellsOfOtherAttention(t *testing.T) {
 		{"", flashAttention, ""},
 		{fusedAttention, "", ""},
 	} {
-		var notes bytes.Buffer
+		var told bytes.Buffer
 		rank := Alone(ref.Open())
-		r := &Run{rank: rank, Engine: &Engine{attention: c.now}, log: &logger{rank: rank, console: newConsole(Streams{Notes: &notes}, 1)}}
+		r := &Run{rank: rank, Engine: &Engine{attention: c.now}, log: &logger{rank: rank, notes: notes.New(&told)}}
 		r.tellAttention(kept(c.before))
-		if got := notes.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
+		if got := told.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
 			t.Errorf("%q, then %q: %q", c.before, c.now, got)
 		}
 	}

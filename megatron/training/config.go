@@ -132,6 +132,8 @@ type Checkpoint struct {
 
 // Log says what is reported where.
 type Log struct {
+	Format         string // of notes: text, json
+	Level          string // of notes, the lowest that is told
 	Interval       int
 	Throughput     bool
 	ParamsNorm     bool

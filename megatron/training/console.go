@@ -4,55 +4,47 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 
 	"monotron/fault"
 	"monotron/megatron/report"
+	"monotron/notes"
 )
 
-// Streams are where a run writes: Megatron's lines to Out, notes for people to Notes.
-type Streams struct{ Out, Notes io.Writer }
+// Streams are where a run writes: Megatron's lines to Out, what people are told by Notes.
+// A bar is drawn on Screen where that is a terminal; nil: none.
+type Streams struct {
+	Out    io.Writer
+	Notes  *notes.Notes
+	Screen *os.File
+}
 
 // console is what the ranks of a process write to, a line at a time.
 type console struct {
 	Streams
-	mu  sync.Mutex
 	bar *report.Progress
 }
 
-// newConsole draws a progress bar of `iters` iterations where Notes is a terminal.
+// newConsole draws a progress bar of `iters` iterations.
 func newConsole(w Streams, iters int64) *console {
 	c := &console{Streams: w, bar: &report.Progress{}}
-	if stderr, ok := w.Notes.(*os.File); ok {
-		c.bar = report.NewProgress(stderr, iters, "training")
+	if w.Screen != nil {
+		c.bar = report.NewProgress(w.Screen, iters, "training")
 	}
+	c.Notes.Around(c.bar.Above)
 	return c
 }
 
 // line prints to Out, out of the bar's way.
 func (c *console) line(text string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var err error
 	c.bar.Above(func() { _, err = fmt.Fprintln(c.Out, text) })
 	return fault.With(fault.IO, err)
 }
 
-// note tells a person something.
-func (c *console) note(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.bar.Above(func() { fmt.Fprintf(c.Notes, format+"\n", args...) })
-}
-
-func (c *console) advance(iterations int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.bar.Add(iterations)
-}
+// note tells a person something that is not of one rank.
+func (c *console) note(format string, args ...any) { c.Notes.Info(format, args...) }
 
 func (c *console) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Notes.Around(nil)
 	c.bar.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"monotron/fault"
+	"monotron/megatron/report"
 	"monotron/mpu/comm/watch"
 )
 
@@ -14,9 +15,9 @@ import (
 // the samples not yet used on, or over all of it with --full-validation.
 func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) error {
 	var sum, tokens float64
-	consumed, split := &r.at.ConsumedValid, "validation"
+	consumed, split := &r.at.ConsumedValid, report.Validation
 	if test {
-		consumed, split = new(int64), "test"
+		consumed, split = new(int64), report.Test
 	}
 	micros := r.Config.EvalGlobalBatchSize / (r.Config.EvalMicroBatchSize * r.Config.Layout.DP)
 	iters := r.Config.EvalIters

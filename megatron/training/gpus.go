@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monotron/csrc/gpus"
+	"monotron/notes"
 )
 
 // gpuGlance is how often a run looks how its GPUs fare.
@@ -19,19 +20,22 @@ func (r *Run) watchGPUs(ctx context.Context) {
 	}
 	before, err := visibleGPUs()
 	if err != nil {
-		r.log.console.note("GPUs cannot be watched: %v", err)
+		r.notes().Warn("GPUs cannot be watched: %v", err)
 		return
 	}
 	for _, g := range before.GPUs {
-		r.log.console.note("%s; driver %s (CUDA %s)", g, before.Driver, before.CUDA)
+		r.notes().Info("%s; driver %s (CUDA %s)", g, before.Driver, before.CUDA)
 	}
 	go func() {
-		if err := gpus.Watch(ctx, func(line string) { r.log.console.note("%s", line) }); err != nil {
-			r.log.console.note("no Xid will be told: %v", err)
+		if err := gpus.Watch(ctx, func(line string) { r.notes().Warn("%s", line) }); err != nil {
+			r.notes().Warn("no Xid will be told: %v", err)
 		}
 	}()
 	go r.compareGPUs(ctx, before)
 }
+
+// notes are what this process says of its GPUs.
+func (r *Run) notes() *notes.Notes { return r.console.Notes.From("gpus").Rank(r.rank.Number) }
 
 // firstHere: this rank speaks for its process.
 func (r *Run) firstHere() bool { return r.rank.RunName != "" || r.rank.First() }
@@ -47,11 +51,11 @@ func (r *Run) compareGPUs(ctx context.Context, before gpus.Survey) {
 		}
 		now, err := visibleGPUs()
 		if err != nil {
-			r.log.console.note("GPUs can no longer be watched: %v", err)
+			r.notes().Warn("GPUs can no longer be watched: %v", err)
 			return
 		}
 		for _, line := range now.Changes(before) {
-			r.log.console.note("%s", line)
+			r.notes().Warn("%s", line)
 		}
 		before = now
 	}

@@ -2,7 +2,6 @@ package training
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
+	"monotron/notes"
 )
 
 // listen opens rank 0's port for heartbeats and tells all ranks where it is. Before
@@ -72,7 +72,7 @@ func (w *watched) lost() {
 	start := time.Now()
 	err := w.last(w.process.Verdict())
 	time.Sleep(time.Until(start.Add(unwinding)))
-	fmt.Fprintln(os.Stderr, "monotron:", err)
+	notes.Stderr().Failure(err)
 	os.Exit(int(fault.CodeOf(err)))
 }
 

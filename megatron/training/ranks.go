@@ -14,6 +14,7 @@ import (
 	"monotron/mpu/comm/inject"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
+	"monotron/notes"
 )
 
 // InProcess does work on every rank of a layout, each a goroutine with a device of
@@ -125,7 +126,7 @@ func leave(err error, over <-chan struct{}) {
 	select {
 	case <-over:
 	case <-time.After(unwinding):
-		fmt.Fprintln(os.Stderr, "monotron:", err)
+		notes.Stderr().Failure(err)
 		os.Exit(int(fault.CodeOf(err)))
 	}
 }

@@ -26,7 +26,7 @@ func Replay(folder, deviceName string, open func(name string) (*device.Device, e
 	if deviceName != "" {
 		c.Device = deviceName
 	}
-	j := &Job{Config: *c, console: newConsole(Streams{Out: out, Notes: io.Discard}, 0)}
+	j := &Job{Config: *c, console: newConsole(Streams{Out: out}, 0)}
 	if j.faults, err = inject.Parse(c.Watch.Inject); err != nil {
 		return err
 	}

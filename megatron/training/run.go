@@ -59,7 +59,7 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 	}
 	r.Engine.Timers = r.log.timers
 	r.order = ownOrder(&r.Config)
-	r.log.note("device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
+	r.log.info("device", "device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
 	if err = r.Engine.ChooseAttention(r.log.note); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 		}
 	}
 	if rank.Carrier != "" {
-		r.log.note("between ranks: %s", rank.Carrier)
+		r.log.info("comm", "between ranks: %s", rank.Carrier)
 	}
 	if err = r.log.parameters(r.Engine.Params); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (j *Job) Start(rank *Rank) (*Run, error) {
 		return nil, err
 	}
 	r.tellOverwriting()
-	sets, err := j.data(func(text string) { r.log.note("%s", text) })
+	sets, err := j.data(func(text string) { r.log.info("data", "%s", text) })
 	if err != nil {
 		return nil, err
 	}

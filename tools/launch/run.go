@@ -51,7 +51,7 @@ func ending(s os.Signal) string {
 	if s == syscall.SIGPIPE {
 		return "launch: nobody reads the output any more: the ranks save and end"
 	}
-	return fmt.Sprintf("launch: %v: the ranks save and end; send it again to end them at once", s)
+	return fmt.Sprintf("launch: %s: the ranks save and end; send it again to end them at once", launched.SignalName(s))
 }
 
 // makeFolder makes the folder for what a failed run leaves.

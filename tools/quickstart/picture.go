@@ -40,11 +40,11 @@ func picture() error {
 }
 
 // joined is before, up to where after begins, and after.
-func joined(before, after []report.Step) []report.Step {
+func joined(before, after []report.Entry) []report.Entry {
 	if len(after) == 0 {
 		return before
 	}
-	var all []report.Step
+	var all []report.Entry
 	for _, s := range before {
 		if s.Iteration < after[0].Iteration {
 			all = append(all, s)

@@ -48,12 +48,12 @@ func follow(run *process, until, total int) error {
 type tail struct {
 	path   string
 	offset int64
-	recent []report.Step // training steps since the last line
-	shown  int           // step of the last line; the end is evaluated twice
+	recent []report.Entry // training steps since the last line
+	shown  int            // step of the last line; the end is evaluated twice
 }
 
 // read returns the steps since the last call; a line still being written waits.
-func (t *tail) read() (steps []report.Step, err error) {
+func (t *tail) read() (steps []report.Entry, err error) {
 	file, err := os.Open(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -71,8 +71,12 @@ func (t *tail) read() (steps []report.Step, err error) {
 		if !whole {
 			return steps, nil
 		}
-		var s report.Step
-		if err := json.Unmarshal(line, &s); err != nil {
+		var s report.Entry
+		err := json.Unmarshal(line, &s)
+		if err == nil && s.Trained == nil && s.Validation == "" {
+			err = errors.New("it says nothing of a step")
+		}
+		if err != nil {
 			return nil, fault.Errorf(fault.BadData, "%s, byte %d: %w", t.path, t.offset, err)
 		}
 		steps, text, t.offset = append(steps, s), rest, t.offset+int64(len(line))+1
@@ -81,7 +85,7 @@ func (t *tail) read() (steps []report.Step, err error) {
 
 // show prints a line for an evaluation: with the means of the steps since the line
 // before, so that steps trained twice show the same loss twice.
-func (t *tail) show(s report.Step, total int) {
+func (t *tail) show(s report.Entry, total int) {
 	switch s.Validation {
 	case "":
 		t.recent = append(t.recent, s)
@@ -102,7 +106,7 @@ func (t *tail) show(s report.Step, total int) {
 }
 
 // readSteps is a whole step file; a repeated iteration counts as it was last.
-func readSteps(path string) ([]report.Step, error) {
+func readSteps(path string) ([]report.Entry, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fault.With(fault.IO, err)

@@ -40,8 +40,8 @@ func compare(p plan) error {
 }
 
 // sameSteps compares the training steps that are in both and counts them.
-func sameSteps(before, after []report.Step) (count int, err error) {
-	first := map[int]report.Step{}
+func sameSteps(before, after []report.Entry) (count int, err error) {
+	first := map[int]report.Entry{}
 	for _, s := range before {
 		if s.Validation == "" {
 			first[s.Iteration] = s

@@ -73,18 +73,18 @@ func TestNoSources(t *testing.T) {
 	}
 }
 
-func step(iteration int, loss float64) report.Step {
+func step(iteration int, loss float64) report.Entry {
 	norm := report.Number(loss / 2)
-	return report.Step{Iteration: iteration, Loss: map[string]report.Number{"lm loss": report.Number(loss)}, GradNorm: &norm}
+	return report.Entry{Iteration: iteration, Loss: map[string]report.Number{"lm loss": report.Number(loss)}, Trained: &report.Trained{GradNorm: &norm}}
 }
 
 // TestDifferenceIsFound: the proof can fail, by the last bit of one loss.
 func TestDifferenceIsFound(t *testing.T) {
-	before := []report.Step{step(1, 9), step(2, 8), step(3, 7)}
-	if n, err := sameSteps(before, []report.Step{step(2, 8), step(3, 7), step(4, 6)}); n != 2 || err != nil {
+	before := []report.Entry{step(1, 9), step(2, 8), step(3, 7)}
+	if n, err := sameSteps(before, []report.Entry{step(2, 8), step(3, 7), step(4, 6)}); n != 2 || err != nil {
 		t.Errorf("%d steps, %v", n, err)
 	}
-	if _, err := sameSteps(before, []report.Step{step(2, 8), step(3, 7.000000000000001)}); fault.CodeOf(err) != fault.Differs {
+	if _, err := sameSteps(before, []report.Entry{step(2, 8), step(3, 7.000000000000001)}); fault.CodeOf(err) != fault.Differs {
 		t.Errorf("a loss that differs by one bit passed: %v", err)
 	}
 }

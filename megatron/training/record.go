@@ -1,0 +1,123 @@
+package training
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/megatron/report"
+	"monotron/megatron/schedule"
+)
+
+// progress is how far the run is: what steps and evaluations have in common.
+func (l *logger) progress(r *Run) *report.Step {
+	return &report.Step{Time: time.Now(), Iteration: int(r.Engine.Iteration), TrainIters: int(r.iters), ConsumedSamples: r.at.ConsumedTrain,
+		ConsumedTokens: r.at.ConsumedTrain * int64(l.config.SeqLength)}
+}
+
+// record is what one iteration tells.
+func (l *logger) record(r *Run, done stepLog) (*report.Step, error) {
+	took := time.Since(done.started)
+	s, result := l.progress(r), &done.result
+	s.Losses = []report.Value{{Name: "lm loss", Value: result.Loss}}
+	s.SkippedSamples, s.GlobalBatchSize = r.at.SkippedTrain, done.batch.Global
+	s.Samples, s.Tokens = done.batch.Running, done.batch.Running*l.config.SeqLength
+	s.LearningRate, s.WeightDecay, s.LossScale, s.Skipped = result.LR, result.Decay, result.Scale, result.Update.Skipped
+	s.NextLearningRate, s.NextLossScale = r.Engine.Scheduler.LR(), r.Engine.Scaler.Scale()
+	s.Elapsed, s.Data, s.Forward, s.Backward, s.Update = took, done.data, result.Forward, result.Backward, result.UpdateFor
+	s.Ranks, s.FLOPs, s.Memory = l.rank.Sizes.World(), l.flops(done), memoryOf(r.device)
+	s.Peak = r.peak
+	if l.rank.RunName == "" { // all ranks are in this process, and share its device
+		s.Peak /= float64(s.Ranks)
+	}
+	if !s.Skipped {
+		s.GradNorm = &result.Update.GradNorm
+	}
+	if l.config.Log.NumZeros && !s.Skipped {
+		zeros := float64(result.Update.Zeros)
+		s.NumZeros = &zeros
+	}
+	if !l.config.Log.ParamsNorm {
+		return s, nil
+	}
+	norm, err := r.Engine.Optimizer.ParamsNorm()
+	s.ParamsNorm = &norm
+	return s, err
+}
+
+// flops is what one rank computes of an iteration.
+func (l *logger) flops(done stepLog) float64 {
+	return l.config.Model.FLOPs(done.batch.Running, l.config.SeqLength) / float64(l.rank.Sizes.World())
+}
+
+// interval is what goes with a log line. With an error it has what could be gathered.
+func (l *logger) interval(r *Run, done stepLog) (*report.Interval, error) {
+	i := &report.Interval{Iterations: l.iterations}
+	return i, errors.Join(l.memory(r, i), l.timing(i), l.stages(r, done, i))
+}
+
+// memory is told after the first two steps, as by Megatron, and at --log-memory-interval.
+func (l *logger) memory(r *Run, i *report.Interval) (err error) {
+	if l.settled && !due(r.Engine.Iteration, l.config.Log.MemoryInterval) {
+		return nil
+	}
+	l.settled = r.Engine.Iteration > 1
+	i.MemoryLine = l.rank.Place.DP == 0
+	if l.config.Log.Memory {
+		i.Usage, err = l.usage(r.device.Arena.Usage())
+	}
+	return err
+}
+
+// usage is what each rank holds for what.
+func (l *logger) usage(u device.Usage) (*report.Usage, error) {
+	out := &report.Usage{}
+	var mine []float64
+	for p := range device.Purposes {
+		out.Purposes, mine = append(out.Purposes, p.String()), append(mine, float64(u.Peak[p]))
+	}
+	all, err := l.gather(append(mine, float64(u.Max)))
+	if err != nil {
+		return nil, err
+	}
+	for i, row := range all {
+		at, n := l.rank.Sizes.At(i), len(out.Purposes)
+		out.Ranks = append(out.Ranks, report.RankMemory{Rank: fmt.Sprintf("%d (tp %d, pp %d, dp %d)", i, at.TP, at.PP, at.DP), ByPurpose: row[:n], AtOnce: row[n]})
+	}
+	return out, nil
+}
+
+func memoryOf(d *device.Device) report.Memory {
+	u := d.Arena.Usage()
+	return report.Memory{Allocated: u.Allocated, MaxAllocated: u.Max, Reserved: u.Reserved, MaxReserved: u.Reserved, Allocations: u.Blocks}
+}
+
+// timing gathers the timers of the level asked for.
+func (l *logger) timing(i *report.Interval) (err error) {
+	t := &i.Timers
+	t.Option, t.Names = l.config.Log.TimingOption, report.LoggedTimers(l.config.Log.TimingLevel)
+	t.Seconds, err = l.gather(l.timers.Take(t.Names))
+	return err
+}
+
+// stages tells what the stages of the last copy of the model did in this step.
+func (l *logger) stages(r *Run, done stepLog, i *report.Interval) error {
+	if !r.Engine.measuresStages() {
+		return nil
+	}
+	u := done.result.Pipeline
+	all, err := l.gather([]float64{u.Forward.Seconds(), u.Backward.Seconds(), u.Waiting.Seconds(), u.Total.Seconds()})
+	if err != nil {
+		return err
+	}
+	at, stages := l.rank.Sizes.At(len(all)-1), make(schedule.Measured, l.rank.Sizes.PP)
+	span := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	for stage := range stages {
+		at.PP = stage
+		row := all[l.rank.Sizes.Rank(at)]
+		stages[stage] = schedule.Usage{Forward: span(row[0]), Backward: span(row[1]), Waiting: span(row[2]), Total: span(row[3])}
+	}
+	i.Stages = stages.Line(l.config.Schedule(done.batch.Micros, false))
+	return nil
+}
