@@ -25,7 +25,7 @@ const (
 	base    = "fault flags hint notes "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report "
 	kernels = base + "csrc/device "
-	ranks   = kernels + "mpu mpu/comm mpu/topology "
+	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
 	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint megatron/formats "
 	trainer = parts + "megatron/inference megatron/training megatron/estimate megatron/arguments "
 )
@@ -50,6 +50,7 @@ var importTable = []row{
 	{"megatron/formats", ranks + "megatron/spec", "what other programs wrote; never sees the native format or training"},
 	{"megatron/internal", "", "what tests of several packages find their files with"},
 	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
+	{"mpu/ranks", kernels + "mpu/comm mpu/topology", "makes, watches and ends ranks; knows groups, and nothing of what is done in them"},
 	{"mpu/comm", kernels + "csrc/comm mpu/topology", "moves tensors, knows no layer"},
 	{"mpu/topology", base, "arithmetic of ranks"},
 	{"csrc/comm", kernels, "C side of comm"},

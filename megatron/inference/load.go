@@ -16,6 +16,7 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
+	"monotron/mpu/ranks"
 	"monotron/tokenizer"
 )
 
@@ -24,7 +25,7 @@ type LoadOptions struct {
 	Step      int64  // iteration of a native checkpoint; negative: the latest
 	Precision string // of values: f32, bf16, fp16; "": as the run of a native checkpoint had, else f32
 
-	rank *rank // of several that share the model; nil: this one has all of it
+	rank *ranks.Rank // of several that share the model; nil: this one has all of it
 }
 
 // Loaded is a model ready to run, with what its folder says besides.
@@ -185,7 +186,10 @@ func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err erro
 	if l.DType, err = dtypeOf(o.Precision); err != nil {
 		return err
 	}
-	part, parallel, pipeline, err := o.rank.part(&l.Model, d)
+	if o.rank == nil {
+		o.rank = ranks.Alone(d)
+	}
+	part, parallel, pipeline, err := part(o.rank, &l.Model)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/mpu/comm"
+	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
 )
 
@@ -17,27 +18,21 @@ type Layout struct{ TP, PP int }
 // Ranks is how many there are.
 func (l Layout) Ranks() int { return max(1, l.TP) * max(1, l.PP) }
 
+func (l Layout) sizes() topology.Sizes {
+	return topology.Sizes{TP: max(1, l.TP), PP: max(1, l.PP), CP: 1, DP: 1, EP: 1}
+}
+
 // Run loads the model of dir cut over l's ranks, goroutines of this process with
 // a device each, and does work on all of them at once. What work calls of the
 // model, it calls on every rank with the same arguments. The error is that of the
 // rank that failed first; work's ranks count from 0.
 func Run(l Layout, open func() (*device.Device, error), dir string, o LoadOptions, work func(rank int, m *Loaded) error) error {
-	n := l.Ranks()
-	if n == 1 {
-		return alone(open, dir, o, func(m *Loaded) error { return work(0, m) })
-	}
-	w := comm.NewWorld(n)
-	sizes := topology.Sizes{TP: max(1, l.TP), PP: max(1, l.PP), CP: 1, DP: 1, EP: 1}
-	var mu sync.Mutex
+	var failed sync.Once
 	var first error // as it is, without the rank's number
-	err := w.Run(func(number int) error {
-		mine := o
-		mine.rank = &rank{w, sizes, number}
-		err := alone(open, dir, mine, func(m *Loaded) error { return work(number, m) })
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil && first == nil {
-			first = err
+	err := ranks.Run(ranks.Config{Sizes: l.sizes(), Open: open}, func(r *ranks.Rank) error {
+		err := loaded(r, dir, o, work)
+		if err != nil {
+			failed.Do(func() { first = err })
 		}
 		return err
 	})
@@ -47,72 +42,36 @@ func Run(l Layout, open func() (*device.Device, error), dir string, o LoadOption
 	return err
 }
 
-// alone does one rank's work on a device of its own.
-func alone(open func() (*device.Device, error), dir string, o LoadOptions, work func(*Loaded) error) (err error) {
-	d, err := open()
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+// loaded does one rank's work on its part of the model.
+func loaded(r *ranks.Rank, dir string, o LoadOptions, work func(rank int, m *Loaded) error) (err error) {
 	defer device.CatchOutOfMemory(&err)
-	m, err := Load(d, dir, o)
+	o.rank = r
+	m, err := Load(r.Device, dir, o)
 	if err != nil {
 		return err
 	}
-	return work(m)
+	return work(r.Number, m)
 }
 
-// rank is one of several that share a model; nil: the model is whole.
-type rank struct {
-	world  *comm.World
-	sizes  topology.Sizes
-	number int
-}
-
-// part is what of the model the rank has, and with whom it shares its layers.
+// part is what of the model a rank has, and with whom it shares its layers.
 // pipeline is nil where it has all of them.
-func (r *rank) part(m *spec.Model, d *device.Device) (c model.StageConfig, p model.Parallel, pipeline comm.Group, err error) {
-	stage, stages := 0, 1
-	p = model.Alone(d)
-	if r != nil {
-		stage, stages = r.sizes.At(r.number).PP, r.sizes.PP
-		if p, pipeline, err = r.groups(m, d); err != nil {
-			return c, p, nil, err
-		}
-		m.PaddedVocabSize = (m.PaddedVocabSize + r.sizes.TP - 1) / r.sizes.TP * r.sizes.TP
+func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, pipeline comm.Group, err error) {
+	r.Sizes.QueryGroups = m.NumQueryGroups
+	if err = r.Join(topology.TP, topology.PP, topology.Embedding, topology.QuerySharers); err != nil {
+		return c, p, nil, err
 	}
+	stage, stages := r.Place.PP, r.Sizes.PP
 	if stages > m.NumLayers {
 		return c, p, nil, fault.Errorf(fault.Usage, "--pipeline-model-parallel-size %d: the model has %d layers; each stage needs one", stages, m.NumLayers)
 	}
+	m.PaddedVocabSize = (m.PaddedVocabSize + r.Sizes.TP - 1) / r.Sizes.TP * r.Sizes.TP
 	c = model.StageConfig{Model: m, Embedding: stage == 0, Head: stage == stages-1}
 	for i := stage * m.NumLayers / stages; i < (stage+1)*m.NumLayers/stages; i++ {
 		c.Layers = append(c.Layers, i)
 	}
+	if stages > 1 {
+		pipeline = r.Groups[topology.PP]
+	}
+	p = model.Parallel{TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
 	return c, p, pipeline, nil
-}
-
-func (r *rank) groups(m *spec.Model, d *device.Device) (p model.Parallel, pipeline comm.Group, err error) {
-	tp := r.sizes.Group(topology.TP, r.number)
-	over := comm.ByHost(r.world, d)
-	for _, g := range []struct {
-		group   *comm.Group
-		name    string
-		members []int
-	}{
-		{&p.TP, "tp", tp},
-		{&p.Embedding, "embedding", r.sizes.Group(topology.Embedding, r.number)},
-		{&p.QuerySharers, "query-sharers", model.QuerySharers(m, tp, r.sizes.At(r.number).TP)},
-		{&pipeline, "pp", r.sizes.Group(topology.PP, r.number)},
-	} {
-		if g.members == nil {
-			continue
-		}
-		if *g.group, err = over.Group(r.number, g.name, g.members, d); err != nil {
-			return p, nil, err
-		}
-	}
-	if pipeline.Size() == 1 {
-		pipeline = nil
-	}
-	return p, pipeline, nil
 }

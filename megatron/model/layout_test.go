@@ -15,6 +15,7 @@ import (
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/comm"
+	"monotron/mpu/topology"
 )
 
 // families are the shapes of the tutorials' models that 2 and 4 ranks can share;
@@ -196,6 +197,7 @@ func (l layout) run(t *testing.T, m spec.Model, dtype device.DType, open func() 
 	for rank := range members {
 		members[rank] = rank
 	}
+	sizes := topology.Sizes{TP: l.tp, CP: 1, EP: 1, DP: 1, PP: 1, QueryGroups: m.NumQueryGroups}
 	world := comm.NewWorld(l.tp)
 	err := world.Run(func(rank int) error {
 		d := open()
@@ -205,7 +207,7 @@ func (l layout) run(t *testing.T, m spec.Model, dtype device.DType, open func() 
 		if p.TP, err = world.Group(rank, "tp", members, d); err != nil {
 			return err
 		}
-		if p.QuerySharers, err = world.Group(rank, "sharers", model.QuerySharers(&m, members, rank), d); err != nil {
+		if p.QuerySharers, err = world.Group(rank, "sharers", sizes.Group(topology.QuerySharers, rank), d); err != nil {
 			return err
 		}
 		g, err := newRankModel(d, &m, dtype, l, p)

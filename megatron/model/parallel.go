@@ -57,14 +57,6 @@ func (p Parallel) check(c *StageConfig) error {
 	return nil
 }
 
-// QuerySharers picks from the ranks of a tensor-parallel group those that share a
-// query group with its place-th rank: itself alone where there are enough groups.
-func QuerySharers(m *spec.Model, tp []int, place int) []int {
-	n := max(1, len(tp)/m.NumQueryGroups)
-	first := place / n * n
-	return tp[first : first+n]
-}
-
 // share is which query groups and heads of an attention a rank has.
 type share struct {
 	groups    int64 // query groups here

@@ -17,6 +17,7 @@ import (
 	"monotron/megatron/arguments"
 	"monotron/megatron/training"
 	"monotron/mpu/comm/launched"
+	"monotron/mpu/ranks"
 	"monotron/notes"
 )
 
@@ -91,7 +92,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 			return err
 		}
 	}
-	work := func(rank *training.Rank) error { return trainRank(ctx, job, rank) }
+	work := func(rank *ranks.Rank) error { return trainRank(ctx, job, rank) }
 	if place == nil {
 		return job.Ranks(nil, device, work)
 	}
@@ -99,7 +100,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	if err != nil {
 		return err
 	}
-	checked := func(rank *training.Rank) error {
+	checked := func(rank *ranks.Rank) error {
 		err := afford(job, func() error {
 			return check(process, rank, config.Layout.FastReduce, w.Notes.From("preflight").Rank(rank.Number).Lines())
 		})
@@ -123,7 +124,7 @@ func measurePeak(job *training.Job, open func() (*device.Device, error)) error {
 }
 
 // trainRank trains.
-func trainRank(ctx context.Context, job *training.Job, rank *training.Rank) error {
+func trainRank(ctx context.Context, job *training.Job, rank *ranks.Rank) error {
 	return afford(job, func() error {
 		r, err := job.Start(rank)
 		if err != nil {

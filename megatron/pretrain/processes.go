@@ -19,6 +19,8 @@ import (
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/preflight"
 	"monotron/mpu/comm/rendezvous"
+	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
 	"monotron/notes"
 )
 
@@ -82,13 +84,13 @@ func facts(c *training.Config) (map[string]string, error) {
 }
 
 // check looks at the run before its first step; rank 0 says what it found.
-func check(p *comm.Process, r *training.Rank, fast bool, notes io.Writer) error {
+func check(p *comm.Process, r *ranks.Rank, fast bool, notes io.Writer) error {
 	if fast {
 		if err := p.FastReduce(); err != nil {
 			return fault.Errorf(fault.Usage, "--fast-reduce: %w", err)
 		}
 	}
-	report, err := preflight.Run(p, r.Device, r.World, []comm.Group{r.TP, r.PP, r.DP}, preflight.Probe)
+	report, err := preflight.Run(p, r.Device, r.World(), []comm.Group{r.Groups[topology.TP], r.Groups[topology.PP], r.Groups[topology.DP]}, preflight.Probe)
 	if err != nil || r.Number > 0 {
 		return err
 	}

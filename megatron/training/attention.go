@@ -105,10 +105,10 @@ func (e *Engine) tryFused(most int64) attentionTrial {
 	c := &e.config
 	shape := model.AttentionRun{DType: e.dtype, Batch: int64(c.MicroBatchSize), Seq: int64(c.SeqLength), Workspace: most,
 		Documents: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
-	off, err := model.FuseAttention(e.device, &c.Model, e.rank.parallel(c), shape)
+	off, err := model.FuseAttention(e.device, &c.Model, parallelOf(e.rank, &c.Layout), shape)
 	if err == nil && c.EvalMicroBatchSize > 0 && c.EvalMicroBatchSize != c.MicroBatchSize {
 		shape.Batch = int64(c.EvalMicroBatchSize)
-		_, err = model.FuseAttention(e.device, &c.Model, e.rank.parallel(c), shape)
+		_, err = model.FuseAttention(e.device, &c.Model, parallelOf(e.rank, &c.Layout), shape)
 	}
 	if err != nil {
 		return attentionTrial{refused, err.Error()}
@@ -136,7 +136,7 @@ func trialOf(word string) attentionTrial { return attentionTrial{trialOutcome(wo
 
 // shareTrials are all ranks' trials, by rank.
 func (e *Engine) shareTrials(mine attentionTrial) ([]attentionTrial, error) {
-	words, err := comm.Words(e.rank.World, e.device, mine.word())
+	words, err := comm.Words(e.rank.World(), e.device, mine.word())
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"monotron/csrc/cuda/standin"
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/ranks"
 )
 
 // choice is what a rank's ChooseAttention came to.
@@ -27,7 +28,7 @@ func choose(t *testing.T, c Config, change func(rank int, c *Config)) []choice {
 	t.Helper()
 	all := make([]choice, c.Layout.Sizes().World())
 	var mu sync.Mutex
-	err := InProcess(c.Layout, &c.Model, func() (*device.Device, error) { return cuda.Open(0) }, func(r *Rank) error {
+	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return cuda.Open(0) }), func(r *ranks.Rank) error {
 		mine := c
 		change(r.Number, &mine)
 		e, err := newEngineOf(r, mine)
@@ -40,7 +41,7 @@ func choose(t *testing.T, c Config, change func(rank int, c *Config)) []choice {
 		mu.Lock()
 		all[r.Number] = got
 		mu.Unlock()
-		return r.World.Barrier()
+		return r.World().Barrier()
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ func choose(t *testing.T, c Config, change func(rank int, c *Config)) []choice {
 	return all
 }
 
-func newEngineOf(r *Rank, c Config) (*Engine, error) {
+func newEngineOf(r *ranks.Rank, c Config) (*Engine, error) {
 	s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"monotron/csrc/ref"
 	"monotron/megatron/checkpoint"
+	"monotron/mpu/ranks"
 	"monotron/notes"
 )
 
@@ -30,7 +31,7 @@ func TestResumeTellsOfOtherAttention(t *testing.T) {
 		{fusedAttention, "", ""},
 	} {
 		var told bytes.Buffer
-		rank := Alone(ref.Open())
+		rank := ranks.Alone(ref.Open())
 		r := &Run{rank: rank, Engine: &Engine{attention: c.now}, log: &logger{rank: rank, notes: notes.New(&told)}}
 		r.tellAttention(kept(c.before))
 		if got := told.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {

@@ -85,17 +85,17 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	if err := s.wait(r); err != nil {
 		return err
 	}
-	r.rank.at(watch.Save, r.Engine.Iteration)
+	r.rank.Enter(watch.Save, r.Engine.Iteration)
 	state, err := r.state()
 	if err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
-	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World.Size(), Meet: r.rank.World.Barrier, Tag: r.rank.RunName, KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
+	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName, KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier
 	}
-	options = options.Failing(r.rank.inject.Disk(r.Engine.Iteration))
+	options = options.Failing(r.rank.Inject.Disk(r.Engine.Iteration))
 	s.saved = r.Engine.Iteration
 	format := formatOf(c.Format)
 	if format != formats.Native && c.Async {
@@ -139,7 +139,7 @@ func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
 		r.log.note("%s", n)
 	}
 	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, onDisk(report))
-	if r.rank.inject.Corrupts(report.Iteration) {
+	if r.rank.Inject.Corrupts(report.Iteration) {
 		return corrupt(report.Folder, r.rank.Number)
 	}
 	return nil
@@ -396,7 +396,7 @@ func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
 // creditOthers counts as restored what other ranks hold of the model.
 func (r *Run) creditOthers(report *checkpoint.Report) {
 	known, err := r.Config.parameterNames()
-	if err != nil || r.rank.World.Size() == 1 {
+	if err != nil || r.rank.World().Size() == 1 {
 		return
 	}
 	var kinds []string

@@ -9,13 +9,15 @@ import (
 	"monotron/megatron/schedule"
 	"monotron/mpu"
 	"monotron/mpu/comm"
+	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
 )
 
 // Engine is a rank's part of the model with its optimizer: what one training step
 // needs besides the data.
 type Engine struct {
 	config Config
-	rank   *Rank
+	rank   *ranks.Rank
 	device *device.Device
 	dtype  device.DType
 
@@ -40,7 +42,7 @@ type Engine struct {
 }
 
 // NewEngine builds the rank's model and optimizer; parameters are not yet set.
-func NewEngine(rank *Rank, c Config, s optimizer.Schedule) (*Engine, error) {
+func NewEngine(rank *ranks.Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 	d := rank.Device
 	e := &Engine{config: c, rank: rank, device: d, Timers: report.NewTimers(report.LevelAlways), dtype: valueType(c.Precision),
 		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == FP16)}
@@ -51,14 +53,14 @@ func NewEngine(rank *Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 	e.parts = parts[rank.Place.PP]
 	for _, part := range e.parts {
 		stage, err := model.NewStage(d, model.StageConfig{Model: &e.config.Model, Layers: part.Layers, Embedding: part.Embedding, Head: part.Head,
-			Recompute: c.Recompute, DType: e.dtype}, rank.parallel(&c))
+			Recompute: c.Recompute, DType: e.dtype}, parallelOf(rank, &c.Layout))
 		if err != nil {
 			return nil, fault.With(fault.Usage, err)
 		}
 		e.Stages = append(e.Stages, stage)
 	}
 	e.Params = model.ParamsOf(e.Stages)
-	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.dtype, rank.sharers(), c.Layout.sharding(rank))
+	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.dtype, sharersOf(rank), c.Layout.sharding(rank))
 	for _, stage := range e.Stages {
 		stage.Prepare(c.SeqLength)
 	}
@@ -68,20 +70,20 @@ func NewEngine(rank *Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 	return e, d.Err()
 }
 
-// parallel is how the rank's stages share layers with other ranks.
-func (r *Rank) parallel(c *Config) model.Parallel {
-	return model.Parallel{TP: r.TP, SequenceParallel: c.Layout.SequenceParallel, DistributeSaved: c.Layout.DistributeSavedActivation,
-		Embedding: r.Embedding, QuerySharers: r.Sharers}
+// parallelOf is how a rank's stages share layers with other ranks.
+func parallelOf(r *ranks.Rank, l *Layout) model.Parallel {
+	return model.Parallel{TP: r.Groups[topology.TP], SequenceParallel: l.SequenceParallel, DistributeSaved: l.DistributeSavedActivation,
+		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
 }
 
-// sharers are the ranks that the optimizer works with.
-func (r *Rank) sharers() optimizer.Groups {
-	return optimizer.Groups{World: r.World, Families: map[mpu.Family]optimizer.Family{
-		mpu.Dense: {Data: r.DP, Model: r.Model, Shard: r.Shard, Across: r.Across}}}
+// sharersOf are the ranks that the optimizer works with.
+func sharersOf(r *ranks.Rank) optimizer.Groups {
+	return optimizer.Groups{World: r.World(), Families: map[mpu.Family]optimizer.Family{
+		mpu.Dense: {Data: r.Groups[topology.DP], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across]}}}
 }
 
 // sharding is how data-parallel ranks share the optimizer's work and memory.
-func (l Layout) sharding(r *Rank) optimizer.Sharding {
+func (l Layout) sharding(r *ranks.Rank) optimizer.Sharding {
 	s := optimizer.Sharding{OverlapGradReduce: l.OverlapGradReduce, OverlapParamGather: l.OverlapParamGather, BucketSize: int64(l.BucketSize),
 		BucketCount: int64(l.BucketCount), PadForBandwidth: l.PadBucketsForHighBusBW, LaterStage: r.Place.PP > 0}
 	s.Strategy = optimizer.Strategy(l.Sharding)
@@ -111,7 +113,7 @@ func (e *Engine) Totals() (loss, tokens float64, err error) {
 	if e.rank.Place.TP != 0 {
 		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
 	}
-	if err = e.rank.World.AllReduce(e.sums, comm.Sum).Wait(); err != nil {
+	if err = e.rank.World().AllReduce(e.sums, comm.Sum).Wait(); err != nil {
 		return 0, 0, err
 	}
 	sums := device.ReadSlice[float64](e.device, e.sums)

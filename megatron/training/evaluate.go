@@ -26,7 +26,7 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	}
 	all := *consumed + int64(iters)*int64(micros)*f.sampler.Advance()
 	for range iters {
-		r.rank.at(watch.Eval, r.Engine.Iteration)
+		r.rank.Enter(watch.Eval, r.Engine.Iteration)
 		stop, err := r.interrupted(ctx)
 		if err != nil {
 			return err

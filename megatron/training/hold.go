@@ -7,6 +7,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/mpu/ranks"
 )
 
 // handover is how long a run waits for another one to leave its --save folder: a
@@ -36,7 +37,7 @@ func holdFolder(folder string) (*os.File, error) {
 }
 
 // hold takes --save's folder for this run. All ranks call it; the first does it.
-func (j *Job) hold(rank *Rank) (err error) {
+func (j *Job) hold(rank *ranks.Rank) (err error) {
 	if folder := j.Config.Checkpoint.Save; folder != "" && rank.First() {
 		j.held, err = holdFolder(folder)
 	}

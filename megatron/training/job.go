@@ -3,12 +3,17 @@ package training
 import (
 	"os"
 	"sync"
+	"time"
 
+	"monotron/csrc/device"
 	"monotron/dataset"
 	"monotron/fault"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
+	"monotron/mpu/comm"
 	"monotron/mpu/comm/inject"
+	"monotron/mpu/comm/watch"
+	"monotron/mpu/ranks"
 	"monotron/tokenizer"
 )
 
@@ -93,4 +98,23 @@ func (j *Job) data(notice func(string)) ([3]dataset.Dataset, error) {
 		j.sets, j.err = openData(&c, j.Tokenizer, int(j.iters))
 	})
 	return j.sets, j.err
+}
+
+// Ranks does work on this process's ranks: all of the layout's, or, with a process,
+// the one that it is. They are watched; the error is the run's verdict.
+func (j *Job) Ranks(p *comm.Process, open func() (*device.Device, error), work func(*ranks.Rank) error) error {
+	c := j.Config.Ranks(open)
+	c.Process, c.Watch = p, j.watching()
+	return ranks.Run(c, work)
+}
+
+// watching is how the ranks are watched.
+func (j *Job) watching() *ranks.Watch {
+	c := &j.Config.Watch
+	w := &ranks.Watch{Folder: c.Folder, Faults: j.faults, Note: j.console.note,
+		Settings: watch.Settings{Limit: time.Duration(c.StallSeconds) * time.Second, Every: int64(max(1, j.Config.Log.Interval))}}
+	if c.Stragglers {
+		w.Remark = func(line string) { j.console.note("%s", line) }
+	}
+	return w
 }

@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/mpu/ranks"
 )
 
 // layoutConfig is tinyConfig with enough layers and heads to cut.
@@ -26,7 +27,7 @@ func runLayout(t *testing.T, c Config, steps int) (losses []float64) {
 	t.Helper()
 	var mu sync.Mutex
 	batch := testBatch(c.GlobalBatchSize, c.MicroBatchSize, c.SeqLength)
-	err := InProcess(c.Layout, &c.Model, func() (*device.Device, error) { return ref.Open(), nil }, func(r *Rank) error {
+	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
 		s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/report"
 	"monotron/mpu"
+	"monotron/mpu/ranks"
 	"monotron/notes"
 )
 
@@ -17,7 +18,7 @@ import (
 type logger struct {
 	console *console
 	notes   *notes.Notes // of this rank
-	rank    *Rank
+	rank    *ranks.Rank
 	config  *Config
 	timers  *report.Timers
 	trace   *report.Trace
@@ -167,7 +168,7 @@ func (l *logger) validation(r *Run, where, split string, loss float64) error {
 
 // gather brings one row of numbers of every rank together, on all of them.
 func (l *logger) gather(row []float64) ([][]float64, error) {
-	n, world := int64(len(row)), int64(l.rank.World.Size())
+	n, world := int64(len(row)), int64(l.rank.World().Size())
 	if n == 0 || world == 1 {
 		return [][]float64{row}, nil
 	}
@@ -175,7 +176,7 @@ func (l *logger) gather(row []float64) ([][]float64, error) {
 	s := d.Arena.Scope(device.Workspace)
 	defer s.Release()
 	mine, all := put(d, s, device.F64, row), s.Alloc(device.F64, world*n)
-	if err := l.rank.World.AllGather(all, mine).Wait(); err != nil {
+	if err := l.rank.World().AllGather(all, mine).Wait(); err != nil {
 		return nil, err
 	}
 	return slices.Collect(slices.Chunk(device.ReadSlice[float64](d, all), int(n))), nil

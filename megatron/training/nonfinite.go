@@ -147,13 +147,13 @@ func (e *Engine) shareSpots(mine *spot) ([]spot, error) {
 	if err != nil || len(text) > spotBytes {
 		return nil, fault.Errorf(fault.Internal, "%d bytes for a spot: %w", len(text), err)
 	}
-	size := e.rank.World.Size()
+	size := e.rank.World().Size()
 	in := e.device.Arena.Zeroed(device.Workspace, device.I32, spotBytes/4)
 	out := e.device.Arena.Zeroed(device.Workspace, device.I32, int64(size)*spotBytes/4)
 	defer e.device.Arena.Free(in)
 	defer e.device.Arena.Free(out)
 	e.device.Write(in, append(text, make([]byte, spotBytes-len(text))...))
-	if err := e.rank.World.AllGather(out, in).Wait(); err != nil {
+	if err := e.rank.World().AllGather(out, in).Wait(); err != nil {
 		return nil, err
 	}
 	bytes := make([]byte, size*spotBytes)
@@ -221,7 +221,7 @@ func (r *Run) dump(ctx context.Context, batch []*Micro, consumed int64) (string,
 		return "", err
 	}
 	state.ConsumedTrain = consumed
-	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World.Size(), Meet: r.rank.World.Barrier, Tag: r.rank.RunName}
+	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
 	if _, err := checkpoint.Save(context.WithoutCancel(ctx), folder, state, r.Engine.Stored(), r.device, options); err != nil {
 		return "", err
 	}
@@ -234,7 +234,7 @@ func (r *Run) dump(ctx context.Context, batch []*Micro, consumed int64) (string,
 			return "", fault.With(fault.IO, err)
 		}
 	}
-	return folder, r.rank.World.Barrier()
+	return folder, r.rank.World().Barrier()
 }
 
 func batchFile(folder string, dp int) string {
@@ -245,11 +245,11 @@ func batchFile(folder string, dp int) string {
 // where that is asked for: in a step's first micro-batch.
 func (e *Engine) spoiled(train bool, micro int, look func(int, device.Tensor)) func(int, device.Tensor) {
 	e.micro = micro
-	if e.rank.inject == nil || micro > 0 || !(train || e.locating) {
+	if e.rank.Inject == nil || micro > 0 || !(train || e.locating) {
 		return look
 	}
 	return func(depth int, x device.Tensor) {
-		if e.rank.inject.Spoils(e.Iteration+1, depth) {
+		if e.rank.Inject.Spoils(e.Iteration+1, depth) {
 			e.poison(x)
 		}
 		if look != nil {

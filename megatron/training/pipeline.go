@@ -10,6 +10,7 @@ import (
 	"monotron/megatron/schedule"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/watch"
+	"monotron/mpu/topology"
 )
 
 // microBatches carries a schedule's actions out on a rank's stages. The value
@@ -73,7 +74,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	start := time.Now()
 	e, m := w.engine, w.micros[i]
 	if w.train {
-		e.rank.at(watch.Forward, e.Iteration+1)
+		e.rank.Enter(watch.Forward, e.Iteration+1)
 	}
 	e.Timers.Start("forward-compute", report.LevelMicro)
 	defer e.Timers.Stop("forward-compute")
@@ -136,7 +137,7 @@ func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
 func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Tensor, err error) {
 	start := time.Now()
 	e, at := w.engine, cell{i, chunk}
-	e.rank.at(watch.Backward, e.Iteration+1)
+	e.rank.Enter(watch.Backward, e.Iteration+1)
 	a := w.alive[at]
 	delete(w.alive, at)
 	defer w.end(a)
@@ -170,7 +171,7 @@ func (w *microBatches) sent(t schedule.Transfer, value device.Tensor) {
 func (e *Engine) hiddenRows(m *Micro) int64 {
 	rows := int64(len(m.Tokens) * len(m.Tokens[0]))
 	if e.config.Layout.SequenceParallel {
-		rows /= int64(e.rank.TP.Size())
+		rows /= int64(e.rank.Groups[topology.TP].Size())
 	}
 	return rows
 }
@@ -192,7 +193,7 @@ func (l *link) Exchange(transfers []schedule.Transfer, values []device.Tensor) (
 		}
 		list[i] = comm.Transfer{Peer: t.Peer, Send: t.Send, T: values[i]}
 	}
-	work := e.rank.PP.Exchange(list)
+	work := e.rank.Groups[topology.PP].Exchange(list)
 	return func() ([]device.Tensor, error) {
 		if err := work.Wait(); err != nil {
 			return nil, err

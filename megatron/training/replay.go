@@ -12,6 +12,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/mpu/comm/inject"
+	"monotron/mpu/ranks"
 )
 
 // Replay runs a step again that dump has kept: the same weights, optimizer state and
@@ -34,7 +35,7 @@ func Replay(folder, deviceName string, open func(name string) (*device.Device, e
 		return err
 	}
 	p := &replaying{folder: folder, out: out}
-	if err := j.Ranks(nil, func() (*device.Device, error) { return open(c.Device) }, func(r *Rank) error { return p.rank(j, r) }); err != nil {
+	if err := j.Ranks(nil, func() (*device.Device, error) { return open(c.Device) }, func(r *ranks.Rank) error { return p.rank(j, r) }); err != nil {
 		return err
 	}
 	return p.print(c)
@@ -83,7 +84,7 @@ type sight struct {
 }
 
 // rank runs one rank's part.
-func (p *replaying) rank(j *Job, rank *Rank) error {
+func (p *replaying) rank(j *Job, rank *ranks.Rank) error {
 	r := &Run{Job: j, rank: rank, device: rank.Device}
 	r.votes = r.device.Arena.Zeroed(device.Workspace, device.I64, 1)
 	var err error

@@ -12,6 +12,7 @@ import (
 	"monotron/megatron/report"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/watch"
+	"monotron/mpu/ranks"
 )
 
 // Run is one rank's training run, from its start to the last checkpoint. All
@@ -20,7 +21,7 @@ type Run struct {
 	*Job
 	Engine *Engine
 
-	rank    *Rank
+	rank    *ranks.Rank
 	device  *device.Device
 	feeds   feeds
 	batches *BatchSizes
@@ -40,9 +41,9 @@ type Progress struct {
 }
 
 // Start sets a rank's run up: model, checkpoint or fresh weights, data.
-func (j *Job) Start(rank *Rank) (*Run, error) {
+func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 	r := &Run{Job: j, rank: rank, device: rank.Device, started: time.Now()}
-	rank.at(watch.Startup, 0)
+	rank.Enter(watch.Startup, 0)
 	var err error
 	if r.batches, err = NewBatchSizes(&r.Config, rank.Sizes.DP); err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func (r *Run) stoppedEarly(ctx context.Context) error {
 func (r *Run) iterate(ctx context.Context) error {
 	start := time.Now()
 	r.log.begin(r.Engine.Iteration + 1)
-	r.rank.at(watch.Data, r.Engine.Iteration+1)
+	r.rank.Enter(watch.Data, r.Engine.Iteration+1)
 	size, err := r.batches.At(int(r.at.ConsumedTrain))
 	if err != nil {
 		return err
@@ -263,11 +264,11 @@ const (
 
 // agree is the highest of what the ranks have seen.
 func (r *Run) agree(seen int64) (int64, error) {
-	if r.rank.World.Size() == 1 {
+	if r.rank.World().Size() == 1 {
 		return seen, nil
 	}
 	device.WriteSlice(r.device, r.votes, []int64{seen})
-	if err := r.rank.World.AllReduce(r.votes, comm.Max).Wait(); err != nil {
+	if err := r.rank.World().AllReduce(r.votes, comm.Max).Wait(); err != nil {
 		return 0, err
 	}
 	return device.ReadSlice[int64](r.device, r.votes)[0], nil

@@ -3,6 +3,7 @@ package training
 import (
 	"monotron/fault"
 	"monotron/megatron/inference"
+	"monotron/mpu/topology"
 )
 
 // checkPrompts finds out before training whether each --sample-prompt is a text
@@ -40,8 +41,8 @@ func (r *Run) samples(where string) error {
 	defer release()
 	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength,
 		Hidden: int64(r.Config.Model.HiddenSize)}
-	if r.rank.PP.Size() > 1 {
-		g.Pipeline = r.rank.PP
+	if stages := r.rank.Groups[topology.PP]; stages.Size() > 1 {
+		g.Pipeline = stages
 	}
 	for _, prompt := range r.Config.SamplePrompt {
 		ids, err := r.Tokenizer.Encode(prompt)

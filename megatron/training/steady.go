@@ -29,11 +29,11 @@ type steady struct {
 func (e *Engine) Capture() (why string) {
 	c := &e.config
 	switch {
-	case e.rank.World.Size() > 1:
-		return fmt.Sprintf("%d ranks: what travels between them is not captured", e.rank.World.Size())
+	case e.rank.World().Size() > 1:
+		return fmt.Sprintf("%d ranks: what travels between them is not captured", e.rank.World().Size())
 	case c.Layout.Schedule == schedule.GPipeName:
 		return "with --pipeline-schedule gpipe forward and backward of a micro-batch do not follow each other"
-	case e.rank.inject != nil:
+	case e.rank.Inject != nil:
 		return "--inject looks at every layer"
 	case c.Log.Profile != "":
 		return "--profile traces forward and backward apart"
@@ -74,7 +74,7 @@ func (s *steady) run(micros []*Micro, r *StepResult) error {
 	e := s.engine
 	for _, m := range micros {
 		start := time.Now()
-		e.rank.at(watch.Forward, e.Iteration+1)
+		e.rank.Enter(watch.Forward, e.Iteration+1)
 		pass, mask := e.load(s.in.rewind(), m, e.parts[0], e.tokenWeight(m, len(micros)), true)
 		err := s.micro.Run(func() error {
 			out, err := e.Stages[0].Forward(pass, device.Tensor{})

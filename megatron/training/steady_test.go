@@ -143,7 +143,7 @@ func TestNoGraphsSaysWhy(t *testing.T) {
 	for want, set := range map[string]func(*Engine){
 		"the ref device has none": func(*Engine) {},
 		"gpipe":                   func(e *Engine) { e.config.Layout.Schedule = "gpipe" },
-		"--inject":                func(e *Engine) { e.rank.inject = &inject.Injector{} },
+		"--inject":                func(e *Engine) { e.rank.Inject = &inject.Injector{} },
 		"--profile":               func(e *Engine) { e.config.Log.Profile = "trace" },
 		"--timing-log-level 2":    func(e *Engine) { e.config.Log.TimingLevel = 2 },
 	} {

@@ -42,7 +42,7 @@ func (e *Engine) Step(micros []*Micro) (r StepResult, err error) {
 		return r, err
 	}
 	e.Timers.Stop("forward-backward")
-	e.rank.at(watch.Reduce, e.Iteration+1)
+	e.rank.Enter(watch.Reduce, e.Iteration+1)
 	sum, tokens, err := e.Totals()
 	if err != nil {
 		return r, err
@@ -74,7 +74,7 @@ func (e *Engine) beforeUpdate() {
 	if e.Settled != nil {
 		e.Settled()
 	}
-	e.rank.at(watch.Optimizer, e.Iteration+1)
+	e.rank.Enter(watch.Optimizer, e.Iteration+1)
 }
 
 func samples(micros []*Micro) (n int) {

@@ -8,6 +8,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
+	"monotron/mpu/ranks"
 )
 
 func tinyConfig() Config {
@@ -32,7 +33,7 @@ func newTestEngineOn(t *testing.T, d *device.Device, c Config) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEngine(Alone(d), c, s)
+	e, err := NewEngine(ranks.Alone(d), c, s)
 	if err != nil {
 		t.Fatal(err)
 	}

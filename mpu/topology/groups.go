@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Kind names a family of groups. Every rank is in one group of each kind, but
-// for the embedding kinds, which only the stages at the ends are in.
+// Kind names a family of groups.
 type Kind string
 
 const (
@@ -28,44 +27,62 @@ const (
 
 	Embedding         Kind = "embedding"          // first and last stage: sum a tied table's gradient
 	PositionEmbedding Kind = "position-embedding" // first stage
+
+	QuerySharers Kind = "query-sharers" // of TP: share a query group, where there are fewer than ranks
+	Shard        Kind = "dp-shard"      // of DPCP: share one of several copies of the optimizer's state
+	Across       Kind = "dp-across"     // of DPCP: have the same part of each copy
 )
 
+// families has one row a kind: the ranks of the group that a rank is in, ascending;
+// nil where it is in none.
+var families = []struct {
+	kind    Kind
+	members func(s Sizes, rank int) []int
+}{
+	{TP, dense(tp)}, {CP, dense(cp)}, {DP, dense(dp)}, {PP, dense(pp)},
+	{DPCP, dense(dp, cp)}, {TPCP, dense(tp, cp)}, {TPDP, dense(tp, dp)}, {TPDPCP, dense(tp, dp, cp)}, {Model, dense(tp, pp)},
+	{EP, expert(ep)}, {ExpertTP, expert(tp)}, {ExpertDP, expert(dp)}, {TPEP, expert(tp, ep)}, {TPEPPP, expert(tp, ep, pp)},
+	{All, dense(tp, cp, dp, pp)},
+	{Embedding, func(s Sizes, rank int) []int { return s.ends(rank, 0, s.PP-1) }},
+	{PositionEmbedding, func(s Sizes, rank int) []int { return s.ends(rank, 0) }},
+	{QuerySharers, Sizes.querySharers},
+	{Shard, Sizes.shard},
+	{Across, Sizes.across},
+}
+
+// dense are groups along axes of the dense layers, expert those along the experts'.
+func dense(free ...axis) func(Sizes, int) []int {
+	return func(s Sizes, rank int) []int { return s.dense().along(rank, free...) }
+}
+
+func expert(free ...axis) func(Sizes, int) []int {
+	return func(s Sizes, rank int) []int { return s.experts().along(rank, free...) }
+}
+
 // Kinds lists every kind.
-func Kinds() []Kind {
-	return []Kind{TP, CP, DP, PP, DPCP, TPCP, TPDP, TPDPCP, Model, EP, ExpertTP, ExpertDP, TPEP, TPEPPP, All, Embedding, PositionEmbedding}
+func Kinds() (all []Kind) {
+	for _, f := range families {
+		all = append(all, f.kind)
+	}
+	return all
 }
 
 // Group lists the ranks of the group of this kind that rank is in, ascending;
-// nil where it is in none.
+// nil where it is in none. Every rank is in one group of each kind, but for the
+// embedding kinds, which only the stages at the ends are in, and Shard and Across,
+// which are there where Instances are several.
 func (s Sizes) Group(kind Kind, rank int) []int {
-	switch kind {
-	case All:
-		return s.dense().along(rank, tp, cp, dp, pp)
-	case Embedding:
-		return s.ends(rank, 0, s.PP-1)
-	case PositionEmbedding:
-		return s.ends(rank, 0)
-	}
-	if free, ok := denseAxes[kind]; ok {
-		return s.dense().along(rank, free...)
-	}
-	if free, ok := expertAxes[kind]; ok {
-		return s.experts().along(rank, free...)
+	for _, f := range families {
+		if f.kind == kind {
+			return f.members(s, rank)
+		}
 	}
 	panic(fmt.Sprintf("topology: no groups of kind %q", kind))
 }
 
-var denseAxes = map[Kind][]axis{
-	TP: {tp}, CP: {cp}, DP: {dp}, PP: {pp}, DPCP: {dp, cp}, TPCP: {tp, cp}, TPDP: {tp, dp}, TPDPCP: {tp, dp, cp}, Model: {tp, pp},
-}
-
-var expertAxes = map[Kind][]axis{
-	EP: {ep}, ExpertTP: {tp}, ExpertDP: {dp}, TPEP: {tp, ep}, TPEPPP: {tp, ep, pp},
-}
-
 // ends keeps the given stages of rank's pipeline, each once; nil when rank is none of them.
 func (s Sizes) ends(rank int, stages ...int) []int {
-	line := s.Group(PP, rank)
+	line := s.dense().along(rank, pp)
 	var ranks []int
 	for _, stage := range stages {
 		if r := line[stage]; !slices.Contains(ranks, r) {
@@ -89,16 +106,45 @@ func (s Sizes) Groups(kind Kind) [][]int {
 	return all
 }
 
-// Instances cuts the ranks that sum rank's dense gradients, DPCP, for n copies of
-// a sharded optimizer state (--num-distributed-optimizer-instances, a divisor of
-// DP·CP): shard are the ranks that share rank's copy, neighbours in DPCP, and
-// across those with the same part of each copy.
-func (s Sizes) Instances(n, rank int) (shard, across []int) {
-	all := s.Group(DPCP, rank)
-	each, at := len(all)/n, slices.Index(all, rank)
-	for i := range n {
-		across = append(across, all[i*each+at%each])
+// querySharers are neighbours in TP: with fewer query groups than ranks, each has its
+// part of the group's query heads.
+func (s Sizes) querySharers(rank int) []int {
+	line := s.dense().along(rank, tp)
+	n := 1
+	if s.QueryGroups > 0 {
+		n = max(1, len(line)/s.QueryGroups)
+	}
+	first := slices.Index(line, rank) / n * n
+	return line[first : first+n]
+}
+
+// shard are the ranks of DPCP, neighbours there, that share rank's copy of the
+// optimizer's state; across those with the same part of each copy.
+func (s Sizes) shard(rank int) []int {
+	line, each, at := s.instances(rank)
+	if each == 0 {
+		return nil
 	}
 	from := at / each * each
-	return all[from : from+each], across
+	return line[from : from+each]
+}
+
+func (s Sizes) across(rank int) (ranks []int) {
+	line, each, at := s.instances(rank)
+	for i := range max(0, s.Instances) {
+		if each > 0 {
+			ranks = append(ranks, line[i*each+at%each])
+		}
+	}
+	return ranks
+}
+
+// instances are the ranks of rank's DPCP, how many share a copy (0: there is one copy,
+// which nobody asks for), and rank's place among all.
+func (s Sizes) instances(rank int) (line []int, each, at int) {
+	line = s.dense().along(rank, dp, cp)
+	if s.Instances > 1 {
+		each = len(line) / s.Instances
+	}
+	return line, each, slices.Index(line, rank)
 }

@@ -22,6 +22,8 @@ type Sizes struct {
 	EP             int  // ranks that share the experts; they are ranks of TP·CP·DP, not more ranks
 	ETP            int  // ranks that share one expert; 0: TP
 	PPBeforeDP     bool // order tp-cp-ep-pp-dp (--use-tp-pp-dp-mapping)
+	QueryGroups    int  // of the model's attention, for QuerySharers; 0: no fewer than TP
+	Instances      int  // copies of a sharded optimizer state, a divisor of DP·CP; 0 and 1: one
 }
 
 // World is the number of ranks.

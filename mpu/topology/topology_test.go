@@ -105,7 +105,7 @@ func TestEveryLayout(t *testing.T) {
 			for dp := 1; dp <= 4; dp++ {
 				for pp := 1; pp <= 3; pp++ {
 					for ep := 1; ep <= 2; ep++ {
-						s := Sizes{TP: tp, CP: cp, DP: dp, PP: pp, EP: ep}
+						s := Sizes{TP: tp, CP: cp, DP: dp, PP: pp, EP: ep, QueryGroups: 1, Instances: dp}
 						if s.Check() == nil {
 							checkLayout(t, s)
 							s.PPBeforeDP = true
@@ -142,9 +142,9 @@ func checkLayout(t *testing.T, s Sizes) {
 				}
 			}
 		}
-		ends := kind == Embedding || kind == PositionEmbedding
+		some := slices.Contains([]Kind{Embedding, PositionEmbedding, Shard, Across}, kind)
 		for rank, n := range in {
-			if n > 1 || (n == 0 && !ends) {
+			if n > 1 || (n == 0 && !some) {
 				t.Errorf("%+v: rank %d is in %d groups of %s", s, rank, n, kind)
 			}
 		}
@@ -152,16 +152,36 @@ func checkLayout(t *testing.T, s Sizes) {
 }
 
 // Claim: copies of an optimizer state take neighbours of the data-parallel group;
-// by hand for tp 2, dp 4, two copies.
+// by hand for tp 2, dp 4, two copies. One copy has no groups of its own.
 func TestInstances(t *testing.T) {
-	s := Sizes{TP: 2, CP: 1, EP: 1, DP: 4, PP: 1}
-	for rank, want := range map[int][2][]int{0: {{0, 2}, {0, 4}}, 2: {{0, 2}, {2, 6}}, 5: {{5, 7}, {1, 5}}, 7: {{5, 7}, {3, 7}}} {
-		if shard, across := s.Instances(2, rank); !slices.Equal(shard, want[0]) || !slices.Equal(across, want[1]) {
-			t.Errorf("rank %d: %v %v, want %v", rank, shard, across, want)
+	s := Sizes{TP: 2, CP: 1, EP: 1, DP: 4, PP: 1, Instances: 2}
+	for kind, want := range map[Kind][][]int{
+		Shard:  {{0, 2}, {1, 3}, {4, 6}, {5, 7}},
+		Across: {{0, 4}, {1, 5}, {2, 6}, {3, 7}},
+	} {
+		if got := s.Groups(kind); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", kind, got, want)
 		}
 	}
-	if shard, across := s.Instances(1, 3); !slices.Equal(shard, s.Group(DPCP, 3)) || !slices.Equal(across, []int{3}) {
+	s.Instances = 1
+	if shard, across := s.Group(Shard, 3), s.Group(Across, 3); shard != nil || across != nil {
 		t.Errorf("one copy: %v %v", shard, across)
+	}
+}
+
+// Claim: ranks share a query group where there are fewer groups than ranks, neighbours
+// first; by hand for tp 4.
+func TestQuerySharers(t *testing.T) {
+	s := Sizes{TP: 4, CP: 1, EP: 1, DP: 2, PP: 1}
+	for groups, want := range map[int][][]int{
+		0: singles(8), 4: singles(8), 8: singles(8),
+		2: {{0, 1}, {2, 3}, {4, 5}, {6, 7}},
+		1: {{0, 1, 2, 3}, {4, 5, 6, 7}},
+	} {
+		s.QueryGroups = groups
+		if got := s.Groups(QuerySharers); !reflect.DeepEqual(got, want) {
+			t.Errorf("%d query groups: %v, want %v", groups, got, want)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/training"
+	"monotron/mpu/ranks"
 	"monotron/tools/internal/command"
 )
 
@@ -99,21 +100,21 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 	sizes := l.Sizes()
 	t := layoutTime{Layout: l.Name, Ranks: sizes.World(), Seconds: -1}
 	largest := make([]int64, sizes.World())
-	err := training.InProcess(config.Layout, &config.Model, open, func(r *training.Rank) error {
+	err := ranks.Run(config.Ranks(open), func(r *ranks.Rank) error {
 		e, err := engineOf(r, config)
 		if err != nil {
 			return err
 		}
 		batch := layoutBatch(o, r.Place.DP, sizes.DP)
 		for n := range 1 + layoutSteps {
-			if err := r.World.Barrier(); err != nil {
+			if err := r.World().Barrier(); err != nil {
 				return err
 			}
 			began := time.Now()
 			if _, err := e.Step(batch); err != nil {
 				return err
 			}
-			if err := r.World.Barrier(); err != nil {
+			if err := r.World().Barrier(); err != nil {
 				return err
 			}
 			if took := time.Since(began).Seconds(); r.First() && n > 0 && (t.Seconds < 0 || took < t.Seconds) {

@@ -13,6 +13,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
+	"monotron/mpu/ranks"
 )
 
 const (
@@ -37,7 +38,7 @@ type oneStep struct{ data, forward, backward, optimizer, total time.Duration }
 
 // train builds the model, trains, and fills in what was seen.
 func (r *result) train(d *device.Device, o options, enough time.Duration) error {
-	e, err := engineOf(training.Alone(d), configOf(o))
+	e, err := engineOf(ranks.Alone(d), configOf(o))
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func configOf(o options) training.Config {
 }
 
 // engineOf is the model with its optimizer, from the seed.
-func engineOf(r *training.Rank, c training.Config) (*training.Engine, error) {
+func engineOf(r *ranks.Rank, c training.Config) (*training.Engine, error) {
 	schedule, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
 	if err != nil {
 		return nil, err

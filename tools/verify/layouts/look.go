@@ -9,6 +9,7 @@ import (
 	"monotron/megatron/model"
 	"monotron/megatron/training"
 	"monotron/mpu"
+	"monotron/mpu/ranks"
 )
 
 // views are what passes forward showed, by depth: of 0 what enters the first layer,
@@ -30,7 +31,7 @@ func (v *views) at(depth int) tensors {
 
 // look records the first sample's pass forward, without dropout: the residual
 // stream [s, h] as it enters the first layer and leaves each, and the token losses.
-func (t *trial) look(r *training.Rank, e *training.Engine, first *training.Micro) error {
+func (t *trial) look(r *ranks.Rank, e *training.Engine, first *training.Micro) error {
 	micros := []*training.Micro{first}
 	if r.Place.DP != 0 {
 		return e.Peek(micros, nil, nil)
@@ -52,7 +53,7 @@ func (t *trial) look(r *training.Rank, e *training.Engine, first *training.Micro
 // dropout, and records what every sample's pass shows [samples, s]: of each row of
 // the residual stream its product with a random vector, which a difference of the
 // row changes by about its own norm.
-func (t *trial) evaluate(r *training.Rank, e *training.Engine, batch []*training.Micro) error {
+func (t *trial) evaluate(r *ranks.Rank, e *training.Engine, batch []*training.Micro) error {
 	err := t.peek(e, batch, func(depth int, name string, x device.Tensor) error {
 		samples := batch[e.Micro()].Tokens
 		rows, from := t.rows(r, x, len(samples))
@@ -102,7 +103,7 @@ func (t *trial) peek(e *training.Engine, micros []*training.Micro, keep func(dep
 }
 
 // rows are those of x [positions here · b, width], and the first position here.
-func (t *trial) rows(r *training.Rank, x device.Tensor, batch int) (rows [][]float64, first int64) {
+func (t *trial) rows(r *ranks.Rank, x device.Tensor, batch int) (rows [][]float64, first int64) {
 	raw := make([]byte, x.Bytes())
 	r.Device.Read(raw, x)
 	all, width := device.ToFloat64(x.DType, raw), int(x.Last())

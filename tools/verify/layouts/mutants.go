@@ -10,6 +10,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
+	"monotron/mpu/ranks"
 )
 
 // Mutant is one thing broken on purpose.
@@ -67,13 +68,10 @@ func (c *collectives) most() map[site]int {
 }
 
 // wrap puts a watch on every group of a rank.
-func (c *collectives) wrap(r *training.Rank) {
-	for _, g := range []struct {
-		name  string
-		group *comm.Group
-	}{{"tp", &r.TP}, {"pp", &r.PP}, {"dp", &r.DP}, {"model", &r.Model}, {"embedding", &r.Embedding}, {"query-sharers", &r.Sharers}, {"world", &r.World}} {
-		if *g.group != nil && (*g.group).Size() > 1 {
-			*g.group = &watched{Group: *g.group, kind: g.name, rank: r.Number, device: r.Device, watch: c}
+func (c *collectives) wrap(r *ranks.Rank) {
+	for kind, g := range r.Groups {
+		if g.Size() > 1 {
+			r.Groups[kind] = &watched{Group: g, kind: string(kind), rank: r.Number, device: r.Device, watch: c}
 		}
 	}
 }
@@ -280,7 +278,7 @@ func others(m Model, v Variant) []*Mutant {
 	}
 	last := v.Layout.Sizes().World() - 1
 	if m.Config.Model.HiddenDropout > 0 || m.Config.Model.AttentionDropout > 0 {
-		add("dropout masks of the last rank offset by one sample", Setup{micro: func(micro *training.Micro, r *training.Rank) {
+		add("dropout masks of the last rank offset by one sample", Setup{micro: func(micro *training.Micro, r *ranks.Rank) {
 			if r.Number == last {
 				for i := range micro.Samples {
 					micro.Samples[i]++
@@ -289,7 +287,7 @@ func others(m Model, v Variant) []*Mutant {
 		}})
 	}
 	if v.Layout.TP > 1 {
-		add("padded columns of the vocabulary counted", Setup{config: func(c *training.Config, _ *training.Rank) {
+		add("padded columns of the vocabulary counted", Setup{config: func(c *training.Config, _ *ranks.Rank) {
 			c.Model.PaddedVocabCounts = true
 		}})
 	}

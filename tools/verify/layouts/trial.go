@@ -14,6 +14,7 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 	"monotron/mpu"
+	"monotron/mpu/ranks"
 )
 
 // Outcome is what a layout's training gave.
@@ -33,9 +34,9 @@ type Outcome struct {
 
 // Setup changes a rank before it trains: how mutants are made.
 type Setup struct {
-	rank   func(*training.Rank)
-	config func(*training.Config, *training.Rank)
-	micro  func(*training.Micro, *training.Rank)
+	rank   func(*ranks.Rank)
+	config func(*training.Config, *ranks.Rank)
+	micro  func(*training.Micro, *ranks.Rank)
 }
 
 // Train trains m for some steps under v, ranks as goroutines with a device each.
@@ -49,7 +50,7 @@ func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s
 	t := &trial{config: c, steps: steps, setup: s, data: &numbers{vocab: c.Model.VocabSize, seq: c.SeqLength, n: int64(steps * c.GlobalBatchSize)},
 		out: &Outcome{grads: make([]tensors, steps), weights: tensors{}, samples: make([][]int64, steps)}}
 	began := time.Now()
-	err := training.InProcess(c.Layout, &c.Model, open, t.rank)
+	err := ranks.Run(c.Ranks(open), t.rank)
 	t.out.seconds = time.Since(began).Seconds()
 	for _, list := range t.out.samples {
 		slices.Sort(list)
@@ -75,7 +76,7 @@ type trial struct {
 	out    *Outcome
 }
 
-func (t *trial) rank(r *training.Rank) error {
+func (t *trial) rank(r *ranks.Rank) error {
 	c := t.config
 	if t.setup.rank != nil {
 		t.setup.rank(r)
@@ -101,7 +102,7 @@ func (t *trial) rank(r *training.Rank) error {
 	return t.train(r, e, feed, c.GlobalBatchSize/(c.MicroBatchSize*r.Sizes.DP))
 }
 
-func (t *trial) train(r *training.Rank, e *training.Engine, feed *training.Feed, micros int) error {
+func (t *trial) train(r *ranks.Rank, e *training.Engine, feed *training.Feed, micros int) error {
 	var first []*training.Micro
 	for step := range t.steps {
 		batch, err := feed.Batch(int64(step*t.config.GlobalBatchSize), micros)
@@ -128,7 +129,7 @@ func (t *trial) train(r *training.Rank, e *training.Engine, feed *training.Feed,
 
 // note records which samples a rank was given; a tensor- and pipeline-parallel
 // group is given the same ones.
-func (t *trial) note(r *training.Rank, step int, batch []*training.Micro) {
+func (t *trial) note(r *ranks.Rank, step int, batch []*training.Micro) {
 	for _, m := range batch {
 		if t.setup.micro != nil {
 			t.setup.micro(m, r)
@@ -145,7 +146,7 @@ func (t *trial) note(r *training.Rank, step int, batch []*training.Micro) {
 }
 
 // keep records a step: the loss, the gradients, the weights after the last.
-func (t *trial) keep(r *training.Rank, e *training.Engine, step int, result training.StepResult) error {
+func (t *trial) keep(r *ranks.Rank, e *training.Engine, step int, result training.StepResult) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.Last() {

@@ -9,6 +9,7 @@ import (
 	"monotron/megatron/formats/hf"
 	"monotron/megatron/training"
 	"monotron/mpu"
+	"monotron/mpu/ranks"
 )
 
 // subject is a model under test on a device, with its optimizer.
@@ -103,7 +104,7 @@ func newSubject(d *device.Device, config training.Config, w *weights) (*subject,
 	if err != nil {
 		return nil, err
 	}
-	engine, err := training.NewEngine(training.Alone(d), config, schedule)
+	engine, err := training.NewEngine(ranks.Alone(d), config, schedule)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"monotron/megatron/schedule"
 	"monotron/megatron/training"
 	"monotron/mpu"
+	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
 )
 
@@ -63,7 +64,7 @@ type world struct {
 // run trains on every rank and gives what each saw, by number.
 func (w *world) run(open func() (*device.Device, error)) ([]*seen, error) {
 	all := make([]*seen, w.config.Layout.Sizes().World())
-	err := training.InProcess(w.config.Layout, &w.config.Model, open, func(rank *training.Rank) error {
+	err := ranks.Run(w.config.Ranks(open), func(rank *ranks.Rank) error {
 		s, err := w.on(rank)
 		all[rank.Number] = s
 		return err
@@ -72,7 +73,7 @@ func (w *world) run(open func() (*device.Device, error)) ([]*seen, error) {
 }
 
 // on is the work of one rank.
-func (w *world) on(rank *training.Rank) (*seen, error) {
+func (w *world) on(rank *ranks.Rank) (*seen, error) {
 	rates, err := w.config.Optimizer.Schedule(max(1, w.config.TrainIters), w.config.TrainSamples, w.config.GlobalBatchSize)
 	if err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (w *world) on(rank *training.Rank) (*seen, error) {
 	return s, w.train(e, rank, s)
 }
 
-func (w *world) train(e *training.Engine, rank *training.Rank, s *seen) error {
+func (w *world) train(e *training.Engine, rank *ranks.Rank, s *seen) error {
 	first := w.rows(w.batches[0], rank.Place.DP)
 	plan := w.config.Schedule(len(first), false)
 	s.order = schedule.Order(plan.Actions(rank.Place.PP), plan.Chunks)

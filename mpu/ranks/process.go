@@ -1,0 +1,139 @@
+package ranks
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/inject"
+	"monotron/mpu/comm/watch"
+	"monotron/mpu/topology"
+)
+
+// process is the rank that this process is, of a run of processes.
+type process struct {
+	Config
+	work     func(*Rank) error
+	process  *comm.Process
+	recorder *watch.Recorder
+
+	mu     sync.Mutex // of all below
+	beater *watch.Beater
+	server *watch.Server // on rank 0
+	final  error
+	ended  bool
+}
+
+// runProcess is how the run ends: as this rank's work does, or, where the rank does not
+// notice that the run is lost, as that.
+func runProcess(c Config, work func(*Rank) error) error {
+	if c.Watch == nil {
+		c.Watch = &Watch{Note: func(string, ...any) {}}
+	}
+	p := &process{Config: c, work: work, process: c.Process}
+	over, left := make(chan error, 1), make(chan error, 1)
+	worked := make(chan struct{})
+	go p.lost(worked, left)
+	go func() {
+		err := p.run()
+		close(worked)
+		over <- p.conclude(err)
+	}()
+	select {
+	case err := <-over:
+		return err
+	case err := <-left:
+		return err
+	}
+}
+
+// lost says how the run ends when it is lost before the rank's work is over, and leaves
+// the rank behind when that has not ended for as long as it may take.
+func (p *process) lost(worked <-chan struct{}, left chan<- error) {
+	select {
+	case <-p.process.Lost():
+	case <-worked:
+		return
+	}
+	patience := time.After(unwinding)
+	err := p.last(p.process.Verdict())
+	<-patience
+	left <- err
+}
+
+// conclude tells the other ranks how this one has ended, and hears how the run has.
+func (p *process) conclude(err error) error {
+	if fault.CodeOf(err) == fault.Again { // all ranks have agreed to stop
+		_ = p.last(nil) // nobody has failed
+		return errors.Join(err, p.process.End(nil))
+	}
+	if err != nil {
+		p.farewell(err)
+	}
+	if final := p.process.End(err); !isVerdict(err) {
+		err = final
+	}
+	return p.last(err)
+}
+
+// run is the rank from its start to its end.
+func (p *process) run() (err error) {
+	defer device.CatchOutOfMemory(&err)
+	if n := p.Sizes.World(); n != p.process.Size() {
+		return fault.Errorf(fault.Usage, "the layout has %d ranks, the launcher started %d", n, p.process.Size())
+	}
+	d, err := p.Open()
+	if err != nil {
+		return err
+	}
+	addr, err := p.listen(d)
+	if err != nil {
+		return err
+	}
+	if p.recorder, err = watch.NewRecorder(p.process.Rank(), p.process.Size(), p.Watch.Folder); err != nil {
+		return err
+	}
+	p.recorder.Mine()
+	p.beat(addr)
+	injector := inject.On(p.recorder, p.Watch.Faults, false, func() bool { return false })
+	carrier, err := comm.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ended := carrier.End(unlessAgain(err)); err == nil {
+			err = ended
+		}
+	}()
+	r, err := p.join(carrier, d)
+	if err != nil {
+		return err
+	}
+	r.Inject = injector
+	return p.work(r)
+}
+
+// unlessAgain is why the rank has failed; where all ranks stop alike, none has.
+func unlessAgain(err error) error {
+	if fault.CodeOf(err) == fault.Again {
+		return nil
+	}
+	return err
+}
+
+// join makes the rank and its groups.
+func (p *process) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
+	number := p.process.Rank()
+	r := &Rank{Number: number, Sizes: p.Sizes, Place: p.Sizes.At(number), Device: d, Carrier: carrier.Note, RunName: p.process.Run(),
+		Groups: map[topology.Kind]comm.Group{}, carrier: carrier, watch: p.recorder, tell: p.process.Phase}
+	if err := r.Join(append([]topology.Kind{topology.All}, p.Kinds...)...); err != nil {
+		return nil, err
+	}
+	return r, r.joinSaves(comm.ByHost(p.process, d))
+}
+
+// all are the numbers of all ranks.
+func (p *process) all() []int { return p.Sizes.Group(topology.All, 0) }
