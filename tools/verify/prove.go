@@ -2,13 +2,10 @@ package verify
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"monotron/csrc/device"
 	"monotron/fault"
@@ -56,7 +53,7 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 		return err
 	}
 	options := layouts.Options{World: c.Int("world-size"), Steps: c.Int("steps"), Only: c.String("only"), Stride: c.Int("stride"),
-		Mutate: c.Bool("mutate"), Mutant: c.String("mutant"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: progress()}
+		Mutate: c.Bool("mutate"), Mutant: c.String("mutant"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: newProgress().told}
 	report, err := layouts.Prove(models, options)
 	if err != nil {
 		return err
@@ -120,20 +117,4 @@ func chosenModels(c *cli.Context) (models []layouts.Model, err error) {
 		models = append(models, m)
 	}
 	return models, nil
-}
-
-// progress shows on a terminal what is being trained.
-func progress() func(done, all int, what string) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return func(int, int, string) {}
-	}
-	last := time.Time{}
-	return func(done, all int, what string) {
-		if done+1 == all {
-			fmt.Fprint(os.Stderr, "\r\x1b[2K")
-		} else if time.Since(last) > 100*time.Millisecond {
-			last = time.Now()
-			fmt.Fprintf(os.Stderr, "\r\x1b[2K%d of %d  %.90s", done, all, what)
-		}
-	}
 }

@@ -18,7 +18,23 @@ type Options struct {
 	Mutate bool   // break things instead
 	Mutant string // the mutants whose name contains this, as a table of mutants prints it
 	Open   func() (*device.Device, error)
-	Told   func(done, all int, what string) // progress
+	Told   func(Progress)
+}
+
+// Progress is how far a proof is. Told hears it before each training, and at the end.
+type Progress struct {
+	Done, All int     // layouts of all models, or mutants of this one
+	Next      string  // what is trained now; "": nothing more
+	Last      Row     // the layout that has just ended; without a Model: none
+	Share     float64 // of its bounds that Last used up; above 1: it differs
+	Unseen    string  // the mutant that has just ended, where nobody saw it; "": it was caught
+}
+
+// next tells what has ended, once, and what begins.
+func (p *Progress) next(o *Options, what string) {
+	p.Next = what
+	o.Told(*p)
+	p.Last, p.Unseen = Row{}, ""
 }
 
 // Prove trains each model under each layout.
@@ -26,23 +42,33 @@ func Prove(models []Model, o Options) (*Report, error) {
 	began := time.Now()
 	r := &Report{Precision: models[0].Config.Precision, Steps: o.Steps, Bounds: BoundsOf(models[0].Config.Precision)}
 	defer func() { r.Seconds = time.Since(began).Seconds() }()
+	told := Progress{}
+	if !o.Mutate {
+		for _, m := range models {
+			told.All += len(o.chosen(o.candidates(m)))
+		}
+	}
 	for _, m := range models {
+		told.next(&o, m.Name+" on one rank, which the others are compared with")
 		want, err := Train(m, One(&m.Config), o.Steps, o.Open, Setup{})
 		if err != nil {
 			return nil, fmt.Errorf("%s on one rank: %w", m.Name, err)
 		}
 		variants := o.chosen(o.candidates(m))
 		if o.Mutate {
-			if err := r.mutate(m, variants, o, want); err != nil {
+			if told, err = r.mutate(m, variants, o, want); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		for i, v := range variants {
-			o.Told(i, len(variants), m.Name+": "+v.String())
-			r.Rows = append(r.Rows, r.row(m, v, o, want))
+		for _, v := range variants {
+			told.next(&o, m.Name+": "+v.String())
+			row := r.row(m, v, o, want)
+			r.Rows = append(r.Rows, row)
+			told.Done, told.Last, told.Share = told.Done+1, row, r.share(row)
 		}
 	}
+	told.next(&o, "")
 	return r, nil
 }
 
@@ -66,19 +92,24 @@ func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
 // collective there is.
 var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2 optim_grads", "dp2 optim_grads_params", "tp2 recompute-full-uniform distributed", "tp4", "tp4 sp"}
 
-func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) error {
+func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) (told Progress, err error) {
 	mutants, err := Mutants(m, variants, o.Steps, o.Open)
 	if err != nil {
-		return err
+		return told, err
 	}
 	mutants = slices.DeleteFunc(mutants, func(mu *Mutant) bool { return !strings.Contains(mu.Name, o.Mutant) })
-	for i, mutant := range mutants {
-		o.Told(i, len(mutants), m.Name+": "+mutant.Name)
-		mutant.Run(m, o.Steps, o.Open, want, r.Bounds)
+	told.All = len(mutants)
+	for _, mutant := range mutants {
 		mutant.Name = m.Name + ": " + mutant.Name
+		told.next(&o, mutant.Name)
+		mutant.Run(m, o.Steps, o.Open, want, r.Bounds)
+		if !mutant.Caught {
+			told.Unseen = mutant.Name
+		}
+		told.Done++
 	}
 	r.Mutants = append(r.Mutants, mutants...)
-	return nil
+	return told, nil
 }
 
 // candidates are the layouts that there are for a model.
