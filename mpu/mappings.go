@@ -8,7 +8,7 @@ import (
 // Region is the tensor-parallel part of a layout as layers see it: the ranks
 // that share each layer, and how activations lie outside the cut layers.
 type Region struct {
-	comm.Group
+	*comm.Group
 	Sequence bool // outside, a rank holds [s/tp·b, h], its stretch of positions, instead of [s·b, h]
 }
 

@@ -80,9 +80,9 @@ type Param struct {
 	Frozen  bool   // not trained: it has neither gradient nor optimizer state
 	NoDecay bool   // biases and norms: no weight decay
 
-	Owner    bool       // of all ranks of a model with these values, the one that saves them and counts them in norms
-	Replicas comm.Group // ranks of a model that hold the same values; nil: this one
-	SumOver  comm.Group // ranks of a model whose gradients are partial sums; nil: none
+	Owner    bool        // of all ranks of a model with these values, the one that saves them and counts them in norms
+	Replicas *comm.Group // ranks of a model that hold the same values; nil: this one
+	SumOver  *comm.Group // ranks of a model whose gradients are partial sums; nil: none
 
 	Value device.Tensor // what forward and backward read, value dtype
 	Main  device.Tensor // f32 master; Value itself in f32 training

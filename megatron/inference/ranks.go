@@ -55,7 +55,7 @@ func loaded(r *ranks.Rank, dir string, o LoadOptions, work func(rank int, m *Loa
 
 // part is what of the model a rank has, and with whom it shares its layers.
 // pipeline is nil where it has all of them.
-func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, pipeline comm.Group, err error) {
+func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, pipeline *comm.Group, err error) {
 	r.Sizes.QueryGroups = m.NumQueryGroups
 	if err = r.Join(topology.TP, topology.PP, topology.Embedding, topology.QuerySharers); err != nil {
 		return c, p, nil, err

@@ -19,7 +19,7 @@ import (
 type Generator struct {
 	Device     *device.Device
 	Stages     []*model.Stage // the rank's chunks, in the order of the pipeline
-	Pipeline   comm.Group     // the stages of the model; nil: this rank has all
+	Pipeline   *comm.Group    // the stages of the model; nil: this rank has all
 	Hidden     int64          // width between stages; not used without Pipeline
 	DType      device.DType   // of values
 	Vocab      int            // logits that count

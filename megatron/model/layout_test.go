@@ -74,7 +74,7 @@ func newRankModel(d *device.Device, m *spec.Model, dtype device.DType, l layout,
 		cut = [][]int{{0, 1, 2}}
 	}
 	if len(cut) > 1 {
-		p.Embedding = comm.Solo{Label: "embedding", Device: d}
+		p.Embedding = comm.Solo("embedding", 0, d)
 	}
 	for i, layers := range cut {
 		s, err := model.NewStage(d, model.StageConfig{Model: m, Layers: layers, Embedding: i == 0, Head: i == len(cut)-1, Recompute: l.recompute, DType: dtype}, p)
@@ -518,13 +518,10 @@ func TestHooksFollowTheUse(t *testing.T) {
 	}
 }
 
-// crowd is the first rank of a group that never meets.
-type crowd struct {
-	comm.Solo
-	n int
+// crowd is the first rank of a group of n that never meets.
+func crowd(n int) *comm.Group {
+	return comm.NewGroup(comm.Membership{Name: "tp", Members: make([]int, n)}, nil)
 }
-
-func (c crowd) Size() int { return c.n }
 
 // Claim: what ranks cannot share is refused with the number that does not fit.
 func TestBadLayouts(t *testing.T) {
@@ -544,7 +541,7 @@ func TestBadLayouts(t *testing.T) {
 		{ranks: 2, change: func(_ *spec.Model, p *model.Parallel) { p.SequenceParallel, p.DistributeSaved = true, true }, says: "cut already"},
 	} {
 		m := m
-		p := model.Parallel{TP: crowd{n: c.ranks}}
+		p := model.Parallel{TP: crowd(c.ranks)}
 		if c.change != nil {
 			c.change(&m, &p)
 		}
@@ -553,7 +550,7 @@ func TestBadLayouts(t *testing.T) {
 			t.Errorf("%d ranks: %v, should say %q", c.ranks, err, c.says)
 		}
 	}
-	p := model.Parallel{TP: crowd{n: 2}, SequenceParallel: true}
+	p := model.Parallel{TP: crowd(2), SequenceParallel: true}
 	s, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: []int{0}, Embedding: true, Head: true}, p)
 	if err != nil {
 		t.Fatal(err)

@@ -10,23 +10,23 @@ import (
 
 // Parallel says how a stage shares its layers with other ranks.
 type Parallel struct {
-	TP               comm.Group // ranks that share each layer
-	SequenceParallel bool       // outside the cut layers each holds its stretch of positions
-	DistributeSaved  bool       // inputs kept of recomputed chunks are cut over TP (--distribute-saved-activations); not those from another stage
+	TP               *comm.Group // ranks that share each layer
+	SequenceParallel bool        // outside the cut layers each holds its stretch of positions
+	DistributeSaved  bool        // inputs kept of recomputed chunks are cut over TP (--distribute-saved-activations); not those from another stage
 
 	// Embedding joins this rank with the rank of the same tensor-parallel number
 	// that holds the other copy of a tied table: the first stage's, where the
 	// embedding is, and the last's, where the head is. Not used where one stage has
 	// both, or where the table is not tied.
-	Embedding comm.Group
+	Embedding *comm.Group
 
 	// QuerySharers are the ranks of TP that share this rank's query group, where
 	// groups are fewer than ranks: see the function of this name.
-	QuerySharers comm.Group
+	QuerySharers *comm.Group
 }
 
 // Alone is the layout of one rank.
-func Alone(d *device.Device) Parallel { return Parallel{TP: comm.Solo{Label: "tp", Device: d}} }
+func Alone(d *device.Device) Parallel { return Parallel{TP: comm.Solo("tp", 0, d)} }
 
 func (p Parallel) region() mpu.Region {
 	return mpu.Region{Group: p.TP, Sequence: p.SequenceParallel}

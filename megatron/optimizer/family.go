@@ -7,36 +7,36 @@ import (
 
 // Groups are the ranks that an optimizer works with; nil groups: this rank alone.
 type Groups struct {
-	World    comm.Group // all ranks (topology.All)
+	World    *comm.Group // all ranks (topology.All)
 	Families map[mpu.Family]Family
 }
 
 // Family is who has the parameters of a family, and who sums their gradients.
 type Family struct {
-	Data  comm.Group // same part of the model, other samples: topology.DPCP, of experts topology.EDP
-	Model comm.Group // one copy of the family's parameters; not used where there are several families
+	Data  *comm.Group // same part of the model, other samples: topology.DPCP, of experts topology.EDP
+	Model *comm.Group // one copy of the family's parameters; not used where there are several families
 
 	// With several copies of the sharded state (--num-distributed-optimizer-instances):
-	Shard  comm.Group // the ranks of Data that share one; nil: all of Data
-	Across comm.Group // the ranks of Data with this rank's shard in each; nil: there is one
+	Shard  *comm.Group // the ranks of Data that share one; nil: all of Data
+	Across *comm.Group // the ranks of Data with this rank's shard in each; nil: there is one
 }
 
 // sharers are the ranks among which what is sharded is cut.
-func (f Family) sharers() comm.Group {
+func (f Family) sharers() *comm.Group {
 	if f.Shard != nil {
 		return f.Shard
 	}
 	return f.Data
 }
 
-func size(g comm.Group) int {
+func size(g *comm.Group) int {
 	if g == nil {
 		return 1
 	}
 	return g.Size()
 }
 
-func rank(g comm.Group) int {
+func rank(g *comm.Group) int {
 	if g == nil {
 		return 0
 	}

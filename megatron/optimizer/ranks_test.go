@@ -378,7 +378,7 @@ func (m *toy) addGradient(d *device.Device, p *mpu.Param, s setup, sample, seed 
 	d.Arena.Free(tmp)
 }
 
-func group(w *comm.World, rank int, name string, members []int, d *device.Device) (comm.Group, error) {
+func group(w *comm.World, rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	return w.Group(rank, name, members, d)
 }
 

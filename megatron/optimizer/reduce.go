@@ -177,7 +177,7 @@ func (o *Optimizer) reduced() error {
 
 // parts are the gradients that one group of ranks adds up.
 type parts struct {
-	group   comm.Group
+	group   *comm.Group
 	grads   []device.Tensor
 	n       int64
 	packed  device.Tensor

@@ -90,7 +90,7 @@ func check(p *comm.Process, r *ranks.Rank, fast bool, notes io.Writer) error {
 			return fault.Errorf(fault.Usage, "--fast-reduce: %w", err)
 		}
 	}
-	report, err := preflight.Run(p, r.Device, r.World(), []comm.Group{r.Groups[topology.TP], r.Groups[topology.PP], r.Groups[topology.DP]}, preflight.Probe)
+	report, err := preflight.Run(p, r.Device, r.World(), []*comm.Group{r.Groups[topology.TP], r.Groups[topology.PP], r.Groups[topology.DP]}, preflight.Probe)
 	if err != nil || r.Number > 0 {
 		return err
 	}

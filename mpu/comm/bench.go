@@ -75,7 +75,7 @@ func (p *Process) Bench(d *device.Device, bytes int64, budget time.Duration) (ti
 }
 
 // timeAllReduce repeats an all-reduce until rank 0 finds the budget spent.
-func timeAllReduce(g Group, d *device.Device, bytes int64, budget time.Duration) (best time.Duration, err error) {
+func timeAllReduce(g *Group, d *device.Device, bytes int64, budget time.Duration) (best time.Duration, err error) {
 	t := d.Arena.Zeroed(device.Communication, device.F32, bytes/4)
 	more := d.Arena.Zeroed(device.Communication, device.I32, 1)
 	end := time.Now().Add(budget)

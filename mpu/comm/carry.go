@@ -14,7 +14,7 @@ type move struct {
 	to, from []unsafe.Pointer
 	n        int64
 	dtype    device.DType
-	reduce   string
+	reduce   ReduceOp
 }
 
 func combine(c *Call, to, from []device.Tensor) move {
@@ -91,7 +91,7 @@ func (m *move) pair() {
 
 // combineTile sets n elements at out, which has room for three tiles of eight
 // bytes, to the combination of those at from.
-func combineTile(out unsafe.Pointer, from []unsafe.Pointer, n int, dtype device.DType, reduce string) {
+func combineTile(out unsafe.Pointer, from []unsafe.Pointer, n int, dtype device.DType, reduce ReduceOp) {
 	switch dtype {
 	case device.F32:
 		fold[float32](out, from, n, reduce)
@@ -113,7 +113,7 @@ type number interface {
 }
 
 // fold combines in the elements' own type.
-func fold[T number](out unsafe.Pointer, from []unsafe.Pointer, n int, reduce string) {
+func fold[T number](out unsafe.Pointer, from []unsafe.Pointer, n int, reduce ReduceOp) {
 	sum := unsafe.Slice((*T)(out), n)
 	first := unsafe.Slice((*T)(from[0]), n)
 	for _, p := range from[1:] {
@@ -123,7 +123,7 @@ func fold[T number](out unsafe.Pointer, from []unsafe.Pointer, n int, reduce str
 }
 
 // foldHalf combines 16-bit values in f32 and rounds the result once.
-func foldHalf(out unsafe.Pointer, from []unsafe.Pointer, n int, reduce string, widen func([]float32, []uint16), narrow func([]uint16, []float32)) {
+func foldHalf(out unsafe.Pointer, from []unsafe.Pointer, n int, reduce ReduceOp, widen func([]float32, []uint16), narrow func([]uint16, []float32)) {
 	sum := unsafe.Slice((*float32)(unsafe.Add(out, 8*tile)), n)
 	next := unsafe.Slice((*float32)(unsafe.Add(out, 16*tile)), n)
 	widen(sum, unsafe.Slice((*uint16)(from[0]), n))
@@ -135,9 +135,9 @@ func foldHalf(out unsafe.Pointer, from []unsafe.Pointer, n int, reduce string, w
 }
 
 // into sets out[i] to the sum, or the larger, of a[i] and b[i]; a NaN stays one.
-func into[T number](out, a, b []T, reduce string) {
+func into[T number](out, a, b []T, reduce ReduceOp) {
 	a, b = a[:len(out)], b[:len(out)]
-	if reduce == Max.String() {
+	if reduce == Max {
 		for i := range out {
 			out[i] = max(a[i], b[i])
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // show runs f on three ranks of a group and prints what each holds afterwards.
-func show(f func(g comm.Group, d *device.Device) (device.Tensor, error)) {
+func show(f func(g *comm.Group, d *device.Device) (device.Tensor, error)) {
 	w := comm.NewWorld(3)
 	held := make([][]float32, 3)
 	err := w.Run(func(rank int) error {
@@ -42,7 +42,7 @@ func put(d *device.Device, values ...float32) device.Tensor {
 }
 
 func ExampleGroup_allReduce() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		t := put(d, float32(g.Rank()), 1)
 		return t, g.AllReduce(t, comm.Sum).Wait()
 	})
@@ -53,7 +53,7 @@ func ExampleGroup_allReduce() {
 }
 
 func ExampleGroup_allReduce_max() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		t := put(d, float32(g.Rank()), 1-float32(g.Rank()))
 		return t, g.AllReduce(t, comm.Max).Wait()
 	})
@@ -64,7 +64,7 @@ func ExampleGroup_allReduce_max() {
 }
 
 func ExampleGroup_reduce() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		t := put(d, float32(g.Rank()), 1)
 		return t, g.Reduce(t, comm.Sum, 1).Wait()
 	})
@@ -75,7 +75,7 @@ func ExampleGroup_reduce() {
 }
 
 func ExampleGroup_broadcast() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		t := put(d, float32(g.Rank()), float32(10*g.Rank()))
 		return t, g.Broadcast(t, 2).Wait()
 	})
@@ -86,7 +86,7 @@ func ExampleGroup_broadcast() {
 }
 
 func ExampleGroup_allGather() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		out := put(d, make([]float32, 6)...)
 		return out, g.AllGather(out, put(d, float32(g.Rank()), float32(10*g.Rank()))).Wait()
 	})
@@ -97,7 +97,7 @@ func ExampleGroup_allGather() {
 }
 
 func ExampleGroup_gather() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		var out device.Tensor
 		if g.Rank() == 0 {
 			out = put(d, 0, 0, 0)
@@ -111,7 +111,7 @@ func ExampleGroup_gather() {
 }
 
 func ExampleGroup_scatter() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		var in device.Tensor
 		if g.Rank() == 0 {
 			in = put(d, 1, 2, 3, 4, 5, 6)
@@ -126,7 +126,7 @@ func ExampleGroup_scatter() {
 }
 
 func ExampleGroup_reduceScatter() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		r := float32(g.Rank())
 		out := put(d, 0)
 		return out, g.ReduceScatter(out, put(d, r, 10*r, 100*r)).Wait()
@@ -138,7 +138,7 @@ func ExampleGroup_reduceScatter() {
 }
 
 func ExampleGroup_allToAllV() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		// Rank r sends r+1 numbers to each.
 		var send, recv []device.Tensor
 		all := put(d, make([]float32, 1+2+3)...)
@@ -159,7 +159,7 @@ func ExampleGroup_allToAllV() {
 
 // A ring: every rank sends right and receives from the left, as one.
 func ExampleGroup_exchange() {
-	show(func(g comm.Group, d *device.Device) (device.Tensor, error) {
+	show(func(g *comm.Group, d *device.Device) (device.Tensor, error) {
 		in := put(d, 0)
 		right, left := (g.Rank()+1)%3, (g.Rank()+2)%3
 		return in, g.Exchange([]comm.Transfer{{Peer: right, Send: true, T: put(d, float32(g.Rank()))}, {Peer: left, T: in}}).Wait()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
 )
 
 // batch is one rank's Exchange: over when all its halves have met theirs.
@@ -20,7 +19,6 @@ type batch struct {
 type half struct {
 	batch *batch
 	call  *Call
-	rank  int
 	t     device.Tensor
 }
 
@@ -43,29 +41,28 @@ func (q *queue) fail(err error) {
 // callOf is a message of rank that waits; nil: none.
 func (q *queue) callOf(rank int) *Call {
 	for _, h := range slices.Concat(q.sends, q.receives) {
-		if h.rank == rank {
+		if h.call.Rank == rank {
 			return h.call
 		}
 	}
 	return nil
 }
 
-// Exchange posts all halves at once, then moves what has met. A message waits in
+// exchange posts all halves at once, then moves what has met. A message waits in
 // nobody's memory but its two ends': the links are unbuffered.
-func (g *member) Exchange(transfers []Transfer) Work {
+func (g *member) exchange(transfers []Transfer) Work {
 	w := g.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := g.ready(); err != nil {
-		return finished{err}
+		return Finished(err)
 	}
 	b := &batch{task: task{done: make(chan struct{})}, left: len(transfers)}
 	b.lacks = func() string {
-		return fmt.Sprintf("an exchange of group %s %v, %d of %d messages not met", g.meeting.name, g.meeting.members, b.left, len(transfers))
+		return fmt.Sprintf("an exchange of %s, %d of %d messages not met", &g.Membership, b.left, len(transfers))
 	}
 	var met [][2]*half
 	for _, t := range transfers {
-		g.check("exchange", whole(t.T), t.T)
 		mine, other := g.postHalf(b, t)
 		if other == nil {
 			continue
@@ -84,32 +81,31 @@ func (g *member) Exchange(transfers []Transfer) Work {
 	}
 	g.carryPairs(met)
 	if b.over || len(transfers) == 0 {
-		return finished{b.err}
+		return Finished(b.err)
 	}
-	return pending{w, g.rank, &b.task}
+	return pending{w, g.number(), &b.task}
 }
 
 // postHalf queues a half, or takes the one it meets out of the queue.
 func (g *member) postHalf(b *batch, t Transfer) (mine, other *half) {
 	m := g.meeting
-	ends := [2]int{t.Peer, g.place}
+	ends := [2]int{t.Peer, g.Rank}
 	if t.Send {
-		ends = [2]int{g.place, t.Peer}
+		ends = [2]int{g.Rank, t.Peer}
 	}
 	q := m.queues[ends]
 	if q == nil {
 		q = &queue{}
 		m.queues[ends] = q
 	}
-	c := &Call{Op: "receive", Root: g.member(t.Peer), Count: t.T.Len(), DType: t.T.DType, Seq: q.received}
 	here, there, count := &q.receives, &q.sends, &q.received
 	if t.Send {
-		c.Op, c.Seq = "send", q.sent
 		here, there, count = &q.sends, &q.receives, &q.sent
 	}
+	c := g.Message(&t, *count)
 	*count++
-	g.record(c)
-	mine = &half{b, c, g.rank, t.T}
+	g.record(&c)
+	mine = &half{b, &c, t.T}
 	if len(*there) == 0 {
 		*here = append(*here, mine)
 		return mine, nil
@@ -120,11 +116,10 @@ func (g *member) postHalf(b *batch, t Transfer) (mine, other *half) {
 }
 
 func matches(to, from *half) error {
-	if to.t.Len() == from.t.Len() && to.t.DType == from.t.DType {
+	if alike(to.t, from.t) {
 		return nil
 	}
-	return fault.Errorf(fault.Internal, "message #%d of group %s %v from rank %d to rank %d is %d %s where it is sent, %d %s where it is received",
-		to.call.Seq, to.call.Group, to.call.Members, from.rank, to.rank, from.t.Len(), from.t.DType, to.t.Len(), to.t.DType)
+	return Differ(from.call, to.call)
 }
 
 // carryPairs moves the bytes of messages that have met, unless the world has

@@ -57,7 +57,7 @@ func (t *transit) fastReduce(x device.Tensor, op ReduceOp) {
 		if first {
 			theirs[place] = make([]byte, s.mesh.AddressBytes())
 			at := place
-			if place > g.place {
+			if place > g.Rank {
 				at--
 			}
 			t.brings(place, mine[at*len(theirs[place]):(at+1)*len(theirs[place])])
@@ -96,7 +96,7 @@ func (g *processGroup) openOwnSums() error {
 	if err != nil {
 		return err
 	}
-	mesh, err := e.NewMesh(g.place, g.Size(), g.world.limit)
+	mesh, err := e.NewMesh(g.Rank, g.Size(), g.world.limit)
 	if err == nil {
 		g.own = &ownSums{mesh: mesh}
 		g.world.links.roads.own(mesh)

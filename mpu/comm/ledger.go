@@ -1,22 +1,26 @@
 package comm
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/fault"
 )
 
 // Call is one collective, or one half of a point-to-point message, as one rank
 // called it.
 type Call struct {
 	Group   string
-	Members []int  // of the group, as ranks of the world
-	Seq     int64  // of the group's collectives; of the messages from one member to another
-	Op      string // all_reduce, send, ...
-	Reduce  string // sum, max, or nothing
-	Root    int    // rank of the world the call names: root, or peer of a message; -1: none
-	Count   int64  // elements each rank brings; 0 where ranks may differ
+	Members []int // of the group, as ranks of the world
+	Rank    int   // of the world: who called
+	Seq     int64 // of the group's collectives; of the messages from one member to another
+	Op      Op
+	Reduce  ReduceOp
+	Root    int   // rank of the world the call names: root, or peer of a message; -1: none
+	Count   int64 // elements each rank brings; 0 where ranks may differ
 	DType   device.DType
 	Posted  time.Time
 	Ended   time.Time // zero: under way
@@ -24,14 +28,14 @@ type Call struct {
 
 // String names the call as errors do.
 func (c *Call) String() string {
-	return fmt.Sprintf("%s #%d of group %s %v", c.what(), c.Seq, c.Group, c.Members)
+	return fmt.Sprintf("%s #%d of group %s %v", c.What(), c.Seq, c.Group, c.Members)
 }
 
-// what is the call without its place: what ranks must agree on.
-func (c *Call) what() string {
-	text := c.Op
-	if c.Reduce != "" {
-		text += "(" + c.Reduce + ")"
+// What is the call without its place: what ranks must agree on.
+func (c *Call) What() string {
+	text := c.Op.String()
+	if c.Reduce != 0 {
+		text += "(" + c.Reduce.String() + ")"
 	}
 	if c.Count > 0 {
 		text += fmt.Sprintf(" of %d %s", c.Count, c.DType)
@@ -42,15 +46,41 @@ func (c *Call) what() string {
 	return text
 }
 
-// agrees tells whether two ranks called the same thing.
-func (c *Call) agrees(o *Call) bool {
+// Agrees tells whether two ranks called the same thing.
+func (c *Call) Agrees(o *Call) bool {
 	return c.Op == o.Op && c.Reduce == o.Reduce && c.Root == o.Root && c.Count == o.Count && c.DType == o.DType
 }
 
-// ledger keeps a rank's newest call, for errors; package watch keeps a thousand.
-type ledger struct{ newest *Call }
+// Mismatch is an error of ranks of one group that do not call the same, or whose
+// messages differ at their two ends.
+type Mismatch struct {
+	Group   string
+	Members []int
+	Seq     int64
+	Calls   []Call // that differ, by rank
+}
 
-func (l *ledger) add(c *Call) { l.newest = c }
+// Differ makes the error of two calls that do not fit.
+func Differ(a, b *Call) error {
+	m := &Mismatch{Group: a.Group, Members: a.Members, Seq: a.Seq, Calls: []Call{*a, *b}}
+	slices.SortFunc(m.Calls, func(a, b Call) int { return cmp.Compare(a.Rank, b.Rank) })
+	return fault.With(fault.Internal, m)
+}
 
-// last is the newest call; nil: none yet.
-func (l *ledger) last() *Call { return l.newest }
+func (m *Mismatch) Error() string {
+	a, b := &m.Calls[0], &m.Calls[1]
+	if (a.Op == Send || a.Op == Receive) && (b.Op == Send || b.Op == Receive) {
+		return m.message(a, b)
+	}
+	return fmt.Sprintf("the ranks of group %s %v do not call the same: #%d is %s on rank %d, but %s on rank %d",
+		m.Group, m.Members, m.Seq, a.What(), a.Rank, b.What(), b.Rank)
+}
+
+// message tells of two halves that differ.
+func (m *Mismatch) message(from, to *Call) string {
+	if from.Op == Receive {
+		from, to = to, from
+	}
+	return fmt.Sprintf("message #%d of group %s %v from rank %d to rank %d is %d %s where it is sent, %d %s where it is received",
+		m.Seq, m.Group, m.Members, from.Rank, to.Rank, from.Count, from.DType, to.Count, to.DType)
+}

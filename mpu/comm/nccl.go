@@ -57,29 +57,28 @@ func openNCCL() (over opener, version string, err error) {
 }
 
 // Group joins the communicator of a group; all its members call it together.
-func (w *NCCL) Group(rank int, name string, members []int, d *device.Device) (Group, error) {
+func (w *NCCL) Group(rank int, name string, members []int, d *device.Device) (*Group, error) {
 	via, err := w.host.Group(rank, name, members, d)
 	if err != nil || via.Size() == 1 {
 		return via, err
 	}
-	if g := w.joined(via.Name(), members); g != nil {
-		return g, nil
+	g := w.joined(via)
+	if g == nil {
+		id, err := w.share(via)
+		if err != nil {
+			return nil, err
+		}
+		if g, err = w.join(id, via); err != nil {
+			return nil, err
+		}
 	}
-	id, err := w.share(via)
-	if err != nil {
-		return nil, err
-	}
-	g, err := w.join(id, via, slices.Clone(members))
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
+	return via.Over(func(Engine) Engine { return g }), nil
 }
 
 // joined is the group that was made before; nil: none.
-func (w *NCCL) joined(name string, members []int) *ncclGroup {
+func (w *NCCL) joined(via *Group) *ncclGroup {
 	for _, g := range w.all() {
-		if g.Name() == name && slices.Equal(g.members, members) {
+		if g.Name == via.Name() && slices.Equal(g.Members, via.Members()) {
 			return g
 		}
 	}
@@ -95,21 +94,21 @@ func (w *NCCL) all() []*ncclGroup {
 
 // join opens a communicator and its stream. A failure that came meanwhile has
 // given up the groups of then, so that this one gives itself up.
-func (w *NCCL) join(id nccl.ID, via Group, members []int) (*ncclGroup, error) {
+func (w *NCCL) join(id nccl.ID, via *Group) (*ncclGroup, error) {
 	defer onThread()()
 	if err := w.streams.Enter(); err != nil {
 		return nil, err
 	}
 	c, err := w.library.Init(id, via.Rank(), via.Size(), w.limit, w.Err)
 	if err != nil {
-		return nil, fmt.Errorf("group %s of ranks %v (--distributed-backend gloo goes without NCCL): %w", via.Name(), members, err)
+		return nil, fmt.Errorf("group %s of ranks %v (--distributed-backend gloo goes without NCCL): %w", via.Name(), via.Members(), err)
 	}
 	stream, err := w.streams.NewStream()
 	if err != nil {
 		c.Abort()
 		return nil, err
 	}
-	g := &ncclGroup{world: w, via: via, comm: c, stream: stream, members: members}
+	g := &ncclGroup{Membership: via.Membership(), world: w, via: via, comm: c, stream: stream}
 	if err := w.take(g); err != nil {
 		c.Abort()
 		w.streams.FreeStream(stream)
@@ -129,7 +128,7 @@ func (w *NCCL) take(g *ncclGroup) error {
 }
 
 // share gives the first rank's id to all of a group, through the host.
-func (w *NCCL) share(via Group) (id nccl.ID, err error) {
+func (w *NCCL) share(via *Group) (id nccl.ID, err error) {
 	if via.Rank() == 0 {
 		if id, err = w.library.NewID(); err != nil {
 			return id, err
@@ -268,7 +267,7 @@ func (w *NCCL) leave() error {
 	for _, g := range w.all() {
 		if w.Err() == nil {
 			if err := g.comm.Close(); err != nil {
-				w.Abort(fmt.Errorf("group %s of ranks %v: %w", g.Name(), g.members, err))
+				w.Abort(fmt.Errorf("%s: %w", &g.Membership, err))
 			}
 		}
 	}

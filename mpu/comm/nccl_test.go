@@ -38,7 +38,7 @@ var library = sync.OnceValues(func() (*standin.Library, error) { return standin.
 
 // gpus runs f on n ranks, each with a stand-in GPU, in NCCL groups that meet in
 // process, and checks what NCCL would have forbidden.
-func gpus(t *testing.T, n int, limit time.Duration, f func(g Group, gpu *standin.GPU) error) error {
+func gpus(t *testing.T, n int, limit time.Duration, f func(g *Group, gpu *standin.GPU) error) error {
 	t.Helper()
 	return ranks(t, n, limit, func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error {
 		g, err := over.Group(rank, "all", ranksUpTo(n), d)
@@ -89,7 +89,7 @@ func TestNCCLByFormula(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.F64, device.BF16, device.F16, device.I32, device.I64} {
 		for ranks := 2; ranks <= 4; ranks++ {
 			for _, n := range []int64{0, 1, 5, 1000} {
-				if err := gpus(t, ranks, time.Minute, func(g Group, _ *standin.GPU) error { return byFormula(g, dtype, n) }); err != nil {
+				if err := gpus(t, ranks, time.Minute, func(g *Group, _ *standin.GPU) error { return byFormula(g, dtype, n) }); err != nil {
 					t.Errorf("%s, %d ranks, %d elements: %v", dtype, ranks, n, err)
 				}
 			}
@@ -100,7 +100,7 @@ func TestNCCLByFormula(t *testing.T) {
 // Claim: a batched exchange pairs the i-th send with the i-th receive, in both
 // directions at once.
 func TestNCCLExchange(t *testing.T) {
-	err := gpus(t, 2, time.Minute, func(g Group, _ *standin.GPU) error {
+	err := gpus(t, 2, time.Minute, func(g *Group, _ *standin.GPU) error {
 		me, peer := g.Rank(), 1-g.Rank()
 		a, b := heap(device.F32, elements(me, 100)), heap(device.F32, elements(me+5, 7))
 		x, y := heap(device.F32, make([]float64, 100)), heap(device.F32, make([]float64, 7))
@@ -115,7 +115,7 @@ func TestNCCLExchange(t *testing.T) {
 // Claim: a collective starts after the ops before it, and the ops after Wait
 // start after it, while the host goes on: streams are ordered, not waited for.
 func TestNCCLFollowsTheOps(t *testing.T) {
-	err := gpus(t, 2, time.Minute, func(g Group, gpu *standin.GPU) error {
+	err := gpus(t, 2, time.Minute, func(g *Group, gpu *standin.GPU) error {
 		gpu.Waits = false
 		x, goOn := heap(device.F32, make([]float64, 64)), gpu.Hold()
 		held := time.AfterFunc(20*time.Second, goOn) // a host that waits is let go, and told of
@@ -145,10 +145,10 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 func TestNCCLFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit time.Duration
-		f     func(g Group) error
+		f     func(g *Group) error
 		want  string
 	}{
-		"fails": {time.Minute, func(g Group) error {
+		"fails": {time.Minute, func(g *Group) error {
 			if g.Rank() == 1 {
 				return errors.New("rank 1 broke")
 			}
@@ -163,20 +163,20 @@ func TestNCCLFailures(t *testing.T) {
 			}
 			return errors.New("rank 0 was never told")
 		}, "rank 1 broke"},
-		"stays away": {2 * time.Second, func(g Group) error {
+		"stays away": {2 * time.Second, func(g *Group) error {
 			if g.Rank() == 1 {
-				for g.(*ncclGroup).world.Err() == nil {
+				for g.engine.(*ncclGroup).world.Err() == nil {
 					time.Sleep(glance)
 				}
 				return nil
 			}
 			return g.AllReduce(heap(device.F32, make([]float64, 8)), Sum).Wait()
 		}, "all_reduce(sum) of 8 f32 #0 of group all [0 1] was called"},
-		"disagrees": {time.Minute, func(g Group) error {
+		"disagrees": {time.Minute, func(g *Group) error {
 			return g.AllReduce(heap(device.F32, make([]float64, 8+g.Rank())), Sum).Wait()
 		}, "invalid usage: rank"},
 	} {
-		err := gpus(t, 2, c.limit, func(g Group, gpu *standin.GPU) error {
+		err := gpus(t, 2, c.limit, func(g *Group, gpu *standin.GPU) error {
 			gpu.Waits = false
 			return c.f(g)
 		})

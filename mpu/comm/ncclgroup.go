@@ -10,13 +10,13 @@ import (
 	"monotron/fault"
 )
 
-// ncclGroup is a rank's Group on a communicator and a stream of its own.
+// ncclGroup is a rank's engine on a communicator and a stream of its own.
 type ncclGroup struct {
-	world   *NCCL
-	via     Group // the same ranks, over the host
-	comm    *nccl.Comm
-	stream  device.Stream
-	members []int
+	Membership
+	world  *NCCL
+	via    *Group // the same ranks, over the host
+	comm   *nccl.Comm
+	stream device.Stream
 
 	next int64       // number of the next collective
 	open []*enqueued // not known to be done, oldest first
@@ -31,20 +31,22 @@ type enqueued struct {
 	err   error       // it could not be enqueued
 }
 
-func (g *ncclGroup) Name() string { return g.via.Name() }
-func (g *ncclGroup) Rank() int    { return g.via.Rank() }
-func (g *ncclGroup) Size() int    { return g.via.Size() }
-
-// start enqueues a collective behind the ops so far. It does not wait for peers.
-func (g *ncclGroup) start(c Call, of device.Tensor, call func(stream device.Stream) error) Work {
-	defer onThread()()
+// Start enqueues a collective behind the ops so far. It does not wait for peers.
+func (g *ncclGroup) Start(c *Collective) Work {
 	w := g.world
+	if c.Op == Barrier { // of the hosts
+		if err := w.Err(); err != nil {
+			return Finished(err)
+		}
+		return g.via.Start(c)
+	}
+	defer onThread()()
 	if err := w.device.Err(); err != nil {
 		w.Abort(err)
 	}
-	e := g.enter(&c, of)
+	e := g.enter(c)
 	if e.err == nil {
-		e.err = g.enqueue(e, call)
+		e.err = g.enqueue(e, c)
 	}
 	if e.err != nil {
 		w.Abort(e.err)
@@ -53,20 +55,18 @@ func (g *ncclGroup) start(c Call, of device.Tensor, call func(stream device.Stre
 	return e
 }
 
-func (g *ncclGroup) enter(c *Call, of device.Tensor) *enqueued {
+func (g *ncclGroup) enter(c *Collective) *enqueued {
 	g.world.mu.Lock()
 	defer g.world.mu.Unlock()
-	if of.Given() {
-		c.Count, c.DType = of.Len(), of.DType
-	}
-	c.Group, c.Members, c.Posted, c.Seq = g.Name(), g.members, time.Now(), g.next
+	call := g.Call(c)
+	call.Posted, call.Seq = time.Now(), g.next
 	g.next++
-	return &enqueued{group: g, call: c, err: g.world.err}
+	return &enqueued{group: g, call: &call, err: g.world.err}
 }
 
 // enqueue calls without the lock: a call may wait for peers, and be given up by
 // watch meanwhile.
-func (g *ncclGroup) enqueue(e *enqueued, call func(stream device.Stream) error) error {
+func (g *ncclGroup) enqueue(e *enqueued, c *Collective) error {
 	s := g.world.streams
 	if err := s.Enter(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (g *ncclGroup) enqueue(e *enqueued, call func(stream device.Stream) error) 
 	if err := s.Follow(g.stream, ready); err != nil {
 		return err
 	}
-	if err := call(g.stream); err != nil {
+	if err := g.call(c); err != nil {
 		return fault.Errorf(fault.CodeOf(err), "%s: %w", e.call, err)
 	}
 	if e.mark, err = s.Mark(g.stream); err != nil {
@@ -126,7 +126,7 @@ func (g *ncclGroup) look() error {
 		g.open = g.open[1:]
 	}
 	if err := g.comm.Err(); err != nil {
-		return fault.Errorf(fault.CodeOf(err), "group %s of ranks %v: %w", g.Name(), g.members, err)
+		return fault.Errorf(fault.CodeOf(err), "%s: %w", &g.Membership, err)
 	}
 	if len(g.open) > 0 && time.Since(g.open[0].call.Posted) > g.world.limit {
 		return fault.Errorf(fault.Internal, "%s was called %v ago and is not done: a rank has not come, or the GPUs' network is stuck",
@@ -135,57 +135,44 @@ func (g *ncclGroup) look() error {
 	return nil
 }
 
-var ncclOps = [...]nccl.Op{Sum: nccl.Sum, Max: nccl.Max}
+var ncclOps = map[ReduceOp]nccl.Op{Sum: nccl.Sum, Max: nccl.Max}
 
-func (g *ncclGroup) AllReduce(t device.Tensor, op ReduceOp) Work {
-	return g.start(Call{Op: "all_reduce", Reduce: op.String(), Root: -1}, t, func(s device.Stream) error {
-		return g.comm.AllReduce(t, ncclOps[op], s)
-	})
+// call makes NCCL's call; messages where it has none.
+func (g *ncclGroup) call(c *Collective) error {
+	switch c.Op {
+	case AllReduce:
+		return g.comm.AllReduce(c.In, ncclOps[c.Reduce], g.stream)
+	case Reduce:
+		return g.comm.Reduce(c.In, ncclOps[c.Reduce], c.Root, g.stream)
+	case Broadcast:
+		return g.comm.Broadcast(c.In, c.Root, g.stream)
+	case AllGather:
+		return g.comm.AllGather(c.Out, c.In, g.stream)
+	case ReduceScatter:
+		return g.comm.ReduceScatter(c.Out, c.In, ncclOps[c.Reduce], g.stream)
+	}
+	return g.comm.Batch(g.messages(c), g.stream)
 }
 
-func (g *ncclGroup) Reduce(t device.Tensor, op ReduceOp, root int) Work {
-	return g.start(Call{Op: "reduce", Reduce: op.String(), Root: g.members[root]}, t, func(s device.Stream) error {
-		return g.comm.Reduce(t, ncclOps[op], root, s)
-	})
-}
-
-func (g *ncclGroup) Broadcast(t device.Tensor, root int) Work {
-	return g.start(Call{Op: "broadcast", Root: g.members[root]}, t, func(s device.Stream) error {
-		return g.comm.Broadcast(t, root, s)
-	})
-}
-
-func (g *ncclGroup) AllGather(out, in device.Tensor) Work {
-	return g.start(Call{Op: "all_gather", Root: -1}, in, func(s device.Stream) error {
-		return g.comm.AllGather(out, in, s)
-	})
-}
-
-func (g *ncclGroup) ReduceScatter(out, in device.Tensor) Work {
-	return g.start(Call{Op: "reduce_scatter", Reduce: Sum.String(), Root: -1}, out, func(s device.Stream) error {
-		return g.comm.ReduceScatter(out, in, nccl.Sum, s)
-	})
-}
-
-// Gather and Scatter are messages to and from root: NCCL has no calls for them.
-func (g *ncclGroup) Gather(out, in device.Tensor, root int) Work {
-	return g.start(Call{Op: "gather", Root: g.members[root]}, in, func(s device.Stream) error {
-		batch := []nccl.Transfer{{Peer: root, Send: true, T: in}}
-		if g.Rank() == root {
-			batch = append(batch, g.parts(out, false)...)
+// messages are what a collective comes to for this rank.
+func (g *ncclGroup) messages(c *Collective) (batch []nccl.Transfer) {
+	switch c.Op {
+	case Gather:
+		batch = []nccl.Transfer{{Peer: c.Root, Send: true, T: c.In}}
+		if g.Rank == c.Root {
+			batch = append(batch, g.parts(c.Out, false)...)
 		}
-		return g.comm.Batch(batch, s)
-	})
-}
-
-func (g *ncclGroup) Scatter(out, in device.Tensor, root int) Work {
-	return g.start(Call{Op: "scatter", Root: g.members[root]}, out, func(s device.Stream) error {
-		batch := []nccl.Transfer{{Peer: root, T: out}}
-		if g.Rank() == root {
-			batch = append(batch, g.parts(in, true)...)
+	case Scatter:
+		batch = []nccl.Transfer{{Peer: c.Root, T: c.Out}}
+		if g.Rank == c.Root {
+			batch = append(batch, g.parts(c.In, true)...)
 		}
-		return g.comm.Batch(batch, s)
-	})
+	default:
+		for _, t := range c.Transfers {
+			batch = append(batch, nccl.Transfer{Peer: t.Peer, Send: t.Send, T: t.T})
+		}
+	}
+	return batch
 }
 
 // parts are a tensor's equal parts, one to or from each rank.
@@ -196,32 +183,4 @@ func (g *ncclGroup) parts(t device.Tensor, send bool) (batch []nccl.Transfer) {
 		batch = append(batch, nccl.Transfer{Peer: peer, Send: send, T: flat.Slice(0, int64(peer)*n, n)})
 	}
 	return batch
-}
-
-func (g *ncclGroup) AllToAllV(recv, send []device.Tensor) Work {
-	return g.start(Call{Op: "all_to_all", Root: -1}, device.Tensor{}, func(s device.Stream) error {
-		var batch []nccl.Transfer
-		for peer := range g.Size() {
-			batch = append(batch, nccl.Transfer{Peer: peer, Send: true, T: send[peer]}, nccl.Transfer{Peer: peer, T: recv[peer]})
-		}
-		return g.comm.Batch(batch, s)
-	})
-}
-
-func (g *ncclGroup) Exchange(transfers []Transfer) Work {
-	return g.start(Call{Op: "exchange", Root: -1}, device.Tensor{}, func(s device.Stream) error {
-		var batch []nccl.Transfer
-		for _, t := range transfers {
-			batch = append(batch, nccl.Transfer{Peer: t.Peer, Send: t.Send, T: t.T})
-		}
-		return g.comm.Batch(batch, s)
-	})
-}
-
-// Barrier waits on the host, over the host.
-func (g *ncclGroup) Barrier() error {
-	if err := g.world.Err(); err != nil {
-		return err
-	}
-	return g.via.Barrier()
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -100,18 +99,16 @@ func (p *Process) watch() {
 }
 
 // Group is this rank's membership of a group; see World.Group.
-func (p *Process) Group(rank int, name string, members []int, d *device.Device) (Group, error) {
-	for i, m := range members {
-		if m < 0 || m >= p.size || slices.Contains(members[:i], m) {
-			return nil, fault.Errorf(fault.Internal, "group %s of ranks %v: each must be a rank of the %d, and stand once", name, members, p.size)
-		}
-	}
-	place := slices.Index(members, rank)
-	if place < 0 || rank != p.rank {
+func (p *Process) Group(rank int, name string, members []int, d *device.Device) (*Group, error) {
+	if rank != p.rank {
 		return nil, fault.Errorf(fault.Internal, "rank %d asks as rank %d for group %s of ranks %v", p.rank, rank, name, members)
 	}
-	if len(members) == 1 {
-		return Solo{Label: name, Device: d}, nil
+	place, err := Join(name, rank, members, p.size)
+	if err != nil {
+		return nil, err
+	}
+	if place.Size() == 1 {
+		return Solo(name, rank, d), nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,11 +117,11 @@ func (p *Process) Group(rank int, name string, members []int, d *device.Device) 
 	if g == nil {
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(key)) // never fails
-		g = &processGroup{world: p, name: name, members: slices.Clone(members), place: place, id: hash.Sum64(), piece: p.pieceOf(members), device: d, open: map[*transit]bool{},
+		g = &processGroup{Membership: place, world: p, id: hash.Sum64(), piece: p.pieceOf(members), device: d, open: map[*transit]bool{},
 			sent: make([]int64, len(members)), received: make([]int64, len(members))}
 		p.groups[key] = g
 	}
-	return g, nil
+	return NewGroup(place, g), nil
 }
 
 // Abort ends everything with err, on all ranks.

@@ -44,7 +44,7 @@ func processes(t testing.TB, n int, limit time.Duration, f func(p *Process, d *d
 	return errs
 }
 
-func onProcesses(t testing.TB, n int, f func(g Group) error) error {
+func onProcesses(t testing.TB, n int, f func(g *Group) error) error {
 	t.Helper()
 	return errors.Join(processes(t, n, time.Minute, func(p *Process, d *device.Device) error {
 		g, err := p.Group(p.Rank(), "all", ranksUpTo(n), d)
@@ -59,7 +59,7 @@ func onProcesses(t testing.TB, n int, f func(g Group) error) error {
 // every rank, for all dtypes, sizes around the small ones' limit, 1 to 4 ranks.
 func TestProcessCollectivesByFormula(t *testing.T) {
 	for ranks := 1; ranks <= 4; ranks++ {
-		err := onProcesses(t, ranks, func(g Group) error {
+		err := onProcesses(t, ranks, func(g *Group) error {
 			for _, dtype := range []device.DType{device.F32, device.F64, device.BF16, device.F16, device.I32, device.I64} {
 				for _, n := range []int64{0, 1, 5, tile - 1, tile, 2*tile + 3} {
 					if err := byFormula(g, dtype, n); err != nil {
@@ -81,7 +81,7 @@ func TestProcessSumsEqualGoroutines(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16, device.F64} {
 		for _, n := range []int64{7, 3*tile + 1} {
 			const ranks = 4
-			sums := func(g Group) (string, error) {
+			sums := func(g *Group) (string, error) {
 				values := make([]float64, n)
 				for i := range values {
 					values[i] = 1 / float64((i*7+g.Rank()*13)%1000+3)
@@ -94,8 +94,8 @@ func TestProcessSumsEqualGoroutines(t *testing.T) {
 				return fmt.Sprint(valuesOf(a), valuesOf(mine)), nil
 			}
 			var want, got [ranks]string
-			note := func(to *[ranks]string) func(Group) error {
-				return func(g Group) (err error) {
+			note := func(to *[ranks]string) func(*Group) error {
+				return func(g *Group) (err error) {
 					to[g.Rank()], err = sums(g)
 					return err
 				}

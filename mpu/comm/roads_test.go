@@ -28,7 +28,7 @@ func glooHere(t testing.TB) {
 // sums among goroutines; every rank says which way that was.
 func TestRoadsCarryTheSame(t *testing.T) {
 	const ranks, n = 3, 50_001
-	sums := func(g Group) (string, error) {
+	sums := func(g *Group) (string, error) {
 		a, b := heap(device.F32, fractions(g.Rank(), n)), heap(device.BF16, fractions(g.Rank(), 3*n))
 		mine := b.Slice(0, int64(g.Rank())*n, n)
 		to, from := (g.Rank()+1)%ranks, (g.Rank()+2)%ranks
@@ -38,7 +38,7 @@ func TestRoadsCarryTheSame(t *testing.T) {
 		return fmt.Sprint(valuesOf(a), valuesOf(mine), valuesOf(in)), err
 	}
 	var want [ranks]string
-	if err := spmd(ranks, func(g Group) (err error) { want[g.Rank()], err = sums(g); return err }); err != nil {
+	if err := spmd(ranks, func(g *Group) (err error) { want[g.Rank()], err = sums(g); return err }); err != nil {
 		t.Fatal(err)
 	}
 	for road, name := range map[string]string{roadShared: "shared memory", roadGloo: "Gloo", roadTCP: "plain TCP"} {

@@ -1,33 +1,28 @@
 package comm
 
 import (
-	"fmt"
-
 	"monotron/csrc/device"
+	"monotron/fault"
 )
 
-// Solo is the group of one rank: nothing to combine. It needs the rank's device
-// for the collectives that copy.
-type Solo struct {
-	Label  string
-	Device *device.Device
+// Solo is a group of one rank of a world.
+func Solo(name string, rank int, d *device.Device) *Group {
+	return NewGroup(Membership{Name: name, Members: []int{rank}}, solo{d})
 }
 
-func (s Solo) Name() string                              { return s.Label }
-func (s Solo) Rank() int                                 { return 0 }
-func (s Solo) Size() int                                 { return 1 }
-func (s Solo) AllReduce(device.Tensor, ReduceOp) Work    { return finished{} }
-func (s Solo) Reduce(device.Tensor, ReduceOp, int) Work  { return finished{} }
-func (s Solo) Broadcast(device.Tensor, int) Work         { return finished{} }
-func (s Solo) AllGather(out, in device.Tensor) Work      { return s.copy(out, in) }
-func (s Solo) Gather(out, in device.Tensor, _ int) Work  { return s.copy(out, in) }
-func (s Solo) Scatter(out, in device.Tensor, _ int) Work { return s.copy(out, in) }
-func (s Solo) ReduceScatter(out, in device.Tensor) Work  { return s.copy(out, in) }
-func (s Solo) AllToAllV(recv, send []device.Tensor) Work { return s.copy(recv[0], send[0]) }
-func (s Solo) Barrier() error                            { return nil }
+// solo is the engine of a rank that is alone: what it brings is the result.
+type solo struct{ device *device.Device }
 
-// Exchange with oneself pairs the i-th send with the i-th receive.
-func (s Solo) Exchange(transfers []Transfer) Work {
+func (s solo) Start(c *Collective) Work {
+	if c.Op == AllToAll || c.Op == Exchange {
+		return Finished(s.exchange(c.Transfers))
+	}
+	s.copy(c.Out, c.In)
+	return Finished(nil)
+}
+
+// exchange with oneself pairs the i-th send with the i-th receive.
+func (s solo) exchange(transfers []Transfer) error {
 	var sends, receives []device.Tensor
 	for _, t := range transfers {
 		if t.Send {
@@ -37,17 +32,16 @@ func (s Solo) Exchange(transfers []Transfer) Work {
 		}
 	}
 	if len(sends) != len(receives) {
-		return finished{fmt.Errorf("group %s has one rank, and it sends itself %d messages but receives %d", s.Label, len(sends), len(receives))}
+		return fault.Errorf(fault.Internal, "a group of one rank, and it sends itself %d messages but receives %d", len(sends), len(receives))
 	}
 	for i := range receives {
 		s.copy(receives[i], sends[i])
 	}
-	return finished{}
+	return nil
 }
 
-func (s Solo) copy(out, in device.Tensor) Work {
+func (s solo) copy(out, in device.Tensor) {
 	if out.Data != in.Data {
-		s.Device.Copy(out, in)
+		s.device.Copy(out, in)
 	}
-	return finished{}
 }

@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"slices"
 	"unsafe"
 
 	"monotron/csrc/device"
@@ -15,20 +14,20 @@ type Staged struct{ Host Groups }
 
 // Groups is where a rank's groups come from.
 type Groups interface {
-	Group(rank int, name string, members []int, d *device.Device) (Group, error)
+	Group(rank int, name string, members []int, d *device.Device) (*Group, error)
 }
 
 // Group is a group of the host's, for tensors of d.
-func (s Staged) Group(rank int, name string, members []int, d *device.Device) (Group, error) {
+func (s Staged) Group(rank int, name string, members []int, d *device.Device) (*Group, error) {
 	g, err := s.Host.Group(rank, name, members, d)
 	if err != nil || g.Size() == 1 {
 		return g, err
 	}
-	return &staged{g, d}, nil
+	return g.Over(func(host Engine) Engine { return staged{host, d} }), nil
 }
 
 type staged struct {
-	Group  // over the host
+	host   Engine
 	device *device.Device
 }
 
@@ -38,55 +37,80 @@ type passage struct {
 	work   Work
 	room   unsafe.Pointer
 	bytes  int64
-	back   []twin // written to the device by Wait
+	next   unsafe.Pointer // what of the room is not taken yet
+	back   []twin         // written to the device by Wait
 	over   bool
 }
 
 // twin is a tensor of the device and its copy in the host's memory.
 type twin struct{ there, here device.Tensor }
 
-// pass reads what goes, makes the call on the host's copies, and has Wait write
-// what comes. Tensors that are not given stay so.
-func (s *staged) pass(goes, comes []device.Tensor, call func(goes, comes []device.Tensor) Work) Work {
+// Start reads what goes, makes the call on the host's copies, and has Wait write
+// what comes.
+func (s staged) Start(c *Collective) Work {
 	p := &passage{device: s.device}
-	for _, t := range slices.Concat(goes, comes) {
-		p.bytes += (t.Bytes() + 63) &^ 63
+	for _, t := range c.tensors() {
+		p.bytes += aligned(t.Bytes())
 	}
-	room, err := device.HostAlloc(max(p.bytes, 64))
+	p.bytes = max(p.bytes, 64)
+	room, err := device.HostAlloc(p.bytes)
 	if err != nil {
-		return finished{fault.Errorf(fault.Internal, "%d bytes of host memory on the way between ranks: %w", p.bytes, err)}
+		return Finished(fault.Errorf(fault.Internal, "%d bytes of host memory on the way between ranks: %w", p.bytes, err))
 	}
-	p.room, p.bytes = room, max(p.bytes, 64)
-	next := room
-	place := func(t device.Tensor) device.Tensor {
-		if !t.Given() {
-			return t
-		}
-		here := device.View(next, t.DType, t.Len())
-		next = unsafe.Add(next, (t.Bytes()+63)&^63)
-		return here
-	}
-	var in, out []device.Tensor
-	for _, t := range goes {
-		in = append(in, place(t))
-	}
-	for _, t := range comes {
-		out = append(out, place(t))
-	}
-	p.read(in, goes)
-	for i := range comes {
-		p.back = append(p.back, twin{comes[i], out[i]})
-	}
-	p.work = call(in, out)
+	p.room, p.next = room, room
+	p.work = s.host.Start(p.copied(c))
 	return p
 }
 
-func (p *passage) read(here, there []device.Tensor) {
-	for i, t := range there {
-		if t.Given() {
-			p.device.Read(unsafe.Slice((*byte)(here[i].Data), t.Bytes()), t)
-		}
+func aligned(bytes int64) int64 { return (bytes + 63) &^ 63 }
+
+// copied is the collective on the host's copies. A tensor that it changes in place
+// has one.
+func (p *passage) copied(c *Collective) *Collective {
+	here := *c
+	here.In = p.goes(c.In)
+	if c.InPlace() {
+		here.Out = here.In
+		p.back = append(p.back, twin{c.Out, here.Out})
+	} else {
+		here.Out = p.comes(c.Out)
 	}
+	here.Transfers = make([]Transfer, len(c.Transfers))
+	for i, t := range c.Transfers {
+		pass := p.comes
+		if t.Send {
+			pass = p.goes
+		}
+		here.Transfers[i] = Transfer{Peer: t.Peer, Send: t.Send, T: pass(t.T)}
+	}
+	return &here
+}
+
+// goes is a copy of what the device has, comes one that the device will have. A tensor
+// that is not given stays so.
+func (p *passage) goes(t device.Tensor) device.Tensor {
+	here := p.place(t)
+	if t.Given() {
+		p.device.Read(unsafe.Slice((*byte)(here.Data), t.Bytes()), t)
+	}
+	return here
+}
+
+func (p *passage) comes(t device.Tensor) device.Tensor {
+	here := p.place(t)
+	if t.Given() {
+		p.back = append(p.back, twin{t, here})
+	}
+	return here
+}
+
+func (p *passage) place(t device.Tensor) device.Tensor {
+	if !t.Given() {
+		return t
+	}
+	here := device.View(p.next, t.DType, t.Len())
+	p.next = unsafe.Add(p.next, aligned(t.Bytes()))
+	return here
 }
 
 // Wait waits on the host.
@@ -99,78 +123,9 @@ func (p *passage) Wait() error {
 		return err // peers may still be reading the room: it is left to them
 	}
 	for _, t := range p.back {
-		if t.there.Given() {
-			p.device.Write(t.there, unsafe.Slice((*byte)(t.here.Data), t.there.Bytes()))
-		}
+		p.device.Write(t.there, unsafe.Slice((*byte)(t.here.Data), t.there.Bytes()))
 	}
 	p.over = true
 	device.HostFree(p.room, p.bytes)
 	return p.device.Err()
-}
-
-// inPlace passes a tensor that the call changes.
-func (s *staged) inPlace(t device.Tensor, call func(t device.Tensor) Work) Work {
-	p, ok := s.pass([]device.Tensor{t}, nil, func(goes, _ []device.Tensor) Work { return call(goes[0]) }).(*passage)
-	if !ok {
-		return finished{fault.Errorf(fault.Internal, "no host memory for %v on its way between ranks", t)}
-	}
-	p.back = []twin{{t, device.View(p.room, t.DType, t.Len())}}
-	return p
-}
-
-func (s *staged) AllReduce(t device.Tensor, op ReduceOp) Work {
-	return s.inPlace(t, func(t device.Tensor) Work { return s.Group.AllReduce(t, op) })
-}
-
-func (s *staged) Reduce(t device.Tensor, op ReduceOp, root int) Work {
-	return s.inPlace(t, func(t device.Tensor) Work { return s.Group.Reduce(t, op, root) })
-}
-
-func (s *staged) Broadcast(t device.Tensor, root int) Work {
-	return s.inPlace(t, func(t device.Tensor) Work { return s.Group.Broadcast(t, root) })
-}
-
-func (s *staged) through(out, in device.Tensor, call func(out, in device.Tensor) Work) Work {
-	return s.pass([]device.Tensor{in}, []device.Tensor{out}, func(goes, comes []device.Tensor) Work { return call(comes[0], goes[0]) })
-}
-
-func (s *staged) AllGather(out, in device.Tensor) Work { return s.through(out, in, s.Group.AllGather) }
-
-func (s *staged) ReduceScatter(out, in device.Tensor) Work {
-	return s.through(out, in, s.Group.ReduceScatter)
-}
-
-func (s *staged) Gather(out, in device.Tensor, root int) Work {
-	return s.through(out, in, func(out, in device.Tensor) Work { return s.Group.Gather(out, in, root) })
-}
-
-func (s *staged) Scatter(out, in device.Tensor, root int) Work {
-	return s.through(out, in, func(out, in device.Tensor) Work { return s.Group.Scatter(out, in, root) })
-}
-
-func (s *staged) AllToAllV(recv, send []device.Tensor) Work {
-	return s.pass(send, recv, func(goes, comes []device.Tensor) Work { return s.Group.AllToAllV(comes, goes) })
-}
-
-func (s *staged) Exchange(transfers []Transfer) Work {
-	var goes, comes []device.Tensor
-	for _, t := range transfers {
-		if t.Send {
-			goes = append(goes, t.T)
-		} else {
-			comes = append(comes, t.T)
-		}
-	}
-	return s.pass(goes, comes, func(goes, comes []device.Tensor) Work {
-		here := make([]Transfer, len(transfers))
-		for i, t := range transfers {
-			from := &comes
-			if t.Send {
-				from = &goes
-			}
-			here[i] = Transfer{Peer: t.Peer, Send: t.Send, T: (*from)[0]}
-			*from = (*from)[1:]
-		}
-		return s.Group.Exchange(here)
-	})
 }

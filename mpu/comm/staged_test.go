@@ -53,7 +53,7 @@ func TestStagedByFormula(t *testing.T) {
 }
 
 // exchanged sends two messages around the ring each way.
-func exchanged(g Group) error {
+func exchanged(g *Group) error {
 	n := g.Size()
 	next, last := (g.Rank()+1)%n, (g.Rank()+n-1)%n
 	x := heap(device.F32, make([]float64, 5))

@@ -43,7 +43,7 @@ func (w *World) late(t *task, rank int) {
 func (w *World) sleepers() string {
 	var lines []string
 	for rank, r := range w.ranks {
-		switch last := r.ledger.last(); {
+		switch last := r.newest; {
 		case r.ended:
 			lines = append(lines, fmt.Sprintf("rank %d has ended", rank))
 		case r.waiting != nil && !r.waiting.over:

@@ -37,11 +37,12 @@ type address struct {
 	from  int // rank of the world
 }
 
-// box is a message that is expected (call and dst), or has come before it was (head
+// box is a message that is expected (call, want and dst), or has come before it was (head
 // and data).
 type box struct {
 	call  *transit
 	stage int
+	want  *Call // this end's
 	dst   []byte
 	fold  func(at int64, theirs []byte) // adds what comes to dst instead of copying; nil: copy
 	head  header
@@ -57,26 +58,15 @@ const (
 
 const partBits = 3
 
-// opNames numbers the ops for headers.
-var opNames = []string{opAllReduce, opReduce, opBroadcast, opAllGather, opGather, opScatter, opReduceScatter, opAllToAll, opBarrier, "exchange"}
-var reduceNames = []string{"", Sum.String(), Max.String()}
-
-// head is the header of a message of a call.
-func (t *transit) head(seq int64, part uint32, count int64, dtype device.DType, bytes int) header {
-	c := t.call
-	return header{Group: t.group.id, Seq: seq, Part: part | t.piece<<partBits, From: uint32(t.group.world.rank), Bytes: uint64(bytes), Count: count, Root: int32(c.Root),
-		DType: int32(dtype), Op: uint32(slices.Index(opNames, c.Op)), Reduce: uint32(slices.Index(reduceNames, c.Reduce)), Kind: kindData}
+// head is the header of a message that belongs to a call.
+func (t *transit) head(c *Call, part uint32, bytes int) header {
+	return header{Group: t.group.id, Seq: c.Seq, Part: part | t.piece<<partBits, From: uint32(c.Rank), Bytes: uint64(bytes), Count: c.Count, Root: int32(c.Root),
+		DType: int32(c.DType), Op: uint32(c.Op), Reduce: uint32(c.Reduce), Kind: kindData}
 }
 
 // callOf is what a peer's header says it has called.
-func callOf(h *header) *Call {
-	c := &Call{Op: "what nobody knows", Root: int(h.Root), Count: h.Count, DType: device.F32}
-	if int(h.Op) < len(opNames) {
-		c.Op = opNames[h.Op]
-	}
-	if int(h.Reduce) < len(reduceNames) {
-		c.Reduce = reduceNames[h.Reduce]
-	}
+func (g *processGroup) callOf(h *header) *Call {
+	c := &Call{Group: g.Name, Members: g.Members, Rank: int(h.From), Seq: h.Seq, Op: Op(h.Op), Reduce: ReduceOp(h.Reduce), Root: int(h.Root), Count: h.Count, DType: device.F32}
 	if h.DType >= 0 && h.DType < int32(device.DTypes) {
 		c.DType = device.DType(h.DType)
 	}
@@ -84,25 +74,26 @@ func callOf(h *header) *Call {
 }
 
 // send queues bytes for a member; with the lock held.
-func (t *transit) send(stage, place int, seq int64, part uint32, count int64, dtype device.DType, data []byte) {
+func (t *transit) send(stage, place int, c *Call, part uint32, data []byte) {
 	t.left[stage]++
-	t.group.world.links.send(t.group.members[place], parcel{t.head(seq, part, count, dtype, len(data)), data, t, stage})
+	t.group.world.links.send(t.group.Members[place], parcel{t.head(c, part, len(data)), data, t, stage})
 }
 
 // expect says where a member's bytes are to go; with the lock held.
-func (t *transit) expect(stage, place int, seq int64, part uint32, dst []byte) {
-	t.expectFolded(stage, place, seq, part, dst, nil)
+func (t *transit) expect(stage, place int, c *Call, part uint32, dst []byte) {
+	t.expectFolded(stage, place, c, part, dst, nil)
 }
 
-func (t *transit) expectFolded(stage, place int, seq int64, part uint32, dst []byte, fold func(at int64, theirs []byte)) {
+func (t *transit) expectFolded(stage, place int, c *Call, part uint32, dst []byte, fold func(at int64, theirs []byte)) {
 	p := t.group.world
-	at := address{t.group.id, seq, part | t.piece<<partBits, t.group.members[place]}
+	at := address{t.group.id, c.Seq, part | t.piece<<partBits, t.group.Members[place]}
 	t.left[stage]++
+	mine := &box{call: t, stage: stage, want: c, dst: dst, fold: fold}
 	b := p.boxes[at]
 	switch {
 	case b != nil:
 		delete(p.boxes, at)
-		if err := t.matches(&b.head, len(dst)); err != nil {
+		if err := mine.matches(&b.head); err != nil {
 			p.failLater(err)
 			return
 		}
@@ -111,7 +102,7 @@ func (t *transit) expectFolded(stage, place int, seq int64, part uint32, dst []b
 	case p.ended[at.from]:
 		p.failLater(t.desertion(at.from))
 	default:
-		p.boxes[at] = &box{call: t, stage: stage, dst: dst, fold: fold}
+		p.boxes[at] = mine
 	}
 }
 
@@ -129,28 +120,24 @@ func (t *transit) desertion(rank int) error {
 }
 
 // matches tells whether a peer's message belongs to the same call as ours.
-func (t *transit) matches(h *header, bytes int) error {
-	g, me, theirs := t.group, t.group.world.rank, callOf(h)
-	if h.Part&(1<<partBits-1) == partMessage {
-		if theirs.Op == t.call.Op && int(h.Bytes) == bytes {
-			return nil
-		}
-		return fault.Errorf(fault.Internal, "message #%d of group %s %v from rank %d to rank %d is %d %s (%d bytes) where it is sent, %d bytes where it is received",
-			h.Seq, g.name, g.members, h.From, me, h.Count, theirs.DType, h.Bytes, bytes)
+func (b *box) matches(h *header) error {
+	theirs := b.call.group.callOf(h)
+	if !meets(theirs, b.want) {
+		return Differ(theirs, b.want)
 	}
-	if !t.call.agrees(theirs) {
-		ranks, calls := []int{int(h.From), me}, []*Call{theirs, t.call}
-		if ranks[0] > ranks[1] {
-			slices.Reverse(ranks)
-			slices.Reverse(calls)
-		}
-		return fault.Errorf(fault.Internal, "the ranks of group %s %v do not call the same: #%d is %s on rank %d, but %s on rank %d",
-			g.name, g.members, t.call.Seq, calls[0].what(), ranks[0], calls[1].what(), ranks[1])
-	}
-	if int(h.Bytes) != bytes {
-		return fault.Errorf(fault.Internal, "%s: rank %d sends %d bytes to rank %d, which expects %d", t.call, h.From, h.Bytes, me, bytes)
+	if int(h.Bytes) != len(b.dst) {
+		return fault.Errorf(fault.Internal, "%s: rank %d sends %d bytes to rank %d, which expects %d", b.want, h.From, h.Bytes, b.want.Rank, len(b.dst))
 	}
 	return nil
+}
+
+// meets tells whether what one rank has called fits what another has; of messages
+// each names the other.
+func meets(a, b *Call) bool {
+	if a.Op == Send && b.Op == Receive || a.Op == AllToAll && b.Op == AllToAll {
+		return a.Count == b.Count && a.DType == b.DType
+	}
+	return a.Agrees(b)
 }
 
 // take reads the bytes of a message to where they are expected, or keeps them.
@@ -165,7 +152,7 @@ func (p *Process) take(h *header, from io.Reader) error {
 	delete(p.boxes, at)
 	p.mu.Unlock()
 	if b != nil {
-		if err := b.call.matches(h, len(b.dst)); err != nil {
+		if err := b.matches(h); err != nil {
 			p.stop(p.session.Fail(err))
 			return err
 		}
@@ -188,7 +175,7 @@ func (p *Process) take(h *header, from io.Reader) error {
 	}
 	delete(p.boxes, at)
 	p.mu.Unlock()
-	if err := b.call.matches(h, len(b.dst)); err != nil {
+	if err := b.matches(h); err != nil {
 		p.stop(p.session.Fail(err))
 		return err
 	}

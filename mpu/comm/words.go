@@ -12,7 +12,7 @@ const wordBytes = 256
 
 // Words gives everybody the text of each rank of g, by rank. All call it together. Who
 // is alone asks nobody.
-func Words(g Group, d *device.Device, mine string) ([]string, error) {
+func Words(g *Group, d *device.Device, mine string) ([]string, error) {
 	if g.Size() == 1 {
 		return []string{mine}, nil
 	}

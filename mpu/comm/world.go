@@ -31,12 +31,11 @@ type World struct {
 type rankState struct {
 	ended   bool
 	waiting *task // it sleeps until this is over; nil: it is up
-	ledger  ledger
+	newest  *Call // for errors; package watch keeps a thousand
 }
 
 // meeting is what the members of one group share.
 type meeting struct {
-	name    string
 	members []int // ranks of the world
 	next    []int64
 	rounds  map[int64]*round // collectives that wait for members
@@ -57,28 +56,23 @@ func (w *World) Size() int { return len(w.ranks) }
 
 // Group is rank's membership of the group `name` of the given ranks. All members
 // name the same ranks in the same order; another list is another group.
-func (w *World) Group(rank int, name string, members []int, d *device.Device) (Group, error) {
-	for i, m := range members {
-		if m < 0 || m >= w.Size() || slices.Contains(members[:i], m) {
-			return nil, fault.Errorf(fault.Internal, "group %s of ranks %v: each must be a rank of the %d, and stand once", name, members, w.Size())
-		}
+func (w *World) Group(rank int, name string, members []int, d *device.Device) (*Group, error) {
+	place, err := Join(name, rank, members, w.Size())
+	if err != nil {
+		return nil, err
 	}
-	place := slices.Index(members, rank)
-	if place < 0 {
-		return nil, fault.Errorf(fault.Internal, "rank %d asks for group %s of ranks %v, which it is not in", rank, name, members)
-	}
-	if len(members) == 1 {
-		return Solo{Label: name, Device: d}, nil
+	if place.Size() == 1 {
+		return Solo(name, rank, d), nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := fmt.Sprint(name, members)
 	m := w.meetings[key]
 	if m == nil {
-		m = &meeting{name: name, members: slices.Clone(members), next: make([]int64, len(members)), rounds: map[int64]*round{}, queues: map[[2]int]*queue{}}
+		m = &meeting{members: place.Members, next: make([]int64, len(members)), rounds: map[int64]*round{}, queues: map[[2]int]*queue{}}
 		w.meetings[key] = m
 	}
-	return &member{world: w, meeting: m, place: place, rank: rank, device: d}, nil
+	return NewGroup(place, &member{Membership: place, world: w, meeting: m, device: d}), nil
 }
 
 // Run calls f once a rank, each on a goroutine of its own, and returns when all

@@ -104,7 +104,7 @@ func (g *goroutines) join(number int, d *device.Device, recorder *watch.Recorder
 	}
 	carrier := comm.ByHost(g.main, d)
 	r := &Rank{Number: number, Sizes: g.Sizes, Place: g.Sizes.At(number), Device: d, Carrier: carrier.Note,
-		Groups: map[topology.Kind]comm.Group{}, carrier: carrier, watch: recorder}
+		Groups: map[topology.Kind]*comm.Group{}, carrier: carrier, watch: recorder}
 	if err := r.Join(append([]topology.Kind{topology.All}, g.Kinds...)...); err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func unlessAgain(err error) error {
 func (p *process) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
 	number := p.process.Rank()
 	r := &Rank{Number: number, Sizes: p.Sizes, Place: p.Sizes.At(number), Device: d, Carrier: carrier.Note, RunName: p.process.Run(),
-		Groups: map[topology.Kind]comm.Group{}, carrier: carrier, watch: p.recorder, tell: p.process.Phase}
+		Groups: map[topology.Kind]*comm.Group{}, carrier: carrier, watch: p.recorder, tell: p.process.Phase}
 	if err := r.Join(append([]topology.Kind{topology.All}, p.Kinds...)...); err != nil {
 		return nil, err
 	}

@@ -16,8 +16,8 @@ type Rank struct {
 	Place  topology.Place
 	Device *device.Device
 
-	Groups map[topology.Kind]comm.Group // that it has joined; nil of a kind that it is not in
-	Saves  comm.Group                   // all ranks, for saving beside the training
+	Groups map[topology.Kind]*comm.Group // that it has joined; nil of a kind that it is not in
+	Saves  *comm.Group                   // all ranks, for saving beside the training
 
 	Carrier string           // how tensors travel between ranks, where that is worth a line
 	RunName string           // alike on all ranks of a run of processes; "": all ranks are in this process
@@ -35,10 +35,10 @@ func Alone(d *device.Device) *Rank { return alone(one, d) }
 var one = topology.Sizes{TP: 1, CP: 1, DP: 1, PP: 1, EP: 1}
 
 func alone(s topology.Sizes, d *device.Device) *Rank {
-	r := &Rank{Sizes: s, Device: d, Groups: map[topology.Kind]comm.Group{}, Saves: comm.Solo{Label: savesName, Device: d}}
+	r := &Rank{Sizes: s, Device: d, Groups: map[topology.Kind]*comm.Group{}, Saves: comm.Solo(savesName, 0, d)}
 	for _, kind := range topology.Kinds() {
 		if s.Group(kind, 0) != nil {
-			r.Groups[kind] = comm.Solo{Label: string(kind), Device: d}
+			r.Groups[kind] = comm.Solo(string(kind), 0, d)
 		}
 	}
 	return r
@@ -56,7 +56,7 @@ func (r *Rank) Join(kinds ...topology.Kind) error {
 		if err != nil {
 			return err
 		}
-		r.Groups[kind] = r.watch.Wrap(g, members, false)
+		r.Groups[kind] = r.watch.Wrap(g, false)
 	}
 	return nil
 }
@@ -72,12 +72,12 @@ func (r *Rank) joinSaves(over comm.Groups) error {
 	if err != nil {
 		return err
 	}
-	r.Saves = r.watch.Wrap(g, all, true)
+	r.Saves = r.watch.Wrap(g, true)
 	return nil
 }
 
 // World is the group of all ranks.
-func (r *Rank) World() comm.Group { return r.Groups[topology.All] }
+func (r *Rank) World() *comm.Group { return r.Groups[topology.All] }
 
 // First tells whether this is the rank that speaks for what all ranks share;
 // Last is the one that knows the loss, and prints it as Megatron's does.

@@ -27,7 +27,7 @@ func layout(instances int) topology.Sizes {
 }
 
 // sum adds 1 on every rank of a group.
-func sum(r *Rank, g comm.Group) (int64, error) {
+func sum(r *Rank, g *comm.Group) (int64, error) {
 	t := r.Device.Arena.Zeroed(device.Workspace, device.I64, 1)
 	defer r.Device.Arena.Free(t)
 	device.WriteSlice(r.Device, t, []int64{1})

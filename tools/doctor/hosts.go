@@ -103,14 +103,14 @@ func lookAround(p *comm.Process, d *device.Device) (*hostsReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Report, err = preflight.Run(p, d, world, []comm.Group{host, world}, hostProbe/4); err != nil {
+	if r.Report, err = preflight.Run(p, d, world, []*comm.Group{host, world}, hostProbe/4); err != nil {
 		return nil, err
 	}
 	return r, r.measure(p, d, world, first)
 }
 
 // measure sends between the first ranks of all hosts, one pair after the other.
-func (r *hostsReport) measure(p *comm.Process, d *device.Device, world comm.Group, first []int) error {
+func (r *hostsReport) measure(p *comm.Process, d *device.Device, world *comm.Group, first []int) error {
 	n := len(first)
 	flat := make([]float64, n*n)
 	for a := range n {

@@ -224,15 +224,24 @@ const (
 // types are NCCL's numbers of what can be combined.
 var types = map[device.DType]C.int{device.F32: 7, device.F64: 8, device.BF16: 9, device.F16: 6, device.I32: 2, device.I64: 4}
 
+// typed is call with NCCL's number of a dtype that is combined.
+func (c *Comm) typed(what string, dtype device.DType, f func(number C.int) C.int) error {
+	number, known := types[dtype]
+	if !known {
+		return fault.Errorf(fault.Internal, "NCCL: %s of %s, which it cannot combine", what, dtype)
+	}
+	return c.call(what, func() C.int { return f(number) })
+}
+
 func (c *Comm) AllReduce(t device.Tensor, op Op, stream device.Stream) error {
-	return c.call("all_reduce", func() C.int {
-		return C.mt_nccl_all_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), types[t.DType], C.int(op), c.handle, C.mt_nccl_stream(stream))
+	return c.typed("all_reduce", t.DType, func(number C.int) C.int {
+		return C.mt_nccl_all_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), number, C.int(op), c.handle, C.mt_nccl_stream(stream))
 	})
 }
 
 func (c *Comm) Reduce(t device.Tensor, op Op, root int, stream device.Stream) error {
-	return c.call("reduce", func() C.int {
-		return C.mt_nccl_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), types[t.DType], C.int(op), C.int(root), c.handle, C.mt_nccl_stream(stream))
+	return c.typed("reduce", t.DType, func(number C.int) C.int {
+		return C.mt_nccl_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), number, C.int(op), C.int(root), c.handle, C.mt_nccl_stream(stream))
 	})
 }
 
@@ -249,8 +258,8 @@ func (c *Comm) AllGather(out, in device.Tensor, stream device.Stream) error {
 }
 
 func (c *Comm) ReduceScatter(out, in device.Tensor, op Op, stream device.Stream) error {
-	return c.call("reduce_scatter", func() C.int {
-		return C.mt_nccl_reduce_scatter(&c.lib.api, in.Data, out.Data, C.size_t(out.Len()), types[out.DType], C.int(op), c.handle, C.mt_nccl_stream(stream))
+	return c.typed("reduce_scatter", out.DType, func(number C.int) C.int {
+		return C.mt_nccl_reduce_scatter(&c.lib.api, in.Data, out.Data, C.size_t(out.Len()), number, C.int(op), c.handle, C.mt_nccl_stream(stream))
 	})
 }
 

@@ -99,24 +99,42 @@ func (i *Injector) sleep(seconds float64) {
 	}
 }
 
-// meddle changes what the rank calls next.
-func (i *Injector) meddle(g *watch.Group, op string, x device.Tensor) device.Tensor {
-	for n := range i.faults {
-		if i.faults[n].Kind == Slow {
-			i.sleep(i.faults[n].Seconds)
+// meddling is an engine before one: what the rank calls next goes wrong.
+type meddling struct {
+	*Injector
+	engine comm.Engine
+}
+
+func (i *Injector) meddle(e comm.Engine) comm.Engine { return meddling{i, e} }
+
+// Start begins late where that is asked for, and another collective than the rank
+// meant where a mismatch is due.
+func (m meddling) Start(c *comm.Collective) comm.Work {
+	for n := range m.faults {
+		if m.faults[n].Kind == Slow {
+			m.sleep(m.faults[n].Seconds)
 		}
 	}
-	f := i.armed
+	f := m.armed
 	if f == nil {
-		return x
+		return m.engine.Start(c)
 	}
-	i.armed = nil
-	if f.What == "size" && op != "" && x.Len() > 1 {
-		return x.Reshape(x.Len()).Slice(0, 0, x.Len()-1)
+	m.armed = nil
+	if f.What == "size" && c.InPlace() && c.In.Len() > 1 {
+		return m.engine.Start(shorter(c))
 	}
 	extra := new([1]int64)
-	_ = g.AllReduce(device.View(unsafe.Pointer(extra), device.I64, 1), comm.Max).Wait() // the next call has the error
-	return x
+	t := device.View(unsafe.Pointer(extra), device.I64, 1)
+	_ = m.engine.Start(&comm.Collective{Op: comm.AllReduce, Reduce: comm.Max, In: t, Out: t}).Wait() // the next call has the error
+	return m.engine.Start(c)
+}
+
+// shorter is a collective in place without the last element.
+func shorter(c *comm.Collective) *comm.Collective {
+	less := *c
+	less.In = c.In.Reshape(c.In.Len()).Slice(0, 0, c.In.Len()-1)
+	less.Out = less.In
+	return &less
 }
 
 // Spoils tells whether a NaN is due in a step's forward pass as the residual stream

@@ -47,7 +47,7 @@ const ofRank = 2
 
 // Run checks the run. World has all ranks; groups are this rank's, of the same
 // kinds in the same order on all ranks. The error names what is wrong and the cure.
-func Run(p *comm.Process, d *device.Device, world comm.Group, groups []comm.Group, bytes int64) (*Report, error) {
+func Run(p *comm.Process, d *device.Device, world *comm.Group, groups []*comm.Group, bytes int64) (*Report, error) {
 	began := time.Now()
 	mine := make([]float64, ofRank+len(groups))
 	var err error
@@ -76,7 +76,7 @@ func Run(p *comm.Process, d *device.Device, world comm.Group, groups []comm.Grou
 }
 
 // gather brings everybody's numbers to rank 0, in rank order; the others get none.
-func gather(d *device.Device, world comm.Group, mine []float64) ([]float64, error) {
+func gather(d *device.Device, world *comm.Group, mine []float64) ([]float64, error) {
 	in := d.Arena.Alloc(device.Communication, device.F64, int64(len(mine)))
 	defer d.Arena.Free(in)
 	d.Write(in, device.AsBytes(mine))
@@ -93,7 +93,7 @@ func gather(d *device.Device, world comm.Group, mine []float64) ([]float64, erro
 
 // Speed sums `bytes` in a group three times and gives the best, in bytes a second.
 // A wrong sum is an error.
-func Speed(d *device.Device, g comm.Group, bytes int64) (best float64, err error) {
+func Speed(d *device.Device, g *comm.Group, bytes int64) (best float64, err error) {
 	t := d.Arena.Alloc(device.Communication, device.F32, bytes/4)
 	defer d.Arena.Free(t)
 	values := make([]float32, bytes/4)
@@ -129,7 +129,7 @@ const (
 )
 
 // judge makes rank 0's report of what all have told.
-func (r *Report) judge(p *comm.Process, all []float64, groups []comm.Group) {
+func (r *Report) judge(p *comm.Process, all []float64, groups []*comm.Group) {
 	members, each := p.Members(), len(all)/p.Size()
 	var hosts []string
 	for rank, m := range members {
@@ -154,7 +154,7 @@ func (r *Report) judge(p *comm.Process, all []float64, groups []comm.Group) {
 	}
 }
 
-func (r *Report) timing(g comm.Group, i int, all []float64, each int) {
+func (r *Report) timing(g *comm.Group, i int, all []float64, each int) {
 	t := Timing{Kind: g.Name(), Ranks: g.Size()}
 	for rank := range len(all) / each {
 		speed := all[rank*each+ofRank+i]

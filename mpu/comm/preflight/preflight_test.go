@@ -53,7 +53,7 @@ func TestPreflightTimesEveryGroup(t *testing.T) {
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return err
 		}
-		r, err := Run(p, d, world, []comm.Group{tp, alone, world}, 1<<16)
+		r, err := Run(p, d, world, []*comm.Group{tp, alone, world}, 1<<16)
 		if err != nil || p.Rank() > 0 {
 			return err
 		}
@@ -100,7 +100,7 @@ func TestPreflightNotes(t *testing.T) {
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
-		r.judge(p, all, []comm.Group{tp, dp})
+		r.judge(p, all, []*comm.Group{tp, dp})
 		for i, want := range []string{"the clock of node1 is 5s off that of node0", "/dev/shm of node2 has 1 MiB left", "the dp group of rank 3 sums at 0.10 GB/s, the fastest at 3.00"} {
 			if len(r.Notes) != 3 || !strings.HasPrefix(r.Notes[i], want) {
 				return fmt.Errorf("notes %q, want %q", r.Notes, want)

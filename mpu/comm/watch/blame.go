@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"monotron/mpu/comm"
 )
 
 // How packages below say that ranks have called different things, and that the
 // failure is another rank's.
 var (
 	differing = regexp.MustCompile(`do not call the same: #(\d+) is (.*) on rank (\d+), but (.*) on rank (\d+)`)
-	inGroup   = regexp.MustCompile(`the ranks of group (\S+) \[`)
+	ofGroup   = regexp.MustCompile(`the ranks of group (\S+) \[`)
 )
 
 const notMine = "another rank could not do its part"
@@ -50,7 +52,7 @@ type said map[int]string
 // blame finds, where ranks have called different things, the rank that first left
 // what the others do: -1 where the records do not tell. calls are each rank's last.
 func blame(text string, calls map[int][]Call) (rank int, why string) {
-	m, g := differing.FindStringSubmatch(text), inGroup.FindStringSubmatch(text)
+	m, g := differing.FindStringSubmatch(text), ofGroup.FindStringSubmatch(text)
 	if m == nil || g == nil {
 		return -1, ""
 	}
@@ -84,7 +86,7 @@ func firstApart(calls map[int][]Call, name, group string, end int64, sign signer
 	seqs := map[int64]said{}
 	for rank, list := range calls {
 		for i := range list {
-			if c := &list[i]; c.Group == group && c.Seq <= end && c.Op != opExchange {
+			if c := &list[i]; c.Group == group && c.Seq <= end && c.Op != comm.Exchange {
 				if seqs[c.Seq] == nil {
 					seqs[c.Seq] = said{}
 				}
@@ -116,7 +118,7 @@ func firstApart(calls map[int][]Call, name, group string, end int64, sign signer
 // groupOf is the group of a name in which a rank made a call.
 func groupOf(calls []Call, name string, seq int64) string {
 	for _, c := range slices.Backward(calls) {
-		if kind, _, _ := strings.Cut(c.Group, " "); kind == name && c.Seq == seq && c.Op != opExchange {
+		if kind, _, _ := strings.Cut(c.Group, " "); kind == name && c.Seq == seq && c.Op != comm.Exchange {
 			return c.Group
 		}
 	}
@@ -185,7 +187,7 @@ func habit(calls map[int][]Call, name, group string, seq int64, text string, sig
 	before := ""
 	for _, list := range calls {
 		for i := range list {
-			if c := &list[i]; c.Group == group && c.Seq == seq-1 && c.Op != opExchange {
+			if c := &list[i]; c.Group == group && c.Seq == seq-1 && c.Op != comm.Exchange {
 				before = sign(c)
 			}
 		}
@@ -195,7 +197,7 @@ func habit(calls map[int][]Call, name, group string, seq int64, text string, sig
 		for i := range list {
 			c := &list[i]
 			kind, _, _ := strings.Cut(c.Group, " ")
-			if kind != name || c.Op == opExchange {
+			if kind != name || c.Op == comm.Exchange {
 				continue
 			}
 			if last[c.Group] == before && sign(c) == text && !(c.Group == group && c.Seq == seq) {

@@ -7,17 +7,17 @@ import (
 	"monotron/mpu/comm"
 )
 
-// still4 is a group whose collectives cost nothing.
-type still4 struct{ comm.Solo }
+// instant is an engine whose collectives cost nothing.
+type instant struct{}
 
-func (still4) Size() int { return 4 }
+func (instant) Start(*comm.Collective) comm.Work { return comm.Finished(nil) }
 
-func costing(b *testing.B) (*Recorder, comm.Group) {
+func costing(b *testing.B) (*Recorder, *comm.Group) {
 	r, err := NewRecorder(0, 4, b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
-	return r, r.Wrap(still4{comm.Solo{Label: "tp"}}, []int{0, 1, 2, 3}, false)
+	return r, r.Wrap(comm.NewGroup(comm.Membership{Name: "tp", Members: []int{0, 1, 2, 3}}, instant{}), false)
 }
 
 // spent reports the processor time of an operation, which does not depend on what else

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/mpu/comm"
 )
 
 // view is what is known of a rank.
@@ -100,7 +101,7 @@ func (s *still) lacking(rank int) (list []int) {
 			list = append(list, peer)
 		}
 	}
-	if c.Op == opExchange {
+	if c.Op == comm.Exchange {
 		for _, sends := range []bool{false, true} { // what is sent may be under way without its receiver
 			for _, m := range c.Messages {
 				if m.Send == sends && s.known(m.Peer) && !s.met(m, rank, c.Group) {
@@ -185,7 +186,7 @@ func (s *still) absent(rank int) *Verdict {
 			continue
 		}
 		missed := "never entered"
-		if c.Op == opExchange {
+		if c.Op == comm.Exchange {
 			missed = "never came to its side of"
 		}
 		v.Text = fmt.Sprintf("rank %d %s %s, where rank %d waits%s; %s", rank, missed, s.named(c), other, calledAt(c), where)
@@ -260,7 +261,7 @@ func (s *still) odd() int {
 			continue
 		}
 		score := 0
-		if c.Op != opExchange && len(s.lacks[rank]) == len(s.members(rank, c.Group))-1 {
+		if c.Op != comm.Exchange && len(s.lacks[rank]) == len(s.members(rank, c.Group))-1 {
 			score = 1 // it is alone in its call
 			if s.furthest(rank, c.Group) <= c.Seq {
 				score = 2 // and nobody has come so far in another group of that name

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"monotron/mpu/comm"
 )
 
 // run4 is a run of TP2 x PP2 that stands still: tp 0,1 and 2,3; pp 0,2 and 1,3.
@@ -33,14 +35,14 @@ func newRun4() *run4 {
 func (r *run4) enters(rank, group int) {
 	b := r.ranks[rank].beat
 	g := r.ranks[rank].hello.Groups[group]
-	b.Waiting = &Call{Group: g.Name + " " + ranges(g.Members), Seq: b.Groups[group].Entered, Op: "all_reduce", Reduce: "sum", Root: -1, Count: 8, DType: "f32", Outer: "model/mlp.go:84"}
+	b.Waiting = &Call{Group: g.Name + " " + ranges(g.Members), Seq: b.Groups[group].Entered, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8, DType: "f32", Outer: "model/mlp.go:84"}
 	b.Groups[group].Entered++
 }
 
 // receives has a rank sleep in an exchange for its first message from a peer.
 func (r *run4) receives(rank, peer int) {
 	b, g := r.ranks[rank].beat, r.ranks[rank].hello.Groups[1]
-	b.Waiting = &Call{Group: "pp " + ranges(g.Members), Seq: 0, Op: opExchange, Root: -1, Messages: []Message{{peer, false, 0}}}
+	b.Waiting = &Call{Group: "pp " + ranges(g.Members), Seq: 0, Op: comm.Exchange, Root: -1, Messages: []Message{{peer, false, 0}}}
 	b.Groups[1].Received = map[int32]uint32{int32(peer): 1}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm"
 )
 
 // page is a rank's record: a head, a ring of calls, and the texts that they name.
@@ -57,30 +58,16 @@ type move struct {
 }
 
 const (
-	sendBit    = 1 << 31
-	slotMoves  = 4
-	kept       = 1000 // calls
-	textBytes  = 128 << 10
-	version    = 1
-	opExchange = "exchange"
+	sendBit   = 1 << 31
+	slotMoves = 4
+	kept      = 1000 // calls
+	textBytes = 128 << 10
+	version   = 1
 )
 
 var magic = [8]byte{'m', 't', 'f', 'l', 'i', 'g', 'h', 't'}
 
 const pageBytes = int(unsafe.Sizeof(head{})) + kept*int(unsafe.Sizeof(slot{})) + textBytes
-
-var opNames = []string{"", "all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "barrier", opExchange}
-var reduceNames = []string{"", "sum", "max"}
-
-func opNumber(name string) uint32     { return uint32(slices.Index(opNames, name)) }
-func reduceNumber(name string) uint32 { return uint32(slices.Index(reduceNames, name)) }
-
-func nameOf(names []string, i uint32) string {
-	if int(i) < len(names) {
-		return names[i]
-	}
-	return "unknown"
-}
 
 // FlightFile is the record of a rank in a run's folder.
 func FlightFile(folder string, rank int) string {
@@ -138,20 +125,20 @@ func (p *page) text(at uint32) string {
 
 // Call is one collective, or exchange of messages, as a rank called it.
 type Call struct {
-	Number int64  `json:"number"` // of the rank's calls, from 1
-	Group  string `json:"group"`  // name and members: "tp 2-3"
-	Seq    int64  `json:"seq"`    // of the group's collectives, or exchanges
-	Op     string `json:"op"`
-	Reduce string `json:"reduce,omitempty"`
-	Root   int    `json:"root"` // rank of the world; -1: none
-	Count  int64  `json:"count"`
-	DType  string `json:"dtype,omitempty"`
-	Phase  string `json:"phase"`
-	Step   int64  `json:"step"`
-	Site   string `json:"site,omitempty"`  // direct caller
-	Outer  string `json:"outer,omitempty"` // first caller above the parallel layers
-	Start  int64  `json:"start"`           // nanoseconds since 1970
-	End    int64  `json:"end,omitempty"`   // 0: it had not ended
+	Number int64         `json:"number"` // of the rank's calls, from 1
+	Group  string        `json:"group"`  // name and members: "tp 2-3"
+	Seq    int64         `json:"seq"`    // of the group's collectives, or exchanges
+	Op     comm.Op       `json:"op"`
+	Reduce comm.ReduceOp `json:"reduce,omitempty"`
+	Root   int           `json:"root"` // rank of the world; -1: none
+	Count  int64         `json:"count"`
+	DType  string        `json:"dtype,omitempty"`
+	Phase  string        `json:"phase"`
+	Step   int64         `json:"step"`
+	Site   string        `json:"site,omitempty"`  // direct caller
+	Outer  string        `json:"outer,omitempty"` // first caller above the parallel layers
+	Start  int64         `json:"start"`           // nanoseconds since 1970
+	End    int64         `json:"end,omitempty"`   // 0: it had not ended
 
 	Messages []Message `json:"messages,omitempty"` // of an exchange
 }
@@ -168,11 +155,11 @@ func (c *Call) String() string { return fmt.Sprintf("%s #%d of group %s", c.What
 
 // What is what the ranks of a group must agree on.
 func (c *Call) What() string {
-	text := c.Op
-	if c.Reduce != "" {
-		text += "(" + c.Reduce + ")"
+	text := c.Op.String()
+	if c.Reduce != 0 {
+		text += "(" + c.Reduce.String() + ")"
 	}
-	if c.Count > 0 && c.Op != opExchange {
+	if c.Count > 0 && c.Op != comm.Exchange {
 		text += fmt.Sprintf(" of %d %s", c.Count, c.DType)
 	}
 	if c.Root >= 0 {
@@ -182,13 +169,13 @@ func (c *Call) What() string {
 }
 
 func (p *page) call(s *slot) Call {
-	c := Call{Number: s.Number, Group: p.text(s.Group), Seq: s.Seq, Op: nameOf(opNames, s.Op), Reduce: nameOf(reduceNames, s.Reduce), Root: int(s.Root), Count: s.Count,
+	c := Call{Number: s.Number, Group: p.text(s.Group), Seq: s.Seq, Op: comm.Op(s.Op), Reduce: comm.ReduceOp(s.Reduce), Root: int(s.Root), Count: s.Count,
 		Phase: Phase(s.Phase).String(), Step: s.Step, Site: p.text(s.Site), Outer: p.text(s.Outer), Start: s.Start, End: s.End}
 	if s.DType >= 0 && s.DType < int32(device.DTypes) && s.Count > 0 {
 		c.DType = device.DType(s.DType).String()
 	}
 	for _, m := range s.Moves {
-		if m.Peer >= 0 && c.Op == opExchange {
+		if m.Peer >= 0 && c.Op == comm.Exchange {
 			c.Messages = append(c.Messages, Message{int(m.Peer), m.Number&sendBit != 0, int64(m.Number &^ sendBit)})
 		}
 	}

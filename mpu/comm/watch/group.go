@@ -1,16 +1,10 @@
 package watch
 
-import (
-	"monotron/csrc/device"
-	"monotron/mpu/comm"
-)
+import "monotron/mpu/comm"
 
-// Tensor is csrc/device's.
-type Tensor = device.Tensor
-
-// Group is a rank's group whose calls are recorded.
+// Group records what a rank calls in one of its groups: an engine over the group's.
 type Group struct {
-	comm.Group
+	engine   comm.Engine
 	recorder *Recorder
 	label    string
 	name     uint32 // in the page
@@ -21,23 +15,27 @@ type Group struct {
 	sent, received     map[int32]uint32 // messages by rank of the world
 }
 
-// Meddler changes what a rank calls: it may call something else first, and it may
-// give another tensor.
-type Meddler func(g *Group, op string, x Tensor) Tensor
+// Meddler is put before what records: it may change the rank's calls, or make others.
+type Meddler func(recorded comm.Engine) comm.Engine
 
-// Wrap records what the rank calls in g, whose members are ranks of the world; aside:
-// it is called from a goroutine beside the rank's own. A group of one has nothing to
-// wait for and is left as it is.
-func (r *Recorder) Wrap(g comm.Group, members []int, aside bool) comm.Group {
+// Wrap records what the rank calls in g; aside: it is called from a goroutine beside
+// the rank's own. A group of one has nothing to wait for and is left as it is.
+func (r *Recorder) Wrap(g *comm.Group, aside bool) *comm.Group {
 	if r == nil || g.Size() == 1 {
 		return g
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := &Group{Group: g, recorder: r, label: g.Name(), members: members, aside: aside, sent: map[int32]uint32{}, received: map[int32]uint32{}}
-	w.name = r.intern(g.Name() + " " + ranges(members))
+	w := &Group{recorder: r, label: g.Name(), members: g.Members(), aside: aside, sent: map[int32]uint32{}, received: map[int32]uint32{}}
+	w.name = r.intern(g.Name() + " " + ranges(w.members))
 	r.groups = append(r.groups, w)
-	return w
+	return g.Over(func(e comm.Engine) comm.Engine {
+		w.engine = e
+		if r.meddler != nil {
+			return r.meddler(w)
+		}
+		return w
+	})
 }
 
 // Groups are all that the recorder has wrapped.
@@ -49,9 +47,6 @@ func (r *Recorder) Groups() []*Group {
 	defer r.mu.Unlock()
 	return r.groups
 }
-
-// Members are the group's ranks of the world.
-func (g *Group) Members() []int { return g.members }
 
 // work is a recorded collective under way.
 type work struct {
@@ -73,98 +68,23 @@ func (w work) Wait() error {
 	return err
 }
 
-// call records a collective of x and gives what to wait for it with.
-func (g *Group) call(op, reduce string, root int, x Tensor) int64 {
-	s := slot{Op: opNumber(op), Reduce: reduceNumber(reduce), Root: -1}
-	if x.Given() {
-		s.Count, s.DType = x.Len(), int32(x.DType)
+// Start records a collective, then begins it.
+func (g *Group) Start(c *comm.Collective) comm.Work {
+	s := slot{Op: uint32(c.Op), Reduce: uint32(c.Reduce), Root: -1}
+	if c.Op.Rooted() {
+		s.Root = int32(g.members[c.Root])
 	}
-	if root >= 0 {
-		s.Root = int32(g.members[root])
+	if t := c.Share(); t.Given() {
+		s.Count, s.DType = t.Len(), int32(t.DType)
 	}
-	for i := range s.Moves {
-		s.Moves[i].Peer = -1
+	var messages []comm.Transfer
+	if c.Op == comm.Exchange {
+		messages = c.Transfers
 	}
-	return g.recorder.enter(g, s, nil, 2)
-}
-
-func (g *Group) meddle(op string, x Tensor) Tensor {
-	if g.recorder.meddler == nil {
-		return x
-	}
-	return g.recorder.meddler(g, op, x)
-}
-
-func (g *Group) AllReduce(t Tensor, op comm.ReduceOp) comm.Work {
-	t = g.meddle("all_reduce", t)
-	n := g.call("all_reduce", op.String(), -1, t)
-	return work{g, n, g.Group.AllReduce(t, op)}
-}
-
-func (g *Group) Reduce(t Tensor, op comm.ReduceOp, root int) comm.Work {
-	t = g.meddle("reduce", t)
-	n := g.call("reduce", op.String(), root, t)
-	return work{g, n, g.Group.Reduce(t, op, root)}
-}
-
-func (g *Group) Broadcast(t Tensor, root int) comm.Work {
-	t = g.meddle("broadcast", t)
-	n := g.call("broadcast", "", root, t)
-	return work{g, n, g.Group.Broadcast(t, root)}
-}
-
-func (g *Group) AllGather(out, in Tensor) comm.Work {
-	g.meddle("", in)
-	n := g.call("all_gather", "", -1, in)
-	return work{g, n, g.Group.AllGather(out, in)}
-}
-
-func (g *Group) Gather(out, in Tensor, root int) comm.Work {
-	g.meddle("", in)
-	n := g.call("gather", "", root, in)
-	return work{g, n, g.Group.Gather(out, in, root)}
-}
-
-func (g *Group) Scatter(out, in Tensor, root int) comm.Work {
-	g.meddle("", out)
-	n := g.call("scatter", "", root, out)
-	return work{g, n, g.Group.Scatter(out, in, root)}
-}
-
-func (g *Group) ReduceScatter(out, in Tensor) comm.Work {
-	g.meddle("", out)
-	n := g.call("reduce_scatter", "sum", -1, out)
-	return work{g, n, g.Group.ReduceScatter(out, in)}
-}
-
-func (g *Group) AllToAllV(recv, send []Tensor) comm.Work {
-	g.meddle("", Tensor{})
-	n := g.call("all_to_all", "", -1, Tensor{})
-	return work{g, n, g.Group.AllToAllV(recv, send)}
-}
-
-func (g *Group) Barrier() error {
-	g.meddle("", Tensor{})
-	n := g.call("barrier", "", -1, Tensor{})
-	if !g.aside {
-		g.recorder.sleep(n)
-		defer g.recorder.wake()
-	}
-	err := g.Group.Barrier()
-	if err == nil {
-		g.recorder.left(n)
-	}
-	return err
-}
-
-func (g *Group) Exchange(transfers []comm.Transfer) comm.Work {
-	g.meddle("", Tensor{})
-	s := slot{Op: opNumber("exchange"), Root: -1}
-	for _, t := range transfers {
+	for _, t := range messages {
 		s.Count, s.DType = s.Count+t.T.Len(), int32(t.T.DType)
 	}
-	n := g.recorder.enter(g, s, transfers, 1)
-	return work{g, n, g.Group.Exchange(transfers)}
+	return work{g, g.recorder.enter(g, s, messages), g.engine.Start(c)}
 }
 
 // number counts the messages of an exchange; with the recorder's lock held.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"monotron/mpu/comm"
 )
 
 // End says where the rank was when its record ended.
@@ -108,7 +110,7 @@ func partsAt(flights []*Flight, group string, ranks []int) *parting {
 		oldest[i], newest[i] = 1<<62, -1
 		for j := range flights[i].Calls {
 			c := &flights[i].Calls[j]
-			if c.Group != group || c.Op == opExchange {
+			if c.Group != group || c.Op == comm.Exchange {
 				continue
 			}
 			if calls[c.Seq] == nil {

@@ -30,8 +30,9 @@ type Recorder struct {
 // site is where a collective was called from, as strings of the page.
 type site struct{ direct, outer uint32 }
 
-// depth is how many callers tell one call site from another.
-const depth = 6
+// depth is how many callers tell one call site from another; the first few are the
+// group's own.
+const depth = 8
 
 // NewRecorder makes the recorder of a rank of `world`. With a folder, what it keeps
 // is a file there (flight_00003.bin), that others can read when the rank is dead.
@@ -69,7 +70,7 @@ func (r *Recorder) Troubled(f func(Phase, int64)) {
 	}
 }
 
-// Meddled sets what may change the rank's calls: fault injection.
+// Meddled sets what comes before groups that are wrapped from now on: fault injection.
 func (r *Recorder) Meddled(f Meddler) {
 	if r != nil {
 		r.meddler = f
@@ -106,11 +107,10 @@ func (r *Recorder) Now() (Phase, int64) {
 	return Phase(r.page.head.Phase), r.page.head.Step
 }
 
-// enter records a collective that the rank calls now, and gives its number; skip
-// callers are this package's.
-func (r *Recorder) enter(g *Group, c slot, messages []comm.Transfer, skip int) int64 {
+// enter records a collective that the rank calls now, and gives its number.
+func (r *Recorder) enter(g *Group, c slot, messages []comm.Transfer) int64 {
 	var pcs [depth]uintptr
-	runtime.Callers(skip+2, pcs[:])
+	runtime.Callers(3, pcs[:]) // not this, nor Start
 	now := time.Now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *Recorder) enter(g *Group, c slot, messages []comm.Transfer, skip int) i
 		r.sites[pcs] = at
 	}
 	c.Number, c.Group, c.Site, c.Outer, c.Phase, c.Step, c.Start = h.Written+1, g.name, at.direct, at.outer, h.Phase, h.Step, now
-	if c.Op == opNumber(opExchange) {
+	if comm.Op(c.Op) == comm.Exchange {
 		c.Seq, c.Moves = g.exchanges, g.number(messages)
 		g.exchanges++
 	} else {
@@ -160,12 +160,12 @@ func (r *Recorder) wake() {
 	r.mu.Unlock()
 }
 
-// resolve names the direct caller, and the first one outside the parallel layers.
+// resolve names who called the group, and the first one outside the parallel layers.
 func (r *Recorder) resolve(pcs [depth]uintptr) (s site) {
 	frames := runtime.CallersFrames(pcs[:])
 	for {
 		f, more := frames.Next()
-		if f.File != "" {
+		if f.File != "" && !inGroup(f.Function) {
 			text := shortFile(f.File) + ":" + itoa(f.Line)
 			if s.direct == 0 {
 				s.direct = r.intern(text)
@@ -179,6 +179,11 @@ func (r *Recorder) resolve(pcs [depth]uintptr) (s site) {
 			return s
 		}
 	}
+}
+
+// inGroup tells whether a function is of a group, or an engine over it.
+func inGroup(function string) bool {
+	return strings.HasPrefix(function, "monotron/mpu/comm.") || strings.HasPrefix(function, "monotron/mpu/comm/inject.")
 }
 
 // shortFile is a source file from the module's root on.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"monotron/mpu/comm"
 	"monotron/mpu/comm/rendezvous"
 )
 
@@ -115,7 +116,7 @@ func TestBrokenBeats(t *testing.T) {
 // follows what has come.
 func FuzzMessage(f *testing.F) {
 	for _, m := range []*message{{Hello: &Hello{World: 2, Groups: []Named{{"tp", []int{0, 1}}}}}, {Beat: &Beat{Phase: Data, Groups: []Count{{Entered: 3}}}}, {Ask: true},
-		{Report: &Report{Stack: "goroutine 1", Calls: []Call{{Op: "barrier"}}}}} {
+		{Report: &Report{Stack: "goroutine 1", Calls: []Call{{Op: comm.Barrier}}}}} {
 		var b bytes.Buffer
 		if err := writeMessage(&b, m); err != nil {
 			f.Fatal(err)

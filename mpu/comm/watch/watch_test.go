@@ -23,7 +23,7 @@ func numbers(n int) device.Tensor {
 }
 
 // inWorld runs f on n ranks with recorders.
-func inWorld(t *testing.T, n int, folder string, f func(r *Recorder, g comm.Group) error) []*Recorder {
+func inWorld(t *testing.T, n int, folder string, f func(r *Recorder, g *comm.Group) error) []*Recorder {
 	t.Helper()
 	recorders := make([]*Recorder, n)
 	members := make([]int, n)
@@ -40,7 +40,7 @@ func inWorld(t *testing.T, n int, folder string, f func(r *Recorder, g comm.Grou
 		if err != nil {
 			return err
 		}
-		return f(recorders[rank], recorders[rank].Wrap(g, members, false))
+		return f(recorders[rank], recorders[rank].Wrap(g, false))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func inWorld(t *testing.T, n int, folder string, f func(r *Recorder, g comm.Grou
 // Claim (design.md, section 8): the ledger keeps each rank's last 1000 calls, in
 // order, with group, number, op, count, dtype, call site, begin and end.
 func TestRecord(t *testing.T) {
-	recorders := inWorld(t, 2, "", func(r *Recorder, g comm.Group) error {
+	recorders := inWorld(t, 2, "", func(r *Recorder, g *comm.Group) error {
 		r.Enter(Reduce, 7)
 		for range 1002 {
 			if err := g.Barrier(); err != nil {
@@ -62,7 +62,7 @@ func TestRecord(t *testing.T) {
 	})
 	calls := recorders[1].Calls()
 	first, last := calls[0], calls[len(calls)-1]
-	if len(calls) != kept || first.Seq != 3 || first.Op != "barrier" || first.Number != 4 {
+	if len(calls) != kept || first.Seq != 3 || first.Op != comm.Barrier || first.Number != 4 {
 		t.Errorf("%d calls from %+v", len(calls), first)
 	}
 	if last.String() != "broadcast of 12 f32 with rank 0 #1002 of group tp 0,1" || last.Phase != "reduce" || last.Step != 7 || last.End < last.Start || last.Start == 0 ||
@@ -75,7 +75,7 @@ func TestRecord(t *testing.T) {
 // was killed: nothing has to be written at the end.
 func TestFlightOutlivesItsRank(t *testing.T) {
 	folder := t.TempDir()
-	recorders := inWorld(t, 4, folder, func(r *Recorder, g comm.Group) error {
+	recorders := inWorld(t, 4, folder, func(r *Recorder, g *comm.Group) error {
 		r.Enter(Backward, 3)
 		var list []comm.Transfer
 		if g.Rank() < 2 {
@@ -110,7 +110,7 @@ func TestFlightOutlivesItsRank(t *testing.T) {
 // Claim: a record from outside, whatever it holds, gives an error or a record.
 func TestDamagedFlight(t *testing.T) {
 	folder := t.TempDir()
-	inWorld(t, 2, folder, func(r *Recorder, g comm.Group) error { return g.Barrier() })
+	inWorld(t, 2, folder, func(r *Recorder, g *comm.Group) error { return g.Barrier() })
 	whole, err := os.ReadFile(FlightFile(folder, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestVerdictFile(t *testing.T) {
 // found by what the others call, also in a group of two.
 func TestBlame(t *testing.T) {
 	call := func(group string, count int64) []Call {
-		return []Call{{Group: group, Seq: 4, Op: "all_reduce", Reduce: "sum", Root: -1, Count: count, DType: "f32", Outer: "x.go:1"}}
+		return []Call{{Group: group, Seq: 4, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: count, DType: "f32", Outer: "x.go:1"}}
 	}
 	calls := map[int][]Call{0: call("tp 0,1", 8), 1: call("tp 0,1", 8), 2: call("tp 2,3", 8), 3: call("tp 2,3", 7)}
 	text := "the ranks of group tp [2 3] do not call the same: #4 is all_reduce(sum) of 8 f32 on rank 2, but all_reduce(sum) of 7 f32 on rank 3"
@@ -197,8 +197,8 @@ func TestBlame(t *testing.T) {
 	}
 	delete(calls, 0)
 	delete(calls, 1)
-	one := Call{Group: "tp 2,3", Seq: 3, Op: "barrier", Root: -1}
-	calls[2], calls[3] = append([]Call{{Group: "tp 2,3", Seq: 1, Op: "barrier", Root: -1}, {Group: "tp 2,3", Seq: 2, Op: "all_reduce", Reduce: "sum", Root: -1, Count: 8, DType: "f32", Outer: "x.go:1"}, one}, calls[2]...),
+	one := Call{Group: "tp 2,3", Seq: 3, Op: comm.Barrier, Root: -1}
+	calls[2], calls[3] = append([]Call{{Group: "tp 2,3", Seq: 1, Op: comm.Barrier, Root: -1}, {Group: "tp 2,3", Seq: 2, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8, DType: "f32", Outer: "x.go:1"}, one}, calls[2]...),
 		append([]Call{one}, calls[3]...)
 	if rank, why := blame(text, calls); rank != 3 {
 		t.Errorf("what follows a barrier was the same before: %d, %s", rank, why)

@@ -31,9 +31,17 @@ const (
 )
 
 // site is a place in the program that calls a collective of a kind of group.
-type site struct{ group, op, caller string }
+type site struct {
+	group  string
+	op     comm.Op
+	reduce comm.ReduceOp
+	caller string
+}
 
-func (s site) String() string { return fmt.Sprintf("%s %s in %s", s.group, s.op, s.caller) }
+func (s site) String() string {
+	op := comm.Call{Op: s.op, Reduce: s.reduce, Root: -1}
+	return fmt.Sprintf("%s %s in %s", s.group, op.What(), s.caller)
+}
 
 // collectives counts the calls of a training by site, and breaks one call, or all,
 // of one of them on every rank.
@@ -71,13 +79,15 @@ func (c *collectives) most() map[site]int {
 func (c *collectives) wrap(r *ranks.Rank) {
 	for kind, g := range r.Groups {
 		if g.Size() > 1 {
-			r.Groups[kind] = &watched{Group: g, kind: string(kind), rank: r.Number, device: r.Device, watch: c}
+			r.Groups[kind] = g.Over(func(e comm.Engine) comm.Engine {
+				return &watched{engine: e, kind: string(kind), rank: r.Number, place: g.Rank(), device: r.Device, watch: c}
+			})
 		}
 	}
 }
 
 // broken notes a call and tells which fault it is to have.
-func (c *collectives) broken(rank int, kind, op string) string {
+func (c *collectives) broken(rank int, kind string, op *comm.Collective) string {
 	var s stack
 	runtime.Callers(2, s[:])
 	c.mu.Lock()
@@ -85,7 +95,7 @@ func (c *collectives) broken(rank int, kind, op string) string {
 	if c.names[s] == "" {
 		c.names[s] = s.caller()
 	}
-	at := calls{rank, site{kind, op, c.names[s]}}
+	at := calls{rank, site{kind, op.Op, op.Reduce, c.names[s]}}
 	n := c.calls[at]
 	c.calls[at]++
 	if at.site == c.at && (c.call == every || c.call == n) {
@@ -98,14 +108,14 @@ func (c *collectives) broken(rank int, kind, op string) string {
 type stack [32]uintptr
 
 // caller names who asked for a collective: the nearest three functions outside this
-// package.
+// package and the group.
 func (s *stack) caller() string {
 	frames := runtime.CallersFrames(s[:])
 	var path []string
 	for more := true; more && len(path) < 3; {
 		var f runtime.Frame
 		f, more = frames.Next()
-		if strings.Contains(f.Function, "monotron/tools/verify/") && len(path) == 0 {
+		if len(path) == 0 && (strings.Contains(f.Function, "monotron/tools/verify/") || strings.HasPrefix(f.Function, "monotron/mpu/comm.")) {
 			continue
 		}
 		if !strings.HasPrefix(f.Function, "monotron/") {
@@ -117,11 +127,12 @@ func (s *stack) caller() string {
 	return strings.Join(path, " < ")
 }
 
-// watched is a group with at most one of its collectives broken.
+// watched is an engine with at most one of its collectives broken.
 type watched struct {
-	comm.Group
+	engine comm.Engine
 	kind   string
-	rank   int
+	rank   int // of the world
+	place  int // in the group
 	device *device.Device
 	watch  *collectives
 }
@@ -139,23 +150,46 @@ func (l late) Wait() error {
 	return l.after()
 }
 
-type nothing struct{}
-
-func (nothing) Wait() error { return nil }
-
-// apply carries a collective out as the fault says: instead stands for it where
-// it is dropped, out is what it fills.
-func (w *watched) apply(op string, out device.Tensor, do func() comm.Work, instead func()) comm.Work {
-	switch w.watch.broken(w.rank, w.kind, op) {
-	case drop:
-		instead()
-		return nothing{}
-	case double:
-		return late{do(), func() error { return do().Wait() }}
-	case scale:
-		return late{do(), func() error { w.scale(out); return nil }}
+// Start carries a collective out as the fault says. An exchange without a receive
+// changes no number here, and a barrier none at all; gathers and scatters, of what is
+// told and saved, are left alone.
+func (w *watched) Start(c *comm.Collective) comm.Work {
+	out := c.Out
+	switch c.Op {
+	case comm.AllReduce, comm.Broadcast, comm.AllGather, comm.ReduceScatter:
+	case comm.Exchange:
+		i := slices.IndexFunc(c.Transfers, func(t comm.Transfer) bool { return !t.Send })
+		if i < 0 {
+			return w.engine.Start(c)
+		}
+		out = c.Transfers[i].T
+	default:
+		return w.engine.Start(c)
 	}
-	return do()
+	switch w.watch.broken(w.rank, w.kind, c) {
+	case drop:
+		w.keep(c)
+		return comm.Finished(nil)
+	case double:
+		return late{w.engine.Start(c), func() error { return w.engine.Start(c).Wait() }}
+	case scale:
+		return late{w.engine.Start(c), func() error { w.scale(out); return nil }}
+	}
+	return w.engine.Start(c)
+}
+
+// keep stands for a collective that is dropped: each rank has its own part.
+func (w *watched) keep(c *comm.Collective) {
+	own, from := c.Out.Reshape(c.Out.Len()), c.In.Reshape(c.In.Len())
+	switch n := int64(w.place); c.Op {
+	case comm.AllGather:
+		own = own.Slice(0, n*c.In.Len(), c.In.Len())
+	case comm.ReduceScatter:
+		from = from.Slice(0, n*c.Out.Len(), c.Out.Len())
+	}
+	if own.Data != from.Data {
+		w.device.Copy(own, from)
+	}
 }
 
 // scale multiplies by 1.5, through the host.
@@ -167,42 +201,6 @@ func (w *watched) scale(t device.Tensor) {
 		values[i] *= 1.5
 	}
 	w.device.Write(t, device.FromFloat64(t.DType, values))
-}
-
-func (w *watched) AllReduce(t device.Tensor, op comm.ReduceOp) comm.Work {
-	return w.apply("all-reduce "+op.String(), t, func() comm.Work { return w.Group.AllReduce(t, op) }, func() {})
-}
-
-func (w *watched) Broadcast(t device.Tensor, root int) comm.Work {
-	return w.apply("broadcast", t, func() comm.Work { return w.Group.Broadcast(t, root) }, func() {})
-}
-
-func (w *watched) AllGather(out, in device.Tensor) comm.Work {
-	return w.apply("all-gather", out, func() comm.Work { return w.Group.AllGather(out, in) }, func() {
-		n := in.Len()
-		own := out.Reshape(out.Len()).Slice(0, int64(w.Rank())*n, n)
-		if own.Data != in.Data {
-			w.device.Copy(own, in.Reshape(n))
-		}
-	})
-}
-
-func (w *watched) ReduceScatter(out, in device.Tensor) comm.Work {
-	return w.apply("reduce-scatter", out, func() comm.Work { return w.Group.ReduceScatter(out, in) }, func() {
-		n := out.Len()
-		own := in.Reshape(in.Len()).Slice(0, int64(w.Rank())*n, n)
-		if own.Data != out.Data {
-			w.device.Copy(out.Reshape(n), own)
-		}
-	})
-}
-
-func (w *watched) Exchange(transfers []comm.Transfer) comm.Work {
-	i := slices.IndexFunc(transfers, func(t comm.Transfer) bool { return !t.Send })
-	if i < 0 {
-		return w.Group.Exchange(transfers)
-	}
-	return w.apply("receive", transfers[i].T, func() comm.Work { return w.Group.Exchange(transfers) }, nil)
 }
 
 // Mutants lists what can be broken in the training of m under each variant: every
@@ -258,14 +256,12 @@ func broken(n int) []which {
 // mismatch and no number.
 func faultsOf(s site) []string {
 	switch {
-	case s.op == "receive":
+	case s.op == comm.Exchange:
 		return []string{scale}
-	case s.op == "all-gather", s.op == "broadcast":
+	case s.op == comm.AllGather, s.op == comm.Broadcast, s.op == comm.ReduceScatter:
 		return []string{drop, scale}
-	case strings.HasSuffix(s.op, "max"):
+	case s.reduce == comm.Max:
 		return []string{drop}
-	case s.op == "reduce-scatter":
-		return []string{drop, scale}
 	}
 	return []string{drop, double, scale}
 }
