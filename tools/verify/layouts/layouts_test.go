@@ -47,7 +47,7 @@ func TestFaultInOnePass(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Prove([]Model{bloom}, Options{World: 2, Steps: 2, Mutate: true, Only: "tp2 recompute-full-uniform distributed",
-		Mutant: "scaled: tp all-reduce sum in mpu.ReduceFromRegionForward < mpu.leave < mpu.RowParallelLinear.Forward, call", Open: open, Told: func(Progress) {}})
+		Mutant: "scaled: tp all_reduce(sum) in mpu.ReduceFromRegionForward < mpu.leave < mpu.RowParallelLinear.Forward, call", Open: open, Told: func(Progress) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
