@@ -183,7 +183,7 @@ func (r *Recorder) resolve(pcs [depth]uintptr) (s site) {
 
 // inGroup tells whether a function is of a group, or an engine over it.
 func inGroup(function string) bool {
-	return strings.HasPrefix(function, "monotron/mpu/comm.") || strings.HasPrefix(function, "monotron/mpu/comm/inject.")
+	return strings.HasPrefix(function, "monotron/mpu/comm.") || strings.HasPrefix(function, "monotron/mpu/comm/") && strings.HasSuffix(function, ".Start")
 }
 
 // shortFile is a source file from the module's root on.
