@@ -33,3 +33,4 @@ fi
 }
 "$python" $here/trainer.py bin/monotron "$work/english.txt" "$work/mixed.txt"
 "$python" $here/compare.py bin/monotron "$work/models" "$data" "${COUNT:-100000}" "${SEED:-1}"
+"$python" -W ignore $here/first.py bin/monotron "$work" "${TOKENIZERS:-150}" 200 "${SEED:-1}"

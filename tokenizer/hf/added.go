@@ -43,12 +43,12 @@ func (t *Tokenizer) add(a AddedToken) (int32, error) {
 	t.added.list[id] = a
 	delete(t.added.shown, id)
 	if a.Normalized && t.normalize != nil {
-		s, err := t.normalize(a.Content)
+		s, err := t.normalize(aligned{text: a.Content})
 		if err != nil {
 			return id, err
 		}
-		if s != a.Content {
-			t.added.shown[id] = s
+		if s.text != a.Content {
+			t.added.shown[id] = s.text
 		}
 	}
 	return id, nil

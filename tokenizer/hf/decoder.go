@@ -49,9 +49,13 @@ func (r *reader) decoder(raw json.RawMessage) (decoder, error) {
 	case "Strip":
 		return decoder{eachToken(func(s string) (string, error) { return stripRunes(s, d.Content, d.Start, d.Stop), nil }), same}, nil
 	case "Replace":
-		to, err := r.replace(d.Pattern, d.Content)
+		replace, err := r.replace(d.Pattern, d.Content)
 		if err != nil {
 			return decoder{}, err
+		}
+		to := func(s string) (string, error) {
+			out, err := replace(aligned{text: s})
+			return out.text, err
 		}
 		return decoder{eachToken(to), func(b []byte) []byte {
 			s, err := to(string(b))

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 
 	"monotron/fault"
@@ -25,6 +26,7 @@ type Tokenizer struct {
 	added     addedTokens
 	normalize normalizer
 	split     splitter
+	first     bool // split asks where a text begins
 	model     model
 	fast      *bpe.Model // does split and model at once, where that is known to be possible
 	decode    decoder
@@ -47,10 +49,13 @@ func Load(path string) (*Tokenizer, error) {
 
 // reader holds what the parts of a file have to know of each other.
 type reader struct {
-	path       string
-	depth      int
-	stripsLeft bool // a normalizer may drop the beginning of a text
-	first      bool // a splitter asks where a text begins
+	path   string
+	depth  int
+	first  bool // a splitter asks where a text begins
+	behind bool // it does so behind another
+	splits int  // splitters read
+	joins  bool // a normalizer joins or spreads characters
+	empty  bool // a normalizer replaces nothing by something
 }
 
 func (r *reader) bad(format string, args ...any) error {
@@ -113,9 +118,10 @@ func Parse(path string, data []byte) (*Tokenizer, error) {
 	if t.split, err = r.preTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
 	}
-	if r.first && r.stripsLeft {
-		return nil, r.bad("prepend_scheme first behind a Strip of the left side is not supported")
+	if err := r.beginning(); err != nil {
+		return nil, err
 	}
+	t.first = r.first
 	if err := t.readModel(r, f); err != nil {
 		return nil, err
 	}
@@ -136,6 +142,17 @@ func Parse(path string, data []byte) (*Tokenizer, error) {
 	}
 	t.finish()
 	return t, nil
+}
+
+// beginning refuses what asks for alignments that are not kept here.
+func (r *reader) beginning() error {
+	switch {
+	case r.first && r.empty:
+		return r.bad("prepend_scheme first behind a Replace whose pattern matches an empty text is not supported")
+	case r.behind && r.joins:
+		return r.bad("prepend_scheme first behind another pre-tokenizer and a normalizer of type NFC, NFD, NFKC, NFKD or Precompiled is not supported")
+	}
+	return nil
 }
 
 func (t *Tokenizer) readModel(r *reader, f file) error {
@@ -292,26 +309,30 @@ func (t *Tokenizer) Append(dst []int32, text string, special bool) ([]int32, err
 	if special {
 		out = append(out, t.before...)
 	}
-	first := true
+	begin := 0 // of the text, in bytes
+	if t.first {
+		_, begin = utf8.DecodeRuneInString(text)
+	}
 	err := t.added.cut(text, t.added.raw, func(p part) (err error) {
-		defer func() { first = false }()
+		s := aligned{p.text, begin}
+		begin = 0
 		if p.id >= 0 {
 			out = append(out, p.id)
 			return nil
 		}
-		s := p.text
-		if t.normalize != nil {
+		if t.normalize != nil && p.text != "" {
 			if s, err = t.normalize(s); err != nil {
 				return err
 			}
 		}
-		return t.added.cut(s, t.added.norm, func(p part) (err error) {
-			if p.id >= 0 {
+		at := 0
+		return t.added.cut(s.text, t.added.norm, func(p part) (err error) {
+			from := at
+			if at += len(p.text); p.id >= 0 {
 				out = append(out, p.id)
 			} else {
-				out, err = t.plain(out, p.text, first)
+				out, err = t.plain(out, s.cut(from, at))
 			}
-			first = false
 			return err
 		})
 	})
@@ -325,14 +346,14 @@ func (t *Tokenizer) Append(dst []int32, text string, special bool) ([]int32, err
 }
 
 // plain encodes normalized text without added tokens.
-func (t *Tokenizer) plain(dst []int32, text string, first bool) ([]int32, error) {
-	if text == "" {
+func (t *Tokenizer) plain(dst []int32, p piece) ([]int32, error) {
+	if p.text == "" {
 		return dst, nil
 	}
 	if t.fast != nil {
-		return t.fast.Append(dst, unsafe.Slice(unsafe.StringData(text), len(text))), nil
+		return t.fast.Append(dst, unsafe.Slice(unsafe.StringData(p.text), len(p.text))), nil
 	}
-	pieces := []piece{{text, first}}
+	pieces := []piece{p}
 	var err error
 	if t.split != nil {
 		if pieces, err = t.split(pieces); err != nil {

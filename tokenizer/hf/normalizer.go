@@ -14,8 +14,30 @@ import (
 	"monotron/tokenizer/uni"
 )
 
+// aligned is a text of which head bytes, the first ones, come from the character
+// that the whole text begins with. A splitter that asks where the text begins
+// goes by them: the original keeps an alignment for each byte, which a dropped
+// or joined character shifts.
+type aligned struct {
+	text string
+	head int
+}
+
+// cut is the part between two places.
+func (a aligned) cut(from, to int) aligned {
+	return aligned{a.text[from:to], max(0, min(a.head, to)-from)}
+}
+
+// prefixed is a behind s, which belongs to the character it meets.
+func (a aligned) prefixed(s string) aligned {
+	if a.head > 0 {
+		a.head += len(s)
+	}
+	return aligned{s + a.text, a.head}
+}
+
 // normalizer changes a text before it is cut.
-type normalizer func(string) (string, error)
+type normalizer func(aligned) (aligned, error)
 
 // readNormalizer reads the part of that name; nil where it is null.
 func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
@@ -37,7 +59,8 @@ func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 	}
 	form := map[string]uni.Form{"NFC": uni.NFC, "NFD": uni.NFD, "NFKC": uni.NFKC, "NFKD": uni.NFKD}
 	if f, ok := form[n.Type]; ok {
-		return plain(func(s string) string { return uni.Normalize(f, s) }), nil
+		r.joins = true
+		return composing(func(s string) string { return uni.Normalize(f, s) }), nil
 	}
 	switch n.Type {
 	case "Sequence":
@@ -45,8 +68,7 @@ func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 	case "Lowercase":
 		return plain(lowercase), nil
 	case "Strip":
-		r.stripsLeft = r.stripsLeft || n.StripLeft
-		return plain(func(s string) string { return strip(s, n.StripLeft, n.StripRight) }), nil
+		return stripping(n.StripLeft, n.StripRight), nil
 	case "StripAccents":
 		return plain(dropping(uni.Accents())), nil
 	case "Nmt":
@@ -54,15 +76,11 @@ func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 	case "ByteLevel":
 		return plain(func(s string) string { return bpe.Spell([]byte(s)) }), nil
 	case "Prepend":
-		return plain(func(s string) string {
-			if s == "" {
-				return s
-			}
-			return n.Prepend + s
-		}), nil
+		return prepend(n.Prepend), nil
 	case "Replace":
-		return r.replace(n.Pattern, n.Content)
+		return r.replaceAll(n.Pattern, n.Content)
 	case "Precompiled":
+		r.joins = true
 		return r.precompiled(n.Charsmap)
 	}
 	return nil, r.unsupported("normalizer", n.Type)
@@ -81,19 +99,65 @@ func (r *reader) normalizers(parts []json.RawMessage) (normalizer, error) {
 		}
 		chain = append(chain, n)
 	}
-	return func(s string) (_ string, err error) {
+	return func(a aligned) (_ aligned, err error) {
 		for _, n := range chain {
-			if s, err = n(s); err != nil {
-				return s, err
+			if a, err = n(a); err != nil {
+				return a, err
 			}
 		}
-		return s, nil
+		return a, nil
 	}, nil
 }
 
-// plain is a normalizer that cannot fail.
+// plain is a normalizer that cannot fail and gives each character what becomes
+// of it: the head is what becomes of the head.
 func plain(f func(string) string) normalizer {
-	return func(s string) (string, error) { return f(s), nil }
+	return func(a aligned) (aligned, error) {
+		out := aligned{text: f(a.text)}
+		if a.head > 0 {
+			out.head = min(len(f(a.text[:a.head])), len(out.text))
+		}
+		return out, nil
+	}
+}
+
+// composing is a normalizer that may join characters and move marks: to the head
+// belong the characters that become of it alone, up to a mark that another one
+// passes, and the character that its last one is joined to.
+func composing(f func(string) string) normalizer {
+	return func(a aligned) (aligned, error) {
+		out := aligned{text: f(a.text)}
+		if a.head == 0 || out.text == "" {
+			return out, nil
+		}
+		alone := f(a.text[:a.head])
+		next := func() (string, rune) {
+			_, n := utf8.DecodeRuneInString(out.text[out.head:])
+			c, _ := utf8.DecodeRuneInString(alone[out.head:])
+			return out.text[:out.head+n], c
+		}
+		for out.head < len(alone) {
+			upTo, c := next()
+			same := strings.HasPrefix(alone, upTo)
+			if same || out.head == 0 || !uni.Accents().Has(c) {
+				out.head = len(upTo)
+			}
+			if !same {
+				break
+			}
+		}
+		return out, nil
+	}
+}
+
+// prepend puts s before what is not empty.
+func prepend(s string) normalizer {
+	return func(a aligned) (aligned, error) {
+		if a.text == "" {
+			return a, nil
+		}
+		return a.prefixed(s), nil
+	}
 }
 
 // lowercase lowers each character on its own: no final sigma.
@@ -110,15 +174,18 @@ func lowercase(s string) string {
 	return b.String()
 }
 
-func strip(s string, left, right bool) string {
+func stripping(left, right bool) normalizer {
 	white := uni.Spaces().Has
-	if left {
-		s = strings.TrimLeftFunc(s, white)
+	return func(a aligned) (aligned, error) {
+		from, to := 0, len(a.text)
+		if right {
+			to = len(strings.TrimRightFunc(a.text, white))
+		}
+		if left {
+			from = to - len(strings.TrimLeftFunc(a.text[:to], white))
+		}
+		return a.cut(from, to), nil
 	}
-	if right {
-		s = strings.TrimRightFunc(s, white)
-	}
-	return s
 }
 
 func dropping(set *uni.Set) func(string) string {
@@ -144,21 +211,39 @@ func nmt(c rune) rune {
 	return c
 }
 
+// replaceAll is replace as a normalizer.
+func (r *reader) replaceAll(p pattern, content string) (normalizer, error) {
+	to, err := r.replace(p, content)
+	if err != nil {
+		return nil, err
+	}
+	nothing, err := to(aligned{})
+	r.empty = r.empty || nothing.text != ""
+	return to, err
+}
+
 func (r *reader) replace(p pattern, content string) (normalizer, error) {
 	find, err := r.finder(p)
 	if err != nil {
 		return nil, err
 	}
-	return func(s string) (string, error) {
+	return func(a aligned) (aligned, error) {
 		var b strings.Builder
-		done := 0
-		err := find(s, func(from, to int) {
-			b.WriteString(s[done:from])
+		done, head := 0, 0
+		keep := func(to int) {
+			b.WriteString(a.text[done:to])
+			head += max(0, min(a.head, to)-done)
+		}
+		err := find(a.text, func(from, to int) {
+			keep(from)
 			b.WriteString(content)
+			if to == 0 || to <= a.head { // it belongs to the last character of the match
+				head += len(content)
+			}
 			done = to
 		})
-		b.WriteString(s[done:])
-		return b.String(), err
+		keep(len(a.text))
+		return aligned{b.String(), head}, err
 	}, nil
 }
 
@@ -176,28 +261,74 @@ func (r *reader) precompiled(encoded string) (normalizer, error) {
 	if err != nil {
 		return nil, r.bad("the normalizer's precompiled_charsmap: %w", err)
 	}
-	return plain(func(s string) string {
-		var b strings.Builder
+	return func(a aligned) (aligned, error) {
+		out := transform{in: a}
 		state := -1
 		var g string
-		for rest := s; rest != ""; {
+		for rest := a.text; rest != ""; {
 			g, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
 			if len(g) < 6 {
 				if to, ok := m.Shortest(g); ok {
-					b.WriteString(to)
+					out.replace(g, to)
 					continue
 				}
 			}
 			for _, c := range g {
-				if to, ok := m.Shortest(string(c)); ok {
-					b.WriteString(to)
-				} else {
-					b.WriteRune(c)
+				from := string(c)
+				to, ok := m.Shortest(from)
+				if !ok {
+					to = from
 				}
+				out.replace(from, to)
 			}
 		}
-		return b.String()
-	}), nil
+		return aligned{out.text.String(), out.head()}, nil
+	}, nil
+}
+
+// transform is a text under change: to each character of the new one belongs how
+// many more (1) or fewer (below 0) there are with it. The original counts so, and
+// loses what is dropped before the first: then all later ones are moved.
+type transform struct {
+	in      aligned
+	text    strings.Builder
+	sizes   []int // of the new characters, in bytes; none where no head is asked for
+	changes []int
+}
+
+// replace writes to for from.
+func (t *transform) replace(from, to string) {
+	t.text.WriteString(to)
+	if t.in.head == 0 {
+		return
+	}
+	for _, c := range to {
+		t.sizes, t.changes = append(t.sizes, utf8.RuneLen(c)), append(t.changes, 0)
+	}
+	n := len(t.changes)
+	more := utf8.RuneCountInString(to) - utf8.RuneCountInString(from)
+	for i := range max(0, more) {
+		t.changes[n-1-i] = 1
+	}
+	if more < 0 && n > 0 {
+		t.changes[n-1] += more
+	}
+}
+
+// head are the bytes of the new text that belong to the head of the old.
+func (t *transform) head() (head int) {
+	at := 0 // in the old text
+	for i, change := range t.changes {
+		if at >= t.in.head && (change <= 0 || at > t.in.head) {
+			break
+		}
+		head += t.sizes[i]
+		for ; change <= 0 && at < len(t.in.text); change++ {
+			_, n := utf8.DecodeRuneInString(t.in.text[at:])
+			at += n
+		}
+	}
+	return head
 }
 
 // pattern is {"String": s} or {"Regex": r}.

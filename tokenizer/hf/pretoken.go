@@ -9,12 +9,9 @@ import (
 	"monotron/tokenizer/uni"
 )
 
-// piece is a part of a text on its way to the model; first says that it begins
-// where the text begins.
-type piece struct {
-	text  string
-	first bool
-}
+// piece is a part of a text on its way to the model; one with a head begins where
+// the text begins.
+type piece = aligned
 
 // splitter cuts each piece into more of them.
 type splitter func([]piece) ([]piece, error)
@@ -60,9 +57,11 @@ func (r *reader) preTokenizer(raw json.RawMessage) (splitter, error) {
 	if p.Behavior != nil {
 		behavior = *p.Behavior
 	}
-	switch p.Type {
-	case "Sequence":
+	if p.Type == "Sequence" {
 		return r.preTokenizers(p.Pretokenizers)
+	}
+	defer func() { r.splits++ }()
+	switch p.Type {
 	case "ByteLevel":
 		return byteLevel(p.AddPrefixSpace == nil || *p.AddPrefixSpace, p.UseRegex == nil || *p.UseRegex), nil
 	case "Metaspace":
@@ -144,18 +143,19 @@ func byteLevel(prefix, cut bool) splitter {
 	find := knownPattern(bpe.GPT2)
 	return each(func(dst []piece, p piece) ([]piece, error) {
 		if prefix && !strings.HasPrefix(p.text, " ") {
-			p.text = " " + p.text
+			p = p.prefixed(" ")
 		}
 		if !cut {
-			return append(dst, piece{bpe.Spell([]byte(p.text)), p.first}), nil
+			return append(dst, spelled(p)), nil
 		}
-		first := p.first
-		err := find(p.text, func(from, to int) {
-			dst = append(dst, piece{bpe.Spell([]byte(p.text[from:to])), first})
-			first = false
-		})
+		err := find(p.text, func(from, to int) { dst = append(dst, spelled(p.cut(from, to))) })
 		return dst, err
 	})
+}
+
+// spelled is p with each byte as a printable character.
+func spelled(p piece) piece {
+	return piece{bpe.Spell([]byte(p.text)), len(bpe.Spell([]byte(p.text[:p.head])))}
 }
 
 // knownPattern visits the pieces of a pattern that is written out by hand.
@@ -198,13 +198,13 @@ func words(dst []piece, p piece) ([]piece, error) {
 		k := kind(c)
 		if k != last {
 			if last != 0 {
-				dst = append(dst, piece{p.text[start:at], p.first && start == 0})
+				dst = append(dst, p.cut(start, at))
 			}
 			start, last = at, k
 		}
 	}
 	if last != 0 {
-		dst = append(dst, piece{p.text[start:], p.first && start == 0})
+		dst = append(dst, p.cut(start, len(p.text)))
 	}
 	return dst, nil
 }
@@ -226,10 +226,12 @@ func (r *reader) metaspace(replacement, scheme string, prefix *bool, cut bool) (
 		return nil, r.unsupported("prepend_scheme", scheme)
 	}
 	r.first = r.first || scheme == "first"
+	r.behind = r.behind || scheme == "first" && r.splits > 0
 	join := func(dst []piece, p piece) ([]piece, error) {
-		p.text = strings.ReplaceAll(p.text, " ", replacement)
-		if (scheme == "always" || scheme == "first" && p.first) && !strings.HasPrefix(p.text, replacement) {
-			p.text = replacement + p.text
+		head := strings.ReplaceAll(p.text[:p.head], " ", replacement)
+		p = piece{strings.ReplaceAll(p.text, " ", replacement), len(head)}
+		if (scheme == "always" || scheme == "first" && p.head > 0) && !strings.HasPrefix(p.text, replacement) {
+			p = p.prefixed(replacement)
 		}
 		return append(dst, p), nil
 	}
@@ -271,7 +273,7 @@ func (r *reader) split(find func(string, func(from, to int)) error, behavior str
 		}
 		for _, s := range arrange(spans) {
 			if s.to > s.from {
-				dst = append(dst, piece{p.text[s.from:s.to], p.first && s.from == 0})
+				dst = append(dst, p.cut(s.from, s.to))
 			}
 		}
 		return dst, err
