@@ -31,6 +31,7 @@ type Run struct {
 	saver   *saver
 	votes   device.Tensor // i64 [1]
 	started time.Time
+	pulse   *pulse
 }
 
 // Progress counts what a run has consumed; a checkpoint keeps it.
@@ -55,6 +56,7 @@ func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 	if r.log, err = newLogger(r); err != nil {
 		return nil, err
 	}
+	r.pulse = newPulse(r)
 	if err = j.hold(rank); err != nil {
 		return nil, err
 	}
@@ -143,6 +145,8 @@ func (r *Run) stoppedEarly(ctx context.Context) error {
 func (r *Run) iterate(ctx context.Context) error {
 	start := time.Now()
 	r.log.begin(r.Engine.Iteration + 1)
+	r.pulse.begin(r.Engine.Iteration + 1)
+	defer r.pulse.end()
 	r.rank.Enter(watch.Data, r.Engine.Iteration+1)
 	size, err := r.batches.At(int(r.at.ConsumedTrain))
 	if err != nil {
@@ -154,6 +158,7 @@ func (r *Run) iterate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.pulse.expect(size.Micros, len(r.Engine.Stages))
 	before := r.at.ConsumedTrain
 	r.at.ConsumedTrain += int64(size.Running)
 	r.at.SkippedTrain += int64(size.Global - size.Running)

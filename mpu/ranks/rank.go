@@ -23,6 +23,8 @@ type Rank struct {
 	RunName string           // alike on all ranks of a run of processes; "": all ranks are in this process
 	Inject  *inject.Injector // faults made on purpose; nil: none
 
+	Heard func(p watch.Phase, step int64) // is told what the rank enters; nil: nobody
+
 	carrier comm.Groups     // where it joins groups
 	watch   *watch.Recorder // nil: nobody watches
 	tell    func(string)    // takes what the rank is at; nil: nobody asks
@@ -88,6 +90,9 @@ func (r *Rank) Last() bool  { return r.Number == r.Sizes.World()-1 }
 func (r *Rank) Enter(p watch.Phase, step int64) {
 	if r.tell != nil {
 		r.tell(watch.At(p, step))
+	}
+	if r.Heard != nil {
+		r.Heard(p, step)
 	}
 	r.watch.Enter(p, step)
 }
