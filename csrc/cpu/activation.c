@@ -1,6 +1,11 @@
 /* The MLP's non-linearities, plain and gated. Backward reads all it needs of an
  * index before it writes there, so that dx may be x. */
 #ifndef MT_ISA
+/* X(kind, ...) of those that act and act_grad below compute. */
+#define KINDS(X, ...)                                                                       \
+  X(MT_GELU_TANH, __VA_ARGS__) X(MT_GELU_ERF, __VA_ARGS__) X(MT_SQUARED_RELU, __VA_ARGS__) \
+  X(MT_SWIGLU, __VA_ARGS__) X(MT_QUICK_GEGLU, __VA_ARGS__)
+
 #define MT_KERNELS "activation.c"
 #include "isa.h"
 
@@ -14,12 +19,15 @@ static int64_t backward_tiles(const void *args, int32_t phase) {
   return phase == 0 ? mt_row_tiles(a->dy.shape[0], a->dy.shape[1]) : 0;
 }
 
+#define OR_BIT(kind, ...) | MT_BIT(kind)
+const uint32_t mt_cpu_known_activation = 0 KINDS(OR_BIT, );
+
 MT_OP(activation_forward, forward_tiles, NULL)
 MT_OP(activation_backward, backward_tiles, NULL)
 #else
 #include "gelu.h"
 
-V int K(gated)(int kind) { return kind == MT_SWIGLU || kind == MT_QUICK_GEGLU; }
+V int K(gated)(int kind) { return MT_GATED >> kind & 1; }
 
 V vf K(act)(int kind, int T, vf x) {
   switch (kind) {
@@ -27,8 +35,9 @@ V vf K(act)(int kind, int T, vf x) {
   case MT_GELU_ERF: return v_gelu_erf(x);
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * v_max(v_set(0), x);
   case MT_SWIGLU: return x * v_sigmoid(x);
-  default: return x * v_sigmoid(x * 1.702f);
+  case MT_QUICK_GEGLU: return x * v_sigmoid(x * 1.702f);
   }
+  __builtin_trap(); /* kind is one of KINDS */
 }
 
 /* act' and, for gated kinds, act. */
@@ -37,13 +46,14 @@ V vf K(act_grad)(int kind, int T, vf x, vf *y) {
   case MT_GELU_TANH: return T == MT_BF16 ? v_gelu_tanh_grad_rough(x) : v_gelu_tanh_grad(x);
   case MT_GELU_ERF: return v_gelu_erf_grad(x);
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * 2.f;
-  default: {
+  case MT_SWIGLU: case MT_QUICK_GEGLU: {
     float k = kind == MT_SWIGLU ? 1 : 1.702f;
     vf rest, s = v_sigmoid_pair(x * k, &rest);
     *y = x * s;
     return s + *y * k * rest;
   }
   }
+  __builtin_trap();
 }
 
 V void K(forward_rows)(const mt_activation_forward_args *a, int T, int kind, mt_range r) {
@@ -75,14 +85,9 @@ V void K(backward_rows)(const mt_activation_backward_args *a, int T, int kind, m
   }
 }
 
-#define BY_KIND(kind, call)                                               \
-  switch (kind) {                                                         \
-  case MT_GELU_TANH: { enum { kind_ = MT_GELU_TANH }; call; break; }      \
-  case MT_GELU_ERF: { enum { kind_ = MT_GELU_ERF }; call; break; }        \
-  case MT_SQUARED_RELU: { enum { kind_ = MT_SQUARED_RELU }; call; break; } \
-  case MT_SWIGLU: { enum { kind_ = MT_SWIGLU }; call; break; }            \
-  default: { enum { kind_ = MT_QUICK_GEGLU }; call; break; }              \
-  }
+/* Runs a statement with kind_ constant. */
+#define AS_CASE(kind, ...) case kind: { enum { kind_ = kind }; __VA_ARGS__; break; }
+#define BY_KIND(kind, ...) switch (kind) { KINDS(AS_CASE, __VA_ARGS__) }
 
 static int32_t K(activation_forward)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_activation_forward_args *a = args;
@@ -98,4 +103,5 @@ static int32_t K(activation_backward)(mt_context *ctx, const void *args, void *s
   return 0;
 }
 #undef BY_KIND
+#undef AS_CASE
 #endif

@@ -14,6 +14,9 @@ import (
 // Claim: every op agrees with the plain Go oracle.
 func TestValues(t *testing.T) { devicetest.Values(t, open(t)) }
 
+// Claim: what a device does not know, it refuses.
+func TestRefusals(t *testing.T) { devicetest.Refusals(t, open(t)) }
+
 // Claim (doc.go of device): bits do not depend on the number of threads.
 func TestSameBits(t *testing.T) {
 	t.Cleanup(func() { device.SetThreads(runtime.GOMAXPROCS(0)) })

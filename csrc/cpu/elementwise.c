@@ -13,6 +13,9 @@ static int64_t copy_tiles(const void *args, int32_t phase) {
   return mt_contiguous(&a->dst) && mt_contiguous(&a->src) ? mt_flat_tiles(mt_len(&a->dst)) : mt_row_tiles(mt_rows(&a->dst), mt_last(&a->dst));
 }
 
+const uint32_t mt_cpu_known_values = V_VALUES;
+const uint32_t mt_cpu_known_dtypes = V_VALUES | MT_BIT(MT_I32) | MT_BIT(MT_I64) | MT_BIT(MT_U16) | MT_BIT(MT_F64);
+
 MT_OP(add, add_tiles, NULL)
 MT_OP(copy, copy_tiles, NULL)
 MT_OP(fill, fill_tiles, NULL)
@@ -28,7 +31,7 @@ V double K(get)(const void *p, int32_t dtype, int64_t i) {
   case MT_I64: return (double)((const int64_t *)p)[i];
   case MT_U16: return ((const uint16_t *)p)[i];
   case MT_F64: return ((const double *)p)[i];
-  default: V_BY_DTYPE(dtype, return v_load_n(p, T, i, 1)[0]);
+  case MT_F32: case MT_BF16: case MT_F16: V_BY_DTYPE(dtype, return v_load_n(p, T, i, 1)[0]);
   }
   return 0;
 }
@@ -39,7 +42,7 @@ V void K(put)(void *p, int32_t dtype, int64_t i, double x) {
   case MT_I64: ((int64_t *)p)[i] = (int64_t)x; break;
   case MT_U16: ((uint16_t *)p)[i] = (uint16_t)x; break;
   case MT_F64: ((double *)p)[i] = x; break;
-  default: V_BY_DTYPE(dtype, v_store_n(p, T, i, 1, v_set((float)x)));
+  case MT_F32: case MT_BF16: case MT_F16: V_BY_DTYPE(dtype, v_store_n(p, T, i, 1, v_set((float)x)));
   }
 }
 

@@ -138,7 +138,7 @@ static void finish(const gemm_job *job, int64_t i, int64_t j, const float *sums)
     else K(finish_as)(job, i, j, sums, 0, MT_NO_EPILOGUE);
     break;
   case MT_GELU_TANH_EPILOGUE: K(finish_as)(job, i, j, sums, wide, MT_GELU_TANH_EPILOGUE); break;
-  default: K(finish_as)(job, i, j, sums, wide, MT_GELU_ERF_EPILOGUE);
+  case MT_GELU_ERF_EPILOGUE: K(finish_as)(job, i, j, sums, wide, MT_GELU_ERF_EPILOGUE);
   }
   if (job->stream || job->stream_aux) _mm_sfence(); /* other threads read C after this tile */
 }

@@ -94,7 +94,7 @@ V void K(finish_as)(const gemm_job *job, const gemm_tile *t, const float *sums, 
       if (job->epilogue != MT_NO_EPILOGUE) {
         v_store_n(aux, T, j, m, x);
         if (job->epilogue == MT_GELU_TANH_EPILOGUE) x = T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
-        else x = v_gelu_erf(x);
+        else if (job->epilogue == MT_GELU_ERF_EPILOGUE) x = v_gelu_erf(x);
       }
       v_store_n(c, CT, j, m, x););
   }
@@ -125,7 +125,7 @@ V void K(thin_by_rows)(const gemm_job *job, const gemm_tile *t, const float *a, 
   case 1: K(thin_dots)(job, t, a, sums, 1, T); break;
   case 2: K(thin_dots)(job, t, a, sums, 2, T); break;
   case 3: K(thin_dots)(job, t, a, sums, 3, T); break;
-  default: K(thin_dots)(job, t, a, sums, 4, T);
+  case 4: K(thin_dots)(job, t, a, sums, 4, T); break;
   }
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 )
 
 // guarded makes tensors that end where a page begins that nobody may touch.
@@ -67,7 +68,7 @@ func (g guarded) every(dtype device.DType, h int64) {
 
 	d.NormForward(device.NormForwardArgs{Y: value(), X: value(), Gamma: weight, Beta: weight, Mean: stat(), Rstd: stat()})
 	d.NormBackward(device.NormBackwardArgs{DX: value(), DGamma: sum, DBeta: sum, DY: value(), X: value(), Gamma: weight, Mean: stat(), Rstd: stat(), Residual: value()})
-	for kind := device.GeluTanh; kind <= device.QuickGeglu; kind++ {
+	for kind := range activations.Activations {
 		x := value()
 		if kind.Gated() {
 			x = g.make(dtype, 3, 2*h)

@@ -87,4 +87,6 @@ static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t pha
   return 0;
 }
 
+const uint32_t mt_cpu_known_epilogue = MT_BIT(MT_NO_EPILOGUE) | MT_BIT(MT_GELU_TANH_EPILOGUE) | MT_BIT(MT_GELU_ERF_EPILOGUE);
+
 const mt_op mt_cpu_matmul = {.tiles = tiles, .scratch = scratch_bytes, .run = run};

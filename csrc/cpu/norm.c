@@ -22,6 +22,8 @@ static int64_t backward_scratch(const void *args) {
   return mt_part_count(mt_rows(&a->x), h) * 2 * h * (int64_t)sizeof(float);
 }
 
+const uint32_t mt_cpu_known_norm_kind = MT_BIT(MT_LAYER_NORM_KIND) | MT_BIT(MT_RMS_NORM_KIND);
+
 MT_OP(norm_forward, forward_tiles, NULL)
 MT_OP(norm_backward, backward_tiles, backward_scratch)
 #else
@@ -48,7 +50,7 @@ V void K(forward_row)(const mt_norm_forward_args *a, int T, int64_t row) {
   int64_t h = mt_last(&a->x);
   const void *x = mt_row(&a->x, row), *gamma = a->gamma.data, *beta = a->beta.data;
   void *y = mt_row(&a->y, row);
-  float mean, one = a->one_plus ? 1 : 0, rstd = K(row_stats)(x, T, h, a->kind == MT_RMS_NORM, a->eps, &mean);
+  float mean, one = a->one_plus ? 1 : 0, rstd = K(row_stats)(x, T, h, a->kind == MT_RMS_NORM_KIND, a->eps, &mean);
   ((float *)a->rstd.data)[row] = rstd;
   if (mt_given(&a->mean)) ((float *)a->mean.data)[row] = mean;
   if (mt_given(&a->beta))
@@ -71,7 +73,7 @@ V void K(backward_row)(const mt_norm_backward_args *a, int T, int64_t row, float
   const void *x = mt_row(&a->x, row), *dy = mt_row(&a->dy, row), *gamma = a->gamma.data;
   const void *residual = mt_given(&a->residual) ? mt_row(&a->residual, row) : NULL;
   void *dx = mt_row(&a->dx, row);
-  int rms = a->kind == MT_RMS_NORM;
+  int rms = a->kind == MT_RMS_NORM_KIND;
   float rstd = ((const float *)a->rstd.data)[row], mean = rms ? 0 : ((const float *)a->mean.data)[row], one = a->one_plus ? 1 : 0;
   vf sumG = {0}, sumP = {0}; /* h/LANES values a lane */
   /* beyond the end dy is 0, and so are g and g·x̂ */

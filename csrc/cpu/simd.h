@@ -71,12 +71,13 @@
     }                                                         \
   } while (0)
 
-/* Runs a statement with T constant. */
+/* Runs a statement with T constant; ops are called with no other dtype. */
+#define V_VALUES (MT_BIT(MT_F32) | MT_BIT(MT_BF16) | MT_BIT(MT_F16))
 #define V_BY_DTYPE(dtype, ...)                                \
   switch (dtype) {                                            \
   case MT_F32: { enum { T = MT_F32 }; __VA_ARGS__; break; }   \
   case MT_BF16: { enum { T = MT_BF16 }; __VA_ARGS__; break; } \
-  default: { enum { T = MT_F16 }; __VA_ARGS__; break; }       \
+  case MT_F16: { enum { T = MT_F16 }; __VA_ARGS__; break; }   \
   }
 #endif
 

@@ -4,6 +4,9 @@
 #define DECLARE(id, name) extern const mt_op mt_cpu_##name;
 MT_EACH_OP(DECLARE)
 
+#define DECLARE_KNOWN(name) extern const uint32_t mt_cpu_known_##name;
+MT_EACH_ENUMERATION(DECLARE_KNOWN)
+
 const char *mt_cpu_describe(void);
 
 const mt_device_api *mt_cpu_api(void) {
@@ -12,9 +15,12 @@ const mt_device_api *mt_cpu_api(void) {
   api.bytes = sizeof api;
   api.workspace_bytes = MT_CPU_WORKSPACE;
   api.ops = MT_OPS;
+  api.sum = MT_OPS_SUM;
   api.host_memory = 1;
   api.describe = mt_cpu_describe;
 #define ENTER(id, name) api.op[id] = mt_cpu_##name;
   MT_EACH_OP(ENTER)
+#define ENTER_KNOWN(name) api.known.name = mt_cpu_known_##name;
+  MT_EACH_ENUMERATION(ENTER_KNOWN)
   return &api;
 }

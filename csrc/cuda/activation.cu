@@ -2,12 +2,15 @@
 #include "activation.h"
 #include "spread.h"
 
+#define OR_BIT(kind, type) | MT_BIT(kind)
+MT_KNOWN(activation, 0 MT_ACTIVATIONS(OR_BIT))
+
 template <typename T, int N> __global__ void activation_forward_kernel(const __grid_constant__ mt_activation_forward_args a) {
   int64_t f = a.y.shape[1];
   cell at = cell_of<N>(a.y.shape[0], f);
   if (!at.here) return;
   const T *from = row_of<T>(a.x, at.row) + at.column;
-  float x[N], gate[N] = {}, y[N];
+  float x[N], gate[N] = {}, y[N] = {};
   load(x, from);
   if (gated(a.kind)) load(gate, from + f);
   with_activation(a.kind, [&](auto act) {
@@ -37,7 +40,7 @@ template <typename T, int N> __global__ void activation_backward_kernel(const __
   if (!at.here) return;
   const T *from = row_of<T>(a.x, at.row) + at.column;
   T *to = row_of<T>(a.dx, at.row) + at.column;
-  float x[N], gate[N] = {}, dy[N], value[N], slope[N];
+  float x[N], gate[N] = {}, dy[N], value[N] = {}, slope[N] = {};
   load(x, from);
   if (gated(a.kind)) load(gate, from + f);
   load(dy, row_of<T>(a.dy, at.row) + at.column);

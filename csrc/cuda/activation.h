@@ -36,17 +36,18 @@ template <int THOUSANDTHS> struct sigmoid_unit {
 typedef sigmoid_unit<1000> silu;
 typedef sigmoid_unit<1702> quick_gelu;
 
-__host__ __device__ inline bool gated(int kind) { return kind == MT_SWIGLU || kind == MT_QUICK_GEGLU; }
+__host__ __device__ inline bool gated(int kind) { return MT_GATED >> kind & 1; }
+
+/* X(kind, its struct) */
+#define MT_ACTIVATIONS(X)                                                                                    \
+  X(MT_GELU_TANH, gelu_tanh) X(MT_GELU_ERF, gelu_erf) X(MT_SQUARED_RELU, squared_relu) X(MT_SWIGLU, silu) \
+  X(MT_QUICK_GEGLU, quick_gelu)
 
 /* f(the kind's struct) */
 template <typename F> __device__ inline void with_activation(int kind, F f) {
-  switch (kind) {
-  case MT_GELU_TANH: f(gelu_tanh()); break;
-  case MT_GELU_ERF: f(gelu_erf()); break;
-  case MT_SQUARED_RELU: f(squared_relu()); break;
-  case MT_SWIGLU: f(silu()); break;
-  default: f(quick_gelu());
-  }
+#define AS_CASE(kind, type) case kind: f(type()); break;
+  switch (kind) { MT_ACTIVATIONS(AS_CASE) }
+#undef AS_CASE
 }
 
 #endif

@@ -168,7 +168,7 @@ template <typename V> int set(const mt_blaslt *b, desc_t d, int attribute, V val
 
 /* The library's gelu is the tanh form, and its aux wants rows of 16 bytes. */
 bool suits(const shape &s) {
-  if (s.epilogue == MT_GELU_ERF_EPILOGUE) return false;
+  if (s.epilogue != MT_NO_EPILOGUE && s.epilogue != MT_GELU_TANH_EPILOGUE) return false;
   if (s.epilogue == MT_GELU_TANH_EPILOGUE && (s.stride_aux % 8 || s.align_c < 16)) return false;
   return true;
 }

@@ -4,7 +4,7 @@
 # CHECK=thread or address adds a checker to the emulated one, which then has a name of its own.
 
 KERNELS := $(wildcard csrc/cuda/*.cu)
-HEADERS := $(wildcard csrc/cuda/*.h csrc/cuda/emu/*.h) csrc/device/device.h csrc/cuda/build.mk
+HEADERS := $(wildcard csrc/cuda/*.h csrc/cuda/emu/*.h) csrc/device/device.h csrc/device/ops.h csrc/cuda/build.mk
 EMULATOR := $(filter-out csrc/cuda/emu/checks.cpp csrc/cuda/emu/replay.cpp,$(wildcard csrc/cuda/emu/*.cpp))
 
 CXX      ?= g++

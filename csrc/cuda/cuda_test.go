@@ -14,6 +14,9 @@ import (
 // Claim: every kernel agrees with the plain Go oracle; on a GPU, or emulated.
 func TestValues(t *testing.T) { devicetest.Values(t, open(t)) }
 
+// Claim: what a device does not know, it refuses.
+func TestRefusals(t *testing.T) { devicetest.Refusals(t, open(t)) }
+
 func BenchmarkOps(b *testing.B) { devicetest.Bench(b, open(b)) }
 
 // open makes the device that MONOTRON_CUDA_LIBRARY names.

@@ -2,6 +2,9 @@
 #include "philox.h"
 #include "spread.h"
 
+MT_KNOWN(values, MT_VALUES)
+MT_KNOWN(dtypes, MT_VALUES | MT_BIT(MT_I32) | MT_BIT(MT_I64) | MT_BIT(MT_U16) | MT_BIT(MT_F64))
+
 /* N adjacent elements of a value dtype that is known at run time. */
 template <int N> __device__ inline void load_as(float (&out)[N], const mt_tensor &t, int64_t at) {
   MT_BY_TYPE(t.dtype, load(out, data_of<T>(t) + at))
@@ -54,8 +57,9 @@ __device__ inline double element(const mt_tensor &t, int64_t at) {
   case MT_U16: return data_of<uint16_t>(t)[at];
   case MT_BF16: return to_float(data_of<bf16>(t)[at]);
   case MT_F16: return to_float(data_of<f16>(t)[at]);
-  default: return data_of<float>(t)[at];
+  case MT_F32: return data_of<float>(t)[at];
   }
+  return 0;
 }
 __device__ inline void set_element(const mt_tensor &t, int64_t at, double x) {
   switch (t.dtype) {
@@ -65,7 +69,7 @@ __device__ inline void set_element(const mt_tensor &t, int64_t at, double x) {
   case MT_U16: data_of<uint16_t>(t)[at] = (uint16_t)x; break;
   case MT_BF16: data_of<bf16>(t)[at] = from_float<bf16>((float)x); break;
   case MT_F16: data_of<f16>(t)[at] = from_float<f16>((float)x); break;
-  default: data_of<float>(t)[at] = (float)x;
+  case MT_F32: data_of<float>(t)[at] = (float)x; break;
   }
 }
 __global__ void copy_any_kernel(const __grid_constant__ mt_copy_args a, int size) {
@@ -143,7 +147,7 @@ static void fill(mt_context *ctx, const mt_fill_args &a, void *) {
   case MT_I32: fill_with(ctx, a.out, (uint32_t)(int32_t)a.value); break;
   case MT_I64: fill_with(ctx, a.out, (uint64_t)(int64_t)a.value); break;
   case MT_U16: fill_with(ctx, a.out, (uint16_t)a.value); break;
-  default: fill_with(ctx, a.out, bits_of<uint64_t>(a.value));
+  case MT_F64: fill_with(ctx, a.out, bits_of<uint64_t>(a.value)); break;
   }
 }
 

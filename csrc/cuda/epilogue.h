@@ -15,7 +15,8 @@ template <typename T> __device__ inline void finish(const mt_matmul_args &a, int
   if (given(a.bias)) sum += to_float(data_of<T>(a.bias)[j]);
   if (a.epilogue != MT_NO_EPILOGUE) {
     data_of<T>(a.aux)[i * a.aux.stride[0] + j] = from_float<T>(sum);
-    sum = a.epilogue == MT_GELU_TANH_EPILOGUE ? gelu_tanh::value(sum) : gelu_erf::value(sum);
+    if (a.epilogue == MT_GELU_TANH_EPILOGUE) sum = gelu_tanh::value(sum);
+    else if (a.epilogue == MT_GELU_ERF_EPILOGUE) sum = gelu_erf::value(sum);
   }
   if (a.c.dtype == MT_F32) data_of<float>(a.c)[at] = sum;
   else data_of<T>(a.c)[at] = from_float<T>(sum);

@@ -8,4 +8,5 @@ static void matmul(mt_context *ctx, const mt_matmul_args &a, void *) {
   else mt_gemm_half(stream_of(ctx), a);
 }
 
+MT_KNOWN(epilogue, MT_BIT(MT_NO_EPILOGUE) | MT_BIT(MT_GELU_TANH_EPILOGUE) | MT_BIT(MT_GELU_ERF_EPILOGUE)) /* epilogue.h */
 MT_OP(matmul, nullptr)

@@ -5,12 +5,14 @@
 #include "reduce.h"
 #include "sum.h"
 
+MT_KNOWN(norm_kind, MT_BIT(MT_LAYER_NORM_KIND) | MT_BIT(MT_RMS_NORM_KIND))
+
 template <typename T, int N, int PACKS>
 __global__ void __launch_bounds__(1024) norm_forward_kernel(const __grid_constant__ mt_norm_forward_args a) {
   int64_t row = blockIdx.x, h = last(a.x);
   line<T, N, PACKS> x(row_of<T>(a.x, row), h);
   float mean = 0;
-  if (a.kind == MT_LAYER_NORM) {
+  if (a.kind == MT_LAYER_NORM_KIND) {
     x.each([&](int, const float(&v)[N], int) {
       for (int j = 0; j < N; j++) mean += v[j];
     });
@@ -59,7 +61,7 @@ static int64_t norm_parts(const mt_norm_backward_args &a) { return at_most(ceil_
 template <typename T, int N, int PACKS>
 __global__ void __launch_bounds__(512) norm_backward_kernel(const __grid_constant__ mt_norm_backward_args a, float *parts) {
   int64_t h = last(a.x), total = rows(a.x);
-  bool layer = a.kind == MT_LAYER_NORM;
+  bool layer = a.kind == MT_LAYER_NORM_KIND;
   const T *gamma = data_of<T>(a.gamma);
   float *dgamma = parts + blockIdx.x * h, *dbeta = dgamma + gridDim.x * h;
   const int KEPT = PACKS > 0 ? PACKS : 1;

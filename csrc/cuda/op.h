@@ -1,5 +1,6 @@
 /* The host's half of an op: one file an op family holds its kernels and
- * `const mt_op mt_cuda_<op>`. An op is one call, which only enqueues. */
+ * `const mt_op mt_cuda_<op>`. An op is one call, which only enqueues. Whichever file works
+ * by an enumeration has `MT_KNOWN(it, bits)`: an op is called with nothing else. */
 #ifndef MT_OP_H
 #define MT_OP_H
 
@@ -54,7 +55,12 @@ inline int64_t mt_one_phase(const void *, int32_t phase) { return phase == 0; }
   extern const mt_op mt_cuda_##name;                                                              \
   const mt_op mt_cuda_##name = {mt_one_phase, bytes, name##_run};
 
-/* The statement with T as the type of a value dtype. */
+#define MT_KNOWN(name, bits)                   \
+  extern const uint32_t mt_cuda_known_##name; \
+  const uint32_t mt_cuda_known_##name = bits;
+
+/* The statement with T as the type of a value dtype; ops are called with no other. */
+#define MT_VALUES (MT_BIT(MT_F32) | MT_BIT(MT_BF16) | MT_BIT(MT_F16))
 #define MT_BY_TYPE(dtype, ...)                        \
   switch (dtype) {                                    \
   case MT_F32: { typedef float T; __VA_ARGS__; break; } \

@@ -125,12 +125,15 @@ static const char *describe() { return described; }
 
 #define DECLARE(id, name) extern const mt_op mt_cuda_##name;
 MT_EACH_OP(DECLARE)
+#define DECLARE_KNOWN(name) extern const uint32_t mt_cuda_known_##name;
+MT_EACH_ENUMERATION(DECLARE_KNOWN)
 
 extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device_api_get(void) {
   static mt_device_api api;
   api.version = MT_DEVICE_VERSION;
   api.bytes = sizeof api;
   api.ops = MT_OPS;
+  api.sum = MT_OPS_SUM;
   api.host_memory = 0;
   api.open = open_device;
   api.close = close_device;
@@ -144,5 +147,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.graphs = mt_cuda_graphs();
 #define ENTER(id, name) api.op[id] = mt_cuda_##name;
   MT_EACH_OP(ENTER)
+#define ENTER_KNOWN(name) api.known.name = mt_cuda_known_##name;
+  MT_EACH_ENUMERATION(ENTER_KNOWN)
   return &api;
 }

@@ -62,6 +62,9 @@ func New(name string, b Backend) *Device {
 	return d
 }
 
+// Through is another device over what wrap makes of d's backend, which both then use.
+func (d *Device) Through(wrap func(Backend) Backend) *Device { return New(d.Name, wrap(d.backend)) }
+
 // Close gives back the device's memory. Neither it nor its tensors may be used
 // afterwards.
 func (d *Device) Close() {
@@ -141,7 +144,9 @@ func (d *Device) dropGraphs() {
 	d.made = nil
 }
 
-func (d *Device) run(op Op, args unsafe.Pointer, main Tensor) {
+// run enqueues op, when its shapes fit; args points to its argument struct.
+func (d *Device) run(op Op, args unsafe.Pointer) {
+	op.need(args)
 	if d.err != nil {
 		return
 	}
@@ -156,11 +161,7 @@ func (d *Device) run(op Op, args unsafe.Pointer, main Tensor) {
 	d.keep(d.afford(d.backend.Run(op, args)))
 	d.keep(d.backend.Sync())
 	took := time.Since(start)
-	c := Call{Op: op, Shape: main.String(), Work: workOf(op, args), Start: start, Took: took}
-	if op == OpMatmul {
-		c.Shape = (*MatmulArgs)(args).describe()
-	}
-	d.Observe(c)
+	d.Observe(Call{Op: op, Shape: ops[op].shape(args), Work: ops[op].work(args), Start: start, Took: took})
 }
 
 // WriteSlice copies host values of any element type into t.

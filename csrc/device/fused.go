@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 )
 
 // fuser is a backend that finds a vendor's attention at run time.
@@ -24,7 +25,7 @@ func (d *Device) FuseAttention(like AttentionBackwardArgs, most int64) error {
 	if !ok {
 		return errors.New("there is none for device " + d.Name)
 	}
-	checkAttention(OpAttentionForward, &like.Forward)
+	OpAttentionForward.need(unsafe.Pointer(&like.Forward))
 	bytes, err := b.fuseAttention(&like)
 	if err != nil {
 		return err

@@ -2,14 +2,20 @@
 
 package device
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+)
 
-// Claim (device.h): argument structs are the same bytes in Go and in C.
+// Claim (ops.h): argument structs, and what a device knows, are the same bytes in Go and in C.
 func TestArgumentLayouts(t *testing.T) {
-	for op := Op(0); op < Ops; op++ {
-		if op.ArgBytes() != cSize(op) {
-			t.Errorf("%s: %d bytes in Go, %d in C", op, op.ArgBytes(), cSize(op))
+	for op := range Ops {
+		if op.ArgBytes() != argsBytes(op) {
+			t.Errorf("%s: %d bytes in Go, %d in C", op, op.ArgBytes(), argsBytes(op))
 		}
+	}
+	if size := unsafe.Sizeof(Known{}); size != knownBytes {
+		t.Errorf("what a device knows: %d bytes in Go, %d in C", size, knownBytes)
 	}
 }
 

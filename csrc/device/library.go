@@ -63,7 +63,7 @@ func OpenLibrary(path string, ordinal int) (Backend, error) {
 }
 
 // loadTable finds the one symbol a library exports and checks that both sides
-// were built from one device.h.
+// were built from one source.
 func loadTable(path string) (*C.mt_device_api, error) {
 	name, symbol := C.CString(path), C.CString("mt_device_api_get")
 	defer C.free(unsafe.Pointer(name))
@@ -150,6 +150,9 @@ func (l *library) OnHost() bool { return l.api.host_memory != 0 }
 func (l *library) Sync() error { return l.status(C.mt_sync(l.api, l.context)) }
 
 func (l *library) Run(op Op, args unsafe.Pointer) error {
+	if err := knownTo(l.api).Refusal(op, args); err != nil {
+		return err
+	}
 	if bytes := int64(C.mt_room(l.api, C.int(op), args)); bytes > l.room {
 		if err := l.reserve(bytes); err != nil {
 			return &shortage{op, bytes, err}

@@ -30,7 +30,7 @@ func compiled(t *testing.T, source string) string {
 }
 
 const table = `#include "device.h"
-static mt_device_api api = {MT_DEVICE_VERSION + %V, sizeof(mt_device_api) + %B, 0, MT_OPS};
+static mt_device_api api = {MT_DEVICE_VERSION + %V, sizeof(mt_device_api) + %B, 0, MT_OPS, MT_OPS_SUM + %S};
 const mt_device_api *mt_device_api_get(void) { return &api; }
 `
 
@@ -49,10 +49,10 @@ func halved(t *testing.T, path string) string {
 }
 
 // Claim: whatever is wrong with a kernel library, one line says so; a table of
-// another version or size names both sides'.
+// another version, size or set of ops names both sides'.
 func TestOpenLibraryRefuses(t *testing.T) {
-	made := func(version, bytes string) string {
-		return compiled(t, strings.NewReplacer("%V", version, "%B", bytes).Replace(table))
+	made := func(version, bytes, sum string) string {
+		return compiled(t, strings.NewReplacer("%V", version, "%B", bytes, "%S", sum).Replace(table))
 	}
 	text := filepath.Join(t.TempDir(), "text.so")
 	if err := os.WriteFile(text, []byte("no library"), 0o666); err != nil {
@@ -62,11 +62,12 @@ func TestOpenLibraryRefuses(t *testing.T) {
 		{"missing", "/no/such/library.so", "/no/such/library.so"},
 		{"no library", text, "text.so"},
 		{"no table", compiled(t, "int other;"), "it has no mt_device_api_get"},
-		{"newer", made("1", "0"), fmt.Sprintf("kernel table of version %d", tableVersion+1)},
-		{"larger", made("0", "8"), fmt.Sprintf("this program needs version %d", tableVersion)},
-		{"empty", made("0", "0"), "matmul is missing"},
+		{"newer", made("1", "0", "0"), fmt.Sprintf("kernel table of version %d", tableVersion+1)},
+		{"larger", made("0", "8", "0"), fmt.Sprintf("this program needs version %d", tableVersion)},
+		{"other ops", made("0", "0", "1"), "kernel table of ops"},
+		{"empty", made("0", "0", "0"), "is missing; build the library whole"},
 		{"no table behind it", compiled(t, "void *mt_device_api_get(void) { return 0; }"), "has no kernel table"},
-		{"cut short", halved(t, made("0", "0")), "cut short"},
+		{"cut short", halved(t, made("0", "0", "0")), "cut short"},
 	} {
 		_, err := OpenLibrary(c.path, 0)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

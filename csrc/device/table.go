@@ -11,6 +11,12 @@ static int64_t mt_scratch(const mt_device_api *api, int op, const void *args) { 
 static int32_t mt_run(const mt_device_api *api, mt_context *ctx, int op, const void *args, void *scratch, int32_t phase, int64_t tile) {
   return api->op[op].run(ctx, args, scratch, phase, tile);
 }
+static int64_t mt_args_bytes(int op) {
+#define BYTES(number, name) sizeof(mt_##name##_args),
+  static const int64_t bytes[] = {MT_EACH_OP(BYTES)};
+#undef BYTES
+  return bytes[op];
+}
 static const char *mt_describe(const mt_device_api *api) { return api->describe(); }
 */
 import "C"
@@ -55,10 +61,15 @@ func OpenHostTable(api unsafe.Pointer, pool *Pool) (Backend, error) {
 // tableVersion is what both sides of a table must be.
 const tableVersion = C.MT_DEVICE_VERSION
 
+const knownBytes = C.sizeof_mt_known
+
 func checkTable(api *C.mt_device_api) error {
 	if api.version != tableVersion || api.bytes != C.sizeof_mt_device_api || api.ops != C.MT_OPS || int(api.ops) != int(Ops) {
 		return fmt.Errorf("kernel table of version %d, %d bytes, %d ops; this program needs version %d, %d bytes, %d ops: build both from one source",
 			api.version, api.bytes, api.ops, tableVersion, C.sizeof_mt_device_api, C.MT_OPS)
+	}
+	if api.sum != C.MT_OPS_SUM {
+		return fmt.Errorf("kernel table of ops %08x; this program has %08x: build both from one source", api.sum, uint32(C.MT_OPS_SUM))
 	}
 	for op := range Ops {
 		if api.op[op].tiles == nil || api.op[op].run == nil {
@@ -67,6 +78,12 @@ func checkTable(api *C.mt_device_api) error {
 	}
 	return nil
 }
+
+// argsBytes is the size of op's argument struct as C sees it.
+func argsBytes(op Op) int64 { return int64(C.mt_args_bytes(C.int(op))) }
+
+// knownTo is what a table's device knows; Known and mt_known are made of one list.
+func knownTo(api *C.mt_device_api) *Known { return (*Known)(unsafe.Pointer(&api.known)) }
 
 // Close frees workspaces and scratch, which are as large as a small model.
 func (t *hostTable) Close() {
@@ -85,6 +102,9 @@ func workspaceBytes(api *C.mt_device_api) int64 { return max(int64(api.workspace
 func (t *hostTable) Describe() string { return C.GoString(C.mt_describe(t.api)) }
 
 func (t *hostTable) Run(op Op, args unsafe.Pointer) error {
+	if err := knownTo(t.api).Refusal(op, args); err != nil {
+		return err
+	}
 	if err := t.reserve(int64(C.mt_scratch(t.api, C.int(op), args))); err != nil {
 		return err
 	}

@@ -4,16 +4,17 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 )
 
-func activationForward(b *backend, a *device.ActivationForwardArgs) {
-	f := a.Y.Last()
+func (b *backend) ActivationForward(a *device.ActivationForwardArgs) {
+	f, formula := a.Y.Last(), formulas[a.Kind]
 	b.spread(a.Y.Rows(), each(f), func(from, to int64) {
 		x, y := make([]float64, a.X.Last()), make([]float64, f)
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
 			for i := range y {
-				y[i], _ = activate(a.Kind, x[i])
+				y[i], _ = formula(x[i])
 				if a.Kind.Gated() {
 					y[i] *= x[f+int64(i)]
 				}
@@ -23,15 +24,15 @@ func activationForward(b *backend, a *device.ActivationForwardArgs) {
 	})
 }
 
-func activationBackward(b *backend, a *device.ActivationBackwardArgs) {
-	f := a.DY.Last()
+func (b *backend) ActivationBackward(a *device.ActivationBackwardArgs) {
+	f, formula := a.DY.Last(), formulas[a.Kind]
 	b.spread(a.DY.Rows(), each(f), func(from, to int64) {
 		x, dy := make([]float64, a.X.Last()), make([]float64, f)
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
 			loadRow(dy, a.DY, r)
 			for i := range dy {
-				y, slope := activate(a.Kind, x[i])
+				y, slope := formula(x[i])
 				dx := dy[i] * slope
 				if a.Kind.Gated() {
 					dx *= x[f+int64(i)]
@@ -44,21 +45,18 @@ func activationBackward(b *backend, a *device.ActivationBackwardArgs) {
 	})
 }
 
-// activate is the non-linearity (of the first half, where gated) and its slope.
-func activate(kind device.Activation, x float64) (y, slope float64) {
-	switch kind {
-	case device.GeluTanh:
-		return geluTanh(x), geluTanhSlope(x)
-	case device.GeluErf:
-		return geluErf(x), geluErfSlope(x)
-	case device.SquaredRelu:
-		p := math.Max(x, 0) // NaN stays
-		return p * p, 2 * p
-	case device.Swiglu:
-		return sigmoidUnit(x, 1)
-	default: // QuickGeglu
-		return sigmoidUnit(x, 1.702)
-	}
+// formulas are the non-linearities (of the first half, where gated) and their slopes.
+var formulas = map[device.Activation]func(x float64) (y, slope float64){
+	activations.GeluTanh:    func(x float64) (y, slope float64) { return geluTanh(x), geluTanhSlope(x) },
+	activations.GeluErf:     func(x float64) (y, slope float64) { return geluErf(x), geluErfSlope(x) },
+	activations.SquaredRelu: squaredRelu,
+	activations.Swiglu:      func(x float64) (y, slope float64) { return sigmoidUnit(x, 1) },
+	activations.QuickGeglu:  func(x float64) (y, slope float64) { return sigmoidUnit(x, 1.702) },
+}
+
+func squaredRelu(x float64) (y, slope float64) {
+	p := math.Max(x, 0) // NaN stays
+	return p * p, 2 * p
 }
 
 const (

@@ -6,9 +6,9 @@ import (
 	"monotron/csrc/device"
 )
 
-// attentionForward is softmax(scale·QKᵀ + ALiBi)·V; a tile is one group of one
+// AttentionForward is softmax(scale·QKᵀ + ALiBi)·V; a tile is one group of one
 // sample, whose heads share keys and values.
-func attentionForward(b *backend, a *device.AttentionForwardArgs) {
+func (b *backend) AttentionForward(a *device.AttentionForwardArgs) {
 	m := newMask(&a.Drop)
 	b.pool.Run(int64(a.Batch)*a.Q.Shape[1], func(_ int, tile int64) {
 		g := newGroup(a, m, tile/a.Q.Shape[1], tile%a.Q.Shape[1])

@@ -6,10 +6,10 @@ import (
 	"monotron/csrc/device"
 )
 
-// attentionBackward: with p = exp(s−lse) and z its mask over 1−rate,
+// AttentionBackward: with p = exp(s−lse) and z its mask over 1−rate,
 // dv = Σ p·z·do, dp = z·(do·v), ds = p·(dp − do·o), dq = scale·Σ ds·k,
 // dk = scale·Σ ds·q (Dao, arXiv 2307.08691, section 2.3).
-func attentionBackward(b *backend, a *device.AttentionBackwardArgs) {
+func (b *backend) AttentionBackward(a *device.AttentionBackwardArgs) {
 	f := &a.Forward
 	m := newMask(&f.Drop)
 	b.pool.Run(int64(f.Batch)*f.Q.Shape[1], func(_ int, tile int64) {

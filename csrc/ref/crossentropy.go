@@ -6,8 +6,8 @@ import (
 	"monotron/csrc/device"
 )
 
-// crossEntropyStats: no column at all gives Max −inf and Sum 0.
-func crossEntropyStats(b *backend, a *device.CrossEntropyStatsArgs) {
+// CrossEntropyStats: no column at all gives Max −inf and Sum 0.
+func (b *backend) CrossEntropyStats(a *device.CrossEntropyStatsArgs) {
 	labels := ids(a.Labels)
 	b.spread(a.Logits.Shape[0], each(a.Columns), func(from, to int64) {
 		x := make([]float64, a.Columns)
@@ -30,7 +30,7 @@ func crossEntropyStats(b *backend, a *device.CrossEntropyStatsArgs) {
 	})
 }
 
-func crossEntropyLoss(_ *backend, a *device.CrossEntropyLossArgs) {
+func (_ *backend) CrossEntropyLoss(a *device.CrossEntropyLossArgs) {
 	loss, top, target := vector(a.Sum), vector(a.Max), vector(a.Target)
 	for r := range loss {
 		loss[r] = math.Log(loss[r]) + top[r] - target[r]
@@ -38,7 +38,7 @@ func crossEntropyLoss(_ *backend, a *device.CrossEntropyLossArgs) {
 	store(a.Loss, 0, loss)
 }
 
-func crossEntropyGrad(b *backend, a *device.CrossEntropyGradArgs) {
+func (b *backend) CrossEntropyGrad(a *device.CrossEntropyGradArgs) {
 	labels, scale := ids(a.Labels), 1.0
 	if a.Scale.Given() {
 		scale = one(a.Scale, 0)

@@ -49,7 +49,7 @@ func (m mask) applyRow(x []float64, r int64) {
 	}
 }
 
-func dropoutAdd(b *backend, a *device.DropoutAddArgs) {
+func (b *backend) DropoutAdd(a *device.DropoutAddArgs) {
 	h := a.X.Last()
 	bias, m := vector(a.Bias), newMask(&a.Drop)
 	b.spread(a.X.Rows(), each(h), func(from, to int64) {
@@ -71,7 +71,7 @@ func dropoutAdd(b *backend, a *device.DropoutAddArgs) {
 	})
 }
 
-func dropoutBackward(b *backend, a *device.DropoutBackwardArgs) {
+func (b *backend) DropoutBackward(a *device.DropoutBackwardArgs) {
 	h := a.DY.Last()
 	m := newMask(&a.Drop)
 	b.spread(a.DY.Rows(), each(h), func(from, to int64) {
@@ -84,8 +84,8 @@ func dropoutBackward(b *backend, a *device.DropoutBackwardArgs) {
 	})
 }
 
-// uniform: the float of a word's top 24 bits.
-func uniform(b *backend, a *device.UniformArgs) {
+// Uniform: the float of a word's top 24 bits.
+func (b *backend) Uniform(a *device.UniformArgs) {
 	key := device.StepKey(a.Stream, uint64(int64(one(a.Step, 0))))
 	b.spread(a.Out.Len(), 1<<14, func(from, to int64) {
 		v := make([]float64, to-from)

@@ -6,8 +6,8 @@ import (
 	"monotron/csrc/device"
 )
 
-// columnSum adds rows in order; tiles are columns.
-func columnSum(b *backend, a *device.ColumnSumArgs) {
+// ColumnSum adds rows in order; tiles are columns.
+func (b *backend) ColumnSum(a *device.ColumnSumArgs) {
 	b.spread(a.X.Last(), 64, func(from, to int64) {
 		total, x := make([]float64, to-from), make([]float64, to-from)
 		for r := range a.X.Shape[0] {
@@ -18,7 +18,7 @@ func columnSum(b *backend, a *device.ColumnSumArgs) {
 	})
 }
 
-func add(b *backend, a *device.AddArgs) {
+func (b *backend) Add(a *device.AddArgs) {
 	b.spread(a.Out.Len(), 1<<14, func(from, to int64) {
 		x, y := make([]float64, to-from), make([]float64, to-from)
 		load(x, a.A, from)
@@ -28,8 +28,8 @@ func add(b *backend, a *device.AddArgs) {
 	})
 }
 
-// copyOp converts; equal dtypes keep their bits.
-func copyOp(b *backend, a *device.CopyArgs) {
+// Copy converts; equal dtypes keep their bits.
+func (b *backend) Copy(a *device.CopyArgs) {
 	n := a.Dst.Last()
 	dst, src := a.Dst, a.Src
 	b.spread(dst.Rows(), each(n), func(from, to int64) {
@@ -49,7 +49,7 @@ func copyOp(b *backend, a *device.CopyArgs) {
 	})
 }
 
-func fill(b *backend, a *device.FillArgs) {
+func (b *backend) Fill(a *device.FillArgs) {
 	b.spread(a.Out.Len(), 1<<14, func(from, to int64) {
 		v := make([]float64, to-from)
 		for i := range v {

@@ -2,7 +2,7 @@ package ref
 
 import "monotron/csrc/device"
 
-func embeddingForward(b *backend, a *device.EmbeddingForwardArgs) {
+func (b *backend) EmbeddingForward(a *device.EmbeddingForwardArgs) {
 	h := a.Out.Last()
 	tokens := ids(a.IDs)
 	b.spread(int64(len(tokens)), each(h), func(from, to int64) {
@@ -23,8 +23,8 @@ func embeddingForward(b *backend, a *device.EmbeddingForwardArgs) {
 	})
 }
 
-// embeddingBackward sums each row's tokens in order; tiles are columns.
-func embeddingBackward(b *backend, a *device.EmbeddingBackwardArgs) {
+// EmbeddingBackward sums each row's tokens in order; tiles are columns.
+func (b *backend) EmbeddingBackward(a *device.EmbeddingBackwardArgs) {
 	where := map[int64][]int64{} // row of the table: its tokens
 	for r, id := range ids(a.IDs) {
 		if row := int64(id) - a.Start; row >= 0 && row < a.DTable.Shape[0] {

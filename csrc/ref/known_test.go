@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 	"monotron/csrc/ref"
 )
 
@@ -117,11 +118,11 @@ func TestActivationKnown(t *testing.T) {
 	k := open(t)
 	s1, q1 := 1/(1+math.Exp(-1)), 1/(1+math.Exp(-1.702))
 	for kind, want := range map[device.Activation]struct{ y, dx []float64 }{
-		device.GeluTanh:    {[]float64{0, 50, 0.8411919906082768}, []float64{0.5, 1}},
-		device.GeluErf:     {[]float64{0, 50, 0.8413447460685429}, []float64{0.5, 1}},
-		device.SquaredRelu: {[]float64{0, 2500, 1}, []float64{0, 100}},
-		device.Swiglu:      {[]float64{0, 250, 7 * s1}, []float64{1.5, 5}},
-		device.QuickGeglu:  {[]float64{0, 250, 7 * q1}, []float64{1.5, 5}},
+		activations.GeluTanh:    {[]float64{0, 50, 0.8411919906082768}, []float64{0.5, 1}},
+		activations.GeluErf:     {[]float64{0, 50, 0.8413447460685429}, []float64{0.5, 1}},
+		activations.SquaredRelu: {[]float64{0, 2500, 1}, []float64{0, 100}},
+		activations.Swiglu:      {[]float64{0, 250, 7 * s1}, []float64{1.5, 5}},
+		activations.QuickGeglu:  {[]float64{0, 250, 7 * q1}, []float64{1.5, 5}},
 	} {
 		in := []float64{0, 50, 1}
 		if kind.Gated() {

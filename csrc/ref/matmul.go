@@ -10,7 +10,7 @@ const (
 	tileDepth   = 128
 )
 
-func matmul(b *backend, a *device.MatmulArgs) {
+func (b *backend) Matmul(a *device.MatmulArgs) {
 	m, n := a.C.Shape[0], a.C.Shape[1]
 	across := (n + tileColumns - 1) / tileColumns
 	down := (m + tileRows - 1) / tileRows
@@ -83,6 +83,9 @@ func addProduct(c, a, b []float64, rows, depth, columns int) {
 	}
 }
 
+// epilogues but for none.
+var epilogues = map[device.Epilogue]func(float64) float64{device.GeluTanhEpilogue: geluTanh, device.GeluErfEpilogue: geluErf}
+
 // finish adds bias or the old C, applies the epilogue and stores the tile.
 func finish(a *device.MatmulArgs, sums []float64, i, rows, j, columns int64) {
 	other := make([]float64, columns)
@@ -99,10 +102,7 @@ func finish(a *device.MatmulArgs, sums []float64, i, rows, j, columns int64) {
 		}
 		if a.Epilogue != device.NoEpilogue {
 			store(a.Aux, (i+r)*a.Aux.Stride[0]+j, row)
-			f := geluTanh
-			if a.Epilogue == device.GeluErfEpilogue {
-				f = geluErf
-			}
+			f := epilogues[a.Epilogue]
 			for c, x := range row {
 				row[c] = f(x)
 			}

@@ -6,9 +6,9 @@ import (
 	"monotron/csrc/device"
 )
 
-// normForward is layer normalisation (Ba et al., arXiv 1607.06450) or RMSNorm
+// NormForward is layer normalisation (Ba et al., arXiv 1607.06450) or RMSNorm
 // (Zhang and Sennrich, arXiv 1910.07467).
-func normForward(b *backend, a *device.NormForwardArgs) {
+func (b *backend) NormForward(a *device.NormForwardArgs) {
 	h := a.X.Last()
 	gamma, beta := weights(a.Gamma, a.OnePlus), vector(a.Beta)
 	b.spread(a.X.Rows(), each(h), func(from, to int64) {
@@ -40,10 +40,10 @@ func normForward(b *backend, a *device.NormForwardArgs) {
 	})
 }
 
-// normBackward: with x̂ = (x−mean)·rstd and g = dy·gamma,
+// NormBackward: with x̂ = (x−mean)·rstd and g = dy·gamma,
 // dx = rstd·(g − mean(g) − x̂·mean(g·x̂)), without mean(g) for RMSNorm;
 // dgamma += Σ dy·x̂, dbeta += Σ dy. These come first: dx may take dy's place.
-func normBackward(b *backend, a *device.NormBackwardArgs) {
+func (b *backend) NormBackward(a *device.NormBackwardArgs) {
 	normWeightGrads(b, a)
 	h := a.X.Last()
 	gamma := weights(a.Gamma, a.OnePlus)

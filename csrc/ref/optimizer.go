@@ -6,7 +6,7 @@ import (
 	"monotron/csrc/device"
 )
 
-func adamW(b *backend, a *device.AdamWArgs) {
+func (b *backend) AdamW(a *device.AdamWArgs) {
 	hyper := vector(a.Hyper)
 	if hyper[device.HyperSkip] != 0 {
 		return
@@ -28,7 +28,7 @@ func adamW(b *backend, a *device.AdamWArgs) {
 	})
 }
 
-func sgd(b *backend, a *device.SGDArgs) {
+func (b *backend) SGD(a *device.SGDArgs) {
 	hyper := vector(a.Hyper)
 	if hyper[device.HyperSkip] != 0 {
 		return

@@ -9,7 +9,8 @@
 package ref
 
 import (
-	"fmt"
+	"maps"
+	"slices"
 	"unsafe"
 
 	"monotron/csrc/device"
@@ -30,43 +31,24 @@ func (b *backend) Describe() string { return "plain Go in float64" }
 
 // Run does op before it returns.
 func (b *backend) Run(op device.Op, args unsafe.Pointer) error {
-	if op < 0 || op >= device.Ops {
-		return fmt.Errorf("ref: no op %d", op)
+	if err := known.Refusal(op, args); err != nil {
+		return err
 	}
-	ops[op](b, args)
+	device.Do(b, op, args)
 	return nil
 }
 
-var ops = [device.Ops]func(*backend, unsafe.Pointer){
-	device.OpMatmul:             with(matmul),
-	device.OpNormForward:        with(normForward),
-	device.OpNormBackward:       with(normBackward),
-	device.OpActivationForward:  with(activationForward),
-	device.OpActivationBackward: with(activationBackward),
-	device.OpRope:               with(rope),
-	device.OpAttentionForward:   with(attentionForward),
-	device.OpAttentionBackward:  with(attentionBackward),
-	device.OpEmbeddingForward:   with(embeddingForward),
-	device.OpEmbeddingBackward:  with(embeddingBackward),
-	device.OpCrossEntropyStats:  with(crossEntropyStats),
-	device.OpCrossEntropyLoss:   with(crossEntropyLoss),
-	device.OpCrossEntropyGrad:   with(crossEntropyGrad),
-	device.OpDropoutAdd:         with(dropoutAdd),
-	device.OpDropoutBackward:    with(dropoutBackward),
-	device.OpColumnSum:          with(columnSum),
-	device.OpAdd:                with(add),
-	device.OpCopy:               with(copyOp),
-	device.OpFill:               with(fill),
-	device.OpUniform:            with(uniform),
-	device.OpGradStats:          with(gradStats),
-	device.OpWeightedSum:        with(weightedSum),
-	device.OpGradScale:          with(gradScale),
-	device.OpAdamW:              with(adamW),
-	device.OpSGD:                with(sgd),
+// known lists what the files of the ops have formulas for.
+var known = &device.Known{
+	DTypes:     1<<device.DTypes - 1, // by device.LoadFloat64
+	Values:     device.SetOf(device.F32, device.BF16, device.F16, device.F64),
+	Activation: keys(formulas),
+	Epilogue:   keys(epilogues) | device.SetOf(device.NoEpilogue),
+	NormKind:   device.SetOf(device.LayerNormKind, device.RMSNormKind),
 }
 
-func with[A any](f func(*backend, *A)) func(*backend, unsafe.Pointer) {
-	return func(b *backend, args unsafe.Pointer) { f(b, (*A)(args)) }
+func keys[E ~int32, V any](m map[E]V) device.Set {
+	return device.SetOf(slices.Collect(maps.Keys(m))...)
 }
 
 // spread cuts 0..n into stretches of at most `each` and runs them on the pool.

@@ -11,6 +11,9 @@ import (
 // Claim: the table's cases are sound: they repeat, inputs stay, gaps stay.
 func TestValues(t *testing.T) { devicetest.Values(t, ref.Open()) }
 
+// Claim: what a device does not know, it refuses.
+func TestRefusals(t *testing.T) { devicetest.Refusals(t, ref.Open()) }
+
 // Claim (doc.go of device): results do not depend on the number of threads.
 func TestSameBits(t *testing.T) {
 	devicetest.SameBits(t, func(pool *device.Pool) *device.Device { return ref.OpenOn(pool) })

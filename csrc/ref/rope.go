@@ -2,8 +2,8 @@ package ref
 
 import "monotron/csrc/device"
 
-// rope rotates pairs of channels (Su et al., arXiv 2104.09864).
-func rope(b *backend, a *device.RopeArgs) {
+// Rope rotates pairs of channels (Su et al., arXiv 2104.09864).
+func (b *backend) Rope(a *device.RopeArgs) {
 	positions := ids(a.Positions)
 	half := int64(a.RotDims) / 2
 	heads := a.X.Shape[1] * a.X.Shape[2]

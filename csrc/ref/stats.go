@@ -6,8 +6,8 @@ import (
 	"monotron/csrc/device"
 )
 
-// gradStats sums stretches of 65536 elements, then the stretches in order.
-func gradStats(b *backend, a *device.GradStatsArgs) {
+// GradStats sums stretches of 65536 elements, then the stretches in order.
+func (b *backend) GradStats(a *device.GradStatsArgs) {
 	const stretch = 1 << 16
 	n := a.X.Len()
 	parts := make([][device.Stats]float64, (n+stretch-1)/stretch)
@@ -33,13 +33,13 @@ func gradStats(b *backend, a *device.GradStatsArgs) {
 	addTo(a.Out, 0, total[:])
 }
 
-func weightedSum(_ *backend, a *device.WeightedSumArgs) {
+func (_ *backend) WeightedSum(a *device.WeightedSumArgs) {
 	x, w := vector(a.X), vector(a.W)
 	addTo(a.Out, 0, []float64{dot(x, w), sum(w)})
 }
 
-// gradScale: with MaxNorm, clipping by the global norm (Pascanu et al., arXiv 1211.5063).
-func gradScale(_ *backend, a *device.GradScaleArgs) {
+// GradScale: with MaxNorm, clipping by the global norm (Pascanu et al., arXiv 1211.5063).
+func (_ *backend) GradScale(a *device.GradScaleArgs) {
 	scale := one(a.Hyper, device.HyperLossScale)
 	norm, factor, skip := math.Sqrt(one(a.Stats, device.StatSquares))/scale, 1.0, 0.0
 	if a.MaxNorm != 0 {

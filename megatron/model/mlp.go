@@ -2,6 +2,7 @@ package model
 
 import (
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )
@@ -13,15 +14,14 @@ type mlp struct {
 	kind device.Activation
 }
 
-var activations = map[string]device.Activation{
-	spec.GeluTanh: device.GeluTanh, spec.GeluErf: device.GeluErf, spec.SquaredRelu: device.SquaredRelu,
-	spec.Swiglu: device.Swiglu, spec.QuickGeglu: device.QuickGeglu,
-}
-
 func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 	f, h := int64(m.FFNHiddenSize), int64(m.HiddenSize)
 	r := p.region()
 	n := f / int64(r.Size())
+	kind, err := activations.Of(m.Activation)
+	if err != nil {
+		panic(err) // NewStage has refused it
+	}
 	rows := [][2]int64{{n * int64(r.Rank()), n}}
 	if m.Gated() {
 		rows = append(rows, [2]int64{f + n*int64(r.Rank()), n})
@@ -29,7 +29,7 @@ func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 	return &mlp{
 		fc1:  mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc1", Out: int64(m.FC1Rows()), In: h, Rows: rows, Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}}),
 		fc2:  mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc2", Out: h, In: f, Bias: m.LinearBias, Init: outputInit(m)}),
-		kind: activations[m.Activation],
+		kind: kind,
 	}
 }
 
@@ -67,9 +67,9 @@ func (l *mlp) inner(p *Pass, s *device.Scope, x Tensor) (saved *mlpSaved, err er
 
 func epilogue(kind device.Activation) device.Epilogue {
 	switch kind {
-	case device.GeluTanh:
+	case activations.GeluTanh:
 		return device.GeluTanhEpilogue
-	case device.GeluErf:
+	case activations.GeluErf:
 		return device.GeluErfEpilogue
 	}
 	return device.NoEpilogue

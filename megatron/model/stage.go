@@ -2,6 +2,7 @@ package model
 
 import (
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 	"monotron/fault"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -51,6 +52,9 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	}
 	if err := p.check(&c); err != nil {
 		return nil, err
+	}
+	if _, err := activations.Of(c.Model.Activation); err != nil {
+		return nil, fault.With(fault.Usage, err)
 	}
 	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), chunks: c.Recompute.chunks(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
 	if c.Embedding {

@@ -5,15 +5,12 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 )
-
-var activationNames = map[device.Activation]string{
-	device.GeluTanh: "gelu tanh", device.GeluErf: "gelu erf", device.SquaredRelu: "squared relu", device.Swiglu: "swiglu", device.QuickGeglu: "quick geglu",
-}
 
 func activationCases() []Case {
 	var cases []Case
-	for kind := device.GeluTanh; kind <= device.QuickGeglu; kind++ {
+	for kind := range activations.Activations {
 		for _, d := range valueTypes {
 			for _, s := range [][2]int64{{1, 1}, {0, 4}, {3, 5}, {17, 65}, {5, 129}, {70, 1000}} {
 				cases = append(cases, activationForwardCase(d, kind, s[0], s[1], 0), activationBackwardCase(d, kind, s[0], s[1], 0, false))
@@ -22,7 +19,7 @@ func activationCases() []Case {
 		}
 		cases = append(cases, extremeActivation(kind))
 	}
-	return append(cases, activationForwardCase(device.F32, device.Swiglu, 300, 1000, 0), activationBackwardCase(device.F32, device.Swiglu, 300, 1000, 0, false))
+	return append(cases, activationForwardCase(device.F32, activations.Swiglu, 300, 1000, 0), activationBackwardCase(device.F32, activations.Swiglu, 300, 1000, 0, false))
 }
 
 // Inputs reach ±√3·activationSpread, where the tails of gelu are.
@@ -72,7 +69,7 @@ func activationBackwardCase(d device.DType, kind device.Activation, rows, f, pad
 }
 
 func activationName(d device.DType, kind device.Activation, rows, f, pad int64) string {
-	name := fmt.Sprintf("%s %dx%d %s", d, rows, f, activationNames[kind])
+	name := fmt.Sprintf("%s %dx%d %s", d, rows, f, kind)
 	if pad > 0 {
 		name += " strided"
 	}
@@ -82,7 +79,7 @@ func activationName(d device.DType, kind device.Activation, rows, f, pad int64) 
 // extremeActivation: far out every gelu is 0 or x, nothing overflows on the way,
 // and NaN stays NaN (fp16 training finds overflow by it).
 func extremeActivation(kind device.Activation) Case {
-	return Case{Op: device.OpActivationForward, Name: "f32 extremes " + activationNames[kind], Setup: func(e *Env) func() {
+	return Case{Op: device.OpActivationForward, Name: "f32 extremes " + kind.String(), Setup: func(e *Env) func() {
 		in := []float64{0, 30, -30, 100, -100, 1000, -1000, 1e-30, -1e-30, math.NaN(), math.Inf(1)}
 		f := len(in)
 		a := device.ActivationForwardArgs{Kind: kind, Y: e.Out("Y", tol(device.F32, 1, 1), device.F32, 1, int64(f))}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 	"monotron/csrc/ref"
 )
 
@@ -81,7 +82,7 @@ func benchCases(d device.DType) []Case {
 		copyCase(d, device.F32, tokens, "plain"), fillCase(d, benchTokens*benchHidden, 0), gradStatsCase(d, benchFFN*benchHidden),
 		adamWCase(benchFFN*benchHidden, optimizerOptions{model: d}), sgdCase(benchFFN*benchHidden, optimizerOptions{model: d, momentum: 0.9}),
 	}
-	for kind := device.GeluTanh; kind <= device.QuickGeglu; kind++ {
+	for kind := range activations.Activations {
 		cases = append(cases, activationForwardCase(d, kind, benchTokens, benchFFN, 0), activationBackwardCase(d, kind, benchTokens, benchFFN, 0, false))
 	}
 	if d == device.F32 { // these have one type

@@ -1,7 +1,7 @@
 // Package devicetest is the one table of op cases, with three uses: values of
 // any device against the plain Go oracle (Values), the oracle's gradients against
 // finite differences (Gradients), and speed (Bench). SameBits runs the same table
-// with different numbers of threads.
+// with different numbers of threads, Refusals with values that no device knows.
 //
 // Reading order: env.go (a case's memory), tolerance.go (what equal means), then
 // the cases, one file a family.
@@ -86,16 +86,20 @@ func SameBits(t *testing.T, open func(pool *device.Pool) *device.Device) {
 }
 
 func eachOp(t *testing.T, body func(t *testing.T, c Case)) {
+	eachOpOnce(t, func(t *testing.T, cases []Case) {
+		for _, c := range cases {
+			t.Run(strings.ReplaceAll(c.Name, " ", "_"), func(t *testing.T) { body(t, c) })
+		}
+	})
+}
+
+func eachOpOnce(t *testing.T, body func(t *testing.T, cases []Case)) {
 	byOp := map[device.Op][]Case{}
 	for _, c := range Cases() {
 		byOp[c.Op] = append(byOp[c.Op], c)
 	}
 	for op := range device.Ops {
-		t.Run(op.String(), func(t *testing.T) {
-			for _, c := range byOp[op] {
-				t.Run(strings.ReplaceAll(c.Name, " ", "_"), func(t *testing.T) { body(t, c) })
-			}
-		})
+		t.Run(op.String(), func(t *testing.T) { body(t, byOp[op]) })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 	"monotron/csrc/ref"
 )
 
@@ -76,7 +77,7 @@ func (g *gradient) check(name string, x, dx device.Tensor, loss func() float64) 
 // through the epilogue's activation.
 func matmulGradient(g *gradient) {
 	const m, n, k = 3, 5, 4
-	for epilogue, kind := range map[device.Epilogue]device.Activation{device.NoEpilogue: -1, device.GeluTanhEpilogue: device.GeluTanh, device.GeluErfEpilogue: device.GeluErf} {
+	for epilogue, kind := range map[device.Epilogue]device.Activation{device.NoEpilogue: -1, device.GeluTanhEpilogue: activations.GeluTanh, device.GeluErfEpilogue: activations.GeluErf} {
 		a := device.MatmulArgs{A: g.in(m, k), B: g.in(n, k), TransB: 1, Bias: g.in(n), C: g.out(m, n), Epilogue: epilogue}
 		w := g.in(m, n)
 		dc := w
@@ -126,11 +127,11 @@ func normGradients(g *gradient) {
 }
 
 func activationGradients(g *gradient) {
-	for kind, name := range activationNames {
+	for kind := range activations.Activations {
 		f := device.ActivationForwardArgs{X: g.in(4, 5*gates(kind)), Y: g.out(4, 5), Kind: kind}
 		w, dx := g.in(4, 5), g.out(4, 5*gates(kind))
 		g.Dev.ActivationBackward(device.ActivationBackwardArgs{DX: dx, DY: w, X: f.X, Kind: kind})
-		g.check(name, f.X, dx, func() float64 {
+		g.check(kind.String(), f.X, dx, func() float64 {
 			g.Dev.ActivationForward(f)
 			return g.loss(w, f.Y)
 		})

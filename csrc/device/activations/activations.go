@@ -1,0 +1,66 @@
+// Package activations is the one table of the MLP's non-linearities: what each is called
+// in our files, Megatron's flags and other programs' files, and whether it is gated. A
+// new one is a row here and a formula in the activation file of each device; everybody
+// else asks the table.
+package activations
+
+import "fmt"
+
+// Activation is the MLP's non-linearity.
+type Activation int32
+
+const (
+	GeluTanh Activation = iota
+	GeluErf
+	SquaredRelu
+	Swiglu     // silu(first half)·second half
+	QuickGeglu // x·sigmoid(1.702x) of the first half · second half
+	Activations
+)
+
+// Row is what is said of an activation.
+type Row struct {
+	Name  string // in our files
+	Gated bool   // its input is twice as wide as its output
+	// Flag is Megatron's switch that chooses it, without dashes; its name with
+	// underscores stands for it in Megatron's checkpoints. Without any, it is GELU:
+	// tanh, or erf with --no-bias-gelu-fusion.
+	Flag, Help string
+	// HF are its names in Hugging Face's configs, the first of which is written; of a
+	// gated one the name of what its first half goes through.
+	HF []string
+}
+
+var table = [Activations]Row{
+	GeluTanh:    {Name: "gelu_tanh", HF: []string{"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}},
+	GeluErf:     {Name: "gelu", HF: []string{"gelu"}},
+	SquaredRelu: {Name: "squared_relu", HF: []string{"relu2"}, Flag: "squared-relu", Help: "MLP with relu(x)^2"},
+	Swiglu:      {Name: "swiglu", HF: []string{"silu"}, Gated: true, Flag: "swiglu", Help: "gated MLP silu(gate)*up"},
+	QuickGeglu:  {Name: "quick_geglu", HF: []string{"quick_gelu"}, Gated: true, Flag: "quick-geglu", Help: "gated MLP x*sigmoid(1.702x)"},
+}
+
+// Of is the activation of a name, as our files have it.
+func Of(name string) (Activation, error) {
+	for a := range Activations {
+		if table[a].Name == name {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("there is no activation %q", name)
+}
+
+// Each lists the rows.
+func Each() []Row { return table[:] }
+
+// Row is what is said of a; of an unknown one its number alone.
+func (a Activation) Row() Row {
+	if a < 0 || a >= Activations {
+		return Row{Name: fmt.Sprintf("activation(%d)", int32(a))}
+	}
+	return table[a]
+}
+
+func (a Activation) String() string { return a.Row().Name }
+
+// Gated tells whether a's input is twice as wide as its output.
+func (a Activation) Gated() bool { return a.Row().Gated }

@@ -1,0 +1,75 @@
+package device
+
+import "fmt"
+
+// Epilogue is what follows a matmul.
+type Epilogue int32
+
+const (
+	NoEpilogue       Epilogue = iota // C = AB (+ bias where given)
+	GeluTanhEpilogue                 // Aux = AB + bias, C = gelu(Aux)
+	GeluErfEpilogue
+)
+
+// MatmulArgs: C = op(A)·op(B) + bias, then the epilogue; with Accumulate
+// C += op(A)·op(B) (no bias, no epilogue; C f32: main gradients).
+// op(A) [m,k], op(B) [k,n], both of one value dtype; C [m,n] of that dtype or
+// f32; Bias [n] and Aux [m,n] of the value dtype of A. Sums in f32.
+//
+//op:matmul
+type MatmulArgs struct {
+	C          Tensor `dtype:"value|f32"`
+	A, B       Tensor `dtype:"value"`
+	Bias, Aux  Tensor `dtype:"value"`
+	TransA     int32  // A is stored [k,m]
+	TransB     int32  // B is stored [n,k]
+	Accumulate int32
+	Epilogue   Epilogue
+}
+
+func (a *MatmulArgs) check() bool {
+	if a.A.Rank != 2 || a.B.Rank != 2 {
+		return false
+	}
+	m, k := dims(a.A, a.TransA)
+	k2, n := dims(a.B, a.TransB)
+	plain := !a.Bias.Given() && a.Epilogue == NoEpilogue && (a.C.DType == F32 || a.C.DType == F64)
+	return k == k2 && shaped(a.C, m, n) && optional(a.Bias, n) && optional(a.Aux, m, n) &&
+		(a.Epilogue == NoEpilogue) == !a.Aux.Given() && (a.Accumulate == 0 || plain)
+}
+
+func (a *MatmulArgs) main() Tensor { return a.C }
+
+func (a *MatmulArgs) work() Work {
+	_, k := dims(a.A, a.TransA)
+	once := size(a.A, a.B, a.C, a.Aux)
+	if a.Accumulate != 0 {
+		once += size(a.C)
+	}
+	return Work{2 * float64(a.C.Len()) * float64(k), once}
+}
+
+// describe names a product by its sizes: m x n x k, with t for an operand
+// that is stored transposed, += for accumulation.
+func (a *MatmulArgs) describe() string {
+	m, k := dims(a.A, a.TransA)
+	how := [2]byte{'n', 'n'}
+	for i, trans := range []int32{a.TransA, a.TransB} {
+		if trans != 0 {
+			how[i] = 't'
+		}
+	}
+	text := fmt.Sprintf("%s %dx%dx%d %s", a.A.DType, m, a.C.Last(), k, how[:])
+	if a.Accumulate != 0 {
+		text += " +="
+	}
+	return text
+}
+
+// dims are rows and columns of a matrix as an operand, transposed where told.
+func dims(t Tensor, trans int32) (rows, columns int64) {
+	if trans != 0 {
+		return t.Shape[1], t.Shape[0]
+	}
+	return t.Shape[0], t.Shape[1]
+}

@@ -1,0 +1,57 @@
+package device
+
+// ColumnSumArgs: Out f32 [n] += Σ_rows X [rows,n]: bias gradients.
+//
+//op:column_sum
+type ColumnSumArgs struct {
+	Out Tensor `dtype:"f32"`
+	X   Tensor `dtype:"value"`
+}
+
+func (a *ColumnSumArgs) check() bool {
+	return a.X.Rank == 2 && shaped(a.Out, a.X.Last())
+}
+
+func (a *ColumnSumArgs) main() Tensor { return a.X }
+
+func (a *ColumnSumArgs) work() Work { return streamed(a.X) }
+
+// Places in the f64 [3] of GradStatsArgs.
+const (
+	StatSquares   = iota // Σ x² over finite and non-finite alike
+	StatNonFinite        // count of inf and nan
+	StatZeros            // count of exact zeros
+	Stats
+)
+
+// GradStatsArgs: Out f64 [3] += the statistics of X (contiguous, any dtype).
+//
+//op:grad_stats
+type GradStatsArgs struct {
+	Out Tensor `dtype:"f64"`
+	X   Tensor `dtype:"value|f64"`
+}
+
+func (a *GradStatsArgs) check() bool {
+	return shaped(a.Out, Stats) && a.X.Contiguous()
+}
+
+func (a *GradStatsArgs) main() Tensor { return a.X }
+
+func (a *GradStatsArgs) work() Work { return streamed(a.X) }
+
+// WeightedSumArgs: Out f64 [2] += (Σ X·W, Σ W); X, W f32 [n].
+//
+//op:weighted_sum
+type WeightedSumArgs struct {
+	Out  Tensor `dtype:"f64"`
+	X, W Tensor `dtype:"f32"`
+}
+
+func (a *WeightedSumArgs) check() bool {
+	return shaped(a.Out, 2) && same(a.X, a.W) && a.X.Contiguous() && a.W.Contiguous()
+}
+
+func (a *WeightedSumArgs) main() Tensor { return a.X }
+
+func (a *WeightedSumArgs) work() Work { return streamed(a.X, a.W) }
