@@ -88,7 +88,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	defer func() { err = errors.Join(err, job.Close()) }()
 	device := func() (*device.Device, error) { return open(config.Device) }
 	if config.Log.Extras {
-		if err := measurePeak(job, device); err != nil {
+		if err := afford(job, func() error { return job.MeasurePeak(device) }); err != nil {
 			return err
 		}
 	}
@@ -110,17 +110,6 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 		return work(rank)
 	}
 	return job.Ranks(process, device, checked)
-}
-
-// measurePeak takes a device of its own, so that the ranks' memory shows only
-// what they hold themselves.
-func measurePeak(job *training.Job, open func() (*device.Device, error)) error {
-	d, err := open()
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return afford(job, func() error { return job.MeasurePeak(d) })
 }
 
 // trainRank trains.

@@ -30,7 +30,7 @@ type Job struct {
 	faults   []inject.Fault
 
 	held *os.File // --save's folder, kept from other runs; nil: none
-	peak float64  // operations a second of this process, for MFU; 0: not measured
+	peak *peak    // of this process, for MFU; nil: not measured
 
 	open sync.Once // by the first rank that wants data
 	sets [3]dataset.Dataset

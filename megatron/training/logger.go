@@ -150,6 +150,9 @@ func (l *logger) step(r *Run, done stepLog) error {
 	if err != nil {
 		return err
 	}
+	if err := r.reconsider(s); err != nil {
+		return err
+	}
 	l.advance(1)
 	l.iterations++
 	if l.lines++; l.lines == 1 || due(r.Engine.Iteration, l.config.Log.Interval) {

@@ -27,10 +27,7 @@ func (l *logger) record(r *Run, done stepLog) (*report.Step, error) {
 	s.NextLearningRate, s.NextLossScale = r.Engine.Scheduler.LR(), r.Engine.Scaler.Scale()
 	s.Elapsed, s.Data, s.Forward, s.Backward, s.Update = took, done.data, result.Forward, result.Backward, result.UpdateFor
 	s.Ranks, s.FLOPs, s.Memory = l.rank.Sizes.World(), l.flops(done), memoryOf(r.device)
-	s.Peak = r.peak
-	if l.rank.RunName == "" { // all ranks are in this process, and share its device
-		s.Peak /= float64(s.Ranks)
-	}
+	s.Peak = r.peak.believed() / r.sharers()
 	if !s.Skipped {
 		s.GradNorm = &result.Update.GradNorm
 	}

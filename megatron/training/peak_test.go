@@ -1,0 +1,52 @@
+package training
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// Claim: a first look that was too low is repeated at once, later ones at most each half
+// minute; a machine that has grown slower or faster is looked at again; what a step has
+// reached is possible, so that no MFU is above 1; a look that fails changes nothing.
+func TestPeakIsMeasuredAgain(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	next, failure := 100.0, error(nil)
+	p := &peak{speed: 10, at: start, looked: 1, look: func() (float64, error) { return next, failure }}
+	for _, step := range []struct {
+		at      time.Duration
+		speed   float64 // of the step
+		truth   float64 // what a look would say
+		failure error
+		looks   bool
+		want    float64 // believed then
+	}{
+		{1, 5, 10, nil, false, 10},
+		{2, 44.8, 100, nil, true, 100}, // 448%
+		{3, 50, 100, nil, false, 100},
+		{4, 120, 100, nil, false, 120}, // too soon for a look
+		{40, 60, 100, nil, false, 120},
+		{41, 20, 40, nil, true, 40}, // others work here too
+		{42, 20, 40, nil, false, 40},
+		{90, 30, 80, errors.New("no memory"), true, 40},
+		{91, 30, 80, nil, false, 40},
+		{130, 60, 80, nil, true, 80},
+	} {
+		now := start.Add(step.at * time.Second)
+		next, failure = step.truth, step.failure
+		looks := p.doubted(step.speed/p.believed(), now)
+		if looks {
+			if err := p.again(now); !errors.Is(err, step.failure) {
+				t.Error(err)
+			}
+		}
+		p.reached(step.speed)
+		if looks != step.looks || p.believed() != step.want {
+			t.Errorf("at %d s: looks %v, believes %g; want %v, %g", step.at, looks, p.believed(), step.looks, step.want)
+		}
+	}
+	var none *peak
+	if none.believed() != 0 {
+		t.Error("what was not measured is believed")
+	}
+}
