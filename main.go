@@ -46,7 +46,7 @@ func main() {
 		args = append([]string{"monotron", name}, args[1:]...)
 	}
 	if err := app.Run(args); err != nil {
-		notes.Stderr().Failure(err)
+		launched.Farewell(err)
 		os.Exit(int(fault.CodeOf(err)))
 	}
 }

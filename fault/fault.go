@@ -27,7 +27,7 @@ type coded struct {
 	err  error
 }
 
-func (c *coded) Error() string { return c.err.Error() }
+func (c *coded) Error() string { return worded(c.err.Error()) }
 func (c *coded) Unwrap() error { return c.err }
 
 // Errorf is fmt.Errorf with an exit code. The text says what, where (file,

@@ -15,6 +15,7 @@ import (
 	"monotron/megatron/formats/blocks"
 	"monotron/megatron/formats/safetensors"
 	"monotron/mpu"
+	"monotron/mpu/comm/failure"
 )
 
 const (
@@ -195,7 +196,7 @@ func (s *saver) agree(err error) error {
 		return err
 	}
 	if _, gone := os.Stat(mark); gone != nil {
-		return fault.Errorf(fault.IO, "checkpoint: another rank could not do its part of the save; its error says why (or %s is not one folder for all ranks)", s.dir)
+		return fault.With(fault.IO, failure.Elsewheref("checkpoint: another rank could not do its part of the save; its error says why (or %s is not one folder for all ranks)", s.dir))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/model"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/watch"
 )
 
@@ -75,7 +76,7 @@ func (r *Run) explain(ctx context.Context, err error, batch []*Micro, consumed i
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	v := &watch.Verdict{Kind: watch.NonFinite, Rank: s.Rank, Code: fault.Internal, Phase: watch.Forward.String(), Step: n.step, Layer: s.layer(), Tensor: s.Tensor, Samples: s.Samples, Time: time.Now()}
+	v := &failure.Verdict{Kind: failure.NonFinite, Rank: s.Rank, Code: fault.Internal, Phase: watch.Forward.String(), Step: n.step, Layer: s.layer(), Tensor: s.Tensor, Samples: s.Samples, Time: time.Now()}
 	if s.Depth == nowhere {
 		v.Phase = watch.Backward.String()
 	}

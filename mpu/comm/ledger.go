@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 )
 
 // Call is one collective, or one half of a point-to-point message, as one rank
@@ -67,9 +68,22 @@ func Differ(a, b *Call) error {
 	return fault.With(fault.Internal, m)
 }
 
+// Fill tells a verdict what is known: who has noticed is not who is wrong.
+func (m *Mismatch) Fill(v *failure.Verdict) {
+	v.Kind, v.Rank = failure.Mismatch, -1
+	if !m.ofMessage() {
+		v.Differing = &failure.Differing{Group: m.Group, Members: m.Members, Seq: m.Seq, Ranks: [2]int{m.Calls[0].Rank, m.Calls[1].Rank}}
+	}
+}
+
+// ofMessage tells whether it is a message's two ends that differ, not a collective.
+func (m *Mismatch) ofMessage() bool {
+	return !slices.ContainsFunc(m.Calls, func(c Call) bool { return c.Op != Send && c.Op != Receive })
+}
+
 func (m *Mismatch) Error() string {
 	a, b := &m.Calls[0], &m.Calls[1]
-	if (a.Op == Send || a.Op == Receive) && (b.Op == Send || b.Op == Receive) {
+	if m.ofMessage() {
 		return m.message(a, b)
 	}
 	return fmt.Sprintf("the ranks of group %s %v do not call the same: #%d is %s on rank %d, but %s on rank %d",

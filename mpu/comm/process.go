@@ -12,6 +12,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/rendezvous"
 )
 
@@ -27,7 +28,6 @@ type Process struct {
 	rank    int
 	size    int
 	pool    *device.Pool
-	addr    string
 	limit   time.Duration // longest wait of a collective
 	links   *links
 	fast    bool // sums by Gloo, where it can
@@ -60,7 +60,7 @@ func NewProcess(ctx context.Context, c rendezvous.Config, limit time.Duration) (
 	if limit <= 0 {
 		limit = 10 * time.Minute
 	}
-	p := &Process{session: s, rank: c.Rank, size: c.World, addr: c.Addr, pool: device.SharedPool(), limit: limit,
+	p := &Process{session: s, rank: c.Rank, size: c.World, pool: device.SharedPool(), limit: limit,
 		groups: map[string]*processGroup{}, boxes: map[address]*box{}, ended: map[int]bool{}}
 	p.pool.SetCallers(1)
 	p.links = newLinks(p, listener)
@@ -191,18 +191,8 @@ func (p *Process) Lost() <-chan struct{} { return p.session.Lost() }
 // Verdict is why, once Lost is closed.
 func (p *Process) Verdict() error { return p.session.Err() }
 
-// Judge ends the run with a verdict on whatever rank, in the caller's words.
-func (p *Process) Judge(rank int, err error) {
-	p.stop(p.session.Judge(&rendezvous.Verdict{Rank: rank, Code: fault.CodeOf(err), Text: err.Error()}))
-}
+// Judge ends the run with a verdict on whatever rank.
+func (p *Process) Judge(v *failure.Verdict) { p.stop(p.session.Judge(v)) }
 
-// Key is what processes of this run prove to each other on connections of their own.
-func (p *Process) Key() []byte { return p.session.Key() }
-
-// Meeting is the address of rank 0's server; Towards the host's own address on the
-// way there.
-func (p *Process) Meeting() string { return p.addr }
-func (p *Process) Towards() string { return towards(p.addr) }
-
-// Phase says what the rank is at, for verdicts.
-func (p *Process) Phase(text string) { p.session.Phase(text) }
+// Session is the rank's place in the run, over which it says how it is.
+func (p *Process) Session() *rendezvous.Session { return p.session }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/mpu/comm/failure"
 )
 
 // member is a rank's engine in a World.
@@ -56,7 +57,7 @@ func (g *member) Start(c *Collective) Work {
 // ready tells why the rank cannot communicate; with the lock held.
 func (g *member) ready() error {
 	if err := g.device.Err(); err != nil {
-		g.world.fail(fmt.Errorf("rank %d: %w", g.number(), err))
+		g.world.fail(failure.Of(g.number(), err).Err())
 	}
 	return g.world.err
 }

@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 )
 
 // World is where ranks that are goroutines of one process meet. Their devices'
@@ -117,7 +118,7 @@ func (w *World) End(rank int, err error) {
 	defer w.mu.Unlock()
 	w.ranks[rank].ended = true
 	if err != nil {
-		w.fail(fmt.Errorf("rank %d: %w", rank, err))
+		w.fail(failure.Of(rank, err).Err())
 	} else if left := w.unfinished(rank); left != nil {
 		w.fail(fault.Errorf(fault.Internal, "rank %d has ended while its %s waits for its peers", rank, left))
 	}

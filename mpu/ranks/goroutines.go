@@ -7,6 +7,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/inject"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
@@ -117,7 +118,7 @@ func recoverEnded(rank int, err *error) {
 	case nil:
 	case *inject.Ended:
 		phase, step := p.At()
-		*err = (&watch.Verdict{Kind: watch.Death, Rank: rank, Code: fault.CodeOf(p.Err), Phase: phase.String(), Step: step, Time: time.Now(),
+		*err = (&failure.Verdict{Kind: failure.Death, Rank: rank, Code: fault.CodeOf(p.Err), Phase: phase.String(), Step: step, Time: time.Now(),
 			Text: fmt.Sprintf("rank %d %v in %s", rank, p.Err, watch.At(phase, step))}).Err()
 	default:
 		panic(p)

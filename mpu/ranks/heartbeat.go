@@ -2,38 +2,25 @@ package ranks
 
 import (
 	"errors"
-	"net"
-	"strconv"
 
 	"monotron/csrc/device"
-	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/watch"
 )
 
-// listen opens rank 0's port for heartbeats and tells all ranks where it is. Before
-// that, rank 0 clears the run's folder.
-func (p *process) listen(d *device.Device) (addr string, err error) {
-	port := d.Arena.Zeroed(device.Workspace, device.I64, 1)
-	defer d.Arena.Free(port)
+// listen has rank 0 clear the run's folder and hear all ranks; the others wait for that.
+func (p *process) listen(d *device.Device) error {
 	if p.process.Rank() == 0 {
 		if err := p.serve(); err != nil {
-			return "", err
+			return err
 		}
-		device.WriteSlice(d, port, []int64{int64(p.server.Port())})
 	}
 	all, err := comm.ByHost(p.process, d).Group(p.process.Rank(), "watch", p.all(), d)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := all.Broadcast(port, 0).Wait(); err != nil {
-		return "", err
-	}
-	host, _, err := net.SplitHostPort(p.process.Meeting())
-	if err != nil {
-		return "", fault.With(fault.Internal, err)
-	}
-	return net.JoinHostPort(host, strconv.FormatInt(device.ReadSlice[int64](d, port)[0], 10)), nil
+	return all.Barrier()
 }
 
 // serve starts the watcher of all ranks.
@@ -41,21 +28,18 @@ func (p *process) serve() error {
 	if err := p.Watch.fresh(); err != nil {
 		return err
 	}
-	server, err := watch.Listen(p.process.Towards(), p.process.Key(), p.process.Size(), p.Watch.Settings,
-		func(v *watch.Verdict) { p.process.Judge(v.Rank, v.Err()) })
-	if err != nil {
-		return err
-	}
+	session := p.process.Session()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.server = server
+	p.watcher = watch.NewWatcher(p.process.Size(), p.Watch.Settings, session.Ask, p.process.Judge)
+	session.Hear(p.watcher.Hear)
 	return nil
 }
 
-func (p *process) beat(addr string) {
+func (p *process) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.beater = watch.Dial(p.recorder, addr, p.process.Key())
+	p.beater = watch.Over(p.recorder, p.process.Session())
 }
 
 // farewell tells the watcher why the rank fails, before anybody else hears of it.
@@ -80,15 +64,15 @@ func (p *process) last(err error) error {
 	if p.beater != nil {
 		p.beater.Close(err)
 	}
-	if p.server != nil {
-		p.final = p.Watch.conclude(p.server.Watcher, err)
-		p.server.Close()
+	if p.watcher != nil {
+		p.final = p.Watch.conclude(p.watcher, err)
+		p.watcher.Close()
 	}
 	return p.final
 }
 
 // isVerdict tells whether an error names its rank itself.
 func isVerdict(err error) bool {
-	var v *watch.Verdict
+	var v *failure.Verdict
 	return errors.As(err, &v)
 }

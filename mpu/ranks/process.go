@@ -20,11 +20,11 @@ type process struct {
 	process  *comm.Process
 	recorder *watch.Recorder
 
-	mu     sync.Mutex // of all below
-	beater *watch.Beater
-	server *watch.Server // on rank 0
-	final  error
-	ended  bool
+	mu      sync.Mutex // of all below
+	beater  *watch.Beater
+	watcher *watch.Watcher // on rank 0
+	final   error
+	ended   bool
 }
 
 // runProcess is how the run ends: as this rank's work does, or, where the rank does not
@@ -89,15 +89,14 @@ func (p *process) run() (err error) {
 	if err != nil {
 		return err
 	}
-	addr, err := p.listen(d)
-	if err != nil {
+	if err := p.listen(d); err != nil {
 		return err
 	}
 	if p.recorder, err = watch.NewRecorder(p.process.Rank(), p.process.Size(), p.Watch.Folder); err != nil {
 		return err
 	}
 	p.recorder.Mine()
-	p.beat(addr)
+	p.beat()
 	injector := inject.On(p.recorder, p.Watch.Faults, false, func() bool { return false })
 	carrier, err := comm.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
 	if err != nil {
@@ -128,7 +127,7 @@ func unlessAgain(err error) error {
 func (p *process) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
 	number := p.process.Rank()
 	r := &Rank{Number: number, Sizes: p.Sizes, Place: p.Sizes.At(number), Device: d, Carrier: carrier.Note, RunName: p.process.Run(),
-		Groups: map[topology.Kind]*comm.Group{}, carrier: carrier, watch: p.recorder, tell: p.process.Phase}
+		Groups: map[topology.Kind]*comm.Group{}, carrier: carrier, watch: p.recorder}
 	if err := r.Join(append([]topology.Kind{topology.All}, p.Kinds...)...); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,6 @@ type Rank struct {
 
 	carrier comm.Groups     // where it joins groups
 	watch   *watch.Recorder // nil: nobody watches
-	tell    func(string)    // takes what the rank is at; nil: nobody asks
 }
 
 // Alone is the one rank of a run on d, in every kind of group that one rank can be in.
@@ -88,9 +87,6 @@ func (r *Rank) Last() bool  { return r.Number == r.Sizes.World()-1 }
 
 // Enter says what the rank is at now, for whoever has to say why it does no more.
 func (r *Rank) Enter(p watch.Phase, step int64) {
-	if r.tell != nil {
-		r.tell(watch.At(p, step))
-	}
 	if r.Heard != nil {
 		r.Heard(p, step)
 	}

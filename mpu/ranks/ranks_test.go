@@ -14,6 +14,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/inject"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
@@ -132,8 +133,8 @@ func TestFirstFailure(t *testing.T) {
 		if w == nil {
 			continue
 		}
-		v, err := watch.ReadVerdict(w.Folder)
-		if err != nil || v.Rank != 5 || v.Kind != watch.Failure {
+		v, err := failure.Read(w.Folder)
+		if err != nil || v.Rank != 5 || v.Kind != failure.Own {
 			t.Errorf("verdict %+v, %v", v, err)
 		}
 	}
@@ -156,8 +157,8 @@ func TestInjectedEnd(t *testing.T) {
 		}
 		return nil
 	})
-	var v *watch.Verdict
-	if !errors.As(err, &v) || v.Kind != watch.Death || v.Rank != 1 || v.Step != 3 || fault.CodeOf(err) != 9 {
+	var v *failure.Verdict
+	if !errors.As(err, &v) || v.Kind != failure.Death || v.Rank != 1 || v.Step != 3 || fault.CodeOf(err) != 9 {
 		t.Errorf("%v", err)
 	}
 }
@@ -165,8 +166,8 @@ func TestInjectedEnd(t *testing.T) {
 // Claim: ranks that do not notice the end of the run are left behind, and the error is
 // the verdict; those that do notice are waited for.
 func TestLeftBehind(t *testing.T) {
-	lost := make(chan *watch.Verdict, 1)
-	verdict := &watch.Verdict{Kind: watch.Stall, Code: fault.Internal, Text: "rank 3 is lost in thought"}
+	lost := make(chan *failure.Verdict, 1)
+	verdict := &failure.Verdict{Kind: failure.Stall, Code: fault.Internal, Text: "rank 3 is lost in thought"}
 	stuck := make(chan struct{})
 	defer close(stuck)
 	lost <- verdict

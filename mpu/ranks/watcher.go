@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/watch"
 )
 
@@ -19,9 +20,9 @@ func runWatched(c Config, work func(*Rank) error) error {
 	}
 	g := newGoroutines(c, work)
 	g.recorders = recorders
-	lost := make(chan *watch.Verdict, 1)
+	lost := make(chan *failure.Verdict, 1)
 	var beaters []*watch.Beater
-	watcher := watch.NewWatcher(n, c.Watch.Settings, func(rank int) { beaters[rank].Answer() }, func(v *watch.Verdict) {
+	watcher := watch.NewWatcher(n, c.Watch.Settings, func(rank int) { beaters[rank].Answer() }, func(v *failure.Verdict) {
 		g.main.Abort(v.Err())
 		g.saves.Abort(v.Err())
 		lost <- v
@@ -44,7 +45,7 @@ func runWatched(c Config, work func(*Rank) error) error {
 
 // await is the end of run. left: the run is lost, and its ranks have not noticed for as
 // long as they may take; then the error is the verdict.
-func await(run func() error, lost <-chan *watch.Verdict, patience time.Duration) (err error, left bool) {
+func await(run func() error, lost <-chan *failure.Verdict, patience time.Duration) (err error, left bool) {
 	over := make(chan error, 1)
 	go func() { over <- run() }()
 	select {

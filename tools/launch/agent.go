@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/mpu/comm/launched"
 )
 
 // longestPlan is the most that an agent reads of its first line.
@@ -41,7 +42,7 @@ func agent(in io.Reader) error {
 	}
 	runtime.LockOSThread() // the kernel ends the launch when this thread ends
 	cmd := exec.Command(self, p.Args...)
-	cmd.Env = append(os.Environ(), p.Environment...)
+	cmd.Env = append(append(os.Environ(), p.Environment...), launched.Own+"=1") // it says in fields why it ends
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = tied()
 	if err := cmd.Start(); err != nil {

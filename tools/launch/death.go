@@ -3,73 +3,109 @@ package launch
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"io/fs"
 	"syscall"
 	"time"
 
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/watch"
 )
 
-// verdict is the one error of an attempt. First comes who was ended by a signal
-// that is not ours, then what rank 0 has found out, then who names itself, then who
-// ended first.
+// verdict is the one error of an attempt. First comes who has died, then what the run's
+// folder holds, then who names itself, then who ended first.
 func (o *options) verdict(failures []ended, outOfMemory int) error {
-	first := o.first(failures)
+	first := firstOf(failures)
 	if first.died() {
 		return o.death(first, killsForMemory()-outOfMemory)
 	}
-	if v, err := watch.ReadVerdict(o.folder); err == nil { // rank 0 knows best
+	if v, err := failure.Read(o.folder); err == nil { // rank 0 knows best
 		return v.Err()
+	}
+	if said := first.said; said != nil && said.Kind != failure.Own && said.Kind != failure.Other { // rank 0 could not keep it
+		return o.keep(said)
 	}
 	return first.error(killsForMemory() - outOfMemory)
 }
 
-// first is whose failure counts.
-func (o *options) first(failures []ended) *ended {
-	first := failures[0]
-	for i := len(failures) - 1; i >= 0; i-- {
-		if f := failures[i]; strings.HasPrefix(f.words, fmt.Sprintf("rank %d: ", f.rank)) {
-			first = f
+// firstOf is whose failure counts.
+func firstOf(failures []ended) *ended {
+	for _, counts := range []func(*ended) bool{(*ended).died, (*ended).namesItself} {
+		for i := range failures {
+			if counts(&failures[i]) {
+				return &failures[i]
+			}
 		}
 	}
-	for i := len(failures) - 1; i >= 0; i-- {
-		if f := failures[i]; f.died() {
-			first = f
-		}
-	}
-	return &first
+	return &failures[0]
 }
 
 // died: a rank has ended without a word, and not by us.
 func (e *ended) died() bool {
-	return e.state != nil && !e.killed && (e.signalled() || (e.words == "" && !e.state.Success()))
+	return e.state != nil && !e.killed && (e.signal() > 0 || (e.said == nil && !e.state.Success()))
+}
+
+func (e *ended) namesItself() bool { return e.said != nil && e.said.By(e.rank) }
+
+// signal is what has ended a rank; 0: it ended by itself.
+func (e *ended) signal() syscall.Signal {
+	if e.state == nil {
+		return 0
+	}
+	if s := e.state.Sys().(syscall.WaitStatus); s.Signaled() {
+		return s.Signal()
+	}
+	return 0
+}
+
+// code is the exit code that a rank's end stands for. Go's runtime ends a program that it
+// catches at a crash (a memory fault, an abort, a panic) with 2, which is also our code
+// for a wrong flag: without a word of ours it is a crash.
+func (e *ended) code() fault.Code {
+	switch code := fault.Code(e.state.ExitCode()); {
+	case e.signal() > 0:
+		return fault.Code(128 + int(e.signal()))
+	case code == fault.Usage && e.said == nil:
+		return fault.Internal
+	default:
+		return code
+	}
 }
 
 // death is the verdict on a rank that has ended without a word. Its flight record is
 // a file that has outlived it: it says what the rank was at.
 func (o *options) death(e *ended, memoryKills int) error {
-	v := &watch.Verdict{Kind: watch.Death, Rank: e.rank, PID: e.pid, Code: fault.Code(e.state.ExitCode()), Time: time.Now()}
-	if e.signalled() {
-		v.Signal = int(e.state.Sys().(syscall.WaitStatus).Signal())
-		v.Code = fault.Code(128 + v.Signal)
-	}
-	if told, err := watch.ReadVerdict(o.folder); err == nil {
+	v := &failure.Verdict{Kind: failure.Death, Rank: e.rank, PID: e.pid, Code: e.code(), Signal: int(e.signal()), Time: time.Now()}
+	if told, err := failure.Read(o.folder); err == nil {
 		v.Ranks, v.Host = told.Ranks, told.Host
 	}
-	at := ""
-	if f, err := watch.ReadFlight(watch.FlightFile(o.folder, e.rank)); err == nil && f.PID == e.pid {
-		v.Phase, v.Step, at = f.Phase, f.Step, " in "+f.At
-		if n := len(f.Calls); n > 0 {
-			v.LastCall = &f.Calls[n-1]
-			at += fmt.Sprintf(", its last call %s", v.LastCall)
-		}
-	}
+	at := o.lastSeen(v)
 	if v.Signal > 0 {
 		v.Text = e.signalText(at, memoryKills)
 	} else {
 		v.Text = fmt.Sprintf("rank %d (process %d) ended with exit code %d and without a word%s; what it printed stands above", e.rank, e.pid, e.state.ExitCode(), at)
 	}
+	return o.keep(v)
+}
+
+// lastSeen fills in what a rank's flight record says that it was at, and gives it in words.
+func (o *options) lastSeen(v *failure.Verdict) string {
+	f, err := watch.ReadFlight(watch.FlightFile(o.folder, v.Rank))
+	if err != nil || f.PID != v.PID {
+		return ""
+	}
+	v.Phase, v.Step = f.Phase, f.Step
+	n := len(f.Calls)
+	if n == 0 {
+		return " in " + f.At
+	}
+	last := &f.Calls[n-1]
+	v.LastCall = last.Kept()
+	return fmt.Sprintf(" in %s, its last call %s", f.At, last)
+}
+
+// keep puts a verdict of the launcher's own into the run's folder.
+func (o *options) keep(v *failure.Verdict) error {
 	if err := v.Write(o.folder); err != nil {
 		return errors.Join(v.Err(), err)
 	}
@@ -78,7 +114,7 @@ func (o *options) death(e *ended, memoryKills int) error {
 
 // signalText says that a signal has ended a rank, and what may be behind it.
 func (e *ended) signalText(at string, memoryKills int) string {
-	s := e.state.Sys().(syscall.WaitStatus).Signal()
+	s := e.signal()
 	text := fmt.Sprintf("rank %d (process %d) was ended by signal %d (%v)%s", e.rank, e.pid, int(s), s, at)
 	if s == syscall.SIGKILL && memoryKills > 0 {
 		text += fmt.Sprintf("; the kernel has ended %d processes here for lack of memory: use fewer ranks on this host, or a smaller --micro-batch-size", memoryKills)
@@ -89,20 +125,26 @@ func (e *ended) signalText(at string, memoryKills int) string {
 	return text
 }
 
-func (e *ended) signalled() bool {
-	return e.state != nil && e.state.Sys().(syscall.WaitStatus).Signaled()
-}
-
 // error is what a rank's end means.
 func (e *ended) error(memoryKills int) error {
 	switch {
 	case e.err != nil:
-		return fault.Errorf(fault.NoInput, "rank %d could not be started: %w", e.rank, e.err)
-	case e.signalled(): // by us: it was too slow to end
-		s := e.state.Sys().(syscall.WaitStatus).Signal()
-		return fault.With(fault.Code(128+int(s)), errors.New(e.signalText("", memoryKills)))
-	case e.words == "":
-		return fault.With(fault.Code(e.state.ExitCode()), fmt.Errorf("rank %d (process %d) ended with exit code %d; what it said stands above", e.rank, e.pid, e.state.ExitCode()))
+		return e.notStarted()
+	case e.signal() > 0: // by us: it was too slow to end
+		return fault.With(e.code(), errors.New(e.signalText("", memoryKills)))
+	case e.said == nil:
+		return fault.With(e.code(), fmt.Errorf("rank %d (process %d) ended with exit code %d; what it said stands above", e.rank, e.pid, e.state.ExitCode()))
 	}
-	return fault.With(fault.Code(e.state.ExitCode()), errors.New(e.words))
+	return fault.With(e.code(), e.said)
+}
+
+// notStarted is the error of a rank without a process: of a program that cannot be run,
+// or of a machine that has no room for one more.
+func (e *ended) notStarted() error {
+	for _, wrong := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR} {
+		if errors.Is(e.err, wrong) {
+			return fault.Errorf(fault.NoInput, "rank %d could not be started: %w", e.rank, e.err)
+		}
+	}
+	return fault.Errorf(fault.IO, "rank %d could not be started: %w; look at ulimit -n, ulimit -u and the memory of this host", e.rank, e.err)
 }

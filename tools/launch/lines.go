@@ -2,10 +2,16 @@ package launch
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
+	"syscall"
+
+	"monotron/fault"
+	"monotron/mpu/comm/failure"
+	"monotron/notes"
 )
 
 // console is where the ranks' lines come together, each whole.
@@ -13,10 +19,34 @@ type console struct {
 	mu         sync.Mutex
 	out, notes io.Writer
 	prefix     string
+	lost       error         // what the first line was lost to that could not be written to out
+	full       chan struct{} // closed then
 }
 
-func newConsole(out, notes io.Writer, prefix string) *console {
-	return &console{out: out, notes: notes, prefix: prefix}
+func newConsole(out, errs io.Writer, prefix string) *console {
+	return &console{out: out, notes: errs, prefix: prefix, full: make(chan struct{})}
+}
+
+// pass writes a line of a rank. Where nobody reads the output any more, a signal says so;
+// of notes that cannot be written nobody can be told.
+func (c *console) pass(to io.Writer, line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := io.WriteString(to, line)
+	if err != nil && to == c.out && c.lost == nil && !errors.Is(err, syscall.EPIPE) {
+		c.lost = err
+		close(c.full)
+	}
+}
+
+// err is that of a log that could not be written.
+func (c *console) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost == nil {
+		return nil
+	}
+	return fault.Errorf(fault.IO, "what the ranks print cannot be written: %w; they were asked to save and end", c.lost)
 }
 
 // note prints a line of our own.
@@ -38,23 +68,19 @@ func (c *console) of(rank int, stderr bool) *lines {
 	return l
 }
 
-// lines passes on a rank's output line by line. From a line that begins with
-// "monotron: ", which ends every program of ours that fails, it holds it back: that
-// of one rank is printed at the very end.
+// lines passes on a rank's output line by line. From the line in which a program of ours
+// says why it ends, it keeps everything: what one rank has said is printed at the very end.
 type lines struct {
 	console *console
 	to      io.Writer
 	prefix  string
 	holds   bool
 	part    []byte
-	held    []string
+	said    *failure.Verdict
 }
 
 // longest is how much of a line is kept together.
 const longest = 1 << 20
-
-// theirs begins the message of a rank that fails.
-const theirs = "monotron: "
 
 func (l *lines) Write(b []byte) (int, error) {
 	l.part = append(l.part, b...)
@@ -72,19 +98,23 @@ func (l *lines) Write(b []byte) (int, error) {
 }
 
 func (l *lines) line(text string) {
-	if l.holds && (len(l.held) > 0 || strings.HasPrefix(text, theirs)) {
-		l.held = append(l.held, text)
-		return
+	if l.holds && l.said == nil {
+		l.said = failure.Heard(text)
 	}
-	l.console.mu.Lock()
-	defer l.console.mu.Unlock()
-	_, _ = io.WriteString(l.to, l.prefix+strings.TrimSuffix(text, "\n")+"\n") // nobody to tell
+	if l.said == nil {
+		prefix := l.prefix
+		if notes.IsRecord(text) { // for machines: it names its rank itself
+			prefix = ""
+		}
+		l.console.pass(l.to, prefix+strings.TrimSuffix(text, "\n")+"\n")
+	}
 }
 
-// close passes on what has no end of line, and gives what was held back.
-func (l *lines) close() string {
+// close passes on what has no end of line, and gives why the program has ended; nil: it
+// has not said.
+func (l *lines) close() *failure.Verdict {
 	if len(l.part) > 0 {
 		l.line(string(l.part))
 	}
-	return strings.TrimPrefix(strings.TrimRight(strings.Join(l.held, ""), "\n"), theirs)
+	return l.said
 }

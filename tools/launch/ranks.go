@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"monotron/fault"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/comm/failure"
 )
 
 // attemptRun is the ranks of this host, from their start to the end of the last.
@@ -18,8 +18,13 @@ type attemptRun struct {
 	*options
 	environment []string
 	console     *console
-	told        bool // a signal told us to stop
+	told        bool // to stop: by a signal, or since the log is lost
 	toldAt      time.Time
+
+	ranks    []*process
+	failures []ended
+	limit    <-chan time.Time // for ranks to end by themselves
+	looked   time.Time        // for ranks that are stopped
 }
 
 // ended is one rank's end.
@@ -28,83 +33,107 @@ type ended struct {
 	pid    int
 	err    error // of starting it
 	state  *os.ProcessState
-	words  string // its last message, that begins with "monotron: "
-	killed bool   // by us
+	said   *failure.Verdict // its last words; nil: none
+	killed bool             // by us
 }
 
 // process is a rank that has been started.
 type process struct {
-	rank   int
-	cmd    *exec.Cmd
-	gone   bool
-	killed bool
+	rank    int
+	cmd     *exec.Cmd
+	gone    bool
+	killed  bool
+	stopped time.Time // since when it is seen stopped; zero: it is not
 }
 
 // run starts the ranks and gives the failure that came first; nil: all are done.
 func (a *attemptRun) run(signals <-chan os.Signal) error {
 	outOfMemory := killsForMemory()
 	ends := make(chan ended)
-	started := make(chan *process)
-	for local := range a.local {
-		go a.start(local, started, ends)
-	}
-	var ranks []*process
-	for range a.local {
-		if p := <-started; p != nil {
-			ranks = append(ranks, p)
-		}
-	}
-	var failures []ended
-	var limit <-chan time.Time
+	a.startAll(ends)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	full := a.console.full
 	for left := a.local; left > 0; {
 		select {
 		case e := <-ends:
 			left--
-			failed := e.err != nil || !e.state.Success()
-			for _, p := range ranks {
-				if p.rank == e.rank {
-					p.gone, e.killed = true, p.killed
-				}
-			}
-			if failed {
-				failures = append(failures, e)
-			}
-			if failed {
-				a.endSilent(ranks)
-			}
-			if failed && limit == nil && (e.err != nil || fault.Code(e.state.ExitCode()) != fault.Again) {
-				limit = time.After(a.grace)
-			}
-		case <-limit:
-			a.kill(ranks, syscall.SIGKILL)
+			a.over(&e)
+		case <-a.limit:
+			a.kill(a.ranks, syscall.SIGKILL)
+		case <-full:
+			full = nil
+			a.kill(a.ranks, syscall.SIGTERM)
+		case now := <-tick.C:
+			a.lookForStopped(now)
 		case s := <-signals:
-			if a.told && (s == syscall.SIGPIPE || time.Since(a.toldAt) < time.Second) {
-				continue // the same one, passed on to us, or one more line
-			}
-			if a.told {
-				a.kill(ranks, syscall.SIGKILL)
-				continue
-			}
-			a.told, a.toldAt = true, time.Now()
-			a.console.note(ending(s))
-			a.kill(ranks, syscall.SIGTERM)
+			a.signalled(s)
 		}
 	}
-	if len(failures) == 0 {
+	if err := a.console.err(); err != nil { // whatever came after it
+		a.told = true
+		return err
+	}
+	if len(a.failures) == 0 {
 		return nil
 	}
-	return a.verdict(failures, outOfMemory)
+	return a.verdict(a.failures, outOfMemory)
 }
 
-// endSilent ends at once a rank that has been judged silent: it does not end by itself,
-// and the others have waited for it long enough.
-func (a *attemptRun) endSilent(ranks []*process) {
-	v, err := watch.ReadVerdict(a.folder)
-	if err != nil || v.Kind != watch.Silence {
-		return // nothing is known, here or yet
+func (a *attemptRun) startAll(ends chan<- ended) {
+	started := make(chan *process)
+	for local := range a.local {
+		go a.start(local, started, ends)
 	}
-	for _, p := range ranks {
-		if p.rank == v.Rank {
+	for range a.local {
+		if p := <-started; p != nil {
+			a.ranks = append(a.ranks, p)
+		}
+	}
+}
+
+// over notes a rank's end; after a failure the others have a while to end by themselves.
+func (a *attemptRun) over(e *ended) {
+	for _, p := range a.ranks {
+		if p.rank == e.rank {
+			p.gone, e.killed = true, p.killed
+		}
+	}
+	if e.err == nil && e.state.Success() {
+		return
+	}
+	a.failures = append(a.failures, *e)
+	a.endSilent(e.said)
+	if a.limit == nil && (e.err != nil || e.code() != fault.Again) {
+		a.limit = time.After(a.grace)
+	}
+}
+
+// signalled has the ranks save and end; the second signal ends them at once.
+func (a *attemptRun) signalled(s os.Signal) {
+	if a.told && (s == syscall.SIGPIPE || time.Since(a.toldAt) < time.Second) {
+		return // the same one, passed on to us, or one more line
+	}
+	if a.told {
+		a.kill(a.ranks, syscall.SIGKILL)
+		return
+	}
+	a.told, a.toldAt = true, time.Now()
+	a.console.note(ending(s))
+	a.kill(a.ranks, syscall.SIGTERM)
+}
+
+// endSilent ends at once a rank that has been judged silent, by one that has ended or by
+// rank 0: it does not end by itself, and the others have waited for it long enough.
+func (a *attemptRun) endSilent(said *failure.Verdict) {
+	if said == nil || said.Kind != failure.Silence {
+		var err error
+		if said, err = failure.Read(a.folder); err != nil || said.Kind != failure.Silence {
+			return // nothing is known, here or yet
+		}
+	}
+	for _, p := range a.ranks {
+		if p.rank == said.Rank {
 			a.kill([]*process{p}, syscall.SIGKILL)
 		}
 	}
@@ -138,9 +167,9 @@ func (a *attemptRun) start(local int, started chan<- *process, ends chan<- ended
 	started <- &process{rank: rank, cmd: cmd}
 	_ = cmd.Wait()                                      // the state says it
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it may have left behind
-	words := cmd.Stderr.(*lines).close()
+	said := cmd.Stderr.(*lines).close()
 	cmd.Stdout.(*lines).close()
-	ends <- ended{rank: rank, pid: cmd.Process.Pid, state: cmd.ProcessState, words: words}
+	ends <- ended{rank: rank, pid: cmd.Process.Pid, state: cmd.ProcessState, said: said}
 }
 
 func (a *attemptRun) command(local, rank int) (*exec.Cmd, error) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/launched"
 )
 
@@ -83,8 +83,8 @@ type remote struct {
 	host  remoteHost
 	cmd   *exec.Cmd
 	input io.WriteCloser
-	err   error // of its end; nil: well
-	words string
+	err   error            // of its end; nil: well
+	said  *failure.Verdict // by the launcher there
 	gone  bool
 	asked bool // to end, before it did
 }
@@ -105,8 +105,12 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 	}
 	var failures []*remote
 	var limit <-chan time.Time
+	full := c.full
 	for left := len(all); left > 0; {
 		select {
+		case <-full:
+			full = nil
+			tell(all, tellTerm)
 		case r := <-ends:
 			left--
 			r.gone = true
@@ -131,6 +135,9 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 			c.note(ending(s))
 			tell(all, tellTerm)
 		}
+	}
+	if err := c.err(); err != nil {
+		return true, err
 	}
 	return told, judge(failures)
 }
@@ -180,7 +187,7 @@ func (f *fleet) start(node, port int, secret string, c *console, ends chan<- *re
 			_, err = r.input.Write(append(text, '\n'))
 		}
 		r.err = errors.Join(r.cmd.Wait(), err)
-		r.words = errs.close()
+		r.said = errs.close()
 		out.close()
 		ends <- r
 	}()
@@ -231,11 +238,9 @@ func judge(failures []*remote) error {
 		failures = own
 	}
 	for _, explains := range []func(r *remote) bool{
-		func(r *remote) bool {
-			return strings.HasPrefix(r.words, "rank ") && strings.Contains(r.words, " was ended by signal ")
-		},
+		func(r *remote) bool { return r.said != nil && r.said.Kind == failure.Death && r.said.Signal > 0 },
 		func(r *remote) bool { return codeOf(r.err) == sshFailed },
-		func(r *remote) bool { return ownWords.MatchString(r.words) },
+		func(r *remote) bool { return r.said != nil && r.said.Rank >= 0 && r.said.Kind != failure.Other },
 	} {
 		if at := slices.IndexFunc(failures, explains); at >= 0 {
 			return failures[at].error()
@@ -243,9 +248,6 @@ func judge(failures []*remote) error {
 	}
 	return failures[0].error()
 }
-
-// ownWords are what a rank says of itself.
-var ownWords = regexp.MustCompile(`^rank \d+: `)
 
 func codeOf(err error) fault.Code {
 	var exit *exec.ExitError
@@ -262,12 +264,12 @@ func (r *remote) error() error {
 	code := codeOf(r.err)
 	var exit *exec.ExitError
 	switch {
-	case !errors.As(r.err, &exit) && r.words == "":
+	case !errors.As(r.err, &exit) && r.said == nil:
 		return fault.With(code, fmt.Errorf("host %s: %w", r.host.name, r.err))
 	case code == sshFailed:
 		return fault.Errorf(fault.IO, "host %s: ssh failed, or the connection was lost; what it said stands above. Try: ssh -o BatchMode=yes %s true", r.host.name, r.host.name)
-	case r.words != "":
-		return fault.With(code, errors.New(r.words))
+	case r.said != nil:
+		return fault.With(code, r.said)
 	}
 	return fault.With(code, fmt.Errorf("host %s ended with exit code %d; what it said stands above (127: the program is not at the same path there)", r.host.name, code))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/watch"
 	"monotron/tools/internal/command"
 )
@@ -50,7 +51,7 @@ func run(folder string, last int, trace string, w io.Writer) error {
 		return err
 	}
 	out := bufio.NewWriter(w)
-	v, err := watch.ReadVerdict(folder)
+	v, err := failure.Read(folder)
 	switch {
 	case err == nil:
 		fmt.Fprintf(out, "verdict (%s): %s\n\n", v.Kind, v.Text)

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
+	"monotron/notes"
 )
 
 // Place is this process among those of a run.
@@ -55,6 +57,15 @@ var launchers = []names{
 
 // Own is set by monotron launch beside torchrun's names.
 const Own = "MONOTRON_LAUNCHED"
+
+// Farewell prints why this process ends, and tells it to monotron launch where that has
+// started it.
+func Farewell(err error) {
+	if os.Getenv(Own) != "" {
+		failure.Tell(os.Stderr, err)
+	}
+	notes.Stderr().Failure(err)
+}
 
 // RunFolder is the variable that names the folder for flight records and the verdict
 // where --run-folder does not.

@@ -2,7 +2,8 @@
 // is lost. Rank 0 keeps a TCP server at an address that all know; a rank joins
 // with its number, and when all are there each gets the list of all. The
 // connection then stays: ranks beat once a second and say what they are at, so
-// that a death, a silence or an error of one becomes the same verdict on all.
+// that a death, a silence or an error of one becomes the same verdict on all. What
+// else a rank has to say to rank 0, package watch's reports, passes here, too.
 //
 // Both ends prove that they know the run's secret before anything else is read
 // (secret.go); what does not is dropped without a word and disturbs nobody.

@@ -163,8 +163,8 @@ func TestTwoJobsOnOnePort(t *testing.T) {
 func TestDeathIsNamed(t *testing.T) {
 	for _, dead := range []int{2, 0} {
 		sessions := run(t, freeAddr(t), []int{0, 1, 2, 3})
-		sessions[dead].Phase("step 7, backward")
-		time.Sleep(beatEvery + 200*time.Millisecond)
+		sessions[dead].Speak(func() (string, []byte) { return "step 7, backward", nil }, nil)
+		time.Sleep(2*beatEvery + 200*time.Millisecond)
 		if dead == 0 {
 			sessions[0].server.stop()
 		} else {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 )
 
 // server is rank 0's part: it gathers the ranks, then watches them.
@@ -27,7 +28,8 @@ type server struct {
 	callers []net.Conn    // that have not proved who they are, oldest first
 	peers   map[int]*peer // that have joined
 	full    bool          // all have
-	verdict *Verdict
+	verdict *failure.Verdict
+	hears   func(rank int, told []byte) // what ranks tell; nil: nobody wants it yet
 	stopped bool
 	quit    chan struct{}
 	done    chan struct{} // all ranks are done, or a verdict is told
@@ -41,8 +43,8 @@ type peer struct {
 	conn  net.Conn
 	out   chan []byte
 	heard time.Time
-	phase string
-	left  bool // its connection is over
+	is    string // what it is at
+	left  bool   // its connection is over
 }
 
 // strangers is how many connections may be open without proof; beyond it the
@@ -100,7 +102,7 @@ func (s *server) greet(conn net.Conn) {
 	var m *message
 	if err == nil {
 		if err = conn.SetReadDeadline(time.Now().Add(proofTime)); err == nil {
-			m, err = readMessage(conn, fromRank)
+			m, err = readMessage(conn, fromCaller)
 		}
 	}
 	s.mu.Lock()
@@ -119,7 +121,7 @@ func (s *server) greet(conn net.Conn) {
 		return
 	}
 	if conn.SetReadDeadline(time.Now().Add(3*time.Second)) == nil { // until it has read why
-		_, _ = io.CopyN(io.Discard, conn, fromRank)
+		_, _ = io.CopyN(io.Discard, conn, fromCaller)
 	}
 }
 
@@ -158,9 +160,9 @@ func (s *server) admit(conn net.Conn, m *Member) *peer {
 }
 
 // misfit tells why a rank cannot be one of the run.
-func (s *server) misfit(p *peer) *Verdict {
-	no := func(format string, a ...any) *Verdict {
-		return &Verdict{Rank: p.Rank, Code: fault.Usage, Text: fmt.Sprintf(format, a...)}
+func (s *server) misfit(p *peer) *failure.Verdict {
+	no := func(format string, a ...any) *failure.Verdict {
+		return &failure.Verdict{Kind: failure.Own, Rank: p.Rank, Code: fault.Usage, Text: fmt.Sprintf(format, a...), Time: time.Now()}
 	}
 	other := s.peers[p.Rank]
 	switch {
@@ -218,9 +220,14 @@ func mustFrame(m *message) []byte {
 	return bytes
 }
 
-func verdictFrame(v *Verdict) []byte { return mustFrame(&message{Kind: kindVerdict, Verdict: v}) }
+func verdictFrame(v *failure.Verdict) []byte {
+	return mustFrame(&message{Kind: kindVerdict, Verdict: v})
+}
 
-var beatFrame = mustFrame(&message{Kind: kindBeat})
+var (
+	beatFrame = mustFrame(&message{Kind: kindBeat})
+	askFrame  = mustFrame(&message{Kind: kindAsk})
+)
 
 // write sends what is queued for a rank, then no more.
 func (s *server) write(p *peer) {
@@ -248,18 +255,19 @@ func (s *server) follow(p *peer) {
 		p.heard = time.Now()
 		switch {
 		case err != nil:
-			s.leave(p, fmt.Sprintf("has died: its connection is gone%s", p.at()))
+			s.leave(p, p.verdict(failure.Death, fault.IO, "has died: its connection is gone"+p.at()))
 		case m.Kind == kindBye:
-			s.leave(p, "")
-		case m.Kind == kindBeat:
-			p.phase = cut(m.Phase, longestName)
-		case m.Kind == kindFail && m.Verdict != nil:
-			v := *m.Verdict
-			v.Rank, v.Text = p.Rank, cut(v.Text, longestText)
-			s.judge(&v)
+			s.leave(p, nil)
+		case m.Kind == kindBeat && m.At != "":
+			p.is = cut(m.At, longestName)
+		case m.Kind == kindFail && m.Verdict != nil && m.Verdict.Rank < s.config.World:
+			s.judge(m.Verdict)
 		}
-		left := p.left
+		left, hears := p.left, s.hears
 		s.mu.Unlock()
+		if err == nil && hears != nil && len(m.Told) > 0 {
+			hears(p.Rank, m.Told)
+		}
 		if left {
 			return
 		}
@@ -267,14 +275,14 @@ func (s *server) follow(p *peer) {
 }
 
 func (p *peer) at() string {
-	if p.phase == "" {
+	if p.is == "" {
 		return ""
 	}
-	return "; it was in " + p.phase
+	return "; it was in " + p.is
 }
 
 // leave notes that a rank is gone, and why where that ends the run.
-func (s *server) leave(p *peer, why string) {
+func (s *server) leave(p *peer, why *failure.Verdict) {
 	if p.left {
 		return
 	}
@@ -284,8 +292,8 @@ func (s *server) leave(p *peer, why string) {
 		close(p.out)
 		return
 	}
-	if why != "" && !s.stopped {
-		s.judge(&Verdict{Rank: p.Rank, Code: fault.IO, Text: p.String() + " " + why})
+	if why != nil && !s.stopped {
+		s.judge(why)
 	}
 	close(p.out)
 	s.peers[p.Rank] = p
@@ -293,7 +301,7 @@ func (s *server) leave(p *peer, why string) {
 }
 
 // judge makes the verdict, unless there is one, and tells it to all.
-func (s *server) judge(v *Verdict) {
+func (s *server) judge(v *failure.Verdict) {
 	if s.verdict != nil {
 		return
 	}
@@ -354,7 +362,7 @@ func (s *server) late() {
 	case s.config.Fewer:
 		s.announce()
 	default:
-		s.judge(&Verdict{Rank: missing[0], Code: fault.IO, Text: fmt.Sprintf("%d of %d %ss have not come within %v: %s; see what they say where they were started",
+		s.judge(&failure.Verdict{Kind: failure.Own, Rank: missing[0], Code: fault.IO, Time: time.Now(), Text: fmt.Sprintf("%d of %d %ss have not come within %v: %s; see what they say where they were started",
 			len(missing), s.config.World, s.config.Called, s.config.Timeout, ranges(missing))})
 	}
 }
@@ -382,8 +390,7 @@ func (s *server) look(now time.Time, wasStopped bool) {
 			p.heard = now
 		}
 		if silent := now.Sub(p.heard); s.full && silent > s.config.Silence {
-			s.judge(&Verdict{Rank: p.Rank, Code: fault.IO, Text: fmt.Sprintf("%s has been silent for %d s%s: it is stopped, or its host or network is gone",
-				p.String(), int(silent.Seconds()), p.at())})
+			s.judge(p.verdict(failure.Silence, fault.IO, fmt.Sprintf("has been silent for %d s%s: it is stopped, or its host or network is gone", int(silent.Seconds()), p.at())))
 		}
 		p.say(beatFrame)
 	}
@@ -413,7 +420,9 @@ func (s *server) drain() {
 // giveUp ends a run that has not begun.
 func (s *server) giveUp(why error) {
 	s.mu.Lock()
-	s.judge(&Verdict{Rank: 0, Code: fault.CodeOf(why), Text: why.Error()})
+	v := failure.Of(-1, why)
+	v.Rank = max(0, v.Rank)
+	s.judge(v.Brief())
 	s.mu.Unlock()
 	s.drain()
 	s.stop()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/mpu/comm/failure"
 )
 
 // Config says who joins what. The zero durations are the usual ones.
@@ -43,14 +44,10 @@ func (m *Member) String() string {
 	return fmt.Sprintf("%s %d (process %d on %s)", cmp.Or(m.Called, "rank"), m.Rank, m.PID, m.Host)
 }
 
-// Verdict is why a run ends before it is done; the same on all its ranks.
-type Verdict struct {
-	Rank int // who is to blame; -1: nobody in particular
-	Code fault.Code
-	Text string
+// verdict blames the member for something.
+func (m *Member) verdict(kind failure.Kind, code fault.Code, what string) *failure.Verdict {
+	return &failure.Verdict{Kind: kind, Rank: m.Rank, PID: m.PID, Host: m.Host, Code: code, Text: m.String() + " " + what, Time: time.Now()}
 }
-
-func (v *Verdict) Error() string { return v.Text }
 
 // Session is a rank's place in a run.
 type Session struct {
@@ -60,12 +57,13 @@ type Session struct {
 	run     string
 	members []Member
 
-	mu    sync.Mutex // of all below, and of writing
-	phase string
+	mu    sync.Mutex                      // of all below, and of writing
+	say   func() (at string, told []byte) // what beats carry; nil: nothing yet
+	asked func()
 	heard time.Time
 	over  bool // closed here
 	lost  chan struct{}
-	err   *Verdict
+	err   *failure.Verdict
 	ended chan struct{} // stops the beats
 	idle  sync.WaitGroup
 }
@@ -146,7 +144,7 @@ func (s *Session) join(ctx context.Context) error {
 			return s.joinError(ctx, err)
 		case m.Kind == kindVerdict && m.Verdict != nil:
 			conn.Close() // nothing more is wanted of it
-			return fault.With(m.Verdict.Code, m.Verdict)
+			return m.Verdict.Err()
 		case m.Kind == kindJoined:
 			s.run = m.Run
 			if s.members, err = unpack(m.List, c.World); err != nil {
@@ -218,11 +216,31 @@ func (s *Session) Run() string { return s.run }
 // Key is what ranks of this run prove to each other, other than here.
 func (s *Session) Key() []byte { return proof(s.config.Secret, "run", []byte(s.run), nil) }
 
-// Phase says what this rank is at: what a verdict tells of it.
-func (s *Session) Phase(text string) {
+// Speak has every beat carry what say gives: what this rank is at, for a verdict on it,
+// and what whoever hears on rank 0 is to know. asked is called when rank 0 asks.
+func (s *Session) Speak(say func() (at string, told []byte), asked func()) {
 	s.mu.Lock()
-	s.phase = cut(text, longestName)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.say, s.asked = say, asked
+}
+
+// Tell tells who hears on rank 0 something between two beats.
+func (s *Session) Tell(told []byte) error { return s.send(&message{Kind: kindTold, Told: told}) }
+
+// Hear gives rank 0 what ranks tell from now on.
+func (s *Session) Hear(heard func(rank int, told []byte)) {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	s.server.hears = heard
+}
+
+// Ask has rank 0 ask a rank.
+func (s *Session) Ask(rank int) {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	if p := s.server.peers[rank]; p != nil && !p.left {
+		p.say(askFrame)
+	}
 }
 
 // Lost is closed when the run is at its end by a verdict; Err has it.
@@ -235,19 +253,17 @@ func (s *Session) Err() error {
 	if s.err == nil {
 		return nil
 	}
-	return fault.With(s.err.Code, s.err)
+	return s.err.Err()
 }
 
 // Fail tells all ranks that this one cannot go on. It returns the verdict: that
 // of whoever was first.
-func (s *Session) Fail(err error) error {
-	return s.Judge(&Verdict{Rank: s.config.Rank, Code: fault.CodeOf(err), Text: fmt.Sprintf("rank %d: %v", s.config.Rank, err)})
-}
+func (s *Session) Fail(err error) error { return s.Judge(failure.Of(s.config.Rank, err)) }
 
-// Judge ends the run with a verdict on whatever rank, in the caller's words. It
-// returns the verdict that all get: the first.
-func (s *Session) Judge(v *Verdict) error {
-	told := &Verdict{Rank: v.Rank, Code: v.Code, Text: cut(v.Text, longestText)}
+// Judge ends the run with a verdict on whatever rank. It returns the verdict that all
+// get: the first.
+func (s *Session) Judge(v *failure.Verdict) error {
+	told := v.Brief()
 	if s.send(&message{Kind: kindFail, Verdict: told}) != nil {
 		s.lose(told)
 	}
@@ -293,7 +309,7 @@ func (s *Session) send(m *message) error {
 	return writeMessage(s.conn, m)
 }
 
-func (s *Session) lose(v *Verdict) {
+func (s *Session) lose(v *failure.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -308,23 +324,25 @@ func (s *Session) listen() {
 	for {
 		m, err := readMessage(s.conn, fromServer(s.config.World))
 		s.mu.Lock()
-		over := s.over
+		over, asked := s.over, s.asked
 		s.heard = time.Now()
 		s.mu.Unlock()
 		switch {
 		case err != nil && over:
 			return
 		case err != nil:
-			s.lose(s.blameServer(fmt.Sprintf("has died: its connection is gone (%v)", err)))
+			s.lose(s.blameServer(failure.Death, fmt.Sprintf("has died: its connection is gone (%v)", err)))
 			return
+		case m.Kind == kindAsk && asked != nil:
+			asked()
 		case m.Kind == kindVerdict && m.Verdict != nil:
 			s.lose(m.Verdict)
 		}
 	}
 }
 
-func (s *Session) blameServer(what string) *Verdict {
-	return &Verdict{Rank: 0, Code: fault.IO, Text: s.members[0].String() + " " + what}
+func (s *Session) blameServer(kind failure.Kind, what string) *failure.Verdict {
+	return s.members[0].verdict(kind, fault.IO, what)
 }
 
 // beat says once a second that this rank lives, and notices when rank 0 does not.
@@ -340,7 +358,7 @@ func (s *Session) beat() {
 		case <-tick.C:
 		}
 		s.mu.Lock()
-		phase, now := s.phase, time.Now()
+		say, now := s.say, time.Now()
 		if now.Sub(last) > 5*beatEvery {
 			s.heard = now // this process was stopped itself
 		}
@@ -348,10 +366,14 @@ func (s *Session) beat() {
 		silent := now.Sub(s.heard)
 		s.mu.Unlock()
 		if silent > s.config.Silence {
-			s.lose(s.blameServer(fmt.Sprintf("has been silent for %d s: stopped, or its host or network is gone", int(silent.Seconds()))))
+			s.lose(s.blameServer(failure.Silence, fmt.Sprintf("has been silent for %d s: stopped, or its host or network is gone", int(silent.Seconds()))))
 			return
 		}
-		_ = s.send(&message{Kind: kindBeat, Phase: phase}) // a broken connection shows in listen
+		m := &message{Kind: kindBeat}
+		if say != nil {
+			m.At, m.Told = say()
+		}
+		_ = s.send(m) // a broken connection shows in listen
 	}
 }
 

@@ -6,17 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"monotron/mpu/comm/failure"
 )
 
 // message is what travels between a rank and the server: a length of four bytes,
 // big endian, and this as JSON.
 type message struct {
-	Kind    string
-	Member  *Member  `json:",omitempty"` // join
-	Run     string   `json:",omitempty"` // joined
-	List    []byte   `json:",omitempty"` // joined: all ranks, packed
-	Phase   string   `json:",omitempty"` // beat
-	Verdict *Verdict `json:",omitempty"` // fail, verdict
+	Kind   string
+	Member *Member `json:",omitempty"` // join
+	Run    string  `json:",omitempty"` // joined
+	List   []byte  `json:",omitempty"` // joined: all ranks, packed
+	At     string  `json:",omitempty"` // beat: what the rank is at
+	Told   []byte  `json:",omitempty"` // beat, told: for who hears on rank 0
+
+	Verdict *failure.Verdict `json:",omitempty"` // fail, verdict
 }
 
 // Kinds of messages.
@@ -24,21 +28,24 @@ const (
 	kindJoin    = "join"
 	kindJoined  = "joined"
 	kindBeat    = "beat"
+	kindTold    = "told"
+	kindAsk     = "ask"
 	kindFail    = "fail"
 	kindBye     = "bye"
 	kindVerdict = "verdict"
 )
 
-// Largest messages: of a rank, and of the server about so many ranks.
-const fromRank = 1 << 16
+// Largest messages: of who joins, of a rank that has, and of the server about so many
+// ranks.
+const (
+	fromCaller = 1 << 16
+	fromRank   = 1 << 20
+)
 
 func fromServer(world int) int { return 1<<20 + 1024*world }
 
-// longest texts that are passed on.
-const (
-	longestText = 8 << 10
-	longestName = 256
-)
+// longestName is how much is passed on of what a rank calls itself or is at.
+const longestName = 256
 
 func frame(m *message) ([]byte, error) {
 	text, err := json.Marshal(m)

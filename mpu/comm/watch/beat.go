@@ -2,10 +2,11 @@ package watch
 
 import (
 	"bytes"
-	"errors"
 	"runtime"
 	"strings"
 	"time"
+
+	"monotron/mpu/comm/failure"
 )
 
 // Beat is what a rank says of itself once a second.
@@ -32,8 +33,6 @@ type Count struct {
 
 // Hello is what a rank says first, and again when it has more groups.
 type Hello struct {
-	Rank   int     `json:"rank"`
-	World  int     `json:"world"`
 	PID    int     `json:"pid"`
 	Host   string  `json:"host"`
 	Groups []Named `json:"groups"`
@@ -49,9 +48,8 @@ type Named struct {
 type Report struct {
 	Stack string `json:"stack,omitempty"` // of the rank's goroutine
 	Calls []Call `json:"calls,omitempty"` // the last ones, oldest first
-	Error string `json:"error,omitempty"` // why it fails; "": it was asked
 
-	Verdict *Verdict `json:"verdict,omitempty"` // where it knows more than the error says
+	Failure *failure.Verdict `json:"failure,omitempty"` // why it fails; nil: it was asked
 }
 
 // Beat is the rank's next beat.
@@ -89,8 +87,7 @@ func copied(m map[int32]uint32) map[int32]uint32 {
 func (r *Recorder) hello(host string) *Hello {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.page.head
-	hello := &Hello{Rank: int(h.Rank), World: int(h.World), PID: int(h.PID), Host: host}
+	hello := &Hello{PID: int(r.page.head.PID), Host: host}
 	for _, g := range r.groups {
 		hello.Groups = append(hello.Groups, Named{g.label, g.members})
 	}
@@ -108,8 +105,7 @@ func (r *Recorder) report(why error) *Report {
 	calls := r.Calls()
 	p := &Report{Stack: r.stack(), Calls: calls[max(0, len(calls)-toldCalls):]}
 	if why != nil {
-		p.Error = cut(why.Error(), 8<<10)
-		errors.As(why, &p.Verdict)
+		p.Failure = failure.Of(r.Rank(), why).Brief()
 	}
 	return p
 }

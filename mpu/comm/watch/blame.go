@@ -2,48 +2,38 @@ package watch
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/failure"
 )
-
-// How packages below say that ranks have called different things, and that the
-// failure is another rank's.
-var (
-	differing = regexp.MustCompile(`do not call the same: #(\d+) is (.*) on rank (\d+), but (.*) on rank (\d+)`)
-	ofGroup   = regexp.MustCompile(`the ranks of group (\S+) \[`)
-)
-
-const notMine = "another rank could not do its part"
 
 // accuse finds who of the ranks that differ is alone with what it called.
-func (w *Watcher) accuse(v *Verdict) {
+func (w *Watcher) accuse(v *failure.Verdict) {
 	calls := map[int][]Call{}
 	for rank := range w.ranks {
 		if r := w.ranks[rank].report; r != nil {
 			calls[rank] = r.Calls
 		}
 	}
-	v.Rank = -1
-	v.Text = itself.ReplaceAllString(v.Text, "") // who noticed is not who is wrong
-	if rank, why := blame(v.Text, calls); rank >= 0 {
+	v.Rank = -1 // who noticed is not who is wrong
+	if rank, why := blame(v.Differing, calls); rank >= 0 {
 		v.Rank = rank
 		v.Text += "; " + why
 	}
 }
 
-// origin finds the rank whose own failure it was, where v is another's.
-func (w *Watcher) origin(v *Verdict) {
+// origin is the failure of the rank that has one of its own, where v is another's; v
+// where none has told of it.
+func (w *Watcher) origin(v *failure.Verdict) *failure.Verdict {
 	for rank := range w.ranks {
-		r := w.ranks[rank].report
-		if r != nil && r.Error != "" && !strings.Contains(r.Error, notMine) && !itself.MatchString(r.Error) {
-			v.Rank, v.Text = rank, fmt.Sprintf("rank %d: %s", rank, r.Error)
-			return
+		if r := w.ranks[rank].report; r != nil && r.Failure != nil && r.Failure.By(rank) {
+			own := *r.Failure
+			return &own
 		}
 	}
+	return v
 }
 
 // said is what ranks have called as one collective of a group: by rank, what and where.
@@ -51,19 +41,13 @@ type said map[int]string
 
 // blame finds, where ranks have called different things, the rank that first left
 // what the others do: -1 where the records do not tell. calls are each rank's last.
-func blame(text string, calls map[int][]Call) (rank int, why string) {
-	m, g := differing.FindStringSubmatch(text), ofGroup.FindStringSubmatch(text)
-	if m == nil || g == nil {
+func blame(d *failure.Differing, calls map[int][]Call) (rank int, why string) {
+	if d == nil {
 		return -1, ""
 	}
-	end, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		return -1, ""
-	}
-	a, _ := strconv.Atoi(m[3]) // digits
-	group := groupOf(calls[a], g[1], end)
+	group := groupOf(calls[d.Ranks[0]], d.Group, d.Seq)
 	for _, sign := range []signer{(*Call).What, sited} { // the root of a call may make it elsewhere than the others
-		if rank, why = firstApart(calls, g[1], group, end, sign); rank >= 0 {
+		if rank, why = firstApart(calls, d.Group, group, d.Seq, sign); rank >= 0 {
 			return rank, why
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/failure"
 )
 
 // view is what is known of a rank.
@@ -27,7 +28,7 @@ const grace = 4 * time.Second
 
 // diagnose finds out why a run stands still: nil while a rank does something, has
 // done something within limit, or is not heard of.
-func diagnose(ranks []view, now time.Time, limit time.Duration) *Verdict {
+func diagnose(ranks []view, now time.Time, limit time.Duration) *failure.Verdict {
 	alive := 0
 	for i := range ranks {
 		v := &ranks[i]
@@ -172,8 +173,8 @@ func (s *still) waiting(rank int) int {
 }
 
 // absent is the verdict that a rank does not come where others wait for it.
-func (s *still) absent(rank int) *Verdict {
-	v := s.verdict(Stall, rank)
+func (s *still) absent(rank int) *failure.Verdict {
+	v := s.verdict(failure.Stall, rank)
 	state := &s.ranks[rank]
 	where := "it has ended"
 	if !state.over {
@@ -230,15 +231,15 @@ func (s *still) named(c *Call) string {
 }
 
 // cycle is the verdict where all wait: they have called in different orders.
-func (s *still) cycle() *Verdict {
+func (s *still) cycle() *failure.Verdict {
 	rank := s.odd()
 	if rank < 0 {
 		return nil // everybody is done
 	}
-	v := s.verdict(Mismatch, rank)
+	v := s.verdict(failure.Mismatch, rank)
 	c := s.waits(rank)
 	if len(s.lacks[rank]) == 0 {
-		v.Kind = Stall
+		v.Kind = failure.Stall
 		v.Text = fmt.Sprintf("all ranks have entered %s, but on rank %d it does not end: bytes are lost between the ranks", s.named(c), rank)
 		return v
 	}
@@ -292,14 +293,14 @@ func (s *still) furthest(rank int, group string) (entered int64) {
 }
 
 // verdict fills in what is known of the rank to blame, and where all are.
-func (s *still) verdict(kind string, rank int) *Verdict {
-	v := &Verdict{Kind: kind, Rank: rank, Code: fault.Internal, Time: time.Now()}
+func (s *still) verdict(kind failure.Kind, rank int) *failure.Verdict {
+	v := &failure.Verdict{Kind: kind, Rank: rank, Code: fault.Internal, Time: time.Now()}
 	describe(v, s.ranks)
 	return v
 }
 
 // describe adds what is known of the ranks to a verdict.
-func describe(v *Verdict, ranks []view) {
+func describe(v *failure.Verdict, ranks []view) {
 	v.Ranks = nil
 	for rank := range ranks {
 		state := &ranks[rank]
@@ -310,14 +311,14 @@ func describe(v *Verdict, ranks []view) {
 		if c := state.beat.Waiting; c != nil {
 			at += ", in " + c.String()
 		}
-		v.Ranks = append(v.Ranks, Standing{rank, at})
+		v.Ranks = append(v.Ranks, failure.Standing{Rank: rank, At: at})
 	}
 	if v.Rank < 0 || v.Rank >= len(ranks) {
 		return
 	}
 	state := &ranks[v.Rank]
 	if state.beat != nil && v.Phase == "" {
-		v.Phase, v.Step, v.LastCall = state.beat.Phase.String(), state.beat.Step, state.beat.Waiting
+		v.Phase, v.Step, v.LastCall = state.beat.Phase.String(), state.beat.Step, state.beat.Waiting.Kept()
 	}
 	if state.hello != nil {
 		v.Host, v.PID = state.hello.Host, state.hello.PID
@@ -325,7 +326,7 @@ func describe(v *Verdict, ranks []view) {
 	if state.report != nil {
 		v.Stack = state.report.Stack
 		if n := len(state.report.Calls); n > 0 {
-			v.LastCall = &state.report.Calls[n-1]
+			v.LastCall = state.report.Calls[n-1].Kept()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/failure"
 )
 
 // run4 is a run of TP2 x PP2 that stands still: tp 0,1 and 2,3; pp 0,2 and 1,3.
@@ -20,8 +21,8 @@ func newRun4() *run4 {
 		{{"tp", []int{0, 1}}, {"pp", []int{0, 2}}}, {{"tp", []int{0, 1}}, {"pp", []int{1, 3}}},
 		{{"tp", []int{2, 3}}, {"pp", []int{0, 2}}}, {{"tp", []int{2, 3}}, {"pp", []int{1, 3}}},
 	}
-	for rank, g := range groups {
-		v := view{hello: &Hello{Rank: rank, World: 4, Groups: g}, groups: map[string]int{}, heard: r.now, moved: r.now.Add(-21 * time.Second)}
+	for _, g := range groups {
+		v := view{hello: &Hello{Groups: g}, groups: map[string]int{}, heard: r.now, moved: r.now.Add(-21 * time.Second)}
 		for i, n := range g {
 			v.groups[n.Name+" "+ranges(n.Members)] = i
 		}
@@ -46,7 +47,7 @@ func (r *run4) receives(rank, peer int) {
 	b.Groups[1].Received = map[int32]uint32{int32(peer): 1}
 }
 
-func (r *run4) verdict() *Verdict { return diagnose(r.ranks, r.now, 15*time.Second) }
+func (r *run4) verdict() *failure.Verdict { return diagnose(r.ranks, r.now, 15*time.Second) }
 
 // Claim (design.md, section 8): "rank 12 never entered all-reduce #640 of tp group 3;
 // it is in the data loader": the rank that waits for nobody is named, through those
@@ -59,7 +60,7 @@ func TestStallNamesWhoIsMissing(t *testing.T) {
 	r.enters(1, 0)
 	v := r.verdict()
 	want := "rank 3 never entered all_reduce(sum) of 8 f32 #640 of tp group 1 (ranks 2,3), where rank 2 waits (model/mlp.go:84); it is in the data loader of step 5 and has done nothing for 21 s"
-	if v == nil || v.Text != want || v.Rank != 3 || v.Kind != Stall || v.Phase != "data" || len(v.Ranks) != 4 {
+	if v == nil || v.Text != want || v.Rank != 3 || v.Kind != failure.Stall || v.Phase != "data" || len(v.Ranks) != 4 {
 		t.Fatalf("%+v\nwant %s", v, want)
 	}
 	r = newRun4()
@@ -67,7 +68,7 @@ func TestStallNamesWhoIsMissing(t *testing.T) {
 	r.enters(3, 0)
 	r.enters(1, 0)
 	r.ranks[0].beat.Phase = Backward
-	if v := r.verdict(); v == nil || v.Rank != 0 || v.Kind != Stall {
+	if v := r.verdict(); v == nil || v.Rank != 0 || v.Kind != failure.Stall {
 		t.Errorf("%+v", v)
 	}
 }
@@ -81,7 +82,7 @@ func TestCycleNamesWhoDiffers(t *testing.T) {
 	r.receives(1, 3)
 	r.enters(0, 0)
 	v := r.verdict()
-	if v == nil || v.Rank != 3 || v.Kind != Mismatch || !strings.Contains(v.Text, "rank 3 is in all_reduce(sum) of 8 f32 #2 of pp group 1 (ranks 1,3)") {
+	if v == nil || v.Rank != 3 || v.Kind != failure.Mismatch || !strings.Contains(v.Text, "rank 3 is in all_reduce(sum) of 8 f32 #2 of pp group 1 (ranks 1,3)") {
 		t.Errorf("%+v", v)
 	}
 }

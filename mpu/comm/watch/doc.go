@@ -5,15 +5,29 @@
 // groups, so that it sees every collective whatever carries the bytes. The last
 // thousand are kept in memory that may be a file, which outlives a rank that is
 // killed. Once a second a rank's beat goes to the Watcher: straight, where ranks are
-// goroutines, over TCP beside the collectives, where they are processes.
+// goroutines, in the beats of the rendezvous, where they are processes.
 //
-// What holds: a beat never waits for a collective; a broken beat connection does not
-// disturb the run; nothing is decided from one rank alone, and at most one verdict is
-// made. A rank that computes, or would if others let it, or moves bytes is busy, not
-// stalled, however long.
+// What holds: a beat never waits for a collective; nothing is decided from one rank
+// alone, and at most one verdict is made. A rank that computes, or would if others let
+// it, or moves bytes is busy, not stalled, however long.
+//
+// Who sees a failure, who decides what it is, who writes that down:
+//
+//	death       rank 0's rendezvous (the connection ends); launch (the process's state), which knows best and writes
+//	silence     rank 0's rendezvous (no beat for 20 s), where rank 0 itself is silent every rank; where none of
+//	            them can, launch (a process that is stopped)
+//	stall       the Watcher, from all ranks' beats (diagnose.go)
+//	mismatch    the engine of a group (comm.Mismatch); the Watcher, from all ranks' last calls, who differs
+//	            (blame.go); from beats, where ranks wait for each other (diagnose.go)
+//	non-finite  the step; all ranks together where; rank 0 writes
+//	error       the rank; the rendezvous, whose was first
+//	elsewhere   the rank that gives up because of another; the Watcher, whose failure it was
+//
+// What is decided is a failure.Verdict. Rank 0 writes it into the run's folder, the
+// launcher where rank 0 cannot.
 //
 // Reading order: phase.go, recorder.go (what a rank keeps), group.go (how
-// collectives get there), flight.go (the same as a file), beat.go (what is told),
-// diagnose.go (from beats to a verdict), verdict.go, watcher.go, wire.go, server.go,
-// beater.go.
+// collectives get there), flight.go (the same as a file), beat.go and message.go (what is
+// told), beater.go (by whom), watcher.go (who hears), diagnose.go (from beats to a
+// verdict), blame.go (who differs), postmortem.go, folder.go.
 package watch

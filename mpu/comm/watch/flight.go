@@ -2,6 +2,7 @@ package watch
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -164,6 +165,18 @@ func (c *Call) What() string {
 	}
 	if c.Root >= 0 {
 		text += " with rank " + itoa(c.Root)
+	}
+	return text
+}
+
+// Kept is the call as a verdict keeps it; nil of none.
+func (c *Call) Kept() json.RawMessage {
+	if c == nil {
+		return nil
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return nil // an op that nobody knows
 	}
 	return text
 }

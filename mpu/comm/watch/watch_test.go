@@ -2,7 +2,6 @@ package watch
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/failure"
 )
 
 func numbers(n int) device.Tensor {
@@ -161,25 +161,25 @@ func TestVerdictFile(t *testing.T) {
 		if err := Fresh(folder); err != nil {
 			t.Fatal(err)
 		}
-		want := &Verdict{Kind: Stall, Rank: 3, Code: 70, Text: "rank 3 stands still", Time: time.Now().UTC()}
+		want := &failure.Verdict{Kind: failure.Stall, Rank: 3, Code: 70, Text: "rank 3 stands still", Time: time.Now().UTC()}
 		if err := want.Write(folder); err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReadVerdict(folder)
+		got, err := failure.Read(folder)
 		if err != nil || got.Text != want.Text || got.Rank != 3 || fault.CodeOf(got.Err()) != 70 {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
-	if _, err := ReadVerdict(folder + "/before_1"); err != nil {
+	if _, err := failure.Read(folder + "/before_1"); err != nil {
 		t.Error(err)
 	}
 	if st, err := os.Stat(folder); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("%v %v", st.Mode(), err)
 	}
-	if err := os.WriteFile(VerdictFile(folder), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(failure.File(folder), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadVerdict(folder); fault.CodeOf(err) != fault.BadData {
+	if _, err := failure.Read(folder); fault.CodeOf(err) != fault.BadData {
 		t.Error(err)
 	}
 }
@@ -191,8 +191,8 @@ func TestBlame(t *testing.T) {
 		return []Call{{Group: group, Seq: 4, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: count, DType: "f32", Outer: "x.go:1"}}
 	}
 	calls := map[int][]Call{0: call("tp 0,1", 8), 1: call("tp 0,1", 8), 2: call("tp 2,3", 8), 3: call("tp 2,3", 7)}
-	text := "the ranks of group tp [2 3] do not call the same: #4 is all_reduce(sum) of 8 f32 on rank 2, but all_reduce(sum) of 7 f32 on rank 3"
-	if rank, why := blame(text, calls); rank != 3 || !strings.Contains(why, "7 f32") {
+	at := &failure.Differing{Group: "tp", Members: []int{2, 3}, Seq: 4, Ranks: [2]int{2, 3}}
+	if rank, why := blame(at, calls); rank != 3 || !strings.Contains(why, "7 f32") {
 		t.Errorf("%d, %s", rank, why)
 	}
 	delete(calls, 0)
@@ -200,14 +200,14 @@ func TestBlame(t *testing.T) {
 	one := Call{Group: "tp 2,3", Seq: 3, Op: comm.Barrier, Root: -1}
 	calls[2], calls[3] = append([]Call{{Group: "tp 2,3", Seq: 1, Op: comm.Barrier, Root: -1}, {Group: "tp 2,3", Seq: 2, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8, DType: "f32", Outer: "x.go:1"}, one}, calls[2]...),
 		append([]Call{one}, calls[3]...)
-	if rank, why := blame(text, calls); rank != 3 {
+	if rank, why := blame(at, calls); rank != 3 {
 		t.Errorf("what follows a barrier was the same before: %d, %s", rank, why)
 	}
 	calls = map[int][]Call{2: call("tp 2,3", 8), 3: call("tp 2,3", 7)}
-	if rank, why := blame(text, calls); rank != -1 {
+	if rank, why := blame(at, calls); rank != -1 {
 		t.Errorf("two that differ, and nobody to compare with: %d, %s", rank, why)
 	}
-	if v := verdictOf(fault.With(fault.Internal, errors.New(text))); v.Kind != Mismatch {
-		t.Errorf("%+v", v)
+	if rank, _ := blame(nil, calls); rank != -1 {
+		t.Errorf("a message's two ends differ, which says nothing of its ranks: %d", rank)
 	}
 }

@@ -1,20 +1,21 @@
 package watch
 
 import (
-	"strings"
 	"sync"
 	"time"
+
+	"monotron/mpu/comm/failure"
 )
 
 // Watcher hears all ranks of a run and makes its verdict.
 type Watcher struct {
 	settings Settings
-	ask      func(rank int) // for a report; the answer is heard
-	act      func(*Verdict) // ends the run
+	ask      func(rank int)         // for a report; the answer is heard
+	act      func(*failure.Verdict) // ends the run
 
 	mu      sync.Mutex
 	ranks   []view
-	verdict *Verdict
+	verdict *failure.Verdict
 	marked  []Beat        // where the last remark on slow ranks was
 	told    chan struct{} // a report has come
 	quit    chan struct{}
@@ -36,7 +37,7 @@ const (
 )
 
 // NewWatcher watches `world` ranks; act ends the run, ask asks a rank for a report.
-func NewWatcher(world int, s Settings, ask func(int), act func(*Verdict)) *Watcher {
+func NewWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)) *Watcher {
 	if s.Limit <= 0 {
 		s.Limit = usualLimit
 	}
@@ -46,32 +47,40 @@ func NewWatcher(world int, s Settings, ask func(int), act func(*Verdict)) *Watch
 	return w
 }
 
+// Hear takes what a rank that is another process has told; what is no message is not
+// taken.
+func (w *Watcher) Hear(rank int, told []byte) {
+	if m, err := read(told); err == nil {
+		w.hear(rank, m)
+	}
+}
+
 // hear takes what a rank says.
 func (w *Watcher) hear(rank int, m *message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v, now := &w.ranks[rank], time.Now()
 	v.heard = now
-	switch {
-	case m.Hello != nil:
+	if m.Hello != nil {
 		v.hello, v.groups, v.over = m.Hello, map[string]int{}, false
 		for i, g := range m.Hello.Groups {
 			v.groups[g.Name+" "+ranges(g.Members)] = i
 		}
-	case m.Beat != nil:
+	}
+	if m.Beat != nil {
 		if m.Beat.moved(v.beat) {
 			v.moved = now
 		}
 		v.beat = m.Beat
-	case m.Report != nil:
+	}
+	if m.Report != nil {
 		v.report = m.Report
 		select {
 		case w.told <- struct{}{}:
 		default:
 		}
-	case m.Bye:
-		v.over = true
 	}
+	v.over = v.over || m.Bye
 }
 
 // moved tells whether a rank has done something since an earlier beat.
@@ -117,7 +126,7 @@ func (w *Watcher) forgive(now time.Time) {
 }
 
 // judge asks the rank to blame where it stands, then ends the run.
-func (w *Watcher) judge(v *Verdict) {
+func (w *Watcher) judge(v *failure.Verdict) {
 	w.mu.Lock()
 	w.ranks[v.Rank].report = nil
 	over := w.ranks[v.Rank].over
@@ -164,32 +173,27 @@ func (w *Watcher) Judged() error {
 }
 
 // Verdict is that of a run that err has ended, with what is known of its ranks.
-func (w *Watcher) Verdict(err error) *Verdict {
+func (w *Watcher) Verdict(err error) *failure.Verdict {
 	w.mu.Lock()
 	v := w.verdict
 	w.mu.Unlock()
 	if v != nil {
 		return v
 	}
-	v = verdictOf(err)
+	v = failure.Of(-1, err)
 	switch {
-	case v.Kind == Mismatch, strings.Contains(v.Text, notMine):
+	case v.Kind == failure.Mismatch, v.Kind == failure.Other:
 		w.until(w.allReported)
-	case v.Kind == Failure && v.Rank >= 0 && v.Rank < len(w.ranks):
+	case v.Kind == failure.Own && v.Rank >= 0 && v.Rank < len(w.ranks):
 		w.until(func() bool { return w.ranks[v.Rank].report != nil })
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if v.Kind == Failure && v.Rank >= 0 && v.Rank < len(w.ranks) {
-		if r := w.ranks[v.Rank].report; r != nil && r.Verdict != nil {
-			v = r.Verdict
-		}
-	}
-	switch {
-	case v.Kind == Mismatch:
+	switch v.Kind {
+	case failure.Mismatch:
 		w.accuse(v)
-	case strings.Contains(v.Text, notMine):
-		w.origin(v)
+	case failure.Other:
+		v = w.origin(v)
 	}
 	describe(v, w.ranks)
 	w.verdict = v
