@@ -12,6 +12,9 @@ type WriteOptions struct {
 	// VocabDivisor: Megatron: the vocabulary is padded to a multiple of this times
 	// the tensor-parallel ranks; 0: as the run that src is of had it, else 128.
 	VocabDivisor int
+	// TransformerImpl: Megatron: local or transformer_engine; "": as the run that src
+	// is of had it, else local.
+	TransformerImpl string
 }
 
 // Written is what a Writer did.

@@ -33,6 +33,7 @@ func allFlags() []cli.Flag {
 		&cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"},
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
 		&cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "as the run that the input is of had it, else 128", Usage: "Megatron formats: the vocabulary is padded to a multiple of this times the tensor-parallel ranks"},
+		&cli.StringFlag{Name: "transformer-impl", DefaultText: "as the run that the input is of had it, else local", Usage: "Megatron formats: local or transformer_engine, which has an optimizer of its own: torch's AdamW keeps the step in each state"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: a `release` folder, without iteration"},
 
 		&cli.StringFlag{Name: "family", Usage: "hf: architecture, where several can hold the model: gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom"},
@@ -96,6 +97,9 @@ func (o *options) readWriting(c *cli.Context) error {
 		Layout: formats.Layout{TP: c.Int("tensor-model-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), VP: c.Int("num-virtual-stages-per-pipeline-rank"),
 			EP: c.Int("expert-model-parallel-size"), ETP: c.Int("expert-tensor-parallel-size"), DP: c.Int("data-parallel-size"),
 			DistributedOptimizer: c.Bool("use-distributed-optimizer")}}
+	if o.write.TransformerImpl = c.String("transformer-impl"); !slices.Contains([]string{"", "local", "transformer_engine"}, o.write.TransformerImpl) {
+		return fault.Errorf(fault.Usage, "--transformer-impl %q is unknown; there are local and transformer_engine", o.write.TransformerImpl)
+	}
 	if c.IsSet("make-vocab-size-divisible-by") {
 		o.write.VocabDivisor = c.Int("make-vocab-size-divisible-by")
 	}

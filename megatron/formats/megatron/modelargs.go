@@ -109,10 +109,10 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 }
 
 // scalar is an f32 tensor of one element.
-func scalar(v float64) *pickle.Tensor {
+func scalar(v float64, shape ...int64) *pickle.Tensor {
 	var raw [4]byte
 	binary.LittleEndian.PutUint32(raw[:], math.Float32bits(float32(v)))
-	return pickle.Constant("F32", []int64{1}, raw[:])
+	return pickle.Constant("F32", append([]int64{}, shape...), raw[:])
 }
 
 func float64frombytes(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }

@@ -150,6 +150,9 @@ func NewTarget(src formats.Source, o formats.WriteOptions, precision string) (*T
 		return nil, err
 	}
 	t := &Target{Args: kept, Layout: o.Layout.Whole(), State: state}
+	if o.TransformerImpl != "" {
+		t.Args.Set("transformer_impl", o.TransformerImpl)
+	}
 	t.Layout.DP = max(t.Layout.DP, (t.Layout.EP*t.Layout.ETP+t.Layout.TP-1)/t.Layout.TP) // experts are spread over these
 	for _, part := range []struct {
 		text json.RawMessage
@@ -248,6 +251,17 @@ func (t *Target) ParamGroup(g Group, ids []int64) *pickle.Dict {
 	return d
 }
 
+// Step is the count of updates as torch's own AdamW keeps it with the moments of
+// each parameter, a tensor that it counts up in place; nil where Transformer
+// Engine's stands in its place, which takes no state that it does not know.
+// Without the distributed optimizer Megatron hands the states on as they are.
+func (t *Target) Step() *pickle.Tensor {
+	if t.Layout.DistributedOptimizer || t.Args.Text("transformer_impl", "local") == "transformer_engine" {
+		return nil
+	}
+	return scalar(float64(t.Steps))
+}
+
 // GradScaler is the loss scale as Megatron keeps it; nil: none.
 func (t *Target) GradScaler() *pickle.Dict {
 	if t.Scaler == nil {
@@ -258,7 +272,7 @@ func (t *Target) GradScaler() *pickle.Dict {
 	if scale <= 0 {
 		return nil
 	}
-	return pickle.NewDict("scale", scalar(scale), "growth_tracker", a.Int64("growth_tracker"), "hysteresis_tracker", a.Int64("hysteresis_tracker"))
+	return pickle.NewDict("scale", scalar(scale, 1), "growth_tracker", a.Int64("growth_tracker"), "hysteresis_tracker", a.Int64("hysteresis_tracker"))
 }
 
 // fillArgs sets what describes model, layout and progress; other arguments

@@ -146,6 +146,9 @@ func (w *writer) child(groups []megatron.Group) *pickle.Dict {
 			for _, k := range kinds {
 				one.Set(k.theirs, w.contents.Tensor(k.ours, p, "F32"))
 			}
+			if step := w.Step(); step != nil {
+				one.Set("step", step)
+			}
 			state.Pairs = append(state.Pairs, pickle.Pair{Key: next, Value: one})
 			tensors.Items = append(tensors.Items, w.contents.Tensor(formats.Main, p, "F32"))
 			ids = append(ids, next)

@@ -183,6 +183,9 @@ func (w *writer) optimizer() *pickle.Dict {
 		}
 	}
 	inner := pickle.NewDict("param_groups", groups)
+	if step := w.Step(); step != nil {
+		inner.Set("state", pickle.NewDict("common_step", step))
+	}
 	if w.contents.DType == "F32" && !w.Layout.DistributedOptimizer {
 		return inner
 	}
