@@ -65,7 +65,7 @@ func worked(t testing.TB, dir string) string {
 }
 
 func null(t testing.TB, vocab int) tokenizer.Tokenizer {
-	tok, err := tokenizer.NewNull(vocab, -1)
+	tok, err := tokenizer.NewNull(vocab, -1, tokenizer.NoPad)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func TestSidecar(t *testing.T) {
 	dir := t.TempDir()
 	prefix := worked(t, dir)
 	build := func(vocab, eod int) error {
-		tok, err := tokenizer.NewNull(vocab, eod)
+		tok, err := tokenizer.NewNull(vocab, eod, tokenizer.NoPad)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"os"
-	"strconv"
 	"strings"
 
 	"monotron/fault"
@@ -19,6 +18,7 @@ type Config struct {
 	SpecialTokens []string // --tokenizer-special-tokens
 	VocabSize     int      // 0: not given
 	NullEOD       *int     // --null-tokenizer-eod-id
+	NullPad       *int     // --null-tokenizer-pad-id; nil: NoPad
 	TikPattern    string   // --tiktoken-pattern; "": v2
 	TikSpecials   *int     // --tiktoken-num-special-tokens; nil: 1000
 	NoSpecial     bool     // --tokenizer-hf-no-include-special-tokens
@@ -28,7 +28,7 @@ type Config struct {
 // IsZero says that no flag was given.
 func (c Config) IsZero() bool {
 	return c.Type == "" && c.VocabFile == "" && c.MergeFile == "" && c.Model == "" && len(c.SpecialTokens) == 0 && c.VocabSize == 0 &&
-		c.NullEOD == nil && c.TikPattern == "" && c.TikSpecials == nil && !c.NoSpecial && !c.Legacy
+		c.NullEOD == nil && c.NullPad == nil && c.TikPattern == "" && c.TikSpecials == nil && !c.NoSpecial && !c.Legacy
 }
 
 // Flag is one row of the table of tokenizer flags, which every command that
@@ -76,6 +76,12 @@ func Flags() []Flag {
 				c.NullEOD = &n
 				return err
 			}},
+		{"null-tokenizer-pad-id", flags.One, "", "padding id of a NullTokenizer, whose positions count no loss; default -1, which no token has",
+			func(c *Config, v []string) error {
+				n, err := wholeNumber(v[0], NoPad)
+				c.NullPad = &n
+				return err
+			}},
 	}
 }
 
@@ -83,11 +89,18 @@ func Flags() []Flag {
 var types = []string{"GPT2BPETokenizer", "HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer", "TikTokenizer", "CharTokenizer", "NullTokenizer"}
 
 func wholeNumber(s string, least int) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < least || n > 1<<31-1 {
+	n, ok := flags.Int(s)
+	if !ok || n < int64(least) || n > 1<<31-1 {
 		return 0, fault.Errorf(fault.Usage, "%q is not a whole number from %d to 2147483647", s, least)
 	}
-	return n, nil
+	return int(n), nil
+}
+
+func orElse(given *int, otherwise int) int {
+	if given == nil {
+		return otherwise
+	}
+	return *given
 }
 
 // FromConfig makes the tokenizer that the flags name.
@@ -96,11 +109,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 	case "GPT2BPETokenizer":
 		return gpt2FromConfig(c)
 	case "NullTokenizer":
-		eod := -1
-		if c.NullEOD != nil {
-			eod = *c.NullEOD
-		}
-		return orNil(NewNull(c.VocabSize, eod))
+		return orNil(NewNull(c.VocabSize, orElse(c.NullEOD, -1), orElse(c.NullPad, NoPad)))
 	case "CharTokenizer":
 		if c.VocabFile == "" {
 			return nil, fault.Errorf(fault.Usage, "CharTokenizer needs --vocab-file, the JSON list that preprocess_data writes beside its output")

@@ -198,7 +198,7 @@ func benchIndex(watch stopwatch, dir string, r *dataResult) error {
 	if err != nil {
 		return err
 	}
-	tok, err := tokenizer.NewNull(1000, -1)
+	tok, err := tokenizer.NewNull(1000, -1, tokenizer.NoPad)
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func benchLoader(watch stopwatch, dir string) (list []loaderResult, err error) {
 	if err := b.Finalize(); err != nil {
 		return nil, err
 	}
-	tok, err := tokenizer.NewNull(1000, -1)
+	tok, err := tokenizer.NewNull(1000, -1, tokenizer.NoPad)
 	if err != nil {
 		return nil, err
 	}

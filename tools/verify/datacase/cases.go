@@ -4,6 +4,7 @@
 package datacase
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,13 +42,8 @@ type datasetCase struct {
 	DataPath  []string     `json:"data_path"`
 	PerSplit  *[3][]string `json:"per_split"`
 	Sizes     [3]*int64
-	Tokenizer struct {
-		Type      string `json:"tokenizer_type"`
-		VocabSize int    `json:"vocab_size"`
-		VocabFile string `json:"vocab_file"`
-		MergeFile string `json:"merge_file"`
-	}
-	Extra struct {
+	Tokenizer tokenizerOptions
+	Extra     struct {
 		DropPartial   *bool    `json:"drop_last_partial_validation_sequence"`
 		ExtraToken    *bool    `json:"add_extra_token_to_sequence"`
 		InterDocument bool     `json:"inter_document_masking"`
@@ -59,6 +55,34 @@ type datasetCase struct {
 	Mock       *wantArray           `json:"mock_lengths"`
 	Detail     string
 	Error      string
+}
+
+// tokenizerOptions are Megatron's, under the names that its arguments have.
+type tokenizerOptions struct {
+	Type          string   `json:"tokenizer_type"`
+	VocabSize     int      `json:"vocab_size"`
+	VocabFile     string   `json:"vocab_file"`
+	MergeFile     string   `json:"merge_file"`
+	Model         string   `json:"tokenizer_model"`
+	SpecialTokens []string `json:"tokenizer_special_tokens"`
+	NullEOD       *int     `json:"null_tokenizer_eod_id"`
+	NullPad       *int     `json:"null_tokenizer_pad_id"`
+	TikPattern    string   `json:"tiktoken_pattern"`
+	TikSpecials   *int     `json:"tiktoken_num_special_tokens"`
+	NoSpecial     bool     `json:"tokenizer_hf_no_include_special_tokens"`
+	Legacy        bool     `json:"tokenizer_sentencepiece_legacy"`
+}
+
+// UnmarshalJSON refuses an option that is not read here: the names of the cache
+// files depend on each.
+func (o *tokenizerOptions) UnmarshalJSON(data []byte) error {
+	type plain tokenizerOptions
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode((*plain)(o)); err != nil {
+		return fmt.Errorf("tokenizer: %w", err)
+	}
+	return nil
 }
 
 type wantFile struct {

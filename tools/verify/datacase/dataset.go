@@ -118,20 +118,29 @@ type described struct {
 func (d described) Description() tokenizer.Description { return d.description }
 
 // makeTokenizer takes GPT-2's own vocabulary for its two files: the arrays
-// depend on their names only.
+// depend on their names only. Other files lie beside the case, which names them
+// by its own path.
 func (r *run) makeTokenizer() (err error) {
 	t := r.Tokenizer
-	r.tok, err = tokenizer.FromConfig(tokenizer.Config{Type: t.Type, VocabSize: t.VocabSize})
-	if err != nil || t.VocabFile == "" {
+	config := tokenizer.Config{Type: t.Type, Model: t.Model, SpecialTokens: t.SpecialTokens, VocabSize: t.VocabSize, NullEOD: t.NullEOD, NullPad: t.NullPad,
+		TikPattern: t.TikPattern, TikSpecials: t.TikSpecials, NoSpecial: t.NoSpecial, Legacy: t.Legacy}
+	if config.Model != "" {
+		config.Model = filepath.Join(r.root, t.Model)
+	}
+	if r.tok, err = tokenizer.FromConfig(config); err != nil {
 		return err
 	}
 	d := r.tok.Description()
+	if d.Path == config.Model {
+		d.Path = t.Model
+	}
+	d.Options = slices.Clone(d.Options)
 	for i := range d.Options {
-		switch d.Options[i].Key {
-		case "vocab_file":
-			d.Options[i].Value = t.VocabFile
-		case "merges_file":
-			d.Options[i].Value = t.MergeFile
+		switch o := &d.Options[i]; {
+		case o.Key == "vocab_file" && t.VocabFile != "":
+			o.Value = t.VocabFile
+		case o.Key == "merges_file" && t.MergeFile != "":
+			o.Value = t.MergeFile
 		}
 	}
 	r.tok = described{r.tok, d}
