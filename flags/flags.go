@@ -50,7 +50,7 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 		}
 		arity, known := set[name]
 		if !known {
-			problems = append(problems, unknown(set, name))
+			problems = append(problems, &Unknown{name, Nearest(set, name)})
 			for inline == nil && i+1 < len(args) && !looksLikeFlag(args[i+1]) {
 				i++
 			}
@@ -134,11 +134,17 @@ func looksLikeFlag(arg string) bool {
 	return ok
 }
 
-func unknown(set Set, name string) error {
-	if near := Nearest(set, name); len(near) > 0 {
-		return fmt.Errorf("unknown flag --%s; did you mean --%s?", name, strings.Join(near, " or --"))
+// Unknown is a flag that is in no set.
+type Unknown struct {
+	Name string
+	Near []string // known names like it, the nearest first
+}
+
+func (u *Unknown) Error() string {
+	if len(u.Near) > 0 {
+		return fmt.Sprintf("unknown flag --%s; did you mean --%s?", u.Name, strings.Join(u.Near, " or --"))
 	}
-	return fmt.Errorf("unknown flag --%s; --help lists all", name)
+	return fmt.Sprintf("unknown flag --%s; --help lists all", u.Name)
 }
 
 // Nearest lists up to three known names within a small edit distance of name;

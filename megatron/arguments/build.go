@@ -2,11 +2,11 @@ package arguments
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"strconv"
 	"strings"
 
+	"monotron/megatron/arguments/table"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
 )
@@ -36,6 +36,9 @@ type raw struct {
 
 	LayersPerVirtual, VirtualStages int
 	FSDP                            bool
+	ZeroStage                       *int // nil: not given
+
+	NoVocabPadding bool
 
 	BF16, FP16      bool
 	LossScaleWindow float64
@@ -54,8 +57,8 @@ type raw struct {
 // newBuild has every switch that a flag turns off turned on.
 func newBuild() *build {
 	b := &build{}
-	for i := range table {
-		if f := &table[i]; strings.HasPrefix(f.To, "!") {
+	for _, f := range table.All() {
+		if strings.HasPrefix(f.To, "!") {
 			b.field(f.To[1:]).SetBool(true)
 		}
 	}
@@ -75,8 +78,8 @@ func (b *build) field(path string) reflect.Value {
 }
 
 // set writes values into the field of f. The values have the flag's count.
-func (b *build) set(f *Flag, values []string) error {
-	if f.Kind == Switch {
+func (b *build) set(f *table.Flag, values []string) error {
+	if f.Kind == table.Switch {
 		on := len(values) == 0 || values[0] == "true"
 		b.field(strings.TrimPrefix(f.To, "!")).SetBool(on != strings.HasPrefix(f.To, "!"))
 		return nil
@@ -84,8 +87,10 @@ func (b *build) set(f *Flag, values []string) error {
 	return setField(b.field(f.To), values)
 }
 
+// setField writes values that have been checked.
 func setField(field reflect.Value, values []string) error {
-	if field.Kind() == reflect.Slice {
+	switch field.Kind() {
+	case reflect.Slice:
 		list := reflect.MakeSlice(field.Type(), len(values), len(values))
 		for i := range values {
 			if err := setField(list.Index(i), values[i:i+1]); err != nil {
@@ -93,73 +98,27 @@ func setField(field reflect.Value, values []string) error {
 			}
 		}
 		field.Set(list)
-		return nil
-	}
-	if field.Kind() == reflect.Pointer { // nil: not given
+	case reflect.Pointer: // nil: not given
 		field.Set(reflect.New(field.Type().Elem()))
 		return setField(field.Elem(), values)
-	}
-	text := values[0]
-	switch field.Kind() {
 	case reflect.Int, reflect.Int64:
-		n, err := parseInt(text)
+		n, err := strconv.ParseInt(values[0], 10, 64)
 		field.SetInt(n)
 		return err
 	case reflect.Float64:
-		x, err := parseFloat(text)
+		x, err := strconv.ParseFloat(values[0], 64)
 		field.SetFloat(x)
 		return err
 	default:
-		field.SetString(text)
-		return nil
-	}
-}
-
-func parseInt(text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("%q is no whole number", text)
-	case n < 0:
-		return 0, fmt.Errorf("%d is negative", n)
-	case n > 1<<53:
-		return 0, fmt.Errorf("%d is too large", n)
-	}
-	return n, nil
-}
-
-func parseFloat(text string) (float64, error) {
-	x, err := strconv.ParseFloat(text, 64)
-	switch {
-	case err != nil || math.IsNaN(x) || math.IsInf(x, 0):
-		return 0, fmt.Errorf("%q is no number", text)
-	case x < 0:
-		return 0, fmt.Errorf("%g is negative", x)
-	}
-	return x, nil
-}
-
-// parsesAs checks values of a flag that has no field.
-func parsesAs(kind Kind, values []string) error {
-	for _, v := range values {
-		var err error
-		switch kind {
-		case Int, Ints:
-			_, err = strconv.ParseInt(v, 10, 64)
-		case Float, Floats:
-			_, err = strconv.ParseFloat(v, 64)
-		}
-		if err != nil {
-			return fmt.Errorf("%q is no number", v)
-		}
+		field.SetString(values[0])
 	}
 	return nil
 }
 
 // text is the value of f as it stands in b, written as on a command line.
-func (b *build) text(f *Flag) string {
+func (b *build) text(f *table.Flag) string {
 	v := b.field(strings.TrimPrefix(f.To, "!"))
-	if f.Kind == Switch {
+	if f.Kind == table.Switch {
 		return strconv.FormatBool(v.Bool() != strings.HasPrefix(f.To, "!"))
 	}
 	if v.Kind() != reflect.Slice {

@@ -3,6 +3,7 @@ package arguments
 import (
 	"strings"
 
+	"monotron/megatron/arguments/table"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
@@ -11,12 +12,6 @@ import (
 // derive completes the Config from what was given and checks it as a whole: the
 // rules of Megatron's validate_args (reference/megatron-model.md, section 1).
 func (p *parser) derive() {
-	p.bounded(sizes, 1<<31-1)
-	p.bounded(ranksOrLayers, 100_000)
-	p.bounded([]string{"cpu-threads"}, 4096)
-	p.bounded([]string{"seed"}, 1<<32-1) // what numpy's generator of the data order takes
-	p.positive("log-interval", "tensorboard-log-interval", "eval-interval", "distributed-timeout-minutes",
-		"num-distributed-optimizer-instances", "make-vocab-size-divisible-by", "sample-tokens")
 	p.deriveShape()
 	p.deriveActivation()
 	p.derivePositions()
@@ -42,56 +37,14 @@ func (p *parser) checkVolume() {
 	layer := float64(m.NumAttentionHeads+m.NumQueryGroups)*float64(m.KVChannels) + 1.5*float64(m.FFNHiddenSize)
 	const most = 1 << 50
 	if n := width * (rows + 2*layer*float64(m.NumLayers)); n > most {
-		p.problem("the model would have about %.1e parameters; no machine holds that: look at --num-layers, --hidden-size, --ffn-hidden-size, --kv-channels, --vocab-size and --max-position-embeddings", n)
+		p.clash("num-layers hidden-size num-attention-heads ffn-hidden-size kv-channels vocab-size max-position-embeddings",
+			"the model would have about %.1e parameters; no machine holds that: look at --num-layers %d, --hidden-size %d, --num-attention-heads %d, --kv-channels %d, --ffn-hidden-size %d and the %.0f rows of --vocab-size and --max-position-embeddings",
+			n, m.NumLayers, m.HiddenSize, m.NumAttentionHeads, m.KVChannels, m.FFNHiddenSize, rows)
 	}
 	tokens := float64(p.SeqLength) * float64(max(p.MicroBatchSize, p.EvalMicroBatchSize))
 	if n := tokens * (width + 2*layer); n > most {
-		p.problem("a micro-batch would need about %.1e values a layer; no machine holds that: look at --seq-length and --micro-batch-size", n)
+		p.clash("seq-length micro-batch-size", "a micro-batch would need about %.1e values a layer; no machine holds that: look at --seq-length %d and --micro-batch-size %d", n, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize))
 	}
-}
-
-// sizes are the numbers that are multiplied with each other; below 2^31 no
-// product of two overflows.
-var sizes = []string{"hidden-size", "num-attention-heads", "ffn-hidden-size", "kv-channels", "num-query-groups", "max-position-embeddings",
-	"seq-length", "vocab-size", "padded-vocab-size", "make-vocab-size-divisible-by", "micro-batch-size", "global-batch-size",
-	"eval-global-batch-size", "eval-micro-batch-size"}
-
-// ranksOrLayers are counts that lists are made for.
-var ranksOrLayers = []string{"num-layers", "num-experts", "world-size", "tensor-model-parallel-size", "pipeline-model-parallel-size",
-	"context-parallel-size", "expert-model-parallel-size", "expert-tensor-parallel-size", "num-virtual-stages-per-pipeline-rank",
-	"num-layers-per-virtual-pipeline-stage"}
-
-// bounded reports absurd sizes and takes them out of the further checks.
-func (p *parser) bounded(names []string, limit int64) {
-	for _, name := range names {
-		if v := p.field(index[name].To); v.Int() > limit {
-			p.problem("--%s %d is above %d", name, v.Int(), limit)
-			p.wrong[name] = true
-			v.SetInt(limit)
-		}
-	}
-}
-
-func (p *parser) positive(names ...string) {
-	for _, name := range names {
-		if f := index[name]; p.field(f.To).Int() < 1 && !p.wrong[name] {
-			p.problem("--%s must be at least 1", name)
-		}
-	}
-}
-
-// need reports a flag that is missing or too small, unless only parts of a
-// command line are read.
-func (p *parser) need(missing bool, flag, why string) bool {
-	if !missing || p.options.Partial || p.wrong[flag] {
-		return missing
-	}
-	if v, given := p.values[flag]; given {
-		p.problem("--%s %s is too small: it is %s", flag, strings.Join(v.texts, " "), why)
-	} else {
-		p.problem("--%s is missing: %s", flag, why)
-	}
-	return missing
 }
 
 func (p *parser) deriveShape() {
@@ -101,18 +54,16 @@ func (p *parser) deriveShape() {
 	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
 	if m.KVChannels == 0 && !noHidden && !noHeads {
 		if m.HiddenSize%m.NumAttentionHeads != 0 {
-			p.problem("--hidden-size %d is not a multiple of --num-attention-heads %d; change one, or give --kv-channels", m.HiddenSize, m.NumAttentionHeads)
+			p.clash("hidden-size num-attention-heads kv-channels", "--hidden-size %d is not a multiple of --num-attention-heads %d; change one, or give --kv-channels", m.HiddenSize, m.NumAttentionHeads)
 		}
 		m.KVChannels = m.HiddenSize / m.NumAttentionHeads
 	}
 	m.NumQueryGroups = m.NumAttentionHeads
 	switch {
-	case p.Raw.GroupQueryAttention && p.Raw.QueryGroups < 1:
-		p.problem("--num-query-groups must be at least 1")
 	case p.Raw.GroupQueryAttention:
 		m.NumQueryGroups = p.Raw.QueryGroups
 		if !noHeads && m.NumAttentionHeads%m.NumQueryGroups != 0 {
-			p.problem("--num-attention-heads %d is not a multiple of --num-query-groups %d", m.NumAttentionHeads, m.NumQueryGroups)
+			p.clash("num-attention-heads num-query-groups", "--num-attention-heads %d is not a multiple of --num-query-groups %d", m.NumAttentionHeads, m.NumQueryGroups)
 		}
 	case p.given("num-query-groups") && p.Raw.QueryGroups != m.NumAttentionHeads:
 		p.notice("--num-query-groups %d is read only with --group-query-attention: every head has keys and values of its own", p.Raw.QueryGroups)
@@ -123,12 +74,12 @@ func (p *parser) deriveShape() {
 	if !p.given("embedding-init-method-std") {
 		m.EmbeddingInitStd = m.InitStd
 	}
-	if m.HiddenDropout >= 1 || m.AttentionDropout >= 1 {
-		p.problem("--hidden-dropout %g and --attention-dropout %g must be below 1", m.HiddenDropout, m.AttentionDropout)
-	}
 	// Until the tokenizer is built, the vocabulary is what the flags say.
-	if p.Tokenizer.VocabSize > 0 && p.VocabDivisor > 0 {
-		if err := p.SetVocab(p.Tokenizer.VocabSize); err != nil && p.Layout.TP > 0 {
+	if p.Raw.NoVocabPadding {
+		p.VocabDivisor = 1
+	}
+	if p.Tokenizer.VocabSize > 0 && p.sound("vocab-size padded-vocab-size make-vocab-size-divisible-by tensor-model-parallel-size") {
+		if err := p.SetVocab(p.Tokenizer.VocabSize); err != nil {
 			p.problems = append(p.problems, err)
 		}
 	}
@@ -144,7 +95,7 @@ func (p *parser) deriveActivation() {
 		}
 	}
 	if chosen > 1 {
-		p.problem("--swiglu, --squared-relu and --quick-geglu exclude each other")
+		p.clash("swiglu squared-relu quick-geglu", "--swiglu, --squared-relu and --quick-geglu exclude each other")
 	}
 	switch {
 	case r.Swiglu:
@@ -165,7 +116,7 @@ func (p *parser) deriveActivation() {
 		}
 	}
 	if m.FFNHiddenSize == 0 && m.HiddenSize > 0 {
-		p.problem("--hidden-size %d is too small for the width --swiglu derives; give --ffn-hidden-size", m.HiddenSize)
+		p.clash("hidden-size ffn-hidden-size", "--hidden-size %d is too small for the width --swiglu derives; give --ffn-hidden-size", m.HiddenSize)
 	}
 }
 
@@ -173,7 +124,7 @@ func (p *parser) derivePositions() {
 	m, r := &p.Model, &p.Raw
 	if r.UseRotary {
 		if p.given("position-embedding-type") && m.Position != spec.PositionRope {
-			p.problem("--use-rotary-position-embeddings and --position-embedding-type %s exclude each other", m.Position)
+			p.clash("use-rotary-position-embeddings position-embedding-type", "--use-rotary-position-embeddings and --position-embedding-type %s exclude each other", m.Position)
 		}
 		m.Position = spec.PositionRope
 	}
@@ -182,31 +133,25 @@ func (p *parser) derivePositions() {
 		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
 	}
 	if m.Context > 0 && m.Context < p.SeqLength {
-		p.problem("--seq-length %d is longer than --max-position-embeddings %d", p.SeqLength, m.Context)
+		p.clash("seq-length max-position-embeddings", "--seq-length %d is longer than --max-position-embeddings %d", p.SeqLength, m.Context)
 	}
 	if m.Position == spec.PositionLearned {
 		m.MaxPositions = m.Context // else there are no rows to store
 	}
 	if r.RopeScaling {
 		m.RopeScaling = &spec.RopeScaling{Factor: r.RopeScalingFactor, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}
-		if r.RopeScalingFactor < 1 {
-			p.problem("--rope-scaling-factor %g must be at least 1", r.RopeScalingFactor)
-		}
 	}
 	if m.Position == spec.PositionRope {
 		if dims := m.RotaryDims(); m.KVChannels > 0 && (dims < 2 || dims%2 != 0 || dims > m.KVChannels) {
-			p.problem("--rotary-percent %g makes %d of a head's %d channels rotate; they must come in pairs", m.RotaryPercent, dims, m.KVChannels)
-		}
-		if m.RotaryBase <= 0 {
-			p.problem("--rotary-base must be positive")
+			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g makes %d of a head's %d channels rotate; they must come in pairs", m.RotaryPercent, dims, m.KVChannels)
 		}
 	}
 	if m.NoRopeFreq > 0 && m.NumLayers%m.NoRopeFreq != 0 {
-		p.problem("--no-rope-freq %d does not divide --num-layers %d", m.NoRopeFreq, m.NumLayers)
+		p.clash("no-rope-freq num-layers", "--no-rope-freq %d does not divide --num-layers %d", m.NoRopeFreq, m.NumLayers)
 	}
 	left, err := windowLeft(r.Window)
 	if err != nil {
-		p.problem("--window-size %s: %v", r.Window, err)
+		p.clash("window-size", "--window-size %s: %v", r.Window, err)
 	}
 	m.WindowLeft = left
 }
@@ -214,7 +159,7 @@ func (p *parser) derivePositions() {
 func (p *parser) derivePrecision() {
 	switch {
 	case p.Raw.BF16 && p.Raw.FP16:
-		p.problem("--bf16 and --fp16 exclude each other")
+		p.clash("bf16 fp16", "--bf16 and --fp16 exclude each other")
 	case p.Raw.BF16:
 		p.Precision = training.BF16
 	case p.Raw.FP16:
@@ -227,17 +172,17 @@ func (p *parser) derivePrecision() {
 	}
 	o := &p.Optimizer
 	o.LossScaleWindow = int(p.Raw.LossScaleWindow)
-	if o.LossScaleWindow < 1 || o.LossHysteresis < 1 || o.MinLossScale <= 0 {
-		p.problem("--loss-scale-window, --hysteresis and --min-loss-scale must be positive")
-	}
 	if o.MinLossScale > o.InitialLossScale {
-		p.problem("--min-loss-scale %g is above --initial-loss-scale %g", o.MinLossScale, o.InitialLossScale)
+		p.clash("min-loss-scale initial-loss-scale", "--min-loss-scale %g is above --initial-loss-scale %g", o.MinLossScale, o.InitialLossScale)
 	}
 }
 
+// batchFlags are those that the sizes of batches follow from.
+const batchFlags = "micro-batch-size global-batch-size rampup-batch-size step-batch-size-schedule train-iters train-samples seq-length"
+
 // deriveBatch fills batch sizes and checks that they divide.
 func (p *parser) deriveBatch() {
-	if p.need(p.MicroBatchSize < 1, "micro-batch-size", "sequences a rank takes at a time, at least 1") {
+	if p.need(p.MicroBatchSize < 1, "micro-batch-size", "sequences a rank takes at a time, at least 1") || !p.sound(batchFlags) {
 		return
 	}
 	dp := max(1, p.Layout.DP)
@@ -253,7 +198,7 @@ func (p *parser) deriveBatch() {
 		return
 	}
 	if p.StepBatchSizeSchedule != "" && p.GlobalBatchSize != 0 && p.GlobalBatchSize != sizes.Final() {
-		p.problem("--global-batch-size %d is not where --step-batch-size-schedule ends (%d); leave one out", p.GlobalBatchSize, sizes.Final())
+		p.clash("global-batch-size step-batch-size-schedule", "--global-batch-size %d is not where --step-batch-size-schedule ends (%d); leave one out", p.GlobalBatchSize, sizes.Final())
 	}
 	p.GlobalBatchSize = sizes.Final()
 	if err := p.CheckSchedule(sizes); err != nil {
@@ -274,30 +219,39 @@ func (p *parser) deriveEvalBatch(dp int) {
 		}
 	}
 	if p.EvalGlobalBatchSize%step != 0 {
-		p.problem("--eval-global-batch-size %d is not a multiple of --eval-micro-batch-size %d times %d data-parallel ranks", p.EvalGlobalBatchSize, p.EvalMicroBatchSize, dp)
+		p.clash("eval-global-batch-size eval-micro-batch-size world-size tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size", "--eval-global-batch-size %d is not a multiple of --eval-micro-batch-size %d times %d data-parallel ranks", p.EvalGlobalBatchSize, p.EvalMicroBatchSize, dp)
 	}
 }
 
 func (p *parser) deriveLength() {
 	o := &p.Optimizer
 	noLength := p.TrainIters == 0 && p.TrainSamples == 0 && !p.SkipTrain
-	p.need(noLength, "train-iters", "the length of the training, in steps or by --train-samples, at least 1")
+	p.need(noLength, "train-iters train-samples", "the length of the training, in steps or by --train-samples, at least 1")
 	if p.TrainIters > 0 && p.TrainSamples > 0 {
-		p.problem("--train-iters and --train-samples exclude each other")
+		p.clash("train-iters train-samples", "--train-iters and --train-samples exclude each other")
 	}
-	if p.TrainIters > 0 && (o.DecaySamples > 0 || o.WarmupSamples > 0 || o.WSDDecaySamples > 0) {
-		p.problem("--train-iters goes with --lr-decay-iters, --lr-warmup-iters and --lr-wsd-decay-iters, not with their samples forms")
-	}
-	if p.TrainSamples > 0 && (o.DecayIters > 0 || o.WarmupIters > 0 || o.WSDDecayIters > 0) {
-		p.problem("--train-samples goes with --lr-decay-samples, --lr-warmup-samples and --lr-wsd-decay-samples, not with their iters forms")
+	for _, form := range []struct{ unit, other string }{{"iters", "samples"}, {"samples", "iters"}} {
+		if p.field(table.Find("train-"+form.unit).To).Int() > 0 {
+			p.refuseForms(form.unit, form.other)
+		}
 	}
 	if p.given("lr-warmup-fraction") && (o.WarmupIters > 0 || o.WarmupSamples > 0) {
-		p.problem("--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples")
-	}
-	if o.WarmupFraction >= 1 {
-		p.problem("--lr-warmup-fraction %g must be below 1", o.WarmupFraction)
+		p.clash("lr-warmup-fraction lr-warmup-iters lr-warmup-samples", "--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples")
 	}
 }
+
+// refuseForms: a length in one unit takes no part of the schedule in the other.
+func (p *parser) refuseForms(unit, other string) {
+	for _, part := range []string{"lr-decay-", "lr-warmup-", "lr-wsd-decay-"} {
+		if p.field(table.Find(part+other).To).Int() > 0 {
+			p.clash("train-iters train-samples "+part+unit, "--%s%s goes with --train-%s; use --%s%s beside --train-%s", part, other, other, part, unit, unit)
+		}
+	}
+}
+
+// scheduleFlags are those that the learning rate of a step follows from.
+const scheduleFlags = batchFlags + " lr min-lr lr-decay-style lr-decay-iters lr-decay-samples lr-warmup-iters lr-warmup-samples lr-warmup-fraction " +
+	"lr-warmup-init lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples"
 
 func (p *parser) deriveOptimizer() {
 	o := &p.Optimizer
@@ -306,36 +260,45 @@ func (p *parser) deriveOptimizer() {
 	given := p.given("start-weight-decay") || p.given("end-weight-decay")
 	switch {
 	case given && !growing:
-		p.problem("--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or cosine")
+		p.clash("start-weight-decay end-weight-decay weight-decay-incr-style", "--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or cosine")
 	case growing && !(p.given("start-weight-decay") && p.given("end-weight-decay")):
-		p.problem("--weight-decay-incr-style %s needs --start-weight-decay and --end-weight-decay", o.WeightDecayIncrStyle)
+		p.clash("weight-decay-incr-style start-weight-decay end-weight-decay", "--weight-decay-incr-style %s needs --start-weight-decay and --end-weight-decay", o.WeightDecayIncrStyle)
 	case !growing:
 		o.StartWeightDecay, o.EndWeightDecay = o.WeightDecay, o.WeightDecay
 	}
-	if o.AdamBeta1 >= 1 || o.AdamBeta2 >= 1 {
-		p.problem("--adam-beta1 %g and --adam-beta2 %g must be below 1", o.AdamBeta1, o.AdamBeta2)
-	}
-	if o.Kind == optimizer.SGD && o.SGDMomentum >= 1 {
-		p.problem("--sgd-momentum %g must be below 1", o.SGDMomentum)
-	}
 	if o.OverrideScheduler && o.UseCheckpointScheduler {
-		p.problem("--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
+		p.clash("override-opt-param-scheduler use-checkpoint-opt-param-scheduler", "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
 	}
 	if p.given("decoupled-lr") && !p.given("decoupled-min-lr") {
 		o.DecoupledMinLR = o.MinLR
 	}
 	if p.given("decoupled-min-lr") && !p.given("decoupled-lr") {
-		p.problem("--decoupled-min-lr needs --decoupled-lr")
+		p.clash("decoupled-min-lr decoupled-lr", "--decoupled-min-lr needs --decoupled-lr")
 	}
 	if p.given("decoupled-lr") && o.DecoupledMinLR > o.DecoupledLR {
-		p.problem("--decoupled-min-lr %g is above --decoupled-lr %g", o.DecoupledMinLR, o.DecoupledLR)
+		p.clash("decoupled-min-lr decoupled-lr", "--decoupled-min-lr %g is above --decoupled-lr %g", o.DecoupledMinLR, o.DecoupledLR)
 	}
-	if noLR || p.SkipTrain || (p.TrainIters == 0) == (p.TrainSamples == 0) || p.GlobalBatchSize == 0 {
+	if noLR || p.SkipTrain || !p.sound(scheduleFlags) || (p.TrainIters == 0) == (p.TrainSamples == 0) || p.GlobalBatchSize == 0 {
 		return // reported elsewhere, or nothing to schedule
+	}
+	if p.warmupTooLong("iters", o.WarmupIters, o.DecayIters, p.TrainIters) || p.warmupTooLong("samples", o.WarmupSamples, o.DecaySamples, p.TrainSamples) {
+		return
 	}
 	if _, err := o.Schedule(p.TrainIters, p.TrainSamples, p.GlobalBatchSize); err != nil {
 		p.problems = append(p.problems, err)
 	}
+}
+
+// warmupTooLong: the learning rate would fall before it has risen.
+func (p *parser) warmupTooLong(unit string, warmup, decay, train int) bool {
+	if decay == 0 {
+		decay = train
+	}
+	if decay == 0 || warmup < decay {
+		return false
+	}
+	p.problem("--lr-warmup-%s %d must be shorter than the decay of %d: lower it, or raise --lr-decay-%s", unit, warmup, decay, unit)
+	return true
 }
 
 func (p *parser) deriveRecompute() {
@@ -349,18 +312,18 @@ func (p *parser) deriveRecompute() {
 	}
 	if p.Raw.RecomputeActivations {
 		if r.Granularity == "full" {
-			p.problem("--recompute-activations means selective recomputation; --recompute-granularity full excludes it")
+			p.clash("recompute-activations recompute-granularity", "--recompute-activations means selective recomputation; --recompute-granularity full excludes it")
 		}
 		r.Granularity = "selective"
 	}
 	switch r.Granularity {
 	case "full":
 		if r.Method == "" || r.NumLayers < 1 {
-			p.problem("--recompute-granularity full needs --recompute-method and --recompute-num-layers of at least 1")
+			p.clash("recompute-granularity recompute-method recompute-num-layers", "--recompute-granularity full needs --recompute-method and --recompute-num-layers of at least 1")
 		}
 	case "selective":
 		if r.Method != "" {
-			p.problem("--recompute-method goes with --recompute-granularity full only")
+			p.clash("recompute-method recompute-granularity", "--recompute-method goes with --recompute-granularity full only")
 		}
 	default:
 		if p.given("recompute-method") || p.given("recompute-num-layers") || p.given("recompute-modules") {
@@ -373,7 +336,7 @@ func (p *parser) deriveRecompute() {
 			p.Layout.DistributeSavedActivation = false
 			p.notice("--distribute-saved-activations has no effect with one tensor-parallel rank")
 		case r.Granularity != "full" || p.Layout.SequenceParallel:
-			p.problem("--distribute-saved-activations needs --recompute-granularity full, without --sequence-parallel")
+			p.clash("distribute-saved-activations recompute-granularity sequence-parallel", "--distribute-saved-activations needs --recompute-granularity full, without --sequence-parallel")
 		}
 	}
 }
@@ -381,16 +344,16 @@ func (p *parser) deriveRecompute() {
 func (p *parser) deriveCheckpoint() {
 	c := &p.Checkpoint
 	if c.Save != "" && c.SaveInterval < 1 && !p.options.Partial {
-		p.problem("--save needs --save-interval of at least 1")
+		p.clash("save save-interval", "--save needs --save-interval of at least 1")
 	}
 	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {
-		p.problem("--save-retain-interval %d is not a multiple of --save-interval %d", c.KeepEvery, c.SaveInterval)
+		p.clash("save-retain-interval save-interval", "--save-retain-interval %d is not a multiple of --save-interval %d", c.KeepEvery, c.SaveInterval)
 	}
 	if c.KeepEvery > 0 && c.KeepLast == 0 {
 		c.KeepLast = 2 // the newest, and one to fall back to
 	}
 	if c.Step > 0 && c.Load == "" {
-		p.problem("--ckpt-step needs --load")
+		p.clash("ckpt-step load", "--ckpt-step needs --load")
 	}
 }
 
@@ -405,14 +368,14 @@ func (p *parser) deriveData() {
 		}
 	}
 	if sources > 1 {
-		p.problem("data comes from one of --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --mock-data; more than one is given")
+		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path mock-data", "data comes from one of --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --mock-data; more than one is given")
 	}
-	p.need(sources == 0, "data-path", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
+	p.need(sources == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
 	if (perSplit || d.PerSplitDataArgsPath != "") && d.Split != "" {
-		p.problem("--split cuts --data-path; it has no meaning with one path list per split")
+		p.clash("split data-path", "--split cuts --data-path; it has no meaning with one path list per split")
 	}
 	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /", c) }) {
-		p.problem("--split %s: one to three numbers are needed, as in 969,30,1: the shares of training, validation and test", d.Split)
+		p.clash("split", "--split %s: one to three numbers are needed, as in 969,30,1: the shares of training, validation and test", d.Split)
 	}
 	if d.Split == "" && (len(d.DataPath) > 0 || d.DataArgsPath != "") {
 		d.Split = "969,30,1"
@@ -427,12 +390,12 @@ func (p *parser) deriveData() {
 
 func (p *parser) deriveReport() {
 	l := &p.Log
-	p.Graphs = p.Raw.EnableGraph || p.Raw.GraphImpl != graphsOff
+	p.Graphs = p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff
 	if l.MemoryInterval > 0 && l.MemoryInterval%max(1, l.Interval) != 0 {
-		p.problem("--log-memory-interval %d is not a multiple of --log-interval %d", l.MemoryInterval, l.Interval)
+		p.clash("log-memory-interval log-interval", "--log-memory-interval %d is not a multiple of --log-interval %d", l.MemoryInterval, l.Interval)
 	}
 	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
-		p.problem("--profile-step-end %d must come after --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
+		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must come after --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
 	}
 	if p.given("distributed-backend") && p.Layout.Backend == "nccl" && !p.options.HasCUDA {
 		p.notice("--distributed-backend nccl: no usable GPU here; ranks of one process exchange data in memory, processes over TCP")

@@ -16,7 +16,7 @@ func (p *parser) deriveExperts() {
 		return
 	}
 	if !p.options.Experts {
-		p.problem("--num-experts %d: this build trains dense models; mixtures of experts are not in it yet", e.Num)
+		p.clash("num-experts", "--num-experts %d: this build trains dense models; mixtures of experts are not in it yet", e.Num)
 		return
 	}
 	if e.FFNHiddenSize == 0 {
@@ -24,7 +24,7 @@ func (p *parser) deriveExperts() {
 	}
 	layers, err := mixtureLayers(p.Raw.LayerFreq, p.Model.NumLayers)
 	if err != nil {
-		p.problem("--moe-layer-freq %s: %v", p.Raw.LayerFreq, err)
+		p.clash("moe-layer-freq", "--moe-layer-freq %s: %v", p.Raw.LayerFreq, err)
 	}
 	e.Layers = layers
 	p.checkRouter(e)
@@ -33,29 +33,29 @@ func (p *parser) deriveExperts() {
 
 func (p *parser) checkRouter(e *spec.Experts) {
 	if e.TopK < 1 || e.TopK > e.Num {
-		p.problem("--moe-router-topk %d must lie between 1 and --num-experts %d", e.TopK, e.Num)
+		p.clash("moe-router-topk num-experts", "--moe-router-topk %d must lie between 1 and --num-experts %d", e.TopK, e.Num)
 	}
 	if e.ExpertBias && e.ScoreFunction == spec.ScoreSoftmax {
-		p.problem("--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid or sqrtsoftplus")
+		p.clash("moe-router-enable-expert-bias moe-router-score-function", "--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid or sqrtsoftplus")
 	}
 	if e.TopK == 1 && e.ScoreFunction == spec.ScoreSoftmax && !e.PreSoftmax {
-		p.problem("--moe-router-topk 1 with softmax scores needs --moe-router-pre-softmax: the softmax of one number has no gradient")
+		p.clash("moe-router-topk moe-router-pre-softmax", "--moe-router-topk 1 with softmax scores needs --moe-router-pre-softmax: the softmax of one number has no gradient")
 	}
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
-		p.problem("--moe-router-num-groups and --moe-router-group-topk go together")
+		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk go together")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.TopK%e.GroupTopK != 0) {
-		p.problem("--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: groups must divide the experts, and the chosen groups the choice", e.Num, e.NumGroups, e.GroupTopK, e.TopK)
+		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: groups must divide the experts, and the chosen groups the choice", e.Num, e.NumGroups, e.GroupTopK, e.TopK)
 	}
 	if n := len(e.Balancing); len(e.AuxLossCoeff) == 1 && n > 1 {
 		e.AuxLossCoeff = slices.Repeat(e.AuxLossCoeff, n)
 	} else if len(e.AuxLossCoeff) != n {
-		p.problem("--moe-aux-loss-coeff takes one number, or one per --moe-router-load-balancing-type (%d), found %d", n, len(e.AuxLossCoeff))
+		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per --moe-router-load-balancing-type (%d), found %d", n, len(e.AuxLossCoeff))
 	}
 	if e.PadToCapacity && e.CapacityFactor == 0 {
-		p.problem("--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
+		p.clash("moe-pad-expert-input-to-capacity moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
 	}
 	if e.SharedGate && e.SharedFFN == 0 {
-		p.problem("--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size")
+		p.clash("moe-shared-expert-gate moe-shared-expert-intermediate-size", "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"monotron/megatron/arguments/table"
 	"monotron/megatron/training"
 )
 
@@ -13,12 +14,6 @@ func (p *parser) deriveLayout() {
 	if p.options.ModelOnly {
 		*l = training.Layout{TP: 1, PP: 1, CP: 1, EP: 1, OptimizerInstances: 1, MicroBatchGroup: l.MicroBatchGroup}
 		p.Raw.VirtualStages, p.Raw.LayersPerVirtual, p.Raw.FSDP = 0, 0, false
-	} else if p.given("world-size") {
-		p.positive("world-size")
-	}
-	p.positive("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "expert-model-parallel-size")
-	if l.TP < 1 || l.PP < 1 || l.CP < 1 || l.EP < 1 {
-		return
 	}
 	if p.refuseLayouts() {
 		return
@@ -41,7 +36,7 @@ func (p *parser) deriveLayout() {
 		p.checkExpertParallel()
 	}
 	if len(p.SamplePrompt) > 0 && l.SequenceParallel {
-		p.problem("--sample-prompt continues texts a token at a time, which --sequence-parallel cannot cut: leave one of them out")
+		p.clash("sample-prompt sequence-parallel", "--sample-prompt continues texts a token at a time, which --sequence-parallel cannot cut: leave one of them out")
 	}
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
@@ -49,12 +44,12 @@ func (p *parser) deriveLayout() {
 	p.deriveSharding()
 	switch ranks := l.DP * l.CP; {
 	case ranks%max(1, l.OptimizerInstances) != 0:
-		p.problem("--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients: use %s", l.OptimizerInstances, ranks, divisors(ranks, l.OptimizerInstances))
+		p.clash("num-distributed-optimizer-instances", "--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients: use %s", l.OptimizerInstances, ranks, divisors(ranks, l.OptimizerInstances))
 	case l.OptimizerInstances > 1 && !l.DistributedOptimizer:
-		p.problem("--num-distributed-optimizer-instances %d needs --use-distributed-optimizer", l.OptimizerInstances)
+		p.clash("num-distributed-optimizer-instances use-distributed-optimizer", "--num-distributed-optimizer-instances %d needs --use-distributed-optimizer", l.OptimizerInstances)
 	}
 	if l.BucketSize > 0 && l.BucketCount > 0 {
-		p.problem("--ddp-bucket-size and --ddp-num-buckets exclude each other")
+		p.clash("ddp-bucket-size ddp-num-buckets", "--ddp-bucket-size and --ddp-num-buckets exclude each other")
 	}
 }
 
@@ -64,16 +59,31 @@ func (p *parser) deriveSharding() {
 	if p.Raw.FSDP && l.Sharding == "" {
 		l.Sharding = "optim_grads_params"
 	}
+	p.deriveZeroStage()
 	if l.Sharding == "" && l.DistributedOptimizer {
 		l.Sharding = "optim"
 	}
 	if l.DistributedOptimizer && l.Sharding == "no_shard" {
-		p.problem("--use-distributed-optimizer and --data-parallel-sharding-strategy no_shard contradict each other")
+		p.clash("use-distributed-optimizer data-parallel-sharding-strategy", "--use-distributed-optimizer and --data-parallel-sharding-strategy no_shard contradict each other")
 	}
 	l.DistributedOptimizer = l.Sharding != "" && l.Sharding != "no_shard"
 	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
-		p.problem("--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
+		p.clash("overlap-param-gather use-distributed-optimizer overlap-grad-reduce", "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
 	}
+}
+
+// deriveZeroStage reads DeepSpeed's way to say what is shared.
+func (p *parser) deriveZeroStage() {
+	l := &p.Layout
+	if p.Raw.ZeroStage == nil {
+		return
+	}
+	strategy := table.Find("data-parallel-sharding-strategy").Choices[*p.Raw.ZeroStage]
+	if l.Sharding != "" && l.Sharding != strategy {
+		p.clash("zero-stage data-parallel-sharding-strategy", "--zero-stage %d is --data-parallel-sharding-strategy %s, which contradicts %s", *p.Raw.ZeroStage, strategy, l.Sharding)
+		return
+	}
+	l.Sharding = strategy
 }
 
 // refuseLayouts refuses each size above 1 that the caller cannot train with.
@@ -99,6 +109,9 @@ func (p *parser) refuseLayouts() bool {
 // deriveWorld fills world and data-parallel size.
 func (p *parser) deriveWorld() bool {
 	l := &p.Layout
+	if !p.sound("world-size tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size") {
+		return false
+	}
 	one := l.TP * l.PP * l.CP // ranks that hold one copy of the model
 	switch {
 	case l.WorldSize > 0 && p.options.Ranks > 0 && l.WorldSize != p.options.Ranks:
@@ -125,16 +138,16 @@ func (p *parser) deriveWorld() bool {
 func (p *parser) checkTensorParallel() {
 	m, tp := &p.Model, p.Layout.TP
 	if m.NumAttentionHeads%tp != 0 {
-		p.problem("--num-attention-heads %d is not a multiple of --tensor-model-parallel-size %d: use --tensor-model-parallel-size %s", m.NumAttentionHeads, tp, p.tensorSizes())
+		p.clash("num-attention-heads tensor-model-parallel-size num-query-groups", "--num-attention-heads %d is not a multiple of --tensor-model-parallel-size %d: use --tensor-model-parallel-size %s", m.NumAttentionHeads, tp, p.tensorSizes())
 	}
 	if g := m.NumQueryGroups; g > 0 && g%tp != 0 && tp%g != 0 {
-		p.problem("--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other; use --tensor-model-parallel-size %s", g, tp, p.tensorSizes())
+		p.clash("num-query-groups tensor-model-parallel-size", "--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other; use --tensor-model-parallel-size %s", g, tp, p.tensorSizes())
 	}
 	if m.FFNHiddenSize%tp != 0 {
-		p.problem("--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, training.NearestMultiples(m.FFNHiddenSize, tp))
+		p.clash("ffn-hidden-size hidden-size tensor-model-parallel-size", "--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, training.NearestMultiples(m.FFNHiddenSize, tp))
 	}
 	if p.Layout.SequenceParallel && p.SeqLength%(tp*p.Layout.CP) != 0 {
-		p.problem("--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, training.NearestMultiples(p.SeqLength, tp*p.Layout.CP))
+		p.clash("sequence-parallel seq-length", "--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, training.NearestMultiples(p.SeqLength, tp*p.Layout.CP))
 	}
 }
 
@@ -170,31 +183,35 @@ func nearest(near, most int, fits func(int) bool) string {
 func (p *parser) checkContextParallel() {
 	l := &p.Layout
 	if l.CP > 1 && p.SeqLength%(2*l.CP) != 0 {
-		p.problem("--seq-length %d is not a multiple of %d (twice --context-parallel-size)", p.SeqLength, 2*l.CP)
+		p.clash("seq-length context-parallel-size", "--seq-length %d is not a multiple of %d (twice --context-parallel-size)", p.SeqLength, 2*l.CP)
 	}
 	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
-		p.problem("--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
+		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
 	}
 	product := 1
 	for _, size := range l.HierarchicalCP {
 		product *= size
 	}
 	if len(l.HierarchicalCP) > 0 && product != l.CP {
-		p.problem("--hierarchical-context-parallel-sizes multiply to %d, not to --context-parallel-size %d", product, l.CP)
+		p.clash("hierarchical-context-parallel-sizes context-parallel-size", "--hierarchical-context-parallel-sizes multiply to %d, not to --context-parallel-size %d", product, l.CP)
 	}
 	for _, kind := range l.CPCommType {
 		if kind == "a2a+p2p" && len(l.HierarchicalCP) == 0 {
-			p.problem("--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes")
+			p.clash("cp-comm-type hierarchical-context-parallel-sizes", "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes")
 			return
 		}
 	}
 }
 
+// stageFlags are those that the cut of the layers follows from.
+const stageFlags = "num-layers pipeline-model-parallel-size num-virtual-stages-per-pipeline-rank num-layers-per-virtual-pipeline-stage " +
+	"pipeline-model-parallel-layout pp-partition-method decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers"
+
 // deriveStages cuts the model over the pipeline: how many chunks a rank has
 // follows from whichever flag says so.
 func (p *parser) deriveStages() {
 	p.Layout.VP = 1
-	if p.Model.NumLayers < 1 {
+	if p.Model.NumLayers < 1 || !p.sound(stageFlags) {
 		return // reported
 	}
 	split := p.Split()
@@ -209,21 +226,21 @@ func (p *parser) deriveStages() {
 func (p *parser) checkExpertParallel() {
 	l, e := &p.Layout, p.Model.Experts
 	if l.EP > 1 && e == nil {
-		p.problem("--expert-model-parallel-size %d needs --num-experts", l.EP)
+		p.clash("expert-model-parallel-size num-experts", "--expert-model-parallel-size %d needs --num-experts", l.EP)
 	}
 	if e == nil {
 		return
 	}
 	if e.Num%l.EP != 0 {
-		p.problem("--num-experts %d is not a multiple of --expert-model-parallel-size %d", e.Num, l.EP)
+		p.clash("num-experts expert-model-parallel-size", "--num-experts %d is not a multiple of --expert-model-parallel-size %d", e.Num, l.EP)
 	}
 	if l.WorldSize%(l.ETP*l.EP*l.PP) != 0 {
-		p.problem("%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d)", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP)
+		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d)", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP)
 	}
 	if p.Model.LinearBias && l.ETP > 1 {
-		p.problem("experts with biases need --expert-tensor-parallel-size 1, or --disable-bias-linear")
+		p.clash("expert-tensor-parallel-size disable-bias-linear", "experts with biases need --expert-tensor-parallel-size 1, or --disable-bias-linear")
 	}
 	if l.TP > 1 && !l.SequenceParallel {
-		p.problem("experts with --tensor-model-parallel-size %d need --sequence-parallel", l.TP)
+		p.clash("tensor-model-parallel-size sequence-parallel", "experts with --tensor-model-parallel-size %d need --sequence-parallel", l.TP)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"monotron/megatron/arguments/table"
 )
 
 // Markdown is docs/flags.md: the whole table. A test keeps the file equal to it
@@ -13,54 +15,84 @@ func Markdown() string {
 	var out strings.Builder
 	out.WriteString(`# Flags of pretrain_gpt
 
-Made from the table in ` + "`megatron/arguments`" + `; do not edit. Names may be written with dashes or underscores.
-The command line wins over the ` + "`--config`" + ` file (YAML, the same names), that over a checkpoint's arguments
-(` + "`--use-checkpoint-args`" + `), that over the defaults. ` + "`--print-config`" + ` shows what a command line comes to.
+Made from the table in ` + "`megatron/arguments/table`" + `; do not edit. Every flag of Megatron-LM (d98e8a64, August 2026) is here.
+Names may be written with dashes or underscores. The command line wins over the ` + "`--config`" + ` file (YAML, the same
+names), that over a checkpoint's arguments (` + "`--use-checkpoint-args`" + `), that over the defaults. ` + "`--print-config`" + ` shows
+what a command line comes to. Numbers are read as Python reads them (` + "`9_765_625`, `+5`, `1e-5`" + `).
 
-- **works**: does what it says.
+- **works**: does what it says. Where values, choices or default are not Megatron-LM's, "Megatron-LM:" says how and why.
 - **accepted**: understood, changes nothing here; said once when given.
 - **refused**: ends the run with the reason.
-- **not yet**: read and checked (checkpoints of such models convert); training with it is refused.
+- **not yet**: known; training with it is refused (checkpoints of mixtures of experts are read all the same).
 `)
 	owner := ""
-	for i := range table {
-		f := &table[i]
-		if f.Owner != owner {
+	for _, group := range table.Groups() {
+		if f := group[0]; f.Owner != owner {
 			owner = f.Owner
 			fmt.Fprintf(&out, "\n## %s%s\n\n| flag | values | default | class | |\n|---|---|---|---|---|\n", strings.ToUpper(owner[:1]), owner[1:])
 		}
-		out.WriteString(markdownRow(f))
+		out.WriteString(markdownRow(group))
 	}
 	return out.String()
 }
 
-func markdownRow(f *Flag) string {
-	names := "`--" + f.Name + "`"
-	for _, alias := range f.Aliases {
-		names += ", `--" + alias + "`"
+func markdownRow(group []*table.Flag) string {
+	f := group[0]
+	cells := []string{allNames(group), "", f.Default, class(f), reason(f)}
+	if len(group) == 1 {
+		cells[1] = values(f)
 	}
-	text := f.Help
-	if f.Class != Works {
-		text = f.Why
-	}
-	for _, refusedValue := range sortedKeys(f.Refuse) {
-		text += "; `" + refusedValue + "` refused"
-	}
-	values := placeholder(f)
-	if len(f.Choices) > 0 {
-		values = strings.Join(f.Choices, ", ")
-	}
-	class := f.Class.String()
-	if f.notYet() {
-		class = "not yet"
-	}
-	cells := []string{names, values, f.Default, class, text}
 	for i := range cells {
 		cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
 	}
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-func sortedKeys(m map[string]string) []string {
-	return slices.Sorted(maps.Keys(m))
+// allNames are those of a group, with stand-ins for values where it has several.
+func allNames(group []*table.Flag) string {
+	var names []string
+	for _, f := range group {
+		first := "--" + f.Name
+		if len(group) > 1 {
+			first = usage(f)
+		}
+		names = append(names, "`"+first+"`")
+		for _, alias := range f.Aliases {
+			names = append(names, "`--"+alias+"`")
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func class(f *table.Flag) string {
+	if f.NotYet {
+		return "not yet"
+	}
+	return f.Class.String()
+}
+
+// values says what f takes: choices, or a kind and from where to where.
+func values(f *table.Flag) string {
+	switch {
+	case len(f.Choices) > 0:
+		return strings.Join(f.Choices, ", ")
+	case f.Range != nil:
+		return placeholder(f) + " " + f.Range.String()
+	}
+	return placeholder(f)
+}
+
+// reason is the help of f, or why it is not to be had, and how it differs.
+func reason(f *table.Flag) string {
+	text := f.Help
+	if f.Class != table.Works {
+		text = f.Why
+	}
+	for _, refusedValue := range slices.Sorted(maps.Keys(f.Refuse)) {
+		text += "; `" + refusedValue + "` refused"
+	}
+	if f.Differs != "" {
+		text += ". Megatron-LM: " + f.Differs
+	}
+	return text
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"monotron/megatron/arguments/table"
 	"monotron/megatron/spec"
 )
 
@@ -59,8 +60,8 @@ func (p *parser) idle(names []string, reason string) {
 // mixtureFlags are the names of all rows about experts that work, but the one
 // that asks for them.
 func mixtureFlags() (names []string) {
-	for i := range table {
-		if f := &table[i]; f.Owner == ownMoE && f.Class == Works && f.Name != "num-experts" {
+	for _, f := range table.All() {
+		if f.Owner == table.Experts && f.Class == table.Works && f.Name != "num-experts" {
 			names = append(names, f.Name)
 		}
 	}

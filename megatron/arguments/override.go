@@ -3,6 +3,8 @@ package arguments
 import (
 	"slices"
 	"strings"
+
+	"monotron/megatron/arguments/table"
 )
 
 // Override adds flags to a command line: a flag given twice counts the last
@@ -11,7 +13,7 @@ import (
 func Override(base, add []string) []string {
 	out := slices.Clone(base)
 	for _, arg := range add {
-		if strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && index[arg[1:]] != nil {
+		if strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && table.Find(arg[1:]) != nil {
 			out = slices.DeleteFunc(out, func(a string) bool { return a == "-"+arg })
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"monotron/fault"
+	"monotron/megatron/arguments/table"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
 )
@@ -135,7 +136,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--tensor-model-parallel-size 2", "is not in this build yet"},
 		{"--world-size 2", "is not in this build yet"},
 		{"--num-experts 4", "this build trains dense models"},
-		{"--position-embedding-type yarn", "use rope"},
+		{"--position-embedding-type yarn", "YaRN is not built in; use --position-embedding-type rope"},
 		{"--micro-batch-size 3", "not a positive multiple of --micro-batch-size 3"},
 		{"--rampup-batch-size 3 2 100", "not a whole number of increments"},
 		{"--rampup-batch-size 2 2", "takes 3 values, found 2"},
@@ -143,7 +144,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--step-batch-size-schedule 0:8,1X:16", `"1X:16" is not THRESHOLD:SIZE`},
 		{"--lr-warmup-iters 100", "must be shorter than the decay"},
 		{"--lr-warmup-iters 5 --lr-warmup-fraction 0.1", "excludes --lr-warmup-iters"},
-		{"--lr-decay-samples 100", "not with their samples forms"},
+		{"--lr-decay-samples 100", "--lr-decay-samples goes with --train-samples; use --lr-decay-iters beside --train-iters"},
 		{"--lr-decay-style WSD", "needs --lr-wsd-decay-iters"},
 		{"--min-lr 1", "--min-lr 1 must lie between 0 and --lr"},
 		{"--weight-decay-incr-style linear", "needs --start-weight-decay and --end-weight-decay"},
@@ -156,31 +157,31 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--train-data-path b", "more than one is given"},
 		{"--group-query-attention --num-query-groups 3", "not a multiple of --num-query-groups 3"},
 		{"--rampup-batch-size 2 1 100", "the global batch size 3 (during --rampup-batch-size) is not"},
-		{"--sgd-momentum 2 --optimizer sgd", "must be below 1"},
-		{"--cpu-threads 100000", "is above 4096"},
-		{"--seed 4294967296", "is above 4294967295"},
+		{"--sgd-momentum 2 --optimizer sgd", "--sgd-momentum 2 is out of range: from 0, below 1"},
+		{"--cpu-threads 100000", "--cpu-threads 100000 is out of range: from 0 to 4096"},
+		{"--seed 4294967296", "--seed 4294967296 is out of range: from 0 to 4294967295"},
 		{"--hidden-size 2000000000", "no machine holds that"},
 		{"--seq-length 2000000000 --max-position-embeddings 2000000000 --micro-batch-size 2000000000 --global-batch-size 2000000000", "no machine holds that"},
-		{"--seq-length 1", "--seq-length 1 is too small: it is the number of tokens of a training sequence, at least 2"},
-		{"--world-size 0", "--world-size must be at least 1"},
+		{"--seq-length 1", "--seq-length 1 is out of range: from 2 to 2147483647"},
+		{"--world-size 0", "--world-size 0 is out of range: from 1 to 100000"},
 		{"--split -1,50,51", "one to three numbers are needed"},
 		{"--step-batch-size-schedule 0:2,1K:3", "the global batch size 3 (from sample"},
 		{"--rotary-percent 0.1 --position-embedding-type rope", "must come in pairs"},
 		{"--no-rope-freq 3", "does not divide --num-layers 4"},
 		{"--window-size 4,1", "RIGHT must be 0"},
-		{"--hidden-dropout 1.0", "must be below 1"},
-		{"--log-interval 0", "--log-interval must be at least 1"},
-		{"--lr nan", `"nan" is no number`},
-		{"--seed -1", "-1 is negative"},
+		{"--hidden-dropout 1.0", "--hidden-dropout 1.0 is out of range: from 0, below 1"},
+		{"--log-interval 0", "--log-interval 0 is out of range: from 1 to 2147483647"},
+		{"--lr nan", "--lr nan is out of range: from 0 to 1000"},
+		{"--seed -1", "--seed -1 is out of range: from 0 to 4294967295"},
 		{"--batch-size 4", "use --micro-batch-size"},
 		{"--curriculum-learning", "sequence length stays constant"},
 		{"--cross-entropy-fusion-impl te", "use native"},
 		{"--log-memory-interval 30", "not a multiple of --log-interval"},
 		{"--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler", "exclude each other"},
 		{"--use-checkpoint-args", "needs --load"},
-		{"--num-layers 99999999", "is above 100000"},
-		{"--micro-batch-size 4294967296", "is above 2147483647"},
-		{"--train-iters 99999999999999999", "is too large"},
+		{"--num-layers 99999999", "is out of range: from 1 to 100000"},
+		{"--micro-batch-size 4294967296", "is out of range: from 1 to 2147483647"},
+		{"--train-iters 99999999999999999", "is out of range: from 1 to 2147483647"},
 		{"--padded-vocab-size 100", "smaller than the tokenizer's 250"},
 	} {
 		_, _, err := Parse(append(baseline(), strings.Fields(c.add)...))
@@ -367,7 +368,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if err := WriteHelp(&help); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range All() {
+	for _, f := range table.All() {
 		if !strings.Contains(help.String(), " --"+f.Name) {
 			t.Errorf("--help lacks --%s", f.Name)
 		}

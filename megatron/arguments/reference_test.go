@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"monotron/megatron/arguments/table"
 )
 
 // referenceNames is every flag of reference/megatron-model.md, section 1, with
@@ -73,13 +75,13 @@ deepspeed-config zero-stage dataset-impl data-impl pad-vocab-size-to activations
 // Claim: every flag of the reference has a class, and each class says why.
 func TestEveryReferenceFlagHasAClass(t *testing.T) {
 	for _, name := range strings.Fields(referenceNames + " " + deepspeedNames) {
-		f, ok := Lookup(name)
+		f := table.Find(name)
 		switch {
-		case !ok:
+		case f == nil:
 			t.Errorf("--%s is not in the table", name)
-		case f.Class == Works && (f.Help == "" || f.To == ""):
+		case f.Class == table.Works && (f.Help == "" || f.To == ""):
 			t.Errorf("--%s works, but has no help or goes nowhere", name)
-		case f.Class != Works && f.Why == "":
+		case f.Class != table.Works && f.Why == "":
 			t.Errorf("--%s is %s without a reason", name, f.Class)
 		}
 	}
@@ -92,20 +94,20 @@ func TestClassesAreWhatTheySay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range All() {
-		if f.Class == Works {
+	for _, f := range table.All() {
+		if f.Class == table.Works {
 			continue
 		}
 		args := append(baseline(), withValue(f)...)
 		got, report, err := ParseWith(everything, args)
 		switch {
-		case f.Class == Refused && (err == nil || !strings.Contains(err.Error(), f.Why)):
+		case f.Class == table.Refused && (err == nil || !strings.Contains(err.Error(), f.Why)):
 			t.Errorf("%v: error %v, want the reason %q", withValue(f), err, f.Why)
-		case f.Class == Accepted && err != nil:
+		case f.Class == table.Accepted && err != nil:
 			t.Errorf("%v: %v", withValue(f), err)
-		case f.Class == Accepted && (len(report.Notices) != 1 || !strings.Contains(report.Notices[0], "--"+f.Name)):
+		case f.Class == table.Accepted && (len(report.Notices) != 1 || !strings.Contains(report.Notices[0], "--"+f.Name)):
 			t.Errorf("%v: notices %q", withValue(f), report.Notices)
-		case f.Class == Accepted && asJSON(got) != asJSON(base):
+		case f.Class == table.Accepted && asJSON(got) != asJSON(base):
 			t.Errorf("%v: changed the Config", withValue(f))
 		}
 	}
@@ -128,9 +130,9 @@ func asJSON(v any) string {
 }
 
 // withValue is f on a command line, with a value unlike its default.
-func withValue(f Flag) []string {
+func withValue(f *table.Flag) []string {
 	args := []string{"--" + f.Name}
-	if f.Kind == Switch {
+	if f.Kind == table.Switch {
 		return args
 	}
 	if values, ok := particular[f.Name]; ok {
@@ -144,9 +146,9 @@ func withValue(f Flag) []string {
 			}
 		}
 		return append(args, f.Choices[0])
-	case f.Kind == Int || f.Kind == Ints:
+	case f.Kind == table.Int || f.Kind == table.Ints:
 		return append(args, "4")
-	case f.Kind == Float || f.Kind == Floats:
+	case f.Kind == table.Float || f.Kind == table.Floats:
 		return append(args, "0.5")
 	}
 	return append(args, "x")
@@ -211,8 +213,8 @@ var companions = map[string]string{
 // Claim: every flag that works changes the Config.
 func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 	reports := []string{"config", "print-config", "help"} // these change what is printed
-	for _, f := range All() {
-		if f.Class != Works || slices.Contains(reports, f.Name) {
+	for _, f := range table.All() {
+		if f.Class != table.Works || slices.Contains(reports, f.Name) {
 			continue
 		}
 		with := baseline()
@@ -229,7 +231,7 @@ func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 			}
 		case f.Name == "step-batch-size-schedule":
 			companion = ""
-		case f.Owner == ownMoE && f.Name != "num-experts":
+		case f.Owner == table.Experts && f.Name != "num-experts":
 			companion += " --num-experts 4"
 		case strings.HasSuffix(f.Name, "-data-path"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data":
 			with = slices.DeleteFunc(with, func(a string) bool { return a == "--data-path" || a == "a" })

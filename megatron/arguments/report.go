@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"monotron/megatron/arguments/table"
 )
 
 // Report is what reading a command line found besides the Config.
@@ -27,21 +29,21 @@ func (r *Report) Given(name string) bool { return r.parser.given(name) }
 // Source says where the value of a flag came from: "command line", file and
 // line, "checkpoint", "derived" or "default".
 func (r *Report) Source(name string) string {
-	f := index[name]
+	f := table.Find(name)
 	if f == nil {
 		return ""
 	}
 	if v, ok := r.parser.values[f.Name]; ok {
 		return v.source
 	}
-	if f.Class != Works || r.parser.text(f) == newDefault(f) {
+	if f.Class != table.Works || r.parser.text(f) == newDefault(f) {
 		return "default"
 	}
 	return "derived"
 }
 
 // newDefault is the text of f's value when nothing is given.
-func newDefault(f *Flag) string {
+func newDefault(f *table.Flag) string {
 	b := newBuild()
 	if f.Default != "" {
 		if err := b.set(f, defaults(f)); err != nil {
@@ -57,9 +59,8 @@ func newDefault(f *Flag) string {
 func (r *Report) WriteConfig(w io.Writer) error {
 	var out strings.Builder
 	owner := ""
-	for i := range table {
-		f := &table[i]
-		if f.Class != Works || f.Owner == ownMoE && r.parser.Model.Experts == nil || slices.Contains(aboutReading, f.Name) {
+	for _, f := range table.All() {
+		if f.Class != table.Works || f.Owner == table.Experts && r.parser.Model.Experts == nil || slices.Contains(aboutReading, f.Name) {
 			continue
 		}
 		if f.Owner != owner {
@@ -80,8 +81,8 @@ func (r *Report) WriteConfig(w io.Writer) error {
 var aboutReading = []string{"config", "print-config", "help"}
 
 // yaml is the value of f as a YAML scalar or list.
-func (r *Report) yaml(f *Flag) string {
-	if f.Kind < Ints {
+func (r *Report) yaml(f *table.Flag) string {
+	if f.Kind < table.Ints {
 		return yamlScalar(r.parser.text(f))
 	}
 	v := r.parser.field(f.To)

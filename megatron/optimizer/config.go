@@ -105,7 +105,7 @@ func (s *Schedule) check() error {
 	case s.DecaySamples <= 0:
 		return bad("the learning rate decays over %d samples; --lr-decay-iters or --lr-decay-samples must be positive", s.DecaySamples)
 	case s.WarmupSamples >= float64(s.DecaySamples):
-		return bad("the warm-up (%g samples) must be shorter than the decay (%d samples): lower --lr-warmup-* or raise --lr-decay-*", s.WarmupSamples, s.DecaySamples)
+		return bad("the warm-up (%g samples) must be shorter than the decay (%d samples): lower --lr-warmup-iters or --lr-warmup-samples, or raise --lr-decay-iters or --lr-decay-samples", s.WarmupSamples, s.DecaySamples)
 	case s.Style == DecayWSD && s.WSDSamples <= 0:
 		return bad("--lr-decay-style WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples")
 	case s.StartWD < 0 || s.EndWD < s.StartWD:

@@ -158,7 +158,7 @@ func (p *splitting) even(chunks int) []int {
 		}
 		p.problem("%d layers do not divide evenly over %d pipeline stages%s: %s", units, p.Stages, of, use(
 			near("--pipeline-model-parallel-size", p.Stages, func(s int) bool { return units%(s*chunks) == 0 && (chunks == 1 || s > 1) }, units),
-			near("--num-layers", p.Layers, func(l int) bool { return (l+extra)%n == 0 }, p.Layers+n), p.fitting(chunks)))
+			near("--num-layers", p.Layers, func(l int) bool { return (l+extra)%n == 0 }, p.Layers+n), p.method(n), p.fitting(chunks)))
 		return nil
 	}
 	counts := make([]int, n)
@@ -248,6 +248,15 @@ func use(options ...string) string {
 	default:
 		return "use " + strings.Join(options[:n-1], ", ") + ", or " + options[n-1]
 	}
+}
+
+// method names the way to cut that takes layers which do not divide; nothing where
+// another way has been chosen.
+func (p *splitting) method(n int) string {
+	if n > p.Layers+2 || p.EmbeddingCounts || p.HeadCounts || p.LayersPerChunk > 0 {
+		return ""
+	}
+	return "--pp-partition-method '" + ByLayersAndEmbeddings + "'"
 }
 
 // fitting writes out a layout that does for this model and these stages; the

@@ -1,17 +1,7 @@
-// Package arguments is the command line of pretrain_gpt: one table of flags
-// (table_*.go), read into the typed Configs of their owners, derived and checked
-// all at once.
-//
-// Reading order: flag.go (what a row says), table_*.go (the rows), parse.go (from
-// argument list, file and checkpoint to values), build.go (from values to Config),
-// derive*.go (what follows and what must hold), report.go, help.go and docs.go
-// (what a user sees).
-package arguments
+package table
 
 import (
-	"fmt"
-	"slices"
-	"strings"
+	"maps"
 
 	"monotron/flags"
 )
@@ -24,13 +14,6 @@ const (
 	Accepted       // understood, but nothing changes here; said once
 	Refused        // an error that says why, and what to use
 )
-
-// notYet tells that this program reads and checks a flag but cannot train with
-// it; derive_layout.go and derive_experts.go refuse what asks for it.
-func (f *Flag) notYet() bool {
-	return f.Class == Works && (f.Owner == ownMoE || slices.Contains([]string{"context-parallel-size", "cp-comm-type",
-		"hierarchical-context-parallel-sizes", "expert-model-parallel-size", "expert-tensor-parallel-size"}, f.Name))
-}
 
 func (c Class) String() string { return [...]string{"works", "accepted", "refused"}[c] }
 
@@ -57,15 +40,19 @@ type Flag struct {
 	Aliases []string
 	Kind    Kind
 	Default string // as on a command line; several values are separated by spaces
-	To      string // field of build that the value goes to; with "!" the switch clears it
+	To      string // field of the Config in the making that the value goes to; with "!" the switch clears it
 	Help    string
 	Owner   string // group of --help
 
 	Class   Class
 	Why     string            // Accepted and Refused: the reason, and what to use
+	NotYet  bool              // this program is to have it: read and checked, but nothing trains with it
+	Instead []string          // Refused: the flags to use, which are then not called missing
+	Differs string            // from Megatron-LM in arity, type, choices or default: how, and why
 	Choices []string          // the values that work; nil: any
 	Refuse  map[string]string // values that are refused, with the reason
 	Same    map[string]string // other spellings of a value
+	Range   *Range            // of each number; nil: any
 	Count   int               // exact number of values; 0: any
 	Empty   string            // value when the name stands alone (optional value)
 	Repeat  bool              // values of several occurrences add up
@@ -91,6 +78,9 @@ func (f Flag) choices(names ...string) Flag { f.Choices = names; return f }
 func (f Flag) count(n int) Flag             { f.Count = n; return f }
 func (f Flag) repeats() Flag                { f.Repeat = true; return f }
 func (f Flag) alone(value string) Flag      { f.Empty = value; return f }
+func (f Flag) instead(names ...string) Flag { f.Instead = names; return f }
+func (f Flag) differs(how string) Flag      { f.Differs = how; return f }
+func (f Flag) notYet() Flag                 { f.NotYet = true; return f }
 
 // but refuses some values of a flag that otherwise works.
 func (f Flag) but(why string, values ...string) Flag {
@@ -108,10 +98,11 @@ func (f Flag) same(spelling, value string) Flag {
 	return f
 }
 
+// copyOf is m, or an empty map: rows are values and share nothing.
 func copyOf(m map[string]string) map[string]string {
-	out := map[string]string{}
-	for k, v := range m {
-		out[k] = v
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]string{}
 	}
 	return out
 }
@@ -139,42 +130,10 @@ func owned(owner string, rows ...Flag) []Flag {
 	return rows
 }
 
-// table is every row; index finds a row by any of its names.
-var (
-	table = slices.Concat(modelFlags, oldModelFlags, expertFlags, layoutFlags, distributedFlags, trainingFlags, optimizerFlags,
-		precisionFlags, recomputeFlags, checkpointFlags, dataFlags, loggingFlags, ownFlags, deepspeedFlags, elsewhereFlags)
-	index = indexOf(table)
-)
-
-func indexOf(rows []Flag) map[string]*Flag {
-	byName := map[string]*Flag{}
+// allNotYet marks rows that this program is to have.
+func allNotYet(rows ...Flag) []Flag {
 	for i := range rows {
-		for _, name := range append([]string{rows[i].Name}, rows[i].Aliases...) {
-			if byName[name] != nil {
-				panic(fmt.Sprintf("arguments: two rows for --%s", name))
-			}
-			byName[name] = &rows[i]
-		}
+		rows[i].NotYet = true
 	}
-	return byName
-}
-
-// Lookup finds a flag by name (dashes or underscores, no leading dashes).
-func Lookup(name string) (Flag, bool) {
-	f, ok := index[strings.ReplaceAll(name, "_", "-")]
-	if !ok {
-		return Flag{}, false
-	}
-	return *f, true
-}
-
-// All lists the table's rows in the order of --help.
-func All() []Flag { return slices.Clone(table) }
-
-func arities() flags.Set {
-	set := flags.Set{}
-	for name, f := range index {
-		set[name] = f.Arity()
-	}
-	return set
+	return rows
 }

@@ -1,0 +1,133 @@
+package arguments
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"monotron/fault"
+	"monotron/megatron/arguments/table"
+)
+
+// Claim: a number of any flag, however absurd, is taken or answered at once by one
+// error that names flag and value, and where the number is out of range from where
+// to where it may go.
+func TestAbsurdNumbers(t *testing.T) {
+	for _, f := range table.All() {
+		if !f.Kind.Numeric() || f.Class == table.Refused {
+			continue
+		}
+		for _, number := range []string{"0", "-1", "1000000000", "4611686018427387904"} {
+			args := append(baseline(), "--"+f.Name)
+			for range max(1, f.Count) {
+				args = append(args, number)
+			}
+			start := time.Now()
+			_, _, err := ParseWith(everything, args)
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("--%s %s took %v", f.Name, number, took)
+			}
+			if err != nil {
+				checkOneProblem(t, f, number, err)
+			}
+		}
+	}
+}
+
+func checkOneProblem(t *testing.T, f *table.Flag, number string, err error) {
+	t.Helper()
+	text := err.Error()
+	switch {
+	case fault.CodeOf(err) != fault.Usage || strings.Contains(text, "problems:"):
+		t.Errorf("--%s %s: more than one problem: %v", f.Name, number, err)
+	case !strings.Contains(text, "--"+f.Name):
+		t.Errorf("--%s %s: the error does not name the flag: %v", f.Name, number, err)
+	case !strings.Contains(text, number) && !wrongWithAnyNumber(f):
+		t.Errorf("--%s %s: the error does not name the number: %v", f.Name, number, err)
+	case strings.Contains(text, "out of range") && !strings.Contains(text, f.Range.String()):
+		t.Errorf("--%s %s: no range: %v", f.Name, number, err)
+	}
+}
+
+// wrongWithAnyNumber tells flags that the baseline excludes, or that need another.
+func wrongWithAnyNumber(f *table.Flag) bool {
+	_, _, err := ParseWith(everything, append(baseline(), withValue(f)...))
+	return err != nil
+}
+
+// Claim: numbers are read as Python reads them, wherever they stand.
+func TestPythonsNumbers(t *testing.T) {
+	c, _, err := Parse(append(baseline(), strings.Fields("--train-iters +1_000 --lr 1_0.5e-4 --eval-iters 007 --timing-log-level +1 --clip-grad .5 --iterations-to-skip 1_0 +2")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.TrainIters != 1000 || c.Optimizer.LR != 10.5e-4 || c.EvalIters != 7 || c.Log.TimingLevel != 1 || c.Optimizer.ClipGrad != .5 || c.IterationsToSkip[0] != 10 {
+		t.Errorf("iters %d, lr %g, eval %d, timing %d, clip %g, skip %v", c.TrainIters, c.Optimizer.LR, c.EvalIters, c.Log.TimingLevel, c.Optimizer.ClipGrad, c.IterationsToSkip)
+	}
+}
+
+// Claim: what is wrong is said once; nothing that only follows from it is called
+// missing, unequal or too small.
+func TestNoFollowUps(t *testing.T) {
+	for _, c := range []struct{ without, add, want string }{
+		{"--train-iters 100", "--train-iters 1e5", `"1e5" is no whole number`},
+		{"--train-iters 100", "--train-samples 9.5", `"9.5" is no whole number`},
+		{"--train-iters 100", "--train-iters", "--train-iters needs a value"},
+		{"--train-iters 100", "--train-iter 100", "did you mean --train-iters?"},
+		{"--train-iters 100", "--train-tokens 300000000000", "use --train-samples"},
+		{"--micro-batch-size 2", "--batch-size 4", "use --micro-batch-size"},
+		{"--micro-batch-size 2", "--micro-batch-size two", `"two" is no whole number`},
+		{"--lr 1e-3", "--lr 1e-3x", `"1e-3x" is no number`},
+		{"--lr 1e-3", "--lr nan --min-lr 1e-2", "--lr nan is out of range"},
+		{"--data-path a", "--mock-dat", "did you mean --mock-data?"},
+		{"--data-path a", "--train-weighted-split-paths x", "use --data-path WEIGHT PREFIX"},
+		{"--hidden-size 64", "--hidden-size 64k", `"64k" is no whole number`},
+		{"--hidden-size 64", "--hidden-size 65 --kv-channels x", `"x" is no whole number`},
+		{"--num-layers 4", "--num-layers 4x --world-size 3 --pipeline-model-parallel-size 3 --global-batch-size 8", `"4x" is no whole number`},
+		{"--num-layers 4", "--decoder-num-layers 4", "GPT has one stack"},
+		{"", "--tensor-model-parallel-size 2x --world-size 16", `"2x" is no whole number`},
+		{"", "--world-size 8x --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", `"8x" is no whole number`},
+		{"", "--save x --save-interval 1h", `"1h" is no whole number`},
+		{"", "--rampup-batch-size 3 3 x", `"x" is no whole number`},
+		{"--seq-length 64", "--seq-length 2K", `"2K" is no whole number`},
+	} {
+		line := strings.Replace(strings.Join(baseline(), " "), c.without, "", 1)
+		_, _, err := ParseWith(everything, strings.Fields(line+" "+c.add))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "problems:") {
+			t.Errorf("%s: %v; want %q alone", c.add, err, c.want)
+		}
+	}
+}
+
+// Claim: flags with one reason are refused in one line, and accepted in one notice.
+func TestOneReasonIsSaidOnce(t *testing.T) {
+	_, _, err := Parse(append(baseline(), strings.Fields("--fp8-format hybrid --fp8-recipe delayed --fp8-param-gather --multi-latent-attention --q-lora-rank 1536")...))
+	if err == nil || !strings.HasPrefix(err.Error(), "2 problems:") || !strings.Contains(err.Error(), "--fp8-param-gather, --fp8-format, --fp8-recipe: ") {
+		t.Errorf("%v", err)
+	}
+	_, report, err := Parse(append(baseline(), strings.Fields("--wandb-project a --wandb-exp-name b --manual-gc --manual-gc-interval 5")...))
+	if err != nil || len(report.Notices) != 2 || !strings.HasPrefix(report.Notices[1], "--wandb-project, --wandb-exp-name have no effect here") {
+		t.Errorf("%q, %v", report.Notices, err)
+	}
+}
+
+// Claim: DeepSpeed's --zero-stage is Megatron's sharding strategy.
+func TestZeroStage(t *testing.T) {
+	for stage, want := range []string{"no_shard", "optim", "optim_grads", "optim_grads_params"} {
+		c, _, err := Parse(append(baseline(), "--zero-stage", string(rune('0'+stage))))
+		if err != nil || c.Layout.Sharding != want || c.Layout.DistributedOptimizer != (stage > 0) {
+			t.Errorf("stage %d: %q, %v", stage, c.Layout.Sharding, err)
+		}
+	}
+	if _, _, err := Parse(append(baseline(), strings.Fields("--zero-stage 1 --data-parallel-sharding-strategy optim_grads")...)); err == nil {
+		t.Error("--zero-stage 1 agrees with optim_grads")
+	}
+}
+
+// Claim: --no-pad-vocab-size leaves the vocabulary as it is.
+func TestNoVocabPadding(t *testing.T) {
+	c, _, err := Parse(append(baseline(), "--no-pad-vocab-size"))
+	if err != nil || c.Model.PaddedVocabSize != 250 {
+		t.Errorf("%d rows, %v; want 250", c.Model.PaddedVocabSize, err)
+	}
+}

@@ -1,0 +1,86 @@
+package arguments
+
+import (
+	"fmt"
+	"strings"
+
+	"monotron/flags"
+	"monotron/megatron/arguments/table"
+)
+
+// checkpoint takes what is still open from the arguments in a checkpoint.
+func (p *parser) checkpoint() {
+	if !p.isOn("use-checkpoint-args") {
+		return
+	}
+	if !p.given("load") && !p.given("pretrained-checkpoint") {
+		p.problem("--use-checkpoint-args needs --load or --pretrained-checkpoint")
+		return
+	}
+	if p.options.CheckpointValues == nil {
+		return
+	}
+	saved, err := p.savedValues()
+	if err != nil {
+		p.problem("--use-checkpoint-args: %v", err)
+		return
+	}
+	if saved == nil {
+		p.notice("--use-checkpoint-args: no checkpoint in %s yet; the command line alone counts", p.emptyLoad)
+	}
+	for name, texts := range saved {
+		f := table.Find(name)
+		if f != nil && f.Class == table.Works && ofTheModelAndItsTraining(f) && len(texts) > 0 && !p.given(f.Name) {
+			p.values[f.Name] = value{texts, "checkpoint", false}
+		}
+	}
+}
+
+// savedValues are those of --load, or while that holds nothing of
+// --pretrained-checkpoint; nil where there is neither.
+func (p *parser) savedValues() (saved map[string][]string, err error) {
+	if p.given("load") {
+		step := int64(-1)
+		if p.given("ckpt-step") {
+			if n, ok := flags.Int(p.values["ckpt-step"].texts[0]); ok && n > 0 {
+				step = n
+			}
+		}
+		p.emptyLoad = p.values["load"].texts[0]
+		saved, err = p.options.CheckpointValues(p.emptyLoad, step)
+	}
+	if saved == nil && err == nil && p.given("pretrained-checkpoint") {
+		p.emptyLoad = p.values["pretrained-checkpoint"].texts[0]
+		saved, err = p.options.CheckpointValues(p.emptyLoad, -1)
+	}
+	if saved != nil {
+		p.emptyLoad = ""
+	}
+	return saved, err
+}
+
+// ofTheModelAndItsTraining tells flags that say what is trained and how from
+// those that concern one process: where it runs, reads, writes and stops.
+func ofTheModelAndItsTraining(f *table.Flag) bool {
+	switch f.Owner {
+	case table.Checkpoint, table.Logging, table.Own, table.Layout, table.Distributed:
+		return false
+	}
+	return !strings.HasPrefix(f.Name, "exit-") && f.Name != "skip-train" && f.Name != "data-cache-path"
+}
+
+// said is what was given, for the next --use-checkpoint-args.
+func (p *parser) said() map[string][]string {
+	all := map[string][]string{}
+	for name, v := range p.values {
+		f := table.Find(name)
+		switch {
+		case f.Class != table.Works || !ofTheModelAndItsTraining(f):
+		case f.Kind == table.Switch:
+			all[name] = []string{fmt.Sprint(p.isOn(name))}
+		default:
+			all[name] = v.texts
+		}
+	}
+	return all
+}

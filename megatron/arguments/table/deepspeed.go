@@ -1,0 +1,43 @@
+package table
+
+const (
+	noDeepSpeed = "it belongs to DeepSpeed, which is not used here"
+	splitPaths  = "use --data-path WEIGHT PREFIX .. with --split, or --train-data-path, --valid-data-path and --test-data-path for files of their own"
+)
+
+// deepspeedFlags are the names of the BLOOM era that have no twin above.
+var deepspeedFlags = owned(DeepSpeed,
+	accepted("deepspeed", Switch, "", noDeepSpeed),
+	refused("deepspeed-config", String, noDeepSpeed+"; its settings are flags here: --micro-batch-size, --global-batch-size, --clip-grad, --bf16 or --fp16, --zero-stage; without it the rest of the line stands"),
+	works("zero-stage", Int, "", "Raw.ZeroStage", "the same as --data-parallel-sharding-strategy no_shard, optim, optim_grads or optim_grads_params").choices("0", "1", "2", "3"),
+	accepted("deepspeed-mpi", Switch, "", "mpirun's variables are read anyway"),
+	accepted("deepspeed-activation-checkpointing", Switch, "", "--checkpoint-activations or --recompute-granularity says what is made again"),
+	accepted("contigious-checkpointing", Switch, "", "saved activations lie in one arena"),
+	accepted("checkpoint-in-cpu", Switch, "", "saved activations stay on their device"),
+	accepted("synchronize-each-layer", Switch, "", "no synchronisation is needed"),
+	accepted("profile-backward", Switch, "", "--profile traces forward and backward"),
+	accepted("no-pipeline-parallel", Switch, "", "--pipeline-model-parallel-size 1 has no pipeline"),
+	accepted("abort-on-unmet-fused-kernel-constraints", Switch, "", fusion),
+	accepted("sync-tp-duplicated-parameters", Switch, "", "replicated parameters stay equal bit for bit"),
+	accepted("log-level-replica", String, "", "notes go to stderr"),
+	accepted("log-path", String, "", "the arguments are saved in every checkpoint"),
+	refused("curriculum-learning", Switch, "sequence length stays constant here, so that consumed samples alone give the place in the data; use --step-batch-size-schedule or --rampup-batch-size for a gentle start"),
+	refused("train-tokens", Int, "use --train-samples (tokens / sequence length)").instead("train-samples"),
+	refused("lr-decay-tokens", Int, "use --lr-decay-samples (tokens / sequence length)"),
+	refused("lr-warmup-tokens", Int, "use --lr-warmup-samples (tokens / sequence length)"),
+	refused("eval-only", String, "use --skip-train").instead("train-iters"),
+	refused("skip-train-iteration-range", Strings, "use --iterations-to-skip with each iteration, as in $(seq 13251 14000)"),
+	refused("train-weighted-split-paths", Strings, splitPaths).instead("data-path"),
+	refused("train-weighted-split-paths-path", String, splitPaths+", or --data-args-path FILE").instead("data-path"),
+	refused("valid-weighted-split-paths", Strings, splitPaths).instead("data-path"),
+	refused("valid-weighted-split-paths-path", String, splitPaths+", or --per-split-data-args-path FILE").instead("data-path"),
+	refused("test-weighted-split-paths", Strings, splitPaths).instead("data-path"),
+	refused("test-weighted-split-paths-path", String, splitPaths+", or --per-split-data-args-path FILE").instead("data-path"),
+	accepted("universal-checkpoint", Switch, "", "a checkpoint loads under any layout"),
+	refused("use-bnb-optimizer", Switch, "moments of 8 bits are not built in; without it they are f32, and --use-distributed-optimizer spreads them"),
+	refused("cpu-optimizer", Switch, "the optimizer runs on --device; use --use-distributed-optimizer to spread its state"),
+	refused("codecarbon-dir", String, "power is not measured"),
+	refused("kill-switch-path", String, "send SIGTERM: the run saves and exits 75"),
+	refused("loss-on-targets-only", Switch, "it concerns prefix models; leave it out"),
+	refused("reweight-loss-based-on-position-frequency", Switch, "it concerns prefix models; leave it out"),
+)

@@ -1,0 +1,93 @@
+package table
+
+const (
+	noMamba   = "Mamba and hybrid models are not built here; use the GPT flags"
+	noRL      = "reinforcement learning is not part of this program, which pretrains GPT models"
+	noVision  = "images are not trained on here; this program pretrains GPT models"
+	noBERT    = "BERT, T5 and retrieval models are not built here; this program pretrains GPT models"
+	noEngine  = "serving has its own command; use `monotron generate`"
+	useLaunch = "use `monotron launch` with --auto-restart or --max-restarts, which restarts ranks"
+	noResume  = "send SIGTERM: the run saves and exits 75"
+	noTuning  = "instruction tuning is not built in yet; --finetune starts from saved weights"
+)
+
+// elsewhereFlags belong to other programs in Megatron's tree that share its parser.
+var elsewhereFlags = owned(Elsewhere,
+	refused("yaml-cfg", String, "use --config, a flat YAML file with these flags' names"),
+	refused("check-for-spiky-loss", Switch, "use --log-jsonl and look at the loss"),
+	accepted("enable-experimental", Switch, "", "there are no experimental parts"),
+	accepted("te-rng-tracker", Switch, "", "random numbers are counters, there is no state to track"),
+)
+
+// otherProgramFlags belong to whole parts of Megatron-LM that are not here.
+var otherProgramFlags = families(Elsewhere,
+	allRefused(noMamba,
+		switches("is-hybrid-model disable-mamba-mem-eff-path gdp-cutedsl-kernel"),
+		ints("mamba-state-dim mamba-head-dim mamba-num-groups mamba-num-heads gdp-num-householder gdp-num-chunk-states-to-recompute"),
+		texts("hybrid-layer-pattern hybrid-override-pattern mamba-training-ssm-states-dtype mamba-inference-conv-states-dtype "+
+			"mamba-inference-ssm-states-dtype")),
+	allRefused(noRL,
+		switches("perform-rl-step rl-durable-rollout-bank grpo-filter-groups-with-same-reward rl-offload-optimizer-during-inference "+
+			"rl-persist-cuda-graphs/no-rl-persist-cuda-graphs rl-partial-rollouts/no-rl-partial-rollouts "+
+			"rl-inference-logprobs-is-correction/no-rl-inference-logprobs-is-correction rl-use-sequence-packing/no-rl-use-sequence-packing "+
+			"rl-training-cuda-graphs/no-rl-training-cuda-graphs "+
+			"rl-offload-inference-model-weights-when-idle/no-rl-offload-inference-model-weights-when-idle "+
+			"rl-verify-model-weights-swap/no-rl-verify-model-weights-swap rl-skip-bos-token/no-rl-skip-bos-token rl-profile"),
+		ints("rl-prompts-per-eval grpo-prompts-per-step grpo-group-size rl-max-inflight-requests rl-rollout-bank-max-bytes grpo-iterations "+
+			"rl-default-top-k rl-sequence-packing-max-sequences-per-bin rl-inference-tensor-model-parallel-size "+
+			"rl-inference-pipeline-model-parallel-size rl-inference-expert-model-parallel-size "+
+			"rl-inference-expert-tensor-model-parallel-size rl-inference-model-unified-memory-level"),
+		floats("rl-generation-lag grpo-clamp-eps-lower grpo-clamp-eps-upper grpo-kl-beta grpo-entropy-term-weight rl-default-temperature "+
+			"rl-default-top-p rl-importance-sampling-truncation-coef"),
+		texts("refit-method rl-submission-granularity rl-consumption-granularity rl-rollout-bank-dir langrl-env-config "+
+			"rl-kv-cache-management-mode rl-sequence-packing-algo rl-profile-dir"),
+		several("rl-inference-parsers")),
+	allRefused(noVision,
+		switches("vision-pretraining dino-norm-last-layer"),
+		ints("img-h img-w num-classes num-channels patch-dim iter-per-epoch dino-local-img-size dino-local-crops-number "+
+			"dino-head-hidden-size dino-bottleneck-size dino-warmup-teacher-temp-epochs"),
+		floats("classes-fraction data-per-class-fraction head-lr-mult mask-factor dino-freeze-last-layer dino-warmup-teacher-temp "+
+			"dino-teacher-temp"),
+		texts("mask-type vision-pretraining-type vision-backbone-type swin-backbone-type")),
+	allRefused(noBERT,
+		switches("biencoder-shared-query-context-model use-one-sent-docs retriever-score-scaling output-bert-embeddings"),
+		ints("relative-attention-num-buckets relative-attention-max-distance ict-head-size biencoder-projection-dim indexer-batch-size "+
+			"indexer-log-interval"),
+		floats("mask-prob short-seq-prob sample-rate query-in-block-prob"),
+		texts("ict-load bert-load titles-data-path evidence-data-path block-data-path embedding-path bert-embedder-type"),
+		several("retriever-report-topk-accuracies")),
+	allRefused(noEngine,
+		switches("inference-fuse-tp-communication inference-disable-triton-nvls-kernels inference-moe-disable-fused-quant-kernels "+
+			"inference-rng-tracker inference-dynamic-batching inference-dynamic-batching-track-paused-request-events "+
+			"inference-dynamic-batching-track-generated-token-events inference-cuda-graph-all-prefills "+
+			"inference-dynamic-batching-prefix-caching/no-inference-dynamic-batching-prefix-caching "+
+			"inference-text-gen-server-logging/no-inference-text-gen-server-logging inference-wandb-logging/no-inference-wandb-logging "+
+			"inference-use-synchronous-zmq-collectives/no-inference-use-synchronous-zmq-collectives "+
+			"inference-disable-ep-consensus/no-inference-disable-ep-consensus use-legacy-static-engine decode-only-cuda-graphs "+
+			"enable-chunked-prefill flash-decode nccl-all-reduce-for-prefill use-same-sampling-seed-across-dp-ranks "+
+			"moe-pad-experts-for-cuda-graph-inference"),
+		ints("inference-batch-times-seqlen-threshold inference-max-requests inference-max-seq-length inference-dynamic-batching-block-size "+
+			"inference-dynamic-batching-max-requests inference-dynamic-batching-max-tokens inference-dynamic-batching-num-cuda-graphs "+
+			"inference-cuda-graph-max-tokens inference-dynamic-batching-unified-memory-level "+
+			"inference-dynamic-batching-cuda-graph-mixed-prefill-count inference-logging-step-interval inference-coordinator-port "+
+			"max-tokens-to-oom num-speculative-tokens mlp-chunks-for-prefill"),
+		floats("inference-dynamic-batching-buffer-size-gb inference-dynamic-batching-paused-buffer-size-gb "+
+			"inference-dynamic-batching-mamba-memory-ratio inference-dynamic-batching-prefix-caching-routing-alpha "+
+			"inference-dynamic-batching-prefix-caching-mamba-gb"),
+		texts("inference-cuda-graph-scope inference-grouped-gemm-backend inference-moe-token-dispatcher-type "+
+			"inference-dynamic-batching-prefix-caching-eviction-policy inference-dynamic-batching-prefix-caching-coordinator-policy "+
+			"inference-dynamic-batching-cuda-graph-sizing-distribution inference-dynamic-batching-sampling-backend "+
+			"inference-dynamic-batching-async-sched-mode inference-dynamic-batching-logprobs-mode inference-shards symmetric-ar-type")),
+	allRefused(useLaunch,
+		switches("enable-ft-package calc-ft-timeouts inprocess-restart inprocess-empty-cuda-cache"),
+		ints("ft-num-warmup-iters inprocess-max-iterations inprocess-active-world-size"),
+		floats("inprocess-monitor-thread-interval inprocess-monitor-process-interval inprocess-progress-watchdog-interval "+
+			"inprocess-heartbeat-interval inprocess-soft-timeout inprocess-hard-timeout inprocess-heartbeat-timeout "+
+			"inprocess-barrier-timeout inprocess-completion-timeout inprocess-last-call-wait inprocess-termination-grace-time"),
+		texts("inprocess-granularity")),
+	allRefused(noResume,
+		switches("adlr-autoresume"),
+		ints("adlr-autoresume-interval")))
+
+// tuningFlags train on conversations, which this program is to do.
+var tuningFlags = allNotYet(owned(Elsewhere, allRefused(noTuning, switches("sft"), texts("sft-tokenizer-prompt-format"))...)...)
