@@ -171,7 +171,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--window-size 4,1", "RIGHT must be 0"},
 		{"--hidden-dropout 1.0", "--hidden-dropout 1.0 is out of range: from 0, below 1"},
 		{"--log-interval 0", "--log-interval 0 is out of range: from 1 to 2147483647"},
-		{"--lr nan", "--lr nan is out of range: from 0 to 1000"},
+		{"--lr nan", "--lr nan is out of range: from 0 to 1e+30"},
 		{"--seed -1", "--seed -1 is out of range: from 0 to 4294967295"},
 		{"--batch-size 4", "use --micro-batch-size"},
 		{"--curriculum-learning", "sequence length stays constant"},

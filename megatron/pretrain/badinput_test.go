@@ -36,7 +36,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--config DIR/none.yaml", fault.NoInput, "none.yaml: no such file"},
 		{tiny + someData + "--config DIR", fault.IO, "is a directory"},
 		{tiny + someData + "--num-heads 3", fault.Usage, "unknown flag --num-heads"},
-		{tiny + someData + "--hidden-dropout 1", fault.Usage, "must be below 1"},
+		{tiny + someData + "--hidden-dropout 1", fault.Usage, "from 0, below 1"},
 		{tiny + someData + "--hidden-size 2000000000", fault.Usage, "no machine holds that"},
 		{tiny + someData + "--rampup-batch-size 1 1 8", fault.Usage, "the global batch size 1"},
 		{tiny + "--mock-data --tokenizer-type NullTokenizer", fault.Usage, "--vocab-size"},

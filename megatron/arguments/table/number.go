@@ -13,6 +13,7 @@ const (
 	sizes   = 1<<31 - 1 // no product of two overflows 64 bits
 	lists   = 100_000   // counts that lists are made for
 	samples = 1 << 53   // a float64 counts them one by one
+	rates   = 1e30      // of learning: far above sense, far below where f32 ends
 	year    = 366 * 24 * 60
 )
 
