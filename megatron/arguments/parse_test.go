@@ -181,7 +181,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--use-checkpoint-args", "needs --load"},
 		{"--num-layers 99999999", "is out of range: from 1 to 100000"},
 		{"--micro-batch-size 4294967296", "is out of range: from 1 to 2147483647"},
-		{"--train-iters 99999999999999999", "is out of range: from 1 to 2147483647"},
+		{"--train-iters 99999999999999999", "is out of range: from 0 to 2147483647"},
 		{"--padded-vocab-size 100", "smaller than the tokenizer's 250"},
 	} {
 		_, _, err := Parse(append(baseline(), strings.Fields(c.add)...))
