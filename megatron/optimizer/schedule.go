@@ -124,6 +124,9 @@ func (p *ParamScheduler) State() SchedulerState {
 		p.StartWD, p.EndWD, p.WDSamples, p.WDStyle}
 }
 
+// constant tells whether both curves are flat: how long they are then changes nothing.
+func constant(mine, saved string) bool { return mine == DecayConstant && saved == DecayConstant }
+
 // Load continues from a checkpoint's state. The position always comes from the
 // checkpoint. The curve must be the same on both sides, unless override keeps
 // this scheduler's (--override-opt-param-scheduler) or useCheckpoint takes the
@@ -149,11 +152,11 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 	settle("learning rate", p.MaxLR == st.MaxLR, p.MaxLR, st.MaxLR, func() { p.MaxLR = st.MaxLR })
 	settle("minimum learning rate", p.MinLR == st.MinLR, p.MinLR, st.MinLR, func() { p.MinLR = st.MinLR })
 	settle("warm-up samples", p.WarmupSamples == st.WarmupSamples, p.WarmupSamples, st.WarmupSamples, func() { p.WarmupSamples = st.WarmupSamples })
-	settle("decay samples", p.DecaySamples == st.DecaySamples, p.DecaySamples, st.DecaySamples, func() { p.DecaySamples = st.DecaySamples })
+	settle("decay samples", p.DecaySamples == st.DecaySamples || constant(p.Style, st.Style), p.DecaySamples, st.DecaySamples, func() { p.DecaySamples = st.DecaySamples })
 	settle("decay style", p.Style == st.Style, p.Style, st.Style, func() { p.Style = st.Style })
 	settle("start weight decay", p.StartWD == st.StartWD, p.StartWD, st.StartWD, func() { p.StartWD = st.StartWD })
 	settle("end weight decay", p.EndWD == st.EndWD, p.EndWD, st.EndWD, func() { p.EndWD = st.EndWD })
-	settle("weight decay samples", p.WDSamples == st.WDSamples, p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
+	settle("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
 	settle("weight decay style", p.WDStyle == st.WDStyle, p.WDStyle, st.WDStyle, func() { p.WDStyle = st.WDStyle })
 	if len(problems) > 0 {
 		return nil, fault.With(fault.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to go on with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))

@@ -69,6 +69,32 @@ func TestSchedulerMismatch(t *testing.T) {
 	}
 }
 
+// Claim: how long a curve is matters where it is not flat: a run with constant weight
+// decay and learning rate goes on with more steps than the checkpoint's.
+func TestFlatCurvesHaveAnyLength(t *testing.T) {
+	for _, c := range []struct {
+		lr, decay string
+		refused   string
+	}{
+		{DecayConstant, DecayConstant, ""},
+		{DecayConstant, DecayLinear, "weight decay samples: 300 now"},
+		{DecayCosine, DecayConstant, "\ndecay samples: 300 now"},
+	} {
+		saved := cosine()
+		saved.Style, saved.WDStyle = c.lr, c.decay
+		mine := saved
+		mine.DecaySamples, mine.WDSamples = 300, 300
+		p := NewParamScheduler(mine)
+		_, err := p.Load(NewParamScheduler(saved).State(), false, false)
+		if (err == nil) != (c.refused == "") || err != nil && (!strings.Contains(err.Error(), c.refused) || strings.Count(err.Error(), " now,") != 1) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if err == nil && p.Schedule != mine {
+			t.Errorf("%+v: goes on with %+v", c, p.Schedule)
+		}
+	}
+}
+
 // Claim: a group with limits of its own follows the same curve (--decoupled-lr).
 func TestDecoupledRate(t *testing.T) {
 	p := NewParamScheduler(cosine())

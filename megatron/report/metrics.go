@@ -52,7 +52,7 @@ func ServeMetrics(addr string) (*Metrics, error) {
 	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
 	registry.MustRegister(m.loss, m.phase, m.skipped)
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go m.server.Serve(listener) // ends with Close
 	return m, nil

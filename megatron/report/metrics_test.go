@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,42 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	checkOpenMetrics(t, "http://"+m.Addr()+"/metrics")
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// checkOpenMetrics: who asks for OpenMetrics gets it, where a counter's family is named
+// without _total, its sample with it, no two families share a name and # EOF ends the
+// text (OpenMetrics 1.0, "Counter" and "Overall Structure").
+func checkOpenMetrics(t *testing.T, url string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := response.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/openmetrics-text") || !strings.HasSuffix(string(text), "# EOF\n") {
+		t.Errorf("%s:\n%s", kind, text)
+	}
+	families := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(string(text), -1) {
+		if families[m[1]] || strings.HasSuffix(m[1], "_total") {
+			t.Errorf("family %s", m[1])
+		}
+		families[m[1]] = true
+	}
+	if !families["monotron_skipped_iterations"] || !strings.Contains(string(text), "monotron_skipped_iterations_total 1.0\n") {
+		t.Errorf("no counter of skipped iterations:\n%s", text)
 	}
 }
