@@ -3,6 +3,7 @@ package notes
 import (
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -41,4 +42,12 @@ var fieldNames = []string{"time", "component", "rank", "step", "code"}
 // terminal shows the hour, the level in colour, the text and who says it.
 func terminal(w io.Writer) io.Writer {
 	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, TimeLocation: time.Local}
+}
+
+// Count is a number with its noun: "1 host", "4 ranks".
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
 }

@@ -342,9 +342,16 @@ func restarts(l *launching) {
 // Claim: one mistake in the flags is told once, whatever the number of ranks.
 func mistakeIsToldOnce(l *launching) {
 	t := l.t
-	cmd, notes := l.command("launch --nproc-per-node 4 -- pretrain_gpt " + eight + "--train-iters 3 --hidden-dropout 3")
-	_ = cmd.Run() // its code says it
-	if code := cmd.ProcessState.ExitCode(); code != 2 || strings.Count(notes.String(), "must be below 1") != 1 {
-		t.Errorf("code %d: %s", code, notes)
+	for flag, want := range map[string]string{"--hidden-dropout 3": "must be below 1", "--sample-prompt zzz": "--sample-prompt"} {
+		cmd, notes := l.command("launch --nproc-per-node 4 -- pretrain_gpt " + eight + "--train-iters 3 " + flag)
+		temporary := t.TempDir()
+		cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
+		_ = cmd.Run() // its code says it
+		if code := cmd.ProcessState.ExitCode(); code != 2 || strings.Count(notes.String(), want) != 1 {
+			t.Errorf("code %d: %s", code, notes)
+		}
+		if left, err := filepath.Glob(filepath.Join(temporary, "monotron-run-*")); err != nil || len(left) > 0 {
+			t.Errorf("%s leaves flight records: %v, %v", flag, left, err)
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	engine "monotron/csrc/comm"
 	"monotron/fault"
 	"monotron/mpu/comm/rendezvous"
+	"monotron/notes"
 )
 
 // A road is what carries messages from one rank to another, once a connection
@@ -144,7 +145,7 @@ func (p *Process) Roads() string {
 	var parts []string
 	for _, road := range []string{roadShared, roadGloo, roadTCP} {
 		if n := len(r.used[road]); n > 0 {
-			parts = append(parts, fmt.Sprintf("%s to %d ranks", names[road], n))
+			parts = append(parts, names[road]+" to "+notes.Count(n, "rank"))
 		} else if why := r.refused[road]; why != "" {
 			parts = append(parts, fmt.Sprintf("no %s (%s)", names[road], why))
 		}

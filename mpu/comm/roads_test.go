@@ -107,7 +107,7 @@ func TestRoadsWithoutGloo(t *testing.T) {
 			return err
 		}
 		err = g.AllReduce(heap(device.F32, fractions(p.Rank(), 9)), Sum).Wait()
-		if said := p.Roads(); !strings.Contains(said, "no Gloo (") || !strings.HasSuffix(said, "plain TCP to 1 ranks") {
+		if said := p.Roads(); !strings.Contains(said, "no Gloo (") || !strings.HasSuffix(said, "plain TCP to 1 rank") {
 			err = errors.Join(err, fmt.Errorf("it said %s", said))
 		}
 		return err

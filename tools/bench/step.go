@@ -2,9 +2,7 @@ package bench
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sort"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 	"monotron/mpu/ranks"
+	"monotron/notes"
 )
 
 const (
@@ -112,7 +111,7 @@ func engineOf(r *ranks.Rank, c training.Config) (*training.Engine, error) {
 		return nil, err
 	}
 	if r.Device.Name == "cuda" {
-		err = e.ChooseAttention(func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
+		err = e.ChooseAttention(notes.Stderr().From("bench").Info)
 	}
 	return e, errors.Join(err, e.Initialize())
 }

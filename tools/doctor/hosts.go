@@ -16,6 +16,7 @@ import (
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/preflight"
 	"monotron/mpu/comm/rendezvous"
+	"monotron/notes"
 )
 
 // hostsReport is what the ranks of several hosts have found out about each other.
@@ -76,7 +77,7 @@ func join(ctx context.Context, place *launched.Place) (*comm.Process, error) {
 	config := rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret,
 		Alike: map[string]string{"binary": binary}, Timeout: hostsWait}
 	if place.Local == 0 {
-		config.Notes = os.Stderr // one of each host says whom it waits for
+		config.Notes = notes.Stderr().From("rendezvous").Lines() // one of each host says whom it waits for
 	}
 	return comm.NewProcess(ctx, config, hostsWait)
 }
@@ -167,7 +168,7 @@ func between(p *comm.Process, d *device.Device, from, to int) (best float64, err
 
 func (r *hostsReport) write(w io.Writer) error {
 	p := printer{w: w}
-	p.line("%d ranks on %d hosts: the same program, all can be reached", r.Ranks, r.Hosts)
+	p.line("%s on %s: the same program, all can be reached", notes.Count(r.Ranks, "rank"), notes.Count(r.Hosts, "host"))
 	p.line("rank 0 sends by %s", r.Roads)
 	for _, note := range r.Notes {
 		p.line("%-8s %s", Note, note)

@@ -27,12 +27,22 @@ func (o *options) run(out, notes io.Writer) error {
 		return err
 	}
 	err := o.attempts(signals, out, notes)
-	if o.temporary && (err == nil || fault.CodeOf(err) == fault.Again) {
+	if o.temporary && ofNoUse(err) {
 		os.RemoveAll(o.folder) // nothing in it is of use
 	} else if o.temporary && os.Remove(o.folder) != nil { // it is not empty
 		fmt.Fprintf(notes, "launch: flight records and verdict are in %s (monotron postmortem)\n", o.folder)
 	}
 	return err
+}
+
+// ofNoUse tells whether nobody looks at flight records after such an end: the run was done
+// or asked to stop, or a flag or file that was named for it is wrong.
+func ofNoUse(err error) bool {
+	switch fault.CodeOf(err) {
+	case fault.Done, fault.Again, fault.Usage, fault.NoInput:
+		return true
+	}
+	return false
 }
 
 // listen takes the signals that ask to stop. SIGPIPE comes when nobody reads what

@@ -18,6 +18,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/notes"
 )
 
 // Probe is the usual size of the all-reduce that is timed, in bytes.
@@ -180,7 +181,7 @@ func (r *Report) Write(w io.Writer) error {
 	for _, t := range r.Groups {
 		speeds = append(speeds, fmt.Sprintf("%s %.2f GB/s", t.Kind, t.Slowest/1e9))
 	}
-	text := fmt.Sprintf("preflight: %d ranks on %d hosts; rank 0: %s; slowest group of each kind: %s; %.2f s\n", r.Ranks, r.Hosts, r.Roads, strings.Join(speeds, ", "), r.Took.Seconds())
+	text := fmt.Sprintf("preflight: %s on %s; rank 0: %s; slowest group of each kind: %s; %.2f s\n", notes.Count(r.Ranks, "rank"), notes.Count(r.Hosts, "host"), r.Roads, strings.Join(speeds, ", "), r.Took.Seconds())
 	for _, note := range r.Notes {
 		text += "preflight: " + note + "\n"
 	}
