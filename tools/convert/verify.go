@@ -12,6 +12,7 @@ import (
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/compare"
+	"monotron/megatron/formats/hf"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/command"
 )
@@ -39,6 +40,12 @@ func verify(c *cli.Context, o *options, src formats.Source, written formats.Writ
 		}
 	}
 	notes.Printf("verified: %d weights are bit-equal\n", len(rows))
+	if o.to == formats.HF {
+		if err := hf.CheckPeer(written.Path, src.Info().Model); err != nil {
+			return err
+		}
+		notes.Printf("verified: settings, names and shapes are those of transformers' own class\n")
+	}
 	if back.Info().Model.Experts != nil {
 		notes.Printf("verified: no logits, this version does not run mixtures of experts\n")
 		return nil

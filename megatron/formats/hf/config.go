@@ -72,9 +72,10 @@ type fields struct {
 	RopeParameters *rope    `json:"rope_parameters"` // transformers 5
 	PartialRotary  *float64 `json:"partial_rotary_factor"`
 
-	SlidingWindow    *int64 `json:"sliding_window"`
-	UseSlidingWindow *bool  `json:"use_sliding_window"`
-	MaxWindowLayers  *int64 `json:"max_window_layers"`
+	SlidingWindow    *int64   `json:"sliding_window"`
+	UseSlidingWindow *bool    `json:"use_sliding_window"`
+	MaxWindowLayers  *int64   `json:"max_window_layers"`
+	LayerTypes       []string `json:"layer_types"`
 
 	ScaleAttention *bool `json:"scale_attn_weights"`
 	ScaleByLayer   *bool `json:"scale_attn_by_inverse_layer_idx"`
@@ -99,6 +100,25 @@ type rope struct {
 	OriginalMax   *int64   `json:"original_max_position_embeddings"`
 }
 
+// absent is what transformers' class of a family has where a key is absent, and
+// not another family's; null is another thing, and takes it away.
+func absent(family string) (f fields) {
+	number := func(n int64) *int64 { return &n }
+	real := func(x float64) *float64 { return &x }
+	switch family {
+	case Mistral:
+		f.KVHeads, f.SlidingWindow, f.MaxPositions = number(8), number(4096), number(131072)
+	case Mixtral:
+		f.KVHeads, f.RopeTheta, f.RMSNormEps, f.MaxPositions = number(8), real(1e6), real(1e-5), number(131072)
+	case Qwen2, Qwen3:
+		f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions = number(32), number(4096), number(28), number(32768)
+		if family == Qwen3 {
+			f.HeadDim = number(128)
+		}
+	}
+	return f
+}
+
 // ReadConfig reads a config.json. What it says and monotron cannot do is
 // refused, never dropped.
 func ReadConfig(path string) (*Config, error) {
@@ -111,7 +131,11 @@ func ReadConfig(path string) (*Config, error) {
 
 // ParseConfig is ReadConfig on the text of a config.json; path is for messages.
 func ParseConfig(path string, raw []byte) (*Config, error) {
-	var f fields
+	var named struct {
+		ModelType string `json:"model_type"`
+	}
+	_ = json.Unmarshal(raw, &named) // the next line says what is wrong with it
+	f := absent(named.ModelType)
 	if err := json.Unmarshal(raw, &f); err != nil {
 		var syntax *json.SyntaxError
 		var kind *json.UnmarshalTypeError
@@ -340,7 +364,9 @@ func (c *reading) biases(f *fields) {
 	switch c.Family {
 	case Qwen2:
 		m.QKVBias = true
-	case Llama, Qwen3:
+	case Qwen3:
+		c.refuse("attention_bias", f.AttentionBias, true) // without one of the MLP
+	case Llama:
 		attention, mlp := given(f.AttentionBias, false), given(f.MLPBias, false)
 		if attention != mlp {
 			c.fail("attention_bias %v with mlp_bias %v: all linear layers or none can have biases", attention, mlp)
@@ -365,12 +391,22 @@ func (c *reading) rotary(f *fields) {
 		}
 	}
 	m.RotaryBase = c.positive("rope_theta", theta, 10000)
-	m.RotaryPercent = c.positive("partial_rotary_factor", partial, 1)
-	if m.RotaryPercent > 1 || m.RotaryDims()%2 != 0 || m.RotaryDims() == 0 {
-		c.fail("partial_rotary_factor %v of head_dim %d gives %d rotating channels; an even number is needed", m.RotaryPercent, m.KVChannels, m.RotaryDims())
+	if m.KVChannels%2 != 0 {
+		c.fail("head_dim %d gives as many rotating channels; an even number is needed", m.KVChannels)
 	}
 	if r != nil {
 		c.ropeScaling(r)
+	}
+	c.partialRotary(c.positive("partial_rotary_factor", partial, 1))
+}
+
+// partialRotary: the classes of these families turn whole heads, whatever
+// partial_rotary_factor says; a scaling that takes it makes them fail.
+func (c *reading) partialRotary(factor float64) {
+	m := c.Model
+	scaled := m.RopeScaling != nil || m.RotaryInterpolation > 0
+	if scaled && int(float64(m.KVChannels)*factor) != m.KVChannels {
+		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, as it rotates whole heads", factor, c.Family)
 	}
 }
 
@@ -409,9 +445,39 @@ func (c *reading) ropeScaling(r *rope) {
 	}
 }
 
+// windowByType reads layer_types, which Qwen's classes take before anything else.
+func (c *reading) windowByType(f *fields) (said bool) {
+	if len(f.LayerTypes) == 0 || c.Family != Qwen2 && c.Family != Qwen3 {
+		return false
+	}
+	sliding := 0
+	for _, kind := range f.LayerTypes {
+		if kind == "sliding_attention" {
+			sliding++
+		} else if kind != "full_attention" {
+			c.fail("layer_types: %q is not supported", kind)
+		}
+	}
+	switch {
+	case len(f.LayerTypes) != c.Model.NumLayers:
+		c.fail("layer_types has %d entries for %d layers", len(f.LayerTypes), c.Model.NumLayers)
+	case sliding == 0:
+	case sliding < c.Model.NumLayers:
+		c.fail("layer_types: layers with different windows are not supported")
+	case f.SlidingWindow == nil || !given(f.UseSlidingWindow, false):
+		c.fail("layer_types has sliding_attention, but use_sliding_window gives no window")
+	default:
+		c.Model.WindowLeft = c.size("sliding_window", math.MaxInt32, f.SlidingWindow) - 1
+	}
+	return true
+}
+
 // window reads sliding attention: a query sees sliding_window keys, itself included.
 func (c *reading) window(f *fields) {
-	if f.SlidingWindow == nil || c.Family == Llama {
+	if c.Family == Llama {
+		return
+	}
+	if c.windowByType(f) || f.SlidingWindow == nil {
 		return
 	}
 	if c.Family != Mistral && c.Family != Mixtral {

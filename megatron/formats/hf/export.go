@@ -88,10 +88,6 @@ func rotaryConfig(c map[string]any, m *spec.Model) {
 	for k, v := range scaling {
 		parameters[k] = v
 	}
-	if m.RotaryPercent < 1 {
-		parameters["partial_rotary_factor"] = m.RotaryPercent
-		c["partial_rotary_factor"] = m.RotaryPercent
-	}
 	put(c, "rope_theta", m.RotaryBase, "rope_parameters", parameters)
 	if scaling["rope_type"] != "default" {
 		c["rope_scaling"] = scaling

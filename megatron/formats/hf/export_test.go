@@ -86,7 +86,61 @@ func TestExportRoundTrip(t *testing.T) {
 			}
 		}
 		_ = f.Close()
+		if err := CheckPeer(dir, m); err != nil {
+			t.Error(err)
+		}
 	}
+}
+
+// Claim: an error that writer and reader share does not pass: the folder is held
+// against the rules of transformers' classes, each setting and each tensor.
+func TestPeerSeesSharedErrors(t *testing.T) {
+	for name, spoil := range map[string]func(config map[string]any, m *spec.Model){
+		"rotary":  func(_ map[string]any, m *spec.Model) { m.RotaryPercent = 0.5 },
+		"base":    func(c map[string]any, _ *spec.Model) { delete(c, "rope_theta"); delete(c, "rope_parameters") },
+		"epsilon": func(c map[string]any, _ *spec.Model) { delete(c, "rms_norm_eps"); c["norm_eps"] = 1e-5 },
+		"tied":    func(c map[string]any, _ *spec.Model) { c["tie_word_embeddings"] = true },
+		"window":  func(_ map[string]any, m *spec.Model) { m.WindowLeft = 4 },
+		"heads":   func(c map[string]any, _ *spec.Model) { delete(c, "head_dim") },
+		"biases":  func(c map[string]any, _ *spec.Model) { delete(c, "attention_bias") },
+		"factor":  func(c map[string]any, m *spec.Model) { m.RopeScaling = nil },
+	} {
+		m := shape(Llama)
+		m.NormEpsilon = 1e-5
+		dir := filepath.Join(t.TempDir(), "out")
+		zeros := func(global string) ([]float32, error) {
+			mp, err := NewMapping(shape(Llama), Llama)
+			n := int64(1)
+			for _, d := range mp.GlobalShape(global) {
+				n *= d
+			}
+			return make([]float32, n), err
+		}
+		if err := Export(dir, m, zeros, ExportOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckPeer(dir, m); err != nil {
+			t.Fatal(err)
+		}
+		config, err := readObject(filepath.Join(dir, ConfigName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoil(config, m)
+		if err := writeOver(filepath.Join(dir, ConfigName), config); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckPeer(dir, m); fault.CodeOf(err) != fault.Differs {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func writeOver(path string, value any) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return writeJSON(path, value)
 }
 
 // A model no family can express is refused with the reason, and nothing is left.
@@ -97,6 +151,11 @@ func TestExportRefuses(t *testing.T) {
 	err := Export(filepath.Join(parent, "odd"), odd, nil, ExportOptions{})
 	if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "interleaved") || !strings.Contains(err.Error(), "4-th") {
 		t.Errorf("got %v", err)
+	}
+	partial := shape(Llama)
+	partial.RotaryPercent = 0.5
+	if err := Export(filepath.Join(parent, "partial"), partial, nil, ExportOptions{}); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "gpt_neox") {
+		t.Errorf("half rotary as a Llama: %v", err)
 	}
 	failing := func(string) ([]float32, error) { return nil, fault.Errorf(fault.IO, "no such tensor") }
 	if err := Export(filepath.Join(parent, "x"), shape(GPT2), failing, ExportOptions{}); err == nil {

@@ -89,6 +89,8 @@ func plain(family string, m *spec.Model, need needs) {
 
 func rotary(family string, m *spec.Model, need needs) {
 	need(m.Position == spec.PositionRope && m.NoRopeFreq == 0, "%s positions, in every %d-th layer none", m.Position, m.NoRopeFreq)
+	need(m.RotaryDims() == m.KVChannels, "rotation of %d of a head's %d channels (--rotary-percent %v; of transformers' families gpt_neox, phi and phi3 have it, which are not written here; Megatron's formats and the native one hold it)",
+		m.RotaryDims(), m.KVChannels, m.RotaryPercent)
 	need(!m.RotaryInterleaved, "interleaved rotary channels")
 	need(m.RotaryInterpolation <= 1 || m.RopeScaling == nil, "rotary interpolation together with Llama-3 scaling")
 	need(m.Activation == spec.Swiglu, "the %s activation", m.Activation)

@@ -1,0 +1,262 @@
+package hf
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/fault"
+	"monotron/megatron/formats/safetensors"
+	"monotron/megatron/spec"
+)
+
+// A peer is a config.json as transformers' own classes read it, written apart from
+// the reader and the writer here: what these two misunderstand alike it shows.
+// Keys that a class does not know change nothing; keys that are not there have the
+// class's default (transformers 5.23; tests/proofs/checkpoints/families.sh lets
+// transformers itself judge).
+type peer struct {
+	family string
+	config map[string]any
+}
+
+// CheckPeer holds a folder against the model that it was written for, as
+// transformers will build it: every setting that its class honours, and every
+// tensor with its shape.
+func CheckPeer(dir string, m *spec.Model) error {
+	config, err := readObject(filepath.Join(dir, ConfigName))
+	if err != nil {
+		return err
+	}
+	family, _ := config["model_type"].(string)
+	p := peer{family, config}
+	files, err := safetensors.OpenFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	list := append(p.settings(m), p.tensors(files)...)
+	if len(list) > 0 {
+		return fault.Errorf(fault.Differs, "%s: transformers would not build this model: %w; do not use it", dir, Some(list))
+	}
+	return nil
+}
+
+// number is a key's value, or what the class has in its place.
+func (p peer) number(key string, otherwise float64) float64 {
+	if v, ok := p.config[key].(float64); ok {
+		return v
+	}
+	return otherwise
+}
+
+func (p peer) on(key string, otherwise bool) bool {
+	if v, ok := p.config[key].(bool); ok {
+		return v
+	}
+	return otherwise
+}
+
+// llamas are the families of RMSNorm, RoPE and SwiGLU.
+var llamas = []string{Llama, Mistral, Mixtral, Qwen2, Qwen3}
+
+// settings lists what transformers computes otherwise than m wants.
+func (p peer) settings(m *spec.Model) (list []error) {
+	same := func(what string, theirs, ours float64) {
+		if theirs != ours {
+			list = append(list, fmt.Errorf("%s is %g there, %g in the model", what, theirs, ours))
+		}
+	}
+	truth := map[bool]float64{true: 1}
+	if slices.Contains(llamas, p.family) {
+		same("the number of rotating channels", p.headDim(), float64(m.RotaryDims()))
+		same("rope_theta", p.rope("rope_theta", map[string]float64{Mixtral: 1e6}[p.family]), m.RotaryBase)
+		same("the position scale", p.ropeFactor("linear"), max(1, m.RotaryInterpolation))
+		factor := 1.0
+		if m.RopeScaling != nil {
+			factor = m.RopeScaling.Factor
+		}
+		same("the Llama-3 factor", p.ropeFactor("llama3"), factor)
+		same("rms_norm_eps", p.number("rms_norm_eps", map[bool]float64{true: 1e-5, false: 1e-6}[p.family == Mixtral]), m.NormEpsilon)
+		same("the window", p.window(), float64(m.WindowLeft+1))
+		same("tied embeddings", truth[p.on("tie_word_embeddings", false)], truth[m.Tied])
+		return list
+	}
+	same("layer_norm_epsilon", p.number("layer_norm_epsilon", 1e-5), m.NormEpsilon)
+	same("tied embeddings", truth[p.on("tie_word_embeddings", true)], truth[m.Tied])
+	if p.family == GPT2 {
+		kinds := map[string]string{"gelu_new": spec.GeluTanh, "gelu": spec.GeluErf, "relu2": spec.SquaredRelu}
+		form, _ := p.config["activation_function"].(string)
+		same("activation_function", truth[kinds[form] == m.Activation], 1)
+		same("n_head", p.number("n_head", 12), float64(m.NumAttentionHeads))
+	} else {
+		same("n_head", p.number("n_head", 8), float64(m.NumAttentionHeads))
+		same("tanh GELU", 1, truth[m.Activation == spec.GeluTanh])
+	}
+	return list
+}
+
+// rope is a number of rope_parameters, of the top level, or the default.
+func (p peer) rope(key string, otherwise float64) float64 {
+	if otherwise == 0 {
+		otherwise = 10000
+	}
+	inner, _ := p.config["rope_parameters"].(map[string]any)
+	if v, ok := inner[key].(float64); ok {
+		return v
+	}
+	return p.number(key, otherwise)
+}
+
+// ropeFactor is the factor of a kind of scaling, 1 where it is of another.
+func (p peer) ropeFactor(kind string) float64 {
+	for _, key := range []string{"rope_parameters", "rope_scaling"} {
+		inner, _ := p.config[key].(map[string]any)
+		if factor, ok := inner["factor"].(float64); ok && inner["rope_type"] == kind {
+			return factor
+		}
+	}
+	return 1
+}
+
+// headDim is the width of a head; all of it rotates, whatever partial_rotary_factor says.
+func (p peer) headDim() float64 {
+	if p.family == Qwen3 {
+		return p.number("head_dim", 128)
+	}
+	return p.number("head_dim", math.Floor(p.number("hidden_size", 4096)/p.number("num_attention_heads", 32)))
+}
+
+// window is how many keys a query sees, itself included; 0: all.
+func (p peer) window() float64 {
+	layers := p.number("num_hidden_layers", 32)
+	switch p.family {
+	case Mistral, Mixtral:
+		if _, ok := p.config["sliding_window"]; !ok && p.family == Mistral {
+			return 4096
+		}
+		return p.number("sliding_window", 0)
+	case Qwen2, Qwen3:
+		if p.on("use_sliding_window", false) && p.number("max_window_layers", 28) < layers {
+			return p.number("sliding_window", 4096)
+		}
+	}
+	return 0
+}
+
+// tensors lists what the folder lacks, has too much or in another shape.
+func (p peer) tensors(files *safetensors.Folder) (list []error) {
+	want := shapes{}
+	if slices.Contains(llamas, p.family) {
+		p.llama(want)
+	} else {
+		p.plain(want)
+	}
+	for _, name := range files.Names() {
+		info, _ := files.Info(name)
+		if shape, ok := want[name]; !ok || !slices.Equal(shape, info.Shape) {
+			list = append(list, fmt.Errorf("tensor %q is %v in the files, %v there", name, info.Shape, shape))
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		list = append(list, fmt.Errorf("tensor %q is missing", name))
+	}
+	slices.SortFunc(list, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return list
+}
+
+// shapes are the parameters that a class makes, by name.
+type shapes map[string][]int64
+
+func (s shapes) add(name string, shape ...float64) {
+	for _, n := range shape {
+		s[name] = append(s[name], int64(n))
+	}
+}
+
+// linear adds a weight of that shape and a bias.
+func (s shapes) linear(name string, bias bool, width float64, shape ...float64) {
+	s.add(name+".weight", shape...)
+	if bias {
+		s.add(name+".bias", width)
+	}
+}
+
+func (p peer) llama(s shapes) {
+	h, ffn, heads := p.number("hidden_size", 4096), p.number("intermediate_size", 0), p.number("num_attention_heads", 32)
+	q, kv := heads*p.headDim(), p.number("num_key_value_heads", heads)*p.headDim()
+	all := (p.family == Llama || p.family == Qwen3) && p.on("attention_bias", false)
+	mlp := p.family == Llama && p.on("mlp_bias", false)
+	s.add("model.embed_tokens.weight", p.number("vocab_size", 0), h)
+	s.add("model.norm.weight", h)
+	if !p.on("tie_word_embeddings", false) {
+		s.add("lm_head.weight", p.number("vocab_size", 0), h)
+	}
+	for i := range int(p.number("num_hidden_layers", 32)) {
+		layer := fmt.Sprintf("model.layers.%d.", i)
+		s.add(layer+"input_layernorm.weight", h)
+		s.add(layer+"post_attention_layernorm.weight", h)
+		for name, width := range map[string]float64{"q_proj": q, "k_proj": kv, "v_proj": kv} {
+			s.linear(layer+"self_attn."+name, all || p.family == Qwen2, width, width, h)
+		}
+		s.linear(layer+"self_attn.o_proj", all, h, h, q)
+		if p.family == Qwen3 {
+			s.add(layer+"self_attn.q_norm.weight", p.headDim())
+			s.add(layer+"self_attn.k_norm.weight", p.headDim())
+		}
+		if p.family == Mixtral {
+			p.experts(s, layer+"block_sparse_moe.", h, ffn)
+			continue
+		}
+		s.linear(layer+"mlp.gate_proj", mlp, ffn, ffn, h)
+		s.linear(layer+"mlp.up_proj", mlp, ffn, ffn, h)
+		s.linear(layer+"mlp.down_proj", mlp, h, h, ffn)
+	}
+}
+
+func (p peer) experts(s shapes, mixture string, h, ffn float64) {
+	n := p.number("num_local_experts", 8)
+	s.add(mixture+"gate.weight", n, h)
+	for j := range int(n) {
+		expert := fmt.Sprintf("%sexperts.%d.", mixture, j)
+		s.add(expert+"w1.weight", ffn, h)
+		s.add(expert+"w2.weight", h, ffn)
+		s.add(expert+"w3.weight", ffn, h)
+	}
+}
+
+// plain are GPT-2, whose Conv1D keeps [in, out], and BLOOM.
+func (p peer) plain(s shapes) {
+	h := p.number("n_embd", 768)
+	ffn := p.number("n_inner", 4*h)
+	names := []string{"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj", "ln_1", "ln_2", "wte"}
+	if p.family == Bloom {
+		h = p.number("hidden_size", 64)
+		ffn = 4 * h
+		names = []string{"self_attention.query_key_value", "self_attention.dense", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
+			"input_layernorm", "post_attention_layernorm", "word_embeddings"}
+		s.linear("transformer.word_embeddings_layernorm", true, h, h)
+	} else {
+		s.add("transformer.wpe.weight", p.number("n_positions", 1024), h)
+	}
+	s.add("transformer."+names[6]+".weight", p.number("vocab_size", 0), h)
+	s.linear("transformer.ln_f", true, h, h)
+	if !p.on("tie_word_embeddings", true) {
+		s.add("lm_head.weight", p.number("vocab_size", 0), h)
+	}
+	for i := range int(p.number("n_layer", map[string]float64{GPT2: 12, Bloom: 2}[p.family])) {
+		layer := fmt.Sprintf("transformer.h.%d.", i)
+		for k, shape := range [][2]float64{{3 * h, h}, {h, h}, {ffn, h}, {h, ffn}} {
+			out, in := shape[0], shape[1]
+			if p.family == GPT2 {
+				shape = [2]float64{in, out}
+			}
+			s.linear(layer+names[k], true, out, shape[0], shape[1])
+		}
+		s.linear(layer+names[4], true, h, h)
+		s.linear(layer+names[5], true, h, h)
+	}
+}

@@ -1,0 +1,137 @@
+"""Random models of each family, made by transformers: our logits are theirs; and
+what we write of them (by way of our own format, with --verify) gives transformers
+the same logits again. Configs leave out keys at random, so that defaults count.
+
+usage: families.py BIN WORK COUNT SEED
+"""
+import collections, json, os, random, shutil, subprocess, sys, warnings
+warnings.filterwarnings('ignore')
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+binary, work, count, seed = sys.argv[1] + '/monotron', sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+transformers.logging.set_verbosity_error()
+rng = random.Random(seed)
+torch.manual_seed(seed)
+VOCAB = 67
+
+
+def rope(c):
+    parameters = {'rope_type': 'default', 'rope_theta': rng.choice([1e4, 5e5, 1e6])}
+    kind = rng.choice(['default', 'default', 'linear', 'llama3'])
+    if kind == 'linear':
+        parameters.update(rope_type=kind, factor=rng.choice([2.0, 4.0]))
+    if kind == 'llama3':
+        parameters.update(rope_type=kind, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+    if kind == 'default' and rng.random() < 0.4:
+        parameters['partial_rotary_factor'] = rng.choice([0.25, 0.5, 1.0])
+    c['rope_parameters'] = parameters
+    if rng.random() < 0.3:
+        del c['rope_parameters']
+
+
+def llama_like(family):
+    heads = rng.choice([2, 4, 6])
+    c = dict(model_type=family, vocab_size=VOCAB, hidden_size=heads * 8, intermediate_size=rng.choice([24, 56]), num_hidden_layers=rng.choice([1, 3]),
+             num_attention_heads=heads, num_key_value_heads=rng.choice([h for h in (1, 2, 3, heads) if heads % h == 0]), max_position_embeddings=64,
+             tie_word_embeddings=rng.random() < 0.5, initializer_range=0.2, rms_norm_eps=rng.choice([1e-5, 1e-6, 1e-2]))
+    if rng.random() < 0.5:
+        c['head_dim'] = rng.choice([4, 8, 12])
+    rope(c)
+    if family == 'llama':
+        bias = rng.random() < 0.4
+        c.update(attention_bias=bias, mlp_bias=bias)
+    if family in ('mistral', 'mixtral') and rng.random() < 0.6:
+        c['sliding_window'] = rng.choice([None, 1, 5])
+    if family == 'mixtral':
+        c.update(num_local_experts=4, num_experts_per_tok=2)
+    if family in ('qwen2', 'qwen3'):
+        c.pop('head_dim', None) if family == 'qwen2' else None
+        if rng.random() < 0.5:
+            c.update(use_sliding_window=True, sliding_window=rng.choice([3, 7]), max_window_layers=rng.choice([0, 5]))
+    for key in ('tie_word_embeddings', 'rms_norm_eps'):
+        if rng.random() < 0.2:
+            del c[key]
+    return c
+
+
+def plain(family):
+    heads = rng.choice([1, 2, 4, 3])
+    c = dict(model_type=family, vocab_size=VOCAB, n_layer=rng.choice([1, 3]), n_head=heads, layer_norm_epsilon=rng.choice([1e-5, 1e-3]), initializer_range=0.2)
+    if family == 'gpt2':
+        c.update(n_embd=heads * 8, n_positions=40, activation_function=rng.choice(['gelu', 'gelu_new', 'gelu_pytorch_tanh']), n_inner=rng.choice([None, 24]),
+                 tie_word_embeddings=rng.random() < 0.7)
+    else:
+        c.update(hidden_size=heads * 8)
+    return c
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].float()
+
+
+def ours(folder, ids):
+    r = subprocess.run([binary, 'logits', '--load', folder, '--json', '--prompt-ids', *map(str, ids)], capture_output=True, text=True)
+    if r.returncode:
+        return None, r.stderr.strip()
+    return torch.tensor([json.loads(l)['logits'] for l in r.stdout.splitlines()]), ''
+
+
+def convert(source, target, *flags):
+    r = subprocess.run([binary, 'convert', '--input', source, '--output', target, *flags], capture_output=True, text=True)
+    return r.returncode, r.stderr.strip()
+
+
+def randomize(model):
+    """Biases and norms that are zeros and ones would hide."""
+    for p in model.parameters():
+        if p.dim() == 1:
+            p.data += 0.3 * torch.randn_like(p)
+
+
+def case(folder, family):
+    c = plain(family) if family in ('gpt2', 'bloom') else llama_like(family)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**c), attn_implementation='eager').eval().float()
+    randomize(model)
+    model.save_pretrained(f'{folder}/theirs')
+    if rng.random() < 0.6:  # as given: what transformers wrote names every key
+        json.dump(c, open(f'{folder}/theirs/config.json', 'w'))
+    model = AutoModelForCausalLM.from_pretrained(f'{folder}/theirs', attn_implementation='eager', dtype=torch.float32).eval()
+    ids = [rng.randrange(VOCAB) for _ in range(rng.randint(9, 33))]
+    want = logits(model, ids)
+    if family != 'mixtral':
+        got, says = ours(f'{folder}/theirs', ids)
+        if got is None:
+            return 'refused: ' + says.split(': ', 1)[-1][:120], c, 0
+        read = (got - want).abs().max().item()
+    else:
+        read = 0.0  # experts are not run here
+    code, says = convert(f'{folder}/theirs', f'{folder}/native', '--to', 'native')
+    if code == 0:
+        code, says = convert(f'{folder}/native', f'{folder}/back', '--to', 'hf', '--verify')
+    if code:
+        return f'convert: {says[-200:]}', c, 0
+    again = AutoModelForCausalLM.from_pretrained(f'{folder}/back', attn_implementation='eager', dtype=torch.float32).eval()
+    written = (logits(again, ids) - want).abs().max().item()
+    scale = max(1.0, want.abs().max().item())
+    worst = max(read / scale, written / scale)
+    return ('ok' if worst < 2e-5 else f'read off by {read:.1e}, written by {written:.1e}'), c, worst
+
+
+failed = 0
+for family in ('gpt2', 'bloom', 'llama', 'mistral', 'mixtral', 'qwen2', 'qwen3'):
+    seen, worst = collections.Counter(), 0.0
+    for n in range(count):
+        folder = f'{work}/families'
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        verdict, c, off = case(folder, family)
+        seen[verdict] += 1
+        worst = max(worst, off)
+        if verdict != 'ok' and not verdict.startswith('refused'):
+            failed += 1
+            print('FAIL', verdict, json.dumps(c), flush=True)
+    print(f"{'ok  ' if set(seen) == {'ok'} else '    '} {family}: {count} models, {seen['ok']} equal (worst {worst:.0e} of the largest logit)", {k: v for k, v in seen.items() if k != 'ok'} or '', flush=True)
+sys.exit(1 if failed else 0)
