@@ -349,8 +349,8 @@ func (p *parser) deriveRecompute() {
 
 func (p *parser) deriveCheckpoint() {
 	c := &p.Checkpoint
-	if c.Save != "" && c.SaveInterval < 1 && !p.options.Partial {
-		p.clash("save save-interval", "--save needs --save-interval of at least 1")
+	if c.Save != "" && c.SaveInterval == 0 && !p.options.Partial {
+		p.notice("--save without --save-interval: one checkpoint, at the end or when the run is asked to stop")
 	}
 	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {
 		p.clash("save-retain-interval save-interval", "--save-retain-interval %d is not a multiple of --save-interval %d", c.KeepEvery, c.SaveInterval)

@@ -191,7 +191,6 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--min-lr 1", "--min-lr 1 must lie between 0 and --lr"},
 		{"--weight-decay-incr-style linear", "needs --start-weight-decay and --end-weight-decay"},
 		{"--start-weight-decay 0.1", "need --weight-decay-incr-style"},
-		{"--save x", "--save needs --save-interval"},
 		{"--save x --save-interval 10 --save-retain-interval 15", "not a multiple of --save-interval 10"},
 		{"--recompute-granularity full", "needs --recompute-method"},
 		{"--swiglu --squared-relu", "exclude each other"},

@@ -61,6 +61,7 @@ type Config struct {
 	EvalMicroBatchSize  int
 	SkipTrain           bool
 	FullValidation      bool
+	EvalAtStart         bool // before the first step of a new run
 
 	ExitInterval     int // 0: none
 	ExitDurationMins int // 0: none
@@ -117,7 +118,7 @@ type Layout struct {
 type Checkpoint struct {
 	Save, Load    string // folders; "": no saving, no loading
 	Pretrained    string // loaded, without optimizer, where Load has nothing yet
-	SaveInterval  int
+	SaveInterval  int    // 0: at the end alone
 	KeepEvery     int    // --save-retain-interval; 0: all
 	KeepLast      int    // newest checkpoints kept; 0: all
 	Format        string // of saving: native, torch, torch_dist; loading recognises each

@@ -101,6 +101,9 @@ func sampleCounts(c *Config, trainIters int) [3]*int64 {
 	if c.EvalInterval > 0 && !c.SkipTrain {
 		evals = int64(trainIters/c.EvalInterval + 1)
 	}
+	if c.EvalAtStart && !c.SkipTrain {
+		evals++
+	}
 	valid := evals * int64(c.EvalIters) * int64(c.EvalGlobalBatchSize)
 	test := int64(c.EvalIters) * int64(c.EvalGlobalBatchSize)
 	sizes := [3]*int64{&train, &valid, &test}

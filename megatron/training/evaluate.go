@@ -54,6 +54,14 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	return r.samples(where)
 }
 
+// evaluateNow measures the validation set between two steps, where there is one.
+func (r *Run) evaluateNow(ctx context.Context) error {
+	if r.feeds.valid == nil || r.Config.EvalIters == 0 {
+		return nil
+	}
+	return r.evaluateAt(ctx, fmt.Sprintf("iteration %d", r.Engine.Iteration), r.feeds.valid, false)
+}
+
 // finalEvaluations measures validation and test sets after training.
 func (r *Run) finalEvaluations(ctx context.Context) error {
 	if r.Config.EvalIters == 0 {

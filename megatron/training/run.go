@@ -122,6 +122,11 @@ func (r *Run) Train(ctx context.Context) (err error) {
 		return r.stoppedEarly(ctx)
 	}
 	r.log.advance(r.Engine.Iteration)
+	if r.Config.EvalAtStart && r.Engine.Iteration == 0 {
+		if err := r.evaluateNow(ctx); err != nil {
+			return err
+		}
+	}
 	for r.Engine.Iteration < r.iters {
 		if err := r.iterate(ctx); err != nil {
 			return err
@@ -189,8 +194,8 @@ func (r *Run) skips(iteration int64) bool {
 // afterStep evaluates, saves and looks for a reason to stop.
 func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	it, c := r.Engine.Iteration, &r.Config
-	if due(it, c.EvalInterval) && r.feeds.valid != nil && c.EvalIters > 0 {
-		if err := r.evaluateAt(ctx, fmt.Sprintf("iteration %d", it), r.feeds.valid, false); err != nil {
+	if due(it, c.EvalInterval) {
+		if err := r.evaluateNow(ctx); err != nil {
 			return true, err
 		}
 	}
