@@ -37,7 +37,7 @@ var trainingFlags = owned(Training,
 	accepted("rerun-mode", String, "validate_results", "steps repeat bit for bit; `replay` runs one again").choices("disabled", "validate_results", "report_stats"),
 	accepted("no-manual-gc-eval", Switch, "", "it concerns Python's collector").alias("disable-manual-gc-eval"),
 	accepted("empty-unused-memory-level", Int, "0", "memory comes from one arena, nothing is cached"),
-	accepted("exit-signal", String, "15", "SIGTERM and SIGINT are handled").choices("15", "2").same("SIGTERM", "15").same("SIGINT", "2").
+	accepted("exit-signal", String, "SIGTERM", "SIGTERM and SIGINT are handled").choices("SIGTERM", "SIGINT").same("15", "SIGTERM").same("2", "SIGINT").
 		differs("every signal there; here SIGTERM and SIGINT make a run save and leave"),
 	accepted("train-sync-interval", Int, "", "the loop waits for the device only to read numbers"),
 	accepted("check-weight-hash-across-dp-replicas-interval", Int, "", "replicas stay equal bit for bit; `monotron inspect checkpoint --verify` prints the hash"),
