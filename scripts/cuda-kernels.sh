@@ -1,16 +1,14 @@
 # Writes docs/kernels.md from what ptxas said of each kernel (make cuda keeps it), and
 # fails when a kernel spills registers where the committed table says it does not. Called
-# by make cuda-kernels; by make cuda-check with ARCH, the one architecture that was compiled
-# for: then the table is looked at and stays.
+# by make cuda-kernels.
 set -eu
 cd "$(dirname "$0")/.."
 table=docs/kernels.md
-new=bin/build/kernels.md
-objects=bin/build/cuda${ARCH:+-$ARCH}
+new=.tools/build/kernels.md
 
 # name, architecture, registers, bytes spilled, shared memory; a kernel a line.
 said() {
-  cat "$objects"/*.txt | awk '
+  cat .tools/build/cuda/*.txt | awk '
     /Compiling entry function/ { split($0, q, "\047"); name = q[2]; arch = q[4] }
     /bytes spill stores/ { spilled = $5 + $9 }
     /Used [0-9]+ registers/ {
@@ -39,11 +37,11 @@ kernels=$(grep -c '^| `' "$new" || true)
 spills() { awk -F'|' '/^\| `/ { for (i = 3; i <= 5; i++) if ($i ~ /spilled/) print $2, i - 2 }' "$1" | sort; }
 worse=
 if [ -e "$table" ]; then
-  spills "$table" > bin/build/spills
-  worse=$(spills "$new" | comm -23 - bin/build/spills)
+  spills "$table" > .tools/build/spills
+  worse=$(spills "$new" | comm -23 - .tools/build/spills)
 fi
-[ -n "${ARCH:-}" ] || cp "$new" "$table"
-echo "$kernels kernels for ${ARCH:+sm_}${ARCH:-every architecture, in $table}; $(spills "$new" | wc -l) spill"
+cp "$new" "$table"
+echo "$kernels kernels in $table; $(spills "$table" | wc -l) of $((3 * kernels)) spill"
 if [ -n "$worse" ]; then
   echo "new spills (kernel, column of its architecture):"
   echo "$worse"

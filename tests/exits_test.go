@@ -32,6 +32,7 @@ var enders = []ender{
 	{"mpu/ranks/goroutines.go", panics, "passes on a panic that is not its own"},
 	{"mpu/topology/groups.go", panics, "a kind without a row in its table"},
 	{"mpu/comm/rendezvous", panics, "a message of its own making that has no JSON form: it always has"},
+	{"megatron/model/mlp.go", panics, "an activation that NewStage has refused"},
 	{"megatron/arguments", panics, "the table of flags is wrong: every start of the program shows it"},
 	{"megatron/report/timers.go", panics, "a timer that is started twice"},
 	{"megatron/report/trace.go", panics, "a string has no JSON form: it always has"},

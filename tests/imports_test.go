@@ -27,7 +27,7 @@ const (
 	kernels = base + "csrc/device "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
 	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint megatron/formats "
-	trainer = parts + "megatron/inference megatron/training megatron/estimate megatron/arguments "
+	trainer = parts + "megatron/engine megatron/inference megatron/training megatron/estimate megatron/arguments "
 )
 
 // devices are chosen by name at run time, so only main and tests may name them.
@@ -39,10 +39,11 @@ var importTable = []row{
 	{"tools", "tools/internal " + trainer, "one folder a command; what two tools share belongs below them"},
 	{"tools/internal", kernels + "tokenizer ", "how every tool reads its command line and opens its device, no more"},
 	{"megatron/pretrain", trainer, "pretrain_gpt only joins arguments and training"},
-	{"megatron/estimate", parts + "megatron/inference megatron/training", "a plan is training's own setup, counted"},
-	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/formats megatron/training",
-		"fills its owners' Configs; training's is in package training, whose loop it never calls"},
-	{"megatron/training", parts + "megatron/inference", "the only place where all parts meet; samples at evaluation"},
+	{"megatron/estimate", parts + "megatron/engine megatron/inference megatron/training", "a plan is training's own setup, counted"},
+	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/formats megatron/engine megatron/training",
+		"fills its owners' Configs; those of engine and training lie beside a step and a loop that it never calls"},
+	{"megatron/training", parts + "megatron/engine megatron/inference", "a run: decides, and computes nothing itself; samples at evaluation"},
+	{"megatron/engine", line + ranks + "megatron/model megatron/optimizer ", "one step of one rank: neither files nor data sets, nor who asks for the step"},
 	{"megatron/inference", parts, "runs a model, never trains one"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
 	{"megatron/optimizer", ranks + "megatron/spec", "works on Params, whatever model they belong to"},

@@ -23,7 +23,6 @@ type raw struct {
 	GroupQueryAttention bool
 	QueryGroups         int
 	UseRotary           bool
-	NoPositionEmbedding bool
 	RopeScaling         bool
 	RopeScalingFactor   float64
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
@@ -128,12 +129,6 @@ func (p *parser) derivePositions() {
 		}
 		m.Position = spec.PositionRope
 	}
-	if r.NoPositionEmbedding && m.Position == spec.PositionLearned {
-		if p.given("position-embedding-type") {
-			p.clash("no-position-embedding position-embedding-type", "--no-position-embedding and --position-embedding-type %s exclude each other", m.Position)
-		}
-		m.Position = spec.PositionNone
-	}
 	p.need(p.SeqLength < 2, "seq-length", "the number of tokens of a training sequence, at least 2")
 	if m.Position == spec.PositionLearned {
 		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
@@ -167,14 +162,14 @@ func (p *parser) derivePrecision() {
 	case p.Raw.BF16 && p.Raw.FP16:
 		p.clash("bf16 fp16", "--bf16 and --fp16 exclude each other")
 	case p.Raw.BF16:
-		p.Precision = training.BF16
+		p.Precision = engine.BF16
 	case p.Raw.FP16:
-		p.Precision = training.FP16
+		p.Precision = engine.FP16
 		if p.Optimizer.LossScale == 0 {
 			p.CheckForNaN = false // overflow is how the dynamic scale finds its place
 		}
 	default:
-		p.Precision = training.F32
+		p.Precision = engine.F32
 	}
 	o := &p.Optimizer
 	o.LossScaleWindow = int(p.Raw.LossScaleWindow)

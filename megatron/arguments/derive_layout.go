@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/engine"
 	"monotron/megatron/training"
 )
 
@@ -12,10 +13,12 @@ import (
 func (p *parser) deriveLayout() {
 	l := &p.Layout
 	if p.options.ModelOnly {
-		*l = training.Layout{TP: 1, PP: 1, CP: 1, EP: 1, OptimizerInstances: 1, MicroBatchGroup: l.MicroBatchGroup}
+		*l = engine.Layout{TP: 1, PP: 1, CP: 1, EP: 1, OptimizerInstances: 1, MicroBatchGroup: l.MicroBatchGroup}
 		p.Raw.VirtualStages, p.Raw.LayersPerVirtual, p.Raw.FSDP = 0, 0, false
 	}
-	p.refuseLayouts()
+	if p.refuseLayouts() {
+		return
+	}
 	whole := p.deriveWorld()
 	if !whole { // the rest is checked all the same, to tell everything at once
 		l.DP = 1
@@ -84,24 +87,24 @@ func (p *parser) deriveZeroStage() {
 	l.Sharding = strategy
 }
 
-// refuseLayouts refuses each size above 1 that the caller cannot train with; the
-// rest is checked as if it were 1.
-func (p *parser) refuseLayouts() {
+// refuseLayouts refuses each size above 1 that the caller cannot train with.
+func (p *parser) refuseLayouts() bool {
 	l, o := &p.Layout, &p.options
+	refused := false
 	for _, s := range []struct {
 		flag string
-		size *int
+		size int
 		can  bool
 	}{
-		{"tensor-model-parallel-size", &l.TP, o.Layouts}, {"pipeline-model-parallel-size", &l.PP, o.Layouts}, {"world-size", &l.WorldSize, o.Layouts},
-		{"context-parallel-size", &l.CP, o.Layouts && o.Contexts}, {"expert-model-parallel-size", &l.EP, o.Layouts && o.Experts},
+		{"tensor-model-parallel-size", l.TP, o.Layouts}, {"pipeline-model-parallel-size", l.PP, o.Layouts}, {"world-size", max(l.WorldSize, o.Ranks), o.Layouts},
+		{"context-parallel-size", l.CP, o.Layouts && o.Contexts}, {"expert-model-parallel-size", l.EP, o.Layouts && o.Experts},
 	} {
-		if *s.size > 1 && !s.can {
-			p.problem("--%s %d is not in this build yet; leave it at 1", s.flag, *s.size)
-			p.spoil(s.flag)
-			*s.size = 1
+		if s.size > 1 && !s.can {
+			p.problem("--%s %d is not in this build yet; leave it at 1", s.flag, s.size)
+			refused = true
 		}
 	}
+	return refused
 }
 
 // deriveWorld fills world and data-parallel size.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/megatron/engine"
 	"monotron/megatron/internal/sharedtest"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
@@ -114,7 +115,7 @@ func TestGoldenLossScale(t *testing.T) {
 		if c.CheckForNaN {
 			t.Errorf("%s: the check for NaN is on, overflow would end the run", row.Flags)
 		}
-		s := optimizer.NewScaler(&c.Optimizer, c.Precision == training.FP16)
+		s := optimizer.NewScaler(&c.Optimizer, c.Precision == engine.FP16)
 		for i, want := range row.After {
 			s.Update(row.Overflow[i] == '1')
 			st := s.State()

@@ -38,6 +38,9 @@ type timer struct {
 // NewTimers runs timers up to level.
 func NewTimers(level int) *Timers { return &Timers{level: level, timers: map[string]*timer{}} }
 
+// Level is the finest that is timed.
+func (t *Timers) Level() int { return t.level }
+
 // Start begins a phase. With a Trace, phases of any level are timed for it.
 func (t *Timers) Start(name string, level int) {
 	if level > t.level && !t.Trace.On() {

@@ -7,6 +7,8 @@ import (
 
 	"monotron/csrc/ref"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/engine"
+	"monotron/megatron/optimizer"
 	"monotron/mpu/ranks"
 	"monotron/notes"
 )
@@ -15,24 +17,24 @@ import (
 // once; from one of the same attention, of another device or of an older version it does not.
 func TestResumeTellsOfOtherAttention(t *testing.T) {
 	kept := func(attention string) checkpoint.State {
-		e := newTestEngine(t, tinyConfig())
-		e.attention, e.Iteration = attention, 7
-		state, err := (&Run{Job: &Job{Config: tinyConfig()}, Engine: e}).state()
+		e := &engine.Engine{Attention: attention, Iteration: 7, Optimizer: &optimizer.Optimizer{}, Scheduler: optimizer.NewParamScheduler(optimizer.Schedule{}),
+			Scaler: optimizer.NewScaler(&optimizer.Config{}, false)}
+		state, err := (&Run{Job: &Job{}, Engine: e}).state()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return state
 	}
 	for _, c := range []struct{ before, now, want string }{
-		{fusedAttention, flashAttention, "iteration 7 was trained with --attention-backend fused, this run goes on with flash"},
-		{flashAttention, fusedAttention, "iteration 7 was trained with --attention-backend flash, this run goes on with fused"},
-		{fusedAttention, fusedAttention, ""},
-		{"", flashAttention, ""},
-		{fusedAttention, "", ""},
+		{engine.Fused, engine.Flash, "iteration 7 was trained with --attention-backend fused, this run goes on with flash"},
+		{engine.Flash, engine.Fused, "iteration 7 was trained with --attention-backend flash, this run goes on with fused"},
+		{engine.Fused, engine.Fused, ""},
+		{"", engine.Flash, ""},
+		{engine.Fused, "", ""},
 	} {
 		var told bytes.Buffer
 		rank := ranks.Alone(ref.Open())
-		r := &Run{rank: rank, Engine: &Engine{attention: c.now}, log: &logger{rank: rank, notes: notes.New(&told)}}
+		r := &Run{rank: rank, Engine: &engine.Engine{Attention: c.now}, log: &logger{rank: rank, notes: notes.New(&told)}}
 		r.tellAttention(kept(c.before))
 		if got := told.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
 			t.Errorf("%q, then %q: %q", c.before, c.now, got)

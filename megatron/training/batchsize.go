@@ -250,3 +250,26 @@ func (c *Config) Iterations() (int, error) {
 	}
 	return iterations, err
 }
+
+// CheckSchedule tells whether the pipeline can run every batch size of the run.
+func (c *Config) CheckSchedule(b *BatchSizes) error {
+	sizes := []int{b.final}
+	for _, s := range b.steps {
+		sizes = append(sizes, s.size)
+	}
+	if b.ramp != nil {
+		for size := b.ramp[0]; size < b.final && len(sizes) < 1<<16; size += b.ramp[1] {
+			sizes = append(sizes, size)
+		}
+	}
+	for _, size := range sizes {
+		now, err := b.cut(size, "")
+		if err != nil {
+			return nil // Check's matter
+		}
+		if err := c.Schedule(now.Micros, false).Check(); err != nil {
+			return fmt.Errorf("in batches of %d samples: %w", size, err)
+		}
+	}
+	return nil
+}

@@ -16,6 +16,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/formats"
+	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -25,22 +26,19 @@ import (
 // Version of the program, for checkpoints; set by the build.
 var Version = "dev"
 
-// Stored lists the tensors a checkpoint keeps: values, masters, moments.
-func (e *Engine) Stored() []mpu.Stored {
-	all := e.Weights()
-	if e.config.Checkpoint.NoSaveOptim {
+// stored lists the tensors a checkpoint keeps: values, masters, moments.
+func (r *Run) stored() []mpu.Stored {
+	all := r.Engine.Weights()
+	if r.Config.Checkpoint.NoSaveOptim {
 		return all
 	}
-	return append(all, e.Optimizer.Stored()...)
+	return append(all, r.Engine.Optimizer.Stored()...)
 }
-
-// Weights are the parameters' values alone.
-func (e *Engine) Weights() []mpu.Stored { return e.Optimizer.Weights() }
 
 // Keys of State.Extra.
 const (
 	adamSteps     = "optimizer_steps"
-	attentionKind = "attention" // Engine.attention
+	attentionKind = "attention" // Engine.Attention
 )
 
 // state is what a checkpoint keeps beside the tensors.
@@ -56,8 +54,8 @@ func (r *Run) state() (s checkpoint.State, err error) {
 	if s.Scaler, err = json.Marshal(r.Engine.Scaler.State()); err != nil {
 		return s, err
 	}
-	if r.Engine.attention != "" {
-		if s.Extra[attentionKind], err = json.Marshal(r.Engine.attention); err != nil {
+	if r.Engine.Attention != "" {
+		if s.Extra[attentionKind], err = json.Marshal(r.Engine.Attention); err != nil {
 			return s, err
 		}
 	}
@@ -107,10 +105,10 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 		return s.told(r, report, err)
 	}
 	if c.Async {
-		s.pending, err = checkpoint.SaveAsync(ctx, c.Save, state, r.Engine.Stored(), r.device, options)
+		s.pending, err = checkpoint.SaveAsync(ctx, c.Save, state, r.stored(), r.device, options)
 		return err
 	}
-	report, err := checkpoint.Save(ctx, c.Save, state, r.Engine.Stored(), r.device, options)
+	report, err := checkpoint.Save(ctx, c.Save, state, r.stored(), r.device, options)
 	return s.told(r, report, err)
 }
 
@@ -383,6 +381,23 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 	return nil
 }
 
+// parameterNames are those of the whole model, whatever ranks hold them.
+func (c *Config) parameterNames() (map[string]bool, error) {
+	layers := make([]int, c.Model.NumLayers)
+	for i := range layers {
+		layers[i] = i
+	}
+	whole, err := model.NewStage(nil, model.StageConfig{Model: &c.Model, Layers: layers, Embedding: true, Head: true}, model.Alone(nil))
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, p := range whole.Params() {
+		names[p.Name] = true
+	}
+	return names, nil
+}
+
 // tellLoaded prints what was loaded, and which settings are no longer those the
 // checkpoint was trained with.
 func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
@@ -519,4 +534,16 @@ func corrupt(folder string, rank int) error {
 		}
 	}
 	return fault.With(fault.IO, errors.Join(err, f.Close()))
+}
+
+// tellAttention warns where a checkpoint's steps were made by the other attention: what
+// follows differs by rounding from what would have followed there.
+func (r *Run) tellAttention(state checkpoint.State) {
+	var before string
+	if raw := state.Extra[attentionKind]; len(raw) > 0 && json.Unmarshal(raw, &before) != nil {
+		return // a note's source, nothing that the run rests on
+	}
+	if now := r.Engine.Attention; now != "" && before != "" && before != now {
+		r.log.note("attention: iteration %d was trained with --attention-backend %s, this run goes on with %s: the same to rounding, not bit for bit", state.Iteration, before, now)
+	}
 }

@@ -1,59 +1,41 @@
-// Package training sets a run up and trains: the only place where model,
-// optimizer, data, schedule, checkpoint and report meet.
 package training
 
 import (
 	"monotron/dataset"
 	"monotron/fault"
-	"monotron/megatron/model"
-	"monotron/megatron/optimizer"
+	"monotron/megatron/engine"
 	"monotron/megatron/spec"
 	"monotron/tokenizer"
 )
 
-// Precisions of parameters and activations. Main parameters, main gradients,
-// moments and the loss are f32 in all of them.
-const (
-	F32  = "f32"
-	BF16 = "bf16"
-	FP16 = "fp16"
-)
-
 // Config is everything a run is told, complete and checked: no field waits for
-// a default. It is saved with the run as JSON. Zero means "not asked for" where
-// the comment says so.
+// a default. It is saved with the run as JSON, the engine's part among the rest. Zero
+// means "not asked for" where the comment says so.
 type Config struct {
-	Model        spec.Model
+	engine.Config
+
 	VocabDivisor int // --make-vocab-size-divisible-by
 	PaddedVocab  int // --padded-vocab-size; 0: from the tokenizer by VocabDivisor
 
-	Optimizer  optimizer.Config
 	Data       dataset.Config
 	Tokenizer  tokenizer.Config
-	Layout     Layout
-	Recompute  model.Recompute
 	Checkpoint Checkpoint
 	Log        Log
 	Watch      Watch
 
 	Device     string // auto, cpu, cuda, ref
 	CPUThreads int    // 0: all cores
-	Precision  string // F32, BF16, FP16
 	Graphs     bool   // the steady parts of a step are enqueued as CUDA graphs
-
-	AttentionBackend string // auto, flash, fused, unfused, local
 
 	MicroBatchSize            int
 	GlobalBatchSize           int
 	RampupBatchSize           []int  // start, increment, samples; nil: constant
 	StepBatchSizeSchedule     string // "0:768 250B:1536", thresholds in tokens; "": constant
 	DecreaseBatchSizeIfNeeded bool
-	SeqLength                 int
 
 	TrainIters       int // 0: by TrainSamples
 	TrainSamples     int // 0: by TrainIters
 	IterationsToSkip []int
-	Seed             int64
 
 	EvalInterval        int
 	EvalIters           int
@@ -66,9 +48,6 @@ type Config struct {
 	ExitInterval     int // 0: none
 	ExitDurationMins int // 0: none
 
-	CheckForNaN           bool // a loss or gradient that is not finite ends the run
-	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
-
 	DataloaderType string // single, cyclic
 	NoDataSharding bool   // cyclic: ranks draw from all samples
 	NumWorkers     int
@@ -77,41 +56,6 @@ type Config struct {
 	SampleTokens int      // length of each continuation
 
 	Flags map[string][]string // as given: what --use-checkpoint-args takes from a checkpoint
-}
-
-// Layout places the model on ranks. Rank order is tp-cp-ep-dp-pp.
-type Layout struct {
-	WorldSize      int
-	TP, PP, CP, EP int
-	VP             int // model chunks per pipeline rank; 1: not interleaved
-	ETP            int // tensor parallelism of experts
-	DP             int // WorldSize / (TP*PP*CP)
-
-	SequenceParallel bool
-	CPCommType       []string // one, or one per layer
-	HierarchicalCP   []int
-	OrderTPPPDP      bool // --use-tp-pp-dp-mapping
-
-	FirstStageLayers, LastStageLayers int // 0: even split
-	EmbeddingCountsAsLayer            bool
-	LossCountsAsLayer                 bool
-	StageString                       string // --pipeline-model-parallel-layout; "": none
-	PartitionMethod                   string // --pp-partition-method; "": none
-	MicroBatchGroup                   int    // micro-batches per group of an interleaved schedule
-	Schedule                          string // schedule.OneFOneBName, schedule.GPipeName
-	NoOverlapP2P                      bool   // exchanges of an interleaved schedule end before what follows
-
-	Backend                   string // nccl, gloo
-	TimeoutMinutes            int
-	FastReduce                bool // Gloo's own sums between processes
-	DistributedOptimizer      bool
-	Sharding                  string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
-	OptimizerInstances        int    // copies of the sharded state
-	OverlapGradReduce         bool
-	OverlapParamGather        bool
-	BucketSize, BucketCount   int // parameters a bucket, buckets; 0: the rule
-	PadBucketsForHighBusBW    bool
-	DistributeSavedActivation bool // saved inputs of recomputed layers are cut over tp
 }
 
 // Checkpoint says what is saved and loaded.
@@ -188,4 +132,13 @@ func (c *Config) SetVocab(size int) error {
 	}
 	c.Model.VocabSize, c.Model.PaddedVocabSize = size, padded
 	return nil
+}
+
+// microShapes are the micro-batches of training and evaluation.
+func (c *Config) microShapes() engine.MicroShapes {
+	s := engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}, Documents: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
+	if n := c.EvalMicroBatchSize; n > 0 && n != c.MicroBatchSize {
+		s.Batches = append(s.Batches, int64(n))
+	}
+	return s
 }

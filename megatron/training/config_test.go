@@ -2,10 +2,13 @@ package training
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 
 	"monotron/fault"
+	"monotron/megatron/engine"
 )
 
 // Claim: V = ceil(vocab/(divisor*tp))*divisor*tp, or --padded-vocab-size where
@@ -15,7 +18,7 @@ func TestSetVocab(t *testing.T) {
 		{50257, 128, 1, 0, 50304}, {50257, 128, 4, 0, 50688}, {100, 1, 1, 0, 100}, {100, 128, 2, 120, 120},
 		{100, 128, 2, 121, -1}, {100, 128, 1, 99, -1}, {0, 128, 1, 0, -1},
 	} {
-		config := Config{VocabDivisor: c.divisor, PaddedVocab: c.padded, Layout: Layout{TP: c.tp}}
+		config := Config{VocabDivisor: c.divisor, PaddedVocab: c.padded, Config: engine.Config{Layout: engine.Layout{TP: c.tp}}}
 		err := config.SetVocab(c.size)
 		if c.want < 0 {
 			if fault.CodeOf(err) != fault.Usage {
@@ -31,7 +34,7 @@ func TestSetVocab(t *testing.T) {
 
 // Claim: a Config survives JSON, as it is saved with the run.
 func TestConfigSurvivesJSON(t *testing.T) {
-	in := Config{RampupBatchSize: []int{1, 2, 3}, Precision: BF16, SamplePrompt: []string{"a"}, Seed: 7}
+	in := Config{RampupBatchSize: []int{1, 2, 3}, SamplePrompt: []string{"a"}, Config: engine.Config{Precision: engine.BF16, Seed: 7}}
 	in.Model.NormEpsilon, in.Optimizer.LR = 1e-6, 1.5e-4
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -40,6 +43,39 @@ func TestConfigSurvivesJSON(t *testing.T) {
 	var out Config
 	if err := json.Unmarshal(text, &out); err != nil || !reflect.DeepEqual(in, out) {
 		t.Errorf("%v\n%+v\n%+v", err, in, out)
+	}
+}
+
+// Claim: checkpoints keep the engine's settings among the run's, each under its own name:
+// those that the versions before wrote are read, and they read ours.
+func TestConfigIsFlatInJSON(t *testing.T) {
+	text, err := json.Marshal(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept map[string]json.RawMessage
+	if err := json.Unmarshal(text, &kept); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[engine.Config]()} {
+		for _, f := range reflect.VisibleFields(of) {
+			if len(f.Index) == 1 && !f.Anonymous {
+				want = append(want, f.Name)
+			}
+		}
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(kept)); !slices.Equal(got, want) {
+		t.Errorf("kept %v\nfields %v", got, want)
+	}
+	before := `{"Model":{"NumLayers":3},"Layout":{"TP":2},"Optimizer":{"LR":0.5},"Precision":"bf16","MicroBatchSize":4,"SeqLength":16,"Seed":9,"CheckForNaN":true}`
+	var c Config
+	if err := json.Unmarshal([]byte(before), &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Model.NumLayers != 3 || c.Layout.TP != 2 || c.Optimizer.LR != 0.5 || c.Precision != engine.BF16 || c.MicroBatchSize != 4 || c.SeqLength != 16 || c.Seed != 9 || !c.CheckForNaN {
+		t.Errorf("read %+v", c)
 	}
 }
 
@@ -53,7 +89,7 @@ func TestBatchSizeRefusals(t *testing.T) {
 		{MicroBatchSize: 1, GlobalBatchSize: 4, RampupBatchSize: []int{1, 1, 10}, StepBatchSizeSchedule: "0:4"},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4", DecreaseBatchSizeIfNeeded: true},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 1K:0"},
-		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 10:5 11:6", SeqLength: 8},
+		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 10:5 11:6", Config: engine.Config{SeqLength: 8}},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 nan:5"},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: ""},
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"monotron/dataset"
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/tokenizer"
 )
 
@@ -142,8 +143,8 @@ func newFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int, order 
 
 // Batch reads `micros` micro-batches from the consumed samples on; those that
 // follow are read meanwhile.
-func (f *Feed) Batch(consumed int64, micros int) ([]*Micro, error) {
-	var batch []*Micro
+func (f *Feed) Batch(consumed int64, micros int) ([]*engine.Micro, error) {
+	var batch []*engine.Micro
 	for m := range micros {
 		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
 		samples, _, err := f.loader.MicroBatch(at)
@@ -191,8 +192,8 @@ func (f *Feed) wrapped(at int64) int64 {
 
 // micro makes a micro-batch of samples; first is the number of the first one in
 // the global batch.
-func (f *Feed) micro(samples []dataset.Sample, first int32) *Micro {
-	m := &Micro{}
+func (f *Feed) micro(samples []dataset.Sample, first int32) *engine.Micro {
+	m := &engine.Micro{}
 	for i, s := range samples {
 		m.Tokens, m.Labels = append(m.Tokens, s.Tokens), append(m.Labels, s.Labels)
 		m.LossMask, m.PositionIDs = append(m.LossMask, s.LossMask), append(m.PositionIDs, s.PositionIDs)

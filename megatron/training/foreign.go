@@ -9,6 +9,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/engine"
 	"monotron/megatron/formats"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
@@ -96,9 +97,9 @@ func hasMoments(src formats.Source) bool {
 // storedType is the dtype of values in a precision, as files spell it.
 func storedType(precision string) string {
 	switch precision {
-	case BF16:
+	case engine.BF16:
 		return "BF16"
-	case FP16:
+	case engine.FP16:
 		return "F16"
 	}
 	return "F32"

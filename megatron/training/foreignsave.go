@@ -31,10 +31,10 @@ func formatOf(name string) formats.Format {
 func (r *Run) saveAs(ctx context.Context, format formats.Format, state checkpoint.State, o checkpoint.SaveOptions) (checkpoint.Report, error) {
 	if o.World < 2 {
 		report := checkpoint.Report{Iteration: state.Iteration}
-		return report, r.writeForeign(ctx, format, &held{r: r, state: state, tensors: r.Engine.Stored()}, &report)
+		return report, r.writeForeign(ctx, format, &held{r: r, state: state, tensors: r.stored()}, &report)
 	}
 	meanwhile, o := r.meanwhile(o)
-	report, err := checkpoint.Save(ctx, meanwhile, state, r.Engine.Stored(), r.device, o)
+	report, err := checkpoint.Save(ctx, meanwhile, state, r.stored(), r.device, o)
 	return r.convertSaved(ctx, format, meanwhile, o.Rank, report, err)
 }
 
@@ -42,7 +42,7 @@ func (r *Run) saveAs(ctx context.Context, format formats.Format, state checkpoin
 // memory, then the other from that.
 func (r *Run) saveAsLater(ctx context.Context, format formats.Format, state checkpoint.State, o checkpoint.SaveOptions) (*checkpoint.Pending, error) {
 	meanwhile, o := r.meanwhile(o)
-	p, err := checkpoint.SaveAsync(ctx, meanwhile, state, r.Engine.Stored(), r.device, o)
+	p, err := checkpoint.SaveAsync(ctx, meanwhile, state, r.stored(), r.device, o)
 	if err != nil {
 		return nil, err
 	}

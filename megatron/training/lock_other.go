@@ -2,7 +2,9 @@
 
 package training
 
-import "os"
+import (
+	"os"
+)
 
 // lock does nothing where files cannot be locked.
 func lock(*os.File) (held bool, err error) { return false, nil }

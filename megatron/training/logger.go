@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/megatron/engine"
 	"monotron/megatron/report"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
@@ -35,7 +36,7 @@ type stepLog struct {
 	started time.Time
 	data    time.Duration // waiting for the batch
 	batch   BatchSize
-	result  StepResult
+	result  engine.Result
 }
 
 func newLogger(r *Run) (*logger, error) {
@@ -178,7 +179,8 @@ func (l *logger) gather(row []float64) ([][]float64, error) {
 	d := l.rank.Device
 	s := d.Arena.Scope(device.Workspace)
 	defer s.Release()
-	mine, all := put(d, s, device.F64, row), s.Alloc(device.F64, world*n)
+	mine, all := s.Alloc(device.F64, n), s.Alloc(device.F64, world*n)
+	device.WriteSlice(d, mine, row)
 	if err := l.rank.World().AllGather(all, mine).Wait(); err != nil {
 		return nil, err
 	}

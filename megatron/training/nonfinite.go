@@ -14,21 +14,11 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/watch"
 )
-
-// nonFinite is a step whose loss or gradient is not finite; nothing was updated.
-type nonFinite struct {
-	step     int64
-	loss     float64
-	elements int64
-}
-
-func (n *nonFinite) Error() string {
-	return fmt.Sprintf("iteration %d: loss %g, %d gradient elements are not finite; nothing was updated", n.step, n.loss, n.elements)
-}
 
 const nonFiniteHint = "lower --lr, look at the data of this step, or go on regardless with --no-check-for-nan-in-loss-and-grad"
 
@@ -67,16 +57,16 @@ func (s *spot) String() string {
 }
 
 // explain says where a step became not finite, and keeps the step for replay.
-func (r *Run) explain(ctx context.Context, err error, batch []*Micro, consumed int64) error {
-	var n *nonFinite
+func (r *Run) explain(ctx context.Context, err error, batch []*engine.Micro, consumed int64) error {
+	var n *engine.NonFinite
 	if !errors.As(err, &n) {
 		return err
 	}
-	s, failed := r.Engine.locate(batch, consumed, nil)
+	s, failed := r.locate(batch, consumed, nil)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	v := &failure.Verdict{Kind: failure.NonFinite, Rank: s.Rank, Code: fault.Internal, Phase: watch.Forward.String(), Step: n.step, Layer: s.layer(), Tensor: s.Tensor, Samples: s.Samples, Time: time.Now()}
+	v := &failure.Verdict{Kind: failure.NonFinite, Rank: s.Rank, Code: fault.Internal, Phase: watch.Forward.String(), Step: n.Step, Layer: s.layer(), Tensor: s.Tensor, Samples: s.Samples, Time: time.Now()}
 	if s.Depth == nowhere {
 		v.Phase = watch.Backward.String()
 	}
@@ -92,26 +82,25 @@ func (r *Run) explain(ctx context.Context, err error, batch []*Micro, consumed i
 
 // locate runs the step's forward pass again and finds the spot; all ranks get the
 // same. see, where given, is shown what it looks at.
-func (e *Engine) locate(micros []*Micro, consumed int64, see func(micro, depth int, x device.Tensor)) (*spot, error) {
-	mine := spot{Rank: e.rank.Number, Depth: nowhere}
+func (r *Run) locate(micros []*engine.Micro, consumed int64, see func(micro, depth int, x device.Tensor)) (*spot, error) {
+	e, mine := r.Engine, spot{Rank: r.rank.Number, Depth: nowhere}
 	look := func(depth int, x device.Tensor) {
 		if see != nil {
-			see(e.micro, depth, x)
+			see(e.Micro(), depth, x)
 		}
-		if mine.Depth == nowhere && !finite(e.device, x) {
-			mine.Micro, mine.Depth = e.micro, depth
-			for _, id := range micros[e.micro].Samples {
+		if mine.Depth == nowhere && !finite(r.device, x) {
+			mine.Micro, mine.Depth = e.Micro(), depth
+			for _, id := range micros[e.Micro()].Samples {
 				mine.Samples = append(mine.Samples, consumed+int64(id))
 			}
 		}
 	}
-	e.locating = true
-	defer func() { e.locating = false }()
-	if err := e.Peek(micros, look, func(_ *model.Pass, out *model.Output) { look(lossDepth, out.Loss) }); err != nil {
+	atLoss := func(_ *model.Pass, out *model.Output) { look(lossDepth, out.Loss) }
+	if err := e.Peek(micros, engine.Look{Layer: look, Done: atLoss, Again: true}); err != nil {
 		return nil, err
 	}
 	mine.Tensor = e.Optimizer.FirstNonFinite()
-	all, err := e.shareSpots(&mine)
+	all, err := r.shareSpots(&mine)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +129,7 @@ func firstSpot(all []spot) *spot {
 const spotBytes = 1024
 
 // shareSpots gives every rank what all have found.
-func (e *Engine) shareSpots(mine *spot) ([]spot, error) {
+func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	if len(mine.Samples) > 32 {
 		mine.Samples = mine.Samples[:32]
 	}
@@ -148,17 +137,17 @@ func (e *Engine) shareSpots(mine *spot) ([]spot, error) {
 	if err != nil || len(text) > spotBytes {
 		return nil, fault.Errorf(fault.Internal, "%d bytes for a spot: %w", len(text), err)
 	}
-	size := e.rank.World().Size()
-	in := e.device.Arena.Zeroed(device.Workspace, device.I32, spotBytes/4)
-	out := e.device.Arena.Zeroed(device.Workspace, device.I32, int64(size)*spotBytes/4)
-	defer e.device.Arena.Free(in)
-	defer e.device.Arena.Free(out)
-	e.device.Write(in, append(text, make([]byte, spotBytes-len(text))...))
-	if err := e.rank.World().AllGather(out, in).Wait(); err != nil {
+	size := r.rank.World().Size()
+	in := r.device.Arena.Zeroed(device.Workspace, device.I32, spotBytes/4)
+	out := r.device.Arena.Zeroed(device.Workspace, device.I32, int64(size)*spotBytes/4)
+	defer r.device.Arena.Free(in)
+	defer r.device.Arena.Free(out)
+	r.device.Write(in, append(text, make([]byte, spotBytes-len(text))...))
+	if err := r.rank.World().AllGather(out, in).Wait(); err != nil {
 		return nil, err
 	}
 	bytes := make([]byte, size*spotBytes)
-	e.device.Read(bytes, out)
+	r.device.Read(bytes, out)
 	all := make([]spot, size)
 	for i := range all {
 		part := strings.TrimRight(string(bytes[i*spotBytes:(i+1)*spotBytes]), "\x00")
@@ -166,7 +155,7 @@ func (e *Engine) shareSpots(mine *spot) ([]spot, error) {
 			return nil, fault.Errorf(fault.Internal, "the spot of rank %d: %w", i, err)
 		}
 	}
-	return all, e.device.Sync()
+	return all, r.device.Sync()
 }
 
 // finite tells whether all elements are.
@@ -203,12 +192,12 @@ func notFinite(d *device.Device, x device.Tensor) (n int) {
 type recorded struct {
 	Step     int64 // that became not finite, from 1
 	Consumed int64 // training samples before it
-	Micros   []*Micro
+	Micros   []*engine.Micro
 }
 
 // dump keeps the state before the step, and its batch, in the run's folder; "" where
 // there is none.
-func (r *Run) dump(ctx context.Context, batch []*Micro, consumed int64) (string, error) {
+func (r *Run) dump(ctx context.Context, batch []*engine.Micro, consumed int64) (string, error) {
 	if r.Config.Watch.Folder == "" {
 		return "", nil
 	}
@@ -223,7 +212,7 @@ func (r *Run) dump(ctx context.Context, batch []*Micro, consumed int64) (string,
 	}
 	state.ConsumedTrain = consumed
 	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
-	if _, err := checkpoint.Save(context.WithoutCancel(ctx), folder, state, r.Engine.Stored(), r.device, options); err != nil {
+	if _, err := checkpoint.Save(context.WithoutCancel(ctx), folder, state, r.stored(), r.device, options); err != nil {
 		return "", err
 	}
 	if r.rank.Place.TP == 0 && r.rank.Place.PP == 0 && r.rank.Place.CP == 0 {
@@ -240,35 +229,4 @@ func (r *Run) dump(ctx context.Context, batch []*Micro, consumed int64) (string,
 
 func batchFile(folder string, dp int) string {
 	return filepath.Join(folder, fmt.Sprintf("batch_%05d.json", dp))
-}
-
-// spoiled shows the residual stream to look, after --inject has put a NaN into it
-// where that is asked for: in a step's first micro-batch.
-func (e *Engine) spoiled(train bool, micro int, look func(int, device.Tensor)) func(int, device.Tensor) {
-	e.micro = micro
-	if e.rank.Inject == nil || micro > 0 || !(train || e.locating) {
-		return look
-	}
-	return func(depth int, x device.Tensor) {
-		if e.rank.Inject.Spoils(e.Iteration+1, depth) {
-			e.poison(x)
-		}
-		if look != nil {
-			look(depth, x)
-		}
-	}
-}
-
-// poison makes the first element of x a NaN.
-func (e *Engine) poison(x device.Tensor) {
-	first := x.Reshape(x.Len()).Slice(0, 0, 1)
-	nan := uint32(0x7fc00000)
-	switch x.DType {
-	case device.F32:
-		device.WriteSlice(e.device, first, []uint32{nan})
-	case device.BF16:
-		device.WriteSlice(e.device, first, []uint16{uint16(nan >> 16)})
-	case device.F16:
-		device.WriteSlice(e.device, first, []uint16{0x7e00})
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/engine"
 )
 
 // saving is a flag and the bytes that it would save on the rank that ran out.
@@ -53,7 +54,7 @@ func (c *Config) savings(e *device.OutOfMemory) []saving {
 	if l.TP > 1 && !c.Layout.SequenceParallel {
 		add(activations/2, "--sequence-parallel (about)")
 	}
-	if c.Precision == F32 {
+	if c.Precision == engine.F32 {
 		add(activations/2, "--bf16")
 	}
 	others := func(bytes int64) int64 { return bytes * int64(l.DP-1) / int64(l.DP) }
@@ -73,7 +74,7 @@ func (c *Config) savings(e *device.OutOfMemory) []saving {
 // savedInputs are the bytes that full recompute keeps: the input of each layer.
 func (c *Config) savedInputs() int64 {
 	size := int64(2)
-	if c.Precision == F32 {
+	if c.Precision == engine.F32 {
 		size = 4
 	}
 	layers := int64(c.Model.NumLayers / max(1, c.Layout.PP))

@@ -7,13 +7,14 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/engine"
 )
 
 // TestExhausted: the error says what was asked, what holds most, and the flags
 // that save most with their bytes, by the shares that sharding and halving leave.
 func TestExhausted(t *testing.T) {
 	const mib = 1 << 20
-	c := Config{MicroBatchSize: 4, SeqLength: 1024, Precision: BF16, Layout: Layout{WorldSize: 4, TP: 1, PP: 1, CP: 1, DP: 4}}
+	c := Config{MicroBatchSize: 4, Config: engine.Config{SeqLength: 1024, Precision: engine.BF16, Layout: engine.Layout{WorldSize: 4, TP: 1, PP: 1, CP: 1, DP: 4}}}
 	c.Model.NumLayers, c.Model.HiddenSize, c.Model.NumAttentionHeads, c.Model.FFNHiddenSize = 8, 512, 8, 2048
 	e := &device.OutOfMemory{Purpose: device.Activations, Bytes: 100 * mib, For: device.View(nil, device.BF16, 4, 1024, 512), Cause: errors.New("no more"),
 		Largest: []device.Holder{{Purpose: device.Optimizer, Of: device.View(nil, device.F32, 2048, 512), Blocks: 16, Bytes: 64 * mib}}}

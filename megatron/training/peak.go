@@ -45,7 +45,7 @@ func (j *Job) MeasurePeak(open func() (*device.Device, error)) error {
 		if d.Name == "ref" {
 			side = 128 // plain Go: 1024 would take seconds
 		}
-		dtype := valueType(j.Config.Precision)
+		dtype := j.Config.DType()
 		what = fmt.Sprintf("products of %d x %d in %s", side, side, dtype)
 		speed, err := device.MatmulSpeed(d, dtype, device.Product{M: side, N: side, K: side}, 200*time.Millisecond)
 		return speed.Sustained, err

@@ -100,7 +100,7 @@ func (l *logger) timing(i *report.Interval) (err error) {
 
 // stages tells what the stages of the last copy of the model did in this step.
 func (l *logger) stages(r *Run, done stepLog, i *report.Interval) error {
-	if !r.Engine.measuresStages() {
+	if !r.Engine.MeasuresStages() {
 		return nil
 	}
 	u := done.result.Pipeline

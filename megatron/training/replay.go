@@ -11,6 +11,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/engine"
 	"monotron/mpu/comm/inject"
 	"monotron/mpu/ranks"
 )
@@ -88,13 +89,13 @@ func (p *replaying) rank(j *Job, rank *ranks.Rank) error {
 	r := &Run{Job: j, rank: rank, device: rank.Device}
 	r.votes = r.device.Arena.Zeroed(device.Workspace, device.I64, 1)
 	var err error
-	if r.Engine, err = NewEngine(rank, r.Config, j.schedule); err != nil {
+	if r.Engine, err = engine.New(rank, r.Config.Config, j.schedule); err != nil {
 		return err
 	}
 	if r.log, err = newLogger(r); err != nil {
 		return err
 	}
-	if err = r.Engine.ChooseAttention(r.log.note); err != nil { // as the run did, else the numbers are others
+	if err = r.Engine.ChooseAttention(r.Config.microShapes(), r.log.note); err != nil { // as the run did, else the numbers are others
 		return err
 	}
 	if err = r.restore(); err != nil {
@@ -104,13 +105,13 @@ func (p *replaying) rank(j *Job, rank *ranks.Rank) error {
 	if err != nil {
 		return err
 	}
-	spot, err := r.Engine.locate(batch.Micros, batch.Consumed, func(micro, depth int, x device.Tensor) { p.see(r.Engine, micro, depth, x) })
+	spot, err := r.locate(batch.Micros, batch.Consumed, func(micro, depth int, x device.Tensor) { p.see(rank, micro, depth, x) })
 	if err != nil {
 		return err
 	}
 	_, stepped := r.Engine.Step(batch.Micros)
 	if stepped != nil {
-		if spot, err = r.Engine.locate(batch.Micros, batch.Consumed, nil); err != nil { // now with gradients
+		if spot, err = r.locate(batch.Micros, batch.Consumed, nil); err != nil { // now with gradients
 			return err
 		}
 	}
@@ -132,7 +133,7 @@ func (p *replaying) batch(c *Config, dp int) (*recorded, error) {
 		return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
 	}
 	for i, m := range b.Micros {
-		if m == nil || !m.fits(c) {
+		if m == nil || !fits(m, c) {
 			return nil, fault.Errorf(fault.BadData, "%s: micro-batch %d is none of this model's: sizes, ids or positions do not fit", path, i)
 		}
 	}
@@ -143,7 +144,7 @@ func (p *replaying) batch(c *Config, dp int) (*recorded, error) {
 }
 
 // fits tells whether a micro-batch from outside is one of the model's.
-func (m *Micro) fits(c *Config) bool {
+func fits(m *engine.Micro, c *Config) bool {
 	rows, n := len(m.Tokens), c.SeqLength
 	if rows == 0 || len(m.Labels) != rows || len(m.LossMask) != rows || len(m.PositionIDs) != rows || len(m.Samples) != rows || (m.DocStart != nil && len(m.DocStart) != rows) {
 		return false
@@ -163,8 +164,8 @@ func (m *Micro) fits(c *Config) bool {
 }
 
 // see notes what a rank's stream holds.
-func (p *replaying) see(e *Engine, micro, depth int, x device.Tensor) {
-	s := sight{micro: micro, depth: depth, rank: e.rank.Number, bad: notFinite(e.device, x), all: int(x.Len()), most: largest(e.device, x)}
+func (p *replaying) see(r *ranks.Rank, micro, depth int, x device.Tensor) {
+	s := sight{micro: micro, depth: depth, rank: r.Number, bad: notFinite(r.Device, x), all: int(x.Len()), most: largest(r.Device, x)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen = append(p.seen, s)

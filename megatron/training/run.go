@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
 	"monotron/mpu/comm"
@@ -19,7 +20,7 @@ import (
 // ranks run the same lines; what one of them decides, they have agreed on.
 type Run struct {
 	*Job
-	Engine *Engine
+	Engine *engine.Engine
 
 	rank    *ranks.Rank
 	device  *device.Device
@@ -50,7 +51,7 @@ func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 		return nil, err
 	}
 	r.votes = r.device.Arena.Zeroed(device.Workspace, device.I64, 1)
-	if r.Engine, err = NewEngine(rank, r.Config, j.schedule); err != nil {
+	if r.Engine, err = engine.New(rank, r.Config.Config, j.schedule); err != nil {
 		return nil, err
 	}
 	if r.log, err = newLogger(r); err != nil {
@@ -63,7 +64,7 @@ func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 	r.Engine.Timers = r.log.timers
 	r.order = ownOrder(&r.Config)
 	r.log.info("device", "device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
-	if err = r.Engine.ChooseAttention(r.log.note); err != nil {
+	if err = r.Engine.ChooseAttention(r.Config.microShapes(), r.log.note); err != nil {
 		return nil, err
 	}
 	if r.Config.Graphs {

@@ -39,7 +39,7 @@ func (r *Run) samples(where string) error {
 		return err
 	}
 	defer release()
-	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.dtype, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength,
+	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.DType, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength,
 		Hidden: int64(r.Config.Model.HiddenSize)}
 	if stages := r.rank.Groups[topology.PP]; stages.Size() > 1 {
 		g.Pipeline = stages

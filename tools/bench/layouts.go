@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/megatron/training"
+	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
 	"monotron/tools/internal/command"
 )
@@ -18,22 +18,22 @@ import (
 // layout is a way to cut the step, by a name.
 type layout struct {
 	Name string
-	training.Layout
+	engine.Layout
 }
 
 // layouts are measured in this order, one rank first and last.
 var layouts = []layout{
-	{"dp2", training.Layout{WorldSize: 2, DP: 2}},
-	{"dp2 optim", training.Layout{WorldSize: 2, DP: 2, Sharding: "optim"}},
-	{"tp2 sp", training.Layout{WorldSize: 2, TP: 2, SequenceParallel: true}},
-	{"tp2", training.Layout{WorldSize: 2, TP: 2}},
-	{"pp2", training.Layout{WorldSize: 2, PP: 2}},
-	{"pp2 vp2", training.Layout{WorldSize: 2, PP: 2, VP: 2}},
-	{"dp4", training.Layout{WorldSize: 4, DP: 4}},
-	{"dp4 optim", training.Layout{WorldSize: 4, DP: 4, Sharding: "optim"}},
-	{"tp4 sp", training.Layout{WorldSize: 4, TP: 4, SequenceParallel: true}},
-	{"pp4", training.Layout{WorldSize: 4, PP: 4}},
-	{"tp2 sp pp2", training.Layout{WorldSize: 4, TP: 2, PP: 2, SequenceParallel: true}},
+	{"dp2", engine.Layout{WorldSize: 2, DP: 2}},
+	{"dp2 optim", engine.Layout{WorldSize: 2, DP: 2, Sharding: "optim"}},
+	{"tp2 sp", engine.Layout{WorldSize: 2, TP: 2, SequenceParallel: true}},
+	{"tp2", engine.Layout{WorldSize: 2, TP: 2}},
+	{"pp2", engine.Layout{WorldSize: 2, PP: 2}},
+	{"pp2 vp2", engine.Layout{WorldSize: 2, PP: 2, VP: 2}},
+	{"dp4", engine.Layout{WorldSize: 4, DP: 4}},
+	{"dp4 optim", engine.Layout{WorldSize: 4, DP: 4, Sharding: "optim"}},
+	{"tp4 sp", engine.Layout{WorldSize: 4, TP: 4, SequenceParallel: true}},
+	{"pp4", engine.Layout{WorldSize: 4, PP: 4}},
+	{"tp2 sp pp2", engine.Layout{WorldSize: 4, TP: 2, PP: 2, SequenceParallel: true}},
 }
 
 // layoutTime is the step of one layout.
@@ -56,7 +56,7 @@ func benchLayouts(c *cli.Context, open func(string) (*device.Device, error)) err
 		return err
 	}
 	notes, out := &command.Printer{W: c.App.ErrWriter}, &command.Printer{W: c.App.Writer}
-	one := layout{"one rank", training.Layout{WorldSize: 1}}
+	one := layout{"one rank", engine.Layout{WorldSize: 1}}
 	var times []layoutTime
 	for _, l := range slices.Concat([]layout{one}, layouts, []layout{one}) {
 		if o.batch%max(1, l.DP) != 0 || o.batch/max(1, l.DP) < l.PP {
@@ -129,7 +129,7 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 }
 
 // layoutBatch is a data-parallel rank's share of the same random samples.
-func layoutBatch(o options, dp, ranks int) (mine []*training.Micro) {
+func layoutBatch(o options, dp, ranks int) (mine []*engine.Micro) {
 	random, single := rand.New(rand.NewPCG(dataSeed, 0)), o
 	single.batch = 1
 	for sample := range o.batch {

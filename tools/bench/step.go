@@ -9,6 +9,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 	"monotron/mpu/ranks"
@@ -92,33 +93,33 @@ func (r *result) train(d *device.Device, o options, enough time.Duration) error 
 // configOf is set as for a run of gpt2: AdamW, clipping by 1, weight decay 0.1.
 func configOf(o options) training.Config {
 	return training.Config{
-		Model: o.model, Precision: o.precision, MicroBatchSize: o.batch, GlobalBatchSize: o.batch, SeqLength: o.seq, TrainIters: 1000, Seed: dataSeed,
-		CheckForNaN: true, VocabDivisor: 128, Graphs: o.graphs,
-		Optimizer: optimizer.Config{Kind: optimizer.Adam, LR: 1e-4, MinLR: 1e-5, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1,
-			WeightDecay: 0.1, WeightDecayIncrStyle: optimizer.DecayConstant, DecayStyle: optimizer.DecayCosine,
-			InitialLossScale: 65536, MinLossScale: 1, LossScaleWindow: 1000, LossHysteresis: 2},
+		Config: engine.Config{Model: o.model, Precision: o.precision, SeqLength: o.seq, Seed: dataSeed, CheckForNaN: true,
+			Optimizer: optimizer.Config{Kind: optimizer.Adam, LR: 1e-4, MinLR: 1e-5, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1,
+				WeightDecay: 0.1, WeightDecayIncrStyle: optimizer.DecayConstant, DecayStyle: optimizer.DecayCosine,
+				InitialLossScale: 65536, MinLossScale: 1, LossScaleWindow: 1000, LossHysteresis: 2}},
+		MicroBatchSize: o.batch, GlobalBatchSize: o.batch, TrainIters: 1000, VocabDivisor: 128, Graphs: o.graphs,
 	}
 }
 
 // engineOf is the model with its optimizer, from the seed.
-func engineOf(r *ranks.Rank, c training.Config) (*training.Engine, error) {
+func engineOf(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
 	schedule, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
 	if err != nil {
 		return nil, err
 	}
-	e, err := training.NewEngine(r, c, schedule)
+	e, err := engine.New(r, c.Config, schedule)
 	if err != nil {
 		return nil, err
 	}
 	if r.Device.Name == "cuda" {
-		err = e.ChooseAttention(notes.Stderr().From("bench").Info)
+		err = e.ChooseAttention(engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}}, notes.Stderr().From("bench").Info)
 	}
 	return e, errors.Join(err, e.Initialize())
 }
 
 // steps trains; begin is called before the first step that counts. busy is the
 // share of the threads' time that this process had a processor.
-func (r *result) steps(e *training.Engine, o options, enough time.Duration, begin func()) (steps []oneStep, busy float64, err error) {
+func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin func()) (steps []oneStep, busy float64, err error) {
 	random := rand.New(rand.NewPCG(dataSeed, 0))
 	var start time.Time
 	var spent time.Duration
@@ -134,7 +135,7 @@ func (r *result) steps(e *training.Engine, o options, enough time.Duration, begi
 		began := time.Now()
 		micro := randomTokens(random, o)
 		s := oneStep{data: time.Since(began)}
-		told, err := e.Step([]*training.Micro{micro})
+		told, err := e.Step([]*engine.Micro{micro})
 		if err != nil {
 			return nil, 0, err
 		}
@@ -158,8 +159,8 @@ func done(asked, n int, enough bool) bool {
 }
 
 // randomTokens is a micro-batch in the form that the data path gives.
-func randomTokens(random *rand.Rand, o options) *training.Micro {
-	m := &training.Micro{}
+func randomTokens(random *rand.Rand, o options) *engine.Micro {
+	m := &engine.Micro{}
 	for j := range o.batch {
 		row, mask, positions := make([]int32, o.seq+1), make([]float32, o.seq), make([]int32, o.seq)
 		for i := range row {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"monotron/megatron/engine"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 )
 
 // Bounds are the largest differences that rounding explains, relative to one
@@ -30,9 +30,9 @@ type Bounds struct {
 // in half precision it is more, and their bound grows with it (Bounds.grad).
 func BoundsOf(precision string) Bounds {
 	switch precision {
-	case training.BF16:
+	case engine.BF16:
 		return Bounds{Loss: 2e-3, Grad: 5e-2, Weight: 0.4, Drift: 0.4}
-	case training.FP16:
+	case engine.FP16:
 		return Bounds{Loss: 3e-4, Grad: 1e-2, Weight: 0.18, Drift: 0.18}
 	}
 	return Bounds{Loss: 1e-5, Grad: 1e-4, Weight: 1e-3}

@@ -4,20 +4,21 @@ import (
 	"fmt"
 	"strings"
 
+	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/megatron/training"
 )
 
 // Variant is a layout with what else may change how a model is computed.
 type Variant struct {
-	Layout     training.Layout
+	Layout     engine.Layout
 	Recompute  model.Recompute
 	MicroBatch int
 }
 
 // One is the layout that the others are compared with.
 func One(c *training.Config) Variant {
-	return Variant{training.Layout{VP: 1}, model.Recompute{}, c.MicroBatchSize}
+	return Variant{engine.Layout{VP: 1}, model.Recompute{}, c.MicroBatchSize}
 }
 
 func (v Variant) String() string {
@@ -54,7 +55,7 @@ func Legal(c *training.Config, world int) []Variant {
 		for tp := 1; tp <= n; tp++ {
 			for pp := 1; tp*pp <= n; pp++ {
 				if n%(tp*pp) == 0 {
-					all = append(all, variations(c, training.Layout{WorldSize: n, TP: tp, PP: pp, CP: 1, EP: 1, DP: n / (tp * pp), VP: 1})...)
+					all = append(all, variations(c, engine.Layout{WorldSize: n, TP: tp, PP: pp, CP: 1, EP: 1, DP: n / (tp * pp), VP: 1})...)
 				}
 			}
 		}
@@ -64,7 +65,7 @@ func Legal(c *training.Config, world int) []Variant {
 
 // variations of a layout's sizes: sequence parallelism, virtual stages, schedules,
 // stages that do not divide evenly, sharding, recompute.
-func variations(c *training.Config, sizes training.Layout) []Variant {
+func variations(c *training.Config, sizes engine.Layout) []Variant {
 	var all []Variant
 	add := func(change func(*Variant)) {
 		v := Variant{Layout: sizes}
@@ -113,17 +114,17 @@ func variations(c *training.Config, sizes training.Layout) []Variant {
 }
 
 // stageCuts are the ways to cut the model over pp stages.
-func stageCuts(c *training.Config, pp int) []func(*training.Layout) {
-	even := func(vp int, schedule string) func(*training.Layout) {
-		return func(l *training.Layout) { l.VP, l.Schedule = vp, schedule }
+func stageCuts(c *training.Config, pp int) []func(*engine.Layout) {
+	even := func(vp int, schedule string) func(*engine.Layout) {
+		return func(l *engine.Layout) { l.VP, l.Schedule = vp, schedule }
 	}
 	if pp == 1 {
-		return []func(*training.Layout){even(1, "")}
+		return []func(*engine.Layout){even(1, "")}
 	}
-	cuts := []func(*training.Layout){even(1, ""), even(2, ""), even(4, ""), even(1, "gpipe")}
+	cuts := []func(*engine.Layout){even(1, ""), even(2, ""), even(4, ""), even(1, "gpipe")}
 	for _, text := range []string{unevenStages(c.Model.NumLayers, pp, false), unevenStages(c.Model.NumLayers, pp, true)} {
 		if text != "" {
-			cuts = append(cuts, func(l *training.Layout) { l.StageString = text })
+			cuts = append(cuts, func(l *engine.Layout) { l.StageString = text })
 		}
 	}
 	return cuts
@@ -157,7 +158,7 @@ func unevenStages(layers, pp int, apart bool) string {
 
 // microBatch is the largest of a few sizes that leaves the pipeline enough
 // micro-batches; 0: none does.
-func microBatch(c *training.Config, l *training.Layout) int {
+func microBatch(c *training.Config, l *engine.Layout) int {
 	for _, size := range []int{3, 2, 1} {
 		if c.GlobalBatchSize%(size*l.DP) == 0 && c.GlobalBatchSize/(size*l.DP) >= 2*l.PP {
 			return size

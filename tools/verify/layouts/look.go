@@ -6,8 +6,8 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/megatron/model"
-	"monotron/megatron/training"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 )
@@ -31,10 +31,10 @@ func (v *views) at(depth int) tensors {
 
 // look records the first sample's pass forward, without dropout: the residual
 // stream [s, h] as it enters the first layer and leaves each, and the token losses.
-func (t *trial) look(r *ranks.Rank, e *training.Engine, first *training.Micro) error {
-	micros := []*training.Micro{first}
+func (t *trial) look(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error {
+	micros := []*engine.Micro{first}
 	if r.Place.DP != 0 {
-		return e.Peek(micros, nil, nil)
+		return e.Peek(micros, engine.Look{})
 	}
 	return t.peek(e, micros, func(depth int, name string, x device.Tensor) error {
 		rows, from := t.rows(r, x, len(first.Tokens))
@@ -53,7 +53,7 @@ func (t *trial) look(r *ranks.Rank, e *training.Engine, first *training.Micro) e
 // dropout, and records what every sample's pass shows [samples, s]: of each row of
 // the residual stream its product with a random vector, which a difference of the
 // row changes by about its own norm.
-func (t *trial) evaluate(r *ranks.Rank, e *training.Engine, batch []*training.Micro) error {
+func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro) error {
 	err := t.peek(e, batch, func(depth int, name string, x device.Tensor) error {
 		samples := batch[e.Micro()].Tokens
 		rows, from := t.rows(r, x, len(samples))
@@ -87,7 +87,7 @@ func (t *trial) evaluate(r *ranks.Rank, e *training.Engine, batch []*training.Mi
 
 // peek runs micro-batches forward and shows keep, one rank at a time, what there is
 // to see.
-func (t *trial) peek(e *training.Engine, micros []*training.Micro, keep func(depth int, name string, x device.Tensor) error) error {
+func (t *trial) peek(e *engine.Engine, micros []*engine.Micro, keep func(depth int, name string, x device.Tensor) error) error {
 	var trouble error
 	show := func(depth int, name string, x device.Tensor) {
 		t.mu.Lock()
@@ -96,8 +96,11 @@ func (t *trial) peek(e *training.Engine, micros []*training.Micro, keep func(dep
 			trouble = keep(depth, name, x)
 		}
 	}
-	err := e.Peek(micros, func(depth int, x device.Tensor) { show(depth, stream, x) }, func(_ *model.Pass, out *model.Output) {
-		show(t.config.Model.NumLayers+1, tokenLosses, out.Loss.Reshape(out.Loss.Len(), 1))
+	err := e.Peek(micros, engine.Look{
+		Layer: func(depth int, x device.Tensor) { show(depth, stream, x) },
+		Done: func(_ *model.Pass, out *model.Output) {
+			show(t.config.Model.NumLayers+1, tokenLosses, out.Loss.Reshape(out.Loss.Len(), 1))
+		},
 	})
 	return errors.Join(err, trouble)
 }

@@ -5,6 +5,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/arguments"
+	"monotron/megatron/engine"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
 )
@@ -63,7 +64,7 @@ func parse(name string, flags []string) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
-	c.Layout = training.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
+	c.Layout = engine.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
 	c.Checkpoint, c.Log = training.Checkpoint{}, training.Log{}
 	return Model{Name: name, Config: c}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
+	"monotron/megatron/engine"
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
@@ -274,7 +275,7 @@ func others(m Model, v Variant) []*Mutant {
 	}
 	last := v.Layout.Sizes().World() - 1
 	if m.Config.Model.HiddenDropout > 0 || m.Config.Model.AttentionDropout > 0 {
-		add("dropout masks of the last rank offset by one sample", Setup{micro: func(micro *training.Micro, r *ranks.Rank) {
+		add("dropout masks of the last rank offset by one sample", Setup{micro: func(micro *engine.Micro, r *ranks.Rank) {
 			if r.Number == last {
 				for i := range micro.Samples {
 					micro.Samples[i]++

@@ -11,6 +11,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/dataset"
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 	"monotron/mpu"
@@ -36,7 +37,7 @@ type Outcome struct {
 type Setup struct {
 	rank   func(*ranks.Rank)
 	config func(*training.Config, *ranks.Rank)
-	micro  func(*training.Micro, *ranks.Rank)
+	micro  func(*engine.Micro, *ranks.Rank)
 }
 
 // Train trains m for some steps under v, ranks as goroutines with a device each.
@@ -88,7 +89,7 @@ func (t *trial) rank(r *ranks.Rank) error {
 	if err != nil {
 		return err
 	}
-	e, err := training.NewEngine(r, c, schedule)
+	e, err := engine.New(r, c.Config, schedule)
 	if err != nil {
 		return err
 	}
@@ -102,8 +103,8 @@ func (t *trial) rank(r *ranks.Rank) error {
 	return t.train(r, e, feed, c.GlobalBatchSize/(c.MicroBatchSize*r.Sizes.DP))
 }
 
-func (t *trial) train(r *ranks.Rank, e *training.Engine, feed *training.Feed, micros int) error {
-	var first []*training.Micro
+func (t *trial) train(r *ranks.Rank, e *engine.Engine, feed *training.Feed, micros int) error {
+	var first []*engine.Micro
 	for step := range t.steps {
 		batch, err := feed.Batch(int64(step*t.config.GlobalBatchSize), micros)
 		if err != nil {
@@ -129,7 +130,7 @@ func (t *trial) train(r *ranks.Rank, e *training.Engine, feed *training.Feed, mi
 
 // note records which samples a rank was given; a tensor- and pipeline-parallel
 // group is given the same ones.
-func (t *trial) note(r *ranks.Rank, step int, batch []*training.Micro) {
+func (t *trial) note(r *ranks.Rank, step int, batch []*engine.Micro) {
 	for _, m := range batch {
 		if t.setup.micro != nil {
 			t.setup.micro(m, r)
@@ -146,7 +147,7 @@ func (t *trial) note(r *ranks.Rank, step int, batch []*training.Micro) {
 }
 
 // keep records a step: the loss, the gradients, the weights after the last.
-func (t *trial) keep(r *ranks.Rank, e *training.Engine, step int, result training.StepResult) error {
+func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Result) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.Last() {
@@ -188,7 +189,7 @@ func (o *Outcome) movedBefore(step int) float64 {
 
 // masters are the weights as the optimizer keeps them: in half precision the values
 // are those rounded, and near 1 a rounding is more than a step.
-func masters(e *training.Engine) (all []mpu.Stored) {
+func masters(e *engine.Engine) (all []mpu.Stored) {
 	for _, s := range e.Optimizer.Stored() {
 		if name, is := strings.CutPrefix(s.Name, optimizer.StoredMain); is {
 			s.Name = name

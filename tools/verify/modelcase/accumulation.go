@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"monotron/megatron/engine"
 	"monotron/megatron/training"
 )
 
@@ -58,7 +59,7 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 		return r.bad("%s: %d micro-batches, but %d losses and %d counts", name, len(micros), len(want.Losses), len(want.Tokens))
 	}
 	for i, m := range micros {
-		sum, tokens, err := s.Loss([]*training.Micro{m})
+		sum, tokens, err := s.Loss([]*engine.Micro{m})
 		if err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 
 // compareWhole: with nothing masked the gradient of the micro-batches is that of
 // one batch of all rows.
-func (r *run) compareWhole(s *subject, factor float64, whole *training.Micro, limit float64) error {
+func (r *run) compareWhole(s *subject, factor float64, whole *engine.Micro, limit float64) error {
 	parts := map[string][]float64{}
 	for _, source := range s.mapping.Sources() {
 		g, err := s.gradient(source.Name, factor)
@@ -95,7 +96,7 @@ func (r *run) compareWhole(s *subject, factor float64, whole *training.Micro, li
 	if err != nil {
 		return err
 	}
-	step, err := again.Step([]*training.Micro{whole})
+	step, err := again.Step([]*engine.Micro{whole})
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (r *run) compareWhole(s *subject, factor float64, whole *training.Micro, li
 }
 
 // microBatches cuts the case's rows; whole is all of them as one.
-func (r *run) microBatches(mask string, c *training.Config) (micros []*training.Micro, whole *training.Micro, err error) {
+func (r *run) microBatches(mask string, c *training.Config) (micros []*engine.Micro, whole *engine.Micro, err error) {
 	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
 	if err != nil {
 		return nil, nil, err
@@ -145,7 +146,7 @@ func (r *run) microBatches(mask string, c *training.Config) (micros []*training.
 	}
 	for at := 0; at < len(tokens); at += r.MicroRows {
 		to := at + r.MicroRows
-		micros = append(micros, &training.Micro{Tokens: tokens[at:to], Labels: labels[at:to], LossMask: weights[at:to],
+		micros = append(micros, &engine.Micro{Tokens: tokens[at:to], Labels: labels[at:to], LossMask: weights[at:to],
 			PositionIDs: whole.PositionIDs[at:to], Samples: whole.Samples[at:to]})
 	}
 	return micros, whole, nil

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"monotron/megatron/training"
+	"monotron/megatron/engine"
 )
 
 // train makes the case's steps: the first gives gradients, all give the curve.
@@ -37,7 +37,7 @@ func (r *run) train(t *trial, want modelExpected, expected *tensors) error {
 }
 
 // compareFirst compares loss, gradient norm and gradients before clipping.
-func (r *run) compareFirst(t *trial, step training.StepResult, want modelExpected, expected *tensors) error {
+func (r *run) compareFirst(t *trial, step engine.Result, want modelExpected, expected *tensors) error {
 	if err := r.compareLosses(step, want); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (r *run) compareFirst(t *trial, step training.StepResult, want modelExpecte
 }
 
 // compareLosses compares the first step's loss and gradient norm.
-func (r *run) compareLosses(step training.StepResult, want modelExpected) error {
+func (r *run) compareLosses(step engine.Result, want modelExpected) error {
 	loss, err := r.tolerance("curve_loss_abs", "token_loss_abs")
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (r *run) compareGradients(s *subject, prefix string, factor float64, expect
 	return nil
 }
 
-func (r *run) comparePoint(want curvePoint, step training.StepResult, next, decay float64) error {
+func (r *run) comparePoint(want curvePoint, step engine.Result, next, decay float64) error {
 	loss, err := r.tolerance("curve_loss_abs")
 	if err != nil {
 		return err

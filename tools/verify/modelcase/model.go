@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/megatron/training"
 )
@@ -64,7 +65,7 @@ func (r *run) runModel() error {
 type trial struct {
 	*subject
 	weights *weights
-	micros  []*training.Micro // one a step
+	micros  []*engine.Micro // one a step
 }
 
 // newTrial builds the model of a case and reads weights and batches of r's.
@@ -95,7 +96,7 @@ func (r *run) trialOf(c *caseFile, line []string) (*trial, error) {
 }
 
 // readBatches reads tokens, labels and loss_mask [step, row, seq].
-func (r *run) readBatches(c *training.Config) ([]*training.Micro, error) {
+func (r *run) readBatches(c *training.Config) ([]*engine.Micro, error) {
 	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (r *run) readBatches(c *training.Config) ([]*training.Micro, error) {
 			return nil, err
 		}
 	}
-	var micros []*training.Micro
+	var micros []*engine.Micro
 	for step := range int(shape[0]) {
 		m, err := f.micro(c, step, shape[1], shape[2])
 		if err != nil {
@@ -124,7 +125,7 @@ func (r *run) readBatches(c *training.Config) ([]*training.Micro, error) {
 	return micros, nil
 }
 
-func (t *tensors) micro(c *training.Config, step int, rows, columns int64) (*training.Micro, error) {
+func (t *tensors) micro(c *training.Config, step int, rows, columns int64) (*engine.Micro, error) {
 	tokens, err := t.matrix("tokens", step, rows, columns)
 	if err != nil {
 		return nil, err
@@ -149,7 +150,7 @@ type forwardNumbers struct {
 }
 
 // forward runs a micro-batch with the weights as they are.
-func (s *subject) forward(m *training.Micro) (*forwardNumbers, error) {
+func (s *subject) forward(m *engine.Micro) (*forwardNumbers, error) {
 	batch, h := len(m.Tokens), s.config.Model.HiddenSize
 	found := &forwardNumbers{}
 	layer := func(depth int, x device.Tensor) {
@@ -158,7 +159,7 @@ func (s *subject) forward(m *training.Micro) (*forwardNumbers, error) {
 		}
 	}
 	var failed error
-	err := s.Peek([]*training.Micro{m}, layer, func(p *model.Pass, out *model.Output) {
+	err := s.Peek([]*engine.Micro{m}, engine.Look{Layer: layer, Done: func(p *model.Pass, out *model.Output) {
 		found.tokenLoss = batchFirst(read(s.device, out.Loss), batch, 1)
 		scope := s.device.Arena.Scope(device.Activations)
 		defer scope.Release()
@@ -172,11 +173,11 @@ func (s *subject) forward(m *training.Micro) (*forwardNumbers, error) {
 		logits := scope.Alloc(device.F32, p.Tokens(), int64(columns))
 		failed = s.Stages[0].Logits(p, logits, out.Hidden)
 		found.logits = batchFirst(read(s.device, logits), batch, columns)
-	})
+	}})
 	if err := errors.Join(err, failed); err != nil {
 		return nil, err
 	}
-	sum, counted, err := s.Loss([]*training.Micro{m})
+	sum, counted, err := s.Loss([]*engine.Micro{m})
 	found.loss = sum / max(1, counted)
 	return found, err
 }

@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/megatron/training"
 )
 
@@ -63,7 +64,7 @@ func (r *run) packed(name string, want packedExpected, batches, expected *tensor
 	if err != nil {
 		return err
 	}
-	step, err := s.Step([]*training.Micro{m})
+	step, err := s.Step([]*engine.Micro{m})
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (r *run) packed(name string, want packedExpected, batches, expected *tensor
 }
 
 // packedMicro reads one of the ways to mask the case's tokens.
-func packedMicro(name string, c *training.Config, f *tensors) (*training.Micro, error) {
+func packedMicro(name string, c *training.Config, f *tensors) (*engine.Micro, error) {
 	shape, err := f.shaped("tokens", -1, -1)
 	if err != nil {
 		return nil, err

@@ -208,11 +208,11 @@ func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpecte
 		return err
 	}
 	steps := all[len(all)-1].steps
-	if err := r.compareLosses(steps[0].StepResult, want); err != nil {
+	if err := r.compareLosses(steps[0].Result, want); err != nil {
 		return err
 	}
 	for i, point := range want.Curve {
-		if err := r.comparePoint(point, steps[i].StepResult, steps[i].next, steps[i].decay); err != nil {
+		if err := r.comparePoint(point, steps[i].Result, steps[i].next, steps[i].decay); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/megatron/formats/hf"
 	"monotron/megatron/training"
 	"monotron/mpu"
@@ -14,7 +15,7 @@ import (
 
 // subject is a model under test on a device, with its optimizer.
 type subject struct {
-	*training.Engine
+	*engine.Engine
 	config  training.Config
 	mapping *hf.Mapping // names and layouts of the case's files
 	device  *device.Device
@@ -104,16 +105,16 @@ func newSubject(d *device.Device, config training.Config, w *weights) (*subject,
 	if err != nil {
 		return nil, err
 	}
-	engine, err := training.NewEngine(ranks.Alone(d), config, schedule)
+	e, err := engine.New(ranks.Alone(d), config.Config, schedule)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range engine.Params {
+	for _, p := range e.Params {
 		if err := w.fill(d, p); err != nil {
 			return nil, err
 		}
 	}
-	return &subject{Engine: engine, config: config, mapping: w.mapping, device: d}, d.Sync()
+	return &subject{Engine: e, config: config, mapping: w.mapping, device: d}, d.Sync()
 }
 
 // gradient is the gradient of the last step, before clipping, of a Hugging Face tensor.
@@ -164,8 +165,8 @@ func batchFirst(x []float64, batch, width int) []float64 {
 
 // newMicro checks the length and ids of a micro-batch and fills what the case
 // leaves out: positions 0, 1, .. and samples 0, 1, ..
-func newMicro(c *training.Config, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*training.Micro, error) {
-	m := &training.Micro{Tokens: tokens, Labels: labels, LossMask: mask, PositionIDs: positions}
+func newMicro(c *training.Config, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*engine.Micro, error) {
+	m := &engine.Micro{Tokens: tokens, Labels: labels, LossMask: mask, PositionIDs: positions}
 	if len(tokens) == 0 || len(tokens[0]) == 0 || len(tokens[0]) > c.SeqLength {
 		return nil, fault.Errorf(fault.BadData, "%d rows of tokens; at least one of 1 to %d tokens is expected", len(tokens), c.SeqLength)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/arguments"
+	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 )
@@ -102,7 +103,7 @@ func (r *run) runLossScale() error {
 		if len(row.Overflow) != len(row.After) {
 			return r.bad("%s: %d iterations, %d states", name, len(row.Overflow), len(row.After))
 		}
-		s := optimizer.NewScaler(&config.Optimizer, config.Precision == training.FP16)
+		s := optimizer.NewScaler(&config.Optimizer, config.Precision == engine.FP16)
 		for i, want := range row.After {
 			s.Update(row.Overflow[i] == '1')
 			st := s.State()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"monotron/megatron/arguments"
-	"monotron/megatron/training"
+	"monotron/megatron/engine"
 )
 
 // variant is one row of a flag-variants case.
@@ -51,7 +51,7 @@ func (r *run) variant(c *caseFile, name string, v variant, expected *tensors) er
 	if err != nil {
 		return err
 	}
-	var steps [2]training.StepResult
+	var steps [2]engine.Result
 	for i := range steps {
 		if steps[i], err = t.Step(t.micros[i : i+1]); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"monotron/csrc/device"
+	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/megatron/schedule"
 	"monotron/megatron/training"
@@ -46,7 +47,7 @@ func (p *held) of(x []float64) boxes { return boxes{p.Name, p.Global, p.Pieces, 
 
 // stepSeen is what a step told, with the rates before and after it.
 type stepSeen struct {
-	training.StepResult
+	engine.Result
 	next, decay float64
 }
 
@@ -57,7 +58,7 @@ var keptAfter = []int{1, 10}
 type world struct {
 	config  training.Config
 	weights *weights
-	batches []*training.Micro // one a step, of all rows
+	batches []*engine.Micro // one a step, of all rows
 	steps   int
 }
 
@@ -78,7 +79,7 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := training.NewEngine(rank, w.config, rates)
+	e, err := engine.New(rank, w.config.Config, rates)
 	if err != nil {
 		return nil, err
 	}
@@ -102,13 +103,13 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 	return s, w.train(e, rank, s)
 }
 
-func (w *world) train(e *training.Engine, rank *ranks.Rank, s *seen) error {
+func (w *world) train(e *engine.Engine, rank *ranks.Rank, s *seen) error {
 	first := w.rows(w.batches[0], rank.Place.DP)
 	plan := w.config.Schedule(len(first), false)
 	s.order = schedule.Order(plan.Actions(rank.Place.PP), plan.Chunks)
-	err := e.Peek(first, nil, func(p *model.Pass, out *model.Output) {
+	err := e.Peek(first, engine.Look{Done: func(p *model.Pass, out *model.Output) {
 		s.tokenLoss = append(s.tokenLoss, batchFirst(read(rank.Device, out.Loss), int(p.Batch), 1)...)
-	})
+	}})
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (w *world) train(e *training.Engine, rank *ranks.Rank, s *seen) error {
 }
 
 // keepValues reads the parameters, of which other ranks may have shards.
-func (s *seen) keepValues(e *training.Engine, d *device.Device, iteration int) error {
+func (s *seen) keepValues(e *engine.Engine, d *device.Device, iteration int) error {
 	release, err := e.Optimizer.Whole()
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func (s *seen) keepValues(e *training.Engine, d *device.Device, iteration int) e
 }
 
 // keepGradients reads the gradients, which carry a factor that times `by` is 1.
-func (s *seen) keepGradients(e *training.Engine, d *device.Device, by float64) {
+func (s *seen) keepGradients(e *engine.Engine, d *device.Device, by float64) {
 	for _, p := range s.params {
 		if p.Grad.Given() {
 			p.grad = scaled(read(d, p.Grad), by)
@@ -164,12 +165,12 @@ func scaled(x []float64, by float64) []float64 {
 }
 
 // rows are a data-parallel rank's micro-batches of a global batch.
-func (w *world) rows(all *training.Micro, dp int) (micros []*training.Micro) {
+func (w *world) rows(all *engine.Micro, dp int) (micros []*engine.Micro) {
 	n := w.config.MicroBatchSize
 	mine := len(all.Tokens) / w.config.Layout.Sizes().DP
 	for at := dp * mine; at < (dp+1)*mine; at += n {
 		to := at + n
-		micros = append(micros, &training.Micro{Tokens: all.Tokens[at:to], Labels: all.Labels[at:to], LossMask: all.LossMask[at:to],
+		micros = append(micros, &engine.Micro{Tokens: all.Tokens[at:to], Labels: all.Labels[at:to], LossMask: all.LossMask[at:to],
 			PositionIDs: all.PositionIDs[at:to], Samples: all.Samples[at:to]})
 	}
 	return micros

@@ -1,14 +1,12 @@
-package training
+package engine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/checkpoint"
 	"monotron/megatron/model"
 	"monotron/mpu/comm"
 )
@@ -17,19 +15,25 @@ import (
 // without atomics its backward keeps a square of the sequence for each head.
 const mostFused = 8 << 30
 
-// Engine.attention, as checkpoints keep it.
+// Engine.Attention, as checkpoints keep it.
 const (
-	flashAttention = "flash"
-	fusedAttention = "fused"
+	Flash = "flash"
+	Fused = "fused"
 )
+
+// MicroShapes are the micro-batches that an engine will be given.
+type MicroShapes struct {
+	Batches   []int64 // samples of each, training's first
+	Documents bool    // what a query sees ends at the borders of documents
+}
 
 // ChooseAttention does what --attention-backend asks and notes what was chosen, and why not
 // the others. All ranks choose alike: each calls it.
-func (e *Engine) ChooseAttention(note func(format string, args ...any)) error {
+func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, args ...any)) error {
 	const own = "attention: our own flash kernels"
 	backend := e.config.AttentionBackend
 	if e.device.Name == "cuda" {
-		e.attention = flashAttention
+		e.Attention = Flash
 	}
 	switch {
 	case e.device.Name != "cuda":
@@ -39,7 +43,7 @@ func (e *Engine) ChooseAttention(note func(format string, args ...any)) error {
 	case backend == "unfused" || backend == "local":
 		note("%s: --attention-backend %s means kernels that keep all scores, of which there are none here", own, backend)
 	case backend == "fused":
-		chosen, refusal, err := e.fuseAttention(math.MaxInt64)
+		chosen, refusal, err := e.fuseAttention(coming, math.MaxInt64)
 		if err != nil {
 			return err
 		}
@@ -48,7 +52,7 @@ func (e *Engine) ChooseAttention(note func(format string, args ...any)) error {
 		}
 		note("attention: %s, as --attention-backend fused asks", chosen)
 	default:
-		chosen, refusal, err := e.fuseAttention(mostFused)
+		chosen, refusal, err := e.fuseAttention(coming, mostFused)
 		if err != nil {
 			return err
 		}
@@ -63,10 +67,10 @@ func (e *Engine) ChooseAttention(note func(format string, args ...any)) error {
 
 // fuseAttention prepares cuDNN's attention and describes it, where no rank refuses it: ranks
 // that differ would make the numbers depend on the layout. Else all keep our kernels.
-func (e *Engine) fuseAttention(most int64) (chosen string, refusal, err error) {
+func (e *Engine) fuseAttention(coming MicroShapes, most int64) (chosen string, refusal, err error) {
 	mine := attentionTrial{outcome: layerless}
 	if e.hasLayers() {
-		mine = e.tryFused(most)
+		mine = e.tryFused(coming, most)
 	}
 	all, err := e.shareTrials(mine)
 	if err != nil {
@@ -76,7 +80,7 @@ func (e *Engine) fuseAttention(most int64) (chosen string, refusal, err error) {
 		e.device.OwnAttention()
 		return "", refusal, nil
 	}
-	e.attention = fusedAttention
+	e.Attention = Fused
 	chosen = "cuDNN's (fused), which repeats bit for bit and is within "
 	for rank, t := range all {
 		switch {
@@ -99,21 +103,21 @@ func (e *Engine) hasLayers() bool {
 	return false
 }
 
-// tryFused tries cuDNN's attention for training's micro-batches, and evaluation's where they
-// differ.
-func (e *Engine) tryFused(most int64) attentionTrial {
-	c := &e.config
-	shape := model.AttentionRun{DType: e.dtype, Batch: int64(c.MicroBatchSize), Seq: int64(c.SeqLength), Workspace: most,
-		Documents: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
-	off, err := model.FuseAttention(e.device, &c.Model, parallelOf(e.rank, &c.Layout), shape)
-	if err == nil && c.EvalMicroBatchSize > 0 && c.EvalMicroBatchSize != c.MicroBatchSize {
-		shape.Batch = int64(c.EvalMicroBatchSize)
-		_, err = model.FuseAttention(e.device, &c.Model, parallelOf(e.rank, &c.Layout), shape)
+// tryFused tries cuDNN's attention for each kind of micro-batch; the first one's trial is
+// told.
+func (e *Engine) tryFused(coming MicroShapes, most int64) attentionTrial {
+	c, first := &e.config, 0.0
+	for i, batch := range coming.Batches {
+		shape := model.AttentionRun{DType: e.DType, Batch: batch, Seq: int64(c.SeqLength), Workspace: most, Documents: coming.Documents}
+		off, err := model.FuseAttention(e.device, &c.Model, parallelOf(e.rank, &c.Layout), shape)
+		if err != nil {
+			return attentionTrial{refused, err.Error()}
+		}
+		if i == 0 {
+			first = off
+		}
 	}
-	if err != nil {
-		return attentionTrial{refused, err.Error()}
-	}
-	return attentionTrial{passed, fmt.Sprintf("%.2g %% of our kernels in a trial, in a workspace of %s", 100*off, device.Size(e.device.FusedWorkspace()))}
+	return attentionTrial{passed, fmt.Sprintf("%.2g %% of our kernels in a trial, in a workspace of %s", 100*first, device.Size(e.device.FusedWorkspace()))}
 }
 
 // attentionTrial is what cuDNN's attention came to on a rank.
@@ -172,16 +176,4 @@ func refusalOf(all []attentionTrial) error {
 		return errors.New(all[first].text)
 	}
 	return fmt.Errorf("rank %d refuses it (%d of %d ranks do, and all must have the same): %s", first, refusals, len(all), all[first].text)
-}
-
-// tellAttention warns where a checkpoint's steps were made by the other attention: what
-// follows differs by rounding from what would have followed there.
-func (r *Run) tellAttention(state checkpoint.State) {
-	var before string
-	if raw := state.Extra[attentionKind]; len(raw) > 0 && json.Unmarshal(raw, &before) != nil {
-		return // a note's source, nothing that the run rests on
-	}
-	if now := r.Engine.attention; now != "" && before != "" && before != now {
-		r.log.note("attention: iteration %d was trained with --attention-backend %s, this run goes on with %s: the same to rounding, not bit for bit", state.Iteration, before, now)
-	}
 }

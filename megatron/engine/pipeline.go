@@ -1,16 +1,13 @@
-package training
+package engine
 
 import (
-	"math"
 	"time"
 
 	"monotron/csrc/device"
 	"monotron/megatron/model"
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
-	"monotron/mpu/comm"
 	"monotron/mpu/comm/watch"
-	"monotron/mpu/topology"
 )
 
 // microBatches carries a schedule's actions out on a rank's stages. The value
@@ -21,18 +18,12 @@ type microBatches struct {
 	micros []*Micro
 	train  bool
 	alive  map[cell]*alive
-	result *StepResult
-	peek   peek
+	result *Result
+	look   Look
 }
 
 // cell is a micro-batch in a chunk of the model.
 type cell struct{ micro, chunk int }
-
-// peek are looks at a forward pass; each may be nil.
-type peek struct {
-	layer func(depth int, x device.Tensor) // model.Pass.See
-	done  func(*model.Pass, *model.Output) // the last stage's output, before it is released
-}
 
 // alive is a micro-batch on a stage from its forward to its backward, or, without
 // one, until its output is sent.
@@ -44,17 +35,17 @@ type alive struct {
 }
 
 // run carries the schedule for micros out on this rank.
-func (e *Engine) run(micros []*Micro, train bool, r *StepResult, look peek) error {
-	if train && e.steady.suits(micros) {
-		return e.steady.run(micros, r)
+func (e *Engine) run(micros []*Micro, train bool, r *Result, look Look) error {
+	if train && e.graphs.suits(micros) {
+		return e.runGraphs(micros, r)
 	}
 	acts, err := e.book.Actions(e.config.Schedule(len(micros), !train), e.rank.Place.PP)
 	if err != nil {
 		return err
 	}
-	w := &microBatches{engine: e, micros: micros, train: train, alive: map[cell]*alive{}, result: r, peek: look}
+	w := &microBatches{engine: e, micros: micros, train: train, alive: map[cell]*alive{}, result: r, look: look}
 	l := &link{engine: e, work: w, rows: e.hiddenRows(micros[0])}
-	if !train || !e.measuresStages() {
+	if !train || !e.MeasuresStages() {
 		return schedule.Run(acts, w, l)
 	}
 	r.Pipeline, err = schedule.RunMeasured(acts, w, l, func() time.Time {
@@ -64,10 +55,10 @@ func (e *Engine) run(micros []*Micro, train bool, r *StepResult, look peek) erro
 	return err
 }
 
-// measuresStages: waiting for the device around every action costs time, so it is
+// MeasuresStages tells whether steps tell what the stages did: waiting for the device around every action costs time, so it is
 // done where --timing-log-level asks for it.
-func (e *Engine) measuresStages() bool {
-	return e.rank.Sizes.PP > 1 && e.config.Log.TimingLevel >= report.LevelStep
+func (e *Engine) MeasuresStages() bool {
+	return e.rank.Sizes.PP > 1 && e.Timers.Level() >= report.LevelStep
 }
 
 func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, error) {
@@ -82,7 +73,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	w.alive[cell{i, chunk}] = a
 	var mask device.Tensor
 	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)), w.train)
-	a.pass.See = e.spoiled(w.train, i, w.peek.layer)
+	a.pass.See = e.spoiled(w.train, i, w.look)
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
 	var err error
 	if a.out, err = e.Stages[chunk].Forward(a.pass, in); err != nil {
@@ -90,8 +81,8 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	}
 	if e.parts[chunk].Head {
 		e.device.WeightedSum(e.sums, a.out.Loss, mask)
-		if w.peek.done != nil {
-			w.peek.done(a.pass, a.out)
+		if w.look.Done != nil {
+			w.look.Done(a.pass, a.out)
 		}
 		if !w.train {
 			w.drop(cell{i, chunk})
@@ -122,16 +113,6 @@ func (w *microBatches) end(a *alive) {
 	if a.in.Given() {
 		w.engine.device.Arena.Free(a.in)
 	}
-}
-
-// tokenWeight: by default a step's gradient is the mean over micro-batches of
-// each one's mean over its counted tokens; per token, the sum (divided by all
-// tokens in the update).
-func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
-	if e.config.CalculatePerTokenLoss {
-		return 1
-	}
-	return 1 / math.Max(1, m.counted()) / float64(micros)
 }
 
 func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Tensor, err error) {
@@ -165,44 +146,4 @@ func (w *microBatches) sent(t schedule.Transfer, value device.Tensor) {
 	case w.alive[at] != nil:
 		w.alive[at].out.Sent()
 	}
-}
-
-// hiddenRows is the rows of a micro-batch's hidden tensor on this rank.
-func (e *Engine) hiddenRows(m *Micro) int64 {
-	rows := int64(len(m.Tokens) * len(m.Tokens[0]))
-	if e.config.Layout.SequenceParallel {
-		rows /= int64(e.rank.Groups[topology.TP].Size())
-	}
-	return rows
-}
-
-// link moves hidden tensors and their gradients between the ranks of a pipeline.
-// What it receives belongs to the stage that uses it.
-type link struct {
-	engine *Engine
-	work   *microBatches
-	rows   int64
-}
-
-func (l *link) Exchange(transfers []schedule.Transfer, values []device.Tensor) (wait func() ([]device.Tensor, error), err error) {
-	e := l.engine
-	list := make([]comm.Transfer, len(transfers))
-	for i, t := range transfers {
-		if !t.Send {
-			values[i] = e.device.Arena.Alloc(device.Communication, e.dtype, l.rows, int64(e.config.Model.HiddenSize))
-		}
-		list[i] = comm.Transfer{Peer: t.Peer, Send: t.Send, T: values[i]}
-	}
-	work := e.rank.Groups[topology.PP].Exchange(list)
-	return func() ([]device.Tensor, error) {
-		if err := work.Wait(); err != nil {
-			return nil, err
-		}
-		for i, t := range transfers {
-			if t.Send {
-				l.work.sent(t, values[i])
-			}
-		}
-		return values, nil
-	}, nil
 }

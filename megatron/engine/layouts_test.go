@@ -1,4 +1,4 @@
-package training
+package engine
 
 import (
 	"fmt"
@@ -15,7 +15,6 @@ import (
 func layoutConfig(l Layout) Config {
 	c := tinyConfig()
 	c.Model.NumLayers, c.Model.NumAttentionHeads, c.Model.NumQueryGroups, c.Model.KVChannels = 4, 4, 4, 4
-	c.GlobalBatchSize, c.MicroBatchSize = 8, 1
 	l.VP = max(1, l.VP)
 	c.Layout = l
 	return c
@@ -26,13 +25,13 @@ func layoutConfig(l Layout) Config {
 func runLayout(t *testing.T, c Config, steps int) (losses []float64) {
 	t.Helper()
 	var mu sync.Mutex
-	batch := testBatch(c.GlobalBatchSize, c.MicroBatchSize, c.SeqLength)
+	batch := testBatch(8, 1, c.SeqLength)
 	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
-		s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
+		s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
 		if err != nil {
 			return err
 		}
-		e, err := NewEngine(r, c, s)
+		e, err := New(r, c, s)
 		if err != nil {
 			return err
 		}

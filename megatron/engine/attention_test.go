@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-package training
+package engine
 
 import (
 	"errors"
@@ -23,20 +23,18 @@ type choice struct {
 	err   error
 }
 
-// choose lets every rank of c's layout choose, with the settings that change gives it.
-func choose(t *testing.T, c Config, change func(rank int, c *Config)) []choice {
+// choose lets every rank of c's layout choose, for the micro-batches that are coming there.
+func choose(t *testing.T, c Config, coming func(rank int) MicroShapes) []choice {
 	t.Helper()
 	all := make([]choice, c.Layout.Sizes().World())
 	var mu sync.Mutex
 	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return cuda.Open(0) }), func(r *ranks.Rank) error {
-		mine := c
-		change(r.Number, &mine)
-		e, err := newEngineOf(r, mine)
+		e, err := newEngineOf(r, c)
 		if err != nil {
 			return err
 		}
 		var got choice
-		got.err = e.ChooseAttention(func(format string, args ...any) { got.note = fmt.Sprintf(format, args...) })
+		got.err = e.ChooseAttention(coming(r.Number), func(format string, args ...any) { got.note = fmt.Sprintf(format, args...) })
 		got.fused = e.device.FusedWorkspace() > 0
 		mu.Lock()
 		all[r.Number] = got
@@ -50,11 +48,11 @@ func choose(t *testing.T, c Config, change func(rank int, c *Config)) []choice {
 }
 
 func newEngineOf(r *ranks.Rank, c Config) (*Engine, error) {
-	s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
+	s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
 	if err != nil {
 		return nil, err
 	}
-	return NewEngine(r, c, s)
+	return New(r, c, s)
 }
 
 // Claim: ranks take cuDNN's attention only where none refuses it, so that a layout cannot
@@ -67,12 +65,16 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		c.Precision, c.AttentionBackend, c.Model.HiddenSize, c.Model.KVChannels = BF16, backend, 32, 8
 		return c
 	}
-	nobody := func(int, *Config) {}
-	last := func(rank int, c *Config) { c.Data.ResetAttentionMask = rank == 1 }
-	all := func(_ int, c *Config) { c.Data.ResetAttentionMask = true }
+	documentsOn := func(on func(rank int) bool) func(int) MicroShapes {
+		return func(rank int) MicroShapes { return MicroShapes{Batches: []int64{1}, Documents: on(rank)} }
+	}
+	nobody := documentsOn(func(int) bool { return false })
+	first := documentsOn(func(rank int) bool { return rank == 0 })
+	last := documentsOn(func(rank int) bool { return rank == 1 })
+	all := documentsOn(func(int) bool { return true })
 	for name, x := range map[string]struct {
 		c      Config
-		change func(int, *Config)
+		coming func(int) MicroShapes
 		fused  []bool // by rank
 		text   string // of the note or the error
 	}{
@@ -81,10 +83,10 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		"all refuse":      {config(Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
 		"one, asked for":  {config(Layout{DP: 2}, "fused"), last, []bool{false, false}, "for this run: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
 		"no layers there": {config(Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
-		"nor a say":       {config(Layout{PP: 2, StageString: "E|ttttL"}, "fused"), func(rank int, c *Config) { c.Data.ResetAttentionMask = rank == 0 }, []bool{false, true}, "as --attention-backend fused asks"},
+		"nor a say":       {config(Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for rank, got := range choose(t, x.c, x.change) {
+			for rank, got := range choose(t, x.c, x.coming) {
 				text := got.note
 				if got.err != nil {
 					text = got.err.Error()

@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-package training
+package engine
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ func TestExhaustedBesideGraphsAndFusedAttention(t *testing.T) {
 		c := tinyConfig()
 		c.Precision, c.AttentionBackend = BF16, backend
 		e := newTestEngineOn(t, gpu(t), c)
-		if err := e.ChooseAttention(func(string, ...any) {}); err != nil {
+		if err := e.ChooseAttention(MicroShapes{Batches: []int64{2}}, func(string, ...any) {}); err != nil {
 			t.Fatal(err)
 		}
 		if graphs {

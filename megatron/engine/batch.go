@@ -1,6 +1,8 @@
-package training
+package engine
 
 import (
+	"math"
+
 	"monotron/csrc/device"
 	"monotron/megatron/model"
 	"monotron/megatron/schedule"
@@ -27,12 +29,19 @@ func (m *Micro) counted() float64 {
 	return sum
 }
 
+func samples(micros []*Micro) (n int) {
+	for _, m := range micros {
+		n += len(m.Tokens)
+	}
+	return n
+}
+
 // load copies what a stage needs of a micro-batch to the device and describes it to
 // the layers; train: what dropout and backward need too. The weight of a token in the
 // total loss is mask·weight; the last stage gets the mask, f32 [tokens].
 func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, train bool) (p *model.Pass, mask device.Tensor) {
 	b, here := int64(len(m.Tokens)), mpu.AllPositions(int64(len(m.Tokens[0])))
-	p = &model.Pass{D: e.device, DType: e.dtype, Positions: here, Batch: b, Seed: uint64(e.config.Seed)}
+	p = &model.Pass{D: e.device, DType: e.DType, Positions: here, Batch: b, Seed: uint64(e.config.Seed)}
 	p.PositionIDs = put(e.device, s, device.I32, mpu.Flatten(here, m.PositionIDs))
 	if m.DocStart != nil {
 		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, here.Len())
@@ -56,6 +65,24 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, tra
 	}
 	p.Weight = put(e.device, s, device.F32, weights)
 	return p, mask
+}
+
+// tokenWeight: by default a step's gradient is the mean over micro-batches of
+// each one's mean over its counted tokens; per token, the sum (divided by all
+// tokens in the update).
+func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
+	if e.config.CalculatePerTokenLoss {
+		return 1
+	}
+	return 1 / math.Max(1, m.counted()) / float64(micros)
+}
+
+// gradFactor is what the main gradients were multiplied by.
+func (e *Engine) gradFactor(r *Result) float64 {
+	if e.config.CalculatePerTokenLoss {
+		return r.Scale * math.Max(1, r.Tokens)
+	}
+	return r.Scale
 }
 
 // place is where the numbers of a micro-batch are put: new tensors of a scope, or, for a

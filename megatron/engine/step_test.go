@@ -1,4 +1,4 @@
-package training
+package engine
 
 import (
 	"math"
@@ -16,11 +16,13 @@ func tinyConfig() Config {
 		Model: spec.Model{NumLayers: 2, HiddenSize: 16, FFNHiddenSize: 64, NumAttentionHeads: 2, NumQueryGroups: 2, KVChannels: 8,
 			VocabSize: 20, PaddedVocabSize: 32, MaxPositions: 8, Position: spec.PositionLearned, Normalization: spec.LayerNorm, NormEpsilon: 1e-5,
 			Activation: spec.GeluTanh, LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1, InitStd: 0.02, EmbeddingInitStd: 0.02},
-		Optimizer:      optimizer.Config{Kind: optimizer.Adam, LR: 0.01, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1, DecayStyle: "constant", WeightDecayIncrStyle: "constant"},
-		Precision:      F32,
-		MicroBatchSize: 2, GlobalBatchSize: 4, SeqLength: 8, TrainIters: 100, Seed: 1, CheckForNaN: true,
+		Optimizer: optimizer.Config{Kind: optimizer.Adam, LR: 0.01, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1, DecayStyle: "constant", WeightDecayIncrStyle: "constant"},
+		Precision: F32, SeqLength: 8, Seed: 1, CheckForNaN: true,
 	}
 }
+
+// What schedules are made for: steps of samples.
+const testSteps, testSamples = 100, 4
 
 func newTestEngine(t *testing.T, c Config) *Engine {
 	t.Helper()
@@ -29,11 +31,11 @@ func newTestEngine(t *testing.T, c Config) *Engine {
 
 func newTestEngineOn(t *testing.T, d *device.Device, c Config) *Engine {
 	t.Helper()
-	s, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
+	s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEngine(ranks.Alone(d), c, s)
+	e, err := New(ranks.Alone(d), c, s)
 	if err != nil {
 		t.Fatal(err)
 	}

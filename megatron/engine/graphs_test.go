@@ -1,6 +1,6 @@
 //go:build cgo
 
-package training
+package engine
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"monotron/csrc/cuda"
 	"monotron/csrc/device"
 	"monotron/megatron/model"
+	"monotron/megatron/report"
 	"monotron/megatron/spec"
 	"monotron/mpu/comm/inject"
 )
@@ -107,7 +108,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 					t.Errorf("%s differs with graphs", name)
 				}
 			}
-			s := graphs.engine.steady
+			s := graphs.engine.graphs
 			if s.micro.Runs != 2*tracedSteps-1 || s.update.Runs != tracedSteps-1 || s.micro.Nodes < 50 || s.update.Nodes < 20 {
 				t.Errorf("%d launches of %d, %d of %d: %v, %v", s.micro.Runs, s.micro.Nodes, s.update.Runs, s.update.Nodes, s.micro.Err, s.update.Err)
 			}
@@ -133,8 +134,8 @@ func TestGraphOfAnotherShape(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if news := e.GraphNews(); len(news) != 2 || !strings.Contains(news[0], "4 samples of 8") || e.steady.micro.Runs != 3 {
-		t.Errorf("%d launches; %q", e.steady.micro.Runs, news)
+	if news := e.GraphNews(); len(news) != 2 || !strings.Contains(news[0], "4 samples of 8") || e.graphs.micro.Runs != 3 {
+		t.Errorf("%d launches; %q", e.graphs.micro.Runs, news)
 	}
 }
 
@@ -144,12 +145,12 @@ func TestNoGraphsSaysWhy(t *testing.T) {
 		"the ref device has none": func(*Engine) {},
 		"gpipe":                   func(e *Engine) { e.config.Layout.Schedule = "gpipe" },
 		"--inject":                func(e *Engine) { e.rank.Inject = &inject.Injector{} },
-		"--profile":               func(e *Engine) { e.config.Log.Profile = "trace" },
-		"--timing-log-level 2":    func(e *Engine) { e.config.Log.TimingLevel = 2 },
+		"--profile":               func(e *Engine) { e.Timers.Trace = &report.Trace{} },
+		"--timing-log-level 2":    func(e *Engine) { e.Timers = report.NewTimers(report.LevelMicro) },
 	} {
 		e := newTestEngine(t, tinyConfig())
 		set(e)
-		if why := e.Capture(); !strings.Contains(why, want) || e.steady != nil || e.Optimizer.Graph != nil {
+		if why := e.Capture(); !strings.Contains(why, want) || e.graphs != nil || e.Optimizer.Graph != nil {
 			t.Errorf("%q, want %q", why, want)
 		}
 	}

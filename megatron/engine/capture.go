@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/megatron/report"
+	"monotron/megatron/schedule"
+	"monotron/mpu/comm/watch"
+)
+
+// Capture makes the steady parts of a step graphs, or says why that cannot be.
+func (e *Engine) Capture() (why string) {
+	switch {
+	case e.rank.World().Size() > 1:
+		return fmt.Sprintf("%d ranks: what travels between them is not captured", e.rank.World().Size())
+	case e.config.Layout.Schedule == schedule.GPipeName:
+		return "with --pipeline-schedule gpipe forward and backward of a micro-batch do not follow each other"
+	case e.rank.Inject != nil:
+		return "--inject looks at every layer"
+	case e.Timers.Trace != nil:
+		return "--profile traces forward and backward apart"
+	case e.Timers.Level() >= report.LevelMicro:
+		return "--timing-log-level 2 times forward and backward apart"
+	}
+	g := &graphs{micro: e.device.NewGraph(), update: e.device.NewGraph(), in: inputs{scope: e.device.Arena.Scope(device.Activations)}}
+	if g.micro == nil {
+		return fmt.Sprintf("the %s device has none", e.device.Name)
+	}
+	e.graphs, e.Optimizer.Graph = g, g.update
+	return ""
+}
+
+// runGraphs trains on micro-batches one after the other. Forward is told the time of both.
+func (e *Engine) runGraphs(micros []*Micro, r *Result) error {
+	for _, m := range micros {
+		start := time.Now()
+		e.rank.Enter(watch.Forward, e.Iteration+1)
+		pass, mask := e.load(e.graphs.in.rewind(), m, e.parts[0], e.tokenWeight(m, len(micros)), true)
+		err := e.graphs.micro.Run(func() error {
+			out, err := e.Stages[0].Forward(pass, device.Tensor{})
+			if err != nil {
+				return err
+			}
+			e.device.WeightedSum(e.sums, out.Loss, mask)
+			return e.Stages[0].Backward(pass, out, device.Tensor{}, device.Tensor{})
+		})
+		if err != nil {
+			return err
+		}
+		r.Forward += time.Since(start)
+	}
+	return nil
+}
+
+// GraphNews are lines for the log, each told once: what became of the graphs.
+func (e *Engine) GraphNews() (lines []string) {
+	if g := e.graphs; g != nil {
+		g.settle()
+		lines, g.news = g.news, nil
+	}
+	return lines
+}

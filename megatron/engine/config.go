@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"monotron/csrc/device"
+	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
+)
+
+// Precisions of parameters and activations. Main parameters, main gradients,
+// moments and the loss are f32 in all of them.
+const (
+	F32  = "f32"
+	BF16 = "bf16"
+	FP16 = "fp16"
+)
+
+// Config is what a step has to know besides its batch.
+type Config struct {
+	Model     spec.Model
+	Layout    Layout
+	Recompute model.Recompute
+	Optimizer optimizer.Config
+
+	Precision        string // F32, BF16, FP16
+	AttentionBackend string // auto, flash, fused, unfused, local
+	SeqLength        int
+	Seed             int64
+
+	CheckForNaN           bool // a loss or gradient that is not finite is an error
+	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
+}
+
+// DType is that of parameters and activations.
+func (c *Config) DType() device.DType {
+	switch c.Precision {
+	case BF16:
+		return device.BF16
+	case FP16:
+		return device.F16
+	}
+	return device.F32
+}

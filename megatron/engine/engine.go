@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/report"
+	"monotron/megatron/schedule"
+	"monotron/mpu"
+	"monotron/mpu/ranks"
+)
+
+// Engine is a rank's part of the model with its optimizer: what one training step
+// needs besides the data.
+type Engine struct {
+	config Config
+	rank   *ranks.Rank
+	device *device.Device
+
+	DType     device.DType   // of values
+	Stages    []*model.Stage // the rank's chunks of the model, in the order of the pipeline
+	Params    []*mpu.Param   // of all stages
+	Optimizer *optimizer.Optimizer
+	Scheduler *optimizer.ParamScheduler
+	Scaler    *optimizer.Scaler
+	Iteration int64 // done
+	Timers    *report.Timers
+	Attention string // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
+	Settled   func() // called before an update: returns when nobody reads the weights any more; nil: nobody does
+
+	parts     []schedule.Part // what each stage holds
+	book      schedule.Book   // of proved lists of actions
+	scale     device.Tensor   // f32 [1]: loss scale
+	iteration device.Tensor   // i64 [1]: names this step's dropout masks
+	sums      device.Tensor   // f64 [2]: Σ loss·mask, Σ mask
+	micro     int             // micro-batch that goes forward
+	graphs    *graphs         // nil: none
+}
+
+// New builds the rank's model and optimizer; parameters are not yet set.
+func New(rank *ranks.Rank, c Config, s optimizer.Schedule) (*Engine, error) {
+	d := rank.Device
+	e := &Engine{config: c, rank: rank, device: d, Timers: report.NewTimers(report.LevelAlways), DType: c.DType(),
+		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == FP16)}
+	parts, err := c.Split().Parts()
+	if err != nil {
+		return nil, fault.With(fault.Usage, err)
+	}
+	e.parts = parts[rank.Place.PP]
+	if err := e.build(); err != nil {
+		return nil, err
+	}
+	e.Params = model.ParamsOf(e.Stages)
+	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank), shardingOf(rank, &c.Layout))
+	for _, stage := range e.Stages {
+		stage.Prepare(c.SeqLength)
+	}
+	e.allocate()
+	return e, d.Err()
+}
+
+// build makes the rank's stages.
+func (e *Engine) build() error {
+	c := &e.config
+	for _, part := range e.parts {
+		stage, err := model.NewStage(e.device, model.StageConfig{Model: &c.Model, Layers: part.Layers, Embedding: part.Embedding, Head: part.Head,
+			Recompute: c.Recompute, DType: e.DType}, parallelOf(e.rank, &c.Layout))
+		if err != nil {
+			return fault.With(fault.Usage, err)
+		}
+		e.Stages = append(e.Stages, stage)
+	}
+	return nil
+}
+
+// allocate makes what the device is told by.
+func (e *Engine) allocate() {
+	d := e.device
+	e.scale = d.Arena.Zeroed(device.Workspace, device.F32, 1)
+	e.iteration = d.Arena.Zeroed(device.Workspace, device.I64, 1)
+	e.sums = d.Arena.Zeroed(device.Workspace, device.F64, 2)
+}
+
+// tell resets the sums and tells the device what changes this step.
+func (e *Engine) tell(scale float64) {
+	e.device.Fill(e.sums, 0)
+	device.WriteSlice(e.device, e.scale, []float32{float32(scale)})
+	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
+}
+
+// Initialize draws every parameter's start from the seed.
+func (e *Engine) Initialize() error {
+	return e.Optimizer.Initialize(uint64(e.config.Seed))
+}
+
+// Weights are the parameters' values.
+func (e *Engine) Weights() []mpu.Stored { return e.Optimizer.Weights() }
+
+// Gradients are the main gradients after a step, before clipping, multiplied by
+// Result.Factor: what this rank holds of them.
+func (e *Engine) Gradients() []mpu.Stored { return e.Optimizer.Gradients() }

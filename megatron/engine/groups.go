@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
+	"monotron/mpu"
+	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
+)
+
+// groupKinds are the groups that a step works with.
+var groupKinds = []topology.Kind{topology.TP, topology.PP, topology.DP, topology.Model, topology.Embedding, topology.QuerySharers, topology.Shard, topology.Across}
+
+// Ranks are those that train the model, on devices that open makes.
+func (c *Config) Ranks(open func() (*device.Device, error)) ranks.Config {
+	l := &c.Layout
+	sizes := l.Sizes()
+	sizes.QueryGroups = c.Model.NumQueryGroups
+	return ranks.Config{Sizes: sizes, Kinds: groupKinds, Open: open, Timeout: time.Duration(l.TimeoutMinutes) * time.Minute, NCCL: l.Backend != "gloo"}
+}
+
+// parallelOf is how a rank's stages share layers with other ranks.
+func parallelOf(r *ranks.Rank, l *Layout) model.Parallel {
+	return model.Parallel{TP: r.Groups[topology.TP], SequenceParallel: l.SequenceParallel, DistributeSaved: l.DistributeSavedActivation,
+		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
+}
+
+// sharersOf are the ranks that the optimizer works with.
+func sharersOf(r *ranks.Rank) optimizer.Groups {
+	return optimizer.Groups{World: r.World(), Families: map[mpu.Family]optimizer.Family{
+		mpu.Dense: {Data: r.Groups[topology.DP], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across]}}}
+}
+
+// shardingOf is how data-parallel ranks share the optimizer's work and memory.
+func shardingOf(r *ranks.Rank, l *Layout) optimizer.Sharding {
+	s := optimizer.Sharding{OverlapGradReduce: l.OverlapGradReduce, OverlapParamGather: l.OverlapParamGather, BucketSize: int64(l.BucketSize),
+		BucketCount: int64(l.BucketCount), PadForBandwidth: l.PadBucketsForHighBusBW, LaterStage: r.Place.PP > 0}
+	s.Strategy = optimizer.Strategy(l.Sharding)
+	if s.Strategy == "" && l.DistributedOptimizer {
+		s.Strategy = optimizer.Optim
+	}
+	return s
+}

@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"monotron/mpu/topology"
+)
+
+// Layout places the model on ranks. Rank order is tp-cp-ep-dp-pp.
+type Layout struct {
+	WorldSize      int
+	TP, PP, CP, EP int
+	VP             int // model chunks per pipeline rank; 1: not interleaved
+	ETP            int // tensor parallelism of experts
+	DP             int // WorldSize / (TP*PP*CP)
+
+	SequenceParallel bool
+	CPCommType       []string // one, or one per layer
+	HierarchicalCP   []int
+	OrderTPPPDP      bool // --use-tp-pp-dp-mapping
+
+	FirstStageLayers, LastStageLayers int // 0: even split
+	EmbeddingCountsAsLayer            bool
+	LossCountsAsLayer                 bool
+	StageString                       string // --pipeline-model-parallel-layout; "": none
+	PartitionMethod                   string // --pp-partition-method; "": none
+	MicroBatchGroup                   int    // micro-batches per group of an interleaved schedule
+	Schedule                          string // schedule.OneFOneBName, schedule.GPipeName
+	NoOverlapP2P                      bool   // exchanges of an interleaved schedule end before what follows
+
+	Backend                   string // nccl, gloo
+	TimeoutMinutes            int
+	FastReduce                bool // Gloo's own sums between processes
+	DistributedOptimizer      bool
+	Sharding                  string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
+	OptimizerInstances        int    // copies of the sharded state
+	OverlapGradReduce         bool
+	OverlapParamGather        bool
+	BucketSize, BucketCount   int // parameters a bucket, buckets; 0: the rule
+	PadBucketsForHighBusBW    bool
+	DistributeSavedActivation bool // saved inputs of recomputed layers are cut over tp
+}
+
+// Sizes are the layout's, a size that is not set counting as 1.
+func (l Layout) Sizes() topology.Sizes {
+	return topology.Sizes{TP: max(1, l.TP), CP: max(1, l.CP), DP: max(1, l.DP), PP: max(1, l.PP), EP: max(1, l.EP), ETP: l.ETP, PPBeforeDP: l.OrderTPPPDP,
+		Instances: l.OptimizerInstances}
+}

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"fmt"
+
+	"monotron/csrc/device"
+	"monotron/megatron/model"
+	"monotron/mpu/comm"
+)
+
+// Look is shown what a forward pass computes; each of its functions may be nil.
+type Look struct {
+	Layer func(depth int, x device.Tensor) // the residual stream of this rank's layers: model.Pass.See
+	Done  func(*model.Pass, *model.Output) // the last stage's output, before it is released
+	Again bool                             // of a training step that is run again: what --inject spoiled is spoiled again
+}
+
+// Peek runs micro-batches forward, without dropout, and shows them to look.
+func (e *Engine) Peek(micros []*Micro, look Look) error {
+	e.device.Fill(e.sums, 0)
+	return e.run(micros, false, &Result{}, look)
+}
+
+// Loss computes the mean loss over micro-batches without training: Σ loss and
+// Σ counted tokens of all ranks.
+func (e *Engine) Loss(micros []*Micro) (sum, tokens float64, err error) {
+	if err = e.Peek(micros, Look{}); err != nil {
+		return 0, 0, fmt.Errorf("evaluating: %w", err)
+	}
+	return e.Totals()
+}
+
+// Micro is the micro-batch that goes forward, for what looks at a pass.
+func (e *Engine) Micro() int { return e.micro }
+
+// Totals adds up the ranks' sums after a pass: Σ loss·mask and Σ mask of all samples.
+func (e *Engine) Totals() (loss, tokens float64, err error) {
+	if e.rank.Place.TP != 0 {
+		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
+	}
+	if err = e.rank.World().AllReduce(e.sums, comm.Sum).Wait(); err != nil {
+		return 0, 0, err
+	}
+	sums := device.ReadSlice[float64](e.device, e.sums)
+	return sums[0], sums[1], e.device.Sync()
+}
+
+// spoiled shows the residual stream to the look, after --inject has put a NaN into it
+// where that is asked for: in a step's first micro-batch.
+func (e *Engine) spoiled(train bool, micro int, look Look) func(int, device.Tensor) {
+	e.micro = micro
+	if e.rank.Inject == nil || micro > 0 || !(train || look.Again) {
+		return look.Layer
+	}
+	return func(depth int, x device.Tensor) {
+		if e.rank.Inject.Spoils(e.Iteration+1, depth) {
+			e.poison(x)
+		}
+		if look.Layer != nil {
+			look.Layer(depth, x)
+		}
+	}
+}
+
+// poison makes the first element of x a NaN.
+func (e *Engine) poison(x device.Tensor) {
+	first := x.Reshape(x.Len()).Slice(0, 0, 1)
+	nan := uint32(0x7fc00000)
+	switch x.DType {
+	case device.F32:
+		device.WriteSlice(e.device, first, []uint32{nan})
+	case device.BF16:
+		device.WriteSlice(e.device, first, []uint16{uint16(nan >> 16)})
+	case device.F16:
+		device.WriteSlice(e.device, first, []uint16{0x7e00})
+	}
+}

@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"monotron/fault"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/report"
+	"monotron/mpu/comm/watch"
+)
+
+// Step trains on one global batch: forward and backward of every micro-batch,
+// clip, update. With a loss or gradient that is not finite nothing changes; with
+// fp16 that is a skipped step, else an error unless the check is off.
+func (e *Engine) Step(micros []*Micro) (r Result, err error) {
+	e.begin(&r)                                          // the gradients are 0; the device knows what is new in this step
+	if err = e.forwardBackward(micros, &r); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
+		return r, err
+	}
+	if err = e.sumLoss(&r); err != nil { // over all ranks
+		return r, err
+	}
+	if err = e.update(&r); err != nil { // gradients are summed in buckets, clipped, and move the weights: the optimizer's Step
+		return r, err
+	}
+	return r, e.advance(r, samples(micros)*e.rank.Sizes.DP) // iteration, learning rate, loss scale
+}
+
+// begin resets the sums and tells the device what changes this step.
+func (e *Engine) begin(r *Result) {
+	r.LR, r.Scale, r.Decay = e.Scheduler.LR(), e.Scaler.Scale(), e.Scheduler.WeightDecay()
+	e.Optimizer.ZeroGrad()
+	e.tell(r.Scale)
+}
+
+func (e *Engine) forwardBackward(micros []*Micro, r *Result) error {
+	e.Timers.Start("forward-backward", report.LevelStep)
+	if err := e.run(micros, true, r, Look{}); err != nil {
+		return err
+	}
+	e.Timers.Stop("forward-backward")
+	return nil
+}
+
+func (e *Engine) sumLoss(r *Result) error {
+	e.rank.Enter(watch.Reduce, e.Iteration+1)
+	sum, tokens, err := e.Totals()
+	r.Tokens, r.Loss = tokens, sum/math.Max(1, tokens)
+	return err
+}
+
+func (e *Engine) update(r *Result) (err error) {
+	start := time.Now()
+	e.Timers.Start("optimizer", report.LevelStep)
+	c := &e.config
+	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: e.gradFactor(r), PerToken: c.CalculatePerTokenLoss,
+		Reduced: e.beforeUpdate, DecoupledLR: e.Scheduler.LRBetween(c.Optimizer.DecoupledLR, c.Optimizer.DecoupledMinLR)})
+	if err != nil {
+		return err
+	}
+	e.Timers.Stop("optimizer")
+	r.Factor, r.UpdateFor = r.Update.Factor, time.Since(start)
+	return e.device.Sync()
+}
+
+// beforeUpdate is called when the gradients are complete and nothing of the
+// model has changed yet.
+func (e *Engine) beforeUpdate() {
+	if e.Settled != nil {
+		e.Settled()
+	}
+	e.rank.Enter(watch.Optimizer, e.Iteration+1)
+}
+
+func (e *Engine) advance(r Result, samples int) error {
+	if r.Update.Skipped && !e.Scaler.Dynamic() && e.config.CheckForNaN {
+		return fault.With(fault.Internal, &NonFinite{e.Iteration + 1, r.Loss, r.Update.NonFinite})
+	}
+	e.Iteration++
+	e.Scaler.Update(r.Update.Skipped)
+	if !r.Update.Skipped {
+		e.Scheduler.Step(samples)
+	}
+	return nil
+}

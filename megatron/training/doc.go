@@ -1,0 +1,16 @@
+// Package training is a run, from its flags' settings to its last checkpoint: it decides
+// when to step, evaluate, save, tell and stop, and computes nothing itself (package engine
+// does).
+//
+// Reading order: config.go (what a run is told), job.go (what the ranks of a process
+// share), run.go (a rank's run: set-up, loop, reasons to stop), then what the loop calls:
+// data.go and order.go (micro-batches from datasets), batchsize.go (how many), evaluate.go
+// and samples.go, checkpoint.go with foreign.go and foreignsave.go (going on, and saving),
+// logger.go and record.go (what is told of a step), nonfinite.go and replay.go (a step that
+// is not finite: where, and again), oom.go (what would save memory). hold.go keeps other
+// runs out of --save; gpus.go watches the GPUs; peak.go measures for MFU.
+//
+// Who decides what: every decision that ranks must share is agreed on (Run.agree) before
+// any of them acts; exit codes are package fault's. The ranks are made and watched by
+// mpu/ranks.
+package training
