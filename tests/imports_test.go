@@ -23,7 +23,7 @@ type row struct {
 // Sets of folders, bottom up.
 const (
 	base    = "fault flags hint notes "
-	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report "
+	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report csrc/device/activations "
 	kernels = base + "csrc/device "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
 	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint megatron/formats "
@@ -60,9 +60,10 @@ var importTable = []row{
 	{"csrc/cuda", kernels, "a device sees tensors only"},
 	{"csrc/gpus", base, "asks NVIDIA's driver, runs nothing on it"},
 	{"csrc/device", base, "the seam: knows no device"},
+	{"csrc/device/activations", "", "a table of names: model shapes, flags and file formats ask it too"},
 	{"csrc/device/devicetest", kernels + "csrc/ref", "imported by tests only; ref is the oracle"},
 	{"megatron/schedule", base + "mpu/topology", "pure lists, so that the simulator can run them"},
-	{"megatron/spec", base + "mpu/topology", "formulas: the cross-check of what is measured"},
+	{"megatron/spec", base + "mpu/topology csrc/device/activations", "formulas: the cross-check of what is measured"},
 	{"megatron/report", base, "writes numbers, computes none"},
 	{"dataset", base + "tokenizer", "data stands alone: any trainer could read it"},
 	{"tokenizer", base, "text to ids"},

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
@@ -26,10 +27,10 @@ type raw struct {
 	RopeScaling         bool
 	RopeScalingFactor   float64
 
-	Swiglu, SquaredRelu, QuickGeglu bool
-	GLU                             string
-	BiasGelu                        bool
-	Window                          string
+	Activations [activations.Activations]bool
+	GLU         string
+	BiasGelu    bool
+	Window      string
 
 	Experts   spec.Experts
 	LayerFreq string
@@ -65,10 +66,14 @@ func newBuild() *build {
 	return b
 }
 
-// field finds a field of b by its path, as in Model.NumLayers.
+// field finds a field of b by its path, as in Model.NumLayers or Raw.Activations.2.
 func (b *build) field(path string) reflect.Value {
 	v := reflect.ValueOf(b).Elem()
 	for _, name := range strings.Split(path, ".") {
+		if i, err := strconv.Atoi(name); err == nil {
+			v = v.Index(i)
+			continue
+		}
 		v = v.FieldByName(name)
 		if !v.IsValid() {
 			panic("arguments: the table names no field of Config: " + path)

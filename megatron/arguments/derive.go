@@ -3,6 +3,7 @@ package arguments
 import (
 	"strings"
 
+	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
@@ -88,31 +89,23 @@ func (p *parser) deriveShape() {
 
 func (p *parser) deriveActivation() {
 	m, r := &p.Model, &p.Raw
-	r.Swiglu = r.Swiglu || r.GLU == spec.Swiglu
-	chosen := 0
-	for _, on := range []bool{r.Swiglu, r.SquaredRelu, r.QuickGeglu} {
-		if on {
-			chosen++
+	m.Activation = spec.GeluErf
+	if r.BiasGelu && m.LinearBias {
+		m.Activation = spec.GeluTanh
+	}
+	var chosen []string
+	for _, a := range activations.WithFlag() {
+		if r.Activations[a] || r.GLU == a.String() {
+			m.Activation = a.String()
+			chosen = append(chosen, a.Row().Flag)
 		}
 	}
-	if chosen > 1 {
-		p.clash("swiglu squared-relu quick-geglu", "--swiglu, --squared-relu and --quick-geglu exclude each other")
-	}
-	switch {
-	case r.Swiglu:
-		m.Activation = spec.Swiglu
-	case r.QuickGeglu:
-		m.Activation = spec.QuickGeglu
-	case r.SquaredRelu:
-		m.Activation = spec.SquaredRelu
-	case r.BiasGelu && m.LinearBias:
-		m.Activation = spec.GeluTanh
-	default:
-		m.Activation = spec.GeluErf
+	if len(chosen) > 1 {
+		p.clash(strings.Join(chosen, " "), "--%s exclude each other", strings.Join(chosen, " and --"))
 	}
 	if m.FFNHiddenSize == 0 {
 		m.FFNHiddenSize = 4 * m.HiddenSize
-		if r.Swiglu {
+		if m.Activation == spec.Swiglu {
 			m.FFNHiddenSize = 8 * m.HiddenSize / (3 * 64) * 64
 		}
 	}

@@ -2,6 +2,8 @@
 // say, and what follows from it by formula alone.
 package spec
 
+import "monotron/csrc/device/activations"
+
 // Position embeddings (--position-embedding-type).
 const (
 	PositionLearned = "learned_absolute"
@@ -16,14 +18,13 @@ const (
 	RMSNorm   = "RMSNorm"
 )
 
-// Activations of the MLP. The gated ones compute act(gate)*up from an fc1 twice
-// as wide, gate rows first.
-const (
-	GeluTanh    = "gelu_tanh" // Megatron's default with --bias-gelu-fusion
-	GeluErf     = "gelu"
-	SquaredRelu = "squared_relu"
-	Swiglu      = "swiglu"
-	QuickGeglu  = "quick_geglu" // x*sigmoid(1.702x), gated
+// Activations of the MLP that code speaks of, by name; package activations has them all.
+var (
+	GeluTanh    = activations.GeluTanh.String()
+	GeluErf     = activations.GeluErf.String()
+	SquaredRelu = activations.SquaredRelu.String()
+	Swiglu      = activations.Swiglu.String()
+	QuickGeglu  = activations.QuickGeglu.String()
 )
 
 // RopeScaling is the Llama-3 rule: wavelengths above OriginalMax/LowFreq are
@@ -80,8 +81,11 @@ type Model struct {
 	ApplyQKLayerScale bool // no change in exact maths; kept for the record
 }
 
-// Gated tells whether fc1 holds gate and up.
-func (m *Model) Gated() bool { return m.Activation == Swiglu || m.Activation == QuickGeglu }
+// Gated tells whether fc1 holds gate and up, gate rows first.
+func (m *Model) Gated() bool {
+	a, err := activations.Of(m.Activation)
+	return err == nil && a.Gated()
+}
 
 // QKVRows is the number of rows of linear_qkv.weight: per query group its
 // query heads, one key and one value head.

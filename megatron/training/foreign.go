@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"monotron/csrc/device/activations"
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
@@ -196,9 +197,9 @@ func modelFlags(m *spec.Model) map[string][]string {
 			flags["rope-scaling-factor"] = []string{number(m.RopeScaling.Factor)}
 		}
 	}
-	on("swiglu", m.Activation == spec.Swiglu)
-	on("squared-relu", m.Activation == spec.SquaredRelu)
-	on("quick-geglu", m.Activation == spec.QuickGeglu)
+	for _, a := range activations.WithFlag() {
+		on(a.Row().Flag, m.Activation == a.String())
+	}
 	on("no-bias-gelu-fusion", m.Activation == spec.GeluErf)
 	on("disable-bias-linear", !m.LinearBias)
 	on("add-qkv-bias", m.QKVBias && !m.LinearBias)

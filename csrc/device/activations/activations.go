@@ -4,7 +4,11 @@
 // else asks the table.
 package activations
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Activation is the MLP's non-linearity.
 type Activation int32
@@ -22,21 +26,23 @@ const (
 type Row struct {
 	Name  string // in our files
 	Gated bool   // its input is twice as wide as its output
-	// Flag is Megatron's switch that chooses it, without dashes; its name with
-	// underscores stands for it in Megatron's checkpoints. Without any, it is GELU:
-	// tanh, or erf with --no-bias-gelu-fusion.
+	// Flag is Megatron's switch that chooses it, without dashes. The two without any are
+	// GELU: tanh, or erf with --no-bias-gelu-fusion.
 	Flag, Help string
 	// HF are its names in Hugging Face's configs, the first of which is written; of a
 	// gated one the name of what its first half goes through.
 	HF []string
 }
 
+// Argument is the flag in the arguments that Megatron's checkpoints hold.
+func (r *Row) Argument() string { return strings.ReplaceAll(r.Flag, "-", "_") }
+
 var table = [Activations]Row{
 	GeluTanh:    {Name: "gelu_tanh", HF: []string{"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}},
 	GeluErf:     {Name: "gelu", HF: []string{"gelu"}},
 	SquaredRelu: {Name: "squared_relu", HF: []string{"relu2"}, Flag: "squared-relu", Help: "MLP with relu(x)^2"},
-	Swiglu:      {Name: "swiglu", HF: []string{"silu"}, Gated: true, Flag: "swiglu", Help: "gated MLP silu(gate)*up"},
-	QuickGeglu:  {Name: "quick_geglu", HF: []string{"quick_gelu"}, Gated: true, Flag: "quick-geglu", Help: "gated MLP x*sigmoid(1.702x)"},
+	Swiglu:      {Name: "swiglu", HF: []string{"silu", "swish"}, Gated: true, Flag: "swiglu", Help: "gated MLP silu(gate)*up"},
+	QuickGeglu:  {Name: "quick_geglu", Gated: true, Flag: "quick-geglu", Help: "gated MLP x*sigmoid(1.702x)"},
 }
 
 // Of is the activation of a name, as our files have it.
@@ -49,15 +55,37 @@ func Of(name string) (Activation, error) {
 	return 0, fmt.Errorf("there is no activation %q", name)
 }
 
-// Each lists the rows.
-func Each() []Row { return table[:] }
+// OfHF is the activation that Hugging Face's configs call so, in an MLP that is gated or not.
+func OfHF(name string, gated bool) (Activation, error) {
+	var known []string
+	for a := range Activations {
+		if table[a].Gated != gated {
+			continue
+		}
+		if slices.Contains(table[a].HF, name) {
+			return a, nil
+		}
+		known = append(known, table[a].HF...)
+	}
+	return 0, fmt.Errorf("%q is not supported; there are %s", name, strings.Join(known, ", "))
+}
+
+// WithFlag lists those that a flag chooses.
+func WithFlag() (all []Activation) {
+	for a := range Activations {
+		if table[a].Flag != "" {
+			all = append(all, a)
+		}
+	}
+	return all
+}
 
 // Row is what is said of a; of an unknown one its number alone.
-func (a Activation) Row() Row {
+func (a Activation) Row() *Row {
 	if a < 0 || a >= Activations {
-		return Row{Name: fmt.Sprintf("activation(%d)", int32(a))}
+		return &Row{Name: fmt.Sprintf("activation(%d)", int32(a))}
 	}
-	return table[a]
+	return &table[a]
 }
 
 func (a Activation) String() string { return a.Row().Name }

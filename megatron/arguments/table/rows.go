@@ -28,7 +28,7 @@ const (
 
 var (
 	rows = slices.Concat(
-		modelFlags, oldModelFlags, otherModelFlags,
+		modelFlags, activationFlags, oldModelFlags, otherModelFlags,
 		expertFlags, otherExpertFlags,
 		layoutFlags, otherLayoutFlags,
 		distributedFlags, otherDistributedFlags,

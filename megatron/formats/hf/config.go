@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"monotron/csrc/device/activations"
 	"monotron/fault"
 	"monotron/megatron/spec"
 )
@@ -260,27 +261,23 @@ func (c *reading) gpt2(f *fields) {
 	m.Position, m.Normalization = spec.PositionLearned, spec.LayerNorm
 	m.NormEpsilon = c.positive("layer_norm_epsilon", f.LayerNormEps, 1e-5)
 	m.LinearBias, m.QKVBias = true, true
-	m.Activation = c.activation("activation_function", f.Activation, "gelu_new")
+	m.Activation = c.activation("activation_function", f.Activation, "gelu_new", false)
 	c.refuse("scale_attn_weights", f.ScaleAttention, false)
 	c.refuse("scale_attn_by_inverse_layer_idx", f.ScaleByLayer, true)
 	c.refuse("add_cross_attention", f.CrossAttention, true)
 }
 
-// activation reads the name of an activation without a gate.
-func (c *reading) activation(field string, given *string, otherwise string) string {
+// activation reads the name of an activation; of a gated one that of its first half.
+func (c *reading) activation(field string, given *string, otherwise string, gated bool) string {
 	if given == nil {
 		given = &otherwise
 	}
-	switch *given {
-	case "gelu_new", "gelu_pytorch_tanh", "gelu_fast":
-		return spec.GeluTanh
-	case "gelu":
-		return spec.GeluErf
-	case "relu2":
-		return spec.SquaredRelu
+	a, err := activations.OfHF(*given, gated)
+	if err != nil {
+		c.fail("%s %v", field, err)
+		return ""
 	}
-	c.fail("%s %q is not supported", field, *given)
-	return ""
+	return a.String()
 }
 
 func (c *reading) bloom(f *fields) {
@@ -307,11 +304,8 @@ func (c *reading) llama(f *fields) {
 	m.FFNHiddenSize = c.size("intermediate_size", maxSize, f.Intermediate)
 	c.groupedHeads(f)
 	c.MaxPositions = c.optional("max_position_embeddings", f.MaxPositions, 2048)
-	m.Normalization, m.Activation = spec.RMSNorm, spec.Swiglu
+	m.Normalization, m.Activation = spec.RMSNorm, c.activation("hidden_act", f.HiddenAct, "silu", true)
 	m.NormEpsilon = c.positive("rms_norm_eps", f.RMSNormEps, 1e-6)
-	if f.HiddenAct != nil && *f.HiddenAct != "silu" && *f.HiddenAct != "swish" {
-		c.fail("hidden_act %q is not supported; silu is", *f.HiddenAct)
-	}
 	c.rotary(f)
 	c.biases(f)
 	c.window(f)

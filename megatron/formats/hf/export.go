@@ -53,14 +53,14 @@ func configOf(m *spec.Model, o ExportOptions) map[string]any {
 	case GPT2:
 		put(c, "n_layer", m.NumLayers, "n_embd", m.HiddenSize, "n_head", m.NumAttentionHeads, "n_inner", m.FFNHiddenSize,
 			"n_positions", m.MaxPositions, "layer_norm_epsilon", m.NormEpsilon,
-			"activation_function", map[string]string{spec.GeluTanh: "gelu_new", spec.GeluErf: "gelu", spec.SquaredRelu: "relu2"}[m.Activation])
+			"activation_function", activationName(m))
 	case Bloom:
 		put(c, "n_layer", m.NumLayers, "hidden_size", m.HiddenSize, "n_head", m.NumAttentionHeads,
 			"layer_norm_epsilon", m.NormEpsilon, "seq_length", positions)
 	default:
 		put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "intermediate_size", m.FFNHiddenSize,
 			"num_attention_heads", m.NumAttentionHeads, "num_key_value_heads", m.NumQueryGroups, "head_dim", m.KVChannels,
-			"max_position_embeddings", positions, "rms_norm_eps", m.NormEpsilon, "hidden_act", "silu")
+			"max_position_embeddings", positions, "rms_norm_eps", m.NormEpsilon, "hidden_act", activationName(m))
 		rotaryConfig(c, m)
 		familyConfig(c, m, o.Family)
 	}

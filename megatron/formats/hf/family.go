@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"monotron/csrc/device/activations"
 	"monotron/fault"
 	"monotron/megatron/spec"
 )
@@ -69,8 +70,17 @@ func (e *inexpressible) Error() string {
 
 type needs func(ok bool, format string, args ...any)
 
+// activationName is what Hugging Face's configs call the activation; "" where they have no word.
+func activationName(m *spec.Model) string {
+	a, err := activations.Of(m.Activation)
+	if err != nil || len(a.Row().HF) == 0 {
+		return ""
+	}
+	return a.Row().HF[0]
+}
+
 func plain(family string, m *spec.Model, need needs) {
-	position, activation := spec.PositionLearned, !m.Gated()
+	position, activation := spec.PositionLearned, !m.Gated() && activationName(m) != ""
 	if family == Bloom {
 		position, activation = spec.PositionAlibi, m.Activation == spec.GeluTanh
 		need(m.FFNHiddenSize == 4*m.HiddenSize, "an MLP of width %d with hidden size %d", m.FFNHiddenSize, m.HiddenSize)
@@ -93,7 +103,7 @@ func rotary(family string, m *spec.Model, need needs) {
 		m.RotaryDims(), m.KVChannels, m.RotaryPercent)
 	need(!m.RotaryInterleaved, "interleaved rotary channels")
 	need(m.RotaryInterpolation <= 1 || m.RopeScaling == nil, "rotary interpolation together with Llama-3 scaling")
-	need(m.Activation == spec.Swiglu, "the %s activation", m.Activation)
+	need(m.Gated() && activationName(m) != "", "the %s activation", m.Activation)
 	need(!m.EmbedNorm, "an embedding norm")
 	need(m.Normalization == spec.RMSNorm, "%s", m.Normalization)
 	need(m.QKNorm == (family == Qwen3), "norms of queries and keys: %v", m.QKNorm)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"monotron/csrc/device/activations"
 	"monotron/fault"
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/pickle"
@@ -109,14 +110,12 @@ func (a Args) Model() (*spec.Model, error) {
 }
 
 func (a Args) activation() string {
-	switch {
-	case a.Bool("swiglu"):
-		return spec.Swiglu
-	case a.Bool("quick_geglu"):
-		return spec.QuickGeglu
-	case a.Bool("squared_relu"):
-		return spec.SquaredRelu
-	case a.Bool("openai_gelu"), a.Bool("bias_gelu_fusion"):
+	for _, act := range activations.WithFlag() {
+		if a.Bool(act.Row().Argument()) {
+			return act.String()
+		}
+	}
+	if a.Bool("openai_gelu") || a.Bool("bias_gelu_fusion") {
 		return spec.GeluTanh
 	}
 	return spec.GeluErf

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"monotron/csrc/device/activations"
 	"monotron/megatron/formats/pickle"
 	"monotron/megatron/spec"
 )
@@ -25,10 +26,13 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 		"vocab_size", n(m.VocabSize), "padded_vocab_size", n(m.PaddedVocabSize), "max_position_embeddings", n(context),
 		"position_embedding_type", m.Position, "rotary_percent", m.RotaryPercent, "rotary_interleaved", m.RotaryInterleaved,
 		"normalization", m.Normalization, "layernorm_epsilon", m.NormEpsilon, "norm_epsilon", m.NormEpsilon, "apply_layernorm_1p", m.NormOnePlus,
-		"qk_layernorm", m.QKNorm, "swiglu", m.Activation == spec.Swiglu, "quick_geglu", m.Activation == spec.QuickGeglu, "squared_relu", m.Activation == spec.SquaredRelu,
+		"qk_layernorm", m.QKNorm,
 		"bias_gelu_fusion", m.Activation == spec.GeluTanh, "openai_gelu", false, "add_bias_linear", m.LinearBias, "add_qkv_bias", m.QKVBias,
 		"untie_embeddings_and_output_weights", !m.Tied, "hidden_dropout", m.HiddenDropout, "attention_dropout", m.AttentionDropout, "init_method_std", m.InitStd,
 		"apply_query_key_layer_scaling", m.ApplyQKLayerScale, "use_rope_scaling", m.RopeScaling != nil)
+	for _, a := range activations.WithFlag() {
+		d.Set(a.Row().Argument(), m.Activation == a.String())
+	}
 	if base := int64(m.RotaryBase); float64(base) == m.RotaryBase {
 		d.Set("rotary_base", base)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments"
 	"monotron/megatron/training"
 )
@@ -51,7 +52,7 @@ type trainingNumbers struct {
 // command line words for which the plain names stand.
 var (
 	positionFlags   = map[string]string{"learned": "learned_absolute", "rope (half rotation)": "rope", "alibi": "alibi"}
-	activationFlags = map[string]string{"gelu (tanh)": "", "gelu (erf)": "--no-bias-gelu-fusion", "swiglu": "--swiglu"}
+	activationFlags = map[string]string{"gelu (tanh)": "", "gelu (erf)": "--no-bias-gelu-fusion"} // others by name
 	biasFlags       = map[string]string{"all linear layers": "", "none": "--disable-bias-linear", "q, k, v only": "--disable-bias-linear --add-qkv-bias"}
 )
 
@@ -67,6 +68,9 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 	}
 	position, ok1 := positionFlags[m.Position]
 	activation, ok2 := activationFlags[m.Activation]
+	if a, err := activations.Of(m.Activation); err == nil && a.Row().Flag != "" {
+		activation, ok2 = "--"+a.Row().Flag, true
+	}
 	bias, ok3 := biasFlags[m.Bias]
 	if !ok1 || !ok2 || !ok3 {
 		return nil, c.bad("unknown position embedding %q, activation %q or bias %q", m.Position, m.Activation, m.Bias)

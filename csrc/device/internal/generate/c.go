@@ -27,9 +27,9 @@ func (s *source) header() []byte {
 
 func (s *source) gated(b *bytes.Buffer) {
 	bits := "0"
-	for i, row := range activations.Each() {
-		if row.Gated {
-			bits += fmt.Sprintf(" | 1u << %d", i)
+	for a := range activations.Activations {
+		if a.Gated() {
+			bits += fmt.Sprintf(" | 1u << %d", a)
 		}
 	}
 	fmt.Fprintf(b, "\n#define MT_GATED (%s) /* activations whose input is twice as wide as their output */\n", strings.TrimPrefix(bits, "0 | "))
