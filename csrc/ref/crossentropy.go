@@ -30,7 +30,7 @@ func (b *backend) CrossEntropyStats(a *device.CrossEntropyStatsArgs) {
 	})
 }
 
-func (_ *backend) CrossEntropyLoss(a *device.CrossEntropyLossArgs) {
+func (*backend) CrossEntropyLoss(a *device.CrossEntropyLossArgs) {
 	loss, top, target := vector(a.Sum), vector(a.Max), vector(a.Target)
 	for r := range loss {
 		loss[r] = math.Log(loss[r]) + top[r] - target[r]

@@ -33,13 +33,13 @@ func (b *backend) GradStats(a *device.GradStatsArgs) {
 	addTo(a.Out, 0, total[:])
 }
 
-func (_ *backend) WeightedSum(a *device.WeightedSumArgs) {
+func (*backend) WeightedSum(a *device.WeightedSumArgs) {
 	x, w := vector(a.X), vector(a.W)
 	addTo(a.Out, 0, []float64{dot(x, w), sum(w)})
 }
 
 // GradScale: with MaxNorm, clipping by the global norm (Pascanu et al., arXiv 1211.5063).
-func (_ *backend) GradScale(a *device.GradScaleArgs) {
+func (*backend) GradScale(a *device.GradScaleArgs) {
 	scale := one(a.Hyper, device.HyperLossScale)
 	norm, factor, skip := math.Sqrt(one(a.Stats, device.StatSquares))/scale, 1.0, 0.0
 	if a.MaxNorm != 0 {
