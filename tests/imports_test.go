@@ -24,7 +24,7 @@ type row struct {
 const (
 	base    = "fault flags hint notes "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report csrc/device/activations "
-	kernels = base + "csrc/device "
+	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
 	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint megatron/formats "
 	trainer = parts + "megatron/engine megatron/inference megatron/training megatron/estimate megatron/arguments "
@@ -59,7 +59,7 @@ var importTable = []row{
 	{"csrc/cpu", kernels, "a device sees tensors only"},
 	{"csrc/cuda", kernels, "a device sees tensors only"},
 	{"csrc/gpus", base, "asks NVIDIA's driver, runs nothing on it"},
-	{"csrc/device", base, "the seam: knows no device"},
+	{"csrc/device", base + "csrc/device/activations", "the seam: knows no device"},
 	{"csrc/device/activations", "", "a table of names: model shapes, flags and file formats ask it too"},
 	{"csrc/device/devicetest", kernels + "csrc/ref", "imported by tests only; ref is the oracle"},
 	{"megatron/schedule", base + "mpu/topology", "pure lists, so that the simulator can run them"},
