@@ -1,6 +1,6 @@
 // testreport runs `go test` with the given arguments and prints what a person
 // needs: a line a package, the output of what failed, every skipped test with
-// its reason, and the counts.
+// its reason, how to run again what failed, and the counts.
 //
 //	go run ./scripts/testreport -short ./...
 package main
@@ -26,6 +26,7 @@ type report struct {
 	output                  map[string][]string // by package and test, until it ends
 	passed, failed, skipped int
 	reasons                 map[string][]string // skipped tests by reason
+	again                   []string            // what runs each failed test alone
 }
 
 func main() {
@@ -95,6 +96,7 @@ func (r *report) end(e event, output []string) {
 		r.passed++
 	case "fail":
 		r.failed++
+		r.again = append(r.again, fmt.Sprintf("go test -count=1 -v -run '^%s$' ./%s", strings.ReplaceAll(e.Test, "/", "$/^"), strings.TrimPrefix(e.Package, "monotron/")))
 	case "skip":
 		r.skipped++
 		why := reason(output)
@@ -127,6 +129,9 @@ func (r *report) summary() {
 			fmt.Fprint(r.out, ", ...")
 		}
 		fmt.Fprintln(r.out, ")")
+	}
+	for _, line := range r.again {
+		fmt.Fprintln(r.out, "again alone: "+line)
 	}
 	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
 }
