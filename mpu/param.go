@@ -1,11 +1,3 @@
-// Package mpu holds the parallel layers of Megatron: linears cut by column and
-// row, the embedding and cross entropy cut by vocabulary, and Param, which knows
-// where its numbers lie in the global tensor. Groups are arguments; with groups
-// of one rank these are plain layers.
-//
-// Reading order: param.go, random.go (initial values), shard.go (stretches of a
-// buffer), positions.go (which rows are here), mappings.go (what enters and leaves a tensor-parallel region), linear.go,
-// embedding.go, crossentropy.go.
 package mpu
 
 import (
@@ -14,24 +6,6 @@ import (
 	"monotron/csrc/device"
 	"monotron/mpu/comm"
 )
-
-// Piece maps a box of a named global tensor to a stretch of a local buffer.
-// Everything that must know about layouts (initial values, checkpoints, verify,
-// conversion, norms) goes by pieces and by nothing else.
-type Piece struct {
-	From  []int64 // corner of the box in the global tensor
-	Size  []int64 // of the box
-	Local int64   // element of the local buffer where the box starts, row-major, contiguous
-}
-
-// Len is the number of elements of the box.
-func (p Piece) Len() int64 {
-	n := int64(1)
-	for _, s := range p.Size {
-		n *= s
-	}
-	return n
-}
 
 // InitKind says how a parameter starts.
 type InitKind int

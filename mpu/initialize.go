@@ -71,41 +71,6 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 	})
 }
 
-// runs lists the global index of the start of each contiguous stretch of the
-// box, and their common length in elements.
-func (p Piece) runs(global []int64) (starts []int64, length int64) {
-	last := len(global) - 1
-	length = p.Size[last]
-	stride := global[last]
-	starts = []int64{p.From[last]}
-	for d := last - 1; d >= 0; d-- {
-		if length == stride && len(starts) == 1 { // rows lie back to back
-			starts[0] = p.From[d] * stride
-			length *= p.Size[d]
-		} else {
-			var next []int64
-			for i := range p.Size[d] {
-				for _, s := range starts {
-					next = append(next, (p.From[d]+i)*stride+s)
-				}
-			}
-			starts = next
-		}
-		stride *= global[d]
-	}
-	return starts, length
-}
-
-// Runs calls f for each stretch of the box that is contiguous in the global
-// tensor of that shape: its first element there, its first in the local buffer, its
-// length.
-func (p Piece) Runs(global []int64, f func(at, local, n int64)) {
-	starts, n := p.runs(global)
-	for i, at := range starts {
-		f(at, p.Local+int64(i)*n, n)
-	}
-}
-
 // SetMain gives p new values: the master holds them, rounded to the value
 // dtype, and Value the same numbers.
 func (p *Param) SetMain(d *device.Device, host []float32) {

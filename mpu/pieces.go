@@ -1,5 +1,58 @@
 package mpu
 
+// Piece maps a box of a named global tensor to a stretch of a local buffer.
+// Everything that must know about layouts (initial values, checkpoints, verify,
+// conversion, norms) goes by pieces and by nothing else.
+type Piece struct {
+	From  []int64 // corner of the box in the global tensor
+	Size  []int64 // of the box
+	Local int64   // element of the local buffer where the box starts, row-major, contiguous
+}
+
+// Len is the number of elements of the box.
+func (p Piece) Len() int64 {
+	n := int64(1)
+	for _, s := range p.Size {
+		n *= s
+	}
+	return n
+}
+
+// runs lists the global index of the start of each contiguous stretch of the
+// box, and their common length in elements.
+func (p Piece) runs(global []int64) (starts []int64, length int64) {
+	last := len(global) - 1
+	length = p.Size[last]
+	stride := global[last]
+	starts = []int64{p.From[last]}
+	for d := last - 1; d >= 0; d-- {
+		if length == stride && len(starts) == 1 { // rows lie back to back
+			starts[0] = p.From[d] * stride
+			length *= p.Size[d]
+		} else {
+			var next []int64
+			for i := range p.Size[d] {
+				for _, s := range starts {
+					next = append(next, (p.From[d]+i)*stride+s)
+				}
+			}
+			starts = next
+		}
+		stride *= global[d]
+	}
+	return starts, length
+}
+
+// Runs calls f for each stretch of the box that is contiguous in the global
+// tensor of that shape: its first element there, its first in the local buffer, its
+// length.
+func (p Piece) Runs(global []int64, f func(at, local, n int64)) {
+	starts, n := p.runs(global)
+	for i, at := range starts {
+		f(at, p.Local+int64(i)*n, n)
+	}
+}
+
 // Stretch translates elements [from, from+n) of a local buffer, a ZeRO shard for
 // one, into pieces of the global tensor: what the given pieces, which describe the
 // whole buffer, have in it. The results' Local counts from `from`; padding between

@@ -1,0 +1,14 @@
+// Package mpu holds the parallel layers of Megatron: linears cut by column and
+// row, the embedding and cross entropy cut by vocabulary, and Param, which knows
+// where its numbers lie in the global tensor. Groups are arguments; with groups
+// of one rank these are plain layers.
+//
+// Reading order: param.go (a parameter, its family and how it starts), pieces.go (which
+// part of a global tensor lies where, also in a stretch of a ZeRO buffer), initialize.go
+// (initial values), positions.go (which rows are here), mappings.go (what enters and leaves
+// a tensor-parallel region), linear.go, embedding.go, crossentropy.go.
+//
+// What must hold: initial values depend on the seed, the global name and the global index
+// alone; whatever must know about layouts goes by pieces and owners. Ranks, and the groups
+// that the layers are given, are made in mpu/ranks, of kinds in mpu/topology.
+package mpu
