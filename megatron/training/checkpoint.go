@@ -500,25 +500,6 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
 }
 
-// probe makes the folder of --save and writes into it, so that a run does not
-// train for hours before it finds out that it cannot save.
-func probe(folder string) error {
-	if folder == "" {
-		return nil
-	}
-	if checkpoint.IsOne(folder) {
-		return fault.Errorf(fault.Usage, "--save %s is one checkpoint itself; name the folder above it, or a new one", folder)
-	}
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fault.Errorf(fault.IO, "--save %s: %w", folder, err)
-	}
-	f, err := os.CreateTemp(folder, ".tmp-probe-*")
-	if err != nil {
-		return fault.Errorf(fault.IO, "--save %s cannot be written: %w", folder, err)
-	}
-	return fault.With(fault.IO, errors.Join(f.Close(), os.Remove(f.Name())))
-}
-
 // corrupt changes the last byte of a rank's part of a checkpoint: --inject corrupt.
 func corrupt(folder string, rank int) error {
 	f, err := os.OpenFile(filepath.Join(folder, fmt.Sprintf("rank_%05d.safetensors", rank)), os.O_RDWR, 0)

@@ -4,6 +4,7 @@ import (
 	"monotron/dataset"
 	"monotron/fault"
 	"monotron/megatron/engine"
+	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/tokenizer"
 )
@@ -141,4 +142,12 @@ func (c *Config) microShapes() engine.MicroShapes {
 		s.Batches = append(s.Batches, int64(n))
 	}
 	return s
+}
+
+// schedule is the course of the learning rate; an evaluation alone needs none.
+func (c *Config) schedule() (optimizer.Schedule, error) {
+	if c.SkipTrain && c.TrainIters == 0 && c.TrainSamples == 0 {
+		return optimizer.Schedule{Style: optimizer.DecayConstant, WDStyle: optimizer.DecayConstant}, nil
+	}
+	return c.Optimizer.Schedule(c.TrainIters, c.TrainSamples, c.GlobalBatchSize)
 }

@@ -3,7 +3,8 @@
 // does).
 //
 // Reading order: config.go (what a run is told), job.go (what the ranks of a process
-// share), run.go (a rank's run: set-up, loop, reasons to stop), then what the loop calls:
+// share), run.go (a rank's run), setup.go, loop.go, stop.go (reasons to stop, and how ranks
+// agree on them), then what the loop calls:
 // data.go and order.go (micro-batches from datasets), batchsize.go (how many), evaluate.go
 // and samples.go, checkpoint.go with foreign.go and foreignsave.go (going on, and saving),
 // logger.go and record.go (what is told of a step), nonfinite.go and replay.go (a step that

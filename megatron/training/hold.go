@@ -1,6 +1,7 @@
 package training
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -58,4 +59,23 @@ func (r *Run) tellOverwriting() {
 	}
 	r.log.note("%s holds checkpoints up to iteration %d that this run does not go on from; it replaces those of the iterations that it saves (--load %s would go on)",
 		c.Save, list[len(list)-1].Iteration, filepath.Clean(c.Save))
+}
+
+// probe makes the folder of --save and writes into it, so that a run does not
+// train for hours before it finds out that it cannot save.
+func probe(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	if checkpoint.IsOne(folder) {
+		return fault.Errorf(fault.Usage, "--save %s is one checkpoint itself; name the folder above it, or a new one", folder)
+	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return fault.Errorf(fault.IO, "--save %s: %w", folder, err)
+	}
+	f, err := os.CreateTemp(folder, ".tmp-probe-*")
+	if err != nil {
+		return fault.Errorf(fault.IO, "--save %s cannot be written: %w", folder, err)
+	}
+	return fault.With(fault.IO, errors.Join(f.Close(), os.Remove(f.Name())))
 }

@@ -1,0 +1,129 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"monotron/fault"
+	"monotron/megatron/report"
+	"monotron/mpu/comm/watch"
+)
+
+// Train runs until the last iteration or a reason to stop. The error carries
+// the exit code; nil is done.
+func (r *Run) Train(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, r.log.close()) }()
+	defer r.saver.settled() // the device may be closed then
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	r.watchGPUs(watching)
+	if r.Config.SkipTrain {
+		return r.finalEvaluations(ctx)
+	}
+	if r.Engine.Iteration >= r.iters {
+		r.log.note("nothing to train: the checkpoint's iteration %d is the last of %d already", r.Engine.Iteration, r.iters)
+	}
+	if stop, err := r.interrupted(ctx); err != nil {
+		return err
+	} else if stop {
+		return r.stoppedEarly(ctx)
+	}
+	r.log.advance(r.Engine.Iteration)
+	if r.Config.EvalAtStart && r.Engine.Iteration == 0 {
+		if err := r.evaluateNow(ctx); err != nil {
+			return err
+		}
+	}
+	for r.Engine.Iteration < r.iters {
+		if err := r.iterate(ctx); err != nil {
+			return err
+		}
+		if stop, err := r.afterStep(ctx); stop || err != nil {
+			return err
+		}
+	}
+	if err := r.saver.finish(ctx, r); err != nil {
+		return err
+	}
+	return r.finalEvaluations(ctx)
+}
+
+// stoppedEarly is the end of a run that was asked to stop during its set-up.
+func (r *Run) stoppedEarly(ctx context.Context) error {
+	return fault.Errorf(fault.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", cause(ctx), r.Engine.Iteration+1)
+}
+
+// iterate trains one iteration and logs it.
+func (r *Run) iterate(ctx context.Context) error {
+	start := time.Now()
+	r.log.begin(r.Engine.Iteration + 1)
+	r.pulse.begin(r.Engine.Iteration + 1)
+	defer r.pulse.end()
+	r.rank.Enter(watch.Data, r.Engine.Iteration+1)
+	size, err := r.batches.At(int(r.at.ConsumedTrain))
+	if err != nil {
+		return err
+	}
+	r.log.timers.Start("batch-generator", report.LevelMicro)
+	batch, err := r.feeds.train.Batch(r.at.ConsumedTrain, size.Micros)
+	r.log.timers.Stop("batch-generator")
+	if err != nil {
+		return err
+	}
+	r.pulse.expect(size.Micros, len(r.Engine.Stages))
+	before := r.at.ConsumedTrain
+	r.at.ConsumedTrain += int64(size.Running)
+	r.at.SkippedTrain += int64(size.Global - size.Running)
+	step := stepLog{started: start, data: time.Since(start), batch: size}
+	if r.skips(r.Engine.Iteration + 1) {
+		r.Engine.Iteration++
+		return nil
+	}
+	if step.result, err = r.Engine.Step(batch); err != nil {
+		return r.explain(ctx, err, batch, before)
+	}
+	for _, line := range r.Engine.GraphNews() {
+		r.log.note("%s", line)
+	}
+	return r.log.step(r, step)
+}
+
+// skips tells whether --iterations-to-skip names the iteration.
+func (r *Run) skips(iteration int64) bool {
+	for _, n := range r.Config.IterationsToSkip {
+		if int64(n) == iteration {
+			return true
+		}
+	}
+	return false
+}
+
+// afterStep evaluates, saves and looks for a reason to stop.
+func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
+	it, c := r.Engine.Iteration, &r.Config
+	if due(it, c.EvalInterval) {
+		if err := r.evaluateNow(ctx); err != nil {
+			return true, err
+		}
+	}
+	reason, err := r.reasonToStop(ctx)
+	if err != nil {
+		return true, err
+	}
+	if due(it, c.Checkpoint.SaveInterval) || reason != nil {
+		if err := r.saver.save(ctx, r); err != nil {
+			return true, err
+		}
+	}
+	if reason == nil {
+		return false, nil
+	}
+	if err := r.saver.finish(ctx, r); err != nil {
+		return true, err
+	}
+	if reason.code == fault.Done {
+		r.log.note("%s", reason.text)
+	}
+	return true, fault.With(reason.code, reason.err())
+}

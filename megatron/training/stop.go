@@ -1,0 +1,81 @@
+package training
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/mpu/comm"
+)
+
+// reason is why a run stops before its last iteration.
+type reason struct {
+	text string
+	code fault.Code
+}
+
+// err is nil where stopping was asked for as a normal end.
+func (s *reason) err() error {
+	if s.code == fault.Done {
+		return nil
+	}
+	return fmt.Errorf("%s", s.text)
+}
+
+// reasonToStop is the same on every rank: a signal, or the end of a time, that one
+// of them has seen.
+func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
+	it, c := r.Engine.Iteration, &r.Config
+	kept := "; the checkpoint of this iteration is saved, run the same command again to go on"
+	if c.Checkpoint.Save == "" {
+		kept = "; nothing is saved because --save is not given"
+	}
+	seen := nothing
+	switch {
+	case ctx.Err() != nil:
+		seen = signalled
+	case c.ExitDurationMins > 0 && time.Since(r.started) > time.Duration(c.ExitDurationMins)*time.Minute:
+		seen = timeIsUp
+	}
+	seen, err := r.agree(seen)
+	switch {
+	case err != nil:
+		return nil, err
+	case seen == signalled:
+		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, cause(ctx), kept), fault.Again}, nil
+	case seen == timeIsUp:
+		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), fault.Again}, nil
+	case due(it, c.ExitInterval):
+		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), fault.Done}, nil
+	}
+	return nil, nil
+}
+
+// What a rank may have seen that all must act on; the highest counts.
+const (
+	nothing int64 = iota
+	timeIsUp
+	signalled
+)
+
+// agree is the highest of what the ranks have seen.
+func (r *Run) agree(seen int64) (int64, error) {
+	if r.rank.World().Size() == 1 {
+		return seen, nil
+	}
+	device.WriteSlice(r.device, r.votes, []int64{seen})
+	if err := r.rank.World().AllReduce(r.votes, comm.Max).Wait(); err != nil {
+		return 0, err
+	}
+	return device.ReadSlice[int64](r.device, r.votes)[0], nil
+}
+
+// cause names what cancelled ctx, or another rank's.
+func cause(ctx context.Context) string {
+	if ctx.Err() == nil {
+		return "a signal to another rank"
+	}
+	return context.Cause(ctx).Error()
+}
