@@ -96,7 +96,7 @@ func (r *report) end(e event, output []string) {
 		r.passed++
 	case "fail":
 		r.failed++
-		r.again = append(r.again, fmt.Sprintf("go test -count=1 -v -run '^%s$' ./%s", strings.ReplaceAll(e.Test, "/", "$/^"), strings.TrimPrefix(e.Package, "monotron/")))
+		r.again = append(r.again, fmt.Sprintf("go test -count=1 -v -run '^%s$' ./%s", strings.ReplaceAll(e.Test, "/", "$/^"), strings.TrimPrefix(e.Package+"/", "monotron/")))
 	case "skip":
 		r.skipped++
 		why := reason(output)

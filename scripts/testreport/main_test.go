@@ -21,7 +21,7 @@ func TestReport(t *testing.T) {
 {"Action":"build-output","ImportPath":"monotron/c","Output":"c.go:1: syntax error\n"}
 `
 	want := "ok  \tmonotron/a\t0.1s\n    b_test.go:9: 1 != 2\nFAIL\tmonotron/b\t0.1s\nc.go:1: syntax error\n" +
-		"skipped 1: no GPU here (a TestGPU)\nagain alone: go test -count=1 -v -run '^TestBad$' ./b\n1 passed, 1 failed, 1 skipped\n"
+		"skipped 1: no GPU here (a TestGPU)\nagain alone: go test -count=1 -v -run '^TestBad$' ./b/\n1 passed, 1 failed, 1 skipped\n"
 	var out strings.Builder
 	r := report{out: &out, output: map[string][]string{}, reasons: map[string][]string{}}
 	r.read(strings.NewReader(events))
