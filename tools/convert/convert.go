@@ -80,6 +80,9 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	if err != nil {
 		return err
 	}
+	if o.zeroed {
+		notes.Printf("note: the linear layers have no biases; zeros are written, which say the same, and nanoGPT trains them from here on\n")
+	}
 	written, err := all.Write(ctx, o.to, o.output, src, o.write)
 	if err != nil {
 		return interrupted(ctx, err)

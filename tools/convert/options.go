@@ -49,6 +49,7 @@ type options struct {
 	step          int64
 	dtype         string // of weights, as safetensors spells it; "": as they are
 	weightsOnly   bool
+	zeroed        bool // biases of zeros were added
 	allowNaN      bool
 	verify        bool
 	prompt        []int32 // nil: made up

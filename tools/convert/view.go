@@ -18,6 +18,9 @@ func (o *options) view(original formats.Source) (formats.Source, error) {
 	if o.dtype != "" {
 		src = formats.Retype(src, o.dtype)
 	}
+	if o.to == formats.NanoGPT {
+		src, o.zeroed = formats.ZeroBiases(src)
+	}
 	o.write.Tokenizer = o.tokenizerFolder(original.Info())
 	if o.to == formats.MegatronTorch || o.to == formats.MegatronTorchDist {
 		return src, o.stages(src.Info().Model)

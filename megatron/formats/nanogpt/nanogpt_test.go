@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"monotron/megatron/formats/pickle"
 	"monotron/megatron/internal/sharedtest"
 	"monotron/megatron/spec"
+	"monotron/mpu"
 )
 
 func open(t *testing.T, path string) formats.Source {
@@ -120,5 +122,46 @@ func TestRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), says) || fault.CodeOf(err) != fault.BadData {
 			t.Errorf("%v (code %d), want it to say %q", err, fault.CodeOf(err), says)
 		}
+	}
+}
+
+// Claim (docs/checkpoints.md): a model whose linear layers have no biases is
+// written with zeros in their place, in its moments too, which nanoGPT's file
+// gives back; one with biases stays as it is.
+func TestZeroBiases(t *testing.T) {
+	m := &spec.Model{NumLayers: 1, HiddenSize: 8, FFNHiddenSize: 32, NumAttentionHeads: 2, NumQueryGroups: 2, KVChannels: 4, VocabSize: 5,
+		PaddedVocabSize: 5, MaxPositions: 4, Position: spec.PositionLearned, Normalization: spec.LayerNorm, NormEpsilon: 1e-5,
+		Activation: spec.GeluErf, Tied: true, WindowLeft: -1}
+	ones := func(global string) ([]float32, error) {
+		return slices.Repeat([]float32{1}, 8*96), nil
+	}
+	src, added := formats.ZeroBiases(hf.Values(m, hf.GPT2, ones))
+	if !added || m.LinearBias {
+		t.Fatalf("added %v, the model itself has biases: %v", added, m.LinearBias)
+	}
+	path := filepath.Join(t.TempDir(), "out")
+	if _, err := Write(context.Background(), path, src, formats.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	back := open(t, path)
+	biases := 0
+	for _, tensor := range back.Tensors() {
+		raw := make([]byte, 4)
+		if err := back.Read(tensor.Name, mpu.Piece{From: make([]int64, len(tensor.Shape)), Size: slices.Repeat([]int64{1}, len(tensor.Shape))}, raw); err != nil {
+			t.Fatal(err)
+		}
+		zero := strings.HasSuffix(tensor.Name, ".bias") && strings.Contains(tensor.Name, "linear_")
+		if string(raw) != map[bool]string{true: "\x00\x00\x00\x00", false: "\x00\x00\x80\x3f"}[zero] {
+			t.Errorf("%s begins with % x", tensor.Name, raw)
+		}
+		if zero {
+			biases++
+		}
+	}
+	if biases != 4 {
+		t.Errorf("%d biases of linear layers, want 4", biases)
+	}
+	if _, again := formats.ZeroBiases(back); again {
+		t.Error("biases were added to a model that has them")
 	}
 }
