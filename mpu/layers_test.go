@@ -10,6 +10,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/mpu"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/inproc"
 )
 
 // noise is n numbers that depend on the seed alone.
@@ -35,7 +36,7 @@ func onRanks(t *testing.T, n int, sequence bool, work func(rank) error) {
 	for i := range members {
 		members[i] = i
 	}
-	w := comm.NewWorld(n)
+	w := inproc.NewWorld(n)
 	err := w.Run(func(number int) error {
 		d := ref.Open()
 		defer d.Arena.Close()

@@ -15,6 +15,7 @@ import (
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/inproc"
 	"monotron/mpu/topology"
 )
 
@@ -198,7 +199,7 @@ func (l layout) run(t *testing.T, m spec.Model, dtype device.DType, open func() 
 		members[rank] = rank
 	}
 	sizes := topology.Sizes{TP: l.tp, CP: 1, EP: 1, DP: 1, PP: 1, QueryGroups: m.NumQueryGroups}
-	world := comm.NewWorld(l.tp)
+	world := inproc.NewWorld(l.tp)
 	err := world.Run(func(rank int) error {
 		d := open()
 		t.Cleanup(d.Arena.Close)

@@ -8,7 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/mpu"
-	"monotron/mpu/comm"
+	"monotron/mpu/comm/inproc"
 )
 
 const toyExperts = 4
@@ -20,8 +20,8 @@ func expertName(l, e int) string {
 // expertParallel is the toy on data-parallel ranks with two layers of experts, which are
 // cut over `ep` of them; the first rank of a group also has more, so that shards are
 // uneven between families.
-func expertParallel(ranks, ep int) func(*comm.World, int, *device.Device) (*toy, error) {
-	return func(w *comm.World, me int, d *device.Device) (*toy, error) {
+func expertParallel(ranks, ep int) func(*inproc.World, int, *device.Device) (*toy, error) {
+	return func(w *inproc.World, me int, d *device.Device) (*toy, error) {
 		m, err := dataParallel(ranks)(w, me, d)
 		if err != nil {
 			return nil, err
@@ -94,8 +94,8 @@ func TestExpertFamilyToRounding(t *testing.T) {
 
 // frozen is a toy of which only biases and the experts' or layers' matrices of layer 0 are
 // trained.
-func frozen(model func(*comm.World, int, *device.Device) (*toy, error)) func(*comm.World, int, *device.Device) (*toy, error) {
-	return func(w *comm.World, rank int, d *device.Device) (*toy, error) {
+func frozen(model func(*inproc.World, int, *device.Device) (*toy, error)) func(*inproc.World, int, *device.Device) (*toy, error) {
+	return func(w *inproc.World, rank int, d *device.Device) (*toy, error) {
 		m, err := model(w, rank, d)
 		if err == nil {
 			m.freeze(isFrozen)

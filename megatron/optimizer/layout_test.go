@@ -6,7 +6,7 @@ import (
 
 	"monotron/csrc/ref"
 	"monotron/mpu"
-	"monotron/mpu/comm"
+	"monotron/mpu/comm/inproc"
 )
 
 func named(sizes map[string]int64, names ...string) (ps []*mpu.Param) {
@@ -91,7 +91,7 @@ func TestBucketsByUse(t *testing.T) {
 	if got := fmt.Sprint(count(2, Sharding{Strategy: OptimGrads, BucketSize: 1})); got != "[2 1 2 2]" {
 		t.Errorf("by layer: %s", got)
 	}
-	both, err := comm.NewWorld(2).Group(0, "embedding", []int{0, 1}, ref.Open())
+	both, err := inproc.NewWorld(2).Group(0, "embedding", []int{0, 1}, ref.Open())
 	if err != nil {
 		t.Fatal(err)
 	}

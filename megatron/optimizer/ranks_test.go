@@ -12,6 +12,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/mpu"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/inproc"
 )
 
 // globals are whole tensors by name, put together from ranks' pieces.
@@ -156,7 +157,7 @@ type setup struct {
 	spoil    int    // a step in which the last sample has an infinite gradient; 0: none
 	steps    int
 	from     globals // starts here, where given
-	model    func(world *comm.World, rank int, d *device.Device) (*toy, error)
+	model    func(world *inproc.World, rank int, d *device.Device) (*toy, error)
 	world    int
 }
 
@@ -181,7 +182,7 @@ func train(s setup) (out outcome, err error) {
 		model         *toy
 	}
 	ranks := make([]left, s.world)
-	w := comm.NewWorld(s.world)
+	w := inproc.NewWorld(s.world)
 	devices := make([]*device.Device, s.world)
 	err = w.Run(func(rank int) error {
 		d := ref.Open()
@@ -378,14 +379,14 @@ func (m *toy) addGradient(d *device.Device, p *mpu.Param, s setup, sample, seed 
 	d.Arena.Free(tmp)
 }
 
-func group(w *comm.World, rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
+func group(w *inproc.World, rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	return w.Group(rank, name, members, d)
 }
 
 // dataParallel is the toy on ranks that all hold the whole model: shapes that no
 // shard boundary respects, a one-dimensional bias, a padded table.
-func dataParallel(n int) func(*comm.World, int, *device.Device) (*toy, error) {
-	return func(w *comm.World, rank int, d *device.Device) (*toy, error) {
+func dataParallel(n int) func(*inproc.World, int, *device.Device) (*toy, error) {
+	return func(w *inproc.World, rank int, d *device.Device) (*toy, error) {
 		all := make([]int, n)
 		for i := range all {
 			all[i] = i
@@ -409,7 +410,7 @@ func dataParallel(n int) func(*comm.World, int, *device.Device) (*toy, error) {
 }
 
 // instances is the toy on four data-parallel ranks with two copies of the state.
-func instances(w *comm.World, rank int, d *device.Device) (*toy, error) {
+func instances(w *inproc.World, rank int, d *device.Device) (*toy, error) {
 	m, err := dataParallel(4)(w, rank, d)
 	if err != nil {
 		return nil, err
@@ -580,7 +581,7 @@ func TestStateMovesBetweenShardings(t *testing.T) {
 
 // pipelined is the toy on two stages, each on two data-parallel ranks: the stages
 // hold different parameters, and both a copy of a tied table.
-func pipelined(w *comm.World, rank int, d *device.Device) (*toy, error) {
+func pipelined(w *inproc.World, rank int, d *device.Device) (*toy, error) {
 	stage := rank / 2
 	dp, err := group(w, rank, "dp", []int{2 * stage, 2*stage + 1}, d)
 	if err != nil {
@@ -610,7 +611,7 @@ func pipelined(w *comm.World, rank int, d *device.Device) (*toy, error) {
 // tensorParallel is the toy with its matrix cut by columns over two ranks, a norm
 // whose gradients are partial on both, a bias that both hold, on two data-parallel
 // ranks.
-func tensorParallel(w *comm.World, rank int, d *device.Device) (*toy, error) {
+func tensorParallel(w *inproc.World, rank int, d *device.Device) (*toy, error) {
 	tp, err := group(w, rank, "tp", []int{rank &^ 1, rank | 1}, d)
 	if err != nil {
 		return nil, err
@@ -638,8 +639,8 @@ func tensorParallel(w *comm.World, rank int, d *device.Device) (*toy, error) {
 }
 
 // merged is the one-rank twin of a toy on several: its parameters by name.
-func merged(units [][]*mpu.Param) func(*comm.World, int, *device.Device) (*toy, error) {
-	return func(_ *comm.World, _ int, d *device.Device) (*toy, error) {
+func merged(units [][]*mpu.Param) func(*inproc.World, int, *device.Device) (*toy, error) {
+	return func(_ *inproc.World, _ int, d *device.Device) (*toy, error) {
 		m := &toy{groups: Groups{}}
 		for _, u := range units {
 			var here []*mpu.Param
@@ -660,7 +661,7 @@ func TestPartialGradientsUnderSharding(t *testing.T) {
 	normal := mpu.Init{Std: 0.5}
 	cases := []struct {
 		name  string
-		model func(*comm.World, int, *device.Device) (*toy, error)
+		model func(*inproc.World, int, *device.Device) (*toy, error)
 		twin  [][]*mpu.Param
 	}{
 		{"pp2 dp2", pipelined, [][]*mpu.Param{{mpu.Whole("embedding.word_embeddings.weight", normal, 29, 5)}, {mpu.Whole("decoder.layers.0.a.weight", normal, 9, 7)},
@@ -695,7 +696,7 @@ func TestPartialGradientsUnderSharding(t *testing.T) {
 // the factor, all tokens; else they are averaged (reference, section 8).
 func TestPerTokenSums(t *testing.T) {
 	for _, perToken := range []bool{false, true} {
-		w := comm.NewWorld(2)
+		w := inproc.NewWorld(2)
 		err := w.Run(func(rank int) error {
 			d := ref.Open()
 			defer d.Arena.Close()
@@ -732,7 +733,7 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 	for i, strategy := range Strategies() {
 		for _, dtype := range []device.DType{device.F32, device.BF16} {
 			sharding := Sharding{Strategy: strategy}
-			m, _ := dataParallel(1)(comm.NewWorld(1), 0, ref.Open())
+			m, _ := dataParallel(1)(inproc.NewWorld(1), 0, ref.Open())
 			shards := int64(1)
 			if i > 0 {
 				shards = ranks

@@ -18,6 +18,7 @@ import (
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/preflight"
+	"monotron/mpu/comm/processes"
 	"monotron/mpu/comm/rendezvous"
 	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
@@ -40,7 +41,7 @@ func share(place *launched.Place, c *training.Config, w *training.Streams) {
 }
 
 // meet waits for the other processes of the run.
-func meet(ctx context.Context, place *launched.Place, c *training.Config, told *notes.Notes) (*comm.Process, error) {
+func meet(ctx context.Context, place *launched.Place, c *training.Config, told *notes.Notes) (*processes.World, error) {
 	secret, err := place.Secret(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func meet(ctx context.Context, place *launched.Place, c *training.Config, told *
 	if place.Local == 0 {
 		config.Notes = told.From("rendezvous").Rank(place.Rank).Lines() // one of each host says whom it waits for
 	}
-	return comm.NewProcess(ctx, config, limit)
+	return processes.Join(ctx, config, limit)
 }
 
 // patient is ctx cancelled 10 seconds late: a rank that is asked to stop while the
@@ -84,7 +85,7 @@ func facts(c *training.Config) (map[string]string, error) {
 }
 
 // check looks at the run before its first step; rank 0 says what it found.
-func check(p *comm.Process, r *ranks.Rank, fast bool, notes io.Writer) error {
+func check(p *processes.World, r *ranks.Rank, fast bool, notes io.Writer) error {
 	if fast {
 		if err := p.FastReduce(); err != nil {
 			return fault.Errorf(fault.Usage, "--fast-reduce: %w", err)

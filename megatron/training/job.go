@@ -10,8 +10,8 @@ import (
 	"monotron/fault"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
-	"monotron/mpu/comm"
 	"monotron/mpu/comm/inject"
+	"monotron/mpu/comm/processes"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/ranks"
 	"monotron/tokenizer"
@@ -102,7 +102,7 @@ func (j *Job) data(notice func(string)) ([3]dataset.Dataset, error) {
 
 // Ranks does work on this process's ranks: all of the layout's, or, with a process,
 // the one that it is. They are watched; the error is the run's verdict.
-func (j *Job) Ranks(p *comm.Process, open func() (*device.Device, error), work func(*ranks.Rank) error) error {
+func (j *Job) Ranks(p *processes.World, open func() (*device.Device, error), work func(*ranks.Rank) error) error {
 	c := j.Config.Ranks(open)
 	c.Process, c.Watch = p, j.watching()
 	return ranks.Run(c, work)

@@ -1,13 +1,6 @@
 package comm
 
-import (
-	"fmt"
-	"strings"
-	"time"
-
-	"monotron/csrc/device"
-	"monotron/fault"
-)
+import "monotron/csrc/device"
 
 // Host is how ranks reach each other without their GPUs: a World or a Process.
 type Host interface {
@@ -31,79 +24,4 @@ func ByHost(h Host, d *device.Device) Carrier {
 		return Carrier{Groups: h, End: stay}
 	}
 	return Carrier{Groups: Staged{h}, Note: "tensors pass between ranks through the host's memory", End: stay}
-}
-
-// Carry is ByHost for the ranks of a host that are processes, but NCCL where each has a
-// GPU of its own, all have NCCL, and want it. All ranks call it together and get the
-// same; kinds of devices that differ, and versions, are an error.
-func Carry(h Host, rank int, ranks []int, d *device.Device, useNCCL bool, limit time.Duration) (Carrier, error) {
-	through := ByHost(h, d)
-	g, err := through.Group(rank, "carriers", ranks, d)
-	if err != nil {
-		return Carrier{}, err
-	}
-	mine := seat{device: d.Name}
-	var over opener
-	if useNCCL && !d.OnHost() && d.Streams() != nil {
-		if over, mine.nccl, err = openNCCL(); err != nil {
-			mine.lack = err.Error()
-		}
-	}
-	words, err := Words(g, d, mine.String())
-	if err != nil {
-		return Carrier{}, err
-	}
-	lack, err := agree(words)
-	switch {
-	case err != nil:
-		return Carrier{}, err
-	case lack != "":
-		through.Note = lack + "; " + through.Note
-		return through, nil
-	case over == nil:
-		return through, nil
-	}
-	return over(h, d, limit), nil
-}
-
-// opener makes a rank's world of NCCL.
-type opener func(h Host, d *device.Device, limit time.Duration) Carrier
-
-// seat is what a rank sits at.
-type seat struct {
-	device string
-	nccl   string // its version; "": not asked for, or not to be had
-	lack   string // why it is not to be had
-}
-
-func (s seat) String() string { return strings.Join([]string{s.device, s.nccl, s.lack}, "\n") }
-
-func seatOf(word string) (s seat) {
-	parts := strings.SplitN(word+"\n\n", "\n", 3)
-	return seat{parts[0], parts[1], strings.TrimRight(parts[2], "\n")}
-}
-
-// agree tells from all ranks' seats why NCCL is not to be had, "" where nobody lacks it.
-// Ranks on different devices would compute different numbers; NCCL's versions do not
-// understand each other.
-func agree(words []string) (lack string, err error) {
-	first := seatOf(words[0])
-	alike := true
-	for rank, word := range words {
-		s := seatOf(word)
-		if s.device != first.device {
-			return "", fault.Errorf(fault.Usage, "rank 0 computes on %s, rank %d on %s: give all ranks one --device, where each of them has it", first.device, rank, s.device)
-		}
-		if s.nccl != "" && first.nccl != "" && s.nccl != first.nccl {
-			return "", fault.Errorf(fault.Usage, "rank 0 has NCCL %s, rank %d has %s: install one version, name it by MONOTRON_NCCL, or give --distributed-backend gloo", first.nccl, rank, s.nccl)
-		}
-		if s.lack != "" && lack == "" {
-			lack = fmt.Sprintf("rank %d: %s", rank, s.lack)
-		}
-		alike = alike && s.lack == first.lack
-	}
-	if alike {
-		return first.lack, nil
-	}
-	return lack, nil
 }

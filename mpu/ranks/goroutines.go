@@ -9,6 +9,7 @@ import (
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/inject"
+	"monotron/mpu/comm/inproc"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
 )
@@ -22,14 +23,14 @@ type goroutines struct {
 	recorders []*watch.Recorder         // by rank; nil: nobody watches
 	ends      func(rank int, err error) // is told as soon as a rank ends; nil: nobody is
 
-	main, saves *comm.World
+	main, saves *inproc.World
 	devices     []*device.Device
 }
 
 // newGoroutines makes where the ranks of c meet.
 func newGoroutines(c Config, work func(*Rank) error) *goroutines {
 	n := c.Sizes.World()
-	g := &goroutines{Config: c, work: work, main: comm.NewWorld(n), saves: comm.NewWorld(n), devices: make([]*device.Device, n)}
+	g := &goroutines{Config: c, work: work, main: inproc.NewWorld(n), saves: inproc.NewWorld(n), devices: make([]*device.Device, n)}
 	g.main.Timeout = c.Timeout
 	return g
 }

@@ -8,7 +8,9 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/gpu"
 	"monotron/mpu/comm/inject"
+	"monotron/mpu/comm/processes"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
 )
@@ -17,7 +19,7 @@ import (
 type process struct {
 	Config
 	work     func(*Rank) error
-	process  *comm.Process
+	process  *processes.World
 	recorder *watch.Recorder
 
 	mu      sync.Mutex // of all below
@@ -98,7 +100,7 @@ func (p *process) run() (err error) {
 	p.recorder.Mine()
 	p.beat()
 	injector := inject.On(p.recorder, p.Watch.Faults, false, func() bool { return false })
-	carrier, err := comm.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
+	carrier, err := gpu.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/mpu/comm"
 	"monotron/mpu/comm/inject"
+	"monotron/mpu/comm/processes"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
 )
@@ -18,7 +18,7 @@ type Config struct {
 	Timeout time.Duration                  // longest wait of a rank for its peers; 0: any
 	NCCL    bool                           // between GPUs of processes, where all have it
 
-	Process *comm.Process // the rank that this process is; nil: all are goroutines here
+	Process *processes.World // the rank that this process is; nil: all are goroutines here
 	Watch   *Watch        // nil: nobody watches; ranks that are processes always are
 }
 

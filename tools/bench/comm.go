@@ -15,8 +15,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/mpu/comm"
+	"monotron/mpu/comm/inproc"
 	"monotron/mpu/comm/launched"
+	"monotron/mpu/comm/processes"
 	"monotron/mpu/comm/rendezvous"
 	"monotron/tools/internal/command"
 )
@@ -30,7 +31,7 @@ func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error 
 	}
 	out := &command.Printer{W: c.App.Writer}
 	for _, ranks := range []int{2, 4} {
-		s, err := comm.Bench(func() (*device.Device, error) { return open(c.String("device")) }, ranks, 64<<20, 2*time.Second)
+		s, err := inproc.Bench(func() (*device.Device, error) { return open(c.String("device")) }, ranks, 64<<20, 2*time.Second)
 		if err != nil {
 			return err
 		}
@@ -72,7 +73,7 @@ func ways() []way {
 	if os.Getenv("PYTHON") != "" {
 		all = append(all, way{"torch.distributed, gloo", "torch", false})
 	}
-	if comm.GlooMissing() == nil {
+	if processes.GlooMissing() == nil {
 		all = append(all, way{"Gloo's own (--fast-reduce)", "gloo", true}, way{"Gloo, our sum", "gloo", false})
 	}
 	return append(all, way{"shared memory, our sum", "shm", false}, way{"plain TCP, our sum", "tcp", false})
@@ -143,7 +144,7 @@ func benchRank(c *cli.Context, role string, open func(string) (*device.Device, e
 		return fault.Errorf(fault.Usage, "%s=%q: %w", roleVariable, role, err)
 	}
 	device.SetThreads(1)
-	p, err := comm.NewProcess(context.Background(), rendezvous.Config{Rank: rank, World: 2, Addr: addr, Secret: []byte(os.Getenv("MONOTRON_SECRET")), Timeout: time.Minute}, time.Minute)
+	p, err := processes.Join(context.Background(), rendezvous.Config{Rank: rank, World: 2, Addr: addr, Secret: []byte(os.Getenv("MONOTRON_SECRET")), Timeout: time.Minute}, time.Minute)
 	if err != nil {
 		return err
 	}

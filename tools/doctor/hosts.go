@@ -15,6 +15,7 @@ import (
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/preflight"
+	"monotron/mpu/comm/processes"
 	"monotron/mpu/comm/rendezvous"
 	"monotron/notes"
 )
@@ -65,7 +66,7 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 	}())
 }
 
-func join(ctx context.Context, place *launched.Place) (*comm.Process, error) {
+func join(ctx context.Context, place *launched.Place) (*processes.World, error) {
 	secret, err := place.Secret(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -79,12 +80,12 @@ func join(ctx context.Context, place *launched.Place) (*comm.Process, error) {
 	if place.Local == 0 {
 		config.Notes = notes.Stderr().From("rendezvous").Lines() // one of each host says whom it waits for
 	}
-	return comm.NewProcess(ctx, config, hostsWait)
+	return processes.Join(ctx, config, hostsWait)
 }
 
 // lookAround runs the preflight on all ranks and on those of each host, then
 // measures between hosts.
-func lookAround(p *comm.Process, d *device.Device) (*hostsReport, error) {
+func lookAround(p *processes.World, d *device.Device) (*hostsReport, error) {
 	var everybody, mine, first []int
 	r := &hostsReport{}
 	for _, m := range p.Members() {
@@ -111,7 +112,7 @@ func lookAround(p *comm.Process, d *device.Device) (*hostsReport, error) {
 }
 
 // measure sends between the first ranks of all hosts, one pair after the other.
-func (r *hostsReport) measure(p *comm.Process, d *device.Device, world *comm.Group, first []int) error {
+func (r *hostsReport) measure(p *processes.World, d *device.Device, world *comm.Group, first []int) error {
 	n := len(first)
 	flat := make([]float64, n*n)
 	for a := range n {
@@ -146,7 +147,7 @@ func (r *hostsReport) measure(p *comm.Process, d *device.Device, world *comm.Gro
 }
 
 // between times messages from one rank to another, as the receiver sees them.
-func between(p *comm.Process, d *device.Device, from, to int) (best float64, err error) {
+func between(p *processes.World, d *device.Device, from, to int) (best float64, err error) {
 	g, err := p.Group(p.Rank(), "pair", []int{from, to}, d)
 	if err != nil {
 		return 0, err

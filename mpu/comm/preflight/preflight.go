@@ -18,6 +18,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/processes"
 	"monotron/notes"
 )
 
@@ -48,7 +49,7 @@ const ofRank = 2
 
 // Run checks the run. World has all ranks; groups are this rank's, of the same
 // kinds in the same order on all ranks. The error names what is wrong and the cure.
-func Run(p *comm.Process, d *device.Device, world *comm.Group, groups []*comm.Group, bytes int64) (*Report, error) {
+func Run(p *processes.World, d *device.Device, world *comm.Group, groups []*comm.Group, bytes int64) (*Report, error) {
 	began := time.Now()
 	mine := make([]float64, ofRank+len(groups))
 	var err error
@@ -130,7 +131,7 @@ const (
 )
 
 // judge makes rank 0's report of what all have told.
-func (r *Report) judge(p *comm.Process, all []float64, groups []*comm.Group) {
+func (r *Report) judge(p *processes.World, all []float64, groups []*comm.Group) {
 	members, each := p.Members(), len(all)/p.Size()
 	var hosts []string
 	for rank, m := range members {

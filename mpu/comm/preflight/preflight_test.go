@@ -12,11 +12,12 @@ import (
 
 	"monotron/csrc/ref"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/processes"
 	"monotron/mpu/comm/rendezvous"
 )
 
 // onFour runs f as each of four ranks that talk as processes do.
-func onFour(t *testing.T, f func(p *comm.Process) error) []error {
+func onFour(t *testing.T, f func(p *processes.World) error) []error {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,7 +29,7 @@ func onFour(t *testing.T, f func(p *comm.Process) error) []error {
 	var all sync.WaitGroup
 	for rank := range errs {
 		all.Go(func() {
-			p, err := comm.NewProcess(context.Background(), rendezvous.Config{Rank: rank, World: 4, Addr: addr, Secret: []byte("test"), Timeout: time.Minute}, time.Minute)
+			p, err := processes.Join(context.Background(), rendezvous.Config{Rank: rank, World: 4, Addr: addr, Secret: []byte("test"), Timeout: time.Minute}, time.Minute)
 			if err == nil {
 				err = p.End(f(p))
 			}
@@ -43,7 +44,7 @@ func onFour(t *testing.T, f func(p *comm.Process) error) []error {
 // so in one line that also names the way the bytes went.
 func TestPreflightTimesEveryGroup(t *testing.T) {
 	t.Setenv("MONOTRON_ROADS", "tcp")
-	errs := onFour(t, func(p *comm.Process) error {
+	errs := onFour(t, func(p *processes.World) error {
 		d := ref.Open()
 		defer d.Arena.Close()
 		half := p.Rank() / 2 * 2
@@ -75,7 +76,7 @@ func TestPreflightTimesEveryGroup(t *testing.T) {
 // Claim (docs/hosts.md): a clock that is off, full shared memory and a slow group
 // are each named with a cure.
 func TestPreflightNotes(t *testing.T) {
-	errs := onFour(t, func(p *comm.Process) error {
+	errs := onFour(t, func(p *processes.World) error {
 		if p.Rank() > 0 {
 			return nil
 		}

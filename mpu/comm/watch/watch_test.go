@@ -15,6 +15,7 @@ import (
 	"monotron/fault"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
+	"monotron/mpu/comm/inproc"
 )
 
 func numbers(n int) device.Tensor {
@@ -34,7 +35,7 @@ func inWorld(t *testing.T, n int, folder string, f func(r *Recorder, g *comm.Gro
 		}
 		members[i] = i
 	}
-	w := comm.NewWorld(n)
+	w := inproc.NewWorld(n)
 	err := w.Run(func(rank int) error {
 		g, err := w.Group(rank, "tp", members, ref.Open())
 		if err != nil {

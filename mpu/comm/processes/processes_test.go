@@ -1,4 +1,4 @@
-package comm
+package processes
 
 import (
 	"context"
@@ -13,12 +13,16 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/commtest"
+	"monotron/mpu/comm/inproc"
 	"monotron/mpu/comm/rendezvous"
+	"monotron/mpu/comm/sums"
 )
 
 // processes runs f as each rank of a run of n, which talk as processes do, and
 // gives each rank's error.
-func processes(t testing.TB, n int, limit time.Duration, f func(p *Process, d *device.Device) error) []error {
+func processes(t testing.TB, n int, limit time.Duration, f func(p *World, d *device.Device) error) []error {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +34,7 @@ func processes(t testing.TB, n int, limit time.Duration, f func(p *Process, d *d
 	var all sync.WaitGroup
 	for rank := range n {
 		all.Go(func() {
-			p, err := NewProcess(context.Background(), rendezvous.Config{Rank: rank, World: n, Addr: addr, Secret: []byte("test"), Timeout: time.Minute}, limit)
+			p, err := Join(context.Background(), rendezvous.Config{Rank: rank, World: n, Addr: addr, Secret: []byte("test"), Timeout: time.Minute}, limit)
 			if err != nil {
 				errs[rank] = err
 				return
@@ -44,10 +48,24 @@ func processes(t testing.TB, n int, limit time.Duration, f func(p *Process, d *d
 	return errs
 }
 
-func onProcesses(t testing.TB, n int, f func(g *Group) error) error {
+// spmd runs f on n goroutines that share one group.
+func spmd(n int, f func(g *comm.Group) error) error {
+	w := inproc.NewWorld(n)
+	return w.Run(func(rank int) error {
+		d := ref.Open()
+		defer d.Arena.Close()
+		g, err := w.Group(rank, "all", commtest.Ranks(n), d)
+		if err != nil {
+			return err
+		}
+		return f(g)
+	})
+}
+
+func onProcesses(t testing.TB, n int, f func(g *comm.Group) error) error {
 	t.Helper()
-	return errors.Join(processes(t, n, time.Minute, func(p *Process, d *device.Device) error {
-		g, err := p.Group(p.Rank(), "all", ranksUpTo(n), d)
+	return errors.Join(processes(t, n, time.Minute, func(p *World, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", commtest.Ranks(n), d)
 		if err != nil {
 			return err
 		}
@@ -59,10 +77,10 @@ func onProcesses(t testing.TB, n int, f func(g *Group) error) error {
 // every rank, for all dtypes, sizes around the small ones' limit, 1 to 4 ranks.
 func TestProcessCollectivesByFormula(t *testing.T) {
 	for ranks := 1; ranks <= 4; ranks++ {
-		err := onProcesses(t, ranks, func(g *Group) error {
-			for _, dtype := range []device.DType{device.F32, device.F64, device.BF16, device.F16, device.I32, device.I64} {
-				for _, n := range []int64{0, 1, 5, tile - 1, tile, 2*tile + 3} {
-					if err := byFormula(g, dtype, n); err != nil {
+		err := onProcesses(t, ranks, func(g *comm.Group) error {
+			for _, dtype := range commtest.Reduced {
+				for _, n := range []int64{0, 1, 5, sums.Tile - 1, sums.Tile, 2*sums.Tile + 3} {
+					if err := commtest.ByFormula(g, dtype, n); err != nil {
 						return fmt.Errorf("%s, %d elements: %w", dtype, n, err)
 					}
 				}
@@ -79,23 +97,23 @@ func TestProcessCollectivesByFormula(t *testing.T) {
 // goroutines to the bit, though floating-point addition is not associative.
 func TestProcessSumsEqualGoroutines(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16, device.F64} {
-		for _, n := range []int64{7, 3*tile + 1} {
+		for _, n := range []int64{7, 3*sums.Tile + 1} {
 			const ranks = 4
-			sums := func(g *Group) (string, error) {
+			sums := func(g *comm.Group) (string, error) {
 				values := make([]float64, n)
 				for i := range values {
 					values[i] = 1 / float64((i*7+g.Rank()*13)%1000+3)
 				}
-				a, b := heap(dtype, values), heap(dtype, append(values, append(values, append(values, values...)...)...))
+				a, b := commtest.Heap(dtype, values), commtest.Heap(dtype, append(values, append(values, append(values, values...)...)...))
 				mine := b.Slice(0, int64(g.Rank())*n, n)
-				if err := errors.Join(g.AllReduce(a, Sum).Wait(), g.ReduceScatter(mine, b).Wait()); err != nil {
+				if err := errors.Join(g.AllReduce(a, comm.Sum).Wait(), g.ReduceScatter(mine, b).Wait()); err != nil {
 					return "", err
 				}
-				return fmt.Sprint(valuesOf(a), valuesOf(mine)), nil
+				return fmt.Sprint(commtest.Values(a), commtest.Values(mine)), nil
 			}
 			var want, got [ranks]string
-			note := func(to *[ranks]string) func(*Group) error {
-				return func(g *Group) (err error) {
+			note := func(to *[ranks]string) func(*comm.Group) error {
+				return func(g *comm.Group) (err error) {
 					to[g.Rank()], err = sums(g)
 					return err
 				}
@@ -114,8 +132,8 @@ func TestProcessSumsEqualGoroutines(t *testing.T) {
 // posts both halves, in any order.
 func TestProcessStorm(t *testing.T) {
 	const n = 4
-	errs := processes(t, n, time.Minute, func(p *Process, d *device.Device) error {
-		all, err := p.Group(p.Rank(), "all", ranksUpTo(n), d)
+	errs := processes(t, n, time.Minute, func(p *World, d *device.Device) error {
+		all, err := p.Group(p.Rank(), "all", commtest.Ranks(n), d)
 		if err != nil {
 			return err
 		}
@@ -125,19 +143,21 @@ func TestProcessStorm(t *testing.T) {
 		}
 		for step := range int64(50) {
 			length := 1 + step*step*11%20_000
-			a, b := heap(device.F32, elements(p.Rank(), length)), heap(device.F32, elements(p.Rank(), length))
-			in := heap(device.F32, make([]float64, length))
-			works := []Work{all.AllReduce(a, Sum), pair.AllReduce(b, Sum),
-				all.Exchange([]Transfer{{Peer: (p.Rank() + 1) % n, Send: true, T: heap(device.F32, elements(p.Rank(), length))}, {Peer: (p.Rank() + 3) % n, T: in}})}
+			a, b := commtest.Heap(device.F32, commtest.Elements(p.Rank(), length)), commtest.Heap(device.F32, commtest.Elements(p.Rank(), length))
+			in := commtest.Heap(device.F32, make([]float64, length))
+			works := []comm.Work{all.AllReduce(a, comm.Sum), pair.AllReduce(b, comm.Sum),
+				all.Exchange([]comm.Transfer{{Peer: (p.Rank() + 1) % n, Send: true, T: commtest.Heap(device.F32, commtest.Elements(p.Rank(), length))}, {Peer: (p.Rank() + 3) % n, T: in}})}
 			for i := range works {
 				if err := works[(i+p.Rank())%len(works)].Wait(); err != nil {
 					return err
 				}
 			}
 			err := errors.Join(
-				holds("all", a, func(i int64) float64 { return element(0, i) + element(1, i) + element(2, i) + element(3, i) }),
-				holds("pair", b, func(i int64) float64 { return element(p.Rank()/2*2, i) + element(p.Rank()/2*2+1, i) }),
-				holds("ring", in, func(i int64) float64 { return element((p.Rank()+3)%n, i) }), all.Barrier())
+				commtest.Holds("all", a, func(i int64) float64 {
+					return commtest.Element(0, i) + commtest.Element(1, i) + commtest.Element(2, i) + commtest.Element(3, i)
+				}),
+				commtest.Holds("pair", b, func(i int64) float64 { return commtest.Element(p.Rank()/2*2, i) + commtest.Element(p.Rank()/2*2+1, i) }),
+				commtest.Holds("ring", in, func(i int64) float64 { return commtest.Element((p.Rank()+3)%n, i) }), all.Barrier())
 			if err != nil {
 				return err
 			}
@@ -152,13 +172,13 @@ func TestProcessStorm(t *testing.T) {
 // Claim (docs/failures.md): ranks that call different things all get the same
 // error, which names both.
 func TestProcessMismatch(t *testing.T) {
-	errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
-		g, err := p.Group(p.Rank(), "tp", ranksUpTo(3), d)
+	errs := processes(t, 3, time.Minute, func(p *World, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "tp", commtest.Ranks(3), d)
 		if err != nil {
 			return err
 		}
-		x := heap(device.F32, elements(p.Rank(), 100+int64(p.Rank()/2)))
-		return g.AllReduce(x, Sum).Wait()
+		x := commtest.Heap(device.F32, commtest.Elements(p.Rank(), 100+int64(p.Rank()/2)))
+		return g.AllReduce(x, comm.Sum).Wait()
 	})
 	for rank, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), "do not call the same: #0 is all_reduce(sum) of 100 f32 on rank") ||
@@ -173,13 +193,13 @@ func TestProcessMismatch(t *testing.T) {
 func TestProcessDeathIsNamed(t *testing.T) {
 	for _, dead := range []int{1, 0} {
 		start := time.Now()
-		errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
-			g, err := p.Group(p.Rank(), "all", ranksUpTo(3), d)
+		errs := processes(t, 3, time.Minute, func(p *World, d *device.Device) error {
+			g, err := p.Group(p.Rank(), "all", commtest.Ranks(3), d)
 			if err != nil {
 				return err
 			}
-			x := heap(device.F32, elements(p.Rank(), 100_000))
-			if err := g.AllReduce(x, Sum).Wait(); err != nil {
+			x := commtest.Heap(device.F32, commtest.Elements(p.Rank(), 100_000))
+			if err := g.AllReduce(x, comm.Sum).Wait(); err != nil {
 				return err
 			}
 			if p.Rank() == dead {
@@ -187,7 +207,7 @@ func TestProcessDeathIsNamed(t *testing.T) {
 				p.session.Break()
 				return errors.New("killed")
 			}
-			return g.AllReduce(x, Sum).Wait()
+			return g.AllReduce(x, comm.Sum).Wait()
 		})
 		for rank, err := range errs {
 			if rank != dead && (err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("rank %d (process", dead))) {
@@ -202,8 +222,8 @@ func TestProcessDeathIsNamed(t *testing.T) {
 
 // Claim: the error of the rank that fails first is everybody's, with its code.
 func TestProcessErrorReachesPeers(t *testing.T) {
-	errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
-		g, err := p.Group(p.Rank(), "all", ranksUpTo(3), d)
+	errs := processes(t, 3, time.Minute, func(p *World, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", commtest.Ranks(3), d)
 		if err != nil {
 			return err
 		}
@@ -221,13 +241,13 @@ func TestProcessErrorReachesPeers(t *testing.T) {
 
 // Claim: nobody waits longer than the limit; the error says for whom.
 func TestProcessDeadline(t *testing.T) {
-	errs := processes(t, 3, 3*time.Second, func(p *Process, d *device.Device) error {
-		g, err := p.Group(p.Rank(), "all", ranksUpTo(3), d)
+	errs := processes(t, 3, 3*time.Second, func(p *World, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", commtest.Ranks(3), d)
 		if err != nil || p.Rank() == 1 {
 			<-p.session.Lost()
 			return err
 		}
-		return g.AllReduce(heap(device.F32, elements(0, 3)), Sum).Wait()
+		return g.AllReduce(commtest.Heap(device.F32, commtest.Elements(0, 3)), comm.Sum).Wait()
 	})
 	for rank, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), "waited 3s in all_reduce(sum) of 3 f32 #0 of group all [0 1 2], without what comes from ranks [1]") {
@@ -238,8 +258,8 @@ func TestProcessDeadline(t *testing.T) {
 
 // Claim: a rank that ends while others count on it is an error that says so.
 func TestProcessEndsEarly(t *testing.T) {
-	errs := processes(t, 2, time.Minute, func(p *Process, d *device.Device) error {
-		g, err := p.Group(p.Rank(), "all", ranksUpTo(2), d)
+	errs := processes(t, 2, time.Minute, func(p *World, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", commtest.Ranks(2), d)
 		if err != nil {
 			return err
 		}

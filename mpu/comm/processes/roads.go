@@ -1,4 +1,4 @@
-package comm
+package processes
 
 import (
 	"encoding/binary"
@@ -137,7 +137,7 @@ func (r *roads) note(road string, rank int, refused string) {
 func GlooMissing() error { return engine.Available() }
 
 // Roads says by which ways this rank has sent so far, and why not by a faster one.
-func (p *Process) Roads() string {
+func (p *World) Roads() string {
 	r := p.links.roads
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-package comm
+package processes
 
 import (
 	"errors"
@@ -8,16 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"monotron/csrc/device"
-
 	engine "monotron/csrc/comm"
+	"monotron/csrc/device"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/commtest"
 )
 
 // glooHere makes the library that `make gloo` has built known, or skips.
 func glooHere(t testing.TB) {
 	t.Helper()
-	if _, err := os.Stat("../../bin/" + engine.Library); err == nil && os.Getenv("MONOTRON_GLOO") == "" {
-		t.Setenv("MONOTRON_GLOO", "../../bin/"+engine.Library)
+	if _, err := os.Stat("../../../bin/" + engine.Library); err == nil && os.Getenv("MONOTRON_GLOO") == "" {
+		t.Setenv("MONOTRON_GLOO", "../../../bin/"+engine.Library)
 	}
 	if err := engine.Available(); err != nil {
 		t.Skip("Gloo is not here: ", err)
@@ -28,17 +29,17 @@ func glooHere(t testing.TB) {
 // sums among goroutines; every rank says which way that was.
 func TestRoadsCarryTheSame(t *testing.T) {
 	const ranks, n = 3, 50_001
-	sums := func(g *Group) (string, error) {
-		a, b := heap(device.F32, fractions(g.Rank(), n)), heap(device.BF16, fractions(g.Rank(), 3*n))
+	sums := func(g *comm.Group) (string, error) {
+		a, b := commtest.Heap(device.F32, fractions(g.Rank(), n)), commtest.Heap(device.BF16, fractions(g.Rank(), 3*n))
 		mine := b.Slice(0, int64(g.Rank())*n, n)
 		to, from := (g.Rank()+1)%ranks, (g.Rank()+2)%ranks
-		in := heap(device.F32, make([]float64, n))
-		err := errors.Join(g.AllReduce(a, Sum).Wait(), g.ReduceScatter(mine, b).Wait(),
-			g.Exchange([]Transfer{{Peer: to, Send: true, T: a}, {Peer: from, T: in}}).Wait(), g.Barrier())
-		return fmt.Sprint(valuesOf(a), valuesOf(mine), valuesOf(in)), err
+		in := commtest.Heap(device.F32, make([]float64, n))
+		err := errors.Join(g.AllReduce(a, comm.Sum).Wait(), g.ReduceScatter(mine, b).Wait(),
+			g.Exchange([]comm.Transfer{{Peer: to, Send: true, T: a}, {Peer: from, T: in}}).Wait(), g.Barrier())
+		return fmt.Sprint(commtest.Values(a), commtest.Values(mine), commtest.Values(in)), err
 	}
 	var want [ranks]string
-	if err := spmd(ranks, func(g *Group) (err error) { want[g.Rank()], err = sums(g); return err }); err != nil {
+	if err := spmd(ranks, func(g *comm.Group) (err error) { want[g.Rank()], err = sums(g); return err }); err != nil {
 		t.Fatal(err)
 	}
 	for road, name := range map[string]string{roadShared: "shared memory", roadGloo: "Gloo", roadTCP: "plain TCP"} {
@@ -47,8 +48,8 @@ func TestRoadsCarryTheSame(t *testing.T) {
 				glooHere(t)
 			}
 			t.Setenv("MONOTRON_ROADS", road)
-			errs := processes(t, ranks, time.Minute, func(p *Process, d *device.Device) error {
-				g, err := p.Group(p.Rank(), "all", ranksUpTo(ranks), d)
+			errs := processes(t, ranks, time.Minute, func(p *World, d *device.Device) error {
+				g, err := p.Group(p.Rank(), "all", commtest.Ranks(ranks), d)
 				if err != nil {
 					return err
 				}
@@ -101,12 +102,12 @@ func TestRoadsStormAndDeath(t *testing.T) {
 func TestRoadsWithoutGloo(t *testing.T) {
 	t.Setenv("MONOTRON_ROADS", roadGloo)
 	t.Setenv("MONOTRON_GLOO", "/nowhere/"+engine.Library)
-	errs := processes(t, 2, time.Minute, func(p *Process, d *device.Device) error {
-		g, err := p.Group(p.Rank(), "all", ranksUpTo(2), d)
+	errs := processes(t, 2, time.Minute, func(p *World, d *device.Device) error {
+		g, err := p.Group(p.Rank(), "all", commtest.Ranks(2), d)
 		if err != nil {
 			return err
 		}
-		err = g.AllReduce(heap(device.F32, fractions(p.Rank(), 9)), Sum).Wait()
+		err = g.AllReduce(commtest.Heap(device.F32, fractions(p.Rank(), 9)), comm.Sum).Wait()
 		if said := p.Roads(); !strings.Contains(said, "no Gloo (") || !strings.HasSuffix(said, "plain TCP to 1 rank") {
 			err = errors.Join(err, fmt.Errorf("it said %s", said))
 		}
@@ -123,21 +124,21 @@ func TestFastReduce(t *testing.T) {
 	glooHere(t)
 	const ranks, n = 3, 50_001
 	run := func(length func(rank int) int64) []error {
-		return processes(t, ranks, time.Minute, func(p *Process, d *device.Device) error {
+		return processes(t, ranks, time.Minute, func(p *World, d *device.Device) error {
 			if err := p.FastReduce(); err != nil {
 				return err
 			}
-			g, err := p.Group(p.Rank(), "all", ranksUpTo(ranks), d)
+			g, err := p.Group(p.Rank(), "all", commtest.Ranks(ranks), d)
 			if err != nil {
 				return err
 			}
-			a, b := heap(device.F32, elements(p.Rank(), length(p.Rank()))), heap(device.I32, []float64{float64(p.Rank())})
-			works := []Work{g.AllReduce(a, Sum), g.AllReduce(b, Max), g.AllReduce(a, Max)}
+			a, b := commtest.Heap(device.F32, commtest.Elements(p.Rank(), length(p.Rank()))), commtest.Heap(device.I32, []float64{float64(p.Rank())})
+			works := []comm.Work{g.AllReduce(a, comm.Sum), g.AllReduce(b, comm.Max), g.AllReduce(a, comm.Max)}
 			for _, w := range works {
 				err = errors.Join(err, w.Wait())
 			}
-			return errors.Join(err, holds("sum", a, func(i int64) float64 { return element(0, i) + element(1, i) + element(2, i) }),
-				holds("max", b, func(int64) float64 { return ranks - 1 }), g.Barrier())
+			return errors.Join(err, commtest.Holds("sum", a, func(i int64) float64 { return commtest.Element(0, i) + commtest.Element(1, i) + commtest.Element(2, i) }),
+				commtest.Holds("max", b, func(int64) float64 { return ranks - 1 }), g.Barrier())
 		})
 	}
 	if err := errors.Join(run(func(int) int64 { return n })...); err != nil {

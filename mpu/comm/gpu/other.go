@@ -1,6 +1,6 @@
 //go:build !cgo || !linux
 
-package comm
+package gpu
 
 import "monotron/fault"
 

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package comm
+package processes
 
 import "net"
 

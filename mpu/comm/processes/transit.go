@@ -1,4 +1,4 @@
-package comm
+package processes
 
 import (
 	"fmt"
@@ -9,14 +9,15 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm"
 )
 
-// transit is a call of a Process under way. It has two stages: bytes that go and
+// transit is a call of a World under way. It has two stages: bytes that go and
 // come, a sum of them, and what goes and comes with the result. Fields belong to
-// Process.mu.
+// World.mu.
 type transit struct {
-	group *processGroup
-	call  *Call
+	group *group
+	call  *comm.Call
 	left  [2]int // messages of each stage that have not gone or come
 	sum   func() // between the stages; nil: none
 	ran   bool   // the sum is made
@@ -42,7 +43,7 @@ type address struct {
 type box struct {
 	call  *transit
 	stage int
-	want  *Call // this end's
+	want  *comm.Call // this end's
 	dst   []byte
 	fold  func(at int64, theirs []byte) // adds what comes to dst instead of copying; nil: copy
 	head  header
@@ -59,14 +60,14 @@ const (
 const partBits = 3
 
 // head is the header of a message that belongs to a call.
-func (t *transit) head(c *Call, part uint32, bytes int) header {
+func (t *transit) head(c *comm.Call, part uint32, bytes int) header {
 	return header{Group: t.group.id, Seq: c.Seq, Part: part | t.piece<<partBits, From: uint32(c.Rank), Bytes: uint64(bytes), Count: c.Count, Root: int32(c.Root),
 		DType: int32(c.DType), Op: uint32(c.Op), Reduce: uint32(c.Reduce), Kind: kindData}
 }
 
 // callOf is what a peer's header says it has called.
-func (g *processGroup) callOf(h *header) *Call {
-	c := &Call{Group: g.Name, Members: g.Members, Rank: int(h.From), Seq: h.Seq, Op: Op(h.Op), Reduce: ReduceOp(h.Reduce), Root: int(h.Root), Count: h.Count, DType: device.F32}
+func (g *group) callOf(h *header) *comm.Call {
+	c := &comm.Call{Group: g.Name, Members: g.Members, Rank: int(h.From), Seq: h.Seq, Op: comm.Op(h.Op), Reduce: comm.ReduceOp(h.Reduce), Root: int(h.Root), Count: h.Count, DType: device.F32}
 	if h.DType >= 0 && h.DType < int32(device.DTypes) {
 		c.DType = device.DType(h.DType)
 	}
@@ -74,17 +75,17 @@ func (g *processGroup) callOf(h *header) *Call {
 }
 
 // send queues bytes for a member; with the lock held.
-func (t *transit) send(stage, place int, c *Call, part uint32, data []byte) {
+func (t *transit) send(stage, place int, c *comm.Call, part uint32, data []byte) {
 	t.left[stage]++
 	t.group.world.links.send(t.group.Members[place], parcel{t.head(c, part, len(data)), data, t, stage})
 }
 
 // expect says where a member's bytes are to go; with the lock held.
-func (t *transit) expect(stage, place int, c *Call, part uint32, dst []byte) {
+func (t *transit) expect(stage, place int, c *comm.Call, part uint32, dst []byte) {
 	t.expectFolded(stage, place, c, part, dst, nil)
 }
 
-func (t *transit) expectFolded(stage, place int, c *Call, part uint32, dst []byte, fold func(at int64, theirs []byte)) {
+func (t *transit) expectFolded(stage, place int, c *comm.Call, part uint32, dst []byte, fold func(at int64, theirs []byte)) {
 	p := t.group.world
 	at := address{t.group.id, c.Seq, part | t.piece<<partBits, t.group.Members[place]}
 	t.left[stage]++
@@ -123,7 +124,7 @@ func (t *transit) desertion(rank int) error {
 func (b *box) matches(h *header) error {
 	theirs := b.call.group.callOf(h)
 	if !meets(theirs, b.want) {
-		return Differ(theirs, b.want)
+		return comm.Differ(theirs, b.want)
 	}
 	if int(h.Bytes) != len(b.dst) {
 		return fault.Errorf(fault.Internal, "%s: rank %d sends %d bytes to rank %d, which expects %d", b.want, h.From, h.Bytes, b.want.Rank, len(b.dst))
@@ -133,15 +134,15 @@ func (b *box) matches(h *header) error {
 
 // meets tells whether what one rank has called fits what another has; of messages
 // each names the other.
-func meets(a, b *Call) bool {
-	if a.Op == Send && b.Op == Receive || a.Op == AllToAll && b.Op == AllToAll {
+func meets(a, b *comm.Call) bool {
+	if a.Op == comm.Send && b.Op == comm.Receive || a.Op == comm.AllToAll && b.Op == comm.AllToAll {
 		return a.Count == b.Count && a.DType == b.DType
 	}
 	return a.Agrees(b)
 }
 
 // take reads the bytes of a message to where they are expected, or keeps them.
-func (p *Process) take(h *header, from io.Reader) error {
+func (p *World) take(h *header, from io.Reader) error {
 	at := address{h.Group, h.Seq, h.Part, int(h.From)}
 	p.mu.Lock()
 	b := p.boxes[at]
@@ -234,12 +235,12 @@ func readEarly(from io.Reader, n int64) ([]byte, error) {
 }
 
 // failLater ends the run from under the lock.
-func (p *Process) failLater(err error) {
+func (p *World) failLater(err error) {
 	go func() { p.stop(p.session.Fail(err)) }()
 }
 
 // farewell: a rank has sent its last message.
-func (p *Process) farewell(rank int) {
+func (p *World) farewell(rank int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended[rank] = true

@@ -1,4 +1,4 @@
-package comm
+package processes
 
 import (
 	"crypto/hmac"

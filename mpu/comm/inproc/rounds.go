@@ -1,4 +1,4 @@
-package comm
+package inproc
 
 import (
 	"fmt"
@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
+	"monotron/mpu/comm/sums"
 )
 
 // member is a rank's engine in a World.
 type member struct {
-	Membership
+	comm.Membership
 	world   *World
 	meeting *meeting
 	device  *device.Device
@@ -20,21 +22,21 @@ type member struct {
 // round is one collective of a group: what its members call, by place.
 type round struct {
 	task
-	calls []*Call
-	parts []*Collective
+	calls []*comm.Call
+	parts []*comm.Collective
 	here  int
 }
 
 // Start enters the group's next collective.
-func (g *member) Start(c *Collective) Work {
-	if c.Op == Exchange {
+func (g *member) Start(c *comm.Collective) comm.Work {
+	if c.Op == comm.Exchange {
 		return g.exchange(c.Transfers)
 	}
 	w, m := g.world, g.meeting
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := g.ready(); err != nil {
-		return Finished(err)
+		return comm.Finished(err)
 	}
 	call := g.Call(c)
 	call.Seq = m.next[g.Rank]
@@ -42,8 +44,8 @@ func (g *member) Start(c *Collective) Work {
 	g.record(&call)
 	r := m.round(call.Seq)
 	if first := r.first(); first >= 0 && !r.calls[first].Agrees(&call) {
-		w.fail(Differ(r.calls[first], &call))
-		return Finished(w.err)
+		w.fail(comm.Differ(r.calls[first], &call))
+		return comm.Finished(w.err)
 	}
 	r.calls[g.Rank], r.parts[g.Rank] = &call, c
 	if r.here++; r.here < g.Size() {
@@ -51,7 +53,7 @@ func (g *member) Start(c *Collective) Work {
 	}
 	delete(m.rounds, call.Seq)
 	g.carryRound(r)
-	return Finished(r.err)
+	return comm.Finished(r.err)
 }
 
 // ready tells why the rank cannot communicate; with the lock held.
@@ -65,7 +67,7 @@ func (g *member) ready() error {
 // number is the rank's in the world.
 func (g *member) number() int { return g.Members[g.Rank] }
 
-func (g *member) record(c *Call) {
+func (g *member) record(c *comm.Call) {
 	c.Posted = time.Now()
 	g.world.ranks[g.number()].newest = c
 }
@@ -74,7 +76,7 @@ func (g *member) record(c *Call) {
 func (m *meeting) round(seq int64) *round {
 	r := m.rounds[seq]
 	if r == nil {
-		r = &round{task: task{done: make(chan struct{})}, calls: make([]*Call, len(m.members)), parts: make([]*Collective, len(m.members))}
+		r = &round{task: task{done: make(chan struct{})}, calls: make([]*comm.Call, len(m.members)), parts: make([]*comm.Collective, len(m.members))}
 		r.lacks = func() string { return r.lacking(m) }
 		m.rounds[seq] = r
 	}
@@ -82,7 +84,9 @@ func (m *meeting) round(seq int64) *round {
 }
 
 // first is the lowest place that has called; -1: none.
-func (r *round) first() int { return slices.IndexFunc(r.calls, func(c *Call) bool { return c != nil }) }
+func (r *round) first() int {
+	return slices.IndexFunc(r.calls, func(c *comm.Call) bool { return c != nil })
+}
 
 func (r *round) lacking(m *meeting) string {
 	var missing []int
@@ -106,7 +110,7 @@ func (g *member) carryRound(r *round) {
 	}
 	w.begin()
 	w.mu.Unlock()
-	carry(w.pool, moves)
+	sums.Carry(w.pool, moves)
 	w.mu.Lock()
 	now := time.Now()
 	for _, c := range r.calls {
@@ -117,7 +121,7 @@ func (g *member) carryRound(r *round) {
 }
 
 // moves is what the round does, as stretches that are summed and copied.
-func (r *round) moves(m *meeting) ([]move, error) {
+func (r *round) moves(m *meeting) ([]sums.Move, error) {
 	c := r.calls[0]
 	n := c.Count
 	var ins, outs []device.Tensor
@@ -125,31 +129,31 @@ func (r *round) moves(m *meeting) ([]move, error) {
 		ins, outs = append(ins, p.In), append(outs, p.Out)
 	}
 	root := r.parts[0].Root
-	var moves []move
+	var moves []sums.Move
 	switch c.Op {
-	case AllReduce:
-		moves = []move{combine(c, outs, ins)}
-	case Reduce:
-		moves = []move{combine(c, outs[root:root+1], ins)}
-	case Broadcast:
-		moves = []move{combine(c, outs, ins[root:root+1])}
-	case ReduceScatter:
+	case comm.AllReduce:
+		moves = []sums.Move{sums.Between(n, c.DType, c.Reduce, outs, ins)}
+	case comm.Reduce:
+		moves = []sums.Move{sums.Between(n, c.DType, c.Reduce, outs[root:root+1], ins)}
+	case comm.Broadcast:
+		moves = []sums.Move{sums.Between(n, c.DType, c.Reduce, outs, ins[root:root+1])}
+	case comm.ReduceScatter:
 		for i := range outs {
-			moves = append(moves, combine(c, outs[i:i+1], stretchOf(ins, int64(i)*n, n)))
+			moves = append(moves, sums.Between(n, c.DType, c.Reduce, outs[i:i+1], stretchOf(ins, int64(i)*n, n)))
 		}
-	case AllGather:
+	case comm.AllGather:
 		for i := range ins {
-			moves = append(moves, combine(c, stretchOf(outs, int64(i)*n, n), ins[i:i+1]))
+			moves = append(moves, sums.Between(n, c.DType, c.Reduce, stretchOf(outs, int64(i)*n, n), ins[i:i+1]))
 		}
-	case Gather:
+	case comm.Gather:
 		for i := range ins {
-			moves = append(moves, combine(c, stretchOf(outs[root:root+1], int64(i)*n, n), ins[i:i+1]))
+			moves = append(moves, sums.Between(n, c.DType, c.Reduce, stretchOf(outs[root:root+1], int64(i)*n, n), ins[i:i+1]))
 		}
-	case Scatter:
+	case comm.Scatter:
 		for i := range outs {
-			moves = append(moves, combine(c, outs[i:i+1], stretchOf(ins[root:root+1], int64(i)*n, n)))
+			moves = append(moves, sums.Between(n, c.DType, c.Reduce, outs[i:i+1], stretchOf(ins[root:root+1], int64(i)*n, n)))
 		}
-	case AllToAll:
+	case comm.AllToAll:
 		return r.crossings(m)
 	}
 	return moves, nil
@@ -157,23 +161,23 @@ func (r *round) moves(m *meeting) ([]move, error) {
 
 // crossings are the copies of an all-to-all; sizes that differ at the two ends
 // are the ranks' mistake.
-func (r *round) crossings(m *meeting) ([]move, error) {
-	var moves []move
+func (r *round) crossings(m *meeting) ([]sums.Move, error) {
+	var moves []sums.Move
 	for from, p := range r.parts {
 		for to, theirs := range r.parts {
 			in, out := p.Transfers[2*to].T, theirs.Transfers[2*from+1].T
 			sent, received := r.crossing(from, m.members[to], in), r.crossing(to, m.members[from], out)
 			if sent.Count != received.Count || sent.DType != received.DType {
-				return nil, Differ(sent, received)
+				return nil, comm.Differ(sent, received)
 			}
-			moves = append(moves, combine(sent, []device.Tensor{out}, []device.Tensor{in}))
+			moves = append(moves, sums.Between(sent.Count, sent.DType, 0, []device.Tensor{out}, []device.Tensor{in}))
 		}
 	}
 	return moves, nil
 }
 
 // crossing is what a place has to do with one peer in an all-to-all.
-func (r *round) crossing(place, peer int, t device.Tensor) *Call {
+func (r *round) crossing(place, peer int, t device.Tensor) *comm.Call {
 	c := *r.calls[place]
 	c.Root, c.Count, c.DType = peer, t.Len(), t.DType
 	return &c

@@ -1,16 +1,18 @@
-package comm
+package processes
 
 import (
 	"time"
 	"unsafe"
 
 	"monotron/csrc/device"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/sums"
 )
 
-// processGroup is a rank's engine in a run of processes.
-type processGroup struct {
-	Membership
-	world  *Process
+// group is a rank's engine in a run of processes.
+type group struct {
+	comm.Membership
+	world  *World
 	id     uint64 // of the name and the members
 	piece  int    // bytes of an all-reduce that are carried as one
 	device *device.Device
@@ -26,7 +28,7 @@ type processGroup struct {
 const small = 32 << 10
 
 // Start enters the group's next collective.
-func (g *processGroup) Start(c *Collective) Work {
+func (g *group) Start(c *comm.Collective) comm.Work {
 	p := g.world
 	if err := g.device.Err(); err != nil {
 		p.Abort(err)
@@ -34,10 +36,10 @@ func (g *processGroup) Start(c *Collective) Work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
-		return Finished(p.err)
+		return comm.Finished(p.err)
 	}
 	call := g.Call(c)
-	if c.Op != Exchange {
+	if c.Op != comm.Exchange {
 		call.Seq = g.next
 		g.next++
 	}
@@ -52,27 +54,27 @@ func (g *processGroup) Start(c *Collective) Work {
 }
 
 // plan says what goes and what comes; with the lock held.
-func (t *transit) plan(c *Collective) {
+func (t *transit) plan(c *comm.Collective) {
 	switch c.Op {
-	case AllReduce:
+	case comm.AllReduce:
 		t.allReduce(c)
-	case Reduce:
+	case comm.Reduce:
 		t.reduce(c)
-	case Broadcast:
+	case comm.Broadcast:
 		t.broadcast(c)
-	case AllGather:
+	case comm.AllGather:
 		t.allGather(c)
-	case Gather:
+	case comm.Gather:
 		t.gather(c)
-	case Scatter:
+	case comm.Scatter:
 		t.scatter(c)
-	case ReduceScatter:
+	case comm.ReduceScatter:
 		t.reduceScatter(c)
-	case AllToAll:
+	case comm.AllToAll:
 		t.allToAll(c)
-	case Barrier:
+	case comm.Barrier:
 		t.barrier()
-	case Exchange:
+	case comm.Exchange:
 		t.exchange(c)
 	}
 }
@@ -87,7 +89,7 @@ func (t *transit) takes(place int, dst []byte) { t.expect(0, place, t.call, part
 
 // others are the places of the group's other members, the next one first, so
 // that not all send to the same.
-func (g *processGroup) others() (places []int) {
+func (g *group) others() (places []int) {
 	for i := 1; i < g.Size(); i++ {
 		places = append(places, (g.Rank+i)%g.Size())
 	}
@@ -95,7 +97,7 @@ func (g *processGroup) others() (places []int) {
 }
 
 // share is the part of n elements that a place sums.
-func (g *processGroup) share(place int, n int64) (from, to int64) {
+func (g *group) share(place int, n int64) (from, to int64) {
 	each := (n + int64(g.Size()) - 1) / int64(g.Size())
 	return min(n, int64(place)*each), min(n, int64(place+1)*each)
 }
@@ -141,23 +143,23 @@ func (t *transit) gathered(own, to []byte) {
 		return
 	}
 	t.sum = func() {
-		m := move{n: int64(len(own)) / c.DType.Size(), dtype: c.DType, reduce: c.Reduce, to: []unsafe.Pointer{unsafe.Pointer(&to[0])}}
+		m := sums.Move{N: int64(len(own)) / c.DType.Size(), DType: c.DType, Reduce: c.Reduce, To: []unsafe.Pointer{unsafe.Pointer(&to[0])}}
 		for _, f := range from {
-			m.from = append(m.from, unsafe.Pointer(&f[0]))
+			m.From = append(m.From, unsafe.Pointer(&f[0]))
 		}
-		carry(g.world.pool, []move{m})
+		sums.Carry(g.world.pool, []sums.Move{m})
 	}
 }
 
 // folder combines a stretch of the other rank's bytes with our own, lower rank first.
-func (g *processGroup) folder(c *Call, own, to []byte) func(at int64, theirs []byte) {
+func (g *group) folder(c *comm.Call, own, to []byte) func(at int64, theirs []byte) {
 	return func(at int64, theirs []byte) {
-		m := move{n: int64(len(theirs)) / c.DType.Size(), dtype: c.DType, reduce: c.Reduce, to: []unsafe.Pointer{unsafe.Pointer(&to[at])},
-			from: []unsafe.Pointer{unsafe.Pointer(&own[at]), unsafe.Pointer(&theirs[0])}}
+		m := sums.Move{N: int64(len(theirs)) / c.DType.Size(), DType: c.DType, Reduce: c.Reduce, To: []unsafe.Pointer{unsafe.Pointer(&to[at])},
+			From: []unsafe.Pointer{unsafe.Pointer(&own[at]), unsafe.Pointer(&theirs[0])}}
 		if g.Rank == 1 {
-			m.from[0], m.from[1] = m.from[1], m.from[0]
+			m.From[0], m.From[1] = m.From[1], m.From[0]
 		}
-		m.pair()
+		m.Pair()
 	}
 }
 
@@ -169,7 +171,7 @@ const (
 )
 
 // pieceOf is the same on all members.
-func (p *Process) pieceOf(members []int) int {
+func (p *World) pieceOf(members []int) int {
 	all := p.session.Members()
 	for _, m := range members {
 		if all[m].Host != all[members[0]].Host || !p.links.roads.allows(roadShared) {
@@ -179,7 +181,7 @@ func (p *Process) pieceOf(members []int) int {
 	return pieceHere
 }
 
-func (t *transit) allReduce(c *Collective) {
+func (t *transit) allReduce(c *comm.Collective) {
 	g, all := t.group, bytesOf(c.In)
 	switch {
 	case g.world.fast && g.glooSums(c.In.DType):
@@ -219,7 +221,7 @@ func (t *transit) reduceShares(all []byte) {
 	}
 }
 
-func (t *transit) reduce(c *Collective) {
+func (t *transit) reduce(c *comm.Collective) {
 	if t.group.Rank == c.Root {
 		t.gathered(bytesOf(c.In), bytesOf(c.Out))
 	} else {
@@ -227,7 +229,7 @@ func (t *transit) reduce(c *Collective) {
 	}
 }
 
-func (t *transit) broadcast(c *Collective) {
+func (t *transit) broadcast(c *comm.Collective) {
 	if t.group.Rank != c.Root {
 		t.takes(c.Root, bytesOf(c.Out))
 		return
@@ -238,7 +240,7 @@ func (t *transit) broadcast(c *Collective) {
 }
 
 // stretch is the i-th of a tensor's Size() equal parts.
-func (g *processGroup) stretch(long device.Tensor, i int) []byte {
+func (g *group) stretch(long device.Tensor, i int) []byte {
 	all := bytesOf(long)
 	n := len(all) / g.Size()
 	return all[i*n : (i+1)*n]
@@ -251,7 +253,7 @@ func settle(dst, src []byte) {
 	}
 }
 
-func (t *transit) allGather(c *Collective) {
+func (t *transit) allGather(c *comm.Collective) {
 	g := t.group
 	settle(g.stretch(c.Out, g.Rank), bytesOf(c.In))
 	for _, place := range g.others() {
@@ -260,7 +262,7 @@ func (t *transit) allGather(c *Collective) {
 	}
 }
 
-func (t *transit) gather(c *Collective) {
+func (t *transit) gather(c *comm.Collective) {
 	g := t.group
 	if g.Rank != c.Root {
 		t.brings(c.Root, bytesOf(c.In))
@@ -272,7 +274,7 @@ func (t *transit) gather(c *Collective) {
 	}
 }
 
-func (t *transit) scatter(c *Collective) {
+func (t *transit) scatter(c *comm.Collective) {
 	g := t.group
 	if g.Rank != c.Root {
 		t.takes(c.Root, bytesOf(c.Out))
@@ -284,7 +286,7 @@ func (t *transit) scatter(c *Collective) {
 	}
 }
 
-func (t *transit) reduceScatter(c *Collective) {
+func (t *transit) reduceScatter(c *comm.Collective) {
 	g := t.group
 	t.summed(g.stretch(c.In, g.Rank), bytesOf(c.Out), nil)
 	for _, place := range g.others() {
@@ -292,7 +294,7 @@ func (t *transit) reduceScatter(c *Collective) {
 	}
 }
 
-func (t *transit) allToAll(c *Collective) {
+func (t *transit) allToAll(c *comm.Collective) {
 	g := t.group
 	send := func(place int) device.Tensor { return c.Transfers[2*place].T }
 	recv := func(place int) device.Tensor { return c.Transfers[2*place+1].T }
@@ -304,7 +306,7 @@ func (t *transit) allToAll(c *Collective) {
 }
 
 // crossing is what this rank has to do with one other in an all-to-all.
-func (t *transit) crossing(place int, with device.Tensor) *Call {
+func (t *transit) crossing(place int, with device.Tensor) *comm.Call {
 	c := *t.call
 	c.Root, c.Count, c.DType = t.group.Members[place], with.Len(), with.DType
 	return &c
@@ -331,7 +333,7 @@ func (t *transit) barrier() {
 }
 
 // exchange posts all receives, then all sends.
-func (t *transit) exchange(c *Collective) {
+func (t *transit) exchange(c *comm.Collective) {
 	g := t.group
 	for _, x := range c.Transfers {
 		if !x.Send {

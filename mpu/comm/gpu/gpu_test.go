@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-package comm
+package gpu
 
 import (
 	"errors"
@@ -15,6 +15,9 @@ import (
 	"monotron/csrc/comm/nccl"
 	"monotron/csrc/comm/nccl/standin"
 	"monotron/csrc/device"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/commtest"
+	"monotron/mpu/comm/inproc"
 )
 
 var standinDir string // where it is built
@@ -38,10 +41,10 @@ var library = sync.OnceValues(func() (*standin.Library, error) { return standin.
 
 // gpus runs f on n ranks, each with a stand-in GPU, in NCCL groups that meet in
 // process, and checks what NCCL would have forbidden.
-func gpus(t *testing.T, n int, limit time.Duration, f func(g *Group, gpu *standin.GPU) error) error {
+func gpus(t *testing.T, n int, limit time.Duration, f func(g *comm.Group, gpu *standin.GPU) error) error {
 	t.Helper()
-	return ranks(t, n, limit, func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error {
-		g, err := over.Group(rank, "all", ranksUpTo(n), d)
+	return ranks(t, n, limit, func(over *World, d *device.Device, rank int, gpu *standin.GPU) error {
+		g, err := over.Group(rank, "all", commtest.Ranks(n), d)
 		if err != nil {
 			return err
 		}
@@ -50,7 +53,7 @@ func gpus(t *testing.T, n int, limit time.Duration, f func(g *Group, gpu *standi
 }
 
 // ranks is gpus before the ranks have met.
-func ranks(t *testing.T, n int, limit time.Duration, f func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error) error {
+func ranks(t *testing.T, n int, limit time.Duration, f func(over *World, d *device.Device, rank int, gpu *standin.GPU) error) error {
 	t.Helper()
 	lib, err := library()
 	if err != nil {
@@ -63,11 +66,11 @@ func ranks(t *testing.T, n int, limit time.Duration, f func(over *NCCL, d *devic
 	}
 	lib.Forget()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // tensors of Go's memory, which only C holds for a while
-	w := NewWorld(n)
+	w := inproc.NewWorld(n)
 	err = w.Run(func(rank int) error {
 		gpu := lib.GPU()
 		d := device.New("cuda", gpu)
-		over := NewNCCL(calls, w, d, limit)
+		over := NewWorld(calls, w, d, limit)
 		err := f(over, d, rank, gpu)
 		return errors.Join(err, over.End(err))
 	})
@@ -86,10 +89,10 @@ func ranks(t *testing.T, n int, limit time.Duration, f func(over *NCCL, d *devic
 // Claim: every collective over NCCL's calls gives the formula's result on every
 // rank, with no call that NCCL forbids and no communicator left.
 func TestNCCLByFormula(t *testing.T) {
-	for _, dtype := range []device.DType{device.F32, device.F64, device.BF16, device.F16, device.I32, device.I64} {
+	for _, dtype := range commtest.Reduced {
 		for ranks := 2; ranks <= 4; ranks++ {
 			for _, n := range []int64{0, 1, 5, 1000} {
-				if err := gpus(t, ranks, time.Minute, func(g *Group, _ *standin.GPU) error { return byFormula(g, dtype, n) }); err != nil {
+				if err := gpus(t, ranks, time.Minute, func(g *comm.Group, _ *standin.GPU) error { return commtest.ByFormula(g, dtype, n) }); err != nil {
 					t.Errorf("%s, %d ranks, %d elements: %v", dtype, ranks, n, err)
 				}
 			}
@@ -100,12 +103,12 @@ func TestNCCLByFormula(t *testing.T) {
 // Claim: a batched exchange pairs the i-th send with the i-th receive, in both
 // directions at once.
 func TestNCCLExchange(t *testing.T) {
-	err := gpus(t, 2, time.Minute, func(g *Group, _ *standin.GPU) error {
+	err := gpus(t, 2, time.Minute, func(g *comm.Group, _ *standin.GPU) error {
 		me, peer := g.Rank(), 1-g.Rank()
-		a, b := heap(device.F32, elements(me, 100)), heap(device.F32, elements(me+5, 7))
-		x, y := heap(device.F32, make([]float64, 100)), heap(device.F32, make([]float64, 7))
-		err := g.Exchange([]Transfer{{Peer: peer, Send: true, T: a}, {Peer: peer, T: x}, {Peer: peer, Send: true, T: b}, {Peer: peer, T: y}}).Wait()
-		return errors.Join(err, holds("first", x, func(i int64) float64 { return element(peer, i) }), holds("second", y, func(i int64) float64 { return element(peer+5, i) }))
+		a, b := commtest.Heap(device.F32, commtest.Elements(me, 100)), commtest.Heap(device.F32, commtest.Elements(me+5, 7))
+		x, y := commtest.Heap(device.F32, make([]float64, 100)), commtest.Heap(device.F32, make([]float64, 7))
+		err := g.Exchange([]comm.Transfer{{Peer: peer, Send: true, T: a}, {Peer: peer, T: x}, {Peer: peer, Send: true, T: b}, {Peer: peer, T: y}}).Wait()
+		return errors.Join(err, commtest.Holds("first", x, func(i int64) float64 { return commtest.Element(peer, i) }), commtest.Holds("second", y, func(i int64) float64 { return commtest.Element(peer+5, i) }))
 	})
 	if err != nil {
 		t.Error(err)
@@ -115,16 +118,16 @@ func TestNCCLExchange(t *testing.T) {
 // Claim: a collective starts after the ops before it, and the ops after Wait
 // start after it, while the host goes on: streams are ordered, not waited for.
 func TestNCCLFollowsTheOps(t *testing.T) {
-	err := gpus(t, 2, time.Minute, func(g *Group, gpu *standin.GPU) error {
+	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *standin.GPU) error {
 		gpu.Waits = false
-		x, goOn := heap(device.F32, make([]float64, 64)), gpu.Hold()
+		x, goOn := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
 		held := time.AfterFunc(20*time.Second, goOn) // a host that waits is let go, and told of
 		gpu.Fill(x, 10+g.Rank())
-		work := g.AllReduce(x, Sum)
+		work := g.AllReduce(x, comm.Sum)
 		if err := work.Wait(); err != nil {
 			return err
 		}
-		late := heap(device.F32, make([]float64, 1))
+		late := commtest.Heap(device.F32, make([]float64, 1))
 		gpu.Fill(late, 1) // after the collective
 		if !held.Stop() {
 			return errors.New("the host waited for the ops before the collective")
@@ -133,7 +136,7 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 		if err := gpu.Sync(); err != nil {
 			return err
 		}
-		return errors.Join(holds("sum", x, func(int64) float64 { return 21 }), holds("the op after it", late, func(int64) float64 { return 1 }))
+		return errors.Join(commtest.Holds("sum", x, func(int64) float64 { return 21 }), commtest.Holds("the op after it", late, func(int64) float64 { return 1 }))
 	})
 	if err != nil {
 		t.Error(err)
@@ -145,40 +148,44 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 func TestNCCLFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit time.Duration
-		f     func(g *Group) error
+		f     func(g *comm.Group, over *World) error
 		want  string
 	}{
-		"fails": {time.Minute, func(g *Group) error {
+		"fails": {time.Minute, func(g *comm.Group, over *World) error {
 			if g.Rank() == 1 {
 				return errors.New("rank 1 broke")
 			}
-			x := heap(device.F32, make([]float64, 8))
-			err := g.AllReduce(x, Sum).Wait()
+			x := commtest.Heap(device.F32, make([]float64, 8))
+			err := g.AllReduce(x, comm.Sum).Wait()
 			for range 500 { // the host is not held up by a collective; the next call tells
 				if err != nil {
 					return err
 				}
 				time.Sleep(10 * time.Millisecond)
-				err = g.AllReduce(x, Sum).Wait()
+				err = g.AllReduce(x, comm.Sum).Wait()
 			}
 			return errors.New("rank 0 was never told")
 		}, "rank 1 broke"},
-		"stays away": {2 * time.Second, func(g *Group) error {
+		"stays away": {2 * time.Second, func(g *comm.Group, over *World) error {
 			if g.Rank() == 1 {
-				for g.engine.(*ncclGroup).world.Err() == nil {
+				for over.Err() == nil {
 					time.Sleep(glance)
 				}
 				return nil
 			}
-			return g.AllReduce(heap(device.F32, make([]float64, 8)), Sum).Wait()
+			return g.AllReduce(commtest.Heap(device.F32, make([]float64, 8)), comm.Sum).Wait()
 		}, "all_reduce(sum) of 8 f32 #0 of group all [0 1] was called"},
-		"disagrees": {time.Minute, func(g *Group) error {
-			return g.AllReduce(heap(device.F32, make([]float64, 8+g.Rank())), Sum).Wait()
+		"disagrees": {time.Minute, func(g *comm.Group, over *World) error {
+			return g.AllReduce(commtest.Heap(device.F32, make([]float64, 8+g.Rank())), comm.Sum).Wait()
 		}, "invalid usage: rank"},
 	} {
-		err := gpus(t, 2, c.limit, func(g *Group, gpu *standin.GPU) error {
+		err := ranks(t, 2, c.limit, func(over *World, d *device.Device, rank int, gpu *standin.GPU) error {
 			gpu.Waits = false
-			return c.f(g)
+			g, err := over.Group(rank, "all", commtest.Ranks(2), d)
+			if err != nil {
+				return err
+			}
+			return c.f(g, over)
 		})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -189,9 +196,9 @@ func TestNCCLFailures(t *testing.T) {
 // Claim: a communicator that is opened while a peer fails is given up too.
 func TestNCCLFailsWhileOpening(t *testing.T) {
 	lost := errors.New("lost while opening")
-	err := ranks(t, 2, time.Minute, func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error {
+	err := ranks(t, 2, time.Minute, func(over *World, d *device.Device, rank int, gpu *standin.GPU) error {
 		gpu.OnNewStream = func() { over.Abort(lost) }
-		_, err := over.Group(rank, "all", ranksUpTo(2), d)
+		_, err := over.Group(rank, "all", commtest.Ranks(2), d)
 		return err
 	})
 	if !errors.Is(err, lost) {
@@ -202,12 +209,12 @@ func TestNCCLFailsWhileOpening(t *testing.T) {
 // Claim: a rank whose peers have the id, and fail before they join, is told.
 func TestNCCLFailsBeforeOpening(t *testing.T) {
 	lost := errors.New("lost before opening")
-	err := ranks(t, 2, time.Minute, func(over *NCCL, d *device.Device, rank int, gpu *standin.GPU) error {
+	err := ranks(t, 2, time.Minute, func(over *World, d *device.Device, rank int, gpu *standin.GPU) error {
 		if rank == 0 {
-			_, err := over.Group(rank, "all", ranksUpTo(2), d)
+			_, err := over.Group(rank, "all", commtest.Ranks(2), d)
 			return err
 		}
-		via, err := over.host.Group(rank, "all", ranksUpTo(2), d)
+		via, err := over.host.Group(rank, "all", commtest.Ranks(2), d)
 		if err == nil {
 			_, err = over.share(via)
 		}
@@ -225,13 +232,13 @@ func TestNCCLLeavesSeveralGroups(t *testing.T) {
 	for _, want := range []error{nil, broke} {
 		over := make(chan error, 1)
 		go func() {
-			over <- ranks(t, 3, time.Minute, func(over *NCCL, d *device.Device, rank int, _ *standin.GPU) error {
+			over <- ranks(t, 3, time.Minute, func(over *World, d *device.Device, rank int, _ *standin.GPU) error {
 				for i := range 8 {
-					g, err := over.Group(rank, fmt.Sprint("group ", i), ranksUpTo(3), d)
+					g, err := over.Group(rank, fmt.Sprint("group ", i), commtest.Ranks(3), d)
 					if err != nil {
 						return err
 					}
-					if err := g.AllReduce(heap(device.F32, make([]float64, 8)), Sum).Wait(); err != nil {
+					if err := g.AllReduce(commtest.Heap(device.F32, make([]float64, 8)), comm.Sum).Wait(); err != nil {
 						return err
 					}
 				}

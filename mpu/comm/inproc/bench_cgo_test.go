@@ -1,6 +1,6 @@
 //go:build cgo
 
-package comm
+package inproc
 
 import (
 	"testing"

@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-package comm
+package gpu
 
 import (
 	"fmt"
@@ -13,13 +13,14 @@ import (
 	"monotron/csrc/comm/nccl"
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm"
 )
 
-// NCCL gives groups whose tensors are on GPUs, one GPU a rank. The ranks meet
+// World gives groups whose tensors are on GPUs, one GPU a rank. The ranks meet
 // over a host world, which also tells them that one of them has failed. NCCL
 // orders its sums itself: alike in every run of one layout and version.
-type NCCL struct {
-	host    Host
+type World struct {
+	host    comm.Host
 	library *nccl.Library
 	device  *device.Device
 	streams device.Streams
@@ -27,7 +28,7 @@ type NCCL struct {
 
 	mu      sync.Mutex // of all below
 	err     error
-	groups  []*ncclGroup  // as they were joined: any two ranks have theirs in one order
+	groups  []*group      // as they were joined: any two ranks have theirs in one order
 	done    chan struct{} // closed by End
 	watched sync.WaitGroup
 }
@@ -35,10 +36,10 @@ type NCCL struct {
 // glance is how often what is under way is looked at.
 const glance = 20 * time.Millisecond
 
-// NewNCCL is a rank's world on its GPU d. limit is the longest that a collective
+// NewWorld is a rank's world on its GPU d. limit is the longest that a collective
 // may take from when it was called.
-func NewNCCL(library *nccl.Library, h Host, d *device.Device, limit time.Duration) *NCCL {
-	w := &NCCL{host: h, library: library, device: d, streams: d.Streams(), limit: limit, done: make(chan struct{})}
+func NewWorld(library *nccl.Library, h comm.Host, d *device.Device, limit time.Duration) *World {
+	w := &World{host: h, library: library, device: d, streams: d.Streams(), limit: limit, done: make(chan struct{})}
 	w.watched.Go(w.watch)
 	return w
 }
@@ -49,15 +50,15 @@ func openNCCL() (over opener, version string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	over = func(h Host, d *device.Device, limit time.Duration) Carrier {
-		w := NewNCCL(library, h, d, limit)
-		return Carrier{Groups: w, Note: library.Describe(), End: w.End}
+	over = func(h comm.Host, d *device.Device, limit time.Duration) comm.Carrier {
+		w := NewWorld(library, h, d, limit)
+		return comm.Carrier{Groups: w, Note: library.Describe(), End: w.End}
 	}
 	return over, nccl.Spell(library.Version()), nil
 }
 
 // Group joins the communicator of a group; all its members call it together.
-func (w *NCCL) Group(rank int, name string, members []int, d *device.Device) (*Group, error) {
+func (w *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	via, err := w.host.Group(rank, name, members, d)
 	if err != nil || via.Size() == 1 {
 		return via, err
@@ -72,11 +73,11 @@ func (w *NCCL) Group(rank int, name string, members []int, d *device.Device) (*G
 			return nil, err
 		}
 	}
-	return via.Over(func(Engine) Engine { return g }), nil
+	return via.Over(func(comm.Engine) comm.Engine { return g }), nil
 }
 
 // joined is the group that was made before; nil: none.
-func (w *NCCL) joined(via *Group) *ncclGroup {
+func (w *World) joined(via *comm.Group) *group {
 	for _, g := range w.all() {
 		if g.Name == via.Name() && slices.Equal(g.Members, via.Members()) {
 			return g
@@ -86,7 +87,7 @@ func (w *NCCL) joined(via *Group) *ncclGroup {
 }
 
 // all are the groups so far.
-func (w *NCCL) all() []*ncclGroup {
+func (w *World) all() []*group {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.groups)
@@ -94,7 +95,7 @@ func (w *NCCL) all() []*ncclGroup {
 
 // join opens a communicator and its stream. A failure that came meanwhile has
 // given up the groups of then, so that this one gives itself up.
-func (w *NCCL) join(id nccl.ID, via *Group) (*ncclGroup, error) {
+func (w *World) join(id nccl.ID, via *comm.Group) (*group, error) {
 	defer onThread()()
 	if err := w.streams.Enter(); err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func (w *NCCL) join(id nccl.ID, via *Group) (*ncclGroup, error) {
 		c.Abort()
 		return nil, err
 	}
-	g := &ncclGroup{Membership: via.Membership(), world: w, via: via, comm: c, stream: stream}
+	g := &group{Membership: via.Membership(), world: w, via: via, comm: c, stream: stream}
 	if err := w.take(g); err != nil {
 		c.Abort()
 		w.streams.FreeStream(stream)
@@ -118,7 +119,7 @@ func (w *NCCL) join(id nccl.ID, via *Group) (*ncclGroup, error) {
 }
 
 // take keeps a group for who gives up or leaves all of them, unless that has begun.
-func (w *NCCL) take(g *ncclGroup) error {
+func (w *World) take(g *group) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
@@ -128,7 +129,7 @@ func (w *NCCL) take(g *ncclGroup) error {
 }
 
 // share gives the first rank's id to all of a group, through the host.
-func (w *NCCL) share(via *Group) (id nccl.ID, err error) {
+func (w *World) share(via *comm.Group) (id nccl.ID, err error) {
 	if via.Rank() == 0 {
 		if id, err = w.library.NewID(); err != nil {
 			return id, err
@@ -154,14 +155,14 @@ func onThread() func() {
 }
 
 // Err is why nothing goes on any more; nil: all is well.
-func (w *NCCL) Err() error {
+func (w *World) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
 // Abort ends everything with err, here and on the other ranks.
-func (w *NCCL) Abort(err error) {
+func (w *World) Abort(err error) {
 	w.host.Abort(err)
 	w.fail(err)
 }
@@ -173,7 +174,7 @@ const leaving = 10 * time.Second
 // ranks of the host give up the same one, and ranks that do it one after the other in
 // different orders would wait for each other. A peer that is stopped does not come at
 // all: after a while this rank goes on without NCCL's consent.
-func (w *NCCL) fail(err error) {
+func (w *World) fail(err error) {
 	w.mu.Lock()
 	first := w.err == nil
 	if first {
@@ -201,7 +202,7 @@ func (w *NCCL) fail(err error) {
 
 // watch looks at what is under way until the end: a trouble, a peer's failure or
 // a call that takes too long gives up everything.
-func (w *NCCL) watch() {
+func (w *World) watch() {
 	defer onThread()()
 	for {
 		select {
@@ -216,7 +217,7 @@ func (w *NCCL) watch() {
 	}
 }
 
-func (w *NCCL) look() error {
+func (w *World) look() error {
 	if err := w.host.Err(); err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (w *NCCL) look() error {
 // End waits for what is under way and leaves every communicator. A rank that has failed
 // gives them up instead, and does not wait for that: its peers, who have to give them up
 // too, are told of the failure after this.
-func (w *NCCL) End(failed error) error {
+func (w *World) End(failed error) error {
 	defer w.library.Forget()
 	if failed != nil {
 		close(w.done)
@@ -262,7 +263,7 @@ func (w *NCCL) End(failed error) error {
 // leave closes the communicators in the order in which they were joined: closing one
 // waits for the other ranks of the host to close it. It holds no lock, for a close that
 // is in progress asks for Err.
-func (w *NCCL) leave() error {
+func (w *World) leave() error {
 	defer onThread()()
 	for _, g := range w.all() {
 		if w.Err() == nil {
@@ -277,7 +278,7 @@ func (w *NCCL) leave() error {
 	return w.Err()
 }
 
-func (w *NCCL) busy() bool {
+func (w *World) busy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, g := range w.groups {

@@ -1,10 +1,11 @@
-package comm
+package processes
 
 import (
 	"slices"
 
 	engine "monotron/csrc/comm"
 	"monotron/csrc/device"
+	"monotron/mpu/comm"
 )
 
 // ownSums is a group's connections for sums that Gloo makes itself, and whose turn
@@ -17,7 +18,7 @@ type ownSums struct {
 // FastReduce leaves sums to Gloo where it knows the dtype (not bf16): their order
 // is its own, so that losses differ in the last bits from those of goroutines. All
 // ranks call it before they make groups. The error says why Gloo cannot be had.
-func (p *Process) FastReduce() error {
+func (p *World) FastReduce() error {
 	if _, err := p.links.roads.gloo(); err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (p *Process) FastReduce() error {
 
 var glooTypes = map[device.DType]int{device.F32: engine.F32, device.F64: engine.F64, device.F16: engine.F16, device.I32: engine.I32, device.I64: engine.I64}
 
-func (g *processGroup) glooSums(dtype device.DType) bool {
+func (g *group) glooSums(dtype device.DType) bool {
 	_, known := glooTypes[dtype]
 	return known
 }
@@ -35,7 +36,7 @@ func (g *processGroup) glooSums(dtype device.DType) bool {
 // fastReduce lets Gloo sum x once all have said that they call the same; what they
 // say at the group's first call carries the addresses of its connections. With the
 // lock held.
-func (t *transit) fastReduce(x device.Tensor, op ReduceOp) {
+func (t *transit) fastReduce(x device.Tensor, op comm.ReduceOp) {
 	g := t.group
 	first := g.own == nil
 	if first {
@@ -78,7 +79,7 @@ func (t *transit) fastReduce(x device.Tensor, op ReduceOp) {
 			err = s.mesh.Connect(slices.Concat(theirs...))
 		}
 		kind := engine.Sum
-		if op == Max {
+		if op == comm.Max {
 			kind = engine.Max
 		}
 		if err == nil && x.Len() > 0 {
@@ -91,7 +92,7 @@ func (t *transit) fastReduce(x device.Tensor, op ReduceOp) {
 }
 
 // openOwnSums makes the group's connections known to what ends them.
-func (g *processGroup) openOwnSums() error {
+func (g *group) openOwnSums() error {
 	e, err := g.world.links.roads.gloo()
 	if err != nil {
 		return err

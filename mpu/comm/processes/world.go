@@ -1,4 +1,4 @@
-package comm
+package processes
 
 import (
 	"context"
@@ -12,18 +12,19 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/rendezvous"
 )
 
-// Process is a World of which this process has one rank; the others are other
+// World is one of which this process has one rank; the others are other
 // processes, here or on other hosts. Bytes travel over TCP connections, one a
-// direction, made when first needed (links.go). Sums are World's own: every rank
+// direction, made when first needed (links.go). Sums are those of goroutines: every rank
 // sums its share of the elements in rank order, then passes it on, so that
 // processes equal goroutines bit for bit.
 //
 // All methods may be called from several goroutines, each with groups of its own.
-type Process struct {
+type World struct {
 	session *rendezvous.Session
 	rank    int
 	size    int
@@ -34,14 +35,14 @@ type Process struct {
 
 	mu     sync.Mutex // of all below, and of all waiting messages
 	err    error
-	groups map[string]*processGroup
+	groups map[string]*group
 	boxes  map[address]*box // messages that are expected, or have come early
 	ended  map[int]bool     // ranks that have said farewell
 }
 
-// NewProcess joins a run; c.Data is filled here. limit is the longest that a
+// Join joins a run; c.Data is filled here. limit is the longest that a
 // collective may wait for its peers; 0 is ten minutes.
-func NewProcess(ctx context.Context, c rendezvous.Config, limit time.Duration) (*Process, error) {
+func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(towards(c.Addr), "0"))
 	if err != nil {
 		return nil, fault.Errorf(fault.IO, "no port to take tensors at: %w", err)
@@ -60,8 +61,8 @@ func NewProcess(ctx context.Context, c rendezvous.Config, limit time.Duration) (
 	if limit <= 0 {
 		limit = 10 * time.Minute
 	}
-	p := &Process{session: s, rank: c.Rank, size: c.World, pool: device.SharedPool(), limit: limit,
-		groups: map[string]*processGroup{}, boxes: map[address]*box{}, ended: map[int]bool{}}
+	p := &World{session: s, rank: c.Rank, size: c.World, pool: device.SharedPool(), limit: limit,
+		groups: map[string]*group{}, boxes: map[address]*box{}, ended: map[int]bool{}}
 	p.pool.SetCallers(1)
 	p.links = newLinks(p, listener)
 	go p.watch()
@@ -83,32 +84,32 @@ func towards(addr string) string {
 }
 
 // Size is the number of ranks, Rank this process's, Run the run's name.
-func (p *Process) Size() int   { return p.size }
-func (p *Process) Rank() int   { return p.rank }
-func (p *Process) Run() string { return p.session.Run() }
+func (p *World) Size() int   { return p.size }
+func (p *World) Rank() int   { return p.rank }
+func (p *World) Run() string { return p.session.Run() }
 
 // Members are all ranks, by number.
-func (p *Process) Members() []rendezvous.Member { return p.session.Members() }
+func (p *World) Members() []rendezvous.Member { return p.session.Members() }
 
 // watch ends everything when the run is lost.
-func (p *Process) watch() {
+func (p *World) watch() {
 	<-p.session.Lost()
 	if err := p.session.Err(); err != nil {
 		p.stop(err)
 	}
 }
 
-// Group is this rank's membership of a group; see World.Group.
-func (p *Process) Group(rank int, name string, members []int, d *device.Device) (*Group, error) {
+// Group is this rank's membership of a group; all members name the same ranks in the same order; another list is another group.
+func (p *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	if rank != p.rank {
 		return nil, fault.Errorf(fault.Internal, "rank %d asks as rank %d for group %s of ranks %v", p.rank, rank, name, members)
 	}
-	place, err := Join(name, rank, members, p.size)
+	place, err := comm.Join(name, rank, members, p.size)
 	if err != nil {
 		return nil, err
 	}
 	if place.Size() == 1 {
-		return Solo(name, rank, d), nil
+		return comm.Solo(name, rank, d), nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,22 +118,22 @@ func (p *Process) Group(rank int, name string, members []int, d *device.Device) 
 	if g == nil {
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(key)) // never fails
-		g = &processGroup{Membership: place, world: p, id: hash.Sum64(), piece: p.pieceOf(members), device: d, open: map[*transit]bool{},
+		g = &group{Membership: place, world: p, id: hash.Sum64(), piece: p.pieceOf(members), device: d, open: map[*transit]bool{},
 			sent: make([]int64, len(members)), received: make([]int64, len(members))}
 		p.groups[key] = g
 	}
-	return NewGroup(place, g), nil
+	return comm.NewGroup(place, g), nil
 }
 
 // Abort ends everything with err, on all ranks.
-func (p *Process) Abort(err error) {
+func (p *World) Abort(err error) {
 	p.stop(p.session.Fail(err))
 }
 
 // End says that this rank is done, and why: nil when its work is. It returns what
 // ended the run: the error of the rank that failed first, or nil. After it
 // nothing touches the rank's memory.
-func (p *Process) End(err error) error {
+func (p *World) End(err error) error {
 	if err != nil {
 		err = p.session.Fail(err)
 		p.stop(err)
@@ -149,14 +150,14 @@ func (p *Process) End(err error) error {
 }
 
 // Err is why nothing goes on any more; nil: all is well.
-func (p *Process) Err() error {
+func (p *World) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
 // stop gives err to all that waits and to all calls to come.
-func (p *Process) stop(err error) {
+func (p *World) stop(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
@@ -174,7 +175,7 @@ func (p *Process) stop(err error) {
 
 // suspect is called when the connection with a rank has broken. Most often the
 // rank has died and the verdict, which knows more, is on its way.
-func (p *Process) suspect(rank int, why error) {
+func (p *World) suspect(rank int, why error) {
 	select {
 	case <-p.session.Lost():
 		return
@@ -186,13 +187,27 @@ func (p *Process) suspect(rank int, why error) {
 
 // Lost is closed when the run is at its end before it is done; who computes and
 // calls nothing does not notice otherwise.
-func (p *Process) Lost() <-chan struct{} { return p.session.Lost() }
+func (p *World) Lost() <-chan struct{} { return p.session.Lost() }
 
 // Verdict is why, once Lost is closed.
-func (p *Process) Verdict() error { return p.session.Err() }
+func (p *World) Verdict() error { return p.session.Err() }
 
 // Judge ends the run with a verdict on whatever rank.
-func (p *Process) Judge(v *failure.Verdict) { p.stop(p.session.Judge(v)) }
+func (p *World) Judge(v *failure.Verdict) { p.stop(p.session.Judge(v)) }
 
 // Session is the rank's place in the run, over which it says how it is.
-func (p *Process) Session() *rendezvous.Session { return p.session }
+func (p *World) Session() *rendezvous.Session { return p.session }
+
+// Bench times an all-reduce of `bytes` among all processes of the run for about
+// `budget`: the best, as this rank sees it.
+func (p *World) Bench(d *device.Device, bytes int64, budget time.Duration) (time.Duration, error) {
+	var members []int
+	for r := range p.size {
+		members = append(members, r)
+	}
+	g, err := p.Group(p.rank, fmt.Sprint("bench ", bytes), members, d)
+	if err != nil {
+		return 0, err
+	}
+	return comm.TimeAllReduce(g, d, bytes, budget)
+}

@@ -1,4 +1,4 @@
-package comm
+package processes
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // connection proves who is at its ends, and breaks when one dies; what carries the
 // bytes is agreed on it (roads.go).
 type links struct {
-	process  *Process
+	process  *World
 	listener net.Listener
 	key      []byte
 	roads    *roads
@@ -77,7 +77,7 @@ const (
 // biggest is the longest message that is taken: more is no tensor.
 const biggest = 1 << 40
 
-func newLinks(p *Process, listener net.Listener) *links {
+func newLinks(p *World, listener net.Listener) *links {
 	l := &links{process: p, listener: listener, key: p.session.Key(), out: map[int]*outlet{}, conns: map[net.Conn]func(){}}
 	l.roads = newRoads(l)
 	l.alive, l.kill = context.WithCancel(context.Background())

@@ -1,4 +1,4 @@
-package comm
+package inproc
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/sums"
 )
 
 // batch is one rank's Exchange: over when all its halves have met theirs.
@@ -18,7 +20,7 @@ type batch struct {
 // half is one side of a message.
 type half struct {
 	batch *batch
-	call  *Call
+	call  *comm.Call
 	t     device.Tensor
 }
 
@@ -39,7 +41,7 @@ func (q *queue) fail(err error) {
 }
 
 // callOf is a message of rank that waits; nil: none.
-func (q *queue) callOf(rank int) *Call {
+func (q *queue) callOf(rank int) *comm.Call {
 	for _, h := range slices.Concat(q.sends, q.receives) {
 		if h.call.Rank == rank {
 			return h.call
@@ -50,12 +52,12 @@ func (q *queue) callOf(rank int) *Call {
 
 // exchange posts all halves at once, then moves what has met. A message waits in
 // nobody's memory but its two ends': the links are unbuffered.
-func (g *member) exchange(transfers []Transfer) Work {
+func (g *member) exchange(transfers []comm.Transfer) comm.Work {
 	w := g.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := g.ready(); err != nil {
-		return Finished(err)
+		return comm.Finished(err)
 	}
 	b := &batch{task: task{done: make(chan struct{})}, left: len(transfers)}
 	b.lacks = func() string {
@@ -81,13 +83,13 @@ func (g *member) exchange(transfers []Transfer) Work {
 	}
 	g.carryPairs(met)
 	if b.over || len(transfers) == 0 {
-		return Finished(b.err)
+		return comm.Finished(b.err)
 	}
 	return pending{w, g.number(), &b.task}
 }
 
 // postHalf queues a half, or takes the one it meets out of the queue.
-func (g *member) postHalf(b *batch, t Transfer) (mine, other *half) {
+func (g *member) postHalf(b *batch, t comm.Transfer) (mine, other *half) {
 	m := g.meeting
 	ends := [2]int{t.Peer, g.Rank}
 	if t.Send {
@@ -116,26 +118,26 @@ func (g *member) postHalf(b *batch, t Transfer) (mine, other *half) {
 }
 
 func matches(to, from *half) error {
-	if alike(to.t, from.t) {
+	if to.call.Count == from.call.Count && to.call.DType == from.call.DType {
 		return nil
 	}
-	return Differ(from.call, to.call)
+	return comm.Differ(from.call, to.call)
 }
 
 // carryPairs moves the bytes of messages that have met, unless the world has
 // failed; the lock is held before and after, not meanwhile.
 func (g *member) carryPairs(met [][2]*half) {
 	w := g.world
-	var moves []move
+	var moves []sums.Move
 	for _, p := range met {
-		moves = append(moves, combine(p[0].call, []device.Tensor{p[0].t}, []device.Tensor{p[1].t}))
+		moves = append(moves, sums.Between(p[0].call.Count, p[0].call.DType, 0, []device.Tensor{p[0].t}, []device.Tensor{p[1].t}))
 		p[0].batch.moving++
 		p[1].batch.moving++
 	}
 	if len(met) > 0 && w.err == nil {
 		w.begin()
 		w.mu.Unlock()
-		carry(w.pool, moves)
+		sums.Carry(w.pool, moves)
 		w.mu.Lock()
 		w.finish()
 	}

@@ -1,4 +1,4 @@
-package comm_test
+package inproc_test
 
 import (
 	"fmt"
@@ -6,11 +6,12 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/inproc"
 )
 
 // show runs f on three ranks of a group and prints what each holds afterwards.
 func show(f func(g *comm.Group, d *device.Device) (device.Tensor, error)) {
-	w := comm.NewWorld(3)
+	w := inproc.NewWorld(3)
 	held := make([][]float32, 3)
 	err := w.Run(func(rank int) error {
 		d := ref.Open()

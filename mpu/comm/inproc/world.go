@@ -1,4 +1,4 @@
-package comm
+package inproc
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
 )
 
@@ -31,8 +32,8 @@ type World struct {
 
 type rankState struct {
 	ended   bool
-	waiting *task // it sleeps until this is over; nil: it is up
-	newest  *Call // for errors; package watch keeps a thousand
+	waiting *task      // it sleeps until this is over; nil: it is up
+	newest  *comm.Call // for errors; package watch keeps a thousand
 }
 
 // meeting is what the members of one group share.
@@ -57,13 +58,13 @@ func (w *World) Size() int { return len(w.ranks) }
 
 // Group is rank's membership of the group `name` of the given ranks. All members
 // name the same ranks in the same order; another list is another group.
-func (w *World) Group(rank int, name string, members []int, d *device.Device) (*Group, error) {
-	place, err := Join(name, rank, members, w.Size())
+func (w *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
+	place, err := comm.Join(name, rank, members, w.Size())
 	if err != nil {
 		return nil, err
 	}
 	if place.Size() == 1 {
-		return Solo(name, rank, d), nil
+		return comm.Solo(name, rank, d), nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +74,7 @@ func (w *World) Group(rank int, name string, members []int, d *device.Device) (*
 		m = &meeting{members: place.Members, next: make([]int64, len(members)), rounds: map[int64]*round{}, queues: map[[2]int]*queue{}}
 		w.meetings[key] = m
 	}
-	return NewGroup(place, &member{Membership: place, world: w, meeting: m, device: d}), nil
+	return comm.NewGroup(place, &member{Membership: place, world: w, meeting: m, device: d}), nil
 }
 
 // Run calls f once a rank, each on a goroutine of its own, and returns when all
@@ -152,7 +153,7 @@ func (w *World) fail(err error) {
 }
 
 // unfinished is a call of rank that waits for its peers; nil: none.
-func (w *World) unfinished(rank int) *Call {
+func (w *World) unfinished(rank int) *comm.Call {
 	for _, m := range w.meetings {
 		place := slices.Index(m.members, rank)
 		if place < 0 {

@@ -1,4 +1,4 @@
-package comm
+package inproc
 
 import (
 	"errors"
@@ -9,38 +9,21 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/commtest"
+	"monotron/mpu/comm/sums"
 )
 
-// heap makes a tensor in Go's memory, which the race detector watches.
-func heap(dtype device.DType, values []float64) device.Tensor {
-	b := device.FromFloat64(dtype, append(values[:len(values):len(values)], 0))
-	return device.View(unsafe.Pointer(&b[0]), dtype, int64(len(values)))
-}
-
-func valuesOf(t device.Tensor) []float64 {
-	out := make([]float64, t.Len())
-	device.LoadFloat64(out, t.DType, t.Data)
-	return out
-}
-
-func ranksUpTo(n int) (all []int) {
-	for r := range n {
-		all = append(all, r)
-	}
-	return all
-}
-
 // spmd runs f on n ranks that share one group.
-func spmd(n int, f func(g *Group) error) error {
+func spmd(n int, f func(g *comm.Group) error) error {
 	w := NewWorld(n)
 	return w.Run(func(rank int) error {
 		d := ref.Open()
 		defer d.Arena.Close()
-		g, err := w.Group(rank, "all", ranksUpTo(n), d)
+		g, err := w.Group(rank, "all", commtest.Ranks(n), d)
 		if err != nil {
 			return err
 		}
@@ -48,24 +31,13 @@ func spmd(n int, f func(g *Group) error) error {
 	})
 }
 
-// number of rank's i-th element: different for each, exact in every dtype up to sums of 4.
-func element(rank int, i int64) float64 { return float64((int64(rank)*7+i*3)%32) - 8 }
-
-func elements(rank int, n int64) []float64 {
-	v := make([]float64, n)
-	for i := range v {
-		v[i] = element(rank, int64(i))
-	}
-	return v
-}
-
 // Claim: every collective gives the formula's result on every rank, for all dtypes,
-// sizes around the tile, and 1 to 4 ranks.
+// sizes around the sums.Tile, and 1 to 4 ranks.
 func TestCollectivesByFormula(t *testing.T) {
-	for _, dtype := range []device.DType{device.F32, device.F64, device.BF16, device.F16, device.I32, device.I64} {
+	for _, dtype := range commtest.Reduced {
 		for ranks := 1; ranks <= 4; ranks++ {
-			for _, n := range []int64{0, 1, 5, tile - 1, tile, 2*tile + 3} {
-				if err := spmd(ranks, func(g *Group) error { return byFormula(g, dtype, n) }); err != nil {
+			for _, n := range []int64{0, 1, 5, sums.Tile - 1, sums.Tile, 2*sums.Tile + 3} {
+				if err := spmd(ranks, func(g *comm.Group) error { return commtest.ByFormula(g, dtype, n) }); err != nil {
 					t.Errorf("%s, %d ranks, %d elements: %v", dtype, ranks, n, err)
 				}
 			}
@@ -73,85 +45,10 @@ func TestCollectivesByFormula(t *testing.T) {
 	}
 }
 
-func byFormula(g *Group, dtype device.DType, n int64) error {
-	size, me := int64(g.Size()), g.Rank()
-	root := g.Size() - 1
-	sum := func(i int64) (s float64) {
-		for r := range g.Size() {
-			s += element(r, i)
-		}
-		return s
-	}
-	most := func(i int64) float64 {
-		m := math.Inf(-1)
-		for r := range g.Size() {
-			m = max(m, element(r, i))
-		}
-		return m
-	}
-	mine := func(i int64) float64 { return element(me, i) }
-	gathered := func(i int64) float64 { return element(int(i/n), i%n) }
-	one, long := func() device.Tensor { return heap(dtype, elements(me, n)) }, func() device.Tensor { return heap(dtype, elements(me, n*size)) }
-	empty := func(n int64) device.Tensor { return heap(dtype, make([]float64, n)) }
-	none := func(at int, t device.Tensor) device.Tensor {
-		if me != at {
-			return device.Tensor{}
-		}
-		return t
-	}
-	at := func(rank int, there, elsewhere func(int64) float64) func(int64) float64 {
-		if me == rank {
-			return there
-		}
-		return elsewhere
-	}
-	a, b, c, d, e := one(), one(), one(), one(), empty(n*size)
-	f, h, i, j := none(root, empty(n*size)), empty(n), empty(n), long()
-	rows := j.Slice(0, int64(me)*n, n)
-	recv, send := make([]device.Tensor, size), make([]device.Tensor, size)
-	for p := range send {
-		send[p] = heap(dtype, elements(me+10*p, n))
-		recv[p] = empty(n)
-	}
-	works := []Work{
-		g.AllReduce(a, Sum), g.AllReduce(b, Max), g.Reduce(c, Sum, root), g.Broadcast(d, root), g.AllGather(e, one()), g.Gather(f, one(), root),
-		g.Scatter(h, none(root, long()), root), g.ReduceScatter(i, long()), g.ReduceScatter(rows, j), g.AllToAllV(recv, send),
-	}
-	for _, w := range works { // all under way at once: asynchronous forms
-		if err := w.Wait(); err != nil {
-			return err
-		}
-	}
-	part := func(of func(int64) float64) func(int64) float64 {
-		return func(i int64) float64 { return of(int64(me)*n + i) }
-	}
-	err := errors.Join(
-		holds("all_reduce", a, sum), holds("all_reduce(max)", b, most), holds("reduce", c, at(root, sum, mine)),
-		holds("broadcast", d, func(i int64) float64 { return element(root, i) }), holds("all_gather", e, gathered), holds("gather", f, gathered),
-		holds("scatter", h, part(func(i int64) float64 { return element(root, i) })), holds("reduce_scatter", i, part(sum)), holds("reduce_scatter in place", rows, part(sum)),
-	)
-	for p := range recv {
-		err = errors.Join(err, holds("all_to_all", recv[p], func(i int64) float64 { return element(p+10*me, i) }))
-	}
-	return errors.Join(err, g.Barrier())
-}
-
-func holds(what string, t device.Tensor, want func(int64) float64) error {
-	if !t.Given() {
-		return nil
-	}
-	for i, v := range valuesOf(t) {
-		if v != want(int64(i)) {
-			return fmt.Errorf("%s: element %d is %g, want %g", what, i, v, want(int64(i)))
-		}
-	}
-	return nil
-}
-
 // Claim: sums are made in rank order, 16-bit ones in f32 and rounded once, so
 // that bits repeat whatever the timing.
 func TestSumsInRankOrder(t *testing.T) {
-	const ranks, n = 4, 3*tile + 5
+	const ranks, n = 4, 3*sums.Tile + 5
 	random := rand.New(rand.NewPCG(1, 2))
 	inputs := make([][]float64, ranks)
 	for r := range inputs {
@@ -175,13 +72,13 @@ func TestSumsInRankOrder(t *testing.T) {
 		}
 		want = device.ToFloat64(dtype, device.FromFloat64(dtype, want))
 		for range 5 {
-			err := spmd(ranks, func(g *Group) error {
-				x := heap(dtype, inputs[g.Rank()])
+			err := spmd(ranks, func(g *comm.Group) error {
+				x := commtest.Heap(dtype, inputs[g.Rank()])
 				time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
-				if err := g.AllReduce(x, Sum).Wait(); err != nil {
+				if err := g.AllReduce(x, comm.Sum).Wait(); err != nil {
 					return err
 				}
-				return holds("all_reduce of "+dtype.String(), x, func(i int64) float64 { return want[i] })
+				return commtest.Holds("all_reduce of "+dtype.String(), x, func(i int64) float64 { return want[i] })
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -193,16 +90,16 @@ func TestSumsInRankOrder(t *testing.T) {
 // Claim: max keeps a NaN of any rank, so that an overflow is seen everywhere.
 func TestMaxKeepsNaN(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.F64, device.BF16} {
-		err := spmd(3, func(g *Group) error {
+		err := spmd(3, func(g *comm.Group) error {
 			v := []float64{1, 2}
 			if g.Rank() == 1 {
 				v[1] = math.NaN()
 			}
-			x := heap(dtype, v)
-			if err := g.AllReduce(x, Max).Wait(); err != nil {
+			x := commtest.Heap(dtype, v)
+			if err := g.AllReduce(x, comm.Max).Wait(); err != nil {
 				return err
 			}
-			if got := valuesOf(x); got[0] != 1 || !math.IsNaN(got[1]) {
+			if got := commtest.Values(x); got[0] != 1 || !math.IsNaN(got[1]) {
 				return fmt.Errorf("%v", got)
 			}
 			return nil
@@ -227,14 +124,14 @@ func TestGroupsCross(t *testing.T) {
 			return err
 		}
 		for range 50 {
-			x := heap(device.I64, []float64{float64(rank)})
-			if err := tp.AllReduce(x, Sum).Wait(); err != nil {
+			x := commtest.Heap(device.I64, []float64{float64(rank)})
+			if err := tp.AllReduce(x, comm.Sum).Wait(); err != nil {
 				return err
 			}
-			if err := dp.AllReduce(x, Sum).Wait(); err != nil {
+			if err := dp.AllReduce(x, comm.Sum).Wait(); err != nil {
 				return err
 			}
-			if got := valuesOf(x)[0]; got != 6 {
+			if got := commtest.Values(x)[0]; got != 6 {
 				return fmt.Errorf("sum over both is %g", got)
 			}
 		}
@@ -249,15 +146,15 @@ func TestGroupsCross(t *testing.T) {
 // and several messages between one pair, received in order of sending.
 func TestExchangePairsInOrder(t *testing.T) {
 	const ranks, messages = 4, 3
-	err := spmd(ranks, func(g *Group) error {
-		var transfers []Transfer
+	err := spmd(ranks, func(g *comm.Group) error {
+		var transfers []comm.Transfer
 		var in []device.Tensor
 		left, right := (g.Rank()+ranks-1)%ranks, (g.Rank()+1)%ranks
 		for m := range messages {
 			for _, peer := range []int{left, right} {
-				x := heap(device.F32, make([]float64, m+1))
+				x := commtest.Heap(device.F32, make([]float64, m+1))
 				in = append(in, x)
-				transfers = append(transfers, Transfer{Peer: peer, T: x}, Transfer{Peer: peer, Send: true, T: heap(device.F32, elements(100*g.Rank()+10*peer+m, int64(m+1)))})
+				transfers = append(transfers, comm.Transfer{Peer: peer, T: x}, comm.Transfer{Peer: peer, Send: true, T: commtest.Heap(device.F32, commtest.Elements(100*g.Rank()+10*peer+m, int64(m+1)))})
 			}
 		}
 		if err := g.Exchange(transfers).Wait(); err != nil {
@@ -265,7 +162,7 @@ func TestExchangePairsInOrder(t *testing.T) {
 		}
 		for m := range messages {
 			for k, peer := range []int{left, right} {
-				if err := holds(fmt.Sprint("message ", m), in[2*m+k], func(i int64) float64 { return element(100*peer+10*g.Rank()+m, i) }); err != nil {
+				if err := commtest.Holds(fmt.Sprint("message ", m), in[2*m+k], func(i int64) float64 { return commtest.Element(100*peer+10*g.Rank()+m, i) }); err != nil {
 					return err
 				}
 			}
@@ -280,36 +177,38 @@ func TestExchangePairsInOrder(t *testing.T) {
 // Claim: a call that ranks disagree on is one error on all of them that names
 // group, ranks and both calls.
 func TestMismatchIsOneError(t *testing.T) {
-	f32, bf16 := heap(device.F32, make([]float64, 8)), heap(device.BF16, make([]float64, 8))
+	f32, bf16 := commtest.Heap(device.F32, make([]float64, 8)), commtest.Heap(device.BF16, make([]float64, 8))
 	cases := []struct {
 		name string
-		call [2]func(g *Group) Work
+		call [2]func(g *comm.Group) comm.Work
 		want []string
 	}{
-		{"op", [2]func(*Group) Work{func(g *Group) Work { return g.AllReduce(f32, Sum) }, func(g *Group) Work { return g.Broadcast(f32, 0) }},
+		{"op", [2]func(*comm.Group) comm.Work{func(g *comm.Group) comm.Work { return g.AllReduce(f32, comm.Sum) }, func(g *comm.Group) comm.Work { return g.Broadcast(f32, 0) }},
 			[]string{"group all [0 1]", "all_reduce(sum) of 8 f32 on rank 0", "broadcast of 8 f32 with rank 0 on rank 1"}},
-		{"reduction", [2]func(*Group) Work{func(g *Group) Work { return g.AllReduce(f32, Sum) }, func(g *Group) Work { return g.AllReduce(f32, Max) }},
+		{"reduction", [2]func(*comm.Group) comm.Work{func(g *comm.Group) comm.Work { return g.AllReduce(f32, comm.Sum) }, func(g *comm.Group) comm.Work { return g.AllReduce(f32, comm.Max) }},
 			[]string{"all_reduce(sum) of 8 f32 on rank 0", "all_reduce(max) of 8 f32 on rank 1"}},
-		{"size", [2]func(*Group) Work{func(g *Group) Work { return g.AllReduce(f32, Sum) }, func(g *Group) Work { return g.AllReduce(f32.Slice(0, 0, 4), Sum) }},
+		{"size", [2]func(*comm.Group) comm.Work{func(g *comm.Group) comm.Work { return g.AllReduce(f32, comm.Sum) }, func(g *comm.Group) comm.Work { return g.AllReduce(f32.Slice(0, 0, 4), comm.Sum) }},
 			[]string{"of 8 f32 on rank 0", "of 4 f32 on rank 1"}},
-		{"dtype", [2]func(*Group) Work{func(g *Group) Work { return g.AllReduce(f32, Sum) }, func(g *Group) Work { return g.AllReduce(bf16, Sum) }},
+		{"dtype", [2]func(*comm.Group) comm.Work{func(g *comm.Group) comm.Work { return g.AllReduce(f32, comm.Sum) }, func(g *comm.Group) comm.Work { return g.AllReduce(bf16, comm.Sum) }},
 			[]string{"of 8 f32", "of 8 bf16"}},
-		{"root", [2]func(*Group) Work{func(g *Group) Work { return g.Broadcast(f32, 0) }, func(g *Group) Work { return g.Broadcast(f32, 1) }},
+		{"root", [2]func(*comm.Group) comm.Work{func(g *comm.Group) comm.Work { return g.Broadcast(f32, 0) }, func(g *comm.Group) comm.Work { return g.Broadcast(f32, 1) }},
 			[]string{"with rank 0 on rank 0", "with rank 1 on rank 1"}},
-		{"all-to-all", [2]func(*Group) Work{
-			func(g *Group) Work {
+		{"all-to-all", [2]func(*comm.Group) comm.Work{
+			func(g *comm.Group) comm.Work {
 				return g.AllToAllV([]device.Tensor{f32, f32}, []device.Tensor{f32, f32.Slice(0, 0, 3)})
 			},
-			func(g *Group) Work { return g.AllToAllV([]device.Tensor{f32, f32}, []device.Tensor{f32, f32}) }},
+			func(g *comm.Group) comm.Work {
+				return g.AllToAllV([]device.Tensor{f32, f32}, []device.Tensor{f32, f32})
+			}},
 			[]string{"all_to_all of 3 f32 with rank 1 on rank 0", "all_to_all of 8 f32 with rank 0 on rank 1"}},
-		{"message", [2]func(*Group) Work{
-			func(g *Group) Work { return g.Exchange([]Transfer{{Peer: 1, Send: true, T: f32}}) },
-			func(g *Group) Work { return g.Exchange([]Transfer{{Peer: 0, T: bf16}}) }},
+		{"message", [2]func(*comm.Group) comm.Work{
+			func(g *comm.Group) comm.Work { return g.Exchange([]comm.Transfer{{Peer: 1, Send: true, T: f32}}) },
+			func(g *comm.Group) comm.Work { return g.Exchange([]comm.Transfer{{Peer: 0, T: bf16}}) }},
 			[]string{"from rank 0 to rank 1", "8 f32 where it is sent, 8 bf16 where it is received"}},
 	}
 	for _, c := range cases {
 		var got [2]error
-		err := spmd(2, func(g *Group) error {
+		err := spmd(2, func(g *comm.Group) error {
 			got[g.Rank()] = c.call[g.Rank()](g).Wait()
 			return got[g.Rank()]
 		})
@@ -317,7 +216,7 @@ func TestMismatchIsOneError(t *testing.T) {
 			t.Errorf("%s: errors %v and %v, world %v", c.name, got[0], got[1], err)
 			continue
 		}
-		var m *Mismatch
+		var m *comm.Mismatch
 		if !errors.As(got[0], &m) || m.Group != "all" || m.Seq != 0 || len(m.Members) != 2 || len(m.Calls) != 2 || m.Calls[0].Rank != 0 || m.Calls[1].Rank != 1 {
 			t.Errorf("%s: %+v is no mismatch of the first calls of both ranks", c.name, got[0])
 		}
@@ -332,7 +231,7 @@ func TestMismatchIsOneError(t *testing.T) {
 // Claim: ranks that wait for each other are told so, each with what it waits for,
 // instead of hanging; also where one has ended.
 func TestStandstillIsNamed(t *testing.T) {
-	x := func() device.Tensor { return heap(device.F32, make([]float64, 4)) }
+	x := func() device.Tensor { return commtest.Heap(device.F32, make([]float64, 4)) }
 	w := NewWorld(2)
 	err := w.Run(func(rank int) error {
 		d := ref.Open()
@@ -341,10 +240,10 @@ func TestStandstillIsNamed(t *testing.T) {
 		if rank == 1 {
 			a, b = b, a
 		}
-		if err := a.AllReduce(x(), Sum).Wait(); err != nil {
+		if err := a.AllReduce(x(), comm.Sum).Wait(); err != nil {
 			return err
 		}
-		return b.AllReduce(x(), Sum).Wait()
+		return b.AllReduce(x(), comm.Sum).Wait()
 	})
 	for _, want := range []string{"wait for each other", "rank 0 is in all_reduce(sum) of 4 f32 #0 of group tp [0 1], without ranks [1]", "rank 1 is in all_reduce(sum) of 4 f32 #0 of group dp [0 1], without ranks [0]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -352,11 +251,11 @@ func TestStandstillIsNamed(t *testing.T) {
 		}
 	}
 
-	err = spmd(3, func(g *Group) error {
+	err = spmd(3, func(g *comm.Group) error {
 		if g.Rank() == 2 {
 			return nil
 		}
-		return g.Exchange([]Transfer{{Peer: 2, T: x()}}).Wait()
+		return g.Exchange([]comm.Transfer{{Peer: 2, T: x()}}).Wait()
 	})
 	for _, want := range []string{"rank 0 is in an exchange of group all [0 1 2], 1 of 1 messages not met", "rank 2 has ended"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -384,7 +283,7 @@ func TestTimeoutNamesWhoIsAway(t *testing.T) {
 			return nil
 		}
 		defer close(away)
-		return g.AllReduce(heap(device.F32, make([]float64, 4)), Sum).Wait()
+		return g.AllReduce(commtest.Heap(device.F32, make([]float64, 4)), comm.Sum).Wait()
 	})
 	for _, want := range []string{"rank 0 has waited for its peers for 4s", "rank 0 is in all_reduce(sum) of 4 f32 #1 of group dp [0 1], without ranks [1]", "rank 1 is at work since barrier #0 of group dp [0 1]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -399,13 +298,13 @@ func TestFailureReachesPeers(t *testing.T) {
 	broken := errors.New("the disk is full")
 	var got [3]error
 	var after [3]error
-	err := spmd(3, func(g *Group) error {
+	err := spmd(3, func(g *comm.Group) error {
 		if g.Rank() == 1 {
 			time.Sleep(time.Millisecond)
 			return broken
 		}
 		got[g.Rank()] = g.Barrier()
-		after[g.Rank()] = g.AllReduce(heap(device.F32, make([]float64, 4)), Sum).Wait()
+		after[g.Rank()] = g.AllReduce(commtest.Heap(device.F32, make([]float64, 4)), comm.Sum).Wait()
 		return got[g.Rank()]
 	})
 	for _, r := range []int{0, 2} {
@@ -433,7 +332,7 @@ func TestAbort(t *testing.T) {
 			}
 			return err
 		}
-		work := g.AllReduce(heap(device.F32, make([]float64, 4)), Sum)
+		work := g.AllReduce(commtest.Heap(device.F32, make([]float64, 4)), comm.Sum)
 		close(entered)
 		return work.Wait()
 	})
@@ -445,9 +344,9 @@ func TestAbort(t *testing.T) {
 // Claim: a rank that ends with a collective under way is told of: its memory must
 // not be touched afterwards.
 func TestEndWithWorkUnderWay(t *testing.T) {
-	err := spmd(2, func(g *Group) error {
+	err := spmd(2, func(g *comm.Group) error {
 		if g.Rank() == 0 {
-			g.AllReduce(heap(device.F32, make([]float64, 4)), Sum)
+			g.AllReduce(commtest.Heap(device.F32, make([]float64, 4)), comm.Sum)
 		}
 		return nil
 	})
@@ -458,7 +357,7 @@ func TestEndWithWorkUnderWay(t *testing.T) {
 
 // Claim: memory that a device lacks is the rank's error, not the process's end.
 func TestOutOfMemoryIsAnError(t *testing.T) {
-	err := spmd(2, func(g *Group) error {
+	err := spmd(2, func(g *comm.Group) error {
 		if g.Rank() == 1 {
 			ref.Open().Arena.Alloc(device.Parameters, device.F32, 1<<50)
 		}
@@ -492,7 +391,7 @@ func TestStorm(t *testing.T) {
 		for round := range rounds {
 			order := same.Perm(ranks)
 			cut := same.IntN(ranks-1) + 1
-			n := int64(same.IntN(3*tile) + 1)
+			n := int64(same.IntN(3*sums.Tile) + 1)
 			members := order[:cut]
 			for i, r := range order {
 				if r == rank && i >= cut {
@@ -503,17 +402,17 @@ func TestStorm(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			x := heap(device.F32, elements(rank, n))
-			if err := g.AllReduce(x, Sum).Wait(); err != nil {
+			x := commtest.Heap(device.F32, commtest.Elements(rank, n))
+			if err := g.AllReduce(x, comm.Sum).Wait(); err != nil {
 				return err
 			}
 			want := func(i int64) (s float64) {
 				for _, r := range members {
-					s += element(r, i)
+					s += commtest.Element(r, i)
 				}
 				return s
 			}
-			if err := holds(fmt.Sprint("round ", round), x, want); err != nil {
+			if err := commtest.Holds(fmt.Sprint("round ", round), x, want); err != nil {
 				return err
 			}
 			reached.Add(1)

@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-package comm
+package gpu
 
 import (
 	"time"
@@ -8,13 +8,14 @@ import (
 	"monotron/csrc/comm/nccl"
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/mpu/comm"
 )
 
-// ncclGroup is a rank's engine on a communicator and a stream of its own.
-type ncclGroup struct {
-	Membership
-	world  *NCCL
-	via    *Group // the same ranks, over the host
+// group is a rank's engine on a communicator and a stream of its own.
+type group struct {
+	comm.Membership
+	world  *World
+	via    *comm.Group // the same ranks, over the host
 	comm   *nccl.Comm
 	stream device.Stream
 
@@ -24,19 +25,19 @@ type ncclGroup struct {
 
 // enqueued is a collective on the group's stream.
 type enqueued struct {
-	group *ncclGroup
-	call  *Call
+	group *group
+	call  *comm.Call
 	mark  device.Mark // behind it
 	done  bool        // and the mark dropped
 	err   error       // it could not be enqueued
 }
 
 // Start enqueues a collective behind the ops so far. It does not wait for peers.
-func (g *ncclGroup) Start(c *Collective) Work {
+func (g *group) Start(c *comm.Collective) comm.Work {
 	w := g.world
-	if c.Op == Barrier { // of the hosts
+	if c.Op == comm.Barrier { // of the hosts
 		if err := w.Err(); err != nil {
-			return Finished(err)
+			return comm.Finished(err)
 		}
 		return g.via.Start(c)
 	}
@@ -55,7 +56,7 @@ func (g *ncclGroup) Start(c *Collective) Work {
 	return e
 }
 
-func (g *ncclGroup) enter(c *Collective) *enqueued {
+func (g *group) enter(c *comm.Collective) *enqueued {
 	g.world.mu.Lock()
 	defer g.world.mu.Unlock()
 	call := g.Call(c)
@@ -66,7 +67,7 @@ func (g *ncclGroup) enter(c *Collective) *enqueued {
 
 // enqueue calls without the lock: a call may wait for peers, and be given up by
 // watch meanwhile.
-func (g *ncclGroup) enqueue(e *enqueued, c *Collective) error {
+func (g *group) enqueue(e *enqueued, c *comm.Collective) error {
 	s := g.world.streams
 	if err := s.Enter(); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (e *enqueued) Wait() error {
 
 // look drops what is done, with the lock held. A call that has taken too long, or
 // a communicator in trouble, is an error.
-func (g *ncclGroup) look() error {
+func (g *group) look() error {
 	for len(g.open) > 0 {
 		first := g.open[0]
 		reached, err := g.world.streams.Reached(first.mark)
@@ -135,34 +136,34 @@ func (g *ncclGroup) look() error {
 	return nil
 }
 
-var ncclOps = map[ReduceOp]nccl.Op{Sum: nccl.Sum, Max: nccl.Max}
+var ops = map[comm.ReduceOp]nccl.Op{comm.Sum: nccl.Sum, comm.Max: nccl.Max}
 
 // call makes NCCL's call; messages where it has none.
-func (g *ncclGroup) call(c *Collective) error {
+func (g *group) call(c *comm.Collective) error {
 	switch c.Op {
-	case AllReduce:
-		return g.comm.AllReduce(c.In, ncclOps[c.Reduce], g.stream)
-	case Reduce:
-		return g.comm.Reduce(c.In, ncclOps[c.Reduce], c.Root, g.stream)
-	case Broadcast:
+	case comm.AllReduce:
+		return g.comm.AllReduce(c.In, ops[c.Reduce], g.stream)
+	case comm.Reduce:
+		return g.comm.Reduce(c.In, ops[c.Reduce], c.Root, g.stream)
+	case comm.Broadcast:
 		return g.comm.Broadcast(c.In, c.Root, g.stream)
-	case AllGather:
+	case comm.AllGather:
 		return g.comm.AllGather(c.Out, c.In, g.stream)
-	case ReduceScatter:
-		return g.comm.ReduceScatter(c.Out, c.In, ncclOps[c.Reduce], g.stream)
+	case comm.ReduceScatter:
+		return g.comm.ReduceScatter(c.Out, c.In, ops[c.Reduce], g.stream)
 	}
 	return g.comm.Batch(g.messages(c), g.stream)
 }
 
 // messages are what a collective comes to for this rank.
-func (g *ncclGroup) messages(c *Collective) (batch []nccl.Transfer) {
+func (g *group) messages(c *comm.Collective) (batch []nccl.Transfer) {
 	switch c.Op {
-	case Gather:
+	case comm.Gather:
 		batch = []nccl.Transfer{{Peer: c.Root, Send: true, T: c.In}}
 		if g.Rank == c.Root {
 			batch = append(batch, g.parts(c.Out, false)...)
 		}
-	case Scatter:
+	case comm.Scatter:
 		batch = []nccl.Transfer{{Peer: c.Root, T: c.Out}}
 		if g.Rank == c.Root {
 			batch = append(batch, g.parts(c.In, true)...)
@@ -176,7 +177,7 @@ func (g *ncclGroup) messages(c *Collective) (batch []nccl.Transfer) {
 }
 
 // parts are a tensor's equal parts, one to or from each rank.
-func (g *ncclGroup) parts(t device.Tensor, send bool) (batch []nccl.Transfer) {
+func (g *group) parts(t device.Tensor, send bool) (batch []nccl.Transfer) {
 	flat := device.View(t.Data, t.DType, t.Len())
 	n := t.Len() / int64(g.Size())
 	for peer := range g.Size() {

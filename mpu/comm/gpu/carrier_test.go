@@ -1,13 +1,14 @@
-package comm
+package gpu
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"monotron/csrc/device"
+	"monotron/csrc/ref"
 	"monotron/fault"
+	"monotron/mpu/comm/commtest"
+	"monotron/mpu/comm/inproc"
 )
 
 // Claim: ranks get NCCL together or not at all, and what differs is named with its rank.
@@ -36,33 +37,17 @@ func TestSeatsAgree(t *testing.T) {
 // Claim: every rank of a run whose ranks compute on different devices ends with the
 // names of two that do.
 func TestDevicesDiffer(t *testing.T) {
-	errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
-		d.Name = []string{"cuda", "cuda", "cpu"}[p.Rank()]
-		_, err := Carry(p, p.Rank(), ranksUpTo(3), d, true, time.Minute)
-		return err
+	w, errs := inproc.NewWorld(3), make([]error, 3)
+	_ = w.Run(func(rank int) error { // the ranks' errors say more
+		d := ref.Open()
+		defer d.Arena.Close()
+		d.Name = []string{"cuda", "cuda", "cpu"}[rank]
+		_, errs[rank] = Carry(w, rank, commtest.Ranks(3), d, true, time.Minute)
+		return nil
 	})
 	for rank, err := range errs {
 		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "rank 0 computes on cuda, rank 2 on cpu") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
-	}
-}
-
-// Claim: everybody gets everybody's words, cut to what travels.
-func TestWords(t *testing.T) {
-	long := strings.Repeat("é", wordBytes)
-	errs := processes(t, 3, time.Minute, func(p *Process, d *device.Device) error {
-		g, err := p.Group(p.Rank(), "all", ranksUpTo(3), d)
-		if err != nil {
-			return err
-		}
-		words, err := Words(g, d, []string{"", "a\nb", long}[g.Rank()])
-		if err == nil && (len(words) != 3 || words[0] != "" || words[1] != "a\nb" || words[2] != long[:wordBytes-2]) {
-			t.Errorf("rank %d has %q", g.Rank(), words)
-		}
-		return err
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
 	}
 }

@@ -1,10 +1,16 @@
-package comm
+package comm_test
 
 import (
+	"strings"
 	"testing"
 	"unsafe"
 
 	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/commtest"
+	"monotron/mpu/comm/gpu"
+	"monotron/mpu/comm/inproc"
 )
 
 // apart is a device whose memory only it may touch, for all that comm knows.
@@ -22,28 +28,28 @@ func (apart) Run(device.Op, unsafe.Pointer) error        { panic("comm: staged g
 
 // Claim: groups whose bytes pass through the host give the formula's results too.
 func TestStagedByFormula(t *testing.T) {
-	for _, dtype := range []device.DType{device.F32, device.BF16, device.I64} {
+	for _, dtype := range commtest.Reduced {
 		for ranks := 2; ranks <= 4; ranks++ {
-			w := NewWorld(ranks)
+			w := inproc.NewWorld(ranks)
 			err := w.Run(func(rank int) error {
 				d := device.New("apart", apart{})
-				c, err := Carry(w, rank, ranksUpTo(ranks), d, true, 0)
+				c, err := gpu.Carry(w, rank, commtest.Ranks(ranks), d, true, 0)
 				if err != nil {
 					return err
 				}
-				if _, ok := c.Groups.(Staged); !ok {
+				if _, ok := c.Groups.(comm.Staged); !ok {
 					t.Errorf("a device apart, without streams, is carried by %T", c.Groups)
 				}
-				g, err := c.Group(rank, "all", ranksUpTo(ranks), d)
+				g, err := c.Group(rank, "all", commtest.Ranks(ranks), d)
 				if err != nil {
 					return err
 				}
 				for _, n := range []int64{0, 1, 777} {
-					if err := byFormula(g, dtype, n); err != nil {
+					if err := commtest.ByFormula(g, dtype, n); err != nil {
 						return err
 					}
 				}
-				return exchanged(g)
+				return commtest.Exchanged(g)
 			})
 			if err != nil {
 				t.Errorf("%s, %d ranks: %v", dtype, ranks, err)
@@ -52,14 +58,25 @@ func TestStagedByFormula(t *testing.T) {
 	}
 }
 
-// exchanged sends two messages around the ring each way.
-func exchanged(g *Group) error {
-	n := g.Size()
-	next, last := (g.Rank()+1)%n, (g.Rank()+n-1)%n
-	x := heap(device.F32, make([]float64, 5))
-	err := g.Exchange([]Transfer{{Peer: next, Send: true, T: heap(device.F32, elements(g.Rank(), 5))}, {Peer: last, T: x}}).Wait()
-	if err != nil {
+// Claim: everybody gets everybody's words, cut to what travels.
+func TestWords(t *testing.T) {
+	const travels = 255
+	long := strings.Repeat("é", travels)
+	w := inproc.NewWorld(3)
+	err := w.Run(func(rank int) error {
+		d := ref.Open()
+		defer d.Arena.Close()
+		g, err := w.Group(rank, "all", commtest.Ranks(3), d)
+		if err != nil {
+			return err
+		}
+		words, err := comm.Words(g, d, []string{"", "a\nb", long}[rank])
+		if err == nil && (len(words) != 3 || words[0] != "" || words[1] != "a\nb" || words[2] != long[:travels-1]) {
+			t.Errorf("rank %d has %q", rank, words)
+		}
 		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
-	return holds("exchange", x, func(i int64) float64 { return element(last, i) })
 }
