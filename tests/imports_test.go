@@ -26,8 +26,9 @@ const (
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
+	engines = "mpu/comm/inproc mpu/comm/processes mpu/comm/gpu mpu/comm/preflight "
 	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint megatron/formats "
-	trainer = parts + "megatron/engine megatron/inference megatron/training megatron/estimate megatron/arguments "
+	trainer = parts + engines + "megatron/engine megatron/inference megatron/training megatron/estimate megatron/arguments "
 )
 
 // devices are chosen by name at run time, so only main and tests may name them.
@@ -42,7 +43,7 @@ var importTable = []row{
 	{"megatron/estimate", parts + "megatron/engine megatron/inference megatron/training", "a plan is training's own setup, counted"},
 	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/formats megatron/engine megatron/training",
 		"fills its owners' Configs; those of engine and training lie beside a step and a loop that it never calls"},
-	{"megatron/training", parts + "megatron/engine megatron/inference", "a run: decides, and computes nothing itself; samples at evaluation"},
+	{"megatron/training", parts + "megatron/engine megatron/inference mpu/comm/processes", "a run: decides, and computes nothing itself; samples at evaluation"},
 	{"megatron/engine", line + ranks + "megatron/model megatron/optimizer ", "one step of one rank: neither files nor data sets, nor who asks for the step"},
 	{"megatron/inference", parts, "runs a model, never trains one"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
@@ -51,8 +52,14 @@ var importTable = []row{
 	{"megatron/formats", ranks + "megatron/spec", "what other programs wrote; never sees the native format or training"},
 	{"megatron/internal", "", "what tests of several packages find their files with"},
 	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
-	{"mpu/ranks", kernels + "mpu/comm mpu/topology", "makes, watches and ends ranks; knows groups, and nothing of what is done in them"},
-	{"mpu/comm", kernels + "csrc/comm mpu/topology", "moves tensors, knows no layer"},
+	{"mpu/ranks", kernels + engines + "mpu/comm mpu/topology", "makes, watches and ends ranks; knows groups, and nothing of what is done in them"},
+	{"mpu/comm", kernels, "what ranks do together, as a value; knows no engine and no layer"},
+	{"mpu/comm/sums", kernels + "mpu/comm", "adds what ranks bring, wherever they are: the bits are the same"},
+	{"mpu/comm/inproc", kernels + "mpu/comm mpu/comm/sums", "an engine: ranks that are goroutines; knows no other engine"},
+	{"mpu/comm/processes", kernels + "csrc/comm mpu/comm mpu/comm/sums", "an engine: ranks that are processes; knows no other engine"},
+	{"mpu/comm/gpu", kernels + "csrc/comm mpu/comm", "an engine: NCCL, over any host's groups; knows no other engine"},
+	{"mpu/comm/preflight", kernels + "mpu/comm mpu/comm/processes", "looks at a run of processes before its first step"},
+	{"mpu/comm/commtest", kernels + "mpu/comm", "imported by tests only: what every engine must compute"},
 	{"mpu/topology", base, "arithmetic of ranks"},
 	{"csrc/comm", kernels, "C side of comm"},
 	{"csrc/ref", kernels, "a device sees tensors only"},
@@ -75,8 +82,8 @@ var importTable = []row{
 	{"fault", "", "the bottom: every package may return one"},
 }
 
-// forTests may be imported by tests only: to choose a device, to find files.
-const forTests = devices + "csrc/device/devicetest megatron/internal "
+// forTests may be imported by tests only: to choose a device, to meet, to find files.
+const forTests = devices + "csrc/device/devicetest megatron/internal mpu/comm/commtest mpu/comm/inproc mpu/comm/gpu "
 
 // TestImportsPointDown fails on an import that design.md section 2 forbids.
 func TestImportsPointDown(t *testing.T) {
@@ -104,6 +111,8 @@ func TestForbiddenArrowsAreCaught(t *testing.T) {
 		{from: "megatron/optimizer", to: "megatron/model"},
 		{from: "megatron/schedule", to: "mpu", test: true},
 		{from: "csrc/device", to: "mpu/comm"},
+		{from: "mpu", to: "mpu/comm/inproc"},
+		{from: "mpu/comm/gpu", to: "mpu/comm/processes"},
 		{from: "dataset", to: "csrc/device"},
 		{from: "fault", to: "flags"},
 		{from: "tools/bench", to: "tools/verify"},

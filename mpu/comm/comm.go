@@ -1,12 +1,23 @@
 // Package comm is how ranks talk. A rank owns its Groups and passes them to
-// whatever needs them; nothing here is global. Order of a group's sums is rank
-// order, so that a run repeats bit for bit.
+// whatever needs them; nothing here is global. What ranks do together is a value, a
+// Collective; a Group has the calls and the one check of their tensors; an Engine, with
+// one method, carries them out:
 //
-// Reading order: collective.go (what ranks do together, as a value), group.go (the
-// calls and their one check), solo.go (one rank), world.go (ranks
-// that are goroutines of one process: where they meet and how they fail),
-// rounds.go (collectives), exchange.go (point to point), carry.go (who moves and
-// sums the bytes), standstill.go (ranks that wait for each other). Ranks that are
-// processes: process.go, processgroup.go, transit.go, links.go, and roads.go (shared
-// memory, Gloo, TCP). Ranks on GPUs: carrier.go, then nccl.go or staged.go.
+//	inproc     ranks that are goroutines of one process
+//	processes  ranks that are processes, over shared memory, Gloo or TCP
+//	gpu        ranks with a GPU each, over NCCL
+//
+// What records (watch), breaks (inject) or stages through the host's memory (Staged) is an
+// engine over another. Sums are made in rank order by inproc and processes (package
+// sums), so that a run repeats bit for bit; NCCL has an order of its own.
+//
+// Reading order: collective.go (what ranks do together), group.go (the calls and their
+// check), solo.go (one rank), ledger.go (a call as ledgers and errors know it; ranks that
+// differ), stage.go (tensors that the host cannot touch), carrier.go (what carries a
+// rank's tensors), words.go. Then the engines, each from its doc.go.
+//
+// Who sees a failure: a tensor that cannot be meant panics in Group.Start, for it is a bug
+// of one rank. Ranks that differ are seen by the engine whose bytes meet, as a Mismatch. A
+// rank that is lost, or stays away, is seen by the engine's world. Either ends the world:
+// every Wait gives the same error from then on. Package watch makes the verdict.
 package comm

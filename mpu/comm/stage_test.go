@@ -1,6 +1,7 @@
 package comm_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unsafe"
@@ -49,7 +50,7 @@ func TestStagedByFormula(t *testing.T) {
 						return err
 					}
 				}
-				return commtest.Exchanged(g)
+				return errors.Join(commtest.Exchanged(g), commtest.EveryDType(g))
 			})
 			if err != nil {
 				t.Errorf("%s, %d ranks: %v", dtype, ranks, err)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"monotron/csrc/device"
@@ -136,4 +138,43 @@ func Exchanged(g *comm.Group) error {
 		return err
 	}
 	return Holds("exchange", x, func(i int64) float64 { return Element(last, i) })
+}
+
+// EveryDType carries a tensor of each dtype there is, and sums it: what engines cannot
+// sum alike, none is asked to.
+func EveryDType(g *comm.Group) error {
+	small := func(rank int, i int64) float64 { return float64(int64(rank) + i%5) }
+	for dtype := range device.DTypes {
+		const n = 33
+		values := make([]float64, n)
+		for i := range values {
+			values[i] = small(g.Rank(), int64(i))
+		}
+		in, out := Heap(dtype, values), Heap(dtype, make([]float64, n*g.Size()))
+		err := g.AllGather(out, in).Wait()
+		if err = errors.Join(err, Holds("all_gather of "+dtype.String(), out, func(i int64) float64 { return small(int(i/n), i%n) })); err != nil {
+			return err
+		}
+		if !slices.Contains(Reduced, dtype) {
+			err = errors.Join(refused(func() { _ = g.AllReduce(in, comm.Sum) }), refused(func() { _ = g.Reduce(in, comm.Max, 0) }), refused(func() { _ = g.ReduceScatter(in, out) }))
+		} else if err = g.AllReduce(in, comm.Sum).Wait(); err == nil {
+			ranks := int64(g.Size())
+			err = Holds("all_reduce of "+dtype.String(), in, func(i int64) float64 { return float64(ranks*(ranks-1)/2 + ranks*(i%5)) })
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", dtype, err)
+		}
+	}
+	return g.Barrier()
+}
+
+// refused is an error unless a call panics with the group's words.
+func refused(call func()) (err error) {
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.HasPrefix(said, "comm: ") || !strings.Contains(said, "in group") {
+			err = fmt.Errorf("it was not refused (%s)", said)
+		}
+	}()
+	call()
+	return nil
 }

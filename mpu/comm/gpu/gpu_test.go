@@ -100,6 +100,32 @@ func TestNCCLByFormula(t *testing.T) {
 	}
 }
 
+// Claim: every dtype travels over NCCL, and those that it has no number for are not
+// summed: neither by the group, nor by the engine under it.
+func TestNCCLEveryDType(t *testing.T) {
+	err := gpus(t, 3, time.Minute, func(g *comm.Group, _ *standin.GPU) error { return commtest.EveryDType(g) })
+	if err != nil {
+		t.Error(err)
+	}
+	err = ranks(t, 2, time.Minute, func(over *World, d *device.Device, rank int, _ *standin.GPU) error {
+		g, err := over.Group(rank, "all", commtest.Ranks(2), d)
+		if err != nil {
+			return err
+		}
+		ids := commtest.Heap(device.U16, make([]float64, 4))
+		for _, op := range []comm.Op{comm.AllReduce, comm.Reduce, comm.ReduceScatter} {
+			err := over.all()[0].call(&comm.Collective{Op: op, Reduce: comm.Sum, In: ids, Out: ids})
+			if err == nil || !strings.Contains(err.Error(), "of u16, which it cannot combine") {
+				return fmt.Errorf("%s: %w", op, err)
+			}
+		}
+		return g.Barrier()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // Claim: a batched exchange pairs the i-th send with the i-th receive, in both
 // directions at once.
 func TestNCCLExchange(t *testing.T) {

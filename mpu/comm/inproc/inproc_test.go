@@ -45,6 +45,15 @@ func TestCollectivesByFormula(t *testing.T) {
 	}
 }
 
+// Claim: every dtype travels, and those that an engine might not know are not summed.
+func TestEveryDType(t *testing.T) {
+	for ranks := 1; ranks <= 3; ranks++ {
+		if err := spmd(ranks, commtest.EveryDType); err != nil {
+			t.Errorf("%d ranks: %v", ranks, err)
+		}
+	}
+}
+
 // Claim: sums are made in rank order, 16-bit ones in f32 and rounded once, so
 // that bits repeat whatever the timing.
 func TestSumsInRankOrder(t *testing.T) {

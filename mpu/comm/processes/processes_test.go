@@ -93,6 +93,13 @@ func TestProcessCollectivesByFormula(t *testing.T) {
 	}
 }
 
+// Claim: every dtype travels, and those that an engine might not know are not summed.
+func TestProcessEveryDType(t *testing.T) {
+	if err := onProcesses(t, 3, commtest.EveryDType); err != nil {
+		t.Error(err)
+	}
+}
+
 // Claim (design.md, section 8): a sum among processes equals the one among
 // goroutines to the bit, though floating-point addition is not associative.
 func TestProcessSumsEqualGoroutines(t *testing.T) {

@@ -1,0 +1,11 @@
+// Package gpu is the engine of ranks that have a GPU each: collectives are enqueued on
+// streams of NCCL's communicators, and the host goes on. Ranks meet, and barriers are
+// made, over the groups of a host's world.
+//
+// Reading order: carrier.go (whether NCCL or the host carries a rank's tensors), world.go
+// (communicators of a rank), group.go (a collective on a stream).
+//
+// Who sees a failure: World.watch, every 20 ms: a call that is not done in time, a
+// communicator in trouble, the host's world at its end. It gives up all communicators, and
+// tells the host's world, so that peers do the same.
+package gpu
