@@ -19,7 +19,7 @@ type Config struct {
 	NCCL    bool                           // between GPUs of processes, where all have it
 
 	Process *processes.World // the rank that this process is; nil: all are goroutines here
-	Watch   *Watch        // nil: nobody watches; ranks that are processes always are
+	Watch   *Watch           // nil: nobody watches; ranks that are processes always are
 }
 
 // Watch says how ranks are watched, and what goes wrong with them on purpose.
