@@ -58,6 +58,11 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	case report.PrintConfig:
 		return report.WriteConfig(w.Out)
 	}
+	if place == nil && !report.Given("world-size") {
+		if err := launched.Unsure(os.Getenv); err != nil {
+			return err
+		}
+	}
 	ctx, w.Out = endWithReader(ctx, w)
 	if options.Ranks > 1 {
 		share(place, &config, &w)

@@ -72,18 +72,52 @@ func Farewell(err error) {
 const RunFolder = "MONOTRON_RUN_FOLDER"
 
 // Find reads the variables; nil where no launcher has set any. Errors are
-// fault.Usage and name the variable.
+// fault.Usage and name the variable, also one that is missing: a rank that took itself for
+// the only one would train by itself, beside all others.
 func Find(get func(string) string) (*Place, error) {
+	var missing error
 	for _, l := range launchers {
-		if first(get, l.rank) == "" || first(get, l.size) == "" {
-			continue
+		switch lack := l.lacks(get); {
+		case lack == "":
+			return l.read(get)
+		case lack != none && missing == nil:
+			missing = fault.Errorf(fault.Usage, "%s=%s in the environment is %s's, but %s is not set: this process cannot know which ranks there are; "+
+				"export it, or unset %[1]s where there is one rank alone", l.rank[0], first(get, l.rank), l.launcher, lack)
 		}
-		if l.launcher == "srun" && get("SLURM_STEP_ID") == "" {
-			continue // the batch script itself, not a task that srun started
-		}
-		return l.read(get)
 	}
-	return nil, nil
+	return nil, missing
+}
+
+// none: a launcher has set nothing.
+const none = "all"
+
+// lacks names a variable that a launcher must have set and has not; "": it has set all,
+// none: it has set nothing that says there are several ranks. Slurm sets its variables in
+// a batch script, too, where the script is rank 0 of whatever srun may start in it: that
+// is no rank of a run.
+func (l *names) lacks(get func(string) string) string {
+	rank, size := first(get, l.rank), first(get, l.size)
+	switch {
+	case rank == "":
+		return none
+	case l.launcher == "srun" && get("SLURM_STEP_ID") == "" && rank == "0":
+		return none
+	case l.launcher == "srun" && get("SLURM_STEP_ID") == "":
+		return "SLURM_STEP_ID"
+	case size == "":
+		return strings.Join(l.size, " or ")
+	}
+	return ""
+}
+
+// Unsure is why it may be wrong that this process is the only rank where Find has found
+// none: nil where nothing speaks against it.
+func Unsure(get func(string) string) error {
+	if n, err := strconv.Atoi(get("SLURM_NTASKS")); err == nil && n > 1 && get("SLURM_PROCID") == "0" && get("SLURM_STEP_ID") == "" {
+		return fault.Errorf(fault.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either this is the batch script itself (start the ranks by srun or monotron launch, or all of them here by --world-size), "+
+			"or srun's variables do not reach its tasks", n)
+	}
+	return nil
 }
 
 func (l *names) read(get func(string) string) (*Place, error) {
@@ -140,7 +174,8 @@ func (l *names) meeting(get func(string) string, p *Place) (string, error) {
 	}
 	if port == "" {
 		if p.Job == "" {
-			return "", fault.Errorf(fault.Usage, "%s does not name its job, so that ranks cannot agree on a port: export MASTER_PORT (a free port on the host of rank 0)", p.Launcher)
+			return "", fault.Errorf(fault.Usage, "%s does not name its job (%s), so that ranks cannot agree on a port: export MASTER_PORT (a free port on the host of rank 0)",
+				p.Launcher, strings.Join(l.job, ", "))
 		}
 		return net.JoinHostPort(host, strconv.Itoa(portOf(p.Job+"."+get("SLURM_STEP_ID")))), nil
 	}

@@ -55,6 +55,22 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// Claim (docs/launch.md): a process that Slurm's variables call one of several, though no
+// step of srun's, is not taken for the only rank in silence; where all is said it is.
+func TestUnsure(t *testing.T) {
+	for environment, want := range map[string]string{
+		"SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=1":                 "SLURM_STEP_ID",
+		"SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_JOB_ID=1":                 "",
+		"SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_ID=0 SLURM_JOB_ID=1": "",
+		"PATH=/bin": "",
+	} {
+		err := Unsure(environ(environment))
+		if want == "" && err != nil || want != "" && (fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", environment, err, want)
+		}
+	}
+}
+
 // Claim: a job's name alone gives all its ranks the same port, and other jobs
 // other ones.
 func TestPortOfJob(t *testing.T) {
@@ -78,6 +94,12 @@ func TestFindProblems(t *testing.T) {
 		{"RANK=-1 WORLD_SIZE=2 MASTER_PORT=1", `RANK="-1"`},
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=4 MASTER_PORT=1", "4 of 2 ranks"},
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2", "export MASTER_PORT"},
+		{"RANK=0", "WORLD_SIZE is not set"},
+		{"SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_JOB_ID=1", "SLURM_STEP_ID is not set"},
+		{"SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_JOB_ID=1", "SLURM_NTASKS is not set"},
+		{"PALS_RANKID=0 PBS_JOBID=1.pbs", "PMI_SIZE or PALS_SIZE is not set"},
+		{"PALS_RANKID=0 PMI_SIZE=2 PALS_LOCAL_SIZE=2", "PALS_APID, PBS_JOBID"},
+		{"PMI_RANK=1 MASTER_PORT=1", "PMI_SIZE is not set"},
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_PORT=1", "export MASTER_ADDR"},
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=99999", `MASTER_PORT="99999"`},
 	} {
