@@ -15,6 +15,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/gpus"
 	"monotron/csrc/ref"
+	_ "monotron/csrc/start" // looks at the process's limits
 	"monotron/fault"
 	"monotron/flags"
 	"monotron/megatron/pretrain"

@@ -36,7 +36,7 @@ const devices = "csrc/ref csrc/cpu csrc/cuda "
 
 // importTable is design.md section 2: arrows point down.
 var importTable = []row{
-	{"", "tools tools/internal megatron/pretrain " + trainer + devices, "main names the commands and registers the devices"},
+	{"", "tools tools/internal megatron/pretrain csrc/start " + trainer + devices, "main names the commands and registers the devices"},
 	{"tools", "tools/internal " + trainer, "one folder a command; what two tools share belongs below them"},
 	{"tools/internal", kernels + "tokenizer ", "how every tool reads its command line and opens its device, no more"},
 	{"megatron/pretrain", trainer, "pretrain_gpt only joins arguments and training"},
@@ -65,6 +65,7 @@ var importTable = []row{
 	{"csrc/ref", kernels, "a device sees tensors only"},
 	{"csrc/cpu", kernels, "a device sees tensors only"},
 	{"csrc/cuda", kernels, "a device sees tensors only"},
+	{"csrc/start", "", "runs before Go does"},
 	{"csrc/gpus", base, "asks NVIDIA's driver, runs nothing on it"},
 	{"csrc/device", base + "csrc/device/activations", "the seam: knows no device"},
 	{"csrc/device/activations", "", "a table of names: model shapes, flags and file formats ask it too"},

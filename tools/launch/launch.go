@@ -2,7 +2,7 @@
 // and says in one message why a run has ended.
 //
 // Reading order: launch.go (flags), run.go (one attempt after another), ranks.go
-// (one attempt), death.go (how a process ended), lines.go (what ranks print),
+// (one attempt), death.go (how a process ended), stopped.go, lines.go (what ranks print),
 // hostfile.go, ssh.go and agent.go (other hosts), gather.go, lost.go and shrink.go
 // (starting again without hosts that are gone).
 package launch
@@ -42,7 +42,8 @@ rank fails, the others end within seconds; the last line says who was first and 
 exit code is that rank's (128 + signal where a signal ended it). SIGTERM and Ctrl-C are passed
 on: the ranks save at the next step and end with 75; a second one ends them at once.
 
-Under torchrun, srun, mpirun and mpiexec this command is not needed: start pretrain_gpt itself.`
+Under torchrun (with --no-python), srun, mpirun and mpiexec this command is not needed: start
+pretrain_gpt itself.`
 
 // options are the command's flags.
 type options struct {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,6 +91,7 @@ func (a *attemptRun) startAll(ends chan<- ended) {
 			a.ranks = append(a.ranks, p)
 		}
 	}
+	slices.SortFunc(a.ranks, func(a, b *process) int { return a.rank - b.rank })
 }
 
 // over notes a rank's end; after a failure the others have a while to end by themselves.
