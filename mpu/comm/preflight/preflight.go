@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"monotron/fault"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/processes"
+	"monotron/mpu/comm/rendezvous"
 	"monotron/notes"
 )
 
@@ -30,6 +32,7 @@ type Report struct {
 	Ranks, Hosts int
 	Groups       []Timing // of every kind of group, in the order given
 	Roads        string   // how rank 0 sends to those it talks to
+	Placing      []string // a line a host: the ranks that are on it
 	Notes        []string // what does not stop the run, each with its cure
 	Took         time.Duration
 }
@@ -148,12 +151,32 @@ func (r *Report) judge(p *processes.World, all []float64, groups []*comm.Group) 
 			r.note("/dev/shm of %s has %.0f MiB left: ranks there may have to talk by a slower way; mount -o remount,size=1G /dev/shm, in a container --shm-size=1g", m.Host, mine[1]/(1<<20))
 		}
 	}
-	r.Hosts = len(hosts)
+	r.Hosts, r.Placing = len(hosts), placing(hosts, members)
 	for i, g := range groups {
 		if g.Size() > 1 {
 			r.timing(g, i, all, each)
 		}
 	}
+}
+
+// hostsShown is how many hosts are listed one by one.
+const hostsShown = 32
+
+// placing says which ranks each host has.
+func placing(hosts []string, members []rendezvous.Member) (lines []string) {
+	for _, host := range hosts[:min(len(hosts), hostsShown)] {
+		var on []string
+		for rank, m := range members {
+			if m.Host == host {
+				on = append(on, strconv.Itoa(rank))
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s (%s)", host, notes.Count(len(on), "rank"), strings.Join(on, " ")))
+	}
+	if more := len(hosts) - hostsShown; more > 0 {
+		lines = append(lines, "and "+notes.Count(more, "host")+" more")
+	}
+	return lines
 }
 
 func (r *Report) timing(g *comm.Group, i int, all []float64, each int) {
@@ -183,6 +206,9 @@ func (r *Report) Write(w io.Writer) error {
 		speeds = append(speeds, fmt.Sprintf("%s %.2f GB/s", t.Kind, t.Slowest/1e9))
 	}
 	text := fmt.Sprintf("preflight: %s on %s; rank 0: %s; slowest group of each kind: %s; %.2f s\n", notes.Count(r.Ranks, "rank"), notes.Count(r.Hosts, "host"), r.Roads, strings.Join(speeds, ", "), r.Took.Seconds())
+	for _, line := range r.Placing {
+		text += "preflight: " + line + "\n"
+	}
 	for _, note := range r.Notes {
 		text += "preflight: " + note + "\n"
 	}

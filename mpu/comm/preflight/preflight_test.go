@@ -63,7 +63,8 @@ func TestPreflightTimesEveryGroup(t *testing.T) {
 			return err
 		}
 		if len(r.Groups) != 2 || r.Groups[0].Kind != "tp" || r.Groups[0].Ranks != 2 || r.Groups[1].Ranks != 4 || r.Groups[0].Slowest <= 0 || r.Hosts != 1 ||
-			!strings.Contains(said.String(), "4 ranks on 1 host; rank 0: plain TCP to 3 ranks; slowest group of each kind: tp ") {
+			!strings.Contains(said.String(), "4 ranks on 1 host; rank 0: plain TCP to 3 ranks; slowest group of each kind: tp ") ||
+			!strings.Contains(said.String(), ": 4 ranks (0 1 2 3)\n") {
 			return fmt.Errorf("%+v: %s", r, said.String())
 		}
 		return nil
