@@ -16,6 +16,9 @@ type LinearConfig struct {
 	Shared       *SharedRows
 	GatherOutput bool // y is [tokens, Out] on every rank
 
+	// Of the experts' layers: Param.Each of a parameter by its name.
+	Each func(name string) func(i int64) string
+
 	// Of a row-parallel layer:
 	InputIsWhole bool // x is [tokens, In] on every rank; else its columns here
 	AddBias      bool // else the bias is left to a fused op after the layer (Megatron's skip_bias_add)

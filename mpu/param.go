@@ -47,6 +47,7 @@ type Param struct {
 	Shape  []int64 // of the local part; rows beyond the pieces are padding
 	Pieces []Piece
 	Init   Init
+	Each   func(i int64) string // names slice i of the first dimension of Global, which files keep as a tensor of its own; nil: files keep Global
 
 	Family  Family
 	Role    Role
@@ -171,7 +172,50 @@ type Stored struct {
 	Write  bool // this rank writes it; every rank reads
 }
 
-// Stored lists p's tensor t (its value, master or a moment) under a prefix.
-func (p *Param) Stored(prefix string, t device.Tensor) Stored {
-	return Stored{Name: prefix + p.Name, Global: p.Global, Tensor: t, Pieces: p.Pieces, Write: p.Owner}
+// Stored lists p's tensor t (its value, master or a moment) under a prefix: elements
+// [from, from+t.Len()) of the local buffer.
+func (p *Param) Stored(prefix string, t device.Tensor, from int64, write bool) []Stored {
+	whole := Stored{Name: prefix + p.Name, Global: p.Global, Tensor: t, Pieces: p.Pieces, Write: write}
+	if t.Len() < p.Len() {
+		whole.Pieces = Stretch(p.Pieces, from, t.Len())
+	}
+	if p.Each == nil {
+		return []Stored{whole}
+	}
+	return whole.slices(func(i int64) string { return prefix + p.Each(i) })
+}
+
+// slices are the slices of s along its first dimension, each with its part of the buffer.
+func (s Stored) slices(name func(i int64) string) (all []Stored) {
+	inner := Piece{Size: s.Global[1:]}
+	by := map[int64]int{}
+	for _, p := range s.Pieces {
+		for i := p.From[0]; i < p.From[0]+p.Size[0]; i++ {
+			at, ok := by[i]
+			if !ok {
+				at = len(all)
+				by[i] = at
+				all = append(all, Stored{Name: name(i), Global: inner.Size, Tensor: s.Tensor, Write: s.Write})
+			}
+			one := Piece{From: p.From[1:], Size: p.Size[1:], Local: p.Local}
+			one.Local += (i - p.From[0]) * one.Len()
+			all[at].Pieces = append(all[at].Pieces, one)
+		}
+	}
+	for i := range all {
+		all[i].narrow()
+	}
+	return all
+}
+
+// narrow views the part of the buffer that the pieces lie in.
+func (s *Stored) narrow() {
+	from, to := s.Pieces[0].Local, int64(0)
+	for _, p := range s.Pieces {
+		from, to = min(from, p.Local), max(to, p.Local+p.Len())
+	}
+	s.Tensor = s.Tensor.Reshape(s.Tensor.Len()).Slice(0, from, to-from)
+	for i := range s.Pieces {
+		s.Pieces[i].Local -= from
+	}
 }

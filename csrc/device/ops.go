@@ -23,6 +23,14 @@ const (
 	OpUniform
 	OpEmbeddingForward
 	OpEmbeddingBackward
+	OpExpertOrder
+	OpGatherRows
+	OpCombineRows
+	OpGroupedMatmul
+	OpGroupedSum
+	OpScaleRows
+	OpRowDots
+	OpPlaceChoices
 	OpMatmul
 	OpNormForward
 	OpNormBackward
@@ -30,6 +38,10 @@ const (
 	OpAdamW
 	OpSGD
 	OpRope
+	OpRouterForward
+	OpRouterBackward
+	OpRouterBalance
+	OpRouterZ
 	OpColumnSum
 	OpGradStats
 	OpWeightedSum
@@ -52,6 +64,14 @@ var ops = [Ops]description{
 	OpUniform:            describe[UniformArgs]("uniform"),
 	OpEmbeddingForward:   describe[EmbeddingForwardArgs]("embedding_forward"),
 	OpEmbeddingBackward:  describe[EmbeddingBackwardArgs]("embedding_backward"),
+	OpExpertOrder:        describe[ExpertOrderArgs]("expert_order"),
+	OpGatherRows:         describe[GatherRowsArgs]("gather_rows"),
+	OpCombineRows:        describe[CombineRowsArgs]("combine_rows"),
+	OpGroupedMatmul:      describe[GroupedMatmulArgs]("grouped_matmul"),
+	OpGroupedSum:         describe[GroupedSumArgs]("grouped_sum"),
+	OpScaleRows:          describe[ScaleRowsArgs]("scale_rows"),
+	OpRowDots:            describe[RowDotsArgs]("row_dots"),
+	OpPlaceChoices:       describe[PlaceChoicesArgs]("place_choices"),
 	OpMatmul:             describe[MatmulArgs]("matmul"),
 	OpNormForward:        describe[NormForwardArgs]("norm_forward"),
 	OpNormBackward:       describe[NormBackwardArgs]("norm_backward"),
@@ -59,6 +79,10 @@ var ops = [Ops]description{
 	OpAdamW:              describe[AdamWArgs]("adamw"),
 	OpSGD:                describe[SGDArgs]("sgd"),
 	OpRope:               describe[RopeArgs]("rope"),
+	OpRouterForward:      describe[RouterForwardArgs]("router_forward"),
+	OpRouterBackward:     describe[RouterBackwardArgs]("router_backward"),
+	OpRouterBalance:      describe[RouterBalanceArgs]("router_balance"),
+	OpRouterZ:            describe[RouterZArgs]("router_z"),
 	OpColumnSum:          describe[ColumnSumArgs]("column_sum"),
 	OpGradStats:          describe[GradStatsArgs]("grad_stats"),
 	OpWeightedSum:        describe[WeightedSumArgs]("weighted_sum"),
@@ -66,11 +90,12 @@ var ops = [Ops]description{
 
 // Known is what a device can do: values of each enumeration that it knows.
 type Known struct {
-	DTypes     Set // that it can move
-	Values     Set // that it computes in
-	Activation Set
-	Epilogue   Set
-	NormKind   Set
+	DTypes      Set // that it can move
+	Values      Set // that it computes in
+	Activation  Set
+	Epilogue    Set
+	NormKind    Set
+	RouterScore Set
 }
 
 func (d *Device) ActivationForward(a ActivationForwardArgs) {
@@ -127,6 +152,32 @@ func (d *Device) EmbeddingBackward(a EmbeddingBackwardArgs) {
 	d.run(OpEmbeddingBackward, unsafe.Pointer(&a))
 }
 
+func (d *Device) ExpertOrder(a ExpertOrderArgs) { d.run(OpExpertOrder, unsafe.Pointer(&a)) }
+
+func (d *Device) GatherRows(out Tensor, in Tensor, rows Tensor) {
+	d.run(OpGatherRows, unsafe.Pointer(&GatherRowsArgs{out, in, rows}))
+}
+
+func (d *Device) CombineRows(out Tensor, in Tensor, slots Tensor) {
+	d.run(OpCombineRows, unsafe.Pointer(&CombineRowsArgs{out, in, slots}))
+}
+
+func (d *Device) GroupedMatmul(a GroupedMatmulArgs) { d.run(OpGroupedMatmul, unsafe.Pointer(&a)) }
+
+func (d *Device) GroupedSum(out Tensor, x Tensor, offsets Tensor) {
+	d.run(OpGroupedSum, unsafe.Pointer(&GroupedSumArgs{out, x, offsets}))
+}
+
+func (d *Device) ScaleRows(y Tensor, x Tensor, weight Tensor) {
+	d.run(OpScaleRows, unsafe.Pointer(&ScaleRowsArgs{y, x, weight}))
+}
+
+func (d *Device) RowDots(out Tensor, x Tensor, y Tensor) {
+	d.run(OpRowDots, unsafe.Pointer(&RowDotsArgs{out, x, y}))
+}
+
+func (d *Device) PlaceChoices(a PlaceChoicesArgs) { d.run(OpPlaceChoices, unsafe.Pointer(&a)) }
+
 func (d *Device) Matmul(a MatmulArgs) { d.run(OpMatmul, unsafe.Pointer(&a)) }
 
 func (d *Device) NormForward(a NormForwardArgs) { d.run(OpNormForward, unsafe.Pointer(&a)) }
@@ -140,6 +191,14 @@ func (d *Device) AdamW(a AdamWArgs) { d.run(OpAdamW, unsafe.Pointer(&a)) }
 func (d *Device) SGD(a SGDArgs) { d.run(OpSGD, unsafe.Pointer(&a)) }
 
 func (d *Device) Rope(a RopeArgs) { d.run(OpRope, unsafe.Pointer(&a)) }
+
+func (d *Device) RouterForward(a RouterForwardArgs) { d.run(OpRouterForward, unsafe.Pointer(&a)) }
+
+func (d *Device) RouterBackward(a RouterBackwardArgs) { d.run(OpRouterBackward, unsafe.Pointer(&a)) }
+
+func (d *Device) RouterBalance(a RouterBalanceArgs) { d.run(OpRouterBalance, unsafe.Pointer(&a)) }
+
+func (d *Device) RouterZ(a RouterZArgs) { d.run(OpRouterZ, unsafe.Pointer(&a)) }
 
 func (d *Device) ColumnSum(out Tensor, x Tensor) {
 	d.run(OpColumnSum, unsafe.Pointer(&ColumnSumArgs{out, x}))
@@ -170,6 +229,14 @@ type Implementation interface {
 	Uniform(a *UniformArgs)
 	EmbeddingForward(a *EmbeddingForwardArgs)
 	EmbeddingBackward(a *EmbeddingBackwardArgs)
+	ExpertOrder(a *ExpertOrderArgs)
+	GatherRows(a *GatherRowsArgs)
+	CombineRows(a *CombineRowsArgs)
+	GroupedMatmul(a *GroupedMatmulArgs)
+	GroupedSum(a *GroupedSumArgs)
+	ScaleRows(a *ScaleRowsArgs)
+	RowDots(a *RowDotsArgs)
+	PlaceChoices(a *PlaceChoicesArgs)
 	Matmul(a *MatmulArgs)
 	NormForward(a *NormForwardArgs)
 	NormBackward(a *NormBackwardArgs)
@@ -177,6 +244,10 @@ type Implementation interface {
 	AdamW(a *AdamWArgs)
 	SGD(a *SGDArgs)
 	Rope(a *RopeArgs)
+	RouterForward(a *RouterForwardArgs)
+	RouterBackward(a *RouterBackwardArgs)
+	RouterBalance(a *RouterBalanceArgs)
+	RouterZ(a *RouterZArgs)
 	ColumnSum(a *ColumnSumArgs)
 	GradStats(a *GradStatsArgs)
 	WeightedSum(a *WeightedSumArgs)
@@ -215,6 +286,22 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.EmbeddingForward((*EmbeddingForwardArgs)(args))
 	case OpEmbeddingBackward:
 		i.EmbeddingBackward((*EmbeddingBackwardArgs)(args))
+	case OpExpertOrder:
+		i.ExpertOrder((*ExpertOrderArgs)(args))
+	case OpGatherRows:
+		i.GatherRows((*GatherRowsArgs)(args))
+	case OpCombineRows:
+		i.CombineRows((*CombineRowsArgs)(args))
+	case OpGroupedMatmul:
+		i.GroupedMatmul((*GroupedMatmulArgs)(args))
+	case OpGroupedSum:
+		i.GroupedSum((*GroupedSumArgs)(args))
+	case OpScaleRows:
+		i.ScaleRows((*ScaleRowsArgs)(args))
+	case OpRowDots:
+		i.RowDots((*RowDotsArgs)(args))
+	case OpPlaceChoices:
+		i.PlaceChoices((*PlaceChoicesArgs)(args))
 	case OpMatmul:
 		i.Matmul((*MatmulArgs)(args))
 	case OpNormForward:
@@ -229,6 +316,14 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.SGD((*SGDArgs)(args))
 	case OpRope:
 		i.Rope((*RopeArgs)(args))
+	case OpRouterForward:
+		i.RouterForward((*RouterForwardArgs)(args))
+	case OpRouterBackward:
+		i.RouterBackward((*RouterBackwardArgs)(args))
+	case OpRouterBalance:
+		i.RouterBalance((*RouterBalanceArgs)(args))
+	case OpRouterZ:
+		i.RouterZ((*RouterZArgs)(args))
 	case OpColumnSum:
 		i.ColumnSum((*ColumnSumArgs)(args))
 	case OpGradStats:

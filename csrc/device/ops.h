@@ -2,13 +2,14 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xcfdf3017u /* of what follows */
+#define MT_OPS_SUM 0x41b3f7d1u /* of what follows */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU };
 enum { MT_NO_EPILOGUE, MT_GELU_TANH_EPILOGUE, MT_GELU_ERF_EPILOGUE };
 enum { MT_LAYER_NORM_KIND, MT_RMS_NORM_KIND };
 enum { MT_HYPER_LR, MT_HYPER_WEIGHT_DECAY, MT_HYPER_CORRECTION1, MT_HYPER_CORRECTION2, MT_HYPER_LOSS_SCALE, MT_HYPER_GRAD_SCALE, MT_HYPER_SKIP, MT_HYPER_GRAD_NORM, MT_HYPERS };
+enum { MT_SOFTMAX_OF_CHOSEN, MT_SOFTMAX_OF_ALL, MT_SIGMOID_SCORE, MT_SQRT_SOFTPLUS_SCORE };
 enum { MT_STAT_SQUARES, MT_STAT_NON_FINITE, MT_STAT_ZEROS, MT_STATS };
 
 #define MT_GATED (1u << 3 | 1u << 4) /* activations whose input is twice as wide as their output */
@@ -29,6 +30,14 @@ typedef struct { mt_tensor out; double value; } mt_fill_args;
 typedef struct { mt_tensor out, step; uint64_t stream; } mt_uniform_args;
 typedef struct { mt_tensor out, table, ids; int64_t start; int32_t accumulate, pad5; } mt_embedding_forward_args;
 typedef struct { mt_tensor dtable, dout, ids; int64_t start; } mt_embedding_backward_args;
+typedef struct { mt_tensor rows, slots, offsets, experts; int64_t start, width; int32_t once, pad7; } mt_expert_order_args;
+typedef struct { mt_tensor out, in, rows; } mt_gather_rows_args;
+typedef struct { mt_tensor out, in, slots; } mt_combine_rows_args;
+typedef struct { mt_tensor c, a, b, bias, offsets; int32_t trans_a, trans_b; } mt_grouped_matmul_args;
+typedef struct { mt_tensor out, x, offsets; } mt_grouped_sum_args;
+typedef struct { mt_tensor y, x, weight; } mt_scale_rows_args;
+typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
+typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
 typedef struct { mt_tensor c, a, b, bias, aux; int32_t trans_a, trans_b, accumulate, epilogue; } mt_matmul_args;
 typedef struct { mt_tensor y, x, gamma, beta, mean, rstd; float eps; int32_t kind, one_plus, pad9; } mt_norm_forward_args;
 typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus; } mt_norm_backward_args;
@@ -36,16 +45,21 @@ typedef struct { mt_tensor hyper, stats; float max_norm; int32_t pad3; } mt_grad
 typedef struct { mt_tensor param, grad, m, v, model, hyper; float beta1, beta2, eps, lr_mult, wd_mult; int32_t pad11; } mt_adamw_args;
 typedef struct { mt_tensor param, grad, momentum, model, hyper; float mu, lr_mult, wd_mult; int32_t pad8; } mt_sgd_args;
 typedef struct { mt_tensor x, cos, sin, positions; int32_t rot_dims, interleaved, inverse, pad7; } mt_rope_args;
+typedef struct { int32_t score, groups, group_top_k; float scaling; } mt_router_rule;
+typedef struct { mt_tensor weights, experts, logits, bias, keys; mt_router_rule rule; } mt_router_forward_args;
+typedef struct { mt_tensor dlogits, dweights, experts, logits; mt_router_rule rule; } mt_router_backward_args;
+typedef struct { mt_tensor probs, counts, dlogits, scale, logits; double coefficient; int64_t samples; int32_t score, k; } mt_router_balance_args;
+typedef struct { mt_tensor squares, dlogits, scale, logits; double coefficient; } mt_router_z_args;
 typedef struct { mt_tensor out, x; } mt_column_sum_args;
 typedef struct { mt_tensor out, x; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; } mt_weighted_sum_args;
 
 /* Values of each enumeration that a device knows, as bits: DTypes it can move, Values it computes in. */
-typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t epilogue; uint32_t norm_kind; } mt_known;
+typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t epilogue; uint32_t norm_kind; uint32_t router_score; } mt_known;
 #define MT_BIT(value) (1u << (value))
 
 /* X(name) of every such enumeration, for tables. */
-#define MT_EACH_ENUMERATION(X) X(dtypes) X(values) X(activation) X(epilogue) X(norm_kind)
+#define MT_EACH_ENUMERATION(X) X(dtypes) X(values) X(activation) X(epilogue) X(norm_kind) X(router_score)
 
 /* X(number, name) of every op, for tables. */
 #define MT_EACH_OP(X) \
@@ -64,6 +78,14 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_UNIFORM, uniform) \
   X(MT_EMBEDDING_FORWARD, embedding_forward) \
   X(MT_EMBEDDING_BACKWARD, embedding_backward) \
+  X(MT_EXPERT_ORDER, expert_order) \
+  X(MT_GATHER_ROWS, gather_rows) \
+  X(MT_COMBINE_ROWS, combine_rows) \
+  X(MT_GROUPED_MATMUL, grouped_matmul) \
+  X(MT_GROUPED_SUM, grouped_sum) \
+  X(MT_SCALE_ROWS, scale_rows) \
+  X(MT_ROW_DOTS, row_dots) \
+  X(MT_PLACE_CHOICES, place_choices) \
   X(MT_MATMUL, matmul) \
   X(MT_NORM_FORWARD, norm_forward) \
   X(MT_NORM_BACKWARD, norm_backward) \
@@ -71,6 +93,10 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ADAMW, adamw) \
   X(MT_SGD, sgd) \
   X(MT_ROPE, rope) \
+  X(MT_ROUTER_FORWARD, router_forward) \
+  X(MT_ROUTER_BACKWARD, router_backward) \
+  X(MT_ROUTER_BALANCE, router_balance) \
+  X(MT_ROUTER_Z, router_z) \
   X(MT_COLUMN_SUM, column_sum) \
   X(MT_GRAD_STATS, grad_stats) \
   X(MT_WEIGHTED_SUM, weighted_sum)

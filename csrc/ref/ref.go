@@ -40,11 +40,12 @@ func (b *backend) Run(op device.Op, args unsafe.Pointer) error {
 
 // known lists what the files of the ops have formulas for.
 var known = &device.Known{
-	DTypes:     1<<device.DTypes - 1, // by device.LoadFloat64
-	Values:     device.SetOf(device.F32, device.BF16, device.F16, device.F64),
-	Activation: keys(formulas),
-	Epilogue:   keys(epilogues) | device.SetOf(device.NoEpilogue),
-	NormKind:   device.SetOf(device.LayerNormKind, device.RMSNormKind),
+	DTypes:      1<<device.DTypes - 1, // by device.LoadFloat64
+	Values:      device.SetOf(device.F32, device.BF16, device.F16, device.F64),
+	Activation:  keys(formulas),
+	Epilogue:    keys(epilogues) | device.SetOf(device.NoEpilogue),
+	NormKind:    device.SetOf(device.LayerNormKind, device.RMSNormKind),
+	RouterScore: keys(routerScores),
 }
 
 func keys[E ~int32, V any](m map[E]V) device.Set {

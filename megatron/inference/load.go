@@ -83,7 +83,7 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	}
 	var wanted []mpu.Stored
 	for _, p := range model.ParamsOf(l.Stages) {
-		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value))
+		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value, 0, p.Owner)...)
 	}
 	_, report, err := checkpoint.Load(dir, o.Step, wanted, d, checkpoint.LoadOptions{Convert: true})
 	if err != nil {
@@ -134,7 +134,7 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 	}
 	var wanted []mpu.Stored
 	for _, p := range model.ParamsOf(l.Stages) {
-		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value))
+		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value, 0, p.Owner)...)
 	}
 	_, report, err := checkpoint.LoadSource(src, wanted, d, checkpoint.LoadOptions{Convert: true})
 	if err != nil {

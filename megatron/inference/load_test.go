@@ -29,7 +29,7 @@ func save(t *testing.T, dir string, l *Loaded, iteration int64, config any) {
 	}
 	var tensors []mpu.Stored
 	for _, p := range l.Stages[0].Params() {
-		tensors = append(tensors, p.Stored(optimizer.StoredModel, p.Value))
+		tensors = append(tensors, p.Stored(optimizer.StoredModel, p.Value, 0, p.Owner)...)
 	}
 	if _, err := checkpoint.Save(context.Background(), dir, checkpoint.State{Iteration: iteration, Config: raw}, tensors, l.Device, checkpoint.SaveOptions{}); err != nil {
 		t.Fatal(err)

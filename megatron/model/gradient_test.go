@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"monotron/csrc/device"
@@ -32,7 +33,47 @@ func shapes() map[string]spec.Model {
 	odd.Activation, odd.QKVBias, odd.NormOnePlus, odd.WindowLeft, odd.PaddedVocabCounts = spec.QuickGeglu, true, true, 2, true
 	squared := gpt2
 	squared.Activation, squared.Normalization, squared.Position, squared.QKNorm = spec.SquaredRelu, spec.RMSNorm, spec.PositionNone, true
-	return map[string]spec.Model{"gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared}
+	all := map[string]spec.Model{"gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared}
+	for name, e := range mixtures() {
+		m := llama
+		if strings.Contains(name, "biases") {
+			m = gpt2
+		}
+		m.Experts = &e
+		all[name] = m
+	}
+	return all
+}
+
+// mixtures are experts that between them use every part of a router and of an expert; the
+// first layer is dense.
+func mixtures() map[string]spec.Experts {
+	plain := spec.Experts{Num: 4, FFNHiddenSize: 6, Layers: []bool{false, true, true}, TopK: 2, ScoreFunction: spec.ScoreSoftmax,
+		Balancing: []string{spec.AuxLoss}, AuxLossCoeff: []float64{0.7}}
+	pre, sigmoid, root, biases := plain, plain, plain, plain
+	pre.PreSoftmax, pre.ZLossCoeff, pre.SharedFFN, pre.SharedGate = true, 0.3, 5, true
+	sigmoid.ScoreFunction, sigmoid.ScalingFactor, sigmoid.SharedFFN = spec.ScoreSigmoid, 2.5, 5
+	sigmoid.Num, sigmoid.NumGroups, sigmoid.GroupTopK, sigmoid.TopK = 8, 4, 2, 4
+	sigmoid.Balancing, sigmoid.AuxLossCoeff = []string{spec.SeqAuxLoss, spec.GlobalAuxLoss, spec.AuxLoss}, []float64{0.5, 0.25, 0.125}
+	root.ScoreFunction, root.TopK, root.ProbsOnInput = spec.ScoreSqrtSoftplus, 1, true
+	return map[string]spec.Experts{"softmax experts": plain, "pre-softmax experts": pre, "sigmoid experts": sigmoid, "sqrtsoftplus experts": root, "experts with biases": biases}
+}
+
+// ownLosses is the sum of the layers' own losses, as strong as the rig has them.
+func (g *rig) ownLosses(e *spec.Experts) (sum float64) {
+	values := g.read(g.pass.Auxiliary.Losses)
+	layers := g.pass.Auxiliary.Losses.Shape[1]
+	of := func(loss model.AuxiliaryLoss) (total float64) {
+		for l := range layers {
+			total += values[2*(int64(loss)*layers+l)]
+		}
+		return total
+	}
+	for i, kind := range e.Balancing {
+		loss := map[string]model.AuxiliaryLoss{spec.AuxLoss: model.LoadBalancingLoss, spec.SeqAuxLoss: model.SeqLoadBalancingLoss, spec.GlobalAuxLoss: model.GlobalLoadBalancingLoss}[kind]
+		sum += e.AuxLossCoeff[i] * of(loss)
+	}
+	return ownWeight * (sum + e.ZLossCoeff*of(model.ZLoss))
 }
 
 // rig is a model with one micro-batch on the oracle.
@@ -41,12 +82,14 @@ type rig struct {
 	stage *model.Stage
 	grads device.Tensor
 	seq   int
+	m     spec.Model
 	pass  model.Pass
 }
 
 const (
 	testSeq, testBatch = 6, 3
 	lossScale          = 4
+	ownWeight          = 0.5 // of layers' own losses
 )
 
 func newRig(t *testing.T, m spec.Model, dtype device.DType, r model.Recompute) *rig {
@@ -61,12 +104,15 @@ func newRig(t *testing.T, m spec.Model, dtype device.DType, r model.Recompute) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &rig{d: d, stage: stage, grads: stage.Materialize(testSeq, true), seq: testSeq}
+	g := &rig{d: d, stage: stage, grads: stage.Materialize(testSeq, true), seq: testSeq, m: m}
 	for _, p := range stage.Params() {
 		p.Initialize(d, 7)
 		g.set(p, jitter(p, g.values(p)))
 	}
 	g.batch(m.VocabSize, dtype)
+	if m.Experts != nil {
+		g.pass.Micro, g.pass.Auxiliary = 1, model.NewAuxiliary(d, int64(m.NumLayers), int64(m.Experts.Num), dtype)
+	}
 	return g
 }
 
@@ -130,6 +176,7 @@ func (g *rig) loss(t *testing.T) float64 {
 	t.Helper()
 	pass := g.pass
 	pass.Grad = false
+	pass.Auxiliary.Begin(g.d, ownWeight*lossScale)
 	out, err := g.stage.Forward(&pass, device.Tensor{})
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +187,9 @@ func (g *rig) loss(t *testing.T) float64 {
 	for i, l := range g.read(out.Loss) {
 		sum += l * weight[i]
 	}
+	if e := g.m.Experts; e != nil {
+		sum += g.ownLosses(e)
+	}
 	return sum
 }
 
@@ -147,6 +197,7 @@ func (g *rig) loss(t *testing.T) float64 {
 func (g *rig) gradients(t *testing.T) map[string][]float64 {
 	t.Helper()
 	g.d.Fill(g.grads, 0)
+	g.pass.Auxiliary.Begin(g.d, ownWeight*lossScale)
 	out, err := g.stage.Forward(&g.pass, device.Tensor{})
 	if err != nil {
 		t.Fatal(err)

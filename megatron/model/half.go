@@ -91,7 +91,10 @@ func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, d
 		b.norm.forward(p, tmp, normed, x)
 	}
 	if saved.half == nil {
-		if saved.half, err = b.half.forward(p, tmp, Tensor{}, normed); err != nil {
+		p.Again = true
+		saved.half, err = b.half.forward(p, tmp, Tensor{}, normed)
+		p.Again = false
+		if err != nil {
 			return err
 		}
 	}

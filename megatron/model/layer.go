@@ -24,9 +24,17 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	name := l.name()
 	l.attention = newAttention(m, number, name+".self_attention", p)
 	l.first = branch{norm: newNorm(m, name+".input_layernorm", m.HiddenSize).outside(p), half: l.attention, place: "attention_output", forgetNorm: f.Norms}
-	l.second = branch{norm: newNorm(m, name+".pre_mlp_layernorm", m.HiddenSize).outside(p), half: newMLP(m, name+".mlp", p), place: "mlp_output",
+	l.second = branch{norm: newNorm(m, name+".pre_mlp_layernorm", m.HiddenSize).outside(p), half: newSecondHalf(m, number, name+".mlp", p), place: "mlp_output",
 		forgetNorm: f.Norms, forgetHalf: f.MLP}
 	return l
+}
+
+// newSecondHalf is the layer's MLP or mixture of experts.
+func newSecondHalf(m *spec.Model, number int, name string, p Parallel) half {
+	if m.MixtureAt(number) {
+		return newMixture(m, number, name, p)
+	}
+	return newMLP(m, name, p)
 }
 
 func (l *layer) name() string { return fmt.Sprintf("decoder.layers.%d", l.number) }

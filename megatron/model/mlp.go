@@ -18,10 +18,6 @@ func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 	f, h := int64(m.FFNHiddenSize), int64(m.HiddenSize)
 	r := p.region()
 	n := f / int64(r.Size())
-	kind, err := activations.Of(m.Activation)
-	if err != nil {
-		panic(err) // NewStage has refused it
-	}
 	rows := [][2]int64{{n * int64(r.Rank()), n}}
 	if m.Gated() {
 		rows = append(rows, [2]int64{f + n*int64(r.Rank()), n})
@@ -29,8 +25,17 @@ func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 	return &mlp{
 		fc1:  mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc1", Out: int64(m.FC1Rows()), In: h, Rows: rows, Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}}),
 		fc2:  mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc2", Out: h, In: f, Bias: m.LinearBias, Init: outputInit(m)}),
-		kind: kind,
+		kind: activationOf(m),
 	}
+}
+
+// activationOf is the device's activation of a model that NewStage has let through.
+func activationOf(m *spec.Model) device.Activation {
+	kind, err := activations.Of(m.Activation)
+	if err != nil {
+		panic(err)
+	}
+	return kind
 }
 
 func (l *mlp) params() []*mpu.Param { return append(l.fc1.Params(), l.fc2.Params()...) }

@@ -20,6 +20,13 @@ type Parallel struct {
 	// both, or where the table is not tied.
 	Embedding *comm.Group
 
+	// Of experts: those who hold all of a layer's once (topology.TPEP), how many ranks share
+	// one expert, and who shares the tokens of a micro-batch, and of a batch.
+	Experts           *comm.Group
+	ExpertParts       int
+	AllGather         bool // --moe-token-dispatcher-type allgather
+	Tokens, AllTokens *comm.Group
+
 	// QuerySharers are the ranks of TP that share this rank's query group, where
 	// groups are fewer than ranks: see the function of this name.
 	QuerySharers *comm.Group
@@ -55,6 +62,21 @@ func (p Parallel) check(c *StageConfig) error {
 		return fault.Errorf(fault.Internal, "a tied embedding on two stages needs the group that joins them")
 	}
 	return nil
+}
+
+// expertPlace is which experts of a layer are here.
+func (p Parallel) expertPlace(m *spec.Model) mpu.ExpertPlace {
+	at := mpu.ExpertPlace{Experts: m.Experts.Num, Here: m.Experts.Num, Parts: 1}
+	if n := size(p.Experts); n > 1 {
+		at.Parts = max(1, p.ExpertParts)
+		at.Here = m.Experts.Num / (n / at.Parts)
+		at.First, at.Part = p.Experts.Rank()/at.Parts*at.Here, p.Experts.Rank()%at.Parts
+	}
+	return at
+}
+
+func (p Parallel) dispatcher(m *spec.Model) *mpu.Dispatcher {
+	return mpu.NewDispatcher(p.expertPlace(m), p.Experts, p.AllGather)
 }
 
 // share is which query groups and heads of an attention a rank has.

@@ -41,6 +41,10 @@ type Pass struct {
 	Accumulate func([]*mpu.Param) error
 	Gradients  func([]*mpu.Param) error
 
+	Micro     int        // micro-batches of the step so far, with this one
+	Auxiliary *Auxiliary // losses of layers, and what else they tell; nil: nobody asks
+	Again     bool       // a forward that is run again for its backward: it tells nothing
+
 	Grad  bool   // backward follows: keep what it needs
 	Cache *Cache // generation: keys and values so far
 

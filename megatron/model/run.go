@@ -226,6 +226,8 @@ func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c chunk) error 
 	if !c.again {
 		return nil
 	}
+	p.Again = true
+	defer func() { p.Again = false }()
 	x, err := s.join(tmp, saved.inputs[c.from])
 	for i := c.from; i < c.to && err == nil; i++ {
 		saved.inputs[i] = kept{whole: x}

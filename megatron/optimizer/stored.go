@@ -27,9 +27,7 @@ func (o *Optimizer) Weights() []mpu.Stored {
 			all = o.shares[p].stored(all, StoredModel, o.shares[p].value, f.once(p))
 			continue
 		}
-		s := p.Stored(StoredModel, p.Value)
-		s.Write = s.Write && mine[p]
-		all = append(all, s)
+		all = append(all, p.Stored(StoredModel, p.Value, 0, p.Owner && mine[p])...)
 	}
 	return all
 }
@@ -67,8 +65,7 @@ func (s *segment) stored(all []mpu.Stored, prefix string, t device.Tensor, write
 	if !t.Given() {
 		return all
 	}
-	return append(all, mpu.Stored{Name: prefix + s.param.Name, Global: s.param.Global, Tensor: t,
-		Pieces: mpu.Stretch(s.param.Pieces, s.from, s.n), Write: write})
+	return append(all, s.param.Stored(prefix, t, s.from, write)...)
 }
 
 // turns says which of the parameters that all data-parallel ranks hold this one

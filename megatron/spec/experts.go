@@ -7,6 +7,15 @@ const (
 	ScoreSqrtSoftplus = "sqrtsoftplus"
 )
 
+// Kinds of balancing (--moe-router-load-balancing-type).
+const (
+	AuxLoss       = "aux_loss"        // over a micro-batch
+	SeqAuxLoss    = "seq_aux_loss"    // over each sample
+	GlobalAuxLoss = "global_aux_loss" // over the batch so far
+	Sinkhorn      = "sinkhorn"
+	NoBalancing   = "none"
+)
+
 // Experts is the shape of mixture-of-experts layers. A dense model has none
 // (Model.Experts is nil).
 type Experts struct {
@@ -23,10 +32,11 @@ type Experts struct {
 	NumGroups      int     // 0: no groups
 	GroupTopK      int
 	RouterDtype    string // "", fp32, fp64
+	ProbsOnInput   bool   // weights multiply what goes into an expert (--moe-apply-probs-on-input)
 	ExpertBias     bool
 	BiasUpdateRate float64
 
-	Balancing    []string  // aux_loss, seq_aux_loss, global_aux_loss, sinkhorn, none
+	Balancing    []string
 	AuxLossCoeff []float64 // one per entry of Balancing
 	ZLossCoeff   float64
 	JitterEps    float64

@@ -1,0 +1,306 @@
+package ref
+
+import (
+	"math"
+	"slices"
+
+	"monotron/csrc/device"
+)
+
+// score is a router's score function: of logits to what is chosen by.
+type score struct {
+	of    func(x float64) float64 // nil: logits are chosen by
+	slope func(x float64) float64
+}
+
+var routerScores = map[device.RouterScore]score{
+	device.SoftmaxOfChosen:   {},
+	device.SoftmaxOfAll:      {},
+	device.SigmoidScore:      {sigmoid, func(x float64) float64 { return sigmoid(x) * sigmoid(-x) }},
+	device.SqrtSoftplusScore: {func(x float64) float64 { return math.Sqrt(softplus(x)) }, func(x float64) float64 { return sigmoid(x) / (2 * math.Sqrt(softplus(x))) }},
+}
+
+func sigmoid(x float64) float64  { return 1 / (1 + math.Exp(-x)) }
+func softplus(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+// tiny keeps sums of scores from being divided by zero (Megatron's 1e-20).
+const tiny = 1e-20
+
+func (b *backend) RouterForward(a *device.RouterForwardArgs) {
+	experts, k := a.Logits.Last(), a.Weights.Last()
+	chosen, bias := ids(a.Experts), vector(a.Bias)
+	b.spread(a.Logits.Shape[0], each(experts), func(from, to int64) {
+		x, keys, w := make([]float64, experts), make([]float64, experts), make([]float64, k)
+		for r := from; r < to; r++ {
+			loadRow(x, a.Logits, r)
+			if a.Keys.Given() {
+				loadRow(keys, a.Keys, r)
+			} else {
+				scores(keys, x, a.Rule.Score)
+			}
+			for i := range bias {
+				keys[i] += bias[i]
+			}
+			onlyBestGroups(keys, int(k), &a.Rule)
+			mine := chosen[r*k:][:k]
+			best(mine, keys)
+			weigh(w, x, mine, &a.Rule)
+			store(a.Weights, r*k, w)
+		}
+	})
+}
+
+// scores is what experts are chosen by.
+func scores(out, x []float64, s device.RouterScore) {
+	copy(out, x)
+	if of := routerScores[s].of; of != nil {
+		for i := range out {
+			out[i] = of(x[i])
+		}
+	}
+}
+
+// best sets the numbers of the highest keys, highest first; ties by number.
+func best(out []int32, keys []float64) {
+	order := make([]int32, len(keys))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(i, j int32) int {
+		switch {
+		case keys[i] > keys[j]:
+			return -1
+		case keys[i] < keys[j]:
+			return 1
+		}
+		return 0
+	})
+	copy(out, order)
+}
+
+// onlyBestGroups makes −∞ of keys outside the groups with the highest sums of their best
+// k/GroupTopK keys.
+func onlyBestGroups(keys []float64, k int, rule *device.RouterRule) {
+	if rule.Groups == 0 {
+		return
+	}
+	size, kept := len(keys)/int(rule.Groups), int(rule.GroupTopK)
+	sums, top := make([]float64, rule.Groups), make([]int32, k/kept)
+	for g := range sums {
+		group := keys[g*size:][:size]
+		best(top, group)
+		for _, i := range top {
+			sums[g] += group[i]
+		}
+	}
+	winners := make([]int32, kept)
+	best(winners, sums)
+	for g := range sums {
+		if !slices.Contains(winners, int32(g)) {
+			for i := range size {
+				keys[g*size+i] = math.Inf(-1)
+			}
+		}
+	}
+}
+
+// weigh sets the weights of the chosen experts.
+func weigh(w, x []float64, chosen []int32, rule *device.RouterRule) {
+	for j, e := range chosen {
+		w[j] = x[e]
+	}
+	switch rule.Score {
+	case device.SoftmaxOfChosen:
+		softmaxTo(w, w)
+	case device.SoftmaxOfAll:
+		p := make([]float64, len(x))
+		softmaxTo(p, x)
+		for j, e := range chosen {
+			w[j] = p[e]
+		}
+	default:
+		total := tiny
+		for j := range w {
+			w[j] = routerScores[rule.Score].of(w[j])
+			total += w[j]
+		}
+		for j := range w {
+			if len(w) > 1 {
+				w[j] /= total
+			}
+		}
+	}
+	for j := range w {
+		w[j] *= float64(rule.Scaling)
+	}
+}
+
+func softmaxTo(out, x []float64) {
+	top, total := slices.Max(x), 0.0
+	for i := range x {
+		out[i] = math.Exp(x[i] - top)
+		total += out[i]
+	}
+	for i := range out {
+		out[i] /= total
+	}
+}
+
+func (b *backend) RouterBackward(a *device.RouterBackwardArgs) {
+	experts, k := a.Logits.Last(), a.Experts.Last()
+	chosen := ids(a.Experts)
+	b.spread(a.Logits.Shape[0], each(experts), func(from, to int64) {
+		x, dx, dw := make([]float64, experts), make([]float64, experts), make([]float64, k)
+		for r := from; r < to; r++ {
+			loadRow(x, a.Logits, r)
+			load(dw, a.DWeights, r*k)
+			clear(dx)
+			unweigh(dx, dw, x, chosen[r*k:][:k], &a.Rule)
+			storeRow(a.DLogits, r, dx)
+		}
+	})
+}
+
+// unweigh sets the gradient of the logits from that of the weights, which is used up.
+func unweigh(dx, dw, x []float64, chosen []int32, rule *device.RouterRule) {
+	for j := range dw {
+		dw[j] *= float64(rule.Scaling)
+	}
+	w, plain := make([]float64, len(dw)), *rule
+	plain.Scaling = 1
+	weigh(w, x, chosen, &plain)
+	inner := 0.0
+	for j := range w {
+		inner += w[j] * dw[j]
+	}
+	switch rule.Score {
+	case device.SoftmaxOfChosen:
+		for j, e := range chosen {
+			dx[e] += w[j] * (dw[j] - inner)
+		}
+	case device.SoftmaxOfAll:
+		p := make([]float64, len(x))
+		softmaxTo(p, x)
+		for i := range dx {
+			dx[i] -= p[i] * inner
+		}
+		for j, e := range chosen {
+			dx[e] += w[j] * dw[j]
+		}
+	default:
+		s, total := routerScores[rule.Score], tiny
+		for _, e := range chosen {
+			total += s.of(x[e])
+		}
+		for j, e := range chosen {
+			if len(w) > 1 {
+				dx[e] += (dw[j] - inner) / total * s.slope(x[e])
+			} else {
+				dx[e] += dw[j] * s.slope(x[e])
+			}
+		}
+	}
+}
+
+// RouterBalance sums by sample in row order; tiles are samples.
+func (b *backend) RouterBalance(a *device.RouterBalanceArgs) {
+	experts, rows := a.Logits.Last(), a.Logits.Shape[0]
+	b.spread(a.Samples, 1, func(from, to int64) {
+		x, p := make([]float64, experts), make([]float64, experts)
+		top := make([]int32, a.K)
+		for sample := from; sample < to; sample++ {
+			probs, counts := make([]float64, experts), make([]float64, experts)
+			if a.DLogits.Given() {
+				load(counts, a.Counts, sample*experts)
+				for i := range counts {
+					counts[i] *= a.Coefficient * one(a.Scale, 0)
+				}
+			}
+			for r := sample; r < rows; r += a.Samples {
+				loadRow(x, a.Logits, r)
+				shares(p, x, a.Score)
+				if a.DLogits.Given() {
+					unshare(x, p, counts, a.Score)
+					addTo(a.DLogits, rowAt(a.DLogits, r), x)
+					continue
+				}
+				axpy(probs, 1, p)
+				best(top, p)
+				for _, e := range top {
+					counts[e]++
+				}
+			}
+			if !a.DLogits.Given() {
+				store(a.Probs, sample*experts, probs)
+				store(a.Counts, sample*experts, counts)
+			}
+		}
+	})
+}
+
+// shares are an expert's part of a token: they add up to 1.
+func shares(p, x []float64, s device.RouterScore) {
+	of := routerScores[s].of
+	if of == nil {
+		softmaxTo(p, x)
+		return
+	}
+	total := tiny
+	for i := range x {
+		p[i] = of(x[i])
+		total += p[i]
+	}
+	for i := range p {
+		p[i] /= total
+	}
+}
+
+// unshare makes of logits x the gradient of Σ g·p.
+func unshare(x, p, g []float64, s device.RouterScore) {
+	inner := 0.0
+	for i := range p {
+		inner += p[i] * g[i]
+	}
+	f := routerScores[s]
+	if f.of == nil {
+		for i := range x {
+			x[i] = p[i] * (g[i] - inner)
+		}
+		return
+	}
+	total := tiny
+	for i := range x {
+		total += f.of(x[i])
+	}
+	for i := range x {
+		x[i] = (g[i] - inner) / total * f.slope(x[i])
+	}
+}
+
+func (b *backend) RouterZ(a *device.RouterZArgs) {
+	experts := a.Logits.Last()
+	b.spread(a.Logits.Shape[0], each(experts), func(from, to int64) {
+		x := make([]float64, experts)
+		for r := from; r < to; r++ {
+			loadRow(x, a.Logits, r)
+			z := logSumExp(x)
+			if a.Squares.Given() {
+				setOne(a.Squares, r, z*z)
+				continue
+			}
+			softmaxTo(x, x)
+			for i := range x {
+				x[i] *= 2 * z * a.Coefficient * one(a.Scale, 0)
+			}
+			addTo(a.DLogits, rowAt(a.DLogits, r), x)
+		}
+	})
+}
+
+func logSumExp(x []float64) float64 {
+	top, total := slices.Max(x), 0.0
+	for _, v := range x {
+		total += math.Exp(v - top)
+	}
+	return top + math.Log(total)
+}

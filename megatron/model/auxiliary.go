@@ -1,0 +1,57 @@
+package model
+
+import "monotron/csrc/device"
+
+// AuxiliaryLoss is a loss that enters in the middle of the model: it is no part of the
+// loss that is told, its gradient is of the step's. Names as Megatron's log has them.
+type AuxiliaryLoss int
+
+const (
+	LoadBalancingLoss AuxiliaryLoss = iota
+	SeqLoadBalancingLoss
+	GlobalLoadBalancingLoss
+	ZLoss
+	AuxiliaryLosses
+)
+
+func (l AuxiliaryLoss) String() string {
+	return [...]string{"load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss", "z_loss"}[l]
+}
+
+// Auxiliary is where the layers of a stage leave what they know beside their output, over
+// the micro-batches of a step, and how strong their own losses are.
+type Auxiliary struct {
+	Scale  Tensor // f32 [1]: a loss of one micro-batch's gradient is multiplied by it
+	Losses Tensor // f64 [AuxiliaryLosses, layers, 2]: sums over the micro-batches, without their coefficients; the second number is not used
+	Tokens Tensor // f32 [layers, experts]: tokens that each expert was given by this rank
+	Seen   Tensor // f32 [layers, experts]: counts for the global loss, summed over the ranks that share it
+
+	PerToken bool // losses are sums over tokens (--calculate-per-token-loss)
+}
+
+// NewAuxiliary makes room for a model's layers and experts; dtype is that of values.
+func NewAuxiliary(d *device.Device, layers, experts int64, dtype device.DType) *Auxiliary {
+	stats := device.F32
+	if dtype == device.F64 {
+		stats = device.F64
+	}
+	zeros := func(t device.DType, shape ...int64) Tensor { return d.Arena.Zeroed(device.Workspace, t, shape...) }
+	return &Auxiliary{Scale: zeros(device.F32, 1), Losses: zeros(device.F64, int64(AuxiliaryLosses), layers, 2),
+		Tokens: zeros(stats, layers, experts), Seen: zeros(stats, layers, experts)}
+}
+
+// Begin forgets the step before; scale is for this one's micro-batches.
+func (a *Auxiliary) Begin(d *device.Device, scale float64) {
+	if a == nil {
+		return
+	}
+	for _, t := range []Tensor{a.Losses, a.Tokens, a.Seen} {
+		d.Fill(t, 0)
+	}
+	device.WriteSlice(d, a.Scale, []float32{float32(scale)})
+}
+
+// place is where a layer adds a loss's values.
+func (a *Auxiliary) place(loss AuxiliaryLoss, layer int) Tensor {
+	return a.Losses.At(int64(loss)).At(int64(layer))
+}

@@ -1,0 +1,211 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// experts are the MLPs of a mixture that are here: fc2(w·act(fc1 x)) of rows sorted by
+// expert, w the row's weight.
+type experts struct {
+	fc1, fc2 *mpu.ExpertLinear
+	kind     device.Activation
+	at       weighing
+}
+
+// weighing is where the weight of a choice is multiplied.
+type weighing int
+
+const (
+	weighActivation weighing = iota
+	weighOutput              // where fc2 has a bias, which is multiplied too
+	weighInput               // --moe-apply-probs-on-input
+)
+
+func newExperts(m *spec.Model, name string, p Parallel) *experts {
+	at := p.expertPlace(m)
+	f, h := int64(m.Experts.FFNHiddenSize), int64(m.HiddenSize)
+	n := f / int64(at.Parts)
+	rows := [][2]int64{{n * int64(at.Part), n}}
+	out := f
+	if m.Gated() {
+		rows, out = append(rows, [2]int64{f + n*int64(at.Part), n}), 2*f
+	}
+	each := func(param string) func(int64) string {
+		return func(i int64) string {
+			return fmt.Sprintf("%s.local_experts.%d%s", name, i, strings.TrimPrefix(param, name))
+		}
+	}
+	x := &experts{kind: activationOf(m),
+		fc1: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc1", Out: out, In: h, Rows: rows, Bias: m.LinearBias, Each: each, Init: mpu.Init{Std: m.InitStd}}),
+		fc2: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc2", Out: h, In: f, Bias: m.LinearBias, Each: each, Init: outputInit(m)})}
+	switch {
+	case m.Experts.ProbsOnInput:
+		x.at = weighInput
+	case m.LinearBias:
+		x.at = weighOutput
+	}
+	return x
+}
+
+func (x *experts) params() []*mpu.Param { return append(x.fc1.Params(), x.fc2.Params()...) }
+
+// expertsSaved is what backward needs besides the dispatched rows.
+type expertsSaved struct {
+	in  Tensor // [places, h]: what went into fc1
+	pre Tensor // [places, fc1 rows here]: into the activation
+	act Tensor // [places, ffn/etp]: of the activation, not weighted
+	out Tensor // [places, h]: of fc2, where the weight comes after it
+}
+
+// forward is what the experts make of the places, in tmp; without `last` it ends before fc2.
+func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, last bool) (out Tensor) {
+	d, at := p.D, saved.sent
+	places := at.X.Shape[0]
+	k := &expertsSaved{in: at.X, pre: s.Alloc(p.DType, places, x.fc1.Weight.Shape[1]), act: s.Alloc(p.DType, places, x.fc2.Weight.Shape[2])}
+	saved.experts = k
+	if x.at == weighInput {
+		k.in = s.Like(at.X)
+		d.ScaleRows(k.in, at.X, at.Weights)
+	}
+	x.fc1.Forward(d, k.pre, k.in, at.Offsets)
+	d.ActivationForward(device.ActivationForwardArgs{Y: k.act, X: k.pre, Kind: x.kind})
+	if x.at == weighOutput {
+		k.out = s.Like(at.X)
+		x.fc2.Forward(d, k.out, k.act, at.Offsets)
+	}
+	if !last {
+		return out
+	}
+	out = tmp.Like(at.X)
+	if x.at == weighOutput {
+		d.ScaleRows(out, k.out, at.Weights)
+		return out
+	}
+	x.fc2.Forward(d, out, x.weighted(p, tmp, k.act, at), at.Offsets)
+	return out
+}
+
+// weighted is the activation as fc2 sees it.
+func (x *experts) weighted(p *Pass, tmp *device.Scope, act Tensor, at *mpu.Dispatched) Tensor {
+	if x.at != weighActivation {
+		return act
+	}
+	y := tmp.Like(act)
+	p.D.ScaleRows(y, act, at.Weights)
+	return y
+}
+
+// backward is the gradient of the dispatched rows and of their weights; dout is used up.
+func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout Tensor) (drows, dweights Tensor) {
+	d, at, k := p.D, saved.sent, saved.experts
+	tmp := d.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	dweights = s.Like(at.Weights)
+	// unweigh makes of the gradient of what was weighted that of x, and of the weights.
+	unweigh := func(dy, x Tensor) {
+		d.RowDots(dweights, dy, x)
+		d.ScaleRows(dy, dy, at.Weights)
+	}
+	if x.at == weighOutput {
+		unweigh(dout, k.out)
+	}
+	dact := tmp.Like(k.act)
+	x.fc2.Backward(d, dact, dout, x.weighted(p, tmp, k.act, at), at.Offsets)
+	if x.at == weighActivation {
+		unweigh(dact, k.act)
+	}
+	d.ActivationBackward(device.ActivationBackwardArgs{DX: k.pre, DY: dact, X: k.pre, Kind: x.kind})
+	drows = s.Like(at.X)
+	x.fc1.Backward(d, drows, k.pre, k.in, at.Offsets)
+	if x.at == weighInput {
+		unweigh(drows, at.X)
+	}
+	return drows, dweights
+}
+
+// sharedExpert is an MLP that sees every token, its output times sigmoid(gate·x) where
+// there is a gate (Qwen2-MoE).
+type sharedExpert struct {
+	mlp  *mlp
+	gate *mpu.Linear // [1, h]; nil: none
+}
+
+func newSharedExpert(m *spec.Model, name string, p Parallel) *sharedExpert {
+	narrow := *m
+	narrow.FFNHiddenSize, narrow.LinearBias = m.Experts.SharedFFN, false
+	e := &sharedExpert{mlp: newMLP(&narrow, name, p)}
+	if m.Experts.SharedGate {
+		e.gate = mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".gate", Out: 1, In: int64(m.HiddenSize), Init: mpu.Init{Std: m.InitStd}})
+		e.gate.Weight.Name = name + ".gate_weight"
+	}
+	return e
+}
+
+func (e *sharedExpert) params() []*mpu.Param {
+	ps := e.mlp.params()
+	if e.gate != nil {
+		ps = append(ps, e.gate.Params()...)
+	}
+	return ps
+}
+
+type sharedSaved struct {
+	expert *sharedExpert
+	mlp    halfSaved
+	logit  Tensor // [rows, 1]: of the gate
+	open   Tensor // f32 [rows]: sigmoid of it
+	out    Tensor // [rows, h]: of the MLP, before the gate
+}
+
+// forward sets y = shared(x); without a y it ends before the MLP's second product, where
+// there is no gate.
+func (e *sharedExpert) forward(p *Pass, s *device.Scope, y, x Tensor) (*sharedSaved, error) {
+	saved := &sharedSaved{expert: e}
+	var err error
+	if e.gate == nil {
+		saved.mlp, err = e.mlp.forward(p, s, y, x)
+		return saved, err
+	}
+	rows := x.Shape[0]
+	saved.logit, saved.open, saved.out = s.Alloc(p.DType, rows, 1), s.Alloc(statsType(p), rows), s.Like(x)
+	e.gate.Forward(p.D, saved.logit, x)
+	choice := device.RouterForwardArgs{Weights: saved.open.Reshape(rows, 1), Experts: s.Alloc(device.I32, rows, 1), Logits: saved.logit, Rule: openness}
+	p.D.RouterForward(choice)
+	if saved.mlp, err = e.mlp.forward(p, s, saved.out, x); err != nil || !y.Given() {
+		return saved, err
+	}
+	p.D.ScaleRows(y, saved.out, saved.open)
+	return saved, nil
+}
+
+// openness is a router of one expert: its weight is the sigmoid of its logit.
+var openness = device.RouterRule{Score: device.SigmoidScore, Scaling: 1}
+
+// backward sets dx from dy; x is forward's input.
+func (saved *sharedSaved) backward(p *Pass, dx, dy, x Tensor) error {
+	e := saved.expert
+	if e.gate == nil {
+		return saved.mlp.backward(p, dx, dy, x)
+	}
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	rows := x.Shape[0]
+	dopen, dlogit, zero, narrow := s.Alloc(statsType(p), rows, 1), s.Alloc(statsType(p), rows, 1), s.Alloc(device.I32, rows, 1), s.Like(saved.logit)
+	p.D.RowDots(dopen.Reshape(rows), dy, saved.out)
+	p.D.Fill(zero, 0)
+	p.D.RouterBackward(device.RouterBackwardArgs{DLogits: dlogit, DWeights: dopen, Experts: zero, Logits: saved.logit, Rule: openness})
+	p.D.Copy(narrow, dlogit)
+	dout, more := s.Like(dy), s.Like(dx)
+	p.D.ScaleRows(dout, dy, saved.open)
+	if err := saved.mlp.backward(p, dx, dout, x); err != nil {
+		return err
+	}
+	e.gate.Backward(p.D, more, narrow, x)
+	p.D.Add(dx, dx, more)
+	return nil
+}

@@ -1,0 +1,108 @@
+package model
+
+import (
+	"monotron/csrc/device"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// mixture is a half that sends each token to the few experts that its router chose:
+// y = Σ over the choices of weight·expert(x), + the shared expert's. Its stations are pairs:
+// router, dispatch, experts, combine.
+type mixture struct {
+	m        *spec.Model
+	router   *router
+	dispatch *mpu.Dispatcher
+	experts  *experts
+	shared   *sharedExpert // nil: none
+}
+
+func newMixture(m *spec.Model, layer int, name string, p Parallel) *mixture {
+	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m)}
+	if m.Experts.SharedFFN > 0 {
+		x.shared = newSharedExpert(m, name+".shared_experts", p)
+	}
+	return x
+}
+
+func (x *mixture) params() []*mpu.Param {
+	ps := append(x.router.linear.Params(), x.experts.params()...)
+	if x.shared != nil {
+		ps = append(ps, x.shared.params()...)
+	}
+	return ps
+}
+
+// bias: what experts add has a weight, and is in y.
+func (x *mixture) bias() Tensor { return Tensor{} }
+
+type mixtureSaved struct {
+	mixture *mixture
+	routed  *routed
+	sent    *mpu.Dispatched
+	experts *expertsSaved
+	shared  *sharedSaved
+}
+
+// forward sets y = mixture(x) of the rows here; without a y it ends before the combination.
+func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, error) {
+	saved := &mixtureSaved{mixture: x}
+	var err error
+	if saved.routed, err = x.router.forward(p, s, in); err != nil {
+		return nil, err
+	}
+	if saved.sent, err = x.dispatch.Forward(p.D, s, in, saved.routed.experts, saved.routed.weights); err != nil {
+		return nil, err
+	}
+	if !p.Again && p.Auxiliary != nil {
+		x.router.note(p, saved.routed)
+	}
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	out := x.experts.forward(p, s, tmp, saved, y.Given())
+	if x.shared != nil {
+		if saved.shared, err = x.shared.forward(p, s, y, in); err != nil || !y.Given() {
+			return saved, err
+		}
+	}
+	if !y.Given() {
+		return saved, nil
+	}
+	combined := y
+	if x.shared != nil {
+		combined = tmp.Like(y)
+	}
+	if err := x.dispatch.Combine(p.D, saved.sent, combined, out); err != nil {
+		return nil, err
+	}
+	if x.shared != nil {
+		p.D.Add(y, y, combined)
+	}
+	return saved, nil
+}
+
+// backward sets dx from dy; x is forward's input.
+func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
+	x := saved.mixture
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	dout, err := x.dispatch.CombineBackward(p.D, s, saved.sent, dy)
+	if err != nil {
+		return err
+	}
+	drows, dplaced := x.experts.backward(p, s, saved, dout)
+	dweights := s.Like(saved.routed.weights)
+	if err := x.dispatch.Backward(p.D, saved.sent, dx, dweights, drows, dplaced); err != nil {
+		return err
+	}
+	more := s.Like(dx)
+	x.router.backward(p, saved.routed, more, dweights, in)
+	p.D.Add(dx, dx, more)
+	if saved.shared != nil {
+		if err := saved.shared.backward(p, more, dy, in); err != nil {
+			return err
+		}
+		p.D.Add(dx, dx, more)
+	}
+	return nil
+}

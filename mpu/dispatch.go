@@ -1,0 +1,106 @@
+package mpu
+
+import (
+	"monotron/csrc/device"
+	"monotron/mpu/comm"
+)
+
+// Dispatcher brings tokens to the experts that they have chosen, and back: four steps, of
+// which Forward and Backward, Combine and CombineBackward are pairs. Tokens lie at an
+// expert in the order (source rank, token), and a token's results are added up at home in
+// the order of its choices: the result does not depend on how many ranks share the experts.
+type Dispatcher struct {
+	at    ExpertPlace
+	group *comm.Group // ranks that hold all experts once, the parts of an expert side by side; nil: this one does
+	all   bool        // every token goes to every rank (Megatron's allgather dispatcher); else to those that it has chosen (alltoall)
+}
+
+// NewDispatcher makes a dispatcher for the ranks of a group, topology.TPEP; all: see
+// --moe-token-dispatcher-type allgather.
+func NewDispatcher(at ExpertPlace, group *comm.Group, all bool) *Dispatcher {
+	if group != nil && group.Size() == 1 {
+		group = nil
+	}
+	return &Dispatcher{at, group, all}
+}
+
+// Dispatched is tokens at their experts, and the way back.
+type Dispatched struct {
+	X       Tensor // [places, h], by expert
+	Weights Tensor // f32 [places]: of each choice
+	Offsets Tensor // i32 [experts here + 1]: where each expert's places begin
+
+	candidates int64  // tokens here that have chosen some expert of this rank
+	rows       Tensor // i32 [places]: the candidate
+	slots      Tensor // i32 [candidates, k]: the place of each choice; −1: it is not here
+	travel     *travel
+}
+
+// Forward sends x [t,h] with its choices experts i32 [t,k] and their weights f32 [t,k].
+func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, x, experts, weights Tensor) (*Dispatched, error) {
+	if m.group == nil {
+		return m.sort(d, s, x, experts, weights, experts.Len()), nil
+	}
+	v, err := m.plan(d, s, experts)
+	if err != nil {
+		return nil, err
+	}
+	tmp := d.Arena.Scope(device.Communication)
+	defer tmp.Release()
+	arrived, err := v.send(d, tmp, x, experts, weights)
+	if err != nil {
+		return nil, err
+	}
+	out := m.sort(d, s, arrived[0], arrived[1], arrived[2], v.placed())
+	out.travel = v
+	v.arrange(d, s, m.at, arrived[1], out)
+	return out, nil
+}
+
+// sort lays candidates out by expert.
+func (m *Dispatcher) sort(d *device.Device, s *device.Scope, x, experts, weights Tensor, places int64) *Dispatched {
+	tmp := d.Arena.Scope(device.Communication)
+	defer tmp.Release()
+	out := &Dispatched{candidates: x.Shape[0], slots: s.Alloc(device.I32, experts.Dims()...), Offsets: s.Alloc(device.I32, int64(m.at.Here)+1),
+		X: s.Alloc(x.DType, places, x.Last()), Weights: s.Alloc(weights.DType, places), rows: s.Alloc(device.I32, places)}
+	rows := tmp.Alloc(device.I32, experts.Len())
+	d.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: out.slots, Offsets: out.Offsets, Experts: experts, Start: int64(m.at.First), Width: 1})
+	d.Copy(out.rows, rows.Slice(0, 0, places))
+	d.GatherRows(out.X, x, out.rows)
+	d.PlaceChoices(device.PlaceChoicesArgs{Placed: out.Weights, Chosen: weights, Slots: out.slots})
+	return out
+}
+
+// Combine sets y [t,h] from what the experts made of the places: out [places,h].
+func (m *Dispatcher) Combine(d *device.Device, at *Dispatched, y, out Tensor) error {
+	if at.travel == nil {
+		d.CombineRows(y, out, at.slots)
+		return nil
+	}
+	return at.travel.bringBack(d, y, out)
+}
+
+// CombineBackward is the gradient of the experts' results, [places,h].
+func (m *Dispatcher) CombineBackward(d *device.Device, s *device.Scope, at *Dispatched, dy Tensor) (Tensor, error) {
+	if at.travel != nil {
+		return at.travel.sendGradient(d, s, dy)
+	}
+	dout := s.Alloc(dy.DType, at.X.Dims()...)
+	d.GatherRows(dout, dy, at.rows)
+	return dout, nil
+}
+
+// Backward sets dx [t,h] and dweights [t,k] from the gradients of X and Weights.
+func (m *Dispatcher) Backward(d *device.Device, at *Dispatched, dx, dweights, dX, dWeights Tensor) error {
+	if at.travel == nil {
+		d.CombineRows(dx, dX, at.slots)
+		d.PlaceChoices(device.PlaceChoicesArgs{Placed: dWeights, Chosen: dweights, Slots: at.slots, Back: 1})
+		return nil
+	}
+	tmp := d.Arena.Scope(device.Communication)
+	defer tmp.Release()
+	drows, dchosen := tmp.Alloc(dx.DType, max(1, at.candidates), dx.Last()), tmp.Alloc(dweights.DType, max(1, at.candidates), dweights.Last())
+	d.CombineRows(drows, dX, at.slots)
+	d.PlaceChoices(device.PlaceChoicesArgs{Placed: dWeights, Chosen: dchosen, Slots: at.slots, Back: 1})
+	return at.travel.gradientBack(d, dx, dweights, drows, dchosen)
+}

@@ -1,0 +1,172 @@
+package mpu_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+)
+
+const dispatchExperts, dispatchWidth, dispatchChoices = 4, 3, 2
+
+// routing is the tokens of all ranks with their choices.
+type routing struct {
+	x, weights []float32
+	experts    []int32
+}
+
+// routings: evenly, all tokens to one expert, none to the last two.
+func routings(tokens int) map[string]routing {
+	rng := rand.New(rand.NewPCG(3, 4))
+	draw := func(pick func() []int) (r routing) {
+		for range tokens {
+			for range dispatchWidth {
+				r.x = append(r.x, float32(rng.NormFloat64()))
+			}
+			for _, e := range pick()[:dispatchChoices] {
+				r.experts, r.weights = append(r.experts, int32(e)), append(r.weights, rng.Float32())
+			}
+		}
+		return r
+	}
+	return map[string]routing{
+		"random":     draw(func() []int { return rng.Perm(dispatchExperts) }),
+		"one expert": draw(func() []int { return []int{2, 0} }),
+		"starved":    draw(func() []int { return rng.Perm(2) }),
+	}
+}
+
+// dispatched is what a rank's tokens get, and their gradients.
+type dispatched struct{ y, dx, dweights []float32 }
+
+// expertly runs the four steps with experts that multiply by their number + 1, and with
+// gradients dy = x, on `ranks` ranks of which each expert has `parts`.
+func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error) {
+	outs := make([]dispatched, ranks)
+	world := comm.NewWorld(ranks)
+	var mu sync.Mutex
+	err := world.Run(func(rank int) error {
+		d := ref.Open()
+		defer d.Arena.Close()
+		var group *comm.Group
+		at := mpu.ExpertPlace{Experts: dispatchExperts, Here: dispatchExperts, Parts: parts}
+		if ranks > 1 {
+			members := make([]int, ranks)
+			for i := range members {
+				members[i] = i
+			}
+			var err error
+			if group, err = world.Group(rank, "etp-ep", members, d); err != nil {
+				return err
+			}
+			at.Here = dispatchExperts * parts / ranks
+			at.First, at.Part = rank/parts*at.Here, rank%parts
+		}
+		n := tokens / ranks
+		from := rank * n
+		s := d.Arena.Scope(device.Activations)
+		x, w, e := s.Alloc(device.F32, int64(n), dispatchWidth), s.Alloc(device.F32, int64(n), dispatchChoices), s.Alloc(device.I32, int64(n), dispatchChoices)
+		device.WriteSlice(d, x, r.x[from*dispatchWidth:][:n*dispatchWidth])
+		device.WriteSlice(d, w, r.weights[from*dispatchChoices:][:n*dispatchChoices])
+		device.WriteSlice(d, e, r.experts[from*dispatchChoices:][:n*dispatchChoices])
+		out, err := expertsOf(d, s, mpu.NewDispatcher(at, group, all), at, x, e, w)
+		mu.Lock()
+		defer mu.Unlock()
+		outs[rank] = out
+		return err
+	})
+	var whole dispatched
+	for _, o := range outs {
+		whole.y, whole.dx, whole.dweights = append(whole.y, o.y...), append(whole.dx, o.dx...), append(whole.dweights, o.dweights...)
+	}
+	return whole, err
+}
+
+func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.ExpertPlace, x, e, w device.Tensor) (out dispatched, err error) {
+	sent, err := m.Forward(d, s, x, e, w)
+	if err != nil {
+		return out, err
+	}
+	factor := s.Like(sent.Weights)
+	offsets, factors := device.ReadSlice[int32](d, sent.Offsets), make([]float32, factor.Len())
+	for i := range at.Here {
+		for p := offsets[i]; p < offsets[i+1]; p++ {
+			factors[p] = float32(at.First+i+1) / float32(at.Parts) // the parts' results are added up
+		}
+	}
+	device.WriteSlice(d, factor, factors)
+	made, drows, dplaced := s.Like(sent.X), s.Like(sent.X), s.Like(sent.Weights)
+	d.ScaleRows(made, sent.X, sent.Weights)
+	d.ScaleRows(made, made, factor)
+	y := s.Like(x)
+	if err := m.Combine(d, sent, y, made); err != nil {
+		return out, err
+	}
+	dout, err := m.CombineBackward(d, s, sent, x)
+	if err != nil {
+		return out, err
+	}
+	d.ScaleRows(drows, dout, factor)
+	d.RowDots(dplaced, drows, sent.X)
+	d.ScaleRows(drows, drows, sent.Weights)
+	dx, dw := s.Like(x), s.Like(w)
+	if err := m.Backward(d, sent, dx, dw, drows, dplaced); err != nil {
+		return out, err
+	}
+	return dispatched{device.ReadSlice[float32](d, y), device.ReadSlice[float32](d, dx), device.ReadSlice[float32](d, dw)}, d.Sync()
+}
+
+// Claim (design, section 5): results do not depend on how many ranks share the experts, nor
+// on the dispatcher, bit for bit (gradients: to the rounding of a sum in another order, none
+// with two choices), also where an expert, or a rank, gets no token.
+func TestDispatchIsOneRank(t *testing.T) {
+	const tokens = 24
+	for name, r := range routings(tokens) {
+		want, err := expertly(r, tokens, 1, 1, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ ranks, parts int }{{2, 1}, {4, 1}, {2, 2}, {4, 2}} {
+			for _, all := range []bool{false, true} {
+				got, err := expertly(r, tokens, c.ranks, c.parts, all)
+				if err != nil {
+					t.Fatalf("%s, %+v, to all %t: %v", name, c, all, err)
+				}
+				for i, pair := range [][2][]float32{{got.y, want.y}, {got.dx, want.dx}, {got.dweights, want.dweights}} {
+					if !slices.Equal(pair[0], pair[1]) {
+						t.Errorf("%s, %+v, to all %t: %s differ", name, c, all, [...]string{"results", "gradients", "gradients of weights"}[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// Claim: y is what the choices say, by plain sums.
+func TestDispatchAgainstPlainSums(t *testing.T) {
+	const tokens = 8
+	for name, r := range routings(tokens) {
+		got, err := expertly(r, tokens, 1, 1, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tokens {
+			for c := range dispatchWidth {
+				sum := float32(0)
+				for j := range dispatchChoices {
+					at := i*dispatchChoices + j
+					sum += float32(float32(r.x[i*dispatchWidth+c]*r.weights[at]) * float32(r.experts[at]+1))
+				}
+				if fmt.Sprintf("%.5g", sum) != fmt.Sprintf("%.5g", got.y[i*dispatchWidth+c]) {
+					t.Errorf("%s: token %d, channel %d: %g, want %g", name, i, c, got.y[i*dispatchWidth+c], sum)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package mpu
+
+import "monotron/csrc/device"
+
+// ExpertPlace is which experts a rank has, and which part of each.
+type ExpertPlace struct {
+	Experts     int // of a layer, on all ranks
+	First, Here int // those of this rank
+	Part, Parts int // of each: expert tensor parallelism
+}
+
+// ExpertLinear is y = x·W[e]ᵀ + b[e] for rows that are sorted by expert e, with W
+// [E, out, in]. A layer that is cut by rows has a part of each y's columns, one that is
+// cut by columns a part of its sum.
+type ExpertLinear struct {
+	Weight, Bias *Param // Bias nil: none
+}
+
+// NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
+// of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
+func NewExpertLinear(at ExpertPlace, c LinearConfig) *ExpertLinear {
+	l := &ExpertLinear{Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
+	if c.Rows == nil {
+		n := c.In / int64(at.Parts)
+		l.Weight.Shape = []int64{int64(at.Here), c.Out, n}
+		l.Weight.Pieces = []Piece{{From: []int64{int64(at.First), 0, n * int64(at.Part)}, Size: l.Weight.Shape}}
+		c.Rows = [][2]int64{{0, c.Out}}
+	} else {
+		l.Weight.stackRows(at, c.Rows)
+	}
+	if c.Bias {
+		l.Bias = &Param{Name: c.Name + ".bias", Init: Init{Kind: InitConstant}, Global: []int64{int64(at.Experts), c.Out}, NoDecay: true}
+		l.Bias.stackRows(at, c.Rows)
+	}
+	for _, p := range l.Params() {
+		p.Family, p.Owner, p.Each = Experts, true, c.Each(p.Name)
+	}
+	return l
+}
+
+// stackRows gives p stretches of rows of each expert here, one expert after the other.
+func (p *Param) stackRows(at ExpertPlace, stretches [][2]int64) {
+	width, rows := int64(1), int64(0)
+	for _, n := range p.Global[2:] {
+		width *= n
+	}
+	for _, s := range stretches {
+		rows += s[1]
+	}
+	p.Shape = append([]int64{int64(at.Here), rows}, p.Global[2:]...)
+	if rows == p.Global[1] {
+		p.Pieces = []Piece{{From: []int64{int64(at.First), 0, 0}[:len(p.Global)], Size: p.Shape}}
+		return
+	}
+	local := int64(0)
+	for e := range at.Here {
+		for _, s := range stretches {
+			p.Pieces = append(p.Pieces, Piece{From: []int64{int64(at.First + e), s[0], 0}[:len(p.Global)], Size: append([]int64{1, s[1]}, p.Global[2:]...), Local: local})
+			local += s[1] * width
+		}
+	}
+}
+
+// Params lists weight and bias.
+func (l *ExpertLinear) Params() []*Param { return given(l.Weight, l.Bias) }
+
+// Forward: x [rows, in here] -> y [rows, out here]; the rows of expert e lie between
+// offsets e and e+1.
+func (l *ExpertLinear) Forward(d *device.Device, y, x, offsets device.Tensor) {
+	a := device.GroupedMatmulArgs{C: y, A: x, B: l.Weight.Value, Offsets: offsets, TransB: 1}
+	if l.Bias != nil {
+		a.Bias = l.Bias.Value
+	}
+	d.GroupedMatmul(a)
+}
+
+// Backward: dx = dy·W; gradients of weight and bias +=.
+func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets device.Tensor) {
+	d.GroupedMatmul(device.GroupedMatmulArgs{C: dx, A: dy, B: l.Weight.Value, Offsets: offsets})
+	if !l.Weight.Frozen {
+		d.GroupedMatmul(device.GroupedMatmulArgs{C: l.Weight.Grad, A: dy, B: x, Offsets: offsets, TransA: 1})
+	}
+	if l.Bias != nil && !l.Bias.Frozen {
+		d.GroupedSum(l.Bias.Grad, dy, offsets)
+	}
+}
+
+// Linear is y = x·Wᵀ + b, whole on every rank of a region and outside of it: a router, a
+// gate.
+type Linear struct {
+	Weight, Bias *Param // Bias nil: none
+}
+
+// NewLinear makes the layer; what c says of cuts is not used.
+func NewLinear(r Region, c LinearConfig) *Linear {
+	l := &Linear{Weight: Whole(c.Name+".weight", c.Init, c.Out, c.In)}
+	if c.Bias {
+		l.Bias = Whole(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
+	}
+	for _, p := range l.Params() {
+		p.Outside(r)
+	}
+	return l
+}
+
+// Params lists weight and bias.
+func (l *Linear) Params() []*Param { return given(l.Weight, l.Bias) }
+
+// Forward: x [rows, in] -> y [rows, out].
+func (l *Linear) Forward(d *device.Device, y, x device.Tensor) {
+	a := device.MatmulArgs{C: y, A: x, B: l.Weight.Value, TransB: 1}
+	if l.Bias != nil {
+		a.Bias = l.Bias.Value
+	}
+	d.Matmul(a)
+}
+
+// Backward: dx = dy·W; gradients of weight and bias +=.
+func (l *Linear) Backward(d *device.Device, dx, dy, x device.Tensor) {
+	d.Matmul(device.MatmulArgs{C: dx, A: dy, B: l.Weight.Value})
+	weightGradient(d, l.Weight, dy, x)
+	biasGradient(d, l.Bias, dy)
+}

@@ -1,0 +1,235 @@
+package mpu
+
+import (
+	"monotron/csrc/device"
+	"monotron/mpu/comm"
+)
+
+// travel is one micro-batch's way between ranks that share a layer's experts. Rank e·parts+r
+// of the group has part r of the experts of owner e. Sizes are known on the device first;
+// the host reads them once.
+type travel struct {
+	group         *comm.Group
+	owners, parts int
+	all           bool // every token goes everywhere
+
+	// Of this rank's tokens:
+	tokens     int64
+	sent, back []int64 // by owner: tokens that go there; results that come back
+	sendRows   Tensor  // i32 [Σ sent]: the token; not where all go everywhere
+	sendSlots  Tensor  // i32 [t,k]: where a token stands that goes to an owner, at its first choice of it
+	backRows   Tensor  // i32 [Σ back]: the token of a result
+	backSlots  Tensor  // i32 [t,k]: the result of each choice
+
+	// Of other ranks' tokens, which are here:
+	received, results []int64 // by rank of the group
+	toResults         Tensor  // i32 [places]: the place of a result, in the order in which they go back
+	toPlaces          Tensor  // i32 [places]: the result of a place
+}
+
+// plan makes the lists of what goes where, and tells all ranks how much.
+func (m *Dispatcher) plan(d *device.Device, s *device.Scope, experts Tensor) (*travel, error) {
+	owners := m.at.Experts / m.at.Here
+	v := &travel{group: m.group, owners: owners, parts: m.at.Parts, all: m.all, tokens: experts.Shape[0],
+		sendSlots: s.Alloc(device.I32, experts.Dims()...), backSlots: s.Alloc(device.I32, experts.Dims()...)}
+	tmp := d.Arena.Scope(device.Communication)
+	defer tmp.Release()
+	offsets := tmp.Alloc(device.I32, 2, int64(owners)+1)
+	order := func(rows, slots, offsets Tensor, once int32) {
+		d.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: slots, Offsets: offsets, Experts: experts, Width: int64(m.at.Here), Once: once})
+	}
+	sendRows, backRows := tmp.Alloc(device.I32, experts.Len()), tmp.Alloc(device.I32, experts.Len())
+	order(sendRows, v.sendSlots, offsets.At(0), 1)
+	order(backRows, v.backSlots, offsets.At(1), 0)
+	if err := v.learn(d, offsets, m.group.Rank()/m.at.Parts); err != nil {
+		return nil, err
+	}
+	keep := func(rows Tensor, n int64) Tensor {
+		kept := s.Alloc(device.I32, max(1, n))
+		d.Copy(kept, rows.Slice(0, 0, kept.Len()))
+		return kept
+	}
+	if v.backRows = keep(backRows, sum(v.back)); !v.all {
+		v.sendRows = keep(sendRows, sum(v.sent))
+	}
+	return v, nil
+}
+
+// learn has every rank know how much it gets; me: the owner that this rank is.
+func (v *travel) learn(d *device.Device, offsets Tensor, me int) error {
+	tmp := d.Arena.Scope(device.Communication)
+	defer tmp.Release()
+	n, width := v.group.Size(), v.owners+1
+	every := tmp.Alloc(device.I32, int64(n), 2, int64(width))
+	if err := v.group.AllGather(every, offsets).Wait(); err != nil {
+		return err
+	}
+	host := device.ReadSlice[int32](d, every)
+	if err := d.Sync(); err != nil {
+		return err
+	}
+	count := func(rank, which, owner int) int64 {
+		at := host[(rank*2+which)*width:]
+		if which == 0 && v.all {
+			return v.tokens
+		}
+		return int64(at[owner+1] - at[owner])
+	}
+	for e := range v.owners {
+		v.sent, v.back = append(v.sent, count(v.group.Rank(), 0, e)), append(v.back, count(v.group.Rank(), 1, e))
+	}
+	for rank := range n {
+		v.received, v.results = append(v.received, count(rank, 0, me)), append(v.results, count(rank, 1, me))
+	}
+	return nil
+}
+
+// placed is how many places the experts here have.
+func (v *travel) placed() int64 { return max(1, sum(v.results)) }
+
+func sum(counts []int64) (n int64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// send brings tokens with their choices and weights to the owners: what has arrived, by rank
+// and there in the order of tokens.
+func (v *travel) send(d *device.Device, s *device.Scope, tensors ...Tensor) (arrived []Tensor, err error) {
+	var waits []comm.Work
+	for _, t := range tensors {
+		out := s.Alloc(t.DType, max(1, sum(v.received)), t.Last())
+		if t.DType == device.I32 && sum(v.received) == 0 {
+			d.Fill(out, -1) // a candidate that is none chooses nobody
+		}
+		arrived = append(arrived, out)
+		if v.all {
+			waits = append(waits, v.group.AllGather(out, t))
+			continue
+		}
+		packed := s.Alloc(t.DType, max(1, sum(v.sent)), t.Last())
+		d.GatherRows(packed, t, v.sendRows)
+		waits = append(waits, v.group.AllToAllV(parts(out, v.received), v.toRanks(packed, v.sent)))
+	}
+	for _, w := range waits {
+		if err := w.Wait(); err != nil {
+			return nil, err
+		}
+	}
+	return arrived, nil
+}
+
+// toRanks views, for every rank of the group, the rows of its owner.
+func (v *travel) toRanks(t Tensor, counts []int64) (all []Tensor) {
+	for _, part := range parts(t, counts) {
+		for range v.parts {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// fromRanks views, for every rank of the group, its own rows of t [parts, Σ counts, c],
+// where those of equal part lie together.
+func (v *travel) fromRanks(t Tensor, counts []int64) []Tensor {
+	all := make([]Tensor, v.owners*v.parts)
+	for r := range v.parts {
+		for e, part := range parts(t.At(int64(r)), counts) {
+			all[e*v.parts+r] = part
+		}
+	}
+	return all
+}
+
+// parts cuts rows into stretches of the given sizes.
+func parts(t Tensor, counts []int64) (all []Tensor) {
+	at := int64(0)
+	for _, n := range counts {
+		all = append(all, t.Slice(0, at, n))
+		at += n
+	}
+	return all
+}
+
+// arrange finds the order in which results go back: by rank, token and choice.
+func (v *travel) arrange(d *device.Device, s *device.Scope, at ExpertPlace, experts Tensor, out *Dispatched) {
+	tmp := d.Arena.Scope(device.Communication)
+	defer tmp.Release()
+	rows, order, end := tmp.Alloc(device.I32, experts.Len()), tmp.Alloc(device.I32, experts.Dims()...), tmp.Alloc(device.I32, 2)
+	d.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: order, Offsets: end, Experts: experts, Start: int64(at.First), Width: int64(at.Here)})
+	v.toResults, v.toPlaces = s.Alloc(device.I32, v.placed()), s.Alloc(device.I32, v.placed())
+	d.PlaceChoices(device.PlaceChoicesArgs{Placed: v.toResults, Chosen: out.slots, Slots: order})
+	d.PlaceChoices(device.PlaceChoicesArgs{Placed: v.toPlaces, Chosen: order, Slots: out.slots})
+}
+
+// bringBack sets y from the results: the parts of an expert's are added up in the order of
+// the ranks, then a token's in the order of its choices.
+func (v *travel) bringBack(d *device.Device, y, out Tensor) error {
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	going := s.Like(out)
+	d.GatherRows(going, out, v.toResults)
+	home := s.Alloc(y.DType, int64(v.parts), max(1, sum(v.back)), y.Last())
+	if err := v.group.AllToAllV(v.fromRanks(home, v.back), parts(going, v.results)).Wait(); err != nil {
+		return err
+	}
+	d.CombineRows(y, addParts(d, home), v.backSlots)
+	return nil
+}
+
+// addParts sums t [parts, n, c] over the parts.
+func addParts(d *device.Device, t Tensor) Tensor {
+	first := t.At(0)
+	for r := int64(1); r < t.Shape[0]; r++ {
+		d.Add(first, first, t.At(r))
+	}
+	return first
+}
+
+// sendGradient brings each result's gradient to its place.
+func (v *travel) sendGradient(d *device.Device, s *device.Scope, dy Tensor) (Tensor, error) {
+	tmp := d.Arena.Scope(device.Communication)
+	defer tmp.Release()
+	going, arrived := tmp.Alloc(dy.DType, max(1, sum(v.back)), dy.Last()), tmp.Alloc(dy.DType, v.placed(), dy.Last())
+	d.GatherRows(going, dy, v.backRows)
+	if err := v.group.AllToAllV(parts(arrived, v.results), v.toRanks(going, v.back)).Wait(); err != nil {
+		return Tensor{}, err
+	}
+	dout := s.Like(arrived)
+	d.GatherRows(dout, arrived, v.toPlaces)
+	return dout, nil
+}
+
+// gradientBack sets dx and dweights of the tokens here from what the owners have of them.
+func (v *travel) gradientBack(d *device.Device, dx, dweights, drows, dchosen Tensor) error {
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	var home [2]Tensor
+	for i, t := range []Tensor{drows, dchosen} {
+		home[i] = s.Alloc(t.DType, int64(v.parts), max(1, sum(v.sent)), t.Last())
+		if err := v.group.AllToAllV(v.fromRanks(home[i], v.sent), parts(t, v.received)).Wait(); err != nil {
+			return err
+		}
+	}
+	slots := v.sendSlots
+	if v.all {
+		slots = v.everywhere(d, s)
+	}
+	d.CombineRows(dx, addParts(d, home[0]), slots)
+	d.CombineRows(dweights, addParts(d, home[1]), slots)
+	return nil
+}
+
+// everywhere is sendSlots where every token goes to every owner: [t, owners].
+func (v *travel) everywhere(d *device.Device, s *device.Scope) Tensor {
+	slots := make([]int32, v.tokens*int64(v.owners))
+	for i := range v.tokens {
+		for e := range v.owners {
+			slots[i*int64(v.owners)+int64(e)] = int32(int64(e)*v.tokens + i)
+		}
+	}
+	t := s.Alloc(device.I32, v.tokens, int64(v.owners))
+	device.WriteSlice(d, t, slots)
+	return t
+}
