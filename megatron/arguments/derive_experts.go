@@ -54,6 +54,14 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if e.PadToCapacity && e.CapacityFactor == 0 {
 		p.clash("moe-pad-expert-input-to-capacity moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
 	}
+	if e.ProbsOnInput && e.TopK != 1 {
+		p.clash("moe-apply-probs-on-input moe-router-topk", "--moe-apply-probs-on-input needs --moe-router-topk 1, found %d", e.TopK)
+	}
+	for flag, asked := range map[string]bool{"moe-expert-capacity-factor": e.CapacityFactor > 0, "moe-input-jitter-eps": e.JitterEps != 0, "moe-pad-expert-input-to-capacity": e.PadToCapacity} {
+		if asked {
+			p.clash(flag, "--%s is not built yet; leave it out: no token is dropped", flag)
+		}
+	}
 	if e.SharedGate && e.SharedFFN == 0 {
 		p.clash("moe-shared-expert-gate moe-shared-expert-intermediate-size", "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size")
 	}

@@ -109,7 +109,7 @@ func (e *Engine) tryFused(coming MicroShapes, most int64) attentionTrial {
 	c, first := &e.config, 0.0
 	for i, batch := range coming.Batches {
 		shape := model.AttentionRun{DType: e.DType, Batch: batch, Seq: int64(c.SeqLength), Workspace: most, Documents: coming.Documents}
-		off, err := model.FuseAttention(e.device, &c.Model, parallelOf(e.rank, &c.Layout), shape)
+		off, err := model.FuseAttention(e.device, &c.Model, parallelOf(e.rank, c), shape)
 		if err != nil {
 			return attentionTrial{refused, err.Error()}
 		}

@@ -47,7 +47,7 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, tra
 		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, here.Len())
 	}
 	if train {
-		p.Grad, p.LossScale = true, e.scale
+		p.Grad, p.LossScale, p.Auxiliary = true, e.scale, e.auxiliary
 		p.Step, p.Samples = e.iteration, put(e.device, s, device.I32, m.Samples)
 	}
 	if part.Embedding {

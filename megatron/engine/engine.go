@@ -29,13 +29,14 @@ type Engine struct {
 	Attention string // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
 	Settled   func() // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
-	parts     []schedule.Part // what each stage holds
-	book      schedule.Book   // of proved lists of actions
-	scale     device.Tensor   // f32 [1]: loss scale
-	iteration device.Tensor   // i64 [1]: names this step's dropout masks
-	sums      device.Tensor   // f64 [2]: Σ loss·mask, Σ mask
-	micro     int             // micro-batch that goes forward
-	graphs    *graphs         // nil: none
+	parts     []schedule.Part  // what each stage holds
+	book      schedule.Book    // of proved lists of actions
+	scale     device.Tensor    // f32 [1]: loss scale
+	iteration device.Tensor    // i64 [1]: names this step's dropout masks
+	sums      device.Tensor    // f64 [2]: Σ loss·mask, Σ mask
+	micro     int              // micro-batch that goes forward
+	auxiliary *model.Auxiliary // nil: a dense model
+	graphs    *graphs          // nil: none
 }
 
 // New builds the rank's model and optimizer; parameters are not yet set.
@@ -52,7 +53,7 @@ func New(rank *ranks.Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 		return nil, err
 	}
 	e.Params = model.ParamsOf(e.Stages)
-	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank), shardingOf(rank, &c.Layout))
+	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank, &c), shardingOf(rank, &c.Layout))
 	for _, stage := range e.Stages {
 		stage.Prepare(c.SeqLength)
 	}
@@ -65,7 +66,7 @@ func (e *Engine) build() error {
 	c := &e.config
 	for _, part := range e.parts {
 		stage, err := model.NewStage(e.device, model.StageConfig{Model: &c.Model, Layers: part.Layers, Embedding: part.Embedding, Head: part.Head,
-			Recompute: c.Recompute, DType: e.DType}, parallelOf(e.rank, &c.Layout))
+			Recompute: c.Recompute, DType: e.DType}, parallelOf(e.rank, c))
 		if err != nil {
 			return fault.With(fault.Usage, err)
 		}
@@ -80,6 +81,10 @@ func (e *Engine) allocate() {
 	e.scale = d.Arena.Zeroed(device.Workspace, device.F32, 1)
 	e.iteration = d.Arena.Zeroed(device.Workspace, device.I64, 1)
 	e.sums = d.Arena.Zeroed(device.Workspace, device.F64, 2)
+	if m := &e.config.Model; m.Experts != nil {
+		e.auxiliary = model.NewAuxiliary(d, int64(m.NumLayers), int64(m.Experts.Num), e.DType)
+		e.auxiliary.PerToken = e.config.CalculatePerTokenLoss
+	}
 }
 
 // tell resets the sums and tells the device what changes this step.
@@ -94,8 +99,14 @@ func (e *Engine) Initialize() error {
 	return e.Optimizer.Initialize(uint64(e.config.Seed))
 }
 
-// Weights are the parameters' values.
-func (e *Engine) Weights() []mpu.Stored { return e.Optimizer.Weights() }
+// Weights are the parameters' values, and what else belongs to the model.
+func (e *Engine) Weights() []mpu.Stored {
+	all := e.Optimizer.Weights()
+	for _, s := range e.Stages {
+		all = append(all, s.Buffers(e.rank.Place.DP == 0)...)
+	}
+	return all
+}
 
 // Gradients are the main gradients after a step, before clipping, multiplied by
 // Result.Factor: what this rank holds of them.

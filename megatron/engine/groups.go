@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"monotron/csrc/device"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
@@ -19,19 +21,33 @@ func (c *Config) Ranks(open func() (*device.Device, error)) ranks.Config {
 	l := &c.Layout
 	sizes := l.Sizes()
 	sizes.QueryGroups = c.Model.NumQueryGroups
-	return ranks.Config{Sizes: sizes, Kinds: groupKinds, Open: open, Timeout: time.Duration(l.TimeoutMinutes) * time.Minute, NCCL: l.Backend != "gloo"}
+	kinds := groupKinds
+	if c.Model.Experts != nil {
+		kinds = slices.Concat(kinds, mixtureKinds)
+	}
+	return ranks.Config{Sizes: sizes, Kinds: kinds, Open: open, Timeout: time.Duration(l.TimeoutMinutes) * time.Minute, NCCL: l.Backend != "gloo"}
 }
 
 // parallelOf is how a rank's stages share layers with other ranks.
-func parallelOf(r *ranks.Rank, l *Layout) model.Parallel {
-	return model.Parallel{TP: r.Groups[topology.TP], SequenceParallel: l.SequenceParallel, DistributeSaved: l.DistributeSavedActivation,
+func parallelOf(r *ranks.Rank, c *Config) model.Parallel {
+	l := &c.Layout
+	p := model.Parallel{TP: r.Groups[topology.TP], SequenceParallel: l.SequenceParallel, DistributeSaved: l.DistributeSavedActivation,
 		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
+	if e := c.Model.Experts; e != nil {
+		p.Experts, p.ExpertParts, p.AllGather = r.Groups[topology.TPEP], r.Sizes.ExpertTP(), e.Dispatcher == spec.AllGatherDispatcher
+		p.Tokens, p.AllTokens = r.Groups[topology.TPCP], r.Groups[topology.TPDPCP]
+	}
+	return p
 }
 
 // sharersOf are the ranks that the optimizer works with.
-func sharersOf(r *ranks.Rank) optimizer.Groups {
-	return optimizer.Groups{World: r.World(), Families: map[mpu.Family]optimizer.Family{
-		mpu.Dense: {Data: r.Groups[topology.DP], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across]}}}
+func sharersOf(r *ranks.Rank, c *Config) optimizer.Groups {
+	families := map[mpu.Family]optimizer.Family{
+		mpu.Dense: {Data: r.Groups[topology.DP], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across]}}
+	if c.Model.Experts != nil {
+		families[mpu.Experts] = optimizer.Family{Data: r.Groups[topology.ExpertDP]}
+	}
+	return optimizer.Groups{World: r.World(), Families: families}
 }
 
 // shardingOf is how data-parallel ranks share the optimizer's work and memory.

@@ -20,6 +20,7 @@ type Result struct {
 	Forward   time.Duration
 	Backward  time.Duration
 	UpdateFor time.Duration
+	Mixtures  *Mixtures      // nil: a dense model
 	Pipeline  schedule.Usage // what this rank's stage did, where it was measured
 }
 

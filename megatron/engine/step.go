@@ -14,11 +14,11 @@ import (
 // clip, update. With a loss or gradient that is not finite nothing changes; with
 // fp16 that is a skipped step, else an error unless the check is off.
 func (e *Engine) Step(micros []*Micro) (r Result, err error) {
-	e.begin(&r)                                          // the gradients are 0; the device knows what is new in this step
+	e.begin(&r, len(micros))                             // the gradients are 0; the device knows what is new in this step
 	if err = e.forwardBackward(micros, &r); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
 		return r, err
 	}
-	if err = e.sumLoss(&r); err != nil { // over all ranks
+	if err = e.sumLosses(&r, len(micros)); err != nil { // over all ranks
 		return r, err
 	}
 	if err = e.update(&r); err != nil { // gradients are summed in buckets, clipped, and move the weights: the optimizer's Step
@@ -28,10 +28,11 @@ func (e *Engine) Step(micros []*Micro) (r Result, err error) {
 }
 
 // begin resets the sums and tells the device what changes this step.
-func (e *Engine) begin(r *Result) {
+func (e *Engine) begin(r *Result, micros int) {
 	r.LR, r.Scale, r.Decay = e.Scheduler.LR(), e.Scaler.Scale(), e.Scheduler.WeightDecay()
 	e.Optimizer.ZeroGrad()
 	e.tell(r.Scale)
+	e.beginMixtures(r.Scale, micros)
 }
 
 func (e *Engine) forwardBackward(micros []*Micro, r *Result) error {
@@ -43,11 +44,14 @@ func (e *Engine) forwardBackward(micros []*Micro, r *Result) error {
 	return nil
 }
 
-func (e *Engine) sumLoss(r *Result) error {
+func (e *Engine) sumLosses(r *Result, micros int) error {
 	e.rank.Enter(watch.Reduce, e.Iteration+1)
 	sum, tokens, err := e.Totals()
+	if err != nil {
+		return err
+	}
 	r.Tokens, r.Loss = tokens, sum/math.Max(1, tokens)
-	return err
+	return e.sumMixtures(r, micros)
 }
 
 func (e *Engine) update(r *Result) (err error) {

@@ -1,6 +1,11 @@
 package model
 
-import "monotron/csrc/device"
+import (
+	"slices"
+
+	"monotron/csrc/device"
+	"monotron/megatron/spec"
+)
 
 // AuxiliaryLoss is a loss that enters in the middle of the model: it is no part of the
 // loss that is told, its gradient is of the step's. Names as Megatron's log has them.
@@ -16,6 +21,21 @@ const (
 
 func (l AuxiliaryLoss) String() string {
 	return [...]string{"load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss", "z_loss"}[l]
+}
+
+// OwnLosses are the losses of routers that are told: Megatron's order, and the slip of its
+// log that a single balancing type also has load_balancing_loss left out.
+func OwnLosses(e *spec.Experts) (all []AuxiliaryLoss) {
+	for loss, kind := range map[AuxiliaryLoss]string{LoadBalancingLoss: spec.AuxLoss, SeqLoadBalancingLoss: spec.SeqAuxLoss, GlobalLoadBalancingLoss: spec.GlobalAuxLoss} {
+		if slices.Contains(e.Balancing, kind) {
+			all = append(all, loss)
+		}
+	}
+	if e.ZLossCoeff != 0 {
+		all = append(all, ZLoss)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Auxiliary is where the layers of a stage leave what they know beside their output, over

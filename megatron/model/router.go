@@ -31,6 +31,35 @@ func newRouter(m *spec.Model, layer int, name string, p Parallel) *router {
 	return r
 }
 
+// prepare gives the bias its memory.
+func (r *router) prepare(d *device.Device) {
+	if r.e.ExpertBias {
+		r.bias = d.Arena.Zeroed(device.Parameters, device.F32, int64(r.e.Num))
+	}
+}
+
+// moveBias makes experts that got fewer tokens than the mean easier to choose, and the
+// others harder (Wang et al., arXiv 2408.15664).
+func (r *router) moveBias(d *device.Device, tokens []float64) {
+	if !r.bias.Given() {
+		return
+	}
+	mean := 0.0
+	for _, n := range tokens {
+		mean += n / float64(len(tokens))
+	}
+	bias := device.ReadSlice[float32](d, r.bias)
+	for i, n := range tokens {
+		switch {
+		case n < mean:
+			bias[i] += float32(r.e.BiasUpdateRate)
+		case n > mean:
+			bias[i] -= float32(r.e.BiasUpdateRate)
+		}
+	}
+	device.WriteSlice(d, r.bias, bias)
+}
+
 // score is the spec's score function as the device knows it.
 func (r *router) score() device.RouterScore {
 	switch {

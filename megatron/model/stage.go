@@ -163,7 +163,44 @@ func (s *Stage) Prepare(positions int) {
 	for _, l := range s.layers {
 		l.attention.prepare(s.device, tables)
 	}
+	for _, x := range s.mixtures() {
+		x.router.prepare(s.device)
+	}
 }
+
+// mixtures are the stage's layers of experts.
+func (s *Stage) mixtures() (all []*mixture) {
+	for _, l := range s.layers {
+		if x, ok := l.second.half.(*mixture); ok {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// MoveExpertBias balances the experts' biases by the tokens [layer][expert] of a step
+// (--moe-router-enable-expert-bias).
+func (s *Stage) MoveExpertBias(tokens [][]float64) {
+	for _, x := range s.mixtures() {
+		x.router.moveBias(s.device, tokens[x.router.layer])
+	}
+}
+
+// Buffers are what a checkpoint keeps of the stage besides parameters; write: this rank is
+// the one of its data-parallel group that does.
+func (s *Stage) Buffers(write bool) (all []mpu.Stored) {
+	for _, x := range s.mixtures() {
+		if r := x.router; r.bias.Given() {
+			shape := []int64{int64(r.e.Num)}
+			all = append(all, mpu.Stored{Name: storedModel + r.linear.Weight.Name[:len(r.linear.Weight.Name)-len("weight")] + "expert_bias", Global: shape, Tensor: r.bias,
+				Pieces: []mpu.Piece{{From: []int64{0}, Size: shape}}, Write: write && s.region.Rank() == 0})
+		}
+	}
+	return all
+}
+
+// storedModel is the prefix of a checkpoint's tensors of the model.
+const storedModel = "model."
 
 // checkLength refuses sequences that the ranks cannot share.
 func (s *Stage) checkLength(p *Pass) error {

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if err != nil {
 		return err
 	}
-	options := arguments.Options{Layouts: true, CheckpointValues: training.CheckpointFlags}
+	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}
 	if place != nil && place.Size > 1 {
 		options.Ranks = place.Size
 	}

@@ -17,6 +17,13 @@ type Value struct {
 	Value float64
 }
 
+// MixtureLayer is what one layer of experts tells of a step.
+type MixtureLayer struct {
+	Number int       // 0-based
+	Losses []Value   // balancing losses of it, without their coefficients
+	Tokens []float64 // that each expert was given, of all ranks
+}
+
 // Step is everything that one training step tells, or one evaluation, which has the
 // first group of fields alone. Pointers that are nil were not asked for, or are not known.
 type Step struct {
@@ -30,10 +37,11 @@ type Step struct {
 	Losses          []Value // nats a token, of this step alone
 
 	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed
-	MoE             []Value // load_balancing_loss, z_loss, ..
-	GlobalBatchSize int     // sequences that the schedule asks for
-	Samples         int     // sequences that were trained on
-	Tokens          int     // of those
+	MoE             []Value // load_balancing_loss, z_loss, ..: means over the layers of experts
+	MoELayers       []MixtureLayer
+	GlobalBatchSize int // sequences that the schedule asks for
+	Samples         int // sequences that were trained on
+	Tokens          int // of those
 
 	LearningRate     float64 // this step was made with, like the next two
 	WeightDecay      float64

@@ -16,6 +16,12 @@ const (
 	NoBalancing   = "none"
 )
 
+// Dispatchers (--moe-token-dispatcher-type).
+const (
+	AllGatherDispatcher = "allgather"
+	AllToAllDispatcher  = "alltoall"
+)
+
 // Experts is the shape of mixture-of-experts layers. A dense model has none
 // (Model.Experts is nil).
 type Experts struct {

@@ -7,7 +7,7 @@ const (
 )
 
 // expertFlags describe mixtures of experts.
-var expertFlags = owned(Experts, allNotYet(
+var expertFlags = owned(Experts,
 	works("num-experts", Int, "", "Raw.Experts.Num", "experts of a mixture layer").from(1, lists),
 	works("moe-layer-freq", String, "1", "Raw.LayerFreq", "N: layers 0, N, 2N, .. are mixtures; or a list such as ([0]*1+[1]*3)"),
 	works("moe-ffn-hidden-size", Int, "", "Raw.Experts.FFNHiddenSize", "intermediate width of an expert (--ffn-hidden-size)").from(1, sizes),
@@ -33,11 +33,11 @@ var expertFlags = owned(Experts, allNotYet(
 	works("moe-shared-expert-intermediate-size", Int, "", "Raw.Experts.SharedFFN", "width of an expert that sees every token").from(1, sizes),
 	works("moe-shared-expert-gate", Switch, "", "Raw.Experts.SharedGate", "gate on the shared expert"),
 	works("moe-per-layer-logging", Switch, "", "Log.MoEPerLayer", "balancing losses layer by layer"),
-	refused("moe-layer-recompute", Switch, "mixtures of experts are not trained here yet; then --recompute-modules moe does the same"),
-	refused("moe-apply-probs-on-input", Switch, "mixtures of experts are not trained here yet; the router's weights scale what experts give"),
-	refused("moe-router-force-load-balancing", Switch, "mixtures of experts are not trained here yet"),
-	refused("moe-router-force-biased", Float, "mixtures of experts are not trained here yet"),
-)...)
+	works("moe-apply-probs-on-input", Switch, "", "Raw.Experts.ProbsOnInput", "a token's weight multiplies what goes into an expert; needs --moe-router-topk 1"),
+	refused("moe-layer-recompute", Switch, "use --recompute-granularity selective --recompute-modules moe"),
+	refused("moe-router-force-load-balancing", Switch, notBuilt),
+	refused("moe-router-force-biased", Float, notBuilt),
+)
 
 // otherExpertFlags are ways to train mixtures of experts that are not here.
 var otherExpertFlags = families(Experts,

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"monotron/csrc/device"
+	"monotron/megatron/model"
+	"monotron/mpu/comm"
+	"monotron/mpu/topology"
+)
+
+// Mixtures is what the layers of experts tell of a step; the same on every rank.
+type Mixtures struct {
+	Losses [model.AuxiliaryLosses][]float64 // of each layer, without its coefficient: the mean over micro-batches and data-parallel ranks
+	Tokens [][]float64                      // [layer][expert]: how many each was given
+}
+
+// beginMixtures forgets the last step's; a step of so many micro-batches follows.
+func (e *Engine) beginMixtures(scale float64, micros int) {
+	if e.auxiliary == nil {
+		return
+	}
+	if !e.config.CalculatePerTokenLoss {
+		scale /= float64(micros)
+	}
+	e.auxiliary.Begin(e.device, scale)
+}
+
+// sumMixtures adds up what the ranks know of their experts, and moves the experts' biases.
+func (e *Engine) sumMixtures(r *Result, micros int) error {
+	a := e.auxiliary
+	if a == nil {
+		return nil
+	}
+	for _, t := range []device.Tensor{a.Losses, a.Tokens} {
+		if err := e.rank.World().AllReduce(t, comm.Sum).Wait(); err != nil {
+			return err
+		}
+	}
+	layers, experts := e.config.Model.NumLayers, e.config.Model.Experts.Num
+	losses, tokens := device.ReadSlice[float64](e.device, a.Losses), device.ReadSlice[float32](e.device, a.Tokens)
+	r.Mixtures = &Mixtures{Tokens: make([][]float64, layers)}
+	for l := range layers {
+		for _, n := range tokens[l*experts:][:experts] {
+			r.Mixtures.Tokens[l] = append(r.Mixtures.Tokens[l], float64(n))
+		}
+		for loss := range model.AuxiliaryLosses {
+			value := losses[2*(int(loss)*layers+l)] / float64(micros)
+			if loss != model.GlobalLoadBalancingLoss { // each rank has the whole of its samples'
+				value /= float64(e.rank.Sizes.DP)
+			}
+			r.Mixtures.Losses[loss] = append(r.Mixtures.Losses[loss], value)
+		}
+	}
+	for _, s := range e.Stages {
+		s.MoveExpertBias(r.Mixtures.Tokens)
+	}
+	return e.device.Sync()
+}
+
+// mixtureKinds are the groups that experts need besides a step's.
+var mixtureKinds = []topology.Kind{topology.TPEP, topology.ExpertDP, topology.TPCP, topology.TPDPCP}
