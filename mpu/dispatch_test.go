@@ -11,6 +11,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/mpu"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/inproc"
 )
 
 const dispatchExperts, dispatchWidth, dispatchChoices = 4, 3, 2
@@ -49,7 +50,7 @@ type dispatched struct{ y, dx, dweights []float32 }
 // gradients dy = x, on `ranks` ranks of which each expert has `parts`.
 func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error) {
 	outs := make([]dispatched, ranks)
-	world := comm.NewWorld(ranks)
+	world := inproc.NewWorld(ranks)
 	var mu sync.Mutex
 	err := world.Run(func(rank int) error {
 		d := ref.Open()

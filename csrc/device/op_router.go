@@ -121,3 +121,43 @@ func (a *RouterZArgs) check() bool {
 func (a *RouterZArgs) main() Tensor { return a.Logits }
 
 func (a *RouterZArgs) work() Work { return streamed(a.Logits, a.DLogits, a.DLogits) }
+
+// RouterDropArgs keeps of each expert's choices at most Capacity: Kept i32 [t,k] is Experts,
+// or −1 where a choice is dropped. Those with the largest Weights f32 [t,k] stay, ties by
+// token; or, with ByPosition, the first.
+//
+//op:router_drop
+type RouterDropArgs struct {
+	Kept, Experts Tensor `dtype:"i32"`
+	Weights       Tensor `dtype:"f32"`
+	Capacity      int64
+	NumExperts    int64
+	ByPosition    int32
+	_             int32
+}
+
+func (a *RouterDropArgs) check() bool {
+	return a.Experts.Rank == 2 && same(a.Kept, a.Experts) && same(a.Weights, a.Experts) && a.Capacity >= 0 && a.NumExperts > 0
+}
+
+func (a *RouterDropArgs) main() Tensor { return a.Experts }
+
+func (a *RouterDropArgs) work() Work { return streamed(a.Experts, a.Kept, a.Weights) }
+
+// RouterSinkhornArgs: Keys f32 [t,E] = exp(Logits) scaled by rows and columns until every
+// token has the same sum and every expert too (Clark et al., arXiv 2202.01169), to a mean
+// change of the columns' factors of 1e-4, as Megatron does.
+//
+//op:router_sinkhorn
+type RouterSinkhornArgs struct {
+	Keys   Tensor `dtype:"f32"`
+	Logits Tensor `dtype:"value|f32"`
+}
+
+func (a *RouterSinkhornArgs) check() bool {
+	return a.Logits.Rank == 2 && shaped(a.Keys, a.Logits.Dims()...)
+}
+
+func (a *RouterSinkhornArgs) main() Tensor { return a.Logits }
+
+func (a *RouterSinkhornArgs) work() Work { return streamed(a.Logits, a.Keys) }

@@ -42,6 +42,8 @@ const (
 	OpRouterBackward
 	OpRouterBalance
 	OpRouterZ
+	OpRouterDrop
+	OpRouterSinkhorn
 	OpColumnSum
 	OpGradStats
 	OpWeightedSum
@@ -83,6 +85,8 @@ var ops = [Ops]description{
 	OpRouterBackward:     describe[RouterBackwardArgs]("router_backward"),
 	OpRouterBalance:      describe[RouterBalanceArgs]("router_balance"),
 	OpRouterZ:            describe[RouterZArgs]("router_z"),
+	OpRouterDrop:         describe[RouterDropArgs]("router_drop"),
+	OpRouterSinkhorn:     describe[RouterSinkhornArgs]("router_sinkhorn"),
 	OpColumnSum:          describe[ColumnSumArgs]("column_sum"),
 	OpGradStats:          describe[GradStatsArgs]("grad_stats"),
 	OpWeightedSum:        describe[WeightedSumArgs]("weighted_sum"),
@@ -200,6 +204,12 @@ func (d *Device) RouterBalance(a RouterBalanceArgs) { d.run(OpRouterBalance, uns
 
 func (d *Device) RouterZ(a RouterZArgs) { d.run(OpRouterZ, unsafe.Pointer(&a)) }
 
+func (d *Device) RouterDrop(a RouterDropArgs) { d.run(OpRouterDrop, unsafe.Pointer(&a)) }
+
+func (d *Device) RouterSinkhorn(keys Tensor, logits Tensor) {
+	d.run(OpRouterSinkhorn, unsafe.Pointer(&RouterSinkhornArgs{keys, logits}))
+}
+
 func (d *Device) ColumnSum(out Tensor, x Tensor) {
 	d.run(OpColumnSum, unsafe.Pointer(&ColumnSumArgs{out, x}))
 }
@@ -248,6 +258,8 @@ type Implementation interface {
 	RouterBackward(a *RouterBackwardArgs)
 	RouterBalance(a *RouterBalanceArgs)
 	RouterZ(a *RouterZArgs)
+	RouterDrop(a *RouterDropArgs)
+	RouterSinkhorn(a *RouterSinkhornArgs)
 	ColumnSum(a *ColumnSumArgs)
 	GradStats(a *GradStatsArgs)
 	WeightedSum(a *WeightedSumArgs)
@@ -324,6 +336,10 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.RouterBalance((*RouterBalanceArgs)(args))
 	case OpRouterZ:
 		i.RouterZ((*RouterZArgs)(args))
+	case OpRouterDrop:
+		i.RouterDrop((*RouterDropArgs)(args))
+	case OpRouterSinkhorn:
+		i.RouterSinkhorn((*RouterSinkhornArgs)(args))
 	case OpColumnSum:
 		i.ColumnSum((*ColumnSumArgs)(args))
 	case OpGradStats:

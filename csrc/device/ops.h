@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x41b3f7d1u /* of what follows */
+#define MT_OPS_SUM 0x04a16e28u /* of what follows */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU };
@@ -50,6 +50,8 @@ typedef struct { mt_tensor weights, experts, logits, bias, keys; mt_router_rule 
 typedef struct { mt_tensor dlogits, dweights, experts, logits; mt_router_rule rule; } mt_router_backward_args;
 typedef struct { mt_tensor probs, counts, dlogits, scale, logits; double coefficient; int64_t samples; int32_t score, k; } mt_router_balance_args;
 typedef struct { mt_tensor squares, dlogits, scale, logits; double coefficient; } mt_router_z_args;
+typedef struct { mt_tensor kept, experts, weights; int64_t capacity, num_experts; int32_t by_position, pad6; } mt_router_drop_args;
+typedef struct { mt_tensor keys, logits; } mt_router_sinkhorn_args;
 typedef struct { mt_tensor out, x; } mt_column_sum_args;
 typedef struct { mt_tensor out, x; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; } mt_weighted_sum_args;
@@ -97,6 +99,8 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ROUTER_BACKWARD, router_backward) \
   X(MT_ROUTER_BALANCE, router_balance) \
   X(MT_ROUTER_Z, router_z) \
+  X(MT_ROUTER_DROP, router_drop) \
+  X(MT_ROUTER_SINKHORN, router_sinkhorn) \
   X(MT_COLUMN_SUM, column_sum) \
   X(MT_GRAD_STATS, grad_stats) \
   X(MT_WEIGHTED_SUM, weighted_sum)

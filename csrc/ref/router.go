@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -303,4 +304,65 @@ func logSumExp(x []float64) float64 {
 		total += math.Exp(v - top)
 	}
 	return top + math.Log(total)
+}
+
+func (b *backend) RouterDrop(a *device.RouterDropArgs) {
+	experts, kept, weights := ids(a.Experts), ids(a.Kept), vector(a.Weights)
+	b.spread(a.NumExperts, 1, func(from, to int64) {
+		for e := from; e < to; e++ {
+			var mine []int // choices
+			for i, x := range experts {
+				if int64(x) == e {
+					mine = append(mine, i)
+					kept[i] = x
+				}
+			}
+			if a.ByPosition == 0 {
+				slices.SortStableFunc(mine, func(i, j int) int { return cmp.Compare(weights[j], weights[i]) })
+			}
+			for _, i := range mine[min(int64(len(mine)), a.Capacity):] {
+				kept[i] = -1
+			}
+		}
+	})
+}
+
+func (_ *backend) RouterSinkhorn(a *device.RouterSinkhornArgs) {
+	const tolerance, small = 1e-4, 1e-8
+	t, n := a.Logits.Shape[0], a.Logits.Last()
+	cost := make([]float64, t*n)
+	for r := range t {
+		loadRow(cost[r*n:][:n], a.Logits, r)
+	}
+	for i := range cost {
+		cost[i] = math.Exp(cost[i])
+	}
+	rows, columns := make([]float64, t), make([]float64, n)
+	for i := range columns {
+		columns[i] = 1
+	}
+	for change := math.Inf(1); change > tolerance; {
+		sums := make([]float64, n)
+		for r := range t {
+			line, total := cost[r*n:][:n], 0.0
+			for i, c := range columns {
+				total += c * line[i]
+			}
+			rows[r] = 1 / float64(t) / (total + small)
+			axpy(sums, rows[r], line)
+		}
+		change = 0
+		for i := range columns {
+			now := 1 / float64(n) / (sums[i] + small)
+			change += math.Abs(now-columns[i]) / float64(n)
+			columns[i] = now
+		}
+	}
+	for r := range t {
+		line := cost[r*n:][:n]
+		for i := range line {
+			line[i] *= rows[r] * columns[i]
+		}
+		storeRow(a.Keys, r, line)
+	}
 }

@@ -51,16 +51,20 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	} else if len(e.AuxLossCoeff) != n {
 		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per --moe-router-load-balancing-type (%d), found %d", n, len(e.AuxLossCoeff))
 	}
+	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.Sinkhorn) || slices.Contains(e.Balancing, spec.Sinkhorn) && slices.Max(e.AuxLossCoeff) > 0 {
+		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn balances by the choice itself: it goes with no other type and --moe-aux-loss-coeff 0")
+	}
+	if e.CapacityFactor > 0 && slices.Contains(e.Balancing, spec.Sinkhorn) {
+		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor goes with aux_loss, seq_aux_loss, global_aux_loss or none, not with sinkhorn")
+	}
 	if e.PadToCapacity && e.CapacityFactor == 0 {
 		p.clash("moe-pad-expert-input-to-capacity moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
 	}
 	if e.ProbsOnInput && e.TopK != 1 {
 		p.clash("moe-apply-probs-on-input moe-router-topk", "--moe-apply-probs-on-input needs --moe-router-topk 1, found %d", e.TopK)
 	}
-	for flag, asked := range map[string]bool{"moe-expert-capacity-factor": e.CapacityFactor > 0, "moe-input-jitter-eps": e.JitterEps != 0, "moe-pad-expert-input-to-capacity": e.PadToCapacity} {
-		if asked {
-			p.clash(flag, "--%s is not built yet; leave it out: no token is dropped", flag)
-		}
+	if e.JitterEps != 0 && !p.options.Jitter {
+		p.clash("moe-input-jitter-eps", "--moe-input-jitter-eps is not built yet; leave it out")
 	}
 	if e.SharedGate && e.SharedFFN == 0 {
 		p.clash("moe-shared-expert-gate moe-shared-expert-intermediate-size", "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size")

@@ -114,7 +114,7 @@ func TestClassesAreWhatTheySay(t *testing.T) {
 }
 
 // everything is a caller that can do all that the table describes.
-var everything = Options{Layouts: true, Contexts: true, Experts: true, HasCUDA: true}
+var everything = Options{Layouts: true, Contexts: true, Experts: true, Jitter: true, HasCUDA: true}
 
 func baseline() []string {
 	return strings.Fields(`--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64
@@ -186,6 +186,7 @@ var companions = map[string]string{
 	"start-weight-decay": "--end-weight-decay 0.1 --weight-decay-incr-style cosine", "end-weight-decay": "--start-weight-decay 0 --weight-decay-incr-style cosine",
 	"fp32-residual-connection": "--bf16", "sequence-parallel": "--tensor-model-parallel-size 2 --world-size 2",
 	"tensor-model-parallel-size": "--world-size 2", "pipeline-model-parallel-size": "--world-size 2", "context-parallel-size": "--world-size 2",
+	"moe-apply-probs-on-input":   "--moe-router-topk 1 --moe-router-pre-softmax",
 	"expert-model-parallel-size": "--world-size 2 --num-experts 4", "expert-tensor-parallel-size": "--world-size 2 --num-experts 4 --disable-bias-linear",
 	"hierarchical-context-parallel-sizes":              "--context-parallel-size 2 --world-size 2",
 	"decoder-first-pipeline-num-layers":                "--pipeline-model-parallel-size 2 --world-size 2",
@@ -240,7 +241,7 @@ func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 		without := slices.Clone(with)
 		with = append(with, withValue(f)...)
 		// Where the companion needs the flag, the comparison is with the plain line.
-		before, _, err := ParseWith(Options{Layouts: true, Contexts: true, Experts: true, Partial: true}, without)
+		before, _, err := ParseWith(Options{Layouts: true, Contexts: true, Experts: true, Jitter: true, Partial: true}, without)
 		if err != nil {
 			if before, _, err = ParseWith(everything, baseline()); err != nil {
 				t.Fatal(err)

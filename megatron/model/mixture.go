@@ -51,7 +51,7 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 	if saved.routed, err = x.router.forward(p, s, in); err != nil {
 		return nil, err
 	}
-	if saved.sent, err = x.dispatch.Forward(p.D, s, in, saved.routed.experts, saved.routed.weights); err != nil {
+	if saved.sent, err = x.dispatch.Forward(p.D, s, in, saved.routed.sent, saved.routed.weights); err != nil {
 		return nil, err
 	}
 	if !p.Again && p.Auxiliary != nil {

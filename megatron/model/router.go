@@ -1,6 +1,10 @@
 package model
 
 import (
+	"fmt"
+	"math"
+	"slices"
+
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -63,6 +67,11 @@ func (r *router) moveBias(d *device.Device, tokens []float64) {
 // score is the spec's score function as the device knows it.
 func (r *router) score() device.RouterScore {
 	switch {
+	case slices.Contains(r.e.Balancing, spec.Sinkhorn): // weights are not renormalised
+		if r.e.TopK == 1 {
+			return device.SigmoidScore
+		}
+		return device.SoftmaxOfAll
 	case r.e.ScoreFunction == spec.ScoreSigmoid:
 		return device.SigmoidScore
 	case r.e.ScoreFunction == spec.ScoreSqrtSoftplus:
@@ -76,7 +85,8 @@ func (r *router) score() device.RouterScore {
 // routed is what a router says of a micro-batch's rows, and what its backward needs.
 type routed struct {
 	logits  Tensor // [rows, experts]
-	experts Tensor // i32 [rows, k]
+	experts Tensor // i32 [rows, k]: chosen
+	sent    Tensor // i32 [rows, k]: those that are not dropped for lack of room; else −1
 	weights Tensor // f32 [rows, k]
 	losses  []balance
 }
@@ -86,8 +96,47 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	rows, k := x.Shape[0], int64(r.e.TopK)
 	out := &routed{logits: s.Alloc(r.dtype(p), rows, int64(r.e.Num)), experts: s.Alloc(device.I32, rows, k), weights: s.Alloc(statsType(p), rows, k)}
 	r.linear.Forward(p.D, out.logits, x)
-	p.D.RouterForward(device.RouterForwardArgs{Weights: out.weights, Experts: out.experts, Logits: out.logits, Bias: r.bias, Rule: r.rule})
+	if r.e.ForceBalance {
+		p.D.Uniform(device.UniformArgs{Out: out.logits, Step: p.Step, Stream: device.StreamKey(p.Seed, fmt.Sprintf("layers.%d.router", r.layer))})
+	}
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	p.D.RouterForward(device.RouterForwardArgs{Weights: out.weights, Experts: out.experts, Logits: out.logits, Bias: r.bias, Keys: r.keys(p, tmp, out.logits), Rule: r.rule})
+	r.drop(p, s, out)
 	return out, r.balance(p, s, out)
+}
+
+// keys are what experts are chosen by where it is not the scores; none: it is.
+func (r *router) keys(p *Pass, tmp *device.Scope, logits Tensor) Tensor {
+	if !p.Grad || !slices.Contains(r.e.Balancing, spec.Sinkhorn) {
+		return Tensor{}
+	}
+	keys := tmp.Alloc(statsType(p), logits.Dims()...)
+	p.D.RouterSinkhorn(keys, logits)
+	return keys
+}
+
+// drop leaves out what an expert has no room for.
+func (r *router) drop(p *Pass, s *device.Scope, out *routed) {
+	out.sent = out.experts
+	if r.e.CapacityFactor == 0 {
+		return
+	}
+	out.sent = s.Like(out.experts)
+	p.D.RouterDrop(device.RouterDropArgs{Kept: out.sent, Experts: out.experts, Weights: out.weights, Capacity: r.capacity(out.experts.Shape[0]),
+		NumExperts: int64(r.e.Num), ByPosition: flag(r.e.DropPolicy == spec.DropByPosition)})
+}
+
+// capacity is how many of the tokens here an expert takes.
+func (r *router) capacity(tokens int64) int64 {
+	return int64(math.Ceil(float64(tokens*int64(r.e.TopK)) / float64(r.e.Num) * r.e.CapacityFactor))
+}
+
+func flag(on bool) int32 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 // note counts the tokens of each expert.
@@ -96,7 +145,14 @@ func (r *router) note(p *Pass, out *routed) {
 	defer s.Release()
 	n, experts := out.experts.Len(), int64(r.e.Num)
 	rows, slots, offsets := s.Alloc(device.I32, n), s.Like(out.experts), s.Alloc(device.I32, experts+1)
-	p.D.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: slots, Offsets: offsets, Experts: out.experts, Width: 1})
+	if r.e.PadToCapacity && r.e.CapacityFactor > 0 { // each expert works on as many
+		full := s.Alloc(p.Auxiliary.Tokens.DType, experts)
+		p.D.Fill(full, float64(min(out.experts.Shape[0], r.capacity(out.experts.Shape[0]))))
+		mine := p.Auxiliary.Tokens.At(int64(r.layer))
+		p.D.Add(mine, mine, full)
+		return
+	}
+	p.D.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: slots, Offsets: offsets, Experts: out.sent, Width: 1})
 	ones := s.Alloc(p.DType, n, 1)
 	p.D.Fill(ones, 1)
 	p.D.GroupedSum(p.Auxiliary.Tokens.At(int64(r.layer)).Reshape(experts, 1), ones, offsets)

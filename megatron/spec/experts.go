@@ -16,6 +16,12 @@ const (
 	NoBalancing   = "none"
 )
 
+// Which choices an expert that is full drops (--moe-token-drop-policy).
+const (
+	DropByWeight   = "probs"    // the smallest weights
+	DropByPosition = "position" // the last
+)
+
 // Dispatchers (--moe-token-dispatcher-type).
 const (
 	AllGatherDispatcher = "allgather"
@@ -48,9 +54,10 @@ type Experts struct {
 	JitterEps    float64
 
 	Dispatcher     string  // allgather, alltoall
+	ForceBalance   bool    // choices are random: for benchmarks alone
 	CapacityFactor float64 // 0: dropless
 	PadToCapacity  bool
-	DropPolicy     string // probs, position
+	DropPolicy     string
 }
 
 // MixtureAt tells whether layer (0-based, global) is a mixture of experts.

@@ -21,10 +21,10 @@ var expertFlags = owned(Experts,
 	works("moe-router-enable-expert-bias", Switch, "", "Raw.Experts.ExpertBias", "balance by a bias per expert instead of a loss"),
 	works("moe-router-bias-update-rate", Float, "1e-3", "Raw.Experts.BiasUpdateRate", "step of that bias").from(0, 1),
 	works("moe-router-load-balancing-type", Strings, "aux_loss", "Raw.Experts.Balancing", "how load is balanced").
-		choices("aux_loss", "seq_aux_loss", "global_aux_loss", "none").but(notBuilt+"; use aux_loss", "sinkhorn", "quantile_balancing"),
+		choices("aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "none").but(notBuilt+"; use aux_loss", "quantile_balancing"),
 	works("moe-aux-loss-coeff", Floats, "0", "Raw.Experts.AuxLossCoeff", "weight of the balancing loss, one per type").from(0, 1000),
 	works("moe-z-loss-coeff", Float, "", "Raw.Experts.ZLossCoeff", "weight of the router's z-loss").from(0, 1000),
-	works("moe-input-jitter-eps", Float, "", "Raw.Experts.JitterEps", "noise on the router's input").from(0, 1),
+	works("moe-input-jitter-eps", Float, "", "Raw.Experts.JitterEps", "noise on the router's input").from(0, 1).notYet(),
 	works("moe-token-dispatcher-type", String, "allgather", "Raw.Experts.Dispatcher", "how tokens reach experts on other ranks").
 		choices("allgather", "alltoall").but("it needs NVIDIA's DeepEP; use alltoall", "flex"),
 	works("moe-expert-capacity-factor", Float, "", "Raw.Experts.CapacityFactor", "tokens an expert takes at most, times the mean; none: all").above(0, 1e6),
@@ -35,7 +35,7 @@ var expertFlags = owned(Experts,
 	works("moe-per-layer-logging", Switch, "", "Log.MoEPerLayer", "balancing losses layer by layer"),
 	works("moe-apply-probs-on-input", Switch, "", "Raw.Experts.ProbsOnInput", "a token's weight multiplies what goes into an expert; needs --moe-router-topk 1"),
 	refused("moe-layer-recompute", Switch, "use --recompute-granularity selective --recompute-modules moe"),
-	refused("moe-router-force-load-balancing", Switch, notBuilt),
+	works("moe-router-force-load-balancing", Switch, "", "Raw.Experts.ForceBalance", "random choices: for benchmarks alone"),
 	refused("moe-router-force-biased", Float, notBuilt),
 )
 

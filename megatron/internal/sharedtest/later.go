@@ -35,9 +35,7 @@ var Models = Later{
 
 // Lines are the cases of golden/model whose command lines do not parse yet.
 var Lines = Later{
-	"moe-probs-on-input": "--moe-apply-probs-on-input",
-	"moe-quantile":       "quantile_balancing",
-	"moe-sinkhorn":       "sinkhorn",
+	"moe-quantile": "quantile_balancing",
 }
 
 // Later is cases by name, each with what the program lacks for it.
