@@ -56,7 +56,9 @@ func mixtures() map[string]spec.Experts {
 	sigmoid.Num, sigmoid.NumGroups, sigmoid.GroupTopK, sigmoid.TopK = 8, 4, 2, 4
 	sigmoid.Balancing, sigmoid.AuxLossCoeff = []string{spec.SeqAuxLoss, spec.GlobalAuxLoss, spec.AuxLoss}, []float64{0.5, 0.25, 0.125}
 	root.ScoreFunction, root.TopK, root.ProbsOnInput = spec.ScoreSqrtSoftplus, 1, true
-	return map[string]spec.Experts{"softmax experts": plain, "pre-softmax experts": pre, "sigmoid experts": sigmoid, "sqrtsoftplus experts": root, "experts with biases": biases}
+	full := sigmoid
+	full.NumGroups, full.GroupTopK, full.CapacityFactor, full.DropPolicy = 0, 0, 0.7, spec.DropByWeight
+	return map[string]spec.Experts{"full experts": full, "softmax experts": plain, "pre-softmax experts": pre, "sigmoid experts": sigmoid, "sqrtsoftplus experts": root, "experts with biases": biases}
 }
 
 // ownLosses is the sum of the layers' own losses, as strong as the rig has them.

@@ -96,7 +96,7 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	rows, k := x.Shape[0], int64(r.e.TopK)
 	out := &routed{logits: s.Alloc(r.dtype(p), rows, int64(r.e.Num)), experts: s.Alloc(device.I32, rows, k), weights: s.Alloc(statsType(p), rows, k)}
 	r.linear.Forward(p.D, out.logits, x)
-	if r.e.ForceBalance {
+	if r.e.ForceBalance && p.Step.Given() {
 		p.D.Uniform(device.UniformArgs{Out: out.logits, Step: p.Step, Stream: device.StreamKey(p.Seed, fmt.Sprintf("layers.%d.router", r.layer))})
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
@@ -108,7 +108,7 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 
 // keys are what experts are chosen by where it is not the scores; none: it is.
 func (r *router) keys(p *Pass, tmp *device.Scope, logits Tensor) Tensor {
-	if !p.Grad || !slices.Contains(r.e.Balancing, spec.Sinkhorn) {
+	if !p.Step.Given() || !slices.Contains(r.e.Balancing, spec.Sinkhorn) {
 		return Tensor{}
 	}
 	keys := tmp.Alloc(statsType(p), logits.Dims()...)
