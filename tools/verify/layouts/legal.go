@@ -6,6 +6,7 @@ import (
 
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
+	"monotron/megatron/spec"
 	"monotron/megatron/training"
 )
 
@@ -14,11 +15,16 @@ type Variant struct {
 	Layout     engine.Layout
 	Recompute  model.Recompute
 	MicroBatch int
+	Dispatcher string // of experts; "": none
 }
 
 // One is the layout that the others are compared with.
 func One(c *training.Config) Variant {
-	return Variant{engine.Layout{VP: 1}, model.Recompute{}, c.MicroBatchSize}
+	v := Variant{Layout: engine.Layout{VP: 1}, MicroBatch: c.MicroBatchSize}
+	if c.Model.Experts != nil {
+		v.MicroBatch, v.Dispatcher = expertMicroBatch, spec.AllGatherDispatcher
+	}
+	return v
 }
 
 func (v Variant) String() string {
@@ -36,6 +42,9 @@ func (v Variant) String() string {
 	add(l.Schedule != "", "%s", l.Schedule)
 	add(l.StageString != "", "%s", l.StageString)
 	add(l.DP > 1, "dp%d", l.DP)
+	add(l.EP > 1, "ep%d", l.EP)
+	add(l.ETP > 0 && l.ETP != l.TP, "etp%d", l.ETP)
+	add((l.EP > 1 || l.ETP > 1) && v.Dispatcher != "", "%s", v.Dispatcher)
 	add(l.Sharding != "", "%s", l.Sharding)
 	add(l.OverlapGradReduce, "overlap")
 	add(l.OverlapParamGather, "late-gather")
@@ -54,8 +63,46 @@ func Legal(c *training.Config, world int) []Variant {
 	for n := 2; n <= world; n++ {
 		for tp := 1; tp <= n; tp++ {
 			for pp := 1; tp*pp <= n; pp++ {
-				if n%(tp*pp) == 0 {
-					all = append(all, variations(c, engine.Layout{WorldSize: n, TP: tp, PP: pp, CP: 1, EP: 1, DP: n / (tp * pp), VP: 1})...)
+				if n%(tp*pp) != 0 {
+					continue
+				}
+				sizes := engine.Layout{WorldSize: n, TP: tp, PP: pp, CP: 1, EP: 1, DP: n / (tp * pp), VP: 1}
+				if c.Model.Experts != nil {
+					all = append(all, mixtures(c, sizes)...)
+				} else {
+					all = append(all, variations(c, sizes)...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// expertMicroBatch is the samples of a micro-batch of a model with experts: one under
+// every layout, for --moe-router-load-balancing-type aux_loss balances each micro-batch by
+// itself, so that another size is another loss.
+const expertMicroBatch = 1
+
+// mixtures are the variations of a layout's sizes for a model with experts: the experts
+// cut over ranks in every way, by either dispatcher. Tensor parallelism of the rest asks
+// for sequence parallelism.
+func mixtures(c *training.Config, sizes engine.Layout) (all []Variant) {
+	etps := []int{1}
+	if sizes.TP > 1 {
+		etps = append(etps, sizes.TP)
+	}
+	for ep := 1; ep <= c.Model.Experts.Num; ep++ {
+		for _, etp := range etps {
+			l := sizes
+			l.EP, l.ETP = ep, etp
+			if c.Model.Experts.Num%ep != 0 || c.Model.Experts.FFNHiddenSize%etp != 0 || l.WorldSize%(etp*ep*l.PP) != 0 || l.Sizes().Check() != nil {
+				continue
+			}
+			for i, v := range variations(c, l) {
+				v.MicroBatch = expertMicroBatch
+				v.Dispatcher = []string{spec.AllGatherDispatcher, spec.AllToAllDispatcher}[i%2]
+				if (l.TP == 1 || v.Layout.SequenceParallel) && !v.Layout.DistributeSavedActivation && legal(c, v) {
+					all = append(all, v)
 				}
 			}
 		}

@@ -16,7 +16,17 @@ var Shapes = []struct{ Name, Flags string }{
 	{"llama", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
 		"--group-query-attention --num-query-groups 2 --attention-dropout 0 --hidden-dropout 0"},
 	{"bloom", "--position-embedding-type alibi --embed-layernorm --attention-dropout 0.1 --hidden-dropout 0.1"},
+	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02"},
+	{"qwen3-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02"},
+	{"deepseek-moe", mixed + " --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 4 --moe-layer-freq ([0]*1+[1]*7) --moe-router-score-function sigmoid " +
+		"--moe-router-enable-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5 " +
+		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001"},
 }
+
+// mixed is what the shapes with experts have in common. Their weights start wider, so that
+// a token's experts lie apart: a choice between equals would be rounding's.
+const mixed = "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
+	"--group-query-attention --num-query-groups 4 --attention-dropout 0 --hidden-dropout 0 --init-method-std 0.1"
 
 // small are the sizes of the model that is trained: enough layers and heads to
 // cut in every way, a vocabulary that no number of ranks divides.
@@ -30,6 +40,14 @@ type Model struct {
 	Config training.Config
 }
 
+// Names of the shapes.
+func Names() (all []string) {
+	for _, s := range Shapes {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
 // Builtin is one of Shapes; more flags, such as --bf16, are appended.
 func Builtin(name string, more ...string) (Model, error) {
 	for _, s := range Shapes {
@@ -37,7 +55,7 @@ func Builtin(name string, more ...string) (Model, error) {
 			return parse(name, append(strings.Fields(small+" "+s.Flags), more...))
 		}
 	}
-	return Model{}, fault.Errorf(fault.Usage, "there is no shape %q; there are gpt2, llama and bloom", name)
+	return Model{}, fault.Errorf(fault.Usage, "there is no shape %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
 // FromFlags is the model of a training command line, shrunk unless full is set:
@@ -60,7 +78,7 @@ func FromFlags(flags []string, full bool) (Model, error) {
 }
 
 func parse(name string, flags []string) (Model, error) {
-	c, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true, ModelOnly: true}, flags)
+	c, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true, Experts: true, ModelOnly: true}, flags)
 	if err != nil {
 		return Model{}, err
 	}

@@ -45,6 +45,11 @@ func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s
 	c := m.Config
 	c.Layout, c.Recompute, c.MicroBatchSize = v.Layout, v.Recompute, v.MicroBatch
 	c.Layout.MicroBatchGroup = 0
+	if c.Model.Experts != nil {
+		e := *c.Model.Experts
+		e.Dispatcher = v.Dispatcher
+		c.Model.Experts = &e
+	}
 	if err := c.SetVocab(vocabulary(&m.Config)); err != nil {
 		return nil, err
 	}
