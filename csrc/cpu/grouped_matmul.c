@@ -1,0 +1,107 @@
+/* Products of groups of rows with a matrix each. The tiles of all groups are handed out
+ * together; where they lie is read from the offsets, which are there before the call. A row
+ * has the same sums whatever group it is in and however it is cut: by our own kernels alone,
+ * with blocks of k that depend on k. */
+#include <stddef.h>
+
+#include "amx.h"
+#include "gemm.h"
+#include "tile.h"
+
+enum {
+  ROWS = 256, COLUMNS = 768, /* of the largest tile: a block of A and the sums fit into the L2 cache */
+  TILES = 32, NARROW = 192   /* tiles are made narrower, to NARROW, until there are TILES, so that threads end together */
+};
+
+/* f16's AMX kernel makes products again where it meets NaN, of all rows near it; and a
+ * kernel's own way from whole micro tiles to C may round others than the rest's. */
+static gemm_kernel kernel_of(const mt_grouped_matmul_args *a) {
+  gemm_kernel kr = a->a.dtype == MT_BF16 && mt_amx() ? *mt_gemm_amx() : *mt_gemm_kernels()->f32;
+  kr.finish = NULL;
+  return kr;
+}
+
+typedef struct {
+  gemm_kernel kernel;
+  int64_t groups, m, n, k; /* m or k is 0: that of a group is its number of rows */
+  int64_t columns;         /* of a tile */
+} grouped_plan;
+
+static int64_t rows_of(const mt_grouped_matmul_args *a, int64_t group) {
+  const int32_t *offsets = a->offsets.data;
+  return offsets[group + 1] - offsets[group];
+}
+
+static gemm_grid grid_of(const mt_grouped_matmul_args *a, const grouped_plan *p, int64_t group) {
+  int64_t rows = rows_of(a, group), m = a->trans_a ? p->m : rows;
+  if (rows == 0 || m == 0 || p->n == 0) return (gemm_grid){0};
+  gemm_grid g = {.rows = gemm_up(gemm_ceil(m, gemm_ceil(m, ROWS)), p->kernel.mr), .columns = p->columns};
+  g.down = gemm_ceil(m, g.rows);
+  g.across = gemm_ceil(p->n, g.columns);
+  return g;
+}
+
+static int64_t all_tiles(const mt_grouped_matmul_args *a, const grouped_plan *p) {
+  int64_t tiles = 0;
+  for (int64_t group = 0; group < p->groups; group++) {
+    gemm_grid g = grid_of(a, p, group);
+    tiles += g.down * g.across;
+  }
+  return tiles;
+}
+
+static grouped_plan plan_of(const mt_grouped_matmul_args *a) {
+  grouped_plan p = {.kernel = kernel_of(a), .groups = a->offsets.shape[0] - 1, .m = a->trans_a ? mt_last(&a->a) : 0, .n = mt_last(&a->c), .k = a->trans_a ? 0 : mt_last(&a->a)};
+  for (int64_t pieces = gemm_ceil(p.n, COLUMNS);; pieces++) {
+    p.columns = gemm_up(gemm_ceil(p.n, mt_max(1, pieces)), p.kernel.nr);
+    if (p.columns <= NARROW || all_tiles(a, &p) >= TILES) return p;
+  }
+}
+
+static char *matrix(const mt_tensor *t, int64_t group) { return (char *)t->data + group * t->stride[0] * mt_element(t->dtype); }
+
+static gemm_operand operand(char *data, int64_t stride, int32_t dtype, int32_t transposed) {
+  return transposed ? (gemm_operand){data, 1, stride, dtype} : (gemm_operand){data, stride, 1, dtype};
+}
+
+/* The group's product. */
+static gemm_job job_of(const mt_grouped_matmul_args *a, const grouped_plan *p, int64_t group) {
+  int64_t first = ((const int32_t *)a->offsets.data)[group], rows = rows_of(a, group);
+  gemm_job job = {.n = p->n, .dtype = a->a.dtype, .c_dtype = a->c.dtype, .epilogue = MT_NO_EPILOGUE};
+  job.a = operand(mt_row(&a->a, first), a->a.stride[0], a->a.dtype, a->trans_a);
+  if (a->trans_a) {
+    job.b = operand(mt_row(&a->b, first), a->b.stride[0], a->b.dtype, 0);
+    job.c = matrix(&a->c, group), job.ldc = a->c.stride[1];
+    job.m = p->m, job.k = rows, job.accumulate = 1;
+  } else {
+    job.b = operand(matrix(&a->b, group), a->b.stride[1], a->b.dtype, a->trans_b);
+    job.c = mt_row(&a->c, first), job.ldc = a->c.stride[0];
+    job.m = rows, job.k = p->k;
+    job.bias = mt_given(&a->bias) ? matrix(&a->bias, group) : NULL;
+  }
+  return job;
+}
+
+static int64_t tiles(const void *args, int32_t phase) {
+  if (phase > 0) return 0;
+  grouped_plan p = plan_of(args);
+  return all_tiles(args, &p);
+}
+
+static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_grouped_matmul_args *a = args;
+  grouped_plan p = plan_of(a);
+  int64_t group = 0;
+  gemm_grid g;
+  for (;; group++) {
+    g = grid_of(a, &p, group);
+    if (tile < g.down * g.across) break;
+    tile -= g.down * g.across;
+  }
+  gemm_job job = job_of(a, &p, group);
+  gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k, .depth = gemm_depth(&p.kernel, job.k)};
+  mt_gemm_own(&p.kernel, &job, &part, ctx->workspace);
+  return 0;
+}
+
+const mt_op mt_cpu_grouped_matmul = {.tiles = tiles, .scratch = NULL, .run = run};
