@@ -15,6 +15,8 @@ type experts struct {
 	fc1, fc2 *mpu.ExpertLinear
 	kind     device.Activation
 	at       weighing
+
+	forgetActs bool // activations are not kept, but made again (--recompute-modules moe_act)
 }
 
 // weighing is where the weight of a choice is multiplied.
@@ -58,7 +60,7 @@ func (x *experts) params() []*mpu.Param { return append(x.fc1.Params(), x.fc2.Pa
 type expertsSaved struct {
 	in  Tensor // [places, h]: what went into fc1
 	pre Tensor // [places, fc1 rows here]: into the activation
-	act Tensor // [places, ffn/etp]: of the activation, not weighted
+	act Tensor // [places, ffn/etp]: of the activation, not weighted; none: forgotten
 	out Tensor // [places, h]: of fc2, where the weight comes after it
 }
 
@@ -66,17 +68,25 @@ type expertsSaved struct {
 func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, last bool) (out Tensor) {
 	d, at := p.D, saved.sent
 	places := at.X.Shape[0]
-	k := &expertsSaved{in: at.X, pre: s.Alloc(p.DType, places, x.fc1.Weight.Shape[1]), act: s.Alloc(p.DType, places, x.fc2.Weight.Shape[2])}
+	k := &expertsSaved{in: at.X, pre: s.Alloc(p.DType, places, x.fc1.Weight.Shape[1])}
 	saved.experts = k
+	acts := s
+	if x.forgetActs {
+		acts = tmp
+	}
+	act := acts.Alloc(p.DType, places, x.fc2.Weight.Shape[2])
+	if !x.forgetActs {
+		k.act = act
+	}
 	if x.at == weighInput {
 		k.in = s.Like(at.X)
 		d.ScaleRows(k.in, at.X, at.Weights)
 	}
 	x.fc1.Forward(d, k.pre, k.in, at.Offsets)
-	d.ActivationForward(device.ActivationForwardArgs{Y: k.act, X: k.pre, Kind: x.kind})
+	d.ActivationForward(device.ActivationForwardArgs{Y: act, X: k.pre, Kind: x.kind})
 	if x.at == weighOutput {
 		k.out = s.Like(at.X)
-		x.fc2.Forward(d, k.out, k.act, at.Offsets)
+		x.fc2.Forward(d, k.out, act, at.Offsets)
 	}
 	if !last {
 		return out
@@ -86,7 +96,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 		d.ScaleRows(out, k.out, at.Weights)
 		return out
 	}
-	x.fc2.Forward(d, out, x.weighted(p, tmp, k.act, at), at.Offsets)
+	x.fc2.Forward(d, out, x.weighted(p, tmp, act, at), at.Offsets)
 	return out
 }
 
@@ -113,6 +123,10 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 	}
 	if x.at == weighOutput {
 		unweigh(dout, k.out)
+	}
+	if !k.act.Given() {
+		k.act = tmp.Alloc(p.DType, at.X.Shape[0], x.fc2.Weight.Shape[2])
+		d.ActivationForward(device.ActivationForwardArgs{Y: k.act, X: k.pre, Kind: x.kind})
 	}
 	dact := tmp.Like(k.act)
 	x.fc2.Backward(d, dact, dout, x.weighted(p, tmp, k.act, at), at.Offsets)

@@ -300,6 +300,8 @@ func TestRecomputeChangesNoBit(t *testing.T) {
 		{Granularity: "selective", Modules: []string{"mlp"}},
 		{Granularity: "selective", Modules: []string{"layernorm"}},
 		{Granularity: "selective", Modules: []string{"core_attn", "mlp", "layernorm"}},
+		{Granularity: "selective", Modules: []string{"moe"}},
+		{Granularity: "selective", Modules: []string{"moe_act", "shared_experts"}},
 	}
 	for name, m := range shapes() {
 		plain := newRig(t, m, device.F32, model.Recompute{})

@@ -24,15 +24,17 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	name := l.name()
 	l.attention = newAttention(m, number, name+".self_attention", p)
 	l.first = branch{norm: newNorm(m, name+".input_layernorm", m.HiddenSize).outside(p), half: l.attention, place: "attention_output", forgetNorm: f.Norms}
-	l.second = branch{norm: newNorm(m, name+".pre_mlp_layernorm", m.HiddenSize).outside(p), half: newSecondHalf(m, number, name+".mlp", p), place: "mlp_output",
-		forgetNorm: f.Norms, forgetHalf: f.MLP}
+	l.second = branch{norm: newNorm(m, name+".pre_mlp_layernorm", m.HiddenSize).outside(p), half: newSecondHalf(m, number, name+".mlp", p, f), place: "mlp_output", forgetNorm: f.Norms, forgetHalf: f.MLP}
+	if m.MixtureAt(number) {
+		l.second.forgetHalf = f.Mixture
+	}
 	return l
 }
 
 // newSecondHalf is the layer's MLP or mixture of experts.
-func newSecondHalf(m *spec.Model, number int, name string, p Parallel) half {
+func newSecondHalf(m *spec.Model, number int, name string, p Parallel, f Forget) half {
 	if m.MixtureAt(number) {
-		return newMixture(m, number, name, p)
+		return newMixture(m, number, name, p, f)
 	}
 	return newMLP(m, name, p)
 }

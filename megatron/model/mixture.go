@@ -15,10 +15,12 @@ type mixture struct {
 	dispatch *mpu.Dispatcher
 	experts  *experts
 	shared   *sharedExpert // nil: none
+	forget   Forget
 }
 
-func newMixture(m *spec.Model, layer int, name string, p Parallel) *mixture {
-	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m)}
+func newMixture(m *spec.Model, layer int, name string, p Parallel, f Forget) *mixture {
+	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m), forget: f}
+	x.experts.forgetActs = f.ExpertActs
 	if m.Experts.SharedFFN > 0 {
 		x.shared = newSharedExpert(m, name+".shared_experts", p)
 	}
@@ -61,8 +63,8 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 	defer tmp.Release()
 	out := x.experts.forward(p, s, tmp, saved, y.Given())
 	if x.shared != nil {
-		if saved.shared, err = x.shared.forward(p, s, y, in); err != nil || !y.Given() {
-			return saved, err
+		if err := x.forwardShared(p, s, tmp, saved, y, in); err != nil {
+			return nil, err
 		}
 	}
 	if !y.Given() {
@@ -79,6 +81,27 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 		p.D.Add(y, y, combined)
 	}
 	return saved, nil
+}
+
+// forwardShared sets y = shared(x).
+func (x *mixture) forwardShared(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, y, in Tensor) (err error) {
+	if x.forget.Shared {
+		_, err = x.shared.forward(p, tmp, y, in)
+		return err
+	}
+	saved.shared, err = x.shared.forward(p, s, y, in)
+	return err
+}
+
+// backwardShared sets dx = shared'(x)·dy.
+func (saved *mixtureSaved) backwardShared(p *Pass, s *device.Scope, dx, dy, in Tensor) (err error) {
+	shared := saved.shared
+	if shared == nil {
+		if shared, err = saved.mixture.shared.forward(p, s, Tensor{}, in); err != nil {
+			return err
+		}
+	}
+	return shared.backward(p, dx, dy, in)
 }
 
 // backward sets dx from dy; x is forward's input.
@@ -98,11 +121,12 @@ func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 	more := s.Like(dx)
 	x.router.backward(p, saved.routed, more, dweights, in)
 	p.D.Add(dx, dx, more)
-	if saved.shared != nil {
-		if err := saved.shared.backward(p, more, dy, in); err != nil {
-			return err
-		}
-		p.D.Add(dx, dx, more)
+	if x.shared == nil {
+		return nil
 	}
+	if err := saved.backwardShared(p, s, more, dy, in); err != nil {
+		return err
+	}
+	p.D.Add(dx, dx, more)
 	return nil
 }

@@ -12,6 +12,10 @@ import (
 type Forget struct {
 	MLP   bool // what lies between fc1 and fc2
 	Norms bool // the normed inputs
+
+	Mixture    bool // all that a mixture of experts keeps, its router's choice too
+	ExpertActs bool // the experts' activations
+	Shared     bool // what the shared expert keeps
 }
 
 // Recompute is activation recomputation (Korthikanti et al., arXiv 2205.05198).
@@ -33,8 +37,14 @@ func (r Recompute) forget() (f Forget, err error) {
 			f.MLP = true
 		case "layernorm":
 			f.Norms = true
+		case "moe":
+			f.Mixture = true
+		case "moe_act":
+			f.ExpertActs = true
+		case "shared_experts":
+			f.Shared = true
 		default:
-			return f, fmt.Errorf("--recompute-modules %s: this model has core_attn, mlp and layernorm", m)
+			return f, fmt.Errorf("--recompute-modules %s: a model has core_attn, mlp and layernorm, with experts moe, moe_act and shared_experts too", m)
 		}
 	}
 	return f, nil
