@@ -13,14 +13,15 @@ import (
 
 // EventOptions say what of a step goes into event files, beside what always does.
 type EventOptions struct {
-	Queue      int // entries between flushes
-	Every      int // steps between entries; 0: none of training
-	Throughput bool
-	LossScale  bool
-	Ranks      bool // "world-size"
-	Memory     bool
-	Timers     bool // with each log line
-	Perplexity bool // of evaluations
+	Queue         int // entries between flushes
+	Every         int // steps between entries; 0: none of training
+	Throughput    bool
+	LossScale     bool
+	Ranks         bool // "world-size"
+	Memory        bool
+	Timers        bool // with each log line
+	Perplexity    bool // of evaluations
+	MixtureLayers bool // balancing losses of each layer of experts
 }
 
 // Events writes a TensorBoard event file. Not for several goroutines.
@@ -151,9 +152,21 @@ func (e *Events) training(s *Step) {
 	for _, loss := range s.MoE {
 		e.Scalar(loss.Name, loss.Value, n)
 	}
+	if e.options.MixtureLayers {
+		e.mixtures(s, n)
+	}
 	e.Scalar("iteration-time", s.Elapsed.Seconds(), n)
 	if e.options.Throughput {
 		e.Scalar("throughput", s.TFLOPs(), n)
+	}
+}
+
+// mixtures are the losses of each layer of experts, under Megatron's names.
+func (e *Events) mixtures(s *Step, n int64) {
+	for _, layer := range s.MoELayers {
+		for _, loss := range layer.Losses {
+			e.Scalar(fmt.Sprintf("moe/%s_layer_%d", loss.Name, layer.Number), loss.Value, n)
+		}
 	}
 }
 

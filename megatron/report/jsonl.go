@@ -63,6 +63,8 @@ type Trained struct {
 	TFLOPs              Number            `json:"tflops_per_device"`
 	MFU                 Number            `json:"mfu,omitempty"`
 	MemoryBytes         int64             `json:"memory_bytes,omitempty"`
+	BalancingLoss       map[string]Number `json:"balancing_loss,omitempty"`
+	Experts             []Balance         `json:"experts,omitempty"`
 }
 
 // entry is the line of a step.
@@ -85,8 +87,19 @@ func trained(s *Step) *Trained {
 		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), Skipped: s.Skipped,
 		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
 		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
-		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated,
+		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, BalancingLoss: values(s.MoE), Experts: balances(s),
 	}
+}
+
+// values by name; nil where there are none.
+func values(list []Value) (all map[string]Number) {
+	for _, v := range list {
+		if all == nil {
+			all = map[string]Number{}
+		}
+		all[v.Name] = Number(v.Value)
+	}
+	return all
 }
 
 // phases are the seconds of a step's parts, by name.

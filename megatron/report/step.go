@@ -17,13 +17,6 @@ type Value struct {
 	Value float64
 }
 
-// MixtureLayer is what one layer of experts tells of a step.
-type MixtureLayer struct {
-	Number int       // 0-based
-	Losses []Value   // balancing losses of it, without their coefficients
-	Tokens []float64 // that each expert was given, of all ranks
-}
-
 // Step is everything that one training step tells, or one evaluation, which has the
 // first group of fields alone. Pointers that are nil were not asked for, or are not known.
 type Step struct {

@@ -88,7 +88,7 @@ func (l *logger) metrics() (report.Sink, error) {
 
 // events are what goes into TensorBoard's files.
 func (c *Log) events() report.EventOptions {
-	return report.EventOptions{Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard,
+	return report.EventOptions{MixtureLayers: c.MoEPerLayer, Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard,
 		Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Timers: c.TimersToTensorboard, Perplexity: c.ValidationPPLTensorboard}
 }
 
