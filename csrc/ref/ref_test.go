@@ -11,6 +11,9 @@ import (
 // Claim: the table's cases are sound: they repeat, inputs stay, gaps stay.
 func TestValues(t *testing.T) { devicetest.Values(t, ref.Open()) }
 
+// Claim (op_experts.go): a row of a grouped product does not depend on the others.
+func TestRowsAlone(t *testing.T) { devicetest.RowsAlone(t, ref.Open()) }
+
 // Claim: what a device does not know, it refuses.
 func TestRefusals(t *testing.T) { devicetest.Refusals(t, ref.Open()) }
 

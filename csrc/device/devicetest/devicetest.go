@@ -40,7 +40,7 @@ func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
 		matmulCases, normCases, activationCases, ropeCases, attentionCases, embeddingCases,
-		crossEntropyCases, dropoutCases, elementwiseCases, statsCases, optimizerCases,
+		crossEntropyCases, dropoutCases, elementwiseCases, statsCases, optimizerCases, routerCases, expertCases,
 	} {
 		all = append(all, family()...)
 	}
