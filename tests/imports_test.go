@@ -22,7 +22,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "fault flags hint notes "
+	base    = "fault flags hint notes whole "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
@@ -79,6 +79,7 @@ var importTable = []row{
 	{"tests", "mpu/comm ", "starts the program; reads what its ranks recorded, and knocks at their doors"},
 	{"flags", "fault", "reads a command line"},
 	{"notes", "fault", "what people are told: a line each on stderr"},
+	{"whole", "fault", "how every file comes into being: whole or not at all"},
 	{"hint", "", "asks the system for what only makes a run faster"},
 	{"fault", "", "the bottom: every package may return one"},
 }

@@ -8,19 +8,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"monotron/fault"
 	"monotron/megatron/formats"
+	"monotron/whole"
 )
 
 const (
 	trackerName = "latest_checkpointed_iteration.txt"
 	iterPrefix  = "iter_"
-	tmpPrefix   = ".tmp-" // being written, or being removed
-	oldPrefix   = ".old-" // aside while its successor takes the name
+	tmpPrefix   = whole.Prefix // being written, or being removed
+	oldPrefix   = ".old-"      // aside while its successor takes the name
 )
 
 // ErrNone is in the chain of Load's and Latest's error when a folder has no
@@ -174,7 +176,7 @@ func (d disk) clean(dir, tag string) error {
 		name := e.Name()
 		path := filepath.Join(dir, name)
 		switch {
-		case strings.HasPrefix(name, tmpPrefix) && !strings.HasSuffix(name, "-"+tag):
+		case unfinished(name) && !strings.HasSuffix(name, "-"+tag):
 			err = d.remove(path)
 		case strings.HasPrefix(name, oldPrefix+iterPrefix):
 			err = d.putBack(path, filepath.Join(dir, strings.TrimPrefix(name, oldPrefix)))
@@ -184,6 +186,14 @@ func (d disk) clean(dir, tag string) error {
 		}
 	}
 	return nil
+}
+
+// unfinished tells whether a name in a save folder is that of a save under way or killed.
+// Other files may be made there at the same time, such as a profile.
+func unfinished(name string) bool {
+	of, made := strings.CutPrefix(name, tmpPrefix)
+	return made && slices.ContainsFunc([]string{iterPrefix, formats.ReleaseName, formats.TrackerName, "native-", "probe-"},
+		func(what string) bool { return strings.HasPrefix(of, what) })
 }
 
 func (d disk) putBack(old, name string) error {
