@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	trackerName = "latest_checkpointed_iteration.txt"
+	trackerName = formats.TrackerName
 	iterPrefix  = "iter_"
 	tmpPrefix   = whole.Prefix // being written, or being removed
 	oldPrefix   = ".old-"      // aside while its successor takes the name
@@ -101,23 +101,11 @@ func IsOne(dir string) bool {
 
 // readTracker is the iteration that the tracker file names.
 func readTracker(dir string) (int64, error) {
-	path := filepath.Join(dir, trackerName)
-	st, err := os.Stat(path)
-	if err != nil {
-		return 0, err
+	t, err := formats.ReadTracker(dir)
+	if err == nil && t.Release {
+		err = fmt.Errorf("%s names a release, not an iteration", filepath.Join(dir, trackerName))
 	}
-	if !st.Mode().IsRegular() || st.Size() > 64 {
-		return 0, fmt.Errorf("%s is no file of one number", path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s holds %q, not an iteration", path, text)
-	}
-	return n, nil
+	return t.Iteration, err
 }
 
 // Latest is the iteration that Load takes first: the tracker's, or the newest
