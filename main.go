@@ -6,21 +6,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/cpu"
 	"monotron/csrc/cuda"
 	"monotron/csrc/device"
-	"monotron/csrc/gpus"
 	"monotron/csrc/ref"
 	_ "monotron/csrc/start" // looks at the process's limits
 	"monotron/fault"
 	"monotron/flags"
 	"monotron/megatron/pretrain"
 	"monotron/mpu/comm/launched"
-	"monotron/notes"
+	"monotron/mpu/ranks/devices"
 	"monotron/tools/bench"
 	"monotron/tools/convert"
 	"monotron/tools/diff"
@@ -114,80 +112,9 @@ func commands() []*cli.Command {
 	}
 }
 
-// openDevice makes a device by its --device name. auto is the fastest that
-// this build and machine have.
-func openDevice(name string) (*device.Device, error) {
-	switch name {
-	case "ref":
-		return ref.Open(), nil
-	case "cpu":
-		d, err := cpu.Open()
-		return d, fault.With(fault.Usage, err)
-	case "auto", "":
-		d, err := cuda.Open(localRank())
-		if err == nil {
-			return d, nil
-		}
-		if err := without(err); err != nil {
-			return nil, err
-		}
-		if d, err := cpu.Open(); err == nil {
-			return d, nil
-		}
-		return ref.Open(), nil
-	case "cuda":
-		if err := seated(); err != nil {
-			return nil, err
-		}
-		d, err := cuda.Open(localRank())
-		return d, fault.With(fault.Usage, err)
-	}
-	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto, cuda, cpu and ref", name)
-}
-
-// without lets auto go on without a GPU, and says why where there is a library for one. Not
-// where other ranks of this host have theirs: one slow rank holds up all.
-func without(why error) error {
-	rank := localRank()
-	if rank > 0 {
-		if first, err := cuda.Open(0); err == nil {
-			first.Close()
-			return fault.Errorf(fault.Usage, "--device auto: rank 0 of this host has a GPU, rank %d has none: %w for all", rank, why)
-		}
-	}
-	if rank == 0 && cuda.Wanted() {
-		told.Do(func() { notes.Stderr().From("device").Warn("device auto: %v", why) })
-	}
-	return nil
-}
-
-var told sync.Once
-
-// localRank is the GPU of this process: its number among those of the host, or
-// the one that its launcher left visible.
-func localRank() int {
-	if shown := os.Getenv("CUDA_VISIBLE_DEVICES"); shown != "" && !strings.Contains(shown, ",") {
-		return 0
-	}
-	if p, err := launched.Find(os.Getenv); err == nil && p != nil {
-		return p.Local
-	}
-	return 0
-}
-
-// seated says when this host's ranks outnumber the GPUs that are visible. Where the
-// driver cannot be asked, opening the device says more.
-func seated() error {
-	p, err := launched.Find(os.Getenv)
-	s, unknown := gpus.Look()
-	if err != nil || unknown != nil || p == nil {
-		return err
-	}
-	value, set := os.LookupEnv("CUDA_VISIBLE_DEVICES")
-	shown := gpus.Environment{Value: value, Set: set}
-	if visible, err := s.Visible(shown); err == nil && len(visible) == 1 && p.LocalSize > 1 && len(s.GPUs) >= p.LocalSize {
-		return nil // the launcher has left each rank its own
-	}
-	_, err = s.Seat(shown, p.Local, p.LocalSize)
-	return err
-}
+// openDevice opens a device by its --device name; auto takes the first of these that opens.
+var openDevice = devices.Opener(
+	devices.Kind{Name: "cuda", Open: cuda.Open, OnePerRank: true, Wanted: cuda.Wanted},
+	devices.Everywhere("cpu", cpu.Open),
+	devices.Everywhere("ref", func() (*device.Device, error) { return ref.Open(), nil }),
+)

@@ -9,6 +9,7 @@ import (
 
 	"monotron/fault"
 	"monotron/hint"
+	"monotron/whole"
 )
 
 // newFile is a file that has its final name only once it is complete: written
@@ -23,8 +24,11 @@ type newFile struct {
 
 // createFile starts a file under a temporary name of its own.
 func createFile(path string) (*newFile, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	return openedFile(path, f, err)
+	f, err := whole.Create(path, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	return buffered(path, f.File), nil
 }
 
 // partial is the name of an unfinished file that a later run can continue.
@@ -35,10 +39,12 @@ func partial(path string) string {
 // continueFile opens the unfinished file of path, cut to its first `at` bytes;
 // shorter ones are an error. Nobody else may be writing it.
 func continueFile(path string, at int64) (*newFile, error) {
-	f, err := os.OpenFile(partial(path), os.O_RDWR|os.O_CREATE, 0o644)
-	n, err := openedFile(path, f, err)
+	f, err := os.OpenFile(partial(path), os.O_RDWR|os.O_CREATE, 0o666)
+	if os.IsNotExist(err) {
+		return nil, fault.Errorf(fault.IO, "%s cannot be written: there is no folder %s", path, filepath.Dir(path))
+	}
 	if err != nil {
-		return nil, err
+		return nil, fault.With(fault.IO, err)
 	}
 	if err := lockFile(f); err != nil {
 		f.Close()
@@ -55,6 +61,7 @@ func continueFile(path string, at int64) (*newFile, error) {
 		f.Close()
 		return nil, fault.With(fault.IO, err)
 	}
+	n := buffered(path, f)
 	n.at, n.sent = at, at
 	return n, nil
 }
@@ -64,14 +71,8 @@ func seekTo(f *os.File, at int64) error {
 	return err
 }
 
-func openedFile(path string, f *os.File, err error) (*newFile, error) {
-	if os.IsNotExist(err) {
-		return nil, fault.Errorf(fault.NoInput, "%s: the folder does not exist", path)
-	}
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	return &newFile{Writer: bufio.NewWriterSize(f, 1<<18), file: f, path: path}, nil
+func buffered(path string, f *os.File) *newFile {
+	return &newFile{Writer: bufio.NewWriterSize(f, 1<<18), file: f, path: path}
 }
 
 // aheadBytes is how much waits before its way to the disk is begun. What went
@@ -106,7 +107,7 @@ func (n *newFile) save() error {
 
 // sync makes the content safe under the temporary name.
 func (n *newFile) sync() error {
-	err := errors.Join(n.Flush(), n.file.Chmod(0o644), n.file.Sync(), n.file.Close())
+	err := errors.Join(n.Flush(), n.file.Sync(), n.file.Close())
 	if err != nil {
 		return fault.Errorf(fault.IO, "%s: %w", n.path, err)
 	}
@@ -114,12 +115,7 @@ func (n *newFile) sync() error {
 }
 
 // publish gives a synced file its name.
-func (n *newFile) publish() error {
-	if err := os.Rename(n.file.Name(), n.path); err != nil {
-		return fault.With(fault.IO, err)
-	}
-	return nil
-}
+func (n *newFile) publish() error { return whole.Publish(n.file.Name(), n.path) }
 
 // abort removes the temporary file; after publish it does nothing.
 func (n *newFile) abort() {
@@ -127,35 +123,13 @@ func (n *newFile) abort() {
 	os.Remove(n.file.Name())
 }
 
-// syncDir makes renames in a folder last. Some file systems cannot; then the
-// rename itself is all there is.
-func syncDir(path string) {
-	if d, err := os.Open(path); err == nil {
-		_ = d.Sync()
-		d.Close()
-	}
-}
-
-// WriteFile writes data to path in that way.
-func WriteFile(path string, data ...[]byte) error {
-	n, err := createFile(path)
-	if err != nil {
-		return err
-	}
-	return n.write(data)
-}
-
-// RewriteFile is WriteFile for a path that one process writes at a time: what a
+// RewriteFile makes the file path of data. One process writes it at a time: what a
 // killed one leaves is overwritten.
 func RewriteFile(path string, data ...[]byte) error {
 	n, err := continueFile(path, 0)
 	if err != nil {
 		return err
 	}
-	return n.write(data)
-}
-
-func (n *newFile) write(data [][]byte) error {
 	defer n.abort()
 	for _, d := range data {
 		if _, err := n.Write(d); err != nil {

@@ -7,9 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"monotron/fault"
+	"monotron/whole"
 )
 
 // Format is how a Builder's tokens are laid out in files.
@@ -255,7 +255,6 @@ func (b *Builder) Publish() error {
 	if err == nil && b.Format.hasIndex() {
 		err = b.idx.publish()
 	}
-	syncDir(filepath.Dir(b.Prefix))
 	return err
 }
 
@@ -271,12 +270,11 @@ func PublishPrepared(c BuilderConfig) error {
 		}
 	}
 	for _, name := range names {
-		if err := os.Rename(partial(name), name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault.With(fault.IO, err)
+		if err := whole.Publish(partial(name), name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	RemovePartial(c)
-	syncDir(filepath.Dir(c.Prefix))
 	return nil
 }
 

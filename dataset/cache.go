@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"monotron/fault"
+	"monotron/whole"
 )
 
 // cache keeps index arrays in files, under Megatron's names. Files are only ever
@@ -119,10 +120,10 @@ func writeArrays(dir, hash, class string, split Split, description string, array
 	}
 	var err error
 	for what, a := range arrays {
-		err = errors.Join(err, WriteFile(cacheFile(dir, hash, class, split, what), a.NPYHeader(), a.Data))
+		err = errors.Join(err, whole.WriteFile(cacheFile(dir, hash, class, split, what), 0o666, a.NPYHeader(), a.Data))
 	}
 	if err == nil {
-		err = WriteFile(cacheFile(dir, hash, class, split, "description.txt"), []byte(description))
+		err = whole.WriteFile(cacheFile(dir, hash, class, split, "description.txt"), 0o666, []byte(description))
 	}
 	return err
 }

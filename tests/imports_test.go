@@ -22,7 +22,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "fault flags hint notes "
+	base    = "fault flags hint notes whole "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
@@ -36,7 +36,7 @@ const devices = "csrc/ref csrc/cpu csrc/cuda "
 
 // importTable is design.md section 2: arrows point down.
 var importTable = []row{
-	{"", "tools tools/internal megatron/pretrain csrc/start " + trainer + devices, "main names the commands and registers the devices"},
+	{"", "tools tools/internal megatron/pretrain csrc/start mpu/ranks/devices " + trainer + devices, "main names the commands and registers the devices"},
 	{"tools", "tools/internal " + trainer, "one folder a command; what two tools share belongs below them"},
 	{"tools/internal", kernels + "tokenizer ", "how every tool reads its command line and opens its device, no more"},
 	{"megatron/pretrain", trainer, "pretrain_gpt only joins arguments and training"},
@@ -53,6 +53,7 @@ var importTable = []row{
 	{"megatron/internal", "", "what tests of several packages find their files with"},
 	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
 	{"mpu/ranks", kernels + engines + "mpu/comm mpu/topology", "makes, watches and ends ranks; knows groups, and nothing of what is done in them"},
+	{"mpu/ranks/devices", kernels + "csrc/gpus mpu/comm", "which device a rank computes on; main says which there are"},
 	{"mpu/comm", kernels, "what ranks do together, as a value; knows no engine and no layer"},
 	{"mpu/comm/sums", kernels + "mpu/comm", "adds what ranks bring, wherever they are: the bits are the same"},
 	{"mpu/comm/inproc", kernels + "mpu/comm mpu/comm/sums", "an engine: ranks that are goroutines; knows no other engine"},
@@ -79,6 +80,7 @@ var importTable = []row{
 	{"tests", "mpu/comm ", "starts the program; reads what its ranks recorded, and knocks at their doors"},
 	{"flags", "fault", "reads a command line"},
 	{"notes", "fault", "what people are told: a line each on stderr"},
+	{"whole", "fault", "how every file comes into being: whole or not at all"},
 	{"hint", "", "asks the system for what only makes a run faster"},
 	{"fault", "", "the bottom: every package may return one"},
 }

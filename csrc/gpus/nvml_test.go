@@ -4,6 +4,7 @@ package gpus
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -164,5 +165,28 @@ func TestXid(t *testing.T) {
 	}
 	if len(lines) != 1 || lines[0] != "GPU 6: Xid 79: the GPU fell off the bus: power, heat or seating" {
 		t.Errorf("%q", lines)
+	}
+}
+
+// TestShares: each rank gets a GPU of its own, by the name that the user wrote, where
+// there are enough.
+func TestShares(t *testing.T) {
+	s := looked(t, eight())
+	for _, c := range []struct {
+		env   Environment
+		ranks int
+		want  []string
+	}{
+		{Environment{}, 3, []string{"0", "1", "2"}},
+		{Environment{}, 9, nil},
+		{Environment{"5, 2,7", true}, 2, []string{"5", "2"}},
+		{Environment{"5,2", true}, 3, nil},
+		{Environment{"MIG-a,MIG-b", true}, 2, []string{"MIG-a", "MIG-b"}},
+		{Environment{"", true}, 1, nil},
+		{Environment{"9", true}, 1, nil},
+	} {
+		if got := s.Shares(c.env, c.ranks); !slices.Equal(got, c.want) {
+			t.Errorf("%+v for %d ranks: %q, want %q", c.env, c.ranks, got, c.want)
+		}
 	}
 }

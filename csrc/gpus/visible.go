@@ -2,11 +2,14 @@ package gpus
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
 	"monotron/fault"
 )
+
+const variable = "CUDA_VISIBLE_DEVICES"
 
 // Environment is CUDA_VISIBLE_DEVICES: which GPUs CUDA shows a process, and in
 // which order.
@@ -14,6 +17,9 @@ type Environment struct {
 	Value string
 	Set   bool
 }
+
+// One: a single entry is shown to this process, as by a launcher that gives each rank its own.
+func (e Environment) One() bool { return e.Value != "" && !strings.Contains(e.Value, ",") }
 
 // Visible are the GPUs that CUDA will show, in its order. As CUDA does, it ends
 // at the first entry that names no GPU; that is an error here, for half a list
@@ -87,6 +93,42 @@ func (s Survey) Seat(e Environment, rank, ranks int) (GPU, error) {
 			"(--nproc-per-node %d or --world-size %d), or show more GPUs", len(shown), ranks, e.where(len(s.GPUs)), len(shown), len(shown), len(shown))
 	}
 	return shown[rank], nil
+}
+
+// Shares is Survey.Shares of this host. Where the driver cannot be asked, what
+// CUDA_VISIBLE_DEVICES names is believed.
+func Shares(ranks int) []string {
+	e := Here()
+	if s, err := Look(); err == nil {
+		return s.Shares(e, ranks)
+	}
+	if list := strings.Split(e.Value, ","); e.Value != "" && len(list) >= ranks {
+		return list[:ranks]
+	}
+	return nil
+}
+
+// Shares is what CUDA_VISIBLE_DEVICES has to be for each of the ranks of a host, one GPU
+// a rank; nil where there are too few, or somebody has chosen in a way that is not understood.
+func (s Survey) Shares(e Environment, ranks int) []string {
+	shown, err := s.Visible(e)
+	if err != nil || len(shown) < ranks {
+		return nil
+	}
+	names := make([]string, ranks)
+	for i := range names {
+		names[i] = strconv.Itoa(shown[i].Index)
+		if e.Set { // as it was written: a MIG slice has no index
+			names[i] = strings.TrimSpace(strings.Split(e.Value, ",")[i])
+		}
+	}
+	return names
+}
+
+// Here is this process's environment.
+func Here() Environment {
+	value, set := os.LookupEnv(variable)
+	return Environment{value, set}
 }
 
 func (e Environment) where(have int) string {

@@ -9,6 +9,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/formats/bulk"
+	"monotron/whole"
 )
 
 // disk makes every change of the file system that a save makes. Tests hand in
@@ -59,18 +60,7 @@ func (d disk) swap(a, b string) (ok bool, err error) {
 
 // sync makes the names in a folder durable.
 func (d disk) sync(dir string) error {
-	return d.do("sync", dir, func() error {
-		f, err := os.Open(dir)
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		_ = f.Close() // opened for reading
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-			return nil // a file system that keeps names in its own way
-		}
-		return err
-	})
+	return d.do("sync", dir, func() error { return whole.SyncFolder(dir) })
 }
 
 // output is a file being written.

@@ -8,19 +8,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"monotron/fault"
 	"monotron/megatron/formats"
+	"monotron/whole"
 )
 
 const (
-	trackerName = "latest_checkpointed_iteration.txt"
+	trackerName = formats.TrackerName
 	iterPrefix  = "iter_"
-	tmpPrefix   = ".tmp-" // being written, or being removed
-	oldPrefix   = ".old-" // aside while its successor takes the name
+	tmpPrefix   = whole.Prefix // being written, or being removed
+	oldPrefix   = ".old-"      // aside while its successor takes the name
 )
 
 // ErrNone is in the chain of Load's and Latest's error when a folder has no
@@ -99,23 +101,11 @@ func IsOne(dir string) bool {
 
 // readTracker is the iteration that the tracker file names.
 func readTracker(dir string) (int64, error) {
-	path := filepath.Join(dir, trackerName)
-	st, err := os.Stat(path)
-	if err != nil {
-		return 0, err
+	t, err := formats.ReadTracker(dir)
+	if err == nil && t.Release {
+		err = fmt.Errorf("%s names a release, not an iteration", filepath.Join(dir, trackerName))
 	}
-	if !st.Mode().IsRegular() || st.Size() > 64 {
-		return 0, fmt.Errorf("%s is no file of one number", path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s holds %q, not an iteration", path, text)
-	}
-	return n, nil
+	return t.Iteration, err
 }
 
 // Latest is the iteration that Load takes first: the tracker's, or the newest
@@ -174,7 +164,7 @@ func (d disk) clean(dir, tag string) error {
 		name := e.Name()
 		path := filepath.Join(dir, name)
 		switch {
-		case strings.HasPrefix(name, tmpPrefix) && !strings.HasSuffix(name, "-"+tag):
+		case unfinished(name) && !strings.HasSuffix(name, "-"+tag):
 			err = d.remove(path)
 		case strings.HasPrefix(name, oldPrefix+iterPrefix):
 			err = d.putBack(path, filepath.Join(dir, strings.TrimPrefix(name, oldPrefix)))
@@ -184,6 +174,14 @@ func (d disk) clean(dir, tag string) error {
 		}
 	}
 	return nil
+}
+
+// unfinished tells whether a name in a save folder is that of a save under way or killed.
+// Other files may be made there at the same time, such as a profile.
+func unfinished(name string) bool {
+	of, made := strings.CutPrefix(name, tmpPrefix)
+	return made && slices.ContainsFunc([]string{iterPrefix, formats.ReleaseName, formats.TrackerName, "native-", "probe-"},
+		func(what string) bool { return strings.HasPrefix(of, what) })
 }
 
 func (d disk) putBack(old, name string) error {

@@ -69,12 +69,14 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, tra
 
 // tokenWeight: by default a step's gradient is the mean over micro-batches of
 // each one's mean over its counted tokens; per token, the sum (divided by all
-// tokens in the update).
+// tokens in the update). The micro-batches are those of all ranks, so that what
+// flows backward is as large under every layout, and fp16 overflows under all of
+// them or none.
 func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
 	if e.config.CalculatePerTokenLoss {
 		return 1
 	}
-	return 1 / math.Max(1, m.counted()) / float64(micros)
+	return 1 / math.Max(1, m.counted()) / float64(micros*e.rank.Sizes.DP)
 }
 
 // gradFactor is what the main gradients were multiplied by.

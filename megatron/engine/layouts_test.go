@@ -3,7 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
-	"sync"
+	"slices"
 	"testing"
 
 	"monotron/csrc/device"
@@ -24,7 +24,16 @@ func layoutConfig(l Layout) Config {
 // gives the losses that the last rank saw.
 func runLayout(t *testing.T, c Config, steps int) (losses []float64) {
 	t.Helper()
-	var mu sync.Mutex
+	results, loss := trainLayout(t, c, steps)
+	for _, r := range results {
+		losses = append(losses, r.Loss)
+	}
+	return append(losses, loss)
+}
+
+// trainLayout gives what the last rank saw of each step, and the loss after them.
+func trainLayout(t *testing.T, c Config, steps int) (results []Result, loss float64) {
+	t.Helper()
 	batch := testBatch(8, 1, c.SeqLength)
 	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
 		s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
@@ -48,21 +57,43 @@ func runLayout(t *testing.T, c Config, steps int) (losses []float64) {
 				return err
 			}
 			if r.Last() {
-				mu.Lock()
-				losses = append(losses, result.Loss)
-				mu.Unlock()
+				results = append(results, result)
 			}
 		}
 		sum, tokens, err := e.Loss(mine)
 		if r.Last() && err == nil {
-			losses = append(losses, sum/tokens)
+			loss = sum / tokens
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatalf("%+v: %v", c.Layout, err)
 	}
-	return losses
+	return results, loss
+}
+
+// Claim: what flows backward is as large under every layout, so that fp16 skips the
+// same steps: the scale that a run finds does not depend on how many ranks share the batch.
+func TestLayoutsSkipAlike(t *testing.T) {
+	history := func(l Layout) (scales []float64) {
+		c := layoutConfig(l)
+		c.Precision, c.Optimizer.InitialLossScale, c.Optimizer.MinLossScale = FP16, 1<<32, 1
+		c.Optimizer.LossScaleWindow, c.Optimizer.LossHysteresis = 1000, 1
+		results, _ := trainLayout(t, c, 24)
+		for _, r := range results {
+			scales = append(scales, r.Scale)
+		}
+		return scales
+	}
+	want := history(Layout{})
+	if found := want[len(want)-1]; found == 1<<32 || found != want[len(want)-2] {
+		t.Fatalf("one rank's scales do not come to rest: %g", want)
+	}
+	for _, l := range []Layout{{DP: 2}, {DP: 4}, {DP: 8}, {DP: 2, TP: 2}, {DP: 2, PP: 2}} {
+		if got := history(l); !slices.Equal(got, want) {
+			t.Errorf("%+v: scales %g, on one rank %g", l.Sizes(), got, want)
+		}
+	}
 }
 
 // Claim: no layout changes the losses of training beyond rounding.

@@ -55,16 +55,16 @@ func (e *Engine) sumLosses(r *Result, micros int) error {
 }
 
 func (e *Engine) update(r *Result) (err error) {
-	start := time.Now()
 	e.Timers.Start("optimizer", report.LevelStep)
-	c := &e.config
-	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: e.gradFactor(r), PerToken: c.CalculatePerTokenLoss,
+	c, start := &e.config, time.Now()
+	r.Factor = e.gradFactor(r)
+	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: r.Factor,
 		Reduced: e.beforeUpdate, DecoupledLR: e.Scheduler.LRBetween(c.Optimizer.DecoupledLR, c.Optimizer.DecoupledMinLR)})
 	if err != nil {
 		return err
 	}
 	e.Timers.Stop("optimizer")
-	r.Factor, r.UpdateFor = r.Update.Factor, time.Since(start)
+	r.UpdateFor = time.Since(start)
 	return e.device.Sync()
 }
 

@@ -21,11 +21,11 @@ func Single(path string, write func() error) error {
 	if err != nil {
 		return fault.With(fault.IO, err)
 	}
-	if err = write(); err == nil {
-		return ioFault(syncDir(filepath.Dir(filepath.Clean(path))))
-	}
-	for _, dir := range made {
-		_ = os.Remove(dir) // only where nothing else came into it
+	err = write()
+	if err != nil {
+		for _, dir := range made {
+			_ = os.Remove(dir) // only where nothing else came into it
+		}
 	}
 	return err
 }

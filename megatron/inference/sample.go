@@ -17,6 +17,7 @@ type SampleOptions struct {
 	NoRepeatNgram int     // 0: repeats are fine
 	Stop          int32   // the sequence ends with it; negative: none
 	Seed          uint64
+	Number        uint32         // of this sample among those of a prompt: each draws its own
 	Emit          func(id int32) // called with each token as it comes; may be nil
 }
 
@@ -79,7 +80,7 @@ func (o *SampleOptions) choose(logProbs []float64, n int) int32 {
 	if o.TopP > 0 && o.TopP < 1 {
 		order, total = nucleus(order, weights, total, o.TopP)
 	}
-	w := device.Philox(device.StreamKey(o.Seed, "generate"), [4]uint32{uint32(n)})
+	w := device.Philox(device.StreamKey(o.Seed, "generate"), [4]uint32{uint32(n), o.Number})
 	target := float64(w[0]) / (1 << 32) * total
 	for i, id := range order {
 		if target -= weights[i]; target < 0 {

@@ -35,6 +35,6 @@
 //     The step's final gradients are those of Gradients.
 //   - Sums run in rank order, shards are cut by shape: a run repeats bit for bit,
 //     and with exact sums every sharding gives the same bits.
-//   - Gradients are averaged by the factor of the update, not by a pass over them:
-//     Result.Factor includes the number of data-parallel ranks.
+//   - Gradients of data-parallel ranks are added up; the update divides by a factor,
+//     no pass over them does.
 package optimizer

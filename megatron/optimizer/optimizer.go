@@ -61,9 +61,8 @@ func (o *Optimizer) counts(p *mpu.Param) bool {
 type StepArgs struct {
 	LR, WeightDecay float64
 	DecoupledLR     float64 // of word embedding and output layer, with --decoupled-lr
-	Factor          float64 // each rank's gradients carry it: loss scale, and all ranks' tokens where the loss is per token
+	Factor          float64 // the sum of the ranks' gradients carries it: loss scale, and all ranks' tokens where the loss is per token
 	Reduced         func()  // called when the gradients are complete; nil: nobody asks
-	PerToken        bool    // gradients of data-parallel ranks are added up, else averaged (--calculate-per-token-loss)
 }
 
 // asKernel is a setting as the kernels see it. The bias correction must be of the
@@ -75,8 +74,7 @@ type Result struct {
 	GradNorm  float64 // global L2 norm before clipping, without the factor
 	Skipped   bool    // a gradient was not finite somewhere: nothing changed anywhere
 	NonFinite int64
-	Zeros     int64   // exact zeros among the gradients
-	Factor    float64 // Param.Grad, and Gradients, hold the gradients times this
+	Zeros     int64 // exact zeros among the gradients
 }
 
 // Step completes the gradients over the ranks, clips by the global norm and
@@ -89,16 +87,11 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if a.Reduced != nil {
 		a.Reduced()
 	}
-	if !a.PerToken { // the sum is the mean times this; experts too have seen the samples of all these ranks
-		a.Factor *= float64(size(o.groups.Families[mpu.Dense].Data))
-	}
 	o.prepare(a)
 	if err := o.Graph.Run(o.clipAndUpdate); err != nil {
 		return Result{}, err
 	}
-	r := o.result()
-	r.Factor = a.Factor
-	return r, o.gatherAll()
+	return o.result(), o.gatherAll()
 }
 
 // clipAndUpdate is what a step does on the device; what changes from step to step is in

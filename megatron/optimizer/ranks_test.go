@@ -244,11 +244,6 @@ func train(s setup) (out outcome, err error) {
 			err = errors.Join(err, out.grads.put(t))
 		}
 	}
-	for name := range out.grads {
-		for i := range out.grads[name] {
-			out.grads[name][i] /= out.results[len(out.results)-1].Factor
-		}
-	}
 	err = errors.Join(err, out.state.complete(), out.grads.complete())
 	for _, d := range devices {
 		d.Arena.Close()
@@ -289,7 +284,7 @@ func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 					for _, from := range m.sampling(p, me) {
 						sample := from*each + i
 						spoilt := s.spoil == step+1 && sample == toySamples-1 && p == m.units[0][0]
-						m.addGradient(o.device, p, s, sample, seed, 1/float64(each), spoilt)
+						m.addGradient(o.device, p, s, sample, seed, 1./toySamples, spoilt)
 					}
 				}
 				return nil
@@ -692,35 +687,29 @@ func TestPartialGradientsUnderSharding(t *testing.T) {
 	}
 }
 
-// Claim: per token, gradients of data-parallel ranks are added up and divided by
-// the factor, all tokens; else they are averaged (reference, section 8).
-func TestPerTokenSums(t *testing.T) {
-	for _, perToken := range []bool{false, true} {
-		w := inproc.NewWorld(2)
-		err := w.Run(func(rank int) error {
-			d := ref.Open()
-			defer d.Arena.Close()
-			m, err := dataParallel(2)(w, rank, d)
-			if err != nil {
-				return err
-			}
-			o := New(d, toyConfig(""), m.params(), device.F32, m.groups, Sharding{})
-			o.ZeroGrad()
-			p := m.units[1][0] // 5 elements
-			d.Fill(p.Grad, float64(rank+1))
-			r, err := o.Step(StepArgs{Factor: 4, PerToken: perToken})
-			want := 1.5 / 4 * math.Sqrt(5)
-			if perToken {
-				want *= 2
-			}
-			if err == nil && math.Abs(r.GradNorm-want) > 1e-6 {
-				err = fmt.Errorf("per token %v: norm %g, want %g", perToken, r.GradNorm, want)
-			}
-			return err
-		})
+// Claim: gradients of data-parallel ranks are added up and divided by the factor.
+func TestFactorDividesTheSum(t *testing.T) {
+	w := inproc.NewWorld(2)
+	err := w.Run(func(rank int) error {
+		d := ref.Open()
+		defer d.Arena.Close()
+		m, err := dataParallel(2)(w, rank, d)
 		if err != nil {
-			t.Error(err)
+			return err
 		}
+		o := New(d, toyConfig(""), m.params(), device.F32, m.groups, Sharding{})
+		o.ZeroGrad()
+		p := m.units[1][0] // 5 elements
+		d.Fill(p.Grad, float64(rank+1))
+		r, err := o.Step(StepArgs{Factor: 4})
+		want := 3. / 4 * math.Sqrt(5)
+		if err == nil && math.Abs(r.GradNorm-want) > 1e-6 {
+			err = fmt.Errorf("norm %g, want %g", r.GradNorm, want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -50,7 +50,7 @@ func (o *Optimizer) Stored() []mpu.Stored {
 }
 
 // Gradients lists, between a Step and the next ZeroGrad, this rank's part of the
-// final gradients (before clipping, times Result.Factor) under the parameters'
+// final gradients (before clipping, times StepArgs.Factor) under the parameters'
 // names, for comparisons. Write marks each element on one rank of the world.
 func (o *Optimizer) Gradients() []mpu.Stored {
 	var all []mpu.Stored

@@ -5,6 +5,21 @@ import (
 	"testing"
 )
 
+// Claim: a continuation that the positions cut short is announced, and no other.
+func TestSamplesThatDoNotFit(t *testing.T) {
+	for _, c := range []struct {
+		tokens, say string
+	}{
+		{"6", ""},
+		{"4000", `--sample-prompt "1 2 3" has 3 tokens: 13 of --sample-tokens 4000 fit --seq-length 16`},
+	} {
+		r := must(t, t.TempDir(), tiny+someData+"--train-iters 1 --eval-interval 1 --eval-iters 1 --sample-prompt 1~2~3 --sample-tokens "+c.tokens)
+		if c.say == "" && strings.Contains(r.notes, "--sample-tokens") || !strings.Contains(r.notes, c.say) {
+			t.Errorf("--sample-tokens %s: want %q in %s", c.tokens, c.say, r.notes)
+		}
+	}
+}
+
 // Claim: a model cut by tensors, by stages, by interleaved stages and with a
 // sharded optimizer continues --sample-prompt as one rank does, told once.
 func TestSamplesOfCutModels(t *testing.T) {

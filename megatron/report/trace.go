@@ -4,14 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"monotron/fault"
+	"monotron/whole"
 )
 
 // Trace writes a Chrome trace (chrome://tracing, Perfetto): one row a rank, one
@@ -19,9 +18,8 @@ import (
 // does nothing.
 type Trace struct {
 	mu     sync.Mutex
-	file   *os.File
+	file   *whole.File
 	out    *bufio.Writer
-	path   string
 	begin  time.Time
 	comma  bool
 	err    error
@@ -30,11 +28,11 @@ type Trace struct {
 
 // NewTrace writes to a temporary file beside path; Close gives it its name.
 func NewTrace(path string, ranks int) (*Trace, error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	file, err := whole.Create(path, 0o666)
 	if err != nil {
-		return nil, fault.Errorf(fault.IO, "--profile: %w", err)
+		return nil, fmt.Errorf("--profile: %w", err)
 	}
-	t := &Trace{file: file, out: bufio.NewWriter(file), path: path, begin: time.Now()}
+	t := &Trace{file: file, out: bufio.NewWriter(file), begin: time.Now()}
 	t.print(`{"displayTimeUnit":"ms","traceEvents":[`)
 	for rank := range ranks {
 		t.add(fmt.Sprintf(`{"ph":"M","name":"thread_name","pid":0,"tid":%d,"args":{"name":"rank %d"}}`, rank, rank))
@@ -125,19 +123,17 @@ func (t *Trace) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.print("\n]}\n")
-	for _, step := range []func() error{t.out.Flush, func() error { return t.file.Chmod(0o644) }, t.file.Sync, t.file.Close} {
-		if err := step(); t.err == nil {
-			t.err = err
-		}
+	if err := t.out.Flush(); t.err == nil {
+		t.err = err
 	}
-	temporary := t.file.Name()
+	file := t.file
 	t.file = nil
+	defer file.Abort()
 	if t.err == nil {
-		t.err = os.Rename(temporary, t.path)
+		t.err = file.Commit()
 	}
 	if t.err != nil {
-		os.Remove(temporary)
-		return fault.Errorf(fault.IO, "--profile %s: %w", t.path, t.err)
+		return fault.Errorf(fault.IO, "--profile: %w", t.err)
 	}
 	return nil
 }

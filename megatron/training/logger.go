@@ -94,14 +94,6 @@ func (c *Log) events() report.EventOptions {
 
 func (l *logger) close() error { return l.sinks.Close() }
 
-// line prints what the last rank has to say.
-func (l *logger) line(text string) error {
-	if !l.rank.Last() {
-		return nil
-	}
-	return l.console.line(text)
-}
-
 // note tells a person something that is so on all ranks.
 func (l *logger) note(format string, args ...any) { l.info("training", format, args...) }
 
@@ -109,13 +101,6 @@ func (l *logger) note(format string, args ...any) { l.info("training", format, a
 func (l *logger) info(component, format string, args ...any) {
 	if l.rank.First() {
 		l.notes.From(component).At(l.current).Info(format, args...)
-	}
-}
-
-// warn is a note that a person should look at.
-func (l *logger) warn(component, format string, args ...any) {
-	if l.rank.First() {
-		l.notes.From(component).At(l.current).Warn(format, args...)
 	}
 }
 

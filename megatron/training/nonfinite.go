@@ -18,6 +18,7 @@ import (
 	"monotron/megatron/model"
 	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/watch"
+	"monotron/whole"
 )
 
 const nonFiniteHint = "lower --lr, look at the data of this step, or go on regardless with --no-check-for-nan-in-loss-and-grad"
@@ -220,8 +221,8 @@ func (r *Run) dump(ctx context.Context, batch []*engine.Micro, consumed int64) (
 		if err != nil {
 			return "", fault.With(fault.Internal, err)
 		}
-		if err := os.WriteFile(batchFile(folder, r.rank.Place.DP), text, 0o600); err != nil {
-			return "", fault.With(fault.IO, err)
+		if err := whole.WriteFile(batchFile(folder, r.rank.Place.DP), 0o600, text); err != nil {
+			return "", err
 		}
 	}
 	return folder, r.rank.World().Barrier()

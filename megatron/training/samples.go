@@ -24,6 +24,9 @@ func (r *Run) checkPrompts() error {
 				return fault.Errorf(fault.Usage, "--sample-prompt %q: token %d is not among the vocabulary's %d", prompt, id, r.Config.Model.VocabSize)
 			}
 		}
+		if room := r.Config.SeqLength - len(ids); room < r.Config.SampleTokens {
+			r.log.note("--sample-prompt %q has %d tokens: %d of --sample-tokens %d fit --seq-length %d", prompt, len(ids), room, r.Config.SampleTokens, r.Config.SeqLength)
+		}
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ const defaultNew = 128
 // maxBeams keeps a slip of the keyboard from taking all memory.
 const maxBeams = 1024
 
+// maxSamples is how many continuations of a prompt may be asked for.
+const maxSamples = 1_000_000
+
 // Command is generate; open makes a device by its --device name.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
@@ -61,13 +64,14 @@ func allFlags() []cli.Flag {
 		&cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens; 0: all"},
 		&cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the fewest tokens whose probability reaches this"},
 		&cli.Uint64Flag{Name: "seed", Usage: "of the sampling; the same seed gives the same text"},
+		&cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "continuations of each prompt; with --num-beams the best so many"},
 		&cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "no n tokens in a row occur twice; 0: they may"},
 		&cli.StringFlag{Name: "stop-token", Usage: "id that ends the text, or none; the tokenizer's end of document where not given"},
 		&cli.IntFlag{Name: "num-beams", Value: 1, Usage: "more than 1: beam search of this width (at most 1024)"},
 		&cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: a score is the log-probability over length to this power"},
 		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when as many texts as beams are finished"},
 		&cli.BoolFlag{Name: "only-new", Usage: "do not print the prompt before its continuation"},
-		&cli.BoolFlag{Name: "json", Usage: "print one JSON object at the end instead"},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a text instead"},
 	}
 	list = append(list, command.PromptFlags()...)
 	list = append(list, command.PrecisionFlags()...)
@@ -78,13 +82,14 @@ func allFlags() []cli.Flag {
 
 // options are the flags, checked.
 type options struct {
-	load   inference.LoadOptions
-	layout inference.Layout
-	sample inference.SampleOptions // MaxNew, Seed, NoRepeatNgram and Stop count for beams too
-	beam   inference.BeamOptions
-	stop   string // "": the tokenizer's
-	asked  bool   // the length was given
-	length int    // of prompt and continuation; 0: not asked for
+	load    inference.LoadOptions
+	layout  inference.Layout
+	sample  inference.SampleOptions // MaxNew, Seed, NoRepeatNgram and Stop count for beams too
+	samples int                     // of each prompt
+	beam    inference.BeamOptions
+	stop    string // "": the tokenizer's
+	asked   bool   // the length was given
+	length  int    // of prompt and continuation; 0: not asked for
 }
 
 func readOptions(c *cli.Context) (o options, err error) {
@@ -111,6 +116,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if sampling && !c.IsSet("temperature") {
 		o.sample.Temperature = 1
 	}
+	o.samples = c.Int("num-samples")
 	o.stop, o.asked = c.String("stop-token"), c.IsSet("max-new-tokens")
 	if c.IsSet("max-length") {
 		if o.length = c.Int("max-length"); o.asked || o.length < 1 {
@@ -135,6 +141,9 @@ func (o *options) check(sampling bool) error {
 		{b.Beams < 1, fmt.Sprintf("--num-beams %d: at least 1", b.Beams)},
 		{b.Beams > maxBeams, fmt.Sprintf("--num-beams %d: at most %d, as each has a cache and a row of logits of its own", b.Beams, maxBeams)},
 		{math.IsNaN(b.LengthPenalty) || math.IsInf(b.LengthPenalty, 0), fmt.Sprintf("--length-penalty %g is no number", b.LengthPenalty)},
+		{o.samples < 1 || o.samples > maxSamples, fmt.Sprintf("--num-samples %d: from 1 to %d", o.samples, maxSamples)},
+		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d would give one text as often, as nothing asks for sampling: give --temperature, --top-k, --top-p or --seed", o.samples)},
+		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples %d: --num-beams %d finds so many texts at most", o.samples, b.Beams)},
 		{b.Beams > 1 && sampling, "--num-beams searches for the likeliest text; --temperature, --top-k, --top-p and --seed do not go with it"},
 	} {
 		if bad.is {
@@ -169,16 +178,21 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 
 // job is what all ranks do alike.
 type job struct {
-	o      options
-	tok    tokenizer.Tokenizer // nil: ids are printed
-	prompt []int32
-	out    io.Writer // of the first rank
-	json   bool
-	echo   bool
-	err    error
+	tok     tokenizer.Tokenizer // nil: ids are printed
+	prompts []prompt
+	out     io.Writer // of the first rank
+	json    bool
+	echo    bool
+	err     error
 }
 
-// prepare reads the prompt and settles the options for the model m.
+// prompt is where texts start, and how they go on.
+type prompt struct {
+	ids []int32
+	o   options
+}
+
+// prepare reads the prompts and settles the options of each for the model m.
 func (j *job) prepare(c *cli.Context, m *inference.Loaded, o options, notes *command.Printer) (err error) {
 	j.out, j.json, j.echo = c.App.Writer, c.Bool("json"), !c.Bool("only-new")
 	for _, n := range m.Notes {
@@ -187,25 +201,35 @@ func (j *job) prepare(c *cli.Context, m *inference.Loaded, o options, notes *com
 	if j.tok, err = command.OwnTokenizer(c, m.Tokenizer); err != nil {
 		return err
 	}
-	if j.prompt, err = command.Prompt(c, j.tok); err != nil {
+	prompts, err := command.Prompts(c, j.tok)
+	if err != nil {
 		return err
 	}
-	if err := o.settle(j.tok, m, len(j.prompt)); err != nil {
-		return err
+	for _, ids := range prompts {
+		p := prompt{ids, o}
+		if err := p.o.settle(j.tok, m, len(ids)); err != nil {
+			return err
+		}
+		if err := m.CheckPrompt(ids, p.o.sample.MaxNew); err != nil {
+			return err
+		}
+		j.prompts = append(j.prompts, p)
 	}
-	j.o = o
-	return m.CheckPrompt(j.prompt, o.sample.MaxNew)
+	return nil
 }
 
 func (j *job) run(rank int, m *inference.Loaded, notes *command.Printer) error {
-	w := &writer{Printer: command.Printer{W: j.out}, tok: j.tok, stop: j.o.sample.Stop, json: j.json}
+	w := &writer{Printer: command.Printer{W: j.out}, tok: j.tok, stop: j.prompts[0].o.sample.Stop, json: j.json, echo: j.echo, prompts: len(j.prompts)}
 	if rank > 0 {
 		w.W = io.Discard
 	}
-	start := time.Now()
-	tokens, err := w.generate(&m.Generator, j.prompt, j.o, j.echo)
-	if err != nil {
-		return err
+	start, tokens := time.Now(), 0
+	for i, p := range j.prompts {
+		n, err := w.generate(&m.Generator, i+1, p)
+		if err != nil {
+			return err
+		}
+		tokens += n
 	}
 	took := time.Since(start)
 	if rank == 0 {

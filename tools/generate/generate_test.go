@@ -100,6 +100,47 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
+// Claim: every prompt is answered, in its order, each as if it were alone; several samples
+// differ, and the first is the one that a single one is.
+func TestSeveral(t *testing.T) {
+	dir, chars := folder(t)
+	base := []string{"--load", dir, "--tokenizer-type", "CharTokenizer", "--vocab-file", chars, "--max-new-tokens", "8", "--seed", "4"}
+	of := func(flags ...string) string {
+		t.Helper()
+		got, _, err := call(append(base, flags...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	a, b := of("--prompt", "a"), of("--prompt", "bc")
+	if got, want := of("--prompt", "a", "--prompt", "bc"), "prompt 1:\n"+a+"prompt 2:\n"+b; got != want {
+		t.Errorf("two prompts: %q, want %q", got, want)
+	}
+	file := filepath.Join(t.TempDir(), "a.txt")
+	if err := os.WriteFile(file, []byte("a"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := of("--prompt-file", file, "--prompt-file", "-"), "prompt 1:\n"+a+"prompt 2:\n"+of("--prompt", "cab"); got != want {
+		t.Errorf("two files: %q, want %q", got, want)
+	}
+	if got, want := of("--prompt", "a", "--prompt", "bc", "--json"), of("--prompt", "a", "--json")+of("--prompt", "bc", "--json"); got != want {
+		t.Errorf("two objects: %q, want %q", got, want)
+	}
+	three := strings.Split(of("--prompt", "a", "--num_return_sequences", "3"), "\n")
+	if len(three) != 7 || three[0] != "sample 1:" || three[1]+"\n" != a || three[1] == three[3] || three[1] == three[5] || three[3] == three[5] {
+		t.Errorf("three samples: %q", three)
+	}
+	best := []string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "4", "--num-beams", "3"}
+	all, _, err := call(best...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := call(append(best, "--num-samples", "2")...); err != nil || got != all[:strings.Index(all, "beam 3")] {
+		t.Errorf("the best two beams: %q, %v; of all %q", got, err, all)
+	}
+}
+
 // Claim: without --max-new-tokens the text ends where the model's positions do.
 func TestDefaultLengthFits(t *testing.T) {
 	dir, _ := folder(t)
@@ -145,7 +186,7 @@ func TestStreamIsUTF8(t *testing.T) {
 		var out bytes.Buffer
 		w := &writer{tok: tok, stop: -1}
 		w.W = &out
-		emit := w.stream(nil, false)
+		emit := w.stream(nil)
 		for _, id := range ids[:cut] {
 			emit(id)
 			if s := out.String(); strings.ToValidUTF8(s, "?") != s || strings.Contains(s, "\uFFFD") {
@@ -183,6 +224,9 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "2", "--seed", "1"}, "--num-beams", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "0"}, "--num-beams 0", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "100000"}, "--num-beams 100000: at most", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "0"}, "--num-samples 0", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "2"}, "give --temperature", fault.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "3", "--num-beams", "2"}, "--num-beams 2 finds", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--stop-token", "12"}, "--stop-token 12", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--bf16", "--fp16"}, "exclude each other", fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--cpu-threads", "-1"}, "--cpu-threads -1", fault.Usage},

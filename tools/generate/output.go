@@ -29,44 +29,74 @@ type beam struct {
 // writer prints what is generated.
 type writer struct {
 	command.Printer
-	tok  tokenizer.Tokenizer // nil: ids are printed
-	stop int32
-	json bool
+	tok     tokenizer.Tokenizer // nil: ids are printed
+	stop    int32
+	json    bool
+	echo    bool // the prompt comes before what is new
+	prompts int  // there are; of several, each text says whose it is
 }
 
-// generate prints the continuation of prompt and counts its tokens.
-func (w *writer) generate(g *inference.Generator, prompt []int32, o options, echo bool) (tokens int, err error) {
-	r := result{Prompt: w.text(prompt), PromptIDs: prompt}
-	if o.beam.Beams > 1 {
-		beams, err := g.Beam(prompt, o.beam)
+// generate prints the continuations of the number-th prompt and counts their tokens.
+func (w *writer) generate(g *inference.Generator, number int, p prompt) (tokens int, err error) {
+	if p.o.beam.Beams > 1 {
+		found, err := g.Beam(p.ids, p.o.beam)
 		if err != nil {
 			return 0, err
 		}
-		return w.beams(r, beams, echo)
+		if p.o.samples > 1 {
+			found = found[:min(p.o.samples, len(found))]
+		}
+		return w.beams(number, p, found)
 	}
+	for i := range p.o.samples {
+		p.o.sample.Number = uint32(i)
+		n, err := w.sample(g, number, p)
+		if err != nil {
+			return 0, err
+		}
+		tokens += n
+	}
+	return tokens, nil
+}
+
+// sample prints one continuation and counts its tokens.
+func (w *writer) sample(g *inference.Generator, number int, p prompt) (tokens int, err error) {
+	o := p.o.sample
 	if !w.json {
-		o.sample.Emit = w.stream(prompt, echo)
+		if p.o.samples > 1 {
+			w.Printf("%ssample %d:\n", w.heading(number, ", "), o.Number+1)
+		} else {
+			w.Printf("%s", w.heading(number, ":\n"))
+		}
+		o.Emit = w.stream(p.ids)
 	}
-	out, err := g.Sample(prompt, o.sample)
+	out, err := g.Sample(p.ids, o)
 	if err != nil {
 		return 0, err
 	}
 	if w.json {
-		r.IDs, r.Text, r.LogProbs = out.IDs, w.text(out.IDs), out.LogProbs
-		return len(out.IDs), w.object(r)
+		return len(out.IDs), w.object(result{Prompt: w.text(p.ids), PromptIDs: p.ids, IDs: out.IDs, Text: w.text(out.IDs), LogProbs: out.LogProbs})
 	}
-	o.sample.Emit(-1)
+	o.Emit(-1)
 	return len(out.IDs), nil
+}
+
+// heading names a prompt where there are several.
+func (w *writer) heading(number int, end string) string {
+	if w.prompts == 1 {
+		return ""
+	}
+	return fmt.Sprintf("prompt %d%s", number, end)
 }
 
 // stream prints the prompt where asked, and returns what prints each token as it
 // comes; -1 ends the text.
-func (w *writer) stream(prompt []int32, echo bool) func(id int32) {
+func (w *writer) stream(prompt []int32) func(id int32) {
 	text := idStream()
 	if w.tok != nil {
 		text = textStream(w.tok)
 	}
-	if echo {
+	if w.echo {
 		for _, id := range prompt {
 			w.Printf("%s", text(id))
 		}
@@ -105,8 +135,9 @@ func idStream() func(id int32) string {
 	}
 }
 
-// beams prints the sequences, best first.
-func (w *writer) beams(r result, found []inference.Beam, echo bool) (tokens int, err error) {
+// beams prints the sequences of a prompt, best first.
+func (w *writer) beams(number int, p prompt, found []inference.Beam) (tokens int, err error) {
+	r := result{Prompt: w.text(p.ids), PromptIDs: p.ids}
 	for _, b := range found {
 		tokens += len(b.IDs)
 		r.Beams = append(r.Beams, beam{Text: w.text(b.IDs), IDs: b.IDs, Score: b.Score})
@@ -115,8 +146,8 @@ func (w *writer) beams(r result, found []inference.Beam, echo bool) (tokens int,
 		return tokens, w.object(r)
 	}
 	for i, b := range found {
-		w.Printf("beam %d, score %.4f:\n", i+1, b.Score)
-		emit := w.stream(r.PromptIDs, echo)
+		w.Printf("%sbeam %d, score %.4f:\n", w.heading(number, ", "), i+1, b.Score)
+		emit := w.stream(p.ids)
 		for _, id := range b.IDs {
 			emit(id)
 		}

@@ -15,6 +15,7 @@ import (
 	"monotron/fault"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
+	"monotron/whole"
 )
 
 // Samples is the subcommand `inspect samples`.
@@ -159,9 +160,9 @@ func writeIndex(dir, name string, d dataset.Dataset) error {
 		return fault.With(fault.IO, err)
 	}
 	write := func(what, description string, arrays map[string]dataset.Array) error {
-		err := dataset.WriteFile(filepath.Join(dir, what+"-description.txt"), []byte(description))
+		err := whole.WriteFile(filepath.Join(dir, what+"-description.txt"), 0o666, []byte(description))
 		for file, a := range arrays {
-			err = errors.Join(err, dataset.WriteFile(filepath.Join(dir, what+"-"+file+".npy"), a.NPYHeader(), a.Data))
+			err = errors.Join(err, whole.WriteFile(filepath.Join(dir, what+"-"+file+".npy"), 0o666, a.NPYHeader(), a.Data))
 		}
 		return err
 	}

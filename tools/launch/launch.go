@@ -57,10 +57,11 @@ type options struct {
 	hostWait           time.Duration // for a host that is gone, before the run goes on without it
 	grace              time.Duration // for ranks to end after the first has failed
 	prefix             string
-	words              []string // program and arguments
-	saves              string   // the folder that --save names; "": none
-	folder             string   // for flight records and the verdict
-	temporary          bool     // it is removed when the run ends well
+	words              []string    // program and arguments
+	line               commandLine // what their flags say
+	saves              string      // the folder that --save names; "": none
+	folder             string      // for flight records and the verdict
+	temporary          bool        // it is removed when the run ends well
 }
 
 // Command is launch.
@@ -152,11 +153,15 @@ func read(c *cli.Context) (*options, error) {
 	if o.restartsAtAll && !c.IsSet("max-restarts") {
 		o.restarts = 3
 	}
-	o.saves, _ = o.value("save")
-	if folder, found := o.value("run-folder"); found {
+	o.line = readLine(o.words, o.local*o.nodes)
+	o.saves = o.line.config.Checkpoint.Save
+	if folder := o.line.config.Watch.Folder; o.line.given("run-folder") {
 		o.folder = folder
 	}
 	if o.restartsAtAll && o.saves == "" {
+		if fault.CodeOf(o.line.err) == fault.NoInput { // the --config file may have said it
+			return nil, o.line.err
+		}
 		return nil, fault.Errorf(fault.Usage, "--auto-restart needs --save (and --save-interval) on the command to start: without a checkpoint it would begin anew")
 	}
 	var err error

@@ -19,7 +19,8 @@ type attemptRun struct {
 	*options
 	environment []string
 	console     *console
-	told        bool // to stop: by a signal, or since the log is lost
+	gpus        []string // of each rank; none: as it comes
+	told        bool     // to stop: by a signal, or since the log is lost
 	toldAt      time.Time
 
 	ranks    []*process
@@ -185,33 +186,11 @@ func (a *attemptRun) command(local, rank int) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(append([]string{}, a.environment...), "RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(local))
-	if gpu := gpuOf(local, a.local, os.Getenv("CUDA_VISIBLE_DEVICES"), gpusHere()); gpu != "" {
-		cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES="+gpu)
+	if local < len(a.gpus) {
+		cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES="+a.gpus[local])
 	}
 	cmd.Stdout, cmd.Stderr = a.console.of(rank, false), a.console.of(rank, true)
 	cmd.WaitDelay = 2 * time.Second
 	cmd.SysProcAttr = tied()
 	return cmd, nil
-}
-
-// gpuOf is the GPU of a local rank where there are enough: of those that
-// CUDA_VISIBLE_DEVICES names, or of the host's.
-func gpuOf(local, ranks int, visible string, here int) string {
-	if list := strings.Split(visible, ","); visible != "" && len(list) >= ranks {
-		return strings.TrimSpace(list[local])
-	}
-	if visible == "" && here >= ranks {
-		return strconv.Itoa(local)
-	}
-	return ""
-}
-
-// gpusHere counts the host's GPUs as their driver shows them.
-func gpusHere() (n int) {
-	for {
-		if _, err := os.Stat("/dev/nvidia" + strconv.Itoa(n)); err != nil {
-			return n
-		}
-		n++
-	}
 }

@@ -10,10 +10,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
+	"monotron/csrc/gpus"
 	"monotron/fault"
+	"monotron/megatron/formats"
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/watch"
 )
@@ -96,7 +97,7 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error
 		if err := watch.Fresh(o.folder); err != nil {
 			return err
 		}
-		a := &attemptRun{options: o, environment: environment, console: newConsole(out, notes, o.prefix)}
+		a := &attemptRun{options: o, environment: environment, console: newConsole(out, notes, o.prefix), gpus: gpus.Shares(o.local)}
 		err = a.run(signals)
 		if err == nil || a.told || !again(err) {
 			return err
@@ -152,15 +153,11 @@ func (o *options) progress() int64 {
 	if o.saves == "" {
 		return -1
 	}
-	text, err := os.ReadFile(filepath.Join(o.saves, "latest_checkpointed_iteration.txt"))
-	if err != nil {
+	newest, err := formats.ReadTracker(o.saves)
+	if err != nil || newest.Release {
 		return -1
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
+	return newest.Iteration
 }
 
 // environment is what all ranks of an attempt have in common. The secret goes this

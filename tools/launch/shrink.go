@@ -3,13 +3,11 @@ package launch
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // resume has the command load what it has saved, where it does not say so itself.
 func (o *options) resume() {
-	if o.saves != "" && !o.has("load") {
+	if o.saves != "" && !o.line.given("load") {
 		o.words = append(slices.Clone(o.words), "--load", o.saves)
 	}
 }
@@ -43,20 +41,25 @@ func (o *options) hostsFor(hosts int) int {
 
 // layout is what the number of ranks depends on.
 type layout struct {
-	tp, pp, cp   int
-	batch, micro int // samples of a step; 0: not said
+	tp, pp, cp, ep, etp int
+	batch, micro        int // samples of a step; 0: not said
 }
 
 func (o *options) layout() layout {
-	return layout{o.number("tensor-model-parallel-size", 1), o.number("pipeline-model-parallel-size", 1), o.number("context-parallel-size", 1),
-		o.number("global-batch-size", 0), o.number("micro-batch-size", 1)}
+	c, given := o.line.config, o.line.given
+	l := layout{max(1, c.Layout.TP), max(1, c.Layout.PP), max(1, c.Layout.CP), max(1, c.Layout.EP), max(1, c.Layout.ETP), 0, max(1, c.MicroBatchSize)}
+	if given("global-batch-size") {
+		l.batch = c.GlobalBatchSize
+	}
+	return l
 }
 
 // holds tells whether whole copies of the model fill so many ranks, and the batch
 // divides among them.
 func (l layout) holds(ranks int) bool {
-	whole := l.tp * l.pp * l.cp
-	return ranks >= whole && ranks%whole == 0 && l.batch%(l.micro*(ranks/whole)) == 0
+	copies := l.tp * l.pp * l.cp
+	experts := l.pp * l.ep * l.etp
+	return ranks >= copies && ranks%copies == 0 && (l.ep == 1 || ranks%experts == 0) && l.batch%(l.micro*(ranks/copies)) == 0
 }
 
 func (l layout) String() string {
@@ -65,34 +68,4 @@ func (l layout) String() string {
 		text += fmt.Sprintf(", batch %d in parts of %d", l.batch, l.micro)
 	}
 	return text
-}
-
-// value is that of a flag of the command to start, the last one's where it is given
-// twice; found tells whether it is there.
-func (o *options) value(flag string) (value string, found bool) {
-	for i, word := range o.words {
-		name, given, joined := strings.Cut(word, "=")
-		if !strings.HasPrefix(name, "--") || strings.ReplaceAll(name[2:], "_", "-") != flag {
-			continue
-		}
-		if !joined && i+1 < len(o.words) {
-			given = o.words[i+1]
-		}
-		value, found = given, true
-	}
-	return value, found
-}
-
-func (o *options) has(flag string) bool {
-	_, found := o.value(flag)
-	return found
-}
-
-// number is the value of a flag that is a positive number.
-func (o *options) number(flag string, otherwise int) int {
-	value, _ := o.value(flag)
-	if n, err := strconv.Atoi(value); err == nil && n > 0 {
-		return n
-	}
-	return otherwise
 }

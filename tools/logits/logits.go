@@ -72,7 +72,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	case o.output != "" && (o.json || c.IsSet("top-k")):
 		return o, fault.Errorf(fault.Usage, "--output writes every logit to a file; --json and --top-k do not go with it")
 	}
-	if err = command.CheckPrompt(c); err != nil {
+	if err = command.CheckOnePrompt(c); err != nil {
 		return o, err
 	}
 	if o.json && !c.IsSet("top-k") {
@@ -124,9 +124,11 @@ func (j *job) prepare(c *cli.Context, m *inference.Loaded, o options) error {
 	if err != nil {
 		return err
 	}
-	if j.prompt, err = command.Prompt(c, tok); err != nil {
+	prompts, err := command.Prompts(c, tok)
+	if err != nil {
 		return err
 	}
+	j.prompt = prompts[0]
 	switch {
 	case o.output != "":
 		j.to, err = newFile(o.output, m.Vocab, j.prompt, o.last)

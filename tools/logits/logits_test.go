@@ -171,6 +171,7 @@ func TestRefusals(t *testing.T) {
 		{[]string{"--prompt-ids", "1"}, fault.Usage},
 		{[]string{"--load", dir}, fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--top-k", "0"}, fault.Usage},
+		{[]string{"--load", dir, "--prompt", "a", "--prompt", "b"}, fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--json", "--output", "x"}, fault.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "6"}, fault.BadData},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--output", dir + "/no/x"}, fault.IO},

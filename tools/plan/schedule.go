@@ -10,6 +10,7 @@ import (
 	"monotron/megatron/schedule"
 	"monotron/tools/internal/command"
 	"monotron/tools/plan/timeline"
+	"monotron/whole"
 )
 
 // most is how many forwards of a chunk a drawn schedule may have: a picture of
@@ -63,7 +64,7 @@ func runSchedule(c *cli.Context) error {
 		return err
 	}
 	if path := c.String("svg"); path != "" {
-		if err := writeFile(path, p.chart.SVG()); err != nil {
+		if err := whole.WriteFile(path, 0o666, p.chart.SVG()); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package postmortem
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/watch"
 	"monotron/tools/internal/command"
+	"monotron/whole"
 )
 
 const description = `FOLDER is a run's --run-folder: flight records of its ranks (flight_00000.bin and so on, the last
@@ -95,17 +95,11 @@ func read(folder string) ([]*watch.Flight, error) {
 
 // write writes the trace, whole or not at all.
 func write(path string, flights []*watch.Flight) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-trace-*")
-	if err != nil {
-		return fault.With(fault.IO, err)
-	}
-	out := bufio.NewWriter(f)
-	err = watch.Trace(out, flights)
-	if err = errors.Join(err, out.Flush(), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name()) // it is of no use
-	}
-	return fault.With(fault.IO, err)
+	return whole.Write(path, 0o666, func(f *os.File) error {
+		out := bufio.NewWriter(f)
+		if err := watch.Trace(out, flights); err != nil {
+			return err
+		}
+		return out.Flush()
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"monotron/dataset/jsonl"
 	"monotron/fault"
 	"monotron/tokenizer"
+	"monotron/whole"
 )
 
 // text makes one document of every file. With --text-split the characters (as
@@ -59,7 +60,7 @@ func (o *options) makeChars(texts []string) error {
 		return err
 	}
 	path := o.prefix + "_vocab.json"
-	if err := dataset.WriteFile(path, chars.JSON()); err != nil {
+	if err := whole.WriteFile(path, 0o666, chars.JSON()); err != nil {
 		return err
 	}
 	o.say("%s: %d characters; train with --tokenizer-type CharTokenizer --vocab-file %s", path, chars.VocabSize(), path)

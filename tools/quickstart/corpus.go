@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -14,6 +16,7 @@ import (
 	"strings"
 
 	"monotron/fault"
+	"monotron/whole"
 )
 
 // largestSource leaves out generated tables, which are long and teach nothing.
@@ -70,13 +73,16 @@ func listSources(root string) (paths []string, err error) {
 
 // writeCorpus writes one JSON object a file to out and returns the bytes of text.
 func writeCorpus(root string, paths []string, out string) (text int64, err error) {
-	file, err := os.Create(out)
-	if err != nil {
-		return 0, fault.With(fault.IO, err)
-	}
-	defer file.Close()
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	lines := json.NewEncoder(buffered)
+	err = whole.Write(out, 0o666, func(file *os.File) error {
+		buffered := bufio.NewWriterSize(file, 1<<20)
+		text, err = encodeCorpus(buffered, root, paths)
+		return errors.Join(err, buffered.Flush())
+	})
+	return text, err
+}
+
+func encodeCorpus(to io.Writer, root string, paths []string) (text int64, err error) {
+	lines := json.NewEncoder(to)
 	lines.SetEscapeHTML(false)
 	for _, path := range paths {
 		source, err := os.ReadFile(filepath.Join(root, path))
@@ -88,8 +94,5 @@ func writeCorpus(root string, paths []string, out string) (text int64, err error
 		}
 		text += int64(len(source))
 	}
-	if err := buffered.Flush(); err != nil {
-		return 0, fault.With(fault.IO, err)
-	}
-	return text, fault.With(fault.IO, file.Close())
+	return text, nil
 }

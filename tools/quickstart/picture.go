@@ -2,11 +2,10 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 
-	"monotron/fault"
 	"monotron/megatron/report"
+	"monotron/whole"
 )
 
 const plotFile = folder + "/loss.png"
@@ -32,8 +31,8 @@ func picture() error {
 	if err := report.PlotPNG(&image, "a small GPT on Go's sources", "step", curves); err != nil {
 		return err
 	}
-	if err := os.WriteFile(plotFile, image.Bytes(), 0o666); err != nil {
-		return fault.With(fault.IO, err)
+	if err := whole.WriteFile(plotFile, 0o666, image.Bytes()); err != nil {
+		return err
 	}
 	say("\nThe same as a picture: %s", plotFile)
 	return nil

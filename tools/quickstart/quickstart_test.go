@@ -117,9 +117,9 @@ func TestTailWaitsForWholeLines(t *testing.T) {
 		text string
 		want []int
 	}{
-		{`{"iteration":1}` + "\n" + `{"iter`, []int{1}},
-		{`ation":2}`, nil},
-		{"\n" + `{"iteration":3}` + "\n", []int{2, 3}},
+		{`{"iteration":1,"seconds":1}` + "\n" + `{"iter`, []int{1}},
+		{`ation":2,"seconds":1}`, nil},
+		{"\n" + `{"iteration":3,"seconds":1}` + "\n", []int{2, 3}},
 	} {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 		if err != nil {

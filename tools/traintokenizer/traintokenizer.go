@@ -17,12 +17,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/dataset"
 	"monotron/dataset/jsonl"
 	"monotron/fault"
 	"monotron/tokenizer/bpe"
 	"monotron/tokenizer/train"
 	"monotron/tools/internal/command"
+	"monotron/whole"
 )
 
 var patterns = map[string]bpe.Pattern{"gpt2": bpe.GPT2, "llama3": bpe.Llama3, "qwen2": bpe.Qwen2, "o200k": bpe.O200K}
@@ -90,7 +90,7 @@ func write(c *cli.Context, files map[string][]byte, size int) error {
 		return fault.Errorf(fault.IO, "--output-dir: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := dataset.WriteFile(filepath.Join(dir, name), files[name]); err != nil {
+		if err := whole.WriteFile(filepath.Join(dir, name), 0o666, files[name]); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "../../device/whole.h"
 
@@ -57,24 +59,42 @@ int mt_nccl_finalize(const mt_nccl *l, mt_nccl_comm comm) { return l->comm_final
 int mt_nccl_destroy(const mt_nccl *l, mt_nccl_comm comm) { return l->comm_destroy(comm); }
 int mt_nccl_abort(const mt_nccl *l, mt_nccl_comm comm) { return l->comm_abort(comm); }
 
+static int64_t microseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
+}
+
+/* What a call comes to. A thread of NCCL's takes it within some microseconds, far less than
+ * any sleep of the host lasts; only a call that takes longer is worth one. */
+static int taken(const mt_nccl *l, mt_nccl_comm comm, int result) {
+  int64_t end = microseconds() + MT_NCCL_PATIENCE;
+  for (int asked = 0; result == MT_NCCL_IN_PROGRESS && (asked < MT_NCCL_LEAST || microseconds() < end); asked++) {
+    sched_yield(); /* to that thread, where processors are few */
+    int failed = l->comm_get_async_error(comm, &result);
+    if (failed != MT_NCCL_SUCCESS) return failed;
+  }
+  return result;
+}
+
 int mt_nccl_all_reduce(const mt_nccl *l, void *t, size_t n, int dtype, int op, mt_nccl_comm comm, mt_nccl_stream s) {
-  return l->all_reduce(t, t, n, dtype, op, comm, s);
+  return taken(l, comm, l->all_reduce(t, t, n, dtype, op, comm, s));
 }
 
 int mt_nccl_reduce(const mt_nccl *l, void *t, size_t n, int dtype, int op, int root, mt_nccl_comm comm, mt_nccl_stream s) {
-  return l->reduce(t, t, n, dtype, op, root, comm, s);
+  return taken(l, comm, l->reduce(t, t, n, dtype, op, root, comm, s));
 }
 
 int mt_nccl_broadcast(const mt_nccl *l, void *t, size_t bytes, int root, mt_nccl_comm comm, mt_nccl_stream s) {
-  return l->broadcast(t, t, bytes, BYTES, root, comm, s);
+  return taken(l, comm, l->broadcast(t, t, bytes, BYTES, root, comm, s));
 }
 
 int mt_nccl_all_gather(const mt_nccl *l, const void *in, void *out, size_t bytes, mt_nccl_comm comm, mt_nccl_stream s) {
-  return l->all_gather(in, out, bytes, BYTES, comm, s);
+  return taken(l, comm, l->all_gather(in, out, bytes, BYTES, comm, s));
 }
 
 int mt_nccl_reduce_scatter(const mt_nccl *l, const void *in, void *out, size_t n, int dtype, int op, mt_nccl_comm comm, mt_nccl_stream s) {
-  return l->reduce_scatter(in, out, n, dtype, op, comm, s);
+  return taken(l, comm, l->reduce_scatter(in, out, n, dtype, op, comm, s));
 }
 
 /* A group that was begun is ended, whatever happens in it. */
@@ -86,5 +106,5 @@ int mt_nccl_batch(const mt_nccl *l, const mt_nccl_p2p *ops, int n, mt_nccl_comm 
     first = o->send ? l->send(o->data, o->bytes, BYTES, o->peer, comm, s) : l->recv(o->data, o->bytes, BYTES, o->peer, comm, s);
   }
   int last = l->group_end();
-  return first == MT_NCCL_SUCCESS || first == MT_NCCL_IN_PROGRESS ? last : first;
+  return first == MT_NCCL_SUCCESS || first == MT_NCCL_IN_PROGRESS ? taken(l, comm, last) : first;
 }

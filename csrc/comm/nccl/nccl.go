@@ -31,6 +31,8 @@ type Library struct {
 	api  C.mt_nccl
 	path string
 	log  *warnings
+
+	sleep func(time.Duration) // of a call that is not taken soon
 }
 
 // Open finds NCCL: at MONOTRON_NCCL where that is set, else where the linker
@@ -40,7 +42,7 @@ func Open() (*Library, error) {
 	if path == "" {
 		path, why = "libnccl.so.2", "install NCCL 2.14 or newer, add its folder to LD_LIBRARY_PATH, or set MONOTRON_NCCL to the file"
 	}
-	l := &Library{path: path}
+	l := &Library{path: path, sleep: time.Sleep}
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	var text [512]C.char
@@ -108,11 +110,11 @@ func (l *Library) Init(id ID, rank, ranks int, limit time.Duration, lost func() 
 	return c, nil
 }
 
-// call makes a call that does not block, and waits until it has been taken. Abort
-// may come between.
+// call makes a call that does not block, and waits until it has been taken: mostly
+// inside the call (nccl.c), for the shortest sleep is longer. Abort may come between.
 func (c *Comm) call(what string, f func() C.int) error {
 	r, err := c.locked(f)
-	pause := 10 * time.Microsecond
+	pause := 100 * time.Microsecond
 	for end := time.Now().Add(c.limit); err == nil && r == C.MT_NCCL_IN_PROGRESS; {
 		if err := c.lost(); err != nil {
 			return err
@@ -120,7 +122,7 @@ func (c *Comm) call(what string, f func() C.int) error {
 		if time.Now().After(end) {
 			return fault.Errorf(fault.Internal, "NCCL: %s took longer than %v: a peer is missing, or its network is", what, c.limit)
 		}
-		time.Sleep(pause)
+		c.lib.sleep(pause)
 		pause = min(2*pause, time.Millisecond)
 		r, err = c.locked(c.state)
 	}

@@ -57,6 +57,10 @@ int mt_nccl_finalize(const mt_nccl *l, mt_nccl_comm comm);
 int mt_nccl_destroy(const mt_nccl *l, mt_nccl_comm comm);
 int mt_nccl_abort(const mt_nccl *l, mt_nccl_comm comm);
 
+/* How long a call asks whether it was taken, before it returns "in progress": so many
+ * microseconds, and so many times at least. */
+enum { MT_NCCL_PATIENCE = 300, MT_NCCL_LEAST = 64 };
+
 /* A batch of point-to-point transfers as one group. */
 typedef struct {
   void *data;

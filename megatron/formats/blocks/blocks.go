@@ -5,14 +5,12 @@ package blocks
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"monotron/fault"
 	"monotron/megatron/formats/bulk"
+	"monotron/whole"
 )
 
 // Block is a part of a file.
@@ -40,38 +38,17 @@ func Head(offset int64, raw []byte) Block {
 // Write makes the file path, which has its name only when it is whole and on
 // disk; after an error nothing of it is left. Gaps between blocks read as zeros.
 func Write(ctx context.Context, path string, list []Block) (size int64, err error) {
-	tmp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".tmp-%s-%d", filepath.Base(path), os.Getpid()))
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return 0, fault.With(fault.IO, err)
-	}
 	list = slices.SortedFunc(slices.Values(list), func(a, b Block) int { return cmp.Compare(a.Offset, b.Offset) })
-	file := bulk.NewFile(f)
-	size, err = write(ctx, file, list)
-	if err == nil {
-		err = file.Sync()
-	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
+	err = whole.Write(path, 0o666, func(f *os.File) error {
+		return bulk.Fill(f, func(file *bulk.File) (err error) {
+			size, err = write(ctx, file, list)
+			return err
+		})
+	})
 	if err != nil {
-		_ = os.Remove(tmp) // the error before it is the one to tell
-		return 0, diskFault(err)
+		return 0, err
 	}
 	return size, nil
-}
-
-// diskFault marks errors of the file system; others have their code.
-func diskFault(err error) error {
-	var path *os.PathError
-	var link *os.LinkError
-	if errors.As(err, &path) || errors.As(err, &link) {
-		return fault.With(fault.IO, err)
-	}
-	return err
 }
 
 // write puts each block to its place, behind zeros where the one before ends

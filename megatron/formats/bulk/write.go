@@ -48,6 +48,17 @@ type write struct {
 // NewFile writes to f, which is new and empty, and closes it in Close.
 func NewFile(f *os.File) *File { return &File{file: f} }
 
+// Fill puts what fill writes into f, which is new and empty. To sync and close it is
+// the caller's.
+func Fill(f *os.File, fill func(*File) error) error {
+	file := NewFile(f)
+	defer file.stop()
+	if err := fill(file); err != nil {
+		return err
+	}
+	return file.flush()
+}
+
 // Write appends b. Trouble with bytes of an earlier call may show only now, or in Sync.
 func (f *File) Write(b []byte) (int, error) {
 	for n := 0; n < len(b); {
@@ -233,6 +244,14 @@ func (f *File) stop() {
 // Sync writes what is left; when it returns nil the whole file is on disk. Nothing
 // may be written after it.
 func (f *File) Sync() error {
+	if err := f.flush(); err != nil {
+		return err
+	}
+	return f.file.Sync()
+}
+
+// flush hands what is left to the system.
+func (f *File) flush() error {
 	f.stop()
 	if err := f.failed(); err != nil {
 		return err
@@ -250,7 +269,7 @@ func (f *File) Sync() error {
 			return err
 		}
 	}
-	return f.file.Sync()
+	return nil
 }
 
 // Close closes the file, finished or not.

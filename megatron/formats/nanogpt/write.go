@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -37,17 +36,7 @@ func Write(ctx context.Context, path string, src formats.Source, _ formats.Write
 		})
 	}
 	if strings.HasSuffix(path, ".pt") {
-		err = formats.Single(path, func() error {
-			tmp := filepath.Join(filepath.Dir(path), ".tmp-"+filepath.Base(path))
-			err := save(tmp)
-			if err == nil {
-				err = fault.With(fault.IO, os.Rename(tmp, path))
-			}
-			if err != nil {
-				_ = os.Remove(tmp) // the error before it is the one to tell
-			}
-			return err
-		})
+		err = formats.Single(path, func() error { return save(path) })
 	} else {
 		err = formats.Folder(ctx, path, func(tmp string) error { return save(filepath.Join(tmp, fileName)) })
 	}

@@ -2,13 +2,10 @@ package safetensors
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"syscall"
 
 	"monotron/fault"
+	"monotron/whole"
 )
 
 // dataAlign is where the data starts, so that a mapped file has aligned elements.
@@ -76,27 +73,23 @@ func Header(infos []Info, metadata map[string]string) ([]byte, error) {
 // Writer writes a file whose tensors are known beforehand and whose bytes come
 // in their order, in pieces of any size. The file has its name only after Commit.
 type Writer struct {
-	path, tmp string
-	file      *os.File
-	left      int64 // bytes of data still to come
-	err       error
+	path string
+	file *whole.File
+	left int64 // bytes of data still to come
+	err  error
 }
 
-// Create starts the file path beside itself, under a temporary name. What is there
-// and no plain file, such as a device, is not replaced.
+// Create starts the file path.
 func Create(path string, infos []Info, metadata map[string]string) (*Writer, error) {
 	header, err := Header(infos, metadata)
 	if err != nil {
 		return nil, fault.With(fault.Internal, err)
 	}
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return nil, fault.Errorf(fault.Usage, "%s is no plain file and cannot become one; name another", path)
-	}
-	f, err := os.OpenFile(fmt.Sprintf("%s.tmp-%d", path, os.Getpid()), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+	f, err := whole.Create(path, 0o666)
 	if err != nil {
-		return nil, fault.Errorf(fault.IO, "cannot write %s: %w", path, err)
+		return nil, err
 	}
-	w := &Writer{path: path, tmp: f.Name(), file: f, left: int64(len(header))}
+	w := &Writer{path: path, file: f, left: int64(len(header))}
 	for _, info := range infos {
 		w.left += info.Bytes
 	}
@@ -132,36 +125,8 @@ func (w *Writer) Commit() error {
 		w.Abort()
 		return w.err
 	}
-	err := w.file.Sync()
-	if closed := w.file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(w.tmp, w.path)
-	}
-	if err != nil {
-		_ = os.Remove(w.tmp) // the error before it is the one to tell
-		return fault.Errorf(fault.IO, "cannot write %s: %w", w.path, err)
-	}
-	return syncDir(filepath.Dir(w.path))
+	return w.file.Commit()
 }
 
 // Abort removes what was written.
-func (w *Writer) Abort() {
-	_ = w.file.Close() // both: best effort on the way out with an error
-	_ = os.Remove(w.tmp)
-}
-
-// syncDir makes the names in dir durable, where the file system has a way.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fault.With(fault.IO, err)
-	}
-	err = d.Sync()
-	_ = d.Close() // opened for reading
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		return nil
-	}
-	return fault.With(fault.IO, err)
-}
+func (w *Writer) Abort() { w.file.Abort() }

@@ -2,11 +2,11 @@ package failure
 
 import (
 	"encoding/json"
-	"errors"
-	"os"
+	"fmt"
 	"path/filepath"
 
 	"monotron/fault"
+	"monotron/whole"
 )
 
 // File is where a run's verdict lies.
@@ -18,17 +18,8 @@ func (v *Verdict) Write(folder string) error {
 	if err != nil {
 		return fault.With(fault.Internal, err)
 	}
-	f, err := os.CreateTemp(folder, ".tmp-verdict-*") // its owner's alone
-	if err != nil {
-		return fault.With(fault.IO, err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), File(folder))
-	}
-	if err != nil {
-		os.Remove(f.Name()) // it is of no use
-		return fault.Errorf(fault.IO, "the verdict cannot be written to %s: %w", folder, err)
+	if err := whole.WriteFile(File(folder), 0o600, text, []byte("\n")); err != nil { // its owner's alone
+		return fmt.Errorf("the verdict: %w", err)
 	}
 	return nil
 }

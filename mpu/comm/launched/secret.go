@@ -3,11 +3,11 @@ package launched
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+
+	"monotron/whole"
 )
 
 // NewSecret makes a secret for one run.
@@ -25,7 +25,7 @@ func userSecret(cache string) ([]byte, error) {
 		return nil, err
 	}
 	path := filepath.Join(folder, "secret")
-	if err := makeSecret(folder, path); err != nil {
+	if err := whole.WriteNew(path, 0o600, []byte(NewSecret())); err != nil {
 		return nil, err
 	}
 	st, err := os.Stat(path)
@@ -43,24 +43,4 @@ func userSecret(cache string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is damaged; remove it", path)
 	}
 	return text, nil
-}
-
-// makeSecret writes the file whole, unless it is there.
-func makeSecret(folder, path string) error {
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	f, err := os.CreateTemp(folder, ".tmp-secret-*") // readable by its owner alone
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(NewSecret())
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Link(f.Name(), path) // the first wins
-	}
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
-	return errors.Join(err, os.Remove(f.Name()))
 }

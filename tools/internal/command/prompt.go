@@ -18,12 +18,15 @@ import (
 // maxPrompt bounds a prompt's file, in bytes.
 const maxPrompt = 64 << 20
 
+// repeated is a flag of one value that may stand on a line several times.
+type repeated struct{ *cli.StringSliceFlag }
+
 // PromptFlags are the three ways to say where a model starts.
 func PromptFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "prompt", Usage: "text to start from"},
-		&cli.StringFlag{Name: "prompt-file", Usage: "file with that text; - reads standard input"},
-		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "token ids to start from, apart by blanks or commas"},
+		repeated{&cli.StringSliceFlag{Name: "prompt", Usage: "text to start from"}},
+		repeated{&cli.StringSliceFlag{Name: "prompt-file", Usage: "file with that text; - reads standard input"}},
+		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "token ids to start from, apart by blanks or commas: one prompt"},
 	}
 }
 
@@ -42,37 +45,56 @@ func CheckPrompt(c *cli.Context) error {
 		_, err := parseIDs(c.StringSlice("prompt-ids"))
 		return err
 	}
-	if name := c.String("prompt-file"); name != "" && name != "-" {
-		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+	for _, name := range c.StringSlice("prompt-file") {
+		if _, err := os.Stat(name); name != "-" && errors.Is(err, fs.ErrNotExist) {
 			return fault.Errorf(fault.NoInput, "--prompt-file: %w", err)
 		}
 	}
 	return nil
 }
 
-// Prompt is the ids that those flags give; text is encoded by tok, which may be
+// CheckOnePrompt is CheckPrompt for a command that takes one prompt.
+func CheckOnePrompt(c *cli.Context) error {
+	for _, name := range []string{"prompt", "prompt-file"} {
+		if n := len(c.StringSlice(name)); n > 1 {
+			return fault.Errorf(fault.Usage, "--%s is given %d times; %s takes one prompt", name, n, c.App.Name)
+		}
+	}
+	return CheckPrompt(c)
+}
+
+// Prompts are the ids that those flags give; text is encoded by tok, which may be
 // nil where the ids are given as such.
-func Prompt(c *cli.Context, tok tokenizer.Tokenizer) ([]int32, error) {
+func Prompts(c *cli.Context, tok tokenizer.Tokenizer) ([][]int32, error) {
 	if err := CheckPrompt(c); err != nil {
 		return nil, err
 	}
 	if c.IsSet("prompt-ids") {
-		return parseIDs(c.StringSlice("prompt-ids"))
+		ids, err := parseIDs(c.StringSlice("prompt-ids"))
+		return [][]int32{ids}, err
 	}
-	text := c.String("prompt")
-	if c.IsSet("prompt-file") {
-		var err error
-		if text, err = readPrompt(c.String("prompt-file"), c.App.Reader); err != nil {
+	texts := c.StringSlice("prompt")
+	for _, name := range c.StringSlice("prompt-file") {
+		text, err := readPrompt(name, c.App.Reader)
+		if err != nil {
 			return nil, err
 		}
+		texts = append(texts, text)
 	}
 	if tok == nil {
 		return nil, fault.Errorf(fault.Usage, "this folder names no tokenizer; give --tokenizer-type and its files, or --prompt-ids")
 	}
-	if !utf8.ValidString(text) {
-		return nil, fault.Errorf(fault.BadData, "the prompt is not UTF-8")
+	prompts := make([][]int32, len(texts))
+	for i, text := range texts {
+		if !utf8.ValidString(text) {
+			return nil, fault.Errorf(fault.BadData, "the prompt is not UTF-8")
+		}
+		var err error
+		if prompts[i], err = tok.Encode(text); err != nil {
+			return nil, err
+		}
 	}
-	return tok.Encode(text)
+	return prompts, nil
 }
 
 func readPrompt(name string, stdin io.Reader) (string, error) {

@@ -24,6 +24,7 @@ typedef struct {
   const char *(*sins)(void);
   int (*live)(void);
   void (*forget)(void);
+  void (*slow)(int);
 } standin;
 
 static int standin_open(const char *path, standin *s) {
@@ -41,6 +42,7 @@ static int standin_open(const char *path, standin *s) {
   *(void **)&s->sins = dlsym(l, "standin_sins");
   *(void **)&s->live = dlsym(l, "standin_live");
   *(void **)&s->forget = dlsym(l, "standin_forget");
+  *(void **)&s->slow = dlsym(l, "standin_slow");
   return 0;
 }
 static void *standin_stream(standin *s) { return s->stream(); }
@@ -55,6 +57,7 @@ static void standin_write(standin *s, void *t, float *out, size_t n, int v) { s-
 static const char *standin_sins(standin *s) { return s->sins(); }
 static int standin_live(standin *s) { return s->live(); }
 static void standin_forget(standin *s) { s->forget(); }
+static void standin_slow(standin *s, int polls) { s->slow(polls); }
 */
 import "C"
 
@@ -104,6 +107,10 @@ func (l *Library) Live() int { return int(C.standin_live(l.api)) }
 
 // Forget clears the sins.
 func (l *Library) Forget() { C.standin_forget(l.api) }
+
+// Slow makes every call be taken when it was asked about so often, and no sooner; 0: by a
+// thread, 20 microseconds after it came.
+func (l *Library) Slow(polls int) { C.standin_slow(l.api, C.int(polls)) }
 
 // GPU is a device that computes nothing but has streams, as a Backend.
 type GPU struct {

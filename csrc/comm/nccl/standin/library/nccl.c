@@ -2,14 +2,17 @@
  * process, device memory is the host's, a stream is a thread with a queue. It moves
  * the bytes truly, and keeps a list of what a user of NCCL must not do: calls that
  * ranks do not agree on, unbalanced groups, messages outside a group, use of a
- * communicator after its end, an end with work under way. The end of a communicator
- * takes a while, and waits for those of its other ranks. */
+ * communicator after its end, a call while the one before is in progress, an end with
+ * work under way. Every call returns "in progress", and a thread enqueues it a little
+ * later. The end of a communicator takes a while, and waits for those of its other
+ * ranks. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -38,6 +41,7 @@ typedef struct mark { int reached; } mark;
 typedef struct task {
   void (*run)(struct task *); /* with the lock held */
   struct task *next;
+  struct stream *on; /* of a call that is not taken yet */
   mark *mark;
   struct comm *comm;
   int op, root, dtype, red, n;
@@ -190,12 +194,14 @@ typedef struct clique {
 
 typedef struct comm {
   clique *clique;
-  int rank, over, finalized, under_way, busy, calls;
+  int rank, over, finalized, under_way;
+  int untaken; /* calls in progress */
+  int asked;   /* how often, about those */
 } comm;
 
 static clique *cliques;
 static __thread int depth;
-static __thread struct { stream *s; task *t; } held[64];
+static __thread task *held[64]; /* calls of the group that is open */
 static __thread int n_held;
 
 static int usage(const char *format, ...) {
@@ -253,12 +259,61 @@ EXPORT int ncclCommInitRankConfig(comm **out, int ranks, unique id, int rank, co
   return IN_PROGRESS;
 }
 
+/* ---- calls in progress: a thread takes them, 20 microseconds after they came */
+
+static task *coming, **last_coming = &coming;
+static int polls_wanted; /* 0: the thread takes a call; else it is taken when asked for so often */
+
+EXPORT void standin_slow(int polls) {
+  pthread_mutex_lock(&lock);
+  polls_wanted = polls;
+  pthread_mutex_unlock(&lock);
+}
+
+static void take_first(void) {
+  task *t = coming;
+  if (!(coming = t->next)) last_coming = &coming;
+  t->next = NULL;
+  t->comm->untaken--;
+  if (t->on && !t->comm->over) enqueue(t->on, t);
+  else free(t);
+}
+
+static void *taker(void *unused) {
+  prctl(PR_SET_TIMERSLACK, 1); /* else 20 microseconds are 70 */
+  for (;;) {
+    pthread_mutex_lock(&lock);
+    while (!coming || polls_wanted) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    usleep(20);
+    pthread_mutex_lock(&lock);
+    while (coming && !polls_wanted) take_first();
+    pthread_mutex_unlock(&lock);
+  }
+  return unused;
+}
+
+/* Begins a call, on a stream or none, with the lock held. */
+static int begin(comm *c, stream *on, task *t) {
+  static int started;
+  pthread_t thread;
+  if (!started++) pthread_create(&thread, NULL, taker, NULL);
+  t->comm = c, t->on = on;
+  if (!c->untaken++) c->asked = 0;
+  *last_coming = t;
+  last_coming = &t->next;
+  pthread_cond_broadcast(&changed);
+  return c->clique->failed ? c->clique->failed : IN_PROGRESS;
+}
+
 EXPORT int ncclCommGetAsyncError(comm *c, int *result) {
   pthread_mutex_lock(&lock);
+  if (polls_wanted && c->untaken && ++c->asked >= polls_wanted)
+    while (c->untaken) take_first();
   if (c->clique->failed)
     *result = c->clique->failed;
-  else if (c->clique->joined < c->clique->ranks || c->busy > 0)
-    *result = IN_PROGRESS, c->busy--;
+  else if (c->clique->joined < c->clique->ranks || c->untaken)
+    *result = IN_PROGRESS;
   else
     *result = SUCCESS;
   pthread_mutex_unlock(&lock);
@@ -284,11 +339,11 @@ EXPORT int ncclCommFinalize(comm *c) {
   pthread_mutex_lock(&lock);
   if (c->under_way) sin_of("rank %d: finalize with %d calls under way", c->rank, c->under_way);
   if (c->finalized) sin_of("rank %d: finalized twice", c->rank);
-  c->finalized = 1, c->busy = 2;
+  c->finalized = 1;
   c->clique->left++;
-  pthread_cond_broadcast(&changed);
+  int result = begin(c, NULL, new_task(NULL));
   pthread_mutex_unlock(&lock);
-  return IN_PROGRESS;
+  return result;
 }
 
 EXPORT int ncclCommDestroy(comm *c) {
@@ -326,16 +381,14 @@ EXPORT int ncclGroupEnd(void);
 static int post(comm *c, stream *s, task *t) {
   pthread_mutex_lock(&lock);
   if (c->over) usage("rank %d: a call after the end", c->rank);
-  t->comm = c;
+  if (c->untaken) usage("rank %d: a call while the one before is in progress", c->rank);
   c->under_way++;
-  if (depth) {
-    held[n_held].s = s;
-    held[n_held++].t = t;
-  } else {
-    enqueue(s, t);
-  }
   int result = c->clique->failed;
-  if (!result && ++c->calls % 3 == 0) result = IN_PROGRESS, c->busy = 2;
+  t->comm = c, t->on = s;
+  if (depth)
+    held[n_held++] = t;
+  else
+    result = begin(c, s, t);
   pthread_mutex_unlock(&lock);
   return result;
 }
@@ -493,7 +546,7 @@ static int transfer(void *data, size_t count, int dtype, int peer, comm *c, stre
   if (peer < 0 || peer >= c->clique->ranks) return usage("rank %d: a message to rank %d of %d", c->rank, peer, c->clique->ranks);
   task *t = NULL;
   for (int i = 0; i < n_held; i++)
-    if (held[i].s == s && held[i].t->comm == c && held[i].t->run == exchange) t = held[i].t;
+    if (held[i]->on == s && held[i]->comm == c && held[i]->run == exchange) t = held[i];
   int result = SUCCESS;
   if (!t) result = post(c, s, t = new_task(exchange));
   message *m = calloc(1, sizeof *m), **at = &t->messages;
@@ -510,8 +563,9 @@ EXPORT int ncclGroupEnd(void) {
   if (!depth) return usage("a group is ended that was not begun");
   if (--depth) return SUCCESS;
   pthread_mutex_lock(&lock);
-  for (int i = 0; i < n_held; i++) enqueue(held[i].s, held[i].t);
+  int result = SUCCESS;
+  for (int i = 0; i < n_held; i++) result = begin(held[i]->comm, held[i]->on, held[i]);
   n_held = 0;
   pthread_mutex_unlock(&lock);
-  return SUCCESS;
+  return result;
 }
