@@ -19,7 +19,7 @@ func (e *Engine) beginMixtures(scale float64, micros int) {
 		return
 	}
 	if !e.config.CalculatePerTokenLoss {
-		scale /= float64(micros)
+		scale /= float64(micros * e.rank.Sizes.DP)
 	}
 	e.auxiliary.Begin(e.device, scale)
 }
