@@ -66,6 +66,7 @@ const gemm_kernels *mt_gemm_kernels(void);
 
 const gemm_kernel *mt_gemm_amx(void);     /* bf16; where mt_amx() allows it */
 const gemm_kernel *mt_gemm_amx_f16(void); /* f16; the same */
+const gemm_kernel *mt_gemm_bf16(void);    /* bf16 by AVX512_BF16; NULL where there is none */
 
 /* The largest tile of oneDNN's, and the bytes of its sums, which lead the
  * workspace where its results pass through it. */

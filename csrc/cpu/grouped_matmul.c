@@ -16,9 +16,11 @@ enum {
 /* f16's AMX kernel makes products again where it meets NaN, of all rows near it; and a
  * kernel's own way from whole micro tiles to C may round others than the rest's. */
 static gemm_kernel kernel_of(const mt_grouped_matmul_args *a) {
-  gemm_kernel kr = a->a.dtype == MT_BF16 && mt_amx() ? *mt_gemm_amx() : *mt_gemm_kernels()->f32;
-  kr.finish = NULL;
-  return kr;
+  const gemm_kernel *kr = NULL;
+  if (a->a.dtype == MT_BF16) kr = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
+  gemm_kernel plain = kr ? *kr : *mt_gemm_kernels()->f32;
+  plain.finish = NULL;
+  return plain;
 }
 
 typedef struct {

@@ -95,10 +95,41 @@ func (g guarded) every(dtype device.DType, h int64) {
 	d.Uniform(device.UniformArgs{Out: g.make(device.F32, h), Step: one})
 	d.GradStats(g.make(device.F64, device.Stats), value())
 	d.WeightedSum(g.make(device.F64, 2), logits, logits)
+	g.experts(dtype, h)
 	hyper, f32 := g.make(device.F32, device.Hypers), func() device.Tensor { return g.make(device.F32, 3, h) }
 	d.AdamW(device.AdamWArgs{Param: f32(), Grad: f32(), M: f32(), V: f32(), Model: value(), Hyper: hyper})
 	d.SGD(device.SGDArgs{Param: f32(), Grad: f32(), Momentum: f32(), Model: value(), Hyper: hyper})
 	if err := d.Sync(); err != nil {
 		g.t.Error(err)
 	}
+}
+
+// experts calls the ops of a mixture with three tokens, h experts and rows of h.
+func (g guarded) experts(dtype device.DType, h int64) {
+	d, rows := g.d, g.make(device.I32, 3)
+	value := func() device.Tensor { return g.make(dtype, 3, h) }
+	chosen := func(t device.DType) device.Tensor { return g.make(t, 3, 1) }
+	logits, dlogits, one := value(), g.make(device.F32, 3, h), g.make(device.F32, 1)
+	rule := device.RouterRule{Scaling: 1}
+	d.RouterForward(device.RouterForwardArgs{Weights: chosen(device.F32), Experts: chosen(device.I32), Logits: logits, Bias: g.make(device.F32, h), Keys: g.make(device.F32, 3, h), Rule: rule})
+	d.RouterBackward(device.RouterBackwardArgs{DLogits: dlogits, DWeights: chosen(device.F32), Experts: chosen(device.I32), Logits: logits, Rule: rule})
+	counts := g.make(device.F32, 1, h)
+	d.RouterBalance(device.RouterBalanceArgs{Probs: g.make(device.F32, 1, h), Counts: counts, Logits: logits, Samples: 1, K: 1})
+	d.RouterBalance(device.RouterBalanceArgs{DLogits: dlogits, Scale: one, Counts: counts, Logits: logits, Samples: 1, K: 1})
+	d.RouterZ(device.RouterZArgs{Squares: g.make(device.F32, 3), Logits: logits})
+	d.RouterZ(device.RouterZArgs{DLogits: dlogits, Scale: one, Logits: logits})
+	d.RouterDrop(device.RouterDropArgs{Kept: chosen(device.I32), Experts: chosen(device.I32), Weights: chosen(device.F32), NumExperts: h, Capacity: 1})
+	d.RouterSinkhorn(g.make(device.F32, 3, h), logits)
+	slots, offsets := chosen(device.I32), g.make(device.I32, h+1)
+	d.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: slots, Offsets: offsets, Experts: chosen(device.I32), Width: 1})
+	d.PlaceChoices(device.PlaceChoicesArgs{Placed: g.make(device.F32, 3), Chosen: chosen(device.F32), Slots: slots})
+	d.GatherRows(value(), value(), rows)
+	d.CombineRows(value(), value(), slots)
+	d.ScaleRows(value(), value(), g.make(device.F32, 3))
+	d.RowDots(g.make(device.F32, 3), value(), value())
+	d.GroupedSum(g.make(device.F32, h, h), value(), offsets)
+	matrices := g.make(dtype, h, h, h)
+	d.GroupedMatmul(device.GroupedMatmulArgs{C: value(), A: value(), B: matrices, Bias: g.make(dtype, h, h), Offsets: offsets, TransB: 1})
+	d.GroupedMatmul(device.GroupedMatmulArgs{C: value(), A: value(), B: matrices, Offsets: offsets})
+	d.GroupedMatmul(device.GroupedMatmulArgs{C: g.make(device.F32, h, h, h), A: value(), B: value(), Offsets: offsets, TransA: 1})
 }

@@ -85,9 +85,37 @@ func benchCases(d device.DType) []Case {
 	for kind := range activations.Activations {
 		cases = append(cases, activationForwardCase(d, kind, benchTokens, benchFFN, 0), activationBackwardCase(d, kind, benchTokens, benchFFN, 0, false))
 	}
+	cases = append(cases, expertBenchCases(d)...)
 	if d == device.F32 { // these have one type
 		cases = append(cases, crossEntropyStatsCase(logits, 2, 0), crossEntropyLossCase(benchTokens), uniformCase(benchTokens*benchHidden),
 			weightedSumCase(benchTokens), gradScaleCase(100, 0, 1, 1))
 	}
 	return cases
+}
+
+// expertBenchCases: a token goes to 2 of 4 experts, or to 8 of 64 of a quarter of the width.
+func expertBenchCases(d device.DType) []Case {
+	var cases []Case
+	for _, s := range []struct{ experts, k, ffn int64 }{{4, 2, benchFFN}, {64, 8, benchFFN / 4}} {
+		r, g := routerShape{benchTokens, s.experts, s.k}, even(s.k*benchTokens, s.experts)
+		o := routerOptions{rule: plainRule(device.SoftmaxOfChosen)}
+		cases = append(cases, routerForwardCase(d, r, o), routerBackwardCase(d, r, o), balanceCase(d, r, device.SoftmaxOfAll, 1), balanceGradientCase(d, r, device.SoftmaxOfAll, 1),
+			routerZCase(d, r, true), gatherCase(d, s.k*benchTokens, benchHidden, 0), combineCase(d, benchTokens, benchHidden, s.k, 0),
+			scaleRowsCase(d, s.k*benchTokens, s.ffn, 0, false), rowDotsCase(d, s.k*benchTokens, s.ffn, 0), groupedSumCase(d, g, s.ffn, 0),
+			groupedMatmulCase(d, g, benchHidden, s.ffn, matmulOptions{transB: true}), groupedMatmulCase(d, g, s.ffn, benchHidden, matmulOptions{transB: true}),
+			groupedMatmulCase(d, g, s.ffn, benchHidden, matmulOptions{}), groupedMatmulCase(d, g, benchHidden, s.ffn, matmulOptions{}), groupedMatmulCase(d, g, s.ffn, benchHidden, matmulOptions{transA: true}),
+			matmulCase(d, s.k*benchTokens, s.ffn, benchHidden, matmulOptions{transB: true}))
+		if d == device.F32 {
+			cases = append(cases, orderCase(r, orderOptions{0, 1, s.experts, false}), placeCase(d, benchTokens, s.k, s.k*benchTokens, false))
+		}
+	}
+	return cases
+}
+
+// even gives each group about as many rows, none a multiple of a tile.
+func even(rows, groups int64) (g grouping) {
+	for i := range groups {
+		g.rows = append(g.rows, rows/groups+3*(i%2*2-1))
+	}
+	return g
 }

@@ -180,6 +180,9 @@ func (g grouping) total() (n int64) {
 }
 
 func (g grouping) String() string {
+	if n := len(g.rows); n > 8 {
+		return fmt.Sprintf("%d groups, %d rows", n, g.total())
+	}
 	return fmt.Sprintf("%s+%d rows", strings.ReplaceAll(strings.Trim(fmt.Sprint(g.rows), "[]"), " ", "+"), g.rest)
 }
 

@@ -18,6 +18,7 @@ func Gradients(t *testing.T) {
 	for name, check := range map[string]func(g *gradient){
 		"matmul": matmulGradient, "norm": normGradients, "activation": activationGradients, "rope": ropeGradients, "attention": attentionGradients,
 		"embedding": embeddingGradient, "cross entropy": crossEntropyGradient, "dropout": dropoutGradient,
+		"router": routerGradients, "router losses": routerLossGradients, "grouped matmul": groupedMatmulGradient, "expert rows": expertRowGradients,
 	} {
 		t.Run(name, func(t *testing.T) {
 			oracle := ref.Open()
@@ -239,4 +240,91 @@ func dropoutGradient(g *gradient) {
 	g.check("X", a.X, dx, loss)
 	g.check("bias", a.Bias, dbias, loss)
 	g.check("residual", a.Residual, w, loss)
+}
+
+// A step of the differences must change no choice: the gradient is of given choices.
+func routerGradients(g *gradient) {
+	for score := range routerScores {
+		for _, s := range []routerShape{{4, 6, 3}, {3, 5, 1}} {
+			f := device.RouterForwardArgs{Logits: g.in(s.tokens, s.experts), Rule: device.RouterRule{Score: score, Scaling: 2.5}}
+			f.Weights, f.Experts = g.out(s.tokens, s.k), g.Out("", exact, device.I32, s.tokens, s.k)
+			w := g.in(s.tokens, s.k)
+			loss := func() float64 {
+				g.Dev.RouterForward(f)
+				return g.loss(w, f.Weights)
+			}
+			loss()
+			b := device.RouterBackwardArgs{DLogits: g.out(s.tokens, s.experts), DWeights: w, Experts: f.Experts, Logits: f.Logits, Rule: f.Rule}
+			g.Dev.RouterBackward(b)
+			g.check(routerScoreNames[score], f.Logits, b.DLogits, loss)
+		}
+	}
+}
+
+// The losses' other factor, counts, is a constant.
+func routerLossGradients(g *gradient) {
+	const tokens, experts, samples, k, coefficient, scale = 6, 5, 2, 2, 0.3, 4.0
+	x := g.in(tokens, experts)
+	for score := range routerScores {
+		counts, dx := g.in(samples, experts), g.zero(tokens, experts)
+		f := device.RouterBalanceArgs{Probs: g.out(samples, experts), Counts: g.out(samples, experts), Logits: x, Samples: samples, Score: score, K: k}
+		g.Dev.RouterBalance(device.RouterBalanceArgs{DLogits: dx, Counts: counts, Scale: g.List("", device.F64, scale), Logits: x, Samples: samples, Score: score, K: k, Coefficient: coefficient})
+		g.check("balance "+routerScoreNames[score], x, dx, func() float64 {
+			g.Dev.RouterBalance(f)
+			return coefficient * scale * g.loss(counts, f.Probs)
+		})
+	}
+	squares, ones, dx := g.out(tokens), g.Make("", device.F64, func(int) float64 { return 1 }, tokens), g.zero(tokens, experts)
+	g.Dev.RouterZ(device.RouterZArgs{DLogits: dx, Scale: g.List("", device.F64, scale), Logits: x, Coefficient: coefficient})
+	g.check("z", x, dx, func() float64 {
+		g.Dev.RouterZ(device.RouterZArgs{Squares: squares, Logits: x})
+		return coefficient * scale * g.loss(ones, squares)
+	})
+}
+
+func groupedMatmulGradient(g *gradient) {
+	const n, k, c = 6, 4, 3
+	groups := grouping{[]int64{2, 0, 3}, 1}
+	for transB := range int32(2) {
+		a := device.GroupedMatmulArgs{A: g.in(n, k), B: g.in(append([]int64{3}, swap(transB != 0, k, c)...)...), Bias: g.in(3, c), C: g.zero(n, c), Offsets: g.offsets(groups), TransB: transB}
+		w := g.in(n, c)
+		loss := func() float64 {
+			g.Dev.GroupedMatmul(a)
+			return g.loss(w, a.C)
+		}
+		da, db, dbias := g.zero(n, k), g.zero(a.B.Dims()...), g.zero(3, c)
+		g.Dev.GroupedMatmul(device.GroupedMatmulArgs{C: da, A: w, B: a.B, Offsets: a.Offsets, TransB: 1 - transB})
+		left, right := a.A, w // dB[g] = Aᵀ·dC, or its transpose
+		if transB != 0 {
+			left, right = w, a.A
+		}
+		g.Dev.GroupedMatmul(device.GroupedMatmulArgs{C: db, A: left, B: right, Offsets: a.Offsets, TransA: 1})
+		g.Dev.GroupedSum(dbias, w, a.Offsets)
+		g.check("A", a.A, da, loss)
+		g.check("B", a.B, db, loss)
+		g.check("bias", a.Bias, dbias, loss)
+	}
+}
+
+// Tokens go to places and come back; a place's row has a weight.
+func expertRowGradients(g *gradient) {
+	const tokens, h, k, places = 3, 4, 2, 5
+	slots := g.Make("", device.I32, func(i int) float64 { return []float64{4, 0, -1, 2, 1, 3}[i] }, tokens, k)
+	rows := g.Make("", device.I32, func(i int) float64 { return []float64{0, 2, 1, 2, 0}[i] }, places)
+	x, weight, w := g.in(tokens, h), g.in(places), g.in(tokens, h)
+	placed, scaled, out := g.out(places, h), g.out(places, h), g.out(tokens, h)
+	loss := func() float64 {
+		g.Dev.GatherRows(placed, x, rows)
+		g.Dev.ScaleRows(scaled, placed, weight)
+		g.Dev.CombineRows(out, scaled, slots)
+		return g.loss(w, out)
+	}
+	loss()
+	dplaced, dweight, dx := g.out(places, h), g.out(places), g.out(tokens, h)
+	g.Dev.GatherRows(dplaced, w, rows)
+	g.Dev.RowDots(dweight, dplaced, placed)
+	g.Dev.ScaleRows(dplaced, dplaced, weight)
+	g.Dev.CombineRows(dx, dplaced, slots)
+	g.check("X", x, dx, loss)
+	g.check("weight", weight, dweight, loss)
 }

@@ -1,0 +1,94 @@
+/* GEMM for bf16 by the dot products of AVX512_BF16: two k a step, sums in f32. A panel has
+ * pairs of k outermost, a pair of a line in 32 bits. */
+#include "gemm.h"
+#include "isa_level.h"
+
+#ifdef MT_X86_SETS
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma,f16c")
+#include <immintrin.h>
+#include <string.h>
+
+enum { ROWS = 8, VECTORS = 3, COLUMNS = 16 * VECTORS };
+
+static inline uint32_t pair(const char *s, int64_t line, int64_t deep, int64_t l, int64_t k, int64_t lines, int64_t depth) {
+  uint16_t low = 0, high = 0;
+  if (l < lines && k < depth) memcpy(&low, s + (l * line + k * deep) * 2, 2);
+  if (l < lines && k + 1 < depth) memcpy(&high, s + (l * line + (k + 1) * deep) * 2, 2);
+  return low | (uint32_t)high << 16;
+}
+
+/* Four pairs of four lines that are contiguous in k. */
+static inline void pack_square(uint32_t *to, int64_t width, const char *s, int64_t line) {
+  __m128i x[4];
+  for (int l = 0; l < 4; l++) x[l] = _mm_loadu_si128((const void *)(s + l * line * 2));
+  __m128i a = _mm_unpacklo_epi32(x[0], x[1]), b = _mm_unpackhi_epi32(x[0], x[1]), c = _mm_unpacklo_epi32(x[2], x[3]), d = _mm_unpackhi_epi32(x[2], x[3]);
+  _mm_storeu_si128((void *)to, _mm_unpacklo_epi64(a, c));
+  _mm_storeu_si128((void *)(to + width), _mm_unpackhi_epi64(a, c));
+  _mm_storeu_si128((void *)(to + 2 * width), _mm_unpacklo_epi64(b, d));
+  _mm_storeu_si128((void *)(to + 3 * width), _mm_unpackhi_epi64(b, d));
+}
+
+/* A pair of rows whose lines are contiguous. */
+static inline void pack_pair(uint32_t *to, const char *even, const char *odd, int64_t width) {
+  for (int64_t l = 0; l < width; l += 8) {
+    __m256i low = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(even + l * 2))), high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(odd + l * 2)));
+    _mm256_storeu_si256((void *)(to + l), _mm256_or_si256(low, _mm256_slli_epi32(high, 16)));
+  }
+}
+
+static void pack(uint32_t *panel, int64_t width, const char *s, int64_t line, int64_t deep, int64_t lines, int64_t depth) {
+  int64_t squares = deep == 1 ? lines & ~(int64_t)3 : 0, whole = deep == 1 ? depth & ~(int64_t)7 : 0; /* in squares */
+  for (int64_t l = 0; l < squares; l += 4)
+    for (int64_t k = 0; k < whole; k += 8) pack_square(panel + k / 2 * width + l, width, s + (l * line + k) * 2, line);
+  for (int64_t k = 0; k < depth; k += 2) {
+    uint32_t *to = panel + k / 2 * width;
+    if (line == 1 && lines == width && k + 1 < depth) pack_pair(to, s + k * deep * 2, s + (k + 1) * deep * 2, width);
+    else
+      for (int64_t l = k < whole ? squares : 0; l < width; l++) to[l] = pair(s, line, deep, l, k, lines, depth);
+  }
+}
+
+static void pack_a(void *panel, const gemm_operand *a, int64_t i, int64_t rows, int64_t k, int64_t depth) {
+  pack(panel, ROWS, gemm_at(a, i, k), a->row, a->col, rows, depth);
+}
+
+static void pack_b(void *panel, const gemm_operand *b, int64_t j, int64_t columns, int64_t k, int64_t depth) {
+  pack(panel, COLUMNS, gemm_at(b, k, j), b->col, b->row, columns, depth);
+}
+
+static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32_t add, const void *next) {
+  const int32_t *a = pa;
+  const char *b = pb;
+  __m512 sum[ROWS][VECTORS];
+  (void)next; /* a panel is used long enough for the processor to look ahead by itself */
+#pragma GCC unroll 8
+  for (int i = 0; i < ROWS; i++)
+#pragma GCC unroll 3
+    for (int j = 0; j < VECTORS; j++) sum[i][j] = add ? _mm512_loadu_ps(c + i * COLUMNS + j * 16) : _mm512_setzero_ps();
+  for (int64_t k = 0; k < depth; k += 2, a += ROWS, b += COLUMNS * 4) {
+    __m512bh y[VECTORS];
+    _mm_prefetch((const char *)(a + 16 * ROWS), _MM_HINT_T0);
+#pragma GCC unroll 3
+    for (int j = 0; j < VECTORS; j++) y[j] = (__m512bh)_mm512_loadu_si512(b + j * 64);
+#pragma GCC unroll 8
+    for (int i = 0; i < ROWS; i++) {
+      __m512bh x = (__m512bh)_mm512_set1_epi32(a[i]);
+#pragma GCC unroll 3
+      for (int j = 0; j < VECTORS; j++) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], x, y[j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < ROWS; i++)
+#pragma GCC unroll 3
+    for (int j = 0; j < VECTORS; j++) _mm512_storeu_ps(c + i * COLUMNS + j * 16, sum[i][j]);
+}
+
+static const gemm_kernel kernel = {.mr = ROWS, .nr = COLUMNS, .k_unit = 2, .k_block = 512, .element = 2, .pack_a = pack_a, .pack_b = pack_b, .micro = micro};
+
+#pragma GCC pop_options
+
+const gemm_kernel *mt_gemm_bf16(void) { return mt_isa_level == MT_AVX512 && __builtin_cpu_supports("avx512bf16") ? &kernel : NULL; }
+#else
+const gemm_kernel *mt_gemm_bf16(void) { return 0; }
+#endif
