@@ -93,10 +93,10 @@ func benchCases(d device.DType) []Case {
 	return cases
 }
 
-// expertBenchCases: a token goes to 2 of 4 experts, or to 8 of 64 of a quarter of the width.
+// expertBenchCases: a token goes to 2 of 4 experts, or to 8 of 64 of an eighth of the width.
 func expertBenchCases(d device.DType) []Case {
 	var cases []Case
-	for _, s := range []struct{ experts, k, ffn int64 }{{4, 2, benchFFN}, {64, 8, benchFFN / 4}} {
+	for _, s := range []struct{ experts, k, ffn int64 }{{4, 2, benchFFN}, {64, 8, benchFFN / 8}} {
 		r, g := routerShape{benchTokens, s.experts, s.k}, even(s.k*benchTokens, s.experts)
 		o := routerOptions{rule: plainRule(device.SoftmaxOfChosen)}
 		cases = append(cases, routerForwardCase(d, r, o), routerBackwardCase(d, r, o), balanceCase(d, r, device.SoftmaxOfAll, 1), balanceGradientCase(d, r, device.SoftmaxOfAll, 1),
