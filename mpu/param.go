@@ -182,10 +182,23 @@ func (p *Param) Stored(prefix string, t device.Tensor, from int64, write bool) [
 	if p.Each == nil {
 		return []Stored{whole}
 	}
-	return whole.slices(func(i int64) string { return prefix + p.Each(i) })
+	all := whole.slices(func(i int64) string { return prefix + p.Each(i) })
+	for i := range all {
+		all[i].narrow()
+	}
+	return all
 }
 
-// slices are the slices of s along its first dimension, each with its part of the buffer.
+// Tensors lists the tensors that files keep of p, with their pieces of its local buffer.
+func (p *Param) Tensors() []Stored {
+	whole := Stored{Name: p.Name, Global: p.Global, Pieces: p.Pieces}
+	if p.Each == nil {
+		return []Stored{whole}
+	}
+	return whole.slices(p.Each)
+}
+
+// slices are the slices of s along its first dimension.
 func (s Stored) slices(name func(i int64) string) (all []Stored) {
 	inner := Piece{Size: s.Global[1:]}
 	by := map[int64]int{}
@@ -201,9 +214,6 @@ func (s Stored) slices(name func(i int64) string) (all []Stored) {
 			one.Local += (i - p.From[0]) * one.Len()
 			all[at].Pieces = append(all[at].Pieces, one)
 		}
-	}
-	for i := range all {
-		all[i].narrow()
 	}
 	return all
 }

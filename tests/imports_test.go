@@ -50,7 +50,7 @@ var importTable = []row{
 	{"megatron/optimizer", ranks + "megatron/spec", "works on Params, whatever model they belong to"},
 	{"megatron/checkpoint", ranks + "megatron/spec megatron/formats", "files hold pieces of Params; all joins the native format to the others"},
 	{"megatron/formats", ranks + "megatron/spec", "what other programs wrote; never sees the native format or training"},
-	{"megatron/internal", "", "what tests of several packages find their files with"},
+	{"internal", "", "what tests of several packages find their files with"},
 	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
 	{"mpu/ranks", kernels + engines + "mpu/comm mpu/topology", "makes, watches and ends ranks; knows groups, and nothing of what is done in them"},
 	{"mpu/ranks/devices", kernels + "csrc/gpus mpu/comm", "which device a rank computes on; main says which there are"},
@@ -86,7 +86,7 @@ var importTable = []row{
 }
 
 // forTests may be imported by tests only: to choose a device, to meet, to find files.
-const forTests = devices + "csrc/device/devicetest megatron/internal mpu/comm/commtest mpu/comm/inproc mpu/comm/gpu "
+const forTests = devices + "csrc/device/devicetest internal mpu/comm/commtest mpu/comm/inproc mpu/comm/gpu "
 
 // TestImportsPointDown fails on an import that design.md section 2 forbids.
 func TestImportsPointDown(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/internal/sharedtest"
 	"monotron/megatron/engine"
-	"monotron/megatron/internal/sharedtest"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 )

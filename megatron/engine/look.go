@@ -10,9 +10,10 @@ import (
 
 // Look is shown what a forward pass computes; each of its functions may be nil.
 type Look struct {
-	Layer func(depth int, x device.Tensor) // the residual stream of this rank's layers: model.Pass.See
-	Done  func(*model.Pass, *model.Output) // the last stage's output, before it is released
-	Again bool                             // of a training step that is run again: what --inject spoiled is spoiled again
+	Layer  func(depth int, x device.Tensor) // the residual stream of this rank's layers: model.Pass.See
+	Done   func(*model.Pass, *model.Output) // the last stage's output, before it is released
+	Routed func(layer int, r model.Routing) // what layers of experts chose
+	Again  bool                             // of a training step that is run again: what --inject spoiled is spoiled again
 }
 
 // Peek runs micro-batches forward, without dropout, and shows them to look.

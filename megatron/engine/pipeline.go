@@ -74,7 +74,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	var mask device.Tensor
 	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)), w.train)
 	a.pass.Micro = i + 1
-	a.pass.See = e.spoiled(w.train, i, w.look)
+	a.pass.See, a.pass.Routed = e.spoiled(w.train, i, w.look), w.look.Routed
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
 	var err error
 	if a.out, err = e.Stages[chunk].Forward(a.pass, in); err != nil {

@@ -13,9 +13,12 @@ import (
 // Step trains on one global batch: forward and backward of every micro-batch,
 // clip, update. With a loss or gradient that is not finite nothing changes; with
 // fp16 that is a skipped step, else an error unless the check is off.
-func (e *Engine) Step(micros []*Micro) (r Result, err error) {
-	e.begin(&r, len(micros))                             // the gradients are 0; the device knows what is new in this step
-	if err = e.forwardBackward(micros, &r); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
+func (e *Engine) Step(micros []*Micro) (r Result, err error) { return e.StepSeen(micros, Look{}) }
+
+// StepSeen is a step that shows what it computes.
+func (e *Engine) StepSeen(micros []*Micro, look Look) (r Result, err error) {
+	e.begin(&r, len(micros))                                   // the gradients are 0; the device knows what is new in this step
+	if err = e.forwardBackward(micros, &r, look); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
 		return r, err
 	}
 	if err = e.sumLosses(&r, len(micros)); err != nil { // over all ranks
@@ -35,9 +38,9 @@ func (e *Engine) begin(r *Result, micros int) {
 	e.beginMixtures(r.Scale, micros)
 }
 
-func (e *Engine) forwardBackward(micros []*Micro, r *Result) error {
+func (e *Engine) forwardBackward(micros []*Micro, r *Result, look Look) error {
 	e.Timers.Start("forward-backward", report.LevelStep)
-	if err := e.run(micros, true, r, Look{}); err != nil {
+	if err := e.run(micros, true, r, look); err != nil {
 		return err
 	}
 	e.Timers.Stop("forward-backward")

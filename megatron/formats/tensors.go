@@ -94,7 +94,7 @@ func (l *lister) experts(i int) {
 	if m.Gated() {
 		wide = 2
 	}
-	l.add(name+"router.weight", int64(e.Num), int64(h))
+	l.linear(name+"router", e.Num, h, m.LinearBias)
 	if e.ExpertBias {
 		l.add(name+"router.expert_bias", int64(e.Num))
 	}
@@ -103,10 +103,10 @@ func (l *lister) experts(i int) {
 		l.linear(ExpertName(i, j)+"linear_fc2", h, e.FFNHiddenSize, m.LinearBias)
 	}
 	if e.SharedFFN > 0 {
-		l.linear(name+"shared_experts.linear_fc1", wide*e.SharedFFN, h, m.LinearBias)
-		l.linear(name+"shared_experts.linear_fc2", h, e.SharedFFN, m.LinearBias)
 		if e.SharedGate {
 			l.add(name+"shared_experts.gate_weight", 1, int64(h))
 		}
+		l.linear(name+"shared_experts.linear_fc1", wide*e.SharedFFN, h, false)
+		l.linear(name+"shared_experts.linear_fc2", h, e.SharedFFN, false)
 	}
 }

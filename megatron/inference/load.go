@@ -81,11 +81,7 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if err := l.build(d, o, longest(&c.Model, c.SeqLength)); err != nil {
 		return nil, err
 	}
-	var wanted []mpu.Stored
-	for _, p := range model.ParamsOf(l.Stages) {
-		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value, 0, p.Owner)...)
-	}
-	_, report, err := checkpoint.Load(dir, o.Step, wanted, d, checkpoint.LoadOptions{Convert: true})
+	_, report, err := checkpoint.Load(dir, o.Step, l.stored(), d, checkpoint.LoadOptions{Convert: true})
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +128,7 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 	if err := l.build(d, o, longest(m, info.SeqLength)); err != nil {
 		return nil, err
 	}
-	var wanted []mpu.Stored
-	for _, p := range model.ParamsOf(l.Stages) {
-		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value, 0, p.Owner)...)
-	}
-	_, report, err := checkpoint.LoadSource(src, wanted, d, checkpoint.LoadOptions{Convert: true})
+	_, report, err := checkpoint.LoadSource(src, l.stored(), d, checkpoint.LoadOptions{Convert: true})
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +158,17 @@ func beside(info formats.Info) tokenizer.Config {
 	return tokenizer.Config{}
 }
 
+// stored lists everything that the rank's part of the model takes from files.
+func (l *Loaded) stored() (wanted []mpu.Stored) {
+	for _, p := range model.ParamsOf(l.Stages) {
+		wanted = append(wanted, p.Stored(optimizer.StoredModel, p.Value, 0, p.Owner)...)
+	}
+	for _, s := range l.Stages {
+		wanted = append(wanted, s.Buffers(true)...)
+	}
+	return wanted
+}
+
 // longest is how many positions m knows, where trained on `seq`; 0: no limit.
 func longest(m *spec.Model, seq int) int {
 	switch m.Position {
@@ -180,9 +183,6 @@ func longest(m *spec.Model, seq int) int {
 // build makes the rank's part of the model without values.
 func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err error) {
 	l.Device, l.Vocab, l.MaxContext = d, l.Model.VocabSize, positions
-	if l.Model.Experts != nil {
-		return fault.Errorf(fault.Usage, "this version converts mixtures of experts but cannot run them")
-	}
 	if l.DType, err = dtypeOf(o.Precision); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func loaded(r *ranks.Rank, dir string, o LoadOptions, work func(rank int, m *Loa
 // pipeline is nil where it has all of them.
 func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, pipeline *comm.Group, err error) {
 	r.Sizes.QueryGroups = m.NumQueryGroups
-	if err = r.Join(topology.TP, topology.PP, topology.Embedding, topology.QuerySharers); err != nil {
+	if err = r.Join(topology.TP, topology.PP, topology.Embedding, topology.QuerySharers, topology.TPEP); err != nil {
 		return c, p, nil, err
 	}
 	stage, stages := r.Place.PP, r.Sizes.PP
@@ -73,5 +73,8 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 		pipeline = r.Groups[topology.PP]
 	}
 	p = model.Parallel{TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
+	if m.Experts != nil { // every rank sends all tokens: each has a part of every expert
+		p.Experts, p.ExpertParts = r.Groups[topology.TPEP], r.Sizes.TP
+	}
 	return c, p, pipeline, nil
 }

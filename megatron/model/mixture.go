@@ -56,6 +56,10 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 	if saved.sent, err = x.dispatch.Forward(p.D, s, in, saved.routed.sent, saved.routed.weights); err != nil {
 		return nil, err
 	}
+	if p.Routed != nil && !p.Again {
+		r := saved.routed
+		p.Routed(x.router.layer, Routing{r.logits, r.experts, r.sent, r.weights, saved.sent.Offsets})
+	}
 	if !p.Again && p.Auxiliary != nil {
 		x.router.note(p, saved.routed)
 	}

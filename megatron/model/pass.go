@@ -52,6 +52,18 @@ type Pass struct {
 	// under sequence parallelism) as it enters the first layer (0) and leaves layer i
 	// (i+1, global), while it exists.
 	See func(depth int, x Tensor)
+
+	// Routed, where given, is shown what the mixture of each layer (global) chose.
+	Routed func(layer int, r Routing)
+}
+
+// Routing is what a router says of the rows here, and what of it came to this rank.
+type Routing struct {
+	Logits  Tensor // [rows, experts]
+	Experts Tensor // i32 [rows, k]: chosen
+	Sent    Tensor // i32 [rows, k]: those that are not dropped; else −1
+	Weights Tensor // f32 [rows, k]
+	Offsets Tensor // i32 [experts here + 1]: where the rows of each expert here begin
 }
 
 func (p *Pass) show(depth int, x Tensor) {

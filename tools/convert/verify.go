@@ -46,10 +46,6 @@ func verify(c *cli.Context, o *options, src formats.Source, written formats.Writ
 		}
 		notes.Printf("verified: settings, names and shapes are those of transformers' own class\n")
 	}
-	if back.Info().Model.Experts != nil {
-		notes.Printf("verified: no logits, this version does not run mixtures of experts\n")
-		return nil
-	}
 	prompt := o.prompt
 	if len(prompt) == 0 {
 		prompt = somePrompt(src.Info())

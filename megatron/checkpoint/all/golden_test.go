@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/internal/sharedtest"
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/safetensors"
-	"monotron/megatron/internal/sharedtest"
 )
 
 // golden is a case of golden/checkpoint.

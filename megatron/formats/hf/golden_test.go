@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/internal/sharedtest"
 	"monotron/megatron/formats/safetensors"
-	"monotron/megatron/internal/sharedtest"
 )
 
 func openMapping(t *testing.T, config string) (*Config, *Mapping) {

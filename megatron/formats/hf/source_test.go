@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/internal/sharedtest"
 	"monotron/megatron/formats"
-	"monotron/megatron/internal/sharedtest"
 	"monotron/mpu"
 )
 

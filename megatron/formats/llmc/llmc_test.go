@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"monotron/fault"
+	"monotron/internal/sharedtest"
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/hf"
-	"monotron/megatron/internal/sharedtest"
 )
 
 func golden(t *testing.T, name string) formats.Source {

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"monotron/fault"
+	"monotron/internal/sharedtest"
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/hf"
 	"monotron/megatron/formats/pickle"
-	"monotron/megatron/internal/sharedtest"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )

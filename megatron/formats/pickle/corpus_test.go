@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"monotron/fault"
+	"monotron/internal/sharedtest"
 	"monotron/megatron/formats/safetensors"
-	"monotron/megatron/internal/sharedtest"
 )
 
 // corpus is golden/checkpoint/pickle: files of torch.save with their contents.

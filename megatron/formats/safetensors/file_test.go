@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"monotron/fault"
-	"monotron/megatron/internal/sharedtest"
+	"monotron/internal/sharedtest"
 )
 
 // raw makes a file of a header as it stands and some data.

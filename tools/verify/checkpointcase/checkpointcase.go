@@ -77,8 +77,7 @@ type run struct {
 	report *modelcase.Report
 }
 
-// Run compares. A mixture of experts is compared but for its logits, and the
-// error says so (fault.Usage), beside the report.
+// Run compares.
 func Run(dir string, open Opener) (*modelcase.Report, error) {
 	c, err := read(dir)
 	if err != nil {
@@ -232,9 +231,6 @@ func (r *run) rule(w, m, v formats.Tensor) (worst float64, err error) {
 // logits runs the prompt from the stored weights and, where the case has them,
 // from the masters.
 func (r *run) logits() error {
-	if r.src.Info().Model.Experts != nil {
-		return fault.Errorf(fault.Usage, "%s: its logits need mixtures of experts, which this version does not run; all else is compared above", r.Case)
-	}
 	if err := r.compare("logits", r.src); err != nil {
 		return err
 	}

@@ -5,27 +5,29 @@ import (
 	"strings"
 
 	"monotron/megatron/engine"
+	"monotron/megatron/spec"
 )
 
 // train makes the case's steps: the first gives gradients, all give the curve.
 func (r *run) train(t *trial, want modelExpected, expected *tensors) error {
 	steps := max(1, len(want.Curve))
-	if steps > len(t.micros) {
-		return r.bad("a curve of %d iterations with batches for %d", steps, len(t.micros))
+	if steps > len(t.batches) {
+		return r.bad("a curve of %d iterations with batches for %d", steps, len(t.batches))
 	}
 	for i := range steps {
 		decay := t.Scheduler.WeightDecay()
-		step, err := t.Step(t.micros[i : i+1])
+		step, found, err := t.stepSeen(t.step(i))
 		if err != nil {
 			return err
 		}
 		if i == 0 {
-			if err := r.compareFirst(t, step, want, expected); err != nil {
+			if err := r.compareFirst(t, step, found, want, expected); err != nil {
 				return err
 			}
 		}
 		if i < len(want.Curve) {
-			if err := r.comparePoint(want.Curve[i], step, t.Scheduler.LR(), decay); err != nil {
+			told := stepSeen{step, t.Scheduler.LR(), decay, expertBias(t.Engine, t.device)}
+			if err := r.comparePoint(&t.config.Model, want.Curve[i], told); err != nil {
 				return err
 			}
 		}
@@ -36,8 +38,16 @@ func (r *run) train(t *trial, want modelExpected, expected *tensors) error {
 	return nil
 }
 
-// compareFirst compares loss, gradient norm and gradients before clipping.
-func (r *run) compareFirst(t *trial, step engine.Result, want modelExpected, expected *tensors) error {
+// compareFirst compares the forward pass, loss, gradient norm and gradients before clipping.
+func (r *run) compareFirst(t *trial, step engine.Result, found *forwardNumbers, want modelExpected, expected *tensors) error {
+	if err := r.compareForward(t, found, expected); err != nil {
+		return err
+	}
+	if m := &t.config.Model; m.Experts != nil && !m.Experts.PadToCapacity {
+		for _, layer := range sorted(want.Dispatched) {
+			r.report.exact("routers", "dispatched tokens of layer "+layer, found.routed.of(layer).micros, want.Dispatched[layer])
+		}
+	}
 	if err := r.compareLosses(step, want); err != nil {
 		return err
 	}
@@ -77,7 +87,7 @@ func (r *run) compareGradients(s *subject, prefix string, factor float64, expect
 	return nil
 }
 
-func (r *run) comparePoint(want curvePoint, step engine.Result, next, decay float64) error {
+func (r *run) comparePoint(m *spec.Model, want curvePoint, step stepSeen) error {
 	loss, err := r.tolerance("curve_loss_abs")
 	if err != nil {
 		return err
@@ -94,9 +104,12 @@ func (r *run) comparePoint(want curvePoint, step engine.Result, next, decay floa
 	r.report.number("curve", name+"loss", step.Loss, want.Loss, loss)
 	r.report.relative("curve", name+"grad_norm", step.Update.GradNorm, want.GradNorm, norm)
 	r.report.relative("curve", name+"lr_used", step.LR, want.LR, rate)
-	r.report.relative("curve", name+"lr_printed", next, want.Printed, rate)
+	r.report.relative("curve", name+"lr_printed", step.next, want.Printed, rate)
 	if want.WeightDecay != nil {
-		r.report.relative("curve", name+"weight_decay", decay, *want.WeightDecay, rate)
+		r.report.relative("curve", name+"weight_decay", step.decay, *want.WeightDecay, rate)
+	}
+	if m.Experts != nil {
+		return r.compareMixtures(m, name, want.mixturePoint, step.Result, step.bias)
 	}
 	return nil
 }

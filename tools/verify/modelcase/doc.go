@@ -6,9 +6,10 @@
 // tensors), setup.go (flags to a model with the case's weights), then one file a
 // kind of case: model.go, packing.go, accumulation.go, variants.go, ranks.go (with
 // rankfile.go and world.go, which runs a layout on goroutine ranks), generation.go,
-// tables.go, pipeline.go. report.go compares and counts.
+// tables.go, pipeline.go. held.go and names.go know the names of ranks and files, routed.go
+// and balance.go layers of experts. report.go compares and counts.
 //
 // The peers' conventions are set here, not by the caller: padded vocabulary
 // columns count in the softmax where the case says so, and tensors are compared
-// under Hugging Face's names and layouts.
+// under the names and layouts of the case's files, Hugging Face's or Megatron's.
 package modelcase

@@ -25,6 +25,8 @@ type caseFile struct {
 	Plain         *plainConfig     `json:"config_in_plain_names"`
 	Training      *trainingNumbers `json:"training"`
 	MegatronFlags string           `json:"megatron_flags"`
+	WithTraining  string           `json:"megatron_flags_with_training"` // where the flags above are the model's alone
+	WeightNames   string           `json:"weight_names"`                 // "megatron"; else the architecture's
 	Weights       string
 	Batches       string
 	Model         string // another case, whose model this one uses

@@ -59,6 +59,9 @@ var (
 // commandLine is the case's flags: Megatron's where it gives them, else written
 // from the plain names (Megatron has no ALiBi).
 func (c *caseFile) commandLine(positions int) ([]string, error) {
+	if c.WithTraining != "" {
+		return words(c.WithTraining), nil
+	}
 	if c.MegatronFlags != "" {
 		return words(c.MegatronFlags), nil
 	}
@@ -107,7 +110,7 @@ func when(on bool, format string, args ...any) string {
 
 // parse reads the flags of a case, which need not be a whole command line.
 func (c *caseFile) parse(line []string) (training.Config, error) {
-	config, _, err := arguments.ParseWith(arguments.Options{Partial: true}, line)
+	config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Experts: true}, line)
 	if err != nil {
 		return config, fmt.Errorf("%s: the case's flags: %w", c.Name, err)
 	}

@@ -19,6 +19,7 @@ type modelExpected struct {
 	LossWithoutPadding *float64 `json:"loss_without_padding"`
 	GradNorm           float64  `json:"grad_norm"`
 	Curve              []curvePoint
+	Dispatched         map[string][][]int `json:"dispatched_tokens_per_expert_per_layer_and_microbatch"`
 }
 
 type curvePoint struct {
@@ -28,10 +29,11 @@ type curvePoint struct {
 	LR          float64  `json:"lr_used"`
 	Printed     float64  `json:"lr_printed"`
 	WeightDecay *float64 `json:"weight_decay"`
+	mixturePoint
 }
 
-// runModel: forward and backward on batch 0 with the initial weights, then the
-// optimizer's curve.
+// runModel: the optimizer's curve; its first step shows forward and backward on batch 0
+// with the initial weights.
 func (r *run) runModel() error {
 	var want modelExpected
 	if err := r.whole(&want); err != nil {
@@ -46,13 +48,6 @@ func (r *run) runModel() error {
 		return err
 	}
 	defer expected.Close()
-	found, err := t.forward(t.micros[0])
-	if err != nil {
-		return err
-	}
-	if err := r.compareForward(t, found, expected); err != nil {
-		return err
-	}
 	if want.LossWithoutPadding != nil {
 		if err := r.withoutPadding(t, *want.LossWithoutPadding, expected); err != nil {
 			return err
@@ -65,7 +60,7 @@ func (r *run) runModel() error {
 type trial struct {
 	*subject
 	weights *weights
-	micros  []*engine.Micro // one a step
+	batches []*engine.Micro // one a step, of all rows
 }
 
 // newTrial builds the model of a case and reads weights and batches of r's.
@@ -91,7 +86,7 @@ func (r *run) trialOf(c *caseFile, line []string) (*trial, error) {
 	if t.subject, err = newSubject(r.device, config, w); err != nil {
 		return nil, err
 	}
-	t.micros, err = r.readBatches(&config)
+	t.batches, err = r.readBatches(&config)
 	return t, err
 }
 
@@ -141,45 +136,83 @@ func (t *tensors) micro(c *training.Config, step int, rows, columns int64) (*eng
 	return newMicro(c, tokens, labels, mask, nil)
 }
 
-// forwardNumbers is what one forward shows, batch first.
+// step are the micro-batches of step i.
+func (t *trial) step(i int) []*engine.Micro { return cutRows(t.batches[i], t.config.MicroBatchSize) }
+
+// cutRows makes micro-batches of n rows.
+func cutRows(all *engine.Micro, n int) (micros []*engine.Micro) {
+	for at := 0; at < len(all.Tokens); at += n {
+		to := min(at+n, len(all.Tokens))
+		micros = append(micros, &engine.Micro{Tokens: all.Tokens[at:to], Labels: all.Labels[at:to], LossMask: all.LossMask[at:to],
+			PositionIDs: all.PositionIDs[at:to], Samples: all.Samples[at:to]})
+	}
+	return micros
+}
+
+// forwardNumbers is what a pass over micro-batches shows, batch first: losses and choices
+// of all, the others of the first.
 type forwardNumbers struct {
 	loss      float64 // Σ loss·mask / Σ mask
 	tokenLoss []float64
 	logits    []float64
 	hidden    [][]float64
+	routed    routings
+	failed    error
 }
 
-// forward runs a micro-batch with the weights as they are.
-func (s *subject) forward(m *engine.Micro) (*forwardNumbers, error) {
-	batch, h := len(m.Tokens), s.config.Model.HiddenSize
-	found := &forwardNumbers{}
-	layer := func(depth int, x device.Tensor) {
-		if depth < s.config.Model.NumLayers {
-			found.hidden = append(found.hidden, batchFirst(read(s.device, x), batch, h))
-		}
-	}
-	var failed error
-	err := s.Peek([]*engine.Micro{m}, engine.Look{Layer: layer, Done: func(p *model.Pass, out *model.Output) {
-		found.tokenLoss = batchFirst(read(s.device, out.Loss), batch, 1)
-		scope := s.device.Arena.Scope(device.Activations)
-		defer scope.Release()
-		normed := scope.Like(out.Hidden)
-		s.Stages[0].Normed(p, normed, out.Hidden)
-		found.hidden = append(found.hidden, batchFirst(read(s.device, normed), batch, h))
-		columns := s.config.Model.VocabSize
-		if s.config.Model.PaddedVocabCounts {
-			columns = s.config.Model.PaddedVocabSize
-		}
-		logits := scope.Alloc(device.F32, p.Tokens(), int64(columns))
-		failed = s.Stages[0].Logits(p, logits, out.Hidden)
-		found.logits = batchFirst(read(s.device, logits), batch, columns)
-	}})
-	if err := errors.Join(err, failed); err != nil {
+// forward runs micro-batches with the weights as they are.
+func (s *subject) forward(micros []*engine.Micro) (*forwardNumbers, error) {
+	found := &forwardNumbers{routed: routings{}}
+	if err := s.Peek(micros, s.look(found, micros)); err != nil {
 		return nil, err
 	}
-	sum, counted, err := s.Loss([]*engine.Micro{m})
+	sum, counted, err := s.Loss(micros)
 	found.loss = sum / max(1, counted)
-	return found, err
+	return found, errors.Join(err, found.failed)
+}
+
+// stepSeen is a step with what it shows.
+func (s *subject) stepSeen(micros []*engine.Micro) (engine.Result, *forwardNumbers, error) {
+	found := &forwardNumbers{routed: routings{}}
+	step, err := s.StepSeen(micros, s.look(found, micros))
+	return step, found, errors.Join(err, found.failed)
+}
+
+// look keeps what a pass over the micro-batches shows.
+func (s *subject) look(found *forwardNumbers, micros []*engine.Micro) engine.Look {
+	batch := func() int { return len(micros[s.Micro()].Tokens) }
+	return engine.Look{
+		Layer: func(depth int, x device.Tensor) {
+			if s.Micro() == 0 && depth < s.config.Model.NumLayers {
+				found.hidden = append(found.hidden, batchFirst(read(s.device, x), batch(), s.config.Model.HiddenSize))
+			}
+		},
+		Routed: func(layer int, r model.Routing) { found.routed.add(s.device, layer, batch(), r) },
+		Done: func(p *model.Pass, out *model.Output) {
+			found.tokenLoss = append(found.tokenLoss, batchFirst(read(s.device, out.Loss), batch(), 1)...)
+			if s.Micro() == 0 {
+				found.failed = s.head(found, p, out)
+			}
+		},
+	}
+}
+
+// head keeps the final norm's output and the logits.
+func (s *subject) head(found *forwardNumbers, p *model.Pass, out *model.Output) error {
+	batch := int(p.Batch)
+	scope := s.device.Arena.Scope(device.Activations)
+	defer scope.Release()
+	normed := scope.Like(out.Hidden)
+	s.Stages[0].Normed(p, normed, out.Hidden)
+	found.hidden = append(found.hidden, batchFirst(read(s.device, normed), batch, s.config.Model.HiddenSize))
+	columns := s.config.Model.VocabSize
+	if s.config.Model.PaddedVocabCounts {
+		columns = s.config.Model.PaddedVocabSize
+	}
+	logits := scope.Alloc(device.F32, p.Tokens(), int64(columns))
+	err := s.Stages[0].Logits(p, logits, out.Hidden)
+	found.logits = batchFirst(read(s.device, logits), batch, columns)
+	return err
 }
 
 // compareForward compares everything in the file that one forward shows.
@@ -198,7 +231,12 @@ func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors)
 				return fault.Errorf(fault.BadData, "%s: %q names no layer of a model of %d", expected.Path, name, t.config.Model.NumLayers)
 			}
 			got = found.hidden[i]
-		case "token_loss_without_padding", "grad", "param_after_1", "param_after_10": // elsewhere
+		case "router":
+			if err := r.compareRouted(t, found.routed, name, expected); err != nil {
+				return err
+			}
+			continue
+		case "token_loss_without_padding", "grad", "grad_lm_only", "param_after_1", "param_after_10": // elsewhere
 			continue
 		default:
 			return fault.Errorf(fault.BadData, "%s: %q is nothing that a model case compares", expected.Path, name)
@@ -237,7 +275,7 @@ func (r *run) withoutPadding(t *trial, loss float64, expected *tensors) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.forward(t.micros[0])
+	found, err := s.forward(t.step(0))
 	if err != nil {
 		return err
 	}

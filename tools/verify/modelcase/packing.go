@@ -60,7 +60,7 @@ func (r *run) packed(name string, want packedExpected, batches, expected *tensor
 	if err != nil {
 		return err
 	}
-	found, err := s.forward(m)
+	found, err := s.forward([]*engine.Micro{m})
 	if err != nil {
 		return err
 	}

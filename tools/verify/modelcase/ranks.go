@@ -2,6 +2,8 @@ package modelcase
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -9,7 +11,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/arguments"
-	"monotron/megatron/formats/hf"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 )
 
@@ -39,6 +41,9 @@ func (r *run) runRanks() error {
 	}
 	for i, s := range all {
 		r.compareLayout(i, s)
+		if m := &w.config.Model; m.Experts != nil {
+			r.compareTokens(m, i, s)
+		}
 	}
 	if err := r.compareShards(all); err != nil {
 		return err
@@ -49,7 +54,7 @@ func (r *run) runRanks() error {
 // world reads everything that the layout's ranks need.
 func (r *run) world(c *caseFile, steps int) (*world, error) {
 	line := append(words(r.MegatronFlags), "--world-size", fmt.Sprint(max(1, r.World)))
-	config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true}, line)
+	config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true, Experts: true}, line)
 	if err == nil {
 		err = r.small(&config)
 	}
@@ -90,11 +95,11 @@ func (r *run) compareLayout(i int, s *seen) {
 			continue // the rows of a query group that ranks share are a parameter of their own
 		}
 		names = append(names, p.named)
-		if p.NoDecay {
+		if p.param.NoDecay {
 			noDecay = append(noDecay, p.named)
 		}
 		if !s.splits(p) {
-			r.report.exact(group, p.named+" shape", p.Shape, want.Parameters.shapes[p.named])
+			r.report.exact(group, p.named+" shape", p.shape, want.Parameters.shapes[p.named])
 		}
 	}
 	slices.Sort(noDecay)
@@ -103,6 +108,22 @@ func (r *run) compareLayout(i int, s *seen) {
 		r.report.exact(group, "no_weight_decay", noDecay, want.NoDecay)
 	}
 	r.report.exact(group, "order of a step", s.order, want.Order)
+}
+
+// compareTokens compares where a rank sent its tokens, and what its experts got. Padding to
+// capacity is not done here, and counts with it are not compared.
+func (r *run) compareTokens(m *spec.Model, i int, s *seen) {
+	want, group := r.Ranks[i], fmt.Sprintf("tokens of rank %d", i)
+	r.report.exact(group, "expert-parallel number", s.experts.EP, want.EP)
+	if m.Experts.PadToCapacity {
+		return
+	}
+	for _, layer := range sorted(want.Routed) {
+		r.report.exact(group, "routed of layer "+layer, s.routed.of(layer).micros, want.Routed[layer])
+	}
+	for _, layer := range sorted(want.Received) {
+		r.report.exact(group, "received of layer "+layer, s.routed.of(layer).received, want.Received[layer])
+	}
 }
 
 // splits tells whether the rank holds two parts of p's tensor. Megatron cuts
@@ -191,32 +212,66 @@ func (k shardKind) shard(all []*seen, i int, named string) ([]float64, error) {
 }
 
 // compareModel compares the losses, the curve, and gradients and parameters of the
-// whole model with those of the case's model.
+// whole model with those of the case's model, as far as the layout keeps its numbers.
 func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpected) error {
 	file, err := openTensors(c.path("", "expected.safetensors"))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	var losses []float64
-	for _, s := range all {
-		if s.place.TP == 0 {
-			losses = append(losses, s.tokenLoss...)
-		}
-	}
-	if err := r.compare("forward", "token_loss", losses, file, "token_loss_abs"); err != nil {
+	sameLoss, sameGradient, err := r.keeps(c, want)
+	if err != nil {
 		return err
 	}
-	steps := all[len(all)-1].steps
+	if sameLoss {
+		if err := r.compare("forward", "token_loss", w.tokenLosses(all), file, "token_loss_abs"); err != nil {
+			return err
+		}
+	}
+	steps := told(all)
 	if err := r.compareLosses(steps[0].Result, want); err != nil {
 		return err
 	}
 	for i, point := range want.Curve {
-		if err := r.comparePoint(point, steps[i].Result, steps[i].next, steps[i].decay); err != nil {
+		if err := r.comparePoint(&w.config.Model, point, steps[i]); err != nil {
 			return err
 		}
 	}
+	if !sameGradient {
+		return nil
+	}
 	return r.compareTensors(c, w, all, file)
+}
+
+// keeps tells whether the layout has the losses and gradients of the case's model: those of
+// experts are others where ranks see other micro-batches, or drop by themselves.
+func (r *run) keeps(c *caseFile, want modelExpected) (loss, gradient bool, err error) {
+	var model modelExpected
+	if err := c.expected(&model); err != nil {
+		return false, false, err
+	}
+	near, err := r.tolerance("curve_loss_abs", "token_loss_abs")
+	if err != nil {
+		return false, false, err
+	}
+	rel, err := r.tolerance("curve_grad_norm_rel", "gradient_rel_to_tensor_norm")
+	if err != nil {
+		return false, false, err
+	}
+	loss = math.Abs(model.Loss-want.Loss) <= near
+	return loss, loss && math.Abs(model.GradNorm-want.GradNorm) <= rel*want.GradNorm, nil
+}
+
+// told is what the last rank's steps told, with every rank's biases.
+func told(all []*seen) []stepSeen {
+	steps := slices.Clone(all[len(all)-1].steps)
+	for i := range steps {
+		steps[i].bias = biases{}
+		for _, s := range all {
+			maps.Copy(steps[i].bias, s.steps[i].bias)
+		}
+	}
+	return steps
 }
 
 // compareTensors compares every gradient and parameter of the file.
@@ -233,7 +288,7 @@ func (r *run) compareTensors(c *caseFile, w *world, all []*seen, file *tensors) 
 		default:
 			continue
 		}
-		got, _, err := hf.ToHF(w.weights.mapping, theirs, func(global string) ([]float64, error) {
+		got, err := w.weights.names.ofFile(theirs, func(global string) ([]float64, error) {
 			x := assembled(all, global, parts)
 			if x == nil {
 				return nil, fault.Errorf(fault.BadData, "the ranks have no %s, which %q is made of", global, theirs)
@@ -276,11 +331,9 @@ func (r *run) compareExcluding(c *caseFile, group, name, theirs string, got []fl
 	return nil
 }
 
-// fillPieces copies a global tensor's values to the elements of p's pieces.
-func fillPieces(p *mpu.Param, global []float32) []float32 {
-	host := make([]float32, p.Len())
-	for _, piece := range p.Pieces {
-		piece.Runs(p.Global, func(at, local, n int64) { copy(host[local:local+n], global[at:at+n]) })
+// fillPieces copies a global tensor's values to its pieces of a local buffer.
+func fillPieces(host []float32, t mpu.Stored, global []float32) {
+	for _, piece := range t.Pieces {
+		piece.Runs(t.Global, func(at, local, n int64) { copy(host[local:local+n], global[at:at+n]) })
 	}
-	return host
 }

@@ -72,14 +72,9 @@ func (r *run) whole(want any) error {
 
 // kind chooses the runner by what the file holds.
 func (r *run) kind() (func() error, error) {
-	later := func(feature string) (func() error, error) {
-		return nil, fault.Errorf(fault.Usage, "%s needs %s, which this version does not have", r.report.Case, feature)
-	}
 	switch {
 	case r.PlainRun != nil:
 		return nil, fault.Errorf(fault.Usage, "%s is a run of pretrain_gpt itself; run the command with the case's flags and compare its log lines", r.report.Case)
-	case r.usesExperts():
-		return later("mixtures of experts")
 	case r.Ranks != nil:
 		return r.runRanks, nil
 	case r.Variants != nil:
@@ -96,13 +91,6 @@ func (r *run) kind() (func() error, error) {
 		return r.table()
 	}
 	return nil, r.bad("no known kind of case: neither a model nor a table")
-}
-
-// usesExperts tells whether the case, or the case whose model it uses, has
-// layers that are mixtures.
-func (r *run) usesExperts() bool {
-	model, err := r.modelCase()
-	return err == nil && model.Architecture == "mixtral"
 }
 
 // modelCase is the case that describes the model: this one, or the one it names.

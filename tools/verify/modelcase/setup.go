@@ -1,7 +1,6 @@
 package modelcase
 
 import (
-	"slices"
 	"sync"
 
 	"monotron/csrc/device"
@@ -16,16 +15,16 @@ import (
 // subject is a model under test on a device, with its optimizer.
 type subject struct {
 	*engine.Engine
-	config  training.Config
-	mapping *hf.Mapping // names and layouts of the case's files
-	device  *device.Device
+	config training.Config
+	names  naming
+	device *device.Device
 }
 
-// weights are the case's start in Hugging Face's names.
+// weights are the case's start.
 type weights struct {
-	mu      sync.Mutex
-	mapping *hf.Mapping
-	file    *tensors
+	mu    sync.Mutex
+	names naming
+	file  *tensors
 }
 
 // paddingRows is what a case with trained padding appends to the embedding.
@@ -42,17 +41,19 @@ func (r *run) openWeights(model *caseFile) (*weights, *training.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	names := config.Model // the mapping keeps it
-	mapping, err := hf.NewMapping(&names, model.Architecture)
-	if err != nil {
-		return nil, nil, err
+	var names naming
+	if model.WeightNames != megatronNaming {
+		m := config.Model // the mapping keeps it
+		if names.family, err = hf.NewMapping(&m, model.Architecture); err != nil {
+			return nil, nil, err
+		}
 	}
 	file, err := openTensors(r.path(r.Weights, "weights.safetensors"))
 	if err != nil {
 		return nil, nil, err
 	}
 	r.opened = append(r.opened, file)
-	return &weights{mapping: mapping, file: file}, &config, nil
+	return &weights{names: names, file: file}, &config, nil
 }
 
 // tensor is a Megatron tensor of the file with the rows of padding it stores;
@@ -60,17 +61,7 @@ func (r *run) openWeights(model *caseFile) (*weights, *training.Config, error) {
 func (w *weights) tensor(global string) ([]float32, error) {
 	w.mu.Lock() // ranks share the file
 	defer w.mu.Unlock()
-	if w.mapping.GlobalShape(global) == nil {
-		return nil, nil
-	}
-	values, err := hf.ToGlobal(w.mapping, global, func(name string) ([]float32, []int64, error) {
-		info, ok := w.file.Info(name)
-		if !ok {
-			return nil, nil, fault.Errorf(fault.BadData, "%s has no tensor %q", w.file.Path, name)
-		}
-		values, err := w.file.Float32(name)
-		return values, info.Shape, err
-	})
+	values, err := w.names.fromFile(w.file, global)
 	if err != nil || global != "embedding.word_embeddings.weight" || !w.file.has(paddingRows) {
 		return values, err
 	}
@@ -81,19 +72,23 @@ func (w *weights) tensor(global string) ([]float32, error) {
 // fill gives a parameter its start; one that the file lacks starts as in
 // training (norms of queries and keys: 1). Padded rows that do not count are 0.
 func (w *weights) fill(d *device.Device, p *mpu.Param) error {
-	values, err := w.tensor(p.Name)
-	if err != nil {
-		return err
+	host := make([]float32, p.Len())
+	for _, t := range p.Tensors() {
+		values, err := w.tensor(t.Name)
+		if err != nil {
+			return err
+		}
+		if values == nil {
+			p.Initialize(d, 0)
+			return nil
+		}
+		whole := mpu.Piece{Size: t.Global}
+		if int64(len(values)) < whole.Len() {
+			return fault.Errorf(fault.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, t.Name, len(values), whole.Len())
+		}
+		fillPieces(host, t, values)
 	}
-	if values == nil {
-		p.Initialize(d, 0)
-		return nil
-	}
-	whole := mpu.Piece{Size: p.Global}
-	if int64(len(values)) < whole.Len() {
-		return fault.Errorf(fault.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, p.Name, len(values), whole.Len())
-	}
-	p.SetMain(d, fillPieces(p, values))
+	p.SetMain(d, host)
 	return nil
 }
 
@@ -114,10 +109,10 @@ func newSubject(d *device.Device, config training.Config, w *weights) (*subject,
 			return nil, err
 		}
 	}
-	return &subject{Engine: e, config: config, mapping: w.mapping, device: d}, d.Sync()
+	return &subject{Engine: e, config: config, names: w.names, device: d}, d.Sync()
 }
 
-// gradient is the gradient of the last step, before clipping, of a Hugging Face tensor.
+// gradient is the gradient of the last step, before clipping, of a tensor of the files.
 func (s *subject) gradient(name string, factor float64) ([]float64, error) {
 	return s.pull(name, func(p *mpu.Param) []float64 {
 		g := read(s.device, p.Grad)
@@ -128,20 +123,38 @@ func (s *subject) gradient(name string, factor float64) ([]float64, error) {
 	})
 }
 
-// parameter is a Hugging Face tensor as it stands now.
+// parameter is a tensor of the files as it stands now.
 func (s *subject) parameter(name string) ([]float64, error) {
 	return s.pull(name, func(p *mpu.Param) []float64 { return read(s.device, p.Main) })
 }
 
 func (s *subject) pull(name string, values func(*mpu.Param) []float64) ([]float64, error) {
-	out, _, err := hf.ToHF(s.mapping, name, func(global string) ([]float64, error) {
-		i := slices.IndexFunc(s.Params, func(p *mpu.Param) bool { return p.Name == global })
-		if i < 0 {
-			return nil, fault.Errorf(fault.BadData, "the model has no %s, which %q is made of", global, name)
+	return s.names.ofFile(name, func(global string) ([]float64, error) {
+		for _, p := range s.Params {
+			for _, h := range heldOf(p) {
+				if h.Name == global {
+					return h.part(values(p)), nil
+				}
+			}
 		}
-		return values(s.Params[i]), nil
+		return nil, fault.Errorf(fault.BadData, "the model has no %s, which %q is made of", global, name)
 	})
-	return out, err
+}
+
+// fileNames are the names that files have for the model's tensors.
+func (s *subject) fileNames() (names []string) {
+	if s.names.family != nil {
+		for _, source := range s.names.family.Sources() {
+			names = append(names, source.Name)
+		}
+		return names
+	}
+	for _, p := range s.Params {
+		for _, t := range p.Tensors() {
+			names = append(names, t.Name)
+		}
+	}
+	return names
 }
 
 // read is a tensor's values on the host.

@@ -1,10 +1,7 @@
 package modelcase
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"monotron/csrc/device"
 	"monotron/megatron/engine"
@@ -23,15 +20,9 @@ type seen struct {
 	params    []*held
 	grads     []boxes   // its part of the first step's final gradients
 	tokenLoss []float64 // of its rows of batch 0, where it has the head
+	routed    routings  // of the same
+	experts   topology.ExpertPlace
 	steps     []stepSeen
-}
-
-// held is one parameter of a rank.
-type held struct {
-	*mpu.Param
-	named       string            // as Megatron's rank names it
-	start, grad []float64         // grad: as the first step leaves Param.Grad
-	after       map[int][]float64 // by iteration
 }
 
 // boxes are values of pieces of a global tensor.
@@ -42,13 +33,11 @@ type boxes struct {
 	values []float64
 }
 
-// of is the parameter's pieces of a tensor with the local values x.
-func (p *held) of(x []float64) boxes { return boxes{p.Name, p.Global, p.Pieces, x} }
-
 // stepSeen is what a step told, with the rates before and after it.
 type stepSeen struct {
 	engine.Result
 	next, decay float64
+	bias        biases // of the rank's stages
 }
 
 // keptAfter are the iterations whose parameters the cases compare.
@@ -83,18 +72,18 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &seen{place: rank.Place}
+	s := &seen{place: rank.Place, experts: rank.Sizes.ExpertAt(rank.Number), routed: routings{}}
 	for chunk, stage := range e.Stages {
 		s.params = append(s.params, megatronNames(stage.Params(), chunk, len(e.Stages))...)
 	}
-	heldAs := map[*mpu.Param]*held{}
-	for _, p := range s.params {
-		heldAs[p.Param] = p
-	}
 	err = e.Optimizer.Fill(func(p *mpu.Param) error {
-		h := heldAs[p]
 		err := w.weights.fill(rank.Device, p)
-		h.start, h.after = read(rank.Device, p.Value), map[int][]float64{}
+		values := read(rank.Device, p.Value)
+		for _, h := range s.params {
+			if h.param == p {
+				h.start, h.after = h.part(values), map[int][]float64{}
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -107,9 +96,14 @@ func (w *world) train(e *engine.Engine, rank *ranks.Rank, s *seen) error {
 	first := w.rows(w.batches[0], rank.Place.DP)
 	plan := w.config.Schedule(len(first), false)
 	s.order = schedule.Order(plan.Actions(rank.Place.PP), plan.Chunks)
-	err := e.Peek(first, engine.Look{Done: func(p *model.Pass, out *model.Output) {
-		s.tokenLoss = append(s.tokenLoss, batchFirst(read(rank.Device, out.Loss), int(p.Batch), 1)...)
-	}})
+	err := e.Peek(first, engine.Look{
+		Done: func(p *model.Pass, out *model.Output) {
+			s.tokenLoss = append(s.tokenLoss, batchFirst(read(rank.Device, out.Loss), int(p.Batch), 1)...)
+		},
+		Routed: func(layer int, r model.Routing) {
+			s.routed.add(rank.Device, layer, w.config.MicroBatchSize, r)
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -119,7 +113,7 @@ func (w *world) train(e *engine.Engine, rank *ranks.Rank, s *seen) error {
 		if err != nil {
 			return err
 		}
-		s.steps = append(s.steps, stepSeen{step, e.Scheduler.LR(), decay})
+		s.steps = append(s.steps, stepSeen{step, e.Scheduler.LR(), decay, expertBias(e, rank.Device)})
 		if i == 0 {
 			s.keepGradients(e, rank.Device, 1/step.Factor)
 		}
@@ -140,7 +134,7 @@ func (s *seen) keepValues(e *engine.Engine, d *device.Device, iteration int) err
 	}
 	defer release()
 	for _, p := range s.params {
-		p.after[iteration] = read(d, p.Value)
+		p.after[iteration] = p.part(read(d, p.param.Value))
 	}
 	return nil
 }
@@ -148,8 +142,8 @@ func (s *seen) keepValues(e *engine.Engine, d *device.Device, iteration int) err
 // keepGradients reads the gradients, which carry a factor that times `by` is 1.
 func (s *seen) keepGradients(e *engine.Engine, d *device.Device, by float64) {
 	for _, p := range s.params {
-		if p.Grad.Given() {
-			p.grad = scaled(read(d, p.Grad), by)
+		if p.param.Grad.Given() {
+			p.grad = scaled(p.part(read(d, p.param.Grad)), by)
 		}
 	}
 	for _, g := range e.Optimizer.Gradients() {
@@ -164,52 +158,28 @@ func scaled(x []float64, by float64) []float64 {
 	return x
 }
 
-// rows are a data-parallel rank's micro-batches of a global batch.
+// rows are a data-parallel rank's micro-batches of a global batch: they are dealt in turn.
 func (w *world) rows(all *engine.Micro, dp int) (micros []*engine.Micro) {
-	n := w.config.MicroBatchSize
-	mine := len(all.Tokens) / w.config.Layout.Sizes().DP
-	for at := dp * mine; at < (dp+1)*mine; at += n {
-		to := at + n
-		micros = append(micros, &engine.Micro{Tokens: all.Tokens[at:to], Labels: all.Labels[at:to], LossMask: all.LossMask[at:to],
-			PositionIDs: all.PositionIDs[at:to], Samples: all.Samples[at:to]})
+	for i, m := range cutRows(all, w.config.MicroBatchSize) {
+		if i%w.config.Layout.Sizes().DP == dp {
+			micros = append(micros, m)
+		}
 	}
 	return micros
 }
 
-// megatronNames gives the parameters of a stage the names that Megatron's rank
-// uses: layers are counted from the stage's first, chunks of several are told
-// apart, and the copy of a tied table on the last stage is its output layer.
-func megatronNames(params []*mpu.Param, chunk, chunks int) []*held {
-	first := -1
-	out := make([]*held, len(params))
-	for i, p := range params {
-		name := p.Name
-		if rest, ok := strings.CutPrefix(name, layerPrefix); ok {
-			number, tail, _ := strings.Cut(rest, ".")
-			n, err := strconv.Atoi(number)
-			if err != nil {
-				panic(fmt.Sprintf("modelcase: parameter %q has no layer number", name))
+// tokenLosses are those of all rows, in the order of the batch.
+func (w *world) tokenLosses(all []*seen) (losses []float64) {
+	per := w.config.MicroBatchSize * len(w.batches[0].Tokens[0])
+	for at := 0; at < len(w.batches[0].Tokens)/(w.config.MicroBatchSize*w.config.Layout.Sizes().DP)*per; at += per {
+		for _, s := range all {
+			if s.place.TP == 0 && at+per <= len(s.tokenLoss) {
+				losses = append(losses, s.tokenLoss[at:at+per]...)
 			}
-			if first < 0 {
-				first = n
-			}
-			name = fmt.Sprintf("%s%d.%s", layerPrefix, n-first, tail)
 		}
-		if i > 0 && name == wordTable {
-			name = "output_layer.weight"
-		}
-		if chunks > 1 {
-			name = fmt.Sprintf("model%d.%s", chunk, name)
-		}
-		out[i] = &held{Param: p, named: name}
 	}
-	return out
+	return losses
 }
-
-const (
-	layerPrefix = "decoder.layers."
-	wordTable   = "embedding.word_embeddings.weight"
-)
 
 // assembled is the global tensor of that name, put together from the boxes that
 // parts lists of each rank; nil: there are none.

@@ -38,6 +38,15 @@ var Lines = Later{
 	"moe-quantile": "quantile_balancing",
 }
 
+// Mixtures are the cases of golden/model with experts that do not run yet.
+var Mixtures = Later{
+	"gpt-oss-moe":  "sinks, windows by layer, clamped activation",
+	"moe-quantile": "quantile_balancing",
+	"olmoe":        "norms of whole projections",
+	"qwen2-moe":    "shared experts of this family",
+	"qwen3-moe":    "experts of this family",
+}
+
 // Later is cases by name, each with what the program lacks for it.
 type Later map[string]string
 

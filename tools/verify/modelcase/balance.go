@@ -1,0 +1,136 @@
+package modelcase
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/megatron/engine"
+	"monotron/megatron/model"
+	"monotron/megatron/spec"
+)
+
+// mixturePoint is what a curve tells of layers of experts after a step. Layers are counted
+// from 0, as text.
+type mixturePoint struct {
+	Load         *lossPoint           `json:"load_balancing_loss"`
+	Seq          *lossPoint           `json:"seq_load_balancing_loss"`
+	Global       *lossPoint           `json:"global_load_balancing_loss"`
+	Z            *lossPoint           `json:"z_loss"`
+	LoadAlone    *float64             `json:"load_balancing_loss_logged"`
+	ScaledLosses []float64            `json:"aux_loss_per_layer"` // times their coefficients
+	Bias         map[string][]float64 `json:"expert_bias"`
+	Tokens       map[string][]float64 `json:"tokens_per_expert"`
+}
+
+// lossPoint is one balancing loss: the mean over layers of experts, and each layer's.
+type lossPoint struct {
+	Logged   float64
+	PerLayer []float64 `json:"per_layer"`
+}
+
+// biases are the routers', by layer as cases count them.
+type biases map[string][]float64
+
+// expertBias is the part of the biases that an engine's stages have.
+func expertBias(e *engine.Engine, d *device.Device) biases {
+	all := biases{}
+	for _, s := range e.Stages {
+		for _, b := range s.Buffers(false) {
+			_, rest, _ := strings.Cut(b.Name, layerPrefix)
+			number, tail, _ := strings.Cut(rest, ".")
+			if tail == "mlp.router.expert_bias" {
+				all[number] = read(d, b.Tensor)
+			}
+		}
+	}
+	return all
+}
+
+// compareMixtures compares what a step told of its experts, and their biases after it.
+func (r *run) compareMixtures(m *spec.Model, name string, want mixturePoint, step engine.Result, after biases) error {
+	told := map[model.AuxiliaryLoss]*lossPoint{model.LoadBalancingLoss: want.Load, model.SeqLoadBalancingLoss: want.Seq, model.GlobalLoadBalancingLoss: want.Global, model.ZLoss: want.Z}
+	for loss := range model.AuxiliaryLosses {
+		if p := told[loss]; p != nil {
+			if err := r.compareLoss(m, name+loss.String(), *p, step, loss); err != nil {
+				return err
+			}
+		}
+	}
+	if want.ScaledLosses != nil {
+		p := lossPoint{PerLayer: scaled(slices.Clone(want.ScaledLosses), 1/m.Experts.AuxLossCoeff[0])}
+		p.Logged = meanOfMixtures(m, p.PerLayer)
+		if err := r.compareLoss(m, name+"aux_loss_per_layer", p, step, model.LoadBalancingLoss); err != nil {
+			return err
+		}
+	}
+	if err := r.compareLoadAlone(m, name, want, step); err != nil {
+		return err
+	}
+	for _, layer := range sorted(want.Tokens) {
+		r.report.exact("experts", name+"tokens_per_expert of layer "+layer, tokensOf(step, layer), want.Tokens[layer])
+	}
+	for _, layer := range sorted(want.Bias) {
+		limit, err := r.tolerance("expert_bias_abs")
+		if err != nil {
+			return err
+		}
+		r.report.within("experts", name+"expert_bias of layer "+layer, after[layer], want.Bias[layer], limit)
+	}
+	return nil
+}
+
+// compareLoadAlone compares a mean that stands without its layers' values. Of a model without
+// this loss Megatron's log has 0.
+func (r *run) compareLoadAlone(m *spec.Model, name string, want mixturePoint, step engine.Result) error {
+	if want.LoadAlone == nil {
+		return nil
+	}
+	limit, err := r.balanceTolerance()
+	if err != nil {
+		return err
+	}
+	r.report.relative("experts", name+"load_balancing_loss_logged", meanOfMixtures(m, step.Mixtures.Losses[model.LoadBalancingLoss]), *want.LoadAlone, limit)
+	return nil
+}
+
+// balanceTolerance is that of balancing losses: the case's own, or where the curve may leave
+// further that of its gradients' norms, as both are of the same weights.
+func (r *run) balanceTolerance() (float64, error) {
+	curve, err := r.tolerance("curve_grad_norm_rel", "grad_norm_rel")
+	if own, given := r.Tolerance["aux_loss_rel"].(float64); given {
+		curve = max(curve, own)
+	}
+	return curve, err
+}
+
+func (r *run) compareLoss(m *spec.Model, name string, want lossPoint, step engine.Result, loss model.AuxiliaryLoss) error {
+	limit, err := r.balanceTolerance()
+	if err != nil {
+		return err
+	}
+	got := step.Mixtures.Losses[loss]
+	r.report.byNorm("experts", name+" per layer", got, want.PerLayer, limit)
+	r.report.byNorm("experts", name, []float64{meanOfMixtures(m, got)}, []float64{want.Logged}, limit)
+	return nil
+}
+
+// tokensOf are a layer's; nil: there is no such layer.
+func tokensOf(step engine.Result, layer string) []float64 {
+	if i, err := strconv.Atoi(layer); err == nil && i >= 0 && i < len(step.Mixtures.Tokens) {
+		return step.Mixtures.Tokens[i]
+	}
+	return nil
+}
+
+// meanOfMixtures is over the layers that are mixtures.
+func meanOfMixtures(m *spec.Model, perLayer []float64) float64 {
+	sum, n := 0.0, 0.0
+	for i, x := range perLayer {
+		if m.MixtureAt(i) {
+			sum, n = sum+x, n+1
+		}
+	}
+	return sum / max(1, n)
+}

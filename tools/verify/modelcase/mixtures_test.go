@@ -1,0 +1,34 @@
+package modelcase
+
+import (
+	"path/filepath"
+	"testing"
+
+	"monotron/internal/sharedtest"
+)
+
+// Claim: routers, weights, balancing losses, biases, dropping, every gradient and the curve
+// of mixtures of experts agree with Megatron-LM d98e8a64 and transformers 5.23, on one rank
+// and in every layout of golden/model, with the tokens that each rank sent and got.
+func TestGoldenMixtures(t *testing.T) {
+	const run = "pretrain-moe" // of the command itself
+	dir, seen := golden(t), map[string]bool{run: true}
+	for _, pattern := range []string{"moe-*", "megatron-moe-*", "*mixtral*", "*-moe", "olmoe"} {
+		folders, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(folders) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, f := range folders {
+			if name := filepath.Base(f); !seen[name] {
+				seen[name] = true
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					if r, err := Run(f, openRef, Options{}); !sharedtest.Mixtures.Failed(t, name, err) {
+						judge(t, r, 60)
+					}
+				})
+			}
+		}
+	}
+	sharedtest.Mixtures.Seen(t, seen)
+}
