@@ -1,9 +1,5 @@
 //go:build cgo
 
-// Package cuda is the CUDA device: a library of kernels, libmt_cuda.so, that is
-// found and opened when it is asked for. Nothing of CUDA is needed to build or to
-// start this program. The same kernels, compiled for the CPU (csrc/cuda/emu), are
-// libmt_cudaemu.so: a device for tests.
 package cuda
 
 import (
