@@ -15,8 +15,8 @@ import (
 	"monotron/tokenizer"
 )
 
-// Claim: numpy's shuffle and torch's randperm, by the sequences of the data
-// reference (sections 3 and 5).
+// Claim: numpy's shuffle and torch's randperm, by sequences that
+// both printed.
 func TestGeneratorsAgainstNumpyAndTorch(t *testing.T) {
 	rng := newMersenne(1234)
 	for _, want := range [][]int64{{7, 2, 9, 1, 0, 8, 4, 5, 6, 3}, {7, 3, 5, 1, 4, 8, 0, 2, 6, 9}} {
@@ -47,7 +47,8 @@ func values(a Array) []int64 {
 	return out
 }
 
-// worked is the pair of the worked example of the data reference, section 3.
+// worked is a pair whose index arrays were worked out by hand, after Megatron-LM's
+// gpt_dataset.py.
 func worked(t testing.TB, dir string) string {
 	var documents [][][]int32
 	next := int32(0)
@@ -108,7 +109,7 @@ func TestWorkedExample(t *testing.T) {
 	}
 }
 
-// Claim: weights 3/7 give the order of the data reference, section 4, also from
+// Claim: weights 3/7 give the order of Megatron-LM's helpers.cpp, also from
 // a cache that an earlier build wrote.
 func TestBlendOrder(t *testing.T) {
 	dir := t.TempDir()

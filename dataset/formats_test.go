@@ -22,7 +22,7 @@ func longs(magic string, words ...int64) []byte {
 	return out
 }
 
-// Claim: TNTIDX is read as the data reference (section 1) lays it out: with
+// Claim: TNTIDX is read as fairseq's and Megatron's indexed_dataset.py lay it out: with
 // boundaries, and as in the very first files without them and tokens one higher;
 // damage is an error that names a byte.
 func TestReadOldIndex(t *testing.T) {

@@ -72,8 +72,8 @@ func TestBuildAndRead(t *testing.T) {
 	}
 }
 
-// Claim: an .idx without documents has 42 bytes and opens (data reference,
-// section 2: the empty input), although an empty .bin cannot be mapped.
+// Claim: an .idx without documents has 42 bytes and opens (what
+// Megatron-LM's preprocess_data.py makes of empty input), although an empty .bin cannot be mapped.
 func TestEmptyPair(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "x")
 	write(t, prefix, U16)
@@ -91,7 +91,7 @@ func TestEmptyPair(t *testing.T) {
 }
 
 // Claim: u16 below 65500 ids, i32 from there on, and an id that does not fit is
-// an error (data reference, section 1).
+// an error (Megatron-LM, indexed_dataset.py, DType).
 func TestDType(t *testing.T) {
 	if DTypeFor(65499) != U16 || DTypeFor(65500) != I32 {
 		t.Error("the cut is at 65500")

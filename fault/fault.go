@@ -1,6 +1,3 @@
-// Package fault is the one shape of error a user meets: what happened, where,
-// what to do, and the process exit code that goes with it (docs/exit-codes.md).
-// It rests on nothing else of ours, so that every package can use it.
 package fault
 
 import (

@@ -25,7 +25,7 @@ func elementsOf(t *testing.T, pieces []Piece) map[int64]string {
 	return at
 }
 
-// Claim (design.md section 5): a flat stretch of a local buffer is translated to
+// Claim (pieces.go): a flat stretch of a local buffer is translated to
 // pieces that hold exactly its elements, each at its place; all stretches of all
 // small boxes of rank 1 to 4.
 func TestStretchOfEveryBox(t *testing.T) {

@@ -43,7 +43,7 @@ var enders = []ender{
 	{"tools/verify/modelcase/world.go", panics, "a parameter without its layer's number"},
 }
 
-// Claim (design.md section 8): only main ends the process; what fails returns an error
+// Claim (docs/exit-codes.md): only main ends the process; what fails returns an error
 // with its exit code. Main packages and tests are free.
 func TestOnlyMainEndsTheProcess(t *testing.T) {
 	found, err := endings(repository)

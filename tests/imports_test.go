@@ -34,7 +34,7 @@ const (
 // devices are chosen by name at run time, so only main and tests may name them.
 const devices = "csrc/ref csrc/cpu csrc/cuda "
 
-// importTable is design.md section 2: arrows point down.
+// importTable is the house, top to bottom: arrows point down.
 var importTable = []row{
 	{"", "tools tools/internal megatron/pretrain csrc/start mpu/ranks/devices " + trainer + devices, "main names the commands and registers the devices"},
 	{"tools", "tools/internal " + trainer, "one folder a command; what two tools share belongs below them"},
@@ -88,7 +88,7 @@ var importTable = []row{
 // forTests may be imported by tests only: to choose a device, to meet, to find files.
 const forTests = devices + "csrc/device/devicetest internal mpu/comm/commtest mpu/comm/inproc mpu/comm/gpu "
 
-// TestImportsPointDown fails on an import that design.md section 2 forbids.
+// TestImportsPointDown fails on an import that the table forbids.
 func TestImportsPointDown(t *testing.T) {
 	arrows, err := readArrows()
 	if err != nil {

@@ -1,9 +1,3 @@
-// Package tokenizer turns text into token ids and back, with the ids that
-// Megatron-LM's tokenizers give: GPT-2's byte-level BPE, the Null tokenizer
-// (numbers in, numbers out) and one id a character.
-//
-// Read tokenizer.go (the interface), config.go (flags to a tokenizer), then
-// gpt2.go: split.go cuts text into pieces, merge.go joins a piece's bytes.
 package tokenizer
 
 // Tokenizer is safe for use by several goroutines at once.

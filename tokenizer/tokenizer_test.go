@@ -11,7 +11,7 @@ import (
 	"monotron/fault"
 )
 
-// Claim: numbers are read as Python's int() reads them (data reference, section 6).
+// Claim: numbers are read as Python's int() reads them (Megatron-LM, null_tokenizer.py).
 func TestNullReadsPythonNumbers(t *testing.T) {
 	n, err := NewNull(2000, -1, NoPad)
 	if err != nil {

@@ -1,55 +1,7 @@
 // Package comm opens engines that carry bytes between processes: shared
 // libraries that export the table of comm.h. There is one, Gloo (gloo/, built by
 // `make gloo`). The program is built and started without it.
+//
+// Reading order: comm.h (the table), find.go (where the library is), engine.go (its calls,
+// in Go; nocgo.go where there is no C), gloo/ (the library). NCCL is opened in nccl/.
 package comm
-
-import (
-	"os"
-	"path/filepath"
-
-	"monotron/fault"
-)
-
-// Library is the file that holds Gloo.
-const Library = "libmt_gloo.so"
-
-// Find is the path of the library: what MONOTRON_GLOO names, else the file beside
-// this program. The error says why there is none and what to do.
-func Find() (string, error) {
-	switch path := os.Getenv("MONOTRON_GLOO"); path {
-	case "off":
-		return "", fault.Errorf(fault.Usage, "Gloo is switched off (MONOTRON_GLOO=off)")
-	case "":
-	default:
-		if _, err := os.Stat(path); err != nil {
-			return "", fault.Errorf(fault.NoInput, "MONOTRON_GLOO: %w", err)
-		}
-		return path, nil
-	}
-	self, err := os.Executable()
-	if err == nil {
-		self, err = filepath.EvalSymlinks(self)
-	}
-	if err != nil {
-		return "", fault.With(fault.IO, err)
-	}
-	path := filepath.Join(filepath.Dir(self), Library)
-	if _, err := os.Stat(path); err != nil {
-		return "", fault.Errorf(fault.NoInput, "%s is not beside the program: make gloo (needs libgloo-dev and g++), or name it in MONOTRON_GLOO", Library)
-	}
-	return path, nil
-}
-
-// Kinds of numbers and sums that Mesh.AllReduce takes.
-const (
-	F32 = iota
-	F64
-	F16
-	I32
-	I64
-)
-
-const (
-	Sum = iota
-	Max
-)

@@ -1,7 +1,5 @@
 //go:build cgo
 
-// Package cpu is the CPU device: C kernels, one file an op, run by the process's
-// one pool of threads; GEMM by oneDNN where it is found at run time.
 package cpu
 
 /*

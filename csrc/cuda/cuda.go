@@ -1,9 +1,5 @@
 //go:build cgo
 
-// Package cuda is the CUDA device: a library of kernels, libmt_cuda.so, that is
-// found and opened when it is asked for. Nothing of CUDA is needed to build or to
-// start this program. The same kernels, compiled for the CPU (csrc/cuda/emu), are
-// libmt_cudaemu.so: a device for tests.
 package cuda
 
 import (
@@ -25,12 +21,27 @@ const libraryName = "libmt_cuda.so"
 func Open(ordinal int) (*device.Device, error) {
 	path, err := library()
 	if err == nil {
+		err = connect()
+	}
+	if err == nil {
 		var b device.Backend
 		if b, err = device.OpenLibrary(path, ordinal); err == nil {
 			return device.New("cuda", b), nil
 		}
 	}
 	return nil, fmt.Errorf("no CUDA here: %w; --device cpu works", err)
+}
+
+// connections is CUDA's variable of how many streams have a queue of their own to the GPU.
+const connections = "CUDA_DEVICE_MAX_CONNECTIONS"
+
+// connect asks for as many as there can be, unless somebody has chosen: communication and
+// ops that share one of CUDA's usual eight wait for each other. CUDA reads it as it starts.
+func connect() error {
+	if os.Getenv(connections) != "" {
+		return nil
+	}
+	return os.Setenv(connections, "32")
 }
 
 // Wanted tells whether a library is here or was named: a machine that is meant to have a GPU.

@@ -190,6 +190,23 @@ func TestOpsRunBehindTheHost(t *testing.T) {
 	}
 }
 
+// Claim: what is taken of the GPU's memory is missing from what it has left.
+func TestFreeMemory(t *testing.T) {
+	emulated(t)
+	t.Setenv("MONOTRON_EMU_MEMORY", "1073741824")
+	d := open(t)
+	defer d.Close()
+	before, err := d.Streams().FreeMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Arena.Zeroed(device.Activations, device.F32, 1<<20)
+	after, err := d.Streams().FreeMemory()
+	if taken := before - after; err != nil || taken < 4<<20 {
+		t.Errorf("%d bytes less for a tensor of %d (%v)", taken, 4<<20, err)
+	}
+}
+
 // Claim: copies of any size, far beyond the pinned ring, arrive whole and in order with
 // the ops, and the source may change as soon as Write has returned.
 func TestCopiesThroughPinnedMemory(t *testing.T) {

@@ -1,6 +1,5 @@
 //go:build !cgo
 
-// Package cuda is the CUDA device, which a build without cgo does not have.
 package cuda
 
 import (

@@ -11,7 +11,9 @@ static void *ops(mt_context *ctx) { return stream_of(ctx); }
 static const char *make(mt_context *ctx, void **stream) {
   cudaError_t e = choose(ctx);
   cudaStream_t s = nullptr;
-  if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+  int least = 0, greatest = 0;
+  if (e == cudaSuccess) e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, greatest);
   *stream = s;
   return why(e);
 }
@@ -47,7 +49,15 @@ static void drop_mark(mt_context *ctx, void *event) {
   if (choose(ctx) == cudaSuccess) cudaEventDestroy((cudaEvent_t)event);
 }
 
+static const char *free_memory(mt_context *ctx, int64_t *bytes) {
+  size_t free = 0, total = 0;
+  cudaError_t e = choose(ctx);
+  if (e == cudaSuccess) e = cudaMemGetInfo(&free, &total);
+  *bytes = (int64_t)free;
+  return why(e);
+}
+
 const mt_streams *mt_cuda_streams() {
-  static const mt_streams all = {enter, ops, make, drop_stream, mark, follow, reached, drop_mark};
+  static const mt_streams all = {enter, ops, make, drop_stream, mark, follow, reached, drop_mark, free_memory};
   return &all;
 }

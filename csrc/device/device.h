@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define MT_DEVICE_VERSION 5
+#define MT_DEVICE_VERSION 6
 
 typedef struct { void *data; int32_t dtype, rank; int64_t shape[4], stride[4]; } mt_tensor; /* strides in elements */
 
@@ -37,12 +37,13 @@ typedef struct {
 typedef struct {
   const char *(*enter)(mt_context *ctx); /* the calling thread uses this GPU from now on */
   void *(*ops)(mt_context *ctx);
-  const char *(*make)(mt_context *ctx, void **stream);
+  const char *(*make)(mt_context *ctx, void **stream); /* goes before the ops, where both could go on */
   void (*drop_stream)(mt_context *ctx, void *stream); /* when all in it is done */
   const char *(*mark)(mt_context *ctx, void *stream, void **mark);
   const char *(*follow)(mt_context *ctx, void *stream, void *mark);
   const char *(*reached)(mt_context *ctx, void *mark, int32_t *yes);
   void (*drop_mark)(mt_context *ctx, void *mark); /* who follows it still does */
+  const char *(*free_memory)(mt_context *ctx, int64_t *bytes); /* of the whole GPU */
 } mt_streams;
 
 /* Work that is taken down instead of being done, to be enqueued as a whole later, as often

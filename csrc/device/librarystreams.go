@@ -13,6 +13,7 @@ static const char *mt_mark(const mt_streams *s, mt_context *c, void *stream, voi
 static const char *mt_follow(const mt_streams *s, mt_context *c, void *stream, void *mark) { return s->follow(c, stream, mark); }
 static const char *mt_reached(const mt_streams *s, mt_context *c, void *mark, int32_t *yes) { return s->reached(c, mark, yes); }
 static void mt_drop_mark(const mt_streams *s, mt_context *c, void *mark) { s->drop_mark(c, mark); }
+static const char *mt_free_memory(const mt_streams *s, mt_context *c, int64_t *bytes) { return s->free_memory(c, bytes); }
 */
 import "C"
 
@@ -73,3 +74,9 @@ func (s libraryStreams) Reached(m Mark) (bool, error) {
 }
 
 func (s libraryStreams) Drop(m Mark) { C.mt_drop_mark(s.table, s.context, unsafe.Pointer(m)) }
+
+func (s libraryStreams) FreeMemory() (int64, error) {
+	var bytes C.int64_t
+	err := trouble("asking for free memory", C.mt_free_memory(s.table, s.context, &bytes))
+	return int64(bytes), err
+}

@@ -17,7 +17,8 @@ type Streams interface {
 	Enter() error
 	// Ops is the stream of the device's ops.
 	Ops() Stream
-	// NewStream makes another. FreeStream waits for what is in it.
+	// NewStream makes another, whose work goes before that of the ops where both could go
+	// on. FreeStream waits for what is in it.
 	NewStream() (Stream, error)
 	FreeStream(s Stream)
 	// Mark stands behind all that is in s now.
@@ -28,6 +29,8 @@ type Streams interface {
 	Reached(m Mark) (bool, error)
 	// Drop frees a mark; what follows it already still does.
 	Drop(m Mark)
+	// FreeMemory is what the GPU has left, in bytes, whoever has the rest.
+	FreeMemory() (int64, error)
 }
 
 // Streams are the device's, nil where its ops are done when they return.

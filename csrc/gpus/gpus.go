@@ -1,6 +1,3 @@
-// Package gpus asks NVIDIA's management library (NVML) what a host's GPUs are
-// and how they fare: free memory, clocks and what slows them, temperature,
-// memory errors, Xid events. It computes nothing on them and needs no CUDA.
 package gpus
 
 import (

@@ -1,11 +1,3 @@
-// Package ref is the plain Go device: the oracle that every other device is
-// compared with, and what trains where there is no C compiler.
-//
-// One rule holds everywhere: values are widened to float64, the formula is
-// computed as the paper writes it, sums run in index order, and what is stored
-// is rounded once. All dtypes may be F64, statistics too, so that finite
-// differences see no rounding. Rows are spread over the pool; no sum crosses
-// tiles, so the number of threads changes nothing.
 package ref
 
 import (

@@ -58,7 +58,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// Claim: values are read as Python's json reads them (data reference, section 2).
+// Claim: values are read as Python's json module reads them.
 func TestParse(t *testing.T) {
 	for line, want := range map[string][]string{
 		`{"text": "a"}`: {"a"},

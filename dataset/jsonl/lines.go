@@ -1,6 +1,3 @@
-// Package jsonl reads lines of text, and JSON objects in them, as Python's text
-// mode and json module do: lines end at \n, \r\n or a lone \r; NaN is a number;
-// of equal keys the last one counts.
 package jsonl
 
 import (

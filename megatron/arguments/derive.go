@@ -12,7 +12,7 @@ import (
 )
 
 // derive completes the Config from what was given and checks it as a whole: the
-// rules of Megatron's validate_args (reference/megatron-model.md, section 1).
+// rules of Megatron's validate_args (megatron/training/arguments.py).
 func (p *parser) derive() {
 	p.deriveShape()
 	p.deriveActivation()

@@ -191,7 +191,7 @@ func TestImpossibleCombinations(t *testing.T) {
 	}
 }
 
-// Claim: with layouts, what cannot be placed is refused (reference, section 1).
+// Claim: with layouts, what cannot be placed is refused (docs/parallel.md).
 func TestLayoutChecks(t *testing.T) {
 	for _, c := range []struct{ add, want string }{
 		{"--tensor-model-parallel-size 2", "--world-size 2 to run them in this process, or start processes with `monotron launch`"},

@@ -32,5 +32,6 @@
 // Reading order: state.go, manifest.go (what is written), check.go (what is
 // believed), disk.go (every change of the disk), storage.go (names in a save
 // folder), save.go, async.go, folder.go, load.go
-// (choice and fallback), restore.go (pieces to pieces), source.go, write.go, hash.go.
+// (choice and fallback), restore.go (pieces to pieces), source.go, fromsource.go (a checkpoint
+// of any format into a run), write.go, hash.go and sums.go. inject.go makes its disk fail.
 package checkpoint

@@ -1,5 +1,3 @@
-// Package inference generates text: a KV cache that grows by each pass,
-// sampling (greedy, temperature, top-k, top-p) and beam search.
 package inference
 
 import (

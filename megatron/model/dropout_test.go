@@ -9,7 +9,7 @@ import (
 	"monotron/mpu"
 )
 
-// Claim (design, section 4): a hidden dropout mask goes by position and sample. Ranks that
+// Claim (docs/parallel.md, what stays equal): a hidden dropout mask goes by position and sample. Ranks that
 // have several spans of positions drop, forward and backward, what one rank drops there.
 func TestDropoutOfSpansIsThatOfTheWhole(t *testing.T) {
 	const s, b, h = 24, 2, 8

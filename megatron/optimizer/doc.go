@@ -2,8 +2,8 @@
 // rate and weight decay, the loss scale, the memory of parameters, gradients and
 // moments, how data-parallel ranks share them, and the update itself.
 //
-// Reading order: config.go, schedule.go, scaler.go (settings); sharding.go (who
-// holds what), layout.go (the flat buffer and its buckets), memory.go, reduce.go
+// Reading order: config.go, schedule.go (learning rate), scaler.go (loss scale); family.go
+// (which ranks share which parameters), sharding.go (who holds what), layout.go (the flat buffer and its buckets), memory.go, reduce.go
 // (gradients over ranks), optimizer.go (the step), gather.go (values over ranks),
 // stored.go (what a checkpoint keeps, as pieces of global tensors).
 //

@@ -16,7 +16,7 @@ func named(sizes map[string]int64, names ...string) (ps []*mpu.Param) {
 	return ps
 }
 
-// Claim (reference, section 8): reverse order, starts at multiples of 64, a bucket
+// Claim (Megatron-LM, param_and_grad_buffer.py): reverse order, starts at multiples of 64, a bucket
 // closed by the parameter that reaches the size, ends that ranks can share.
 func TestBucketsInReverseOrder(t *testing.T) {
 	ps := named(map[string]int64{"a": 10, "b": 100, "c": 64, "d": 30}, "a", "b", "c", "d")

@@ -18,7 +18,7 @@ func endWithReader(ctx context.Context, w training.Streams) (context.Context, io
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &readLines{out: w.Out, gone: sync.OnceFunc(func() {
-		w.Notes.Warn("nobody reads standard output any more: saving after this step")
+		go w.Notes.Warn("nobody reads standard output any more: saving after this step") // the line that is being written keeps the bar, which a note waits for
 		cancel(errors.New("a closed standard output"))
 	})}
 }

@@ -19,7 +19,7 @@ import (
 	"monotron/fault"
 )
 
-// Claim (design.md section 7): a run stopped by a signal after any iteration,
+// Claim (docs/checkpoints.md): a run stopped by a signal after any iteration,
 // also twice, goes on bit for bit: same losses, same weights, moments and all.
 func TestStoppedRunContinuesBitForBit(t *testing.T) {
 	for name, flags := range map[string]string{

@@ -77,7 +77,7 @@ func pairs(first, n int) string {
 }
 
 // Claim: whatever is accepted gives every layer one owner, in order along the
-// virtual stages, embedding first and head last (design, section 5).
+// virtual stages, embedding first and head last (docs/pipeline.md).
 func TestEveryLayerHasOneOwner(t *testing.T) {
 	accepted := 0
 	for _, s := range manySplits() {

@@ -86,7 +86,7 @@ func (m *Model) mlpParameters(ffn int) int64 {
 
 // FLOPs counts the floating point operations of one training step over batch
 // sequences of seq tokens each, forward and backward, by Megatron's formula
-// (reference: megatron/training/training.py, num_floating_point_operations):
+// (megatron/training/training.py, num_floating_point_operations):
 //
 //	6*tokens*(sum over layers of (h*(2q+2kv) + h*F) + h*V) + 6*batch*seq^2*q*L
 //

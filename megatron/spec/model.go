@@ -1,5 +1,3 @@
-// Package spec describes model shapes: what `--num-layers` and its relatives
-// say, and what follows from it by formula alone.
 package spec
 
 import "monotron/csrc/device/activations"

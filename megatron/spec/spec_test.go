@@ -76,7 +76,7 @@ func TestFLOPsOfExperts(t *testing.T) {
 	}
 }
 
-// Claim: V = ceil(vocab/(div*tp))*div*tp (reference/megatron-model.md, section 1).
+// Claim: V = ceil(vocab/(div*tp))*div*tp (Megatron-LM, _vocab_size_with_padding).
 func TestPadVocab(t *testing.T) {
 	for _, c := range []struct{ size, div, tp, want int }{
 		{50257, 128, 1, 50304}, {50257, 128, 8, 51200}, {131, 128, 1, 256}, {128, 128, 1, 128}, {97, 1, 1, 97}, {97, 1, 4, 100},

@@ -12,7 +12,7 @@ import (
 )
 
 // Claim: V = ceil(vocab/(divisor*tp))*divisor*tp, or --padded-vocab-size where
-// it is large enough (reference/megatron-model.md, section 1).
+// it is large enough (Megatron-LM, _vocab_size_with_padding).
 func TestSetVocab(t *testing.T) {
 	for _, c := range []struct{ size, divisor, tp, padded, want int }{
 		{50257, 128, 1, 0, 50304}, {50257, 128, 4, 0, 50688}, {100, 1, 1, 0, 100}, {100, 128, 2, 120, 120},

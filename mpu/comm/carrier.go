@@ -12,7 +12,7 @@ type Host interface {
 // Carrier is how the tensors of a rank's device travel.
 type Carrier struct {
 	Groups
-	Note string                   // what the log should say; "" where nothing is remarkable
+	Note func() string            // what the log should say of the groups so far; "" where nothing is remarkable
 	End  func(failed error) error // after the last collective, or why there is none
 }
 
@@ -21,7 +21,10 @@ type Carrier struct {
 func ByHost(h Host, d *device.Device) Carrier {
 	stay := func(error) error { return nil }
 	if d.OnHost() {
-		return Carrier{Groups: h, End: stay}
+		return Carrier{Groups: h, Note: Says(""), End: stay}
 	}
-	return Carrier{Groups: Staged{h}, Note: "tensors pass between ranks through the host's memory", End: stay}
+	return Carrier{Groups: Staged{h}, Note: Says("tensors pass between ranks through the host's memory"), End: stay}
 }
+
+// Says is a Note that stays as it is.
+func Says(note string) func() string { return func() string { return note } }

@@ -102,7 +102,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// Claim (design.md section 8): the error is that of the rank that failed, and every
+// Claim (docs/failures.md): the error is that of the rank that failed, and every
 // device is closed once all have ended.
 func TestFirstFailure(t *testing.T) {
 	failed := fault.Errorf(fault.BadData, "sample 7 is torn")

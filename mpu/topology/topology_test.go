@@ -55,7 +55,7 @@ func TestContextParallelLists(t *testing.T) {
 	}
 }
 
-// Claim (reference, section 5): experts have a grid of their own, etp-ep-edp-pp,
+// Claim (Megatron-LM, parallel_state.py): experts have a grid of their own, etp-ep-edp-pp,
 // EDP = world/(ETP·EP·PP), over the same pipelines; by hand for tp 2, dp 4, pp 2.
 func TestExpertGrid(t *testing.T) {
 	s := Sizes{TP: 2, CP: 1, EP: 4, ETP: 1, DP: 4, PP: 2}
@@ -98,7 +98,7 @@ func TestOrderWithPipelineInside(t *testing.T) {
 }
 
 // Claim: in every layout rank and place are each other's inverse, rank follows
-// the reference's formula, and the groups of a kind split the ranks they hold.
+// Megatron's formula, and the groups of a kind split the ranks they hold.
 func TestEveryLayout(t *testing.T) {
 	for tp := 1; tp <= 3; tp++ {
 		for cp := 1; cp <= 2; cp++ {

@@ -1,5 +1,3 @@
-// Package convert is the command convert: a checkpoint of any format and layout
-// becomes one of another.
 package convert
 
 import (

@@ -1,5 +1,3 @@
-// Package doctor is the command `monotron doctor`: what is here, what is
-// missing, what works all the same and what the lack costs.
 package doctor
 
 import (

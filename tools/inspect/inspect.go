@@ -1,5 +1,3 @@
-// Package inspect is the command inspect: what is in a file, and whether it
-// holds together. Each subcommand has a file of its own.
 package inspect
 
 import (

@@ -21,7 +21,7 @@ func call(words ...string) error {
 }
 
 // Claim: pairs are joined in the order of their names by code point, and a
-// folder with anything else in it is refused (data reference, section 2).
+// folder with anything else in it is refused (Megatron-LM, tools/merge_datasets.py).
 func TestMergeOrder(t *testing.T) {
 	in, out := t.TempDir(), filepath.Join(t.TempDir(), "m")
 	for i, name := range []string{"b", "a", "B"} {

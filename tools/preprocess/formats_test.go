@@ -144,8 +144,8 @@ func sequences(t *testing.T, path string) (all [][]int32) {
 	return all
 }
 
-// Claim: --dataset-impl lazy and cached write the layout of TNTIDX (data
-// reference, section 1), 32-bit tokens, and it is read back.
+// Claim: --dataset-impl lazy and cached write the layout of TNTIDX (fairseq,
+// indexed_dataset.py), 32-bit tokens, and it is read back.
 func TestOldPair(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "x.jsonl", []byte(small))

@@ -1,13 +1,3 @@
-// Package preprocess is the command preprocess_data: JSON lines (plain text, or
-// token files of other programs) to token files. The output depends on the input
-// and the flags only, never on the number of workers or on how often the run was
-// interrupted, and appears under its name when it is complete.
-//
-// preprocess.go has the flags, options.go checks them, pipeline.go moves blocks
-// of lines from the reader through the workers to the writer, writer.go has the
-// output files, journal.go what --resume needs, progress.go what is told
-// meanwhile; text.go is plain text, convert.go token files, dryrun.go and
-// search.go the runs that only try.
 package preprocess
 
 import (

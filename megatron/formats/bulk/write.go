@@ -1,7 +1,3 @@
-// Package bulk moves large files at the speed of the disk: while the caller makes
-// the next bytes, the last ones are on their way, past the page cache where the
-// file system lets them (O_DIRECT), else with an early start of their write-out.
-// Nothing of it shows in the file.
 package bulk
 
 import (

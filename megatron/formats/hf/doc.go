@@ -8,5 +8,7 @@
 // then serve every family, for weights, gradients and optimizer state alike.
 //
 // Read config.go (config.json to spec.Model), family.go (what each family can
-// express), mapping.go (the rules), folder.go, export.go.
+// express), mapping.go (the rules), mapped.go (a checkpoint seen through them), folder.go
+// (safetensors) and torch.go (what torch.save wrote), export.go and write.go. peer.go reads
+// config.json a second time, as transformers' classes do, for `convert --verify`.
 package hf

@@ -151,7 +151,7 @@ func TestMappingEqualsMegatron(t *testing.T) {
 	}
 }
 
-// joinRanks puts tp shards of a Megatron tensor together (reference section 1:
+// joinRanks puts tp shards of a Megatron tensor together (Megatron-LM, tensor_parallel/layers.py:
 // rows of linear_proj and linear_fc2 are whole, gated fc1 is [gate_r; up_r]).
 func joinRanks(t *testing.T, f *safetensors.File, global string, tp int) []float64 {
 	var parts [][]float64

@@ -35,7 +35,7 @@ func Carry(h comm.Host, rank int, ranks []int, d *device.Device, useNCCL bool, l
 	case err != nil:
 		return comm.Carrier{}, err
 	case lack != "":
-		through.Note = lack + "; " + through.Note
+		through.Note = comm.Says(lack + "; " + through.Note())
 		return through, nil
 	case over == nil:
 		return through, nil

@@ -3,7 +3,8 @@
 // made, over the groups of a host's world.
 //
 // Reading order: carrier.go (whether NCCL or the host carries a rank's tensors), world.go
-// (communicators of a rank), group.go (a collective on a stream).
+// (the communicators of a rank), communicator.go (what is under way in one), group.go (a
+// collective on its stream).
 //
 // Who sees a failure: World.watch, every 20 ms: a call that is not done in time, a
 // communicator in trouble, the host's world at its end. It gives up all communicators, and

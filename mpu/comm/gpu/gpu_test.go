@@ -114,7 +114,7 @@ func TestNCCLEveryDType(t *testing.T) {
 		}
 		ids := commtest.Heap(device.U16, make([]float64, 4))
 		for _, op := range []comm.Op{comm.AllReduce, comm.Reduce, comm.ReduceScatter} {
-			err := over.all()[0].call(&comm.Collective{Op: op, Reduce: comm.Sum, In: ids, Out: ids})
+			err := (&group{world: over, on: over.all()[0]}).call(&comm.Collective{Op: op, Reduce: comm.Sum, In: ids, Out: ids})
 			if err == nil || !strings.Contains(err.Error(), "of u16, which it cannot combine") {
 				return fmt.Errorf("%s: %w", op, err)
 			}
@@ -282,6 +282,30 @@ func TestNCCLLeavesSeveralGroups(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("the ranks wait for each other (%v)", want)
 		}
+	}
+}
+
+// Claim: groups of the same ranks share one communicator, whatever their names; calls of
+// both are right, and the log tells how many there are and that they took memory.
+func TestNCCLOneCommunicatorForTheSameRanks(t *testing.T) {
+	lists := map[string][]int{"tp": {0, 1, 2}, "world": {0, 1, 2}, "tp-pp": {0, 1, 2}, "turned": {2, 1, 0}}
+	err := ranks(t, 3, time.Minute, func(over *World, d *device.Device, rank int, _ *standin.GPU) error {
+		for _, name := range []string{"tp", "world", "tp-pp", "turned", "tp"} {
+			g, err := over.Group(rank, name, lists[name], d)
+			if err != nil {
+				return err
+			}
+			if err := commtest.ByFormula(g, device.F32, 5); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		if n, note := len(over.all()), over.note(); n != 2 || over.held < 2*standin.Memory || !strings.Contains(note, "2 communicators, which took ") {
+			return fmt.Errorf("%d communicators in %d bytes: %s", n, over.held, note)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,19 +11,17 @@ import (
 	"monotron/mpu/comm"
 )
 
-// group is a rank's engine on a communicator and a stream of its own.
+// group is a rank's engine on the communicator of its ranks.
 type group struct {
 	comm.Membership
-	world  *World
-	via    *comm.Group // the same ranks, over the host
-	comm   *nccl.Comm
-	stream device.Stream
+	world *World
+	via   *comm.Group // the same ranks, over the host
+	on    *communicator
 
-	next int64       // number of the next collective
-	open []*enqueued // not known to be done, oldest first
+	next int64 // number of the next collective
 }
 
-// enqueued is a collective on the group's stream.
+// enqueued is a collective on the communicator's stream.
 type enqueued struct {
 	group *group
 	call  *comm.Call
@@ -77,18 +75,18 @@ func (g *group) enqueue(e *enqueued, c *comm.Collective) error {
 		return err
 	}
 	defer s.Drop(ready)
-	if err := s.Follow(g.stream, ready); err != nil {
+	if err := s.Follow(g.on.stream, ready); err != nil {
 		return err
 	}
 	if err := g.call(c); err != nil {
 		return fault.Errorf(fault.CodeOf(err), "%s: %w", e.call, err)
 	}
-	if e.mark, err = s.Mark(g.stream); err != nil {
+	if e.mark, err = s.Mark(g.on.stream); err != nil {
 		return err
 	}
 	g.world.mu.Lock()
 	defer g.world.mu.Unlock()
-	g.open = append(g.open, e)
+	g.on.open = append(g.on.open, e)
 	return nil
 }
 
@@ -110,49 +108,23 @@ func (e *enqueued) Wait() error {
 	return w.streams.Follow(w.streams.Ops(), e.mark)
 }
 
-// look drops what is done, with the lock held. A call that has taken too long, or
-// a communicator in trouble, is an error.
-func (g *group) look() error {
-	for len(g.open) > 0 {
-		first := g.open[0]
-		reached, err := g.world.streams.Reached(first.mark)
-		if err != nil {
-			return err
-		}
-		if !reached {
-			break
-		}
-		g.world.streams.Drop(first.mark)
-		first.done, first.call.Ended = true, time.Now()
-		g.open = g.open[1:]
-	}
-	if err := g.comm.Err(); err != nil {
-		return fault.Errorf(fault.CodeOf(err), "%s: %w", &g.Membership, err)
-	}
-	if len(g.open) > 0 && time.Since(g.open[0].call.Posted) > g.world.limit {
-		return fault.Errorf(fault.Internal, "%s was called %v ago and is not done: a rank has not come, or the GPUs' network is stuck",
-			g.open[0].call, time.Since(g.open[0].call.Posted).Round(time.Second))
-	}
-	return nil
-}
-
 var ops = map[comm.ReduceOp]nccl.Op{comm.Sum: nccl.Sum, comm.Max: nccl.Max}
 
 // call makes NCCL's call; messages where it has none.
 func (g *group) call(c *comm.Collective) error {
 	switch c.Op {
 	case comm.AllReduce:
-		return g.comm.AllReduce(c.In, ops[c.Reduce], g.stream)
+		return g.on.nccl.AllReduce(c.In, ops[c.Reduce], g.on.stream)
 	case comm.Reduce:
-		return g.comm.Reduce(c.In, ops[c.Reduce], c.Root, g.stream)
+		return g.on.nccl.Reduce(c.In, ops[c.Reduce], c.Root, g.on.stream)
 	case comm.Broadcast:
-		return g.comm.Broadcast(c.In, c.Root, g.stream)
+		return g.on.nccl.Broadcast(c.In, c.Root, g.on.stream)
 	case comm.AllGather:
-		return g.comm.AllGather(c.Out, c.In, g.stream)
+		return g.on.nccl.AllGather(c.Out, c.In, g.on.stream)
 	case comm.ReduceScatter:
-		return g.comm.ReduceScatter(c.Out, c.In, ops[c.Reduce], g.stream)
+		return g.on.nccl.ReduceScatter(c.Out, c.In, ops[c.Reduce], g.on.stream)
 	}
-	return g.comm.Batch(g.messages(c), g.stream)
+	return g.on.nccl.Batch(g.messages(c), g.on.stream)
 }
 
 // messages are what a collective comes to for this rank.

@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/notes"
 )
 
 // World gives groups whose tensors are on GPUs, one GPU a rank. The ranks meet
@@ -28,9 +30,11 @@ type World struct {
 
 	mu      sync.Mutex // of all below
 	err     error
-	groups  []*group      // as they were joined: any two ranks have theirs in one order
-	done    chan struct{} // closed by End
+	joined  []*communicator // in the order of their making: any two ranks have theirs in one order
+	held    int64           // bytes of the GPU that they took
+	done    chan struct{}   // closed by End
 	watched sync.WaitGroup
+	looking sync.Mutex // of look: who looks holds up nobody else
 }
 
 // glance is how often what is under way is looked at.
@@ -52,78 +56,94 @@ func openNCCL() (over opener, version string, err error) {
 	}
 	over = func(h comm.Host, d *device.Device, limit time.Duration) comm.Carrier {
 		w := NewWorld(library, h, d, limit)
-		return comm.Carrier{Groups: w, Note: library.Describe(), End: w.End}
+		return comm.Carrier{Groups: w, Note: w.note, End: w.End}
 	}
 	return over, nccl.Spell(library.Version()), nil
 }
 
-// Group joins the communicator of a group; all its members call it together.
+// note names the library, and what its communicators came to.
+func (w *World) note() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("%s, %s, which took %d MiB of the GPU", w.library.Describe(), notes.Count(len(w.joined), "communicator"), w.held>>20)
+}
+
+// Group joins the communicator of a group's ranks; all its members call it together.
 func (w *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	via, err := w.host.Group(rank, name, members, d)
 	if err != nil || via.Size() == 1 {
 		return via, err
 	}
-	g := w.joined(via)
-	if g == nil {
+	c := w.of(via.Members())
+	if c == nil {
 		id, err := w.share(via)
 		if err != nil {
 			return nil, err
 		}
-		if g, err = w.join(id, via); err != nil {
+		if c, err = w.join(id, via); err != nil {
 			return nil, err
 		}
 	}
-	return via.Over(func(comm.Engine) comm.Engine { return g }), nil
+	return via.Over(func(comm.Engine) comm.Engine {
+		return &group{Membership: via.Membership(), world: w, via: via, on: c}
+	}), nil
 }
 
-// joined is the group that was made before; nil: none.
-func (w *World) joined(via *comm.Group) *group {
-	for _, g := range w.all() {
-		if g.Name == via.Name() && slices.Equal(g.Members, via.Members()) {
-			return g
+// of is the communicator of these ranks, in this order; nil: there is none yet.
+func (w *World) of(members []int) *communicator {
+	for _, c := range w.all() {
+		if slices.Equal(c.members, members) {
+			return c
 		}
 	}
 	return nil
 }
 
-// all are the groups so far.
-func (w *World) all() []*group {
+// all are the communicators so far.
+func (w *World) all() []*communicator {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.groups)
+	return slices.Clone(w.joined)
 }
 
 // join opens a communicator and its stream. A failure that came meanwhile has
-// given up the groups of then, so that this one gives itself up.
-func (w *World) join(id nccl.ID, via *comm.Group) (*group, error) {
+// given up the communicators of then, so that this one gives itself up.
+func (w *World) join(id nccl.ID, via *comm.Group) (*communicator, error) {
 	defer onThread()()
 	if err := w.streams.Enter(); err != nil {
 		return nil, err
 	}
-	c, err := w.library.Init(id, via.Rank(), via.Size(), w.limit, w.Err)
+	before, err := w.streams.FreeMemory()
+	if err != nil {
+		return nil, err
+	}
+	made, err := w.library.Init(id, via.Rank(), via.Size(), w.limit, w.Err)
 	if err != nil {
 		return nil, fmt.Errorf("group %s of ranks %v (--distributed-backend gloo goes without NCCL): %w", via.Name(), via.Members(), err)
 	}
 	stream, err := w.streams.NewStream()
 	if err != nil {
-		c.Abort()
+		made.Abort()
 		return nil, err
 	}
-	g := &group{Membership: via.Membership(), world: w, via: via, comm: c, stream: stream}
-	if err := w.take(g); err != nil {
-		c.Abort()
+	after, err := w.streams.FreeMemory()
+	c := &communicator{members: via.Members(), nccl: made, stream: stream}
+	if err := errors.Join(err, w.take(c, before-after)); err != nil {
+		made.Abort()
 		w.streams.FreeStream(stream)
 		return nil, err
 	}
-	return g, nil
+	return c, nil
 }
 
-// take keeps a group for who gives up or leaves all of them, unless that has begun.
-func (w *World) take(g *group) error {
+// take keeps a communicator, which has taken so much of the GPU, for who gives up or
+// leaves all of them, unless that has begun.
+func (w *World) take(c *communicator, bytes int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
-		w.groups = append(w.groups, g)
+		w.joined = append(w.joined, c)
+		w.held += max(bytes, 0)
 	}
 	return w.err
 }
@@ -180,14 +200,14 @@ func (w *World) fail(err error) {
 	if first {
 		w.err = err
 	}
-	groups := slices.Clone(w.groups)
+	joined := slices.Clone(w.joined)
 	w.mu.Unlock()
 	if !first {
 		return
 	}
 	var under sync.WaitGroup
-	for _, g := range groups {
-		under.Go(g.comm.Abort)
+	for _, c := range joined {
+		under.Go(c.nccl.Abort)
 	}
 	over := make(chan struct{})
 	go func() {
@@ -217,20 +237,21 @@ func (w *World) watch() {
 	}
 }
 
+// look asks the GPU without the lock of calls, which go on meanwhile.
 func (w *World) look() error {
+	w.looking.Lock()
+	defer w.looking.Unlock()
 	if err := w.host.Err(); err != nil {
 		return err
 	}
 	if err := w.streams.Enter(); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err != nil {
-		return nil
-	}
-	for _, g := range w.groups {
-		if err := g.look(); err != nil {
+	for _, c := range w.all() {
+		if w.Err() != nil {
+			return nil
+		}
+		if err := w.lookAt(c); err != nil {
 			return err
 		}
 	}
@@ -265,15 +286,15 @@ func (w *World) End(failed error) error {
 // is in progress asks for Err.
 func (w *World) leave() error {
 	defer onThread()()
-	for _, g := range w.all() {
+	for _, c := range w.all() {
 		if w.Err() == nil {
-			if err := g.comm.Close(); err != nil {
-				w.Abort(fmt.Errorf("%s: %w", &g.Membership, err))
+			if err := c.nccl.Close(); err != nil {
+				w.Abort(fmt.Errorf("the communicator of ranks %v: %w", c.members, err))
 			}
 		}
 	}
-	for _, g := range w.all() {
-		w.streams.FreeStream(g.stream)
+	for _, c := range w.all() {
+		w.streams.FreeStream(c.stream)
 	}
 	return w.Err()
 }
@@ -281,8 +302,8 @@ func (w *World) leave() error {
 func (w *World) busy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, g := range w.groups {
-		if len(g.open) > 0 {
+	for _, c := range w.joined {
+		if len(c.open) > 0 {
 			return true
 		}
 	}

@@ -100,7 +100,7 @@ func TestProcessEveryDType(t *testing.T) {
 	}
 }
 
-// Claim (design.md, section 8): a sum among processes equals the one among
+// Claim (docs/hosts.md): a sum among processes equals the one among
 // goroutines to the bit, though floating-point addition is not associative.
 func TestProcessSumsEqualGoroutines(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16, device.F64} {

@@ -25,7 +25,7 @@ func glooHere(t testing.TB) {
 	}
 }
 
-// Claim (design.md, section 8): whichever way the bytes go, sums have the bits of
+// Claim (docs/hosts.md): whichever way the bytes go, sums have the bits of
 // sums among goroutines; every rank says which way that was.
 func TestRoadsCarryTheSame(t *testing.T) {
 	const ranks, n = 3, 50_001
@@ -118,7 +118,7 @@ func TestRoadsWithoutGloo(t *testing.T) {
 	}
 }
 
-// Claim (design.md, section 8): --fast-reduce takes Gloo's own sums: right to
+// Claim (docs/hosts.md): --fast-reduce takes Gloo's own sums: right to
 // rounding, alike on all ranks; ranks that call different things are told all the same.
 func TestFastReduce(t *testing.T) {
 	glooHere(t)

@@ -49,7 +49,7 @@ func (r *run4) receives(rank, peer int) {
 
 func (r *run4) verdict() *failure.Verdict { return diagnose(r.ranks, r.now, 15*time.Second) }
 
-// Claim (design.md, section 8): "rank 12 never entered all-reduce #640 of tp group 3;
+// Claim (docs/failures.md): "rank 12 never entered all-reduce #640 of tp group 3;
 // it is in the data loader": the rank that waits for nobody is named, through those
 // that wait for one another.
 func TestStallNamesWhoIsMissing(t *testing.T) {

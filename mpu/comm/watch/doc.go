@@ -28,6 +28,7 @@
 //
 // Reading order: phase.go, recorder.go (what a rank keeps), group.go (how
 // collectives get there), flight.go (the same as a file), beat.go and message.go (what is
-// told), beater.go (by whom), watcher.go (who hears), diagnose.go (from beats to a
-// verdict), blame.go (who differs), postmortem.go, folder.go.
+// told), beater.go (by whom), busy.go (whether a process works), watcher.go (who hears),
+// diagnose.go (from beats to a verdict), blame.go (who differs), straggler.go (who is slow),
+// postmortem.go, folder.go.
 package watch

@@ -49,7 +49,7 @@ func inWorld(t *testing.T, n int, folder string, f func(r *Recorder, g *comm.Gro
 	return recorders
 }
 
-// Claim (design.md, section 8): the ledger keeps each rank's last 1000 calls, in
+// Claim (docs/failures.md): the ledger keeps each rank's last 1000 calls, in
 // order, with group, number, op, count, dtype, call site, begin and end.
 func TestRecord(t *testing.T) {
 	recorders := inWorld(t, 2, "", func(r *Recorder, g *comm.Group) error {
@@ -185,7 +185,7 @@ func TestVerdictFile(t *testing.T) {
 	}
 }
 
-// Claim (design.md, section 8): a rank that calls something else than its peers is
+// Claim (docs/failures.md): a rank that calls something else than its peers is
 // found by what the others call, also in a group of two.
 func TestBlame(t *testing.T) {
 	call := func(group string, count int64) []Call {

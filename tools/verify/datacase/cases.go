@@ -1,6 +1,3 @@
-// Package datacase runs the dataset and sampler sections of the golden data
-// cases: index arrays, cache files, samples and sample orders that Megatron-LM
-// made, compared bit for bit with what package dataset makes of the same input.
 package datacase
 
 import (

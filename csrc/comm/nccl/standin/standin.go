@@ -162,6 +162,12 @@ func (g *GPU) Reached(m device.Mark) (bool, error) {
 // Drop leaks the mark: a stream may still follow it, and a test is short.
 func (g *GPU) Drop(device.Mark) {}
 
+// Memory is what a communicator takes of it, here.
+const Memory = 4 << 20
+
+// FreeMemory is less by each communicator.
+func (g *GPU) FreeMemory() (int64, error) { return 1<<40 - int64(g.lib.Live())*Memory, nil }
+
 // Sync waits for the ops' stream.
 func (g *GPU) Sync() error {
 	C.standin_sync(g.lib.api, unsafe.Pointer(g.ops))

@@ -1,6 +1,3 @@
-// Command generate writes what follows from the descriptions of the ops (op_*.go) and
-// from the table of activations: ops.go, for Go, and ops.h, for the devices in C. It runs
-// in the folder of package device.
 package main
 
 import (

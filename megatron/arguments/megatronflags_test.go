@@ -9,9 +9,9 @@ import (
 	"monotron/megatron/arguments/table"
 )
 
-// referenceNames is every flag of reference/megatron-model.md, section 1, with
-// {a,b} written out.
-const referenceNames = `
+// megatronNames is every flag of Megatron-LM that a training command of it takes
+// (megatron/training/arguments.py).
+const megatronNames = `
 num-layers hidden-size num-attention-heads max-position-embeddings ffn-hidden-size kv-channels group-query-attention
 num-query-groups position-embedding-type use-rotary-position-embeddings rotary-base rotary-percent rotary-interleaved
 rotary-seq-len-interpolation-factor use-rope-scaling no-rope-freq normalization norm-epsilon apply-layernorm-1p
@@ -72,9 +72,9 @@ no-async-tensor-model-parallel-allreduce standalone-embedding-stage pipeline-mod
 const deepspeedNames = `pp-partition-method embed-layernorm partition-activations curriculum-learning deepspeed
 deepspeed-config zero-stage dataset-impl data-impl pad-vocab-size-to activations-checkpoint-method`
 
-// Claim: every flag of the reference has a class, and each class says why.
-func TestEveryReferenceFlagHasAClass(t *testing.T) {
-	for _, name := range strings.Fields(referenceNames + " " + deepspeedNames) {
+// Claim: every flag of Megatron has a class, and each class says why.
+func TestEveryMegatronFlagHasAClass(t *testing.T) {
+	for _, name := range strings.Fields(megatronNames + " " + deepspeedNames) {
 		f := table.Find(name)
 		switch {
 		case f == nil:

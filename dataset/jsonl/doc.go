@@ -1,0 +1,7 @@
+// Package jsonl reads lines of text, and JSON objects in them, as Python's text
+// mode and json module do: lines end at \n, \r\n or a lone \r; NaN is a number;
+// of equal keys the last one counts.
+//
+// Reading order: lines.go (a file's lines), parse.go (a value), kernel.go (strings without their
+// escapes, in C; nokernel.go without).
+package jsonl

@@ -1,0 +1,7 @@
+// Package spec describes model shapes: what `--num-layers` and its relatives
+// say, and what follows from it by formula alone.
+//
+// Reading order: model.go (a shape, and what must hold), experts.go (mixtures of experts),
+// presets.go (shapes by name), flops.go (parameters, padded vocabulary, operations),
+// rope.go (the angles of rotary embeddings).
+package spec
