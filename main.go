@@ -32,6 +32,7 @@ import (
 	"monotron/tools/postmortem"
 	"monotron/tools/preprocess"
 	"monotron/tools/replay"
+	"monotron/tools/report"
 	"monotron/tools/tokenize"
 	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
@@ -109,6 +110,8 @@ func commands() []*cli.Command {
 		plan.Command(),
 		postmortem.Command(),
 		replay.Command(openDevice),
+		report.Command(),
+		report.WatchCommand(),
 	}
 }
 

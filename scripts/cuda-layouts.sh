@@ -42,7 +42,7 @@ if MONOTRON_EMU_GPUS=1 bin/monotron launch --nproc-per-node 2 -- pretrain_gpt $m
 fi
 echo "two ranks on a host with one GPU: refused by --device auto"
 [ -n "${QUICK:-}" ] && exit 0
-MONOTRON_EMU_GPUS=2 bin/monotron launch --nproc-per-node 2 -- pretrain_gpt $model --device cuda --tensor-model-parallel-size 2 --sequence-parallel > "$work/processes.cuda" 2>&1 ||
+MONOTRON_EMU_GPUS=2 bin/monotron launch --nproc-per-node 2 -- pretrain_gpt $model --device cuda --distributed-backend gloo --tensor-model-parallel-size 2 --sequence-parallel > "$work/processes.cuda" 2>&1 ||
   { tail -3 "$work/processes.cuda"; echo "FAILED: processes"; exit 1; }
 same processes cuda tp2-sp cpu
 both one

@@ -13,14 +13,24 @@
 #define MT_ARCHITECTURES "no GPU"
 #endif
 
-/* Errors after which the process can do nothing more on the GPU. They come from a kernel, and
- * show at whatever is called later. */
+/* What to do about errors that people meet. Those of the hardware and of a kernel show at
+ * whatever is called later, and the process can do nothing more on the GPU. */
 static const char *advice(cudaError_t e) {
   switch ((int)e) {
+  case 35: /* cudaErrorInsufficientDriver */
+    return "; the driver is too old for this library, or there is none: nvidia-smi names it; in a container, give it the GPUs (--gpus all)";
+  case 46: /* cudaErrorDevicesUnavailable */
+    return "; another process has the GPU for itself: nvidia-smi names it and the compute mode";
+  case 802: /* cudaErrorSystemNotReady */
+    return "; the switches between the GPUs are not up: systemctl start nvidia-fabricmanager, of the driver's version";
+  case 803: /* cudaErrorSystemDriverMismatch */
+    return "; the driver's library is not of the kernel module's version: reboot after an update; in a container, no libcuda.so.1 of its own";
+  case 220: /* cudaErrorNvlinkUncorrectable */
+    return "; a link between GPUs errs: start again from the last checkpoint, on another host; dmesg has its Xid 74";
   case 214: /* cudaErrorECCUncorrectable */
     return "; the GPU's memory errs: start again from the last checkpoint, on another GPU; doctor tells of it";
   case 700: /* cudaErrorIllegalAddress; then the hardware's stack, an instruction, alignment, address space, program counter */
-  case 714: case 715: case 716: case 717: case 718:
+  case 714: case 715: case 716: case 717: case 718: case 719:
     return "; a kernel has failed, in this op or before: start again from the last checkpoint; CUDA_LAUNCH_BLOCKING=1 finds the op";
   }
   return "";
@@ -57,7 +67,7 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
   int count = 0;
   cudaError_t e = cudaGetDeviceCount(&count);
   if (e != cudaSuccess || count == 0) {
-    snprintf(ctx->error, sizeof ctx->error, "no usable GPU: %s", e == cudaSuccess ? "none is visible" : cudaGetErrorString(e));
+    snprintf(ctx->error, sizeof ctx->error, "no usable GPU: %s%s", e == cudaSuccess ? "none is visible" : cudaGetErrorString(e), advice(e));
     return 1;
   }
   if (ordinal >= count) {

@@ -21,7 +21,6 @@ var Models = Later{
 	"gpt-oss-moe":        "sinks, windows by layer, clamped activation",
 	"granite":            "scales of embeddings, residuals, scores and logits",
 	"llama4-text-dense":  "chunks of attention, layers without RoPE",
-	"olmo2":              "norms after the blocks, norms of whole projections",
 	"olmoe":              "norms of whole projections",
 	"opt":                "positions from row 2",
 	"opt-post-norm":      "positions from row 2, norms after the blocks",

@@ -31,6 +31,8 @@ type raw struct {
 	GLU         string
 	BiasGelu    bool
 	Window      string
+	WindowSkip  string
+	NoQKVBias   bool
 
 	Experts   spec.Experts
 	LayerFreq string

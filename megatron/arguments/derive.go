@@ -71,7 +71,13 @@ func (p *parser) deriveShape() {
 		p.notice("--num-query-groups %d is read only with --group-query-attention: every head has keys and values of its own", p.Raw.QueryGroups)
 	}
 	if m.LinearBias {
-		m.QKVBias = true
+		m.QKVBias = !p.Raw.NoQKVBias
+	}
+	if p.Raw.NoQKVBias && p.given("add-qkv-bias") && m.QKVBias {
+		p.clash("disable-qkv-bias add-qkv-bias", "--disable-qkv-bias and --add-qkv-bias exclude each other")
+	}
+	if m.QKNormWhole && !m.QKNorm {
+		p.clash("qk-layernorm-whole qk-layernorm", "--qk-layernorm-whole says which norm --qk-layernorm is; give both")
 	}
 	if !p.given("embedding-init-method-std") {
 		m.EmbeddingInitStd = m.InitStd
@@ -148,6 +154,23 @@ func (p *parser) derivePositions() {
 		p.clash("window-size", "--window-size %s: %v", r.Window, err)
 	}
 	m.WindowLeft = left
+	p.deriveWindows()
+}
+
+// deriveWindows says which layers have the window.
+func (p *parser) deriveWindows() {
+	m, r := &p.Model, &p.Raw
+	if r.WindowSkip == "" {
+		return
+	}
+	if m.WindowLeft < 0 {
+		p.clash("window-attn-skip-freq window-size", "--window-attn-skip-freq %s says which layers have no window; --window-size gives none", r.WindowSkip)
+		return
+	}
+	var err error
+	if m.Windowed, err = windowLayers(r.WindowSkip, m.NumLayers); err != nil {
+		p.clash("window-attn-skip-freq", "--window-attn-skip-freq %s: %v", r.WindowSkip, err)
+	}
 }
 
 func (p *parser) derivePrecision() {

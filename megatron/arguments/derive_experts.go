@@ -74,13 +74,25 @@ func (p *parser) checkRouter(e *spec.Experts) {
 // mixtureLayers reads --moe-layer-freq: N means layers 0, N, 2N, .. (0-based);
 // else a list of 0 and 1 with + and *, as in ([0]*1+[1]*3)*2.
 func mixtureLayers(text string, layers int) ([]bool, error) {
+	return layerPattern(text, layers, func(layer, n int) bool { return layer%n == 0 })
+}
+
+// windowLayers reads --window-attn-skip-freq: N means that layers N-1, 2N-1, .. (0-based)
+// see everything; else a list with 1 where the window holds.
+func windowLayers(text string, layers int) ([]bool, error) {
+	return layerPattern(text, layers, func(layer, n int) bool { return (layer+1)%n != 0 })
+}
+
+// layerPattern reads a number N, which says by the rule which layers are meant, or a
+// list of 0 and 1, one a layer.
+func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool, error) {
 	out := make([]bool, 0, layers)
 	if n, err := strconv.Atoi(text); err == nil {
 		if n < 1 {
 			return nil, fmt.Errorf("must be at least 1")
 		}
 		for i := range layers {
-			out = append(out, i%n == 0)
+			out = append(out, rule(i, n))
 		}
 		return out, nil
 	}

@@ -172,7 +172,7 @@ var particular = map[string]string{
 	"save-retain-interval": "20", "save-interval": "10", "recompute-modules": "mlp", "moe-layer-freq": "[1,0]*2",
 	"moe-router-load-balancing-type": "seq_aux_loss", "moe-router-group-topk": "1", "moe-router-num-groups": "2", "moe-router-topk": "3",
 	"log-memory-interval": "200", "tensorboard-log-interval": "3", "profile-step-end": "9", "split": "8,1,1",
-	"no-rope-freq": "2", "rotary-percent": "0.5", "eval-global-batch-size": "16", "eval-micro-batch-size": "1",
+	"no-rope-freq": "2", "window-attn-skip-freq": "2", "rotary-percent": "0.5", "eval-global-batch-size": "16", "eval-micro-batch-size": "1",
 	"moe-expert-capacity-factor": "1.5", "ddp-num-buckets": "3", "train-iters": "50", "encoder-seq-length": "32",
 	"seed": "7", "rope-scaling-factor": "4", "lr-decay-iters": "90", "lr-wsd-decay-iters": "5", "pp-partition-method": "uniform",
 	"moe-aux-loss-coeff": "0.01",
@@ -182,6 +182,7 @@ var particular = map[string]string{
 var companions = map[string]string{
 	"num-query-groups": "--group-query-attention", "rotary-base": "--position-embedding-type rope",
 	"rope-scaling-factor": "--use-rope-scaling", "no-rope-freq": "--position-embedding-type rope",
+	"window-attn-skip-freq": "--window-size 7,0", "qk-layernorm-whole": "--qk-layernorm",
 	"group-query-attention": "--num-query-groups 2", "weight-decay-incr-style": "--start-weight-decay 0.01 --end-weight-decay 0.1",
 	"start-weight-decay": "--end-weight-decay 0.1 --weight-decay-incr-style cosine", "end-weight-decay": "--start-weight-decay 0 --weight-decay-incr-style cosine",
 	"fp32-residual-connection": "--bf16", "sequence-parallel": "--tensor-model-parallel-size 2 --world-size 2",

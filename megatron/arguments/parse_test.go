@@ -169,6 +169,10 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--rotary-percent 0.1 --position-embedding-type rope", "must come in pairs"},
 		{"--no-rope-freq 3", "does not divide --num-layers 4"},
 		{"--window-size 4,1", "RIGHT must be 0"},
+		{"--window-attn-skip-freq 2", "--window-size gives none"},
+		{"--window-size 4,0 --window-attn-skip-freq [1,0]", "the list has 2 entries"},
+		{"--window-size 4,0 --window-attn-skip-freq 0", "must be at least 1"},
+		{"--qk-layernorm-whole", "give both"},
 		{"--hidden-dropout 1.0", "--hidden-dropout 1.0 is out of range: from 0, below 1"},
 		{"--log-interval 0", "--log-interval 0 is out of range: from 1 to 2147483647"},
 		{"--lr nan", "--lr nan is out of range: from 0 to 1e+30"},
@@ -459,6 +463,21 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 		}
 		if got := strings.Join(report.Notices, "; "); got != c.want {
 			t.Errorf("%s: notices %q, want %q", c.add, got, c.want)
+		}
+	}
+}
+
+// Claim: --window-attn-skip-freq means the layers that Megatron's does
+// (is_layer_window_attention: layer numbers from 1).
+func TestWindowsByLayer(t *testing.T) {
+	for text, want := range map[string]string{"": "[]", "2": "[true false true false]", "4": "[true true true false]", "1": "[false false false false]", "[0,1]*2": "[false true false true]"} {
+		line := append(baseline(), "--window-size", "7,0")
+		if text != "" {
+			line = append(line, "--window-attn-skip-freq", text)
+		}
+		c, _, err := ParseWith(everything, line)
+		if got := fmt.Sprint(c.Model.Windowed); err != nil || got != want {
+			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
 		}
 	}
 }

@@ -197,7 +197,7 @@ func TestOtherModel(t *testing.T) {
 	if _, _, err := Load(dir, -1, list, d, LoadOptions{}); fault.CodeOf(err) != fault.IO || !contains(err.Error(), `"new" is not in it`) {
 		t.Errorf("got %v", err)
 	}
-	_, report, err := Load(dir, -1, list, d, LoadOptions{AllowMissing: func(n string) bool { return n == "new" }})
+	_, report, err := Load(dir, -1, list, d, LoadOptions{AllowMissing: func(_ *State, n string) bool { return n == "new" }})
 	if err != nil || !slices.Equal(report.Missing, []string{"new"}) || len(report.Extra) != 4 || len(report.Restored) != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}

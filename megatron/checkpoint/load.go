@@ -16,8 +16,8 @@ var ErrMisfit = errors.New("it does not fit this run")
 
 // LoadOptions waive what is otherwise an error.
 type LoadOptions struct {
-	AllowMissing func(name string) bool // tensors that may keep their values; nil: none
-	Convert      bool                   // float tensors of another dtype are converted, and reported
+	AllowMissing func(s *State, name string) bool // tensors that may keep their values where the checkpoint of this state has none; nil: none
+	Convert      bool                             // float tensors of another dtype are converted, and reported
 }
 
 // Load fills the tensors of this rank from a checkpoint of dir, whatever layout
@@ -124,7 +124,7 @@ func match(m *Manifest, tensors []mpu.Stored, o LoadOptions, touched map[string]
 	for i, t := range tensors {
 		have := byName[t.Name]
 		wanted[t.Name] = true
-		if have == nil && o.AllowMissing != nil && o.AllowMissing(t.Name) && !touched[t.Name] {
+		if have == nil && o.AllowMissing != nil && o.AllowMissing(&m.State, t.Name) && !touched[t.Name] {
 			report.Missing = append(report.Missing, t.Name)
 			continue
 		}

@@ -27,6 +27,8 @@ type Config struct {
 	SeqLength        int
 	Seed             int64
 
+	FreezeParameters []string // shell patterns of names: not trained
+
 	CheckForNaN           bool // a loss or gradient that is not finite is an error
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
 }

@@ -53,6 +53,9 @@ func New(rank *ranks.Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 		return nil, err
 	}
 	e.Params = model.ParamsOf(e.Stages)
+	if err := e.freeze(); err != nil {
+		return nil, err
+	}
 	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank, &c), shardingOf(rank, &c.Layout))
 	for _, stage := range e.Stages {
 		stage.Prepare(c.SeqLength)

@@ -31,8 +31,9 @@ func runLayout(t *testing.T, c Config, steps int) (losses []float64) {
 	return append(losses, loss)
 }
 
-// trainLayout gives what the last rank saw of each step, and the loss after them.
-func trainLayout(t *testing.T, c Config, steps int) (results []Result, loss float64) {
+// trainLayout gives what the last rank saw of each step, and the loss after them; each
+// rank's engine is shown to `after`.
+func trainLayout(t *testing.T, c Config, steps int, after ...func(e *Engine)) (results []Result, loss float64) {
 	t.Helper()
 	batch := testBatch(8, 1, c.SeqLength)
 	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
@@ -63,6 +64,9 @@ func trainLayout(t *testing.T, c Config, steps int) (results []Result, loss floa
 		sum, tokens, err := e.Loss(mine)
 		if r.Last() && err == nil {
 			loss = sum / tokens
+		}
+		for _, see := range after {
+			see(e)
 		}
 		return err
 	})

@@ -71,14 +71,19 @@ func (l *lister) linear(name string, out, in int, bias bool) {
 func (l *lister) layer(i int) {
 	m, name := l.m, LayerName(i)
 	h := m.HiddenSize
-	l.norm(name+"input_layernorm", int64(h))
+	first, second := name+"input_layernorm", name+"pre_mlp_layernorm"
+	if m.NormAfter {
+		first, second = name+"post_self_attn_layernorm", name+"post_mlp_layernorm"
+	}
+	l.norm(first, int64(h))
 	l.linear(name+"self_attention.linear_proj", h, m.NumAttentionHeads*m.KVChannels, m.LinearBias)
 	l.linear(name+"self_attention.linear_qkv", m.QKVRows(), h, m.QKVBias)
 	if m.QKNorm {
-		l.norm(name+"self_attention.q_layernorm", int64(m.KVChannels))
-		l.norm(name+"self_attention.k_layernorm", int64(m.KVChannels))
+		q, k := m.QKNormWidths()
+		l.norm(name+"self_attention.q_layernorm", int64(q))
+		l.norm(name+"self_attention.k_layernorm", int64(k))
 	}
-	l.norm(name+"pre_mlp_layernorm", int64(h))
+	l.norm(second, int64(h))
 	if m.MixtureAt(i) {
 		l.experts(i)
 		return

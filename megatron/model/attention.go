@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -20,7 +21,7 @@ type attention struct {
 	channels     int64 // d
 	qkv          *mpu.ColumnParallelLinear
 	proj         *mpu.RowParallelLinear
-	qNorm, kNorm *norm       // nil: none
+	qNorm, kNorm *qkNorm     // nil: none
 	rope         *ropeTables // nil: none at this layer
 	slopes       Tensor      // ALiBi; none
 }
@@ -33,12 +34,8 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 			Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
 		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.LinearBias, Init: outputInit(m)}),
 	}
-	if m.QKNorm { // each rank's heads give a part of their gradients
-		a.qNorm, a.kNorm = newNorm(m, name+".q_layernorm", m.KVChannels), newNorm(m, name+".k_layernorm", m.KVChannels)
-		for _, w := range append(a.qNorm.params(), a.kNorm.params()...) {
-			w.Role = mpu.QKNorm
-			w.PartialOn(r)
-		}
+	if m.QKNorm {
+		a.qNorm, a.kNorm = newQKNorms(m, name, p)
 	}
 	return a
 }
@@ -119,8 +116,12 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	if a.qNorm != nil {
 		raw := saved.used
 		saved.used.q, saved.used.k = s.Like(raw.q), s.Like(raw.k)
-		saved.qs = a.qNorm.forward(p, s, saved.used.q, raw.q)
-		saved.ks = a.kNorm.forward(p, s, saved.used.k, raw.k)
+		var err1, err2 error
+		saved.qs, err1 = a.qNorm.forward(p, s, saved.used.q, raw.q)
+		saved.ks, err2 = a.kNorm.forward(p, s, saved.used.k, raw.k)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
 	}
 	a.rotate(p, saved.used, 0)
 	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
@@ -138,7 +139,7 @@ func (a *attention) call(p *Pass, saved *attentionSaved) device.AttentionForward
 		O: saved.o.Reshape(p.Tokens(), a.groups, a.perGroup, a.channels), LSE: saved.lse,
 		Q: saved.used.q, K: saved.used.k, V: saved.used.v,
 		DocStart: p.DocStart, Slopes: a.slopes, Drop: p.dropout(a.m.AttentionDropout, fmt.Sprintf("layers.%d.attention_dropout", a.layer), 0),
-		Batch: int32(p.Batch), Window: int32(a.m.WindowLeft), Scale: float32(1 / math.Sqrt(float64(a.channels))),
+		Batch: int32(p.Batch), Window: int32(a.m.WindowAt(a.layer)), Scale: float32(a.m.ScoreScale()),
 	}
 	call.Drop.Channel = int32(a.firstHead)
 	if p.Cache != nil {
@@ -192,8 +193,11 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	a.rotate(p, out, 1)
 	if a.qNorm != nil {
 		raw := a.split(saved.qkv)
-		a.qNorm.backward(p, saved.qs, grads.q, out.q, raw.q, Tensor{})
-		a.kNorm.backward(p, saved.ks, grads.k, out.k, raw.k, Tensor{})
+		err1 := a.qNorm.backward(p, saved.qs, grads.q, out.q, raw.q)
+		err2 := a.kNorm.backward(p, saved.ks, grads.k, out.k, raw.k)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
 	}
 	return a.qkv.Backward(d, dx, dqkv, x)
 }

@@ -33,7 +33,14 @@ func shapes() map[string]spec.Model {
 	odd.Activation, odd.QKVBias, odd.NormOnePlus, odd.WindowLeft, odd.PaddedVocabCounts = spec.QuickGeglu, true, true, 2, true
 	squared := gpt2
 	squared.Activation, squared.Normalization, squared.Position, squared.QKNorm = spec.SquaredRelu, spec.RMSNorm, spec.PositionNone, true
-	all := map[string]spec.Model{"gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared}
+	olmo2 := llama
+	olmo2.NormAfter, olmo2.QKNormWhole, olmo2.NumQueryGroups = true, true, 2
+	olmo2.HiddenDropout = 0.2
+	olmoBiased := olmo2
+	olmoBiased.LinearBias, olmoBiased.QKVBias, olmoBiased.Normalization = true, true, spec.LayerNorm
+	neo := gpt2
+	neo.QKVBias, neo.WindowLeft, neo.Windowed, neo.SoftmaxScale = false, 1, []bool{false, true, false}, 1
+	all := map[string]spec.Model{"olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared}
 	for name, e := range mixtures() {
 		m := llama
 		if strings.Contains(name, "biases") {

@@ -36,6 +36,7 @@ type branch struct {
 	norm  *norm
 	half  half
 	place string // of its dropout, in the layer
+	after bool   // the norm follows the half: see forwardAfter
 	// Not kept between forward and backward, but computed again:
 	forgetNorm bool // the normed input
 	forgetHalf bool // what the half keeps
@@ -44,6 +45,7 @@ type branch struct {
 // branchSaved is what a branch's backward needs besides its input.
 type branchSaved struct {
 	normed Tensor // none: forgotten
+	out    Tensor // what a norm after the half takes
 	stats  normSaved
 	half   halfSaved // nil: forgotten
 }
@@ -51,6 +53,9 @@ type branchSaved struct {
 // forward sets y, keeping in scope s what backward needs. Without a y it makes only
 // what is kept.
 func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x Tensor) (saved *branchSaved, err error) {
+	if b.after {
+		return b.forwardAfter(p, s, drop, y, x)
+	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	norms, inner := s, s
@@ -83,6 +88,9 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x Tens
 
 // backward sets dx from dy; x is forward's input. It uses up what was saved.
 func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, dy, x Tensor) (err error) {
+	if b.after {
+		return b.backwardAfter(p, saved, drop, dx, dy, x)
+	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	normed := saved.normed
@@ -91,10 +99,7 @@ func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, d
 		b.norm.forward(p, tmp, normed, x)
 	}
 	if saved.half == nil {
-		p.Again = true
-		saved.half, err = b.half.forward(p, tmp, Tensor{}, normed)
-		p.Again = false
-		if err != nil {
+		if saved.half, err = b.halfAgain(p, tmp, normed); err != nil {
 			return err
 		}
 	}
@@ -108,6 +113,13 @@ func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, d
 	}
 	b.norm.backward(p, saved.stats, dx, dnormed, x, dy)
 	return nil
+}
+
+// halfAgain makes what the half did not keep; x is its input.
+func (b *branch) halfAgain(p *Pass, tmp *device.Scope, x Tensor) (halfSaved, error) {
+	p.Again = true
+	defer func() { p.Again = false }()
+	return b.half.forward(p, tmp, Tensor{}, x)
 }
 
 func (b *branch) params() []*mpu.Param { return append(b.norm.params(), b.half.params()...) }

@@ -23,8 +23,13 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	l := &layer{m: m, number: number, region: p.region()}
 	name := l.name()
 	l.attention = newAttention(m, number, name+".self_attention", p)
-	l.first = branch{norm: newNorm(m, name+".input_layernorm", m.HiddenSize).outside(p), half: l.attention, place: "attention_output", forgetNorm: f.Norms}
-	l.second = branch{norm: newNorm(m, name+".pre_mlp_layernorm", m.HiddenSize).outside(p), half: newSecondHalf(m, number, name+".mlp", p, f), place: "mlp_output", forgetNorm: f.Norms, forgetHalf: f.MLP}
+	first, second := name+".input_layernorm", name+".pre_mlp_layernorm"
+	if m.NormAfter {
+		first, second = name+".post_self_attn_layernorm", name+".post_mlp_layernorm"
+	}
+	l.first = branch{norm: newNorm(m, first, m.HiddenSize).outside(p), half: l.attention, place: "attention_output", after: m.NormAfter, forgetNorm: f.Norms}
+	l.second = branch{norm: newNorm(m, second, m.HiddenSize).outside(p), half: newSecondHalf(m, number, name+".mlp", p, f), place: "mlp_output", after: m.NormAfter,
+		forgetNorm: f.Norms, forgetHalf: f.MLP}
 	if m.MixtureAt(number) {
 		l.second.forgetHalf = f.Mixture
 	}

@@ -33,7 +33,12 @@ func families() map[string]spec.Model {
 	qwen2.QKVBias, qwen2.Tied = true, true
 	shared := all["odd"] // one query group, norms of queries and keys, trained padding
 	shared.WindowLeft = -1
-	return map[string]spec.Model{"gpt2": gpt2, "llama": llama, "bloom": bloom, "qwen2": qwen2, "one group": shared}
+	olmo2 := llama // on 4 ranks two share each group
+	olmo2.NormAfter, olmo2.QKNorm, olmo2.QKNormWhole = true, true, true
+	olmo2.HiddenSize = 32 // of 8 outputs all may be near 0, and normed they are bf16's noise
+	neo := gpt2
+	neo.QKVBias, neo.WindowLeft, neo.Windowed, neo.SoftmaxScale = false, 1, []bool{false, true, false}, 1
+	return map[string]spec.Model{"olmo2": olmo2, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "qwen2": qwen2, "one group": shared}
 }
 
 // layout is a way to run a model.

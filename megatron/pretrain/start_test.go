@@ -31,6 +31,37 @@ func TestEvaluationAtStart(t *testing.T) {
 	}
 }
 
+// Claim: a checkpoint of a run with frozen parameters goes on bit for bit, from another
+// layout's too, and without the flag, where their moments start at 0.
+func TestResumeFrozen(t *testing.T) {
+	const frozen = "--freeze-parameters embedding.* decoder.layers.0.* "
+	for _, precision := range []string{"", "--bf16 "} {
+		dir := t.TempDir()
+		whole := must(t, dir, tiny+someData+precision+frozen+"--save DIR/whole --save-interval 3")
+		if !strings.Contains(whole.notes, "3312 of 7648 parameters of the model are trained; 14 tensors are frozen") {
+			t.Errorf("nothing is told of what is trained:\n%s", whole.notes)
+		}
+		part := must(t, dir, tiny+someData+precision+frozen+"--load DIR/whole --ckpt-step 3 --save DIR/part")
+		sameEnd(t, numbers(part.out), numbers(whole.out))
+		if got, want := weights(t, filepath.Join(dir, "part")), weights(t, filepath.Join(dir, "whole")); got != want {
+			t.Errorf("%s: weights %s, want %s", precision, got, want)
+		}
+		two := must(t, dir, tiny+someData+precision+frozen+"--world-size 2 --use-distributed-optimizer --save DIR/two --save-interval 3")
+		must(t, dir, tiny+someData+precision+frozen+"--load DIR/two --ckpt-step 3")
+		back := must(t, dir, tiny+someData+precision+frozen+"--world-size 2 --use-distributed-optimizer --load DIR/two --ckpt-step 3")
+		sameEnd(t, numbers(back.out), numbers(two.out))
+		thawed := must(t, dir, tiny+someData+precision+"--load DIR/whole --ckpt-step 3 --save DIR/thawed")
+		if !strings.Contains(thawed.notes, "14 parameters were frozen in this checkpoint") || weights(t, filepath.Join(dir, "thawed")) == weights(t, filepath.Join(dir, "whole")) {
+			t.Errorf("nothing is thawed:\n%s", thawed.notes)
+		}
+	}
+	dir := t.TempDir()
+	must(t, dir, tiny+someData+"--save DIR/all --save-interval 3")
+	if r := must(t, dir, tiny+someData+frozen+"--load DIR/all --ckpt-step 3"); !strings.Contains(r.notes, "not used by this run (28)") {
+		t.Errorf("moments of frozen parameters are not named:\n%s", r.notes)
+	}
+}
+
 // Claim: --save without --save-interval keeps one checkpoint, of the last iteration.
 func TestSaveAtTheEnd(t *testing.T) {
 	dir := t.TempDir()

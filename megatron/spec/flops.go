@@ -66,7 +66,8 @@ func (m *Model) attentionParameters() int64 {
 		n += h
 	}
 	if m.QKNorm {
-		n += 2 * m.normParameters(m.KVChannels)
+		q, k := m.QKNormWidths()
+		n += m.normParameters(q) + m.normParameters(k)
 	}
 	return n
 }

@@ -1,6 +1,10 @@
 package spec
 
-import "monotron/csrc/device/activations"
+import (
+	"math"
+
+	"monotron/csrc/device/activations"
+)
 
 // Position embeddings (--position-embedding-type).
 const (
@@ -59,14 +63,18 @@ type Model struct {
 	NormEpsilon   float64
 	NormOnePlus   bool // weights act as weight+1 (--apply-layernorm-1p)
 	EmbedNorm     bool // BLOOM: LayerNorm after the word embedding
-	QKNorm        bool // norm of each query and key head
+	NormAfter     bool // OLMo 2: norms of what attention and MLP give, not of what they take
+	QKNorm        bool // norms of queries and keys, of each head
+	QKNormWhole   bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
 
 	Activation string
-	LinearBias bool // proj, fc1, fc2 (and QKV)
-	QKVBias    bool // QKV alone, as in Qwen2; true where LinearBias is
+	LinearBias bool // proj, fc1, fc2
+	QKVBias    bool // as LinearBias; alone in Qwen2, missing in GPT-Neo
 	Tied       bool // output layer = word embedding
 
-	WindowLeft int // keys to the left a query sees; -1: all
+	WindowLeft   int     // keys to the left a query sees; -1: all
+	Windowed     []bool  // [NumLayers], true where the window holds; nil: everywhere
+	SoftmaxScale float64 // of the scores; 0: 1/√KVChannels
 
 	Experts *Experts // nil: dense
 
@@ -97,6 +105,30 @@ func (m *Model) FC1Rows() int {
 		return 2 * m.FFNHiddenSize
 	}
 	return m.FFNHiddenSize
+}
+
+// WindowAt is how many keys to the left a query of a layer (0-based, global) sees; -1: all.
+func (m *Model) WindowAt(layer int) int {
+	if m.Windowed != nil && !m.Windowed[layer] {
+		return -1
+	}
+	return m.WindowLeft
+}
+
+// ScoreScale is what queries times keys are multiplied by before the softmax.
+func (m *Model) ScoreScale() float64 {
+	if m.SoftmaxScale != 0 {
+		return m.SoftmaxScale
+	}
+	return 1 / math.Sqrt(float64(m.KVChannels))
+}
+
+// QKNormWidths are how many channels the norms of queries and of keys have weights for.
+func (m *Model) QKNormWidths() (q, k int) {
+	if m.QKNormWhole {
+		return m.NumAttentionHeads * m.KVChannels, m.NumQueryGroups * m.KVChannels
+	}
+	return m.KVChannels, m.KVChannels
 }
 
 // RotaryDims is how many channels of a head rotate.

@@ -15,8 +15,8 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/engine"
 	"monotron/megatron/formats"
-	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -238,7 +238,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 // loadAll continues a run: everything must be there.
 func (r *Run) loadAll(load loader) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
-	state, report, err := load(stored, checkpoint.LoadOptions{})
+	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: wasFrozen})
 	if errors.Is(err, checkpoint.ErrMisfit) {
 		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
 	}
@@ -248,6 +248,7 @@ func (r *Run) loadAll(load loader) error {
 	if err := r.sameModel(state, report); err != nil {
 		return err
 	}
+	r.thaw(&report)
 	if err := r.position(state); err != nil {
 		return err
 	}
@@ -264,6 +265,38 @@ func (r *Run) loadAll(load loader) error {
 	r.tellLoaded(state, report)
 	r.tellAttention(state)
 	return nil
+}
+
+// wasFrozen tells whether a checkpoint has no such tensor because its run did not train
+// the parameter.
+func wasFrozen(s *checkpoint.State, name string) bool {
+	var before struct{ FreezeParameters []string }
+	param, is := optimizerState(name)
+	return is && json.Unmarshal(s.Config, &before) == nil && (&engine.Config{FreezeParameters: before.FreezeParameters}).Freezes(param)
+}
+
+// optimizerState is the parameter whose master or moment a checkpoint's tensor is.
+func optimizerState(name string) (param string, is bool) {
+	for _, kind := range []string{optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
+		if param, is = strings.CutPrefix(name, kind); is {
+			return param, true
+		}
+	}
+	return "", false
+}
+
+// thaw starts the optimizer's state of parameters that the checkpoint's run did not
+// train: masters are their values, moments 0.
+func (r *Run) thaw(report *checkpoint.Report) {
+	thawed := map[string]bool{}
+	for _, name := range report.Missing {
+		param, _ := optimizerState(name)
+		thawed[param] = true
+	}
+	if report.Missing = nil; len(thawed) > 0 {
+		r.Engine.Optimizer.AdoptValues(func(param string) bool { return thawed[param] })
+		r.log.note("%d parameters were frozen in this checkpoint and are trained now: their moments start at 0", len(thawed))
+	}
 }
 
 // position takes iteration and consumed samples from a checkpoint.
@@ -317,7 +350,7 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 			stored = append(stored, s)
 		}
 	}
-	isMaster := func(name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
+	isMaster := func(_ *checkpoint.State, name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
 	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: isMaster, Convert: true})
 	if err != nil {
 		return err
@@ -345,7 +378,7 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 // reinterpreting are the settings that give weights of the same shapes another
 // meaning (Megatron's check_checkpoint_args).
 var reinterpreting = []string{"NumLayers", "NumAttentionHeads", "NumQueryGroups", "KVChannels", "Position", "RotaryBase", "RotaryPercent", "RotaryInterleaved",
-	"RotaryInterpolation", "RopeScaling", "NoRopeFreq", "Normalization", "NormOnePlus", "QKNorm", "EmbedNorm", "Activation", "Tied", "LinearBias", "QKVBias"}
+	"RotaryInterpolation", "RopeScaling", "NoRopeFreq", "Normalization", "NormOnePlus", "NormAfter", "QKNorm", "QKNormWhole", "SoftmaxScale", "EmbedNorm", "Activation", "Tied", "LinearBias", "QKVBias"}
 
 // sameModel refuses weights of another model, unless --finetune asks for them.
 func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error {
@@ -361,38 +394,40 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
 		}
 	}
-	var before struct{ Model map[string]any }
-	if json.Unmarshal(state.Config, &before) != nil || before.Model == nil {
+	var saved struct{ Model *spec.Model } // what a checkpoint does not say, written before there was such a setting, is zero
+	if json.Unmarshal(state.Config, &saved) != nil || saved.Model == nil {
 		return nil // another program's
 	}
-	text, err := json.Marshal(r.Config.Model)
-	if err != nil {
-		return fault.With(fault.Internal, err)
-	}
-	var now map[string]any
-	if err := json.Unmarshal(text, &now); err != nil {
-		return fault.With(fault.Internal, err)
+	before, err1 := object(saved.Model)
+	now, err2 := object(&r.Config.Model)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
 	}
 	maps.DeleteFunc(now, func(name string, _ any) bool { return !slices.Contains(reinterpreting, name) })
-	if list := differences("", before.Model, now); len(list) > 0 {
+	if list := differences("", before, now); len(list) > 0 {
 		return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
 			report.Folder, strings.Join(list, ", "))
 	}
 	return nil
 }
 
+// object is a model as JSON's names and values.
+func object(m *spec.Model) (fields map[string]any, err error) {
+	text, err := json.Marshal(m)
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	return fields, fault.With(fault.Internal, err)
+}
+
 // parameterNames are those of the whole model, whatever ranks hold them.
 func (c *Config) parameterNames() (map[string]bool, error) {
-	layers := make([]int, c.Model.NumLayers)
-	for i := range layers {
-		layers[i] = i
-	}
-	whole, err := model.NewStage(nil, model.StageConfig{Model: &c.Model, Layers: layers, Embedding: true, Head: true}, model.Alone(nil))
+	all, err := c.Parameters()
 	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
-	for _, p := range whole.Params() {
+	for _, p := range all {
 		names[p.Name] = true
 	}
 	return names, nil

@@ -161,15 +161,15 @@ func foreignFlags(format formats.Format, folder string, step int64) (map[string]
 
 // shapeFlags are the flags of a model and of the sequences it was trained on.
 func shapeFlags(m *spec.Model, seqLength int) map[string][]string {
-	flags := modelFlags(m)
+	flags := ModelFlags(m)
 	if seqLength > 0 {
 		flags["seq-length"] = []string{fmt.Sprint(seqLength)}
 	}
 	return flags
 }
 
-// modelFlags says m on a command line.
-func modelFlags(m *spec.Model) map[string][]string {
+// ModelFlags says m on a command line.
+func ModelFlags(m *spec.Model) map[string][]string {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	flags := map[string][]string{
 		"num-layers": {fmt.Sprint(m.NumLayers)}, "hidden-size": {fmt.Sprint(m.HiddenSize)}, "ffn-hidden-size": {fmt.Sprint(m.FFNHiddenSize)},
@@ -203,12 +203,30 @@ func modelFlags(m *spec.Model) map[string][]string {
 	on("no-bias-gelu-fusion", m.Activation == spec.GeluErf)
 	on("disable-bias-linear", !m.LinearBias)
 	on("add-qkv-bias", m.QKVBias && !m.LinearBias)
+	on("disable-qkv-bias", m.LinearBias && !m.QKVBias)
 	on("qk-layernorm", m.QKNorm)
+	on("qk-layernorm-whole", m.QKNormWhole)
+	on("norm-after", m.NormAfter)
 	on("apply-layernorm-1p", m.NormOnePlus)
 	on("embed-layernorm", m.EmbedNorm)
 	on("untie-embeddings-and-output-weights", !m.Tied)
 	if m.WindowLeft >= 0 {
 		flags["window-size"] = []string{fmt.Sprintf("%d,0", m.WindowLeft)}
+		if m.Windowed != nil {
+			flags["window-attn-skip-freq"] = []string{pattern(m.Windowed)}
+		}
+	}
+	if m.SoftmaxScale != 0 {
+		flags["softmax-scale"] = []string{number(m.SoftmaxScale)}
 	}
 	return flags
+}
+
+// pattern is a list of layers as Megatron's flags write it: [0,1,1].
+func pattern(layers []bool) string {
+	words := make([]string, len(layers))
+	for i, is := range layers {
+		words[i] = map[bool]string{false: "0", true: "1"}[is]
+	}
+	return "[" + strings.Join(words, ",") + "]"
 }

@@ -123,6 +123,18 @@ func (l *logger) parameters(params []*mpu.Param) error {
 	return l.console.line(report.ParameterCount(l.rank.Place.TP, l.rank.Place.PP, n))
 }
 
+// tellFreezing says what --freeze-parameters leaves to train.
+func (r *Run) tellFreezing() error {
+	if len(r.Config.FreezeParameters) == 0 {
+		return nil
+	}
+	f, err := r.Config.Freezing()
+	if err == nil {
+		r.log.note("%d of %d parameters of the model are trained; %d tensors are frozen", f.Trained, f.All, len(f.Frozen))
+	}
+	return err
+}
+
 // begin opens an iteration: the trace records those that --profile asks for.
 func (l *logger) begin(iteration int64) {
 	c := &l.config.Log

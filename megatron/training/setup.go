@@ -45,6 +45,9 @@ func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 	if err = r.log.parameters(r.Engine.Params); err != nil {
 		return nil, err
 	}
+	if err = r.tellFreezing(); err != nil {
+		return nil, err
+	}
 	if err = r.restore(); err != nil {
 		return nil, err
 	}

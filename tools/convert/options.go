@@ -10,6 +10,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/formats"
+	"monotron/megatron/formats/hf"
 )
 
 func allFlags() []cli.Flag {
@@ -36,7 +37,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "transformer-impl", DefaultText: "as the run that the input is of had it, else local", Usage: "Megatron formats: local or transformer_engine, which has an optimizer of its own: torch's AdamW keeps the step in each state"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: a `release` folder, without iteration"},
 
-		&cli.StringFlag{Name: "family", Usage: "hf: architecture, where several can hold the model: gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom"},
+		&cli.StringFlag{Name: "family", Usage: "hf: architecture, where several can hold the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf: folder whose tokenizer files are copied; the input where it is a Hugging Face folder"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: size of one file, as 500MB or 2GiB"},
 	}

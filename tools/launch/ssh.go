@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"monotron/fault"
 	"monotron/mpu/comm/failure"
@@ -44,8 +45,17 @@ type plan struct {
 // What an agent is told afterwards; the end of its input ends the ranks at once.
 const tellTerm = "TERM\n"
 
-// passedOn are the variables, by their beginning, that all hosts get.
-var passedOn = []string{"MONOTRON_", "NCCL_", "LD_LIBRARY_PATH="}
+// passedOn are the variables, by their beginning, that all hosts get: ours, and what
+// NVIDIA's libraries and networks are found and set by.
+var passedOn = []string{"MONOTRON_", "NCCL_", "CUDA_", "FI_", "UCX_", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX="}
+
+// elsewhere tells whether a variable means something on other hosts too: GPUs that are
+// named by what they are, and not by their numbers, are those of one host.
+func elsewhere(entry string) bool {
+	shown, gpus := strings.CutPrefix(entry, "CUDA_VISIBLE_DEVICES=")
+	return !(gpus && strings.ContainsFunc(shown, unicode.IsLetter)) &&
+		slices.ContainsFunc(passedOn, func(beginning string) bool { return strings.HasPrefix(entry, beginning) })
+}
 
 // run starts the hosts, again after failures where that is asked for and helps.
 func (f *fleet) run(out, notes io.Writer) error {
@@ -216,7 +226,7 @@ func (f *fleet) plan(node, port int, secret string) *plan {
 	p.Args = append(p.Args, "--")
 	p.Args = append(p.Args, f.words...)
 	for _, entry := range os.Environ() {
-		if slices.ContainsFunc(passedOn, func(beginning string) bool { return strings.HasPrefix(entry, beginning) }) {
+		if elsewhere(entry) {
 			p.Environment = append(p.Environment, entry)
 		}
 	}

@@ -13,8 +13,10 @@ package nccl
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 	"unsafe"
@@ -36,25 +38,64 @@ type Library struct {
 }
 
 // Open finds NCCL: at MONOTRON_NCCL where that is set, else where the linker
-// knows libnccl.so.2.
+// knows libnccl.so.2, else beside a Python's torch.
 func Open() (*Library, error) {
-	path, why := os.Getenv("MONOTRON_NCCL"), "MONOTRON_NCCL"
-	if path == "" {
-		path, why = "libnccl.so.2", "install NCCL 2.14 or newer, add its folder to LD_LIBRARY_PATH, or set MONOTRON_NCCL to the file"
+	l, err := find()
+	if err != nil {
+		return nil, err
 	}
+	if v := l.Version(); v < oldest {
+		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", l.path, Spell(v))
+	}
+	l.log, err = newWarnings() // NCCL looks at its settings when it first has to say something
+	return l, err
+}
+
+// find opens the first library that there is. What the linker says of the usual name tells
+// most where there is none.
+func find() (*Library, error) {
+	paths, cure := []string{os.Getenv("MONOTRON_NCCL")}, "MONOTRON_NCCL"
+	if paths[0] == "" {
+		paths = append([]string{"libnccl.so.2"}, besideTorch(os.Getenv)...)
+		cure = "install NCCL 2.14 or newer (pip install nvidia-nccl-cu12), add its folder to LD_LIBRARY_PATH, or set MONOTRON_NCCL to the file"
+	}
+	var first error
+	for _, path := range paths {
+		l, err := open(path)
+		if err == nil {
+			return l, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %w (%s)", first, cure)
+}
+
+func open(path string) (*Library, error) {
 	l := &Library{path: path, sleep: time.Sleep}
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	var text [512]C.char
 	if C.mt_nccl_open(name, &l.api, &text[0], C.size_t(len(text))) != 0 {
-		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s (%s)", C.GoString(&text[0]), why)
+		return nil, errors.New(C.GoString(&text[0]))
 	}
-	if v := l.Version(); v < oldest {
-		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", path, Spell(v))
+	return l, nil
+}
+
+// besideTorch are the files that pip has laid into the Python in use, where no linker looks
+// for them; csrc/cuda/beside.h looks in the same folders for NVIDIA's other libraries.
+func besideTorch(getenv func(string) string) (paths []string) {
+	for _, root := range []string{getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), "/usr/local", "/usr"} {
+		if root == "" {
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(root, "lib/python3*/*-packages/nvidia/nccl/lib/libnccl.so.2"))
+		if err == nil { // a root with a bracket in it is no pattern
+			paths = append(paths, found...)
+		}
 	}
-	var err error
-	l.log, err = newWarnings() // NCCL looks at its settings when it first has to say something
-	return l, err
+	return paths
 }
 
 // Version is the library's, as in 22809 for 2.28.9; 0: it does not say.
@@ -87,9 +128,9 @@ type Comm struct {
 	limit time.Duration
 	lost  func() error
 
-	mu     sync.Mutex
-	handle C.mt_nccl_comm
-	over   bool // aborted or closed: the handle is gone
+	mu   sync.Mutex
+	made *C.mt_nccl_comm // the handle, in C's memory: NCCL 2.16 keeps its address while it joins
+	over bool            // aborted or closed: the handle is gone
 }
 
 // errOver is what a call finds after an Abort; whoever aborted knows more.
@@ -99,9 +140,9 @@ var errOver = fault.Errorf(fault.Internal, "NCCL: the communicator was given up"
 // how long any later call may take to be taken. What lost returns ends the wait
 // for peers that will not come; nil: go on.
 func (l *Library) Init(id ID, rank, ranks int, limit time.Duration, lost func() error) (*Comm, error) {
-	c := &Comm{lib: l, limit: limit, lost: lost}
+	c := &Comm{lib: l, limit: limit, lost: lost, made: (*C.mt_nccl_comm)(C.calloc(1, C.sizeof_mt_nccl_comm))}
 	err := c.call(fmt.Sprintf("joining as rank %d of %d", rank, ranks), func() C.int {
-		return C.mt_nccl_init(&l.api, &c.handle, C.int(ranks), (*C.mt_nccl_id)(unsafe.Pointer(&id)), C.int(rank))
+		return C.mt_nccl_init(&l.api, c.made, C.int(ranks), (*C.mt_nccl_id)(unsafe.Pointer(&id)), C.int(rank))
 	})
 	if err != nil {
 		c.Abort()
@@ -144,7 +185,7 @@ func (c *Comm) locked(f func() C.int) (C.int, error) {
 // state is the result of the last call that was in progress, with the lock held.
 func (c *Comm) state() C.int {
 	var r C.int
-	if asked := C.mt_nccl_async(&c.lib.api, c.handle, &r); asked != C.MT_NCCL_SUCCESS {
+	if asked := C.mt_nccl_async(&c.lib.api, *c.made, &r); asked != C.MT_NCCL_SUCCESS {
 		return asked
 	}
 	return r
@@ -160,7 +201,7 @@ func (l *Library) check(c *Comm, r C.int, what string) error {
 		c.mu.Lock()
 		defer c.mu.Unlock() // an Abort would take the handle away
 		if !c.over {
-			handle = c.handle
+			handle = *c.made
 		}
 	}
 	text := C.GoString(C.mt_nccl_error(&l.api, r))
@@ -193,7 +234,7 @@ func (c *Comm) Abort() {
 // Close ends a communicator whose work is done. Nothing may follow. It waits for the other
 // ranks of the host: who closes several takes the order of everybody.
 func (c *Comm) Close() error {
-	if err := c.call("ending", func() C.int { return C.mt_nccl_finalize(&c.lib.api, c.handle) }); err != nil {
+	if err := c.call("ending", func() C.int { return C.mt_nccl_finalize(&c.lib.api, *c.made) }); err != nil {
 		c.Abort()
 		return err
 	}
@@ -212,7 +253,8 @@ func (c *Comm) retire() C.mt_nccl_comm {
 		return nil
 	}
 	c.over = true
-	return c.handle
+	defer C.free(unsafe.Pointer(c.made))
+	return *c.made
 }
 
 // Op is how values are combined, by NCCL's numbers.
@@ -237,31 +279,31 @@ func (c *Comm) typed(what string, dtype device.DType, f func(number C.int) C.int
 
 func (c *Comm) AllReduce(t device.Tensor, op Op, stream device.Stream) error {
 	return c.typed("all_reduce", t.DType, func(number C.int) C.int {
-		return C.mt_nccl_all_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), number, C.int(op), c.handle, C.mt_nccl_stream(stream))
+		return C.mt_nccl_all_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), number, C.int(op), *c.made, C.mt_nccl_stream(stream))
 	})
 }
 
 func (c *Comm) Reduce(t device.Tensor, op Op, root int, stream device.Stream) error {
 	return c.typed("reduce", t.DType, func(number C.int) C.int {
-		return C.mt_nccl_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), number, C.int(op), C.int(root), c.handle, C.mt_nccl_stream(stream))
+		return C.mt_nccl_reduce(&c.lib.api, t.Data, C.size_t(t.Len()), number, C.int(op), C.int(root), *c.made, C.mt_nccl_stream(stream))
 	})
 }
 
 func (c *Comm) Broadcast(t device.Tensor, root int, stream device.Stream) error {
 	return c.call("broadcast", func() C.int {
-		return C.mt_nccl_broadcast(&c.lib.api, t.Data, C.size_t(t.Bytes()), C.int(root), c.handle, C.mt_nccl_stream(stream))
+		return C.mt_nccl_broadcast(&c.lib.api, t.Data, C.size_t(t.Bytes()), C.int(root), *c.made, C.mt_nccl_stream(stream))
 	})
 }
 
 func (c *Comm) AllGather(out, in device.Tensor, stream device.Stream) error {
 	return c.call("all_gather", func() C.int {
-		return C.mt_nccl_all_gather(&c.lib.api, in.Data, out.Data, C.size_t(in.Bytes()), c.handle, C.mt_nccl_stream(stream))
+		return C.mt_nccl_all_gather(&c.lib.api, in.Data, out.Data, C.size_t(in.Bytes()), *c.made, C.mt_nccl_stream(stream))
 	})
 }
 
 func (c *Comm) ReduceScatter(out, in device.Tensor, op Op, stream device.Stream) error {
 	return c.typed("reduce_scatter", out.DType, func(number C.int) C.int {
-		return C.mt_nccl_reduce_scatter(&c.lib.api, in.Data, out.Data, C.size_t(out.Len()), number, C.int(op), c.handle, C.mt_nccl_stream(stream))
+		return C.mt_nccl_reduce_scatter(&c.lib.api, in.Data, out.Data, C.size_t(out.Len()), number, C.int(op), *c.made, C.mt_nccl_stream(stream))
 	})
 }
 
@@ -287,6 +329,6 @@ func (c *Comm) Batch(transfers []Transfer, stream device.Stream) error {
 		}
 	}
 	return c.call("send and receive", func() C.int {
-		return C.mt_nccl_batch(&c.lib.api, &ops[0], C.int(len(ops)), c.handle, C.mt_nccl_stream(stream))
+		return C.mt_nccl_batch(&c.lib.api, &ops[0], C.int(len(ops)), *c.made, C.mt_nccl_stream(stream))
 	})
 }

@@ -4,6 +4,8 @@ package nccl
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -83,6 +85,41 @@ func TestCallsAreTaken(t *testing.T) {
 	lib.Slow(0)
 	if err := errors.Join(gpu.Sync(), c.Close()); err != nil || lib.Sins() != "" {
 		t.Errorf("%v; NCCL would forbid: %s", err, lib.Sins())
+	}
+}
+
+// Claim: NCCL is found where pip lays it, in the Python of VIRTUAL_ENV before that of
+// CONDA_PREFIX, after what the linker knows; MONOTRON_NCCL alone counts where it is set.
+func TestFoundBesideTorch(t *testing.T) {
+	roots := map[string]string{"VIRTUAL_ENV": t.TempDir(), "CONDA_PREFIX": t.TempDir()}
+	var want []string
+	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		dir := filepath.Join(roots[name], "lib/python3.12/site-packages/nvidia/nccl/lib")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := standin.Build(dir); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, filepath.Join(dir, "libnccl.so.2"))
+	}
+	got := besideTorch(func(name string) string { return roots[name] })
+	if len(got) < 2 || !slices.Equal(got[:2], want) {
+		t.Errorf("%q, want first %q", got, want)
+	}
+	t.Setenv("MONOTRON_NCCL", "")
+	t.Setenv("VIRTUAL_ENV", roots["VIRTUAL_ENV"])
+	l, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Forget()
+	if l.path != "libnccl.so.2" && l.path != want[0] { // where this machine's linker knows one
+		t.Errorf("%s was opened", l.path)
+	}
+	t.Setenv("MONOTRON_NCCL", "/no/such")
+	if _, err := Open(); err == nil {
+		t.Error("MONOTRON_NCCL names nothing, and NCCL was found elsewhere")
 	}
 }
 

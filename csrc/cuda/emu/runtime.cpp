@@ -1,4 +1,5 @@
-/* What the runtime tells of the emulated GPUs: one, or as many as MONOTRON_EMU_GPUS says. */
+/* What the runtime tells of the emulated GPUs: one, or as many as MONOTRON_EMU_GPUS says; or
+ * that it does not start, by the error that MONOTRON_EMU_START numbers. */
 #include "runtime.h"
 
 #include <cstdio>
@@ -10,8 +11,9 @@ static int gpus() {
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {
-  *count = gpus();
-  return cudaSuccess;
+  const char *broken = getenv("MONOTRON_EMU_START");
+  *count = broken ? 0 : gpus();
+  return broken ? (cudaError_t)atoi(broken) : cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) { return device >= 0 && device < gpus() ? cudaSuccess : cudaErrorInvalidDevice; }
 

@@ -12,7 +12,7 @@ const (
 	noHyper   = "hyper-connections are not built in; the residual stream is one"
 	noGLU     = "it changes what the activation computes, which is fixed here (--swiglu, --quick-geglu, --squared-relu, GELU)"
 	noQKClip  = "clipping query and key weights is not built in; use --qk-layernorm against large logits"
-	layersAre = "all layers are alike here but for --moe-layer-freq and --no-rope-freq"
+	layersAre = "all layers are alike here but for --moe-layer-freq, --no-rope-freq and --window-attn-skip-freq"
 )
 
 // modelFlags say what is trained.
@@ -41,14 +41,18 @@ var modelFlags = owned(Model,
 	works("norm-epsilon", Float, "1e-5", "Model.NormEpsilon", "epsilon inside the norm's root").from(0, 1).alias("layernorm-epsilon"),
 	works("apply-layernorm-1p", Switch, "", "Model.NormOnePlus", "norm weights act as weight+1"),
 	works("disable-bias-linear", Switch, "", "!Model.LinearBias", "no biases in linear layers"),
+	works("disable-qkv-bias", Switch, "", "Raw.NoQKVBias", "no biases of Q, K and V beside those of the other linear layers (GPT-Neo)"),
 	works("add-qkv-bias", Switch, "", "Model.QKVBias", "biases of Q, K and V alone (Qwen2)"),
 	works("qk-layernorm", Switch, "", "Model.QKNorm", "norm of each query and key head"),
+	works("qk-layernorm-whole", Switch, "", "Model.QKNormWhole", "with --qk-layernorm: one norm of all query heads of a token, one of its key heads (OLMo 2, OLMoE)"),
+	works("norm-after", Switch, "", "Model.NormAfter", "norms of what attention and MLP give, before it joins the residual stream, not of what they take (OLMo 2)"),
 	refused("qk-l2-norm", Switch, "a norm without weights is not built in; --qk-layernorm has weights, which start at 1"),
 	works("untie-embeddings-and-output-weights", Switch, "", "!Model.Tied", "output layer with weights of its own"),
 	works("hidden-dropout", Float, "0.1", "Model.HiddenDropout", "dropout on embeddings and before residuals").below(0, 1),
 	works("attention-dropout", Float, "0.1", "Model.AttentionDropout", "dropout on attention probabilities").below(0, 1),
 	works("window-size", String, "", "Raw.Window", "sliding window LEFT,RIGHT: query i sees keys i-LEFT..i (RIGHT 0)").differs("a pair of numbers there; RIGHT is 0 in a causal model"),
-	refused("window-attn-skip-freq", String, "the sliding window is the same in all layers here; leave it out for a window everywhere, or leave --window-size out for none"),
+	works("window-attn-skip-freq", String, "", "Raw.WindowSkip", "which layers --window-size leaves out: every Nth, or a list with 1 where the window holds"),
+	works("softmax-scale", Float, "", "Model.SoftmaxScale", "what scores are multiplied by (1/sqrt(kv-channels))").above(0, 1000),
 	accepted("softmax-type", String, "vanilla", "there is one softmax here").choices("vanilla").but(notBuilt, "off-by-one", "learnable"),
 	works("init-method-std", Float, "0.02", "Model.InitStd", "standard deviation of initial weights").from(0, 1000),
 	works("embedding-init-method-std", Float, "", "Model.EmbeddingInitStd", "the same for embeddings (--init-method-std)").from(0, 1000),

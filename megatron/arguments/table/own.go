@@ -17,6 +17,7 @@ var ownFlags = owned(Own,
 	works("log-memory", Switch, "", "Log.Memory", "a table of each rank's memory by purpose with the memory lines"),
 	works("log-extras", Switch, "", "Log.Extras", "a second line a step: dt, dtf, dtb, tokens/s, MFU"),
 	works("metrics-addr", String, "", "Log.MetricsAddr", "address for Prometheus, as in :9400"),
+	works("freeze-parameters", Strings, "", "FreezeParameters", "names of parameters that are not trained, as shell patterns: embedding.* decoder.layers.[0-3].*"),
 	works("sample-prompt", Strings, "", "SamplePrompt", "text to continue at every evaluation; may be repeated").repeats(),
 	works("sample-tokens", Int, "64", "SampleTokens", "length of that continuation").from(1, 1_000_000),
 )

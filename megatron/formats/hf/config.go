@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"monotron/csrc/device/activations"
 	"monotron/fault"
@@ -20,7 +21,12 @@ const (
 	Qwen3   = "qwen3"
 	Bloom   = "bloom"
 	Mixtral = "mixtral"
+	Olmo2   = "olmo2"
+	GPTNeo  = "gpt_neo"
 )
+
+// Known names all families.
+const Known = "gpt2, gpt_neo, llama, mistral, mixtral, olmo2, qwen2, qwen3, bloom"
 
 // Config is what a config.json says. Dropouts of the model are 0: they belong
 // to a training run, not to weights.
@@ -58,6 +64,11 @@ type fields struct {
 	NInner     *int64 `json:"n_inner"`
 	NPositions *int64 `json:"n_positions"`
 	SeqLength  *int64 `json:"seq_length"`
+
+	NumLayers      *int64           `json:"num_layers"` // GPT-Neo
+	NumHeads       *int64           `json:"num_heads"`
+	WindowSize     *int64           `json:"window_size"`
+	AttentionTypes []attentionTypes `json:"attention_types"`
 
 	HiddenAct        *string  `json:"hidden_act"`
 	Activation       *string  `json:"activation_function"`
@@ -109,6 +120,10 @@ func absent(family string) (f fields) {
 	switch family {
 	case Mistral:
 		f.KVHeads, f.SlidingWindow, f.MaxPositions = number(8), number(4096), number(131072)
+	case Olmo2:
+		f.RMSNormEps = real(1e-5)
+	case GPTNeo:
+		f.MaxPositions, f.WindowSize = number(2048), number(256)
 	case Mixtral:
 		f.KVHeads, f.RopeTheta, f.RMSNormEps, f.MaxPositions = number(8), real(1e6), real(1e-5), number(131072)
 	case Qwen2, Qwen3:
@@ -156,12 +171,14 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		c.gpt2(&f)
 	case Bloom:
 		c.bloom(&f)
-	case Llama, Mistral, Qwen2, Qwen3, Mixtral:
+	case GPTNeo:
+		c.gptNeo(&f)
+	case Llama, Mistral, Qwen2, Qwen3, Mixtral, Olmo2:
 		c.llama(&f)
 	case "":
 		c.fail("model_type is missing")
 	default:
-		c.fail("model_type %q is not known; known are gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom", f.ModelType)
+		c.fail("model_type %q is not known; known are %s", f.ModelType, Known)
 	}
 	if f.Quantization != nil {
 		c.fail("quantization_config: quantized weights are not read; convert them to float first (transformers: model.dequantize())")
@@ -267,6 +284,26 @@ func (c *reading) gpt2(f *fields) {
 	c.refuse("add_cross_attention", f.CrossAttention, true)
 }
 
+// gptNeo is GPT-2 with a window in every other layer, without biases of queries, keys
+// and values, and with scores as they are.
+func (c *reading) gptNeo(f *fields) {
+	m := c.Model
+	c.common(f, true)
+	m.NumLayers = c.size("num_layers", maxLayers, f.NumLayers, f.Layers)
+	m.HiddenSize = c.size("hidden_size", maxSize, f.HiddenSize)
+	c.evenHeads("num_heads", c.size("num_heads", maxSize, f.NumHeads, f.Heads))
+	m.FFNHiddenSize = c.optional("intermediate_size", f.Intermediate, 4*m.HiddenSize)
+	m.MaxPositions = c.size("max_position_embeddings", maxSize, f.MaxPositions)
+	c.MaxPositions = m.MaxPositions
+	m.Position, m.Normalization = spec.PositionLearned, spec.LayerNorm
+	m.NormEpsilon = c.positive("layer_norm_epsilon", f.LayerNormEps, 1e-5)
+	m.LinearBias, m.SoftmaxScale = true, 1
+	m.Activation = c.activation("activation_function", f.Activation, "gelu_new", false)
+	if on := c.neoWindows(f); slices.Contains(on, true) {
+		c.windows("window_size", f.WindowSize, on)
+	}
+}
+
 // activation reads the name of an activation; of a gated one that of its first half.
 func (c *reading) activation(field string, given *string, otherwise string, gated bool) string {
 	if given == nil {
@@ -309,7 +346,8 @@ func (c *reading) llama(f *fields) {
 	c.rotary(f)
 	c.biases(f)
 	c.window(f)
-	m.QKNorm = c.Family == Qwen3
+	m.QKNorm = c.Family == Qwen3 || c.Family == Olmo2
+	m.QKNormWhole, m.NormAfter = c.Family == Olmo2, c.Family == Olmo2
 	switch {
 	case c.Family == Mixtral:
 		c.experts(f)
@@ -358,7 +396,7 @@ func (c *reading) biases(f *fields) {
 	switch c.Family {
 	case Qwen2:
 		m.QKVBias = true
-	case Qwen3:
+	case Qwen3, Olmo2:
 		c.refuse("attention_bias", f.AttentionBias, true) // without one of the MLP
 	case Llama:
 		attention, mlp := given(f.AttentionBias, false), given(f.MLPBias, false)
@@ -437,58 +475,4 @@ func (c *reading) ropeScaling(r *rope) {
 	default:
 		c.fail("rope_type %q is not supported; default, linear and llama3 are", kind)
 	}
-}
-
-// windowByType reads layer_types, which Qwen's classes take before anything else.
-func (c *reading) windowByType(f *fields) (said bool) {
-	if len(f.LayerTypes) == 0 || c.Family != Qwen2 && c.Family != Qwen3 {
-		return false
-	}
-	sliding := 0
-	for _, kind := range f.LayerTypes {
-		if kind == "sliding_attention" {
-			sliding++
-		} else if kind != "full_attention" {
-			c.fail("layer_types: %q is not supported", kind)
-		}
-	}
-	switch {
-	case len(f.LayerTypes) != c.Model.NumLayers:
-		c.fail("layer_types has %d entries for %d layers", len(f.LayerTypes), c.Model.NumLayers)
-	case sliding == 0:
-	case sliding < c.Model.NumLayers:
-		c.fail("layer_types: layers with different windows are not supported")
-	case f.SlidingWindow == nil || !given(f.UseSlidingWindow, false):
-		c.fail("layer_types has sliding_attention, but use_sliding_window gives no window")
-	default:
-		c.Model.WindowLeft = c.size("sliding_window", math.MaxInt32, f.SlidingWindow) - 1
-	}
-	return true
-}
-
-// window reads sliding attention: a query sees sliding_window keys, itself included.
-func (c *reading) window(f *fields) {
-	if c.Family == Llama {
-		return
-	}
-	if c.windowByType(f) || f.SlidingWindow == nil {
-		return
-	}
-	if c.Family != Mistral && c.Family != Mixtral {
-		if !given(f.UseSlidingWindow, false) {
-			return
-		}
-		full := c.Model.NumLayers // Qwen: the first max_window_layers see everything
-		if f.MaxWindowLayers != nil {
-			full = int(min(*f.MaxWindowLayers, int64(full)))
-		}
-		if full == c.Model.NumLayers {
-			return
-		}
-		if full > 0 {
-			c.fail("use_sliding_window with max_window_layers %d of %d layers: layers with different windows are not supported", full, c.Model.NumLayers)
-			return
-		}
-	}
-	c.Model.WindowLeft = c.size("sliding_window", math.MaxInt32, f.SlidingWindow) - 1
 }

@@ -59,9 +59,17 @@ func TestConfigDetails(t *testing.T) {
 		"mistral absent": {`{"model_type":"mistral",` + base + `}`, func(m *spec.Model) bool { return m.WindowLeft == 4095 }},
 		"qwen3 absent":   {`{"model_type":"qwen3",` + base + `}`, func(m *spec.Model) bool { return m.KVChannels == 128 }},
 		"qwen types":     {`{"model_type":"qwen2",` + base + `,"layer_types":["full_attention","full_attention","full_attention","full_attention"],"use_sliding_window":true,"max_window_layers":0}`, func(m *spec.Model) bool { return m.WindowLeft == -1 }},
-		"gpt2 erf":       {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"activation_function":"gelu"}`, func(m *spec.Model) bool { return m.Activation == spec.GeluErf && m.FFNHiddenSize == 128 && m.Tied }},
-		"gpt2 n_inner":   {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"n_inner":48}`, func(m *spec.Model) bool { return m.Activation == spec.GeluTanh && m.FFNHiddenSize == 48 }},
-		"bloom hub":      {`{"model_type":"bloom","vocab_size":64,"n_embed":32,"num_hidden_layers":2,"num_attention_heads":4}`, func(m *spec.Model) bool { return m.HiddenSize == 32 && m.NumLayers == 2 && m.EmbedNorm }},
+		"qwen mixed": {`{"model_type":"qwen2",` + base + `,"layer_types":["full_attention","sliding_attention","full_attention","sliding_attention"],"use_sliding_window":true,"sliding_window":3}`, func(m *spec.Model) bool {
+			return m.WindowLeft == 2 && m.WindowAt(0) == -1 && m.WindowAt(1) == 2 && m.WindowAt(3) == 2
+		}},
+		"qwen last": {`{"model_type":"qwen3",` + base + `,"use_sliding_window":true,"sliding_window":3,"max_window_layers":3}`, func(m *spec.Model) bool { return m.WindowAt(2) == -1 && m.WindowAt(3) == 2 }},
+		"olmo2":     {`{"model_type":"olmo2",` + base + `}`, func(m *spec.Model) bool { return m.NormAfter && m.QKNorm && m.QKNormWhole && m.NormEpsilon == 1e-5 }},
+		"gpt_neo": {`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":3,"num_heads":4,"attention_types":[[["global","local"],1],[["local"],1]]}`, func(m *spec.Model) bool {
+			return m.ScoreScale() == 1 && m.WindowAt(0) == -1 && m.WindowAt(1) == 255 && m.WindowAt(2) == 255 && m.LinearBias && !m.QKVBias && m.MaxPositions == 2048 && m.Tied
+		}},
+		"gpt2 erf":     {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"activation_function":"gelu"}`, func(m *spec.Model) bool { return m.Activation == spec.GeluErf && m.FFNHiddenSize == 128 && m.Tied }},
+		"gpt2 n_inner": {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"n_inner":48}`, func(m *spec.Model) bool { return m.Activation == spec.GeluTanh && m.FFNHiddenSize == 48 }},
+		"bloom hub":    {`{"model_type":"bloom","vocab_size":64,"n_embed":32,"num_hidden_layers":2,"num_attention_heads":4}`, func(m *spec.Model) bool { return m.HiddenSize == 32 && m.NumLayers == 2 && m.EmbedNorm }},
 	} {
 		config, err := ParseConfig("config.json", []byte(c.text))
 		if err != nil || !c.ok(config.Model) {
@@ -91,21 +99,25 @@ func TestConfigRefusals(t *testing.T) {
 		gpt2 + `,"n_embd":"32"}`:             "n_embd",
 		gpt2 + `,"layer_norm_epsilon":0}`:    "layer_norm_epsilon",
 		gpt2 + `,"activation_function":"x"}`: `activation_function "x"`,
-		gpt2 + `,"scale_attn_by_inverse_layer_idx":true}`:                                          "scale_attn_by_inverse_layer_idx",
-		gpt2 + `,"add_cross_attention":true}`:                                                      "add_cross_attention",
-		llama + `,"num_key_value_heads":3}`:                                                        "num_key_value_heads",
-		llama + `,"num_attention_heads":5}`:                                                        "num_attention_heads",
-		llama + `,"hidden_act":"gelu"}`:                                                            "hidden_act",
-		llama + `,"attention_bias":true}`:                                                          "attention_bias",
-		llama + `,"rope_scaling":{"rope_type":"yarn","factor":4.0}}`:                               `"yarn"`,
-		llama + `,"rope_scaling":{"rope_type":"llama3","factor":4.0}}`:                             "low_freq_factor",
-		llama + `,"rope_scaling":{"rope_type":"linear","factor":-1}}`:                              "factor",
-		llama + `,"rope_scaling":{"rope_type":"linear"}}`:                                          "factor",
-		llama + `,"partial_rotary_factor":0.5,"rope_scaling":{"type":"linear","factor":2.0}}`:      "partial_rotary_factor",
-		`{"model_type":"qwen3","attention_bias":true,"mlp_bias":true,` + llama[22:] + `}`:          "attention_bias",
-		llama + `,"quantization_config":{"quant_method":"gptq"}}`:                                  "quantization_config",
-		llama + `,"head_dim":7}`:                                                                   "rotating channels",
-		llama + `,"num_local_experts":8}`:                                                          "experts",
+		gpt2 + `,"scale_attn_by_inverse_layer_idx":true}`:                                                                                           "scale_attn_by_inverse_layer_idx",
+		gpt2 + `,"add_cross_attention":true}`:                                                                                                       "add_cross_attention",
+		llama + `,"num_key_value_heads":3}`:                                                                                                         "num_key_value_heads",
+		llama + `,"num_attention_heads":5}`:                                                                                                         "num_attention_heads",
+		llama + `,"hidden_act":"gelu"}`:                                                                                                             "hidden_act",
+		llama + `,"attention_bias":true}`:                                                                                                           "attention_bias",
+		llama + `,"rope_scaling":{"rope_type":"yarn","factor":4.0}}`:                                                                                `"yarn"`,
+		llama + `,"rope_scaling":{"rope_type":"llama3","factor":4.0}}`:                                                                              "low_freq_factor",
+		llama + `,"rope_scaling":{"rope_type":"linear","factor":-1}}`:                                                                               "factor",
+		llama + `,"rope_scaling":{"rope_type":"linear"}}`:                                                                                           "factor",
+		llama + `,"partial_rotary_factor":0.5,"rope_scaling":{"type":"linear","factor":2.0}}`:                                                       "partial_rotary_factor",
+		`{"model_type":"qwen3","attention_bias":true,"mlp_bias":true,` + llama[22:] + `}`:                                                           "attention_bias",
+		llama + `,"quantization_config":{"quant_method":"gptq"}}`:                                                                                   "quantization_config",
+		`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":3,"num_heads":4}`:                                                    "attention_types names 24 layers of 3",
+		`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":1,"num_heads":4,"attention_types":[[["sideways"],1]]}`:               `"sideways"`,
+		`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":1,"num_heads":4,"attention_types":[[["global"],1,2]]}`:               "attention_types",
+		`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":1,"num_heads":4,"attention_types":[[["local","local"],9000000000]]}`: "more than 10000",
+		llama + `,"head_dim":7}`:          "rotating channels",
+		llama + `,"num_local_experts":8}`: "experts",
 		`{"model_type":"bloom","apply_residual_connection_post_layernorm":true,` + gpt2[21:] + `}`: "apply_residual_connection_post_layernorm",
 	} {
 		_, err := ParseConfig("config.json", []byte(text))
@@ -121,6 +133,7 @@ func TestConfigRefusals(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"model_type":"llama","vocab_size":64,"hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,"num_attention_heads":4,"rope_scaling":{"type":"linear","factor":4.0}}`))
 	f.Add([]byte(`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16}`))
+	f.Add([]byte(`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":2,"num_heads":4,"attention_types":[[["global","local"],1]]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := ParseConfig("config.json", text)
 		if err != nil || c.Model.NumLayers > 100 {

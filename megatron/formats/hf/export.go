@@ -37,7 +37,7 @@ func Export(dir string, m *spec.Model, get func(global string) ([]float32, error
 }
 
 var architectures = map[string]string{GPT2: "GPT2LMHeadModel", Llama: "LlamaForCausalLM", Mistral: "MistralForCausalLM",
-	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Mixtral: "MixtralForCausalLM", Bloom: "BloomForCausalLM"}
+	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Mixtral: "MixtralForCausalLM", Bloom: "BloomForCausalLM", Olmo2: "Olmo2ForCausalLM", GPTNeo: "GPTNeoForCausalLM"}
 
 // configOf writes what transformers 4 and 5 both read.
 func configOf(m *spec.Model, o ExportOptions) map[string]any {
@@ -54,6 +54,13 @@ func configOf(m *spec.Model, o ExportOptions) map[string]any {
 		put(c, "n_layer", m.NumLayers, "n_embd", m.HiddenSize, "n_head", m.NumAttentionHeads, "n_inner", m.FFNHiddenSize,
 			"n_positions", m.MaxPositions, "layer_norm_epsilon", m.NormEpsilon,
 			"activation_function", activationName(m))
+	case GPTNeo:
+		put(c, "num_layers", m.NumLayers, "hidden_size", m.HiddenSize, "num_heads", m.NumAttentionHeads, "intermediate_size", m.FFNHiddenSize,
+			"max_position_embeddings", m.MaxPositions, "layer_norm_epsilon", m.NormEpsilon, "activation_function", activationName(m),
+			"window_size", m.WindowLeft+1, "attention_types", neoTypes(m))
+		if m.WindowLeft < 0 {
+			c["window_size"] = 256 // in no layer
+		}
 	case Bloom:
 		put(c, "n_layer", m.NumLayers, "hidden_size", m.HiddenSize, "n_head", m.NumAttentionHeads,
 			"layer_norm_epsilon", m.NormEpsilon, "seq_length", positions)
@@ -100,7 +107,7 @@ func familyConfig(c map[string]any, m *spec.Model, family string) {
 		window = m.WindowLeft + 1
 	}
 	switch family {
-	case Llama, Qwen3:
+	case Llama, Qwen3, Olmo2:
 		put(c, "attention_bias", m.LinearBias, "mlp_bias", m.LinearBias)
 	}
 	switch family {
@@ -114,5 +121,27 @@ func familyConfig(c map[string]any, m *spec.Model, family string) {
 		}
 	case Qwen2, Qwen3:
 		put(c, "sliding_window", window, "use_sliding_window", window != nil, "max_window_layers", 0)
+		if m.Windowed != nil {
+			c["layer_types"] = perLayer(m, "sliding_attention", "full_attention")
+		}
 	}
+}
+
+// perLayer names each layer by whether it has a window.
+func perLayer(m *spec.Model, window, full string) []string {
+	names := make([]string, m.NumLayers)
+	for i := range names {
+		if names[i] = full; m.WindowAt(i) >= 0 {
+			names[i] = window
+		}
+	}
+	return names
+}
+
+// neoTypes is attention_types, in one part a layer.
+func neoTypes(m *spec.Model) (types []any) {
+	for _, kind := range perLayer(m, "local", "global") {
+		types = append(types, []any{[]string{kind}, 1})
+	}
+	return types
 }

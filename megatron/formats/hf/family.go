@@ -2,6 +2,7 @@ package hf
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -17,6 +18,10 @@ func FamilyOf(m *spec.Model) (string, error) {
 	switch {
 	case m.Experts != nil:
 		family = Mixtral
+	case m.NormAfter:
+		family = Olmo2
+	case m.Position == spec.PositionLearned && m.LinearBias && !m.QKVBias:
+		family = GPTNeo
 	case m.Position == spec.PositionLearned:
 		family = GPT2
 	case m.Position == spec.PositionAlibi:
@@ -42,14 +47,22 @@ func Expresses(family string, m *spec.Model) error {
 			lacks = append(lacks, fmt.Sprintf(format, args...))
 		}
 	}
+	need(m.NormAfter == (family == Olmo2), "norms after attention and MLP: %v", m.NormAfter)
+	need(m.QKNormWhole == (family == Olmo2), "norms of all heads' queries and keys together: %v", m.QKNormWhole)
+	need(m.Windowed == nil || slices.Contains([]string{GPTNeo, Qwen2, Qwen3}, family), "a window in some layers only")
+	if family == GPTNeo {
+		need(m.ScoreScale() == 1, "scores times %g (--softmax-scale)", m.ScoreScale())
+	} else {
+		need(m.ScoreScale() == 1/math.Sqrt(float64(m.KVChannels)), "scores times %g (--softmax-scale)", m.ScoreScale())
+	}
 	need(!m.NormOnePlus, "norm weights stored as weight-1 (--apply-layernorm-1p)")
 	switch family {
-	case GPT2, Bloom:
+	case GPT2, GPTNeo, Bloom:
 		plain(family, m, need)
-	case Llama, Mistral, Qwen2, Qwen3, Mixtral:
+	case Llama, Mistral, Qwen2, Qwen3, Mixtral, Olmo2:
 		rotary(family, m, need)
 	default:
-		return fault.Errorf(fault.Usage, "unknown family %q; known are gpt2, llama, mistral, mixtral, qwen2, qwen3, bloom", family)
+		return fault.Errorf(fault.Usage, "unknown family %q; known are %s", family, Known)
 	}
 	mixture(family, m.Experts, need)
 	if len(lacks) > 0 {
@@ -90,11 +103,12 @@ func plain(family string, m *spec.Model, need needs) {
 	need(activation, "the %s activation", m.Activation)
 	need(m.EmbedNorm == (family == Bloom), "embedding norm: %v", m.EmbedNorm)
 	need(m.Normalization == spec.LayerNorm, "%s", m.Normalization)
-	need(m.LinearBias && m.QKVBias, "linear layers without biases")
+	need(m.LinearBias, "linear layers without biases")
+	need(m.QKVBias == (family != GPTNeo), "biases of QKV: %v", m.QKVBias)
 	need(m.NumQueryGroups == m.NumAttentionHeads, "grouped queries")
 	need(m.NumAttentionHeads*m.KVChannels == m.HiddenSize, "%d heads of width %d in a hidden size of %d", m.NumAttentionHeads, m.KVChannels, m.HiddenSize)
 	need(!m.QKNorm, "norms of queries and keys")
-	need(m.WindowLeft < 0, "a sliding window")
+	need(m.WindowLeft < 0 || family == GPTNeo, "a sliding window")
 }
 
 func rotary(family string, m *spec.Model, need needs) {
@@ -106,11 +120,11 @@ func rotary(family string, m *spec.Model, need needs) {
 	need(m.Gated() && activationName(m) != "", "the %s activation", m.Activation)
 	need(!m.EmbedNorm, "an embedding norm")
 	need(m.Normalization == spec.RMSNorm, "%s", m.Normalization)
-	need(m.QKNorm == (family == Qwen3), "norms of queries and keys: %v", m.QKNorm)
+	need(m.QKNorm == (family == Qwen3 || family == Olmo2), "norms of queries and keys: %v", m.QKNorm)
 	qkv, others := m.QKVBias, m.LinearBias
-	need(map[string]bool{Llama: qkv == others, Qwen2: qkv && !others, Mistral: !qkv && !others, Mixtral: !qkv && !others, Qwen3: !qkv && !others}[family],
+	need(map[string]bool{Llama: qkv == others, Qwen2: qkv && !others, Mistral: !qkv && !others, Mixtral: !qkv && !others, Qwen3: !qkv && !others, Olmo2: !qkv && !others}[family],
 		"biases of QKV: %v, of the other linear layers: %v", qkv, others)
-	need(m.WindowLeft < 0 || family != Llama, "a sliding window")
+	need(m.WindowLeft < 0 || family != Llama && family != Olmo2, "a sliding window")
 }
 
 func mixture(family string, e *spec.Experts, need needs) {

@@ -40,7 +40,7 @@ type Folder struct {
 
 // derived are tensors that follow from the config and carry no weights: causal
 // masks of GPT-2, rotary tables.
-var derived = regexp.MustCompile(`(^|\.)(attn\.(bias|masked_bias)|rotary_emb\.inv_freq)$`)
+var derived = regexp.MustCompile(`(^|\.)(attn\.(attention\.)?(bias|masked_bias)|rotary_emb\.inv_freq)$`)
 
 // Open reads config.json and the headers of the weights of dir, and checks that
 // each tensor the model needs is there in its shape and that no other is.

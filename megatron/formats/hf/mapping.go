@@ -46,6 +46,8 @@ func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 	switch family {
 	case GPT2:
 		mp.gpt2(true)
+	case GPTNeo:
+		mp.gptNeo()
 	case Bloom:
 		mp.bloom()
 	default:
@@ -140,6 +142,25 @@ func (mp *Mapping) gpt2(transposed bool) {
 	mp.norm("decoder.final_layernorm", "transformer.ln_f")
 }
 
+func (mp *Mapping) gptNeo() {
+	m := mp.Model
+	h, ffn := m.HiddenSize, m.FFNHiddenSize
+	mp.embedding("embedding.word_embeddings.weight", "transformer.wte.weight")
+	mp.same("embedding.position_embeddings.weight", "transformer.wpe.weight", m.MaxPositions, h)
+	for i := range m.NumLayers {
+		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("transformer.h.%d.", i)
+		attention := theirs + "attn.attention."
+		mp.norm(ours+"input_layernorm", theirs+"ln_1")
+		mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"},
+			[]int{h, h, h}, h, false, false, grouped(m))
+		mp.linear(ours+"self_attention.linear_proj", []string{attention + "out_proj"}, []int{h}, h, true, false, nil)
+		mp.norm(ours+"pre_mlp_layernorm", theirs+"ln_2")
+		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.c_fc"}, []int{ffn}, h, true, false, nil)
+		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.c_proj"}, []int{h}, ffn, true, false, nil)
+	}
+	mp.norm("decoder.final_layernorm", "transformer.ln_f")
+}
+
 func (mp *Mapping) bloom() {
 	m := mp.Model
 	h := m.HiddenSize
@@ -164,16 +185,16 @@ func (mp *Mapping) llama() {
 	mp.embedding("embedding.word_embeddings.weight", "model.embed_tokens.weight")
 	for i := range m.NumLayers {
 		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("model.layers.%d.", i)
-		mp.norm(ours+"input_layernorm", theirs+"input_layernorm")
+		mp.layerNorms(ours, theirs)
 		attention := theirs + "self_attn."
 		mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"},
 			[]int{q, kv, kv}, h, m.QKVBias, false, grouped(m))
 		if m.QKNorm {
-			mp.same(ours+"self_attention.q_layernorm.weight", attention+"q_norm.weight", hn)
-			mp.same(ours+"self_attention.k_layernorm.weight", attention+"k_norm.weight", hn)
+			wideQ, wideK := m.QKNormWidths()
+			mp.same(ours+"self_attention.q_layernorm.weight", attention+"q_norm.weight", wideQ)
+			mp.same(ours+"self_attention.k_layernorm.weight", attention+"k_norm.weight", wideK)
 		}
 		mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.LinearBias, false, nil)
-		mp.norm(ours+"pre_mlp_layernorm", theirs+"post_attention_layernorm")
 		if m.MixtureAt(i) {
 			mp.experts(ours+"mlp.", theirs+"block_sparse_moe.")
 			continue
@@ -182,6 +203,18 @@ func (mp *Mapping) llama() {
 		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.down_proj"}, []int{h}, ffn, m.LinearBias, false, nil)
 	}
 	mp.norm("decoder.final_layernorm", "model.norm")
+}
+
+// layerNorms adds the two norms of a layer: Llama's post_attention_layernorm is the MLP's,
+// OLMo 2's the one that follows attention.
+func (mp *Mapping) layerNorms(ours, theirs string) {
+	if mp.Model.NormAfter {
+		mp.norm(ours+"post_self_attn_layernorm", theirs+"post_attention_layernorm")
+		mp.norm(ours+"post_mlp_layernorm", theirs+"post_feedforward_layernorm")
+		return
+	}
+	mp.norm(ours+"input_layernorm", theirs+"input_layernorm")
+	mp.norm(ours+"pre_mlp_layernorm", theirs+"post_attention_layernorm")
 }
 
 // experts adds a mixture: its router, and each expert under its global number.

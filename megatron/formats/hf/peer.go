@@ -60,7 +60,7 @@ func (p peer) on(key string, otherwise bool) bool {
 }
 
 // llamas are the families of RMSNorm, RoPE and SwiGLU.
-var llamas = []string{Llama, Mistral, Mixtral, Qwen2, Qwen3}
+var llamas = []string{Llama, Mistral, Mixtral, Qwen2, Qwen3, Olmo2}
 
 // settings lists what transformers computes otherwise than m wants.
 func (p peer) settings(m *spec.Model) (list []error) {
@@ -79,19 +79,29 @@ func (p peer) settings(m *spec.Model) (list []error) {
 			factor = m.RopeScaling.Factor
 		}
 		same("the Llama-3 factor", p.ropeFactor("llama3"), factor)
-		same("rms_norm_eps", p.number("rms_norm_eps", map[bool]float64{true: 1e-5, false: 1e-6}[p.family == Mixtral]), m.NormEpsilon)
-		same("the window", p.window(), float64(m.WindowLeft+1))
+		same("rms_norm_eps", p.number("rms_norm_eps", map[bool]float64{true: 1e-5, false: 1e-6}[p.family == Mixtral || p.family == Olmo2]), m.NormEpsilon)
+		p.windows(m, same)
+		same("the scale of scores", 1/math.Sqrt(p.headDim()), m.ScoreScale())
+		same("norms after attention and MLP", truth[p.family == Olmo2], truth[m.NormAfter])
 		same("tied embeddings", truth[p.on("tie_word_embeddings", false)], truth[m.Tied])
 		return list
 	}
 	same("layer_norm_epsilon", p.number("layer_norm_epsilon", 1e-5), m.NormEpsilon)
 	same("tied embeddings", truth[p.on("tie_word_embeddings", true)], truth[m.Tied])
-	if p.family == GPT2 {
+	if p.family == GPTNeo {
+		p.windows(m, same)
+		same("the scale of scores", 1, m.ScoreScale())
+		same("num_heads", p.number("num_heads", 16), float64(m.NumAttentionHeads))
+	}
+	if p.family == GPT2 || p.family == GPTNeo {
 		kinds := map[string]string{"gelu_new": spec.GeluTanh, "gelu": spec.GeluErf, "relu2": spec.SquaredRelu}
 		form, _ := p.config["activation_function"].(string)
 		same("activation_function", truth[kinds[form] == m.Activation], 1)
+	}
+	switch p.family {
+	case GPT2:
 		same("n_head", p.number("n_head", 12), float64(m.NumAttentionHeads))
-	} else {
+	case Bloom:
 		same("n_head", p.number("n_head", 8), float64(m.NumAttentionHeads))
 		same("tanh GELU", 1, truth[m.Activation == spec.GeluTanh])
 	}
@@ -129,17 +139,47 @@ func (p peer) headDim() float64 {
 	return p.number("head_dim", math.Floor(p.number("hidden_size", 4096)/p.number("num_attention_heads", 32)))
 }
 
-// window is how many keys a query sees, itself included; 0: all.
-func (p peer) window() float64 {
-	layers := p.number("num_hidden_layers", 32)
+// windows holds each layer's window against the model's.
+func (p peer) windows(m *spec.Model, same func(what string, theirs, ours float64)) {
+	for layer := range m.NumLayers {
+		same(fmt.Sprintf("layer %d's window", layer), p.window(layer), float64(m.WindowAt(layer)+1))
+	}
+}
+
+// neoKinds is attention_types taken apart: a kind a layer.
+func (p peer) neoKinds() (kinds []any) {
+	types, ok := p.config["attention_types"].([]any)
+	if !ok {
+		types = []any{[]any{[]any{"global", "local"}, 12.0}}
+	}
+	for _, t := range types {
+		if pair, ok := t.([]any); ok && len(pair) == 2 {
+			names, _ := pair[0].([]any)
+			times, _ := pair[1].(float64)
+			for range int(min(times, maxLayers)) {
+				kinds = append(kinds, names...)
+			}
+		}
+	}
+	return kinds
+}
+
+// window is how many keys a query of a layer sees, itself included; 0: all.
+func (p peer) window(layer int) float64 {
 	switch p.family {
+	case GPTNeo:
+		if kinds := p.neoKinds(); layer < len(kinds) && kinds[layer] == "local" {
+			return p.number("window_size", 256)
+		}
 	case Mistral, Mixtral:
 		if _, ok := p.config["sliding_window"]; !ok && p.family == Mistral {
 			return 4096
 		}
 		return p.number("sliding_window", 0)
 	case Qwen2, Qwen3:
-		if p.on("use_sliding_window", false) && p.number("max_window_layers", 28) < layers {
+		kinds, listed := p.config["layer_types"].([]any)
+		slides := !listed && float64(layer) >= p.number("max_window_layers", 28) || layer < len(kinds) && kinds[layer] == "sliding_attention"
+		if p.on("use_sliding_window", false) && slides {
 			return p.number("sliding_window", 4096)
 		}
 	}
@@ -149,9 +189,12 @@ func (p peer) window() float64 {
 // tensors lists what the folder lacks, has too much or in another shape.
 func (p peer) tensors(files *safetensors.Folder) (list []error) {
 	want := shapes{}
-	if slices.Contains(llamas, p.family) {
+	switch {
+	case slices.Contains(llamas, p.family):
 		p.llama(want)
-	} else {
+	case p.family == GPTNeo:
+		p.gptNeo(want)
+	default:
 		p.plain(want)
 	}
 	for _, name := range files.Names() {
@@ -188,7 +231,7 @@ func (s shapes) linear(name string, bias bool, width float64, shape ...float64) 
 func (p peer) llama(s shapes) {
 	h, ffn, heads := p.number("hidden_size", 4096), p.number("intermediate_size", 0), p.number("num_attention_heads", 32)
 	q, kv := heads*p.headDim(), p.number("num_key_value_heads", heads)*p.headDim()
-	all := (p.family == Llama || p.family == Qwen3) && p.on("attention_bias", false)
+	all := (p.family == Llama || p.family == Qwen3 || p.family == Olmo2) && p.on("attention_bias", false)
 	mlp := p.family == Llama && p.on("mlp_bias", false)
 	s.add("model.embed_tokens.weight", p.number("vocab_size", 0), h)
 	s.add("model.norm.weight", h)
@@ -197,7 +240,11 @@ func (p peer) llama(s shapes) {
 	}
 	for i := range int(p.number("num_hidden_layers", 32)) {
 		layer := fmt.Sprintf("model.layers.%d.", i)
-		s.add(layer+"input_layernorm.weight", h)
+		first := "input_layernorm"
+		if p.family == Olmo2 {
+			first = "post_feedforward_layernorm"
+		}
+		s.add(layer+first+".weight", h)
 		s.add(layer+"post_attention_layernorm.weight", h)
 		for name, width := range map[string]float64{"q_proj": q, "k_proj": kv, "v_proj": kv} {
 			s.linear(layer+"self_attn."+name, all || p.family == Qwen2, width, width, h)
@@ -206,6 +253,10 @@ func (p peer) llama(s shapes) {
 		if p.family == Qwen3 {
 			s.add(layer+"self_attn.q_norm.weight", p.headDim())
 			s.add(layer+"self_attn.k_norm.weight", p.headDim())
+		}
+		if p.family == Olmo2 {
+			s.add(layer+"self_attn.q_norm.weight", q)
+			s.add(layer+"self_attn.k_norm.weight", kv)
 		}
 		if p.family == Mixtral {
 			p.experts(s, layer+"block_sparse_moe.", h, ffn)
@@ -225,6 +276,27 @@ func (p peer) experts(s shapes, mixture string, h, ffn float64) {
 		s.add(expert+"w1.weight", ffn, h)
 		s.add(expert+"w2.weight", h, ffn)
 		s.add(expert+"w3.weight", ffn, h)
+	}
+}
+
+func (p peer) gptNeo(s shapes) {
+	h := p.number("hidden_size", 2048)
+	ffn := p.number("intermediate_size", 4*h)
+	s.add("transformer.wte.weight", p.number("vocab_size", 50257), h)
+	s.add("transformer.wpe.weight", p.number("max_position_embeddings", 2048), h)
+	s.linear("transformer.ln_f", true, h, h)
+	if !p.on("tie_word_embeddings", true) {
+		s.add("lm_head.weight", p.number("vocab_size", 50257), h)
+	}
+	for i := range int(p.number("num_layers", 24)) {
+		layer := fmt.Sprintf("transformer.h.%d.", i)
+		for _, name := range []string{"q_proj", "k_proj", "v_proj", "out_proj"} {
+			s.linear(layer+"attn.attention."+name, name == "out_proj", h, h, h)
+		}
+		s.linear(layer+"mlp.c_fc", true, ffn, ffn, h)
+		s.linear(layer+"mlp.c_proj", true, h, h, ffn)
+		s.linear(layer+"ln_1", true, h, h)
+		s.linear(layer+"ln_2", true, h, h)
 	}
 }
 

@@ -98,11 +98,8 @@ func (a Args) Model() (*spec.Model, error) {
 		m.MaxPositions = m.Context
 	}
 	m.RopeScaling = a.ropeScaling()
-	if window, ok := a.Get("window_size"); ok {
-		if w, ok := pickle.Ints(window); ok && len(w) == 2 {
-			m.WindowLeft = int(w[0])
-		}
-	}
+	a.windows(m)
+	a.rest(m)
 	if a.Int("num_experts", 0) > 0 {
 		m.Experts = a.experts(m)
 	}
@@ -130,17 +127,36 @@ func (a Args) experts(m *spec.Model) *spec.Experts {
 		ZLossCoeff: a.Float("moe_z_loss_coeff", 0), JitterEps: a.Float("moe_input_jitter_eps", 0), Dispatcher: a.Text("moe_token_dispatcher_type", "allgather"),
 		CapacityFactor: a.Float("moe_expert_capacity_factor", 0), PadToCapacity: a.Bool("moe_pad_expert_input_to_capacity"), DropPolicy: a.Text("moe_token_drop_policy", "probs")}
 	e.Balancing, e.AuxLossCoeff = a.balancing()
-	freq, list := a.Int("moe_layer_freq", 1), []int64(nil)
-	if v, ok := a.Get("moe_layer_freq"); ok {
+	e.Layers = a.pattern("moe_layer_freq", m, func(layer, n int) bool { return layer%n == 0 })
+	return e
+}
+
+// pattern is the layers that an argument means, by a list or a number and its rule.
+func (a Args) pattern(name string, m *spec.Model, rule func(layer, n int) bool) []bool {
+	freq, list := a.Int(name, 1), []int64(nil)
+	if v, ok := a.Get(name); ok {
 		if _, number := pickle.Int(v); !number {
 			list, _ = pickle.Ints(v)
 		}
 	}
-	e.Layers = make([]bool, max(0, min(m.NumLayers, maxLayers)))
-	for i := range e.Layers {
-		e.Layers[i] = list == nil && i%max(1, freq) == 0 || i < len(list) && list[i] != 0
+	layers := make([]bool, max(0, min(m.NumLayers, maxLayers)))
+	for i := range layers {
+		layers[i] = list == nil && rule(i, max(1, freq)) || i < len(list) && list[i] != 0
 	}
-	return e
+	return layers
+}
+
+// windows reads the sliding window and which layers have it.
+func (a Args) windows(m *spec.Model) {
+	window, _ := a.Get("window_size")
+	w, ok := pickle.Ints(window)
+	if !ok || len(w) != 2 {
+		return
+	}
+	m.WindowLeft = int(w[0])
+	if v, given := a.Get("window_attn_skip_freq"); given && v != nil {
+		m.Windowed = a.pattern("window_attn_skip_freq", m, func(layer, n int) bool { return (layer+1)%n != 0 })
+	}
 }
 
 func (a Args) balancing() (kinds []string, coefficients []float64) {
@@ -168,7 +184,7 @@ var (
 		"max_position_embeddings", "num_experts", "moe_ffn_hidden_size", "moe_shared_expert_intermediate_size", "moe_router_topk"}
 	sizes = []string{"tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "expert_model_parallel_size",
 		"expert_tensor_parallel_size", "data_parallel_size"}
-	numbers = []string{"rotary_base", "rotary_percent", "rotary_seq_len_interpolation_factor", "layernorm_epsilon", "norm_epsilon"}
+	numbers = []string{"rotary_base", "rotary_percent", "rotary_seq_len_interpolation_factor", "layernorm_epsilon", "norm_epsilon", softmaxScaleArg}
 )
 
 // typed refuses values of another type than their argument has: taken for absent,

@@ -46,6 +46,9 @@ func NewContents(src formats.Source) (*Contents, error) {
 	if note, ok := ropeNote(src.Info().Model.RopeScaling); ok {
 		c.Notes = append(c.Notes, note)
 	}
+	if note, ok := restNote(src.Info().Model); ok {
+		c.Notes = append(c.Notes, note)
+	}
 	found := 0
 	for _, t := range formats.Expected(src.Info().Model) {
 		for _, prefix := range []string{formats.ExpAvg, formats.ExpSq} {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"monotron/csrc/device/activations"
 	"monotron/megatron/formats/pickle"
@@ -49,7 +50,12 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 	}
 	if m.WindowLeft >= 0 {
 		d.Set("window_size", &pickle.Tuple{Items: []pickle.Value{n(m.WindowLeft), int64(0)}})
+		if m.Windowed != nil {
+			list, _ := pattern(m.Windowed)
+			d.Set("window_attn_skip_freq", list)
+		}
 	}
+	restArgs(d, m)
 	expertArgs(d, m)
 	return d.Pairs
 }
@@ -69,6 +75,46 @@ func ropeScalingArgs(d *pickle.Dict, s *spec.RopeScaling) {
 		d.Set(highFreqArg, s.HighFreq)
 		d.Set(originalArg, int64(s.OriginalMax))
 	}
+}
+
+// What Megatron's models do not have goes along under names that it does not look at.
+const (
+	softmaxScaleArg, normAfterArg, qkWholeArg, noQKVBiasArg = "monotron_softmax_scale", "monotron_norm_after", "monotron_qk_layernorm_whole", "monotron_disable_qkv_bias"
+)
+
+func restArgs(d *pickle.Dict, m *spec.Model) {
+	if m.SoftmaxScale != 0 {
+		d.Set(softmaxScaleArg, m.SoftmaxScale)
+	}
+	on := func(name string, is bool) {
+		if is {
+			d.Set(name, true)
+		}
+	}
+	on(normAfterArg, m.NormAfter)
+	on(qkWholeArg, m.QKNormWhole)
+	on(noQKVBiasArg, m.LinearBias && !m.QKVBias)
+}
+
+func (a Args) rest(m *spec.Model) {
+	m.SoftmaxScale = a.Float(softmaxScaleArg, 0)
+	m.NormAfter, m.QKNormWhole = a.Bool(normAfterArg), m.QKNorm && a.Bool(qkWholeArg)
+	m.QKVBias = m.QKVBias && !a.Bool(noQKVBiasArg)
+}
+
+// restNote says what of a model Megatron does not have.
+func restNote(m *spec.Model) (note string, differs bool) {
+	var lacks []string
+	for _, has := range []struct {
+		is   bool
+		what string
+	}{{m.SoftmaxScale != 0, "a softmax scale of its own"}, {m.NormAfter, "norms after attention and MLP"}, {m.QKNormWhole, "norms of all heads together"},
+		{m.LinearBias && !m.QKVBias, "biases of all linear layers but QKV"}} {
+		if has.is {
+			lacks = append(lacks, has.what)
+		}
+	}
+	return "the model has " + strings.Join(lacks, ", ") + ": Megatron-LM does not run this, monotron reads all of it back", len(lacks) > 0
 }
 
 func (a Args) ropeScaling() *spec.RopeScaling {
@@ -102,14 +148,20 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 	d.Set("moe_router_enable_expert_bias", e.ExpertBias)
 	d.Set("moe_shared_expert_intermediate_size", orNone(e.SharedFFN))
 	d.Set("moe_shared_expert_gate", e.SharedGate)
-	all, list := true, &pickle.List{}
-	for _, on := range e.Layers {
-		all = all && on
-		list.Items = append(list.Items, map[bool]int64{true: 1}[on])
-	}
+	list, all := pattern(e.Layers)
 	if d.Set("moe_layer_freq", int64(1)); !all {
 		d.Set("moe_layer_freq", list)
 	}
+}
+
+// pattern is a list of 0 and 1, one a layer, and whether all are 1.
+func pattern(layers []bool) (list *pickle.List, all bool) {
+	all, list = true, &pickle.List{}
+	for _, on := range layers {
+		all = all && on
+		list.Items = append(list.Items, map[bool]int64{true: 1}[on])
+	}
+	return list, all
 }
 
 // scalar is an f32 tensor of one element.

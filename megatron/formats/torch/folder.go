@@ -3,6 +3,7 @@ package torch
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -231,9 +232,8 @@ func (s *source) agrees(first, other *rank) error {
 
 func same(a, b *spec.Model) bool {
 	x, y := *a, *b
-	scaled := a.RopeScaling == nil && b.RopeScaling == nil || a.RopeScaling != nil && b.RopeScaling != nil && *a.RopeScaling == *b.RopeScaling
-	x.RopeScaling, y.RopeScaling, x.Experts, y.Experts = nil, nil, nil, nil
-	return scaled && x == y
+	x.Experts, y.Experts = nil, nil
+	return reflect.DeepEqual(x, y)
 }
 
 // numberLayers gives each chunk's layers their global numbers: chunk by chunk,

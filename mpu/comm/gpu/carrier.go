@@ -10,9 +10,9 @@ import (
 	"monotron/mpu/comm"
 )
 
-// Carry is ByHost for the ranks of a host that are processes, but NCCL where each has a
-// GPU of its own, all have NCCL, and want it. All ranks call it together and get the
-// same; kinds of devices that differ, and versions, are an error.
+// Carry is ByHost for ranks that are processes, but NCCL where they compute on GPUs and
+// want it. All ranks call it together and get the same; kinds of devices that differ,
+// versions, and ranks that want NCCL and lack it, are an error.
 func Carry(h comm.Host, rank int, ranks []int, d *device.Device, useNCCL bool, limit time.Duration) (comm.Carrier, error) {
 	through := comm.ByHost(h, d)
 	g, err := through.Group(rank, "carriers", ranks, d)
@@ -35,8 +35,7 @@ func Carry(h comm.Host, rank int, ranks []int, d *device.Device, useNCCL bool, l
 	case err != nil:
 		return comm.Carrier{}, err
 	case lack != "":
-		through.Note = comm.Says(lack + "; " + through.Note())
-		return through, nil
+		return comm.Carrier{}, fault.Errorf(fault.Usage, "%s. With --distributed-backend gloo %s, which is slow", lack, through.Note())
 	case over == nil:
 		return through, nil
 	}

@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
+	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/mpu/comm/commtest"
@@ -48,6 +50,39 @@ func TestDevicesDiffer(t *testing.T) {
 	for rank, err := range errs {
 		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "rank 0 computes on cuda, rank 2 on cpu") {
 			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// onGPU is a device with streams, which nothing is asked of here.
+type onGPU struct{ device.HostBackend }
+
+func (onGPU) Describe() string                    { return "a GPU" }
+func (onGPU) OnHost() bool                        { return false }
+func (onGPU) Run(device.Op, unsafe.Pointer) error { return nil }
+func (onGPU) Streams() device.Streams             { return streams{} }
+
+type streams struct{ device.Streams }
+
+// Claim: on GPUs a rank without NCCL ends all, naming what is missing and the flag that
+// goes without; with that flag the host carries.
+func TestNCCLMissingOnGPUs(t *testing.T) {
+	t.Setenv("MONOTRON_NCCL", "/no/such/libnccl.so.2")
+	for _, wanted := range []bool{true, false} {
+		w, errs := inproc.NewWorld(2), make([]error, 2)
+		_ = w.Run(func(rank int) error { // the ranks' errors say more
+			d := device.New("cuda", onGPU{})
+			defer d.Arena.Close()
+			c, err := Carry(w, rank, commtest.Ranks(2), d, wanted, time.Minute)
+			if errs[rank] = err; err == nil && !strings.Contains(c.Note(), "through the host's memory") {
+				t.Errorf("rank %d: %q", rank, c.Note())
+			}
+			return nil
+		})
+		for rank, err := range errs {
+			if wanted != (err != nil) || wanted && (fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "NCCL cannot be used") || !strings.Contains(err.Error(), "--distributed-backend gloo")) {
+				t.Errorf("NCCL wanted: %v, rank %d: %v", wanted, rank, err)
+			}
 		}
 	}
 }

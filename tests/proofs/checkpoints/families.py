@@ -46,10 +46,14 @@ def llama_like(family):
         c['sliding_window'] = rng.choice([None, 1, 5])
     if family == 'mixtral':
         c.update(num_local_experts=4, num_experts_per_tok=2)
+    if family == 'olmo2':
+        c.pop('head_dim', None)  # its class has none; heads that divide the width alone
     if family in ('qwen2', 'qwen3'):
         c.pop('head_dim', None) if family == 'qwen2' else None
-        if rng.random() < 0.5:
-            c.update(use_sliding_window=True, sliding_window=rng.choice([3, 7]), max_window_layers=rng.choice([0, 5]))
+        if rng.random() < 0.6:
+            c.update(use_sliding_window=True, sliding_window=rng.choice([3, 7]), max_window_layers=rng.choice([0, 1, 2, 5]))
+            if rng.random() < 0.4:
+                c['layer_types'] = [rng.choice(['full_attention', 'sliding_attention']) for _ in range(c['num_hidden_layers'])]
     for key in ('tie_word_embeddings', 'rms_norm_eps'):
         if rng.random() < 0.2:
             del c[key]
@@ -64,6 +68,17 @@ def plain(family):
                  tie_word_embeddings=rng.random() < 0.7)
     else:
         c.update(hidden_size=heads * 8)
+    return c
+
+
+def neo():
+    heads, layers = rng.choice([1, 2, 4, 3]), rng.choice([1, 2, 4])
+    types = rng.choice([[[['global'], layers]], [[['local'], layers]], [[['global', 'local'], layers // 2]] + [[['local'], 1]] * (layers % 2)])
+    c = dict(model_type='gpt_neo', vocab_size=VOCAB, num_layers=layers, num_heads=heads, hidden_size=heads * 8, attention_types=types,
+             max_position_embeddings=40, layer_norm_epsilon=rng.choice([1e-5, 1e-3]), initializer_range=0.2, tie_word_embeddings=rng.random() < 0.7,
+             activation_function=rng.choice(['gelu', 'gelu_new']), intermediate_size=rng.choice([None, 24]))
+    if rng.random() < 0.8:
+        c['window_size'] = rng.choice([1, 2, 5, 9])
     return c
 
 
@@ -92,7 +107,7 @@ def randomize(model):
 
 
 def case(folder, family):
-    c = plain(family) if family in ('gpt2', 'bloom') else llama_like(family)
+    c = neo() if family == 'gpt_neo' else plain(family) if family in ('gpt2', 'bloom') else llama_like(family)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**c), attn_implementation='eager').eval().float()
     randomize(model)
     model.save_pretrained(f'{folder}/theirs')
@@ -121,7 +136,7 @@ def case(folder, family):
 
 
 failed = 0
-for family in ('gpt2', 'bloom', 'llama', 'mistral', 'mixtral', 'qwen2', 'qwen3'):
+for family in ('gpt2', 'gpt_neo', 'bloom', 'llama', 'mistral', 'mixtral', 'olmo2', 'qwen2', 'qwen3'):
     seen, worst = collections.Counter(), 0.0
     for n in range(count):
         folder = f'{work}/families'

@@ -3,10 +3,13 @@ package modelcase
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments"
+	"monotron/megatron/formats/hf"
 	"monotron/megatron/training"
 )
 
@@ -69,6 +72,9 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 	if m == nil {
 		return nil, c.bad(`neither "megatron_flags" nor "config_in_plain_names" describes a model`)
 	}
+	if m.Position == "" {
+		return c.familyLine()
+	}
 	position, ok1 := positionFlags[m.Position]
 	activation, ok2 := activationFlags[m.Activation]
 	if a, err := activations.Of(m.Activation); err == nil && a.Row().Flag != "" {
@@ -92,6 +98,28 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 	}
 	line += fmt.Sprintf(" --seq-length %d --max-position-embeddings %d", positions, positions)
 	return words(line), nil
+}
+
+// familyLine is the flags of a case whose config.json says more than the plain names here.
+func (c *caseFile) familyLine() ([]string, error) {
+	config, err := hf.ReadConfig(c.path("", hf.ConfigName))
+	if err != nil {
+		return nil, err
+	}
+	line := []string{"--hidden-dropout", "0", "--attention-dropout", "0", "--tokenizer-type", "NullTokenizer",
+		"--vocab-size", fmt.Sprint(config.Model.VocabSize), "--padded-vocab-size", fmt.Sprint(config.Model.PaddedVocabSize)}
+	m := *config.Model
+	m.Context, m.MaxPositions = config.MaxPositions, 0
+	flags := training.ModelFlags(&m)
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if line = append(line, "--"+name); !slices.Equal(flags[name], []string{"true"}) {
+			line = append(line, flags[name]...)
+		}
+	}
+	if t := c.Training; t != nil {
+		line = append(line, append(words(t.flags()), "--seq-length", fmt.Sprint(t.SeqLength))...)
+	}
+	return line, nil
 }
 
 func (t *trainingNumbers) flags() string {

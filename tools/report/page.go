@@ -1,0 +1,97 @@
+package report
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+
+	"monotron/fault"
+	"monotron/megatron/report"
+)
+
+// The page; uPlot (MIT, page/uPlot.LICENSE) draws its charts.
+//
+//go:embed page
+var files embed.FS
+
+var layout = template.Must(template.ParseFS(files, "page/index.html"))
+
+// pageRun is a run as the page's script reads it.
+type pageRun struct {
+	Name        string                       `json:"name"`
+	Note        string                       `json:"note"`
+	Torn        int                          `json:"torn"`
+	Replaced    int                          `json:"replaced"`
+	Flags       map[string]string            `json:"flags"`
+	Steps       [][]report.Number            `json:"steps"` // a list a field
+	Evaluations map[string][][]report.Number `json:"evaluations"`
+	Marks       []Mark                       `json:"marks"`
+}
+
+// pageData is all that the page shows.
+type pageData struct {
+	Fields      []string     `json:"fields"`
+	Runs        []pageRun    `json:"runs"`
+	Differences []Difference `json:"differences"`
+	Position    string       `json:"position"` // of each log, as news are asked for
+}
+
+func dataOf(runs []*Run) pageData {
+	d := pageData{Differences: differences(runs), Position: positions(runs).String()}
+	for _, f := range fields {
+		d.Fields = append(d.Fields, f.name)
+	}
+	for _, r := range runs {
+		p := pageRun{Name: r.Name, Note: r.Note, Torn: r.Torn, Replaced: r.Replaced, Flags: r.Flags, Steps: columns(r.Steps),
+			Evaluations: map[string][][]report.Number{}, Marks: append([]Mark{}, r.Marks()...)}
+		for _, split := range []string{report.Validation, report.Test} {
+			if list := r.of(split); len(list) > 0 {
+				p.Evaluations[split] = columns(list)
+			}
+		}
+		d.Runs = append(d.Runs, p)
+	}
+	return d
+}
+
+// writePage writes the page with data inlined; nil: the page asks its server for it.
+func writePage(w io.Writer, data *pageData) error {
+	inlined, err := json.Marshal(data) // writes <, > and & as \u003c and so on: no text ends the script element
+	if err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	styles, scripts := read("uPlot.min.css", "page.css"), read("uPlot.iife.min.js", "page.js")
+	connect := "'none'"
+	if data == nil {
+		connect = "'self'"
+	}
+	return fault.With(fault.IO, layout.Execute(w, map[string]any{"Styles": styles, "Scripts": scripts, "Data": string(inlined), "Licence": read("uPlot.LICENSE")[0],
+		"Policy": fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; connect-src %s; style-src %s; script-src %s", connect, hashes(styles), hashes(scripts))}))
+}
+
+// read reads files of the page, which are part of this program.
+func read(names ...string) (texts []string) {
+	for _, name := range names {
+		text, err := files.ReadFile("page/" + name)
+		if err != nil {
+			panic(err) // go:embed has them all
+		}
+		texts = append(texts, strings.TrimSpace(string(text)))
+	}
+	return texts
+}
+
+// hashes lets a browser run these texts and no others.
+func hashes(texts []string) string {
+	var list []string
+	for _, text := range texts {
+		sum := sha256.Sum256([]byte(text))
+		list = append(list, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	}
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,182 @@
+package report
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/training"
+	"monotron/mpu/comm/failure"
+)
+
+// Mark is an event of a run, at a step.
+type Mark struct {
+	Iteration int    `json:"iteration"`
+	Kind      string `json:"kind"` // checkpoint, restart, verdict
+	Text      string `json:"text"`
+}
+
+// Run is a log and what lies beside it.
+type Run struct {
+	Name   string
+	Folder string
+	history
+	log   tail
+	Flags map[string]string // as given; nil: not known
+	Note  string            // to the reader
+	kept  []Mark            // checkpoints and verdicts
+}
+
+// openRun reads the run that path is: a log, or the folder of one.
+func openRun(path string) (*Run, error) {
+	log, err := findLog(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Name: filepath.Clean(path), Folder: filepath.Dir(log), log: tail{path: log}}
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	return r, r.look()
+}
+
+// ended also counts a last line that no run will end any more.
+func (r *Run) ended() error {
+	rest, err := r.log.rest()
+	if err == nil && len(rest) > 0 {
+		r.take(rest)
+	}
+	return err
+}
+
+// read takes the lines that are new.
+func (r *Run) read() error {
+	return r.log.next(func(line []byte, _ int64) error {
+		if len(strings.TrimSpace(string(line))) > 0 || line == nil {
+			r.take(line)
+		}
+		return nil
+	})
+}
+
+// Marks are the run's events, in the order of their steps.
+func (r *Run) Marks() []Mark {
+	list := slices.Concat(r.kept, r.Restarts)
+	slices.SortStableFunc(list, func(a, b Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
+	return list
+}
+
+// findLog is the log that path names: itself, or the only one in that folder.
+func findLog(path string) (string, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return "", fault.Errorf(fault.NoInput, "%s: there is no such folder or file", path)
+	}
+	if !st.IsDir() {
+		if !isLog(path) {
+			return "", fault.Errorf(fault.BadData, "%s holds no step; give what --log-jsonl wrote", path)
+		}
+		return path, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", fault.With(fault.IO, err)
+	}
+	var found []string
+	for _, e := range entries {
+		if file := filepath.Join(path, e.Name()); e.Type().IsRegular() && isLog(file) {
+			found = append(found, file)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fault.Errorf(fault.NoInput, "%s holds no log of a run; train with --log-jsonl %s", path, filepath.Join(path, "steps.jsonl"))
+	case 1:
+		return found[0], nil
+	}
+	return "", fault.Errorf(fault.Usage, "%s holds several logs: name one of %s", path, strings.Join(found, ", "))
+}
+
+// isLog tells whether one of a file's first lines is a step.
+func isLog(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	head := make([]byte, 64<<10)
+	n, _ := file.Read(head) // nothing read: no log
+	for line := range strings.Lines(string(head[:n])) {
+		if _, ok := parse([]byte(line)); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// look reads what lies beside the log: checkpoints, the flags they keep, verdicts.
+func (r *Run) look() error {
+	r.kept, r.Note = nil, ""
+	saved := r.places(func(dir string) bool { list, err := checkpoint.List(dir); return err == nil && len(list) > 0 })
+	for _, dir := range saved {
+		list, err := checkpoint.List(dir)
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			r.kept = append(r.kept, Mark{int(c.Iteration), "checkpoint", c.Path})
+		}
+	}
+	for _, dir := range r.places(func(dir string) bool { _, err := os.Stat(failure.File(dir)); return err == nil }) {
+		r.kept = append(r.kept, verdict(dir))
+	}
+	if r.Flags == nil {
+		r.flags(saved)
+	}
+	return nil
+}
+
+// places are the run's folder and those in it that fit.
+func (r *Run) places(fit func(dir string) bool) []string {
+	dirs := []string{r.Folder}
+	entries, _ := os.ReadDir(r.Folder) // a folder that cannot be listed has nothing to show
+	for _, e := range entries {
+		if e.IsDir() {
+			dirs = append(dirs, filepath.Join(r.Folder, e.Name()))
+		}
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool { return !fit(dir) })
+}
+
+func verdict(dir string) Mark {
+	v, err := failure.Read(dir)
+	if err != nil {
+		return Mark{0, "verdict", err.Error()}
+	}
+	return Mark{int(v.Step), "verdict", v.Text}
+}
+
+// flags takes the flags of the newest checkpoint.
+func (r *Run) flags(saved []string) {
+	switch len(saved) {
+	case 0:
+		r.Note = "flags are not known, as no checkpoint lies beside the log"
+		return
+	case 1:
+	default:
+		r.Note = "several checkpoint folders lie beside the log; the flags are those of " + saved[0]
+	}
+	given, err := training.CheckpointFlags(saved[0], -1)
+	if err != nil {
+		r.Note = "flags are not known: " + err.Error()
+		return
+	}
+	r.Flags = map[string]string{}
+	for name, values := range given {
+		r.Flags[name] = strings.Join(values, " ")
+	}
+}

@@ -1,0 +1,89 @@
+package report
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"monotron/fault"
+)
+
+// longestLine is the most bytes a line of a log has; a longer one is no step.
+const longestLine = 1 << 20
+
+// errShorter: a log that is followed has become another one.
+var errShorter = errors.New("the log is shorter than it was")
+
+// tail reads the whole lines that a log has got since it was last asked.
+type tail struct {
+	path     string
+	position int64 // behind the last line that was read
+	long     bool  // position is inside a line that is too long
+}
+
+// next gives each new line that is ended to take, without its end, with the place behind
+// it. A line that is too long is given as none of its bytes.
+func (t *tail) next(take func(line []byte, position int64) error) error {
+	file, size, err := t.open()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewReaderSize(io.NewSectionReader(file, t.position, size-t.position), longestLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		switch err {
+		case io.EOF:
+			return nil
+		case bufio.ErrBufferFull:
+			t.position, t.long = t.position+int64(len(line)), true
+			continue
+		case nil:
+		default:
+			return fault.With(fault.IO, err)
+		}
+		t.position += int64(len(line))
+		if t.long {
+			t.long, line = false, nil
+		}
+		if err := take(line, t.position); err != nil {
+			return err
+		}
+	}
+}
+
+// open opens the log, and says how long it is.
+func (t *tail) open() (*os.File, int64, error) {
+	file, err := os.Open(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fault.Errorf(fault.NoInput, "%s does not exist", t.path)
+	}
+	if err != nil {
+		return nil, 0, fault.With(fault.IO, err)
+	}
+	st, err := file.Stat()
+	switch {
+	case err != nil:
+		err = fault.With(fault.IO, err)
+	case !st.Mode().IsRegular():
+		err = fault.Errorf(fault.BadData, "%s is no plain file", t.path)
+	case st.Size() < t.position:
+		err = errShorter
+	default:
+		return file, st.Size(), nil
+	}
+	return nil, 0, errors.Join(err, file.Close())
+}
+
+// rest is the start of a line that is not ended: a run writes it, or died at it.
+func (t *tail) rest() ([]byte, error) {
+	file, size, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.NewSectionReader(file, t.position, min(size-t.position, longestLine)))
+	return text, fault.With(fault.IO, err)
+}
