@@ -19,15 +19,20 @@ type Freezing struct {
 
 // Parameters are the whole model's as one rank would hold them, without memory.
 func (c *Config) Parameters() ([]*mpu.Param, error) {
-	layers := make([]int, c.Model.NumLayers)
-	for i := range layers {
-		layers[i] = i
-	}
-	whole, err := model.NewStage(nil, model.StageConfig{Model: &c.Model, Layers: layers, Embedding: true, Head: true}, model.Alone(nil))
+	whole, err := c.Whole()
 	if err != nil {
 		return nil, err
 	}
 	return whole.Params(), nil
+}
+
+// Whole is all of the model on one rank, without memory.
+func (c *Config) Whole() (*model.Stage, error) {
+	layers := make([]int, c.Model.NumLayers)
+	for i := range layers {
+		layers[i] = i
+	}
+	return model.NewStage(nil, model.StageConfig{Model: &c.Model, Layers: layers, Embedding: true, Head: true}, model.Alone(nil))
 }
 
 // Freezes tells whether a parameter of this name is not trained.

@@ -2,6 +2,7 @@ package formats
 
 import (
 	"fmt"
+	"strings"
 
 	"monotron/megatron/spec"
 )
@@ -14,6 +15,10 @@ const (
 
 // IsVocabulary tells, without prefix, a tensor whose rows are token ids.
 func IsVocabulary(name string) bool { return name == WordEmbeddings || name == OutputLayer }
+
+// IsBuffer tells, without prefix, a tensor of the model that is not trained: it has no
+// optimizer state.
+func IsBuffer(name string) bool { return strings.HasSuffix(name, ".router.expert_bias") }
 
 // LayerName is the prefix of a layer's tensors.
 func LayerName(layer int) string { return fmt.Sprintf("decoder.layers.%d.", layer) }

@@ -190,7 +190,7 @@ func (s *Stage) MoveExpertBias(tokens [][]float64) {
 // the one of its data-parallel group that does.
 func (s *Stage) Buffers(write bool) (all []mpu.Stored) {
 	for _, x := range s.mixtures() {
-		if r := x.router; r.bias.Given() {
+		if r := x.router; r.e.ExpertBias {
 			shape := []int64{int64(r.e.Num)}
 			all = append(all, mpu.Stored{Name: storedModel + r.linear.Weight.Name[:len(r.linear.Weight.Name)-len("weight")] + "expert_bias", Global: shape, Tensor: r.bias,
 				Pieces: []mpu.Piece{{From: []int64{0}, Size: shape}}, Write: write && s.region.Rank() == 0})

@@ -380,6 +380,23 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 var reinterpreting = []string{"NumLayers", "NumAttentionHeads", "NumQueryGroups", "KVChannels", "Position", "RotaryBase", "RotaryPercent", "RotaryInterleaved",
 	"RotaryInterpolation", "RopeScaling", "NoRopeFreq", "Normalization", "NormOnePlus", "NormAfter", "QKNorm", "QKNormWhole", "SoftmaxScale", "EmbedNorm", "Activation", "Tied", "LinearBias", "QKVBias"}
 
+// routing are the settings of experts that give weights another meaning.
+var routing = []string{"TopK", "ScoreFunction", "PreSoftmax", "ScalingFactor", "NumGroups", "GroupTopK", "ProbsOnInput", "ExpertBias"}
+
+// meaning is what of a model's settings, as JSON has them, gives its weights their meaning.
+func meaning(all map[string]any) map[string]any {
+	kept := map[string]any{}
+	for _, name := range reinterpreting {
+		kept[name] = all[name]
+	}
+	if e, ok := all["Experts"].(map[string]any); ok {
+		for _, name := range routing {
+			kept["Experts."+name] = e[name]
+		}
+	}
+	return kept
+}
+
 // sameModel refuses weights of another model, unless --finetune asks for them.
 func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error {
 	if r.Config.Checkpoint.Finetune {
@@ -403,8 +420,7 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	maps.DeleteFunc(now, func(name string, _ any) bool { return !slices.Contains(reinterpreting, name) })
-	if list := differences("", before, now); len(list) > 0 {
+	if list := differences("", meaning(before), meaning(now)); len(list) > 0 {
 		return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
 			report.Folder, strings.Join(list, ", "))
 	}
@@ -420,15 +436,21 @@ func object(m *spec.Model) (fields map[string]any, err error) {
 	return fields, fault.With(fault.Internal, err)
 }
 
-// parameterNames are those of the whole model, whatever ranks hold them.
+// parameterNames are those that files have for the tensors of the whole model, whatever
+// ranks hold them.
 func (c *Config) parameterNames() (map[string]bool, error) {
-	all, err := c.Parameters()
+	whole, err := c.Whole()
 	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
-	for _, p := range all {
-		names[p.Name] = true
+	for _, p := range whole.Params() {
+		for _, t := range p.Tensors() {
+			names[t.Name] = true
+		}
+	}
+	for _, b := range whole.Buffers(false) {
+		names[strings.TrimPrefix(b.Name, optimizer.StoredModel)] = true
 	}
 	return names, nil
 }

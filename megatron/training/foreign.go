@@ -3,6 +3,7 @@ package training
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -132,10 +133,7 @@ func modelDifferences(saved, now *spec.Model) ([]string, error) {
 		if err := json.Unmarshal(text, &all); err != nil {
 			return nil, fault.With(fault.Internal, err)
 		}
-		fields[i] = map[string]any{}
-		for _, name := range reinterpreting {
-			fields[i][name] = all[name]
-		}
+		fields[i] = meaning(all)
 		if m.Position != spec.PositionRope {
 			for _, name := range []string{"RotaryBase", "RotaryPercent", "RotaryInterleaved", "RotaryInterpolation", "RopeScaling", "NoRopeFreq"} {
 				delete(fields[i], name)
@@ -218,6 +216,35 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	}
 	if m.SoftmaxScale != 0 {
 		flags["softmax-scale"] = []string{number(m.SoftmaxScale)}
+	}
+	if m.Experts != nil {
+		maps.Copy(flags, expertFlags(m.Experts))
+	}
+	return flags
+}
+
+// expertFlags says layers of experts on a command line.
+func expertFlags(e *spec.Experts) map[string][]string {
+	layers := make([]string, len(e.Layers))
+	for i, on := range e.Layers {
+		layers[i] = map[bool]string{true: "1", false: "0"}[on]
+	}
+	flags := map[string][]string{"num-experts": {fmt.Sprint(e.Num)}, "moe-ffn-hidden-size": {fmt.Sprint(e.FFNHiddenSize)}, "moe-router-topk": {fmt.Sprint(e.TopK)},
+		"moe-router-score-function": {e.ScoreFunction}, "moe-layer-freq": {"[" + strings.Join(layers, ",") + "]"}}
+	number := func(name string, v float64) {
+		if v != 0 {
+			flags[name] = []string{strconv.FormatFloat(v, 'g', -1, 64)}
+		}
+	}
+	number("moe-router-topk-scaling-factor", e.ScalingFactor)
+	number("moe-router-num-groups", float64(e.NumGroups))
+	number("moe-router-group-topk", float64(e.GroupTopK))
+	number("moe-shared-expert-intermediate-size", float64(e.SharedFFN))
+	for name, on := range map[string]bool{"moe-router-pre-softmax": e.PreSoftmax, "moe-router-enable-expert-bias": e.ExpertBias,
+		"moe-shared-expert-gate": e.SharedGate, "moe-apply-probs-on-input": e.ProbsOnInput} {
+		if on {
+			flags[name] = []string{"true"}
+		}
 	}
 	return flags
 }

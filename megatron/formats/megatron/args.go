@@ -125,7 +125,7 @@ func (a Args) experts(m *spec.Model) *spec.Experts {
 		ScalingFactor: a.Float("moe_router_topk_scaling_factor", 0), NumGroups: a.Int("moe_router_num_groups", 0), GroupTopK: a.Int("moe_router_group_topk", 0),
 		RouterDtype: a.Text("moe_router_dtype", ""), ExpertBias: a.Bool("moe_router_enable_expert_bias"), BiasUpdateRate: a.Float("moe_router_bias_update_rate", 0.001),
 		ZLossCoeff: a.Float("moe_z_loss_coeff", 0), JitterEps: a.Float("moe_input_jitter_eps", 0), Dispatcher: a.Text("moe_token_dispatcher_type", "allgather"),
-		CapacityFactor: a.Float("moe_expert_capacity_factor", 0), PadToCapacity: a.Bool("moe_pad_expert_input_to_capacity"), DropPolicy: a.Text("moe_token_drop_policy", "probs")}
+		CapacityFactor: a.Float("moe_expert_capacity_factor", 0), PadToCapacity: a.Bool("moe_pad_expert_input_to_capacity"), ProbsOnInput: a.Bool("moe_apply_probs_on_input"), DropPolicy: a.Text("moe_token_drop_policy", "probs")}
 	e.Balancing, e.AuxLossCoeff = a.balancing()
 	e.Layers = a.pattern("moe_layer_freq", m, func(layer, n int) bool { return layer%n == 0 })
 	return e

@@ -28,6 +28,7 @@ const bucketAlign = 64
 // stages share.
 func Buckets(params []Local, size int64, shared bool) []Bucket {
 	var list []Bucket
+	params = Trained(params)
 	current := Bucket{}
 	finish := func() {
 		if len(current.Params) > 0 {
@@ -84,6 +85,7 @@ func (a Args) BucketSize(r Rank, chunk int, params []Local) int64 {
 // BucketsOf lays parameters out in buckets whose lengths are known.
 func BucketsOf(params []Local, numels []int64) ([]Bucket, error) {
 	list := make([]Bucket, len(numels))
+	params = Trained(params)
 	b := 0
 	for i := len(params) - 1; i >= 0; i-- {
 		if b == len(list) {

@@ -33,6 +33,7 @@ func NewContents(src formats.Source) (*Contents, error) {
 		c.types[t.Name] = t.DType
 		if strings.HasPrefix(t.Name, formats.Model) {
 			switch {
+			case formats.IsBuffer(strings.TrimPrefix(t.Name, formats.Model)): // f32 always
 			case c.DType == "":
 				c.DType = t.DType
 			case c.DType != t.DType:
@@ -51,6 +52,9 @@ func NewContents(src formats.Source) (*Contents, error) {
 	}
 	found := 0
 	for _, t := range formats.Expected(src.Info().Model) {
+		if formats.IsBuffer(t.Name) {
+			continue
+		}
 		for _, prefix := range []string{formats.ExpAvg, formats.ExpSq} {
 			switch c.types[prefix+t.Name] {
 			case "F32":
@@ -66,6 +70,14 @@ func NewContents(src formats.Source) (*Contents, error) {
 		c.Notes = append(c.Notes, "some parameters have no moments: the optimizer's state is left out")
 	}
 	return c, nil
+}
+
+// ValueType is the type of a value: buffers are f32 whatever the parameters are.
+func (c *Contents) ValueType(name string) string {
+	if formats.IsBuffer(name) {
+		return "F32"
+	}
+	return c.DType
 }
 
 // stored is the name and type behind a kind of tensor; masters of f32 values, or

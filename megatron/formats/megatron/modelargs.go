@@ -148,6 +148,23 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 	d.Set("moe_router_enable_expert_bias", e.ExpertBias)
 	d.Set("moe_shared_expert_intermediate_size", orNone(e.SharedFFN))
 	d.Set("moe_shared_expert_gate", e.SharedGate)
+	d.Set("moe_router_num_groups", orNone(e.NumGroups))
+	d.Set("moe_router_group_topk", orNone(e.GroupTopK))
+	d.Set("moe_router_bias_update_rate", e.BiasUpdateRate)
+	d.Set("moe_apply_probs_on_input", e.ProbsOnInput)
+	d.Set("moe_token_dispatcher_type", e.Dispatcher)
+	d.Set("moe_token_drop_policy", e.DropPolicy)
+	d.Set("moe_pad_expert_input_to_capacity", e.PadToCapacity)
+	for name, v := range map[string]float64{"moe_router_topk_scaling_factor": e.ScalingFactor, "moe_z_loss_coeff": e.ZLossCoeff,
+		"moe_input_jitter_eps": e.JitterEps, "moe_expert_capacity_factor": e.CapacityFactor} {
+		if d.Set(name, nil); v != 0 {
+			d.Set(name, v)
+		}
+	}
+	if d.Set("moe_router_dtype", nil); e.RouterDtype != "" {
+		d.Set("moe_router_dtype", e.RouterDtype)
+	}
+	balancingArgs(d, e)
 	list, all := pattern(e.Layers)
 	if d.Set("moe_layer_freq", int64(1)); !all {
 		d.Set("moe_layer_freq", list)
@@ -162,6 +179,24 @@ func pattern(layers []bool) (list *pickle.List, all bool) {
 		list.Items = append(list.Items, map[bool]int64{true: 1}[on])
 	}
 	return list, all
+}
+
+// balancingArgs says one kind of balancing plainly, several as lists.
+func balancingArgs(d *pickle.Dict, e *spec.Experts) {
+	if len(e.Balancing) == 1 && len(e.AuxLossCoeff) == 1 {
+		d.Set("moe_router_load_balancing_type", e.Balancing[0])
+		d.Set("moe_aux_loss_coeff", e.AuxLossCoeff[0])
+		return
+	}
+	kinds, coefficients := &pickle.List{}, &pickle.List{}
+	for i, kind := range e.Balancing {
+		kinds.Items = append(kinds.Items, kind)
+		if i < len(e.AuxLossCoeff) {
+			coefficients.Items = append(coefficients.Items, e.AuxLossCoeff[i])
+		}
+	}
+	d.Set("moe_router_load_balancing_type", kinds)
+	d.Set("moe_aux_loss_coeff", coefficients)
 }
 
 // scalar is an f32 tensor of one element.

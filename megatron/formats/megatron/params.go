@@ -2,6 +2,7 @@ package megatron
 
 import (
 	"fmt"
+	"slices"
 
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/pickle"
@@ -14,13 +15,18 @@ type Group struct {
 	Params        []Local
 }
 
+// Trained are the tensors that an optimizer has states of.
+func Trained(params []Local) []Local {
+	return slices.DeleteFunc(slices.Clone(params), func(p Local) bool { return formats.IsBuffer(p.Name) })
+}
+
 // Groups sorts parameters, in state dict order, into the groups of one
 // optimizer, or of two (dense, experts) where apart is set.
 func Groups(params []Local, apart bool) [][]Group {
 	pick := func(decay, expert bool) Group {
 		g := Group{Decay: decay, Expert: expert}
 		for _, p := range params {
-			if (len(p.Shape) > 1) == decay && (p.Expert && apart) == expert {
+			if (len(p.Shape) > 1) == decay && (p.Expert && apart) == expert && !formats.IsBuffer(p.Name) {
 				g.Params = append(g.Params, p)
 			}
 		}
@@ -58,7 +64,7 @@ func MatchGroups(stored []pickle.Value, params []Local) ([]Group, error) {
 		a := Args{d}
 		g := Group{Decay: a.Float("wd_mult", 1) != 0, Expert: a.Bool("is_expert_parallel")}
 		for _, p := range params {
-			if (len(p.Shape) > 1) == g.Decay && (!rates || formats.IsVocabulary(p.Name) == a.Bool("is_decoupled_lr")) {
+			if (len(p.Shape) > 1) == g.Decay && !formats.IsBuffer(p.Name) && (!rates || formats.IsVocabulary(p.Name) == a.Bool("is_decoupled_lr")) {
 				g.Params = append(g.Params, p)
 			}
 		}

@@ -110,7 +110,7 @@ func (w *writer) save(path string, root pickle.Value) error {
 func (w *writer) stateDict(list []megatron.Local, last bool) *pickle.Dict {
 	d := &pickle.Dict{Class: "collections.OrderedDict"}
 	for i, p := range list {
-		d.Pairs = append(d.Pairs, pickle.Pair{Key: p.Key, Value: w.contents.Tensor(formats.Model, p, w.contents.DType)})
+		d.Pairs = append(d.Pairs, pickle.Pair{Key: p.Key, Value: w.contents.Tensor(formats.Model, p, w.contents.ValueType(p.Name))})
 		module := moduleOf(p.Key)
 		if p.Linear && (i+1 == len(list) || moduleOf(list[i+1].Key) != module) {
 			d.Pairs = append(d.Pairs, pickle.Pair{Key: module + extraState, Value: nil})

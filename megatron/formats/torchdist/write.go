@@ -186,11 +186,11 @@ func (f *distcp) parameter(p megatron.Local) {
 		return // the last stage's copy
 	}
 	layer, expert, rest := megatron.Split(p.Name)
-	f.tensor(formats.Model, "", p, w.contents.DType)
+	f.tensor(formats.Model, "", p, w.contents.ValueType(p.Name))
 	if p.Linear && layer != megatron.None && strings.HasSuffix(rest, ".weight") {
 		f.extraState(layer, expert, strings.TrimSuffix(rest, "weight"))
 	}
-	if !w.contents.Optimizer {
+	if !w.contents.Optimizer || formats.IsBuffer(p.Name) {
 		return
 	}
 	states := []struct{ prefix, key string }{{formats.ExpAvg, "optimizer.state.exp_avg."}, {formats.ExpSq, "optimizer.state.exp_avg_sq."}}
