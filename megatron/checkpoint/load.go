@@ -112,7 +112,7 @@ func LoadSource(src formats.Source, tensors []mpu.Stored, dev *device.Device, o 
 func loadFrom(src formats.Source, tensors []mpu.Stored, dev *device.Device, o LoadOptions, touched map[string]bool) (State, Report, error) {
 	info := src.Info()
 	report := Report{Folder: info.Path, Iteration: src.State().Iteration, Notes: info.Notes}
-	found, err := match(src.Tensors(), tensors, o, touched, &report)
+	found, err := match(src.State(), src.Tensors(), tensors, o, touched, &report)
 	if err != nil {
 		return State{}, Report{}, fmt.Errorf("checkpoint: %s: %w", info.Path, err)
 	}
@@ -131,7 +131,7 @@ func loadFrom(src formats.Source, tensors []mpu.Stored, dev *device.Device, o Lo
 
 // match finds each wanted tensor among those stored, nil where its absence is
 // waived, before anything is read. All that does not fit is one error.
-func match(stored []formats.Tensor, tensors []mpu.Stored, o LoadOptions, touched map[string]bool, report *Report) ([]*formats.Tensor, error) {
+func match(state State, stored []formats.Tensor, tensors []mpu.Stored, o LoadOptions, touched map[string]bool, report *Report) ([]*formats.Tensor, error) {
 	byName := map[string]*formats.Tensor{}
 	for i := range stored {
 		byName[stored[i].Name] = &stored[i]
@@ -142,7 +142,7 @@ func match(stored []formats.Tensor, tensors []mpu.Stored, o LoadOptions, touched
 	for i, t := range tensors {
 		have := byName[t.Name]
 		wanted[t.Name] = true
-		if have == nil && o.AllowMissing != nil && o.AllowMissing(&m.State, t.Name) && !touched[t.Name] {
+		if have == nil && o.AllowMissing != nil && o.AllowMissing(&state, t.Name) && !touched[t.Name] {
 			report.Missing = append(report.Missing, t.Name)
 			continue
 		}

@@ -375,11 +375,6 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 	return r.device.Sync()
 }
 
-// reinterpreting are the settings that give weights of the same shapes another
-// meaning (Megatron's check_checkpoint_args).
-var reinterpreting = []string{"NumLayers", "NumAttentionHeads", "NumQueryGroups", "KVChannels", "Position", "RotaryBase", "RotaryPercent", "RotaryInterleaved",
-	"RotaryInterpolation", "RopeScaling", "NoRopeFreq", "Normalization", "NormOnePlus", "NormAfter", "QKNorm", "QKNormWhole", "SoftmaxScale", "EmbedNorm", "Activation", "Tied", "LinearBias", "QKVBias"}
-
 // sameModel refuses weights of another model, unless --finetune asks for them.
 func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error {
 	if r.Config.Checkpoint.Finetune {
@@ -394,30 +389,15 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
 		}
 	}
-	var saved struct{ Model *spec.Model } // what a checkpoint does not say, written before there was such a setting, is zero
-	if json.Unmarshal(state.Config, &saved) != nil || saved.Model == nil {
+	var before struct{ Model *spec.Model }
+	if json.Unmarshal(state.Config, &before) != nil || before.Model == nil {
 		return nil // another program's
 	}
-	before, err1 := object(saved.Model)
-	now, err2 := object(&r.Config.Model)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	maps.DeleteFunc(now, func(name string, _ any) bool { return !slices.Contains(reinterpreting, name) })
-	if list := differences("", before, now); len(list) > 0 {
+	if list := before.Model.Differs(&r.Config.Model); len(list) > 0 {
 		return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
 			report.Folder, strings.Join(list, ", "))
 	}
 	return nil
-}
-
-// object is a model as JSON's names and values.
-func object(m *spec.Model) (fields map[string]any, err error) {
-	text, err := json.Marshal(m)
-	if err == nil {
-		err = json.Unmarshal(text, &fields)
-	}
-	return fields, fault.With(fault.Internal, err)
 }
 
 // parameterNames are those of the whole model, whatever ranks hold them.
