@@ -112,8 +112,8 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	return s.told(r, report, err)
 }
 
-// settled waits until a save under way no longer reads the tensors.
-func (s *saver) settled() {
+// awaitTensors waits until a save under way no longer reads the tensors.
+func (s *saver) awaitTensors() {
 	if s.pending != nil {
 		s.pending.Copied()
 	}
@@ -174,7 +174,7 @@ func (s *saver) finish(ctx context.Context, r *Run) error {
 func (r *Run) restore() error {
 	c := &r.Config.Checkpoint
 	r.saver = &saver{saved: -1}
-	r.Engine.Settled = r.saver.settled
+	r.Engine.Settled = r.saver.awaitTensors
 	dir, finetune, err := r.source()
 	if err != nil {
 		return err
