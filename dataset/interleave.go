@@ -49,7 +49,7 @@ type interleaver struct {
 	candidates []runner
 	calendar   [pages]int32
 	height     float64
-	values     []float64       // settle's
+	values     []float64       // sortLanes's
 	order      [2 * many]int64 // best's
 	taken      []int64         // by member
 }
@@ -90,7 +90,7 @@ func newInterleaver(shares []float64, left, counts []int64) *interleaver {
 // run fills the arrays from step t on: member and number within the member of
 // every sample.
 func (v *interleaver) run(t int64, member []int16, number []int64) {
-	v.settle(t)
+	v.sortLanes(t)
 	for i := range member {
 		member[i], number[i] = v.step(t + int64(i))
 	}
@@ -100,13 +100,13 @@ func (v *interleaver) run(t int64, member []int16, number []int64) {
 func (v *interleaver) step(t int64) (member int16, number int64) {
 	if v.calendar[t%pages] >= 0 {
 		if v.turn(t); len(v.candidates) > many {
-			v.settle(t)
+			v.sortLanes(t)
 		}
 	}
 	at := float64(max(t, 1))
 	best, behind := v.best(at)
 	for behind < v.height {
-		v.settle(t)
+		v.sortLanes(t)
 		best, behind = v.best(at)
 	}
 	r := &v.candidates[best]
@@ -224,9 +224,9 @@ func (v *interleaver) turn(t int64) {
 	}
 }
 
-// settle sets the height to a value near the largest at step t and sorts all
+// sortLanes sets the height to a value near the largest at step t and sorts all
 // lanes by it.
-func (v *interleaver) settle(t int64) {
+func (v *interleaver) sortLanes(t int64) {
 	at := float64(max(t, 1))
 	v.values = v.values[:0]
 	for i := range v.lanes {

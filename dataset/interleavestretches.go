@@ -53,7 +53,7 @@ func interleaveIn(parts int64, shares []float64, left []int64, member []int16, n
 	counts := ends[0] // the true ones before the stretch that comes next
 	for p := int64(1); p < count; p++ {
 		end, v := begin(p+1), newInterleaver(shares, left, counts)
-		v.settle(begin(p))
+		v.sortLanes(begin(p))
 		at := v.correct(begin(p), guesses[p], member[:end], number[:end])
 		again += at - begin(p)
 		if counts = ends[p]; at == end {

@@ -55,7 +55,7 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 	}
 	whole := a
 	whole.Hidden, whole.DHidden = hidden, dhidden
-	if err := l.chunks(d, whole); err != nil {
+	if err := l.blocks(d, whole); err != nil {
 		return err
 	}
 	if l.region.Cut() && a.DHidden.Given() {
@@ -64,8 +64,8 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 	return nil
 }
 
-// chunks works on all tokens, a few rows of logits at a time.
-func (l *VocabParallelHead) chunks(d *device.Device, a LossArgs) error {
+// blocks works on all tokens, a few rows of logits at a time.
+func (l *VocabParallelHead) blocks(d *device.Device, a LossArgs) error {
 	tokens := a.Hidden.Shape[0]
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
@@ -79,7 +79,7 @@ func (l *VocabParallelHead) chunks(d *device.Device, a LossArgs) error {
 	for at := int64(0); at < tokens; at += size {
 		n := min(size, tokens-at)
 		cut := func(t Tensor) Tensor { return t.Slice(0, at, n) }
-		c := chunk{
+		c := block{
 			hidden: cut(a.Hidden), labels: cut(a.Labels), loss: cut(a.Loss), scale: a.Scale,
 			logits: logits.Slice(0, 0, n), grad: grad.Slice(0, 0, n),
 			stats: stats.Reshape(3*size).Slice(0, 0, 3*n).Reshape(3, n),
@@ -87,25 +87,25 @@ func (l *VocabParallelHead) chunks(d *device.Device, a LossArgs) error {
 		if a.DHidden.Given() {
 			c.dhidden, c.weight = cut(a.DHidden), cut(a.Weight)
 		}
-		if err := l.chunk(d, c); err != nil {
+		if err := l.block(d, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// chunk is a few tokens on their way through the head.
-type chunk struct {
+// block is a few tokens on their way through the head.
+type block struct {
 	hidden, labels, loss, logits, grad Tensor
 	stats                              Tensor // [3, rows]: max, sum, target
 	dhidden, weight, scale             Tensor
 }
 
-func (c *chunk) max() Tensor    { return c.stats.At(0) }
-func (c *chunk) sum() Tensor    { return c.stats.At(1) }
-func (c *chunk) target() Tensor { return c.stats.At(2) }
+func (c *block) max() Tensor    { return c.stats.At(0) }
+func (c *block) sum() Tensor    { return c.stats.At(1) }
+func (c *block) target() Tensor { return c.stats.At(2) }
 
-func (l *VocabParallelHead) chunk(d *device.Device, c chunk) error {
+func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1})
 	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})
 	if err := l.combine(d, &c); err != nil {
@@ -119,7 +119,7 @@ func (l *VocabParallelHead) chunk(d *device.Device, c chunk) error {
 		Weight: c.weight, Scale: c.scale, Start: l.Start, Columns: l.Columns})
 	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value})
 	var summing comm.Work
-	if l.region.Size() > 1 && !l.region.Cut() { // else all chunks are summed as one
+	if l.region.Size() > 1 && !l.region.Cut() { // else all blocks are summed as one
 		summing = CopyToRegionBackward(l.region, c.dhidden)
 	}
 	weightGradient(d, l.Weight, c.grad, c.hidden)
@@ -130,7 +130,7 @@ func (l *VocabParallelHead) chunk(d *device.Device, c chunk) error {
 // log Σ exp(x) of a rank's columns stands for them all: the softmax's statistics
 // of those few numbers, one a rank, are the statistics of the whole row. So one
 // gather of two numbers a token does. A rank without columns gives log 0.
-func (l *VocabParallelHead) combine(d *device.Device, c *chunk) error {
+func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 	if l.region.Size() == 1 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
@@ -14,12 +15,21 @@ import (
 
 var equal = slices.Equal[[]int64]
 
+// maxCount is more iterations, or samples, than a run can take.
+const maxCount = 1 << 50
+
 // check believes nothing of a manifest: after it every name, index, box and
 // stretch can be used as it stands.
 func (m *Manifest) check() error {
 	s := m.State
 	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 || s.SkippedTrain < 0 {
 		return fmt.Errorf("a count of the state is negative: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+	}
+	if s.Iteration > maxCount || s.ConsumedTrain > maxCount || s.ConsumedValid > maxCount || s.SkippedTrain > maxCount {
+		return fmt.Errorf("a count of the state is beyond any run: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+	}
+	if c := bytes.TrimSpace(s.Config); len(c) > 0 && c[0] != '{' {
+		return fmt.Errorf("the run's config is no object: %.20s", c)
 	}
 	names := map[string]bool{}
 	for _, f := range m.Files {

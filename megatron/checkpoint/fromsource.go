@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"fmt"
 	"runtime"
 
 	"monotron/csrc/device"
@@ -10,26 +9,9 @@ import (
 	"monotron/mpu"
 )
 
-// LoadSource is Load from an open checkpoint of any format: each tensor of this
-// rank is filled from the boxes that its pieces name. Reading goes ahead of
-// writing to the device on several goroutines.
-func LoadSource(src formats.Source, tensors []mpu.Stored, dev *device.Device, o LoadOptions) (State, Report, error) {
-	info := src.Info()
-	report := Report{Folder: info.Path, Iteration: src.State().Iteration, Notes: info.Notes}
-	list := src.Tensors()
-	m := &Manifest{Tensors: make([]Tensor, len(list))}
-	for i, t := range list {
-		m.Tensors[i] = Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
-	}
-	for _, t := range tensors {
-		if err := checkStored(t); err != nil {
-			return State{}, Report{}, err
-		}
-	}
-	found, err := match(m, tensors, o, nil, &report)
-	if err != nil {
-		return State{}, Report{}, fmt.Errorf("%s: %w", info.Path, err)
-	}
+// fillByBoxes fills each tensor of this rank from the boxes that its pieces name. Reading
+// goes ahead of writing to the device on several goroutines.
+func fillByBoxes(src formats.Source, found []*formats.Tensor, tensors []mpu.Stored, dev *device.Device, report *Report, _ map[string]bool) error {
 	var work []transfer
 	for i, t := range tensors {
 		if found[i] == nil {
@@ -38,16 +20,10 @@ func LoadSource(src formats.Source, tensors []mpu.Stored, dev *device.Device, o 
 		work = append(work, transfers(found[i], t)...)
 		report.Restored = append(report.Restored, t.Name)
 	}
-	if err := move(src, work, dev); err != nil {
-		return State{}, Report{}, err
-	}
 	for _, w := range work {
 		report.Bytes += w.box.Len() * formats.Width(w.from)
 	}
-	if err := dev.Sync(); err != nil {
-		return State{}, Report{}, fmt.Errorf("checkpoint: writing tensors to the device: %w", err)
-	}
-	return src.State(), report, nil
+	return move(src, work, dev)
 }
 
 // transfer is a box of a stored tensor and its place on the device.
@@ -59,7 +35,7 @@ type transfer struct {
 }
 
 // transfers cuts a tensor's pieces into boxes of whole rows of about a chunk.
-func transfers(have *Tensor, t mpu.Stored) []transfer {
+func transfers(have *formats.Tensor, t mpu.Stored) []transfer {
 	var list []transfer
 	flat := t.Tensor.Reshape(t.Tensor.Len())
 	for _, p := range t.Pieces {

@@ -7,6 +7,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/formats"
 	"monotron/mpu"
 )
 
@@ -91,40 +92,57 @@ func loadEntry(e Entry, tensors []mpu.Stored, dev *device.Device, o LoadOptions,
 		return State{}, Report{}, err
 	}
 	defer f.Close()
-	report := Report{Folder: e.Path, Iteration: e.Iteration}
-	found, err := match(f.Manifest, tensors, o, touched, &report)
-	if err != nil {
-		return State{}, Report{}, fmt.Errorf("checkpoint: %s: %w", e.Path, err)
-	}
-	r := restorer{folder: f, dev: dev, report: &report, touched: touched}
-	for i, t := range tensors {
-		if found[i] != nil {
-			r.add(found[i], t)
+	src := newSource(f)
+	defer src.Close()
+	return loadFrom(src, tensors, dev, o, touched)
+}
+
+// LoadSource is Load from an open checkpoint of any format.
+func LoadSource(src formats.Source, tensors []mpu.Stored, dev *device.Device, o LoadOptions) (State, Report, error) {
+	for _, t := range tensors {
+		if err := checkStored(t); err != nil {
+			return State{}, Report{}, err
 		}
 	}
-	if err := r.run(); err != nil {
+	return loadFrom(src, tensors, dev, o, map[string]bool{})
+}
+
+// loadFrom is the one way from a checkpoint to tensors: what is there and fits, then its
+// bytes, which native files bring by themselves and others box by box.
+func loadFrom(src formats.Source, tensors []mpu.Stored, dev *device.Device, o LoadOptions, touched map[string]bool) (State, Report, error) {
+	info := src.Info()
+	report := Report{Folder: info.Path, Iteration: src.State().Iteration, Notes: info.Notes}
+	found, err := match(src.State(), src.Tensors(), tensors, o, touched, &report)
+	if err != nil {
+		return State{}, Report{}, fmt.Errorf("checkpoint: %s: %w", info.Path, err)
+	}
+	fill := fillByBoxes
+	if _, native := src.(*source); native {
+		fill = fillByPieces
+	}
+	if err := fill(src, found, tensors, dev, &report, touched); err != nil {
 		return State{}, Report{}, err
 	}
 	if err := dev.Sync(); err != nil {
 		return State{}, Report{}, fmt.Errorf("checkpoint: writing tensors to the device: %w", err)
 	}
-	return f.Manifest.State, report, nil
+	return src.State(), report, nil
 }
 
-// match finds each wanted tensor in the manifest, nil where its absence is
+// match finds each wanted tensor among those stored, nil where its absence is
 // waived, before anything is read. All that does not fit is one error.
-func match(m *Manifest, tensors []mpu.Stored, o LoadOptions, touched map[string]bool, report *Report) ([]*Tensor, error) {
-	byName := map[string]*Tensor{}
-	for i := range m.Tensors {
-		byName[m.Tensors[i].Name] = &m.Tensors[i]
+func match(state State, stored []formats.Tensor, tensors []mpu.Stored, o LoadOptions, touched map[string]bool, report *Report) ([]*formats.Tensor, error) {
+	byName := map[string]*formats.Tensor{}
+	for i := range stored {
+		byName[stored[i].Name] = &stored[i]
 	}
-	found := make([]*Tensor, len(tensors))
+	found := make([]*formats.Tensor, len(tensors))
 	wanted := map[string]bool{}
 	var wrong []string
 	for i, t := range tensors {
 		have := byName[t.Name]
 		wanted[t.Name] = true
-		if have == nil && o.AllowMissing != nil && o.AllowMissing(&m.State, t.Name) && !touched[t.Name] {
+		if have == nil && o.AllowMissing != nil && o.AllowMissing(&state, t.Name) && !touched[t.Name] {
 			report.Missing = append(report.Missing, t.Name)
 			continue
 		}
@@ -139,9 +157,9 @@ func match(m *Manifest, tensors []mpu.Stored, o LoadOptions, touched map[string]
 			wrong = append(wrong, fmt.Sprintf("tensor %q %s", t.Name, why))
 		}
 	}
-	for i := range m.Tensors {
-		if !wanted[m.Tensors[i].Name] {
-			report.Extra = append(report.Extra, m.Tensors[i].Name)
+	for _, t := range stored {
+		if !wanted[t.Name] {
+			report.Extra = append(report.Extra, t.Name)
 		}
 	}
 	if len(wrong) > 0 {
@@ -152,7 +170,7 @@ func match(m *Manifest, tensors []mpu.Stored, o LoadOptions, touched map[string]
 
 // misfit says why a stored tensor cannot fill t; empty where it can. converts
 // tells whether only the float type differs.
-func misfit(have *Tensor, t mpu.Stored) (why string, converts bool) {
+func misfit(have *formats.Tensor, t mpu.Stored) (why string, converts bool) {
 	want := dtypeName[t.Tensor.DType]
 	switch {
 	case have == nil:

@@ -28,6 +28,19 @@ type restorer struct {
 	touched map[string]bool
 }
 
+// fillByPieces fills the tensors of this rank from the pieces of a native checkpoint's
+// files. touched names those that were written to, also when it ends with an error.
+func fillByPieces(src formats.Source, found []*formats.Tensor, tensors []mpu.Stored, dev *device.Device, report *Report, touched map[string]bool) error {
+	s := src.(*source)
+	r := restorer{folder: s.folder, dev: dev, report: report, touched: touched}
+	for i, t := range tensors {
+		if found[i] != nil {
+			r.add(s.index[t.Name], t)
+		}
+	}
+	return r.run()
+}
+
 // add lists the stored pieces that share elements with those of t, in spans.
 func (r *restorer) add(have *Tensor, t mpu.Stored) {
 	flat := t.Tensor.Reshape(t.Tensor.Len())

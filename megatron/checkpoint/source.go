@@ -42,7 +42,8 @@ func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{folder: f, index: map[string]*Tensor{}, checks: map[*Tensor][]*checked{}}
+	f.picks = true
+	s := newSource(f)
 	var c RunConfig
 	if len(f.Manifest.State.Config) > 0 {
 		if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
@@ -50,14 +51,19 @@ func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
 			return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
 		}
 	}
-	s.info = formats.Info{Format: formats.Native, Path: f.Path, Model: &c.Model, SeqLength: c.SeqLength}
-	f.picks = true
+	s.info.Model, s.info.SeqLength = &c.Model, c.SeqLength
+	return s, nil
+}
+
+func newSource(f *Folder) *source {
+	s := &source{folder: f, index: map[string]*Tensor{}, checks: map[*Tensor][]*checked{}}
+	s.info = formats.Info{Format: formats.Native, Path: f.Path}
 	for i := range f.Manifest.Tensors {
 		t := &f.Manifest.Tensors[i]
 		s.index[t.Name] = t
 		s.list = append(s.list, formats.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape})
 	}
-	return s, nil
+	return s
 }
 
 func (s *source) Info() formats.Info        { return s.info }

@@ -57,7 +57,7 @@ func (e *Engine) runGraphs(micros []*Micro, r *Result) error {
 // GraphNews are lines for the log, each told once: what became of the graphs.
 func (e *Engine) GraphNews() (lines []string) {
 	if g := e.graphs; g != nil {
-		g.settle()
+		g.tell()
 		lines, g.news = g.news, nil
 	}
 	return lines

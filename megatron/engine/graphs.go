@@ -41,8 +41,8 @@ func (g *graphs) suits(micros []*Micro) bool {
 	return true
 }
 
-// settle notes what became of the graphs, once that is known.
-func (g *graphs) settle() {
+// tell notes what became of the graphs, once that is known.
+func (g *graphs) tell() {
 	micro, update := g.micro, g.update
 	switch {
 	case g.told:

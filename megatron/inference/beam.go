@@ -58,7 +58,7 @@ func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 		var parents []int
 		running, parents, ended = o.advance(o.expand(prompt, running, logits), running)
 		finished = best(append(finished, ended...), o.Beams)
-		if o.settled(running, finished, n) {
+		if o.done(running, finished, n) {
 			return finished, nil
 		}
 		s.reorder(pad(parents, o.Beams))
@@ -115,8 +115,8 @@ func (o *BeamOptions) finish(ids []int32, sum float64) Beam {
 	return Beam{ids, sum / math.Pow(float64(len(ids)), o.LengthPenalty)}
 }
 
-// settled tells whether no running sequence can still matter after n tokens.
-func (o *BeamOptions) settled(running []hypothesis, finished []Beam, n int) bool {
+// done tells whether no running sequence can still matter after n tokens.
+func (o *BeamOptions) done(running []hypothesis, finished []Beam, n int) bool {
 	if len(running) == 0 {
 		return true
 	}

@@ -57,7 +57,7 @@ type layerSaved struct {
 }
 
 // forward sets y = layer(x), keeping in scope s what backward needs. Without a y
-// it makes only what is kept: the end of a recomputed chunk, whose output the
+// it makes only what is kept: the end of a recomputed segment, whose output the
 // first time gave.
 func (l *layer) forward(p *Pass, s *device.Scope, y, x Tensor) (saved *layerSaved, err error) {
 	saved = &layerSaved{scope: s, middle: s.Like(x)}

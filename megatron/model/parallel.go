@@ -12,7 +12,7 @@ import (
 type Parallel struct {
 	TP               *comm.Group // ranks that share each layer
 	SequenceParallel bool        // outside the cut layers each holds its stretch of positions
-	DistributeSaved  bool        // inputs kept of recomputed chunks are cut over TP (--distribute-saved-activations); not those from another stage
+	DistributeSaved  bool        // inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from another stage
 
 	// Embedding joins this rank with the rank of the same tensor-parallel number
 	// that holds the other copy of a tied table: the first stage's, where the

@@ -21,7 +21,7 @@ type Forget struct {
 // Recompute is activation recomputation (Korthikanti et al., arXiv 2205.05198).
 type Recompute struct {
 	Granularity string   // "", "selective", "full"
-	Method      string   // of full: "uniform" (chunks of NumLayers), "block" (the first NumLayers)
+	Method      string   // of full: "uniform" (segments of NumLayers), "block" (the first NumLayers)
 	NumLayers   int      // --recompute-num-layers
 	Modules     []string // of selective: core_attn, mlp, layernorm
 }
@@ -50,19 +50,19 @@ func (r Recompute) forget() (f Forget, err error) {
 	return f, nil
 }
 
-// chunk is a run of layers [from, to) of a stage; a recomputed one keeps only
+// segment is a run of layers [from, to) of a stage; a recomputed one keeps only
 // its input.
-type chunk struct {
+type segment struct {
 	from, to int
 	again    bool
 	cut      bool // the input is kept in pieces over the tensor-parallel ranks
 }
 
-// chunks cuts a stage's layers; distribute: see Parallel.DistributeSaved.
-func (r Recompute) chunks(layers int, distribute bool) []chunk {
-	var cs []chunk
+// segments cuts a stage's layers; distribute: see Parallel.DistributeSaved.
+func (r Recompute) segments(layers int, distribute bool) []segment {
+	var cs []segment
 	for at := 0; at < layers; {
-		c := chunk{from: at, to: at + 1}
+		c := segment{from: at, to: at + 1}
 		if r.Granularity == "full" {
 			c.again = r.Method == "uniform" || at < r.NumLayers
 			if r.Method == "uniform" {

@@ -9,8 +9,8 @@ import (
 
 // Saved is what one micro-batch's backward needs.
 type Saved struct {
-	bounds    *device.Scope // inputs of the chunks and what goes out
-	inputs    []kept        // by layer; none inside a recomputed chunk
+	bounds    *device.Scope // inputs of the segments and what goes out
+	inputs    []kept        // by layer; none inside a recomputed segment
 	embedding *embeddingSaved
 	layers    []*layerSaved
 	head      *headSaved
@@ -36,8 +36,8 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range s.chunks {
-		if x, err = s.forwardChunk(p, saved, c, x); err != nil {
+	for _, c := range s.segments {
+		if x, err = s.forwardSegment(p, saved, c, x); err != nil {
 			return nil, err
 		}
 	}
@@ -66,9 +66,9 @@ func (s *Stage) enter(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
 	return x, nil
 }
 
-// forwardChunk runs layers; where they will be recomputed, or no backward
-// follows, only the chunk's output stays.
-func (s *Stage) forwardChunk(p *Pass, saved *Saved, c chunk, x Tensor) (Tensor, error) {
+// forwardSegment runs layers; where they will be recomputed, or no backward
+// follows, only the segment's output stays.
+func (s *Stage) forwardSegment(p *Pass, saved *Saved, c segment, x Tensor) (Tensor, error) {
 	first := x
 	for i := c.from; i < c.to; i++ {
 		saved.inputs[i] = kept{whole: x}
@@ -154,8 +154,8 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 	if s.embedding != nil || len(s.layers) > 1 {
 		d = [2]Tensor{tmp.Like(dy), tmp.Like(dy)}
 	}
-	for k := len(s.chunks) - 1; k >= 0; k-- {
-		c := s.chunks[k]
+	for k := len(s.segments) - 1; k >= 0; k-- {
+		c := s.segments[k]
 		if err := s.recall(p, tmp, saved, c); err != nil {
 			return err
 		}
@@ -220,9 +220,9 @@ func (s *Stage) leave(p *Pass, saved *Saved, dy Tensor) error {
 	return nil
 }
 
-// recall runs a forgotten chunk forward again, this time keeping everything; its
+// recall runs a forgotten segment forward again, this time keeping everything; its
 // output, which nobody reads now, is not made: a product and a sum over ranks less.
-func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c chunk) error {
+func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c segment) error {
 	if !c.again {
 		return nil
 	}

@@ -31,7 +31,7 @@ type Stage struct {
 	finalNorm *norm // nil: activations go to another stage
 	head      *mpu.VocabParallelHead
 	output    *mpu.Param // the head's own table: untied, or a copy of a tied one; nil: the embedding's
-	chunks    []chunk
+	segments  []segment
 	uses      units
 }
 
@@ -56,7 +56,7 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	if _, err := activations.Of(c.Model.Activation); err != nil {
 		return nil, fault.With(fault.Usage, err)
 	}
-	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), chunks: c.Recompute.chunks(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
+	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), segments: c.Recompute.segments(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
 	if c.Embedding {
 		s.embedding = newEmbedding(c.Model, p)
 		s.uses.embedding = s.embedding.params()

@@ -23,11 +23,11 @@ func (o *Optimizer) gatherAll() error {
 	if slices.ContainsFunc(o.families, (*family).gathersLate) {
 		return nil
 	}
-	return o.settle()
+	return o.awaitGathers()
 }
 
-// settle waits until all values are there that are on their way.
-func (o *Optimizer) settle() error {
+// awaitGathers waits until all values are there that are on their way.
+func (o *Optimizer) awaitGathers() error {
 	for _, b := range slices.Backward(o.buckets) {
 		if err := b.arrived(); err != nil {
 			return err

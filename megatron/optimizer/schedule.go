@@ -137,7 +137,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 		return nil, fault.Errorf(fault.Usage, "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
 	}
 	var problems []error
-	settle := func(what string, same bool, mine, saved any, take func()) {
+	reconcile := func(what string, same bool, mine, saved any, take func()) {
 		switch {
 		case same:
 		case override:
@@ -149,15 +149,15 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 			problems = append(problems, fmt.Errorf("%s: %v now, %v in the checkpoint", what, mine, saved))
 		}
 	}
-	settle("learning rate", p.MaxLR == st.MaxLR, p.MaxLR, st.MaxLR, func() { p.MaxLR = st.MaxLR })
-	settle("minimum learning rate", p.MinLR == st.MinLR, p.MinLR, st.MinLR, func() { p.MinLR = st.MinLR })
-	settle("warm-up samples", p.WarmupSamples == st.WarmupSamples, p.WarmupSamples, st.WarmupSamples, func() { p.WarmupSamples = st.WarmupSamples })
-	settle("decay samples", p.DecaySamples == st.DecaySamples || constant(p.Style, st.Style), p.DecaySamples, st.DecaySamples, func() { p.DecaySamples = st.DecaySamples })
-	settle("decay style", p.Style == st.Style, p.Style, st.Style, func() { p.Style = st.Style })
-	settle("start weight decay", p.StartWD == st.StartWD, p.StartWD, st.StartWD, func() { p.StartWD = st.StartWD })
-	settle("end weight decay", p.EndWD == st.EndWD, p.EndWD, st.EndWD, func() { p.EndWD = st.EndWD })
-	settle("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
-	settle("weight decay style", p.WDStyle == st.WDStyle, p.WDStyle, st.WDStyle, func() { p.WDStyle = st.WDStyle })
+	reconcile("learning rate", p.MaxLR == st.MaxLR, p.MaxLR, st.MaxLR, func() { p.MaxLR = st.MaxLR })
+	reconcile("minimum learning rate", p.MinLR == st.MinLR, p.MinLR, st.MinLR, func() { p.MinLR = st.MinLR })
+	reconcile("warm-up samples", p.WarmupSamples == st.WarmupSamples, p.WarmupSamples, st.WarmupSamples, func() { p.WarmupSamples = st.WarmupSamples })
+	reconcile("decay samples", p.DecaySamples == st.DecaySamples || constant(p.Style, st.Style), p.DecaySamples, st.DecaySamples, func() { p.DecaySamples = st.DecaySamples })
+	reconcile("decay style", p.Style == st.Style, p.Style, st.Style, func() { p.Style = st.Style })
+	reconcile("start weight decay", p.StartWD == st.StartWD, p.StartWD, st.StartWD, func() { p.StartWD = st.StartWD })
+	reconcile("end weight decay", p.EndWD == st.EndWD, p.EndWD, st.EndWD, func() { p.EndWD = st.EndWD })
+	reconcile("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
+	reconcile("weight decay style", p.WDStyle == st.WDStyle, p.WDStyle, st.WDStyle, func() { p.WDStyle = st.WDStyle })
 	if len(problems) > 0 {
 		return nil, fault.With(fault.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to go on with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))
 	}

@@ -19,7 +19,7 @@ const (
 // data-parallel ranks write some each, or under ZeRO-3 this rank's shards. It
 // waits for values on their way; when they do not come, the next collective says why.
 func (o *Optimizer) Weights() []mpu.Stored {
-	_ = o.settle()
+	_ = o.awaitGathers()
 	var all []mpu.Stored
 	mine := o.turns()
 	for _, p := range o.params {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"monotron/fault"
 )
@@ -35,6 +36,43 @@ func TestOneRunSavesIntoAFolder(t *testing.T) {
 	}
 	if again := must(t, dir, line); !strings.Contains(again.notes, "nothing to train") {
 		t.Errorf("after both: %s", again.notes)
+	}
+}
+
+// Claim (docs/checkpoints.md): of two runs that are started at the same moment one is
+// refused, also where the other has ended before its patience has. One that goes on from
+// there is not.
+func TestTwoRunsAtTheSameMoment(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("folders are locked on Unix alone")
+	}
+	for goesOn, refused := range map[string]bool{"": true, "--load DIR/ck ": false} {
+		dir := t.TempDir()
+		line := tiny + someData + "--save DIR/ck --save-interval 3 " + goesOn
+		var second result
+		done := make(chan bool)
+		began := false
+		first := callUntil(t, context.Background(), dir, line, func(text string) {
+			if !began && strings.Contains(text, "iteration        1/") {
+				began = true
+				go func() { second = call(t, dir, line); close(done) }()
+				time.Sleep(300 * time.Millisecond) // until it waits for the folder
+			}
+		})
+		if first.err != nil || !began {
+			t.Fatal(first.err)
+		}
+		<-done
+		if refused != (second.code() == fault.IO) || refused && !strings.Contains(second.err.Error(), "started at the same time") {
+			t.Errorf("with %q the second run: %v", goesOn, second.err)
+		}
+	}
+}
+
+// Claim (docs/failures.md): a fault for a rank that is not there is a wrong flag.
+func TestFaultOfNoRank(t *testing.T) {
+	if r := call(t, t.TempDir(), tiny+someData+"--inject kill:rank=99"); r.code() != fault.Usage || !strings.Contains(r.err.Error(), "ranks are 0 to 0") {
+		t.Errorf("%v", r.err)
 	}
 }
 

@@ -180,8 +180,8 @@ func (b *BatchSizes) sizeAt(consumed int) int {
 	return size
 }
 
-// settled is the number of samples after which the size no longer changes.
-func (b *BatchSizes) settled() int {
+// rampEnd is the number of samples after which the size no longer changes.
+func (b *BatchSizes) rampEnd() int {
 	switch {
 	case b.ramp != nil:
 		return b.ramp[2] + 1
@@ -196,7 +196,7 @@ func (b *BatchSizes) settled() int {
 // too, as in Megatron.
 func (b *BatchSizes) Iterations(samples int) (int, error) {
 	consumed, iterations := 0, 0
-	for consumed < min(samples, b.settled()) {
+	for consumed < min(samples, b.rampEnd()) {
 		now, err := b.At(consumed)
 		if err != nil {
 			return 0, err
@@ -226,7 +226,7 @@ func (b *BatchSizes) Consumed(iterations int) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if consumed >= b.settled() {
+		if consumed >= b.rampEnd() {
 			return consumed + (iterations-i)*now.Running, nil
 		}
 		consumed += now.Running

@@ -112,8 +112,8 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	return s.told(r, report, err)
 }
 
-// settled waits until a save under way no longer reads the tensors.
-func (s *saver) settled() {
+// awaitTensors waits until a save under way no longer reads the tensors.
+func (s *saver) awaitTensors() {
 	if s.pending != nil {
 		s.pending.Copied()
 	}
@@ -174,7 +174,7 @@ func (s *saver) finish(ctx context.Context, r *Run) error {
 func (r *Run) restore() error {
 	c := &r.Config.Checkpoint
 	r.saver = &saver{saved: -1}
-	r.Engine.Settled = r.saver.settled
+	r.Engine.Settled = r.saver.awaitTensors
 	dir, finetune, err := r.source()
 	if err != nil {
 		return err
@@ -375,28 +375,6 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 	return r.device.Sync()
 }
 
-// reinterpreting are the settings that give weights of the same shapes another
-// meaning (Megatron's check_checkpoint_args).
-var reinterpreting = []string{"NumLayers", "NumAttentionHeads", "NumQueryGroups", "KVChannels", "Position", "RotaryBase", "RotaryPercent", "RotaryInterleaved",
-	"RotaryInterpolation", "RopeScaling", "NoRopeFreq", "Normalization", "NormOnePlus", "NormAfter", "QKNorm", "QKNormWhole", "SoftmaxScale", "EmbedNorm", "Activation", "Tied", "LinearBias", "QKVBias"}
-
-// routing are the settings of experts that give weights another meaning.
-var routing = []string{"TopK", "ScoreFunction", "PreSoftmax", "ScalingFactor", "NumGroups", "GroupTopK", "ProbsOnInput", "ExpertBias"}
-
-// meaning is what of a model's settings, as JSON has them, gives its weights their meaning.
-func meaning(all map[string]any) map[string]any {
-	kept := map[string]any{}
-	for _, name := range reinterpreting {
-		kept[name] = all[name]
-	}
-	if e, ok := all["Experts"].(map[string]any); ok {
-		for _, name := range routing {
-			kept["Experts."+name] = e[name]
-		}
-	}
-	return kept
-}
-
 // sameModel refuses weights of another model, unless --finetune asks for them.
 func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error {
 	if r.Config.Checkpoint.Finetune {
@@ -411,29 +389,15 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
 		}
 	}
-	var saved struct{ Model *spec.Model } // what a checkpoint does not say, written before there was such a setting, is zero
-	if json.Unmarshal(state.Config, &saved) != nil || saved.Model == nil {
+	var before struct{ Model *spec.Model }
+	if json.Unmarshal(state.Config, &before) != nil || before.Model == nil {
 		return nil // another program's
 	}
-	before, err1 := object(saved.Model)
-	now, err2 := object(&r.Config.Model)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	if list := differences("", meaning(before), meaning(now)); len(list) > 0 {
+	if list := before.Model.Differs(&r.Config.Model); len(list) > 0 {
 		return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
 			report.Folder, strings.Join(list, ", "))
 	}
 	return nil
-}
-
-// object is a model as JSON's names and values.
-func object(m *spec.Model) (fields map[string]any, err error) {
-	text, err := json.Marshal(m)
-	if err == nil {
-		err = json.Unmarshal(text, &fields)
-	}
-	return fields, fault.With(fault.Internal, err)
 }
 
 // parameterNames are those that files have for the tensors of the whole model, whatever

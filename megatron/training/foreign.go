@@ -1,7 +1,6 @@
 package training
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strconv"
@@ -113,36 +112,12 @@ func (r *Run) foreignModel(info formats.Info) error {
 	if r.Config.Checkpoint.Finetune || info.Model == nil {
 		return nil
 	}
-	list, err := modelDifferences(info.Model, &r.Config.Model)
-	if err != nil || len(list) == 0 {
-		return err
+	list := info.Model.Differs(&r.Config.Model)
+	if len(list) == 0 {
+		return nil
 	}
 	return fault.Errorf(fault.IO, "%s is of another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
 		info.Path, strings.Join(list, ", "))
-}
-
-// modelDifferences lists the settings of reinterpreting that differ.
-func modelDifferences(saved, now *spec.Model) ([]string, error) {
-	var fields [2]map[string]any
-	for i, m := range []*spec.Model{saved, now} {
-		text, err := json.Marshal(m)
-		if err != nil {
-			return nil, fault.With(fault.Internal, err)
-		}
-		var all map[string]any
-		if err := json.Unmarshal(text, &all); err != nil {
-			return nil, fault.With(fault.Internal, err)
-		}
-		fields[i] = meaning(all)
-		if m.Position != spec.PositionRope {
-			for _, name := range []string{"RotaryBase", "RotaryPercent", "RotaryInterleaved", "RotaryInterpolation", "RopeScaling", "NoRopeFreq"} {
-				delete(fields[i], name)
-			}
-		} else if m.RotaryInterpolation <= 1 {
-			fields[i]["RotaryInterpolation"] = 0.0
-		}
-	}
-	return differences("", fields[0], fields[1]), nil
 }
 
 // foreignFlags are the flags that describe the model of another program's

@@ -8,6 +8,7 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/formats"
 	"monotron/mpu/ranks"
 )
 
@@ -17,17 +18,22 @@ const handover = 3 * time.Second
 
 // holdFolder keeps other runs from saving into folder until the file is closed,
 // or the process ends however it may. Two runs in one folder would take each
-// other's unfinished saves for those of a dead run. Where the file system knows
-// no locks, nil.
-func holdFolder(folder string) (*os.File, error) {
+// other's unfinished saves for those of a dead run. Where another run has it and saves
+// before it goes, a run that does not go on from there is refused: it would replace what
+// it has just waited for. Where the file system knows no locks, nil.
+func holdFolder(folder string, goesOn bool) (*os.File, error) {
 	f, err := os.Open(folder)
 	if err != nil {
 		return nil, fault.Errorf(fault.IO, "--save %s: %w", folder, err)
 	}
+	first := newestSave(folder)
 	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
 		switch held, err := lock(f); {
 		case err != nil:
 			return nil, f.Close()
+		case !held && !goesOn && newestSave(folder) != first:
+			_ = f.Close() // nothing was written
+			return nil, fault.Errorf(fault.IO, "--save %s: another run that was started at the same time has saved there; name another folder, or --load %s to go on from it", folder, folder)
 		case !held:
 			return f, nil
 		case time.Now().After(end):
@@ -37,12 +43,29 @@ func holdFolder(folder string) (*os.File, error) {
 	}
 }
 
-// hold takes --save's folder for this run. All ranks call it; the first does it.
+// newestSave changes whenever a save into the folder is done.
+func newestSave(folder string) string {
+	st, err := os.Stat(filepath.Join(folder, formats.TrackerName))
+	if err != nil {
+		return ""
+	}
+	return st.ModTime().String()
+}
+
+// hold takes --save's folder for this run, before anything looks at what it holds. All
+// ranks call it; the first does it.
 func (j *Job) hold(rank *ranks.Rank) (err error) {
-	if folder := j.Config.Checkpoint.Save; folder != "" && rank.First() {
-		j.held, err = holdFolder(folder)
+	c := &j.Config.Checkpoint
+	if c.Save != "" && rank.First() {
+		j.held, err = holdFolder(c.Save, sameFolder(c.Load, c.Save))
 	}
 	return err
+}
+
+func sameFolder(a, b string) bool {
+	x, err := os.Stat(a)
+	y, other := os.Stat(b)
+	return err == nil && other == nil && os.SameFile(x, y)
 }
 
 // tellOverwriting warns where --save holds checkpoints that this run does not go

@@ -59,6 +59,11 @@ func Prepare(c Config, w Streams) (*Job, error) {
 	if j.faults, err = inject.Parse(c.Watch.Inject); err != nil {
 		return nil, err
 	}
+	for _, f := range j.faults {
+		if world := j.Config.Layout.Sizes().World(); f.Rank >= world {
+			return nil, fault.Errorf(fault.Usage, "--inject %s:rank=%d: this run's ranks are 0 to %d", f.Kind, f.Rank, world-1)
+		}
+	}
 	if err = probe(c.Checkpoint.Save); err != nil {
 		return nil, err
 	}

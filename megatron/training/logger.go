@@ -27,7 +27,7 @@ type logger struct {
 
 	iterations int   // since the log line before
 	lines      int   // log lines so far
-	settled    bool  // memory has been told when all of it was in use
+	memoryTold bool  // memory has been told when all of it was in use
 	current    int64 // iteration under way
 }
 

@@ -14,7 +14,7 @@ import (
 // the exit code; nil is done.
 func (r *Run) Train(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, r.log.close()) }()
-	defer r.saver.settled() // the device may be closed then
+	defer r.saver.awaitTensors() // the device may be closed then
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	r.watchGPUs(watching)

@@ -87,10 +87,10 @@ func (l *logger) interval(r *Run, done stepLog) (*report.Interval, error) {
 
 // memory is told after the first two steps, as by Megatron, and at --log-memory-interval.
 func (l *logger) memory(r *Run, i *report.Interval) (err error) {
-	if l.settled && !due(r.Engine.Iteration, l.config.Log.MemoryInterval) {
+	if l.memoryTold && !due(r.Engine.Iteration, l.config.Log.MemoryInterval) {
 		return nil
 	}
-	l.settled = r.Engine.Iteration > 1
+	l.memoryTold = r.Engine.Iteration > 1
 	i.MemoryLine = l.rank.Place.DP == 0
 	if l.config.Log.Memory {
 		i.Usage, err = l.usage(r.device.Arena.Usage())

@@ -13,7 +13,10 @@ import (
 func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 	r := &Run{Job: j, rank: rank, device: rank.Device, started: time.Now()}
 	rank.Enter(watch.Startup, 0)
-	var err error
+	err := j.hold(rank)
+	if err != nil {
+		return nil, err
+	}
 	if r.batches, err = NewBatchSizes(&r.Config, rank.Sizes.DP); err != nil {
 		return nil, err
 	}
@@ -25,9 +28,6 @@ func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 		return nil, err
 	}
 	r.pulse = newPulse(r)
-	if err = j.hold(rank); err != nil {
-		return nil, err
-	}
 	r.Engine.Timers = r.log.timers
 	r.order = ownOrder(&r.Config)
 	r.log.info("device", "device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())

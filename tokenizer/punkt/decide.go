@@ -98,17 +98,17 @@ func (p *Params) byContext(t, next *token) {
 	}
 }
 
-type verdict int
+type judgement int
 
 const (
-	unknown verdict = iota
+	unknown judgement = iota
 	yes
 	no
 )
 
 // starts says whether t looks like the first word of a sentence, from the case
 // of its first letter and the cases it was seen with.
-func (p *Params) starts(t *token) verdict {
+func (p *Params) starts(t *token) judgement {
 	if len(t.text) == 1 && strings.Contains(";:,.!?", t.text) {
 		return no
 	}

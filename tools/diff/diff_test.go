@@ -14,6 +14,7 @@ import (
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/formats"
 	"monotron/mpu"
+	"monotron/tools/internal/command"
 )
 
 const tiny = "../../megatron/formats/hf/testdata/gpt2-tiny"
@@ -108,6 +109,25 @@ func TestTableFits(t *testing.T) {
 	}
 	if got := end(long, 10); len([]rune(got)) != 10 {
 		t.Errorf("%q", got)
+	}
+}
+
+// Claim: names that differ are shortened to names that differ.
+func TestShortNamesDiffer(t *testing.T) {
+	var rows [][]string
+	for _, kind := range []string{"main", "exp_avg", "exp_avg_sq"} {
+		rows = append(rows, []string{"optimizer." + kind + ".decoder.layers.11.self_attention.linear_qkv.layer_norm_weight", "1.00e-03", strings.Repeat("x", 60)})
+	}
+	for width := 40; width < 140; width += 10 {
+		var out bytes.Buffer
+		grid(&command.Printer{W: &out}, width, rows)
+		first := map[string]bool{}
+		for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
+			first[strings.Fields(line)[0]] = true
+		}
+		if len(first) != len(rows) {
+			t.Errorf("at %d columns:\n%s", width, out.String())
+		}
 	}
 }
 

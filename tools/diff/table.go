@@ -126,7 +126,8 @@ func grid(p *command.Printer, width int, rows [][]string) {
 	}
 	room := max(40, width-fixed-2)
 	widest[last] = min(widest[last], max(room/3, room-widest[0]))
-	widest[0] = min(widest[0], max(20, room-widest[last]))
+	widest[0] = distinct(rows, min(widest[0], max(20, room-widest[last])))
+	widest[last] = min(widest[last], max(20, room-widest[0]))
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
@@ -139,6 +140,24 @@ func grid(p *command.Printer, width int, rows [][]string) {
 			fmt.Fprintf(&line, "%-*s  ", widest[i], cell)
 		}
 		p.Printf("%s\n", strings.TrimRight(line.String(), " "))
+	}
+}
+
+// distinct is the least width from n on at which the first cells, shortened, still differ
+// where they did: those of optimizer.exp_avg and optimizer.exp_avg_sq lose the same middle.
+func distinct(rows [][]string, n int) int {
+	whole := map[string]bool{}
+	for _, row := range rows {
+		whole[row[0]] = true
+	}
+	for ; ; n++ {
+		shortened := map[string]bool{}
+		for name := range whole {
+			shortened[middle(name, n)] = true
+		}
+		if len(shortened) == len(whole) {
+			return n
+		}
 	}
 }
 

@@ -207,7 +207,7 @@ func (j *job) prepare(c *cli.Context, m *inference.Loaded, o options, notes *com
 	}
 	for _, ids := range prompts {
 		p := prompt{ids, o}
-		if err := p.o.settle(j.tok, m, len(ids)); err != nil {
+		if err := p.o.setDefaults(j.tok, m, len(ids)); err != nil {
 			return err
 		}
 		if err := m.CheckPrompt(ids, p.o.sample.MaxNew); err != nil {
@@ -238,9 +238,9 @@ func (j *job) run(rank int, m *inference.Loaded, notes *command.Printer) error {
 	return w.Err
 }
 
-// settle fills in what depends on the model: the stop token, and the length that
+// setDefaults fills in what depends on the model: the stop token, and the length that
 // was not asked for.
-func (o *options) settle(tok tokenizer.Tokenizer, m *inference.Loaded, prompt int) error {
+func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prompt int) error {
 	if o.length > 0 {
 		if o.sample.MaxNew, o.asked = o.length-prompt, true; o.sample.MaxNew < 1 {
 			return fault.Errorf(fault.Usage, "--max-length %d: the prompt has %d tokens already", o.length, prompt)

@@ -48,7 +48,7 @@ func (o *options) gather(ctx context.Context, attempt int, notes io.Writer) erro
 		}
 		here = append(here, m.Host)
 	}
-	if o.nodes, err = o.settle(len(here), "number "+strings.Join(gone, ", "), notes); err != nil {
+	if o.nodes, err = o.hostsToUse(len(here), "number "+strings.Join(gone, ", "), notes); err != nil {
 		return err
 	}
 	if o.node >= o.nodes {
@@ -58,8 +58,8 @@ func (o *options) gather(ctx context.Context, attempt int, notes io.Writer) erro
 	return nil
 }
 
-// settle is on how many of the hosts that are there the run goes on.
-func (o *options) settle(here int, gone string, notes io.Writer) (hosts int, err error) {
+// hostsToUse is on how many of the hosts that are there the run goes on.
+func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int, err error) {
 	if here == o.all {
 		return here, nil
 	}

@@ -23,7 +23,7 @@ func (f *fleet) withoutLost(ctx context.Context, notes io.Writer) error {
 	}
 	o := *f.options
 	o.all = len(f.hosts)
-	n, err := o.settle(len(up), strings.Join(down, ", "), notes)
+	n, err := o.hostsToUse(len(up), strings.Join(down, ", "), notes)
 	if err != nil {
 		return err
 	}

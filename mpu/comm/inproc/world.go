@@ -101,7 +101,7 @@ func (w *World) Abort(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fail(err)
-	w.settle()
+	w.quiesce()
 }
 
 // Err is why nothing goes on any more; nil: all is well.
@@ -124,11 +124,11 @@ func (w *World) End(rank int, err error) {
 		w.fail(fault.Errorf(fault.Internal, "rank %d has ended while its %s waits for its peers", rank, left))
 	}
 	w.checkStandstill()
-	w.settle()
+	w.quiesce()
 }
 
-// settle waits, with the lock held, until nothing is being carried out.
-func (w *World) settle() {
+// quiesce waits, with the lock held, until nothing is being carried out.
+func (w *World) quiesce() {
 	for w.carrying > 0 {
 		w.still.Wait()
 	}

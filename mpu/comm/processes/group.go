@@ -246,8 +246,8 @@ func (g *group) stretch(long device.Tensor, i int) []byte {
 	return all[i*n : (i+1)*n]
 }
 
-// settle copies what a rank brings to itself, unless it is there.
-func settle(dst, src []byte) {
+// copyOwn copies what a rank brings to itself, unless it is there.
+func copyOwn(dst, src []byte) {
 	if len(src) > 0 && &dst[0] != &src[0] {
 		copy(dst, src)
 	}
@@ -255,7 +255,7 @@ func settle(dst, src []byte) {
 
 func (t *transit) allGather(c *comm.Collective) {
 	g := t.group
-	settle(g.stretch(c.Out, g.Rank), bytesOf(c.In))
+	copyOwn(g.stretch(c.Out, g.Rank), bytesOf(c.In))
 	for _, place := range g.others() {
 		t.takes(place, g.stretch(c.Out, place))
 		t.brings(place, bytesOf(c.In))
@@ -268,7 +268,7 @@ func (t *transit) gather(c *comm.Collective) {
 		t.brings(c.Root, bytesOf(c.In))
 		return
 	}
-	settle(g.stretch(c.Out, g.Rank), bytesOf(c.In))
+	copyOwn(g.stretch(c.Out, g.Rank), bytesOf(c.In))
 	for _, place := range g.others() {
 		t.takes(place, g.stretch(c.Out, place))
 	}
@@ -280,7 +280,7 @@ func (t *transit) scatter(c *comm.Collective) {
 		t.takes(c.Root, bytesOf(c.Out))
 		return
 	}
-	settle(bytesOf(c.Out), g.stretch(c.In, g.Rank))
+	copyOwn(bytesOf(c.Out), g.stretch(c.In, g.Rank))
 	for _, place := range g.others() {
 		t.brings(place, g.stretch(c.In, place))
 	}
@@ -298,7 +298,7 @@ func (t *transit) allToAll(c *comm.Collective) {
 	g := t.group
 	send := func(place int) device.Tensor { return c.Transfers[2*place].T }
 	recv := func(place int) device.Tensor { return c.Transfers[2*place+1].T }
-	settle(bytesOf(recv(g.Rank)), bytesOf(send(g.Rank)))
+	copyOwn(bytesOf(recv(g.Rank)), bytesOf(send(g.Rank)))
 	for _, place := range g.others() {
 		t.expect(0, place, t.crossing(place, recv(place)), partBrought, bytesOf(recv(place)))
 		t.send(0, place, t.crossing(place, send(place)), partBrought, bytesOf(send(place)))

@@ -98,7 +98,7 @@ func (t *transit) expectFolded(stage, place int, c *comm.Call, part uint32, dst 
 			p.failLater(err)
 			return
 		}
-		settleInto(dst, b.data, fold)
+		unload(dst, b.data, fold)
 		t.left[stage]--
 	case p.ended[at.from]:
 		p.failLater(t.desertion(at.from))
@@ -107,8 +107,8 @@ func (t *transit) expectFolded(stage, place int, c *comm.Call, part uint32, dst 
 	}
 }
 
-// settleInto puts bytes that have come to where they belong.
-func settleInto(dst, data []byte, fold func(at int64, theirs []byte)) {
+// unload puts bytes that have come to where they belong.
+func unload(dst, data []byte, fold func(at int64, theirs []byte)) {
 	if fold != nil && len(data) > 0 {
 		fold(0, data)
 		return
@@ -180,7 +180,7 @@ func (p *World) take(h *header, from io.Reader) error {
 		p.stop(p.session.Fail(err))
 		return err
 	}
-	settleInto(b.dst, data, b.fold)
+	unload(b.dst, data, b.fold)
 	b.call.arrived(b.stage)
 	return nil
 }
@@ -202,7 +202,7 @@ func (b *box) read(from io.Reader) error {
 		theirs := staging(int64(len(b.dst)))
 		_, err := io.ReadFull(from, theirs)
 		if err == nil {
-			settleInto(nil, theirs, b.fold)
+			unload(nil, theirs, b.fold)
 		}
 		return err
 	}

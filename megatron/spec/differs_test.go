@@ -1,0 +1,90 @@
+package spec
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// alike are the fields that do not make weights another model's, and why.
+var alike = map[string]string{
+	"HiddenSize": "a shape: the tensors say it", "FFNHiddenSize": "a shape", "PaddedVocabSize": "a shape", "MaxPositions": "a shape",
+	"VocabSize": "the tokenizer's; a run may name another", "Context": "a length, not a weight's meaning",
+	"NormEpsilon": "told as changed, not refused, as Megatron does", "WindowLeft": "told as changed: it may grow during training", "Windowed": "as WindowLeft",
+	"HiddenDropout": "of training alone", "AttentionDropout": "of training alone", "InitStd": "of the first weights", "EmbeddingInitStd": "of the first weights",
+	"PaddedVocabCounts": "of the loss", "ApplyQKLayerScale": "no change in exact maths",
+
+	"Experts.FFNHiddenSize": "a shape", "Experts.SharedFFN": "a shape", "Experts.RouterDtype": "precision", "Experts.BiasUpdateRate": "of training alone",
+	"Experts.Balancing": "of the loss", "Experts.AuxLossCoeff": "of the loss", "Experts.ZLossCoeff": "of the loss", "Experts.JitterEps": "of training alone",
+	"Experts.Dispatcher": "who carries, not what", "Experts.CapacityFactor": "of training alone", "Experts.PadToCapacity": "of training alone", "Experts.DropPolicy": "of training alone", "Experts.ForceBalance": "of training alone",
+}
+
+// TestNoFieldIsForgotten: a change of any field of a model is one that Differs tells by the
+// field's name, or one that stands above with its reason. A new field is in neither, and a
+// renamed one in the wrong place.
+func TestNoFieldIsForgotten(t *testing.T) {
+	seen := map[string]bool{}
+	look := func(path string, of func(m *Model) reflect.Value) {
+		kind := of(sample()).Type()
+		for i := range kind.NumField() {
+			name := path + kind.Field(i).Name
+			seen[name] = true
+			a, b := sample(), sample()
+			change(t, of(b).Field(i))
+			list := a.Differs(b)
+			told := slices.ContainsFunc(list, func(line string) bool { return strings.HasPrefix(line, name+" ") })
+			if _, isAlike := alike[name]; told == isAlike {
+				t.Errorf("%s: told %v (%q), said to be alike %v: it belongs into Differs or, with a reason, into this test", name, told, list, isAlike)
+			}
+			if len(a.Differs(a)) > 0 || len(a.Differs(sample())) > 0 {
+				t.Fatal("a model differs from itself")
+			}
+		}
+	}
+	look("", func(m *Model) reflect.Value { return reflect.ValueOf(m).Elem() })
+	look("Experts.", func(m *Model) reflect.Value { return reflect.ValueOf(m.Experts).Elem() })
+	for name := range alike {
+		if !seen[name] {
+			t.Errorf("%s is no field", name)
+		}
+	}
+}
+
+// TestUnusedSettingsDoNotDiffer: without RoPE its base means nothing.
+func TestUnusedSettingsDoNotDiffer(t *testing.T) {
+	a, b := sample(), sample()
+	a.RotaryInterpolation, b.RotaryInterpolation = 0, 1
+	if list := a.Differs(b); len(list) > 0 {
+		t.Errorf("no interpolation differs from none: %q", list)
+	}
+	a.Position, b.Position, b.RotaryBase = PositionLearned, PositionLearned, 5
+	if list := a.Differs(b); len(list) > 0 {
+		t.Errorf("without RoPE: %q", list)
+	}
+}
+
+// sample is a model that uses all that there is.
+func sample() *Model {
+	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Experts: &Experts{Num: 4}}
+}
+
+// change gives a field another value.
+func change(t *testing.T, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Int:
+		v.SetInt(v.Int() + 7)
+	case reflect.Float64:
+		v.SetFloat(v.Float() + 7)
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.String:
+		v.SetString(v.String() + "x")
+	case reflect.Pointer:
+		v.SetZero()
+	case reflect.Slice:
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+	default:
+		t.Fatalf("no other value of a %s", v.Kind())
+	}
+}
