@@ -7,7 +7,7 @@ import (
 	"monotron/csrc/device"
 )
 
-func (_ *backend) ExpertOrder(a *device.ExpertOrderArgs) {
+func (*backend) ExpertOrder(a *device.ExpertOrderArgs) {
 	rows, slots, offsets := ids(a.Rows), ids(a.Slots), ids(a.Offsets)
 	groups := groupsOf(a)
 	clear(offsets)
@@ -141,7 +141,7 @@ func (b *backend) RowDots(a *device.RowDotsArgs) {
 	})
 }
 
-func (_ *backend) PlaceChoices(a *device.PlaceChoicesArgs) {
+func (*backend) PlaceChoices(a *device.PlaceChoicesArgs) {
 	if a.Placed.DType == device.I32 {
 		placeChoices(a, ids(a.Placed), ids(a.Chosen))
 		return

@@ -327,7 +327,7 @@ func (b *backend) RouterDrop(a *device.RouterDropArgs) {
 	})
 }
 
-func (_ *backend) RouterSinkhorn(a *device.RouterSinkhornArgs) {
+func (*backend) RouterSinkhorn(a *device.RouterSinkhornArgs) {
 	const tolerance, small = 1e-4, 1e-8
 	t, n := a.Logits.Shape[0], a.Logits.Last()
 	cost := make([]float64, t*n)

@@ -77,6 +77,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if config.Watch.Folder == "" {
 		config.Watch.Folder = os.Getenv(launched.RunFolder)
 	}
+	config.Watch.FewerRanks = os.Getenv(launched.FewerRanks) != ""
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}

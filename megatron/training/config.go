@@ -113,6 +113,7 @@ type Watch struct {
 	StallSeconds int      // without any rank doing anything, until that is a stall
 	Stragglers   bool     // a remark on the slowest rank of each phase with the log lines
 	Inject       []string // see mpu/comm/inject
+	FewerRanks   bool     // than the run began with: a fault may be of one that is gone
 }
 
 // SetVocab fills the vocabulary sizes once the tokenizer is built: size ids,

@@ -60,7 +60,7 @@ func Prepare(c Config, w Streams) (*Job, error) {
 		return nil, err
 	}
 	for _, f := range j.faults {
-		if world := j.Config.Layout.Sizes().World(); f.Rank >= world {
+		if world := j.Config.Layout.Sizes().World(); f.Rank >= world && !c.Watch.FewerRanks {
 			return nil, fault.Errorf(fault.Usage, "--inject %s:rank=%d: this run's ranks are 0 to %d", f.Kind, f.Rank, world-1)
 		}
 	}

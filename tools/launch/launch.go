@@ -45,6 +45,7 @@ type options struct {
 	restarts           int           // in a row without a newer checkpoint
 	restartsAtAll      bool          // --auto-restart
 	least              int           // ranks of this host to go on with
+	fewer              bool          // it has gone on with fewer
 	all, number0       int           // hosts and this one's number, as the flags say; nodes and node may become smaller
 	leastNodes         int           // hosts to go on with
 	hostWait           time.Duration // for a host that is gone, before the run goes on without it

@@ -187,6 +187,9 @@ func (o *options) environment(attempt int) ([]string, error) {
 	set("TORCHELASTIC_RESTART_COUNT", strconv.Itoa(attempt))
 	set(launched.Own, "1")
 	set(launched.RunFolder, o.folder)
+	if o.fewer {
+		set(launched.FewerRanks, "1")
+	}
 	if os.Getenv("MONOTRON_SECRET") == "" && o.nodes == 1 {
 		set("MONOTRON_SECRET", launched.NewSecret())
 	}

@@ -20,7 +20,7 @@ func (o *options) shrink() bool {
 	}
 	for ranks := o.local - 1; ranks >= o.least; ranks-- {
 		if o.layout().holds(ranks) {
-			o.local = ranks
+			o.local, o.fewer = ranks, true
 			o.resume()
 			return true
 		}

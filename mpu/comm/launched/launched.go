@@ -71,6 +71,9 @@ func Farewell(err error) {
 // where --run-folder does not.
 const RunFolder = "MONOTRON_RUN_FOLDER"
 
+// FewerRanks is set by monotron launch where it goes on with fewer ranks than it began with.
+const FewerRanks = "MONOTRON_FEWER_RANKS"
+
 // Find reads the variables; nil where no launcher has set any. Errors are
 // fault.Usage and name the variable, also one that is missing: a rank that took itself for
 // the only one would train by itself, beside all others.
