@@ -58,7 +58,7 @@ func newApp() *cli.App {
 		DisableSliceFlagSeparator: true,
 		HideHelpCommand:           true,
 		Commands:                  commands(),
-		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: below
+		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: main
 		Action:                    noCommand,
 	}
 	for _, c := range app.Commands {

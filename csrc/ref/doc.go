@@ -10,5 +10,5 @@
 // Reading order: ref.go (the backend), tensor.go (elements to and from float64), then the
 // ops, one file a kind: matmul.go, elementwise.go, activation.go, norm.go, rope.go,
 // embedding.go, dropout.go, attention.go and attention_backward.go, crossentropy.go,
-// stats.go (of gradients), optimizer.go.
+// stats.go (of gradients, and what of them skips a step), optimizer.go, router.go, experts.go.
 package ref

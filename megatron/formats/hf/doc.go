@@ -1,6 +1,6 @@
 // Package hf reads and writes the folders of Hugging Face's transformers:
-// config.json and safetensors files of GPT-2, Llama, Mistral, Mixtral, Qwen2, Qwen3 and
-// BLOOM, whose tensors it gives under Megatron's names (mcore GPT with global
+// config.json and safetensors files of GPT-2, GPT-Neo, Llama, Mistral, Mixtral, Qwen2, Qwen3,
+// OLMo 2 and BLOOM, whose tensors it gives under Megatron's names (mcore GPT with global
 // layer numbers) and takes back.
 //
 // A Mapping is a list of rules, one a Megatron tensor: which tensors of theirs
