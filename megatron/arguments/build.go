@@ -24,6 +24,7 @@ type raw struct {
 	GroupQueryAttention bool
 	QueryGroups         int
 	UseRotary           bool
+	NoPositionEmbedding bool
 	RopeScaling         bool
 	RopeScalingFactor   float64
 

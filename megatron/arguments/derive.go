@@ -128,6 +128,12 @@ func (p *parser) derivePositions() {
 		}
 		m.Position = spec.PositionRope
 	}
+	if r.NoPositionEmbedding && m.Position == spec.PositionLearned {
+		if p.given("position-embedding-type") {
+			p.clash("no-position-embedding position-embedding-type", "--no-position-embedding and --position-embedding-type %s exclude each other", m.Position)
+		}
+		m.Position = spec.PositionNone
+	}
 	p.need(p.SeqLength < 2, "seq-length", "the number of tokens of a training sequence, at least 2")
 	if m.Position == spec.PositionLearned {
 		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")

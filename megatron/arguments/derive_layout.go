@@ -16,9 +16,7 @@ func (p *parser) deriveLayout() {
 		*l = engine.Layout{TP: 1, PP: 1, CP: 1, EP: 1, OptimizerInstances: 1, MicroBatchGroup: l.MicroBatchGroup}
 		p.Raw.VirtualStages, p.Raw.LayersPerVirtual, p.Raw.FSDP = 0, 0, false
 	}
-	if p.refuseLayouts() {
-		return
-	}
+	p.refuseLayouts()
 	whole := p.deriveWorld()
 	if !whole { // the rest is checked all the same, to tell everything at once
 		l.DP = 1
@@ -87,24 +85,24 @@ func (p *parser) deriveZeroStage() {
 	l.Sharding = strategy
 }
 
-// refuseLayouts refuses each size above 1 that the caller cannot train with.
-func (p *parser) refuseLayouts() bool {
+// refuseLayouts refuses each size above 1 that the caller cannot train with; the
+// rest is checked as if it were 1.
+func (p *parser) refuseLayouts() {
 	l, o := &p.Layout, &p.options
-	refused := false
 	for _, s := range []struct {
 		flag string
-		size int
+		size *int
 		can  bool
 	}{
-		{"tensor-model-parallel-size", l.TP, o.Layouts}, {"pipeline-model-parallel-size", l.PP, o.Layouts}, {"world-size", max(l.WorldSize, o.Ranks), o.Layouts},
-		{"context-parallel-size", l.CP, o.Layouts && o.Contexts}, {"expert-model-parallel-size", l.EP, o.Layouts && o.Experts},
+		{"tensor-model-parallel-size", &l.TP, o.Layouts}, {"pipeline-model-parallel-size", &l.PP, o.Layouts}, {"world-size", &l.WorldSize, o.Layouts},
+		{"context-parallel-size", &l.CP, o.Layouts && o.Contexts}, {"expert-model-parallel-size", &l.EP, o.Layouts && o.Experts},
 	} {
-		if s.size > 1 && !s.can {
-			p.problem("--%s %d is not in this build yet; leave it at 1", s.flag, s.size)
-			refused = true
+		if *s.size > 1 && !s.can {
+			p.problem("--%s %d is not in this build yet; leave it at 1", s.flag, *s.size)
+			p.spoil(s.flag)
+			*s.size = 1
 		}
 	}
-	return refused
 }
 
 // deriveWorld fills world and data-parallel size.

@@ -113,6 +113,48 @@ func TestReadmeCommandLines(t *testing.T) {
 	}
 }
 
+// Claim: what is missing here for the published lines of larger models is said in
+// full, each reason once, and nothing else is complained about (examples of
+// Megatron-LM: Mixtral, Llama 3 with fp8; Megatron-MoE-ModelZoo: DeepSeek-V3).
+func TestPublishedLinesAreAnsweredInFull(t *testing.T) {
+	const common = `--disable-bias-linear --seq-length 4096 --max-position-embeddings 32768 --init-method-std 0.01 --attention-dropout 0 --hidden-dropout 0
+		--normalization RMSNorm --position-embedding-type rope --swiglu --untie-embeddings-and-output-weights --tokenizer-type Llama2Tokenizer
+		--tokenizer-model t --data-path d --micro-batch-size 1 --global-batch-size 256 --lr 1e-4 --train-iters 500_000 --bf16 --use-distributed-optimizer
+		--sequence-parallel --world-size 64 --no-load-rng --manual-gc `
+	for name, c := range map[string]struct {
+		line string
+		want []string
+	}{
+		"Mixtral 8x7B": {`--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8
+			--no-masked-softmax-fusion --no-position-embedding --rotary-base 1000000 --num-experts 8 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2
+			--moe-router-load-balancing-type aux_loss --moe-grouped-gemm --moe-token-dispatcher-type alltoall --pipeline-model-parallel-size 4
+			--expert-model-parallel-size 8`,
+			[]string{"--num-experts 8: ", "--expert-model-parallel-size 8 "}},
+		"Llama 3 8B": {`--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8
+			--kv-channels 128 --fp8-format hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max --fp8-param-gather --context-parallel-size 2`,
+			[]string{"--context-parallel-size 2 ", "--fp8-param-gather, --fp8-amax-history-len, --fp8-format, --fp8-amax-compute-algo: "}},
+		"DeepSeek-V3": {`--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 --kv-channels 128 --multi-latent-attention
+			--qk-layernorm --num-experts 256 --moe-layer-freq ([0]*3+[1]*58) --moe-ffn-hidden-size 2048 --moe-router-topk 8 --moe-router-num-groups 8
+			--moe-router-group-topk 4 --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-token-dispatcher-type flex --moe-enable-deepep
+			--q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128 --rotary-scaling-factor 40 --mscale 1.0
+			--mtp-num-layers 1 --mtp-loss-scaling-factor 0.1 --recompute-granularity selective --recompute-modules mla_up_proj moe mlp layernorm`,
+			[]string{"--num-experts 256: ", "--moe-token-dispatcher-type flex: ", "--moe-enable-deepep: ", "--recompute-modules mla_up_proj: ",
+				"--multi-latent-attention, --q-lora-rank, --kv-lora-rank, --qk-head-dim, --qk-pos-emb-head-dim, --v-head-dim, --rotary-scaling-factor, --mscale: ",
+				"--mtp-num-layers, --mtp-loss-scaling-factor: "}},
+	} {
+		_, _, err := ParseWith(Options{Layouts: true, HasCUDA: true}, strings.Fields(common+c.line))
+		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%d problems:", len(c.want))) {
+			t.Errorf("%s: want %d problems, found %v", name, len(c.want), err)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), "  "+want) {
+				t.Errorf("%s: %v lacks %q", name, err, want)
+			}
+		}
+	}
+}
+
 // Claim: all problems of a line are in one error that exits 2.
 func TestAllProblemsTogether(t *testing.T) {
 	_, _, err := Parse(strings.Fields(`--num-layer 4 --hidden-size 65 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 64

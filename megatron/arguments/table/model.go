@@ -30,6 +30,7 @@ var modelFlags = owned(Model,
 		but(noYarn, "yarn").but(notBuilt+"; use rope", "mrope", "relative").
 		differs("alibi, absolute and rotary are Megatron-DeepSpeed's"),
 	works("use-rotary-position-embeddings", Switch, "", "Raw.UseRotary", "older spelling of --position-embedding-type rope"),
+	works("no-position-embedding", Switch, "", "Raw.NoPositionEmbedding", "older spelling of --position-embedding-type none; beside rope or alibi it says that no positions are learned"),
 	works("rotary-base", Float, "10000", "Model.RotaryBase", "base of the RoPE wavelengths").above(0, 1e12).differs("whole numbers alone there"),
 	works("rotary-percent", Float, "1.0", "Model.RotaryPercent", "share of a head's channels that rotate").above(0, 1),
 	works("rotary-interleaved", Switch, "", "Model.RotaryInterleaved", "rotate pairs (2i, 2i+1) instead of (i, i+d/2)"),
@@ -94,7 +95,6 @@ var oldModelFlags = owned(Model,
 	accepted("bert-no-binary-head", Switch, "", "it concerns BERT"),
 	refused("decoder-num-layers", Int, oneStack).instead("num-layers"),
 	refused("use-legacy-models", Switch, "there is one model here; leave it out"),
-	refused("no-position-embedding", Switch, "use --position-embedding-type none").instead("max-position-embeddings"),
 )
 
 // otherModelFlags are of models, and parts of models, that are not built here.
