@@ -147,8 +147,8 @@ func (u *Unknown) Error() string {
 	return fmt.Sprintf("unknown flag --%s; --help lists all", u.Name)
 }
 
-// Nearest lists up to three known names within a small edit distance of name;
-// none for names far longer than any flag, whose distances would take long.
+// Nearest lists up to three known names within a small edit distance of name, or
+// that go on where it ends; none for names far longer than any flag, whose distances would take long.
 func Nearest(set Set, name string) []string {
 	type near struct {
 		name string
@@ -160,7 +160,7 @@ func Nearest(set Set, name string) []string {
 		return nil
 	}
 	for known := range set {
-		if d := distance(name, known); d <= limit {
+		if d := distance(name, known); d <= limit || len(name) > 3 && strings.HasPrefix(known, name+"-") {
 			found = append(found, near{known, d})
 		}
 	}

@@ -46,6 +46,13 @@ func TestSplitProblems(t *testing.T) {
 	}
 }
 
+// Claim: the first words of a flag find it.
+func TestNearestGoesOn(t *testing.T) {
+	if near := Nearest(Set{"micro-batch-size": One, "micro": One}, "micro-batch"); !reflect.DeepEqual(near, []string{"micro-batch-size"}) {
+		t.Errorf("%v", near)
+	}
+}
+
 func TestNearestOfALongName(t *testing.T) {
 	if near := Nearest(set, strings.Repeat("seed", 1<<20)); near != nil {
 		t.Errorf("%v", near)
