@@ -63,7 +63,7 @@ template <typename T> __device__ inline part part_of_block(const mt_grouped_matm
   return a.trans_a ? part_of_gradient<T>(a, blockIdx.z, blockIdx.y, side) : part_of_rows<T>(a, blockIdx.y, side);
 }
 
-__global__ void __launch_bounds__(gemm_f32::THREADS) grouped_f32_kernel(const __grid_constant__ mt_grouped_matmul_args a) {
+__global__ void __launch_bounds__(gemm_f32::THREADS, 3) grouped_f32_kernel(const __grid_constant__ mt_grouped_matmul_args a) {
   part p = part_of_block<float>(a, gemm_f32::SIDE);
   if (p.here) gemm_f32::multiply_tile(p.product, p.depth, p.row, (int64_t)blockIdx.x * gemm_f32::SIDE);
 }
