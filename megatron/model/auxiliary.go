@@ -2,6 +2,7 @@ package model
 
 import (
 	"slices"
+	"strings"
 
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
@@ -23,11 +24,13 @@ func (l AuxiliaryLoss) String() string {
 	return [...]string{"load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss", "z_loss"}[l]
 }
 
-// OwnLosses are the losses of routers that are told: Megatron's order, and the slip of its
-// log that a single balancing type also has load_balancing_loss left out.
+// OwnLosses are the losses of routers that are told, in Megatron's order. Its log looks for
+// the text aux_loss in a single type, so that seq_aux_loss and global_aux_loss tell a
+// load_balancing_loss of 0 too; tools that parse the line expect it.
 func OwnLosses(e *spec.Experts) (all []AuxiliaryLoss) {
 	for loss, kind := range map[AuxiliaryLoss]string{LoadBalancingLoss: spec.AuxLoss, SeqLoadBalancingLoss: spec.SeqAuxLoss, GlobalLoadBalancingLoss: spec.GlobalAuxLoss} {
-		if slices.Contains(e.Balancing, kind) {
+		alone := loss == LoadBalancingLoss && len(e.Balancing) == 1 && strings.Contains(e.Balancing[0], kind)
+		if alone || slices.Contains(e.Balancing, kind) {
 			all = append(all, loss)
 		}
 	}
