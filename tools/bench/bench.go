@@ -101,7 +101,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		{o.model.MaxPositions > 0 && o.seq > o.model.MaxPositions, fmt.Sprintf("--seq-length %d: %s has %d positions", o.seq, o.name, o.model.MaxPositions)},
 		{o.steps < 0, fmt.Sprintf("--steps %d: 0 or more", o.steps)},
 		{!(rate >= 0 && rate < 1), fmt.Sprintf("--dropout %g: 0 or more, below 1", rate)},
-		{o.model.Experts != nil, fmt.Sprintf("--model %s: mixtures of experts do not train yet", o.name)},
+		{o.model.Experts != nil, fmt.Sprintf("--model %s: bench times dense models, mixtures of experts not yet", o.name)},
 	} {
 		if bad.is {
 			return o, fault.Errorf(fault.Usage, "%s", bad.text)
