@@ -4,6 +4,7 @@
 GO          ?= go
 STATICCHECK := .tools/bin/staticcheck-v0.8.2
 FUZZTIME    ?= 10s
+ARCH        ?= 90a
 # Commands that are also called by their own name, as links to bin/monotron.
 LINKS       := pretrain_gpt preprocess_data preprocess_data_fast
 # Long proofs, a target for each subject.
@@ -16,7 +17,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps gloo cuda cuda-kernels emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint nocgo fuzz bench bench-data quickstart proofs $(PROOFS) shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
+.PHONY: build deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint macos nocgo fuzz bench bench-data quickstart proofs $(PROOFS) shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -40,6 +41,9 @@ $(STATICCHECK):
 	@mkdir -p $(@D)
 	GOBIN=$(CURDIR)/$(@D) $(GO) install honnef.co/go/tools/cmd/staticcheck@$(patsubst staticcheck-%,%,$(@F))
 	@mv $(@D)/staticcheck $@
+
+macos: ## it compiles for macOS, where nobody runs it for us
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null .
 
 nocgo: ## every test with plain Go alone
 	CGO_ENABLED=0 $(GO) test ./...
@@ -79,6 +83,11 @@ cuda: ## bin/libmt_cuda.so by nvcc, from wheels in .tools where there is none
 
 cuda-kernels: cuda ## docs/kernels.md: registers, spills, shared memory; fails on new spills
 	@sh scripts/cuda-kernels.sh
+
+cuda-check: ## every kernel compiles for one architecture (ARCH, 90a) without a spill that docs/kernels.md does not know
+	@sh scripts/cuda-tools.sh
+	@$(MAKE) --no-print-directory -j$$(nproc) -f csrc/cuda/build.mk ARCHS=$(ARCH) kernels
+	@ARCH=$(ARCH) sh scripts/cuda-kernels.sh
 
 emu: ## bin/libmt_cudaemu.so: the CUDA kernels on this CPU, for tests
 	@$(MAKE) --no-print-directory -j$$(nproc) -f csrc/cuda/build.mk emu

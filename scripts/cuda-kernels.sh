@@ -1,14 +1,16 @@
 # Writes docs/kernels.md from what ptxas said of each kernel (make cuda keeps it), and
 # fails when a kernel spills registers where the committed table says it does not. Called
-# by make cuda-kernels.
+# by make cuda-kernels; by make cuda-check with ARCH, the one architecture that was compiled
+# for: then the table is looked at and stays.
 set -eu
 cd "$(dirname "$0")/.."
 table=docs/kernels.md
-new=.tools/build/kernels.md
+new=bin/build/kernels.md
+objects=bin/build/cuda${ARCH:+-$ARCH}
 
 # name, architecture, registers, bytes spilled, shared memory; a kernel a line.
 said() {
-  cat .tools/build/cuda/*.txt | awk '
+  cat "$objects"/*.txt | awk '
     /Compiling entry function/ { split($0, q, "\047"); name = q[2]; arch = q[4] }
     /bytes spill stores/ { spilled = $5 + $9 }
     /Used [0-9]+ registers/ {
@@ -37,11 +39,11 @@ kernels=$(grep -c '^| `' "$new" || true)
 spills() { awk -F'|' '/^\| `/ { for (i = 3; i <= 5; i++) if ($i ~ /spilled/) print $2, i - 2 }' "$1" | sort; }
 worse=
 if [ -e "$table" ]; then
-  spills "$table" > .tools/build/spills
-  worse=$(spills "$new" | comm -23 - .tools/build/spills)
+  spills "$table" > bin/build/spills
+  worse=$(spills "$new" | comm -23 - bin/build/spills)
 fi
-cp "$new" "$table"
-echo "$kernels kernels in $table; $(spills "$table" | wc -l) of $((3 * kernels)) spill"
+[ -n "${ARCH:-}" ] || cp "$new" "$table"
+echo "$kernels kernels for ${ARCH:+sm_}${ARCH:-every architecture, in $table}; $(spills "$new" | wc -l) spill"
 if [ -n "$worse" ]; then
   echo "new spills (kernel, column of its architecture):"
   echo "$worse"

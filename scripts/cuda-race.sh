@@ -12,10 +12,10 @@ kernels="g++ -std=c++17 -O1 -g1 -fno-strict-aliasing -Wno-unknown-pragmas -DMT_E
 library() { make --no-print-directory -s -f csrc/cuda/build.mk CHECK="$1" emu; }
 
 library ""
-$kernels -o "$work/checks" csrc/cuda/emu/checks.cpp .tools/build/emu/emu-*.o
+$kernels -o "$work/checks" csrc/cuda/emu/checks.cpp bin/build/emu/emu-*.o
 "$work/checks"
 library thread
-$kernels -fsanitize=thread -o "$work/races" csrc/cuda/emu/checks.cpp .tools/build/emu-thread/emu-*.o
+$kernels -fsanitize=thread -o "$work/races" csrc/cuda/emu/checks.cpp bin/build/emu-thread/emu-*.o
 # Addresses must lie where the checker expects them.
 plain=$(command -v setarch >/dev/null && echo "setarch $(uname -m) -R")
 for name in sound total reuse; do

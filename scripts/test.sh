@@ -25,20 +25,32 @@ else
   skip "staticcheck: could not be fetched (no module proxy reached); only go vet ran"
   part "vet" $GO vet ./...
 fi
-part "tests" $GO run ./scripts/testreport -timeout 30m ./...
-part "tests without cgo" env CGO_ENABLED=0 $GO run ./scripts/testreport -short -timeout 30m ./...
+# The emulated kernels run on one thread: beside the Go tests' compiling and waiting.
+aside=$(mktemp)
 if command -v g++ >/dev/null; then
-  part "CUDA kernels on this CPU" env QUICK=1 make --no-print-directory test-emu
+  env QUICK=1 make --no-print-directory test-emu </dev/null >"$aside" 2>&1 &
 else
   skip "CUDA kernels on this CPU: no g++ here"
 fi
+# What takes longest begins first, so that nothing is left to run alone; lint has vetted all.
+part "tests" $GO run ./scripts/testreport -vet=off -timeout 30m ./tests ./csrc/cpu ./tools/verify/layouts ./...
+part "tests of what differs without cgo" sh scripts/nocgo.sh
+if command -v g++ >/dev/null; then
+  part "CUDA kernels on this CPU" wait $!
+  cat "$aside"
+fi
+rm -f "$aside"
 if [ -n "${CI:-}" ]; then
-  part "CUDA kernels by nvcc, registers and spills" make --no-print-directory cuda-kernels
+  part "CUDA kernels by nvcc, for one architecture" make --no-print-directory cuda-check
+  part "the program for macOS compiles" make --no-print-directory macos
   part "tokenizers beside the originals, 500 strings a family" env COUNT=500 make --no-print-directory crosscheck-tokenizers
 else
   skip "tokenizers beside the originals: make crosscheck-tokenizers, fetches 10 MB"
-  skip "compiling CUDA kernels by nvcc: make cuda-kernels, some minutes, fetches 105 MB"
+  skip "compiling CUDA kernels by nvcc: make cuda-check, a minute or two, fetches 105 MB"
+  skip "compiling for macOS: make macos"
 fi
+skip "packages that are the same without cgo: make nocgo"
+skip "CUDA kernels for every architecture, whole tables of layouts, faults and kills: make proofs"
 [ -e /dev/nvidia0 ] || skip "GPU tests: no GPU here (make test-gpu, make bench-gpu)"
 echo "== skipped besides the tests listed above:${skipped:- none}"
 echo "== $(($(date +%s) - began)) s in all"

@@ -36,11 +36,22 @@ func element(i, salt, divisor int64) float64 {
 // run multiplies on a device of its own and returns C, f32.
 func (b big) run(t *testing.T, dtype device.DType, divisor int64) []float32 {
 	t.Helper()
+	d := opened(t)
+	defer d.Arena.Close()
+	return b.on(d, dtype, divisor)
+}
+
+func opened(t *testing.T) *device.Device {
+	t.Helper()
 	d, err := Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Arena.Close()
+	return d
+}
+
+// on multiplies on a device and returns C, f32.
+func (b big) on(d *device.Device, dtype device.DType, divisor int64) []float32 {
 	s := d.Arena.Scope(device.Workspace)
 	defer s.Release()
 	operand := func(rows, columns, salt int64, trans bool) device.Tensor {
@@ -128,13 +139,15 @@ func TestChunkedProductsSameBits(t *testing.T) {
 // Claim: whatever of a product is packed ahead, one operand, both or none, every
 // corner of it is right.
 func TestProductsOfEveryCut(t *testing.T) {
+	d := opened(t)
+	defer d.Arena.Close()
 	for _, dtype := range []device.DType{device.BF16, device.F16} {
 		for _, m := range []int64{32, 128, 193, 300, 600} {
 			for _, n := range []int64{64, 160, 512, 1600} {
 				for _, k := range []int64{64, 128, 512, 800} {
 					for trans := range 4 {
 						b := big{m: m, n: n, k: k, transA: trans&1 != 0, transB: trans&2 != 0, accumulate: trans == 1}
-						got := b.run(t, dtype, 1)
+						got := b.on(d, dtype, 1)
 						for _, at := range [][2]int64{{0, 0}, {0, n - 1}, {m - 1, 0}, {m - 1, n - 1}, {m / 2, n / 2}} {
 							if x := got[at[0]*n+at[1]]; x != b.sum(at[0], at[1]) {
 								t.Fatalf("%s %v, transposed %v %v: C%v = %g, want %g", dtype, b, b.transA, b.transB, at, x, b.sum(at[0], at[1]))

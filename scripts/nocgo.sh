@@ -1,0 +1,15 @@
+# Tests without cgo, what differs there: the packages that then consist of other files, and
+# the program made of them, by the examples of every command and ranks as processes. The
+# others' sources are the same either way; `make nocgo` runs them all. Called by make test.
+set -eu
+cd "$(dirname "$0")/.."
+files() { CGO_ENABLED=$1 $GO list -e -f '{{.ImportPath}} {{.GoFiles}} {{.CgoFiles}}' ./...; }
+report() { CGO_ENABLED=0 $GO run ./scripts/testreport -vet=off -short -timeout 30m "$@"; }
+with=$(mktemp)
+trap 'rm -f "$with"' EXIT
+files 1 > "$with"
+differing=$(files 0 | grep -vxFf "$with" | cut -d' ' -f1)
+[ -n "$differing" ] || { echo "no package differs without cgo: the list is broken" >&2; exit 1; }
+echo "$(echo "$differing" | wc -l) of $(wc -l < "$with") packages differ without cgo"
+report $differing .
+report -run 'TestExamples|TestLaunch/(processes|a_killed_rank|a_mistake)' ./tests
