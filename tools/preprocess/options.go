@@ -13,7 +13,7 @@ import (
 	"monotron/dataset"
 	"monotron/fault"
 	"monotron/tokenizer"
-	"monotron/tokenizer/punkt"
+	"monotron/tools/preprocess/punkt"
 	"monotron/tools/internal/command"
 )
 

@@ -67,7 +67,7 @@ func TestGoldenCommands(t *testing.T) {
 			if err := os.CopyFS("inputs", os.DirFS(inputs)); err != nil {
 				t.Fatal(err)
 			}
-			t.Setenv("NLTK_DATA", filepath.Join(inputs, "../../../tokenizer/punkt/testdata/nltk"))
+			t.Setenv("NLTK_DATA", filepath.Join(inputs, "../punkt/testdata/nltk"))
 			for _, line := range c.Commands {
 				// the vocabulary files are GPT-2's, which are built in
 				line = strings.ReplaceAll(line, "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt ", "")
