@@ -33,6 +33,7 @@ import (
 	"monotron/tools/preprocess"
 	"monotron/tools/replay"
 	"monotron/tools/report"
+	"monotron/tools/shell"
 	"monotron/tools/tokenize"
 	"monotron/tools/traintokenizer"
 	"monotron/tools/verify"
@@ -57,6 +58,7 @@ func newApp() *cli.App {
 		Usage:                     "train GPT models, from a laptop's CPU to a cluster",
 		DisableSliceFlagSeparator: true,
 		HideHelpCommand:           true,
+		EnableBashCompletion:      true,
 		Commands:                  commands(),
 		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: main
 		Action:                    noCommand,
@@ -112,6 +114,8 @@ func commands() []*cli.Command {
 		replay.Command(openDevice),
 		report.Command(),
 		report.WatchCommand(),
+		shell.Completion("pretrain_gpt", "preprocess_data", "preprocess_data_fast"),
+		shell.Man(),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/arguments"
+	"monotron/megatron/arguments/table"
 	"monotron/megatron/training"
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/ranks"
@@ -26,11 +27,26 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return &cli.Command{
 		Name:            "pretrain_gpt",
 		Usage:           "train a GPT model; takes Megatron-LM's flags",
+		Flags:           shownFlags(),
 		SkipFlagParsing: true, // Megatron's rules, in arguments
 		Action: func(c *cli.Context) error {
 			return run(c.Context, c.Args().Slice(), open, training.Streams{Out: os.Stdout, Notes: notes.Stderr(), Screen: os.Stderr})
 		},
 	}
+}
+
+// shownFlags is the flags that work, for completion and the manual page.
+func shownFlags() (shown []cli.Flag) {
+	for _, f := range table.All() {
+		switch {
+		case f.Class != table.Works || f.NotYet || f.Name == "help": // urfave/cli adds help itself
+		case f.Kind == table.Switch:
+			shown = append(shown, &cli.BoolFlag{Name: f.Name, Aliases: f.Aliases, Usage: f.Help})
+		default:
+			shown = append(shown, &cli.StringFlag{Name: f.Name, Aliases: f.Aliases, Usage: f.Help, DefaultText: f.Default})
+		}
+	}
+	return shown
 }
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.

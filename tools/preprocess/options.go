@@ -13,8 +13,8 @@ import (
 	"monotron/dataset"
 	"monotron/fault"
 	"monotron/tokenizer"
-	"monotron/tools/preprocess/punkt"
 	"monotron/tools/internal/command"
+	"monotron/tools/preprocess/punkt"
 )
 
 // options is what the flags say.

@@ -1,5 +1,3 @@
-// Package command holds what the tools share: Megatron's argument rules in front of
-// urfave/cli, the tokenizer flags, prompts, and the device flags.
 package command
 
 import (
@@ -34,7 +32,7 @@ func WrapOpen(c *cli.Command) *cli.Command {
 func wrap(c *cli.Command, split func(flags.Set, []string) ([]flags.Given, []string, error)) *cli.Command {
 	return &cli.Command{
 		Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
-		SkipFlagParsing: true, HideHelpCommand: true,
+		Flags: Shown(c.Flags), SkipFlagParsing: true, HideHelpCommand: true,
 		Action: func(outer *cli.Context) error {
 			app := &cli.App{
 				Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,

@@ -1,0 +1,4 @@
+// Package command holds what the tools share: Megatron's argument rules in front of
+// urfave/cli, the tokenizer flags, prompts, and the device flags. Reading order: command.go
+// (arguments), shown.go (flags as completion and manual pages see them), prompt.go, device.go.
+package command
