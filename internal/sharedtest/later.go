@@ -21,13 +21,10 @@ var Models = Later{
 	"gpt-oss-moe":        "sinks, windows by layer, clamped activation",
 	"granite":            "scales of embeddings, residuals, scores and logits",
 	"llama4-text-dense":  "chunks of attention, layers without RoPE",
-	"olmoe":              "norms of whole projections",
 	"opt":                "positions from row 2",
 	"opt-post-norm":      "positions from row 2, norms after the blocks",
 	"phi3":               "its fused rows",
 	"phi3-longrope":      "its fused rows, LongRoPE",
-	"qwen2-moe":          "shared experts of this family",
-	"qwen3-moe":          "experts of this family",
 	"smollm3":            "layers without RoPE",
 	"starcoder2":         "LayerNorm beside RoPE",
 }
@@ -41,9 +38,6 @@ var Lines = Later{
 var Mixtures = Later{
 	"gpt-oss-moe":  "sinks, windows by layer, clamped activation",
 	"moe-quantile": "quantile_balancing",
-	"olmoe":        "norms of whole projections",
-	"qwen2-moe":    "shared experts of this family",
-	"qwen3-moe":    "experts of this family",
 }
 
 // Later is cases by name, each with what the program lacks for it.

@@ -211,6 +211,9 @@ func expertFlags(e *spec.Experts) map[string][]string {
 			flags[name] = []string{strconv.FormatFloat(v, 'g', -1, 64)}
 		}
 	}
+	if e.RouterDtype != "" {
+		flags["moe-router-dtype"] = []string{e.RouterDtype}
+	}
 	number("moe-router-topk-scaling-factor", e.ScalingFactor)
 	number("moe-router-num-groups", float64(e.NumGroups))
 	number("moe-router-group-topk", float64(e.GroupTopK))

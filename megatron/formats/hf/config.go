@@ -23,10 +23,28 @@ const (
 	Mixtral = "mixtral"
 	Olmo2   = "olmo2"
 	GPTNeo  = "gpt_neo"
+
+	Qwen2MoE   = "qwen2_moe"
+	Qwen3MoE   = "qwen3_moe"
+	OLMoE      = "olmoe"
+	GLM4MoE    = "glm4_moe"
+	DeepSeekV2 = "deepseek_v2" // without latent attention: read alone
+	DeepSeekV3 = "deepseek_v3" // as DeepSeekV2
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, llama, mistral, mixtral, olmo2, qwen2, qwen3, bloom"
+const Known = "gpt2, gpt_neo, llama, mistral, mixtral, olmo2, olmoe, qwen2, qwen2_moe, qwen3, qwen3_moe, glm4_moe, bloom"
+
+// unheld are families that are known well enough to say what of them is lacking here.
+var unheld = map[string]string{
+	"gpt_oss":       "sinks in its attention, a clamped activation, biases of experts in gated pairs",
+	"llama4":        "attention in chunks, a norm of queries and keys without weights, weights that multiply what goes into a shared and a routed expert",
+	"llama4_text":   "attention in chunks, a norm of queries and keys without weights, weights that multiply what goes into a shared and a routed expert",
+	"qwen3_next":    "linear attention, gated attention",
+	"deepseek_v32":  "latent attention, sparse attention",
+	"kimi_k2":       "latent attention",
+	"glm4_moe_lite": "latent attention",
+}
 
 // Config is what a config.json says. Dropouts of the model are 0: they belong
 // to a training run, not to weights.
@@ -94,9 +112,31 @@ type fields struct {
 	CrossAttention *bool `json:"add_cross_attention"`
 	PostNorm       *bool `json:"apply_residual_connection_post_layernorm"`
 
-	Experts       *int64   `json:"num_local_experts"`
-	ExpertsPerTok *int64   `json:"num_experts_per_tok"`
-	RouterAuxLoss *float64 `json:"router_aux_loss_coef"`
+	Experts            *int64   `json:"num_experts"`
+	LocalExperts       *int64   `json:"num_local_experts"`
+	RoutedExperts      *int64   `json:"n_routed_experts"`
+	ExpertsPerTok      *int64   `json:"num_experts_per_tok"`
+	MoEIntermediate    *int64   `json:"moe_intermediate_size"`
+	SharedIntermediate *int64   `json:"shared_expert_intermediate_size"`
+	SharedExperts      *int64   `json:"n_shared_experts"`
+	NormTopK           *bool    `json:"norm_topk_prob"`
+	SparseStep         *int64   `json:"decoder_sparse_step"`
+	DenseLayers        []int64  `json:"mlp_only_layers"`
+	FirstDense         *int64   `json:"first_k_dense_replace"`
+	LayerFreq          *int64   `json:"moe_layer_freq"`
+	Groups             *int64   `json:"n_group"`
+	GroupTopK          *int64   `json:"topk_group"`
+	RoutedScaling      *float64 `json:"routed_scaling_factor"`
+	ScoringFunc        *string  `json:"scoring_func"`
+	TopKMethod         *string  `json:"topk_method"`
+	RouterAuxLoss      *float64 `json:"router_aux_loss_coef"`
+	RouterJitter       *float64 `json:"router_jitter_noise"`
+
+	QueryKeyBias *bool    `json:"qkv_bias"`
+	QueryKeyNorm *bool    `json:"use_qk_norm"`
+	ClipQKV      *float64 `json:"clip_qkv"`
+	Latent       *bool    `json:"use_mla"`
+	NextTokens   *int64   `json:"num_nextn_predict_layers"`
 
 	Quantization any `json:"quantization_config"`
 }
@@ -115,17 +155,32 @@ type rope struct {
 // absent is what transformers' class of a family has where a key is absent, and
 // not another family's; null is another thing, and takes it away.
 func absent(family string) (f fields) {
-	number := func(n int64) *int64 { return &n }
-	real := func(x float64) *float64 { return &x }
+	decimal := func(x float64) *float64 { return &x }
+	word := func(s string) *string { return &s }
 	switch family {
 	case Mistral:
 		f.KVHeads, f.SlidingWindow, f.MaxPositions = number(8), number(4096), number(131072)
 	case Olmo2:
-		f.RMSNormEps = real(1e-5)
+		f.RMSNormEps = decimal(1e-5)
 	case GPTNeo:
 		f.MaxPositions, f.WindowSize = number(2048), number(256)
 	case Mixtral:
-		f.KVHeads, f.RopeTheta, f.RMSNormEps, f.MaxPositions = number(8), real(1e6), real(1e-5), number(131072)
+		f.KVHeads, f.RopeTheta, f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok = number(8), decimal(1e6), decimal(1e-5), number(131072), number(2)
+	case OLMoE:
+		f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok, f.RouterAuxLoss = decimal(1e-5), number(4096), number(8), decimal(0.01)
+	case Qwen2MoE:
+		f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions, f.ExpertsPerTok = number(16), number(4096), number(28), number(32768), number(4)
+		f.MoEIntermediate, f.SharedIntermediate = number(1408), number(5632)
+	case Qwen3MoE:
+		f.KVHeads, f.SlidingWindow, f.MaxPositions, f.ExpertsPerTok, f.MoEIntermediate = number(4), number(4096), number(32768), number(8), number(768)
+	case GLM4MoE:
+		f.KVHeads, f.RMSNormEps, f.MaxPositions, f.PartialRotary, f.ExpertsPerTok = number(8), decimal(1e-5), number(131072), decimal(0.5), number(8)
+		f.MoEIntermediate, f.SharedExperts, f.FirstDense = number(1408), number(1), number(1)
+		f.ScoringFunc, f.TopKMethod = word("sigmoid"), word("noaux_tc")
+	case DeepSeekV2:
+		f.FirstDense, f.ScoringFunc, f.TopKMethod = number(0), word("softmax"), word("greedy")
+	case DeepSeekV3:
+		f.FirstDense, f.ScoringFunc, f.TopKMethod = number(3), word("sigmoid"), word("noaux_tc")
 	case Qwen2, Qwen3:
 		f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions = number(32), number(4096), number(28), number(32768)
 		if family == Qwen3 {
@@ -134,6 +189,8 @@ func absent(family string) (f fields) {
 	}
 	return f
 }
+
+func number(n int64) *int64 { return &n }
 
 // ReadConfig reads a config.json. What it says and monotron cannot do is
 // refused, never dropped.
@@ -173,12 +230,14 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		c.bloom(&f)
 	case GPTNeo:
 		c.gptNeo(&f)
-	case Llama, Mistral, Qwen2, Qwen3, Mixtral, Olmo2:
+	case Llama, Mistral, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE:
 		c.llama(&f)
+	case DeepSeekV2, DeepSeekV3:
+		c.deepSeek(&f)
 	case "":
 		c.fail("model_type is missing")
 	default:
-		c.fail("model_type %q is not known; known are %s", f.ModelType, Known)
+		c.unknown(f.ModelType)
 	}
 	if f.Quantization != nil {
 		c.fail("quantization_config: quantized weights are not read; convert them to float first (transformers: model.dequantize())")
@@ -332,6 +391,25 @@ func (c *reading) bloom(f *fields) {
 	c.refuse("apply_residual_connection_post_layernorm", f.PostNorm, true)
 }
 
+// unknown refuses a family.
+func (c *reading) unknown(family string) {
+	if lacks := unheld[family]; lacks != "" {
+		c.fail("model_type %q is not held: it has %s; known are %s", family, lacks, Known)
+		return
+	}
+	c.fail("model_type %q is not known; known are %s", family, Known)
+}
+
+// deepSeek reads DeepSeek's shapes where their config says that attention is Llama's, as
+// some do (use_mla, of DeepSeek's own code; transformers' classes have latent attention).
+func (c *reading) deepSeek(f *fields) {
+	if given(f.Latent, true) {
+		c.fail("a %s model has latent attention (kv_lora_rank), which is not built here; one whose config.json says \"use_mla\": false is read", c.Family)
+		return
+	}
+	c.llama(f)
+}
+
 // llama reads the family of RMSNorm, RoPE and SwiGLU.
 func (c *reading) llama(f *fields) {
 	m := c.Model
@@ -346,32 +424,37 @@ func (c *reading) llama(f *fields) {
 	c.rotary(f)
 	c.biases(f)
 	c.window(f)
-	m.QKNorm = c.Family == Qwen3 || c.Family == Olmo2
-	m.QKNormWhole, m.NormAfter = c.Family == Olmo2, c.Family == Olmo2
+	c.queryKeyNorms(f)
 	switch {
-	case c.Family == Mixtral:
+	case hasExperts(c.Family):
 		c.experts(f)
-	case f.Experts != nil:
-		c.fail("num_local_experts in a %s model, which has none", c.Family)
+	case f.Experts != nil || f.LocalExperts != nil:
+		c.fail("num_experts or num_local_experts in a %s model, which has none", c.Family)
+	}
+	if f.NextTokens != nil && *f.NextTokens > 0 {
+		c.fail("num_nextn_predict_layers %d: layers that predict further tokens are not held; without their tensors (layers from %d on) and with 0 here it is read", *f.NextTokens, m.NumLayers)
 	}
 }
 
-// experts reads Mixtral's mixture: in every layer, the best of a softmax over
-// the chosen.
-func (c *reading) experts(f *fields) {
+// queryKeyNorms reads the norms of queries and keys: of each head, or of the whole row.
+func (c *reading) queryKeyNorms(f *fields) {
 	m := c.Model
-	e := &spec.Experts{FFNHiddenSize: m.FFNHiddenSize, ScoreFunction: spec.ScoreSoftmax, Dispatcher: "alltoall", DropPolicy: "probs",
-		Balancing: []string{"aux_loss"}, AuxLossCoeff: []float64{0.001}}
-	e.Num = c.size("num_local_experts", int64(maxMixed/m.NumLayers), f.Experts)
-	e.TopK = c.size("num_experts_per_tok", int64(e.Num), f.ExpertsPerTok)
-	if f.RouterAuxLoss != nil {
-		e.AuxLossCoeff[0] = *f.RouterAuxLoss
+	switch c.Family {
+	case Qwen3, Qwen3MoE:
+		m.QKNorm = true
+	case GLM4MoE:
+		m.QKNorm = given(f.QueryKeyNorm, false)
+	case Olmo2, OLMoE:
+		m.QKNorm, m.QKNormWhole, m.NormAfter = true, true, c.Family == Olmo2
 	}
-	e.Layers = make([]bool, m.NumLayers)
-	for i := range e.Layers {
-		e.Layers[i] = true
+	if c.Family == OLMoE {
+		if m.NumAttentionHeads*m.KVChannels != m.HiddenSize {
+			c.fail("head_dim %d with %d heads in a hidden size of %d: this class norms rows of the hidden size", m.KVChannels, m.NumAttentionHeads, m.HiddenSize)
+		}
+		if f.ClipQKV != nil {
+			c.fail("clip_qkv %v is not supported", *f.ClipQKV)
+		}
 	}
-	m.Experts = e
 }
 
 func (c *reading) groupedHeads(f *fields) {
@@ -396,7 +479,11 @@ func (c *reading) biases(f *fields) {
 	switch c.Family {
 	case Qwen2:
 		m.QKVBias = true
-	case Qwen3, Olmo2:
+	case Qwen2MoE:
+		m.QKVBias = given(f.QueryKeyBias, true)
+	case GLM4MoE:
+		m.QKVBias = given(f.AttentionBias, false) // the output has none
+	case Qwen3, Olmo2, Qwen3MoE, OLMoE, DeepSeekV2, DeepSeekV3:
 		c.refuse("attention_bias", f.AttentionBias, true) // without one of the MLP
 	case Llama:
 		attention, mlp := given(f.AttentionBias, false), given(f.MLPBias, false)
@@ -432,10 +519,17 @@ func (c *reading) rotary(f *fields) {
 	c.partialRotary(c.positive("partial_rotary_factor", partial, 1))
 }
 
-// partialRotary: the classes of these families turn whole heads, whatever
+// partialRotary: the classes of these families but GLM's turn whole heads, whatever
 // partial_rotary_factor says; a scaling that takes it makes them fail.
 func (c *reading) partialRotary(factor float64) {
 	m := c.Model
+	if c.Family == GLM4MoE {
+		m.RotaryPercent = factor
+		if n := m.RotaryDims(); n < 2 || n%2 != 0 || factor > 1 {
+			c.fail("partial_rotary_factor %v lets %d of a head's %d channels rotate; an even number is needed", factor, n, m.KVChannels)
+		}
+		return
+	}
 	scaled := m.RopeScaling != nil || m.RotaryInterpolation > 0
 	if scaled && int(float64(m.KVChannels)*factor) != m.KVChannels {
 		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, as it rotates whole heads", factor, c.Family)

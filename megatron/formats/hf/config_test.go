@@ -89,7 +89,7 @@ func TestConfigRefusals(t *testing.T) {
 		`[]`:                                 "config.json",
 		`{}`:                                 "model_type",
 		`{"model_type":"opt"}`:               `"opt"`,
-		`{"model_type":"mixtral"}`:           "num_local_experts",
+		`{"model_type":"mixtral"}`:           "hidden_size",
 		`{"model_type":"gpt2"}`:              "n_embd is missing",
 		gpt2 + `,"n_head":5}`:                "n_head",
 		gpt2 + `,"n_head":0}`:                "n_head",

@@ -1,7 +1,9 @@
 package hf
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 
 	"monotron/fault"
 	"monotron/megatron/formats"
@@ -37,13 +39,14 @@ func Export(dir string, m *spec.Model, get func(global string) ([]float32, error
 }
 
 var architectures = map[string]string{GPT2: "GPT2LMHeadModel", Llama: "LlamaForCausalLM", Mistral: "MistralForCausalLM",
-	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Mixtral: "MixtralForCausalLM", Bloom: "BloomForCausalLM", Olmo2: "Olmo2ForCausalLM", GPTNeo: "GPTNeoForCausalLM"}
+	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Mixtral: "MixtralForCausalLM", Bloom: "BloomForCausalLM", Olmo2: "Olmo2ForCausalLM", GPTNeo: "GPTNeoForCausalLM",
+	Qwen2MoE: "Qwen2MoeForCausalLM", Qwen3MoE: "Qwen3MoeForCausalLM", OLMoE: "OlmoeForCausalLM", GLM4MoE: "Glm4MoeForCausalLM"}
 
 // configOf writes what transformers 4 and 5 both read.
 func configOf(m *spec.Model, o ExportOptions) map[string]any {
 	c := map[string]any{
 		"architectures": []string{architectures[o.Family]}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType], "dtype": torchTypes[o.DType],
-		"vocab_size": m.VocabSize, "tie_word_embeddings": m.Tied, "initializer_range": m.InitStd, "use_cache": true,
+		"vocab_size": m.VocabSize, "tie_word_embeddings": m.Tied, "initializer_range": real(m.InitStd), "use_cache": true,
 	}
 	positions := o.MaxPositions
 	if positions == 0 {
@@ -76,8 +79,24 @@ func configOf(m *spec.Model, o ExportOptions) map[string]any {
 
 func put(c map[string]any, pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
+		if v, ok := pairs[i+1].(float64); ok {
+			pairs[i+1] = real(v)
+		}
 		c[pairs[i].(string)] = pairs[i+1]
 	}
+}
+
+// real is a number that is written as no integer: transformers 5 refuses a 1 where its
+// class has a float.
+type real float64
+
+// MarshalJSON writes 1 as 1.0.
+func (r real) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(float64(r))
+	if err == nil && !bytes.ContainsAny(text, ".e") {
+		text = append(text, ".0"...)
+	}
+	return text, err
 }
 
 // rotaryConfig says the rotary embedding twice: rope_theta with rope_scaling
@@ -92,6 +111,9 @@ func rotaryConfig(c map[string]any, m *spec.Model) {
 		scaling = map[string]any{"rope_type": "linear", "factor": m.RotaryInterpolation}
 	}
 	parameters := map[string]any{"rope_theta": m.RotaryBase}
+	if m.RotaryPercent != 1 {
+		parameters["partial_rotary_factor"] = m.RotaryPercent
+	}
 	for k, v := range scaling {
 		parameters[k] = v
 	}
@@ -107,23 +129,26 @@ func familyConfig(c map[string]any, m *spec.Model, family string) {
 		window = m.WindowLeft + 1
 	}
 	switch family {
-	case Llama, Qwen3, Olmo2:
+	case Llama, Qwen3, Olmo2, Qwen3MoE, OLMoE:
 		put(c, "attention_bias", m.LinearBias, "mlp_bias", m.LinearBias)
 	}
 	switch family {
-	case Mistral:
+	case Mistral, Mixtral:
 		c["sliding_window"] = window
-	case Mixtral:
-		e := m.Experts
-		put(c, "sliding_window", window, "num_local_experts", e.Num, "num_experts_per_tok", e.TopK, "intermediate_size", e.FFNHiddenSize)
-		if len(e.AuxLossCoeff) > 0 {
-			c["router_aux_loss_coef"] = e.AuxLossCoeff[0]
-		}
+	case Qwen3MoE:
+		put(c, "sliding_window", window, "use_sliding_window", window != nil)
+	case Qwen2MoE:
+		put(c, "sliding_window", window, "use_sliding_window", window != nil, "layer_types", perLayer(m, "sliding_attention", "full_attention"))
+	case GLM4MoE:
+		put(c, "attention_bias", m.QKVBias, "partial_rotary_factor", m.RotaryPercent)
 	case Qwen2, Qwen3:
 		put(c, "sliding_window", window, "use_sliding_window", window != nil, "max_window_layers", 0)
 		if m.Windowed != nil {
 			c["layer_types"] = perLayer(m, "sliding_attention", "full_attention")
 		}
+	}
+	if m.Experts != nil {
+		expertConfig(c, m, family)
 	}
 }
 

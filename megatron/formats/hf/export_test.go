@@ -35,13 +35,37 @@ func shape(family string) *spec.Model {
 	case Qwen3:
 		m.QKNorm = true
 	}
+	if hasExperts(family) {
+		withExperts(m, family)
+	}
 	return m
+}
+
+// withExperts gives m the mixture of a family.
+func withExperts(m *spec.Model, family string) {
+	e := &spec.Experts{Num: 4, FFNHiddenSize: 10, TopK: 2, ScoreFunction: spec.ScoreSoftmax, Layers: []bool{false, true}, Balancing: []string{"aux_loss"}, AuxLossCoeff: []float64{0.01},
+		Dispatcher: "alltoall", DropPolicy: "probs"}
+	m.Experts = e
+	switch family {
+	case Mixtral:
+		e.Layers[0], e.FFNHiddenSize, m.WindowLeft = true, m.FFNHiddenSize, 7
+	case OLMoE:
+		e.Layers[0], e.FFNHiddenSize, m.KVChannels, m.QKNorm, m.QKNormWhole, e.PreSoftmax = true, m.FFNHiddenSize, 4, true, true, true
+	case Qwen2MoE:
+		m.QKVBias, e.SharedFFN, e.SharedGate, e.PreSoftmax, m.WindowLeft, m.Windowed = true, 14, true, true, 7, []bool{false, true}
+	case Qwen3MoE:
+		m.QKNorm, m.WindowLeft = true, 7
+	case GLM4MoE:
+		m.RotaryPercent, m.QKNorm, m.QKVBias = 1.0/3, true, true
+		e.ScoreFunction, e.ExpertBias, e.BiasUpdateRate, e.RouterDtype = spec.ScoreSigmoid, true, 0.001, "fp32"
+		e.SharedFFN, e.ScalingFactor, e.NumGroups, e.GroupTopK = 20, 2, 2, 1
+	}
 }
 
 // What Export writes, Open reads as the same model with the same numbers, for
 // every family; padded vocabulary rows stay behind.
 func TestExportRoundTrip(t *testing.T) {
-	for _, family := range []string{GPT2, Bloom, Llama, Mistral, Qwen2, Qwen3} {
+	for _, family := range []string{GPT2, Bloom, Llama, Mistral, Qwen2, Qwen3, Mixtral, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE} {
 		m := shape(family)
 		if got, err := FamilyOf(m); got != family || err != nil {
 			t.Errorf("%s is taken for %s: %v", family, got, err)

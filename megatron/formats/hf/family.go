@@ -17,7 +17,7 @@ func FamilyOf(m *spec.Model) (string, error) {
 	var family string
 	switch {
 	case m.Experts != nil:
-		family = Mixtral
+		family = mixtureFamily(m)
 	case m.NormAfter:
 		family = Olmo2
 	case m.Position == spec.PositionLearned && m.LinearBias && !m.QKVBias:
@@ -38,6 +38,21 @@ func FamilyOf(m *spec.Model) (string, error) {
 	return family, Expresses(family, m)
 }
 
+// mixtureFamily is FamilyOf for a model with experts.
+func mixtureFamily(m *spec.Model) string {
+	switch e := m.Experts; {
+	case e.ExpertBias || e.ScoreFunction != spec.ScoreSoftmax:
+		return GLM4MoE
+	case m.QKNormWhole:
+		return OLMoE
+	case m.QKNorm:
+		return Qwen3MoE
+	case e.SharedFFN > 0:
+		return Qwen2MoE
+	}
+	return Mixtral
+}
+
 // Expresses tells whether family's architecture can hold m; the error lists
 // everything that it cannot.
 func Expresses(family string, m *spec.Model) error {
@@ -48,8 +63,8 @@ func Expresses(family string, m *spec.Model) error {
 		}
 	}
 	need(m.NormAfter == (family == Olmo2), "norms after attention and MLP: %v", m.NormAfter)
-	need(m.QKNormWhole == (family == Olmo2), "norms of all heads' queries and keys together: %v", m.QKNormWhole)
-	need(m.Windowed == nil || slices.Contains([]string{GPTNeo, Qwen2, Qwen3}, family), "a window in some layers only")
+	need(m.QKNormWhole == (family == Olmo2 || family == OLMoE), "norms of all heads' queries and keys together: %v", m.QKNormWhole)
+	need(m.Windowed == nil || slices.Contains([]string{GPTNeo, Qwen2, Qwen3, Qwen2MoE}, family), "a window in some layers only")
 	if family == GPTNeo {
 		need(m.ScoreScale() == 1, "scores times %g (--softmax-scale)", m.ScoreScale())
 	} else {
@@ -59,12 +74,12 @@ func Expresses(family string, m *spec.Model) error {
 	switch family {
 	case GPT2, GPTNeo, Bloom:
 		plain(family, m, need)
-	case Llama, Mistral, Qwen2, Qwen3, Mixtral, Olmo2:
+	case Llama, Mistral, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, DeepSeekV2, DeepSeekV3:
 		rotary(family, m, need)
 	default:
 		return fault.Errorf(fault.Usage, "unknown family %q; known are %s", family, Known)
 	}
-	mixture(family, m.Experts, need)
+	mixture(family, m, need)
 	if len(lacks) > 0 {
 		return fault.With(fault.Usage, &inexpressible{fmt.Sprintf("the %s architecture of Hugging Face", family), lacks})
 	}
@@ -113,26 +128,28 @@ func plain(family string, m *spec.Model, need needs) {
 
 func rotary(family string, m *spec.Model, need needs) {
 	need(m.Position == spec.PositionRope && m.NoRopeFreq == 0, "%s positions, in every %d-th layer none", m.Position, m.NoRopeFreq)
-	need(m.RotaryDims() == m.KVChannels, "rotation of %d of a head's %d channels (--rotary-percent %v; of transformers' families gpt_neox, phi and phi3 have it, which are not written here; Megatron's formats and the native one hold it)",
+	need(m.RotaryDims() == m.KVChannels || family == GLM4MoE, "rotation of %d of a head's %d channels (--rotary-percent %v; of transformers' families gpt_neox, phi and phi3 have it, which are not written here; Megatron's formats and the native one hold it)",
 		m.RotaryDims(), m.KVChannels, m.RotaryPercent)
 	need(!m.RotaryInterleaved, "interleaved rotary channels")
 	need(m.RotaryInterpolation <= 1 || m.RopeScaling == nil, "rotary interpolation together with Llama-3 scaling")
 	need(m.Gated() && activationName(m) != "", "the %s activation", m.Activation)
 	need(!m.EmbedNorm, "an embedding norm")
 	need(m.Normalization == spec.RMSNorm, "%s", m.Normalization)
-	need(m.QKNorm == (family == Qwen3 || family == Olmo2), "norms of queries and keys: %v", m.QKNorm)
-	qkv, others := m.QKVBias, m.LinearBias
-	need(map[string]bool{Llama: qkv == others, Qwen2: qkv && !others, Mistral: !qkv && !others, Mixtral: !qkv && !others, Qwen3: !qkv && !others, Olmo2: !qkv && !others}[family],
-		"biases of QKV: %v, of the other linear layers: %v", qkv, others)
-	need(m.WindowLeft < 0 || family != Llama && family != Olmo2, "a sliding window")
+	normed := slices.Contains([]string{Qwen3, Olmo2, Qwen3MoE, OLMoE}, family)
+	need(m.QKNorm == normed || family == GLM4MoE, "norms of queries and keys: %v", m.QKNorm)
+	need(rotaryBiases(family, m.QKVBias, m.LinearBias), "biases of QKV: %v, of the other linear layers: %v", m.QKVBias, m.LinearBias)
+	need(m.WindowLeft < 0 || slices.Contains([]string{Mistral, Mixtral, Qwen2, Qwen3, Qwen2MoE, Qwen3MoE}, family), "a sliding window")
 }
 
-func mixture(family string, e *spec.Experts, need needs) {
-	if need((e != nil) == (family == Mixtral), "experts: %v", e != nil); e == nil {
-		return
+// rotaryBiases tells whether a family has these biases.
+func rotaryBiases(family string, qkv, others bool) bool {
+	switch family {
+	case Llama:
+		return qkv == others
+	case Qwen2:
+		return qkv && !others
+	case Qwen2MoE, GLM4MoE:
+		return !others
 	}
-	need(e.ScoreFunction == spec.ScoreSoftmax && !e.PreSoftmax, "a router other than a softmax over the chosen experts")
-	need(e.SharedFFN == 0 && !e.ExpertBias, "shared experts, or biases of experts")
-	need(e.NumGroups == 0 && (e.ScalingFactor == 0 || e.ScalingFactor == 1), "groups of experts, or scaled weights")
-	need(!slices.Contains(e.Layers, false), "layers without experts")
+	return !qkv && !others
 }

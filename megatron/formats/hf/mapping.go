@@ -196,7 +196,7 @@ func (mp *Mapping) llama() {
 		}
 		mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.LinearBias, false, nil)
 		if m.MixtureAt(i) {
-			mp.experts(ours+"mlp.", theirs+"block_sparse_moe.")
+			mp.experts(ours+"mlp.", theirs, mp.Family)
 			continue
 		}
 		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.gate_proj", theirs + "mlp.up_proj"}, []int{ffn, ffn}, h, m.LinearBias, false, stacked(ffn))
@@ -215,17 +215,6 @@ func (mp *Mapping) layerNorms(ours, theirs string) {
 	}
 	mp.norm(ours+"input_layernorm", theirs+"input_layernorm")
 	mp.norm(ours+"pre_mlp_layernorm", theirs+"post_attention_layernorm")
-}
-
-// experts adds a mixture: its router, and each expert under its global number.
-func (mp *Mapping) experts(ours, theirs string) {
-	h, ffn := mp.Model.HiddenSize, mp.Model.Experts.FFNHiddenSize
-	mp.same(ours+"router.weight", theirs+"gate.weight", mp.Model.Experts.Num, h)
-	for j := range mp.Model.Experts.Num {
-		one, expert := fmt.Sprintf("%sexperts.local_experts.%d.", ours, j), fmt.Sprintf("%sexperts.%d.", theirs, j)
-		mp.linear(one+"linear_fc1", []string{expert + "w1", expert + "w3"}, []int{ffn, ffn}, h, false, false, stacked(ffn))
-		mp.linear(one+"linear_fc2", []string{expert + "w2"}, []int{h}, ffn, false, false, nil)
-	}
 }
 
 // thirds: theirs is [Q | K | V], ours per head [q | k | v].

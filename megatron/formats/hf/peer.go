@@ -60,7 +60,7 @@ func (p peer) on(key string, otherwise bool) bool {
 }
 
 // llamas are the families of RMSNorm, RoPE and SwiGLU.
-var llamas = []string{Llama, Mistral, Mixtral, Qwen2, Qwen3, Olmo2}
+var llamas = []string{Llama, Mistral, Mixtral, Qwen2, Qwen3, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE}
 
 // settings lists what transformers computes otherwise than m wants.
 func (p peer) settings(m *spec.Model) (list []error) {
@@ -71,7 +71,11 @@ func (p peer) settings(m *spec.Model) (list []error) {
 	}
 	truth := map[bool]float64{true: 1}
 	if slices.Contains(llamas, p.family) {
-		same("the number of rotating channels", p.headDim(), float64(m.RotaryDims()))
+		rotating := p.headDim()
+		if p.family == GLM4MoE {
+			rotating = math.Floor(rotating * p.rope("partial_rotary_factor", 0.5))
+		}
+		same("the number of rotating channels", rotating, float64(m.RotaryDims()))
 		same("rope_theta", p.rope("rope_theta", map[string]float64{Mixtral: 1e6}[p.family]), m.RotaryBase)
 		same("the position scale", p.ropeFactor("linear"), max(1, m.RotaryInterpolation))
 		factor := 1.0
@@ -79,11 +83,14 @@ func (p peer) settings(m *spec.Model) (list []error) {
 			factor = m.RopeScaling.Factor
 		}
 		same("the Llama-3 factor", p.ropeFactor("llama3"), factor)
-		same("rms_norm_eps", p.number("rms_norm_eps", map[bool]float64{true: 1e-5, false: 1e-6}[p.family == Mixtral || p.family == Olmo2]), m.NormEpsilon)
+		same("rms_norm_eps", p.number("rms_norm_eps", map[bool]float64{true: 1e-5, false: 1e-6}[slices.Contains([]string{Mixtral, Olmo2, OLMoE, GLM4MoE}, p.family)]), m.NormEpsilon)
 		p.windows(m, same)
 		same("the scale of scores", 1/math.Sqrt(p.headDim()), m.ScoreScale())
 		same("norms after attention and MLP", truth[p.family == Olmo2], truth[m.NormAfter])
 		same("tied embeddings", truth[p.on("tie_word_embeddings", false)], truth[m.Tied])
+		if m.Experts != nil {
+			p.router(m, same)
+		}
 		return list
 	}
 	same("layer_norm_epsilon", p.number("layer_norm_epsilon", 1e-5), m.NormEpsilon)
@@ -171,6 +178,16 @@ func (p peer) window(layer int) float64 {
 		if kinds := p.neoKinds(); layer < len(kinds) && kinds[layer] == "local" {
 			return p.number("window_size", 256)
 		}
+	case Qwen3MoE:
+		if p.on("use_sliding_window", false) {
+			return p.number("sliding_window", 4096)
+		}
+	case Qwen2MoE:
+		kinds, listed := p.config["layer_types"].([]any)
+		slides := !listed && layer%2 == 0 && float64(layer) < p.number("max_window_layers", 28) || layer < len(kinds) && kinds[layer] == "sliding_attention"
+		if p.on("use_sliding_window", false) && slides {
+			return p.number("sliding_window", 4096)
+		}
 	case Mistral, Mixtral:
 		if _, ok := p.config["sliding_window"]; !ok && p.family == Mistral {
 			return 4096
@@ -231,7 +248,8 @@ func (s shapes) linear(name string, bias bool, width float64, shape ...float64) 
 func (p peer) llama(s shapes) {
 	h, ffn, heads := p.number("hidden_size", 4096), p.number("intermediate_size", 0), p.number("num_attention_heads", 32)
 	q, kv := heads*p.headDim(), p.number("num_key_value_heads", heads)*p.headDim()
-	all := (p.family == Llama || p.family == Qwen3 || p.family == Olmo2) && p.on("attention_bias", false)
+	all := slices.Contains([]string{Llama, Qwen3, Olmo2, Qwen3MoE, OLMoE}, p.family) && p.on("attention_bias", false)
+	qkv := all || p.family == Qwen2 || p.family == Qwen2MoE && p.on("qkv_bias", true) || p.family == GLM4MoE && p.on("attention_bias", false)
 	mlp := p.family == Llama && p.on("mlp_bias", false)
 	s.add("model.embed_tokens.weight", p.number("vocab_size", 0), h)
 	s.add("model.norm.weight", h)
@@ -247,35 +265,24 @@ func (p peer) llama(s shapes) {
 		s.add(layer+first+".weight", h)
 		s.add(layer+"post_attention_layernorm.weight", h)
 		for name, width := range map[string]float64{"q_proj": q, "k_proj": kv, "v_proj": kv} {
-			s.linear(layer+"self_attn."+name, all || p.family == Qwen2, width, width, h)
+			s.linear(layer+"self_attn."+name, qkv, width, width, h)
 		}
 		s.linear(layer+"self_attn.o_proj", all, h, h, q)
-		if p.family == Qwen3 {
+		if p.family == Qwen3 || p.family == Qwen3MoE || p.family == GLM4MoE && p.on("use_qk_norm", false) {
 			s.add(layer+"self_attn.q_norm.weight", p.headDim())
 			s.add(layer+"self_attn.k_norm.weight", p.headDim())
 		}
-		if p.family == Olmo2 {
+		if p.family == Olmo2 || p.family == OLMoE {
 			s.add(layer+"self_attn.q_norm.weight", q)
 			s.add(layer+"self_attn.k_norm.weight", kv)
 		}
-		if p.family == Mixtral {
-			p.experts(s, layer+"block_sparse_moe.", h, ffn)
+		if p.sparse(i) {
+			p.experts(s, layer, h, ffn)
 			continue
 		}
 		s.linear(layer+"mlp.gate_proj", mlp, ffn, ffn, h)
 		s.linear(layer+"mlp.up_proj", mlp, ffn, ffn, h)
 		s.linear(layer+"mlp.down_proj", mlp, h, h, ffn)
-	}
-}
-
-func (p peer) experts(s shapes, mixture string, h, ffn float64) {
-	n := p.number("num_local_experts", 8)
-	s.add(mixture+"gate.weight", n, h)
-	for j := range int(n) {
-		expert := fmt.Sprintf("%sexperts.%d.", mixture, j)
-		s.add(expert+"w1.weight", ffn, h)
-		s.add(expert+"w2.weight", h, ffn)
-		s.add(expert+"w3.weight", ffn, h)
 	}
 }
 

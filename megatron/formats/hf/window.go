@@ -19,7 +19,32 @@ func (c *reading) window(f *fields) {
 		if on := c.qwenWindows(f); slices.Contains(on, true) {
 			c.windows("sliding_window", f.SlidingWindow, on)
 		}
+	case Qwen2MoE:
+		if on := c.everySecond(f); slices.Contains(on, true) {
+			c.windows("sliding_window", f.SlidingWindow, on)
+		}
+	case Qwen3MoE:
+		if given(f.UseSlidingWindow, false) && f.SlidingWindow != nil {
+			c.windows("sliding_window", f.SlidingWindow, repeated(c.Model.NumLayers, true))
+		}
+	case OLMoE:
+		if f.SlidingWindow != nil { // some of its attentions look at it, others do not
+			c.fail("sliding_window %d in an olmoe model is not supported", *f.SlidingWindow)
+		}
 	}
+}
+
+// everySecond are Qwen2-MoE's layers with a window: those that layer_types says, or else
+// every second one of the first max_window_layers.
+func (c *reading) everySecond(f *fields) (on []bool) {
+	use := given(f.UseSlidingWindow, false) && f.SlidingWindow != nil
+	if len(f.LayerTypes) > 0 {
+		return c.layerTypes(f.LayerTypes, use)
+	}
+	for i := range c.Model.NumLayers {
+		on = append(on, use && i%2 == 0 && (f.MaxWindowLayers == nil || int64(i) < *f.MaxWindowLayers))
+	}
+	return on
 }
 
 // windows sets the window of the layers that have it.

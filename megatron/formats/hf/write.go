@@ -61,6 +61,9 @@ func newWriting(src formats.Source, o formats.WriteOptions) (*writing, error) {
 	if err != nil {
 		return nil, err
 	}
+	if architectures[family] == "" {
+		return nil, fault.Errorf(fault.Usage, "%s models are read here, not written: transformers' class always has latent attention; Megatron's formats and the native one hold this model", family)
+	}
 	w := &writing{src: src, o: o}
 	if w.mapping, err = NewMapping(m, family); err != nil {
 		return nil, err

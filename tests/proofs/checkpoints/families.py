@@ -2,7 +2,7 @@
 what we write of them (by way of our own format, with --verify) gives transformers
 the same logits again. Configs leave out keys at random, so that defaults count.
 
-usage: families.py BIN WORK COUNT SEED
+usage: families.py BIN WORK COUNT SEED [FAMILY...]
 """
 import collections, json, os, random, shutil, subprocess, sys, warnings
 warnings.filterwarnings('ignore')
@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 binary, work, count, seed = sys.argv[1] + '/monotron', sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
 rng = random.Random(seed)
 torch.manual_seed(seed)
 VOCAB = 67
@@ -46,6 +47,8 @@ def llama_like(family):
         c['sliding_window'] = rng.choice([None, 1, 5])
     if family == 'mixtral':
         c.update(num_local_experts=4, num_experts_per_tok=2)
+    if family in MIXTURES:
+        experts(c, family)
     if family == 'olmo2':
         c.pop('head_dim', None)  # its class has none; heads that divide the width alone
     if family in ('qwen2', 'qwen3'):
@@ -58,6 +61,34 @@ def llama_like(family):
         if rng.random() < 0.2:
             del c[key]
     return c
+
+
+MIXTURES = ('qwen2_moe', 'qwen3_moe', 'olmoe', 'glm4_moe')
+
+
+def experts(c, family):
+    layers = c['num_hidden_layers']
+    if family == 'glm4_moe':  # groups are scored by their two best experts
+        groups = rng.choice([(1, 1), (1, 1), (4, 1), (2, 2)])
+        c.update(n_routed_experts=8, num_experts_per_tok=2 * groups[1] if groups[0] > 1 else rng.choice([2, 3]), n_group=groups[0], topk_group=groups[1],
+                 moe_intermediate_size=12, n_shared_experts=rng.choice([1, 2]), first_k_dense_replace=rng.randrange(layers), num_nextn_predict_layers=0,
+                 routed_scaling_factor=rng.choice([1.0, 2.5]), use_qk_norm=rng.random() < 0.5, attention_bias=rng.random() < 0.5)
+        return
+    c.update(num_experts=rng.choice([4, 7]), num_experts_per_tok=rng.choice([1, 2, 3]), norm_topk_prob=rng.random() < 0.5)
+    if family == 'olmoe':
+        c.pop('head_dim', None)  # heads that divide the width alone
+        return
+    c.update(moe_intermediate_size=rng.choice([8, 20]), decoder_sparse_step=rng.choice([1, 1, 2]) if layers > 1 else 1)
+    if layers > 1 and c['decoder_sparse_step'] == 1 and rng.random() < 0.5:
+        c['mlp_only_layers'] = rng.sample(range(layers), rng.choice([1, 2]))
+    if family == 'qwen2_moe':
+        c.update(shared_expert_intermediate_size=rng.choice([8, 24]), qkv_bias=rng.random() < 0.7)
+    if rng.random() < 0.5:
+        c.update(use_sliding_window=rng.random() < 0.8, sliding_window=rng.choice([3, 7]))
+        if family == 'qwen2_moe':
+            c.update(max_window_layers=rng.choice([0, 1, 2, 5]))
+            if c['use_sliding_window'] and rng.random() < 0.4:
+                c['layer_types'] = [rng.choice(['full_attention', 'sliding_attention']) for _ in range(layers)]
 
 
 def plain(family):
@@ -100,10 +131,16 @@ def convert(source, target, *flags):
 
 
 def randomize(model):
-    """Biases and norms that are zeros and ones would hide."""
+    """Biases and norms that are zeros and ones would hide; routers that are as good as even
+    would choose by rounding."""
     for p in model.parameters():
         if p.dim() == 1:
             p.data += 0.3 * torch.randn_like(p)
+    for name, b in list(model.named_buffers()) + list(model.named_parameters()):
+        if name.endswith('e_score_correction_bias'):
+            b.data += 0.1 * torch.randn_like(b)
+        if name.endswith('mlp.gate.weight'):
+            b.data *= 5
 
 
 def case(folder, family):
@@ -116,13 +153,10 @@ def case(folder, family):
     model = AutoModelForCausalLM.from_pretrained(f'{folder}/theirs', attn_implementation='eager', dtype=torch.float32).eval()
     ids = [rng.randrange(VOCAB) for _ in range(rng.randint(9, 33))]
     want = logits(model, ids)
-    if family != 'mixtral':
-        got, says = ours(f'{folder}/theirs', ids)
-        if got is None:
-            return 'refused: ' + says.split(': ', 1)[-1][:120], c, 0
-        read = (got - want).abs().max().item()
-    else:
-        read = 0.0  # experts are not run here
+    got, says = ours(f'{folder}/theirs', ids)
+    if got is None:
+        return 'refused: ' + says.split(': ', 1)[-1][:120], c, 0
+    read = (got - want).abs().max().item()
     code, says = convert(f'{folder}/theirs', f'{folder}/native', '--to', 'native')
     if code == 0:
         code, says = convert(f'{folder}/native', f'{folder}/back', '--to', 'hf', '--verify')
@@ -136,7 +170,7 @@ def case(folder, family):
 
 
 failed = 0
-for family in ('gpt2', 'gpt_neo', 'bloom', 'llama', 'mistral', 'mixtral', 'olmo2', 'qwen2', 'qwen3'):
+for family in sys.argv[5:] or ('gpt2', 'gpt_neo', 'bloom', 'llama', 'mistral', 'mixtral', 'olmo2', 'qwen2', 'qwen3', *MIXTURES):
     seen, worst = collections.Counter(), 0.0
     for n in range(count):
         folder = f'{work}/families'

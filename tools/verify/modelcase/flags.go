@@ -69,10 +69,7 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 		return words(c.MegatronFlags), nil
 	}
 	m := c.Plain
-	if m == nil {
-		return nil, c.bad(`neither "megatron_flags" nor "config_in_plain_names" describes a model`)
-	}
-	if m.Position == "" {
+	if m == nil || m.Position == "" {
 		return c.familyLine()
 	}
 	position, ok1 := positionFlags[m.Position]

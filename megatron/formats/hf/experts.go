@@ -1,0 +1,250 @@
+package hf
+
+import (
+	"fmt"
+	"slices"
+
+	"monotron/megatron/spec"
+)
+
+// mixtureNames are what a family calls the parts of a layer's mixture of experts, whose
+// router is `gate` and whose experts are `experts.J`.
+type mixtureNames struct {
+	mixture        string // in the layer
+	gate, up, down string // of an expert
+	shared         string // the shared expert, in the mixture; "": the family has none
+}
+
+// mixtures are the families with experts.
+var mixtures = map[string]mixtureNames{
+	Mixtral:    {"block_sparse_moe.", "w1", "w3", "w2", ""},
+	Qwen2MoE:   {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_expert."},
+	Qwen3MoE:   {"mlp.", "gate_proj", "up_proj", "down_proj", ""},
+	OLMoE:      {"mlp.", "gate_proj", "up_proj", "down_proj", ""},
+	GLM4MoE:    {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
+	DeepSeekV2: {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
+	DeepSeekV3: {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
+}
+
+// hasExperts tells whether a family's layers are mixtures.
+func hasExperts(family string) bool { return mixtures[family].mixture != "" }
+
+// experts reads the mixture of a family that has one.
+func (c *reading) experts(f *fields) {
+	m := c.Model
+	e := &spec.Experts{ScoreFunction: spec.ScoreSoftmax, Dispatcher: "alltoall", DropPolicy: "probs", Balancing: []string{"aux_loss"}, AuxLossCoeff: []float64{0.001}}
+	if f.RouterAuxLoss != nil {
+		e.AuxLossCoeff[0] = *f.RouterAuxLoss
+	}
+	e.Num = c.size("the number of experts", int64(maxMixed/m.NumLayers), c.numExperts(f))
+	e.TopK = c.size("num_experts_per_tok", int64(e.Num), f.ExpertsPerTok)
+	e.Layers = repeated(m.NumLayers, true)
+	e.FFNHiddenSize = m.FFNHiddenSize
+	if c.Family != Mixtral && c.Family != OLMoE {
+		e.FFNHiddenSize = c.size("moe_intermediate_size", maxSize, f.MoEIntermediate)
+	}
+	m.Experts = e
+	switch c.Family {
+	case OLMoE:
+		e.PreSoftmax = !given(f.NormTopK, false)
+	case Qwen2MoE, Qwen3MoE:
+		e.PreSoftmax = !given(f.NormTopK, false)
+		c.sparseLayers(f)
+		if c.Family == Qwen2MoE {
+			e.SharedFFN, e.SharedGate = c.size("shared_expert_intermediate_size", maxSize, f.SharedIntermediate), true
+		}
+	case GLM4MoE, DeepSeekV2, DeepSeekV3:
+		c.deepSeekExperts(f)
+	}
+	if !slices.Contains(e.Layers, true) {
+		c.fail("no layer has experts: such a model is a dense one, whose family holds it")
+	}
+}
+
+// numExperts is the number under whichever name it has; several must agree.
+func (c *reading) numExperts(f *fields) (n *int64) {
+	for _, v := range []*int64{f.Experts, f.LocalExperts, f.RoutedExperts} {
+		if n != nil && v != nil && *n != *v {
+			c.fail("the number of experts is both %d and %d", *n, *v)
+		}
+		if v != nil {
+			n = v
+		}
+	}
+	if n == nil {
+		n = classExperts[c.Family]
+	}
+	return n
+}
+
+// classExperts are the classes' numbers where no key gives one.
+var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Qwen3MoE: number(128), OLMoE: number(64), GLM4MoE: number(128), DeepSeekV2: number(64), DeepSeekV3: number(256)}
+
+// sparseLayers: every decoder_sparse_step-th layer has experts, but for mlp_only_layers.
+func (c *reading) sparseLayers(f *fields) {
+	step := c.optional("decoder_sparse_step", f.SparseStep, 1)
+	for i := range c.Model.Experts.Layers {
+		c.Model.Experts.Layers[i] = (i+1)%step == 0 && !slices.Contains(f.DenseLayers, int64(i))
+	}
+}
+
+// deepSeekExperts reads what DeepSeek's mixtures have, and GLM 4.5's: first layers without
+// experts, several shared experts in one, groups, a factor.
+func (c *reading) deepSeekExperts(f *fields) {
+	e := c.Model.Experts
+	if n := f.SharedExperts; n != nil && *n != 0 {
+		e.SharedFFN = e.FFNHiddenSize * c.size("n_shared_experts", maxMixed, n)
+	}
+	step := c.optional("moe_layer_freq", f.LayerFreq, 1)
+	for i := range e.Layers {
+		e.Layers[i] = (f.FirstDense == nil || int64(i) >= *f.FirstDense) && i%step == 0
+	}
+	factor := c.positive("routed_scaling_factor", f.RoutedScaling, 1)
+	if factor != 1 {
+		e.ScalingFactor = factor
+	}
+	norm, method, score := given(f.NormTopK, c.Family != DeepSeekV2), text(f.TopKMethod), text(f.ScoringFunc)
+	switch {
+	case score == "sigmoid" && method == "noaux_tc":
+		e.ScoreFunction, e.ExpertBias, e.BiasUpdateRate, e.RouterDtype = spec.ScoreSigmoid, true, 0.001, "fp32"
+		c.expertGroups(f, 2)
+		if norm != (e.TopK > 1) {
+			c.fail("norm_topk_prob %v with %d experts a token: here weights of several are divided by their sum, that of one is not", norm, e.TopK)
+		}
+	case score == "softmax" && method == "greedy":
+		e.PreSoftmax = !norm
+		if norm && factor != 1 {
+			c.fail("norm_topk_prob with routed_scaling_factor %g is not supported: versions of DeepSeek's code differ in whether both hold", factor)
+		}
+	case score == "softmax" && method == "group_limited_greedy":
+		e.PreSoftmax = true
+		c.expertGroups(f, 1)
+		if norm {
+			c.fail("norm_topk_prob with topk_method group_limited_greedy is not supported")
+		}
+	default:
+		c.fail("scoring_func %q with topk_method %q is not supported; sigmoid with noaux_tc, and softmax with greedy or group_limited_greedy, are", score, method)
+	}
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// expertGroups reads the groups, whose score is the sum of their best so many.
+func (c *reading) expertGroups(f *fields, best int) {
+	e := c.Model.Experts
+	groups, chosen := c.optional("n_group", f.Groups, 1), c.optional("topk_group", f.GroupTopK, 1)
+	if groups == 1 && chosen == 1 {
+		return
+	}
+	if e.Num%groups != 0 || chosen > groups || e.TopK > e.Num/groups*chosen {
+		c.fail("n_group %d and topk_group %d do not go with %d experts, %d a token", groups, chosen, e.Num, e.TopK)
+		return
+	}
+	if e.TopK/chosen != best || e.TopK%chosen != 0 {
+		c.fail("num_experts_per_tok %d from topk_group %d: this family scores a group by its best %d, here it is by the best num_experts_per_tok/topk_group", e.TopK, chosen, best)
+	}
+	e.NumGroups, e.GroupTopK = groups, chosen
+}
+
+// mixture tells what of a mixture a family cannot hold.
+func mixture(family string, m *spec.Model, need needs) {
+	e := m.Experts
+	if need((e != nil) == hasExperts(family), "experts: %v", e != nil); e == nil || !hasExperts(family) {
+		return
+	}
+	need(!e.ProbsOnInput, "weights that multiply what goes into an expert (--moe-apply-probs-on-input)")
+	need(e.ScoreFunction == spec.ScoreSoftmax || family == GLM4MoE || family == DeepSeekV3, "a router with %s scores", e.ScoreFunction)
+	switch family {
+	case Mixtral, OLMoE:
+		need(family == OLMoE || !e.PreSoftmax, "a softmax over all experts before the choice (--moe-router-pre-softmax)")
+		need(!slices.Contains(e.Layers, false), "layers without experts")
+	case GLM4MoE, DeepSeekV2, DeepSeekV3:
+		deepSeekMixture(family, e, need)
+		return
+	}
+	need((e.SharedFFN > 0) == (family == Qwen2MoE) && e.SharedGate == (family == Qwen2MoE), "shared experts of width %d, gated: %v", e.SharedFFN, e.SharedGate)
+	need(!e.ExpertBias, "biases of the choice (--moe-router-enable-expert-bias)")
+	need(e.NumGroups == 0 && (e.ScalingFactor == 0 || e.ScalingFactor == 1), "groups of experts, or scaled weights")
+}
+
+// deepSeekMixture is mixture for the families that deepSeekExperts reads.
+func deepSeekMixture(family string, e *spec.Experts, need needs) {
+	need(!e.SharedGate && e.SharedFFN%e.FFNHiddenSize == 0, "shared experts of width %d, gated: %v, beside experts of width %d", e.SharedFFN, e.SharedGate, e.FFNHiddenSize)
+	if family == DeepSeekV2 {
+		return
+	}
+	need(e.ScoreFunction == spec.ScoreSigmoid && e.ExpertBias, "a router without sigmoid scores and biases of the choice (--moe-router-enable-expert-bias)")
+	need(e.NumGroups == 0 || e.TopK == 2*e.GroupTopK, "groups chosen by their best %d experts", e.TopK/max(1, e.GroupTopK))
+	if family == GLM4MoE {
+		first := slices.Index(e.Layers, true)
+		need(first >= 0 && !slices.Contains(e.Layers[first:], false), "layers without experts behind one with them")
+		need(e.SharedFFN > 0, "a mixture without shared experts")
+	}
+}
+
+// experts adds the mixture of a layer: its router, and each expert under its global number.
+func (mp *Mapping) experts(ours, layer, family string) {
+	m, e, names := mp.Model, mp.Model.Experts, mixtures[family]
+	h, ffn, theirs := m.HiddenSize, e.FFNHiddenSize, layer+names.mixture
+	mp.same(ours+"router.weight", theirs+"gate.weight", e.Num, h)
+	if e.ExpertBias {
+		mp.same(ours+"router.expert_bias", theirs+"gate.e_score_correction_bias", e.Num)
+	}
+	mlp := func(to, from string, ffn int) {
+		mp.linear(to+"linear_fc1", []string{from + names.gate, from + names.up}, []int{ffn, ffn}, h, false, false, stacked(ffn))
+		mp.linear(to+"linear_fc2", []string{from + names.down}, []int{h}, ffn, false, false, nil)
+	}
+	for j := range e.Num {
+		mlp(fmt.Sprintf("%sexperts.local_experts.%d.", ours, j), fmt.Sprintf("%sexperts.%d.", theirs, j), ffn)
+	}
+	if e.SharedFFN > 0 {
+		if e.SharedGate {
+			mp.same(ours+"shared_experts.gate_weight", theirs+"shared_expert_gate.weight", 1, h)
+		}
+		mlp(ours+"shared_experts.", theirs+names.shared, e.SharedFFN)
+	}
+}
+
+// expertConfig says a mixture as its family's config.json does.
+func expertConfig(c map[string]any, m *spec.Model, family string) {
+	e := m.Experts
+	put(c, "num_experts_per_tok", e.TopK, "output_router_logits", false)
+	if len(e.AuxLossCoeff) > 0 {
+		put(c, "router_aux_loss_coef", e.AuxLossCoeff[0])
+	}
+	switch family {
+	case Mixtral:
+		put(c, "num_local_experts", e.Num, "intermediate_size", e.FFNHiddenSize)
+	case OLMoE:
+		put(c, "num_experts", e.Num, "intermediate_size", e.FFNHiddenSize, "norm_topk_prob", !e.PreSoftmax, "clip_qkv", nil)
+	case Qwen2MoE, Qwen3MoE:
+		put(c, "num_experts", e.Num, "moe_intermediate_size", e.FFNHiddenSize, "norm_topk_prob", !e.PreSoftmax, "decoder_sparse_step", 1, "mlp_only_layers", denseLayers(e))
+		if family == Qwen2MoE {
+			put(c, "shared_expert_intermediate_size", e.SharedFFN, "qkv_bias", m.QKVBias)
+		}
+	case GLM4MoE:
+		factor := e.ScalingFactor
+		if factor == 0 {
+			factor = 1
+		}
+		put(c, "n_routed_experts", e.Num, "n_shared_experts", e.SharedFFN/e.FFNHiddenSize, "moe_intermediate_size", e.FFNHiddenSize, "norm_topk_prob", e.TopK > 1,
+			"first_k_dense_replace", slices.Index(e.Layers, true), "n_group", max(1, e.NumGroups), "topk_group", max(1, e.GroupTopK), "routed_scaling_factor", factor,
+			"num_nextn_predict_layers", 0, "use_qk_norm", m.QKNorm)
+	}
+}
+
+// denseLayers are those without experts.
+func denseLayers(e *spec.Experts) []int {
+	list := []int{}
+	for i, on := range e.Layers {
+		if !on {
+			list = append(list, i)
+		}
+	}
+	return list
+}
