@@ -109,7 +109,7 @@ func commands() []*cli.Command {
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
 		launch.Command(),
-		plan.Command(),
+		plan.Command(openDevice),
 		postmortem.Command(),
 		replay.Command(openDevice),
 		report.Command(),

@@ -3,3 +3,9 @@
 monotron plan schedule --num-layers 24 --num-virtual-stages-per-pipeline-rank 2 --micro-batches 8 --head-work 1.5 --svg schedule.svg
 monotron plan schedule --num-layers 24 --num-virtual-stages-per-pipeline-rank 2 --micro-batches 8 --head-work 1.5 --json >schedule.json
 test -s schedule.svg && test -s schedule.json
+# What every rank of a training run will hold in memory: GPT-3 on 64 GPUs that are not here.
+gpt3="--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 64
+  --train-iters 1000 --lr 1e-4 --bf16 --tokenizer-type NullTokenizer --vocab-size 51199 --mock-data --device cuda"
+monotron plan run pretrain_gpt $gpt3 --world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --sequence-parallel
+monotron plan run --json pretrain_gpt $gpt3 --world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 >run.json
+test -s run.json

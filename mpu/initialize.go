@@ -41,11 +41,16 @@ func boxMuller(a, b uint32) (float64, float64) {
 // the seed, p's name and the global index of each element, whatever the layout.
 // In lower precision the master is the rounded value, as in Megatron.
 func (p *Param) Initialize(d *device.Device, seed uint64) {
-	host := make([]float32, p.Len())
-	for _, piece := range p.Pieces {
-		p.fillPiece(host, piece, device.StreamKey(seed, p.Name))
-	}
-	p.SetMain(d, host)
+	p.setMain(d, func(t device.Tensor) {
+		if d.Counts() {
+			return
+		}
+		host := make([]float32, p.Len())
+		for _, piece := range p.Pieces {
+			p.fillPiece(host, piece, device.StreamKey(seed, p.Name))
+		}
+		device.WriteSlice(d, t, host)
+	})
 }
 
 func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
@@ -74,9 +79,13 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 // SetMain gives p new values: the master holds them, rounded to the value
 // dtype, and Value the same numbers.
 func (p *Param) SetMain(d *device.Device, host []float32) {
+	p.setMain(d, func(t device.Tensor) { device.WriteSlice(d, t, host) })
+}
+
+func (p *Param) setMain(d *device.Device, write func(f32 device.Tensor)) {
 	tmp := d.Arena.Alloc(device.Workspace, device.F32, p.Shape...)
 	defer d.Arena.Free(tmp)
-	device.WriteSlice(d, tmp, host)
+	write(tmp)
 	d.Copy(p.Value, tmp)
 	if p.Main.Given() && p.Main.Data != p.Value.Data {
 		d.Copy(p.Main, p.Value)

@@ -1,6 +1,9 @@
 package mpu
 
 import (
+	"math"
+	"slices"
+
 	"monotron/csrc/device"
 	"monotron/mpu/comm"
 )
@@ -41,7 +44,7 @@ func (m *Dispatcher) plan(d *device.Device, s *device.Scope, experts Tensor) (*t
 	sendRows, backRows := tmp.Alloc(device.I32, experts.Len()), tmp.Alloc(device.I32, experts.Len())
 	order(sendRows, v.sendSlots, offsets.At(0), 1)
 	order(backRows, v.backSlots, offsets.At(1), 0)
-	if err := v.learn(d, offsets, m.group.Rank()/m.at.Parts); err != nil {
+	if err := v.learn(d, offsets, m.group.Rank()/m.at.Parts, m.at.Experts); err != nil {
 		return nil, err
 	}
 	keep := func(rows Tensor, n int64) Tensor {
@@ -55,8 +58,9 @@ func (m *Dispatcher) plan(d *device.Device, s *device.Scope, experts Tensor) (*t
 	return v, nil
 }
 
-// learn has every rank know how much it gets; me: the owner that this rank is.
-func (v *travel) learn(d *device.Device, offsets Tensor, me int) error {
+// learn has every rank know how much it gets; me: the owner that this rank is. Where
+// memory is only counted, and nobody says what is read, experts are chosen evenly.
+func (v *travel) learn(d *device.Device, offsets Tensor, me, experts int) error {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	n, width := v.group.Size(), v.owners+1
@@ -67,6 +71,9 @@ func (v *travel) learn(d *device.Device, offsets Tensor, me int) error {
 	host := device.ReadSlice[int32](d, every)
 	if err := d.Sync(); err != nil {
 		return err
+	}
+	if d.Counts() && slices.Max(host) == 0 {
+		v.even(host, v.sendSlots.Last(), experts)
 	}
 	count := func(rank, which, owner int) int64 {
 		at := host[(rank*2+which)*width:]
@@ -82,6 +89,26 @@ func (v *travel) learn(d *device.Device, offsets Tensor, me int) error {
 		v.received, v.results = append(v.received, count(rank, 0, me)), append(v.results, count(rank, 1, me))
 	}
 	return nil
+}
+
+// even is what ranks would tell of their offsets where tokens choose k of all experts
+// evenly: on their way an owner gets each token that has chosen one of its experts once,
+// as many as chance would have it, and back come all choices.
+func (v *travel) even(host []int32, k int64, experts int) {
+	nobody := 1.0 // the share of tokens that choose none of an owner's experts
+	for i := range k {
+		nobody *= max(0, 1-float64(experts/v.owners)/float64(int64(experts)-i))
+	}
+	to, width := int64(math.Ceil((1-nobody)*float64(v.tokens))), v.owners+1
+	for row := range len(host) / width {
+		for e := range int64(width) {
+			if row%2 == 0 {
+				host[row*width+int(e)] = int32(e * to)
+			} else {
+				host[row*width+int(e)] = int32(e * v.tokens * k / int64(v.owners))
+			}
+		}
+	}
 }
 
 // placed is how many places the experts here have.

@@ -31,10 +31,12 @@ const (
 // Arena hands out device memory: best fit over large segments, neighbours
 // merged when freed. Used by the one goroutine of its Device.
 type Arena struct {
+	Peaked func() // called when more is held than ever before; nil: nobody asks
+
 	device    *Device
-	segments  []*block // first block of each
+	own       source
 	stretches []*stretch
-	open      *stretch // where memory comes from now; nil: the segments
+	open      *stretch // where memory comes from now; nil: the arena's own
 	used      map[unsafe.Pointer]*block
 
 	now, peak        [Purposes]int64
@@ -50,8 +52,36 @@ type block struct {
 	purpose    Purpose
 	holds      Tensor // its dtype and shape
 	prev, next *block
-	stretch    *stretch // nil: it is in a segment of the arena
+	stretch    *stretch // nil: it is in a segment of the arena's own
 	graph      *Graph   // works on it; nil: none does
+	index      int      // among the free blocks of its source, while it is free
+}
+
+// source is segments that memory is taken from.
+type source struct {
+	segments []*block // first block of each
+	free     []*block // in no order
+}
+
+func (s *source) release(b *block) {
+	b.free, b.graph, b.index = true, nil, len(s.free)
+	s.free = append(s.free, b)
+}
+
+func (s *source) claim(b *block) {
+	last := s.free[len(s.free)-1]
+	s.free[b.index], last.index = last, b.index
+	s.free, b.free = s.free[:len(s.free)-1], false
+}
+
+// bestFit is the smallest free block of at least so many bytes, of equal ones the lowest.
+func (s *source) bestFit(bytes int64) (best *block) {
+	for _, b := range s.free {
+		if b.bytes >= bytes && (best == nil || b.bytes < best.bytes || b.bytes == best.bytes && uintptr(b.at) < uintptr(best.at)) {
+			best = b
+		}
+	}
+	return best
 }
 
 func newArena(d *Device) *Arena { return &Arena{device: d, used: map[unsafe.Pointer]*block{}} }
@@ -83,13 +113,16 @@ func (a *Arena) Free(t Tensor) {
 	}
 	delete(a.used, t.Data)
 	a.count(b.purpose, -b.bytes)
-	b.free, b.graph = true, nil
+	from := a.sourceOf(b)
 	if n := b.next; n != nil && n.free {
+		from.claim(n)
 		b.absorb(n)
 	}
 	if p := b.prev; p != nil && p.free {
 		p.absorb(b)
+		return
 	}
+	from.release(b)
 }
 
 func (b *block) absorb(next *block) {
@@ -101,18 +134,21 @@ func (b *block) absorb(next *block) {
 }
 
 func (a *Arena) take(bytes int64, p Purpose, t Tensor) unsafe.Pointer {
-	best := a.bestFit(bytes)
+	from := a.source()
+	best := from.bestFit(bytes)
 	if best == nil {
 		best = a.grow(bytes, p, t)
 	}
+	from.claim(best)
 	if rest := best.bytes - bytes; rest > 0 {
-		tail := &block{at: unsafe.Add(best.at, bytes), bytes: rest, free: true, prev: best, next: best.next, stretch: best.stretch}
+		tail := &block{at: unsafe.Add(best.at, bytes), bytes: rest, prev: best, next: best.next, stretch: best.stretch}
+		from.release(tail)
 		if tail.next != nil {
 			tail.next.prev = tail
 		}
 		best.next, best.bytes = tail, bytes
 	}
-	best.free, best.purpose, best.holds = false, p, t
+	best.purpose, best.holds = p, t
 	a.used[best.at] = best
 	a.count(p, bytes)
 	return best.at
@@ -122,20 +158,13 @@ func (a *Arena) take(bytes int64, p Purpose, t Tensor) unsafe.Pointer {
 func (a *Arena) count(p Purpose, bytes int64) {
 	a.now[p] += bytes
 	a.peak[p] = max(a.peak[p], a.now[p])
-	a.total += bytes
-	a.totalPeak = max(a.totalPeak, a.total)
-}
-
-func (a *Arena) bestFit(bytes int64) *block {
-	var best *block
-	for _, first := range *a.source() {
-		for b := first; b != nil; b = b.next {
-			if b.free && b.bytes >= bytes && (best == nil || b.bytes < best.bytes) {
-				best = b
-			}
-		}
+	if a.total += bytes; a.total <= a.totalPeak {
+		return
 	}
-	return best
+	a.totalPeak = a.total
+	if a.Peaked != nil {
+		a.Peaked()
+	}
 }
 
 func (a *Arena) grow(bytes int64, p Purpose, t Tensor) *block {
@@ -149,8 +178,9 @@ func (a *Arena) grow(bytes int64, p Purpose, t Tensor) *block {
 		panic(a.lack(bytes, p, t, err))
 	}
 	a.reserved += size
-	b := &block{at: at, bytes: size, free: true, stretch: a.open}
-	*a.source() = append(*a.source(), b)
+	b, from := &block{at: at, bytes: size, stretch: a.open}, a.source()
+	from.segments = append(from.segments, b)
+	from.release(b)
 	return b
 }
 

@@ -149,11 +149,20 @@ func (l *library) OnHost() bool { return l.api.host_memory != 0 }
 
 func (l *library) Sync() error { return l.status(C.mt_sync(l.api, l.context)) }
 
-func (l *library) Run(op Op, args unsafe.Pointer) error {
+// ask is what an op works in.
+func (l *library) ask(op Op, args unsafe.Pointer) (scratch int64, err error) {
 	if err := knownTo(l.api).Refusal(op, args); err != nil {
+		return 0, err
+	}
+	return int64(C.mt_room(l.api, C.int(op), args)), nil
+}
+
+func (l *library) Run(op Op, args unsafe.Pointer) error {
+	bytes, err := l.ask(op, args)
+	if err != nil {
 		return err
 	}
-	if bytes := int64(C.mt_room(l.api, C.int(op), args)); bytes > l.room {
+	if bytes > l.room {
 		if err := l.reserve(bytes); err != nil {
 			return &shortage{op, bytes, err}
 		}

@@ -3,9 +3,9 @@ package device
 // stretch is memory that a graph's work alone is given, segments of its own: what is free
 // in it now is written the next time the graph runs.
 type stretch struct {
-	arena    *Arena
-	segments []*block
-	idle     int64 // bytes that count as activations while nobody works here
+	source
+	arena *Arena
+	idle  int64 // bytes that count as activations while nobody works here
 }
 
 func (a *Arena) stretch() *stretch {
@@ -21,7 +21,7 @@ func (s *stretch) enter() (leave func()) {
 	a.open = s
 	return func() {
 		a.open = nil
-		s.idle = free(s.segments)
+		s.idle = s.left()
 		a.count(Activations, s.idle)
 	}
 }
@@ -36,29 +36,33 @@ func (a *Arena) idle() (bytes int64) {
 	return bytes
 }
 
-// free is the bytes of the segments that nobody holds.
-func free(segments []*block) (bytes int64) {
-	for _, first := range segments {
-		for b := first; b != nil; b = b.next {
-			if b.free {
-				bytes += b.bytes
-			}
-		}
+// left is the bytes that nobody holds.
+func (s *source) left() (bytes int64) {
+	for _, b := range s.free {
+		bytes += b.bytes
 	}
 	return bytes
 }
 
 // source is where memory comes from now.
-func (a *Arena) source() *[]*block {
+func (a *Arena) source() *source {
 	if a.open != nil {
-		return &a.open.segments
+		return &a.open.source
 	}
-	return &a.segments
+	return &a.own
+}
+
+// sourceOf is where a block came from.
+func (a *Arena) sourceOf(b *block) *source {
+	if b.stretch != nil {
+		return &b.stretch.source
+	}
+	return &a.own
 }
 
 // all is every segment.
 func (a *Arena) all() []*block {
-	list := append([]*block(nil), a.segments...)
+	list := append([]*block(nil), a.own.segments...)
 	for _, s := range a.stretches {
 		list = append(list, s.segments...)
 	}

@@ -101,11 +101,20 @@ func workspaceBytes(api *C.mt_device_api) int64 { return max(int64(api.workspace
 
 func (t *hostTable) Describe() string { return C.GoString(C.mt_describe(t.api)) }
 
-func (t *hostTable) Run(op Op, args unsafe.Pointer) error {
+// ask is what an op's tiles work in together.
+func (t *hostTable) ask(op Op, args unsafe.Pointer) (scratch int64, err error) {
 	if err := knownTo(t.api).Refusal(op, args); err != nil {
+		return 0, err
+	}
+	return int64(C.mt_scratch(t.api, C.int(op), args)), nil
+}
+
+func (t *hostTable) Run(op Op, args unsafe.Pointer) error {
+	scratch, err := t.ask(op, args)
+	if err != nil {
 		return err
 	}
-	if err := t.reserve(int64(C.mt_scratch(t.api, C.int(op), args))); err != nil {
+	if err := t.reserve(scratch); err != nil {
 		return err
 	}
 	for phase := C.int32_t(0); ; phase++ {

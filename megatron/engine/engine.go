@@ -27,6 +27,7 @@ type Engine struct {
 	Iteration int64 // done
 	Timers    *report.Timers
 	Attention string // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
+	Look      Look   // is shown every step and evaluation that nobody else looks at
 	Settled   func() // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
 	parts     []schedule.Part  // what each stage holds

@@ -5,15 +5,41 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/model"
+	"monotron/mpu"
 	"monotron/mpu/comm"
 )
 
-// Look is shown what a forward pass computes; each of its functions may be nil.
+// Look is shown what a pass computes; each of its functions may be nil.
 type Look struct {
 	Layer  func(depth int, x device.Tensor) // the residual stream of this rank's layers: model.Pass.See
 	Done   func(*model.Pass, *model.Output) // the last stage's output, before it is released
 	Routed func(layer int, r model.Routing) // what layers of experts chose
+	Micro  func(micro, chunk int)           // which forward or backward begins
+	Unit   func(name string)                // whose parameters it uses next: embedding, decoder.layers.3, head
 	Again  bool                             // of a training step that is run again: what --inject spoiled is spoiled again
+}
+
+func (l Look) begin(micro, chunk int) {
+	if l.Micro != nil {
+		l.Micro(micro, chunk)
+	}
+}
+
+// follow tells which units a pass comes to.
+func (l Look) follow(p *model.Pass) {
+	if l.Unit == nil {
+		return
+	}
+	use := p.Use
+	p.Use = func(ps []*mpu.Param) error {
+		if len(ps) > 0 {
+			l.Unit(ps[0].Unit)
+		}
+		if use == nil {
+			return nil
+		}
+		return use(ps)
+	}
 }
 
 // Peek runs micro-batches forward, without dropout, and shows them to look.
@@ -25,7 +51,7 @@ func (e *Engine) Peek(micros []*Micro, look Look) error {
 // Loss computes the mean loss over micro-batches without training: Σ loss and
 // Σ counted tokens of all ranks.
 func (e *Engine) Loss(micros []*Micro) (sum, tokens float64, err error) {
-	if err = e.Peek(micros, Look{}); err != nil {
+	if err = e.Peek(micros, e.Look); err != nil {
 		return 0, 0, fmt.Errorf("evaluating: %w", err)
 	}
 	return e.Totals()

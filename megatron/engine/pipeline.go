@@ -67,6 +67,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	if w.train {
 		e.rank.Enter(watch.Forward, e.Iteration+1)
 	}
+	w.look.begin(i, chunk)
 	e.Timers.Start("forward-compute", report.LevelMicro)
 	defer e.Timers.Stop("forward-compute")
 	a := &alive{scope: e.device.Arena.Scope(device.Activations), in: in}
@@ -76,6 +77,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	a.pass.Micro = i + 1
 	a.pass.See, a.pass.Routed = e.spoiled(w.train, i, w.look), w.look.Routed
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
+	w.look.follow(a.pass)
 	var err error
 	if a.out, err = e.Stages[chunk].Forward(a.pass, in); err != nil {
 		return in, err
@@ -123,6 +125,7 @@ func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Te
 	a := w.alive[at]
 	delete(w.alive, at)
 	defer w.end(a)
+	w.look.begin(i, chunk)
 	e.Timers.Start("backward-compute", report.LevelMicro)
 	defer e.Timers.Stop("backward-compute")
 	if a.in.Given() {

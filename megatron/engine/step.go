@@ -13,7 +13,7 @@ import (
 // Step trains on one global batch: forward and backward of every micro-batch,
 // clip, update. With a loss or gradient that is not finite nothing changes; with
 // fp16 that is a skipped step, else an error unless the check is off.
-func (e *Engine) Step(micros []*Micro) (r Result, err error) { return e.StepSeen(micros, Look{}) }
+func (e *Engine) Step(micros []*Micro) (r Result, err error) { return e.StepSeen(micros, e.Look) }
 
 // StepSeen is a step that shows what it computes.
 func (e *Engine) StepSeen(micros []*Micro, look Look) (r Result, err error) {

@@ -149,6 +149,10 @@ type ropeTables struct{ cos, sin Tensor }
 
 func newRopeTables(d *device.Device, positions int64, frequencies []float64) *ropeTables {
 	n := int64(len(frequencies))
+	t := &ropeTables{d.Arena.Alloc(device.Parameters, device.F32, positions, n), d.Arena.Alloc(device.Parameters, device.F32, positions, n)}
+	if d.Counts() {
+		return t
+	}
 	cos, sin := make([]float32, positions*n), make([]float32, positions*n)
 	for p := range positions {
 		for i, f := range frequencies {
@@ -156,7 +160,6 @@ func newRopeTables(d *device.Device, positions int64, frequencies []float64) *ro
 			cos[p*n+int64(i)], sin[p*n+int64(i)] = float32(c), float32(s)
 		}
 	}
-	t := &ropeTables{d.Arena.Alloc(device.Parameters, device.F32, positions, n), d.Arena.Alloc(device.Parameters, device.F32, positions, n)}
 	device.WriteSlice(d, t.cos, cos)
 	device.WriteSlice(d, t.sin, sin)
 	return t

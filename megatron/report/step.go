@@ -63,6 +63,7 @@ type Interval struct {
 	MemoryLine bool       // the rank prints its memory
 	Usage      *Usage     // of memory by purpose; nil: not asked for
 	Timers     TimerTable // of all ranks
+	RankMemory []int64    // by rank: most device memory that was in use at once
 	Stages     string     // what each pipeline stage did; "": nothing
 }
 

@@ -182,6 +182,9 @@ func (r *Run) restore() error {
 	if dir == "" {
 		return r.Engine.Initialize()
 	}
+	if r.device.Counts() {
+		return nil // what is loaded goes where the tensors are
+	}
 	step := int64(-1)
 	if dir == c.Load {
 		step = c.step()

@@ -28,9 +28,9 @@ type pulse struct {
 	unit     string // what one is
 }
 
-// newPulse listens to what r's rank enters.
+// newPulse listens to what r's rank enters, unless somebody else does.
 func newPulse(r *Run) *pulse {
-	if !r.rank.First() {
+	if !r.rank.First() || r.rank.Heard != nil {
 		return nil
 	}
 	p := &pulse{notes: r.log.notes, after: longStep}

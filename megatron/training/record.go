@@ -82,7 +82,7 @@ func (l *logger) flops(done stepLog) float64 {
 // interval is what goes with a log line. With an error it has what could be gathered.
 func (l *logger) interval(r *Run, done stepLog) (*report.Interval, error) {
 	i := &report.Interval{Iterations: l.iterations}
-	return i, errors.Join(l.memory(r, i), l.timing(i), l.stages(r, done, i))
+	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.stages(r, done, i))
 }
 
 // memory is told after the first two steps, as by Megatron, and at --log-memory-interval.
@@ -121,12 +121,19 @@ func memoryOf(d *device.Device) report.Memory {
 	return report.Memory{Allocated: u.Allocated, MaxAllocated: u.Max, Reserved: u.Reserved, MaxReserved: u.Reserved, Allocations: u.Blocks}
 }
 
-// timing gathers the timers of the level asked for.
-func (l *logger) timing(i *report.Interval) (err error) {
+// timing gathers the timers of the level asked for, and the memory that ranks had in use.
+func (l *logger) timing(r *Run, i *report.Interval) error {
 	t := &i.Timers
 	t.Option, t.Names = l.config.Log.TimingOption, report.LoggedTimers(l.config.Log.TimingLevel)
-	t.Seconds, err = l.gather(l.timers.Take(t.Names))
-	return err
+	all, err := l.gather(append(l.timers.Take(t.Names), float64(r.device.Arena.Usage().Max)))
+	if err != nil {
+		return err
+	}
+	for _, row := range all {
+		t.Seconds = append(t.Seconds, row[:len(t.Names)])
+		i.RankMemory = append(i.RankMemory, int64(row[len(t.Names)]))
+	}
+	return nil
 }
 
 // stages tells what the stages of the last copy of the model did in this step.

@@ -12,7 +12,7 @@
 // sums), so that a run repeats bit for bit; NCCL has an order of its own.
 //
 // Reading order: collective.go (what ranks do together), group.go (the calls and their
-// check), solo.go (one rank), ledger.go (a call as ledgers and errors know it; ranks that
+// check), solo.go (one rank), imagined.go (one without the others, for plans), ledger.go (a call as ledgers and errors know it; ranks that
 // differ), stage.go (tensors that the host cannot touch), carrier.go (what carries a
 // rank's tensors), words.go. Then the engines, each from its doc.go.
 //

@@ -31,6 +31,9 @@ func Words(g *Group, d *device.Device, mine string) ([]string, error) {
 	}
 	all := make([]string, g.Size())
 	for rank := range all {
+		if all[rank] = mine; d.Counts() { // nothing has travelled: the others are taken to say the same
+			continue
+		}
 		text, _, _ := bytes.Cut(raw[rank*wordBytes:][:wordBytes], []byte{0})
 		all[rank] = strings.ToValidUTF8(string(text), "")
 	}

@@ -4,7 +4,7 @@
 //
 // Reading order: rank.go (what a rank is and which groups it joins), ranks.go (what a
 // run of ranks is told), goroutines.go (all ranks here), process.go (one rank of a
-// launched run), watcher.go (who watches, and what is kept of the verdict).
+// launched run), watcher.go (who watches, and what is kept of the verdict), imagined.go (one rank alone, for plans).
 //
 // Who decides what. A rank that fails ends its groups; its peers return with its
 // error. A rank that hangs, dies or disagrees is seen by the watcher (mpu/comm/watch),

@@ -2,14 +2,18 @@
 // anything is launched.
 package plan
 
-import "github.com/urfave/cli/v2"
+import (
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+)
 
 // Command is `plan`.
-func Command() *cli.Command {
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return &cli.Command{
 		Name:            "plan",
 		Usage:           "say what a run will do before anything is launched",
 		HideHelpCommand: true,
-		Subcommands:     []*cli.Command{scheduleCommand()},
+		Subcommands:     []*cli.Command{runCommand(open), scheduleCommand()},
 	}
 }

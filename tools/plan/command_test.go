@@ -21,7 +21,7 @@ import (
 // run calls `plan schedule` and returns what it prints.
 func run(line ...string) (string, error) {
 	var out bytes.Buffer
-	app := &cli.App{Name: "monotron", Commands: []*cli.Command{Command()}, Writer: &out, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}
+	app := &cli.App{Name: "monotron", Commands: []*cli.Command{Command(nil)}, Writer: &out, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}
 	err := app.Run(append([]string{"monotron", "plan", "schedule"}, line...))
 	return out.String(), err
 }

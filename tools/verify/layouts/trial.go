@@ -42,6 +42,23 @@ type Setup struct {
 
 // Train trains m for some steps under v, ranks as goroutines with a device each.
 func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s Setup) (*Outcome, error) {
+	c, err := m.under(v)
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{config: c, steps: steps, setup: s, data: &numbers{vocab: c.Model.VocabSize, seq: c.SeqLength, n: int64(steps * c.GlobalBatchSize)},
+		out: &Outcome{grads: make([]tensors, steps), weights: tensors{}, samples: make([][]int64, steps)}}
+	began := time.Now()
+	err = ranks.Run(c.Ranks(open), t.rank)
+	t.out.seconds = time.Since(began).Seconds()
+	for _, list := range t.out.samples {
+		slices.Sort(list)
+	}
+	return t.out, err
+}
+
+// under is the model's settings under a variant.
+func (m Model) under(v Variant) (training.Config, error) {
 	c := m.Config
 	c.Layout, c.Recompute, c.MicroBatchSize = v.Layout, v.Recompute, v.MicroBatch
 	c.Layout.MicroBatchGroup = 0
@@ -50,18 +67,7 @@ func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s
 		e.Dispatcher = v.Dispatcher
 		c.Model.Experts = &e
 	}
-	if err := c.SetVocab(vocabulary(&m.Config)); err != nil {
-		return nil, err
-	}
-	t := &trial{config: c, steps: steps, setup: s, data: &numbers{vocab: c.Model.VocabSize, seq: c.SeqLength, n: int64(steps * c.GlobalBatchSize)},
-		out: &Outcome{grads: make([]tensors, steps), weights: tensors{}, samples: make([][]int64, steps)}}
-	began := time.Now()
-	err := ranks.Run(c.Ranks(open), t.rank)
-	t.out.seconds = time.Since(began).Seconds()
-	for _, list := range t.out.samples {
-		slices.Sort(list)
-	}
-	return t.out, err
+	return c, c.SetVocab(vocabulary(&m.Config))
 }
 
 // vocabulary is the number of ids: of the flags, or the small model's.

@@ -1,0 +1,108 @@
+package device
+
+import (
+	"unsafe"
+)
+
+// counting is a Backend without memory and without arithmetic. A block has an address, and
+// nothing lies there; an op is looked at for its shapes and, beside a real backend, for
+// whether that would do it and what it would work in. So a run's own code says what the
+// run takes.
+type counting struct {
+	name    string
+	beside  Backend // nil: this machine need not have the device
+	given   int64   // bytes of addresses
+	scratch int64   // most that an op worked in
+	read    func(dst []byte)
+}
+
+// asked is a backend that says what an op would need: what it works in beside the arena,
+// or why it would be refused.
+type asked interface {
+	ask(op Op, args unsafe.Pointer) (scratch int64, err error)
+}
+
+// beyond is where counted blocks lie: above every address that a process can have.
+const beyond = 1 << 52
+
+// Counting makes a device of that name on which ops are only looked at, and memory is only
+// counted. Beside another it takes what that one takes; nil: any of ours. read gives what
+// the host reads; nil: zeros.
+func Counting(name string, beside *Device, read func(dst []byte)) *Device {
+	c := &counting{name: name, read: read}
+	if beside != nil {
+		c.beside = beside.backend
+	}
+	return New(name, c)
+}
+
+// Counts tells whether there is no memory behind tensors: their values are nobody's.
+func (d *Device) Counts() bool {
+	_, is := d.backend.(*counting)
+	return is
+}
+
+// Scratch is the most bytes that an op of a counting device would have worked in.
+func (d *Device) Scratch() int64 {
+	if c, is := d.backend.(*counting); is {
+		return c.scratch
+	}
+	return 0
+}
+
+func (c *counting) Describe() string { return "counted" }
+
+func (c *counting) Alloc(bytes int64) (unsafe.Pointer, error) {
+	at := unsafe.Add(unsafe.Pointer(nil), beyond+c.given)
+	c.given += (bytes + alignment) &^ (alignment - 1) // segments do not touch
+	return at, nil
+}
+
+func (c *counting) Free(unsafe.Pointer, int64)         {}
+func (c *counting) Write(unsafe.Pointer, []byte) error { return nil }
+func (c *counting) Sync() error                        { return nil }
+func (c *counting) Close()                             {}
+
+// OnHost is true: what would be read where it lies is read by nobody.
+func (c *counting) OnHost() bool { return true }
+
+func (c *counting) Read(dst []byte, _ unsafe.Pointer) error {
+	if c.read != nil {
+		c.read(dst)
+	}
+	return nil
+}
+
+func (c *counting) Run(op Op, args unsafe.Pointer) error {
+	b, is := c.beside.(asked)
+	if !is {
+		return nil
+	}
+	bytes, err := b.ask(op, args)
+	c.scratch = max(c.scratch, bytes)
+	return err
+}
+
+// Graphs are those of the real one, or of any GPU's.
+func (c *counting) Graphs() graphs {
+	if c.beside == nil {
+		if c.name == "cuda" {
+			return countedGraphs{}
+		}
+		return nil
+	}
+	if b, ok := c.beside.(interface{ Graphs() graphs }); ok && b.Graphs() != nil {
+		return countedGraphs{}
+	}
+	return nil
+}
+
+// countedGraphs hold nothing.
+type countedGraphs struct{}
+
+func (countedGraphs) begin() error { return nil }
+func (countedGraphs) end() (graph unsafe.Pointer, nodes int64, err error) {
+	return unsafe.Add(unsafe.Pointer(nil), beyond), 1, nil
+}
+func (countedGraphs) launch(unsafe.Pointer) error { return nil }
+func (countedGraphs) drop(unsafe.Pointer)         {}

@@ -1,0 +1,141 @@
+package estimate
+
+import (
+	"runtime"
+	"sync"
+
+	"monotron/csrc/device"
+	"monotron/megatron/engine"
+	"monotron/megatron/training"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/watch"
+	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
+)
+
+// Options say on what a run is counted.
+type Options struct {
+	Device string         // cpu, cuda, ref
+	Beside *device.Device // that this machine has: its ops say what they work in; nil: none
+	Whole  bool           // every micro-batch of a step is counted, also those that are like others
+
+	Read func(rank int, dst []byte) // what a rank's host reads of the device; nil: zeros, and tokens choose experts evenly
+}
+
+// Rank is what one rank holds.
+type Rank struct {
+	Number    int
+	Peak      int64                  // most bytes at once
+	ByPurpose [device.Purposes]int64 // most bytes of each, whenever
+	At        Place                  // of the peak
+	AtPeak    [device.Purposes]int64 // bytes then
+	Reserved  int64                  // asked of the device, with what lies between blocks
+	Scratch   int64                  // that ops work in beside it; known where the device is here
+}
+
+// Memory counts what every rank of c's run holds: one of each kind is rehearsed. The
+// vocabulary is set. A layout or shape that cannot be is fault.Usage.
+func Memory(c training.Config, o Options) ([]Rank, error) {
+	job, err := o.job(c)
+	if err != nil {
+		return nil, err
+	}
+	sizes := c.Layout.Sizes()
+	all, first := make([]Rank, sizes.World()), map[kind]int{}
+	var kinds []int
+	for number := range all {
+		k := kindOf(&c, sizes, number)
+		if _, seen := first[k]; !seen {
+			first[k] = number
+			kinds = append(kinds, number)
+		}
+	}
+	if err := each(kinds, func(number int) (err error) {
+		all[number], err = o.count(job, number)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for number := range all {
+		all[number] = all[first[kindOf(&c, sizes, number)]]
+		all[number].Number = number
+	}
+	return all, nil
+}
+
+// Of counts one rank of c's run.
+func (o Options) Of(c training.Config, rank int) (Rank, error) {
+	job, err := o.job(c)
+	if err != nil {
+		return Rank{}, err
+	}
+	return o.count(job, rank)
+}
+
+func (o Options) job(c training.Config) (*training.Job, error) {
+	micros := 0
+	if !o.Whole {
+		micros = enough(&c)
+	}
+	return training.Rehearsal(c, micros)
+}
+
+// kind is ranks that hold the same: those of a stage, with as many places of experts.
+type kind struct{ stage, experts int }
+
+func kindOf(c *training.Config, s topology.Sizes, rank int) kind {
+	k := kind{stage: s.At(rank).PP}
+	if c.Model.Experts != nil && s.EP > 1 {
+		k.experts = s.ExpertAt(rank).EP
+	}
+	return k
+}
+
+// each does work on as many numbers at a time as there are processors.
+func each(numbers []int, work func(int) error) error {
+	var running sync.WaitGroup
+	slots, failed := make(chan struct{}, runtime.GOMAXPROCS(0)), make([]error, len(numbers))
+	for i, n := range numbers {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			failed[i] = work(n)
+		})
+	}
+	running.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count rehearses one rank.
+func (o Options) count(job *training.Job, number int) (Rank, error) {
+	var read func([]byte)
+	if o.Read != nil {
+		read = func(dst []byte) { o.Read(number, dst) }
+	}
+	d := device.Counting(o.Device, o.Beside, read)
+	defer d.Close()
+	rank, err := ranks.Imagine(job.Config.Ranks(nil), number, d, comm.Imagined{})
+	if err != nil {
+		return Rank{}, err
+	}
+	out, here := Rank{Number: number}, Place{}
+	rank.Heard = func(p watch.Phase, step int64) { here = Place{Phase: p, Step: step} }
+	d.Arena.Peaked = func() { out.At, out.AtPeak = here, d.Arena.Usage().Now }
+	steps := 2 // what is gathered late is there from the second on
+	if job.Config.Graphs {
+		steps = 3 // done, taken down, launched
+	}
+	err = job.Rehearse(rank, steps, engine.Look{
+		Micro: func(micro, chunk int) { here.Micro, here.Chunk = micro+1, chunk },
+		Unit:  func(name string) { here.Unit = name },
+	})
+	u := d.Arena.Usage()
+	out.Peak, out.ByPurpose, out.Reserved, out.Scratch = u.Max, u.Peak, u.Reserved, d.Scratch()
+	out.At.Chunks = max(1, job.Config.Layout.VP)
+	return out, err
+}

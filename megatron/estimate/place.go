@@ -1,0 +1,40 @@
+package estimate
+
+import (
+	"fmt"
+	"strings"
+
+	"monotron/mpu/comm/watch"
+)
+
+// Place is where in a run a rank is.
+type Place struct {
+	Phase  watch.Phase
+	Step   int64
+	Micro  int    // of a pass, the first is 1; 0: none has begun
+	Chunk  int    // of the rank's stage
+	Chunks int    // that it has
+	Unit   string // of the model: embedding, decoder.layers.3, head; "": none
+}
+
+// String says it as in "forward of micro-batch 3, layer 17".
+func (p Place) String() string {
+	if p.Micro == 0 {
+		return map[watch.Phase]string{watch.Startup: "set-up", watch.Data: "begin of a step", watch.Reduce: "sum of the losses and gradients",
+			watch.Optimizer: "update", watch.Eval: "evaluation"}[p.Phase]
+	}
+	text := fmt.Sprintf("%s of micro-batch %d", p.Phase, p.Micro)
+	if p.Phase == watch.Eval {
+		text = fmt.Sprintf("evaluation, micro-batch %d", p.Micro)
+	}
+	if p.Chunks > 1 {
+		text += fmt.Sprintf(", chunk %d", p.Chunk)
+	}
+	if layer, is := strings.CutPrefix(p.Unit, "decoder.layers."); is {
+		return text + ", layer " + layer
+	}
+	if p.Unit != "" {
+		return text + ", " + p.Unit
+	}
+	return text
+}

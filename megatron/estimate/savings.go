@@ -1,0 +1,71 @@
+package estimate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"monotron/csrc/device"
+	"monotron/megatron/engine"
+	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/training"
+)
+
+// Change is a flag that makes a run smaller.
+type Change struct {
+	Flags string
+	make  func(*training.Config)
+}
+
+// Saving is what a flag takes off a rank's peak.
+type Saving struct {
+	Change
+	Bytes int64
+}
+
+// Savings are the flags, not in use yet, that would lower the peak of a rank which has
+// `peak` bytes, the best first. Each is counted as the run itself was.
+func (o Options) Savings(c training.Config, rank int, peak int64) (all []Saving) {
+	for _, change := range changes(&c) {
+		smaller := c
+		change.make(&smaller)
+		r, err := o.Of(smaller, rank)
+		if err == nil && r.Peak < peak {
+			all = append(all, Saving{change, peak - r.Peak})
+		}
+	}
+	slices.SortStableFunc(all, func(x, y Saving) int { return cmp.Compare(y.Bytes, x.Bytes) })
+	return all
+}
+
+// String says it as errors and plans do.
+func (s Saving) String() string { return fmt.Sprintf("%s saves %s", s.Flags, device.Size(s.Bytes)) }
+
+// changes are the flags that could make c smaller.
+func changes(c *training.Config) (all []Change) {
+	l := c.Layout.Sizes()
+	add := func(wanted bool, flags string, make func(*training.Config)) {
+		if wanted {
+			all = append(all, Change{flags, make})
+		}
+	}
+	add(c.MicroBatchSize > 1 && c.MicroBatchSize%2 == 0, fmt.Sprintf("--micro-batch-size %d", c.MicroBatchSize/2), func(c *training.Config) { c.MicroBatchSize /= 2 })
+	add(c.Recompute.Granularity != "full", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", func(c *training.Config) {
+		c.Recompute = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}
+	})
+	add(l.TP > 1 && !c.Layout.SequenceParallel && c.SeqLength%l.TP == 0, "--sequence-parallel", func(c *training.Config) { c.Layout.SequenceParallel, c.Layout.DistributeSavedActivation = true, false })
+	add(c.Precision == engine.F32, "--bf16", func(c *training.Config) { c.Precision = engine.BF16 })
+	sharding := func(to optimizer.Strategy) func(*training.Config) {
+		return func(c *training.Config) { c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(to) }
+	}
+	add(l.DP > 1 && !c.Layout.DistributedOptimizer, "--use-distributed-optimizer", sharding(optimizer.Optim))
+	add(l.DP > 1 && c.Layout.Sharding != string(optimizer.OptimGradsParams), "--use-distributed-optimizer --data-parallel-sharding-strategy optim_grads_params", sharding(optimizer.OptimGradsParams))
+	n := 2 * l.TP
+	add(c.Model.NumAttentionHeads%n == 0 && c.Model.FFNHiddenSize%n == 0 && c.Model.Experts == nil, fmt.Sprintf("--tensor-model-parallel-size %d on twice the ranks", n), func(c *training.Config) {
+		c.Layout.TP, c.Layout.WorldSize = n, 2*l.World()
+		_ = c.SetVocab(c.Model.VocabSize) // a size that is refused is no saving: the count says so
+	})
+	add(c.Graphs, "--cuda-graph-impl none", func(c *training.Config) { c.Graphs = false })
+	return all
+}

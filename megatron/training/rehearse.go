@@ -1,0 +1,84 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+
+	"monotron/csrc/device"
+	"monotron/dataset"
+	"monotron/megatron/engine"
+	"monotron/mpu/ranks"
+	"monotron/notes"
+)
+
+// Rehearsal is c's run without data, files and values, for devices that count
+// (device.Counting): what its ranks do and hold is the run's own. The vocabulary is set. It
+// trains each step on `micros` micro-batches a rank; 0: on as many as a full batch has.
+func Rehearsal(c Config, micros int) (*Job, error) {
+	c.Log = Log{Level: c.Log.Level, Format: c.Log.Format, Interval: c.Log.Interval, Throughput: c.Log.Throughput, ParamsNorm: c.Log.ParamsNorm, NumZeros: c.Log.NumZeros,
+		MemoryInterval: c.Log.MemoryInterval, Memory: c.Log.Memory, TimingLevel: c.Log.TimingLevel, TimingOption: c.Log.TimingOption}
+	c.Checkpoint.Save, c.SamplePrompt, c.NumWorkers = "", nil, 0
+	schedule, err := c.schedule()
+	if err != nil {
+		return nil, err
+	}
+	if n, err := c.Iterations(); err != nil {
+		return nil, err
+	} else if !c.EvalAtStart && (c.EvalInterval == 0 || n < c.EvalInterval) {
+		c.EvalIters = 0
+	}
+	c.RampupBatchSize, c.StepBatchSizeSchedule, c.IterationsToSkip = nil, "", nil
+	dp := c.Layout.Sizes().DP
+	if micros > 0 {
+		c.GlobalBatchSize = micros * c.MicroBatchSize * dp
+	}
+	if n := c.EvalMicroBatchSize * dp; micros > 0 && n > 0 {
+		c.EvalGlobalBatchSize = min(c.EvalGlobalBatchSize, 4*n) // one is let go before the next but one comes
+	}
+	c.EvalIters, c.FullValidation, c.DataloaderType = min(1, c.EvalIters), false, "single"
+	j := &Job{Config: c, iters: math.MaxInt64, schedule: schedule, console: newConsole(Streams{Out: io.Discard, Notes: notes.New(io.Discard)}, 1)}
+	j.open.Do(func() { // these are the data
+		j.sets[dataset.Train], j.sets[dataset.Valid] = newBlank(&c), newBlank(&c)
+	})
+	return j, nil
+}
+
+// Rehearse sets a rank up and takes its first steps, and an evaluation where the run has
+// any; look is shown them.
+func (j *Job) Rehearse(rank *ranks.Rank, steps int, look engine.Look) (err error) {
+	defer device.CatchOutOfMemory(&err)
+	r, err := j.Start(rank)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.log.close()) }()
+	r.Engine.Look = look
+	ctx := context.Background()
+	for range steps {
+		if err := r.iterate(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.evaluateNow(ctx); err != nil || r.device.Counts() {
+		return err
+	}
+	_ = r.Engine.Weights() // waits for what peers still send
+	return nil
+}
+
+// blank is data whose samples are all the same: nobody looks at them.
+type blank struct{ sample dataset.Sample }
+
+func newBlank(c *Config) blank {
+	n := c.SeqLength
+	zeros, ones := make([]int32, n), make([]float32, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	return blank{dataset.Sample{Tokens: zeros, Labels: zeros, LossMask: ones, PositionIDs: zeros, DocStart: zeros}}
+}
+
+func (blank) Len() int64                             { return math.MaxInt32 }
+func (b blank) Sample(int64) (dataset.Sample, error) { return b.sample, nil }

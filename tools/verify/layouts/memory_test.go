@@ -1,0 +1,133 @@
+package layouts
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"monotron/csrc/cpu"
+	"monotron/csrc/cuda"
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/megatron/engine"
+	"monotron/megatron/estimate"
+	"monotron/megatron/training"
+	"monotron/mpu/ranks"
+)
+
+// Claim: what estimate.Memory counts for a rank is what the rank's arena then holds at most,
+// of each purpose and at once, to the byte, under the layouts that verify has.
+func TestPlannedMemory(t *testing.T) {
+	world, every := 4, 60 // of the layouts, one in so many
+	if testing.Short() {
+		every = 120
+	}
+	kinds := map[string]func() (*device.Device, error){"cpu": cpu.Open, "ref": func() (*device.Device, error) { return ref.Open(), nil }}
+	if os.Getenv("MONOTRON_CUDA_LIBRARY") != "" { // of the emulator, or a GPU's
+		kinds["cuda"] = func() (*device.Device, error) { return cuda.Open(0) }
+	}
+	if asked := os.Getenv("MONOTRON_PLAN_PROOF"); asked != "" { // tests/proofs/planner/memory.sh: DEVICE RANKS EVERY
+		var only string
+		if _, err := fmt.Sscan(asked, &only, &world, &every); err != nil {
+			t.Fatal(err)
+		}
+		maps.DeleteFunc(kinds, func(name string, _ func() (*device.Device, error)) bool { return name != only })
+	}
+	for name, open := range kinds {
+		beside, err := open()
+		if err != nil {
+			t.Logf("%s: %v", name, err)
+			continue
+		}
+		for _, shape := range Names() {
+			for _, precision := range []string{"", "--bf16"} {
+				more := append([]string{"--log-memory"}, slices.DeleteFunc([]string{precision}, func(s string) bool { return s == "" })...)
+				m, err := Builtin(shape, more...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list := Legal(&m.Config, world)
+				checked := 0
+				for i := (len(shape) + len(precision)) % every; i < len(list); i += every {
+					if err := plannedLikeHeld(m, list[i], beside, open); err != nil {
+						t.Errorf("%s, %s %s, %v: %v", name, shape, precision, list[i], err)
+					}
+					checked++
+				}
+				t.Logf("%s, %s %s: %d of %d layouts", name, shape, precision, checked, len(list))
+			}
+		}
+		beside.Close()
+	}
+}
+
+// plannedLikeHeld rehearses one layout with memory and without.
+func plannedLikeHeld(m Model, v Variant, beside *device.Device, open func() (*device.Device, error)) error {
+	c, err := m.under(v)
+	if err != nil {
+		return err
+	}
+	job, err := training.Rehearsal(c, 0)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	held, heard := make([]device.Usage, c.Layout.Sizes().World()), make([]*hearing, c.Layout.Sizes().World())
+	err = job.Ranks(nil, func() (*device.Device, error) {
+		d, err := open()
+		if err != nil {
+			return nil, err
+		}
+		return d.Through(func(b device.Backend) device.Backend { return &hearing{Backend: b} }), nil
+	}, func(r *ranks.Rank) error {
+		err := job.Rehearse(r, 2, engine.Look{})
+		mu.Lock()
+		defer mu.Unlock()
+		held[r.Number] = r.Device.Arena.Usage()
+		r.Device.Through(func(b device.Backend) device.Backend {
+			heard[r.Number] = b.(*hearing)
+			return b
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	planned, err := estimate.Memory(c, estimate.Options{Device: beside.Name, Beside: beside, Whole: c.Model.Experts != nil, Read: func(rank int, dst []byte) {
+		heard[rank].repeat(dst)
+	}})
+	if err != nil {
+		return err
+	}
+	for i, p := range planned {
+		if p.Peak != held[i].Max || p.ByPurpose != held[i].Peak || p.Reserved != held[i].Reserved {
+			return fmt.Errorf("rank %d was planned to hold %d bytes (%v, %d reserved, most in %v), and held %d (%v, %d reserved)",
+				i, p.Peak, p.ByPurpose, p.Reserved, p.At, held[i].Max, held[i].Peak, held[i].Reserved)
+		}
+	}
+	return nil
+}
+
+// hearing is a backend that keeps what the host reads: only counts decide about memory.
+type hearing struct {
+	device.Backend
+	reads [][]byte
+}
+
+func (h *hearing) Read(dst []byte, src unsafe.Pointer) error {
+	err := h.Backend.Read(dst, src)
+	h.reads = append(h.reads, bytes.Clone(dst))
+	return err
+}
+
+func (h *hearing) repeat(dst []byte) {
+	if len(h.reads) > 0 {
+		copy(dst, h.reads[0])
+		h.reads = h.reads[1:]
+	}
+}
