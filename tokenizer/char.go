@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"os"
 	"slices"
 	"unicode/utf8"
 
@@ -174,14 +173,14 @@ func notUTF8(at int) error {
 	return fault.Errorf(fault.BadData, "byte %d of the text is not UTF-8", at)
 }
 
+// maxVocab bounds a vocabulary's file, in bytes; the largest published take some ten million.
+const maxVocab = 1 << 28
+
 // readFile reads a vocabulary file; flag names where its path came from.
 func readFile(path, flag string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	switch {
-	case os.IsNotExist(err):
-		return nil, fault.Errorf(fault.NoInput, "%s %s: no such file", flag, path)
-	case err != nil:
-		return nil, fault.Errorf(fault.IO, "%s: %w", flag, err)
+	data, err := fault.ReadFile(path, maxVocab)
+	if err != nil {
+		return nil, fault.Errorf(fault.CodeOf(err), "%s: %w", flag, err)
 	}
 	return data, nil
 }

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"monotron/fault"
@@ -87,6 +88,9 @@ func Flags() []Flag {
 
 // types are the values of --tokenizer-type.
 var types = []string{"GPT2BPETokenizer", "HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer", "TikTokenizer", "CharTokenizer", "NullTokenizer"}
+
+// Known tells whether name is a --tokenizer-type of this program.
+func Known(name string) bool { return slices.Contains(types, name) }
 
 func wholeNumber(s string, least int) (int, error) {
 	n, ok := flags.Int(s)

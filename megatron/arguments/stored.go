@@ -2,6 +2,7 @@ package arguments
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"monotron/flags"
@@ -28,13 +29,20 @@ func (p *parser) checkpoint() {
 	if saved == nil {
 		p.notice("--use-checkpoint-args: no checkpoint in %s yet; the command line alone counts", p.emptyLoad)
 	}
+	own := slices.ContainsFunc(tokenizerFlags, p.given)
 	for name, texts := range saved {
 		f := table.Find(name)
+		if own && f != nil && slices.Contains(tokenizerFlags, f.Name) {
+			continue // half of one tokenizer and half of another are none
+		}
 		if f != nil && f.Class == table.Works && ofTheModelAndItsTraining(f) && len(texts) > 0 && !p.given(f.Name) {
 			p.values[f.Name] = value{texts, "checkpoint", false}
 		}
 	}
 }
+
+// tokenizerFlags say together which tokenizer it is.
+var tokenizerFlags = []string{"tokenizer-type", "tokenizer-model", "vocab-file", "merge-file"}
 
 // savedValues are those of --load, or while that holds nothing of
 // --pretrained-checkpoint; nil where there is neither.

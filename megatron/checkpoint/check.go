@@ -31,6 +31,9 @@ func (m *Manifest) check() error {
 	if c := bytes.TrimSpace(s.Config); len(c) > 0 && c[0] != '{' {
 		return fmt.Errorf("the run's config is no object: %.20s", c)
 	}
+	if err := checkKept(m.Tokenizer); err != nil {
+		return err
+	}
 	names := map[string]bool{}
 	for _, f := range m.Files {
 		if f.Name == "" || strings.HasPrefix(f.Name, ".") || filepath.Base(f.Name) != f.Name || names[f.Name] {

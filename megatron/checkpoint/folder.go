@@ -265,6 +265,9 @@ func (f *Folder) Verify() error {
 	if len(found) > 0 {
 		return fault.With(fault.IO, errors.Join(found...)) // every piece of those files would fail the same way
 	}
+	if err := f.verifyKept(); err != nil {
+		found = append(found, err)
+	}
 	buf := f.buffer()
 	for i := range f.Manifest.Tensors {
 		t := &f.Manifest.Tensors[i]

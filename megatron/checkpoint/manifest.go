@@ -26,6 +26,15 @@ type Manifest struct {
 	State   State    `json:"state"`
 	Files   []File   `json:"files"`
 	Tensors []Tensor `json:"tensors"`
+
+	Tokenizer []Kept `json:"tokenizer,omitempty"` // its files, in the folder of that name
+}
+
+// Kept is a small file that a checkpoint keeps as it was.
+type Kept struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	XXH3  string `json:"xxh3"`
 }
 
 // File is a safetensors file of the folder.

@@ -16,6 +16,7 @@ import (
 	"monotron/megatron/formats/safetensors"
 	"monotron/mpu"
 	"monotron/mpu/comm/failure"
+	"monotron/tokenizer"
 )
 
 const (
@@ -34,6 +35,8 @@ type SaveOptions struct {
 
 	KeepLast  int   // checkpoints to keep, the new one included; 0: all
 	KeepEvery int64 // iterations divisible by it are kept for good; 0: none
+
+	Tokenizer tokenizer.Config // whose files the checkpoint keeps; zero: none
 
 	fail func(op, path string) error // tests
 }
@@ -392,6 +395,9 @@ func (s *saver) complete(own *Manifest) error {
 	all, err := merge(parts)
 	if err != nil {
 		return fault.Errorf(fault.Internal, "checkpoint: what the ranks wrote is no whole: %w", err)
+	}
+	if all.Tokenizer, err = s.keepTokenizer(); err != nil {
+		return err
 	}
 	if err := s.writeManifest(all, manifestName); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"monotron/megatron/formats"
 	"monotron/megatron/spec"
 	"monotron/mpu"
+	"monotron/tokenizer"
 )
 
 // source is a native checkpoint as formats.Source.
@@ -29,6 +30,7 @@ type source struct {
 // which model the tensors are.
 type RunConfig struct {
 	Model     spec.Model
+	Tokenizer tokenizer.Config
 	Precision string
 	SeqLength int
 	Flags     map[string][]string `json:",omitempty"`
@@ -52,6 +54,7 @@ func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
 		}
 	}
 	s.info.Model, s.info.SeqLength = &c.Model, c.SeqLength
+	s.info.Tokenizer, s.info.Notes = f.Tokenizer(c.Tokenizer)
 	return s, nil
 }
 

@@ -14,18 +14,19 @@ import (
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/blocks"
 	"monotron/mpu"
+	"monotron/tokenizer"
 )
 
 // Write makes a native checkpoint of everything src lists: one file, whole
 // tensors. path is a save folder, new or not.
-func Write(ctx context.Context, path string, src formats.Source, _ formats.WriteOptions) (formats.Written, error) {
+func Write(ctx context.Context, path string, src formats.Source, o formats.WriteOptions) (formats.Written, error) {
 	_, err := os.Lstat(path)
 	fresh := errors.Is(err, fs.ErrNotExist)
 	state, err := nativeState(src)
 	if err != nil {
 		return formats.Written{}, err
 	}
-	s := newWriter(path, state, SaveOptions{})
+	s := newWriter(path, state, SaveOptions{Tokenizer: tokenizerOf(src, o)})
 	for _, t := range src.Tensors() {
 		dtype, ok := dtypeOf[t.DType]
 		if !ok {
@@ -39,7 +40,14 @@ func Write(ctx context.Context, path string, src formats.Source, _ formats.Write
 	if err != nil && fresh && !s.done {
 		_ = os.Remove(path) // ours, and empty again
 	}
-	return formats.Written{Path: report.Folder, Files: 2, Bytes: report.Bytes}, err
+	return formats.Written{Path: report.Folder, Files: 2, Bytes: report.Bytes, Notes: report.Notes}, err
+}
+
+func tokenizerOf(src formats.Source, o formats.WriteOptions) tokenizer.Config {
+	if o.NoTokenizerFiles {
+		return tokenizer.Config{}
+	}
+	return src.Info().Tokenizer
 }
 
 // tasks read a tensor by whole rows.
@@ -58,7 +66,7 @@ func nativeState(src formats.Source) (State, error) {
 	if len(state.Config) > 0 || info.Model == nil {
 		return state, nil
 	}
-	c := RunConfig{Model: *info.Model, SeqLength: info.SeqLength, Precision: precision(src)}
+	c := RunConfig{Model: *info.Model, Tokenizer: info.Tokenizer.Absolute(), SeqLength: info.SeqLength, Precision: precision(src)}
 	text, err := json.Marshal(&c)
 	if err != nil {
 		return state, fault.With(fault.Internal, fmt.Errorf("checkpoint: the model of %s: %w", info.Path, err))

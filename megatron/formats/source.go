@@ -5,6 +5,7 @@ import (
 
 	"monotron/megatron/spec"
 	"monotron/mpu"
+	"monotron/tokenizer"
 )
 
 // Format names a way of storing checkpoints.
@@ -44,10 +45,11 @@ type Info struct {
 	Path   string // the folder or file that holds it
 	Family string // Hugging Face's model_type, where the format says one; "": not said
 
-	Model     *spec.Model // complete, as files allow
-	SeqLength int         // 0: not said
-	Layout    Layout      // it was written by; zero: the format has none
-	Notes     []string    // for a person: oddities, what was ignored
+	Model     *spec.Model      // complete, as files allow
+	SeqLength int              // 0: not said
+	Tokenizer tokenizer.Config // with the files that the checkpoint keeps, where it does; zero: not said
+	Layout    Layout           // it was written by; zero: the format has none
+	Notes     []string         // for a person: oddities, what was ignored
 }
 
 // Source is an open checkpoint.

@@ -6,9 +6,11 @@ import "context"
 type WriteOptions struct {
 	Layout    Layout
 	Family    string // of hf, where several could hold the model; "": the source's or the natural one
-	Tokenizer string // folder whose tokenizer files are copied beside the weights (hf); "": none
-	ShardSize int64  // bytes of one file, for formats with shards; 0: the format's custom
-	Release   bool   // Megatron: a `release` folder without iteration
+	Tokenizer string // folder whose tokenizer files are copied beside the weights (hf); "": those that src names
+	// NoTokenizerFiles: a checkpoint names its tokenizer, and keeps no copies of its files.
+	NoTokenizerFiles bool
+	ShardSize        int64 // bytes of one file, for formats with shards; 0: the format's custom
+	Release          bool  // Megatron: a `release` folder without iteration
 	// VocabDivisor: Megatron: the vocabulary is padded to a multiple of this times
 	// the tensor-parallel ranks; 0: as the run that src is of had it, else 128.
 	VocabDivisor int

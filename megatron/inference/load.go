@@ -3,8 +3,6 @@ package inference
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"monotron/csrc/device"
 	"monotron/fault"
@@ -43,6 +41,8 @@ type stored struct {
 	Tokenizer tokenizer.Config
 	Precision string
 	SeqLength int
+
+	notes []string
 }
 
 // Load opens a model from dir: a save folder or one iteration of native
@@ -64,11 +64,6 @@ func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	return loadNative(d, dir, o)
 }
 
-func exists(dir, name string) bool {
-	_, err := os.Stat(filepath.Join(dir, name))
-	return err == nil
-}
-
 func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	c, err := storedConfig(dir, o.Step)
 	if err != nil {
@@ -86,7 +81,7 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 		return nil, err
 	}
 	report.Extra = nil // the optimizer's tensors, which nobody here expects
-	l.Notes = report.Lines()
+	l.Notes = append(report.Lines(), c.notes...)
 	return l, nil
 }
 
@@ -102,6 +97,7 @@ func storedConfig(dir string, step int64) (*stored, error) {
 	if err := json.Unmarshal(f.Manifest.State.Config, c); err != nil {
 		return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
 	}
+	c.Tokenizer, c.notes = f.Tokenizer(c.Tokenizer)
 	m := &c.Model
 	if min(m.NumLayers, m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels, m.VocabSize) < 1 || m.PaddedVocabSize < m.VocabSize {
 		return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest describes no model; was this saved by pretrain_gpt?", f.Path)
@@ -122,7 +118,7 @@ func loadForeign(d *device.Device, format formats.Format, dir string, o LoadOpti
 // FromSource makes a model of an open checkpoint. Precision "" is f32.
 func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, error) {
 	info := src.Info()
-	l := &Loaded{Model: *info.Model, Tokenizer: beside(info)}
+	l := &Loaded{Model: *info.Model, Tokenizer: named(info)}
 	m := &l.Model
 	m.PaddedVocabSize = max(m.PaddedVocabSize, m.VocabSize)
 	if err := l.build(d, o, longest(m, info.SeqLength)); err != nil {
@@ -140,22 +136,14 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 	return l, nil
 }
 
-// beside is the tokenizer whose files lie beside the weights. GPT-2 itself
-// needs none: its ranks are built in.
-func beside(info formats.Info) tokenizer.Config {
-	const full, pieces, vocab, merges, gpt2Vocab = "tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", 50257
-	folder := info.Format == formats.HF
-	switch dir := info.Path; {
-	case folder && exists(dir, full):
-		return tokenizer.Config{Type: "HuggingFaceTokenizer", Model: dir}
-	case folder && exists(dir, pieces):
-		return tokenizer.Config{Type: "Llama2Tokenizer", Model: filepath.Join(dir, pieces)}
-	case folder && exists(dir, vocab) && exists(dir, merges):
-		return tokenizer.Config{Type: "GPT2BPETokenizer", VocabFile: filepath.Join(dir, vocab), MergeFile: filepath.Join(dir, merges)}
-	case info.Family == hf.GPT2 && info.Model.VocabSize == gpt2Vocab:
+// named is the tokenizer that a checkpoint says. GPT-2 itself needs none: its ranks are
+// built in.
+func named(info formats.Info) tokenizer.Config {
+	const gpt2Vocab = 50257
+	if info.Tokenizer.IsZero() && info.Family == hf.GPT2 && info.Model.VocabSize == gpt2Vocab {
 		return tokenizer.Config{Type: "GPT2BPETokenizer"}
 	}
-	return tokenizer.Config{}
+	return info.Tokenizer
 }
 
 // stored lists everything that the rank's part of the model takes from files.

@@ -21,6 +21,7 @@ import (
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/comm/watch"
+	"monotron/tokenizer"
 )
 
 // Version of the program, for checkpoints; set by the build.
@@ -45,7 +46,7 @@ const (
 func (r *Run) state() (s checkpoint.State, err error) {
 	s = checkpoint.State{Iteration: r.Engine.Iteration, ConsumedTrain: r.at.ConsumedTrain, ConsumedValid: r.at.ConsumedValid,
 		SkippedTrain: r.at.SkippedTrain, Seed: uint64(r.Config.Seed), Version: Version, Extra: map[string]json.RawMessage{}}
-	if s.Config, err = json.Marshal(&r.Config); err != nil {
+	if s.Config, err = json.Marshal(r.Config.kept()); err != nil {
 		return s, err
 	}
 	if s.Scheduler, err = json.Marshal(r.Engine.Scheduler.State()); err != nil {
@@ -66,6 +67,14 @@ func (r *Run) state() (s checkpoint.State, err error) {
 	}
 	s.Extra[adamSteps], err = json.Marshal(r.Engine.Optimizer.Steps)
 	return s, err
+}
+
+// kept is the Config as a checkpoint keeps it: a tokenizer's files are found from
+// another folder too.
+func (c *Config) kept() *Config {
+	kept := *c
+	kept.Tokenizer = c.Tokenizer.Absolute()
+	return &kept
 }
 
 // saver writes checkpoints of a run, one at a time.
@@ -90,6 +99,9 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	}
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
 	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName, KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
+	if !c.NoTokenizer {
+		options.Tokenizer = r.Config.Tokenizer
+	}
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier
 	}
@@ -463,7 +475,7 @@ func changedSettings(saved json.RawMessage, now *Config) []string {
 	if len(saved) == 0 {
 		return nil // another program's
 	}
-	current, err := json.Marshal(now)
+	current, err := json.Marshal(now.kept())
 	if err != nil {
 		return nil
 	}
@@ -511,15 +523,17 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 		Flags     map[string][]string
 		Model     *spec.Model
 		SeqLength int
+		Tokenizer tokenizer.Config
 	}
 	if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
 		return nil, fault.Errorf(fault.IO, "%s: settings: %w", f.Path, err)
 	}
+	kept, _ := f.Tokenizer(c.Tokenizer)
 	switch {
 	case c.Flags != nil:
-		return c.Flags, nil
+		return withTokenizer(c.Flags, kept), nil
 	case c.Model != nil: // converted from another format
-		return shapeFlags(c.Model, c.SeqLength), nil
+		return withTokenizer(shapeFlags(c.Model, c.SeqLength), kept), nil
 	}
 	return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
 }

@@ -69,6 +69,7 @@ type Checkpoint struct {
 	Format        string // of saving: native, torch, torch_dist; loading recognises each
 	Step          int    // iteration to load; 0: the latest
 	NoSaveOptim   bool
+	NoTokenizer   bool // --no-save-tokenizer-assets
 	NoLoadOptim   bool
 	Finetune      bool // weights only, iteration 0
 	UseArgs       bool // --use-checkpoint-args

@@ -3,6 +3,7 @@ package training
 import (
 	"fmt"
 	"maps"
+	"os"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
+	"monotron/tokenizer"
 )
 
 // foreign tells which other program's format an iteration of dir has, or its
@@ -129,7 +131,27 @@ func foreignFlags(format formats.Format, folder string, step int64) (map[string]
 	}
 	defer src.Close()
 	info := src.Info()
-	return shapeFlags(info.Model, info.SeqLength), nil
+	return withTokenizer(shapeFlags(info.Model, info.SeqLength), info.Tokenizer), nil
+}
+
+// withTokenizer is flags that name the tokenizer c. A file that the run named and that is
+// there stays: the names of the caches of samples come from it.
+func withTokenizer(flags map[string][]string, c tokenizer.Config) map[string][]string {
+	for name, path := range map[string]string{"vocab-file": c.VocabFile, "merge-file": c.MergeFile, "tokenizer-model": c.Model} {
+		if path == "" {
+			continue
+		}
+		if said := flags[name]; len(said) == 1 {
+			if _, err := os.Stat(said[0]); err == nil {
+				continue
+			}
+		}
+		flags[name] = []string{path}
+	}
+	if c.Type != "" && len(flags["tokenizer-type"]) == 0 {
+		flags["tokenizer-type"] = []string{c.Type}
+	}
+	return flags
 }
 
 // shapeFlags are the flags of a model and of the sequences it was trained on.

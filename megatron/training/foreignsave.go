@@ -87,7 +87,7 @@ func (r *Run) writeForeign(ctx context.Context, format formats.Format, src forma
 		return err
 	}
 	written, err := all.Write(ctx, format, c.Checkpoint.Save, src, formats.WriteOptions{Layout: formats.Layout{TP: l.TP, PP: l.PP, VP: l.VP, EP: l.EP, ETP: l.ETP,
-		DP: l.DP, FirstStage: l.FirstStageLayers, LastStage: l.LastStageLayers, DistributedOptimizer: l.DistributedOptimizer}})
+		DP: l.DP, FirstStage: l.FirstStageLayers, LastStage: l.LastStageLayers, DistributedOptimizer: l.DistributedOptimizer}, NoTokenizerFiles: c.Checkpoint.NoTokenizer})
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ type held struct {
 
 func (h *held) Info() formats.Info {
 	m := h.r.Config.Model
-	return formats.Info{Format: formats.Native, Path: "the run", Model: &m, SeqLength: h.r.Config.SeqLength}
+	return formats.Info{Format: formats.Native, Path: "the run", Model: &m, SeqLength: h.r.Config.SeqLength, Tokenizer: h.r.Config.Tokenizer.Absolute()}
 }
 
 func (h *held) State() formats.State { return h.state }

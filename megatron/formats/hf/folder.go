@@ -91,7 +91,7 @@ func OpenSource(dir string, _ formats.OpenOptions) (formats.Source, error) {
 	}
 	m := *f.Model
 	m.Context = f.MaxPositions
-	info := formats.Info{Format: formats.HF, Path: dir, Family: f.Family, Model: &m}
+	info := formats.Info{Format: formats.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
 	s, err := NewMapped(info, formats.State{}, f.Mapping, []Kind{{formats.Model, f}}, f.Close)
 	if err != nil {
 		_ = f.Close() // the first error counts

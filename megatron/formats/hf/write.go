@@ -18,6 +18,7 @@ import (
 	"monotron/megatron/formats/safetensors"
 	"monotron/megatron/spec"
 	"monotron/mpu"
+	"monotron/tokenizer"
 )
 
 // defaultShard is the size of a file where none is asked for, as transformers 4.
@@ -27,8 +28,7 @@ const defaultShard = 5e9
 const GenerationName = "generation_config.json"
 
 // tokenizerFiles are carried over where the source's folder has them.
-var tokenizerFiles = []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-	"tokenizer.model", "spiece.model", "chat_template.jinja", GenerationName}
+var tokenizerFiles = append(slices.Clone(tokenizer.HuggingFaceFiles), GenerationName)
 
 // Write makes a folder with config.json, sharded safetensors, generation config
 // and the tokenizer's files. Each tensor keeps its type.
@@ -207,9 +207,12 @@ func (w *writing) writeTexts(dir string) error {
 		return err
 	}
 	if w.o.Tokenizer != "" {
-		if err := copyFiles(dir, w.o.Tokenizer, tokenizerFiles); err != nil {
-			return err
-		}
+		err = copyFiles(dir, w.o.Tokenizer, tokenizerFiles)
+	} else {
+		err = w.writeTokenizer(dir)
+	}
+	if err != nil {
+		return err
 	}
 	generation := filepath.Join(dir, GenerationName)
 	if _, err := os.Stat(generation); err == nil {

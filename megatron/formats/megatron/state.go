@@ -10,6 +10,7 @@ import (
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/pickle"
 	"monotron/megatron/spec"
+	"monotron/tokenizer"
 )
 
 // ReadState takes what is beside the tensors out of a rank's (or torch_dist's
@@ -130,6 +131,8 @@ type Target struct {
 	Scaler    *pickle.Dict // numbers; nil: none
 	Steps     int64
 	optimizer optimizerSettings
+	tokenizer tokenizer.Config // zero: not known
+	noFiles   bool             // of the tokenizer
 }
 
 // optimizerSettings are what param_groups repeat of the run's arguments.
@@ -149,7 +152,7 @@ func NewTarget(src formats.Source, o formats.WriteOptions, precision string) (*T
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{Args: kept, Layout: o.Layout.Whole(), State: state}
+	t := &Target{Args: kept, Layout: o.Layout.Whole(), State: state, tokenizer: info.Tokenizer, noFiles: o.NoTokenizerFiles}
 	if o.TransformerImpl != "" {
 		t.Args.Set("transformer_impl", o.TransformerImpl)
 	}

@@ -308,7 +308,7 @@ func (s *source) checkWhole() error {
 }
 
 func (s *source) Info() formats.Info {
-	return formats.Info{Format: formats.MegatronTorch, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Notes: s.notes}
+	return formats.Info{Format: formats.MegatronTorch, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Tokenizer: s.args.Tokenizer(s.dir), Notes: s.notes}
 }
 
 // Origin names the files that have parts of a tensor.

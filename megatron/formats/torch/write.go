@@ -35,7 +35,13 @@ func Write(ctx context.Context, path string, src formats.Source, o formats.Write
 	if w.stages, err = megatron.Stages(target.Model, target.Layout); err != nil {
 		return formats.Written{}, fault.With(fault.Usage, err)
 	}
+	final := filepath.Join(path, t.Folder())
 	err = formats.Iteration(ctx, path, t, func(tmp string) error {
+		notes, err := w.KeepTokenizer(tmp, final)
+		if err != nil {
+			return err
+		}
+		w.done.Notes = notes
 		for _, r := range megatron.Ranks(target.Layout) {
 			if err := w.rank(tmp, r); err != nil {
 				return err
@@ -43,7 +49,7 @@ func Write(ctx context.Context, path string, src formats.Source, o formats.Write
 		}
 		return nil
 	})
-	w.done.Path, w.done.Notes = filepath.Join(path, t.Folder()), contents.Notes
+	w.done.Path, w.done.Notes = final, append(w.done.Notes, contents.Notes...)
 	return w.done, err
 }
 

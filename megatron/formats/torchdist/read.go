@@ -261,7 +261,7 @@ func (s *source) readRNG() error {
 }
 
 func (s *source) Info() formats.Info {
-	return formats.Info{Format: formats.MegatronTorchDist, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Notes: slices.Clone(s.notes)}
+	return formats.Info{Format: formats.MegatronTorchDist, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Tokenizer: s.args.Tokenizer(s.dir), Notes: slices.Clone(s.notes)}
 }
 
 // Origin names the files that have parts of a tensor.

@@ -38,8 +38,9 @@ func Write(ctx context.Context, path string, src formats.Source, o formats.Write
 	if w.stages, err = megatron.Stages(target.Model, target.Layout); err != nil {
 		return formats.Written{}, fault.With(fault.Usage, err)
 	}
+	w.done.Path = filepath.Join(path, t.Folder())
 	err = formats.Iteration(ctx, path, t, w.fill)
-	w.done.Path, w.done.Notes = filepath.Join(path, t.Folder()), contents.Notes
+	w.done.Notes = append(w.done.Notes, contents.Notes...)
 	return w.done, err
 }
 
@@ -54,6 +55,10 @@ type writer struct {
 
 // fill writes the folder; metadata.json, which calls it whole, comes last.
 func (w *writer) fill(dir string) error {
+	var err error
+	if w.done.Notes, err = w.KeepTokenizer(dir, w.done.Path); err != nil {
+		return err
+	}
 	for i, r := range megatron.Ranks(w.Layout) {
 		if err := w.rank(dir, i, r); err != nil {
 			return err

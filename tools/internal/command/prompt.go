@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -136,10 +137,11 @@ func parseIDs(words []string) ([]int32, error) {
 // OwnTokenizer makes the tokenizer that the flags name or, without any such
 // flag, that of the model's folder; nil where neither names one.
 func OwnTokenizer(c *cli.Context, stored tokenizer.Config) (tokenizer.Tokenizer, error) {
-	config, err := TokenizerConfig(c)
+	given, err := TokenizerConfig(c)
 	if err != nil {
 		return nil, err
 	}
+	config := given
 	switch {
 	case config.IsZero():
 		config = stored
@@ -149,5 +151,13 @@ func OwnTokenizer(c *cli.Context, stored tokenizer.Config) (tokenizer.Tokenizer,
 	if config.IsZero() {
 		return nil, nil
 	}
-	return tokenizer.FromConfig(config)
+	tok, err := tokenizer.FromConfig(config)
+	if err == nil || !given.IsZero() {
+		return tok, err
+	}
+	if c.IsSet("prompt-ids") {
+		fmt.Fprintf(c.App.ErrWriter, "no texts: the %s that the checkpoint names cannot be had: %v\n", config.Type, err)
+		return nil, nil
+	}
+	return nil, fault.Errorf(fault.CodeOf(err), "the %s that the checkpoint names cannot be had: %w; give --tokenizer-type and its files, or --prompt-ids", config.Type, err)
 }
