@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -392,12 +391,15 @@ func wordsOf(raw json.RawMessage) ([]string, bool) {
 	return words, true
 }
 
+// maxArgs bounds a file that names data, and the description of a cache made of it, in bytes.
+const maxArgs = 256 << 20
+
 func readArgs(flag, path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		return nil, fault.Errorf(fault.NoInput, "%s %s: no such file", flag, path)
+	text, err := fault.ReadFile(path, maxArgs)
+	if err != nil {
+		return nil, fault.Errorf(fault.CodeOf(err), "%s: %w", flag, err)
 	}
-	return text, fault.With(fault.IO, err)
+	return text, nil
 }
 
 // inDir places a relative path; "" stays.

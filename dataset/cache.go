@@ -43,7 +43,7 @@ func (c *cache) load(g *GPT, p plan) bool {
 		return false
 	}
 	name := func(what string) string { return cacheFile(dir, g.Hash, g.Name, g.Split, what) }
-	if text, err := os.ReadFile(name("description.txt")); err != nil || string(text) != g.DescriptionJSON() {
+	if text, err := fault.ReadFile(name("description.txt"), maxArgs); err != nil || string(text) != g.DescriptionJSON() {
 		return false
 	}
 	var ok [3]bool

@@ -20,21 +20,14 @@ type blob struct {
 
 // openBlob opens path; a missing file is fault.NoInput.
 func openBlob(path string, mapped bool) (*blob, error) {
-	f, err := os.Open(path)
-	if os.IsNotExist(err) {
-		return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
-	}
+	f, err := fault.Open(path)
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
 	info, err := f.Stat()
-	switch {
-	case err != nil:
+	if err != nil {
 		f.Close()
 		return nil, fault.With(fault.IO, err)
-	case info.IsDir():
-		f.Close()
-		return nil, fault.Errorf(fault.BadData, "%s is a folder, not a file", path)
 	}
 	b := &blob{path: path, file: f, size: info.Size()}
 	if !mapped {

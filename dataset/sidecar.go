@@ -3,11 +3,8 @@ package dataset
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash"
-	"io/fs"
-	"os"
 
 	"github.com/zeebo/xxh3"
 
@@ -51,15 +48,19 @@ func (s Sidecar) Write(prefix string) error {
 	return RewriteFile(prefix+".json", append(text, '\n'))
 }
 
+// maxSidecar bounds it, in bytes.
+const maxSidecar = 1 << 20
+
 // ReadSidecar reads the one of a pair; ok is false where there is none (any other
 // JSON file of that name is none).
 func ReadSidecar(prefix string) (s Sidecar, ok bool, err error) {
-	text, err := os.ReadFile(prefix + ".json")
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := fault.ReadFile(prefix+".json", maxSidecar)
+	switch fault.CodeOf(err) {
+	case fault.NoInput, fault.BadData: // something else of that name
 		return s, false, nil
 	}
 	if err != nil {
-		return s, false, fault.With(fault.IO, err)
+		return s, false, err
 	}
 	if json.Unmarshal(text, &s) != nil || s.Format != sidecarFormat {
 		return s, false, nil

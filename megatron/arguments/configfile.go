@@ -2,7 +2,6 @@ package arguments
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -12,6 +11,9 @@ import (
 	"monotron/megatron/arguments/table"
 )
 
+// maxConfig bounds that file, in bytes.
+const maxConfig = 16 << 20
+
 // configFile reads the YAML file of --config. The error is that of a file which
 // cannot be read as a whole; wrong entries are problems.
 func (p *parser) configFile() error {
@@ -19,12 +21,9 @@ func (p *parser) configFile() error {
 		return nil
 	}
 	file := p.values["config"].texts[0]
-	data, err := os.ReadFile(file)
-	switch {
-	case os.IsNotExist(err):
-		return fault.Errorf(fault.NoInput, "--config %s: no such file", file)
-	case err != nil:
-		return fault.Errorf(fault.IO, "--config: %w", err)
+	data, err := fault.ReadFile(file, maxConfig)
+	if err != nil {
+		return fault.Errorf(fault.CodeOf(err), "--config: %w", err)
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {

@@ -73,18 +73,11 @@ func OpenFolder(path string) (*Folder, error) {
 func readManifest(folder string) (*Manifest, error) {
 	path := filepath.Join(folder, manifestName)
 	damage := func(err error) error { return &Damage{Path: path, Reason: reason(err)} }
-	st, err := os.Stat(path)
+	text, err := fault.ReadFile(path, maxManifest)
 	if err != nil {
-		if foreign := megatrons(folder); foreign != "" && errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("is missing; %s shows that Megatron-LM wrote this folder, whose formats this version does not load", foreign)
+		if foreign := megatrons(folder); foreign != "" && fault.CodeOf(err) == fault.NoInput {
+			return nil, damage(fmt.Errorf("is missing; %s shows that Megatron-LM wrote this folder, whose formats this version does not load", foreign))
 		}
-		return nil, damage(err)
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxManifest {
-		return nil, damage(fmt.Errorf("no plain file of at most %d bytes", maxManifest))
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
 		return nil, damage(err)
 	}
 	m, err := decode(text)
@@ -139,7 +132,7 @@ func (f *Folder) file(i int) (*os.File, error) {
 	}
 	entry := f.Manifest.Files[i]
 	path := filepath.Join(f.Path, entry.Name)
-	file, err := os.Open(path)
+	file, err := fault.Open(path)
 	if err != nil {
 		return nil, &Damage{Path: path, Reason: reason(err)}
 	}

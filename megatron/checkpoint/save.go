@@ -2,9 +2,7 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
@@ -423,8 +421,8 @@ func (s *saver) complete(own *Manifest) error {
 // readPart reads what another rank of this save wrote. It holds some pieces of
 // each tensor, so only the join can be checked.
 func readPart(path string) (*Manifest, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := fault.ReadFile(path, maxManifest)
+	if fault.CodeOf(err) == fault.NoInput {
 		return nil, fmt.Errorf("%s is missing; do all ranks see the same folder?", path)
 	}
 	if err != nil {

@@ -116,9 +116,9 @@ func detectFolder(dir string) (Format, bool) {
 }
 
 func detectFile(path string) (Format, error) {
-	f, err := os.Open(path)
+	f, err := fault.Open(path)
 	if err != nil {
-		return "", fault.With(fault.IO, err)
+		return "", err
 	}
 	defer f.Close()
 	var head [4]byte
@@ -161,19 +161,9 @@ func IterName(n int64) string {
 // ReadTracker reads latest_checkpointed_iteration.txt of a save folder.
 func ReadTracker(dir string) (Tracked, error) {
 	path := filepath.Join(dir, TrackerName)
-	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Tracked{}, fault.Errorf(fault.NoInput, "%s is missing", path)
-	}
+	text, err := fault.ReadFile(path, 64)
 	if err != nil {
-		return Tracked{}, fault.With(fault.IO, err)
-	}
-	if !st.Mode().IsRegular() || st.Size() > 64 {
-		return Tracked{}, fault.Errorf(fault.BadData, "%s is no file of one number", path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return Tracked{}, fault.With(fault.IO, err)
+		return Tracked{}, err
 	}
 	word := strings.TrimSpace(string(text))
 	if word == ReleaseName {

@@ -2,7 +2,7 @@ package launch
 
 import (
 	"bufio"
-	"os"
+	"bytes"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,16 +20,18 @@ type remoteHost struct {
 // hostNames are those that ssh cannot take for anything else.
 var hostNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*(@[A-Za-z0-9_][A-Za-z0-9_.-]*)?$`)
 
+// maxHostfile bounds a list of hosts, in bytes.
+const maxHostfile = 16 << 20
+
 // readHostfile reads hosts as MPI's, DeepSpeed's and PBS's files name them: one a
 // line, with `slots=8` or `:8` behind it, or a line for every slot; # begins a comment.
 func readHostfile(path string) ([]remoteHost, error) {
-	f, err := os.Open(path)
+	list, err := fault.ReadFile(path, maxHostfile)
 	if err != nil {
-		return nil, fault.Errorf(fault.NoInput, "--hostfile: %w", err)
+		return nil, fault.Errorf(fault.CodeOf(err), "--hostfile: %w", err)
 	}
-	defer f.Close()
 	var hosts []remoteHost
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(bytes.NewReader(list))
 	for number := 1; lines.Scan(); number++ {
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		words := strings.Fields(text)

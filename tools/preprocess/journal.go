@@ -51,12 +51,15 @@ func (o *options) fingerprint() (string, error) {
 	return fmt.Sprintf("%016x", h.Sum64()), nil
 }
 
+// maxJournal bounds the journal of an interrupted run, in bytes.
+const maxJournal = 1 << 28
+
 // readJournal gives the state to go on from, nil to begin. Without --resume what
 // an earlier run left is dropped.
 func (o *options) readJournal() (*journal, error) {
-	text, err := os.ReadFile(o.journalPath())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.With(fault.IO, err)
+	text, err := fault.ReadFile(o.journalPath(), maxJournal)
+	if err != nil && fault.CodeOf(err) != fault.NoInput {
+		return nil, err
 	}
 	if !o.resume || err != nil {
 		if o.resume {

@@ -103,7 +103,7 @@ func findLog(path string) (string, error) {
 
 // isLog tells whether one of a file's first lines is a step.
 func isLog(path string) bool {
-	file, err := os.Open(path)
+	file, err := fault.Open(path)
 	if err != nil {
 		return false
 	}

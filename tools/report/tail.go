@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 
 	"monotron/fault"
@@ -56,19 +55,14 @@ func (t *tail) next(take func(line []byte, position int64) error) error {
 
 // open opens the log, and says how long it is.
 func (t *tail) open() (*os.File, int64, error) {
-	file, err := os.Open(t.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fault.Errorf(fault.NoInput, "%s does not exist", t.path)
-	}
+	file, err := fault.Open(t.path)
 	if err != nil {
-		return nil, 0, fault.With(fault.IO, err)
+		return nil, 0, err
 	}
 	st, err := file.Stat()
 	switch {
 	case err != nil:
 		err = fault.With(fault.IO, err)
-	case !st.Mode().IsRegular():
-		err = fault.Errorf(fault.BadData, "%s is no plain file", t.path)
 	case st.Size() < t.position:
 		err = errShorter
 	default:

@@ -3,10 +3,8 @@ package hf
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -283,13 +281,13 @@ func EndIDs(dir string) []int32 {
 
 // readObject reads a JSON object; nil where there is no such file.
 func readObject(path string) (map[string]any, error) {
-	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (!st.Mode().IsRegular() || st.Size() > maxConfig) {
+	raw, err := fault.ReadFile(path, maxConfig)
+	switch fault.CodeOf(err) {
+	case fault.NoInput, fault.BadData:
 		return nil, nil
 	}
-	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
 	var object map[string]any
 	if err := json.Unmarshal(raw, &object); err != nil {
@@ -301,12 +299,12 @@ func readObject(path string) (map[string]any, error) {
 // copyFiles copies those of names that from has.
 func copyFiles(to, from string, names []string) error {
 	for _, name := range names {
-		f, err := os.Open(filepath.Join(from, name))
-		if errors.Is(err, fs.ErrNotExist) {
+		f, err := fault.Open(filepath.Join(from, name))
+		if fault.CodeOf(err) == fault.NoInput {
 			continue
 		}
 		if err != nil {
-			return fault.With(fault.IO, err)
+			return err
 		}
 		err = formats.WriteFile(filepath.Join(to, name), func(w io.Writer) error { _, err := io.Copy(w, f); return err })
 		_ = f.Close() // opened for reading

@@ -103,17 +103,14 @@ func (r *reader) close() error {
 
 // header opens a file and reads its 256 integers.
 func (r *reader) header(path string, magic int32) (f *os.File, h []int32, size int64, err error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, 0, notThere(path, err)
-	}
-	if !st.Mode().IsRegular() {
-		return nil, nil, 0, fault.Errorf(fault.BadData, "%s is no plain file", path)
-	}
-	if f, err = os.Open(path); err != nil {
-		return nil, nil, 0, fault.With(fault.IO, err)
+	if f, err = fault.Open(path); err != nil {
+		return nil, nil, 0, err
 	}
 	r.files = append(r.files, f)
+	st, err := f.Stat()
+	if err != nil {
+		return nil, nil, 0, fault.With(fault.IO, err)
+	}
 	raw := make([]byte, headerBytes)
 	if _, err := io.ReadFull(f, raw); err != nil {
 		return nil, nil, 0, fault.Errorf(fault.BadData, "%s: %d bytes are too few for llm.c's header of %d", path, st.Size(), headerBytes)

@@ -3,13 +3,10 @@ package pickle
 import (
 	"archive/zip"
 	"bytes"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -35,21 +32,15 @@ func (f *File) Close() error { return f.close() }
 // elements stay in the file until they are read.
 // Errors: fault.NoInput, fault.IO, fault.BadData, all naming the file.
 func Open(path string) (*File, error) {
-	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Errorf(fault.NoInput, "%s is missing", path)
-	}
+	r, err := fault.Open(path)
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
-	if !st.Mode().IsRegular() {
-		return nil, fault.Errorf(fault.BadData, "%s is not a plain file", path)
+	var f *File
+	st, err := r.Stat()
+	if err == nil {
+		f, err = Read(path, r, st.Size())
 	}
-	r, err := os.Open(path)
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	f, err := Read(path, r, st.Size())
 	if err != nil {
 		_ = r.Close() // opened for reading
 		return nil, err
@@ -79,19 +70,9 @@ func Read(name string, r io.ReaderAt, size int64) (*File, error) {
 
 // Load reads a file that is one plain pickle.
 func Load(path string) (Value, error) {
-	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Errorf(fault.NoInput, "%s is missing", path)
-	}
+	data, err := fault.ReadFile(path, maxPickle)
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxPickle {
-		return nil, fault.Errorf(fault.BadData, "%s is no plain file of at most %d bytes", path, maxPickle)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
 	v, _, err := Decode(path, data)
 	return v, err

@@ -1,9 +1,7 @@
 package safetensors
 
 import (
-	"errors"
 	"io"
-	"io/fs"
 	"os"
 
 	"monotron/fault"
@@ -23,35 +21,20 @@ type File struct {
 // Open reads and checks the header of path. A malformed file is fault.BadData,
 // a missing one fault.NoInput.
 func Open(path string) (*File, error) {
-	size, err := regular(path)
+	f, err := fault.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
 	s := &File{Path: path, file: f}
-	if err := s.readHeader(size); err != nil {
+	st, err := f.Stat()
+	if err == nil {
+		err = s.readHeader(st.Size())
+	}
+	if err != nil {
 		_ = f.Close() // opened for reading: nothing to lose
 		return nil, err
 	}
 	return s, nil
-}
-
-// regular is the size of path, which must be a plain file: opening a pipe would hang.
-func regular(path string) (int64, error) {
-	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fault.Errorf(fault.NoInput, "%s does not exist", path)
-	}
-	if err != nil {
-		return 0, fault.With(fault.IO, err)
-	}
-	if !st.Mode().IsRegular() {
-		return 0, fault.Errorf(fault.BadData, "%s is not a plain file", path)
-	}
-	return st.Size(), nil
 }
 
 func (s *File) readHeader(size int64) error {

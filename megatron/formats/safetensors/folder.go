@@ -61,16 +61,9 @@ func openIndex(dir, index string) (*Folder, error) {
 
 // ReadIndex reads the weight_map of an index, tensor name to file name; names of files are not checked.
 func ReadIndex(path string) (map[string]string, error) {
-	size, err := regular(path)
+	raw, err := fault.ReadFile(path, maxIndex)
 	if err != nil {
 		return nil, err
-	}
-	if size > maxIndex {
-		return nil, fault.Errorf(fault.BadData, "%s: %d bytes; an index of more than %d is refused", path, size, maxIndex)
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
 	}
 	var parts map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &parts); err != nil {

@@ -31,8 +31,8 @@ func (b *bytesOf) at(p place) (*pickle.File, error) {
 	f := b.files[p.file]
 	if f == nil {
 		var err error
-		if f, err = os.Open(filepath.Join(b.dir, p.file)); err != nil {
-			return nil, fault.With(fault.IO, err)
+		if f, err = fault.Open(filepath.Join(b.dir, p.file)); err != nil {
+			return nil, err
 		}
 		b.files[p.file] = f
 	}

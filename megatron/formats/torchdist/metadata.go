@@ -50,13 +50,9 @@ type index struct {
 // readMarker refuses folders that metadata.json does not call whole.
 func readMarker(dir string) error {
 	path := filepath.Join(dir, formats.DistMarker)
-	st, err := os.Stat(path)
-	if err != nil || !st.Mode().IsRegular() || st.Size() > 1<<20 {
-		return fault.Errorf(fault.BadData, "%s is missing or no small file: the save did not finish", path)
-	}
-	text, err := os.ReadFile(path)
+	text, err := fault.ReadFile(path, 1<<20)
 	if err != nil {
-		return fault.With(fault.IO, err)
+		return fault.Errorf(fault.BadData, "%s is missing or no small file: the save did not finish", path)
 	}
 	var m struct {
 		Backend string `json:"sharded_backend"`

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"monotron/fault"
 	"monotron/whole"
 )
 
@@ -35,7 +36,7 @@ func userSecret(cache string) ([]byte, error) {
 	if st.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("others can read %s; remove it, or: chmod 600 %s", path, path)
 	}
-	text, err := os.ReadFile(path)
+	text, err := fault.ReadFile(path, 1<<10)
 	if err != nil {
 		return nil, err
 	}

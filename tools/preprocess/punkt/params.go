@@ -58,6 +58,9 @@ func dataFolders() (dirs []string) {
 	return append(dirs, "/usr/share/nltk_data", "/usr/local/share/nltk_data", "/usr/lib/nltk_data", "/usr/local/lib/nltk_data")
 }
 
+// maxFile bounds one of the four, in bytes; those of English have half a million.
+const maxFile = 64 << 20
+
 // Load reads the four files of a punkt_tab folder.
 func Load(folder string) (*Params, error) {
 	p := &Params{map[string]bool{}, map[[2]string]bool{}, map[string]bool{}, map[string]int{}}
@@ -80,12 +83,9 @@ func Load(folder string) (*Params, error) {
 		}},
 	} {
 		path := filepath.Join(folder, f.name)
-		data, err := os.ReadFile(path)
-		if os.IsNotExist(err) {
-			return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
-		}
+		data, err := fault.ReadFile(path, maxFile)
 		if err != nil {
-			return nil, fault.With(fault.IO, err)
+			return nil, err
 		}
 		for n, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 			if line != "" && !f.line(line) {

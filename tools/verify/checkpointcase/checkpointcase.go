@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -129,9 +128,9 @@ func (r *run) files() error {
 }
 
 func digest(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := fault.Open(path)
 	if err != nil {
-		return "", fault.With(fault.NoInput, err)
+		return "", err
 	}
 	defer f.Close()
 	h := sha256.New()

@@ -1,10 +1,10 @@
 package datacase
 
 import (
-	"os"
 	"slices"
 
 	"monotron/dataset"
+	"monotron/fault"
 )
 
 // checkPair reads a pair, compares it with the case, and writes it again, which
@@ -68,7 +68,7 @@ func checkPair(prefix, again string, c datasetCase) (l list) {
 }
 
 func checkFile(l *list, path, sha string) {
-	data, err := os.ReadFile(path)
+	data, err := fault.ReadFile(path, maxCase)
 	if err != nil {
 		l.add("%v", err)
 	}

@@ -2,8 +2,6 @@ package modelcase
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,18 +49,12 @@ func readCase(path string) (*caseFile, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		path = filepath.Join(path, "case.json")
 	}
-	st, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	raw, err := fault.ReadFile(path, maxCaseBytes)
+	if fault.CodeOf(err) == fault.NoInput {
 		return nil, fault.Errorf(fault.NoInput, "%s does not exist; name a folder with a case.json", path)
-	case err != nil:
-		return nil, fault.With(fault.IO, err)
-	case !st.Mode().IsRegular() || st.Size() > maxCaseBytes:
-		return nil, fault.Errorf(fault.BadData, "%s is no case: %d bytes, a plain file of at most %d is expected", path, st.Size(), maxCaseBytes)
 	}
-	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, err
 	}
 	c := &caseFile{dir: filepath.Dir(path)}
 	// "rows" is a count in accumulation and a list in the tables.

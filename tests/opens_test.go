@@ -1,0 +1,125 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// opens are the files that may open or read files by themselves, and why. All others go
+// by fault.Open or fault.ReadFile, which take plain files alone: a pipe named on a command
+// line would be waited for, and a device read for ever.
+var opens = map[string]string{
+	"fault/read.go":                    "the place itself",
+	"whole/folder.go":                  "a folder, to sync it",
+	"megatron/training/hold.go":        "a folder, to lock it",
+	"mpu/comm/preflight/preflight.go":  "this program itself",
+	"mpu/comm/watch/activity_linux.go": "the kernel's files",
+	"mpu/comm/watch/demand_linux.go":   "the kernel's files",
+	"tools/bench/process.go":           "the kernel's files",
+	"tools/doctor/host.go":             "the kernel's files",
+	"tools/launch/memory.go":           "the kernel's files",
+	"tools/launch/stopped.go":          "the kernel's files",
+	"csrc/comm/nccl/warnings.go":       "what NCCL writes for this process",
+	"dataset/jsonl/lines.go":           "a corpus may come through a pipe; it is read in blocks",
+	"tools/internal/command/prompt.go": "a prompt may come through a pipe; 64 MiB of it are read at most",
+	"tools/quickstart/command.go":      "what the quickstart itself has written",
+	"tools/quickstart/corpus.go":       "Go's own sources",
+	"tools/quickstart/progress.go":     "what the quickstart itself has written",
+	"tools/quickstart/proof.go":        "what the quickstart itself has written",
+}
+
+// TestFilesAreOpenedInOnePlace: what a user or a checkpoint names is opened by package fault.
+func TestFilesAreOpenedInOnePlace(t *testing.T) {
+	found := map[string]bool{}
+	err := walkSources(func(path string) error {
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "scripts/") || strings.HasPrefix(path, "internal/") {
+			return nil
+		}
+		at, err := callsOf(path, "os", "Open", "ReadFile", "O_RDONLY")
+		for _, line := range at {
+			found[path] = true
+			if opens[path] == "" {
+				t.Errorf("%s opens a file: take fault.Open or fault.ReadFile, or say here why not", line)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range opens {
+		if !found[path] {
+			t.Errorf("%s opens nothing: its row is of no use", path)
+		}
+	}
+}
+
+// Claim (docs/exit-codes.md): a pipe that nobody writes, or a device that never ends, in the
+// place of any file is bad data, told at once and by its name.
+func TestPipesAndDevicesAreNoFiles(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := syscall.Mkfifo(at("pipe"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"piped.idx", "bin.bin"} {
+		if err := syscall.Mkfifo(at(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"piped.bin": "ab", "text.jsonl": `{"text": "a"}` + "\n", "m.txt": "#version: 0.2\n"} {
+		if err := os.WriteFile(at(name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	train := "pretrain_gpt --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 --max-position-embeddings 8 --micro-batch-size 1 " +
+		"--global-batch-size 1 --train-iters 1 --lr 1e-3 --eval-iters 0 "
+	tokens := "preprocess_data --input " + at("text.jsonl") + " --output-prefix " + at("out") + " "
+	lines := []string{
+		train + "--mock-data --config FILE",
+		train + "--data-args-path FILE --tokenizer-type NullTokenizer --vocab-size 10",
+		train + "--per-split-data-args-path FILE --tokenizer-type NullTokenizer --vocab-size 10",
+		train + "--mock-data --tokenizer-type CharTokenizer --vocab-file FILE",
+		train + "--mock-data --vocab-file FILE --merge-file " + at("m.txt"),
+		train + "--mock-data --tokenizer-type TikTokenizer --tokenizer-model FILE",
+		tokens + "--tokenizer-type HuggingFaceTokenizer --tokenizer-model FILE",
+		tokens + "--tokenizer-type Llama2Tokenizer --tokenizer-model FILE",
+		"inspect checkpoint FILE",
+		"convert --input FILE --to native --output " + at("made"),
+		"generate --load FILE --prompt-ids 1",
+		"launch --hostfile FILE true",
+		"report FILE",
+		"verify case FILE",
+	}
+	for _, device := range []string{at("pipe"), "/dev/zero"} {
+		for _, line := range lines {
+			ends(t, strings.ReplaceAll(line, "FILE", device), device)
+		}
+	}
+	ends(t, train+"--data-path "+at("piped")+" --tokenizer-type NullTokenizer --vocab-size 10", at("piped.idx"))
+	ends(t, "inspect dataset "+at("piped"), at("piped.idx"))
+}
+
+// ends runs a command line, which must end soon with 65 and one line that names file.
+func ends(t *testing.T, line, file string) {
+	t.Helper()
+	command := append([]string{"-c", `ulimit -v 8000000; exec "$0" "$@"`, filepath.Join(program(t), "monotron")}, strings.Fields(line)...)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", command...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	_ = cmd.Run() // its code says it
+	text := out.String()
+	if code := cmd.ProcessState.ExitCode(); ctx.Err() != nil || code != 65 || !strings.Contains(text, file) {
+		t.Errorf("%s: code %d, %v: %s", line, code, ctx.Err(), fmt.Sprintf("%.600s", text))
+	}
+}
