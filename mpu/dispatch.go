@@ -36,6 +36,37 @@ type Dispatched struct {
 	travel     *travel
 }
 
+// Exchange is how many tokens one micro-batch sends from this rank to each rank that shares
+// the experts, and gets of each.
+type Exchange struct{ Sent, Received []int64 }
+
+// Exchange is nil on both sides where no other rank has experts.
+func (at *Dispatched) Exchange() (x Exchange) {
+	v := at.travel
+	if v == nil {
+		return x
+	}
+	for _, n := range v.sent {
+		for range v.parts {
+			x.Sent = append(x.Sent, n)
+		}
+	}
+	x.Received = v.received
+	return x
+}
+
+// Bytes are what this rank has sent to others, of tokens, results and their gradients, since
+// it was asked.
+func (at *Dispatched) Bytes() (n int64) {
+	if at.travel != nil {
+		n, at.travel.bytes = at.travel.bytes, 0
+	}
+	return n
+}
+
+// Places is how many choices of an expert here there are.
+func (at *Dispatched) Places() int64 { return at.X.Shape[0] }
+
 // Forward sends x [t,h] with its choices experts i32 [t,k] and their weights f32 [t,k].
 func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, x, experts, weights Tensor) (*Dispatched, error) {
 	if m.group == nil {

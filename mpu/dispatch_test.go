@@ -43,8 +43,14 @@ func routings(tokens int) map[string]routing {
 	}
 }
 
-// dispatched is what a rank's tokens get, and their gradients.
-type dispatched struct{ y, dx, dweights []float32 }
+// dispatched is what a rank's tokens get, and their gradients; what it exchanged with others.
+type dispatched struct {
+	y, dx, dweights []float32
+
+	exchange mpu.Exchange
+	bytes    int64
+	ranks    []dispatched // of all together
+}
 
 // expertly runs the four steps with experts that multiply by their number + 1, and with
 // gradients dy = x, on `ranks` ranks of which each expert has `parts`.
@@ -82,7 +88,7 @@ func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error)
 		outs[rank] = out
 		return err
 	})
-	var whole dispatched
+	whole := dispatched{ranks: outs}
 	for _, o := range outs {
 		whole.y, whole.dx, whole.dweights = append(whole.y, o.y...), append(whole.dx, o.dx...), append(whole.dweights, o.dweights...)
 	}
@@ -120,7 +126,8 @@ func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.Expe
 	if err := m.Backward(d, sent, dx, dw, drows, dplaced); err != nil {
 		return out, err
 	}
-	return dispatched{device.ReadSlice[float32](d, y), device.ReadSlice[float32](d, dx), device.ReadSlice[float32](d, dw)}, d.Sync()
+	return dispatched{y: device.ReadSlice[float32](d, y), dx: device.ReadSlice[float32](d, dx), dweights: device.ReadSlice[float32](d, dw),
+		exchange: sent.Exchange(), bytes: sent.Bytes()}, d.Sync()
 }
 
 // Claim (design, section 5): results do not depend on how many ranks share the experts, nor
@@ -167,6 +174,48 @@ func TestDispatchAgainstPlainSums(t *testing.T) {
 				if fmt.Sprintf("%.5g", sum) != fmt.Sprintf("%.5g", got.y[i*dispatchWidth+c]) {
 					t.Errorf("%s: token %d, channel %d: %g, want %g", name, i, c, got.y[i*dispatchWidth+c], sum)
 				}
+			}
+		}
+	}
+}
+
+// Claim: what a rank says it sends is what the other says it gets; a token travels once to a
+// rank however many of its experts are there; and the bytes are those of the formula: there,
+// the values, choices and weights of a token, and back the values of each choice, and the
+// gradients the other way round.
+func TestExchangesAreCounted(t *testing.T) {
+	const tokens, ranks, number = 24, 4, 4 // bytes of an f32, an i32
+	for name, r := range routings(tokens) {
+		got, err := expertly(r, tokens, ranks, 1, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, chosen := [ranks][ranks]int64{}, [ranks][ranks]int64{} // by rank of the token, of the expert
+		for i := range tokens {
+			goes := map[int]bool{}
+			for _, e := range r.experts[i*dispatchChoices:][:dispatchChoices] {
+				at := int(e) * ranks / dispatchExperts
+				goes[at] = true
+				chosen[i*ranks/tokens][at]++
+			}
+			for at := range goes {
+				sent[i*ranks/tokens][at]++
+			}
+		}
+		for a, mine := range got.ranks {
+			bytes := int64(0)
+			for b, other := range got.ranks {
+				if mine.exchange.Sent[b] != sent[a][b] || other.exchange.Received[a] != sent[a][b] {
+					t.Errorf("%s: rank %d sends %d tokens to rank %d, which gets %d; want %d", name, a, mine.exchange.Sent[b], b, other.exchange.Received[a], sent[a][b])
+				}
+				if a != b {
+					there, back := int64(dispatchWidth+2*dispatchChoices), int64(dispatchWidth)
+					bytes += number * (sent[a][b]*there + chosen[b][a]*back)                           // forward: tokens, results of others' tokens
+					bytes += number * (chosen[a][b]*back + sent[b][a]*(dispatchWidth+dispatchChoices)) // backward
+				}
+			}
+			if mine.bytes != bytes {
+				t.Errorf("%s: rank %d has sent %d bytes, by the formula %d", name, a, mine.bytes, bytes)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ type OutOfMemory struct {
 	Largest []Holder        // at most five, the largest first
 	Graphs  int64           // bytes of Held that graphs keep, and nothing lies in
 	Fused   int64           // bytes of Held that FuseAttention asked for
+	While   string          // what was computed, where a layer can say more; ""
 	Cause   error
 }
 
@@ -90,6 +91,9 @@ func (e *OutOfMemory) Total() (n int64) {
 
 func (e *OutOfMemory) Error() string {
 	text := fmt.Sprintf("out of device memory: %s for %s (%s) on top of %s held: %v", Size(e.Bytes), e.Purpose, kind(e.For), Size(e.Total()), e.Cause)
+	if e.While != "" {
+		text += "; it was for the " + e.While
+	}
 	if len(e.Largest) == 0 {
 		return text
 	}

@@ -11,6 +11,7 @@ import (
 type Mixtures struct {
 	Losses [model.AuxiliaryLosses][]float64 // of each layer, without its coefficient: the mean over micro-batches and data-parallel ranks
 	Tokens [][]float64                      // [layer][expert]: how many each was given
+	Bytes  []float64                        // [layer]: of tokens, results and gradients that went from rank to rank
 }
 
 // beginMixtures forgets the last step's; a step of so many micro-batches follows.
@@ -30,14 +31,18 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 	if a == nil {
 		return nil
 	}
-	for _, t := range []device.Tensor{a.Losses, a.Tokens} {
+	layers, experts := e.config.Model.NumLayers, e.config.Model.Experts.Num
+	s := e.device.Arena.Scope(device.Workspace)
+	defer s.Release()
+	moved := s.Alloc(device.F64, int64(layers))
+	device.WriteSlice(e.device, moved, floats(a.Moved))
+	for _, t := range []device.Tensor{a.Losses, a.Tokens, moved} {
 		if err := e.rank.World().AllReduce(t, comm.Sum).Wait(); err != nil {
 			return err
 		}
 	}
-	layers, experts := e.config.Model.NumLayers, e.config.Model.Experts.Num
 	losses, tokens := device.ReadSlice[float64](e.device, a.Losses), device.ReadSlice[float32](e.device, a.Tokens)
-	r.Mixtures = &Mixtures{Tokens: make([][]float64, layers)}
+	r.Mixtures = &Mixtures{Tokens: make([][]float64, layers), Bytes: device.ReadSlice[float64](e.device, moved)}
 	for l := range layers {
 		for _, n := range tokens[l*experts:][:experts] {
 			r.Mixtures.Tokens[l] = append(r.Mixtures.Tokens[l], float64(n))
@@ -54,6 +59,13 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 		s.MoveExpertBias(r.Mixtures.Tokens)
 	}
 	return e.device.Sync()
+}
+
+func floats(counts []int64) (all []float64) {
+	for _, n := range counts {
+		all = append(all, float64(n))
+	}
+	return all
 }
 
 // mixtureKinds are the groups that experts need besides a step's.

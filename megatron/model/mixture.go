@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -16,10 +18,11 @@ type mixture struct {
 	experts  *experts
 	shared   *sharedExpert // nil: none
 	forget   Forget
+	at       mpu.ExpertPlace
 }
 
 func newMixture(m *spec.Model, layer int, name string, p Parallel, f Forget) *mixture {
-	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m), forget: f}
+	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m), forget: f, at: p.expertPlace(m)}
 	x.experts.forgetActs = f.ExpertActs
 	if m.Experts.SharedFFN > 0 {
 		x.shared = newSharedExpert(m, name+".shared_experts", p)
@@ -49,6 +52,8 @@ type mixtureSaved struct {
 // forward sets y = mixture(x) of the rows here; without a y it ends before the combination.
 func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, error) {
 	saved := &mixtureSaved{mixture: x}
+	defer x.lacking(saved)
+	defer x.moved(p, saved)
 	var err error
 	if saved.routed, err = x.router.forward(p, s, in); err != nil {
 		return nil, err
@@ -58,10 +63,10 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 	}
 	if p.Routed != nil && !p.Again {
 		r := saved.routed
-		p.Routed(x.router.layer, Routing{r.logits, r.experts, r.sent, r.weights, saved.sent.Offsets})
+		p.Routed(x.router.layer, Routing{r.logits, r.experts, r.sent, r.weights, saved.sent.Offsets, saved.sent.Exchange()})
 	}
 	if !p.Again && p.Auxiliary != nil {
-		x.router.note(p, saved.routed)
+		x.router.note(p, saved.routed, x.at, saved.sent)
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
@@ -113,6 +118,8 @@ func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 	x := saved.mixture
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
+	defer x.lacking(saved)
+	defer x.moved(p, saved)
 	dout, err := x.dispatch.CombineBackward(p.D, s, saved.sent, dy)
 	if err != nil {
 		return err
@@ -133,4 +140,26 @@ func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 	}
 	p.D.Add(dx, dx, more)
 	return nil
+}
+
+// moved counts what went to other ranks.
+func (x *mixture) moved(p *Pass, saved *mixtureSaved) {
+	if p.Auxiliary != nil && saved.sent != nil {
+		p.Auxiliary.Moved[x.router.layer] += saved.sent.Bytes()
+	}
+}
+
+// lacking, deferred, says of a lack of memory whose tokens it was for.
+func (x *mixture) lacking(saved *mixtureSaved) {
+	lack := recover()
+	if e, ok := lack.(*device.OutOfMemory); ok && e.While == "" {
+		e.While = fmt.Sprintf("experts of layer %d", x.router.layer)
+		if saved.sent != nil {
+			e.While += fmt.Sprintf(", where tokens chose those of this rank %d times; evenly spread it were %d",
+				saved.sent.Places(), saved.routed.experts.Len()*int64(x.at.Parts))
+		}
+	}
+	if lack != nil {
+		panic(lack)
+	}
 }

@@ -64,6 +64,8 @@ type Routing struct {
 	Sent    Tensor // i32 [rows, k]: those that are not dropped; else −1
 	Weights Tensor // f32 [rows, k]
 	Offsets Tensor // i32 [experts here + 1]: where the rows of each expert here begin
+
+	Exchange mpu.Exchange
 }
 
 func (p *Pass) show(depth int, x Tensor) {

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"monotron/csrc/device"
@@ -123,13 +122,8 @@ func (r *router) drop(p *Pass, s *device.Scope, out *routed) {
 		return
 	}
 	out.sent = s.Like(out.experts)
-	p.D.RouterDrop(device.RouterDropArgs{Kept: out.sent, Experts: out.experts, Weights: out.weights, Capacity: r.capacity(out.experts.Shape[0]),
+	p.D.RouterDrop(device.RouterDropArgs{Kept: out.sent, Experts: out.experts, Weights: out.weights, Capacity: r.e.Capacity(out.experts.Shape[0]),
 		NumExperts: int64(r.e.Num), ByPosition: flag(r.e.DropPolicy == spec.DropByPosition)})
-}
-
-// capacity is how many of the tokens here an expert takes.
-func (r *router) capacity(tokens int64) int64 {
-	return int64(math.Ceil(float64(tokens*int64(r.e.TopK)) / float64(r.e.Num) * r.e.CapacityFactor))
 }
 
 func flag(on bool) int32 {
@@ -139,23 +133,24 @@ func flag(on bool) int32 {
 	return 0
 }
 
-// note counts the tokens of each expert.
-func (r *router) note(p *Pass, out *routed) {
+// note counts the tokens of the experts here; with padding to capacity each expert works on
+// as many, whoever has it.
+func (r *router) note(p *Pass, out *routed, at mpu.ExpertPlace, sent *mpu.Dispatched) {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
-	n, experts := out.experts.Len(), int64(r.e.Num)
-	rows, slots, offsets := s.Alloc(device.I32, n), s.Like(out.experts), s.Alloc(device.I32, experts+1)
-	if r.e.PadToCapacity && r.e.CapacityFactor > 0 { // each expert works on as many
-		full := s.Alloc(p.Auxiliary.Tokens.DType, experts)
-		p.D.Fill(full, float64(min(out.experts.Shape[0], r.capacity(out.experts.Shape[0]))))
-		mine := p.Auxiliary.Tokens.At(int64(r.layer))
-		p.D.Add(mine, mine, full)
+	all := p.Auxiliary.Tokens.At(int64(r.layer))
+	if r.e.PadToCapacity && r.e.CapacityFactor > 0 {
+		full := s.Like(all)
+		p.D.Fill(full, float64(min(out.experts.Shape[0], r.e.Capacity(out.experts.Shape[0]))))
+		p.D.Add(all, all, full)
 		return
 	}
-	p.D.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: slots, Offsets: offsets, Experts: out.sent, Width: 1})
-	ones := s.Alloc(p.DType, n, 1)
+	if at.Part > 0 { // the first part's rank counts
+		return
+	}
+	ones := s.Alloc(p.DType, sent.Places(), 1)
 	p.D.Fill(ones, 1)
-	p.D.GroupedSum(p.Auxiliary.Tokens.At(int64(r.layer)).Reshape(experts, 1), ones, offsets)
+	p.D.GroupedSum(all.Slice(0, int64(at.First), int64(at.Here)).Reshape(int64(at.Here), 1), ones, sent.Offsets)
 }
 
 // dtype is that of the logits.

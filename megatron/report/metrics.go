@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ type Metrics struct {
 	gauges   map[string]prometheus.Gauge
 	loss     *prometheus.GaugeVec
 	phase    *prometheus.GaugeVec
+	experts  *prometheus.GaugeVec
 	skipped  prometheus.Counter
 }
 
@@ -50,7 +52,9 @@ func ServeMetrics(addr string) (*Metrics, error) {
 	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "loss", Help: "latest losses"}, []string{"name", "set"})
 	m.phase = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "phase_seconds", Help: "seconds of a phase in the latest step"}, []string{"phase"})
 	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
-	registry.MustRegister(m.loss, m.phase, m.skipped)
+	m.experts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "experts",
+		Help: "of a layer of experts in the latest step: min, max and std of the experts' tokens as shares of an even part, how many got none, choices dropped, bytes from rank to rank"}, []string{"layer", "of"})
+	registry.MustRegister(m.loss, m.phase, m.experts, m.skipped)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
@@ -89,6 +93,14 @@ func (m *Metrics) training(s *Step) {
 	}
 	for phase, seconds := range phases(s) {
 		m.phase.WithLabelValues(phase).Set(float64(seconds))
+	}
+	for _, loss := range s.MoE {
+		m.loss.WithLabelValues(loss.Name, "training").Set(loss.Value)
+	}
+	for _, b := range balances(s) {
+		for of, value := range map[string]Number{"min": b.Least, "max": b.Most, "std": b.Spread, "starved": Number(len(b.Starved)), "dropped": b.Dropped, "bytes": b.Bytes} {
+			m.experts.WithLabelValues(strconv.Itoa(b.Layer), of).Set(float64(value))
+		}
 	}
 	if s.Skipped {
 		m.skipped.Inc()

@@ -10,6 +10,8 @@ type MixtureLayer struct {
 	Number int       // 0-based
 	Losses []Value   // balancing losses of it, without their coefficients
 	Tokens []float64 // that each expert was given, of all ranks
+	Chosen float64   // choices that the router made; those that no expert was given were dropped
+	Bytes  float64   // of tokens, results and gradients that went from rank to rank
 }
 
 // Balance is how evenly a layer's tokens fell on its experts, as shares of an even part: 1
@@ -24,12 +26,14 @@ type Balance struct {
 	P90     Number  `json:"p90"`
 	P95     Number  `json:"p95"`
 	Starved []int   `json:"starved,omitempty"` // experts without a token
+	Dropped Number  `json:"dropped,omitempty"` // choices that found their expert full
+	Bytes   Number  `json:"bytes,omitempty"`   // that went from rank to rank
 	Loss    []Value `json:"-"`
 }
 
 // Balance of the layer.
 func (l *MixtureLayer) Balance() Balance {
-	b := Balance{Layer: l.Number, Loss: l.Losses}
+	b := Balance{Layer: l.Number, Loss: l.Losses, Bytes: Number(l.Bytes)}
 	total := 0.0
 	for i, n := range l.Tokens {
 		total += n
@@ -37,6 +41,7 @@ func (l *MixtureLayer) Balance() Balance {
 			b.Starved = append(b.Starved, i)
 		}
 	}
+	b.Dropped = Number(max(0, l.Chosen-total))
 	mean := max(1, total) / float64(len(l.Tokens))
 	shares := make([]float64, len(l.Tokens))
 	squares := 0.0

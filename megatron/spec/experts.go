@@ -1,5 +1,11 @@
 package spec
 
+import (
+	"math"
+
+	"monotron/mpu/topology"
+)
+
 // Router score functions (--moe-router-score-function).
 const (
 	ScoreSoftmax      = "softmax"
@@ -60,7 +66,62 @@ type Experts struct {
 	DropPolicy     string
 }
 
+// RankParameters counts what one of ranks that share the experts holds, and else has the
+// whole model.
+func (m *Model) RankParameters(ranks int) int64 {
+	n := m.Parameters()
+	for layer := range m.NumLayers {
+		if m.MixtureAt(layer) {
+			n -= int64(m.Experts.Num-m.Experts.Num/ranks) * m.mlpParameters(m.Experts.FFNHiddenSize)
+		}
+	}
+	return n
+}
+
+// ActiveParameters counts those that one token meets.
+func (m *Model) ActiveParameters() int64 {
+	n := m.Parameters()
+	for layer := range m.NumLayers {
+		if m.MixtureAt(layer) {
+			n -= int64(m.Experts.Num-m.Experts.TopK) * m.mlpParameters(m.Experts.FFNHiddenSize)
+		}
+	}
+	return n
+}
+
 // MixtureAt tells whether layer (0-based, global) is a mixture of experts.
 func (m *Model) MixtureAt(layer int) bool {
 	return m.Experts != nil && layer < len(m.Experts.Layers) && m.Experts.Layers[layer]
+}
+
+// Places are how often the tokens of a micro-batch choose the experts of one rank, in a layer:
+// where they choose evenly, and at most. tokens: those of a rank outside the experts.
+func (m *Model) Places(tokens int, s topology.Sizes) (even, most int64) {
+	e, parts := m.Experts, int64(s.ExpertTP())
+	here, sources := int64(e.Num/s.EP), parts*int64(s.EP)
+	even = int64(tokens*e.TopK) * parts
+	most = int64(tokens) * sources * min(int64(e.TopK), here)
+	if e.CapacityFactor > 0 {
+		most = min(most, sources*here*e.Capacity(int64(tokens)))
+	}
+	return even, most
+}
+
+// Capacity is how many of a rank's tokens an expert takes, where it is limited.
+func (e *Experts) Capacity(tokens int64) int64 {
+	return int64(math.Ceil(float64(tokens*int64(e.TopK)) / float64(e.Num) * e.CapacityFactor))
+}
+
+// PlaceBytes is what a layer keeps for its backward of one choice of an expert of which a
+// rank has one of so many parts; size: bytes of a value.
+func (m *Model) PlaceBytes(parts int, size int64) int64 {
+	h, ffn, matrices := int64(m.HiddenSize), int64(m.Experts.FFNHiddenSize/parts), int64(1)
+	if m.Gated() {
+		matrices = 2
+	}
+	values := h + matrices*ffn + ffn // what goes in, into the activation and out of it
+	if m.Experts.ProbsOnInput || m.LinearBias {
+		values += h // with its weight, or fc2's before it
+	}
+	return values*size + 4*4 // its weight; the token, the way back and forth
 }

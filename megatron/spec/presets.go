@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -46,12 +47,22 @@ var presets = map[string]func() Model{
 	"bloom-176b": func() Model { return bloom(70, 14336, 112) },
 	"mixtral-8x7b": func() Model {
 		m := llama(32, 4096, 14336, 32, 8, 32768).base(1e6)
-		m.Experts = &Experts{Num: 8, TopK: 2, FFNHiddenSize: 14336, ScoreFunction: ScoreSoftmax,
-			Balancing: []string{"aux_loss"}, AuxLossCoeff: []float64{0.02}, Dispatcher: "alltoall", DropPolicy: "probs"}
-		m.Experts.Layers = make([]bool, m.NumLayers)
-		for i := range m.Experts.Layers {
-			m.Experts.Layers[i] = true
-		}
+		return m.mixture(8, 2, 14336, 0.02)
+	},
+	"qwen3-30b-a3b": func() Model {
+		m := llama(48, 2048, 6144, 32, 4, 40960).base(1e6).vocab(151936)
+		m.KVChannels, m.QKNorm, m.NormEpsilon = 128, true, 1e-6
+		return m.mixture(128, 8, 768, 0.001)
+	},
+	// A rank of two holds 237,092,400 parameters of it, two of the four experts of each layer;
+	// a token meets as many.
+	"moe-237m": func() Model { return moe237(4, 3072) },
+	// The same width for a token, of 64 experts.
+	"moe-237m-64": func() Model { return moe237(64, 192) },
+	// Without a choice: what every token meets of moe-237m.
+	"moe-237m-dense": func() Model {
+		m := moe237(4, 3072)
+		m.Experts, m.FFNHiddenSize = nil, 2*3072
 		return m
 	},
 }
@@ -110,6 +121,22 @@ func bloom(layers, hidden, heads int) Model {
 	m.Position, m.MaxPositions, m.Context, m.EmbedNorm = PositionAlibi, 0, 2048, true
 	m.HiddenDropout, m.AttentionDropout = 0, 0
 	return m.vocab(250880)
+}
+
+// moe237 has LayerNorm and biases as GPT-2, rotary positions and gated experts.
+func moe237(experts, ffn int) Model {
+	m := gpt2(12, 768, 12)
+	m.Position, m.MaxPositions, m.Activation = PositionRope, 0, Swiglu
+	m.HiddenDropout, m.AttentionDropout = 0, 0
+	m.VocabSize = m.PaddedVocabSize
+	return m.mixture(experts, 2*3072/ffn, ffn, 0.01)
+}
+
+// mixture makes every layer one of experts, balanced by aux_loss.
+func (m Model) mixture(experts, topk, ffn int, coefficient float64) Model {
+	m.Experts = &Experts{Num: experts, TopK: topk, FFNHiddenSize: ffn, ScoreFunction: ScoreSoftmax, Layers: slices.Repeat([]bool{true}, m.NumLayers),
+		Balancing: []string{AuxLoss}, AuxLossCoeff: []float64{coefficient}, Dispatcher: AllToAllDispatcher, DropPolicy: DropByWeight}
+	return m
 }
 
 func (m Model) vocab(size int) Model {

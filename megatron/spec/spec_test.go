@@ -11,21 +11,22 @@ import (
 // (model cards on Hugging Face; unpadded vocabulary).
 func TestParametersOfPublishedModels(t *testing.T) {
 	for name, want := range map[string]int64{
-		"gpt2-124m":    124_439_808,
-		"gpt2-350m":    354_823_168,
-		"gpt2-774m":    774_030_080,
-		"gpt2-1.5b":    1_557_611_200,
-		"llama2-7b":    6_738_415_616,
-		"llama2-13b":   13_015_864_320,
-		"llama2-70b":   68_976_648_192,
-		"llama3-8b":    8_030_261_248,
-		"llama3-70b":   70_553_706_496,
-		"mistral-7b":   7_241_732_096,
-		"mixtral-8x7b": 46_702_792_704,
-		"qwen2-0.5b":   494_032_768,
-		"qwen2-7b":     7_615_616_512,
-		"bloom-560m":   559_214_592,
-		"bloom-176b":   176_247_271_424,
+		"gpt2-124m":     124_439_808,
+		"gpt2-350m":     354_823_168,
+		"gpt2-774m":     774_030_080,
+		"gpt2-1.5b":     1_557_611_200,
+		"llama2-7b":     6_738_415_616,
+		"llama2-13b":    13_015_864_320,
+		"llama2-70b":    68_976_648_192,
+		"llama3-8b":     8_030_261_248,
+		"llama3-70b":    70_553_706_496,
+		"mistral-7b":    7_241_732_096,
+		"mixtral-8x7b":  46_702_792_704,
+		"qwen3-30b-a3b": 30_532_122_624,
+		"qwen2-0.5b":    494_032_768,
+		"qwen2-7b":      7_615_616_512,
+		"bloom-560m":    559_214_592,
+		"bloom-176b":    176_247_271_424,
 	} {
 		m, err := Preset(name)
 		if err != nil {
@@ -90,5 +91,35 @@ func TestPadVocab(t *testing.T) {
 func TestUnknownPreset(t *testing.T) {
 	if _, err := Preset("gpt5"); fault.CodeOf(err) != fault.Usage {
 		t.Errorf("error %v, code %d", err, fault.CodeOf(err))
+	}
+}
+
+// Claim: the counts that a run of 4 experts, top 2, prints on each of two ranks (237,092,400), and
+// that Qwen3-30B-A3B's model card gives (30.5B, 3.3B of them active).
+func TestParametersOfExperts(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		ranks        int
+		rank, active int64
+	}{
+		{"moe-237m", 2, 237_092_400, 237_092_400},
+		{"qwen3-30b-a3b", 1, 30_532_122_624, 3_353_032_704},
+	} {
+		m, err := Preset(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.RankParameters(c.ranks); c.rank != 0 && got != c.rank {
+			t.Errorf("%s: %d parameters on one of %d ranks, want %d", c.name, got, c.ranks, c.rank)
+		}
+		if got := m.ActiveParameters(); c.active != 0 && got != c.active {
+			t.Errorf("%s: %d parameters meet a token, want %d", c.name, got, c.active)
+		}
+	}
+	four, _ := Preset("moe-237m")
+	many, _ := Preset("moe-237m-64")
+	dense, _ := Preset("moe-237m-dense")
+	if four.FLOPs(1, 1024) != many.FLOPs(1, 1024) || four.FLOPs(1, 1024) != dense.FLOPs(1, 1024) {
+		t.Error("4 experts, 64 and none differ in what a token costs")
 	}
 }

@@ -100,6 +100,8 @@ type Log struct {
 	WorldSizeToTensorboard   bool
 	LossScaleToTensorboard   bool
 	MoEPerLayer              bool
+	Exchanges                bool    // each micro-batch's sent and received tokens (--log-moe-exchanges)
+	ImbalanceLimit           float64 // times an even part, from which an expert's tokens are told of; 0: never
 
 	JSONL        string // file; "": none
 	MetricsAddr  string // address for Prometheus; "": none

@@ -29,6 +29,8 @@ type logger struct {
 	lines      int   // log lines so far
 	memoryTold bool  // memory has been told when all of it was in use
 	current    int64 // iteration under way
+
+	uneven map[[2]int]bool // layer and expert of which it has been told
 }
 
 // stepLog is one iteration as the loop saw it.

@@ -80,7 +80,7 @@ func (r *Run) iterate(ctx context.Context) error {
 		r.Engine.Iteration++
 		return nil
 	}
-	if step.result, err = r.Engine.Step(batch); err != nil {
+	if step.result, err = r.Engine.StepSeen(batch, r.exchanges()); err != nil {
 		return r.explain(ctx, err, batch, before)
 	}
 	for _, line := range r.Engine.GraphNews() {

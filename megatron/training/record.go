@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/megatron/engine"
-	"monotron/megatron/model"
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
 )
@@ -30,7 +28,8 @@ func (l *logger) record(r *Run, done stepLog) (*report.Step, error) {
 	s.Elapsed, s.Data, s.Forward, s.Backward, s.Update = took, done.data, result.Forward, result.Backward, result.UpdateFor
 	s.Ranks, s.FLOPs, s.Memory = l.rank.Sizes.World(), l.flops(done), memoryOf(r.device)
 	s.Peak = r.peak.believed() / r.sharers()
-	s.MoE, s.MoELayers = l.mixtures(result.Mixtures)
+	s.MoE, s.MoELayers = l.mixtures(result.Mixtures, s.Tokens)
+	l.tellUneven(s.MoELayers)
 	if !s.Skipped {
 		s.GradNorm = &result.Update.GradNorm
 	}
@@ -44,34 +43,6 @@ func (l *logger) record(r *Run, done stepLog) (*report.Step, error) {
 	norm, err := r.Engine.Optimizer.ParamsNorm()
 	s.ParamsNorm = &norm
 	return s, err
-}
-
-// mixtures is what layers of experts tell: the losses that are asked for, as means over
-// those layers, and the layers' own.
-func (l *logger) mixtures(m *engine.Mixtures) (means []report.Value, layers []report.MixtureLayer) {
-	if m == nil {
-		return nil, nil
-	}
-	mixed := 0.0
-	for n, tokens := range m.Tokens {
-		if !l.config.Model.MixtureAt(n) {
-			continue
-		}
-		mixed++
-		layer := report.MixtureLayer{Number: n, Tokens: tokens}
-		for _, loss := range model.OwnLosses(l.config.Model.Experts) {
-			layer.Losses = append(layer.Losses, report.Value{Name: loss.String(), Value: m.Losses[loss][n]})
-		}
-		layers = append(layers, layer)
-	}
-	for i, loss := range model.OwnLosses(l.config.Model.Experts) {
-		sum := 0.0
-		for _, layer := range layers {
-			sum += layer.Losses[i].Value
-		}
-		means = append(means, report.Value{Name: loss.String(), Value: sum / mixed})
-	}
-	return means, layers
 }
 
 // flops is what one rank computes of an iteration.

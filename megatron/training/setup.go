@@ -48,6 +48,7 @@ func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 	if err = r.tellFreezing(); err != nil {
 		return nil, err
 	}
+	r.tellExperts()
 	if err = r.restore(); err != nil {
 		return nil, err
 	}
