@@ -27,9 +27,9 @@ typedef struct {
   float scale; /* of what is kept */
 } K(mask);
 
-/* The mask of a row of tokens; step and samples exist only where rate > 0. */
+/* The mask of a row of tokens; step and samples exist only where something is drawn. */
 V K(mask) K(row_mask)(const mt_dropout *d, int64_t row) {
-  if (d->rate == 0) return (K(mask)){.scale = 1};
+  if (d->rate == 0 && d->jitter == 0) return (K(mask)){.scale = 1};
   int64_t b = d->samples.shape[0];
   return (K(mask)){
       .key = mt_step_key(d->stream, &d->step),
@@ -39,6 +39,9 @@ V K(mask) K(row_mask)(const mt_dropout *d, int64_t row) {
       .scale = 1 / (1 - d->rate),
   };
 }
+
+/* The top 24 bits of each word, over 2^24. */
+V vf K(fraction)(vu w) { return __builtin_convertvector((vi)(w >> 8), vf) * 0x1p-24f; }
 
 /* Words of the n channels from `channel` on, which is a multiple of 4. */
 V void K(draw)(const K(mask) *k, uint32_t channel, int64_t n, uint32_t *words) {
@@ -56,13 +59,16 @@ V void K(drop_row)(const mt_dropout *d, int T, int64_t row, int64_t h, void *out
   vf zero = {0};
   for (int64_t c = 0; c < h; c += STRETCH) {
     int64_t n = mt_min(STRETCH, h - c);
-    if (d->rate != 0) K(draw)(&k, (uint32_t)(d->channel - first + c), mt_min(STRETCH + 4, n + first), words);
+    if (d->rate != 0 || d->jitter != 0) K(draw)(&k, (uint32_t)(d->channel - first + c), mt_min(STRETCH + 4, n + first), words);
     V_EACH(n, i, m,
       vf v = v_load_n(x, T, c + i, m);
       if (bias) v += v_load_n(bias, T, c + i, m);
       if (d->rate != 0) {
         vu w = (vu)v_load_n(words + first, MT_F32, i, m);
         v = v_select(v_below(w, (vu){0} + k.threshold), zero, v * k.scale);
+      } else if (d->jitter != 0) {
+        vu w = (vu)v_load_n(words + first, MT_F32, i, m);
+        v *= 1 + d->jitter * (2 * K(fraction)(w) - 1);
       }
       if (residual) v += v_load_n(residual, T, c + i, m);
       v_store_n(out, T, c + i, m, v););

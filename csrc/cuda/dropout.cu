@@ -2,12 +2,24 @@
 #include "philox.h"
 #include "spread.h"
 
+/* Factors around 1, for N channels from `channel` on. */
+template <int N> __device__ inline void jitters(float (&out)[N], const mask &m, float jitter, int64_t channel) {
+  words w = {};
+  for (int j = 0; j < N; j++) {
+    int at = (int)((channel + j) & 3);
+    if (j == 0 || at == 0) w = m.four(channel + j);
+    out[j] = 1 + jitter * (2 * ((float)(word(w, at) >> 8) * 0x1p-24f) - 1);
+  }
+}
+
 /* Multiplies N channels of row `row` of a flattened [s, b] by their mask. */
 template <int N> __device__ inline void apply(float (&x)[N], const mt_dropout &d, cell at) {
-  if (d.rate == 0) return;
+  if (d.rate == 0 && d.jitter == 0) return;
   int64_t b = d.samples.shape[0];
   float factor[N];
-  mask(d, at.row / b, (int)(at.row % b), 0).factors(factor, d.channel + at.column);
+  mask m(d, at.row / b, (int)(at.row % b), 0);
+  if (d.jitter != 0) jitters(factor, m, d.jitter, d.channel + at.column);
+  else m.factors(factor, d.channel + at.column);
   for (int j = 0; j < N; j++) x[j] = factor[j] == 0 ? 0 : x[j] * factor[j];
 }
 

@@ -5,6 +5,9 @@ package device
 // Philox4x32-10 with key StepKey(Stream, *Step) and counter
 // (channel/4, position, sample, head), word channel%4. Kept values are divided by
 // 1-Rate. So a mask depends on no layout, and backward draws it again.
+//
+// With Jitter instead of a Rate, which attention does not know, an element is multiplied by
+// 1 + Jitter·(2u − 1), where u in [0, 1) is the top 24 bits of its word.
 type Dropout struct {
 	Stream   uint64 // StreamKey(seed, name with the global layer)
 	Step     Tensor `dtype:"i64"` // [1]
@@ -12,11 +15,14 @@ type Dropout struct {
 	Rate     float32
 	Position int32 // of the first row
 	Channel  int32 // of the first channel; of the first head in attention
-	_        int32
+	Jitter   float32
 }
 
+// none tells that nothing is drawn.
+func (r *Dropout) none() bool { return r.Rate == 0 && r.Jitter == 0 }
+
 func (r *Dropout) fits(rows int64) bool {
-	return r.Rate == 0 || (shaped(r.Step, 1) && r.Samples.Rank == 1 && rows%r.Samples.Len() == 0)
+	return r.none() || (r.Rate == 0 || r.Jitter == 0) && (shaped(r.Step, 1) && r.Samples.Rank == 1 && rows%r.Samples.Len() == 0)
 }
 
 // DropoutAddArgs: Out = Residual + drop(X + Bias), all [tokens,h]; Bias [h] and

@@ -12,16 +12,17 @@ type mask struct {
 	key       uint64
 	threshold uint32
 	keep      float64 // what a kept value is multiplied by
+	jitter    float64 // instead: how far from 1 a factor is at most
 	drop      *device.Dropout
 	samples   []int32
 }
 
 func newMask(d *device.Dropout) mask {
-	if d.Rate == 0 {
+	if d.Rate == 0 && d.Jitter == 0 {
 		return mask{}
 	}
 	step := uint64(int64(one(d.Step, 0)))
-	return mask{true, device.StepKey(d.Stream, step), device.DropThreshold(d.Rate), 1 / (1 - float64(d.Rate)), d, ids(d.Samples)}
+	return mask{true, device.StepKey(d.Stream, step), device.DropThreshold(d.Rate), 1 / (1 - float64(d.Rate)), float64(d.Jitter), d, ids(d.Samples)}
 }
 
 // apply multiplies x, the channels from..from+len(x)-1 of (position, sample,
@@ -33,9 +34,12 @@ func (m mask) apply(x []float64, position int64, sample int32, head, from int64)
 		if i == 0 || channel%4 == 0 {
 			words = device.Philox(m.key, [4]uint32{uint32(channel / 4), uint32(position), uint32(sample), uint32(head)})
 		}
-		if words[channel%4] < m.threshold {
+		switch word := words[channel%4]; {
+		case m.jitter != 0:
+			x[i] *= 1 + m.jitter*(2*math.Ldexp(float64(word>>8), -24)-1)
+		case word < m.threshold:
 			x[i] = 0
-		} else {
+		default:
 			x[i] *= m.keep
 		}
 	}

@@ -30,14 +30,11 @@ var Models = Later{
 }
 
 // Lines are the cases of golden/model whose command lines do not parse yet.
-var Lines = Later{
-	"moe-quantile": "quantile_balancing",
-}
+var Lines = Later{}
 
 // Mixtures are the cases of golden/model with experts that do not run yet.
 var Mixtures = Later{
-	"gpt-oss-moe":  "sinks, windows by layer, clamped activation",
-	"moe-quantile": "quantile_balancing",
+	"gpt-oss-moe": "sinks, windows by layer, clamped activation",
 }
 
 // Later is cases by name, each with what the program lacks for it.

@@ -35,6 +35,15 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if e.TopK < 1 || e.TopK > e.Num {
 		p.clash("moe-router-topk num-experts", "--moe-router-topk %d must lie between 1 and --num-experts %d", e.TopK, e.Num)
 	}
+	if !slices.Contains(e.Layers, true) && len(e.Layers) > 0 {
+		p.clash("moe-layer-freq", "--moe-layer-freq %s leaves no layer of --num-layers %d for --num-experts %d", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
+	}
+	if e.SharedFFN > 0 && p.Model.LinearBias {
+		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "shared experts have no biases: --moe-shared-expert-intermediate-size needs --disable-bias-linear")
+	}
+	if e.GlobalExact && !slices.Contains(e.Balancing, spec.GlobalAuxLoss) {
+		p.clash("moe-global-aux-exact moe-router-load-balancing-type", "--moe-global-aux-exact is about --moe-router-load-balancing-type global_aux_loss, which is not given")
+	}
 	if e.ExpertBias && e.ScoreFunction == spec.ScoreSoftmax {
 		p.clash("moe-router-enable-expert-bias moe-router-score-function", "--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid or sqrtsoftplus")
 	}
@@ -44,7 +53,8 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
 		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk go together")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.TopK%e.GroupTopK != 0) {
-		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: groups must divide the experts, and the chosen groups the choice", e.Num, e.NumGroups, e.GroupTopK, e.TopK)
+		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: groups must divide the experts (%s of them do), and the chosen groups the choice (%s do)",
+			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), divisors(e.TopK, e.GroupTopK))
 	}
 	if n := len(e.Balancing); len(e.AuxLossCoeff) == 1 && n > 1 {
 		e.AuxLossCoeff = slices.Repeat(e.AuxLossCoeff, n)
@@ -54,6 +64,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.Sinkhorn) || slices.Contains(e.Balancing, spec.Sinkhorn) && slices.Max(e.AuxLossCoeff) > 0 {
 		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn balances by the choice itself: it goes with no other type and --moe-aux-loss-coeff 0")
 	}
+	p.checkQuantiles(e)
 	if e.CapacityFactor > 0 && slices.Contains(e.Balancing, spec.Sinkhorn) {
 		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor goes with aux_loss, seq_aux_loss, global_aux_loss or none, not with sinkhorn")
 	}
@@ -63,11 +74,23 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if e.ProbsOnInput && e.TopK != 1 {
 		p.clash("moe-apply-probs-on-input moe-router-topk", "--moe-apply-probs-on-input needs --moe-router-topk 1, found %d", e.TopK)
 	}
-	if e.JitterEps != 0 && !p.options.Jitter {
-		p.clash("moe-input-jitter-eps", "--moe-input-jitter-eps is not built yet; leave it out")
-	}
 	if e.SharedGate && e.SharedFFN == 0 {
 		p.clash("moe-shared-expert-gate moe-shared-expert-intermediate-size", "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size")
+	}
+}
+
+// checkQuantiles: Megatron's quantile_balancing goes with no other balance, and takes the k+1st
+// choice of a token.
+func (p *parser) checkQuantiles(e *spec.Experts) {
+	if !slices.Contains(e.Balancing, spec.Quantiles) {
+		return
+	}
+	if len(e.Balancing) > 1 || slices.Max(append(e.AuxLossCoeff, 0)) > 0 || e.ExpertBias || e.NumGroups > 0 {
+		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff moe-router-enable-expert-bias moe-router-num-groups",
+			"--moe-router-load-balancing-type quantile_balancing balances by the choice itself: it goes with no other type, --moe-aux-loss-coeff 0, no expert bias and no groups")
+	}
+	if e.TopK >= e.Num {
+		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing leaves out an expert at least: --moe-router-topk %d at most, found %d", e.Num-1, e.TopK)
 	}
 }
 

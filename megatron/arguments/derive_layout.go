@@ -231,10 +231,17 @@ func (p *parser) checkExpertParallel() {
 		return
 	}
 	if e.Num%l.EP != 0 {
-		p.clash("num-experts expert-model-parallel-size", "--num-experts %d is not a multiple of --expert-model-parallel-size %d", e.Num, l.EP)
+		p.clash("num-experts expert-model-parallel-size", "--num-experts %d is not a multiple of --expert-model-parallel-size %d; use %s", e.Num, l.EP, divisors(e.Num, l.EP))
+	}
+	if e.FFNHiddenSize%l.ETP != 0 {
+		p.clash("moe-ffn-hidden-size expert-tensor-parallel-size", "--moe-ffn-hidden-size %d is not a multiple of --expert-tensor-parallel-size %d; use %s", e.FFNHiddenSize, l.ETP, divisors(e.FFNHiddenSize, l.ETP))
+	}
+	if e.SharedFFN%l.TP != 0 {
+		p.clash("moe-shared-expert-intermediate-size tensor-model-parallel-size", "--moe-shared-expert-intermediate-size %d is not a multiple of --tensor-model-parallel-size %d", e.SharedFFN, l.TP)
 	}
 	if l.WorldSize%(l.ETP*l.EP*l.PP) != 0 {
-		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d)", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP)
+		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use --expert-model-parallel-size %s", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP,
+			nearest(l.EP, e.Num, func(ep int) bool { return e.Num%ep == 0 && l.WorldSize%(l.ETP*ep*l.PP) == 0 }))
 	}
 	if p.Model.LinearBias && l.ETP > 1 {
 		p.clash("expert-tensor-parallel-size disable-bias-linear", "experts with biases need --expert-tensor-parallel-size 1, or --disable-bias-linear")

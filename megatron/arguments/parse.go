@@ -17,8 +17,6 @@ type Options struct {
 	Contexts bool
 	// Experts: the caller trains mixtures of experts; else they are refused.
 	Experts bool
-	// Jitter: the caller's routers have noise.
-	Jitter bool
 	// Partial: nothing is required (model, data, length); what is given is checked.
 	Partial bool
 	// ModelOnly: how the flags place the model on ranks is of no interest, and

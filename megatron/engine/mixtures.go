@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"monotron/csrc/device"
 	"monotron/megatron/model"
 	"monotron/mpu/comm"
@@ -34,9 +36,10 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 	layers, experts := e.config.Model.NumLayers, e.config.Model.Experts.Num
 	s := e.device.Arena.Scope(device.Workspace)
 	defer s.Release()
-	moved := s.Alloc(device.F64, int64(layers))
+	moved, quantiles := s.Alloc(device.F64, int64(layers)), s.Alloc(device.F64, int64(layers*experts))
 	device.WriteSlice(e.device, moved, floats(a.Moved))
-	for _, t := range []device.Tensor{a.Losses, a.Tokens, moved} {
+	device.WriteSlice(e.device, quantiles, slices.Concat(a.Quantiles...))
+	for _, t := range []device.Tensor{a.Losses, a.Tokens, moved, quantiles} {
 		if err := e.rank.World().AllReduce(t, comm.Sum).Wait(); err != nil {
 			return err
 		}
@@ -55,8 +58,13 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 			r.Mixtures.Losses[loss] = append(r.Mixtures.Losses[loss], value)
 		}
 	}
+	copies := float64(micros * e.rank.Sizes.World() / e.rank.Sizes.PP) // of a layer's quantiles
+	means := device.ReadSlice[float64](e.device, quantiles)
+	for i := range means {
+		means[i] /= copies
+	}
 	for _, s := range e.Stages {
-		s.MoveExpertBias(r.Mixtures.Tokens)
+		s.BalanceExperts(r.Mixtures.Tokens, slices.Collect(slices.Chunk(means, experts)))
 	}
 	return e.device.Sync()
 }

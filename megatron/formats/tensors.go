@@ -2,6 +2,7 @@ package formats
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"monotron/megatron/spec"
@@ -18,7 +19,9 @@ func IsVocabulary(name string) bool { return name == WordEmbeddings || name == O
 
 // IsBuffer tells, without prefix, a tensor of the model that is not trained: it has no
 // optimizer state.
-func IsBuffer(name string) bool { return strings.HasSuffix(name, ".router.expert_bias") }
+func IsBuffer(name string) bool {
+	return strings.HasSuffix(name, ".router.expert_bias") || strings.HasSuffix(name, ".router.qb_beta")
+}
 
 // LayerName is the prefix of a layer's tensors.
 func LayerName(layer int) string { return fmt.Sprintf("decoder.layers.%d.", layer) }
@@ -107,6 +110,9 @@ func (l *lister) experts(i int) {
 	l.linear(name+"router", e.Num, h, m.LinearBias)
 	if e.ExpertBias {
 		l.add(name+"router.expert_bias", int64(e.Num))
+	}
+	if slices.Contains(e.Balancing, spec.Quantiles) {
+		l.add(name+"router.qb_beta", int64(e.Num))
 	}
 	for j := range e.Num {
 		l.linear(ExpertName(i, j)+"linear_fc1", wide*e.FFNHiddenSize, h, m.LinearBias)

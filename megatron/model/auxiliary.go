@@ -44,11 +44,12 @@ func OwnLosses(e *spec.Experts) (all []AuxiliaryLoss) {
 // Auxiliary is where the layers of a stage leave what they know beside their output, over
 // the micro-batches of a step, and how strong their own losses are.
 type Auxiliary struct {
-	Scale  Tensor  // f32 [1]: a loss of one micro-batch's gradient is multiplied by it
-	Losses Tensor  // f64 [AuxiliaryLosses, layers, 2]: sums over the micro-batches, without their coefficients; the second number is not used
-	Tokens Tensor  // f32 [layers, experts]: tokens that came to the experts here; where they are padded to capacity, of all
-	Seen   Tensor  // f32 [layers, experts]: counts for the global loss, summed over the ranks that share it
-	Moved  []int64 // [layers]: bytes of tokens, results and gradients that this rank sent to others
+	Scale     Tensor      // f32 [1]: a loss of one micro-batch's gradient is multiplied by it
+	Losses    Tensor      // f64 [AuxiliaryLosses, layers, 2]: sums over the micro-batches, without their coefficients; the second number is not used
+	Tokens    Tensor      // f32 [layers, experts]: tokens that came to the experts here; where they are padded to capacity, of all
+	Seen      Tensor      // f32 [layers, experts]: counts for the global loss, summed over the ranks that share it
+	Moved     []int64     // [layers]: bytes of tokens, results and gradients that this rank sent to others
+	Quantiles [][]float64 // [layers][experts]: sums over the micro-batches (--moe-router-load-balancing-type quantile_balancing)
 
 	PerToken bool // losses are sums over tokens (--calculate-per-token-loss)
 }
@@ -60,7 +61,11 @@ func NewAuxiliary(d *device.Device, layers, experts int64, dtype device.DType) *
 		stats = device.F64
 	}
 	zeros := func(t device.DType, shape ...int64) Tensor { return d.Arena.Zeroed(device.Workspace, t, shape...) }
-	return &Auxiliary{Scale: zeros(device.F32, 1), Losses: zeros(device.F64, int64(AuxiliaryLosses), layers, 2),
+	quantiles := make([][]float64, layers)
+	for i := range quantiles {
+		quantiles[i] = make([]float64, experts)
+	}
+	return &Auxiliary{Quantiles: quantiles, Scale: zeros(device.F32, 1), Losses: zeros(device.F64, int64(AuxiliaryLosses), layers, 2),
 		Tokens: zeros(stats, layers, experts), Seen: zeros(stats, layers, experts), Moved: make([]int64, layers)}
 }
 
@@ -73,6 +78,9 @@ func (a *Auxiliary) Begin(d *device.Device, scale float64) {
 		d.Fill(t, 0)
 	}
 	clear(a.Moved)
+	for _, layer := range a.Quantiles {
+		clear(layer)
+	}
 	device.WriteSlice(d, a.Scale, []float32{float32(scale)})
 }
 

@@ -77,6 +77,9 @@ func (r *router) count(p *Pass, s *device.Scope, out *routed, how sharing) (b ba
 	if !p.Again {
 		r.addLoss(p, how.loss, probs, b.counts, b.coefficient)
 	}
+	if how.loss == GlobalLoadBalancingLoss && r.e.GlobalExact { // the loss of all ranks is averaged once more
+		b.coefficient *= float64(size(how.group)) / float64(size(r.tokens))
+	}
 	if p.Auxiliary.PerToken {
 		b.coefficient *= float64(out.logits.Shape[0]) * float64(size(r.tokens))
 	}

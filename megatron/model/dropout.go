@@ -5,11 +5,13 @@ import (
 	"monotron/mpu"
 )
 
-// hiddenDropout is the dropout of rows of the residual stream at one place of the model.
+// hiddenDropout is the dropout, or the jitter, of rows of the residual stream at one place of
+// the model.
 // Its masks go by position: a rank that has several spans of positions asks span by span.
 type hiddenDropout struct {
 	pass      *Pass
 	rate      float64 // 0: none
+	jitter    float64 // 0: none; not both
 	place     string
 	positions mpu.Positions // of the rows
 }
@@ -29,12 +31,21 @@ func (h hiddenDropout) backward(dx, dy Tensor) {
 }
 
 // none tells that nothing is dropped in this pass.
-func (h hiddenDropout) none() bool { return h.rate == 0 || !h.pass.Step.Given() }
+func (h hiddenDropout) none() bool { return h.rate == 0 && h.jitter == 0 || !h.pass.Step.Given() }
+
+// drawn names the random numbers of rows from a position on.
+func (h hiddenDropout) drawn(position int64) device.Dropout {
+	if h.none() {
+		return device.Dropout{}
+	}
+	return device.Dropout{Stream: device.StreamKey(h.pass.Seed, h.place), Step: h.pass.Step, Samples: h.pass.Samples,
+		Rate: float32(h.rate), Jitter: float32(h.jitter), Position: int32(position)}
+}
 
 // spans calls do for the rows of each span.
 func (h hiddenDropout) spans(do func(rows func(Tensor) Tensor, drop device.Dropout)) {
 	if h.none() || len(h.positions) == 1 {
-		do(func(t Tensor) Tensor { return t }, h.pass.dropout(h.rate, h.place, h.positions[0].From))
+		do(func(t Tensor) Tensor { return t }, h.drawn(h.positions[0].From))
 		return
 	}
 	at, b := int64(0), h.pass.Batch
@@ -45,7 +56,7 @@ func (h hiddenDropout) spans(do func(rows func(Tensor) Tensor, drop device.Dropo
 				return t
 			}
 			return t.Slice(0, from*b, s.N*b)
-		}, h.pass.dropout(h.rate, h.place, s.From))
+		}, h.drawn(s.From))
 		at += s.N
 	}
 }

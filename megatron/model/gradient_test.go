@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/mpu"
+	"monotron/mpu/comm/inproc"
 )
 
 // shapes are tiny models that between them use every part of a layer.
@@ -58,6 +60,9 @@ func mixtures() map[string]spec.Experts {
 	plain := spec.Experts{Num: 4, FFNHiddenSize: 6, Layers: []bool{false, true, true}, TopK: 2, ScoreFunction: spec.ScoreSoftmax,
 		Balancing: []string{spec.AuxLoss}, AuxLossCoeff: []float64{0.7}}
 	pre, sigmoid, root, biases := plain, plain, plain, plain
+	quantiles := plain
+	quantiles.Balancing, quantiles.AuxLossCoeff, quantiles.ScoreFunction = []string{spec.Quantiles}, []float64{0}, spec.ScoreSigmoid
+	root.JitterEps, pre.JitterEps = 0.1, 0.3
 	pre.PreSoftmax, pre.ZLossCoeff, pre.SharedFFN, pre.SharedGate = true, 0.3, 5, true
 	sigmoid.ScoreFunction, sigmoid.ScalingFactor, sigmoid.SharedFFN = spec.ScoreSigmoid, 2.5, 5
 	sigmoid.Num, sigmoid.NumGroups, sigmoid.GroupTopK, sigmoid.TopK = 8, 4, 2, 4
@@ -65,7 +70,7 @@ func mixtures() map[string]spec.Experts {
 	root.ScoreFunction, root.TopK, root.ProbsOnInput = spec.ScoreSqrtSoftplus, 1, true
 	full := sigmoid
 	full.NumGroups, full.GroupTopK, full.CapacityFactor, full.DropPolicy = 0, 0, 0.7, spec.DropByWeight
-	return map[string]spec.Experts{"full experts": full, "softmax experts": plain, "pre-softmax experts": pre, "sigmoid experts": sigmoid, "sqrtsoftplus experts": root, "experts with biases": biases}
+	return map[string]spec.Experts{"experts by quantiles": quantiles, "full experts": full, "softmax experts": plain, "pre-softmax experts": pre, "sigmoid experts": sigmoid, "sqrtsoftplus experts": root, "experts with biases": biases}
 }
 
 // ownLosses is the sum of the layers' own losses, as strong as the rig has them.
@@ -105,11 +110,16 @@ func newRig(t *testing.T, m spec.Model, dtype device.DType, r model.Recompute) *
 	t.Helper()
 	d := ref.Open()
 	t.Cleanup(d.Arena.Close)
+	return newRigOn(t, d, m, dtype, r, model.Alone(d))
+}
+
+func newRigOn(t *testing.T, d *device.Device, m spec.Model, dtype device.DType, r model.Recompute, p model.Parallel) *rig {
+	t.Helper()
 	layers := make([]int, m.NumLayers)
 	for i := range layers {
 		layers[i] = i
 	}
-	stage, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: layers, Embedding: true, Head: true, Recompute: r, DType: dtype}, model.Alone(d))
+	stage, err := model.NewStage(d, model.StageConfig{Model: &m, Layers: layers, Embedding: true, Head: true, Recompute: r, DType: dtype}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,5 +355,43 @@ func TestDropoutFollowsTheSample(t *testing.T) {
 		if g.loss(t) != first {
 			t.Errorf("%s: the same step and samples drop other elements", name)
 		}
+	}
+}
+
+// TestGlobalAuxExact: on two ranks that have the same samples the global loss's part of the
+// gradients is half of one rank's, as Megatron's is, and with GlobalExact the whole.
+func TestGlobalAuxExact(t *testing.T) {
+	of := func(ranks int, coefficient float64, exact bool) (grads []float64) {
+		m := shapes()["softmax experts"]
+		e := *m.Experts
+		e.Balancing, e.AuxLossCoeff, e.GlobalExact = []string{spec.GlobalAuxLoss}, []float64{coefficient}, exact
+		m.Experts = &e
+		world := inproc.NewWorld(ranks)
+		if err := world.Run(func(rank int) error {
+			d := ref.Open()
+			defer d.Arena.Close()
+			p, members := model.Alone(d), []int{0, 1}[:ranks]
+			var err error
+			if p.AllTokens, err = world.Group(rank, "all", members, d); err != nil {
+				return err
+			}
+			all := newRigOn(t, d, m, device.F64, model.Recompute{}, p).gradients(t)
+			if rank == 0 {
+				grads = all["decoder.layers.1.mlp.router.weight"]
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return grads
+	}
+	none, one, two, exact := of(1, 0, false), of(1, 3, false), of(2, 3, false), of(2, 3, true)
+	for i := range none {
+		if whole := one[i] - none[i]; math.Abs(exact[i]-one[i]) > 1e-9 || math.Abs(two[i]-none[i]-whole/2) > 1e-9 {
+			t.Fatalf("element %d: %g of the loss on one rank, %g on two, exact %g", i, whole, two[i]-none[i], exact[i]-none[i])
+		}
+	}
+	if slices.Equal(none, one) {
+		t.Error("the loss has no gradient")
 	}
 }

@@ -20,12 +20,15 @@ type router struct {
 	tokens    *comm.Group // ranks that share a micro-batch's tokens (topology.TPCP)
 	allTokens *comm.Group // ranks that share a batch's (topology.TPDPCP)
 
+	region mpu.Region
+
 	bias Tensor // f32 [experts]: added to the scores for the choice alone; none
+	beta Tensor // f32 [experts]: with quantile_balancing taken off the logits for the choice; none
 }
 
 func newRouter(m *spec.Model, layer int, name string, p Parallel) *router {
 	e := m.Experts
-	r := &router{m: m, e: e, layer: layer, tokens: p.Tokens, allTokens: p.AllTokens, linear: mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".router", Out: int64(e.Num), In: int64(m.HiddenSize),
+	r := &router{m: m, e: e, layer: layer, tokens: p.Tokens, allTokens: p.AllTokens, region: p.region(), linear: mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".router", Out: int64(e.Num), In: int64(m.HiddenSize),
 		Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}})}
 	r.rule = device.RouterRule{Score: r.score(), Groups: int32(e.NumGroups), GroupTopK: int32(e.GroupTopK), Scaling: 1}
 	if e.ScalingFactor != 0 {
@@ -34,10 +37,13 @@ func newRouter(m *spec.Model, layer int, name string, p Parallel) *router {
 	return r
 }
 
-// prepare gives the bias its memory.
+// prepare gives what is kept beside the parameters its memory.
 func (r *router) prepare(d *device.Device) {
 	if r.e.ExpertBias {
 		r.bias = d.Arena.Zeroed(device.Parameters, device.F32, int64(r.e.Num))
+	}
+	if r.byQuantiles() {
+		r.beta = d.Arena.Zeroed(device.Parameters, device.F32, int64(r.e.Num))
 	}
 }
 
@@ -94,15 +100,44 @@ type routed struct {
 func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	rows, k := x.Shape[0], int64(r.e.TopK)
 	out := &routed{logits: s.Alloc(r.dtype(p), rows, int64(r.e.Num)), experts: s.Alloc(device.I32, rows, k), weights: s.Alloc(statsType(p), rows, k)}
-	r.linear.Forward(p.D, out.logits, x)
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	r.linear.Forward(p.D, out.logits, r.jittered(p, tmp, x))
 	if r.e.ForceBalance && p.Step.Given() {
 		p.D.Uniform(device.UniformArgs{Out: out.logits, Step: p.Step, Stream: device.StreamKey(p.Seed, fmt.Sprintf("layers.%d.router", r.layer))})
 	}
-	tmp := p.D.Arena.Scope(device.Activations)
-	defer tmp.Release()
-	p.D.RouterForward(device.RouterForwardArgs{Weights: out.weights, Experts: out.experts, Logits: out.logits, Bias: r.bias, Keys: r.keys(p, tmp, out.logits), Rule: r.rule})
+	choice := device.RouterForwardArgs{Weights: out.weights, Experts: out.experts, Logits: out.logits, Bias: r.bias, Keys: r.keys(p, tmp, out.logits), Rule: r.rule}
+	if r.byQuantiles() {
+		if err := r.lessQuantiles(p, tmp, &choice); err != nil {
+			return nil, err
+		}
+	}
+	p.D.RouterForward(choice)
 	r.drop(p, s, out)
 	return out, r.balance(p, s, out)
+}
+
+// noise is what the router's input is multiplied by.
+func (r *router) noise(p *Pass) hiddenDropout {
+	return hiddenDropout{pass: p, jitter: r.e.JitterEps, place: fmt.Sprintf("layers.%d.router_jitter", r.layer), positions: r.region.Positions(p.Positions)}
+}
+
+// jittered is the router's input with noise, in training (--moe-input-jitter-eps).
+func (r *router) jittered(p *Pass, tmp *device.Scope, x Tensor) Tensor {
+	noise := r.noise(p)
+	if noise.none() {
+		return x
+	}
+	y := tmp.Like(x)
+	noise.add(device.DropoutAddArgs{Out: y, X: x})
+	return y
+}
+
+// unjitter makes of the gradient of the noisy input that of the input.
+func (r *router) unjitter(p *Pass, dx Tensor) {
+	if noise := r.noise(p); !noise.none() {
+		noise.backward(dx, dx)
+	}
 }
 
 // keys are what experts are chosen by where it is not the scores; none: it is.
@@ -173,5 +208,6 @@ func (r *router) backward(p *Pass, saved *routed, dx, dweights, x Tensor) {
 		narrow = s.Alloc(p.DType, dlogits.Dims()...)
 		p.D.Copy(narrow, dlogits)
 	}
-	r.linear.Backward(p.D, dx, narrow, x)
+	r.linear.Backward(p.D, dx, narrow, r.jittered(p, s, x))
+	r.unjitter(p, dx)
 }

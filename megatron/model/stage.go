@@ -178,11 +178,15 @@ func (s *Stage) mixtures() (all []*mixture) {
 	return all
 }
 
-// MoveExpertBias balances the experts' biases by the tokens [layer][expert] of a step
-// (--moe-router-enable-expert-bias).
-func (s *Stage) MoveExpertBias(tokens [][]float64) {
+// BalanceExperts moves what experts are chosen by beside their scores: biases by the tokens
+// [layer][expert] of a step (--moe-router-enable-expert-bias), quantiles by the step's.
+func (s *Stage) BalanceExperts(tokens, quantiles [][]float64) {
 	for _, x := range s.mixtures() {
-		x.router.moveBias(s.device, tokens[x.router.layer])
+		if r := x.router; r.byQuantiles() {
+			r.moveQuantiles(s.device, quantiles[r.layer])
+		} else {
+			r.moveBias(s.device, tokens[r.layer])
+		}
 	}
 }
 
@@ -190,11 +194,7 @@ func (s *Stage) MoveExpertBias(tokens [][]float64) {
 // the one of its data-parallel group that does.
 func (s *Stage) Buffers(write bool) (all []mpu.Stored) {
 	for _, x := range s.mixtures() {
-		if r := x.router; r.e.ExpertBias {
-			shape := []int64{int64(r.e.Num)}
-			all = append(all, mpu.Stored{Name: storedModel + r.linear.Weight.Name[:len(r.linear.Weight.Name)-len("weight")] + "expert_bias", Global: shape, Tensor: r.bias,
-				Pieces: []mpu.Piece{{From: []int64{0}, Size: shape}}, Write: write && s.region.Rank() == 0})
-		}
+		all = append(all, x.router.buffers(write && s.region.Rank() == 0)...)
 	}
 	return all
 }

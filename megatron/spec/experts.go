@@ -19,6 +19,7 @@ const (
 	SeqAuxLoss    = "seq_aux_loss"    // over each sample
 	GlobalAuxLoss = "global_aux_loss" // over the batch so far
 	Sinkhorn      = "sinkhorn"
+	Quantiles     = "quantile_balancing"
 	NoBalancing   = "none"
 )
 
@@ -57,7 +58,9 @@ type Experts struct {
 	Balancing    []string
 	AuxLossCoeff []float64 // one per entry of Balancing
 	ZLossCoeff   float64
-	JitterEps    float64
+	GlobalExact  bool    // the global loss is as strong as on one rank (--moe-global-aux-exact)
+	QuantileEMA  float64 // share of the quantiles so far in new ones
+	JitterEps    float64 // the router's input is multiplied by 1 ± it
 
 	Dispatcher     string  // allgather, alltoall
 	ForceBalance   bool    // choices are random: for benchmarks alone

@@ -7,7 +7,7 @@ import (
 )
 
 type dropoutOptions struct {
-	rate              float32
+	rate, jitter      float32
 	position, channel int32
 	bias, residual    bool
 	alias             string // what Out is: "", "x" or "residual"
@@ -16,6 +16,9 @@ type dropoutOptions struct {
 
 func (o dropoutOptions) String() string {
 	s := fmt.Sprintf("rate %g", o.rate)
+	if o.jitter > 0 {
+		s = fmt.Sprintf("jitter %g", o.jitter)
+	}
 	if o.position+o.channel > 0 {
 		s += fmt.Sprintf(" from %d,%d", o.position, o.channel)
 	}
@@ -32,11 +35,16 @@ func (o dropoutOptions) String() string {
 
 // dropout is a mask of b samples with numbers far apart; rate 0 names nothing.
 func (e *Env) dropout(rate float32, b int64, position, channel int32) device.Dropout {
-	if rate == 0 {
+	return e.drawn(dropoutOptions{rate: rate, position: position, channel: channel}, b)
+}
+
+// drawn is dropout, or jitter.
+func (e *Env) drawn(o dropoutOptions, b int64) device.Dropout {
+	if o.rate == 0 && o.jitter == 0 {
 		return device.Dropout{}
 	}
 	return device.Dropout{
-		Stream: e.word(), Step: e.List("step", device.I64, 1234567), Rate: rate, Position: position, Channel: channel,
+		Stream: e.word(), Step: e.List("step", device.I64, 1234567), Rate: o.rate, Jitter: o.jitter, Position: o.position, Channel: o.channel,
 		Samples: e.Make("samples", device.I32, func(i int) float64 { return float64(7 + 100000*i) }, b),
 	}
 }
@@ -48,6 +56,7 @@ func dropoutCases() []Case {
 			for _, o := range []dropoutOptions{
 				{rate: 0.1}, {rate: 0.5, position: 70, channel: 5}, {rate: 0.25, channel: 64, pad: 3}, {bias: true, residual: true},
 				{rate: 0.1, bias: true, residual: true}, {rate: 0.1, residual: true, alias: "residual"}, {rate: 0.3, bias: true, alias: "x"},
+				{jitter: 0.01}, {jitter: 0.5, position: 70, channel: 5, pad: 3}, {jitter: 0.2, bias: true, residual: true},
 			} {
 				cases = append(cases, dropoutAddCase(d, s[0], s[1], s[2], o))
 				if !o.bias && !o.residual {
@@ -61,7 +70,7 @@ func dropoutCases() []Case {
 
 func dropoutAddCase(d device.DType, positions, b, h int64, o dropoutOptions) Case {
 	setup := func(e *Env) func() {
-		a := device.DropoutAddArgs{Drop: e.dropout(o.rate, b, o.position, o.channel)}
+		a := device.DropoutAddArgs{Drop: e.drawn(o, b)}
 		t := tol(d, 1, 4)
 		if !o.bias && !o.residual {
 			t = t.masked()
@@ -93,7 +102,7 @@ func dropoutAddCase(d device.DType, positions, b, h int64, o dropoutOptions) Cas
 
 func dropoutBackwardCase(d device.DType, positions, b, h int64, o dropoutOptions) Case {
 	setup := func(e *Env) func() {
-		a := device.DropoutBackwardArgs{Drop: e.dropout(o.rate, b, o.position, o.channel)}
+		a := device.DropoutBackwardArgs{Drop: e.drawn(o, b)}
 		a.DY = narrow(e.In("DY", d, positions*b, h+o.pad), o.pad)
 		a.DX = narrow(e.Out("DX", tol(d, 1, 4).masked(), d, positions*b, h+o.pad), o.pad)
 		return func() { e.Dev.DropoutBackward(a) }

@@ -21,6 +21,7 @@ type mixturePoint struct {
 	LoadAlone    *float64             `json:"load_balancing_loss_logged"`
 	ScaledLosses []float64            `json:"aux_loss_per_layer"` // times their coefficients
 	Bias         map[string][]float64 `json:"expert_bias"`
+	Quantiles    map[string][]float64 `json:"qb_beta"`
 	Tokens       map[string][]float64 `json:"tokens_per_expert"`
 }
 
@@ -33,14 +34,14 @@ type lossPoint struct {
 // biases are the routers', by layer as cases count them.
 type biases map[string][]float64
 
-// expertBias is the part of the biases that an engine's stages have.
+// expertBias is the part of the biases, or quantiles, that an engine's stages have.
 func expertBias(e *engine.Engine, d *device.Device) biases {
 	all := biases{}
 	for _, s := range e.Stages {
 		for _, b := range s.Buffers(false) {
 			_, rest, _ := strings.Cut(b.Name, layerPrefix)
 			number, tail, _ := strings.Cut(rest, ".")
-			if tail == "mlp.router.expert_bias" {
+			if tail == "mlp.router.expert_bias" || tail == "mlp.router.qb_beta" {
 				all[number] = read(d, b.Tensor)
 			}
 		}
@@ -77,6 +78,13 @@ func (r *run) compareMixtures(m *spec.Model, name string, want mixturePoint, ste
 			return err
 		}
 		r.report.within("experts", name+"expert_bias of layer "+layer, after[layer], want.Bias[layer], limit)
+	}
+	for _, layer := range sorted(want.Quantiles) { // quantiles of logits are as far off as they
+		limit, err := r.tolerance("logits_abs")
+		if err != nil {
+			return err
+		}
+		r.report.within("experts", name+"qb_beta of layer "+layer, after[layer], want.Quantiles[layer], limit)
 	}
 	return nil
 }
