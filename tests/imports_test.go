@@ -40,7 +40,7 @@ var importTable = []row{
 	{"tools", "tools/internal " + trainer, "one folder a command; what two tools share belongs below them"},
 	{"tools/internal", kernels + "tokenizer ", "how every tool reads its command line and opens its device, no more"},
 	{"megatron/pretrain", trainer, "pretrain_gpt only joins arguments and training"},
-	{"megatron/estimate", parts + "megatron/engine megatron/inference megatron/training", "a plan is training's own setup, counted"},
+	{"megatron/estimate", parts + "megatron/engine megatron/inference megatron/training megatron/arguments", "a plan is training's own setup, counted; a layout is legal where training's flags say so"},
 	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/formats megatron/engine megatron/training",
 		"fills its owners' Configs; those of engine and training lie beside a step and a loop that it never calls"},
 	{"megatron/training", parts + "megatron/engine megatron/inference mpu/comm/processes", "a run: decides, and computes nothing itself; samples at evaluation"},

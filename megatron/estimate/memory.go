@@ -36,29 +36,38 @@ type Rank struct {
 // Memory counts what every rank of c's run holds: one of each kind is rehearsed. The
 // vocabulary is set. A layout or shape that cannot be is fault.Usage.
 func Memory(c training.Config, o Options) ([]Rank, error) {
+	numbers := make([]int, c.Layout.Sizes().World())
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return o.Ranks(c, numbers)
+}
+
+// Ranks counts some of the ranks.
+func (o Options) Ranks(c training.Config, numbers []int) ([]Rank, error) {
 	job, err := o.job(c)
 	if err != nil {
 		return nil, err
 	}
 	sizes := c.Layout.Sizes()
-	all, first := make([]Rank, sizes.World()), map[kind]int{}
-	var kinds []int
-	for number := range all {
+	all, first := make([]Rank, len(numbers)), map[kind]int{}
+	var kinds []int // places in numbers
+	for i, number := range numbers {
 		k := kindOf(&c, sizes, number)
 		if _, seen := first[k]; !seen {
-			first[k] = number
-			kinds = append(kinds, number)
+			first[k] = i
+			kinds = append(kinds, i)
 		}
 	}
-	if err := each(kinds, func(number int) (err error) {
-		all[number], err = o.count(job, number)
+	if err := each(kinds, func(i int) (err error) {
+		all[i], err = o.count(job, numbers[i])
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	for number := range all {
-		all[number] = all[first[kindOf(&c, sizes, number)]]
-		all[number].Number = number
+	for i, number := range numbers {
+		all[i] = all[first[kindOf(&c, sizes, number)]]
+		all[i].Number = number
 	}
 	return all, nil
 }

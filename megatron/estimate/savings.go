@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"monotron/csrc/device"
 	"monotron/megatron/engine"
@@ -16,6 +17,7 @@ import (
 type Change struct {
 	Flags string
 	make  func(*training.Config)
+	more  bool // it takes more ranks
 }
 
 // Saving is what a flag takes off a rank's peak.
@@ -47,7 +49,7 @@ func changes(c *training.Config) (all []Change) {
 	l := c.Layout.Sizes()
 	add := func(wanted bool, flags string, make func(*training.Config)) {
 		if wanted {
-			all = append(all, Change{flags, make})
+			all = append(all, Change{Flags: flags, make: make})
 		}
 	}
 	add(c.MicroBatchSize > 1 && c.MicroBatchSize%2 == 0, fmt.Sprintf("--micro-batch-size %d", c.MicroBatchSize/2), func(c *training.Config) { c.MicroBatchSize /= 2 })
@@ -66,6 +68,9 @@ func changes(c *training.Config) (all []Change) {
 		c.Layout.TP, c.Layout.WorldSize = n, 2*l.World()
 		_ = c.SetVocab(c.Model.VocabSize) // a size that is refused is no saving: the count says so
 	})
+	if i := len(all) - 1; i >= 0 && strings.HasSuffix(all[i].Flags, "the ranks") {
+		all[i].more = true
+	}
 	add(c.Graphs, "--cuda-graph-impl none", func(c *training.Config) { c.Graphs = false })
 	return all
 }

@@ -1,5 +1,3 @@
-// Package pretrain is the command pretrain_gpt: flags to arguments to
-// training.Run.
 package pretrain
 
 import (
@@ -110,9 +108,12 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	defer func() { err = errors.Join(err, job.Close()) }()
 	device := func() (*device.Device, error) { return open(config.Device) }
 	if config.Log.Extras {
-		if err := afford(job, func() error { return job.MeasurePeak(device) }); err != nil {
+		if err := afford(job, 0, func() error { return job.MeasurePeak(device) }); err != nil {
 			return err
 		}
+	}
+	if err := plan(job, place, device, w.Notes.From("plan")); err != nil {
+		return err
 	}
 	work := func(rank *ranks.Rank) error { return trainRank(ctx, job, rank) }
 	if place == nil {
@@ -123,7 +124,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 		return err
 	}
 	checked := func(rank *ranks.Rank) error {
-		err := afford(job, func() error {
+		err := afford(job, rank.Number, func() error {
 			return check(process, rank, config.Layout.FastReduce, w.Notes.From("preflight").Rank(rank.Number).Lines())
 		})
 		if err != nil {
@@ -136,27 +137,13 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 
 // trainRank trains.
 func trainRank(ctx context.Context, job *training.Job, rank *ranks.Rank) error {
-	return afford(job, func() error {
+	return afford(job, rank.Number, func() error {
 		r, err := job.Start(rank)
 		if err != nil {
 			return err
 		}
 		return r.Train(ctx)
 	})
-}
-
-// afford does what needs device memory; where that is lacking the error says what would
-// save some.
-func afford(job *training.Job, f func() error) error {
-	err := func() (err error) {
-		defer device.CatchOutOfMemory(&err)
-		return f()
-	}()
-	var lack *device.OutOfMemory
-	if errors.As(err, &lack) {
-		return job.Config.Exhausted(lack)
-	}
-	return err
 }
 
 // stopOnSignal cancels at the first SIGUSR1 or signal that ends a run (launched.Stops), so

@@ -63,6 +63,7 @@ type Trained struct {
 	TFLOPs              Number            `json:"tflops_per_device"`
 	MFU                 Number            `json:"mfu,omitempty"`
 	MemoryBytes         int64             `json:"memory_bytes,omitempty"`
+	PlannedMemoryBytes  int64             `json:"planned_memory_bytes,omitempty"`
 	RankMemoryBytes     []int64           `json:"rank_memory_bytes,omitempty"` // by rank; with each log line
 	BalancingLoss       map[string]Number `json:"balancing_loss,omitempty"`
 	Experts             []Balance         `json:"experts,omitempty"`
@@ -88,7 +89,7 @@ func trained(s *Step) *Trained {
 		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), Skipped: s.Skipped,
 		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
 		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
-		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, BalancingLoss: values(s.MoE), Experts: balances(s),
+		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s),
 	}
 	if s.Line != nil {
 		t.RankMemoryBytes = s.Line.RankMemory

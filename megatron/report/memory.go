@@ -12,6 +12,7 @@ import (
 type Memory struct {
 	Allocated, MaxAllocated, Reserved, MaxReserved int64
 	Allocations                                    int64 // live blocks
+	Planned                                        int64 // that MaxAllocated was to be; 0: nobody planned
 }
 
 // line is Megatron's memory line.

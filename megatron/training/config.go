@@ -26,6 +26,7 @@ type Config struct {
 
 	Device     string // auto, cpu, cuda, ref
 	CPUThreads int    // 0: all cores
+	NoPlan     bool   // memory is not counted before the run
 	Graphs     bool   // the steady parts of a step are enqueued as CUDA graphs
 
 	MicroBatchSize            int

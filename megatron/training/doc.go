@@ -8,7 +8,7 @@
 // data.go and order.go (micro-batches from datasets), batchsize.go (how many), evaluate.go
 // and samples.go, checkpoint.go with foreign.go and foreignsave.go (going on, and saving),
 // logger.go and record.go (what is told of a step), nonfinite.go and replay.go (a step that
-// is not finite: where, and again), oom.go (what would save memory). hold.go looks whether --save can be
+// is not finite: where, and again),. hold.go looks whether --save can be
 // written, and keeps other runs out of it; rehearse.go is a run on paper; pulse.go tells that a long step is under way, console.go where; gpus.go watches the GPUs; peak.go measures for MFU.
 //
 // Who decides what: every decision that ranks must share is agreed on (Run.agree) before

@@ -22,6 +22,7 @@ import (
 type Job struct {
 	Config    Config
 	Tokenizer tokenizer.Tokenizer
+	Planned   map[int]int64 // bytes that ranks of this process were planned to hold at most; nil: nobody planned
 
 	iters    int64 // to train in all
 	schedule optimizer.Schedule

@@ -27,6 +27,7 @@ func (l *logger) record(r *Run, done stepLog) (*report.Step, error) {
 	s.NextLearningRate, s.NextLossScale = r.Engine.Scheduler.LR(), r.Engine.Scaler.Scale()
 	s.Elapsed, s.Data, s.Forward, s.Backward, s.Update = took, done.data, result.Forward, result.Backward, result.UpdateFor
 	s.Ranks, s.FLOPs, s.Memory = l.rank.Sizes.World(), l.flops(done), memoryOf(r.device)
+	s.Memory.Planned = r.Planned[l.rank.Number]
 	s.Peak = r.peak.believed() / r.sharers()
 	s.MoE, s.MoELayers = l.mixtures(result.Mixtures, s.Tokens)
 	l.tellUneven(s.MoELayers)
@@ -62,6 +63,9 @@ func (l *logger) memory(r *Run, i *report.Interval) (err error) {
 		return nil
 	}
 	l.memoryTold = r.Engine.Iteration > 1
+	if planned := r.Planned[l.rank.Number]; planned > 0 && l.memoryTold {
+		l.note("rank %d's tensors took %s at most so far; planned were %s", l.rank.Number, device.Size(r.device.Arena.Usage().Max), device.Size(planned))
+	}
 	i.MemoryLine = l.rank.Place.DP == 0
 	if l.config.Log.Memory {
 		i.Usage, err = l.usage(r.device.Arena.Usage())

@@ -1,0 +1,79 @@
+package pretrain
+
+import (
+	"errors"
+
+	"monotron/csrc/device"
+	"monotron/megatron/estimate"
+	"monotron/megatron/training"
+	"monotron/mpu/comm/launched"
+	"monotron/notes"
+)
+
+// plan counts what this process's ranks will hold, before anything is allocated, and refuses
+// what cannot fit. Ranks that share a host's memory are held against it together, by one of
+// them: later ones would take what the first have for somebody else's.
+func plan(job *training.Job, place *launched.Place, open func() (*device.Device, error), told *notes.Notes) error {
+	if job.Config.NoPlan {
+		return nil
+	}
+	d, err := open()
+	if err != nil {
+		return nil // the ranks will say so
+	}
+	defer d.Close()
+	o, numbers, room := estimate.Options{Device: d.Name, Beside: d}, ours(job, place), estimate.HostRoom()
+	switch s := d.Streams(); {
+	case !d.OnHost() && s != nil:
+		if place != nil {
+			numbers = []int{place.Rank}
+		}
+		free, err := s.FreeMemory()
+		if err != nil {
+			return nil // the ranks will say so
+		}
+		room = estimate.Room{Bytes: free, Of: "free on the GPU"}
+	case place != nil && place.Local > 0:
+		numbers, room = []int{place.Rank}, estimate.Unlimited
+	}
+	held, err := o.Check(job.Config, numbers, room)
+	if err != nil && !estimate.IsUnfit(err) {
+		told.Warn("the run could not be planned: %v", err)
+		return nil
+	}
+	job.Planned = map[int]int64{}
+	for _, r := range held {
+		job.Planned[r.Number] = r.Peak
+	}
+	return err
+}
+
+// ours are the ranks of this process, or, of several processes, of this host.
+func ours(job *training.Job, place *launched.Place) (numbers []int) {
+	first, n := 0, job.Config.Layout.Sizes().World()
+	if place != nil {
+		first, n = place.Rank-place.Local, place.LocalSize
+	}
+	for i := range n {
+		numbers = append(numbers, first+i)
+	}
+	return numbers
+}
+
+// afford does what a rank needs device memory for; where that is lacking the error says what
+// would save some.
+func afford(job *training.Job, rank int, f func() error) error {
+	err := func() (err error) {
+		defer device.CatchOutOfMemory(&err)
+		return f()
+	}()
+	var lack *device.OutOfMemory
+	if !errors.As(err, &lack) {
+		return err
+	}
+	kind := job.Config.Device
+	if kind == "auto" {
+		kind = "cpu"
+	}
+	return estimate.Options{Device: kind}.Exhausted(job.Config, rank, lack)
+}
