@@ -1,5 +1,5 @@
 // monotron: a Megatron-style trainer for GPT models. This file names the
-// commands and registers the devices; nothing else.
+// commands, registers the devices, and turns a command's error into the exit code.
 package main
 
 import (

@@ -7,4 +7,7 @@
 // values to Config), derive*.go (what follows and what must hold), problems.go
 // (what is wrong, each thing once), idle.go, report.go, help.go and docs.go (what
 // a user sees).
+//
+// A number's text is read in two steps: table/number.go holds a row's range against it,
+// flags/number.go reads it as Python does.
 package arguments

@@ -3,9 +3,11 @@
 // moments, how data-parallel ranks share them, and the update itself.
 //
 // Reading order: config.go, schedule.go (learning rate), scaler.go (loss scale); family.go
-// (which ranks share which parameters), sharding.go (who holds what), layout.go (the flat buffer and its buckets), memory.go, reduce.go
-// (gradients over ranks), optimizer.go (the step), gather.go (values over ranks),
-// stored.go (what a checkpoint keeps, as pieces of global tensors).
+// (which ranks share which parameters), sharding.go (the strategies), layout.go (the flat
+// buffer, its buckets and their shards), memory.go, reduce.go (gradients over ranks),
+// optimizer.go (the step), gather.go (parameters brought together: after the update, under
+// ZeRO-3 wherever a layer uses them), stored.go (what a checkpoint keeps, as
+// pieces of global tensors).
 //
 // One rank of a training run, in order:
 //

@@ -8,7 +8,7 @@
 // then serve every family, for weights, gradients and optimizer state alike.
 //
 // Read config.go (config.json to spec.Model), family.go (what each family can
-// express), mapping.go (the rules), experts.go (mixtures: all
+// express), mapping.go (the rules), bytes.go (gather and scatter), experts.go (mixtures: all
 // of these for their part), mapped.go (a checkpoint seen through them), folder.go
 // (safetensors) and torch.go (what torch.save wrote), export.go and write.go. peer.go and peer_experts.go read
 // config.json a second time, as transformers' classes do, for `convert --verify`.

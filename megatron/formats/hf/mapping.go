@@ -283,7 +283,8 @@ func (mp *Mapping) Sources() []Source {
 }
 
 // ToGlobal makes a Megatron tensor out of theirs, which read returns with their
-// shapes as stored.
+// shapes as stored: number by number, for `verify case` and tests. Checkpoints go by
+// Gather (bytes.go).
 func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name string) ([]T, []int64, error)) ([]T, error) {
 	i, ok := mp.byGlobal[global]
 	if !ok {

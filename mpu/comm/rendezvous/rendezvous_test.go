@@ -400,9 +400,9 @@ func TestFewer(t *testing.T) {
 
 // Claim (docs/launch.md): a wait that is long is told, with whom it is for, and again
 // at growing intervals.
-func TestPatience(t *testing.T) {
+func TestLongWait(t *testing.T) {
 	var said strings.Builder
-	p := newPatience(&said)
+	p := newLongWait(&said)
 	for second := range 200 {
 		p.say(p.since.Add(time.Duration(second)*time.Second), "for %d", 3)
 	}

@@ -332,7 +332,7 @@ func (s *server) watch() {
 	defer tick.Stop()
 	deadline := time.NewTimer(s.config.Timeout)
 	defer deadline.Stop()
-	last, waiting := time.Now(), newPatience(s.config.Notes)
+	last, waiting := time.Now(), newLongWait(s.config.Notes)
 	for {
 		select {
 		case <-s.quit:

@@ -23,8 +23,8 @@ type Config struct {
 	Secret      []byte            // shared by the ranks of this run and nobody else
 	Data        string            // host:port where this rank takes tensors; host "": the one this rank reaches Addr from
 	Alike       map[string]string // what must be the same on all ranks, by what it is called
-	Timeout     time.Duration     // until all have joined; 10 minutes
-	Silence     time.Duration     // of a rank, until it counts as lost; 20 seconds
+	Timeout     time.Duration     // until all have joined; 0: usualTimeout
+	Silence     time.Duration     // of a rank, until it counts as lost; 0: usualSilence
 	Fewer       bool              // at Timeout, go on with those that have come; the others' Members are empty
 	Called      string            // what one that joins is, in messages; "rank"
 	Notes       io.Writer         // hears whom this rank waits for; nil: nobody
@@ -183,7 +183,7 @@ func reachable(data string, c net.Conn) string {
 func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 	addr, first := s.config.Addr, s.config.Called+" 0"
 	var dialer net.Dialer
-	waiting := newPatience(s.config.Notes)
+	waiting := newLongWait(s.config.Notes)
 	wait := 10 * time.Millisecond
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", addr)

@@ -27,7 +27,7 @@ type view struct {
 const grace = 4 * time.Second
 
 // diagnose finds out why a run stands still: nil while a rank does something, has
-// done something within limit, or is not heard of.
+// done something within limit, or is not heard of, or without a limit.
 func diagnose(ranks []view, now time.Time, limit time.Duration) *failure.Verdict {
 	alive := 0
 	for i := range ranks {
@@ -37,7 +37,7 @@ func diagnose(ranks []view, now time.Time, limit time.Duration) *failure.Verdict
 			continue
 		case v.hello == nil || v.beat == nil || now.Sub(v.heard) > grace:
 			return nil
-		case now.Sub(v.moved) < limit:
+		case limit <= 0 || now.Sub(v.moved) < limit:
 			return nil
 		}
 		alive++

@@ -14,7 +14,7 @@
 // Who sees a failure, who decides what it is, who writes that down:
 //
 //	death       rank 0's rendezvous (the connection ends); launch (the process's state), which knows best and writes
-//	silence     rank 0's rendezvous (no beat for 20 s), where rank 0 itself is silent every rank; where none of
+//	silence     rank 0's rendezvous (no beat for Config.Silence), where rank 0 itself is silent every rank; where none of
 //	            them can, launch (a process that is stopped)
 //	stall       the Watcher, from all ranks' beats (diagnose.go)
 //	mismatch    the engine of a group (comm.Mismatch); the Watcher, from all ranks' last calls, who differs

@@ -25,22 +25,18 @@ type Watcher struct {
 
 // Settings of a watcher.
 type Settings struct {
-	Limit  time.Duration // without anybody doing anything, until that is a stall; 0: 15 s
+	Limit  time.Duration // without anybody doing anything, until that is a stall; 0: that is no stall
 	Remark func(string)  // takes a line on the slowest rank of each phase; nil: none
 	Every  int64         // steps between those
 }
 
 const (
-	usualLimit = 15 * time.Second
 	beatEvery  = time.Second
-	patience   = 2 * time.Second // for a report
+	reportTime = 2 * time.Second // that a rank has to report
 )
 
 // NewWatcher watches `world` ranks; act ends the run, ask asks a rank for a report.
 func NewWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)) *Watcher {
-	if s.Limit <= 0 {
-		s.Limit = usualLimit
-	}
 	s.Every = max(1, s.Every)
 	w := &Watcher{settings: s, ask: ask, act: act, ranks: make([]view, world), told: make(chan struct{}, 1), quit: make(chan struct{})}
 	w.idle.Go(w.watch)
@@ -146,7 +142,7 @@ func (w *Watcher) judge(v *failure.Verdict) {
 
 // until waits a while for what ranks say.
 func (w *Watcher) until(true func() bool) {
-	limit := time.After(patience)
+	limit := time.After(reportTime)
 	for {
 		w.mu.Lock()
 		done := true()
