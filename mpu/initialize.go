@@ -76,6 +76,12 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 	})
 }
 
+// Normals fills out with the first elements of the start of the global tensor of that name,
+// normal with deviation std: those that Initialize gives it.
+func Normals(seed uint64, name string, out []float32, std float64) {
+	normals(device.StreamKey(seed, name), 0, out, std)
+}
+
 // SetMain gives p new values: the master holds them, rounded to the value
 // dtype, and Value the same numbers.
 func (p *Param) SetMain(d *device.Device, host []float32) {

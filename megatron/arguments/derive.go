@@ -378,6 +378,12 @@ func (p *parser) deriveCheckpoint() {
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
 	}
+	if c.Upcycle && c.Load == "" && c.Pretrained == "" {
+		p.clash("moe-use-upcycling load", "--moe-use-upcycling needs the dense checkpoint: --load, or --pretrained-checkpoint")
+	}
+	if c.Upcycle && p.Raw.Experts.Num == 0 {
+		p.clash("moe-use-upcycling num-experts", "--moe-use-upcycling makes experts of a dense model: it needs --num-experts")
+	}
 }
 
 func (p *parser) deriveData() {

@@ -187,6 +187,7 @@ var companions = map[string]string{
 	"start-weight-decay": "--end-weight-decay 0.1 --weight-decay-incr-style cosine", "end-weight-decay": "--start-weight-decay 0 --weight-decay-incr-style cosine",
 	"fp32-residual-connection": "--bf16", "sequence-parallel": "--tensor-model-parallel-size 2 --world-size 2",
 	"tensor-model-parallel-size": "--world-size 2", "pipeline-model-parallel-size": "--world-size 2", "context-parallel-size": "--world-size 2",
+	"moe-use-upcycling":          "--load dense --num-experts 4",
 	"moe-apply-probs-on-input":   "--moe-router-topk 1 --moe-router-pre-softmax",
 	"expert-model-parallel-size": "--world-size 2 --num-experts 4", "expert-tensor-parallel-size": "--world-size 2 --num-experts 4 --disable-bias-linear",
 	"hierarchical-context-parallel-sizes":              "--context-parallel-size 2 --world-size 2",

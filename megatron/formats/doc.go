@@ -20,5 +20,5 @@
 // all joins the formats.
 //
 // Reading order: source.go, tensors.go (what a model must have), read.go,
-// parts.go (tensors in pieces), box.go, cast.go, target.go, folder.go, detect.go.
+// parts.go (tensors in pieces), box.go, cast.go, upcycle.go, target.go, folder.go, detect.go.
 package formats

@@ -201,6 +201,9 @@ func (r *Run) restore() error {
 	if dir == c.Load {
 		step = c.step()
 	}
+	if c.Upcycle {
+		return r.upcycle(dir, step)
+	}
 	if format := foreign(dir, step); format != "" {
 		return r.restoreForeign(format, dir, step, finetune)
 	}

@@ -73,9 +73,12 @@ type Checkpoint struct {
 	NoTokenizer   bool // --no-save-tokenizer-assets
 	NoLoadOptim   bool
 	Finetune      bool // weights only, iteration 0
+	Upcycle       bool // the weights are a dense model's, and become a mixture's
 	UseArgs       bool // --use-checkpoint-args
 	ExitOnMissing bool
 	Async         bool
+
+	UpcyclingGranularity int // experts that make the dense MLP once
 }
 
 // Log says what is reported where.

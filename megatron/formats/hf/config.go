@@ -51,6 +51,7 @@ var unheld = map[string]string{
 type Config struct {
 	Family       string
 	Model        *spec.Model
+	Further      int // layers behind the model's that predict further tokens, and are not read
 	MaxPositions int // longest sequence; also where positions are computed and Model has no rows for them
 }
 
@@ -425,14 +426,14 @@ func (c *reading) llama(f *fields) {
 	c.biases(f)
 	c.window(f)
 	c.queryKeyNorms(f)
+	if f.NextTokens != nil && *f.NextTokens != 0 {
+		c.Further = c.size("num_nextn_predict_layers", maxLayers, f.NextTokens)
+	}
 	switch {
 	case hasExperts(c.Family):
 		c.experts(f)
 	case f.Experts != nil || f.LocalExperts != nil:
 		c.fail("num_experts or num_local_experts in a %s model, which has none", c.Family)
-	}
-	if f.NextTokens != nil && *f.NextTokens > 0 {
-		c.fail("num_nextn_predict_layers %d: layers that predict further tokens are not held; without their tensors (layers from %d on) and with 0 here it is read", *f.NextTokens, m.NumLayers)
 	}
 }
 

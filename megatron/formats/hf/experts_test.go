@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"monotron/fault"
+	"monotron/megatron/formats"
 	"monotron/megatron/spec"
 )
 
@@ -82,7 +83,7 @@ func TestMixtureRefusals(t *testing.T) {
 		{OLMoE, `,"clip_qkv":8.0`, "clip_qkv 8"},
 		{OLMoE, `,"sliding_window":8`, "sliding_window 8"},
 		{OLMoE, `,"head_dim":6`, "head_dim 6"},
-		{GLM4MoE, `,"num_nextn_predict_layers":1`, "num_nextn_predict_layers 1"},
+		{GLM4MoE, `,"num_nextn_predict_layers":-1`, "num_nextn_predict_layers"},
 		{GLM4MoE, `,"norm_topk_prob":false`, "norm_topk_prob false"},
 		{GLM4MoE, `,"n_group":4,"topk_group":2`, "topk_group 2"},
 		{GLM4MoE, `,"n_group":3,"topk_group":1`, "n_group 3"},
@@ -184,6 +185,41 @@ func TestPeerSeesErrorsOfMixtures(t *testing.T) {
 		if err := CheckPeer(dir, m); fault.CodeOf(err) != fault.Differs || before == after {
 			t.Errorf("%s, from %s to %s: %v", c.family, before, after, err)
 		}
+	}
+}
+
+// Claim: layers that predict further tokens are left out and told of, as transformers leaves
+// them out, and where config.json does not speak of them they are refused.
+func TestFurtherLayersAreLeftOut(t *testing.T) {
+	m := shape(GLM4MoE)
+	m.NumLayers, m.Experts.Layers = 3, []bool{false, true, true}
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := Export(dir, m, zerosOf(t, m, GLM4MoE), ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config, err := readObject(filepath.Join(dir, ConfigName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for further, ok := range map[float64]bool{0: false, 1: true} {
+		config["num_hidden_layers"], config["num_nextn_predict_layers"] = 2.0, further
+		if err := writeOver(filepath.Join(dir, ConfigName), config); err != nil {
+			t.Fatal(err)
+		}
+		src, err := OpenSource(dir, formats.OpenOptions{})
+		if !ok {
+			if fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "no place") {
+				t.Errorf("without the key: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := src.Info().Notes; len(notes) != 1 || !strings.Contains(notes[0], "predict further tokens") {
+			t.Errorf("%q", notes)
+		}
+		_ = src.Close()
 	}
 }
 

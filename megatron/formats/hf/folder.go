@@ -34,8 +34,9 @@ type Folder struct {
 	Path    string
 	Mapping *Mapping
 
-	files  Files
-	stored map[string]string // canonical name -> name in the files
+	files   Files
+	stored  map[string]string // canonical name -> name in the files
+	further int               // tensors of layers that predict further tokens
 }
 
 // derived are tensors that follow from the config and carry no weights: causal
@@ -92,6 +93,9 @@ func OpenSource(dir string, _ formats.OpenOptions) (formats.Source, error) {
 	m := *f.Model
 	m.Context = f.MaxPositions
 	info := formats.Info{Format: formats.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
+	if f.further > 0 {
+		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens (num_nextn_predict_layers) are left out, as transformers does", f.further))
+	}
 	s, err := NewMapped(info, formats.State{}, f.Mapping, []Kind{{formats.Model, f}}, f.Close)
 	if err != nil {
 		_ = f.Close() // the first error counts
@@ -125,11 +129,26 @@ func (f *Folder) check() error {
 		if tiedHead {
 			wrong = append(wrong, f.checkHead()...)
 		}
-		if !used[name] && !tiedHead && !derived.MatchString(name) {
+		switch {
+		case used[name] || tiedHead || derived.MatchString(name):
+		case f.predictsFurther(name):
+			f.further++
+		default:
 			wrong = append(wrong, fmt.Errorf("%s: tensor %q has no place in the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
 		}
 	}
 	return fault.With(fault.BadData, Some(wrong))
+}
+
+// predictsFurther tells a tensor of a layer behind the model's, which transformers leaves
+// out as well: it is for predicting several tokens at once.
+func (f *Folder) predictsFurther(name string) bool {
+	for i := range f.Further {
+		if strings.HasPrefix(name, fmt.Sprintf("model.layers.%d.", f.Model.NumLayers+i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // headName is the output layer's weight, which a tied model may store all the same.
