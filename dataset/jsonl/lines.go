@@ -53,7 +53,7 @@ func cutLine(data []byte) (line, rest []byte) {
 }
 
 // DefaultMaxLine is the longest line that is read, in bytes.
-const DefaultMaxLine = 256 << 20
+const DefaultMaxLine = 64 << 20
 
 // Reader cuts a stream into blocks.
 type Reader struct {
@@ -217,7 +217,7 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 		if end := lastLineEnd(buf); end > 0 && !r.ended {
 			return r.block(buf, end), nil
 		} else if end == 0 && int64(len(buf)) > r.MaxLine {
-			return Block{}, fault.Errorf(fault.BadData, "%s:%d: the line is longer than %d bytes; --max-line-bytes allows more", r.name, r.line, r.MaxLine)
+			return Block{}, fault.Errorf(fault.BadData, "%s:%d: the line is longer than %d bytes; --max-line-bytes allows more, for about 8 bytes of memory each", r.name, r.line, r.MaxLine)
 		}
 	}
 	if len(buf) == 0 {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -49,7 +46,8 @@ func shownFlags() (shown []cli.Flag) {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
-	ctx, stop := stopOnSignal(ctx, w.Notes)
+	begun := &begun{}
+	ctx, stop := stopOnSignal(ctx, w.Notes, begun.all, os.Exit)
 	defer stop()
 	place, err := launched.Find(os.Getenv)
 	if err != nil {
@@ -95,12 +93,16 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
-	return train(ctx, config, place, open, w)
+	return train(ctx, config, place, open, w, begun)
 }
 
 // train runs every rank of this process; place is not nil where that is one of a
 // launcher's.
-func train(ctx context.Context, config training.Config, place *launched.Place, open func(string) (*device.Device, error), w training.Streams) (err error) {
+func train(ctx context.Context, config training.Config, place *launched.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun) (err error) {
+	begun.ranks = 1
+	if place == nil {
+		begun.ranks = int64(config.Layout.Sizes().World())
+	}
 	job, err := training.Prepare(config, w)
 	if err != nil {
 		return err
@@ -115,7 +117,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 	if err := plan(job, place, device, w.Notes.From("plan")); err != nil {
 		return err
 	}
-	work := func(rank *ranks.Rank) error { return trainRank(ctx, job, rank) }
+	work := func(rank *ranks.Rank) error { return trainRank(ctx, job, rank, begun) }
 	if place == nil {
 		return job.Ranks(nil, device, work)
 	}
@@ -136,37 +138,13 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 }
 
 // trainRank trains.
-func trainRank(ctx context.Context, job *training.Job, rank *ranks.Rank) error {
+func trainRank(ctx context.Context, job *training.Job, rank *ranks.Rank, begun *begun) error {
 	return afford(job, rank.Number, func() error {
 		r, err := job.Start(rank)
 		if err != nil {
 			return err
 		}
+		begun.one()
 		return r.Train(ctx)
 	})
-}
-
-// stopOnSignal cancels at the first SIGUSR1 or signal that ends a run (launched.Stops), so
-// that it saves at the next step; a later one ends the process at once. Launchers pass a
-// signal on that a batch system has sent to the ranks, too: within a second it is the same
-// one.
-func stopOnSignal(ctx context.Context, told *notes.Notes) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, append(launched.Stops(), syscall.SIGUSR1)...)
-	go func() {
-		s, ok := <-signals
-		if !ok {
-			return
-		}
-		told.Warn("%s: saving after this step; send it again to stop at once", launched.SignalName(s))
-		cancel(errors.New(launched.SignalName(s)))
-		first := time.Now()
-		for s := range signals {
-			if time.Since(first) > time.Second {
-				os.Exit(128 + int(s.(syscall.Signal)))
-			}
-		}
-	}()
-	return ctx, func() { signal.Stop(signals); close(signals) }
 }

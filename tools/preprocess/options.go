@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -39,7 +40,8 @@ type options struct {
 	maxDocuments int64 // of each partition, 0: all
 	textSplit    float64
 	tok          tokenizer.Tokenizer
-	hash         string // of tok
+	heap         sync.Mutex // of the worker whose line does not fit the reserved buffers
+	hash         string     // of tok
 	dtype        dataset.DType
 	sentences    *punkt.Splitter                  // --split-sentences, else nil
 	split        string                           // how sentences are split, for the journal

@@ -242,12 +242,22 @@ func (o *options) newEncoder(s *stock) *encoder {
 
 func (e *encoder) all(jobs <-chan *job) {
 	for j := range jobs {
-		e.parser.Use(e.text)
-		e.ids = e.own
-		e.block(j)
-		e.giveBack(j, len(j.block.Data))
+		e.one(j)
 		j.out <- struct{}{}
 	}
+}
+
+// one encodes a block. Lines beyond what the buffers are reserved for are taken from the
+// heap, some eight times their length, by one worker at a time.
+func (e *encoder) one(j *job) {
+	if len(j.block.Data) > longLine {
+		e.heap.Lock()
+		defer e.heap.Unlock()
+	}
+	e.parser.Use(e.text)
+	e.ids = e.own
+	e.block(j)
+	e.giveBack(j, len(j.block.Data))
 }
 
 // giveBack gives up what the longer lines of a block of n bytes took; its text is not

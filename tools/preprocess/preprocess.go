@@ -106,7 +106,8 @@ func (o *options) memory(longest int) int64 {
 		}
 		o.loaded = int64(m.HeapAlloc)
 	}
-	return o.loaded + 32<<20 + int64(o.workers)*(48<<20+16*int64(longest))
+	usual := min(int64(longest), longLine)
+	return o.loaded + 32<<20 + int64(o.workers)*(48<<20+16*usual) + 6*(int64(longest)-usual) // a longer line has one worker at a time
 }
 
 // loadedFew is how much a tokenizer may take, with what its loading left behind,

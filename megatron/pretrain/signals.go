@@ -1,0 +1,72 @@
+package pretrain
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"monotron/fault"
+	"monotron/mpu/comm/launched"
+	"monotron/notes"
+)
+
+// begun tells whether this process is still setting up.
+type begun struct {
+	ranks int64 // of this process; written before any begins
+	count atomic.Int64
+}
+
+// one is said by each rank that is set up.
+func (b *begun) one() { b.count.Add(1) }
+
+// all tells whether every rank of this process is set up: from there on a step is never far.
+func (b *begun) all() bool { n := b.count.Load(); return n > 0 && n >= b.ranks }
+
+// patience is how long a setup may go on after a signal: memory for a large model is
+// filled in one go, which nothing interrupts.
+const patience = 700 * time.Millisecond
+
+// stopOnSignal cancels at the first SIGUSR1 or signal that ends a run (launched.Stops), so
+// that it saves at the next step; a run that is not set up ends, as it has nothing to
+// save. A later signal ends the process at once. Launchers pass a signal on that a batch
+// system has sent to the ranks, too: within a second it is the same one.
+func stopOnSignal(ctx context.Context, told *notes.Notes, setUp func() bool, exit func(code int)) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, append(launched.Stops(), syscall.SIGUSR1)...)
+	go func() {
+		s, ok := <-signals
+		if !ok {
+			return
+		}
+		name := launched.SignalName(s)
+		cancel(errors.New(name))
+		first, late := time.Now(), time.After(patience)
+		if setUp() {
+			told.Warn("%s: saving after this step; send it again to stop at once", name)
+			late = nil
+		} else {
+			told.Warn("%s during the setup: nothing is trained, nothing is saved", name)
+		}
+		for {
+			select {
+			case s, ok := <-signals:
+				if !ok {
+					return
+				}
+				if time.Since(first) > time.Second {
+					exit(128 + int(s.(syscall.Signal)))
+				}
+			case <-late:
+				if !setUp() {
+					exit(int(fault.Again))
+				}
+			}
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); close(signals) }
+}
