@@ -33,7 +33,22 @@ func (d *Damage) Error() string {
 	if d.To > 0 {
 		fmt.Fprintf(&b, ": bytes %d to %d", d.From, d.To)
 	}
-	return b.String() + ": " + d.Reason
+	return b.String() + ": " + strings.TrimPrefix(d.Reason, d.Path+" ")
+}
+
+// Pruned is a checkpoint that was removed while it was read.
+type Pruned struct{ Path string }
+
+func (p *Pruned) Error() string {
+	return p.Path + " was removed while it was read: a run that saves there keeps fewer (--keep-last); take a newer one"
+}
+
+// lost is why something of the folder path cannot be opened: the folder itself may be gone.
+func lost(path string, d *Damage) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return fault.With(fault.NoInput, &Pruned{path})
+	}
+	return fault.With(fault.IO, d)
 }
 
 // Folder is an open checkpoint whose manifest was checked and whose files have
@@ -52,6 +67,10 @@ type Folder struct {
 // error's chain, fault.IO.
 func OpenFolder(path string) (*Folder, error) {
 	m, err := readManifest(path)
+	var damage *Damage
+	if errors.As(err, &damage) {
+		return nil, lost(path, damage)
+	}
 	if err != nil {
 		return nil, fault.With(fault.IO, err)
 	}
@@ -60,7 +79,7 @@ func OpenFolder(path string) (*Folder, error) {
 		st, err := os.Stat(file)
 		switch {
 		case err != nil:
-			return nil, fault.With(fault.IO, &Damage{Path: file, Reason: reason(err)})
+			return nil, lost(path, &Damage{Path: file, Reason: reason(err)})
 		case !st.Mode().IsRegular():
 			return nil, fault.With(fault.IO, &Damage{Path: file, Reason: "not a plain file"})
 		case st.Size() != f.Bytes:
@@ -108,7 +127,7 @@ func reason(err error) string {
 	if errors.As(err, &inner) {
 		err = inner.Err
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || fault.CodeOf(err) == fault.NoInput {
 		return "is missing"
 	}
 	return err.Error()
@@ -134,7 +153,7 @@ func (f *Folder) file(i int) (*os.File, error) {
 	path := filepath.Join(f.Path, entry.Name)
 	file, err := fault.Open(path)
 	if err != nil {
-		return nil, &Damage{Path: path, Reason: reason(err)}
+		return nil, lost(f.Path, &Damage{Path: path, Reason: reason(err)})
 	}
 	hash := xxh3.New()
 	if _, err := io.Copy(hash, io.NewSectionReader(file, 0, entry.HeaderBytes)); err != nil {
@@ -256,7 +275,7 @@ func (f *Folder) Verify() error {
 		}
 	}
 	if len(found) > 0 {
-		return fault.With(fault.IO, errors.Join(found...)) // every piece of those files would fail the same way
+		return foundAs(found) // every piece of those files would fail the same way
 	}
 	if err := f.verifyKept(); err != nil {
 		found = append(found, err)
@@ -270,29 +289,47 @@ func (f *Folder) Verify() error {
 			}
 		}
 	}
-	return fault.With(fault.IO, errors.Join(found...))
+	return foundAs(found)
+}
+
+// foundAs joins what was found: damage, but where the whole checkpoint is gone.
+func foundAs(list []error) error {
+	err := errors.Join(list...)
+	var pruned *Pruned
+	if errors.As(err, &pruned) {
+		return fault.With(fault.NoInput, pruned)
+	}
+	return fault.With(fault.IO, err)
 }
 
 // Verify checks every byte of one checkpoint of a save folder; step -1 is the
 // latest.
 func Verify(dir string, step int64) error {
-	f, err := Open(dir, step)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Verify()
+	_, err := newest(step, func() (bool, error) {
+		f, err := Open(dir, step)
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		return true, f.Verify()
+	})
+	return err
 }
 
 // Open opens one checkpoint of a save folder, or the one that dir itself is;
-// step -1 is the latest, without any falling back.
+// step -1 is the latest, without any falling back. Where a run keeps few
+// checkpoints meanwhile, that is the one which is the latest then.
 func Open(dir string, step int64) (*Folder, error) {
-	if step < 0 {
-		latest, err := Latest(dir)
-		if err != nil {
+	return newest(step, func() (*Folder, error) { return open(dir, step) })
+}
+
+func open(dir string, step int64) (*Folder, error) {
+	latest := step < 0
+	if latest {
+		var err error
+		if step, err = Latest(dir); err != nil {
 			return nil, err
 		}
-		step = latest
 	}
 	list, err := readable(dir)
 	if err != nil {
@@ -300,10 +337,45 @@ func Open(dir string, step int64) (*Folder, error) {
 	}
 	for _, e := range list {
 		if e.Iteration == step {
-			return OpenFolder(e.Path)
+			return openHeld(e.Path)
 		}
 	}
+	if latest {
+		return nil, fault.With(fault.NoInput, &Pruned{filepath.Join(dir, iterName(step))})
+	}
 	return nil, fault.Errorf(fault.NoInput, "checkpoint: %s has no iteration %d", dir, step)
+}
+
+// openHeld is OpenFolder that also opens the files: their bytes are there then, whoever
+// removes their names. Files beyond mostHeld are opened when they are read; what is
+// wrong with one is said then, too.
+func openHeld(path string) (*Folder, error) {
+	const mostHeld = 16 // of each of many ranks
+	f, err := OpenFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	var pruned *Pruned
+	for i := range min(len(f.files), mostHeld) {
+		if _, err := f.file(i); errors.As(err, &pruned) {
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// newest tries again where what was the latest checkpoint is removed meanwhile: then there
+// is a newer one. A given step has no substitute.
+func newest[T any](step int64, try func() (T, error)) (T, error) {
+	const tries = 100 // a save that takes no longer than opening a file is none
+	for n := 1; ; n++ {
+		got, err := try()
+		var pruned *Pruned
+		if err == nil || step >= 0 || n == tries || !errors.As(err, &pruned) {
+			return got, err
+		}
+	}
 }
 
 // OpenSound is Open; where step is negative and the latest cannot be opened, it is the
@@ -318,7 +390,7 @@ func OpenSound(dir string, step int64) (*Folder, error) {
 		return nil, err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
-		if f, err := OpenFolder(list[i].Path); err == nil {
+		if f, err := openHeld(list[i].Path); err == nil {
 			return f, nil
 		}
 	}

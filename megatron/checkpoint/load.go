@@ -35,6 +35,19 @@ func Load(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o Lo
 			return State{}, Report{}, err
 		}
 	}
+	type result struct {
+		state  State
+		report Report
+	}
+	r, err := newest(step, func() (result, error) {
+		state, report, err := loadNow(dir, step, tensors, dev, o)
+		return result{state, report}, err
+	})
+	return r.state, r.report, err
+}
+
+// loadNow is Load of tensors that are checked, from what there is now.
+func loadNow(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o LoadOptions) (State, Report, error) {
 	order, notes, err := chosen(dir, step)
 	if err != nil {
 		return State{}, Report{Notes: notes}, err
@@ -87,7 +100,7 @@ func iterations(list []Entry) string {
 }
 
 func loadEntry(e Entry, tensors []mpu.Stored, dev *device.Device, o LoadOptions, touched map[string]bool) (State, Report, error) {
-	f, err := OpenFolder(e.Path)
+	f, err := openHeld(e.Path)
 	if err != nil {
 		return State{}, Report{}, err
 	}

@@ -162,6 +162,9 @@ func IterName(n int64) string {
 func ReadTracker(dir string) (Tracked, error) {
 	path := filepath.Join(dir, TrackerName)
 	text, err := fault.ReadFile(path, 64)
+	if fault.CodeOf(err) == fault.BadData {
+		return Tracked{}, fault.Errorf(fault.BadData, "%s is no file of one number", path)
+	}
 	if err != nil {
 		return Tracked{}, err
 	}
