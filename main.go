@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"monotron/fault"
 	"monotron/flags"
 	"monotron/megatron/pretrain"
+	"monotron/megatron/training"
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/ranks/devices"
 	"monotron/tools/bench"
@@ -60,20 +62,33 @@ func newApp() *cli.App {
 		HideHelpCommand:           true,
 		EnableBashCompletion:      true,
 		Commands:                  commands(),
+		Version:                   training.Version,
+		HideVersion:               true,
+		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version and end"}},
+		OnUsageError:              wrongFlag,
 		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: main
 		Action:                    noCommand,
 	}
 	for _, c := range app.Commands {
 		if len(c.Subcommands) > 0 && c.Action == nil {
-			c.Action = noCommand
+			c.Action, c.OnUsageError = noCommand, wrongFlag
 		}
 	}
 	return app
 }
 
+// wrongFlag answers a flag in front of the command.
+func wrongFlag(_ *cli.Context, err error, _ bool) error {
+	return fault.Errorf(fault.Usage, "in front of the command: %w; flags stand behind the command that they are of", err)
+}
+
 // noCommand answers a call without a command, or with one that is not there, of
 // monotron itself or of a command that has others under it.
 func noCommand(c *cli.Context) error {
+	if c.Bool("version") {
+		_, err := fmt.Fprintln(c.App.Writer, "monotron", training.Version)
+		return fault.With(fault.IO, err)
+	}
 	known, path := c.App.Commands, "monotron"
 	if c.Command.Name != c.App.Name {
 		known, path = c.Command.Subcommands, "monotron "+c.Command.Name

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -32,6 +33,32 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	for _, c := range commands() {
 		if _, err := os.Stat(filepath.Join("examples", c.Name+".sh")); err != nil {
 			t.Errorf("%s has no example: %v", c.Name, err)
+		}
+	}
+}
+
+// Claim: the version is one line, and a flag in front of a command, or of a group of
+// commands, is a wrong command line of one line.
+func TestFlagsInFrontOfACommand(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		code fault.Code
+		says string
+	}{
+		{"--version", fault.Done, ""},
+		{"--bogus", fault.Usage, "-bogus"},
+		{"--bogus pretrain_gpt", fault.Usage, "-bogus"},
+		{"inspect --bogus", fault.Usage, "-bogus"},
+	} {
+		app := newApp()
+		var out bytes.Buffer
+		app.Writer, app.ErrWriter = &out, &out
+		err := app.Run(append([]string{"monotron"}, strings.Fields(c.line)...))
+		if fault.CodeOf(err) != c.code || err != nil && (!strings.Contains(err.Error(), c.says) || out.Len() > 0) {
+			t.Errorf("%s: %v, %q", c.line, err, out.String())
+		}
+		if err == nil && strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("%s: %q", c.line, out.String())
 		}
 	}
 }

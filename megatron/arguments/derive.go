@@ -375,6 +375,9 @@ func (p *parser) deriveCheckpoint() {
 	if c.KeepEvery > 0 && c.KeepLast == 0 {
 		c.KeepLast = 2 // the newest, and one to fall back to
 	}
+	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
+		p.clash("save-on-load", "--save-on-load %s: name a folder of its own, in which no run saves; what was loaded would be replaced", c.SaveOnLoad)
+	}
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
 	}

@@ -2,10 +2,12 @@ package pretrain
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"monotron/fault"
 	"monotron/megatron/checkpoint"
 )
 
@@ -69,5 +71,51 @@ func TestSaveAtTheEnd(t *testing.T) {
 	list, err := checkpoint.List(filepath.Join(dir, "c"))
 	if err != nil || len(list) != 1 || list[0].Iteration != 6 || !strings.Contains(r.notes, "--save without --save-interval") {
 		t.Errorf("%v, %v\n%s", list, err, r.notes)
+	}
+}
+
+// Claim: --eval-train-iters tells the loss on the run's first batches beside each
+// validation loss; before the first step that is the first step's own. The steps are
+// those of a run without it.
+func TestTrainingLossIsEstimated(t *testing.T) {
+	dir := t.TempDir()
+	loss := regexp.MustCompile(`lm loss[^:]*: ([0-9.E+-]+)`)
+	r := must(t, dir, tiny+someData+"--eval-at-start --eval-interval 2 --eval-train-iters 1 --hidden-dropout 0 --attention-dropout 0")
+	plain := must(t, dir, tiny+someData+"--eval-at-start --eval-interval 2 --hidden-dropout 0 --attention-dropout 0")
+	var first, step string
+	var rest []string
+	for _, l := range numbers(r.out) {
+		if m := loss.FindStringSubmatch(l); strings.Contains(l, "train loss at iteration 0 |") && m != nil {
+			first = m[1]
+		} else if strings.Contains(l, "consumed samples") && step == "" {
+			step = m[1]
+		}
+		if strings.Contains(l, "consumed samples") {
+			rest = append(rest, l)
+		}
+	}
+	if first == "" || first != step || strings.Count(r.out, "train loss at iteration") != 4 {
+		t.Errorf("estimate %q, first step %q:\n%s", first, step, r.out)
+	}
+	if all := slices.DeleteFunc(numbers(plain.out), func(l string) bool { return !strings.Contains(l, "consumed samples") }); !slices.Equal(all, rest) {
+		t.Errorf("the steps differ:\n%q\n%q", rest, all)
+	}
+}
+
+// Claim: --save-on-load keeps what a run begins with, which under another layout is the
+// checkpoint that it loaded, number by number; a folder in which a run saves is refused.
+func TestSaveOnLoad(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, tiny+someData+"--save DIR/c --save-interval 3")
+	r := must(t, dir, tiny+someData+"--load DIR/c --ckpt-step 3 --save-on-load DIR/begin --world-size 2 --tensor-model-parallel-size 2")
+	if !strings.Contains(r.notes, "saved what this run begins with, iteration 3") {
+		t.Error(r.notes)
+	}
+	loaded, saved := weights(t, filepath.Join(dir, "c", "iter_0000003")), weights(t, filepath.Join(dir, "begin"))
+	if loaded != saved {
+		t.Errorf("%s was loaded, %s saved", loaded, saved)
+	}
+	if err := call(t, dir, tiny+someData+"--load DIR/c --save-on-load DIR/c").err; fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "--save-on-load") {
+		t.Error(err)
 	}
 }

@@ -103,7 +103,7 @@ func (e *Events) Close() error {
 // megatron/training/training.py).
 func (e *Events) Take(s *Step) error {
 	switch {
-	case s.Split == Validation:
+	case s.Split == Validation, s.Split == Train:
 		e.evaluation(s)
 	case s.Split != "":
 	default:
@@ -191,6 +191,9 @@ func (e *Events) timers(s *Step) {
 func (e *Events) evaluation(s *Step) {
 	for _, loss := range s.Losses {
 		tag := loss.Name + " validation"
+		if s.Split == Train {
+			tag = loss.Name + " train estimate"
+		}
 		e.Scalar(tag, loss.Value, int64(s.Iteration))
 		e.Scalar(tag+" vs samples", loss.Value, s.ConsumedSamples)
 		if e.options.Perplexity {

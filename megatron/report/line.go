@@ -41,7 +41,7 @@ func (l *Lines) texts(s *Step) (texts []string) {
 		}
 	}
 	if s.Split != "" {
-		say(l.Last, func() string { return validation(s.Where, s.Losses) })
+		say(l.Last, func() string { return validation(s.Split, s.Where, s.Losses) })
 		return texts
 	}
 	l.window.add(s)
@@ -97,8 +97,12 @@ func (l *Lines) line(s *Step, m means) string {
 // validation is the block of three lines after an evaluation, without a last
 // newline. where is "iteration 5", at the end of a run "iteration 10 on
 // validation set" or "iteration 10 on test set".
-func validation(where string, losses []Value) string {
-	line := " validation loss at " + where + " | "
+func validation(split, where string, losses []Value) string {
+	what := Validation // of the test set too, as Megatron says it
+	if split == Train {
+		what = Train
+	}
+	line := " " + what + " loss at " + where + " | "
 	for _, loss := range losses {
 		line += fmt.Sprintf("%s value: %s | %s PPL: %s | ", loss.Name, exponent(loss.Value), loss.Name, exponent(Perplexity(loss.Value)))
 	}

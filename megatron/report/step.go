@@ -9,6 +9,7 @@ import (
 const (
 	Validation = "validation"
 	Test       = "test"
+	Train      = "train" // an estimate on data that the run trains on
 )
 
 // Value is a number with a name, as in "lm loss".
@@ -25,7 +26,7 @@ type Step struct {
 	TrainIters      int       // of the whole run
 	ConsumedSamples int64     // sequences trained on so far
 	ConsumedTokens  int64
-	Split           string  // of an evaluation: Validation, Test; "": a training step
+	Split           string  // of an evaluation: Validation, Test, Train; "": a training step
 	Where           string  // of an evaluation: "iteration 5", "iteration 10 on test set"
 	Losses          []Value // nats a token, of this step alone
 

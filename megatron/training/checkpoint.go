@@ -98,10 +98,8 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
-	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName, KeepLast: c.KeepLast, KeepEvery: int64(c.KeepEvery)}
-	if !c.NoTokenizer {
-		options.Tokenizer = r.Config.Tokenizer
-	}
+	options := r.saveOptions()
+	options.KeepLast, options.KeepEvery = c.KeepLast, int64(c.KeepEvery)
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier
 	}
@@ -122,6 +120,35 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	}
 	report, err := checkpoint.Save(ctx, c.Save, state, r.stored(), r.device, options)
 	return s.told(r, report, err)
+}
+
+// saveOptions are those of every save of all ranks together.
+func (r *Run) saveOptions() checkpoint.SaveOptions {
+	o := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
+	if !r.Config.Checkpoint.NoTokenizer {
+		o.Tokenizer = r.Config.Tokenizer
+	}
+	return o
+}
+
+// saveLoaded saves what the run begins with, for who wants to see what a restart changed
+// (--save-on-load).
+func (r *Run) saveLoaded(ctx context.Context) error {
+	dir := r.Config.Checkpoint.SaveOnLoad
+	if dir == "" {
+		return nil
+	}
+	r.rank.Enter(watch.Save, r.Engine.Iteration)
+	state, err := r.state()
+	if err != nil {
+		return err
+	}
+	report, err := checkpoint.Save(context.WithoutCancel(ctx), dir, state, r.stored(), r.device, r.saveOptions())
+	if err != nil {
+		return fmt.Errorf("--save-on-load: %w", err)
+	}
+	r.log.note("saved what this run begins with, iteration %d, to %s", report.Iteration, report.Folder)
+	return nil
 }
 
 // awaitTensors waits until a save under way no longer reads the tensors.

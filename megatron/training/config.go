@@ -41,6 +41,7 @@ type Config struct {
 
 	EvalInterval        int
 	EvalIters           int
+	EvalTrainIters      int // of the training set, for an estimate beside the validation loss
 	EvalGlobalBatchSize int
 	EvalMicroBatchSize  int
 	SkipTrain           bool
@@ -69,6 +70,7 @@ type Checkpoint struct {
 	KeepLast      int    // newest checkpoints kept; 0: all
 	Format        string // of saving: native, torch, torch_dist; loading recognises each
 	Step          int    // iteration to load; 0: the latest
+	SaveOnLoad    string // folder for a checkpoint of what the run begins with; "": none
 	NoSaveOptim   bool
 	NoTokenizer   bool // --no-save-tokenizer-assets
 	NoLoadOptim   bool

@@ -31,8 +31,9 @@ type Feed struct {
 	loader *dataset.Loader // reads ahead, --num-workers micro-batches at once
 }
 
-// feeds are the three splits; one without data is nil.
-type feeds struct{ train, valid, test *Feed }
+// feeds are the three splits, and the first once more for --eval-train-iters; one without
+// data is nil.
+type feeds struct{ train, valid, test, again *Feed }
 
 // openData builds the datasets for a run of trainIters iterations.
 func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (sets [3]dataset.Dataset, err error) {
@@ -84,6 +85,12 @@ func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, order sampleOrder, not
 			return f, err
 		}
 		(*out[i]).note = note
+	}
+	if f.train != nil && c.EvalTrainIters > 0 {
+		if f.again, err = newFeed(c, sets[dataset.Train], dataset.Train, dp, order); err != nil {
+			return f, err
+		}
+		f.again.note = func(string, ...any) {} // that the data is used up matters to the training alone
 	}
 	if f.train == nil && !c.SkipTrain {
 		return f, fault.Errorf(fault.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)

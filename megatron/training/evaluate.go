@@ -14,7 +14,6 @@ import (
 // evaluateAt measures the loss of a feed over --eval-iters global batches, from
 // the samples not yet used on, or over all of it with --full-validation.
 func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) error {
-	var sum, tokens float64
 	consumed, split := &r.at.ConsumedValid, report.Validation
 	if test {
 		consumed, split = new(int64), report.Test
@@ -24,38 +23,67 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	if r.Config.FullValidation && !test {
 		consumed, micros, iters = new(int64), 1, int((f.set.Len()+f.sampler.Advance()-1)/f.sampler.Advance())
 	}
-	all := *consumed + int64(iters)*int64(micros)*f.sampler.Advance()
-	for range iters {
-		r.rank.Enter(watch.Eval, r.Engine.Iteration)
-		stop, err := r.interrupted(ctx)
-		if err != nil {
-			return err
-		}
-		if stop {
-			r.log.note("the evaluation at %s is cut short", where)
-			*consumed = all // so that later evaluations see what they would have seen
-			return nil
-		}
-		batch, err := f.Batch(*consumed, micros)
-		if err != nil {
-			return fmt.Errorf("evaluation at %s: %w", where, err)
-		}
-		s, n, err := r.Engine.Loss(batch)
-		if err != nil {
-			return err
-		}
-		sum, tokens = sum+s, tokens+n
-		*consumed += int64(micros) * f.sampler.Advance()
+	loss, cut, err := r.lossOf(ctx, where, f, *consumed, iters, micros)
+	*consumed += int64(iters) * int64(micros) * f.sampler.Advance() // of one that was cut short too: later ones see what they would have seen
+	if cut || err != nil {
+		return err
 	}
-	loss := sum / math.Max(1, tokens)
 	if err := r.log.validation(r, where, split, loss); err != nil {
 		return err
 	}
 	return r.samples(where)
 }
 
-// evaluateNow measures the validation set between two steps, where there is one.
+// lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
+// tells that a rank was asked to stop meanwhile.
+func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (loss float64, cut bool, err error) {
+	var sum, tokens float64
+	for range iters {
+		r.rank.Enter(watch.Eval, r.Engine.Iteration)
+		stop, err := r.interrupted(ctx)
+		if err != nil {
+			return 0, false, err
+		}
+		if stop {
+			r.log.note("the evaluation at %s is cut short", where)
+			return 0, true, nil
+		}
+		batch, err := f.Batch(consumed, micros)
+		if err != nil {
+			return 0, false, fmt.Errorf("evaluation at %s: %w", where, err)
+		}
+		s, n, err := r.Engine.Loss(batch)
+		if err != nil {
+			return 0, false, err
+		}
+		sum, tokens = sum+s, tokens+n
+		consumed += int64(micros) * f.sampler.Advance()
+	}
+	return sum / math.Max(1, tokens), false, nil
+}
+
+// estimate measures the training set (--eval-train-iters): the first global batches of the
+// run, the same each time, in the order that it trains on them.
+func (r *Run) estimate(ctx context.Context) error {
+	iters, f := r.Config.EvalTrainIters, r.feeds.again
+	if iters == 0 || f == nil {
+		return nil
+	}
+	micros := max(1, r.Config.GlobalBatchSize/(r.Config.MicroBatchSize*r.Config.Layout.DP))
+	where := fmt.Sprintf("iteration %d", r.Engine.Iteration)
+	loss, cut, err := r.lossOf(ctx, where, f, 0, iters, micros)
+	if cut || err != nil {
+		return err
+	}
+	return r.log.validation(r, where, report.Train, loss)
+}
+
+// evaluateNow measures the validation set between two steps, where there is one, and
+// before it what the training set is estimated by.
 func (r *Run) evaluateNow(ctx context.Context) error {
+	if err := r.estimate(ctx); err != nil {
+		return err
+	}
 	if r.feeds.valid == nil || r.Config.EvalIters == 0 {
 		return nil
 	}

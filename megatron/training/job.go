@@ -65,8 +65,10 @@ func Prepare(c Config, w Streams) (*Job, error) {
 			return nil, fault.Errorf(fault.Usage, "--inject %s:rank=%d: this run's ranks are 0 to %d", f.Kind, f.Rank, world-1)
 		}
 	}
-	if err = probe(c.Checkpoint.Save); err != nil {
-		return nil, err
+	for _, folder := range []string{c.Checkpoint.Save, c.Checkpoint.SaveOnLoad} {
+		if err = probe(folder); err != nil {
+			return nil, err
+		}
 	}
 	if st, err := os.Stat(c.Log.Profile); err == nil && st.IsDir() {
 		return nil, fault.Errorf(fault.IO, "--profile %s is a folder; name a file", c.Log.Profile)

@@ -29,6 +29,9 @@ func (r *Run) Train(ctx context.Context) (err error) {
 	} else if stop {
 		return r.stoppedEarly(ctx)
 	}
+	if err := r.saveLoaded(ctx); err != nil {
+		return err
+	}
 	r.log.advance(r.Engine.Iteration)
 	if r.Config.EvalAtStart && r.Engine.Iteration == 0 {
 		if err := r.evaluateNow(ctx); err != nil {

@@ -19,7 +19,7 @@ import (
 func Rehearsal(c Config, micros int) (*Job, error) {
 	c.Log = Log{Level: c.Log.Level, Format: c.Log.Format, Interval: c.Log.Interval, Throughput: c.Log.Throughput, ParamsNorm: c.Log.ParamsNorm, NumZeros: c.Log.NumZeros,
 		MemoryInterval: c.Log.MemoryInterval, Memory: c.Log.Memory, TimingLevel: c.Log.TimingLevel, TimingOption: c.Log.TimingOption}
-	c.Checkpoint.Save, c.SamplePrompt, c.NumWorkers = "", nil, 0
+	c.Checkpoint.Save, c.Checkpoint.SaveOnLoad, c.SamplePrompt, c.NumWorkers = "", "", nil, 0
 	schedule, err := c.schedule()
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func Rehearsal(c Config, micros int) (*Job, error) {
 	if n, err := c.Iterations(); err != nil {
 		return nil, err
 	} else if !c.EvalAtStart && (c.EvalInterval == 0 || n < c.EvalInterval) {
-		c.EvalIters = 0
+		c.EvalIters, c.EvalTrainIters = 0, 0
 	}
 	c.RampupBatchSize, c.StepBatchSizeSchedule, c.IterationsToSkip = nil, "", nil
 	dp := c.Layout.Sizes().DP
@@ -37,7 +37,7 @@ func Rehearsal(c Config, micros int) (*Job, error) {
 	if n := c.EvalMicroBatchSize * dp; micros > 0 && n > 0 {
 		c.EvalGlobalBatchSize = min(c.EvalGlobalBatchSize, 4*n) // one is let go before the next but one comes
 	}
-	c.EvalIters, c.FullValidation, c.DataloaderType = min(1, c.EvalIters), false, "single"
+	c.EvalIters, c.EvalTrainIters, c.FullValidation, c.DataloaderType = min(1, c.EvalIters), min(1, c.EvalTrainIters), false, "single"
 	j := &Job{Config: c, iters: math.MaxInt64, schedule: schedule, console: newConsole(Streams{Out: io.Discard, Notes: notes.New(io.Discard)}, 1)}
 	j.open.Do(func() { // these are the data
 		j.sets[dataset.Train], j.sets[dataset.Valid] = newBlank(&c), newBlank(&c)

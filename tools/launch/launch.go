@@ -96,9 +96,9 @@ func Command() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return f.run(os.Stdout, os.Stderr)
+				return f.run(os.Stdout, o.ownNotes())
 			}
-			return o.run(os.Stdout, os.Stderr)
+			return o.run(os.Stdout, o.ownNotes())
 		},
 	})
 	c.Action = hintAtDashes(c.Action)
