@@ -67,6 +67,8 @@ type Trained struct {
 	RankMemoryBytes     []int64           `json:"rank_memory_bytes,omitempty"` // by rank; with each log line
 	BalancingLoss       map[string]Number `json:"balancing_loss,omitempty"`
 	Experts             []Balance         `json:"experts,omitempty"`
+	RankSeconds         []Number          `json:"rank_seconds,omitempty"` // with log lines
+	Alerts              []Alert           `json:"alerts,omitempty"`
 }
 
 // entry is the line of a step.
@@ -89,10 +91,13 @@ func trained(s *Step) *Trained {
 		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), Skipped: s.Skipped,
 		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
 		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
-		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s),
+		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s), Alerts: s.Alerts,
 	}
 	if s.Line != nil {
 		t.RankMemoryBytes = s.Line.RankMemory
+		for _, seconds := range s.Line.Work.Ranks() {
+			t.RankSeconds = append(t.RankSeconds, Number(seconds))
+		}
 	}
 	return t
 }

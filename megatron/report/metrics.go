@@ -22,6 +22,7 @@ type Metrics struct {
 	phase    *prometheus.GaugeVec
 	experts  *prometheus.GaugeVec
 	skipped  prometheus.Counter
+	alerts   *prometheus.CounterVec
 }
 
 var gaugeHelp = map[string]string{
@@ -54,7 +55,8 @@ func ServeMetrics(addr string) (*Metrics, error) {
 	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
 	m.experts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "experts",
 		Help: "of a layer of experts in the latest step: min, max and std of the experts' tokens as shares of an even part, how many got none, choices dropped, bytes from rank to rank"}, []string{"layer", "of"})
-	registry.MustRegister(m.loss, m.phase, m.experts, m.skipped)
+	m.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "monotron", Name: "alerts_total", Help: "alerts by kind"}, []string{"kind"})
+	registry.MustRegister(m.loss, m.phase, m.experts, m.skipped, m.alerts)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
@@ -101,6 +103,9 @@ func (m *Metrics) training(s *Step) {
 		for of, value := range map[string]Number{"min": b.Least, "max": b.Most, "std": b.Spread, "starved": Number(len(b.Starved)), "dropped": b.Dropped, "bytes": b.Bytes} {
 			m.experts.WithLabelValues(strconv.Itoa(b.Layer), of).Set(float64(value))
 		}
+	}
+	for _, a := range s.Alerts {
+		m.alerts.WithLabelValues(a.Kind).Inc()
 	}
 	if s.Skipped {
 		m.skipped.Inc()

@@ -55,7 +55,8 @@ type Step struct {
 	Peak   float64 // operations a second that a rank can do; 0: not measured
 	Memory Memory  // of this rank
 
-	Line *Interval // what goes with a log line; nil: none is due
+	Line   *Interval // what goes with a log line; nil: none is due
+	Alerts []Alert
 }
 
 // Interval is what is told of the steps since the log line before.
@@ -65,7 +66,8 @@ type Interval struct {
 	Usage      *Usage     // of memory by purpose; nil: not asked for
 	Timers     TimerTable // of all ranks
 	RankMemory []int64    // by rank: most device memory that was in use at once
-	Stages     string     // what each pipeline stage did; "": nothing
+	Work       Work
+	Stages     string // what each pipeline stage did; "": nothing
 }
 
 // TFLOPs are what one rank computed a second, in units of 1e12.

@@ -77,6 +77,9 @@ func (m marks) Take(s *Step) error {
 		what += fmt.Sprintf(", %s %s", loss.Name, fixed(loss.Value, 4))
 	}
 	m.trace.Mark(what, m.rank, s.Time)
+	for _, a := range s.Alerts {
+		m.trace.Mark(a.Text, m.rank, s.Time)
+	}
 	return nil
 }
 

@@ -110,6 +110,7 @@ type Log struct {
 	ImbalanceLimit           float64 // times an even part, from which an expert's tokens are told of; 0: never
 
 	JSONL        string // file; "": none
+	AlertCommand string // what alerts are handed to; "": none
 	MetricsAddr  string // address for Prometheus; "": none
 	Profile      string // Chrome trace file; "": none
 	ProfileStart int    // first iteration recorded

@@ -8,10 +8,13 @@
 // data.go and order.go (micro-batches from datasets), batchsize.go (how many), evaluate.go
 // and samples.go, checkpoint.go with foreign.go, upcycle.go and foreignsave.go (going on, and saving),
 // logger.go and record.go (what is told of a step), nonfinite.go and replay.go (a step that
-// is not finite: where, and again),. hold.go looks whether --save can be
+// is not finite: where, and again). hold.go looks whether --save can be
 // written, and keeps other runs out of it; rehearse.go is a run on paper; pulse.go tells that a long step is under way, console.go where; gpus.go watches the GPUs; peak.go measures for MFU.
 //
 // Who decides what: every decision that ranks must share is agreed on (Run.agree) before
 // any of them acts; exit codes are package fault's. The ranks are made and watched by
 // mpu/ranks.
+//
+// What is told beyond the log: alerts.go (what a person should look at), dashboard.go (the
+// run's page).
 package training

@@ -30,7 +30,9 @@ type logger struct {
 	memoryTold bool  // memory has been told when all of it was in use
 	current    int64 // iteration under way
 
-	uneven map[[2]int]bool // layer and expert of which it has been told
+	rules  *report.Rules  // of the last rank
+	raised []report.Alert // by others, for the record of the step
+	worked worked
 }
 
 // stepLog is one iteration as the loop saw it.
@@ -46,6 +48,7 @@ func newLogger(r *Run) (*logger, error) {
 		timers: report.NewTimers(r.Config.Log.TimingLevel), trace: r.trace}
 	l.timers.Trace, l.timers.Rank = r.trace, r.rank.Number
 	if l.rank.Last() {
+		l.rules = &report.Rules{Disks: l.config.writesTo(), Free: report.FreeBytes}
 		if err := l.open(); err != nil {
 			return nil, errors.Join(err, l.close())
 		}
@@ -65,6 +68,7 @@ func (l *logger) open() error {
 		{c.MetricsAddr != "", l.metrics},
 		{c.JSONL != "", func() (report.Sink, error) { return report.OpenJSONL(c.JSONL) }},
 		{c.TensorboardDir != "", func() (report.Sink, error) { return report.NewEvents(c.TensorboardDir, c.events()) }},
+		{c.AlertCommand != "", func() (report.Sink, error) { return report.RunAlertCommand(c.AlertCommand, l.notes.Warn), nil }},
 		{l.trace != nil, func() (report.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
 	} {
 		if !sink.wanted {
@@ -159,6 +163,7 @@ func (l *logger) step(r *Run, done stepLog) error {
 		s.Line, err = l.interval(r, done)
 		l.iterations = 0
 	}
+	l.alarm(s)
 	return errors.Join(l.sinks.Take(s), err)
 }
 

@@ -54,7 +54,7 @@ func (l *logger) flops(done stepLog) float64 {
 // interval is what goes with a log line. With an error it has what could be gathered.
 func (l *logger) interval(r *Run, done stepLog) (*report.Interval, error) {
 	i := &report.Interval{Iterations: l.iterations}
-	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.stages(r, done, i))
+	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.work(i), l.stages(r, done, i))
 }
 
 // memory is told after the first two steps, as by Megatron, and at --log-memory-interval.

@@ -92,3 +92,7 @@ func (r *Rank) Enter(p watch.Phase, step int64) {
 	}
 	r.watch.Enter(p, step)
 }
+
+// Worked is how many seconds the rank has worked in each phase until the step under way,
+// waiting for others left out, and how many steps it has begun.
+func (r *Rank) Worked() (own [watch.Phases]float64, steps int64) { return r.watch.Worked() }

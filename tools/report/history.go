@@ -64,6 +64,16 @@ func (h *history) evaluation(e report.Entry) {
 	slices.SortStableFunc(h.Evaluations, func(a, b report.Entry) int { return cmp.Compare(a.Iteration, b.Iteration) })
 }
 
+// alerts are those of the steps that count.
+func (h *history) alerts() (marks []Mark) {
+	for _, e := range h.Steps {
+		for _, a := range e.Alerts {
+			marks = append(marks, Mark{e.Iteration, "alert", a.Text})
+		}
+	}
+	return marks
+}
+
 // of are the evaluations over a split.
 func (h *history) of(split string) (list []report.Entry) {
 	for _, e := range h.Evaluations {

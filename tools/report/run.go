@@ -16,7 +16,7 @@ import (
 // Mark is an event of a run, at a step.
 type Mark struct {
 	Iteration int    `json:"iteration"`
-	Kind      string `json:"kind"` // checkpoint, restart, verdict
+	Kind      string `json:"kind"` // checkpoint, restart, verdict, alert
 	Text      string `json:"text"`
 }
 
@@ -65,7 +65,7 @@ func (r *Run) read() error {
 
 // Marks are the run's events, in the order of their steps.
 func (r *Run) Marks() []Mark {
-	list := slices.Concat(r.kept, r.Restarts)
+	list := slices.Concat(r.kept, r.Restarts, r.alerts())
 	slices.SortStableFunc(list, func(a, b Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
 	return list
 }

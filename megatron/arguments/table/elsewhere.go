@@ -14,7 +14,7 @@ const (
 // elsewhereFlags belong to other programs in Megatron's tree that share its parser.
 var elsewhereFlags = owned(Elsewhere,
 	refused("yaml-cfg", String, "use --config, a flat YAML file with these flags' names"),
-	refused("check-for-spiky-loss", Switch, "use --log-jsonl and look at the loss"),
+	refused("check-for-spiky-loss", Switch, "a loss spike is always told; --alert-command acts on it"),
 	accepted("enable-experimental", Switch, "", "there are no experimental parts"),
 	accepted("te-rng-tracker", Switch, "", "random numbers are counters, there is no state to track"),
 )

@@ -45,7 +45,7 @@ var otherLoggingFlags = families(Logging,
 		switches("use-pytorch-profiler nvtx-ranges record-shapes pytorch-profiler-collect-shapes pytorch-profiler-collect-callstack "+
 			"pytorch-profiler-collect-chakra"),
 		several("profile-ranks")),
-	allAccepted("--log-straggler and --timing-log-level 1 --timing-log-option all show every rank's times",
+	allAccepted("a slow rank is told of by itself; --log-straggler and --timing-log-level 1 --timing-log-option all show every rank's times",
 		switches("disable-straggler-on-startup"),
 		ints("straggler-ctrlr-port straggler-minmax-count")),
 	allAccepted("--log-memory tells what memory holds, by purpose",

@@ -100,6 +100,16 @@ func (r *Recorder) Enter(p Phase, step int64) {
 	}
 }
 
+// Worked is Beat's Own and Steps.
+func (r *Recorder) Worked() (own [Phases]float64, steps int64) {
+	if r == nil {
+		return own, 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.whole, r.steps
+}
+
 // Now is what the rank is at.
 func (r *Recorder) Now() (Phase, int64) {
 	r.mu.Lock()
