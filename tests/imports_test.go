@@ -28,7 +28,7 @@ const (
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
 	engines = "mpu/comm/inproc mpu/comm/processes mpu/comm/gpu mpu/comm/preflight "
 	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint megatron/formats "
-	trainer = parts + engines + "megatron/engine megatron/inference megatron/training megatron/estimate megatron/arguments "
+	trainer = parts + engines + "megatron/engine megatron/inference megatron/training megatron/estimate megatron/arguments megatron/dashboard "
 )
 
 // devices are chosen by name at run time, so only main and tests may name them.
@@ -43,7 +43,8 @@ var importTable = []row{
 	{"megatron/estimate", parts + "megatron/engine megatron/inference megatron/training megatron/arguments", "a plan is training's own setup, counted; a layout is legal where training's flags say so"},
 	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/formats megatron/engine megatron/training",
 		"fills its owners' Configs; those of engine and training lie beside a step and a loop that it never calls"},
-	{"megatron/training", parts + "megatron/engine megatron/inference mpu/comm/processes", "a run: decides, and computes nothing itself; samples at evaluation"},
+	{"megatron/training", parts + "megatron/engine megatron/inference megatron/dashboard mpu/comm/processes", "a run: decides, and computes nothing itself; samples at evaluation"},
+	{"megatron/dashboard", base + "megatron/report megatron/checkpoint mpu/comm", "shows what a run's files say; the run that serves it is a file to it too"},
 	{"megatron/engine", line + ranks + "megatron/model megatron/optimizer ", "one step of one rank: neither files nor data sets, nor who asks for the step"},
 	{"megatron/inference", parts, "runs a model, never trains one"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},

@@ -23,6 +23,7 @@ const (
 	DataWait       = "data_wait"
 	SlowRank       = "slow_rank"
 	FullDisk       = "full_disk"
+	UnevenExpert   = "uneven_expert"
 )
 
 // When something is an alert.
@@ -38,15 +39,18 @@ const (
 	slowLines     = 3    // at so many log lines in a row
 	stretches     = 5    // without a lower mean loss than before
 	shortestPlain = 50   // steps of a stretch
+	fewestTokens  = 16   // an expert in the mean, from which on an uneven step is no chance
 	diskEvery     = 10 * time.Second
 	diskSoon      = 6 * time.Hour
 	diskWatched   = 5 * time.Minute // before a rate is believed
 )
 
-// Rules look at each step for what a person should know of.
+// Rules look at each step for what a person should know of: a rule is a method that Check
+// asks.
 type Rules struct {
-	Disks []string                                   // folders that the run writes to
-	Free  func(folder string) (bytes int64, ok bool) // on the disk of one of them
+	Disks     []string                                   // folders that the run writes to
+	Free      func(folder string) (bytes int64, ok bool) // on the disk of one of them
+	Imbalance float64                                    // times an even part, from which on an expert has too many tokens; 0: never
 
 	losses, norms, data, elapsed recent
 	course                       course
@@ -70,7 +74,7 @@ func (r *Rules) Check(s *Step) (alerts []Alert) {
 			alerts = append(alerts, *a)
 		}
 	}
-	return alerts
+	return append(alerts, r.experts(s)...)
 }
 
 // fresh tells whether what holds at a step is new: it has not held for so many steps before.
@@ -152,6 +156,33 @@ func (r *Rules) learned(s *Step) *Alert {
 		c.at, stretches, length, c.best, mean), map[string]Number{"since": Number(c.at), "best": Number(c.best), "loss": Number(mean)}}
 }
 
+// experts looks for those without a token, or with too many; each is told once.
+func (r *Rules) experts(s *Step) (alerts []Alert) {
+	for _, layer := range s.MoELayers {
+		total := 0.0
+		for _, n := range layer.Tokens {
+			total += n
+		}
+		mean := total / float64(len(layer.Tokens))
+		for i, n := range layer.Tokens {
+			what := ""
+			switch {
+			case mean < fewestTokens:
+			case n == 0:
+				what = "got no token"
+			case r.Imbalance > 0 && n > r.Imbalance*mean:
+				what = fmt.Sprintf("got %.1f times an even part, more than --moe-imbalance-limit %g", n/mean, r.Imbalance)
+			}
+			if what == "" || !r.fresh(fmt.Sprint(UnevenExpert, layer.Number, " ", i), s.Iteration, math.MaxInt) {
+				continue
+			}
+			alerts = append(alerts, Alert{UnevenExpert, fmt.Sprintf("layer %d: expert %d %s (%.0f tokens of %.0f in an even step); it is said once", layer.Number, i, what, n, mean),
+				map[string]Number{"layer": Number(layer.Number), "expert": Number(i), "tokens": Number(n), "even": Number(mean)}})
+		}
+	}
+	return alerts
+}
+
 // slowness is which rank was slow at the last log lines.
 type slowness struct{ rank, lines int }
 
@@ -173,7 +204,15 @@ func (r *Rules) rank(s *Step) *Alert {
 	if r.slow.lines == 0 || r.slow.rank != slow {
 		r.slow = slowness{rank: slow}
 	}
-	if r.slow.lines++; r.slow.lines < slowLines || !r.fresh(fmt.Sprint(SlowRank, slow), s.Iteration, (slowLines+1)*s.Line.Iterations) {
+	// Of ranks that are slow in turn the first alone is told.
+	quiet := 10 * slowLines * s.Line.Iterations
+	if r.slow.lines++; r.slow.lines < slowLines {
+		if last, told := r.held[SlowRank]; told && s.Iteration-last <= quiet {
+			r.held[SlowRank] = s.Iteration
+		}
+		return nil
+	}
+	if !r.fresh(SlowRank, s.Iteration, quiet) {
 		return nil
 	}
 	phase, own, usual := s.Line.Work.behind(slow)

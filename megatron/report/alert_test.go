@@ -85,6 +85,13 @@ func TestAlertRules(t *testing.T) {
 			}
 			lineOf(s, 0.2, 0.22, slow, 0.19)
 		}, nil, "630 slow_rank"},
+		"two ranks that are slow in turn": {func(s *Step) {
+			times := []float64{0.2, 0.5, 0.2}
+			if s.Iteration%200 < 50 {
+				times = []float64{0.5, 0.2, 0.2}
+			}
+			lineOf(s, times...)
+		}, nil, "30 slow_rank"},
 		"a rank that is slow now and then": {func(s *Step) {
 			slow := 0.2
 			if s.Iteration%30 == 0 {
@@ -130,7 +137,27 @@ func TestAlertsHaveNumbers(t *testing.T) {
 	}
 }
 
-// wait until a file has n lines.
+// TestUnevenExperts: an expert without a token, or with too many, is told of once, by layer and
+// number; in a step of few tokens nothing is.
+func TestUnevenExperts(t *testing.T) {
+	few := []MixtureLayer{{Number: 1, Tokens: []float64{0, 4, 0, 4}}}
+	many := []MixtureLayer{{Number: 1, Tokens: []float64{0, 100, 50, 250}}, {Number: 3, Tokens: []float64{100, 100, 100, 100}}}
+	r, got := &Rules{Imbalance: 2}, ""
+	for i, layers := range [][]MixtureLayer{few, many, many} {
+		s := plain(i + 1)
+		s.MoELayers = layers
+		for _, a := range r.Check(s) {
+			got += a.Text + "\n"
+		}
+	}
+	want := "layer 1: expert 0 got no token (0 tokens of 100 in an even step); it is said once\n" +
+		"layer 1: expert 3 got 2.5 times an even part, more than --moe-imbalance-limit 2 (250 tokens of 100 in an even step); it is said once\n"
+	if got != want {
+		t.Errorf("told\n%swant\n%s", got, want)
+	}
+}
+
+// waitLines waits until a file has n lines.
 func waitLines(t *testing.T, path string, n int) string {
 	t.Helper()
 	for range 600 {
@@ -181,13 +208,19 @@ func TestAlertCommand(t *testing.T) {
 
 // TestAStuckAlertCommandEnds: one that never ends is killed with what it started.
 func TestAStuckAlertCommandEnds(t *testing.T) {
-	c := runAlertCommand("sleep 1000 & sleep 1000", 0, 100*time.Millisecond, func(string, ...any) {})
-	for i := range 3 * alertsWaiting {
-		if err := c.Take(&Step{Iteration: i, Alerts: []Alert{{Kind: "k"}}}); err != nil {
-			t.Fatal(err)
+	out := filepath.Join(t.TempDir(), "started")
+	c := runAlertCommand(fmt.Sprintf("echo >>%s; sleep 1000 & sleep 1000", out), 0, 100*time.Millisecond, func(string, ...any) {})
+	take := func(n int) {
+		for i := range n {
+			if err := c.Take(&Step{Iteration: i, Alerts: []Alert{{Kind: "k"}}}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if c.dropped < alertsWaiting {
+	take(1)
+	waitLines(t, out, 1)
+	take(3 * alertsWaiting)
+	if c.dropped != 2*alertsWaiting {
 		t.Errorf("%d of %d alerts were dropped", c.dropped, 3*alertsWaiting)
 	}
 	began := time.Now()

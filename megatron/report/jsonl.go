@@ -42,11 +42,13 @@ type Entry struct {
 	ConsumedTokens  int64             `json:"consumed_tokens"`
 	Loss            map[string]Number `json:"loss"`
 	Validation      string            `json:"validation,omitempty"` // the Split
+	Samples         []Sample          `json:"samples,omitempty"`
 	*Trained
 }
 
 // Trained are the fields that only a training step has.
 type Trained struct {
+	TrainIters          int               `json:"train_iters,omitempty"`
 	LearningRate        Number            `json:"learning_rate"`
 	WeightDecay         Number            `json:"weight_decay"`
 	GlobalBatchSize     int               `json:"global_batch_size"`
@@ -67,14 +69,15 @@ type Trained struct {
 	RankMemoryBytes     []int64           `json:"rank_memory_bytes,omitempty"` // by rank; with each log line
 	BalancingLoss       map[string]Number `json:"balancing_loss,omitempty"`
 	Experts             []Balance         `json:"experts,omitempty"`
-	RankSeconds         []Number          `json:"rank_seconds,omitempty"` // with log lines
+	RankSeconds         []Number          `json:"rank_seconds,omitempty"`      // with log lines, as the next
+	MemoryByPurpose     map[string]Number `json:"memory_by_purpose,omitempty"` // bytes, most held so far
 	Alerts              []Alert           `json:"alerts,omitempty"`
 }
 
 // entry is the line of a step.
 func entry(s *Step) *Entry {
 	e := &Entry{Time: s.Time, Iteration: s.Iteration, ConsumedSamples: s.ConsumedSamples, ConsumedTokens: s.ConsumedTokens,
-		Loss: map[string]Number{}, Validation: s.Split}
+		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written}
 	for _, loss := range s.Losses {
 		e.Loss[loss.Name] = Number(loss.Value)
 	}
@@ -87,6 +90,7 @@ func entry(s *Step) *Entry {
 func trained(s *Step) *Trained {
 	tokens := s.perSecond(s.Tokens)
 	t := &Trained{
+		TrainIters:   s.TrainIters,
 		LearningRate: Number(s.LearningRate), WeightDecay: Number(s.WeightDecay), GlobalBatchSize: s.GlobalBatchSize, LossScale: Number(s.LossScale),
 		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), Skipped: s.Skipped,
 		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
@@ -95,6 +99,7 @@ func trained(s *Step) *Trained {
 	}
 	if s.Line != nil {
 		t.RankMemoryBytes = s.Line.RankMemory
+		t.MemoryByPurpose = values(s.Line.Purposes)
 		for _, seconds := range s.Line.Work.Ranks() {
 			t.RankSeconds = append(t.RankSeconds, Number(seconds))
 		}

@@ -29,6 +29,8 @@ type Balance struct {
 	Dropped Number  `json:"dropped,omitempty"` // choices that found their expert full
 	Bytes   Number  `json:"bytes,omitempty"`   // that went from rank to rank
 	Loss    []Value `json:"-"`
+
+	Shares []Number `json:"shares,omitempty"` // of each expert, with log lines
 }
 
 // Balance of the layer.
@@ -49,6 +51,9 @@ func (l *MixtureLayer) Balance() Balance {
 		shares[i] = n / mean
 		squares += (shares[i] - 1) * (shares[i] - 1)
 	}
+	for _, share := range shares {
+		b.Shares = append(b.Shares, Number(math.Round(1000*share)/1000))
+	}
 	slices.Sort(shares)
 	at := func(q float64) Number { return Number(shares[min(len(shares)-1, int(q*float64(len(shares))))]) }
 	b.Least, b.Most, b.Spread = Number(shares[0]), Number(shares[len(shares)-1]), Number(math.Sqrt(squares/float64(len(shares))))
@@ -59,7 +64,11 @@ func (l *MixtureLayer) Balance() Balance {
 // balances of a step's layers of experts.
 func balances(s *Step) (all []Balance) {
 	for i := range s.MoELayers {
-		all = append(all, s.MoELayers[i].Balance())
+		b := s.MoELayers[i].Balance()
+		if s.Line == nil {
+			b.Shares = nil // a line has some thousand numbers where there are many layers
+		}
+		all = append(all, b)
 	}
 	return all
 }

@@ -13,7 +13,7 @@ func TestBalance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"layer":3,"min":0,"max":2.5,"std":0.9354143466934853,"p50":1,"p75":2.5,"p90":2.5,"p95":2.5,"starved":[0]}`; string(text) != want {
+	if want := `{"layer":3,"min":0,"max":2.5,"std":0.9354143466934853,"p50":1,"p75":2.5,"p90":2.5,"p95":2.5,"starved":[0],"shares":[0,0.5,1,2.5]}`; string(text) != want {
 		t.Errorf("%s, want %s", text, want)
 	}
 	if b := (&MixtureLayer{Tokens: []float64{7, 7}}).Balance(); b.Least != 1 || b.Most != 1 || b.Spread != 0 {

@@ -18,6 +18,12 @@ type Value struct {
 	Value float64
 }
 
+// Sample is how the model continued a text.
+type Sample struct {
+	Prompt string `json:"prompt"`
+	Text   string `json:"text"` // the prompt, and what follows it
+}
+
 // Step is everything that one training step tells, or one evaluation, which has the
 // first group of fields alone. Pointers that are nil were not asked for, or are not known.
 type Step struct {
@@ -26,9 +32,10 @@ type Step struct {
 	TrainIters      int       // of the whole run
 	ConsumedSamples int64     // sequences trained on so far
 	ConsumedTokens  int64
-	Split           string  // of an evaluation: Validation, Test, Train; "": a training step
-	Where           string  // of an evaluation: "iteration 5", "iteration 10 on test set"
-	Losses          []Value // nats a token, of this step alone
+	Split           string   // of an evaluation: Validation, Test, Train; "": a training step
+	Where           string   // of an evaluation: "iteration 5", "iteration 10 on test set"
+	Losses          []Value  // nats a token, of this step alone
+	Written         []Sample // at an evaluation
 
 	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed
 	MoE             []Value // load_balancing_loss, z_loss, ..: means over the layers of experts
@@ -67,7 +74,8 @@ type Interval struct {
 	Timers     TimerTable // of all ranks
 	RankMemory []int64    // by rank: most device memory that was in use at once
 	Work       Work
-	Stages     string // what each pipeline stage did; "": nothing
+	Purposes   []Value // bytes that this rank has held for each purpose at most
+	Stages     string  // what each pipeline stage did; "": nothing
 }
 
 // TFLOPs are what one rank computed a second, in units of 1e12.

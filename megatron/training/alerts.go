@@ -6,23 +6,15 @@ import (
 
 	"monotron/megatron/report"
 	"monotron/mpu/comm/watch"
+	"monotron/mpu/ranks"
 )
-
-// raise makes a the alert of the step under way. What calls it on all ranks is told once: the
-// last rank tells.
-func (l *logger) raise(a report.Alert) {
-	if l.rank.Last() {
-		l.raised = append(l.raised, a)
-	}
-}
 
 // alarm gives a step its alerts, and notes them.
 func (l *logger) alarm(s *report.Step) {
 	if l.rules == nil {
 		return
 	}
-	s.Alerts = append(l.raised, l.rules.Check(s)...)
-	l.raised = nil
+	s.Alerts = l.rules.Check(s)
 	for _, a := range s.Alerts {
 		l.notes.From("alert").At(l.current).Warn("step %d: %s", s.Iteration, a.Text)
 	}
@@ -42,7 +34,7 @@ func (c *Config) writesTo() (folders []string) {
 	return slices.Compact(folders)
 }
 
-// worked is what this rank had done at the log line before.
+// worked is what a rank had done at the log line before.
 type worked struct {
 	own   [watch.Phases]float64
 	steps int64
@@ -51,21 +43,13 @@ type worked struct {
 // stepPhases are those of a training step.
 var stepPhases = []watch.Phase{watch.Data, watch.Forward, watch.Backward, watch.Reduce, watch.Optimizer}
 
-// work is what each rank did itself since the log line before.
-func (l *logger) work(i *report.Interval) (err error) {
-	if l.rank.World().Size() == 1 {
-		return nil
+// since is what the rank did itself since the log line before, in seconds a step by phase;
+// any: there was one.
+func (w *worked) since(r *ranks.Rank) (seconds []float64, any bool) {
+	before := *w
+	w.own, w.steps = r.Worked()
+	for _, p := range stepPhases {
+		seconds = append(seconds, (w.own[p]-before.own[p])/float64(max(1, w.steps-before.steps)))
 	}
-	before := l.worked
-	l.worked.own, l.worked.steps = l.rank.Worked()
-	mine := make([]float64, len(stepPhases))
-	for n, p := range stepPhases {
-		i.Work.Phases = append(i.Work.Phases, p.String())
-		mine[n] = (l.worked.own[p] - before.own[p]) / float64(max(1, l.worked.steps-before.steps))
-	}
-	all, err := l.gather(mine)
-	if before.steps > 0 {
-		i.Work.Seconds = all
-	}
-	return err
+	return seconds, before.steps > 0
 }

@@ -109,12 +109,14 @@ type Log struct {
 	Exchanges                bool    // each micro-batch's sent and received tokens (--log-moe-exchanges)
 	ImbalanceLimit           float64 // times an even part, from which an expert's tokens are told of; 0: never
 
-	JSONL        string // file; "": none
-	AlertCommand string // what alerts are handed to; "": none
-	MetricsAddr  string // address for Prometheus; "": none
-	Profile      string // Chrome trace file; "": none
-	ProfileStart int    // first iteration recorded
-	ProfileEnd   int    // first iteration no longer recorded
+	JSONL        string  // file; "": none
+	AlertCommand string  // what alerts are handed to; "": none
+	Dashboard    string  // address for the page; "": none
+	Price        float64 // of an hour of the run, for the page; 0: not known
+	MetricsAddr  string  // address for Prometheus; "": none
+	Profile      string  // Chrome trace file; "": none
+	ProfileStart int     // first iteration recorded
+	ProfileEnd   int     // first iteration no longer recorded
 }
 
 // Watch says how a run is watched, and what goes wrong in it on purpose.

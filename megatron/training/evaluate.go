@@ -28,10 +28,14 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	if cut || err != nil {
 		return err
 	}
-	if err := r.log.validation(r, where, split, loss); err != nil {
+	written, err := r.samples()
+	if err := errors.Join(r.log.validation(r, where, split, loss, written), err); err != nil {
 		return err
 	}
-	return r.samples(where)
+	for _, s := range written {
+		r.log.note("sample at %s: %q", where, s.Text)
+	}
+	return nil
 }
 
 // lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
@@ -75,7 +79,7 @@ func (r *Run) estimate(ctx context.Context) error {
 	if cut || err != nil {
 		return err
 	}
-	return r.log.validation(r, where, report.Train, loss)
+	return r.log.validation(r, where, report.Train, loss, nil)
 }
 
 // evaluateNow measures the validation set between two steps, where there is one, and

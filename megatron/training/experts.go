@@ -38,49 +38,6 @@ func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []report.Value,
 	return means, layers
 }
 
-// tellable is the mean of tokens an expert from which on an uneven step is no chance.
-const tellable = 16
-
-// tellUneven says, once of each expert, that it got no token in a step, or more than
-// --moe-imbalance-limit times an even part.
-func (l *logger) tellUneven(layers []report.MixtureLayer) {
-	for _, layer := range layers {
-		total := 0.0
-		for _, n := range layer.Tokens {
-			total += n
-		}
-		mean := total / float64(len(layer.Tokens))
-		if mean < tellable {
-			continue
-		}
-		for i, n := range layer.Tokens {
-			l.tellExpert(layer.Number, i, n, mean)
-		}
-	}
-}
-
-// tellExpert says it of one expert, where there is something to say.
-func (l *logger) tellExpert(layer, expert int, tokens, mean float64) {
-	limit, what := l.config.Log.ImbalanceLimit, ""
-	switch {
-	case tokens == 0:
-		what = "got no token"
-	case limit > 0 && tokens > limit*mean:
-		what = fmt.Sprintf("got %.1f times an even part, more than --moe-imbalance-limit %g", tokens/mean, limit)
-	}
-	at := [2]int{layer, expert}
-	if what == "" || l.uneven[at] {
-		return
-	}
-	if l.uneven == nil {
-		l.uneven = map[[2]int]bool{}
-	}
-	l.uneven[at] = true
-	if l.rank.First() {
-		l.notes.At(l.current).Warn("layer %d: expert %d %s (%.0f tokens of %.0f in an even step); it is said once", layer, expert, what, tokens, mean)
-	}
-}
-
 // exchanges tells, where --log-moe-exchanges asks for it, how many tokens each micro-batch
 // sends to the experts of each rank, and gets.
 func (r *Run) exchanges() (look engine.Look) {

@@ -30,8 +30,7 @@ type logger struct {
 	memoryTold bool  // memory has been told when all of it was in use
 	current    int64 // iteration under way
 
-	rules  *report.Rules  // of the last rank
-	raised []report.Alert // by others, for the record of the step
+	rules  *report.Rules // of the last rank; nil: another's
 	worked worked
 }
 
@@ -48,7 +47,7 @@ func newLogger(r *Run) (*logger, error) {
 		timers: report.NewTimers(r.Config.Log.TimingLevel), trace: r.trace}
 	l.timers.Trace, l.timers.Rank = r.trace, r.rank.Number
 	if l.rank.Last() {
-		l.rules = &report.Rules{Disks: l.config.writesTo(), Free: report.FreeBytes}
+		l.rules = &report.Rules{Disks: l.config.writesTo(), Free: report.FreeBytes, Imbalance: l.config.Log.ImbalanceLimit}
 		if err := l.open(); err != nil {
 			return nil, errors.Join(err, l.close())
 		}
@@ -68,6 +67,7 @@ func (l *logger) open() error {
 		{c.MetricsAddr != "", l.metrics},
 		{c.JSONL != "", func() (report.Sink, error) { return report.OpenJSONL(c.JSONL) }},
 		{c.TensorboardDir != "", func() (report.Sink, error) { return report.NewEvents(c.TensorboardDir, c.events()) }},
+		{c.Dashboard != "", l.page},
 		{c.AlertCommand != "", func() (report.Sink, error) { return report.RunAlertCommand(c.AlertCommand, l.notes.Warn), nil }},
 		{l.trace != nil, func() (report.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
 	} {
@@ -168,9 +168,9 @@ func (l *logger) step(r *Run, done stepLog) error {
 }
 
 // validation tells an evaluation.
-func (l *logger) validation(r *Run, where, split string, loss float64) error {
+func (l *logger) validation(r *Run, where, split string, loss float64, written []report.Sample) error {
 	s := l.progress(r)
-	s.Split, s.Where, s.Losses = split, where, []report.Value{{Name: "lm loss", Value: loss}}
+	s.Split, s.Where, s.Losses, s.Written = split, where, []report.Value{{Name: "lm loss", Value: loss}}, written
 	return l.sinks.Take(s)
 }
 

@@ -3,6 +3,7 @@ package training
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"monotron/csrc/device"
@@ -30,7 +31,6 @@ func (l *logger) record(r *Run, done stepLog) (*report.Step, error) {
 	s.Memory.Planned = r.Planned[l.rank.Number]
 	s.Peak = r.peak.believed() / r.sharers()
 	s.MoE, s.MoELayers = l.mixtures(result.Mixtures, s.Tokens)
-	l.tellUneven(s.MoELayers)
 	if !s.Skipped {
 		s.GradNorm = &result.Update.GradNorm
 	}
@@ -53,8 +53,8 @@ func (l *logger) flops(done stepLog) float64 {
 
 // interval is what goes with a log line. With an error it has what could be gathered.
 func (l *logger) interval(r *Run, done stepLog) (*report.Interval, error) {
-	i := &report.Interval{Iterations: l.iterations}
-	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.work(i), l.stages(r, done, i))
+	i := &report.Interval{Iterations: l.iterations, Purposes: purposes(r.device.Arena.Usage())}
+	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.stages(r, done, i))
 }
 
 // memory is told after the first two steps, as by Megatron, and at --log-memory-interval.
@@ -71,6 +71,16 @@ func (l *logger) memory(r *Run, i *report.Interval) (err error) {
 		i.Usage, err = l.usage(r.device.Arena.Usage())
 	}
 	return err
+}
+
+// purposes are what this rank holds for what.
+func purposes(u device.Usage) (held []report.Value) {
+	for p := range device.Purposes {
+		if u.Peak[p] > 0 {
+			held = append(held, report.Value{Name: p.String(), Value: float64(u.Peak[p])})
+		}
+	}
+	return held
 }
 
 // usage is what each rank holds for what.
@@ -96,17 +106,25 @@ func memoryOf(d *device.Device) report.Memory {
 	return report.Memory{Allocated: u.Allocated, MaxAllocated: u.Max, Reserved: u.Reserved, MaxReserved: u.Reserved, Allocations: u.Blocks}
 }
 
-// timing gathers the timers of the level asked for, and the memory that ranks had in use.
+// timing gathers the timers of the level asked for, the memory that ranks had in use and
+// what they did themselves.
 func (l *logger) timing(r *Run, i *report.Interval) error {
 	t := &i.Timers
 	t.Option, t.Names = l.config.Log.TimingOption, report.LoggedTimers(l.config.Log.TimingLevel)
-	all, err := l.gather(append(l.timers.Take(t.Names), float64(r.device.Arena.Usage().Max)))
+	own, any := l.worked.since(l.rank)
+	all, err := l.gather(slices.Concat(l.timers.Take(t.Names), []float64{float64(r.device.Arena.Usage().Max)}, own))
 	if err != nil {
 		return err
 	}
 	for _, row := range all {
 		t.Seconds = append(t.Seconds, row[:len(t.Names)])
 		i.RankMemory = append(i.RankMemory, int64(row[len(t.Names)]))
+		if any && len(all) > 1 {
+			i.Work.Seconds = append(i.Work.Seconds, row[len(t.Names)+1:])
+		}
+	}
+	for _, p := range stepPhases {
+		i.Work.Phases = append(i.Work.Phases, p.String())
 	}
 	return nil
 }

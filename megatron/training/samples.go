@@ -3,6 +3,7 @@ package training
 import (
 	"monotron/fault"
 	"monotron/megatron/inference"
+	"monotron/megatron/report"
 	"monotron/mpu/topology"
 )
 
@@ -32,14 +33,14 @@ func (r *Run) checkPrompts() error {
 }
 
 // samples continues each --sample-prompt with the model as it is. The ranks of
-// every copy of the model do so together; the first tells.
-func (r *Run) samples(where string) error {
+// every copy of the model do so together, and all have the texts.
+func (r *Run) samples() (written []report.Sample, err error) {
 	if len(r.Config.SamplePrompt) == 0 {
-		return nil
+		return nil, nil
 	}
 	release, err := r.Engine.Optimizer.Whole()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer release()
 	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.DType, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength,
@@ -50,14 +51,14 @@ func (r *Run) samples(where string) error {
 	for _, prompt := range r.Config.SamplePrompt {
 		ids, err := r.Tokenizer.Encode(prompt)
 		if err != nil {
-			return err
+			return written, err
 		}
 		out, err := g.Sample(ids, inference.SampleOptions{MaxNew: min(r.Config.SampleTokens, r.Config.SeqLength-len(ids)), Temperature: 0.8, TopK: 40,
 			Stop: int32(r.Tokenizer.EOD()), Seed: uint64(r.Config.Seed)})
 		if err != nil {
-			return err
+			return written, err
 		}
-		r.log.note("sample at %s: %q", where, r.Tokenizer.Decode(append(ids, out.IDs...)))
+		written = append(written, report.Sample{Prompt: prompt, Text: r.Tokenizer.Decode(append(ids, out.IDs...))})
 	}
-	return nil
+	return written, nil
 }

@@ -2,11 +2,14 @@ package report
 
 import (
 	"io"
+	"math"
 	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
+	"monotron/megatron/dashboard"
+	"monotron/megatron/training"
 	"monotron/tools/internal/command"
 	"monotron/whole"
 )
@@ -25,6 +28,7 @@ func Command() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "compare", Usage: "`FOLDER` or several, of runs to draw beside it"},
 			&cli.StringFlag{Name: "output", Usage: "`FILE` to write; markdown and csv without it: standard output", DefaultText: "report.html"},
+			price(),
 			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown or csv (every step, every digit)"},
 		},
 		Action: func(c *cli.Context) error {
@@ -35,7 +39,11 @@ func Command() *cli.Command {
 			if !ok {
 				return fault.Errorf(fault.Usage, "--format %s is unknown; there are html, markdown and csv", c.String("format"))
 			}
-			runs, err := openRuns(append(c.Args().Slice(), c.StringSlice("compare")...), (*Run).ended)
+			sources, err := sources(c, append(c.Args().Slice(), c.StringSlice("compare")...), true)
+			if err != nil {
+				return err
+			}
+			runs, err := dashboard.OpenAll(sources)
 			if err != nil {
 				return err
 			}
@@ -51,27 +59,20 @@ func Command() *cli.Command {
 	})
 }
 
-var formats = map[string]func(io.Writer, []*Run) error{
-	"html": func(w io.Writer, runs []*Run) error {
-		data := dataOf(runs)
-		return writePage(w, &data)
-	},
-	"markdown": markdown,
-	"csv":      commas,
+var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboard.WritePage, "markdown": markdown, "csv": commas}
+
+func price() cli.Flag {
+	return &cli.Float64Flag{Name: "price-per-hour", Usage: "what an hour of a run costs, in any currency: shows the cost so far and of the whole run"}
 }
 
-// openRuns opens the runs of a command line and finishes each.
-func openRuns(paths []string, finish func(*Run) error) ([]*Run, error) {
-	var runs []*Run
-	for _, path := range paths {
-		r, err := openRun(path)
-		if err == nil {
-			err = finish(r)
-		}
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, r)
+// sources are the runs of a command line.
+func sources(c *cli.Context, paths []string, finished bool) (list []dashboard.Source, err error) {
+	price := c.Float64("price-per-hour")
+	if !(price >= 0) || math.IsInf(price, 1) {
+		return nil, fault.Errorf(fault.Usage, "--price-per-hour %v: a number that is not below 0", price)
 	}
-	return runs, nil
+	for _, path := range paths {
+		list = append(list, dashboard.Source{Path: path, FlagsOf: training.CheckpointFlags, Price: price, Finished: finished})
+	}
+	return list, nil
 }

@@ -4,16 +4,19 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"monotron/fault"
+	"monotron/megatron/dashboard"
 	"monotron/megatron/report"
 )
 
 // markdown writes what differs, a line a run, and the events.
-func markdown(w io.Writer, runs []*Run) error {
+func markdown(w io.Writer, runs []*dashboard.Run) error {
 	var b strings.Builder
 	if len(runs) > 1 {
 		fmt.Fprint(&b, "## What differs\n\n")
@@ -22,9 +25,9 @@ func markdown(w io.Writer, runs []*Run) error {
 	fmt.Fprint(&b, "## Summary\n\n")
 	rows := [][]string{{"run", "step", "tokens", "loss", "validation", "best validation", "tokens/s", "MFU %", "hours", "skipped", "restarts", "torn lines"}}
 	for _, r := range runs {
-		s := summarize(r)
-		rows = append(rows, []string{r.Name, strconv.Itoa(s.Steps), strconv.FormatInt(s.Tokens, 10), number(s.Loss), number(s.Validation), number(s.Best),
-			number(s.TokensPerSecond), number(100 * s.MFU), number(report.Number(s.Hours)), strconv.Itoa(s.Skipped), strconv.Itoa(s.Restarts), strconv.Itoa(s.Torn)})
+		s := r.Summary()
+		rows = append(rows, []string{r.Name, strconv.Itoa(s.Step), strconv.FormatInt(s.Tokens, 10), number(s.Loss), number(s.Validation), number(s.Best),
+			number(s.TokensPerSecond), number(100 * s.MFU), number(s.Hours), strconv.Itoa(s.Skipped), strconv.Itoa(s.Restarts), strconv.Itoa(s.Torn)})
 	}
 	table(&b, rows)
 	for _, r := range runs {
@@ -37,13 +40,13 @@ func markdown(w io.Writer, runs []*Run) error {
 	return fault.With(fault.IO, err)
 }
 
-func flagTable(b *strings.Builder, runs []*Run) {
+func flagTable(b *strings.Builder, runs []*dashboard.Run) {
 	head := []string{"flag"}
 	for _, r := range runs {
 		head = append(head, r.Name)
 	}
 	rows := [][]string{head}
-	for _, d := range differences(runs) {
+	for _, d := range dashboard.Differences(runs) {
 		rows = append(rows, append([]string{"--" + d.Flag}, d.Values...))
 	}
 	if len(rows) == 1 {
@@ -53,7 +56,7 @@ func flagTable(b *strings.Builder, runs []*Run) {
 	table(b, rows)
 }
 
-func eventTable(b *strings.Builder, runs []*Run) {
+func eventTable(b *strings.Builder, runs []*dashboard.Run) {
 	rows := [][]string{{"run", "what", "step", ""}}
 	for _, r := range runs {
 		for _, m := range r.Marks() {
@@ -93,35 +96,33 @@ func number(n report.Number) string {
 }
 
 // commas writes a line a step and evaluation, with every digit.
-func commas(w io.Writer, runs []*Run) error {
+func commas(w io.Writer, runs []*dashboard.Run) error {
 	out := csv.NewWriter(w)
 	head := []string{"run", "split"}
-	for _, f := range fields {
-		head = append(head, f.name)
+	for _, f := range dashboard.Fields {
+		head = append(head, f.Name)
 	}
 	lines := [][]string{head}
 	for _, r := range runs {
-		for _, list := range [][]report.Entry{r.Steps, r.Evaluations} {
-			for i := range list {
-				lines = append(lines, values(r.Name, &list[i]))
-			}
+		lines = append(lines, values(r.Name, "training", r.Steps)...)
+		for _, split := range slices.Sorted(maps.Keys(r.Evaluations)) {
+			lines = append(lines, values(r.Name, split, r.Evaluations[split])...)
 		}
 	}
 	return fault.With(fault.IO, out.WriteAll(lines))
 }
 
-func values(name string, e *report.Entry) []string {
-	split := e.Validation
-	if split == "" {
-		split = "training"
-	}
-	line := []string{name, split}
-	for _, n := range row(e) {
-		text := ""
-		if !math.IsNaN(float64(n)) {
-			text = strconv.FormatFloat(float64(n), 'f', -1, 64)
+func values(run, split string, t dashboard.Table) (lines [][]string) {
+	for i := range t.Len() {
+		line := []string{run, split}
+		for _, n := range t.Row(i) {
+			text := ""
+			if !math.IsNaN(float64(n)) {
+				text = strconv.FormatFloat(float64(n), 'f', -1, 64)
+			}
+			line = append(line, text)
 		}
-		line = append(line, text)
+		lines = append(lines, line)
 	}
-	return line
+	return lines
 }

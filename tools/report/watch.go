@@ -1,39 +1,21 @@
 package report
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
 	"os/signal"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
-	"monotron/megatron/report"
+	"monotron/megatron/dashboard"
 	"monotron/notes"
 	"monotron/tools/internal/command"
 )
 
 const watchDescription = `The page of report, which gets new steps by itself; also of runs that have ended. The run
 knows nothing of it: only its files are read. --addr with another address than this
-machine's own shows the page to whoever reaches it.`
-
-// How often logs are looked at for a viewer, and what lies beside them; how long a viewer
-// may take to receive something; how many there may be.
-const (
-	glance     = 500 * time.Millisecond
-	lookAround = 5 * time.Second
-	patience   = 10 * time.Second
-	mostViews  = 100
-)
+machine's own shows the page to whoever reaches it. pretrain_gpt --dashboard-addr serves the
+same page out of the run.`
 
 // WatchCommand is watch.
 func WatchCommand() *cli.Command {
@@ -42,291 +24,36 @@ func WatchCommand() *cli.Command {
 		Usage:       "a run, or several, as a page that follows them",
 		ArgsUsage:   "FOLDER...",
 		Description: watchDescription,
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "addr", Value: "127.0.0.1:8080", Usage: "`ADDRESS` to serve the page at"}},
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "addr", Value: "127.0.0.1:8080", Usage: "`ADDRESS` to serve the page at"}, price()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
 				return fault.Errorf(fault.Usage, "which run? Give its folder, or those of several")
 			}
-			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			return watch(ctx, c.Args().Slice(), c.String("addr"))
+			sources, err := sources(c, c.Args().Slice(), false)
+			if err != nil {
+				return err
+			}
+			return watch(c, sources)
 		},
 	})
 }
 
-// watch serves the page of some runs until ctx ends.
-func watch(ctx context.Context, paths []string, addr string) error {
-	if _, err := openRuns(paths, func(*Run) error { return nil }); err != nil {
+// watch serves the page of some runs until a signal.
+func watch(c *cli.Context, sources []dashboard.Source) error {
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if _, err := dashboard.OpenAll(sources); err != nil {
 		return err // now, not when somebody looks
 	}
-	listener, err := net.Listen("tcp", addr)
+	server, err := dashboard.Serve(c.String("addr"), sources)
 	if err != nil {
-		return fault.Errorf(fault.Usage, "--addr %s: %w", addr, err)
+		return fault.Errorf(fault.Usage, "--addr %s: %w", c.String("addr"), err)
 	}
-	server := &http.Server{Handler: newViewer(paths).handler(), ReadHeaderTimeout: patience,
-		BaseContext: func(net.Listener) context.Context { return ctx }}
-	notes.Stderr().From("watch").Info("the page is at http://%s/ until Ctrl-C", listener.Addr())
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
+	notes.Stderr().From("watch").Info("the page is at http://%s/ until Ctrl-C", server.Addr())
 	select {
-	case err := <-done:
+	case err := <-server.Done():
 		return fault.With(fault.IO, err)
 	case <-ctx.Done():
-		return fault.With(fault.IO, server.Close())
+		return server.Close()
 	}
-}
-
-// viewer answers browsers. Each has its own place in the logs and is served by its own
-// goroutine, so that a stuck one holds up nobody.
-type viewer struct {
-	paths []string
-	views chan struct{} // a place for each that follows
-
-	mu   sync.Mutex
-	runs []*Run // as last read; nil: to be opened
-}
-
-func newViewer(paths []string) *viewer {
-	return &viewer{paths: paths, views: make(chan struct{}, mostViews)}
-}
-
-func (v *viewer) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", v.page)
-	mux.HandleFunc("GET /data", v.data)
-	mux.HandleFunc("GET /events", v.events)
-	return mux
-}
-
-func (v *viewer) page(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = writePage(w, nil) // the browser has gone
-}
-
-func (v *viewer) data(w http.ResponseWriter, _ *http.Request) {
-	text, err := v.history()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(text) // the browser has gone
-}
-
-// history is all that is known of the runs now.
-func (v *viewer) history() ([]byte, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	err := v.refresh()
-	if errors.Is(err, errShorter) {
-		v.runs = nil
-		err = v.refresh()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(dataOf(v.runs))
-}
-
-// refresh reads what is new; the caller holds mu.
-func (v *viewer) refresh() (err error) {
-	if v.runs == nil {
-		v.runs, err = openRuns(v.paths, func(*Run) error { return nil })
-		return err
-	}
-	for _, r := range v.runs {
-		if err := errors.Join(r.read(), r.look()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// marks are the events of each run now.
-func (v *viewer) marks() ([]byte, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if err := v.refresh(); err != nil {
-		return nil, err
-	}
-	list := make([][]Mark, len(v.runs))
-	for i, r := range v.runs {
-		list[i] = r.Marks()
-	}
-	return json.Marshal(list)
-}
-
-// places are positions in the logs of all runs.
-type places []int64
-
-func positions(runs []*Run) (p places) {
-	for _, r := range runs {
-		p = append(p, r.log.position)
-	}
-	return p
-}
-
-// String is what a browser gives back to go on from here.
-func (p places) String() string {
-	var list []string
-	for _, n := range p {
-		list = append(list, strconv.FormatInt(n, 10))
-	}
-	return strings.Join(list, ",")
-}
-
-func parsePlaces(text string, runs int) (p places, ok bool) {
-	for word := range strings.SplitSeq(text, ",") {
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil || n < 0 {
-			return nil, false
-		}
-		p = append(p, n)
-	}
-	return p, len(p) == runs
-}
-
-// news is a line of a log as the page's script takes it.
-type news struct {
-	Run   int             `json:"run"`
-	Split string          `json:"split"`
-	Row   []report.Number `json:"row"`
-}
-
-// follower sends one browser what is new.
-type follower struct {
-	*viewer
-	w     http.ResponseWriter
-	out   *http.ResponseController
-	tails []tail
-	marks string // as last sent
-}
-
-// events follows the logs, from where the browser was when it lost the connection.
-func (v *viewer) events(w http.ResponseWriter, r *http.Request) {
-	select {
-	case v.views <- struct{}{}:
-		defer func() { <-v.views }()
-	default:
-		http.Error(w, "too many viewers", http.StatusServiceUnavailable)
-		return
-	}
-	from := r.Header.Get("Last-Event-ID")
-	if from == "" {
-		from = r.URL.Query().Get("from")
-	}
-	at, ok := parsePlaces(from, len(v.paths))
-	if !ok {
-		http.Error(w, "from: a place in each log", http.StatusBadRequest)
-		return
-	}
-	f := &follower{viewer: v, w: w, out: http.NewResponseController(w)}
-	if err := f.open(at); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	f.follow(r.Context())
-}
-
-func (f *follower) open(at places) error {
-	for i, path := range f.paths {
-		log, err := findLog(path)
-		if err != nil {
-			return err
-		}
-		f.tails = append(f.tails, tail{path: log, position: at[i]})
-	}
-	return nil
-}
-
-// follow ends with the browser, with the server, or when something cannot be read: the
-// browser then asks again.
-func (f *follower) follow(ctx context.Context) {
-	clock := time.NewTicker(glance)
-	defer clock.Stop()
-	var looked time.Time
-	for {
-		err := f.rows()
-		if err == nil && time.Since(looked) > lookAround {
-			looked, err = time.Now(), f.beside()
-		}
-		if errors.Is(err, errShorter) {
-			err = errors.Join(err, f.send("again", "", nil))
-		}
-		if err != nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-clock.C:
-		}
-	}
-}
-
-// rows sends the lines that are new.
-func (f *follower) rows() error {
-	for i := range f.tails {
-		err := f.tails[i].next(func(line []byte, position int64) error {
-			e, ok := parse(line)
-			if !ok {
-				return nil
-			}
-			text, err := json.Marshal(news{i, e.Validation, row(&e)})
-			if err != nil {
-				return err
-			}
-			at := f.places()
-			at[i] = position
-			return f.send("row", at.String(), text)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return f.flush()
-}
-
-func (f *follower) places() (at places) {
-	for _, t := range f.tails {
-		at = append(at, t.position)
-	}
-	return at
-}
-
-// beside sends the marks where there are others, else a comment, so that a browser that
-// has gone is found out.
-func (f *follower) beside() error {
-	marks, err := f.viewer.marks()
-	if err != nil {
-		return err
-	}
-	if string(marks) != f.marks {
-		f.marks = string(marks)
-		return errors.Join(f.send("marks", f.places().String(), marks), f.flush())
-	}
-	_, err = fmt.Fprint(f.w, ":\n\n")
-	return errors.Join(err, f.flush())
-}
-
-// send gives the browser an event; JSON has no newline in it.
-func (f *follower) send(event, id string, data []byte) error {
-	if err := f.out.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	if id != "" {
-		id = "id: " + id + "\n"
-	}
-	_, err := fmt.Fprintf(f.w, "%sevent: %s\ndata: %s\n\n", id, event, data)
-	return err
-}
-
-func (f *follower) flush() error {
-	if err := f.out.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	return f.out.Flush()
 }

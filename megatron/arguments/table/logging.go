@@ -1,7 +1,7 @@
 package table
 
 const (
-	noNetwork = "nothing is sent over the network; use --log-jsonl, --tensorboard-dir or --metrics-addr"
+	noNetwork = "nothing is sent over the network; --dashboard-addr shows the run as a page, --log-jsonl, --tensorboard-dir and --metrics-addr keep its numbers"
 	oneTrace  = "--profile writes a Chrome trace with every rank of this process"
 )
 

@@ -1,4 +1,4 @@
-package report
+package dashboard
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 
 	"monotron/fault"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/training"
 	"monotron/mpu/comm/failure"
 )
 
@@ -24,24 +23,74 @@ type Mark struct {
 type Run struct {
 	Name   string
 	Folder string
-	history
-	log   tail
+	History
 	Flags map[string]string // as given; nil: not known
 	Note  string            // to the reader
-	kept  []Mark            // checkpoints and verdicts
+
+	source Source
+	log    tail
+	kept   []Mark // checkpoints and verdicts
+	traced traced
 }
 
-// openRun reads the run that path is: a log, or the folder of one.
-func openRun(path string) (*Run, error) {
-	log, err := findLog(path)
+// Source is where a run is read from, and what else is known of it.
+type Source struct {
+	Name     string                                                            // on the page; "": the path
+	Path     string                                                            // a log, or the folder of one
+	FlagsOf  func(folder string, iteration int64) (map[string][]string, error) // what a checkpoint was trained with
+	Flags    map[string][]string                                               // those of the run, where they are known; FlagsOf is then not asked
+	Price    float64                                                           // of an hour of the run; 0: not known
+	Ongoing  bool                                                              // this process trains it: the log may have no step yet
+	Finished bool                                                              // no run goes on with it: a last line without its end counts
+}
+
+// Open reads the run that s is.
+func Open(s Source) (*Run, error) {
+	log, err := s.log()
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Name: filepath.Clean(path), Folder: filepath.Dir(log), log: tail{path: log}}
-	if err := r.read(); err != nil {
+	r := &Run{Name: cmp.Or(s.Name, filepath.Clean(s.Path)), Folder: filepath.Dir(log), History: newHistory(), source: s, log: tail{path: log}}
+	if s.Flags != nil {
+		r.Flags = joined(s.Flags)
+	}
+	err = r.read()
+	if err == nil && s.Finished {
+		err = r.ended()
+	}
+	if err != nil {
 		return nil, err
 	}
 	return r, r.look()
+}
+
+// log is the file of the run's steps.
+func (s *Source) log() (string, error) {
+	if s.Ongoing {
+		return s.Path, nil
+	}
+	return findLog(s.Path)
+}
+
+// OpenAll opens runs, all as one of their paths.
+func OpenAll(sources []Source) (runs []*Run, err error) {
+	for _, s := range sources {
+		r, err := Open(s)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+// joined are flags with their values as one text.
+func joined(given map[string][]string) map[string]string {
+	flags := map[string]string{}
+	for name, values := range given {
+		flags[name] = strings.Join(values, " ")
+	}
+	return flags
 }
 
 // ended also counts a last line that no run will end any more.
@@ -65,7 +114,7 @@ func (r *Run) read() error {
 
 // Marks are the run's events, in the order of their steps.
 func (r *Run) Marks() []Mark {
-	list := slices.Concat(r.kept, r.Restarts, r.alerts())
+	list := slices.Concat(r.kept, r.Restarts, r.alerts)
 	slices.SortStableFunc(list, func(a, b Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
 	return list
 }
@@ -137,6 +186,7 @@ func (r *Run) look() error {
 	if r.Flags == nil {
 		r.flags(saved)
 	}
+	r.lookForTrace()
 	return nil
 }
 
@@ -170,13 +220,10 @@ func (r *Run) flags(saved []string) {
 	default:
 		r.Note = "several checkpoint folders lie beside the log; the flags are those of " + saved[0]
 	}
-	given, err := training.CheckpointFlags(saved[0], -1)
+	given, err := r.source.FlagsOf(saved[0], -1)
 	if err != nil {
 		r.Note = "flags are not known: " + err.Error()
 		return
 	}
-	r.Flags = map[string]string{}
-	for name, values := range given {
-		r.Flags[name] = strings.Join(values, " ")
-	}
+	r.Flags = joined(given)
 }

@@ -1,4 +1,4 @@
-package report
+package dashboard
 
 import (
 	"crypto/sha256"
@@ -21,42 +21,62 @@ var files embed.FS
 
 var layout = template.Must(template.ParseFS(files, "page/index.html"))
 
+// mostRows of training steps are on a page; of longer logs the striking ones (Table.thinned).
+const mostRows = 20000
+
 // pageRun is a run as the page's script reads it.
 type pageRun struct {
 	Name        string                       `json:"name"`
 	Note        string                       `json:"note"`
-	Torn        int                          `json:"torn"`
-	Replaced    int                          `json:"replaced"`
-	Flags       map[string]string            `json:"flags"`
-	Steps       [][]report.Number            `json:"steps"` // a list a field
+	Thinned     int                          `json:"thinned"` // steps that Steps leaves out
+	Steps       [][]report.Number            `json:"steps"`   // a list a field
 	Evaluations map[string][][]report.Number `json:"evaluations"`
-	Marks       []Mark                       `json:"marks"`
+	State       pageState                    `json:"state"`
+}
+
+// pageState is what of a run is no curve.
+type pageState struct {
+	Summary Summary   `json:"summary"`
+	Marks   []Mark    `json:"marks"`
+	Latest  Latest    `json:"latest"`
+	Written []Written `json:"written"`
+	Lanes   *Lanes    `json:"lanes"` // nil: no trace
 }
 
 // pageData is all that the page shows.
 type pageData struct {
 	Fields      []string     `json:"fields"`
+	MostRows    int          `json:"most_rows"` // a page that follows a run asks anew when it has twice as many
 	Runs        []pageRun    `json:"runs"`
 	Differences []Difference `json:"differences"`
 	Position    string       `json:"position"` // of each log, as news are asked for
 }
 
 func dataOf(runs []*Run) pageData {
-	d := pageData{Differences: differences(runs), Position: positions(runs).String()}
-	for _, f := range fields {
-		d.Fields = append(d.Fields, f.name)
+	d := pageData{Differences: Differences(runs), Position: positions(runs).String(), MostRows: mostRows}
+	for _, f := range Fields {
+		d.Fields = append(d.Fields, f.Name)
 	}
 	for _, r := range runs {
-		p := pageRun{Name: r.Name, Note: r.Note, Torn: r.Torn, Replaced: r.Replaced, Flags: r.Flags, Steps: columns(r.Steps),
-			Evaluations: map[string][][]report.Number{}, Marks: append([]Mark{}, r.Marks()...)}
-		for _, split := range []string{report.Validation, report.Test} {
-			if list := r.of(split); len(list) > 0 {
-				p.Evaluations[split] = columns(list)
-			}
+		steps := r.Steps.thinned(mostRows / len(runs))
+		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(),
+			Evaluations: map[string][][]report.Number{}}
+		for split, t := range r.Evaluations {
+			p.Evaluations[split] = t.numbers()
 		}
 		d.Runs = append(d.Runs, p)
 	}
 	return d
+}
+
+func (r *Run) state() pageState {
+	return pageState{r.Summary(), append([]Mark{}, r.Marks()...), r.latest, append([]Written{}, r.written...), r.traced.lanes}
+}
+
+// WritePage writes a page that needs nothing but a browser.
+func WritePage(w io.Writer, runs []*Run) error {
+	data := dataOf(runs)
+	return writePage(w, &data)
 }
 
 // writePage writes the page with data inlined; nil: the page asks its server for it.

@@ -1,0 +1,68 @@
+package training
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"monotron/fault"
+	"monotron/megatron/dashboard"
+	"monotron/megatron/report"
+)
+
+// page is the run's own page: a server beside the training, which reads the file that
+// --log-jsonl writes, or one of its own that goes with the run.
+type page struct {
+	log    *report.JSONL // nil: --log-jsonl's
+	folder string        // of log
+	server *dashboard.Server
+}
+
+// page opens --dashboard-addr. The sink of --log-jsonl is open by then.
+func (l *logger) page() (_ report.Sink, err error) {
+	p, c := &page{}, &l.config.Log
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	path := c.JSONL
+	if path == "" {
+		if p.folder, err = os.MkdirTemp("", "monotron-dashboard-"); err != nil {
+			return nil, fault.Errorf(fault.IO, "--dashboard-addr: %w", err)
+		}
+		path = filepath.Join(p.folder, "steps.jsonl")
+		if p.log, err = report.OpenJSONL(path); err != nil {
+			return nil, err
+		}
+	}
+	p.server, err = dashboard.Serve(c.Dashboard, []dashboard.Source{{Name: cmp.Or(c.JSONL, l.config.Checkpoint.Save, "this run"), Path: path, Ongoing: true, Flags: l.config.Flags, FlagsOf: CheckpointFlags, Price: c.Price}})
+	if err != nil {
+		return nil, fault.Errorf(fault.Usage, "--dashboard-addr %s: %w", c.Dashboard, err)
+	}
+	l.notes.Info("the run's page is at http://%s/", p.server.Addr())
+	return p, nil
+}
+
+// Take writes the step where nobody else does.
+func (p *page) Take(s *report.Step) error {
+	if p.log == nil {
+		return nil
+	}
+	return p.log.Take(s)
+}
+
+// Close ends the page.
+func (p *page) Close() (err error) {
+	if p.server != nil {
+		err = p.server.Close()
+	}
+	if p.log != nil {
+		err = errors.Join(err, p.log.Close())
+	}
+	if p.folder != "" {
+		err = errors.Join(err, fault.With(fault.IO, os.RemoveAll(p.folder)))
+	}
+	return err
+}
