@@ -20,6 +20,7 @@ var opens = map[string]string{
 	"fault/read.go":                    "the place itself",
 	"whole/folder.go":                  "a folder, to sync it",
 	"megatron/training/hold.go":        "a folder, to lock it",
+	"megatron/estimate/room.go":        "the kernel's files",
 	"mpu/comm/preflight/preflight.go":  "this program itself",
 	"mpu/comm/watch/activity_linux.go": "the kernel's files",
 	"mpu/comm/watch/demand_linux.go":   "the kernel's files",
@@ -105,6 +106,7 @@ func TestPipesAndDevicesAreNoFiles(t *testing.T) {
 		}
 	}
 	ends(t, train+"--data-path "+at("piped")+" --tokenizer-type NullTokenizer --vocab-size 10", at("piped.idx"))
+	ends(t, "preprocess_data --input /dev/zero --input-format text --tokenizer-type GPT2BPETokenizer --output-prefix "+at("endless"), "/dev/zero")
 	ends(t, "inspect dataset "+at("piped"), at("piped.idx"))
 }
 

@@ -109,7 +109,15 @@ func Open(path string, size int) (*Reader, error) {
 			return nil, fault.With(fault.IO, err)
 		}
 		file, r.close = f, []func() error{f.Close}
-		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+		st, err := f.Stat()
+		switch {
+		case err != nil:
+			return nil, errors.Join(fault.With(fault.IO, err), r.Close())
+		case st.IsDir():
+			return nil, errors.Join(fault.Errorf(fault.BadData, "%s is a folder, not a file", path), r.Close())
+		case st.Mode()&os.ModeDevice != 0 && path != os.DevNull && path != "/dev/stdin": // it may never end
+			return nil, errors.Join(fault.Errorf(fault.BadData, "%s is a device, not a file", path), r.Close())
+		case st.Mode().IsRegular():
 			r.whole = st.Size()
 		}
 	}

@@ -86,19 +86,19 @@ func (r *Run) tellOverwriting() {
 
 // probe makes the folder of --save and writes into it, so that a run does not
 // train for hours before it finds out that it cannot save.
-func probe(folder string) error {
+func probe(flag, folder string) error {
 	if folder == "" {
 		return nil
 	}
 	if checkpoint.IsOne(folder) {
-		return fault.Errorf(fault.Usage, "--save %s is one checkpoint itself; name the folder above it, or a new one", folder)
+		return fault.Errorf(fault.Usage, "%s %s is one checkpoint itself; name the folder above it, or a new one", flag, folder)
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fault.Errorf(fault.IO, "--save %s: %w", folder, err)
+		return fault.Errorf(fault.IO, "%s %s: %w", flag, folder, err)
 	}
 	f, err := os.CreateTemp(folder, ".tmp-probe-*")
 	if err != nil {
-		return fault.Errorf(fault.IO, "--save %s cannot be written: %w", folder, err)
+		return fault.Errorf(fault.IO, "%s %s cannot be written: %w", flag, folder, err)
 	}
 	return fault.With(fault.IO, errors.Join(f.Close(), os.Remove(f.Name())))
 }

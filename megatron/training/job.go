@@ -1,6 +1,7 @@
 package training
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -65,10 +66,8 @@ func Prepare(c Config, w Streams) (*Job, error) {
 			return nil, fault.Errorf(fault.Usage, "--inject %s:rank=%d: this run's ranks are 0 to %d", f.Kind, f.Rank, world-1)
 		}
 	}
-	for _, folder := range []string{c.Checkpoint.Save, c.Checkpoint.SaveOnLoad} {
-		if err = probe(folder); err != nil {
-			return nil, err
-		}
+	if err = errors.Join(probe("--save", c.Checkpoint.Save), probe("--save-on-load", c.Checkpoint.SaveOnLoad)); err != nil {
+		return nil, err
 	}
 	if st, err := os.Stat(c.Log.Profile); err == nil && st.IsDir() {
 		return nil, fault.Errorf(fault.IO, "--profile %s is a folder; name a file", c.Log.Profile)
