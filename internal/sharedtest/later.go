@@ -15,7 +15,6 @@ var Models = Later{
 	"gemma2":             "norms after the blocks, capped scores, windows by layer",
 	"gemma3":             "norms after the blocks, windows and bases by layer",
 	"gpt-neox":           "parallel blocks",
-	"gpt-neox-serial":    "its fused rows",
 	"gpt-oss":            "sinks, windows by layer, clamped activation",
 	"gpt-oss-dense":      "sinks, windows by layer",
 	"gpt-oss-moe":        "sinks, windows by layer, clamped activation",
@@ -23,10 +22,7 @@ var Models = Later{
 	"llama4-text-dense":  "chunks of attention, layers without RoPE",
 	"opt":                "positions from row 2",
 	"opt-post-norm":      "positions from row 2, norms after the blocks",
-	"phi3":               "its fused rows",
 	"phi3-longrope":      "its fused rows, LongRoPE",
-	"smollm3":            "layers without RoPE",
-	"starcoder2":         "LayerNorm beside RoPE",
 }
 
 // Lines are the cases of golden/model whose command lines do not parse yet.

@@ -33,6 +33,7 @@ type raw struct {
 	BiasGelu    bool
 	Window      string
 	WindowSkip  string
+	NoRope      string
 	NoQKVBias   bool
 
 	Experts   spec.Experts

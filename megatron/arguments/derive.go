@@ -1,6 +1,8 @@
 package arguments
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"monotron/csrc/device/activations"
@@ -152,15 +154,31 @@ func (p *parser) derivePositions() {
 			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g makes %d of a head's %d channels rotate; they must come in pairs", m.RotaryPercent, dims, m.KVChannels)
 		}
 	}
-	if m.NoRopeFreq > 0 && m.NumLayers%m.NoRopeFreq != 0 {
-		p.clash("no-rope-freq num-layers", "--no-rope-freq %d does not divide --num-layers %d", m.NoRopeFreq, m.NumLayers)
-	}
+	p.deriveNoRope()
 	left, err := windowLeft(r.Window)
 	if err != nil {
 		p.clash("window-size", "--window-size %s: %v", r.Window, err)
 	}
 	m.WindowLeft = left
 	p.deriveWindows()
+}
+
+// deriveNoRope says which layers do not rotate.
+func (p *parser) deriveNoRope() {
+	m, r := &p.Model, &p.Raw
+	if r.NoRope == "" {
+		return
+	}
+	if n, err := strconv.Atoi(r.NoRope); err == nil && n > 0 && m.NumLayers%n != 0 {
+		p.clash("no-rope-freq num-layers", "--no-rope-freq %d does not divide --num-layers %d", n, m.NumLayers)
+	}
+	layers, err := layerPattern(r.NoRope, m.NumLayers, func(layer, n int) bool { return (layer+1)%n == 0 })
+	if err != nil {
+		p.clash("no-rope-freq", "--no-rope-freq %s: %v", r.NoRope, err)
+	}
+	if slices.Contains(layers, true) {
+		m.NoRope = layers
+	}
 }
 
 // deriveWindows says which layers have the window.

@@ -31,7 +31,7 @@ func shapes() map[string]spec.Model {
 	bloom := gpt2
 	bloom.Position, bloom.EmbedNorm, bloom.Activation = spec.PositionAlibi, true, spec.GeluErf
 	odd := llama // the rarer flags
-	odd.NumQueryGroups, odd.RotaryPercent, odd.RotaryInterleaved, odd.NoRopeFreq = 1, 0.5, true, 3
+	odd.NumQueryGroups, odd.RotaryPercent, odd.RotaryInterleaved, odd.NoRope = 1, 0.5, true, []bool{false, false, true}
 	odd.Activation, odd.QKVBias, odd.NormOnePlus, odd.WindowLeft, odd.PaddedVocabCounts = spec.QuickGeglu, true, true, 2, true
 	squared := gpt2
 	squared.Activation, squared.Normalization, squared.Position, squared.QKNorm = spec.SquaredRelu, spec.RMSNorm, spec.PositionNone, true

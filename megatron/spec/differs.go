@@ -46,7 +46,7 @@ func (m *Model) rotary() []setting {
 	}
 	return []setting{
 		{"RotaryBase", m.RotaryBase}, {"RotaryPercent", m.RotaryPercent}, {"RotaryInterleaved", m.RotaryInterleaved},
-		{"RotaryInterpolation", max(1, m.RotaryInterpolation)}, {"RopeScaling", scaling}, {"NoRopeFreq", m.NoRopeFreq},
+		{"RotaryInterpolation", max(1, m.RotaryInterpolation)}, {"RopeScaling", scaling}, {"NoRope", m.NoRope},
 	}
 }
 

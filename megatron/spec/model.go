@@ -57,7 +57,7 @@ type Model struct {
 	RotaryInterleaved   bool
 	RotaryInterpolation float64      // positions are divided by it; 0 or 1: not
 	RopeScaling         *RopeScaling // nil: none
-	NoRopeFreq          int          // layers N, 2N, .. (1-based) have no RoPE; 0: all have
+	NoRope              []bool       // [NumLayers], true where queries and keys do not rotate; nil: nowhere
 
 	Normalization string
 	NormEpsilon   float64
@@ -136,5 +136,5 @@ func (m *Model) RotaryDims() int { return int(float64(m.KVChannels) * m.RotaryPe
 
 // RopeAt tells whether layer (0-based, global) rotates its queries and keys.
 func (m *Model) RopeAt(layer int) bool {
-	return m.Position == PositionRope && (m.NoRopeFreq == 0 || (layer+1)%m.NoRopeFreq != 0)
+	return m.Position == PositionRope && (m.NoRope == nil || !m.NoRope[layer])
 }

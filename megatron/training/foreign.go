@@ -184,6 +184,9 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.Position == spec.PositionRope {
 		flags["rotary-base"], flags["rotary-percent"] = []string{number(m.RotaryBase)}, []string{number(m.RotaryPercent)}
 		on("rotary-interleaved", m.RotaryInterleaved)
+		if m.NoRope != nil {
+			flags["no-rope-freq"] = []string{pattern(m.NoRope)}
+		}
 		if m.RotaryInterpolation > 1 {
 			flags["rotary-seq-len-interpolation-factor"] = []string{number(m.RotaryInterpolation)}
 		}

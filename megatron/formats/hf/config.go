@@ -24,6 +24,11 @@ const (
 	Olmo2   = "olmo2"
 	GPTNeo  = "gpt_neo"
 
+	GPTNeoX    = "gpt_neox" // its blocks one behind the other
+	Phi3       = "phi3"
+	SmolLM3    = "smollm3"
+	Starcoder2 = "starcoder2"
+
 	Qwen2MoE   = "qwen2_moe"
 	Qwen3MoE   = "qwen3_moe"
 	OLMoE      = "olmoe"
@@ -33,7 +38,7 @@ const (
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, llama, mistral, mixtral, olmo2, olmoe, qwen2, qwen2_moe, qwen3, qwen3_moe, glm4_moe, bloom"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
@@ -93,15 +98,23 @@ type fields struct {
 	Activation       *string  `json:"activation_function"`
 	RMSNormEps       *float64 `json:"rms_norm_eps"`
 	LayerNormEps     *float64 `json:"layer_norm_epsilon"`
+	NeoXEps          *float64 `json:"layer_norm_eps"`
+	NormEps          *float64 `json:"norm_epsilon"` // Starcoder 2
 	InitializerRange *float64 `json:"initializer_range"`
 	Tie              *bool    `json:"tie_word_embeddings"`
 	AttentionBias    *bool    `json:"attention_bias"`
 	MLPBias          *bool    `json:"mlp_bias"`
+	UseBias          *bool    `json:"use_bias"`
+	Parallel         *bool    `json:"use_parallel_residual"`
 
 	RopeTheta      *float64 `json:"rope_theta"`
 	RopeScaling    *rope    `json:"rope_scaling"`    // transformers 4
 	RopeParameters *rope    `json:"rope_parameters"` // transformers 5
 	PartialRotary  *float64 `json:"partial_rotary_factor"`
+	NeoXTheta      *float64 `json:"rotary_emb_base"`
+	NeoXPartial    *float64 `json:"rotary_pct"`
+	NoRope         []int64  `json:"no_rope_layers"` // 1: the layer rotates
+	NoRopeInterval *int64   `json:"no_rope_layer_interval"`
 
 	SlidingWindow    *int64   `json:"sliding_window"`
 	UseSlidingWindow *bool    `json:"use_sliding_window"`
@@ -165,6 +178,14 @@ func absent(family string) (f fields) {
 		f.RMSNormEps = decimal(1e-5)
 	case GPTNeo:
 		f.MaxPositions, f.WindowSize = number(2048), number(256)
+	case GPTNeoX:
+		f.MaxPositions, f.NeoXPartial = number(2048), decimal(0.25)
+	case Phi3:
+		f.MaxPositions, f.RMSNormEps = number(4096), decimal(1e-5)
+	case SmolLM3:
+		f.KVHeads, f.MaxPositions, f.RopeTheta, f.NoRopeInterval = number(4), number(32768), decimal(2e6), number(4)
+	case Starcoder2:
+		f.KVHeads, f.MaxPositions = number(2), number(4096)
 	case Mixtral:
 		f.KVHeads, f.RopeTheta, f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok = number(8), decimal(1e6), decimal(1e-5), number(131072), number(2)
 	case OLMoE:
@@ -231,7 +252,11 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		c.bloom(&f)
 	case GPTNeo:
 		c.gptNeo(&f)
-	case Llama, Mistral, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE:
+	case GPTNeoX:
+		c.gptNeoX(&f)
+	case Starcoder2:
+		c.starcoder2(&f)
+	case Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE:
 		c.llama(&f)
 	case DeepSeekV2, DeepSeekV3:
 		c.deepSeek(&f)
@@ -364,6 +389,43 @@ func (c *reading) gptNeo(f *fields) {
 	}
 }
 
+// gptNeoX is GPT-2 with RoPE of some channels, and a matrix of its own at the end.
+func (c *reading) gptNeoX(f *fields) {
+	m := c.Model
+	c.common(f, false)
+	m.NumLayers = c.size("num_hidden_layers", maxLayers, f.Layers)
+	m.HiddenSize = c.size("hidden_size", maxSize, f.HiddenSize)
+	c.evenHeads("num_attention_heads", c.size("num_attention_heads", maxSize, f.Heads))
+	m.FFNHiddenSize = c.size("intermediate_size", maxSize, f.Intermediate)
+	c.MaxPositions = c.optional("max_position_embeddings", f.MaxPositions, 2048)
+	m.Normalization, m.NormEpsilon = spec.LayerNorm, c.positive("layer_norm_eps", f.NeoXEps, 1e-5)
+	m.LinearBias, m.QKVBias = true, true
+	m.Activation = c.activation("hidden_act", f.HiddenAct, "gelu", false)
+	f.RopeTheta, f.PartialRotary = f.NeoXTheta, f.NeoXPartial
+	c.rotary(f)
+	c.refuse("attention_bias", f.AttentionBias, false) // beside an MLP with biases
+	if given(f.Parallel, true) {
+		c.fail("use_parallel_residual is not supported: here the MLP takes what attention has added")
+	}
+}
+
+// starcoder2 is Llama with LayerNorm, biases and a plain MLP.
+func (c *reading) starcoder2(f *fields) {
+	m := c.Model
+	c.common(f, true)
+	m.NumLayers = c.size("num_hidden_layers", maxLayers, f.Layers)
+	m.HiddenSize = c.size("hidden_size", maxSize, f.HiddenSize)
+	m.FFNHiddenSize = c.size("intermediate_size", maxSize, f.Intermediate)
+	c.groupedHeads(f)
+	c.MaxPositions = c.optional("max_position_embeddings", f.MaxPositions, 4096)
+	m.Normalization, m.NormEpsilon = spec.LayerNorm, c.positive("norm_epsilon", f.NormEps, 1e-5)
+	m.Activation = c.activation("hidden_act", f.HiddenAct, "gelu_pytorch_tanh", false)
+	m.LinearBias = given(f.UseBias, true)
+	m.QKVBias = m.LinearBias
+	c.rotary(f)
+	c.window(f)
+}
+
 // activation reads the name of an activation; of a gated one that of its first half.
 func (c *reading) activation(field string, given *string, otherwise string, gated bool) string {
 	if given == nil {
@@ -414,7 +476,7 @@ func (c *reading) deepSeek(f *fields) {
 // llama reads the family of RMSNorm, RoPE and SwiGLU.
 func (c *reading) llama(f *fields) {
 	m := c.Model
-	c.common(f, false)
+	c.common(f, c.Family == SmolLM3)
 	m.NumLayers = c.size("num_hidden_layers", maxLayers, f.Layers)
 	m.HiddenSize = c.size("hidden_size", maxSize, f.HiddenSize)
 	m.FFNHiddenSize = c.size("intermediate_size", maxSize, f.Intermediate)
@@ -424,6 +486,9 @@ func (c *reading) llama(f *fields) {
 	m.NormEpsilon = c.positive("rms_norm_eps", f.RMSNormEps, 1e-6)
 	c.rotary(f)
 	c.biases(f)
+	if c.Family == SmolLM3 {
+		c.noRope(f)
+	}
 	c.window(f)
 	c.queryKeyNorms(f)
 	if f.NextTokens != nil && *f.NextTokens != 0 {
@@ -434,6 +499,31 @@ func (c *reading) llama(f *fields) {
 		c.experts(f)
 	case f.Experts != nil || f.LocalExperts != nil:
 		c.fail("num_experts or num_local_experts in a %s model, which has none", c.Family)
+	}
+}
+
+// noRope reads which layers of SmolLM 3 do not rotate: every fourth, if nothing is said.
+func (c *reading) noRope(f *fields) {
+	m := c.Model
+	on := f.NoRope
+	if on == nil {
+		every := c.optional("no_rope_layer_interval", f.NoRopeInterval, 4)
+		for i := range m.NumLayers {
+			on = append(on, 1)
+			if (i+1)%every == 0 {
+				on[i] = 0
+			}
+		}
+	}
+	if len(on) != m.NumLayers {
+		c.fail("no_rope_layers has %d entries for %d layers", len(on), m.NumLayers)
+		return
+	}
+	if slices.Contains(on, 0) {
+		m.NoRope = make([]bool, m.NumLayers)
+		for i, rotates := range on {
+			m.NoRope[i] = rotates == 0
+		}
 	}
 }
 
@@ -486,7 +576,7 @@ func (c *reading) biases(f *fields) {
 		m.QKVBias = given(f.AttentionBias, false) // the output has none
 	case Qwen3, Olmo2, Qwen3MoE, OLMoE, DeepSeekV2, DeepSeekV3:
 		c.refuse("attention_bias", f.AttentionBias, true) // without one of the MLP
-	case Llama:
+	case Llama, SmolLM3:
 		attention, mlp := given(f.AttentionBias, false), given(f.MLPBias, false)
 		if attention != mlp {
 			c.fail("attention_bias %v with mlp_bias %v: all linear layers or none can have biases", attention, mlp)
@@ -520,11 +610,14 @@ func (c *reading) rotary(f *fields) {
 	c.partialRotary(c.positive("partial_rotary_factor", partial, 1))
 }
 
-// partialRotary: the classes of these families but GLM's turn whole heads, whatever
+// turnsPart are the families whose classes look at partial_rotary_factor.
+var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX}
+
+// partialRotary: the classes of the other families turn whole heads, whatever
 // partial_rotary_factor says; a scaling that takes it makes them fail.
 func (c *reading) partialRotary(factor float64) {
 	m := c.Model
-	if c.Family == GLM4MoE {
+	if slices.Contains(turnsPart, c.Family) {
 		m.RotaryPercent = factor
 		if n := m.RotaryDims(); n < 2 || n%2 != 0 || factor > 1 {
 			c.fail("partial_rotary_factor %v lets %d of a head's %d channels rotate; an even number is needed", factor, n, m.KVChannels)

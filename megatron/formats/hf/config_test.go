@@ -67,6 +67,19 @@ func TestConfigDetails(t *testing.T) {
 		"gpt_neo": {`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":3,"num_heads":4,"attention_types":[[["global","local"],1],[["local"],1]]}`, func(m *spec.Model) bool {
 			return m.ScoreScale() == 1 && m.WindowAt(0) == -1 && m.WindowAt(1) == 255 && m.WindowAt(2) == 255 && m.LinearBias && !m.QKVBias && m.MaxPositions == 2048 && m.Tied
 		}},
+		"phi3": {`{"model_type":"phi3",` + base + `,"partial_rotary_factor":0.5,"sliding_window":5}`, func(m *spec.Model) bool { return m.RotaryDims() == 4 && m.WindowLeft == 4 && m.NormEpsilon == 1e-5 }},
+		"smollm3": {`{"model_type":"smollm3",` + base + `}`, func(m *spec.Model) bool {
+			return m.RopeAt(2) && !m.RopeAt(3) && m.Tied && m.RotaryBase == 2e6 && m.WindowLeft == -1
+		}},
+		"smollm3 own": {`{"model_type":"smollm3",` + base + `,"no_rope_layers":[0,1,1,0],"use_sliding_window":true,"sliding_window":5}`, func(m *spec.Model) bool {
+			return !m.RopeAt(0) && m.RopeAt(1) && m.WindowAt(0) == 4 && m.WindowAt(1) == -1
+		}},
+		"starcoder2": {`{"model_type":"starcoder2",` + base + `,"norm_epsilon":1e-3}`, func(m *spec.Model) bool {
+			return m.Normalization == spec.LayerNorm && m.NormEpsilon == 1e-3 && m.LinearBias && m.QKVBias && m.Tied && m.Activation == spec.GeluTanh
+		}},
+		"gpt_neox": {`{"model_type":"gpt_neox",` + base + `,"use_parallel_residual":false}`, func(m *spec.Model) bool {
+			return m.RotaryDims() == 2 && m.NumQueryGroups == 4 && m.Activation == spec.GeluErf && !m.Tied && m.LinearBias
+		}},
 		"gpt2 erf":     {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"activation_function":"gelu"}`, func(m *spec.Model) bool { return m.Activation == spec.GeluErf && m.FFNHiddenSize == 128 && m.Tied }},
 		"gpt2 n_inner": {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"n_inner":48}`, func(m *spec.Model) bool { return m.Activation == spec.GeluTanh && m.FFNHiddenSize == 48 }},
 		"bloom hub":    {`{"model_type":"bloom","vocab_size":64,"n_embed":32,"num_hidden_layers":2,"num_attention_heads":4}`, func(m *spec.Model) bool { return m.HiddenSize == 32 && m.NumLayers == 2 && m.EmbedNorm }},
@@ -116,6 +129,8 @@ func TestConfigRefusals(t *testing.T) {
 		`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":1,"num_heads":4,"attention_types":[[["sideways"],1]]}`:               `"sideways"`,
 		`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":1,"num_heads":4,"attention_types":[[["global"],1,2]]}`:               "attention_types",
 		`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":1,"num_heads":4,"attention_types":[[["local","local"],9000000000]]}`: "more than 10000",
+		`{"model_type":"smollm3","no_rope_layers":[1],` + llama[22:] + `}`:                                                                          "no_rope_layers has 1 entries",
+		`{"model_type":"phi3","rope_scaling":{"type":"longrope"},` + llama[22:] + `}`:                                                               `"longrope"`,
 		llama + `,"head_dim":7}`:          "rotating channels",
 		llama + `,"num_local_experts":8}`: "experts",
 		`{"model_type":"bloom","apply_residual_connection_post_layernorm":true,` + gpt2[21:] + `}`: "apply_residual_connection_post_layernorm",

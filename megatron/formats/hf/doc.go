@@ -1,15 +1,16 @@
-// Package hf reads and writes the folders of Hugging Face's transformers:
-// config.json and safetensors files of GPT-2, GPT-Neo, Llama, Mistral, Qwen2, Qwen3, OLMo 2 and
-// BLOOM, and with experts of Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, GLM-4.5 and DeepSeek, whose tensors it gives under Megatron's names (mcore GPT with global
-// layer numbers) and takes back.
+// Package hf reads and writes the folders of Hugging Face's transformers: config.json and
+// safetensors files of GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, OLMo 2,
+// SmolLM3, Starcoder 2 and BLOOM, and with experts of Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE,
+// GLM-4.5 and DeepSeek. It gives their tensors under Megatron's names (mcore GPT with global
+// layer numbers) and takes them back.
 //
 // A Mapping is a list of rules, one a Megatron tensor: which tensors of theirs
 // hold its rows, in which order, transposed or not. One gather and one scatter
 // then serve every family, for weights, gradients and optimizer state alike.
 //
-// Read config.go (config.json to spec.Model), family.go (what each family can
-// express), mapping.go (the rules), bytes.go (gather and scatter), experts.go (mixtures: all
-// of these for their part), mapped.go (a checkpoint seen through them), folder.go
-// (safetensors) and torch.go (what torch.save wrote), export.go and write.go. peer.go and peer_experts.go read
-// config.json a second time, as transformers' classes do, for `convert --verify`.
+// Read config.go and window.go (config.json to spec.Model), family.go (what each family can
+// express), mapping.go (the rules), experts.go (mixtures: all of these for their part),
+// mapped.go (a checkpoint seen through them), folder.go (safetensors) and torch.go (what
+// torch.save wrote), export.go and write.go. peer.go and peer_experts.go read config.json a
+// second time, as transformers' classes do, for `convert --verify`.
 package hf

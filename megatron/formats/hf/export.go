@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"monotron/fault"
 	"monotron/megatron/formats"
@@ -40,6 +41,7 @@ func Export(dir string, m *spec.Model, get func(global string) ([]float32, error
 
 var architectures = map[string]string{GPT2: "GPT2LMHeadModel", Llama: "LlamaForCausalLM", Mistral: "MistralForCausalLM",
 	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Mixtral: "MixtralForCausalLM", Bloom: "BloomForCausalLM", Olmo2: "Olmo2ForCausalLM", GPTNeo: "GPTNeoForCausalLM",
+	GPTNeoX: "GPTNeoXForCausalLM", Phi3: "Phi3ForCausalLM", SmolLM3: "SmolLM3ForCausalLM", Starcoder2: "Starcoder2ForCausalLM",
 	Qwen2MoE: "Qwen2MoeForCausalLM", Qwen3MoE: "Qwen3MoeForCausalLM", OLMoE: "OlmoeForCausalLM", GLM4MoE: "Glm4MoeForCausalLM"}
 
 // configOf writes what transformers 4 and 5 both read.
@@ -67,6 +69,11 @@ func configOf(m *spec.Model, o ExportOptions) map[string]any {
 	case Bloom:
 		put(c, "n_layer", m.NumLayers, "hidden_size", m.HiddenSize, "n_head", m.NumAttentionHeads,
 			"layer_norm_epsilon", m.NormEpsilon, "seq_length", positions)
+	case GPTNeoX:
+		put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "num_attention_heads", m.NumAttentionHeads, "intermediate_size", m.FFNHiddenSize,
+			"max_position_embeddings", positions, "layer_norm_eps", m.NormEpsilon, "hidden_act", activationName(m), "attention_bias", true,
+			"use_parallel_residual", false, "rotary_pct", m.RotaryPercent, "rotary_emb_base", m.RotaryBase)
+		rotaryConfig(c, m)
 	default:
 		put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "intermediate_size", m.FFNHiddenSize,
 			"num_attention_heads", m.NumAttentionHeads, "num_key_value_heads", m.NumQueryGroups, "head_dim", m.KVChannels,
@@ -111,8 +118,9 @@ func rotaryConfig(c map[string]any, m *spec.Model) {
 		scaling = map[string]any{"rope_type": "linear", "factor": m.RotaryInterpolation}
 	}
 	parameters := map[string]any{"rope_theta": m.RotaryBase}
-	if m.RotaryPercent != 1 {
-		parameters["partial_rotary_factor"] = m.RotaryPercent
+	if m.RotaryPercent != 1 || slices.Contains(turnsPart, c["model_type"].(string)) { // some have another default
+		parameters["partial_rotary_factor"] = real(m.RotaryPercent)
+		put(c, "partial_rotary_factor", m.RotaryPercent)
 	}
 	for k, v := range scaling {
 		parameters[k] = v
@@ -129,18 +137,22 @@ func familyConfig(c map[string]any, m *spec.Model, family string) {
 		window = m.WindowLeft + 1
 	}
 	switch family {
-	case Llama, Qwen3, Olmo2, Qwen3MoE, OLMoE:
+	case Llama, SmolLM3, Qwen3, Olmo2, Qwen3MoE, OLMoE:
 		put(c, "attention_bias", m.LinearBias, "mlp_bias", m.LinearBias)
 	}
 	switch family {
-	case Mistral, Mixtral:
+	case Mistral, Mixtral, Phi3:
 		c["sliding_window"] = window
+	case Starcoder2:
+		put(c, "sliding_window", window, "use_bias", m.LinearBias, "norm_epsilon", m.NormEpsilon)
+	case SmolLM3:
+		put(c, "sliding_window", window, "use_sliding_window", window != nil, "layer_types", perLayer(m, "sliding_attention", "full_attention"), "no_rope_layers", rotating(m))
 	case Qwen3MoE:
 		put(c, "sliding_window", window, "use_sliding_window", window != nil)
 	case Qwen2MoE:
 		put(c, "sliding_window", window, "use_sliding_window", window != nil, "layer_types", perLayer(m, "sliding_attention", "full_attention"))
 	case GLM4MoE:
-		put(c, "attention_bias", m.QKVBias, "partial_rotary_factor", m.RotaryPercent)
+		put(c, "attention_bias", m.QKVBias)
 	case Qwen2, Qwen3:
 		put(c, "sliding_window", window, "use_sliding_window", window != nil, "max_window_layers", 0)
 		if m.Windowed != nil {
@@ -150,6 +162,17 @@ func familyConfig(c map[string]any, m *spec.Model, family string) {
 	if m.Experts != nil {
 		expertConfig(c, m, family)
 	}
+}
+
+// rotating tells by 1 which layers rotate.
+func rotating(m *spec.Model) []int {
+	list := make([]int, m.NumLayers)
+	for i := range list {
+		if m.RopeAt(i) {
+			list[i] = 1
+		}
+	}
+	return list
 }
 
 // perLayer names each layer by whether it has a window.

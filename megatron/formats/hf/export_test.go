@@ -30,6 +30,15 @@ func shape(family string) *spec.Model {
 		m.LinearBias, m.QKVBias = true, true
 	case Mistral:
 		m.WindowLeft = 7
+	case Phi3:
+		m.RotaryPercent, m.WindowLeft = 2.0/3, 7
+	case SmolLM3:
+		m.NoRope, m.WindowLeft, m.Windowed = []bool{false, true}, 7, []bool{true, false}
+	case GPTNeoX:
+		m.NumQueryGroups, m.KVChannels, m.RotaryPercent = 4, 4, 0.5
+		m.Normalization, m.Activation, m.LinearBias, m.QKVBias = spec.LayerNorm, spec.GeluErf, true, true
+	case Starcoder2:
+		m.Normalization, m.Activation, m.LinearBias, m.QKVBias, m.WindowLeft = spec.LayerNorm, spec.GeluTanh, true, true, 7
 	case Qwen2:
 		m.QKVBias, m.Tied = true, true
 	case Qwen3:
@@ -65,7 +74,7 @@ func withExperts(m *spec.Model, family string) {
 // What Export writes, Open reads as the same model with the same numbers, for
 // every family; padded vocabulary rows stay behind.
 func TestExportRoundTrip(t *testing.T) {
-	for _, family := range []string{GPT2, Bloom, Llama, Mistral, Qwen2, Qwen3, Mixtral, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE} {
+	for _, family := range []string{GPT2, Bloom, Llama, Mistral, Qwen2, Qwen3, Phi3, SmolLM3, GPTNeoX, Starcoder2, Mixtral, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE} {
 		m := shape(family)
 		if got, err := FamilyOf(m); got != family || err != nil {
 			t.Errorf("%s is taken for %s: %v", family, got, err)
@@ -171,14 +180,14 @@ func writeOver(path string, value any) error {
 func TestExportRefuses(t *testing.T) {
 	parent := t.TempDir()
 	odd := shape(Llama)
-	odd.RotaryInterleaved, odd.NoRopeFreq = true, 4
+	odd.RotaryInterleaved, odd.NormOnePlus = true, true
 	err := Export(filepath.Join(parent, "odd"), odd, nil, ExportOptions{})
-	if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "interleaved") || !strings.Contains(err.Error(), "4-th") {
+	if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "interleaved") || !strings.Contains(err.Error(), "layernorm-1p") {
 		t.Errorf("got %v", err)
 	}
 	partial := shape(Llama)
 	partial.RotaryPercent = 0.5
-	if err := Export(filepath.Join(parent, "partial"), partial, nil, ExportOptions{}); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "gpt_neox") {
+	if err := Export(filepath.Join(parent, "partial"), partial, nil, ExportOptions{Family: Llama}); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "gpt_neox") {
 		t.Errorf("half rotary as a Llama: %v", err)
 	}
 	failing := func(string) ([]float32, error) { return nil, fault.Errorf(fault.IO, "no such tensor") }

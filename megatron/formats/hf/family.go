@@ -26,6 +26,14 @@ func FamilyOf(m *spec.Model) (string, error) {
 		family = GPT2
 	case m.Position == spec.PositionAlibi:
 		family = Bloom
+	case m.Normalization == spec.LayerNorm && m.NumQueryGroups == m.NumAttentionHeads && m.LinearBias && m.WindowLeft < 0:
+		family = GPTNeoX
+	case m.Normalization == spec.LayerNorm:
+		family = Starcoder2
+	case m.NoRope != nil:
+		family = SmolLM3
+	case m.RotaryDims() != m.KVChannels:
+		family = Phi3
 	case m.QKNorm:
 		family = Qwen3
 	case m.QKVBias && !m.LinearBias:
@@ -64,7 +72,7 @@ func Expresses(family string, m *spec.Model) error {
 	}
 	need(m.NormAfter == (family == Olmo2), "norms after attention and MLP: %v", m.NormAfter)
 	need(m.QKNormWhole == (family == Olmo2 || family == OLMoE), "norms of all heads' queries and keys together: %v", m.QKNormWhole)
-	need(m.Windowed == nil || slices.Contains([]string{GPTNeo, Qwen2, Qwen3, Qwen2MoE}, family), "a window in some layers only")
+	need(m.Windowed == nil || slices.Contains([]string{GPTNeo, SmolLM3, Qwen2, Qwen3, Qwen2MoE}, family), "a window in some layers only")
 	if family == GPTNeo {
 		need(m.ScoreScale() == 1, "scores times %g (--softmax-scale)", m.ScoreScale())
 	} else {
@@ -74,7 +82,7 @@ func Expresses(family string, m *spec.Model) error {
 	switch family {
 	case GPT2, GPTNeo, Bloom:
 		plain(family, m, need)
-	case Llama, Mistral, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, DeepSeekV2, DeepSeekV3:
+	case GPTNeoX, Starcoder2, Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, DeepSeekV2, DeepSeekV3:
 		rotary(family, m, need)
 	default:
 		return fault.Errorf(fault.Usage, "unknown family %q; known are %s", family, Known)
@@ -127,25 +135,33 @@ func plain(family string, m *spec.Model, need needs) {
 }
 
 func rotary(family string, m *spec.Model, need needs) {
-	need(m.Position == spec.PositionRope && m.NoRopeFreq == 0, "%s positions, in every %d-th layer none", m.Position, m.NoRopeFreq)
-	need(m.RotaryDims() == m.KVChannels || family == GLM4MoE, "rotation of %d of a head's %d channels (--rotary-percent %v; of transformers' families gpt_neox, phi and phi3 have it, which are not written here; Megatron's formats and the native one hold it)",
+	need(m.Position == spec.PositionRope, "%s positions", m.Position)
+	need(m.NoRope == nil || family == SmolLM3, "layers without rotation (--no-rope-freq; smollm3 has them)")
+	need(m.RotaryDims() == m.KVChannels || slices.Contains(turnsPart, family), "rotation of %d of a head's %d channels (--rotary-percent %v; phi3, gpt_neox and glm4_moe have it; Megatron's formats and the native one hold it)",
 		m.RotaryDims(), m.KVChannels, m.RotaryPercent)
 	need(!m.RotaryInterleaved, "interleaved rotary channels")
 	need(m.RotaryInterpolation <= 1 || m.RopeScaling == nil, "rotary interpolation together with Llama-3 scaling")
-	need(m.Gated() && activationName(m) != "", "the %s activation", m.Activation)
+	plainMLP := family == GPTNeoX || family == Starcoder2
+	need(m.Gated() != plainMLP && activationName(m) != "", "the %s activation", m.Activation)
 	need(!m.EmbedNorm, "an embedding norm")
-	need(m.Normalization == spec.RMSNorm, "%s", m.Normalization)
+	need(m.Normalization == map[bool]string{false: spec.RMSNorm, true: spec.LayerNorm}[plainMLP], "%s", m.Normalization)
+	if family == GPTNeoX {
+		need(m.NumQueryGroups == m.NumAttentionHeads, "grouped queries")
+		need(m.NumAttentionHeads*m.KVChannels == m.HiddenSize, "%d heads of width %d in a hidden size of %d", m.NumAttentionHeads, m.KVChannels, m.HiddenSize)
+	}
 	normed := slices.Contains([]string{Qwen3, Olmo2, Qwen3MoE, OLMoE}, family)
 	need(m.QKNorm == normed || family == GLM4MoE, "norms of queries and keys: %v", m.QKNorm)
 	need(rotaryBiases(family, m.QKVBias, m.LinearBias), "biases of QKV: %v, of the other linear layers: %v", m.QKVBias, m.LinearBias)
-	need(m.WindowLeft < 0 || slices.Contains([]string{Mistral, Mixtral, Qwen2, Qwen3, Qwen2MoE, Qwen3MoE}, family), "a sliding window")
+	need(m.WindowLeft < 0 || slices.Contains([]string{Mistral, Mixtral, Phi3, SmolLM3, Starcoder2, Qwen2, Qwen3, Qwen2MoE, Qwen3MoE}, family), "a sliding window")
 }
 
 // rotaryBiases tells whether a family has these biases.
 func rotaryBiases(family string, qkv, others bool) bool {
 	switch family {
-	case Llama:
+	case Llama, SmolLM3, Starcoder2:
 		return qkv == others
+	case GPTNeoX:
+		return qkv && others
 	case Qwen2:
 		return qkv && !others
 	case Qwen2MoE, GLM4MoE:

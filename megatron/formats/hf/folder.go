@@ -41,7 +41,7 @@ type Folder struct {
 
 // derived are tensors that follow from the config and carry no weights: causal
 // masks of GPT-2, rotary tables.
-var derived = regexp.MustCompile(`(^|\.)(attn\.(attention\.)?(bias|masked_bias)|rotary_emb\.inv_freq)$`)
+var derived = regexp.MustCompile(`(^|\.)((attn|attention)\.(bias|masked_bias)|rotary_emb\.inv_freq)$`)
 
 // Open reads config.json and the headers of the weights of dir, and checks that
 // each tensor the model needs is there in its shape and that no other is.
@@ -125,7 +125,7 @@ func (f *Folder) check() error {
 		used[name] = true
 	}
 	for _, name := range f.files.Names() {
-		tiedHead := f.Model.Tied && name == headName
+		tiedHead := f.Model.Tied && name == headName(f.Family)
 		if tiedHead {
 			wrong = append(wrong, f.checkHead()...)
 		}
@@ -151,13 +151,11 @@ func (f *Folder) predictsFurther(name string) bool {
 	return false
 }
 
-// headName is the output layer's weight, which a tied model may store all the same.
-const headName = "lm_head.weight"
-
 // checkHead refuses an output layer that is not the embedding though config.json
 // ties the two: versions of transformers differ in which of them counts. It looks
 // at both ends and the middle; a trained layer differs everywhere.
 func (f *Folder) checkHead() []error {
+	headName := headName(f.Family)
 	words := f.stored[f.Mapping.rules[0].sources[0].Name]
 	head, _ := f.files.Info(headName)
 	tied, ok := f.files.Info(words)

@@ -48,15 +48,25 @@ func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 		mp.gpt2(true)
 	case GPTNeo:
 		mp.gptNeo()
+	case GPTNeoX:
+		mp.gptNeoX()
 	case Bloom:
 		mp.bloom()
 	default:
 		mp.llama()
 	}
 	if !m.Tied {
-		mp.embedding("output_layer.weight", "lm_head.weight")
+		mp.embedding("output_layer.weight", headName(family))
 	}
 	return mp, nil
+}
+
+// headName is a family's output layer, which a tied model may store all the same.
+func headName(family string) string {
+	if family == GPTNeoX {
+		return "embed_out.weight"
+	}
+	return "lm_head.weight"
 }
 
 // NewLinearMapping is the mapping of GPT-2 with every weight [out, in], as
@@ -161,6 +171,22 @@ func (mp *Mapping) gptNeo() {
 	mp.norm("decoder.final_layernorm", "transformer.ln_f")
 }
 
+func (mp *Mapping) gptNeoX() {
+	m := mp.Model
+	h, ffn := m.HiddenSize, m.FFNHiddenSize
+	mp.embedding("embedding.word_embeddings.weight", "gpt_neox.embed_in.weight")
+	for i := range m.NumLayers {
+		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("gpt_neox.layers.%d.", i)
+		mp.norm(ours+"input_layernorm", theirs+"input_layernorm")
+		mp.linear(ours+"self_attention.linear_qkv", []string{theirs + "attention.query_key_value"}, []int{3 * h}, h, true, false, nil)
+		mp.linear(ours+"self_attention.linear_proj", []string{theirs + "attention.dense"}, []int{h}, h, true, false, nil)
+		mp.norm(ours+"pre_mlp_layernorm", theirs+"post_attention_layernorm")
+		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.dense_h_to_4h"}, []int{ffn}, h, true, false, nil)
+		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.dense_4h_to_h"}, []int{h}, ffn, true, false, nil)
+	}
+	mp.norm("decoder.final_layernorm", "gpt_neox.final_layer_norm")
+}
+
 func (mp *Mapping) bloom() {
 	m := mp.Model
 	h := m.HiddenSize
@@ -187,8 +213,12 @@ func (mp *Mapping) llama() {
 		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("model.layers.%d.", i)
 		mp.layerNorms(ours, theirs)
 		attention := theirs + "self_attn."
-		mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"},
-			[]int{q, kv, kv}, h, m.QKVBias, false, grouped(m))
+		if mp.Family == Phi3 {
+			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "qkv_proj"}, []int{q + 2*kv}, h, m.QKVBias, false, fused(m))
+		} else {
+			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"},
+				[]int{q, kv, kv}, h, m.QKVBias, false, grouped(m))
+		}
 		if m.QKNorm {
 			wideQ, wideK := m.QKNormWidths()
 			mp.same(ours+"self_attention.q_layernorm.weight", attention+"q_norm.weight", wideQ)
@@ -199,10 +229,24 @@ func (mp *Mapping) llama() {
 			mp.experts(ours+"mlp.", theirs, mp.Family)
 			continue
 		}
-		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.gate_proj", theirs + "mlp.up_proj"}, []int{ffn, ffn}, h, m.LinearBias, false, stacked(ffn))
-		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.down_proj"}, []int{h}, ffn, m.LinearBias, false, nil)
+		mp.llamaMLP(ours+"mlp.", theirs+"mlp.", ffn)
 	}
 	mp.norm("decoder.final_layernorm", "model.norm")
+}
+
+// llamaMLP adds a gated MLP in two matrices or one, or Starcoder 2's plain one.
+func (mp *Mapping) llamaMLP(ours, theirs string, ffn int) {
+	h, bias, down := mp.Model.HiddenSize, mp.Model.LinearBias, "down_proj"
+	switch mp.Family {
+	case Starcoder2:
+		mp.linear(ours+"linear_fc1", []string{theirs + "c_fc"}, []int{ffn}, h, bias, false, nil)
+		down = "c_proj"
+	case Phi3:
+		mp.linear(ours+"linear_fc1", []string{theirs + "gate_up_proj"}, []int{2 * ffn}, h, bias, false, nil)
+	default:
+		mp.linear(ours+"linear_fc1", []string{theirs + "gate_proj", theirs + "up_proj"}, []int{ffn, ffn}, h, bias, false, stacked(ffn))
+	}
+	mp.linear(ours+"linear_fc2", []string{theirs + down}, []int{h}, ffn, bias, false, nil)
 }
 
 // layerNorms adds the two norms of a layer: Llama's post_attention_layernorm is the MLP's,
@@ -239,6 +283,16 @@ func grouped(m *spec.Model) func(int64) (int, int64) {
 			return 1, group*hn + at - queries
 		}
 		return 2, group*hn + at - queries - hn
+	}
+}
+
+// fused: theirs is [Q | K | V] of groups; ours as grouped.
+func fused(m *spec.Model) func(int64) (int, int64) {
+	apart, hn := grouped(m), int64(m.KVChannels)
+	q, kv := int64(m.NumAttentionHeads)*hn, int64(m.NumQueryGroups)*hn
+	return func(r int64) (int, int64) {
+		part, row := apart(r)
+		return 0, []int64{0, q, q + kv}[part] + row
 	}
 }
 

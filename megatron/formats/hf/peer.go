@@ -59,8 +59,8 @@ func (p peer) on(key string, otherwise bool) bool {
 	return otherwise
 }
 
-// llamas are the families of RMSNorm, RoPE and SwiGLU.
-var llamas = []string{Llama, Mistral, Mixtral, Qwen2, Qwen3, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE}
+// llamas are the families with RoPE.
+var llamas = []string{GPTNeoX, Starcoder2, Phi3, SmolLM3, Llama, Mistral, Mixtral, Qwen2, Qwen3, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE}
 
 // settings lists what transformers computes otherwise than m wants.
 func (p peer) settings(m *spec.Model) (list []error) {
@@ -71,23 +71,29 @@ func (p peer) settings(m *spec.Model) (list []error) {
 	}
 	truth := map[bool]float64{true: 1}
 	if slices.Contains(llamas, p.family) {
-		rotating := p.headDim()
-		if p.family == GLM4MoE {
-			rotating = math.Floor(rotating * p.rope("partial_rotary_factor", 0.5))
+		same("the number of rotating channels", p.rotating(), float64(m.RotaryDims()))
+		theta := p.rope("rope_theta", map[string]float64{Mixtral: 1e6, SmolLM3: 2e6}[p.family])
+		if inner, _ := p.config["rope_parameters"].(map[string]any); p.family == GPTNeoX && inner["rope_theta"] == nil {
+			theta = p.number("rotary_emb_base", 10000)
 		}
-		same("the number of rotating channels", rotating, float64(m.RotaryDims()))
-		same("rope_theta", p.rope("rope_theta", map[string]float64{Mixtral: 1e6}[p.family]), m.RotaryBase)
+		same("rope_theta", theta, m.RotaryBase)
 		same("the position scale", p.ropeFactor("linear"), max(1, m.RotaryInterpolation))
 		factor := 1.0
 		if m.RopeScaling != nil {
 			factor = m.RopeScaling.Factor
 		}
 		same("the Llama-3 factor", p.ropeFactor("llama3"), factor)
-		same("rms_norm_eps", p.number("rms_norm_eps", map[bool]float64{true: 1e-5, false: 1e-6}[slices.Contains([]string{Mixtral, Olmo2, OLMoE, GLM4MoE}, p.family)]), m.NormEpsilon)
+		key := map[string]string{GPTNeoX: "layer_norm_eps", Starcoder2: "norm_epsilon"}[p.family]
+		if key == "" {
+			key = "rms_norm_eps"
+		}
+		same(key, p.number(key, map[bool]float64{true: 1e-5, false: 1e-6}[slices.Contains([]string{GPTNeoX, Starcoder2, Phi3, Mixtral, Olmo2, OLMoE, GLM4MoE}, p.family)]), m.NormEpsilon)
+		p.plainMLP(m, same)
+		p.noRope(m, same)
 		p.windows(m, same)
 		same("the scale of scores", 1/math.Sqrt(p.headDim()), m.ScoreScale())
 		same("norms after attention and MLP", truth[p.family == Olmo2], truth[m.NormAfter])
-		same("tied embeddings", truth[p.on("tie_word_embeddings", false)], truth[m.Tied])
+		same("tied embeddings", truth[p.on("tie_word_embeddings", p.family == Starcoder2 || p.family == SmolLM3)], truth[m.Tied])
 		if m.Experts != nil {
 			p.router(m, same)
 		}
@@ -113,6 +119,54 @@ func (p peer) settings(m *spec.Model) (list []error) {
 		same("tanh GELU", 1, truth[m.Activation == spec.GeluTanh])
 	}
 	return list
+}
+
+// rotating is how many channels of a head turn.
+func (p peer) rotating() float64 {
+	otherwise, listed := map[string]float64{GLM4MoE: 0.5, Phi3: 1, GPTNeoX: 0.25}[p.family]
+	if !listed {
+		return p.headDim()
+	}
+	if p.family == GPTNeoX {
+		otherwise = p.number("rotary_pct", otherwise)
+	}
+	return math.Floor(p.headDim() * p.rope("partial_rotary_factor", otherwise))
+}
+
+// plainMLP holds what families whose MLP is not gated do otherwise.
+func (p peer) plainMLP(m *spec.Model, same func(what string, theirs, ours float64)) {
+	kinds := map[string]string{"gelu_new": spec.GeluTanh, "gelu_pytorch_tanh": spec.GeluTanh, "gelu": spec.GeluErf, "relu2": spec.SquaredRelu}
+	form, given := p.config["hidden_act"].(string)
+	truth := map[bool]float64{true: 1}
+	switch {
+	case p.family == GPTNeoX && !given:
+		form = "gelu"
+	case p.family == Starcoder2 && !given:
+		form = "gelu_pytorch_tanh"
+	}
+	if p.family == GPTNeoX || p.family == Starcoder2 {
+		same("hidden_act", truth[kinds[form] == m.Activation], 1)
+		same("LayerNorm", 1, truth[m.Normalization == spec.LayerNorm])
+	}
+	if p.family == GPTNeoX {
+		same("attention and MLP beside each other", truth[p.on("use_parallel_residual", true)], 0)
+	}
+}
+
+// noRope holds which layers rotate.
+func (p peer) noRope(m *spec.Model, same func(what string, theirs, ours float64)) {
+	listed, _ := p.config["no_rope_layers"].([]any)
+	truth := map[bool]float64{true: 1}
+	for layer := range m.NumLayers {
+		rotates := true
+		if p.family == SmolLM3 {
+			rotates = (layer+1)%max(1, int(p.number("no_rope_layer_interval", 4))) != 0
+			if listed != nil {
+				rotates = layer < len(listed) && listed[layer] == 1.0
+			}
+		}
+		same(fmt.Sprintf("layer %d's rotation", layer), truth[rotates], truth[m.RopeAt(layer)])
+	}
 }
 
 // rope is a number of rope_parameters, of the top level, or the default.
@@ -188,7 +242,12 @@ func (p peer) window(layer int) float64 {
 		if p.on("use_sliding_window", false) && slides {
 			return p.number("sliding_window", 4096)
 		}
-	case Mistral, Mixtral:
+	case SmolLM3:
+		kinds, listed := p.config["layer_types"].([]any)
+		if p.on("use_sliding_window", false) && listed && layer < len(kinds) && kinds[layer] == "sliding_attention" {
+			return p.number("sliding_window", 0)
+		}
+	case Mistral, Mixtral, Phi3, Starcoder2:
 		if _, ok := p.config["sliding_window"]; !ok && p.family == Mistral {
 			return 4096
 		}
@@ -207,6 +266,8 @@ func (p peer) window(layer int) float64 {
 func (p peer) tensors(files *safetensors.Folder) (list []error) {
 	want := shapes{}
 	switch {
+	case p.family == GPTNeoX:
+		p.gptNeoX(want)
 	case slices.Contains(llamas, p.family):
 		p.llama(want)
 	case p.family == GPTNeo:
@@ -248,12 +309,16 @@ func (s shapes) linear(name string, bias bool, width float64, shape ...float64) 
 func (p peer) llama(s shapes) {
 	h, ffn, heads := p.number("hidden_size", 4096), p.number("intermediate_size", 0), p.number("num_attention_heads", 32)
 	q, kv := heads*p.headDim(), p.number("num_key_value_heads", heads)*p.headDim()
-	all := slices.Contains([]string{Llama, Qwen3, Olmo2, Qwen3MoE, OLMoE}, p.family) && p.on("attention_bias", false)
+	if p.family == Starcoder2 {
+		p.starcoder2(s)
+		return
+	}
+	all := slices.Contains([]string{Llama, SmolLM3, Qwen3, Olmo2, Qwen3MoE, OLMoE}, p.family) && p.on("attention_bias", false)
 	qkv := all || p.family == Qwen2 || p.family == Qwen2MoE && p.on("qkv_bias", true) || p.family == GLM4MoE && p.on("attention_bias", false)
-	mlp := p.family == Llama && p.on("mlp_bias", false)
+	mlp := (p.family == Llama || p.family == SmolLM3) && p.on("mlp_bias", false)
 	s.add("model.embed_tokens.weight", p.number("vocab_size", 0), h)
 	s.add("model.norm.weight", h)
-	if !p.on("tie_word_embeddings", false) {
+	if !p.on("tie_word_embeddings", p.family == SmolLM3) {
 		s.add("lm_head.weight", p.number("vocab_size", 0), h)
 	}
 	for i := range int(p.number("num_hidden_layers", 32)) {
@@ -264,7 +329,11 @@ func (p peer) llama(s shapes) {
 		}
 		s.add(layer+first+".weight", h)
 		s.add(layer+"post_attention_layernorm.weight", h)
-		for name, width := range map[string]float64{"q_proj": q, "k_proj": kv, "v_proj": kv} {
+		projections := map[string]float64{"q_proj": q, "k_proj": kv, "v_proj": kv}
+		if p.family == Phi3 {
+			projections = map[string]float64{"qkv_proj": q + 2*kv}
+		}
+		for name, width := range projections {
 			s.linear(layer+"self_attn."+name, qkv, width, width, h)
 		}
 		s.linear(layer+"self_attn.o_proj", all, h, h, q)
@@ -280,9 +349,52 @@ func (p peer) llama(s shapes) {
 			p.experts(s, layer, h, ffn)
 			continue
 		}
-		s.linear(layer+"mlp.gate_proj", mlp, ffn, ffn, h)
-		s.linear(layer+"mlp.up_proj", mlp, ffn, ffn, h)
+		if p.family == Phi3 {
+			s.linear(layer+"mlp.gate_up_proj", false, 0, 2*ffn, h)
+		} else {
+			s.linear(layer+"mlp.gate_proj", mlp, ffn, ffn, h)
+			s.linear(layer+"mlp.up_proj", mlp, ffn, ffn, h)
+		}
 		s.linear(layer+"mlp.down_proj", mlp, h, h, ffn)
+	}
+}
+
+func (p peer) starcoder2(s shapes) {
+	h, heads, bias := p.number("hidden_size", 3072), p.number("num_attention_heads", 24), p.on("use_bias", true)
+	q, kv, ffn := heads*p.headDim(), p.number("num_key_value_heads", 2)*p.headDim(), p.number("intermediate_size", 12288)
+	s.add("model.embed_tokens.weight", p.number("vocab_size", 49152), h)
+	s.linear("model.norm", true, h, h)
+	if !p.on("tie_word_embeddings", true) {
+		s.add("lm_head.weight", p.number("vocab_size", 49152), h)
+	}
+	for i := range int(p.number("num_hidden_layers", 30)) {
+		layer := fmt.Sprintf("model.layers.%d.", i)
+		s.linear(layer+"input_layernorm", true, h, h)
+		s.linear(layer+"post_attention_layernorm", true, h, h)
+		for name, width := range map[string]float64{"q_proj": q, "k_proj": kv, "v_proj": kv} {
+			s.linear(layer+"self_attn."+name, bias, width, width, h)
+		}
+		s.linear(layer+"self_attn.o_proj", bias, h, h, q)
+		s.linear(layer+"mlp.c_fc", bias, ffn, ffn, h)
+		s.linear(layer+"mlp.c_proj", bias, h, h, ffn)
+	}
+}
+
+func (p peer) gptNeoX(s shapes) {
+	h, ffn := p.number("hidden_size", 6144), p.number("intermediate_size", 24576)
+	s.add("gpt_neox.embed_in.weight", p.number("vocab_size", 50432), h)
+	s.linear("gpt_neox.final_layer_norm", true, h, h)
+	if !p.on("tie_word_embeddings", false) {
+		s.add("embed_out.weight", p.number("vocab_size", 50432), h)
+	}
+	for i := range int(p.number("num_hidden_layers", 44)) {
+		layer := fmt.Sprintf("gpt_neox.layers.%d.", i)
+		s.linear(layer+"input_layernorm", true, h, h)
+		s.linear(layer+"post_attention_layernorm", true, h, h)
+		s.linear(layer+"attention.query_key_value", p.on("attention_bias", true), 3*h, 3*h, h)
+		s.linear(layer+"attention.dense", p.on("attention_bias", true), h, h, h)
+		s.linear(layer+"mlp.dense_h_to_4h", true, ffn, ffn, h)
+		s.linear(layer+"mlp.dense_4h_to_h", true, h, h, ffn)
 	}
 }
 

@@ -11,12 +11,16 @@ import (
 // window reads sliding attention: a query sees sliding_window keys, itself included.
 func (c *reading) window(f *fields) {
 	switch c.Family {
-	case Mistral, Mixtral:
+	case Mistral, Mixtral, Phi3, Starcoder2:
 		if f.SlidingWindow != nil {
 			c.windows("sliding_window", f.SlidingWindow, repeated(c.Model.NumLayers, true))
 		}
 	case Qwen2, Qwen3:
 		if on := c.qwenWindows(f); slices.Contains(on, true) {
+			c.windows("sliding_window", f.SlidingWindow, on)
+		}
+	case SmolLM3:
+		if on := c.whereNotRotated(f); slices.Contains(on, true) {
 			c.windows("sliding_window", f.SlidingWindow, on)
 		}
 	case Qwen2MoE:
@@ -32,6 +36,19 @@ func (c *reading) window(f *fields) {
 			c.fail("sliding_window %d in an olmoe model is not supported", *f.SlidingWindow)
 		}
 	}
+}
+
+// whereNotRotated are SmolLM 3's layers with a window: those that layer_types says, or else
+// those without RoPE.
+func (c *reading) whereNotRotated(f *fields) []bool {
+	use := given(f.UseSlidingWindow, false) && f.SlidingWindow != nil
+	switch {
+	case len(f.LayerTypes) > 0:
+		return c.layerTypes(f.LayerTypes, use)
+	case !use:
+		return nil
+	}
+	return c.Model.NoRope
 }
 
 // everySecond are Qwen2-MoE's layers with a window: those that layer_types says, or else

@@ -79,7 +79,7 @@ func (a Args) Model() (*spec.Model, error) {
 		FFNHiddenSize: a.Int("ffn_hidden_size", 4*a.Int("hidden_size", 0)),
 		VocabSize:     a.Int("vocab_size", a.Int("padded_vocab_size", 0)), Context: a.Int("max_position_embeddings", 0),
 		Position: a.Text("position_embedding_type", spec.PositionLearned), RotaryBase: a.Float("rotary_base", 10000), RotaryPercent: a.Float("rotary_percent", 1),
-		RotaryInterleaved: a.Bool("rotary_interleaved"), RotaryInterpolation: a.Float("rotary_seq_len_interpolation_factor", 0), NoRopeFreq: a.Int("no_rope_freq", 0),
+		RotaryInterleaved: a.Bool("rotary_interleaved"), RotaryInterpolation: a.Float("rotary_seq_len_interpolation_factor", 0),
 		Normalization: a.Text("normalization", spec.LayerNorm), NormEpsilon: a.Float("layernorm_epsilon", a.Float("norm_epsilon", 1e-5)),
 		NormOnePlus: a.Bool("apply_layernorm_1p") || a.Bool("layernorm_zero_centered_gamma"), QKNorm: a.Bool("qk_layernorm"),
 		Activation: a.activation(), LinearBias: a.Bool("add_bias_linear"), QKVBias: a.Bool("add_bias_linear") || a.Bool("add_qkv_bias"),
@@ -99,6 +99,9 @@ func (a Args) Model() (*spec.Model, error) {
 	}
 	m.RopeScaling = a.ropeScaling()
 	a.windows(m)
+	if v, given := a.Get("no_rope_freq"); given && v != nil {
+		m.NoRope = a.pattern("no_rope_freq", m, func(layer, n int) bool { return (layer+1)%n == 0 })
+	}
 	a.rest(m)
 	if a.Int("num_experts", 0) > 0 {
 		m.Experts = a.experts(m)

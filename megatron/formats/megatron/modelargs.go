@@ -55,6 +55,10 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 			d.Set("window_attn_skip_freq", list)
 		}
 	}
+	if d.Set("no_rope_freq", nil); m.NoRope != nil {
+		list, _ := pattern(m.NoRope)
+		d.Set("no_rope_freq", list)
+	}
 	restArgs(d, m)
 	expertArgs(d, m)
 	return d.Pairs

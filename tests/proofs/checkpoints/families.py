@@ -40,10 +40,25 @@ def llama_like(family):
     if rng.random() < 0.5:
         c['head_dim'] = rng.choice([4, 8, 12])
     rope(c)
-    if family == 'llama':
+    if family in ('phi3', 'smollm3'):
+        c['pad_token_id'] = None  # theirs are beyond this vocabulary
+    if family == 'phi3':
+        c.pop('head_dim', None)  # its checks take the width of heads that divide the width
+        c['rope_parameters'] = {'rope_type': 'default', 'rope_theta': 1e4, 'partial_rotary_factor': rng.choice([0.5, 1.0, 0.75])}
+    if family == 'starcoder2':
+        c['norm_epsilon'] = c.pop('rms_norm_eps')
+        c.update(use_bias=rng.random() < 0.7, hidden_act=rng.choice(['gelu', 'gelu_pytorch_tanh']))
+    if family == 'smollm3':
+        if rng.random() < 0.5:
+            c['no_rope_layers'] = [rng.choice([0, 1]) for _ in range(c['num_hidden_layers'])]
+        elif rng.random() < 0.5:
+            c['no_rope_layer_interval'] = rng.choice([1, 2, 3])
+        if rng.random() < 0.5:
+            c.update(use_sliding_window=rng.random() < 0.8, sliding_window=rng.choice([3, 7]))
+    if family in ('llama', 'smollm3'):
         bias = rng.random() < 0.4
         c.update(attention_bias=bias, mlp_bias=bias)
-    if family in ('mistral', 'mixtral') and rng.random() < 0.6:
+    if family in ('mistral', 'mixtral', 'phi3', 'starcoder2') and rng.random() < 0.6:
         c['sliding_window'] = rng.choice([None, 1, 5])
     if family == 'mixtral':
         c.update(num_local_experts=4, num_experts_per_tok=2)
@@ -59,7 +74,7 @@ def llama_like(family):
                 c['layer_types'] = [rng.choice(['full_attention', 'sliding_attention']) for _ in range(c['num_hidden_layers'])]
     for key in ('tie_word_embeddings', 'rms_norm_eps'):
         if rng.random() < 0.2:
-            del c[key]
+            c.pop(key, None)
     return c
 
 
@@ -100,6 +115,19 @@ def plain(family):
     else:
         c.update(hidden_size=heads * 8)
     return c
+
+
+def neox():
+    heads = rng.choice([1, 2, 4, 3])
+    c = dict(model_type='gpt_neox', vocab_size=VOCAB, num_hidden_layers=rng.choice([1, 3]), num_attention_heads=heads, hidden_size=heads * 8, intermediate_size=rng.choice([24, 40]),
+             layer_norm_eps=rng.choice([1e-5, 1e-3]), initializer_range=0.2, max_position_embeddings=64, hidden_act=rng.choice(['gelu', 'gelu_new']),
+             use_parallel_residual=rng.random() < PARALLEL, tie_word_embeddings=rng.random() < 0.3)
+    if rng.random() < 0.7:
+        c.update(rotary_pct=rng.choice([0.25, 0.5, 1.0]), rotary_emb_base=rng.choice([1e4, 5e5]))
+    return c
+
+
+PARALLEL = 0.0  # of the blocks one behind the other alone
 
 
 def neo():
@@ -144,7 +172,7 @@ def randomize(model):
 
 
 def case(folder, family):
-    c = neo() if family == 'gpt_neo' else plain(family) if family in ('gpt2', 'bloom') else llama_like(family)
+    c = neo() if family == 'gpt_neo' else neox() if family == 'gpt_neox' else plain(family) if family in ('gpt2', 'bloom') else llama_like(family)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**c), attn_implementation='eager').eval().float()
     randomize(model)
     model.save_pretrained(f'{folder}/theirs')
@@ -170,7 +198,7 @@ def case(folder, family):
 
 
 failed = 0
-for family in sys.argv[5:] or ('gpt2', 'gpt_neo', 'bloom', 'llama', 'mistral', 'mixtral', 'olmo2', 'qwen2', 'qwen3', *MIXTURES):
+for family in sys.argv[5:] or ('gpt2', 'gpt_neo', 'gpt_neox', 'bloom', 'phi3', 'smollm3', 'starcoder2', 'llama', 'mistral', 'mixtral', 'olmo2', 'qwen2', 'qwen3', *MIXTURES):
     seen, worst = collections.Counter(), 0.0
     for n in range(count):
         folder = f'{work}/families'
