@@ -238,7 +238,7 @@ func (w *writing) commonType() string {
 // specialIDs are the ids that a config.json beside the tokenizer names. Without
 // one they are absent, and not transformers' defaults: null.
 func specialIDs(dir string) (map[string]any, error) {
-	ids := map[string]any{"bos_token_id": nil, "eos_token_id": nil}
+	ids := map[string]any{"bos_token_id": nil, "eos_token_id": nil, "pad_token_id": nil}
 	if dir == "" {
 		return ids, nil
 	}
