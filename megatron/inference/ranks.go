@@ -13,13 +13,29 @@ import (
 )
 
 // Layout is how ranks of one process share a model. 0 counts as 1.
-type Layout struct{ TP, PP int }
+type Layout struct {
+	TP, PP int
+	EP     int // ranks that share the experts: those of TP, each with as many parts of an expert as are over, or more
+}
 
-// Ranks is how many there are.
-func (l Layout) Ranks() int { return max(1, l.TP) * max(1, l.PP) }
+// Ranks is how many there are: with more for the experts than for the tensors, the rest of
+// the model is there several times, and does the same.
+func (l Layout) Ranks() int { return l.sizes().World() }
 
 func (l Layout) sizes() topology.Sizes {
-	return topology.Sizes{TP: max(1, l.TP), PP: max(1, l.PP), CP: 1, DP: 1, EP: 1}
+	s := topology.Sizes{TP: max(1, l.TP), PP: max(1, l.PP), CP: 1, DP: 1, EP: max(1, l.EP)}
+	if s.ETP = s.TP / s.EP; s.ETP == 0 {
+		s.ETP, s.DP = 1, s.EP/s.TP
+	}
+	return s
+}
+
+// check refuses experts that cannot be shared so.
+func (l Layout) check() error {
+	if tp, ep := max(1, l.TP), max(1, l.EP); tp%ep != 0 && ep%tp != 0 {
+		return fault.Errorf(fault.Usage, "--expert-model-parallel-size %d and --tensor-model-parallel-size %d: one must divide the other", ep, tp)
+	}
+	return nil
 }
 
 // Run loads the model of dir cut over l's ranks, goroutines of this process with
@@ -27,6 +43,9 @@ func (l Layout) sizes() topology.Sizes {
 // model, it calls on every rank with the same arguments. The error is that of the
 // rank that failed first; work's ranks count from 0.
 func Run(l Layout, open func() (*device.Device, error), dir string, o LoadOptions, work func(rank int, m *Loaded) error) error {
+	if err := l.check(); err != nil {
+		return err
+	}
 	var failed sync.Once
 	var first error // as it is, without the rank's number
 	err := ranks.Run(ranks.Config{Sizes: l.sizes(), Open: open}, func(r *ranks.Rank) error {
@@ -73,8 +92,13 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 		pipeline = r.Groups[topology.PP]
 	}
 	p = model.Parallel{TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
-	if m.Experts != nil { // every rank sends all tokens: each has a part of every expert
-		p.Experts, p.ExpertParts = r.Groups[topology.TPEP], r.Sizes.TP
+	switch ep := r.Sizes.EP; { // every rank sends all tokens
+	case m.Experts == nil && ep > 1:
+		return c, p, nil, fault.Errorf(fault.Usage, "--expert-model-parallel-size %d: the model has no experts", ep)
+	case m.Experts != nil && m.Experts.Num%ep != 0:
+		return c, p, nil, fault.Errorf(fault.Usage, "--expert-model-parallel-size %d: the model has %d experts, which so many ranks cannot share evenly", ep, m.Experts.Num)
+	case m.Experts != nil:
+		p.Experts, p.ExpertParts = r.Groups[topology.TPEP], r.Sizes.ExpertTP()
 	}
 	return c, p, pipeline, nil
 }

@@ -26,6 +26,12 @@ func TestRanksAgreeWithOne(t *testing.T) {
 			m.Position, m.MaxPositions, m.Context, m.Tied = spec.PositionRope, 0, 24, false
 			m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels = 4, 2, 4
 		},
+		"experts": func(m *spec.Model) {
+			m.Position, m.MaxPositions, m.Context, m.Tied = spec.PositionRope, 0, 24, false
+			m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels, m.LinearBias = 4, 4, 4, false
+			m.Experts = &spec.Experts{Num: 4, FFNHiddenSize: 8, TopK: 2, ScoreFunction: spec.ScoreSoftmax, Layers: slices.Repeat([]bool{true}, m.NumLayers),
+				Balancing: []string{spec.NoBalancing}, AuxLossCoeff: []float64{0}, DropPolicy: spec.DropByWeight, Dispatcher: spec.AllToAllDispatcher}
+		},
 	} {
 		l, dir := tiny(t, change), t.TempDir()
 		save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
@@ -36,7 +42,11 @@ func TestRanksAgreeWithOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := logProbs(t, l, prompt)
-		for _, layout := range []Layout{{TP: 1}, {TP: 2}, {PP: 2}, {TP: 2, PP: 2}, {TP: 4}} {
+		layouts := []Layout{{TP: 1}, {TP: 2}, {PP: 2}, {TP: 2, PP: 2}, {TP: 4}}
+		if l.Model.Experts != nil {
+			layouts = append(layouts, Layout{EP: 2}, Layout{EP: 4}, Layout{TP: 2, EP: 2}, Layout{TP: 2, EP: 4}, Layout{TP: 4, EP: 2}, Layout{EP: 2, PP: 2})
+		}
+		for _, layout := range layouts {
 			err := Run(layout, openRef, dir, LoadOptions{Step: -1}, func(rank int, m *Loaded) error {
 				where := fmt.Sprintf("%s %+v rank %d", name, layout, rank)
 				got, err := m.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, NoRepeatNgram: 3})
@@ -77,7 +87,7 @@ func TestRanksRefuse(t *testing.T) {
 	l, dir := tiny(t, nil), t.TempDir()
 	save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
 	nothing := func(int, *Loaded) error { return nil }
-	for says, layout := range map[string]Layout{"attention heads": {TP: 3}, "layers": {PP: 3}} {
+	for says, layout := range map[string]Layout{"attention heads": {TP: 3}, "layers": {PP: 3}, "has no experts": {EP: 2}, "one must divide the other": {TP: 2, EP: 3}} {
 		err := Run(layout, openRef, dir, LoadOptions{Step: -1}, nothing)
 		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), says) || strings.HasPrefix(err.Error(), "rank") {
 			t.Errorf("%+v: %v", layout, err)

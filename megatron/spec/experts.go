@@ -126,5 +126,5 @@ func (m *Model) PlaceBytes(parts int, size int64) int64 {
 	if m.Experts.ProbsOnInput || m.LinearBias {
 		values += h // with its weight, or fc2's before it
 	}
-	return values*size + 4*4 // its weight; the token, the way back and forth
+	return values*size + 5*4 // its weight, its token and where that finds it, the way back and forth
 }

@@ -56,14 +56,12 @@ var presets = map[string]func() Model{
 	},
 	// A rank of two holds 237,092,400 parameters of it, two of the four experts of each layer;
 	// a token meets as many.
-	"moe-237m": func() Model { return moe237(4, 3072) },
-	// The same width for a token, of 64 experts.
-	"moe-237m-64": func() Model { return moe237(64, 192) },
-	// Without a choice: what every token meets of moe-237m.
-	"moe-237m-dense": func() Model {
-		m := moe237(4, 3072)
-		m.Experts, m.FFNHiddenSize = nil, 2*3072
-		return m
+	"moe-237m": func() Model {
+		m := gpt2(12, 768, 12)
+		m.Position, m.MaxPositions, m.Activation = PositionRope, 0, Swiglu
+		m.HiddenDropout, m.AttentionDropout = 0, 0
+		m.VocabSize = m.PaddedVocabSize
+		return m.mixture(4, 2, 3072, 0.01)
 	},
 }
 
@@ -121,15 +119,6 @@ func bloom(layers, hidden, heads int) Model {
 	m.Position, m.MaxPositions, m.Context, m.EmbedNorm = PositionAlibi, 0, 2048, true
 	m.HiddenDropout, m.AttentionDropout = 0, 0
 	return m.vocab(250880)
-}
-
-// moe237 has LayerNorm and biases as GPT-2, rotary positions and gated experts.
-func moe237(experts, ffn int) Model {
-	m := gpt2(12, 768, 12)
-	m.Position, m.MaxPositions, m.Activation = PositionRope, 0, Swiglu
-	m.HiddenDropout, m.AttentionDropout = 0, 0
-	m.VocabSize = m.PaddedVocabSize
-	return m.mixture(experts, 2*3072/ffn, ffn, 0.01)
 }
 
 // mixture makes every layer one of experts, balanced by aux_loss.

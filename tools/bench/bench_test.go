@@ -193,9 +193,9 @@ func TestFlagErrors(t *testing.T) {
 		{"--steps -1", "--steps -1"},
 		{"--dropout 1", "--dropout 1"},
 		{"--bf16 --fp16", "exclude each other"},
-		{"--model mixtral-8x7b", "mixtures"},
 		{"oops", "bench oops is unknown"},
 		{"ops start", "one word"},
+		{"experts --model gpt2-124m", "has no experts; moe-237m has"},
 		{"--stps 3", "--steps"},
 	} {
 		var out bytes.Buffer

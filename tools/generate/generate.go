@@ -106,6 +106,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if o.layout.TP, o.layout.PP, err = command.Layout(c); err != nil {
 		return o, err
 	}
+	if o.layout.EP, err = command.ExpertParallel(c); err != nil {
+		return o, err
+	}
 	o.sample = inference.SampleOptions{
 		MaxNew: c.Int("max-new-tokens"), Temperature: c.Float64("temperature"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"),
 		NoRepeatNgram: c.Int("no-repeat-ngram-size"), Seed: c.Uint64("seed"),

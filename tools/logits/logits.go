@@ -81,6 +81,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if o.layout.TP, o.layout.PP, err = command.Layout(c); err != nil {
 		return o, err
 	}
+	if o.layout.EP, err = command.ExpertParallel(c); err != nil {
+		return o, err
+	}
 	o.load.Step = c.Int64("ckpt-step")
 	o.load.Precision, err = command.Precision(c)
 	return o, err

@@ -55,12 +55,24 @@ func LayoutFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "ranks of this process that share each layer"},
 		&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "stages that the layers are cut into, each with ranks of its own"},
+		&cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "ranks that share the experts: those of the tensors, or a multiple of them"},
 	}
 }
 
-// Layout is what those flags say.
+// most ranks of a process.
+const most = 1024
+
+// ExpertParallel is what --expert-model-parallel-size says.
+func ExpertParallel(c *cli.Context) (int, error) {
+	n := c.Int("expert-model-parallel-size")
+	if n < 1 || n > most {
+		return 0, fault.Errorf(fault.Usage, "--expert-model-parallel-size %d: 1 to %d", n, most)
+	}
+	return n, nil
+}
+
+// Layout is what the other flags of LayoutFlags say.
 func Layout(c *cli.Context) (tp, pp int, err error) {
-	const most = 1024 // ranks of a process
 	tp, pp = c.Int("tensor-model-parallel-size"), c.Int("pipeline-model-parallel-size")
 	for name, n := range map[string]int{"tensor": tp, "pipeline": pp} {
 		if n < 1 || n > most {

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/megatron/model"
+	"monotron/megatron/spec"
+	"monotron/mpu/ranks"
+)
+
+// expertConfig has 4 experts in each layer, two of them on each of two ranks.
+func expertConfig(dispatcher string) Config {
+	c := tinyConfig()
+	c.Model.Experts = &spec.Experts{Num: 4, TopK: 2, FFNHiddenSize: 12, ScoreFunction: spec.ScoreSoftmax, Layers: slices.Repeat([]bool{true}, c.Model.NumLayers),
+		Balancing: []string{spec.AuxLoss}, AuxLossCoeff: []float64{0.01}, ZLossCoeff: 0.001, DropPolicy: spec.DropByWeight, Dispatcher: dispatcher}
+	c.Layout = Layout{WorldSize: 2, DP: 2, EP: 2}
+	return c
+}
+
+// led is what a rank saw of a step whose routers prefer experts.
+type led struct {
+	result Result
+	kept   int64 // bytes of activations at the end of forward
+}
+
+// lead runs a step on two ranks, with biases of the routers that send every token to two experts.
+func lead(t *testing.T, c Config, first, second int) []led {
+	t.Helper()
+	all := make([]led, 2)
+	batch := testBatch(2, 1, c.SeqLength)
+	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
+		e, err := newEngineOf(r, c)
+		if err != nil {
+			return err
+		}
+		if err := e.Initialize(); err != nil {
+			return err
+		}
+		for _, p := range e.Params {
+			if strings.HasSuffix(p.Name, "router.bias") {
+				bias := make([]float32, 4)
+				bias[first], bias[second] = 60, 50
+				device.WriteSlice(r.Device, p.Value, bias)
+			}
+		}
+		var mine led
+		look := Look{Done: func(*model.Pass, *model.Output) { mine.kept = r.Device.Arena.Usage().Now[device.Activations] }}
+		mine.result, err = e.StepSeen(batch[r.Place.DP:][:1], look)
+		all[r.Number] = mine
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestEveryTokenToOneRank: routers that send all tokens to the experts of one rank, and none
+// to the other's, are a step like others; the rank that has them keeps the memory that was
+// told to be the most, and the other one none.
+func TestEveryTokenToOneRank(t *testing.T) {
+	for _, dispatcher := range []string{spec.AllToAllDispatcher, spec.AllGatherDispatcher} {
+		c := expertConfig(dispatcher)
+		full, none := lead(t, c, 0, 1), lead(t, c, 2, 3)
+		tokens := float64(2 * c.SeqLength)
+		for _, layer := range full[0].result.Mixtures.Tokens {
+			if !slices.Equal(layer, []float64{tokens, tokens, 0, 0}) {
+				t.Errorf("%s: tokens of the experts: %g", dispatcher, layer)
+			}
+		}
+		if r := full[0].result; r.Update.Skipped || !(r.Loss > 0) || !(r.Update.GradNorm > 0) {
+			t.Errorf("%s: the step: %+v", dispatcher, r)
+		}
+		_, most := c.Model.Places(c.SeqLength, c.Layout.Sizes())
+		layers := int64(c.Model.NumLayers)
+		told, more := layers*most*c.Model.PlaceBytes(1, 4), full[0].kept-none[0].kept
+		if room := layers * 12 * 64; more > told+room || more < told-layers*c.Model.PlaceBytes(1, 4)-room-layers*most*8 {
+			t.Errorf("%s: a rank with all tokens keeps %d bytes more than one with none, told were %d", dispatcher, more, told)
+		}
+	}
+}
+
+// TestOutOfMemoryAmongExperts: the error names the layer, and how many choices came.
+func TestOutOfMemoryAmongExperts(t *testing.T) {
+	c := expertConfig(spec.AllToAllDispatcher)
+	c.SeqLength, c.Model.MaxPositions, c.Model.Experts.FFNHiddenSize = 1024, 1024, 8192 // 1024 tokens twice: 64 MiB
+	err := ranks.Run(c.Ranks(func() (*device.Device, error) {
+		return ref.Open().Through(func(b device.Backend) device.Backend { return &short{Backend: b, left: 64 << 20} }), nil
+	}), func(r *ranks.Rank) (err error) {
+		defer device.CatchOutOfMemory(&err)
+		e, err := newEngineOf(r, c)
+		if err != nil {
+			return err
+		}
+		if err := e.Initialize(); err != nil {
+			return err
+		}
+		_, err = e.Step(testBatch(2, 1, c.SeqLength)[r.Place.DP:][:1])
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "it was for the experts of layer 0, where tokens chose those of this rank ") || !strings.Contains(err.Error(), " times; evenly spread it were 2048") {
+		t.Errorf("%v", err)
+	}
+}
+
+// short is a backend with little memory.
+type short struct {
+	device.Backend
+	left int64
+}
+
+func (s *short) Alloc(bytes int64) (unsafe.Pointer, error) {
+	if s.left -= bytes; s.left < 0 {
+		return nil, errors.New("no more")
+	}
+	return s.Backend.Alloc(bytes)
+}
