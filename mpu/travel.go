@@ -139,7 +139,7 @@ func (v *travel) send(d *device.Device, s *device.Scope, tensors ...Tensor) (arr
 		}
 		packed := s.Alloc(t.DType, max(1, sum(v.sent)), t.Last())
 		d.GatherRows(packed, t, v.sendRows)
-		waits = append(waits, v.swap(parts(out, v.received), v.toRanks(packed, v.sent)))
+		waits = append(waits, v.group.AllToAllV(parts(out, v.received), v.leaving(v.toRanks(packed, v.sent))))
 	}
 	for _, w := range waits {
 		if err := w.Wait(); err != nil {
@@ -149,14 +149,14 @@ func (v *travel) send(d *device.Device, s *device.Scope, tensors ...Tensor) (arr
 	return arrived, nil
 }
 
-// swap exchanges rows, a part with every rank, and counts what leaves this one.
-func (v *travel) swap(in, out []Tensor) comm.Work {
-	for rank, part := range out {
+// leaving counts what of the parts for every rank leaves this one.
+func (v *travel) leaving(parts []Tensor) []Tensor {
+	for rank, part := range parts {
 		if rank != v.group.Rank() {
 			v.bytes += part.Bytes()
 		}
 	}
-	return v.group.AllToAllV(in, out)
+	return parts
 }
 
 // toRanks views, for every rank of the group, the rows of its owner.
@@ -210,7 +210,7 @@ func (v *travel) bringBack(d *device.Device, y, out Tensor) error {
 	going := s.Like(out)
 	d.GatherRows(going, out, v.toResults)
 	home := s.Alloc(y.DType, int64(v.parts), max(1, sum(v.back)), y.Last())
-	if err := v.swap(v.fromRanks(home, v.back), parts(going, v.results)).Wait(); err != nil {
+	if err := v.group.AllToAllV(v.fromRanks(home, v.back), v.leaving(parts(going, v.results))).Wait(); err != nil {
 		return err
 	}
 	d.CombineRows(y, addParts(d, home), v.backSlots)
@@ -232,7 +232,7 @@ func (v *travel) sendGradient(d *device.Device, s *device.Scope, dy Tensor) (Ten
 	defer tmp.Release()
 	going, arrived := tmp.Alloc(dy.DType, max(1, sum(v.back)), dy.Last()), tmp.Alloc(dy.DType, v.placed(), dy.Last())
 	d.GatherRows(going, dy, v.backRows)
-	if err := v.swap(parts(arrived, v.results), v.toRanks(going, v.back)).Wait(); err != nil {
+	if err := v.group.AllToAllV(parts(arrived, v.results), v.leaving(v.toRanks(going, v.back))).Wait(); err != nil {
 		return Tensor{}, err
 	}
 	dout := s.Like(arrived)
@@ -247,7 +247,7 @@ func (v *travel) gradientBack(d *device.Device, dx, dweights, drows, dchosen Ten
 	var home [2]Tensor
 	for i, t := range []Tensor{drows, dchosen} {
 		home[i] = s.Alloc(t.DType, int64(v.parts), max(1, sum(v.sent)), t.Last())
-		if err := v.swap(v.fromRanks(home[i], v.sent), parts(t, v.received)).Wait(); err != nil {
+		if err := v.group.AllToAllV(v.fromRanks(home[i], v.sent), v.leaving(parts(t, v.received))).Wait(); err != nil {
 			return err
 		}
 	}

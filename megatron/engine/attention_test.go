@@ -47,14 +47,6 @@ func choose(t *testing.T, c Config, coming func(rank int) MicroShapes) []choice 
 	return all
 }
 
-func newEngineOf(r *ranks.Rank, c Config) (*Engine, error) {
-	s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
-	if err != nil {
-		return nil, err
-	}
-	return New(r, c, s)
-}
-
 // Claim: ranks take cuDNN's attention only where none refuses it, so that a layout cannot
 // change the numbers; the log names the rank that does and its reason, which ends every rank
 // where --attention-backend asks for cuDNN's. Stages without layers have no say.

@@ -34,22 +34,13 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 		return nil
 	}
 	layers, experts := e.config.Model.NumLayers, e.config.Model.Experts.Num
-	s := e.device.Arena.Scope(device.Workspace)
-	defer s.Release()
-	moved, quantiles := s.Alloc(device.F64, int64(layers)), s.Alloc(device.F64, int64(layers*experts))
-	device.WriteSlice(e.device, moved, floats(a.Moved))
-	device.WriteSlice(e.device, quantiles, slices.Concat(a.Quantiles...))
-	for _, t := range []device.Tensor{a.Losses, a.Tokens, moved, quantiles} {
-		if err := e.rank.World().AllReduce(t, comm.Sum).Wait(); err != nil {
-			return err
-		}
+	parts := [][]float64{device.ReadSlice[float64](e.device, a.Losses), toFloats(device.ReadSlice[float32](e.device, a.Tokens)), toFloats(a.Moved), slices.Concat(a.Quantiles...)}
+	if err := e.sumFloats(parts); err != nil {
+		return err
 	}
-	losses, tokens := device.ReadSlice[float64](e.device, a.Losses), device.ReadSlice[float32](e.device, a.Tokens)
-	r.Mixtures = &Mixtures{Tokens: make([][]float64, layers), Bytes: device.ReadSlice[float64](e.device, moved)}
+	losses, tokens, quantiles := parts[0], parts[1], parts[3]
+	r.Mixtures = &Mixtures{Tokens: slices.Collect(slices.Chunk(tokens, experts)), Bytes: parts[2]}
 	for l := range layers {
-		for _, n := range tokens[l*experts:][:experts] {
-			r.Mixtures.Tokens[l] = append(r.Mixtures.Tokens[l], float64(n))
-		}
 		for loss := range model.AuxiliaryLosses {
 			value := losses[2*(int(loss)*layers+l)] / float64(micros)
 			if loss != model.GlobalLoadBalancingLoss { // each rank has the whole of its samples'
@@ -58,18 +49,31 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 			r.Mixtures.Losses[loss] = append(r.Mixtures.Losses[loss], value)
 		}
 	}
-	copies := float64(micros * e.rank.Sizes.World() / e.rank.Sizes.PP) // of a layer's quantiles
-	means := device.ReadSlice[float64](e.device, quantiles)
-	for i := range means {
-		means[i] /= copies
+	for i := range quantiles { // the ranks of a stage have one each, of every micro-batch
+		quantiles[i] /= float64(micros * e.rank.Sizes.World() / e.rank.Sizes.PP)
 	}
 	for _, s := range e.Stages {
-		s.BalanceExperts(r.Mixtures.Tokens, slices.Collect(slices.Chunk(means, experts)))
+		s.BalanceExperts(r.Mixtures.Tokens, slices.Collect(slices.Chunk(quantiles, experts)))
 	}
 	return e.device.Sync()
 }
 
-func floats(counts []int64) (all []float64) {
+// sumFloats adds up lists of numbers, as long on every rank, over all ranks.
+func (e *Engine) sumFloats(lists [][]float64) error {
+	s := e.device.Arena.Scope(device.Workspace)
+	defer s.Release()
+	all := put(e.device, s, device.F64, slices.Concat(lists...))
+	if err := e.rank.World().AllReduce(all, comm.Sum).Wait(); err != nil {
+		return err
+	}
+	sums := device.ReadSlice[float64](e.device, all)
+	for _, list := range lists {
+		sums = sums[copy(list, sums):]
+	}
+	return e.device.Sync()
+}
+
+func toFloats[N int64 | float32](counts []N) (all []float64) {
 	for _, n := range counts {
 		all = append(all, float64(n))
 	}

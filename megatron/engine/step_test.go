@@ -45,6 +45,14 @@ func newTestEngineOn(t *testing.T, d *device.Device, c Config) *Engine {
 	return e
 }
 
+func newEngineOf(r *ranks.Rank, c Config) (*Engine, error) {
+	s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
+	if err != nil {
+		return nil, err
+	}
+	return New(r, c, s)
+}
+
 // testBatch is `rows` samples cut into micro-batches of `size`.
 func testBatch(rows, size, seq int) (micros []*Micro) {
 	for r := 0; r < rows; r++ {

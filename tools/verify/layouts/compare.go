@@ -59,6 +59,7 @@ func (o *Outcome) smallest() float64 {
 // Difference is how far a layout's numbers are from one rank's.
 type Difference struct {
 	Loss, Norm, Grad, Weight float64 // the worst; Grad is that of the step with the largest GradShare
+	Told                     float64 // of the losses of layers of experts, as a share of the bound of their step's gradients
 	GradShare                float64 // of its step's bound
 	Forward                  float64 // of residual streams and token losses, by norm, as a share of their bound
 	WorstGrad, WorstWeight   string
@@ -74,6 +75,11 @@ func compare(m *spec.Model, got, want *Outcome, b Bounds) Difference {
 		d.Loss = worse(d.Loss, apart(got.losses[i], want.losses[i]))
 		d.Norm = worse(d.Norm, apart(got.norms[i], want.norms[i]))
 	}
+	for step, theirs := range want.told {
+		for i, x := range theirs[1:] {
+			d.Told = worse(d.Told, apart(got.told[step][1+i], x)/b.grad(step, want))
+		}
+	}
 	d.Loss = worse(d.Loss, apart(got.evaluation, want.evaluation))
 	d.Forward = worse(got.hidden.apart(want.hidden, &d.Missing)/b.Grad, got.after.apart(want.after, &d.Missing)/b.grad(len(want.grads), want))
 	for step, theirs := range want.grads {
@@ -83,7 +89,7 @@ func compare(m *spec.Model, got, want *Outcome, b Bounds) Difference {
 		}
 	}
 	d.Weight, d.WorstWeight = farthest(got.weights, want.weights, want.fullMove, keyBiases(m), &d.Missing)
-	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= 1 && d.Norm <= b.Grad && d.GradShare <= 1 && d.Weight <= b.Weight)
+	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= 1 && d.Told <= 1 && d.Norm <= b.Grad && d.GradShare <= 1 && d.Weight <= b.Weight)
 	return d
 }
 
@@ -176,6 +182,8 @@ func (d *Difference) where(b Bounds) string {
 		return "other samples or tokens were counted"
 	case d.Missing != "":
 		return d.Missing + " is not held by any rank, or only in part"
+	case !(d.Told <= 1):
+		return "losses of layers of experts"
 	case !(d.Forward <= 1):
 		return "residual stream or token losses"
 	case !(d.GradShare <= 1):

@@ -21,15 +21,16 @@ import (
 // Outcome is what a layout's training gave.
 type Outcome struct {
 	losses, norms []float64
-	tokens        []float64 // counted, by step
-	moved         []float64 // Σ learning rate up to each step: how far AdamW moves an element at most
-	evaluation    float64   // loss of the first batch after training, without dropout
-	samples       [][]int64 // read, by step, ascending
-	grads         []tensors // by step, before clipping
-	weights       tensors   // after the last step
-	hidden        views     // of the first sample, before the training
-	after         views     // of every sample of the first batch, after it, by sketches
-	order         []string  // of the parameters in the model
+	tokens        []float64   // counted, by step
+	told          [][]float64 // by step: the loss and the losses of layers of experts, the same on every rank
+	moved         []float64   // Σ learning rate up to each step: how far AdamW moves an element at most
+	evaluation    float64     // loss of the first batch after training, without dropout
+	samples       [][]int64   // read, by step, ascending
+	grads         []tensors   // by step, before clipping
+	weights       tensors     // after the last step
+	hidden        views       // of the first sample, before the training
+	after         views       // of every sample of the first batch, after it, by sketches
+	order         []string    // of the parameters in the model
 	seconds       float64
 }
 
@@ -161,6 +162,9 @@ func (t *trial) note(r *ranks.Rank, step int, batch []*engine.Micro) {
 func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Result) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.out.hear(r.Number, step, told(result)); err != nil {
+		return err
+	}
 	if r.Last() {
 		t.out.losses, t.out.norms = append(t.out.losses, result.Loss), append(t.out.norms, result.Update.GradNorm)
 		t.out.tokens = append(t.out.tokens, result.Tokens)
@@ -186,6 +190,27 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 		if err := t.out.weights.add(r.Number, r.Device, s, 1); err != nil {
 			return fault.Errorf(fault.Differs, "weight %w", err)
 		}
+	}
+	return nil
+}
+
+// told is what a step tells on every rank.
+func told(r engine.Result) []float64 {
+	all := []float64{r.Loss}
+	if r.Mixtures != nil {
+		all = append(all, slices.Concat(r.Mixtures.Losses[:]...)...)
+	}
+	return all
+}
+
+// hear keeps what the first rank tells of a step; the others must tell the same.
+func (o *Outcome) hear(rank, step int, numbers []float64) error {
+	if step == len(o.told) {
+		o.told = append(o.told, numbers)
+		return nil
+	}
+	if !slices.Equal(numbers, o.told[step]) {
+		return fault.Errorf(fault.Differs, "step %d: rank %d tells %v of losses, another rank %v", step+1, rank, numbers, o.told[step])
 	}
 	return nil
 }
