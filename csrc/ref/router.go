@@ -308,13 +308,13 @@ func logSumExp(x []float64) float64 {
 
 func (b *backend) RouterDrop(a *device.RouterDropArgs) {
 	experts, kept, weights := ids(a.Experts), ids(a.Kept), vector(a.Weights)
+	copy(kept, experts)
 	b.spread(a.NumExperts, 1, func(from, to int64) {
 		for e := from; e < to; e++ {
 			var mine []int // choices
 			for i, x := range experts {
 				if int64(x) == e {
 					mine = append(mine, i)
-					kept[i] = x
 				}
 			}
 			if a.ByPosition == 0 {

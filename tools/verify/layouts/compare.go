@@ -77,7 +77,7 @@ func compare(m *spec.Model, got, want *Outcome, b Bounds) Difference {
 	}
 	for step, theirs := range want.told {
 		for i, x := range theirs[1:] {
-			d.Told = worse(d.Told, apart(got.told[step][1+i], x)/b.grad(step, want))
+			d.Told = worse(d.Told, apart(got.told[step][1+i], x)/b.grad(min(step, len(want.grads)-1), want))
 		}
 	}
 	d.Loss = worse(d.Loss, apart(got.evaluation, want.evaluation))

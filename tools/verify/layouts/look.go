@@ -79,10 +79,15 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 		return err
 	}
 	sum, tokens, err := e.Totals()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if r.Last() {
 		t.out.evaluation, t.out.tokens = sum/max(1, tokens), append(t.out.tokens, tokens)
 	}
-	return err
+	return t.out.hear(r.Number, t.steps, []float64{sum / max(1, tokens)})
 }
 
 // peek runs micro-batches forward and shows keep, one rank at a time, what there is

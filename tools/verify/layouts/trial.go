@@ -22,7 +22,7 @@ import (
 type Outcome struct {
 	losses, norms []float64
 	tokens        []float64   // counted, by step
-	told          [][]float64 // by step: the loss and the losses of layers of experts, the same on every rank
+	told          [][]float64 // by step: the loss and the losses of layers of experts, the same on every rank; last the evaluation
 	moved         []float64   // Σ learning rate up to each step: how far AdamW moves an element at most
 	evaluation    float64     // loss of the first batch after training, without dropout
 	samples       [][]int64   // read, by step, ascending
@@ -203,7 +203,8 @@ func told(r engine.Result) []float64 {
 	return all
 }
 
-// hear keeps what the first rank tells of a step; the others must tell the same.
+// hear keeps what the first rank tells of a step, or of the evaluation behind the last; the
+// others must tell the same.
 func (o *Outcome) hear(rank, step int, numbers []float64) error {
 	if step == len(o.told) {
 		o.told = append(o.told, numbers)
