@@ -15,6 +15,7 @@ train fast --lr 1e-2
 train slow --lr 1e-3
 monotron report fast --compare slow --output report.html
 monotron report fast --compare slow --format markdown --output report.md
+monotron report fast --compare slow --format png --output report.png
 monotron report fast --format csv --output fast.csv
 grep -q -- '--lr | 1e-2 | 1e-3' report.md
 test "$(grep -c ,training, fast.csv)" = 12 && test -s report.html

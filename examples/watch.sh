@@ -10,3 +10,4 @@ for i in $(seq 1 100); do grep -q 'http://' notes && break; sleep 0.1; done
 address=$(sed -n 's|.*\(http://[^ ]*/\).*|\1|p' notes)
 test -n "$address"
 echo "open $address in a browser; Ctrl-C ends it"
+monotron watch --terminal run | grep -q 'loss, nats a token: steps 1 to 3' # or without a browser

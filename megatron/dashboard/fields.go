@@ -59,6 +59,7 @@ var Fields = []Field{
 		}
 		return 0
 	}),
+	trained("planned_memory_bytes", func(t *report.Trained) report.Number { return known(report.Number(t.PlannedMemoryBytes)) }),
 	trained("slowest_rank_seconds", func(t *report.Trained) report.Number { return rankSeconds(t, len(t.RankSeconds)-1) }),
 	trained("median_rank_seconds", func(t *report.Trained) report.Number { return rankSeconds(t, (len(t.RankSeconds)-1)/2) }),
 	trained("fullest_expert", func(t *report.Trained) report.Number {

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,6 +83,20 @@ func OpenAll(sources []Source) (runs []*Run, err error) {
 		runs = append(runs, r)
 	}
 	return runs, nil
+}
+
+// Renewed are runs with what is new; one whose log became shorter is read again.
+func Renewed(runs []*Run) (renewed []*Run, err error) {
+	for _, r := range runs {
+		if err = errors.Join(r.read(), r.look()); errors.Is(err, errShorter) {
+			r, err = Open(r.source)
+		}
+		if err != nil {
+			return nil, err
+		}
+		renewed = append(renewed, r)
+	}
+	return renewed, nil
 }
 
 // joined are flags with their values as one text.
@@ -219,6 +234,9 @@ func (r *Run) flags(saved []string) {
 	case 1:
 	default:
 		r.Note = "several checkpoint folders lie beside the log; the flags are those of " + saved[0]
+	}
+	if r.source.FlagsOf == nil {
+		return
 	}
 	given, err := r.source.FlagsOf(saved[0], -1)
 	if err != nil {

@@ -120,12 +120,7 @@ func (v *viewer) data(w http.ResponseWriter, _ *http.Request) {
 func (v *viewer) history() ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	err := v.refresh()
-	if errors.Is(err, errShorter) {
-		v.runs = nil
-		err = v.refresh()
-	}
-	if err != nil {
+	if err := v.refresh(); err != nil {
 		return nil, err
 	}
 	return json.Marshal(dataOf(v.runs))
@@ -137,12 +132,8 @@ func (v *viewer) refresh() (err error) {
 		v.runs, err = OpenAll(v.sources)
 		return err
 	}
-	for _, r := range v.runs {
-		if err := errors.Join(r.read(), r.look()); err != nil {
-			return err
-		}
-	}
-	return nil
+	v.runs, err = Renewed(v.runs)
+	return err
 }
 
 // state is what of each run is no curve, looked at for all viewers together.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"hash/crc32"
-	"image/png"
 	"math"
 	"os"
 	"path/filepath"
@@ -216,10 +215,6 @@ func TestJSONL(t *testing.T) {
 	if s := steps[0]; s.Seconds != 2 || s.SamplesPerSecond != 4 || s.TokensPerSecond != 40 || s.RankTokensPerSecond != 10 || s.TFLOPs != 1.5 || s.MFU != 0 {
 		t.Errorf("rates %+v", s.Trained)
 	}
-	series := LossSeries(steps)
-	if len(series) != 2 || len(series[0].X) != 2 || series[1].Y[0] != 3.5 {
-		t.Errorf("%+v", series)
-	}
 }
 
 // Claim: the trace is JSON that names ranks and holds the spans recorded while
@@ -279,55 +274,6 @@ func TestTrace(t *testing.T) {
 	none.Span("x", 0, time.Now(), time.Now())
 	if none.On() || none.Close() != nil {
 		t.Error("a nil Trace does something")
-	}
-}
-
-// Claim: the picture is a PNG that holds each curve's colour; curves that cannot
-// be drawn are an error.
-func TestPlots(t *testing.T) {
-	falling := Series{Name: "training loss"}
-	for i := range 200 {
-		falling.X = append(falling.X, float64(i))
-		falling.Y = append(falling.Y, 2+3*math.Exp(-float64(i)/40))
-	}
-	few := Series{Name: "validation loss", X: []float64{50, 100, 199}, Y: []float64{3, 2.5, 2.1}}
-	var file bytes.Buffer
-	if err := PlotPNG(&file, "loss", "iteration", []Series{falling, few}); err != nil {
-		t.Fatal(err)
-	}
-	if to := os.Getenv("MONOTRON_KEEP_PLOT"); to != "" {
-		if err := os.WriteFile(to, file.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	picture, err := png.Decode(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 2 {
-		pixels := 0
-		for x := left; x < pictureWidth-right-180; x++ {
-			for y := top; y < pictureHeight-bottom; y++ {
-				if picture.At(x, y) == palette[i] {
-					pixels++
-				}
-			}
-		}
-		if pixels < 200 {
-			t.Errorf("curve %d has %d pixels", i, pixels)
-		}
-	}
-	text, err := PlotTerminal("loss", 60, 10, false, []Series{falling, few})
-	if err != nil || strings.Count(text, "\n") < 10 || !strings.Contains(text, "5.00") || strings.Contains(text, "\x1b") {
-		t.Errorf("%v\n%s", err, text)
-	}
-	for _, bad := range [][]Series{nil, {{Name: "empty"}}, {{X: []float64{1}, Y: []float64{math.NaN()}}}, {{X: []float64{1, 2}, Y: []float64{1}}}} {
-		if err := PlotPNG(&file, "", "", bad); fault.CodeOf(err) != fault.BadData {
-			t.Errorf("%v: %v", bad, err)
-		}
-	}
-	if err := PlotPNG(&file, "one point", "", []Series{{X: []float64{1}, Y: []float64{1}}}); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -71,20 +71,24 @@ func listSources(root string) (paths []string, err error) {
 	return paths, nil
 }
 
-// writeCorpus writes one JSON object a file to out and returns the bytes of text.
-func writeCorpus(root string, paths []string, out string) (text int64, err error) {
+// writeCorpus writes one JSON object a file to out, until they have `most` bytes of text,
+// and returns how many those are.
+func writeCorpus(root string, paths []string, out string, most int64) (text int64, err error) {
 	err = whole.Write(out, 0o666, func(file *os.File) error {
 		buffered := bufio.NewWriterSize(file, 1<<20)
-		text, err = encodeCorpus(buffered, root, paths)
+		text, err = encodeCorpus(buffered, root, paths, most)
 		return errors.Join(err, buffered.Flush())
 	})
 	return text, err
 }
 
-func encodeCorpus(to io.Writer, root string, paths []string) (text int64, err error) {
+func encodeCorpus(to io.Writer, root string, paths []string, most int64) (text int64, err error) {
 	lines := json.NewEncoder(to)
 	lines.SetEscapeHTML(false)
 	for _, path := range paths {
+		if text >= most {
+			break
+		}
 		source, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			return 0, fault.With(fault.NoInput, err)

@@ -6,6 +6,6 @@
 //
 // Every command it runs is printed so that it can be typed again. main.go tells
 // the story, corpus.go writes the text, training.go runs and kills, proof.go
-// compares what was repeated, writing.go samples, picture.go draws; command.go prints
+// compares what was repeated, writing.go samples; command.go prints
 // and runs commands, progress.go follows a run.
 package main

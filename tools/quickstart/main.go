@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,16 +29,19 @@ func story() error {
 	if err := fresh(folder); err != nil {
 		return err
 	}
+	say("A small GPT is now trained from nothing on the sources of Go itself: its tokenizer, its data, and about two minutes")
+	say("of training that is killed halfway and goes on without losing a bit. Then it writes some Go. In all about 4 minutes.")
 	for _, part := range []struct {
 		title string
 		do    func() error
 	}{
 		{"What this machine has", examine},
 		{"A corpus: the sources of the Go toolchain", makeCorpus},
+		{"A tokenizer made for it", makeTokenizer},
 		{"From text to tokens", tokenize},
 		{"Training, a kill, and going on", trainAndKill},
 		{"What the model writes", generate},
-		{"The loss", picture},
+		{"The run as a page and as a picture", present},
 	} {
 		say("\n== %s", part.title)
 		if err := part.do(); err != nil {
@@ -78,21 +82,69 @@ func makeCorpus() error {
 	if err != nil {
 		return err
 	}
-	bytes, err := writeCorpus(root, paths, corpusFile)
-	if err != nil {
+	if corpusBytes, err = writeCorpus(root, paths, corpusFile, math.MaxInt64); err != nil {
 		return err
 	}
-	say("%d files of %s, %.1f MB, one JSON object a line: %s", len(paths), root, float64(bytes)/1e6, corpusFile)
-	return nil
+	say("%d files of %s, %.1f MB, one JSON object a line: %s", len(paths), root, float64(corpusBytes)/1e6, corpusFile)
+	_, err = writeCorpus(root, paths, sampleFile, sampleBytes)
+	return err
 }
 
 const (
 	corpusFile = folder + "/go.jsonl"
+	sampleFile = folder + "/sample.jsonl" // what the tokenizer is made from
+	tokenizer  = folder + "/tokenizer"
 	dataPrefix = folder + "/go"
 	dataPath   = dataPrefix + "_text_document"
 )
 
-func tokenize() error {
-	return show("bin/preprocess_data", "--input", corpusFile, "--output-prefix", dataPrefix,
-		"--tokenizer-type", "GPT2BPETokenizer", "--append-eod", "--workers", "2", "--log-interval", "2000")
+// sampleBytes of the corpus tell which words Go has; all of it would take ten times as long
+// and find much the same.
+const sampleBytes = 8 << 20
+
+var (
+	corpusBytes int64   // of text
+	tokenBytes  float64 // of text, that a token stands for in the mean
+)
+
+var tokenizerFlags = []string{"--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", tokenizer}
+
+func makeTokenizer() error {
+	return show("bin/monotron", "train_tokenizer", "--input", sampleFile, "--output-dir", tokenizer, "--vocab-size", "4096", "--pattern", "llama3")
 }
+
+func tokenize() error {
+	err := show("bin/preprocess_data", append([]string{"--input", corpusFile, "--output-prefix", dataPrefix, "--append-eod", "--workers", "2",
+		"--log-interval", "2000"}, tokenizerFlags...)...)
+	if err != nil {
+		return err
+	}
+	st, err := os.Stat(dataPath + ".bin")
+	if err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	tokens := st.Size() / 2 // 4,096 ids fit two bytes
+	tokenBytes = float64(corpusBytes) / float64(tokens)
+	say("A token stands for %.2f bytes of text in the mean.", tokenBytes)
+	return nil
+}
+
+// present writes what is left to look at.
+func present() error {
+	if err := show("bin/monotron", "watch", "--terminal", folder); err != nil {
+		return err
+	}
+	if err := show("bin/monotron", "report", folder, "--format", "png", "--output", pictureFile); err != nil {
+		return err
+	}
+	if err := show("bin/monotron", "report", folder, "--output", reportFile); err != nil {
+		return err
+	}
+	say("\nOpen %s in a browser: the whole run, with the kill in it; %s is its picture.", reportFile, pictureFile)
+	return nil
+}
+
+const (
+	reportFile  = folder + "/report.html"
+	pictureFile = folder + "/loss.png"
+)

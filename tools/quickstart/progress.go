@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 
 // follow shows a run's progress until its step file holds step `until`, or the
 // run has ended well. total is the length of the whole training.
-func follow(run *process, until, total int) error {
-	t := tail{path: stepsFile}
+// from is where its steps begin in that file.
+func follow(run *process, from int64, until, total int) error {
+	t := tail{path: stepsFile, offset: from}
 	for {
 		var ended bool
 		select {
@@ -94,23 +96,26 @@ func (t *tail) show(s report.Entry, total int) {
 			return
 		}
 		t.shown = s.Iteration
-		loss, speed := 0.0, 0.0
+		loss, speed, validation := 0.0, 0.0, float64(s.Loss["lm loss"])
 		for _, r := range t.recent {
 			loss += float64(r.Loss["lm loss"]) / float64(len(t.recent))
 			speed += float64(r.TokensPerSecond) / float64(len(t.recent))
 		}
-		say("  step %4d of %d   loss %.3f   validation %.3f   %6.0f tokens/s   %3.0f s since the start", s.Iteration, total, loss,
-			float64(s.Loss["lm loss"]), speed, time.Since(began).Seconds())
+		say("  step %4d of %d   loss %.3f   validation %.3f (%.3f bits a byte)   %6.0f tokens/s   %3.0f s since the start", s.Iteration, total, loss,
+			validation, bitsPerByte(validation), speed, time.Since(began).Seconds())
 		t.recent = nil
 	}
 }
 
-// readSteps is a whole step file; a repeated iteration counts as it was last.
-func readSteps(path string) ([]report.Entry, error) {
+// bitsPerByte is a loss in nats a token, as models with other tokens can be compared by.
+func bitsPerByte(loss float64) float64 { return loss / math.Ln2 / tokenBytes }
+
+// readSteps is a step file from a place on; a repeated iteration counts as it was last.
+func readSteps(path string, from int64) ([]report.Entry, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fault.With(fault.IO, err)
 	}
 	defer file.Close()
-	return report.ReadJSONL(file)
+	return report.ReadJSONL(io.NewSectionReader(file, from, math.MaxInt64-from))
 }

@@ -13,12 +13,13 @@ import (
 
 // compare holds what the resumed run did again against what the killed run had
 // done: every loss and gradient norm, and every byte of weights and optimizer.
-func compare(p plan) error {
-	before, err := readSteps(filepath.Join(setAside, filepath.Base(stepsFile)))
+// from is where the steps of the resumed run begin.
+func compare(p plan, from int64) error {
+	before, err := readSteps(filepath.Join(setAside, filepath.Base(stepsFile)), 0)
 	if err != nil {
 		return err
 	}
-	after, err := readSteps(stepsFile)
+	after, err := readSteps(stepsFile, from)
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func compare(p plan) error {
 		return fault.Errorf(fault.Internal, "only %d steps were trained twice; %d were to be compared", steps, want)
 	}
 	name := iterFolder(p.lost())
-	files, size, err := sameTensors(filepath.Join(setAside, name), filepath.Join(checkpoints, name))
+	files, size, err := sameTensors(filepath.Join(setAside, "checkpoint", name), filepath.Join(checkpoints, name))
 	if err != nil {
 		return err
 	}

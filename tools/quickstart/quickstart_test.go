@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,7 +47,7 @@ func TestCorpus(t *testing.T) {
 		t.Errorf("found %q", got)
 	}
 	out := filepath.Join(t.TempDir(), "go.jsonl")
-	bytes, err := writeCorpus(root, paths, out)
+	bytes, err := writeCorpus(root, paths, out, math.MaxInt64)
 	if err != nil || bytes != int64(len("package fmt // <&>\npackage io\npackage os\n")) {
 		t.Errorf("%d bytes, %v", bytes, err)
 	}

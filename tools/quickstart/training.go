@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,11 +10,13 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/megatron/dashboard"
+	"monotron/whole"
 )
 
 const (
 	checkpoints = folder + "/checkpoint"
-	setAside    = folder + "/killed" // the killed run's last checkpoint, for comparison
+	setAside    = folder + "/killed" // what the killed run wrote last, for comparison
 	stepsFile   = folder + "/steps.jsonl"
 	trainLog    = folder + "/train.log"
 )
@@ -25,17 +28,17 @@ const (
 	fewestSteps = 4 * saves
 )
 
-// model is a GPT-2 shape whose layers are small beside its 50,257 words' head.
-var model = []string{
-	"--num-layers", "4", "--hidden-size", "192", "--num-attention-heads", "6",
-	"--seq-length", "256", "--max-position-embeddings", "256", "--bf16",
+// model is a small Llama shape.
+var model = append([]string{
+	"--num-layers", "4", "--hidden-size", "256", "--num-attention-heads", "4", "--seq-length", "256", "--max-position-embeddings", "256",
+	"--position-embedding-type", "rope", "--swiglu", "--normalization", "RMSNorm", "--disable-bias-linear", "--bf16",
 	"--micro-batch-size", "4", "--global-batch-size", "4",
 	"--attention-dropout", "0", "--hidden-dropout", "0",
-	"--optimizer", "adam", "--lr", "2e-3", "--min-lr", "2e-4", "--lr-decay-style", "cosine", "--lr-warmup-fraction", "0.05",
+	"--optimizer", "adam", "--lr", "3e-3", "--min-lr", "3e-4", "--lr-decay-style", "cosine", "--lr-warmup-fraction", "0.05",
 	"--weight-decay", "0.1", "--adam-beta2", "0.95", "--clip-grad", "1.0", "--seed", "1234",
-	"--tokenizer-type", "GPT2BPETokenizer", "--data-path", dataPath, "--split", "949,50,1",
+	"--data-path", dataPath, "--split", "949,50,1",
 	"--log-interval", "1", "--eval-iters", "10",
-}
+}, tokenizerFlags...)
 
 // plan is a run's length, cut to this machine's speed.
 type plan struct {
@@ -61,12 +64,18 @@ func trainAndKill() error {
 	if err != nil {
 		return err
 	}
-	say("\nThe run, in the background; its own output goes to %s:", trainLog)
+	page, err := showPage()
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	say("\nThe run, in the background; its own output goes to %s, and its page is at http://%s/ while it trains:", trainLog, page.Addr())
 	printCommand("bin/pretrain_gpt", p.args())
 	if err := runAndKill(p); err != nil {
 		return err
 	}
-	if err := loseNewest(p); err != nil {
+	from, err := loseNewest(p)
+	if err != nil {
 		return err
 	}
 	say("\nAgain, the same command with --ckpt-step %d, the checkpoint before:", p.kept())
@@ -74,27 +83,40 @@ func trainAndKill() error {
 	if err != nil {
 		return err
 	}
-	if err := follow(run, p.steps+1, p.steps); err != nil {
+	if err := follow(run, from, p.steps+1, p.steps); err != nil {
 		return err
 	}
 	if err := <-run.ended; err != nil {
 		return run.failure(err)
 	}
-	return compare(p)
+	return compare(p, from)
+}
+
+// showPage serves the page of the run, before and after its kill.
+func showPage() (*dashboard.Server, error) {
+	run := []dashboard.Source{{Name: "quickstart", Path: stepsFile, Ongoing: true}}
+	server, err := dashboard.Serve("127.0.0.1:8080", run)
+	if err != nil { // the port is taken
+		server, err = dashboard.Serve("127.0.0.1:0", run)
+	}
+	return server, fault.With(fault.IO, err)
 }
 
 // measureSpeed trains a few steps that are thrown away.
 func measureSpeed() (plan, error) {
-	trial := filepath.Join(folder, "trial.jsonl")
+	trial := filepath.Join(folder, "trial", "steps.jsonl") // a folder of its own: report takes the only log of one
+	if err := os.MkdirAll(filepath.Dir(trial), 0o777); err != nil {
+		return plan{}, fault.With(fault.IO, err)
+	}
 	args := append(append([]string{}, model...), "--train-iters", strconv.Itoa(trySteps), "--eval-interval", "1000", "--log-jsonl", trial)
-	run, err := start(filepath.Join(folder, "trial.log"), "bin/pretrain_gpt", args...)
+	run, err := start(filepath.Join(folder, "trial", "train.log"), "bin/pretrain_gpt", args...)
 	if err != nil {
 		return plan{}, err
 	}
 	if err := <-run.ended; err != nil {
 		return plan{}, run.failure(err)
 	}
-	steps, err := readSteps(trial)
+	steps, err := readSteps(trial, 0)
 	if err != nil {
 		return plan{}, err
 	}
@@ -122,7 +144,7 @@ func runAndKill(p plan) error {
 	if err != nil {
 		return err
 	}
-	if err := follow(run, p.dies(), p.steps); err != nil {
+	if err := follow(run, 0, p.dies(), p.steps); err != nil {
 		return err
 	}
 	if err := run.kill(); err != nil {
@@ -132,20 +154,30 @@ func runAndKill(p plan) error {
 	return nil
 }
 
-// loseNewest sets the killed run's newest checkpoint and its step file aside, as
-// though the kill had come before that checkpoint: so the resumed run must make
-// it again, and both can be compared.
-func loseNewest(p plan) error {
-	if err := os.MkdirAll(setAside, 0o777); err != nil {
-		return fault.With(fault.IO, err)
+// loseNewest sets the killed run's newest checkpoint aside with a copy of its steps, as
+// though the kill had come before that checkpoint: so the resumed run must make it again,
+// and both can be compared. from is where the resumed run's steps will begin.
+func loseNewest(p plan) (from int64, err error) {
+	aside := filepath.Join(setAside, "checkpoint")
+	if err := os.MkdirAll(aside, 0o777); err != nil {
+		return 0, fault.With(fault.IO, err)
 	}
-	for _, path := range []string{filepath.Join(checkpoints, iterFolder(p.lost())), stepsFile} {
-		if err := os.Rename(path, filepath.Join(setAside, filepath.Base(path))); err != nil {
-			return fault.Errorf(fault.Internal, "setting aside what the killed run wrote: %w", err)
+	name := iterFolder(p.lost())
+	if err := os.Rename(filepath.Join(checkpoints, name), filepath.Join(aside, name)); err != nil {
+		return 0, fault.Errorf(fault.Internal, "setting aside what the killed run wrote: %w", err)
+	}
+	steps, err := fault.ReadFile(stepsFile, 1<<30)
+	if err != nil {
+		return 0, fault.With(fault.IO, err)
+	}
+	steps = steps[:bytes.LastIndexByte(steps, '\n')+1] // the kill may have cut a line short
+	for _, path := range []string{filepath.Join(setAside, filepath.Base(stepsFile)), stepsFile} {
+		if err := whole.WriteFile(path, 0o666, steps); err != nil {
+			return 0, err
 		}
 	}
 	say("Its newest checkpoint, %d, is set aside, so that steps %d to %d must be trained again.", p.lost(), p.kept()+1, p.dies())
-	return nil
+	return int64(len(steps)), nil
 }
 
 func iterFolder(step int) string { return fmt.Sprintf("iter_%07d", step) }

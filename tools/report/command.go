@@ -27,9 +27,9 @@ func Command() *cli.Command {
 		Description: description,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "compare", Usage: "`FOLDER` or several, of runs to draw beside it"},
-			&cli.StringFlag{Name: "output", Usage: "`FILE` to write; markdown and csv without it: standard output", DefaultText: "report.html"},
+			&cli.StringFlag{Name: "output", Usage: "`FILE` to write; markdown and csv without it: standard output", DefaultText: "report.html, report.png"},
 			price(),
-			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown or csv (every step, every digit)"},
+			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown, csv (every step, every digit) or png (the main curves)"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
@@ -37,7 +37,7 @@ func Command() *cli.Command {
 			}
 			write, ok := formats[c.String("format")]
 			if !ok {
-				return fault.Errorf(fault.Usage, "--format %s is unknown; there are html, markdown and csv", c.String("format"))
+				return fault.Errorf(fault.Usage, "--format %s is unknown; there are html, markdown, csv and png", c.String("format"))
 			}
 			sources, err := sources(c, append(c.Args().Slice(), c.StringSlice("compare")...), true)
 			if err != nil {
@@ -48,8 +48,8 @@ func Command() *cli.Command {
 				return err
 			}
 			path := c.String("output")
-			if path == "" && c.String("format") == "html" {
-				path = "report.html"
+			if format := c.String("format"); path == "" && (format == "html" || format == "png") {
+				path = "report." + format
 			}
 			if path == "" || path == "-" {
 				return write(os.Stdout, runs)
@@ -59,7 +59,7 @@ func Command() *cli.Command {
 	})
 }
 
-var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboard.WritePage, "markdown": markdown, "csv": commas}
+var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboard.WritePage, "markdown": markdown, "csv": commas, "png": dashboard.WritePicture}
 
 func price() cli.Flag {
 	return &cli.Float64Flag{Name: "price-per-hour", Usage: "what an hour of a run costs, in any currency: shows the cost so far and of the whole run"}

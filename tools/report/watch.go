@@ -1,10 +1,15 @@
 package report
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
 
 	"monotron/fault"
 	"monotron/megatron/dashboard"
@@ -15,7 +20,11 @@ import (
 const watchDescription = `The page of report, which gets new steps by itself; also of runs that have ended. The run
 knows nothing of it: only its files are read. --addr with another address than this
 machine's own shows the page to whoever reaches it. pretrain_gpt --dashboard-addr serves the
-same page out of the run.`
+same page out of the run. --terminal draws the main curves as text instead, once where
+standard output is no terminal.`
+
+// redraw is how often the terminal shows what is new.
+const redraw = 2 * time.Second
 
 // WatchCommand is watch.
 func WatchCommand() *cli.Command {
@@ -24,7 +33,8 @@ func WatchCommand() *cli.Command {
 		Usage:       "a run, or several, as a page that follows them",
 		ArgsUsage:   "FOLDER...",
 		Description: watchDescription,
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "addr", Value: "127.0.0.1:8080", Usage: "`ADDRESS` to serve the page at"}, price()},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "addr", Value: "127.0.0.1:8080", Usage: "`ADDRESS` to serve the page at"}, price(),
+			&cli.BoolFlag{Name: "terminal", Usage: "draw the main curves here as text, no page"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
 				return fault.Errorf(fault.Usage, "which run? Give its folder, or those of several")
@@ -33,21 +43,24 @@ func WatchCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return watch(c, sources)
+			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			if c.Bool("terminal") {
+				return follow(ctx, os.Stdout, sources)
+			}
+			return watch(ctx, c.String("addr"), sources)
 		},
 	})
 }
 
-// watch serves the page of some runs until a signal.
-func watch(c *cli.Context, sources []dashboard.Source) error {
-	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+// watch serves the page of some runs until ctx ends.
+func watch(ctx context.Context, addr string, sources []dashboard.Source) error {
 	if _, err := dashboard.OpenAll(sources); err != nil {
 		return err // now, not when somebody looks
 	}
-	server, err := dashboard.Serve(c.String("addr"), sources)
+	server, err := dashboard.Serve(addr, sources)
 	if err != nil {
-		return fault.Errorf(fault.Usage, "--addr %s: %w", c.String("addr"), err)
+		return fault.Errorf(fault.Usage, "--addr %s: %w", addr, err)
 	}
 	notes.Stderr().From("watch").Info("the page is at http://%s/ until Ctrl-C", server.Addr())
 	select {
@@ -55,5 +68,35 @@ func watch(c *cli.Context, sources []dashboard.Source) error {
 		return fault.With(fault.IO, err)
 	case <-ctx.Done():
 		return server.Close()
+	}
+}
+
+// follow draws runs on a terminal until ctx ends; on what is none, once and without colour.
+func follow(ctx context.Context, out *os.File, sources []dashboard.Source) error {
+	runs, err := dashboard.OpenAll(sources)
+	if err != nil {
+		return err
+	}
+	width, height, err := term.GetSize(int(out.Fd()))
+	if err != nil {
+		_, err := fmt.Fprint(out, dashboard.Screen(runs, 80, 12, time.Now(), false))
+		return fault.With(fault.IO, err)
+	}
+	for {
+		text := dashboard.Screen(runs, width, max(3, (height-20)/2), time.Now(), os.Getenv("NO_COLOR") == "")
+		if _, err := fmt.Fprintf(out, "\x1b[H\x1b[2J%s", text); err != nil {
+			return fault.With(fault.IO, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(redraw):
+		}
+		if runs, err = dashboard.Renewed(runs); err != nil {
+			return err
+		}
+		if w, h, err := term.GetSize(int(out.Fd())); err == nil {
+			width, height = w, h
+		}
 	}
 }

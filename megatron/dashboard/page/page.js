@@ -8,9 +8,9 @@ const panels = [
   {id: 'gradient-norm', title: 'Gradient norm', unit: 'before clipping', fields: ['grad_norm'], smooth: true, log: true, note: clipped},
   {id: 'speed', title: 'Tokens a second', fields: ['tokens_per_second'], smooth: true, log: true, note: stalls},
   {id: 'mfu', title: 'MFU', unit: '% of the measured peak', fields: ['mfu'], scale: 100, smooth: true},
-  {id: 'memory', title: 'Memory', unit: 'MiB, most at once', fields: ['memory_bytes'], scale: 1 / (1 << 20)},
+  {id: 'memory', title: 'Memory', unit: 'MiB, most at once', fields: ['memory_bytes', 'planned_memory_bytes'], second: 'planned', scale: 1 / (1 << 20)},
   {id: 'data-wait', title: 'Waiting for data', unit: 'ms a step', fields: ['data_seconds'], scale: 1000, smooth: true, log: true},
-  {id: 'ranks', title: "Ranks' own work", unit: 'ms a step: slowest, and median (dashed)', fields: ['slowest_rank_seconds', 'median_rank_seconds'], scale: 1000, log: true, sparse: true},
+  {id: 'ranks', title: "Ranks' own work", unit: 'ms a step: slowest, and median (dashed)', fields: ['slowest_rank_seconds', 'median_rank_seconds'], second: 'median', scale: 1000, log: true, sparse: true},
   {id: 'experts', title: 'Fullest expert', unit: 'times an even part', fields: ['fullest_expert'], smooth: true},
   {id: 'loss-scale', title: 'Loss scale', fields: ['loss_scale'], log: true, note: skipped, varies: true},
 ];
@@ -109,7 +109,7 @@ function curves(panel) {
       if (!ys.some((y) => y !== null)) return;
       const points = (list) => panel.sparse ? known(rising(xs, list)) : rising(xs, list);
       if (s) list.push({label: '', points: points(ys), stroke, alpha: 0.28, width: 1});
-      list.push({label: n ? run.name + ' median' : run.name, points: points(s ? smoothed(ys, s) : ys), stroke, alpha: 1, width: n ? 1.5 : 2, dash: n ? [4, 4] : undefined});
+      list.push({label: n ? `${run.name} ${panel.second}` : run.name, points: points(s ? smoothed(ys, s) : ys), stroke, alpha: 1, width: n ? 1.5 : 2, dash: n ? [4, 4] : undefined});
     });
     if (!panel.evaluations || !run.evaluations.validation) return;
     const e = run.evaluations.validation;
