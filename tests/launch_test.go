@@ -362,19 +362,20 @@ func killedLauncherLeavesNothing(l *launching) {
 }
 
 // Claim (docs/launch.md): with --max-restarts a run that has lost a rank to a crash goes on
-// by itself from its checkpoint, to the numbers of one that was not disturbed. (That a
-// killed one does is a long proof.)
+// by itself from its checkpoint, to the numbers of one that was not disturbed; what it was
+// told to load counts for its first start. (That a killed one does is a long proof.)
 func restarts(l *launching) {
 	t := l.t
-	flags := eight + "--train-iters 40 --save-interval 2 "
-	cmd, notes := l.start("launch --nproc-per-node 8 --max-restarts 2 -- pretrain_gpt "+flags+"--save a --load a --log-jsonl a.jsonl", "a.jsonl", 5)
+	l.must("pretrain_gpt " + eight + "--train-iters 2 --world-size 8 --save first")
+	flags := eight + "--train-iters 40 --save-interval 2 --load first --finetune "
+	cmd, notes := l.start("launch --nproc-per-node 8 --max-restarts 2 -- pretrain_gpt "+flags+"--save a --log-jsonl a.jsonl", "a.jsonl", 5)
 	if err := syscall.Kill(ranksOf(t, cmd.Process.Pid)[6], syscall.SIGSEGV); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil || !strings.Contains(notes.String(), "starting again") {
 		t.Fatalf("%v: %s", err, notes)
 	}
-	l.must("pretrain_gpt " + flags + "--world-size 8 --save b --load b --log-jsonl b.jsonl")
+	l.must("pretrain_gpt " + flags + "--world-size 8 --save b --log-jsonl b.jsonl")
 	for rank := range 8 {
 		file := fmt.Sprintf("iter_0000040/rank_%05d.safetensors", rank)
 		if a, b := l.read("a/"+file), l.read("b/"+file); a == "" || a != b {

@@ -1,6 +1,6 @@
-/* C = op(A)·op(B) with what follows it. The call is cut into tiles by shape only;
- * sums over k are made in one order. f32 goes to oneDNN where it is installed,
- * bf16 to AMX, else oneDNN, f16 to AMX; our own C kernels do the rest. */
+/* C = op(A)·op(B) with what follows it. The call is cut into tiles by shape only
+ * (gemm_cut.c, gemm_packed.c), sums over k are made in one order. f32 goes to oneDNN
+ * where it is installed, bf16 to AMX, else oneDNN, f16 to AMX; our own kernels do the rest. */
 #include <stddef.h>
 
 #include "amx.h"

@@ -240,6 +240,14 @@ func (r *Run) restore() error {
 	return r.loadAll(r.native(dir, step))
 }
 
+// resume is --resume-from-save: a run whose save folder holds something goes on from there,
+// with all that is stored. What is wrong with the folder, loading says.
+func (c *Checkpoint) resume() {
+	if _, err := formats.ReadTracker(c.Save); c.Resume && c.Save != "" && !errors.Is(err, fs.ErrNotExist) {
+		c.Load, c.Pretrained, c.Step, c.Finetune, c.NoLoadOptim, c.Upcycle = c.Save, "", 0, false, false, false
+	}
+}
+
 // step is the iteration that --ckpt-step names, -1 for the latest.
 func (c *Checkpoint) step() int64 {
 	if c.Step > 0 {

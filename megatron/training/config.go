@@ -70,6 +70,7 @@ type Checkpoint struct {
 	KeepLast      int    // newest checkpoints kept; 0: all
 	Format        string // of saving: native, torch, torch_dist; loading recognises each
 	Step          int    // iteration to load; 0: the latest
+	Resume        bool   // go on from Save, where it holds something, whatever is said of loading
 	SaveOnLoad    string // folder for a checkpoint of what the run begins with; "": none
 	NoSaveOptim   bool
 	NoTokenizer   bool // --no-save-tokenizer-assets

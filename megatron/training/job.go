@@ -42,6 +42,7 @@ type Job struct {
 // Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that
 // --save can be written.
 func Prepare(c Config, w Streams) (*Job, error) {
+	c.Checkpoint.resume()
 	j := &Job{Config: c}
 	var err error
 	if j.Tokenizer, err = tokenizer.FromConfig(c.Tokenizer); err != nil {

@@ -11,6 +11,7 @@ import (
 // commandLine is what the flags and the --config file of the command to start say. What is wrong
 // with them is the ranks' to say: they know more.
 type commandLine struct {
+	ours   bool // pretrain_gpt
 	config training.Config
 	report *arguments.Report
 	err    error
@@ -21,7 +22,7 @@ func readLine(words []string, ranks int) commandLine {
 	at := slices.IndexFunc(words, func(w string) bool { return filepath.Base(w) == "pretrain_gpt" })
 	options := arguments.Options{Layouts: true, Contexts: true, Experts: true, Partial: true, Ranks: ranks}
 	c, r, err := arguments.ParseWith(options, words[max(0, at)+1:])
-	return commandLine{c, r, err}
+	return commandLine{at >= 0, c, r, err}
 }
 
 func (l *commandLine) given(flag string) bool { return l.report.Given(flag) }

@@ -54,6 +54,8 @@ type options struct {
 	words              []string    // program and arguments
 	line               commandLine // what their flags say
 	saves              string      // the folder that --save names; "": none
+	begun              int64       // the iteration it held at first; -1: none
+	resumes            bool        // the command was told to go on from there
 	folder             string      // for flight records and the verdict
 	temporary          bool        // it is removed when the run ends well
 }

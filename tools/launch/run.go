@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -79,7 +80,8 @@ func (o *options) makeFolder() (err error) {
 
 // attempts starts the ranks until they are done.
 func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error {
-	before, futile := o.progress(), 0
+	o.begun = o.progress()
+	before, futile := o.begun, 0
 	for attempt := 0; ; attempt++ {
 		if o.gathers() {
 			err := stoppable(signals, func(ctx context.Context) error { return o.gather(ctx, attempt, notes) })
@@ -146,6 +148,20 @@ func again(err error) bool {
 		return false
 	}
 	return true
+}
+
+// resume has the command go on from what it has saved since it was begun first; before that
+// it begins as it did.
+func (o *options) resume() {
+	if now := o.progress(); o.resumes || now < 0 || now == o.begun {
+		return
+	}
+	switch o.resumes = true; {
+	case o.line.ours:
+		o.words = append(slices.Clone(o.words), "--resume-from-save")
+	case !o.line.given("load"):
+		o.words = append(slices.Clone(o.words), "--load", o.saves)
+	}
 }
 
 // progress is the newest checkpoint's iteration; -1: there is none.

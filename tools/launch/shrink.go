@@ -1,16 +1,6 @@
 package launch
 
-import (
-	"fmt"
-	"slices"
-)
-
-// resume has the command load what it has saved, where it does not say so itself.
-func (o *options) resume() {
-	if o.saves != "" && !o.line.given("load") {
-		o.words = append(slices.Clone(o.words), "--load", o.saves)
-	}
-}
+import "fmt"
 
 // shrink takes as many copies of the model away as it must for the next smaller
 // number of ranks of this host that the layout allows; false: there is none.

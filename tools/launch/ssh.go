@@ -61,7 +61,8 @@ func elsewhere(entry string) bool {
 func (f *fleet) run(out, notes io.Writer) error {
 	signals, stop := listen()
 	defer stop()
-	before, futile := f.progress(), 0
+	f.begun = f.progress()
+	before, futile := f.begun, 0
 	for {
 		told, err := f.attempt(signals, newConsole(out, notes, "none"))
 		if err == nil || told || (!again(err) && !f.lost) {

@@ -9,7 +9,7 @@
 // bytes are there.
 //
 // Reading order: value.go (what a pickle becomes), classes.go (what is
-// allowed), machine.go and opcodes.go (the interpreter), build.go (REDUCE and
-// BUILD), tensor.go, zip.go and stream.go (torch's two containers), array.go
+// allowed), machine.go and opcodes.go (the interpreter), build.go (who refuses a
+// name; REDUCE and BUILD), tensor.go, zip.go and stream.go (torch's two containers), array.go
 // (numpy), encode.go and save.go (writing).
 package pickle
