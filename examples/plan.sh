@@ -9,3 +9,8 @@ gpt3="--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 
 monotron plan run pretrain_gpt $gpt3 --world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --sequence-parallel
 monotron plan run --json pretrain_gpt $gpt3 --world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 >run.json
 test -s run.json
+# The same with the seconds of a step on H100s, and what the training costs; the rules of thumb beside it.
+monotron plan run pretrain_gpt $gpt3 --world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --sequence-parallel --machine h100 --price 2.5
+monotron plan formulas pretrain_gpt $gpt3 --world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --sequence-parallel
+printf 'layers,hidden,heads,seq_length,max_position_embeddings,vocab_size,tp,pp,dp,micro_batch,global_batch,bf16\n96,12288,96,2048,2048,51199,8,8,1,1,64,true\n96,12288,96,2048,2048,51199,8,4,2,1,64,true\n' >layouts.csv
+monotron plan table layouts.csv --machine h100

@@ -13,7 +13,13 @@ type counting struct {
 	beside  Backend // nil: this machine need not have the device
 	given   int64   // bytes of addresses
 	scratch int64   // most that an op worked in
-	read    func(dst []byte)
+	watch   Watching
+}
+
+// Watching is what a counting device shows and asks; each may be nil.
+type Watching struct {
+	Read func(dst []byte)             // gives what the host reads; nil: zeros
+	Ran  func(op Op, w Work, v DType) // is shown every op, and the dtype that it computes in (negative: it only moves)
 }
 
 // asked is a backend that says what an op would need: what it works in beside the arena,
@@ -26,10 +32,9 @@ type asked interface {
 const beyond = 1 << 52
 
 // Counting makes a device of that name on which ops are only looked at, and memory is only
-// counted. Beside another it takes what that one takes; nil: any of ours. read gives what
-// the host reads; nil: zeros.
-func Counting(name string, beside *Device, read func(dst []byte)) *Device {
-	c := &counting{name: name, read: read}
+// counted. Beside another it takes what that one takes; nil: any of ours.
+func Counting(name string, beside *Device, w Watching) *Device {
+	c := &counting{name: name, watch: w}
 	if beside != nil {
 		c.beside = beside.backend
 	}
@@ -67,13 +72,16 @@ func (c *counting) Close()                             {}
 func (c *counting) OnHost() bool { return true }
 
 func (c *counting) Read(dst []byte, _ unsafe.Pointer) error {
-	if c.read != nil {
-		c.read(dst)
+	if c.watch.Read != nil {
+		c.watch.Read(dst)
 	}
 	return nil
 }
 
 func (c *counting) Run(op Op, args unsafe.Pointer) error {
+	if c.watch.Ran != nil {
+		c.watch.Ran(op, ops[op].work(args), valueOf(op, args))
+	}
 	b, is := c.beside.(asked)
 	if !is {
 		return nil

@@ -15,7 +15,7 @@ type Look struct {
 	Done   func(*model.Pass, *model.Output) // the last stage's output, before it is released
 	Routed func(layer int, r model.Routing) // what layers of experts chose
 	Micro  func(micro, chunk int)           // which forward or backward begins
-	Unit   func(name string)                // whose parameters it uses next: embedding, decoder.layers.3, head
+	Unit   func(name string)                // whose parameters, or gradients, it uses next: embedding, decoder.layers.3, head
 	Again  bool                             // of a training step that is run again: what --inject spoiled is spoiled again
 }
 
@@ -30,16 +30,18 @@ func (l Look) follow(p *model.Pass) {
 	if l.Unit == nil {
 		return
 	}
-	use := p.Use
-	p.Use = func(ps []*mpu.Param) error {
-		if len(ps) > 0 {
-			l.Unit(ps[0].Unit)
+	told := func(then func([]*mpu.Param) error) func([]*mpu.Param) error {
+		return func(ps []*mpu.Param) error {
+			if len(ps) > 0 {
+				l.Unit(ps[0].Unit)
+			}
+			if then == nil {
+				return nil
+			}
+			return then(ps)
 		}
-		if use == nil {
-			return nil
-		}
-		return use(ps)
 	}
+	p.Use, p.Accumulate = told(p.Use), told(p.Accumulate)
 }
 
 // Peek runs micro-batches forward, without dropout, and shows them to look.

@@ -122,11 +122,11 @@ func each(numbers []int, work func(int) error) error {
 
 // count rehearses one rank.
 func (o Options) count(job *training.Job, number int) (Rank, error) {
-	var read func([]byte)
+	var watching device.Watching
 	if o.Read != nil {
-		read = func(dst []byte) { o.Read(number, dst) }
+		watching.Read = func(dst []byte) { o.Read(number, dst) }
 	}
-	d := device.Counting(o.Device, o.Beside, read)
+	d := device.Counting(o.Device, o.Beside, watching)
 	defer d.Close()
 	rank, err := ranks.Imagine(job.Config.Ranks(nil), number, d, comm.Imagined{})
 	if err != nil {

@@ -25,6 +25,9 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 		Description: "FLAGS are the training command's own, with --world-size for the number of ranks. Set-up and steps of one rank of each " +
 			"kind are run with no memory behind them: the bytes are the run's. Neither data nor weights are read.",
 		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(estimate.Machines(), ", ") + ": seconds, and whether it fits"},
+			&cli.Float64Flag{Name: "jitter", Usage: "fraction by which the slowest device is slower than the others"},
+			&cli.Float64Flag{Name: "price", Usage: "of a device for an hour: what the training costs"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with every rank"},
 		},
 		Action: func(c *cli.Context) error { return planRun(c, open) },
@@ -32,14 +35,19 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 }
 
 func planRun(c *cli.Context, open func(name string) (*device.Device, error)) error {
-	p, err := newRunPlan(c.Args().Slice(), open)
+	m, err := machineOf(c)
 	if err != nil {
 		return err
 	}
-	if p.options.Beside != nil {
-		defer p.options.Beside.Close()
+	p, err := newRunPlan(c.Args().Slice(), m, open)
+	if err != nil {
+		return err
 	}
+	defer p.close()
 	if p.ranks, err = estimate.Memory(p.config, p.options); err != nil {
+		return err
+	}
+	if err := p.time(c); err != nil {
 		return err
 	}
 	if c.Bool("json") {
@@ -52,10 +60,56 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 type runPlan struct {
 	config  training.Config
 	options estimate.Options
+	machine *estimate.Machine // nil: the one that it is planned on, of which no speeds are known
 	ranks   []estimate.Rank
+	seconds *estimate.Seconds // nil: no machine
+	price   float64
 }
 
-func newRunPlan(args []string, open func(name string) (*device.Device, error)) (*runPlan, error) {
+// machineOf is that of --machine; nil: none.
+func machineOf(c *cli.Context) (*estimate.Machine, error) {
+	for name, most := range map[string]float64{"jitter": 10, "price": 1e6} {
+		if x := c.Float64(name); !(x >= 0 && x <= most) {
+			return nil, fault.Errorf(fault.Usage, "--%s %g: a number from 0 to %g", name, x, most)
+		}
+	}
+	if c.String("machine") == "" {
+		if c.IsSet("jitter") || c.IsSet("price") {
+			return nil, fault.Errorf(fault.Usage, "--jitter and --price need --machine, which says how fast devices are")
+		}
+		return nil, nil
+	}
+	return estimate.ReadMachine(c.String("machine"))
+}
+
+// time is the step's seconds on the machine.
+func (p *runPlan) time(c *cli.Context) error {
+	if p.machine == nil {
+		return nil
+	}
+	clock, err := estimate.NewClock(p.config, p.machine)
+	if err != nil {
+		return err
+	}
+	by := p.machine.ConstantsOf("")
+	by.Compute, by.Move = by.Compute*(1+c.Float64("jitter")), by.Move*(1+c.Float64("jitter"))
+	p.seconds, _, err = clock.Run(by)
+	p.price = c.Float64("price")
+	return err
+}
+
+// fits tells whether every rank has the memory.
+func (p *runPlan) fits() bool {
+	for _, r := range p.ranks {
+		if p.machine != nil && r.Peak+r.Scratch > int64(p.machine.Memory) {
+			return false
+		}
+	}
+	return true
+}
+
+// machine may be nil.
+func newRunPlan(args []string, machine *estimate.Machine, open func(name string) (*device.Device, error)) (*runPlan, error) {
 	if len(args) == 0 || args[0] != "pretrain_gpt" {
 		return nil, fault.Errorf(fault.Usage, "say what is planned: plan run pretrain_gpt FLAGS..., the training command as it will be typed")
 	}
@@ -66,9 +120,13 @@ func newRunPlan(args []string, open func(name string) (*device.Device, error)) (
 	if report.Help {
 		return nil, fault.Errorf(fault.Usage, "pretrain_gpt --help lists its flags")
 	}
-	p := &runPlan{config: config}
+	p := &runPlan{config: config, machine: machine}
 	if err := p.vocabulary(); err != nil {
 		return nil, err
+	}
+	if machine != nil && (config.Device == "auto" || config.Device == machine.Device) {
+		p.options.Device = machine.Device
+		return p, nil
 	}
 	return p, p.device(open)
 }
@@ -98,6 +156,12 @@ func (p *runPlan) device(open func(name string) (*device.Device, error)) error {
 	return nil
 }
 
+func (p *runPlan) close() {
+	if p.options.Beside != nil {
+		p.options.Beside.Close()
+	}
+}
+
 // rankReport is a rank in --json.
 type rankReport struct {
 	Rank      int              `json:"rank"`
@@ -110,16 +174,62 @@ type rankReport struct {
 }
 
 type memoryReport struct {
-	Device string       `json:"device"`
-	Ranks  []rankReport `json:"ranks"`
+	Device  string       `json:"device"`
+	Machine string       `json:"machine,omitempty"`
+	Fits    *bool        `json:"fits,omitempty"`
+	Seconds float64      `json:"seconds_per_step,omitempty"`
+	Low     float64      `json:"seconds_low,omitempty"`
+	High    float64      `json:"seconds_high,omitempty"`
+	TFLOPs  float64      `json:"tflops_per_device,omitempty"`
+	MFU     float64      `json:"mfu,omitempty"`
+	Waiting float64      `json:"seconds_waiting,omitempty"`
+	Days    float64      `json:"days,omitempty"`
+	Cost    float64      `json:"cost,omitempty"`
+	Ranks   []rankReport `json:"ranks"`
 }
 
 func (p *runPlan) report() memoryReport {
 	out := memoryReport{Device: p.options.Device}
+	if p.machine != nil {
+		fits, s := p.fits(), p.seconds
+		out.Machine, out.Fits, out.Seconds, out.Low, out.High, out.TFLOPs, out.MFU, out.Waiting = p.machine.Name, &fits, s.Step, s.Low, s.High, s.TFLOPs, s.MFU, s.Waiting
+		out.Days, out.Cost = p.days(), p.cost()
+	}
 	for _, r := range p.ranks {
 		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Scratch})
 	}
 	return out
+}
+
+// days of the whole training; cost of them, in the price's money.
+func (p *runPlan) days() float64 {
+	n, err := p.config.Iterations()
+	if err != nil {
+		return 0
+	}
+	return float64(n) * p.seconds.Step / 86400
+}
+
+func (p *runPlan) cost() float64 {
+	return p.days() * 24 * p.price * float64(p.config.Layout.Sizes().World())
+}
+
+// writeTime tells the seconds and where they go.
+func (p *runPlan) writeTime(out *command.Printer) {
+	s, m := p.seconds, p.machine
+	out.Printf("%.4g s a step (%.4g to %.4g: %s), %.1f TFLOP/s a device, MFU %.1f%%\n", s.Step, s.Low, s.High, m.Checked.How, s.TFLOPs, 100*s.MFU)
+	out.Printf("  busiest stage: products and attention %.3g s, memory and links inside a node %.3g s, links between nodes %.3g s; waiting for other stages %.3g s; gradients and parameters %.3g s; update %.3g s\n",
+		s.Compute, s.Move, s.Between, s.Waiting, s.Gradients, s.Update)
+	if n, err := p.config.Iterations(); err == nil {
+		out.Printf("  %.3g days for %d iterations", p.days(), n)
+		if p.price > 0 {
+			out.Printf(", %.0f at %g a device-hour", p.cost(), p.price)
+		}
+		out.Printf("\n")
+	}
+	if !p.fits() {
+		out.Printf("  it does not fit: a device of %s has %s\n", m.Name, device.Size(int64(m.Memory)))
+	}
 }
 
 func purposes(bytes [device.Purposes]int64) map[string]int64 {
@@ -135,6 +245,9 @@ func (p *runPlan) write(out *command.Printer) error {
 	l := p.config.Layout.Sizes()
 	out.Printf("%.4g billion parameters in %s on %d ranks (tensor %d, pipeline %d, data %d), device %s\n",
 		float64(p.config.Model.Parameters())/1e9, p.config.Precision, l.World(), l.TP, l.PP, l.DP, p.options.Device)
+	if p.machine != nil {
+		p.writeTime(out)
+	}
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "ranks\tstage\tpeak\t"
 	for purpose := range device.Purposes {

@@ -1,0 +1,173 @@
+package estimate
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"monotron/fault"
+)
+
+// Claim: every machine file that comes with the program is whole, and by its name's.
+func TestShippedMachines(t *testing.T) {
+	if len(Machines()) < 5 {
+		t.Errorf("machines: %v", Machines())
+	}
+	for _, name := range Machines() {
+		m, err := ReadMachine(name)
+		if err != nil || m.Name != name || m.About == "" {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+}
+
+const tinyMachine = "name: x\ndevice: cpu\ndevices_per_node: 2\nmemory: 1GiB\npeak_flops: {f32: 1e12}\nmemory_bytes_per_second: 1e10\nmatmul_share: [{from: 0, share: 1}]\n" +
+	"stream_share: [{from: 0, share: 1}]\nattention: {share: 0.5}\ninside_node: {latency_seconds: 0, bytes_per_second: 1e9}\nbetween_nodes: {latency_seconds: 0, bytes_per_second: 1e9}\n"
+
+// Claim: what is wrong with a machine file is said, all at once, and nothing else happens.
+func TestBadMachines(t *testing.T) {
+	if _, err := ParseMachine([]byte(tinyMachine)); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"":                         "empty",
+		"name: [":                  "yaml",
+		"nothing: 1":               "nothing",
+		"device: abacus":           "device is \"abacus\"",
+		"memory: many":             "no size",
+		"devices_per_node: -1":     "devices_per_node is -1",
+		"peak_flops: {f8: 1e12}":   "f8",
+		"peak_flops: {f32: .nan}":  "peak_flops of f32 is NaN",
+		"peak_flops: {f32: .inf}":  "peak_flops of f32 is +Inf",
+		"matmul_share: []":         "matmul_share is missing",
+		"attention: {share: 1e99}": "attention.share is 1e+99",
+		"stream_share: [{from: 5, share: 1}, {from: 5, share: 1}]": "from must grow",
+		"inside_node: {latency_seconds: -1, bytes_per_second: 0}":  "inside_node.bytes_per_second is 0",
+	} {
+		whole := text
+		if key, _, found := strings.Cut(text, ":"); found && key != "nothing" && !strings.HasSuffix(text, "[") {
+			var lines []string
+			for _, line := range strings.Split(tinyMachine, "\n") {
+				if !strings.HasPrefix(line, key+":") {
+					lines = append(lines, line)
+				}
+			}
+			whole = strings.Join(append(lines, text), "\n")
+		}
+		if _, err := ParseMachine([]byte(whole)); err == nil || fault.CodeOf(err) == fault.Internal || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	_, err := ParseMachine([]byte("device: x\ndevices_per_node: 0"))
+	for _, want := range []string{"device is", "devices_per_node is 0", "memory is 0", "peak_flops is missing"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("not all at once, %q is missing: %v", want, err)
+		}
+	}
+	if _, err := ReadMachine("abacus"); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "h100") {
+		t.Errorf("an unknown name: %v", err)
+	}
+	if _, err := ReadMachine("/dev/zero"); err == nil {
+		t.Error("/dev/zero is a machine")
+	}
+}
+
+// FuzzMachine: whatever a file holds, it is a machine or an error.
+func FuzzMachine(f *testing.F) {
+	f.Add([]byte(tinyMachine))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := ParseMachine(text)
+		if err == nil && (m.PerNode < 1 || len(m.Matmul) == 0 || !(m.MemoryRate > 0)) {
+			t.Errorf("%+v", m)
+		}
+	})
+}
+
+// Claim: a curve's share lies on the line between its points, by the logarithm of the size.
+func TestShares(t *testing.T) {
+	curve := []Share{{0, 0.1}, {100, 0.3}, {10000, 0.7}}
+	for size, want := range map[float64]float64{0: 0.1, 10: 0.2, 100: 0.3, 1000: 0.5, 10000: 0.7, 1e9: 0.7} {
+		if got := at(curve, size); math.Abs(got-want) > 1e-12 {
+			t.Errorf("at %g: %g, want %g", size, got, want)
+		}
+	}
+}
+
+// Claim: constants with which seconds were made are found again from the seconds of a few
+// layouts; and the rule of thumb without a schedule is near the schedule on a clock.
+func TestFitFindsConstants(t *testing.T) {
+	m, err := ReadMachine("a100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := Constants{1.3, 2.1, 1.7}
+	var samples []Sample
+	for _, layout := range []string{"--world-size 8", "--world-size 16 --micro-batch-size 1", "--world-size 16 --tensor-model-parallel-size 4", "--world-size 32 --pipeline-model-parallel-size 4",
+		"--world-size 64 --tensor-model-parallel-size 8 --micro-batch-size 1", "--world-size 32 --use-distributed-optimizer --tensor-model-parallel-size 2"} {
+		c := parsed(t, small+"--hidden-size 1024 --seq-length 256 --bf16 --global-batch-size 256 --micro-batch-size 4 "+layout)
+		k, err := NewClock(c, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, line, err := k.Run(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if quick := k.quick(made); math.Abs(quick/s.Step-1) > 0.05 {
+			t.Errorf("%s: %g s by the schedule (%g of it the pipeline), %g by the rule", layout, s.Step, line.End, quick)
+		}
+		samples = append(samples, Sample{k, k.quick(made)})
+	}
+	found := Fit(samples)
+	for _, x := range [][2]float64{{found.Compute, made.Compute}, {found.Move, made.Move}, {found.Between, made.Between}} {
+		if math.Abs(x[0]/x[1]-1) > 0.05 {
+			t.Errorf("found %+v, made with %+v", found, made)
+		}
+	}
+}
+
+// Claim: Spearman's coefficient; equal values share their places.
+func TestRankCorrelation(t *testing.T) {
+	for _, c := range []struct {
+		x, y []float64
+		want float64
+	}{{[]float64{1, 2, 3}, []float64{10, 20, 99}, 1}, {[]float64{1, 2, 3}, []float64{3, 2, 1}, -1}, {[]float64{1, 2, 2, 3}, []float64{1, 2, 2, 3}, 1},
+		{[]float64{106, 100, 86, 101, 99, 103, 97, 113, 112, 110}, []float64{7, 27, 2, 50, 28, 29, 20, 12, 6, 17}, -29.0 / 165}} {
+		if got := RankCorrelation(c.x, c.y); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%v, %v: %g, want %g", c.x, c.y, got, c.want)
+		}
+	}
+}
+
+// Claim: formulas are those of their sources: Korthikanti et al. 2022, table 3, has 175 billion
+// parameters; 18 bytes of each on 64 ranks are 45.56 GiB with 1.02 parameters' worth more in
+// the first stage's embedding (figure 1).
+func TestFormulas(t *testing.T) {
+	z := Sizes{B: 64, S: 2048, H: 12288, L: 96, A: 96, V: 51200, FFN: 49152, T: 8, P: 8, D: 1, C: 3, Micro: 1, Micros: 64, N: 174.6e9, Value: 2}
+	said := map[string]float64{}
+	for i, x := range Values(z, nil) {
+		said[Formulas[i].Name+" "+Formulas[i].Text] = x
+	}
+	for name, want := range map[string]float64{
+		"parameters 12lh²(1 + 13/12h + (V+s)/12lh)":                          174.6e9,
+		"weights, gradients, optimizer of a rank 18N/tp·pp":                  45.7 * (1 << 30),
+		"activations of a rank, tensor parallelism sbhl(10 + 24/t + 5as/ht)": 51.8 * (1 << 30),
+		"idle over busy time of the pipeline (p−1)/(v·m)":                    7.0 / 3 / 64,
+		"operations a step, recomputed 96Bslh²(1 + s/6h + V/16lh)":           1.88e17,
+		"activations, tensor and sequence parallelism, no scores 34sbhl/t":   9.56 * (1 << 30),
+	} {
+		if got, has := said[name]; !has || math.Abs(got/want-1) > 0.005 {
+			t.Errorf("%s: %g, want %g", name, got, want)
+		}
+	}
+}
+
+// BenchmarkFormulas: a configuration each time.
+func BenchmarkFormulas(b *testing.B) {
+	z, out := Sizes{B: 64, S: 2048, H: 12288, L: 96, A: 96, V: 51200, FFN: 49152, T: 8, P: 8, D: 1, C: 3, Micro: 1, Micros: 64, N: 174.6e9, Value: 2}, []float64(nil)
+	for i := 0; b.Loop(); i++ {
+		z.L = float64(i%100 + 1)
+		out = Values(z, out)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "configurations/s")
+}

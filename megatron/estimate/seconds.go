@@ -1,0 +1,231 @@
+package estimate
+
+import (
+	"monotron/megatron/engine"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/schedule"
+	"monotron/megatron/training"
+	"monotron/mpu/topology"
+)
+
+// Seconds is what a step takes.
+type Seconds struct {
+	Step, Low, High float64 // the interval is the error of runs that could be compared
+	Compute         float64 // of it, on the busiest stage: products and attention
+	Move            float64 // ops that wait for memory, and exchanges inside a node
+	Between         float64 // exchanges between nodes, of tensor and expert parallelism
+	Waiting         float64 // for other stages
+	Gradients       float64 // of data parallelism, that nothing hides
+	Update          float64
+	TFLOPs          float64 // a device, as the log line prints it
+	MFU             float64
+}
+
+// nominal takes a machine at its word.
+var nominal = Constants{1, 1, 1}
+
+// Clock is a run on a machine, ready to be asked for seconds under any constants.
+type Clock struct {
+	config  training.Config
+	machine *Machine
+	stages  [][][2]Cost // [stage][chunk]: forward, backward
+	send    Cost        // of a value between stages
+	grads   Cost        // of the busiest stage
+	hidden  bool        // behind the last backward
+	update  Cost
+	micros  int
+	most    float64 // parameters of the rank that has most
+}
+
+// Held is what the rows' own program held beside this one's tensors, by the machine file.
+func (k *Clock) Held(regime string) int64 {
+	h := k.machine.Held[regime]
+	return int64(h.Bytes) + int64(h.PerParameter*k.most)
+}
+
+// NewClock counts what a micro-batch takes on each stage. The vocabulary is set.
+func NewClock(c training.Config, m *Machine) (*Clock, error) {
+	u, err := unitsOf(c, m, m.Device)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := c.Split().Parts()
+	if err != nil {
+		return nil, err
+	}
+	l := c.Layout.Sizes()
+	k := &Clock{config: c, machine: m, micros: c.GlobalBatchSize / max(1, c.MicroBatchSize*l.DP), hidden: c.Layout.OverlapGradReduce}
+	for _, stage := range parts {
+		var chunks [][2]Cost
+		for _, part := range stage {
+			chunks = append(chunks, u.of(&c, part))
+		}
+		k.stages = append(k.stages, chunks)
+	}
+	k.send = m.between(&c, l)
+	k.reduce(parts, l)
+	return k, nil
+}
+
+// of is a part's forward and backward.
+func (u *units) of(c *training.Config, part schedule.Part) (cost [2]Cost) {
+	add := func(p pass, times float64) {
+		cost[0].add(p.forward, times)
+		cost[1].add(p.backward, times)
+	}
+	for kind, n := range kindsOfLayers(c, part.Layers) {
+		add(u.layer[kind], n)
+	}
+	if part.Embedding {
+		add(u.embedding, 1)
+	}
+	if part.Head {
+		add(u.head, 1)
+	}
+	return cost
+}
+
+// between is a hidden tensor's way to the next stage; devices of a node send at the same time.
+func (m *Machine) between(c *training.Config, l topology.Sizes) Cost {
+	if l.PP == 1 {
+		return Cost{}
+	}
+	size := 2.0
+	if c.Precision == engine.F32 {
+		size = 4
+	}
+	bytes := float64(c.MicroBatchSize*c.SeqLength*c.Model.HiddenSize) * size / float64(l.CP)
+	if c.Layout.SequenceParallel {
+		bytes /= float64(l.TP)
+	}
+	next := l.Group(topology.PP, 0)[1]
+	if next/m.PerNode == 0 {
+		return Cost{Move: bytes/m.Node.Rate + m.Node.Latency}
+	}
+	return Cost{Between: bytes/(m.Between.Rate/float64(m.PerNode)) + m.Between.Latency}
+}
+
+// updateBytes pass through memory for each parameter that a rank updates: its gradient three
+// times (zeroed, measured, used), master and moments read and written, the value written.
+const updateBytes = 3*4 + 6*4 + 2
+
+// reduce counts gradients, parameters and update of the stage that has most.
+func (k *Clock) reduce(parts [][]schedule.Part, l topology.Sizes) {
+	c, m := &k.config, k.machine
+	most := 0.0
+	for _, stage := range parts {
+		n := 0.0
+		for _, part := range stage {
+			for _, layer := range part.Layers {
+				n += float64(c.Model.LayerParameters(layer))
+			}
+			if part.Embedding || part.Head {
+				n += float64(c.Model.PaddedVocabSize * c.Model.HiddenSize)
+			}
+		}
+		most = max(most, n/float64(l.TP))
+	}
+	k.most = most
+	shards := 1.0
+	if s := optimizer.Strategy(c.Layout.Sharding); c.Layout.DistributedOptimizer || s != "" && s != optimizer.NoShard {
+		shards = float64(l.DP)
+	}
+	bytes := most / shards * updateBytes
+	k.update = Cost{Move: bytes / m.MemoryRate / at(m.Stream, bytes), Ops: m.Launch}
+	if l.DP == 1 {
+		return
+	}
+	width := float64(m.GradientBytes)
+	if width == 0 {
+		width = 4
+	}
+	group, n := l.Group(topology.DP, 0), float64(l.DP)
+	rounds := n - 1
+	if shards == 1 {
+		k.grads = m.travel(group, 2*(n-1)/n*most*width, 2*rounds)
+		return
+	}
+	k.grads = m.travel(group, (n-1)/n*most*width, rounds)
+	value := 2.0
+	if c.Precision == engine.F32 {
+		value = 4
+	}
+	k.grads.add(m.travel(group, (n-1)/n*most*value, rounds), 1)
+	if c.Layout.Sharding == string(optimizer.OptimGradsParams) || c.Layout.Sharding == string(optimizer.OptimGrads) { // once a micro-batch
+		k.grads.add(m.travel(group, (n-1)/n*most*(width+value), rounds), float64(k.micros-1))
+	}
+}
+
+// times are the schedule's under constants.
+func (k *Clock) times(by Constants) schedule.Times {
+	t := schedule.Times{Transfer: k.send.seconds(nominal)}
+	for _, chunks := range k.stages {
+		var f, b []float64
+		for _, c := range chunks {
+			f, b = append(f, c[0].seconds(by)), append(b, c[1].seconds(by))
+		}
+		t.Forward, t.Backward = append(t.Forward, f), append(t.Backward, b)
+	}
+	return t
+}
+
+// after is what follows the pipeline: gradients that nothing hides, and the update.
+func (k *Clock) after(by Constants, lastBackward float64) (gradients, update float64) {
+	gradients = k.grads.seconds(by)
+	if k.hidden {
+		gradients = max(gradients-lastBackward, gradients/10)
+	}
+	return gradients, k.update.seconds(by)
+}
+
+// quick is the step without running the schedule: the busiest stage in every micro-batch but
+// one, and one micro-batch through all.
+func (k *Clock) quick(by Constants) float64 {
+	var worst, sum, back float64
+	for _, chunks := range k.stages {
+		f, b := 0.0, 0.0
+		for _, c := range chunks {
+			f, b = f+c[0].seconds(by), b+c[1].seconds(by)
+		}
+		worst, sum, back = max(worst, f+b), sum+(f+b)/float64(len(chunks)), max(back, b)
+	}
+	gradients, update := k.after(by, back)
+	send := 2 * k.send.seconds(nominal) // of a micro-batch there and its gradient back: stages wait for both
+	return float64(k.micros-1)*(worst+send) + max(sum, worst) + send*float64(len(k.stages)-1) + gradients + update
+}
+
+// Run carries the run's own schedule out on the clock.
+func (k *Clock) Run(by Constants) (*Seconds, *schedule.Timeline, error) {
+	t := k.times(by)
+	line, err := schedule.Simulate(k.config.Schedule(k.micros, false), t)
+	if err != nil {
+		return nil, nil, err
+	}
+	busiest := 0
+	for stage := range k.stages {
+		if line.Busy(stage) > line.Busy(busiest) {
+			busiest = stage
+		}
+	}
+	s := &Seconds{}
+	back := 0.0
+	for i, c := range k.stages[busiest] {
+		for _, side := range c {
+			s.Compute += by.Compute * side.Compute * float64(k.micros)
+			s.Move += by.Move * (side.Move + side.Ops) * float64(k.micros)
+			s.Between += by.Between * side.Between * float64(k.micros)
+		}
+		back += t.Backward[busiest][i]
+	}
+	s.Waiting = line.End - line.Busy(busiest)
+	s.Gradients, s.Update = k.after(by, back)
+	s.Step = line.End + s.Gradients + s.Update
+	m := k.machine
+	s.Low, s.High = s.Step*(1-min(0.9, m.Checked.Worst)), s.Step*(1+m.Checked.Worst)
+	flops := k.config.Model.FLOPs(k.config.GlobalBatchSize, k.config.SeqLength) / float64(k.config.Layout.Sizes().World())
+	s.TFLOPs = flops / s.Step / 1e12
+	if peak := m.Peak[k.config.DType().String()]; peak > 0 {
+		s.MFU = flops / s.Step / peak
+	}
+	return s, line, nil
+}

@@ -1,0 +1,85 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/estimate"
+	"monotron/megatron/report"
+	"monotron/tools/internal/command"
+)
+
+func formulasCommand(open func(name string) (*device.Device, error)) *cli.Command {
+	return command.WrapOpen(&cli.Command{
+		Name:        "formulas",
+		Usage:       "the rules of the literature for a training run, beside the run's own numbers",
+		ArgsUsage:   "pretrain_gpt FLAGS...",
+		Description: "Parameters, operations, bytes and bubble as papers write them, each with its source and how far it is from what this program counts for the same flags.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one JSON list"}},
+		Action:      func(c *cli.Context) error { return planFormulas(c, open) },
+	})
+}
+
+type formulaReport struct {
+	Name    string        `json:"name"`
+	Formula string        `json:"formula"`
+	Source  string        `json:"source"`
+	Unit    string        `json:"unit,omitempty"`
+	Value   report.Number `json:"value"`
+	Exact   report.Number `json:"exact"` // null: this program has no such number
+	Off     report.Number `json:"off"`   // value/exact - 1
+}
+
+func planFormulas(c *cli.Context, open func(name string) (*device.Device, error)) error {
+	p, err := newRunPlan(c.Args().Slice(), nil, open)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if p.ranks, err = estimate.Memory(p.config, p.options); err != nil {
+		return err
+	}
+	all, err := estimate.Compare(&p.config, slices.MaxFunc(p.ranks, func(a, b estimate.Rank) int { return int(min(max(a.Peak-b.Peak, -1), 1)) }))
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		var list []formulaReport
+		for _, f := range all {
+			list = append(list, formulaReport{f.Name, f.Text, f.Source, f.Unit, report.Number(f.Value), report.Number(f.Exact), report.Number(f.Off())})
+		}
+		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(list))
+	}
+	t := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+	out := &command.Printer{W: t}
+	out.Printf("what\tformula\tsays\there\toff\tsource\n")
+	for _, f := range all {
+		off := "-"
+		if !math.IsNaN(f.Off()) {
+			off = fmt.Sprintf("%+.1f%%", 100*f.Off())
+		}
+		out.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Text, quantity(f.Value, f.Unit), quantity(f.Exact, f.Unit), off, f.Source)
+	}
+	if out.Err == nil {
+		out.Err = fault.With(fault.IO, t.Flush())
+	}
+	return out.Err
+}
+
+// quantity writes a number of a formula for a person.
+func quantity(x float64, unit string) string {
+	switch {
+	case math.IsNaN(x):
+		return "-"
+	case unit == "B":
+		return device.Size(int64(x))
+	}
+	return fmt.Sprintf("%.4g%s", x, map[bool]string{true: " " + unit}[unit != ""])
+}

@@ -1,0 +1,393 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/megatron/arguments"
+	"monotron/megatron/arguments/table"
+	"monotron/megatron/estimate"
+	"monotron/megatron/training"
+	"monotron/tools/internal/command"
+)
+
+func tableCommand() *cli.Command {
+	return command.WrapOpen(&cli.Command{
+		Name:      "table",
+		Usage:     "seconds and memory of many layouts, a row each",
+		ArgsUsage: "LAYOUTS.csv",
+		Description: "Columns are hidden, layers, heads, dp, tp, pp, vp, micro_batch, global_batch, nodes, regime, or flags of pretrain_gpt; others are passed on. " +
+			"Rows come back with predicted_seconds, predicted_memory_gb and fits. With --fit the machine's three constants are fitted, a set a regime, " +
+			"on every second row that has the column; the others judge them.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(estimate.Machines(), ", ")},
+			&cli.StringFlag{Name: "fit", Usage: "column of measured seconds a step"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: rows and regimes"},
+		},
+		Action: planTable,
+	})
+}
+
+// layouts is a table of runs.
+type layouts struct {
+	machine *estimate.Machine
+	header  []string
+	rows    []*layout
+	notes   io.Writer
+}
+
+// layout is a row.
+type layout struct {
+	line     int
+	cells    map[string]string
+	regime   string
+	config   training.Config
+	clock    *estimate.Clock
+	measured float64 // 0: not told
+	seconds  *estimate.Seconds
+	memory   int64 // of the largest rank
+	fits     bool
+	problem  error // why it cannot be
+}
+
+const mostTable = 64 << 20
+
+func planTable(c *cli.Context) error {
+	if c.Args().Len() != 1 || c.String("machine") == "" {
+		return fault.Errorf(fault.Usage, "plan table LAYOUTS.csv --machine FILE: one table, and a machine to plan for")
+	}
+	m, err := estimate.ReadMachine(c.String("machine"))
+	if err != nil {
+		return err
+	}
+	text, err := fault.ReadFile(c.Args().First(), mostTable)
+	if err != nil {
+		return err
+	}
+	l := &layouts{machine: m, notes: c.App.ErrWriter}
+	if err := l.read(text, c.String("fit")); err != nil {
+		return fmt.Errorf("%s: %w", c.Args().First(), err)
+	}
+	for _, r := range l.rows {
+		l.count(r)
+	}
+	regimes := l.fit(c.String("fit"))
+	for _, r := range l.rows {
+		if r.problem != nil {
+			continue
+		}
+		if r.seconds, _, r.problem = r.clock.Run(regimes[r.regime].Constants); r.problem != nil {
+			continue
+		}
+	}
+	l.judge(regimes)
+	if c.Bool("json") {
+		return l.writeJSON(c.App.Writer, regimes)
+	}
+	return l.write(c.App.Writer, regimes)
+}
+
+// read takes the rows apart.
+func (l *layouts) read(text []byte, measured string) error {
+	r := csv.NewReader(bytes.NewReader(text))
+	r.ReuseRecord = true
+	head, err := r.Read()
+	if err != nil {
+		return fault.Errorf(fault.BadData, "a line of column names is missing: %w", err)
+	}
+	l.header = slices.Clone(head)
+	if measured != "" && !slices.Contains(l.header, measured) {
+		return fault.Errorf(fault.Usage, "there is no column %s to fit; there are %s", measured, strings.Join(l.header, ", "))
+	}
+	for {
+		cells, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fault.With(fault.BadData, err)
+		}
+		line, _ := r.FieldPos(0)
+		row := &layout{line: line, cells: map[string]string{}}
+		for i, name := range l.header {
+			row.cells[name] = strings.TrimSpace(cells[i])
+		}
+		row.regime = row.cells["regime"]
+		if x, err := strconv.ParseFloat(row.cells[measured], 64); measured != "" && err == nil && x > 0 && !math.IsInf(x, 0) {
+			row.measured = x
+		}
+		l.rows = append(l.rows, row)
+	}
+	if len(l.rows) == 0 {
+		return fault.Errorf(fault.BadData, "it has column names and no rows")
+	}
+	return nil
+}
+
+// known are columns with names of their own.
+var known = map[string]string{"hidden": "hidden-size", "layers": "num-layers", "heads": "num-attention-heads", "tp": "tensor-model-parallel-size",
+	"pp": "pipeline-model-parallel-size", "vp": "num-virtual-stages-per-pipeline-rank", "micro_batch": "micro-batch-size", "global_batch": "global-batch-size"}
+
+// count makes a row's run and counts it.
+func (l *layouts) count(r *layout) {
+	r.problem = func() error {
+		args, err := l.flags(r)
+		if err != nil {
+			return err
+		}
+		if r.config, _, err = arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, HasCUDA: true}, args); err != nil {
+			return err
+		}
+		p := &runPlan{config: r.config}
+		if err := p.vocabulary(); err != nil {
+			return err
+		}
+		r.config = p.config
+		if r.clock, err = estimate.NewClock(r.config, l.machine); err != nil {
+			return err
+		}
+		ranks, err := estimate.Memory(r.config, estimate.Options{Device: l.machine.Device})
+		for _, rank := range ranks {
+			r.memory = max(r.memory, rank.Peak)
+		}
+		r.memory += r.clock.Held(r.regime)
+		r.fits = r.memory <= int64(l.machine.Memory)
+		return err
+	}()
+}
+
+// flags is a row as a command line.
+func (l *layouts) flags(r *layout) ([]string, error) {
+	lists := [][]string{{"--tokenizer-type", "NullTokenizer", "--mock-data", "--train-iters", "1000", "--lr", "1e-4"}, l.machine.Flags, l.machine.Regimes[r.regime]}
+	var own []string
+	sizes := map[string]int{"tp": 1, "pp": 1, "dp": 1, "nodes": 0}
+	for name, text := range r.cells {
+		if _, is := sizes[name]; is && text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 || n > 1<<20 {
+				return nil, fault.Errorf(fault.BadData, "%s is %q; it must be a number from 1 to %d", name, text, 1<<20)
+			}
+			sizes[name] = n
+		}
+		flag, is := known[name]
+		if !is {
+			flag = strings.ReplaceAll(name, "_", "-")
+		}
+		switch f := table.Find(flag); {
+		case f == nil || text == "" || text == "false":
+		case f.Kind == table.Switch:
+			own = append(own, "--"+flag)
+		default:
+			own = append(own, "--"+flag, text)
+		}
+	}
+	world := sizes["tp"] * sizes["pp"] * sizes["dp"]
+	if n := sizes["nodes"] * l.machine.PerNode; n > 0 && n != world {
+		model := sizes["tp"] * sizes["pp"]
+		if n%model != 0 {
+			return nil, fault.Errorf(fault.BadData, "%d nodes of %d devices cannot be cut into tp %d x pp %d", sizes["nodes"], l.machine.PerNode, sizes["tp"], sizes["pp"])
+		}
+		fmt.Fprintf(l.notes, "line %d: dp %d x tp %d x pp %d are %d devices, %d nodes have %d: taken as dp %d\n", r.line, sizes["dp"], sizes["tp"], sizes["pp"], world, sizes["nodes"], n, n/model)
+		world = n
+	}
+	return joined(append(lists, append(own, "--world-size", strconv.Itoa(world)))), nil
+}
+
+// joined are lists of flags as one, a flag of a later list taking the place of an earlier one's.
+func joined(lists [][]string) (all []string) {
+	for _, list := range lists {
+		for i := 0; i < len(list); {
+			end := i + 1
+			for end < len(list) && !strings.HasPrefix(list[end], "--") {
+				end++
+			}
+			all = append(without(all, list[i]), list[i:end]...)
+			i = end
+		}
+	}
+	return all
+}
+
+func without(all []string, flag string) []string {
+	from := slices.Index(all, flag)
+	if from < 0 {
+		return all
+	}
+	to := from + 1
+	for to < len(all) && !strings.HasPrefix(all[to], "--") {
+		to++
+	}
+	return slices.Delete(all, from, to)
+}
+
+// regime is what rows of one kind have in common.
+type regime struct {
+	Name      string             `json:"regime"`
+	Constants estimate.Constants `json:"constants"`
+	Fitted    int                `json:"fitted_rows"`
+	Judged    int                `json:"judged_rows"`
+	Mean      float64            `json:"mean_error"`  // of the judged rows
+	Worst     float64            `json:"worst_error"` // of them
+	Rank      float64            `json:"rank_correlation"`
+	Held      int                `json:"memory_rows"`
+	HeldMean  float64            `json:"memory_mean_error"` // of rows with max_memory_gb
+	HeldWorst float64            `json:"memory_worst_error"`
+	Lost      int                `json:"oom_rows"`
+	LostSeen  int                `json:"oom_rows_predicted"` // not to fit, or within 5 percent of it
+
+	fitted map[*layout]bool
+}
+
+// fit finds each regime's constants.
+func (l *layouts) fit(column string) map[string]*regime {
+	all := map[string]*regime{}
+	for _, r := range l.rows {
+		if all[r.regime] == nil {
+			all[r.regime] = &regime{Name: r.regime, Constants: l.machine.ConstantsOf(r.regime), fitted: map[*layout]bool{}}
+		}
+	}
+	if column == "" {
+		return all
+	}
+	for name, g := range all {
+		var samples []estimate.Sample
+		n := 0
+		for _, r := range l.rows {
+			if r.regime != name || r.problem != nil || r.measured == 0 {
+				continue
+			}
+			if n++; n%2 == 1 {
+				samples = append(samples, estimate.Sample{Clock: r.clock, Seconds: r.measured})
+				g.fitted[r] = true
+			}
+		}
+		if g.Fitted = len(samples); g.Fitted >= 3 {
+			g.Constants = estimate.Fit(samples)
+		}
+	}
+	return all
+}
+
+// judge holds predictions against the rows that were not fitted.
+func (l *layouts) judge(all map[string]*regime) {
+	for name, g := range all {
+		l.judgeMemory(g)
+		var said, was []float64
+		for _, r := range l.rows {
+			if r.regime != name || r.seconds == nil || r.measured == 0 {
+				continue
+			}
+			said, was = append(said, r.seconds.Step), append(was, r.measured)
+			if !g.fitted[r] {
+				off := math.Abs(r.seconds.Step/r.measured - 1)
+				g.Judged, g.Mean, g.Worst = g.Judged+1, g.Mean+off, max(g.Worst, off)
+			}
+		}
+		if g.Judged > 0 {
+			g.Mean /= float64(g.Judged)
+		}
+		if g.Rank = estimate.RankCorrelation(said, was); math.IsNaN(g.Rank) {
+			g.Rank = 0
+		}
+	}
+}
+
+// judgeMemory holds memory against the column max_memory_gb, a number or OOM.
+func (l *layouts) judgeMemory(g *regime) {
+	for _, r := range l.rows {
+		text := r.cells["max_memory_gb"]
+		if r.regime != g.Name || r.problem != nil || text == "" {
+			continue
+		}
+		if text == "OOM" {
+			if g.Lost++; float64(r.memory) > 0.95*float64(l.machine.Memory) {
+				g.LostSeen++
+			}
+			continue
+		}
+		if was, err := strconv.ParseFloat(text, 64); err == nil && was > 0 {
+			off := math.Abs(float64(r.memory)/(1<<30)/was - 1)
+			g.Held, g.HeldMean, g.HeldWorst = g.Held+1, g.HeldMean+off, max(g.HeldWorst, off)
+		}
+	}
+	g.HeldMean /= float64(max(1, g.Held))
+}
+
+// predicted are the columns that a row gets.
+func (r *layout) predicted() (seconds, memory, fits string) {
+	if r.problem != nil {
+		return "", "", strings.ReplaceAll(r.problem.Error(), "\n", "; ")
+	}
+	return strconv.FormatFloat(r.seconds.Step, 'f', 2, 64), strconv.FormatFloat(float64(r.memory)/(1<<30), 'f', 1, 64), strconv.FormatBool(r.fits)
+}
+
+func (l *layouts) write(w io.Writer, regimes map[string]*regime) error {
+	out := csv.NewWriter(w)
+	err := out.Write(append(slices.Clone(l.header), "predicted_seconds", "predicted_memory_gb", "fits"))
+	for _, r := range l.rows {
+		var cells []string
+		for _, name := range l.header {
+			cells = append(cells, r.cells[name])
+		}
+		seconds, memory, fits := r.predicted()
+		err = errors.Join(err, out.Write(append(cells, seconds, memory, fits)))
+	}
+	out.Flush()
+	if err = errors.Join(err, out.Error()); err != nil {
+		return fault.With(fault.IO, err)
+	}
+	for _, name := range sorted(regimes) {
+		g := regimes[name]
+		if g.Held+g.Lost > 0 {
+			fmt.Fprintf(l.notes, "%s: memory of %d rows: mean error %.1f%%, worst %.1f%%; %d of %d rows that ran out of it are predicted to, or within 5%% of it\n",
+				g.Name, g.Held, 100*g.HeldMean, 100*g.HeldWorst, g.LostSeen, g.Lost)
+		}
+		if g.Judged > 0 {
+			fmt.Fprintf(l.notes, "%s: constants compute %.3f, move %.3f, between %.3f by %d rows; on the other %d mean error %.1f%%, worst %.1f%%; rank correlation %.3f\n",
+				g.Name, g.Constants.Compute, g.Constants.Move, g.Constants.Between, g.Fitted, g.Judged, 100*g.Mean, 100*g.Worst, g.Rank)
+		}
+	}
+	return nil
+}
+
+func sorted(regimes map[string]*regime) (names []string) {
+	for name := range regimes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (l *layouts) writeJSON(w io.Writer, regimes map[string]*regime) error {
+	var out struct {
+		Rows    []map[string]any `json:"rows"`
+		Regimes []*regime        `json:"regimes"`
+	}
+	for _, r := range l.rows {
+		row := map[string]any{}
+		for name, text := range r.cells {
+			row[name] = text
+		}
+		if r.problem != nil {
+			row["problem"] = r.problem.Error()
+		} else {
+			row["predicted_seconds"], row["predicted_memory_gb"], row["fits"] = r.seconds.Step, float64(r.memory)/(1<<30), r.fits
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	for _, name := range sorted(regimes) {
+		out.Regimes = append(out.Regimes, regimes[name])
+	}
+	return fault.With(fault.IO, json.NewEncoder(w).Encode(out))
+}
