@@ -14,3 +14,6 @@ monotron plan run pretrain_gpt $gpt3 --world-size 64 --tensor-model-parallel-siz
 monotron plan formulas pretrain_gpt $gpt3 --world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --sequence-parallel
 printf 'layers,hidden,heads,seq_length,max_position_embeddings,vocab_size,tp,pp,dp,micro_batch,global_batch,bf16\n96,12288,96,2048,2048,51199,8,8,1,1,64,true\n96,12288,96,2048,2048,51199,8,4,2,1,64,true\n' >layouts.csv
 monotron plan table layouts.csv --machine h100
+# The fastest layouts of a model of 7 billion parameters on 16 H100s.
+monotron plan search --gpus 16 --machine h100 --best 3 --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 \
+  --global-batch-size 256 --train-iters 1000 --lr 1e-4 --bf16 --tokenizer-type NullTokenizer --vocab-size 51199 --mock-data

@@ -36,6 +36,9 @@ func TestCheck(t *testing.T) {
 	if err != nil || len(plan) != 4 {
 		t.Fatalf("%d ranks, %v", len(plan), err)
 	}
+	if at := plan[0].At; at.Micro < 1 || at.Unit == "" {
+		t.Errorf("the peak is in the %v: of no layer", at)
+	}
 	held := total(plan)
 	if _, err := o.Check(c, all, Room{held, "here"}); err != nil {
 		t.Errorf("as much as it takes: %v", err)

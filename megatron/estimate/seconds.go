@@ -35,6 +35,7 @@ type Clock struct {
 	update  Cost
 	micros  int
 	most    float64 // parameters of the rank that has most
+	least   float64 // of the first stage's layers: that it has at least
 }
 
 // Held is what the rows' own program held beside this one's tensors, by the machine file.
@@ -49,6 +50,11 @@ func NewClock(c training.Config, m *Machine) (*Clock, error) {
 	if err != nil {
 		return nil, err
 	}
+	return clockOf(c, m, u)
+}
+
+// clockOf joins units to stages.
+func clockOf(c training.Config, m *Machine, u *units) (*Clock, error) {
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, err
@@ -126,6 +132,11 @@ func (k *Clock) reduce(parts [][]schedule.Part, l topology.Sizes) {
 		most = max(most, n/float64(l.TP))
 	}
 	k.most = most
+	for _, part := range parts[0] {
+		for _, layer := range part.Layers {
+			k.least += float64(c.Model.LayerParameters(layer)) / float64(l.TP)
+		}
+	}
 	shards := 1.0
 	if s := optimizer.Strategy(c.Layout.Sharding); c.Layout.DistributedOptimizer || s != "" && s != optimizer.NoShard {
 		shards = float64(l.DP)

@@ -40,7 +40,8 @@ func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []report.Value,
 
 // exchanges tells, where --log-moe-exchanges asks for it, how many tokens each micro-batch
 // sends to the experts of each rank, and gets.
-func (r *Run) exchanges() (look engine.Look) {
+func (r *Run) exchanges() engine.Look {
+	look := r.Engine.Look
 	if !r.Config.Log.Exchanges {
 		return look
 	}

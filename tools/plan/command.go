@@ -14,6 +14,6 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Name:            "plan",
 		Usage:           "say what a run will do before anything is launched",
 		HideHelpCommand: true,
-		Subcommands:     []*cli.Command{runCommand(open), formulasCommand(open), tableCommand(), scheduleCommand()},
+		Subcommands:     []*cli.Command{runCommand(open), formulasCommand(open), tableCommand(), scheduleCommand(), searchCommand()},
 	}
 }

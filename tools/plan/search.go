@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/arguments"
+	"monotron/megatron/estimate"
+	"monotron/tools/internal/command"
+)
+
+func searchCommand() *cli.Command {
+	return command.WrapOpen(&cli.Command{
+		Name:      "search",
+		Usage:     "the fastest layouts of a model on a machine that fit",
+		ArgsUsage: "MODEL FLAGS...",
+		Description: "FLAGS are pretrain_gpt's of the model and its training (--global-batch-size too), without the layout's. Every layout that training " +
+			"would take is timed, tensor and pipeline sizes, chunks, sharding, recomputation and micro-batch; the fastest are counted to the byte and run on the clock.",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "gpus", Usage: "devices"},
+			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(estimate.Machines(), ", ")},
+			&cli.StringFlag{Name: "memory", Usage: "of a device, as 78GiB; the machine's where left out"},
+			&cli.IntFlag{Name: "best", Value: 10, Usage: "how many layouts"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+		},
+		Action: planSearch,
+	})
+}
+
+type foundReport struct {
+	Seconds float64 `json:"seconds_per_step"`
+	Low     float64 `json:"seconds_low"`
+	High    float64 `json:"seconds_high"`
+	TFLOPs  float64 `json:"tflops_per_device"`
+	Peak    int64   `json:"peak_bytes"`
+	Flags   string  `json:"flags"`
+}
+
+type searchReport struct {
+	Looked  int           `json:"layouts"`
+	Small   int           `json:"too_large_by_state_alone"`
+	Seconds float64       `json:"search_seconds"`
+	Best    []foundReport `json:"best"`
+	Front   []foundReport `json:"front"`
+	Rules   []string      `json:"rules"`
+}
+
+func planSearch(c *cli.Context) error {
+	s, err := newSearch(c)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	best, front, err := s.Run(c.Int("best"))
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	if len(best) == 0 {
+		return fault.Errorf(fault.Usage, "no layout of %d devices fits %s: %d that training takes were looked at, %d of them have too much state alone; take more devices, or a smaller model or batch",
+			s.Devices, device.Size(s.Memory), s.Looked, s.Small)
+	}
+	if c.Bool("json") {
+		r := searchReport{Looked: s.Looked, Small: s.Small, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: s.Rules(best)}
+		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(r))
+	}
+	out := &command.Printer{W: c.App.Writer}
+	out.Printf("%d layouts in %.1f s, %d of them too large by their state alone; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), s.Small, device.Size(s.Memory), s.Machine.Checked.How)
+	if err := writeFound(out, best); err != nil {
+		return err
+	}
+	out.Printf("less memory for more time:\n")
+	if err := writeFound(out, front); err != nil {
+		return err
+	}
+	for _, line := range s.Rules(best) {
+		out.Printf("%s\n", line)
+	}
+	out.Printf("\npretrain_gpt %s %s\n", strings.Join(s.Flags, " "), best[0].Line())
+	return out.Err
+}
+
+func newSearch(c *cli.Context) (*estimate.Search, error) {
+	if n := c.Int("gpus"); n < 1 || n > 1<<16 || c.String("machine") == "" {
+		return nil, fault.Errorf(fault.Usage, "plan search --gpus N --machine FILE MODEL FLAGS: 1 to %d devices, and what they are", 1<<16)
+	}
+	if n := c.Int("best"); n < 1 || n > 100 {
+		return nil, fault.Errorf(fault.Usage, "--best %d: 1 to 100", n)
+	}
+	m, err := estimate.ReadMachine(c.String("machine"))
+	if err != nil {
+		return nil, err
+	}
+	flags := c.Args().Slice()
+	if len(flags) > 0 && flags[0] == "pretrain_gpt" {
+		flags = flags[1:]
+	}
+	s := &estimate.Search{Machine: m, Devices: c.Int("gpus"), Memory: int64(m.Memory), Flags: flags}
+	if c.String("memory") != "" {
+		if s.Memory, err = estimate.ParseBytes(c.String("memory")); err != nil {
+			return nil, fmt.Errorf("--memory: %w", err)
+		}
+	}
+	config, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, HasCUDA: true, ModelOnly: true, Partial: true}, flags)
+	if err != nil {
+		return nil, err
+	}
+	if config.Model.NumLayers < 1 || config.Model.HiddenSize < 1 || config.GlobalBatchSize < 1 {
+		return nil, fault.Errorf(fault.Usage, "plan search needs the model and the batch: --num-layers, --hidden-size, --num-attention-heads, --seq-length, --global-batch-size")
+	}
+	p := &runPlan{config: config}
+	if err := p.vocabulary(); err != nil {
+		return nil, err
+	}
+	s.Vocab = p.config.Model.VocabSize
+	return s, nil
+}
+
+func founds(list []*estimate.Found) (all []foundReport) {
+	for _, f := range list {
+		all = append(all, foundReport{f.Step.Step, f.Step.Low, f.Step.High, f.Step.TFLOPs, f.Memory, f.Line()})
+	}
+	return all
+}
+
+func writeFound(out *command.Printer, list []*estimate.Found) error {
+	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', 0)
+	table := &command.Printer{W: t}
+	table.Printf("  s a step\tTFLOP/s\tmemory\twaiting\tflags\n")
+	for _, f := range list {
+		table.Printf("  %.4g\t%.1f\t%s\t%.1f%%\t%s\n", f.Step.Step, f.Step.TFLOPs, device.Size(f.Memory), 100*f.Step.Waiting/f.Step.Step, f.Line())
+	}
+	if table.Err == nil {
+		table.Err = fault.With(fault.IO, t.Flush())
+	}
+	return table.Err
+}
