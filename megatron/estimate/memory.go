@@ -53,7 +53,7 @@ func (o Options) Ranks(c training.Config, numbers []int) ([]Rank, error) {
 	all, first := make([]Rank, len(numbers)), map[kind]int{}
 	var kinds []int // places in numbers
 	for i, number := range numbers {
-		k := kindOf(&c, sizes, number)
+		k := o.kindOf(&c, sizes, number)
 		if _, seen := first[k]; !seen {
 			first[k] = i
 			kinds = append(kinds, i)
@@ -66,7 +66,7 @@ func (o Options) Ranks(c training.Config, numbers []int) ([]Rank, error) {
 		return nil, err
 	}
 	for i, number := range numbers {
-		all[i] = all[first[kindOf(&c, sizes, number)]]
+		all[i] = all[first[o.kindOf(&c, sizes, number)]]
 		all[i].Number = number
 	}
 	return all, nil
@@ -90,12 +90,22 @@ func (o Options) job(c training.Config) (*training.Job, error) {
 }
 
 // kind is ranks that hold the same: those of a stage, with as many places of experts.
-type kind struct{ stage, experts int }
+type kind struct{ stage, experts, shard, own int }
 
-func kindOf(c *training.Config, s topology.Sizes, rank int) kind {
+// fewRanks are counted shard by shard: which of the gradients that tensor-parallel ranks add
+// up lie in a rank's shard decides what they are packed into. That is never near the peak.
+const fewRanks = 64
+
+func (o Options) kindOf(c *training.Config, s topology.Sizes, rank int) kind {
 	k := kind{stage: s.At(rank).PP}
 	if c.Model.Experts != nil && s.EP > 1 {
 		k.experts = s.ExpertAt(rank).EP
+	}
+	if sharded := c.Layout.DistributedOptimizer || c.Layout.Sharding != ""; sharded && s.TP > 1 && s.World() <= fewRanks {
+		k.shard = s.At(rank).DP
+	}
+	if o.Read != nil {
+		k.own = rank
 	}
 	return k
 }

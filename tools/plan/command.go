@@ -1,5 +1,3 @@
-// Package plan is the command `monotron plan`: what a run will do, before
-// anything is launched.
 package plan
 
 import (

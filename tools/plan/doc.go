@@ -1,0 +1,8 @@
+// Package plan is the command `monotron plan`: what a run will do and take, before anything
+// is launched.
+//
+// Reading order: command.go (which plans there are), run.go (one training command: memory,
+// and seconds on a machine), table.go (many layouts of a file, and fitting a machine to them),
+// search.go (the fastest layouts that fit), formulas.go (the literature's rules), schedule.go
+// (a pipeline drawn; package timeline draws).
+package plan
