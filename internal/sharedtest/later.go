@@ -14,7 +14,6 @@ var Models = Later{
 	"falcon-rw":          "its fused rows",
 	"gemma2":             "norms after the blocks, capped scores, windows by layer",
 	"gemma3":             "norms after the blocks, windows and bases by layer",
-	"gpt-neox":           "parallel blocks",
 	"gpt-oss":            "sinks, windows by layer, clamped activation",
 	"gpt-oss-dense":      "sinks, windows by layer",
 	"gpt-oss-moe":        "sinks, windows by layer, clamped activation",

@@ -155,6 +155,9 @@ func (p *parser) derivePositions() {
 		}
 	}
 	p.deriveNoRope()
+	if m.ParallelResidual && m.NormAfter {
+		p.clash("parallel-residual norm-after", "--parallel-residual has norms of what attention and MLP take, --norm-after of what they give; choose one")
+	}
 	left, err := windowLeft(r.Window)
 	if err != nil {
 		p.clash("window-size", "--window-size %s: %v", r.Window, err)

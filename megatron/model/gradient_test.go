@@ -35,6 +35,8 @@ func shapes() map[string]spec.Model {
 	odd.Activation, odd.QKVBias, odd.NormOnePlus, odd.WindowLeft, odd.PaddedVocabCounts = spec.QuickGeglu, true, true, 2, true
 	squared := gpt2
 	squared.Activation, squared.Normalization, squared.Position, squared.QKNorm = spec.SquaredRelu, spec.RMSNorm, spec.PositionNone, true
+	neox := gpt2
+	neox.ParallelResidual, neox.Position, neox.RotaryBase, neox.RotaryPercent, neox.Tied = true, spec.PositionRope, 100, 0.5, false
 	olmo2 := llama
 	olmo2.NormAfter, olmo2.QKNormWhole, olmo2.NumQueryGroups = true, true, 2
 	olmo2.HiddenDropout = 0.2
@@ -42,7 +44,7 @@ func shapes() map[string]spec.Model {
 	olmoBiased.LinearBias, olmoBiased.QKVBias, olmoBiased.Normalization = true, true, spec.LayerNorm
 	neo := gpt2
 	neo.QKVBias, neo.WindowLeft, neo.Windowed, neo.SoftmaxScale = false, 1, []bool{false, true, false}, 1
-	all := map[string]spec.Model{"olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared}
+	all := map[string]spec.Model{"olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
 	for name, e := range mixtures() {
 		m := llama
 		if strings.Contains(name, "biases") {

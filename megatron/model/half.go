@@ -31,7 +31,8 @@ type mixer interface {
 	newCache(d *device.Device, dtype device.DType, tokens int64) Tensor
 }
 
-// branch is one half of a layer with its norm: y = x + drop(half(norm x) + bias).
+// branch is one half of a layer with its norm: y = residual + drop(half(norm x) + bias), where
+// the residual is x itself but for a half that works beside another.
 type branch struct {
 	norm  *norm
 	half  half
@@ -52,7 +53,7 @@ type branchSaved struct {
 
 // forward sets y, keeping in scope s what backward needs. Without a y it makes only
 // what is kept.
-func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x Tensor) (saved *branchSaved, err error) {
+func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, residual Tensor) (saved *branchSaved, err error) {
 	if b.after {
 		return b.forwardAfter(p, s, drop, y, x)
 	}
@@ -75,7 +76,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x Tens
 		return nil, err
 	}
 	if y.Given() {
-		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.half.bias(), Residual: x})
+		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.half.bias(), Residual: residual})
 	}
 	if b.forgetNorm {
 		saved.normed = Tensor{}
@@ -86,8 +87,9 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x Tens
 	return saved, nil
 }
 
-// backward sets dx from dy; x is forward's input. It uses up what was saved.
-func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, dy, x Tensor) (err error) {
+// backward sets dx from dy; x is forward's input, through what else goes into dx: dy where x
+// is the residual too. It uses up what was saved.
+func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, dy, x, through Tensor) (err error) {
 	if b.after {
 		return b.backwardAfter(p, saved, drop, dx, dy, x)
 	}
@@ -111,7 +113,7 @@ func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, d
 	if err := saved.half.backward(p, dnormed, dout, normed); err != nil {
 		return err
 	}
-	b.norm.backward(p, saved.stats, dx, dnormed, x, dy)
+	b.norm.backward(p, saved.stats, dx, dnormed, x, through)
 	return nil
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // layer, on [tokens, h], under sequence parallelism on the rank's rows of it, is two
-// branches off the residual stream: attention, then the MLP.
+// branches off the residual stream: attention, then the MLP, which takes what attention has
+// added, or with ParallelResidual the layer's input as well.
 type layer struct {
 	m         *spec.Model
 	number    int // global, 0-based
@@ -61,10 +62,14 @@ type layerSaved struct {
 // first time gave.
 func (l *layer) forward(p *Pass, s *device.Scope, y, x Tensor) (saved *layerSaved, err error) {
 	saved = &layerSaved{scope: s, middle: s.Like(x)}
-	if saved.first, err = l.first.forward(p, s, l.drop(p, &l.first), saved.middle, x); err != nil {
+	if saved.first, err = l.first.forward(p, s, l.drop(p, &l.first), saved.middle, x, x); err != nil {
 		return nil, err
 	}
-	saved.second, err = l.second.forward(p, s, l.drop(p, &l.second), y, saved.middle)
+	taken := saved.middle
+	if l.m.ParallelResidual {
+		taken = x
+	}
+	saved.second, err = l.second.forward(p, s, l.drop(p, &l.second), y, taken, saved.middle)
 	return saved, err
 }
 
@@ -75,10 +80,25 @@ func (l *layer) backward(p *Pass, saved *layerSaved, dx, dy, x Tensor) error {
 	defer tmp.Release()
 	defer saved.scope.Release()
 	dmiddle := tmp.Like(x)
-	if err := l.second.backward(p, saved.second, l.drop(p, &l.second), dmiddle, dy, saved.middle); err != nil {
+	if l.m.ParallelResidual {
+		return l.backwardParallel(p, saved, dmiddle, dx, dy, x)
+	}
+	if err := l.second.backward(p, saved.second, l.drop(p, &l.second), dmiddle, dy, saved.middle, dy); err != nil {
 		return err
 	}
-	return l.first.backward(p, saved.first, l.drop(p, &l.first), dx, dmiddle, x)
+	return l.first.backward(p, saved.first, l.drop(p, &l.first), dx, dmiddle, x, dmiddle)
+}
+
+// backwardParallel is backward where both branches take x; dx2 is room for the second's part.
+func (l *layer) backwardParallel(p *Pass, saved *layerSaved, dx2, dx, dy, x Tensor) error {
+	if err := l.second.backward(p, saved.second, l.drop(p, &l.second), dx2, dy, x, Tensor{}); err != nil {
+		return err
+	}
+	if err := l.first.backward(p, saved.first, l.drop(p, &l.first), dx, dy, x, dy); err != nil {
+		return err
+	}
+	p.D.Add(dx, dx, dx2)
+	return nil
 }
 
 // drop is the dropout of a branch's output.

@@ -38,7 +38,9 @@ func families() map[string]spec.Model {
 	olmo2.HiddenSize = 32 // of 8 outputs all may be near 0, and normed they are bf16's noise
 	neo := gpt2
 	neo.QKVBias, neo.WindowLeft, neo.Windowed, neo.SoftmaxScale = false, 1, []bool{false, true, false}, 1
-	return map[string]spec.Model{"olmo2": olmo2, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "qwen2": qwen2, "one group": shared}
+	neox := all["gpt-neox"]
+	neox.NumAttentionHeads, neox.NumQueryGroups, neox.KVChannels = 4, 4, 4
+	return map[string]spec.Model{"gpt-neox": neox, "olmo2": olmo2, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "qwen2": qwen2, "one group": shared}
 }
 
 // layout is a way to run a model.

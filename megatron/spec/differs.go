@@ -34,7 +34,7 @@ func changes(path string, before, after []setting) (list []string) {
 func (m *Model) meaning() []setting {
 	return []setting{
 		{"NumLayers", m.NumLayers}, {"NumAttentionHeads", m.NumAttentionHeads}, {"NumQueryGroups", m.NumQueryGroups}, {"KVChannels", m.KVChannels},
-		{"Position", m.Position}, {"Normalization", m.Normalization}, {"NormOnePlus", m.NormOnePlus}, {"NormAfter", m.NormAfter}, {"QKNorm", m.QKNorm}, {"QKNormWhole", m.QKNormWhole}, {"SoftmaxScale", m.SoftmaxScale}, {"EmbedNorm", m.EmbedNorm},
+		{"Position", m.Position}, {"Normalization", m.Normalization}, {"NormOnePlus", m.NormOnePlus}, {"NormAfter", m.NormAfter}, {"ParallelResidual", m.ParallelResidual}, {"QKNorm", m.QKNorm}, {"QKNormWhole", m.QKNormWhole}, {"SoftmaxScale", m.SoftmaxScale}, {"EmbedNorm", m.EmbedNorm},
 		{"Activation", m.Activation}, {"Tied", m.Tied}, {"LinearBias", m.LinearBias}, {"QKVBias", m.QKVBias}, {"Experts", m.Experts != nil},
 	}
 }

@@ -59,13 +59,14 @@ type Model struct {
 	RopeScaling         *RopeScaling // nil: none
 	NoRope              []bool       // [NumLayers], true where queries and keys do not rotate; nil: nowhere
 
-	Normalization string
-	NormEpsilon   float64
-	NormOnePlus   bool // weights act as weight+1 (--apply-layernorm-1p)
-	EmbedNorm     bool // BLOOM: LayerNorm after the word embedding
-	NormAfter     bool // OLMo 2: norms of what attention and MLP give, not of what they take
-	QKNorm        bool // norms of queries and keys, of each head
-	QKNormWhole   bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
+	Normalization    string
+	NormEpsilon      float64
+	NormOnePlus      bool // weights act as weight+1 (--apply-layernorm-1p)
+	EmbedNorm        bool // BLOOM: LayerNorm after the word embedding
+	ParallelResidual bool // GPT-NeoX: attention and MLP both take what the layer takes, and both add to it
+	NormAfter        bool // OLMo 2: norms of what attention and MLP give, not of what they take
+	QKNorm           bool // norms of queries and keys, of each head
+	QKNormWhole      bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
 
 	Activation string
 	LinearBias bool // proj, fc1, fc2

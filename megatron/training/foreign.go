@@ -205,6 +205,7 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	on("qk-layernorm", m.QKNorm)
 	on("qk-layernorm-whole", m.QKNormWhole)
 	on("norm-after", m.NormAfter)
+	on("parallel-residual", m.ParallelResidual)
 	on("apply-layernorm-1p", m.NormOnePlus)
 	on("embed-layernorm", m.EmbedNorm)
 	on("untie-embeddings-and-output-weights", !m.Tied)

@@ -24,7 +24,7 @@ const (
 	Olmo2   = "olmo2"
 	GPTNeo  = "gpt_neo"
 
-	GPTNeoX    = "gpt_neox" // its blocks one behind the other
+	GPTNeoX    = "gpt_neox"
 	Phi3       = "phi3"
 	SmolLM3    = "smollm3"
 	Starcoder2 = "starcoder2"
@@ -404,9 +404,7 @@ func (c *reading) gptNeoX(f *fields) {
 	f.RopeTheta, f.PartialRotary = f.NeoXTheta, f.NeoXPartial
 	c.rotary(f)
 	c.refuse("attention_bias", f.AttentionBias, false) // beside an MLP with biases
-	if given(f.Parallel, true) {
-		c.fail("use_parallel_residual is not supported: here the MLP takes what attention has added")
-	}
+	m.ParallelResidual = given(f.Parallel, true)
 }
 
 // starcoder2 is Llama with LayerNorm, biases and a plain MLP.

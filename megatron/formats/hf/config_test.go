@@ -77,8 +77,8 @@ func TestConfigDetails(t *testing.T) {
 		"starcoder2": {`{"model_type":"starcoder2",` + base + `,"norm_epsilon":1e-3}`, func(m *spec.Model) bool {
 			return m.Normalization == spec.LayerNorm && m.NormEpsilon == 1e-3 && m.LinearBias && m.QKVBias && m.Tied && m.Activation == spec.GeluTanh
 		}},
-		"gpt_neox": {`{"model_type":"gpt_neox",` + base + `,"use_parallel_residual":false}`, func(m *spec.Model) bool {
-			return m.RotaryDims() == 2 && m.NumQueryGroups == 4 && m.Activation == spec.GeluErf && !m.Tied && m.LinearBias
+		"gpt_neox": {`{"model_type":"gpt_neox",` + base + `,"rotary_pct":0.5}`, func(m *spec.Model) bool {
+			return m.ParallelResidual && m.RotaryDims() == 4 && m.NumQueryGroups == 4 && m.Activation == spec.GeluErf && !m.Tied && m.LinearBias
 		}},
 		"gpt2 erf":     {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"activation_function":"gelu"}`, func(m *spec.Model) bool { return m.Activation == spec.GeluErf && m.FFNHiddenSize == 128 && m.Tied }},
 		"gpt2 n_inner": {`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16,"n_inner":48}`, func(m *spec.Model) bool { return m.Activation == spec.GeluTanh && m.FFNHiddenSize == 48 }},

@@ -72,7 +72,7 @@ func configOf(m *spec.Model, o ExportOptions) map[string]any {
 	case GPTNeoX:
 		put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "num_attention_heads", m.NumAttentionHeads, "intermediate_size", m.FFNHiddenSize,
 			"max_position_embeddings", positions, "layer_norm_eps", m.NormEpsilon, "hidden_act", activationName(m), "attention_bias", true,
-			"use_parallel_residual", false, "rotary_pct", m.RotaryPercent, "rotary_emb_base", m.RotaryBase)
+			"use_parallel_residual", m.ParallelResidual, "rotary_pct", m.RotaryPercent, "rotary_emb_base", m.RotaryBase)
 		rotaryConfig(c, m)
 	default:
 		put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "intermediate_size", m.FFNHiddenSize,

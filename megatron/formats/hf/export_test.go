@@ -35,7 +35,7 @@ func shape(family string) *spec.Model {
 	case SmolLM3:
 		m.NoRope, m.WindowLeft, m.Windowed = []bool{false, true}, 7, []bool{true, false}
 	case GPTNeoX:
-		m.NumQueryGroups, m.KVChannels, m.RotaryPercent = 4, 4, 0.5
+		m.NumQueryGroups, m.KVChannels, m.RotaryPercent, m.ParallelResidual = 4, 4, 0.5, true
 		m.Normalization, m.Activation, m.LinearBias, m.QKVBias = spec.LayerNorm, spec.GeluErf, true, true
 	case Starcoder2:
 		m.Normalization, m.Activation, m.LinearBias, m.QKVBias, m.WindowLeft = spec.LayerNorm, spec.GeluTanh, true, true, 7

@@ -83,7 +83,7 @@ func ropeScalingArgs(d *pickle.Dict, s *spec.RopeScaling) {
 
 // What Megatron's models do not have goes along under names that it does not look at.
 const (
-	softmaxScaleArg, normAfterArg, qkWholeArg, noQKVBiasArg = "monotron_softmax_scale", "monotron_norm_after", "monotron_qk_layernorm_whole", "monotron_disable_qkv_bias"
+	softmaxScaleArg, normAfterArg, parallelArg, qkWholeArg, noQKVBiasArg = "monotron_softmax_scale", "monotron_norm_after", "monotron_parallel_residual", "monotron_qk_layernorm_whole", "monotron_disable_qkv_bias"
 )
 
 func restArgs(d *pickle.Dict, m *spec.Model) {
@@ -96,12 +96,14 @@ func restArgs(d *pickle.Dict, m *spec.Model) {
 		}
 	}
 	on(normAfterArg, m.NormAfter)
+	on(parallelArg, m.ParallelResidual)
 	on(qkWholeArg, m.QKNormWhole)
 	on(noQKVBiasArg, m.LinearBias && !m.QKVBias)
 }
 
 func (a Args) rest(m *spec.Model) {
 	m.SoftmaxScale = a.Float(softmaxScaleArg, 0)
+	m.ParallelResidual = a.Bool(parallelArg)
 	m.NormAfter, m.QKNormWhole = a.Bool(normAfterArg), m.QKNorm && a.Bool(qkWholeArg)
 	m.QKVBias = m.QKVBias && !a.Bool(noQKVBiasArg)
 }
@@ -112,7 +114,7 @@ func restNote(m *spec.Model) (note string, differs bool) {
 	for _, has := range []struct {
 		is   bool
 		what string
-	}{{m.SoftmaxScale != 0, "a softmax scale of its own"}, {m.NormAfter, "norms after attention and MLP"}, {m.QKNormWhole, "norms of all heads together"},
+	}{{m.SoftmaxScale != 0, "a softmax scale of its own"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP beside each other"}, {m.QKNormWhole, "norms of all heads together"},
 		{m.LinearBias && !m.QKVBias, "biases of all linear layers but QKV"}} {
 		if has.is {
 			lacks = append(lacks, has.what)

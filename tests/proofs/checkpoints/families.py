@@ -121,13 +121,10 @@ def neox():
     heads = rng.choice([1, 2, 4, 3])
     c = dict(model_type='gpt_neox', vocab_size=VOCAB, num_hidden_layers=rng.choice([1, 3]), num_attention_heads=heads, hidden_size=heads * 8, intermediate_size=rng.choice([24, 40]),
              layer_norm_eps=rng.choice([1e-5, 1e-3]), initializer_range=0.2, max_position_embeddings=64, hidden_act=rng.choice(['gelu', 'gelu_new']),
-             use_parallel_residual=rng.random() < PARALLEL, tie_word_embeddings=rng.random() < 0.3)
+             use_parallel_residual=rng.random() < 0.6, tie_word_embeddings=rng.random() < 0.3)
     if rng.random() < 0.7:
         c.update(rotary_pct=rng.choice([0.25, 0.5, 1.0]), rotary_emb_base=rng.choice([1e4, 5e5]))
     return c
-
-
-PARALLEL = 0.0  # of the blocks one behind the other alone
 
 
 def neo():

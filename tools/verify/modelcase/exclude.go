@@ -1,21 +1,53 @@
 package modelcase
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"path"
 	"strconv"
 	"strings"
 )
 
+// exclusion is which elements of a tensor are left out: a text as Python would index them,
+// "[32:64]" or "reshaped [4, 3, -1]: [:, 1]", or ranges from, to.
+type exclusion struct {
+	text   string
+	ranges [][2]int
+}
+
+// UnmarshalJSON reads either.
+func (e *exclusion) UnmarshalJSON(raw []byte) error {
+	if bytes.HasPrefix(raw, []byte("[")) {
+		return json.Unmarshal(raw, &e.ranges)
+	}
+	return json.Unmarshal(raw, &e.text)
+}
+
+func (e *exclusion) elements(n int) ([]bool, error) {
+	if e.ranges == nil {
+		return elements(e.text, n)
+	}
+	out := make([]bool, n)
+	for _, r := range e.ranges {
+		if r[0] < 0 || r[0] > r[1] || r[1] > n {
+			return nil, fmt.Errorf("%v is no range within %d", r, n)
+		}
+		for i := r[0]; i < r[1]; i++ {
+			out[i] = true
+		}
+	}
+	return out, nil
+}
+
 // excluded tells which elements of the tensor `name` with n elements the case
-// leaves out of a comparison; nil: none. The case writes them as Python would,
-// "[32:64]" or "reshaped [4, 3, -1]: [:, 1]".
+// leaves out of a comparison; nil: none.
 func (c *caseFile) excluded(name string, n int) ([]bool, error) {
-	for pattern, text := range c.Exclude {
+	for pattern, which := range c.Exclude {
 		if ok, err := path.Match(pattern, name); err != nil || !ok {
 			continue
 		}
-		out, err := elements(text, n)
+		out, err := which.elements(n)
 		if err != nil {
 			return nil, c.bad("exclude_from_param_comparison %q: %v", pattern, err)
 		}

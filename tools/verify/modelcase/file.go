@@ -31,7 +31,7 @@ type caseFile struct {
 	ModelCase     string `json:"model_case"`
 	Expected      json.RawMessage
 	Tolerance     map[string]any
-	Exclude       map[string]string `json:"exclude_from_param_comparison"`
+	Exclude       map[string]exclusion `json:"exclude_from_param_comparison"`
 
 	Micros    int    `json:"microbatches"` // accumulation
 	MicroRows int    `json:"micro_batch_size"`
