@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,8 +20,26 @@ import (
 	"monotron/whole"
 )
 
-// largestSource leaves out generated tables, which are long and teach nothing.
+// largestSource leaves out long tables, which teach nothing.
 const largestSource = 128 << 10 // bytes
+
+// byMachine matches what Go's generators begin with: https://go.dev/s/generatedcode.
+var byMachine = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// generated tells whether a program wrote the file, as its first lines then say.
+func generated(path string) (bool, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	head := make([]byte, 2<<10)
+	n, err := io.ReadFull(file, head)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return byMachine.Match(head[:n]), err
+}
 
 // corpusLine is one document of the corpus: a source file.
 type corpusLine struct {
@@ -52,6 +71,9 @@ func listSources(root string) (paths []string, err error) {
 		}
 		info, err := d.Info()
 		if err != nil || info.Size() > largestSource {
+			return err
+		}
+		if made, err := generated(path); made || err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(root, path)

@@ -213,7 +213,8 @@ function drawMarks(u) {
       const x = Math.round(u.valToPos(place, 'x', true));
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.strokeStyle = colour(kind);
-      ctx.lineWidth = kind === 'checkpoint' ? 1 : 2;
+      ctx.lineWidth = kind === 'checkpoint' || kind === 'alert' ? 1 : 2;
+      ctx.globalAlpha = kind === 'alert' ? 0.6 : 1;
       ctx.setLineDash(kind === 'checkpoint' ? [2, 4] : []);
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
