@@ -32,6 +32,7 @@ type pageRun struct {
 	Steps       [][]report.Number            `json:"steps"`   // a list a field
 	Evaluations map[string][][]report.Number `json:"evaluations"`
 	State       pageState                    `json:"state"`
+	Lanes       *Lanes                       `json:"lanes"` // nil: no trace
 }
 
 // pageState is what of a run is no curve.
@@ -40,7 +41,6 @@ type pageState struct {
 	Marks   []Mark    `json:"marks"`
 	Latest  Latest    `json:"latest"`
 	Written []Written `json:"written"`
-	Lanes   *Lanes    `json:"lanes"` // nil: no trace
 }
 
 // pageData is all that the page shows.
@@ -59,7 +59,7 @@ func dataOf(runs []*Run) pageData {
 	}
 	for _, r := range runs {
 		steps := r.Steps.thinned(mostRows / len(runs))
-		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(),
+		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(), Lanes: r.traced.lanes,
 			Evaluations: map[string][][]report.Number{}}
 		for split, t := range r.Evaluations {
 			p.Evaluations[split] = t.numbers()
@@ -70,7 +70,7 @@ func dataOf(runs []*Run) pageData {
 }
 
 func (r *Run) state() pageState {
-	return pageState{r.Summary(), append([]Mark{}, r.Marks()...), r.latest, append([]Written{}, r.written...), r.traced.lanes}
+	return pageState{r.Summary(), append([]Mark{}, r.Marks()...), r.latest, append([]Written{}, r.written...)}
 }
 
 // WritePage writes a page that needs nothing but a browser.

@@ -19,7 +19,7 @@ import (
 // How often logs are looked at for a viewer, and what lies beside them for all; how long a
 // viewer may take to receive something; how many there may be.
 const (
-	glance     = 500 * time.Millisecond
+	glance     = time.Second
 	lookAround = 2 * time.Second
 	patience   = 10 * time.Second
 	mostViews  = 100
@@ -67,7 +67,7 @@ type viewer struct {
 	mu     sync.Mutex
 	runs   []*Run // as last read; nil: to be opened
 	looked time.Time
-	states []byte // of the runs, then
+	beside beside // the logs, then
 }
 
 func newViewer(sources []Source) *viewer {
@@ -136,23 +136,31 @@ func (v *viewer) refresh() (err error) {
 	return err
 }
 
-// state is what of each run is no curve, looked at for all viewers together.
-func (v *viewer) state() ([]byte, error) {
+// beside is what of each run is no curve, as the page takes it. Lanes are long and seldom
+// others.
+type beside struct{ state, lanes string }
+
+// look looks at the runs, for all viewers together.
+func (v *viewer) look() (b beside, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.states != nil && time.Since(v.looked) < lookAround {
-		return v.states, nil
+	if time.Since(v.looked) < lookAround {
+		return v.beside, nil
 	}
 	if err := v.refresh(); err != nil {
-		return nil, err
+		return b, err
 	}
-	list := make([]pageState, len(v.runs))
+	states, lanes := make([]pageState, len(v.runs)), make([]*Lanes, len(v.runs))
 	for i, r := range v.runs {
-		list[i] = r.state()
+		states[i], lanes[i] = r.state(), r.traced.lanes
 	}
-	text, err := json.Marshal(list)
-	v.states, v.looked = text, time.Now()
-	return text, err
+	state, err := json.Marshal(states)
+	if err != nil {
+		return b, err
+	}
+	lane, err := json.Marshal(lanes)
+	v.beside, v.looked = beside{string(state), string(lane)}, time.Now()
+	return v.beside, err
 }
 
 // places are positions in the logs of all runs.
@@ -198,7 +206,7 @@ type follower struct {
 	w     http.ResponseWriter
 	out   *http.ResponseController
 	tails []tail
-	state string // as last sent
+	sent  beside
 }
 
 // events follows the logs, from where the browser was when it lost the connection.
@@ -249,7 +257,7 @@ func (f *follower) follow(ctx context.Context) {
 	for {
 		err := f.rows()
 		if err == nil && time.Since(looked) > lookAround {
-			looked, err = time.Now(), f.beside()
+			looked, err = time.Now(), f.others()
 		}
 		if errors.Is(err, errShorter) {
 			err = errors.Join(err, f.send("again", "", nil))
@@ -295,21 +303,24 @@ func (f *follower) places() (at places) {
 	return at
 }
 
-// beside sends the runs' states where they are others, else a comment, so that a browser
-// that has gone is found out.
-func (f *follower) beside() error {
-	state, err := f.viewer.state()
+// others sends what of the runs is no curve where it is other than before, else a comment,
+// so that a browser that has gone is found out.
+func (f *follower) others() error {
+	now, err := f.look()
 	if err != nil {
 		return err
 	}
-	if string(state) != f.state {
-		f.state = string(state)
-		return errors.Join(f.send("state", f.places().String(), state), f.flush())
+	for _, part := range []struct{ event, now, sent string }{{"state", now.state, f.sent.state}, {"lanes", now.lanes, f.sent.lanes}} {
+		if part.now != part.sent {
+			err = errors.Join(err, f.send(part.event, f.places().String(), []byte(part.now)))
+		}
 	}
-	if err := f.out.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return err
+	if now == f.sent {
+		err = f.out.SetWriteDeadline(time.Now().Add(patience))
+		_, written := fmt.Fprint(f.w, ":\n\n")
+		err = errors.Join(err, written)
 	}
-	_, err = fmt.Fprint(f.w, ":\n\n")
+	f.sent = now
 	return errors.Join(err, f.flush())
 }
 

@@ -30,7 +30,11 @@ func (t *tail) next(take func(line []byte, position int64) error) error {
 		return err
 	}
 	defer file.Close()
-	lines := bufio.NewReaderSize(io.NewSectionReader(file, t.position, size-t.position), longestLine)
+	if size == t.position {
+		return nil // as at most looks
+	}
+	room := int(min(size-t.position, longestLine)) // a line is given whole, or is too long
+	lines := bufio.NewReaderSize(io.NewSectionReader(file, t.position, size-t.position), room)
 	for {
 		line, err := lines.ReadSlice('\n')
 		switch err {

@@ -431,9 +431,9 @@ const kinds = [['forward', 'run0'], ['backward', 'run1'], ['optimizer', 'run2'],
 
 // lanes are what each rank did when, of one step of a trace.
 const lanes = {
-  of: (r) => r.state.lanes,
+  of: (r) => r.lanes,
   draw: (r, figure) => {
-    const {file, step, ranks} = r.state.lanes, width = Math.max(280, figure.clientWidth - 26), high = 22;
+    const {file, step, ranks} = r.lanes, width = Math.max(280, figure.clientWidth - 26), high = 22;
     const end = ranks.reduce((a, l) => l.boxes.reduce((b, x) => Math.max(b, x.start + x.takes), a), 0) || 1;
     const picture = svg('svg', {width, height: ranks.length * high + 18, role: 'img', 'aria-label': `What ${ranks.length} ranks did in ${step}, ${short(end)} ms`}, figure);
     ranks.forEach((lane, row) => {
@@ -476,7 +476,7 @@ function details() {
   detail('memory-by-purpose', 'Memory by purpose, most held so far on the last rank', shown.filter((r) => r.state.latest.memory), memory);
   detail('rank-spread', "Each rank's own work, a step", shown.filter((r) => r.state.latest.ranks?.length > 1), ranks);
   detail('expert-balance', "Experts' shares of the tokens", shown.filter((r) => r.state.latest.experts), experts);
-  detail('lanes', 'One step, rank by rank', shown.filter((r) => r.state.lanes), lanes);
+  detail('lanes', 'One step, rank by rank', shown.filter((r) => r.lanes), lanes);
   detail('samples', 'Texts written at evaluations', shown.filter((r) => r.state.written.length), samples);
 }
 
@@ -570,6 +570,7 @@ function listen() {
     if (++rows > data.most_rows) again(); else soon();
   });
   source.addEventListener('state', (e) => { JSON.parse(e.data).forEach((s, i) => { data.runs[i].state = s; }); soon(); });
+  source.addEventListener('lanes', (e) => { JSON.parse(e.data).forEach((l, i) => { data.runs[i].lanes = l; }); soon(); });
   source.addEventListener('again', again);
 }
 
