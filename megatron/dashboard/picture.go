@@ -16,6 +16,9 @@ import (
 // The size of a picture: a panel, of which there are up to two beside each other.
 const panelWidth, panelHeight = 6 * vg.Inch, 3.75 * vg.Inch
 
+// legendLine is the share of a panel's height that a name takes.
+const legendLine = 0.07
+
 // The page's colours of runs.
 var palette = []color.RGBA{{0x14, 0x67, 0xc8, 255}, {0xc4, 0x46, 0x1b, 255}, {0x19, 0x80, 0x3d, 255}, {0x8a, 0x3f, 0xb8, 255}, {0x94, 0x62, 0x00, 255}, {0x0d, 0x7d, 0x86, 255}}
 
@@ -48,6 +51,7 @@ func (c *chart) plot(runs int) (*plot.Plot, error) {
 	p.Title.Text, p.X.Label.Text = c.title, "step"
 	p.Title.Padding, p.Legend.Top = vg.Millimeter, true
 	p.Add(plotter.NewGrid())
+	named := 0
 	for _, line := range c.curves {
 		xy := make(plotter.XYs, len(line.x))
 		for i := range xy {
@@ -64,8 +68,10 @@ func (c *chart) plot(runs int) (*plot.Plot, error) {
 		p.Add(drawn)
 		if runs > 1 || line.validation {
 			p.Legend.Add(shortened(line.name), drawn)
+			named++
 		}
 	}
+	p.Y.Max += (p.Y.Max - p.Y.Min) * legendLine * float64(named) // the legend stands above the curves
 	return p, nil
 }
 
