@@ -35,6 +35,7 @@ import (
 	"monotron/tools/preprocess"
 	"monotron/tools/replay"
 	"monotron/tools/report"
+	"monotron/tools/serve"
 	"monotron/tools/shell"
 	"monotron/tools/tokenize"
 	"monotron/tools/traintokenizer"
@@ -120,6 +121,7 @@ func commands() []*cli.Command {
 		diff.Command(),
 		generate.Command(openDevice),
 		logits.Command(openDevice),
+		serve.Command(openDevice),
 		bench.Command(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),

@@ -158,14 +158,14 @@ func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 // vocabulary on every rank.
 func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) error {
 	if l.region.Size() == 1 {
-		d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, out.Last()), TransB: 1})
+		d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, out.Last()), TransB: 1, ByRow: l.region.byRow()})
 		return nil
 	}
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
 	rows, n := hidden.Shape[0], l.Weight.Shape[0]
 	own, whole := s.Alloc(out.DType, rows, n), s.Alloc(out.DType, rows, n*int64(l.region.Size()))
-	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1})
+	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()})
 	if err := GatherFromRegionForward(l.region, d, whole, own); err != nil {
 		return err
 	}

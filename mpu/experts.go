@@ -89,11 +89,12 @@ func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets device.Tens
 // gate.
 type Linear struct {
 	Weight, Bias *Param // Bias nil: none
+	region       Region
 }
 
 // NewLinear makes the layer; what c says of cuts is not used.
 func NewLinear(r Region, c LinearConfig) *Linear {
-	l := &Linear{Weight: Whole(c.Name+".weight", c.Init, c.Out, c.In)}
+	l := &Linear{region: r, Weight: Whole(c.Name+".weight", c.Init, c.Out, c.In)}
 	if c.Bias {
 		l.Bias = Whole(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
 	}
@@ -108,7 +109,7 @@ func (l *Linear) Params() []*Param { return given(l.Weight, l.Bias) }
 
 // Forward: x [rows, in] -> y [rows, out].
 func (l *Linear) Forward(d *device.Device, y, x device.Tensor) {
-	a := device.MatmulArgs{C: y, A: x, B: l.Weight.Value, TransB: 1}
+	a := device.MatmulArgs{C: y, A: x, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()}
 	if l.Bias != nil {
 		a.Bias = l.Bias.Value
 	}

@@ -129,7 +129,7 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, y, x device.Tensor, epi
 		own = s.Alloc(y.DType, whole.Shape[0], l.Columns())
 	}
 	for _, p := range l.parts() {
-		a := device.MatmulArgs{C: own.Slice(1, p.from, p.n), A: whole, B: p.weight.Value, TransB: 1, Epilogue: epilogue}
+		a := device.MatmulArgs{C: own.Slice(1, p.from, p.n), A: whole, B: p.weight.Value, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow()}
 		if aux.Given() {
 			a.Aux = aux.Slice(1, p.from, p.n)
 		}
@@ -220,7 +220,7 @@ func (l *RowParallelLinear) Forward(d *device.Device, y, x device.Tensor) error 
 		x = ScatterToRegionForward(l.region, x)
 	}
 	sum := leaving(l.region, s, y)
-	d.Matmul(device.MatmulArgs{C: sum, A: x, B: l.Weight.Value, TransB: 1})
+	d.Matmul(device.MatmulArgs{C: sum, A: x, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()})
 	if err := wait(leave(l.region, y, sum)); err != nil {
 		return err
 	}

@@ -10,6 +10,15 @@ import (
 type Region struct {
 	*comm.Group
 	Sequence bool // outside, a rank holds [s/tp·b, h], its stretch of positions, instead of [s·b, h]
+	ByRow    bool // forward, a row has the same bits whatever other rows there are
+}
+
+// byRow is the flag as products take it.
+func (r Region) byRow() int32 {
+	if r.ByRow {
+		return 1
+	}
+	return 0
 }
 
 // Cut tells whether activations outside the region are pieces of the sequence.

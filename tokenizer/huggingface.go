@@ -235,10 +235,19 @@ func (t *huggingFace) Encode(text string) ([]int32, error) {
 }
 
 func (t *huggingFace) Append(dst []int32, text string) ([]int32, error) {
+	return t.append(dst, text, !t.config.NoSpecial)
+}
+
+// AppendPlain is what the function of this name asks for.
+func (t *huggingFace) AppendPlain(dst []int32, text string) ([]int32, error) {
+	return t.append(dst, text, false)
+}
+
+func (t *huggingFace) append(dst []int32, text string, special bool) ([]int32, error) {
 	if at := invalidAt(text); at >= 0 {
 		return dst, notUTF8(at)
 	}
-	return t.Tokenizer.Append(dst, text, !t.config.NoSpecial)
+	return t.Tokenizer.Append(dst, text, special)
 }
 
 func (t *huggingFace) Description() Description { return describeHF(t.config) }

@@ -15,6 +15,7 @@ typedef struct {
   int64_t m, n, k, ldc, ldaux;
   int32_t dtype, c_dtype; /* of A, B, bias, aux; of C */
   int32_t accumulate, epilogue;
+  int32_t by_row; /* 1: a row of C may not depend on how many there are */
   int32_t stream, stream_aux; /* 1: C, or Aux, is large and new: it may be written around the caches */
 } gemm_job;
 
@@ -59,7 +60,7 @@ typedef void gemm_finish(const gemm_job *job, const gemm_tile *tile, const float
 typedef struct {
   const gemm_kernel *f32; /* takes every value dtype, converting as it packs */
   gemm_finish *finish;
-  void (*thin)(const gemm_job *job, const gemm_tile *tile, float *workspace); /* few rows against a [n,k] matrix */
+  void (*by_row)(const gemm_job *job, const gemm_tile *tile, float *workspace); /* against a [n,k] matrix, read as it lies */
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
@@ -72,7 +73,7 @@ const gemm_kernel *mt_gemm_bf16(void);    /* bf16 by AVX512_BF16; NULL where the
  * workspace where its results pass through it. */
 enum { MT_GEMM_ROWS = 512, MT_GEMM_COLUMNS = 768, MT_GEMM_SUMS = MT_GEMM_ROWS * MT_GEMM_COLUMNS * 4 };
 
-#define MT_GEMM_THIN 4 /* rows up to which `thin` reads B once, unpacked */
+#define MT_GEMM_THIN 4 /* rows up to which nothing is faster than reading B once, unpacked */
 
 enum { MT_GEMM_SMALL = 2 << 20 }; /* multiply-adds up to which handing out costs more than it brings */
 

@@ -1,5 +1,5 @@
 /* The GEMM kernels of each instruction set, in f32: packing (which converts bf16
- * and f16), the micro-kernel, the epilogue, products of few rows. */
+ * and f16), the micro-kernel, the epilogue, products by rows. */
 #ifndef MT_ISA
 #define MT_KERNELS "gemm_kernels.c"
 #include "gemm.h"
@@ -105,36 +105,68 @@ static void K(finish)(const gemm_job *job, const gemm_tile *t, const float *sums
   else V_BY_DTYPE(job->dtype, K(finish_as)(job, t, sums, ld, T, MT_F32))
 }
 
-/* A few rows of A (f32, [rows][k]) against rows of B that are contiguous in k:
- * dot products, B read once. */
-V void K(thin_dots)(const gemm_job *job, const gemm_tile *t, const float *a, float *sums, int64_t rows, int T) {
-  const int64_t k = job->k, columns = t->j1 - t->j0;
-  for (int64_t j = 0; j < columns; j++) {
-    const void *b = gemm_at(&job->b, 0, t->j0 + j);
-    vf sum[MT_GEMM_THIN];
-    for (int i = 0; i < MT_GEMM_THIN; i++) sum[i] = (vf){0};
-    V_EACH(k, p, m,
-      vf y = v_load_n(b, T, p, m);
-      for (int64_t i = 0; i < rows; i++) sum[i] += v_load_n(a + i * k, MT_F32, p, m) * y;);
-    for (int64_t i = 0; i < rows; i++) sums[i * columns + j] = v_sum(sum[i]);
+#undef DOTS
+#undef DOT_COLUMNS
+#define DOTS 4
+#define DOT_COLUMNS (MT_ISA == MT_AVX512 ? 4 : 2)
+
+V void K(dots_step)(const gemm_job *job, const float *a, const void *b, int64_t p, int64_t m, vf (*sum)[DOT_COLUMNS], int rows, int columns, int T) {
+  vf x[DOTS];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) x[r] = v_load_n(a + r * job->k, MT_F32, p, m);
+#pragma GCC unroll 4
+  for (int c = 0; c < columns; c++) {
+    vf y = v_load_n(b, T, c * job->b.col + p, m);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) sum[r][c] += x[r] * y;
   }
 }
 
-V void K(thin_by_rows)(const gemm_job *job, const gemm_tile *t, const float *a, float *sums, int64_t rows, int T) {
-  switch (rows) {
-  case 1: K(thin_dots)(job, t, a, sums, 1, T); break;
-  case 2: K(thin_dots)(job, t, a, sums, 2, T); break;
-  case 3: K(thin_dots)(job, t, a, sums, 3, T); break;
-  case 4: K(thin_dots)(job, t, a, sums, 4, T); break;
+/* A block of dot products: rows of A (f32, [rows][k]) against columns of B that are contiguous
+ * in k. Every element has the same sum whatever block it is in. */
+V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int64_t ld, int rows, int columns, int T) {
+  const int64_t k = job->k;
+  const void *b = gemm_at(&job->b, 0, j);
+  vf sum[DOTS][DOT_COLUMNS];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) sum[r][c] = v_set(0);
+  V_EACH(k, p, m, K(dots_step)(job, a, b, p, m, sum, rows, columns, T););
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) sums[r * ld + c] = v_sum(sum[r][c]);
+}
+
+V void K(dots_of_rows)(const gemm_job *job, const float *a, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int T) {
+  int64_t c = 0;
+  for (; c + DOT_COLUMNS <= columns; c += DOT_COLUMNS) K(dots)(job, a, j + c, sums + c, ld, rows, DOT_COLUMNS, T);
+  for (; c < columns; c++) K(dots)(job, a, j + c, sums + c, ld, rows, 1, T);
+}
+
+/* All rows of the tile against a few columns at a time, which stay in the L1 cache. */
+V void K(dots_of_tile)(const gemm_job *job, const float *a, const gemm_tile *t, float *sums, int T) {
+  const int64_t rows = t->i1 - t->i0, columns = t->j1 - t->j0, few = rows > DOTS ? DOT_COLUMNS : columns;
+  for (int64_t j = 0; j < columns; j += few) {
+    int64_t n = mt_min(few, columns - j), i = 0;
+    for (; i + DOTS <= rows; i += DOTS) K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, DOTS, T);
+    switch (rows - i) {
+    case 1: K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, 1, T); break;
+    case 2: K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, 2, T); break;
+    case 3: K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, 3, T); break;
+    }
   }
 }
 
-static void K(thin)(const gemm_job *job, const gemm_tile *t, float *workspace) {
+static void K(by_row)(const gemm_job *job, const gemm_tile *t, float *workspace) {
   const int64_t rows = t->i1 - t->i0, k = job->k, columns = t->j1 - t->j0;
   float *a = workspace, *sums = a + rows * k;
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t p = 0; p < k; p++) a[i * k + p] = K(one)(gemm_at(&job->a, t->i0 + i, p), job->dtype, 0);
-  V_BY_DTYPE(job->dtype, K(thin_by_rows)(job, t, a, sums, rows, T));
+  for (int64_t i = 0; i < rows; i++) {
+    const void *from = gemm_at(&job->a, t->i0 + i, 0);
+    V_BY_DTYPE(job->dtype, V_EACH(k, p, m, v_store_n(a + i * k, MT_F32, p, m, v_load_n(from, T, p, m));););
+  }
+  V_BY_DTYPE(job->dtype, K(dots_of_tile)(job, a, t, sums, T));
   K(finish)(job, t, sums, columns);
 }
 
@@ -144,7 +176,7 @@ static const gemm_kernel K(f32) = {
 };
 
 static const gemm_kernels *K(kernels_of)(void) {
-  static const gemm_kernels all = {.f32 = &K(f32), .finish = K(finish), .thin = K(thin)};
+  static const gemm_kernels all = {.f32 = &K(f32), .finish = K(finish), .by_row = K(by_row)};
   return &all;
 }
 #endif

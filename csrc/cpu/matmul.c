@@ -19,17 +19,15 @@ static gemm_job job_of(const mt_matmul_args *p) {
       .c = p->c.data, .aux = p->aux.data, .bias = p->bias.rank ? p->bias.data : NULL,
       .m = p->c.shape[0], .n = p->c.shape[1], .k = p->trans_a ? p->a.shape[0] : p->a.shape[1],
       .ldc = p->c.stride[0], .ldaux = p->aux.stride[0], .dtype = p->a.dtype, .c_dtype = p->c.dtype,
-      .accumulate = p->accumulate, .epilogue = p->epilogue, .stream = stream, .stream_aux = stream_aux,
+      .accumulate = p->accumulate, .epilogue = p->epilogue, .by_row = p->by_row, .stream = stream, .stream_aux = stream_aux,
   };
 }
 
-typedef enum { NOTHING, THIN, LIBRARY, SINGLE, PACKED } route;
+typedef enum { NOTHING, BY_ROW, LIBRARY, SINGLE, PACKED } route;
 
-/* Few rows against a matrix that is contiguous in k: the cost is reading it, so
- * only its columns are cut. */
 static route route_of(const gemm_job *job) {
   if (job->m == 0 || job->n == 0) return NOTHING;
-  if (job->m <= MT_GEMM_THIN && job->b.row == 1) return THIN;
+  if (job->by_row || (job->m <= MT_GEMM_THIN && job->b.row == 1 && job->a.col == 1)) return BY_ROW;
   if (!(job->dtype == MT_BF16 && mt_amx()) && job->dtype != MT_F16 && mt_onednn_open()) return LIBRARY;
   return job->m * job->n * job->k <= MT_GEMM_SMALL ? SINGLE : PACKED;
 }
@@ -39,12 +37,23 @@ static const gemm_kernel *kernel_of(const gemm_job *job) {
   return job->dtype == MT_BF16 ? mt_gemm_amx() : mt_gemm_amx_f16();
 }
 
-static gemm_grid grid_of(const gemm_job *job, route by) {
-  if (by == LIBRARY) return mt_gemm_cut(job->m, job->n, job->k, (gemm_limits){MT_GEMM_ROWS, MT_GEMM_COLUMNS, 32, 32});
-  if (by != THIN) return (gemm_grid){job->m, job->n, 1, 1};
-  gemm_grid g = {job->m, gemm_up(gemm_ceil(job->n, gemm_ceil(job->n * job->k, MT_GEMM_SMALL)), 32), 0, 1};
+/* Of few rows the cost is reading B, which all threads do together; of many, a tile's rows
+ * of A stay in the L2 cache. */
+static gemm_grid rows_grid(const gemm_job *job) {
+  enum { READ = 128 << 10, A_BYTES = 512 << 10, ROWS = 512, COLUMNS = 768 }; /* READ: elements of B of a tile, at least */
+  gemm_grid g = {.rows = mt_min(ROWS, mt_max(4, A_BYTES / 4 / mt_max(1, job->k) / 4 * 4))};
+  g.down = gemm_ceil(job->m, g.rows);
+  g.rows = gemm_up(gemm_ceil(job->m, g.down), 4);
+  g.columns = mt_min(COLUMNS, gemm_up(gemm_ceil(job->n, gemm_ceil(job->n * job->k, READ)), 32));
+  g.down = gemm_ceil(job->m, g.rows);
   g.across = gemm_ceil(job->n, g.columns);
   return g;
+}
+
+static gemm_grid grid_of(const gemm_job *job, route by) {
+  if (by == LIBRARY) return mt_gemm_cut(job->m, job->n, job->k, (gemm_limits){MT_GEMM_ROWS, MT_GEMM_COLUMNS, 32, 32});
+  if (by == BY_ROW) return rows_grid(job);
+  return (gemm_grid){job->m, job->n, 1, 1};
 }
 
 static int64_t tiles(const void *args, int32_t phase) {
@@ -81,7 +90,7 @@ static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t pha
   }
   gemm_grid g = grid_of(&job, by);
   gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k, .depth = gemm_depth(kernel_of(&job), job.k)};
-  if (by == THIN) mt_gemm_kernels()->thin(&job, &part.tile, ctx->workspace);
+  if (by == BY_ROW) mt_gemm_kernels()->by_row(&job, &part.tile, ctx->workspace);
   else if (by == SINGLE || by_onednn(ctx, &job, &part.tile) != 0)
     mt_gemm_own(kernel_of(&job), &job, &part, ctx->workspace); /* or a shape or a processor that oneDNN refuses */
   return 0;

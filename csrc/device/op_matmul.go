@@ -16,6 +16,9 @@ const (
 // op(A) [m,k], op(B) [k,n], both of one value dtype; C [m,n] of that dtype or
 // f32; Bias [n] and Aux [m,n] of the value dtype of A. Sums in f32.
 //
+// ByRow (B stored [n,k], no Accumulate): a row of C depends on its row of A alone, not
+// on how many there are; elsewhere other kernels may do for other shapes.
+//
 //op:matmul
 type MatmulArgs struct {
 	C          Tensor `dtype:"value|f32"`
@@ -25,6 +28,8 @@ type MatmulArgs struct {
 	TransB     int32  // B is stored [n,k]
 	Accumulate int32
 	Epilogue   Epilogue
+	ByRow      int32
+	_          int32
 }
 
 func (a *MatmulArgs) check() bool {
@@ -35,7 +40,8 @@ func (a *MatmulArgs) check() bool {
 	k2, n := dims(a.B, a.TransB)
 	plain := !a.Bias.Given() && a.Epilogue == NoEpilogue && (a.C.DType == F32 || a.C.DType == F64)
 	return k == k2 && shaped(a.C, m, n) && optional(a.Bias, n) && optional(a.Aux, m, n) &&
-		(a.Epilogue == NoEpilogue) == !a.Aux.Given() && (a.Accumulate == 0 || plain)
+		(a.Epilogue == NoEpilogue) == !a.Aux.Given() && (a.Accumulate == 0 || plain) &&
+		(a.ByRow == 0 || a.TransA == 0 && a.TransB != 0 && a.Accumulate == 0)
 }
 
 func (a *MatmulArgs) main() Tensor { return a.C }

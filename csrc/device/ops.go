@@ -37,6 +37,7 @@ const (
 	OpGradScale
 	OpAdamW
 	OpSGD
+	OpPagedAttention
 	OpRope
 	OpRouterForward
 	OpRouterBackward
@@ -80,6 +81,7 @@ var ops = [Ops]description{
 	OpGradScale:          describe[GradScaleArgs]("grad_scale"),
 	OpAdamW:              describe[AdamWArgs]("adamw"),
 	OpSGD:                describe[SGDArgs]("sgd"),
+	OpPagedAttention:     describe[PagedAttentionArgs]("paged_attention"),
 	OpRope:               describe[RopeArgs]("rope"),
 	OpRouterForward:      describe[RouterForwardArgs]("router_forward"),
 	OpRouterBackward:     describe[RouterBackwardArgs]("router_backward"),
@@ -194,6 +196,8 @@ func (d *Device) AdamW(a AdamWArgs) { d.run(OpAdamW, unsafe.Pointer(&a)) }
 
 func (d *Device) SGD(a SGDArgs) { d.run(OpSGD, unsafe.Pointer(&a)) }
 
+func (d *Device) PagedAttention(a PagedAttentionArgs) { d.run(OpPagedAttention, unsafe.Pointer(&a)) }
+
 func (d *Device) Rope(a RopeArgs) { d.run(OpRope, unsafe.Pointer(&a)) }
 
 func (d *Device) RouterForward(a RouterForwardArgs) { d.run(OpRouterForward, unsafe.Pointer(&a)) }
@@ -253,6 +257,7 @@ type Implementation interface {
 	GradScale(a *GradScaleArgs)
 	AdamW(a *AdamWArgs)
 	SGD(a *SGDArgs)
+	PagedAttention(a *PagedAttentionArgs)
 	Rope(a *RopeArgs)
 	RouterForward(a *RouterForwardArgs)
 	RouterBackward(a *RouterBackwardArgs)
@@ -326,6 +331,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.AdamW((*AdamWArgs)(args))
 	case OpSGD:
 		i.SGD((*SGDArgs)(args))
+	case OpPagedAttention:
+		i.PagedAttention((*PagedAttentionArgs)(args))
 	case OpRope:
 		i.Rope((*RopeArgs)(args))
 	case OpRouterForward:

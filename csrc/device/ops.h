@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x0761be30u /* of what follows */
+#define MT_OPS_SUM 0x2fdb766bu /* of what follows */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU };
@@ -38,12 +38,13 @@ typedef struct { mt_tensor out, x, offsets; } mt_grouped_sum_args;
 typedef struct { mt_tensor y, x, weight; } mt_scale_rows_args;
 typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
-typedef struct { mt_tensor c, a, b, bias, aux; int32_t trans_a, trans_b, accumulate, epilogue; } mt_matmul_args;
+typedef struct { mt_tensor c, a, b, bias, aux; int32_t trans_a, trans_b, accumulate, epilogue, by_row, pad10; } mt_matmul_args;
 typedef struct { mt_tensor y, x, gamma, beta, mean, rstd; float eps; int32_t kind, one_plus, pad9; } mt_norm_forward_args;
 typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus; } mt_norm_backward_args;
 typedef struct { mt_tensor hyper, stats; float max_norm; int32_t pad3; } mt_grad_scale_args;
 typedef struct { mt_tensor param, grad, m, v, model, hyper; float beta1, beta2, eps, lr_mult, wd_mult; int32_t pad11; } mt_adamw_args;
 typedef struct { mt_tensor param, grad, momentum, model, hyper; float mu, lr_mult, wd_mult; int32_t pad8; } mt_sgd_args;
+typedef struct { mt_tensor o, q, k, v, cache, tables, rows, slopes; int32_t window; float scale; } mt_paged_attention_args;
 typedef struct { mt_tensor x, cos, sin, positions; int32_t rot_dims, interleaved, inverse, pad7; } mt_rope_args;
 typedef struct { int32_t score, groups, group_top_k; float scaling; } mt_router_rule;
 typedef struct { mt_tensor weights, experts, logits, bias, keys; mt_router_rule rule; } mt_router_forward_args;
@@ -94,6 +95,7 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_GRAD_SCALE, grad_scale) \
   X(MT_ADAMW, adamw) \
   X(MT_SGD, sgd) \
+  X(MT_PAGED_ATTENTION, paged_attention) \
   X(MT_ROPE, rope) \
   X(MT_ROUTER_FORWARD, router_forward) \
   X(MT_ROUTER_BACKWARD, router_backward) \

@@ -1,7 +1,9 @@
-// Package inference generates text: a KV cache that grows by each pass,
-// sampling (greedy, temperature, top-k, top-p) and beam search.
+// Package inference generates text: keys and values that are kept, sampling (greedy,
+// temperature, top-k, top-p, penalties), beam search, and many texts at once.
 //
 // Reading order: load.go (a checkpoint to a model), ranks.go (ranks of one process that
 // share it), session.go (a generator and its KV cache), forward.go (a pass), then what asks
-// for passes: sample.go, beam.go, logits.go.
+// for passes: sample.go (choose.go: the next token), beam.go, logits.go. For a server:
+// request.go (a text on its way), blocks.go (who owns which keys and values), batcher.go
+// (what the next pass takes), rows.go (the pass).
 package inference

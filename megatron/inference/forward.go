@@ -10,9 +10,17 @@ import (
 // those of the stages here. use gets the last stage's output, or no tensor on the
 // ranks that do not have it.
 func (g *Generator) forward(p *model.Pass, caches []*model.Cache, use func(hidden model.Tensor) error) error {
+	return g.through(p, caches, nil, use)
+}
+
+// through is forward, where asked with keys and values in blocks.
+func (g *Generator) through(p *model.Pass, caches []*model.Cache, kv []*model.Paged, use func(hidden model.Tensor) error) error {
 	for v := range g.Stages {
 		if caches != nil {
 			p.Cache = caches[v]
+		}
+		if kv != nil {
+			p.Paged = kv[v]
 		}
 		if err := g.stage(p, v, use); err != nil {
 			return err

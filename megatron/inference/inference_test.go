@@ -64,7 +64,7 @@ func logProbs(t *testing.T, l *Loaded, ids []int32) (all [][]float64) {
 // Claim: a seed names a continuation, and other seeds give others.
 func TestSeed(t *testing.T) {
 	l := tiny(t, nil)
-	o := SampleOptions{MaxNew: 12, Temperature: 1, Stop: -1, Seed: 5}
+	o := SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{Temperature: 1, Seed: 5}}
 	first := sample(t, l, o)
 	if again := sample(t, l, o); !slices.Equal(first, again) {
 		t.Errorf("seed 5 gave %v, then %v", first, again)
@@ -80,14 +80,14 @@ func TestSeed(t *testing.T) {
 func TestSamplingEdges(t *testing.T) {
 	l := tiny(t, nil)
 	greedy := sample(t, l, SampleOptions{MaxNew: 10, Stop: -1})
-	for _, o := range []SampleOptions{{Temperature: 2, TopK: 1}, {Temperature: 2, TopP: 1e-9}, {Temperature: 1e-6}} {
+	for _, o := range []SampleOptions{{Sampling: Sampling{Temperature: 2, TopK: 1}}, {Sampling: Sampling{Temperature: 2, TopP: 1e-9}}, {Sampling: Sampling{Temperature: 1e-6}}} {
 		o.MaxNew, o.Stop, o.Seed = 10, -1, 3
 		if got := sample(t, l, o); !slices.Equal(got, greedy) {
 			t.Errorf("%+v gave %v, greedy is %v", o, got, greedy)
 		}
 	}
-	free := sample(t, l, SampleOptions{MaxNew: 10, Temperature: 1, Stop: -1, Seed: 3})
-	for _, o := range []SampleOptions{{TopK: 11}, {TopK: 1000}, {TopP: 1}, {TopK: 11, TopP: 1}} {
+	free := sample(t, l, SampleOptions{MaxNew: 10, Stop: -1, Sampling: Sampling{Temperature: 1, Seed: 3}})
+	for _, o := range []SampleOptions{{Sampling: Sampling{TopK: 11}}, {Sampling: Sampling{TopK: 1000}}, {Sampling: Sampling{TopP: 1}}, {Sampling: Sampling{TopK: 11, TopP: 1}}} {
 		o.MaxNew, o.Temperature, o.Stop, o.Seed = 10, 1, -1, 3
 		if got := sample(t, l, o); !slices.Equal(got, free) {
 			t.Errorf("%+v gave %v, without limits it is %v", o, got, free)
@@ -106,11 +106,11 @@ func TestChoose(t *testing.T) {
 		o    SampleOptions
 		want map[int32]float64 // share of each
 	}{
-		{SampleOptions{Temperature: 1}, map[int32]float64{0: 0.1, 1: 0.4, 2: 0.05, 3: 0.25, 4: 0.2}},
-		{SampleOptions{Temperature: 1, TopK: 2}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}},
-		{SampleOptions{Temperature: 1, TopP: 0.6}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}},
-		{SampleOptions{Temperature: 1, TopK: 3, TopP: 0.7}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}}, // p of what top-k left
-		{SampleOptions{Temperature: 0.5}, map[int32]float64{0: 0.01 / 0.275, 1: 0.16 / 0.275, 2: 0.0025 / 0.275, 3: 0.0625 / 0.275, 4: 0.04 / 0.275}},
+		{SampleOptions{Sampling: Sampling{Temperature: 1}}, map[int32]float64{0: 0.1, 1: 0.4, 2: 0.05, 3: 0.25, 4: 0.2}},
+		{SampleOptions{Sampling: Sampling{Temperature: 1, TopK: 2}}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}},
+		{SampleOptions{Sampling: Sampling{Temperature: 1, TopP: 0.6}}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}},
+		{SampleOptions{Sampling: Sampling{Temperature: 1, TopK: 3, TopP: 0.7}}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}}, // p of what top-k left
+		{SampleOptions{Sampling: Sampling{Temperature: 0.5}}, map[int32]float64{0: 0.01 / 0.275, 1: 0.16 / 0.275, 2: 0.0025 / 0.275, 3: 0.0625 / 0.275, 4: 0.04 / 0.275}},
 	} {
 		const draws = 20000
 		count := map[int32]int{}
@@ -137,7 +137,7 @@ func TestCacheEqualsWholePass(t *testing.T) {
 		"alibi": func(m *spec.Model) { m.Position, m.MaxPositions = spec.PositionAlibi, 0 },
 	} {
 		l := tiny(t, change)
-		out, err := l.Sample(prompt, SampleOptions{MaxNew: 15, Temperature: 1, Stop: -1, Seed: 2})
+		out, err := l.Sample(prompt, SampleOptions{MaxNew: 15, Stop: -1, Sampling: Sampling{Temperature: 1, Seed: 2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestStop(t *testing.T) {
 func TestNoRepeats(t *testing.T) {
 	l := tiny(t, nil)
 	for n := 2; n <= 3; n++ {
-		o := SampleOptions{MaxNew: 19, Stop: -1, NoRepeatNgram: n}
+		o := SampleOptions{MaxNew: 19, Stop: -1, Sampling: Sampling{NoRepeatNgram: n}}
 		texts := [][]int32{sample(t, l, o)}
 		beams, err := l.Beam(prompt, BeamOptions{Beams: 3, MaxNew: 19, LengthPenalty: 1, NoRepeatNgram: n, Stop: -1})
 		if err != nil {

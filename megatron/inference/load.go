@@ -32,6 +32,7 @@ type Loaded struct {
 	Model     spec.Model
 	Tokenizer tokenizer.Config // Type "": the folder names none
 	Ends      []int32          // ids that end a text, as a Hugging Face folder says; nil: not said
+	Weights   string           // which these are, in a word: iter-100, or "" of a format that does not count
 	Notes     []string         // for a person: what was read, and fallbacks
 }
 
@@ -64,6 +65,14 @@ func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	return loadNative(d, dir, o)
 }
 
+// weights names an iteration's; 0: the format does not count.
+func weights(iteration int64) string {
+	if iteration == 0 {
+		return ""
+	}
+	return fmt.Sprintf("iter-%d", iteration)
+}
+
 func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	c, err := storedConfig(dir, o.Step)
 	if err != nil {
@@ -81,7 +90,7 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 		return nil, err
 	}
 	report.Extra = nil // the optimizer's tensors, which nobody here expects
-	l.Notes = append(report.Lines(), c.notes...)
+	l.Notes, l.Weights = append(report.Lines(), c.notes...), weights(report.Iteration)
 	return l, nil
 }
 
@@ -128,6 +137,7 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 	if err != nil {
 		return nil, err
 	}
+	l.Weights = weights(report.Iteration)
 	if info.Format == formats.HF {
 		l.Ends = hf.EndIDs(info.Path)
 	}

@@ -91,7 +91,7 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	if stages > 1 {
 		pipeline = r.Groups[topology.PP]
 	}
-	p = model.Parallel{TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
+	p = model.Parallel{ByRow: true, TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
 	switch ep := r.Sizes.EP; { // every rank sends all tokens
 	case m.Experts == nil && ep > 1:
 		return c, p, nil, fault.Errorf(fault.Usage, "--expert-model-parallel-size %d: the model has no experts", ep)

@@ -35,7 +35,7 @@ func TestRanksAgreeWithOne(t *testing.T) {
 	} {
 		l, dir := tiny(t, change), t.TempDir()
 		save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
-		greedy := sample(t, l, SampleOptions{MaxNew: 12, Stop: -1, NoRepeatNgram: 3})
+		greedy := sample(t, l, SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{NoRepeatNgram: 3}})
 		search := BeamOptions{Beams: 5, MaxNew: 10, LengthPenalty: 1, NoRepeatNgram: 4, Stop: 2}
 		beams, err := l.Beam(prompt, search)
 		if err != nil {
@@ -49,7 +49,7 @@ func TestRanksAgreeWithOne(t *testing.T) {
 		for _, layout := range layouts {
 			err := Run(layout, openRef, dir, LoadOptions{Step: -1}, func(rank int, m *Loaded) error {
 				where := fmt.Sprintf("%s %+v rank %d", name, layout, rank)
-				got, err := m.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, NoRepeatNgram: 3})
+				got, err := m.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{NoRepeatNgram: 3}})
 				if err != nil {
 					return err
 				}

@@ -126,6 +126,16 @@ func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 
 // logSoftmax of f32 logits, in float64.
 func logSoftmax(logits []float32) []float64 {
+	norm := logNorm(logits)
+	out := make([]float64, len(logits))
+	for i, x := range logits {
+		out[i] = float64(x) - norm
+	}
+	return out
+}
+
+// logNorm is the log of the sum of exp(logits), in float64.
+func logNorm(logits []float32) float64 {
 	top := math.Inf(-1)
 	for _, x := range logits {
 		top = math.Max(top, float64(x))
@@ -134,12 +144,7 @@ func logSoftmax(logits []float32) []float64 {
 	for _, x := range logits {
 		sum += math.Exp(float64(x) - top)
 	}
-	norm := top + math.Log(sum)
-	out := make([]float64, len(logits))
-	for i, x := range logits {
-		out[i] = float64(x) - norm
-	}
-	return out
+	return top + math.Log(sum)
 }
 
 // banRepeats puts −inf on the tokens that would repeat an n-gram of ids.

@@ -62,6 +62,15 @@ func (a *attention) newCache(d *device.Device, dtype device.DType, tokens int64)
 	return d.Arena.Alloc(device.Activations, dtype, tokens, a.groups, 2, a.channels)
 }
 
+func (a *attention) newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor {
+	return d.Arena.Alloc(device.Activations, dtype, blocks, a.groups, 2, device.PagedBlock*a.channels)
+}
+
+// blockBytes is what a block of positions takes at this layer.
+func (a *attention) blockBytes(dtype device.DType) int64 {
+	return 2 * a.groups * device.PagedBlock * a.channels * dtype.Size()
+}
+
 // outputInit is the start of the layers that feed the residual stream:
 // N(0, std/√(2L)), L global.
 func outputInit(m *spec.Model) mpu.Init {
@@ -125,6 +134,10 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	}
 	a.rotate(p, saved.used, 0)
 	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
+	if p.Paged != nil {
+		a.overBlocks(p, saved)
+		return saved, a.proj.Forward(d, y, saved.o)
+	}
 	saved.lse = s.Alloc(statsType(p), p.Batch, a.groups*a.perGroup, p.Seq())
 	saved.call = a.call(p, saved)
 	d.AttentionForward(saved.call)
@@ -147,6 +160,15 @@ func (a *attention) call(p *Pass, saved *attentionSaved) device.AttentionForward
 		call.QOffset = int32(p.Cache.Used)
 	}
 	return call
+}
+
+// overBlocks is attention of rows that are of several sequences.
+func (a *attention) overBlocks(p *Pass, saved *attentionSaved) {
+	p.D.PagedAttention(device.PagedAttentionArgs{
+		O: saved.o.Reshape(p.Tokens(), a.groups, a.perGroup, a.channels), Q: saved.used.q, K: saved.used.k, V: saved.used.v,
+		Cache: p.Paged.Layers[a.layer-p.Paged.First], Tables: p.Paged.Tables, Rows: p.Paged.Rows,
+		Slopes: a.slopes, Window: int32(a.m.WindowAt(a.layer)), Scale: float32(a.m.ScoreScale()),
+	})
 }
 
 // extendCache appends this pass's keys and values and returns all so far.

@@ -29,6 +29,9 @@ type mixer interface {
 	prepare(d *device.Device, t *positionTables)
 	// newCache makes room for the keys and values of so many tokens.
 	newCache(d *device.Device, dtype device.DType, tokens int64) Tensor
+	// newBlocks makes the same in blocks, of blockBytes each.
+	newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor
+	blockBytes(dtype device.DType) int64
 }
 
 // branch is one half of a layer with its norm: y = residual + drop(half(norm x) + bias), where

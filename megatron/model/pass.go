@@ -47,6 +47,7 @@ type Pass struct {
 
 	Grad  bool   // backward follows: keep what it needs
 	Cache *Cache // generation: keys and values so far
+	Paged *Paged // generation for several sequences: the same in blocks
 
 	// See, where given, is shown the residual stream [tokens, h] (the rank's rows
 	// under sequence parallelism) as it enters the first layer (0) and leaves layer i
@@ -129,6 +130,15 @@ type Cache struct {
 	Used   int64 // positions filled before this pass
 	First  int   // global number of the stage's first layer; the others follow it
 	Layers []Tensor
+}
+
+// Paged holds the keys and values of sequences in blocks that any of them may own: layer
+// by layer [blocks, groups, 2, PagedBlock·d]. The rows of a pass are of any of them, in
+// any number; see device.PagedAttentionArgs.
+type Paged struct {
+	First        int // global number of the stage's first layer; the others follow it
+	Layers       []Tensor
+	Tables, Rows Tensor // i32 [sequences, most], [tokens, 2]; of this pass
 }
 
 // positionTables are made once for all layers of a stage that use them.

@@ -239,6 +239,33 @@ func (s *Stage) NewCache(capacity, batch int64) *Cache {
 	return c
 }
 
+// NewPaged makes blocks of keys and values at each layer of the stage.
+func (s *Stage) NewPaged(blocks int64) *Paged {
+	c := &Paged{}
+	if len(s.layers) > 0 {
+		c.First = s.layers[0].number
+	}
+	for _, l := range s.layers {
+		c.Layers = append(c.Layers, l.attention.newBlocks(s.device, s.config.DType, blocks))
+	}
+	return c
+}
+
+// BlockBytes is what a block takes over all layers of the stage.
+func (s *Stage) BlockBytes() (bytes int64) {
+	for _, l := range s.layers {
+		bytes += l.attention.blockBytes(s.config.DType)
+	}
+	return bytes
+}
+
+// Free gives the blocks' memory back.
+func (c *Paged) Free(d *device.Device) {
+	for _, t := range c.Layers {
+		d.Arena.Free(t)
+	}
+}
+
 // Free gives the cache's memory back.
 func (c *Cache) Free(d *device.Device) {
 	for _, t := range c.Layers {

@@ -53,8 +53,8 @@ func (r *Run) samples() (written []report.Sample, err error) {
 		if err != nil {
 			return written, err
 		}
-		out, err := g.Sample(ids, inference.SampleOptions{MaxNew: min(r.Config.SampleTokens, r.Config.SeqLength-len(ids)), Temperature: 0.8, TopK: 40,
-			Stop: int32(r.Tokenizer.EOD()), Seed: uint64(r.Config.Seed)})
+		out, err := g.Sample(ids, inference.SampleOptions{MaxNew: min(r.Config.SampleTokens, r.Config.SeqLength-len(ids)), Stop: int32(r.Tokenizer.EOD()),
+			Sampling: inference.Sampling{Temperature: 0.8, TopK: 40, Seed: uint64(r.Config.Seed)}})
 		if err != nil {
 			return written, err
 		}

@@ -109,10 +109,10 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if o.layout.EP, err = command.ExpertParallel(c); err != nil {
 		return o, err
 	}
-	o.sample = inference.SampleOptions{
-		MaxNew: c.Int("max-new-tokens"), Temperature: c.Float64("temperature"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"),
+	o.sample = inference.SampleOptions{MaxNew: c.Int("max-new-tokens"), Sampling: inference.Sampling{
+		Temperature: c.Float64("temperature"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"),
 		NoRepeatNgram: c.Int("no-repeat-ngram-size"), Seed: c.Uint64("seed"),
-	}
+	}}
 	o.beam = inference.BeamOptions{Beams: c.Int("num-beams"), LengthPenalty: c.Float64("length-penalty"),
 		EarlyStopping: c.Bool("early-stopping"), NoRepeatNgram: o.sample.NoRepeatNgram}
 	sampling := c.IsSet("top-k") || c.IsSet("top-p") || c.IsSet("seed")

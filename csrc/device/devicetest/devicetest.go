@@ -28,7 +28,7 @@ var valueTypes = []device.DType{device.F32, device.BF16, device.F16}
 func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
-		matmulCases, normCases, activationCases, ropeCases, attentionCases, embeddingCases,
+		matmulCases, normCases, activationCases, ropeCases, attentionCases, pagedCases, embeddingCases,
 		crossEntropyCases, dropoutCases, elementwiseCases, statsCases, optimizerCases, routerCases, expertCases,
 	} {
 		all = append(all, family()...)

@@ -264,9 +264,9 @@ func groupedSumCase(d device.DType, g grouping, n, pad int64) Case {
 	return Case{device.OpGroupedSum, name, setup, Work{Bytes: float64(rows * n * d.Size())}}
 }
 
-// RowsAlone checks that a row of a grouped product has the same bits whatever other rows
+// groupedRowsAlone checks that a row of a grouped product has the same bits whatever other rows
 // there are: all rows together, then rows of a group by themselves.
-func RowsAlone(t *testing.T, dev *device.Device) {
+func groupedRowsAlone(t *testing.T, dev *device.Device) {
 	g, k, c := grouping{[]int64{1, 7, 300, 0, 34}, 0}, int64(900), int64(130)
 	for _, d := range valueTypes {
 		for _, transB := range []bool{true, false} {

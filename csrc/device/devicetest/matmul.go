@@ -11,6 +11,7 @@ import (
 type matmulOptions struct {
 	transA, transB, accumulate bool
 	wideC                      bool // C f32 whatever A is
+	byRow                      bool
 	bias, strided              bool
 	epilogue                   device.Epilogue
 }
@@ -20,7 +21,7 @@ func (o matmulOptions) String() string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{o.accumulate, "accumulate"}, {o.wideC, "f32 C"}, {o.bias, "bias"}, {o.epilogue == device.GeluTanhEpilogue, "gelu tanh"},
+	}{{o.accumulate, "accumulate"}, {o.wideC, "f32 C"}, {o.byRow, "by row"}, {o.bias, "bias"}, {o.epilogue == device.GeluTanhEpilogue, "gelu tanh"},
 		{o.epilogue == device.GeluErfEpilogue, "gelu erf"}, {o.strided, "strided"}} {
 		if f.on {
 			s += " " + f.name
@@ -36,6 +37,7 @@ func matmulCases() []Case {
 		{transB: true, bias: true}, {bias: true, wideC: true}, {strided: true, transB: true, wideC: true},
 		{transB: true, bias: true, epilogue: device.GeluTanhEpilogue}, {transB: true, epilogue: device.GeluErfEpilogue},
 		{transB: true, bias: true, epilogue: device.GeluErfEpilogue, strided: true},
+		{transB: true, byRow: true, wideC: true}, {transB: true, byRow: true, bias: true, epilogue: device.GeluTanhEpilogue, strided: true},
 		{transA: true, accumulate: true, wideC: true}, {accumulate: true, wideC: true, strided: true},
 	}
 	for _, d := range valueTypes {
@@ -62,7 +64,7 @@ func matmulCase(d device.DType, m, n, k int64, o matmulOptions) Case {
 		if o.strided {
 			pad = 3
 		}
-		a := device.MatmulArgs{TransA: flag(o.transA), TransB: flag(o.transB), Accumulate: flag(o.accumulate), Epilogue: o.epilogue}
+		a := device.MatmulArgs{TransA: flag(o.transA), TransB: flag(o.transB), Accumulate: flag(o.accumulate), Epilogue: o.epilogue, ByRow: flag(o.byRow)}
 		a.A = narrow(e.In("A", d, padded(pad, swap(o.transA, m, k)...)...), pad)
 		a.B = narrow(e.In("B", d, padded(pad, swap(o.transB, k, n)...)...), pad)
 		if o.bias {

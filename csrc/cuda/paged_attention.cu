@@ -1,0 +1,86 @@
+/* Attention over blocks of keys and values: a kernel keeps the rows' own, then a warp makes a
+ * head of a row, a lane a key at a time and then a share of the channels. */
+#include "op.h"
+#include "reduce.h"
+
+namespace {
+
+enum { BLOCK = 16, WARPS = 4, MOST = 256 / 32 }; /* positions of a block; warps of a CUDA block; channels of a lane */
+
+struct paged_place {
+  const int32_t *table;
+  int64_t position;
+};
+
+__device__ inline paged_place place_of(const mt_paged_attention_args &a, int64_t row) {
+  const int32_t *at = data_of<int32_t>(a.rows) + 2 * row;
+  return {data_of<int32_t>(a.tables) + at[0] * a.tables.stride[0], at[1]};
+}
+
+template <typename T> __device__ inline T *keys_at(const mt_paged_attention_args &a, const paged_place &p, int64_t position, int64_t group) {
+  return data_of<T>(a.cache) + p.table[position / BLOCK] * a.cache.stride[0] + group * a.cache.stride[1];
+}
+
+/* Channel j of a row and group: to its place among keys and values. */
+template <typename T> __global__ void keep_kernel(const __grid_constant__ mt_paged_attention_args a) {
+  int64_t d = last(a.k), groups = a.k.shape[1], i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= a.k.shape[0] * groups * d) return;
+  int64_t j = i % d, group = i / d % groups, row = i / d / groups;
+  paged_place p = place_of(a, row);
+  T *keys = keys_at<T>(a, p, p.position, group);
+  keys[j * BLOCK + p.position % BLOCK] = data_of<T>(a.k)[row * a.k.stride[0] + group * a.k.stride[1] + j];
+  keys[a.cache.stride[2] + p.position % BLOCK * d + j] = data_of<T>(a.v)[row * a.v.stride[0] + group * a.v.stride[1] + j];
+}
+
+template <typename T> __global__ void attend_kernel(const __grid_constant__ mt_paged_attention_args a) {
+  int64_t d = last(a.q), heads = a.q.shape[1] * a.q.shape[2], item = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+  if (item >= a.q.shape[0] * heads) return;
+  int lane = threadIdx.x % 32;
+  int64_t row = item / heads, head = item % heads, group = head / a.q.shape[2];
+  paged_place p = place_of(a, row);
+  int64_t from = a.window < 0 || p.position < a.window ? 0 : p.position - a.window;
+  const T *q = data_of<T>(a.q) + row * a.q.stride[0] + group * a.q.stride[1] + head % a.q.shape[2] * a.q.stride[2];
+  float slope = given(a.slopes) ? data_of<float>(a.slopes)[head] : 0;
+  float out[MOST] = {}, top = -INFINITY, sum = 0;
+  for (int64_t first = from / 32 * 32; first <= p.position; first += 32) {
+    int64_t key = first + lane;
+    float score = -INFINITY;
+    if (key >= from && key <= p.position) {
+      const T *keys = keys_at<T>(a, p, key, group) + key % BLOCK;
+      float dot = 0;
+      for (int64_t j = 0; j < d; j++) dot += to_float(q[j]) * to_float(keys[j * BLOCK]);
+      score = dot * a.scale + slope * (float)(key - p.position);
+    }
+    float before = top;
+    top = fmaxf(top, warp_max(score));
+    float x = score == -INFINITY ? 0 : expf(score - top), factor = before == -INFINITY ? 0 : expf(before - top);
+    if (score != score) x = score; /* nan stays nan */
+    sum = sum * factor + warp_sum(x);
+    for (int c = 0; c < MOST; c++) out[c] *= factor;
+    for (int k = 0; k < 32; k++) {
+      float weight = __shfl_sync(ALL_LANES, x, k);
+      if (first + k < from || first + k > p.position) continue;
+      const T *values = keys_at<T>(a, p, first + k, group) + a.cache.stride[2] + (first + k) % BLOCK * d;
+      for (int c = 0; c < MOST && c * 32 + lane < d; c++) out[c] += weight * to_float(values[c * 32 + lane]);
+    }
+  }
+  T *o = data_of<T>(a.o) + row * a.o.stride[0] + group * a.o.stride[1] + head % a.q.shape[2] * a.o.stride[2];
+  for (int c = 0; c < MOST && c * 32 + lane < d; c++) o[c * 32 + lane] = from_float<T>(out[c] / sum);
+}
+
+} // namespace
+
+static void paged_attention(mt_context *ctx, const mt_paged_attention_args &a, void *) {
+  int64_t heads = a.q.shape[0] * a.q.shape[1] * a.q.shape[2];
+  if (heads == 0) return;
+  if (last(a.q) > 32 * MOST) {
+    snprintf(ctx->error, sizeof ctx->error, "paged_attention: heads of %lld channels; this kernel has room for %d", (long long)last(a.q), 32 * MOST);
+    return;
+  }
+  MT_BY_TYPE(a.q.dtype, {
+    MT_LAUNCH((keep_kernel<T>), blocks_for(length(a.k), 256), 256, 0, stream_of(ctx), a);
+    MT_LAUNCH((attend_kernel<T>), blocks_for(heads, WARPS), WARPS * 32, 0, stream_of(ctx), a);
+  })
+}
+
+MT_OP(paged_attention, nullptr)

@@ -1,0 +1,95 @@
+package devicetest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"monotron/csrc/device"
+)
+
+// RowsAlone checks what Matmul's ByRow, PagedAttention and GroupedMatmul promise: a row has
+// the same bits alone as among others, wherever it stands among them.
+func RowsAlone(t *testing.T, dev *device.Device) {
+	groupedRowsAlone(t, dev)
+	for _, d := range valueTypes {
+		for _, k := range []int64{1, 5, 48, 768, 1100} {
+			t.Run(fmt.Sprint(d, " matmul of depth ", k), func(t *testing.T) { matmulByRow(t, dev, d, k) })
+		}
+		for _, window := range []int32{-1, 20} {
+			t.Run(fmt.Sprint(d, " paged attention, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window) })
+		}
+	}
+}
+
+func random(dev *device.Device, s *device.Scope, r *rand.Rand, d device.DType, shape ...int64) device.Tensor {
+	x := s.Alloc(d, shape...)
+	values := make([]float64, x.Len())
+	for i := range values {
+		values[i] = r.NormFloat64()
+	}
+	dev.Write(x, device.FromFloat64(d, values))
+	return x
+}
+
+func readBytes(dev *device.Device, t device.Tensor) []byte {
+	out := make([]byte, t.Bytes())
+	dev.Read(out, t)
+	return out
+}
+
+func matmulByRow(t *testing.T, dev *device.Device, d device.DType, k int64) {
+	const rows, n = 150, 133
+	s := dev.Arena.Scope(device.Activations)
+	defer s.Release()
+	r := rand.New(rand.NewPCG(uint64(k), 1))
+	a, b, bias := random(dev, s, r, d, rows, k), random(dev, s, r, d, n, k), random(dev, s, r, d, n)
+	product := func(from, rows int64) []byte {
+		c, aux := s.Alloc(d, rows, n), s.Alloc(d, rows, n)
+		dev.Matmul(device.MatmulArgs{C: c, Aux: aux, A: a.Slice(0, from, rows), B: b, Bias: bias, TransB: 1, Epilogue: device.GeluTanhEpilogue, ByRow: 1})
+		return readBytes(dev, c)
+	}
+	all, row := product(0, rows), int(n*d.Size())
+	for _, part := range [][2]int64{{0, 1}, {77, 1}, {3, 2}, {5, 3}, {20, 5}, {31, 17}, {10, 130}} {
+		if !bytes.Equal(product(part[0], part[1]), all[int(part[0])*row:int(part[0]+part[1])*row]) {
+			t.Errorf("rows %d to %d have other bits than among %d rows", part[0], part[0]+part[1]-1, rows)
+		}
+	}
+}
+
+// pagedByRow prefills a sequence at once, in pieces, and row by row beside others.
+func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32) {
+	const rows, groups, heads, channels, blocks = 70, 2, 2, 40, 12
+	s := dev.Arena.Scope(device.Activations)
+	defer s.Release()
+	r := rand.New(rand.NewPCG(2, 2))
+	q := random(dev, s, r, d, 2*rows, groups, heads, channels)
+	k, v := random(dev, s, r, d, 2*rows, groups, 1, channels), random(dev, s, r, d, 2*rows, groups, 1, channels)
+	tables := s.Alloc(device.I32, 2, 5)
+	device.WriteSlice(dev, tables, []int32{3, 1, 7, 0, 10, 2, 4, 5, 8, 9})
+	run := func(pieces ...int64) []byte {
+		cache, o := s.Alloc(d, blocks, groups, 2, device.PagedBlock*channels), s.Alloc(d, 2*rows, groups, heads, channels)
+		at := int64(0)
+		for _, n := range pieces { // of both sequences, the rows of the second behind
+			for _, n := range [][2]int64{{at, n}, {rows + at, n}} {
+				places := make([]int32, 0, 2*n[1])
+				for i := range n[1] {
+					places = append(places, int32(n[0]/rows), int32(n[0]%rows+i))
+				}
+				at := s.Alloc(device.I32, n[1], 2)
+				device.WriteSlice(dev, at, places)
+				dev.PagedAttention(device.PagedAttentionArgs{O: o.Slice(0, n[0], n[1]), Q: q.Slice(0, n[0], n[1]), K: k.Slice(0, n[0], n[1]), V: v.Slice(0, n[0], n[1]),
+					Cache: cache, Tables: tables, Rows: at, Window: window, Scale: 0.2})
+			}
+			at += n
+		}
+		return readBytes(dev, o)
+	}
+	whole := run(rows)
+	for _, pieces := range [][]int64{{1, 69}, {33, 37}, {16, 3, 1, 1, 1, 8, 40}} {
+		if !bytes.Equal(run(pieces...), whole) {
+			t.Errorf("in pieces of %d rows the output has other bits than at once", pieces)
+		}
+	}
+}

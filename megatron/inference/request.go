@@ -1,0 +1,290 @@
+package inference
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"monotron/tokenizer"
+)
+
+// Request is one text to continue.
+type Request struct {
+	Prompt []int32
+	Sampling
+	MaxNew         int      // 0: the prompt is only looked at
+	Ends           []int32  // ids that end the text, and are not part of it
+	Stops          []string // texts that end it, and are not part of it
+	LogProbs       int      // the likeliest so many at each token; negative: no log-probabilities at all
+	PromptLogProbs bool     // of the prompt's tokens too
+	Tokenizer      tokenizer.Tokenizer
+}
+
+// Reason is why a text ended.
+type Reason string
+
+const (
+	EndedByStop   Reason = "stop"   // at an end id or a stop text
+	EndedByLength Reason = "length" // MaxNew
+	EndedByCancel Reason = "abort"  // nobody waits for it
+	EndedByError  Reason = "error"
+)
+
+// Choice is a token and how likely the model finds it, before anything of Sampling.
+type Choice struct {
+	ID      int32
+	LogProb float64
+}
+
+// Token is one of a text, with its place in the model's opinion.
+type Token struct {
+	Choice
+	Top  []Choice // the likeliest, best first
+	Text string   // what can be shown with it: whole characters that no stop text can still take back
+	At   time.Time
+}
+
+// Times are when a request came, began, gave its first token and ended.
+type Times struct{ Came, Began, First, Ended time.Time }
+
+// Stream is where the tokens of a request arrive.
+type Stream struct {
+	mu        sync.Mutex
+	prompt    []Token // log-probabilities of the prompt's; the first has none
+	tokens    []Token // not yet fetched
+	rest      string  // text behind the last token
+	ended     Reason  // "": it goes on
+	err       error
+	count     int
+	cached    int
+	times     Times
+	news      chan struct{} // holds one mark where there is something new
+	cancelled bool
+	wake      func()
+}
+
+// Result is what a request gave so far, or since it was last asked.
+type Result struct {
+	Prompt    []Token // where asked for; complete with the first token
+	Tokens    []Token
+	Rest      string // text that belongs to no token of Tokens: held back until the end was known
+	Ended     Reason
+	Generated int // tokens in all
+	Cached    int // of the prompt's: their keys and values were there
+	Times     Times
+}
+
+// Next waits for something new. A result with Ended is the last. When ctx ends first the
+// request is cancelled.
+func (s *Stream) Next(ctx context.Context) (Result, error) {
+	for {
+		s.mu.Lock()
+		if len(s.tokens) > 0 || s.ended != "" {
+			r := Result{Prompt: s.prompt, Tokens: s.tokens, Rest: s.rest, Ended: s.ended, Generated: s.count, Cached: s.cached, Times: s.times}
+			s.tokens, s.prompt, s.rest = nil, nil, ""
+			err := s.err
+			s.mu.Unlock()
+			return r, err
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.news:
+		case <-ctx.Done():
+			s.Cancel()
+			return Result{Ended: EndedByCancel}, ctx.Err()
+		}
+	}
+}
+
+// Cancel ends the request; its blocks are free before the next pass.
+func (s *Stream) Cancel() {
+	s.mu.Lock()
+	s.cancelled = true
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *Stream) gone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cancelled
+}
+
+func (s *Stream) tell(change func()) {
+	s.mu.Lock()
+	change()
+	s.mu.Unlock()
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// sequence is a request on its way.
+type sequence struct {
+	*Request
+	stream   *Stream
+	ids      []int32 // prompt and what was generated
+	computed int     // positions whose keys and values are in blocks
+	table    []int32 // blocks
+	hashed   int     // blocks told to the pool
+	last     prefix  // of the last of them
+	scored   int     // tokens of the prompt whose log-probability is known
+	text     *tokenizer.Stream
+	held     string // text that may be the beginning of a stop
+}
+
+func newSequence(r *Request, wake func()) *sequence {
+	s := &sequence{Request: r, ids: append([]int32(nil), r.Prompt...), stream: &Stream{news: make(chan struct{}, 1), wake: wake, times: Times{Came: time.Now()}}}
+	if r.Tokenizer != nil {
+		s.text = tokenizer.NewStream(r.Tokenizer)
+	}
+	if r.PromptLogProbs {
+		s.stream.prompt = append(s.stream.prompt, Token{Choice: Choice{ID: r.Prompt[0]}})
+		s.scored = 1
+	}
+	return s
+}
+
+// scoring tells whether positions of the prompt have still to be looked at one by one.
+func (s *sequence) scoring() bool { return s.PromptLogProbs && s.scored < len(s.Prompt) }
+
+// generated is how many tokens are new.
+func (s *sequence) generated() int { return len(s.ids) - len(s.Prompt) }
+
+// opinion is the model's of one token, from its logits.
+func (s *sequence) opinion(logits []float32, id int32) Token {
+	t := Token{Choice: Choice{ID: id}, At: time.Now()}
+	if s.LogProbs < 0 {
+		return t
+	}
+	norm := logNorm(logits)
+	t.LogProb = float64(logits[id]) - norm
+	for _, best := range likeliest(logits, s.LogProbs) {
+		t.Top = append(t.Top, Choice{best, float64(logits[best]) - norm})
+	}
+	return t
+}
+
+// likeliest are the n ids of largest logit, of equals the lower first.
+func likeliest(logits []float32, n int) (ids []int32) {
+	for id, x := range logits {
+		at := len(ids)
+		for at > 0 && x > logits[ids[at-1]] {
+			at--
+		}
+		if at == n {
+			continue
+		}
+		ids = append(ids, 0)
+		copy(ids[at+1:], ids[at:])
+		ids[at] = int32(id)
+		ids = ids[:min(len(ids), n)]
+	}
+	return ids
+}
+
+// score keeps what the model thinks of the prompt's next token.
+func (s *sequence) score(t Token) {
+	s.scored++
+	s.stream.mu.Lock()
+	s.stream.prompt = append(s.stream.prompt, t)
+	s.stream.mu.Unlock()
+}
+
+// next chooses the token that follows from its logits.
+func (s *sequence) next(logits []float32) Token {
+	x := make([]float64, len(logits))
+	for i, v := range logits {
+		x[i] = float64(v)
+	}
+	s.change(x, s.ids, len(s.Prompt))
+	return s.opinion(logits, s.choose(x, s.generated()))
+}
+
+// add takes the next token, and says why the text ends with it, if it does.
+func (s *sequence) add(t Token) Reason {
+	s.ids = append(s.ids, t.ID)
+	for _, end := range s.Ends {
+		if t.ID == end {
+			s.give(Token{}, false, EndedByStop)
+			return EndedByStop
+		}
+	}
+	if s.text != nil {
+		s.held += s.text.Push(t.ID)
+	}
+	if cut, found := cutAt(s.held, s.Stops); found {
+		t.Text, s.held = s.held[:cut], ""
+		s.text = nil // nothing follows
+		s.give(t, true, EndedByStop)
+		return EndedByStop
+	}
+	keep := beginning(s.held, s.Stops)
+	t.Text, s.held = s.held[:len(s.held)-keep], s.held[len(s.held)-keep:]
+	var ended Reason
+	if s.generated() >= s.MaxNew {
+		ended = EndedByLength
+	}
+	s.give(t, true, ended)
+	return ended
+}
+
+// give passes a token on, and with the last one the text that was held back.
+func (s *sequence) give(t Token, given bool, ended Reason) {
+	rest := ""
+	if ended != "" {
+		rest = s.held
+		if s.text != nil {
+			rest += s.text.Flush()
+		}
+	}
+	now := time.Now()
+	s.stream.tell(func() {
+		if s.stream.times.First.IsZero() {
+			s.stream.times.First = now
+		}
+		if given {
+			s.stream.tokens = append(s.stream.tokens, t)
+		}
+		s.stream.count = s.generated()
+		s.stream.rest += rest
+		if ended != "" {
+			s.stream.ended, s.stream.times.Ended = ended, now
+		}
+	})
+}
+
+// end ends the text for another reason than its tokens.
+func (s *sequence) end(why Reason, err error) {
+	s.stream.tell(func() {
+		if s.stream.ended == "" {
+			s.stream.ended, s.stream.err, s.stream.times.Ended = why, err, time.Now()
+		}
+	})
+}
+
+// cutAt is where the first of the stops begins in text.
+func cutAt(text string, stops []string) (at int, found bool) {
+	at = len(text)
+	for _, stop := range stops {
+		if i := strings.Index(text, stop); i >= 0 && i < at {
+			at, found = i, true
+		}
+	}
+	return at, found
+}
+
+// beginning is how many bytes at the end of text may be the beginning of a stop.
+func beginning(text string, stops []string) int {
+	most := 0
+	for _, stop := range stops {
+		for n := min(len(stop)-1, len(text)); n > most; n-- {
+			if strings.HasSuffix(text, stop[:n]) {
+				most = n
+			}
+		}
+	}
+	return most
+}

@@ -1,0 +1,103 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"monotron/fault"
+)
+
+// Source is a template with what it speaks of.
+type Source struct {
+	Text     string // Jinja; "": not known yet
+	BOS, EOS string // tokens of the tokenizer
+}
+
+// Beside takes what Text, BOS and EOS lack from the files of a tokenizer's folder:
+// chat_template.jinja, or chat_template in tokenizer_config.json, where of several by name
+// the one called default counts.
+func (s *Source) Beside(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		dir = filepath.Dir(dir)
+	}
+	for _, file := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
+		if err := s.read(filepath.Join(dir, file)); err != nil {
+			return err
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
+	if err == nil && s.Text == "" {
+		s.Text = string(data)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.With(fault.IO, err)
+	}
+	return nil
+}
+
+func (s *Source) read(path string) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fault.With(fault.IO, err)
+	}
+	var f struct {
+		Template json.RawMessage `json:"chat_template"`
+		BOS      token           `json:"bos_token"`
+		EOS      token           `json:"eos_token"`
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return fault.Errorf(fault.BadData, "%s: %w", path, err)
+	}
+	for _, t := range []struct {
+		to    *string
+		found string
+	}{{&s.BOS, string(f.BOS)}, {&s.EOS, string(f.EOS)}, {&s.Text, templateOf(f.Template)}} {
+		if *t.to == "" {
+			*t.to = t.found
+		}
+	}
+	return nil
+}
+
+// templateOf is the one template, or that of a list called default.
+func templateOf(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var named []struct{ Name, Template string }
+	json.Unmarshal(raw, &named)
+	for _, n := range named {
+		if n.Name == "default" {
+			return n.Template
+		}
+	}
+	return ""
+}
+
+// token is written as its text, or as an object with it.
+type token string
+
+func (t *token) UnmarshalJSON(data []byte) error {
+	var text string
+	var object struct {
+		Content string `json:"content"`
+	}
+	if json.Unmarshal(data, &text) != nil {
+		if err := json.Unmarshal(data, &object); err != nil {
+			return err
+		}
+		text = object.Content
+	}
+	*t = token(text)
+	return nil
+}

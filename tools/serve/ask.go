@@ -1,0 +1,184 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"unicode/utf8"
+
+	"monotron/megatron/inference"
+)
+
+const (
+	mostChoices = 128 // of a request: n and best_of
+	mostStops   = 4
+	mostStop    = 1024 // bytes of a stop text
+)
+
+// ask is what completions and chats have in common.
+type ask struct {
+	Model         string   `json:"model"`
+	MaxTokens     *int     `json:"max_tokens"`
+	Temperature   *float64 `json:"temperature"`
+	TopP          *float64 `json:"top_p"`
+	TopK          *int     `json:"top_k"`
+	MinP          *float64 `json:"min_p"`
+	N             *int     `json:"n"`
+	Stream        bool     `json:"stream"`
+	StreamOptions *struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Stop          words              `json:"stop"`
+	StopIDs       []int32            `json:"stop_token_ids"`
+	IgnoreEOS     bool               `json:"ignore_eos"`
+	Presence      *float64           `json:"presence_penalty"`
+	Frequency     *float64           `json:"frequency_penalty"`
+	Repetition    *float64           `json:"repetition_penalty"`
+	NoRepeatNgram *int               `json:"no_repeat_ngram_size"`
+	LogitBias     map[string]float64 `json:"logit_bias"`
+	Seed          *int64             `json:"seed"`
+	Format        *struct {
+		Type string `json:"type"`
+	} `json:"response_format"`
+	BeamSearch bool `json:"use_beam_search"`
+}
+
+// between checks a number that need not be there.
+func between[T int | float64](all *[]error, param string, x *T, least, most, otherwise T) T {
+	if x == nil {
+		return otherwise
+	}
+	if !(*x >= least && *x <= most) {
+		*all = append(*all, wrong(param, "%v: %v to %v", *x, least, most))
+	}
+	return *x
+}
+
+// request is what each text of the ask is told; its prompt, length and log-probabilities
+// are the caller's.
+func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
+	if err := s.named(q.Model); err != nil {
+		return nil, err
+	}
+	var all []error
+	r := &inference.Request{Tokenizer: l.tok, LogProbs: -1}
+	r.Temperature = between(&all, "temperature", q.Temperature, 0, 100, 1)
+	r.TopP = between(&all, "top_p", q.TopP, 0, 1, 1)
+	if q.TopP != nil && *q.TopP == 0 {
+		r.TopP = math.SmallestNonzeroFloat64 // the likeliest alone
+	}
+	if r.TopK = between(&all, "top_k", q.TopK, -1, math.MaxInt32, 0); r.TopK < 0 {
+		r.TopK = 0
+	}
+	r.MinP = between(&all, "min_p", q.MinP, 0, 1, 0)
+	r.Presence, r.Frequency = between(&all, "presence_penalty", q.Presence, -2, 2, 0), between(&all, "frequency_penalty", q.Frequency, -2, 2, 0)
+	if r.Repetition = between(&all, "repetition_penalty", q.Repetition, 0, 100, 1); r.Repetition == 0 {
+		all = append(all, wrong("repetition_penalty", "above 0"))
+	}
+	r.NoRepeatNgram = between(&all, "no_repeat_ngram_size", q.NoRepeatNgram, 0, math.MaxInt32, 0)
+	between(&all, "n", q.N, 1, mostChoices, 1)
+	r.Bias, r.Stops = q.bias(&all, l), q.stops(&all, l)
+	if !q.IgnoreEOS {
+		r.Ends = append(r.Ends, l.ends...)
+	}
+	r.Ends = append(r.Ends, q.StopIDs...)
+	if r.Seed = rand.Uint64(); q.Seed != nil {
+		r.Seed = uint64(*q.Seed)
+	}
+	if q.Format != nil && q.Format.Type != "" && q.Format.Type != "text" {
+		all = append(all, wrong("response_format", "%.40q: this server gives text alone", q.Format.Type))
+	}
+	if q.BeamSearch {
+		all = append(all, wrong("use_beam_search", "this server samples; the command generate has beam search"))
+	}
+	if len(all) > 0 {
+		return nil, joined(all)
+	}
+	return r, nil
+}
+
+// joined is one problem of several: the first's field, every one's text.
+func joined(all []error) error {
+	var first *problem
+	errors.As(all[0], &first)
+	p := *first
+	for _, err := range all[1:] {
+		p.Message += "; " + err.Error()
+	}
+	return &p
+}
+
+func (q *ask) bias(all *[]error, l *loaded) map[int32]float64 {
+	bias := map[int32]float64{}
+	for key, b := range q.LogitBias {
+		id, err := strconv.ParseInt(key, 10, 32)
+		if err != nil || id < 0 || int(id) >= l.vocab || !(b >= -100 && b <= 100) {
+			*all = append(*all, wrong("logit_bias", "%.40q: %g: ids are 0 to %d, values -100 to 100", key, b, l.vocab-1))
+			continue
+		}
+		if bias[int32(id)] = b; b == -100 {
+			bias[int32(id)] = math.Inf(-1) // a ban
+		}
+	}
+	return bias
+}
+
+func (q *ask) stops(all *[]error, l *loaded) []string {
+	if len(q.Stop) > mostStops {
+		*all = append(*all, wrong("stop", "%d texts; at most %d", len(q.Stop), mostStops))
+	}
+	if len(q.Stop) > 0 && l.tok == nil {
+		*all = append(*all, wrong("stop", "this model has no tokenizer; stop_token_ids takes ids"))
+	}
+	for _, text := range q.Stop {
+		if text == "" || len(text) > mostStop {
+			*all = append(*all, wrong("stop", "a text of %d bytes; 1 to %d", len(text), mostStop))
+		}
+	}
+	return q.Stop
+}
+
+// length is how many tokens may follow a prompt of so many: what was asked for, or what the
+// model leaves.
+func (l *loaded) length(param string, asked *int, otherwise, prompt int) (int, error) {
+	n := otherwise
+	if l.context > 0 {
+		n = min(n, max(0, l.context-prompt))
+	}
+	if asked != nil {
+		n = *asked
+	}
+	if n < 0 {
+		return 0, wrong(param, "%d is negative", n)
+	}
+	if l.context > 0 && prompt+n > l.context {
+		return 0, &problem{Status: 400, Message: l.tooLong(prompt, n), Param: param, Code: "context_length_exceeded"}
+	}
+	if asked == nil && n == 0 && otherwise > 0 {
+		return 0, &problem{Status: 400, Message: l.tooLong(prompt, 1), Param: "prompt", Code: "context_length_exceeded"}
+	}
+	return n, nil
+}
+
+func (l *loaded) tooLong(prompt, n int) string {
+	return "the prompt has " + strconv.Itoa(prompt) + " tokens; with " + strconv.Itoa(n) + " to follow they exceed the model's " + strconv.Itoa(l.context) + " positions"
+}
+
+func isUTF8(b []byte) bool { return utf8.Valid(b) }
+
+// readAtMost reads a file that may not be larger than so many bytes.
+func readAtMost(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		return nil, errors.New(path + " is larger than it may be")
+	}
+	return data, err
+}

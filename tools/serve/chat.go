@@ -1,0 +1,255 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/megatron/inference"
+	"monotron/tokenizer/chat"
+)
+
+// message is a turn as its client wrote it, keys in their order.
+type message = json.RawMessage
+
+type chatAsk struct {
+	ask
+	Messages      json.RawMessage `json:"messages"`
+	MaxCompletion *int            `json:"max_completion_tokens"`
+	LogProbs      bool            `json:"logprobs"`
+	Top           *int            `json:"top_logprobs"`
+	Tools         json.RawMessage `json:"tools"`
+	AddGeneration *bool           `json:"add_generation_prompt"`
+	Template      json.RawMessage `json:"chat_template_kwargs"`
+}
+
+// chat answers a conversation.
+func (s *server) chat(w http.ResponseWriter, r *http.Request, l *loaded) error {
+	var q chatAsk
+	if err := decode(r, &q); err != nil {
+		return err
+	}
+	c := &conversation{server: s, l: l, q: &q, id: newID("chatcmpl-")}
+	requests, err := c.requests()
+	if err != nil {
+		return err
+	}
+	streams, err := s.submit(l, requests)
+	if err != nil {
+		return err
+	}
+	if q.Stream {
+		return s.stream(w, r, streams, c, q.StreamOptions != nil && q.StreamOptions.IncludeUsage)
+	}
+	return s.whole(w, r, streams, c)
+}
+
+// conversation is one request for an answer on its way.
+type conversation struct {
+	*server
+	l      *loaded
+	q      *chatAsk
+	id     string
+	prompt int // tokens
+}
+
+func (c *conversation) requests() (list []*inference.Request, err error) {
+	base, err := c.q.request(c.server, c.l)
+	if err != nil {
+		return nil, err
+	}
+	var all []error
+	if given(c.q.Tools) && string(c.q.Tools) != "[]" {
+		all = append(all, wrong("tools", "this server does not read calls of tools out of what the model writes"))
+	}
+	if c.q.Top != nil && !c.q.LogProbs {
+		all = append(all, wrong("top_logprobs", "needs logprobs: true"))
+	}
+	if c.q.LogProbs {
+		base.LogProbs = between(&all, "top_logprobs", c.q.Top, 0, mostLogProbs, 0)
+	}
+	messages, err := turns(c.q.Messages)
+	if err != nil {
+		all = append(all, err)
+	}
+	if len(all) > 0 {
+		return nil, joined(all)
+	}
+	_, ids, err := c.l.render(messages, c.q.Template, c.q.AddGeneration == nil || *c.q.AddGeneration)
+	if err != nil {
+		return nil, err
+	}
+	asked, param := c.q.MaxCompletion, "max_completion_tokens"
+	if asked == nil {
+		asked, param = c.q.MaxTokens, "max_tokens"
+	}
+	c.prompt = len(ids)
+	length, err := c.l.length(param, asked, 1<<20, len(ids))
+	if err != nil {
+		return nil, err
+	}
+	if asked == nil && c.l.context == 0 {
+		length = 1024 // a model without a limit needs one here
+	}
+	for i := range between(&all, "n", c.q.N, 1, mostChoices, 1) {
+		one := *base
+		one.Prompt, one.MaxNew, one.Number = ids, length, uint32(i)
+		list = append(list, &one)
+	}
+	return list, nil
+}
+
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// turns are the messages of a request, looked at as far as every template needs them.
+func turns(raw json.RawMessage) (list []message, err error) {
+	if !given(raw) {
+		return nil, wrong("messages", "missing: a list of {role, content}")
+	}
+	if json.Unmarshal(raw, &list) != nil {
+		return nil, wrong("messages", "a list of {role, content}")
+	}
+	if len(list) == 0 {
+		return nil, wrong("messages", "the list is empty")
+	}
+	for i, m := range list {
+		var turn map[string]any
+		if json.Unmarshal(m, &turn) != nil {
+			return nil, wrong("messages", "number %d is no object", i)
+		}
+		_, parts := turn["content"].([]any)
+		if err := plainTurn(turn); err != nil {
+			return nil, wrong("messages", "number %d %s", i, err)
+		}
+		if parts {
+			list[i], _ = json.Marshal(turn)
+		}
+	}
+	return list, nil
+}
+
+// plainTurn sees that a turn is a text, which is what models here know and what templates
+// agree on; a list of texts is joined.
+func plainTurn(turn map[string]any) error {
+	role, is := turn["role"].(string)
+	switch {
+	case !is:
+		return errors.New("is no object with a role")
+	case role == "tool" || turn["tool_calls"] != nil:
+		return errors.New("is of tools, which this server has none of")
+	}
+	if parts, is := turn["content"].([]any); is {
+		text := ""
+		for _, p := range parts {
+			part, _ := p.(map[string]any)
+			piece, is := part["text"].(string)
+			if !is {
+				return errors.New("has content that is no text")
+			}
+			text += piece
+		}
+		turn["content"] = text
+		return nil
+	}
+	if _, is := turn["content"].(string); !is {
+		return errors.New("has content that is no text")
+	}
+	return nil
+}
+
+// chatTemplate is the template that a flag or the tokenizer's folder gives, or why there is none.
+func (s *server) chatTemplate(c *cli.Context, m *inference.Loaded) (*chat.Template, error) {
+	source := chat.Source{Text: s.options.template}
+	dir := m.Tokenizer.Model
+	if given := c.String("tokenizer-model"); given != "" {
+		dir = given
+	}
+	if err := source.Beside(dir); err != nil {
+		return nil, err
+	}
+	return chat.New(source)
+}
+
+// render is the text of a conversation, and its ids.
+func (l *loaded) render(messages []message, kwargs json.RawMessage, generate bool) (string, []int32, error) {
+	if l.noChat != nil {
+		return "", nil, &problem{Status: http.StatusBadRequest, Message: l.noChat.Error(), Param: "messages", Code: "no_chat_template"}
+	}
+	text, err := l.template.Render(messages, chat.Options{AddGenerationPrompt: generate, Variables: kwargs})
+	if err != nil {
+		return "", nil, wrong("messages", "the chat template: %s", err)
+	}
+	ids, err := l.encodeText("messages", text, true)
+	return text, ids, err
+}
+
+func (c *conversation) head() map[string]any {
+	object := "chat.completion"
+	if c.q.Stream {
+		object = "chat.completion.chunk"
+	}
+	return map[string]any{"id": c.id, "object": object, "created": c.created, "model": c.name, "system_fingerprint": c.l.fingerprint()}
+}
+
+func (c *conversation) promptTokens() int { return c.prompt }
+
+func (c *conversation) opening(i int) []map[string]any {
+	return []map[string]any{{"index": i, "delta": map[string]any{"role": "assistant", "content": ""}, "logprobs": nil, "finish_reason": nil}}
+}
+
+// logs are log-probabilities as chats show them.
+func (c *conversation) logs(tokens []inference.Token) any {
+	if !c.q.LogProbs {
+		return nil
+	}
+	content := []map[string]any{}
+	for _, t := range tokens {
+		one := c.l.logOf(t.Choice)
+		top := []map[string]any{}
+		for _, x := range t.Top {
+			top = append(top, c.l.logOf(x))
+		}
+		one["top_logprobs"] = top
+		content = append(content, one)
+	}
+	return map[string]any{"content": content, "refusal": nil}
+}
+
+func (l *loaded) logOf(c inference.Choice) map[string]any {
+	text, raw := l.piece(c.ID)
+	bytes := make([]int, len(raw))
+	for i, b := range raw {
+		bytes[i] = int(b)
+	}
+	return map[string]any{"token": text, "logprob": c.LogProb, "bytes": bytes}
+}
+
+func textOf(r inference.Result) string {
+	text := ""
+	for _, t := range r.Tokens {
+		text += t.Text
+	}
+	return text + r.Rest
+}
+
+func (c *conversation) delta(i int, r inference.Result) map[string]any {
+	delta := map[string]any{}
+	if text := textOf(r); text != "" {
+		delta["content"] = text
+	}
+	return map[string]any{"index": i, "delta": delta, "logprobs": c.logs(r.Tokens), "finish_reason": reasonOf(r.Ended)}
+}
+
+func (c *conversation) complete(i int, r inference.Result) map[string]any {
+	return map[string]any{"index": i, "message": map[string]any{"role": "assistant", "content": textOf(r), "refusal": nil}, "logprobs": c.logs(r.Tokens), "finish_reason": reasonOf(r.Ended)}
+}
+
+func (c *conversation) keep(all []inference.Result) []int {
+	indices := make([]int, len(all))
+	for i := range indices {
+		indices[i] = i
+	}
+	return indices
+}

@@ -1,0 +1,200 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"monotron/fault"
+	"monotron/tokenizer"
+)
+
+func (s *server) object(l *loaded) map[string]any {
+	m := map[string]any{"id": s.name, "object": "model", "created": s.created, "owned_by": "monotron"}
+	if l.context > 0 {
+		m["max_model_len"] = l.context
+	}
+	return m
+}
+
+func (s *server) models(w http.ResponseWriter, _ *http.Request, l *loaded) error {
+	return reply(w, map[string]any{"object": "list", "data": []any{s.object(l)}})
+}
+
+func (s *server) model(w http.ResponseWriter, r *http.Request, l *loaded) error {
+	if err := s.named(r.PathValue("model")); err != nil {
+		return err
+	}
+	return reply(w, s.object(l))
+}
+
+// named refuses other models' names; none is as good as ours.
+func (s *server) named(name string) error {
+	if name == "" || name == s.name {
+		return nil
+	}
+	return &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("there is no model %.100q; this server has %q", name, s.name), Param: "model", Code: "model_not_found"}
+}
+
+// encodeText is the ids of a text; plain: without the tokens that the tokenizer puts around.
+func (l *loaded) encodeText(param, text string, plain bool) ([]int32, error) {
+	if l.tok == nil {
+		return nil, wrong(param, "this model has no tokenizer: send token ids")
+	}
+	if plain {
+		ids, err := tokenizer.AppendPlain(l.tok, nil, text)
+		return ids, textProblem(param, err)
+	}
+	ids, err := l.tok.Encode(text)
+	return ids, textProblem(param, err)
+}
+
+func textProblem(param string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return wrong(param, "%s", err)
+}
+
+func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) error {
+	var q struct {
+		Model         string          `json:"model"`
+		Prompt        *string         `json:"prompt"`
+		Content       *string         `json:"content"` // llama.cpp's name
+		Messages      json.RawMessage `json:"messages"`
+		Special       *bool           `json:"add_special_tokens"`
+		AddGeneration *bool           `json:"add_generation_prompt"`
+	}
+	if err := decode(r, &q); err != nil {
+		return err
+	}
+	if err := s.named(q.Model); err != nil {
+		return err
+	}
+	if q.Prompt == nil {
+		q.Prompt = q.Content
+	}
+	var ids []int32
+	var err error
+	switch {
+	case given(q.Messages):
+		var messages []message
+		if messages, err = turns(q.Messages); err == nil {
+			_, ids, err = l.render(messages, nil, q.AddGeneration == nil || *q.AddGeneration)
+		}
+	case q.Prompt == nil:
+		err = wrong("prompt", "missing: the text to tokenize")
+	default:
+		ids, err = l.encodeText("prompt", *q.Prompt, q.Special != nil && !*q.Special)
+	}
+	if err != nil {
+		return err
+	}
+	return reply(w, map[string]any{"count": len(ids), "max_model_len": l.context, "tokens": append([]int32{}, ids...)})
+}
+
+func (s *server) detokenize(w http.ResponseWriter, r *http.Request, l *loaded) error {
+	var q struct {
+		Model  string  `json:"model"`
+		Tokens []int32 `json:"tokens"`
+	}
+	if err := decode(r, &q); err != nil {
+		return err
+	}
+	if err := s.named(q.Model); err != nil {
+		return err
+	}
+	if l.tok == nil {
+		return wrong("tokens", "this model has no tokenizer")
+	}
+	for i, id := range q.Tokens {
+		if id < 0 || int(id) >= l.vocab {
+			return wrong("tokens", "number %d is %d; ids are 0 to %d", i, id, l.vocab-1)
+		}
+	}
+	text := l.tok.Decode(q.Tokens)
+	return reply(w, map[string]any{"prompt": text, "content": text})
+}
+
+// prompts is one or more texts or lists of ids.
+type prompts struct {
+	texts []string
+	ids   [][]int32
+}
+
+func (p *prompts) UnmarshalJSON(data []byte) error {
+	var text string
+	var ids []int32
+	switch {
+	case string(data) == "null":
+		return nil
+	case json.Unmarshal(data, &text) == nil:
+		p.texts = []string{text}
+	case json.Unmarshal(data, &p.texts) == nil:
+	case json.Unmarshal(data, &ids) == nil:
+		p.texts, p.ids = nil, [][]int32{ids}
+	case json.Unmarshal(data, &p.ids) == nil:
+		p.texts = nil
+	default:
+		return wrong("prompt", "a text, a list of token ids, or a list of either")
+	}
+	return nil
+}
+
+// each gives the ids of every prompt.
+func (p *prompts) each(l *loaded) (all [][]int32, err error) {
+	for _, text := range p.texts {
+		ids, err := l.encodeText("prompt", text, false)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ids)
+	}
+	all = append(all, p.ids...)
+	if len(all) == 0 {
+		return nil, wrong("prompt", "missing: a text, a list of token ids, or a list of either")
+	}
+	return all, nil
+}
+
+// words is a text or several.
+type words []string
+
+func (w *words) UnmarshalJSON(data []byte) error {
+	var one string
+	if string(data) != "null" && json.Unmarshal(data, &one) == nil {
+		*w = words{one}
+		return nil
+	}
+	var all []string
+	if err := json.Unmarshal(data, &all); err != nil {
+		return wrong("stop", "a text or a list of texts")
+	}
+	*w = all
+	return nil
+}
+
+// piece is the text of one token by itself, with its bytes.
+func (l *loaded) piece(id int32) (text string, raw []byte) {
+	if l.tok == nil {
+		return fmt.Sprintf("token_id:%d", id), nil
+	}
+	raw = l.tok.AppendBytes(nil, id)
+	text = string(raw)
+	if !isUTF8(raw) {
+		text = "bytes:"
+		for _, b := range raw {
+			text += fmt.Sprintf(`\x%02x`, b)
+		}
+	}
+	return text, raw
+}
+
+func readTemplate(path string) (string, error) {
+	data, err := readAtMost(path, 1<<20)
+	if err != nil {
+		return "", fault.Errorf(fault.NoInput, "--chat-template: %w", err)
+	}
+	return strings.TrimSuffix(string(data), "\n"), nil
+}

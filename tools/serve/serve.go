@@ -1,0 +1,172 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/inference"
+	"monotron/tools/internal/command"
+)
+
+// Command is serve; open makes a device by its --device name.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:  "serve",
+		Usage: "answer OpenAI's HTTP API with a trained model",
+		Description: "POST /v1/completions and /v1/chat/completions, GET /v1/models, /health and /metrics, and a page to chat at /.\n" +
+			"Requests run beside each other; what one gets does not depend on the others. SIGTERM lets those that have begun end.",
+		Flags: allFlags(),
+		Action: func(c *cli.Context) error {
+			if err := command.NoArgs(c); err != nil {
+				return err
+			}
+			o, err := readOptions(c)
+			if err != nil {
+				return err
+			}
+			one, err := command.Opener(c, open)
+			if err != nil {
+				return err
+			}
+			return run(c, one, o)
+		},
+	})
+}
+
+func allFlags() []cli.Flag {
+	list := []cli.Flag{
+		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
+		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
+		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen at; 0.0.0.0: all of this host's"},
+		&cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at; 0: any that is free"},
+		&cli.StringFlag{Name: "served-model-name", Usage: "name that requests use; the folder's where not given"},
+		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja); the tokenizer's own where not given"},
+		&cli.StringFlag{Name: "api-key-file", Usage: "file with the keys that may ask, one a line; without it anybody may who reaches the address"},
+		&cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "texts that are continued at once"},
+		&cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "rows of a pass: prompts go through in pieces of this size at most"},
+		&cli.IntFlag{Name: "kv-cache-memory", Usage: "MiB of keys and values on each rank; 0: as much as --max-num-seqs texts of full length need, at most 1024"},
+		&cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "texts that may wait; more are answered with status 429"},
+		&cli.IntFlag{Name: "max-body", Value: 4, Usage: "MiB of a request"},
+		&cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "seconds a request may take"},
+		&cli.IntFlag{Name: "drain-timeout", Value: 30, Usage: "seconds that requests have to end after SIGTERM"},
+	}
+	list = append(list, command.PrecisionFlags()...)
+	list = append(list, command.LayoutFlags()...)
+	list = append(list, command.DeviceFlags()...)
+	return append(list, command.TokenizerFlags()...)
+}
+
+// options are the flags, checked.
+type options struct {
+	dir      string
+	name     string
+	load     inference.LoadOptions
+	layout   inference.Layout
+	address  string
+	template string
+	keys     []string
+	sequence int
+	rows     int
+	cache    int64 // bytes; 0: by the sequences
+	queue    int
+	body     int64
+	timeout  time.Duration
+	drain    time.Duration
+}
+
+func readOptions(c *cli.Context) (o options, err error) {
+	var all []error
+	if o.dir = c.String("load"); o.dir == "" {
+		all = append(all, fault.Errorf(fault.Usage, "--load is missing: the folder of the model"))
+	}
+	bound := func(name string, least, most int) int {
+		n := c.Int(name)
+		if n < least || n > most {
+			all = append(all, fault.Errorf(fault.Usage, "--%s %d: %d to %d", name, n, least, most))
+		}
+		return n
+	}
+	o.sequence, o.rows = bound("max-num-seqs", 1, 4096), bound("max-num-batched-tokens", 1, 1<<20)
+	if o.rows < o.sequence {
+		all = append(all, fault.Errorf(fault.Usage, "--max-num-batched-tokens %d: a pass takes a row of each of the %d texts of --max-num-seqs", o.rows, o.sequence))
+	}
+	o.cache, o.queue = int64(bound("kv-cache-memory", 0, 1<<30))<<20, bound("max-queue", 1, 1<<20)
+	o.body = int64(bound("max-body", 1, 1024)) << 20
+	o.timeout, o.drain = time.Duration(bound("request-timeout", 1, 86400))*time.Second, time.Duration(bound("drain-timeout", 0, 86400))*time.Second
+	o.address = net.JoinHostPort(c.String("host"), fmt.Sprint(bound("port", 0, 65535)))
+	o.load.Step = c.Int64("ckpt-step")
+	take := func(err error) {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	o.load.Precision, err = command.Precision(c)
+	take(err)
+	o.layout.TP, o.layout.PP, err = command.Layout(c)
+	take(err)
+	o.layout.EP, err = command.ExpertParallel(c)
+	take(err)
+	if path := c.String("api-key-file"); path != "" {
+		o.keys, err = readKeys(path)
+		take(err)
+	}
+	if path := c.String("chat-template"); path != "" {
+		o.template, err = readTemplate(path)
+		take(err)
+	}
+	if o.name = c.String("served-model-name"); o.name == "" && o.dir != "" {
+		absolute, err := filepath.Abs(o.dir)
+		take(fault.With(fault.IO, err))
+		o.name = filepath.Base(absolute)
+	}
+	if len(all) > 0 {
+		return o, fault.With(fault.CodeOf(all[0]), errors.Join(all...))
+	}
+	return o, nil
+}
+
+// run listens, loads the model meanwhile, and serves until a signal or a rank's end.
+func run(c *cli.Context, open func() (*device.Device, error), o options) error {
+	notes := &command.Printer{W: c.App.ErrWriter}
+	signals, stop := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	s := newServer(o)
+	listener, err := net.Listen("tcp", o.address)
+	if err != nil {
+		return fault.Errorf(fault.IO, "--host, --port: %w", err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(listener) }()
+	notes.Printf("listening at http://%s/, loading %s\n", listener.Addr(), o.dir)
+	work, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() { // the end: new requests are refused, those that are there may end for a while
+		<-signals.Done()
+		stop() // a second signal ends at once
+		s.drain()
+		time.AfterFunc(o.drain, func() { cancel(inference.ErrDraining) })
+	}()
+	err = s.serve(work, c, open, notes)
+	over, done := context.WithTimeout(context.Background(), 5*time.Second) // answers on their way out
+	defer done()
+	s.http.Shutdown(over)
+	s.http.Close()
+	if failed := <-served; err == nil && !errors.Is(failed, errClosed) {
+		return fault.With(fault.IO, failed)
+	}
+	if errors.Is(err, inference.ErrDraining) || err == nil && s.batcher() == nil {
+		notes.Printf("ended with requests unanswered\n")
+		return nil
+	}
+	return err
+}

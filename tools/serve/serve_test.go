@@ -1,0 +1,350 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/fault"
+	"monotron/internal/sharedtest"
+)
+
+// start serves a folder until the test ends, and returns its address.
+func start(t *testing.T, args ...string) string {
+	t.Helper()
+	notes, w := io.Pipe()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- call(ctx, w, append([]string{"--port", "0", "--drain-timeout", "1"}, args...)...) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("serve ended with %v", err)
+		}
+	})
+	lines, url := bufio.NewScanner(notes), ""
+	for lines.Scan() {
+		if _, at, found := strings.Cut(lines.Text(), "listening at "); found {
+			url, _, _ = strings.Cut(at, "/,")
+		}
+		if strings.HasPrefix(lines.Text(), "ready") {
+			go io.Copy(io.Discard, notes)
+			return url
+		}
+	}
+	t.Fatal("the server was never ready: ", <-ended)
+	return ""
+}
+
+func call(ctx context.Context, notes io.WriteCloser, args ...string) error {
+	defer notes.Close()
+	open := func(string) (*device.Device, error) { return ref.Open(), nil }
+	app := &cli.App{Commands: []*cli.Command{Command(open)}, Writer: io.Discard, ErrWriter: notes, ExitErrHandler: func(*cli.Context, error) {}}
+	return app.RunContext(ctx, append([]string{"monotron", "serve"}, args...))
+}
+
+func golden(t *testing.T) (url string, want expected) {
+	dir := sharedtest.Dir(t, "golden", "serve")
+	data, err := os.ReadFile(filepath.Join(dir, "expected.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	return start(t, "--load", filepath.Join(dir, "model")), want
+}
+
+// expected are transformers' answers.
+type expected struct {
+	Tolerance   float64 `json:"logprob_tolerance"`
+	Context     int     `json:"context_length"`
+	Completions []struct {
+		Prompt         string
+		PromptIDs      []int32    `json:"prompt_ids"`
+		PromptLogProbs []*float64 `json:"prompt_log_probs"`
+		Text           string
+		LogProbs       []*float64 `json:"log_probs"`
+	}
+	Chat []struct {
+		Messages  json.RawMessage
+		PromptIDs []int32 `json:"prompt_ids"`
+		Text      string
+	}
+}
+
+// request sends a request and reads its answer; a text stands for itself.
+func request(t *testing.T, method, url string, body any) (status int, answer []byte) {
+	t.Helper()
+	data, isText := body.(string)
+	if !isText {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = string(raw)
+	}
+	r, err := http.NewRequest(method, url, strings.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	if answer, err = io.ReadAll(reply.Body); err != nil {
+		t.Fatal(err)
+	}
+	return reply.StatusCode, answer
+}
+
+type completionAnswer struct {
+	Choices []struct {
+		Text         string
+		FinishReason string `json:"finish_reason"`
+		Logprobs     *struct {
+			LogProbs []*float64 `json:"token_logprobs"`
+		}
+		Message, Delta struct{ Content string }
+	}
+	Usage map[string]any
+}
+
+func parsed(t *testing.T, status int, body []byte) (a completionAnswer) {
+	t.Helper()
+	if status != 200 {
+		t.Fatalf("status %d: %s", status, body)
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Claim: texts and log-probabilities are transformers' (golden/serve), whole and streamed,
+// with stops across tokens, as completions and as chats.
+func TestAnswersOfAnotherProgram(t *testing.T) {
+	url, want := golden(t)
+	for _, c := range want.Completions {
+		q := map[string]any{"prompt": c.Prompt, "max_tokens": 24, "temperature": 0, "logprobs": 1, "echo": true}
+		status, body := request(t, "POST", url+"/v1/completions", q)
+		got := parsed(t, status, body).Choices[0]
+		if got.Text != c.Prompt+c.Text || got.FinishReason != "length" {
+			t.Errorf("%q: %q (%s), want %q", c.Prompt, got.Text, got.FinishReason, c.Text)
+		}
+		for i, p := range append(c.PromptLogProbs, c.LogProbs...) {
+			if g := got.Logprobs.LogProbs[i]; (g == nil) != (p == nil) || p != nil && math.Abs(*g-*p) > want.Tolerance {
+				t.Errorf("%q: log-probability %d is %v", c.Prompt, i, g)
+			}
+		}
+		stop := c.Text[7:10]
+		q = map[string]any{"prompt": c.PromptIDs, "max_tokens": 24, "temperature": 0, "stop": stop, "stream": true}
+		_, body = request(t, "POST", url+"/v1/completions", q)
+		if text := streamed(t, body); text != c.Text[:strings.Index(c.Text, stop)] {
+			t.Errorf("%q to %q streams as %q", c.Text, stop, text)
+		}
+	}
+	for _, c := range want.Chat {
+		q := map[string]any{"messages": c.Messages, "max_completion_tokens": 12, "temperature": 0}
+		status, body := request(t, "POST", url+"/v1/chat/completions", q)
+		if got := parsed(t, status, body); got.Choices[0].Message.Content != c.Text || got.Usage["prompt_tokens"] != float64(len(c.PromptIDs)) {
+			t.Errorf("%s: %s, want %q", c.Messages, body, c.Text)
+		}
+		q["stream"] = true
+		if _, body = request(t, "POST", url+"/v1/chat/completions", q); streamed(t, body) != c.Text {
+			t.Errorf("%s streams as %s", c.Messages, body)
+		}
+	}
+}
+
+// streamed joins the texts of server-sent events.
+func streamed(t *testing.T, body []byte) (text string) {
+	t.Helper()
+	events := strings.Split(strings.TrimSuffix(string(body), "\n\n"), "\n\n")
+	if events[len(events)-1] != "data: [DONE]" {
+		t.Fatalf("the stream ends with %q", events[len(events)-1])
+	}
+	for _, e := range events[:len(events)-1] {
+		var a completionAnswer
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(e, "data: ")), &a); err != nil {
+			t.Fatalf("%q: %v", e, err)
+		}
+		text += a.Choices[0].Text + a.Choices[0].Delta.Content
+	}
+	return text
+}
+
+// Claim: what is wrong with a request is said in OpenAI's form, with the field.
+func TestRefusals(t *testing.T) {
+	url, want := golden(t)
+	for _, c := range []struct {
+		address, body string
+		status        int
+		param, says   string
+	}{
+		{"/v1/completions", `{"prompt": "x", "temperature": "hot"}`, 400, "temperature", "temperature: string is not of the type it must be (float64)"},
+		{"/v1/completions", `{"prompt": "x", "temperature": -1, "top_p": 2}`, 400, "temperature", "temperature: -1: 0 to 100; top_p: 2: 0 to 1"},
+		{"/v1/completions", `{"prompt": {"a": 1}}`, 400, "prompt", "prompt: a text, a list of token ids, or a list of either"},
+		{"/v1/completions", `{"prompt": [1, 100000]}`, 400, "", "token 1 of the prompt is 100000; the model's vocabulary has 128 ids"},
+		{"/v1/completions", fmt.Sprintf(`{"prompt": "x", "max_tokens": %d}`, want.Context), 400, "max_tokens", "the prompt has 1 tokens; with 64 to follow they exceed the model's 64 positions"},
+		{"/v1/completions", `{"prompt": "x", "model": "other"}`, 404, "model", `there is no model "other"; this server has "model"`},
+		{"/v1/completions", `{"model": `, 400, "", "the request's body is not the JSON object it must be: unexpected end of JSON input"},
+		{"/v1/chat/completions", `{"messages": [{"content": "x"}]}`, 400, "messages", "messages: number 0 is no object with a role"},
+		{"/v1/chat/completions", `{"messages": [{"role": "user"}]}`, 400, "messages", "messages: number 0 has content that is no text"},
+		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, 400, "tools", "tools: this server does not read calls of tools out of what the model writes"},
+		{"/api", `{"prompts": ["x"], "beam_width": 4}`, 400, "beam_width", "beam_width: this server does not have it; monotron generate searches with beams"},
+		{"/nowhere", `{}`, 404, "", `there is nothing at "/nowhere"`},
+		{"/v1/completions", strings.Repeat("x", 5<<20), 413, "", "the request is larger than 4194304 bytes"},
+	} {
+		status, body := request(t, "POST", url+c.address, c.body)
+		var got struct {
+			Error struct{ Message, Type, Param, Code *string }
+		}
+		if err := json.Unmarshal(body, &got); err != nil || got.Error.Message == nil || got.Error.Type == nil {
+			t.Errorf("%s %.60s: %s", c.address, c.body, body)
+			continue
+		}
+		param := ""
+		if got.Error.Param != nil {
+			param = *got.Error.Param
+		}
+		if status != c.status || param != c.param || *got.Error.Message != c.says {
+			t.Errorf("%s %.60s: %d %q %q", c.address, c.body, status, param, *got.Error.Message)
+		}
+	}
+	if status, _ := request(t, "GET", url+"/v1/completions", ""); status != 405 {
+		t.Errorf("GET of completions: %d", status)
+	}
+}
+
+// Claim: with keys nobody else asks, but health is seen.
+func TestKeys(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte("# team\nsecret\n\nother\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, "--load", sharedtest.Dir(t, "golden", "serve", "model"), "--api-key-file", keys)
+	for header, want := range map[string]int{"": 401, "Bearer secre": 401, "Bearer secret": 200, "Bearer other": 200, "secret": 200, "Bearer # team": 401} {
+		r, _ := http.NewRequest("GET", url+"/v1/models", nil)
+		if header != "" {
+			r.Header.Set("Authorization", header)
+		}
+		reply, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply.Body.Close()
+		if reply.StatusCode != want {
+			t.Errorf("%q: %d, want %d", header, reply.StatusCode, want)
+		}
+	}
+	if status, _ := request(t, "GET", url+"/health", ""); status != 200 {
+		t.Errorf("health: %d", status)
+	}
+}
+
+// Claim: /metrics has vLLM's names after ours, and blocks of clients that left are free.
+func TestMetricsAndLeaving(t *testing.T) {
+	url, _ := golden(t)
+	for range 20 {
+		ctx, leave := context.WithCancel(context.Background())
+		r, _ := http.NewRequestWithContext(ctx, "POST", url+"/v1/completions", strings.NewReader(`{"prompt": "O", "max_tokens": 60, "stream": true}`))
+		reply, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.ReadFull(reply.Body, make([]byte, 10))
+		leave()
+		reply.Body.Close()
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, body := request(t, "GET", url+"/metrics", "")
+		free := bytes.Contains(body, []byte(`monotron:kv_cache_usage_perc{model_name="model"} 0`+"\n"))
+		idle := bytes.Contains(body, []byte(`monotron:num_requests_running{model_name="model"} 0`+"\n"))
+		if free && idle {
+			for _, name := range []string{"num_requests_waiting", "prefix_cache_queries", "prefix_cache_hits", "num_preemptions_total", "prompt_tokens_total", "generation_tokens_total",
+				"request_success_total", "time_to_first_token_seconds_bucket", "inter_token_latency_seconds_sum", "e2e_request_latency_seconds_count", "request_queue_time_seconds_count",
+				"request_prefill_time_seconds_count", "request_decode_time_seconds_count", "iteration_tokens_total_count"} {
+				if !bytes.Contains(body, []byte("\nmonotron:"+name+"{")) {
+					t.Errorf("no monotron:%s", name)
+				}
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("blocks of those who left are still in use:\n%s", body)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Claim: ranks that share the model serve the same texts.
+func TestRanksServe(t *testing.T) {
+	_, want := golden(t)
+	dir := sharedtest.Dir(t, "golden", "serve", "model")
+	for _, layout := range [][]string{{"--tensor-model-parallel-size", "2"}, {"--pipeline-model-parallel-size", "2"}, {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"}} {
+		url := start(t, append([]string{"--load", dir}, layout...)...)
+		for _, c := range want.Completions {
+			status, body := request(t, "POST", url+"/v1/completions", map[string]any{"prompt": c.Prompt, "max_tokens": 24, "temperature": 0})
+			if got := parsed(t, status, body).Choices[0].Text; got != c.Text {
+				t.Errorf("%v: %q, want %q", layout, got, c.Text)
+			}
+		}
+	}
+}
+
+// Claim: Megatron's clients get texts and segments with their prompts.
+func TestMegatronsWay(t *testing.T) {
+	url, want := golden(t)
+	c := want.Completions[0]
+	status, body := request(t, "PUT", url+"/api", map[string]any{"prompts": []string{c.Prompt}, "tokens_to_generate": 24, "logprobs": true})
+	var got struct {
+		Text     []string
+		Segments [][]string
+		LogProbs [][]float64
+	}
+	if err := json.Unmarshal(body, &got); err != nil || status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if got.Text[0] != c.Prompt+c.Text || strings.Join(got.Segments[0], "") != c.Prompt+c.Text || len(got.LogProbs[0]) != len(c.Prompt)+24-1 {
+		t.Errorf("%s", body)
+	}
+}
+
+// Claim: all that is wrong with the flags is said at once.
+func TestFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                             "--load is missing: the folder of the model",
+		"--load /nowhere --port 99999": "--port 99999: 0 to 65535",
+		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens 32: a pass takes a row of each of the 64 texts of --max-num-seqs\n--fp32, --bf16 and --fp16 exclude each other",
+	} {
+		_, w := io.Pipe()
+		if err := call(context.Background(), w, strings.Fields(line)...); fault.CodeOf(err) != fault.Usage || err.Error() != want {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+	_, w := io.Pipe()
+	if err := call(context.Background(), discard{w}, "--load", "/nowhere", "--port", "0"); fault.CodeOf(err) != fault.NoInput {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+type discard struct{ io.Closer }
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,341 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/inference"
+	"monotron/tokenizer"
+	"monotron/tokenizer/chat"
+	"monotron/tools/internal/command"
+)
+
+var errClosed = http.ErrServerClosed
+
+const (
+	headerBytes = 64 << 10         // of a request's headers
+	patience    = 20 * time.Second // for a request's headers, and for a reader of an answer to take its next part
+	idle        = 2 * time.Minute  // of a connection between requests
+)
+
+// server is the model behind its addresses.
+type server struct {
+	options
+	http     *http.Server
+	keys     [][sha256.Size]byte
+	created  int64
+	metrics  *metrics
+	ready    atomic.Pointer[loaded] // nil while the model is being loaded
+	draining atomic.Bool
+}
+
+// loaded is what requests need of the model.
+type loaded struct {
+	batcher  *inference.Batcher
+	tok      tokenizer.Tokenizer // nil: ids only
+	template *chat.Template      // nil: see noTemplate
+	noChat   error
+	vocab    int
+	context  int // positions; 0: no limit of the model's own
+	ends     []int32
+	weights  string // which iteration
+}
+
+func newServer(o options) *server {
+	s := &server{options: o, created: time.Now().Unix(), metrics: newMetrics(o.name)}
+	for _, k := range o.keys {
+		s.keys = append(s.keys, sha256.Sum256([]byte(k)))
+	}
+	s.http = &http.Server{Handler: s.handler(), ReadHeaderTimeout: patience, ReadTimeout: o.timeout, IdleTimeout: idle, MaxHeaderBytes: headerBytes, ErrorLog: quiet()}
+	return s
+}
+
+func (s *server) batcher() *inference.Batcher {
+	if l := s.ready.Load(); l != nil {
+		return l.batcher
+	}
+	return nil
+}
+
+// serve loads the model on all ranks and runs it until it is drained or a rank fails.
+func (s *server) serve(ctx context.Context, c *cli.Context, open func() (*device.Device, error), notes *command.Printer) error {
+	return inference.Serve(ctx, s.layout, open, s.dir, s.load, s.batching, func(m *inference.Loaded, b *inference.Batcher) error {
+		for _, n := range m.Notes {
+			notes.Printf("%s\n", n)
+		}
+		l, err := s.prepare(c, m, b)
+		if err != nil {
+			return err
+		}
+		b.Stepped = s.metrics.stepped
+		s.metrics.watch(b)
+		s.ready.Store(l)
+		if s.draining.Load() {
+			b.Drain()
+		}
+		notes.Printf("ready: %s, %d blocks of %d positions\n", s.name, b.Stats().Blocks, device.PagedBlock)
+		return notes.Err
+	})
+}
+
+// batching is how much runs at once on a model of this size.
+func (s *server) batching(m *inference.Loaded, blockBytes int64) inference.BatcherConfig {
+	const most = 1 << 30 // bytes, where nobody said how many
+	c := inference.BatcherConfig{Sequences: s.sequence, Tokens: s.rows, Queue: s.queue}
+	length := m.MaxContext
+	if length == 0 {
+		length = 4096
+	}
+	one := (length + device.PagedBlock - 1) / device.PagedBlock
+	c.Blocks = max(one, min(one*s.sequence, int(most/blockBytes)))
+	if s.cache > 0 {
+		c.Blocks = max(1, int(s.cache/blockBytes))
+	}
+	return c
+}
+
+// prepare finds what requests need besides the weights.
+func (s *server) prepare(c *cli.Context, m *inference.Loaded, b *inference.Batcher) (l *loaded, err error) {
+	l = &loaded{weights: m.Weights, batcher: b, vocab: m.Vocab, context: m.MaxContext}
+	if l.tok, err = command.OwnTokenizer(c, m.Tokenizer); err != nil {
+		return nil, err
+	}
+	for _, id := range m.Ends {
+		if int(id) < m.Vocab {
+			l.ends = append(l.ends, id)
+		}
+	}
+	if len(l.ends) == 0 && l.tok != nil && l.tok.EOD() >= 0 && l.tok.EOD() < m.Vocab {
+		l.ends = []int32{int32(l.tok.EOD())}
+	}
+	l.template, l.noChat = s.chatTemplate(c, m)
+	return l, nil
+}
+
+func (s *server) drain() {
+	s.draining.Store(true)
+	if b := s.batcher(); b != nil {
+		b.Drain()
+	}
+}
+
+// handler is every address, behind the key.
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for address, h := range map[string]func(http.ResponseWriter, *http.Request, *loaded) error{
+		"GET /v1/models": s.models, "GET /v1/models/{model...}": s.model,
+		"POST /v1/completions": s.completions, "POST /v1/chat/completions": s.chat,
+		"POST /tokenize": s.tokenize, "POST /detokenize": s.detokenize,
+		"PUT /api": s.megatron, "POST /api": s.megatron,
+	} {
+		mux.HandleFunc(address, s.when(h))
+	}
+	mux.HandleFunc("GET /health", s.health)
+	mux.HandleFunc("GET /v1/health", s.health)
+	mux.Handle("GET /metrics", s.metrics.handler())
+	mux.HandleFunc("GET /{$}", page)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if open := r.URL.Path == "/health" || r.URL.Path == "/"; !open && !s.allowed(r) {
+			refuse(w, &problem{Status: http.StatusUnauthorized, Message: "the API key is missing or wrong: send the header Authorization: Bearer KEY", Type: "invalid_request_error", Code: "invalid_api_key"})
+			return
+		}
+		if _, pattern := mux.Handler(r); pattern == "" {
+			s.nowhere(mux, w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// nowhere answers for addresses that are not there, and for others' methods.
+func (s *server) nowhere(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "" && method != r.Method {
+			w.Header().Set("Allow", method)
+			refuse(w, &problem{Status: http.StatusMethodNotAllowed, Message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, method, r.Method)})
+			return
+		}
+	}
+	refuse(w, &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("there is nothing at %.100q", r.URL.Path), Code: "not_found"})
+}
+
+func (s *server) allowed(r *http.Request) bool {
+	if len(s.keys) == 0 {
+		return true
+	}
+	key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	given, found := sha256.Sum256([]byte(key)), 0
+	for _, k := range s.keys {
+		found |= subtle.ConstantTimeCompare(given[:], k[:])
+	}
+	return found == 1
+}
+
+// when is a handler that needs the model.
+func (s *server) when(h func(http.ResponseWriter, *http.Request, *loaded) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		l := s.ready.Load()
+		if l == nil {
+			refuse(w, unready)
+			return
+		}
+		ctx, done := context.WithTimeout(r.Context(), s.timeout)
+		defer done()
+		r = r.WithContext(ctx)
+		r.Body = http.MaxBytesReader(w, r.Body, s.body)
+		if err := h(w, r, l); err != nil {
+			refuse(w, problemOf(err))
+		}
+	}
+}
+
+var unready = &problem{Status: http.StatusServiceUnavailable, Message: "the model is being loaded", Type: "unavailable_error"}
+
+func (s *server) health(w http.ResponseWriter, _ *http.Request) {
+	switch {
+	case s.ready.Load() == nil:
+		refuse(w, unready)
+	case s.draining.Load():
+		refuse(w, &problem{Status: http.StatusServiceUnavailable, Message: inference.ErrDraining.Error(), Type: "unavailable_error"})
+	default:
+		reply(w, map[string]string{"status": "ok"})
+	}
+}
+
+// problem is an error as OpenAI's clients read it.
+type problem struct {
+	Status  int
+	Message string
+	Type    string
+	Param   string // the field that is wrong
+	Code    string
+}
+
+func (p *problem) Error() string { return p.Message }
+
+// wrong says what is wrong with a field of a request.
+func wrong(param, format string, args ...any) error {
+	return &problem{Status: http.StatusBadRequest, Message: param + ": " + fmt.Sprintf(format, args...), Param: param}
+}
+
+// problemOf is what a client is told of err.
+func problemOf(err error) *problem {
+	var p *problem
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &large):
+		return &problem{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the request is larger than %d bytes", large.Limit)}
+	case errors.Is(err, inference.ErrBusy):
+		return &problem{Status: http.StatusTooManyRequests, Message: err.Error(), Type: "rate_limit_error"}
+	case errors.Is(err, inference.ErrDraining):
+		return &problem{Status: http.StatusServiceUnavailable, Message: err.Error(), Type: "unavailable_error"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &problem{Status: http.StatusRequestTimeout, Message: "the request took longer than the server allows", Type: "timeout_error"}
+	case errors.Is(err, context.Canceled):
+		return &problem{Status: 499, Message: "the client has left"} // nobody reads it
+	case fault.CodeOf(err) == fault.Usage || fault.CodeOf(err) == fault.BadData:
+		return &problem{Status: http.StatusBadRequest, Message: err.Error()}
+	}
+	return &problem{Status: http.StatusInternalServerError, Message: err.Error(), Type: "server_error"}
+}
+
+// body is the error as JSON.
+func (p *problem) body() map[string]any {
+	null := func(s string) any {
+		if s == "" {
+			return nil
+		}
+		return s
+	}
+	kind := p.Type
+	if kind == "" {
+		kind = "invalid_request_error"
+	}
+	return map[string]any{"error": map[string]any{"message": p.Message, "type": kind, "param": null(p.Param), "code": null(p.Code)}}
+}
+
+func refuse(w http.ResponseWriter, p *problem) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(p.Status)
+	encode(w, p.body())
+}
+
+func reply(w http.ResponseWriter, v any) error {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
+	w.Header().Set("Content-Type", "application/json")
+	encode(w, v)
+	return nil
+}
+
+// encode writes JSON as it is read best: without escapes for HTML. A reader that has gone
+// is no error of ours.
+func encode(w io.Writer, v any) {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.Encode(v)
+}
+
+// decode reads a request's object. What it does not know is passed over.
+func decode(r *http.Request, v any) error {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return err
+		}
+		return &problem{Status: http.StatusBadRequest, Message: "the request's body ended early: " + err.Error()}
+	}
+	var kind *json.UnmarshalTypeError
+	var p *problem
+	switch err := json.Unmarshal(data, v); {
+	case err == nil:
+		return nil
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &kind) && kind.Field != "":
+		return wrong(strings.TrimPrefix(kind.Field, "ask."), "%s is not of the type it must be (%s)", kind.Value, kind.Type)
+	default:
+		return &problem{Status: http.StatusBadRequest, Message: "the request's body is not the JSON object it must be: " + err.Error()}
+	}
+}
+
+// readKeys reads one key a line; empty lines and those that begin with # are none.
+func readKeys(path string) (keys []string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fault.Errorf(fault.NoInput, "--api-key-file: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if key := strings.TrimSpace(lines.Text()); key != "" && key[0] != '#' {
+			keys = append(keys, key)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fault.Errorf(fault.BadData, "--api-key-file %s: %w", path, err)
+	}
+	if len(keys) == 0 {
+		return nil, fault.Errorf(fault.BadData, "--api-key-file %s has no key", path)
+	}
+	return keys, nil
+}
