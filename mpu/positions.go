@@ -39,6 +39,22 @@ func (p Positions) ZigZag(part, parts int) Positions {
 	return append(p.Cut(part, 2*parts), p.Cut(2*parts-1-part, 2*parts)...)
 }
 
+// Pairs is how many pairs of a query at one of these positions and a key at one of keys a
+// causal mask leaves.
+func (p Positions) Pairs(keys Positions) (n int64) {
+	for _, k := range keys {
+		seen := func(queries int64) int64 { // by so many queries from the first key's on
+			queries = max(queries, 0)
+			rising := min(queries, k.N)
+			return rising*(rising+1)/2 + (queries-rising)*k.N
+		}
+		for _, q := range p {
+			n += seen(q.From+q.N-k.From) - seen(q.From-k.From)
+		}
+	}
+	return n
+}
+
 // slice is n positions from the from-th on.
 func (p Positions) slice(from, n int64) (out Positions) {
 	for _, s := range p {

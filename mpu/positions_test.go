@@ -46,3 +46,41 @@ func TestFlatten(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// Claim: with the zig-zag cut all ranks have equal work in every step of a ring, and over
+// the steps all pairs that a causal mask leaves once.
+func TestPairsAreEqualPerRankAndStep(t *testing.T) {
+	const n = 48
+	for _, cp := range []int{1, 2, 3, 4} {
+		total := int64(0)
+		for step := range cp {
+			var work []int64
+			for rank := range cp {
+				mine, theirs := AllPositions(n).ZigZag(rank, cp), AllPositions(n).ZigZag((rank+cp-step)%cp, cp)
+				slow := int64(0)
+				for _, q := range mine {
+					for i := q.From; i < q.From+q.N; i++ {
+						for _, k := range theirs {
+							for j := k.From; j < k.From+k.N; j++ {
+								if j <= i {
+									slow++
+								}
+							}
+						}
+					}
+				}
+				if got := mine.Pairs(theirs); got != slow {
+					t.Fatalf("cp %d, rank %d, step %d: %d pairs, counted %d", cp, rank, step, got, slow)
+				}
+				work = append(work, slow)
+				total += slow
+			}
+			if slices.Min(work) != slices.Max(work) {
+				t.Errorf("cp %d, step %d: ranks have %v pairs", cp, step, work)
+			}
+		}
+		if total != n*(n+1)/2 {
+			t.Errorf("cp %d: %d pairs of %d", cp, total, n*(n+1)/2)
+		}
+	}
+}

@@ -6,6 +6,7 @@
 
 #include "attention.h"
 #include "context.h"
+#include "tile.h"
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -14,7 +15,8 @@ static attention_call resolve(const mt_attention_forward_args *f, const mt_atten
   c.heads = c.groups * c.per_group;
   c.sq = f->q.shape[0] / c.batch;
   c.sk = f->k.shape[0] / c.batch;
-  c.seen = f->q_offset + c.sq;
+  c.ahead = f->q_offset - f->k_offset;
+  c.seen = mt_min(c.sk, c.ahead + c.sq);
   c.d = f->q.shape[3];
   c.padded = att_up(c.d, ATT_PAD);
   c.element = mt_attention_kernels(f->q.dtype)->element;

@@ -25,6 +25,7 @@ typedef struct {
   const mt_attention_backward_args *g;  /* NULL in forward */
   int64_t batch, groups, per_group, heads;
   int64_t sq, sk, seen;                 /* queries; keys; keys that some query sees */
+  int64_t ahead;                        /* keys before the first query's own */
   int64_t d, padded;                    /* channels; the same as a multiple of ATT_PAD */
   int64_t element;                      /* bytes of a packed value */
 } attention_call;

@@ -132,7 +132,7 @@ static void K(block)(K(backward_state) *s, int64_t k, int64_t i, int64_t n) {
   if (lowest >= k + N) return;
   K(product)(N, n, padded, s->k_rows, padded, s->q_columns + right, Q, s->scores, Q, 0);
   K(product)(N, n, padded, s->v_rows, padded, s->do_columns + right, Q, s->dp, Q, 0);
-  if (highest <= k && k + N <= s->masks.offset + i + 1 && !s->masks.alibi) K(gradients_open)(s, k, i, n);
+  if (highest <= k && k + N <= mt_min(s->c->seen, s->masks.offset + i + 1) && !s->masks.alibi) K(gradients_open)(s, k, i, n);
   else K(gradients)(s, k, i, n);
   K(product)(N, padded, n, s->p, Q, s->do_rows + i * padded, padded, s->dv, padded, 1);
   K(product)(N, padded, n, s->ds, Q, s->q_rows + i * padded, padded, s->dk, padded, 1);
@@ -179,8 +179,8 @@ static void K(keys)(K(backward_state) *s, int64_t k, float *partial) {
     K(pack_rows)(s->k_rows, c->padded, from_k, f->k.dtype, att_step(c, &f->k), seen, c->d);
     K(pack_rows)(s->v_rows, c->padded, from_v, f->v.dtype, att_step(c, &f->v), seen, c->d);
     K(pack_channels)(s->k_channels, ATT_BKEYS, c->padded, from_k, f->k.dtype, att_step(c, &f->k), seen, c->d);
-    int64_t i = mt_max(0, k - f->q_offset) / ATT_PAD * ATT_PAD, end = att_up(c->sq, ATT_PAD);
-    if (f->window >= 0) end = mt_min(end, att_up(mt_max(0, k + ATT_BKEYS + f->window - f->q_offset), ATT_PAD));
+    int64_t i = mt_max(0, k - c->ahead) / ATT_PAD * ATT_PAD, end = att_up(c->sq, ATT_PAD);
+    if (f->window >= 0) end = mt_min(end, att_up(mt_max(0, k + ATT_BKEYS + f->window - c->ahead), ATT_PAD));
     while (i < end) {
       int64_t next = mt_min(end, (i / ATT_BQUERIES + 1) * ATT_BQUERIES);
       K(block)(s, k, i, next - i);

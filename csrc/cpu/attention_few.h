@@ -64,7 +64,7 @@ V void K(few_query)(const attention_call *c, const K(masks) *m, K(few_state) *s,
   }
   void *o = att_row(c, &c->f->o, h, i);
   float factor = s->sum > 0 ? m->keep / s->sum : s->sum;
-  V_EACH(c->d, j, w, v_store_n(o, T, j, w, v_load_n(s->out, MT_F32, j, w) * factor););
+  K(store_row)(o, c->f->o.dtype, s->out, factor, c->d);
   att_lse(c, h)[i * c->f->lse.stride[2]] = s->top * ATT_LN2 + logf(s->sum);
 }
 

@@ -120,7 +120,7 @@ static void K(forward)(const attention_call *c, attention_head h, int64_t block,
   const K(value) *keys = (const K(value) *)shared, *values = keys + att_up(c->seen, ATT_KEYS) * c->padded;
   K(forward_state) s = {.c = c, .masks = K(masks_of)(c, h), .first = block * ATT_QUERIES};
   int64_t queries = mt_min(ATT_QUERIES, c->sq - s.first);
-  int64_t lowest = ATT_NOBODY, highest = 0, position = f->q_offset + s.first, end = att_up(position + queries, ATT_PAD);
+  int64_t lowest = ATT_NOBODY, highest = 0, position = c->ahead + s.first, end = att_up(mt_min(c->seen, position + queries), ATT_PAD);
   K(lay_out)(&s, room);
   for (int64_t i = 0; i < ATT_QUERIES; i++) {
     K(visible)(c, h.sample, s.first + i, &s.from[i], &s.width[i]);
@@ -135,7 +135,7 @@ static void K(forward)(const attention_call *c, attention_head h, int64_t block,
   for (int64_t k = lowest / ATT_PAD * ATT_PAD; k < end;) {
     int64_t n = mt_min(end, (k / ATT_KEYS + 1) * ATT_KEYS) - k;
     K(product)(n, ATT_QUERIES, c->padded, keys + k * c->padded, c->padded, s.q, ATT_QUERIES, s.scores, ATT_QUERIES, 0);
-    if (k >= highest && k + n <= position + 1 && !s.masks.alibi) K(softmax_open)(&s, k, n);
+    if (k >= highest && k + n <= mt_min(c->seen, position + 1) && !s.masks.alibi) K(softmax_open)(&s, k, n);
     else K(softmax)(&s, k, n);
     K(rescale)(&s);
     K(product)(c->padded, ATT_QUERIES, n, values + k / ATT_KEYS * ATT_KEYS * c->padded + k % ATT_KEYS, ATT_KEYS, s.p, ATT_QUERIES, s.out, ATT_QUERIES, 1);

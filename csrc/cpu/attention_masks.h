@@ -27,11 +27,12 @@ static void K(visible)(const attention_call *c, int64_t sample, int64_t i, int32
     *width = 0;
     return;
   }
-  int64_t position = f->q_offset + i, first = 0;
-  if (f->doc_start.rank) first = ((const int32_t *)f->doc_start.data)[sample * f->doc_start.stride[0] + i];
+  int64_t position = c->ahead + i, first = 0, end = mt_min(c->sk, position + 1);
+  if (f->doc_start.rank) first = ((const int32_t *)f->doc_start.data)[sample * f->doc_start.stride[0] + i] - f->k_offset;
   if (f->window >= 0) first = mt_max(first, position - f->window);
-  *from = (int32_t)mt_max(first, 0);
-  *width = (int32_t)mt_max(position + 1 - *from, 0);
+  first = mt_max(first, 0);
+  *from = first < end ? (int32_t)first : ATT_NOBODY;
+  *width = first < end ? (int32_t)(end - first) : 0;
 }
 
 /* What masks the scores of one head besides causality. */
@@ -41,12 +42,13 @@ typedef struct {
   int32_t alibi, drop;
   uint64_t key;
   uint32_t threshold, sample, head, position; /* position: of query 0, for the mask's counter */
-  int32_t offset;                             /* position of query 0 among the keys */
+  int32_t offset;                             /* place of query 0 among the keys */
+  uint32_t keys;                              /* position of key 0, for the mask's counter */
 } K(masks);
 
 static K(masks) K(masks_of)(const attention_call *c, attention_head h) {
   const mt_attention_forward_args *f = c->f;
-  K(masks) m = {.scale = f->scale * ATT_LOG2E, .keep = 1, .alibi = f->slopes.rank > 0, .drop = f->drop.rate > 0, .offset = f->q_offset};
+  K(masks) m = {.scale = f->scale * ATT_LOG2E, .keep = 1, .alibi = f->slopes.rank > 0, .drop = f->drop.rate > 0, .offset = (int32_t)c->ahead, .keys = (uint32_t)f->k_offset};
   if (m.alibi) m.slope = ((const float *)f->slopes.data)[h.head] * ATT_LOG2E;
   if (!m.drop) return m;
   m.keep = 1 / (1 - f->drop.rate);
@@ -61,12 +63,18 @@ static K(masks) K(masks_of)(const attention_call *c, attention_head h) {
 /* Random words of keys k..k+3 (k a multiple of 4) for LANES queries from i on:
  * word[r] is key k+r's. */
 static void K(words)(const K(masks) *m, int64_t k, int64_t i, vu *word) {
+  const uint32_t key = m->keys + (uint32_t)k, into = key % 4;
   const vu zero = {0};
-  word[0] = zero + (uint32_t)(k / 4);
-  word[1] = v_iota() + (m->position + (uint32_t)i);
-  word[2] = zero + m->sample;
-  word[3] = zero + m->head;
-  v_philox(m->key, word);
+  vu all[8];
+  for (uint32_t next = 0; next <= (into > 0); next++) { /* four keys may begin between two calls' */
+    vu *w = all + 4 * next;
+    w[0] = zero + (key / 4 + next);
+    w[1] = v_iota() + (m->position + (uint32_t)i);
+    w[2] = zero + m->sample;
+    w[3] = zero + m->head;
+    v_philox(m->key, w);
+  }
+  memcpy(word, all + into, 4 * sizeof *word);
 }
 
 /* What is added to scale·s: slope·(key − query) − base. */

@@ -32,20 +32,30 @@ __device__ inline place shared_place(place p) {
   return p;
 }
 
-/* What query i stands for: it sees the keys from..position. */
+/* Keys before the first query's own. */
+__host__ __device__ inline int ahead(const mt_attention_forward_args &a) { return a.q_offset - a.k_offset; }
+/* One behind the last key that a query up to `to` sees. */
+__host__ __device__ inline int keys_until(const mt_attention_forward_args &a, int to) {
+  int end = ahead(a) + to;
+  return end < keys(a) ? end : keys(a);
+}
+
+/* What query i stands for: it sees the keys from..last; its place is that of its own key. */
 struct sight {
-  int from, position;
-  __device__ bool sees(int key) const { return key >= from && key <= position; }
+  int from, last, position;
+  __device__ bool sees(int key) const { return key >= from && key <= last; }
 };
 
 /* Of a query that is not there: nothing. */
 __device__ inline sight sight_of(const mt_attention_forward_args &a, int sample, int i) {
   int sq = queries(a);
-  if (i >= sq) return {1 << 30, -1};
-  sight s = {0, a.q_offset + i};
-  if (given(a.doc_start)) s.from = ((const int32_t *)a.doc_start.data)[sample * sq + i];
-  if (a.window >= 0 && s.position - a.window > s.from) s.from = s.position - a.window;
+  if (i >= sq) return {1 << 30, -1, -1};
+  int place = ahead(a) + i, most = keys(a) - 1;
+  sight s = {0, place < most ? place : most, place};
+  if (given(a.doc_start)) s.from = ((const int32_t *)a.doc_start.data)[sample * a.doc_start.stride[0] + i] - a.k_offset;
+  if (a.window >= 0 && place - a.window > s.from) s.from = place - a.window;
   if (s.from < 0) s.from = 0;
+  if (s.from > s.last) s.from = 1 << 30; /* nothing */
   return s;
 }
 
@@ -59,8 +69,8 @@ __device__ inline int64_t stat_at(const mt_attention_forward_args &a, int sample
 /* Queries that can see one of the keys from..to: first, and one behind the last. */
 struct span { int from, to; };
 __device__ inline span looking(const mt_attention_forward_args &a, int from, int to) {
-  int sq = queries(a), first = from - a.q_offset, end = sq;
-  if (a.window >= 0 && to + a.window - a.q_offset + 1 < end) end = to + a.window - a.q_offset + 1;
+  int sq = queries(a), first = from - ahead(a), end = sq;
+  if (a.window >= 0 && to + a.window - ahead(a) + 1 < end) end = to + a.window - ahead(a) + 1;
   return {first < 0 ? 0 : first, end};
 }
 

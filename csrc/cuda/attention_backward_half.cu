@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
   MT_SHARED(int[OWN], first);
   int q0 = (gridDim.x - 1 - blockIdx.x) * OWN, head = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   place p = place_of(f, sample, head), kv = shared_place(p);
-  int sq = queries(f), end = f.q_offset + (q0 + OWN < sq ? q0 + OWN : sq);
+  int sq = queries(f), end = keys_until(f, q0 + OWN < sq ? q0 + OWN : sq);
   T *q = shared, *d_o = q + OWN * S, *stages = d_o + OWN * S;
   auto fetch = [&](int stage, int k0) {
     if (k0 < end) {
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
       for (int n = 0; n < KEYS / 8; n++) {
         int key = k0 + n * 8 + lane % 4 * 2;
         float z[2] = {1, 1};
-        if (f.drop.rate > 0) mask(f.drop, i[h], sample, f.drop.channel + head).factors(z, key);
+        if (f.drop.rate > 0) mask(f.drop, i[h], sample, f.drop.channel + head).factors(z, f.k_offset + key);
 #pragma unroll
         for (int e = 0; e < 2; e++)
           s[n][2 * h + e] = probability(f, own[h], key + e, where + (float)(n * 8 + e), s[n][2 * h + e], slope) * (z[e] * dp[n][2 * h + e] - own[h].delta);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
   }
   copy_wait<0>();
   each_pair<D>(dq, [&](int r, int c, float x, float y) {
-    if (i[r / 8] < sq) store_pair(row_at_place<T>(a.dq, p, i[r / 8]), c, (int)last(a.dq), x * f.scale, y * f.scale);
+    if (i[r / 8] < sq) store_values<T>(a.dq, p, i[r / 8], c, x * f.scale, y * f.scale);
   });
 }
 
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
   MT_DYN_SHARED(T, shared);
   MT_SHARED(query[2][QUERIES], seen);
   int k0 = blockIdx.x / SLICES * OWN, channel = blockIdx.x % SLICES * C, group = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int sq = queries(f), sk = keys(f), a_group = (int)f.q.shape[2], end = f.q_offset + sq;
+  int sq = queries(f), sk = keys(f), a_group = (int)f.q.shape[2], end = keys_until(f, sq);
   place kv = {f.batch, sample, group, 0};
   T *k = shared, *v = k + OWN * S, *stages = v + OWN * S;
   span looks = looking(f, k0, k0 + OWN - 1);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
         int at = c * 8 + lane % 4 * 2 + e % 2;
         const query &x = seen[stage][at];
         float p = probability(f, x, key[e / 2], places[e / 2], s[c][e], slope), z[1] = {1};
-        if (f.drop.rate > 0) mask(f.drop, q0 + at, sample, f.drop.channel + head).factors(z, key[e / 2]);
+        if (f.drop.rate > 0) mask(f.drop, q0 + at, sample, f.drop.channel + head).factors(z, f.k_offset + key[e / 2]);
         s[c][e] = p * z[0];
         dp[c][e] = p * (z[0] * dp[c][e] - x.delta);
       }
@@ -147,12 +147,11 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
     __syncthreads();
   }
   copy_wait<0>();
-  int d = (int)last(a.dk);
   each_pair<C>(dk, [&](int r, int c, float x, float y) {
-    if (key[r / 8] < sk) store_pair(row_at_place<T>(a.dk, kv, key[r / 8]), channel + c, d, x * f.scale, y * f.scale);
+    if (key[r / 8] < sk) store_values<T>(a.dk, kv, key[r / 8], channel + c, x * f.scale, y * f.scale);
   });
   each_pair<C>(dv, [&](int r, int c, float x, float y) {
-    if (key[r / 8] < sk) store_pair(row_at_place<T>(a.dv, kv, key[r / 8]), channel + c, d, x, y);
+    if (key[r / 8] < sk) store_values<T>(a.dv, kv, key[r / 8], channel + c, x, y);
   });
 }
 

@@ -45,7 +45,7 @@ template <int NC> __device__ inline void put(const mt_tensor &t, const place &p,
 
 /* The first key that one of the block's queries sees, rounded down to whole tiles. */
 __device__ inline int first_tile(const mt_attention_forward_args &a, int sample, int q0) {
-  float least = 1 << 24; /* exact as f32 */
+  float least = 1 << 30; /* exact as f32 */
   int i = q0 + (int)threadIdx.x % 32;
   if (i < queries(a)) least = (float)sight_of(a, sample, i).from;
   return (int)-warp_max(-least) / ROWS * ROWS;
@@ -55,7 +55,7 @@ __device__ inline int first_tile(const mt_attention_forward_args &a, int sample,
 __device__ inline float dropped(const mt_attention_forward_args &a, int sample, int head, int i, int key) {
   if (a.drop.rate == 0) return 1;
   float factor[1];
-  mask(a.drop, i, sample, a.drop.channel + head).factors(factor, key);
+  mask(a.drop, i, sample, a.drop.channel + head).factors(factor, a.k_offset + key);
   return factor[0];
 }
 
@@ -65,7 +65,7 @@ template <int NC> __global__ void __launch_bounds__(THREADS) attention_forward_f
   int d = (int)last(a.q), q0 = blockIdx.x * ROWS, head = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   float *q = shared, *k = q + ROWS * (d + 1), *v = k + ROWS * (d + 1), slope = slope_of(a, head);
   place p = place_of(a, sample, head), kv = shared_place(p);
-  int sq = queries(a), end = a.q_offset + (q0 + ROWS < sq ? q0 + ROWS : sq);
+  int sq = queries(a), end = keys_until(a, q0 + ROWS < sq ? q0 + ROWS : sq);
   fetch(q, a.q, p, q0, sq);
   float o[OWN][NC] = {}, max[OWN], sum[OWN] = {};
   for (float &m : max) m = -INFINITY;
@@ -94,7 +94,7 @@ template <int NC> __global__ void __launch_bounds__(THREADS) attention_forward_f
   for (int r = 0; r < OWN; r++) {
     int i = q0 + warp * OWN + r;
     if (i >= sq) continue;
-    put(a.o, p, i, o[r], 1 / sum[r]);
+    put(a.o, p, i, o[r], sum[r] > 0 ? 1 / sum[r] : sum[r]);
     if (lane == 0) data_of<float>(a.lse)[stat_at(a, sample, head, i)] = max[r] + logf(sum[r]);
   }
 }
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_f32_kernel(const __grid_
   int d = (int)last(f.q), q0 = blockIdx.x * ROWS, head = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32, size = ROWS * (d + 1);
   float *q = shared, *d_o = q + size, *k = d_o + size, *v = k + size, slope = slope_of(f, head);
   place p = place_of(f, sample, head), kv = shared_place(p);
-  int sq = queries(f), end = f.q_offset + (q0 + ROWS < sq ? q0 + ROWS : sq);
+  int sq = queries(f), end = keys_until(f, q0 + ROWS < sq ? q0 + ROWS : sq);
   fetch(q, f.q, p, q0, sq);
   fetch(d_o, a.d_o, p, q0, sq);
   float dq[OWN][NC] = {};
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_f32_kernel(const __grid
   MT_SHARED(float[2][WARPS][ROWS], weights);
   int d = (int)last(f.q), k0 = blockIdx.x * ROWS, group = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32, size = ROWS * (d + 1);
   float *k = shared, *v = k + size, *q = v + size, *d_o = q + size;
-  int sq = queries(f), sk = keys(f), a_group = (int)f.q.shape[2], end = f.q_offset + sq;
+  int sq = queries(f), sk = keys(f), a_group = (int)f.q.shape[2], end = keys_until(f, sq);
   place kv = {f.batch, sample, group, 0};
   fetch(k, f.k, kv, k0, end);
   fetch(v, f.v, kv, k0, end);

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
   int tile = gridDim.x - 1 - blockIdx.x; /* the last queries see most: they start first */
   int q0 = tile * QUERIES, head = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   place p = place_of(a, sample, head), kv = shared_place(p);
-  int sq = queries(a), end = a.q_offset + (q0 + QUERIES < sq ? q0 + QUERIES : sq);
+  int sq = queries(a), end = keys_until(a, q0 + QUERIES < sq ? q0 + QUERIES : sq);
   T *own = shared, *stages = own + QUERIES * S;
   auto fetch = [&](int stage, int k0) {
     if (k0 < end) {
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
           float factor[2];
-          m.factors(factor, k0 + n * 8 + lane % 4 * 2);
+          m.factors(factor, a.k_offset + k0 + n * 8 + lane % 4 * 2);
           for (int e = 0; e < 2; e++) s[n][2 * h + e] = factor[e] == 0 ? 0 : s[n][2 * h + e] * factor[e];
         }
       }
@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
   float inverse[2];
   for (int h = 0; h < 2; h++) {
     sum[h] = quad_sum(sum[h]);
-    inverse[h] = 1 / sum[h];
+    inverse[h] = sum[h] > 0 ? 1 / sum[h] : sum[h];
     if (i[h] < sq && lane % 4 == 0) data_of<float>(a.lse)[stat_at(a, sample, head, i[h])] = max[h] + logf(sum[h]);
   }
   each_pair<D>(o, [&](int r, int c, float x, float y) {
     int h = r / 8;
-    if (i[h] < sq) store_pair(row_at_place<T>(a.o, p, i[h]), c, (int)last(a.o), x * inverse[h], y * inverse[h]);
+    if (i[h] < sq) store_values<T>(a.o, p, i[h], c, x * inverse[h], y * inverse[h]);
   });
 }
 

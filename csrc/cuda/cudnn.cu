@@ -211,7 +211,7 @@ entry *announced(mt_context *ctx, const mt_attention_forward_args &a, const mt_a
   mt_cudnn *c = state_of(ctx)->cudnn;
   if (!c || !c->on || a.q.dtype == MT_F32 || a.drop.rate > 0 || given(a.slopes) || given(a.doc_start)) return nullptr;
   int64_t sk = a.k.shape[0] / a.batch;
-  if ((a.window >= 0 && a.window < sk) || a.q_offset != 0 || a.q.shape[0] != a.k.shape[0] || !aligned(a, b)) return nullptr;
+  if ((a.window >= 0 && a.window < sk) || a.q_offset != 0 || a.o.dtype != a.q.dtype || (b && (b->dq.dtype != a.q.dtype || b->dk.dtype != a.q.dtype)) || a.q.shape[0] != a.k.shape[0] || !aligned(a, b)) return nullptr;
   entry *e = find(c, shape_of(a, b));
   return e && e->bytes <= ctx->workspace_bytes ? e : nullptr;
 }

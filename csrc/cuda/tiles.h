@@ -94,4 +94,10 @@ template <typename T> __device__ inline void store_pair(T *row, int column, int 
   if (column + 1 < d) row[column + 1] = from_float<T>(y);
 }
 
+/* The same into a row of a place in t, whose values are T, or f32 where they are parts of sums. */
+template <typename T> __device__ inline void store_values(const mt_tensor &t, const place &p, int row, int column, float x, float y) {
+  if (t.dtype == MT_F32) store_pair(row_at_place<float>(t, p, row), column, (int)last(t), x, y);
+  else store_pair(row_at_place<T>(t, p, row), column, (int)last(t), x, y);
+}
+
 #endif

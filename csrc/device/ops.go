@@ -12,6 +12,7 @@ const (
 	OpActivationBackward
 	OpAttentionForward
 	OpAttentionBackward
+	OpAttentionMerge
 	OpCrossEntropyStats
 	OpCrossEntropyLoss
 	OpCrossEntropyGrad
@@ -56,6 +57,7 @@ var ops = [Ops]description{
 	OpActivationBackward: describe[ActivationBackwardArgs]("activation_backward"),
 	OpAttentionForward:   describe[AttentionForwardArgs]("attention_forward"),
 	OpAttentionBackward:  describe[AttentionBackwardArgs]("attention_backward"),
+	OpAttentionMerge:     describe[AttentionMergeArgs]("attention_merge"),
 	OpCrossEntropyStats:  describe[CrossEntropyStatsArgs]("cross_entropy_stats"),
 	OpCrossEntropyLoss:   describe[CrossEntropyLossArgs]("cross_entropy_loss"),
 	OpCrossEntropyGrad:   describe[CrossEntropyGradArgs]("cross_entropy_grad"),
@@ -119,6 +121,8 @@ func (d *Device) AttentionForward(a AttentionForwardArgs) {
 func (d *Device) AttentionBackward(a AttentionBackwardArgs) {
 	d.run(OpAttentionBackward, unsafe.Pointer(&a))
 }
+
+func (d *Device) AttentionMerge(a AttentionMergeArgs) { d.run(OpAttentionMerge, unsafe.Pointer(&a)) }
 
 func (d *Device) CrossEntropyStats(a CrossEntropyStatsArgs) {
 	d.run(OpCrossEntropyStats, unsafe.Pointer(&a))
@@ -232,6 +236,7 @@ type Implementation interface {
 	ActivationBackward(a *ActivationBackwardArgs)
 	AttentionForward(a *AttentionForwardArgs)
 	AttentionBackward(a *AttentionBackwardArgs)
+	AttentionMerge(a *AttentionMergeArgs)
 	CrossEntropyStats(a *CrossEntropyStatsArgs)
 	CrossEntropyLoss(a *CrossEntropyLossArgs)
 	CrossEntropyGrad(a *CrossEntropyGradArgs)
@@ -281,6 +286,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.AttentionForward((*AttentionForwardArgs)(args))
 	case OpAttentionBackward:
 		i.AttentionBackward((*AttentionBackwardArgs)(args))
+	case OpAttentionMerge:
+		i.AttentionMerge((*AttentionMergeArgs)(args))
 	case OpCrossEntropyStats:
 		i.CrossEntropyStats((*CrossEntropyStatsArgs)(args))
 	case OpCrossEntropyLoss:

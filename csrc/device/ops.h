@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x2fdb766bu /* of what follows */
+#define MT_OPS_SUM 0x6df0c263u /* of what follows */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU };
@@ -17,8 +17,9 @@ enum { MT_STAT_SQUARES, MT_STAT_NON_FINITE, MT_STAT_ZEROS, MT_STATS };
 typedef struct { mt_tensor y, x; int32_t kind, pad3; } mt_activation_forward_args;
 typedef struct { mt_tensor dx, dy, x; int32_t kind, pad4; } mt_activation_backward_args;
 typedef struct { uint64_t stream; mt_tensor step, samples; float rate; int32_t position, channel; float jitter; } mt_dropout;
-typedef struct { mt_tensor o, q, k, v, lse, doc_start, slopes; mt_dropout drop; int32_t batch, q_offset, window; float scale; } mt_attention_forward_args;
+typedef struct { mt_tensor o, q, k, v, lse, doc_start, slopes; mt_dropout drop; int32_t batch, q_offset, k_offset, window; float scale; int32_t pad13; } mt_attention_forward_args;
 typedef struct { mt_tensor dq, dk, dv, d_o; mt_attention_forward_args forward; } mt_attention_backward_args;
+typedef struct { mt_tensor o, part, lse, part_lse; } mt_attention_merge_args;
 typedef struct { mt_tensor logits, labels, max, sum, target; int64_t start, columns; } mt_cross_entropy_stats_args;
 typedef struct { mt_tensor loss, max, sum, target; } mt_cross_entropy_loss_args;
 typedef struct { mt_tensor d, logits, labels, max, sum, weight, scale; int64_t start, columns; } mt_cross_entropy_grad_args;
@@ -70,6 +71,7 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ACTIVATION_BACKWARD, activation_backward) \
   X(MT_ATTENTION_FORWARD, attention_forward) \
   X(MT_ATTENTION_BACKWARD, attention_backward) \
+  X(MT_ATTENTION_MERGE, attention_merge) \
   X(MT_CROSS_ENTROPY_STATS, cross_entropy_stats) \
   X(MT_CROSS_ENTROPY_LOSS, cross_entropy_loss) \
   X(MT_CROSS_ENTROPY_GRAD, cross_entropy_grad) \

@@ -31,6 +31,30 @@ func (b *backend) AttentionForward(a *device.AttentionForwardArgs) {
 	})
 }
 
+// AttentionMerge goes by w = 1/(1+e^(lse−part)), which is stable whichever is larger.
+func (b *backend) AttentionMerge(a *device.AttentionMergeArgs) {
+	batch, heads, sq, d := a.LSE.Shape[0], a.LSE.Shape[1], a.LSE.Shape[2], a.O.Last()
+	b.pool.Run(batch*heads, func(_ int, tile int64) {
+		o, part := make([]float64, d), make([]float64, d)
+		for i := range sq {
+			at, row := tile*sq+i, ((i*batch+tile/heads)*heads+tile%heads)*d
+			lse, other := one(a.LSE, at), one(a.PartLSE, at)
+			if math.IsInf(other, -1) {
+				continue
+			}
+			load(o, a.O, row)
+			load(part, a.Part, row)
+			w := 1 / (1 + math.Exp(lse-other))
+			for c := range o {
+				o[c] += w * (part[c] - o[c])
+			}
+			store(a.O, row, o)
+			top := math.Max(lse, other)
+			setOne(a.LSE, at, top+math.Log(math.Exp(lse-top)+math.Exp(other-top)))
+		}
+	})
+}
+
 // group is one sample's keys and values of one group of heads.
 type group struct {
 	*device.AttentionForwardArgs
@@ -39,16 +63,18 @@ type group struct {
 	sq, sk, d     int64
 	k, v          []float64 // [sk, d]
 	slopes        []float64
-	docStart      []int32 // [b, sq]
+	docStart      []int32 // of the sample's queries; nil: 0
+	ahead         int64   // how many keys lie before the first query's own
 }
 
 func newGroup(a *device.AttentionForwardArgs, m mask, sample, index int64) *group {
 	b := int64(a.Batch)
 	g := &group{AttentionForwardArgs: a, mask: m, sample: sample, group: index, sq: a.Q.Shape[0] / b, sk: a.K.Shape[0] / b, d: a.Q.Last(), slopes: vector(a.Slopes)}
+	g.ahead = int64(a.QOffset - a.KOffset)
 	if a.DocStart.Given() {
-		g.docStart = ids(a.DocStart)
+		g.docStart = ids(a.DocStart.At(sample))
 	}
-	end := int64(a.QOffset) + g.sq // keys beyond are seen by none
+	end := min(g.sk, g.ahead+g.sq) // keys beyond are seen by none
 	g.k, g.v = make([]float64, end*g.d), make([]float64, end*g.d)
 	for j := range end {
 		load(g.k[j*g.d:][:g.d], a.K, g.at(a.K, j, 0))
@@ -73,14 +99,15 @@ func (g *group) row(i, h int64) int64 {
 
 // visible is the keys from..to-1 that query i sees.
 func (g *group) visible(i int64) (from, to int64) {
-	position := int64(g.QOffset) + i
+	position := g.ahead + i
 	if g.docStart != nil {
-		from = int64(g.docStart[g.sample*g.sq+i])
+		from = int64(g.docStart[i]) - int64(g.KOffset)
 	}
 	if g.Window >= 0 {
 		from = max(from, position-int64(g.Window))
 	}
-	return max(0, from), position + 1
+	to = min(g.sk, position+1)
+	return min(max(0, from), to), to
 }
 
 // scores are scale·q·k + slope·(k−q) of the keys from `from` on.
@@ -89,7 +116,7 @@ func (g *group) scores(s, q []float64, i, h, from int64) []float64 {
 		key := from + int64(j)
 		s[j] = float64(g.Scale) * dot(q, g.k[key*g.d:][:g.d])
 		if g.slopes != nil {
-			s[j] += g.slopes[g.head(h)] * float64(key-int64(g.QOffset)-i)
+			s[j] += g.slopes[g.head(h)] * float64(key-g.ahead-i)
 		}
 	}
 	return s
@@ -98,15 +125,18 @@ func (g *group) scores(s, q []float64, i, h, from int64) []float64 {
 // drop multiplies probabilities by their mask; a key is the mask's channel.
 func (g *group) drop(p []float64, i, h, from int64) {
 	if g.mask.on {
-		g.mask.apply(p, int64(g.Drop.Position)+i, g.mask.samples[g.sample], int64(g.Drop.Channel)+g.head(h), from)
+		g.mask.apply(p, int64(g.Drop.Position)+i, g.mask.samples[g.sample], int64(g.Drop.Channel)+g.head(h), int64(g.KOffset)+from)
 	}
 }
 
-// softmax in place; returns the log of the denominator.
+// softmax in place; returns the log of the denominator, of no scores −inf.
 func softmax(s []float64) (lse float64) {
 	top := math.Inf(-1)
 	for _, x := range s {
 		top = math.Max(top, x)
+	}
+	if len(s) == 0 {
+		return top
 	}
 	total := 0.0
 	for j := range s {

@@ -2,7 +2,9 @@ package arguments
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/engine"
@@ -33,6 +35,9 @@ func (p *parser) deriveLayout() {
 	p.deriveStages()
 	if whole {
 		p.checkExpertParallel()
+	}
+	if len(p.SamplePrompt) > 0 && l.CP > 1 {
+		p.clash("sample-prompt context-parallel-size", "--sample-prompt continues texts on ranks that have all their positions, which those of --context-parallel-size %d have not: leave it out, and run generate on a checkpoint", l.CP)
 	}
 	if len(p.SamplePrompt) > 0 && l.SequenceParallel {
 		p.clash("sample-prompt sequence-parallel", "--sample-prompt continues texts a token at a time, which --sequence-parallel cannot cut: leave one of them out")
@@ -95,7 +100,7 @@ func (p *parser) refuseLayouts() {
 		can  bool
 	}{
 		{"tensor-model-parallel-size", &l.TP, o.Layouts}, {"pipeline-model-parallel-size", &l.PP, o.Layouts}, {"world-size", &l.WorldSize, o.Layouts},
-		{"context-parallel-size", &l.CP, o.Layouts && o.Contexts}, {"expert-model-parallel-size", &l.EP, o.Layouts && o.Experts},
+		{"context-parallel-size", &l.CP, o.Layouts}, {"expert-model-parallel-size", &l.EP, o.Layouts && o.Experts},
 	} {
 		if *s.size > 1 && !s.can {
 			p.problem("--%s %d is not in this build yet; leave it at 1", s.flag, *s.size)
@@ -146,7 +151,7 @@ func (p *parser) checkTensorParallel() {
 		p.clash("ffn-hidden-size hidden-size tensor-model-parallel-size", "--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, training.NearestMultiples(m.FFNHiddenSize, tp))
 	}
 	if p.Layout.SequenceParallel && p.SeqLength%(tp*p.Layout.CP) != 0 {
-		p.clash("sequence-parallel seq-length", "--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, training.NearestMultiples(p.SeqLength, tp*p.Layout.CP))
+		p.clash("sequence-parallel seq-length", "--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, training.NearestMultiples(p.SeqLength, p.sequenceCut()))
 	}
 }
 
@@ -179,27 +184,89 @@ func nearest(near, most int, fits func(int) bool) string {
 	return fmt.Sprintf("%d or %d", below, above)
 }
 
+// sequenceCut is what --seq-length must be a multiple of.
+func (p *parser) sequenceCut() int {
+	l, n := &p.Layout, 1
+	if l.CP > 1 {
+		n = 2 * l.CP
+	}
+	if l.SequenceParallel {
+		for n%(l.TP*l.CP) != 0 {
+			n += max(1, 2*l.CP)
+		}
+	}
+	return n
+}
+
 func (p *parser) checkContextParallel() {
 	l := &p.Layout
 	if l.CP > 1 && p.SeqLength%(2*l.CP) != 0 {
-		p.clash("seq-length context-parallel-size", "--seq-length %d is not a multiple of %d (twice --context-parallel-size)", p.SeqLength, 2*l.CP)
+		p.clash("seq-length context-parallel-size", "--seq-length %d is not a multiple of %d (twice --context-parallel-size): use --seq-length %s",
+			p.SeqLength, 2*l.CP, training.NearestMultiples(p.SeqLength, p.sequenceCut()))
 	}
 	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
 		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
+	}
+	inside := slices.Contains(l.CPCommType, engine.HeadsInsideRing)
+	sizes := p.checkHierarchy(inside)
+	if l.CP == 1 {
+		return
+	}
+	for kind, heads := range map[string]int{engine.ExchangeHeads: l.CP, engine.HeadsInsideRing: sizes} {
+		if slices.Contains(l.CPCommType, kind) {
+			p.checkHeads(kind, heads)
+		}
+	}
+}
+
+// checkHierarchy checks the sizes of a2a+p2p; it returns that of a2a, 1 where they are wrong.
+func (p *parser) checkHierarchy(needed bool) (heads int) {
+	l := &p.Layout
+	const flags = "hierarchical-context-parallel-sizes context-parallel-size cp-comm-type"
+	pairs := func() string {
+		var all []string
+		for a := 2; a < l.CP; a++ {
+			if l.CP%a == 0 {
+				all = append(all, fmt.Sprintf("%d %d", a, l.CP/a))
+			}
+		}
+		if len(all) == 0 {
+			return "--cp-comm-type p2p or a2a instead: " + strconv.Itoa(l.CP) + " ranks are no product of two sizes above 1"
+		}
+		return "--hierarchical-context-parallel-sizes " + strings.Join(all, " or ")
 	}
 	product := 1
 	for _, size := range l.HierarchicalCP {
 		product *= size
 	}
-	if len(l.HierarchicalCP) > 0 && product != l.CP {
-		p.clash("hierarchical-context-parallel-sizes context-parallel-size", "--hierarchical-context-parallel-sizes multiply to %d, not to --context-parallel-size %d", product, l.CP)
+	switch n := len(l.HierarchicalCP); {
+	case n == 0 && needed && l.CP > 1:
+		p.clash(flags, "--cp-comm-type a2a+p2p needs the sizes of a2a and of p2p: use %s", pairs())
+	case n > 0 && n != 2:
+		p.clash(flags, "--hierarchical-context-parallel-sizes takes two sizes, of a2a and of p2p, found %d: use %s", n, pairs())
+	case n > 0 && product != l.CP:
+		p.clash(flags, "--hierarchical-context-parallel-sizes %d %d multiply to %d, not to --context-parallel-size %d: use %s", l.HierarchicalCP[0], l.HierarchicalCP[1], product, l.CP, pairs())
+	case n == 2:
+		return l.HierarchicalCP[0]
 	}
-	for _, kind := range l.CPCommType {
-		if kind == "a2a+p2p" && len(l.HierarchicalCP) == 0 {
-			p.clash("cp-comm-type hierarchical-context-parallel-sizes", "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes")
-			return
-		}
+	return 1
+}
+
+// checkHeads: an exchange of heads for positions gives each rank whole query groups.
+func (p *parser) checkHeads(kind string, heads int) {
+	tp, all := p.Layout.TP, p.Model.NumQueryGroups
+	groups := max(1, all/tp) // on a rank
+	if all == 0 || groups%heads == 0 {
+		return
 	}
+	what := fmt.Sprintf("--num-attention-heads %d", all)
+	if all != p.Model.NumAttentionHeads {
+		what = fmt.Sprintf("the %d groups of --num-query-groups", all)
+	}
+	most := nearest(heads, groups, func(n int) bool { return groups%n == 0 })
+	p.clash("cp-comm-type num-query-groups num-attention-heads context-parallel-size hierarchical-context-parallel-sizes",
+		"--cp-comm-type %s: %d ranks exchange heads, and cannot share %s evenly, of which each of %d tensor-parallel ranks has %d: let %s ranks exchange heads, or use --cp-comm-type p2p",
+		kind, heads, what, tp, groups, most)
 }
 
 // stageFlags are those that the cut of the layers follows from.

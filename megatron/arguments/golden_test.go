@@ -50,7 +50,7 @@ func readJSON(t *testing.T, file string, into any) {
 	}
 }
 
-var partly = Options{Partial: true, Layouts: true, Contexts: true, Experts: true}
+var partly = Options{Partial: true, Layouts: true, Experts: true}
 
 // Claim: learning rate and weight decay are Megatron's (golden case schedules),
 // from the flags on.

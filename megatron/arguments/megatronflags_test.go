@@ -114,7 +114,7 @@ func TestClassesAreWhatTheySay(t *testing.T) {
 }
 
 // everything is a caller that can do all that the table describes.
-var everything = Options{Layouts: true, Contexts: true, Experts: true, HasCUDA: true}
+var everything = Options{Layouts: true, Experts: true, HasCUDA: true}
 
 func baseline() []string {
 	return strings.Fields(`--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64
@@ -244,7 +244,7 @@ func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 		without := slices.Clone(with)
 		with = append(with, withValue(f)...)
 		// Where the companion needs the flag, the comparison is with the plain line.
-		before, _, err := ParseWith(Options{Layouts: true, Contexts: true, Experts: true, Partial: true}, without)
+		before, _, err := ParseWith(Options{Layouts: true, Experts: true, Partial: true}, without)
 		if err != nil {
 			if before, _, err = ParseWith(everything, baseline()); err != nil {
 				t.Fatal(err)

@@ -13,8 +13,6 @@ import (
 type Options struct {
 	// Layouts: the caller trains on more than one rank; else larger sizes are refused.
 	Layouts bool
-	// Contexts: the caller cuts sequences over ranks; else that is refused.
-	Contexts bool
 	// Experts: the caller trains mixtures of experts; else they are refused.
 	Experts bool
 	// Partial: nothing is required (model, data, length); what is given is checked.

@@ -38,6 +38,11 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	switch {
 	case e.device.Name != "cuda":
 		note("attention: device %s has one kind of its own, which keeps no scores; --attention-backend %s chooses on cuda alone", e.device.Name, backend)
+	case e.rank.Sizes.CP > 1:
+		if backend == "fused" {
+			return fault.Errorf(fault.Usage, "--attention-backend fused: cuDNN's attention is not used with --context-parallel-size %d; auto and flash run our own kernels", e.rank.Sizes.CP)
+		}
+		note("%s, with --context-parallel-size %d", own, e.rank.Sizes.CP)
 	case backend == "flash":
 		note("%s, as --attention-backend flash asks", own)
 	case backend == "unfused" || backend == "local":

@@ -36,15 +36,16 @@ func samples(micros []*Micro) (n int) {
 	return n
 }
 
-// load copies what a stage needs of a micro-batch to the device and describes it to
-// the layers; train: what dropout and backward need too. The weight of a token in the
+// load copies what a stage needs of a micro-batch to the device, of context-parallel ranks
+// this one's positions, and describes it to the layers; train: what dropout and backward need too. The weight of a token in the
 // total loss is mask·weight; the last stage gets the mask, f32 [tokens].
 func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, train bool) (p *model.Pass, mask device.Tensor) {
-	b, here := int64(len(m.Tokens)), mpu.AllPositions(int64(len(m.Tokens[0])))
+	b, all := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
+	here := mpu.AllPositions(all).ZigZag(e.rank.Place.CP, e.rank.Sizes.CP)
 	p = &model.Pass{D: e.device, DType: e.DType, Positions: here, Batch: b, Seed: uint64(e.config.Seed)}
 	p.PositionIDs = put(e.device, s, device.I32, mpu.Flatten(here, m.PositionIDs))
 	if m.DocStart != nil {
-		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, here.Len())
+		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, all)
 	}
 	if train {
 		p.Grad, p.LossScale, p.Auxiliary = true, e.scale, e.auxiliary
@@ -71,7 +72,8 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, tra
 // each one's mean over its counted tokens; per token, the sum (divided by all
 // tokens in the update). The micro-batches are those of all ranks, so that what
 // flows backward is as large under every layout, and fp16 overflows under all of
-// them or none.
+// them or none. Ranks that share sequences divide by the tokens of all of them; Megatron
+// takes each one's mean, so that its gradient depends on where masked tokens lie.
 func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
 	if e.config.CalculatePerTokenLoss {
 		return 1

@@ -107,7 +107,7 @@ func (e *Engine) Initialize() error {
 func (e *Engine) Weights() []mpu.Stored {
 	all := e.Optimizer.Weights()
 	for _, s := range e.Stages {
-		all = append(all, s.Buffers(e.rank.Place.DP == 0)...)
+		all = append(all, s.Buffers(e.rank.Place.DP == 0 && e.rank.Place.CP == 0)...)
 	}
 	return all
 }

@@ -16,12 +16,26 @@ import (
 // groupKinds are the groups that a step works with.
 var groupKinds = []topology.Kind{topology.TP, topology.PP, topology.DP, topology.Model, topology.Embedding, topology.QuerySharers, topology.Shard, topology.Across}
 
+// contextKinds are those that ranks which share sequences need besides.
+var contextKinds = []topology.Kind{topology.CP, topology.DPCP}
+
+// DataKind is the group that sums gradients of dense layers.
+func DataKind(s topology.Sizes) topology.Kind {
+	if s.CP > 1 {
+		return topology.DPCP
+	}
+	return topology.DP
+}
+
 // Ranks are those that train the model, on devices that open makes.
 func (c *Config) Ranks(open func() (*device.Device, error)) ranks.Config {
 	l := &c.Layout
 	sizes := l.Sizes()
 	sizes.QueryGroups = c.Model.NumQueryGroups
 	kinds := groupKinds
+	if sizes.CP > 1 {
+		kinds = slices.Concat(kinds, contextKinds)
+	}
 	if c.Model.Experts != nil {
 		kinds = slices.Concat(kinds, mixtureKinds)
 	}
@@ -33,6 +47,12 @@ func parallelOf(r *ranks.Rank, c *Config) model.Parallel {
 	l := &c.Layout
 	p := model.Parallel{TP: r.Groups[topology.TP], SequenceParallel: l.SequenceParallel, DistributeSaved: l.DistributeSavedActivation,
 		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
+	if r.Sizes.CP > 1 {
+		p.Context, p.ContextHeads = r.Groups[topology.CP], l.contextHeads()
+		for _, kind := range l.CPCommType {
+			p.ContextKinds = append(p.ContextKinds, mpu.ContextKind(kind))
+		}
+	}
 	if e := c.Model.Experts; e != nil {
 		p.Experts, p.ExpertParts, p.AllGather = r.Groups[topology.TPEP], r.Sizes.ExpertTP(), e.Dispatcher == spec.AllGatherDispatcher
 		p.Tokens, p.AllTokens = r.Groups[topology.TPCP], r.Groups[topology.TPDPCP]
@@ -43,7 +63,7 @@ func parallelOf(r *ranks.Rank, c *Config) model.Parallel {
 // sharersOf are the ranks that the optimizer works with.
 func sharersOf(r *ranks.Rank, c *Config) optimizer.Groups {
 	families := map[mpu.Family]optimizer.Family{
-		mpu.Dense: {Data: r.Groups[topology.DP], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across]}}
+		mpu.Dense: {Data: r.Groups[DataKind(r.Sizes)], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across]}}
 	if c.Model.Experts != nil {
 		families[mpu.Experts] = optimizer.Family{Data: r.Groups[topology.ExpertDP]}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"monotron/mpu"
 	"monotron/mpu/topology"
 )
 
@@ -13,9 +14,9 @@ type Layout struct {
 	DP             int // WorldSize / (TP*PP*CP)
 
 	SequenceParallel bool
-	CPCommType       []string // one, or one per layer
-	HierarchicalCP   []int
-	OrderTPPPDP      bool // --use-tp-pp-dp-mapping
+	CPCommType       []string // of mpu.ContextKind; one, or one per layer; none: p2p
+	HierarchicalCP   []int    // of a2a+p2p: neighbours that exchange heads, and groups of these that exchange keys
+	OrderTPPPDP      bool     // --use-tp-pp-dp-mapping
 
 	FirstStageLayers, LastStageLayers int // 0: even split
 	EmbeddingCountsAsLayer            bool
@@ -37,6 +38,20 @@ type Layout struct {
 	BucketSize, BucketCount   int // parameters a bucket, buckets; 0: the rule
 	PadBucketsForHighBusBW    bool
 	DistributeSavedActivation bool // saved inputs of recomputed layers are cut over tp
+}
+
+// Values of Layout.CPCommType that ask something of heads.
+const (
+	ExchangeHeads   = string(mpu.ExchangeHeads)
+	HeadsInsideRing = string(mpu.HeadsInsideRing)
+)
+
+// contextHeads is how many neighbours exchange heads under a2a+p2p.
+func (l Layout) contextHeads() int {
+	if len(l.HierarchicalCP) == 0 {
+		return 1
+	}
+	return l.HierarchicalCP[0]
 }
 
 // Sizes are the layout's, a size that is not set counting as 1.

@@ -9,7 +9,7 @@ import (
 
 // hiddenRows is the rows of a micro-batch's hidden tensor on this rank.
 func (e *Engine) hiddenRows(m *Micro) int64 {
-	rows := int64(len(m.Tokens) * len(m.Tokens[0]))
+	rows := int64(len(m.Tokens)*len(m.Tokens[0])) / int64(e.rank.Sizes.CP)
 	if e.config.Layout.SequenceParallel {
 		rows /= int64(e.rank.Groups[topology.TP].Size())
 	}

@@ -2,7 +2,6 @@ package model
 
 import (
 	"errors"
-	"fmt"
 	"math"
 
 	"monotron/csrc/device"
@@ -24,6 +23,8 @@ type attention struct {
 	qNorm, kNorm *qkNorm     // nil: none
 	rope         *ropeTables // nil: none at this layer
 	slopes       Tensor      // ALiBi; none
+	context      mpu.Context
+	kind         mpu.ContextKind // "": all positions are here
 }
 
 func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention {
@@ -34,6 +35,7 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 			Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
 		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.LinearBias, Init: outputInit(m)}),
 	}
+	a.context, a.kind = p.contextOf(layer)
 	if m.QKNorm {
 		a.qNorm, a.kNorm = newQKNorms(m, name, p)
 	}
@@ -99,16 +101,15 @@ func (a *attention) split(qkv Tensor) heads {
 	return heads{q: view(0, a.perGroup), k: view(a.perGroup, 1), v: view(a.perGroup+1, 1)}
 }
 
-// attentionSaved is what backward needs besides the input x. All positions are
+// attentionSaved is what backward needs besides the input x. All positions of the pass are
 // here, whatever x holds.
 type attentionSaved struct {
 	attention *attention
-	qkv       Tensor // before QK norm where there is one, else after RoPE
+	qkv       Tensor // before QK norm where there is one, else after RoPE; freed where its heads were exchanged
 	used      heads  // what attention saw
 	qs, ks    normSaved
 	o         Tensor // [tokens, heads*d]
-	lse       Tensor
-	call      device.AttentionForwardArgs
+	core      attended
 }
 
 func (a *attention) bias() Tensor { return a.proj.BiasValue() }
@@ -138,28 +139,26 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 		a.overBlocks(p, saved)
 		return saved, a.proj.Forward(d, y, saved.o)
 	}
-	saved.lse = s.Alloc(statsType(p), p.Batch, a.groups*a.perGroup, p.Seq())
-	saved.call = a.call(p, saved)
-	d.AttentionForward(saved.call)
+	seen := saved.used
+	if p.Cache != nil {
+		seen.k, seen.v = a.extendCache(p, saved.used)
+	}
+	var err error
+	if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(saved.o), seen); err != nil {
+		return nil, err
+	}
+	if saved.core.turned.Given() && a.qNorm == nil {
+		s.Free(saved.qkv) // all of it is there
+	}
 	if !y.Given() {
 		return saved, nil
 	}
 	return saved, a.proj.Forward(d, y, saved.o)
 }
 
-func (a *attention) call(p *Pass, saved *attentionSaved) device.AttentionForwardArgs {
-	call := device.AttentionForwardArgs{
-		O: saved.o.Reshape(p.Tokens(), a.groups, a.perGroup, a.channels), LSE: saved.lse,
-		Q: saved.used.q, K: saved.used.k, V: saved.used.v,
-		DocStart: p.DocStart, Slopes: a.slopes, Drop: p.dropout(a.m.AttentionDropout, fmt.Sprintf("layers.%d.attention_dropout", a.layer), 0),
-		Batch: int32(p.Batch), Window: int32(a.m.WindowAt(a.layer)), Scale: float32(a.m.ScoreScale()),
-	}
-	call.Drop.Channel = int32(a.firstHead)
-	if p.Cache != nil {
-		call.K, call.V = a.extendCache(p, saved.used)
-		call.QOffset = int32(p.Cache.Used)
-	}
-	return call
+// headsOf views an output [tokens, heads·d] by heads.
+func (a *attention) headsOf(o Tensor) Tensor {
+	return o.Reshape(o.Shape[0], a.groups, a.perGroup, a.channels)
 }
 
 // overBlocks is attention of rows that are of several sequences.
@@ -211,7 +210,9 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	if a.qNorm != nil {
 		out.q, out.k = s.Like(grads.q), s.Like(grads.k)
 	}
-	d.AttentionBackward(device.AttentionBackwardArgs{DQ: out.q, DK: out.k, DV: out.v, DO: do.Reshape(saved.call.O.Dims()...), Forward: saved.call})
+	if err := a.exchange(p).backward(p, a.core(), saved.core, saved.used, out, a.headsOf(do)); err != nil {
+		return err
+	}
 	a.rotate(p, out, 1)
 	if a.qNorm != nil {
 		raw := a.split(saved.qkv)

@@ -15,6 +15,13 @@ type Parallel struct {
 	ByRow            bool        // forward, a row has the same bits whatever other rows there are: mpu.Region
 	DistributeSaved  bool        // inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from another stage
 
+	// Context are the ranks that share every sequence (topology.CP), and how the attention of
+	// each layer, or of all, exchanges with them; none: mpu.Ring. ContextHeads is how many
+	// neighbours exchange heads in mpu.HeadsInsideRing.
+	Context      *comm.Group
+	ContextKinds []mpu.ContextKind
+	ContextHeads int
+
 	// Embedding joins this rank with the rank of the same tensor-parallel number
 	// that holds the other copy of a tied table: the first stage's, where the
 	// embedding is, and the last's, where the head is. Not used where one stage has
@@ -59,8 +66,21 @@ func (p Parallel) check(c *StageConfig) error {
 		return bad("they cannot share the %d rows of the padded vocabulary evenly", m.PaddedVocabSize)
 	case p.SequenceParallel && p.DistributeSaved:
 		return bad("--distribute-saved-activations: with --sequence-parallel what is saved is cut already")
+	case p.headsPerContext(m) != nil:
+		return p.headsPerContext(m)
 	case m.Tied && c.Head != c.Embedding && p.Embedding == nil:
 		return fault.Errorf(fault.Internal, "a tied embedding on two stages needs the group that joins them")
+	}
+	return nil
+}
+
+// headsPerContext tells why heads cannot be exchanged for positions.
+func (p Parallel) headsPerContext(m *spec.Model) error {
+	groups := max(1, m.NumQueryGroups/p.TP.Size()) // on a rank
+	for layer := range m.NumLayers {
+		if c, kind := p.contextOf(layer); c.Heads > 1 && groups%c.Heads != 0 {
+			return fault.Errorf(fault.Usage, "--cp-comm-type %s: %d ranks cannot share the %d query groups of a rank evenly", kind, c.Heads, groups)
+		}
 	}
 	return nil
 }

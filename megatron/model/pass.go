@@ -21,7 +21,7 @@ type Pass struct {
 
 	IDs         Tensor // i32 [tokens], first stage
 	PositionIDs Tensor // i32 [tokens], counted from the document's start where that is asked for
-	DocStart    Tensor // i32 [b, s]: first key a query may see; none: 0
+	DocStart    Tensor // i32 [b, positions of the sample, wherever they are]: first key a query may see; none: 0
 	Labels      Tensor // i32 [tokens], last stage
 	Weight      Tensor // f32 [tokens]: d(total loss)/d(token loss), last stage
 	LossScale   Tensor // f32 [1]; none: 1

@@ -14,6 +14,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"monotron/fault"
+	"monotron/megatron/engine"
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/launched"
@@ -91,7 +92,11 @@ func check(p *processes.World, r *ranks.Rank, fast bool, notes io.Writer) error 
 			return fault.Errorf(fault.Usage, "--fast-reduce: %w", err)
 		}
 	}
-	report, err := preflight.Run(p, r.Device, r.World(), []*comm.Group{r.Groups[topology.TP], r.Groups[topology.PP], r.Groups[topology.DP]}, preflight.Probe)
+	groups := []*comm.Group{r.Groups[topology.TP], r.Groups[topology.PP], r.Groups[engine.DataKind(r.Sizes)]}
+	if r.Sizes.CP > 1 {
+		groups = append(groups, r.Groups[topology.CP])
+	}
+	report, err := preflight.Run(p, r.Device, r.World(), groups, preflight.Probe)
 	if err != nil || r.Number > 0 {
 		return err
 	}

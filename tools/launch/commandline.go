@@ -20,7 +20,7 @@ type commandLine struct {
 // readLine reads the flags of pretrain_gpt, or of another program that takes some of its.
 func readLine(words []string, ranks int) commandLine {
 	at := slices.IndexFunc(words, func(w string) bool { return filepath.Base(w) == "pretrain_gpt" })
-	options := arguments.Options{Layouts: true, Contexts: true, Experts: true, Partial: true, Ranks: ranks}
+	options := arguments.Options{Layouts: true, Experts: true, Partial: true, Ranks: ranks}
 	c, r, err := arguments.ParseWith(options, words[max(0, at)+1:])
 	return commandLine{at >= 0, c, r, err}
 }

@@ -173,19 +173,29 @@ stage 1
 	}
 }
 
+// Claim: ranks that share sequences have equal work in each step.
+func TestScheduleOfSharedSequences(t *testing.T) {
+	out, err := run("--context-parallel-size", "4", "--seq-length", "64")
+	want := "\n4 ranks share each sequence; pairs of a query and a key in each step of a ring:\nranks 0 to 3: 136 128 128 128\n"
+	if err != nil || !strings.HasSuffix(out, want) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Claim: what cannot run is refused with exit code 2 and what would do.
 func TestScheduleRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"--num-layers 10": "or --pipeline-model-parallel-layout 'Ettt|ttt|tt|ttL'",
-		"--num-virtual-stages-per-pipeline-rank 2 --micro-batches 9":            "use 8 or 12 micro-batches",
-		"--pipeline-model-parallel-layout Ett|ttL":                              "needs --num-layers",
-		"--micro-batches 99999999":                                              "too many to draw",
-		"--micro-batches 200000 --pipeline-model-parallel-size 64":              "lower --micro-batches",
-		"--pipeline-model-parallel-size 0":                                      "at least 1",
-		"--forward-ms -1":                                                       "--forward-ms -1: a number from 0",
-		"--head-work nan --num-layers 4":                                        "--head-work NaN: a number from 0",
-		"--micro-batchs 3":                                                      "--micro-batches",
-		"stray":                                                                 "stray",
+		"--num-virtual-stages-per-pipeline-rank 2 --micro-batches 9": "use 8 or 12 micro-batches",
+		"--pipeline-model-parallel-layout Ett|ttL":                   "needs --num-layers",
+		"--micro-batches 99999999":                                   "too many to draw",
+		"--micro-batches 200000 --pipeline-model-parallel-size 64":   "lower --micro-batches",
+		"--pipeline-model-parallel-size 0":                           "at least 1",
+		"--forward-ms -1":                                            "--forward-ms -1: a number from 0",
+		"--head-work nan --num-layers 4":                             "--head-work NaN: a number from 0",
+		"--micro-batchs 3":                                           "--micro-batches",
+		"--context-parallel-size 3 --seq-length 64":                  "no multiple of 6",
+		"stray": "stray",
 		"--num-layers 4 --pipeline-model-parallel-layout E((t|)*2":              "not closed",
 		"--num-layers 100000000 --pipeline-model-parallel-size 100000000":       "both are from 1",
 		"--num-layers 4 --num-virtual-stages-per-pipeline-rank 100000000000000": "both are from 1",

@@ -47,6 +47,9 @@ func scheduleCommand() *cli.Command {
 			&cli.Float64Flag{Name: "embedding-work", Usage: "work of the embedding in layers, with --num-layers"},
 			&cli.Float64Flag{Name: "head-work", Usage: "work of output layer and loss in layers, with --num-layers"},
 
+			&cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks that share each sequence: the work of each in every step of a ring"},
+			&cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "positions of a sequence, with --context-parallel-size"},
+
 			&cli.StringFlag{Name: "svg", Usage: "write the picture to this file"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with the times of every forward and backward"},
 			&cli.BoolFlag{Name: "actions", Usage: "print every stage's list, exchanges included"},
@@ -81,6 +84,7 @@ func runSchedule(c *cli.Context) error {
 		}
 	default:
 		out.Printf("%s", p.chart.Text(100))
+		p.ring.print(out)
 	}
 	return out.Err
 }
@@ -90,6 +94,7 @@ type schedulePlan struct {
 	config schedule.Config
 	parts  [][]schedule.Part // nil: not asked for
 	chart  timeline.Chart
+	ring   ring
 }
 
 func planOf(c *cli.Context) (p schedulePlan, err error) {
@@ -101,6 +106,9 @@ func planOf(c *cli.Context) (p schedulePlan, err error) {
 		}
 	}
 	if err := p.cut(c); err != nil {
+		return p, err
+	}
+	if p.ring, err = ringOf(c); err != nil {
 		return p, err
 	}
 	s := &p.config
@@ -190,6 +198,7 @@ type scheduleReport struct {
 	Bubble        float64       `json:"bubble"`         // idle over busy time
 	FormulaBubble float64       `json:"bubble_formula"` // of equal stages
 	PerStage      []stageReport `json:"per_stage"`
+	Ring          ring          `json:"ring_pairs,omitempty"` // [rank][step]: queries times keys under the causal mask, where sequences are shared
 }
 
 type stageReport struct {
@@ -217,7 +226,7 @@ type runReport struct {
 func (p *schedulePlan) writeJSON(c *cli.Context) error {
 	line, s := p.chart.Line, p.config
 	r := scheduleReport{Schedule: s.Name, Stages: s.Stages, Chunks: s.Chunks, Micros: s.Micros, Group: s.Group, ForwardOnly: s.ForwardOnly,
-		Step: line.End * 1e3, Bubble: line.Bubble(), FormulaBubble: s.BubbleFraction()}
+		Step: line.End * 1e3, Bubble: line.Bubble(), FormulaBubble: s.BubbleFraction(), Ring: p.ring}
 	for stage, spans := range line.Spans {
 		one := stageReport{Busy: line.Busy(stage) * 1e3, Idle: line.Idle(stage) * 1e3, Live: line.Live[stage]}
 		if p.parts != nil {

@@ -23,6 +23,9 @@ type attentionOptions struct {
 	alibi, doc bool
 	rate       float32
 	loud       bool // large scores: the softmax must subtract its maximum
+
+	keysAt int64 // position of the first key; queries count from it too
+	part   bool  // the keys are a part of those of the attention: f32 results
 }
 
 func (o attentionOptions) String() string {
@@ -41,6 +44,9 @@ func (o attentionOptions) String() string {
 	}
 	if o.loud {
 		s += " loud"
+	}
+	if o.part {
+		s += fmt.Sprintf(" part from %d", o.keysAt)
 	}
 	return s
 }
@@ -74,6 +80,19 @@ func attentionCases() []Case {
 		both(d, attentionShape{2, 6, 90, 70, 1, 3, 24}, attentionOptions{window: 33, alibi: true, doc: true})
 		both(d, square(1, 200, 1, 2, 64), attentionOptions{window: 30, alibi: true, rate: 0.1})
 		cases = append(cases, attentionMaskCase(d))
+		for _, s := range []attentionShape{
+			square(2, 70, 2, 2, 32), {1, 70, 64, 64, 1, 2, 32}, {2, 40, 130, 130, 1, 2, 64}, {1, 3, 65, 400, 2, 1, 16}, {1, 130, 40, 20, 1, 2, 64}, {1, 6, 6, 6, 2, 2, 80},
+		} {
+			for _, o := range []attentionOptions{
+				{window: -1}, {window: 50}, {window: 3, rate: 0.3, keysAt: 2}, {window: -1, doc: true, keysAt: 66}, {window: 90, alibi: true, doc: true, rate: 0.2, keysAt: 7},
+			} {
+				o.part = true
+				both(d, s, o)
+			}
+		}
+	}
+	for _, s := range []attentionShape{square(1, 1, 1, 1, 4), square(2, 70, 2, 2, 33), square(1, 300, 1, 4, 64)} {
+		cases = append(cases, attentionMergeCase(s))
 	}
 	return cases
 }
@@ -82,7 +101,7 @@ func attentionCases() []Case {
 // square shapes, and apart with a longer K (a cache) otherwise. Cache places
 // that no query sees hold NaN: they may never be looked at.
 func attentionInputs(e *Env, d device.DType, s attentionShape, o attentionOptions) device.AttentionForwardArgs {
-	a := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(s.offset), Window: o.window, Scale: float32(1 / math.Sqrt(float64(s.d)))}
+	a := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(o.keysAt + s.offset), KOffset: int32(o.keysAt), Window: o.window, Scale: float32(1 / math.Sqrt(float64(s.d)))}
 	if o.loud {
 		a.Scale *= 40
 	}
@@ -102,18 +121,19 @@ func attentionInputs(e *Env, d device.DType, s attentionShape, o attentionOption
 		a.V = e.Make("V", d, cache, s.sk*s.batch, s.groups, 1, s.d)
 	}
 	if o.doc {
-		a.DocStart = e.documents(s)
+		a.DocStart = e.documents(s, o.keysAt)
 	}
 	if o.alibi {
 		a.Slopes = e.Make("slopes", device.F32, func(i int) float64 { return math.Pow(2, -float64(i+1)) }, s.groups*s.heads)
 	}
-	a.Drop = e.dropout(o.rate, s.batch, int32(s.offset), 3)
+	a.Drop = e.dropout(o.rate, s.batch, a.QOffset, 3)
 	return a
 }
 
-// documents: each position's first visible key; documents of 1 to 20 tokens.
-func (e *Env) documents(s attentionShape) device.Tensor {
-	end := s.offset + s.sq
+// documents: each position's first visible key; documents of 1 to 20 tokens. Rows lie
+// farther apart than they are long, as those of a stretch of a sample do.
+func (e *Env) documents(s attentionShape, keysAt int64) device.Tensor {
+	end, first := keysAt+s.offset+s.sq, keysAt+s.offset
 	starts := make([]float64, 0, s.batch*s.sq)
 	for range s.batch {
 		start, next := int64(0), int64(0)
@@ -121,12 +141,14 @@ func (e *Env) documents(s attentionShape) device.Tensor {
 			if at == next {
 				start, next = at, at+1+e.below(20)
 			}
-			if at >= s.offset {
+			if at >= first {
 				starts = append(starts, float64(start))
 			}
 		}
 	}
-	return e.Make("DocStart", device.I32, func(i int) float64 { return starts[i] }, s.batch, s.sq)
+	const apart = 3
+	row := int(s.sq) + apart
+	return e.Make("DocStart", device.I32, func(i int) float64 { return starts[i/row*int(s.sq)+min(i%row, int(s.sq)-1)] }, s.batch, s.sq+apart).Slice(1, 0, s.sq)
 }
 
 // attentionTol: a score is a sum of d terms, its size up to `size` and so its
@@ -158,7 +180,11 @@ func attentionForwardCase(d device.DType, s attentionShape, o attentionOptions) 
 }
 
 func (e *Env) attentionOutputs(a *device.AttentionForwardArgs, d device.DType, s attentionShape, o attentionOptions) {
-	a.O = e.Out("O", attentionTol(d, s, o, s.sk), d, s.sq*s.batch, s.groups, s.heads, s.d)
+	out := d
+	if o.part {
+		out = device.F32
+	}
+	a.O = e.Out("O", attentionTol(d, s, o, s.sk), out, s.sq*s.batch, s.groups, s.heads, s.d)
 	a.LSE = e.Out("LSE", attentionTol(device.F32, s, o, s.sk), device.F32, s.batch, s.groups*s.heads, s.sq)
 }
 
@@ -171,11 +197,15 @@ func attentionBackwardCase(d device.DType, s attentionShape, o attentionOptions)
 		if o.loud && d != device.F32 {
 			t = t.rounded(d, 2*40) // a kernel may keep p·(dP−D) in the value dtype; the scale comes after it
 		}
-		if s.sq == s.sk {
+		grads := d
+		if o.part {
+			grads = device.F32
+		}
+		if s.sq == s.sk && !o.part {
 			a.DQ, a.DK, a.DV = splitHeads(e.Out("DQKV", t, d, s.sq*s.batch, s.groups*(s.heads+2)*s.d), s.groups, s.heads, s.d)
 		} else {
-			a.DQ = e.Out("DQ", t, d, s.sq*s.batch, s.groups, s.heads, s.d)
-			a.DK, a.DV = e.Out("DK", t, d, s.sk*s.batch, s.groups, 1, s.d), e.Out("DV", t, d, s.sk*s.batch, s.groups, 1, s.d)
+			a.DQ = e.Out("DQ", t, grads, s.sq*s.batch, s.groups, s.heads, s.d)
+			a.DK, a.DV = e.Out("DK", t, grads, s.sk*s.batch, s.groups, 1, s.d), e.Out("DV", t, grads, s.sk*s.batch, s.groups, 1, s.d)
 		}
 		e.fuse(a)
 		return func() { e.Dev.AttentionBackward(a) }
@@ -216,8 +246,34 @@ func Fused(t *testing.T, dev *device.Device) (taken int) {
 	return taken
 }
 
-// attentionForward makes the O and LSE that the oracle's forward gives.
+// attentionMergeCase: parts of nearly equal and of very different weight, and of none.
+func attentionMergeCase(s attentionShape) Case {
+	heads, rows := s.groups*s.heads, s.sq*s.batch
+	return Case{Op: device.OpAttentionMerge, Name: fmt.Sprintf("%dx%d %d heads of %d", s.batch, s.sq, heads, s.d), Setup: func(e *Env) func() {
+		a := device.AttentionMergeArgs{Part: e.In("Part", device.F32, rows, heads, s.d)}
+		a.PartLSE = e.Make("PartLSE", device.F32, func(i int) float64 {
+			switch i % 5 {
+			case 0:
+				return math.Inf(-1)
+			case 1:
+				return 200 * e.unit()
+			}
+			return 3 * e.unit()
+		}, s.batch, heads, s.sq)
+		a.LSE = e.Changes(e.Make("LSE", device.F32, func(i int) float64 {
+			if i%7 == 1 {
+				return math.Inf(-1)
+			}
+			return 4 * e.unit()
+		}, s.batch, heads, s.sq), tol(device.F32, 1, 8))
+		a.O = e.Changes(e.In("O", device.F32, rows, heads, s.d), tol(device.F32, 4, 8))
+		return func() { e.Dev.AttentionMerge(a) }
+	}, Work: Work{Bytes: float64(12 * rows * heads * s.d)}}
+}
+
+// attentionForward makes the O and LSE that the oracle's forward gives, in the value dtype.
 func (e *Env) attentionForward(a *device.AttentionForwardArgs, d device.DType, s attentionShape, o attentionOptions) {
+	o.part = false
 	twin := e.twin()
 	defer twin.scope.Release()
 	b := attentionInputs(twin, d, s, o)

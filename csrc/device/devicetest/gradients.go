@@ -178,7 +178,7 @@ func attentionGradients(g *gradient) {
 		f.K, f.V = g.in(s.sk*s.batch, s.groups, 1, s.d), g.in(s.sk*s.batch, s.groups, 1, s.d)
 		f.LSE = g.out(s.batch, heads, s.sq)
 		if c.doc {
-			f.DocStart = g.documents(s)
+			f.DocStart = g.documents(s, 0)
 		}
 		if c.alibi {
 			f.Slopes = g.in(heads)

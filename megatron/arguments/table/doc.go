@@ -11,5 +11,5 @@
 // elsewhere.go (whole parts of Megatron-LM that are not here).
 //
 // A flag that this program gets is one row changed: from refused, or out of its
-// family or notYet, to works.
+// family or allNotYet, to works.
 package table

@@ -80,7 +80,6 @@ func (f Flag) repeats() Flag                { f.Repeat = true; return f }
 func (f Flag) alone(value string) Flag      { f.Empty = value; return f }
 func (f Flag) instead(names ...string) Flag { f.Instead = names; return f }
 func (f Flag) differs(how string) Flag      { f.Differs = how; return f }
-func (f Flag) notYet() Flag                 { f.NotYet = true; return f }
 
 // but refuses some values of a flag that otherwise works.
 func (f Flag) but(why string, values ...string) Flag {

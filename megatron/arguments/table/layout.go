@@ -13,14 +13,14 @@ var layoutFlags = owned(Layout,
 	works("world-size", Int, "", "Layout.WorldSize", "ranks, all in this process (several processes: monotron launch)").from(1, lists),
 	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "ranks that share each layer").from(1, lists),
 	works("pipeline-model-parallel-size", Int, "1", "Layout.PP", "stages of layers").from(1, lists),
-	works("context-parallel-size", Int, "1", "Layout.CP", "ranks that share each sequence").from(1, lists).notYet(),
+	works("context-parallel-size", Int, "1", "Layout.CP", "ranks that share each sequence").from(1, lists),
 	works("expert-model-parallel-size", Int, "1", "Layout.EP", "ranks that share the experts").from(1, lists),
 	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "ranks that share one expert (--tensor-model-parallel-size)").from(1, lists),
 	works("sequence-parallel", Switch, "", "Layout.SequenceParallel", "norms and dropout on pieces of the sequence; off when the tensor-parallel size is 1"),
 	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "how context-parallel ranks exchange keys; one, or one per layer").
-		choices("p2p", "all_gather", "a2a", "a2a+p2p").same("allgather", "all_gather").notYet().
+		choices("p2p", "all_gather", "a2a", "a2a+p2p").same("allgather", "all_gather").
 		differs("any text there"),
-	works("hierarchical-context-parallel-sizes", Ints, "", "Layout.HierarchicalCP", "sizes of a2a and p2p for a2a+p2p").from(1, lists).notYet(),
+	works("hierarchical-context-parallel-sizes", Ints, "", "Layout.HierarchicalCP", "sizes of a2a and p2p for a2a+p2p").from(1, lists),
 	works("use-tp-pp-dp-mapping", Switch, "", "Layout.OrderTPPPDP", "rank order tp-cp-ep-pp-dp"),
 	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "interleaved schedule: layers per model chunk").from(1, lists),
 	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "interleaved schedule: model chunks per rank").from(1, lists),

@@ -8,6 +8,7 @@ import (
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
+	"monotron/mpu"
 )
 
 // Variant is a layout with what else may change how a model is computed.
@@ -42,6 +43,9 @@ func (v Variant) String() string {
 	add(l.Schedule != "", "%s", l.Schedule)
 	add(l.StageString != "", "%s", l.StageString)
 	add(l.DP > 1, "dp%d", l.DP)
+	add(l.CP > 1, "cp%d", l.CP)
+	add(l.CP > 1 && len(l.CPCommType) == 1, "%s", strings.Join(l.CPCommType, ","))
+	add(l.CP > 1 && len(l.CPCommType) > 1, "mixed-exchanges")
 	add(l.EP > 1, "ep%d", l.EP)
 	add(l.ETP > 0 && l.ETP != l.TP, "etp%d", l.ETP)
 	add((l.EP > 1 || l.ETP > 1) && v.Dispatcher != "", "%s", v.Dispatcher)
@@ -66,14 +70,56 @@ func Legal(c *training.Config, world int) []Variant {
 				if n%(tp*pp) != 0 {
 					continue
 				}
-				sizes := engine.Layout{WorldSize: n, TP: tp, PP: pp, CP: 1, EP: 1, DP: n / (tp * pp), VP: 1}
-				if c.Model.Experts != nil {
-					all = append(all, mixtures(c, sizes)...)
-				} else {
-					all = append(all, variations(c, sizes)...)
+				for cp := 1; tp*pp*cp <= n; cp++ {
+					if n%(tp*pp*cp) != 0 || cp > 1 && c.SeqLength%(2*cp) != 0 {
+						continue
+					}
+					sizes := engine.Layout{WorldSize: n, TP: tp, PP: pp, CP: cp, EP: 1, DP: n / (tp * pp * cp), VP: 1}
+					if c.Model.Experts != nil {
+						all = append(all, mixtures(c, sizes)...)
+					} else {
+						all = append(all, variations(c, sizes)...)
+					}
 				}
 			}
 		}
+	}
+	return all
+}
+
+// contexts are the ways in which ranks that share sequences can exchange keys.
+func contexts(c *training.Config, l engine.Layout) (all []func(*engine.Layout)) {
+	if l.CP == 1 {
+		return []func(*engine.Layout){func(*engine.Layout) {}}
+	}
+	kind := func(hierarchy []int, names ...mpu.ContextKind) {
+		all = append(all, func(l *engine.Layout) {
+			l.HierarchicalCP, l.CPCommType = hierarchy, nil
+			for _, name := range names {
+				l.CPCommType = append(l.CPCommType, string(name))
+			}
+		})
+	}
+	groups := max(1, c.Model.NumQueryGroups/l.TP) // on a rank
+	kind(nil, mpu.GatherKeys)
+	kind(nil, mpu.Ring)
+	if groups%l.CP == 0 {
+		kind(nil, mpu.ExchangeHeads)
+	}
+	for heads := 2; heads < l.CP; heads++ {
+		if l.CP%heads == 0 && groups%heads == 0 {
+			kind([]int{heads, l.CP / heads}, mpu.HeadsInsideRing)
+			kind([]int{heads, l.CP / heads}, perLayer(c.Model.NumLayers)...)
+		}
+	}
+	return all
+}
+
+// perLayer has a way for each layer.
+func perLayer(layers int) (all []mpu.ContextKind) {
+	ways := []mpu.ContextKind{mpu.Ring, mpu.HeadsInsideRing, mpu.GatherKeys}
+	for i := range layers {
+		all = append(all, ways[i%len(ways)])
 	}
 	return all
 }
@@ -114,8 +160,10 @@ func mixtures(c *training.Config, sizes engine.Layout) (all []Variant) {
 // stages that do not divide evenly, sharding, recompute.
 func variations(c *training.Config, sizes engine.Layout) []Variant {
 	var all []Variant
+	ways := contexts(c, sizes)
 	add := func(change func(*Variant)) {
 		v := Variant{Layout: sizes}
+		ways[len(all)%len(ways)](&v.Layout)
 		change(&v)
 		v.MicroBatch = microBatch(c, &v.Layout)
 		if legal(c, v) {
@@ -123,7 +171,7 @@ func variations(c *training.Config, sizes engine.Layout) []Variant {
 		}
 	}
 	shardings := []string{""}
-	if sizes.DP > 1 {
+	if sizes.DP*sizes.CP > 1 {
 		shardings = append(shardings, "optim", "optim_grads", "optim_grads_params")
 	}
 	for _, sharding := range shardings {
@@ -147,7 +195,7 @@ func variations(c *training.Config, sizes engine.Layout) []Variant {
 			v.Recompute, v.Layout.DistributeSavedActivation = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}, true
 		})
 	}
-	if sizes.DP > 1 {
+	if sizes.DP*sizes.CP > 1 {
 		for _, sharding := range shardings {
 			add(func(v *Variant) {
 				v.Layout.OverlapGradReduce, v.Layout.Sharding, v.Layout.BucketSize = true, sharding, 5000
@@ -221,7 +269,7 @@ func microBatch(c *training.Config, l *engine.Layout) int {
 func legal(c *training.Config, v Variant) bool {
 	m, l := &c.Model, &v.Layout
 	shares := func(a, b int) bool { return a%b == 0 || b%a == 0 }
-	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%l.TP != 0 {
+	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%(l.TP*l.CP) != 0 {
 		return false
 	}
 	full := *c

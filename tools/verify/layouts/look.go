@@ -37,15 +37,19 @@ func (t *trial) look(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error
 		return e.Peek(micros, engine.Look{})
 	}
 	return t.peek(e, micros, func(depth int, name string, x device.Tensor) error {
-		rows, from := t.rows(r, x, len(first.Tokens))
+		rows, here := t.rows(r, x, len(first.Tokens))
 		width := len(rows[0])
 		var own []float64
 		for i := 0; i < len(rows); i += len(first.Tokens) {
 			own = append(own, rows[i]...)
 		}
-		size := []int64{int64(len(own) / width), int64(width)}
-		return t.out.hidden.at(depth).place(r.Number, name, []int64{int64(t.config.SeqLength), int64(width)}, own,
-			[]mpu.Piece{{From: []int64{from, 0}, Size: size}})
+		var pieces []mpu.Piece
+		at := int64(0)
+		for _, span := range here {
+			pieces = append(pieces, mpu.Piece{From: []int64{span.From, 0}, Size: []int64{span.N, int64(width)}, Local: at * int64(width)})
+			at += span.N
+		}
+		return t.out.hidden.at(depth).place(r.Number, name, []int64{int64(t.config.SeqLength), int64(width)}, own, pieces)
 	})
 }
 
@@ -56,8 +60,7 @@ func (t *trial) look(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error
 func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro) error {
 	err := t.peek(e, batch, func(depth int, name string, x device.Tensor) error {
 		samples := batch[e.Micro()].Tokens
-		rows, from := t.rows(r, x, len(samples))
-		length := int64(len(rows) / len(samples))
+		rows, here := t.rows(r, x, len(samples))
 		global := []int64{int64(t.config.GlobalBatchSize), int64(t.config.SeqLength)}
 		for j, ids := range samples {
 			number := t.data.number(ids)
@@ -68,8 +71,13 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 			for i := j; i < len(rows); i += len(samples) {
 				own = append(own, sketch(rows[i]))
 			}
-			piece := mpu.Piece{From: []int64{number, from}, Size: []int64{1, length}}
-			if err := t.out.after.at(depth).place(r.Number, name, global, own, []mpu.Piece{piece}); err != nil {
+			var pieces []mpu.Piece
+			at := int64(0)
+			for _, span := range here {
+				pieces = append(pieces, mpu.Piece{From: []int64{number, span.From}, Size: []int64{1, span.N}, Local: at})
+				at += span.N
+			}
+			if err := t.out.after.at(depth).place(r.Number, name, global, own, pieces); err != nil {
 				return err
 			}
 		}
@@ -110,18 +118,19 @@ func (t *trial) peek(e *engine.Engine, micros []*engine.Micro, keep func(depth i
 	return errors.Join(err, trouble)
 }
 
-// rows are those of x [positions here · b, width], and the first position here.
-func (t *trial) rows(r *ranks.Rank, x device.Tensor, batch int) (rows [][]float64, first int64) {
+// rows are those of x [positions here · b, width], and the positions here.
+func (t *trial) rows(r *ranks.Rank, x device.Tensor, batch int) (rows [][]float64, here mpu.Positions) {
 	raw := make([]byte, x.Bytes())
 	r.Device.Read(raw, x)
 	all, width := device.ToFloat64(x.DType, raw), int(x.Last())
 	for i := 0; i < len(all); i += width {
 		rows = append(rows, all[i:][:width])
 	}
-	if positions := int64(len(rows) / batch); positions < int64(t.config.SeqLength) {
-		first = int64(r.Place.TP) * positions
+	here = mpu.AllPositions(int64(t.config.SeqLength)).ZigZag(r.Place.CP, r.Sizes.CP)
+	if int64(len(rows)/batch) < here.Len() { // sequence parallelism
+		here = here.Cut(r.Place.TP, r.Sizes.TP)
 	}
-	return rows, first
+	return rows, here
 }
 
 // sketch is the product of a row with a vector of normal numbers, which no two

@@ -23,9 +23,9 @@ import (
 // Claim: what estimate.Memory counts for a rank is what the rank's arena then holds at most,
 // of each purpose and at once, to the byte, under the layouts that verify has.
 func TestPlannedMemory(t *testing.T) {
-	world, every := 4, 60 // of the layouts, one in so many
+	world, every := 4, 90 // of the layouts, one in so many
 	if testing.Short() {
-		every = 120
+		every = 180
 	}
 	kinds := map[string]func() (*device.Device, error){"cpu": cpu.Open, "ref": func() (*device.Device, error) { return ref.Open(), nil }}
 	if os.Getenv("MONOTRON_CUDA_LIBRARY") != "" { // of the emulator, or a GPU's

@@ -90,7 +90,8 @@ func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
 
 // mutated are the layouts that mutants are made of: together they make every
 // collective there is.
-var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2 optim_grads", "dp2 optim_grads_params", "tp2 recompute-full-uniform distributed", "tp4", "tp4 sp"}
+var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2 optim_grads", "dp2 optim_grads_params", "tp2 recompute-full-uniform distributed", "tp4", "tp4 sp",
+	"cp2 all_gather", "cp2 p2p optim", "cp2 a2a optim_grads", "cp4 a2a+p2p optim_grads_params"}
 
 func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) (told Progress, err error) {
 	mutants, err := Mutants(m, variants, o.Steps, o.Open)

@@ -140,14 +140,14 @@ func (t *trial) train(r *ranks.Rank, e *engine.Engine, feed *training.Feed, micr
 	return t.evaluate(r, e, first)
 }
 
-// note records which samples a rank was given; a tensor- and pipeline-parallel
-// group is given the same ones.
+// note records which samples a rank was given; a tensor-, context- and
+// pipeline-parallel group is given the same ones.
 func (t *trial) note(r *ranks.Rank, step int, batch []*engine.Micro) {
 	for _, m := range batch {
 		if t.setup.micro != nil {
 			t.setup.micro(m, r)
 		}
-		if r.Place.TP != 0 || r.Place.PP != 0 {
+		if r.Place.TP != 0 || r.Place.PP != 0 || r.Place.CP != 0 {
 			continue
 		}
 		t.mu.Lock()

@@ -123,7 +123,7 @@ type batchRow struct {
 func (r *run) runBatchSize() error {
 	return rows(r, func(name string, row batchRow) error {
 		line := append(words(row.Flags), "--world-size", fmt.Sprint(row.DP))
-		config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true, Contexts: true}, line)
+		config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true}, line)
 		var sizes *training.BatchSizes
 		if err == nil {
 			sizes, err = training.NewBatchSizes(&config, row.DP)

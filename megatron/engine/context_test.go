@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
+)
+
+// contextLayouts are ways to share sequences, with other parallelism around them.
+var contextLayouts = []Layout{
+	{CP: 2, CPCommType: []string{"all_gather"}}, {CP: 2}, {CP: 2, CPCommType: []string{"a2a"}},
+	{CP: 4, CPCommType: []string{"all_gather"}}, {CP: 4}, {CP: 4, CPCommType: []string{"a2a"}}, {CP: 4, CPCommType: []string{"a2a+p2p"}, HierarchicalCP: []int{2, 2}},
+	{CP: 4, CPCommType: []string{"p2p", "a2a+p2p", "all_gather", "a2a"}, HierarchicalCP: []int{2, 2}},
+	{CP: 2, TP: 2, SequenceParallel: true}, {CP: 2, TP: 2, PP: 2, VP: 2, CPCommType: []string{"a2a"}}, {CP: 2, DP: 2, DistributedOptimizer: true},
+}
+
+// contextModels are what masks queries and keys, each by what it changes.
+var contextModels = map[string]func(*Config){
+	"plain":     func(*Config) {},
+	"dropout":   func(c *Config) { c.Model.AttentionDropout, c.Model.HiddenDropout = 0.2, 0.1 },
+	"window":    func(c *Config) { c.Model.WindowLeft = 5 },
+	"alibi":     func(c *Config) { c.Model.Position = spec.PositionAlibi },
+	"per token": func(c *Config) { c.CalculatePerTokenLoss = true },
+	"rope, QK norm": func(c *Config) {
+		c.Model.Position, c.Model.QKNorm, c.Model.RotaryBase, c.Model.RotaryPercent = spec.PositionRope, true, 10000, 1
+	},
+	"fewer groups": func(c *Config) { c.Model.NumQueryGroups = 2 },
+}
+
+func contextConfig(l Layout, change func(*Config)) Config {
+	c := layoutConfig(l)
+	c.SeqLength, c.Model.MaxPositions = 32, 32
+	change(&c)
+	return c
+}
+
+// unevenBatch has documents that do not see each other and masks that leave some stretches
+// of a sequence with few tokens, or none.
+func unevenBatch(rows, seq int) []*Micro {
+	micros := testBatch(rows, 2, seq)
+	for k, m := range micros {
+		for j := range m.Tokens {
+			start := int32(0)
+			starts := make([]int32, seq)
+			for i := range seq {
+				if i%(7+k+2*j) == 3 {
+					start = int32(i)
+				}
+				starts[i] = start
+				m.PositionIDs[j][i] = int32(i) - start
+				if i > seq/2+k || i%5 == j {
+					m.LossMask[j][i] = 0
+				}
+			}
+			m.DocStart = append(m.DocStart, starts)
+		}
+	}
+	return micros
+}
+
+// sharedRun is what training shows: losses and gradient norms of each step, the loss after
+// them, and the residual stream of the first micro-batch before: [depth][position of a sample].
+type sharedRun struct {
+	numbers []float64
+	stream  map[int]map[string][]byte
+}
+
+func runShared(t *testing.T, c Config, open func() (*device.Device, error), batch []*Micro, steps int) (run sharedRun) {
+	t.Helper()
+	run.stream = map[int]map[string][]byte{}
+	var mu sync.Mutex
+	err := ranks.Run(c.Ranks(open), func(r *ranks.Rank) error {
+		s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
+		if err != nil {
+			return err
+		}
+		e, err := New(r, c, s)
+		if err != nil {
+			return err
+		}
+		if err := e.Initialize(); err != nil {
+			return err
+		}
+		var mine []*Micro
+		for i := r.Place.DP; i < len(batch); i += r.Sizes.DP {
+			mine = append(mine, batch[i])
+		}
+		here := mpu.AllPositions(int64(c.SeqLength)).ZigZag(r.Place.CP, r.Sizes.CP)
+		if c.Layout.SequenceParallel {
+			here = here.Cut(r.Place.TP, r.Sizes.TP)
+		}
+		look := Look{Layer: func(depth int, x device.Tensor) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Place.DP > 0 || e.Micro() > 0 {
+				return
+			}
+			if run.stream[depth] == nil {
+				run.stream[depth] = map[string][]byte{}
+			}
+			raw := make([]byte, x.Bytes())
+			r.Device.Read(raw, x)
+			b, at := len(mine[0].Tokens), 0
+			row := len(raw) / (int(here.Len()) * b)
+			for _, span := range here {
+				for i := range int(span.N) {
+					for j := range b {
+						run.stream[depth][fmt.Sprint(int(span.From)+i, " of sample ", j)] = raw[at : at+row]
+						at += row
+					}
+				}
+			}
+		}}
+		if err := e.Peek(mine, look); err != nil {
+			return err
+		}
+		for range steps {
+			result, err := e.Step(mine)
+			if err != nil {
+				return err
+			}
+			if r.Last() {
+				run.numbers = append(run.numbers, result.Loss, result.Update.GradNorm)
+			}
+		}
+		sum, tokens, err := e.Loss(mine)
+		if r.Last() {
+			run.numbers = append(run.numbers, sum, tokens)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%+v: %v", c.Layout, err)
+	}
+	return run
+}
+
+// Claim: ranks that share sequences train what one rank trains, by every exchange, whatever
+// masks queries from keys, with documents and uneven loss masks (docs/context-parallel.md).
+func TestContextParallelTrainsAlike(t *testing.T) {
+	open := func() (*device.Device, error) { return ref.Open(), nil }
+	for name, change := range contextModels {
+		batch := unevenBatch(4, 32)
+		want := runShared(t, contextConfig(Layout{}, change), open, batch, 2)
+		for _, l := range contextLayouts {
+			c := contextConfig(l, change)
+			if name == "fewer groups" && (slices.Contains(l.CPCommType, "a2a") || l.TP > 1 && len(l.CPCommType) > 0) {
+				continue // too few for an exchange of heads
+			}
+			t.Run(fmt.Sprintf("%s %+v %v", name, l.Sizes(), l.CPCommType), func(t *testing.T) {
+				got := runShared(t, c, open, batch, 2)
+				for i := range want.numbers {
+					bound := []float64{1e-5, 1e-4}[i%2] // of a loss; of a gradient norm
+					if !(math.Abs(got.numbers[i]-want.numbers[i]) <= bound*math.Abs(want.numbers[i])) {
+						t.Errorf("number %d: %.8g, on one rank %.8g", i, got.numbers[i], want.numbers[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// Claim: with all_gather and a2a the forward pass has the bits of one rank: each query's
+// keys are added up in one order. (A ring joins blocks of keys: it rounds elsewhere.)
+func TestContextParallelForwardBits(t *testing.T) {
+	open := func() (*device.Device, error) { return ref.Open(), nil }
+	for name, change := range contextModels {
+		batch := unevenBatch(4, 32)
+		want := runShared(t, contextConfig(Layout{}, change), open, batch, 0)
+		for _, l := range contextLayouts {
+			ordered := len(l.CPCommType) == 1 && (l.CPCommType[0] == "all_gather" || l.CPCommType[0] == "a2a") && l.TP <= 1
+			if !ordered || name == "fewer groups" && l.CP == 4 && l.CPCommType[0] == "a2a" {
+				continue
+			}
+			sameStream(t, fmt.Sprintf("%s %+v %v", name, l.Sizes(), l.CPCommType), runShared(t, contextConfig(l, change), open, batch, 0), want)
+		}
+	}
+}
+
+// sameStream compares bits; it fails where nothing was seen.
+func sameStream(t *testing.T, name string, got, want sharedRun) {
+	t.Helper()
+	if len(want.stream) == 0 || len(got.stream) != len(want.stream) {
+		t.Fatalf("%s: %d depths were seen, on one rank %d", name, len(got.stream), len(want.stream))
+	}
+	for depth, rows := range want.stream {
+		differ, first := 0, ""
+		for at, row := range rows {
+			if !slices.Equal(got.stream[depth][at], row) {
+				differ++
+				first = at
+			}
+		}
+		if differ > 0 || len(got.stream[depth]) != len(rows) {
+			t.Errorf("%s: %d of %d rows differ from one rank's at depth %d, as that of position %s", name, differ, len(rows), depth, first)
+			return
+		}
+	}
+}
+
+// counted is an engine that adds up what a rank sends.
+type counted struct {
+	comm.Engine
+	ranks int64
+	sent  *int64
+}
+
+func (c counted) Start(x *comm.Collective) comm.Work {
+	switch x.Op {
+	case comm.AllGather:
+		*c.sent += (c.ranks - 1) * x.In.Bytes()
+	case comm.ReduceScatter:
+		*c.sent += (c.ranks - 1) * x.Out.Bytes()
+	default:
+		for _, t := range x.Transfers {
+			if t.Send {
+				*c.sent += t.T.Bytes()
+			}
+		}
+	}
+	return c.Engine.Start(x)
+}
+
+// Claim: what a rank sends for attention is what docs/context-parallel.md says, of a pass
+// forward and of a step.
+func TestContextParallelBytes(t *testing.T) {
+	const s, b, micros = 32, 2, 2
+	for _, l := range contextLayouts {
+		if len(l.CPCommType) > 1 || l.TP > 1 || l.DP > 1 {
+			continue
+		}
+		c := contextConfig(l, func(c *Config) { c.Precision = BF16 })
+		m := &c.Model
+		n, cp := int64(s/l.CP), int64(l.CP)
+		keys, grads, queries := 2*int64(m.NumQueryGroups*m.KVChannels)*2, 2*int64(m.NumQueryGroups*m.KVChannels)*4, int64(m.NumAttentionHeads*m.KVChannels)*2
+		forward, backward := (cp-1)*n*keys, (cp-1)*n*keys+cp*n*grads
+		switch {
+		case len(l.CPCommType) == 0:
+		case l.CPCommType[0] == "all_gather":
+			backward = (cp - 1) * n * (keys + grads)
+		case l.CPCommType[0] == "a2a":
+			forward = (cp - 1) * n * (keys + 2*queries) / cp
+			backward = forward
+		default:
+			heads, rows := int64(l.HierarchicalCP[0]), int64(l.HierarchicalCP[1])
+			exchanged := (heads - 1) * n * (keys + 2*queries) / heads
+			forward, backward = exchanged+(rows-1)*n*keys, exchanged+(rows-1)*n*keys+rows*n*grads
+		}
+		err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
+			var sent int64
+			r.Groups[topology.CP] = r.Groups[topology.CP].Over(func(e comm.Engine) comm.Engine { return counted{e, cp, &sent} })
+			schedule, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
+			if err != nil {
+				return err
+			}
+			e, err := New(r, c, schedule)
+			if err != nil {
+				return err
+			}
+			if err := e.Initialize(); err != nil {
+				return err
+			}
+			batch := unevenBatch(b*micros, s)
+			if err := e.Peek(batch, Look{}); err != nil {
+				return err
+			}
+			if want := forward * b * micros * int64(m.NumLayers); sent != want {
+				t.Errorf("%v: rank %d sends %d bytes forward, by the formula %d", l.CPCommType, r.Number, sent, want)
+			}
+			sent = 0
+			if _, err = e.Step(batch); err != nil {
+				return err
+			}
+			if want := (forward + backward) * b * micros * int64(m.NumLayers); sent != want {
+				t.Errorf("%v: rank %d sends %d bytes in a step, by the formula %d", l.CPCommType, r.Number, sent, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/mpu"
+	"monotron/tools/internal/command"
+)
+
+// ring is the work of ranks that share sequences: by rank and step of --cp-comm-type p2p, the
+// pairs of a query and a key that a causal mask leaves of a sequence.
+type ring [][]int64
+
+const (
+	mostRanks  = 256 // that are drawn
+	mostTokens = 1 << 30
+)
+
+func ringOf(c *cli.Context) (r ring, err error) {
+	ranks, n := c.Int("context-parallel-size"), c.Int("seq-length")
+	switch {
+	case ranks < 1 || ranks > mostRanks:
+		return nil, fault.Errorf(fault.Usage, "--context-parallel-size %d: a number from 1 to %d", ranks, mostRanks)
+	case ranks == 1:
+		return nil, nil
+	case n < 1 || n > mostTokens || n%(2*ranks) != 0:
+		return nil, fault.Errorf(fault.Usage, "--seq-length %d is no multiple of %d (twice --context-parallel-size) up to %d", n, 2*ranks, mostTokens)
+	}
+	all := mpu.AllPositions(int64(n))
+	for rank := range ranks {
+		var steps []int64
+		for step := range ranks {
+			steps = append(steps, all.ZigZag(rank, ranks).Pairs(all.ZigZag((rank+ranks-step)%ranks, ranks)))
+		}
+		r = append(r, steps)
+	}
+	return r, nil
+}
+
+// print tells the work of each step; ranks that are equal are told once.
+func (r ring) print(out *command.Printer) {
+	if r == nil {
+		return
+	}
+	out.Printf("\n%d ranks share each sequence; pairs of a query and a key in each step of a ring:\n", len(r))
+	for rank, steps := range r {
+		if rank > 0 && slices.Equal(steps, r[rank-1]) {
+			continue
+		}
+		last := rank
+		for last+1 < len(r) && slices.Equal(r[last+1], steps) {
+			last++
+		}
+		const shown = 6
+		out.Printf("ranks %d to %d:", rank, last)
+		for _, n := range steps[:min(shown, len(steps))] {
+			out.Printf(" %d", n)
+		}
+		if len(steps) > shown {
+			out.Printf(" ... %d", steps[len(steps)-1])
+		}
+		out.Printf("\n")
+	}
+}
