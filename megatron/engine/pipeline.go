@@ -75,6 +75,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	var mask device.Tensor
 	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)), w.train)
 	a.pass.Micro = i + 1
+	a.pass.Exchanged = e.exchanged
 	a.pass.See, a.pass.Routed = e.spoiled(w.train, i, w.look), w.look.Routed
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
 	w.look.follow(a.pass)
@@ -94,6 +95,14 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	}
 	w.result.Forward += time.Since(start)
 	return a.out.Hidden, nil
+}
+
+// exchanged times what attention waits for of ranks that share sequences, as part of forward
+// and backward.
+func (e *Engine) exchanged(wait func() error) error {
+	e.Timers.Start("context-exchange", report.LevelMicro)
+	defer e.Timers.Stop("context-exchange")
+	return wait()
 }
 
 // hook lets the optimizer bring parameters and take gradients while the pass goes

@@ -68,7 +68,7 @@ func (e gathered) gather(p *Pass, s *device.Scope, c core, h heads) (Tensor, err
 	own := c.keys(p, tmp, p.DType, p.Seq())
 	pack(p, own, h)
 	all := c.keys(p, s, p.DType, p.Seq()*int64(e.context.Size()))
-	return all, e.context.Gather(p.D, all, own)
+	return all, p.exchanged(func() error { return e.context.Gather(p.D, all, own) })
 }
 
 // seen are the keys and values that queries at a span can see.
@@ -111,7 +111,7 @@ func (e gathered) backward(p *Pass, c core, out attended, h, grads heads, do Ten
 		p.D.Add(sum.Slice(0, 0, n), sum.Slice(0, 0, n), part.Slice(0, 0, n))
 	})
 	own := c.keys(p, tmp, statsType(p), p.Seq())
-	if err := e.context.Scatter(p.D, own, sum); err != nil {
+	if err := p.exchanged(func() error { return e.context.Scatter(p.D, own, sum) }); err != nil {
 		return err
 	}
 	p.D.Copy(grads.k, own.Slice(2, 0, 1))
@@ -140,14 +140,14 @@ func (e turned) views(c core, all Tensor) heads {
 func (e turned) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (at attended, err error) {
 	c = c.share(e.context.Head(), e.context.Heads)
 	all := e.room(p, s, c)
-	if err := e.context.HeadsToPositions(p.D, all, h.q, h.k, h.v); err != nil {
+	if err := p.exchanged(func() error { return e.context.HeadsToPositions(p.D, all, h.q, h.k, h.v) }); err != nil {
 		return at, err
 	}
 	if at, err = e.inner.forward(p, s, c, s.Alloc(p.DType, c.shape(p, e.positions.Len())...), e.views(c, all)); err != nil {
 		return at, err
 	}
 	at.turned = all
-	return at, e.context.PositionsToHeads(p.D, []Tensor{o}, at.o)
+	return at, p.exchanged(func() error { return e.context.PositionsToHeads(p.D, []Tensor{o}, at.o) })
 }
 
 func (e turned) backward(p *Pass, c core, at attended, _, grads heads, do Tensor) error {
@@ -155,11 +155,11 @@ func (e turned) backward(p *Pass, c core, at attended, _, grads heads, do Tensor
 	defer tmp.Release()
 	c = c.share(e.context.Head(), e.context.Heads)
 	more, dall := tmp.Like(at.o), e.room(p, tmp, c)
-	if err := e.context.HeadsToPositions(p.D, more, do); err != nil {
+	if err := p.exchanged(func() error { return e.context.HeadsToPositions(p.D, more, do) }); err != nil {
 		return err
 	}
 	if err := e.inner.backward(p, c, at, e.views(c, at.turned), e.views(c, dall), more); err != nil {
 		return err
 	}
-	return e.context.PositionsToHeads(p.D, []Tensor{grads.q, grads.k, grads.v}, dall)
+	return p.exchanged(func() error { return e.context.PositionsToHeads(p.D, []Tensor{grads.q, grads.k, grads.v}, dall) })
 }

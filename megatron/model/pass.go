@@ -41,6 +41,10 @@ type Pass struct {
 	Accumulate func([]*mpu.Param) error
 	Gradients  func([]*mpu.Param) error
 
+	// Exchanged, where given, runs what brings the keys or heads of other ranks here, or waits
+	// for it; others may time it.
+	Exchanged func(wait func() error) error
+
 	Micro     int        // micro-batches of the step so far, with this one
 	Auxiliary *Auxiliary // losses of layers, and what else they tell; nil: nobody asks
 	Again     bool       // a forward that is run again for its backward: it tells nothing
@@ -67,6 +71,14 @@ type Routing struct {
 	Offsets Tensor // i32 [experts here + 1]: where the rows of each expert here begin
 
 	Exchange mpu.Exchange
+}
+
+// exchanged is wait under Exchanged.
+func (p *Pass) exchanged(wait func() error) error {
+	if p.Exchanged == nil {
+		return wait()
+	}
+	return p.Exchanged(wait)
 }
 
 func (p *Pass) show(depth int, x Tensor) {

@@ -57,7 +57,7 @@ func (e ring) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (atte
 		}
 		e.parts(p, step, func(query, key part) { sum.add(query, key, query.rows(h.q), key.rows(kv)) })
 		if !last {
-			if err := coming.Wait(); err != nil {
+			if err := p.exchanged(coming.Wait); err != nil {
 				return out, err
 			}
 			kv, next = next, kv
@@ -113,7 +113,7 @@ func (e ring) backward(p *Pass, c core, out attended, h, grads heads, do Tensor)
 		coming := e.context.Around(send, receive)
 		p.D.Fill(dkv, 0)
 		e.parts(p, step, func(query, key part) { g.add(query, key, key.rows(kv), key.rows(dkv)) })
-		if err := coming.Wait(); err != nil {
+		if err := p.exchanged(coming.Wait); err != nil {
 			return err
 		}
 		if step > 0 {
@@ -122,7 +122,7 @@ func (e ring) backward(p *Pass, c core, out attended, h, grads heads, do Tensor)
 		kv, next = next, kv
 		dkv, sum = sum, dkv
 	}
-	if err := e.context.Around([]Tensor{sum}, []Tensor{arriving}).Wait(); err != nil {
+	if err := p.exchanged(e.context.Around([]Tensor{sum}, []Tensor{arriving}).Wait); err != nil {
 		return err
 	}
 	p.D.Copy(grads.q, g.dq)

@@ -198,7 +198,7 @@ func TestTimers(t *testing.T) {
 	if tm.Elapsed("optimizer") != 0 {
 		t.Error("taking does not reset")
 	}
-	if n := len(LoggedTimers(0)) + 100*len(LoggedTimers(1)) + 10000*len(LoggedTimers(2)); n != 241200 {
+	if n := len(LoggedTimers(0)) + 100*len(LoggedTimers(1)) + 10000*len(LoggedTimers(2)); n != 251200 {
 		t.Errorf("timers by level: %d", n)
 	}
 }

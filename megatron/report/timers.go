@@ -111,7 +111,7 @@ func LoggedTimers(level int) []string {
 	if level >= LevelMicro {
 		names = append(names, "batch-generator", "forward-compute", "backward-compute", "forward-recv", "forward-send",
 			"backward-recv", "backward-send", "forward-send-forward-recv", "forward-send-backward-recv",
-			"backward-send-forward-recv", "backward-send-backward-recv", "forward-backward-send-forward-backward-recv")
+			"backward-send-forward-recv", "backward-send-backward-recv", "forward-backward-send-forward-backward-recv", "context-exchange")
 	}
 	return names
 }

@@ -1,0 +1,196 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/engine"
+	"monotron/megatron/report"
+	"monotron/mpu"
+	"monotron/mpu/comm"
+	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
+	"monotron/tools/internal/command"
+)
+
+// exchanges are measured in this order, after one rank.
+var exchanges = []engine.Layout{
+	{CP: 2, CPCommType: []string{string(mpu.Ring)}}, {CP: 2, CPCommType: []string{string(mpu.GatherKeys)}}, {CP: 2, CPCommType: []string{string(mpu.ExchangeHeads)}},
+	{CP: 4, CPCommType: []string{string(mpu.Ring)}}, {CP: 4, CPCommType: []string{string(mpu.GatherKeys)}}, {CP: 4, CPCommType: []string{string(mpu.ExchangeHeads)}},
+	{CP: 4, CPCommType: []string{string(mpu.HeadsInsideRing)}, HierarchicalCP: []int{2, 2}},
+}
+
+// exchangeTime is the step of one exchange.
+type exchangeTime struct {
+	Exchange string  `json:"exchange"`
+	Ranks    int     `json:"ranks"`
+	Seconds  float64 `json:"step_seconds"` // the fastest
+	Ratio    float64 `json:"of_one_rank"`
+	Waits    float64 `json:"waits"` // share of a rank's step that waits for other ranks' keys, the largest
+	Sent     int64   `json:"sent_bytes"`
+	Formula  int64   `json:"formula_bytes"` // docs/context-parallel.md
+	Bytes    int64   `json:"largest_rank_bytes"`
+}
+
+// contextLayers is how many layers of the model are measured: what is told is per layer.
+const contextLayers = 1
+
+// fewWords is a vocabulary so small that its head is no work beside attention.
+const fewWords = 512
+
+// benchContexts times a step of one layer of the model on one sequence, shared by the ranks
+// of this process in every way, and counts what a rank sends for its attention.
+func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) error {
+	o, err := readOptions(c)
+	if err != nil {
+		return err
+	}
+	o.batch, o.model.NumLayers, o.model.VocabSize = 1, contextLayers, fewWords
+	notes, out := &command.Printer{W: c.App.ErrWriter}, &command.Printer{W: c.App.Writer}
+	var times []exchangeTime
+	for _, l := range slices.Concat([]engine.Layout{{CP: 1}}, exchanges) {
+		l.WorldSize, l.VP = l.CP, 1
+		if o.seq%(2*l.CP) != 0 {
+			return fault.Errorf(fault.Usage, "--seq-length %d is no multiple of %d", o.seq, 2*l.CP)
+		}
+		if len(l.CPCommType) > 0 && headsOf(l) > 1 && o.model.NumQueryGroups%headsOf(l) != 0 {
+			notes.Printf("%s: left out, %d query groups are no multiple of %d\n", nameOf(l), o.model.NumQueryGroups, headsOf(l))
+			continue
+		}
+		notes.Printf("%s\n", nameOf(l))
+		t, err := timeExchange(l, o, func() (*device.Device, error) { return open(c.String("device")) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", nameOf(l), err)
+		}
+		times = append(times, t)
+	}
+	for i := range times {
+		times[i].Ratio = times[i].Seconds / times[0].Seconds
+	}
+	if c.Bool("json") {
+		text, err := json.MarshalIndent(times, "", "  ")
+		if err != nil {
+			return err
+		}
+		out.Printf("%s\n", text)
+		return out.Err
+	}
+	out.Printf("%d layer of %s, %s, one sequence of %d positions\n", contextLayers, o.name, o.precision, o.seq)
+	out.Printf("%-16s %6s %10s %8s %7s %12s %12s %14s\n", "exchange", "ranks", "seconds", "of one", "waits", "rank sends", "by formula", "largest rank")
+	for _, t := range times {
+		out.Printf("%-16s %6d %10.3f %8.3f %6.1f%% %8.2f MiB %8.2f MiB %10.0f MiB\n", t.Exchange, t.Ranks, t.Seconds, t.Ratio, 100*t.Waits, mebi(t.Sent), mebi(t.Formula), mebi(t.Bytes))
+	}
+	return out.Err
+}
+
+func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// headsOf is how many ranks exchange heads.
+func headsOf(l engine.Layout) int {
+	switch mpu.ContextKind(l.CPCommType[0]) {
+	case mpu.ExchangeHeads:
+		return l.CP
+	case mpu.HeadsInsideRing:
+		return l.HierarchicalCP[0]
+	}
+	return 1
+}
+
+func nameOf(l engine.Layout) string {
+	if l.CP == 1 {
+		return "one rank"
+	}
+	return fmt.Sprintf("cp%d %s", l.CP, l.CPCommType[0])
+}
+
+// timeExchange trains a few steps under l.
+func timeExchange(l engine.Layout, o options, open func() (*device.Device, error)) (exchangeTime, error) {
+	config := configOf(o)
+	config.Layout, config.MicroBatchSize, config.GlobalBatchSize = l, 1, 1
+	if err := config.SetVocab(o.model.VocabSize); err != nil {
+		return exchangeTime{}, err
+	}
+	t := exchangeTime{Exchange: nameOf(l), Ranks: l.CP, Seconds: -1, Formula: sentBytes(l, o, config.DType())}
+	largest, waits, sent := make([]int64, l.CP), make([]float64, l.CP), make([]int64, l.CP)
+	err := ranks.Run(config.Ranks(open), func(r *ranks.Rank) error {
+		if g := r.Groups[topology.CP]; g != nil {
+			r.Groups[topology.CP] = g.Over(func(e comm.Engine) comm.Engine { return sender{e, int64(l.CP), &sent[r.Number]} })
+		}
+		e, err := engineOf(r, config)
+		if err != nil {
+			return err
+		}
+		e.Timers = report.NewTimers(report.LevelMicro)
+		batch := layoutBatch(o, 0, 1)
+		for n := range 1 + layoutSteps {
+			if err := r.World().Barrier(); err != nil {
+				return err
+			}
+			sent[r.Number] = 0
+			e.Timers.Take([]string{"context-exchange"})
+			began := time.Now()
+			if _, err := e.Step(batch); err != nil {
+				return err
+			}
+			own := time.Since(began).Seconds()
+			if err := r.World().Barrier(); err != nil {
+				return err
+			}
+			waits[r.Number] = e.Timers.Elapsed("context-exchange").Seconds() / own
+			if took := time.Since(began).Seconds(); r.First() && n > 0 && (t.Seconds < 0 || took < t.Seconds) {
+				t.Seconds = took
+			}
+		}
+		largest[r.Number] = r.Device.Arena.Usage().Max
+		return nil
+	})
+	t.Bytes, t.Waits, t.Sent = slices.Max(largest), slices.Max(waits), slices.Max(sent)
+	return t, err
+}
+
+// sentBytes is what a rank sends for attention in a step of one sequence.
+func sentBytes(l engine.Layout, o options, value device.DType) int64 {
+	if l.CP == 1 {
+		return 0
+	}
+	m, cp, heads := &o.model, int64(l.CP), int64(headsOf(l))
+	n, rows := int64(o.seq)/cp, cp/heads
+	keys, grads, queries := 2*int64(m.NumQueryGroups*m.KVChannels)*value.Size(), 2*int64(m.NumQueryGroups*m.KVChannels)*device.F32.Size(), int64(m.NumAttentionHeads*m.KVChannels)*value.Size()
+	each := 2 * (heads - 1) * n * (keys + 2*queries) / heads
+	switch {
+	case mpu.ContextKind(l.CPCommType[0]) == mpu.GatherKeys:
+		each += (cp - 1) * n * (2*keys + grads)
+	case rows > 1:
+		each += (rows-1)*n*2*keys + rows*n*grads
+	}
+	return each * contextLayers
+}
+
+// sender adds up what a rank sends.
+type sender struct {
+	comm.Engine
+	ranks int64
+	sent  *int64
+}
+
+func (s sender) Start(c *comm.Collective) comm.Work {
+	switch c.Op {
+	case comm.AllGather:
+		*s.sent += (s.ranks - 1) * c.In.Bytes()
+	case comm.ReduceScatter:
+		*s.sent += (s.ranks - 1) * c.Out.Bytes()
+	case comm.Exchange:
+		for _, t := range c.Transfers {
+			if t.Send {
+				*s.sent += t.T.Bytes()
+			}
+		}
+	}
+	return s.Engine.Start(c)
+}
