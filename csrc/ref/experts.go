@@ -64,6 +64,7 @@ func (b *backend) GatherRows(a *device.GatherRowsArgs) {
 	})
 }
 
+// CombineRows adds up a token's rows by the order of Slots, which is that of its choices.
 func (b *backend) CombineRows(a *device.CombineRowsArgs) {
 	h, k, slots := a.Out.Last(), a.Slots.Last(), ids(a.Slots)
 	b.spread(a.Out.Shape[0], each(h*k), func(from, to int64) {

@@ -9,7 +9,7 @@ type Scaler struct {
 	dynamic    bool
 	min        float64
 	window     int // clean steps until the scale doubles
-	hysteresis int // overflows that are forgiven after each growth
+	hysteresis int // the overflow after a growth, or a start, that lowers the scale: 2 forgives one
 }
 
 // ScalerState is what a checkpoint keeps; the JSON names are Megatron's.

@@ -31,7 +31,8 @@ const (
 	bucketRulePerRank = 1_000_000
 )
 
-// limit is how many parameters close a bucket; 0: one bucket.
+// limit is how many parameters close a bucket; 0: one bucket. Under ZeRO-2 and 3 a bucket
+// is a layer instead (layout).
 func (s Sharding) limit(params int64, ranks int) int64 {
 	switch {
 	case s.BucketSize > 0:

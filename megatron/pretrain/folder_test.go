@@ -31,7 +31,7 @@ func TestOneRunSavesIntoAFolder(t *testing.T) {
 	if first.err != nil {
 		t.Fatal(first.err)
 	}
-	if second == nil || second.code() != fault.IO || !strings.Contains(second.err.Error(), "another run is saving there") {
+	if second == nil || second.code() != fault.IO || !strings.Contains(second.err.Error(), "another run that saves there is going on") {
 		t.Fatalf("the second run: %+v", second)
 	}
 	if again := must(t, dir, line); !strings.Contains(again.notes, "nothing to train") {

@@ -160,6 +160,9 @@ func NearestMultiples(size, step int) string {
 	return fmt.Sprintf("%d or %d", size/step*step, (size/step+1)*step)
 }
 
+// sizeAt is the batch after so many samples: of --rampup-batch-size the start, and one
+// increment more each time an equal share of its samples is consumed (Megatron's
+// RampupBatchsizeNumMicroBatchesCalculator); then the final size.
 func (b *BatchSizes) sizeAt(consumed int) int {
 	if b.ramp != nil && consumed <= b.ramp[2] {
 		start, increment, samples := b.ramp[0], b.ramp[1], b.ramp[2]

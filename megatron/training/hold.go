@@ -20,7 +20,8 @@ const handover = 3 * time.Second
 // or the process ends however it may. Two runs in one folder would take each
 // other's unfinished saves for those of a dead run. Where another run has it and saves
 // before it goes, a run that does not go on from there is refused: it would replace what
-// it has just waited for. Where the file system knows no locks, nil.
+// it has just waited for. The lock is the
+// folder's own (lock_unix.go); where the file system knows none, or it fails otherwise, nil.
 func holdFolder(folder string, goesOn bool) (*os.File, error) {
 	f, err := os.Open(folder)
 	if err != nil {
@@ -38,7 +39,7 @@ func holdFolder(folder string, goesOn bool) (*os.File, error) {
 			return f, nil
 		case time.Now().After(end):
 			_ = f.Close() // it holds nothing
-			return nil, fault.Errorf(fault.IO, "--save %s: another run is saving there; wait until it has ended, or name another folder", folder)
+			return nil, fault.Errorf(fault.IO, "--save %s: another run that saves there is going on; wait until it has ended, or name another folder", folder)
 		}
 	}
 }

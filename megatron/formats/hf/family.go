@@ -12,7 +12,7 @@ import (
 )
 
 // FamilyOf names the family that can express m: what a model trained here is
-// exported as. The error says what no family has.
+// exported as. The error says what the nearest family lacks.
 func FamilyOf(m *spec.Model) (string, error) {
 	var family string
 	switch {
