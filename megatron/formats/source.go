@@ -66,6 +66,13 @@ type Source interface {
 	Close() error
 }
 
+// Twice is a Source whose files hold some tensors a second time.
+type Twice interface {
+	// Copies shows those tensors as they are in the second place. It is closed with
+	// the Source.
+	Copies() Source
+}
+
 // State is what a run needs beside its tensors to go on bit for bit. Raw parts
 // belong to whoever wrote them.
 type State struct {

@@ -3,6 +3,7 @@ package diff
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -65,6 +66,8 @@ type side struct {
 	Path      string         `json:"path"`
 	Format    formats.Format `json:"format"`
 	Iteration int64          `json:"iteration"`
+
+	Apart []compare.Tensor `json:"copies_apart,omitempty"` // that the files hold twice, and not alike; a: what is read, b: the copy
 }
 
 func run(c *cli.Context) error {
@@ -123,7 +126,13 @@ func build(a, b formats.Source, weightsOnly bool, o compare.Options) (*report, e
 		r.State = compare.State(a.State(), b.State())
 	}
 	r.Settings = compare.Config(a, b)
-	r.Equal = len(r.State) == 0
+	if r.A.Apart, err = apart(a, weightsOnly, o); err != nil {
+		return nil, err
+	}
+	if r.B.Apart, err = apart(b, weightsOnly, o); err != nil {
+		return nil, err
+	}
+	r.Equal = len(r.State) == 0 && len(r.A.Apart) == 0 && len(r.B.Apart) == 0
 	for i := range r.Tensors {
 		r.Equal = r.Equal && r.Tensors[i].Equal()
 	}
@@ -131,7 +140,15 @@ func build(a, b formats.Source, weightsOnly bool, o compare.Options) (*report, e
 }
 
 func sideOf(s formats.Source) side {
-	return side{s.Info().Path, s.Info().Format, s.State().Iteration}
+	return side{Path: s.Info().Path, Format: s.Info().Format, Iteration: s.State().Iteration}
+}
+
+// apart are the tensors of a checkpoint whose two copies are not alike.
+func apart(s formats.Source, weightsOnly bool, o compare.Options) ([]compare.Tensor, error) {
+	list, err := compare.Copies(s, o)
+	return slices.DeleteFunc(list, func(t compare.Tensor) bool {
+		return t.Equal() || weightsOnly && !strings.HasPrefix(t.Name, formats.Model)
+	}), err
 }
 
 func hasOptimizer(s formats.Source) bool {

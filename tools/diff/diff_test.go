@@ -3,7 +3,10 @@ package diff
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,8 +14,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
+	"monotron/internal/sharedtest"
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/formats"
+	"monotron/megatron/formats/pickle"
 	"monotron/mpu"
 	"monotron/tools/internal/command"
 )
@@ -99,6 +104,71 @@ func TestOneBit(t *testing.T) {
 	if len(r.Tensors) != 1 || r.Tensors[0].Name != name || r.Tensors[0].Different != 1 || r.Equal || len(r.State) != 1 {
 		t.Errorf("%+v", r)
 	}
+}
+
+// Claim (docs/checkpoints.md): where tied embeddings lie in the files of the first and the
+// last pipeline stage, a copy that has come apart is told with its first element; alike
+// they are no difference.
+func TestTiedCopies(t *testing.T) {
+	theirs := sharedtest.Dir(t, "golden/checkpoint/gpt2-mcore-torch-tp2pp2") // by Megatron-LM
+	dir := filepath.Join(t.TempDir(), "megatron")
+	if err := os.CopyFS(dir, os.DirFS(theirs)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := call(theirs, dir); err != nil || strings.Contains(out, "twice") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	found, _ := filepath.Glob(filepath.Join(dir, "*", "mp_rank_01_001", "model_optim_rng.pt"))
+	if len(found) != 1 {
+		t.Fatal("no file of the last stage")
+	}
+	other := editCopy(t, found[0])
+	out, err := call(theirs, dir, "--json")
+	var r report
+	if bad := json.Unmarshal([]byte(out), &r); bad != nil || fault.CodeOf(err) != fault.Differs {
+		t.Fatalf("%v, %v\n%s", bad, err, out)
+	}
+	if len(r.Tensors) != 0 || len(r.A.Apart) != 0 || len(r.B.Apart) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	c := r.B.Apart[0]
+	if c.Name != "model.embedding.word_embeddings.weight" || c.Different != 1 || c.FirstB != "0.5" || c.First[0] != other || c.First[1] != 0 {
+		t.Errorf("%+v", c)
+	}
+	if out, _ := call(theirs, dir); !strings.Contains(out, "held twice in B and not alike") {
+		t.Error(out)
+	}
+}
+
+// editCopy sets the first element of a second tensor-parallel rank's output layer to 0.5,
+// and says which row of the whole that is.
+func editCopy(t *testing.T, path string) (row int64) {
+	f, err := pickle.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	v, _ := f.Root.(*pickle.Dict).Get("model")
+	model := v.(*pickle.Dict)
+	v, ok := model.Get("output_layer.weight")
+	if !ok {
+		t.Fatal("the last stage has no copy")
+	}
+	copied := v.(*pickle.Tensor)
+	raw := make([]byte, 4*formats.Volume(copied.Shape))
+	if err := copied.ReadAt(raw, 0); err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint32(raw, math.Float32bits(0.5))
+	model.Set("output_layer.weight", pickle.Constant("F32", copied.Shape, raw))
+	var out bytes.Buffer
+	if _, err := pickle.Save(t.Context(), &out, "model_optim_rng", f.Root); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, out.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return copied.Shape[0]
 }
 
 // The table keeps to the width it is given.

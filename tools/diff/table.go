@@ -31,7 +31,13 @@ func (r *report) table(p *command.Printer, width int) {
 	for _, n := range r.Notes {
 		p.Printf("note: %s\n", n)
 	}
-	r.tensors(p, width)
+	tensors(p, width, r.Tensors)
+	for i, s := range []side{r.A, r.B} {
+		if len(s.Apart) > 0 {
+			p.Printf("\nheld twice in %c and not alike (A: the first stage's, which is read; B: the last stage's)", 'A'+i)
+			tensors(p, width, s.Apart)
+		}
+	}
 	settings(p, width, "changed in the state", r.State)
 	settings(p, width, "changed settings (they do not count)", r.Settings)
 	different := 0
@@ -47,10 +53,10 @@ func (r *report) table(p *command.Printer, width int) {
 	p.Printf("\n")
 }
 
-func (r *report) tensors(p *command.Printer, width int) {
+func tensors(p *command.Printer, width int, list []compare.Tensor) {
 	var rows [][]string
-	for i := range r.Tensors {
-		t := &r.Tensors[i]
+	for i := range list {
+		t := &list[i]
 		rows = append(rows, append([]string{t.Name}, cells(t)...))
 	}
 	if len(rows) == 0 {

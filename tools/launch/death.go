@@ -40,9 +40,10 @@ func firstOf(failures []ended) *ended {
 	return &failures[0]
 }
 
-// died: a rank has ended without a word, and not by us.
+// died: a rank has ended without a word, and not by us. Who was asked to stop and ends
+// with the code of it has not died.
 func (e *ended) died() bool {
-	return e.state != nil && !e.killed && (e.signal() > 0 || (e.said == nil && !e.state.Success()))
+	return e.state != nil && !e.killed && (e.signal() > 0 || (e.said == nil && !e.state.Success() && fault.Code(e.state.ExitCode()) != fault.Again))
 }
 
 func (e *ended) namesItself() bool { return e.said != nil && e.said.By(e.rank) }

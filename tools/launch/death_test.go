@@ -41,6 +41,7 @@ func TestEnds(t *testing.T) {
 		{"kill -KILL $$", nil, true, 137, true},
 		{"exit 2", nil, true, fault.Internal, true}, // Go's runtime, after a crash
 		{"exit 9", nil, true, 9, true},
+		{"exit 75", nil, false, fault.Again, false}, // asked to stop during its setup
 		{"exit 2", usage, false, fault.Usage, false},
 	} {
 		o := &options{folder: t.TempDir()}

@@ -71,6 +71,21 @@ func Tensors(a, b formats.Source, o Options) ([]Tensor, error) {
 	})
 }
 
+// Copies compares what a checkpoint holds twice, such as tied embeddings of the first
+// and the last pipeline stage: a's values are those that are read, b's the copy's.
+func Copies(src formats.Source, o Options) ([]Tensor, error) {
+	twice, ok := src.(formats.Twice)
+	if !ok {
+		return nil, nil
+	}
+	second := twice.Copies()
+	var list []Tensor
+	for _, t := range second.Tensors() {
+		list = append(list, Tensor{Name: t.Name, DTypeA: t.DType, DTypeB: t.DType, ShapeA: t.Shape, ShapeB: t.Shape})
+	}
+	return list, each(list, func(t *Tensor) error { return t.compare(src, second, o) })
+}
+
 // each runs f on every tensor, several at a time, and returns the first error in
 // the list's order.
 func each(list []Tensor, f func(*Tensor) error) error {

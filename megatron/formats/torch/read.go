@@ -28,7 +28,8 @@ type source struct {
 	padding bool
 	state   formats.State
 	notes   []string
-	apart   []string // copies that differ
+	apart   []string                  // copies that differ
+	copies  map[string][]formats.Part // of tied embeddings: the last stage's, by the tensor's name
 
 	shapes map[string][]int64 // of the model's tensors, without prefix
 	list   []formats.Tensor
@@ -52,7 +53,7 @@ func Open(path string, o formats.OpenOptions) (formats.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{dir: dir, padding: o.KeepPadding, index: map[string]*entry{}, shapes: map[string][]int64{}}
+	s := &source{dir: dir, padding: o.KeepPadding, index: map[string]*entry{}, shapes: map[string][]int64{}, copies: map[string][]formats.Part{}}
 	if err := s.open(); err != nil {
 		_ = s.Close() // the error before it is the one to tell
 		return nil, err
@@ -112,8 +113,9 @@ func (s *source) addRank(r *rank) error {
 			return err
 		}
 		for _, p := range list {
-			if p.Name == formats.WordEmbeddings && p.Key != formats.WordEmbeddings {
-				continue // the last stage's copy
+			if isCopy(p.Local) {
+				s.addCopy(formats.Model, p.Parts(p.tensor.Width(), p.tensor.Strides, named(r.path, p.Key, p.tensor.ReadAt)))
+				continue
 			}
 			if err := s.add(formats.Model, r.path, p.Local, p.tensor); err != nil {
 				return err
@@ -228,11 +230,14 @@ func (s *source) addParts(prefix, path string, p megatron.Local, dtype string, p
 		return fault.Errorf(fault.BadData, "%s: tensor %q is %s here, %s on another rank", path, p.Key, dtype, e.DType)
 	}
 	e.files[path] = true
-	for _, part := range parts {
+	for i, part := range parts {
 		box := fmt.Sprint(part.Box.From, part.Box.Size)
 		if first, ok := e.placed[box]; ok {
 			if err := s.compare(e, path, e.parts[first], part); err != nil {
 				return err
+			}
+			if isCopy(p) {
+				s.addCopy(prefix, parts[i:i+1])
 			}
 			continue // a replica
 		}
