@@ -32,7 +32,7 @@ type Report struct {
 	Ranks, Hosts int
 	Groups       []Timing // of every kind of group, in the order given
 	Roads        string   // how rank 0 sends to those it talks to
-	Placing      []string // a line a host: the ranks that are on it
+	Placing      []string // a line a host and kind of device there: the ranks that have it
 	Notes        []string // what does not stop the run, each with its cure
 	Took         time.Duration
 }
@@ -46,9 +46,12 @@ type Timing struct {
 	Where   int // a rank of the slowest group
 }
 
-// record is what a rank tells rank 0, all float64: its clock, its room in shared
-// memory, then the speed of each group, 0 where it is alone.
-const ofRank = 2
+// A rank tells rank 0, all float64: its clock, its room in shared memory, then the
+// speed of each group, 0 where it is alone; in a message of its own, its device.
+const (
+	ofRank     = 2
+	deviceText = 128 // bytes, eight a number
+)
 
 // Run checks the run. World has all ranks; groups are this rank's, of the same
 // kinds in the same order on all ranks. The error names what is wrong and the cure.
@@ -72,28 +75,39 @@ func Run(p *processes.World, d *device.Device, world *comm.Group, groups []*comm
 	if err != nil {
 		return nil, err
 	}
+	text := make([]int64, deviceText/8)
+	copy(device.AsBytes(text), d.Name+": "+d.Describe()) // cut where it is longer
+	devices, err := gather(d, world, text)
+	if err != nil {
+		return nil, err
+	}
 	r := &Report{Ranks: p.Size(), Roads: p.Roads()}
 	if world.Rank() == 0 {
 		r.judge(p, all, groups)
+		r.Placing = placing(p.Members(), device.AsBytes(devices))
 	}
 	r.Took = time.Since(began)
 	return r, nil
 }
 
 // gather brings everybody's numbers to rank 0, in rank order; the others get none.
-func gather(d *device.Device, world *comm.Group, mine []float64) ([]float64, error) {
-	in := d.Arena.Alloc(device.Communication, device.F64, int64(len(mine)))
+func gather[T float64 | int64](d *device.Device, world *comm.Group, mine []T) ([]T, error) {
+	kind := device.F64
+	if _, whole := any(mine).([]int64); whole {
+		kind = device.I64
+	}
+	in := d.Arena.Alloc(device.Communication, kind, int64(len(mine)))
 	defer d.Arena.Free(in)
 	d.Write(in, device.AsBytes(mine))
 	if world.Rank() > 0 {
 		return nil, world.Gather(device.Tensor{}, in, 0).Wait()
 	}
-	out := d.Arena.Alloc(device.Communication, device.F64, int64(len(mine)*world.Size()))
+	out := d.Arena.Alloc(device.Communication, kind, int64(len(mine)*world.Size()))
 	defer d.Arena.Free(out)
 	if err := world.Gather(out, in, 0).Wait(); err != nil {
 		return nil, err
 	}
-	return device.ReadSlice[float64](d, out), d.Err()
+	return device.ReadSlice[T](d, out), d.Err()
 }
 
 // Speed sums `bytes` in a group three times and gives the best, in bytes a second.
@@ -151,7 +165,7 @@ func (r *Report) judge(p *processes.World, all []float64, groups []*comm.Group) 
 			r.note("/dev/shm of %s has %.0f MiB left: ranks there may have to talk by a slower way; mount -o remount,size=1G /dev/shm, in a container --shm-size=1g", m.Host, mine[1]/(1<<20))
 		}
 	}
-	r.Hosts, r.Placing = len(hosts), placing(hosts, members)
+	r.Hosts = len(hosts)
 	for i, g := range groups {
 		if g.Size() > 1 {
 			r.timing(g, i, all, each)
@@ -159,22 +173,28 @@ func (r *Report) judge(p *processes.World, all []float64, groups []*comm.Group) 
 	}
 }
 
-// hostsShown is how many hosts are listed one by one.
-const hostsShown = 32
+// placesShown is how many hosts, or devices of hosts, are listed one by one.
+const placesShown = 32
 
-// placing says which ranks each host has.
-func placing(hosts []string, members []rendezvous.Member) (lines []string) {
-	for _, host := range hosts[:min(len(hosts), hostsShown)] {
-		var on []string
-		for rank, m := range members {
-			if m.Host == host {
-				on = append(on, strconv.Itoa(rank))
-			}
+// placing says which ranks each host has, and on what device; devices has deviceText
+// bytes a rank.
+func placing(members []rendezvous.Member, devices []byte) (lines []string) {
+	type place struct{ host, device string }
+	var places []place
+	ranks := map[place][]string{}
+	for rank, m := range members {
+		text, _, _ := strings.Cut(string(devices[rank*deviceText:(rank+1)*deviceText]), "\x00")
+		at := place{m.Host, strings.ToValidUTF8(text, "")}
+		if ranks[at] == nil {
+			places = append(places, at)
 		}
-		lines = append(lines, fmt.Sprintf("%s: %s (%s)", host, notes.Count(len(on), "rank"), strings.Join(on, " ")))
+		ranks[at] = append(ranks[at], strconv.Itoa(rank))
 	}
-	if more := len(hosts) - hostsShown; more > 0 {
-		lines = append(lines, "and "+notes.Count(more, "host")+" more")
+	for _, at := range places[:min(len(places), placesShown)] {
+		lines = append(lines, fmt.Sprintf("%s: %s (%s) on %s", at.host, notes.Count(len(ranks[at]), "rank"), strings.Join(ranks[at], " "), at.device))
+	}
+	if more := len(places) - placesShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and so on, %d lines more", more))
 	}
 	return lines
 }

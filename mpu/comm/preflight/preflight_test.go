@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,13 +65,27 @@ func TestPreflightTimesEveryGroup(t *testing.T) {
 		}
 		if len(r.Groups) != 2 || r.Groups[0].Kind != "tp" || r.Groups[0].Ranks != 2 || r.Groups[1].Ranks != 4 || r.Groups[0].Slowest <= 0 || r.Hosts != 1 ||
 			!strings.Contains(said.String(), "4 ranks on 1 host; rank 0: plain TCP to 3 ranks; slowest group of each kind: tp ") ||
-			!strings.Contains(said.String(), ": 4 ranks (0 1 2 3)\n") {
+			!strings.Contains(said.String(), ": 4 ranks (0 1 2 3) on ref: "+d.Describe()+"\n") {
 			return fmt.Errorf("%+v: %s", r, said.String())
 		}
 		return nil
 	})
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
+	}
+}
+
+// Claim (docs/hosts.md): each host is told with its ranks, those of another device apart.
+func TestPlacing(t *testing.T) {
+	var members []rendezvous.Member
+	devices := make([]byte, 5*deviceText)
+	for rank, at := range [][2]string{{"alpha", "cpu: A"}, {"alpha", "cpu: A"}, {"alpha", "cuda: " + strings.Repeat("x", 200)}, {"beta", "cpu: A"}, {"alpha", "cpu: A"}} {
+		members = append(members, rendezvous.Member{Rank: rank, Host: at[0]})
+		copy(devices[rank*deviceText:(rank+1)*deviceText], at[1])
+	}
+	want := []string{"alpha: 3 ranks (0 1 4) on cpu: A", "alpha: 1 rank (2) on cuda: " + strings.Repeat("x", deviceText-len("cuda: ")), "beta: 1 rank (3) on cpu: A"}
+	if got := placing(members, devices); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
