@@ -201,7 +201,7 @@ func doctorOfHosts(t *testing.T, l *launching) {
 		launchers = append(launchers, n.on(host, strings.Fields(fmt.Sprintf("%s/monotron launch --nproc-per-node 2 --nnodes 3 --node-rank %d --master-addr 10.99.7.1 --master-port 29512 -- doctor --hosts", l.bin, host))...))
 	}
 	said := l.wait(t, launchers...)
-	for _, want := range []string{"6 ranks on 3 hosts: the same program", "messages of 16 MiB from host to host", "0 " + n.names[0], "2 " + n.names[2]} {
+	for _, want := range []string{"6 ranks on 3 hosts: the same program", "messages of 16 MiB from host to host", "three layers trained for 10 steps over all ranks", "0 " + n.names[0], "2 " + n.names[2]} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in: %s", want, said)
 		}

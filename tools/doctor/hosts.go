@@ -25,6 +25,7 @@ type hostsReport struct {
 	*preflight.Report
 	Names []string    `json:"names"`
 	Speed [][]float64 `json:"bytes_per_second"` // from the host of the row to that of the column; 0: not measured
+	Trial *trained    `json:"trial"`
 }
 
 const (
@@ -54,7 +55,10 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 		}
 		defer d.Close()
 		r, err := lookAround(p, d)
-		if err != nil || p.Rank() > 0 {
+		if err != nil {
+			return err
+		}
+		if r.Trial, err = trial(ctx, p, open); err != nil || p.Rank() > 0 {
 			return err
 		}
 		if asJSON {
@@ -178,6 +182,7 @@ func (r *hostsReport) write(w io.Writer) error {
 	for _, t := range r.Groups {
 		p.line("  %-18s %6d ranks  slowest %7.2f GB/s, fastest %7.2f GB/s", t.Kind, t.Ranks, t.Slowest/1e9, t.Fastest/1e9)
 	}
+	p.line("%s", r.Trial)
 	if len(r.Names) == 1 {
 		return p.err
 	}
