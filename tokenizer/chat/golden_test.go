@@ -35,12 +35,13 @@ type conversation struct {
 }
 
 // refused are the templates that the library behind this package (gonja) cannot read or
-// run, each with what it lacks: a person is told so when the model is asked for a chat.
+// run, 24 while it runs, the others before: a person is told so when the model is asked for
+// a chat.
 var refused = map[string]bool{
-	"09-gemma3":                  true, // a set that is a conditional expression over several lines
-	"23-harmony":                 true, // a macro with default arguments that calls itself
-	"24-filters":                 true, // caller() in a call block
-	"26-llama3-generation-tools": true, // a generation block that trims both ways
+	"09-gemma3":                  true,
+	"23-harmony":                 true,
+	"24-filters":                 true,
+	"26-llama3-generation-tools": true,
 }
 
 // plain tells whether a conversation is of texts alone: no tools, no documents, no content
