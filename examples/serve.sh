@@ -6,7 +6,7 @@ pretrain_gpt --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-lengt
   --tokenizer-type GPT2BPETokenizer --data-path sample_text_document --split 100,0,0 --eval-iters 0 --save ckpt --save-interval 10
 monotron serve --load ckpt --port 0 2>notes &
 server=$!
-trap 'kill $server 2>/dev/null; cat notes' EXIT
+trap 'kill $server 2>/dev/null || cat notes' EXIT
 until grep -q '^ready' notes; do kill -0 $server; sleep 0.1; done
 url=$(sed -n 's/.*\(http:[^ ]*\)\/,.*/\1/p' notes)
 curl -sf "$url/health"

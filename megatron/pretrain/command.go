@@ -46,13 +46,13 @@ func shownFlags() (shown []cli.Flag) {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
-	begun := &begun{}
-	ctx, stop := stopOnSignal(ctx, w.Notes, begun.all, os.Exit)
-	defer stop()
 	place, err := launched.Find(os.Getenv)
 	if err != nil {
 		return err
 	}
+	begun := newBegun(place)
+	ctx, stop := stopOnSignal(ctx, w.Notes, begun, os.Exit)
+	defer stop()
 	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}
 	if place != nil && place.Size > 1 {
 		options.Ranks = place.Size

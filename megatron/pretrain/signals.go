@@ -16,7 +16,8 @@ import (
 
 // begun tells whether this process is still setting up.
 type begun struct {
-	ranks int64 // of this process; written before any begins
+	ranks int64         // of this process; written before any begins
+	late  time.Duration // that the setup may go on after a signal
 	count atomic.Int64
 }
 
@@ -26,15 +27,26 @@ func (b *begun) one() { b.count.Add(1) }
 // all tells whether every rank of this process is set up: from there on a step is never far.
 func (b *begun) all() bool { n := b.count.Load(); return n > 0 && n >= b.ranks }
 
-// patience is how long a setup may go on after a signal: memory for a large model is
-// filled in one go, which nothing interrupts.
-const patience = 700 * time.Millisecond
+// How long a setup may go on after a signal: memory for a large model is filled in one go,
+// which nothing interrupts. Ranks of other processes may be in a step already; they wait for
+// this one, and all save together.
+const (
+	patience         = 700 * time.Millisecond
+	patienceOfOthers = 5 * time.Second
+)
+
+func newBegun(place *launched.Place) *begun {
+	if place != nil && place.Size > 1 {
+		return &begun{late: patienceOfOthers}
+	}
+	return &begun{late: patience}
+}
 
 // stopOnSignal cancels at the first SIGUSR1 or signal that ends a run (launched.Stops), so
 // that it saves at the next step; a run that is not set up ends, as it has nothing to
 // save. A later signal ends the process at once. Launchers pass a signal on that a batch
 // system has sent to the ranks, too: within a second it is the same one.
-func stopOnSignal(ctx context.Context, told *notes.Notes, setUp func() bool, exit func(code int)) (context.Context, func()) {
+func stopOnSignal(ctx context.Context, told *notes.Notes, b *begun, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, append(launched.Stops(), syscall.SIGUSR1)...)
@@ -45,8 +57,8 @@ func stopOnSignal(ctx context.Context, told *notes.Notes, setUp func() bool, exi
 		}
 		name := launched.SignalName(s)
 		cancel(errors.New(name))
-		first, late := time.Now(), time.After(patience)
-		if setUp() {
+		first, late := time.Now(), time.After(b.late)
+		if b.all() {
 			told.Warn("%s: saving after this step; send it again to stop at once", name)
 			late = nil
 		} else {
@@ -62,7 +74,7 @@ func stopOnSignal(ctx context.Context, told *notes.Notes, setUp func() bool, exi
 					exit(128 + int(s.(syscall.Signal)))
 				}
 			case <-late:
-				if !setUp() {
+				if !b.all() {
 					exit(int(fault.Again))
 				}
 			}

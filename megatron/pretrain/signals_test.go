@@ -29,11 +29,12 @@ func TestSignalsEndASetup(t *testing.T) {
 			var code atomic.Int64
 			code.Store(-1)
 			ended := make(chan struct{}, 8)
-			b := &begun{ranks: int64(c.ranks)}
+			b := newBegun(nil)
+			b.ranks = int64(c.ranks)
 			for range c.set {
 				b.one()
 			}
-			ctx, stop := stopOnSignal(context.Background(), notes.Stderr(), b.all, func(n int) { code.Store(int64(n)); ended <- struct{}{} })
+			ctx, stop := stopOnSignal(context.Background(), notes.Stderr(), b, func(n int) { code.Store(int64(n)); ended <- struct{}{} })
 			defer stop()
 			signaled := time.Now()
 			kill(t)

@@ -243,7 +243,7 @@ func (r *Run) restore() error {
 // resume is --resume-from-save: a run whose save folder holds something goes on from there,
 // with all that is stored. What is wrong with the folder, loading says.
 func (c *Checkpoint) resume() {
-	if _, err := formats.ReadTracker(c.Save); c.Resume && c.Save != "" && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := formats.ReadTracker(c.Save); c.Resume && c.Save != "" && fault.CodeOf(err) != fault.NoInput {
 		c.Load, c.Pretrained, c.Step, c.Finetune, c.NoLoadOptim, c.Upcycle = c.Save, "", 0, false, false, false
 	}
 }

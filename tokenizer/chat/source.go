@@ -2,13 +2,14 @@ package chat
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"monotron/fault"
 )
+
+// mostBytes is the largest file that is read.
+const mostBytes = 16 << 20
 
 // Source is a template with what it speaks of.
 type Source struct {
@@ -31,19 +32,19 @@ func (s *Source) Beside(dir string) error {
 			return err
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
+	data, err := fault.ReadFile(filepath.Join(dir, "chat_template.jinja"), mostBytes)
 	if err == nil && s.Text == "" {
 		s.Text = string(data)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && fault.CodeOf(err) != fault.NoInput {
 		return fault.With(fault.IO, err)
 	}
 	return nil
 }
 
 func (s *Source) read(path string) error {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	data, err := fault.ReadFile(path, mostBytes)
+	if fault.CodeOf(err) == fault.NoInput {
 		return nil
 	}
 	if err != nil {

@@ -2,10 +2,8 @@ package serve
 
 import (
 	"errors"
-	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"unicode/utf8"
 
@@ -168,17 +166,3 @@ func (l *loaded) tooLong(prompt, n int) string {
 }
 
 func isUTF8(b []byte) bool { return utf8.Valid(b) }
-
-// readAtMost reads a file that may not be larger than so many bytes.
-func readAtMost(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		return nil, errors.New(path + " is larger than it may be")
-	}
-	return data, err
-}

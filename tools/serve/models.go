@@ -192,9 +192,9 @@ func (l *loaded) piece(id int32) (text string, raw []byte) {
 }
 
 func readTemplate(path string) (string, error) {
-	data, err := readAtMost(path, 1<<20)
+	data, err := fault.ReadFile(path, 1<<20)
 	if err != nil {
-		return "", fault.Errorf(fault.NoInput, "--chat-template: %w", err)
+		return "", fmt.Errorf("--chat-template: %w", err)
 	}
 	return strings.TrimSuffix(string(data), "\n"), nil
 }

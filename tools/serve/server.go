@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -10,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -320,19 +318,14 @@ func decode(r *http.Request, v any) error {
 
 // readKeys reads one key a line; empty lines and those that begin with # are none.
 func readKeys(path string) (keys []string, err error) {
-	f, err := os.Open(path)
+	data, err := fault.ReadFile(path, 1<<20)
 	if err != nil {
-		return nil, fault.Errorf(fault.NoInput, "--api-key-file: %w", err)
+		return nil, fmt.Errorf("--api-key-file: %w", err)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if key := strings.TrimSpace(lines.Text()); key != "" && key[0] != '#' {
+	for line := range strings.Lines(string(data)) {
+		if key := strings.TrimSpace(line); key != "" && key[0] != '#' {
 			keys = append(keys, key)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fault.Errorf(fault.BadData, "--api-key-file %s: %w", path, err)
 	}
 	if len(keys) == 0 {
 		return nil, fault.Errorf(fault.BadData, "--api-key-file %s has no key", path)

@@ -32,6 +32,8 @@ type World struct {
 	limit   time.Duration // longest wait of a collective
 	links   *links
 	fast    bool // sums by Gloo, where it can
+	ending  sync.Once
+	outcome error // what End returned
 
 	mu     sync.Mutex // of all below, and of all waiting messages
 	err    error
@@ -132,8 +134,18 @@ func (p *World) Abort(err error) {
 
 // End says that this rank is done, and why: nil when its work is. It returns what
 // ended the run: the error of the rank that failed first, or nil. After it
-// nothing touches the rank's memory.
+// nothing touches the rank's memory. A second call ends nothing; it returns what the first
+// did, or else err.
 func (p *World) End(err error) error {
+	first := false
+	p.ending.Do(func() { first, p.outcome = true, p.end(err) })
+	if !first && p.outcome == nil {
+		return err
+	}
+	return p.outcome
+}
+
+func (p *World) end(err error) error {
 	if err != nil {
 		err = p.session.Fail(err)
 		p.stop(err)
