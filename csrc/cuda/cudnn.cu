@@ -101,8 +101,9 @@ bool suits_features(mt_context *ctx, const mt_attention_backward_args &b) {
   const mt_attention_forward_args &a = b.forward;
   int64_t sq = a.q.shape[0] / a.batch, sk = a.k.shape[0] / a.batch;
   if (a.q.dtype == MT_F32) return refuse(ctx, "f32 (it has bf16 and f16)");
-  if (a.o.dtype != a.q.dtype || b.dq.dtype != a.q.dtype || b.dk.dtype != a.q.dtype || b.dv.dtype != a.q.dtype)
-    return refuse(ctx, "f32 parts, which context parallelism joins");
+  const mt_tensor made[] = {a.o, b.dq, b.dk, b.dv};
+  for (const mt_tensor &t : made)
+    if (given(t) && t.dtype != a.q.dtype) return refuse(ctx, "f32 parts, which context parallelism joins");
   if (last(a.q) > MOST_CHANNELS || last(a.q) % 8) return refuse(ctx, "heads must have a multiple of 8 channels, 128 at most");
   if (a.drop.rate > 0) return refuse(ctx, "attention dropout: its masks would not be those of every other device and layout");
   if (given(a.slopes)) return refuse(ctx, "ALiBi");

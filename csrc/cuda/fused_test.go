@@ -104,6 +104,9 @@ func TestFusedAttentionRefuses(t *testing.T) {
 	slopes := like(device.BF16, 8, 16)
 	slopes.Forward.Slopes = d.Arena.Zeroed(device.Workspace, device.F32, 1)
 	refused("ALiBi", slopes)
+	parts := like(device.BF16, 8, 16)
+	parts.Forward.O = d.Arena.Zeroed(device.Workspace, device.F32, 8, 1, 1, 16)
+	refused("f32 parts", parts)
 
 	for value, want := range map[string]string{"off": "MONOTRON_CUDNN=off", "/no/such/libcudnn.so.9": "names no library"} {
 		t.Setenv("MONOTRON_CUDNN", value)
