@@ -80,20 +80,9 @@ func runShared(t *testing.T, c Config, open func() (*device.Device, error), batc
 	run.stream = map[int]map[string][]byte{}
 	var mu sync.Mutex
 	err := ranks.Run(c.Ranks(open), func(r *ranks.Rank) error {
-		s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
+		e, mine, err := begun(r, c, batch)
 		if err != nil {
 			return err
-		}
-		e, err := New(r, c, s)
-		if err != nil {
-			return err
-		}
-		if err := e.Initialize(); err != nil {
-			return err
-		}
-		var mine []*Micro
-		for i := r.Place.DP; i < len(batch); i += r.Sizes.DP {
-			mine = append(mine, batch[i])
 		}
 		here := mpu.AllPositions(int64(c.SeqLength)).ZigZag(r.Place.CP, r.Sizes.CP)
 		if c.Layout.SequenceParallel {

@@ -31,26 +31,30 @@ func runLayout(t *testing.T, c Config, steps int) (losses []float64) {
 	return append(losses, loss)
 }
 
+// begun is a rank's engine before its first step, and which micro-batches are the rank's.
+func begun(r *ranks.Rank, c Config, batch []*Micro) (e *Engine, mine []*Micro, err error) {
+	s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
+	if err != nil {
+		return nil, nil, err
+	}
+	if e, err = New(r, c, s); err != nil {
+		return nil, nil, err
+	}
+	for i := r.Place.DP; i < len(batch); i += r.Sizes.DP {
+		mine = append(mine, batch[i])
+	}
+	return e, mine, e.Initialize()
+}
+
 // trainLayout gives what the last rank saw of each step, and the loss after them; each
 // rank's engine is shown to `after`.
 func trainLayout(t *testing.T, c Config, steps int, after ...func(e *Engine)) (results []Result, loss float64) {
 	t.Helper()
 	batch := testBatch(8, 1, c.SeqLength)
 	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
-		s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
+		e, mine, err := begun(r, c, batch)
 		if err != nil {
 			return err
-		}
-		e, err := New(r, c, s)
-		if err != nil {
-			return err
-		}
-		if err := e.Initialize(); err != nil {
-			return err
-		}
-		var mine []*Micro
-		for i := r.Place.DP; i < len(batch); i += r.Sizes.DP {
-			mine = append(mine, batch[i])
 		}
 		for range steps {
 			result, err := e.Step(mine)

@@ -54,8 +54,8 @@ func (u *Unfit) Error() string {
 	return text + " (--no-plan starts it all the same)"
 }
 
-// patience is how long a refusal looks for layouts that would fit.
-const patience = 500 * time.Millisecond
+// searchTime is how long a refusal looks for layouts that would fit.
+const searchTime = 500 * time.Millisecond
 
 // Check holds what some ranks of c's run take against the room that they share: Unfit, with
 // the nearest changes that would do. The plan is theirs, by rank.
@@ -98,7 +98,7 @@ func (o Options) nearest(c training.Config, numbers []int, room Room) (found []s
 		return nil, true
 	}
 	var taken []uint
-	for end := time.Now().Add(patience); len(taken) < 3 && len(sets) > 0; sets = sets[1:] {
+	for end := time.Now().Add(searchTime); len(taken) < 3 && len(sets) > 0; sets = sets[1:] {
 		set := sets[0]
 		if slices.ContainsFunc(taken, func(t uint) bool { return t&set == t }) || time.Now().After(end) && len(sets) > 1 && len(taken) > 0 {
 			continue

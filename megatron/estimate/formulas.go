@@ -110,15 +110,6 @@ func Compare(c *training.Config, largest Rank) ([]Compared, error) {
 	return all, nil
 }
 
-// Values are what the formulas say, in their order.
-func Values(z Sizes, out []float64) []float64 {
-	out = out[:0]
-	for i := range Formulas {
-		out = append(out, Formulas[i].Of(z))
-	}
-	return out
-}
-
 // timeline is the run's schedule on a clock, by the layers of each chunk alone: a backward is
 // twice a forward.
 func timeline(c *training.Config, micros int) (*schedule.Timeline, error) {

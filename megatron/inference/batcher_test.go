@@ -258,3 +258,11 @@ func TestEndsOfABatcher(t *testing.T) {
 		t.Errorf("a request after the end: %v", err)
 	}
 }
+
+// forget ends all sharing, as if no text had been here before.
+func (p *blockPool) forget() {
+	clear(p.known)
+	for i := range p.blocks {
+		p.blocks[i].known = false
+	}
+}

@@ -110,13 +110,5 @@ func (p *blockPool) release(table []int32) {
 	}
 }
 
-// forget ends all sharing: the weights have changed.
-func (p *blockPool) forget() {
-	clear(p.known)
-	for i := range p.blocks {
-		p.blocks[i].known = false
-	}
-}
-
 // blocksFor is how many blocks hold so many positions.
 func blocksFor(positions int) int { return (positions + device.PagedBlock - 1) / device.PagedBlock }

@@ -62,7 +62,7 @@ func stopOnSignal(ctx context.Context, told *notes.Notes, b *begun, exit func(co
 			told.Warn("%s: saving after this step; send it again to stop at once", name)
 			late = nil
 		} else {
-			told.Warn("%s during the setup: nothing is trained, nothing is saved", name)
+			told.Warn("%s during the setup, which ends within %v with nothing trained or saved, or else the run at its first step", name, b.late)
 		}
 		for {
 			select {

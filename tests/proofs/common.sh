@@ -64,3 +64,32 @@ same() {
 consumed() {
   grep -v '"validation"' "$work/$1.jsonl" | sed -E 's/.*"iteration":([0-9]+),"consumed_samples":([0-9]+).*/\1 \2/' | sort -n -u
 }
+
+# kills COUNT SEED: flags, the proof's own function, prints a run's flags for a save folder, a word
+# a line. The run once undisturbed, in $work/whole; then COUNT times kill -9 at a random moment
+# of it and a resume: last loss and weights must be the undisturbed run's, every time.
+kills() {
+  local count=$1 seed=$2 whole broken start took want got moment pid killed=0 n
+  RANDOM=$seed
+  mapfile -t whole < <(flags "$work/whole")
+  mapfile -t broken < <(flags "$work/k")
+  start=$(date +%s%N)
+  bin/pretrain_gpt "${whole[@]}" >"$work/whole.log" 2>&1 || { tail -3 "$work/whole.log"; exit 1; }
+  took=$((($(date +%s%N) - start) / 1000000))
+  want="$(losses "$work/whole.jsonl" | tail -1) $(weights "$work/whole")"
+  echo "undisturbed: $want in $took ms"
+  for n in $(seq 1 "$count"); do
+    rm -rf "$work"/k "$work"/k.*
+    moment=$((RANDOM * took / 32768))
+    bin/pretrain_gpt "${broken[@]}" >"$work/k.log" 2>&1 &
+    pid=$!
+    sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
+    if kill -9 "$pid" 2>/dev/null; then killed=$((killed + 1)); fi
+    wait "$pid" 2>/dev/null || true
+    bin/pretrain_gpt "${broken[@]}" >>"$work/k.log" 2>&1 || { tail -5 "$work/k.log"; echo "FAILED: resume $n (killed at $moment ms, seed $seed)"; exit 1; }
+    got="$(losses "$work/k.jsonl" | tail -1) $(weights "$work/k")"
+    [ "$got" = "$want" ] || { echo "FAILED: resume $n (killed at $moment ms, seed $seed): $got"; exit 1; }
+    [ $((n % 10)) -ne 0 ] || echo "$n resumes equal so far"
+  done
+  echo "kills: $killed of $count runs killed while running, $count resumes, all equal to the undisturbed run, bit for bit (seed $seed)"
+}

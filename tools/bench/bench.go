@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -130,11 +129,7 @@ func run(c *cli.Context, open func(string) (*device.Device, error), everyShape b
 			r.print(out, everyShape)
 			return out.Err
 		}
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		out.Printf("%s\n", text)
+		out.JSON(r)
 		return out.Err
 	})
 }

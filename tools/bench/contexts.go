@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -74,11 +73,7 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 		times[i].Ratio = times[i].Seconds / times[0].Seconds
 	}
 	if c.Bool("json") {
-		text, err := json.MarshalIndent(times, "", "  ")
-		if err != nil {
-			return err
-		}
-		out.Printf("%s\n", text)
+		out.JSON(times)
 		return out.Err
 	}
 	out.Printf("%d layer of %s, %s, one sequence of %d positions\n", contextLayers, o.name, o.precision, o.seq)

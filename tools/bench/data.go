@@ -3,7 +3,6 @@ package bench
 import (
 	"crypto/md5"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,11 +99,7 @@ func benchData(c *cli.Context) error {
 	}
 	out := &command.Printer{W: c.App.Writer}
 	if c.Bool("json") {
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return fault.With(fault.Internal, err)
-		}
-		out.Printf("%s\n", text)
+		out.JSON(r)
 		return out.Err
 	}
 	r.print(out)

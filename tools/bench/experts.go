@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -96,11 +95,7 @@ func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) err
 	}
 	out := &command.Printer{W: c.App.Writer}
 	if c.Bool("json") {
-		text, err := json.MarshalIndent(times, "", "  ")
-		if err != nil {
-			return err
-		}
-		out.Printf("%s\n", text)
+		out.JSON(times)
 		return out.Err
 	}
 	printMixtures(out, o, times)

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -75,11 +74,7 @@ func benchLayouts(c *cli.Context, open func(string) (*device.Device, error)) err
 		times[i].Ratio = times[i].Seconds / base
 	}
 	if c.Bool("json") {
-		text, err := json.MarshalIndent(times, "", "  ")
-		if err != nil {
-			return err
-		}
-		out.Printf("%s\n", text)
+		out.JSON(times)
 		return out.Err
 	}
 	out.Printf("%s, %s, %d samples of %d tokens a step, micro-batches of 1\n", o.name, o.precision, o.batch, o.seq)

@@ -36,28 +36,13 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Usage: "continue a text with a trained model",
 		Description: "Greedy unless --temperature, --top-k, --top-p or --seed ask for sampling or --num-beams for beam search.\n" +
 			"The text goes to standard output as it comes; everything else to standard error.",
-		Flags: allFlags(),
-		Action: func(c *cli.Context) error {
-			if err := command.NoArgs(c); err != nil {
-				return err
-			}
-			o, err := readOptions(c)
-			if err != nil {
-				return err
-			}
-			one, err := command.Opener(c, open)
-			if err != nil {
-				return err
-			}
-			return run(c, one, o)
-		},
+		Flags:  allFlags(),
+		Action: command.Model(open, readOptions, run),
 	})
 }
 
 func allFlags() []cli.Flag {
-	list := []cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
-		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
+	return command.ModelFlags(append([]cli.Flag{
 		&cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "length of the continuation"},
 		&cli.IntFlag{Name: "max-length", Usage: "length of prompt and continuation together, as transformers counts; instead of --max-new-tokens"},
 		&cli.Float64Flag{Name: "temperature", Usage: "divides the logits; 0: greedy. 1 where --top-k, --top-p or --seed is given"},
@@ -72,12 +57,7 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when as many texts as beams are finished"},
 		&cli.BoolFlag{Name: "only-new", Usage: "do not print the prompt before its continuation"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a text instead"},
-	}
-	list = append(list, command.PromptFlags()...)
-	list = append(list, command.PrecisionFlags()...)
-	list = append(list, command.LayoutFlags()...)
-	list = append(list, command.DeviceFlags()...)
-	return append(list, command.TokenizerFlags()...)
+	}, command.PromptFlags()...)...)
 }
 
 // options are the flags, checked.

@@ -19,38 +19,18 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Usage: "print a model's logits for a prompt",
 		Description: "A table of the likeliest next tokens at each position of the prompt; with --json one object a position;\n" +
 			"with --output a safetensors file of all of them.",
-		Flags: allFlags(),
-		Action: func(c *cli.Context) error {
-			if err := command.NoArgs(c); err != nil {
-				return err
-			}
-			o, err := readOptions(c)
-			if err != nil {
-				return err
-			}
-			one, err := command.Opener(c, open)
-			if err != nil {
-				return err
-			}
-			return run(c, one, o)
-		},
+		Flags:  allFlags(),
+		Action: command.Model(open, readOptions, run),
 	})
 }
 
 func allFlags() []cli.Flag {
-	list := []cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
-		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
+	return command.ModelFlags(append([]cli.Flag{
 		&cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens shown a position; with --json, where not given, the logits of all"},
 		&cli.BoolFlag{Name: "last", Usage: "the last position only"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a position"},
 		&cli.StringFlag{Name: "output", Usage: "write logits f32 [positions, vocabulary] and ids to this safetensors file instead"},
-	}
-	list = append(list, command.PromptFlags()...)
-	list = append(list, command.PrecisionFlags()...)
-	list = append(list, command.LayoutFlags()...)
-	list = append(list, command.DeviceFlags()...)
-	return append(list, command.TokenizerFlags()...)
+	}, command.PromptFlags()...)...)
 }
 
 type options struct {

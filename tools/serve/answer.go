@@ -43,8 +43,26 @@ func reasonOf(r inference.Reason) any {
 	return "stop"
 }
 
-func (s *server) submit(l *loaded, requests []*inference.Request) ([]*inference.Stream, error) {
-	return l.batcher.Submit(requests...)
+// asked is a request that is read: the texts that it wants continued, and how to answer.
+type asked interface {
+	shape
+	requests() ([]*inference.Request, error)
+}
+
+// answer carries out what was asked, as a whole or as it comes.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, l *loaded, q *ask, a asked) error {
+	requests, err := a.requests()
+	if err != nil {
+		return err
+	}
+	streams, err := l.batcher.Submit(requests...)
+	if err != nil {
+		return err
+	}
+	if q.Stream {
+		return s.stream(w, r, streams, a, q.StreamOptions != nil && q.StreamOptions.IncludeUsage)
+	}
+	return s.whole(w, r, streams, a)
 }
 
 // usage counts the tokens of an answer.

@@ -32,18 +32,7 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request, l *loaded) error {
 		return err
 	}
 	c := &conversation{server: s, l: l, q: &q, id: newID("chatcmpl-")}
-	requests, err := c.requests()
-	if err != nil {
-		return err
-	}
-	streams, err := s.submit(l, requests)
-	if err != nil {
-		return err
-	}
-	if q.Stream {
-		return s.stream(w, r, streams, c, q.StreamOptions != nil && q.StreamOptions.IncludeUsage)
-	}
-	return s.whole(w, r, streams, c)
+	return s.answer(w, r, l, &q.ask, c)
 }
 
 // conversation is one request for an answer on its way.

@@ -28,18 +28,7 @@ func (s *server) completions(w http.ResponseWriter, r *http.Request, l *loaded) 
 		return err
 	}
 	c := &completion{server: s, l: l, q: &q, id: newID("cmpl-")}
-	requests, err := c.requests()
-	if err != nil {
-		return err
-	}
-	streams, err := s.submit(l, requests)
-	if err != nil {
-		return err
-	}
-	if q.Stream {
-		return s.stream(w, r, streams, c, q.StreamOptions != nil && q.StreamOptions.IncludeUsage)
-	}
-	return s.whole(w, r, streams, c)
+	return s.answer(w, r, l, &q.ask, c)
 }
 
 // completion is one request for completions on its way.

@@ -35,7 +35,7 @@ func (s *server) megatron(w http.ResponseWriter, r *http.Request, l *loaded) err
 	if err != nil {
 		return err
 	}
-	streams, err := s.submit(l, requests)
+	streams, err := l.batcher.Submit(requests...)
 	if err != nil {
 		return err
 	}

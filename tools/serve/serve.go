@@ -25,28 +25,13 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Usage: "answer OpenAI's HTTP API with a trained model",
 		Description: "POST /v1/completions and /v1/chat/completions, GET /v1/models, /health and /metrics, and a page to chat at /.\n" +
 			"Requests run beside each other; what one gets does not depend on the others. SIGTERM lets those that have begun end.",
-		Flags: allFlags(),
-		Action: func(c *cli.Context) error {
-			if err := command.NoArgs(c); err != nil {
-				return err
-			}
-			o, err := readOptions(c)
-			if err != nil {
-				return err
-			}
-			one, err := command.Opener(c, open)
-			if err != nil {
-				return err
-			}
-			return run(c, one, o)
-		},
+		Flags:  allFlags(),
+		Action: command.Model(open, readOptions, run),
 	})
 }
 
 func allFlags() []cli.Flag {
-	list := []cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
-		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
+	return command.ModelFlags(
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen at; 0.0.0.0: all of this host's"},
 		&cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at; 0: any that is free"},
 		&cli.StringFlag{Name: "served-model-name", Usage: "name that requests use; the folder's where not given"},
@@ -59,11 +44,7 @@ func allFlags() []cli.Flag {
 		&cli.IntFlag{Name: "max-body", Value: 4, Usage: "MiB of a request"},
 		&cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "seconds a request may take"},
 		&cli.IntFlag{Name: "drain-timeout", Value: 30, Usage: "seconds that requests have to end after SIGTERM"},
-	}
-	list = append(list, command.PrecisionFlags()...)
-	list = append(list, command.LayoutFlags()...)
-	list = append(list, command.DeviceFlags()...)
-	return append(list, command.TokenizerFlags()...)
+	)
 }
 
 // options are the flags, checked.

@@ -3,11 +3,10 @@
 # the run goes on from one layout to others, as EP4 and as EP1 with ZeRO-3. SEED repeats the moments.
 . "$(dirname "$0")/../common.sh"
 COUNT=${COUNT:-30} SEED=${SEED:-1} DEVICE=${DEVICE:-auto}
-RANDOM=$SEED
 for i in $(seq 1 200); do echo "{\"text\": \"$(seq -s ' ' "$i" $((i + 120)))\"}"; done >"$work/text.jsonl"
 bin/preprocess_data --input "$work/text.jsonl" --output-prefix "$work/d" --tokenizer-type GPT2BPETokenizer --append-eod --workers 2 >/dev/null
 
-flags() { # folder layout..
+under() { # folder layout..
   local folder=$1
   shift
   echo "--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --swiglu --disable-bias-linear
@@ -17,27 +16,9 @@ flags() { # folder layout..
     --save $folder --load $folder --save-interval 5 --log-interval 1 --log-jsonl $folder.jsonl --device $DEVICE $*"
 }
 ep2="--world-size 2 --expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall"
+flags() { printf '%s\n' $(under "$1" $ep2); }
 
-start=$(date +%s%N)
-bin/pretrain_gpt $(flags "$work/whole" $ep2) >"$work/whole.log" 2>&1 || { tail -3 "$work/whole.log"; exit 1; }
-took=$((($(date +%s%N) - start) / 1000000))
-want="$(losses "$work/whole.jsonl" | tail -1) $(weights "$work/whole")"
-echo "undisturbed: $want in $took ms"
-
-killed=0
-for n in $(seq 1 "$COUNT"); do
-  rm -rf "$work"/k "$work"/k.*
-  moment=$((RANDOM * took / 32768))
-  bin/pretrain_gpt $(flags "$work/k" $ep2) >"$work/k.log" 2>&1 &
-  pid=$!
-  sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
-  if kill -9 "$pid" 2>/dev/null; then killed=$((killed + 1)); fi
-  wait "$pid" 2>/dev/null || true
-  bin/pretrain_gpt $(flags "$work/k" $ep2) >>"$work/k.log" 2>&1 || { tail -5 "$work/k.log"; echo "FAILED: resume $n (killed at $moment ms, seed $SEED)"; exit 1; }
-  got="$(losses "$work/k.jsonl" | tail -1) $(weights "$work/k")"
-  [ "$got" = "$want" ] || { echo "FAILED: resume $n (killed at $moment ms, seed $SEED): $got"; exit 1; }
-done
-echo "kills: $killed of $COUNT runs killed while running, $COUNT resumes, all equal to the undisturbed run, bit for bit (seed $SEED)"
+kills "$COUNT" "$SEED"
 
 # From a save of EP2 at step 20 on, under other layouts.
 while read -r name layout; do
@@ -45,7 +26,7 @@ while read -r name layout; do
   cp -r "$work/whole" "$work/$name"
   rm -rf "$work/$name"/iter_00000{25,30,35,40}
   echo 20 >"$work/$name/latest_checkpointed_iteration.txt"
-  bin/pretrain_gpt $(flags "$work/$name" $layout) >"$work/$name.log" 2>&1 || { tail -3 "$work/$name.log"; echo "FAILED: $name"; exit 1; }
+  bin/pretrain_gpt $(under "$work/$name" $layout) >"$work/$name.log" 2>&1 || { tail -3 "$work/$name.log"; echo "FAILED: $name"; exit 1; }
   read -r n most < <(apart whole "$name")
   echo "$name: $n losses after step 20, at most $most from those under EP2"
   awk -v n="$n" -v m="$most" 'BEGIN { exit !(n == 20 && m < 2e-4) }' || { echo "FAILED: $name"; exit 1; }

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -134,6 +136,16 @@ func Tokenizer(c *cli.Context) (tokenizer.Tokenizer, error) {
 type Printer struct {
 	W   io.Writer
 	Err error
+}
+
+// JSON prints v, indented.
+func (p *Printer) JSON(v any) {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		p.Err = errors.Join(p.Err, fault.With(fault.Internal, err))
+		return
+	}
+	p.Printf("%s\n", text)
 }
 
 // Printf is fmt.Fprintf; after an error it does nothing.

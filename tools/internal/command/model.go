@@ -1,0 +1,38 @@
+package command
+
+import (
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+)
+
+// ModelFlags are the flags of a command that computes with a trained model: which, then its
+// own, then how the model lies on devices and ranks, and the tokenizer's.
+func ModelFlags(own ...cli.Flag) []cli.Flag {
+	return slices.Concat([]cli.Flag{
+		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
+		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
+	}, own, PrecisionFlags(), LayoutFlags(), DeviceFlags(), TokenizerFlags())
+}
+
+// Model is the action of such a command: its options are read, then it runs with what opens a
+// device for each rank.
+func Model[O any](open func(name string) (*device.Device, error), read func(*cli.Context) (O, error),
+	run func(*cli.Context, func() (*device.Device, error), O) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := NoArgs(c); err != nil {
+			return err
+		}
+		o, err := read(c)
+		if err != nil {
+			return err
+		}
+		one, err := Opener(c, open)
+		if err != nil {
+			return err
+		}
+		return run(c, one, o)
+	}
+}
