@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/fault"
+	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/hf"
 )
@@ -16,7 +17,7 @@ import (
 func allFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "input", Usage: "checkpoint to read: a save folder, one iteration's folder, a model's folder, or a file"},
-		&cli.StringFlag{Name: "to", Usage: "format to write: native, megatron-torch, megatron-torch_dist, hf, nanogpt, llmc"},
+		&cli.StringFlag{Name: "to", Usage: "format to write: " + all.Names()},
 		&cli.StringFlag{Name: "output", Usage: "what to write; it must not exist, but a save folder may get one more iteration"},
 		&cli.StringFlag{Name: "from", Usage: "format of the input, where it should not be told by its content"},
 		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read; the latest where not given"},
@@ -57,8 +58,6 @@ type options struct {
 	write         formats.WriteOptions
 }
 
-var known = []formats.Format{formats.Native, formats.MegatronTorch, formats.MegatronTorchDist, formats.HF, formats.NanoGPT, formats.LLMC}
-
 // dtypes by the command line's names.
 var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "F32", "bf16": "BF16", "bfloat16": "BF16", "fp16": "F16", "f16": "F16", "float16": "F16"}
 
@@ -71,8 +70,8 @@ func readOptions(c *cli.Context) (*options, error) {
 		}
 	}
 	for name, f := range map[string]formats.Format{"to": o.to, "from": o.from} {
-		if f != "" && !slices.Contains(known, f) {
-			return nil, fault.Errorf(fault.Usage, "--%s %q is no format; there are %v", name, f, known)
+		if f != "" && !slices.Contains(all.Known(), f) {
+			return nil, fault.Errorf(fault.Usage, "--%s %q is no format; there are %s", name, f, all.Names())
 		}
 	}
 	var ok bool

@@ -61,10 +61,13 @@ func Write(ctx context.Context, f formats.Format, path string, src formats.Sourc
 	return row.write(ctx, path, src, o)
 }
 
-// Names lists the formats for messages.
+// Known lists the formats by name.
+func Known() []formats.Format { return slices.Sorted(maps.Keys(table)) }
+
+// Names lists them for messages.
 func Names() string {
 	var list []string
-	for _, f := range slices.Sorted(maps.Keys(table)) {
+	for _, f := range Known() {
 		list = append(list, string(f))
 	}
 	return strings.Join(list, ", ")
