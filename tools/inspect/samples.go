@@ -13,6 +13,7 @@ import (
 
 	"monotron/dataset"
 	"monotron/fault"
+	"monotron/mpu/topology"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
 	"monotron/whole"
@@ -50,7 +51,7 @@ func Samples() *cli.Command {
 			&cli.Int64Flag{Name: "count", Value: 1, Usage: "how many are printed, one JSON object a line"},
 			&cli.BoolFlag{Name: "text", Usage: "print the tokens as text too"},
 			&cli.StringFlag{Name: "write-index", Usage: "folder for the index arrays (.npy) and descriptions of all splits"},
-		}, command.TokenizerFlags()...),
+		}, append(layoutFlags(), command.TokenizerFlags()...)...),
 		Action: runSamples,
 	})
 }
@@ -66,6 +67,12 @@ func runSamples(c *cli.Context) error {
 	config, sizes, err := config(c)
 	if err != nil {
 		return err
+	}
+	var ranks topology.Sizes
+	if c.Bool("ranks") {
+		if ranks, err = layout(c); err != nil {
+			return err
+		}
 	}
 	train, valid, test, err := dataset.Build(config, tok, sizes)
 	if err != nil {
@@ -84,6 +91,9 @@ func runSamples(c *cli.Context) error {
 		return fault.Errorf(fault.Usage, "--show %s: the splits are train, valid and test", c.String("show"))
 	}
 	w := bufio.NewWriter(c.App.Writer)
+	if c.Bool("ranks") {
+		return errors.Join(printRanks(c, w, show, ranks), fault.With(fault.IO, w.Flush()))
+	}
 	return errors.Join(printSamples(c, w, tok, show), fault.With(fault.IO, w.Flush()))
 }
 

@@ -1,0 +1,115 @@
+package inspect
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset"
+	"monotron/fault"
+	"monotron/mpu/topology"
+)
+
+// layoutFlags say who reads which sample, as pretrain_gpt takes them.
+func layoutFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "ranks", Usage: "print which ranks read which samples, one JSON object a micro-batch: --first and --count are of iterations, from 0"},
+		&cli.IntFlag{Name: "micro-batch-size", Value: 1},
+		&cli.IntFlag{Name: "global-batch-size", Usage: "default: one micro-batch on each data-parallel rank"},
+		&cli.IntFlag{Name: "world-size", Value: 1},
+		&cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1},
+		&cli.IntFlag{Name: "context-parallel-size", Value: 1},
+		&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1},
+		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping"},
+		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "single or cyclic"},
+		&cli.BoolFlag{Name: "no-data-sharding"},
+	}
+}
+
+// reading is one micro-batch: the ranks, all of one place in the data-parallel group, that
+// work on the samples.
+type reading struct {
+	Iteration int64   `json:"iteration"` // that the samples are trained on in, from 1
+	Micro     int64   `json:"micro_batch"`
+	DP        int64   `json:"data_parallel_rank"`
+	Ranks     []int   `json:"ranks"`
+	Samples   []int64 `json:"samples"`
+}
+
+// printRanks answers --ranks for a split.
+func printRanks(c *cli.Context, w *bufio.Writer, d dataset.Dataset, sizes topology.Sizes) error {
+	if d == nil {
+		return fault.Errorf(fault.Usage, "--show %s: that split has no data", c.String("show"))
+	}
+	micro := int64(c.Int("micro-batch-size"))
+	round, global := micro*int64(sizes.DP), globalBatch(c, sizes)
+	first, count := c.Int64("first"), c.Int64("count")
+	if last := d.Len() / global; first < 0 || count < 0 || first > last || count > last-first {
+		return fault.Errorf(fault.Usage, "--first %d --count %d: %d samples are %d iterations of %d", first, count, d.Len(), last, global)
+	}
+	e := json.NewEncoder(w)
+	for dp := range sizes.DP {
+		s := dataset.SamplerConfig{Total: d.Len(), MicroBatch: micro, Rank: int64(dp), DP: int64(sizes.DP), Unsharded: c.Bool("no-data-sharding")}
+		if c.String("dataloader-type") == "cyclic" {
+			s.Order = dataset.Cyclic
+		}
+		sampler, err := dataset.NewSampler(s)
+		if err != nil {
+			return err
+		}
+		for i := first; i < first+count; i++ {
+			for m := range global / round {
+				numbers, err := sampler.Batch(i*global+m*round, nil)
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if err := e.Encode(reading{i + 1, m, int64(dp), readers(sizes, dp), numbers}); err != nil {
+					return fault.With(fault.IO, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readers are the ranks of one place in the data-parallel group. All stages of the
+// pipeline work on a micro-batch, though only the outer ones read its ids.
+func readers(s topology.Sizes, dp int) (list []int) {
+	for rank := range s.World() {
+		if s.At(rank).DP == dp {
+			list = append(list, rank)
+		}
+	}
+	return list
+}
+
+// layout reads the flags of ranks.
+func layout(c *cli.Context) (s topology.Sizes, err error) {
+	s = topology.Sizes{TP: c.Int("tensor-model-parallel-size"), CP: c.Int("context-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), EP: 1, DP: 1, PPBeforeDP: c.Bool("use-tp-pp-dp-mapping")}
+	world, most := c.Int("world-size"), 1<<20
+	if min(s.TP, s.CP, s.PP, world) < 1 || max(s.TP, s.CP, s.PP, world) > most || world%(s.TP*s.CP*s.PP) != 0 {
+		return s, fault.Errorf(fault.Usage, "--world-size %d does not divide among %d tensor, %d context and %d pipeline ranks", world, s.TP, s.CP, s.PP)
+	}
+	if kind := c.String("dataloader-type"); kind != "single" && kind != "cyclic" {
+		return s, fault.Errorf(fault.Usage, "--dataloader-type %s: single or cyclic", kind)
+	}
+	s.DP = world / (s.TP * s.CP * s.PP)
+	micro, global := c.Int("micro-batch-size"), globalBatch(c, s)
+	if round := int64(micro) * int64(s.DP); micro < 1 || micro > most || global < round || global%round != 0 {
+		return s, fault.Errorf(fault.Usage, "--global-batch-size %d is no multiple of --micro-batch-size %d times %d data-parallel ranks", global, micro, s.DP)
+	}
+	return s, fault.With(fault.Usage, s.Check())
+}
+
+func globalBatch(c *cli.Context, s topology.Sizes) int64 {
+	if !c.IsSet("global-batch-size") {
+		return int64(c.Int("micro-batch-size")) * int64(s.DP)
+	}
+	return int64(c.Int("global-batch-size"))
+}
