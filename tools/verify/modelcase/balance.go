@@ -1,6 +1,7 @@
 package modelcase
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ type mixturePoint struct {
 	Bias         map[string][]float64 `json:"expert_bias"`
 	Quantiles    map[string][]float64 `json:"qb_beta"`
 	Tokens       map[string][]float64 `json:"tokens_per_expert"`
+	Gap          *float64             `json:"smallest_routing_gap"` // between what a choice took and left, the step's smallest
 }
 
 // lossPoint is one balancing loss: the mean over layers of experts, and each layer's.
@@ -49,8 +51,12 @@ func expertBias(e *engine.Engine, d *device.Device) biases {
 	return all
 }
 
-// compareMixtures compares what a step told of its experts, and their biases after it.
+// compareMixtures compares what a step told of its experts, and their biases after it. What
+// is off is told with the step's nearest tie: rounding may have chosen the other expert.
 func (r *run) compareMixtures(m *spec.Model, name string, want mixturePoint, step engine.Result, after biases) error {
+	if want.Gap != nil {
+		defer r.report.noteFailed(len(r.report.Checks), fmt.Sprintf("nearest tie of a choice in this step: %.3g", *want.Gap))
+	}
 	told := map[model.AuxiliaryLoss]*lossPoint{model.LoadBalancingLoss: want.Load, model.SeqLoadBalancingLoss: want.Seq, model.GlobalLoadBalancingLoss: want.Global, model.ZLoss: want.Z}
 	for loss := range model.AuxiliaryLosses {
 		if p := told[loss]; p != nil {

@@ -87,3 +87,17 @@ func (r *Report) exact(group, name string, got, want any) {
 	}
 	r.Checks = append(r.Checks, c)
 }
+
+// noteFailed adds words to the failed ones of the checks from a number on.
+func (r *Report) noteFailed(from int, words string) {
+	for i := range r.Checks[from:] {
+		c := &r.Checks[from+i]
+		switch {
+		case c.OK:
+		case c.Note == "":
+			c.Note = words
+		default:
+			c.Note += "; " + words
+		}
+	}
+}
