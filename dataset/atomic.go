@@ -46,9 +46,13 @@ func continueFile(path string, at int64) (*newFile, error) {
 	if err != nil {
 		return nil, fault.With(fault.IO, err)
 	}
-	if err := lockFile(f); err != nil {
+	held, err := whole.Lock(f)
+	if held {
+		err = errors.New("another process writes it")
+	}
+	if err != nil {
 		f.Close()
-		return nil, fault.Errorf(fault.IO, "%s is being written by another process: %w", f.Name(), err)
+		return nil, fault.Errorf(fault.IO, "%s: %w", f.Name(), err)
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() < at {

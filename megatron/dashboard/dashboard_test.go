@@ -154,7 +154,7 @@ func hostileRun(t *testing.T) *Run {
 		return strings.TrimSuffix(line, "}") + "," + strings.ReplaceAll(fields, "HOSTILE", string(quoted)) + "}"
 	}
 	folder := logOf(t, "run", line(1, 9), with(evaluation(1, 8), `"samples":[{"prompt":HOSTILE,"text":HOSTILE}]`),
-		with(line(2, 8), `"train_iters":5,"rank_seconds":[0.1,0.2],"memory_by_purpose":{HOSTILE:1e9},"alerts":[{"kind":HOSTILE,"text":HOSTILE}],"experts":[{"layer":1,"max":2,"shares":[0,2]}]`),
+		with(line(2, 8), `"train_iters":5,"rank_seconds":[0.1,0.2],"memory_by_purpose":{HOSTILE:1e9},"planned_memory_by_purpose":{HOSTILE:2e9,"optimizer":1e6},"alerts":[{"kind":HOSTILE,"text":HOSTILE}],"experts":[{"layer":1,"max":2,"shares":[0,2]}]`),
 		line(3, 1.0/3), "")
 	write(t, filepath.Join(folder, "trace.json"), `{"traceEvents":[{"ph":"X","name":`+string(quoted)+`,"tid":0,"ts":1,"dur":5},{"ph":"i","name":"iteration 1","tid":0,"ts":9}]}`)
 	if err := (&failure.Verdict{Kind: "death", Step: 2, Text: hostile}).Write(folder); err != nil {

@@ -34,7 +34,8 @@ const mostWritten = 50
 // before it.
 type Latest struct {
 	TrainIters int                        `json:"train_iters"`
-	Memory     map[string]report.Number   `json:"memory"`  // bytes by purpose
+	Memory     map[string]report.Number   `json:"memory"`  // bytes by purpose,
+	Planned    map[string]report.Number   `json:"planned"` // and what they were to be
 	Ranks      []report.Number            `json:"ranks"`   // own seconds a step
 	Experts    map[string][]report.Number `json:"experts"` // shares by layer
 	Iteration  int                        `json:"iteration"`
@@ -109,7 +110,7 @@ func (l *Latest) take(e *report.Entry) {
 		l.TrainIters = e.TrainIters
 	}
 	if e.MemoryByPurpose != nil {
-		l.Memory = e.MemoryByPurpose
+		l.Memory, l.Planned = e.MemoryByPurpose, e.PlannedByPurpose
 	}
 	if e.RankSeconds != nil {
 		l.Ranks = e.RankSeconds

@@ -42,6 +42,7 @@ type Source struct {
 	Flags    map[string][]string                                               // those of the run, where they are known; FlagsOf is then not asked
 	Price    float64                                                           // of an hour of the run; 0: not known
 	Ongoing  bool                                                              // this process trains it: the log may have no step yet
+	Beside   []string                                                          // folders that it writes to, wherever they lie; "": none
 	Finished bool                                                              // no run goes on with it: a last line without its end counts
 }
 
@@ -205,13 +206,18 @@ func (r *Run) look() error {
 	return nil
 }
 
-// places are the run's folder and those in it that fit.
+// places are the run's folder, those in it and those that it is known to write to, that fit.
 func (r *Run) places(fit func(dir string) bool) []string {
 	dirs := []string{r.Folder}
 	entries, _ := os.ReadDir(r.Folder) // a folder that cannot be listed has nothing to show
 	for _, e := range entries {
 		if e.IsDir() {
 			dirs = append(dirs, filepath.Join(r.Folder, e.Name()))
+		}
+	}
+	for _, dir := range r.source.Beside {
+		if dir != "" && !slices.Contains(dirs, filepath.Clean(dir)) {
+			dirs = append(dirs, filepath.Clean(dir))
 		}
 	}
 	return slices.DeleteFunc(dirs, func(dir string) bool { return !fit(dir) })

@@ -41,9 +41,9 @@ func plan(job *training.Job, place *launched.Place, open func() (*device.Device,
 		told.Warn("the run could not be planned: %v", err)
 		return nil
 	}
-	job.Planned = map[int]int64{}
+	job.Planned = map[int]training.Planned{}
 	for _, r := range held {
-		job.Planned[r.Number] = r.Peak
+		job.Planned[r.Number] = training.Planned{Most: r.Peak, ByPurpose: r.ByPurpose}
 	}
 	return err
 }

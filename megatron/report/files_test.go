@@ -161,6 +161,28 @@ func TestUnwritablePlaces(t *testing.T) {
 	}
 }
 
+// Claim: two runs never write one log; when the first has ended, the second may.
+func TestOneRunWritesALog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.jsonl")
+	first, err := OpenJSONL(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenJSONL(path); fault.CodeOf(err) != fault.IO || !strings.Contains(err.Error(), "another run") {
+		t.Errorf("a second run: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := OpenJSONL(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Claim: steps survive, inf and nan are null, a resumed run's lines win, a line
 // cut short by a crash is left out.
 func TestJSONL(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"monotron/fault"
+	"monotron/whole"
 )
 
 // Number is a float64 that JSON can carry: inf and nan become null, and null
@@ -71,6 +72,7 @@ type Trained struct {
 	Experts             []Balance         `json:"experts,omitempty"`
 	RankSeconds         []Number          `json:"rank_seconds,omitempty"`      // with log lines, as the next
 	MemoryByPurpose     map[string]Number `json:"memory_by_purpose,omitempty"` // bytes, most held so far
+	PlannedByPurpose    map[string]Number `json:"planned_memory_by_purpose,omitempty"`
 	Alerts              []Alert           `json:"alerts,omitempty"`
 }
 
@@ -99,7 +101,7 @@ func trained(s *Step) *Trained {
 	}
 	if s.Line != nil {
 		t.RankMemoryBytes = s.Line.RankMemory
-		t.MemoryByPurpose = values(s.Line.Purposes)
+		t.MemoryByPurpose, t.PlannedByPurpose = values(s.Line.Purposes), values(s.Line.PlannedPurposes)
 		for _, seconds := range s.Line.Work.Ranks() {
 			t.RankSeconds = append(t.RankSeconds, Number(seconds))
 		}
@@ -130,8 +132,13 @@ type JSONL struct {
 	path string
 }
 
+// handover is how long a run waits for another one to leave its log: a killed run's
+// processes may still be ending when its successor starts.
+const handover = 3 * time.Second
+
 // OpenJSONL opens path for appending, so that a resumed run goes on in the same
-// file. A last line that a crash cut short is ended first.
+// file. A last line that a crash cut short is ended first. A log that another run writes is
+// refused: their steps would mix.
 func OpenJSONL(path string) (*JSONL, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -139,6 +146,13 @@ func OpenJSONL(path string) (*JSONL, error) {
 	}
 	j := &JSONL{file, path}
 	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() && !j.hold() {
+		_ = file.Close() // nothing was written
+		return nil, fault.Errorf(fault.IO, "--log-jsonl %s: another run that writes there is going on; wait until it has ended, or name another file", path)
+	}
+	if err == nil {
+		info, err = file.Stat() // another run may have written until now
+	}
 	if err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		last := make([]byte, 1)
 		if _, err := file.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
@@ -148,6 +162,16 @@ func OpenJSONL(path string) (*JSONL, error) {
 		}
 	}
 	return j, nil
+}
+
+// hold keeps other runs from the log, where the file system can; false: one has it.
+func (j *JSONL) hold() bool {
+	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
+		held, _ := whole.Lock(j.file) // a system without locks holds nobody up
+		if !held || time.Now().After(end) {
+			return !held
+		}
+	}
 }
 
 func (j *JSONL) fail(err error) error {

@@ -68,14 +68,15 @@ type Step struct {
 
 // Interval is what is told of the steps since the log line before.
 type Interval struct {
-	Iterations int        // of it, skipped ones too
-	MemoryLine bool       // the rank prints its memory
-	Usage      *Usage     // of memory by purpose; nil: not asked for
-	Timers     TimerTable // of all ranks
-	RankMemory []int64    // by rank: most device memory that was in use at once
-	Work       Work
-	Purposes   []Value // bytes that this rank has held for each purpose at most
-	Stages     string  // what each pipeline stage did; "": nothing
+	Iterations      int        // of it, skipped ones too
+	MemoryLine      bool       // the rank prints its memory
+	Usage           *Usage     // of memory by purpose; nil: not asked for
+	Timers          TimerTable // of all ranks
+	RankMemory      []int64    // by rank: most device memory that was in use at once
+	Work            Work
+	Purposes        []Value // bytes that this rank has held for each purpose at most,
+	PlannedPurposes []Value // and that it was planned to hold; nil: nobody planned
+	Stages          string  // what each pipeline stage did; "": nothing
 }
 
 // TFLOPs are what one rank computed a second, in units of 1e12.

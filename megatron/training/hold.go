@@ -10,6 +10,7 @@ import (
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/formats"
 	"monotron/mpu/ranks"
+	"monotron/whole"
 )
 
 // handover is how long a run waits for another one to leave its --save folder: a
@@ -21,7 +22,7 @@ const handover = 3 * time.Second
 // other's unfinished saves for those of a dead run. Where another run has it and saves
 // before it goes, a run that does not go on from there is refused: it would replace what
 // it has just waited for. The lock is the
-// folder's own (lock_unix.go); where the file system knows none, or it fails otherwise, nil.
+// folder's own (whole.Lock); where the file system knows none, or it fails otherwise, nil.
 func holdFolder(folder string, goesOn bool) (*os.File, error) {
 	f, err := os.Open(folder)
 	if err != nil {
@@ -29,7 +30,7 @@ func holdFolder(folder string, goesOn bool) (*os.File, error) {
 	}
 	first := newestSave(folder)
 	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
-		switch held, err := lock(f); {
+		switch held, err := whole.Lock(f); {
 		case err != nil:
 			return nil, f.Close()
 		case !held && !goesOn && newestSave(folder) != first:

@@ -23,7 +23,7 @@ import (
 type Job struct {
 	Config    Config
 	Tokenizer tokenizer.Tokenizer
-	Planned   map[int]int64 // bytes that ranks of this process were planned to hold at most; nil: nobody planned
+	Planned   map[int]Planned // of ranks of this process; nil: nobody planned
 
 	iters    int64 // to train in all
 	schedule optimizer.Schedule
@@ -37,6 +37,12 @@ type Job struct {
 	open sync.Once // by the first rank that wants data
 	sets [3]dataset.Dataset
 	err  error
+}
+
+// Planned are the bytes that a rank was planned to hold.
+type Planned struct {
+	Most      int64                  // at once
+	ByPurpose [device.Purposes]int64 // most of each, whenever
 }
 
 // Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that

@@ -28,7 +28,7 @@ func (l *logger) record(r *Run, done stepLog) (*report.Step, error) {
 	s.NextLearningRate, s.NextLossScale = r.Engine.Scheduler.LR(), r.Engine.Scaler.Scale()
 	s.Elapsed, s.Data, s.Forward, s.Backward, s.Update = took, done.data, result.Forward, result.Backward, result.UpdateFor
 	s.Ranks, s.FLOPs, s.Memory = l.rank.Sizes.World(), l.flops(done), memoryOf(r.device)
-	s.Memory.Planned = r.Planned[l.rank.Number]
+	s.Memory.Planned = r.Planned[l.rank.Number].Most
 	s.Peak = r.peak.believed() / r.sharers()
 	s.MoE, s.MoELayers = l.mixtures(result.Mixtures, s.Tokens)
 	if !s.Skipped {
@@ -53,7 +53,7 @@ func (l *logger) flops(done stepLog) float64 {
 
 // interval is what goes with a log line. With an error it has what could be gathered.
 func (l *logger) interval(r *Run, done stepLog) (*report.Interval, error) {
-	i := &report.Interval{Iterations: l.iterations, Purposes: purposes(r.device.Arena.Usage())}
+	i := &report.Interval{Iterations: l.iterations, Purposes: purposes(r.device.Arena.Usage().Peak), PlannedPurposes: purposes(r.Planned[l.rank.Number].ByPurpose)}
 	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.stages(r, done, i))
 }
 
@@ -63,7 +63,7 @@ func (l *logger) memory(r *Run, i *report.Interval) (err error) {
 		return nil
 	}
 	l.memoryTold = r.Engine.Iteration > 1
-	if planned := r.Planned[l.rank.Number]; planned > 0 && l.memoryTold {
+	if planned := r.Planned[l.rank.Number].Most; planned > 0 && l.memoryTold {
 		l.note("rank %d's tensors took %s at most so far; planned were %s", l.rank.Number, device.Size(r.device.Arena.Usage().Max), device.Size(planned))
 	}
 	i.MemoryLine = l.rank.Place.DP == 0
@@ -73,11 +73,11 @@ func (l *logger) memory(r *Run, i *report.Interval) (err error) {
 	return err
 }
 
-// purposes are what this rank holds for what.
-func purposes(u device.Usage) (held []report.Value) {
+// purposes are bytes by purpose with their names, without those that nothing is held for.
+func purposes(bytes [device.Purposes]int64) (held []report.Value) {
 	for p := range device.Purposes {
-		if u.Peak[p] > 0 {
-			held = append(held, report.Value{Name: p.String(), Value: float64(u.Peak[p])})
+		if bytes[p] > 0 {
+			held = append(held, report.Value{Name: p.String(), Value: float64(bytes[p])})
 		}
 	}
 	return held

@@ -372,25 +372,36 @@ function detail(id, title, runs, fill) {
   }
 }
 
-// bars are a list of numbers with names.
+// bars are a list of numbers with names, each maybe with what it was planned to be.
 function bars(rows, parent, unit) {
-  const most = rows.reduce((a, [, v]) => Math.max(a, v), 0) || 1;
+  const most = rows.reduce((a, [, v, planned]) => Math.max(a, v, planned ?? 0), 0) || 1;
   const t = element('table', undefined, parent);
   t.className = 'bars';
   const body = element('tbody', undefined, t);
-  for (const [name, v] of rows) {
+  for (const [name, v, planned] of rows) {
     const tr = element('tr', undefined, body);
     element('th', name, tr).scope = 'row';
-    const bar = element('span', undefined, element('td', undefined, tr));
+    const track = element('div', undefined, element('td', undefined, tr)), bar = element('span', undefined, track);
+    track.className = 'track';
     bar.className = 'bar';
     bar.style.width = `${100 * v / most}%`;
-    element('td', `${short(v)} ${unit}`, tr);
+    if (planned !== undefined) {
+      const mark = element('span', undefined, track);
+      mark.className = 'planned';
+      mark.style.left = `${100 * planned / most}%`;
+    }
+    element('td', planned === undefined ? `${short(v)} ${unit}` : `${short(v)} of ${short(planned)} ${unit}`, tr);
   }
 }
 
 const memory = {
-  of: (r) => r.state.latest.memory,
-  draw: (r, figure) => bars(Object.entries(r.state.latest.memory).map(([k, v]) => [k, v / (1 << 20)]).sort((a, b) => b[1] - a[1]), figure, 'MiB'),
+  of: (r) => [r.state.latest.memory, r.state.latest.planned],
+  draw: (r, figure) => {
+    const {memory, planned} = r.state.latest, mib = (bytes) => bytes / (1 << 20);
+    const rows = Object.keys({...planned, ...memory}).map((k) => [k, mib(memory[k] ?? 0), planned ? mib(planned[k] ?? 0) : undefined]);
+    bars(rows.sort((a, b) => b[1] - a[1]), figure, 'MiB');
+    if (planned) element('p', 'A line across a bar, and the second number: what the plan before the run said.', figure).className = 'note';
+  },
 };
 const ranks = {
   of: (r) => r.state.latest.ranks,
