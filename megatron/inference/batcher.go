@@ -9,7 +9,6 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
-	"monotron/megatron/model"
 )
 
 // BatcherConfig bounds what a Batcher does at once.
@@ -25,23 +24,34 @@ type BatcherConfig struct {
 // request gets depends on nothing but itself: not on who runs beside it, whether its
 // beginning was there already, or whether it had to give its blocks away meanwhile.
 //
-// One goroutine runs it: Run. Submit and Stats are for any.
+// One goroutine runs it: Run. Submit, Reload and Stats are for any.
 type Batcher struct {
-	config BatcherConfig
-	g      *Generator
-	kv     []*model.Paged
-	pool   *blockPool
+	config   BatcherConfig
+	editions editions
+	told     *orders // the other ranks of the model
+	dir      string  // of the weights
+	pool     *blockPool
 
-	follow  func(*batch)   // where given, is told of each batch before it runs: other ranks run it too
 	Stepped func(rows int) // where given, is called after each pass
 
 	mu       sync.Mutex
 	changed  *sync.Cond
 	waiting  []*sequence
 	running  []*sequence // in the order in which they were admitted
+	turn     int32       // the edition of the next pass, where both have texts
+	texts    [2]int      // of each edition that have not ended
+	roots    [2]prefix   // of each edition's texts
+	taken    int64       // reloads so far
+	offered  *offer      // nil: none
 	draining bool
 	failed   error
 	stats    Stats
+}
+
+// offer is an iteration to take between two passes.
+type offer struct {
+	step int64
+	done chan error // its only value: nil, or why the iteration was not taken
 }
 
 // Stats are what has happened so far.
@@ -55,9 +65,9 @@ type Stats struct {
 	Preemptions            int64
 }
 
-// NewBatcher makes the blocks on g's device.
-func NewBatcher(g *Generator, c BatcherConfig) *Batcher {
-	b := &Batcher{config: c, g: g, kv: g.newPaged(c.Blocks), pool: newBlockPool(c.Blocks)}
+// newBatcher makes the blocks on m's device; dir is where iterations are taken from.
+func newBatcher(m *Loaded, c BatcherConfig, told *orders, dir string) *Batcher {
+	b := &Batcher{config: c, editions: editions{list: [2]*Loaded{m}, kv: m.newPaged(c.Blocks)}, told: told, dir: dir, pool: newBlockPool(c.Blocks)}
 	b.changed = sync.NewCond(&b.mu)
 	return b
 }
@@ -70,7 +80,7 @@ var ErrDraining = errors.New("the server is shutting down")
 
 // Check refuses a request that can never run.
 func (b *Batcher) Check(r *Request) error {
-	if err := b.g.CheckPrompt(r.Prompt, r.MaxNew); err != nil {
+	if err := b.editions.list[0].CheckPrompt(r.Prompt, r.MaxNew); err != nil {
 		return err
 	}
 	if n := len(r.Prompt) + r.MaxNew; blocksFor(n) > b.config.Blocks {
@@ -101,10 +111,43 @@ func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {
 	b.waiting = append(b.waiting, list...)
 	b.changed.Signal()
 	streams := make([]*Stream, len(list))
+	now := b.editions.now
+	b.texts[now] += len(list)
 	for i, s := range list {
+		s.edition, s.last = now, b.roots[now]
+		s.stream.weights = b.editions.list[now].Weights
 		streams[i] = s.stream
 	}
 	return streams, nil
+}
+
+// Weights names those that new texts get.
+func (b *Batcher) Weights() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.editions.list[b.editions.now].Weights
+}
+
+// Reload takes an iteration of the folder that was loaded, between two passes: texts that
+// are there end with the weights that they began with, new ones get these. It waits until
+// no text needs older weights than those in use. The error says why the iteration was not
+// taken; then all is as before.
+func (b *Batcher) Reload(ctx context.Context, step int64) error {
+	o := &offer{step: step, done: make(chan error, 1)}
+	b.mu.Lock()
+	if b.failed != nil || b.draining {
+		b.mu.Unlock()
+		return ErrDraining
+	}
+	b.offered = o
+	b.changed.Signal()
+	b.mu.Unlock()
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (b *Batcher) wake() {
@@ -141,10 +184,42 @@ func (b *Batcher) Run(ctx context.Context) (err error) {
 		if done || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := b.take(p); err != nil {
+		if err := b.carryOut(p); err != nil {
 			return err
 		}
 	}
+}
+
+// carryOut does what was planned, on all ranks.
+func (b *Batcher) carryOut(p *plan) error {
+	switch {
+	case p.offer != nil:
+		return b.reload(p.offer)
+	case len(p.ids) == 0:
+		return b.told.give(&order{kind: orderNone})
+	}
+	return b.take(p)
+}
+
+// reload takes an iteration; the edition that it replaces has no texts.
+func (b *Batcher) reload(o *offer) error {
+	if err := b.told.give(&order{kind: orderReload, number: o.step}); err != nil {
+		return err
+	}
+	e := b.editions // b's own stays what it is until all is there: others read it
+	refused, err := e.reload(b.told, b.dir, o.step)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.editions, b.offered = e, nil
+	if refused == nil && err == nil {
+		b.taken++
+		b.roots[e.now] = root(b.taken)
+		if b.texts[e.other()] == 0 {
+			b.pool.forget(e.other())
+		}
+	}
+	o.done <- refused
+	return err
 }
 
 // fail ends all requests.
@@ -156,53 +231,86 @@ func (b *Batcher) fail(err error) {
 		err = ErrDraining
 	}
 	for _, s := range append(b.running, b.waiting...) {
-		b.pool.release(s.table)
-		s.end(EndedByError, err)
+		b.finish(s, EndedByError, err)
 	}
 	b.running, b.waiting = nil, nil
+	if b.offered != nil {
+		b.offered.done <- err
+		b.offered = nil
+	}
 }
 
-// plan is what one pass computes, with whose rows they are.
+// plan is what one pass computes, with whose rows they are; without rows there is nothing
+// to compute.
 type plan struct {
 	batch
+	offer   *offer      // is taken instead
 	members []*sequence // whose rows there are
 	owners  []*sequence // of the wanted rows
 	scored  []int32     // the token of the prompt that a wanted row tells of; −1: the next is chosen
 }
 
-// plan waits for work and chooses the next pass; done: there will be none.
+// plan waits for work and chooses the next pass; done: there will be none. With nothing to
+// do it returns now and then all the same, where other ranks wait for orders.
 func (b *Batcher) plan(ctx context.Context) (p *plan, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	idle := time.Now()
 	for {
 		b.sweep()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil, true
+		case b.offered != nil && b.texts[b.editions.other()] == 0:
+			return &plan{offer: b.offered}, false
+		case len(b.running)+len(b.waiting) > 0:
+			return b.pass(), false
+		case b.draining:
+			return nil, true
+		case !b.told.alone() && time.Since(idle) >= listening:
+			return &plan{}, false
 		}
-		if len(b.running)+len(b.waiting) > 0 {
+		b.rest()
+	}
+}
+
+// rest waits for news, not for long where other ranks wait for orders.
+func (b *Batcher) rest() {
+	if !b.told.alone() {
+		t := time.AfterFunc(listening, b.wake)
+		defer t.Stop()
+	}
+	b.changed.Wait()
+}
+
+// pass is the next pass: of the edition whose turn it is, where both have texts.
+func (b *Batcher) pass() (p *plan) {
+	for range b.texts {
+		b.turn = 1 - b.turn
+		if p = b.passOf(b.turn); len(p.ids) > 0 {
 			break
 		}
-		if b.draining {
-			return nil, true
-		}
-		b.changed.Wait()
 	}
-	p = &plan{}
+	return p
+}
+
+func (b *Batcher) passOf(edition int32) *plan {
+	p := &plan{batch: batch{edition: edition}}
 	budget := b.config.Tokens
 	for _, prefill := range []bool{false, true} {
 		for _, s := range slices.Clone(b.running) {
-			if pending := len(s.ids) - s.computed; s.table != nil && pending > 1 == prefill {
+			if pending := len(s.ids) - s.computed; s.edition == edition && s.table != nil && pending > 1 == prefill {
 				budget -= b.advance(p, s, min(pending, budget))
 			}
 		}
 	}
-	for budget > 0 && len(b.waiting) > 0 && len(b.running) < b.config.Sequences && b.admit(b.waiting[0]) {
+	for budget > 0 && len(b.waiting) > 0 && b.waiting[0].edition == edition && len(b.running) < b.config.Sequences && b.admit(b.waiting[0]) {
 		s := b.waiting[0]
 		b.waiting = b.waiting[1:]
 		b.running = append(b.running, s)
 		budget -= b.advance(p, s, min(len(s.ids)-s.computed, budget))
 	}
-	return p, false
+	return p
 }
 
 // sweep drops what nobody waits for.
@@ -211,9 +319,7 @@ func (b *Batcher) sweep() {
 		if !s.stream.gone() {
 			return false
 		}
-		b.pool.release(s.table)
-		s.table = nil
-		s.end(EndedByCancel, nil)
+		b.finish(s, EndedByCancel, nil)
 		return true
 	}
 	b.running, b.waiting = slices.DeleteFunc(b.running, drop), slices.DeleteFunc(b.waiting, drop)
@@ -244,7 +350,7 @@ func (b *Batcher) admit(s *sequence) bool {
 // beginning shares the blocks that hold the sequence's first tokens; the last token's logits
 // are still to be made.
 func (b *Batcher) beginning(s *sequence) (table []int32, computed int, last prefix) {
-	table = []int32{}
+	table, last = []int32{}, b.roots[s.edition]
 	if s.scoring() {
 		return table, 0, last
 	}
@@ -303,18 +409,18 @@ func (b *Batcher) advance(p *plan, s *sequence, n int) int {
 func (b *Batcher) preempt(s *sequence) {
 	b.stats.Preemptions++
 	b.pool.release(s.table)
-	s.table, s.computed, s.hashed, s.last = nil, 0, 0, prefix{}
+	s.table, s.computed, s.hashed, s.last = nil, 0, 0, b.roots[s.edition]
 	b.running = slices.DeleteFunc(b.running, func(x *sequence) bool { return x == s })
 	b.waiting = slices.Insert(b.waiting, 0, s)
 }
 
 // take runs the pass on all ranks and gives every sequence what is its own.
 func (b *Batcher) take(p *plan) error {
-	if b.follow != nil {
-		b.follow(&p.batch)
+	if err := b.told.give(&order{kind: orderPass, batch: p.batch}); err != nil {
+		return err
 	}
 	tokens, bad := make([]Token, len(p.wanted)), make([]error, len(p.wanted))
-	err := b.g.rows(&p.batch, b.kv, func(first int, logits [][]float32) {
+	err := b.editions.rows(&p.batch, func(first int, logits [][]float32) {
 		device.SharedPool().Run(int64(len(logits)), func(_ int, i int64) {
 			at, s := first+int(i), p.owners[first+int(i)]
 			if bad[at] = checkLogits(logits[i]); bad[at] != nil {
@@ -332,6 +438,9 @@ func (b *Batcher) take(p *plan) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.failed != nil { // meanwhile
+		return b.failed
+	}
 	b.stats.Steps++
 	b.stats.Rows += int64(len(p.ids))
 	for _, s := range p.members {
@@ -368,18 +477,22 @@ func (b *Batcher) give(s *sequence, t Token, scored bool, bad error) {
 	}
 }
 
-// finish frees the blocks of a sequence whose text has ended.
+// finish frees the blocks of a sequence whose text has ended. What older weights have
+// computed goes with their last text.
 func (b *Batcher) finish(s *sequence, why Reason, err error) {
 	b.pool.release(s.table)
 	s.table = nil
 	s.end(why, err)
+	if b.texts[s.edition]--; b.texts[s.edition] == 0 && s.edition != b.editions.now {
+		b.pool.forget(s.edition)
+	}
 }
 
 // share tells the pool of the blocks that have become full.
 func (b *Batcher) share(s *sequence) {
 	for (s.hashed+1)*device.PagedBlock <= s.computed {
 		s.last = s.last.after(s.ids[s.hashed*device.PagedBlock:][:device.PagedBlock])
-		b.pool.full(s.table[s.hashed], s.last)
+		b.pool.full(s.table[s.hashed], s.last, s.edition)
 		s.hashed++
 	}
 }

@@ -103,7 +103,7 @@ func gather(t *testing.T, s *Stream) (a answer) {
 // with runs a batcher while work lasts, and checks that no block is left in use.
 func with(t *testing.T, l *Loaded, c BatcherConfig, work func(b *Batcher)) Stats {
 	t.Helper()
-	b := NewBatcher(&l.Generator, c)
+	b := newBatcher(l, c, l.orders(), "")
 	done := make(chan error, 1)
 	go func() { done <- b.Run(context.Background()) }()
 	work(b)
@@ -115,7 +115,7 @@ func with(t *testing.T, l *Loaded, c BatcherConfig, work func(b *Batcher)) Stats
 	if stats.FreeBlocks != stats.Blocks {
 		t.Errorf("%d of %d blocks are free when all is over", stats.FreeBlocks, stats.Blocks)
 	}
-	for _, kv := range b.kv {
+	for _, kv := range b.editions.kv {
 		kv.Free(l.Device)
 	}
 	return stats
@@ -138,7 +138,7 @@ func TestAnyLoadGivesTheSame(t *testing.T) {
 				with(t, l, BatcherConfig{Blocks: 100, Sequences: 1, Tokens: 1000, Queue: 1}, func(b *Batcher) {
 					for i, q := range requests {
 						b.mu.Lock()
-						b.pool.forget()
+						b.pool.forget(0)
 						b.mu.Unlock()
 						alone[i] = gather(t, submit(t, b, q)[0])
 					}
@@ -230,7 +230,7 @@ func TestBatcherAgreesWithSample(t *testing.T) {
 // Claim: a batcher that fails, or is told to end, answers everybody.
 func TestEndsOfABatcher(t *testing.T) {
 	l := batchModel(t, ref.Open(), "f32", func(*spec.Model) {})
-	b := NewBatcher(&l.Generator, BatcherConfig{Blocks: 20, Sequences: 2, Tokens: 8, Queue: 3})
+	b := newBatcher(l, BatcherConfig{Blocks: 20, Sequences: 2, Tokens: 8, Queue: 3}, l.orders(), "")
 	for _, c := range []struct {
 		q    *Request
 		want string
@@ -256,13 +256,5 @@ func TestEndsOfABatcher(t *testing.T) {
 	}
 	if _, err := b.Submit(q); !errors.Is(err, why) {
 		t.Errorf("a request after the end: %v", err)
-	}
-}
-
-// forget ends all sharing, as if no text had been here before.
-func (p *blockPool) forget() {
-	clear(p.known)
-	for i := range p.blocks {
-		p.blocks[i].known = false
 	}
 }

@@ -32,7 +32,8 @@ type blockPool struct {
 type block struct {
 	users      int
 	holds      prefix
-	known      bool // in the pool's map
+	known      bool  // in the pool's map
+	edition    int32 // of the weights that computed it, where known
 	prev, next int32
 }
 
@@ -87,10 +88,26 @@ func (p *blockPool) share(holds prefix) (int32, bool) {
 }
 
 // full tells what a block holds from now on. A second block that holds the same stays unknown.
-func (p *blockPool) full(i int32, holds prefix) {
+func (p *blockPool) full(i int32, holds prefix, edition int32) {
 	if _, found := p.known[holds]; !found {
 		p.known[holds] = i
-		p.blocks[i].holds, p.blocks[i].known = holds, true
+		p.blocks[i].holds, p.blocks[i].known, p.blocks[i].edition = holds, true, edition
+	}
+}
+
+// forget ends all sharing of what weights have computed that new texts do not get.
+func (p *blockPool) forget(edition int32) {
+	for i := range p.blocks[:p.anchor()] {
+		b := &p.blocks[i]
+		if !b.known || b.edition != edition {
+			continue
+		}
+		delete(p.known, b.holds)
+		b.known = false
+		if b.users == 0 {
+			p.remove(int32(i))
+			p.put(int32(i), p.blocks[p.anchor()].next)
+		}
 	}
 }
 

@@ -34,7 +34,16 @@ type Loaded struct {
 	Ends      []int32          // ids that end a text, as a Hugging Face folder says; nil: not said
 	Weights   string           // which these are, in a word: iter-100, or "" of a format that does not count
 	Notes     []string         // for a person: what was read, and fallbacks
+
+	part      model.StageConfig
+	parallel  model.Parallel
+	positions int // that the tables are for
+	rank      *ranks.Rank
+	iteration int64 // 0: the format does not count
 }
+
+// orders are between this rank and the others of the model.
+func (l *Loaded) orders() *orders { return &orders{world: l.rank.World(), device: l.Device} }
 
 // stored is the part of a run's saved Config that inference needs.
 type stored struct {
@@ -65,12 +74,11 @@ func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	return loadNative(d, dir, o)
 }
 
-// weights names an iteration's; 0: the format does not count.
-func weights(iteration int64) string {
-	if iteration == 0 {
-		return ""
+// loaded notes which iteration the weights are; 0: the format does not count.
+func (l *Loaded) loaded(iteration int64) {
+	if l.iteration = iteration; iteration > 0 {
+		l.Weights = fmt.Sprintf("iter-%d", iteration)
 	}
-	return fmt.Sprintf("iter-%d", iteration)
 }
 
 func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
@@ -90,7 +98,8 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 		return nil, err
 	}
 	report.Extra = nil // the optimizer's tensors, which nobody here expects
-	l.Notes, l.Weights = append(report.Lines(), c.notes...), weights(report.Iteration)
+	l.Notes = append(report.Lines(), c.notes...)
+	l.loaded(report.Iteration)
 	return l, nil
 }
 
@@ -137,7 +146,7 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 	if err != nil {
 		return nil, err
 	}
-	l.Weights = weights(report.Iteration)
+	l.loaded(report.Iteration)
 	if info.Format == formats.HF {
 		l.Ends = hf.EndIDs(info.Path)
 	}
@@ -192,6 +201,7 @@ func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err erro
 		return err
 	}
 	part.DType, l.Pipeline, l.Hidden = l.DType, pipeline, int64(l.Model.HiddenSize)
+	l.part, l.parallel, l.positions, l.rank = part, parallel, positions, o.rank
 	stage, err := model.NewStage(d, part, parallel)
 	if err != nil {
 		return err

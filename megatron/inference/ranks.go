@@ -43,12 +43,21 @@ func (l Layout) check() error {
 // model, it calls on every rank with the same arguments. The error is that of the
 // rank that failed first; work's ranks count from 0.
 func Run(l Layout, open func() (*device.Device, error), dir string, o LoadOptions, work func(rank int, m *Loaded) error) error {
+	return runOn(l, ranks.Config{Open: open}, dir, o, work)
+}
+
+// runOn is Run where `at` says how the ranks reach each other.
+func runOn(l Layout, at ranks.Config, dir string, o LoadOptions, work func(rank int, m *Loaded) error) error {
 	if err := l.check(); err != nil {
 		return err
 	}
+	at.Sizes = l.sizes()
+	if at.Process != nil { // which names the rank that failed first
+		return ranks.Run(at, func(r *ranks.Rank) error { return loaded(r, dir, o, work) })
+	}
 	var failed sync.Once
 	var first error // as it is, without the rank's number
-	err := ranks.Run(ranks.Config{Sizes: l.sizes(), Open: open}, func(r *ranks.Rank) error {
+	err := ranks.Run(at, func(r *ranks.Rank) error {
 		err := loaded(r, dir, o, work)
 		if err != nil {
 			failed.Do(func() { first = err })

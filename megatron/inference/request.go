@@ -62,7 +62,11 @@ type Stream struct {
 	news      chan struct{} // holds one mark where there is something new
 	cancelled bool
 	wake      func()
+	weights   string
 }
+
+// Weights names those that give the text.
+func (s *Stream) Weights() string { return s.weights }
 
 // Result is what a request gave so far, or since it was last asked.
 type Result struct {
@@ -125,6 +129,7 @@ func (s *Stream) tell(change func()) {
 type sequence struct {
 	*Request
 	stream   *Stream
+	edition  int32   // of the weights
 	ids      []int32 // prompt and what was generated
 	computed int     // positions whose keys and values are in blocks
 	table    []int32 // blocks

@@ -8,6 +8,7 @@ import (
 
 // batch is one pass over rows of several sequences: all that a rank needs to take part.
 type batch struct {
+	edition        int32 // of the weights
 	ids, positions []int32
 	sequence       []int32   // of each row: number in tables
 	tables         [][]int32 // blocks of each sequence

@@ -2,78 +2,82 @@ package inference
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
-	"monotron/csrc/device"
+	"monotron/mpu/ranks"
 )
+
+// listening is the longest time between two orders: a rank that is gone is seen so when
+// nobody asks for anything, and who waits for orders knows that there is somebody.
+const listening = 2 * time.Second
 
 // Serve loads the model of dir cut over l's ranks, as Run does, and continues what is
 // submitted to a Batcher until it is drained or ctx ends. Rank 0 chooses each pass and the
-// others follow it. size says how much runs at once, from the bytes of a block on a rank;
-// ready is told of the batcher before its first pass, on rank 0.
-func Serve(ctx context.Context, l Layout, open func() (*device.Device, error), dir string, o LoadOptions,
+// others follow it; with at.Process this process is one of them. size says how much runs at
+// once, from the bytes of a block on a rank; ready is told of the batcher before its first
+// pass, on rank 0. When Serve returns, every request has its end.
+func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOptions,
 	size func(m *Loaded, blockBytes int64) BatcherConfig, ready func(*Loaded, *Batcher) error) error {
-	plans := make([]chan *batch, l.Ranks())
-	for i := range plans {
-		plans[i] = make(chan *batch, 1)
-	}
-	configs := make(chan BatcherConfig, l.Ranks()) // blocks are as many on every rank
-	over, end := context.WithCancelCause(ctx)
-	return Run(l, open, dir, o, func(rank int, m *Loaded) (err error) {
-		defer func() {
-			if err != nil {
-				end(err)
-			}
-		}()
+	var b atomic.Pointer[Batcher] // rank 0's
+	var drained error             // that the ranks ended in order with
+	err := runOn(l, at, dir, o, func(rank int, m *Loaded) error {
+		told := m.orders()
 		if rank > 0 {
-			return follow(over, m, configs, plans[rank])
+			return m.follow(told, dir)
 		}
-		defer func() {
-			for _, p := range plans {
-				close(p)
-			}
-		}()
 		c := size(m, m.blockBytes())
-		for range l.Ranks() - 1 {
-			configs <- c
-		}
-		b := NewBatcher(&m.Generator, c)
-		if l.Ranks() > 1 {
-			b.follow = func(x *batch) {
-				for _, p := range plans[1:] {
-					select {
-					case p <- x:
-					case <-over.Done():
-					}
-				}
-			}
-		}
-		if err := ready(m, b); err != nil {
-			return err
-		}
-		return b.Run(over)
-	})
-}
-
-// follow takes part in every pass that rank 0 chooses.
-func follow(ctx context.Context, m *Loaded, configs <-chan BatcherConfig, plans <-chan *batch) error {
-	var c BatcherConfig
-	select {
-	case c = <-configs:
-	case <-ctx.Done():
-		return nil
-	}
-	kv := m.newPaged(c.Blocks)
-	for {
-		select {
-		case p, more := <-plans:
-			if !more {
-				return nil
-			}
-			if err := m.rows(p, kv, func(int, [][]float32) {}); err != nil {
+		for _, x := range []order{{kind: orderSame, number: m.iteration}, {kind: orderBegin, number: int64(c.Blocks)}} {
+			if err := told.give(&x); err != nil {
 				return err
 			}
-		case <-ctx.Done():
+		}
+		x := newBatcher(m, c, told, dir)
+		b.Store(x)
+		if err := ready(m, x); err != nil {
+			return err
+		}
+		if drained = x.Run(ctx); drained != nil && ctx.Err() == nil {
+			return drained
+		}
+		return told.give(&order{kind: orderEnd})
+	})
+	if err == nil {
+		err = drained
+	}
+	if x := b.Load(); x != nil {
+		x.fail(err)
+	}
+	return err
+}
+
+// follow takes part in everything that rank 0 orders.
+func (l *Loaded) follow(told *orders, dir string) error {
+	e := editions{list: [2]*Loaded{l}}
+	for {
+		x, err := told.hear()
+		if err != nil {
+			return err
+		}
+		switch x.kind {
+		case orderEnd:
 			return nil
+		case orderSame: // a newer one may have come between two ranks' loading
+			if x.number != l.iteration {
+				if err := l.reload(dir, x.number); err != nil {
+					return err
+				}
+			}
+		case orderBegin:
+			e.kv = l.newPaged(int(x.number))
+		case orderReload:
+			if _, err := e.reload(told, dir, x.number); err != nil {
+				return err
+			}
+		case orderPass:
+			if err := e.rows(&x.batch, func(int, [][]float32) {}); err != nil {
+				return err
+			}
 		}
 	}
 }

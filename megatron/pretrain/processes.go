@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/preflight"
 	"monotron/mpu/comm/processes"
-	"monotron/mpu/comm/rendezvous"
 	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
 	"monotron/notes"
@@ -43,10 +41,6 @@ func share(place *launched.Place, c *training.Config, w *training.Streams) {
 
 // meet waits for the other processes of the run.
 func meet(ctx context.Context, place *launched.Place, c *training.Config, told *notes.Notes) (*processes.World, error) {
-	secret, err := place.Secret(os.Getenv)
-	if err != nil {
-		return nil, err
-	}
 	alike, err := facts(c)
 	if err != nil {
 		return nil, err
@@ -54,11 +48,7 @@ func meet(ctx context.Context, place *launched.Place, c *training.Config, told *
 	ctx, stop := patient(ctx)
 	defer stop()
 	limit := time.Duration(c.Layout.TimeoutMinutes) * time.Minute
-	config := rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret, Alike: alike, Timeout: limit}
-	if place.Local == 0 {
-		config.Notes = told.From("rendezvous").Rank(place.Rank).Lines() // one of each host says whom it waits for
-	}
-	return processes.Join(ctx, config, limit)
+	return preflight.Meet(ctx, place, alike, limit, told.From("rendezvous").Rank(place.Rank).Lines())
 }
 
 // patient is ctx cancelled 10 seconds late: a rank that is asked to stop while the
@@ -74,15 +64,11 @@ func patient(ctx context.Context) (context.Context, func()) {
 
 // facts are what all processes of a run must have alike.
 func facts(c *training.Config) (map[string]string, error) {
-	binary, err := preflight.Binary()
-	if err != nil {
-		return nil, err
-	}
 	settings, err := json.Marshal([]any{c.Flags, c.Layout, c.Precision, c.Seed})
 	if err != nil {
 		return nil, fault.With(fault.Internal, err)
 	}
-	return map[string]string{"binary": binary, "settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
+	return map[string]string{"settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
 }
 
 // check looks at the run before its first step; rank 0 says what it found.

@@ -16,7 +16,6 @@ import (
 	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/preflight"
 	"monotron/mpu/comm/processes"
-	"monotron/mpu/comm/rendezvous"
 	"monotron/notes"
 )
 
@@ -44,7 +43,7 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 	if place == nil {
 		return fault.Errorf(fault.Usage, "doctor --hosts runs on all hosts at once; start it so: monotron launch --hostfile FILE -- doctor --hosts, or by srun, mpirun or torchrun")
 	}
-	p, err := join(ctx, place)
+	p, err := preflight.Meet(ctx, place, map[string]string{}, hostsWait, notes.Stderr().From("rendezvous").Lines())
 	if err != nil {
 		return err
 	}
@@ -68,23 +67,6 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 		}
 		return r.write(out)
 	}())
-}
-
-func join(ctx context.Context, place *launched.Place) (*processes.World, error) {
-	secret, err := place.Secret(os.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	binary, err := preflight.Binary()
-	if err != nil {
-		return nil, err
-	}
-	config := rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret,
-		Alike: map[string]string{"binary": binary}, Timeout: hostsWait}
-	if place.Local == 0 {
-		config.Notes = notes.Stderr().From("rendezvous").Lines() // one of each host says whom it waits for
-	}
-	return processes.Join(ctx, config, hostsWait)
 }
 
 // lookAround runs the preflight on all ranks and on those of each host, then

@@ -15,7 +15,7 @@ import (
 
 // shape is how an answer's texts are shown: as completions or as chats.
 type shape interface {
-	head() map[string]any
+	head(weights string) map[string]any // weights: those that answer
 	promptTokens() int
 	opening(i int) []map[string]any                      // choices before any token of a streamed text
 	delta(i int, r inference.Result) map[string]any      // a choice with what is new
@@ -28,9 +28,6 @@ func newID(prefix string) string {
 	rand.Read(b[:])
 	return prefix + hex.EncodeToString(b[:])
 }
-
-// fingerprint says which weights answer.
-func (l *loaded) fingerprint() string { return l.weights }
 
 // reasonOf is a text's end as clients know it; nil: it goes on.
 func reasonOf(r inference.Reason) any {
@@ -85,7 +82,7 @@ func (s *server) whole(w http.ResponseWriter, r *http.Request, streams []*infere
 		choice["index"] = at
 		choices = append(choices, choice)
 	}
-	answer := f.head()
+	answer := f.head(streams[0].Weights())
 	answer["choices"], answer["usage"] = choices, usage(f.promptTokens(), cached, generated)
 	return reply(w, answer)
 }
@@ -127,7 +124,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, streams []*infer
 			one.Cancel()
 		}
 	}()
-	e := &events{w: w, control: http.NewResponseController(w)}
+	e := &events{w: w, control: http.NewResponseController(w), weights: streams[0].Weights()}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	generated, cached := 0, 0
@@ -151,7 +148,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, streams []*infer
 		}
 	}
 	if count {
-		answer := f.head()
+		answer := f.head(e.weights)
 		answer["choices"], answer["usage"] = []any{}, usage(f.promptTokens(), cached, generated)
 		e.send(answer)
 	}
@@ -201,11 +198,12 @@ func (s *server) parts(ctx context.Context, streams []*inference.Stream) <-chan 
 type events struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	weights string
 	err     error
 }
 
 func (e *events) choice(f shape, choice map[string]any, count bool) {
-	answer := f.head()
+	answer := f.head(e.weights)
 	answer["choices"] = []any{choice}
 	if count {
 		answer["usage"] = nil

@@ -174,12 +174,12 @@ func (l *loaded) render(messages []message, kwargs json.RawMessage, generate boo
 	return text, ids, err
 }
 
-func (c *conversation) head() map[string]any {
+func (c *conversation) head(weights string) map[string]any {
 	object := "chat.completion"
 	if c.q.Stream {
 		object = "chat.completion.chunk"
 	}
-	return map[string]any{"id": c.id, "object": object, "created": c.created, "model": c.name, "system_fingerprint": c.l.fingerprint()}
+	return map[string]any{"id": c.id, "object": object, "created": c.created, "model": c.name, "system_fingerprint": weights}
 }
 
 func (c *conversation) promptTokens() int { return c.prompt }

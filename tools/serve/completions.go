@@ -88,8 +88,8 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 	return list, nil
 }
 
-func (c *completion) head() map[string]any {
-	return map[string]any{"id": c.id, "object": "text_completion", "created": c.created, "model": c.name, "system_fingerprint": c.l.fingerprint()}
+func (c *completion) head(weights string) map[string]any {
+	return map[string]any{"id": c.id, "object": "text_completion", "created": c.created, "model": c.name, "system_fingerprint": weights}
 }
 
 func (c *completion) promptTokens() (n int) {

@@ -32,6 +32,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(
+		&cli.BoolFlag{Name: "follow", Usage: "answer with each new iteration that a run saves to --load's folder; wait for the first where there is none yet"},
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen at; 0.0.0.0: all of this host's"},
 		&cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at; 0: any that is free"},
 		&cli.StringFlag{Name: "served-model-name", Usage: "name that requests use; the folder's where not given"},
@@ -52,6 +53,7 @@ type options struct {
 	dir      string
 	name     string
 	load     inference.LoadOptions
+	follow   bool // each new iteration
 	layout   inference.Layout
 	address  string
 	template string
@@ -85,7 +87,10 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.body = int64(bound("max-body", 1, 1024)) << 20
 	o.timeout, o.drain = time.Duration(bound("request-timeout", 1, 86400))*time.Second, time.Duration(bound("drain-timeout", 0, 86400))*time.Second
 	o.address = net.JoinHostPort(c.String("host"), fmt.Sprint(bound("port", 0, 65535)))
-	o.load.Step = c.Int64("ckpt-step")
+	o.load.Step, o.follow = c.Int64("ckpt-step"), c.Bool("follow")
+	if o.follow && c.IsSet("ckpt-step") {
+		all = append(all, fault.Errorf(fault.Usage, "--follow takes the newest iteration, --ckpt-step %d one: give one of them", o.load.Step))
+	}
 	take := func(err error) {
 		if err != nil {
 			all = append(all, err)
@@ -116,11 +121,19 @@ func readOptions(c *cli.Context) (o options, err error) {
 	return o, nil
 }
 
-// run listens, loads the model meanwhile, and serves until a signal or a rank's end.
+// run listens, loads the model meanwhile, and serves until a signal or a rank's end. Where a
+// launcher has started several processes the first one listens, and the others follow it.
 func run(c *cli.Context, open func() (*device.Device, error), o options) error {
-	notes := &command.Printer{W: c.App.ErrWriter}
+	at, err := place(&o, open, c.IsSet("cpu-threads"))
+	if err != nil {
+		return err
+	}
 	signals, stop := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	if !at.listens() {
+		return at.follow(signals, o)
+	}
+	notes := &command.Printer{W: c.App.ErrWriter}
 	s := newServer(o)
 	listener, err := net.Listen("tcp", o.address)
 	if err != nil {
@@ -137,7 +150,7 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 		s.drain()
 		time.AfterFunc(o.drain, func() { cancel(inference.ErrDraining) })
 	}()
-	err = s.serve(work, c, open, notes)
+	err = s.loadAndServe(signals, work, c, at, notes)
 	over, done := context.WithTimeout(context.Background(), 5*time.Second) // answers on their way out
 	defer done()
 	s.http.Shutdown(over)
@@ -150,4 +163,17 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 		return nil
 	}
 	return err
+}
+
+// loadAndServe waits for what is not there yet, an iteration or other processes, and serves.
+func (s *server) loadAndServe(signals, work context.Context, c *cli.Context, at *seat, notes *command.Printer) error {
+	seen, err := s.first(signals, func() { notes.Printf("waiting for a first iteration in %s\n", s.dir) })
+	if err != nil || signals.Err() != nil {
+		return err
+	}
+	config, err := at.meet(signals, s.options)
+	if err != nil {
+		return err
+	}
+	return s.serve(work, c, config, seen, notes)
 }

@@ -26,6 +26,17 @@ import (
 // start serves a folder until the test ends, and returns its address.
 func start(t *testing.T, args ...string) string {
 	t.Helper()
+	url, lines := startTelling(t, args...)
+	go func() {
+		for range lines {
+		}
+	}()
+	return url
+}
+
+// startTelling is start with the lines that the server tells after it is ready.
+func startTelling(t *testing.T, args ...string) (url string, told <-chan string) {
+	t.Helper()
 	notes, w := io.Pipe()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -36,18 +47,23 @@ func start(t *testing.T, args ...string) string {
 			t.Errorf("serve ended with %v", err)
 		}
 	})
-	lines, url := bufio.NewScanner(notes), ""
+	lines, rest := bufio.NewScanner(notes), make(chan string, 100)
 	for lines.Scan() {
 		if _, at, found := strings.Cut(lines.Text(), "listening at "); found {
 			url, _, _ = strings.Cut(at, "/,")
 		}
 		if strings.HasPrefix(lines.Text(), "ready") {
-			go io.Copy(io.Discard, notes)
-			return url
+			go func() {
+				defer close(rest)
+				for lines.Scan() {
+					rest <- lines.Text()
+				}
+			}()
+			return url, rest
 		}
 	}
 	t.Fatal("the server was never ready: ", <-ended)
-	return ""
+	return "", nil
 }
 
 func call(ctx context.Context, notes io.WriteCloser, args ...string) error {

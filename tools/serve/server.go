@@ -18,6 +18,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/inference"
+	"monotron/mpu/ranks"
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
 	"monotron/tools/internal/command"
@@ -51,7 +52,6 @@ type loaded struct {
 	vocab    int
 	context  int // positions; 0: no limit of the model's own
 	ends     []int32
-	weights  string // which iteration
 }
 
 func newServer(o options) *server {
@@ -71,8 +71,8 @@ func (s *server) batcher() *inference.Batcher {
 }
 
 // serve loads the model on all ranks and runs it until it is drained or a rank fails.
-func (s *server) serve(ctx context.Context, c *cli.Context, open func() (*device.Device, error), notes *command.Printer) error {
-	return inference.Serve(ctx, s.layout, open, s.dir, s.load, s.batching, func(m *inference.Loaded, b *inference.Batcher) error {
+func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, seen iteration, notes *command.Printer) error {
+	return inference.Serve(ctx, s.layout, at, s.dir, s.load, s.batching, func(m *inference.Loaded, b *inference.Batcher) error {
 		for _, n := range m.Notes {
 			notes.Printf("%s\n", n)
 		}
@@ -87,6 +87,9 @@ func (s *server) serve(ctx context.Context, c *cli.Context, open func() (*device
 			b.Drain()
 		}
 		notes.Printf("ready: %s, %d blocks of %d positions\n", s.name, b.Stats().Blocks, device.PagedBlock)
+		if s.options.follow {
+			go s.follow(ctx, b, seen, notes)
+		}
 		return notes.Err
 	})
 }
@@ -109,7 +112,7 @@ func (s *server) batching(m *inference.Loaded, blockBytes int64) inference.Batch
 
 // prepare finds what requests need besides the weights.
 func (s *server) prepare(c *cli.Context, m *inference.Loaded, b *inference.Batcher) (l *loaded, err error) {
-	l = &loaded{weights: m.Weights, batcher: b, vocab: m.Vocab, context: m.MaxContext}
+	l = &loaded{batcher: b, vocab: m.Vocab, context: m.MaxContext}
 	if l.tok, err = command.OwnTokenizer(c, m.Tokenizer); err != nil {
 		return nil, err
 	}

@@ -5,9 +5,11 @@
 package preflight
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +21,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/mpu/comm"
+	"monotron/mpu/comm/launched"
 	"monotron/mpu/comm/processes"
 	"monotron/mpu/comm/rendezvous"
 	"monotron/notes"
@@ -236,8 +239,27 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// Binary is a hash of this program: ranks must run the same.
-func Binary() (string, error) {
+// Meet waits for the other processes of a run, which must run the same program and have the
+// same values in alike; told takes a line on whom it waits for. limit is how long, and the
+// longest that a collective may wait for its peers.
+func Meet(ctx context.Context, place *launched.Place, alike map[string]string, limit time.Duration, told io.Writer) (*processes.World, error) {
+	secret, err := place.Secret(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	alike = maps.Clone(alike)
+	if alike["binary"], err = binary(); err != nil {
+		return nil, err
+	}
+	config := rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret, Alike: alike, Timeout: limit}
+	if place.Local == 0 {
+		config.Notes = told // one of each host says whom it waits for
+	}
+	return processes.Join(ctx, config, limit)
+}
+
+// binary is a hash of this program: ranks must run the same.
+func binary() (string, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return "", fault.With(fault.IO, err)

@@ -1,11 +1,15 @@
 # Sourced by the proofs of serve: start and end a server, and look whether blocks are in use.
 
 # serve FLAGS..: starts one on golden/serve/model; its address is in $url, its process in $server
-serve() {
+serve() { serve_by bin/monotron serve "$@"; }
+
+# serve_by COMMAND..: the same by a command line; $server is the launcher's where that starts one
+serve_by() {
   need "$shared/golden/serve/model"
-  bin/monotron serve --load "$shared/golden/serve/model" --port 0 "$@" 2>"$work/notes" &
+  rm -f "$work/notes"
+  "$@" --load "$shared/golden/serve/model" --port 0 2>"$work/notes" &
   server=$!
-  until grep -q '^ready' "$work/notes"; do kill -0 "$server" || { cat "$work/notes"; exit 1; }; sleep 0.1; done
+  until grep -sqE '^(\[0\] )?ready' "$work/notes"; do kill -0 "$server" || { cat "$work/notes"; exit 1; }; sleep 0.1; done
   url=$(sed -n 's/.*\(http:[^ ]*\)\/,.*/\1/p' "$work/notes")
 }
 

@@ -1,0 +1,153 @@
+package inference
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/formats"
+	"monotron/megatron/model"
+	"monotron/megatron/spec"
+	"monotron/mpu/comm/watch"
+)
+
+// editions are the weights that a rank serves: those that new texts get, and beside them,
+// once a newer iteration was taken, those that older texts began with. What is loaded goes
+// to the one that no text uses, so that nothing is lost where it cannot be loaded.
+type editions struct {
+	list [2]*Loaded // the second is made when it is first needed
+	now  int32      // of new texts
+	kv   []*model.Paged
+
+	passes int64
+}
+
+// other is the edition that new texts do not get.
+func (e *editions) other() int32 { return 1 - e.now }
+
+// rows runs a batch with the weights of its edition.
+func (e *editions) rows(b *batch, use func(first int, logits [][]float32)) error {
+	e.passes++
+	e.list[0].rank.Enter(watch.Forward, e.passes)
+	return e.list[b.edition].rows(b, e.kv, use)
+}
+
+// reload loads an iteration beside the weights that are used, on all ranks; new texts get
+// it from then on. refused: this iteration cannot be had, and all is as before.
+func (e *editions) reload(told *orders, dir string, step int64) (refused, err error) {
+	l := e.list[e.now]
+	refused = func() (err error) {
+		if e.list[e.other()] == nil {
+			if e.list[e.other()], err = l.twin(); err != nil {
+				return err
+			}
+		}
+		return e.list[e.other()].reload(dir, step)
+	}()
+	if refused, err = told.agree(refused); refused == nil && err == nil {
+		e.now = e.other()
+	}
+	return refused, err
+}
+
+// twin is the same part of the same model, with memory of its own for weights.
+func (l *Loaded) twin() (*Loaded, error) {
+	t := *l
+	stage, err := model.NewStage(l.Device, l.part, l.parallel)
+	if err != nil {
+		return nil, err
+	}
+	t.Stages = []*model.Stage{stage}
+	stage.Materialize(l.positions, false)
+	return &t, l.Device.Err()
+}
+
+// reload fills the weights from an iteration of the same model, whatever its format.
+func (l *Loaded) reload(dir string, step int64) error {
+	format, err := formats.DetectAt(dir, step)
+	if err != nil {
+		return err
+	}
+	var report checkpoint.Report
+	if format == formats.Native {
+		c, err := storedConfig(dir, step)
+		if err != nil {
+			return err
+		}
+		if err := l.same(&c.Model); err != nil {
+			return err
+		}
+		if _, report, err = checkpoint.Load(dir, step, l.stored(), l.Device, checkpoint.LoadOptions{Convert: true}); err != nil {
+			return err
+		}
+	} else {
+		src, err := all.OpenAs(format, dir, formats.OpenOptions{Step: step})
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		if err := l.same(src.Info().Model); err != nil {
+			return err
+		}
+		if _, report, err = checkpoint.LoadSource(formats.Finite(src), l.stored(), l.Device, checkpoint.LoadOptions{Convert: true}); err != nil {
+			return err
+		}
+	}
+	l.loaded(report.Iteration)
+	return l.Device.Err()
+}
+
+// same refuses another model.
+func (l *Loaded) same(m *spec.Model) error {
+	if list := l.Model.Differs(m); len(list) > 0 {
+		return fault.Errorf(fault.BadData, "it is another model: %s", strings.Join(list, ", "))
+	}
+	return nil
+}
+
+// Newest is the iteration of a save folder that loading takes now, and what tells it from
+// another of the same number.
+//
+// Errors: checkpoint.ErrNone in the chain, or fault.NoInput, where there is none yet;
+// fault.Usage where dir is no folder that iterations are saved to.
+func Newest(dir string) (step int64, written time.Time, err error) {
+	format, err := formats.Detect(dir)
+	switch {
+	case err != nil:
+		return 0, written, err
+	case format == formats.Native && !checkpoint.IsOne(dir):
+		step, err = checkpoint.Latest(dir)
+	case tracked(dir):
+		var t formats.Tracked
+		if t, err = formats.ReadTracker(dir); err == nil && t.Release {
+			err = fault.Errorf(fault.Usage, "%s holds a release, which no run writes on", dir)
+		}
+		step = t.Iteration
+	default:
+		err = fault.Errorf(fault.Usage, "%s is one checkpoint (format %s); name the folder that a run saves its iterations to", dir, format)
+	}
+	if err != nil {
+		return 0, written, err
+	}
+	st, err := os.Stat(filepath.Join(dir, formats.IterName(step)))
+	if err != nil {
+		return 0, written, fault.With(fault.NoInput, err)
+	}
+	return step, st.ModTime(), nil
+}
+
+func tracked(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, formats.TrackerName))
+	return err == nil
+}
+
+// root is the prefix before the first token: texts of other weights share nothing.
+func root(edition int64) (p prefix) {
+	binary.LittleEndian.PutUint64(p[:], uint64(edition))
+	return p
+}

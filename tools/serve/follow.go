@@ -1,0 +1,77 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"monotron/fault"
+	"monotron/megatron/inference"
+	"monotron/tools/internal/command"
+)
+
+// lookEvery is the time between two looks into a folder that is followed.
+const lookEvery = time.Second
+
+// iteration is one of a save folder, as it was written at a time.
+type iteration struct {
+	step    int64
+	written time.Time
+}
+
+// newest is the iteration that the folder has now.
+func newest(dir string) (i iteration, err error) {
+	i.step, i.written, err = inference.Newest(dir)
+	return i, err
+}
+
+// first waits, where the folder is followed, for an iteration to begin with; waits is told
+// when there is none yet.
+func (o *options) first(ctx context.Context, waits func()) (i iteration, err error) {
+	for told := false; o.follow && ctx.Err() == nil; told = true {
+		i, err = newest(o.dir)
+		if fault.CodeOf(err) != fault.NoInput {
+			return i, err
+		}
+		if !told {
+			waits()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookEvery):
+		}
+	}
+	return i, nil
+}
+
+// follow takes each new iteration of the folder. One that cannot be had is told of once, and
+// what is in use goes on.
+func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteration, notes *command.Printer) {
+	trouble := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookEvery):
+		}
+		now, err := newest(s.dir)
+		if err != nil {
+			if err.Error() != trouble {
+				trouble = err.Error()
+				notes.Printf("following %s: %v; %s goes on\n", s.dir, err, b.Weights())
+			}
+			continue
+		}
+		if now == seen || s.draining.Load() {
+			continue
+		}
+		seen, trouble = now, ""
+		began := time.Now()
+		if err := b.Reload(ctx, now.step); err != nil {
+			if ctx.Err() == nil && !s.draining.Load() {
+				notes.Printf("iteration %d is passed over, %s goes on: %v\n", now.step, b.Weights(), err)
+			}
+			continue
+		}
+		notes.Printf("iteration %d answers, %.2f s after it was seen\n", now.step, time.Since(began).Seconds())
+	}
+}
