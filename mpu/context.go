@@ -17,9 +17,8 @@ const (
 )
 
 // Context is the ranks that share sequences: rank c of cp has stretches c and 2·cp−1−c of
-// 2·cp equal ones (Positions.ZigZag). Neighbours may exchange heads for positions; after
-// that, rank r of a row of n of them stands for stretches r·n..r·n+n−1 and those that
-// mirror them: ZigZag(r, cp/n), again.
+// 2·cp equal ones of each document (Positions.ZigZag). Neighbours may exchange heads for
+// positions; after that, a row of n of them stands for the positions of all n.
 type Context struct {
 	*comm.Group
 	Heads int // neighbours that exchange heads for positions, a divisor of the ranks; 1: none do
@@ -32,53 +31,64 @@ func (c Context) Row() int  { return c.Rank() / c.Heads }
 // Head is which part of the heads this rank has after the exchange.
 func (c Context) Head() int { return c.Rank() % c.Heads }
 
-// Positions are those of the rows after the exchange, of samples of n positions.
-func (c Context) Positions(n int64) Positions { return AllPositions(n).ZigZag(c.Row(), c.Rows()) }
+// Positions are those of a row of neighbours, of samples of these documents.
+func (c Context) Positions(documents Positions, row int) Positions {
+	if c.Rows() == 1 {
+		return AllPositions(documents.Len())
+	}
+	var all Positions
+	for head := range c.Heads {
+		all = append(all, documents.ZigZag(row*c.Heads+head, c.Size())...)
+	}
+	return all.inOrder(documents)
+}
 
 // Gather joins the ranks' rows `own` [s/cp·b, ...] to whole [s·b, ...], in the order of
 // positions.
-func (c Context) Gather(d *device.Device, whole, own device.Tensor) error {
+func (c Context) Gather(d *device.Device, documents Positions, whole, own device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	ranks := s.Like(whole)
 	if err := c.AllGather(ranks, own).Wait(); err != nil {
 		return err
 	}
-	c.eachStretch(whole.Shape[0], func(inRanks, inWhole, rows int64) {
+	c.eachSpan(documents, whole.Shape[0], func(inRanks, inWhole, rows int64) {
 		d.Copy(whole.Slice(0, inWhole, rows), ranks.Slice(0, inRanks, rows))
 	})
 	return nil
 }
 
 // Scatter is Gather's backward: own is the sum over the ranks of its rows of whole.
-func (c Context) Scatter(d *device.Device, own, whole device.Tensor) error {
+func (c Context) Scatter(d *device.Device, documents Positions, own, whole device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	ranks := s.Like(whole)
-	c.eachStretch(whole.Shape[0], func(inRanks, inWhole, rows int64) {
+	c.eachSpan(documents, whole.Shape[0], func(inRanks, inWhole, rows int64) {
 		d.Copy(ranks.Slice(0, inRanks, rows), whole.Slice(0, inWhole, rows))
 	})
 	return c.ReduceScatter(own, ranks).Wait()
 }
 
-// eachStretch tells where each stretch of `all` rows begins rank by rank, and where in the
-// order of positions.
-func (c Context) eachStretch(all int64, f func(inRanks, inWhole, rows int64)) {
-	n := int64(c.Size())
-	rows := all / (2 * n)
-	for rank := range n {
-		f(2*rank*rows, rank*rows, rows)
-		f((2*rank+1)*rows, (2*n-1-rank)*rows, rows)
+// eachSpan tells where each span of `all` rows begins rank by rank, and where in the order
+// of positions.
+func (c Context) eachSpan(documents Positions, all int64, f func(inRanks, inWhole, rows int64)) {
+	b, at := all/documents.Len(), int64(0)
+	for rank := range c.Size() {
+		for _, s := range documents.ZigZag(rank, c.Size()) {
+			f(at*b, s.From*b, s.N*b)
+			at += s.N
+		}
 	}
 }
 
 // HeadsToPositions gives neighbours the rows of their heads: parts are views [n·b, groups,
 // heads of a group, d] of the rows here; all becomes [Heads·n·b, groups/Heads, Σ heads, d],
 // in the order of Positions.
-func (c Context) HeadsToPositions(d *device.Device, all device.Tensor, parts ...device.Tensor) error {
+func (c Context) HeadsToPositions(d *device.Device, documents Positions, all device.Tensor, parts ...device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	groups, rows := all.Shape[1], parts[0].Shape[0]
+	spans := c.spansOf(documents, all)
 	var transfers []comm.Transfer
 	for head := range c.Heads {
 		mine := s.Alloc(all.DType, rows, groups, all.Shape[2], all.Shape[3])
@@ -87,22 +97,23 @@ func (c Context) HeadsToPositions(d *device.Device, all device.Tensor, parts ...
 			d.Copy(mine.Slice(2, at, p.Shape[2]), p.Slice(1, int64(head)*groups, groups))
 			at += p.Shape[2]
 		}
-		transfers = append(transfers, c.trade(d, head, halves(mine), c.halvesOf(all, head))...)
+		transfers = append(transfers, c.trade(d, head, cutAs(mine, spans[c.Head()]), spans[head])...)
 	}
 	return c.Exchange(transfers).Wait()
 }
 
 // PositionsToHeads is the way back; parts are written.
-func (c Context) PositionsToHeads(d *device.Device, parts []device.Tensor, all device.Tensor) error {
+func (c Context) PositionsToHeads(d *device.Device, documents Positions, parts []device.Tensor, all device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	groups, rows := all.Shape[1], parts[0].Shape[0]
+	spans := c.spansOf(documents, all)
 	var transfers []comm.Transfer
 	var got []device.Tensor
 	for head := range c.Heads {
 		theirs := s.Alloc(all.DType, rows, groups, all.Shape[2], all.Shape[3])
 		got = append(got, theirs)
-		transfers = append(transfers, c.trade(d, head, c.halvesOf(all, head), halves(theirs))...)
+		transfers = append(transfers, c.trade(d, head, spans[head], cutAs(theirs, spans[c.Head()]))...)
 	}
 	if err := c.Exchange(transfers).Wait(); err != nil {
 		return err
@@ -117,29 +128,44 @@ func (c Context) PositionsToHeads(d *device.Device, parts []device.Tensor, all d
 	return nil
 }
 
-// halves are a rank's two stretches.
-func halves(t device.Tensor) [2]device.Tensor {
-	n := t.Shape[0] / 2
-	return [2]device.Tensor{t.Slice(0, 0, n), t.Slice(0, n, n)}
-}
-
-// halvesOf are the stretches in `all` of a neighbour.
-func (c Context) halvesOf(all device.Tensor, neighbour int) [2]device.Tensor {
-	last := int64(2*c.Heads - 1)
-	n := all.Shape[0] / (last + 1)
-	return [2]device.Tensor{all.Slice(0, int64(neighbour)*n, n), all.Slice(0, (last-int64(neighbour))*n, n)}
-}
-
-// trade sends and receives both stretches to and from a neighbour; this rank's own are
-// copied.
-func (c Context) trade(d *device.Device, neighbour int, send, receive [2]device.Tensor) (transfers []comm.Transfer) {
-	for i := range send {
-		if neighbour == c.Head() {
-			d.Copy(receive[i], send[i])
-			continue
+// spansOf are each neighbour's rows of `all`, span by span.
+func (c Context) spansOf(documents Positions, all device.Tensor) (by [][]device.Tensor) {
+	positions := c.Positions(documents, c.Row())
+	b := all.Shape[0] / positions.Len()
+	for head := range c.Heads {
+		var spans []device.Tensor
+		for _, s := range documents.ZigZag(c.Row()*c.Heads+head, c.Size()) {
+			spans = append(spans, all.Slice(0, positions.find(s.From)*b, s.N*b))
 		}
-		peer := c.Row()*c.Heads + neighbour
-		transfers = append(transfers, comm.Transfer{Peer: peer, Send: true, T: send[i]}, comm.Transfer{Peer: peer, T: receive[i]})
+		by = append(by, spans)
+	}
+	return by
+}
+
+// cutAs cuts t into as many rows as each of the spans has.
+func cutAs(t device.Tensor, spans []device.Tensor) (cut []device.Tensor) {
+	at := int64(0)
+	for _, s := range spans {
+		cut = append(cut, t.Slice(0, at, s.Shape[0]))
+		at += s.Shape[0]
+	}
+	return cut
+}
+
+// trade sends and receives spans to and from a neighbour; this rank's own are copied.
+func (c Context) trade(d *device.Device, neighbour int, send, receive []device.Tensor) (transfers []comm.Transfer) {
+	if neighbour == c.Head() {
+		for i := range send {
+			d.Copy(receive[i], send[i])
+		}
+		return nil
+	}
+	peer := c.Row()*c.Heads + neighbour
+	for _, t := range send {
+		transfers = append(transfers, comm.Transfer{Peer: peer, Send: true, T: t})
+	}
+	for _, t := range receive {
+		transfers = append(transfers, comm.Transfer{Peer: peer, T: t})
 	}
 	return transfers
 }

@@ -1,5 +1,11 @@
 package mpu
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
 // Span is positions [From, From+N) of a sample.
 type Span struct{ From, N int64 }
 
@@ -21,6 +27,14 @@ func (p Positions) Len() int64 {
 	return n
 }
 
+// Longest is the length of the longest span.
+func (p Positions) Longest() (n int64) {
+	for _, s := range p {
+		n = max(n, s.N)
+	}
+	return n
+}
+
 // Cut is the part-th of equal parts, in the order of the rows: what a rank has outside
 // the region under sequence parallelism (Korthikanti et al., arXiv 2205.05198). Parts
 // must divide Len.
@@ -31,12 +45,62 @@ func (p Positions) Cut(part, parts int) Positions {
 
 // ZigZag is stretches `part` and 2·parts−1−part of 2·parts equal ones, so that under a
 // causal mask every part has the same work: Megatron's cut for context parallelism.
-// 2·parts must divide Len.
+// Of several spans, documents which do not see each other, each is cut so by itself, and
+// what no 2·parts divide, their last positions, as if it were one more. Parts are equally
+// long, in the order of positions. 2·parts must divide Len.
 func (p Positions) ZigZag(part, parts int) Positions {
 	if parts == 1 {
 		return p
 	}
-	return append(p.Cut(part, 2*parts), p.Cut(2*parts-1-part, 2*parts)...)
+	var own, rest Positions
+	unit := int64(2 * parts)
+	for _, s := range p {
+		whole := s.N / unit * unit
+		own = append(own, Positions{{s.From, whole}}.stretches(part, parts)...)
+		if whole < s.N {
+			rest = append(rest, Span{s.From + whole, s.N - whole})
+		}
+	}
+	if rest == nil {
+		return own
+	}
+	return append(own, rest.stretches(part, parts)...).inOrder(p)
+}
+
+// stretches are the two of a part, of the spans laid end to end.
+func (p Positions) stretches(part, parts int) Positions {
+	n := p.Len() / int64(2*parts)
+	return append(p.slice(n*int64(part), n), p.slice(n*int64(2*parts-1-part), n)...)
+}
+
+// inOrder sorts spans, and joins those that follow each other within one of documents.
+func (p Positions) inOrder(documents Positions) (out Positions) {
+	slices.SortFunc(p, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+	begins := func(at int64) bool {
+		_, found := slices.BinarySearchFunc(documents, at, func(s Span, at int64) int { return cmp.Compare(s.From, at) })
+		return found
+	}
+	for _, s := range p {
+		if n := len(out); n > 0 && out[n-1].From+out[n-1].N == s.From && !begins(s.From) {
+			out[n-1].N += s.N
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Documents are the spans that begin where first, the first position that each one sees,
+// changes.
+func Documents(first []int32) (all Positions) {
+	for i, at := range first {
+		if n := len(all); n == 0 || at != first[i-1] {
+			all = append(all, Span{int64(i), 1})
+		} else {
+			all[n-1].N++
+		}
+	}
+	return all
 }
 
 // Pairs is how many pairs of a query at one of these positions and a key at one of keys a
@@ -53,6 +117,18 @@ func (p Positions) Pairs(keys Positions) (n int64) {
 		}
 	}
 	return n
+}
+
+// find is which row, counted in positions, the position `at` is.
+func (p Positions) find(at int64) int64 {
+	row := int64(0)
+	for _, s := range p {
+		if at >= s.From && at < s.From+s.N {
+			return row + at - s.From
+		}
+		row += s.N
+	}
+	panic(fmt.Sprintf("position %d is not among %v", at, p))
 }
 
 // slice is n positions from the from-th on.

@@ -39,6 +39,57 @@ func TestPositionsAreCutOnce(t *testing.T) {
 	}
 }
 
+// Claim: documents are cut one by one: parts are all positions once, equally long, in order,
+// and the work of each is that of the others but for what 2·cp does not divide, where a cut of the
+// sequence gives one part several times another's.
+func TestDocumentsAreCutOnce(t *testing.T) {
+	first := make([]int32, 96)
+	for i := range first {
+		for _, start := range []int32{8, 9, 50, 66} {
+			if int32(i) >= start {
+				first[i] = start
+			}
+		}
+	}
+	documents := Documents(first)
+	if got := fmt.Sprint(documents); got != "[{0 8} {8 1} {9 41} {50 16} {66 30}]" {
+		t.Fatalf("documents are %s", got)
+	}
+	for _, cp := range []int{1, 2, 4} {
+		var seen [96]int
+		var work []int64
+		for r := range cp {
+			p, last, pairs := documents.ZigZag(r, cp), int64(-1), int64(0)
+			if p.Len() != int64(96/cp) {
+				t.Fatalf("part %d of %d: %d positions", r, cp, p.Len())
+			}
+			for _, s := range p {
+				if s.From <= last {
+					t.Fatalf("part %d of %d is out of order: %v", r, cp, p)
+				}
+				last = s.From + s.N - 1
+				if first[last] > int32(s.From) {
+					t.Errorf("span %v crosses into another document", s)
+				}
+				for at := s.From; at <= last; at++ {
+					seen[at]++
+					pairs += at - int64(first[at]) + 1
+				}
+			}
+			work = append(work, pairs)
+		}
+		if slices.Max(seen[:]) != 1 || slices.Min(seen[:]) != 1 {
+			t.Errorf("cp %d: positions are held %v times", cp, seen)
+		}
+		if most, least := slices.Max(work), slices.Min(work); float64(most) > 1.25*float64(least) {
+			t.Errorf("cp %d: parts have %v pairs", cp, work)
+		}
+	}
+	if got := fmt.Sprint(documents.ZigZag(0, 4)); got != "[{0 1} {7 1} {8 1} {9 5} {44 5} {50 2} {64 2} {66 3} {87 3} {95 1}]" {
+		t.Errorf("part 0 of 4 is %s", got)
+	}
+}
+
 // Claim: rows lie position by position, within one by sample.
 func TestFlatten(t *testing.T) {
 	samples := [][]int{{0, 1, 2, 3, 4, 5, 6, 7}, {10, 11, 12, 13, 14, 15, 16, 17}}

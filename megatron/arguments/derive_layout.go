@@ -36,9 +36,6 @@ func (p *parser) deriveLayout() {
 	if whole {
 		p.checkExpertParallel()
 	}
-	if len(p.SamplePrompt) > 0 && l.CP > 1 {
-		p.clash("sample-prompt context-parallel-size", "--sample-prompt continues texts on ranks that have all their positions, which those of --context-parallel-size %d have not: leave it out, and run generate on a checkpoint", l.CP)
-	}
 	if len(p.SamplePrompt) > 0 && l.SequenceParallel {
 		p.clash("sample-prompt sequence-parallel", "--sample-prompt continues texts a token at a time, which --sequence-parallel cannot cut: leave one of them out")
 	}
@@ -206,6 +203,14 @@ func (p *parser) checkContextParallel() {
 	}
 	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
 		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
+	}
+	switch d := &p.Data; {
+	case l.ZigZagPerDocument && l.CP == 1:
+		p.notice("--cp-zigzag-per-document has no effect with --context-parallel-size 1")
+		l.ZigZagPerDocument = false
+	case l.ZigZagPerDocument && !d.ResetAttentionMask && !d.InterDocumentMasking:
+		p.clash("cp-zigzag-per-document reset-attention-mask dataloader-inter-document-masking",
+			"--cp-zigzag-per-document cuts documents that do not see each other: add --reset-attention-mask or --dataloader-inter-document-masking, or leave it out")
 	}
 	inside := slices.Contains(l.CPCommType, engine.HeadsInsideRing)
 	sizes := p.checkHierarchy(inside)

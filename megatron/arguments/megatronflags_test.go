@@ -191,6 +191,7 @@ var companions = map[string]string{
 	"moe-apply-probs-on-input":   "--moe-router-topk 1 --moe-router-pre-softmax",
 	"expert-model-parallel-size": "--world-size 2 --num-experts 4", "expert-tensor-parallel-size": "--world-size 2 --num-experts 4 --disable-bias-linear",
 	"hierarchical-context-parallel-sizes":              "--context-parallel-size 2 --world-size 2",
+	"cp-zigzag-per-document":                           "--context-parallel-size 2 --world-size 2 --reset-attention-mask",
 	"decoder-first-pipeline-num-layers":                "--pipeline-model-parallel-size 2 --world-size 2",
 	"decoder-last-pipeline-num-layers":                 "--pipeline-model-parallel-size 2 --world-size 2",
 	"num-layers-per-virtual-pipeline-stage":            "--pipeline-model-parallel-size 2 --world-size 2",

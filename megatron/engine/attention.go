@@ -38,11 +38,12 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	switch {
 	case e.device.Name != "cuda":
 		note("attention: device %s has one kind of its own, which keeps no scores; --attention-backend %s chooses on cuda alone", e.device.Name, backend)
-	case e.rank.Sizes.CP > 1:
+	case !e.config.Layout.wholeSequences():
+		const why = "cuDNN's takes whole sequences and gives no f32 parts to join; of --context-parallel-size above 1 only --cp-comm-type a2a in all layers has them"
 		if backend == "fused" {
-			return fault.Errorf(fault.Usage, "--attention-backend fused: cuDNN's attention is not used with --context-parallel-size %d; auto and flash run our own kernels", e.rank.Sizes.CP)
+			return fault.Errorf(fault.Usage, "--attention-backend fused: %s: use it, or auto or flash, which run our own kernels", why)
 		}
-		note("%s, with --context-parallel-size %d", own, e.rank.Sizes.CP)
+		note("%s (flash), not cuDNN's (fused): %s", own, why)
 	case backend == "flash":
 		note("%s, as --attention-backend flash asks", own)
 	case backend == "unfused" || backend == "local":

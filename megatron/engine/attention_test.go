@@ -70,12 +70,15 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		fused  []bool // by rank
 		text   string // of the note or the error
 	}{
-		"none refuses":    {config(Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "in a workspace of"},
-		"one refuses":     {config(Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
-		"all refuse":      {config(Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
-		"one, asked for":  {config(Layout{DP: 2}, "fused"), last, []bool{false, false}, "for this run: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
-		"no layers there": {config(Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
-		"nor a say":       {config(Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
+		"none refuses":       {config(Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "in a workspace of"},
+		"one refuses":        {config(Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
+		"all refuse":         {config(Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
+		"one, asked for":     {config(Layout{DP: 2}, "fused"), last, []bool{false, false}, "for this run: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
+		"no layers there":    {config(Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
+		"nor a say":          {config(Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
+		"whole sequences":    {config(Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused asks"},
+		"parts of sequences": {config(Layout{CP: 2}, "auto"), nobody, []bool{false, false}, "not cuDNN's (fused): cuDNN's takes whole sequences"},
+		"parts, asked for":   {config(Layout{CP: 2, CPCommType: []string{"a2a", "a2a", "p2p", "a2a"}}, "fused"), nobody, []bool{false, false}, "only --cp-comm-type a2a in all layers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for rank, got := range choose(t, x.c, x.coming) {
@@ -86,7 +89,7 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 				if got.fused != x.fused[rank] || !strings.Contains(text, x.text) {
 					t.Errorf("rank %d: fused %v, %q; want %v, %q", rank, got.fused, text, x.fused[rank], x.text)
 				}
-				if ends := name == "one, asked for"; (got.err != nil) != ends || ends && fault.CodeOf(got.err) != fault.Usage {
+				if ends := strings.HasSuffix(name, ", asked for"); (got.err != nil) != ends || ends && fault.CodeOf(got.err) != fault.Usage {
 					t.Errorf("rank %d: error %v", rank, got.err)
 				}
 			}

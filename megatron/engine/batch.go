@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"monotron/csrc/device"
 	"monotron/megatron/model"
@@ -29,6 +30,34 @@ func (m *Micro) counted() float64 {
 	return sum
 }
 
+// documents are what ranks that share samples cut, where not these whole.
+func (e *Engine) documents(m *Micro) mpu.Positions {
+	if !e.config.Layout.ZigZagPerDocument || m.DocStart == nil {
+		return nil
+	}
+	return mpu.Documents(firstSeen(m.DocStart))
+}
+
+// Positions are those of a micro-batch's samples that this rank has.
+func (e *Engine) Positions(m *Micro) mpu.Positions {
+	documents := e.documents(m)
+	if documents == nil {
+		documents = mpu.AllPositions(int64(len(m.Tokens[0])))
+	}
+	return documents.ZigZag(e.rank.Place.CP, e.rank.Sizes.CP)
+}
+
+// firstSeen is, by position, the first one that a query of any sample sees there.
+func firstSeen(starts [][]int32) []int32 {
+	all := slices.Clone(starts[0])
+	for _, row := range starts[1:] {
+		for i, at := range row {
+			all[i] = min(all[i], at)
+		}
+	}
+	return all
+}
+
 func samples(micros []*Micro) (n int) {
 	for _, m := range micros {
 		n += len(m.Tokens)
@@ -41,11 +70,11 @@ func samples(micros []*Micro) (n int) {
 // total loss is mask·weight; the last stage gets the mask, f32 [tokens].
 func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, train bool) (p *model.Pass, mask device.Tensor) {
 	b, all := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
-	here := mpu.AllPositions(all).ZigZag(e.rank.Place.CP, e.rank.Sizes.CP)
-	p = &model.Pass{D: e.device, DType: e.DType, Positions: here, Batch: b, Seed: uint64(e.config.Seed)}
+	here := e.Positions(m)
+	p = &model.Pass{D: e.device, DType: e.DType, Positions: here, Batch: b, Seed: uint64(e.config.Seed), Documents: e.documents(m)}
 	p.PositionIDs = put(e.device, s, device.I32, mpu.Flatten(here, m.PositionIDs))
 	if m.DocStart != nil {
-		p.DocStart = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, all)
+		p.DocStart, p.FirstSeen = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, all), firstSeen(m.DocStart)
 	}
 	if train {
 		p.Grad, p.LossScale, p.Auxiliary = true, e.scale, e.auxiliary

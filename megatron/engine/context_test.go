@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/megatron/spec"
-	"monotron/mpu"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
@@ -22,6 +22,9 @@ var contextLayouts = []Layout{
 	{CP: 4, CPCommType: []string{"all_gather"}}, {CP: 4}, {CP: 4, CPCommType: []string{"a2a"}}, {CP: 4, CPCommType: []string{"a2a+p2p"}, HierarchicalCP: []int{2, 2}},
 	{CP: 4, CPCommType: []string{"p2p", "a2a+p2p", "all_gather", "a2a"}, HierarchicalCP: []int{2, 2}},
 	{CP: 2, TP: 2, SequenceParallel: true}, {CP: 2, TP: 2, PP: 2, VP: 2, CPCommType: []string{"a2a"}}, {CP: 2, DP: 2, DistributedOptimizer: true},
+	{CP: 2, CPCommType: []string{"all_gather"}, ZigZagPerDocument: true}, {CP: 2, ZigZagPerDocument: true}, {CP: 2, CPCommType: []string{"a2a"}, ZigZagPerDocument: true},
+	{CP: 4, ZigZagPerDocument: true}, {CP: 4, CPCommType: []string{"a2a+p2p"}, HierarchicalCP: []int{2, 2}, ZigZagPerDocument: true},
+	{CP: 2, TP: 2, SequenceParallel: true, ZigZagPerDocument: true}, {CP: 2, PP: 2, CPCommType: []string{"all_gather"}, ZigZagPerDocument: true},
 }
 
 // contextModels are what masks queries and keys, each by what it changes.
@@ -84,7 +87,7 @@ func runShared(t *testing.T, c Config, open func() (*device.Device, error), batc
 		if err != nil {
 			return err
 		}
-		here := mpu.AllPositions(int64(c.SeqLength)).ZigZag(r.Place.CP, r.Sizes.CP)
+		here := e.Positions(mine[0])
 		if c.Layout.SequenceParallel {
 			here = here.Cut(r.Place.TP, r.Sizes.TP)
 		}
@@ -146,7 +149,7 @@ func TestContextParallelTrainsAlike(t *testing.T) {
 			if name == "fewer groups" && (slices.Contains(l.CPCommType, "a2a") || l.TP > 1 && len(l.CPCommType) > 0) {
 				continue // too few for an exchange of heads
 			}
-			t.Run(fmt.Sprintf("%s %+v %v", name, l.Sizes(), l.CPCommType), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s %+v %v by document %v", name, l.Sizes(), l.CPCommType, l.ZigZagPerDocument), func(t *testing.T) {
 				got := runShared(t, c, open, batch, 2)
 				for i := range want.numbers {
 					bound := []float64{1e-5, 1e-4}[i%2] // of a loss; of a gradient norm
@@ -171,7 +174,39 @@ func TestContextParallelForwardBits(t *testing.T) {
 			if !ordered || name == "fewer groups" && l.CP == 4 && l.CPCommType[0] == "a2a" {
 				continue
 			}
-			sameStream(t, fmt.Sprintf("%s %+v %v", name, l.Sizes(), l.CPCommType), runShared(t, contextConfig(l, change), open, batch, 0), want)
+			sameStream(t, fmt.Sprintf("%s %+v %v by document %v", name, l.Sizes(), l.CPCommType, l.ZigZagPerDocument), runShared(t, contextConfig(l, change), open, batch, 0), want)
+		}
+	}
+}
+
+// Claim: micro-batches of one sample, whose documents are then cut exactly as they lie, short
+// ones and ones that 2·cp does not divide, train what one rank trains; forward its bits.
+func TestDocumentsAreCutOneByOne(t *testing.T) {
+	open := func() (*device.Device, error) { return ref.Open(), nil }
+	var batch []*Micro
+	for _, m := range unevenBatch(4, 32) {
+		for j := range m.Tokens {
+			batch = append(batch, &Micro{Tokens: m.Tokens[j:][:1], Labels: m.Labels[j:][:1], LossMask: m.LossMask[j:][:1], PositionIDs: m.PositionIDs[j:][:1],
+				DocStart: m.DocStart[j:][:1], Samples: m.Samples[j:][:1]})
+		}
+	}
+	for name, change := range contextModels {
+		want := runShared(t, contextConfig(Layout{}, change), open, batch, 2)
+		for _, l := range contextLayouts {
+			kind := strings.Join(l.CPCommType, " ")
+			if !l.ZigZagPerDocument || name == "fewer groups" && strings.HasPrefix(kind, "a2a") || l.DP > 1 {
+				continue
+			}
+			where := fmt.Sprintf("%s %+v %s", name, l.Sizes(), kind)
+			got := runShared(t, contextConfig(l, change), open, batch, 2)
+			for i := range want.numbers {
+				if bound := []float64{1e-5, 1e-4}[i%2]; !(math.Abs(got.numbers[i]-want.numbers[i]) <= bound*math.Abs(want.numbers[i])) {
+					t.Errorf("%s: number %d is %.8g, on one rank %.8g", where, i, got.numbers[i], want.numbers[i])
+				}
+			}
+			if (kind == "all_gather" || kind == "a2a") && l.PP <= 1 {
+				sameStream(t, where, got, want)
+			}
 		}
 	}
 }
@@ -225,7 +260,7 @@ func (c counted) Start(x *comm.Collective) comm.Work {
 func TestContextParallelBytes(t *testing.T) {
 	const s, b, micros = 32, 2, 2
 	for _, l := range contextLayouts {
-		if len(l.CPCommType) > 1 || l.TP > 1 || l.DP > 1 {
+		if len(l.CPCommType) > 1 || l.TP > 1 || l.DP > 1 || l.PP > 1 {
 			continue
 		}
 		c := contextConfig(l, func(c *Config) { c.Precision = BF16 })

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"monotron/mpu"
 	"monotron/mpu/topology"
 )
@@ -13,10 +15,11 @@ type Layout struct {
 	ETP            int // tensor parallelism of experts
 	DP             int // WorldSize / (TP*PP*CP)
 
-	SequenceParallel bool
-	CPCommType       []string // of mpu.ContextKind; one, or one per layer; none: p2p
-	HierarchicalCP   []int    // of a2a+p2p: neighbours that exchange heads, and groups of these that exchange keys
-	OrderTPPPDP      bool     // --use-tp-pp-dp-mapping
+	SequenceParallel  bool
+	CPCommType        []string // of mpu.ContextKind; one, or one per layer; none: p2p
+	HierarchicalCP    []int    // of a2a+p2p: neighbours that exchange heads, and groups of these that exchange keys
+	ZigZagPerDocument bool     // documents that do not see each other are cut one by one, not with their sequence
+	OrderTPPPDP       bool     // --use-tp-pp-dp-mapping
 
 	FirstStageLayers, LastStageLayers int // 0: even split
 	EmbeddingCountsAsLayer            bool
@@ -52,6 +55,12 @@ func (l Layout) contextHeads() int {
 		return 1
 	}
 	return l.HierarchicalCP[0]
+}
+
+// wholeSequences tells whether every call of attention has all positions of a sequence.
+func (l Layout) wholeSequences() bool {
+	other := func(kind string) bool { return kind != ExchangeHeads }
+	return l.CP <= 1 || len(l.CPCommType) > 0 && !slices.ContainsFunc(l.CPCommType, other)
 }
 
 // Sizes are the layout's, a size that is not set counting as 1.

@@ -70,20 +70,29 @@ func (g *Generator) exchange(t comm.Transfer) error {
 	return g.Pipeline.Exchange([]comm.Transfer{t}).Wait()
 }
 
-// logits are those of rows of the last stage's output, f32 [rows · vocabulary],
-// on every rank.
-func (g *Generator) logits(p *model.Pass, hidden model.Tensor, at, rows int64) ([]float32, error) {
+// everyRank of Context has the rows.
+const everyRank = -1
+
+// logits are those of rows of the last stage's output, which the owner among the ranks of
+// Context has: f32 [rows · vocabulary], on every rank.
+func (g *Generator) logits(p *model.Pass, hidden model.Tensor, owner int, at, rows int64) ([]float32, error) {
 	d := g.Device
 	scope := d.Arena.Scope(device.Activations)
 	defer scope.Release()
 	out := scope.Alloc(device.F32, rows, int64(g.Vocab))
-	if hidden.Given() {
+	has := owner == everyRank || owner == g.Context.Rank()
+	if has && hidden.Given() {
 		if err := g.Stages[len(g.Stages)-1].Logits(p, out, hidden.Slice(0, at, rows)); err != nil {
 			return nil, err
 		}
 	}
-	if g.Pipeline != nil {
+	if has && g.Pipeline != nil {
 		if err := g.Pipeline.Broadcast(out, g.Pipeline.Size()-1).Wait(); err != nil {
+			return nil, err
+		}
+	}
+	if owner != everyRank {
+		if err := g.Context.Broadcast(out, owner).Wait(); err != nil {
 			return nil, err
 		}
 	}

@@ -200,7 +200,7 @@ func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err erro
 	if err != nil {
 		return err
 	}
-	part.DType, l.Pipeline, l.Hidden = l.DType, pipeline, int64(l.Model.HiddenSize)
+	part.DType, l.Pipeline, l.Hidden, l.Context = l.DType, pipeline, int64(l.Model.HiddenSize), parallel.Context
 	l.part, l.parallel, l.positions, l.rank = part, parallel, positions, o.rank
 	stage, err := model.NewStage(d, part, parallel)
 	if err != nil {

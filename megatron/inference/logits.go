@@ -3,7 +3,6 @@ package inference
 import (
 	"math"
 
-	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/model"
 	"monotron/mpu"
@@ -19,31 +18,55 @@ func (g *Generator) Logits(prompt []int32, each func(position int, logits []floa
 	if err := g.CheckPrompt(prompt, 0); err != nil {
 		return err
 	}
-	d, n := g.Device, int64(len(prompt))
-	scope := d.Arena.Scope(device.Activations)
-	defer scope.Release()
-	p := &model.Pass{D: d, DType: g.DType, Positions: mpu.AllPositions(n), Batch: 1, IDs: scope.Alloc(device.I32, n), PositionIDs: scope.Alloc(device.I32, n)}
-	positions := make([]int32, n)
-	for i := range positions {
-		positions[i] = int32(i)
+	s, n := &session{g: g, batch: 1}, int64(len(prompt))
+	shared := g.shared(n)
+	if shared > 0 { // what follows sees its keys
+		s = g.newSession(n, 1)
+		defer s.close()
+		if err := g.logitsOfShared(s, prompt, shared, each); err != nil {
+			return err
+		}
 	}
-	device.WriteSlice(d, p.IDs, prompt)
-	device.WriteSlice(d, p.PositionIDs, positions)
-	return g.forward(p, nil, func(hidden model.Tensor) error {
-		for at := int64(0); at < n; at += logitRows {
-			rows := min(n-at, logitRows)
-			flat, err := g.logits(p, hidden, at, rows)
-			if err != nil {
-				return err
+	rest := n - shared
+	return s.feed([][]int32{prompt[shared:]}, &model.Pass{Positions: mpu.AllPositions(rest), Whole: true}, rest, func(p *model.Pass, hidden model.Tensor) error {
+		return g.eachLogits(p, hidden, everyRank, 0, mpu.Span{From: shared, N: rest}, each)
+	})
+}
+
+// logitsOfShared are those of the first n positions, stretch by stretch: the zig-zag's first
+// half goes through the ranks of Context, the second comes back.
+func (g *Generator) logitsOfShared(s *session, prompt []int32, n int64, each func(position int, logits []float32) error) error {
+	ranks := g.Context.Size()
+	stretch := n / int64(2*ranks)
+	return s.share([][]int32{prompt}, n, func(p *model.Pass, hidden model.Tensor) error {
+		for i := range 2 * ranks {
+			owner, at := i, int64(0)
+			if i >= ranks {
+				owner, at = 2*ranks-1-i, stretch
 			}
-			for i := range int(rows) {
-				if err := each(int(at)+i, flat[i*g.Vocab:(i+1)*g.Vocab:(i+1)*g.Vocab]); err != nil {
-					return err
-				}
+			if err := g.eachLogits(p, hidden, owner, at, mpu.Span{From: int64(i) * stretch, N: stretch}, each); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// eachLogits shows those of a span of positions, which the owner has from row `first` on.
+func (g *Generator) eachLogits(p *model.Pass, hidden model.Tensor, owner int, first int64, span mpu.Span, each func(position int, logits []float32) error) error {
+	for at := int64(0); at < span.N; at += logitRows {
+		rows := min(span.N-at, logitRows)
+		flat, err := g.logits(p, hidden, owner, first+at, rows)
+		if err != nil {
+			return err
+		}
+		for i := range int(rows) {
+			if err := each(int(span.From+at)+i, flat[i*g.Vocab:(i+1)*g.Vocab:(i+1)*g.Vocab]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // LogSoftmax turns logits into log-probabilities, in float64.

@@ -15,6 +15,7 @@ import (
 // Layout is how ranks of one process share a model. 0 counts as 1.
 type Layout struct {
 	TP, PP int
+	CP     int // ranks that share the positions of a prompt; what follows each of them computes
 	EP     int // ranks that share the experts: those of TP, each with as many parts of an expert as are over, or more
 }
 
@@ -23,7 +24,7 @@ type Layout struct {
 func (l Layout) Ranks() int { return l.sizes().World() }
 
 func (l Layout) sizes() topology.Sizes {
-	s := topology.Sizes{TP: max(1, l.TP), PP: max(1, l.PP), CP: 1, DP: 1, EP: max(1, l.EP)}
+	s := topology.Sizes{TP: max(1, l.TP), PP: max(1, l.PP), CP: max(1, l.CP), DP: 1, EP: max(1, l.EP)}
 	if s.ETP = s.TP / s.EP; s.ETP == 0 {
 		s.ETP, s.DP = 1, s.EP/s.TP
 	}
@@ -32,8 +33,11 @@ func (l Layout) sizes() topology.Sizes {
 
 // check refuses experts that cannot be shared so.
 func (l Layout) check() error {
-	if tp, ep := max(1, l.TP), max(1, l.EP); tp%ep != 0 && ep%tp != 0 {
+	switch tp, ep := max(1, l.TP), max(1, l.EP); {
+	case tp%ep != 0 && ep%tp != 0:
 		return fault.Errorf(fault.Usage, "--expert-model-parallel-size %d and --tensor-model-parallel-size %d: one must divide the other", ep, tp)
+	case l.CP > 1 && ep > tp:
+		return fault.Errorf(fault.Usage, "--context-parallel-size %d: ranks that share a prompt have all experts, among those of --tensor-model-parallel-size %d: use --expert-model-parallel-size %d at most", l.CP, tp, tp)
 	}
 	return nil
 }
@@ -100,7 +104,12 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	if stages > 1 {
 		pipeline = r.Groups[topology.PP]
 	}
-	p = model.Parallel{ByRow: true, TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
+	if r.Sizes.CP > 1 {
+		if err = r.Join(topology.CP); err != nil {
+			return c, p, nil, err
+		}
+	}
+	p = model.Parallel{ByRow: true, TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers], Context: r.Groups[topology.CP]}
 	switch ep := r.Sizes.EP; { // every rank sends all tokens
 	case m.Experts == nil && ep > 1:
 		return c, p, nil, fault.Errorf(fault.Usage, "--expert-model-parallel-size %d: the model has no experts", ep)

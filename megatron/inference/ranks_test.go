@@ -15,7 +15,7 @@ import (
 
 func openRef() (*device.Device, error) { return ref.Open(), nil }
 
-// Claim: ranks that share a model, by tensors, by stages or both, give the ids of
+// Claim: ranks that share a model, by tensors, by stages, by the positions of the prompt or by several of these, give the ids of
 // one rank, greedy and by beams, on every rank, and its logits but for rounding;
 // with a shared query group, a vocabulary that they cannot cut evenly, and a tied
 // table that both ends have.
@@ -33,18 +33,22 @@ func TestRanksAgreeWithOne(t *testing.T) {
 				Balancing: []string{spec.NoBalancing}, AuxLossCoeff: []float64{0}, DropPolicy: spec.DropByWeight, Dispatcher: spec.AllToAllDispatcher}
 		},
 	} {
-		l, dir := tiny(t, change), t.TempDir()
+		l, dir, prompt := tiny(t, change), t.TempDir(), []int32{3, 1, 4, 1, 5, 2, 6, 5, 3, 5, 7}
 		save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
-		greedy := sample(t, l, SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{NoRepeatNgram: 3}})
+		whole, err := l.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{NoRepeatNgram: 3}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		greedy := whole.IDs
 		search := BeamOptions{Beams: 5, MaxNew: 10, LengthPenalty: 1, NoRepeatNgram: 4, Stop: 2}
 		beams, err := l.Beam(prompt, search)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := logProbs(t, l, prompt)
-		layouts := []Layout{{TP: 1}, {TP: 2}, {PP: 2}, {TP: 2, PP: 2}, {TP: 4}}
+		layouts := []Layout{{TP: 1}, {TP: 2}, {PP: 2}, {TP: 2, PP: 2}, {TP: 4}, {CP: 2}, {CP: 3}, {CP: 2, TP: 2}, {CP: 2, PP: 2}}
 		if l.Model.Experts != nil {
-			layouts = append(layouts, Layout{EP: 2}, Layout{EP: 4}, Layout{TP: 2, EP: 2}, Layout{TP: 2, EP: 4}, Layout{TP: 4, EP: 2}, Layout{EP: 2, PP: 2})
+			layouts = append(layouts, Layout{EP: 2}, Layout{EP: 4}, Layout{TP: 2, EP: 2}, Layout{TP: 2, EP: 4}, Layout{TP: 4, EP: 2}, Layout{EP: 2, PP: 2}, Layout{CP: 2, TP: 2, EP: 2})
 		}
 		for _, layout := range layouts {
 			err := Run(layout, openRef, dir, LoadOptions{Step: -1}, func(rank int, m *Loaded) error {
@@ -87,7 +91,8 @@ func TestRanksRefuse(t *testing.T) {
 	l, dir := tiny(t, nil), t.TempDir()
 	save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
 	nothing := func(int, *Loaded) error { return nil }
-	for says, layout := range map[string]Layout{"attention heads": {TP: 3}, "layers": {PP: 3}, "has no experts": {EP: 2}, "one must divide the other": {TP: 2, EP: 3}} {
+	for says, layout := range map[string]Layout{"attention heads": {TP: 3}, "layers": {PP: 3}, "has no experts": {EP: 2}, "one must divide the other": {TP: 2, EP: 3},
+		"--expert-model-parallel-size 1 at most": {CP: 2, EP: 2}} {
 		err := Run(layout, openRef, dir, LoadOptions{Step: -1}, nothing)
 		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), says) || strings.HasPrefix(err.Error(), "rank") {
 			t.Errorf("%+v: %v", layout, err)

@@ -66,7 +66,7 @@ func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits
 				some = scope.Alloc(g.DType, int64(len(wanted)), hidden.Last())
 				d.EmbeddingForward(device.EmbeddingForwardArgs{Out: some, Table: hidden, IDs: write(wanted, int64(len(wanted)))})
 			}
-			flat, err := g.logits(p, some, 0, int64(len(wanted)))
+			flat, err := g.logits(p, some, everyRank, 0, int64(len(wanted)))
 			if err != nil {
 				return err
 			}

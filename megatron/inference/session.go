@@ -18,6 +18,7 @@ type Generator struct {
 	Device     *device.Device
 	Stages     []*model.Stage // the rank's chunks, in the order of the pipeline
 	Pipeline   *comm.Group    // the stages of the model; nil: this rank has all
+	Context    *comm.Group    // ranks that share the positions of what is fed at once; nil: this rank takes all
 	Hidden     int64          // width between stages; not used without Pipeline
 	DType      device.DType   // of values
 	Vocab      int            // logits that count
@@ -49,31 +50,24 @@ func (s *session) close() {
 // extend feeds n new tokens of every sequence, rows [batch][n], and returns the
 // f32 logits after the last one, [batch][vocab].
 func (s *session) extend(rows [][]int32) ([][]float32, error) {
-	d := s.g.Device
-	n := int64(len(rows[0]))
-	scope := d.Arena.Scope(device.Activations)
-	defer scope.Release()
-	p := &model.Pass{D: d, DType: s.g.DType, Positions: mpu.AllPositions(n), Batch: s.batch}
-	ids, positions := make([]int32, n*s.batch), make([]int32, n*s.batch)
-	for i := range n {
-		for j := range s.batch {
-			ids[i*s.batch+j], positions[i*s.batch+j] = rows[j][i], int32(s.used+i)
+	if n := s.g.shared(int64(len(rows[0]))); n > 0 {
+		if err := s.share(rows, n, func(*model.Pass, model.Tensor) error { return nil }); err != nil {
+			return nil, err
 		}
+		rest := make([][]int32, len(rows))
+		for j, row := range rows {
+			rest[j] = row[n:]
+		}
+		rows = rest
 	}
-	p.IDs, p.PositionIDs = scope.Alloc(device.I32, n*s.batch), scope.Alloc(device.I32, n*s.batch)
-	device.WriteSlice(d, p.IDs, ids)
-	device.WriteSlice(d, p.PositionIDs, positions)
+	n := int64(len(rows[0]))
 	var flat []float32
-	err := s.g.forward(p, s.caches, func(hidden model.Tensor) (err error) {
-		flat, err = s.g.logits(p, hidden, (n-1)*s.batch, s.batch)
+	err := s.feed(rows, &model.Pass{Positions: mpu.AllPositions(n), Whole: true}, n, func(p *model.Pass, hidden model.Tensor) (err error) {
+		flat, err = s.g.logits(p, hidden, everyRank, (n-1)*s.batch, s.batch)
 		return err
 	})
 	if err != nil {
 		return nil, err
-	}
-	s.used += n
-	for _, c := range s.caches {
-		c.Used = s.used
 	}
 	if err := checkLogits(flat); err != nil {
 		return nil, err
@@ -83,6 +77,48 @@ func (s *session) extend(rows [][]int32) ([][]float32, error) {
 		result[j] = flat[j*s.g.Vocab : (j+1)*s.g.Vocab]
 	}
 	return result, nil
+}
+
+// shared is how many of n new tokens the ranks of Context share. Each takes the others, one
+// at least, so that all have the last one's logits.
+func (g *Generator) shared(n int64) int64 {
+	if g.Context == nil {
+		return 0
+	}
+	unit := int64(2 * g.Context.Size())
+	return (n - 1) / unit * unit
+}
+
+// share feeds the first n tokens of every sequence, of which this rank takes its part.
+func (s *session) share(rows [][]int32, n int64, use func(p *model.Pass, hidden model.Tensor) error) error {
+	c := s.g.Context
+	return s.feed(rows, &model.Pass{Positions: mpu.AllPositions(n).ZigZag(c.Rank(), c.Size())}, n, use)
+}
+
+// feed runs the positions of p, of n new tokens of every sequence; use gets the last stage's
+// output.
+func (s *session) feed(rows [][]int32, p *model.Pass, n int64, use func(p *model.Pass, hidden model.Tensor) error) error {
+	d := s.g.Device
+	scope := d.Arena.Scope(device.Activations)
+	defer scope.Release()
+	p.D, p.DType, p.Batch = d, s.g.DType, s.batch
+	positions := make([][]int32, len(rows))
+	for j := range rows {
+		for i := range n {
+			positions[j] = append(positions[j], int32(s.used+i))
+		}
+	}
+	p.IDs, p.PositionIDs = scope.Alloc(device.I32, p.Tokens()), scope.Alloc(device.I32, p.Tokens())
+	device.WriteSlice(d, p.IDs, mpu.Flatten(p.Positions, rows))
+	device.WriteSlice(d, p.PositionIDs, mpu.Flatten(p.Positions, positions))
+	if err := s.g.forward(p, s.caches, func(hidden model.Tensor) error { return use(p, hidden) }); err != nil {
+		return err
+	}
+	s.used += n
+	for _, c := range s.caches {
+		c.Used = s.used
+	}
+	return nil
 }
 
 // reorder makes sequence j continue what sequence parents[j] was.

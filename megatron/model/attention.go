@@ -140,7 +140,7 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 		return saved, a.proj.Forward(d, y, saved.o)
 	}
 	seen := saved.used
-	if p.Cache != nil {
+	if p.Cache != nil && (a.kind == "" || p.Whole) {
 		seen.k, seen.v = a.extendCache(p, saved.used)
 	}
 	var err error

@@ -30,33 +30,72 @@ func (p Parallel) contextOf(layer int) (mpu.Context, mpu.ContextKind) {
 
 // exchange is the way for a pass.
 func (a *attention) exchange(p *Pass) exchange {
-	if a.kind == "" {
+	if a.kind == "" || p.Whole {
 		at := p.Positions[0]
 		if p.Cache != nil {
 			at.From = p.Cache.Used
 		}
 		return alone{at}
 	}
-	whole := p.Seq() * int64(a.context.Size())
-	positions := a.context.Positions(whole)
+	shared := sharedSamples{a.context, p.documents(p.Seq() * int64(a.context.Size()))}
+	if p.Cache != nil {
+		return prefilled{shared, p.Cache.Layers[a.layer-p.Cache.First]}
+	}
+	positions := shared.context.Positions(shared.documents, shared.context.Row())
 	var inner exchange
 	switch {
-	case len(positions) == 1:
+	case shared.context.Rows() == 1:
 		inner = alone{positions[0]}
 	case a.kind == mpu.GatherKeys:
-		inner = gathered{a.context, positions}
+		inner = gathered{shared, positions}
 	default:
-		inner = ring{a.context, positions}
+		inner = ring{shared, positions}
 	}
 	if a.context.Heads > 1 {
-		return turned{a.context, positions, inner}
+		return turned{shared, positions, inner}
 	}
 	return inner
 }
 
+// sharedSamples are the ranks that share samples, and the documents of these.
+type sharedSamples struct {
+	context   mpu.Context
+	documents mpu.Positions
+}
+
+// prefilled is generation's first pass over a text: keys and values of all positions come
+// into every rank's cache, and each attends from its own positions. It has no backward.
+type prefilled struct {
+	sharedSamples
+	cache Tensor
+}
+
+func (e prefilled) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (attended, error) {
+	tmp := p.D.Arena.Scope(device.Communication)
+	defer tmp.Release()
+	out, used := c.room(p, s, o, p.Positions), p.Cache.Used
+	own := c.keys(p, tmp, p.DType, p.Seq())
+	pack(p, own, h)
+	fresh := e.cache.Slice(0, used*p.Batch, e.documents.Len()*p.Batch)
+	if err := p.exchanged(func() error { return e.context.Gather(p.D, e.documents, fresh, own) }); err != nil {
+		return out, err
+	}
+	p.spans(p.Positions, func(i int, at mpu.Span, rows func(Tensor) Tensor) {
+		at.From += used
+		seen := keysAt(p, e.cache, mpu.Span{N: at.From + at.N})
+		seen.q = rows(h.q)
+		p.D.AttentionForward(c.call(p, at, 0, rows(out.o), out.lse[i], seen))
+	})
+	return out, nil
+}
+
+func (prefilled) backward(*Pass, core, attended, heads, heads, Tensor) error {
+	panic("a text that is generated has no backward")
+}
+
 // gathered brings the keys of all positions here, for as long as they are needed.
 type gathered struct {
-	context   mpu.Context
+	sharedSamples
 	positions mpu.Positions
 }
 
@@ -68,12 +107,22 @@ func (e gathered) gather(p *Pass, s *device.Scope, c core, h heads) (Tensor, err
 	own := c.keys(p, tmp, p.DType, p.Seq())
 	pack(p, own, h)
 	all := c.keys(p, s, p.DType, p.Seq()*int64(e.context.Size()))
-	return all, p.exchanged(func() error { return e.context.Gather(p.D, all, own) })
+	return all, p.exchanged(func() error { return e.context.Gather(p.D, e.documents, all, own) })
 }
 
-// seen are the keys and values that queries at a span can see.
-func (e gathered) seen(p *Pass, all Tensor, at mpu.Span) heads {
-	kv := all.Slice(0, 0, (at.From+at.N)*p.Batch)
+// keyBlock is a multiple of the keys that any device takes at a time: keys from a multiple of it on are
+// added up as those from the first on are.
+const keyBlock = 512
+
+// seen are the positions of keys that queries at a span can see, and some before them.
+func (e gathered) seen(p *Pass, c core, at mpu.Span) mpu.Span {
+	from := c.firstSeen(p, at) / keyBlock * keyBlock
+	return mpu.Span{From: from, N: at.From + at.N - from}
+}
+
+// keysAt are those of `all` at a span.
+func keysAt(p *Pass, all Tensor, at mpu.Span) heads {
+	kv := all.Slice(0, at.From*p.Batch, at.N*p.Batch)
 	return heads{k: kv.Slice(2, 0, 1), v: kv.Slice(2, 1, 1)}
 }
 
@@ -86,9 +135,10 @@ func (e gathered) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (
 		return out, err
 	}
 	p.spans(e.positions, func(i int, at mpu.Span, rows func(Tensor) Tensor) {
-		seen := e.seen(p, all, at)
+		span := e.seen(p, c, at)
+		seen := keysAt(p, all, span)
 		seen.q = rows(h.q)
-		p.D.AttentionForward(c.call(p, at, 0, rows(out.o), out.lse[i], seen))
+		p.D.AttentionForward(c.call(p, at, span.From, rows(out.o), out.lse[i], seen))
 	})
 	return out, nil
 }
@@ -104,14 +154,16 @@ func (e gathered) backward(p *Pass, c core, out attended, h, grads heads, do Ten
 	sum, part := c.keys(p, tmp, statsType(p), all.Shape[0]/p.Batch), c.keys(p, tmp, statsType(p), all.Shape[0]/p.Batch)
 	p.D.Fill(sum, 0)
 	p.spans(e.positions, func(i int, at mpu.Span, rows func(Tensor) Tensor) {
-		seen, to := e.seen(p, all, at), e.seen(p, part, at)
+		span := e.seen(p, c, at)
+		seen, to := keysAt(p, all, span), keysAt(p, part, span)
 		seen.q = rows(h.q)
-		p.D.AttentionBackward(device.AttentionBackwardArgs{DQ: rows(grads.q), DK: to.k, DV: to.v, DO: rows(do), Forward: c.call(p, at, 0, rows(out.o), out.lse[i], seen)})
-		n := seen.k.Shape[0]
-		p.D.Add(sum.Slice(0, 0, n), sum.Slice(0, 0, n), part.Slice(0, 0, n))
+		p.D.AttentionBackward(device.AttentionBackwardArgs{DQ: rows(grads.q), DK: to.k, DV: to.v, DO: rows(do),
+			Forward: c.call(p, at, span.From, rows(out.o), out.lse[i], seen)})
+		added := sum.Slice(0, span.From*p.Batch, span.N*p.Batch)
+		p.D.Add(added, added, part.Slice(0, span.From*p.Batch, span.N*p.Batch))
 	})
 	own := c.keys(p, tmp, statsType(p), p.Seq())
-	if err := p.exchanged(func() error { return e.context.Scatter(p.D, own, sum) }); err != nil {
+	if err := p.exchanged(func() error { return e.context.Scatter(p.D, e.documents, own, sum) }); err != nil {
 		return err
 	}
 	p.D.Copy(grads.k, own.Slice(2, 0, 1))
@@ -122,7 +174,7 @@ func (e gathered) backward(p *Pass, c core, out attended, h, grads heads, do Ten
 // turned exchanges the heads of the rows here for more positions of some heads, before an
 // inner exchange sees them.
 type turned struct {
-	context   mpu.Context
+	sharedSamples
 	positions mpu.Positions // after the exchange
 	inner     exchange
 }
@@ -140,14 +192,14 @@ func (e turned) views(c core, all Tensor) heads {
 func (e turned) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (at attended, err error) {
 	c = c.share(e.context.Head(), e.context.Heads)
 	all := e.room(p, s, c)
-	if err := p.exchanged(func() error { return e.context.HeadsToPositions(p.D, all, h.q, h.k, h.v) }); err != nil {
+	if err := p.exchanged(func() error { return e.context.HeadsToPositions(p.D, e.documents, all, h.q, h.k, h.v) }); err != nil {
 		return at, err
 	}
 	if at, err = e.inner.forward(p, s, c, s.Alloc(p.DType, c.shape(p, e.positions.Len())...), e.views(c, all)); err != nil {
 		return at, err
 	}
 	at.turned = all
-	return at, p.exchanged(func() error { return e.context.PositionsToHeads(p.D, []Tensor{o}, at.o) })
+	return at, p.exchanged(func() error { return e.context.PositionsToHeads(p.D, e.documents, []Tensor{o}, at.o) })
 }
 
 func (e turned) backward(p *Pass, c core, at attended, _, grads heads, do Tensor) error {
@@ -155,11 +207,13 @@ func (e turned) backward(p *Pass, c core, at attended, _, grads heads, do Tensor
 	defer tmp.Release()
 	c = c.share(e.context.Head(), e.context.Heads)
 	more, dall := tmp.Like(at.o), e.room(p, tmp, c)
-	if err := p.exchanged(func() error { return e.context.HeadsToPositions(p.D, more, do) }); err != nil {
+	if err := p.exchanged(func() error { return e.context.HeadsToPositions(p.D, e.documents, more, do) }); err != nil {
 		return err
 	}
 	if err := e.inner.backward(p, c, at, e.views(c, at.turned), e.views(c, dall), more); err != nil {
 		return err
 	}
-	return p.exchanged(func() error { return e.context.PositionsToHeads(p.D, []Tensor{grads.q, grads.k, grads.v}, dall) })
+	return p.exchanged(func() error {
+		return e.context.PositionsToHeads(p.D, e.documents, []Tensor{grads.q, grads.k, grads.v}, dall)
+	})
 }

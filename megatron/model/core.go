@@ -49,6 +49,19 @@ func (c core) shape(p *Pass, n int64) []int64 {
 	return []int64{n * p.Batch, c.groups, c.a.perGroup, c.a.channels}
 }
 
+// firstSeen is the first position that a query at a span sees; those after the first see no
+// earlier one.
+func (c core) firstSeen(p *Pass, at mpu.Span) int64 {
+	first := int64(0)
+	if p.FirstSeen != nil {
+		first = int64(p.FirstSeen[at.From])
+	}
+	if window := int64(c.a.m.WindowAt(c.a.layer)); window >= 0 {
+		first = max(first, at.From-window)
+	}
+	return first
+}
+
 // keys is room for keys and values of n positions: [n·b, groups, 2, d].
 func (c core) keys(p *Pass, s *device.Scope, t device.DType, n int64) Tensor {
 	return s.Alloc(t, n*p.Batch, c.groups, 2, c.a.channels)

@@ -76,7 +76,8 @@ type trial struct {
 
 func newTrial(d *device.Device, s *device.Scope, m *spec.Model, p Parallel, r AttentionRun) *trial {
 	mine, tokens := p.share(m), r.Batch*r.Seq
-	a := &attention{m: m, groups: mine.groups, perGroup: mine.perGroup, channels: int64(m.KVChannels)}
+	context, _ := p.contextOf(0)
+	a := &attention{m: m, groups: mine.groups / int64(context.Heads), perGroup: mine.perGroup, channels: int64(m.KVChannels)}
 	heads := []int64{tokens, a.groups, a.perGroup, a.channels}
 	qkv, dqkv := s.Alloc(r.DType, tokens, a.groups*(a.perGroup+2)*a.channels), s.Alloc(r.DType, tokens, a.groups*(a.perGroup+2)*a.channels)
 	o, do := s.Alloc(r.DType, heads...), s.Alloc(r.DType, heads...)
@@ -84,7 +85,7 @@ func newTrial(d *device.Device, s *device.Scope, m *spec.Model, p Parallel, r At
 	scatter(d, s, do, 2)
 	d.Fill(dqkv, 0)
 	used, grads := a.split(qkv), a.split(dqkv)
-	if m.QKNorm { // the norms write queries and keys beside each other
+	if m.QKNorm && context.Heads == 1 { // the norms write queries and keys beside each other, an exchange of heads puts them together again
 		raw := used
 		used.q, used.k = s.Like(raw.q), s.Like(raw.k)
 		d.Copy(used.q, raw.q)

@@ -19,6 +19,12 @@ type Pass struct {
 	Positions mpu.Positions // of each sample, here
 	Batch     int64         // b: samples of the micro-batch
 
+	// Where ranks share samples: the documents that are cut each by itself, none: the sample
+	// whole; and the first position that any sample's query at a position sees, nil: 0.
+	Documents mpu.Positions
+	FirstSeen []int32
+	Whole     bool // each of them has all rows of this pass: of a text that goes on
+
 	IDs         Tensor // i32 [tokens], first stage
 	PositionIDs Tensor // i32 [tokens], counted from the document's start where that is asked for
 	DocStart    Tensor // i32 [b, positions of the sample, wherever they are]: first key a query may see; none: 0
@@ -119,6 +125,14 @@ func (p *Pass) final(params []*mpu.Param) error {
 
 // Seq is s, the number of positions here.
 func (p *Pass) Seq() int64 { return p.Positions.Len() }
+
+// documents are those of samples of n positions.
+func (p *Pass) documents(n int64) mpu.Positions {
+	if p.Documents == nil {
+		return mpu.AllPositions(n)
+	}
+	return p.Documents
+}
 
 // Tokens is s*b.
 func (p *Pass) Tokens() int64 { return p.Seq() * p.Batch }

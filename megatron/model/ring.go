@@ -9,24 +9,34 @@ import (
 // ring lets keys and values travel around the ranks (Liu et al., arXiv 2310.01889): while a
 // block of them is used, the next one is on its way. With the zig-zag cut the ranks have
 // equal work in every step: of their own block the three parts below the diagonal, of
-// every other one two parts whole. What is summed over blocks is f32.
+// every other one two parts whole, of each document. What is summed over blocks is f32.
 type ring struct {
-	context   mpu.Context
+	sharedSamples
 	positions mpu.Positions
 }
 
 // block are the positions of the keys that are here after some steps.
-func (e ring) block(p *Pass, step int) mpu.Positions {
+func (e ring) block(step int) mpu.Positions {
 	rows := e.context.Rows()
-	return mpu.AllPositions(e.positions.Len()*int64(rows)).ZigZag((e.context.Row()+rows-step)%rows, rows)
+	return e.context.Positions(e.documents, (e.context.Row()+rows-step)%rows)
+}
+
+// longestKeys is the length of the longest span of any block.
+func (e ring) longestKeys() (n int64) {
+	for step := range e.context.Rows() {
+		n = max(n, e.block(step).Longest())
+	}
+	return n
 }
 
 // parts calls f for each pair of a span of queries and one of the keys that are here which
 // these can see.
-func (e ring) parts(p *Pass, step int, f func(query, key part)) {
+func (e ring) parts(p *Pass, c core, step int, f func(query, key part)) {
+	block := e.block(step)
 	p.spans(e.positions, func(i int, at mpu.Span, rows func(Tensor) Tensor) {
-		p.spans(e.block(p, step), func(j int, keysAt mpu.Span, keyRows func(Tensor) Tensor) {
-			if keysAt.From <= at.From {
+		first := c.firstSeen(p, at)
+		p.spans(block, func(j int, keysAt mpu.Span, keyRows func(Tensor) Tensor) {
+			if keysAt.From <= at.From && keysAt.From+keysAt.N > first {
 				f(part{i, at, rows}, part{j, keysAt, keyRows})
 			}
 		})
@@ -46,8 +56,8 @@ func (e ring) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (atte
 	defer tmp.Release()
 	own := c.keys(p, tmp, p.DType, e.positions.Len())
 	pack(p, own, h)
-	sum := mergedParts{p: p, c: c, out: out, o: tmp.Alloc(statsType(p), o.Dims()...), first: [2]bool{true, true}}
-	sum.part, sum.lse = tmp.Alloc(statsType(p), c.shape(p, e.positions[0].N)...), tmp.Like(out.lse[0])
+	sum := mergedParts{p: p, c: c, out: out, o: tmp.Alloc(statsType(p), o.Dims()...), begun: make([]bool, len(e.positions))}
+	sum.part, sum.lse = tmp.Alloc(statsType(p), c.shape(p, e.positions.Longest())...), tmp.Alloc(statsType(p), p.Batch*c.groups*c.a.perGroup*e.positions.Longest())
 	kv, next := own, tmp.Like(own)
 	for step := range e.context.Rows() {
 		last := step == e.context.Rows()-1
@@ -55,7 +65,7 @@ func (e ring) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (atte
 		if !last {
 			coming = e.context.Around([]Tensor{kv}, []Tensor{next})
 		}
-		e.parts(p, step, func(query, key part) { sum.add(query, key, query.rows(h.q), key.rows(kv)) })
+		e.parts(p, c, step, func(query, key part) { sum.add(query, key, query.rows(h.q), key.rows(kv)) })
 		if !last {
 			if err := p.exchanged(coming.Wait); err != nil {
 				return out, err
@@ -74,20 +84,21 @@ type mergedParts struct {
 	out       attended
 	o         Tensor // f32 [n·b, groups, heads of a group, d]: of the blocks so far
 	part, lse Tensor // of one span of queries and one of keys
-	first     [2]bool
+	begun     []bool // spans of queries that have seen keys
 }
 
 func (m *mergedParts) add(query, key part, q, kv Tensor) {
 	o, lse := query.rows(m.o), m.out.lse[query.i]
 	seen := heads{q: q, k: kv.Slice(2, 0, 1), v: kv.Slice(2, 1, 1)}
-	if m.first[query.i] {
-		m.first[query.i] = false
+	if !m.begun[query.i] {
+		m.begun[query.i] = true
 		m.p.D.AttentionForward(m.c.call(m.p, query.at, key.at.From, o, lse, seen))
 		return
 	}
-	m.p.D.AttentionForward(m.c.call(m.p, query.at, key.at.From, m.part, m.lse, seen))
+	other, otherLSE := m.part.Slice(0, 0, q.Shape[0]), m.lse.Slice(0, 0, lse.Len()).Reshape(lse.Dims()...)
+	m.p.D.AttentionForward(m.c.call(m.p, query.at, key.at.From, other, otherLSE, seen))
 	flat := func(t Tensor) Tensor { return t.Reshape(t.Shape[0], t.Shape[1]*t.Shape[2], t.Shape[3]) }
-	m.p.D.AttentionMerge(device.AttentionMergeArgs{O: flat(o), Part: flat(m.part), LSE: lse, PartLSE: m.lse})
+	m.p.D.AttentionMerge(device.AttentionMergeArgs{O: flat(o), Part: flat(other), LSE: lse, PartLSE: otherLSE})
 }
 
 // backward lets the keys go around once more, and with each block the sum of its gradients,
@@ -99,8 +110,8 @@ func (e ring) backward(p *Pass, c core, out attended, h, grads heads, do Tensor)
 	kv := c.keys(p, tmp, p.DType, n)
 	next := tmp.Like(kv)
 	pack(p, kv, h)
-	g := partGrads{p: p, c: c, out: out, do: do, q: h.q, dq: tmp.Alloc(stats, h.q.Dims()...), newDQ: [2]bool{true, true}}
-	g.partDQ, g.partDKV = tmp.Alloc(stats, c.shape(p, e.positions[0].N)...), c.keys(p, tmp, stats, e.positions[0].N)
+	g := partGrads{p: p, c: c, out: out, do: do, q: h.q, dq: tmp.Alloc(stats, h.q.Dims()...), begun: make([]bool, len(e.positions))}
+	g.partDQ, g.partDKV = tmp.Alloc(stats, c.shape(p, e.positions.Longest())...), c.keys(p, tmp, stats, e.longestKeys())
 	dkv, sum, arriving := c.keys(p, tmp, stats, n), c.keys(p, tmp, stats, n), c.keys(p, tmp, stats, n)
 	for step := range e.context.Rows() {
 		var send, receive []Tensor
@@ -112,7 +123,7 @@ func (e ring) backward(p *Pass, c core, out attended, h, grads heads, do Tensor)
 		}
 		coming := e.context.Around(send, receive)
 		p.D.Fill(dkv, 0)
-		e.parts(p, step, func(query, key part) { g.add(query, key, key.rows(kv), key.rows(dkv)) })
+		e.parts(p, c, step, func(query, key part) { g.add(query, key, key.rows(kv), key.rows(dkv)) })
 		if err := p.exchanged(coming.Wait); err != nil {
 			return err
 		}
@@ -139,21 +150,21 @@ type partGrads struct {
 	do, q           Tensor
 	dq              Tensor // f32, of all queries
 	partDQ, partDKV Tensor // of one pair
-	newDQ           [2]bool
+	begun           []bool // spans of queries that have gradients
 }
 
 func (g *partGrads) add(query, key part, kv, dkv Tensor) {
 	d, dq := g.p.D, query.rows(g.dq)
 	seen := heads{q: query.rows(g.q), k: kv.Slice(2, 0, 1), v: kv.Slice(2, 1, 1)}
-	to := g.partDQ
-	if g.newDQ[query.i] {
+	to, partDKV := g.partDQ.Slice(0, 0, dq.Shape[0]), g.partDKV.Slice(0, 0, kv.Shape[0])
+	if !g.begun[query.i] {
 		to = dq
 	}
-	d.AttentionBackward(device.AttentionBackwardArgs{DQ: to, DK: g.partDKV.Slice(2, 0, 1), DV: g.partDKV.Slice(2, 1, 1), DO: query.rows(g.do),
+	d.AttentionBackward(device.AttentionBackwardArgs{DQ: to, DK: partDKV.Slice(2, 0, 1), DV: partDKV.Slice(2, 1, 1), DO: query.rows(g.do),
 		Forward: g.c.call(g.p, query.at, key.at.From, query.rows(g.out.o), g.out.lse[query.i], seen)})
-	if !g.newDQ[query.i] {
+	if g.begun[query.i] {
 		d.Add(dq, dq, to)
 	}
-	g.newDQ[query.i] = false
-	d.Add(dkv, dkv, g.partDKV)
+	g.begun[query.i] = true
+	d.Add(dkv, dkv, partDKV)
 }

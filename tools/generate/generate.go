@@ -43,6 +43,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
+		command.ContextFlag(),
 		&cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "length of the continuation"},
 		&cli.IntFlag{Name: "max-length", Usage: "length of prompt and continuation together, as transformers counts; instead of --max-new-tokens"},
 		&cli.Float64Flag{Name: "temperature", Usage: "divides the logits; 0: greedy. 1 where --top-k, --top-p or --seed is given"},
@@ -87,6 +88,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 		return o, err
 	}
 	if o.layout.EP, err = command.ExpertParallel(c); err != nil {
+		return o, err
+	}
+	if o.layout.CP, err = command.ContextParallel(c); err != nil {
 		return o, err
 	}
 	o.sample = inference.SampleOptions{MaxNew: c.Int("max-new-tokens"), Sampling: inference.Sampling{

@@ -26,6 +26,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
+		command.ContextFlag(),
 		&cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens shown a position; with --json, where not given, the logits of all"},
 		&cli.BoolFlag{Name: "last", Usage: "the last position only"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a position"},
@@ -62,6 +63,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 		return o, err
 	}
 	if o.layout.EP, err = command.ExpertParallel(c); err != nil {
+		return o, err
+	}
+	if o.layout.CP, err = command.ContextParallel(c); err != nil {
 		return o, err
 	}
 	o.load.Step = c.Int64("ckpt-step")

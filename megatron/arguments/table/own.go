@@ -4,6 +4,7 @@ package table
 var ownFlags = owned(Own,
 	works("device", String, "auto", "Device", "where tensors live; auto: cuda where usable, else cpu").choices("auto", "cpu", "cuda", "ref"),
 	works("cpu-threads", Int, "0", "CPUThreads", "threads of the CPU device; 0: all cores").from(0, 4096),
+	works("cp-zigzag-per-document", Switch, "", "Layout.ZigZagPerDocument", "context-parallel ranks share each document by itself, not the sequence whole: equal work also of short documents"),
 	works("no-plan", Switch, "", "NoPlan", "start without counting what the run will hold; a run that cannot fit is refused otherwise (docs/plan.md)"),
 	works("config", String, "", "Raw.ConfigFile", "YAML file with these names; the command line wins"),
 	works("print-config", Switch, "", "Raw.PrintConfig", "show each value and where it came from, then leave"),

@@ -62,6 +62,20 @@ func LayoutFlags() []cli.Flag {
 // most ranks of a process.
 const most = 1024
 
+// ContextFlag cuts prompts over ranks of this process.
+func ContextFlag() cli.Flag {
+	return &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks of this process that share the positions of each prompt"}
+}
+
+// ContextParallel is what --context-parallel-size says.
+func ContextParallel(c *cli.Context) (int, error) {
+	n := c.Int("context-parallel-size")
+	if n < 1 || n > most {
+		return 0, fault.Errorf(fault.Usage, "--context-parallel-size %d: 1 to %d", n, most)
+	}
+	return n, nil
+}
+
 // ExpertParallel is what --expert-model-parallel-size says.
 func ExpertParallel(c *cli.Context) (int, error) {
 	n := c.Int("expert-model-parallel-size")

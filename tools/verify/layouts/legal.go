@@ -2,6 +2,7 @@ package layouts
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"monotron/megatron/engine"
@@ -22,8 +23,11 @@ type Variant struct {
 // One is the layout that the others are compared with.
 func One(c *training.Config) Variant {
 	v := Variant{Layout: engine.Layout{VP: 1}, MicroBatch: c.MicroBatchSize}
+	if oneSample(c) {
+		v.MicroBatch = 1
+	}
 	if c.Model.Experts != nil {
-		v.MicroBatch, v.Dispatcher = expertMicroBatch, spec.AllGatherDispatcher
+		v.Dispatcher = spec.AllGatherDispatcher
 	}
 	return v
 }
@@ -46,6 +50,7 @@ func (v Variant) String() string {
 	add(l.CP > 1, "cp%d", l.CP)
 	add(l.CP > 1 && len(l.CPCommType) == 1, "%s", strings.Join(l.CPCommType, ","))
 	add(l.CP > 1 && len(l.CPCommType) > 1, "mixed-exchanges")
+	add(l.ZigZagPerDocument, "per-document")
 	add(l.EP > 1, "ep%d", l.EP)
 	add(l.ETP > 0 && l.ETP != l.TP, "etp%d", l.ETP)
 	add((l.EP > 1 || l.ETP > 1) && v.Dispatcher != "", "%s", v.Dispatcher)
@@ -112,6 +117,15 @@ func contexts(c *training.Config, l engine.Layout) (all []func(*engine.Layout)) 
 			kind([]int{heads, l.CP / heads}, perLayer(c.Model.NumLayers)...)
 		}
 	}
+	if !hidesDocuments(c) {
+		return all
+	}
+	for _, way := range slices.Clone(all) {
+		all = append(all, func(l *engine.Layout) {
+			way(l)
+			l.ZigZagPerDocument = true
+		})
+	}
 	return all
 }
 
@@ -124,10 +138,12 @@ func perLayer(layers int) (all []mpu.ContextKind) {
 	return all
 }
 
-// expertMicroBatch is the samples of a micro-batch of a model with experts: one under
-// every layout, for --moe-router-load-balancing-type aux_loss balances each micro-batch by
-// itself, so that another size is another loss.
-const expertMicroBatch = 1
+// oneSample tells whether every layout must have micro-batches of one sample, for another
+// size is another loss: --moe-router-load-balancing-type aux_loss balances each micro-batch by
+// itself, and where samples count different numbers of tokens the loss is a mean of means.
+func oneSample(c *training.Config) bool {
+	return c.Model.Experts != nil || c.Data.EODMaskLoss && !c.CalculatePerTokenLoss
+}
 
 // mixtures are the variations of a layout's sizes for a model with experts: the experts
 // cut over ranks in every way, by either dispatcher. Tensor parallelism of the rest asks
@@ -145,7 +161,6 @@ func mixtures(c *training.Config, sizes engine.Layout) (all []Variant) {
 				continue
 			}
 			for i, v := range variations(c, l) {
-				v.MicroBatch = expertMicroBatch
 				v.Dispatcher = []string{spec.AllGatherDispatcher, spec.AllToAllDispatcher}[i%2]
 				if (l.TP == 1 || v.Layout.SequenceParallel) && !v.Layout.DistributeSavedActivation && legal(c, v) {
 					all = append(all, v)
@@ -254,6 +269,12 @@ func unevenStages(layers, pp int, apart bool) string {
 // microBatch is the largest of a few sizes that leaves the pipeline enough
 // micro-batches; 0: none does.
 func microBatch(c *training.Config, l *engine.Layout) int {
+	if oneSample(c) {
+		if c.GlobalBatchSize%l.DP != 0 {
+			return 0
+		}
+		return 1
+	}
 	for _, size := range []int{3, 2, 1} {
 		if c.GlobalBatchSize%(size*l.DP) == 0 && c.GlobalBatchSize/(size*l.DP) >= 2*l.PP {
 			return size

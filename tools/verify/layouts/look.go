@@ -37,7 +37,7 @@ func (t *trial) look(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error
 		return e.Peek(micros, engine.Look{})
 	}
 	return t.peek(e, micros, func(depth int, name string, x device.Tensor) error {
-		rows, here := t.rows(r, x, len(first.Tokens))
+		rows, here := t.rows(r, e, x, first)
 		width := len(rows[0])
 		var own []float64
 		for i := 0; i < len(rows); i += len(first.Tokens) {
@@ -60,7 +60,7 @@ func (t *trial) look(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error
 func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro) error {
 	err := t.peek(e, batch, func(depth int, name string, x device.Tensor) error {
 		samples := batch[e.Micro()].Tokens
-		rows, here := t.rows(r, x, len(samples))
+		rows, here := t.rows(r, e, x, batch[e.Micro()])
 		global := []int64{int64(t.config.GlobalBatchSize), int64(t.config.SeqLength)}
 		for j, ids := range samples {
 			number := t.data.number(ids)
@@ -118,16 +118,16 @@ func (t *trial) peek(e *engine.Engine, micros []*engine.Micro, keep func(depth i
 	return errors.Join(err, trouble)
 }
 
-// rows are those of x [positions here · b, width], and the positions here.
-func (t *trial) rows(r *ranks.Rank, x device.Tensor, batch int) (rows [][]float64, here mpu.Positions) {
+// rows are those of x [positions here · b, width] of a micro-batch, and the positions here.
+func (t *trial) rows(r *ranks.Rank, e *engine.Engine, x device.Tensor, m *engine.Micro) (rows [][]float64, here mpu.Positions) {
 	raw := make([]byte, x.Bytes())
 	r.Device.Read(raw, x)
 	all, width := device.ToFloat64(x.DType, raw), int(x.Last())
 	for i := 0; i < len(all); i += width {
 		rows = append(rows, all[i:][:width])
 	}
-	here = mpu.AllPositions(int64(t.config.SeqLength)).ZigZag(r.Place.CP, r.Sizes.CP)
-	if int64(len(rows)/batch) < here.Len() { // sequence parallelism
+	here = e.Positions(m)
+	if int64(len(rows)/len(m.Tokens)) < here.Len() { // sequence parallelism
 		here = here.Cut(r.Place.TP, r.Sizes.TP)
 	}
 	return rows, here

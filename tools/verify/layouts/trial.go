@@ -47,7 +47,7 @@ func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s
 	if err != nil {
 		return nil, err
 	}
-	t := &trial{config: c, steps: steps, setup: s, data: &numbers{vocab: c.Model.VocabSize, seq: c.SeqLength, n: int64(steps * c.GlobalBatchSize)},
+	t := &trial{config: c, steps: steps, setup: s, data: newNumbers(&c, steps),
 		out: &Outcome{grads: make([]tensors, steps), weights: tensors{}, samples: make([][]int64, steps)}}
 	began := time.Now()
 	err = ranks.Run(c.Ranks(open), t.rank)
@@ -239,10 +239,24 @@ func masters(e *engine.Engine) (all []mpu.Stored) {
 	return all
 }
 
-// numbers is a dataset of random tokens; a sample's first tokens are its number.
+// numbers is a dataset of random tokens; a sample's first tokens are its number. Where the
+// flags of masks ask for it, documents of random lengths end in it, and much of some samples
+// has no loss.
 type numbers struct {
-	vocab, seq int
-	n          int64
+	vocab, seq                    int
+	n                             int64
+	restarts, hidden, lossesEnded bool // positions, and keys, of earlier documents; losses
+}
+
+func newNumbers(c *training.Config, steps int) *numbers {
+	d := &c.Data
+	return &numbers{vocab: c.Model.VocabSize, seq: c.SeqLength, n: int64(steps * c.GlobalBatchSize),
+		restarts: d.ResetPositionIDs || d.InterDocumentMasking, hidden: hidesDocuments(c), lossesEnded: d.EODMaskLoss}
+}
+
+// hidesDocuments tells whether documents do not see each other.
+func hidesDocuments(c *training.Config) bool {
+	return c.Data.ResetAttentionMask || c.Data.InterDocumentMasking
 }
 
 func (d *numbers) Len() int64 { return d.n }
@@ -258,10 +272,31 @@ func (d *numbers) Sample(k int64) (dataset.Sample, error) {
 	}
 	ids[0], ids[1] = int32(k/int64(d.vocab)), int32(k%int64(d.vocab))
 	s := dataset.Sample{Tokens: ids[:d.seq], Labels: ids[1:], LossMask: make([]float32, d.seq), PositionIDs: make([]int32, d.seq), DocStart: make([]int32, d.seq)}
-	for i := range d.seq {
-		s.LossMask[i], s.PositionIDs[i] = 1, int32(i)
-	}
+	d.mask(&s, r)
 	return s, nil
+}
+
+// mask fills masks and positions.
+func (d *numbers) mask(s *dataset.Sample, r *rand.Rand) {
+	start, last := int32(0), d.seq
+	if d.lossesEnded {
+		last = 1 + r.IntN(d.seq)
+	}
+	for i := range d.seq {
+		if i > 0 && (d.restarts || d.hidden) && r.IntN(6) == 0 {
+			start = int32(i)
+		}
+		s.PositionIDs[i] = int32(i)
+		if d.restarts {
+			s.PositionIDs[i] -= start
+		}
+		if d.hidden {
+			s.DocStart[i] = start
+		}
+		if i < last {
+			s.LossMask[i] = 1
+		}
+	}
 }
 
 // number is the sample that begins with these tokens.
