@@ -135,7 +135,7 @@ func (c Context) spansOf(documents Positions, all device.Tensor) (by [][]device.
 	for head := range c.Heads {
 		var spans []device.Tensor
 		for _, s := range documents.ZigZag(c.Row()*c.Heads+head, c.Size()) {
-			spans = append(spans, all.Slice(0, positions.find(s.From)*b, s.N*b))
+			spans = append(spans, all.Slice(0, positions.before(s.From)*b, s.N*b))
 		}
 		by = append(by, spans)
 	}

@@ -2,7 +2,6 @@ package mpu
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
@@ -119,16 +118,12 @@ func (p Positions) Pairs(keys Positions) (n int64) {
 	return n
 }
 
-// find is which row, counted in positions, the position `at` is.
-func (p Positions) find(at int64) int64 {
-	row := int64(0)
+// before is how many of these lie before `at`.
+func (p Positions) before(at int64) (n int64) {
 	for _, s := range p {
-		if at >= s.From && at < s.From+s.N {
-			return row + at - s.From
-		}
-		row += s.N
+		n += min(max(at-s.From, 0), s.N)
 	}
-	panic(fmt.Sprintf("position %d is not among %v", at, p))
+	return n
 }
 
 // slice is n positions from the from-th on.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"monotron/csrc/device"
+	"monotron/fault"
 	"monotron/mpu"
 )
 
@@ -90,7 +91,7 @@ func (e prefilled) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) 
 }
 
 func (prefilled) backward(*Pass, core, attended, heads, heads, Tensor) error {
-	panic("a text that is generated has no backward")
+	return fault.Errorf(fault.Internal, "a text that is generated has no backward")
 }
 
 // gathered brings the keys of all positions here, for as long as they are needed.
