@@ -4,11 +4,11 @@ preprocess_data --input sample.jsonl --output-prefix sample --tokenizer-type GPT
 pretrain_gpt --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --max-position-embeddings 32 \
   --micro-batch-size 4 --global-batch-size 4 --train-iters 10 --lr 1e-2 --lr-decay-style constant \
   --tokenizer-type GPT2BPETokenizer --data-path sample_text_document --split 100,0,0 --eval-iters 0 --save ckpt --save-interval 10
-monotron serve --load ckpt --port 0 2>notes &
+monotron serve --load ckpt --port 0 2>serve.notes &
 server=$!
-trap 'kill $server 2>/dev/null || cat notes' EXIT
-until grep -q '^ready' notes; do kill -0 $server; sleep 0.1; done
-url=$(sed -n 's/.*\(http:[^ ]*\)\/,.*/\1/p' notes)
+trap 'kill $server 2>/dev/null || cat serve.notes' EXIT
+until grep -q '^ready' serve.notes; do kill -0 $server || exit 1; sleep 0.1; done
+url=$(sed -n 's/.*\(http:[^ ]*\)\/,.*/\1/p' serve.notes)
 curl -sf "$url/health"
 curl -sf "$url/v1/completions" -d '{"prompt": "1 2 3 4", "max_tokens": 8, "temperature": 0, "logprobs": 1}'
 curl -sfN "$url/v1/completions" -d '{"prompt": "1 2 3 4", "max_tokens": 8, "temperature": 0, "stream": true}'

@@ -3,11 +3,11 @@ mkdir run
 for i in 1 2 3; do
   echo "{\"time\":\"2026-11-22T12:00:0${i}Z\",\"iteration\":$i,\"consumed_tokens\":${i}00,\"loss\":{\"lm loss\":$((9 - i))},\"learning_rate\":0.001,\"seconds\":1}"
 done >run/steps.jsonl
-monotron watch run --addr 127.0.0.1:0 2>notes &
+monotron watch run --addr 127.0.0.1:0 2>watch.notes &
 watching=$!
 trap 'kill $watching' EXIT
-for i in $(seq 1 100); do grep -q 'http://' notes && break; sleep 0.1; done
-address=$(sed -n 's|.*\(http://[^ ]*/\).*|\1|p' notes)
+for i in $(seq 1 100); do grep -q 'http://' watch.notes && break; sleep 0.1; done
+address=$(sed -n 's|.*\(http://[^ ]*/\).*|\1|p' watch.notes)
 test -n "$address"
 echo "open $address in a browser; Ctrl-C ends it"
 monotron watch --terminal run | grep -q 'loss, nats a token: steps 1 to 3' # or without a browser

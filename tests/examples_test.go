@@ -24,6 +24,15 @@ func TestExamples(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
+			made, err := os.ReadDir(cmd.Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range made {
+				if _, err := os.Stat(filepath.Join(repository, f.Name())); err == nil {
+					t.Errorf("it writes %s, which is something else in the repository's folder, where a reader may start it", f.Name())
+				}
+			}
 		})
 	}
 }

@@ -315,6 +315,10 @@ func (p *parser) checkExpertParallel() {
 		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use --expert-model-parallel-size %s", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP,
 			nearest(l.EP, e.Num, func(ep int) bool { return e.Num%ep == 0 && l.WorldSize%(l.ETP*ep*l.PP) == 0 }))
 	}
+	if l.OrderTPPPDP && l.PP > 1 && l.ETP*l.EP != l.TP*l.CP {
+		// The stages of the experts would be other ranks than those of the layers around them.
+		p.clash("use-tp-pp-dp-mapping expert-model-parallel-size", "--use-tp-pp-dp-mapping with experts and a pipeline needs as many ranks to share the experts (expert tensor %d x expert %d) as share a sample (tensor %d x context %d)", l.ETP, l.EP, l.TP, l.CP)
+	}
 	if p.Model.LinearBias && l.ETP > 1 {
 		p.clash("expert-tensor-parallel-size disable-bias-linear", "experts with biases need --expert-tensor-parallel-size 1, or --disable-bias-linear")
 	}
