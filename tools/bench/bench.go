@@ -59,10 +59,10 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func allFlags() []cli.Flag {
 	list := []cli.Flag{
 		&cli.StringFlag{Name: "model", Value: "gpt2-124m", Usage: "shape by its name, such as gpt2-124m, llama-110m"},
-		&cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "samples of a micro-batch; one micro-batch a step"},
-		&cli.IntFlag{Name: "seq-length", Value: 512, Usage: "tokens of a sample"},
-		&cli.Float64Flag{Name: "dropout", Usage: "of hidden states and attention"},
-		&cli.IntFlag{Name: "steps", Usage: "steps timed, after one that is not; 0: as many as take 15 s, at least 3"},
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "samples of a micro-batch; one micro-batch a step"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 512, Usage: "tokens of a sample"}),
+		command.Between(0, 1, &cli.Float64Flag{Name: "dropout", Usage: "of hidden states and attention"}),
+		command.Between(0, 1000000, &cli.IntFlag{Name: "steps", Usage: "steps timed, after one that is not; 0: as many as take 15 s, at least 3"}),
 		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "local: a micro-batch and the update are one launch each on a GPU"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 	}
@@ -100,11 +100,8 @@ func readOptions(c *cli.Context) (o options, err error) {
 		text string
 	}{
 		{!o.graphs && c.String("cuda-graph-impl") != "none", fmt.Sprintf("--cuda-graph-impl %s: none or local", c.String("cuda-graph-impl"))},
-		{o.batch < 1, fmt.Sprintf("--micro-batch-size %d: at least 1", o.batch)},
-		{o.seq < 1, fmt.Sprintf("--seq-length %d: at least 1", o.seq)},
 		{o.model.MaxPositions > 0 && o.seq > o.model.MaxPositions, fmt.Sprintf("--seq-length %d: %s has %d positions", o.seq, o.name, o.model.MaxPositions)},
-		{o.steps < 0, fmt.Sprintf("--steps %d: 0 or more", o.steps)},
-		{!(rate >= 0 && rate < 1), fmt.Sprintf("--dropout %g: 0 or more, below 1", rate)},
+		{rate == 1, "--dropout 1 leaves nothing"},
 	} {
 		if bad.is {
 			return o, fault.Errorf(fault.Usage, "%s", bad.text)

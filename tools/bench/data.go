@@ -25,9 +25,9 @@ import (
 func dataFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "input", Usage: "bench data: JSON lines to encode; default: no encoding is timed"},
-		&cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "bench data: workers of preprocess_data"},
+		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "bench data: workers of preprocess_data"}),
 		&cli.BoolFlag{Name: "processor-time", Usage: "bench data: time of the processors instead of the clock's, for a machine that others use too"},
-		&cli.IntFlag{Name: "rounds", Value: 3, Usage: "bench data: the best of so many counts"},
+		command.Between(1, 1000000, &cli.IntFlag{Name: "rounds", Value: 3, Usage: "bench data: the best of so many counts"}),
 	}
 }
 
@@ -75,9 +75,6 @@ type loaderResult struct {
 // benchData times the data path: text to tokens by this program's preprocess_data,
 // index arrays, a blend, the loader.
 func benchData(c *cli.Context) error {
-	if c.Int("rounds") < 1 || c.Int("workers") < 1 {
-		return fault.Errorf(fault.Usage, "--rounds and --workers must be at least 1")
-	}
 	dir, err := os.MkdirTemp("", "bench-data-")
 	if err != nil {
 		return fault.With(fault.IO, err)

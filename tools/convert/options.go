@@ -12,6 +12,7 @@ import (
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/hf"
+	"monotron/tools/internal/command"
 )
 
 func allFlags() []cli.Flag {
@@ -20,21 +21,21 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "to", Usage: "format to write: " + all.Names()},
 		&cli.StringFlag{Name: "output", Usage: "what to write; it must not exist, but a save folder may get one more iteration"},
 		&cli.StringFlag{Name: "from", Usage: "format of the input, where it should not be told by its content"},
-		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read; the latest where not given"},
+		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read; the latest where not given"}),
 		&cli.StringFlag{Name: "dtype", Usage: "type of the weights: f32, bf16 or fp16; as they are where not given. With bf16 and fp16 the f32 values go on as masters where there is an optimizer"},
 		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and the random states"},
 		&cli.BoolFlag{Name: "allow-nan", Usage: "take weights that are NaN or infinite instead of refusing them"},
 		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit 1 if not"},
 		&cli.StringSliceFlag{Name: "verify-ids", Usage: "token ids of that prompt; some of the vocabulary where not given"},
 
-		&cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "Megatron formats: tensor-parallel ranks to write for"},
-		&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: pipeline stages"},
-		&cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: model chunks of a stage (interleaved schedule)"},
-		&cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "Megatron formats: ranks that share the experts"},
-		&cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: tensor-parallel ranks of an expert; 0: as the dense layers"},
-		&cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"},
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "Megatron formats: tensor-parallel ranks to write for"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: pipeline stages"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: model chunks of a stage (interleaved schedule)"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "Megatron formats: ranks that share the experts"}),
+		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: tensor-parallel ranks of an expert; 0: as the dense layers"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"}),
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
-		&cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "as the run that the input is of had it, else 128", Usage: "Megatron formats: the vocabulary is padded to a multiple of this times the tensor-parallel ranks"},
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "as the run that the input is of had it, else 128", Usage: "Megatron formats: the vocabulary is padded to a multiple of this times the tensor-parallel ranks"}),
 		&cli.StringFlag{Name: "transformer-impl", DefaultText: "as the run that the input is of had it, else local", Usage: "Megatron formats: local or transformer_engine, which has an optimizer of its own: torch's AdamW keeps the step in each state"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: a `release` folder, without iteration"},
 
@@ -87,9 +88,6 @@ func readOptions(c *cli.Context) (*options, error) {
 func (o *options) readWriting(c *cli.Context) error {
 	for _, name := range []string{"tensor-model-parallel-size", "pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
 		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by"} {
-		if c.Int(name) < 1 {
-			return fault.Errorf(fault.Usage, "--%s %d: at least 1", name, c.Int(name))
-		}
 		if c.IsSet(name) && o.to != formats.MegatronTorch && o.to != formats.MegatronTorchDist {
 			return fault.Errorf(fault.Usage, "--%s: %s checkpoints have no layout; it goes with megatron-torch and megatron-torch_dist", name, o.to)
 		}

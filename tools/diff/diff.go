@@ -3,6 +3,7 @@ package diff
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 
@@ -37,12 +38,12 @@ func Command() *cli.Command {
 		ArgsUsage:   "A B",
 		Description: description,
 		Flags: []cli.Flag{
-			&cli.Int64Flag{Name: "step-a", Value: -1, Usage: "iteration of the save folder A; the latest where not given"},
-			&cli.Int64Flag{Name: "step-b", Value: -1, Usage: "iteration of the save folder B"},
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-a", Value: -1, Usage: "iteration of the save folder A; the latest where not given"}),
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-b", Value: -1, Usage: "iteration of the save folder B"}),
 			&cli.BoolFlag{Name: "weights-only", Usage: "compare the weights and nothing else"},
 			&cli.BoolFlag{Name: "keep-padding", Usage: "compare the vocabulary's padding rows too"},
-			&cli.Float64Flag{Name: "atol", Usage: "differences up to atol + rtol*|a| do not count"},
-			&cli.Float64Flag{Name: "rtol", Usage: "see --atol"},
+			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "atol", Usage: "differences up to atol + rtol*|a| do not count"}),
+			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "rtol", Usage: "see --atol"}),
 			&cli.BoolFlag{Name: "all", Usage: "list equal tensors too"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
@@ -73,9 +74,6 @@ type side struct {
 func run(c *cli.Context) error {
 	if c.NArg() != 2 {
 		return fault.Errorf(fault.Usage, "diff needs two checkpoints, found %d: %q; monotron diff --help shows examples", c.NArg(), c.Args().Slice())
-	}
-	if c.Float64("atol") < 0 || c.Float64("rtol") < 0 {
-		return fault.Errorf(fault.Usage, "--atol and --rtol are not negative")
 	}
 	a, err := all.Open(c.Args().Get(0), formats.OpenOptions{Step: c.Int64("step-a"), KeepPadding: c.Bool("keep-padding")})
 	if err != nil {

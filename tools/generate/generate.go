@@ -44,17 +44,17 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
 		command.ContextFlag(),
-		&cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "length of the continuation"},
-		&cli.IntFlag{Name: "max-length", Usage: "length of prompt and continuation together, as transformers counts; instead of --max-new-tokens"},
-		&cli.Float64Flag{Name: "temperature", Usage: "divides the logits; 0: greedy. 1 where --top-k, --top-p or --seed is given"},
-		&cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens; 0: all"},
-		&cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the fewest tokens whose probability reaches this"},
-		&cli.Uint64Flag{Name: "seed", Usage: "of the sampling; the same seed gives the same text"},
-		&cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "continuations of each prompt; with --num-beams the best so many"},
-		&cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "no n tokens in a row occur twice; 0: they may"},
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "length of the continuation"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "length of prompt and continuation together, as transformers counts; instead of --max-new-tokens"}),
+		command.Between(0, 1e30, &cli.Float64Flag{Name: "temperature", Usage: "divides the logits; 0: greedy. 1 where --top-k, --top-p or --seed is given"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens; 0: all"}),
+		command.Between(0, 1, &cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the fewest tokens whose probability reaches this"}),
+		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "of the sampling; the same seed gives the same text"}),
+		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "continuations of each prompt; with --num-beams the best so many"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "no n tokens in a row occur twice; 0: they may"}),
 		&cli.StringFlag{Name: "stop-token", Usage: "id that ends the text, or none; the tokenizer's end of document where not given"},
-		&cli.IntFlag{Name: "num-beams", Value: 1, Usage: "more than 1: beam search of this width (at most 1024)"},
-		&cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: a score is the log-probability over length to this power"},
+		command.Between(1, 100000, &cli.IntFlag{Name: "num-beams", Value: 1, Usage: "more than 1: beam search of this width (at most 1024)"}),
+		command.Between(-1000, 1000, &cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: a score is the log-probability over length to this power"}),
 		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when as many texts as beams are finished"},
 		&cli.BoolFlag{Name: "only-new", Usage: "do not print the prompt before its continuation"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a text instead"},
@@ -84,15 +84,8 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if o.load.Precision, err = command.Precision(c); err != nil {
 		return o, err
 	}
-	if o.layout.TP, o.layout.PP, err = command.Layout(c); err != nil {
-		return o, err
-	}
-	if o.layout.EP, err = command.ExpertParallel(c); err != nil {
-		return o, err
-	}
-	if o.layout.CP, err = command.ContextParallel(c); err != nil {
-		return o, err
-	}
+	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
+	o.layout.CP = c.Int("context-parallel-size")
 	o.sample = inference.SampleOptions{MaxNew: c.Int("max-new-tokens"), Sampling: inference.Sampling{
 		Temperature: c.Float64("temperature"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"),
 		NoRepeatNgram: c.Int("no-repeat-ngram-size"), Seed: c.Uint64("seed"),
@@ -120,15 +113,8 @@ func (o *options) check(sampling bool) error {
 		is   bool
 		text string
 	}{
-		{s.MaxNew < 1, fmt.Sprintf("--max-new-tokens %d: at least 1", s.MaxNew)},
-		{!(s.Temperature >= 0) || math.IsInf(s.Temperature, 1), fmt.Sprintf("--temperature %g: 0 or more", s.Temperature)},
-		{s.TopK < 0, fmt.Sprintf("--top-k %d: 0 (all) or more", s.TopK)},
-		{!(s.TopP > 0 && s.TopP <= 1), fmt.Sprintf("--top-p %g: above 0, at most 1", s.TopP)},
-		{s.NoRepeatNgram < 0, fmt.Sprintf("--no-repeat-ngram-size %d: 0 (off) or more", s.NoRepeatNgram)},
-		{b.Beams < 1, fmt.Sprintf("--num-beams %d: at least 1", b.Beams)},
+		{s.TopP == 0, "--top-p 0 leaves no token; above 0, at most 1"},
 		{b.Beams > maxBeams, fmt.Sprintf("--num-beams %d: at most %d, as each has a cache and a row of logits of its own", b.Beams, maxBeams)},
-		{math.IsNaN(b.LengthPenalty) || math.IsInf(b.LengthPenalty, 0), fmt.Sprintf("--length-penalty %g is no number", b.LengthPenalty)},
-		{o.samples < 1 || o.samples > maxSamples, fmt.Sprintf("--num-samples %d: from 1 to %d", o.samples, maxSamples)},
 		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d would give one text as often, as nothing asks for sampling: give --temperature, --top-k, --top-p or --seed", o.samples)},
 		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples %d: --num-beams %d finds so many texts at most", o.samples, b.Beams)},
 		{b.Beams > 1 && sampling, "--num-beams searches for the likeliest text; --temperature, --top-k, --top-p and --seed do not go with it"},

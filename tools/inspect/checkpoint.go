@@ -19,6 +19,7 @@ import (
 	"monotron/megatron/formats"
 	"monotron/megatron/formats/hf"
 	"monotron/megatron/formats/safetensors"
+	"monotron/tools/internal/command"
 )
 
 // checkpointCommand is `inspect checkpoint PATH`: a checkpoint of any format or a
@@ -32,7 +33,7 @@ func checkpointCommand() *cli.Command {
 			"Megatron-LM's torch and torch_dist, Hugging Face, nanoGPT, llm.c, or any safetensors file. Pieces\n" +
 			"are the slices in which a tensor is stored. Exit code 74: --verify found a wrong checksum.",
 		Flags: []cli.Flag{
-			&cli.Int64Flag{Name: "step", Value: -1, Usage: "iteration of a save folder; the latest if not given"},
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step", Value: -1, Usage: "iteration of a save folder; the latest if not given"}),
 			&cli.BoolFlag{Name: "verify", Usage: "exit 74 if any checksum is wrong; print the hash of the weights"},
 			&cli.BoolFlag{Name: "headers-only", Usage: "read no values: names, shapes and state only"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},

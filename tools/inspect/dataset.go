@@ -23,7 +23,7 @@ func Dataset() *cli.Command {
 		Usage:     "check a .bin/.idx pair and say what it holds",
 		ArgsUsage: "PREFIX (a pair's; or the .bin file of llm.c or nanoGPT)",
 		Flags: append([]cli.Flag{
-			&cli.Int64Flag{Name: "document", Value: -1, Usage: "print this document: its ids, and its text where a tokenizer is named"},
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "document", Value: -1, Usage: "print this document: its ids, and its text where a tokenizer is named"}),
 			&cli.BoolFlag{Name: "check-ids", Usage: "read every token and look for ids outside the vocabulary of the named tokenizer"},
 		}, command.TokenizerFlags()...),
 		Action: runDataset,

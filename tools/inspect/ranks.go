@@ -11,18 +11,19 @@ import (
 	"monotron/dataset"
 	"monotron/fault"
 	"monotron/mpu/topology"
+	"monotron/tools/internal/command"
 )
 
 // layoutFlags say who reads which sample, as pretrain_gpt takes them.
 func layoutFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "ranks", Usage: "print which ranks read which samples, one JSON object a micro-batch: --first and --count are of iterations, from 0"},
-		&cli.IntFlag{Name: "micro-batch-size", Value: 1},
-		&cli.IntFlag{Name: "global-batch-size", Usage: "default: one micro-batch on each data-parallel rank"},
-		&cli.IntFlag{Name: "world-size", Value: 1},
-		&cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1},
-		&cli.IntFlag{Name: "context-parallel-size", Value: 1},
-		&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1},
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "micro-batch-size", Value: 1}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "global-batch-size", Usage: "default: one micro-batch on each data-parallel rank"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "world-size", Value: 1}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1}),
 		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping"},
 		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "single or cyclic"},
 		&cli.BoolFlag{Name: "no-data-sharding"},

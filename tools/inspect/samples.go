@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,8 +34,8 @@ func Samples() *cli.Command {
 			&cli.StringFlag{Name: "per-split-data-args-path", Usage: "JSON file with train, valid, test"},
 			&cli.BoolFlag{Name: "mock-data"},
 			&cli.StringFlag{Name: "split", Usage: "weights of train, validation, test"},
-			&cli.IntFlag{Name: "seq-length", Value: 1024},
-			&cli.Uint64Flag{Name: "seed", Value: 1234},
+			command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 1024}),
+			command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Value: 1234}),
 			&cli.StringFlag{Name: "data-cache-path"},
 			&cli.BoolFlag{Name: "reset-position-ids"},
 			&cli.BoolFlag{Name: "reset-attention-mask"},
@@ -42,13 +43,13 @@ func Samples() *cli.Command {
 			&cli.BoolFlag{Name: "dataloader-inter-document-masking", Usage: "documents end where sequences do"},
 			&cli.BoolFlag{Name: "allow-ambiguous-pad-tokens", Usage: "a padding id that is also the end-of-document id counts as padding"},
 			&cli.BoolFlag{Name: "no-mmap-bin-files"},
-			&cli.Float64Flag{Name: "mid-level-dataset-surplus", Value: 0.005},
+			command.Between(0, 1000, &cli.Float64Flag{Name: "mid-level-dataset-surplus", Value: 0.005}),
 			&cli.StringFlag{Name: "train-samples", Usage: "samples of each split; default one epoch"},
 			&cli.StringFlag{Name: "valid-samples"},
 			&cli.StringFlag{Name: "test-samples"},
 			&cli.StringFlag{Name: "show", Value: "train", Usage: "split whose samples are printed: train, valid or test"},
-			&cli.Int64Flag{Name: "first", Usage: "number of the first sample printed"},
-			&cli.Int64Flag{Name: "count", Value: 1, Usage: "how many are printed, one JSON object a line"},
+			command.Between(0, command.Counts, &cli.Int64Flag{Name: "first", Usage: "number of the first sample printed"}),
+			command.Between(0, command.Counts, &cli.Int64Flag{Name: "count", Value: 1, Usage: "how many are printed, one JSON object a line"}),
 			&cli.BoolFlag{Name: "text", Usage: "print the tokens as text too"},
 			&cli.StringFlag{Name: "write-index", Usage: "folder for the index arrays (.npy) and descriptions of all splits"},
 		}, append(layoutFlags(), command.TokenizerFlags()...)...),

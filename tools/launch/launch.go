@@ -68,20 +68,20 @@ func Command() *cli.Command {
 		ArgsUsage:   "-- COMMAND [ARGUMENTS]",
 		Description: description,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "ranks on this host"},
-			&cli.IntFlag{Name: "nnodes", Value: 1, Usage: "hosts"},
-			&cli.IntFlag{Name: "node-rank", Usage: "number of this host, from 0"},
+			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "ranks on this host"}),
+			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "hosts"}),
+			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "number of this host, from 0"}),
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "host of rank 0 as the others reach it"},
-			&cli.IntFlag{Name: "master-port", Usage: "port there (default: a free one; 29500 with several hosts)"},
+			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port there (default: a free one; 29500 with several hosts)"}),
 			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT`, instead of the two above"},
 			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh: HOST slots=RANKS a line"},
 			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` of settings for ssh (its -F)"},
 			&cli.BoolFlag{Name: "agent", Hidden: true},
-			&cli.IntFlag{Name: "max-restarts", Usage: "start again after a failure, so often in a row without a newer checkpoint in --save"},
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "start again after a failure, so often in a row without a newer checkpoint in --save"}),
 			&cli.BoolFlag{Name: "auto-restart", Usage: "start again after every failure from the last good checkpoint of --save, as long as steps advance (three starts without: --max-restarts)"},
-			&cli.IntFlag{Name: "min-nproc-per-node", Usage: "where ranks fail again and again, go on with fewer, down to this: the layout's data-parallel size shrinks"},
-			&cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: the fewest to go on with when others are gone"},
-			&cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: how long to wait for one that is gone"},
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "where ranks fail again and again, go on with fewer, down to this: the layout's data-parallel size shrinks"}),
+			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: the fewest to go on with when others are gone"}),
+			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: how long to wait for one that is gone"}),
 			&cli.StringFlag{Name: "run-folder", Usage: "private `DIR` for flight records and the verdict (default: a temporary one, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "lines that get their rank in front: stderr, both, none"},
 		},
@@ -127,20 +127,14 @@ func read(c *cli.Context) (*options, error) {
 	switch {
 	case len(o.words) == 0:
 		return nil, fault.Errorf(fault.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
-	case o.local < 1 || o.nodes < 1 || o.local > 4096 || o.nodes > 1<<20:
-		return nil, fault.Errorf(fault.Usage, "--nproc-per-node %d and --nnodes %d: there must be one rank at least", o.local, o.nodes)
-	case o.node < 0 || o.node >= o.nodes:
+	case o.node >= o.nodes:
 		return nil, fault.Errorf(fault.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d)", o.node, o.nodes-1, o.nodes)
 	case o.nodes > 1 && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
 		return nil, fault.Errorf(fault.Usage, "--nnodes %d needs --master-addr, the host of rank 0 as the others reach it", o.nodes)
-	case o.restarts < 0:
-		return nil, fault.Errorf(fault.Usage, "--max-restarts %d is negative", o.restarts)
-	case o.least < 0 || o.least > o.local:
+	case o.least > o.local:
 		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
 	case o.least > 0 && o.nodes > 1:
 		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with several, --min-nnodes says how few of them may go on")
-	case o.leastNodes < 1 || o.hostWait < time.Second:
-		return nil, fault.Errorf(fault.Usage, "--min-nnodes %d, --host-wait-seconds %d: both are 1 at least", o.leastNodes, c.Int("host-wait-seconds"))
 	case o.leastNodes > o.nodes && !c.IsSet("hostfile"):
 		return nil, fault.Errorf(fault.Usage, "--min-nnodes %d: there are %d hosts (--nnodes)", o.leastNodes, o.nodes)
 	case o.prefix != "stderr" && o.prefix != "both" && o.prefix != "none":

@@ -27,7 +27,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
 		command.ContextFlag(),
-		&cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens shown a position; with --json, where not given, the logits of all"},
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens shown a position; with --json, where not given, the logits of all"}),
 		&cli.BoolFlag{Name: "last", Usage: "the last position only"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a position"},
 		&cli.StringFlag{Name: "output", Usage: "write logits f32 [positions, vocabulary] and ids to this safetensors file instead"},
@@ -59,15 +59,8 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if o.json && !c.IsSet("top-k") {
 		o.top = 0
 	}
-	if o.layout.TP, o.layout.PP, err = command.Layout(c); err != nil {
-		return o, err
-	}
-	if o.layout.EP, err = command.ExpertParallel(c); err != nil {
-		return o, err
-	}
-	if o.layout.CP, err = command.ContextParallel(c); err != nil {
-		return o, err
-	}
+	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
+	o.layout.CP = c.Int("context-parallel-size")
 	o.load.Step = c.Int64("ckpt-step")
 	o.load.Precision, err = command.Precision(c)
 	return o, err

@@ -188,17 +188,17 @@ func TestScheduleRefuses(t *testing.T) {
 		"--num-layers 10": "or --pipeline-model-parallel-layout 'Ettt|ttt|tt|ttL'",
 		"--num-virtual-stages-per-pipeline-rank 2 --micro-batches 9": "use 8 or 12 micro-batches",
 		"--pipeline-model-parallel-layout Ett|ttL":                   "needs --num-layers",
-		"--micro-batches 99999999":                                   "too many to draw",
+		"--micro-batches 99999999":                                   "--micro-batches 99999999: 1 to",
 		"--micro-batches 200000 --pipeline-model-parallel-size 64":   "lower --micro-batches",
-		"--pipeline-model-parallel-size 0":                           "at least 1",
-		"--forward-ms -1":                                            "--forward-ms -1: a number from 0",
-		"--head-work nan --num-layers 4":                             "--head-work NaN: a number from 0",
+		"--pipeline-model-parallel-size 0":                           "--pipeline-model-parallel-size 0: 1 to",
+		"--forward-ms -1":                                            "--forward-ms -1: 0 to 1000000000",
+		"--head-work nan --num-layers 4":                             "--head-work NaN: 0 to 1000000000",
 		"--micro-batchs 3":                                           "--micro-batches",
 		"--context-parallel-size 3 --seq-length 64":                  "no multiple of 6",
 		"stray": "stray",
 		"--num-layers 4 --pipeline-model-parallel-layout E((t|)*2":              "not closed",
-		"--num-layers 100000000 --pipeline-model-parallel-size 100000000":       "both are from 1",
-		"--num-layers 4 --num-virtual-stages-per-pipeline-rank 100000000000000": "both are from 1",
+		"--num-layers 100000000 --pipeline-model-parallel-size 100000000":       "--num-layers 100000000: 0 to 100000",
+		"--num-layers 4 --num-virtual-stages-per-pipeline-rank 100000000000000": "--num-virtual-stages-per-pipeline-rank 100000000000000: 0 to",
 	} {
 		if _, err := run(strings.Fields(line)...); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)

@@ -22,12 +22,10 @@ const (
 func ringOf(c *cli.Context) (r ring, err error) {
 	ranks, n := c.Int("context-parallel-size"), c.Int("seq-length")
 	switch {
-	case ranks < 1 || ranks > mostRanks:
-		return nil, fault.Errorf(fault.Usage, "--context-parallel-size %d: a number from 1 to %d", ranks, mostRanks)
 	case ranks == 1:
 		return nil, nil
-	case n < 1 || n > mostTokens || n%(2*ranks) != 0:
-		return nil, fault.Errorf(fault.Usage, "--seq-length %d is no multiple of %d (twice --context-parallel-size) up to %d", n, 2*ranks, mostTokens)
+	case n%(2*ranks) != 0:
+		return nil, fault.Errorf(fault.Usage, "--seq-length %d is no multiple of %d (twice --context-parallel-size)", n, 2*ranks)
 	}
 	all := mpu.AllPositions(int64(n))
 	for rank := range ranks {

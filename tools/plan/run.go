@@ -26,8 +26,8 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 			"kind are run with no memory behind them: the bytes are the run's. Neither data nor weights are read.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(estimate.Machines(), ", ") + ": seconds, and whether it fits"},
-			&cli.Float64Flag{Name: "jitter", Usage: "fraction by which the slowest device is slower than the others"},
-			&cli.Float64Flag{Name: "price", Usage: "of a device for an hour: what the training costs"},
+			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "fraction by which the slowest device is slower than the others"}),
+			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "of a device for an hour: what the training costs"}),
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with every rank"},
 		},
 		Action: func(c *cli.Context) error { return planRun(c, open) },
@@ -68,11 +68,6 @@ type runPlan struct {
 
 // machineOf is that of --machine; nil: none.
 func machineOf(c *cli.Context) (*estimate.Machine, error) {
-	for name, most := range map[string]float64{"jitter": 10, "price": 1e6} {
-		if x := c.Float64(name); !(x >= 0 && x <= most) {
-			return nil, fault.Errorf(fault.Usage, "--%s %g: a number from 0 to %g", name, x, most)
-		}
-	}
 	if c.String("machine") == "" {
 		if c.IsSet("jitter") || c.IsSet("price") {
 			return nil, fault.Errorf(fault.Usage, "--jitter and --price need --machine, which says how fast devices are")

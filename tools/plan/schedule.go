@@ -24,31 +24,31 @@ func scheduleCommand() *cli.Command {
 		Description: "The schedule is the one a training run with the same flags executes, checked as it is there, on a clock: " +
 			"a transfer begins when both stages have come to it. With --num-layers the model is cut as in training.",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 4, Usage: "stages"},
-			&cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Usage: "model chunks a stage (interleaved)"},
-			&cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "the same, by the layers of a chunk"},
-			&cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "micro-batches of a step: global batch / micro-batch / data-parallel ranks"},
-			&cli.IntFlag{Name: "microbatch-group-size-per-virtual-pipeline-stage", Usage: "micro-batches a chunk takes in a row (default: stages)"},
+			command.Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 4, Usage: "stages"}),
+			command.Between(0, most, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Usage: "model chunks a stage (interleaved)"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "the same, by the layers of a chunk"}),
+			command.Between(1, most, &cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "micro-batches of a step: global batch / micro-batch / data-parallel ranks"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "microbatch-group-size-per-virtual-pipeline-stage", Usage: "micro-batches a chunk takes in a row (default: stages)"}),
 			&cli.StringFlag{Name: "pipeline-schedule", Value: schedule.OneFOneBName, Usage: "1f1b or gpipe"},
 			&cli.BoolFlag{Name: "no-overlap-p2p-communication", Usage: "interleaved: exchanges end before what follows"},
 			&cli.BoolFlag{Name: "forward-only", Usage: "an evaluation"},
 
-			&cli.IntFlag{Name: "num-layers", Usage: "layers of the model; without it every chunk is the same amount of work"},
+			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers", Usage: "layers of the model; without it every chunk is the same amount of work"}),
 			&cli.StringFlag{Name: "pipeline-model-parallel-layout", Usage: "which layers each stage holds, as in 'Ettt|(tt|)*2L'"},
 			&cli.StringFlag{Name: "pp-partition-method", Usage: "Megatron-DeepSpeed's way to cut stages, as in 'type:transformer|embedding'"},
-			&cli.IntFlag{Name: "decoder-first-pipeline-num-layers", Usage: "layers of the first stage"},
-			&cli.IntFlag{Name: "decoder-last-pipeline-num-layers", Usage: "layers of the last stage"},
+			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-first-pipeline-num-layers", Usage: "layers of the first stage"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-last-pipeline-num-layers", Usage: "layers of the last stage"}),
 			&cli.BoolFlag{Name: "account-for-embedding-in-pipeline-split", Usage: "the embedding counts as a layer"},
 			&cli.BoolFlag{Name: "account-for-loss-in-pipeline-split", Usage: "the output layer counts as a layer"},
 
-			&cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "a micro-batch's forward through a stage, the mean of the stages"},
-			&cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "its backward"},
-			&cli.Float64Flag{Name: "transfer-ms", Usage: "an activation or gradient from one stage to the next"},
-			&cli.Float64Flag{Name: "embedding-work", Usage: "work of the embedding in layers, with --num-layers"},
-			&cli.Float64Flag{Name: "head-work", Usage: "work of output layer and loss in layers, with --num-layers"},
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "a micro-batch's forward through a stage, the mean of the stages"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "its backward"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "transfer-ms", Usage: "an activation or gradient from one stage to the next"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "embedding-work", Usage: "work of the embedding in layers, with --num-layers"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "head-work", Usage: "work of output layer and loss in layers, with --num-layers"}),
 
-			&cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks that share each sequence: the work of each in every step of a ring"},
-			&cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "positions of a sequence, with --context-parallel-size"},
+			command.Between(1, mostRanks, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks that share each sequence: the work of each in every step of a ring"}),
+			command.Between(1, mostTokens, &cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "positions of a sequence, with --context-parallel-size"}),
 
 			&cli.StringFlag{Name: "svg", Usage: "write the picture to this file"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with the times of every forward and backward"},
@@ -100,11 +100,6 @@ type schedulePlan struct {
 func planOf(c *cli.Context) (p schedulePlan, err error) {
 	p.config = schedule.Config{Name: c.String("pipeline-schedule"), Stages: c.Int("pipeline-model-parallel-size"), Chunks: max(1, c.Int("num-virtual-stages-per-pipeline-rank")),
 		Micros: c.Int("micro-batches"), Group: c.Int("microbatch-group-size-per-virtual-pipeline-stage"), ForwardOnly: c.Bool("forward-only"), NoOverlap: c.Bool("no-overlap-p2p-communication")}
-	for _, name := range []string{"forward-ms", "backward-ms", "transfer-ms", "embedding-work", "head-work"} {
-		if x := c.Float64(name); !(x >= 0 && x <= 1e9) { // NaN is neither
-			return p, fault.Errorf(fault.Usage, "--%s %g: a number from 0 to 1e9", name, x)
-		}
-	}
 	if err := p.cut(c); err != nil {
 		return p, err
 	}
@@ -112,11 +107,6 @@ func planOf(c *cli.Context) (p schedulePlan, err error) {
 		return p, err
 	}
 	s := &p.config
-	for _, n := range []int{s.Stages, s.Chunks, s.Micros} {
-		if n > most {
-			return p, fault.Errorf(fault.Usage, "%d stages of %d chunks with %d micro-batches are too many to draw", s.Stages, s.Chunks, s.Micros)
-		}
-	}
 	if err := s.Check(); err != nil {
 		return p, err
 	}

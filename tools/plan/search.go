@@ -24,10 +24,10 @@ func searchCommand() *cli.Command {
 		Description: "FLAGS are pretrain_gpt's of the model and its training (--global-batch-size too), without the layout's. Every layout that training " +
 			"would take is timed, tensor and pipeline sizes, chunks, sharding, recomputation and micro-batch; the fastest are counted to the byte and run on the clock.",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "gpus", Usage: "devices"},
+			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "devices"}),
 			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(estimate.Machines(), ", ")},
 			&cli.StringFlag{Name: "memory", Usage: "of a device, as 78GiB; the machine's where left out"},
-			&cli.IntFlag{Name: "best", Value: 10, Usage: "how many layouts"},
+			command.Between(1, 100, &cli.IntFlag{Name: "best", Value: 10, Usage: "how many layouts"}),
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
 		Action: planSearch,
@@ -88,11 +88,8 @@ func planSearch(c *cli.Context) error {
 }
 
 func newSearch(c *cli.Context) (*estimate.Search, error) {
-	if n := c.Int("gpus"); n < 1 || n > 1<<16 || c.String("machine") == "" {
+	if c.Int("gpus") == 0 || c.String("machine") == "" {
 		return nil, fault.Errorf(fault.Usage, "plan search --gpus N --machine FILE MODEL FLAGS: 1 to %d devices, and what they are", 1<<16)
-	}
-	if n := c.Int("best"); n < 1 || n > 100 {
-		return nil, fault.Errorf(fault.Usage, "--best %d: 1 to 100", n)
 	}
 	m, err := estimate.ReadMachine(c.String("machine"))
 	if err != nil {

@@ -60,7 +60,7 @@ func TestSearchBeatsThePublishedLayout(t *testing.T) {
 func TestSearchRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"search --machine h100 " + bloom:                                           "--gpus N",
-		"search --gpus -3 --machine h100 " + bloom:                                 "--gpus N",
+		"search --gpus -3 --machine h100 " + bloom:                                 "--gpus -3",
 		"search --gpus 8 " + bloom:                                                 "--machine FILE",
 		"search --gpus 8 --machine h100":                                           "needs the model",
 		"search --gpus 8 --machine h100 --memory lots " + bloom:                    "no size",

@@ -33,7 +33,7 @@ func Command() *cli.Command {
 		ArgsUsage:   "FOLDER",
 		Description: description,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "last", Value: 40, Usage: "calls on the time line; 0: all"},
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "last", Value: 40, Usage: "calls on the time line; 0: all"}),
 			&cli.StringFlag{Name: "trace", Usage: "`FILE` for a Chrome trace"},
 		},
 		Action: func(c *cli.Context) error {

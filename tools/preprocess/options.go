@@ -101,10 +101,6 @@ func (o *options) check(c *cli.Context) error {
 	need(!c.Args().Present(), fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " ")))
 	need(len(c.StringSlice("input")) > 0, "--input is needed")
 	need(o.prefix != "", "--output-prefix is needed")
-	need(o.workers > 0, "--workers must be at least 1")
-	need(o.partitions > 0 && o.partitions < 10000, "--partitions must be at least 1 and below 10000")
-	need(o.interval > 0, "--log-interval must be at least 1")
-	need(o.maxLine > 0, "--max-line-bytes must be at least 1")
 	need(o.saveEvery >= 0, "--resume-interval must not be negative")
 	need(slices.Contains([]string{"jsonl", "text", "tokens"}, o.format), "--input-format is jsonl, text or tokens")
 	need(known, "--output-format is megatron, llmc or nanogpt")
@@ -113,8 +109,6 @@ func (o *options) check(c *cli.Context) error {
 	need(!slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) || o.output == dataset.Pair, "--dataset-impl lazy and cached go with --output-format megatron")
 	need(!c.IsSet("text-split") || o.format == "text" && o.textSplit > 0 && o.textSplit < 1, "--text-split is a fraction between 0 and 1 and goes with --input-format text")
 	need(o.partitions == 1 || o.output == dataset.Pair && !slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")), "--partitions goes with --output-format megatron and --dataset-impl mmap")
-	need(c.Int64("max-documents") > 0, "--max-documents must be at least 1")
-	need(slices.Min(append(c.IntSlice("workers-to-check"), 1)) > 0, "--workers-to-check must be at least 1")
 	for flag, set := range map[string]bool{
 		"--partitions": o.partitions > 1, "--split-sentences": c.Bool("split-sentences"), "--resume": o.resume,
 		"--find-optimal-num-workers": c.Bool("find-optimal-num-workers"), "--on-bad-line skip": o.skipBad,

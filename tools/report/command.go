@@ -2,7 +2,6 @@ package report
 
 import (
 	"io"
-	"math"
 	"os"
 
 	"github.com/urfave/cli/v2"
@@ -62,17 +61,13 @@ func Command() *cli.Command {
 var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboard.WritePage, "markdown": markdown, "csv": commas, "png": dashboard.WritePicture}
 
 func price() cli.Flag {
-	return &cli.Float64Flag{Name: "price-per-hour", Usage: "what an hour of a run costs, in any currency: shows the cost so far and of the whole run"}
+	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "what an hour of a run costs, in any currency: shows the cost so far and of the whole run"})
 }
 
 // sources are the runs of a command line.
 func sources(c *cli.Context, paths []string, finished bool) (list []dashboard.Source, err error) {
-	price := c.Float64("price-per-hour")
-	if !(price >= 0) || math.IsInf(price, 1) {
-		return nil, fault.Errorf(fault.Usage, "--price-per-hour %v: a number that is not below 0", price)
-	}
 	for _, path := range paths {
-		list = append(list, dashboard.Source{Path: path, FlagsOf: training.CheckpointFlags, Price: price, Finished: finished})
+		list = append(list, dashboard.Source{Path: path, FlagsOf: training.CheckpointFlags, Price: c.Float64("price-per-hour"), Finished: finished})
 	}
 	return list, nil
 }

@@ -106,3 +106,15 @@ func TestFollowRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Claim: an address or a file of keys that is empty, as a script's variable that is
+// not set leaves it, does not open the server to everybody.
+func TestEmptyValues(t *testing.T) {
+	for _, name := range []string{"--host", "--api-key-file"} {
+		_, w := io.Pipe()
+		err := call(context.Background(), discard{w}, "--load", "x", "--port", "0", name, "")
+		if err == nil || !strings.Contains(err.Error(), name+" is empty") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

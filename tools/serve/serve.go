@@ -34,17 +34,17 @@ func allFlags() []cli.Flag {
 	return command.ModelFlags(
 		&cli.BoolFlag{Name: "follow", Usage: "answer with each new iteration that a run saves to --load's folder; wait for the first where there is none yet"},
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen at; 0.0.0.0: all of this host's"},
-		&cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at; 0: any that is free"},
+		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at; 0: any that is free"}),
 		&cli.StringFlag{Name: "served-model-name", Usage: "name that requests use; the folder's where not given"},
 		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja); the tokenizer's own where not given"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "file with the keys that may ask, one a line; without it anybody may who reaches the address"},
-		&cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "texts that are continued at once"},
-		&cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "rows of a pass: prompts go through in pieces of this size at most"},
-		&cli.IntFlag{Name: "kv-cache-memory", Usage: "MiB of keys and values on each rank; 0: as much as --max-num-seqs texts of full length need, at most 1024"},
-		&cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "texts that may wait; more are answered with status 429"},
-		&cli.IntFlag{Name: "max-body", Value: 4, Usage: "MiB of a request"},
-		&cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "seconds a request may take"},
-		&cli.IntFlag{Name: "drain-timeout", Value: 30, Usage: "seconds that requests have to end after SIGTERM"},
+		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "texts that are continued at once"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "rows of a pass: prompts go through in pieces of this size at most"}),
+		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "MiB of keys and values on each rank; 0: as much as --max-num-seqs texts of full length need, at most 1024"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "texts that may wait; more are answered with status 429"}),
+		command.Between(1, 1024, &cli.IntFlag{Name: "max-body", Value: 4, Usage: "MiB of a request"}),
+		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "seconds a request may take"}),
+		command.Between(0, 86400, &cli.IntFlag{Name: "drain-timeout", Value: 30, Usage: "seconds that requests have to end after SIGTERM"}),
 	)
 }
 
@@ -72,21 +72,19 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if o.dir = c.String("load"); o.dir == "" {
 		all = append(all, fault.Errorf(fault.Usage, "--load is missing: the folder of the model"))
 	}
-	bound := func(name string, least, most int) int {
-		n := c.Int(name)
-		if n < least || n > most {
-			all = append(all, fault.Errorf(fault.Usage, "--%s %d: %d to %d", name, n, least, most))
+	for _, name := range []string{"host", "api-key-file"} {
+		if c.IsSet(name) && c.String(name) == "" { // a variable of a script that is not set: it must not open the server to everybody
+			all = append(all, fault.Errorf(fault.Usage, "--%s is empty; leave it out, or give its value", name))
 		}
-		return n
 	}
-	o.sequence, o.rows = bound("max-num-seqs", 1, 4096), bound("max-num-batched-tokens", 1, 1<<20)
+	o.sequence, o.rows = c.Int("max-num-seqs"), c.Int("max-num-batched-tokens")
 	if o.rows < o.sequence {
 		all = append(all, fault.Errorf(fault.Usage, "--max-num-batched-tokens %d: a pass takes a row of each of the %d texts of --max-num-seqs", o.rows, o.sequence))
 	}
-	o.cache, o.queue = int64(bound("kv-cache-memory", 0, 1<<30))<<20, bound("max-queue", 1, 1<<20)
-	o.body = int64(bound("max-body", 1, 1024)) << 20
-	o.timeout, o.drain = time.Duration(bound("request-timeout", 1, 86400))*time.Second, time.Duration(bound("drain-timeout", 0, 86400))*time.Second
-	o.address = net.JoinHostPort(c.String("host"), fmt.Sprint(bound("port", 0, 65535)))
+	o.cache, o.queue = int64(c.Int("kv-cache-memory"))<<20, c.Int("max-queue")
+	o.body = int64(c.Int("max-body")) << 20
+	o.timeout, o.drain = time.Duration(c.Int("request-timeout"))*time.Second, time.Duration(c.Int("drain-timeout"))*time.Second
+	o.address = net.JoinHostPort(c.String("host"), fmt.Sprint(c.Int("port")))
 	o.load.Step, o.follow = c.Int64("ckpt-step"), c.Bool("follow")
 	if o.follow && c.IsSet("ckpt-step") {
 		all = append(all, fault.Errorf(fault.Usage, "--follow takes the newest iteration, --ckpt-step %d one: give one of them", o.load.Step))
@@ -98,10 +96,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	o.load.Precision, err = command.Precision(c)
 	take(err)
-	o.layout.TP, o.layout.PP, err = command.Layout(c)
-	take(err)
-	o.layout.EP, err = command.ExpertParallel(c)
-	take(err)
+	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
 	if path := c.String("api-key-file"); path != "" {
 		o.keys, err = readKeys(path)
 		take(err)

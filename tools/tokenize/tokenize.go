@@ -30,7 +30,7 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "json-key", Usage: "lines are JSON objects with the text under this key; otherwise a line is a text"},
 			&cli.BoolFlag{Name: "count", Usage: "print the number of ids instead"},
 			&cli.BoolFlag{Name: "decode", Usage: "lines are JSON arrays of ids; print their text as JSON strings"},
-			&cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines; the output does not depend on it"},
+			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines; the output does not depend on it"}),
 		}, command.TokenizerFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := command.NoArgs(c); err != nil {
@@ -38,9 +38,6 @@ func Command() *cli.Command {
 			}
 			if c.Bool("decode") && (c.Bool("count") || c.String("json-key") != "") {
 				return fault.Errorf(fault.Usage, "--decode goes with neither --count nor --json-key")
-			}
-			if c.Int("workers") < 1 {
-				return fault.Errorf(fault.Usage, "--workers must be at least 1")
 			}
 			tok, err := command.Tokenizer(c)
 			if err != nil {

@@ -37,11 +37,11 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "input-format", Usage: "jsonl or text; default: by the file's name"},
 			&cli.StringSliceFlag{Name: "json-keys", Usage: "keys of a JSON line that hold text (text)"},
 			&cli.StringFlag{Name: "output-dir", Usage: "folder for the files; it is made"},
-			&cli.IntFlag{Name: "vocab-size", Usage: "ids, with the 256 bytes and the special tokens"},
-			&cli.Int64Flag{Name: "min-frequency", Usage: "pairs found less often are not merged"},
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "vocab-size", Usage: "ids, with the 256 bytes and the special tokens"}),
+			command.Between(0, command.Counts, &cli.Int64Flag{Name: "min-frequency", Usage: "pairs found less often are not merged"}),
 			&cli.StringSliceFlag{Name: "special-tokens", Usage: "tokens with the first ids; the first ends a document (<|endoftext|>)"},
 			&cli.StringFlag{Name: "pattern", Value: "gpt2", Usage: "how text is cut into words: gpt2, llama3, qwen2 or o200k"},
-			&cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that count words; the output does not depend on it"},
+			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that count words; the output does not depend on it"}),
 		},
 		Action: run,
 	})
@@ -57,8 +57,6 @@ func run(c *cli.Context) error {
 		return fault.Errorf(fault.Usage, "--input and --output-dir are needed")
 	case !ok:
 		return fault.Errorf(fault.Usage, "--pattern %s is none of gpt2, llama3, qwen2 and o200k", c.String("pattern"))
-	case c.Int("workers") < 1:
-		return fault.Errorf(fault.Usage, "--workers must be at least 1")
 	case !slices.Contains([]string{"", "jsonl", "text"}, c.String("input-format")):
 		return fault.Errorf(fault.Usage, "--input-format is jsonl or text, not %s", c.String("input-format"))
 	}

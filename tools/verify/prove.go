@@ -14,12 +14,12 @@ import (
 )
 
 var proveFlags = []cli.Flag{
-	&cli.IntFlag{Name: "world-size", Value: 8, Usage: "largest number of ranks, all in this process"},
+	command.Between(1, 64, &cli.IntFlag{Name: "world-size", Value: 8, Usage: "largest number of ranks, all in this process"}),
 	&cli.StringFlag{Name: "shape", Value: "gpt2,llama,bloom", Usage: "models to train where no flags of one are given"},
-	&cli.IntFlag{Name: "steps", Value: 3, Usage: "steps trained under each layout"},
+	command.Between(1, 1000000, &cli.IntFlag{Name: "steps", Value: 3, Usage: "steps trained under each layout"}),
 	&cli.BoolFlag{Name: "full", Usage: "train the model at its own sizes, not shrunk"},
 	&cli.StringFlag{Name: "only", Usage: "layouts whose name has all these words, as in \"tp2 sp\""},
-	&cli.IntFlag{Name: "stride", Value: 1, Usage: "every so many-th layout alone"},
+	command.Between(1, 1000000, &cli.IntFlag{Name: "stride", Value: 1, Usage: "every so many-th layout alone"}),
 	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and tell whether it shows"},
 	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: mutants whose name contains this, as in \"RowParallelLinear.Forward, call 96 of 144\""},
 	&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu, cuda or ref"},
@@ -44,10 +44,6 @@ func proveCommand(open func(string) (*device.Device, error)) cli.Command {
 }
 
 func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
-	if c.Int("world-size") < 1 || c.Int("world-size") > 64 || c.Int("steps") < 1 || c.Int("stride") < 1 {
-		return fault.Errorf(fault.Usage, "--world-size %d --steps %d --stride %d: ranks are from 1 to 64, steps and stride at least 1",
-			c.Int("world-size"), c.Int("steps"), c.Int("stride"))
-	}
 	models, err := chosenModels(c)
 	if err != nil {
 		return err

@@ -32,13 +32,20 @@ func WrapOpen(c *cli.Command) *cli.Command {
 }
 
 func wrap(c *cli.Command, split func(flags.Set, []string) ([]flags.Given, []string, error)) *cli.Command {
+	mustHaveRanges(c)
 	return &cli.Command{
 		Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
 		Flags: Shown(c.Flags), SkipFlagParsing: true, HideHelpCommand: true,
 		Action: func(outer *cli.Context) error {
 			app := &cli.App{
 				Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
-				Flags: c.Flags, Action: c.Action, HideVersion: true, HideHelpCommand: true,
+				Flags: c.Flags, HideVersion: true, HideHelpCommand: true, Metadata: map[string]any{},
+				Action: func(inner *cli.Context) error {
+					if err := ranges(inner); err != nil {
+						return err
+					}
+					return c.Action(inner)
+				},
 				DisableSliceFlagSeparator: true,
 				ExitErrHandler:            func(*cli.Context, error) {},
 				OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return fault.With(fault.Usage, err) },

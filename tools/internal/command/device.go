@@ -11,7 +11,7 @@ import (
 func DeviceFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "device", Value: "auto", Usage: "auto, cpu, cuda or ref"},
-		&cli.IntFlag{Name: "cpu-threads", Usage: "threads of the CPU device; 0: all cores"},
+		Between(0, Threads, &cli.IntFlag{Name: "cpu-threads", Usage: "threads of the CPU device; 0: all cores"}),
 	}
 }
 
@@ -41,9 +41,6 @@ func Precision(c *cli.Context) (string, error) {
 
 // Opener opens devices as the flags say, one a call.
 func Opener(c *cli.Context, open func(name string) (*device.Device, error)) (func() (*device.Device, error), error) {
-	if c.Int("cpu-threads") < 0 {
-		return nil, fault.Errorf(fault.Usage, "--cpu-threads %d is negative", c.Int("cpu-threads"))
-	}
 	if c.Int("cpu-threads") > 0 {
 		device.SetThreads(c.Int("cpu-threads"))
 	}
@@ -53,9 +50,9 @@ func Opener(c *cli.Context, open func(name string) (*device.Device, error)) (fun
 // LayoutFlags cut a model over ranks of this process.
 func LayoutFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "ranks of this process that share each layer"},
-		&cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "stages that the layers are cut into, each with ranks of its own"},
-		&cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "ranks that share the experts: those of the tensors, or a multiple of them"},
+		Between(1, most, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "ranks of this process that share each layer"}),
+		Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "stages that the layers are cut into, each with ranks of its own"}),
+		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "ranks that share the experts: those of the tensors, or a multiple of them"}),
 	}
 }
 
@@ -64,36 +61,12 @@ const most = 1024
 
 // ContextFlag cuts prompts over ranks of this process.
 func ContextFlag() cli.Flag {
-	return &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks of this process that share the positions of each prompt"}
+	return Between(1, most, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks of this process that share the positions of each prompt"})
 }
 
-// ContextParallel is what --context-parallel-size says.
-func ContextParallel(c *cli.Context) (int, error) {
-	n := c.Int("context-parallel-size")
-	if n < 1 || n > most {
-		return 0, fault.Errorf(fault.Usage, "--context-parallel-size %d: 1 to %d", n, most)
-	}
-	return n, nil
-}
-
-// ExpertParallel is what --expert-model-parallel-size says.
-func ExpertParallel(c *cli.Context) (int, error) {
-	n := c.Int("expert-model-parallel-size")
-	if n < 1 || n > most {
-		return 0, fault.Errorf(fault.Usage, "--expert-model-parallel-size %d: 1 to %d", n, most)
-	}
-	return n, nil
-}
-
-// Layout is what the other flags of LayoutFlags say.
-func Layout(c *cli.Context) (tp, pp int, err error) {
-	tp, pp = c.Int("tensor-model-parallel-size"), c.Int("pipeline-model-parallel-size")
-	for name, n := range map[string]int{"tensor": tp, "pipeline": pp} {
-		if n < 1 || n > most {
-			return 0, 0, fault.Errorf(fault.Usage, "--%s-model-parallel-size %d: 1 to %d", name, n, most)
-		}
-	}
-	return tp, pp, nil
+// Layout is what they say: the ranks of tensors, the stages, the ranks of experts.
+func Layout(c *cli.Context) (tp, pp, ep int) {
+	return c.Int("tensor-model-parallel-size"), c.Int("pipeline-model-parallel-size"), c.Int("expert-model-parallel-size")
 }
 
 // WithDevice runs body on the device that the flags name. Lack of device memory

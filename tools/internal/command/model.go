@@ -13,7 +13,7 @@ import (
 func ModelFlags(own ...cli.Flag) []cli.Flag {
 	return slices.Concat([]cli.Flag{
 		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
-		&cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"},
+		Between(-1, Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"}),
 	}, own, PrecisionFlags(), LayoutFlags(), DeviceFlags(), TokenizerFlags())
 }
 

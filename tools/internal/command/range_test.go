@@ -1,0 +1,49 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+)
+
+// All numbers outside their ranges are told of in one error of usage, before the
+// command does anything; a flag that takes any number is a mistake of ours.
+func TestRanges(t *testing.T) {
+	ran := 0
+	c := Wrap(&cli.Command{Name: "x", Flags: []cli.Flag{
+		Between(1, Threads, &cli.IntFlag{Name: "workers", Value: 2}),
+		Between(-1, Counts, &cli.Int64Flag{Name: "step"}),
+		Between(0, 1, &cli.Float64Flag{Name: "share"}),
+		Between(1, 9, &cli.IntSliceFlag{Name: "list"}),
+		Between(0, 10, &cli.Uint64Flag{Name: "seed"}),
+	}, Action: func(*cli.Context) error { ran++; return nil }})
+	run := func(words string) error {
+		return (&cli.App{Commands: []*cli.Command{c}, ExitErrHandler: func(*cli.Context, error) {}}).Run(append([]string{"monotron", "x"}, strings.Fields(words)...))
+	}
+	for _, words := range []string{"", "--workers 4096 --step -1 --share 1 --list 1 9 --seed 10"} {
+		if err := run(words); err != nil {
+			t.Errorf("%s: %v", words, err)
+		}
+	}
+	err := run("--workers 1000000000 --step 4611686018427387904 --share NaN --list 3 10 --seed 11")
+	if fault.CodeOf(err) != fault.Usage {
+		t.Errorf("not a fault of usage: %v", err)
+	}
+	for _, want := range []string{"--workers 1000000000: 1 to 4096", "--step ", "--share NaN: 0 to 1", "--list 10: 1 to 9", "--seed 11: 0 to 10"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	if ran != 2 {
+		t.Errorf("ran %d times, not twice", ran)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a number without ends was taken")
+		}
+	}()
+	Wrap(&cli.Command{Name: "y", Flags: []cli.Flag{&cli.IntFlag{Name: "n"}}})
+}
