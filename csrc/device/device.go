@@ -45,6 +45,7 @@ type Call struct {
 // goroutine at a time.
 type Device struct {
 	Name    string // "ref", "cpu", "cuda"
+	Unit    string // which of its kind, where ranks cannot share one: a GPU's UUID; "": not known, or any number can
 	Observe Observer
 	Arena   *Arena
 

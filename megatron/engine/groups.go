@@ -39,7 +39,8 @@ func (c *Config) Ranks(open func() (*device.Device, error)) ranks.Config {
 	if c.Model.Experts != nil {
 		kinds = slices.Concat(kinds, mixtureKinds)
 	}
-	return ranks.Config{Sizes: sizes, Kinds: kinds, Open: open, Timeout: time.Duration(l.TimeoutMinutes) * time.Minute, NCCL: l.Backend != "gloo"}
+	return ranks.Config{Sizes: sizes, Kinds: kinds, Open: open, Timeout: time.Duration(l.TimeoutMinutes) * time.Minute, NCCL: l.Backend != "gloo",
+		Pinned: l.Deterministic}
 }
 
 // parallelOf is how a rank's stages share layers with other ranks.

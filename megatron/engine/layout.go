@@ -31,6 +31,7 @@ type Layout struct {
 	NoOverlapP2P                      bool   // exchanges of an interleaved schedule end before what follows
 
 	Backend                   string // nccl, gloo
+	Deterministic             bool   // NCCL sums in one way whatever network it finds
 	TimeoutMinutes            int
 	FastReduce                bool // Gloo's own sums between processes
 	DistributedOptimizer      bool

@@ -100,6 +100,11 @@ func (p *process) run() (err error) {
 	p.recorder.Mine()
 	p.beat()
 	injector := inject.On(p.recorder, p.Watch.Faults, false, func() bool { return false })
+	if p.Pinned {
+		if err := gpu.Pin(); err != nil {
+			return err
+		}
+	}
 	carrier, err := gpu.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ type Config struct {
 	Open    func() (*device.Device, error) // makes a rank's device
 	Timeout time.Duration                  // longest wait of a rank for its peers; 0: any
 	NCCL    bool                           // between GPUs of processes, where all have it
+	Pinned  bool                           // NCCL's sums have one order whatever network it finds
 
 	Process *processes.World // the rank that this process is; nil: all are goroutines here
 	Watch   *Watch           // nil: nobody watches; ranks that are processes always are

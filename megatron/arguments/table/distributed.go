@@ -10,6 +10,7 @@ const (
 // distributedFlags say how ranks meet and how gradients are summed.
 var distributedFlags = owned(Distributed,
 	works("distributed-backend", String, "nccl", "Layout.Backend", "nccl or gloo in Megatron; here ranks of one process share memory, processes use shared memory and Gloo").choices("nccl", "gloo"),
+	works("deterministic-mode", Switch, "", "Layout.Deterministic", "runs always repeat bit for bit on one layout and kind of device; this pins NCCL to rings too, without NVLS, so that its sums do not follow the network that is found"),
 	works("distributed-timeout-minutes", Int, "10", "Layout.TimeoutMinutes", "longest wait of a collective").from(1, year),
 	works("fast-reduce", Switch, "", "Layout.FastReduce", "sums between processes in Gloo's own order: losses differ in the last bits from those of one process"),
 	works("use-distributed-optimizer", Switch, "", "Layout.DistributedOptimizer", "moments and main parameters sharded over data-parallel ranks (ZeRO-1)"),

@@ -81,7 +81,6 @@ var modelFlags = owned(Model,
 	accepted("cross-entropy-fusion-impl", String, "native", "there is one implementation").choices("native").but("Transformer Engine is not used here; use native", "te"),
 	accepted("output-logit-dtype", String, "", "logits are f32").choices("fp32").but("logits are f32 here, a few rows at a time; leave it out", "bf16"),
 	accepted("disable-bf16-reduced-precision-matmul", Switch, "", "matmuls accumulate in f32"),
-	accepted("deterministic-mode", Switch, "", "runs always repeat bit for bit on one device and layout"),
 )
 
 // oldModelFlags are names of earlier versions.

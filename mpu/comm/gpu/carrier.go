@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ func Carry(h comm.Host, rank int, ranks []int, d *device.Device, useNCCL bool, l
 	if err != nil {
 		return comm.Carrier{}, err
 	}
-	mine := seat{device: d.Name}
+	mine := seat{device: d.Name, unit: d.Unit}
 	var over opener
 	if useNCCL && !d.OnHost() && d.Streams() != nil {
 		if over, mine.nccl, err = openNCCL(); err != nil {
@@ -42,31 +43,50 @@ func Carry(h comm.Host, rank int, ranks []int, d *device.Device, useNCCL bool, l
 	return over(h, d, limit), nil
 }
 
+// Pin keeps NCCL from choosing how it sums: one algorithm, and no sums in switches. What
+// somebody has set stays. To be called before NCCL is opened, which reads it once.
+func Pin() error {
+	for name, value := range map[string]string{"NCCL_ALGO": "Ring", "NCCL_NVLS_ENABLE": "0"} {
+		if _, set := os.LookupEnv(name); set {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // opener makes a rank's world of NCCL.
 type opener func(h comm.Host, d *device.Device, limit time.Duration) comm.Carrier
 
 // seat is what a rank sits at.
 type seat struct {
 	device string
+	unit   string // which GPU; "": not known, or ranks may share it
 	nccl   string // its version; "": not asked for, or not to be had
 	lack   string // why it is not to be had
 }
 
-func (s seat) String() string { return strings.Join([]string{s.device, s.nccl, s.lack}, "\n") }
+func (s seat) String() string { return strings.Join([]string{s.device, s.unit, s.nccl, s.lack}, "\n") }
 
 func seatOf(word string) (s seat) {
-	parts := strings.SplitN(word+"\n\n", "\n", 3)
-	return seat{parts[0], parts[1], strings.TrimRight(parts[2], "\n")}
+	parts := strings.SplitN(word+"\n\n\n", "\n", 4)
+	return seat{parts[0], parts[1], parts[2], strings.TrimRight(parts[3], "\n")}
 }
 
 // agree tells from all ranks' seats why NCCL is not to be had, "" where nobody lacks it.
 // Ranks on different devices would compute different numbers; NCCL's versions do not
-// understand each other.
+// understand each other, nor can it join two ranks on one GPU.
 func agree(words []string) (lack string, err error) {
 	first := seatOf(words[0])
-	alike := true
+	alike, taken := true, map[string]int{}
 	for rank, word := range words {
 		s := seatOf(word)
+		if other, twice := taken[s.unit]; twice && s.unit != "" {
+			return "", fault.Errorf(fault.Usage, "ranks %d and %d compute on the same GPU (%s), and one GPU takes one rank: start fewer ranks on that host, or let the launcher show each its own", other, rank, s.unit)
+		}
+		taken[s.unit] = rank
 		if s.device != first.device {
 			return "", fault.Errorf(fault.Usage, "rank 0 computes on %s, rank %d on %s: give all ranks one --device, where each of them has it", first.device, rank, s.device)
 		}

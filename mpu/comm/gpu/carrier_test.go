@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,9 @@ import (
 
 // Claim: ranks get NCCL together or not at all, and what differs is named with its rank.
 func TestSeatsAgree(t *testing.T) {
-	gpu := func(version string) string { return seat{"cuda", version, ""}.String() }
-	none := seat{"cuda", "", "NCCL cannot be used: no file"}.String()
+	gpu := func(version string) string { return seat{"cuda", "", version, ""}.String() }
+	on := func(uuid string) string { return seat{"cuda", uuid, "2.28.9", ""}.String() }
+	none := seat{"cuda", "", "", "NCCL cannot be used: no file"}.String()
 	for name, c := range map[string]struct {
 		words       []string
 		lack, fails string
@@ -27,6 +29,8 @@ func TestSeatsAgree(t *testing.T) {
 		"one has not":   {words: []string{gpu("2.28.9"), none}, lack: "rank 1: NCCL cannot be used: no file"},
 		"versions":      {words: []string{gpu("2.28.9"), gpu("2.28.9"), gpu("2.27.3")}, fails: "rank 0 has NCCL 2.28.9, rank 2 has 2.27.3"},
 		"devices":       {words: []string{gpu("2.28.9"), seat{device: "cpu"}.String()}, fails: "rank 0 computes on cuda, rank 1 on cpu"},
+		"own GPUs":      {words: []string{on("GPU-a"), on("GPU-b"), gpu("2.28.9"), gpu("2.28.9")}},
+		"one GPU twice": {words: []string{on("GPU-a"), on("GPU-b"), on("GPU-a")}, fails: "ranks 0 and 2 compute on the same GPU (GPU-a)"},
 		"nothing said":  {words: []string{"", ""}},
 	} {
 		lack, err := agree(c.words)
@@ -84,5 +88,20 @@ func TestNCCLMissingOnGPUs(t *testing.T) {
 				t.Errorf("NCCL wanted: %v, rank %d: %v", wanted, rank, err)
 			}
 		}
+	}
+}
+
+// Claim (docs/cuda.md): --deterministic-mode pins NCCL's sums, but to what somebody has set.
+func TestPin(t *testing.T) {
+	t.Setenv("NCCL_ALGO", "Tree")
+	t.Setenv("NCCL_NVLS_ENABLE", "") // brought back afterwards
+	if err := os.Unsetenv("NCCL_NVLS_ENABLE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Pin(); err != nil {
+		t.Fatal(err)
+	}
+	if algorithm, nvls := os.Getenv("NCCL_ALGO"), os.Getenv("NCCL_NVLS_ENABLE"); algorithm != "Tree" || nvls != "0" {
+		t.Errorf("NCCL_ALGO=%s NCCL_NVLS_ENABLE=%s, want Tree and 0", algorithm, nvls)
 	}
 }

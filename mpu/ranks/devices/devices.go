@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"monotron/csrc/device"
 	"monotron/csrc/gpus"
@@ -33,13 +34,15 @@ func Everywhere(name string, open func() (*device.Device, error)) Kind {
 
 // Opener opens a kind by its name; auto and "" take the first, in the order given, that opens.
 func Opener(kinds ...Kind) func(name string) (*device.Device, error) {
-	c := &choice{kinds: kinds}
+	c := &choice{kinds: kinds, look: gpus.Look}
 	return c.open
 }
 
 type choice struct {
 	kinds []Kind
 	told  sync.Once
+	look  func() (gpus.Survey, error)
+	turn  atomic.Int64 // how many have been opened by a process that is all its ranks
 }
 
 func (c *choice) open(name string) (*device.Device, error) {
@@ -48,7 +51,8 @@ func (c *choice) open(name string) (*device.Device, error) {
 	}
 	for _, k := range c.kinds {
 		if k.Name == name {
-			return k.open()
+			d, err := c.sit(k)
+			return d, fault.With(fault.Usage, err)
 		}
 	}
 	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto%s", name, c.names())
@@ -68,7 +72,7 @@ func (c *choice) names() string {
 
 func (c *choice) fastest() (d *device.Device, err error) {
 	for _, k := range c.kinds {
-		if d, err = k.Open(local()); err == nil {
+		if d, err = c.sit(k); err == nil {
 			return d, nil
 		}
 		if k.OnePerRank {
@@ -83,7 +87,10 @@ func (c *choice) fastest() (d *device.Device, err error) {
 // without lets auto go on without a kind, and says why where there should be one. Not
 // where other ranks of this host have theirs: one slow rank holds up all.
 func (c *choice) without(k Kind, why error) error {
-	rank := local()
+	rank := 0
+	if p, err := launched.Find(os.Getenv); err == nil && p != nil && !gpus.Here().One() {
+		rank = p.Local
+	}
 	if rank > 0 {
 		if first, err := k.Open(0); err == nil {
 			first.Close()
@@ -96,41 +103,53 @@ func (c *choice) without(k Kind, why error) error {
 	return nil
 }
 
-// open is for who asked for this kind.
-func (k Kind) open() (*device.Device, error) {
-	if k.OnePerRank {
-		if err := seated(); err != nil {
-			return nil, err
+// sit opens a kind where this process's rank is to compute: a device that ranks cannot
+// share has the name of its unit, by which they find out whether they do.
+func (c *choice) sit(k Kind) (*device.Device, error) {
+	if !k.OnePerRank {
+		return k.Open(0)
+	}
+	at, unit, err := c.seat()
+	if err != nil {
+		return nil, err
+	}
+	d, err := k.Open(at)
+	if err == nil {
+		d.Unit = unit
+	}
+	return d, err
+}
+
+// seat is which of the visible GPUs this process's rank takes, and its UUID: the only one,
+// for a launcher may have left each rank its own; the one of its number among the ranks of
+// the host; or, where a process is all ranks, the next. Where the driver cannot be asked,
+// the UUID is "", and opening the device says more.
+func (c *choice) seat() (at int, uuid string, err error) {
+	p, err := launched.Find(os.Getenv)
+	if err != nil {
+		return 0, "", err
+	}
+	here, shown := gpus.Here(), []gpus.GPU(nil)
+	s, unknown := c.look()
+	if unknown == nil {
+		if shown, err = s.Visible(here); err != nil {
+			return 0, "", err
 		}
 	}
-	d, err := k.Open(local())
-	return d, fault.With(fault.Usage, err)
-}
-
-// local is the GPU of this process: its number among those of the host, or the one that
-// its launcher left visible.
-func local() int {
-	if gpus.Here().One() {
-		return 0
+	switch {
+	case here.One(), len(shown) == 1:
+	case p != nil && unknown == nil:
+		if _, err = s.Seat(here, p.Local, p.LocalSize); err != nil {
+			return 0, "", err
+		}
+		at = p.Local
+	case p != nil:
+		at = p.Local
+	case len(shown) > 0:
+		at = int(c.turn.Add(1)-1) % len(shown)
 	}
-	if p, err := launched.Find(os.Getenv); err == nil && p != nil {
-		return p.Local
+	if at < len(shown) {
+		uuid = shown[at].UUID
 	}
-	return 0
-}
-
-// seated says when this host's ranks outnumber the GPUs that are visible. Where the
-// driver cannot be asked, opening the device says more.
-func seated() error {
-	p, err := launched.Find(os.Getenv)
-	s, unknown := gpus.Look()
-	if err != nil || unknown != nil || p == nil {
-		return err
-	}
-	shown := gpus.Here()
-	if visible, err := s.Visible(shown); err == nil && len(visible) == 1 && p.LocalSize > 1 && len(s.GPUs) >= p.LocalSize {
-		return nil // the launcher has left each rank its own
-	}
-	_, err = s.Seat(shown, p.Local, p.LocalSize)
-	return err
+	return at, uuid, nil
 }

@@ -2,10 +2,13 @@ package devices
 
 import (
 	"errors"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"monotron/csrc/device"
+	"monotron/csrc/gpus"
 	"monotron/csrc/ref"
 	"monotron/fault"
 )
@@ -66,5 +69,74 @@ func TestChoice(t *testing.T) {
 		} else if err == nil || !strings.Contains(err.Error(), c.want) || fault.CodeOf(err) != fault.Usage {
 			t.Errorf("%+v: %v, want %q", c, err, c.want)
 		}
+	}
+}
+
+// Claim (docs/devices.md): a rank takes the GPU of its number, or the only one that it is
+// shown; ranks of one process take the visible ones in turn; each knows which it has.
+func TestSeats(t *testing.T) {
+	cards := func(names ...string) func() (gpus.Survey, error) {
+		s := gpus.Survey{}
+		for i, name := range names {
+			s.GPUs = append(s.GPUs, gpus.GPU{Index: i, UUID: name})
+		}
+		return func() (gpus.Survey, error) { return s, nil }
+	}
+	silent := func() (gpus.Survey, error) { return gpus.Survey{}, errors.New("no driver") }
+	for name, c := range map[string]struct {
+		visible string
+		rank    string // of four ranks of this host; "": not launched
+		look    func() (gpus.Survey, error)
+		want    string // units of five openings in a row, or the error
+	}{
+		"by number":          {rank: "2", look: cards("a", "b", "c", "d"), want: "2c 2c 2c 2c 2c"},
+		"own by variable":    {rank: "2", visible: "3", look: cards("a", "b", "c", "d"), want: "0d 0d 0d 0d 0d"},
+		"own by a cgroup":    {rank: "2", visible: "0", look: cards("x"), want: "0x 0x 0x 0x 0x"},
+		"one shown, unnamed": {rank: "2", look: cards("x"), want: "0x 0x 0x 0x 0x"},
+		"one process":        {look: cards("a", "b", "c"), want: "0a 1b 2c 0a 1b"},
+		"no driver":          {rank: "2", look: silent, want: "2 2 2 2 2"},
+		"no driver, no rank": {look: silent, want: "0 0 0 0 0"},
+		"too few":            {rank: "1", look: cards("a", "b"), want: "2 GPUs visible, 4 asked"},
+		"no such GPU":        {visible: "7", look: cards("a", "b"), want: "there is no GPU 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("CUDA_VISIBLE_DEVICES", c.visible)
+			if c.visible == "" {
+				unset(t, "CUDA_VISIBLE_DEVICES")
+			}
+			for name, value := range map[string]string{"RANK": c.rank, "LOCAL_RANK": c.rank, "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"} {
+				t.Setenv(name, value)
+				if c.rank == "" {
+					unset(t, name)
+				}
+			}
+			at := -1
+			chosen := &choice{look: c.look, kinds: []Kind{{Name: "card", OnePerRank: true, Open: func(local int) (*device.Device, error) {
+				at = local
+				return ref.Open(), nil
+			}}}}
+			var got []string
+			for range 5 {
+				d, err := chosen.open("card")
+				if err != nil {
+					if !strings.Contains(err.Error(), c.want) || fault.CodeOf(err) != fault.Usage {
+						t.Fatalf("%v, want %q", err, c.want)
+					}
+					return
+				}
+				got = append(got, strconv.Itoa(at)+d.Unit)
+				d.Close()
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("%v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// unset takes a variable away that t.Setenv brings back.
+func unset(t *testing.T, name string) {
+	if err := os.Unsetenv(name); err != nil {
+		t.Fatal(err)
 	}
 }
