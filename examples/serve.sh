@@ -1,4 +1,4 @@
-# Train a tiny GPT to count, serve it, and ask it as any client would.
+# Train a tiny GPT to count, serve it, ask it as any client would, and measure it.
 for i in $(seq 1 60); do echo "{\"text\": \"$(seq -s ' ' "$i" $((i + 60)))\"}"; done >sample.jsonl
 preprocess_data --input sample.jsonl --output-prefix sample --tokenizer-type GPT2BPETokenizer --append-eod
 pretrain_gpt --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --max-position-embeddings 32 \
@@ -12,5 +12,6 @@ url=$(sed -n 's/.*\(http:[^ ]*\)\/,.*/\1/p' serve.notes)
 curl -sf "$url/health"
 curl -sf "$url/v1/completions" -d '{"prompt": "1 2 3 4", "max_tokens": 8, "temperature": 0, "logprobs": 1}'
 curl -sfN "$url/v1/completions" -d '{"prompt": "1 2 3 4", "max_tokens": 8, "temperature": 0, "stream": true}'
+monotron bench serve --base-url "$url" --num-requests 5 --request-rate 20 --prompt-words 4 --max-tokens 4
 kill -TERM $server
 wait $server

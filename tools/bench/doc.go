@@ -4,5 +4,5 @@
 // Reading order: bench.go (flags), measure.go (what is timed), peak.go (the
 // machine), library.go, step.go (the training step), print.go (what is told), start.go,
 // ladder.go (what each of a GPU's means brings); layouts.go (the step cut over ranks),
-// comm.go (collectives), data.go (the data path).
+// comm.go (collectives), data.go (the data path). Servers are measured by serving.
 package bench

@@ -1,0 +1,146 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/fault"
+	"monotron/tools/internal/command"
+)
+
+// Flags are those of bench serve; the model's name is --model.
+func Flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "base-url", Value: "http://127.0.0.1:8000", Usage: "bench serve: address of the server, without /v1"},
+		&cli.StringFlag{Name: "api-key-file", Usage: "bench serve: file whose first line is the key to ask with"},
+		&cli.Float64SliceFlag{Name: "request-rate", Value: cli.NewFloat64Slice(4), Usage: "bench serve: requests a second, as a Poisson process; given several times, one rate after the other"},
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "num-requests", Value: 100, Usage: "bench serve: of each rate"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "prompt-words", Value: 32, Usage: "bench serve: words of a prompt"}),
+		command.Between(0, 1<<20, &cli.IntFlag{Name: "shared-words", Usage: "bench serve: how many of them all prompts begin with"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-tokens", Value: 16, Usage: "bench serve: tokens of an answer, at most"}),
+		&cli.BoolFlag{Name: "chat", Usage: "bench serve: ask /v1/chat/completions"},
+		&cli.BoolFlag{Name: "ignore-eos", Usage: "bench serve: send ignore_eos, which makes every answer as long (not OpenAI's)"},
+		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Value: 1, Usage: "bench serve: of arrivals and prompts"}),
+		command.Between(1, 1<<30, &cli.IntFlag{Name: "ttft-limit", Value: 1000, Usage: "bench serve: milliseconds to the first token that a good request takes at most"}),
+		command.Between(1, 1<<30, &cli.IntFlag{Name: "tpot-limit", Value: 200, Usage: "bench serve: milliseconds a token after the first, on average, that a good request takes at most"}),
+		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "bench serve: seconds until a request is given up"}),
+	}
+}
+
+// options are the flags, checked.
+type options struct {
+	base      string
+	key       string
+	model     string // "": the first that the server names
+	rates     []float64
+	requests  int
+	words     int
+	shared    int
+	tokens    int
+	chat      bool
+	ignoreEOS bool
+	seed      uint64
+	ttft      time.Duration
+	tpot      time.Duration
+	timeout   time.Duration
+}
+
+func readOptions(c *cli.Context) (o options, err error) {
+	var all []error
+	take := func(ok bool, format string, args ...any) {
+		if !ok {
+			all = append(all, fault.Errorf(fault.Usage, format, args...))
+		}
+	}
+	milliseconds := func(name string) time.Duration { return time.Duration(c.Int(name)) * time.Millisecond }
+	o = options{base: strings.TrimSuffix(c.String("base-url"), "/"), rates: c.Float64Slice("request-rate"), chat: c.Bool("chat"), ignoreEOS: c.Bool("ignore-eos"), seed: c.Uint64("seed")}
+	at, err := url.Parse(o.base)
+	take(err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Host != "", "--base-url %q: http://HOST:PORT", o.base)
+	take(len(o.rates) > 0, "--request-rate: at least one")
+	for _, r := range o.rates {
+		take(r > 0 && !math.IsInf(r, 1), "--request-rate %g: above 0", r)
+	}
+	if c.IsSet("model") {
+		o.model = c.String("model")
+	}
+	o.requests, o.words, o.shared, o.tokens = c.Int("num-requests"), c.Int("prompt-words"), c.Int("shared-words"), c.Int("max-tokens")
+	take(o.shared <= o.words, "--shared-words %d: --prompt-words has %d", o.shared, o.words)
+	o.ttft, o.tpot, o.timeout = milliseconds("ttft-limit"), milliseconds("tpot-limit"), time.Duration(c.Int("request-timeout"))*time.Second
+	if path := c.String("api-key-file"); path != "" {
+		text, err := fault.ReadFile(path, 1<<20)
+		take(err == nil, "--api-key-file: %v", err)
+		first, _, _ := strings.Cut(string(text), "\n")
+		o.key = strings.TrimSpace(first)
+	}
+	if len(all) > 0 {
+		return o, fault.With(fault.Usage, errors.Join(all...))
+	}
+	return o, nil
+}
+
+// Run is bench serve.
+func Run(c *cli.Context) error {
+	o, err := readOptions(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	k := &client{options: o, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 16}}}
+	if err := k.greet(ctx); err != nil {
+		return err
+	}
+	notes := &command.Printer{W: c.App.ErrWriter}
+	r := &results{Server: o.base, Model: k.model, Seed: o.seed, Words: o.words, Shared: o.shared, MostTokens: o.tokens, TTFTLimit: o.ttft.Seconds(), TPOTLimit: o.tpot.Seconds()}
+	for _, rate := range o.rates {
+		notes.Printf("%d requests, %g a second\n", o.requests, rate)
+		one, err := k.load(ctx, rate)
+		if err != nil {
+			return err
+		}
+		r.Rates = append(r.Rates, one)
+	}
+	out := &command.Printer{W: c.App.Writer}
+	if c.Bool("json") {
+		out.JSON(r)
+	} else {
+		r.print(out)
+	}
+	return out.Err
+}
+
+// greet finds the model's name and sees that the server answers, before any time counts.
+func (k *client) greet(ctx context.Context) error {
+	if k.model == "" {
+		name, err := k.firstModel(ctx)
+		if err != nil {
+			return err
+		}
+		k.model = name
+	}
+	a := k.ask(ctx, k.prompt(0))
+	if a.failed != "" {
+		return fault.Errorf(fault.NoInput, "%s answers a first request with %s", k.base, a.failed)
+	}
+	return nil
+}
+
+func (k *client) firstModel(ctx context.Context) (string, error) {
+	var list struct{ Data []struct{ ID string } }
+	if err := k.get(ctx, "/v1/models", &list); err != nil {
+		return "", fault.Errorf(fault.NoInput, "%s/v1/models: %w; is a server there?", k.base, err)
+	}
+	if len(list.Data) == 0 {
+		return "", fault.Errorf(fault.NoInput, "%s/v1/models names no model; give --model", k.base)
+	}
+	return list.Data[0].ID, nil
+}
