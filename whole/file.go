@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"monotron/fault"
@@ -92,6 +94,36 @@ func WriteFile(path string, perm fs.FileMode, content ...[]byte) error {
 func writeAll(f *os.File, content [][]byte) error {
 	for _, piece := range content {
 		if _, err := f.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteFiles makes the files of a folder that belong together, by name: none gets its
+// name before all are on disk.
+func WriteFiles(dir string, perm fs.FileMode, files map[string][]byte) error {
+	var written []*File
+	defer func() {
+		for _, f := range written {
+			f.Abort()
+		}
+	}()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f, err := Create(filepath.Join(dir, name), perm)
+		if err != nil {
+			return err
+		}
+		written = append(written, f)
+		if _, err = f.Write(files[name]); err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			return failed(f.path, err)
+		}
+	}
+	for _, f := range written {
+		if err := f.Commit(); err != nil {
 			return err
 		}
 	}

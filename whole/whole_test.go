@@ -131,3 +131,20 @@ func TestTheFirstWins(t *testing.T) {
 		}
 	}
 }
+
+// Claim: of files that belong together all get their names, or none does.
+func TestFilesThatBelongTogether(t *testing.T) {
+	dir := t.TempDir()
+	if err := WriteFiles(dir, 0o666, map[string][]byte{"a": []byte("1"), "b": []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "c"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFiles(dir, 0o666, map[string][]byte{"a": []byte("2"), "b": []byte("2"), "c": []byte("2")}); err == nil {
+		t.Error("a file took the place of a folder")
+	}
+	holds(t, dir, "a", "b", "c")
+	reads(t, filepath.Join(dir, "a"), "1")
+	reads(t, filepath.Join(dir, "b"), "1")
+}

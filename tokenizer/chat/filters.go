@@ -15,15 +15,17 @@ import (
 
 // environment is Jinja's with what transformers adds, and without what opens other files.
 func environment() *exec.Environment {
-	tags := map[string]parser.ControlStructureParser{"generation": generation}
+	tags := map[string]parser.ControlStructureParser{"generation": guarded(generation)}
 	for _, name := range []string{"if", "for", "set", "macro", "call", "filter", "with", "raw", "do", "break", "continue", "autoescape"} {
 		if p, found := structures.All.Get(name); found {
-			tags[name] = p
+			tags[name] = guarded(p)
 		}
 	}
 	filters := exec.NewFilterSet(map[string]exec.FilterFunction{}).Update(builtins.Filters)
 	filters.Replace("tojson", toJSON)
-	return &exec.Environment{Context: exec.EmptyContext().Update(builtins.GlobalFunctions), Filters: filters, Tests: builtins.Tests,
+	names := exec.EmptyContext().Update(builtins.GlobalFunctions)
+	names.Set("range", rangeOf)
+	return &exec.Environment{Context: names, Filters: filters, Tests: builtins.Tests,
 		ControlStructures: exec.NewControlStructureSet(tags), Methods: builtins.Methods}
 }
 

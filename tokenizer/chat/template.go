@@ -96,7 +96,15 @@ func (t *Template) Render(messages []json.RawMessage, o Options) (text string, e
 	variables["raise_exception"] = func(message string) (string, error) { return "", errors.New(message) }
 	variables["strftime_now"] = func(format string) string { return strftime(now, format) }
 	variables[orderName] = keys
-	return t.inner.ExecuteToString(exec.NewContext(variables))
+	l := newLimits()
+	variables[limitsName] = l
+	if err = t.inner.Execute(l, exec.NewContext(variables)); l.err != nil {
+		err = l.err // without the tags around it
+	}
+	if err != nil {
+		return "", err
+	}
+	return l.text.String(), nil
 }
 
 func orNone(raw json.RawMessage, none string) json.RawMessage {

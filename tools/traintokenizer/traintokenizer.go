@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -87,10 +86,8 @@ func write(c *cli.Context, files map[string][]byte, size int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fault.Errorf(fault.IO, "--output-dir: %w", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := whole.WriteFile(filepath.Join(dir, name), 0o666, files[name]); err != nil {
-			return err
-		}
+	if err := whole.WriteFiles(dir, 0o666, files); err != nil {
+		return err
 	}
 	_, err := fmt.Fprintf(c.App.Writer, "%s: %d ids\n", filepath.Join(dir, "tokenizer.json"), size)
 	return fault.With(fault.IO, err)
