@@ -123,6 +123,7 @@ func commands() []*cli.Command {
 		logits.Command(openDevice),
 		serve.Command(openDevice),
 		bench.Command(openDevice),
+		bench.MeasureCommand(openDevice),
 		doctor.Command(openDevice),
 		verify.Command(openDevice),
 		launch.Command(),

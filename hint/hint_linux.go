@@ -36,3 +36,6 @@ func WillNeed(f *os.File, at, n int64) { _ = unix.Fadvise(int(f.Fd()), at, n, un
 
 // Random turns off the system's own guesses about what of a file is read next.
 func Random(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM) }
+
+// Forget lets go of what memory holds of a file that is on disk.
+func Forget(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

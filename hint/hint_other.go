@@ -13,3 +13,5 @@ func Reserve(*os.File, int64, int64) {}
 func WillNeed(*os.File, int64, int64) {}
 
 func Random(*os.File) {}
+
+func Forget(*os.File) {}

@@ -18,9 +18,20 @@ type counting struct {
 
 // Watching is what a counting device shows and asks; each may be nil.
 type Watching struct {
-	Read func(dst []byte)             // gives what the host reads; nil: zeros
-	Ran  func(op Op, w Work, v DType) // is shown every op, and the dtype that it computes in (negative: it only moves)
+	Read func(dst []byte) // gives what the host reads; nil: zeros
+	Ran  func(Shown)      // is shown every op
 }
+
+// Shown is an op that a counting device was asked for.
+type Shown struct {
+	Op   Op
+	Work       // what it has to do at least
+	V    DType // that it computes in; negative: it only moves
+	args unsafe.Pointer
+}
+
+// Shape is the sizes of what it computes, as a Call has them; to be asked before Ran returns.
+func (a *Shown) Shape() string { return ops[a.Op].shape(a.args) }
 
 // asked is a backend that says what an op would need: what it works in beside the arena,
 // or why it would be refused.
@@ -80,7 +91,7 @@ func (c *counting) Read(dst []byte, _ unsafe.Pointer) error {
 
 func (c *counting) Run(op Op, args unsafe.Pointer) error {
 	if c.watch.Ran != nil {
-		c.watch.Ran(op, ops[op].work(args), valueOf(op, args))
+		c.watch.Ran(Shown{op, ops[op].work(args), valueOf(op, args), args})
 	}
 	b, is := c.beside.(asked)
 	if !is {

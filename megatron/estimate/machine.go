@@ -36,13 +36,20 @@ type Machine struct {
 	Node    Link `yaml:"inside_node"`
 	Between Link `yaml:"between_nodes"`
 
-	GradientBytes int `yaml:"gradient_bytes"` // that travel for a parameter's gradient; 0: 4, as here
+	Threads     int               `yaml:"threads,omitempty"` // that the ranks of a node share; 0: a rank has a device of its own
+	Ops         []OpTimes         `yaml:"ops,omitempty"`     // where ranks share threads: what was timed there
+	Collectives []CollectiveTimes `yaml:"collectives,omitempty"`
+	Disk        Disk              `yaml:"disk,omitempty"`
 
-	Constants map[string]Constants `yaml:"constants"`   // by regime; "": of all that have none
-	Flags     []string             `yaml:"flags"`       // of the runs that rows of a table stand for
-	Regimes   map[string][]string  `yaml:"regimes"`     // more of them, by regime
-	Held      map[string]Held      `yaml:"held_beside"` // by regime: what the program of a table's rows held that this one does not
+	GradientBytes int `yaml:"gradient_bytes,omitempty"` // that travel for a parameter's gradient; 0: 4, as here
+
+	Constants map[string]Constants `yaml:"constants,omitempty"`   // by regime; "": of all that have none
+	Flags     []string             `yaml:"flags,omitempty"`       // of the runs that rows of a table stand for
+	Regimes   map[string][]string  `yaml:"regimes,omitempty"`     // more of them, by regime
+	Held      map[string]Held      `yaml:"held_beside,omitempty"` // by regime: what the program of a table's rows held that this one does not
 	Checked   Checked              `yaml:"checked"`
+
+	measured *measured // nil: ranks share nothing
 }
 
 // Held is memory of a rank.
@@ -59,10 +66,10 @@ type Share struct {
 
 // Attention is how fast attention runs, and whether its scores pass through memory.
 type Attention struct {
-	Share       float64 `yaml:"share"`            // of the peak
-	Scores      bool    `yaml:"keeps_scores"`     // kernels of their own for products and softmax, over all pairs
-	OddShare    float64 `yaml:"odd_share"`        // of the peak, where a head's channels are no multiple of OddMultiple; 0: as Share
-	OddMultiple int     `yaml:"aligned_channels"` // 8 for tensor cores of 16-bit values
+	Share       float64 `yaml:"share"`                      // of the peak
+	Scores      bool    `yaml:"keeps_scores,omitempty"`     // kernels of their own for products and softmax, over all pairs
+	OddShare    float64 `yaml:"odd_share,omitempty"`        // of the peak, where a head's channels are no multiple of OddMultiple; 0: as Share
+	OddMultiple int     `yaml:"aligned_channels,omitempty"` // 8 for tensor cores of 16-bit values
 }
 
 // Link is how devices reach each other. Between nodes the rate is a node's, shared by its devices.
@@ -160,7 +167,13 @@ func ParseMachine(text []byte) (*Machine, error) {
 		}
 		return nil, fault.With(fault.BadData, err)
 	}
-	return m, fault.With(fault.BadData, m.check())
+	if err := m.check(); err != nil {
+		return nil, fault.With(fault.BadData, err)
+	}
+	if m.Threads > 0 {
+		m.index()
+	}
+	return m, nil
 }
 
 func (m *Machine) check() error {
@@ -216,7 +229,7 @@ func (m *Machine) check() error {
 		within("constants "+name+" move", k.Move, 0, 1e4)
 		within("constants "+name+" between", k.Between, 0, 1e4)
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, m.checkMeasured()...)...)
 }
 
 // ConstantsOf are those of a regime.

@@ -43,6 +43,16 @@ func TestBadMachines(t *testing.T) {
 		"attention: {share: 1e99}": "attention.share is 1e+99",
 		"stream_share: [{from: 5, share: 1}, {from: 5, share: 1}]": "from must grow",
 		"inside_node: {latency_seconds: -1, bytes_per_second: 0}":  "inside_node.bytes_per_second is 0",
+		"threads: -2": "threads is -2",
+		"threads: 2":  "ops is missing",
+		"ops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, 3, 4]]}]":                      "threads is missing",
+		"threads: 2\nops: [{op: x, form: \"#\", ranks: 3, times: [[1, 2, 3, 4]]}]":          "ranks is 3",
+		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, 3]]}]":             "must be 4 numbers",
+		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, 3, 0]]}]":          "the last one seconds",
+		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, .nan, 1]]}]":       "must be 4 numbers",
+		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: []}]":                      "times is empty",
+		"collectives: [{op: all_reduce, dtype: f32, ranks: 1, groups: 1, times: [[1, 1]]}]": "at least 2 in 1",
+		"disk: {write_bytes_per_second: -1}":                                                "disk",
 	} {
 		whole := text
 		if key, _, found := strings.Cut(text, ":"); found && key != "nothing" && !strings.HasSuffix(text, "[") {

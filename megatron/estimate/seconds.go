@@ -34,8 +34,9 @@ type Clock struct {
 	hidden  bool        // behind the last backward
 	update  Cost
 	micros  int
-	most    float64 // parameters of the rank that has most
-	least   float64 // of the first stage's layers: that it has at least
+	most    float64  // parameters of the rank that has most
+	least   float64  // of the first stage's layers: that it has at least
+	shared  *sharing // nil: a rank has a device of its own
 }
 
 // Held is what the rows' own program held beside this one's tensors, by the machine file.
@@ -46,6 +47,10 @@ func (k *Clock) Held(regime string) int64 {
 
 // NewClock counts what a micro-batch takes on each stage. The vocabulary is set.
 func NewClock(c training.Config, m *Machine) (*Clock, error) {
+	if m.Threads > 0 {
+		s, err := share(c, m)
+		return &Clock{config: c, machine: m, shared: s}, err
+	}
 	u, err := unitsOf(c, m, m.Device)
 	if err != nil {
 		return nil, err
@@ -192,6 +197,10 @@ func (k *Clock) after(by Constants, lastBackward float64) (gradients, update flo
 // quick is the step without running the schedule: the busiest stage in every micro-batch but
 // one, and one micro-batch through all.
 func (k *Clock) quick(by Constants) float64 {
+	if k.shared != nil {
+		s, _ := k.shared.run()
+		return s.Step
+	}
 	var worst, sum, back float64
 	for _, chunks := range k.stages {
 		f, b := 0.0, 0.0
@@ -207,6 +216,11 @@ func (k *Clock) quick(by Constants) float64 {
 
 // Run carries the run's own schedule out on the clock.
 func (k *Clock) Run(by Constants) (*Seconds, *schedule.Timeline, error) {
+	if k.shared != nil {
+		s, line := k.shared.run()
+		k.rates(s)
+		return s, line, nil
+	}
 	t := k.times(by)
 	line, err := schedule.Simulate(k.config.Schedule(k.micros, false), t)
 	if err != nil {
@@ -231,6 +245,12 @@ func (k *Clock) Run(by Constants) (*Seconds, *schedule.Timeline, error) {
 	s.Waiting = line.End - line.Busy(busiest)
 	s.Gradients, s.Update = k.after(by, back)
 	s.Step = line.End + s.Gradients + s.Update
+	k.rates(s)
+	return s, line, nil
+}
+
+// rates are what follows from the seconds.
+func (k *Clock) rates(s *Seconds) {
 	m := k.machine
 	s.Low, s.High = s.Step*(1-min(0.9, m.Checked.Worst)), s.Step*(1+m.Checked.Worst)
 	flops := k.config.Model.FLOPs(k.config.GlobalBatchSize, k.config.SeqLength) / float64(k.config.Layout.Sizes().World())
@@ -238,5 +258,4 @@ func (k *Clock) Run(by Constants) (*Seconds, *schedule.Timeline, error) {
 	if peak := m.Peak[k.config.DType().String()]; peak > 0 {
 		s.MFU = flops / s.Step / peak
 	}
-	return s, line, nil
 }

@@ -114,9 +114,9 @@ func (m *meter) at() *Cost {
 	return nil
 }
 
-func (m *meter) ran(op device.Op, w device.Work, v device.DType) {
+func (m *meter) ran(a device.Shown) {
 	if to := m.at(); to != nil {
-		to.add(m.machine.op(op.String(), w, v, m.config.Model.KVChannels), 1)
+		to.add(m.machine.op(a.Op.String(), a.Work, a.V, m.config.Model.KVChannels), 1)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // onClock is a simulated stage seen through a meter whose time is the clock's.
-type onClock struct{ *clock }
+type onClock struct{ *stageClock }
 
 func (c onClock) time() time.Time { return time.Unix(0, int64(math.Round(c.now*1e9))) }
 
@@ -25,12 +25,12 @@ func TestMeterAgainstTheTimeline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &simulation{times: times, meetings: meetings(lists)}
+		s := &execution{times: times, meetings: meetings(lists)}
 		measured, failed := make(Measured, c.Stages), make(chan error, c.Stages)
 		for stage := range lists {
 			go func() {
 				var err error
-				on := &clock{simulation: s, stage: stage}
+				on := &stageClock{execution: s, stage: stage}
 				measured[stage], err = RunMeasured(lists[stage], on, on, onClock{on}.time)
 				failed <- err
 			}()

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"sync"
 
 	"monotron/fault"
 )
@@ -32,31 +31,11 @@ type Timeline struct {
 // Simulate runs the schedule with seconds in place of tensors, over links on
 // which a transfer begins when both ends have come to it.
 func Simulate(c Config, t Times) (*Timeline, error) {
-	lists, proof, err := c.All()
+	p, err := Compile(c)
 	if err != nil {
 		return nil, err
 	}
-	c = c.filled()
-	if err := t.check(c); err != nil {
-		return nil, err
-	}
-	s := &simulation{times: t, meetings: meetings(lists)}
-	stages, failed := make([]*clock, c.Stages), make([]error, c.Stages)
-	var running sync.WaitGroup
-	for stage := range stages {
-		stages[stage] = &clock{simulation: s, stage: stage}
-		running.Go(func() { failed[stage] = Run(lists[stage], stages[stage], stages[stage]) })
-	}
-	running.Wait()
-	line := &Timeline{Config: c, Live: proof.Live}
-	for stage, clock := range stages {
-		if failed[stage] != nil {
-			return nil, failed[stage]
-		}
-		line.Spans = append(line.Spans, clock.spans)
-		line.End = max(line.End, clock.now)
-	}
-	return line, nil
+	return p.Run(t)
 }
 
 func (t Times) check(c Config) error {
@@ -94,82 +73,6 @@ func Even(c Config, forward, backward, transfer float64) Times {
 		t.Forward, t.Backward = append(t.Forward, f), append(t.Backward, b)
 	}
 	return t
-}
-
-// simulation is what the stages share.
-type simulation struct {
-	times    Times
-	meetings map[[2]int]meeting
-}
-
-// meeting is a directed pair of stages: when each end came to its transfers, in
-// order. No end waits to say so.
-type meeting struct{ sender, receiver chan float64 }
-
-func meetings(lists [][]Action) map[[2]int]meeting {
-	counts := map[[2]int]int{}
-	for stage, acts := range lists {
-		for _, a := range acts {
-			for _, t := range a.Transfers {
-				if t.Send {
-					counts[[2]int{stage, t.Peer}]++
-				}
-			}
-		}
-	}
-	all := map[[2]int]meeting{}
-	for pair, n := range counts {
-		all[pair] = meeting{make(chan float64, n), make(chan float64, n)}
-	}
-	return all
-}
-
-// clock is a stage as worker and link: a value is the second at which it is there.
-type clock struct {
-	*simulation
-	stage int
-	now   float64
-	spans []Span
-}
-
-func (c *clock) Forward(micro, chunk int, in float64) (float64, error) {
-	return c.run(Forward, micro, chunk, in, c.times.Forward[c.stage][chunk])
-}
-
-func (c *clock) Backward(micro, chunk int, dout float64) (float64, error) {
-	return c.run(Backward, micro, chunk, dout, c.times.Backward[c.stage][chunk])
-}
-
-func (c *clock) run(kind Kind, micro, chunk int, ready, seconds float64) (float64, error) {
-	from := max(c.now, ready)
-	c.now = from + seconds
-	c.spans = append(c.spans, Span{kind, chunk, micro, from, c.now})
-	return c.now, nil
-}
-
-func (c *clock) Exchange(transfers []Transfer, _ []float64) (func() ([]float64, error), error) {
-	begun := c.now
-	for _, t := range transfers {
-		if t.Send {
-			c.meetings[[2]int{c.stage, t.Peer}].sender <- begun
-		} else {
-			c.meetings[[2]int{t.Peer, c.stage}].receiver <- begun
-		}
-	}
-	return func() ([]float64, error) {
-		there := make([]float64, len(transfers))
-		for i, t := range transfers {
-			var other float64
-			if t.Send {
-				other = <-c.meetings[[2]int{c.stage, t.Peer}].receiver
-			} else {
-				other = <-c.meetings[[2]int{t.Peer, c.stage}].sender
-			}
-			there[i] = max(begun, other) + c.times.Transfer
-			c.now = max(c.now, there[i])
-		}
-		return there, nil
-	}, nil
 }
 
 // Busy is the seconds a stage computes.

@@ -40,7 +40,7 @@ func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error 
 	out.Printf("\nall-reduce between 2 processes\n%-28s %10s %10s %10s\n", "", "64 MB", "4 KB", "ratio")
 	var gloo float64
 	for _, w := range ways() {
-		times, err := w.time(c)
+		times, err := w.time(c, 2)
 		if err != nil {
 			out.Printf("%-28s %v\n", w.name, err)
 			continue
@@ -79,12 +79,12 @@ func ways() []way {
 	return append(all, way{"shared memory, our sum", "shm", false}, way{"plain TCP, our sum", "tcp", false})
 }
 
-// roleVariable has address, rank and way of a process that benchComm has started;
+// roleVariable has address, rank, ranks and way of a process that benchComm has started;
 // it goes with MONOTRON_SECRET.
 const roleVariable = "MONOTRON_BENCH_RANK"
 
-// time starts two processes and gives their seconds for each of commBytes.
-func (w way) time(c *cli.Context) ([]float64, error) {
+// time starts so many processes and gives their seconds for each of commBytes.
+func (w way) time(c *cli.Context, world int) ([]float64, error) {
 	addr, err := freePort()
 	if err != nil {
 		return nil, err
@@ -94,14 +94,13 @@ func (w way) time(c *cli.Context) ([]float64, error) {
 		return nil, fault.With(fault.IO, err)
 	}
 	secret := launched.NewSecret()
-	var ranks [2]*exec.Cmd
-	var said [2]strings.Builder
+	ranks, said := make([]*exec.Cmd, world), make([]strings.Builder, world)
 	for rank := range ranks {
 		cmd := exec.CommandContext(c.Context, self, "bench", "comm", "--device", c.String("device"), "--cpu-threads", "1")
 		if w.road == "torch" {
 			cmd = exec.CommandContext(c.Context, os.Getenv("PYTHON"), "-c", torchScript, addr, strconv.Itoa(rank))
 		}
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %v", roleVariable, addr, rank, w.fast), "MONOTRON_ROADS="+w.road, "MONOTRON_SECRET="+secret)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d %v", roleVariable, addr, rank, world, w.fast), "MONOTRON_ROADS="+w.road, "MONOTRON_SECRET="+secret)
 		cmd.Stdout, cmd.Stderr = &said[rank], &said[rank]
 		if err := cmd.Start(); err != nil {
 			return nil, fault.With(fault.NoInput, err)
@@ -138,13 +137,13 @@ func freePort() (string, error) {
 // benchRank is one of the processes.
 func benchRank(c *cli.Context, role string, open func(string) (*device.Device, error)) error {
 	var addr string
-	var rank int
+	var rank, world int
 	var fast bool
-	if _, err := fmt.Sscan(role, &addr, &rank, &fast); err != nil {
+	if _, err := fmt.Sscan(role, &addr, &rank, &world, &fast); err != nil {
 		return fault.Errorf(fault.Usage, "%s=%q: %w", roleVariable, role, err)
 	}
 	device.SetThreads(1)
-	p, err := processes.Join(context.Background(), rendezvous.Config{Rank: rank, World: 2, Addr: addr, Secret: []byte(os.Getenv("MONOTRON_SECRET")), Timeout: time.Minute}, time.Minute)
+	p, err := processes.Join(context.Background(), rendezvous.Config{Rank: rank, World: world, Addr: addr, Secret: []byte(os.Getenv("MONOTRON_SECRET")), Timeout: time.Minute}, time.Minute)
 	if err != nil {
 		return err
 	}

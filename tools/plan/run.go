@@ -95,12 +95,7 @@ func (p *runPlan) time(c *cli.Context) error {
 
 // fits tells whether every rank has the memory.
 func (p *runPlan) fits() bool {
-	for _, r := range p.ranks {
-		if p.machine != nil && r.Peak+r.Scratch > int64(p.machine.Memory) {
-			return false
-		}
-	}
-	return true
+	return p.machine == nil || p.machine.Has(p.ranks)
 }
 
 // machine may be nil.
@@ -223,7 +218,11 @@ func (p *runPlan) writeTime(out *command.Printer) {
 		out.Printf("\n")
 	}
 	if !p.fits() {
-		out.Printf("  it does not fit: a device of %s has %s\n", m.Name, device.Size(int64(m.Memory)))
+		whose := "a device of"
+		if m.Threads > 0 {
+			whose = "the ranks share what is free on"
+		}
+		out.Printf("  it does not fit: %s %s has %s\n", whose, m.Name, device.Size(int64(m.Memory)))
 	}
 }
 

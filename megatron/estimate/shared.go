@@ -1,0 +1,216 @@
+package estimate
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+	"monotron/megatron/engine"
+	"monotron/megatron/schedule"
+	"monotron/megatron/training"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/watch"
+	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
+)
+
+// load is work of one rank on a machine whose ranks share its threads, in seconds.
+type load struct {
+	alone float64 // its ops with all threads
+	one   float64 // its ops on one thread, others at work on the other threads
+	wait  float64 // its collectives while nobody else computes
+	carry float64 // of one thread, its collectives while others compute
+}
+
+func (l *load) add(m load, times float64) {
+	l.alone += times * m.alone
+	l.one += times * m.one
+	l.wait += times * m.wait
+	l.carry += times * m.carry
+}
+
+// crowd is ranks that go on together, as those of a tensor-parallel group do, beside others.
+type crowd struct {
+	threads float64
+	groups  float64 // that compute at the same time
+	ranks   float64 // of a group
+}
+
+// seconds a group takes for its load.
+func (c crowd) seconds(l load) float64 {
+	all := c.groups * c.ranks
+	ops := l.one
+	if c.threads > 1 && all < c.threads { // each has more than one thread
+		ops *= math.Pow(l.alone/l.one, math.Log(c.threads/all)/math.Log(c.threads))
+	}
+	if l.one == 0 {
+		ops = 0
+	}
+	if c.groups == 1 {
+		return ops*max(1, all/c.threads) + l.wait
+	}
+	return max(ops+l.wait, (ops+l.carry)*all/c.threads)
+}
+
+// sharing is a run on such a machine: what a rank of each stage does in a step.
+type sharing struct {
+	sizes   topology.Sizes
+	threads float64
+	program *schedule.Program
+	stages  []stageLoad
+	send    float64 // seconds of a value between stages
+}
+
+// stageLoad is a rank's step: of each chunk a micro-batch's forward and backward, and what
+// comes before and behind them.
+type stageLoad struct {
+	forward, backward []load
+	rest              load
+}
+
+// mostMicros bounds how many micro-batches are counted; others are like them.
+const mostMicros = 32
+
+// share counts a step of one rank of each stage, op by op.
+func share(c training.Config, m *Machine) (*sharing, error) {
+	l := c.Layout.Sizes()
+	all := c.GlobalBatchSize / max(1, c.MicroBatchSize*l.DP)
+	program, err := schedule.Compile(c.Schedule(all, false))
+	if err != nil {
+		return nil, err
+	}
+	s := &sharing{sizes: l, threads: float64(m.Threads), program: program, stages: make([]stageLoad, l.PP)}
+	counted := all
+	if fewer := max(enough(&c), mostMicros/(l.PP*program.Config.Chunks)*l.PP); all > fewer && all%l.PP == fewer%l.PP {
+		counted = fewer
+	}
+	job, err := training.Rehearsal(c, counted)
+	if err != nil {
+		return nil, err
+	}
+	places := make([]int, l.PP)
+	for i := range places {
+		places[i] = i
+	}
+	err = each(places, func(stage int) (err error) {
+		s.stages[stage], err = stageLoadOf(job, m, l.Rank(topology.Place{PP: stage}), counted, program.Config.Chunks)
+		return err
+	})
+	if l.PP > 1 {
+		value := 2.0
+		if c.Precision == engine.F32 {
+			value = 4
+		}
+		bytes := value * float64(c.MicroBatchSize*c.SeqLength*c.Model.HiddenSize) / float64(l.CP)
+		if c.Layout.SequenceParallel {
+			bytes /= float64(l.TP)
+		}
+		s.send, _ = m.measured.collective(comm.Exchange.String(), "", 2, bytes)
+	}
+	return s, err
+}
+
+// stageLoadOf rehearses two steps of a rank; the second one counts.
+func stageLoadOf(job *training.Job, m *Machine, number, micros, chunks int) (stageLoad, error) {
+	w := &shareMeter{machine: m, into: stageLoad{forward: make([]load, chunks), backward: make([]load, chunks)}}
+	d := device.Counting(m.Device, nil, device.Watching{Ran: w.ran})
+	defer d.Close()
+	rank, err := ranks.Imagine(job.Config.Ranks(nil), number, d, comm.Imagined{Started: w.started})
+	if err != nil {
+		return w.into, err
+	}
+	rank.Heard = func(p watch.Phase, step int64) { w.phase, w.step = p, step }
+	if err := job.Rehearse(rank, 2, engine.Look{Micro: func(_, chunk int) { w.chunk = chunk }}); err != nil {
+		return w.into, err
+	}
+	for chunk := range chunks {
+		for _, side := range []*load{&w.into.forward[chunk], &w.into.backward[chunk]} {
+			sum := *side
+			*side = load{}
+			side.add(sum, 1/float64(micros))
+		}
+	}
+	return w.into, nil
+}
+
+// shareMeter turns what a rank asks for into loads.
+type shareMeter struct {
+	machine *Machine
+	into    stageLoad
+	phase   watch.Phase
+	step    int64
+	chunk   int
+}
+
+// at is where loads go now; nil: nowhere.
+func (w *shareMeter) at() *load {
+	switch {
+	case w.step != 2 || w.phase == watch.Eval || w.phase == watch.Startup:
+		return nil
+	case w.phase == watch.Forward:
+		return &w.into.forward[w.chunk]
+	case w.phase == watch.Backward:
+		return &w.into.backward[w.chunk]
+	}
+	return &w.into.rest
+}
+
+func (w *shareMeter) ran(a device.Shown) {
+	if to := w.at(); to != nil {
+		alone, one := w.machine.measuredOp(&a)
+		to.add(load{alone: alone + w.machine.Launch, one: one + w.machine.Launch}, 1)
+	}
+}
+
+func (w *shareMeter) started(p *comm.Membership, c *comm.Collective) {
+	to := w.at()
+	if to == nil || p.Size() < 2 || c.Op == comm.Exchange { // exchanges are the schedule's
+		return
+	}
+	t, op := c.Share(), c.Op
+	bytes, dtype := 0.0, ""
+	if t.Given() {
+		bytes, dtype = float64(t.Bytes()), t.DType.String()
+	}
+	if op == comm.AllToAll {
+		for i := range c.Transfers {
+			if t := &c.Transfers[i]; t.Send && t.T.Given() {
+				bytes += float64(t.T.Bytes())
+			}
+		}
+		bytes /= float64(p.Size())
+		op = comm.AllGather // as many copies of such a size
+	}
+	wait, carry := w.machine.measured.collective(op.String(), dtype, p.Size(), bytes)
+	to.add(load{wait: wait, carry: carry}, 1)
+}
+
+// run is the step on the clock.
+func (s *sharing) run() (*Seconds, *schedule.Timeline) {
+	inside := s.sizes.World() / s.sizes.PP / s.sizes.DP // ranks that go on together
+	beside := float64(s.sizes.DP)
+	line := s.program.Share(func(stage int, kind schedule.Kind, chunk, active int) float64 {
+		l := s.stages[stage].forward[chunk]
+		if kind == schedule.Backward {
+			l = s.stages[stage].backward[chunk]
+		}
+		return crowd{s.threads, float64(active) * beside, float64(inside)}.seconds(l)
+	}, s.send)
+	out := &Seconds{}
+	busiest := 0
+	for stage := range s.stages {
+		if line.Busy(stage) > line.Busy(busiest) {
+			busiest = stage
+		}
+	}
+	everybody := crowd{s.threads, float64(s.sizes.PP), float64(s.sizes.World() / s.sizes.PP)}
+	mean := load{}
+	for i := range s.stages {
+		mean.add(s.stages[i].rest, 1/float64(len(s.stages)))
+		end := crowd{s.threads, 1, everybody.ranks}.seconds(s.stages[i].rest) // were it alone
+		out.Update = max(out.Update, end)
+	}
+	out.Update = max(out.Update, everybody.seconds(mean))
+	out.Compute, out.Waiting = line.Busy(busiest), line.Idle(busiest)
+	out.Step = line.End + out.Update
+	return out, line
+}

@@ -1,0 +1,237 @@
+package schedule
+
+// Program is every stage's list ready for a clock, as often as one likes.
+type Program struct {
+	Config Config // with its defaults
+	Live   []int  // most (chunk, micro-batch) alive, a stage
+	steps  [][]task
+	slots  int
+}
+
+// task is what a stage does on a clock: it runs a forward or backward, or it comes to one or
+// more halves of messages, or waits until those have met their others.
+type task struct {
+	Kind         // Exchange: of the slots
+	wait         bool
+	chunk, micro int
+	slots        []int // of halves; the other half has the same number but for its lowest bit
+}
+
+// Compile proves the lists and takes their exchanges apart into what begins and what is
+// waited for, where Run would.
+func Compile(c Config) (*Program, error) {
+	lists, proof, err := c.All()
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{Config: c.filled(), Live: proof.Live}
+	counts := make([][2]int, len(lists)*len(lists)) // messages so far from one stage to another: sent, received
+	numbers := map[[2]int]int{}                     // of a message: its pair of stages and its place there
+	half := func(stage int, t Transfer) int {
+		pair, side := t.Peer*len(lists)+stage, 1
+		if t.Send {
+			pair, side = stage*len(lists)+t.Peer, 0
+		}
+		at := [2]int{pair, counts[pair][side]}
+		counts[pair][side]++
+		n, has := numbers[at]
+		if !has {
+			n = len(numbers)
+			numbers[at] = n
+		}
+		return 2*n + side
+	}
+	for stage, acts := range lists {
+		p.steps = append(p.steps, compile(acts, func(t Transfer) int { return half(stage, t) }))
+	}
+	p.slots = 2 * len(numbers)
+	return p, nil
+}
+
+// compile is one stage's list.
+func compile(acts []Action, half func(Transfer) int) (steps []task) {
+	var open [2][]Transfer // of activations, of gradients: begun, not waited for
+	var slots [2][]int
+	finish := func(side int) {
+		if open[side] != nil {
+			steps = append(steps, task{Kind: Exchange, wait: true, slots: slots[side]})
+			open[side], slots[side] = nil, nil
+		}
+	}
+	for _, a := range acts {
+		if a.Kind != Exchange {
+			at := side(a.Kind == Backward)
+			if (&pending[float64]{transfers: open[at]}).brings(place{a.Kind == Backward, a.Chunk, a.Micro}) {
+				finish(at)
+			}
+			steps = append(steps, task{Kind: a.Kind, chunk: a.Chunk, micro: a.Micro})
+			continue
+		}
+		var mine []int
+		for _, t := range a.Transfers {
+			finish(side(t.Grad))
+			mine = append(mine, half(t))
+		}
+		steps = append(steps, task{Kind: Exchange, slots: mine})
+		at := side(a.Transfers[0].Grad)
+		if open[at], slots[at] = a.Transfers, mine; !a.Overlap {
+			finish(at)
+		}
+	}
+	finish(0)
+	finish(1)
+	return steps
+}
+
+// clock is where the stages of a program are.
+type clock struct {
+	*Program
+	transfer float64
+	begun    []float64 // seconds at which a half was come to, by slot; negative: not yet
+	next     []int     // step of each stage
+	now      []float64 // of each stage
+}
+
+func (p *Program) clock(transfer float64) *clock {
+	c := &clock{Program: p, transfer: transfer, begun: make([]float64, p.slots), next: make([]int, len(p.steps)), now: make([]float64, len(p.steps))}
+	for i := range c.begun {
+		c.begun[i] = -1
+	}
+	return c
+}
+
+// pass takes a stage to its next forward or backward, as far as others let it and not
+// beyond `limit` seconds; nil: it stands before an exchange, or it is done.
+func (c *clock) pass(stage int, limit float64) *task {
+	steps := c.steps[stage]
+	for c.next[stage] < len(steps) && c.now[stage] <= limit {
+		s := &steps[c.next[stage]]
+		switch {
+		case s.Kind != Exchange:
+			return s
+		case !s.wait:
+			for _, slot := range s.slots {
+				c.begun[slot] = c.now[stage]
+			}
+		default:
+			at := c.now[stage]
+			for _, slot := range s.slots {
+				mine, other := c.begun[slot], c.begun[slot^1]
+				if other < 0 {
+					return nil
+				}
+				at = max(at, max(mine, other)+c.transfer)
+			}
+			c.now[stage] = at
+		}
+		c.next[stage]++
+	}
+	return nil
+}
+
+// Run is the program with seconds in place of tensors, over links on which a transfer begins
+// when both ends have come to it.
+func (p *Program) Run(t Times) (*Timeline, error) {
+	if err := t.check(p.Config); err != nil {
+		return nil, err
+	}
+	line := &Timeline{Config: p.Config, Live: p.Live, Spans: make([][]Span, len(p.steps))}
+	line.End = p.walk(t, func(stage int, s *task, from, to float64) {
+		line.Spans[stage] = append(line.Spans[stage], Span{s.Kind, s.chunk, s.micro, from, to})
+	})
+	return line, nil
+}
+
+// Seconds is the end of Run's timeline, nothing of which is kept. The times are one for every
+// chunk of every stage.
+func (p *Program) Seconds(t Times) float64 { return p.walk(t, nil) }
+
+func (p *Program) walk(t Times, ran func(stage int, s *task, from, to float64)) (end float64) {
+	c := p.clock(t.Transfer)
+	for moved := true; moved; {
+		moved = false
+		for stage := range p.steps {
+			before := c.next[stage]
+			for s := c.pass(stage, 1e300); s != nil; s = c.pass(stage, 1e300) {
+				from := c.now[stage]
+				if s.Kind == Forward {
+					c.now[stage] += t.Forward[stage][s.chunk]
+				} else {
+					c.now[stage] += t.Backward[stage][s.chunk]
+				}
+				if ran != nil {
+					ran(stage, s, from, c.now[stage])
+				}
+				c.next[stage]++
+			}
+			moved = moved || c.next[stage] > before
+		}
+	}
+	for _, now := range c.now {
+		end = max(end, now)
+	}
+	return end
+}
+
+// Shared says how long a forward or backward of a stage takes while `active` stages compute,
+// which have a machine's threads between them.
+type Shared func(stage int, kind Kind, chunk, active int) float64
+
+// Share runs the program with stages that slow each other down: what is left of a forward or
+// backward goes on at the speed of as many stages as compute then.
+func (p *Program) Share(seconds Shared, transfer float64) *Timeline {
+	c := p.clock(transfer)
+	line := &Timeline{Config: p.Config, Live: p.Live, Spans: make([][]Span, len(p.steps))}
+	running, left, from := make([]*task, len(p.steps)), make([]float64, len(p.steps)), make([]float64, len(p.steps))
+	for now := 0.0; ; {
+		for moved := true; moved; { // every stage gets as far as it can at this moment
+			moved = false
+			for stage := range p.steps {
+				if running[stage] != nil || c.now[stage] > now {
+					continue
+				}
+				before := c.next[stage]
+				c.now[stage] = now
+				if s := c.pass(stage, now); s != nil && c.now[stage] <= now {
+					running[stage], left[stage], from[stage] = s, 1, now
+				}
+				moved = moved || c.next[stage] > before
+			}
+		}
+		next, active := -1.0, 0
+		for stage := range p.steps {
+			if running[stage] != nil {
+				active++
+			}
+		}
+		sooner := func(at float64) {
+			if next < 0 || at < next {
+				next = at
+			}
+		}
+		whole := make([]float64, len(p.steps))
+		for stage, s := range running {
+			if s != nil {
+				whole[stage] = max(1e-12, seconds(stage, s.Kind, s.chunk, active))
+				sooner(now + left[stage]*whole[stage])
+			} else if c.now[stage] > now { // a value is on its way
+				sooner(c.now[stage])
+			}
+		}
+		if next < 0 {
+			line.End = now
+			return line
+		}
+		for stage, s := range running {
+			if s == nil {
+				continue
+			}
+			if left[stage] -= (next - now) / whole[stage]; left[stage] < 1e-9 {
+				line.Spans[stage] = append(line.Spans[stage], Span{s.Kind, s.chunk, s.micro, from[stage], next})
+				running[stage], c.now[stage] = nil, next
+				c.next[stage]++
+			}
+		}
+		now = next
+	}
+}

@@ -1,0 +1,261 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"gopkg.in/yaml.v3"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/estimate"
+	"monotron/megatron/report"
+	"monotron/tools/internal/command"
+	"monotron/whole"
+)
+
+// MeasureCommand is measure: bench's measurements as a machine file for plans.
+func MeasureCommand(open func(name string) (*device.Device, error)) *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:      "measure",
+		Usage:     "write the machine file of this machine, for plan run and plan search",
+		ArgsUsage: "--output FILE",
+		Description: "Training steps of small models are run, by one rank with all threads and by a rank a thread, and every op is timed at every shape; then collectives " +
+			"among goroutines and processes, copies and the disk that FILE lies on. Nothing else should run meanwhile.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "output", Usage: "the machine file, as in here.yaml"},
+			&cli.StringFlag{Name: "name", Value: "here", Usage: "of the machine"},
+			&cli.BoolFlag{Name: "quick", Usage: "fewer shapes, in less time"},
+		}, command.DeviceFlags()...),
+		Action: func(c *cli.Context) error { return measureMachine(c, open) },
+	})
+}
+
+func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) error {
+	if err := command.NoArgs(c); err != nil {
+		return err
+	}
+	path := c.String("output")
+	if path == "" {
+		return fault.Errorf(fault.Usage, "measure --output FILE: where the machine file is to be")
+	}
+	file, err := whole.Create(path, 0o666) // before anything takes time
+	if err != nil {
+		return err
+	}
+	defer file.Abort()
+	one, err := command.Opener(c, open)
+	if err != nil {
+		return err
+	}
+	s := &survey{open: one, effort: thorough, folder: filepath.Dir(path), context: c}
+	if c.Bool("quick") {
+		s.effort = brief
+	}
+	if err := s.look(c.String("name")); err != nil {
+		return err
+	}
+	tasks := s.tasks()
+	bar := report.NewProgress(os.Stderr, int64(len(tasks)), "measuring")
+	defer bar.Close()
+	began := time.Now()
+	for _, t := range tasks {
+		if err := t.do(); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		bar.Add(1)
+	}
+	bar.Close()
+	if err := s.conclude(); err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(&s.machine)
+	if err != nil {
+		return fault.With(fault.Internal, err)
+	}
+	if _, err := estimate.ParseMachine(text); err != nil {
+		return fault.Errorf(fault.Internal, "what was measured makes no machine file: %w", err)
+	}
+	if _, err := file.Write(text); err != nil {
+		return fault.With(fault.IO, err)
+	}
+	if err := file.Commit(); err != nil {
+		return err
+	}
+	m, out := &s.machine, &command.Printer{W: c.App.Writer}
+	out.Printf("%s: %d threads of %s; %d ops and shapes, %d collectives in %.0f s\n", path, m.Threads, s.processor, s.rows(), len(m.Collectives), time.Since(began).Seconds())
+	out.Printf("a shape's seconds by its neighbours': off by %.1f%% in the mean, %.1f%% for the worst op\n", 100*m.Checked.Mean, 100*m.Checked.Worst)
+	return out.Err
+}
+
+// survey is a machine being measured.
+type survey struct {
+	context   *cli.Context
+	open      func() (*device.Device, error)
+	effort    surveyEffort
+	folder    string // of the disk
+	machine   estimate.Machine
+	processor string
+
+	ops    map[opKey]*estimate.OpTimes
+	launch []float64 // seconds between ops, of each case
+	peaks  map[device.DType]float64
+}
+
+type opKey struct {
+	op, form string
+	ranks    int
+}
+
+// surveyEffort is how much is measured.
+type surveyEffort struct {
+	hidden     []int
+	batches    [][2]int // sequence, samples
+	cuts       []int    // tensor-parallel parts whose shapes are run
+	step       time.Duration
+	groups     []int // ranks of a collective
+	bytes      []float64
+	collective time.Duration
+	cubes      []int64
+	copies     []int64
+	product    time.Duration
+	disk       int64
+}
+
+var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, cuts: []int{1, 2, 4}, step: 400 * time.Millisecond,
+	groups: []int{2, 4, 8}, bytes: []float64{256, 16 << 10, 256 << 10, 4 << 20, 32 << 20}, collective: 30 * time.Millisecond,
+	cubes: []int64{32, 64, 128, 256, 512, 1024, 2048}, copies: []int64{16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}, product: 120 * time.Millisecond, disk: 512 << 20}
+
+var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, cuts: []int{1, 2}, step: 60 * time.Millisecond,
+	groups: []int{2, 4}, bytes: []float64{256, 64 << 10, 4 << 20}, collective: 10 * time.Millisecond,
+	cubes: []int64{64, 256, 1024}, copies: []int64{64 << 10, 4 << 20, 64 << 20}, product: 30 * time.Millisecond, disk: 64 << 20}
+
+// surveyTask is one entry of the progress bar.
+type surveyTask struct {
+	name string
+	do   func() error
+}
+
+// look finds what needs no clock.
+func (s *survey) look(name string) error {
+	d, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if !d.OnHost() {
+		return fault.Errorf(fault.Usage, "measure --device %s: only machines whose ranks share a CPU's threads are measured; of GPUs plan table --fit finds a machine's constants", d.Name)
+	}
+	s.processor, s.ops, s.peaks = cmp.Or(processor(), "a processor without a name"), map[opKey]*estimate.OpTimes{}, map[device.DType]float64{}
+	room := estimate.HostRoom().Bytes
+	if room > 1<<50 {
+		room = 1 << 34 // the system does not say
+	}
+	s.machine = estimate.Machine{Name: name, Device: "cpu", PerNode: 1024, Memory: estimate.Bytes(room), Threads: device.SharedPool().Threads(),
+		About: fmt.Sprintf("monotron measure on %s, %d threads, %d cores, %s: %s", s.processor, device.SharedPool().Threads(), runtime.NumCPU(), d.Name, d.Describe())}
+	return nil
+}
+
+// tasks are all measurements in their order.
+func (s *survey) tasks() (all []surveyTask) {
+	add := func(name string, do func() error) { all = append(all, surveyTask{name, do}) }
+	add("products", s.products)
+	add("copies", s.copies)
+	for _, c := range s.cases() {
+		add(c.String(), func() error { return s.steps(c) })
+	}
+	for _, ranks := range s.effort.groups {
+		add(fmt.Sprintf("collectives of %d goroutines", ranks), func() error { return s.collectives(ranks) })
+	}
+	add("processes", s.processes)
+	add("the disk", s.disk)
+	return all
+}
+
+// products are the peak of each dtype, and the share of it that cubes reach.
+func (s *survey) products() error {
+	d, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	s.machine.Peak = map[string]float64{}
+	for _, dtype := range []device.DType{device.F32, device.BF16} {
+		for _, side := range s.effort.cubes {
+			speed, err := device.MatmulSpeed(d, dtype, device.Product{M: side, N: side, K: side}, s.effort.product)
+			if err != nil {
+				return err
+			}
+			s.machine.Peak[dtype.String()] = max(s.machine.Peak[dtype.String()], speed.Sustained)
+			if dtype == device.F32 {
+				s.machine.Matmul = append(s.machine.Matmul, estimate.Share{From: 2 * math.Pow(float64(side), 3), Share: speed.Sustained})
+			}
+		}
+	}
+	toShares(s.machine.Matmul, s.machine.Peak["f32"])
+	s.machine.Attention.Share = s.machine.Matmul[len(s.machine.Matmul)/2].Share
+	return nil
+}
+
+// toShares makes rates shares of the best.
+func toShares(curve []estimate.Share, best float64) {
+	for i := range curve {
+		curve[i].Share /= best
+	}
+}
+
+func (s *survey) copies() error {
+	d, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for _, bytes := range s.effort.copies {
+		speed, err := device.CopySpeed(d, bytes, s.effort.product)
+		if err != nil {
+			return err
+		}
+		s.machine.Stream = append(s.machine.Stream, estimate.Share{From: 2 * float64(bytes), Share: speed})
+	}
+	s.machine.MemoryRate = s.machine.Stream[len(s.machine.Stream)-1].Share // what caches do not hold
+	for i := range s.machine.Stream {
+		s.machine.Stream[i].Share = min(2, s.machine.Stream[i].Share/s.machine.MemoryRate)
+	}
+	return nil
+}
+
+// rows are all measured ops and shapes.
+func (s *survey) rows() (n int) {
+	for _, o := range s.machine.Ops {
+		n += len(o.Times)
+	}
+	return n
+}
+
+// conclude puts ops in order and says how far they can be believed.
+func (s *survey) conclude() error {
+	for _, o := range s.ops {
+		slices.SortFunc(o.Times, slices.Compare)
+		s.machine.Ops = append(s.machine.Ops, *o)
+	}
+	slices.SortFunc(s.machine.Ops, func(a, b estimate.OpTimes) int {
+		return cmp.Or(strings.Compare(a.Op, b.Op), strings.Compare(a.Form, b.Form), cmp.Compare(a.Ranks, b.Ranks))
+	})
+	slices.Sort(s.launch)
+	s.machine.Launch = s.launch[len(s.launch)/2]
+	if s.machine.Node.Rate == 0 { // no processes here
+		s.machine.Node = estimate.Link{Latency: 1e-4, Rate: s.machine.MemoryRate / 4}
+	}
+	s.machine.Between = s.machine.Node
+	rows, mean, worst, err := s.machine.LeaveOneOut()
+	s.machine.Checked = estimate.Checked{How: "each op's seconds at a shape, said by other shapes'; not whole steps", Rows: rows, Mean: mean, Worst: worst}
+	return err
+}

@@ -1,0 +1,84 @@
+package bench
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"gopkg.in/yaml.v3"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/fault"
+	"monotron/megatron/estimate"
+)
+
+// Claim: what is measured is a machine file that plans can read: ops of training steps at
+// every shape alone and by a rank a thread, collectives, the disk; the disk's file is gone.
+func TestMeasuredMachine(t *testing.T) {
+	tiny := surveyEffort{hidden: []int{64}, batches: [][2]int{{4, 1}, {8, 2}}, cuts: []int{1}, step: time.Nanosecond, groups: []int{2}, bytes: []float64{64, 4096},
+		collective: time.Microsecond, cubes: []int64{8, 16}, copies: []int64{1024, 8192}, product: time.Microsecond, disk: 4 << 20}
+	s := &survey{open: func() (*device.Device, error) { return ref.Open(), nil }, effort: tiny, folder: t.TempDir()}
+	if err := s.look("tiny"); err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range s.tasks() {
+		if task.name == "processes" { // starts this program, which here is the test
+			continue
+		}
+		if err := task.do(); err != nil {
+			t.Fatalf("%s: %v", task.name, err)
+		}
+	}
+	if err := s.conclude(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(&s.machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := estimate.ParseMachine(text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if left, err := os.ReadDir(s.folder); err != nil || len(left) > 0 {
+		t.Errorf("the folder holds %v, %v", left, err)
+	}
+	seen := map[string]map[int]bool{}
+	for _, o := range m.Ops {
+		if seen[o.Op] == nil {
+			seen[o.Op] = map[int]bool{}
+		}
+		seen[o.Op][o.Ranks] = true
+	}
+	for _, op := range []string{"matmul", "attention_forward", "attention_backward", "norm_forward", "adamw", "embedding_forward"} {
+		if !seen[op][1] || !seen[op][m.Threads] {
+			t.Errorf("%s was timed by %v ranks; ops are %v", op, seen[op], len(seen))
+		}
+	}
+	if m.Disk.Write <= 0 || m.Disk.Read <= 0 || len(m.Collectives) != 20 || m.Launch <= 0 {
+		t.Errorf("disk %+v, %d collectives, %g s between ops", m.Disk, len(m.Collectives), m.Launch)
+	}
+}
+
+// Claim: a place where no file can be is refused before anything is measured.
+func TestMeasureRefuses(t *testing.T) {
+	folder := t.TempDir()
+	for name, line := range map[string][]string{"no output": nil, "no folder": {"--output", filepath.Join(folder, "none", "x.yaml")}, "a folder": {"--output", folder}, "a word": {"x", "--output", filepath.Join(folder, "x")},
+		"threads": {"--cpu-threads", "-1", "--output", filepath.Join(folder, "x")}} {
+		app := &cli.App{Name: "monotron", Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {},
+			Commands: []*cli.Command{MeasureCommand(func(string) (*device.Device, error) {
+				t.Errorf("%s: something is measured", name)
+				return ref.Open(), nil
+			})}}
+		if err := app.Run(append([]string{"monotron", "measure"}, line...)); fault.CodeOf(err) != fault.Usage && fault.CodeOf(err) != fault.IO {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if left, _ := os.ReadDir(folder); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
