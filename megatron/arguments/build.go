@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments/table"
@@ -72,18 +73,45 @@ func newBuild() *build {
 
 // field finds a field of b by its path, as in Model.NumLayers or Raw.Activations.2.
 func (b *build) field(path string) reflect.Value {
+	steps, known := fieldSteps.Load(path)
+	if !known {
+		steps = stepsTo(path)
+		fieldSteps.Store(path, steps)
+	}
 	v := reflect.ValueOf(b).Elem()
-	for _, name := range strings.Split(path, ".") {
-		if i, err := strconv.Atoi(name); err == nil {
-			v = v.Index(i)
-			continue
-		}
-		v = v.FieldByName(name)
-		if !v.IsValid() {
-			panic("arguments: the table names no field of Config: " + path)
+	for _, s := range steps.([]fieldStep) {
+		if s.field == nil {
+			v = v.Index(s.element)
+		} else {
+			v = v.FieldByIndex(s.field)
 		}
 	}
 	return v
+}
+
+// fieldSteps has, by path, []fieldStep: fields are looked for by name once.
+var fieldSteps sync.Map
+
+// fieldStep leads to a field of a struct, or to an element of an array.
+type fieldStep struct {
+	field   []int // nil: an element
+	element int
+}
+
+func stepsTo(path string) (steps []fieldStep) {
+	t := reflect.TypeFor[build]()
+	for _, name := range strings.Split(path, ".") {
+		if i, err := strconv.Atoi(name); err == nil {
+			steps, t = append(steps, fieldStep{element: i}), t.Elem()
+			continue
+		}
+		f, is := t.FieldByName(name)
+		if !is {
+			panic("arguments: the table names no field of Config: " + path)
+		}
+		steps, t = append(steps, fieldStep{field: f.Index}), f.Type
+	}
+	return steps
 }
 
 // set writes values into the field of f. The values have the flag's count.

@@ -119,7 +119,11 @@ func TestFitFindsConstants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, line, err := k.Run(made)
+		s, err := k.Run(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := k.Timeline(made)
 		if err != nil {
 			t.Fatal(err)
 		}

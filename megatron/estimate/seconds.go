@@ -35,7 +35,10 @@ type Clock struct {
 	update  Cost
 	micros  int
 	most    float64  // parameters of the rank that has most
-	least   float64  // of the first stage's layers: that it has at least
+	least   held     // of the first stage's layers: that it has at least
+	kept    [2]int64 // bytes that a layer of each kind keeps of a micro-batch for its backward
+	book    *schedule.Programs
+	parts   [][]schedule.Part
 	shared  *sharing // nil: a rank has a device of its own
 }
 
@@ -55,17 +58,17 @@ func NewClock(c training.Config, m *Machine) (*Clock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return clockOf(c, m, u)
+	return clockOf(c, m, u, &schedule.Programs{})
 }
 
 // clockOf joins units to stages.
-func clockOf(c training.Config, m *Machine, u *units) (*Clock, error) {
+func clockOf(c training.Config, m *Machine, u *units, book *schedule.Programs) (*Clock, error) {
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, err
 	}
 	l := c.Layout.Sizes()
-	k := &Clock{config: c, machine: m, micros: c.GlobalBatchSize / max(1, c.MicroBatchSize*l.DP), hidden: c.Layout.OverlapGradReduce}
+	k := &Clock{config: c, machine: m, micros: c.GlobalBatchSize / max(1, c.MicroBatchSize*l.DP), hidden: c.Layout.OverlapGradReduce, book: book, kept: u.kept, parts: parts}
 	for _, stage := range parts {
 		var chunks [][2]Cost
 		for _, part := range stage {
@@ -120,55 +123,75 @@ func (m *Machine) between(c *training.Config, l topology.Sizes) Cost {
 // times (zeroed, measured, used), master and moments read and written, the value written.
 const updateBytes = 3*4 + 6*4 + 2
 
+// held is parameters of a rank: those that every rank of a stage has, and its experts' own.
+type held struct{ dense, experts float64 }
+
+func (h held) all() float64 { return h.dense + h.experts }
+
+// heldBy is what a rank of a stage holds; layers alone: without embedding and head.
+func heldBy(c *training.Config, stage []schedule.Part, l topology.Sizes, layersAlone bool) (h held) {
+	for _, part := range stage {
+		for _, layer := range part.Layers {
+			experts := c.Model.ExpertParameters(layer)
+			h.dense += float64(c.Model.LayerParameters(layer)-experts) / float64(l.TP)
+			h.experts += float64(experts) / float64(l.EP*l.ExpertTP())
+		}
+		if (part.Embedding || part.Head) && !layersAlone {
+			h.dense += float64(c.Model.PaddedVocabSize*c.Model.HiddenSize) / float64(l.TP)
+		}
+	}
+	return h
+}
+
 // reduce counts gradients, parameters and update of the stage that has most.
 func (k *Clock) reduce(parts [][]schedule.Part, l topology.Sizes) {
-	c, m := &k.config, k.machine
-	most := 0.0
+	most := held{}
 	for _, stage := range parts {
-		n := 0.0
-		for _, part := range stage {
-			for _, layer := range part.Layers {
-				n += float64(c.Model.LayerParameters(layer))
-			}
-			if part.Embedding || part.Head {
-				n += float64(c.Model.PaddedVocabSize * c.Model.HiddenSize)
-			}
-		}
-		most = max(most, n/float64(l.TP))
-	}
-	k.most = most
-	for _, part := range parts[0] {
-		for _, layer := range part.Layers {
-			k.least += float64(c.Model.LayerParameters(layer)) / float64(l.TP)
+		if h := heldBy(&k.config, stage, l, false); h.all() > most.all() {
+			most = h
 		}
 	}
-	shards := 1.0
-	if s := optimizer.Strategy(c.Layout.Sharding); c.Layout.DistributedOptimizer || s != "" && s != optimizer.NoShard {
-		shards = float64(l.DP)
+	k.most, k.least = most.all(), heldBy(&k.config, parts[0], l, true)
+	c, m := &k.config, k.machine
+	strategy := optimizer.Strategy(c.Layout.Sharding)
+	sharded := c.Layout.DistributedOptimizer || strategy != "" && strategy != optimizer.NoShard
+	updated := most.all()
+	if sharded {
+		updated = most.dense/float64(l.DP*l.CP) + most.experts/float64(l.ExpertDP())
 	}
-	bytes := most / shards * updateBytes
-	k.update = Cost{Move: bytes / m.MemoryRate / at(m.Stream, bytes), Ops: m.Launch}
-	if l.DP == 1 {
+	k.update = Cost{Move: updated * updateBytes / m.MemoryRate / at(m.Stream, updated*updateBytes), Ops: m.Launch}
+	for _, x := range []struct {
+		kind topology.Kind
+		n    float64
+	}{{topology.DPCP, most.dense}, {topology.ExpertDP, most.experts}} {
+		if x.n > 0 {
+			k.exchange(l.Group(x.kind, 0), x.n, sharded, strategy)
+		}
+	}
+}
+
+// exchange adds what ranks that have the same parameters send each other in a step.
+func (k *Clock) exchange(group []int, parameters float64, sharded bool, strategy optimizer.Strategy) {
+	n, m := float64(len(group)), k.machine
+	if n < 2 {
 		return
 	}
-	width := float64(m.GradientBytes)
+	width, value := float64(m.GradientBytes), 2.0
 	if width == 0 {
 		width = 4
 	}
-	group, n := l.Group(topology.DP, 0), float64(l.DP)
-	rounds := n - 1
-	if shards == 1 {
-		k.grads = m.travel(group, 2*(n-1)/n*most*width, 2*rounds)
-		return
-	}
-	k.grads = m.travel(group, (n-1)/n*most*width, rounds)
-	value := 2.0
-	if c.Precision == engine.F32 {
+	if k.config.Precision == engine.F32 {
 		value = 4
 	}
-	k.grads.add(m.travel(group, (n-1)/n*most*value, rounds), 1)
-	if c.Layout.Sharding == string(optimizer.OptimGradsParams) || c.Layout.Sharding == string(optimizer.OptimGrads) { // once a micro-batch
-		k.grads.add(m.travel(group, (n-1)/n*most*(width+value), rounds), float64(k.micros-1))
+	rounds, part := n-1, (n-1)/n*parameters
+	if !sharded {
+		k.grads.add(m.travel(group, 2*part*width, 2*rounds), 1)
+		return
+	}
+	k.grads.add(m.travel(group, part*width, rounds), 1)
+	k.grads.add(m.travel(group, part*value, rounds), 1)
+	if strategy == optimizer.OptimGradsParams || strategy == optimizer.OptimGrads { // once a micro-batch
+		k.grads.add(m.travel(group, part*(width+value), rounds), float64(k.micros-1))
 	}
 }
 
@@ -214,39 +237,64 @@ func (k *Clock) quick(by Constants) float64 {
 	return float64(k.micros-1)*(worst+send) + max(sum, worst) + send*float64(len(k.stages)-1) + gradients + update
 }
 
-// Run carries the run's own schedule out on the clock.
-func (k *Clock) Run(by Constants) (*Seconds, *schedule.Timeline, error) {
+// Run is the step, the run's own schedule carried out on the clock.
+func (k *Clock) Run(by Constants) (*Seconds, error) {
+	return k.run(by, func(c schedule.Config, t schedule.Times) (float64, error) {
+		p, err := k.book.Of(c)
+		if err != nil {
+			return 0, err
+		}
+		return p.Seconds(t), nil
+	})
+}
+
+// run is the step with a pipeline that ends when its schedule does.
+func (k *Clock) run(by Constants, ends func(schedule.Config, schedule.Times) (float64, error)) (*Seconds, error) {
 	if k.shared != nil {
-		s, line := k.shared.run()
+		s, _ := k.shared.run()
 		k.rates(s)
-		return s, line, nil
+		return s, nil
 	}
 	t := k.times(by)
-	line, err := schedule.Simulate(k.config.Schedule(k.micros, false), t)
+	end, err := ends(k.config.Schedule(k.micros, false), t)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	busiest := 0
+	s, busiest, busy, back := &Seconds{}, 0, 0.0, 0.0
 	for stage := range k.stages {
-		if line.Busy(stage) > line.Busy(busiest) {
-			busiest = stage
+		one, b := 0.0, 0.0
+		for chunk := range k.stages[stage] {
+			one, b = one+t.Forward[stage][chunk]+t.Backward[stage][chunk], b+t.Backward[stage][chunk]
+		}
+		if one *= float64(k.micros); one > busy {
+			busiest, busy, back = stage, one, b
 		}
 	}
-	s := &Seconds{}
-	back := 0.0
-	for i, c := range k.stages[busiest] {
+	for _, c := range k.stages[busiest] {
 		for _, side := range c {
 			s.Compute += by.Compute * side.Compute * float64(k.micros)
 			s.Move += by.Move * (side.Move + side.Ops) * float64(k.micros)
 			s.Between += by.Between * side.Between * float64(k.micros)
 		}
-		back += t.Backward[busiest][i]
 	}
-	s.Waiting = line.End - line.Busy(busiest)
+	s.Waiting = end - busy
 	s.Gradients, s.Update = k.after(by, back)
-	s.Step = line.End + s.Gradients + s.Update
+	s.Step = end + s.Gradients + s.Update
 	k.rates(s)
-	return s, line, nil
+	return s, nil
+}
+
+// Timeline is every forward and backward of the step.
+func (k *Clock) Timeline(by Constants) (*schedule.Timeline, error) {
+	if k.shared != nil {
+		_, line := k.shared.run()
+		return line, nil
+	}
+	p, err := k.book.Of(k.config.Schedule(k.micros, false))
+	if err != nil {
+		return nil, err
+	}
+	return p.Run(k.times(by))
 }
 
 // rates are what follows from the seconds.

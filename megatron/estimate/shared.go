@@ -163,7 +163,7 @@ func (w *shareMeter) ran(a device.Shown) {
 
 func (w *shareMeter) started(p *comm.Membership, c *comm.Collective) {
 	to := w.at()
-	if to == nil || p.Size() < 2 || c.Op == comm.Exchange { // exchanges are the schedule's
+	if to == nil || p.Size() < 2 || c.Op == comm.Exchange && p.Name == string(topology.PP) { // the schedule has those between stages
 		return
 	}
 	t, op := c.Share(), c.Op
@@ -171,31 +171,33 @@ func (w *shareMeter) started(p *comm.Membership, c *comm.Collective) {
 	if t.Given() {
 		bytes, dtype = float64(t.Bytes()), t.DType.String()
 	}
-	if op == comm.AllToAll {
-		for i := range c.Transfers {
-			if t := &c.Transfers[i]; t.Send && t.T.Given() {
-				bytes += float64(t.T.Bytes())
-			}
-		}
-		bytes /= float64(p.Size())
-		op = comm.AllGather // as many copies of such a size
+	size := p.Size()
+	switch op {
+	case comm.AllToAll:
+		op, bytes = comm.AllGather, sent(c)/float64(size) // as many copies of such a size
+	case comm.Exchange:
+		bytes, size = sent(c), 2
 	}
-	wait, carry := w.machine.measured.collective(op.String(), dtype, p.Size(), bytes)
+	wait, carry := w.machine.measured.collective(op.String(), dtype, size, bytes)
 	to.add(load{wait: wait, carry: carry}, 1)
 }
 
-// run is the step on the clock.
-func (s *sharing) run() (*Seconds, *schedule.Timeline) {
+// walk is a program's forwards and backwards on the clock.
+func (s *sharing) walk(p *schedule.Program) *schedule.Timeline {
 	inside := s.sizes.World() / s.sizes.PP / s.sizes.DP // ranks that go on together
 	beside := float64(s.sizes.DP)
-	line := s.program.Share(func(stage int, kind schedule.Kind, chunk, active int) float64 {
+	return p.Share(func(stage int, kind schedule.Kind, chunk, active int) float64 {
 		l := s.stages[stage].forward[chunk]
 		if kind == schedule.Backward {
 			l = s.stages[stage].backward[chunk]
 		}
 		return crowd{s.threads, float64(active) * beside, float64(inside)}.seconds(l)
 	}, s.send)
-	out := &Seconds{}
+}
+
+// run is the step on the clock.
+func (s *sharing) run() (*Seconds, *schedule.Timeline) {
+	line, out := s.walk(s.program), &Seconds{}
 	busiest := 0
 	for stage := range s.stages {
 		if line.Busy(stage) > line.Busy(busiest) {

@@ -37,7 +37,8 @@ type pass struct{ forward, backward Cost }
 // units are what a micro-batch takes in each part of the model, counted op by op from the run's own code.
 type units struct {
 	embedding, head pass
-	layer           [2]pass // of an MLP; of a mixture
+	layer           [2]pass  // of an MLP; of a mixture
+	kept            [2]int64 // activations that a layer leaves for its backward
 }
 
 // unitsOf counts one micro-batch of a model with a layer of each kind, under c's tensor and
@@ -73,7 +74,7 @@ func unitsOf(c training.Config, m *Machine, kind string) (*units, error) {
 		return nil, err
 	}
 	rank.Heard = func(p watch.Phase, _ int64) { meter.phase, meter.unit = p, "" }
-	if err := job.Rehearse(rank, 1, engine.Look{Unit: func(name string) { meter.unit = name }}); err != nil {
+	if err := job.Rehearse(rank, 1, engine.Look{Unit: func(name string) { meter.enter(name, d.Arena.Usage().Now[device.Activations]) }}); err != nil {
 		return nil, err
 	}
 	return u, nil
@@ -87,6 +88,21 @@ type meter struct {
 	dtype   device.DType
 	phase   watch.Phase
 	unit    string
+	before  int64 // activations when it began
+}
+
+// enter is where the next unit begins, with so many bytes of activations there.
+func (m *meter) enter(unit string, activations int64) {
+	if layer, is := strings.CutPrefix(m.unit, "decoder.layers."); is && m.phase == watch.Forward && unit != m.unit {
+		kind := 0
+		if m.config.Model.Experts != nil && layer == "1" {
+			kind = 1
+		}
+		m.units.kept[kind] = max(0, activations-m.before)
+	}
+	if unit != m.unit {
+		m.unit, m.before = unit, activations
+	}
 }
 
 // at is where costs go now; nil: nowhere.
@@ -129,7 +145,7 @@ func (m *Machine) op(name string, w device.Work, v device.DType, channels int) (
 		peak = m.Peak["f32"]
 	}
 	switch {
-	case strings.HasPrefix(name, "attention"):
+	case strings.HasPrefix(name, "attention") && w.FLOPs > 0: // a merge of parts only moves
 		a, flops := &m.Attention, w.FLOPs
 		share := a.Share
 		if a.OddMultiple > 0 && channels%a.OddMultiple != 0 && a.OddShare > 0 {
@@ -178,15 +194,21 @@ func (m *Machine) collective(members []int, c *comm.Collective) Cost {
 	case comm.AllGather, comm.ReduceScatter:
 		bytes *= n - 1 // Share is one rank's part
 	case comm.AllToAll:
-		bytes = 0
-		for i := range c.Transfers {
-			if t := &c.Transfers[i]; t.Send && t.T.Given() {
-				bytes += float64(t.T.Bytes())
-			}
-		}
-		bytes *= (n - 1) / n
+		bytes = sent(c) * (n - 1) / n
+	case comm.Exchange: // of a ring: each to its neighbour
+		bytes, rounds = sent(c), 1
 	}
 	return m.travel(members, bytes, rounds)
+}
+
+// sent is the bytes of a rank's messages.
+func sent(c *comm.Collective) (bytes float64) {
+	for i := range c.Transfers {
+		if t := &c.Transfers[i]; t.Send && t.T.Given() {
+			bytes += float64(t.T.Bytes())
+		}
+	}
+	return bytes
 }
 
 // travel is bytes that every member of a group sends on, in so many rounds.

@@ -1,5 +1,10 @@
 package schedule
 
+import (
+	"math"
+	"sync"
+)
+
 // Program is every stage's list ready for a clock, as often as one likes.
 type Program struct {
 	Config Config // with its defaults
@@ -145,6 +150,75 @@ func (p *Program) Run(t Times) (*Timeline, error) {
 // Seconds is the end of Run's timeline, nothing of which is kept. The times are one for every
 // chunk of every stage.
 func (p *Program) Seconds(t Times) float64 { return p.walk(t, nil) }
+
+// Programs are compiled configurations, each compiled once, for many clocks at the same time. Its zero value is empty.
+type Programs struct {
+	mu  sync.Mutex
+	all map[Config]*compiled
+}
+
+type compiled struct {
+	once    sync.Once
+	program *Program
+	err     error
+}
+
+// Of compiles a configuration, or has it.
+func (b *Programs) Of(c Config) (*Program, error) {
+	c = c.filled()
+	b.mu.Lock()
+	if b.all == nil {
+		b.all = map[Config]*compiled{}
+	}
+	x := b.all[c]
+	if x == nil {
+		x = &compiled{}
+		b.all[c] = x
+	}
+	b.mu.Unlock()
+	x.once.Do(func() { x.program, x.err = Compile(c) })
+	return x.program, x.err
+}
+
+// About is the end of c's timeline, near enough to tell layouts apart. Once a pipeline has come
+// to its steady part every group of micro-batches takes the same, so a step of many is run with
+// few, and the rest is added. Where the backwards of two groups in the middle do not come
+// equally far apart, all are run.
+func (b *Programs) About(c Config, t Times) (float64, error) {
+	c = c.filled()
+	few := (warmGroups + 2) * c.Group
+	if c.Chunks > 1 {
+		few += (c.Chunks + 1) * c.Group
+	}
+	few += c.Micros % c.Group
+	if c.Name != GPipeName && !c.ForwardOnly && c.Micros > few+c.Group {
+		short := c
+		short.Micros = few
+		p, err := b.Of(short)
+		if err != nil {
+			return 0, err
+		}
+		ends := make([]float64, few) // of the first stage's backwards
+		end := p.walk(t, func(stage int, s *task, _, to float64) {
+			if stage == 0 && s.Kind == Backward && s.chunk == 0 {
+				ends[s.micro] = to
+			}
+		})
+		last := few - c.Micros%c.Group - c.Group // the steady part is over about here
+		period, before := ends[last-1]-ends[last-1-c.Group], ends[last-1-c.Group]-ends[last-1-2*c.Group]
+		if math.Abs(period-before) <= 1e-9*end {
+			return end + float64((c.Micros-few)/c.Group)*period, nil
+		}
+	}
+	p, err := b.Of(c)
+	if err != nil {
+		return 0, err
+	}
+	return p.Seconds(t), nil
+}
+
+// warmGroups of micro-batches are let go by before the steady part is looked for.
+const warmGroups = 4
 
 func (p *Program) walk(t Times, ran func(stage int, s *task, from, to float64)) (end float64) {
 	c := p.clock(t.Transfer)

@@ -69,6 +69,14 @@ type Experts struct {
 	DropPolicy     string
 }
 
+// ExpertParameters counts a layer's that are its experts' own; 0 where it has none.
+func (m *Model) ExpertParameters(layer int) int64 {
+	if !m.MixtureAt(layer) {
+		return 0
+	}
+	return int64(m.Experts.Num) * m.mlpParameters(m.Experts.FFNHiddenSize)
+}
+
 // RankParameters counts what one of ranks that share the experts holds, and else has the
 // whole model.
 func (m *Model) RankParameters(ranks int) int64 {

@@ -119,6 +119,7 @@ type opKey struct {
 type surveyEffort struct {
 	hidden     []int
 	batches    [][2]int // sequence, samples
+	most       int      // hidden size times tokens: more takes long and runs at the rates of this
 	cuts       []int    // tensor-parallel parts whose shapes are run
 	step       time.Duration
 	groups     []int // ranks of a collective
@@ -130,11 +131,11 @@ type surveyEffort struct {
 	disk       int64
 }
 
-var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, cuts: []int{1, 2, 4}, step: 400 * time.Millisecond,
+var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, step: 300 * time.Millisecond,
 	groups: []int{2, 4, 8}, bytes: []float64{256, 16 << 10, 256 << 10, 4 << 20, 32 << 20}, collective: 30 * time.Millisecond,
 	cubes: []int64{32, 64, 128, 256, 512, 1024, 2048}, copies: []int64{16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}, product: 120 * time.Millisecond, disk: 512 << 20}
 
-var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, cuts: []int{1, 2}, step: 60 * time.Millisecond,
+var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, most: 512 << 9, cuts: []int{1, 2}, step: 60 * time.Millisecond,
 	groups: []int{2, 4}, bytes: []float64{256, 64 << 10, 4 << 20}, collective: 10 * time.Millisecond,
 	cubes: []int64{64, 256, 1024}, copies: []int64{64 << 10, 4 << 20, 64 << 20}, product: 30 * time.Millisecond, disk: 64 << 20}
 

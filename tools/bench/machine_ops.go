@@ -45,6 +45,9 @@ func (s *survey) cases() (all []stepCase) {
 	}
 	for _, hidden := range s.effort.hidden {
 		for i, batch := range s.effort.batches {
+			if hidden*batch[0]*batch[1] > s.effort.most {
+				continue
+			}
 			for _, cut := range s.effort.cuts {
 				if hidden/64 >= cut {
 					add(gptCase(hidden, cut), batch, false)

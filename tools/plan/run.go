@@ -15,6 +15,8 @@ import (
 	"monotron/megatron/training"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
+	"monotron/tools/plan/timeline"
+	"monotron/whole"
 )
 
 func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
@@ -28,6 +30,9 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(estimate.Machines(), ", ") + ": seconds, and whether it fits"},
 			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "fraction by which the slowest device is slower than the others"}),
 			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "of a device for an hour: what the training costs"}),
+			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the step's timeline to this file, as a picture"},
+			&cli.StringFlag{Name: "trace", Usage: "the same for chrome://tracing and Perfetto"},
+			&cli.BoolFlag{Name: "timeline", Usage: "the same as text"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with every rank"},
 		},
 		Action: func(c *cli.Context) error { return planRun(c, open) },
@@ -50,10 +55,20 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	if err := p.time(c); err != nil {
 		return err
 	}
+	if err := p.draw(c); err != nil {
+		return err
+	}
 	if c.Bool("json") {
 		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(p.report()))
 	}
-	return p.write(&command.Printer{W: c.App.Writer})
+	out := &command.Printer{W: c.App.Writer}
+	if err := p.write(out); err != nil {
+		return err
+	}
+	if c.Bool("timeline") {
+		out.Printf("\n%s", p.chart.Text(100))
+	}
+	return out.Err
 }
 
 // runPlan is a training run on paper.
@@ -63,14 +78,18 @@ type runPlan struct {
 	machine *estimate.Machine // nil: the one that it is planned on, of which no speeds are known
 	ranks   []estimate.Rank
 	seconds *estimate.Seconds // nil: no machine
+	beside  estimate.Beside
+	chart   *timeline.Chart // nil: nobody wants a timeline
 	price   float64
 }
 
 // machineOf is that of --machine; nil: none.
 func machineOf(c *cli.Context) (*estimate.Machine, error) {
 	if c.String("machine") == "" {
-		if c.IsSet("jitter") || c.IsSet("price") {
-			return nil, fault.Errorf(fault.Usage, "--jitter and --price need --machine, which says how fast devices are")
+		for _, name := range []string{"jitter", "price", "svg", "trace", "timeline"} {
+			if c.IsSet(name) {
+				return nil, fault.Errorf(fault.Usage, "--%s needs --machine, which says how fast devices are", name)
+			}
 		}
 		return nil, nil
 	}
@@ -88,9 +107,44 @@ func (p *runPlan) time(c *cli.Context) error {
 	}
 	by := p.machine.ConstantsOf("")
 	by.Compute, by.Move = by.Compute*(1+c.Float64("jitter")), by.Move*(1+c.Float64("jitter"))
-	p.seconds, _, err = clock.Run(by)
-	p.price = c.Float64("price")
+	if p.seconds, err = clock.Run(by); err != nil {
+		return err
+	}
+	if p.beside, err = clock.Beside(by); err != nil {
+		return err
+	}
+	if p.price = c.Float64("price"); c.String("svg") == "" && c.String("trace") == "" && !c.Bool("timeline") {
+		return nil
+	}
+	parts, err := p.config.Split().Parts()
+	if err != nil {
+		return err
+	}
+	s := p.config.Schedule(p.config.GlobalBatchSize/max(1, p.config.MicroBatchSize*p.config.Layout.Sizes().DP), false)
+	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
+		return fault.Errorf(fault.Usage, "%.0f forwards are too many to draw, %d can be: lower --global-batch-size for the picture", n, most)
+	}
+	line, err := clock.Timeline(by)
+	p.chart = &timeline.Chart{Line: line, Parts: parts}
 	return err
+}
+
+// draw writes the timeline's files.
+func (p *runPlan) draw(c *cli.Context) error {
+	for _, f := range []struct {
+		flag string
+		make func() []byte
+	}{{"svg", func() []byte { return p.chart.SVG() }},
+		{"trace", func() []byte {
+			return p.chart.Trace([]timeline.After{{Name: "gradients", Seconds: p.seconds.Gradients}, {Name: "update", Seconds: p.seconds.Update}})
+		}}} {
+		if path := c.String(f.flag); path != "" {
+			if err := whole.WriteFile(path, 0o666, f.make()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // fits tells whether every rank has the memory.
@@ -173,6 +227,8 @@ type memoryReport struct {
 	TFLOPs  float64      `json:"tflops_per_device,omitempty"`
 	MFU     float64      `json:"mfu,omitempty"`
 	Waiting float64      `json:"seconds_waiting,omitempty"`
+	Eval    float64      `json:"seconds_per_evaluation,omitempty"`
+	Saving  float64      `json:"seconds_per_save,omitempty"`
 	Days    float64      `json:"days,omitempty"`
 	Cost    float64      `json:"cost,omitempty"`
 	Ranks   []rankReport `json:"ranks"`
@@ -183,7 +239,7 @@ func (p *runPlan) report() memoryReport {
 	if p.machine != nil {
 		fits, s := p.fits(), p.seconds
 		out.Machine, out.Fits, out.Seconds, out.Low, out.High, out.TFLOPs, out.MFU, out.Waiting = p.machine.Name, &fits, s.Step, s.Low, s.High, s.TFLOPs, s.MFU, s.Waiting
-		out.Days, out.Cost = p.days(), p.cost()
+		out.Eval, out.Saving, out.Days, out.Cost = p.beside.Evaluation, p.beside.Saving, p.days(), p.cost()
 	}
 	for _, r := range p.ranks {
 		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Scratch})
@@ -197,7 +253,7 @@ func (p *runPlan) days() float64 {
 	if err != nil {
 		return 0
 	}
-	return float64(n) * p.seconds.Step / 86400
+	return (float64(n)*p.seconds.Step + p.beside.Seconds()) / 86400
 }
 
 func (p *runPlan) cost() float64 {
@@ -212,6 +268,12 @@ func (p *runPlan) writeTime(out *command.Printer) {
 		s.Compute, s.Move, s.Between, s.Waiting, s.Gradients, s.Update)
 	if n, err := p.config.Iterations(); err == nil {
 		out.Printf("  %.3g days for %d iterations", p.days(), n)
+		if b := p.beside; b.Evaluations > 0 {
+			out.Printf(" with %d evaluations of %.3g s", b.Evaluations, b.Evaluation)
+		}
+		if b := p.beside; b.Saves > 0 && b.Saving > 0 {
+			out.Printf(", %d checkpoints of %.3g s", b.Saves, b.Saving)
+		}
 		if p.price > 0 {
 			out.Printf(", %.0f at %g a device-hour", p.cost(), p.price)
 		}

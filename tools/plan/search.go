@@ -45,7 +45,8 @@ type foundReport struct {
 
 type searchReport struct {
 	Looked  int           `json:"layouts"`
-	Small   int           `json:"too_large_by_state_alone"`
+	Small   int           `json:"too_large_by_a_bound"` // of their state and activations
+	Counted int           `json:"counted_to_the_byte"`
 	Seconds float64       `json:"search_seconds"`
 	Best    []foundReport `json:"best"`
 	Front   []foundReport `json:"front"`
@@ -64,15 +65,15 @@ func planSearch(c *cli.Context) error {
 	}
 	took := time.Since(start)
 	if len(best) == 0 {
-		return fault.Errorf(fault.Usage, "no layout of %d devices fits %s: %d that training takes were looked at, %d of them have too much state alone; take more devices, or a smaller model or batch",
+		return fault.Errorf(fault.Usage, "no layout of %d devices fits %s: %d that training takes were looked at, %d of them have too much state and activations by a bound; take more devices, or a smaller model or batch",
 			s.Devices, device.Size(s.Memory), s.Looked, s.Small)
 	}
 	if c.Bool("json") {
-		r := searchReport{Looked: s.Looked, Small: s.Small, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: s.Rules(best)}
+		r := searchReport{Looked: s.Looked, Small: s.Small, Counted: s.Counted, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: s.Rules(best)}
 		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(r))
 	}
 	out := &command.Printer{W: c.App.Writer}
-	out.Printf("%d layouts in %.1f s, %d of them too large by their state alone; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), s.Small, device.Size(s.Memory), s.Machine.Checked.How)
+	out.Printf("%d layouts on the clock in %.1f s (%.0f a second), %d of them too large by a bound, %d counted to the byte; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), float64(s.Looked)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
 	if err := writeFound(out, best); err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func planTable(c *cli.Context) error {
 		if r.problem != nil {
 			continue
 		}
-		if r.seconds, _, r.problem = r.clock.Run(regimes[r.regime].Constants); r.problem != nil {
+		if r.seconds, r.problem = r.clock.Run(regimes[r.regime].Constants); r.problem != nil {
 			continue
 		}
 	}

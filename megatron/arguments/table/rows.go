@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"monotron/flags"
 )
@@ -88,11 +89,14 @@ func (f *Flag) saysTheSame(g *Flag) bool {
 	return plain(f) && plain(g) && f.Class == g.Class && f.NotYet == g.NotYet && f.Owner == g.Owner && f.Why == g.Why
 }
 
-// Arities is the whole table for the reader of an argument list.
-func Arities() flags.Set {
+// Arities is the whole table for the reader of an argument list, the same at every call: a
+// search reads thousands of lists.
+func Arities() flags.Set { return arities() }
+
+var arities = sync.OnceValue(func() flags.Set {
 	set := flags.Set{}
 	for name, f := range index {
 		set[name] = f.Arity()
 	}
 	return set
-}
+})
