@@ -1,5 +1,3 @@
-// Package timeline draws what the stages of a pipeline do when: as text for a
-// terminal and as a picture (SVG).
 package timeline
 
 import (
