@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -71,6 +72,7 @@ func TestNamespaces(t *testing.T) {
 	t.Run("three hosts by hand", func(t *testing.T) { threeHosts(t, l) })
 	t.Run("a full /dev/shm", func(t *testing.T) { fullSharedMemory(t, l) })
 	t.Run("a lack of memory", func(t *testing.T) { outOfMemory(t, l) })
+	t.Run("refused by the limit", func(t *testing.T) { refusedByTheLimit(t, l) })
 	t.Run("doctor --hosts", func(t *testing.T) { doctorOfHosts(t, l) })
 }
 
@@ -170,25 +172,69 @@ func fullSharedMemory(t *testing.T, l *launching) {
 	}
 }
 
-// Claim (docs/failures.md): a rank that the kernel ends for lack of memory in the run's
-// control group is named, with that reason and what it held.
-func outOfMemory(t *testing.T, l *launching) {
+// controlGroup is a command of l in a control group with 256 MiB of memory, and what that
+// has held at most; or the test is skipped.
+func controlGroup(t *testing.T, l *launching, words ...string) (cmd *exec.Cmd, peak func() string) {
+	t.Helper()
 	group := fmt.Sprintf("/sys/fs/cgroup/memory/mt%d", os.Getpid())
-	limit := filepath.Join(group, "memory.limit_in_bytes")
+	limit, most := "memory.limit_in_bytes", "memory.max_usage_in_bytes"
 	if _, err := os.Stat(filepath.Dir(group)); err != nil { // version 2
 		group = fmt.Sprintf("/sys/fs/cgroup/mt%d", os.Getpid())
-		limit = filepath.Join(group, "memory.max")
+		limit, most = "memory.max", "memory.peak"
 	}
 	err := os.Mkdir(group, 0o755)
 	t.Cleanup(func() { _ = os.Remove(group) }) // it may never have been
-	if err = errors.Join(err, os.WriteFile(limit, []byte("268435456"), 0o644)); err != nil {
+	if err = errors.Join(err, os.WriteFile(filepath.Join(group, limit), []byte("268435456"), 0o644)); err != nil {
 		t.Skipf("a control group of one's own is not permitted here: %v", err)
 	}
-	cmd := exec.Command("sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group, l.bin+"/monotron", "launch", "--nproc-per-node", "2", "--", "/usr/bin/tail", "/dev/zero")
+	cmd = exec.Command("sh", append([]string{"-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group}, words...)...)
 	cmd.Dir = l.dir
+	return cmd, func() string {
+		text, err := os.ReadFile(filepath.Join(group, most))
+		if err != nil {
+			t.Logf("%v: how much the group held is not known", err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+}
+
+// Claim (docs/failures.md): a rank that the kernel ends for lack of memory in the run's
+// control group is named, with that reason and what it held.
+func outOfMemory(t *testing.T, l *launching) {
+	cmd, _ := controlGroup(t, l, l.bin+"/monotron", "launch", "--nproc-per-node", "2", "--", "/usr/bin/tail", "/dev/zero")
 	out, err := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(string(out), "was ended by signal 9 (killed); the kernel has ended ") || !strings.Contains(string(out), "for lack of memory") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Claim (docs/plan.md): a run that the limit of its control group leaves no room for is
+// refused before it asks for memory; the same with --no-plan is ended by the kernel.
+func refusedByTheLimit(t *testing.T, l *launching) {
+	const large = "--hidden-size 512 --num-layers 24 --num-attention-heads 8 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 2 " +
+		"--train-iters 2 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 1000 --mock-data --world-size 2"
+	run := func(flags string) (int, string, string) {
+		var code int
+		var said, held string
+		t.Run("run"+flags, func(t *testing.T) { // the group goes with each
+			cmd, peak := controlGroup(t, l, append([]string{l.bin + "/pretrain_gpt"}, strings.Fields(large+flags)...)...)
+			out, _ := cmd.CombinedOutput()
+			code, said, held = cmd.ProcessState.ExitCode(), string(out), peak()
+		})
+		return code, said, held
+	}
+	code, said, held := run("")
+	if said == "" {
+		t.Skip("no control group")
+	}
+	if code != 70 || !strings.Contains(said, "the run does not fit: the 2 ranks here take ") || !strings.Contains(said, "left of the control group's limit") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	if n, err := strconv.Atoi(held); err == nil && n > 128<<20 {
+		t.Errorf("it held %d bytes before it was refused", n)
+	}
+	if code, said, _ = run(" --no-plan"); code != -1 {
+		t.Errorf("--no-plan: exit code %d, where the kernel should have ended it: %s", code, said)
 	}
 }
 

@@ -49,9 +49,10 @@ func hostRoom(root string) Room {
 
 // memoryGroup is a control group that limits memory: version 2's, or 1's.
 type memoryGroup struct {
-	under            string // the tree's root
-	path             string
-	limit, use, file string // names of its files; file: a field of memory.stat
+	under        string // the tree's root
+	path         string
+	limit, use   string // names of its files
+	file, shared string // fields of memory.stat
 }
 
 // memoryGroups reads /proc/self/cgroup.
@@ -62,16 +63,16 @@ func memoryGroups(text string) (all []memoryGroup) {
 		switch {
 		case !found:
 		case number == "0" && controllers == "":
-			all = append(all, memoryGroup{"", path, "memory.max", "memory.current", "file "}, memoryGroup{"unified", path, "memory.max", "memory.current", "file "})
+			all = append(all, memoryGroup{"", path, "memory.max", "memory.current", "file ", "shmem "}, memoryGroup{"unified", path, "memory.max", "memory.current", "file ", "shmem "})
 		case strings.Contains(","+controllers+",", ",memory,"):
-			all = append(all, memoryGroup{"memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache "})
+			all = append(all, memoryGroup{"memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ", "total_shmem "})
 		}
 	}
 	return all
 }
 
 // left is the least that the group or one above it has left; files that are cached go when
-// memory is wanted. In a container the group may be the tree's root.
+// memory is wanted, but for those of /dev/shm, which are counted with them. In a container the group may be the tree's root.
 func (g memoryGroup) left(root string) (least int64, found bool) {
 	least = math.MaxInt64
 	for path := filepath.Join("/", g.path); ; path = filepath.Dir(path) {
@@ -81,7 +82,8 @@ func (g memoryGroup) left(root string) (least int64, found bool) {
 		if limited && known {
 			if stat, err := os.ReadFile(filepath.Join(folder, "memory.stat")); err == nil {
 				cached, _ := field(string(stat), g.file)
-				used = max(0, used-cached)
+				shared, _ := field(string(stat), g.shared)
+				used = max(0, used-max(0, cached-shared))
 			}
 			least, found = min(least, max(0, limit-used)), true
 		}
