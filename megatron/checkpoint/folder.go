@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/zeebo/xxh3"
 
@@ -44,11 +46,11 @@ func (p *Pruned) Error() string {
 }
 
 // lost is why something of the folder path cannot be opened: the folder itself may be gone.
-func lost(path string, d *Damage) error {
+func lost(path string, why error) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return fault.With(fault.NoInput, &Pruned{path})
 	}
-	return fault.With(fault.IO, d)
+	return fault.With(fault.IO, why)
 }
 
 // Folder is an open checkpoint whose manifest was checked and whose files have
@@ -79,7 +81,7 @@ func OpenFolder(path string) (*Folder, error) {
 		st, err := os.Stat(file)
 		switch {
 		case err != nil:
-			return nil, lost(path, &Damage{Path: file, Reason: reason(err)})
+			return nil, lost(path, (&Damage{Path: file}).because(err))
 		case !st.Mode().IsRegular():
 			return nil, fault.With(fault.IO, &Damage{Path: file, Reason: "not a plain file"})
 		case st.Size() != f.Bytes:
@@ -91,7 +93,7 @@ func OpenFolder(path string) (*Folder, error) {
 
 func readManifest(folder string) (*Manifest, error) {
 	path := filepath.Join(folder, manifestName)
-	damage := func(err error) error { return &Damage{Path: path, Reason: reason(err)} }
+	damage := (&Damage{Path: path}).because
 	text, err := fault.ReadFile(path, maxManifest)
 	if err != nil {
 		if foreign := megatrons(folder); foreign != "" && fault.CodeOf(err) == fault.NoInput {
@@ -121,16 +123,24 @@ func megatrons(folder string) string {
 	return ""
 }
 
-// reason is err without the path that Damage says.
-func reason(err error) string {
+// ours are the errors that say nothing about a file, but that this process may not read
+// it, or cannot now: no other checkpoint may take its place for that.
+var ours = []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}
+
+// because is d with err, without the path that d says, as its reason.
+func (d *Damage) because(err error) error {
 	var inner *os.PathError
 	if errors.As(err, &inner) {
 		err = inner.Err
 	}
-	if errors.Is(err, fs.ErrNotExist) || fault.CodeOf(err) == fault.NoInput {
-		return "is missing"
+	if slices.ContainsFunc(ours, func(e error) bool { return errors.Is(err, e) }) {
+		return fault.Errorf(fault.IO, "%s cannot be read: %w", d.Path, err)
 	}
-	return err.Error()
+	d.Reason = err.Error()
+	if errors.Is(err, fs.ErrNotExist) || fault.CodeOf(err) == fault.NoInput {
+		d.Reason = "is missing"
+	}
+	return d
 }
 
 // Close closes the files.
@@ -153,12 +163,12 @@ func (f *Folder) file(i int) (*os.File, error) {
 	path := filepath.Join(f.Path, entry.Name)
 	file, err := fault.Open(path)
 	if err != nil {
-		return nil, lost(f.Path, &Damage{Path: path, Reason: reason(err)})
+		return nil, lost(f.Path, (&Damage{Path: path}).because(err))
 	}
 	hash := xxh3.New()
 	if _, err := io.Copy(hash, io.NewSectionReader(file, 0, entry.HeaderBytes)); err != nil {
 		_ = file.Close()
-		return nil, &Damage{Path: path, Reason: reason(err)}
+		return nil, (&Damage{Path: path}).because(err)
 	}
 	if is := hexSum(hash.Sum128()); is != entry.HeaderXXH3 {
 		_ = file.Close()
@@ -195,18 +205,16 @@ func (f *Folder) Stream(t *Tensor, p Piece, buf []byte, each func(at int64, chun
 		return err
 	}
 	total, hash := t.Bytes(p), xxh3.New()
-	damage := func(why string) error {
-		return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + total, Reason: why}
-	}
+	damage := &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + total}
 	for at := int64(0); at < total; at += int64(len(buf)) {
 		chunk := buf[:min(int64(len(buf)), total-at)]
 		if _, err := file.ReadAt(chunk, p.Offset+at); err != nil {
-			return damage(reason(err))
+			return damage.because(err)
 		}
 		_, _ = hash.Write(chunk) // never fails
 		if at+int64(len(chunk)) == total {
 			if is := hexSum(hash.Sum128()); is != p.XXH3 {
-				return damage(fmt.Sprintf("checksum %s, %s was written", is, p.XXH3))
+				return damage.because(fmt.Errorf("checksum %s, %s was written", is, p.XXH3))
 			}
 		}
 		if err := each(at, chunk); err != nil {
@@ -232,7 +240,7 @@ func (f *Folder) readSpan(t *Tensor, p Piece, from, to int64, buffer func(at, n 
 	for at := from; at < to; {
 		chunk := buffer(at, min(to-at, readBytes))
 		if _, err := file.ReadAt(chunk, p.Offset+at); err != nil {
-			return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset + at, To: p.Offset + at + int64(len(chunk)), Reason: reason(err)}
+			return (&Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset + at, To: p.Offset + at + int64(len(chunk))}).because(err)
 		}
 		if p.Blocks != "" {
 			if err := p.checkBlocks(at, chunk); err != nil {

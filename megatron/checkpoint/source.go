@@ -176,7 +176,7 @@ func (c *checked) ahead(file *os.File, p Piece, from, to, total int64) {
 func (c *checked) readSome(file *os.File, t *Tensor, p Piece, dst []byte, at int64) error {
 	read := func(dst []byte, at int64) error {
 		if _, err := file.ReadAt(dst, p.Offset+at); err != nil {
-			return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + t.Bytes(p), Reason: reason(err)}
+			return (&Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + t.Bytes(p)}).because(err)
 		}
 		return nil
 	}

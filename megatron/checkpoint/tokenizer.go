@@ -59,7 +59,7 @@ func (f *Folder) Tokenizer(c tokenizer.Config) (kept tokenizer.Config, notes []s
 		return c, nil
 	}
 	if err := f.verifyKept(); err != nil {
-		return tokenizer.Config{}, []string{fmt.Sprintf("its tokenizer is damaged: %v", err)}
+		return tokenizer.Config{}, []string{fmt.Sprintf("its tokenizer is not used: %v", err)}
 	}
 	return formats.KeptTokenizer(f.Path, c), nil
 }
@@ -71,7 +71,7 @@ func (f *Folder) verifyKept() error {
 		data, err := fault.ReadFile(path, k.Bytes)
 		switch {
 		case err != nil:
-			return &Damage{Path: path, Reason: reason(err)}
+			return (&Damage{Path: path}).because(err)
 		case sum(data) != k.XXH3:
 			return &Damage{Path: path, To: int64(len(data)), Reason: fmt.Sprintf("checksum %s, %s was written", sum(data), k.XXH3)}
 		}

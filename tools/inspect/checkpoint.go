@@ -168,7 +168,9 @@ func inspectNative(f *checkpoint.Folder, values, verify bool) (*listing, error) 
 			var damage *checkpoint.Damage
 			switch {
 			case errors.As(err, &damage):
-				l.Damage = append(l.Damage, err.Error())
+				if !slices.Contains(l.Damage, err.Error()) { // a file's header is wrong for each tensor in it
+					l.Damage = append(l.Damage, err.Error())
+				}
 				line.Checksum = "wrong"
 			case err != nil:
 				return nil, err
