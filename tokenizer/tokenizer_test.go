@@ -120,6 +120,7 @@ func TestConfigErrors(t *testing.T) {
 		"two chars":    {Config{Type: "CharTokenizer", VocabFile: write("c.json", `["ab"]`)}, fault.BadData, "entry 0"},
 		"twice":        {Config{Type: "CharTokenizer", VocabFile: write("d.json", `["a","a"]`)}, fault.BadData, "twice"},
 		"hf":           {Config{Type: "HuggingFaceTokenizer"}, fault.Usage, "--tokenizer-model"},
+		"hf's hub":     {Config{Type: "HuggingFaceTokenizer", Model: "gpt2"}, fault.NoInput, "nothing is fetched by its name"},
 	} {
 		tok, err := FromConfig(c.config)
 		if err == nil || tok != nil || fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {

@@ -48,6 +48,19 @@ func NewParser(keys ...string) *Parser {
 // Use has strings with escapes made in buf, as far as they fit.
 func (p *Parser) Use(buf []byte) { p.buf = buf[:0] }
 
+// instead is what a line that is no object may be of, and what to do then.
+func (p *Parser) instead() string {
+	switch c := p.line[p.at]; {
+	case c == '[':
+		return "; jq -c '.[]' makes lines of a file that is one array"
+	case slices.Contains(p.line, 0):
+		return "; it holds zero bytes, as UTF-16 does: iconv -t UTF-8 makes text of that"
+	case c != '"':
+		return "; --input-format text takes plain text"
+	}
+	return ""
+}
+
 // maxDepth of nested values; Python's own limit is near 1000.
 const maxDepth = 1000
 
@@ -71,7 +84,7 @@ func (p *Parser) Parse(line []byte) error {
 		return fault.Errorf(fault.BadData, "the line is blank")
 	}
 	if line[p.at] != '{' {
-		return p.errorf("a JSON object is expected")
+		return p.errorf("a JSON object is expected%s", p.instead())
 	}
 	if err := p.object(1, true); err != nil {
 		return err

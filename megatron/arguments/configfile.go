@@ -55,6 +55,8 @@ func (p *parser) configEntry(file string, key, val *yaml.Node, lines map[string]
 	before := lines[f.Name]
 	lines[f.Name] = key.Line
 	switch {
+	case f.Name == "config":
+		p.problem("%s: a file of flags takes none from another; write them here, or give them on the command line", where)
 	case before > 0:
 		p.problem("%s: %s is given in line %d already", where, name, before)
 	case !ok:

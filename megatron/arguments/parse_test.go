@@ -410,6 +410,7 @@ func TestBadConfigFiles(t *testing.T) {
 		"min-lr: \"\x00":        "--config",
 		"batch-size: 3":         "use --micro-batch-size",
 		"data-path: [[a], [b]]": "takes a value or a list",
+		"config: other.yaml":    ":1: a file of flags takes none from another",
 	} {
 		file := filepath.Join(t.TempDir(), "bad.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

@@ -154,6 +154,12 @@ func TestUnwritablePlaces(t *testing.T) {
 	if _, err := NewTrace(under, 1); fault.CodeOf(err) != fault.IO {
 		t.Errorf("trace: %v", err)
 	}
+	made := filepath.Join(t.TempDir(), "run", "a", "steps.jsonl")
+	if j, err := OpenJSONL(made); err != nil {
+		t.Errorf("a log in a new folder: %v", err)
+	} else if err := j.Close(); err != nil {
+		t.Error(err)
+	}
 	if full, err := OpenJSONL("/dev/full"); err == nil {
 		if err := full.Take(&Step{}); fault.CodeOf(err) != fault.IO {
 			t.Errorf("a full disk: %v", err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"time"
 
 	"monotron/fault"
@@ -136,11 +137,15 @@ type JSONL struct {
 // processes may still be ending when its successor starts.
 const handover = 3 * time.Second
 
-// OpenJSONL opens path for appending, so that a resumed run goes on in the same
+// OpenJSONL opens path for appending, in a folder that it makes where there is none, so that a resumed run goes on in the same
 // file. A last line that a crash cut short is ended first. A log that another run writes is
 // refused: their steps would mix.
 func OpenJSONL(path string) (*JSONL, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	var file *os.File
+	if err == nil {
+		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	}
 	if err != nil {
 		return nil, fault.Errorf(fault.IO, "--log-jsonl: %w", err)
 	}

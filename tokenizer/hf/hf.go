@@ -35,6 +35,9 @@ const maxFile = 1 << 29
 func Load(path string) (*Tokenizer, error) {
 	data, err := fault.ReadFile(path, maxFile)
 	if err != nil {
+		if fault.CodeOf(err) == fault.NoInput {
+			err = fmt.Errorf("%w; it is the path of a file or a folder: nothing is fetched by its name", err)
+		}
 		return nil, fmt.Errorf("--tokenizer-model: %w", err)
 	}
 	return Parse(path, data)

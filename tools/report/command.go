@@ -3,6 +3,7 @@ package report
 import (
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
@@ -28,15 +29,19 @@ func Command() *cli.Command {
 			&cli.StringSliceFlag{Name: "compare", Usage: "`FOLDER` or several, of runs to draw beside it"},
 			&cli.StringFlag{Name: "output", Usage: "`FILE` to write; markdown and csv without it: standard output", DefaultText: "report.html, report.png"},
 			price(),
-			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown, csv (every step, every digit) or png (the main curves)"},
+			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown, csv (every step, every digit) or png (the main curves); where not given, as --output ends"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
 				return fault.Errorf(fault.Usage, "which run? Give its folder; others go behind --compare")
 			}
-			write, ok := formats[c.String("format")]
+			format, path := c.String("format"), c.String("output")
+			if ending := endings[filepath.Ext(path)]; ending != "" && !c.IsSet("format") {
+				format = ending
+			}
+			write, ok := formats[format]
 			if !ok {
-				return fault.Errorf(fault.Usage, "--format %s is unknown; there are html, markdown, csv and png", c.String("format"))
+				return fault.Errorf(fault.Usage, "--format %s is unknown; there are html, markdown, csv and png", format)
 			}
 			sources, err := sources(c, append(c.Args().Slice(), c.StringSlice("compare")...), true)
 			if err != nil {
@@ -46,8 +51,7 @@ func Command() *cli.Command {
 			if err != nil {
 				return err
 			}
-			path := c.String("output")
-			if format := c.String("format"); path == "" && (format == "html" || format == "png") {
+			if path == "" && (format == "html" || format == "png") {
 				path = "report." + format
 			}
 			if path == "" || path == "-" {
@@ -59,6 +63,9 @@ func Command() *cli.Command {
 }
 
 var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboard.WritePage, "markdown": markdown, "csv": commas, "png": dashboard.WritePicture}
+
+// endings are what a file's name says where --format does not.
+var endings = map[string]string{".html": "html", ".md": "markdown", ".csv": "csv", ".png": "png"}
 
 func price() cli.Flag {
 	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "what an hour of a run costs, in any currency: shows the cost so far and of the whole run"})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/urfave/cli/v2"
+
 	"monotron/megatron/dashboard"
 )
 
@@ -52,5 +54,30 @@ func TestMarkdownIsEscaped(t *testing.T) {
 	}
 	if strings.Contains(b.String(), "<img") || !strings.Contains(b.String(), "onerror") {
 		t.Errorf("text of the run is there as markup, or not at all:\n%s", b.String())
+	}
+}
+
+// TestFormatByEnding: a name says what a file is to be, unless --format does.
+func TestFormatByEnding(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "steps.jsonl")
+	if err := os.WriteFile(log, []byte(step+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, format, begins string }{
+		{"a.png", "", "\x89PNG"}, {"a.html", "", "<!doctype"}, {"a", "", "<!doctype"}, {"b.png", "html", "<!doctype"}, {"a.csv", "", "run,"},
+	} {
+		path := filepath.Join(dir, c.name)
+		words := []string{"monotron", "report", log, "--output", path}
+		if c.format != "" {
+			words = append(words, "--format", c.format)
+		}
+		app := &cli.App{Commands: []*cli.Command{Command()}, ExitErrHandler: func(*cli.Context, error) {}}
+		if err := app.Run(words); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), c.begins) {
+			t.Errorf("%s begins with %.20q, %v", c.name, data, err)
+		}
 	}
 }

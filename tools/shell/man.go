@@ -33,7 +33,7 @@ monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,
 			if err == nil {
 				_, err = io.WriteString(c.App.Writer, text)
 			}
-			return err
+			return fault.With(fault.IO, err)
 		},
 	}
 }
