@@ -177,6 +177,22 @@ func TestAllProblemsTogether(t *testing.T) {
 	}
 }
 
+// Claim: what context parallelism cannot do is told at once, each with the nearest values that it can.
+func TestContextProblemsTogether(t *testing.T) {
+	args := append(baseline(), strings.Fields(`--num-layers 4 --hidden-size 96 --num-attention-heads 6 --seq-length 62 --world-size 4 --context-parallel-size 4
+		--cp-comm-type a2a a2a+p2p a2a --hierarchical-context-parallel-sizes 3 2 --cp-zigzag-per-document`)...)
+	_, _, err := ParseWith(everything, args)
+	if fault.CodeOf(err) != fault.Usage {
+		t.Fatalf("code %d, %v", fault.CodeOf(err), err)
+	}
+	for _, want := range []string{"5 problems:", "use --seq-length 56 or 64", "one per layer (4), found 3", "add --reset-attention-mask",
+		"use --hierarchical-context-parallel-sizes 2 2", "let 3 or 6 ranks exchange heads, or use --cp-comm-type p2p"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the list lacks %q:\n%v", want, err)
+		}
+	}
+}
+
 // Claim: one sentence per mistake, naming the flag (validate_args' rules).
 func TestImpossibleCombinations(t *testing.T) {
 	for _, c := range []struct{ add, want string }{

@@ -72,6 +72,7 @@ func allFlags() []cli.Flag {
 	}
 	list = append(list, dataFlags()...)
 	list = append(list, serving.Flags()...)
+	list = append(list, contextFlags()...)
 	list = append(list, command.PrecisionFlags()...)
 	return append(list, command.DeviceFlags()...)
 }

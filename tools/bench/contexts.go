@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -11,6 +12,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/engine"
 	"monotron/megatron/report"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
@@ -43,6 +45,23 @@ const contextLayers = 1
 // fewWords is a vocabulary so small that its head is no work beside attention.
 const fewWords = 512
 
+func contextFlags() []cli.Flag {
+	return []cli.Flag{
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: so many heads of the model, and as much of its width; default: all"}),
+		&cli.StringFlag{Name: "only", Usage: "bench contexts: exchanges whose name, as in \"cp2 p2p\", contains this, beside one rank"},
+	}
+}
+
+// narrow leaves so many heads of a model, and as much of its width.
+func narrow(m *spec.Model, heads int) error {
+	if heads < 1 || heads > m.NumAttentionHeads || m.NumAttentionHeads%heads != 0 {
+		return fault.Errorf(fault.Usage, "--heads %d: a divisor of the model's %d", heads, m.NumAttentionHeads)
+	}
+	parts := m.NumAttentionHeads / heads
+	m.NumAttentionHeads, m.HiddenSize, m.FFNHiddenSize, m.NumQueryGroups = heads, m.HiddenSize/parts, m.FFNHiddenSize/parts, max(1, m.NumQueryGroups/parts)
+	return nil
+}
+
 // benchContexts times a step of one layer of the model on one sequence, shared by the ranks
 // of this process in every way, and counts what a rank sends for its attention.
 func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) error {
@@ -51,6 +70,14 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 		return err
 	}
 	o.batch, o.model.NumLayers, o.model.VocabSize = 1, contextLayers, fewWords
+	if c.IsSet("heads") {
+		if err := narrow(&o.model, c.Int("heads")); err != nil {
+			return err
+		}
+	}
+	if o.steps == 0 {
+		o.steps = 1 + layoutSteps
+	}
 	notes, out := &command.Printer{W: c.App.ErrWriter}, &command.Printer{W: c.App.Writer}
 	var times []exchangeTime
 	for _, l := range slices.Concat([]engine.Layout{{CP: 1}}, exchanges) {
@@ -60,6 +87,9 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 		}
 		if len(l.CPCommType) > 0 && headsOf(l) > 1 && o.model.NumQueryGroups%headsOf(l) != 0 {
 			notes.Printf("%s: left out, %d query groups are no multiple of %d\n", nameOf(l), o.model.NumQueryGroups, headsOf(l))
+			continue
+		}
+		if l.CP > 1 && !strings.Contains(nameOf(l), c.String("only")) {
 			continue
 		}
 		notes.Printf("%s\n", nameOf(l))
@@ -76,7 +106,7 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 		out.JSON(times)
 		return out.Err
 	}
-	out.Printf("%d layer of %s, %s, one sequence of %d positions\n", contextLayers, o.name, o.precision, o.seq)
+	out.Printf("%d layer of %s, %d heads of %d, %s, one sequence of %d positions\n", contextLayers, o.name, o.model.NumAttentionHeads, o.model.KVChannels, o.precision, o.seq)
 	out.Printf("%-16s %6s %10s %8s %7s %12s %12s %14s\n", "exchange", "ranks", "seconds", "of one", "waits", "rank sends", "by formula", "largest rank")
 	for _, t := range times {
 		out.Printf("%-16s %6d %10.3f %8.3f %6.1f%% %8.2f MiB %8.2f MiB %10.0f MiB\n", t.Exchange, t.Ranks, t.Seconds, t.Ratio, 100*t.Waits, mebi(t.Sent), mebi(t.Formula), mebi(t.Bytes))
@@ -104,7 +134,7 @@ func nameOf(l engine.Layout) string {
 	return fmt.Sprintf("cp%d %s", l.CP, l.CPCommType[0])
 }
 
-// timeExchange trains a few steps under l.
+// timeExchange trains a few steps under l: the fastest counts.
 func timeExchange(l engine.Layout, o options, open func() (*device.Device, error)) (exchangeTime, error) {
 	config := configOf(o)
 	config.Layout, config.MicroBatchSize, config.GlobalBatchSize = l, 1, 1
@@ -123,7 +153,7 @@ func timeExchange(l engine.Layout, o options, open func() (*device.Device, error
 		}
 		e.Timers = report.NewTimers(report.LevelMicro)
 		batch := layoutBatch(o, 0, 1)
-		for n := range 1 + layoutSteps {
+		for range o.steps {
 			if err := r.World().Barrier(); err != nil {
 				return err
 			}
@@ -138,7 +168,7 @@ func timeExchange(l engine.Layout, o options, open func() (*device.Device, error
 				return err
 			}
 			waits[r.Number] = e.Timers.Elapsed("context-exchange").Seconds() / own
-			if took := time.Since(began).Seconds(); r.First() && n > 0 && (t.Seconds < 0 || took < t.Seconds) {
+			if took := time.Since(began).Seconds(); r.First() && (t.Seconds < 0 || took < t.Seconds) {
 				t.Seconds = took
 			}
 		}
