@@ -2,6 +2,7 @@ package inference
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,6 +112,37 @@ func TestPassesOverWhatCannotBeHad(t *testing.T) {
 			s := submit(t, b, &Request{Prompt: prompt, MaxNew: 20})[0]
 			if got := idsOf(gather(t, s).Tokens); s.Weights() != "iter-3" || !slices.Equal(got, says["iter-3"][:20]) {
 				t.Errorf("%+v: %s says %v", l, s.Weights(), got)
+			}
+		})
+	}
+}
+
+// Claim: ranks that share experts serve the ids of one rank, and log-probabilities of its
+// training forward within 1e-5.
+func TestExpertsServed(t *testing.T) {
+	l, dir := batchModel(t, ref.Open(), "f32", func(m *spec.Model) {
+		m.Position, m.MaxPositions, m.Context, m.Tied = spec.PositionRope, 0, 96, false
+		m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels, m.LinearBias = 4, 4, 4, false
+		m.Experts = &spec.Experts{Num: 4, FFNHiddenSize: 8, TopK: 2, ScoreFunction: spec.ScoreSoftmax, Layers: slices.Repeat([]bool{true}, m.NumLayers),
+			Balancing: []string{spec.NoBalancing}, AuxLossCoeff: []float64{0}, DropPolicy: spec.DropByWeight, Dispatcher: spec.AllToAllDispatcher}
+	}), t.TempDir()
+	save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 96})
+	want := sample(t, l, SampleOptions{MaxNew: 40, Stop: -1})
+	whole := logProbs(t, l, slices.Concat(prompt, want))
+	for _, layout := range []Layout{{}, {EP: 2}, {EP: 4}, {TP: 2, EP: 2}, {TP: 2, EP: 4}, {EP: 2, PP: 2}} {
+		served(t, layout, dir, LoadOptions{Step: -1}, func(b *Batcher) {
+			q := &Request{Prompt: prompt, MaxNew: 40, PromptLogProbs: true}
+			for _, s := range submit(t, b, q, q, q) {
+				got := gather(t, s)
+				if !slices.Equal(idsOf(got.Tokens), want) {
+					t.Errorf("%+v: %v, one rank %v", layout, idsOf(got.Tokens), want)
+					return
+				}
+				for i, x := range append(got.Prompt, got.Tokens...) {
+					if p := whole[max(0, i-1)][x.ID]; i > 0 && !(math.Abs(x.LogProb-p) < 1e-5) {
+						t.Errorf("%+v: token %d has log-probability %g, in a pass over all %g", layout, i, x.LogProb, p)
+					}
+				}
 			}
 		})
 	}

@@ -1,5 +1,9 @@
 # Sourced by the proofs of serve: start and end a server, and look whether blocks are in use.
 
+# A proof that fails leaves no server behind.
+made=$(trap -p EXIT)
+trap 'kill "${server:-}" 2>/dev/null || true; [ -z "$made" ] || rm -rf "$work"' EXIT
+
 # serve FLAGS..: starts one on golden/serve/model; its address is in $url, its process in $server
 serve() { serve_by bin/monotron serve "$@"; }
 
