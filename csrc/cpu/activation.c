@@ -1,5 +1,5 @@
-/* The MLP's non-linearities, plain and gated. Backward reads all it needs of an
- * index before it writes there, so that dx may be x. */
+/* The MLP's non-linearities, plain and gated, and what an expert's row weighs. Backward
+ * reads all it needs of an index before it writes there, so that dx may be x. */
 #ifndef MT_ISA
 /* X(kind, ...) of those that act and act_grad below compute. */
 #define KINDS(X, ...)                                                                       \
@@ -56,32 +56,49 @@ V vf K(act_grad)(int kind, int T, vf x, vf *y) {
   __builtin_trap();
 }
 
+/* A row's weight; none: NULL. */
+V const float *K(weight_of)(const mt_tensor *weights, int64_t row) { return mt_given(weights) ? (const float *)weights->data + row : NULL; }
+
 V void K(forward_rows)(const mt_activation_forward_args *a, int T, int kind, mt_range r) {
   int64_t n = a->y.shape[1];
   for (int64_t row = r.from; row < r.to; row++) {
+    const float *weight = K(weight_of)(&a->weights, row);
     const void *x = mt_row(&a->x, row);
     void *y = mt_row(&a->y, row);
     V_EACH(n, i, m,
       vf v = K(act)(kind, T, v_load_n(x, T, i, m));
       if (K(gated)(kind)) v *= v_load_n(x, T, n + i, m);
+      if (weight) v = v_rounded(v, T) * *weight;
       v_store_n(y, T, i, m, v););
   }
 }
 
-V void K(backward_rows)(const mt_activation_backward_args *a, int T, int kind, mt_range r) {
+/* The sum of dy·act(x) over the row, where it is weighted. */
+V float K(backward_row)(const mt_activation_backward_args *a, int T, int kind, int64_t row) {
+  const float *weight = K(weight_of)(&a->weights, row);
+  const void *x = mt_row(&a->x, row), *dy = mt_row(&a->dy, row);
+  void *dx = mt_row(&a->dx, row);
   int64_t n = a->dy.shape[1];
+  vf sum = {0};
+  V_EACH(n, i, m,
+    vf y, gate = {0}, d = v_load_n(dy, T, i, m), v = v_load_n(x, T, i, m), slope = K(act_grad)(kind, T, v, &y);
+    if (K(gated)(kind)) gate = v_load_n(x, T, n + i, m);
+    if (weight) {
+      sum += d * v_rounded(K(gated)(kind) ? y * gate : K(act)(kind, T, v), T);
+      d = v_rounded(d * *weight, T);
+    }
+    if (K(gated)(kind)) {
+      slope *= gate;
+      v_store_n(dx, T, n + i, m, d * y);
+    }
+    v_store_n(dx, T, i, m, d * slope););
+  return v_sum(sum);
+}
+
+V void K(backward_rows)(const mt_activation_backward_args *a, int T, int kind, mt_range r) {
   for (int64_t row = r.from; row < r.to; row++) {
-    const void *x = mt_row(&a->x, row), *dy = mt_row(&a->dy, row);
-    void *dx = mt_row(&a->dx, row);
-    V_EACH(n, i, m,
-      vf y;
-      vf d = v_load_n(dy, T, i, m);
-      vf slope = K(act_grad)(kind, T, v_load_n(x, T, i, m), &y);
-      if (K(gated)(kind)) {
-        slope *= v_load_n(x, T, n + i, m);
-        v_store_n(dx, T, n + i, m, d * y);
-      }
-      v_store_n(dx, T, i, m, d * slope););
+    float dweight = K(backward_row)(a, T, kind, row);
+    if (mt_given(&a->dweights)) ((float *)a->dweights.data)[row] = dweight;
   }
 }
 

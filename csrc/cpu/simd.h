@@ -41,6 +41,7 @@
 #define v_sum K(v_sum)
 #define v_sum_d K(v_sum_d)
 #define v_largest K(v_largest)
+#define v_rounded K(v_rounded)
 #define v_exp K(v_exp)
 #define v_sigmoid K(v_sigmoid)
 #define v_sigmoid_pair K(v_sigmoid_pair)
@@ -224,6 +225,9 @@ V void v_store_n(void *p, int T, int64_t i, int64_t m, vf x) {
   memcpy((uint16_t *)p + i, &h, m * sizeof(uint16_t));
 #endif
 }
+
+/* As stored and read again. */
+V vf v_rounded(vf x, int T) { return T == MT_F32 ? x : T == MT_BF16 ? v_from_bf16(v_to_bf16(x)) : v_from_f16(v_to_f16(x)); }
 
 /* ---- lanes ---- */
 

@@ -1,23 +1,34 @@
-/* Activations, gated or not, forward and backward: one pass over memory. */
+/* Activations, gated or not, and what an expert's row weighs, forward and backward: one pass
+ * over memory. */
 #include "activation.h"
+#include "reduce.h"
 #include "spread.h"
 
 #define OR_BIT(kind, type) | MT_BIT(kind)
 MT_KNOWN(activation, 0 MT_ACTIVATIONS(OR_BIT))
+
+/* N elements' activations; gate is read where they are gated. */
+template <int N> __device__ inline void activate(int kind, float (&y)[N], const float (&x)[N], const float (&gate)[N]) {
+  with_activation(kind, [&](auto act) {
+    for (int j = 0; j < N; j++) y[j] = act.value(x[j]);
+  });
+  if (gated(kind))
+    for (int j = 0; j < N; j++) y[j] *= gate[j];
+}
 
 template <typename T, int N> __global__ void activation_forward_kernel(const __grid_constant__ mt_activation_forward_args a) {
   int64_t f = a.y.shape[1];
   cell at = cell_of<N>(a.y.shape[0], f);
   if (!at.here) return;
   const T *from = row_of<T>(a.x, at.row) + at.column;
-  float x[N], gate[N] = {}, y[N] = {};
+  float x[N], gate[N] = {}, y[N];
   load(x, from);
   if (gated(a.kind)) load(gate, from + f);
-  with_activation(a.kind, [&](auto act) {
-    for (int j = 0; j < N; j++) y[j] = act.value(x[j]);
-  });
-  if (gated(a.kind))
-    for (int j = 0; j < N; j++) y[j] *= gate[j];
+  activate(a.kind, y, x, gate);
+  if (given(a.weights)) {
+    float w = data_of<float>(a.weights)[at.row];
+    for (int j = 0; j < N; j++) y[j] = rounded<T>(y[j]) * w;
+  }
   store(row_of<T>(a.y, at.row) + at.column, y);
 }
 
@@ -33,38 +44,68 @@ static void activation_forward(mt_context *ctx, const mt_activation_forward_args
 
 MT_OP(activation_forward, nullptr)
 
-/* dx may be x. */
-template <typename T, int N> __global__ void activation_backward_kernel(const __grid_constant__ mt_activation_backward_args a) {
-  int64_t f = a.dy.shape[1];
-  cell at = cell_of<N>(a.dy.shape[0], f);
-  if (!at.here) return;
-  const T *from = row_of<T>(a.x, at.row) + at.column;
-  T *to = row_of<T>(a.dx, at.row) + at.column;
-  float x[N], gate[N] = {}, dy[N], value[N] = {}, slope[N] = {};
-  load(x, from);
-  if (gated(a.kind)) load(gate, from + f);
-  load(dy, row_of<T>(a.dy, at.row) + at.column);
-  with_activation(a.kind, [&](auto act) {
+/* Stores the gradients of x and of gate, which lies f elements behind. */
+template <typename T, int N> __device__ inline void store_gradient(int kind, T *to, int64_t f, const float (&x)[N], const float (&gate)[N], const float (&dy)[N]) {
+  float value[N] = {}, slope[N] = {};
+  with_activation(kind, [&](auto act) {
     for (int j = 0; j < N; j++) {
       slope[j] = dy[j] * act.slope(x[j]);
       value[j] = dy[j] * act.value(x[j]); /* used where gated */
     }
   });
-  if (gated(a.kind)) {
+  if (gated(kind)) {
     for (int j = 0; j < N; j++) slope[j] *= gate[j];
     store(to + f, value);
   }
   store(to, slope);
 }
 
+/* dx may be x. */
+template <typename T, int N> __global__ void activation_backward_kernel(const __grid_constant__ mt_activation_backward_args a) {
+  int64_t f = a.dy.shape[1];
+  cell at = cell_of<N>(a.dy.shape[0], f);
+  if (!at.here) return;
+  const T *from = row_of<T>(a.x, at.row) + at.column;
+  float x[N], gate[N] = {}, dy[N];
+  load(x, from);
+  if (gated(a.kind)) load(gate, from + f);
+  load(dy, row_of<T>(a.dy, at.row) + at.column);
+  store_gradient(a.kind, row_of<T>(a.dx, at.row) + at.column, f, x, gate, dy);
+}
+
+/* A block a row, whose weight's gradient it sums. dx may be x. */
+template <typename T, int N> __global__ void weighted_backward_kernel(const __grid_constant__ mt_activation_backward_args a) {
+  int64_t f = a.dy.shape[1], row = blockIdx.x;
+  float w = data_of<float>(a.weights)[row], sum = 0;
+  for (int64_t c = (int64_t)threadIdx.x * N; c < f; c += SPREAD * N) {
+    const T *from = row_of<T>(a.x, row) + c;
+    float x[N], gate[N] = {}, dy[N], y[N];
+    load(x, from);
+    if (gated(a.kind)) load(gate, from + f);
+    load(dy, row_of<T>(a.dy, row) + c);
+    activate(a.kind, y, x, gate);
+    for (int j = 0; j < N; j++) {
+      sum += dy[j] * rounded<T>(y[j]);
+      dy[j] = rounded<T>(dy[j] * w);
+    }
+    store_gradient(a.kind, row_of<T>(a.dx, row) + c, f, x, gate, dy);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) data_of<float>(a.dweights)[row] = sum;
+}
+
+template <typename T, int N> void launch_backward(cudaStream_t stream, const mt_activation_backward_args &a) {
+  if (given(a.weights)) MT_LAUNCH((weighted_backward_kernel<T, N>), (unsigned)a.dy.shape[0], SPREAD, 0, stream, a);
+  else MT_LAUNCH((activation_backward_kernel<T, N>), spread_blocks(length(a.dy), N), SPREAD, 0, stream, a);
+}
+
 static void activation_backward(mt_context *ctx, const mt_activation_backward_args &a, void *) {
-  int64_t n = length(a.dy);
-  if (n == 0) return;
+  if (length(a.dy) == 0) return;
   MT_BY_TYPE(a.dy.dtype, {
     const int N = wide<T>::value;
     bool aligned = packs(a.dy, N) && packs(a.x, N) && packs(a.dx, N);
-    if (aligned) MT_LAUNCH((activation_backward_kernel<T, N>), spread_blocks(n, N), SPREAD, 0, stream_of(ctx), a);
-    else MT_LAUNCH((activation_backward_kernel<T, 1>), spread_blocks(n, 1), SPREAD, 0, stream_of(ctx), a);
+    if (aligned) launch_backward<T, N>(stream_of(ctx), a);
+    else launch_backward<T, 1>(stream_of(ctx), a);
   })
 }
 

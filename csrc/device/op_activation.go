@@ -13,36 +13,44 @@ func width(a Activation) int64 {
 	return 1
 }
 
-// ActivationForwardArgs: Y [rows,F] = act(X), X [rows,F], gated [rows,2F].
+// ActivationForwardArgs: Y [rows,F] = act(X)·Weights, X [rows,F], gated [rows,2F], Weights
+// f32 [rows], without them act(X). Where there are, act(X) is rounded to Y's dtype before.
 //
 //op:activation_forward
 type ActivationForwardArgs struct {
-	Y, X Tensor `dtype:"value"`
-	Kind Activation
-	_    int32
+	Y, X    Tensor `dtype:"value"`
+	Weights Tensor `dtype:"f32"`
+	Kind    Activation
+	_       int32
 }
 
 func (a *ActivationForwardArgs) check() bool {
-	return a.Y.Rank == 2 && shaped(a.X, a.Y.Shape[0], width(a.Kind)*a.Y.Last())
+	return a.Y.Rank == 2 && shaped(a.X, a.Y.Shape[0], width(a.Kind)*a.Y.Last()) && optional(a.Weights, a.Y.Shape[0])
 }
 
 func (a *ActivationForwardArgs) main() Tensor { return a.X }
 
-func (a *ActivationForwardArgs) work() Work { return streamed(a.X, a.Y) }
+func (a *ActivationForwardArgs) work() Work { return streamed(a.X, a.Y, a.Weights) }
 
-// ActivationBackwardArgs: DX (shape of X; may alias X) = DY [rows,F] · act'(X).
+// ActivationBackwardArgs: DX (shape of X; may alias X) = DY [rows,F] · act'(X). With Weights
+// f32 [rows] DY·Weights, rounded, stands for DY, and DWeights f32 [rows] = Σ over a row of
+// DY·act(X), where act(X) is rounded to X's dtype: both are given or neither.
 //
 //op:activation_backward
 type ActivationBackwardArgs struct {
-	DX, DY, X Tensor `dtype:"value"`
-	Kind      Activation
-	_         int32
+	DX, DY, X         Tensor `dtype:"value"`
+	Weights, DWeights Tensor `dtype:"f32"`
+	Kind              Activation
+	_                 int32
 }
 
 func (a *ActivationBackwardArgs) check() bool {
-	return same(a.DX, a.X) && a.DY.Rank == 2 && shaped(a.X, a.DY.Shape[0], width(a.Kind)*a.DY.Last())
+	return same(a.DX, a.X) && a.DY.Rank == 2 && shaped(a.X, a.DY.Shape[0], width(a.Kind)*a.DY.Last()) &&
+		optional(a.Weights, a.DY.Shape[0]) && a.Weights.Given() == a.DWeights.Given() && optional(a.DWeights, a.DY.Shape[0])
 }
 
 func (a *ActivationBackwardArgs) main() Tensor { return a.X }
 
-func (a *ActivationBackwardArgs) work() Work { return streamed(a.DX, a.DY, a.X) }
+func (a *ActivationBackwardArgs) work() Work {
+	return streamed(a.DX, a.DY, a.X, a.Weights, a.DWeights)
+}

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x6df0c263u /* of what follows */
+#define MT_OPS_SUM 0xd95fb69eu /* of what follows */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU };
@@ -14,8 +14,8 @@ enum { MT_STAT_SQUARES, MT_STAT_NON_FINITE, MT_STAT_ZEROS, MT_STATS };
 
 #define MT_GATED (1u << 3 | 1u << 4) /* activations whose input is twice as wide as their output */
 
-typedef struct { mt_tensor y, x; int32_t kind, pad3; } mt_activation_forward_args;
-typedef struct { mt_tensor dx, dy, x; int32_t kind, pad4; } mt_activation_backward_args;
+typedef struct { mt_tensor y, x, weights; int32_t kind, pad4; } mt_activation_forward_args;
+typedef struct { mt_tensor dx, dy, x, weights, dweights; int32_t kind, pad6; } mt_activation_backward_args;
 typedef struct { uint64_t stream; mt_tensor step, samples; float rate; int32_t position, channel; float jitter; } mt_dropout;
 typedef struct { mt_tensor o, q, k, v, lse, doc_start, slopes; mt_dropout drop; int32_t batch, q_offset, k_offset, window; float scale; int32_t pad13; } mt_attention_forward_args;
 typedef struct { mt_tensor dq, dk, dv, d_o; mt_attention_forward_args forward; } mt_attention_backward_args;

@@ -8,29 +8,45 @@ import (
 )
 
 func (b *backend) ActivationForward(a *device.ActivationForwardArgs) {
-	f, formula := a.Y.Last(), formulas[a.Kind]
+	f, weights := a.Y.Last(), vector(a.Weights)
 	b.spread(a.Y.Rows(), each(f), func(from, to int64) {
 		x, y := make([]float64, a.X.Last()), make([]float64, f)
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
-			for i := range y {
-				y[i], _ = formula(x[i])
-				if a.Kind.Gated() {
-					y[i] *= x[f+int64(i)]
-				}
+			activated(y, x, a.Kind)
+			if weights != nil {
+				roundTo(y, a.Y.DType)
+				times(y, weights[r])
 			}
 			storeRow(a.Y, r, y)
 		}
 	})
 }
 
+// activated sets y = act(x), x twice as long where it is gated.
+func activated(y, x []float64, kind device.Activation) {
+	for i := range y {
+		y[i], _ = formulas[kind](x[i])
+		if kind.Gated() {
+			y[i] *= x[len(y)+i]
+		}
+	}
+}
+
 func (b *backend) ActivationBackward(a *device.ActivationBackwardArgs) {
-	f, formula := a.DY.Last(), formulas[a.Kind]
+	f, formula, weights := a.DY.Last(), formulas[a.Kind], vector(a.Weights)
 	b.spread(a.DY.Rows(), each(f), func(from, to int64) {
-		x, dy := make([]float64, a.X.Last()), make([]float64, f)
+		x, dy, y := make([]float64, a.X.Last()), make([]float64, f), make([]float64, f)
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
 			loadRow(dy, a.DY, r)
+			if weights != nil {
+				activated(y, x, a.Kind)
+				roundTo(y, a.X.DType)
+				setOne(a.DWeights, r, dot(dy, y))
+				times(dy, weights[r])
+				roundTo(dy, a.X.DType)
+			}
 			for i := range dy {
 				y, slope := formula(x[i])
 				dx := dy[i] * slope

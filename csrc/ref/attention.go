@@ -165,3 +165,9 @@ func axpy(y []float64, a float64, x []float64) {
 		y[i] += a * x[i]
 	}
 }
+
+func times(x []float64, by float64) {
+	for i := range x {
+		x[i] *= by
+	}
+}

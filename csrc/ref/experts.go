@@ -117,10 +117,7 @@ func (b *backend) ScaleRows(a *device.ScaleRowsArgs) {
 		x := make([]float64, a.X.Last())
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
-			w := one(a.Weight, r)
-			for i := range x {
-				x[i] *= w
-			}
+			times(x, one(a.Weight, r))
 			storeRow(a.Y, r, x)
 		}
 	})
@@ -133,11 +130,7 @@ func (b *backend) RowDots(a *device.RowDotsArgs) {
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
 			loadRow(y, a.Y, r)
-			sum := 0.0
-			for i := range x {
-				sum += x[i] * y[i]
-			}
-			setOne(a.Out, r, sum)
+			setOne(a.Out, r, dot(x, y))
 		}
 	})
 }

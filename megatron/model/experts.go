@@ -60,7 +60,7 @@ func (x *experts) params() []*mpu.Param { return append(x.fc1.Params(), x.fc2.Pa
 type expertsSaved struct {
 	in  Tensor // [places, h]: what went into fc1
 	pre Tensor // [places, fc1 rows here]: into the activation
-	act Tensor // [places, ffn/etp]: of the activation, not weighted; none: forgotten
+	act Tensor // [places, ffn/etp]: what went into fc2; none: forgotten
 	out Tensor // [places, h]: of fc2, where the weight comes after it
 }
 
@@ -70,20 +70,19 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 	places := at.X.Shape[0]
 	k := &expertsSaved{in: at.X, pre: s.Alloc(p.DType, places, x.fc1.Weight.Shape[1])}
 	saved.experts = k
-	acts := s
-	if x.forgetActs {
-		acts = tmp
-	}
-	act := acts.Alloc(p.DType, places, x.fc2.Weight.Shape[2])
-	if !x.forgetActs {
-		k.act = act
-	}
 	if x.at == weighInput {
 		k.in = s.Like(at.X)
 		d.ScaleRows(k.in, at.X, at.Weights)
 	}
 	x.fc1.Forward(d, k.pre, k.in, at.Offsets)
-	d.ActivationForward(device.ActivationForwardArgs{Y: act, X: k.pre, Kind: x.kind})
+	acts := s
+	if x.forgetActs {
+		acts = tmp
+	}
+	act := x.activate(p, acts, k.pre, at)
+	if !x.forgetActs {
+		k.act = act
+	}
 	if x.at == weighOutput {
 		k.out = s.Like(at.X)
 		x.fc2.Forward(d, k.out, act, at.Offsets)
@@ -96,18 +95,18 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 		d.ScaleRows(out, k.out, at.Weights)
 		return out
 	}
-	x.fc2.Forward(d, out, x.weighted(p, tmp, act, at), at.Offsets)
+	x.fc2.Forward(d, out, act, at.Offsets)
 	return out
 }
 
-// weighted is the activation as fc2 sees it.
-func (x *experts) weighted(p *Pass, tmp *device.Scope, act Tensor, at *mpu.Dispatched) Tensor {
-	if x.at != weighActivation {
-		return act
+// activate is what goes into fc2: act(pre), weighted where it is the activation that is.
+func (x *experts) activate(p *Pass, s *device.Scope, pre Tensor, at *mpu.Dispatched) Tensor {
+	a := device.ActivationForwardArgs{Y: s.Alloc(p.DType, pre.Shape[0], x.fc2.Weight.Shape[2]), X: pre, Kind: x.kind}
+	if x.at == weighActivation {
+		a.Weights = at.Weights
 	}
-	y := tmp.Like(act)
-	p.D.ScaleRows(y, act, at.Weights)
-	return y
+	p.D.ActivationForward(a)
+	return a.Y
 }
 
 // backward is the gradient of the dispatched rows and of their weights; dout is used up.
@@ -125,15 +124,15 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 		unweigh(dout, k.out)
 	}
 	if !k.act.Given() {
-		k.act = tmp.Alloc(p.DType, at.X.Shape[0], x.fc2.Weight.Shape[2])
-		d.ActivationForward(device.ActivationForwardArgs{Y: k.act, X: k.pre, Kind: x.kind})
+		k.act = x.activate(p, tmp, k.pre, at)
 	}
 	dact := tmp.Like(k.act)
-	x.fc2.Backward(d, dact, dout, x.weighted(p, tmp, k.act, at), at.Offsets)
+	x.fc2.Backward(d, dact, dout, k.act, at.Offsets)
+	back := device.ActivationBackwardArgs{DX: k.pre, DY: dact, X: k.pre, Kind: x.kind}
 	if x.at == weighActivation {
-		unweigh(dact, k.act)
+		back.Weights, back.DWeights = at.Weights, dweights
 	}
-	d.ActivationBackward(device.ActivationBackwardArgs{DX: k.pre, DY: dact, X: k.pre, Kind: x.kind})
+	d.ActivationBackward(back)
 	drows = s.Like(at.X)
 	x.fc1.Backward(d, drows, k.pre, k.in, at.Offsets)
 	if x.at == weighInput {

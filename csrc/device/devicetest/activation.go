@@ -18,6 +18,7 @@ func activationCases() []Case {
 			cases = append(cases, activationForwardCase(d, kind, 17, 63, 3), activationBackwardCase(d, kind, 17, 63, 3, false), activationBackwardCase(d, kind, 17, 65, 0, true))
 		}
 		cases = append(cases, extremeActivation(kind))
+		cases = append(cases, weightedActivationCases(kind)...)
 	}
 	return append(cases, activationForwardCase(device.F32, activations.Swiglu, 300, 1000, 0), activationBackwardCase(device.F32, activations.Swiglu, 300, 1000, 0, false))
 }
@@ -66,6 +67,56 @@ func activationBackwardCase(d device.DType, kind device.Activation, rows, f, pad
 	}
 	n := float64(rows * f)
 	return Case{device.OpActivationBackward, name, setup, Work{Bytes: n * float64(d.Size()*(2*gates(kind)+1)), FLOPs: 20 * n}}
+}
+
+func weightedActivationCases(kind device.Activation) (cases []Case) {
+	for _, d := range valueTypes {
+		for _, s := range [][2]int64{{1, 1}, {0, 4}, {17, 65}, {70, 1000}} {
+			cases = append(cases, weightedForwardCase(d, kind, s[0], s[1], 0), weightedBackwardCase(d, kind, s[0], s[1], 0, false))
+		}
+		cases = append(cases, weightedForwardCase(d, kind, 17, 63, 3), weightedBackwardCase(d, kind, 17, 63, 3, false), weightedBackwardCase(d, kind, 17, 65, 0, true))
+	}
+	return cases
+}
+
+// weightedTol: what a device and ref have rounded to neighbours is multiplied and rounded again.
+func weightedTol(d device.DType) Tol {
+	t := tol(d, 2, 2*27)
+	t.Rel *= 2
+	return t
+}
+
+func weightedForwardCase(d device.DType, kind device.Activation, rows, f, pad int64) Case {
+	setup := func(e *Env) func() {
+		a := device.ActivationForwardArgs{Kind: kind, Weights: e.In("Weights", device.F32, rows)}
+		a.X = narrow(e.Scaled("X", d, 0, activationSpread, rows, gates(kind)*f+pad), pad)
+		a.Y = narrow(e.Out("Y", weightedTol(d), d, rows, f+pad), pad)
+		return func() { e.Dev.ActivationForward(a) }
+	}
+	n := float64(rows * f)
+	return Case{device.OpActivationForward, activationName(d, kind, rows, f, pad) + " weighted", setup, Work{Bytes: n * float64(d.Size()*(gates(kind)+1)), FLOPs: 11 * n}}
+}
+
+func weightedBackwardCase(d device.DType, kind device.Activation, rows, f, pad int64, alias bool) Case {
+	name := activationName(d, kind, rows, f, pad) + " weighted"
+	if alias {
+		name += " in place"
+	}
+	setup := func(e *Env) func() {
+		wide := gates(kind)*f + pad
+		a := device.ActivationBackwardArgs{Kind: kind, Weights: e.In("Weights", device.F32, rows)}
+		a.X = narrow(e.Scaled("X", d, 0, activationSpread, rows, wide), pad)
+		a.DY = narrow(e.In("DY", d, rows, f+pad), pad)
+		if alias {
+			a.DX = e.Changes(a.X, weightedTol(d))
+		} else {
+			a.DX = narrow(e.Out("DX", weightedTol(d), d, rows, wide), pad)
+		}
+		a.DWeights = e.Out("DWeights", tol(device.F32, f, 27*math.Sqrt(float64(f))).rounded(d, 27), device.F32, rows)
+		return func() { e.Dev.ActivationBackward(a) }
+	}
+	n := float64(rows * f)
+	return Case{device.OpActivationBackward, name, setup, Work{Bytes: n * float64(d.Size()*(2*gates(kind)+1)), FLOPs: 23 * n}}
 }
 
 func activationName(d device.DType, kind device.Activation, rows, f, pad int64) string {

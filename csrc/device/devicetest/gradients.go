@@ -137,6 +137,21 @@ func activationGradients(g *gradient) {
 			return g.loss(w, f.Y)
 		})
 	}
+	weightedActivationGradients(g)
+}
+
+func weightedActivationGradients(g *gradient) {
+	for kind := range activations.Activations {
+		f := device.ActivationForwardArgs{X: g.in(4, 5*gates(kind)), Y: g.out(4, 5), Weights: g.in(4), Kind: kind}
+		w, dx, dweights := g.in(4, 5), g.out(4, 5*gates(kind)), g.out(4)
+		loss := func() float64 {
+			g.Dev.ActivationForward(f)
+			return g.loss(w, f.Y)
+		}
+		g.Dev.ActivationBackward(device.ActivationBackwardArgs{DX: dx, DY: w, X: f.X, Weights: f.Weights, DWeights: dweights, Kind: kind})
+		g.check(kind.String()+" weighted", f.X, dx, loss)
+		g.check(kind.String()+" weights", f.Weights, dweights, loss)
+	}
 }
 
 func ropeGradients(g *gradient) {
