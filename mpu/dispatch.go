@@ -67,10 +67,20 @@ func (at *Dispatched) Bytes() (n int64) {
 // Places is how many choices of an expert here there are.
 func (at *Dispatched) Places() int64 { return at.X.Shape[0] }
 
+// Beside is what a rank computes while tokens or gradients travel; nil: nothing.
+type Beside func() error
+
+func (b Beside) run() error {
+	if b == nil {
+		return nil
+	}
+	return b()
+}
+
 // Forward sends x [t,h] with its choices experts i32 [t,k] and their weights f32 [t,k].
-func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, x, experts, weights Tensor) (*Dispatched, error) {
+func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, x, experts, weights Tensor, beside Beside) (*Dispatched, error) {
 	if m.group == nil {
-		return m.sort(d, s, x, experts, weights, experts.Len()), nil
+		return m.sort(d, s, x, experts, weights, experts.Len()), beside.run()
 	}
 	v, err := m.plan(d, s, experts)
 	if err != nil {
@@ -78,7 +88,7 @@ func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, x, experts, weig
 	}
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
-	arrived, err := v.send(d, tmp, x, experts, weights)
+	arrived, err := v.send(d, tmp, beside, x, experts, weights)
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +122,13 @@ func (m *Dispatcher) Combine(d *device.Device, at *Dispatched, y, out Tensor) er
 }
 
 // CombineBackward is the gradient of the experts' results, [places,h].
-func (m *Dispatcher) CombineBackward(d *device.Device, s *device.Scope, at *Dispatched, dy Tensor) (Tensor, error) {
+func (m *Dispatcher) CombineBackward(d *device.Device, s *device.Scope, at *Dispatched, dy Tensor, beside Beside) (Tensor, error) {
 	if at.travel != nil {
-		return at.travel.sendGradient(d, s, dy)
+		return at.travel.sendGradient(d, s, dy, beside)
 	}
 	dout := s.Alloc(dy.DType, at.X.Dims()...)
 	d.GatherRows(dout, dy, at.rows)
-	return dout, nil
+	return dout, beside.run()
 }
 
 // Backward sets dx [t,h] and dweights [t,k] from the gradients of X and Weights.

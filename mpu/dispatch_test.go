@@ -1,9 +1,11 @@
 package mpu_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -96,7 +98,7 @@ func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error)
 }
 
 func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.ExpertPlace, x, e, w device.Tensor) (out dispatched, err error) {
-	sent, err := m.Forward(d, s, x, e, w)
+	sent, err := m.Forward(d, s, x, e, w, nil)
 	if err != nil {
 		return out, err
 	}
@@ -115,7 +117,7 @@ func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.Expe
 	if err := m.Combine(d, sent, y, made); err != nil {
 		return out, err
 	}
-	dout, err := m.CombineBackward(d, s, sent, x)
+	dout, err := m.CombineBackward(d, s, sent, x, nil)
 	if err != nil {
 		return out, err
 	}
@@ -218,5 +220,75 @@ func TestExchangesAreCounted(t *testing.T) {
 				t.Errorf("%s: rank %d has sent %d bytes, by the formula %d", name, a, mine.bytes, bytes)
 			}
 		}
+	}
+}
+
+// told is an engine that writes down when collectives begin, and are waited for.
+type told struct {
+	comm.Engine
+	words *[]string
+}
+
+func (e told) Start(c *comm.Collective) comm.Work {
+	*e.words = append(*e.words, "begin")
+	return toldWork{e.Engine.Start(c), e.words}
+}
+
+type toldWork struct {
+	comm.Work
+	words *[]string
+}
+
+func (w toldWork) Wait() error {
+	*w.words = append(*w.words, "wait")
+	return w.Work.Wait()
+}
+
+// Claim: what is computed beside an exchange is computed once, after all of it has begun and
+// before any of it is waited for; its error ends the exchange.
+func TestBesideTheExchange(t *testing.T) {
+	failed := errors.New("of what is beside")
+	world := inproc.NewWorld(2)
+	err := world.Run(func(rank int) error {
+		d := ref.Open()
+		defer d.Arena.Close()
+		group, err := world.Group(rank, "ep", []int{0, 1}, d)
+		if err != nil {
+			return err
+		}
+		var words []string
+		group = group.Over(func(e comm.Engine) comm.Engine { return told{e, &words} })
+		beside := func() error {
+			words = append(words, "beside")
+			return nil
+		}
+		at := mpu.ExpertPlace{Experts: 2, First: rank, Here: 1, Parts: 1}
+		m := mpu.NewDispatcher(at, group, false)
+		s := d.Arena.Scope(device.Activations)
+		x, w, e := s.Alloc(device.F32, 2, 3), s.Alloc(device.F32, 2, 1), s.Alloc(device.I32, 2, 1)
+		d.Fill(x, 1)
+		d.Fill(w, 1)
+		device.WriteSlice(d, e, []int32{0, 1})
+		sent, err := m.Forward(d, s, x, e, w, beside)
+		if err != nil {
+			return err
+		}
+		if got, want := strings.Join(words, " "), "begin wait begin begin begin beside wait wait wait"; got != want {
+			t.Errorf("forward: %s; want %s", got, want)
+		}
+		words = nil
+		if _, err := m.CombineBackward(d, s, sent, x, beside); err != nil {
+			return err
+		}
+		if got, want := strings.Join(words, " "), "begin beside wait"; got != want {
+			t.Errorf("backward: %s; want %s", got, want)
+		}
+		if _, err := m.CombineBackward(d, s, sent, x, func() error { return failed }); rank == 0 && !errors.Is(err, failed) {
+			t.Errorf("%v, want %v", err, failed)
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Error(err)
 	}
 }

@@ -124,7 +124,7 @@ func sum(counts []int64) (n int64) {
 
 // send brings tokens with their choices and weights to the owners: what has arrived, by rank
 // and there in the order of tokens.
-func (v *travel) send(d *device.Device, s *device.Scope, tensors ...Tensor) (arrived []Tensor, err error) {
+func (v *travel) send(d *device.Device, s *device.Scope, beside Beside, tensors ...Tensor) (arrived []Tensor, err error) {
 	var waits []comm.Work
 	for _, t := range tensors {
 		out := s.Alloc(t.DType, max(1, sum(v.received)), t.Last())
@@ -140,6 +140,9 @@ func (v *travel) send(d *device.Device, s *device.Scope, tensors ...Tensor) (arr
 		packed := s.Alloc(t.DType, max(1, sum(v.sent)), t.Last())
 		d.GatherRows(packed, t, v.sendRows)
 		waits = append(waits, v.group.AllToAllV(parts(out, v.received), v.leaving(v.toRanks(packed, v.sent))))
+	}
+	if err := beside.run(); err != nil {
+		return nil, err
 	}
 	for _, w := range waits {
 		if err := w.Wait(); err != nil {
@@ -227,12 +230,16 @@ func addParts(d *device.Device, t Tensor) Tensor {
 }
 
 // sendGradient brings each result's gradient to its place.
-func (v *travel) sendGradient(d *device.Device, s *device.Scope, dy Tensor) (Tensor, error) {
+func (v *travel) sendGradient(d *device.Device, s *device.Scope, dy Tensor, beside Beside) (Tensor, error) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	going, arrived := tmp.Alloc(dy.DType, max(1, sum(v.back)), dy.Last()), tmp.Alloc(dy.DType, v.placed(), dy.Last())
 	d.GatherRows(going, dy, v.backRows)
-	if err := v.group.AllToAllV(parts(arrived, v.results), v.leaving(v.toRanks(going, v.back))).Wait(); err != nil {
+	travels := v.group.AllToAllV(parts(arrived, v.results), v.leaving(v.toRanks(going, v.back)))
+	if err := beside.run(); err != nil {
+		return Tensor{}, err
+	}
+	if err := travels.Wait(); err != nil {
 		return Tensor{}, err
 	}
 	dout := s.Like(arrived)

@@ -46,6 +46,8 @@ func TestLaunch(t *testing.T) {
 		"restarts":                            restarts,
 		"a mistake in the flags is told once": mistakeIsToldOnce,
 		"replay and postmortem":               replayAndPostmortem,
+		"a NaN among experts":                 nanAmongExperts,
+		"experts beside the shared one":       expertsBesideShared,
 		"a corrupted checkpoint":              corruptedCheckpoint,
 		"stragglers":                          stragglers,
 		"fewer ranks":                         shrinks,

@@ -26,6 +26,7 @@ func (p *parser) derive() {
 	p.deriveLength()
 	p.deriveOptimizer()
 	p.deriveRecompute()
+	p.checkSharedOverlap()
 	p.deriveCheckpoint()
 	p.deriveData()
 	p.deriveReport()

@@ -94,6 +94,21 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 	}
 }
 
+// checkSharedOverlap: as in Megatron the shared expert computes beside the all-to-all alone, and
+// is not made again.
+func (p *parser) checkSharedOverlap() {
+	e := p.Model.Experts
+	if e == nil || !e.SharedOverlap || e.SharedFFN == 0 {
+		return
+	}
+	if e.Dispatcher != spec.AllToAllDispatcher {
+		p.clash("moe-shared-expert-overlap moe-token-dispatcher-type", "--moe-shared-expert-overlap needs --moe-token-dispatcher-type alltoall, found %s", e.Dispatcher)
+	}
+	if p.Recompute.Granularity == "selective" && slices.Contains(p.Recompute.Modules, "shared_experts") {
+		p.clash("moe-shared-expert-overlap recompute-modules", "--moe-shared-expert-overlap keeps what the shared expert makes: leave shared_experts out of --recompute-modules, or leave --moe-shared-expert-overlap out")
+	}
+}
+
 // mixtureLayers reads --moe-layer-freq: N means layers 0, N, 2N, .. (0-based);
 // else a list of 0 and 1 with + and *, as in ([0]*1+[1]*3)*2.
 func mixtureLayers(text string, layers int) ([]bool, error) {

@@ -22,6 +22,7 @@ var dependents = []struct {
 	{[]string{"sample-prompt"}, []string{"sample-tokens"}},
 	{[]string{"fp16"}, []string{"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}},
 	{[]string{"use-rope-scaling"}, []string{"rope-scaling-factor"}},
+	{[]string{"moe-shared-expert-intermediate-size"}, []string{"moe-shared-expert-overlap"}},
 	{[]string{"moe-use-upcycling"}, []string{"moe-upcycling-granularity"}},
 }
 

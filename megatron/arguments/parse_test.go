@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -299,6 +300,8 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff 0"},
 		{"--num-experts 4 --moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
 		{"--num-experts 4 --moe-apply-probs-on-input", "needs --moe-router-topk 1"},
+		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap", "needs --moe-token-dispatcher-type alltoall, found allgather"},
+		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap --moe-token-dispatcher-type alltoall --recompute-granularity selective --recompute-modules shared_experts", "leave shared_experts out of --recompute-modules"},
 		{"--num-experts 4 --moe-aux-loss-coeff 0.1 0.2", "takes one number, or one per"},
 		{"--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "need --expert-tensor-parallel-size 1, or --disable-bias-linear"},
 		{"--num-experts 4 --moe-router-topk 1", "needs --moe-router-pre-softmax"},
@@ -553,6 +556,10 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 		if got := strings.Join(report.Notices, "; "); got != c.want {
 			t.Errorf("%s: notices %q, want %q", c.add, got, c.want)
 		}
+	}
+	const want = "--moe-shared-expert-overlap: no effect without --moe-shared-expert-intermediate-size"
+	if _, report, err := ParseWith(everything, append(baseline(), "--num-experts", "4", "--moe-shared-expert-overlap")); err != nil || !slices.Contains(report.Notices, want) {
+		t.Errorf("%v: notices %q, want %q", err, report.Notices, want)
 	}
 }
 

@@ -58,7 +58,11 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 	if saved.routed, err = x.router.forward(p, s, in); err != nil {
 		return nil, err
 	}
-	if saved.sent, err = x.dispatch.Forward(p.D, s, in, saved.routed.sent, saved.routed.weights); err != nil {
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	shared := func() error { return x.forwardShared(p, s, tmp, saved, y, in) }
+	beside, after := x.sharedPlace(shared)
+	if saved.sent, err = x.dispatch.Forward(p.D, s, in, saved.routed.sent, saved.routed.weights, beside); err != nil {
 		return nil, err
 	}
 	if p.Routed != nil && !p.Again {
@@ -68,13 +72,9 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 	if !p.Again && p.Auxiliary != nil {
 		x.router.note(p, saved.routed, x.at, saved.sent)
 	}
-	tmp := p.D.Arena.Scope(device.Activations)
-	defer tmp.Release()
 	out := x.experts.forward(p, s, tmp, saved, y.Given())
-	if x.shared != nil {
-		if err := x.forwardShared(p, s, tmp, saved, y, in); err != nil {
-			return nil, err
-		}
+	if err := after(); err != nil {
+		return nil, err
 	}
 	if !y.Given() {
 		return saved, nil
@@ -113,6 +113,18 @@ func (saved *mixtureSaved) backwardShared(p *Pass, s *device.Scope, dx, dy, in T
 	return shared.backward(p, dx, dy, in)
 }
 
+// sharedPlace is when the shared expert computes: while tokens travel
+// (--moe-shared-expert-overlap), or after the experts.
+func (x *mixture) sharedPlace(shared func() error) (beside mpu.Beside, after func() error) {
+	switch {
+	case x.shared == nil:
+		return nil, func() error { return nil }
+	case x.m.Experts.SharedOverlap:
+		return shared, func() error { return nil }
+	}
+	return nil, shared
+}
+
 // backward sets dx from dy; x is forward's input.
 func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 	x := saved.mixture
@@ -120,7 +132,12 @@ func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 	defer s.Release()
 	defer x.lacking(saved)
 	defer x.moved(p, saved)
-	dout, err := x.dispatch.CombineBackward(p.D, s, saved.sent, dy)
+	var dshared Tensor
+	beside, after := x.sharedPlace(func() error {
+		dshared = s.Like(dx)
+		return saved.backwardShared(p, s, dshared, dy, in)
+	})
+	dout, err := x.dispatch.CombineBackward(p.D, s, saved.sent, dy, beside)
 	if err != nil {
 		return err
 	}
@@ -129,17 +146,23 @@ func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 	if err := x.dispatch.Backward(p.D, saved.sent, dx, dweights, drows, dplaced); err != nil {
 		return err
 	}
-	more := s.Like(dx)
-	x.router.backward(p, saved.routed, more, dweights, in)
-	p.D.Add(dx, dx, more)
-	if x.shared == nil {
-		return nil
-	}
-	if err := saved.backwardShared(p, s, more, dy, in); err != nil {
+	saved.addRouter(p, dx, dweights, in)
+	if err := after(); err != nil {
 		return err
 	}
-	p.D.Add(dx, dx, more)
+	if dshared.Given() {
+		p.D.Add(dx, dx, dshared)
+	}
 	return nil
+}
+
+// addRouter adds to dx what comes by way of the choices' weights.
+func (saved *mixtureSaved) addRouter(p *Pass, dx, dweights, in Tensor) {
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	more := s.Like(dx)
+	saved.mixture.router.backward(p, saved.routed, more, dweights, in)
+	p.D.Add(dx, dx, more)
 }
 
 // moved counts what went to other ranks.

@@ -42,6 +42,7 @@ type Experts struct {
 	FFNHiddenSize int    // of one expert
 	SharedFFN     int    // intermediate size of the shared expert; 0: none
 	SharedGate    bool   // the shared expert's output is multiplied by sigmoid(gate*x)
+	SharedOverlap bool   // the shared expert computes while tokens travel (--moe-shared-expert-overlap)
 	Layers        []bool // [NumLayers], true where the MLP is a mixture
 
 	TopK           int
