@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -131,6 +132,8 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 		return nil
 	case json.Unmarshal(data, &text) == nil:
 		p.texts = []string{text}
+	case bytes.Contains(data, []byte("null")) && !bytes.Contains(data, []byte(`"`)): // which Go reads as 0
+		return wrong("prompt", "null is no token id")
 	case json.Unmarshal(data, &p.texts) == nil:
 	case json.Unmarshal(data, &ids) == nil:
 		p.texts, p.ids = nil, [][]int32{ids}

@@ -216,6 +216,7 @@ func TestRefusals(t *testing.T) {
 		{"/v1/completions", `{"prompt": "x", "temperature": "hot"}`, 400, "temperature", "temperature: string is not of the type it must be (float64)"},
 		{"/v1/completions", `{"prompt": "x", "temperature": -1, "top_p": 2}`, 400, "temperature", "temperature: -1: 0 to 100; top_p: 2: 0 to 1"},
 		{"/v1/completions", `{"prompt": {"a": 1}}`, 400, "prompt", "prompt: a text, a list of token ids, or a list of either"},
+		{"/v1/completions", `{"prompt": [null, 1]}`, 400, "prompt", "prompt: null is no token id"},
 		{"/v1/completions", `{"prompt": [1, 100000]}`, 400, "", "token 1 of the prompt is 100000; the model's vocabulary has 128 ids"},
 		{"/v1/completions", fmt.Sprintf(`{"prompt": "x", "max_tokens": %d}`, want.Context), 400, "max_tokens", "the prompt has 1 tokens; with 64 to follow they exceed the model's 64 positions"},
 		{"/v1/completions", `{"prompt": "x", "model": "other"}`, 404, "model", `there is no model "other"; this server has "model"`},
