@@ -188,11 +188,15 @@ func (k *Clock) exchange(group []int, parameters float64, sharded bool, strategy
 		k.grads.add(m.travel(group, 2*part*width, 2*rounds), 1)
 		return
 	}
-	k.grads.add(m.travel(group, part*width, rounds), 1)
-	k.grads.add(m.travel(group, part*value, rounds), 1)
-	if strategy == optimizer.OptimGradsParams || strategy == optimizer.OptimGrads { // once a micro-batch
-		k.grads.add(m.travel(group, part*(width+value), rounds), float64(k.micros-1))
+	gradients, values := 1.0, 1.0 // how often in a step
+	switch strategy {
+	case optimizer.OptimGrads:
+		gradients = float64(k.micros)
+	case optimizer.OptimGradsParams: // for the forward and once more for the backward
+		gradients, values = float64(k.micros), 2*float64(k.micros)
 	}
+	k.grads.add(m.travel(group, part*width, rounds), gradients)
+	k.grads.add(m.travel(group, part*value, rounds), values)
 }
 
 // times are the schedule's under constants.

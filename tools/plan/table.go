@@ -27,7 +27,7 @@ func tableCommand() *cli.Command {
 		Name:      "table",
 		Usage:     "seconds and memory of many layouts, a row each",
 		ArgsUsage: "LAYOUTS.csv",
-		Description: "Columns are hidden, layers, heads, dp, tp, pp, vp, micro_batch, global_batch, nodes, regime, or flags of pretrain_gpt; others are passed on. " +
+		Description: "Columns are hidden, layers, heads, dp, tp, pp, cp, vp, micro_batch, global_batch, nodes, regime, or flags of pretrain_gpt; others are passed on. " +
 			"Rows come back with predicted_seconds, predicted_memory_gb and fits. With --fit the machine's three constants are fitted, a set a regime, " +
 			"on every second row that has the column; the others judge them.",
 		Flags: []cli.Flag{
@@ -136,7 +136,7 @@ func (l *layouts) read(text []byte, measured string) error {
 }
 
 // known are columns with names of their own.
-var known = map[string]string{"hidden": "hidden-size", "layers": "num-layers", "heads": "num-attention-heads", "tp": "tensor-model-parallel-size",
+var known = map[string]string{"hidden": "hidden-size", "layers": "num-layers", "heads": "num-attention-heads", "tp": "tensor-model-parallel-size", "cp": "context-parallel-size",
 	"pp": "pipeline-model-parallel-size", "vp": "num-virtual-stages-per-pipeline-rank", "micro_batch": "micro-batch-size", "global_batch": "global-batch-size"}
 
 // count makes a row's run and counts it.
@@ -171,7 +171,7 @@ func (l *layouts) count(r *layout) {
 func (l *layouts) flags(r *layout) ([]string, error) {
 	lists := [][]string{{"--tokenizer-type", "NullTokenizer", "--mock-data", "--train-iters", "1000", "--lr", "1e-4"}, l.machine.Flags, l.machine.Regimes[r.regime]}
 	var own []string
-	sizes := map[string]int{"tp": 1, "pp": 1, "dp": 1, "nodes": 0}
+	sizes := map[string]int{"tp": 1, "pp": 1, "cp": 1, "dp": 1, "nodes": 0}
 	for name, text := range r.cells {
 		if _, is := sizes[name]; is && text != "" {
 			n, err := strconv.Atoi(text)
@@ -192,9 +192,9 @@ func (l *layouts) flags(r *layout) ([]string, error) {
 			own = append(own, "--"+flag, text)
 		}
 	}
-	world := sizes["tp"] * sizes["pp"] * sizes["dp"]
+	world := sizes["tp"] * sizes["pp"] * sizes["cp"] * sizes["dp"]
 	if n := sizes["nodes"] * l.machine.PerNode; n > 0 && n != world {
-		model := sizes["tp"] * sizes["pp"]
+		model := sizes["tp"] * sizes["pp"] * sizes["cp"]
 		if n%model != 0 {
 			return nil, fault.Errorf(fault.BadData, "%d nodes of %d devices cannot be cut into tp %d x pp %d", sizes["nodes"], l.machine.PerNode, sizes["tp"], sizes["pp"])
 		}
