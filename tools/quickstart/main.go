@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -15,7 +16,10 @@ const folder = "quickstart"
 
 var began = time.Now()
 
+var seed = flag.Int("seed", 1234, "of the run: other initial weights and another order of the data")
+
 func main() {
+	flag.Parse()
 	if err := story(); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(int(fault.CodeOf(err)))

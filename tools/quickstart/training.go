@@ -35,10 +35,13 @@ var model = append([]string{
 	"--micro-batch-size", "4", "--global-batch-size", "4",
 	"--attention-dropout", "0", "--hidden-dropout", "0",
 	"--optimizer", "adam", "--lr", "3e-3", "--min-lr", "3e-4", "--lr-decay-style", "cosine", "--lr-warmup-fraction", "0.05",
-	"--weight-decay", "0.1", "--adam-beta2", "0.95", "--clip-grad", "1.0", "--seed", "1234",
+	"--weight-decay", "0.1", "--adam-beta2", "0.95", "--clip-grad", "1.0",
 	"--data-path", dataPath, "--split", "949,50,1",
 	"--log-interval", "1", "--eval-iters", "10",
 }, tokenizerFlags...)
+
+// flags are those of every run here.
+func flags() []string { return append([]string{"--seed", strconv.Itoa(*seed)}, model...) }
 
 // plan is a run's length, cut to this machine's speed.
 type plan struct {
@@ -47,7 +50,7 @@ type plan struct {
 
 func (p plan) args() []string {
 	steps, every := strconv.Itoa(p.steps), strconv.Itoa(p.interval)
-	return append(append([]string{}, model...), "--train-iters", steps, "--save", checkpoints, "--load", checkpoints,
+	return append(flags(), "--train-iters", steps, "--save", checkpoints, "--load", checkpoints,
 		"--save-interval", every, "--eval-interval", every, "--log-jsonl", stepsFile)
 }
 
@@ -108,7 +111,7 @@ func measureSpeed() (plan, error) {
 	if err := os.MkdirAll(filepath.Dir(trial), 0o777); err != nil {
 		return plan{}, fault.With(fault.IO, err)
 	}
-	args := append(append([]string{}, model...), "--train-iters", strconv.Itoa(trySteps), "--eval-interval", "1000", "--log-jsonl", trial)
+	args := append(flags(), "--train-iters", strconv.Itoa(trySteps), "--eval-interval", "1000", "--log-jsonl", trial)
 	run, err := start(filepath.Join(folder, "trial", "train.log"), "bin/pretrain_gpt", args...)
 	if err != nil {
 		return plan{}, err

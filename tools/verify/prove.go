@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"monotron/fault"
 	"monotron/tools/internal/command"
 	"monotron/tools/verify/layouts"
+	"monotron/whole"
 )
 
 var proveFlags = []cli.Flag{
@@ -25,6 +27,7 @@ var proveFlags = []cli.Flag{
 	&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu, cuda or ref"},
 	&cli.BoolFlag{Name: "all", Usage: "print every layout, not those nearest to their bounds"},
 	&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
+	&cli.StringFlag{Name: "png", Usage: "draw the table of layouts into `FILE` too, as a PNG picture"},
 }
 
 const proveText = "Trains one small model under every legal layout of up to --world-size ranks (tensor, sequence, pipeline and data parallel, sharded\n" +
@@ -44,6 +47,9 @@ func proveCommand(open func(string) (*device.Device, error)) cli.Command {
 }
 
 func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
+	if c.Bool("mutate") && c.String("png") != "" {
+		return fault.Errorf(fault.Usage, "--png draws the layouts; --mutate has none to draw")
+	}
 	models, err := chosenModels(c)
 	if err != nil {
 		return err
@@ -61,6 +67,9 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 		err = report.WriteJSON(c.App.Writer)
 	} else {
 		err = report.WriteTable(c.App.Writer, c.Bool("all"))
+	}
+	if path := c.String("png"); path != "" && err == nil {
+		err = whole.Write(path, 0o644, func(f *os.File) error { return report.WritePicture(f, c.Bool("all")) })
 	}
 	if err != nil {
 		return fault.With(fault.IO, err)

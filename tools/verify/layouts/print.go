@@ -39,17 +39,12 @@ type Report struct {
 
 // Failed counts the layouts that differ and the mutants that nobody saw.
 func (r *Report) Failed() (layouts, unseen int) {
-	for _, row := range r.Rows {
-		if !row.OK {
-			layouts++
-		}
-	}
 	for _, m := range r.Mutants {
 		if !m.Caught {
 			unseen++
 		}
 	}
-	return layouts, unseen
+	return failing(r.Rows), unseen
 }
 
 // WriteJSON prints the report as one object.
@@ -70,16 +65,21 @@ func (r *Report) WriteTable(w io.Writer, all bool) error {
 		r.model(&out, rows, all)
 	}
 	r.mutants(&out)
-	failed, unseen := r.Failed()
+	_, unseen := r.Failed()
 	if len(r.Rows) > 0 {
-		fmt.Fprintf(&out, "%s, %d steps: %d layouts, %d differ from one rank; bounds: loss %g, gradients %g, weights %g; %.1f minutes\n",
-			r.Precision, r.Steps, len(r.Rows), failed, r.Bounds.Loss, r.Bounds.Grad, r.Bounds.Weight, r.Seconds/60)
+		fmt.Fprintln(&out, r.said())
 	}
 	if len(r.Mutants) > 0 {
 		fmt.Fprintf(&out, "%d mutants, %d caught, %d not\n", len(r.Mutants), len(r.Mutants)-unseen, unseen)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// said is what was compared, in a line.
+func (r *Report) said() string {
+	return fmt.Sprintf("%s, %d steps: %d layouts, %d differ from one rank; bounds: loss %g, gradients %g, weights %g; %.1f minutes",
+		r.Precision, r.Steps, len(r.Rows), failing(r.Rows), r.Bounds.Loss, r.Bounds.Grad, r.Bounds.Weight, r.Seconds/60)
 }
 
 // models groups the rows.
@@ -94,17 +94,7 @@ func (r *Report) models() (groups [][]Row) {
 }
 
 func (r *Report) model(out *strings.Builder, rows []Row, all bool) {
-	shown := slices.Clone(rows)
-	if !all {
-		slices.SortStableFunc(shown, func(a, b Row) int { return cmp.Compare(r.share(b), r.share(a)) })
-		failed := 0
-		for _, row := range shown {
-			if !row.OK {
-				failed++
-			}
-		}
-		shown = shown[:min(len(shown), max(failed, worstShown))]
-	}
+	shown := r.shown(rows, all)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "%s\tranks\tloss\tgradient\tweight\t\n", rows[0].Model)
 	var problems []string
@@ -123,6 +113,26 @@ func (r *Report) model(out *strings.Builder, rows []Row, all bool) {
 	for _, p := range problems {
 		fmt.Fprintln(out, p)
 	}
+}
+
+// shown are the rows of a model that are printed: those that fail and those nearest to
+// their bounds, or all as they were trained.
+func (r *Report) shown(rows []Row, all bool) []Row {
+	if all {
+		return rows
+	}
+	sorted := slices.Clone(rows)
+	slices.SortStableFunc(sorted, func(a, b Row) int { return cmp.Compare(r.share(b), r.share(a)) })
+	return sorted[:min(len(sorted), max(failing(rows), worstShown))]
+}
+
+func failing(rows []Row) (count int) {
+	for _, row := range rows {
+		if !row.OK {
+			count++
+		}
+	}
+	return count
 }
 
 // share is how much of the bounds a row uses up.
