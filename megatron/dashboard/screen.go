@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/guptarohit/asciigraph"
 
@@ -18,7 +19,12 @@ import (
 func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
 	var b strings.Builder
 	for _, r := range runs {
-		fmt.Fprintln(&b, cut(r.course(now, width), width))
+		s := r.Summary()
+		if course, numbers := r.course(&s, now, width), s.numbers(); utf8.RuneCountInString(course+numbers) < width {
+			fmt.Fprintln(&b, course+numbers)
+		} else {
+			fmt.Fprintf(&b, "%s\n%s\n", cut(course, width), cut(numbers, width))
+		}
 	}
 	for i, panel := range charts(runs) {
 		lines := height
@@ -39,9 +45,8 @@ func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
 	return b.String()
 }
 
-// course is a run in a line or two: a bar, and numbers.
-func (r *Run) course(now time.Time, width int) string {
-	s := r.Summary()
+// course is how far a run is: a bar, and when it will end.
+func (r *Run) course(s *Summary, now time.Time, width int) string {
 	text := fmt.Sprintf("%s  step %d", printable(shortened(r.Name)), s.Step)
 	if s.TrainIters > 0 {
 		full := max(10, width/4)
@@ -55,6 +60,11 @@ func (r *Run) course(now time.Time, width int) string {
 			text += now.Add(span).Format(" (15:04)")
 		}
 	}
+	return text
+}
+
+// numbers are a run's latest, in a line.
+func (s *Summary) numbers() (text string) {
 	for _, n := range []struct {
 		name  string
 		value report.Number
@@ -93,7 +103,8 @@ func (c *chart) draw(width, height int, colour bool) string {
 	return cut(top, width) + "\n" + strings.TrimRight(asciigraph.PlotMany(rows, options...), "\n")
 }
 
-// precision is how many digits behind the point tell the values of a chart apart.
+// precision is how many digits behind the point tell the values of a chart apart; asciigraph adds
+// those that values below 1 begin with.
 func precision(rows [][]float64) uint {
 	most := 0.0
 	for _, row := range rows {
@@ -103,7 +114,7 @@ func precision(rows [][]float64) uint {
 			}
 		}
 	}
-	return uint(max(0, min(8, 2-int(math.Floor(math.Log10(cmp.Or(most, 1)))))))
+	return uint(max(0, min(2, 2-int(math.Floor(math.Log10(cmp.Or(most, 1)))))))
 }
 
 // cut keeps a line within a width.

@@ -19,7 +19,7 @@ import (
 // How often logs are looked at for a viewer, and what lies beside them for all; how long a
 // viewer may take to receive something; how many there may be.
 const (
-	glance     = time.Second
+	glance     = time.Second / 2
 	lookAround = 2 * time.Second
 	patience   = 10 * time.Second
 	mostViews  = 100

@@ -265,6 +265,12 @@ func TestTrace(t *testing.T) {
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the file has its name before it is complete")
 	}
+	if err := trace.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	if early, err := os.ReadFile(path); err != nil || !json.Valid(early) || !strings.Contains(string(early), "iteration 3, lm loss") {
+		t.Errorf("what can be looked at before Close: %v: %s", err, early)
+	}
 	if err := trace.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +306,7 @@ func TestTrace(t *testing.T) {
 	var none *Trace
 	none.Record(true)
 	none.Span("x", 0, time.Now(), time.Now())
-	if none.On() || none.Close() != nil {
+	if none.On() || none.Publish() != nil || none.Close() != nil {
 		t.Error("a nil Trace does something")
 	}
 }

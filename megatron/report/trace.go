@@ -3,7 +3,11 @@ package report
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +22,7 @@ import (
 // does nothing.
 type Trace struct {
 	mu     sync.Mutex
+	path   string
 	file   *whole.File
 	out    *bufio.Writer
 	begin  time.Time
@@ -32,7 +37,7 @@ func NewTrace(path string, ranks int) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--profile: %w", err)
 	}
-	t := &Trace{file: file, out: bufio.NewWriter(file), begin: time.Now()}
+	t := &Trace{path: path, file: file, out: bufio.NewWriter(file), begin: time.Now()}
 	t.print(`{"displayTimeUnit":"ms","traceEvents":[`)
 	for rank := range ranks {
 		t.add(fmt.Sprintf(`{"ph":"M","name":"thread_name","pid":0,"tid":%d,"args":{"name":"rank %d"}}`, rank, rank))
@@ -117,6 +122,27 @@ func (t *Trace) print(text string) {
 	}
 }
 
+// Publish puts what was recorded until now under the trace's path, so that it can be looked
+// at while the run goes on.
+func (t *Trace) Publish() error {
+	if t == nil || t.file == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.out.Flush(); err != nil {
+		return fault.Errorf(fault.IO, "--profile: %w", err)
+	}
+	return whole.Write(t.path, 0o666, func(f *os.File) error {
+		_, err := io.Copy(f, io.NewSectionReader(t.file, 0, math.MaxInt64))
+		_, ended := f.WriteString(end)
+		return errors.Join(err, ended)
+	})
+}
+
+// end of a trace's text.
+const end = "\n]}\n"
+
 // Close ends the file and renames it to its path. A second Close does nothing.
 func (t *Trace) Close() error {
 	if t == nil || t.file == nil {
@@ -125,7 +151,7 @@ func (t *Trace) Close() error {
 	t.Record(false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.print("\n]}\n")
+	t.print(end)
 	if err := t.out.Flush(); t.err == nil {
 		t.err = err
 	}

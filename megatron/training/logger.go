@@ -146,6 +146,13 @@ func (l *logger) begin(iteration int64) {
 	c := &l.config.Log
 	l.current = iteration
 	l.trace.Record(iteration >= int64(c.ProfileStart) && (c.ProfileEnd == 0 || iteration < int64(c.ProfileEnd)))
+	if iteration != int64(c.ProfileEnd)+1 || c.ProfileEnd == 0 || !l.rank.Last() {
+		return
+	}
+	// A step has passed since: no rank is still at one that was recorded.
+	if err := l.trace.Publish(); err != nil {
+		l.notes.Warn("%v", err)
+	}
 }
 
 // step tells one finished iteration.

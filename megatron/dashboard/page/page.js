@@ -566,7 +566,7 @@ function take(news) {
 
 let due = 0;
 function soon() {
-  due ||= setTimeout(() => { due = 0; tell(); draw(false); }, 300);
+  due ||= setTimeout(() => { due = 0; tell(); draw(false); }, 200);
 }
 
 function listen() {
