@@ -225,9 +225,15 @@ function drawMarks(u) {
   ctx.restore();
 }
 
+// insert puts a figure among others in the order of ids, whichever has something to show first.
+function insert(parent, figure, ids) {
+  parent.insertBefore(figure, ids.slice(ids.indexOf(figure.id) + 1).map($).find(Boolean) ?? null);
+}
+
 function frame(panel) {
-  const figure = element('figure', undefined, $('charts'));
+  const figure = element('figure');
   figure.id = panel.id;
+  insert($('charts'), figure, panels.map((p) => p.id));
   figure.className = panel.main ? 'main' : '';
   const caption = element('figcaption', undefined, figure);
   element('b', panel.title + (panel.unit ? `, ${panel.unit}` : ''), caption);
@@ -357,8 +363,9 @@ function detail(id, title, runs, fill) {
     return;
   }
   if (!figure) {
-    figure = element('figure', undefined, $('details'));
+    figure = element('figure');
     figure.id = id;
+    insert($('details'), figure, ['memory-by-purpose', 'rank-spread', 'expert-balance', 'lanes', 'samples']);
   }
   const told = JSON.stringify(runs.map((r) => fill.of(r)));
   if (figure.dataset.told === told && figure.dataset.width === String(innerWidth)) return;
@@ -504,8 +511,8 @@ function differences() {
 }
 
 function events() {
-  const rows = data.runs.flatMap((r) => r.state.marks.map((m) => [r.name, m.kind, String(m.iteration), m.text]));
-  table($('events'), ['run', 'what', 'step', ''], rows.slice(-200));
+  const one = data.runs.length === 1, rows = data.runs.flatMap((r) => r.state.marks.map((m) => [...(one ? [] : [r.name]), m.kind, String(m.iteration), m.text]));
+  table($('events'), [...(one ? [] : ['run']), 'what', 'step', ''], rows.slice(-200));
   if (!rows.length) $('events').replaceChildren(element('p', 'None.'));
 }
 
@@ -618,5 +625,5 @@ for (const id of ['x', 'smoothing', 'log']) $(id).addEventListener('input', () =
 $('controls').addEventListener('submit', (e) => e.preventDefault());
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => draw(true));
 let width = innerWidth;
-addEventListener('resize', () => { if (innerWidth !== width) { width = innerWidth; draw(true); } });
+addEventListener('resize', () => { if (innerWidth !== width) { width = innerWidth; draw(true); details(); } });
 begin();

@@ -9,10 +9,12 @@ bin/preprocess_data --input "$work/pages.jsonl" --tokenizer-type GPT2BPETokenize
 mkdir -p "$work/run"
 [ -z "${SHOTS:-}" ] || mkdir -p "$SHOTS"
 export SHOTS=${SHOTS:-$work}
-"$python" tests/proofs/page/live.py "$work/run" bin/pretrain_gpt --world-size 4 --pipeline-model-parallel-size 2 \
+root=$PWD
+cd "$work"
+"$python" "$root/tests/proofs/page/live.py" run "$root/bin/pretrain_gpt" --world-size 4 --pipeline-model-parallel-size 2 \
   --expert-model-parallel-size 2 --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2 --num-layers 4 --hidden-size 48 --num-attention-heads 4 \
   --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 16 --train-iters 5000 --lr 3e-3 --lr-decay-style cosine \
-  --lr-warmup-iters 20 --clip-grad 1.0 --fp16 --tokenizer-type GPT2BPETokenizer --data-path "$work/pages_text_document" --split 8,2,0 \
+  --lr-warmup-iters 20 --clip-grad 1.0 --fp16 --tokenizer-type GPT2BPETokenizer --data-path pages_text_document --split 8,2,0 \
   --eval-interval 20 --eval-iters 2 --log-interval 1 --log-extras --sample-prompt "<img src=x onerror=document.body.dataset.owned=1> The" --sample-tokens 24 \
-  --profile "$work/run/trace.json" --profile-step-start 5 --profile-step-end 7 --price-per-hour 2.5 --alert-command "cat >>$work/run/alerts" \
-  --save "$work/run/ck" --load "$work/run/ck" --save-interval 10 --log-jsonl "$work/run/steps.jsonl"
+  --profile "run/trace.json" --profile-step-start 5 --profile-step-end 7 --price-per-hour 2.5 --alert-command "cat >>run/alerts" \
+  --save "run/ck" --load "run/ck" --save-interval 10 --log-jsonl "run/steps.jsonl"
