@@ -116,7 +116,7 @@ func (b *browser) becomes(expression, want string) time.Duration {
 func serveAt(t *testing.T, address, folder string) *Server {
 	t.Helper()
 	for range 100 {
-		if s, err := Serve(address, []Source{{Path: folder, FlagsOf: noFlags}}); err == nil {
+		if s, err := Serve(address, []Source{{Path: folder, FlagsOf: noFlags}}, nil); err == nil {
 			return s
 		}
 		time.Sleep(50 * time.Millisecond)

@@ -42,7 +42,7 @@ func sinksAndViewers(b *testing.B, pace time.Duration, viewers int) {
 		b.Fatal(err)
 	}
 	defer log.Close()
-	server, err := Serve("127.0.0.1:0", []Source{{Path: path, Ongoing: true, FlagsOf: noFlags}})
+	server, err := Serve("127.0.0.1:0", []Source{{Path: path, Ongoing: true, FlagsOf: noFlags}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -98,6 +98,9 @@ func (h *History) evaluation(e *report.Entry) {
 	}
 	t.cut(t.from(e.Iteration))
 	t.add(row(e))
+	if len(e.Samples) > 0 {
+		h.written = slices.DeleteFunc(h.written, func(w Written) bool { return w.Iteration >= e.Iteration })
+	}
 	for _, s := range e.Samples {
 		h.written = append(h.written, Written{e.Iteration, s})
 	}

@@ -33,14 +33,17 @@ type Server struct {
 	done     chan error
 }
 
-// Serve shows runs at addr until Close.
-func Serve(addr string, sources []Source) (*Server, error) {
+// Serve shows runs at addr until Close. opened are those of the sources, where they were read
+// already; nil: they are read when somebody looks first.
+func Serve(addr string, sources []Source, opened []*Run) (*Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{listener: listener, cancel: cancel, done: make(chan error, 1), http: &http.Server{Handler: newViewer(sources).handler(),
+	v := newViewer(sources)
+	v.runs = opened
+	s := &Server{listener: listener, cancel: cancel, done: make(chan error, 1), http: &http.Server{Handler: v.handler(),
 		ReadHeaderTimeout: patience, IdleTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}}
 	go func() { s.done <- s.http.Serve(listener) }()
 	return s, nil

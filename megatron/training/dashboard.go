@@ -38,7 +38,7 @@ func (l *logger) page() (_ report.Sink, err error) {
 		}
 	}
 	p.server, err = dashboard.Serve(c.Dashboard, []dashboard.Source{{Name: cmp.Or(c.JSONL, l.config.Checkpoint.Save, "this run"), Path: path, Ongoing: true,
-		Beside: []string{l.config.Checkpoint.Save, l.config.Watch.Folder}, Flags: l.config.Flags, FlagsOf: CheckpointFlags, Price: c.Price}})
+		Beside: []string{l.config.Checkpoint.Save, l.config.Watch.Folder}, Flags: l.config.Flags, FlagsOf: CheckpointFlags, Price: c.Price}}, nil)
 	if err != nil {
 		return nil, fault.Errorf(fault.Usage, "--dashboard-addr %s: %w", c.Dashboard, err)
 	}

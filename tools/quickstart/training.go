@@ -98,9 +98,9 @@ func trainAndKill() error {
 // showPage serves the page of the run, before and after its kill.
 func showPage() (*dashboard.Server, error) {
 	run := []dashboard.Source{{Name: "quickstart", Path: stepsFile, Ongoing: true}}
-	server, err := dashboard.Serve("127.0.0.1:8080", run)
+	server, err := dashboard.Serve("127.0.0.1:8080", run, nil)
 	if err != nil { // the port is taken
-		server, err = dashboard.Serve("127.0.0.1:0", run)
+		server, err = dashboard.Serve("127.0.0.1:0", run, nil)
 	}
 	return server, fault.With(fault.IO, err)
 }

@@ -55,10 +55,11 @@ func WatchCommand() *cli.Command {
 
 // watch serves the page of some runs until ctx ends.
 func watch(ctx context.Context, addr string, sources []dashboard.Source) error {
-	if _, err := dashboard.OpenAll(sources); err != nil {
-		return err // now, not when somebody looks
+	runs, err := dashboard.OpenAll(sources) // now, not when somebody looks
+	if err != nil {
+		return err
 	}
-	server, err := dashboard.Serve(addr, sources)
+	server, err := dashboard.Serve(addr, sources, runs)
 	if err != nil {
 		return fault.Errorf(fault.Usage, "--addr %s: %w", addr, err)
 	}

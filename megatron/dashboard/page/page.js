@@ -296,7 +296,7 @@ function show(panel, anew) {
   }
   made.figure.dataset.points = points[0].length;
   made.plot.setAttribute('aria-label', describe(panel, list));
-  made.note.textContent = panel.note ? data.runs.map((r) => panel.note(r)).filter(Boolean).join(', ') : '';
+  made.note.textContent = panel.note ? data.runs.map((r) => [r, panel.note(r)]).filter(([, told]) => told).map(([r, told]) => data.runs.length > 1 ? `${r.name}: ${told}` : told).join(', ') : '';
 }
 
 function median(values) {
