@@ -75,6 +75,23 @@ func TestMutatedLayoutsExist(t *testing.T) {
 	}
 }
 
+// Claim: the same of the layouts of experts: those that no shape has would be broken nowhere.
+func TestMutatedMixturesExist(t *testing.T) {
+	var found []string
+	for _, shape := range []string{"mixtral", "deepseek-moe"} {
+		m, err := Builtin(shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, (&Options{World: 8, Mutate: true}).Names(m)...)
+	}
+	for _, name := range mutatedMixtures {
+		if !slices.Contains(found, name) {
+			t.Errorf("no shape has %q; there are %q", name, found)
+		}
+	}
+}
+
 // Claim: the flags of a training run name the model, whatever ranks, folders and
 // schedule they ask for (examples/gpt3 of Megatron-LM, the 175B model).
 func TestModelOfATrainingRun(t *testing.T) {

@@ -18,6 +18,7 @@ type Variant struct {
 	Recompute  model.Recompute
 	MicroBatch int
 	Dispatcher string // of experts; "": none
+	Overlap    bool   // the shared expert computes while tokens travel
 }
 
 // One is the layout that the others are compared with.
@@ -54,6 +55,7 @@ func (v Variant) String() string {
 	add(l.EP > 1, "ep%d", l.EP)
 	add(l.ETP > 0 && l.ETP != l.TP, "etp%d", l.ETP)
 	add((l.EP > 1 || l.ETP > 1) && v.Dispatcher != "", "%s", v.Dispatcher)
+	add(v.Overlap, "beside-shared")
 	add(l.Sharding != "", "%s", l.Sharding)
 	add(l.OverlapGradReduce, "overlap")
 	add(l.OverlapParamGather, "late-gather")
@@ -162,6 +164,7 @@ func mixtures(c *training.Config, sizes engine.Layout) (all []Variant) {
 			}
 			for i, v := range variations(c, l) {
 				v.Dispatcher = []string{spec.AllGatherDispatcher, spec.AllToAllDispatcher}[i%2]
+				v.Overlap = c.Model.Experts.SharedFFN > 0 && l.EP*l.ETP > 1 && i%4 == 1
 				if (l.TP == 1 || v.Layout.SequenceParallel) && !v.Layout.DistributeSavedActivation && legal(c, v) {
 					all = append(all, v)
 				}

@@ -155,16 +155,8 @@ func (l late) Wait() error {
 // changes no number here, and a barrier none at all; gathers and scatters, of what is
 // told and saved, are left alone.
 func (w *watched) Start(c *comm.Collective) comm.Work {
-	out := c.Out
-	switch c.Op {
-	case comm.AllReduce, comm.Broadcast, comm.AllGather, comm.ReduceScatter:
-	case comm.Exchange:
-		i := slices.IndexFunc(c.Transfers, func(t comm.Transfer) bool { return !t.Send })
-		if i < 0 {
-			return w.engine.Start(c)
-		}
-		out = c.Transfers[i].T
-	default:
+	outs := received(c)
+	if len(outs) == 0 {
 		return w.engine.Start(c)
 	}
 	switch w.watch.broken(w.rank, w.kind, c) {
@@ -174,13 +166,37 @@ func (w *watched) Start(c *comm.Collective) comm.Work {
 	case double:
 		return late{w.engine.Start(c), func() error { return w.engine.Start(c).Wait() }}
 	case scale:
-		return late{w.engine.Start(c), func() error { w.scale(out); return nil }}
+		return late{w.engine.Start(c), func() error {
+			for _, t := range outs {
+				w.scale(t)
+			}
+			return nil
+		}}
 	}
 	return w.engine.Start(c)
 }
 
+// received is what a fault may spoil: of an exchange the first message, else all that comes.
+func received(c *comm.Collective) (outs []device.Tensor) {
+	switch c.Op {
+	case comm.AllReduce, comm.Broadcast, comm.AllGather, comm.ReduceScatter:
+		return []device.Tensor{c.Out}
+	case comm.Exchange, comm.AllToAll:
+		for _, t := range c.Transfers {
+			if !t.Send && (c.Op == comm.AllToAll || len(outs) == 0) {
+				outs = append(outs, t.T)
+			}
+		}
+	}
+	return outs
+}
+
 // keep stands for a collective that is dropped: each rank has its own part.
 func (w *watched) keep(c *comm.Collective) {
+	if c.Op == comm.AllToAll {
+		w.keepParts(c.Transfers)
+		return
+	}
 	own, from := c.Out.Reshape(c.Out.Len()), c.In.Reshape(c.In.Len())
 	switch n := int64(w.place); c.Op {
 	case comm.AllGather:
@@ -190,6 +206,19 @@ func (w *watched) keep(c *comm.Collective) {
 	}
 	if own.Data != from.Data {
 		w.device.Copy(own, from)
+	}
+}
+
+// keepParts stands for an all-to-all: nothing comes from the others.
+func (w *watched) keepParts(transfers []comm.Transfer) {
+	for i, t := range transfers {
+		switch {
+		case t.Send || t.T.Len() == 0:
+		case t.Peer == w.place: // stands behind what this rank sends to itself
+			w.device.Copy(t.T, transfers[i-1].T)
+		default:
+			w.device.Fill(t.T, 0)
+		}
 	}
 }
 
@@ -259,7 +288,7 @@ func faultsOf(s site) []string {
 	switch {
 	case s.op == comm.Exchange:
 		return []string{scale}
-	case s.op == comm.AllGather, s.op == comm.Broadcast, s.op == comm.ReduceScatter:
+	case s.op == comm.AllGather, s.op == comm.Broadcast, s.op == comm.ReduceScatter, s.op == comm.AllToAll:
 		return []string{drop, scale}
 	case s.reduce == comm.Max:
 		return []string{drop}

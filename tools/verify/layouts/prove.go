@@ -93,6 +93,11 @@ func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
 var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2 optim_grads", "dp2 optim_grads_params", "tp2 recompute-full-uniform distributed", "tp4", "tp4 sp",
 	"cp2 all_gather", "cp2 p2p optim", "cp2 a2a optim_grads", "cp4 a2a+p2p optim_grads_params"}
 
+// mutatedMixtures are those that experts over ranks make possible, without and with a shared
+// expert.
+var mutatedMixtures = []string{"dp2 ep2 allgather", "dp2 ep2 alltoall optim", "dp2 ep2 alltoall beside-shared optim", "dp4 ep2 alltoall optim_grads_params",
+	"tp2 sp ep2 etp1 alltoall", "tp2 sp ep2 etp1 alltoall beside-shared", "tp2 sp dp2 ep2 alltoall", "tp2 sp dp2 ep2 alltoall beside-shared"}
+
 func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) (told Progress, err error) {
 	mutants, err := Mutants(m, variants, o.Steps, o.Open)
 	if err != nil {
@@ -120,7 +125,7 @@ func (o *Options) candidates(m Model) []Variant {
 		return all
 	}
 	var some []Variant
-	for _, name := range mutated {
+	for _, name := range slices.Concat(mutated, mutatedMixtures) {
 		for _, v := range all {
 			if v.String() == name {
 				some = append(some, v)

@@ -65,7 +65,7 @@ func (m Model) under(v Variant) (training.Config, error) {
 	c.Layout.MicroBatchGroup = 0
 	if c.Model.Experts != nil {
 		e := *c.Model.Experts
-		e.Dispatcher = v.Dispatcher
+		e.Dispatcher, e.SharedOverlap = v.Dispatcher, v.Overlap
 		c.Model.Experts = &e
 	}
 	return c, c.SetVocab(vocabulary(&m.Config))
