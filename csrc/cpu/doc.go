@@ -4,7 +4,7 @@
 // Reading order: cpu.go (the device in Go), table.c (its ops), context.h (what a call has),
 // tile.h and simd.h (how a kernel is written once for every instruction set), isa.c (which
 // of them runs), then the ops by name. A product: matmul.c (who makes it), gemm_cut.c (how
-// it is cut), gemm_own.c, gemm_packed.c and gemm_kernels.c (our own), amx.c with gemm_amx.c
-// and gemm_amx_f16.c, onednn.c. Attention: attention.c, attention_kernels.c,
-// attention_amx.c.
+// it is cut), gemm_own.c, gemm_packed.c and gemm_kernels.c (our own), gemm_bf16.c, amx.c with
+// gemm_amx.c and gemm_amx_f16.c, onednn.c. Attention: attention.c, attention_kernels.c,
+// attention_bf16.c, attention_amx.c. instructions.c says what the processor can do at most.
 package cpu

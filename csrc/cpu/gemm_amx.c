@@ -150,6 +150,21 @@ static const gemm_kernel kernel = {
 
 const gemm_kernel *mt_gemm_amx(void) { return &kernel; }
 
+void mt_amx_tiles(int64_t rounds) {
+  amx_begin();
+  for (int64_t i = 0; i < rounds; i++) {
+    _tile_dpbf16ps(0, 6, 7);
+    _tile_dpbf16ps(1, 6, 7);
+    _tile_dpbf16ps(2, 6, 7);
+    _tile_dpbf16ps(3, 6, 7);
+  }
+  amx_end();
+}
+
+double mt_amx_tiles_operations(void) { return 4 * 2.0 * 16 * 16 * STEP; }
+
 #else
 const gemm_kernel *mt_gemm_amx(void) { return 0; }
+void mt_amx_tiles(int64_t rounds) {}
+double mt_amx_tiles_operations(void) { return 0; }
 #endif

@@ -8,6 +8,7 @@ MT_EACH_OP(DECLARE)
 MT_EACH_ENUMERATION(DECLARE_KNOWN)
 
 const char *mt_cpu_describe(void);
+int32_t mt_cpu_instruction(int32_t dtype, int64_t rounds, mt_instruction *out);
 
 const mt_device_api *mt_cpu_api(void) {
   static mt_device_api api;
@@ -18,6 +19,7 @@ const mt_device_api *mt_cpu_api(void) {
   api.sum = MT_OPS_SUM;
   api.host_memory = 1;
   api.describe = mt_cpu_describe;
+  api.instruction = mt_cpu_instruction;
 #define ENTER(id, name) api.op[id] = mt_cpu_##name;
   MT_EACH_OP(ENTER)
 #define ENTER_KNOWN(name) api.known.name = mt_cpu_known_##name;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define MT_DEVICE_VERSION 6
+#define MT_DEVICE_VERSION 7
 
 typedef struct { void *data; int32_t dtype, rank; int64_t shape[4], stride[4]; } mt_tensor; /* strides in elements */
 
@@ -57,6 +57,9 @@ typedef struct {
   void (*drop)(mt_context *ctx, void *graph); /* when its launches are done */
 } mt_graphs;
 
+/* Multiply-adds in registers, and how many operations a call has done. */
+typedef struct { const char *name; double operations; } mt_instruction;
+
 typedef struct {
   uint32_t version, bytes; /* MT_DEVICE_VERSION, sizeof(mt_device_api) */
   int64_t workspace_bytes; /* each context needs */
@@ -78,6 +81,9 @@ typedef struct {
    * kernels again. NULL: there is no such library for this device. */
   int32_t (*fuse_attention)(mt_context *ctx, const mt_attention_backward_args *like, int64_t *bytes);
   const mt_graphs *graphs;   /* NULL: there are none */
+  /* Does so many rounds of the fastest multiply-adds of dtype on the calling thread; 0 where
+   * the processor has none of its own. NULL: it cannot be said. */
+  int32_t (*instruction)(int32_t dtype, int64_t rounds, mt_instruction *out);
   mt_op op[MT_OPS];
 } mt_device_api;
 

@@ -7,7 +7,7 @@
 // (work enqueued as a whole), streams.go, table.go with device.h (the C side), library.go
 // (a device of another library: CUDA; librarygraphs.go, librarystreams.go). ops.go and ops.h
 // are made of the descriptions by go generate. philox.go has the random numbers, convert.go
-// the dtypes' values, peak.go what a device can do at most, counting.go a device without memory, on which a plan is counted, outofmemory.go the error when the
+// the dtypes' values, peak.go what a device can do at most, instructions.go what its processor can, counting.go a device without memory, on which a plan is counted, outofmemory.go the error when the
 // arena is empty, fused.go whether a vendor's attention serves a call.
 //
 // Invariants

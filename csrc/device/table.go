@@ -18,6 +18,9 @@ static int64_t mt_args_bytes(int op) {
   return bytes[op];
 }
 static const char *mt_describe(const mt_device_api *api) { return api->describe(); }
+static int32_t mt_instruct(const mt_device_api *api, int32_t dtype, int64_t rounds, mt_instruction *out) {
+  return api->instruction ? api->instruction(dtype, rounds, out) : 0;
+}
 */
 import "C"
 
@@ -151,3 +154,26 @@ func (t *hostTable) reserve(bytes int64) error {
 	t.scratch, t.room = mem, bytes
 	return nil
 }
+
+// instruct does rounds of the processor's own multiply-adds of dtype on each of so many
+// threads at least, in pieces that the pool hands out.
+func (t *hostTable) instruct(dtype DType, rounds, pieces int64) (name string, operations float64) {
+	sums := make([]float64, t.pool.Threads())
+	var found atomic.Pointer[C.char]
+	t.pool.Run(pieces, func(worker int, _ int64) {
+		var out C.mt_instruction
+		if C.mt_instruct(t.api, C.int32_t(dtype), C.int64_t(rounds), &out) != 0 {
+			sums[worker] += float64(out.operations)
+			found.Store((*C.char)(unsafe.Pointer(out.name)))
+		}
+	})
+	for _, n := range sums {
+		operations += n
+	}
+	if p := found.Load(); p != nil {
+		name = C.GoString(p)
+	}
+	return name, operations
+}
+
+func (t *hostTable) threads() int { return t.pool.Threads() }

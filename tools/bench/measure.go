@@ -18,7 +18,7 @@ type result struct {
 	Device         string  `json:"device"`
 	Processor      string  `json:"processor"`
 	Threads        int     `json:"threads"`
-	Cores          int     `json:"cores"`
+	Processors     int     `json:"cores"`
 
 	GEMM          []speed `json:"gemm"`             // every product timed
 	GEMMPeak      float64 `json:"gemm_peak_flops"`  // of the run's precision: the best of its products, over seconds
@@ -26,11 +26,16 @@ type result struct {
 	GEMMPeakF32   float64 `json:"gemm_peak_flops_f32"`
 	GEMMPeakBF16  float64 `json:"gemm_peak_flops_bf16"`
 	CopyBandwidth float64 `json:"copy_bytes_per_second"` // read and written
+	// Instructions are multiply-adds in registers, for the run's precision; none where the device cannot be asked.
+	Instructions      string  `json:"instructions,omitempty"`
+	InstructionPeak   float64 `json:"instruction_peak_flops,omitempty"`           // of all threads
+	InstructionThread float64 `json:"instruction_peak_flops_of_thread,omitempty"` // of one while the others rest
 
 	TokensPerSecond float64 `json:"tokens_per_second"`
 	FLOPsPerToken   float64 `json:"flops_per_token"` // Megatron's formula
 	Fraction        float64 `json:"fraction_of_gemm_peak"`
 	OfBurst         float64 `json:"fraction_of_gemm_burst"`
+	OfInstructions  float64 `json:"fraction_of_instruction_peak,omitempty"`
 	PeakMemory      int64   `json:"peak_memory_bytes"` // of the process, resident
 	ArenaPeak       int64   `json:"arena_peak_bytes"`
 	Arena           memory  `json:"arena_peak_bytes_by_purpose"`
@@ -40,11 +45,13 @@ type result struct {
 	Phases          phases  `json:"phase_seconds"`
 	Busy            float64 `json:"busy"` // processor time of this process over threads x wall time
 	Loss            float64 `json:"loss"` // of the last step
+	Cores           cores   `json:"cores_shared"`
 	Graphs          string  `json:"cuda_graphs,omitempty"`
 	Ops             []opSum `json:"ops"`
 
-	onHost bool // ops are done when they return; else phases are the host's alone
-	watch  bool // ops are asked for, where watching them takes steps of their own
+	onHost bool     // ops are done when they return; else phases are the host's alone
+	watch  bool     // ops are asked for, where watching them takes steps of their own
+	seen   *watcher // of the machine beside the steps; may be nil
 }
 
 // speed is one product's.
@@ -75,7 +82,7 @@ func newPeaks(d *device.Device, o options, e effort) *peaks {
 	if !d.OnHost() {
 		e.cube = max(e.cube, cubeOfGPU)
 	}
-	p := &peaks{effort: e, device: d, products: products(&o.model, int64(o.batch), int64(o.seq), e.cube)}
+	p := &peaks{effort: e, device: d, products: products(&o.model, int64(o.batch), int64(o.seq), e.cube), instructions: d.Instructions(valueType(o.precision))}
 	if d.Name == "ref" { // plain Go: the model's own products would take minutes
 		p.products = []device.Product{{M: refSide, N: refSide, K: refSide}}
 	}
@@ -86,7 +93,7 @@ func newPeaks(d *device.Device, o options, e effort) *peaks {
 // again: on a shared machine the better look counts.
 func measure(ctx context.Context, d *device.Device, o options, e effort, note func(string)) (*result, error) {
 	r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
-		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Cores: runtime.NumCPU(), watch: true}
+		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Processors: runtime.NumCPU(), watch: true}
 	p, own := newPeaks(d, o, e), valueType(o.precision)
 	note("measuring matrix products and copies ...")
 	if err := p.first(device.F32, device.BF16, own); err != nil {
@@ -101,6 +108,7 @@ func measure(ctx context.Context, d *device.Device, o options, e effort, note fu
 		}
 	}
 	forgetPeakMemory()
+	r.seen = &watcher{instructions: p.instructions}
 	note(fmt.Sprintf("training %s, %d x %d tokens, %s ...", o.name, o.batch, o.seq, o.precision))
 	if err := r.train(d, o, e.steps); err != nil {
 		return nil, err
@@ -112,8 +120,12 @@ func measure(ctx context.Context, d *device.Device, o options, e effort, note fu
 	}
 	d.Arena.Close()
 	p.tell(r, own)
+	r.Cores = r.seen.tell(r.Threads, r.Processors, r.InstructionPeak)
 	done := r.TokensPerSecond * r.FLOPsPerToken
 	r.Fraction, r.OfBurst = done/r.GEMMPeak, done/r.GEMMBurst
+	if r.InstructionPeak > 0 {
+		r.OfInstructions = done / r.InstructionPeak
+	}
 	return r, nil
 }
 

@@ -32,7 +32,13 @@ type peaks struct {
 	found    map[device.DType][]device.Speed // as products; sustained of the fastest only
 	library  []speed                         // of the same products, where training does not use it
 	copies   float64
+	// instructions in registers: the best looks of a thread alone and of all together
+	instructions    *device.Instructions
+	alone, together float64
 }
+
+// instructionLooks at the peak of instructions, before the steps and after them.
+const instructionLooks = 8
 
 // held is how many products of a dtype, the fastest in a burst, are timed for long
 // besides the first one, the cube.
@@ -90,9 +96,20 @@ func (p *peaks) again(dtypes ...device.DType) error {
 			speeds[i] = speeds[i].Better(s)
 		}
 	}
+	p.lookAtInstructions()
 	copies, err := device.CopySpeed(p.device, p.effort.copied, p.effort.product)
 	p.copies = max(p.copies, copies)
 	return err
+}
+
+func (p *peaks) lookAtInstructions() {
+	if p.instructions == nil {
+		return
+	}
+	for range instructionLooks {
+		p.alone = max(p.alone, p.instructions.Alone())
+		p.together = max(p.together, p.instructions.Together())
+	}
 }
 
 // fastest are the indices of the products that are timed for long: the first, and
@@ -120,6 +137,9 @@ func (p *peaks) speeds() (list []speed) {
 
 func (p *peaks) tell(r *result, own device.DType) {
 	r.GEMM, r.CopyBandwidth = p.speeds(), p.copies
+	if p.instructions != nil {
+		r.Instructions, r.InstructionThread, r.InstructionPeak = p.instructions.Name, p.alone, p.together
+	}
 	for _, s := range r.GEMM {
 		if s.DType == own.String() {
 			r.GEMMPeak, r.GEMMBurst = max(r.GEMMPeak, s.Sustained), max(r.GEMMBurst, s.Burst)

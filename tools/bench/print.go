@@ -13,13 +13,22 @@ import (
 func (r *result) print(out *command.Printer, everyShape bool) {
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', 0)
 	to := &command.Printer{W: t}
-	to.Printf("device\t%s, %d threads on %d cores (%s)\n", r.Device, r.Threads, r.Cores, r.Processor)
+	to.Printf("device\t%s, %d threads on %d cores (%s)\n", r.Device, r.Threads, r.Processors, r.Processor)
 	to.Printf("GEMM peak\tf32 %.0f GFLOP/s, bf16 %.0f GFLOP/s over seconds; %.0f in %s in the best moment\n", r.GEMMPeakF32/1e9, r.GEMMPeakBF16/1e9, r.GEMMBurst/1e9, r.Precision)
+	if r.InstructionPeak > 0 {
+		to.Printf("instructions\t%s in registers: %.0f GFLOP/s, one thread alone %.0f; the products reach %.1f%% of it\n", r.Instructions, r.InstructionPeak/1e9, r.InstructionThread/1e9, 100*r.GEMMPeak/r.InstructionPeak)
+	}
 	to.Printf("copy\t%.1f GB/s read and written\n", r.CopyBandwidth/1e9)
 	to.Printf("step\t%s, %d x %d tokens, %s, dropout %g: median of %d %.3f s, fastest %.3f s\n",
 		r.Model, r.MicroBatchSize, r.SeqLength, r.Precision, r.Dropout, r.Steps, r.StepSeconds, r.FastestStep)
 	to.Printf("speed\t%.1f tokens/s at %.4g FLOP a token: %.1f%% of the GEMM peak in %s (%.1f%% of the best moment)\n",
 		r.TokensPerSecond, r.FLOPsPerToken, 100*r.Fraction, r.Precision, 100*r.OfBurst)
+	if r.InstructionPeak > 0 {
+		to.Printf("\t%.1f%% of the instruction peak\n", 100*r.OfInstructions)
+		c := r.Cores
+		to.Printf("cores\t%.1f%% of their time stolen, %.1f%% of the threads' time without a core, %.0f involuntary switches a second; between steps instructions at %.1f%% of their peak\n",
+			100*c.Stolen, 100*c.Waited, c.Switches, 100*c.Instructions)
+	}
 	whose := ""
 	if !r.onHost {
 		whose = "of the host, which enqueues: "
@@ -68,11 +77,11 @@ func (r *result) printOps(to *command.Printer, everyShape bool) {
 	if !everyShape {
 		ops = byName(ops)
 	}
-	to.Printf("op\tshape\tcalls\tms a step\tshare\tGFLOP/s\tof peak\tGB/s\tof copy\n")
+	to.Printf("op\tshape\tcalls\tms a step\tshare\tGFLOP/s\tof products\tof instructions\tGB/s\tof copy\n")
 	left := 1.0
 	for _, o := range ops {
 		left -= o.Share
-		to.Printf("%s\t%s\t%.0f\t%.1f\t%.1f%%\t%s\t%s\n", o.Op, o.Shape, o.Calls, 1e3*o.Seconds, 100*o.Share, rate(o.FLOPs, r.GEMMPeak), rate(o.Bytes, r.CopyBandwidth))
+		to.Printf("%s\t%s\t%.0f\t%.1f\t%.1f%%\t%s\t%s\t%s\n", o.Op, o.Shape, o.Calls, 1e3*o.Seconds, 100*o.Share, rate(o.FLOPs, r.GEMMPeak), share(o.FLOPs, r.InstructionPeak), rate(o.Bytes, r.CopyBandwidth))
 	}
 	to.Printf("between ops\t\t\t%.1f\t%.1f%%\n", 1e3*left*r.StepSeconds, 100*left)
 }
@@ -83,6 +92,14 @@ func rate(x, best float64) string {
 		return "\t"
 	}
 	return fmt.Sprintf("%.1f\t%.0f%%", x/1e9, 100*x/best)
+}
+
+// share is a speed's share of the best; empty where there is neither.
+func share(x, best float64) string {
+	if x == 0 || best == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f%%", 100*x/best)
 }
 
 // byName joins the shapes of each op.

@@ -122,7 +122,7 @@ func engineOf(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
 func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin func()) (steps []oneStep, busy float64, err error) {
 	random := rand.New(rand.NewPCG(dataSeed, 0))
 	var start time.Time
-	var spent time.Duration
+	var used, wall time.Duration
 	warm := warmUp
 	if !o.graphs {
 		warm = 1
@@ -130,9 +130,10 @@ func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin 
 	for n := 0; n < warm || !done(o.steps, n-warm, time.Since(start) > enough); n++ {
 		if n == warm {
 			begin()
-			start, spent = time.Now(), processorTime()
+			r.seen.start()
+			start = time.Now()
 		}
-		began := time.Now()
+		began, spent := time.Now(), processorTime()
 		micro := randomTokens(random, o)
 		s := oneStep{data: time.Since(began)}
 		told, err := e.Step([]*engine.Micro{micro})
@@ -144,10 +145,11 @@ func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin 
 		r.Loss = told.Loss
 		if n >= warm {
 			steps = append(steps, s)
+			used, wall = used+processorTime()-spent, wall+s.total
+			r.seen.between()
 		}
 	}
-	wall := time.Since(start)
-	return steps, (processorTime() - spent).Seconds() / (wall.Seconds() * float64(r.Threads)), nil
+	return steps, used.Seconds() / (wall.Seconds() * float64(r.Threads)), nil
 }
 
 // done tells whether n timed steps are what was asked for, or enough.
