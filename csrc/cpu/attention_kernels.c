@@ -4,11 +4,15 @@
 #include "amx.h"
 #include "attention.h"
 #include "isa.h"
+#include <stddef.h>
 
 const attention_kernels *mt_attention_amx(void);
+const attention_kernels *mt_attention_bf16(void); /* NULL where there is none */
 
 const attention_kernels *mt_attention_kernels(int32_t dtype) {
-  return dtype == MT_BF16 && mt_amx() ? mt_attention_amx() : MT_CALL(kernels_of);
+  const attention_kernels *own = NULL;
+  if (dtype == MT_BF16) own = mt_amx() ? mt_attention_amx() : mt_attention_bf16();
+  return own ? own : MT_CALL(kernels_of);
 }
 
 #else

@@ -56,11 +56,14 @@ typedef struct {
 /* C and Aux of the tile from its sums [rows, columns]; C += where told. */
 typedef void gemm_finish(const gemm_job *job, const gemm_tile *tile, const float *sums, int64_t ld);
 
+/* A tile of C against a [n,k] matrix, read as it lies; an element's sum depends on k alone. */
+typedef void gemm_by_row(const gemm_job *job, const gemm_tile *tile, float *workspace);
+
 /* What the instruction set in use offers. */
 typedef struct {
   const gemm_kernel *f32; /* takes every value dtype, converting as it packs */
   gemm_finish *finish;
-  void (*by_row)(const gemm_job *job, const gemm_tile *tile, float *workspace); /* against a [n,k] matrix, read as it lies */
+  gemm_by_row *by_row;
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
@@ -68,10 +71,13 @@ const gemm_kernels *mt_gemm_kernels(void);
 const gemm_kernel *mt_gemm_amx(void);     /* bf16; where mt_amx() allows it */
 const gemm_kernel *mt_gemm_amx_f16(void); /* f16; the same */
 const gemm_kernel *mt_gemm_bf16(void);    /* bf16 by AVX512_BF16; NULL where there is none */
+gemm_by_row *mt_gemm_bf16_by_row(void);   /* the same */
 
 /* The largest tile of oneDNN's, and the bytes of its sums, which lead the
  * workspace where its results pass through it. */
 enum { MT_GEMM_ROWS = 512, MT_GEMM_COLUMNS = 768, MT_GEMM_SUMS = MT_GEMM_ROWS * MT_GEMM_COLUMNS * 4 };
+
+#define GEMM_FEW 48 /* rows up to which products by rows are ruled by reading B */
 
 #define MT_GEMM_THIN 4 /* rows up to which nothing is faster than reading B once, unpacked */
 
@@ -109,6 +115,7 @@ void mt_gemm_own(const gemm_kernel *kernel, const gemm_job *job, const gemm_part
 
 /* oneDNN. `sums` is where f32 results go: C itself or a buffer. */
 int32_t mt_onednn_open(void);           /* 1 when the library is there and wanted */
+int32_t mt_onednn_all(void);            /* 1 when it is to make whatever it can, for comparison */
 const char *mt_onednn_describe(void);
 int32_t mt_onednn_sgemm(const gemm_job *job, const gemm_tile *tile, float *sums, int64_t ld, int32_t add);
 int32_t mt_onednn_bf16(mt_context *ctx, const gemm_job *job, const gemm_tile *tile, void *out, int64_t ld, int32_t dtype, int32_t add);

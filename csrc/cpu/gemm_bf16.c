@@ -65,7 +65,9 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32
 #pragma GCC unroll 8
   for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 3
-    for (int j = 0; j < VECTORS; j++) sum[i][j] = add ? _mm512_loadu_ps(c + i * COLUMNS + j * 16) : _mm512_setzero_ps();
+    for (int j = 0; j < VECTORS; j++) sum[i][j] = _mm512_setzero_ps();
+  if (add) /* they come while the others are made */
+    for (int64_t at = 0; at < ROWS * COLUMNS; at += 16) _mm_prefetch((const char *)(c + at), _MM_HINT_T0);
   for (int64_t k = 0; k < depth; k += 2, a += ROWS, b += COLUMNS * 4) {
     __m512bh y[VECTORS];
     _mm_prefetch((const char *)(a + 16 * ROWS), _MM_HINT_T0);
@@ -81,14 +83,91 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32
 #pragma GCC unroll 8
   for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 3
-    for (int j = 0; j < VECTORS; j++) _mm512_storeu_ps(c + i * COLUMNS + j * 16, sum[i][j]);
+    for (int j = 0; j < VECTORS; j++) {
+      float *p = c + i * COLUMNS + j * 16;
+      _mm512_storeu_ps(p, add ? _mm512_add_ps(_mm512_loadu_ps(p), sum[i][j]) : sum[i][j]);
+    }
+}
+
+/* Dot products of rows of A with columns of B that are contiguous in k, both as they lie:
+ * every element has the same sum whatever block it is in. */
+enum { DOT_ROWS = 6, DOT_COLUMNS = 4 };
+
+static inline __attribute__((always_inline)) void dots_step(__m512 sum[][DOT_COLUMNS], const __m512bh *x, const __m512bh *y, int rows, int columns) {
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) sum[r][c] = _mm512_dpbf16_ps(sum[r][c], x[r], y[c]);
+}
+
+static inline __attribute__((always_inline)) void dots(const gemm_job *job, int64_t i, int64_t j, float *sums, int64_t ld, int rows, int columns, int fetch) {
+  const char *a = gemm_at(&job->a, i, 0), *b = gemm_at(&job->b, 0, j);
+  const int64_t a_step = job->a.row * 2, b_step = job->b.col * 2, whole = job->k & ~(int64_t)31;
+  __m512 sum[DOT_ROWS][DOT_COLUMNS];
+  __m512bh x[DOT_ROWS], y[DOT_COLUMNS];
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) sum[r][c] = _mm512_setzero_ps();
+  for (int64_t k = 0; k < whole; k += 32) {
+    if (fetch) {
+#pragma GCC unroll 4
+      for (int c = 0; c < columns; c++) _mm_prefetch(b + (c + columns) * b_step + k * 2, _MM_HINT_T0);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) x[r] = (__m512bh)_mm512_loadu_si512(a + r * a_step + k * 2);
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) y[c] = (__m512bh)_mm512_loadu_si512(b + c * b_step + k * 2);
+    dots_step(sum, x, y, rows, columns);
+  }
+  if (whole < job->k) {
+    __mmask32 m = (__mmask32)((1ull << (job->k - whole)) - 1);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) x[r] = (__m512bh)_mm512_maskz_loadu_epi16(m, a + r * a_step + whole * 2);
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) y[c] = (__m512bh)_mm512_maskz_loadu_epi16(m, b + c * b_step + whole * 2);
+    dots_step(sum, x, y, rows, columns);
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) sums[r * ld + c] = _mm512_reduce_add_ps(sum[r][c]);
+}
+
+static inline __attribute__((always_inline)) void dots_of_rows(const gemm_job *job, int64_t i, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int fetch) {
+  int64_t c = 0;
+  for (; c + DOT_COLUMNS <= columns; c += DOT_COLUMNS) dots(job, i, j + c, sums + c, ld, rows, DOT_COLUMNS, fetch);
+  for (; c < columns; c++) dots(job, i, j + c, sums + c, ld, rows, 1, 0);
+}
+
+/* As gemm_kernels.c's, of A as it lies. */
+static void by_row(const gemm_job *job, const gemm_tile *t, float *sums) {
+  const int64_t rows = t->i1 - t->i0, columns = t->j1 - t->j0, once = rows <= GEMM_FEW, step = once ? DOT_COLUMNS : columns;
+  for (int64_t j = 0; j < columns; j += step) {
+    int64_t n = columns - j < step ? columns - j : step, i = 0;
+#define MT_ROWS(count)                                                                                             \
+  {                                                                                                                \
+    dots_of_rows(job, t->i0 + i, t->j0 + j, n, sums + i * columns + j, columns, count, once && i == 0);            \
+    i += count;                                                                                                    \
+  }
+    while (i + DOT_ROWS <= rows) MT_ROWS(DOT_ROWS)
+    if (i + 4 <= rows) MT_ROWS(4)
+    if (i + 2 <= rows) MT_ROWS(2)
+    if (i < rows) MT_ROWS(1)
+#undef MT_ROWS
+  }
+  mt_gemm_kernels()->finish(job, t, sums, columns);
 }
 
 static const gemm_kernel kernel = {.mr = ROWS, .nr = COLUMNS, .k_unit = 2, .k_block = 512, .element = 2, .pack_a = pack_a, .pack_b = pack_b, .micro = micro};
 
 #pragma GCC pop_options
 
-const gemm_kernel *mt_gemm_bf16(void) { return mt_isa_level == MT_AVX512 && __builtin_cpu_supports("avx512bf16") ? &kernel : NULL; }
+static int has(void) { return mt_isa_level == MT_AVX512 && __builtin_cpu_supports("avx512bf16"); }
+
+const gemm_kernel *mt_gemm_bf16(void) { return has() ? &kernel : NULL; }
+gemm_by_row *mt_gemm_bf16_by_row(void) { return has() ? by_row : NULL; }
 #else
 const gemm_kernel *mt_gemm_bf16(void) { return 0; }
+gemm_by_row *mt_gemm_bf16_by_row(void) { return 0; }
 #endif

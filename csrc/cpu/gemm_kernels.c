@@ -35,6 +35,13 @@ V void K(pack_rows)(float *panel, int64_t width, const void *src, int64_t step, 
       for (int64_t l = 0; l < width; l += LANES) v_store(panel, MT_F32, l, v_load(src, T, k * step + l));
       continue;
     }
+    if (lines == width && width % 4 == 0) { /* A's panels are narrower than a vector may be */
+      for (int64_t l = 0; l < width; l += 4) {
+        mt_f4 x = K(four)(src, T, k * step + l);
+        memcpy(panel + l, &x, sizeof x);
+      }
+      continue;
+    }
     for (int64_t l = 0; l < width; l++) panel[l] = l < lines ? K(one)(src, T, k * step + l) : 0;
   }
 }
@@ -61,6 +68,8 @@ static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, in
   for (int i = 0; i < MR; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; j++) sum[i][j] = (vf){0};
+  if (add) /* they come while the others are made */
+    for (int64_t at = 0; at < MR * NR * 4; at += 64) __builtin_prefetch((const char *)c + at, 1);
   for (int64_t k = 0; k < depth; k++, a += MR, b += NR) {
     vf y[NV];
     __builtin_prefetch(a + 16 * MR);
@@ -83,7 +92,19 @@ static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, in
   }
 }
 
+/* A vector is a cache line only there. */
+V void K(put)(void *c, int CT, int64_t j, int64_t m, vf x, int stream) {
+#if MT_ISA == MT_AVX512
+  if (CT == MT_F32 && stream && m == LANES) {
+    _mm512_stream_ps((float *)c + j, (__m512)x);
+    return;
+  }
+#endif
+  v_store_n(c, CT, j, m, x);
+}
+
 V void K(finish_as)(const gemm_job *job, const gemm_tile *t, const float *sums, int64_t ld, int T, int CT) {
+  const int stream = CT == MT_F32 && job->stream && t->j0 % 16 == 0;
   for (int64_t i = t->i0; i < t->i1; i++, sums += ld) {
     void *c = job->c + (i * job->ldc + t->j0) * mt_element(CT);
     void *aux = job->aux + (i * job->ldaux + t->j0) * mt_element(T);
@@ -96,8 +117,11 @@ V void K(finish_as)(const gemm_job *job, const gemm_tile *t, const float *sums, 
         if (job->epilogue == MT_GELU_TANH_EPILOGUE) x = T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
         else if (job->epilogue == MT_GELU_ERF_EPILOGUE) x = v_gelu_erf(x);
       }
-      v_store_n(c, CT, j, m, x););
+      K(put)(c, CT, j, m, x, stream););
   }
+#if MT_ISA == MT_AVX512
+  if (stream) _mm_sfence(); /* other threads read C after this tile */
+#endif
 }
 
 static void K(finish)(const gemm_job *job, const gemm_tile *t, const float *sums, int64_t ld) {
@@ -105,57 +129,70 @@ static void K(finish)(const gemm_job *job, const gemm_tile *t, const float *sums
   else V_BY_DTYPE(job->dtype, K(finish_as)(job, t, sums, ld, T, MT_F32))
 }
 
+/* Rows by columns of dot products: their sums, and what they are made of, in registers. */
 #undef DOTS
 #undef DOT_COLUMNS
-#define DOTS 4
-#define DOT_COLUMNS (MT_ISA == MT_AVX512 ? 4 : 2)
+#define DOTS (MT_ISA == MT_AVX512 ? 6 : 3)
+#define DOT_COLUMNS (MT_ISA == MT_AVX512 ? 4 : 3)
 
 V void K(dots_step)(const gemm_job *job, const float *a, const void *b, int64_t p, int64_t m, vf (*sum)[DOT_COLUMNS], int rows, int columns, int T) {
   vf x[DOTS];
-#pragma GCC unroll 4
+#pragma GCC unroll 6
   for (int r = 0; r < rows; r++) x[r] = v_load_n(a + r * job->k, MT_F32, p, m);
 #pragma GCC unroll 4
   for (int c = 0; c < columns; c++) {
     vf y = v_load_n(b, T, c * job->b.col + p, m);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int r = 0; r < rows; r++) sum[r][c] += x[r] * y;
   }
 }
 
 /* A block of dot products: rows of A (f32, [rows][k]) against columns of B that are contiguous
- * in k. Every element has the same sum whatever block it is in. */
-V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int64_t ld, int rows, int columns, int T) {
-  const int64_t k = job->k;
+ * in k. Every element has the same sum whatever block it is in. `fetch`: the columns behind
+ * these come meanwhile. */
+V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int64_t ld, int rows, int columns, int fetch, int T) {
+  const int64_t k = job->k, step = job->b.col;
   const void *b = gemm_at(&job->b, 0, j);
+  const char *next = gemm_at(&job->b, 0, j + columns);
   vf sum[DOTS][DOT_COLUMNS];
-#pragma GCC unroll 4
+#pragma GCC unroll 6
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sum[r][c] = v_set(0);
-  V_EACH(k, p, m, K(dots_step)(job, a, b, p, m, sum, rows, columns, T););
+  V_EACH(k, p, m,
+    if (fetch) {
 #pragma GCC unroll 4
+      for (int c = 0; c < columns; c++) __builtin_prefetch(next + (c * step + p) * mt_element(T));
+    }
+    K(dots_step)(job, a, b, p, m, sum, rows, columns, T););
+#pragma GCC unroll 6
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sums[r * ld + c] = v_sum(sum[r][c]);
 }
 
-V void K(dots_of_rows)(const gemm_job *job, const float *a, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int T) {
+V void K(dots_of_rows)(const gemm_job *job, const float *a, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int fetch, int T) {
   int64_t c = 0;
-  for (; c + DOT_COLUMNS <= columns; c += DOT_COLUMNS) K(dots)(job, a, j + c, sums + c, ld, rows, DOT_COLUMNS, T);
-  for (; c < columns; c++) K(dots)(job, a, j + c, sums + c, ld, rows, 1, T);
+  for (; c + DOT_COLUMNS <= columns; c += DOT_COLUMNS) K(dots)(job, a, j + c, sums + c, ld, rows, DOT_COLUMNS, fetch, T);
+  for (; c < columns; c++) K(dots)(job, a, j + c, sums + c, ld, rows, 1, 0, T);
 }
 
-/* All rows of the tile against a few columns at a time, which stay in the L1 cache. */
+/* Few rows pass over the tile's columns once, a few of them at a time; of many a few at a time
+ * stay in the L1 cache. */
 V void K(dots_of_tile)(const gemm_job *job, const float *a, const gemm_tile *t, float *sums, int T) {
-  const int64_t rows = t->i1 - t->i0, columns = t->j1 - t->j0, few = rows > DOTS ? DOT_COLUMNS : columns;
-  for (int64_t j = 0; j < columns; j += few) {
-    int64_t n = mt_min(few, columns - j), i = 0;
-    for (; i + DOTS <= rows; i += DOTS) K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, DOTS, T);
-    switch (rows - i) {
-    case 1: K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, 1, T); break;
-    case 2: K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, 2, T); break;
-    case 3: K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, 3, T); break;
-    }
+  const int64_t rows = t->i1 - t->i0, columns = t->j1 - t->j0, once = rows <= GEMM_FEW, step = once ? DOT_COLUMNS : columns;
+  for (int64_t j = 0; j < columns; j += step) {
+    int64_t n = mt_min(step, columns - j), i = 0;
+#define MT_ROWS(count)                                                                                                               \
+  {                                                                                                                                  \
+    K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, count, once && i == 0, T);                   \
+    i += count;                                                                                                                      \
+  }
+    while (i + DOTS <= rows) MT_ROWS(DOTS)
+    if (DOTS > 4 && i + 4 <= rows) MT_ROWS(4)
+    if (i + 2 <= rows) MT_ROWS(2)
+    if (i < rows) MT_ROWS(1)
+#undef MT_ROWS
   }
 }
 

@@ -2,6 +2,7 @@
  * 4 x 4 blocks. Read under MT_ISA, after simd.h. */
 #ifndef MT_GEMM_TRANSPOSE_H
 #define MT_GEMM_TRANSPOSE_H
+enum { MT_LINES_AHEAD = 8 };
 typedef float mt_f4 __attribute__((vector_size(16)));
 typedef int32_t mt_i4 __attribute__((vector_size(16)));
 typedef uint32_t mt_u4 __attribute__((vector_size(16)));
@@ -46,6 +47,8 @@ V void K(transpose_as)(float *to, int64_t ld, int64_t width, const void *from, i
   const int64_t l4 = lines & ~(int64_t)3, k4 = depth & ~(int64_t)3;
   for (int64_t l = 0; l < l4; l += 4)
     for (int64_t k = 0, s = l * step; k < k4; k += 4) {
+      if (k * mt_element(T) % 64 == 0) /* so many lines at once are more than a processor follows by itself */
+        for (int64_t q = MT_LINES_AHEAD; q < MT_LINES_AHEAD + 4; q++) __builtin_prefetch((const char *)from + (s + q * step + k) * mt_element(T));
       mt_f4 a = K(four)(from, T, s + k), b = K(four)(from, T, s + step + k), c = K(four)(from, T, s + 2 * step + k), d = K(four)(from, T, s + 3 * step + k);
       mt_f4 ab = MT_MIX4(a, b, 0, 4, 1, 5), ab2 = MT_MIX4(a, b, 2, 6, 3, 7), cd = MT_MIX4(c, d, 0, 4, 1, 5), cd2 = MT_MIX4(c, d, 2, 6, 3, 7);
       mt_f4 out[4] = {MT_MIX4(ab, cd, 0, 1, 4, 5), MT_MIX4(ab, cd, 2, 3, 6, 7), MT_MIX4(ab2, cd2, 0, 1, 4, 5), MT_MIX4(ab2, cd2, 2, 3, 6, 7)};

@@ -1,6 +1,9 @@
 /* Which instruction set the kernels use. */
 #include "isa_level.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 int mt_isa_level = MT_PORTABLE;
 static int best = MT_PORTABLE;
 
@@ -12,6 +15,9 @@ __attribute__((constructor)) static void detect(void) {
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     best = MT_AVX512;
   mt_isa_level = best;
+  const char *setting = getenv("MONOTRON_ISA"); /* for comparison: kernels use no more than this */
+  if (setting && strcmp(setting, "avx2") == 0) mt_isa_limit(MT_AVX2);
+  if (setting && strcmp(setting, "portable") == 0) mt_isa_limit(MT_PORTABLE);
 }
 #endif
 

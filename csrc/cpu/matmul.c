@@ -5,6 +5,7 @@
 
 #include "amx.h"
 #include "gemm.h"
+#include "isa_level.h"
 #include "tile.h"
 
 static gemm_operand operand(const mt_tensor *t, int32_t transposed) {
@@ -25,16 +26,30 @@ static gemm_job job_of(const mt_matmul_args *p) {
 
 typedef enum { NOTHING, BY_ROW, LIBRARY, SINGLE, PACKED } route;
 
+/* Whether oneDNN makes it: all that it can where it is told so; else bf16 only by instructions
+ * that it has for it, short of AMX: with AVX2 our own kernels widen as they pack. */
+static int32_t by_library(const gemm_job *job) {
+  if (job->dtype == MT_F16 || !mt_onednn_open()) return 0;
+  return job->dtype == MT_F32 || mt_onednn_all() || (!mt_amx() && mt_isa_level == MT_AVX512);
+}
+
 static route route_of(const gemm_job *job) {
   if (job->m == 0 || job->n == 0) return NOTHING;
   if (job->by_row || (job->m <= MT_GEMM_THIN && job->b.row == 1 && job->a.col == 1)) return BY_ROW;
-  if (!(job->dtype == MT_BF16 && mt_amx()) && job->dtype != MT_F16 && mt_onednn_open()) return LIBRARY;
+  if (by_library(job)) return LIBRARY;
   return job->m * job->n * job->k <= MT_GEMM_SMALL ? SINGLE : PACKED;
 }
 
 static const gemm_kernel *kernel_of(const gemm_job *job) {
-  if (job->dtype == MT_F32 || !mt_amx()) return mt_gemm_kernels()->f32;
-  return job->dtype == MT_BF16 ? mt_gemm_amx() : mt_gemm_amx_f16();
+  const gemm_kernel *own = NULL;
+  if (job->dtype == MT_BF16) own = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
+  if (job->dtype == MT_F16 && mt_amx()) own = mt_gemm_amx_f16();
+  return own ? own : mt_gemm_kernels()->f32;
+}
+
+static gemm_by_row *by_row_of(const gemm_job *job) {
+  gemm_by_row *own = job->dtype == MT_BF16 ? mt_gemm_bf16_by_row() : NULL;
+  return own ? own : mt_gemm_kernels()->by_row;
 }
 
 /* Of few rows the cost is reading B, which all threads do together; of many, a tile's rows
@@ -90,7 +105,7 @@ static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t pha
   }
   gemm_grid g = grid_of(&job, by);
   gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k, .depth = gemm_depth(kernel_of(&job), job.k)};
-  if (by == BY_ROW) mt_gemm_kernels()->by_row(&job, &part.tile, ctx->workspace);
+  if (by == BY_ROW) by_row_of(&job)(&job, &part.tile, ctx->workspace);
   else if (by == SINGLE || by_onednn(ctx, &job, &part.tile) != 0)
     mt_gemm_own(kernel_of(&job), &job, &part, ctx->workspace); /* or a shape or a processor that oneDNN refuses */
   return 0;

@@ -17,7 +17,7 @@ typedef struct { int32_t arg; void *memory; } onednn_arg;
 typedef union { char bytes[65536]; void *align; } onednn_struct; /* room for whatever version 2 fills in place */
 
 static struct {
-  int32_t ready;
+  int32_t ready, all;
   char name[64];
   void *library, *engine;
   const struct { int major, minor, patch; } *version;
@@ -81,6 +81,7 @@ static void open_library(void) {
   static const char *names[] = {"libdnnl.so.3", "libdnnl.so.2"};
   const char *setting = getenv("MONOTRON_ONEDNN");
   if (setting && strcmp(setting, "off") == 0) return;
+  dnn.all = setting && strcmp(setting, "all") == 0;
   for (int i = 0; i < 2 && !dnn.ready; i++) {
     dnn.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!dnn.library) continue;
@@ -94,6 +95,8 @@ int32_t mt_onednn_open(void) {
   pthread_once(&once, open_library);
   return dnn.ready;
 }
+
+int32_t mt_onednn_all(void) { return mt_onednn_open() && dnn.all; }
 
 const char *mt_onednn_describe(void) { return dnn.name; }
 

@@ -24,6 +24,7 @@ var chunked = []big{
 	{m: 250, n: 260, k: 30011, transB: true}, {m: 250, n: 260, k: 30011}, {m: 260, n: 250, k: 30011, transA: true, accumulate: true}, // along k
 	{m: 300, n: 20009, k: 800, transB: true}, {m: 300, n: 20009, k: 801}, // along n
 	{m: 20009, n: 790, k: 800, transA: true, accumulate: true}, // along m
+	{m: 300, n: 28064, k: 70, transB: true},                    // C so large that it is written around the caches
 }
 
 // element is what operand `salt` holds at index i: an integer from -3 to 3 over

@@ -5,9 +5,33 @@ package cpu_test
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// Claim (isa.c): MONOTRON_ISA keeps kernels from using more than it names.
+func TestInstructionSetOfSetting(t *testing.T) {
+	for setting, sign := range map[string]string{"portable": "portable vectors", "avx2": "AVX2"} {
+		if setting == "avx2" && !strings.Contains(open(t).Describe(), "AVX") {
+			continue
+		}
+		c := exec.Command(os.Args[0], "-test.run=^TestSaysWhatItUses$", "-test.count=1", "-test.v")
+		c.Env = append(os.Environ(), "MONOTRON_ISA="+setting)
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "C kernels for "+sign) {
+			t.Errorf("MONOTRON_ISA=%s: %v\n%s", setting, err, out)
+		}
+	}
+}
+
+// Claim: a device says what does its work.
+func TestSaysWhatItUses(t *testing.T) {
+	text := open(t).Describe()
+	if !strings.Contains(text, "C kernels for ") {
+		t.Errorf("%q", text)
+	}
+	t.Log(text)
+}
 
 // Claim: matmul and attention agree with the oracle also where there is no
 // oneDNN and no AMX. Both are chosen once a process, so the table runs in others; not
@@ -23,6 +47,9 @@ func TestValuesOfSettings(t *testing.T) {
 		t.Skip("neither oneDNN nor AMX here: nothing to do without")
 	}
 	runs := [][]string{off}
+	if slices.Contains(off, "MONOTRON_ONEDNN=off") { // else only what it is faster at is the library's
+		runs = append(runs, []string{"MONOTRON_ONEDNN=all"})
+	}
 	if len(off) > 1 {
 		runs = append(runs, off[:1], off[1:])
 	}

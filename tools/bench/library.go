@@ -41,23 +41,26 @@ func benchPeak(c *cli.Context, open func(string) (*device.Device, error)) error 
 	})
 }
 
-// hasOther tells whether the matrix library is there, but bf16 products go past it
-// to our own kernels.
+// hasOther tells whether the matrix library is there, while products of this dtype may go
+// past it to our own kernels.
 func hasOther(d *device.Device, own device.DType) bool {
-	with := d.Describe()
-	return own == device.BF16 && strings.Contains(with, "oneDNN") && strings.Contains(with, "AMX for bf16")
+	return own != device.F16 && strings.Contains(d.Describe(), "oneDNN")
 }
 
 // libraryPeak times the same products by the library, in a process of this program
-// that is told to leave our own kernels alone.
+// that is told to leave our own kernels alone where it can.
 func libraryPeak(ctx context.Context, o options) ([]speed, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fault.With(fault.IO, err)
 	}
-	cmd := exec.CommandContext(ctx, self, "bench", "peak", "--json", "--"+o.precision, "--model", o.name, "--micro-batch-size", strconv.Itoa(o.batch),
-		"--seq-length", strconv.Itoa(o.seq), "--cpu-threads", strconv.Itoa(device.SharedPool().Threads()))
-	cmd.Env = append(os.Environ(), "MONOTRON_AMX=off")
+	words := []string{"bench", "peak", "--json", "--model", o.name, "--micro-batch-size", strconv.Itoa(o.batch), "--seq-length", strconv.Itoa(o.seq),
+		"--cpu-threads", strconv.Itoa(device.SharedPool().Threads())}
+	if o.precision != "f32" {
+		words = append(words, "--"+o.precision)
+	}
+	cmd := exec.CommandContext(ctx, self, words...)
+	cmd.Env = append(os.Environ(), "MONOTRON_ONEDNN=all")
 	text, err := cmd.Output()
 	if err != nil {
 		return nil, fault.Errorf(fault.Internal, "bench peak: %w", err)
