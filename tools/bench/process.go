@@ -53,3 +53,13 @@ func field(file, name string) string {
 	}
 	return ""
 }
+
+// firstLine of a file of the kernel's.
+func firstLine(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -51,15 +50,6 @@ func accountNow() account {
 		a.switches = u.Nivcsw
 	}
 	return a
-}
-
-func firstLine(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	return line
 }
 
 // watcher looks at the machine while steps run, and between them.
