@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,10 +51,30 @@ func main() {
 	if name := filepath.Base(args[0]); app.Command(name) != nil {
 		args = append([]string{"monotron", name}, args[1:]...)
 	}
-	if err := app.Run(args); err != nil {
+	out := &output{to: os.Stdout}
+	app.Writer = out
+	err := app.Run(args)
+	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
+		err = fault.Errorf(fault.IO, "standard output: %w", out.err)
+	}
+	if err != nil {
 		launched.Farewell(err)
 		os.Exit(int(fault.CodeOf(err)))
 	}
+}
+
+// output remembers the first error of what is written, for help is printed by who looks at none.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 func newApp() *cli.App {

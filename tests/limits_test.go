@@ -28,3 +28,17 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// Claim (docs/exit-codes.md): what cannot be printed is not done: 74, whoever prints it.
+func TestLostOutput(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full here")
+	}
+	for _, args := range []string{"--help", "--version", "verify --help", "plan", "completion bash", "man"} {
+		cmd := exec.Command("bash", "-c", `exec "$0" `+args+" >/dev/full", filepath.Join(program(t), "monotron"))
+		out, _ := cmd.CombinedOutput() // its code says it
+		if text := string(out); cmd.ProcessState.ExitCode() != 74 || strings.Count(text, "\n") != 1 || !strings.Contains(text, "no space left") {
+			t.Errorf("%s: code %d: %s", args, cmd.ProcessState.ExitCode(), text)
+		}
+	}
+}
