@@ -24,7 +24,7 @@ judge() {
       printf("%s: %d rows, mean error %.1f %%, worst %.1f %%\n\n", title, n, 100 * sum / n, 100 * worst) }' said.csv
 }
 
-# the programs of 2021 and 2022 kept attention's scores; three constants are fitted on every second row that has a number for all
+# the programs of 2021 and 2022 kept attention's scores
 sed -E 's/^attention: .*/attention: {share: 0.5, keeps_scores: true}/; s/^name: .*/name: a100-scores/' "$OLDPWD/megatron/estimate/machines/a100.yaml" >a100-scores.yaml
 gpt=seq_length,max_position_embeddings,vocab_size,bf16
 values=2048,2048,51200,true
