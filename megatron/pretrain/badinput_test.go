@@ -50,7 +50,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--load DIR/none --ckpt-step 3", fault.NoInput, "there is no checkpoint"},
 		{tiny + someData + "--pretrained-checkpoint DIR/none", fault.NoInput, "no checkpoint there"},
 		{"--use-checkpoint-args --load DIR/none", fault.Usage, "no checkpoint in"},
-		{tiny + someData + "--log-jsonl DIR/none/x", fault.IO, "--log-jsonl"},
+		{tiny + someData + "--log-jsonl DIR/text/x", fault.IO, "--log-jsonl"},
 		{tiny + someData + "--tensorboard-dir DIR/text", fault.IO, "--tensorboard-dir"},
 		{tiny + someData + "--profile DIR", fault.IO, "is a folder"},
 		{tiny + someData + "--metrics-addr x", fault.Usage, "--metrics-addr x"},
