@@ -23,12 +23,21 @@
 #include <immintrin.h>
 #endif
 
+/* Where there are other sets, this one is for processors older than they are: it need not be
+ * compiled as long. The bits are the same. */
+#ifdef MT_X86_SETS
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+#endif
 #define MT_ISA MT_PORTABLE
 #define K(name) name##_portable
 #include "simd.h"
 #include MT_KERNELS
 #undef K
 #undef MT_ISA
+#ifdef MT_X86_SETS
+#pragma GCC pop_options
+#endif
 
 #ifdef MT_X86_SETS
 #pragma GCC push_options

@@ -88,8 +88,9 @@ V void K(scores_of)(paged_call *c, int n, int T) {
   }
 }
 
-/* The scores of the keys that query u sees become probabilities, but for a factor: returned. */
-V float K(softmax)(paged_call *c, int u) {
+/* The scores of the keys that query u sees become probabilities, but for a factor: returned.
+ * Not part of its callers, which are compiled for each number of queries and each type. */
+static __attribute__((noinline)) float K(softmax)(paged_call *c, int u) {
   const paged_query *q = &c->query[u];
   float *x = c->scores + u * c->keys + (q->from - c->first * BLOCK), top = -INFINITY, sum = 0;
   int64_t n = q->to - q->from;
@@ -122,6 +123,11 @@ V void K(add_values)(paged_call *c, int u, int n, int64_t from, int64_t to, int 
     for (int i = 0; i < n; i++) v_store_n(c->out + (u + i) * c->d, MT_F32, j, m, out[i]););
 }
 
+/* The same of one query, for keys that the others do not see. */
+static __attribute__((noinline)) void K(add_own_values)(paged_call *c, int u, int64_t from, int64_t to) {
+  V_BY_DTYPE(c->a->q.dtype, K(add_values)(c, u, 1, from, to, T));
+}
+
 V void K(together)(paged_call *c, int n, int T) {
   float factor[TOGETHER];
   int64_t from = 0, to = INT64_MAX; /* keys that all queries see */
@@ -133,11 +139,11 @@ V void K(together)(paged_call *c, int n, int T) {
   }
   memset(c->out, 0, n * c->d * sizeof *c->out);
   from = mt_min(from, to);
-  for (int u = 0; u < n; u++) K(add_values)(c, u, 1, c->query[u].from, mt_max(from, c->query[u].from), T);
+  for (int u = 0; u < n; u++) K(add_own_values)(c, u, c->query[u].from, mt_max(from, c->query[u].from));
   K(add_values)(c, 0, n, from, to, T);
   for (int u = 0; u < n; u++) {
     const paged_query *q = &c->query[u];
-    K(add_values)(c, u, 1, mt_max(to, q->from), q->to, T);
+    K(add_own_values)(c, u, mt_max(to, q->from), q->to);
     void *o = (void *)head_row(&c->a->o, q->row, c->group, q->head);
     V_EACH(c->d, j, m, v_store_n(o, T, j, m, v_load_n(c->out + u * c->d, MT_F32, j, m) * factor[u]););
   }
