@@ -15,6 +15,7 @@ enum {
   ATT_QUERIES = 64,  /* of a forward tile */
   ATT_KEYS = 128,    /* of a forward block */
   ATT_BQUERIES = 128, ATT_BKEYS = 64, /* of a backward block */
+  ATT_STRETCH = 1024, /* queries that backward takes at a time: with what they need they stay in a core's cache */
   ATT_CHUNK = 512,   /* keys packed by a tile of forward's first phase */
   ATT_AHEAD = 16,    /* rows fetched before they are needed */
   ATT_FEW = 4        /* queries up to which keys and values are read in place, unpacked */
@@ -69,9 +70,10 @@ static inline int64_t att_forward_room(const attention_call *c) {
 
 static inline int64_t att_few_room(const attention_call *c) { return (2 * c->padded + ATT_CHUNK) * 4; }
 
+static inline int64_t att_stretch(const attention_call *c) { return c->sq < ATT_STRETCH ? att_up(c->sq, ATT_BQUERIES) : ATT_STRETCH; }
+
 static inline int64_t att_backward_room(const attention_call *c) {
-  int64_t queries = att_up(c->sq, ATT_BQUERIES);
-  return queries * (c->padded * (4 * c->element + 4) + 16) + ATT_BKEYS * c->padded * (3 * c->element + 8) +
+  return att_stretch(c) * (c->padded * (4 * c->element + 4) + 16) + att_up(c->sk, ATT_BKEYS) * c->padded * 8 + ATT_BKEYS * c->padded * 3 * c->element +
          ATT_BKEYS * ATT_BQUERIES * (8 + 3 * c->element) + ATT_BQUERIES * c->padded * 4;
 }
 

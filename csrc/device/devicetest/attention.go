@@ -79,6 +79,9 @@ func attentionCases() []Case {
 		}
 		both(d, attentionShape{2, 6, 90, 70, 1, 3, 24}, attentionOptions{window: 33, alibi: true, doc: true})
 		both(d, square(1, 200, 1, 2, 64), attentionOptions{window: 30, alibi: true, rate: 0.1})
+		long := square(1, 1100, 1, 2, 8) // more queries than a device keeps at a time
+		both(d, long, plain)
+		both(d, long, attentionOptions{window: 300, alibi: true, doc: true, rate: 0.2})
 		cases = append(cases, attentionMaskCase(d))
 		for _, s := range []attentionShape{
 			square(2, 70, 2, 2, 32), {1, 70, 64, 64, 1, 2, 32}, {2, 40, 130, 130, 1, 2, 64}, {1, 3, 65, 400, 2, 1, 16}, {1, 130, 40, 20, 1, 2, 64}, {1, 6, 6, 6, 2, 2, 80},
