@@ -18,6 +18,9 @@ func TestExamples(t *testing.T) {
 	bin := program(t)
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".sh"), func(t *testing.T) {
+			if testing.Short() && filepath.Base(script) == "measure.sh" {
+				t.Skip("not with -short: plain Go takes minutes to measure itself")
+			}
 			cmd := exec.Command("sh", "-eu", script)
 			cmd.Dir = t.TempDir()
 			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "REPO="+repository)
