@@ -67,7 +67,7 @@ const attention_kernels *mt_attention_bf16(void) {
   static const attention_kernels all = {
       sizeof(K(value)), K(pack), K(forward), K(few), K(backward), K(sum),
   };
-  return mt_isa_level == MT_AVX512 && __builtin_cpu_supports("avx512bf16") ? &all : 0;
+  return mt_isa_dots() ? &all : 0;
 }
 
 #else

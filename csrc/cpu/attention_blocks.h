@@ -1,7 +1,7 @@
 /* Attention's packed blocks in f32, and their products. Read under MT_ISA, after
- * simd.h. attention_amx.c has the same functions for bf16 on AMX.
+ * simd.h. attention_pairs.h has the same functions for bf16.
  *
- * A left operand has rows along k; a right operand has k along its rows (on AMX
+ * A left operand has rows along k; a right operand has k along its rows (there
  * two k side by side). All sizes are multiples of ATT_PAD; what a source lacks is
  * zero. `step` is the distance of source rows; all distances are in elements. */
 typedef float K(value);

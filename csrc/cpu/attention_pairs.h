@@ -1,7 +1,7 @@
 /* Attention's packed blocks in bf16, a right operand with two k side by side. Read under
  * MT_ISA, after amx_tiles.h, whose helpers need AVX-512 alone, and simd.h. attention_blocks.h
- * has the same functions in f32. */
-/* As attention_blocks.h; a right operand's rows are pairs, ld columns of two. */
+ * has the same functions in f32, and says what they make; here a right operand's rows are
+ * pairs, ld columns of two. */
 typedef uint16_t K(value);
 
 #define AT(p, i) ((char *)((K(value) *)(p) + (i)))
@@ -30,45 +30,37 @@ static void K(pack_rows)(K(value) *to, int64_t padded, const void *from, int32_t
   }
 }
 
-static void K(pack_channels)(K(value) *to, int64_t ld, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
-  for (int64_t i = 0; i < rows; i += 32)
-    for (int64_t j = 0; j < padded; j += 32) {
-      source_block b;
-      block_of(&b, from, step, i, j, rows, d);
-      for (int64_t half = 0; half < 32; half += 16) {
-        __m512i r[16];
-        amx_load_pairs(r, b.at + 2 * half, b.step);
-        amx_transpose(r);
-        amx_store(AT(to, (j + half) * ld + i), 2 * ld, r);
-      }
+/* Runs statements for both halves of every block b of 32 rows from i on by 32 channels from
+ * j on; r is room for the half's lines. */
+#define EACH_HALF(...)                                \
+  for (int64_t i = 0; i < rows; i += 32)              \
+    for (int64_t j = 0; j < padded; j += 32) {        \
+      source_block b;                                 \
+      block_of(&b, from, step, i, j, rows, d);        \
+      for (int64_t half = 0; half < 32; half += 16) { \
+        __m512i r[16];                                \
+        __VA_ARGS__                                   \
+      }                                               \
     }
+
+static void K(pack_channels)(K(value) *to, int64_t ld, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
+  EACH_HALF(
+    amx_load_pairs(r, b.at + 2 * half, b.step);
+    amx_transpose(r);
+    amx_store(AT(to, (j + half) * ld + i), 2 * ld, r);)
 }
 
 static void K(pack_right_rows)(K(value) *to, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
-  for (int64_t i = 0; i < rows; i += 32)
-    for (int64_t j = 0; j < padded; j += 32) {
-      source_block b;
-      block_of(&b, from, step, i, j, rows, d);
-      for (int64_t half = 0; half < 32; half += 16) {
-        __m512i r[16];
-        amx_load_pairs(r, b.at + 2 * half, b.step);
-        amx_store(AT(to, i * padded + 2 * (j + half)), 4 * padded, r);
-      }
-    }
+  EACH_HALF(
+    amx_load_pairs(r, b.at + 2 * half, b.step);
+    amx_store(AT(to, i * padded + 2 * (j + half)), 4 * padded, r);)
 }
 
 static void K(pack_right_channels)(K(value) *to, int64_t ld, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
-  for (int64_t i = 0; i < rows; i += 32)
-    for (int64_t j = 0; j < padded; j += 32) {
-      source_block b;
-      block_of(&b, from, step, i, j, rows, d);
-      for (int64_t half = 0; half < 32; half += 16) {
-        __m512i r[16];
-        amx_load_lines(r, b.at + half * b.step, b.step);
-        amx_transpose(r);
-        amx_store(AT(to, j * ld + 2 * (i + half)), 4 * ld, r);
-      }
-    }
+  EACH_HALF(
+    amx_load_lines(r, b.at + half * b.step, b.step);
+    amx_transpose(r);
+    amx_store(AT(to, j * ld + 2 * (i + half)), 4 * ld, r);)
 }
 
 V __m256i bf16_of(vf x) { return (__m256i)_mm512_cvtneps_pbh((__m512)x); }

@@ -163,10 +163,8 @@ static const gemm_kernel kernel = {.mr = ROWS, .nr = COLUMNS, .k_unit = 2, .k_bl
 
 #pragma GCC pop_options
 
-static int has(void) { return mt_isa_level == MT_AVX512 && __builtin_cpu_supports("avx512bf16"); }
-
-const gemm_kernel *mt_gemm_bf16(void) { return has() ? &kernel : NULL; }
-gemm_by_row *mt_gemm_bf16_by_row(void) { return has() ? by_row : NULL; }
+const gemm_kernel *mt_gemm_bf16(void) { return mt_isa_dots() ? &kernel : NULL; }
+gemm_by_row *mt_gemm_bf16_by_row(void) { return mt_isa_dots() ? by_row : NULL; }
 #else
 const gemm_kernel *mt_gemm_bf16(void) { return 0; }
 gemm_by_row *mt_gemm_bf16_by_row(void) { return 0; }

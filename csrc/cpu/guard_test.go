@@ -42,11 +42,7 @@ func TestNothingBehindTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	best := len(instructionSets) - 1
-	for !limitISA(best) {
-		best--
-	}
-	defer limitISA(best)
+	best := bestISA(t)
 	for level := range best + 1 {
 		limitISA(level)
 		for _, dtype := range []device.DType{device.F32, device.BF16, device.F16} {

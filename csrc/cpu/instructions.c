@@ -32,7 +32,7 @@ static int32_t bf16_products(int64_t rounds, mt_instruction *out) {
     mt_amx_tiles(rounds);
     return 1;
   }
-  if (mt_isa_level < MT_AVX512 || !__builtin_cpu_supports("avx512bf16")) return 0;
+  if (!mt_isa_dots()) return 0;
   *out = (mt_instruction){"dot products of AVX512_BF16", rounds * 4.0 * 16 * DOT_CHAINS};
   result = dot_products(rounds);
   return 1;

@@ -16,11 +16,7 @@ func TestInstructions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Arena.Close()
-	best := len(instructionSets) - 1
-	for !limitISA(best) {
-		best--
-	}
-	defer limitISA(best)
+	best := bestISA(t)
 	for level := range best + 1 {
 		limitISA(level)
 		f32 := d.Instructions(device.F32)

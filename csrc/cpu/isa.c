@@ -21,6 +21,14 @@ __attribute__((constructor)) static void detect(void) {
 }
 #endif
 
+int mt_isa_dots(void) {
+#ifdef MT_X86_SETS
+  return mt_isa_level == MT_AVX512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return 0;
+#endif
+}
+
 void mt_isa_limit(int level) { mt_isa_level = level < best ? level : best; }
 
 const char *mt_isa_name(void) {

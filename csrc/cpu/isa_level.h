@@ -11,6 +11,9 @@ extern int mt_isa_level;
 void mt_isa_limit(int level);
 const char *mt_isa_name(void);
 
+/* 1 where AVX512_BF16 may be used: dot products of bf16. */
+int mt_isa_dots(void);
+
 /* clang has no such pragma as isa.h uses: there the compiler's own target is all. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define MT_X86_SETS

@@ -15,11 +15,7 @@ func TestValuesOfWeakerInstructionSets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	best := len(instructionSets) - 1
-	for !limitISA(best) {
-		best--
-	}
-	defer limitISA(best)
+	best := bestISA(t)
 	for level, name := range instructionSets[:best] {
 		t.Run(name, func(t *testing.T) {
 			limitISA(level)

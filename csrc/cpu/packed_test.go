@@ -100,11 +100,7 @@ func (b big) sum(i, j int64) float32 {
 // Claim (gemm_packed.c): products that go through in chunks are exact where every
 // sum is, in the middle and at the edges of chunks and tiles.
 func TestChunkedProducts(t *testing.T) {
-	best := len(instructionSets) - 1
-	for !limitISA(best) {
-		best--
-	}
-	defer limitISA(best)
+	best := bestISA(t)
 	for _, c := range []struct {
 		dtype device.DType
 		level int

@@ -21,7 +21,7 @@ template <typename T, int N> __global__ void activation_forward_kernel(const __g
   cell at = cell_of<N>(a.y.shape[0], f);
   if (!at.here) return;
   const T *from = row_of<T>(a.x, at.row) + at.column;
-  float x[N], gate[N] = {}, y[N];
+  float x[N], gate[N] = {}, y[N] = {};
   load(x, from);
   if (gated(a.kind)) load(gate, from + f);
   activate(a.kind, y, x, gate);
@@ -79,7 +79,7 @@ template <typename T, int N> __global__ void weighted_backward_kernel(const __gr
   float w = data_of<float>(a.weights)[row], sum = 0;
   for (int64_t c = (int64_t)threadIdx.x * N; c < f; c += SPREAD * N) {
     const T *from = row_of<T>(a.x, row) + c;
-    float x[N], gate[N] = {}, dy[N], y[N];
+    float x[N], gate[N] = {}, dy[N], y[N] = {};
     load(x, from);
     if (gated(a.kind)) load(gate, from + f);
     load(dy, row_of<T>(a.dy, row) + c);

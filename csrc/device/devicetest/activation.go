@@ -12,16 +12,21 @@ func activationCases() []Case {
 	var cases []Case
 	for kind := range activations.Activations {
 		for _, d := range valueTypes {
-			for _, s := range [][2]int64{{1, 1}, {0, 4}, {3, 5}, {17, 65}, {5, 129}, {70, 1000}} {
-				cases = append(cases, activationForwardCase(d, kind, s[0], s[1], 0), activationBackwardCase(d, kind, s[0], s[1], 0, false))
+			for _, weighted := range []bool{false, true} {
+				for _, s := range []activationShape{{1, 1, 0}, {0, 4, 0}, {3, 5, 0}, {17, 65, 0}, {5, 129, 0}, {70, 1000, 0}, {17, 63, 3}} {
+					cases = append(cases, activationForwardCase(d, kind, s, weighted), activationBackwardCase(d, kind, s, weighted, false))
+				}
+				cases = append(cases, activationBackwardCase(d, kind, activationShape{17, 65, 0}, weighted, true))
 			}
-			cases = append(cases, activationForwardCase(d, kind, 17, 63, 3), activationBackwardCase(d, kind, 17, 63, 3, false), activationBackwardCase(d, kind, 17, 65, 0, true))
 		}
 		cases = append(cases, extremeActivation(kind))
-		cases = append(cases, weightedActivationCases(kind)...)
 	}
-	return append(cases, activationForwardCase(device.F32, activations.Swiglu, 300, 1000, 0), activationBackwardCase(device.F32, activations.Swiglu, 300, 1000, 0, false))
+	large := activationShape{300, 1000, 0}
+	return append(cases, activationForwardCase(device.F32, activations.Swiglu, large, false), activationBackwardCase(device.F32, activations.Swiglu, large, false, false))
 }
+
+// activationShape is rows of f results; pad lie behind each.
+type activationShape struct{ rows, f, pad int64 }
 
 // Inputs reach ±√3·activationSpread, where the tails of gelu are.
 const activationSpread = 3
@@ -34,95 +39,76 @@ func gates(kind device.Activation) int64 {
 }
 
 // activationTol: a few operations on numbers up to 5, products of two up to 27;
-// forward and backward alike.
-func activationTol(d device.DType) Tol { return tol(d, 1, 27) }
-
-func activationForwardCase(d device.DType, kind device.Activation, rows, f, pad int64) Case {
-	setup := func(e *Env) func() {
-		a := device.ActivationForwardArgs{Kind: kind}
-		a.X = narrow(e.Scaled("X", d, 0, activationSpread, rows, gates(kind)*f+pad), pad)
-		a.Y = narrow(e.Out("Y", activationTol(d), d, rows, f+pad), pad)
-		return func() { e.Dev.ActivationForward(a) }
+// forward and backward alike. Where a row is weighted, what a device and ref have rounded to
+// neighbours is multiplied and rounded again.
+func activationTol(d device.DType, weighted bool) Tol {
+	if !weighted {
+		return tol(d, 1, 27)
 	}
-	n := float64(rows * f)
-	return Case{device.OpActivationForward, activationName(d, kind, rows, f, pad), setup, Work{Bytes: n * float64(d.Size()*(gates(kind)+1)), FLOPs: 10 * n}}
-}
-
-func activationBackwardCase(d device.DType, kind device.Activation, rows, f, pad int64, alias bool) Case {
-	name := activationName(d, kind, rows, f, pad)
-	if alias {
-		name += " in place"
-	}
-	setup := func(e *Env) func() {
-		a := device.ActivationBackwardArgs{Kind: kind}
-		wide := gates(kind)*f + pad
-		a.X = narrow(e.Scaled("X", d, 0, activationSpread, rows, wide), pad)
-		a.DY = narrow(e.In("DY", d, rows, f+pad), pad)
-		if alias {
-			a.DX = e.Changes(a.X, activationTol(d))
-		} else {
-			a.DX = narrow(e.Out("DX", activationTol(d), d, rows, wide), pad)
-		}
-		return func() { e.Dev.ActivationBackward(a) }
-	}
-	n := float64(rows * f)
-	return Case{device.OpActivationBackward, name, setup, Work{Bytes: n * float64(d.Size()*(2*gates(kind)+1)), FLOPs: 20 * n}}
-}
-
-func weightedActivationCases(kind device.Activation) (cases []Case) {
-	for _, d := range valueTypes {
-		for _, s := range [][2]int64{{1, 1}, {0, 4}, {17, 65}, {70, 1000}} {
-			cases = append(cases, weightedForwardCase(d, kind, s[0], s[1], 0), weightedBackwardCase(d, kind, s[0], s[1], 0, false))
-		}
-		cases = append(cases, weightedForwardCase(d, kind, 17, 63, 3), weightedBackwardCase(d, kind, 17, 63, 3, false), weightedBackwardCase(d, kind, 17, 65, 0, true))
-	}
-	return cases
-}
-
-// weightedTol: what a device and ref have rounded to neighbours is multiplied and rounded again.
-func weightedTol(d device.DType) Tol {
 	t := tol(d, 2, 2*27)
 	t.Rel *= 2
 	return t
 }
 
-func weightedForwardCase(d device.DType, kind device.Activation, rows, f, pad int64) Case {
+func activationForwardCase(d device.DType, kind device.Activation, s activationShape, weighted bool) Case {
 	setup := func(e *Env) func() {
-		a := device.ActivationForwardArgs{Kind: kind, Weights: e.In("Weights", device.F32, rows)}
-		a.X = narrow(e.Scaled("X", d, 0, activationSpread, rows, gates(kind)*f+pad), pad)
-		a.Y = narrow(e.Out("Y", weightedTol(d), d, rows, f+pad), pad)
+		a := device.ActivationForwardArgs{Kind: kind}
+		if weighted {
+			a.Weights = e.In("Weights", device.F32, s.rows)
+		}
+		a.X = narrow(e.Scaled("X", d, 0, activationSpread, s.rows, gates(kind)*s.f+s.pad), s.pad)
+		a.Y = narrow(e.Out("Y", activationTol(d, weighted), d, s.rows, s.f+s.pad), s.pad)
 		return func() { e.Dev.ActivationForward(a) }
 	}
-	n := float64(rows * f)
-	return Case{device.OpActivationForward, activationName(d, kind, rows, f, pad) + " weighted", setup, Work{Bytes: n * float64(d.Size()*(gates(kind)+1)), FLOPs: 11 * n}}
+	n, operations := float64(s.rows*s.f), 10.0
+	if weighted {
+		operations++
+	}
+	return Case{device.OpActivationForward, activationName(d, kind, s, weighted), setup, Work{Bytes: n * float64(d.Size()*(gates(kind)+1)), FLOPs: operations * n}}
 }
 
-func weightedBackwardCase(d device.DType, kind device.Activation, rows, f, pad int64, alias bool) Case {
-	name := activationName(d, kind, rows, f, pad) + " weighted"
+func activationBackwardCase(d device.DType, kind device.Activation, s activationShape, weighted, alias bool) Case {
+	name := activationName(d, kind, s, weighted)
 	if alias {
 		name += " in place"
 	}
 	setup := func(e *Env) func() {
-		wide := gates(kind)*f + pad
-		a := device.ActivationBackwardArgs{Kind: kind, Weights: e.In("Weights", device.F32, rows)}
-		a.X = narrow(e.Scaled("X", d, 0, activationSpread, rows, wide), pad)
-		a.DY = narrow(e.In("DY", d, rows, f+pad), pad)
-		if alias {
-			a.DX = e.Changes(a.X, weightedTol(d))
-		} else {
-			a.DX = narrow(e.Out("DX", weightedTol(d), d, rows, wide), pad)
+		a := device.ActivationBackwardArgs{Kind: kind}
+		if weighted {
+			a.Weights = e.In("Weights", device.F32, s.rows)
 		}
-		a.DWeights = e.Out("DWeights", tol(device.F32, f, 27*math.Sqrt(float64(f))).rounded(d, 27), device.F32, rows)
+		wide := gates(kind)*s.f + s.pad
+		a.X = narrow(e.Scaled("X", d, 0, activationSpread, s.rows, wide), s.pad)
+		a.DY = narrow(e.In("DY", d, s.rows, s.f+s.pad), s.pad)
+		if alias {
+			a.DX = e.Changes(a.X, activationTol(d, weighted))
+		} else {
+			a.DX = narrow(e.Out("DX", activationTol(d, weighted), d, s.rows, wide), s.pad)
+		}
+		if weighted {
+			a.DWeights = e.Out("DWeights", weightsTol(d, s.f), device.F32, s.rows)
+		}
 		return func() { e.Dev.ActivationBackward(a) }
 	}
-	n := float64(rows * f)
-	return Case{device.OpActivationBackward, name, setup, Work{Bytes: n * float64(d.Size()*(2*gates(kind)+1)), FLOPs: 23 * n}}
+	n, operations := float64(s.rows*s.f), 20.0
+	if weighted {
+		operations += 3
+	}
+	return Case{device.OpActivationBackward, name, setup, Work{Bytes: n * float64(d.Size()*(2*gates(kind)+1)), FLOPs: operations * n}}
 }
 
-func activationName(d device.DType, kind device.Activation, rows, f, pad int64) string {
-	name := fmt.Sprintf("%s %dx%d %s", d, rows, f, kind)
-	if pad > 0 {
+// weightsTol: sums over a row of products, of which a device and ref round one factor to neighbours.
+func weightsTol(d device.DType, f int64) Tol {
+	return tol(device.F32, f, 27*math.Sqrt(float64(f))).rounded(d, 27)
+}
+
+func activationName(d device.DType, kind device.Activation, s activationShape, weighted bool) string {
+	name := fmt.Sprintf("%s %dx%d %s", d, s.rows, s.f, kind)
+	if s.pad > 0 {
 		name += " strided"
+	}
+	if weighted {
+		name += " weighted"
 	}
 	return name
 }

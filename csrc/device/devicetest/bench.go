@@ -82,8 +82,9 @@ func benchCases(d device.DType) []Case {
 		copyCase(d, device.F32, tokens, "plain"), fillCase(d, benchTokens*benchHidden, 0), gradStatsCase(d, benchFFN*benchHidden),
 		adamWCase(benchFFN*benchHidden, optimizerOptions{model: d}), sgdCase(benchFFN*benchHidden, optimizerOptions{model: d, momentum: 0.9}),
 	}
+	wide := activationShape{rows: benchTokens, f: benchFFN}
 	for kind := range activations.Activations {
-		cases = append(cases, activationForwardCase(d, kind, benchTokens, benchFFN, 0), activationBackwardCase(d, kind, benchTokens, benchFFN, 0, false))
+		cases = append(cases, activationForwardCase(d, kind, wide, false), activationBackwardCase(d, kind, wide, false, false))
 	}
 	cases = append(cases, expertBenchCases(d)...)
 	if d == device.F32 { // these have one type
