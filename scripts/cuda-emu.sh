@@ -21,4 +21,5 @@ echo "$(grep -cE '^        --- PASS: TestValues/' "$log" || true) cases of the e
 [ $status = 0 ] || exit $status
 $GO test -count=1 -run 'Graph|Attention|Exhausted' ./megatron/training/
 $GO test -count=1 -run FuseAttention ./megatron/model/
+[ -n "${QUICK:-}" ] || $GO test -count=1 -timeout 10m -run StallOnGPU ./tests/
 sh scripts/cuda-layouts.sh

@@ -22,12 +22,23 @@ static void drop_stream(mt_context *ctx, void *stream) {
   if (choose(ctx) == cudaSuccess) cudaStreamDestroy((cudaStream_t)stream);
 }
 
-static const char *mark(mt_context *ctx, void *stream, void **out) {
+static const char *record(mt_context *ctx, void *stream, unsigned flags, void **out) {
   cudaError_t e = choose(ctx);
   cudaEvent_t event = nullptr;
-  if (e == cudaSuccess) e = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  if (e == cudaSuccess) e = cudaEventCreateWithFlags(&event, flags);
   if (e == cudaSuccess) e = cudaEventRecord(event, (cudaStream_t)stream);
   *out = event;
+  return why(e);
+}
+
+static const char *mark(mt_context *ctx, void *stream, void **out) { return record(ctx, stream, cudaEventDisableTiming, out); }
+static const char *stamp(mt_context *ctx, void *stream, void **out) { return record(ctx, stream, cudaEventDefault, out); }
+
+static const char *between(mt_context *ctx, void *from, void *to, double *seconds) {
+  float milliseconds = 0;
+  cudaError_t e = choose(ctx);
+  if (e == cudaSuccess) e = cudaEventElapsedTime(&milliseconds, (cudaEvent_t)from, (cudaEvent_t)to);
+  *seconds = milliseconds / 1e3;
   return why(e);
 }
 
@@ -58,6 +69,6 @@ static const char *free_memory(mt_context *ctx, int64_t *bytes) {
 }
 
 const mt_streams *mt_cuda_streams() {
-  static const mt_streams all = {enter, ops, make, drop_stream, mark, follow, reached, drop_mark, free_memory};
+  static const mt_streams all = {enter, ops, make, drop_stream, mark, follow, reached, drop_mark, free_memory, stamp, between};
   return &all;
 }

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define MT_DEVICE_VERSION 7
+#define MT_DEVICE_VERSION 8
 
 typedef struct { void *data; int32_t dtype, rank; int64_t shape[4], stride[4]; } mt_tensor; /* strides in elements */
 
@@ -33,7 +33,8 @@ typedef struct {
 
 /* Streams beside the ops' own, for communication. Each call chooses the context's
  * GPU first, may come from any thread, and returns NULL or why it failed. A mark
- * stands behind all that is in a stream when it is made. */
+ * stands behind all that is in a stream when it is made; a stamp is a mark that knows when
+ * it was reached. */
 typedef struct {
   const char *(*enter)(mt_context *ctx); /* the calling thread uses this GPU from now on */
   void *(*ops)(mt_context *ctx);
@@ -44,6 +45,8 @@ typedef struct {
   const char *(*reached)(mt_context *ctx, void *mark, int32_t *yes);
   void (*drop_mark)(mt_context *ctx, void *mark); /* who follows it still does */
   const char *(*free_memory)(mt_context *ctx, int64_t *bytes); /* of the whole GPU */
+  const char *(*stamp)(mt_context *ctx, void *stream, void **mark);
+  const char *(*between)(mt_context *ctx, void *from, void *to, double *seconds); /* two stamps that were reached */
 } mt_streams;
 
 /* Work that is taken down instead of being done, to be enqueued as a whole later, as often

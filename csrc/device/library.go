@@ -44,6 +44,8 @@ type library struct {
 	scratch unsafe.Pointer // shared by all ops: one stream runs them in order
 	room    int64
 	graphs  int              // there are
+	trail   *Trail           // nil: ops are done when their calls return
+	taking  bool             // what is enqueued is taken down for a graph
 	kept    []unsafe.Pointer // former scratch that graphs work in
 }
 
@@ -59,8 +61,14 @@ func OpenLibrary(path string, ordinal int) (Backend, error) {
 		defer C.free(unsafe.Pointer(l.context))
 		return nil, l.failure()
 	}
+	if s, ok := l.Streams().(stamper); ok {
+		l.trail = newTrail(s)
+	}
 	return l, nil
 }
+
+// Trail is how far the library's ops have come.
+func (l *library) Trail() *Trail { return l.trail }
 
 // loadTable finds the one symbol a library exports and checks that both sides
 // were built from one source.
@@ -101,6 +109,7 @@ func (l *library) status(code C.int32_t) error {
 func (l *library) Describe() string { return C.GoString(C.mt_about(l.api)) }
 
 func (l *library) Alloc(bytes int64) (unsafe.Pointer, error) {
+	defer l.trail.call()()
 	var p unsafe.Pointer
 	err := l.status(C.mt_alloc(l.api, l.context, C.int64_t(bytes), &p))
 	if err == nil {
@@ -114,6 +123,7 @@ func (l *library) Alloc(bytes int64) (unsafe.Pointer, error) {
 
 // Free waits first: ops enqueued before may still use the memory.
 func (l *library) Free(p unsafe.Pointer, _ int64) {
+	defer l.trail.call()()
 	C.mt_sync(l.api, l.context)
 	C.mt_release(l.api, l.context, p)
 }
@@ -122,6 +132,7 @@ func (l *library) Write(dst unsafe.Pointer, src []byte) error {
 	if len(src) == 0 {
 		return nil
 	}
+	defer l.trail.call()()
 	return l.status(C.mt_copy(l.api, l.context, dst, unsafe.Pointer(&src[0]), C.int64_t(len(src)), 0))
 }
 
@@ -129,6 +140,7 @@ func (l *library) Read(dst []byte, src unsafe.Pointer) error {
 	if len(dst) == 0 {
 		return nil
 	}
+	defer l.trail.call()()
 	return l.status(C.mt_copy(l.api, l.context, unsafe.Pointer(&dst[0]), src, C.int64_t(len(dst)), 1))
 }
 
@@ -139,6 +151,7 @@ func (l *library) Close() {
 			l.Free(p, 0)
 		}
 	}
+	l.trail.close()
 	C.mt_close(l.api, l.context)
 	C.free(unsafe.Pointer(l.context))
 	l.scratch, l.room, l.context, l.kept = nil, 0, nil, nil
@@ -147,7 +160,10 @@ func (l *library) Close() {
 // OnHost is true of emulated kernels.
 func (l *library) OnHost() bool { return l.api.host_memory != 0 }
 
-func (l *library) Sync() error { return l.status(C.mt_sync(l.api, l.context)) }
+func (l *library) Sync() error {
+	defer l.trail.call()()
+	return l.status(C.mt_sync(l.api, l.context))
+}
 
 // ask is what an op works in.
 func (l *library) ask(op Op, args unsafe.Pointer) (scratch int64, err error) {
@@ -166,6 +182,10 @@ func (l *library) Run(op Op, args unsafe.Pointer) error {
 		if err := l.reserve(bytes); err != nil {
 			return &shortage{op, bytes, err}
 		}
+	}
+	defer l.trail.call()()
+	if l.trail != nil && !l.taking {
+		l.trail.passing()
 	}
 	return l.status(C.mt_enqueue(l.api, l.context, C.int(op), args, l.scratch))
 }

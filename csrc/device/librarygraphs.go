@@ -26,11 +26,14 @@ func (l *library) Graphs() graphs {
 }
 
 func (g libraryGraphs) begin() error {
-	return trouble("beginning a graph", C.mt_graph_begin(g.library.api.graphs, g.library.context))
+	err := trouble("beginning a graph", C.mt_graph_begin(g.library.api.graphs, g.library.context))
+	g.library.taking = err == nil
+	return err
 }
 
 func (g libraryGraphs) end() (graph unsafe.Pointer, nodes int64, err error) {
 	var n C.int64_t
+	g.library.taking = false
 	err = trouble("ending a graph", C.mt_graph_end(g.library.api.graphs, g.library.context, &graph, &n))
 	if err == nil {
 		g.library.graphs++
@@ -39,6 +42,10 @@ func (g libraryGraphs) end() (graph unsafe.Pointer, nodes int64, err error) {
 }
 
 func (g libraryGraphs) launch(graph unsafe.Pointer) error {
+	defer g.library.trail.call()()
+	if t := g.library.trail; t != nil {
+		t.mark()
+	}
 	return trouble("launching a graph", C.mt_graph_launch(g.library.api.graphs, g.library.context, graph))
 }
 

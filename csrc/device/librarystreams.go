@@ -13,12 +13,15 @@ static const char *mt_mark(const mt_streams *s, mt_context *c, void *stream, voi
 static const char *mt_follow(const mt_streams *s, mt_context *c, void *stream, void *mark) { return s->follow(c, stream, mark); }
 static const char *mt_reached(const mt_streams *s, mt_context *c, void *mark, int32_t *yes) { return s->reached(c, mark, yes); }
 static void mt_drop_mark(const mt_streams *s, mt_context *c, void *mark) { s->drop_mark(c, mark); }
+static const char *mt_stamp(const mt_streams *s, mt_context *c, void *stream, void **mark) { return s->stamp(c, stream, mark); }
+static const char *mt_between(const mt_streams *s, mt_context *c, void *from, void *to, double *seconds) { return s->between(c, from, to, seconds); }
 static const char *mt_free_memory(const mt_streams *s, mt_context *c, int64_t *bytes) { return s->free_memory(c, bytes); }
 */
 import "C"
 
 import (
 	"fmt"
+	"time"
 	"unsafe"
 )
 
@@ -79,4 +82,16 @@ func (s libraryStreams) FreeMemory() (int64, error) {
 	var bytes C.int64_t
 	err := trouble("asking for free memory", C.mt_free_memory(s.table, s.context, &bytes))
 	return int64(bytes), err
+}
+
+func (s libraryStreams) stamp(t Stream) (Mark, error) {
+	var out unsafe.Pointer
+	err := trouble("stamping a place in a stream", C.mt_stamp(s.table, s.context, unsafe.Pointer(t), &out))
+	return Mark(out), err
+}
+
+func (s libraryStreams) between(from, to Mark) (time.Duration, error) {
+	var seconds C.double
+	err := trouble("the time between two places in a stream", C.mt_between(s.table, s.context, unsafe.Pointer(from), unsafe.Pointer(to), &seconds))
+	return time.Duration(float64(seconds) * float64(time.Second)), err
 }

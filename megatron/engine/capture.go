@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"time"
 
 	"monotron/csrc/device"
 	"monotron/megatron/report"
@@ -35,8 +34,8 @@ func (e *Engine) Capture() (why string) {
 // runGraphs trains on micro-batches one after the other. Forward is told the time of both.
 func (e *Engine) runGraphs(micros []*Micro, r *Result) error {
 	for _, m := range micros {
-		start := time.Now()
 		e.rank.Enter(watch.Forward, e.Iteration+1)
+		timed := e.timed(&r.Forward)
 		pass, mask := e.load(e.graphs.in.rewind(), m, e.parts[0], e.tokenWeight(m, len(micros)), true)
 		err := e.graphs.micro.Run(func() error {
 			out, err := e.Stages[0].Forward(pass, device.Tensor{})
@@ -49,7 +48,7 @@ func (e *Engine) runGraphs(micros []*Micro, r *Result) error {
 		if err != nil {
 			return err
 		}
-		r.Forward += time.Since(start)
+		timed()
 	}
 	return nil
 }

@@ -62,11 +62,11 @@ func (e *Engine) MeasuresStages() bool {
 }
 
 func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, error) {
-	start := time.Now()
 	e, m := w.engine, w.micros[i]
 	if w.train {
 		e.rank.Enter(watch.Forward, e.Iteration+1)
 	}
+	timed := e.timed(&w.result.Forward)
 	w.look.begin(i, chunk)
 	e.Timers.Start("forward-compute", report.LevelMicro)
 	defer e.Timers.Stop("forward-compute")
@@ -93,8 +93,15 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 			return device.Tensor{}, nil
 		}
 	}
-	w.result.Forward += time.Since(start)
+	timed()
 	return a.out.Hidden, nil
+}
+
+// timed adds the device's time from here until the result is called to what a step tells.
+func (e *Engine) timed(to *time.Duration) (end func()) {
+	var began time.Time
+	e.device.At(func(at time.Time) { began = at })
+	return func() { e.device.At(func(at time.Time) { *to += at.Sub(began) }) }
 }
 
 // exchanged times what attention waits for of ranks that share sequences, as part of forward
@@ -128,9 +135,9 @@ func (w *microBatches) end(a *alive) {
 }
 
 func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Tensor, err error) {
-	start := time.Now()
 	e, at := w.engine, cell{i, chunk}
 	e.rank.Enter(watch.Backward, e.Iteration+1)
+	timed := e.timed(&w.result.Backward)
 	a := w.alive[at]
 	delete(w.alive, at)
 	defer w.end(a)
@@ -144,7 +151,7 @@ func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Te
 	if dout.Given() {
 		e.device.Arena.Free(dout)
 	}
-	w.result.Backward += time.Since(start)
+	timed()
 	return din, err
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"math"
-	"time"
 
 	"monotron/fault"
 	"monotron/megatron/optimizer"
@@ -59,7 +58,7 @@ func (e *Engine) sumLosses(r *Result, micros int) error {
 
 func (e *Engine) update(r *Result) (err error) {
 	e.Timers.Start("optimizer", report.LevelStep)
-	c, start := &e.config, time.Now()
+	c, timed := &e.config, e.timed(&r.UpdateFor)
 	r.Factor = e.gradFactor(r)
 	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: r.Factor,
 		Reduced: e.beforeUpdate, DecoupledLR: e.Scheduler.LRBetween(c.Optimizer.DecoupledLR, c.Optimizer.DecoupledMinLR)})
@@ -67,8 +66,10 @@ func (e *Engine) update(r *Result) (err error) {
 		return err
 	}
 	e.Timers.Stop("optimizer")
-	r.UpdateFor = time.Since(start)
-	return e.device.Sync()
+	timed()
+	err = e.device.Sync()
+	e.device.Settle() // all times are known
+	return err
 }
 
 // beforeUpdate is called when the gradients are complete and nothing of the

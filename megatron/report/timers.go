@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,20 +19,30 @@ const (
 	TimerAll     = "all"
 )
 
-// Timers measures named phases of one rank. It belongs to that rank's goroutine
-// and is not locked. Phases that Megatron reports have its names.
+// Timers measures named phases of one rank. It belongs to that rank's goroutine.
+// Phases that Megatron reports have its names.
 type Timers struct {
 	Trace *Trace // gets every finished phase; nil: none
 	Rank  int
+	Clock Clock // nil: the host's
 
 	level  int
 	timers map[string]*timer
 	order  []string
 }
 
+// Clock is that of a device whose ops run behind the host's back: a phase lasts from when
+// the device comes to its first op until it has done the last.
+type Clock interface {
+	At(f func(time.Time)) // tells f when the device comes to here, maybe later, in order
+	Settle()              // returns once all is told that can be
+}
+
 type timer struct {
-	started time.Time
 	running bool
+
+	mu      sync.Mutex // of what the clock tells
+	started time.Time
 	elapsed time.Duration
 }
 
@@ -55,7 +66,26 @@ func (t *Timers) Start(name string, level int) {
 	if tm.running {
 		panic("report: timer " + name + " is running already")
 	}
-	tm.running, tm.started = true, time.Now()
+	tm.running = true
+	t.at(func(now time.Time) {
+		tm.mu.Lock()
+		defer tm.mu.Unlock()
+		tm.started = now
+	})
+}
+
+func (t *Timers) at(f func(time.Time)) {
+	if t.Clock == nil {
+		f(time.Now())
+		return
+	}
+	t.Clock.At(f)
+}
+
+func (t *Timers) settle() {
+	if t.Clock != nil {
+		t.Clock.Settle()
+	}
 }
 
 // Stop ends a phase that Start began; one that was not begun is ignored.
@@ -64,10 +94,14 @@ func (t *Timers) Stop(name string) {
 	if tm == nil || !tm.running {
 		return
 	}
-	now := time.Now()
 	tm.running = false
-	tm.elapsed += now.Sub(tm.started)
-	t.Trace.Span(name, t.Rank, tm.started, now)
+	trace := t.Trace
+	t.at(func(now time.Time) {
+		tm.mu.Lock()
+		defer tm.mu.Unlock()
+		tm.elapsed += now.Sub(tm.started)
+		trace.Span(name, t.Rank, tm.started, now)
+	})
 }
 
 // Time runs f as a phase.
@@ -79,19 +113,31 @@ func (t *Timers) Time(name string, level int, f func()) {
 
 // Elapsed is the time of a phase since the last reset.
 func (t *Timers) Elapsed(name string) time.Duration {
+	t.settle()
 	if tm := t.timers[name]; tm != nil {
-		return tm.elapsed
+		return tm.so(false)
 	}
 	return 0
 }
 
+// so is the time so far, and whether it begins anew.
+func (tm *timer) so(anew bool) time.Duration {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	elapsed := tm.elapsed
+	if anew {
+		tm.elapsed = 0
+	}
+	return elapsed
+}
+
 // Take gives the seconds of each name, 0 where there is none, and resets them.
 func (t *Timers) Take(names []string) []float64 {
+	t.settle()
 	out := make([]float64, len(names))
 	for i, name := range names {
 		if tm := t.timers[name]; tm != nil {
-			out[i] = tm.elapsed.Seconds()
-			tm.elapsed = 0
+			out[i] = tm.so(true).Seconds()
 		}
 	}
 	return out

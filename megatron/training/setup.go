@@ -29,6 +29,9 @@ func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
 	}
 	r.pulse = newPulse(r)
 	r.Engine.Timers = r.log.timers
+	if r.device.Trail() != nil {
+		r.log.timers.Clock = r.device
+	}
 	r.order = ownOrder(&r.Config)
 	r.log.info("device", "device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
 	if err = r.Engine.ChooseAttention(r.Config.microShapes(), r.log.note); err != nil {

@@ -114,6 +114,15 @@ func (c *Collective) InPlace() bool {
 // tensors may be neither read, written nor freed.
 type Work interface{ Wait() error }
 
+// Behind is a Work that a device does behind the host's back: Wait only orders the rank's
+// stream after it.
+type Behind interface {
+	Work
+	// Tell has begun called when the device comes to the collective, and over when that is
+	// done, once each and in this order, soon after; neither where it could not be started.
+	Tell(begun, over func())
+}
+
 // Finished is a Work that is over.
 func Finished(err error) Work { return finished{err} }
 

@@ -80,6 +80,7 @@ func (g *goroutines) rank(number int) (err error) {
 		recorder = g.recorders[number]
 	}
 	recorder.Mine()
+	recorder.On(d)
 	injector := g.injector(recorder)
 	r, err := g.join(number, d, recorder)
 	if err != nil {

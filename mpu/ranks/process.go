@@ -98,6 +98,7 @@ func (p *process) run() (err error) {
 		return err
 	}
 	p.recorder.Mine()
+	p.recorder.On(d)
 	p.beat()
 	injector := inject.On(p.recorder, p.Watch.Faults, false, func() bool { return false })
 	if p.Pinned {

@@ -248,6 +248,7 @@ bool fits(const char *name, dim3 grid, dim3 size, size_t dynamic) {
 
 void run(const char *name, dim3 grid, dim3 size, size_t dynamic, const std::function<void()> &thread) {
   if (strikes()) return set_error(lost());
+  hang();
   /* not a Block itself: a process has little room for what is a thread's in its libraries */
   static thread_local std::unique_ptr<Block> kept(new Block);
   Block &own = *kept;

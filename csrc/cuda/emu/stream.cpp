@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -25,8 +26,19 @@ const char *launch_error = "";
 std::mutex streams_mutex;
 std::set<mt_emu_stream *> streams;
 
-std::atomic<long> kernels;
+std::atomic<long> kernels, begun;
 std::atomic<bool> struck;
+
+/* The host waits for a stream as CUDA's does by default: it keeps its core. */
+template <typename F> void until(std::condition_variable &changed, std::unique_lock<std::mutex> &lock, F done) {
+  static const bool spins = getenv("MONOTRON_EMU_SPIN") != nullptr;
+  if (!spins) return changed.wait(lock, done);
+  while (!done()) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+}
 
 } // namespace
 
@@ -66,7 +78,7 @@ struct mt_emu_stream {
 
   cudaError_t wait() {
     std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [this] { return !busy && waiting.empty(); });
+    until(changed, lock, [this] { return !busy && waiting.empty(); });
     cudaError_t e = error;
     error = cudaSuccess;
     return e;
@@ -116,6 +128,12 @@ bool mt_emu::strikes() {
   return struck;
 }
 
+void mt_emu::hang() {
+  static const char *text = getenv("MONOTRON_EMU_HANG");
+  if (text && ++begun == atol(text))
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 cudaError_t mt_emu::lost() { return struck ? cudaErrorIllegalAddress : cudaSuccess; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned) {
@@ -161,7 +179,7 @@ cudaError_t cudaDeviceSynchronize() {
   std::lock_guard<std::mutex> lock(streams_mutex);
   for (mt_emu_stream *s : streams) {
     std::unique_lock<std::mutex> inner(s->mutex);
-    s->changed.wait(inner, [s] { return !s->busy && s->waiting.empty(); });
+    until(s->changed, inner, [s] { return !s->busy && s->waiting.empty(); });
   }
   return cudaSuccess;
 }
@@ -172,14 +190,17 @@ struct mt_emu_event {
     std::mutex mutex;
     std::condition_variable changed;
     bool passed = false;
-    cudaError_t error = cudaSuccess; /* of the stream, when it came by */
+    std::chrono::steady_clock::time_point when; /* it came by */
+    cudaError_t error = cudaSuccess; /* of the stream then */
   };
+  bool timed;
   std::shared_ptr<Place> place; /* none before the first record */
   bool captured = false;        /* last recorded in a captured stream: nobody can wait for it */
 };
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
   *out = new mt_emu_event;
+  (*out)->timed = !(flags & cudaEventDisableTiming);
   return cudaSuccess;
 }
 
@@ -190,7 +211,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   mt_emu::enqueue(stream, [place] {
     cudaError_t e = here ? here->trouble() : cudaSuccess;
     std::lock_guard<std::mutex> lock(place->mutex);
-    place->passed = true, place->error = e;
+    place->passed = true, place->when = std::chrono::steady_clock::now(), place->error = e;
     place->changed.notify_all();
   });
   return cudaSuccess;
@@ -221,8 +242,21 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (cudaError_t e = mt_emu::unsafe()) return e;
   if (!event->place) return cudaSuccess;
   std::unique_lock<std::mutex> lock(event->place->mutex);
-  event->place->changed.wait(lock, [event] { return event->place->passed; });
+  until(event->place->changed, lock, [event] { return event->place->passed; });
   return event->place->error;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (!from->timed || !to->timed || !from->place || !to->place) return cudaErrorInvalidResourceHandle;
+  std::chrono::steady_clock::time_point when[2];
+  for (int i = 0; i < 2; i++) {
+    mt_emu_event::Place &place = *(i ? to : from)->place;
+    std::lock_guard<std::mutex> lock(place.mutex);
+    if (!place.passed) return cudaErrorNotReady;
+    when[i] = place.when;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(when[1] - when[0]).count();
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {

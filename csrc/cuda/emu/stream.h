@@ -22,6 +22,9 @@ cudaError_t take_error(); /* and forgets it, unless the GPU is lost */
 bool strikes();     /* whether this kernel is the one, or comes after it */
 cudaError_t lost(); /* an error from then on */
 
+/* MONOTRON_EMU_HANG=n: the n-th kernel never ends. */
+void hang();
+
 } // namespace mt_emu
 
 #endif

@@ -30,6 +30,11 @@ func (w *World) lookAt(c *communicator) error {
 		if first == nil {
 			break
 		}
+		if begun, err := w.comeTo(first); err != nil {
+			return err
+		} else if !begun {
+			break
+		}
 		reached, err := w.streams.Reached(first.mark)
 		if err != nil {
 			return err
@@ -60,12 +65,27 @@ func (w *World) oldest(c *communicator) *enqueued {
 	return c.open[0]
 }
 
+// comeTo finds out whether the GPU has come to the oldest call of a communicator.
+func (w *World) comeTo(e *enqueued) (begun bool, err error) {
+	if e.begun {
+		return true, nil
+	}
+	reached, err := w.streams.Reached(e.ready)
+	if err != nil || !reached {
+		return false, err
+	}
+	w.streams.Drop(e.ready)
+	e.tell(&e.begun, &e.onBegun)
+	return true, nil
+}
+
 // finish drops the mark of the oldest call, which is done.
 func (w *World) finish(c *communicator) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	first := c.open[0]
 	w.streams.Drop(first.mark)
 	first.done, first.call.Ended = true, time.Now()
 	c.open = c.open[1:]
+	w.mu.Unlock()
+	first.tell(&first.over, &first.onOver)
 }

@@ -169,6 +169,40 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 	}
 }
 
+// Claim (comm.Behind): it is told when the GPU comes to a collective, not when the host calls
+// it, and when that is done, not when Wait has ordered streams; who asks late is told too.
+func TestNCCLTells(t *testing.T) {
+	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *standin.GPU) error {
+		gpu.Waits = false
+		x, goOn := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
+		work := g.AllReduce(x, comm.Sum)
+		told := make(chan string, 2)
+		work.(comm.Behind).Tell(func() { told <- "begun" }, func() { told <- "over" })
+		if err := work.Wait(); err != nil {
+			return err
+		}
+		select {
+		case what := <-told:
+			goOn()
+			return fmt.Errorf("%s while the ops before it are not done", what)
+		case <-time.After(5 * glance):
+		}
+		goOn()
+		if a, b := <-told, <-told; a != "begun" || b != "over" {
+			return fmt.Errorf("told %s, %s", a, b)
+		}
+		late := 0
+		work.(comm.Behind).Tell(func() { late++ }, func() { late++ })
+		if late != 2 {
+			return fmt.Errorf("who asks late is told %d times", late)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // Claim: a rank that fails, a rank that never comes, and ranks that disagree end
 // all ranks, with the cause on each.
 func TestNCCLFailures(t *testing.T) {

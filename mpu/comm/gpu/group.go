@@ -25,9 +25,13 @@ type group struct {
 type enqueued struct {
 	group *group
 	call  *comm.Call
+	ready device.Mark // behind the ops before it
 	mark  device.Mark // behind it
 	done  bool        // and the mark dropped
 	err   error       // it could not be enqueued
+
+	begun, over     bool   // as World.watch has seen: the GPU has come to it, ready is dropped; it is done. Of World.telling
+	onBegun, onOver func() // nil: nobody asks
 }
 
 // Start enqueues a collective behind the ops so far. It does not wait for peers.
@@ -74,20 +78,53 @@ func (g *group) enqueue(e *enqueued, c *comm.Collective) error {
 	if err != nil {
 		return err
 	}
-	defer s.Drop(ready)
-	if err := s.Follow(g.on.stream, ready); err != nil {
+	if e.mark, err = g.behind(ready, e, c); err != nil {
+		s.Drop(ready)
 		return err
 	}
-	if err := g.call(c); err != nil {
-		return fault.Errorf(fault.CodeOf(err), "%s: %w", e.call, err)
-	}
-	if e.mark, err = s.Mark(g.on.stream); err != nil {
-		return err
-	}
+	e.ready = ready
 	g.world.mu.Lock()
 	defer g.world.mu.Unlock()
 	g.on.open = append(g.on.open, e)
 	return nil
+}
+
+// behind makes the call on the communicator's stream, after ready; the mark is behind it.
+func (g *group) behind(ready device.Mark, e *enqueued, c *comm.Collective) (device.Mark, error) {
+	s := g.world.streams
+	if err := s.Follow(g.on.stream, ready); err != nil {
+		return nil, err
+	}
+	if err := g.call(c); err != nil {
+		return nil, fault.Errorf(fault.CodeOf(err), "%s: %w", e.call, err)
+	}
+	return s.Mark(g.on.stream)
+}
+
+// Tell has what World.watch sees told; what it has seen already, at once.
+func (e *enqueued) Tell(begun, over func()) {
+	if e.err != nil {
+		return
+	}
+	mu := &e.group.world.telling
+	mu.Lock()
+	defer mu.Unlock()
+	if e.onBegun, e.onOver = begun, over; e.begun {
+		begun()
+	}
+	if e.over {
+		over()
+	}
+}
+
+// tell calls one of what Tell has set, once what it tells of is noted.
+func (e *enqueued) tell(note *bool, f *func()) {
+	mu := &e.group.world.telling
+	mu.Lock()
+	defer mu.Unlock()
+	if *note = true; *f != nil {
+		(*f)()
+	}
 }
 
 // Wait orders the device's ops behind the collective; the host goes on.

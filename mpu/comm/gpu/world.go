@@ -35,6 +35,7 @@ type World struct {
 	done    chan struct{}   // closed by End
 	watched sync.WaitGroup
 	looking sync.Mutex // of look: who looks holds up nobody else
+	telling sync.Mutex // of what enqueued.Tell sets
 }
 
 // glance is how often what is under way is looked at.

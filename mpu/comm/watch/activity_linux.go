@@ -25,13 +25,16 @@ const (
 	idleBytes = 1 << 18 // a second
 )
 
-// busy tells it of the time since the last call.
-func (a *activity) busy() bool {
+// busy tells it of the time since the last call. spins: a processor that was used, or
+// wanted, may be that of threads that wait for a device, and says nothing.
+func (a *activity) busy(spins bool) bool {
 	now, spent, bytes := time.Now(), spentTime(), fileBytes()
 	took := now.Sub(a.at)
-	worked := (spent-a.spent).Seconds() > idleShare*took.Seconds() || float64(bytes-a.bytes) > idleBytes*took.Seconds()
+	computed := (spent - a.spent).Seconds() > idleShare*took.Seconds()
+	moved := float64(bytes-a.bytes) > idleBytes*took.Seconds()
 	a.at, a.spent, a.bytes = now, spent, bytes
-	return worked || diskWait() || a.threads.starved()
+	starved := a.threads.starved()
+	return moved || diskWait() || !spins && (computed || starved)
 }
 
 // spentTime is the processor time of this process so far.

@@ -13,14 +13,16 @@ import (
 type Beat struct {
 	Phase   Phase           `json:"p"`
 	Step    int64           `json:"s"`
-	Since   int64           `json:"t"` // milliseconds in the phase
-	Calls   int64           `json:"c"` // made so far
-	Ended   int64           `json:"e"` // of them over
-	Busy    bool            `json:"b"` // it has computed or moved bytes of files since the last beat
+	Since   int64           `json:"t"`           // milliseconds in the phase
+	Calls   int64           `json:"c"`           // made so far
+	Ended   int64           `json:"e"`           // of them over
+	Marks   int64           `json:"k,omitempty"` // passed by its device, where that works behind the host's back
+	Held    bool            `json:"h,omitempty"` // by its device, which has done nothing since the last beat
+	Busy    bool            `json:"b"`           // it has computed or moved bytes of files since the last beat
 	Waiting *Call           `json:"w,omitempty"`
 	Waited  int64           `json:"m,omitempty"` // milliseconds in it
 	Groups  []Count         `json:"g,omitempty"`
-	Own     [Phases]float64 `json:"o"` // seconds in each phase until this step, less waiting for others
+	Own     [Phases]float64 `json:"o"` // seconds in each phase until this step, of its device, less waiting for others
 	Steps   int64           `json:"n"` // begun
 }
 
@@ -57,22 +59,29 @@ func (r *Recorder) Beat() *Beat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h, now := r.page.head, time.Now()
-	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Own: r.whole, Steps: r.steps}
-	if h.Waiting > 0 {
-		if s := r.page.slot(h.Waiting); s.Number == h.Waiting {
-			c := r.page.call(s)
-			b.Waiting, b.Waited = &c, now.Sub(r.slept).Milliseconds()
-		}
+	d := r.hold()
+	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Marks: d.progress.Passed,
+		Own: r.account.whole, Steps: r.account.steps, Held: d.since(r.before)}
+	r.before = d
+	switch {
+	case h.Waiting > 0:
+		b.waits(r.page, h.Waiting, now.Sub(r.slept))
+	case d.oldest != nil:
+		b.waits(r.page, d.oldest.number, now.Sub(d.oldest.since))
 	}
 	for _, g := range r.groups {
-		c := Count{Entered: g.entered}
-		if len(g.sent)+len(g.received) > 0 {
-			c.Sent, c.Received = copied(g.sent), copied(g.received)
-		}
-		b.Groups = append(b.Groups, c)
+		b.Groups = append(b.Groups, r.count(g, &d))
 	}
-	b.Busy = own.busy()
+	b.Busy = own.busy(r, b.Held)
 	return b
+}
+
+// waits says in which call, unless the page has lost it.
+func (b *Beat) waits(p *page, number int64, so time.Duration) {
+	if s := p.slot(number); s.Number == number {
+		c := p.call(s)
+		b.Waiting, b.Waited = &c, so.Milliseconds()
+	}
 }
 
 func copied(m map[int32]uint32) map[int32]uint32 {

@@ -179,6 +179,9 @@ func (s *still) absent(rank int) *failure.Verdict {
 	where := "it has ended"
 	if !state.over {
 		where = fmt.Sprintf("it is in %s and has done nothing for %d s", At(state.beat.Phase, state.beat.Step), int(time.Since(state.moved).Seconds()))
+		if state.beat.Held {
+			where += ": its GPU does not end what it was given"
+		}
 	}
 	v.Text = fmt.Sprintf("rank %d stands still: %s", rank, where)
 	for other := range s.ranks {

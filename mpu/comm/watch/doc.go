@@ -9,7 +9,8 @@
 //
 // What holds: a beat never waits for a collective; nothing is decided from one rank
 // alone, and at most one verdict is made. A rank that computes, or would if others let
-// it, or moves bytes is busy, not stalled, however long.
+// it, or moves bytes is busy, not stalled, however long; on a GPU what that has done counts,
+// for who waits for it keeps a processor.
 //
 // Who sees a failure, who decides what it is, who writes that down:
 //
@@ -26,8 +27,9 @@
 // What is decided is a failure.Verdict. Rank 0 writes it into the run's folder, the
 // launcher where rank 0 cannot.
 //
-// Reading order: phase.go, recorder.go (what a rank keeps), group.go (how
-// collectives get there), flight.go (the same as a file), beat.go and message.go (what is
+// Reading order: phase.go, recorder.go (what a rank keeps), account.go (what
+// its time goes to), group.go (how collectives get there), behind.go (what a device does behind
+// the host's back), flight.go (the same as a file), beat.go and message.go (what is
 // told), beater.go (by whom), busy.go (whether a process works), watcher.go (who hears),
 // diagnose.go (from beats to a verdict), blame.go (who differs), straggler.go (who is slow),
 // postmortem.go, folder.go.

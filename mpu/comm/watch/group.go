@@ -53,6 +53,7 @@ type work struct {
 	group  *Group
 	number int64
 	inner  comm.Work
+	behind bool // the device tells when it is over
 }
 
 func (w work) Wait() error {
@@ -62,7 +63,7 @@ func (w work) Wait() error {
 		defer r.wake()
 	}
 	err := w.inner.Wait()
-	if err == nil {
+	if err == nil && !w.behind {
 		r.left(w.number)
 	}
 	return err
@@ -84,7 +85,7 @@ func (g *Group) Start(c *comm.Collective) comm.Work {
 	for _, t := range messages {
 		s.Count, s.DType = s.Count+t.T.Len(), int32(t.T.DType)
 	}
-	return work{g, g.recorder.enter(g, s, messages), g.engine.Start(c)}
+	return g.recorder.start(g, g.recorder.enter(g, s, messages), c)
 }
 
 // number counts the messages of an exchange; with the recorder's lock held.

@@ -32,7 +32,7 @@ func (m *message) check() error {
 			}
 		}
 	}
-	if b := m.Beat; b != nil && (b.Phase >= Phases || b.Calls < 0 || b.Ended < 0 || b.Steps < 0) {
+	if b := m.Beat; b != nil && (b.Phase >= Phases || b.Calls < 0 || b.Ended < 0 || b.Marks < 0 || b.Steps < 0) {
 		return fmt.Errorf("a beat of phase %d, %d calls, %d ended, %d steps", b.Phase, b.Calls, b.Ended, b.Steps)
 	}
 	return nil

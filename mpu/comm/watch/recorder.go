@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"monotron/csrc/device"
 	"monotron/mpu/comm"
 )
 
@@ -16,15 +17,19 @@ type Recorder struct {
 	interned map[string]uint32
 	sites    map[[depth]uintptr]site
 	groups   []*Group
-	began    time.Time // of the phase
-	waited   time.Duration
-	slept    time.Time // since when it waits
-	own      [Phases]float64
-	whole    [Phases]float64 // the same when the step began
-	steps    int64
+	began    time.Time // of the phase, on the host
+	slept    time.Time // since when it waits, on the host
+	account  account
 	thread   string // "goroutine 7 [": how stacks name the rank's own
 	trouble  func(Phase, int64)
 	meddler  Meddler
+
+	device  *device.Device // nil: its ops are done when their calls return
+	trail   *device.Trail  // of device
+	pending []*pending     // in the order of the calls
+	before  held           // at the last beat
+	quit    chan struct{}
+	closing sync.Once
 }
 
 // site is where a collective was called from, as strings of the page.
@@ -37,13 +42,14 @@ const depth = 8
 // NewRecorder makes the recorder of a rank of `world`. With a folder, what it keeps
 // is a file there (flight_00003.bin), that others can read when the rank is dead.
 func NewRecorder(rank, world int, folder string) (*Recorder, error) {
-	r := &Recorder{interned: map[string]uint32{}, sites: map[[depth]uintptr]site{}, began: time.Now()}
+	r := &Recorder{interned: map[string]uint32{}, sites: map[[depth]uintptr]site{}, began: time.Now(), quit: make(chan struct{})}
+	r.account.began = r.began
 	var err error
 	if r.page, err = newPage(rank, world, folder); err != nil {
 		return nil, err
 	}
 	r.page.head.PhaseStart = r.began.UnixNano()
-	own.busy()
+	own.busy(r, false)
 	return r, nil
 }
 
@@ -82,18 +88,11 @@ func (r *Recorder) Enter(p Phase, step int64) {
 	if r == nil {
 		return
 	}
+	r.at(func(a *account, at time.Time) { a.enter(p, step, at) })
 	r.mu.Lock()
-	now := time.Now()
+	r.began = time.Now()
 	h := r.page.head
-	if before := Phase(h.Phase); before < Phases {
-		r.own[before] += (now.Sub(r.began) - r.waited).Seconds()
-	}
-	if step > h.Step && p != Startup {
-		r.steps++
-		r.whole = r.own
-	}
-	r.began, r.waited = now, 0
-	h.Phase, h.Step, h.PhaseStart = uint32(p), step, now.UnixNano()
+	h.Phase, h.Step, h.PhaseStart = uint32(p), step, r.began.UnixNano()
 	r.mu.Unlock()
 	if r.trouble != nil {
 		r.trouble(p, step)
@@ -107,7 +106,7 @@ func (r *Recorder) Worked() (own [Phases]float64, steps int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.whole, r.steps
+	return r.account.whole, r.account.steps
 }
 
 // Now is what the rank is at.
@@ -157,6 +156,7 @@ func (r *Recorder) left(number int64) {
 // sleep and wake enclose the wait for a collective. Waits of another goroutine than
 // the rank's own (aside) are not the rank's.
 func (r *Recorder) sleep(number int64) {
+	r.at((*account).sleep)
 	r.mu.Lock()
 	r.page.head.Waiting = number
 	r.slept = time.Now()
@@ -164,9 +164,9 @@ func (r *Recorder) sleep(number int64) {
 }
 
 func (r *Recorder) wake() {
+	r.at((*account).wake)
 	r.mu.Lock()
 	r.page.head.Waiting = 0
-	r.waited += time.Since(r.slept)
 	r.mu.Unlock()
 }
 
@@ -231,6 +231,8 @@ func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
 	}
+	r.closing.Do(func() { close(r.quit) })
+	own.forget(r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.page.close()

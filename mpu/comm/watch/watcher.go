@@ -81,7 +81,7 @@ func (w *Watcher) hear(rank int, m *message) {
 
 // moved tells whether a rank has done something since an earlier beat.
 func (b *Beat) moved(before *Beat) bool {
-	return before == nil || b.Busy || b.Phase != before.Phase || b.Step != before.Step || b.Calls != before.Calls || b.Ended != before.Ended
+	return before == nil || b.Busy || b.Phase != before.Phase || b.Step != before.Step || b.Calls != before.Calls || b.Ended != before.Ended || b.Marks != before.Marks
 }
 
 // watch looks once a second.
