@@ -23,13 +23,13 @@ func locate(got, want *Outcome, b Bounds) string {
 // the rank; "": none is.
 func locateForward(got, want views, bound float64) string {
 	for depth, theirs := range want {
-		for name, t := range theirs {
-			mine := got.at(depth)[name]
+		for _, name := range names(theirs) {
+			t, mine := theirs[name], got.at(depth)[name]
 			if mine == nil {
-				return fmt.Sprintf("forward of %s, which no rank showed", want.module(depth))
+				return fmt.Sprintf("forward of %s, %s, which no rank showed", want.module(depth), name)
 			}
 			if d := distance("", mine.values, t.values, nil) / tensorScale(t); !(d <= bound) {
-				return fmt.Sprintf("forward of %s, rank %d: off by %.2g", want.module(depth), mine.giver(mine.first(t, bound)), d)
+				return fmt.Sprintf("forward of %s, %s, rank %d: off by %.2g", want.module(depth), name, mine.giver(mine.first(t, bound)), d)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package layouts
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 
 	"monotron/csrc/device"
@@ -54,18 +55,18 @@ func (t *trial) look(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error
 }
 
 // evaluate computes the mean loss of the first batch after the training, without
-// dropout, and records what every sample's pass shows [samples, s]: of each row of
-// the residual stream its product with a random vector, which a difference of the
-// row changes by about its own norm.
+// dropout, and records what every sample's pass shows [s]: of each row of the residual
+// stream its product with a random vector, which a difference of the row changes by
+// about its own norm. Each sample is compared by itself: a fault in one pass touches one
+// micro-batch, and the norm of all samples would water it down.
 func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro) error {
 	err := t.peek(e, batch, func(depth int, name string, x device.Tensor) error {
 		samples := batch[e.Micro()].Tokens
 		rows, here := t.rows(r, e, x, batch[e.Micro()])
-		global := []int64{int64(t.config.GlobalBatchSize), int64(t.config.SeqLength)}
 		for j, ids := range samples {
 			number := t.data.number(ids)
-			if number >= global[0] {
-				return fault.Errorf(fault.Differs, "sample %d is not of the first %d", number, global[0])
+			if number >= int64(t.config.GlobalBatchSize) {
+				return fault.Errorf(fault.Differs, "sample %d is not of the first %d", number, t.config.GlobalBatchSize)
 			}
 			var own []float64
 			for i := j; i < len(rows); i += len(samples) {
@@ -74,10 +75,10 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 			var pieces []mpu.Piece
 			at := int64(0)
 			for _, span := range here {
-				pieces = append(pieces, mpu.Piece{From: []int64{number, span.From}, Size: []int64{1, span.N}, Local: at})
+				pieces = append(pieces, mpu.Piece{From: []int64{span.From}, Size: []int64{span.N}, Local: at})
 				at += span.N
 			}
-			if err := t.out.after.at(depth).place(r.Number, name, global, own, pieces); err != nil {
+			if err := t.out.after.at(depth).place(r.Number, fmt.Sprintf("%s of sample %d", name, number), []int64{int64(t.config.SeqLength)}, own, pieces); err != nil {
 				return err
 			}
 		}

@@ -20,6 +20,7 @@ type Row struct {
 	Grad      float64 `json:"gradient"`
 	GradOf    string  `json:"gradient_of"`
 	GradShare float64 `json:"gradient_share"` // of its step's bound
+	Forward   float64 `json:"forward_share"`  // of residual streams and token losses, of their bound
 	Weight    float64 `json:"weight"`
 	WeightOf  string  `json:"weight_of"`
 	Seconds   float64 `json:"seconds"`
@@ -140,7 +141,7 @@ func (r *Report) share(row Row) float64 {
 	if !row.OK {
 		return 1e300
 	}
-	return max(row.Loss/r.Bounds.Loss, row.GradShare, row.Weight/r.Bounds.Weight)
+	return max(row.Loss/r.Bounds.Loss, row.GradShare, row.Forward, row.Weight/r.Bounds.Weight)
 }
 
 func (r *Report) mutants(out *strings.Builder) {

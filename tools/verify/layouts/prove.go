@@ -81,7 +81,7 @@ func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
 	}
 	d := compare(&m.Config.Model, got, want, r.Bounds)
 	row.Loss, row.Norm, row.Grad, row.GradOf, row.Weight, row.WeightOf = d.Loss, d.Norm, d.Grad, d.WorstGrad, d.Weight, d.WorstWeight
-	row.GradShare, row.Seconds, row.OK = d.GradShare, got.seconds, !d.Over
+	row.GradShare, row.Forward, row.Seconds, row.OK = d.GradShare, d.Forward, got.seconds, !d.Over
 	if d.Over {
 		row.Problem = d.where(r.Bounds) + " differs; it starts in " + locate(got, want, r.Bounds)
 	}

@@ -29,7 +29,7 @@ type Outcome struct {
 	grads         []tensors   // by step, before clipping
 	weights       tensors     // after the last step
 	hidden        views       // of the first sample, before the training
-	after         views       // of every sample of the first batch, after it, by sketches
+	after         views       // of each sample of the first batch, after it, by sketches
 	order         []string    // of the parameters in the model
 	seconds       float64
 }
