@@ -292,3 +292,53 @@ func TestBesideTheExchange(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// liar is an engine whose gathered numbers are wrong.
+type liar struct {
+	comm.Engine
+	d    *device.Device
+	says []int32 // in place of what the other rank told
+}
+
+func (e liar) Start(c *comm.Collective) comm.Work {
+	w := e.Engine.Start(c)
+	if c.Op == comm.AllGather && c.Out.DType == device.I32 {
+		if err := w.Wait(); err != nil {
+			return comm.Finished(err)
+		}
+		device.WriteSlice(e.d, c.Out.Slice(0, 1, 1).Reshape(int64(len(e.says))), e.says)
+		return comm.Finished(nil)
+	}
+	return w
+}
+
+// Claim: counts of another rank that its choices cannot have are refused, with the rank,
+// before memory is taken or read by them.
+func TestCountsAreBelievable(t *testing.T) {
+	for _, says := range [][]int32{{0, -3, 1, 0, 2, 4}, {0, 2, 4, 0, 2, 1 << 30}, {1, 2, 4, 0, 2, 4}} {
+		world := inproc.NewWorld(2)
+		err := world.Run(func(rank int) error {
+			d := ref.Open()
+			defer d.Arena.Close()
+			group, err := world.Group(rank, "ep", []int{0, 1}, d)
+			if err != nil {
+				return err
+			}
+			if rank == 0 {
+				group = group.Over(func(e comm.Engine) comm.Engine { return liar{e, d, says} })
+			}
+			s := d.Arena.Scope(device.Activations)
+			defer s.Release()
+			x, experts, weights := s.Alloc(device.F32, 2, 4), s.Alloc(device.I32, 2, 2), s.Alloc(device.F32, 2, 2)
+			d.Fill(x, 1)
+			d.Fill(weights, 1)
+			device.WriteSlice(d, experts, []int32{0, 1, 2, 3})
+			at := mpu.ExpertPlace{Experts: 4, First: 2 * rank, Here: 2, Parts: 1}
+			_, err = mpu.NewDispatcher(at, group, false).Forward(d, s, x, experts, weights, nil)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "rank 1 of group ep tells that its 4 choices of experts begin at") {
+			t.Errorf("%v: %v", says, err)
+		}
+	}
+}

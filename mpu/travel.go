@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"monotron/csrc/device"
+	"monotron/fault"
 	"monotron/mpu/comm"
 )
 
@@ -76,6 +77,9 @@ func (v *travel) learn(d *device.Device, offsets Tensor, me, experts int) error 
 	if d.Counts() && slices.Max(host) == 0 {
 		v.even(host, v.sendSlots.Last(), experts)
 	}
+	if err := v.believable(host, v.sendSlots.Len()); err != nil {
+		return err
+	}
 	count := func(rank, which, owner int) int64 {
 		at := host[(rank*2+which)*width:]
 		if which == 0 && v.all {
@@ -88,6 +92,20 @@ func (v *travel) learn(d *device.Device, offsets Tensor, me, experts int) error 
 	}
 	for rank := range n {
 		v.received, v.results = append(v.received, count(rank, 0, me)), append(v.results, count(rank, 1, me))
+	}
+	return nil
+}
+
+// believable refuses offsets, as every rank of the group tells them, that no choices of so
+// many can have: memory is taken, and rows are read, by what they say.
+func (v *travel) believable(host []int32, choices int64) error {
+	width := v.owners + 1
+	for i := 0; i < len(host); i += width {
+		told := host[i:][:width]
+		if told[0] != 0 || !slices.IsSorted(told) || int64(told[v.owners]) > choices {
+			return fault.Errorf(fault.Internal, "rank %d of group %s tells that its %d choices of experts begin at %v, by rank that has the experts: the exchange of counts is broken",
+				v.group.Members()[i/(2*width)], v.group.Name(), choices, told)
+		}
 	}
 	return nil
 }

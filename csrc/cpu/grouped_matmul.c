@@ -3,6 +3,7 @@
  * has the same sums whatever group it is in and however it is cut: by our own kernels alone,
  * with blocks of k that depend on k. */
 #include <stddef.h>
+#include <stdio.h>
 
 #include "amx.h"
 #include "gemm.h"
@@ -32,6 +33,15 @@ typedef struct {
 static int64_t rows_of(const mt_grouped_matmul_args *a, int64_t group) {
   const int32_t *offsets = a->offsets.data;
   return offsets[group + 1] - offsets[group];
+}
+
+/* The first group whose rows are none of A's, as where ranks disagree about how many tokens
+ * an expert has; -1: there is none. */
+static int64_t astray(const mt_grouped_matmul_args *a) {
+  const int32_t *offsets = a->offsets.data;
+  for (int64_t group = 0; group < a->offsets.shape[0] - 1; group++)
+    if (offsets[group] < 0 || offsets[group + 1] < offsets[group] || offsets[group + 1] > a->a.shape[0]) return group;
+  return -1;
 }
 
 static gemm_grid grid_of(const mt_grouped_matmul_args *a, const grouped_plan *p, int64_t group) {
@@ -86,16 +96,22 @@ static gemm_job job_of(const mt_grouped_matmul_args *a, const grouped_plan *p, i
 
 static int64_t tiles(const void *args, int32_t phase) {
   if (phase > 0) return 0;
+  if (astray(args) >= 0) return 1; /* which tells */
   grouped_plan p = plan_of(args);
   return all_tiles(args, &p);
 }
 
 static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_grouped_matmul_args *a = args;
+  int64_t group = astray(a);
+  if (group >= 0) {
+    const int32_t *offsets = (const int32_t *)a->offsets.data + group;
+    snprintf(ctx->error, sizeof ctx->error, "group %lld has rows %d to %d of %lld", (long long)group, offsets[0], offsets[1], (long long)a->a.shape[0]);
+    return 1;
+  }
   grouped_plan p = plan_of(a);
-  int64_t group = 0;
   gemm_grid g;
-  for (;; group++) {
+  for (group = 0;; group++) {
     g = grid_of(a, &p, group);
     if (tile < g.down * g.across) break;
     tile -= g.down * g.across;

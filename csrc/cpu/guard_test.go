@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -128,4 +129,24 @@ func (g guarded) experts(dtype device.DType, h int64) {
 	d.GroupedMatmul(device.GroupedMatmulArgs{C: value(), A: value(), B: matrices, Bias: g.make(dtype, h, h), Offsets: offsets, TransB: 1})
 	d.GroupedMatmul(device.GroupedMatmulArgs{C: value(), A: value(), B: matrices, Offsets: offsets})
 	d.GroupedMatmul(device.GroupedMatmulArgs{C: g.make(device.F32, h, h, h), A: value(), B: value(), Offsets: offsets, TransA: 1})
+}
+
+// Claim: a grouped product whose offsets reach behind its rows, or go back, is an error that
+// names the group, and no memory is touched: ranks that disagree about the tokens of an
+// expert end with a word, not with a breach.
+func TestOffsetsBehindTheRows(t *testing.T) {
+	for _, offsets := range [][]int32{{0, 2, 4}, {0, 4, 3}, {0, -1, 3}, {-2, 1, 3}} {
+		d, err := Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := guarded{t, d}
+		at := g.make(device.I32, 3)
+		device.WriteSlice(d, at, offsets)
+		d.GroupedMatmul(device.GroupedMatmulArgs{C: g.make(device.F32, 3, 8), A: g.make(device.F32, 3, 8), B: g.make(device.F32, 2, 8, 8), Offsets: at})
+		if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "of 3") {
+			t.Errorf("offsets %v of 3 rows: %v", offsets, err)
+		}
+		d.Close()
+	}
 }
