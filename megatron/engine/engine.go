@@ -26,15 +26,16 @@ type Engine struct {
 	Scaler    *optimizer.Scaler
 	Iteration int64 // done
 	Timers    *report.Timers
-	Attention string // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
-	Look      Look   // is shown every step and evaluation that nobody else looks at
-	Settled   func() // called before an update: returns when nobody reads the weights any more; nil: nobody does
+	Attention string         // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
+	Look      Look           // is shown every step and evaluation that nobody else looks at
+	Vote      func() float64 // what a rank has to say to all in this step, once; nil, 0: nothing
+	Settled   func()         // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
 	parts     []schedule.Part  // what each stage holds
 	book      schedule.Book    // of proved lists of actions
 	scale     device.Tensor    // f32 [1]: loss scale
 	iteration device.Tensor    // i64 [1]: names this step's dropout masks
-	sums      device.Tensor    // f64 [2]: Σ loss·mask, Σ mask
+	sums      device.Tensor    // f64 [2]: Σ loss·mask, Σ mask; of the optimizer's Beside, whose third is for Vote
 	micro     int              // micro-batch that goes forward
 	auxiliary *model.Auxiliary // nil: a dense model
 	graphs    *graphs          // nil: none
@@ -84,7 +85,7 @@ func (e *Engine) allocate() {
 	d := e.device
 	e.scale = d.Arena.Zeroed(device.Workspace, device.F32, 1)
 	e.iteration = d.Arena.Zeroed(device.Workspace, device.I64, 1)
-	e.sums = d.Arena.Zeroed(device.Workspace, device.F64, 2)
+	e.sums = e.Optimizer.Beside.Slice(0, 0, 2)
 	if m := &e.config.Model; m.Experts != nil {
 		e.auxiliary = model.NewAuxiliary(d, int64(m.NumLayers), int64(m.Experts.Num), e.DType)
 		e.auxiliary.PerToken = e.config.CalculatePerTokenLoss
@@ -93,7 +94,7 @@ func (e *Engine) allocate() {
 
 // tell resets the sums and tells the device what changes this step.
 func (e *Engine) tell(scale float64) {
-	e.device.Fill(e.sums, 0)
+	e.device.Fill(e.Optimizer.Beside, 0)
 	device.WriteSlice(e.device, e.scale, []float32{float32(scale)})
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }

@@ -64,14 +64,19 @@ func (e *Engine) Micro() int { return e.micro }
 
 // Totals adds up the ranks' sums after a pass: Σ loss·mask and Σ mask of all samples.
 func (e *Engine) Totals() (loss, tokens float64, err error) {
-	if e.rank.Place.TP != 0 {
-		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
-	}
-	if err = e.rank.World().AllReduce(e.sums, comm.Sum).Wait(); err != nil {
+	if err = e.sumTotals(); err != nil {
 		return 0, 0, err
 	}
 	sums := device.ReadSlice[float64](e.device, e.sums)
 	return sums[0], sums[1], e.device.Sync()
+}
+
+// sumTotals adds up the ranks' sums, and votes, where they lie.
+func (e *Engine) sumTotals() error {
+	if e.rank.Place.TP != 0 {
+		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
+	}
+	return e.rank.World().AllReduce(e.Optimizer.Beside, comm.Sum).Wait()
 }
 
 // spoiled shows the residual stream to the look, after --inject has put a NaN into it

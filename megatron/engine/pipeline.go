@@ -39,13 +39,20 @@ func (e *Engine) run(micros []*Micro, train bool, r *Result, look Look) error {
 	if train && e.graphs.suits(micros) {
 		return e.runGraphs(micros, r)
 	}
+	e.Optimizer.Begin(train)
 	acts, err := e.book.Actions(e.config.Schedule(len(micros), !train), e.rank.Place.PP)
 	if err != nil {
 		return err
 	}
 	w := &microBatches{engine: e, micros: micros, train: train, alive: map[cell]*alive{}, result: r, look: look}
 	l := &link{engine: e, work: w, rows: e.hiddenRows(micros[0])}
-	if !train || !e.MeasuresStages() {
+	if !train {
+		if err := schedule.Run(acts, w, l); err != nil {
+			return err
+		}
+		return e.Optimizer.Rest()
+	}
+	if !e.MeasuresStages() {
 		return schedule.Run(acts, w, l)
 	}
 	r.Pipeline, err = schedule.RunMeasured(acts, w, l, func() time.Time {

@@ -12,6 +12,7 @@ import (
 type Result struct {
 	Loss      float64 // Σ loss / Σ tokens of the global batch
 	Tokens    float64 // counted
+	Votes     float64 // the sum of what the ranks had to say: Engine.Vote
 	LR        float64 // used by this step
 	Decay     float64 // weight decay of this step
 	Scale     float64 // loss scale of this step

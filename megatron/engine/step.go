@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 
+	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/report"
@@ -46,14 +47,28 @@ func (e *Engine) forwardBackward(micros []*Micro, r *Result, look Look) error {
 	return nil
 }
 
+// sumLosses leaves the sums on the device, to be read with the update's result; only a
+// gradient that is divided by all tokens needs their number before.
 func (e *Engine) sumLosses(r *Result, micros int) error {
 	e.rank.Enter(watch.Reduce, e.Iteration+1)
-	sum, tokens, err := e.Totals()
-	if err != nil {
+	e.vote()
+	if err := e.sumTotals(); err != nil {
 		return err
 	}
-	r.Tokens, r.Loss = tokens, sum/math.Max(1, tokens)
+	if e.config.CalculatePerTokenLoss {
+		r.Tokens = device.ReadSlice[float64](e.device, e.sums)[1]
+	}
 	return e.sumMixtures(r, micros)
+}
+
+// vote adds what this rank has to say to the sums.
+func (e *Engine) vote() {
+	if e.Vote == nil {
+		return
+	}
+	if v := e.Vote(); v != 0 {
+		device.WriteSlice(e.device, e.Optimizer.Beside.Slice(0, 2, 1), []float64{v})
+	}
 }
 
 func (e *Engine) update(r *Result) (err error) {
@@ -61,15 +76,17 @@ func (e *Engine) update(r *Result) (err error) {
 	c, timed := &e.config, e.timed(&r.UpdateFor)
 	r.Factor = e.gradFactor(r)
 	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: r.Factor,
-		Reduced: e.beforeUpdate, DecoupledLR: e.Scheduler.LRBetween(c.Optimizer.DecoupledLR, c.Optimizer.DecoupledMinLR)})
+		Reduced: e.beforeUpdate, Enqueued: func() {
+			e.Timers.Stop("optimizer")
+			timed()
+		}, DecoupledLR: e.Scheduler.LRBetween(c.Optimizer.DecoupledLR, c.Optimizer.DecoupledMinLR)})
 	if err != nil {
 		return err
 	}
-	e.Timers.Stop("optimizer")
-	timed()
-	err = e.device.Sync()
-	e.device.Settle() // all times are known
-	return err
+	e.device.Settle() // the result was waited for: all times before it are known
+	r.Tokens, r.Votes = r.Update.Beside[1], r.Update.Beside[2]
+	r.Loss = r.Update.Beside[0] / math.Max(1, r.Tokens)
+	return nil
 }
 
 // beforeUpdate is called when the gradients are complete and nothing of the

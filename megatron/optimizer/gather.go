@@ -1,6 +1,7 @@
 package optimizer
 
 import (
+	"errors"
 	"slices"
 
 	"monotron/csrc/device"
@@ -11,6 +12,9 @@ import (
 func (f *family) gathersLate() bool {
 	return f.sharding.OverlapParamGather && f.sharded() && !f.sharding.shardsParameters()
 }
+
+// comes tells whether values must be asked for before they are used.
+func (f *family) comes() bool { return f.sharding.shardsParameters() || f.gathersLate() }
 
 // gatherAll gives every rank all updated values, where each holds all values but
 // updates its shard. The first to be used, the last of the buffer, go first.
@@ -46,44 +50,56 @@ func (b *bucket) arrived() error {
 	return w.Wait()
 }
 
-// use makes the values of ps whole, for as long as somebody uses them.
+// use makes the values of ps whole, for as long as somebody uses them; those of several
+// buckets travel together.
 func (o *Optimizer) use(ps []*mpu.Param) error {
 	for _, p := range ps {
 		b := o.bucketOf[p]
-		if b.users++; !b.family.sharding.shardsParameters() {
-			if err := b.arrived(); err != nil {
-				return err
-			}
-			continue
+		if b.users++; b.family.sharding.shardsParameters() && !b.values.Given() {
+			o.bring(b)
 		}
-		if b.values.Given() {
-			continue
-		}
-		b.values = o.device.Arena.Alloc(device.Parameters, b.ownValues.DType, b.n)
-		b.bindValues()
-		if err := b.family.sharers().AllGather(b.values, b.ownValues).Wait(); err != nil {
+	}
+	for _, p := range ps {
+		if err := o.bucketOf[p].arrived(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// bring starts to gather the values of a bucket of which only shards are held.
+func (o *Optimizer) bring(b *bucket) {
+	b.values = o.device.Arena.Alloc(device.Parameters, b.ownValues.DType, b.n)
+	b.bindValues()
+	b.gathering = b.family.sharers().AllGather(b.values, b.ownValues)
+}
+
 // done frees values that nobody uses any more.
 func (o *Optimizer) done(ps []*mpu.Param) {
 	for _, p := range ps {
 		b := o.bucketOf[p]
-		if b.users--; b.users == 0 && b.family.sharding.shardsParameters() {
-			o.device.Arena.Free(b.values)
-			b.values = device.Tensor{}
-			b.bindValues()
+		if b.users--; b.users > 0 || !b.family.sharding.shardsParameters() {
+			continue
 		}
+		if o.keeps(b) {
+			o.ahead.coming = append(o.ahead.coming, b)
+			continue
+		}
+		o.release(b)
 	}
+}
+
+// release gives the whole values back; the shard stays.
+func (o *Optimizer) release(b *bucket) {
+	o.device.Arena.Free(b.values)
+	b.values = device.Tensor{}
+	b.bindValues()
 }
 
 // Whole brings all values of the rank's parameters, for work outside of the hooks
 // such as generating text, until release is called. Every data-parallel rank calls it.
 func (o *Optimizer) Whole() (release func(), err error) {
-	return func() { o.done(o.params) }, o.use(o.params)
+	return func() { o.done(o.params) }, errors.Join(o.Rest(), o.use(o.params))
 }
 
 // Initialize draws every parameter's start from the seed, the same whatever the
@@ -98,6 +114,9 @@ func (o *Optimizer) Initialize(seed uint64) error {
 // Fill has start set every parameter's values, which are whole while it does, and
 // makes masters of them, rounded as they are.
 func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
+	if err := o.Rest(); err != nil {
+		return err
+	}
 	for _, b := range o.buckets {
 		whole := b.values
 		if !whole.Given() {

@@ -2,6 +2,7 @@ package optimizer
 
 import (
 	"math"
+	"unsafe"
 
 	"monotron/csrc/device"
 	"monotron/mpu"
@@ -26,12 +27,15 @@ type Optimizer struct {
 	// ranks have shards, or families that other ranks share differently.
 	worldwide bool
 
-	hyper device.Tensor // f32 [Hypers]
-	apart device.Tensor // the same with the rate of --decoupled-lr; not given without
-	rate  device.Tensor // f32 [1]: that rate
-	stats device.Tensor // f64 [Stats]
-	Steps int64         // updates made, for Adam's bias correction
-	Graph *device.Graph // of the update, where the rank is alone; nil: op by op
+	told   device.Tensor // f64: stats, Beside and hyper, a piece each: what the host reads of a step, at once
+	hyper  device.Tensor // f32 [Hypers]
+	apart  device.Tensor // the same with the rate of --decoupled-lr; not given without
+	rate   device.Tensor // f32 [1]: that rate
+	stats  device.Tensor // f64 [Stats]
+	Beside device.Tensor // f64 [Besides]: what others want the host to read with a step's result
+	Steps  int64         // updates made, for Adam's bias correction
+	ahead  ahead         // what is brought before it is used, ZeRO-3
+	Graph  *device.Graph // of the update, where the rank is alone; nil: op by op
 }
 
 // New gives params their memory: values of dtype, and where they are trained f32 main
@@ -40,13 +44,21 @@ type Optimizer struct {
 func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g Groups, s Sharding) *Optimizer {
 	o := &Optimizer{device: d, config: c, groups: g, params: params, families: g.families(params, s), bucketOf: map[*mpu.Param]*bucket{},
 		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard,
-		hyper:     d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), stats: d.Arena.Zeroed(device.Optimizer, device.F64, device.Stats)}
+		told:      d.Arena.Zeroed(device.Optimizer, device.F64, 3*toldPiece)}
+	o.stats, o.Beside = o.told.Slice(0, 0, device.Stats), o.told.Slice(0, toldPiece, Besides)
+	o.hyper = device.View(o.told.Slice(0, 2*toldPiece, toldPiece).Data, device.F32, device.Hypers)
 	if c.DecoupledLR > 0 {
 		o.apart, o.rate = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), d.Arena.Zeroed(device.Optimizer, device.F32, 1)
 	}
 	o.allocate(dtype)
 	return o
 }
+
+// Besides is how many numbers others can have read with a step's result.
+const Besides = 3
+
+// toldPiece is the room of each piece of what is told, f64: each begins aligned.
+const toldPiece = 8
 
 // counts tells whether this rank counts what it has of a parameter: each global
 // element is counted once in the group of sumStats.
@@ -63,6 +75,7 @@ type StepArgs struct {
 	DecoupledLR     float64 // of word embedding and output layer, with --decoupled-lr
 	Factor          float64 // the sum of the ranks' gradients carries it: loss scale, and all ranks' tokens where the loss is per token
 	Reduced         func()  // called when the gradients are complete; nil: nobody asks
+	Enqueued        func()  // called when all is enqueued, before the host waits for the result; nil: nobody asks
 }
 
 // asKernel is a setting as the kernels see it. The bias correction must be of the
@@ -75,12 +88,17 @@ type Result struct {
 	Skipped   bool    // a gradient was not finite somewhere: nothing changed anywhere
 	NonFinite int64
 	Zeros     int64 // exact zeros among the gradients
+
+	Beside [Besides]float64 // Optimizer.Beside's values
 }
 
 // Step completes the gradients over the ranks, clips by the global norm and
 // updates every parameter, or nothing when a gradient is not finite. Every rank
-// of the world calls it.
+// of the world calls it. The host waits for the device once, for the result.
 func (o *Optimizer) Step(a StepArgs) (Result, error) {
+	if err := o.Rest(); err != nil {
+		return Result{}, err
+	}
 	if err := o.finalize(); err != nil {
 		return Result{}, err
 	}
@@ -91,7 +109,13 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if err := o.Graph.Run(o.clipAndUpdate); err != nil {
 		return Result{}, err
 	}
-	return o.result(), o.gatherAll()
+	if err := o.gatherAll(); err != nil {
+		return Result{}, err
+	}
+	if a.Enqueued != nil {
+		a.Enqueued()
+	}
+	return o.result(), o.device.Err()
 }
 
 // clipAndUpdate is what a step does on the device; what changes from step to step is in
@@ -146,10 +170,10 @@ func (o *Optimizer) sumStats() error {
 }
 
 func (o *Optimizer) result() Result {
-	hyper := device.ReadSlice[float32](o.device, o.hyper)
-	stats := device.ReadSlice[float64](o.device, o.stats)
+	stats := device.ReadSlice[float64](o.device, o.told)
+	hyper := unsafe.Slice((*float32)(unsafe.Pointer(&stats[2*toldPiece])), device.Hypers)
 	r := Result{GradNorm: float64(hyper[device.HyperGradNorm]), Skipped: hyper[device.HyperSkip] != 0,
-		NonFinite: int64(stats[device.StatNonFinite]), Zeros: int64(stats[device.StatZeros])}
+		NonFinite: int64(stats[device.StatNonFinite]), Zeros: int64(stats[device.StatZeros]), Beside: [Besides]float64(stats[toldPiece:])}
 	if !r.Skipped {
 		o.Steps++
 	}

@@ -1,6 +1,8 @@
 package optimizer
 
 import (
+	"slices"
+
 	"monotron/csrc/device"
 	"monotron/mpu"
 	"monotron/mpu/comm"
@@ -38,10 +40,18 @@ type Hooks struct {
 // step.
 func (o *Optimizer) Hooks(last bool) Hooks {
 	var h Hooks
-	for _, f := range o.families {
-		if f.sharding.shardsParameters() || f.gathersLate() {
-			h.Use, h.Done = o.use, o.done
+	if slices.ContainsFunc(o.families, (*family).comes) {
+		h.Use, h.Done = o.use, o.done
+	}
+	if slices.ContainsFunc(o.families, (*family).foresees) {
+		h.Use = func(ps []*mpu.Param) error {
+			if err := o.use(ps); err != nil {
+				return err
+			}
+			return o.foresee(ps)
 		}
+	}
+	for _, f := range o.families {
 		if f.sharding.shardsGradients() {
 			h.Accumulate = o.accumulate
 		}

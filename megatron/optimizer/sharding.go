@@ -18,7 +18,7 @@ func Strategies() []Strategy { return []Strategy{NoShard, Optim, OptimGrads, Opt
 type Sharding struct {
 	Strategy           Strategy // "": NoShard
 	OverlapGradReduce  bool     // a bucket is reduced as soon as its gradients are complete
-	OverlapParamGather bool     // updated parameters are waited for where the next forward uses them
+	OverlapParamGather bool     // updated parameters are waited for where the next forward uses them; ZeRO-3: they travel while what comes before them computes
 	BucketSize         int64    // parameters of a bucket at least (--ddp-bucket-size); 0: by BucketCount, or the rule
 	BucketCount        int64    // buckets (--ddp-num-buckets); 0: the rule
 	PadForBandwidth    bool     // bucket ends at multiples of 65536 (--ddp-pad-buckets-for-high-nccl-busbw)

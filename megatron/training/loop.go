@@ -38,6 +38,7 @@ func (r *Run) Train(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	r.Engine.Vote = func() float64 { return float64(r.seen(ctx)) }
 	for r.Engine.Iteration < r.iters {
 		if err := r.iterate(ctx); err != nil {
 			return err
@@ -86,6 +87,7 @@ func (r *Run) iterate(ctx context.Context) error {
 	if step.result, err = r.Engine.StepSeen(batch, r.exchanges()); err != nil {
 		return r.explain(ctx, err, batch, before)
 	}
+	r.voted = &step.result.Votes
 	for _, line := range r.Engine.GraphNews() {
 		r.log.note("%s", line)
 	}
@@ -109,6 +111,7 @@ func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 		if err := r.evaluateNow(ctx); err != nil {
 			return true, err
 		}
+		r.voted = nil
 	}
 	reason, err := r.reasonToStop(ctx)
 	if err != nil {

@@ -23,6 +23,7 @@ type Run struct {
 	log     *logger
 	saver   *saver
 	votes   device.Tensor // i64 [1]
+	voted   *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between
 	started time.Time
 	pulse   *pulse
 }

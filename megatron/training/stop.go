@@ -32,14 +32,7 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	if c.Checkpoint.Save == "" {
 		kept = "; nothing is saved because --save is not given"
 	}
-	seen := nothing
-	switch {
-	case ctx.Err() != nil:
-		seen = signalled
-	case c.ExitDurationMins > 0 && time.Since(r.started) > time.Duration(c.ExitDurationMins)*time.Minute:
-		seen = timeIsUp
-	}
-	seen, err := r.agree(seen)
+	seen, err := r.agreed(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -53,12 +46,41 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	return nil, nil
 }
 
-// What a rank may have seen that all must act on; the highest counts.
+// What a rank may have seen that all must act on; the highest counts, also where the ranks'
+// are added up.
 const (
-	nothing int64 = iota
-	timeIsUp
-	signalled
+	nothing   int64 = 0
+	timeIsUp  int64 = 1
+	signalled int64 = 1 << 32
 )
+
+// seen is what this rank has seen.
+func (r *Run) seen(ctx context.Context) int64 {
+	minutes := r.Config.ExitDurationMins
+	switch {
+	case ctx.Err() != nil:
+		return signalled
+	case minutes > 0 && time.Since(r.started) > time.Duration(minutes)*time.Minute:
+		return timeIsUp
+	}
+	return nothing
+}
+
+// agreed is the highest of what the ranks have seen: as they said with the step's sums,
+// which costs no wait of its own, or, where there was no step or one is long ago, now.
+func (r *Run) agreed(ctx context.Context) (int64, error) {
+	voted := r.voted
+	r.voted = nil
+	switch {
+	case voted == nil || r.rank.World().Size() == 1:
+		return r.agree(r.seen(ctx))
+	case *voted >= float64(signalled):
+		return signalled, nil
+	case *voted > 0:
+		return timeIsUp, nil
+	}
+	return nothing, nil
+}
 
 // agree is the highest of what the ranks have seen.
 func (r *Run) agree(seen int64) (int64, error) {

@@ -1,0 +1,95 @@
+package optimizer
+
+import (
+	"slices"
+
+	"monotron/mpu"
+)
+
+// ahead brings parameters before they are used, under ZeRO-3 with OverlapParamGather: what
+// comes next, as in the last pass of the same kind, is on its way while something else
+// computes. All ranks that share parameters use them in one order, so that they foresee the
+// same. Where a pass leaves the order of the last one, what was foreseen is dropped, and the
+// rest of it foresees nothing.
+type ahead struct {
+	orders [2][][]*mpu.Param // of uses, in the last evaluation and the last step
+	train  int               // which of them is under way
+	at     int               // uses so far
+	lost   bool              // the pass goes another way than the last one
+
+	next   []*mpu.Param // foreseen
+	coming []*bucket    // that nobody uses yet, or again: on their way, or there
+}
+
+// Begin says that a pass over micro-batches begins; train: a step's.
+func (o *Optimizer) Begin(train bool) {
+	a := &o.ahead
+	a.train, a.at, a.lost = 0, 0, false
+	if train {
+		a.train = 1
+	}
+}
+
+// foresee learns that ps are used now, and starts to bring what comes after them.
+func (o *Optimizer) foresee(ps []*mpu.Param) error {
+	a := &o.ahead
+	order := &a.orders[a.train]
+	if a.at < len(*order) && !slices.Equal((*order)[a.at], ps) {
+		*order, a.lost = (*order)[:a.at], true
+	}
+	if a.at == len(*order) {
+		*order = append(*order, ps)
+	}
+	a.at++
+	if err := o.dropComing(); err != nil {
+		return err
+	}
+	if a.next = nil; a.at < len(*order) && !a.lost {
+		a.next = (*order)[a.at]
+	}
+	for _, p := range a.next {
+		if b := o.bucketOf[p]; b.family.foresees() && !b.values.Given() {
+			o.bring(b)
+			a.coming = append(a.coming, b)
+		}
+	}
+	return nil
+}
+
+// foresees tells whether values that come and go come before they are used.
+func (f *family) foresees() bool {
+	return f.sharding.shardsParameters() && f.sharding.OverlapParamGather
+}
+
+// keeps tells whether a bucket that nobody uses any more stays: it is used again at once.
+func (o *Optimizer) keeps(b *bucket) bool {
+	return b.family.foresees() && slices.ContainsFunc(o.ahead.next, func(p *mpu.Param) bool { return o.bucketOf[p] == b })
+}
+
+// dropComing gives back what was brought and nobody uses.
+func (o *Optimizer) dropComing() error {
+	coming := o.ahead.coming
+	o.ahead.coming = nil
+	for _, b := range coming {
+		if b.users > 0 {
+			continue
+		}
+		err := b.arrived()
+		o.release(b)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rest ends a pass: what was brought for it is given back, and of its order no more is known
+// than it has shown.
+func (o *Optimizer) Rest() error {
+	a := &o.ahead
+	if order := &a.orders[a.train]; a.at < len(*order) && a.at > 0 {
+		*order = (*order)[:a.at]
+	}
+	a.next, a.lost = nil, true
+	return o.dropComing()
+}
