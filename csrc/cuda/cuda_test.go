@@ -14,6 +14,9 @@ import (
 // Claim: every kernel agrees with the plain Go oracle; on a GPU, or emulated.
 func TestValues(t *testing.T) { devicetest.Values(t, open(t)) }
 
+// Claim: every op has a kernel that starts and computes; what scripts/gpu.sh asks first.
+func TestSmallest(t *testing.T) { devicetest.Smallest(t, open(t)) }
+
 // Claim (op_experts.go): a row of a grouped product does not depend on the others.
 func TestRowsAlone(t *testing.T) { devicetest.RowsAlone(t, open(t)) }
 
