@@ -121,22 +121,24 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, y, x device.Tensor, epi
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	whole, w := entering(l.region, s, x)
-	if err := wait(w); err != nil {
-		return err
-	}
 	own := y
 	if l.gather {
 		own = s.Alloc(y.DType, whole.Shape[0], l.Columns())
 	}
-	for _, p := range l.parts() {
-		a := device.MatmulArgs{C: own.Slice(1, p.from, p.n), A: whole, B: p.weight.Value, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow()}
-		if aux.Given() {
-			a.Aux = aux.Slice(1, p.from, p.n)
+	err := l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) {
+		for _, p := range l.parts() {
+			a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from, p.n), A: x, B: p.weight.Value, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow()}
+			if aux.Given() {
+				a.Aux = aux.Slice(0, from, n).Slice(1, p.from, p.n)
+			}
+			if p.bias != nil {
+				a.Bias = p.bias.Value
+			}
+			d.Matmul(a)
 		}
-		if p.bias != nil {
-			a.Bias = p.bias.Value
-		}
-		d.Matmul(a)
+	})
+	if err != nil {
+		return err
 	}
 	if l.gather {
 		return GatherFromRegionForward(l.region, d, y, own)
@@ -219,9 +221,10 @@ func (l *RowParallelLinear) Forward(d *device.Device, y, x device.Tensor) error 
 	if l.whole {
 		x = ScatterToRegionForward(l.region, x)
 	}
-	sum := leaving(l.region, s, y)
-	d.Matmul(device.MatmulArgs{C: sum, A: x, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()})
-	if err := wait(leave(l.region, y, sum)); err != nil {
+	err := l.region.scattered(s, y, func(sum device.Tensor, from, n int64) {
+		d.Matmul(device.MatmulArgs{C: sum, A: x.Slice(0, from, n), B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()})
+	})
+	if err != nil {
 		return err
 	}
 	if l.add {
@@ -238,15 +241,17 @@ func (l *RowParallelLinear) Backward(d *device.Device, dx, dy, x device.Tensor) 
 	defer s.Release()
 	whole, joining := entering(l.region, s, dy)
 	biasGradient(d, l.Bias, dy)
-	if err := wait(joining); err != nil {
-		return err
-	}
 	own := dx
 	if l.whole {
 		x = ScatterToRegionForward(l.region, x)
 		own = s.Alloc(dx.DType, x.Dims()...)
 	}
-	d.Matmul(device.MatmulArgs{C: own, A: whole, B: l.Weight.Value})
+	err := l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) {
+		d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n), A: dy, B: l.Weight.Value})
+	})
+	if err != nil {
+		return err
+	}
 	weightGradient(d, l.Weight, whole, x)
 	if l.whole {
 		return ScatterToRegionBackward(l.region, d, dx, own)

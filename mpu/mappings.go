@@ -11,6 +11,7 @@ type Region struct {
 	*comm.Group
 	Sequence bool // outside, a rank holds [s/tp·b, h], its stretch of positions, instead of [s·b, h]
 	ByRow    bool // forward, a row has the same bits whatever other rows there are
+	Overlap  bool // where rows are gathered or scattered, products are made in pieces beside them
 }
 
 // byRow is the flag as products take it.

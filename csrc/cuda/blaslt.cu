@@ -79,17 +79,31 @@ bool load_all(void *l, functions *f) {
          load(l, "cublasLtMatmulAlgoGetHeuristic", &f->choose) && load(l, "cublasLtMatmul", &f->matmul);
 }
 
-/* As the loader finds it, else beside a Python's torch. */
-void *open_library() {
-  const char *names[] = {"libcublasLt.so.13", "libcublasLt.so.12"}, *wheels[] = {"cu13/lib/libcublasLt.so.13", "cublas/lib/libcublasLt.so.12"};
-  void *library = nullptr;
-  for (int i = 0; i < 2 && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-  for (int i = 0; i < 2 && !library; i++) {
-    char path[PATH_MAX];
-    mt_beside_torch(path, wheels[i]);
-    if (path[0]) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+/* Whether a library is there and starts: one of a newer CUDA than the driver's does not. */
+bool start(const char *path, functions *f, handle_t *handle) {
+  void *library = path[0] ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  return library && load_all(library, f) && !f->create(handle);
+}
+
+/* The file that MONOTRON_CUBLASLT names, or several between colons; else as the loader finds
+ * it, else beside a Python's torch. */
+bool start_first(functions *f, handle_t *handle) {
+  char path[PATH_MAX];
+  if (const char *named = getenv("MONOTRON_CUBLASLT")) {
+    for (size_t n; *named; named += n + (named[n] == ':')) {
+      n = strcspn(named, ":");
+      if (snprintf(path, sizeof path, "%.*s", (int)n, named) < (int)sizeof path && start(path, f, handle)) return true;
+    }
+    return false;
   }
-  return library;
+  const char *names[] = {"libcublasLt.so.13", "libcublasLt.so.12"}, *wheels[] = {"cu13/lib/libcublasLt.so.13", "cublas/lib/libcublasLt.so.12"};
+  for (const char *name : names)
+    if (start(name, f, handle)) return true;
+  for (const char *wheel : wheels) {
+    mt_beside_torch(path, wheel);
+    if (start(path, f, handle)) return true;
+  }
+  return false;
 }
 
 bool setting(const char *name, const char *value) {
@@ -110,15 +124,18 @@ struct mt_blaslt {
 };
 
 mt_blaslt *mt_blaslt_open() {
-  if (MT_EMULATED || setting("MONOTRON_CUBLASLT", "off")) return nullptr;
-  void *library = open_library();
-  if (!library) return nullptr;
+  if ((MT_EMULATED && !getenv("MONOTRON_CUBLASLT")) || setting("MONOTRON_CUBLASLT", "off")) return nullptr;
   mt_blaslt *b = static_cast<mt_blaslt *>(calloc(1, sizeof *b));
   if (!b) return nullptr;
   bool tf32 = setting("MONOTRON_TF32", "on");
   b->compute_f32 = tf32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
-  if (!load_all(library, &b->call) || b->call.create(&b->handle) || cudaMalloc(&b->workspace, WORKSPACE) != cudaSuccess) {
+  if (!start_first(&b->call, &b->handle)) {
+    free(b);
+    return nullptr;
+  }
+  if (cudaMalloc(&b->workspace, WORKSPACE) != cudaSuccess) {
     cudaGetLastError();
+    b->call.destroy(b->handle);
     free(b);
     return nullptr;
   }

@@ -193,7 +193,7 @@ func TestOpsRunBehindTheHost(t *testing.T) {
 // Claim: a GPU that does not start says what to do about it, in one line.
 func TestStartErrorsAdvise(t *testing.T) {
 	emulated(t)
-	for number, want := range map[string]string{"35": "driver is too old", "46": "another process", "802": "nvidia-fabricmanager", "803": "reboot", "220": "another host"} {
+	for number, want := range map[string]string{"35": "wants driver 580.65 or newer", "46": "another process", "802": "nvidia-fabricmanager", "803": "reboot", "220": "another host"} {
 		t.Setenv("MONOTRON_EMU_START", number)
 		_, err := cuda.Open(0)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || !strings.HasSuffix(err.Error(), "--device cpu works") {

@@ -13,12 +13,20 @@
 #define MT_ARCHITECTURES "no GPU"
 #endif
 
+/* The oldest driver that this toolkit's runtime and kernels start on (CUDA's release notes,
+ * minor version compatibility). */
+#if CUDART_VERSION >= 13000
+#define LEAST_DRIVER "580.65"
+#else
+#define LEAST_DRIVER "525.60"
+#endif
+
 /* What to do about errors that people meet. Those of the hardware and of a kernel show at
  * whatever is called later, and the process can do nothing more on the GPU. */
 static const char *advice(cudaError_t e) {
   switch ((int)e) {
   case 35: /* cudaErrorInsufficientDriver */
-    return "; the driver is too old for this library, or there is none: nvidia-smi names it; in a container, give it the GPUs (--gpus all)";
+    return "; this library wants driver " LEAST_DRIVER " or newer, which is not here (nvidia-smi names what is); in a container, give it the GPUs (--gpus all)";
   case 46: /* cudaErrorDevicesUnavailable */
     return "; another process has the GPU for itself: nvidia-smi names it and the compute mode";
   case 802: /* cudaErrorSystemNotReady */

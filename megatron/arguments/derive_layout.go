@@ -27,6 +27,13 @@ func (p *parser) deriveLayout() {
 		l.SequenceParallel = false
 		p.notice("--sequence-parallel has no effect with --tensor-model-parallel-size 1")
 	}
+	switch {
+	case l.TPCommOverlap && l.TP == 1:
+		l.TPCommOverlap = false
+		p.notice("--tp-comm-overlap has no effect with --tensor-model-parallel-size 1")
+	case l.TPCommOverlap && !l.SequenceParallel:
+		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, whose gathers and scatters it makes in pieces")
+	}
 	if l.ETP == 0 {
 		l.ETP = l.TP
 	}

@@ -186,6 +186,7 @@ var companions = map[string]string{
 	"group-query-attention": "--num-query-groups 2", "weight-decay-incr-style": "--start-weight-decay 0.01 --end-weight-decay 0.1",
 	"start-weight-decay": "--end-weight-decay 0.1 --weight-decay-incr-style cosine", "end-weight-decay": "--start-weight-decay 0 --weight-decay-incr-style cosine",
 	"fp32-residual-connection": "--bf16", "sequence-parallel": "--tensor-model-parallel-size 2 --world-size 2",
+	"tp-comm-overlap":            "--tensor-model-parallel-size 2 --world-size 2 --sequence-parallel",
 	"tensor-model-parallel-size": "--world-size 2", "pipeline-model-parallel-size": "--world-size 2", "context-parallel-size": "--world-size 2",
 	"moe-use-upcycling":          "--load dense --num-experts 4",
 	"moe-apply-probs-on-input":   "--moe-router-topk 1 --moe-router-pre-softmax",

@@ -12,6 +12,7 @@ import (
 type Parallel struct {
 	TP               *comm.Group // ranks that share each layer
 	SequenceParallel bool        // outside the cut layers each holds its stretch of positions
+	Overlap          bool        // products beside what brings their rows, in pieces: mpu.Region
 	ByRow            bool        // forward, a row has the same bits whatever other rows there are: mpu.Region
 	DistributeSaved  bool        // inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from another stage
 
@@ -44,7 +45,7 @@ type Parallel struct {
 func Alone(d *device.Device) Parallel { return Parallel{TP: comm.Solo("tp", 0, d)} }
 
 func (p Parallel) region() mpu.Region {
-	return mpu.Region{Group: p.TP, Sequence: p.SequenceParallel, ByRow: p.ByRow}
+	return mpu.Region{Group: p.TP, Sequence: p.SequenceParallel, ByRow: p.ByRow, Overlap: p.Overlap}
 }
 
 // check lists why the model cannot be cut so.

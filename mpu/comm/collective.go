@@ -111,7 +111,7 @@ func (c *Collective) InPlace() bool {
 
 // Work is a collective under way. Wait orders the rank's stream after it and
 // returns its error; it need not wait on the host. Until then the collective's
-// tensors may be neither read, written nor freed.
+// tensors may be neither read, written nor freed; what only goes may be read.
 type Work interface{ Wait() error }
 
 // Behind is a Work that a device does behind the host's back: Wait only orders the rank's

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <string>
 
+#define CUDART_VERSION 13000
+
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,

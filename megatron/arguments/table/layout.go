@@ -16,6 +16,7 @@ var layoutFlags = owned(Layout,
 	works("context-parallel-size", Int, "1", "Layout.CP", "ranks that share each sequence").from(1, lists),
 	works("expert-model-parallel-size", Int, "1", "Layout.EP", "ranks that share the experts").from(1, lists),
 	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "ranks that share one expert (--tensor-model-parallel-size)").from(1, lists),
+	works("tp-comm-overlap", Switch, "", "Layout.TPCommOverlap", "products in pieces beside the gathers and scatters of --sequence-parallel; losses to rounding, where a library's product of fewer rows rounds otherwise"),
 	works("sequence-parallel", Switch, "", "Layout.SequenceParallel", "norms and dropout on pieces of the sequence; off when the tensor-parallel size is 1"),
 	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "how context-parallel ranks exchange keys; one, or one per layer").
 		choices("p2p", "all_gather", "a2a", "a2a+p2p").same("allgather", "all_gather").
@@ -43,7 +44,7 @@ var layoutFlags = owned(Layout,
 // otherLayoutFlags tune what is not tuned by hand here, or cut what is not cut.
 var otherLayoutFlags = families(Layout,
 	allAccepted(overlaps,
-		switches("tp-comm-overlap no-tp-comm-bulk-wgrad/disable-tp-comm-bulk-wgrad no-tp-comm-bulk-dgrad/disable-tp-comm-bulk-dgrad "+
+		switches("no-tp-comm-bulk-wgrad/disable-tp-comm-bulk-wgrad no-tp-comm-bulk-dgrad/disable-tp-comm-bulk-dgrad "+
 			"no-tp-comm-overlap-ag/disable-tp-comm-overlap-ag no-tp-comm-overlap-rs/disable-tp-comm-overlap-rs "+
 			"no-tp-comm-split-ag/disable-tp-comm-split-ag no-tp-comm-split-rs/disable-tp-comm-split-rs tp-comm-overlap-rs-dgrad "+
 			"overlap-p2p-communication-warmup-flush delay-wgrad-compute use-ring-exchange-p2p"),

@@ -43,6 +43,7 @@ func (v Variant) String() string {
 	}
 	add(l.TP > 1, "tp%d", l.TP)
 	add(l.SequenceParallel, "sp")
+	add(l.TPCommOverlap, "tp-overlap")
 	add(l.PP > 1, "pp%d", l.PP)
 	add(l.VP > 1, "vp%d", l.VP)
 	add(l.Schedule != "", "%s", l.Schedule)
@@ -209,6 +210,7 @@ func variations(c *training.Config, sizes engine.Layout) []Variant {
 		add(func(v *Variant) { v.Recompute, v.Layout.SequenceParallel = r, sizes.TP > 1 })
 	}
 	if sizes.TP > 1 {
+		add(func(v *Variant) { v.Layout.SequenceParallel, v.Layout.TPCommOverlap = true, true })
 		add(func(v *Variant) {
 			v.Recompute, v.Layout.DistributeSavedActivation = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}, true
 		})
@@ -219,9 +221,11 @@ func variations(c *training.Config, sizes engine.Layout) []Variant {
 				v.Layout.OverlapGradReduce, v.Layout.Sharding, v.Layout.BucketSize = true, sharding, 5000
 			})
 		}
-		add(func(v *Variant) {
-			v.Layout.OverlapGradReduce, v.Layout.OverlapParamGather, v.Layout.Sharding, v.Layout.BucketSize = true, true, "optim", 5000
-		})
+		for _, sharding := range []string{"optim", "optim_grads_params"} {
+			add(func(v *Variant) {
+				v.Layout.OverlapGradReduce, v.Layout.OverlapParamGather, v.Layout.Sharding, v.Layout.BucketSize = true, true, sharding, 5000
+			})
+		}
 	}
 	return all
 }
