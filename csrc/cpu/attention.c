@@ -1,6 +1,6 @@
 /* Flash-style attention (Dao, arXiv 2307.08691): blocks of scores, never all.
  * Forward packs keys and values once a call (phase 0), then makes blocks of
- * queries (phase 1). Backward is a tile a head; where heads share keys, their
+ * queries (phase 1), several side by side where keys are many. Backward is a tile a head; where heads share keys, their
  * gradients are added in a second phase, in the order of heads. */
 #include <stddef.h>
 
@@ -27,7 +27,7 @@ static int64_t forward_tiles(const void *args, int32_t phase) {
   attention_call c = resolve(args, NULL);
   if (c.sq <= ATT_FEW) return phase == 0 ? c.batch * c.heads : 0;
   if (phase == 0) return c.batch * c.groups * ceil_div(c.seen, ATT_CHUNK);
-  return phase == 1 ? c.batch * c.heads * ceil_div(c.sq, ATT_QUERIES) : 0;
+  return phase == 1 ? c.batch * c.heads * ceil_div(att_blocks(&c), att_together(&c)) : 0;
 }
 
 static int64_t forward_scratch(const void *args) {
@@ -35,7 +35,7 @@ static int64_t forward_scratch(const void *args) {
   return c.sq <= ATT_FEW ? 0 : c.batch * c.groups * att_shared_group(&c);
 }
 
-/* The last block of queries sees most keys: it comes first. */
+/* The last blocks of queries see most keys: they come first. */
 static int32_t forward_run(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   attention_call c = resolve(args, NULL);
   const attention_kernels *k = mt_attention_kernels(c.f->q.dtype);
@@ -49,8 +49,8 @@ static int32_t forward_run(mt_context *ctx, const void *args, void *scratch, int
     int64_t group = tile % (c.batch * c.groups);
     k->pack(&c, group / c.groups, group % c.groups, tile / (c.batch * c.groups), (char *)scratch + group * att_shared_group(&c));
   } else {
-    int64_t block = ceil_div(c.sq, ATT_QUERIES) - 1 - tile / pairs;
-    k->forward(&c, h, block, (char *)scratch + (h.sample * c.groups + h.group) * att_shared_group(&c), room);
+    int64_t last = ceil_div(att_blocks(&c), att_together(&c)) - 1;
+    k->forward(&c, h, (last - tile / pairs) * att_together(&c), (char *)scratch + (h.sample * c.groups + h.group) * att_shared_group(&c), room);
   }
   return 0;
 }

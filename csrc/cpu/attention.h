@@ -12,8 +12,10 @@
 
 enum {
   ATT_PAD = 32,      /* sizes of blocks and of d are multiples: no kernel has edges */
-  ATT_QUERIES = 64,  /* of a forward tile */
+  ATT_QUERIES = 64,  /* of a forward block */
   ATT_KEYS = 128,    /* of a forward block */
+  ATT_TOGETHER = 8,  /* blocks of queries that a forward tile has at most */
+  ATT_NEAR = 512 << 10, /* bytes of a head's keys and values that a core's cache keeps from one block of queries to the next */
   ATT_BQUERIES = 128, ATT_BKEYS = 64, /* of a backward block */
   ATT_STRETCH = 1024, /* queries that backward takes at a time: with what they need they stay in a core's cache */
   ATT_CHUNK = 512,   /* keys packed by a tile of forward's first phase */
@@ -63,10 +65,21 @@ static inline float *att_lse(const attention_call *c, attention_head h) {
   return (float *)t->data + h.sample * t->stride[0] + h.head * t->stride[1];
 }
 
+/* Shared memory of forward: all keys as rows [seen, padded], then all values
+ * transposed in blocks of ATT_KEYS, [blocks, padded, ATT_KEYS], of each group. */
+static inline int64_t att_shared_group(const attention_call *c) { return 2 * att_up(c->seen, ATT_KEYS) * c->padded * c->element; }
+
+/* Blocks of queries, and how many of them are a forward tile. */
+static inline int64_t att_blocks(const attention_call *c) { return (c->sq + ATT_QUERIES - 1) / ATT_QUERIES; }
+
+static inline int64_t att_together(const attention_call *c) { return att_shared_group(c) > ATT_NEAR ? ATT_TOGETHER : 1; }
+
 /* Room of a tile, in the order in which the tiles lay it out. */
-static inline int64_t att_forward_room(const attention_call *c) {
-  return ATT_QUERIES * (c->padded * (c->element + 8) + ATT_KEYS * (4 + c->element) + 32);
-}
+static inline int64_t att_common_room(const attention_call *c) { return ATT_QUERIES * (ATT_KEYS * (4 + c->element) + c->padded * 4); }
+
+static inline int64_t att_own_room(const attention_call *c) { return ATT_QUERIES * (c->padded * (c->element + 4) + 20); }
+
+static inline int64_t att_forward_room(const attention_call *c) { return att_common_room(c) + att_together(c) * att_own_room(c); }
 
 static inline int64_t att_few_room(const attention_call *c) { return (2 * c->padded + ATT_CHUNK) * 4; }
 
@@ -76,9 +89,5 @@ static inline int64_t att_backward_room(const attention_call *c) {
   return att_stretch(c) * (c->padded * (4 * c->element + 4) + 16) + att_up(c->sk, ATT_BKEYS) * c->padded * 8 + ATT_BKEYS * c->padded * 3 * c->element +
          ATT_BKEYS * ATT_BQUERIES * (8 + 3 * c->element) + ATT_BQUERIES * c->padded * 4;
 }
-
-/* Shared memory of forward: all keys as rows [seen, padded], then all values
- * transposed in blocks of ATT_KEYS, [blocks, padded, ATT_KEYS], of each group. */
-static inline int64_t att_shared_group(const attention_call *c) { return 2 * att_up(c->seen, ATT_KEYS) * c->padded * c->element; }
 
 #endif

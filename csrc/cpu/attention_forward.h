@@ -16,6 +16,8 @@ typedef struct {
   const attention_call *c;
   K(masks) masks;
   int64_t first;                 /* query */
+  int64_t key, end;              /* the next of its keys; behind the last */
+  int64_t all_from, all_to;      /* keys that all its queries see */
   K(value) *q, *p;               /* [padded, 64], [128, 64] as right operands */
   float *scores, *out, *rows;    /* [128, 64], [padded, 64], [64, padded] */
   float *top, *sum, *factor;     /* [64]: highest score and sum so far; what to rescale by */
@@ -86,18 +88,19 @@ static void K(rescale)(K(forward_state) *s) {
   }
 }
 
-static void K(lay_out)(K(forward_state) *s, char *room) {
+/* Of blocks that are made together each has its sums, and all the same room for scores. */
+static void K(lay_out)(K(forward_state) *s, char *own, char *common) {
   const int64_t padded = s->c->padded;
-  s->q = (K(value) *)room;
-  s->p = s->q + padded * ATT_QUERIES;
-  s->scores = (float *)(s->p + ATT_KEYS * ATT_QUERIES);
-  s->out = s->scores + ATT_KEYS * ATT_QUERIES;
-  s->rows = s->out + padded * ATT_QUERIES;
-  s->top = s->rows + padded * ATT_QUERIES;
+  s->q = (K(value) *)own;
+  s->out = (float *)(s->q + padded * ATT_QUERIES);
+  s->top = s->out + padded * ATT_QUERIES;
   s->sum = s->top + ATT_QUERIES;
   s->factor = s->sum + ATT_QUERIES;
   s->from = (int32_t *)(s->factor + ATT_QUERIES);
   s->width = s->from + ATT_QUERIES;
+  s->p = (K(value) *)common;
+  s->scores = (float *)(s->p + ATT_KEYS * ATT_QUERIES);
+  s->rows = s->scores + ATT_KEYS * ATT_QUERIES;
 }
 
 /* O = out/sum, a row a query; LSE = log(2^top·sum). */
@@ -115,32 +118,53 @@ static void K(write_out)(K(forward_state) *s, attention_head h) {
   }
 }
 
-static void K(forward)(const attention_call *c, attention_head h, int64_t block, const char *shared, char *room) {
-  const mt_attention_forward_args *f = c->f;
-  const K(value) *keys = (const K(value) *)shared, *values = keys + att_up(c->seen, ATT_KEYS) * c->padded;
-  K(forward_state) s = {.c = c, .masks = K(masks_of)(c, h), .first = block * ATT_QUERIES};
-  int64_t queries = mt_min(ATT_QUERIES, c->sq - s.first);
-  int64_t lowest = ATT_NOBODY, highest = 0, position = c->ahead + s.first, end = att_up(mt_min(c->seen, position + queries), ATT_PAD);
-  K(lay_out)(&s, room);
+/* A block of queries that have seen no keys yet. */
+static void K(start)(K(forward_state) *s, attention_head h) {
+  const attention_call *c = s->c;
+  const mt_tensor *q = &c->f->q;
+  int64_t queries = mt_min(ATT_QUERIES, c->sq - s->first), lowest = ATT_NOBODY, position = c->ahead + s->first;
   for (int64_t i = 0; i < ATT_QUERIES; i++) {
-    K(visible)(c, h.sample, s.first + i, &s.from[i], &s.width[i]);
-    lowest = mt_min(lowest, s.from[i]);
-    if (i < queries) highest = mt_max(highest, s.from[i]);
-    s.top[i] = -1e30f;
-    s.sum[i] = 0;
+    K(visible)(c, h.sample, s->first + i, &s->from[i], &s->width[i]);
+    lowest = mt_min(lowest, s->from[i]);
+    if (i < queries) s->all_from = mt_max(s->all_from, s->from[i]);
+    s->top[i] = -1e30f;
+    s->sum[i] = 0;
   }
-  memset(s.out, 0, c->padded * ATT_QUERIES * sizeof *s.out);
-  K(pack_right_channels)(s.q, ATT_QUERIES, c->padded, att_row(c, &f->q, h, s.first), f->q.dtype, att_step(c, &f->q), queries, c->d);
+  s->key = lowest / ATT_PAD * ATT_PAD;
+  s->end = att_up(mt_min(c->seen, position + queries), ATT_PAD);
+  s->all_to = mt_min(c->seen, position + 1);
+  memset(s->out, 0, c->padded * ATT_QUERIES * sizeof *s->out);
+  K(pack_right_channels)(s->q, ATT_QUERIES, c->padded, att_row(c, q, h, s->first), q->dtype, att_step(c, q), queries, c->d);
+}
+
+/* The block of keys that `key` lies in. */
+static void K(attend)(K(forward_state) *s, const K(value) *keys, const K(value) *values) {
+  int64_t padded = s->c->padded, k = s->key, n = mt_min(s->end, (k / ATT_KEYS + 1) * ATT_KEYS) - k;
+  K(product)(n, ATT_QUERIES, padded, keys + k * padded, padded, s->q, ATT_QUERIES, s->scores, ATT_QUERIES, 0);
+  if (k >= s->all_from && k + n <= s->all_to && !s->masks.alibi) K(softmax_open)(s, k, n);
+  else K(softmax)(s, k, n);
+  K(rescale)(s);
+  K(product)(padded, ATT_QUERIES, n, values + k / ATT_KEYS * ATT_KEYS * padded + k % ATT_KEYS, ATT_KEYS, s->p, ATT_QUERIES, s->out, ATT_QUERIES, 1);
+  s->key = k + n;
+}
+
+/* Blocks of queries go through the keys side by side: a block of keys is fetched once for
+ * all of them. */
+static void K(forward)(const attention_call *c, attention_head h, int64_t block, const char *shared, char *room) {
+  const K(value) *keys = (const K(value) *)shared, *values = keys + att_up(c->seen, ATT_KEYS) * c->padded;
+  K(forward_state) s[ATT_TOGETHER];
+  int64_t n = mt_min(att_together(c), att_blocks(c) - block), k = c->seen, end = 0;
+  for (int64_t i = 0; i < n; i++) {
+    s[i] = (K(forward_state)){.c = c, .masks = K(masks_of)(c, h), .first = (block + i) * ATT_QUERIES};
+    K(lay_out)(&s[i], room + att_common_room(c) + i * att_own_room(c), room);
+    K(start)(&s[i], h);
+    k = mt_min(k, s[i].key);
+    end = mt_max(end, s[i].end);
+  }
   K(begin)();
-  for (int64_t k = lowest / ATT_PAD * ATT_PAD; k < end;) {
-    int64_t n = mt_min(end, (k / ATT_KEYS + 1) * ATT_KEYS) - k;
-    K(product)(n, ATT_QUERIES, c->padded, keys + k * c->padded, c->padded, s.q, ATT_QUERIES, s.scores, ATT_QUERIES, 0);
-    if (k >= highest && k + n <= mt_min(c->seen, position + 1) && !s.masks.alibi) K(softmax_open)(&s, k, n);
-    else K(softmax)(&s, k, n);
-    K(rescale)(&s);
-    K(product)(c->padded, ATT_QUERIES, n, values + k / ATT_KEYS * ATT_KEYS * c->padded + k % ATT_KEYS, ATT_KEYS, s.p, ATT_QUERIES, s.out, ATT_QUERIES, 1);
-    k += n;
-  }
+  for (k = k / ATT_KEYS * ATT_KEYS; k < end; k += ATT_KEYS)
+    for (int64_t i = 0; i < n; i++)
+      if (s[i].key < mt_min(s[i].end, k + ATT_KEYS)) K(attend)(&s[i], keys, values);
   K(end)();
-  K(write_out)(&s, h);
+  for (int64_t i = 0; i < n; i++) K(write_out)(&s[i], h);
 }
