@@ -50,6 +50,7 @@ type Device struct {
 	Arena   *Arena
 
 	backend Backend
+	shelves []*shelf
 	fused   Tensor // the workspace of FuseAttention
 	err     error
 	made    []*Graph
@@ -88,6 +89,10 @@ func (d *Device) Write(t Tensor, src []byte) {
 		d.keep(errHost)
 		return
 	}
+	if t.Elsewhere() {
+		d.keep(d.Put(t, src))
+		return
+	}
 	d.keep(d.backend.Write(t.Data, src))
 }
 
@@ -98,6 +103,10 @@ func (d *Device) Read(dst []byte, t Tensor) {
 	}
 	if d.taking != nil {
 		d.keep(errHost)
+		return
+	}
+	if t.Elsewhere() {
+		d.keep(d.Fetch(dst, t))
 		return
 	}
 	d.keep(d.backend.Read(dst, t.Data))
@@ -126,6 +135,9 @@ func (d *Device) Try(f func()) error {
 
 // Err is the first trouble known so far, without waiting.
 func (d *Device) Err() error { return d.err }
+
+// Fail makes err the device's trouble, unless there was some before.
+func (d *Device) Fail(err error) { d.keep(err) }
 
 func (d *Device) keep(err error) {
 	switch {

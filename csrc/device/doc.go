@@ -3,7 +3,7 @@
 //
 // Reading order: tensor.go (what an op sees), op.go and op_*.go (every op's description:
 // arguments, shapes, work), known.go (what a device may be asked for), device.go (how a
-// call travels), arena.go (where memory comes from), pool.go (who works on a CPU), graph.go
+// call travels), arena.go (where memory comes from), elsewhere.go (what lies in no memory of the device), pool.go (who works on a CPU), graph.go
 // (work enqueued as a whole), streams.go, trail.go (how far a device has come), table.go with device.h (the C side), library.go
 // (a device of another library: CUDA; librarygraphs.go, librarystreams.go). ops.go and ops.h
 // are made of the descriptions by go generate. philox.go has the random numbers, convert.go

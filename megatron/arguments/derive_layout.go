@@ -75,6 +75,9 @@ func (p *parser) deriveSharding() {
 		p.clash("use-distributed-optimizer data-parallel-sharding-strategy", "--use-distributed-optimizer and --data-parallel-sharding-strategy no_shard contradict each other")
 	}
 	l.DistributedOptimizer = l.Sharding != "" && l.Sharding != "no_shard"
+	if p.OffloadFolder != "" && p.Checkpoint.Async {
+		p.clash("offload-folder async-save", "--async-save keeps a copy of all tensors in memory, which --offload-folder is to save: leave one of them out")
+	}
 	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
 		p.clash("overlap-param-gather use-distributed-optimizer overlap-grad-reduce", "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
 	}

@@ -192,7 +192,7 @@ func (c *copier) fill(buf []byte) error {
 // stretch of the same type.
 func (c *copier) place() []byte {
 	width := dtypeOf[c.have.DType].Size()
-	if c.shared = c.overlaps(); len(c.shared) != 1 || dtypeName[c.flat.DType] != c.have.DType {
+	if c.shared = c.overlaps(); len(c.shared) != 1 || c.flat.Elsewhere() || dtypeName[c.flat.DType] != c.have.DType {
 		return nil
 	}
 	o := c.shared[0]
@@ -256,6 +256,9 @@ func (c *copier) write(dst device.Tensor, raw []byte) error {
 			return fault.Errorf(fault.Internal, "checkpoint: %s cannot become %s", c.have.DType, want)
 		}
 		raw = converted
+	}
+	if dst.Elsewhere() {
+		return c.r.dev.Put(dst, raw) // whose goroutine it is does not matter
 	}
 	if c.r.dev.OnHost() {
 		copy(unsafe.Slice((*byte)(dst.Data), len(raw)), raw)

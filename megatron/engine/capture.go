@@ -18,6 +18,8 @@ func (e *Engine) Capture() (why string) {
 		return "with --pipeline-schedule gpipe forward and backward of a micro-batch do not follow each other"
 	case e.rank.Inject != nil:
 		return "--inject looks at every layer"
+	case e.config.OffloadFolder != "":
+		return "--offload-folder has the host read and write during a step"
 	case e.Timers.Trace != nil:
 		return "--profile traces forward and backward apart"
 	case e.Timers.Level() >= report.LevelMicro:

@@ -27,6 +27,7 @@ type Config struct {
 	SeqLength        int
 	Seed             int64
 
+	OffloadFolder    string   // where what lies elsewhere has its files; "": nothing does
 	FreezeParameters []string // shell patterns of names: not trained
 
 	CheckForNaN           bool // a loss or gradient that is not finite is an error

@@ -5,6 +5,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
+	"monotron/megatron/optimizer/offload"
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
 	"monotron/mpu"
@@ -39,6 +40,7 @@ type Engine struct {
 	micro     int              // micro-batch that goes forward
 	auxiliary *model.Auxiliary // nil: a dense model
 	graphs    *graphs          // nil: none
+	offload   *offload.Folder  // nil: nothing lies in files
 }
 
 // New builds the rank's model and optimizer; parameters are not yet set.
@@ -58,7 +60,11 @@ func New(rank *ranks.Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 	if err := e.freeze(); err != nil {
 		return nil, err
 	}
-	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank, &c), shardingOf(rank, &c.Layout))
+	sharding := shardingOf(rank, &c.Layout)
+	if sharding.Elsewhere, err = e.elsewhere(sharding.Strategy); err != nil {
+		return nil, err
+	}
+	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank, &c), sharding)
 	for _, stage := range e.Stages {
 		stage.Prepare(c.SeqLength)
 	}
@@ -97,6 +103,29 @@ func (e *Engine) tell(scale float64) {
 	e.device.Fill(e.Optimizer.Beside, 0)
 	device.WriteSlice(e.device, e.scale, []float32{float32(scale)})
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
+}
+
+// elsewhere is what lies outside of the device's memory: with --offload-folder, the
+// optimizer's state, and under ZeRO-3 parameters.
+func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err error) {
+	dir := e.config.OffloadFolder
+	if dir == "" {
+		return w, nil
+	}
+	if !e.device.Counts() {
+		if e.offload, err = offload.Open(dir, e.rank.Number, e.rank.World().Size()); err != nil {
+			return w, err
+		}
+	}
+	return optimizer.Elsewhere{Store: e.offload.Store, Parameters: s == optimizer.OptimGradsParams}, nil
+}
+
+// Close takes the rank's files of what lies elsewhere away.
+func (e *Engine) Close() error {
+	if e == nil {
+		return nil
+	}
+	return e.offload.Close()
 }
 
 // Initialize draws every parameter's start from the seed.

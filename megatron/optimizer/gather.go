@@ -14,7 +14,7 @@ func (f *family) gathersLate() bool {
 }
 
 // comes tells whether values must be asked for before they are used.
-func (f *family) comes() bool { return f.sharding.shardsParameters() || f.gathersLate() }
+func (f *family) comes() bool { return f.sharding.transient() || f.gathersLate() }
 
 // gatherAll gives every rank all updated values, where each holds all values but
 // updates its shard. The first to be used, the last of the buffer, go first.
@@ -55,7 +55,7 @@ func (b *bucket) arrived() error {
 func (o *Optimizer) use(ps []*mpu.Param) error {
 	for _, p := range ps {
 		b := o.bucketOf[p]
-		if b.users++; b.family.sharding.shardsParameters() && !b.values.Given() {
+		if b.users++; b.family.sharding.transient() && !b.values.Given() {
 			o.bring(b)
 		}
 	}
@@ -67,9 +67,17 @@ func (o *Optimizer) use(ps []*mpu.Param) error {
 	return nil
 }
 
-// bring starts to gather the values of a bucket of which only shards are held.
+// bring starts to gather the values of a bucket of which only shards are held, or which lies
+// elsewhere.
 func (o *Optimizer) bring(b *bucket) {
+	if b.ownValues.Elsewhere() {
+		b.values, b.block = o.device.Arena.Paged(device.Parameters, b.ownValues.DType, b.n, b.own.from-b.from)
+		b.bindValues()
+		b.gathering = o.fetch(b)
+		return
+	}
 	b.values = o.device.Arena.Alloc(device.Parameters, b.ownValues.DType, b.n)
+	b.block = b.values
 	b.bindValues()
 	b.gathering = b.family.sharers().AllGather(b.values, b.ownValues)
 }
@@ -78,7 +86,7 @@ func (o *Optimizer) bring(b *bucket) {
 func (o *Optimizer) done(ps []*mpu.Param) {
 	for _, p := range ps {
 		b := o.bucketOf[p]
-		if b.users--; b.users > 0 || !b.family.sharding.shardsParameters() {
+		if b.users--; b.users > 0 || !b.family.sharding.transient() {
 			continue
 		}
 		if o.keeps(b) {
@@ -91,8 +99,8 @@ func (o *Optimizer) done(ps []*mpu.Param) {
 
 // release gives the whole values back; the shard stays.
 func (o *Optimizer) release(b *bucket) {
-	o.device.Arena.Free(b.values)
-	b.values = device.Tensor{}
+	o.device.Arena.Free(b.block)
+	b.values, b.block = device.Tensor{}, device.Tensor{}
 	b.bindValues()
 }
 
@@ -129,7 +137,7 @@ func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 			}
 		}
 		if !whole.Given() {
-			o.device.Copy(b.ownValues, b.ours(b.values))
+			o.device.Move(b.ownValues, b.ours(b.values))
 			o.device.Arena.Free(b.values)
 			b.values = whole
 			b.bindValues()
@@ -143,8 +151,9 @@ func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 // after loading weights without masters.
 func (o *Optimizer) AdoptValues(named func(string) bool) {
 	for _, s := range o.segments {
-		if s.hasMaster() && named(s.param.Name) {
+		if s.hasMaster() && !s.main.Elsewhere() && named(s.param.Name) {
 			o.device.Copy(s.main, s.value)
 		}
 	}
+	o.adoptElsewhere(named)
 }

@@ -55,7 +55,7 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 		}
 		now.params, now.at = append(now.params, p), append(now.at, now.n)
 		now.n += roundUp(p.Len(), alignment)
-		if numel += p.Len(); limit > 0 && numel >= limit && !s.shardsGradients() {
+		if numel += p.Len(); limit > 0 && numel >= limit && !s.byUnit() {
 			closed()
 		}
 	}
@@ -70,8 +70,11 @@ func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
 	if shards > 1 && (tied(before) || tied(p)) {
 		return true
 	}
-	return s.shardsGradients() && before.Unit != p.Unit
+	return s.byUnit() && before.Unit != p.Unit
 }
+
+// byUnit tells whether a bucket is a layer.
+func (s Sharding) byUnit() bool { return s.shardsGradients() || s.transient() }
 
 func tied(p *mpu.Param) bool { return size(p.SumOver) > 1 && p.Role == mpu.Vocabulary }
 

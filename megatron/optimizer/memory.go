@@ -21,7 +21,8 @@ type bucket struct {
 	reduced   bool                // this step's gradients
 	reducing  comm.Work           // nil: not under way
 	gathering comm.Work
-	users     int // uses under way of parameters that come and go
+	block     device.Tensor // what values that come and go lie in
+	users     int           // uses under way of parameters that come and go
 }
 
 func newBucket(f *family, p plan, frozen bool) *bucket {
@@ -34,6 +35,7 @@ func newBucket(f *family, p plan, frozen bool) *bucket {
 type segment struct {
 	param   *mpu.Param
 	from, n int64
+	at      int64 // of what lies elsewhere: where the segment begins in its strip
 
 	value, main, grad device.Tensor // main is value in f32 training
 	m, v              device.Tensor // moments, f32; SGD: momentum in m; not given: none
@@ -42,7 +44,7 @@ type segment struct {
 func (s *segment) hasMaster() bool { return s.main.Data != s.value.Data }
 
 // allocate makes all memory that lasts, and binds parameters to it.
-func (o *Optimizer) allocate(dtype device.DType) {
+func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 	for _, f := range o.families {
 		trained, frozen := f.plans()
 		for _, p := range trained {
@@ -56,6 +58,7 @@ func (o *Optimizer) allocate(dtype device.DType) {
 	if dtype == device.F64 {
 		wide = device.F64
 	}
+	o.placeElsewhere(dtype, wide, elsewhere)
 	o.allocateValues(dtype)
 	o.allocateGrads(wide)
 	o.allocateState(dtype, wide)
@@ -68,7 +71,7 @@ func (o *Optimizer) allocate(dtype device.DType) {
 		o.segments = append(o.segments, s)
 		if dtype != wide {
 			p.Main = device.Tensor{}
-			if s.n == p.Len() && !o.bucketOf[p].family.sharded() {
+			if s.n == p.Len() && !s.main.Elsewhere() && !o.bucketOf[p].family.sharded() {
 				p.Main = s.main.Reshape(p.Shape...)
 			}
 		}
@@ -77,11 +80,21 @@ func (o *Optimizer) allocate(dtype device.DType) {
 
 // allocateValues: all values, or under ZeRO-3 this rank's.
 func (o *Optimizer) allocateValues(dtype device.DType) {
-	values := o.strip(device.Parameters, dtype, func(b *bucket) int64 { return b.kept(b.family.sharding.shardsParameters()) })
+	values := o.strip(device.Parameters, dtype, func(b *bucket) int64 {
+		if b.family.sharding.Elsewhere.Parameters {
+			return 0
+		}
+		return b.kept(b.family.sharding.transient())
+	})
 	for _, b := range o.buckets {
-		if b.family.sharding.shardsParameters() {
+		switch {
+		case b.family.sharding.Elsewhere.Parameters && b.frozen:
+			b.ownValues = o.away.frozen.next(b.own.n)
+		case b.family.sharding.Elsewhere.Parameters:
+			b.ownValues = o.away.values.next(b.own.n)
+		case b.family.sharding.transient():
 			b.ownValues = values.next(b.own.n)
-		} else {
+		default:
 			b.values = values.next(b.n)
 			b.ownValues = b.ours(b.values)
 		}
@@ -113,16 +126,22 @@ func (o *Optimizer) allocateState(dtype, wide device.DType) {
 		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.trained(b.own.n) })
 	}
 	mains, ms, vs := (*strip)(nil), (*strip)(nil), (*strip)(nil)
-	if dtype != wide {
-		mains = own()
-	}
-	if o.config.Kind == Adam || o.config.SGDMomentum != 0 {
-		ms = own()
-	}
-	if o.config.Kind == Adam {
-		vs = own()
+	main, m, v := o.states(dtype, wide)
+	switch {
+	case o.away != nil:
+		mains, ms, vs = o.away.mains, o.away.ms, o.away.vs
+	default:
+		for _, k := range []struct {
+			wanted bool
+			to     **strip
+		}{{main, &mains}, {m, &ms}, {v, &vs}} {
+			if k.wanted {
+				*k.to = own()
+			}
+		}
 	}
 	o.shares = map[*mpu.Param]*segment{}
+	at := int64(0) // in the strips of what is trained
 	for _, b := range o.buckets {
 		main, m, v := b.ownValues, device.Tensor{}, device.Tensor{}
 		if !b.frozen {
@@ -133,9 +152,17 @@ func (o *Optimizer) allocateState(dtype, wide device.DType) {
 		}
 		for i, p := range b.params {
 			o.bucketOf[p] = b
-			o.shares[p] = b.segment(i, main, m, v)
+			s := b.segment(i, main, m, v)
+			s.at = at + b.from + b.at[i] + s.from - b.own.from
+			o.shares[p] = s
 		}
+		at += roundUp(b.trained(b.own.n), pageElements)
 	}
+}
+
+// states tells which states the optimizer keeps of each element: a master, and moments.
+func (o *Optimizer) states(dtype, wide device.DType) (main, m, v bool) {
+	return dtype != wide, o.config.Kind == Adam || o.config.SGDMomentum != 0, o.config.Kind == Adam
 }
 
 // kept is how many elements of the bucket are here all the time.
@@ -162,6 +189,7 @@ func (b *bucket) ours(t device.Tensor) device.Tensor { return t.Slice(0, b.own.f
 type strip struct {
 	t    device.Tensor
 	used int64
+	page int64 // where each share begins, a multiple of it; 0: one after the other
 }
 
 func (o *Optimizer) strip(purpose device.Purpose, dtype device.DType, share func(*bucket) int64) *strip {
@@ -177,8 +205,9 @@ func (s *strip) next(n int64) device.Tensor {
 	if s == nil {
 		return device.Tensor{}
 	}
-	s.used += n
-	return s.t.Slice(0, s.used-n, n)
+	from := s.used
+	s.used += roundUp(n, max(1, s.page))
+	return s.t.Slice(0, from, n)
 }
 
 // segment is what this rank's shard has of the i-th parameter.

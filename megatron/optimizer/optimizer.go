@@ -34,6 +34,7 @@ type Optimizer struct {
 	stats  device.Tensor // f64 [Stats]
 	Beside device.Tensor // f64 [Besides]: what others want the host to read with a step's result
 	Steps  int64         // updates made, for Adam's bias correction
+	away   *away         // what lies elsewhere; nil: nothing does
 	ahead  ahead         // what is brought before it is used, ZeRO-3
 	Graph  *device.Graph // of the update, where the rank is alone; nil: op by op
 }
@@ -50,7 +51,7 @@ func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g 
 	if c.DecoupledLR > 0 {
 		o.apart, o.rate = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), d.Arena.Zeroed(device.Optimizer, device.F32, 1)
 	}
-	o.allocate(dtype)
+	o.allocate(dtype, s.Elsewhere)
 	return o
 }
 
@@ -137,9 +138,11 @@ func (o *Optimizer) clipAndUpdate() error {
 		d.Copy(o.apart.Slice(0, device.HyperLR, 1), o.rate)
 	}
 	for _, s := range o.segments {
-		o.update(s)
+		if o.away == nil {
+			o.update(s)
+		}
 	}
-	return nil
+	return o.updateElsewhere()
 }
 
 // prepare tells the kernels what changes this step.
@@ -207,7 +210,7 @@ func (o *Optimizer) ParamsNorm() (float64, error) {
 	d.Fill(o.stats, 0)
 	for _, s := range o.segments {
 		if o.counts(s.param) {
-			d.GradStats(o.stats, s.main)
+			o.statsOf(s.main)
 		}
 	}
 	if err := o.sumStats(); err != nil {

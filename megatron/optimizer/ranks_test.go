@@ -159,6 +159,8 @@ type setup struct {
 	from     globals // starts here, where given
 	model    func(world *inproc.World, rank int, d *device.Device) (*toy, error)
 	world    int
+
+	elsewhere func(rank int) Elsewhere // nil: nothing lies elsewhere
 }
 
 // outcome is what a run leaves.
@@ -192,7 +194,11 @@ func train(s setup) (out outcome, err error) {
 			return err
 		}
 		ranks[rank].model = m
-		o := New(d, toyConfig(s.kind), m.params(), s.dtype, m.groups, s.sharding)
+		sharding := s.sharding
+		if s.elsewhere != nil {
+			sharding.Elsewhere = s.elsewhere(rank)
+		}
+		o := New(d, toyConfig(s.kind), m.params(), s.dtype, m.groups, sharding)
 		l := &ranks[rank]
 		if s.from == nil {
 			err = o.Initialize(1)
@@ -216,6 +222,13 @@ func train(s setup) (out outcome, err error) {
 			return err
 		}
 		l.stored, l.grads, l.use = append(o.Weights(), o.Stored()...), o.Gradients(), d.Arena.Usage()
+		for i, t := range l.stored {
+			if t.Tensor.Elsewhere() {
+				l.stored[i].Tensor = d.Arena.Alloc(device.Workspace, t.Tensor.DType, t.Tensor.Dims()...)
+				d.Move(l.stored[i].Tensor, t.Tensor)
+				l.use = d.Arena.Usage()
+			}
+		}
 		if err := m.readWhole(o); err != nil {
 			return err
 		}

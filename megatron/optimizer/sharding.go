@@ -1,5 +1,7 @@
 package optimizer
 
+import "monotron/csrc/device"
+
 // Strategy is what data-parallel ranks hold once instead of each
 // (--data-parallel-sharding-strategy; ZeRO, Rajbhandari et al., arXiv 1910.02054).
 type Strategy string
@@ -22,7 +24,15 @@ type Sharding struct {
 	BucketSize         int64    // parameters of a bucket at least (--ddp-bucket-size); 0: by BucketCount, or the rule
 	BucketCount        int64    // buckets (--ddp-num-buckets); 0: the rule
 	PadForBandwidth    bool     // bucket ends at multiples of 65536 (--ddp-pad-buckets-for-high-nccl-busbw)
-	LaterStage         bool     // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
+	Elsewhere          Elsewhere
+	LaterStage         bool // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
+}
+
+// Elsewhere says what lies outside of the device's memory (offload).
+type Elsewhere struct {
+	Store      func(purpose string, bytes int64) (device.Store, error) // makes what it lies in; nil: nothing lies elsewhere
+	Parameters bool                                                    // values too: they come where they are used, as under ZeRO-3
+	Piece      int64                                                   // elements that an update brings here at a time; 0: a million
 }
 
 // Megatron's rule: buckets as large as this, or as the second times the ranks.
@@ -49,3 +59,7 @@ func (s Sharding) shardsGradients() bool {
 	return s.Strategy == OptimGrads || s.Strategy == OptimGradsParams
 }
 func (s Sharding) shardsParameters() bool { return s.Strategy == OptimGradsParams }
+
+// transient tells whether values are whole only while somebody uses them: between the uses
+// there are the rank's shards, or what lies elsewhere.
+func (s Sharding) transient() bool { return s.shardsParameters() || s.Elsewhere.Parameters }

@@ -23,7 +23,7 @@ func (o *Optimizer) Weights() []mpu.Stored {
 	var all []mpu.Stored
 	mine := o.turns()
 	for _, p := range o.params {
-		if f := o.bucketOf[p].family; f.sharding.shardsParameters() {
+		if f := o.bucketOf[p].family; f.sharding.transient() {
 			all = o.shares[p].stored(all, StoredModel, o.shares[p].value, f.once(p))
 			continue
 		}

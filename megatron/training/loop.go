@@ -13,7 +13,7 @@ import (
 // Train runs until the last iteration or a reason to stop. The error carries
 // the exit code; nil is done.
 func (r *Run) Train(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, r.log.close()) }()
+	defer func() { err = errors.Join(err, r.log.close(), r.Engine.Close()) }()
 	defer r.saver.awaitTensors() // the device may be closed then
 	watching, stop := context.WithCancel(ctx)
 	defer stop()

@@ -53,7 +53,7 @@ func (j *Job) Rehearse(rank *ranks.Rank, steps int, look engine.Look) (err error
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.log.close()) }()
+	defer func() { err = errors.Join(err, r.log.close(), r.Engine.Close()) }()
 	r.Engine.Look = look
 	ctx := context.Background()
 	for range steps {

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"errors"
 	"time"
 
 	"monotron/csrc/device"
@@ -10,17 +11,21 @@ import (
 )
 
 // Start sets a rank's run up: model, checkpoint or fresh weights, data.
-func (j *Job) Start(rank *ranks.Rank) (*Run, error) {
+func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 	r := &Run{Job: j, rank: rank, device: rank.Device, started: time.Now()}
 	rank.Enter(watch.Startup, 0)
-	err := j.hold(rank)
-	if err != nil {
+	if err = j.hold(rank); err != nil {
 		return nil, err
 	}
 	if r.batches, err = NewBatchSizes(&r.Config, rank.Sizes.DP); err != nil {
 		return nil, err
 	}
 	r.votes = r.device.Arena.Zeroed(device.Workspace, device.I64, 1)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Engine.Close())
+		}
+	}()
 	if r.Engine, err = engine.New(rank, r.Config.Config, j.schedule); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,285 @@
+package optimizer
+
+import (
+	"cmp"
+	"sync/atomic"
+
+	"monotron/csrc/device"
+)
+
+// away is the state of this rank's shards that lies outside of the device's memory: strips of
+// equal length, one a kind, in the order of the buckets. An update takes them through the
+// device's memory piece by piece; values besides come and go by bucket (fetching).
+type away struct {
+	values, mains, ms, vs *strip // nil: here, or not kept
+	frozen                *strip // values of what is not trained; of another length
+
+	n, piece int64    // elements of each strip, and of those that are here at a time
+	visited  []*strip // all but frozen
+	slots    []*slot
+	staging  [][]byte // of fetches that are over
+}
+
+// Of each strip so many elements are here at a time in each slot: one is read, one is
+// updated, one is written.
+const (
+	pieceElements = 1 << 20
+	slotCount     = 3
+)
+
+// pageElements of any dtype begin and end at pages.
+const pageElements = device.PageSize / 2
+
+// slot is room for a piece of every strip.
+type slot struct {
+	from, n int64           // of the strips
+	here    []device.Tensor // [piece] of each strip
+	host    [][]byte        // the same as the host sees it: here itself, or what is copied there
+	err     error           // of reading
+}
+
+// placeElsewhere makes the strips and what they are worked on in.
+func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
+	if e.Store == nil {
+		return
+	}
+	a, frozen := &away{}, int64(0)
+	for _, b := range o.buckets {
+		a.n += roundUp(b.trained(b.own.n), pageElements)
+		frozen += roundUp(b.own.n-b.trained(b.own.n), pageElements)
+	}
+	place := func(wanted bool, name string, dtype device.DType, n int64) *strip {
+		if !wanted || n == 0 {
+			return nil
+		}
+		s := &strip{page: pageElements, t: o.device.Elsewhere(dtype, n, func(bytes int64) (device.Store, error) { return e.Store(name, bytes) })}
+		if name != "frozen" {
+			a.visited = append(a.visited, s)
+		}
+		return s
+	}
+	main, m, v := o.states(dtype, wide)
+	a.values, a.frozen = place(e.Parameters, "values", dtype, a.n), place(e.Parameters, "frozen", dtype, frozen)
+	a.mains, a.ms, a.vs = place(main, "main", wide, a.n), place(m, "exp_avg", wide, a.n), place(v, "exp_avg_sq", wide, a.n)
+	if len(a.visited) == 0 && a.frozen == nil {
+		return // nothing is kept beside values and gradients
+	}
+	a.piece = min(cmp.Or(e.Piece, pieceElements), a.n)
+	for range slotCount {
+		a.slots = append(a.slots, o.slot(a))
+	}
+	o.away = a
+}
+
+func (o *Optimizer) slot(a *away) *slot {
+	s := &slot{}
+	for _, strip := range a.visited {
+		t, _ := o.device.Arena.Paged(device.Optimizer, strip.t.DType, a.piece, 0) // for as long as the optimizer
+		s.here, s.host = append(s.here, t), append(s.host, o.hostOf(t))
+	}
+	return s
+}
+
+// hostOf is t's memory where the host has it, else memory to copy from and to.
+func (o *Optimizer) hostOf(t device.Tensor) []byte {
+	if o.device.OnHost() {
+		return o.device.Bytes(t)
+	}
+	return device.Pages(t.Bytes())
+}
+
+// flow says which strips a visit reads and writes.
+type flow struct{ read, written func(*strip) bool }
+
+// visit brings the strips here piece by piece for work, which gets what each piece has of a
+// segment. While it works the next piece is read, and the last one written.
+func (o *Optimizer) visit(f flow, work func(*segment)) error {
+	free, full, dirty := make(chan *slot, slotCount), make(chan *slot, slotCount), make(chan *slot, slotCount)
+	for _, s := range o.away.slots {
+		free <- s
+	}
+	var failed atomic.Bool
+	go o.readPieces(f, &failed, free, full)
+	written := make(chan error, 1)
+	go o.writePieces(f, &failed, dirty, free, written)
+	var err error
+	for s := range full {
+		if err = cmp.Or(err, s.err, o.device.Err()); err != nil || failed.Load() {
+			failed.Store(true)
+			free <- s
+			continue
+		}
+		o.work(s, f, work)
+		dirty <- s
+	}
+	close(dirty)
+	return cmp.Or(err, <-written)
+}
+
+// readPieces fills slots until all pieces are read, or something has failed.
+func (o *Optimizer) readPieces(f flow, failed *atomic.Bool, free <-chan *slot, full chan<- *slot) {
+	defer close(full)
+	a := o.away
+	for from := int64(0); from < a.n && !failed.Load(); from += a.piece {
+		s := <-free
+		s.from, s.n, s.err = from, min(a.piece, a.n-from), nil
+		for i, strip := range a.visited {
+			if f.read(strip) && s.err == nil {
+				s.err = o.device.Fetch(s.bytes(i), strip.t.Slice(0, s.from, s.n))
+			}
+		}
+		full <- s
+	}
+}
+
+// writePieces empties slots; the first error is what it ends with.
+func (o *Optimizer) writePieces(f flow, failed *atomic.Bool, dirty <-chan *slot, free chan<- *slot, written chan<- error) {
+	var err error
+	for s := range dirty {
+		for i, strip := range o.away.visited {
+			if f.written(strip) && err == nil {
+				err = o.device.Put(strip.t.Slice(0, s.from, s.n), s.bytes(i))
+			}
+		}
+		if err != nil {
+			failed.Store(true)
+		}
+		free <- s
+	}
+	written <- err
+}
+
+// bytes are the piece of strip i.
+func (s *slot) bytes(i int) []byte { return s.host[i][:s.n*s.here[i].DType.Size()] }
+
+// work does the rank's part of a visit: only it may ask the device for something.
+func (o *Optimizer) work(s *slot, f flow, work func(*segment)) {
+	d, a := o.device, o.away
+	copies, piece := !d.OnHost(), stretch{s.from, s.n}
+	for i, strip := range a.visited {
+		if copies && f.read(strip) {
+			d.Write(s.here[i].Slice(0, 0, s.n), s.bytes(i))
+		}
+	}
+	for _, seg := range o.segments {
+		if p := piece.overlap(stretch{seg.at, seg.n}); p.n > 0 {
+			work(a.part(seg, s, p))
+		}
+	}
+	for i, strip := range a.visited {
+		if copies && f.written(strip) {
+			d.Read(s.bytes(i), s.here[i].Slice(0, 0, s.n))
+		}
+	}
+}
+
+// part is elements p of the strips of a segment, in the slot where they lie elsewhere.
+func (a *away) part(seg *segment, s *slot, p stretch) *segment {
+	cut := func(t device.Tensor, of *strip) device.Tensor {
+		switch {
+		case !t.Given():
+			return t
+		case !t.Elsewhere():
+			return t.Slice(0, p.from-seg.at, p.n)
+		}
+		for i, strip := range a.visited {
+			if strip == of {
+				return s.here[i].Slice(0, p.from-s.from, p.n)
+			}
+		}
+		return device.Tensor{} // not there: every strip of a segment is visited
+	}
+	mains := a.mains
+	if mains == nil { // f32: masters are the values
+		mains = a.values
+	}
+	return &segment{param: seg.param, from: seg.from + p.from - seg.at, n: p.n, at: p.from, grad: cut(seg.grad, nil),
+		value: cut(seg.value, a.values), main: cut(seg.main, mains), m: cut(seg.m, a.ms), v: cut(seg.v, a.vs)}
+}
+
+// updateElsewhere updates what lies elsewhere; a skipped step leaves it there.
+func (o *Optimizer) updateElsewhere() error {
+	a := o.away
+	if a == nil || device.ReadSlice[float32](o.device, o.hyper)[device.HyperSkip] != 0 {
+		return o.device.Err()
+	}
+	return o.visit(flow{
+		read:    func(s *strip) bool { return s != a.values || a.mains == nil },
+		written: func(*strip) bool { return true },
+	}, o.update)
+}
+
+// adoptElsewhere is AdoptValues of masters that lie elsewhere.
+func (o *Optimizer) adoptElsewhere(named func(string) bool) {
+	a := o.away
+	if a == nil || a.mains == nil {
+		return
+	}
+	o.device.Fail(o.visit(flow{
+		read:    func(s *strip) bool { return s == a.values || s == a.mains },
+		written: func(s *strip) bool { return s == a.mains },
+	}, func(s *segment) {
+		if named(s.param.Name) {
+			o.device.Copy(s.main, s.value)
+		}
+	}))
+}
+
+// statsOf adds t's statistics, wherever it lies.
+func (o *Optimizer) statsOf(t device.Tensor) {
+	if !t.Elsewhere() {
+		o.device.GradStats(o.stats, t)
+		return
+	}
+	whole := o.device.Arena.Alloc(device.Workspace, t.DType, t.Dims()...) // summed in the order of one that is here
+	o.device.Move(whole, t)
+	o.device.GradStats(o.stats, whole)
+	o.device.Arena.Free(whole)
+}
+
+// fetching is a bucket's values on their way from elsewhere.
+type fetching struct {
+	o    *Optimizer
+	b    *bucket
+	host []byte
+	done chan error
+}
+
+// fetch starts to read this rank's shard of b into the whole values, and, when it is there,
+// gathers the others'.
+func (o *Optimizer) fetch(b *bucket) *fetching {
+	w := &fetching{o: o, b: b, done: make(chan error, 1)}
+	ours := b.ours(b.values)
+	if o.device.OnHost() {
+		w.host = o.device.Bytes(ours)
+	} else {
+		w.host = o.away.stage(ours.Bytes())
+	}
+	go func() { w.done <- o.device.Fetch(w.host, b.ownValues) }()
+	return w
+}
+
+// stage is memory that a fetch passes through.
+func (a *away) stage(bytes int64) []byte {
+	for i, b := range a.staging {
+		if int64(len(b)) == bytes {
+			a.staging = append(a.staging[:i], a.staging[i+1:]...)
+			return b
+		}
+	}
+	return device.Pages(bytes)
+}
+
+// Wait returns when the values are whole.
+func (w *fetching) Wait() error {
+	err := <-w.done
+	b, d := w.b, w.o.device
+	if !d.OnHost() {
+		d.Write(b.ours(b.values), w.host)
+		w.o.away.staging = append(w.o.away.staging, w.host)
+	}
+	if err == nil && b.family.sharded() {
+		err = b.family.sharers().AllGather(b.values, b.ours(b.values)).Wait()
+	}
+	return err
+}
