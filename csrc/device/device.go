@@ -77,6 +77,15 @@ func (d *Device) Close() {
 // OnHost tells whether tensors can be read and written where they lie, between ops.
 func (d *Device) OnHost() bool { return d.backend.OnHost() }
 
+// Products names what makes matrix products, with its version, where that is another library
+// than the device's; "": none is.
+func (d *Device) Products() string {
+	if b, ok := d.backend.(interface{ Products() string }); ok {
+		return b.Products()
+	}
+	return ""
+}
+
 // Describe names what does the work.
 func (d *Device) Describe() string { return d.backend.Describe() }
 

@@ -82,7 +82,11 @@ func check(p *processes.World, r *ranks.Rank, fast bool, notes io.Writer) error 
 	if r.Sizes.CP > 1 {
 		groups = append(groups, r.Groups[topology.CP])
 	}
-	report, err := preflight.Run(p, r.Device, r.World(), groups, preflight.Probe)
+	bytes := int64(preflight.Probe)
+	if r.Device.Streams() != nil {
+		bytes = preflight.ProbeGPUs
+	}
+	report, err := preflight.Run(p, r.Device, r.World(), groups, bytes)
 	if err != nil || r.Number > 0 {
 		return err
 	}

@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"monotron/mpu/comm/gpu"
 	"monotron/mpu/comm/inject"
 	"monotron/mpu/comm/processes"
+	"monotron/mpu/comm/rendezvous"
 	"monotron/mpu/comm/watch"
 	"monotron/mpu/topology"
 )
@@ -106,6 +108,11 @@ func (p *process) run() (err error) {
 			return err
 		}
 	}
+	if p.NCCL && p.severalHosts() {
+		if err := gpu.Lead(p.process.Members()[p.process.Rank()].Addr); err != nil {
+			return err
+		}
+	}
 	carrier, err := gpu.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
 	if err != nil {
 		return err
@@ -141,6 +148,12 @@ func (p *process) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
 	}
 	r.Carrier = carrier.Note()
 	return r, r.joinSaves(comm.ByHost(p.process, d))
+}
+
+// severalHosts tells whether the ranks are on more than one.
+func (p *process) severalHosts() bool {
+	members := p.process.Members()
+	return slices.ContainsFunc(members, func(m rendezvous.Member) bool { return m.Host != members[0].Host })
 }
 
 // all are the numbers of all ranks.

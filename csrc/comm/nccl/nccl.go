@@ -161,7 +161,7 @@ func (c *Comm) call(what string, f func() C.int) error {
 			return err
 		}
 		if time.Now().After(end) {
-			return fault.Errorf(fault.Internal, "NCCL: %s took longer than %v: a peer is missing, or its network is", what, c.limit)
+			return fault.Errorf(fault.Internal, "NCCL: %s took longer than %v: a peer is missing, or its network is%s", what, c.limit, Meeting())
 		}
 		c.lib.sleep(pause)
 		pause = min(2*pause, time.Millisecond)
@@ -171,6 +171,15 @@ func (c *Comm) call(what string, f func() C.int) error {
 		return err
 	}
 	return c.lib.check(c, r, what)
+}
+
+// Meeting is by which interface NCCL meets, as errors of its network end; "": by whichever it
+// has found.
+func Meeting() string {
+	if name := os.Getenv("NCCL_SOCKET_IFNAME"); name != "" {
+		return fmt.Sprintf(" (NCCL_SOCKET_IFNAME is %s)", name)
+	}
+	return ""
 }
 
 func (c *Comm) locked(f func() C.int) (C.int, error) {

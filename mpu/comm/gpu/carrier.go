@@ -20,7 +20,7 @@ func Carry(h comm.Host, rank int, ranks []int, d *device.Device, useNCCL bool, l
 	if err != nil {
 		return comm.Carrier{}, err
 	}
-	mine := seat{device: d.Name, unit: d.Unit}
+	mine := seat{device: d.Name, unit: d.Unit, products: d.Products()}
 	var over opener
 	if useNCCL && !d.OnHost() && d.Streams() != nil {
 		if over, mine.nccl, err = openNCCL(); err != nil {
@@ -66,13 +66,17 @@ type seat struct {
 	unit   string // which GPU; "": not known, or ranks may share it
 	nccl   string // its version; "": not asked for, or not to be had
 	lack   string // why it is not to be had
+
+	products string // what makes its matrix products, with its version; "": the device alone says it
 }
 
-func (s seat) String() string { return strings.Join([]string{s.device, s.unit, s.nccl, s.lack}, "\n") }
+func (s seat) String() string {
+	return strings.Join([]string{s.device, s.unit, s.products, s.nccl, s.lack}, "\n")
+}
 
 func seatOf(word string) (s seat) {
-	parts := strings.SplitN(word+"\n\n\n", "\n", 4)
-	return seat{parts[0], parts[1], parts[2], strings.TrimRight(parts[3], "\n")}
+	parts := strings.SplitN(word+"\n\n\n\n", "\n", 5)
+	return seat{device: parts[0], unit: parts[1], products: parts[2], nccl: parts[3], lack: strings.TrimRight(parts[4], "\n")}
 }
 
 // agree tells from all ranks' seats why NCCL is not to be had, "" where nobody lacks it.
@@ -89,6 +93,9 @@ func agree(words []string) (lack string, err error) {
 		taken[s.unit] = rank
 		if s.device != first.device {
 			return "", fault.Errorf(fault.Usage, "rank 0 computes on %s, rank %d on %s: give all ranks one --device, where each of them has it", first.device, rank, s.device)
+		}
+		if s.products != first.products {
+			return "", fault.Errorf(fault.Usage, "rank 0's matrix products are by %s, rank %d's by %s, and would differ: install one version of cuBLASLt, or set MONOTRON_CUBLASLT=off", first.products, rank, s.products)
 		}
 		if s.nccl != "" && first.nccl != "" && s.nccl != first.nccl {
 			return "", fault.Errorf(fault.Usage, "rank 0 has NCCL %s, rank %d has %s: install one version, name it by MONOTRON_NCCL, or give --distributed-backend gloo", first.nccl, rank, s.nccl)

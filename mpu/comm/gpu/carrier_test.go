@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -16,9 +17,10 @@ import (
 
 // Claim: ranks get NCCL together or not at all, and what differs is named with its rank.
 func TestSeatsAgree(t *testing.T) {
-	gpu := func(version string) string { return seat{"cuda", "", version, ""}.String() }
-	on := func(uuid string) string { return seat{"cuda", uuid, "2.28.9", ""}.String() }
-	none := seat{"cuda", "", "", "NCCL cannot be used: no file"}.String()
+	gpu := func(version string) string { return seat{device: "cuda", nccl: version}.String() }
+	on := func(uuid string) string { return seat{device: "cuda", unit: uuid, nccl: "2.28.9"}.String() }
+	by := func(products string) string { return seat{device: "cuda", products: products, nccl: "2.28.9"}.String() }
+	none := seat{device: "cuda", lack: "NCCL cannot be used: no file"}.String()
 	for name, c := range map[string]struct {
 		words       []string
 		lack, fails string
@@ -31,6 +33,7 @@ func TestSeatsAgree(t *testing.T) {
 		"devices":       {words: []string{gpu("2.28.9"), seat{device: "cpu"}.String()}, fails: "rank 0 computes on cuda, rank 1 on cpu"},
 		"own GPUs":      {words: []string{on("GPU-a"), on("GPU-b"), gpu("2.28.9"), gpu("2.28.9")}},
 		"one GPU twice": {words: []string{on("GPU-a"), on("GPU-b"), on("GPU-a")}, fails: "ranks 0 and 2 compute on the same GPU (GPU-a)"},
+		"products":      {words: []string{by("cuBLASLt 13.0.2"), by("cuBLASLt 12.9.1")}, fails: "rank 0's matrix products are by cuBLASLt 13.0.2, rank 1's by cuBLASLt 12.9.1"},
 		"nothing said":  {words: []string{"", ""}},
 	} {
 		lack, err := agree(c.words)
@@ -103,5 +106,43 @@ func TestPin(t *testing.T) {
 	}
 	if algorithm, nvls := os.Getenv("NCCL_ALGO"), os.Getenv("NCCL_NVLS_ENABLE"); algorithm != "Tree" || nvls != "0" {
 		t.Errorf("NCCL_ALGO=%s NCCL_NVLS_ENABLE=%s, want Tree and 0", algorithm, nvls)
+	}
+}
+
+// Claim (docs/cuda.md): NCCL meets over the interface that has the rank's address, but over what
+// somebody has set; an address that is no interface's leaves it to NCCL.
+func TestLead(t *testing.T) {
+	t.Setenv("NCCL_SOCKET_IFNAME", "") // brought back afterwards
+	led := func(addr string) string {
+		if err := os.Unsetenv("NCCL_SOCKET_IFNAME"); err != nil {
+			t.Fatal(err)
+		}
+		if err := Lead(addr); err != nil {
+			t.Fatal(err)
+		}
+		return os.Getenv("NCCL_SOCKET_IFNAME")
+	}
+	for _, addr := range []string{"127.0.0.1:1", "203.0.113.7:1", "nonsense", ""} {
+		if got := led(addr); got != "" {
+			t.Errorf("%q: %s", addr, got)
+		}
+	}
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, one := range all {
+		addrs, err := one.Addrs()
+		if err != nil || one.Flags&net.FlagLoopback != 0 || len(addrs) == 0 {
+			continue
+		}
+		addr := net.JoinHostPort(addrs[0].(*net.IPNet).IP.String(), "29500")
+		if got := led(addr); got != "="+one.Name {
+			t.Errorf("%s of %s: %q", addr, one.Name, got)
+		}
+		t.Setenv("NCCL_SOCKET_IFNAME", "chosen")
+		if err := Lead(addr); err != nil || os.Getenv("NCCL_SOCKET_IFNAME") != "chosen" {
+			t.Errorf("what was chosen became %s: %v", os.Getenv("NCCL_SOCKET_IFNAME"), err)
+		}
 	}
 }

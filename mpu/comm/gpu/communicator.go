@@ -48,8 +48,8 @@ func (w *World) lookAt(c *communicator) error {
 		return fmt.Errorf("ranks %v: %w", c.members, err)
 	}
 	if first := w.oldest(c); first != nil && time.Since(first.call.Posted) > w.limit {
-		return fault.Errorf(fault.Internal, "%s was called %v ago and is not done: a rank has not come, or the GPUs' network is stuck",
-			first.call, time.Since(first.call.Posted).Round(time.Second))
+		return fault.Errorf(fault.Internal, "%s was called %v ago and is not done: a rank has not come, or the GPUs' network is stuck%s",
+			first.call, time.Since(first.call.Posted).Round(time.Second), nccl.Meeting())
 	}
 	return nil
 }

@@ -27,8 +27,12 @@ import (
 	"monotron/notes"
 )
 
-// Probe is the usual size of the all-reduce that is timed, in bytes.
-const Probe = 1 << 20
+// Probe is the usual size of the all-reduce that is timed, in bytes; between GPUs, whose
+// libraries take other ways, and the memory for them, for large messages.
+const (
+	Probe     = 1 << 20
+	ProbeGPUs = 8 << 20
+)
 
 // Report is what rank 0 learns; on the other ranks only Took and Roads are set.
 type Report struct {
@@ -67,6 +71,9 @@ func Run(p *processes.World, d *device.Device, world *comm.Group, groups []*comm
 			continue
 		}
 		if mine[ofRank+i], err = Speed(d, g, bytes); err != nil {
+			return nil, err
+		}
+		if err = neighbours(d, g, bytes); err != nil {
 			return nil, err
 		}
 	}
@@ -141,6 +148,27 @@ func Speed(d *device.Device, g *comm.Group, bytes int64) (best float64, err erro
 		}
 	}
 	return best, d.Err()
+}
+
+// neighbours sends a message to the next rank of a group and takes the one of the rank
+// before, so that ways and memory for messages are there, or missed, before step 1. A message
+// that comes wrong is an error.
+func neighbours(d *device.Device, g *comm.Group, bytes int64) error {
+	both := d.Arena.Alloc(device.Communication, device.F32, 2, bytes/8) // as much as the sum has taken
+	defer d.Arena.Free(both)
+	out, in := both.Slice(0, 0, 1).Reshape(bytes/8), both.Slice(0, 1, 1).Reshape(bytes/8)
+	n, from := g.Size(), (g.Rank()+g.Size()-1)%g.Size()
+	d.Fill(out, float64(g.Rank()+1))
+	err := g.Exchange([]comm.Transfer{{Peer: (g.Rank() + 1) % n, Send: true, T: out}, {Peer: from, T: in}}).Wait()
+	if err != nil {
+		return err
+	}
+	for _, v := range device.ReadSlice[float32](d, in) {
+		if v != float32(from+1) {
+			return fault.Errorf(fault.Internal, "a message of group %s from its rank %d held %g where %d is right: memory, network or the program is damaged on one of their hosts; try them two by two (doctor --hosts)", g.Name(), from, v, from+1)
+		}
+	}
+	return d.Err()
 }
 
 // Limits beyond which a rank's host is noted.
