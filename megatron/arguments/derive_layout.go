@@ -78,6 +78,9 @@ func (p *parser) deriveSharding() {
 	if p.OffloadFolder != "" && p.Checkpoint.Async {
 		p.clash("offload-folder async-save", "--async-save keeps a copy of all tensors in memory, which --offload-folder is to save: leave one of them out")
 	}
+	if p.OffloadFolder != "" && p.OptimizerCPUOffload {
+		p.clash("offload-folder optimizer-cpu-offload", "--offload-folder and --optimizer-cpu-offload name two places for the same: leave one of them out")
+	}
 	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
 		p.clash("overlap-param-gather use-distributed-optimizer overlap-grad-reduce", "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
 	}

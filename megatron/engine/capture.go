@@ -20,6 +20,8 @@ func (e *Engine) Capture() (why string) {
 		return "--inject looks at every layer"
 	case e.config.OffloadFolder != "":
 		return "--offload-folder has the host read and write during a step"
+	case e.toHost():
+		return "with --optimizer-cpu-offload the host takes part in the update"
 	case e.Timers.Trace != nil:
 		return "--profile traces forward and backward apart"
 	case e.Timers.Level() >= report.LevelMicro:

@@ -27,8 +27,9 @@ type Config struct {
 	SeqLength        int
 	Seed             int64
 
-	OffloadFolder    string   // where what lies elsewhere has its files; "": nothing does
-	FreezeParameters []string // shell patterns of names: not trained
+	OptimizerCPUOffload bool     // the optimizer's state in the host's memory; on a device whose memory that is: as ever
+	OffloadFolder       string   // where what lies elsewhere has its files; "": nothing does
+	FreezeParameters    []string // shell patterns of names: not trained
 
 	CheckForNaN           bool // a loss or gradient that is not finite is an error
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches

@@ -41,6 +41,7 @@ type Engine struct {
 	auxiliary *model.Auxiliary // nil: a dense model
 	graphs    *graphs          // nil: none
 	offload   *offload.Folder  // nil: nothing lies in files
+	host      offload.Memory   // of what lies beside the device's memory
 }
 
 // New builds the rank's model and optimizer; parameters are not yet set.
@@ -105,11 +106,14 @@ func (e *Engine) tell(scale float64) {
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }
 
-// elsewhere is what lies outside of the device's memory: with --offload-folder, the
-// optimizer's state, and under ZeRO-3 parameters.
+// elsewhere is what lies outside of the device's memory: the optimizer's state,
+// with --offload-folder under ZeRO-3 parameters too.
 func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err error) {
 	dir := e.config.OffloadFolder
 	if dir == "" {
+		if e.toHost() {
+			w.Store = e.host.Store
+		}
 		return w, nil
 	}
 	if !e.device.Counts() {
@@ -120,11 +124,22 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 	return optimizer.Elsewhere{Store: e.offload.Store, Parameters: s == optimizer.OptimGradsParams}, nil
 }
 
-// Close takes the rank's files of what lies elsewhere away.
+// toHost tells whether the optimizer's state lies in the host's memory, apart from the
+// device's.
+func (e *Engine) toHost() bool {
+	onHost := e.device.OnHost()
+	if e.device.Counts() {
+		onHost = e.device.Name != "cuda"
+	}
+	return e.config.OptimizerCPUOffload && !onHost
+}
+
+// Close takes away what lies elsewhere. Nothing of the engine may be used afterwards.
 func (e *Engine) Close() error {
 	if e == nil {
 		return nil
 	}
+	e.host.Close()
 	return e.offload.Close()
 }
 

@@ -53,6 +53,9 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 	if err = r.log.parameters(r.Engine.Params); err != nil {
 		return nil, err
 	}
+	if r.Config.OptimizerCPUOffload && r.device.OnHost() {
+		r.log.note("--optimizer-cpu-offload changes nothing: the memory of device %s is the host's", r.device.Name)
+	}
 	if err = r.tellFreezing(); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package table
 const (
 	noMuon    = "Muon is not built in yet; use --optimizer adam"
 	noLion    = "Lion is not built in; use --optimizer adam"
-	stateHere = "the optimizer's state stays on its device; use --use-distributed-optimizer to spread it"
+	stateHere = "--optimizer-cpu-offload keeps all of the optimizer's state in the host's memory, and the device updates it; leave it out"
 )
 
 // optimizerFlags say how parameters move.
@@ -38,6 +38,7 @@ var optimizerFlags = owned(Optimizer,
 	works("weight-decay-incr-style", String, "constant", "Optimizer.WeightDecayIncrStyle", "how it grows between the two").choices("constant", "linear", "cosine"),
 	works("apply-wd-to-qk-layernorm", Switch, "", "Optimizer.DecayQKNorm", "weight decay on query and key norms too"),
 	works("clip-grad", Float, "1.0", "Optimizer.ClipGrad", "largest global gradient norm; 0: no clipping").from(0, 1e9),
+	works("optimizer-cpu-offload", Switch, "", "OptimizerCPUOffload", "moments and main parameters in the host's memory (docs/offload.md)"),
 	refused("use-precision-aware-optimizer", Switch, "main gradients, main parameters and moments are f32 here; leave it out"),
 	accepted("main-grads-dtype", String, "fp32", "main gradients are f32").choices("fp32").but("main gradients are f32 here", "bf16"),
 	accepted("main-params-dtype", String, "fp32", "main parameters are f32").choices("fp32").but("main parameters are f32 here", "fp16"),
@@ -59,7 +60,7 @@ var (
 		floats("muon-momentum muon-extra-scale-factor"),
 		texts("muon-scale-mode muon-fp32-matmul-prec muon-coefficient-type muon-tp-mode muon-scalar-optimizer"))...)...)
 	stateOnHostFlags = allNotYet(owned(Optimizer, allRefused(stateHere,
-		switches("optimizer-cpu-offload use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "+
+		switches("use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "+
 			"no-pin-cpu-params"),
 		floats("optimizer-offload-fraction"))...)...)
 )

@@ -4,12 +4,34 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
+	"monotron/fault"
 )
 
 // Host is a device.Store in the host's memory.
 type Host struct {
 	at unsafe.Pointer
 	b  []byte
+}
+
+// Memory is the host's memory that one rank took.
+type Memory struct{ all []*Host }
+
+// Store takes zeroed memory, whatever it is for.
+func (m *Memory) Store(_ string, bytes int64) (device.Store, error) {
+	h, err := NewHost(bytes)
+	if err != nil {
+		return nil, fault.Errorf(fault.IO, "--optimizer-cpu-offload: no %d bytes of the host's memory: %w", bytes, err)
+	}
+	m.all = append(m.all, h)
+	return h, nil
+}
+
+// Close gives all of it back.
+func (m *Memory) Close() {
+	for _, h := range m.all {
+		h.Close()
+	}
+	m.all = nil
 }
 
 // NewHost takes zeroed memory.
