@@ -51,7 +51,7 @@ func TestFaultInOnePass(t *testing.T) {
 		world          int
 		layout, mutant string
 	}{
-		{2, "tp2 recompute-full-uniform distributed", "scaled: tp all_reduce(sum) in mpu.ReduceFromRegionForward < mpu.leave < mpu.RowParallelLinear.Forward, call"},
+		{2, "tp2 recompute-full-uniform distributed", "scaled: tp all_reduce(sum) in mpu.ReduceFromRegionForward < mpu.leave < mpu.Region.scattered, call"},
 		{2, "cp2 p2p optim", "cp exchange in mpu.Context.Around < model.ring.forward < model.attention.forward, call"},
 		{4, "cp4 a2a+p2p optim_grads_params", "cp exchange in mpu.Context.Around < model.ring.forward < model.turned.forward, call"},
 	} {
