@@ -24,8 +24,9 @@ var purposeNames = [Purposes]string{"parameters", "main gradients", "optimizer",
 func (p Purpose) String() string { return purposeNames[p] }
 
 const (
-	alignment   = 64       // bytes, of every block
-	segmentSize = 64 << 20 // bytes asked of the backend at least
+	alignment    = 64       // bytes, of every block
+	gpuAlignment = 256      // the same on a GPU: a library of products looks so far, and may sum otherwise elsewhere
+	segmentSize  = 64 << 20 // bytes asked of the backend at least
 )
 
 // Arena hands out device memory: best fit over large segments, neighbours
@@ -34,6 +35,7 @@ type Arena struct {
 	Peaked func() // called when more is held than ever before; nil: nobody asks
 
 	device    *Device
+	align     int64 // bytes, of every block
 	own       source
 	stretches []*stretch
 	open      *stretch // where memory comes from now; nil: the arena's own
@@ -84,14 +86,20 @@ func (s *source) bestFit(bytes int64) (best *block) {
 	return best
 }
 
-func newArena(d *Device) *Arena { return &Arena{device: d, used: map[unsafe.Pointer]*block{}} }
+func newArena(d *Device) *Arena {
+	a := &Arena{device: d, align: alignment, used: map[unsafe.Pointer]*block{}}
+	if d.Name == "cuda" {
+		a.align = gpuAlignment
+	}
+	return a
+}
 
 // Alloc returns a contiguous tensor with undefined contents. When the device
 // has no memory left it panics with OutOfMemory, which the rank's edge turns
 // into an error: nothing between can go on without the tensor.
 func (a *Arena) Alloc(p Purpose, dtype DType, shape ...int64) Tensor {
 	t := View(nil, dtype, shape...)
-	t.Data = a.take(max(alignment, (t.Bytes()+alignment-1)&^(alignment-1)), p, t)
+	t.Data = a.take(max(a.align, (t.Bytes()+a.align-1)&^(a.align-1)), p, t)
 	return t
 }
 

@@ -70,7 +70,7 @@ func (c *counting) Describe() string { return "counted" }
 
 func (c *counting) Alloc(bytes int64) (unsafe.Pointer, error) {
 	at := unsafe.Add(unsafe.Pointer(nil), beyond+c.given)
-	c.given += (bytes + alignment) &^ (alignment - 1) // segments do not touch
+	c.given += (bytes + gpuAlignment) &^ (gpuAlignment - 1) // segments do not touch
 	return at, nil
 }
 

@@ -35,3 +35,20 @@ func TestPhiloxKnownAnswers(t *testing.T) {
 		}
 	}
 }
+
+// Claim: on a GPU blocks lie at multiples of 256, whatever was taken before: what a library of
+// products chooses, and so its sums, cannot depend on where the arena had room.
+func TestBlocksOnGPULieAlike(t *testing.T) {
+	for name, want := range map[string]uintptr{"cuda": 256, "cpu": 64} {
+		d := Counting(name, nil, Watching{})
+		for n := int64(1); n < 300; n += 7 {
+			x, y := d.Arena.Alloc(Activations, BF16, n), d.Arena.Alloc(Workspace, F32, n, 3)
+			if uintptr(x.Data)%want != 0 || uintptr(y.Data)%want != 0 {
+				t.Fatalf("%s: %v, %v", name, x, y)
+			}
+			if n%2 == 0 {
+				d.Arena.Free(x)
+			}
+		}
+	}
+}
