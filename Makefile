@@ -81,10 +81,10 @@ cuda: ## bin/libmt_cuda.so by nvcc, from wheels in .tools where there is none
 	@sh scripts/cuda-tools.sh
 	@$(MAKE) --no-print-directory -j$$(nproc) -f csrc/cuda/build.mk cuda
 
-cuda-kernels: cuda ## docs/kernels.md: registers, spills, shared memory; fails on new spills
+cuda-kernels: cuda ## docs/kernels.md: registers, spills, stacks, shared memory; fails on new spills and stacks
 	@sh scripts/cuda-kernels.sh
 
-cuda-check: ## every kernel compiles for one architecture (ARCH, 90a) without a spill that docs/kernels.md does not know
+cuda-check: ## every kernel compiles for one architecture (ARCH, 90a) without a spill or a stack that docs/kernels.md does not know
 	@sh scripts/cuda-tools.sh
 	@$(MAKE) --no-print-directory -j$$(nproc) -f csrc/cuda/build.mk ARCHS=$(ARCH) kernels
 	@ARCH=$(ARCH) sh scripts/cuda-kernels.sh
