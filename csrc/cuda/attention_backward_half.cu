@@ -3,6 +3,7 @@
  * queries of a head and goes over the keys. Both compute a warp's scores again from
  * lse, 16 own rows against a streamed tile, so that the probabilities lie in registers as
  * the next product wants them. Of the scores' gradients p·(z·dp − delta) is rounded to T. */
+#include "attention_drop.h"
 #include "tiles.h"
 
 namespace {
@@ -31,7 +32,7 @@ __device__ inline float probability(const mt_attention_forward_args &f, const qu
 }
 
 /* dq: a block's rows are queries. */
-template <typename T, int D>
+template <typename T, int D, bool DROP>
 __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas, bool aligned) {
   const mt_attention_forward_args &f = a.forward;
   const int KEYS = streamed<D>::ROWS, SIZE = streamed<D>::SIZE, S = tile_row<D>::STRIDE;
@@ -59,6 +60,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
 
   int i[2] = {q0 + warp * 16 + lane / 4, q0 + warp * 16 + lane / 4 + 8};
   query own[2] = {query_of(f, deltas, sample, head, i[0]), query_of(f, deltas, sample, head, i[1])};
+  mask drawn = DROP ? mask(f.drop, q0 + warp * 16 + lane / 4 + lane % 2 * 8, sample, f.drop.channel + head) : mask();
   float slope = slope_of(f, head), dq[D / 8][4] = {};
   for (int stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
     fetch(stage ^ 1, k0 + KEYS);
@@ -69,16 +71,18 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     multiply_rows<KEYS, D>(s, q + warp * 16 * S, k);
     multiply_rows<KEYS, D>(dp, d_o + warp * 16 * S, v);
     float where = (float)(k0 + lane % 4 * 2);
+    uint32_t dropped[2] = {};
+    if (DROP) drops_of_queries<KEYS / 8>(dropped, drawn, f.k_offset + k0);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
 #pragma unroll
       for (int n = 0; n < KEYS / 8; n++) {
         int key = k0 + n * 8 + lane % 4 * 2;
-        float z[2] = {1, 1};
-        if (f.drop.rate > 0) mask(f.drop, i[h], sample, f.drop.channel + head).factors(z, f.k_offset + key);
 #pragma unroll
-        for (int e = 0; e < 2; e++)
-          s[n][2 * h + e] = probability(f, own[h], key + e, where + (float)(n * 8 + e), s[n][2 * h + e], slope) * (z[e] * dp[n][2 * h + e] - own[h].delta);
+        for (int e = 0; e < 2; e++) {
+          float z = dropped[h] >> (4 * n + e) & 1 ? 0 : drawn.keep;
+          s[n][2 * h + e] = probability(f, own[h], key + e, where + (float)(n * 8 + e), s[n][2 * h + e], slope) * (z * dp[n][2 * h + e] - own[h].delta);
+        }
       }
     }
     add_weighted<KEYS, D, D>(dq, s, k);
@@ -92,7 +96,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
 
 /* dk, dv: a block's rows are keys, whose sums go over all heads of the group. C: the
  * channels that the block makes, from slice·C on; all of them where registers allow. */
-template <typename T, int D, int C>
+template <typename T, int D, int C, bool DROP>
 __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas, bool aligned) {
   const mt_attention_forward_args &f = a.forward;
   const int QUERIES = streamed<D>::ROWS, SIZE = streamed<D>::SIZE, S = tile_row<D>::STRIDE, SLICES = D / C;
@@ -121,6 +125,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
 
   int key[2] = {k0 + warp * 16 + lane / 4, k0 + warp * 16 + lane / 4 + 8};
   float places[2] = {(float)key[0], (float)key[1]};
+  mask drawn = DROP ? mask(f.drop, 0, sample, 0) : mask();
   float dk[C / 8][4] = {}, dv[C / 8][4] = {};
   for (int n = 0; n < tiles * a_group; n++) {
     int stage = n % 2, head = group * a_group + n / tiles, q0 = (first + n % tiles) * QUERIES;
@@ -131,16 +136,21 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
     float slope = slope_of(f, head), s[QUERIES / 8][4] = {}, dp[QUERIES / 8][4] = {}; /* [keys, queries] */
     multiply_rows<QUERIES, D>(s, k + warp * 16 * S, q);
     multiply_rows<QUERIES, D>(dp, v + warp * 16 * S, d_o);
+    uint32_t dropped[QUERIES / 8] = {};
+    if (DROP) {
+      drawn.head = (uint32_t)(f.drop.channel + head);
+      drops_of_keys(dropped, drawn, (uint32_t)f.drop.position, f.k_offset + k0 + warp * 16, q0);
+    }
 #pragma unroll
     for (int c = 0; c < QUERIES / 8; c++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
         int at = c * 8 + lane % 4 * 2 + e % 2;
         const query &x = seen[stage][at];
-        float p = probability(f, x, key[e / 2], places[e / 2], s[c][e], slope), z[1] = {1};
-        if (f.drop.rate > 0) mask(f.drop, q0 + at, sample, f.drop.channel + head).factors(z, f.k_offset + key[e / 2]);
-        s[c][e] = p * z[0];
-        dp[c][e] = p * (z[0] * dp[c][e] - x.delta);
+        float p = probability(f, x, key[e / 2], places[e / 2], s[c][e], slope);
+        float z = dropped[c] >> (e / 2 * 4 + e % 2 * 8) & 1 ? 0 : drawn.keep;
+        s[c][e] = p * z;
+        dp[c][e] = p * (z * dp[c][e] - x.delta);
       }
     add_weighted<QUERIES, D, C>(dv, s, d_o + channel);
     add_weighted<QUERIES, D, C>(dk, dp, q + channel);
@@ -155,17 +165,22 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
   });
 }
 
-template <typename T, int D> void launch(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta) {
+template <typename T, int D, bool DROP> void launch_as(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta) {
   const mt_attention_forward_args &f = a.forward;
   const int C = D <= 128 ? D : 128;
   int bytes = (2 * OWN * tile_row<D>::STRIDE + 4 * streamed<D>::SIZE) * (int)sizeof(T);
   bool aligned = moves(f.q) && moves(f.k) && moves(f.v) && moves(a.d_o);
-  auto dq = attention_dq_kernel<T, D>;
+  auto dq = attention_dq_kernel<T, D, DROP>;
   cudaFuncSetAttribute(dq, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   MT_LAUNCH(dq, dim3(blocks_for(queries(f), OWN), heads_of(f), f.batch), THREADS, bytes, stream, a, delta, aligned);
-  auto dkv = attention_dkv_kernel<T, D, C>;
+  auto dkv = attention_dkv_kernel<T, D, C, DROP>;
   cudaFuncSetAttribute(dkv, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   MT_LAUNCH(dkv, dim3(blocks_for(keys(f), OWN) * (D / C), (unsigned)f.q.shape[1], f.batch), THREADS, bytes, stream, a, delta, aligned);
+}
+
+template <typename T, int D> void launch(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta) {
+  if (a.forward.drop.rate > 0) launch_as<T, D, true>(stream, a, delta);
+  else launch_as<T, D, false>(stream, a, delta);
 }
 
 template <typename T> void by_channels(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta) {

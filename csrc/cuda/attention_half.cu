@@ -2,6 +2,7 @@
  * 16 a warp; tiles of keys and values stream through shared memory, the next one on its
  * way while one is used. Scores, the softmax and the sums are f32 in registers; a
  * probability is rounded to T for its product with the values. */
+#include "attention_drop.h"
 #include "tiles.h"
 
 namespace {
@@ -29,7 +30,7 @@ __device__ inline int first_key(const mt_attention_forward_args &a, int sample, 
   return least;
 }
 
-template <typename T, int D>
+template <typename T, int D, bool DROP>
 __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid_constant__ mt_attention_forward_args a, bool aligned) {
   const int KEYS = stream_of_keys<D>::ROWS, SIZE = stream_of_keys<D>::SIZE, S = tile_row<D>::STRIDE;
   MT_DYN_SHARED(T, shared);
@@ -51,6 +52,8 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
 
   int i[2] = {q0 + warp * 16 + lane / 4, q0 + warp * 16 + lane / 4 + 8}; /* this lane's rows */
   sight sights[2] = {sight_of(a, sample, i[0]), sight_of(a, sample, i[1])};
+  auto draw = [&] { return mask(a.drop, q0 + warp * 16 + lane / 4 + lane % 2 * 8, sample, a.drop.channel + head); };
+  mask kept = DROP && D <= 128 ? draw() : mask();
   float slope = slope_of(a, head), max[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[D / 8][4] = {};
   for (int stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
     fetch(stage ^ 1, k0 + KEYS);
@@ -85,15 +88,15 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
       sum[h] = sum[h] * shrink + row;
 #pragma unroll
       for (int c = 0; c < D / 8; c++) o[c][2 * h] *= shrink, o[c][2 * h + 1] *= shrink;
-      if (a.drop.rate > 0) {
-        mask m(a.drop, i[h], sample, a.drop.channel + head);
+    }
+    if (DROP) {
+      uint32_t dropped[2];
+      mask drawn = D <= 128 ? kept : draw(); /* wide heads have no registers left for it */
+      drops_of_queries<KEYS / 8>(dropped, drawn, a.k_offset + k0);
 #pragma unroll
-        for (int n = 0; n < KEYS / 8; n++) {
-          float factor[2];
-          m.factors(factor, a.k_offset + k0 + n * 8 + lane % 4 * 2);
-          for (int e = 0; e < 2; e++) s[n][2 * h + e] = factor[e] == 0 ? 0 : s[n][2 * h + e] * factor[e];
-        }
-      }
+      for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[n][e] = dropped[e / 2] >> (4 * n + e % 2) & 1 ? 0 : s[n][e] * drawn.keep;
     }
     add_weighted<KEYS, D, D>(o, s, v);
     __syncthreads(); /* before the stage is fetched into again */
@@ -111,12 +114,17 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
   });
 }
 
-template <typename T, int D> void launch(cudaStream_t stream, const mt_attention_forward_args &a) {
+template <typename T, int D, bool DROP> void launch_as(cudaStream_t stream, const mt_attention_forward_args &a) {
   int bytes = (QUERIES * tile_row<D>::STRIDE + 4 * stream_of_keys<D>::SIZE) * (int)sizeof(T);
-  auto kernel = attention_forward_kernel<T, D>;
+  auto kernel = attention_forward_kernel<T, D, DROP>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   dim3 grid(blocks_for(queries(a), QUERIES), heads_of(a), a.batch);
   MT_LAUNCH(kernel, grid, THREADS, bytes, stream, a, moves(a.q) && moves(a.k) && moves(a.v));
+}
+
+template <typename T, int D> void launch(cudaStream_t stream, const mt_attention_forward_args &a) {
+  if (a.drop.rate > 0) launch_as<T, D, true>(stream, a);
+  else launch_as<T, D, false>(stream, a);
 }
 
 template <typename T> void by_channels(cudaStream_t stream, const mt_attention_forward_args &a) {

@@ -36,6 +36,8 @@ struct mask {
   uint32_t position, sample, head, threshold;
   float keep; /* what a kept value is multiplied by */
 
+  __device__ mask() : key(0), position(0), sample(0), head(0), threshold(0), keep(1) {} /* drops nothing */
+
   __device__ mask(const mt_dropout &d, int64_t row, int column, int head)
       : key(step_key(d.stream, d.step)), position((uint32_t)(d.position + row)), sample(((const uint32_t *)d.samples.data)[column]), head((uint32_t)head),
         threshold((uint32_t)((double)d.rate * 4294967296.0)), keep(1 / (1 - d.rate)) {}

@@ -79,6 +79,7 @@ func attentionCases() []Case {
 		}
 		both(d, attentionShape{2, 6, 90, 70, 1, 3, 24}, attentionOptions{window: 33, alibi: true, doc: true})
 		both(d, square(1, 200, 1, 2, 64), attentionOptions{window: 30, alibi: true, rate: 0.1})
+		both(d, square(1, 70, 1, 2, 200), attentionOptions{window: -1, rate: 0.3})
 		long := square(1, 1100, 1, 2, 8) // more queries than a device keeps at a time
 		both(d, long, plain)
 		both(d, long, attentionOptions{window: 300, alibi: true, doc: true, rate: 0.2})
