@@ -21,7 +21,7 @@ const libraryName = "libmt_cuda.so"
 func Open(ordinal int) (*device.Device, error) {
 	path, err := library()
 	if err == nil {
-		err = connect()
+		err = wish()
 	}
 	if err == nil {
 		var b device.Backend
@@ -32,16 +32,23 @@ func Open(ordinal int) (*device.Device, error) {
 	return nil, fmt.Errorf("no CUDA here: %w; --device cpu works", err)
 }
 
-// connections is CUDA's variable of how many streams have a queue of their own to the GPU.
-const connections = "CUDA_DEVICE_MAX_CONNECTIONS"
+// wishes are CUDA's variables, which it reads as it starts: as many queues to the GPU as there
+// can be, since communication and ops that share one of the usual eight wait for each other;
+// and every kernel loaded at once, since a kernel's first launch would otherwise wait for all
+// streams, and so for a collective that other ranks enter later.
+var wishes = map[string]string{"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
 
-// connect asks for as many as there can be, unless somebody has chosen: communication and
-// ops that share one of CUDA's usual eight wait for each other. CUDA reads it as it starts.
-func connect() error {
-	if os.Getenv(connections) != "" {
-		return nil
+// wish sets them, unless somebody has chosen.
+func wish() error {
+	for name, value := range wishes {
+		if os.Getenv(name) != "" {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
 	}
-	return os.Setenv(connections, "32")
+	return nil
 }
 
 // Wanted tells whether a library is here or was named: a machine that is meant to have a GPU.

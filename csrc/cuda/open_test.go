@@ -22,17 +22,22 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Claim: streams get as many queues to the GPU as there can be before CUDA starts, unless
-// somebody has chosen.
-func TestOpenAsksForQueues(t *testing.T) {
+// Claim: before CUDA starts it is asked for as many queues to the GPU as there can be, and to
+// load every kernel at once, unless somebody has chosen.
+func TestOpenAsksBeforeCUDAStarts(t *testing.T) {
 	t.Setenv(cuda.LibraryVariable, os.DevNull) // which is no library: CUDA does not start
-	for given, want := range map[string]string{"": "32", "1": "1"} {
-		t.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", given)
-		if _, err := cuda.Open(0); err == nil {
-			t.Fatal("/dev/null was opened as a library")
-		}
-		if got := os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS"); got != want {
-			t.Errorf("%q became %q, want %q", given, got, want)
+	for name, cases := range map[string]map[string]string{
+		"CUDA_DEVICE_MAX_CONNECTIONS": {"": "32", "1": "1"},
+		"CUDA_MODULE_LOADING":         {"": "EAGER", "LAZY": "LAZY"},
+	} {
+		for given, want := range cases {
+			t.Setenv(name, given)
+			if _, err := cuda.Open(0); err == nil {
+				t.Fatal("/dev/null was opened as a library")
+			}
+			if got := os.Getenv(name); got != want {
+				t.Errorf("%s: %q became %q, want %q", name, given, got, want)
+			}
 		}
 	}
 }
