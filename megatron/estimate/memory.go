@@ -30,6 +30,7 @@ type Rank struct {
 	At        Place                  // of the peak
 	AtPeak    [device.Purposes]int64 // bytes then
 	Reserved  int64                  // asked of the device, with what lies between blocks
+	Stored    int64                  // in files (--offload-folder), or in the host's memory beside a GPU
 	Scratch   int64                  // that ops work in beside it; known where the device is here
 }
 
@@ -154,7 +155,7 @@ func (o Options) count(job *training.Job, number int) (Rank, error) {
 		Unit:  func(name string) { here.Unit = name },
 	})
 	u := d.Arena.Usage()
-	out.Peak, out.ByPurpose, out.Reserved, out.Scratch = u.Max, u.Peak, u.Reserved, d.Scratch()
+	out.Peak, out.ByPurpose, out.Reserved, out.Stored, out.Scratch = u.Max, u.Peak, u.Reserved, d.Stored(), d.Scratch()
 	out.At.Chunks = max(1, job.Config.Layout.VP)
 	return out, err
 }

@@ -71,8 +71,8 @@ func changes(c *training.Config) (all []Change) {
 	if i := len(all) - 1; i >= 0 && strings.HasSuffix(all[i].Flags, "the ranks") {
 		all[i].more = true
 	}
-	add(c.OffloadFolder == "" && !c.Checkpoint.Async, "--offload-folder DIR", func(c *training.Config) { c.OffloadFolder = "DIR" })
-	add(!c.Checkpoint.Async && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", func(c *training.Config) {
+	add(c.OffloadFolder == "" && !c.OptimizerCPUOffload && !c.Checkpoint.Async, "--offload-folder DIR", func(c *training.Config) { c.OffloadFolder = "DIR" })
+	add(!c.Checkpoint.Async && !c.OptimizerCPUOffload && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", func(c *training.Config) {
 		c.OffloadFolder, c.Layout.DistributedOptimizer, c.Layout.Sharding = "DIR", true, string(optimizer.OptimGradsParams)
 	})
 	add(c.Graphs, "--cuda-graph-impl none", func(c *training.Config) { c.Graphs = false })

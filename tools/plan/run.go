@@ -214,6 +214,7 @@ type rankReport struct {
 	At        string           `json:"at"`         // of the peak
 	AtPeak    map[string]int64 `json:"at_peak"`    // bytes then
 	Reserved  int64            `json:"reserved_bytes"`
+	Stored    int64            `json:"stored_bytes,omitempty"` // in files, or in the host's memory beside a GPU
 	Scratch   int64            `json:"scratch_bytes"`
 }
 
@@ -242,7 +243,7 @@ func (p *runPlan) report() memoryReport {
 		out.Eval, out.Saving, out.Days, out.Cost = p.beside.Evaluation, p.beside.Saving, p.days(), p.cost()
 	}
 	for _, r := range p.ranks {
-		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Scratch})
+		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Stored, r.Scratch})
 	}
 	return out
 }
@@ -336,6 +337,13 @@ func (p *runPlan) write(out *command.Printer) error {
 	}
 	if table.Err != nil {
 		return table.Err
+	}
+	if stored := p.ranks[worst].Stored; stored > 0 {
+		where := "the host's memory"
+		if p.config.OffloadFolder != "" {
+			where = p.config.OffloadFolder
+		}
+		out.Printf("rank %d has %s more in %s\n", worst, device.Size(stored), where)
 	}
 	for _, s := range p.options.Savings(p.config, worst, p.ranks[worst].Peak) {
 		out.Printf("of rank %d's %s, %s\n", worst, device.Size(p.ranks[worst].Peak), s)
