@@ -1,7 +1,7 @@
 # The CUDA kernels under checkers, on this CPU; called by make test-emu-race. First that
 # the emulator finds kernels that are broken on purpose, by itself and under
 # ThreadSanitizer; then recorded calls of every op, sound, under ThreadSanitizer and
-# AddressSanitizer. CASES: which of the table's cases, as a pattern of their names.
+# AddressSanitizer; then the cases with every access held against its type's alignment. CASES: which of the table's cases, as a pattern of their names.
 set -eu
 cd "$(dirname "$0")/.."
 CASES=${CASES-(bf16|f32)_?.*(3x5|5x129|17x65|17_|1x17|2x5|3x65|129x1|17x65x63|65_tokens|33x128|rate_0.1|1001)}
@@ -40,3 +40,7 @@ for check in ${CHECKS-thread address}; do
   echo "under the $check checker:"
   $plain "$work/replay-$check" "$work/calls"
 done
+# Where tensors lie decides which packs a kernel moves at once: no copies of the calls, the cases.
+library alignment
+echo "under the alignment checker:"
+MONOTRON_CUDA_LIBRARY="$PWD/bin/libmt_cudaemu-alignment.so" $GO test -count=1 -run "TestValues/.*/$CASES" ./csrc/cuda/

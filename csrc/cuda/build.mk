@@ -2,7 +2,7 @@
 #   make -f csrc/cuda/build.mk emu    bin/libmt_cudaemu.so: the kernels on this CPU, for tests (g++)
 #   make -f csrc/cuda/build.mk kernels    its objects alone, for ARCHS
 #   make -f csrc/cuda/build.mk cuda   bin/libmt_cuda.so: for GPUs (nvcc, see scripts/cuda-tools.sh)
-# CHECK=thread or address adds a checker to the emulated one, which then has a name of its own.
+# CHECK=thread, address or alignment adds a checker to the emulated one, which then has a name of its own.
 
 KERNELS := $(wildcard csrc/cuda/*.cu)
 HEADERS := $(wildcard csrc/cuda/*.h csrc/cuda/emu/*.h csrc/device/*.h) csrc/cuda/build.mk
@@ -14,7 +14,7 @@ SUFFIX   := $(if $(CHECK),-$(CHECK))
 EMU_DIR  := bin/build/emu$(SUFFIX)
 EMU_LIB  := bin/libmt_cudaemu$(SUFFIX).so
 CXXFLAGS := -std=c++17 -O2 -g0 -Wall -fPIC -fno-strict-aliasing -ffp-contract=off -fvisibility=hidden
-CHECKED  := $(if $(CHECK),-fsanitize=$(CHECK) -g1)
+CHECKED  := $(if $(CHECK),-fsanitize=$(CHECK) -g1) $(if $(filter alignment,$(CHECK)),-fno-sanitize-recover=alignment)
 EMU_OBJECTS := $(KERNELS:csrc/cuda/%.cu=$(EMU_DIR)/%.o) $(EMULATOR:csrc/cuda/emu/%.cpp=$(EMU_DIR)/emu-%.o)
 
 NVCC      ?= $(firstword $(wildcard .tools/cuda/nvidia/cu13/bin/nvcc) $(shell command -v nvcc) nvcc)
