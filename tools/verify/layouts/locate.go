@@ -9,11 +9,11 @@ func locate(got, want *Outcome, b Bounds) string {
 		return where
 	}
 	for step := range want.grads {
-		if where := locateGradient(got, want, step, b.grad(step, want)); where != "" {
+		if where := locateGradient(got, want, step, b.Grad); where != "" {
 			return where
 		}
 	}
-	if where := locateForward(got.after, want.after, b.grad(len(want.grads), want)); where != "" {
+	if where := locateForward(got.after, want.after, b.Grad); where != "" {
 		return "the evaluation after the last step: " + where
 	}
 	return "after the last step's gradients: clipping or update"
@@ -28,7 +28,7 @@ func locateForward(got, want views, bound float64) string {
 			if mine == nil {
 				return fmt.Sprintf("forward of %s, %s, which no rank showed", want.module(depth), name)
 			}
-			if d := distance("", mine.values, t.values, nil) / tensorScale(t); !(d <= bound) {
+			if d := distance(mine.values, t.values) / tensorScale(t); !(d <= bound) {
 				return fmt.Sprintf("forward of %s, %s, rank %d: off by %.2g", want.module(depth), name, mine.giver(mine.first(t, bound)), d)
 			}
 		}
@@ -47,7 +47,7 @@ func locateGradient(got, want *Outcome, step int, bound float64) string {
 		if mine == nil || theirs == nil || len(mine.values) != len(theirs.values) {
 			return fmt.Sprintf("step %d: gradient of %s is missing", step+1, name)
 		}
-		if d := distance(name, mine.values, theirs.values, nil) / least(theirs); !(d <= bound) {
+		if d := distance(mine.values, theirs.values) / least(theirs); !(d <= bound) {
 			return fmt.Sprintf("step %d: gradient of %s, rank %d: off by %.2g", step+1, name, mine.giver(mine.first(theirs, bound)), d)
 		}
 	}

@@ -336,7 +336,7 @@ func (mu *Mutant) Run(m Model, steps int, open func() (*device.Device, error), w
 		mu.Caught, mu.By = true, firstLine(err)
 		return
 	}
-	d := compare(&m.Config.Model, got, want, b)
+	d := compare(got, want, b)
 	if mu.Caught = d.Over; d.Over {
 		mu.By = d.where(b)
 	}

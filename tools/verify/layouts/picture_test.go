@@ -29,7 +29,7 @@ func TestPicture(t *testing.T) {
 		return pixels
 	}
 	row := func(share float64, ok bool) Row {
-		return Row{Model: "gpt2", Layout: "tp2 sp", World: 2, GradShare: share, OK: ok}
+		return Row{Model: "gpt2", Layout: "tp2 sp", World: 2, Grad: share * 1e-4, OK: ok}
 	}
 	half, whole, broken := drawn(row(0.5, true)), drawn(row(0.5, true), row(0.5, true)), drawn(row(0.5, true), row(0.01, false))
 	edge := 20 // pixels of a bar's edges that are mixed with the ground

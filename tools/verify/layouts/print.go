@@ -12,20 +12,19 @@ import (
 
 // Row is one layout in a report.
 type Row struct {
-	Model     string  `json:"model"`
-	Layout    string  `json:"layout"`
-	World     int     `json:"world"`
-	Loss      float64 `json:"loss"`
-	Norm      float64 `json:"grad_norm"`
-	Grad      float64 `json:"gradient"`
-	GradOf    string  `json:"gradient_of"`
-	GradShare float64 `json:"gradient_share"` // of its step's bound
-	Forward   float64 `json:"forward_share"`  // of residual streams and token losses, of their bound
-	Weight    float64 `json:"weight"`
-	WeightOf  string  `json:"weight_of"`
-	Seconds   float64 `json:"seconds"`
-	OK        bool    `json:"ok"`
-	Problem   string  `json:"problem,omitempty"`
+	Model    string  `json:"model"`
+	Layout   string  `json:"layout"`
+	World    int     `json:"world"`
+	Loss     float64 `json:"loss"`
+	Norm     float64 `json:"grad_norm"`
+	Grad     float64 `json:"gradient"`
+	GradOf   string  `json:"gradient_of"`
+	Forward  float64 `json:"forward_share"` // of residual streams and token losses, of their bound
+	Weight   float64 `json:"weight"`
+	WeightOf string  `json:"weight_of"`
+	Seconds  float64 `json:"seconds"`
+	OK       bool    `json:"ok"`
+	Problem  string  `json:"problem,omitempty"`
 }
 
 // Report is what was compared.
@@ -141,7 +140,7 @@ func (r *Report) share(row Row) float64 {
 	if !row.OK {
 		return 1e300
 	}
-	return max(row.Loss/r.Bounds.Loss, row.GradShare, row.Forward, row.Weight/r.Bounds.Weight)
+	return max(row.Loss/r.Bounds.Loss, row.Grad/r.Bounds.Grad, row.Forward, row.Weight/r.Bounds.Weight)
 }
 
 func (r *Report) mutants(out *strings.Builder) {

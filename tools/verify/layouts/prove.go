@@ -79,9 +79,9 @@ func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
 		row.Problem = err.Error()
 		return row
 	}
-	d := compare(&m.Config.Model, got, want, r.Bounds)
+	d := compare(got, want, r.Bounds)
 	row.Loss, row.Norm, row.Grad, row.GradOf, row.Weight, row.WeightOf = d.Loss, d.Norm, d.Grad, d.WorstGrad, d.Weight, d.WorstWeight
-	row.GradShare, row.Forward, row.Seconds, row.OK = d.GradShare, d.Forward, got.seconds, !d.Over
+	row.Forward, row.Seconds, row.OK = d.Forward, got.seconds, !d.Over
 	if d.Over {
 		row.Problem = d.where(r.Bounds) + " differs; it starts in " + locate(got, want, r.Bounds)
 	}

@@ -23,14 +23,14 @@ type Outcome struct {
 	losses, norms []float64
 	tokens        []float64   // counted, by step
 	told          [][]float64 // by step: the loss and the losses of layers of experts, the same on every rank; last the evaluation
-	moved         []float64   // Σ learning rate up to each step: how far AdamW moves an element at most
+	moved         float64     // Σ learning rate: how far AdamW moves an element at most
 	evaluation    float64     // loss of the first batch after training, without dropout
 	samples       [][]int64   // read, by step, ascending
 	grads         []tensors   // by step, before clipping
 	weights       tensors     // after the last step
 	hidden        views       // of the first sample, before the training
 	after         views       // of each sample of the first batch, after it, by sketches
-	order         []string    // of the parameters in the model
+	order         []string    // of the gradients, as the model has its parameters
 	seconds       float64
 }
 
@@ -168,17 +168,15 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 	if r.Last() {
 		t.out.losses, t.out.norms = append(t.out.losses, result.Loss), append(t.out.norms, result.Update.GradNorm)
 		t.out.tokens = append(t.out.tokens, result.Tokens)
-		t.out.moved = append(t.out.moved, t.out.movedBefore(step)+result.LR)
-	}
-	if step == 0 {
-		for _, p := range e.Params {
-			t.out.order = append(t.out.order, p.Name)
-		}
+		t.out.moved += result.LR
 	}
 	if t.out.grads[step] == nil {
 		t.out.grads[step] = tensors{}
 	}
 	for _, s := range e.Gradients() {
+		if step == 0 {
+			t.out.order = append(t.out.order, s.Name)
+		}
 		if err := t.out.grads[step].add(r.Number, r.Device, s, result.Factor); err != nil {
 			return fault.Errorf(fault.Differs, "step %d: gradient of %w", step+1, err)
 		}
@@ -214,14 +212,6 @@ func (o *Outcome) hear(rank, step int, numbers []float64) error {
 		return fault.Errorf(fault.Differs, "step %d: rank %d tells %v of losses, another rank %v", step+1, rank, numbers, o.told[step])
 	}
 	return nil
-}
-
-// movedBefore is how far an element has moved at most when a step begins.
-func (o *Outcome) movedBefore(step int) float64 {
-	if step == 0 {
-		return 0
-	}
-	return o.moved[step-1]
 }
 
 // masters are the weights as the optimizer keeps them: in half precision the values
