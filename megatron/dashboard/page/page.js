@@ -313,10 +313,10 @@ function span(seconds) {
 
 function summary() {
   const priced = data.runs.some((r) => r.state.summary.cost !== null);
-  table($('summary'), ['run', 'step', 'tokens', 'loss', 'validation', 'best validation', 'tokens/s', 'MFU', 'hours', ...(priced ? ['cost'] : [])], data.runs.map((r) => {
+  table($('summary'), ['run', 'step', 'tokens', 'loss', 'validation', 'best validation', 'tokens/s', 'MFU', 'time', ...(priced ? ['cost'] : [])], data.runs.map((r) => {
     const s = r.state.summary;
     return [r.name, s.train_iters ? `${s.step} of ${s.train_iters}` : String(s.step), short(s.tokens), short(s.loss), short(s.validation), short(s.best), short(s.tokens_per_second),
-      s.mfu === null ? '–' : percent(s.mfu), short(s.hours), ...(priced ? [short(s.cost)] : [])];
+      s.mfu === null ? '–' : percent(s.mfu), s.hours === null ? '–' : span(3600 * s.hours), ...(priced ? [short(s.cost)] : [])];
   }));
   for (const r of data.runs) {
     const s = r.state.summary;
@@ -379,8 +379,14 @@ function detail(id, title, runs, fill) {
   }
 }
 
+// held is an amount of memory in the unit that leaves it at least 1.
+function held(bytes) {
+  const unit = bytes < 1 ? 0 : Math.min(4, Math.floor(Math.log2(bytes) / 10));
+  return `${short(bytes / 1024 ** unit)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB'][unit]}`;
+}
+
 // bars are a list of numbers with names, each maybe with what it was planned to be.
-function bars(rows, parent, unit) {
+function bars(rows, parent, say) {
   const most = rows.reduce((a, [, v, planned]) => Math.max(a, v, planned ?? 0), 0) || 1;
   const t = element('table', undefined, parent);
   t.className = 'bars';
@@ -397,24 +403,24 @@ function bars(rows, parent, unit) {
       mark.className = 'planned';
       mark.style.left = `${100 * planned / most}%`;
     }
-    element('td', planned === undefined ? `${short(v)} ${unit}` : `${short(v)} of ${short(planned)} ${unit}`, tr);
+    element('td', planned === undefined ? say(v) : `${say(v)} of ${say(planned)}`, tr);
   }
 }
 
 const memory = {
   of: (r) => [r.state.latest.memory, r.state.latest.planned],
   draw: (r, figure) => {
-    const {memory, planned} = r.state.latest, mib = (bytes) => bytes / (1 << 20);
-    const rows = Object.keys({...planned, ...memory}).map((k) => [k, mib(memory[k] ?? 0), planned ? mib(planned[k] ?? 0) : undefined]);
-    bars(rows.sort((a, b) => b[1] - a[1]), figure, 'MiB');
+    const {memory, planned} = r.state.latest;
+    const rows = Object.keys({...planned, ...memory}).map((k) => [k, memory[k] ?? 0, planned ? planned[k] ?? 0 : undefined]);
+    bars(rows.sort((a, b) => b[1] - a[1]), figure, held);
     if (planned) element('p', 'A line across a bar, and the second number: what the plan before the run said.', figure).className = 'note';
   },
 };
 const ranks = {
   of: (r) => r.state.latest.ranks,
   draw: (r, figure) => {
-    const rows = r.state.latest.ranks.map((v, i) => [`rank ${i}`, 1000 * v]);
-    bars(rows.length <= 32 ? rows : rows.sort((a, b) => b[1] - a[1]).slice(0, 32), figure, 'ms');
+    const rows = r.state.latest.ranks.map((v, i) => [`rank ${i}`, v]);
+    bars(rows.length <= 32 ? rows : rows.sort((a, b) => b[1] - a[1]).slice(0, 32), figure, (v) => `${short(1000 * v)} ms`);
     if (rows.length > 32) element('p', `The 32 slowest of ${rows.length} ranks.`, figure).className = 'note';
   },
 };
