@@ -90,12 +90,12 @@ func (g guarded) every(dtype device.DType, h int64) {
 	d.Copy(value(), logits)
 	d.Fill(value(), 1)
 	d.Uniform(device.UniformArgs{Out: g.make(device.F32, h), Step: one})
-	d.GradStats(g.make(device.F64, device.Stats), value())
+	d.GradStats(g.make(device.F64, device.Stats), value(), device.Tensor{})
 	d.WeightedSum(g.make(device.F64, 2), logits, logits)
 	g.experts(dtype, h)
-	hyper, f32 := g.make(device.F32, device.Hypers), func() device.Tensor { return g.make(device.F32, 3, h) }
-	d.AdamW(device.AdamWArgs{Param: f32(), Grad: f32(), M: f32(), V: f32(), Model: value(), Hyper: hyper})
-	d.SGD(device.SGDArgs{Param: f32(), Grad: f32(), Momentum: f32(), Model: value(), Hyper: hyper})
+	hyper, mults, f32 := g.make(device.F32, device.Hypers), g.make(device.F32, 1, 2), func() device.Tensor { return g.make(device.F32, 3, h) }
+	d.AdamW(device.AdamWArgs{Param: f32(), Grad: f32(), M: f32(), V: f32(), Model: value(), Hyper: hyper, Mults: mults})
+	d.SGD(device.SGDArgs{Param: f32(), Grad: f32(), Momentum: f32(), Model: value(), Hyper: hyper, Mults: mults})
 	if err := d.Sync(); err != nil {
 		g.t.Error(err)
 	}

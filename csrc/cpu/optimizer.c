@@ -2,6 +2,8 @@
  * writes the model's copy. All factors are read from memory at run time. */
 #ifndef MT_ISA
 #define MT_KERNELS "optimizer.c"
+#include "segments.h"
+
 #include "isa.h"
 
 static int64_t adamw_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_adamw_args *)args)->param)) : 0; }
@@ -11,10 +13,28 @@ MT_OP(adamw, adamw_tiles, NULL)
 MT_OP(sgd, sgd_tiles, NULL)
 #else
 
-V void K(adamw_range)(const mt_adamw_args *a, int T, void *model, mt_range r) {
+/* What range r has of segment s, with the segment's learning rate and weight decay. */
+typedef struct { mt_range r; float lr, decay; } K(rated);
+
+static K(rated) K(rated_segment)(const mt_tensor *segments, const mt_tensor *mults, const float *hyper, int64_t n, mt_range r, int64_t s) {
+  mt_range all = mt_segment(segments, n, s);
+  const float *mult = (const float *)mults->data + 2 * s;
+  return (K(rated)){{mt_max(all.from, r.from), mt_min(all.to, r.to)}, hyper[MT_HYPER_LR] * mult[0], hyper[MT_HYPER_WEIGHT_DECAY] * mult[1]};
+}
+
+/* The statement for each segment that range r has something of, as K(rated) part. */
+#define EACH_SEGMENT(a, r, ...)                                                                                       \
+  for (int64_t n = mt_len(&(a)->param), s = mt_segment_at(&(a)->segments, n, r.from); s < mt_segments(&(a)->segments); s++) { \
+    K(rated) part = K(rated_segment)(&(a)->segments, &(a)->mults, (a)->hyper.data, n, r, s);                          \
+    if (part.r.from >= r.to) break;                                                                                   \
+    __VA_ARGS__;                                                                                                      \
+  }
+
+V void K(adamw_range)(const mt_adamw_args *a, int T, void *model, K(rated) part) {
   const float *hyper = a->hyper.data, *grad = a->grad.data;
   float *param = a->param.data, *first = a->m.data, *second = a->v.data;
-  float lr = hyper[MT_HYPER_LR] * a->lr_mult, decay = hyper[MT_HYPER_WEIGHT_DECAY] * a->wd_mult, scale = hyper[MT_HYPER_GRAD_SCALE];
+  mt_range r = part.r;
+  float lr = part.lr, decay = part.decay, scale = hyper[MT_HYPER_GRAD_SCALE];
   float b1 = a->beta1, b2 = a->beta2, r1 = 1 - b1, r2 = 1 - b2, eps = a->eps;
   float step = lr / hyper[MT_HYPER_CORRECTION1], root = 1 / sqrtf(hyper[MT_HYPER_CORRECTION2]);
   V_EACH(r.to - r.from, j, m,
@@ -34,17 +54,19 @@ static int32_t K(adamw)(mt_context *ctx, const void *args, void *scratch, int32_
   const mt_adamw_args *a = args;
   if (((const float *)a->hyper.data)[MT_HYPER_SKIP] != 0) return 0;
   mt_range r = mt_flat_range(mt_len(&a->param), tile);
-  if (mt_given(&a->model))
-    V_BY_DTYPE(a->model.dtype, K(adamw_range)(a, T, a->model.data, r))
-  else
-    K(adamw_range)(a, MT_F32, NULL, r);
+  EACH_SEGMENT(a, r,
+    if (mt_given(&a->model))
+      V_BY_DTYPE(a->model.dtype, K(adamw_range)(a, T, a->model.data, part))
+    else
+      K(adamw_range)(a, MT_F32, NULL, part))
   return 0;
 }
 
-V void K(sgd_range)(const mt_sgd_args *a, int T, void *model, mt_range r) {
+V void K(sgd_range)(const mt_sgd_args *a, int T, void *model, K(rated) part) {
   const float *hyper = a->hyper.data, *grad = a->grad.data;
   float *param = a->param.data, *momentum = mt_given(&a->momentum) ? a->momentum.data : NULL;
-  float lr = hyper[MT_HYPER_LR] * a->lr_mult, decay = hyper[MT_HYPER_WEIGHT_DECAY] * a->wd_mult, scale = hyper[MT_HYPER_GRAD_SCALE];
+  mt_range r = part.r;
+  float lr = part.lr, decay = part.decay, scale = hyper[MT_HYPER_GRAD_SCALE];
   V_EACH(r.to - r.from, j, m,
     int64_t i = r.from + j;
     vf p = v_load_n(param, MT_F32, i, m);
@@ -62,10 +84,12 @@ static int32_t K(sgd)(mt_context *ctx, const void *args, void *scratch, int32_t 
   const mt_sgd_args *a = args;
   if (((const float *)a->hyper.data)[MT_HYPER_SKIP] != 0) return 0;
   mt_range r = mt_flat_range(mt_len(&a->param), tile);
-  if (mt_given(&a->model))
-    V_BY_DTYPE(a->model.dtype, K(sgd_range)(a, T, a->model.data, r))
-  else
-    K(sgd_range)(a, MT_F32, NULL, r);
+  EACH_SEGMENT(a, r,
+    if (mt_given(&a->model))
+      V_BY_DTYPE(a->model.dtype, K(sgd_range)(a, T, a->model.data, part))
+    else
+      K(sgd_range)(a, MT_F32, NULL, part))
   return 0;
 }
+#undef EACH_SEGMENT
 #endif

@@ -2,6 +2,20 @@
  * scratch; a second phase adds them in order. */
 #ifndef MT_ISA
 #define MT_KERNELS "reduce.c"
+#include "segments.h"
+
+/* The tiles of a segment's statistics are those that it would have by itself. */
+static int64_t segment_tiles(const mt_grad_stats_args *a, int64_t s) {
+  mt_range r = mt_segment(&a->segments, mt_len(&a->x), s);
+  return mt_flat_tiles(r.to - r.from);
+}
+static int64_t stats_tiles(const void *args, int32_t phase) {
+  const mt_grad_stats_args *a = args;
+  int64_t tiles = 0;
+  for (int64_t s = 0; s < mt_segments(&a->segments); s++) tiles += segment_tiles(a, s);
+  return phase == 0 ? tiles : phase == 1 && tiles > 0;
+}
+
 #include "isa.h"
 
 static int64_t column_tiles(const void *args, int32_t phase) {
@@ -17,9 +31,12 @@ static int64_t column_scratch(const void *args) {
 /* Phase 0: the tiles of n elements; phase 1: one, which adds them up. */
 static int64_t flat_tiles(int64_t n, int32_t phase) { return phase == 0 ? mt_flat_tiles(n) : phase == 1 && n > 0; }
 
-static int64_t stats_tiles(const void *args, int32_t phase) { return flat_tiles(mt_len(&((const mt_grad_stats_args *)args)->x), phase); }
+/* By the shapes alone, for it is asked where no memory is: each segment's tiles, its length
+ * over MT_TILE, and one more for what is left. */
 static int64_t stats_scratch(const void *args) {
-  return mt_flat_tiles(mt_len(&((const mt_grad_stats_args *)args)->x)) * MT_STATS * (int64_t)sizeof(double);
+  const mt_grad_stats_args *a = args;
+  int64_t n = mt_len(&a->x), tiles = mt_given(&a->segments) ? n / MT_TILE + a->segments.shape[0] : mt_flat_tiles(n);
+  return tiles * MT_STATS * (int64_t)sizeof(double);
 }
 
 static int64_t weighted_tiles(const void *args, int32_t phase) { return flat_tiles(mt_len(&((const mt_weighted_sum_args *)args)->x), phase); }
@@ -106,16 +123,33 @@ V void K(stats_f64)(const double *x, mt_range r, double *out) {
   }
 }
 
+/* The last segment first. */
+static void K(add_segments)(const mt_grad_stats_args *a, const double *sums) {
+  const double *at = sums + stats_tiles(a, 0) * MT_STATS;
+  for (int64_t s = mt_segments(&a->segments) - 1; s >= 0; s--) {
+    int64_t tiles = segment_tiles(a, s);
+    at -= tiles * MT_STATS;
+    K(add_up)(a->out.data, at, tiles, MT_STATS);
+  }
+}
+
+/* Elements of x that a tile counts. */
+static mt_range K(counted)(const mt_grad_stats_args *a, int64_t tile) {
+  int64_t s = 0, n = mt_len(&a->x);
+  for (int64_t tiles; tile >= (tiles = segment_tiles(a, s)); s++) tile -= tiles;
+  mt_range all = mt_segment(&a->segments, n, s), r = mt_flat_range(all.to - all.from, tile);
+  return (mt_range){all.from + r.from, all.from + r.to};
+}
+
 static int32_t K(grad_stats)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_grad_stats_args *a = args;
-  int64_t n = mt_len(&a->x);
   double *sums = scratch;
   if (phase == 1)
-    K(add_up)(a->out.data, sums, mt_flat_tiles(n), MT_STATS);
+    K(add_segments)(a, sums);
   else if (a->x.dtype == MT_F64)
-    K(stats_f64)(a->x.data, mt_flat_range(n, tile), sums + tile * MT_STATS);
+    K(stats_f64)(a->x.data, K(counted)(a, tile), sums + tile * MT_STATS);
   else
-    V_BY_DTYPE(a->x.dtype, K(stats)(a->x.data, T, mt_flat_range(n, tile), sums + tile * MT_STATS));
+    V_BY_DTYPE(a->x.dtype, K(stats)(a->x.data, T, K(counted)(a, tile), sums + tile * MT_STATS));
   return 0;
 }
 

@@ -2,6 +2,10 @@
  * one: main parameter, moments and the model's copy in one pass. */
 #include "spread.h"
 
+enum { TURNS = 4 }; /* packs that a thread updates */
+
+inline unsigned segmented_blocks(int64_t n, int pack) { return blocks_for(n, (int64_t)SPREAD * TURNS * pack); }
+
 template <int N> __device__ inline void store_model(const mt_tensor &model, int64_t i, const float (&p)[N]) {
   if (given(model)) MT_BY_TYPE(model.dtype, store(data_of<T>(model) + i, p))
 }
@@ -9,25 +13,28 @@ template <int N> __device__ inline void store_model(const mt_tensor &model, int6
 template <int N> __global__ void adamw_kernel(const __grid_constant__ mt_adamw_args a) {
   const float *hyper = data_of<float>(a.hyper);
   if (hyper[MT_HYPER_SKIP] != 0) return;
-  float lr = hyper[MT_HYPER_LR] * a.lr_mult, decay = hyper[MT_HYPER_WEIGHT_DECAY] * a.wd_mult, scale = hyper[MT_HYPER_GRAD_SCALE];
-  float c1 = 1 / hyper[MT_HYPER_CORRECTION1], c2 = 1 / hyper[MT_HYPER_CORRECTION2];
-  flat<N>(length(a.param), [&](int64_t i, auto size) {
-    const int M = decltype(size)::value;
-    float p[M], g[M], m[M], v[M];
-    load(p, data_of<float>(a.param) + i);
-    load(g, data_of<float>(a.grad) + i);
-    load(m, data_of<float>(a.m) + i);
-    load(v, data_of<float>(a.v) + i);
-    for (int j = 0; j < M; j++) {
-      float x = g[j] * scale;
-      m[j] = a.beta1 * m[j] + (1 - a.beta1) * x;
-      v[j] = a.beta2 * v[j] + (1 - a.beta2) * x * x;
-      p[j] -= lr * (m[j] * c1 / (sqrtf(v[j] * c2) + a.eps) + decay * p[j]);
-    }
-    store(data_of<float>(a.param) + i, p);
-    store(data_of<float>(a.m) + i, m);
-    store(data_of<float>(a.v) + i, v);
-    store_model(a.model, i, p);
+  const float *mults = data_of<float>(a.mults);
+  float scale = hyper[MT_HYPER_GRAD_SCALE], c1 = 1 / hyper[MT_HYPER_CORRECTION1], c2 = 1 / hyper[MT_HYPER_CORRECTION2];
+  segmented<N>(a.segments, length(a.param), SPREAD * TURNS * N, [&](int64_t s) {
+    float lr = hyper[MT_HYPER_LR] * mults[2 * s], decay = hyper[MT_HYPER_WEIGHT_DECAY] * mults[2 * s + 1];
+    return [&, lr, decay](int64_t i, auto size) {
+      const int M = decltype(size)::value;
+      float p[M], g[M], m[M], v[M];
+      load(p, data_of<float>(a.param) + i);
+      load(g, data_of<float>(a.grad) + i);
+      load(m, data_of<float>(a.m) + i);
+      load(v, data_of<float>(a.v) + i);
+      for (int j = 0; j < M; j++) {
+        float x = g[j] * scale;
+        m[j] = a.beta1 * m[j] + (1 - a.beta1) * x;
+        v[j] = a.beta2 * v[j] + (1 - a.beta2) * x * x;
+        p[j] -= lr * (m[j] * c1 / (sqrtf(v[j] * c2) + a.eps) + decay * p[j]);
+      }
+      store(data_of<float>(a.param) + i, p);
+      store(data_of<float>(a.m) + i, m);
+      store(data_of<float>(a.v) + i, v);
+      store_model(a.model, i, p);
+    };
   });
 }
 
@@ -35,8 +42,8 @@ static void adamw(mt_context *ctx, const mt_adamw_args &a, void *) {
   int64_t n = length(a.param);
   if (n == 0) return;
   bool aligned = starts(a.param, 4) && starts(a.grad, 4) && starts(a.m, 4) && starts(a.v, 4) && starts(a.model, 4);
-  if (aligned) MT_LAUNCH(adamw_kernel<4>, spread_blocks(n, 4), SPREAD, 0, stream_of(ctx), a);
-  else MT_LAUNCH(adamw_kernel<1>, spread_blocks(n, 1), SPREAD, 0, stream_of(ctx), a);
+  if (aligned) MT_LAUNCH(adamw_kernel<4>, segmented_blocks(n, 4), SPREAD, 0, stream_of(ctx), a);
+  else MT_LAUNCH(adamw_kernel<1>, segmented_blocks(n, 1), SPREAD, 0, stream_of(ctx), a);
 }
 
 MT_OP(adamw, nullptr)
@@ -44,20 +51,24 @@ MT_OP(adamw, nullptr)
 template <int N> __global__ void sgd_kernel(const __grid_constant__ mt_sgd_args a) {
   const float *hyper = data_of<float>(a.hyper);
   if (hyper[MT_HYPER_SKIP] != 0) return;
-  float lr = hyper[MT_HYPER_LR] * a.lr_mult, decay = hyper[MT_HYPER_WEIGHT_DECAY] * a.wd_mult, scale = hyper[MT_HYPER_GRAD_SCALE];
-  flat<N>(length(a.param), [&](int64_t i, auto size) {
-    const int M = decltype(size)::value;
-    float p[M], g[M], m[M] = {};
-    load(p, data_of<float>(a.param) + i);
-    load(g, data_of<float>(a.grad) + i);
-    if (given(a.momentum)) load(m, data_of<float>(a.momentum) + i);
-    for (int j = 0; j < M; j++) {
-      m[j] = a.mu * m[j] + g[j] * scale + decay * p[j];
-      p[j] -= lr * m[j];
-    }
-    store(data_of<float>(a.param) + i, p);
-    if (given(a.momentum)) store(data_of<float>(a.momentum) + i, m);
-    store_model(a.model, i, p);
+  const float *mults = data_of<float>(a.mults);
+  float scale = hyper[MT_HYPER_GRAD_SCALE];
+  segmented<N>(a.segments, length(a.param), SPREAD * TURNS * N, [&](int64_t s) {
+    float lr = hyper[MT_HYPER_LR] * mults[2 * s], decay = hyper[MT_HYPER_WEIGHT_DECAY] * mults[2 * s + 1];
+    return [&, lr, decay](int64_t i, auto size) {
+      const int M = decltype(size)::value;
+      float p[M], g[M], m[M] = {};
+      load(p, data_of<float>(a.param) + i);
+      load(g, data_of<float>(a.grad) + i);
+      if (given(a.momentum)) load(m, data_of<float>(a.momentum) + i);
+      for (int j = 0; j < M; j++) {
+        m[j] = a.mu * m[j] + g[j] * scale + decay * p[j];
+        p[j] -= lr * m[j];
+      }
+      store(data_of<float>(a.param) + i, p);
+      if (given(a.momentum)) store(data_of<float>(a.momentum) + i, m);
+      store_model(a.model, i, p);
+    };
   });
 }
 
@@ -65,8 +76,8 @@ static void sgd(mt_context *ctx, const mt_sgd_args &a, void *) {
   int64_t n = length(a.param);
   if (n == 0) return;
   bool aligned = starts(a.param, 4) && starts(a.grad, 4) && starts(a.momentum, 4) && starts(a.model, 4);
-  if (aligned) MT_LAUNCH(sgd_kernel<4>, spread_blocks(n, 4), SPREAD, 0, stream_of(ctx), a);
-  else MT_LAUNCH(sgd_kernel<1>, spread_blocks(n, 1), SPREAD, 0, stream_of(ctx), a);
+  if (aligned) MT_LAUNCH(sgd_kernel<4>, segmented_blocks(n, 4), SPREAD, 0, stream_of(ctx), a);
+  else MT_LAUNCH(sgd_kernel<1>, segmented_blocks(n, 1), SPREAD, 0, stream_of(ctx), a);
 }
 
 MT_OP(sgd, nullptr)

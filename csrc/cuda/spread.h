@@ -32,6 +32,37 @@ template <int N, typename F> __device__ inline void flat(int64_t n, F f) {
   }
 }
 
+/* Segments of a flat buffer of n elements (op_optimizer.go): a block has `each` adjacent
+ * elements of it. begin(s) gives for a segment that these have something of a function
+ * g(i, N), which is called for packs of N that begin at multiples of N, and g(i, 1) for each
+ * element of a pack that is the segment's in part. */
+template <int N, typename F> __device__ inline void segmented(const mt_tensor &table, int64_t n, int64_t each, F begin) {
+  const int64_t *at = data_of<int64_t>(table);
+  int64_t from = blockIdx.x * each, to = from + each < n ? from + each : n, s = 0, count = given(table) ? table.shape[0] : 1;
+  if (given(table))
+    for (int64_t high = count; s < high;) { /* the first that ends behind from */
+      int64_t mid = (s + high) / 2;
+      if (at[2 * mid + 1] > from) high = mid;
+      else s = mid + 1;
+    }
+  for (; s < count; s++) {
+    int64_t first = from, last = to;
+    if (given(table)) {
+      if (at[2 * s] > first) first = at[2 * s];
+      if (at[2 * s + 1] < last) last = at[2 * s + 1];
+    }
+    if (first >= to) return;
+    auto g = begin(s);
+    for (int64_t i = first / N * N + (int64_t)threadIdx.x * N; i < last; i += SPREAD * N) {
+      if (i >= first && i + N <= last) {
+        g(i, std::integral_constant<int, N>());
+      } else {
+        for (int64_t j = i < first ? first : i; j < last && j < i + N; j++) g(j, std::integral_constant<int, 1>());
+      }
+    }
+  }
+}
+
 inline unsigned spread_blocks(int64_t elements, int n) { return blocks_for(ceil_div(elements, n), SPREAD); }
 
 /* Whether packs of n elements of t start where they can be moved at once. */

@@ -27,8 +27,7 @@ template <int WIDTH> __device__ inline void leave(double *parts, const double (&
 template <typename T> __device__ inline double as_double(T x) { return to_float(x); }
 template <> __device__ inline double as_double(double x) { return x; }
 
-/* N elements at a time; what is left at the end goes one by one. */
-template <typename T, int N> __global__ void grad_stats_kernel(const T *x, int64_t n, double *parts) {
+template <typename T, int N> __global__ void grad_stats_kernel(const T *x, const __grid_constant__ mt_tensor segments, int64_t n, int64_t each, double *parts) {
   double sums[MT_STATS] = {};
   auto count = [&](T value) {
     double v = as_double(value);
@@ -36,29 +35,31 @@ template <typename T, int N> __global__ void grad_stats_kernel(const T *x, int64
     sums[MT_STAT_NON_FINITE] += v - v == 0 ? 0 : 1;
     sums[MT_STAT_ZEROS] += v == 0 ? 1 : 0;
   };
-  int64_t i = ((int64_t)blockIdx.x * SPREAD + threadIdx.x) * N, step = (int64_t)gridDim.x * SPREAD * N;
-  for (; i + N <= n; i += step) {
-    pack<T, N> p = *reinterpret_cast<const pack<T, N> *>(x + i);
-    for (int j = 0; j < N; j++) count(p.v[j]);
-  }
-  for (; i < n; i++) count(x[i]);
+  segmented<N>(segments, n, each, [&](int64_t) {
+    return [&](int64_t i, auto size) {
+      const int M = decltype(size)::value;
+      pack<T, M> p = *reinterpret_cast<const pack<T, M> *>(x + i);
+      for (int j = 0; j < M; j++) count(p.v[j]);
+    };
+  });
   leave(parts, sums);
 }
 
-template <typename T> static void grad_stats_of(mt_context *ctx, const mt_tensor &x, double *parts) {
+template <typename T> static void grad_stats_of(mt_context *ctx, const mt_grad_stats_args &a, double *parts) {
   const int N = 16 / sizeof(T);
-  int64_t n = length(x);
+  const mt_tensor &x = a.x;
+  int64_t n = length(x), each = ceil_div(ceil_div(n, part_count(n)), SPREAD * EACH) * SPREAD * EACH;
   unsigned count = (unsigned)part_count(n);
-  if (starts(x, N)) MT_LAUNCH((grad_stats_kernel<T, N>), count, SPREAD, 0, stream_of(ctx), data_of<T>(x), n, parts);
-  else MT_LAUNCH((grad_stats_kernel<T, 1>), count, SPREAD, 0, stream_of(ctx), data_of<T>(x), n, parts);
+  if (starts(x, N)) MT_LAUNCH((grad_stats_kernel<T, N>), count, SPREAD, 0, stream_of(ctx), data_of<T>(x), a.segments, n, each, parts);
+  else MT_LAUNCH((grad_stats_kernel<T, 1>), count, SPREAD, 0, stream_of(ctx), data_of<T>(x), a.segments, n, each, parts);
 }
 
 static void grad_stats(mt_context *ctx, const mt_grad_stats_args &a, void *scratch) {
   int64_t n = length(a.x);
   if (n == 0) return;
   double *parts = static_cast<double *>(scratch);
-  if (a.x.dtype == MT_F64) grad_stats_of<double>(ctx, a.x, parts);
-  else MT_BY_TYPE(a.x.dtype, grad_stats_of<T>(ctx, a.x, parts))
+  if (a.x.dtype == MT_F64) grad_stats_of<double>(ctx, a, parts);
+  else MT_BY_TYPE(a.x.dtype, grad_stats_of<T>(ctx, a, parts))
   MT_LAUNCH(add_up_kernel, 1, SPREAD, 0, stream_of(ctx), data_of<double>(a.out), parts, (int)part_count(n), (int)MT_STATS);
 }
 

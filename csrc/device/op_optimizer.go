@@ -33,23 +33,41 @@ func (a *GradScaleArgs) main() Tensor { return a.Hyper }
 
 func (a *GradScaleArgs) work() Work { return Work{} }
 
+// A flat buffer's segments: elements [from, to) each, in their order, none in two. An op
+// leaves alone what lies between them. i64 [n, 2]; not given: one segment, all of the buffer.
+func segments(t Tensor) (n int64, ok bool) {
+	if !t.Given() {
+		return 1, true
+	}
+	return t.Shape[0], shaped(t, t.Shape[0], 2) && t.Contiguous()
+}
+
+// multiplied tells whether there is a pair of multipliers for each segment.
+func multiplied(segmentsOf, mults Tensor) bool {
+	n, ok := segments(segmentsOf)
+	return ok && shaped(mults, n, 2) && mults.Contiguous()
+}
+
 // AdamWArgs (Loshchilov and Hutter, arXiv 1711.05101): g = Grad·GradScale,
 // M = β1M+(1−β1)g, V = β2V+(1−β2)g², Param −= lr·(M/c1/(√(V/c2)+eps) + wd·Param).
 // Param, Grad, M, V f32, equal lengths; Model, where given, receives Param in the
-// value dtype. Nothing changes when Hyper says skip.
+// value dtype. Each of Segments has its own lr and wd: Hyper's by the two of Mults [n, 2].
+// Nothing changes when Hyper says skip.
 //
 //op:adamw
 type AdamWArgs struct {
 	Param, Grad, M, V Tensor `dtype:"f32"`
 	Model             Tensor `dtype:"value"`
 	Hyper             Tensor `dtype:"f32"`
+	Segments          Tensor `dtype:"i64"`
+	Mults             Tensor `dtype:"f32"`
 	Beta1, Beta2, Eps float32
-	LRMult, WDMult    float32
 	_                 int32
 }
 
 func (a *AdamWArgs) check() bool {
-	return same(a.Grad, a.Param) && same(a.M, a.Param) && same(a.V, a.Param) && sameOrNone(a.Param, a.Model) && shaped(a.Hyper, Hypers) && a.Param.Contiguous()
+	return same(a.Grad, a.Param) && same(a.M, a.Param) && same(a.V, a.Param) && sameOrNone(a.Param, a.Model) && shaped(a.Hyper, Hypers) &&
+		a.Param.Contiguous() && multiplied(a.Segments, a.Mults)
 }
 
 func (a *AdamWArgs) main() Tensor { return a.Param }
@@ -59,21 +77,23 @@ func (a *AdamWArgs) work() Work {
 }
 
 // SGDArgs: g = Grad·GradScale + wd·Param, Momentum = μ·Momentum + g (the buffer
-// may be none when Mu is 0), Param −= lr·Momentum; as torch.optim.SGD.
+// may be none when Mu is 0), Param −= lr·Momentum; as torch.optim.SGD. Segments and
+// Mults as AdamW's.
 //
 //op:sgd
 type SGDArgs struct {
 	Param, Grad, Momentum Tensor `dtype:"f32"`
 	Model                 Tensor `dtype:"value"`
 	Hyper                 Tensor `dtype:"f32"`
+	Segments              Tensor `dtype:"i64"`
+	Mults                 Tensor `dtype:"f32"`
 	Mu                    float32
-	LRMult, WDMult        float32
 	_                     int32
 }
 
 func (a *SGDArgs) check() bool {
 	return same(a.Grad, a.Param) && sameOrNone(a.Param, a.Momentum) && (a.Momentum.Given() || a.Mu == 0) && sameOrNone(a.Param, a.Model) &&
-		shaped(a.Hyper, Hypers) && a.Param.Contiguous()
+		shaped(a.Hyper, Hypers) && a.Param.Contiguous() && multiplied(a.Segments, a.Mults)
 }
 
 func (a *SGDArgs) main() Tensor { return a.Param }

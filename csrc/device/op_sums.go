@@ -24,16 +24,20 @@ const (
 	Stats
 )
 
-// GradStatsArgs: Out f64 [3] += the statistics of X (contiguous, any dtype).
+// GradStatsArgs: Out f64 [3] += the statistics of X (contiguous, any dtype), or of its
+// Segments [n, 2] (see AdamWArgs) alone. On ref and cpu the last segment is added first:
+// parameters lie in a flat buffer in reverse order, and one by one their sum is the same.
 //
 //op:grad_stats
 type GradStatsArgs struct {
-	Out Tensor `dtype:"f64"`
-	X   Tensor `dtype:"value|f64"`
+	Out      Tensor `dtype:"f64"`
+	X        Tensor `dtype:"value|f64"`
+	Segments Tensor `dtype:"i64"`
 }
 
 func (a *GradStatsArgs) check() bool {
-	return shaped(a.Out, Stats) && a.X.Contiguous()
+	_, ok := segments(a.Segments)
+	return ok && shaped(a.Out, Stats) && a.X.Contiguous()
 }
 
 func (a *GradStatsArgs) main() Tensor { return a.X }

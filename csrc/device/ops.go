@@ -222,8 +222,8 @@ func (d *Device) ColumnSum(out Tensor, x Tensor) {
 	d.run(OpColumnSum, unsafe.Pointer(&ColumnSumArgs{out, x}))
 }
 
-func (d *Device) GradStats(out Tensor, x Tensor) {
-	d.run(OpGradStats, unsafe.Pointer(&GradStatsArgs{out, x}))
+func (d *Device) GradStats(out Tensor, x Tensor, segments Tensor) {
+	d.run(OpGradStats, unsafe.Pointer(&GradStatsArgs{out, x, segments}))
 }
 
 func (d *Device) WeightedSum(out Tensor, x Tensor, w Tensor) {

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xd95fb69eu /* of what follows */
+#define MT_OPS_SUM 0xf8664729u /* of what follows */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU };
@@ -43,8 +43,8 @@ typedef struct { mt_tensor c, a, b, bias, aux; int32_t trans_a, trans_b, accumul
 typedef struct { mt_tensor y, x, gamma, beta, mean, rstd; float eps; int32_t kind, one_plus, pad9; } mt_norm_forward_args;
 typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus; } mt_norm_backward_args;
 typedef struct { mt_tensor hyper, stats; float max_norm; int32_t pad3; } mt_grad_scale_args;
-typedef struct { mt_tensor param, grad, m, v, model, hyper; float beta1, beta2, eps, lr_mult, wd_mult; int32_t pad11; } mt_adamw_args;
-typedef struct { mt_tensor param, grad, momentum, model, hyper; float mu, lr_mult, wd_mult; int32_t pad8; } mt_sgd_args;
+typedef struct { mt_tensor param, grad, m, v, model, hyper, segments, mults; float beta1, beta2, eps; int32_t pad11; } mt_adamw_args;
+typedef struct { mt_tensor param, grad, momentum, model, hyper, segments, mults; float mu; int32_t pad8; } mt_sgd_args;
 typedef struct { mt_tensor o, q, k, v, cache, tables, rows, slopes; int32_t window; float scale; } mt_paged_attention_args;
 typedef struct { mt_tensor x, cos, sin, positions; int32_t rot_dims, interleaved, inverse, pad7; } mt_rope_args;
 typedef struct { int32_t score, groups, group_top_k; float scaling; } mt_router_rule;
@@ -55,7 +55,7 @@ typedef struct { mt_tensor squares, dlogits, scale, logits; double coefficient; 
 typedef struct { mt_tensor kept, experts, weights; int64_t capacity, num_experts; int32_t by_position, pad6; } mt_router_drop_args;
 typedef struct { mt_tensor keys, logits; } mt_router_sinkhorn_args;
 typedef struct { mt_tensor out, x; } mt_column_sum_args;
-typedef struct { mt_tensor out, x; } mt_grad_stats_args;
+typedef struct { mt_tensor out, x, segments; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; } mt_weighted_sum_args;
 
 /* Values of each enumeration that a device knows, as bits: DTypes it can move, Values it computes in. */

@@ -350,12 +350,15 @@ func TestUniformKnown(t *testing.T) {
 func TestStatsKnown(t *testing.T) {
 	k := open(t)
 	out := k.f64([]float64{1, 1, 1})
-	k.GradStats(out, k.of(device.F16, []float64{3, 0, -4, math.Copysign(0, -1)}))
+	k.GradStats(out, k.of(device.F16, []float64{3, 0, -4, math.Copysign(0, -1)}), device.Tensor{})
 	k.want("finite", out, 26, 1, 3)
-	k.GradStats(out, k.of(device.F32, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}))
+	k.GradStats(out, k.of(device.F32, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}), device.Tensor{})
 	if got := k.values(out); got[device.StatNonFinite] != 4 || got[device.StatZeros] != 3 || !math.IsNaN(got[device.StatSquares]) {
 		t.Errorf("non-finite: %v", got)
 	}
+	out = k.f64([]float64{0, 0, 0})
+	k.GradStats(out, k.of(device.F32, []float64{1, 2, 3, 0, 4, 5, 0}), k.segments(0, 1, 2, 4, 5, 6)) // 1, 3, 0, 5
+	k.want("segments", out, 35, 0, 1)
 	sums := k.f64([]float64{10, 20})
 	k.WeightedSum(sums, k.f64([]float64{1, 2, 3}), k.f64([]float64{1, 0, 2}))
 	k.want("weighted sum", sums, 17, 23)
@@ -380,7 +383,7 @@ func TestAdamWKnown(t *testing.T) {
 	hyper := k.f64([]float64{0.1, 0.25, 1 - 0.5, 1 - 0.75, 1, 0.5, 0, 0})
 	p, g := k.f64([]float64{8, 8, 0}), k.f64([]float64{6, -2, 0})
 	m, v, model := k.f64([]float64{0, 0, 0}), k.f64([]float64{0, 0, 0}), k.of(device.BF16, []float64{1, 1, 1})
-	a := device.AdamWArgs{Param: p, Grad: g, M: m, V: v, Model: model, Hyper: hyper, Beta1: 0.5, Beta2: 0.75, Eps: 1e-30, LRMult: 1, WDMult: 2}
+	a := device.AdamWArgs{Param: p, Grad: g, M: m, V: v, Model: model, Hyper: hyper, Beta1: 0.5, Beta2: 0.75, Eps: 1e-30, Mults: k.f64([]float64{1, 2}).Reshape(1, 2)}
 	k.AdamW(a)
 	k.want("param", p, 8-0.1-0.4, 8+0.1-0.4, 0)
 	k.want("m", m, 1.5, -0.5, 0)
@@ -391,12 +394,34 @@ func TestAdamWKnown(t *testing.T) {
 	k.want("skipped", p, 7.5, 7.7, 0)
 }
 
+// Each segment has its own rate and decay; what lies between is left alone.
+func TestSegmentsKnown(t *testing.T) {
+	k := open(t)
+	hyper := k.f64([]float64{0.1, 0.25, 1, 1, 1, 1, 0, 0})
+	p, g := k.f64([]float64{8, 8, 8, 8}), k.f64([]float64{1, 1, 1, 1})
+	a := device.SGDArgs{Param: p, Grad: g, Hyper: hyper, Segments: k.segments(0, 1, 2, 4), Mults: k.f64([]float64{1, 0, 2, 1}).Reshape(2, 2)}
+	k.SGD(a)
+	k.want("sgd", p, 7.9, 8, 8-0.2*3, 8-0.2*3)
+	m, v := k.f64([]float64{0, 0, 0, 0}), k.f64([]float64{0, 0, 0, 0})
+	p = k.f64([]float64{8, 8, 8, 8})
+	k.AdamW(device.AdamWArgs{Param: p, Grad: g, M: m, V: v, Hyper: hyper, Segments: a.Segments, Mults: a.Mults, Eps: 1e-30})
+	k.want("adamw", p, 7.9, 8, 8-0.2-0.4, 8-0.2-0.4)
+	k.want("m", m, 1, 0, 1, 1)
+}
+
+// segments is a table of them.
+func (k known) segments(at ...int64) device.Tensor {
+	t := k.Arena.Alloc(device.Workspace, device.I64, int64(len(at)/2), 2)
+	device.WriteSlice(k.Device, t, at)
+	return t
+}
+
 // Two steps of torch.optim.SGD by hand: g = 2·0.5 + 0.25·p, buffer μ·buffer + g.
 func TestSGDKnown(t *testing.T) {
 	k := open(t)
 	hyper := k.f64([]float64{1, 0.25, 0, 0, 1, 0.5, 0, 0})
 	p, g, m := k.f64([]float64{8}), k.f64([]float64{2}), k.f64([]float64{0})
-	a := device.SGDArgs{Param: p, Grad: g, Momentum: m, Hyper: hyper, Mu: 0.5, LRMult: 0.5, WDMult: 1}
+	a := device.SGDArgs{Param: p, Grad: g, Momentum: m, Hyper: hyper, Mu: 0.5, Mults: k.f64([]float64{0.5, 1}).Reshape(1, 2)}
 	k.SGD(a) // g = 1 + 2 = 3, p = 8 − 0.5·3
 	k.want("first", p, 6.5)
 	k.SGD(a) // g = 1 + 1.625, buffer 1.5 + 2.625 = 4.125, p = 6.5 − 2.0625

@@ -2,6 +2,7 @@ package ref
 
 import (
 	"math"
+	"unsafe"
 
 	"monotron/csrc/device"
 )
@@ -11,10 +12,10 @@ func (b *backend) AdamW(a *device.AdamWArgs) {
 	if hyper[device.HyperSkip] != 0 {
 		return
 	}
-	lr, decay := hyper[device.HyperLR]*float64(a.LRMult), hyper[device.HyperWeightDecay]*float64(a.WDMult)
 	b1, b2, eps := float64(a.Beta1), float64(a.Beta2), float64(a.Eps)
 	c1, c2, scale := hyper[device.HyperCorrection1], hyper[device.HyperCorrection2], hyper[device.HyperGradScale]
-	b.spread(a.Param.Len(), 1<<12, func(from, to int64) {
+	b.segments(a.Segments, a.Mults, a.Param.Len(), func(from, to int64, lrMult, wdMult float64) {
+		lr, decay := hyper[device.HyperLR]*lrMult, hyper[device.HyperWeightDecay]*wdMult
 		p, g, m, v := stretch(a.Param, from, to), stretch(a.Grad, from, to), stretch(a.M, from, to), stretch(a.V, from, to)
 		for i := range p {
 			gi := g[i] * scale
@@ -33,8 +34,8 @@ func (b *backend) SGD(a *device.SGDArgs) {
 	if hyper[device.HyperSkip] != 0 {
 		return
 	}
-	lr, decay := hyper[device.HyperLR]*float64(a.LRMult), hyper[device.HyperWeightDecay]*float64(a.WDMult)
-	b.spread(a.Param.Len(), 1<<12, func(from, to int64) {
+	b.segments(a.Segments, a.Mults, a.Param.Len(), func(from, to int64, lrMult, wdMult float64) {
+		lr, decay := hyper[device.HyperLR]*lrMult, hyper[device.HyperWeightDecay]*wdMult
 		p, g := stretch(a.Param, from, to), stretch(a.Grad, from, to)
 		momentum := make([]float64, to-from)
 		if a.Momentum.Given() {
@@ -49,6 +50,26 @@ func (b *backend) SGD(a *device.SGDArgs) {
 		}
 		storeParam(a.Param, a.Model, from, p)
 	})
+}
+
+// segments runs body on stretches of each segment of n elements, with the segment's
+// multipliers.
+func (b *backend) segments(table, mults device.Tensor, n int64, body func(from, to int64, lrMult, wdMult float64)) {
+	mult := vector(mults)
+	for i, s := range segments(table, n) {
+		b.spread(s.to-s.from, 1<<12, func(from, to int64) { body(s.from+from, s.from+to, mult[2*i], mult[2*i+1]) })
+	}
+}
+
+// segment is elements [from, to) of a flat buffer.
+type segment struct{ from, to int64 }
+
+// segments are those that a table lists; without one all n elements.
+func segments(table device.Tensor, n int64) []segment {
+	if !table.Given() {
+		return []segment{{0, n}}
+	}
+	return unsafe.Slice((*segment)(table.Data), table.Shape[0])
 }
 
 func stretch(t device.Tensor, from, to int64) []float64 {

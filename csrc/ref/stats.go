@@ -2,18 +2,26 @@ package ref
 
 import (
 	"math"
+	"slices"
 
 	"monotron/csrc/device"
 )
 
-// GradStats sums stretches of 65536 elements, then the stretches in order.
+// GradStats adds the segments' statistics to Out, the last first.
 func (b *backend) GradStats(a *device.GradStatsArgs) {
+	for _, s := range slices.Backward(segments(a.Segments, a.X.Len())) {
+		total := b.stats(a.X, s.from, s.to-s.from)
+		addTo(a.Out, 0, total[:])
+	}
+}
+
+// stats sums stretches of 65536 of x's n elements from `at` on, then the stretches in order.
+func (b *backend) stats(all device.Tensor, at, n int64) (total [device.Stats]float64) {
 	const stretch = 1 << 16
-	n := a.X.Len()
 	parts := make([][device.Stats]float64, (n+stretch-1)/stretch)
 	b.spread(n, stretch, func(from, to int64) {
 		x, s := make([]float64, to-from), &parts[from/stretch]
-		load(x, a.X, from)
+		load(x, all, at+from)
 		for _, v := range x {
 			s[device.StatSquares] += v * v
 			if math.IsInf(v, 0) || math.IsNaN(v) {
@@ -24,13 +32,12 @@ func (b *backend) GradStats(a *device.GradStatsArgs) {
 			}
 		}
 	})
-	var total [device.Stats]float64
 	for _, p := range parts {
 		for i := range total {
 			total[i] += p[i]
 		}
 	}
-	addTo(a.Out, 0, total[:])
+	return total
 }
 
 func (*backend) WeightedSum(a *device.WeightedSumArgs) {

@@ -200,13 +200,13 @@ func (a *away) part(seg *segment, s *slot, p stretch) *segment {
 // updateElsewhere updates what lies elsewhere; a skipped step leaves it there.
 func (o *Optimizer) updateElsewhere() error {
 	a := o.away
-	if a == nil || device.ReadSlice[float32](o.device, o.hyper)[device.HyperSkip] != 0 {
+	if device.ReadSlice[float32](o.device, o.hyper)[device.HyperSkip] != 0 {
 		return o.device.Err()
 	}
 	return o.visit(flow{
 		read:    func(s *strip) bool { return s != a.values || a.mains == nil },
 		written: func(*strip) bool { return true },
-	}, o.update)
+	}, func(s *segment) { o.update(s.alone(o.shares[s.param])) })
 }
 
 // adoptElsewhere is AdoptValues of masters that lie elsewhere.
@@ -228,12 +228,12 @@ func (o *Optimizer) adoptElsewhere(named func(string) bool) {
 // statsOf adds t's statistics, wherever it lies.
 func (o *Optimizer) statsOf(t device.Tensor) {
 	if !t.Elsewhere() {
-		o.device.GradStats(o.stats, t)
+		o.device.GradStats(o.stats, t, device.Tensor{})
 		return
 	}
 	whole := o.device.Arena.Alloc(device.Workspace, t.DType, t.Dims()...) // summed in the order of one that is here
 	o.device.Move(whole, t)
-	o.device.GradStats(o.stats, whole)
+	o.device.GradStats(o.stats, whole, device.Tensor{})
 	o.device.Arena.Free(whole)
 }
 

@@ -2,8 +2,10 @@ package optimizer
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
+	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/mpu"
 	"monotron/mpu/comm/inproc"
@@ -101,5 +103,69 @@ func TestBucketsByUse(t *testing.T) {
 	}
 	if got := fmt.Sprint(count(1, Sharding{})); got != "[7]" {
 		t.Errorf("not sharded: %s", got)
+	}
+}
+
+// Claim: a bucket is updated by one call, and counted by one, whatever weight decay leaves
+// alone; with --decoupled-lr the vocabulary by another. Each parameter has its own decay and
+// rate, and the gaps between them stay empty.
+func TestOneCallABucket(t *testing.T) {
+	for _, apart := range []float64{0, 2} {
+		d := ref.Open()
+		var params []*mpu.Param
+		for i, n := range []int64{70, 3, 5, 200, 7, 64, 9} {
+			p := mpu.Whole(fmt.Sprint("p", i), mpu.Init{Kind: mpu.InitConstant, Value: 1}, n)
+			p.NoDecay = i == 1 || i == 2 || i == 4
+			params = append(params, p)
+		}
+		params[0].Role = mpu.Vocabulary
+		o := New(d, Config{Kind: Adam, DecoupledLR: apart, AdamBeta1: 0.9, AdamBeta2: 0.99, AdamEps: 1e-8}, params, device.BF16, Groups{}, Sharding{})
+		if err := o.Initialize(1); err != nil {
+			t.Fatal(err)
+		}
+		o.ZeroGrad()
+		for _, p := range params {
+			d.Fill(p.Grad, 1)
+		}
+		calls := map[device.Op]int{}
+		d.Observe = func(c device.Call) { calls[c.Op]++ }
+		r, err := o.Step(StepArgs{LR: 1, WeightDecay: 0.25, DecoupledLR: apart, Factor: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Observe = nil
+		want := 1
+		if apart > 0 {
+			want = 2
+		}
+		if calls[device.OpAdamW] != want || calls[device.OpGradStats] != 1 {
+			t.Errorf("rate %g: %d updates, %d counts, want %d and 1", apart, calls[device.OpAdamW], calls[device.OpGradStats], want)
+		}
+		if want := math.Sqrt(70 + 3 + 5 + 200 + 7 + 64 + 9); math.Abs(r.GradNorm-want) > 1e-5 || r.Zeros != 0 {
+			t.Errorf("norm %g, want %g; %d zeros between parameters", r.GradNorm, want, r.Zeros)
+		}
+		for i, p := range params {
+			want := -0.25 // the first step of Adam takes its rate, 1, and decay
+			switch {
+			case i == 0 && apart > 0:
+				want = 1 - 2*(1+0.25)
+			case p.NoDecay:
+				want = 0
+			}
+			for j, v := range device.ReadSlice[float32](d, p.Main) {
+				if math.Abs(float64(v)-want) > 1e-6 {
+					t.Fatalf("%s[%d] is %g, want %g", p.Name, j, v, want)
+				}
+			}
+		}
+		b := o.buckets[0]
+		for i, p := range b.params { // what pads a parameter
+			for _, v := range device.ReadSlice[float32](d, o.runs[0].main.Slice(0, b.at[i]+p.Len(), roundUp(p.Len(), alignment)-p.Len())) {
+				if v != 0 {
+					t.Fatalf("behind %s: %g", p.Name, v)
+				}
+			}
+		}
+		d.Close()
 	}
 }

@@ -35,7 +35,11 @@ func newBucket(f *family, p plan, frozen bool) *bucket {
 type segment struct {
 	param   *mpu.Param
 	from, n int64
+	start   int64 // where the segment begins in the bucket's shard
 	at      int64 // of what lies elsewhere: where the segment begins in its strip
+
+	run   *run // that has it as its place-th segment; nil: frozen
+	place int64
 
 	value, main, grad device.Tensor // main is value in f32 training
 	m, v              device.Tensor // moments, f32; SGD: momentum in m; not given: none
@@ -76,6 +80,7 @@ func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 			}
 		}
 	}
+	o.counted = o.allCounted()
 }
 
 // allocateValues: all values, or under ZeRO-3 this rank's.
@@ -153,8 +158,11 @@ func (o *Optimizer) allocateState(dtype, wide device.DType) {
 		for i, p := range b.params {
 			o.bucketOf[p] = b
 			s := b.segment(i, main, m, v)
-			s.at = at + b.from + b.at[i] + s.from - b.own.from
+			s.at = at + s.start
 			o.shares[p] = s
+		}
+		if !b.frozen {
+			o.runs = append(o.runs, o.runsOf(b, main, m, v)...)
 		}
 		at += roundUp(b.trained(b.own.n), pageElements)
 	}
@@ -220,7 +228,7 @@ func (b *bucket) segment(i int, main, m, v device.Tensor) *segment {
 		}
 		return t.Slice(0, mine.from-b.own.from, mine.n)
 	}
-	return &segment{param: p, from: mine.from - at, n: mine.n, value: cut(b.ownValues), main: cut(main), grad: cut(b.ownGrads), m: cut(m), v: cut(v)}
+	return &segment{param: p, from: mine.from - at, n: mine.n, start: mine.from - b.own.from, value: cut(b.ownValues), main: cut(main), grad: cut(b.ownGrads), m: cut(m), v: cut(v)}
 }
 
 // bindValues points the bucket's parameters at its values, or at nothing while

@@ -21,6 +21,8 @@ type Optimizer struct {
 	bucketOf map[*mpu.Param]*bucket
 	segments []*segment              // of what is trained, in the order of params
 	shares   map[*mpu.Param]*segment // of all params
+	runs     []*run                  // what is updated, a call each
+	counted  []counted               // what the norm is of, a call each
 	flying   *bucket                 // its gradients are being reduced, ZeRO-2 and 3
 
 	// What ranks count is added up over the world, not over one copy of the model:
@@ -124,10 +126,8 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 func (o *Optimizer) clipAndUpdate() error {
 	d := o.device
 	d.Fill(o.stats, 0)
-	for _, s := range o.segments {
-		if o.counts(s.param) {
-			d.GradStats(o.stats, s.grad)
-		}
+	for _, c := range o.counted {
+		d.GradStats(o.stats, c.grads, c.segments)
 	}
 	if err := o.sumStats(); err != nil {
 		return err
@@ -137,12 +137,13 @@ func (o *Optimizer) clipAndUpdate() error {
 		d.Copy(o.apart, o.hyper)
 		d.Copy(o.apart.Slice(0, device.HyperLR, 1), o.rate)
 	}
-	for _, s := range o.segments {
-		if o.away == nil {
-			o.update(s)
-		}
+	if o.away != nil {
+		return o.updateElsewhere()
 	}
-	return o.updateElsewhere()
+	for _, r := range o.runs {
+		o.update(r)
+	}
+	return d.Err()
 }
 
 // prepare tells the kernels what changes this step.
@@ -183,26 +184,6 @@ func (o *Optimizer) result() Result {
 	return r
 }
 
-func (o *Optimizer) update(s *segment) {
-	wd, hyper, p := float32(1), o.hyper, s.param
-	if p.NoDecay && !(o.config.DecayQKNorm && p.Role == mpu.QKNorm) {
-		wd = 0
-	}
-	if o.apart.Given() && p.Role == mpu.Vocabulary {
-		hyper = o.apart
-	}
-	var model device.Tensor
-	if s.hasMaster() {
-		model = s.value
-	}
-	if o.config.Kind == SGD {
-		o.device.SGD(device.SGDArgs{Param: s.main, Grad: s.grad, Momentum: s.m, Model: model, Hyper: hyper, Mu: float32(o.config.SGDMomentum), LRMult: 1, WDMult: wd})
-		return
-	}
-	o.device.AdamW(device.AdamWArgs{Param: s.main, Grad: s.grad, M: s.m, V: s.v, Model: model, Hyper: hyper,
-		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(o.config.AdamEps), LRMult: 1, WDMult: wd})
-}
-
 // ParamsNorm is the L2 norm of the master parameters of the whole model. Every
 // rank of the world calls it.
 func (o *Optimizer) ParamsNorm() (float64, error) {
@@ -225,7 +206,7 @@ func (o *Optimizer) FirstNonFinite() string {
 	d := o.device
 	for _, s := range o.segments {
 		d.Fill(o.stats, 0)
-		d.GradStats(o.stats, s.grad)
+		d.GradStats(o.stats, s.grad, device.Tensor{})
 		if device.ReadSlice[float64](d, o.stats)[device.StatNonFinite] > 0 {
 			return s.param.Name
 		}

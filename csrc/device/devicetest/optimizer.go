@@ -12,6 +12,7 @@ type optimizerOptions struct {
 	model      device.DType
 	none, skip bool
 	momentum   float32
+	cut        bool // into segments of many lengths, with gaps
 }
 
 func (o optimizerOptions) String() string {
@@ -25,6 +26,9 @@ func (o optimizerOptions) String() string {
 	if o.momentum > 0 {
 		s += fmt.Sprintf(" momentum %g", o.momentum)
 	}
+	if o.cut {
+		s += " in segments"
+	}
 	return s
 }
 
@@ -36,8 +40,39 @@ func optimizerCases() []Case {
 			o.momentum = 0.9
 			cases = append(cases, sgdCase(n, o))
 		}
+		for _, o := range []optimizerOptions{{none: true, cut: true}, {model: device.BF16, cut: true}, {model: device.F16, cut: true, skip: true}} {
+			cases = append(cases, adamWCase(n, o), sgdCase(n, o))
+		}
 	}
 	return cases
+}
+
+// segments cuts n elements: lengths from none to a few blocks of a kernel, most beginning
+// at no round number, some behind a gap.
+func (e *Env) segments(n int64) device.Tensor {
+	var at []float64
+	for from := int64(0); len(at) == 0 || from < n; {
+		to := min(n, from+[]int64{0, 1, 3, 64, 5000, 129, 20000, 2, 4096}[len(at)/2%9])
+		at = append(at, float64(from), float64(to))
+		from = to + []int64{0, 0, 5, 64, 1}[len(at)/2%5]
+	}
+	return e.List("segments", device.I64, at...).Reshape(int64(len(at)/2), 2)
+}
+
+// rated cuts the buffer where it is wanted; each segment has multipliers of its own, one that
+// is not cut a learning rate's and a weight decay's.
+func (e *Env) rated(n int64, o optimizerOptions, lr, wd float64) (segments, mults device.Tensor) {
+	count := int64(1)
+	if o.cut {
+		segments = e.segments(n)
+		count = segments.Shape[0]
+	}
+	return segments, e.Make("mults", device.F32, func(i int) float64 {
+		if i%2 == 0 {
+			return lr * float64(i/2%3+1)
+		}
+		return wd * float64((i/2+1)%3) // once, twice, none
+	}, count, 2)
 }
 
 // optimizerInputs: parameters and gradients of variance 1, whose loss scale is
@@ -58,8 +93,9 @@ var optimizerTol = tol(device.F32, 1, 4)
 
 func adamWCase(n int64, o optimizerOptions) Case {
 	setup := func(e *Env) func() {
-		a := device.AdamWArgs{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, LRMult: 0.5, WDMult: 2}
+		a := device.AdamWArgs{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8}
 		a.Param, a.Grad, a.Model, a.Hyper = e.optimizerInputs(n, o)
+		a.Segments, a.Mults = e.rated(n, o, 0.5, 2)
 		a.M = e.Changes(e.In("M", device.F32, n), optimizerTol)
 		a.V = e.Changes(e.Make("V", device.F32, func(int) float64 { return 0.01 + math.Abs(e.unit()) }, n), optimizerTol)
 		return func() { e.Dev.AdamW(a) }
@@ -69,8 +105,9 @@ func adamWCase(n int64, o optimizerOptions) Case {
 
 func sgdCase(n int64, o optimizerOptions) Case {
 	setup := func(e *Env) func() {
-		a := device.SGDArgs{Mu: o.momentum, LRMult: 2, WDMult: 0.5}
+		a := device.SGDArgs{Mu: o.momentum}
 		a.Param, a.Grad, a.Model, a.Hyper = e.optimizerInputs(n, o)
+		a.Segments, a.Mults = e.rated(n, o, 2, 0.5)
 		if o.momentum > 0 {
 			a.Momentum = e.Changes(e.In("momentum", device.F32, n), optimizerTol)
 		}

@@ -11,7 +11,7 @@ func statsCases() []Case {
 	var cases []Case
 	for _, d := range []device.DType{device.F32, device.BF16, device.F16, device.F64} {
 		for _, n := range []int64{0, 1, 17, 1001, 300000} {
-			cases = append(cases, gradStatsCase(d, n))
+			cases = append(cases, gradStatsCase(d, n, false), gradStatsCase(d, n, true))
 		}
 		cases = append(cases, gradStatsOf(d, "zeros", 0, math.Copysign(0, -1), 1, 0), gradStatsOf(d, "inf", 1, math.Inf(1), 0, math.Inf(-1)),
 			gradStatsOf(d, "nan", 1, math.NaN(), 0, math.Inf(1)))
@@ -30,7 +30,11 @@ func statsCases() []Case {
 
 // Squares may be
 // summed in f32 or f64, but must not overflow f32 (the cases large and small).
-func gradStatsCase(d device.DType, n int64) Case {
+func gradStatsCase(d device.DType, n int64, cut bool) Case {
+	name := fmt.Sprintf("%s %d", d, n)
+	if cut {
+		name += " in segments"
+	}
 	setup := func(e *Env) func() {
 		x := e.Make("X", d, func(i int) float64 {
 			if i%100 == 7 {
@@ -38,19 +42,22 @@ func gradStatsCase(d device.DType, n int64) Case {
 			}
 			return e.unit()
 		}, n)
-		return e.gradStats(x)
+		if cut {
+			return e.gradStats(x, e.segments(n))
+		}
+		return e.gradStats(x, device.Tensor{})
 	}
-	return Case{device.OpGradStats, fmt.Sprintf("%s %d", d, n), setup, Work{Bytes: float64(n * d.Size())}}
+	return Case{device.OpGradStats, name, setup, Work{Bytes: float64(n * d.Size())}}
 }
 
 func gradStatsOf(d device.DType, name string, values ...float64) Case {
-	return Case{Op: device.OpGradStats, Name: d.String() + " " + name, Setup: func(e *Env) func() { return e.gradStats(e.List("X", d, values...)) }}
+	return Case{Op: device.OpGradStats, Name: d.String() + " " + name, Setup: func(e *Env) func() { return e.gradStats(e.List("X", d, values...), device.Tensor{}) }}
 }
 
-func (e *Env) gradStats(x device.Tensor) func() {
+func (e *Env) gradStats(x, segments device.Tensor) func() {
 	t := Tol{Rel: 4 * eps32 * math.Sqrt(float64(max(1, x.Len())))} // below 1/4 of a count of 1000
 	out := e.Changes(e.List("Out", device.F64, 0, 0, 0), t)
-	return func() { e.Dev.GradStats(out, x) }
+	return func() { e.Dev.GradStats(out, x, segments) }
 }
 
 func weightedSumCase(n int64) Case {

@@ -1,0 +1,114 @@
+package optimizer
+
+import (
+	"slices"
+
+	"monotron/csrc/device"
+	"monotron/mpu"
+)
+
+// run is what one call updates: segments of a bucket's shard, all by the same hyper.
+type run struct {
+	value, main, grad device.Tensor // main is value in f32 training
+	m, v              device.Tensor
+	hyper             device.Tensor
+	segments          device.Tensor // i64 [n, 2] of the shard; not given: one, all of it
+	mults             device.Tensor // f32 [n, 2]: of the learning rate, of the weight decay
+}
+
+// runsOf are those of a bucket: one, and another where the rate of --decoupled-lr is for some
+// of its parameters.
+func (o *Optimizer) runsOf(b *bucket, main, m, v device.Tensor) (runs []*run) {
+	for _, hyper := range []device.Tensor{o.hyper, o.apart} {
+		r := &run{value: b.ownValues, main: main, grad: b.ownGrads, m: m, v: v, hyper: hyper}
+		var at []int64
+		var mults []float32
+		for _, p := range b.params {
+			s := o.shares[p]
+			if s.n == 0 || o.hyperOf(p).Data != hyper.Data {
+				continue
+			}
+			s.run, s.place = r, int64(len(at)/2)
+			at, mults = append(at, s.start, s.start+s.n), append(mults, 1, o.decay(p))
+		}
+		if at != nil {
+			r.segments, r.mults = o.list(at), o.device.Arena.Alloc(device.Optimizer, device.F32, int64(len(at)/2), 2)
+			device.WriteSlice(o.device, r.mults, mults)
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// list is a table of segments on the device.
+func (o *Optimizer) list(at []int64) device.Tensor {
+	t := o.device.Arena.Alloc(device.Optimizer, device.I64, int64(len(at)/2), 2)
+	device.WriteSlice(o.device, t, at)
+	return t
+}
+
+// hyperOf is what a parameter is updated by.
+func (o *Optimizer) hyperOf(p *mpu.Param) device.Tensor {
+	if o.apart.Given() && p.Role == mpu.Vocabulary {
+		return o.apart
+	}
+	return o.hyper
+}
+
+// decay is the multiplier of a parameter's weight decay.
+func (o *Optimizer) decay(p *mpu.Param) float32 {
+	if p.NoDecay && !(o.config.DecayQKNorm && p.Role == mpu.QKNorm) {
+		return 0
+	}
+	return 1
+}
+
+// alone is the run of a segment, or of a piece of it: one segment with the multipliers of its
+// parameter's.
+func (s *segment) alone(of *segment) *run {
+	return &run{value: s.value, main: s.main, grad: s.grad, m: s.m, v: s.v, hyper: of.run.hyper, mults: of.run.mults.Slice(0, of.place, 1)}
+}
+
+func (o *Optimizer) update(r *run) {
+	var model device.Tensor
+	if r.main.Data != r.value.Data {
+		model = r.value
+	}
+	if o.config.Kind == SGD {
+		o.device.SGD(device.SGDArgs{Param: r.main, Grad: r.grad, Momentum: r.m, Model: model, Hyper: r.hyper,
+			Segments: r.segments, Mults: r.mults, Mu: float32(o.config.SGDMomentum)})
+		return
+	}
+	o.device.AdamW(device.AdamWArgs{Param: r.main, Grad: r.grad, M: r.m, V: r.v, Model: model, Hyper: r.hyper, Segments: r.segments, Mults: r.mults,
+		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(o.config.AdamEps)})
+}
+
+// counted is gradients whose statistics one call adds up.
+type counted struct{ grads, segments device.Tensor }
+
+// allCounted are the segments that this rank counts, in the order of the model, which is that
+// of the norm's sum: neighbours of one bucket lie in it the last first, as the op adds them.
+func (o *Optimizer) allCounted() (all []counted) {
+	var neighbours []*segment
+	closed := func() {
+		var at []int64
+		for _, s := range slices.Backward(neighbours) {
+			at = append(at, s.start, s.start+s.n)
+		}
+		if at != nil {
+			all = append(all, counted{o.bucketOf[neighbours[0].param].ownGrads, o.list(at)})
+		}
+		neighbours = nil
+	}
+	for _, s := range o.segments {
+		if !o.counts(s.param) {
+			continue
+		}
+		if neighbours != nil && o.bucketOf[s.param] != o.bucketOf[neighbours[0].param] {
+			closed()
+		}
+		neighbours = append(neighbours, s)
+	}
+	closed()
+	return all
+}
