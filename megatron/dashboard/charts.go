@@ -66,11 +66,18 @@ func points(t Table, field string, factor float64) (x, y []float64) {
 	}
 	steps := t.Of("iteration")
 	for i, v := range t.Of(field) {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+		if drawable(v) {
 			x, y = append(x, steps[i]), append(y, factor*v)
 		}
 	}
 	return x, y
+}
+
+// drawable leaves out what no f32 is, and nan: the range of a panel's numbers, and what one pixel
+// of it stands for, must be numbers too.
+func drawable(v float64) bool {
+	size := math.Abs(v)
+	return v == 0 || size >= math.SmallestNonzeroFloat32 && size <= math.MaxFloat32
 }
 
 func smooth(values []float64) []float64 {

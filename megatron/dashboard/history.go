@@ -30,6 +30,9 @@ type Written struct {
 // mostWritten texts are kept.
 const mostWritten = 50
 
+// lastIteration is the last that tables, whose numbers are float64, tell from the one before it.
+const lastIteration = 1 << 53
+
 // Latest is what the newest steps say that is no curve. What a step does not say is of one
 // before it.
 type Latest struct {
@@ -48,7 +51,7 @@ func newHistory() History {
 // parse reads a line; ok is false for one that is no step.
 func parse(line []byte) (e report.Entry, ok bool) {
 	err := json.Unmarshal(line, &e)
-	return e, err == nil && (e.Trained != nil || e.Validation != "")
+	return e, err == nil && (e.Trained != nil || e.Validation != "") && e.Iteration >= 0 && e.Iteration <= lastIteration
 }
 
 // take adds a line of the log.

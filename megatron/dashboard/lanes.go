@@ -60,8 +60,12 @@ func (r *Run) lookForTrace() {
 
 // newestTrace is the newest file whose name and begin are a Chrome trace's.
 func newestTrace(folder string) (newest string, at time.Time) {
-	paths, _ := filepath.Glob(filepath.Join(folder, "*.json")) // the pattern is well formed
-	for _, path := range paths {
+	entries, _ := os.ReadDir(folder) // a folder that cannot be listed has nothing to show
+	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+		if filepath.Ext(path) != ".json" {
+			continue
+		}
 		st, err := os.Stat(path)
 		if err != nil || !st.Mode().IsRegular() || st.Size() > longestTrace || !st.ModTime().After(at) {
 			continue
@@ -120,7 +124,7 @@ func readLanes(path string) *Lanes {
 	lanes := &Lanes{File: filepath.Base(path), Step: step.Name}
 	boxes := map[int][]Box{}
 	for _, e := range trace.Events {
-		if e.Phase == "X" && e.At >= from && e.At <= step.At && e.Rank >= 0 && e.Rank < mostLanes {
+		if e.Phase == "X" && e.At >= from && e.At <= step.At && drawable(e.At-from) && drawable(e.Takes) && e.Rank >= 0 && e.Rank < mostLanes {
 			boxes[e.Rank] = append(boxes[e.Rank], Box{e.Name, (e.At - from) / 1000, e.Takes / 1000})
 		}
 	}

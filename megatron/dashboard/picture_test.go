@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/png"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -108,5 +109,39 @@ func TestThinnedKeepsWhatStandsOut(t *testing.T) {
 	}
 	if spikes != "7 10007 20007 30007 40007 " {
 		t.Errorf("spikes at %s", spikes)
+	}
+}
+
+// TestNumbersOutOfAllBounds: picture, screen and page of logs whose numbers no run has; the
+// numbers that can be drawn are.
+func TestNumbersOutOfAllBounds(t *testing.T) {
+	huge, tiny, minus := 1.7e308, 5e-324, -1.7e308
+	for _, values := range [][]float64{{huge, minus, 3}, {tiny, 2 * tiny, 3 * tiny}, {huge, tiny, 0}, {math.MaxFloat32, -math.MaxFloat32}, {math.SmallestNonzeroFloat32, 0}, {1e16, 1e16 + 2}} {
+		var lines []string
+		for i, v := range values {
+			lines = append(lines, line(i+1, v))
+		}
+		runs := opened(t, logOf(t, "extreme", append(lines, "")...))
+		if err := WritePicture(io.Discard, runs); err != nil {
+			t.Errorf("%g: %v", values, err)
+		}
+		if err := WritePage(io.Discard, runs); err != nil {
+			t.Errorf("%g: %v", values, err)
+		}
+		for _, width := range []int{0, 5, 20, 80} {
+			if text := Screen(runs, width, 4, time.Unix(0, 0), false); text == "" {
+				t.Errorf("%g: nothing on a screen of %d columns", values, width)
+			}
+		}
+	}
+}
+
+// TestStepsThatAreNone: iterations that a table cannot tell apart, or below 0, are torn lines; a
+// log may begin with a long line of either kind.
+func TestStepsThatAreNone(t *testing.T) {
+	long := strings.Replace(line(1, 3), "{", `{"x":"`+strings.Repeat("y", 300<<10)+`",`, 1)
+	r := opened(t, logOf(t, "a", line(-5, 1), line(math.MaxInt, 1), strings.Repeat("[", 300<<10), long, line(2, 3), ""))[0]
+	if s := r.Summary(); s.Torn != 3 || s.Step != 2 || r.Steps.Len() != 2 {
+		t.Errorf("%d torn, %d steps to %d", s.Torn, r.Steps.Len(), s.Step)
 	}
 }

@@ -66,6 +66,9 @@ func Open(s Source) (*Run, error) {
 	return r, r.look()
 }
 
+// Log is the file that the run was read from.
+func (r *Run) Log() string { return r.log.path }
+
 // log is the file of the run's steps.
 func (s *Source) log() (string, error) {
 	if s.Ongoing {
@@ -173,8 +176,8 @@ func isLog(path string) bool {
 		return false
 	}
 	defer file.Close()
-	head := make([]byte, 64<<10)
-	n, _ := file.Read(head) // nothing read: no log
+	head := make([]byte, longestLine) // one line may have the shares of thousands of experts
+	n, _ := file.Read(head)           // nothing read: no log
 	for line := range strings.Lines(string(head[:n])) {
 		if _, ok := parse([]byte(line)); ok {
 			return true

@@ -36,7 +36,7 @@ func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
 	var marks []string
 	for _, r := range runs {
 		for _, m := range r.Marks() {
-			marks = append(marks, cut(fmt.Sprintf("%s step %d: %s", m.Kind, m.Iteration, printable(m.Text)), width))
+			marks = append(marks, cut(fmt.Sprintf("%s step %d: %s", m.Kind, m.Iteration, Printable(m.Text)), width))
 		}
 	}
 	if len(marks) > 0 {
@@ -47,11 +47,11 @@ func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
 
 // course is how far a run is: a bar, and when it will end.
 func (r *Run) course(s *Summary, now time.Time, width int) string {
-	text := fmt.Sprintf("%s  step %d", printable(shortened(r.Name)), s.Step)
+	text := fmt.Sprintf("%s  step %d", Printable(shortened(r.Name)), s.Step)
 	if s.TrainIters > 0 {
 		full := max(10, width/4)
-		done := min(full, full*s.Step/s.TrainIters)
-		text = fmt.Sprintf("%s  [%s%s] %d of %d", printable(shortened(r.Name)), strings.Repeat("#", done), strings.Repeat(".", full-done), s.Step, s.TrainIters)
+		done := int(float64(full) * min(1, float64(s.Step)/float64(s.TrainIters)))
+		text = fmt.Sprintf("%s  [%s%s] %d of %d", Printable(shortened(r.Name)), strings.Repeat("#", done), strings.Repeat(".", full-done), s.Step, s.TrainIters)
 	}
 	if left := float64(s.Left); left > 0 {
 		span := time.Duration(left * float64(time.Second)).Round(time.Second)
@@ -84,12 +84,12 @@ const axis = 12
 
 func (c *chart) draw(width, height int, colour bool) string {
 	low, high := c.bounds()
-	columns := max(10, width-axis)
+	columns := max(4, width-axis)
 	var rows [][]float64
 	var names []string
 	var colours []asciigraph.AnsiColor
 	for _, line := range c.curves {
-		rows, names = append(rows, line.resampled(low, high, columns)), append(names, printable(shortened(line.name)))
+		rows, names = append(rows, line.resampled(low, high, columns)), append(names, Printable(shortened(line.name)))
 		colours = append(colours, inks[line.run%len(inks)])
 	}
 	top := fmt.Sprintf("%s: steps %.0f to %.0f", c.title, low, high)
@@ -126,8 +126,8 @@ func cut(text string, width int) string {
 	return string(letters[:max(0, width-1)]) + "…"
 }
 
-// printable is text from outside without what moves a terminal's cursor or colours it.
-func printable(text string) string {
+// Printable is text from outside without what moves a terminal's cursor or colours it.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '

@@ -35,14 +35,12 @@ func Command() *cli.Command {
 			if c.Args().Len() != 1 {
 				return fault.Errorf(fault.Usage, "which run? Give its folder; others go behind --compare")
 			}
-			format, path := c.String("format"), c.String("output")
-			if ending := endings[filepath.Ext(path)]; ending != "" && !c.IsSet("format") {
-				format = ending
+			path := c.String("output")
+			format, err := formatOf(c, path)
+			if err != nil {
+				return err
 			}
-			write, ok := formats[format]
-			if !ok {
-				return fault.Errorf(fault.Usage, "--format %s is unknown; there are html, markdown, csv and png", format)
-			}
+			write := formats[format]
 			sources, err := sources(c, append(c.Args().Slice(), c.StringSlice("compare")...), true)
 			if err != nil {
 				return err
@@ -57,15 +55,46 @@ func Command() *cli.Command {
 			if path == "" || path == "-" {
 				return write(os.Stdout, runs)
 			}
+			if err := besideLogs(path, runs); err != nil {
+				return err
+			}
 			return whole.Write(path, 0o644, func(f *os.File) error { return write(f, runs) })
 		},
 	})
 }
 
+// formatOf is what --format says, else how the output's name ends.
+func formatOf(c *cli.Context, path string) (string, error) {
+	format, ending := c.String("format"), filepath.Ext(path)
+	if ending != "" && !c.IsSet("format") {
+		if format = endings[ending]; format == "" {
+			return "", fault.Errorf(fault.Usage, "--output %s: no format's name ends in %s; end it in .html, .md, .csv or .png, or say --format", path, ending)
+		}
+	}
+	if formats[format] == nil {
+		return "", fault.Errorf(fault.Usage, "--format %s is unknown; there are html, markdown, csv and png", format)
+	}
+	return format, nil
+}
+
+// besideLogs refuses to write over a log that was read.
+func besideLogs(path string, runs []*dashboard.Run) error {
+	there, err := os.Stat(path)
+	if err != nil {
+		return nil // nothing is there; what else hinders is told by the writing
+	}
+	for _, r := range runs {
+		if log, err := os.Stat(r.Log()); err == nil && os.SameFile(there, log) {
+			return fault.Errorf(fault.Usage, "--output %s is the log of run %s, which would be lost; give another name", path, r.Name)
+		}
+	}
+	return nil
+}
+
 var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboard.WritePage, "markdown": markdown, "csv": commas, "png": dashboard.WritePicture}
 
 // endings are what a file's name says where --format does not.
-var endings = map[string]string{".html": "html", ".md": "markdown", ".csv": "csv", ".png": "png"}
+var endings = map[string]string{".html": "html", ".htm": "html", ".md": "markdown", ".csv": "csv", ".png": "png"}
 
 func price() cli.Flag {
 	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "what an hour of a run costs, in any currency: shows the cost so far and of the whole run"})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"monotron/fault"
 	"monotron/megatron/dashboard"
 )
 
@@ -47,12 +48,12 @@ func TestCSVHasEveryDigit(t *testing.T) {
 // TestMarkdownIsEscaped: no text of a run is markup.
 func TestMarkdownIsEscaped(t *testing.T) {
 	runs := opened(t, step)
-	runs[0].Name = "</td><img src=x onerror=run()>|*"
+	runs[0].Name = "\x1b[2J</td><img src=x onerror=run()>|*"
 	var b bytes.Buffer
 	if err := markdown(&b, runs); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(b.String(), "<img") || !strings.Contains(b.String(), "onerror") {
+	if strings.ContainsAny(b.String(), "\x1b\r") || strings.Contains(b.String(), "<img") || !strings.Contains(b.String(), "onerror") {
 		t.Errorf("text of the run is there as markup, or not at all:\n%s", b.String())
 	}
 }
@@ -79,5 +80,34 @@ func TestFormatByEnding(t *testing.T) {
 		if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), c.begins) {
 			t.Errorf("%s begins with %.20q, %v", c.name, data, err)
 		}
+	}
+}
+
+// TestOutputThatIsRefused: an ending that says no format, and the log itself, which stays as it is.
+func TestOutputThatIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	log, link := filepath.Join(dir, "steps.jsonl"), filepath.Join(dir, "link.csv")
+	if err := os.WriteFile(log, []byte(step+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(log, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ output, format, says string }{
+		{filepath.Join(dir, "a.pdf"), "html", ""}, {filepath.Join(dir, "b.pdf"), "", "no format's name ends in .pdf"},
+		{log, "csv", "would be lost"}, {link, "", "would be lost"},
+	} {
+		words := []string{"monotron", "report", "--output", c.output}
+		if c.format != "" {
+			words = append(words, "--format", c.format)
+		}
+		app := &cli.App{Commands: []*cli.Command{Command()}, ExitErrHandler: func(*cli.Context, error) {}}
+		err := app.Run(append(words, log))
+		if c.says == "" && err != nil || c.says != "" && (fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", c.output, err)
+		}
+	}
+	if data, err := os.ReadFile(log); err != nil || string(data) != step+"\n" {
+		t.Errorf("the log is now %q, %v", data, err)
 	}
 }

@@ -84,9 +84,9 @@ func table(b *strings.Builder, rows [][]string) {
 }
 
 // escapes keep text from outside out of Markdown's and HTML's hands.
-var escapes = strings.NewReplacer("\n", " ", "\r", " ", "&", "&amp;", "<", "&lt;", ">", "&gt;", `\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`)
+var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`)
 
-func cell(text string) string { return escapes.Replace(text) }
+func cell(text string) string { return escapes.Replace(dashboard.Printable(text)) }
 
 func number(n report.Number) string {
 	if math.IsNaN(float64(n)) {

@@ -21,7 +21,7 @@ const watchDescription = `The page of report, which gets new steps by itself; al
 knows nothing of it: only its files are read. --addr with another address than this
 machine's own shows the page to whoever reaches it. pretrain_gpt --dashboard-addr serves the
 same page out of the run. --terminal draws the main curves as text instead, once where
-standard output is no terminal.`
+standard output is no terminal or a dumb one.`
 
 // redraw is how often the terminal shows what is new.
 const redraw = 2 * time.Second
@@ -78,8 +78,8 @@ func follow(ctx context.Context, out *os.File, sources []dashboard.Source) error
 	if err != nil {
 		return err
 	}
-	width, height, err := term.GetSize(int(out.Fd()))
-	if err != nil {
+	width, height, ok := screenOf(out)
+	if !ok {
 		_, err := fmt.Fprint(out, dashboard.Screen(runs, 80, 12, time.Now(), false))
 		return fault.With(fault.IO, err)
 	}
@@ -96,8 +96,21 @@ func follow(ctx context.Context, out *os.File, sources []dashboard.Source) error
 		if runs, err = dashboard.Renewed(runs); err != nil {
 			return err
 		}
-		if w, h, err := term.GetSize(int(out.Fd())); err == nil {
+		if w, h, ok := screenOf(out); ok {
 			width, height = w, h
 		}
 	}
+}
+
+// screenOf is the size of a terminal that takes orders; ok is false for anything else. One that
+// does not know its size, as a serial line, is 80 columns of 24 lines.
+func screenOf(out *os.File) (width, height int, ok bool) {
+	width, height, err := term.GetSize(int(out.Fd()))
+	if err != nil || os.Getenv("TERM") == "dumb" {
+		return 0, 0, false
+	}
+	if width == 0 || height == 0 {
+		return 80, 24, true
+	}
+	return width, height, true
 }
