@@ -17,6 +17,9 @@ type WriteOptions struct {
 	// TransformerImpl: Megatron: local or transformer_engine; "": as the run that src
 	// is of had it, else local.
 	TransformerImpl string
+	// GroupedExperts: Megatron: as a run with --moe-grouped-gemm has them; false: as the run
+	// that src is of had it, else one by one.
+	GroupedExperts bool
 }
 
 // Written is what a Writer did.

@@ -36,7 +36,8 @@ func allFlags() []cli.Flag {
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"}),
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "as the run that the input is of had it, else 128", Usage: "Megatron formats: the vocabulary is padded to a multiple of this times the tensor-parallel ranks"}),
-		&cli.StringFlag{Name: "transformer-impl", DefaultText: "as the run that the input is of had it, else local", Usage: "Megatron formats: local or transformer_engine, which has an optimizer of its own: torch's AdamW keeps the step in each state"},
+		&cli.StringFlag{Name: "transformer-impl", DefaultText: "as the run that the input is of had it, else local", Usage: "Megatron formats: local or transformer_engine: megatron-torch has its names of norms then, and no step in each parameter's state, which is torch's AdamW's alone"},
+		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "as the run that the input is of had it, else not", Usage: "Megatron formats, with --transformer-impl transformer_engine: experts as a run with this flag names them"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: a `release` folder, without iteration"},
 
 		&cli.StringFlag{Name: "family", Usage: "hf: architecture, where several can hold the model: " + hf.Known},
@@ -87,9 +88,9 @@ func readOptions(c *cli.Context) (*options, error) {
 
 func (o *options) readWriting(c *cli.Context) error {
 	for _, name := range []string{"tensor-model-parallel-size", "pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
-		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by"} {
+		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by", "transformer-impl", "moe-grouped-gemm"} {
 		if c.IsSet(name) && o.to != formats.MegatronTorch && o.to != formats.MegatronTorchDist {
-			return fault.Errorf(fault.Usage, "--%s: %s checkpoints have no layout; it goes with megatron-torch and megatron-torch_dist", name, o.to)
+			return fault.Errorf(fault.Usage, "--%s: %s checkpoints have no layout and no names of Megatron's; it goes with megatron-torch and megatron-torch_dist", name, o.to)
 		}
 	}
 	o.write = formats.WriteOptions{Family: c.String("family"), Tokenizer: c.String("tokenizer"), Release: c.Bool("release"),
@@ -99,6 +100,7 @@ func (o *options) readWriting(c *cli.Context) error {
 	if o.write.TransformerImpl = c.String("transformer-impl"); !slices.Contains([]string{"", "local", "transformer_engine"}, o.write.TransformerImpl) {
 		return fault.Errorf(fault.Usage, "--transformer-impl %q is unknown; there are local and transformer_engine", o.write.TransformerImpl)
 	}
+	o.write.GroupedExperts = c.Bool("moe-grouped-gemm")
 	if c.IsSet("make-vocab-size-divisible-by") {
 		o.write.VocabDivisor = c.Int("make-vocab-size-divisible-by")
 	}

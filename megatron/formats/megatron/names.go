@@ -1,10 +1,12 @@
 package megatron
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	"monotron/megatron/formats"
+	"monotron/megatron/spec"
 )
 
 // Key is a tensor's name in a Megatron state dict, taken apart.
@@ -102,6 +104,32 @@ func DistKey(layer, expert int, rest string) string {
 		return layersPrefix + expertsPrefix + "experts." + rest
 	}
 	return layersPrefix + distNorms.Replace(rest)
+}
+
+// StateDict lists a chunk's parameters as the state dict of a run of these arguments has
+// them, from those of the local layer spec: with Transformer Engine the norms before QKV and
+// before a dense MLP are parts of these, and with grouped products an expert is a number
+// behind the name.
+func (a Args) StateDict(m *spec.Model, list []Local) []Local {
+	if a.Text("transformer_impl", "local") == "local" {
+		return list
+	}
+	list = a.MadeOrder(slices.Clone(list))
+	for i := range list {
+		p := &list[i]
+		k, _ := ParseKey(p.Key)
+		switch layer, _, rest := Split(p.Name); {
+		case layer == None:
+		case p.Expert:
+			if a.Bool("moe_grouped_gemm") {
+				p.Key = formats.LayerName(k.Layer) + expertsPrefix + rest + strconv.Itoa(k.Expert)
+			}
+		case strings.HasPrefix(rest, "pre_mlp_layernorm.") && m.Experts != nil && m.Experts.Layers[layer]:
+		default:
+			p.Key = formats.LayerName(k.Layer) + distNorms.Replace(rest)
+		}
+	}
+	return list
 }
 
 var distNorms = strings.NewReplacer("input_layernorm.", "self_attention.linear_qkv.layer_norm_", "pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_")

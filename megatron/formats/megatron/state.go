@@ -156,6 +156,12 @@ func NewTarget(src formats.Source, o formats.WriteOptions, precision string) (*T
 	if o.TransformerImpl != "" {
 		t.Args.Set("transformer_impl", o.TransformerImpl)
 	}
+	if o.GroupedExperts {
+		if impl := t.Args.Text("transformer_impl", "local"); impl == "local" {
+			return nil, fault.Errorf(fault.Usage, "grouped experts (--moe-grouped-gemm) are Transformer Engine's: they need --transformer-impl transformer_engine")
+		}
+		t.Args.Set("moe_grouped_gemm", true)
+	}
 	t.Layout.DP = max(t.Layout.DP, (t.Layout.EP*t.Layout.ETP+t.Layout.TP-1)/t.Layout.TP) // experts are spread over these
 	for _, part := range []struct {
 		text json.RawMessage

@@ -75,6 +75,7 @@ func (w *writer) rank(dir string, r megatron.Rank) error {
 		if err != nil {
 			return fault.With(fault.Usage, err)
 		}
+		list = w.Args.StateDict(w.Model, list)
 		name := "model"
 		if w.Layout.VP > 1 {
 			name += string(rune('0' + c))
