@@ -366,11 +366,41 @@ func TestMappingsAreAdjoint(t *testing.T) {
 	}
 }
 
+// Claim: a GPU has the logits of eight times the rows at once, and what a plan counts of them
+// is what they are.
+func TestHeadRows(t *testing.T) {
+	for name, rows := range map[string]int64{"cuda": 8192, "cpu": 1024, "ref": 1024} {
+		d := device.Counting(name, nil, device.Watching{})
+		if got := mpu.HeadRows(d); got != rows {
+			t.Errorf("%s: %d rows, want %d", name, got, rows)
+		}
+		const tokens, h, vocabulary = 10000, 64, 512
+		alone, err := inproc.NewWorld(1).Group(0, "tp", []int{0}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		weight := mpu.Whole("e", mpu.Init{}, vocabulary, h)
+		mpu.Allocate(d, []*mpu.Param{weight}, device.BF16, true)
+		alloc := func(t device.DType, shape ...int64) device.Tensor {
+			return d.Arena.Alloc(device.Workspace, t, shape...)
+		}
+		head := mpu.NewVocabParallelHead(mpu.Region{Group: alone}, weight, 0, vocabulary)
+		err = head.Loss(d, mpu.LossArgs{Hidden: alloc(device.BF16, tokens, h), Labels: alloc(device.I32, tokens), Loss: alloc(device.F32, tokens),
+			DHidden: alloc(device.BF16, tokens, h), Weight: alloc(device.F32, tokens)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := d.Arena.Usage().Peak[device.Activations], rows*(vocabulary*(4+2)+3*4); got != want {
+			t.Errorf("%s: %d bytes of logits, their gradients and statistics, want %d", name, got, want)
+		}
+	}
+}
+
 // Claim: the vocabulary cut over ranks, with padding on the last and with a rank
 // that has nothing else, gives the losses and gradients of the whole one, for more
 // tokens than one pass of the head takes.
 func TestVocabParallelHead(t *testing.T) {
-	const many, h, kept, padded = mpu.HeadRows + 37, 6, 9, 16
+	const many, h, kept, padded = 1024 + 37, 6, 9, 16
 	hidden, table, weight := noise(1, many*h), noise(2, kept*h), noise(3, many)
 	labels := make([]int32, many)
 	for i := range labels {

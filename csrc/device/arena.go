@@ -88,7 +88,7 @@ func (s *source) bestFit(bytes int64) (best *block) {
 
 func newArena(d *Device) *Arena {
 	a := &Arena{device: d, align: alignment, used: map[unsafe.Pointer]*block{}}
-	if d.Name == "cuda" {
+	if d.IsGPU() {
 		a.align = gpuAlignment
 	}
 	return a

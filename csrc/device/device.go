@@ -74,6 +74,9 @@ func (d *Device) Close() {
 	d.backend.Close()
 }
 
+// IsGPU tells whether the device is a GPU, be it emulated or counted only.
+func (d *Device) IsGPU() bool { return d.Name == "cuda" }
+
 // OnHost tells whether tensors can be read and written where they lie, between ops.
 func (d *Device) OnHost() bool { return d.backend.OnHost() }
 

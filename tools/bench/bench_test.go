@@ -116,7 +116,7 @@ func TestProducts(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := map[string]bool{}
-	for _, p := range products(&m, 4, 512, 2048) {
+	for _, p := range products(&m, 4, 512, 2048, 1024) {
 		if found[p.String()] {
 			t.Errorf("%s twice", p)
 		}

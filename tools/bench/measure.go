@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"monotron/csrc/device"
+	"monotron/mpu"
 )
 
 // result is what --json prints; times are of the median step, in seconds.
@@ -82,7 +83,7 @@ func newPeaks(d *device.Device, o options, e effort) *peaks {
 	if !d.OnHost() {
 		e.cube = max(e.cube, cubeOfGPU)
 	}
-	p := &peaks{effort: e, device: d, products: products(&o.model, int64(o.batch), int64(o.seq), e.cube), instructions: d.Instructions(valueType(o.precision))}
+	p := &peaks{effort: e, device: d, products: products(&o.model, int64(o.batch), int64(o.seq), e.cube, mpu.HeadRows(d)), instructions: d.Instructions(valueType(o.precision))}
 	if d.Name == "ref" { // plain Go: the model's own products would take minutes
 		p.products = []device.Product{{M: refSide, N: refSide, K: refSide}}
 	}

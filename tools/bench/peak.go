@@ -7,7 +7,6 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
-	"monotron/mpu"
 )
 
 // effort is how much is measured.
@@ -46,7 +45,7 @@ const held = 3
 
 // products are the model's own, three for each linear (forward, gradient of the
 // input, gradient of the weight), the head's in its chunks of rows, and a cube.
-func products(m *spec.Model, batch, seq, cube int64) []device.Product {
+func products(m *spec.Model, batch, seq, cube, headRows int64) []device.Product {
 	tokens, h := batch*seq, int64(m.HiddenSize)
 	list := []device.Product{{M: cube, N: cube, K: cube}}
 	linear := func(rows, out, in int64, wide bool) {
@@ -62,7 +61,7 @@ func products(m *spec.Model, batch, seq, cube int64) []device.Product {
 	linear(tokens, h, int64(m.NumAttentionHeads*m.KVChannels), false)
 	linear(tokens, int64(m.FC1Rows()), h, false)
 	linear(tokens, h, int64(m.FFNHiddenSize), false)
-	linear(min(mpu.HeadRows, tokens), int64(m.PaddedVocabSize), h, true)
+	linear(min(headRows, tokens), int64(m.PaddedVocabSize), h, true)
 	return list
 }
 
