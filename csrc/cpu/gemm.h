@@ -77,6 +77,8 @@ gemm_by_row *mt_gemm_bf16_by_row(void);   /* the same */
  * workspace where its results pass through it. */
 enum { MT_GEMM_ROWS = 512, MT_GEMM_COLUMNS = 768, MT_GEMM_SUMS = MT_GEMM_ROWS * MT_GEMM_COLUMNS * 4 };
 
+#define GEMM_AHEAD 2048 /* bytes behind those of a column by itself that are asked of memory meanwhile */
+
 #define GEMM_FEW 48 /* rows up to which products by rows are ruled by reading B */
 
 #define MT_GEMM_THIN 4 /* rows up to which nothing is faster than reading B once, unpacked */

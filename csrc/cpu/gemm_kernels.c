@@ -129,11 +129,14 @@ static void K(finish)(const gemm_job *job, const gemm_tile *t, const float *sums
   else V_BY_DTYPE(job->dtype, K(finish_as)(job, t, sums, ld, T, MT_F32))
 }
 
-/* Rows by columns of dot products: their sums, and what they are made of, in registers. */
+/* Rows by columns of dot products: their sums, and what they are made of, in registers. A row by
+ * itself takes a column at a time where a vector is a cache line: B is then read as it lies. */
 #undef DOTS
 #undef DOT_COLUMNS
 #define DOTS (MT_ISA == MT_AVX512 ? 6 : 3)
 #define DOT_COLUMNS (MT_ISA == MT_AVX512 ? 4 : 3)
+#undef LONE_COLUMNS
+#define LONE_COLUMNS (MT_ISA == MT_AVX512 ? 1 : DOT_COLUMNS)
 
 V void K(dots_step)(const gemm_job *job, const float *a, const void *b, int64_t p, int64_t m, vf (*sum)[DOT_COLUMNS], int rows, int columns, int T) {
   vf x[DOTS];
@@ -148,21 +151,20 @@ V void K(dots_step)(const gemm_job *job, const float *a, const void *b, int64_t 
 }
 
 /* A block of dot products: rows of A (f32, [rows][k]) against columns of B that are contiguous
- * in k. Every element has the same sum whatever block it is in. `fetch`: the columns behind
- * these come meanwhile. */
-V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int64_t ld, int rows, int columns, int fetch, int T) {
+ * in k. Every element has the same sum whatever block it is in. Meanwhile comes what lies `ahead`
+ * bytes behind; 0: nothing. */
+V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int64_t ld, int rows, int columns, int64_t ahead, int T) {
   const int64_t k = job->k, step = job->b.col;
   const void *b = gemm_at(&job->b, 0, j);
-  const char *next = gemm_at(&job->b, 0, j + columns);
   vf sum[DOTS][DOT_COLUMNS];
 #pragma GCC unroll 6
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sum[r][c] = v_set(0);
   V_EACH(k, p, m,
-    if (fetch) {
+    if (ahead) {
 #pragma GCC unroll 4
-      for (int c = 0; c < columns; c++) __builtin_prefetch(next + (c * step + p) * mt_element(T));
+      for (int c = 0; c < columns; c++) __builtin_prefetch((const char *)b + (c * step + p) * mt_element(T) + ahead);
     }
     K(dots_step)(job, a, b, p, m, sum, rows, columns, T););
 #pragma GCC unroll 6
@@ -171,9 +173,9 @@ V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int6
     for (int c = 0; c < columns; c++) sums[r * ld + c] = v_sum(sum[r][c]);
 }
 
-V void K(dots_of_rows)(const gemm_job *job, const float *a, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int fetch, int T) {
+V void K(dots_of_rows)(const gemm_job *job, const float *a, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int side, int64_t ahead, int T) {
   int64_t c = 0;
-  for (; c + DOT_COLUMNS <= columns; c += DOT_COLUMNS) K(dots)(job, a, j + c, sums + c, ld, rows, DOT_COLUMNS, fetch, T);
+  for (; c + side <= columns; c += side) K(dots)(job, a, j + c, sums + c, ld, rows, side, ahead, T);
   for (; c < columns; c++) K(dots)(job, a, j + c, sums + c, ld, rows, 1, 0, T);
 }
 
@@ -181,12 +183,17 @@ V void K(dots_of_rows)(const gemm_job *job, const float *a, int64_t j, int64_t c
  * stay in the L1 cache. */
 V void K(dots_of_tile)(const gemm_job *job, const float *a, const gemm_tile *t, float *sums, int T) {
   const int64_t rows = t->i1 - t->i0, columns = t->j1 - t->j0, once = rows <= GEMM_FEW, step = once ? DOT_COLUMNS : columns;
+  const int64_t next = DOT_COLUMNS * job->b.col * mt_element(T);
+  if (rows == 1) {
+    K(dots_of_rows)(job, a, t->j0, columns, sums, columns, 1, LONE_COLUMNS, LONE_COLUMNS == 1 ? GEMM_AHEAD : next, T);
+    return;
+  }
   for (int64_t j = 0; j < columns; j += step) {
     int64_t n = mt_min(step, columns - j), i = 0;
-#define MT_ROWS(count)                                                                                                               \
-  {                                                                                                                                  \
-    K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, count, once && i == 0, T);                   \
-    i += count;                                                                                                                      \
+#define MT_ROWS(count)                                                                                                                             \
+  {                                                                                                                                                \
+    K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, count, DOT_COLUMNS, once && i == 0 ? next : 0, T);         \
+    i += count;                                                                                                                                    \
   }
     while (i + DOTS <= rows) MT_ROWS(DOTS)
     if (DOTS > 4 && i + 4 <= rows) MT_ROWS(4)
