@@ -151,8 +151,8 @@ func TestExpertsServed(t *testing.T) {
 // served runs a server's ranks while work lasts, and checks that no block is left in use.
 func served(t *testing.T, l Layout, dir string, o LoadOptions, work func(b *Batcher)) {
 	t.Helper()
-	size := func(*Loaded, int64) BatcherConfig {
-		return BatcherConfig{Blocks: 60, Sequences: 8, Tokens: 32, Queue: 100}
+	size := func(*Loaded, int64) (BatcherConfig, error) {
+		return BatcherConfig{Blocks: 60, Sequences: 8, Tokens: 32, Queue: 100}, nil
 	}
 	err := Serve(context.Background(), l, ranks.Config{Open: openRef}, dir, o, size, func(_ *Loaded, b *Batcher) error {
 		go func() {

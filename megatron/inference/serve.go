@@ -18,7 +18,7 @@ const listening = 2 * time.Second
 // once, from the bytes of a block on a rank; ready is told of the batcher before its first
 // pass, on rank 0. When Serve returns, every request has its end.
 func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOptions,
-	size func(m *Loaded, blockBytes int64) BatcherConfig, ready func(*Loaded, *Batcher) error) error {
+	size func(m *Loaded, blockBytes int64) (BatcherConfig, error), ready func(*Loaded, *Batcher) error) error {
 	var b atomic.Pointer[Batcher] // rank 0's
 	var drained error             // that the ranks ended in order with
 	err := runOn(l, at, dir, o, func(rank int, m *Loaded) error {
@@ -26,7 +26,10 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 		if rank > 0 {
 			return m.follow(told, dir)
 		}
-		c := size(m, m.blockBytes())
+		c, err := size(m, m.blockBytes())
+		if err != nil {
+			return err
+		}
 		for _, x := range []order{{kind: orderSame, number: m.iteration}, {kind: orderBegin, number: int64(c.Blocks)}} {
 			if err := told.give(&x); err != nil {
 				return err

@@ -28,6 +28,14 @@ type seat struct {
 // listens tells whether requests come here; the others follow.
 func (at *seat) listens() bool { return at.launched == nil || at.launched.Rank == 0 }
 
+// here is how many of the model's ranks are on this host.
+func (at *seat) here(l inference.Layout) int {
+	if at.launched == nil {
+		return l.Ranks()
+	}
+	return at.launched.LocalSize
+}
+
 // place finds out which ranks this process has; each of several gets its part of the cores.
 func place(o *options, open func() (*device.Device, error), threads bool) (*seat, error) {
 	p, err := launched.Find(os.Getenv)

@@ -170,5 +170,5 @@ func (s *server) loadAndServe(signals, work context.Context, c *cli.Context, at 
 	if err != nil {
 		return err
 	}
-	return s.serve(work, c, config, seen, notes)
+	return s.serve(work, c, config, at.here(s.layout), seen, notes)
 }

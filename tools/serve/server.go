@@ -71,8 +71,12 @@ func (s *server) batcher() *inference.Batcher {
 }
 
 // serve loads the model on all ranks and runs it until it is drained or a rank fails.
-func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, seen iteration, notes *command.Printer) error {
-	return inference.Serve(ctx, s.layout, at, s.dir, s.load, s.batching, func(m *inference.Loaded, b *inference.Batcher) error {
+func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, here int, seen iteration, notes *command.Printer) error {
+	size := func(m *inference.Loaded, blockBytes int64) (inference.BatcherConfig, error) {
+		room, sharers := roomOf(m.Device, here)
+		return s.batching(m.MaxContext, blockBytes, room, sharers)
+	}
+	return inference.Serve(ctx, s.layout, at, s.dir, s.load, size, func(m *inference.Loaded, b *inference.Batcher) error {
 		for _, n := range m.Notes {
 			notes.Printf("%s\n", n)
 		}
@@ -92,22 +96,6 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, see
 		}
 		return notes.Err
 	})
-}
-
-// batching is how much runs at once on a model of this size.
-func (s *server) batching(m *inference.Loaded, blockBytes int64) inference.BatcherConfig {
-	const most = 1 << 30 // bytes, where nobody said how many
-	c := inference.BatcherConfig{Sequences: s.sequence, Tokens: s.rows, Queue: s.queue}
-	length := m.MaxContext
-	if length == 0 {
-		length = 4096
-	}
-	one := (length + device.PagedBlock - 1) / device.PagedBlock
-	c.Blocks = max(one, min(one*s.sequence, int(most/blockBytes)))
-	if s.cache > 0 {
-		c.Blocks = max(1, int(s.cache/blockBytes))
-	}
-	return c
 }
 
 // prepare finds what requests need besides the weights.

@@ -1,0 +1,57 @@
+package serve
+
+import (
+	"context"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monotron/fault"
+	"monotron/internal/sharedtest"
+	"monotron/megatron/estimate"
+)
+
+// Claim: blocks are as many as the flag says, without it as --max-num-seqs texts need within 1 GiB and
+// what is free; what memory has no room for is refused, for all ranks that share it.
+func TestBlocksFitMemory(t *testing.T) {
+	const mib = 1 << 20
+	for name, c := range map[string]struct {
+		cache, free int64 // MiB
+		sharers     int
+		blocks      int
+		refused     string
+	}{
+		"all texts":           {0, 4096, 1, 4 * 64, ""},
+		"as much as is free":  {0, 100, 1, 100, ""},
+		"two ranks share it":  {0, 200, 2, 100, ""},
+		"not even one text":   {0, 63, 1, 0, "one text of 1024 positions on 1 ranks take 64.0 MiB, 63.0 MiB is free here"},
+		"as told":             {10, 4096, 1, 10, ""},
+		"as told, to the end": {10, 20, 2, 10, ""},
+		"too much":            {101, 100, 1, 0, "--kv-cache-memory 101: keys and values of 1 ranks take 101.0 MiB, 100.0 MiB is free here; use --kv-cache-memory 100 at most"},
+		"too much for two":    {60, 100, 2, 0, "use --kv-cache-memory 50 at most"},
+	} {
+		s := &server{options: options{sequence: 4, rows: 64, cache: c.cache * mib}}
+		got, err := s.batching(1024, mib, estimate.Room{Bytes: c.free * mib, Of: "free here"}, c.sharers)
+		switch {
+		case c.refused == "" && (err != nil || got.Blocks != c.blocks):
+			t.Errorf("%s: %d blocks, %v; want %d", name, got.Blocks, err, c.blocks)
+		case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused) || fault.CodeOf(err) != fault.Usage):
+			t.Errorf("%s: %v; want %q", name, err, c.refused)
+		}
+	}
+}
+
+// Claim: a server whose keys and values cannot be in this machine's memory ends at its start.
+func TestTooMuchMemory(t *testing.T) {
+	if estimate.HostRoom().Bytes == math.MaxInt64 {
+		t.Skip("what is free is not known here")
+	}
+	notes, w := io.Pipe()
+	go io.Copy(io.Discard, notes)
+	err := call(context.Background(), w, "--port", "0", "--load", filepath.Join(sharedtest.Dir(t, "golden", "serve"), "model"), "--kv-cache-memory", "1073741824")
+	if err == nil || !strings.Contains(err.Error(), "--kv-cache-memory 1073741824: keys and values") || fault.CodeOf(err) != fault.Usage {
+		t.Errorf("1 PiB: %v", err)
+	}
+}
