@@ -5,7 +5,7 @@
 
 Weights are drawn, so every program reads as many bytes as of trained ones. A rate is that of the tokens
 after the first: the time of an answer of --tokens less that of an answer of one. A prompt of 512 tokens, never seen before, is timed
-until its first new token. Each round asks every program once, medians are printed, beside how fast the threads read memory (torch.sum
+until its first new token. Each round asks every program once and tells its rates, medians are printed at the end, beside how fast the threads read memory (torch.sum
 over 500 MB) and what that would make of the weights' bytes, and beside the forward pass of `monotron bench` on 512 tokens, which makes the
 head's gradients too. llama.cpp is left out where its package is not there. Programs are told to use --threads threads.
 """
@@ -85,6 +85,7 @@ def measure(programs, model, a):
                 rates.setdefault((name, batch), []).append(batch * (a.tokens - 1) / (whole - first))
                 texts[name] = text
             rates.setdefault((name, "prompt"), []).append(LONG / program.answer(1, long_prompt(n))[0])
+        print(f"round {n + 1}: memory {reads[-1] / 1e9:.1f} GB/s; tokens/s: " + ", ".join(f"{name} {what} {r[-1]:.1f}" for (name, what), r in rates.items()), flush=True)
     read = statistics.median(reads)
     print(f"GPT-2 124M, {a.dtype}, {a.threads} threads, {a.tokens} tokens after 8, median of {a.rounds} rounds")
     print(f"memory is read at {read / 1e9:.1f} GB/s; {size / 1e6:.0f} MB of weights: {read / size:.1f} tokens/s at most with a batch of one")
@@ -108,15 +109,15 @@ def training_forward(a):
     return LONG / json.loads(r.stdout)["phase_seconds"]["forward"]
 
 
-def read_rate():
+def read_rate(seconds=1):
+    """Bytes a second, on average over as long as an answer takes: what others take of the memory counts here as it does there."""
     x = torch.ones(125_000_000)
     x.sum()
-    best = 0
-    for _ in range(4):
-        start = time.perf_counter()
+    n, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
         x.sum()
-        best = max(best, x.nbytes / (time.perf_counter() - start))
-    return best
+        n += 1
+    return n * x.nbytes / (time.perf_counter() - start)
 
 
 class Served:
