@@ -176,7 +176,8 @@ func (r *ranking) divide(ids []int32, n int) {
 	}
 }
 
-func argmax(x []float64) int {
+// argmax is the lowest place of the largest value.
+func argmax[T float32 | float64](x []T) int {
 	best := 0
 	for i, v := range x {
 		if v > x[best] {

@@ -200,6 +200,9 @@ func (s *sequence) score(t Token) {
 
 // next chooses the token that follows from its logits.
 func (s *sequence) next(logits []float32) Token {
+	if s.Temperature == 0 && !s.changes() {
+		return s.opinion(logits, int32(argmax(logits)))
+	}
 	x := make([]float64, len(logits))
 	for i, v := range logits {
 		x[i] = float64(v)
