@@ -20,7 +20,7 @@ type Bounds struct {
 // gradients of eight layers carry that through. In bf16 and fp16 every activation
 // is rounded to 2⁻⁹ and 2⁻¹² of itself; a layout rounds at other places, some ten
 // a layer and each at random, so that about ten times that is left. AdamW moves an
-// element by g/(|g|+ε) of the learning rate in its first step: with an ε above the
+// element by g/(|g|+ε) of the learning rate in its first step: with an ε of about the
 // gradients' size (see epsilon) weights are off by no larger share of a full move
 // than gradients are of their size, and the next step's gradients hardly more.
 func BoundsOf(precision string) Bounds {
