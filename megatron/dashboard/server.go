@@ -36,7 +36,7 @@ type Server struct {
 // Serve shows runs at addr until Close. opened are those of the sources, where they were read
 // already; nil: they are read when somebody looks first.
 func Serve(addr string, sources []Source, opened []*Run) (*Server, error) {
-	listener, err := net.Listen("tcp", addr)
+	listener, err := report.Listen(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func Serve(addr string, sources []Source, opened []*Run) (*Server, error) {
 	v := newViewer(sources)
 	v.runs = opened
 	s := &Server{listener: listener, cancel: cancel, done: make(chan error, 1), http: &http.Server{Handler: v.handler(),
-		ReadHeaderTimeout: patience, IdleTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}}
+		ReadHeaderTimeout: patience, WriteTimeout: time.Minute, IdleTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}}
 	go func() { s.done <- s.http.Serve(listener) }()
 	return s, nil
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -201,7 +202,7 @@ func TestAlertCommand(t *testing.T) {
 	if got, want := waitLines(t, out, 5), line(1)+"end\n"+line(2)+line(3)+"end\n"; got != want {
 		t.Errorf("the command got\n%swant\n%s", got, want)
 	}
-	if len(warned) != 2 || !strings.Contains(warned[0], "exit status 3 broken") {
+	if len(warned) != 2 || !strings.Contains(warned[0], `exit status 3 (it said "broken")`) {
 		t.Errorf("warned: %q", warned)
 	}
 }
@@ -226,5 +227,41 @@ func TestAStuckAlertCommandEnds(t *testing.T) {
 	began := time.Now()
 	if err := c.Close(); err != nil || time.Since(began) > 20*time.Second {
 		t.Errorf("closing took %v, %v", time.Since(began), err)
+	}
+}
+
+// TestAnAlertCommandIsNoStall: what a run's end waits for commands is less than what ends a run
+// that stands still.
+func TestAnAlertCommandIsNoStall(t *testing.T) {
+	for stall, most := range map[time.Duration]time.Duration{0: commandAtEnd, time.Second: time.Second / 3, 15 * time.Second: commandAtEnd, time.Hour: commandAtEnd} {
+		c := RunAlertCommand("true", stall, t.Logf)
+		if delay := min(time.Second, c.atEnd/5); c.atEnd > most || stall > 0 && 2*(c.atEnd+delay) >= stall {
+			t.Errorf("stall of %v: a command has %v, its output %v", stall, c.atEnd, delay)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWhatAnAlertCommandSays: its output is quoted, and a process that it leaves behind is no
+// failure.
+func TestWhatAnAlertCommandSays(t *testing.T) {
+	for _, c := range []struct {
+		command, want string
+		atEnd         time.Duration
+	}{
+		{`printf '\033[2Jx\nmonotron: no'; exit 4`, `exit status 4 (it said "\x1b[2Jx\nmonotron: no")`, time.Minute},
+		{"sleep 3 & exit 0", "", time.Minute},
+		{"sleep 1000", "of the run's end, and was killed (it said nothing)", 100 * time.Millisecond},
+	} {
+		var warned []string
+		run := runAlertCommand(c.command, time.Hour, c.atEnd, func(format string, args ...any) { warned = append(warned, fmt.Sprintf(format, args...)) })
+		if err := errors.Join(run.Take(&Step{Alerts: []Alert{{Kind: "k"}}}), run.Close()); err != nil {
+			t.Error(err)
+		}
+		if text := strings.Join(warned, "\n"); c.want == "" && text != "" || !strings.Contains(text, c.want) {
+			t.Errorf("%s: warned %q, want %q", c.command, text, c.want)
+		}
 	}
 }

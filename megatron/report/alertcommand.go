@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"sync"
@@ -15,7 +17,7 @@ import (
 const (
 	commandEvery   = time.Minute      // between its starts
 	commandLasts   = 30 * time.Second // at most
-	commandAtEnd   = 10 * time.Second // at most, when the run ends
+	commandAtEnd   = 5 * time.Second  // at most, when the run ends, each of the two that there may be
 	alertsWaiting  = 100              // more are dropped, and counted
 	commandSaysMax = 2 << 10          // bytes of its output that are kept
 )
@@ -41,9 +43,14 @@ type AlertCommand struct {
 	dropped int
 }
 
-// RunAlertCommand runs command by the shell for alerts. warn tells of one that fails.
-func RunAlertCommand(command string, warn func(format string, args ...any)) *AlertCommand {
-	return runAlertCommand(command, commandEvery, commandAtEnd, warn)
+// RunAlertCommand runs command by the shell for alerts. Close keeps its rank still for less than
+// stall; 0: no limit. warn tells of one that fails.
+func RunAlertCommand(command string, stall time.Duration, warn func(format string, args ...any)) *AlertCommand {
+	atEnd := commandAtEnd
+	if stall > 0 {
+		atEnd = min(atEnd, stall/3) // two commands, and what their output is waited for
+	}
+	return runAlertCommand(command, commandEvery, atEnd, warn)
 }
 
 func runAlertCommand(command string, every, atEnd time.Duration, warn func(string, ...any)) *AlertCommand {
@@ -123,17 +130,27 @@ func (c *AlertCommand) run(closing context.Context, input []byte) {
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(input), said, said
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
-	command.WaitDelay = time.Second
-	if err := command.Run(); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		c.warn("--alert-command %q: %v %s", c.command, err, strings.TrimSpace(said.String()))
+	command.WaitDelay = min(time.Second, c.atEnd/5)
+	switch err := command.Run(); {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		c.warn("--alert-command %q did not end within %v, and was killed %s", c.command, commandLasts, said.quoted())
+	case ctx.Err() != nil:
+		c.warn("--alert-command %q did not end within %v of the run's end, and was killed %s", c.command, c.atEnd, said.quoted())
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // that is a process that it leaves behind
+		c.warn("--alert-command %q: %v %s", c.command, err, said.quoted())
 	}
 }
 
 // head keeps the first bytes of an output.
 type head struct{ bytes.Buffer }
+
+// quoted is the output as no line of our own, and without what moves a terminal's cursor.
+func (h *head) quoted() string {
+	if text := strings.TrimSpace(h.String()); text != "" {
+		return fmt.Sprintf("(it said %q)", text)
+	}
+	return "(it said nothing)"
+}
 
 func (h *head) Write(p []byte) (int, error) {
 	h.Buffer.Write(p[:min(len(p), max(0, commandSaysMax-h.Len()))])

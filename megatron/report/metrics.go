@@ -40,7 +40,7 @@ var gaugeHelp = map[string]string{
 
 // ServeMetrics listens on addr (":9400") until Close.
 func ServeMetrics(addr string) (*Metrics, error) {
-	listener, err := net.Listen("tcp", addr)
+	listener, err := Listen(addr)
 	if err != nil {
 		return nil, fault.Errorf(fault.Usage, "--metrics-addr %s: %w", addr, err)
 	}
@@ -59,7 +59,7 @@ func ServeMetrics(addr string) (*Metrics, error) {
 	registry.MustRegister(m.loss, m.phase, m.experts, m.skipped, m.alerts)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
 	go m.server.Serve(listener) // ends with Close
 	return m, nil
 }

@@ -68,7 +68,7 @@ func (l *logger) open() error {
 		{c.JSONL != "", func() (report.Sink, error) { return report.OpenJSONL(c.JSONL) }},
 		{c.TensorboardDir != "", func() (report.Sink, error) { return report.NewEvents(c.TensorboardDir, c.events()) }},
 		{c.Dashboard != "", l.page},
-		{c.AlertCommand != "", func() (report.Sink, error) { return report.RunAlertCommand(c.AlertCommand, l.notes.Warn), nil }},
+		{c.AlertCommand != "", l.alertCommand},
 		{l.trace != nil, func() (report.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
 	} {
 		if !sink.wanted {
@@ -81,6 +81,10 @@ func (l *logger) open() error {
 		l.sinks = append(l.sinks, opened)
 	}
 	return nil
+}
+
+func (l *logger) alertCommand() (report.Sink, error) {
+	return report.RunAlertCommand(l.config.Log.AlertCommand, time.Duration(l.config.Watch.StallSeconds)*time.Second, l.notes.Warn), nil
 }
 
 func (l *logger) metrics() (report.Sink, error) {
