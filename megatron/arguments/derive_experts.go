@@ -54,7 +54,12 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk go together")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.TopK%e.GroupTopK != 0) {
 		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: groups must divide the experts (%s of them do), and the chosen groups the choice (%s do)",
-			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), divisors(e.TopK, e.GroupTopK))
+			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
+	}
+	for i, kind := range e.Balancing {
+		if slices.Contains(e.Balancing[:i], kind) {
+			p.clash("moe-router-load-balancing-type", "--moe-router-load-balancing-type has %s twice; give it once, with the sum of its coefficients", kind)
+		}
 	}
 	if n := len(e.Balancing); len(e.AuxLossCoeff) == 1 && n > 1 {
 		e.AuxLossCoeff = slices.Repeat(e.AuxLossCoeff, n)
@@ -146,6 +151,9 @@ func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool
 		return nil, fmt.Errorf("the list has %d entries, --num-layers says %d", len(list), layers)
 	}
 	for _, v := range list {
+		if v > 1 {
+			return nil, fmt.Errorf("the list has a %d; a layer is 0 or 1", v)
+		}
 		out = append(out, v != 0)
 	}
 	return out, nil

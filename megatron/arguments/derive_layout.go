@@ -188,7 +188,7 @@ func nearest(near, most int, fits func(int) bool) string {
 	for above < most && !fits(above) {
 		above++
 	}
-	if above > most || !fits(above) {
+	if above > most || !fits(above) || above == below {
 		return strconv.Itoa(below)
 	}
 	return fmt.Sprintf("%d or %d", below, above)
@@ -243,10 +243,8 @@ func (p *parser) checkHierarchy(needed bool) (heads int) {
 	const flags = "hierarchical-context-parallel-sizes context-parallel-size cp-comm-type"
 	pairs := func() string {
 		var all []string
-		for a := 2; a < l.CP; a++ {
-			if l.CP%a == 0 {
-				all = append(all, fmt.Sprintf("%d %d", a, l.CP/a))
-			}
+		for _, a := range properDivisors(l.CP) {
+			all = append(all, fmt.Sprintf("%d %d", a, l.CP/a))
 		}
 		if len(all) == 0 {
 			return "--cp-comm-type p2p or a2a instead: " + strconv.Itoa(l.CP) + " ranks are no product of two sizes above 1"
@@ -281,10 +279,38 @@ func (p *parser) checkHeads(kind string, heads int) {
 	if all != p.Model.NumAttentionHeads {
 		what = fmt.Sprintf("the %d groups of --num-query-groups", all)
 	}
-	most := nearest(heads, groups, func(n int) bool { return groups%n == 0 })
 	p.clash("cp-comm-type num-query-groups num-attention-heads context-parallel-size hierarchical-context-parallel-sizes",
-		"--cp-comm-type %s: %d ranks exchange heads, and cannot share %s evenly, of which each of %d tensor-parallel ranks has %d: let %s ranks exchange heads, or use --cp-comm-type p2p",
-		kind, heads, what, tp, groups, most)
+		"--cp-comm-type %s: %d ranks exchange heads, and cannot share %s evenly, of which each of %d tensor-parallel ranks has %d: use %s--cp-comm-type p2p or all_gather",
+		kind, heads, what, tp, groups, p.fittingHierarchy(kind, groups))
+}
+
+// fittingHierarchy are the sizes of a2a+p2p that give each rank whole query groups, as flags to use
+// instead; "": there are none.
+func (p *parser) fittingHierarchy(kind string, groups int) string {
+	var fit []string
+	for _, a := range properDivisors(p.Layout.CP) {
+		if groups%a == 0 {
+			fit = append(fit, fmt.Sprintf("%d %d", a, p.Layout.CP/a))
+		}
+	}
+	if len(fit) == 0 {
+		return ""
+	}
+	text := "--hierarchical-context-parallel-sizes " + strings.Join(fit, " or ") + ", or "
+	if kind == engine.ExchangeHeads {
+		text = "--cp-comm-type " + engine.HeadsInsideRing + " with " + text
+	}
+	return text
+}
+
+// properDivisors are those above 1 and below n.
+func properDivisors(n int) (list []int) {
+	for a := 2; a < n; a++ {
+		if n%a == 0 {
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // stageFlags are those that the cut of the layers follows from.

@@ -187,7 +187,7 @@ func TestContextProblemsTogether(t *testing.T) {
 		t.Fatalf("code %d, %v", fault.CodeOf(err), err)
 	}
 	for _, want := range []string{"5 problems:", "use --seq-length 56 or 64", "one per layer (4), found 3", "add --reset-attention-mask",
-		"use --hierarchical-context-parallel-sizes 2 2", "let 3 or 6 ranks exchange heads, or use --cp-comm-type p2p"} {
+		"use --hierarchical-context-parallel-sizes 2 2", "--num-attention-heads 6 evenly, of which each of 1 tensor-parallel ranks has 6: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the list lacks %q:\n%v", want, err)
 		}
@@ -268,8 +268,8 @@ func TestLayoutChecks(t *testing.T) {
 		{"--tensor-model-parallel-size 3 --world-size 3 --num-attention-heads 8", "query-groups 8 and --tensor-model-parallel-size 3: one must divide the other; use --tensor-model-parallel-size 2 or 4"},
 		{"--num-distributed-optimizer-instances 4 --use-distributed-optimizer --world-size 6 --global-batch-size 24", "does not divide the 6 ranks that share gradients: use 3 or 6"},
 		{"--context-parallel-size 4 --world-size 8 --tensor-model-parallel-size 2 --sequence-parallel --seq-length 60", "--seq-length 60 is not a multiple of 8 (twice --context-parallel-size): use --seq-length 56 or 64"},
-		{"--context-parallel-size 8 --world-size 8 --cp-comm-type a2a", "8 ranks exchange heads, and cannot share --num-attention-heads 4 evenly, of which each of 1 tensor-parallel ranks has 4: let 4 ranks exchange heads"},
-		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a --group-query-attention --num-query-groups 2", "cannot share the 2 groups of --num-query-groups evenly, of which each of 1 tensor-parallel ranks has 2: let 2 ranks exchange heads, or use --cp-comm-type p2p"},
+		{"--context-parallel-size 8 --world-size 8 --cp-comm-type a2a", "8 ranks exchange heads, and cannot share --num-attention-heads 4 evenly, of which each of 1 tensor-parallel ranks has 4: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 4 or 4 2, or --cp-comm-type p2p or all_gather"},
+		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a --group-query-attention --num-query-groups 2", "cannot share the 2 groups of --num-query-groups evenly, of which each of 1 tensor-parallel ranks has 2: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"},
 		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a+p2p", "needs the sizes of a2a and of p2p: use --hierarchical-context-parallel-sizes 2 2"},
 		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2", "multiply to 8, not to --context-parallel-size 4: use --hierarchical-context-parallel-sizes 2 2"},
 		{"--context-parallel-size 2 --world-size 2 --cp-comm-type a2a+p2p", "2 ranks are no product of two sizes above 1"},
@@ -291,6 +291,9 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 4 --disable-bias-linear --moe-ffn-hidden-size 33 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2; use 1 or 3"},
 		{"--num-experts 4 --moe-router-topk 5", "--moe-router-topk 5 must lie between 1 and --num-experts 4"},
 		{"--num-experts 6 --moe-router-num-groups 4 --moe-router-group-topk 2", "groups must divide the experts (3 or 6 of them do)"},
+		{"--num-experts 4 --moe-router-num-groups 2 --moe-router-group-topk 3", "groups must divide the experts (2 of them do), and the chosen groups the choice (2 do)"},
+		{"--num-experts 4 --moe-router-load-balancing-type aux_loss none aux_loss --moe-aux-loss-coeff 1e-2 0 1e-2", "has aux_loss twice"},
+		{"--num-experts 4 --moe-layer-freq ([0]*1+[2]*3)", "the list has a 2; a layer is 0 or 1"},
 		{"--num-experts 4 --moe-layer-freq [0]*4", "leaves no layer"},
 		{"--num-experts 4 --moe-shared-expert-intermediate-size 32", "needs --disable-bias-linear"},
 		{"--num-experts 4 --moe-global-aux-exact", "global_aux_loss, which is not given"},

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -48,25 +49,30 @@ func (r *router) prepare(d *device.Device) {
 }
 
 // moveBias makes experts that got fewer tokens than the mean easier to choose, and the
-// others harder (Wang et al., arXiv 2408.15664).
+// others harder (Wang et al., arXiv 2408.15664). With padding to capacity all have as many, as
+// in Megatron.
 func (r *router) moveBias(d *device.Device, tokens []float64) {
-	if !r.bias.Given() {
+	if !r.bias.Given() || r.e.PadToCapacity {
 		return
 	}
-	mean := 0.0
-	for _, n := range tokens {
-		mean += n / float64(len(tokens))
-	}
 	bias := device.ReadSlice[float32](d, r.bias)
-	for i, n := range tokens {
-		switch {
-		case n < mean:
-			bias[i] += float32(r.e.BiasUpdateRate)
-		case n > mean:
-			bias[i] -= float32(r.e.BiasUpdateRate)
-		}
+	for i, sign := range towardsMean(tokens) {
+		bias[i] += sign * float32(r.e.BiasUpdateRate)
 	}
 	device.WriteSlice(d, r.bias, bias)
+}
+
+// towardsMean is 1 for counts below their mean, −1 for those above it, 0 for those that are it.
+func towardsMean(counts []float64) (signs []float32) {
+	sum := 0.0
+	for _, n := range counts {
+		sum += n
+	}
+	mean := sum / float64(len(counts)) // a sum of quotients would miss counts that are the mean
+	for _, n := range counts {
+		signs = append(signs, float32(cmp.Compare(mean, n)))
+	}
+	return signs
 }
 
 // score is the spec's score function as the device knows it.
@@ -168,21 +174,14 @@ func flag(on bool) int32 {
 	return 0
 }
 
-// note counts the tokens of the experts here; with padding to capacity each expert works on
-// as many, whoever has it.
-func (r *router) note(p *Pass, out *routed, at mpu.ExpertPlace, sent *mpu.Dispatched) {
-	s := p.D.Arena.Scope(device.Activations)
-	defer s.Release()
-	all := p.Auxiliary.Tokens.At(int64(r.layer))
-	if r.e.PadToCapacity && r.e.CapacityFactor > 0 {
-		full := s.Like(all)
-		p.D.Fill(full, float64(min(out.experts.Shape[0], r.e.Capacity(out.experts.Shape[0]))))
-		p.D.Add(all, all, full)
-		return
-	}
+// note counts the tokens of the experts here.
+func (r *router) note(p *Pass, at mpu.ExpertPlace, sent *mpu.Dispatched) {
 	if at.Part > 0 { // the first part's rank counts
 		return
 	}
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	all := p.Auxiliary.Tokens.At(int64(r.layer))
 	ones := s.Alloc(p.DType, sent.Places(), 1)
 	p.D.Fill(ones, 1)
 	p.D.GroupedSum(all.Slice(0, int64(at.First), int64(at.Here)).Reshape(int64(at.Here), 1), ones, sent.Offsets)

@@ -29,7 +29,7 @@ var expertFlags = owned(Experts,
 	works("moe-input-jitter-eps", Float, "", "Raw.Experts.JitterEps", "in training the router's input is multiplied by 1 ± so much").from(0, 1),
 	works("moe-token-dispatcher-type", String, "allgather", "Raw.Experts.Dispatcher", "how tokens reach experts on other ranks").
 		choices("allgather", "alltoall").but("it needs NVIDIA's DeepEP; use alltoall", "flex"),
-	works("moe-expert-capacity-factor", Float, "", "Raw.Experts.CapacityFactor", "tokens an expert takes at most, times the mean; none: all").above(0, 1e6),
+	works("moe-expert-capacity-factor", Float, "", "Raw.Experts.CapacityFactor", "of those a rank routes, tokens an expert takes at most, times the mean; none: all").above(0, 1e6),
 	works("moe-pad-expert-input-to-capacity", Switch, "", "Raw.Experts.PadToCapacity", "pad each expert's input to its capacity"),
 	works("moe-token-drop-policy", String, "probs", "Raw.Experts.DropPolicy", "which tokens go when an expert is full").choices("probs", "position"),
 	works("moe-shared-expert-intermediate-size", Int, "", "Raw.Experts.SharedFFN", "width of an expert that sees every token").from(1, sizes),
