@@ -59,8 +59,11 @@ func Upcycle(src Source, m *spec.Model, router func(name string, out []float32))
 
 // upcyclable lists what keeps dense from becoming m.
 func upcyclable(dense, m *spec.Model) error {
-	if dense == nil || dense.Experts != nil {
+	switch {
+	case dense == nil:
 		return errors.New("it is not known to be of a dense model")
+	case dense.Experts != nil:
+		return errors.New("it has experts already, and is of no dense model; leave --moe-use-upcycling out to go on with them")
 	}
 	var wrong []error
 	bad := func(is bool, format string, args ...any) {

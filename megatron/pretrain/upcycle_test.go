@@ -65,4 +65,7 @@ func TestUpcyclingKeepsTheModel(t *testing.T) {
 			t.Errorf("%s: exit %d, %v", flags, r.code(), r.err)
 		}
 	}
+	if r := call(t, dir, tiny+someData+up+"--load DIR/nothing"); r.code() != fault.NoInput || !strings.Contains(r.err.Error(), "there is no dense checkpoint") {
+		t.Errorf("a folder without a checkpoint: exit %d, %v", r.code(), r.err)
+	}
 }

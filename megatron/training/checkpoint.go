@@ -281,6 +281,8 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 	switch {
 	case c.Pretrained != "":
 		return c.Pretrained, true, nil
+	case c.Upcycle:
+		return "", false, fault.Errorf(fault.NoInput, "--load %s: there is no dense checkpoint that --moe-use-upcycling could start from; leave that flag out to start from random weights", c.Load)
 	case c.ExitOnMissing || c.Step > 0:
 		return "", false, fault.Errorf(fault.NoInput, "--load %s: there is no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
 	}
