@@ -18,6 +18,12 @@ type RouterRule struct {
 	Scaling           float32 // weights are multiplied by it
 }
 
+// fits tells whether a token finds k of so many experts by the rule.
+func (r *RouterRule) fits(k, experts int64) bool {
+	groups, kept := int64(r.Groups), int64(r.GroupTopK)
+	return groups == 0 || groups > 0 && kept > 0 && kept <= groups && experts%groups == 0 && k%kept == 0 && k/kept <= experts/groups
+}
+
 // RouterForwardArgs: of each token's logits [t,E] the k best experts, best first, ties by
 // number, and their weights, both [t,k] (Megatron's topk_routing_with_score_function).
 // Bias f32 [E] is added to the scores for the choice alone; Keys f32 [t,E], where given,
@@ -35,7 +41,7 @@ type RouterForwardArgs struct {
 
 func (a *RouterForwardArgs) check() bool {
 	return a.Logits.Rank == 2 && a.Weights.Rank == 2 && a.Weights.Shape[0] == a.Logits.Shape[0] && a.Weights.Last() <= a.Logits.Last() &&
-		same(a.Weights, a.Experts) && optional(a.Bias, a.Logits.Last()) && sameOrNone(a.Logits, a.Keys)
+		same(a.Weights, a.Experts) && optional(a.Bias, a.Logits.Last()) && sameOrNone(a.Logits, a.Keys) && a.Rule.fits(a.Weights.Last(), a.Logits.Last())
 }
 
 func (a *RouterForwardArgs) main() Tensor { return a.Logits }

@@ -55,6 +55,9 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.TopK%e.GroupTopK != 0) {
 		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: groups must divide the experts (%s of them do), and the chosen groups the choice (%s do)",
 			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
+	} else if e.NumGroups > 0 && e.TopK <= e.Num && !e.Choosable() {
+		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--moe-router-topk %d asks each of --moe-router-group-topk %d groups for %d experts, of which --moe-router-num-groups %d leaves it %d: use fewer groups, or more of them a token",
+			e.TopK, e.GroupTopK, e.TopK/e.GroupTopK, e.NumGroups, e.Num/e.NumGroups)
 	}
 	for i, kind := range e.Balancing {
 		if slices.Contains(e.Balancing[:i], kind) {

@@ -291,6 +291,7 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 4 --disable-bias-linear --moe-ffn-hidden-size 33 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2; use 1 or 3"},
 		{"--num-experts 4 --moe-router-topk 5", "--moe-router-topk 5 must lie between 1 and --num-experts 4"},
 		{"--num-experts 6 --moe-router-num-groups 4 --moe-router-group-topk 2", "groups must divide the experts (3 or 6 of them do)"},
+		{"--num-experts 4 --moe-router-num-groups 4 --moe-router-group-topk 1", "--moe-router-topk 2 asks each of --moe-router-group-topk 1 groups for 2 experts, of which --moe-router-num-groups 4 leaves it 1"},
 		{"--num-experts 4 --moe-router-num-groups 2 --moe-router-group-topk 3", "groups must divide the experts (2 of them do), and the chosen groups the choice (2 do)"},
 		{"--num-experts 4 --moe-router-load-balancing-type aux_loss none aux_loss --moe-aux-loss-coeff 1e-2 0 1e-2", "has aux_loss twice"},
 		{"--num-experts 4 --moe-layer-freq ([0]*1+[2]*3)", "the list has a 2; a layer is 0 or 1"},

@@ -119,6 +119,16 @@ func (m *Model) Places(tokens int, s topology.Sizes) (even, most int64) {
 	return even, most
 }
 
+// Choosable tells whether a token finds TopK experts: among all, and where there are groups, as
+// many in each that it uses.
+func (e *Experts) Choosable() bool {
+	if e.TopK < 1 || e.TopK > e.Num || e.NumGroups == 0 && e.GroupTopK == 0 {
+		return e.TopK >= 1 && e.TopK <= e.Num
+	}
+	return e.GroupTopK >= 1 && e.GroupTopK <= e.NumGroups && e.Num%e.NumGroups == 0 && e.TopK%e.GroupTopK == 0 &&
+		e.TopK/e.GroupTopK <= e.Num/e.NumGroups
+}
+
 // Capacity is how many of a rank's tokens an expert takes, where it is limited.
 func (e *Experts) Capacity(tokens int64) int64 {
 	return int64(math.Ceil(float64(tokens*int64(e.TopK)) / float64(e.Num) * e.CapacityFactor))

@@ -244,6 +244,9 @@ func (a Args) check(m *spec.Model) error {
 	if e := m.Experts; e != nil && (e.Num < 1 || e.Num > maxLayers || e.FFNHiddenSize < 1 || e.FFNHiddenSize > most || e.SharedFFN < 0 || e.SharedFFN > most) {
 		return fmt.Errorf("args.num_experts %d, moe_ffn_hidden_size %d, moe_shared_expert_intermediate_size %d make no model", e.Num, e.FFNHiddenSize, e.SharedFFN)
 	}
+	if e := m.Experts; e != nil && !e.Choosable() {
+		return fmt.Errorf("args.num_experts %d, moe_router_topk %d, moe_router_num_groups %d, moe_router_group_topk %d: no token can choose so", e.Num, e.TopK, e.NumGroups, e.GroupTopK)
+	}
 	return nil
 }
 
