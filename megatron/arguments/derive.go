@@ -27,6 +27,7 @@ func (p *parser) derive() {
 	p.deriveOptimizer()
 	p.deriveRecompute()
 	p.checkSharedOverlap()
+	p.checkGlobalAgain()
 	p.deriveCheckpoint()
 	p.deriveData()
 	p.deriveReport()
