@@ -6,7 +6,7 @@ source "$(dirname "$0")/server.bash"
 disk=$work/disk
 mkdir "$disk"
 mount -t tmpfs -o size=${DISK:-60m} none "$disk" 2>/dev/null || { echo "skipped: a small disk takes the right to mount one"; exit 0; }
-trap 'kill "${trainer:-}" "${server:-}" 2>/dev/null; umount "$disk"; [ -n "${WORK:-}" ] || rm -rf "$work"' EXIT
+trap 'kill "${trainer:-}" "${server:-}" 2>/dev/null || true; umount "$disk"; [ -n "${WORK:-}" ] || rm -rf "$work"' EXIT
 text
 train_on() { # ITERATIONS: saves every 10th
   bin/pretrain_gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 32 --max-position-embeddings 32 --micro-batch-size 4 \
