@@ -6,7 +6,7 @@
 #include "philox.h"
 
 enum { MOST_CHANNELS = 256 }; /* of a head */
-const float LOG2E = 1.4426950408889634f;
+const float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
 
 /* One head of one sample in tensors [rows·batch, groups, heads a group, d]. */
 struct place {
@@ -44,6 +44,7 @@ __host__ __device__ inline int keys_until(const mt_attention_forward_args &a, in
 struct sight {
   int from, last, position;
   __device__ bool sees(int key) const { return key >= from && key <= last; }
+  __device__ bool sees_all(int first, int end) const { return first >= from && end - 1 <= last; } /* keys first..end-1 */
 };
 
 /* Of a query that is not there: nothing. */

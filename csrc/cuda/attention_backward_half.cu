@@ -2,7 +2,9 @@
  * without atomics: one kernel has 64 keys of a group and goes over the queries, one has 64
  * queries of a head and goes over the keys. Both compute a warp's scores again from
  * lse, 16 own rows against a streamed tile, so that the probabilities lie in registers as
- * the next product wants them. Of the scores' gradients p·(z·dp − delta) is rounded to T. */
+ * the next product wants them. Of the scores' gradients p·(z·dp − delta) is rounded to T.
+ * Scores are times log2 e, and so is lse; where a warp's rows see a tile whole, and without
+ * ALiBi, there is nothing to mask or to add. */
 #include "attention_drop.h"
 #include "tiles.h"
 
@@ -16,19 +18,19 @@ template <int D> struct streamed { enum { ROWS = 32, SIZE = ROWS * tile_row<D>::
 /* What a kernel must know of a query. */
 struct query {
   sight s;
-  float at, lse, delta; /* at: its position; converting is slow, and a position is used with many keys */
+  float at, lse2, delta; /* at: its position; converting is slow, and a position is used with many keys */
 };
 __device__ inline query query_of(const mt_attention_forward_args &f, const float *deltas, int sample, int head, int i) {
   query q = {sight_of(f, sample, i), 0, 0, 0};
   if (i >= queries(f)) return q;
   int64_t at = stat_at(f, sample, head, i);
-  q.at = (float)q.s.position, q.lse = data_of<float>(f.lse)[at], q.delta = deltas[at];
+  q.at = (float)q.s.position, q.lse2 = data_of<float>(f.lse)[at] * LOG2E, q.delta = deltas[at];
   return q;
 }
 
-/* where: key, as a float. */
-__device__ inline float probability(const mt_attention_forward_args &f, const query &q, int key, float where, float qk, float slope) {
-  return q.s.sees(key) ? exp2f((qk * f.scale + slope * (where - q.at) - q.lse) * LOG2E) : 0;
+/* where: key, as a float; scale and slope times log2 e. */
+__device__ inline float probability(const query &q, int key, float where, float qk, float scale, float slope) {
+  return q.s.sees(key) ? power_of_two(qk * scale + slope * (where - q.at) - q.lse2) : 0;
 }
 
 /* dq: a block's rows are queries. */
@@ -61,7 +63,8 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
   int i[2] = {q0 + warp * 16 + lane / 4, q0 + warp * 16 + lane / 4 + 8};
   query own[2] = {query_of(f, deltas, sample, head, i[0]), query_of(f, deltas, sample, head, i[1])};
   mask drawn = DROP ? mask(f.drop, q0 + warp * 16 + lane / 4 + lane % 2 * 8, sample, f.drop.channel + head) : mask();
-  float slope = slope_of(f, head), dq[D / 8][4] = {};
+  const float scale = f.scale * LOG2E, slope = slope_of(f, head) * LOG2E;
+  float dq[D / 8][4] = {};
   for (int stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
     fetch(stage ^ 1, k0 + KEYS);
     copy_wait<1>();
@@ -73,18 +76,26 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     float where = (float)(k0 + lane % 4 * 2);
     uint32_t dropped[2] = {};
     if (DROP) drops_of_queries<KEYS / 8>(dropped, drawn, f.k_offset + k0);
+    bool whole = slope == 0 && own[0].s.sees_all(k0, k0 + KEYS) && own[1].s.sees_all(k0, k0 + KEYS);
+    if (__all_sync(0xffffffff, whole)) {
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
+      for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-      for (int n = 0; n < KEYS / 8; n++) {
-        int key = k0 + n * 8 + lane % 4 * 2;
+        for (int e = 0; e < 4; e++) s[n][e] = power_of_two(s[n][e] * scale - own[e / 2].lse2);
+    } else {
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float z = dropped[h] >> (4 * n + e) & 1 ? 0 : drawn.keep;
-          s[n][2 * h + e] = probability(f, own[h], key + e, where + (float)(n * 8 + e), s[n][2 * h + e], slope) * (z * dp[n][2 * h + e] - own[h].delta);
-        }
-      }
+      for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          s[n][e] = probability(own[e / 2], k0 + n * 8 + lane % 4 * 2 + e % 2, where + (float)(n * 8 + e % 2), s[n][e], scale, slope);
     }
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        float z = dropped[e / 2] >> (4 * n + e % 2) & 1 ? 0 : drawn.keep;
+        s[n][e] *= z * dp[n][e] - own[e / 2].delta;
+      }
     add_weighted<KEYS, D, D>(dq, s, k);
     __syncthreads();
   }
@@ -133,7 +144,8 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
     copy_wait<1>();
     __syncthreads();
     const T *q = stages + stage * 2 * SIZE, *d_o = q + SIZE;
-    float slope = slope_of(f, head), s[QUERIES / 8][4] = {}, dp[QUERIES / 8][4] = {}; /* [keys, queries] */
+    const float scale = f.scale * LOG2E, slope = slope_of(f, head) * LOG2E;
+    float s[QUERIES / 8][4] = {}, dp[QUERIES / 8][4] = {}; /* [keys, queries] */
     multiply_rows<QUERIES, D>(s, k + warp * 16 * S, q);
     multiply_rows<QUERIES, D>(dp, v + warp * 16 * S, d_o);
     uint32_t dropped[QUERIES / 8] = {};
@@ -141,17 +153,31 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
       drawn.head = (uint32_t)(f.drop.channel + head);
       drops_of_keys(dropped, drawn, (uint32_t)f.drop.position, f.k_offset + k0 + warp * 16, q0);
     }
+    int first_here = k0 + warp * 16; /* of the warp's keys; a lane looks for one query */
+    bool whole = slope == 0 && seen[stage][lane].s.sees_all(first_here, first_here + 16);
+    whole = __all_sync(0xffffffff, whole);
+    auto finish = [&](int c, int e, float p, float delta) {
+      float z = dropped[c] >> (e / 2 * 4 + e % 2 * 8) & 1 ? 0 : drawn.keep;
+      s[c][e] = p * z;
+      dp[c][e] = p * (z * dp[c][e] - delta);
+    };
+    if (whole) {
 #pragma unroll
-    for (int c = 0; c < QUERIES / 8; c++)
+      for (int c = 0; c < QUERIES / 8; c++)
 #pragma unroll
-      for (int e = 0; e < 4; e++) {
-        int at = c * 8 + lane % 4 * 2 + e % 2;
-        const query &x = seen[stage][at];
-        float p = probability(f, x, key[e / 2], places[e / 2], s[c][e], slope);
-        float z = dropped[c] >> (e / 2 * 4 + e % 2 * 8) & 1 ? 0 : drawn.keep;
-        s[c][e] = p * z;
-        dp[c][e] = p * (z * dp[c][e] - x.delta);
-      }
+        for (int e = 0; e < 4; e++) {
+          const query &x = seen[stage][c * 8 + lane % 4 * 2 + e % 2];
+          finish(c, e, power_of_two(s[c][e] * scale - x.lse2), x.delta);
+        }
+    } else {
+#pragma unroll
+      for (int c = 0; c < QUERIES / 8; c++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          const query &x = seen[stage][c * 8 + lane % 4 * 2 + e % 2];
+          finish(c, e, probability(x, key[e / 2], places[e / 2], s[c][e], scale, slope), x.delta);
+        }
+    }
     add_weighted<QUERIES, D, C>(dv, s, d_o + channel);
     add_weighted<QUERIES, D, C>(dk, dp, q + channel);
     __syncthreads();

@@ -1,7 +1,8 @@
 /* Attention in bf16 and f16 on tensor cores, forward. A block has 64 queries of a head,
  * 16 a warp; tiles of keys and values stream through shared memory, the next one on its
- * way while one is used. Scores, the softmax and the sums are f32 in registers; a
- * probability is rounded to T for its product with the values. */
+ * way while one is used. Scores, the softmax and the sums are f32 in registers, scores times
+ * log2 e; a probability is rounded to T for its product with the values. Most tiles are seen
+ * whole: their scores need no mask, and without ALiBi but a factor, which the exponent takes. */
 #include "attention_drop.h"
 #include "tiles.h"
 
@@ -54,7 +55,9 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
   sight sights[2] = {sight_of(a, sample, i[0]), sight_of(a, sample, i[1])};
   auto draw = [&] { return mask(a.drop, q0 + warp * 16 + lane / 4 + lane % 2 * 8, sample, a.drop.channel + head); };
   mask kept = DROP && D <= 128 ? draw() : mask();
-  float slope = slope_of(a, head), max[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[D / 8][4] = {};
+  const float scale = a.scale * LOG2E, slope = slope_of(a, head) * LOG2E;
+  const bool unmoved = slope == 0 && scale > 0; /* the largest product is the largest score */
+  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[D / 8][4] = {};
   for (int stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
     fetch(stage ^ 1, k0 + KEYS);
     copy_wait<1>();
@@ -62,27 +65,36 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
     const T *k = stages + stage * 2 * SIZE, *v = k + SIZE;
     float s[KEYS / 8][4] = {};
     multiply_rows<KEYS, D>(s, own + warp * 16 * S, k);
+    bool whole = unmoved && sights[0].sees_all(k0, k0 + KEYS) && sights[1].sees_all(k0, k0 + KEYS);
+    whole = __all_sync(0xffffffff, whole);
+    const float factor = whole ? scale : 1;
+    if (!whole) {
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float ahead = (float)(k0 + lane % 4 * 2 - sights[h].position); /* converting is slow: once a tile */
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+          for (int e = 0; e < 2; e++) {
+            float &x = s[n][2 * h + e];
+            x = sights[h].sees(k0 + n * 8 + lane % 4 * 2 + e) ? x * scale + slope * (ahead + (float)(n * 8 + e)) : -INFINITY;
+          }
+      }
+    }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      float top = max[h], ahead = (float)(k0 + lane % 4 * 2 - sights[h].position); /* converting is slow: once a tile */
+      float top = -INFINITY;
 #pragma unroll
-      for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          int key = k0 + n * 8 + lane % 4 * 2 + e;
-          float &x = s[n][2 * h + e];
-          x = sights[h].sees(key) ? x * a.scale + slope * (ahead + (float)(n * 8 + e)) : -INFINITY;
-          top = fmaxf(top, x);
-        }
-      top = quad_max(top);
-      float base = top == -INFINITY ? 0 : top, shrink = exp2f((max[h] - base) * LOG2E), row = 0;
+      for (int n = 0; n < KEYS / 8; n++) top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+      top = fmaxf(max[h], quad_max(top) * factor);
+      float base = top == -INFINITY ? 0 : top, shrink = power_of_two(max[h] - base), row = 0;
       max[h] = top;
 #pragma unroll
       for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
           float &x = s[n][2 * h + e];
-          x = exp2f((x - base) * LOG2E);
+          x = power_of_two(x * factor - base);
           row += x;
         }
       sum[h] = sum[h] * shrink + row;
@@ -106,7 +118,7 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
   for (int h = 0; h < 2; h++) {
     sum[h] = quad_sum(sum[h]);
     inverse[h] = sum[h] > 0 ? 1 / sum[h] : sum[h];
-    if (i[h] < sq && lane % 4 == 0) data_of<float>(a.lse)[stat_at(a, sample, head, i[h])] = max[h] + logf(sum[h]);
+    if (i[h] < sq && lane % 4 == 0) data_of<float>(a.lse)[stat_at(a, sample, head, i[h])] = max[h] * LN2 + logf(sum[h]);
   }
   each_pair<D>(o, [&](int r, int c, float x, float y) {
     int h = r / 8;

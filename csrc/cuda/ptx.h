@@ -48,6 +48,14 @@ __device__ inline void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t 
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* 2^x to 2 units of the last place, 0 where that would be below the normal numbers: one
+ * instruction, where exp2f scales what is small before and after it. */
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 #else
 
 inline void copy_async(void *shared, const void *global, int bytes) { mt_emu::copy_async(shared, global, bytes, 16); }
@@ -115,6 +123,8 @@ template <typename T> inline void mt_multiply(mt_emu::Place at, float (&c)[4], c
   fragments f = {{a[0], a[1], a[2], a[3]}, {b0, b1}, {c[0], c[1], c[2], c[3]}};
   memcpy(c, &mt_emu::meet(at, ~0u, &f, sizeof f, multiply_fragments<T>), sizeof c);
 }
+
+inline float power_of_two(float x) { return x < -126 ? 0 : exp2f(x); }
 
 #endif
 
