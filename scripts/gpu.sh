@@ -1,5 +1,5 @@
 # Everything on a machine with a GPU, in under ten minutes, into a folder of at most eight files.
-#   sh scripts/gpu.sh [test|bench|all] [folder]
+#   sh scripts/gpu.sh [test|bench|all|sanitizer] [folder]
 # Runs from the repository, or from a copy of bin/gpu alone (make gpu-pack): no Go, no
 # network. The folder is $OUT, else out-gpu. What is known stays known when it is killed: each
 # part writes as it goes, has its own limit, and is left out when the time is up (LIMIT, 560
@@ -17,21 +17,22 @@ emulated=${EMU:-}
 parts() {
   case $1 in
   test) echo machine smallest nccl resume cases cudnn golden graphs graphs-of-ops layouts sanitizer ;;
-  bench) echo ladder step torch ops ops-cudnn ;;
-  all) echo machine smallest nccl resume cases cudnn golden graphs graphs-of-ops ladder step torch layouts ops ops-cudnn sanitizer ;;
+  sanitizer) echo sanitizer ;;
+  bench) echo ladder step sides torch ops ops-cudnn ;;
+  all) echo machine smallest nccl resume cases cudnn golden graphs graphs-of-ops ladder step sides torch layouts ops ops-cudnn sanitizer ;;
   esac
 }
 seconds() {
   case $1 in
-  machine) echo 25 ;; smallest) echo 35 ;; nccl) echo 25 ;; resume) echo 30 ;; cases) echo 70 ;; cudnn) echo 25 ;; golden) echo 35 ;;
-  graphs) echo 25 ;; graphs-of-ops) echo 20 ;; ladder) echo 60 ;; step) echo 30 ;; torch) echo 65 ;; layouts) echo 35 ;; ops) echo 40 ;;
-  ops-cudnn) echo 15 ;; sanitizer) echo 25 ;;
+  machine) echo 25 ;; smallest) echo 35 ;; nccl) echo 25 ;; resume) echo 30 ;; cases) echo 60 ;; cudnn) echo 25 ;; golden) echo 35 ;;
+  graphs) echo 25 ;; graphs-of-ops) echo 20 ;; ladder) echo 55 ;; step) echo 25 ;; sides) echo 15 ;; torch) echo 60 ;; layouts) echo 30 ;; ops) echo 35 ;;
+  ops-cudnn) echo 15 ;; sanitizer) echo 45 ;;
   esac
 }
 # Where a part's output is kept.
 file() {
   case $1 in
-  smallest | cases) echo cases.txt ;; ladder | step | torch | ops) echo "$1.txt" ;; *) echo log.txt ;;
+  smallest | cases) echo cases.txt ;; step | sides) echo step.txt ;; ladder | torch | ops) echo "$1.txt" ;; *) echo log.txt ;;
   esac
 }
 
@@ -139,6 +140,9 @@ run_step() {
   "$pack/monotron" bench ops --device cuda --bf16 --model gpt2-124m --micro-batch-size 16 --seq-length 1024 --steps 20
 }
 
+# The vendor's libraries beside our kernels, product by product: what decides between them.
+run_sides() { "$pack/cuda.test" -test.run '^TestSideBySide$'; }
+
 # To import torch may take minutes from a cold disk.
 run_torch() {
   timeout --foreground -k 2 25 "${PYTHON:-python3}" -c 'import torch; raise SystemExit(not torch.cuda.is_available())' 2> "$work/import.txt" ||
@@ -156,17 +160,32 @@ run_ops_cudnn() {
   MONOTRON_ATTENTION=fused "$pack/cuda.test" -test.run '^$' -test.bench BenchmarkOps/attention -test.benchtime 50x
 }
 
-# NVIDIA's checker lies beside nvcc, mostly not in the path.
+# NVIDIA's checker lies beside nvcc, mostly not in the path. SANITIZER names it; an emulated GPU
+# takes no other.
 sanitizer() {
+  [ -z "${SANITIZER:-}$emulated" ] || { echo "${SANITIZER:-}"; return; }
   for f in "$(command -v compute-sanitizer)" "$(dirname "$(command -v nvcc || echo /nowhere/nvcc)")/compute-sanitizer" /usr/local/cuda*/bin/compute-sanitizer \
     /usr/local/cuda*/compute-sanitizer/compute-sanitizer /opt/nvidia/cuda*/bin/compute-sanitizer; do
     [ ! -x "$f" ] || { echo "$f"; return; }
   done
 }
+# Accesses outside of tensors; then shared memory used without a barrier between, and barriers
+# that not all threads reach. Each has a third of the time.
 run_sanitizer() {
-  checker=$(sanitizer)
-  [ -n "$checker" ] && [ -z "$emulated" ] || { echo "left out: no compute-sanitizer in the path, nor beside nvcc"; return 0; }
-  "$checker" --tool memcheck --error-exitcode 1 "$pack/cuda.test" -test.v -test.run 'TestSmallest/(norm_forward|norm_backward|attention_forward|attention_backward|matmul|cross_entropy)'
+  checker=$(sanitizer) bad=
+  [ -n "$checker" ] || { echo "left out: no compute-sanitizer in the path, nor beside nvcc"; return 0; }
+  for tool in memcheck racecheck synccheck; do
+    code=0
+    timeout --foreground -k 2 13 "$checker" --tool "$tool" --error-exitcode 1 "$pack/cuda.test" -test.v \
+      -test.run 'TestSmallest/(norm_forward|norm_backward|attention_forward|attention_backward|matmul|cross_entropy)' > "$work/$tool.txt" 2>&1 || code=$?
+    echo "$tool: $(grep -c -- '--- PASS: TestSmallest/' "$work/$tool.txt") ops, $(grep -E '(ERROR|RACECHECK) SUMMARY' "$work/$tool.txt" | tail -1 | sed 's/^=* *//')"
+    case $code in
+    0) rm -f "$work/$tool.txt" ;;
+    124 | 137) echo "$tool: not done after 13 s" ;;
+    *) bad="$bad $tool" && echo "$tool: FAILED ($code)" ;;
+    esac
+  done
+  [ -z "$bad" ]
 }
 
 case $what in
@@ -183,7 +202,7 @@ case $what in
   ;;
 esac
 plan=$(parts "$what")
-[ -n "$plan" ] || { echo "sh scripts/gpu.sh [test|bench|all] [folder]" >&2; exit 2; }
+[ -n "$plan" ] || { echo "sh scripts/gpu.sh [test|bench|all|sanitizer] [folder]" >&2; exit 2; }
 
 archive=$here/pack.tar.gz
 [ -e "$archive" ] || archive=$here/../bin/gpu/pack.tar.gz
