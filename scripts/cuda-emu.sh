@@ -19,7 +19,7 @@ else
 fi
 echo "$(grep -cE '^        --- PASS: TestValues/' "$log" || true) cases of the emulated kernels agree with the oracle, $(grep -cE '^        --- PASS: TestOrderOfThreads/' "$log" || true) have the same bits in three orders of threads, $(grep -cE '^        --- PASS: TestGraphsOfOps/' "$log" || true) as graphs"
 [ $status = 0 ] || exit $status
-$GO test -count=1 -run 'Graph|Attention|Exhausted' ./megatron/training/
+$GO test -count=1 -run 'Graph|Attention|Exhausted|ProductsChosenAlike' ./megatron/training/ ./megatron/engine/
 $GO test -count=1 -run FuseAttention ./megatron/model/
 [ -n "${QUICK:-}" ] || $GO test -count=1 -timeout 10m -run StallOnGPU ./tests/
 sh scripts/cuda-layouts.sh

@@ -56,6 +56,7 @@ struct shape {
 struct plan {
   shape key;
   bool possible;
+  int64_t refused; /* calls */
   desc_t desc;
   layout_t a, b, c;
   struct algo algo;
@@ -79,10 +80,25 @@ bool load_all(void *l, functions *f) {
          load(l, "cublasLtMatmulAlgoGetHeuristic", &f->choose) && load(l, "cublasLtMatmul", &f->matmul);
 }
 
+#if MT_EMULATED
+/* The stand-in of the tests computes in the stream's thread, as a GPU would. */
+void in_stream(void *stream, void (*work)(void *), void *data) {
+  mt_emu::set_error(mt_emu::submit(static_cast<cudaStream_t>(stream), "a matrix product", [=] { work(data); }, &data, sizeof data));
+}
+void meet_stand_in(void *library) {
+  auto hook = (void (*)(void (*)(void *, void (*)(void *), void *)))dlsym(library, "standin_enqueue_by");
+  if (hook) hook(in_stream);
+}
+#else
+void meet_stand_in(void *) {}
+#endif
+
 /* Whether a library is there and starts: one of a newer CUDA than the driver's does not. */
 bool start(const char *path, functions *f, handle_t *handle) {
   void *library = path[0] ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
-  return library && load_all(library, f) && !f->create(handle);
+  if (!library || !load_all(library, f) || f->create(handle)) return false;
+  meet_stand_in(library);
+  return true;
 }
 
 /* The file that MONOTRON_CUBLASLT names, or several between colons; else as the loader finds
@@ -118,7 +134,8 @@ struct mt_blaslt {
   handle_t handle;
   void *workspace;
   int compute_f32;
-  char description[96];
+  char description[96], refusals[400];
+  int64_t beyond; /* calls refused for want of plans */
   int used;
   plan plans[PLANS];
 };
@@ -255,8 +272,31 @@ bool mt_blaslt_matmul(mt_context *ctx, const mt_matmul_args &a) {
   mt_blaslt *b = state_of(ctx)->blaslt;
   if (!b) return false;
   plan *p = plan_of(b, a);
-  if (!p || !p->possible || !point(b, p, a)) return false;
   float one = 1, beta = a.accumulate ? 1 : 0;
-  return b->call.matmul(b->handle, p->desc, &one, a.b.data, p->a, a.a.data, p->b, &beta, a.c.data, p->c, a.c.data, p->c, &p->algo, b->workspace, WORKSPACE,
-                        stream_of(ctx)) == 0;
+  if (p && p->possible && point(b, p, a) &&
+      b->call.matmul(b->handle, p->desc, &one, a.b.data, p->a, a.a.data, p->b, &beta, a.c.data, p->c, a.c.data, p->c, &p->algo, b->workspace, WORKSPACE,
+                     stream_of(ctx)) == 0)
+    return true;
+  if (p) p->refused++;
+  else b->beyond++;
+  return false;
+}
+
+const char *mt_blaslt_refused(mt_blaslt *b) {
+  enum { SHOWN = 4 };
+  static const char *const names[] = {"f32", "bf16", "f16"};
+  int64_t shapes = 0, others = b ? b->beyond : 0;
+  size_t at = 0;
+  for (const plan *p = b ? b->plans : nullptr; b && p < b->plans + b->used; p++) {
+    const shape &s = p->key;
+    if (!p->refused) continue;
+    if (shapes++ >= SHOWN) {
+      others += p->refused;
+      continue;
+    }
+    at += snprintf(b->refusals + at, sizeof b->refusals - at, "%s%s [%lld, %lld] of depth %lld%s%s%s, %lld times", at ? "; " : "", names[s.dtype], (long long)s.m, (long long)s.n,
+                   (long long)s.k, s.accumulate ? " added to f32" : "", s.align_bias ? " with bias" : "", s.epilogue ? " and gelu" : "", (long long)p->refused);
+  }
+  if (others) at += snprintf(b->refusals + at, sizeof b->refusals - at, "%sothers, %lld times", at ? "; " : "", (long long)others);
+  return at ? b->refusals : nullptr;
 }

@@ -141,6 +141,7 @@ static int32_t copy_bytes(mt_context *ctx, void *dst, const void *src, int64_t b
 
 static const char *describe() { return described; }
 static const char *products(mt_context *ctx) { return mt_blaslt_describe(state_of(ctx)->blaslt); }
+static const char *refused(mt_context *ctx) { return mt_blaslt_refused(state_of(ctx)->blaslt); }
 
 #define DECLARE(id, name) extern const mt_op mt_cuda_##name;
 MT_EACH_OP(DECLARE)
@@ -162,6 +163,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.sync = wait;
   api.describe = describe;
   api.products = products;
+  api.refused = refused;
   api.streams = mt_cuda_streams();
   api.fuse_attention = mt_cudnn_fuse_attention;
   api.graphs = mt_cuda_graphs();

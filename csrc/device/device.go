@@ -89,6 +89,15 @@ func (d *Device) Products() string {
 	return ""
 }
 
+// Refused tells of products that Products has not made, but our own kernels: their shapes, and
+// how often; "": none.
+func (d *Device) Refused() string {
+	if b, ok := d.backend.(interface{ Refused() string }); ok {
+		return b.Refused()
+	}
+	return ""
+}
+
 // Describe names what does the work.
 func (d *Device) Describe() string { return d.backend.Describe() }
 

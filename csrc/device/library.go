@@ -20,6 +20,7 @@ static int32_t mt_copy(const mt_device_api *api, mt_context *c, void *dst, const
 static int32_t mt_sync(const mt_device_api *api, mt_context *c) { return api->sync(c); }
 static void mt_close(const mt_device_api *api, mt_context *c) { api->close(c); }
 static const char *mt_about(const mt_device_api *api) { return api->describe(); }
+static const char *mt_refused(const mt_device_api *api, mt_context *c) { return api->refused ? api->refused(c) : NULL; }
 static const char *mt_products(const mt_device_api *api, mt_context *c) { return api->products(c); }
 static int64_t mt_room(const mt_device_api *api, int op, const void *args) { return api->op[op].scratch ? api->op[op].scratch(args) : 0; }
 static int32_t mt_fuse_attention(const mt_device_api *api, mt_context *c, const void *like, int64_t *bytes) {
@@ -113,6 +114,14 @@ func (l *library) Products() string {
 		return ""
 	}
 	return C.GoString(C.mt_products(l.api, l.context))
+}
+
+// Refused are the products that it has not made.
+func (l *library) Refused() string {
+	if text := C.mt_refused(l.api, l.context); text != nil {
+		return C.GoString(text)
+	}
+	return ""
 }
 
 func (l *library) Describe() string { return C.GoString(C.mt_about(l.api)) }

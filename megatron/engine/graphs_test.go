@@ -44,7 +44,11 @@ const tracedSteps = 3
 // micro-batches of another size.
 func traced(t *testing.T, c Config, graphs bool) trace {
 	t.Helper()
-	e := newTestEngineOn(t, gpu(t), c)
+	d := gpu(t)
+	if displaced > 0 {
+		d.Arena.Alloc(device.Workspace, device.U16, displaced/2)
+	}
+	e := newTestEngineOn(t, d, c)
 	if graphs {
 		if why := e.Capture(); why != "" {
 			t.Fatal(why)
@@ -109,7 +113,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 				}
 			}
 			s := graphs.engine.graphs
-			if s.micro.Runs != 2*tracedSteps-1 || s.update.Runs != tracedSteps-1 || s.micro.Nodes < 50 || s.update.Nodes < 20 {
+			if s.micro.Runs != 2*tracedSteps-1 || s.update.Runs != tracedSteps-1 || s.micro.Nodes < 50 || s.update.Nodes < 5 {
 				t.Errorf("%d launches of %d, %d of %d: %v, %v", s.micro.Runs, s.micro.Nodes, s.update.Runs, s.update.Nodes, s.micro.Err, s.update.Err)
 			}
 			if skipped := graphs.engine.Optimizer.Steps < tracedSteps; skipped != (c.Precision == FP16) {
@@ -121,6 +125,9 @@ func TestGraphsChangeNothing(t *testing.T) {
 		})
 	}
 }
+
+// displaced is bytes that a traced run takes before all else.
+var displaced int64
 
 // Claim: a batch of another shape is trained on without a graph, and the log says so once;
 // the graph goes on afterwards.

@@ -62,6 +62,9 @@ func (l *logger) memory(r *Run, i *report.Interval) (err error) {
 	if l.memoryTold && !due(r.Engine.Iteration, l.config.Log.MemoryInterval) {
 		return nil
 	}
+	if refused := r.device.Refused(); refused != "" && r.Engine.Iteration > 1 && !l.memoryTold {
+		l.note("rank %d: %s has refused products, which our own kernels make: %s", l.rank.Number, r.device.Products(), refused)
+	}
 	l.memoryTold = r.Engine.Iteration > 1
 	if planned := r.Planned[l.rank.Number].Most; planned > 0 && l.memoryTold {
 		l.note("rank %d's tensors took %s at most so far; planned were %s", l.rank.Number, device.Size(r.device.Arena.Usage().Max), device.Size(planned))

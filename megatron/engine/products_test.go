@@ -1,0 +1,40 @@
+//go:build cgo && linux
+
+package engine
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"monotron/csrc/cuda/standin"
+)
+
+// Claim: where a library of products chooses by the alignment of what it is given, a run with
+// graphs, a plain one, and one that has taken other memory before all have the same bits.
+func TestProductsChosenAlike(t *testing.T) {
+	if !standin.Emulated() {
+		t.Skip("MONOTRON_CUDA_LIBRARY does not name the emulated library; make test-emu sets it")
+	}
+	t.Setenv("MONOTRON_CUBLASLT", standin.CuBLASLt(t, "130000", "0", true))
+	c := tinyConfig()
+	c.Precision = BF16
+	plain := traced(t, c, false)
+	if got := plain.engine.device.Describe(); !strings.Contains(got, "cuBLASLt 13.0.0") {
+		t.Fatal(got)
+	}
+	displaced = 100
+	defer func() { displaced = 0 }()
+	for name, other := range map[string]trace{"with graphs": traced(t, c, true), "behind other memory": traced(t, c, false)} {
+		for i := range plain.told {
+			if plain.told[i] != other.told[i] {
+				t.Errorf("step %d: %s %s, %s plain", i+1, other.told[i], name, plain.told[i])
+			}
+		}
+		for tensor, raw := range plain.tensors {
+			if !bytes.Equal(raw, other.tensors[tensor]) {
+				t.Errorf("%s differs %s", tensor, name)
+			}
+		}
+	}
+}
