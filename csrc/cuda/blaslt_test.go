@@ -4,7 +4,6 @@ package cuda_test
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -96,7 +95,7 @@ func TestRefusedProductsAreTold(t *testing.T) {
 	for i := range int64(4) {
 		d.Matmul(device.MatmulArgs{C: alloc(device.BF16, 4, 8+i), A: alloc(device.BF16, 4, 7), B: alloc(device.BF16, 7, 8+i)})
 	}
-	if got, want := d.Refused(), want+fmt.Sprint("; bf16 [4, 8] of depth 7, 1 times; others, 3 times"); got != want {
+	if got, want := d.Refused(), want+"; bf16 [4, 8] of depth 7, 1 times; others, 3 times"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if err := d.Sync(); err != nil {
