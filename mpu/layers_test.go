@@ -159,13 +159,13 @@ func TestColumnParallelLinear(t *testing.T) {
 					if gather {
 						y, wantY, dy = r.alloc(tokens, out), n.y, r.with(n.dy, tokens, out)
 					}
-					if err := l.Forward(r.d, y, x, device.NoEpilogue, device.Tensor{}); err != nil {
+					if err := l.Forward(r.d, nil, y, x, device.NoEpilogue, device.Tensor{}); err != nil {
 						return err
 					}
 					if err := r.same("y", y, wantY); err != nil {
 						return err
 					}
-					if err := l.Backward(r.d, dx, dy, x); err != nil {
+					if err := l.Backward(r.d, nil, dx, dy, x); err != nil {
 						return err
 					}
 					if err := r.same("dx", dx, rows(n.dx, in, first, here)); err != nil {
@@ -196,7 +196,7 @@ func TestSharedRows(t *testing.T) {
 		device.WriteSlice(r.d, l.SharedWeight.Value, rows(n.w, in, 16, 4))
 		device.WriteSlice(r.d, l.SharedBias.Value, n.b[16:])
 		x, y, dx := r.with(n.x, tokens, in), r.alloc(tokens, 12), r.alloc(tokens, in)
-		if err := l.Forward(r.d, y, x, device.NoEpilogue, device.Tensor{}); err != nil {
+		if err := l.Forward(r.d, nil, y, x, device.NoEpilogue, device.Tensor{}); err != nil {
 			return err
 		}
 		if err := r.same("own columns", y.Slice(1, 0, 8), columns(n.y, out, mine, 8)); err != nil {
@@ -212,7 +212,7 @@ func TestSharedRows(t *testing.T) {
 		}
 		r.d.Copy(dy.Slice(1, 0, 8), r.with(columns(n.dy, out, mine, 8), tokens, 8))
 		r.d.Copy(dy.Slice(1, 8, 4), r.with(part, tokens, 4))
-		if err := l.Backward(r.d, dx, dy, x); err != nil {
+		if err := l.Backward(r.d, nil, dx, dy, x); err != nil {
 			return err
 		}
 		if err := r.same("dx", dx, n.dx); err != nil {
@@ -257,7 +257,7 @@ func TestRowParallelLinear(t *testing.T) {
 							wantY = n.y
 						}
 						y, dy := r.alloc(int64(here), out), r.with(rows(n.dy, out, first, here), int64(here), out)
-						if err := l.Forward(r.d, y, x); err != nil {
+						if err := l.Forward(r.d, nil, y, x); err != nil {
 							return err
 						}
 						if err := r.same("y", y, rows(wantY, out, first, here)); err != nil {
@@ -266,7 +266,7 @@ func TestRowParallelLinear(t *testing.T) {
 						if l.BiasValue().Given() == add {
 							return fmt.Errorf("the bias is added %v, and left to the caller %v", add, l.BiasValue().Given())
 						}
-						if err := l.Backward(r.d, dx, dy, x); err != nil {
+						if err := l.Backward(r.d, nil, dx, dy, x); err != nil {
 							return err
 						}
 						if err := r.same("dx", dx, wantDX); err != nil {

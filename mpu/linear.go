@@ -16,6 +16,10 @@ type LinearConfig struct {
 	Shared       *SharedRows
 	GatherOutput bool // y is [tokens, Out] on every rank
 
+	// Tiles cuts the weight into as many stretches of rows and of columns, each block of which comes
+	// and goes by itself; 0: it is one.
+	Tiles int
+
 	// Of the experts' layers: Param.Each of a parameter by its name.
 	Each func(name string) func(i int64) string
 
@@ -50,6 +54,7 @@ func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
 	}
 	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1}
 	l.Weight, l.Bias = c.params(c.Rows)
+	l.Weight.tiled(c.Tiles)
 	if c.Shared == nil {
 		return l
 	}
@@ -79,12 +84,19 @@ func (l *ColumnParallelLinear) Params() []*Param {
 	return given(l.Weight, l.Bias, l.SharedWeight, l.SharedBias)
 }
 
-// given drops the parameters that are not there.
+// given drops the parameters that are not there; tiles stand for their weight.
 func given(ps ...*Param) []*Param {
 	var out []*Param
 	for _, p := range ps {
-		if p != nil {
+		if p != nil && p.tiles == nil {
 			out = append(out, p)
+		}
+		if p != nil {
+			for _, line := range p.tiles {
+				for _, t := range line {
+					out = append(out, t.param())
+				}
+			}
 		}
 	}
 	return out
@@ -117,7 +129,7 @@ func (l *ColumnParallelLinear) parts() []part {
 // Forward: x [tokens, in] (its rows here, under sequence parallelism) -> y
 // [tokens, out/tp], with GatherOutput [tokens, out]. With an epilogue aux receives
 // what goes into the activation.
-func (l *ColumnParallelLinear) Forward(d *device.Device, y, x device.Tensor, epilogue device.Epilogue, aux device.Tensor) error {
+func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tensor, epilogue device.Epilogue, aux device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	whole, w := entering(l.region, s, x)
@@ -125,17 +137,23 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, y, x device.Tensor, epi
 	if l.gather {
 		own = s.Alloc(y.DType, whole.Shape[0], l.Columns())
 	}
-	err := l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) {
+	err := l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) error {
 		for _, p := range l.parts() {
-			a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from, p.n), A: x, B: p.weight.Value, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow()}
-			if aux.Given() {
-				a.Aux = aux.Slice(0, from, n).Slice(1, p.from, p.n)
+			err := p.weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
+				a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from+row, rows), A: x, B: weight, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow()}
+				if aux.Given() {
+					a.Aux = aux.Slice(0, from, n).Slice(1, p.from+row, rows)
+				}
+				if p.bias != nil {
+					a.Bias = p.bias.Value.Slice(0, row, rows)
+				}
+				d.Matmul(a)
+			})
+			if err != nil {
+				return err
 			}
-			if p.bias != nil {
-				a.Bias = p.bias.Value
-			}
-			d.Matmul(a)
 		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -149,7 +167,7 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, y, x device.Tensor, epi
 // Backward: dx = dy·W summed over the ranks; gradients of weight and bias +=.
 // Under sequence parallelism x is joined again, not kept; it travels while dx is
 // made, and dx while the weight's gradient is.
-func (l *ColumnParallelLinear) Backward(d *device.Device, dx, dy, x device.Tensor) error {
+func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	if l.gather {
@@ -157,14 +175,18 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, dx, dy, x device.Tenso
 	}
 	whole, joining := entering(l.region, s, x)
 	dwhole := leaving(l.region, s, dx)
-	l.inputGradient(d, dwhole, dy)
+	if err := l.inputGradient(d, h, dwhole, dy); err != nil {
+		return err
+	}
 	if err := wait(joining); err != nil {
 		return err
 	}
 	summing := leave(l.region, dx, dwhole)
 	for _, p := range l.parts() {
 		dp := dy.Slice(1, p.from, p.n)
-		weightGradient(d, p.weight, dp, whole)
+		if err := p.weight.addGradient(d, h, dp, whole); err != nil {
+			return err
+		}
 		biasGradient(d, p.bias, dp)
 	}
 	return wait(summing)
@@ -172,7 +194,7 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, dx, dy, x device.Tenso
 
 // inputGradient sets dx = dy·W over this rank's columns of dy. Several parts are
 // added up in f32.
-func (l *ColumnParallelLinear) inputGradient(d *device.Device, dx, dy device.Tensor) {
+func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, dx, dy device.Tensor) error {
 	parts := l.parts()
 	sum := dx
 	if len(parts) > 1 && dx.DType.Size() < device.F32.Size() {
@@ -180,11 +202,17 @@ func (l *ColumnParallelLinear) inputGradient(d *device.Device, dx, dy device.Ten
 		defer d.Arena.Free(sum)
 	}
 	for i, p := range parts {
-		d.Matmul(device.MatmulArgs{C: sum, A: dy.Slice(1, p.from, p.n), B: p.weight.Value, Accumulate: int32(min(i, 1))})
+		err := p.weight.byColumns(d, h, dy.DType, func(weight device.Tensor, from, n int64) {
+			d.Matmul(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: weight, Accumulate: int32(min(i, 1))})
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if sum.Data != dx.Data {
 		d.Copy(dx, sum)
 	}
+	return nil
 }
 
 // RowParallelLinear is y = x·Wᵀ with the columns of W [out, in] cut over the
@@ -202,6 +230,7 @@ func NewRowParallelLinear(r Region, c LinearConfig) *RowParallelLinear {
 	n := c.In / int64(r.Size())
 	w := &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{c.Out, c.In}, Shape: []int64{c.Out, n}, Owner: true,
 		Pieces: []Piece{{From: []int64{0, n * int64(r.Rank())}, Size: []int64{c.Out, n}}}}
+	w.tiled(c.Tiles)
 	l := &RowParallelLinear{region: r, Weight: w, whole: c.InputIsWhole && r.Size() > 1, add: c.AddBias && c.Bias}
 	if c.Bias {
 		l.Bias = Whole(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
@@ -215,14 +244,16 @@ func (l *RowParallelLinear) Params() []*Param { return given(l.Weight, l.Bias) }
 
 // Forward: x [tokens, in/tp], with InputIsWhole [tokens, in] -> y [tokens, out]
 // (its rows here), summed over the ranks.
-func (l *RowParallelLinear) Forward(d *device.Device, y, x device.Tensor) error {
+func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	if l.whole {
 		x = ScatterToRegionForward(l.region, x)
 	}
-	err := l.region.scattered(s, y, func(sum device.Tensor, from, n int64) {
-		d.Matmul(device.MatmulArgs{C: sum, A: x.Slice(0, from, n), B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()})
+	err := l.region.scattered(s, y, func(sum device.Tensor, from, n int64) error {
+		return l.Weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
+			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: x.Slice(0, from, n), B: weight, TransB: 1, ByRow: l.region.byRow()})
+		})
 	})
 	if err != nil {
 		return err
@@ -236,7 +267,7 @@ func (l *RowParallelLinear) Forward(d *device.Device, y, x device.Tensor) error 
 // Backward: dx [tokens, in/tp] = dy·W, with InputIsWhole [tokens, in]; gradients
 // of weight and bias +=. The bias saw the rows of dy that are here, so under
 // sequence parallelism its gradient is a partial sum.
-func (l *RowParallelLinear) Backward(d *device.Device, dx, dy, x device.Tensor) error {
+func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	whole, joining := entering(l.region, s, dy)
@@ -246,13 +277,17 @@ func (l *RowParallelLinear) Backward(d *device.Device, dx, dy, x device.Tensor) 
 		x = ScatterToRegionForward(l.region, x)
 		own = s.Alloc(dx.DType, x.Dims()...)
 	}
-	err := l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) {
-		d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n), A: dy, B: l.Weight.Value})
+	err := l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) error {
+		return l.Weight.byColumns(d, h, dy.DType, func(weight device.Tensor, column, columns int64) {
+			d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: dy, B: weight})
+		})
 	})
 	if err != nil {
 		return err
 	}
-	weightGradient(d, l.Weight, whole, x)
+	if err := l.Weight.addGradient(d, h, whole, x); err != nil {
+		return err
+	}
 	if l.whole {
 		return ScatterToRegionBackward(l.region, d, dx, own)
 	}

@@ -52,6 +52,7 @@ type Param struct {
 	Family  Family
 	Role    Role
 	Unit    string // what uses the parameter together with others, and comes and goes with them: decoder.layers.3
+	Tile    bool   // a part of a weight that comes and goes by itself (tiles.go)
 	Frozen  bool   // not trained: it has neither gradient nor optimizer state
 	NoDecay bool   // biases and norms: no weight decay
 
@@ -62,6 +63,8 @@ type Param struct {
 	Value device.Tensor // what forward and backward read, value dtype
 	Main  device.Tensor // f32 master; Value itself in f32 training
 	Grad  device.Tensor // f32 main gradient
+
+	tiles [][]*tile // by rows: what stands for the parameter, which then has no memory; nil: it is whole
 }
 
 // Whole makes a parameter that this rank holds entirely.

@@ -21,7 +21,7 @@ typedef struct {
   const gemm_kernel *kernel;
   int32_t along;
   int64_t m, n, k, chunks;             /* of a chunk; their number */
-  int64_t depth;                       /* of a block of k */
+  int64_t depth;                       /* of a block of k: by k alone, so that parts of C are made as the whole is */
   int64_t a_bytes, b_bytes;            /* of a buffer */
   int32_t a_buffers, b_buffers;        /* none where a tile packs for itself */
   gemm_grid grid;                      /* of a chunk's C */
@@ -41,17 +41,16 @@ static int64_t piece(int64_t n, int64_t line_bytes, int64_t unit) {
 }
 
 static packed_plan plan_of(const gemm_kernel *kr, const gemm_job *job) {
-  packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .grid = cut(kr, job->m, job->n, job->k)};
+  packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .depth = gemm_depth(kr, job->k), .grid = cut(kr, job->m, job->n, job->k)};
   int64_t a = p.grid.across > 1 ? job->m : 0, b = p.grid.down > 1 ? job->n : 0, line = job->k * kr->element;
   if ((a + b) * line > WHOLE) {
     if (job->k >= most(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
     else p.along = a > b ? ALONG_M : ALONG_N;
     if (p.along == ALONG_M) p.chunks = gemm_ceil(job->m, p.m = piece(job->m, line, LINES));
     if (p.along == ALONG_N) p.chunks = gemm_ceil(job->n, p.n = piece(job->n, line, LINES));
-    if (p.along == ALONG_K) p.chunks = gemm_ceil(job->k, p.k = piece(job->k, (a + b) * kr->element, kr->k_block));
+    if (p.along == ALONG_K) p.chunks = gemm_ceil(job->k, p.k = piece(job->k, (a + b) * kr->element, p.depth));
     p.grid = cut(kr, p.m, p.n, p.k);
   }
-  p.depth = gemm_depth(kr, p.k);
   if (p.grid.across > 1) p.a_buffers = p.along == ALONG_M || p.along == ALONG_K ? 2 : 1;
   if (p.grid.down > 1) p.b_buffers = p.along == ALONG_N || p.along == ALONG_K ? 2 : 1;
   p.a_bytes = gemm_up(gemm_up(p.m, kr->mr) * gemm_up(p.k, kr->k_unit) * kr->element, 64);

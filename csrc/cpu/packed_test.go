@@ -156,3 +156,43 @@ func TestProductsOfEveryCut(t *testing.T) {
 		}
 	}
 }
+
+// Claim (mpu/tiles.go): by our own kernels an element of a product is the same bits whatever other
+// rows and columns are made with it; so a weight can come in parts.
+func TestPartsOfAProductAreTheWhole(t *testing.T) {
+	d := opened(t)
+	defer d.Arena.Close()
+	for _, b := range []big{{m: 250, n: 520, k: 30011, transB: true}, {m: 250, n: 520, k: 30011}, {m: 250, n: 520, k: 30011, transA: true, accumulate: true}, {m: 64, n: 96, k: 100}} {
+		s := d.Arena.Scope(device.Workspace)
+		operand := func(rows, columns int64, trans bool) device.Tensor {
+			x := s.Alloc(device.F16, []int64{rows, columns}[flag(trans)], []int64{columns, rows}[flag(trans)])
+			values(d, x)
+			return x
+		}
+		a := device.MatmulArgs{A: operand(b.m, b.k, b.transA), B: operand(b.k, b.n, b.transB), C: s.Alloc(device.F32, b.m, b.n),
+			TransA: flag(b.transA), TransB: flag(b.transB), Accumulate: flag(b.accumulate)}
+		parts := s.Alloc(device.F32, b.m, b.n)
+		d.Fill(a.C, 5)
+		d.Fill(parts, 5)
+		d.Matmul(a)
+		for _, rows := range [][2]int64{{0, 48}, {48, b.m - 48}} {
+			for _, columns := range [][2]int64{{0, 80}, {80, b.n - 80}} {
+				part := a
+				part.A, part.B = a.A.Slice(int(a.TransA), rows[0], rows[1]), a.B.Slice(1-int(a.TransB), columns[0], columns[1])
+				part.C = parts.Slice(0, rows[0], rows[1]).Slice(1, columns[0], columns[1])
+				d.Matmul(part)
+			}
+		}
+		if !bytes.Equal(device.AsBytes(device.ReadSlice[float32](d, a.C)), device.AsBytes(device.ReadSlice[float32](d, parts))) {
+			t.Errorf("%v %+v: bits differ in parts", b, b)
+		}
+		s.Release()
+	}
+}
+
+func flag(on bool) int32 {
+	if on {
+		return 1
+	}
+	return 0
+}

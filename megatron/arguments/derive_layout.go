@@ -8,6 +8,7 @@ import (
 
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/engine"
+	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 )
 
@@ -81,8 +82,26 @@ func (p *parser) deriveSharding() {
 	if p.OffloadFolder != "" && p.OptimizerCPUOffload {
 		p.clash("offload-folder optimizer-cpu-offload", "--offload-folder and --optimizer-cpu-offload name two places for the same: leave one of them out")
 	}
+	p.deriveTiling()
 	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
 		p.clash("overlap-param-gather use-distributed-optimizer overlap-grad-reduce", "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce")
+	}
+}
+
+// deriveTiling checks --memory-centric-tiling.
+func (p *parser) deriveTiling() {
+	l := &p.Layout
+	switch {
+	case l.MemoryCentricTiling == 0:
+	case l.Sharding != string(optimizer.OptimGradsParams):
+		p.clash("memory-centric-tiling zero-stage data-parallel-sharding-strategy", "--memory-centric-tiling %d needs --zero-stage 3, under which parameters come where they are used", l.MemoryCentricTiling)
+	case l.TPCommOverlap:
+		p.clash("memory-centric-tiling tp-comm-overlap", "--tp-comm-overlap makes each product in several pieces, for each of which --memory-centric-tiling would bring the weight again: leave one of them out")
+	case l.OptimizerInstances > 1:
+		p.clash("memory-centric-tiling num-distributed-optimizer-instances", "--memory-centric-tiling works with one copy of the sharded state: leave --num-distributed-optimizer-instances out")
+	case l.DP*l.CP == 1 && p.OffloadFolder == "":
+		l.MemoryCentricTiling = 0
+		p.notice("--memory-centric-tiling has no effect: one rank without --offload-folder holds all parameters in memory")
 	}
 }
 

@@ -212,7 +212,7 @@ var companions = map[string]string{
 	"moe-router-num-groups": "--moe-router-group-topk 1", "moe-router-group-topk": "--moe-router-num-groups 2",
 	"moe-shared-expert-overlap": "--moe-shared-expert-intermediate-size 32 --disable-bias-linear --moe-token-dispatcher-type alltoall",
 	"moe-shared-expert-gate":    "--moe-shared-expert-intermediate-size 32 --disable-bias-linear", "moe-shared-expert-intermediate-size": "--disable-bias-linear", "moe-pad-expert-input-to-capacity": "--moe-expert-capacity-factor 1",
-	"profile-step-start": "--profile-step-end 30", "add-qkv-bias": "--disable-bias-linear", "decoupled-min-lr": "--decoupled-lr 1e-2",
+	"profile-step-start": "--profile-step-end 30", "add-qkv-bias": "--disable-bias-linear", "memory-centric-tiling": "--zero-stage 3 --offload-folder d", "decoupled-min-lr": "--decoupled-lr 1e-2",
 	"moe-router-quantile-balancing-ema": "--moe-router-load-balancing-type quantile_balancing", "moe-global-aux-exact": "--moe-router-load-balancing-type global_aux_loss",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }

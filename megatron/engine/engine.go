@@ -107,7 +107,7 @@ func (e *Engine) tell(scale float64) {
 }
 
 // elsewhere is what lies outside of the device's memory: the optimizer's state,
-// with --offload-folder under ZeRO-3 parameters too.
+// with --offload-folder under ZeRO-3 parameters too, and where these are tiled gradients.
 func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err error) {
 	dir := e.config.OffloadFolder
 	if dir == "" {
@@ -121,7 +121,8 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 			return w, err
 		}
 	}
-	return optimizer.Elsewhere{Store: e.offload.Store, Parameters: s == optimizer.OptimGradsParams}, nil
+	parameters := s == optimizer.OptimGradsParams
+	return optimizer.Elsewhere{Store: e.offload.Store, Parameters: parameters, Gradients: parameters && e.config.Layout.MemoryCentricTiling > 0}, nil
 }
 
 // toHost tells whether the optimizer's state lies in the host's memory, apart from the

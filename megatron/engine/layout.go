@@ -37,6 +37,7 @@ type Layout struct {
 	FastReduce                bool // Gloo's own sums between processes
 	DistributedOptimizer      bool
 	Sharding                  string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
+	MemoryCentricTiling       int    // under ZeRO-3, stretches of rows and columns of a linear layer's weight that come and go by themselves; 0: whole layers do
 	OptimizerInstances        int    // copies of the sharded state
 	OverlapGradReduce         bool
 	OverlapParamGather        bool

@@ -122,8 +122,7 @@ func (e *Engine) exchanged(wait func() error) error {
 // hook lets the optimizer bring parameters and take gradients while the pass goes
 // through a stage; last: it is the stage's last backward of the step.
 func (e *Engine) hook(p *model.Pass, last bool) {
-	h := e.Optimizer.Hooks(last)
-	p.Use, p.Done, p.Accumulate, p.Gradients = h.Use, h.Done, h.Accumulate, h.Gradients
+	p.Hooks = e.Optimizer.Hooks(last)
 }
 
 // drop ends a micro-batch that no backward follows.

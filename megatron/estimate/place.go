@@ -31,7 +31,8 @@ func (p Place) String() string {
 		text += fmt.Sprintf(", chunk %d", p.Chunk)
 	}
 	if layer, is := strings.CutPrefix(p.Unit, "decoder.layers."); is {
-		return text + ", layer " + layer
+		layer, tile, _ := strings.Cut(layer, ".") // of a weight that is tiled
+		return strings.TrimSuffix(text+", layer "+layer+", "+tile, ", ")
 	}
 	if p.Unit != "" {
 		return text + ", " + p.Unit

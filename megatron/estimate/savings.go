@@ -75,6 +75,10 @@ func changes(c *training.Config) (all []Change) {
 	add(!c.Checkpoint.Async && !c.OptimizerCPUOffload && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", func(c *training.Config) {
 		c.OffloadFolder, c.Layout.DistributedOptimizer, c.Layout.Sharding = "DIR", true, string(optimizer.OptimGradsParams)
 	})
+	tiles := !c.Checkpoint.Async && !c.OptimizerCPUOffload && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1
+	add(tiles, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", func(c *training.Config) {
+		c.OffloadFolder, c.Layout.DistributedOptimizer, c.Layout.Sharding, c.Layout.MemoryCentricTiling = "DIR", true, string(optimizer.OptimGradsParams), 8
+	})
 	add(c.Graphs, "--cuda-graph-impl none", func(c *training.Config) { c.Graphs = false })
 	return all
 }

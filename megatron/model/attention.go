@@ -31,9 +31,9 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	h, d, r := int64(m.HiddenSize), int64(m.KVChannels), p.region()
 	mine := p.share(m)
 	a := &attention{m: m, layer: layer, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
-		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
+		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
 			Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
-		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.LinearBias, Init: outputInit(m)}),
+		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.LinearBias, Init: outputInit(m)}),
 	}
 	a.context, a.kind = p.contextOf(layer)
 	if m.QKNorm {
@@ -119,7 +119,7 @@ func (a *attention) bias() Tensor { return a.proj.BiasValue() }
 func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
 	d := p.D
 	saved := &attentionSaved{attention: a, qkv: s.Alloc(p.DType, p.Tokens(), a.qkv.Columns())}
-	if err := a.qkv.Forward(d, saved.qkv, x, device.NoEpilogue, Tensor{}); err != nil {
+	if err := a.qkv.Forward(d, &p.Hooks, saved.qkv, x, device.NoEpilogue, Tensor{}); err != nil {
 		return nil, err
 	}
 	saved.used = a.split(saved.qkv)
@@ -137,7 +137,7 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
 	if p.Paged != nil {
 		a.overBlocks(p, saved)
-		return saved, a.proj.Forward(d, y, saved.o)
+		return saved, a.proj.Forward(d, &p.Hooks, y, saved.o)
 	}
 	seen := saved.used
 	if p.Cache != nil && (a.kind == "" || p.Whole) {
@@ -153,7 +153,7 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	if !y.Given() {
 		return saved, nil
 	}
-	return saved, a.proj.Forward(d, y, saved.o)
+	return saved, a.proj.Forward(d, &p.Hooks, y, saved.o)
 }
 
 // headsOf views an output [tokens, heads·d] by heads.
@@ -201,7 +201,7 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
 	do := s.Like(saved.o)
-	if err := a.proj.Backward(d, do, dy, saved.o); err != nil {
+	if err := a.proj.Backward(d, &p.Hooks, do, dy, saved.o); err != nil {
 		return err
 	}
 	dqkv := s.Like(saved.qkv)
@@ -222,7 +222,7 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 			return err
 		}
 	}
-	return a.qkv.Backward(d, dx, dqkv, x)
+	return a.qkv.Backward(d, &p.Hooks, dx, dqkv, x)
 }
 
 // statsType: statistics are f32, f64 on the f64 oracle.

@@ -23,8 +23,8 @@ func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 		rows = append(rows, [2]int64{f + n*int64(r.Rank()), n})
 	}
 	return &mlp{
-		fc1:  mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc1", Out: int64(m.FC1Rows()), In: h, Rows: rows, Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}}),
-		fc2:  mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc2", Out: h, In: f, Bias: m.LinearBias, Init: outputInit(m)}),
+		fc1:  mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc1", Tiles: p.Tiles, Out: int64(m.FC1Rows()), In: h, Rows: rows, Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}}),
+		fc2:  mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc2", Tiles: p.Tiles, Out: h, In: f, Bias: m.LinearBias, Init: outputInit(m)}),
 		kind: activationOf(m),
 	}
 }
@@ -55,16 +55,16 @@ func (l *mlp) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) 
 	if err != nil || !y.Given() {
 		return saved, err
 	}
-	return saved, l.fc2.Forward(p.D, y, saved.act)
+	return saved, l.fc2.Forward(p.D, &p.Hooks, y, saved.act)
 }
 
 // inner computes what lies between fc1 and fc2.
 func (l *mlp) inner(p *Pass, s *device.Scope, x Tensor) (saved *mlpSaved, err error) {
 	saved = &mlpSaved{mlp: l, pre: s.Alloc(p.DType, p.Tokens(), l.fc1.Weight.Shape[0]), act: s.Alloc(p.DType, p.Tokens(), l.fc2.Weight.Shape[1])}
 	if e := epilogue(l.kind); e != device.NoEpilogue {
-		return saved, l.fc1.Forward(p.D, saved.act, x, e, saved.pre)
+		return saved, l.fc1.Forward(p.D, &p.Hooks, saved.act, x, e, saved.pre)
 	}
-	if err = l.fc1.Forward(p.D, saved.pre, x, device.NoEpilogue, Tensor{}); err == nil {
+	if err = l.fc1.Forward(p.D, &p.Hooks, saved.pre, x, device.NoEpilogue, Tensor{}); err == nil {
 		p.D.ActivationForward(device.ActivationForwardArgs{Y: saved.act, X: saved.pre, Kind: l.kind})
 	}
 	return saved, err
@@ -86,9 +86,9 @@ func (saved *mlpSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	dact := s.Like(saved.act)
-	if err := l.fc2.Backward(p.D, dact, dy, saved.act); err != nil {
+	if err := l.fc2.Backward(p.D, &p.Hooks, dact, dy, saved.act); err != nil {
 		return err
 	}
 	p.D.ActivationBackward(device.ActivationBackwardArgs{DX: saved.pre, DY: dact, X: saved.pre, Kind: l.kind})
-	return l.fc1.Backward(p.D, dx, saved.pre, x)
+	return l.fc1.Backward(p.D, &p.Hooks, dx, saved.pre, x)
 }

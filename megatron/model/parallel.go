@@ -14,6 +14,7 @@ type Parallel struct {
 	SequenceParallel bool        // outside the cut layers each holds its stretch of positions
 	Overlap          bool        // products beside what brings their rows, in pieces: mpu.Region
 	ByRow            bool        // forward, a row has the same bits whatever other rows there are: mpu.Region
+	Tiles            int         // stretches of rows and of columns of each weight of a linear layer that come and go by themselves (--memory-centric-tiling); 0: layers come and go
 	DistributeSaved  bool        // inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from another stage
 
 	// Context are the ranks that share every sequence (topology.CP), and how the attention of

@@ -37,15 +37,7 @@ type Pass struct {
 	Samples Tensor // i32 [b]: number of each sample in the global batch
 	Seed    uint64
 
-	// Where given, an optimizer that shards parameters is told: Use before a layer's
-	// (the embedding's, the head's) parameters are read, in forward and in backward,
-	// and Done after; Accumulate before anything is added to their gradients (the
-	// head's: in forward), and Gradients, during Backward, when it adds no more to
-	// them. A tied table is used by embedding and head, and is the embedding's.
-	Use        func([]*mpu.Param) error
-	Done       func([]*mpu.Param)
-	Accumulate func([]*mpu.Param) error
-	Gradients  func([]*mpu.Param) error
+	mpu.Hooks // of an optimizer that shards parameters or has them elsewhere
 
 	// Exchanged, where given, runs what brings the keys or heads of other ranks here, or waits
 	// for it; others may time it.
@@ -91,36 +83,6 @@ func (p *Pass) show(depth int, x Tensor) {
 	if p.See != nil {
 		p.See(depth, x)
 	}
-}
-
-// using runs work between Use and Done of params.
-func (p *Pass) using(params []*mpu.Param, work func() error) error {
-	if p.Use != nil {
-		if err := p.Use(params); err != nil {
-			return err
-		}
-	}
-	err := work()
-	if p.Done != nil {
-		p.Done(params)
-	}
-	return err
-}
-
-// adds tells that work will add to the gradients of params.
-func (p *Pass) adds(params []*mpu.Param) error {
-	if p.Accumulate == nil || len(params) == 0 {
-		return nil
-	}
-	return p.Accumulate(params)
-}
-
-// final tells that the gradients of params are complete.
-func (p *Pass) final(params []*mpu.Param) error {
-	if p.Gradients == nil || len(params) == 0 {
-		return nil
-	}
-	return p.Gradients(params)
 }
 
 // Seq is s, the number of positions here.

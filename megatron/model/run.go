@@ -43,7 +43,7 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	}
 	out := &Output{Hidden: x, saved: saved}
 	if s.head != nil && p.Labels.Given() {
-		if err := p.using(s.uses.head, func() error { return s.forwardHead(p, out) }); err != nil {
+		if err := p.Using(s.uses.head, func() error { return s.forwardHead(p, out) }); err != nil {
 			return nil, fmt.Errorf("output layer: %w", err)
 		}
 	}
@@ -55,7 +55,7 @@ func (s *Stage) enter(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
 		return x, nil
 	}
 	x = saved.bounds.Alloc(p.DType, s.region.Rows(p.Tokens()), int64(s.m.HiddenSize))
-	err := p.using(s.uses.embedding, func() (err error) {
+	err := p.Using(s.uses.embedding, func() (err error) {
 		saved.embedding, err = s.embedding.forward(p, p.D.Arena.Scope(device.Activations), x)
 		return err
 	})
@@ -99,7 +99,7 @@ func (s *Stage) forwardSegment(p *Pass, saved *Saved, c segment, x Tensor) (Tens
 }
 
 func (s *Stage) forwardLayer(p *Pass, i int, y, x Tensor) (back *layerSaved, err error) {
-	err = p.using(s.uses.layers[i], func() error {
+	err = p.Using(s.uses.layers[i], func() error {
 		back, err = s.layers[i].forward(p, p.D.Arena.Scope(device.Activations), y, x)
 		return err
 	})
@@ -121,7 +121,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale}
 	if p.Grad {
 		a.DHidden = tmp.Like(normed)
-		if err := p.adds(s.uses.head); err != nil {
+		if err := p.Adds(s.uses.head); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 	defer saved.bounds.Release()
 	if saved.head != nil {
 		dy = saved.head.dhidden
-		if err := p.final(s.uses.headOwn); err != nil { // forward made its gradients
+		if err := p.Final(s.uses.headOwn); err != nil { // forward made its gradients
 			return err
 		}
 	}
@@ -181,15 +181,15 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 }
 
 func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error {
-	err := p.using(s.uses.layers[i], func() error {
-		if err := p.adds(s.uses.layers[i]); err != nil {
+	err := p.Using(s.uses.layers[i], func() error {
+		if err := p.Adds(s.uses.layers[i]); err != nil {
 			return err
 		}
 		return s.layers[i].backward(p, saved.layers[i], dx, dy, saved.inputs[i].whole)
 	})
 	saved.layers[i] = nil
 	if err == nil {
-		err = p.final(s.uses.layers[i])
+		err = p.Final(s.uses.layers[i])
 	}
 	if err != nil {
 		return fmt.Errorf("layer %d backward: %w", s.layers[i].number, err)
@@ -200,19 +200,19 @@ func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error
 // leave is the embedding's backward; of its values it reads the norm's alone.
 func (s *Stage) leave(p *Pass, saved *Saved, dy Tensor) error {
 	back := func() error {
-		if err := p.adds(s.uses.embedding); err != nil {
+		if err := p.Adds(s.uses.embedding); err != nil {
 			return err
 		}
 		return s.embedding.backward(p, saved.embedding, dy)
 	}
 	err := error(nil)
 	if s.embedding.norm != nil {
-		err = p.using(s.embedding.norm.params(), back)
+		err = p.Using(s.embedding.norm.params(), back)
 	} else {
 		err = back()
 	}
 	if err == nil {
-		err = p.final(s.uses.embedding)
+		err = p.Final(s.uses.embedding)
 	}
 	if err != nil {
 		return fmt.Errorf("embedding backward: %w", err)

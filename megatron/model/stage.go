@@ -35,12 +35,13 @@ type Stage struct {
 	uses      units
 }
 
-// units are the stage's parameters by who uses them; see Pass.Use.
+// units are the stage's parameters by who uses them; see mpu.Hooks.
 type units struct {
 	embedding []*mpu.Param
 	layers    [][]*mpu.Param
-	head      []*mpu.Param // with the table, whosever it is
-	headOwn   []*mpu.Param // without the embedding's
+	tiles     [][]*mpu.Param // of each layer, which come and go by themselves
+	head      []*mpu.Param   // with the table, whosever it is
+	headOwn   []*mpu.Param   // without the embedding's
 }
 
 // NewStage builds the stage's parameters, without memory; see Materialize. A
@@ -64,7 +65,8 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	for _, n := range c.Layers {
 		l := newLayer(c.Model, n, p, forget)
 		s.layers = append(s.layers, l)
-		s.uses.layers = append(s.uses.layers, l.params())
+		tiles, rest := mpu.Tiles(l.params())
+		s.uses.layers, s.uses.tiles = append(s.uses.layers, rest), append(s.uses.tiles, tiles)
 	}
 	if c.Head {
 		s.addHead(p)
@@ -120,11 +122,11 @@ func (s *Stage) tie(p Parallel) {
 	table.Replicas, table.SumOver = p.Embedding, p.Embedding
 }
 
-// Params lists the stage's parameters in Megatron's module order.
+// Params lists the stage's parameters in Megatron's module order, a layer's tiles last.
 func (s *Stage) Params() []*mpu.Param {
 	ps := append([]*mpu.Param(nil), s.uses.embedding...)
-	for _, l := range s.uses.layers {
-		ps = append(ps, l...)
+	for i, l := range s.uses.layers {
+		ps = append(append(ps, l...), s.uses.tiles[i]...)
 	}
 	return append(ps, s.uses.headOwn...)
 }

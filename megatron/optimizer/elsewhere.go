@@ -11,8 +11,8 @@ import (
 // equal length, one a kind, in the order of the buckets. An update takes them through the
 // device's memory piece by piece; values besides come and go by bucket (fetching).
 type away struct {
-	values, mains, ms, vs *strip // nil: here, or not kept
-	frozen                *strip // values of what is not trained; of another length
+	values, mains, ms, vs, grads *strip // nil: here, or not kept
+	frozen                       *strip // values of what is not trained; of another length
 
 	n, piece int64    // elements of each strip, and of those that are here at a time
 	visited  []*strip // all but frozen
@@ -61,6 +61,7 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 	main, m, v := o.states(dtype, wide)
 	a.values, a.frozen = place(e.Parameters, "values", dtype, a.n), place(e.Parameters, "frozen", dtype, frozen)
 	a.mains, a.ms, a.vs = place(main, "main", wide, a.n), place(m, "exp_avg", wide, a.n), place(v, "exp_avg_sq", wide, a.n)
+	a.grads = place(e.Gradients, "grad", wide, a.n)
 	if len(a.visited) == 0 && a.frozen == nil {
 		return // nothing is kept beside values and gradients
 	}
@@ -193,7 +194,7 @@ func (a *away) part(seg *segment, s *slot, p stretch) *segment {
 	if mains == nil { // f32: masters are the values
 		mains = a.values
 	}
-	return &segment{param: seg.param, from: seg.from + p.from - seg.at, n: p.n, at: p.from, grad: cut(seg.grad, nil),
+	return &segment{param: seg.param, from: seg.from + p.from - seg.at, n: p.n, at: p.from, grad: cut(seg.grad, a.grads),
 		value: cut(seg.value, a.values), main: cut(seg.main, mains), m: cut(seg.m, a.ms), v: cut(seg.v, a.vs)}
 }
 
@@ -205,8 +206,21 @@ func (o *Optimizer) updateElsewhere() error {
 	}
 	return o.visit(flow{
 		read:    func(s *strip) bool { return s != a.values || a.mains == nil },
-		written: func(*strip) bool { return true },
+		written: func(s *strip) bool { return s != a.grads },
 	}, func(s *segment) { o.update(s.alone(o.shares[s.param])) })
+}
+
+// statsElsewhere adds the statistics of gradients that lie elsewhere.
+func (o *Optimizer) statsElsewhere() error {
+	a := o.away
+	if a == nil || a.grads == nil {
+		return nil
+	}
+	return o.visit(flow{read: func(s *strip) bool { return s == a.grads }, written: func(*strip) bool { return false }}, func(s *segment) {
+		if o.counts(s.param) {
+			o.device.GradStats(o.stats, s.grad, device.Tensor{})
+		}
+	})
 }
 
 // adoptElsewhere is AdoptValues of masters that lie elsewhere.
@@ -257,6 +271,37 @@ func (o *Optimizer) fetch(b *bucket) *fetching {
 	}
 	go func() { w.done <- o.device.Fetch(w.host, b.ownValues) }()
 	return w
+}
+
+// putting is a tensor on its way elsewhere.
+type putting struct {
+	a    *away
+	host []byte // it passes through; nil: it is read where it lies
+	done chan error
+}
+
+// put starts to write src to dst, which lies elsewhere; src is read until the work is over.
+func (o *Optimizer) put(dst, src device.Tensor) *putting {
+	w := &putting{a: o.away, done: make(chan error, 1)}
+	from := []byte(nil)
+	if o.device.OnHost() {
+		from = o.device.Bytes(src)
+	} else {
+		w.host = o.away.stage(src.Bytes())
+		o.device.Read(w.host, src)
+		from = w.host
+	}
+	go func() { w.done <- o.device.Put(dst, from) }()
+	return w
+}
+
+// Wait returns when it is written.
+func (w *putting) Wait() error {
+	err := <-w.done
+	if w.host != nil {
+		w.a.staging = append(w.a.staging, w.host)
+	}
+	return err
 }
 
 // stage is memory that a fetch passes through.

@@ -22,6 +22,8 @@ type bucket struct {
 	reducing  comm.Work           // nil: not under way
 	gathering comm.Work
 	block     device.Tensor // what values that come and go lie in
+	gradBlock device.Tensor // the same of gradients
+	begun     bool          // gradients that lie elsewhere are this step's
 	users     int           // uses under way of parameters that come and go
 }
 
@@ -109,11 +111,18 @@ func (o *Optimizer) allocateValues(dtype device.DType) {
 
 // allocateGrads: all gradients, or under ZeRO-2 and 3 this rank's.
 func (o *Optimizer) allocateGrads(wide device.DType) {
-	grads := o.strip(device.MainGradients, wide, func(b *bucket) int64 { return b.trained(b.kept(b.family.sharding.shardsGradients())) })
+	grads := o.strip(device.MainGradients, wide, func(b *bucket) int64 {
+		if b.family.sharding.Elsewhere.Gradients {
+			return 0
+		}
+		return b.trained(b.kept(b.family.sharding.shardsGradients()))
+	})
 	for _, b := range o.buckets {
 		switch {
 		case b.frozen:
 			continue
+		case b.family.sharding.Elsewhere.Gradients:
+			b.ownGrads = o.away.grads.next(b.own.n)
 		case b.family.sharding.shardsGradients():
 			b.ownGrads = grads.next(b.own.n)
 		default:

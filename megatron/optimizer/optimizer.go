@@ -1,6 +1,7 @@
 package optimizer
 
 import (
+	"cmp"
 	"math"
 	"unsafe"
 
@@ -129,7 +130,7 @@ func (o *Optimizer) clipAndUpdate() error {
 	for _, c := range o.counted {
 		d.GradStats(o.stats, c.grads, c.segments)
 	}
-	if err := o.sumStats(); err != nil {
+	if err := cmp.Or(o.statsElsewhere(), o.sumStats()); err != nil {
 		return err
 	}
 	d.GradScale(device.GradScaleArgs{Hyper: o.hyper, Stats: o.stats, MaxNorm: float32(o.config.ClipGrad)})
@@ -206,7 +207,7 @@ func (o *Optimizer) FirstNonFinite() string {
 	d := o.device
 	for _, s := range o.segments {
 		d.Fill(o.stats, 0)
-		d.GradStats(o.stats, s.grad, device.Tensor{})
+		o.statsOf(s.grad)
 		if device.ReadSlice[float64](d, o.stats)[device.StatNonFinite] > 0 {
 			return s.param.Name
 		}

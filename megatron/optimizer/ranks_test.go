@@ -222,11 +222,13 @@ func train(s setup) (out outcome, err error) {
 			return err
 		}
 		l.stored, l.grads, l.use = append(o.Weights(), o.Stored()...), o.Gradients(), d.Arena.Usage()
-		for i, t := range l.stored {
-			if t.Tensor.Elsewhere() {
-				l.stored[i].Tensor = d.Arena.Alloc(device.Workspace, t.Tensor.DType, t.Tensor.Dims()...)
-				d.Move(l.stored[i].Tensor, t.Tensor)
-				l.use = d.Arena.Usage()
+		for _, all := range [][]mpu.Stored{l.stored, l.grads} {
+			for i, t := range all {
+				if t.Tensor.Elsewhere() {
+					all[i].Tensor = d.Arena.Alloc(device.Workspace, t.Tensor.DType, t.Tensor.Dims()...)
+					d.Move(all[i].Tensor, t.Tensor)
+					l.use = d.Arena.Usage()
+				}
 			}
 		}
 		if err := m.readWhole(o); err != nil {
@@ -281,13 +283,13 @@ func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
 		h := o.Hooks(i == each-1)
 		m.seen = append(m.seen, 0)
 		for _, u := range m.units { // forward
-			if err := h.using(u, func() error { return m.read(u) }); err != nil {
+			if err := h.Using(u, func() error { return m.read(u) }); err != nil {
 				return Result{}, err
 			}
 		}
 		for k := len(m.units) - 1; k >= 0; k-- {
 			u := m.units[k]
-			err := h.using(u, func() error {
+			err := h.Using(u, func() error {
 				if h.Accumulate != nil {
 					if err := h.Accumulate(u); err != nil {
 						return err
@@ -336,19 +338,6 @@ func (m *toy) readWhole(o *Optimizer) error {
 	defer release()
 	m.seen = append(m.seen, 0)
 	return m.read(m.params())
-}
-
-func (h Hooks) using(u []*mpu.Param, work func() error) error {
-	if h.Use != nil {
-		if err := h.Use(u); err != nil {
-			return err
-		}
-	}
-	err := work()
-	if h.Done != nil {
-		h.Done(u)
-	}
-	return err
 }
 
 // read notes what a forward sees of values, and fails where they are not there.

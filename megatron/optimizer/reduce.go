@@ -11,10 +11,10 @@ import (
 // ZeroGrad begins a step: no gradients yet.
 func (o *Optimizer) ZeroGrad() {
 	for _, b := range o.buckets {
-		b.reduced = false
+		b.reduced, b.begun = false, false
 		clear(b.ready)
-		if !b.frozen {
-			o.device.Fill(b.stepGrads(), 0)
+		if t := b.stepGrads(); !b.frozen && !t.Elsewhere() {
+			o.device.Fill(t, 0)
 		}
 	}
 }
@@ -27,19 +27,10 @@ func (b *bucket) stepGrads() device.Tensor {
 	return b.ownGrads
 }
 
-// Hooks are what a model calls while a micro-batch goes through, in the order
-// that all data-parallel ranks share; nil where the sharding does not need it.
-type Hooks struct {
-	Use        func([]*mpu.Param) error // before these values are read
-	Done       func([]*mpu.Param)       // after
-	Accumulate func([]*mpu.Param) error // before gradients are added to these
-	Gradients  func([]*mpu.Param) error // this backward adds no more to these
-}
-
 // Hooks for one micro-batch on one stage; last: the stage's last backward of the
 // step.
-func (o *Optimizer) Hooks(last bool) Hooks {
-	var h Hooks
+func (o *Optimizer) Hooks(last bool) mpu.Hooks {
+	var h mpu.Hooks
 	if slices.ContainsFunc(o.families, (*family).comes) {
 		h.Use, h.Done = o.use, o.done
 	}
@@ -52,7 +43,7 @@ func (o *Optimizer) Hooks(last bool) Hooks {
 		}
 	}
 	for _, f := range o.families {
-		if f.sharding.shardsGradients() {
+		if f.sharding.bringsGradients() {
 			h.Accumulate = o.accumulate
 		}
 		if f.reducesEarly(last) {
@@ -65,7 +56,7 @@ func (o *Optimizer) Hooks(last bool) Hooks {
 // reducesEarly tells whether gradients are reduced during the backward pass; last: the
 // stage's last of the step.
 func (f *family) reducesEarly(last bool) bool {
-	return f.sharding.shardsGradients() || last && f.sharding.OverlapGradReduce && size(f.Data) > 1
+	return f.sharding.bringsGradients() || last && f.sharding.OverlapGradReduce && size(f.Data) > 1
 }
 
 // accumulate gives the buckets of ps memory for gradients.
@@ -81,11 +72,27 @@ func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 			}
 		}
 		if !b.grads.Given() {
-			b.grads = o.device.Arena.Zeroed(device.MainGradients, b.ownGrads.DType, b.n)
-			b.bindGrads()
+			o.bringGrads(b)
 		}
 	}
 	return nil
+}
+
+// bringGrads makes room for gradients of a bucket: zeros, where several ranks have a shard of
+// their sum, else what there is of the step.
+func (o *Optimizer) bringGrads(b *bucket) {
+	if b.ownGrads.Elsewhere() {
+		b.grads, b.gradBlock = o.device.Arena.Paged(device.MainGradients, b.ownGrads.DType, b.n, b.own.from-b.from)
+	} else {
+		b.grads = o.device.Arena.Alloc(device.MainGradients, b.ownGrads.DType, b.n)
+		b.gradBlock = b.grads
+	}
+	if b.begun && !b.family.sharded() {
+		o.device.Move(b.grads, b.ownGrads)
+	} else {
+		o.device.Fill(b.grads, 0)
+	}
+	b.bindGrads()
 }
 
 // gradients reduces the buckets that ps complete.
@@ -114,7 +121,10 @@ func (o *Optimizer) reduce(b *bucket) error {
 		return err
 	}
 	switch {
-	case b.reduced || !b.grads.Given() || size(f.Data) == 1:
+	case b.reduced || !b.grads.Given():
+	case f.sharding.Elsewhere.Gradients && !f.sharded():
+		b.reducing, o.flying = o.put(b.ownGrads, b.grads), b
+	case size(f.Data) == 1:
 	case f.sharding.shardsGradients():
 		b.reducing, o.flying = f.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
 		if !f.sharding.OverlapGradReduce {
@@ -136,13 +146,44 @@ func (o *Optimizer) land() error {
 		return nil
 	}
 	err := b.reducing.Wait()
-	if err == nil {
-		o.device.Add(b.ownGrads, b.ownGrads, b.ours(b.grads))
+	if err == nil && b.family.sharded() {
+		o.addShard(b)
 	}
-	o.device.Arena.Free(b.grads)
-	b.grads, b.reducing, o.flying = device.Tensor{}, nil, nil
+	o.device.Arena.Free(b.gradBlock)
+	b.begun = true
+	b.grads, b.gradBlock, b.reducing, o.flying = device.Tensor{}, device.Tensor{}, nil, nil
 	b.bindGrads()
 	return err
+}
+
+// addShard adds this rank's part of a reduced bucket to what it has of the step.
+func (o *Optimizer) addShard(b *bucket) {
+	ours := b.ours(b.grads)
+	if !b.ownGrads.Elsewhere() {
+		o.device.Add(b.ownGrads, b.ownGrads, ours)
+		return
+	}
+	if b.begun {
+		sum, block := o.device.Arena.Paged(device.MainGradients, b.ownGrads.DType, b.own.n, 0)
+		o.device.Move(sum, b.ownGrads)
+		o.device.Add(ours, sum, ours)
+		o.device.Arena.Free(block)
+	}
+	o.device.Move(b.ownGrads, ours)
+}
+
+// zeroRest gives gradients that lie elsewhere, and to which nothing was added in this step.
+func (o *Optimizer) zeroRest() {
+	for _, b := range o.buckets {
+		if b.begun || !b.ownGrads.Elsewhere() {
+			continue
+		}
+		none, block := o.device.Arena.Paged(device.MainGradients, b.ownGrads.DType, b.own.n, 0)
+		o.device.Fill(none, 0)
+		o.device.Move(b.ownGrads, none)
+		o.device.Arena.Free(block)
+		b.begun = true
+	}
 }
 
 // finalize completes the step's gradients, in Megatron's order: over
@@ -160,6 +201,7 @@ func (o *Optimizer) finalize() error {
 	if err := o.reduced(); err != nil {
 		return err
 	}
+	o.zeroRest()
 	for _, b := range o.buckets {
 		if b.family.sharded() && size(b.family.Across) > 1 && !b.frozen {
 			b.reducing = b.family.Across.AllReduce(b.ownGrads, comm.Sum)
@@ -232,21 +274,24 @@ func (o *Optimizer) partial() (all []*parts) {
 	return all
 }
 
-// pack copies the gradients side by side; a single one is summed where it lies.
+// summedThere tells whether the gradients are summed where they lie: a single one, here.
+func (p *parts) summedThere() bool { return len(p.grads) == 1 && !p.grads[0].Elsewhere() }
+
+// pack copies the gradients side by side, unless there is no need.
 func (o *Optimizer) pack(p *parts) {
-	if len(p.grads) == 1 {
+	if p.summedThere() {
 		p.packed = p.grads[0]
 		return
 	}
 	p.packed = o.device.Arena.Alloc(device.Communication, p.grads[0].DType, p.n)
-	p.each(func(grad, packed device.Tensor) { o.device.Copy(packed, grad) })
+	p.each(func(grad, packed device.Tensor) { o.device.Move(packed, grad) })
 }
 
 func (o *Optimizer) unpack(p *parts) {
-	if len(p.grads) == 1 {
+	if p.summedThere() {
 		return
 	}
-	p.each(func(grad, packed device.Tensor) { o.device.Copy(grad, packed) })
+	p.each(func(grad, packed device.Tensor) { o.device.Move(grad, packed) })
 	o.device.Arena.Free(p.packed)
 }
 

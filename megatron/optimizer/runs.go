@@ -87,7 +87,7 @@ func (o *Optimizer) update(r *run) {
 type counted struct{ grads, segments device.Tensor }
 
 // allCounted are the segments that this rank counts, in the order of the model, which is that
-// of the norm's sum: neighbours of one bucket lie in it the last first, as the op adds them.
+// of the norm's sum, but for those that lie elsewhere: neighbours of one bucket lie in it the last first, as the op adds them.
 func (o *Optimizer) allCounted() (all []counted) {
 	var neighbours []*segment
 	closed := func() {
@@ -101,7 +101,7 @@ func (o *Optimizer) allCounted() (all []counted) {
 		neighbours = nil
 	}
 	for _, s := range o.segments {
-		if !o.counts(s.param) {
+		if !o.counts(s.param) || s.grad.Elsewhere() {
 			continue
 		}
 		if neighbours != nil && o.bucketOf[s.param] != o.bucketOf[neighbours[0].param] {

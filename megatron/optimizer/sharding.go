@@ -32,6 +32,7 @@ type Sharding struct {
 type Elsewhere struct {
 	Store      func(purpose string, bytes int64) (device.Store, error) // makes what it lies in; nil: nothing lies elsewhere
 	Parameters bool                                                    // values too: they come where they are used, as under ZeRO-3
+	Gradients  bool                                                    // with Parameters: they come where something is added to them, with one state for all of the data group
 	Piece      int64                                                   // elements that an update brings here at a time; 0: a million
 }
 
@@ -59,6 +60,9 @@ func (s Sharding) shardsGradients() bool {
 	return s.Strategy == OptimGrads || s.Strategy == OptimGradsParams
 }
 func (s Sharding) shardsParameters() bool { return s.Strategy == OptimGradsParams }
+
+// bringsGradients tells whether gradients are whole only while something is added to them.
+func (s Sharding) bringsGradients() bool { return s.shardsGradients() || s.Elsewhere.Gradients }
 
 // transient tells whether values are whole only while somebody uses them: between the uses
 // there are the rank's shards, or what lies elsewhere.

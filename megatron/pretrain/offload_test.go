@@ -14,12 +14,13 @@ import (
 // the folder.
 func TestOffloadedRunIsTheSame(t *testing.T) {
 	for name, flags := range map[string]string{
-		"f32":    "",
-		"zero 3": "--zero-stage 3 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-		"bf16":   "--bf16 --zero-stage 3 --optimizer sgd",
-		"fp16":   "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
-		"ranks":  "--world-size 2 --zero-stage 1 --log-params-norm",
-		"ranks3": "--world-size 2 --zero-stage 3 --overlap-grad-reduce --overlap-param-gather --bf16",
+		"f32":     "",
+		"zero 3":  "--zero-stage 3 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+		"bf16":    "--bf16 --zero-stage 3 --optimizer sgd",
+		"fp16":    "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
+		"ranks":   "--world-size 2 --zero-stage 1 --log-params-norm",
+		"ranks3":  "--world-size 2 --zero-stage 3 --overlap-grad-reduce --overlap-param-gather --bf16",
+		"experts": "--world-size 2 --zero-stage 3 --num-experts 4 --expert-model-parallel-size 2 --moe-router-topk 2 --moe-grouped-gemm --disable-bias-linear",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -45,15 +46,53 @@ func TestOffloadedRunIsTheSame(t *testing.T) {
 	}
 }
 
+// Claim (docs/offload.md): with --memory-centric-tiling a run has the losses and weights of one
+// without, in layouts of every kind, with gradients accumulated over micro-batches, with files and
+// without.
+func TestTiledRunIsTheSame(t *testing.T) {
+	const llama = " --swiglu --normalization RMSNorm --untie-embeddings-and-output-weights --position-embedding-type rope --group-query-attention --num-query-groups 1 --ffn-hidden-size 48 --disable-bias-linear "
+	for name, flags := range map[string]string{
+		"alone":    "--offload-folder DIR/away --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+		"bf16":     "--bf16 --offload-folder DIR/away" + llama,
+		"fp16":     "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1 --offload-folder DIR/away",
+		"ranks":    "--world-size 2 --overlap-grad-reduce --overlap-param-gather",
+		"files":    "--world-size 2 --offload-folder DIR/away --bf16 --micro-batch-size 1",
+		"tensor":   "--world-size 4 --tensor-model-parallel-size 2 --sequence-parallel" + llama,
+		"pipeline": "--world-size 4 --pipeline-model-parallel-size 2 --offload-folder DIR/away --micro-batch-size 1",
+		"freeze":   "--offload-folder DIR/away --freeze-parameters decoder.layers.0.*",
+		"experts":  "--world-size 2 --num-experts 4 --expert-model-parallel-size 2 --moe-router-topk 2 --moe-shared-expert-intermediate-size 48 --disable-bias-linear --offload-folder DIR/away",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			base := tiny + someData + flags + " --zero-stage 3 --train-iters 4 --eval-interval 3 --eval-iters 1 --save-interval 4 "
+			whole := strings.Join(numbers(must(t, dir, base+"--save DIR/whole").out), "\n")
+			if got := strings.Join(numbers(must(t, dir, base+"--save DIR/tiled --memory-centric-tiling 3").out), "\n"); got != whole {
+				t.Errorf("tiled\n%s\nwhole\n%s", got, whole)
+			}
+			if got, want := weights(t, filepath.Join(dir, "tiled")), weights(t, filepath.Join(dir, "whole")); got != want {
+				t.Errorf("weights %s, whole %s", got, want)
+			}
+		})
+	}
+}
+
 // Claim: what cannot be is said before the first step.
 func TestOffloadRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for flags, want := range map[string]fault.Code{"--async-save --save DIR/s --offload-folder DIR/a": fault.Usage, "--offload-folder DIR/file": fault.IO} {
-		if r := call(t, dir, tiny+someData+flags); r.code() != want || !strings.Contains(r.err.Error(), "--offload-folder") {
-			t.Errorf("%s: %d, %v", flags, r.code(), r.err)
+	for _, c := range []struct {
+		flags, named string
+		want         fault.Code
+	}{
+		{"--async-save --save DIR/s --offload-folder DIR/a", "--offload-folder", fault.Usage}, {"--offload-folder DIR/file", "--offload-folder", fault.IO},
+		{"--memory-centric-tiling 2 --offload-folder DIR/a", "--zero-stage 3", fault.Usage},
+		{"--memory-centric-tiling 2 --zero-stage 3 --world-size 2 --num-distributed-optimizer-instances 2", "--num-distributed-optimizer-instances", fault.Usage},
+		{"--memory-centric-tiling 2 --zero-stage 3 --world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap --offload-folder DIR/a", "--tp-comm-overlap", fault.Usage},
+	} {
+		if r := call(t, dir, tiny+someData+c.flags); r.code() != c.want || !strings.Contains(r.err.Error(), c.named) {
+			t.Errorf("%s: %d, %v", c.flags, r.code(), r.err)
 		}
 	}
 }

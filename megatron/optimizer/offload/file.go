@@ -117,7 +117,7 @@ func (f *File) WriteAt(src []byte, at int64) error {
 
 // around reads pages into a buffer of its own, and copies what is wanted.
 func (f *File) around(dst []byte, at int64) error {
-	buf := device.Pages(partBytes)
+	buf := device.Pages(min(partBytes, (at%device.PageSize+int64(len(dst))+device.PageSize-1)&^(device.PageSize-1)))
 	for len(dst) > 0 {
 		skip := at % device.PageSize
 		n := min(int64(len(dst)), partBytes-skip)

@@ -60,6 +60,7 @@ func (v Variant) String() string {
 	add(l.Sharding != "", "%s", l.Sharding)
 	add(l.OverlapGradReduce, "overlap")
 	add(l.OverlapParamGather, "late-gather")
+	add(l.MemoryCentricTiling > 0, "tiled%d", l.MemoryCentricTiling)
 	add(v.Recompute.Granularity != "", "recompute-%s", strings.TrimSuffix(v.Recompute.Granularity+"-"+v.Recompute.Method, "-"))
 	add(l.DistributeSavedActivation, "distributed")
 	if len(words) == 0 {
@@ -224,6 +225,9 @@ func variations(c *training.Config, sizes engine.Layout) []Variant {
 		for _, sharding := range []string{"optim", "optim_grads_params"} {
 			add(func(v *Variant) {
 				v.Layout.OverlapGradReduce, v.Layout.OverlapParamGather, v.Layout.Sharding, v.Layout.BucketSize = true, true, sharding, 5000
+				if sharding == "optim_grads_params" && len(all)%2 == 0 {
+					v.Layout.MemoryCentricTiling = 2
+				}
 			})
 		}
 	}

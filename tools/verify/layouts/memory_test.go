@@ -133,3 +133,26 @@ func (h *hearing) repeat(dst []byte) {
 		h.reads = h.reads[1:]
 	}
 }
+
+// Claim: the same of tiled weights (--memory-centric-tiling), with files and without.
+func TestPlannedTiledMemory(t *testing.T) {
+	beside, err := cpu.Open()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer beside.Close()
+	m, err := Builtin("llama", "--log-memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sizes := range []engine.Layout{{WorldSize: 1, TP: 1, PP: 1, DP: 1}, {WorldSize: 4, TP: 2, PP: 1, DP: 2, SequenceParallel: true}} {
+		for _, folder := range []string{"", t.TempDir()} {
+			v, with := Variant{Layout: sizes, MicroBatch: 1}, m
+			v.Layout.VP, v.Layout.CP, v.Layout.EP, v.Layout.Sharding, v.Layout.MemoryCentricTiling = 1, 1, 1, "optim_grads_params", 3
+			with.Config.OffloadFolder, with.Config.GlobalBatchSize = folder, 4 // two micro-batches of two ranks
+			if err := plannedLikeHeld(with, v, beside, cpu.Open); err != nil {
+				t.Errorf("%v, folder %q: %v", v, folder, err)
+			}
+		}
+	}
+}
