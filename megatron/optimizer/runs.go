@@ -23,28 +23,30 @@ func (o *Optimizer) runsOf(b *bucket, main, m, v device.Tensor) (runs []*run) {
 		r := &run{value: b.ownValues, main: main, grad: b.ownGrads, m: m, v: v, hyper: hyper}
 		var at []int64
 		var mults []float32
+		rows := int64(0) // on any rank, whatever its shard has
 		for _, p := range b.params {
 			s := o.shares[p]
-			if s.n == 0 || o.hyperOf(p).Data != hyper.Data {
+			if o.hyperOf(p).Data != hyper.Data {
+				continue
+			}
+			if rows++; s.n == 0 {
 				continue
 			}
 			s.run, s.place = r, int64(len(at)/2)
 			at, mults = append(at, s.start, s.start+s.n), append(mults, 1, o.decay(p))
 		}
-		if at != nil {
-			r.segments, r.mults = o.list(at), o.device.Arena.Alloc(device.Optimizer, device.F32, int64(len(at)/2), 2)
+		if rows == 0 {
+			continue
+		}
+		segments, multipliers := o.device.Arena.Alloc(device.Optimizer, device.I64, rows, 2), o.device.Arena.Alloc(device.Optimizer, device.F32, rows, 2)
+		if n := int64(len(at) / 2); n > 0 {
+			r.segments, r.mults = segments.Slice(0, 0, n), multipliers.Slice(0, 0, n)
+			device.WriteSlice(o.device, r.segments, at)
 			device.WriteSlice(o.device, r.mults, mults)
 			runs = append(runs, r)
 		}
 	}
 	return runs
-}
-
-// list is a table of segments on the device.
-func (o *Optimizer) list(at []int64) device.Tensor {
-	t := o.device.Arena.Alloc(device.Optimizer, device.I64, int64(len(at)/2), 2)
-	device.WriteSlice(o.device, t, at)
-	return t
 }
 
 // hyperOf is what a parameter is updated by.
@@ -89,14 +91,24 @@ type counted struct{ grads, segments device.Tensor }
 // allCounted are the segments that this rank counts, in the order of the model, which is that
 // of the norm's sum, but for those that lie elsewhere: neighbours of one bucket lie in it the last first, as the op adds them.
 func (o *Optimizer) allCounted() (all []counted) {
+	free := map[*bucket]device.Tensor{} // rows of tables: as many on any rank, whatever its shard has
+	for _, b := range o.buckets {
+		if !b.ownGrads.Elsewhere() {
+			free[b] = o.device.Arena.Alloc(device.Optimizer, device.I64, int64(len(b.params)), 2)
+		}
+	}
 	var neighbours []*segment
 	closed := func() {
 		var at []int64
 		for _, s := range slices.Backward(neighbours) {
 			at = append(at, s.start, s.start+s.n)
 		}
-		if at != nil {
-			all = append(all, counted{o.bucketOf[neighbours[0].param].ownGrads, o.list(at)})
+		if n := int64(len(at) / 2); n > 0 {
+			b := o.bucketOf[neighbours[0].param]
+			table, rest := free[b].Slice(0, 0, n), free[b].Shape[0]-n
+			free[b] = free[b].Slice(0, n, rest)
+			device.WriteSlice(o.device, table, at)
+			all = append(all, counted{b.ownGrads, table})
 		}
 		neighbours = nil
 	}
