@@ -70,7 +70,7 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 		p.Routed(x.router.layer, Routing{r.logits, r.experts, r.sent, r.weights, saved.sent.Offsets, saved.sent.Exchange()})
 	}
 	if !p.Again && p.Auxiliary != nil {
-		x.router.note(p, x.at, saved.sent)
+		x.router.note(p, saved.routed, x.at, saved.sent)
 	}
 	out := x.experts.forward(p, s, tmp, saved, y.Given())
 	if err := after(); err != nil {

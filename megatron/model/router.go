@@ -49,10 +49,9 @@ func (r *router) prepare(d *device.Device) {
 }
 
 // moveBias makes experts that got fewer tokens than the mean easier to choose, and the
-// others harder (Wang et al., arXiv 2408.15664). With padding to capacity all have as many, as
-// in Megatron.
+// others harder (Wang et al., arXiv 2408.15664).
 func (r *router) moveBias(d *device.Device, tokens []float64) {
-	if !r.bias.Given() || r.e.PadToCapacity {
+	if !r.bias.Given() {
 		return
 	}
 	bias := device.ReadSlice[float32](d, r.bias)
@@ -174,14 +173,21 @@ func flag(on bool) int32 {
 	return 0
 }
 
-// note counts the tokens of the experts here.
-func (r *router) note(p *Pass, at mpu.ExpertPlace, sent *mpu.Dispatched) {
-	if at.Part > 0 { // the first part's rank counts
-		return
-	}
+// note counts the tokens of the experts here; with padding to capacity each expert works on
+// as many, whoever has it, and counts as full, as in Megatron.
+func (r *router) note(p *Pass, out *routed, at mpu.ExpertPlace, sent *mpu.Dispatched) {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	all := p.Auxiliary.Tokens.At(int64(r.layer))
+	if r.e.PadToCapacity && r.e.CapacityFactor > 0 {
+		full := s.Like(all)
+		p.D.Fill(full, float64(min(out.experts.Shape[0], r.e.Capacity(out.experts.Shape[0]))))
+		p.D.Add(all, all, full)
+		return
+	}
+	if at.Part > 0 { // the first part's rank counts
+		return
+	}
 	ones := s.Alloc(p.DType, sent.Places(), 1)
 	p.D.Fill(ones, 1)
 	p.D.GroupedSum(all.Slice(0, int64(at.First), int64(at.Here)).Reshape(int64(at.Here), 1), ones, sent.Offsets)
