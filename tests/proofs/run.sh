@@ -15,7 +15,7 @@ failed=()
 for proof in "${proofs[@]}"; do
   name=${proof%.sh} verdict=ok start=$SECONDS
   echo "== $name"
-  bash "$proof" || { verdict=FAILED; failed+=("$name"); }
+  bash "$PWD/$proof" || { verdict=FAILED; failed+=("$name"); }
   echo "== $name: $verdict, $((SECONDS - start)) s"
 done
 [ ${#failed[@]} -eq 0 ] || { echo "FAILED: ${failed[*]} (again alone: bash tests/proofs/run.sh NAME)"; exit 1; }
