@@ -32,11 +32,11 @@ type MicroShapes struct {
 func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, args ...any)) error {
 	const own = "attention: our own flash kernels"
 	backend := e.config.AttentionBackend
-	if e.device.Name == "cuda" {
+	if e.device.IsGPU() {
 		e.Attention = Flash
 	}
 	switch {
-	case e.device.Name != "cuda":
+	case !e.device.IsGPU():
 		note("attention: device %s has one kind of its own, which keeps no scores; --attention-backend %s chooses on cuda alone", e.device.Name, backend)
 	case !e.config.Layout.wholeSequences():
 		const why = "cuDNN's takes whole sequences and gives no f32 parts to join; of --context-parallel-size above 1 only --cp-comm-type a2a in all layers has them"

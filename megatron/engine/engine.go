@@ -128,11 +128,11 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 // toHost tells whether the optimizer's state lies in the host's memory, apart from the
 // device's.
 func (e *Engine) toHost() bool {
-	onHost := e.device.OnHost()
+	apart := !e.device.OnHost()
 	if e.device.Counts() {
-		onHost = e.device.Name != "cuda"
+		apart = e.device.IsGPU()
 	}
-	return e.config.OptimizerCPUOffload && !onHost
+	return e.config.OptimizerCPUOffload && apart
 }
 
 // Close takes away what lies elsewhere. Nothing of the engine may be used afterwards.

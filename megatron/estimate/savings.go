@@ -71,14 +71,19 @@ func changes(c *training.Config) (all []Change) {
 	if i := len(all) - 1; i >= 0 && strings.HasSuffix(all[i].Flags, "the ranks") {
 		all[i].more = true
 	}
-	add(c.OffloadFolder == "" && !c.OptimizerCPUOffload && !c.Checkpoint.Async, "--offload-folder DIR", func(c *training.Config) { c.OffloadFolder = "DIR" })
-	add(!c.Checkpoint.Async && !c.OptimizerCPUOffload && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", func(c *training.Config) {
-		c.OffloadFolder, c.Layout.DistributedOptimizer, c.Layout.Sharding = "DIR", true, string(optimizer.OptimGradsParams)
-	})
-	tiles := !c.Checkpoint.Async && !c.OptimizerCPUOffload && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1
-	add(tiles, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", func(c *training.Config) {
-		c.OffloadFolder, c.Layout.DistributedOptimizer, c.Layout.Sharding, c.Layout.MemoryCentricTiling = "DIR", true, string(optimizer.OptimGradsParams), 8
-	})
+	folder := !c.Checkpoint.Async && !c.OptimizerCPUOffload // can be
+	files := func(c *training.Config) { c.OffloadFolder = "DIR" }
+	parameters := func(c *training.Config) {
+		files(c)
+		c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(optimizer.OptimGradsParams)
+	}
+	tiles := func(c *training.Config) {
+		parameters(c)
+		c.Layout.MemoryCentricTiling = 8
+	}
+	add(folder && c.OffloadFolder == "", "--offload-folder DIR", files)
+	add(folder && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", parameters)
+	add(folder && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", tiles)
 	add(c.Graphs, "--cuda-graph-impl none", func(c *training.Config) { c.Graphs = false })
 	return all
 }

@@ -136,23 +136,18 @@ func (o *Optimizer) allocateGrads(wide device.DType) {
 // allocateState makes masters and moments of this rank's shards, and the segments that
 // view them.
 func (o *Optimizer) allocateState(dtype, wide device.DType) {
-	own := func() *strip {
+	own := func(kept bool) *strip {
+		if !kept {
+			return nil
+		}
 		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.trained(b.own.n) })
 	}
-	mains, ms, vs := (*strip)(nil), (*strip)(nil), (*strip)(nil)
-	main, m, v := o.states(dtype, wide)
-	switch {
-	case o.away != nil:
-		mains, ms, vs = o.away.mains, o.away.ms, o.away.vs
-	default:
-		for _, k := range []struct {
-			wanted bool
-			to     **strip
-		}{{main, &mains}, {m, &ms}, {v, &vs}} {
-			if k.wanted {
-				*k.to = own()
-			}
-		}
+	var mains, ms, vs *strip
+	if a := o.away; a != nil {
+		mains, ms, vs = a.mains, a.ms, a.vs
+	} else {
+		main, m, v := o.states(dtype, wide)
+		mains, ms, vs = own(main), own(m), own(v)
 	}
 	o.shares = map[*mpu.Param]*segment{}
 	at := int64(0) // in the strips of what is trained

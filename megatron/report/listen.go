@@ -2,8 +2,9 @@ package report
 
 import (
 	"net"
-	"sync"
 	"syscall"
+
+	"golang.org/x/net/netutil"
 )
 
 // mostConnections are open at once to what a run serves.
@@ -16,7 +17,7 @@ func Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return limited(l, share()), nil
+	return netutil.LimitListener(l, share()), nil
 }
 
 // share is how many connections there may be.
@@ -26,48 +27,4 @@ func share() int {
 		return mostConnections
 	}
 	return int(max(1, min(mostConnections, files.Cur/4)))
-}
-
-// narrow is a listener with so many places.
-type narrow struct {
-	net.Listener
-	places chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
-
-func limited(l net.Listener, n int) net.Listener {
-	return &narrow{Listener: l, places: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-// Accept waits for a place, then for a connection.
-func (l *narrow) Accept() (net.Conn, error) {
-	select {
-	case l.places <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.places
-		return nil, err
-	}
-	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
-}
-
-// Close also ends the waiting.
-func (l *narrow) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-// placed is a connection that has a place until it is closed.
-type placed struct {
-	net.Conn
-	leave func()
-}
-
-func (c *placed) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }

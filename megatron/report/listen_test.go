@@ -3,6 +3,7 @@ package report
 import (
 	"errors"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -10,11 +11,19 @@ import (
 // TestConnectionsWaitForAPlace: of more who come than there are places, as many are let in, the
 // next when one has gone; closing ends the waiting.
 func TestConnectionsWaitForAPlace(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		t.Fatal(err)
 	}
-	l := limited(inner, 2)
+	few := files
+	few.Cur = 11 // a quarter of them: two
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen("127.0.0.1:0")
+	if back := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || back != nil {
+		t.Fatal(err, back)
+	}
 	accepted, ended := make(chan net.Conn), make(chan error, 1)
 	go func() {
 		for {

@@ -122,8 +122,11 @@ func (m *Model) Places(tokens int, s topology.Sizes) (even, most int64) {
 // Choosable tells whether a token finds TopK experts: among all, and where there are groups, as
 // many in each that it uses.
 func (e *Experts) Choosable() bool {
-	if e.TopK < 1 || e.TopK > e.Num || e.NumGroups == 0 && e.GroupTopK == 0 {
-		return e.TopK >= 1 && e.TopK <= e.Num
+	if e.TopK < 1 || e.TopK > e.Num {
+		return false
+	}
+	if e.NumGroups == 0 && e.GroupTopK == 0 {
+		return true
 	}
 	return e.GroupTopK >= 1 && e.GroupTopK <= e.NumGroups && e.Num%e.NumGroups == 0 && e.TopK%e.GroupTopK == 0 &&
 		e.TopK/e.GroupTopK <= e.Num/e.NumGroups

@@ -15,7 +15,7 @@ const gpuGlance = 30 * time.Second
 // watchGPUs tells, once a process, which GPUs the run sees, then whatever about
 // them grows worse or well again, and every Xid, until ctx ends.
 func (r *Run) watchGPUs(ctx context.Context) {
-	if r.device.Name != "cuda" || r.device.OnHost() || !r.firstHere() {
+	if !r.device.IsGPU() || r.device.OnHost() || !r.firstHere() {
 		return
 	}
 	before, err := visibleGPUs()

@@ -111,7 +111,7 @@ func engineOf(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Device.Name == "cuda" {
+	if r.Device.IsGPU() {
 		err = e.ChooseAttention(engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}}, notes.Stderr().From("bench").Info)
 	}
 	return e, errors.Join(err, e.Initialize())
