@@ -14,10 +14,10 @@ import (
 // so an op of one tile wakes nobody.
 //
 // Who computes, caller or helper, holds a core; there are as many as threads. A
-// caller waits for one; a helper takes only what no caller wants, and gives it
-// back between two tiles when one does. A core that comes free goes to whoever
-// asks first, mostly the caller that has just left it, whose data is in its
-// cache: with more ranks than cores a rank computes until it waits for another.
+// caller waits for one; a helper takes only what no caller wants or will want in a
+// moment, and gives it back between two tiles when one does. A core that comes free
+// goes to whoever asks first, mostly the caller that has just left it, whose data is
+// in its cache: with more ranks than cores a rank computes until it waits for another.
 //
 // Waking a thread takes longer than many an op, and ops come close together. So
 // who waits, a helper for the next op or a caller for the last tile, looks again
@@ -29,6 +29,7 @@ type Pool struct {
 	_    [64]byte
 	free atomic.Int32 // cores that nobody computes on
 	want atomic.Int32 // callers that wait for one
+	soon atomic.Int32 // callers between two ops
 	_    [64]byte
 	open atomic.Int32 // jobs; read by helpers all the time
 	_    [64]byte
@@ -53,7 +54,7 @@ func NewPool(threads int) *Pool {
 	p := &Pool{helpers: max(0, threads-1)}
 	p.turn, p.work = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
 	p.free.Store(int32(p.Threads()))
-	p.callers.Store(1)
+	p.SetCallers(1)
 	for w := range p.helpers {
 		go p.help(w + 1)
 	}
@@ -65,15 +66,32 @@ var shared struct {
 	pool *Pool
 }
 
+// cores is what Go found: the machine's, or fewer by a control group's limit or GOMAXPROCS.
+var cores = runtime.GOMAXPROCS(0)
+
+// Cores is how many cores the process may use.
+func Cores() int { return cores }
+
 // SharedPool is the one pool of the process, with a thread a core unless
 // SetThreads came first.
 func SharedPool() *Pool {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.pool == nil {
-		shared.pool = NewPool(runtime.GOMAXPROCS(0))
+		share(cores)
 	}
 	return shared.pool
+}
+
+// beside is how many goroutines Go may run beside the threads of the pool. With none, it
+// takes every long call of C for a processor that stands idle and starts threads to look
+// for work; those push ranks off their cores, for 3 ms each time.
+const beside = 4
+
+// share makes the shared pool, with the lock held.
+func share(threads int) {
+	runtime.GOMAXPROCS(threads + beside)
+	shared.pool = NewPool(threads)
 }
 
 // SetThreads fixes the size of the shared pool (--cpu-threads). Devices opened
@@ -81,7 +99,7 @@ func SharedPool() *Pool {
 func SetThreads(n int) {
 	shared.Lock()
 	defer shared.Unlock()
-	shared.pool = NewPool(n)
+	share(n)
 }
 
 // Threads is the number of threads that work when one caller calls.
@@ -89,7 +107,19 @@ func (p *Pool) Threads() int { return p.helpers + 1 }
 
 // SetCallers says how many ranks will call, 1 unless told. Where they are more
 // than the threads nobody looks before it sleeps.
-func (p *Pool) SetCallers(n int) { p.callers.Store(int32(n)) }
+func (p *Pool) SetCallers(n int) { p.soon.Add(int32(n) - p.callers.Swap(int32(n))) }
+
+// Away calls wait, in which a caller waits for other ranks: its core is the helpers' till then.
+func (p *Pool) Away(wait func()) {
+	p.soon.Add(-1)
+	if p.open.Load() > 0 {
+		p.mu.Lock()
+		p.wake()
+		p.mu.Unlock()
+	}
+	wait()
+	p.soon.Add(1)
+}
 
 // Run calls body for every tile and returns when all are done. worker is 0 for
 // the caller and 1..Threads-1 for the helpers; no two tiles run on one helper at
@@ -103,7 +133,7 @@ func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) {
 		for t := range tiles {
 			body(0, t)
 		}
-		p.leave()
+		p.exit()
 		return
 	}
 	j := &job{tiles: tiles, body: body, done: make(chan struct{})}
@@ -112,7 +142,7 @@ func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) {
 	for j.tile(0) {
 	}
 	p.withdraw(j)
-	p.leave()
+	p.exit()
 	p.await(j)
 }
 
@@ -136,7 +166,7 @@ func (p *Pool) offer(j *job) {
 	p.jobs = append(p.jobs, j)
 	p.open.Add(1)
 	if p.want.Load() == 0 {
-		for range min(int64(p.free.Load()), j.tiles-1) {
+		for range min(int64(p.free.Load()-p.soon.Load()), j.tiles-1) {
 			p.work.Signal()
 		}
 	}
@@ -157,7 +187,7 @@ const patience = 2000
 
 // await returns when the job's last tile is finished.
 func (p *Pool) await(j *job) {
-	for i := 0; i < patience && p.looks(i); i++ {
+	for i := 0; i < patience && (i%64 != 0 || p.roomy() && p.free.Load() > 0); i++ {
 		if j.left.Load() == 0 {
 			return
 		}
@@ -166,17 +196,16 @@ func (p *Pool) await(j *job) {
 	<-j.done
 }
 
-// looks tells whether to look for the i-th time: not where a caller could use the core.
-func (p *Pool) looks(i int) bool {
-	if i%64 != 0 {
-		return true
-	}
-	return p.callers.Load() <= int32(p.Threads()) && p.free.Load() > 0
-}
+// roomy tells whether every caller has a core.
+func (p *Pool) roomy() bool { return p.callers.Load() <= int32(p.Threads()) }
+
+// spare tells whether more cores are free than callers will want in a moment.
+func (p *Pool) spare() bool { return p.free.Load() > max(0, p.soon.Load()) }
 
 // enter takes a core for a caller.
 func (p *Pool) enter() {
 	if p.core() {
+		p.soon.Add(-1)
 		return
 	}
 	p.mu.Lock()
@@ -186,8 +215,15 @@ func (p *Pool) enter() {
 		p.waking = false
 	}
 	p.want.Add(-1)
+	p.soon.Add(-1)
 	p.wake()
 	p.mu.Unlock()
+}
+
+// exit gives a caller's core back.
+func (p *Pool) exit() {
+	p.soon.Add(1)
+	p.leave()
 }
 
 // core takes a free core, if there is one.
@@ -206,7 +242,7 @@ func (p *Pool) core() bool {
 // leave gives a core back.
 func (p *Pool) leave() {
 	p.free.Add(1)
-	if p.want.Load() > 0 || p.open.Load() > 0 {
+	if p.want.Load() > 0 || p.open.Load() > 0 && p.spare() {
 		p.mu.Lock()
 		p.wake()
 		p.mu.Unlock()
@@ -219,7 +255,7 @@ func (p *Pool) wake() {
 	switch {
 	case p.free.Load() == 0:
 	case p.want.Load() == 0:
-		if p.open.Load() > 0 {
+		if p.open.Load() > 0 && p.spare() {
 			p.work.Signal()
 		}
 	case !p.waking:
@@ -241,7 +277,7 @@ func (p *Pool) help(worker int) {
 
 // take waits for a job, and a core to do it on.
 func (p *Pool) take() *job {
-	for i := 0; i < patience && p.looks(i); i++ {
+	for i := 0; i < patience && (i%64 != 0 || p.roomy() && p.spare()); i++ {
 		if p.open.Load() > 0 {
 			p.mu.Lock()
 			j := p.pick()
@@ -265,7 +301,7 @@ func (p *Pool) take() *job {
 // pick takes a core for the oldest job with a tile left; nil: nothing to do, or
 // nowhere. With the lock held.
 func (p *Pool) pick() *job {
-	if p.want.Load() > 0 {
+	if p.want.Load() > 0 || !p.spare() {
 		return nil
 	}
 	for _, j := range p.jobs {

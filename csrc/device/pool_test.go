@@ -65,24 +65,45 @@ func TestPoolHasOneCoreAThread(t *testing.T) {
 	}
 }
 
-// Claim (pool.go): a core that a caller leaves is used by a helper of a job that
-// began when there was none free.
+// Claim (pool.go): a core that a caller leaves is used by a helper of a job that began when
+// there was none free once that caller is away; not while it will be back in a moment.
 func TestPoolHelperComesLate(t *testing.T) {
-	p := NewPool(2)
-	p.SetCallers(2)
-	hold, held := make(chan struct{}), make(chan struct{})
-	go p.Run(1, func(int, int64) { close(held); <-hold })
-	<-held
-	helped := make(chan struct{})
-	var once sync.Once
-	p.Run(3, func(worker int, tile int64) {
-		if worker > 0 {
-			once.Do(func() { close(helped) })
-			return
+	for _, away := range []bool{false, true} {
+		p := NewPool(2)
+		p.SetCallers(2)
+		hold, held, left, over := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+		go func() {
+			p.Run(1, func(int, int64) { close(held); <-hold })
+			if away {
+				p.Away(func() { close(left); <-over })
+				return
+			}
+			close(left)
+		}()
+		<-held
+		helped := make(chan struct{})
+		var once sync.Once
+		p.Run(30, func(worker int, tile int64) {
+			switch {
+			case worker > 0:
+				once.Do(func() { close(helped) })
+			case tile == 0:
+				close(hold)
+				<-left
+				if away {
+					<-helped // ends only when a helper came
+				}
+			default:
+				runtime.Gosched()
+			}
+		})
+		select {
+		case <-helped:
+			if !away {
+				t.Error("a helper took the core of a caller that is between two ops")
+			}
+		default:
 		}
-		if tile == 0 {
-			close(hold)
-			<-helped // ends only when a helper came
-		}
-	})
+		close(over)
+	}
 }

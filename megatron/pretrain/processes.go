@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/zeebo/xxh3"
 
+	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/engine"
 	"monotron/megatron/training"
@@ -28,7 +28,7 @@ import (
 // host's cores, its own profile, and only the last draws a progress bar.
 func share(place *launched.Place, c *training.Config, w *training.Streams) {
 	if c.CPUThreads == 0 {
-		c.CPUThreads = max(1, runtime.GOMAXPROCS(0)/place.LocalSize)
+		c.CPUThreads = max(1, device.Cores()/place.LocalSize)
 	}
 	if c.Log.Profile != "" && place.Rank > 0 {
 		ext := filepath.Ext(c.Log.Profile)

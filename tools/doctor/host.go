@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monotron/csrc/device"
 	"monotron/csrc/gpus"
 )
 
@@ -69,7 +70,7 @@ func (h host) processor() Finding {
 		}
 	}
 	f := Finding{Name: "processor", State: OK}
-	f.Found = fmt.Sprintf("%s, %d cores, %d threads used; %s", model, runtime.NumCPU(), runtime.GOMAXPROCS(0), strings.Join(sets, ", "))
+	f.Found = fmt.Sprintf("%s, %d cores, %d threads used; %s", model, runtime.NumCPU(), device.Cores(), strings.Join(sets, ", "))
 	if len(sets) == 0 {
 		f.State = Note
 		f.Found += "no vector instructions known to the kernels"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 
 	"monotron/csrc/device"
@@ -51,7 +50,7 @@ func place(o *options, open func() (*device.Device, error), threads bool) (*seat
 	}
 	at.launched = p
 	if !threads {
-		device.SetThreads(max(1, runtime.GOMAXPROCS(0)/p.LocalSize))
+		device.SetThreads(max(1, device.Cores()/p.LocalSize))
 	}
 	return at, nil
 }

@@ -207,7 +207,7 @@ func (p pending) Wait() error {
 	w.ranks[p.rank].waiting = p.task
 	w.checkStandstill()
 	w.mu.Unlock()
-	w.await(p.task, p.rank)
+	w.pool.Away(func() { w.await(p.task, p.rank) })
 	w.mu.Lock()
 	w.ranks[p.rank].waiting = nil
 	w.mu.Unlock()
