@@ -27,7 +27,6 @@ func (p *parser) derive() {
 	p.deriveOptimizer()
 	p.deriveRecompute()
 	p.checkSharedOverlap()
-	p.checkGlobalAgain()
 	p.deriveCheckpoint()
 	p.deriveData()
 	p.deriveReport()

@@ -117,19 +117,6 @@ func (p *parser) checkSharedOverlap() {
 	}
 }
 
-// checkGlobalAgain: a router that is run again behind later micro-batches of a pipeline would find
-// them among those so far.
-func (p *parser) checkGlobalAgain() {
-	e, r := p.Model.Experts, p.Recompute
-	if e == nil || p.Layout.PP == 1 || r.Granularity != "full" && !(r.Granularity == "selective" && slices.Contains(r.Modules, "moe")) {
-		return
-	}
-	if at := slices.Index(e.Balancing, spec.GlobalAuxLoss); at >= 0 && at < len(e.AuxLossCoeff) && e.AuxLossCoeff[at] > 0 {
-		p.clash("moe-router-load-balancing-type pipeline-model-parallel-size recompute-granularity recompute-modules",
-			"--moe-router-load-balancing-type global_aux_loss counts the micro-batches so far, which a router that is made again in a pipeline does not know: leave moe out of what is made again (--recompute-granularity selective), or balance by aux_loss")
-	}
-}
-
 // mixtureLayers reads --moe-layer-freq: N means layers 0, N, 2N, .. (0-based);
 // else a list of 0 and 1 with + and *, as in ([0]*1+[1]*3)*2.
 func mixtureLayers(text string, layers int) ([]bool, error) {

@@ -294,8 +294,6 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 4 --moe-router-num-groups 4 --moe-router-group-topk 1", "--moe-router-topk 2 asks each of --moe-router-group-topk 1 groups for 2 experts, of which --moe-router-num-groups 4 leaves it 1"},
 		{"--num-experts 4 --moe-router-num-groups 2 --moe-router-group-topk 3", "groups must divide the experts (2 of them do), and the chosen groups the choice (2 do)"},
 		{"--num-experts 4 --moe-router-load-balancing-type aux_loss none aux_loss --moe-aux-loss-coeff 1e-2 0 1e-2", "has aux_loss twice"},
-		{"--num-experts 4 --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 1e-2 --pipeline-model-parallel-size 2 --world-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "global_aux_loss counts the micro-batches so far"},
-		{"--num-experts 4 --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 1e-2 --pipeline-model-parallel-size 2 --world-size 2 --recompute-granularity selective --recompute-modules moe", "leave moe out of what is made again"},
 		{"--num-experts 4 --moe-layer-freq ([0]*1+[2]*3)", "the list has a 2; a layer is 0 or 1"},
 		{"--num-experts 4 --moe-layer-freq [0]*4", "leaves no layer"},
 		{"--num-experts 4 --moe-shared-expert-intermediate-size 32", "needs --disable-bias-linear"},

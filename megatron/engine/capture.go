@@ -2,10 +2,12 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"monotron/csrc/device"
 	"monotron/megatron/report"
 	"monotron/megatron/schedule"
+	"monotron/megatron/spec"
 	"monotron/mpu/comm/watch"
 )
 
@@ -16,6 +18,8 @@ func (e *Engine) Capture() (why string) {
 		return fmt.Sprintf("%d ranks: what travels between them is not captured", e.rank.World().Size())
 	case e.config.Layout.Schedule == schedule.GPipeName:
 		return "with --pipeline-schedule gpipe forward and backward of a micro-batch do not follow each other"
+	case e.countsMicroBatches():
+		return "with --moe-router-load-balancing-type global_aux_loss a micro-batch's gradient goes by its number in the step"
 	case e.rank.Inject != nil:
 		return "--inject looks at every layer"
 	case e.config.OffloadFolder != "":
@@ -33,6 +37,12 @@ func (e *Engine) Capture() (why string) {
 	}
 	e.graphs, e.Optimizer.Graph = g, g.update
 	return ""
+}
+
+// countsMicroBatches tells whether what a micro-batch does goes by how many were before it.
+func (e *Engine) countsMicroBatches() bool {
+	x := e.config.Model.Experts
+	return x != nil && slices.Contains(x.Balancing, spec.GlobalAuxLoss)
 }
 
 // runGraphs trains on micro-batches one after the other. Forward is told the time of both.

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +108,40 @@ func TestOutOfMemoryAmongExperts(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "it was for the experts of layer 0, where tokens chose those of this rank ") || !strings.Contains(err.Error(), " times; evenly spread it were 2048") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Claim: the second pass of a router counts for the global loss what its first pass did, also
+// where a pipeline has sent later micro-batches through the layer in between: to the bit the
+// weights are those of one rank that computes nothing twice.
+func TestGlobalLossOfSecondPasses(t *testing.T) {
+	of := func(l Layout, r model.Recompute) Config {
+		c := layoutConfig(l)
+		c.Model.Experts = expertConfig(spec.AllGatherDispatcher).Model.Experts
+		c.Model.Experts.Layers = slices.Repeat([]bool{true}, c.Model.NumLayers)
+		c.Model.Experts.Balancing, c.Model.Experts.AuxLossCoeff = []string{spec.GlobalAuxLoss}, []float64{1}
+		c.Model.Tied = false       // ends of a pipeline add up the table's gradient in another order
+		c.Optimizer.ClipGrad = 0   // so do stages the norm
+		c.Optimizer.AdamEps = 1e-8 // the move of a gradient near zero is as large as others
+		c.Recompute = r
+		return c
+	}
+	norms, want := trainWeights(t, of(Layout{}, model.Recompute{}), 3)
+	weak := of(Layout{}, model.Recompute{})
+	weak.Model.Experts.AuxLossCoeff = []float64{0.5}
+	if _, other := trainWeights(t, weak, 3); reflect.DeepEqual(other, want) {
+		t.Fatal("the loss does not matter")
+	}
+	for _, r := range []model.Recompute{{Granularity: "full", Method: "uniform", NumLayers: 1}, {Granularity: "full", Method: "uniform", NumLayers: 2},
+		{Granularity: "full", Method: "block", NumLayers: 1}, {Granularity: "selective", Modules: []string{"moe"}}} {
+		for _, l := range []Layout{{PP: 2}, {PP: 4}, {PP: 2, VP: 2}, {PP: 2, Schedule: "gpipe"}, {Schedule: "gpipe"}} {
+			t.Run(fmt.Sprint(r.Granularity, r.Method, r.NumLayers, "/", l.PP, l.VP, l.Schedule), func(t *testing.T) {
+				got, weights := trainWeights(t, of(l, r), 3)
+				if !reflect.DeepEqual(weights, want) {
+					t.Errorf("other weights than one rank's; gradient norms %v, of one rank %v", got, norms)
+				}
+			})
+		}
 	}
 }
 

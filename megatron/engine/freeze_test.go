@@ -22,8 +22,8 @@ func frozenModel(l Layout) Config {
 	return c
 }
 
-// trainFrozen gives the norms of the gradients and the weights of the whole model.
-func trainFrozen(t *testing.T, c Config, steps int) (norms []float64, weights map[string][]float32) {
+// trainWeights gives the norms of the gradients and the weights of the whole model.
+func trainWeights(t *testing.T, c Config, steps int) (norms []float64, weights map[string][]float32) {
 	t.Helper()
 	var mu sync.Mutex
 	weights = map[string][]float32{}
@@ -54,9 +54,9 @@ func trainFrozen(t *testing.T, c Config, steps int) (norms []float64, weights ma
 // others are trained as on one rank, and the norm is that of their gradients alone.
 func TestFrozenParametersUnderLayouts(t *testing.T) {
 	c := frozenModel(Layout{})
-	_, start := trainFrozen(t, c, 0)
-	norms, want := trainFrozen(t, c, 3)
-	all, _ := trainFrozen(t, layoutConfig(Layout{}), 1)
+	_, start := trainWeights(t, c, 0)
+	norms, want := trainWeights(t, c, 3)
+	all, _ := trainWeights(t, layoutConfig(Layout{}), 1)
 	if norms[0] >= all[0] {
 		t.Errorf("the norm without the frozen is %g, of all %g", norms[0], all[0])
 	}
@@ -64,7 +64,7 @@ func TestFrozenParametersUnderLayouts(t *testing.T) {
 		{DP: 2, Sharding: "optim_grads_params", OverlapGradReduce: true, OverlapParamGather: true}, {TP: 2, PP: 2, DP: 2, Sharding: "optim_grads_params"}} {
 		t.Run(fmt.Sprintf("%+v %s", l.Sizes(), l.Sharding), func(t *testing.T) {
 			c := frozenModel(l)
-			norm, got := trainFrozen(t, c, 3)
+			norm, got := trainWeights(t, c, 3)
 			for i := range norms {
 				if math.Abs(norm[i]-norms[i]) > 1e-4*norms[i] {
 					t.Errorf("step %d: norm %g, on one rank %g", i+1, norm[i], norms[i])

@@ -151,9 +151,12 @@ func TestNoGraphsSaysWhy(t *testing.T) {
 	for want, set := range map[string]func(*Engine){
 		"the ref device has none": func(*Engine) {},
 		"gpipe":                   func(e *Engine) { e.config.Layout.Schedule = "gpipe" },
-		"--inject":                func(e *Engine) { e.rank.Inject = &inject.Injector{} },
-		"--profile":               func(e *Engine) { e.Timers.Trace = &report.Trace{} },
-		"--timing-log-level 2":    func(e *Engine) { e.Timers = report.NewTimers(report.LevelMicro) },
+		"global_aux_loss": func(e *Engine) {
+			e.config.Model.Experts = &spec.Experts{Balancing: []string{spec.GlobalAuxLoss}}
+		},
+		"--inject":             func(e *Engine) { e.rank.Inject = &inject.Injector{} },
+		"--profile":            func(e *Engine) { e.Timers.Trace = &report.Trace{} },
+		"--timing-log-level 2": func(e *Engine) { e.Timers = report.NewTimers(report.LevelMicro) },
 	} {
 		e := newTestEngine(t, tinyConfig())
 		set(e)

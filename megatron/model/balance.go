@@ -56,26 +56,15 @@ func (r *router) sharing(p *Pass, kind string) (sharing, bool) {
 	return sharing{}, false
 }
 
-// count makes one loss's numbers of the rows here, and adds its value.
+// count makes one loss's numbers of the rows here.
 func (r *router) count(p *Pass, s *device.Scope, out *routed, how sharing) (b balance, err error) {
-	tmp := p.D.Arena.Scope(device.Activations)
-	defer tmp.Release()
-	experts, k := int64(r.e.Num), float64(r.e.TopK)
-	b.counts = s.Alloc(statsType(p), how.samples, experts)
-	probs := tmp.Like(b.counts)
-	p.D.RouterBalance(device.RouterBalanceArgs{Probs: probs, Counts: b.counts, Logits: out.logits, Samples: how.samples, Score: r.rule.Score, K: int32(r.e.TopK)})
-	if how.group != nil && how.group.Size() > 1 {
-		if err := how.group.AllReduce(b.counts, comm.Sum).Wait(); err != nil {
-			return b, err
-		}
-	}
 	tokens := float64(out.logits.Shape[0]/how.samples) * float64(size(how.group))
-	b.coefficient = float64(experts) / (k * tokens * tokens) / float64(how.samples)
-	if how.loss == GlobalLoadBalancingLoss {
-		b = r.meanSoFar(p, b)
+	b.coefficient = float64(r.e.Num) / (float64(r.e.TopK) * tokens * tokens) / float64(how.samples)
+	if how.loss == GlobalLoadBalancingLoss { // of the mean over the micro-batches so far
+		b.coefficient /= float64(p.Micro)
 	}
-	if !p.Again {
-		r.addLoss(p, how.loss, probs, b.counts, b.coefficient)
+	if b.counts, err = r.counts(p, s, out, how, b.coefficient); err != nil {
+		return b, err
 	}
 	if how.loss == GlobalLoadBalancingLoss && r.e.GlobalExact { // the loss of all ranks is averaged once more
 		b.coefficient *= float64(size(how.group)) / float64(size(r.tokens))
@@ -86,15 +75,43 @@ func (r *router) count(p *Pass, s *device.Scope, out *routed, how sharing) (b ba
 	return b, nil
 }
 
-// meanSoFar makes of one micro-batch's counts the mean over those of the step so far.
-func (r *router) meanSoFar(p *Pass, b balance) balance {
-	seen := p.Auxiliary.Seen.At(int64(r.layer))
-	if !p.Again {
-		p.D.Add(seen, seen, b.counts.At(0))
+// counts are the tokens of each expert that a loss counts, whose value the first forward pass
+// tells. A second one finds the global loss's as the first left them: in a pipeline later
+// micro-batches have been counted since.
+func (r *router) counts(p *Pass, s *device.Scope, out *routed, how sharing, coefficient float64) (Tensor, error) {
+	global := how.loss == GlobalLoadBalancingLoss
+	if global && p.Again {
+		return p.saved.soFar[r.layer], nil
 	}
-	p.D.Copy(b.counts.At(0), seen)
-	b.coefficient /= float64(p.Micro)
-	return b
+	if global {
+		s = p.saved.bounds
+	}
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	counts := s.Alloc(statsType(p), how.samples, int64(r.e.Num))
+	probs := tmp.Like(counts)
+	p.D.RouterBalance(device.RouterBalanceArgs{Probs: probs, Counts: counts, Logits: out.logits, Samples: how.samples, Score: r.rule.Score, K: int32(r.e.TopK)})
+	if how.group != nil && how.group.Size() > 1 {
+		if err := how.group.AllReduce(counts, comm.Sum).Wait(); err != nil {
+			return counts, err
+		}
+	}
+	if global {
+		r.addSoFar(p, counts)
+	}
+	if !p.Again {
+		r.addLoss(p, how.loss, probs, counts, coefficient)
+	}
+	return counts, nil
+}
+
+// addSoFar adds to one micro-batch's counts those of the step before it, and keeps the sum for
+// the micro-batch's second forward pass.
+func (r *router) addSoFar(p *Pass, counts Tensor) {
+	seen := p.Auxiliary.Seen.At(int64(r.layer))
+	p.D.Add(seen, seen, counts.At(0))
+	p.D.Copy(counts.At(0), seen)
+	p.saved.soFar[r.layer] = counts
 }
 
 // addLoss adds coefficient·Σ x·w to what is told of a loss.

@@ -46,6 +46,7 @@ type Pass struct {
 	Micro     int        // micro-batches of the step so far, with this one
 	Auxiliary *Auxiliary // losses of layers, and what else they tell; nil: nobody asks
 	Again     bool       // a forward that is run again for its backward: it tells nothing
+	saved     *Saved     // of the stage that the micro-batch is on
 
 	Grad  bool   // backward follows: keep what it needs
 	Cache *Cache // generation: keys and values so far

@@ -14,6 +14,7 @@ type Saved struct {
 	embedding *embeddingSaved
 	layers    []*layerSaved
 	head      *headSaved
+	soFar     map[int]Tensor // f32 [1, experts], by layer (global): counts of the global balancing loss up to this micro-batch
 }
 
 type headSaved struct{ dhidden Tensor }
@@ -31,7 +32,8 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	if err := s.checkLength(p); err != nil {
 		return nil, err
 	}
-	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]kept, len(s.layers)), layers: make([]*layerSaved, len(s.layers))}
+	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]kept, len(s.layers)), layers: make([]*layerSaved, len(s.layers)), soFar: map[int]Tensor{}}
+	p.saved = saved
 	x, err := s.enter(p, saved, x)
 	if err != nil {
 		return nil, err
@@ -141,6 +143,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 // kept is released.
 func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 	saved := out.saved
+	p.saved = saved
 	defer saved.bounds.Release()
 	if saved.head != nil {
 		dy = saved.head.dhidden
