@@ -25,14 +25,13 @@ static attention_call resolve(const mt_attention_forward_args *f, const mt_atten
 
 static int64_t forward_tiles(const void *args, int32_t phase) {
   attention_call c = resolve(args, NULL);
-  if (c.sq <= ATT_FEW) return phase == 0 ? c.batch * c.heads : 0;
   if (phase == 0) return c.batch * c.groups * ceil_div(c.seen, ATT_CHUNK);
   return phase == 1 ? c.batch * c.heads * ceil_div(att_blocks(&c), att_together(&c)) : 0;
 }
 
 static int64_t forward_scratch(const void *args) {
   attention_call c = resolve(args, NULL);
-  return c.sq <= ATT_FEW ? 0 : c.batch * c.groups * att_shared_group(&c);
+  return c.batch * c.groups * att_shared_group(&c);
 }
 
 /* The last blocks of queries see most keys: they come first. */
@@ -41,11 +40,9 @@ static int32_t forward_run(mt_context *ctx, const void *args, void *scratch, int
   const attention_kernels *k = mt_attention_kernels(c.f->q.dtype);
   int64_t pairs = c.batch * c.heads, index = tile % pairs;
   attention_head h = {index / c.heads, index % c.heads / c.per_group, index % c.heads};
-  char *room = mt_cpu_room(ctx, c.sq <= ATT_FEW ? att_few_room(&c) : att_forward_room(&c));
+  char *room = mt_cpu_room(ctx, att_forward_room(&c));
   if (!room) return 1;
-  if (c.sq <= ATT_FEW) {
-    k->few(&c, h, room);
-  } else if (phase == 0) {
+  if (phase == 0) {
     int64_t group = tile % (c.batch * c.groups);
     k->pack(&c, group / c.groups, group % c.groups, tile / (c.batch * c.groups), (char *)scratch + group * att_shared_group(&c));
   } else {

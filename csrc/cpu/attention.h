@@ -19,8 +19,7 @@ enum {
   ATT_BQUERIES = 128, ATT_BKEYS = 64, /* of a backward block */
   ATT_STRETCH = 1024, /* queries that backward takes at a time: with what they need they stay in a core's cache */
   ATT_CHUNK = 512,   /* keys packed by a tile of forward's first phase */
-  ATT_AHEAD = 16,    /* rows fetched before they are needed */
-  ATT_FEW = 4        /* queries up to which keys and values are read in place, unpacked */
+  ATT_AHEAD = 16     /* rows fetched before they are needed */
 };
 
 typedef struct {
@@ -40,7 +39,6 @@ typedef struct {
   int64_t element;
   void (*pack)(const attention_call *c, int64_t sample, int64_t group, int64_t chunk, char *shared);
   void (*forward)(const attention_call *c, attention_head h, int64_t block, const char *shared, char *room);
-  void (*few)(const attention_call *c, attention_head h, char *room);
   /* partial: f32 dK and dV [sk, d] of this head, where heads share them */
   void (*backward)(const attention_call *c, attention_head h, float *partial, char *room);
   void (*sum)(const attention_call *c, int64_t sample, int64_t group, float *partial);
@@ -80,8 +78,6 @@ static inline int64_t att_common_room(const attention_call *c) { return ATT_QUER
 static inline int64_t att_own_room(const attention_call *c) { return ATT_QUERIES * (c->padded * (c->element + 4) + 20); }
 
 static inline int64_t att_forward_room(const attention_call *c) { return att_common_room(c) + att_together(c) * att_own_room(c); }
-
-static inline int64_t att_few_room(const attention_call *c) { return (2 * c->padded + ATT_CHUNK) * 4; }
 
 static inline int64_t att_stretch(const attention_call *c) { return c->sq < ATT_STRETCH ? att_up(c->sq, ATT_BQUERIES) : ATT_STRETCH; }
 

@@ -56,12 +56,11 @@ V void K(end)(void) { amx_end(); }
 #include "attention_masks.h"
 
 #include "attention_backward.h"
-#include "attention_few.h"
 #include "attention_forward.h"
 
 const attention_kernels *mt_attention_amx(void) {
   static const attention_kernels all = {
-      sizeof(K(value)), K(pack), K(forward), K(few), K(backward), K(sum),
+      sizeof(K(value)), K(pack), K(forward), K(backward), K(sum),
   };
   return &all;
 }

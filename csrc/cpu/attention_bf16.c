@@ -60,12 +60,11 @@ V void K(end)(void) {}
 #include "attention_masks.h"
 
 #include "attention_backward.h"
-#include "attention_few.h"
 #include "attention_forward.h"
 
 const attention_kernels *mt_attention_bf16(void) {
   static const attention_kernels all = {
-      sizeof(K(value)), K(pack), K(forward), K(few), K(backward), K(sum),
+      sizeof(K(value)), K(pack), K(forward), K(backward), K(sum),
   };
   return mt_isa_dots() ? &all : 0;
 }

@@ -23,12 +23,11 @@ const attention_kernels *mt_attention_kernels(int32_t dtype) {
 #include "attention_masks.h"
 
 #include "attention_backward.h"
-#include "attention_few.h"
 #include "attention_forward.h"
 
 static const attention_kernels *K(kernels_of)(void) {
   static const attention_kernels all = {
-      sizeof(K(value)), K(pack), K(forward), K(few), K(backward), K(sum),
+      sizeof(K(value)), K(pack), K(forward), K(backward), K(sum),
   };
   return &all;
 }

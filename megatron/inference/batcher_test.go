@@ -193,7 +193,7 @@ func mix(t *testing.T, l *Loaded, seed uint64, requests []*Request, want []answe
 	})
 }
 
-// Claim: greedy ids of the batcher are those of Sample, which has another cache, and
+// Claim: greedy ids of the batcher are those of Sample, which feeds a prompt whole, and
 // log-probabilities those of a pass over the whole text within rounding; sampled ones draw
 // alike.
 func TestBatcherAgreesWithSample(t *testing.T) {

@@ -41,13 +41,10 @@ func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 	if err := g.CheckPrompt(prompt, o.MaxNew); err != nil {
 		return nil, err
 	}
-	s := g.newSession(int64(len(prompt)+o.MaxNew), int64(o.Beams))
+	s := g.newSession(len(prompt)+o.MaxNew, o.Beams)
 	defer s.close()
 	running := []hypothesis{{}}
-	feed := make([][]int32, o.Beams)
-	for j := range feed {
-		feed[j] = prompt
-	}
+	feed := [][]int32{prompt}
 	var finished []Beam
 	for n := 1; n <= o.MaxNew; n++ {
 		logits, err := s.extend(feed)
@@ -61,9 +58,10 @@ func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 		if o.done(running, finished, n) {
 			return finished, nil
 		}
-		s.reorder(pad(parents, o.Beams))
-		for j := range feed {
-			feed[j] = running[min(j, len(running)-1)].ids[n-1:]
+		s.branch(parents)
+		feed = feed[:0]
+		for _, h := range running {
+			feed = append(feed, h.ids[n-1:])
 		}
 	}
 	for _, h := range running {
@@ -130,12 +128,4 @@ func (o *BeamOptions) done(running []hypothesis, finished []Beam, n int) bool {
 func best(beams []Beam, n int) []Beam {
 	sort.SliceStable(beams, func(a, b int) bool { return beams[a].Score > beams[b].Score })
 	return beams[:min(n, len(beams))]
-}
-
-// pad repeats the last parent so that every row of the batch has one.
-func pad(parents []int, n int) []int {
-	for len(parents) < n {
-		parents = append(parents, parents[len(parents)-1])
-	}
-	return parents
 }

@@ -87,6 +87,16 @@ func (p *blockPool) share(holds prefix) (int32, bool) {
 	return i, true
 }
 
+// join is one more user of the blocks of a table that is in use.
+func (p *blockPool) join(table []int32) {
+	for _, i := range table {
+		p.blocks[i].users++
+	}
+}
+
+// shared tells whether a block has more users than one.
+func (p *blockPool) shared(i int32) bool { return p.blocks[i].users > 1 }
+
 // full tells what a block holds from now on. A second block that holds the same stays unknown.
 func (p *blockPool) full(i int32, holds prefix, edition int32) {
 	if _, found := p.known[holds]; !found {

@@ -6,19 +6,11 @@ import (
 	"monotron/mpu/comm"
 )
 
-// forward runs a pass through the stages of all ranks; caches, where given, are
-// those of the stages here. use gets the last stage's output, or no tensor on the
-// ranks that do not have it.
-func (g *Generator) forward(p *model.Pass, caches []*model.Cache, use func(hidden model.Tensor) error) error {
-	return g.through(p, caches, nil, use)
-}
-
-// through is forward, where asked with keys and values in blocks.
-func (g *Generator) through(p *model.Pass, caches []*model.Cache, kv []*model.Paged, use func(hidden model.Tensor) error) error {
+// forward runs a pass through the stages of all ranks; kv, where given, are the keys and
+// values of the stages here. use gets the last stage's output, or no tensor on the ranks that
+// do not have it.
+func (g *Generator) forward(p *model.Pass, kv []*model.Paged, use func(hidden model.Tensor) error) error {
 	for v := range g.Stages {
-		if caches != nil {
-			p.Cache = caches[v]
-		}
 		if kv != nil {
 			p.Paged = kv[v]
 		}

@@ -200,7 +200,10 @@ func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err erro
 	if err != nil {
 		return err
 	}
-	part.DType, l.Pipeline, l.Hidden, l.Context = l.DType, pipeline, int64(l.Model.HiddenSize), parallel.Context
+	part.DType, l.Pipeline, l.Hidden = l.DType, pipeline, int64(l.Model.HiddenSize)
+	if o.rank.Sizes.CP > 1 {
+		l.Context = parallel.Context
+	}
 	l.part, l.parallel, l.positions, l.rank = part, parallel, positions, o.rank
 	stage, err := model.NewStage(d, part, parallel)
 	if err != nil {

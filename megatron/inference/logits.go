@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"errors"
 	"math"
 
 	"monotron/fault"
@@ -18,27 +19,39 @@ func (g *Generator) Logits(prompt []int32, each func(position int, logits []floa
 	if err := g.CheckPrompt(prompt, 0); err != nil {
 		return err
 	}
-	s, n := &session{g: g, batch: 1}, int64(len(prompt))
-	shared := g.shared(n)
-	if shared > 0 { // what follows sees its keys
-		s = g.newSession(n, 1)
-		defer s.close()
-		if err := g.logitsOfShared(s, prompt, shared, each); err != nil {
+	if g.Context == nil {
+		all := mpu.Span{N: int64(len(prompt))}
+		return g.whole(prompt, mpu.Positions{all}, nil, func(p *model.Pass, hidden model.Tensor) error {
+			return g.eachLogits(p, hidden, everyRank, 0, all, each)
+		})
+	}
+	s := g.newSession(len(prompt), 1)
+	defer s.close()
+	shared := g.shared(len(prompt))
+	if shared > 0 {
+		if err := g.logitsOfShared(s, prompt[:shared], each); err != nil {
 			return err
 		}
 	}
-	rest := n - shared
-	return s.feed([][]int32{prompt[shared:]}, &model.Pass{Positions: mpu.AllPositions(rest), Whole: true}, rest, func(p *model.Pass, hidden model.Tensor) error {
-		return g.eachLogits(p, hidden, everyRank, 0, mpu.Span{From: shared, N: rest}, each)
+	b, rest := &batch{}, prompt[shared:]
+	for i := range rest {
+		b.wanted = append(b.wanted, int32(i))
+	}
+	var told error
+	err := s.feed(b, [][]int32{rest}, func(first int, logits [][]float32) {
+		for i := 0; i < len(logits) && told == nil; i++ {
+			told = each(shared+first+i, logits[i])
+		}
 	})
+	return errors.Join(err, told)
 }
 
-// logitsOfShared are those of the first n positions, stretch by stretch: the zig-zag's first
-// half goes through the ranks of Context, the second comes back.
-func (g *Generator) logitsOfShared(s *session, prompt []int32, n int64, each func(position int, logits []float32) error) error {
+// logitsOfShared are those of positions that the ranks of Context share, stretch by stretch:
+// the zig-zag's first half goes through the ranks, the second comes back.
+func (g *Generator) logitsOfShared(s *session, prompt []int32, each func(position int, logits []float32) error) error {
 	ranks := g.Context.Size()
-	stretch := n / int64(2*ranks)
-	return s.share([][]int32{prompt}, n, func(p *model.Pass, hidden model.Tensor) error {
+	stretch := int64(len(prompt) / (2 * ranks))
+	return s.share(prompt, func(p *model.Pass, hidden model.Tensor) error {
 		for i := range 2 * ranks {
 			owner, at := i, int64(0)
 			if i >= ranks {

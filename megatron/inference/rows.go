@@ -42,7 +42,7 @@ func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits
 		device.WriteSlice(d, t, values)
 		return t
 	}
-	p := &model.Pass{D: d, DType: g.DType, Positions: mpu.AllPositions(n), Batch: 1, IDs: write(b.ids, n), PositionIDs: write(b.positions, n)}
+	p := &model.Pass{D: d, DType: g.DType, Positions: mpu.AllPositions(n), Batch: 1, Whole: true, IDs: write(b.ids, n), PositionIDs: write(b.positions, n)}
 	most := 1
 	for _, t := range b.tables {
 		most = max(most, len(t))
@@ -58,7 +58,7 @@ func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits
 	for _, k := range kv {
 		k.Tables, k.Rows = tableTensor, placeTensor
 	}
-	return g.through(p, nil, kv, func(hidden model.Tensor) error {
+	return g.forward(p, kv, func(hidden model.Tensor) error {
 		for at := 0; at < len(b.wanted); at += logitRows {
 			wanted := b.wanted[at:min(at+logitRows, len(b.wanted))]
 			var some model.Tensor

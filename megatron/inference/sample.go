@@ -21,7 +21,7 @@ func (g *Generator) Sample(prompt []int32, o SampleOptions) (*Sampled, error) {
 	if err := g.CheckPrompt(prompt, o.MaxNew); err != nil {
 		return nil, err
 	}
-	s := g.newSession(int64(len(prompt)+o.MaxNew), 1)
+	s := g.newSession(len(prompt)+o.MaxNew, 1)
 	defer s.close()
 	ids := append([]int32(nil), prompt...)
 	result := &Sampled{}

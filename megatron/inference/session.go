@@ -3,6 +3,7 @@ package inference
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"monotron/csrc/device"
 	"monotron/fault"
@@ -25,123 +26,144 @@ type Generator struct {
 	MaxContext int            // positions the model knows; 0: no limit of its own
 }
 
-// session is a batch of sequences of equal length being extended.
+// session is texts of equal length being extended together, their keys and values in blocks.
+// It begins as one text.
 type session struct {
 	g      *Generator
-	caches []*model.Cache // of each stage here
-	used   int64          // positions filled
-	batch  int64
+	kv     []*model.Paged // of each stage here
+	pool   *blockPool
+	tables [][]int32 // blocks of each text
+	used   int       // positions of each that are filled
 }
 
-func (g *Generator) newSession(capacity, batch int64) *session {
-	s := &session{g: g, batch: batch}
-	for _, stage := range g.Stages {
-		s.caches = append(s.caches, stage.NewCache(capacity, batch))
-	}
-	return s
+// newSession has room for so many texts of `capacity` positions.
+func (g *Generator) newSession(capacity, texts int) *session {
+	blocks := texts * blocksFor(capacity)
+	return &session{g: g, kv: g.newPaged(blocks), pool: newBlockPool(blocks), tables: make([][]int32, 1)}
 }
 
 func (s *session) close() {
-	for _, c := range s.caches {
-		c.Free(s.g.Device)
+	for _, k := range s.kv {
+		k.Free(s.g.Device)
 	}
 }
 
-// extend feeds n new tokens of every sequence, rows [batch][n], and returns the
-// f32 logits after the last one, [batch][vocab].
+// extend feeds new tokens of every text, rows [texts][n], and returns the f32 logits after
+// the last one, [texts][vocab].
 func (s *session) extend(rows [][]int32) ([][]float32, error) {
-	if n := s.g.shared(int64(len(rows[0]))); n > 0 {
-		if err := s.share(rows, n, func(*model.Pass, model.Tensor) error { return nil }); err != nil {
+	if n := s.g.shared(len(rows[0])); n > 0 {
+		if err := s.share(rows[0][:n], func(*model.Pass, model.Tensor) error { return nil }); err != nil {
 			return nil, err
 		}
-		rest := make([][]int32, len(rows))
-		for j, row := range rows {
-			rest[j] = row[n:]
-		}
-		rows = rest
+		rows = [][]int32{rows[0][n:]}
 	}
-	n := int64(len(rows[0]))
-	var flat []float32
-	err := s.feed(rows, &model.Pass{Positions: mpu.AllPositions(n), Whole: true}, n, func(p *model.Pass, hidden model.Tensor) (err error) {
-		flat, err = s.g.logits(p, hidden, everyRank, (n-1)*s.batch, s.batch)
-		return err
-	})
+	b := &batch{}
+	for _, row := range rows {
+		b.wanted = append(b.wanted, int32((len(b.wanted)+1)*len(row)-1))
+	}
+	var all [][]float32
+	err := s.feed(b, rows, func(_ int, logits [][]float32) { all = append(all, logits...) })
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLogits(flat); err != nil {
-		return nil, err
+	for _, logits := range all {
+		if err := checkLogits(logits); err != nil {
+			return nil, err
+		}
 	}
-	result := make([][]float32, s.batch)
-	for j := range result {
-		result[j] = flat[j*s.g.Vocab : (j+1)*s.g.Vocab]
+	return all, nil
+}
+
+// feed runs new tokens of every text; use is shown the logits of the rows that b wants.
+func (s *session) feed(b *batch, rows [][]int32, use func(first int, logits [][]float32)) error {
+	s.grow(len(rows[0]))
+	b.tables = s.tables
+	for j, row := range rows {
+		for i, id := range row {
+			b.ids, b.positions, b.sequence = append(b.ids, id), append(b.positions, int32(s.used+i)), append(b.sequence, int32(j))
+		}
 	}
-	return result, nil
+	s.used += len(rows[0])
+	return s.g.rows(b, s.kv, use)
+}
+
+// grow gives every text blocks for n more positions.
+func (s *session) grow(n int) {
+	for j, table := range s.tables {
+		for len(table) < blocksFor(s.used+n) {
+			table = append(table, s.pool.take())
+		}
+		s.tables[j] = table
+	}
+}
+
+// branch makes text j continue what text parents[j] was. Full blocks are shared by all that
+// continue one text; of the last, to which each writes, all but one get a copy.
+func (s *session) branch(parents []int) {
+	tables := make([][]int32, len(parents))
+	for j, from := range parents {
+		tables[j] = slices.Clone(s.tables[from])
+		s.pool.join(tables[j])
+	}
+	for _, table := range s.tables {
+		s.pool.release(table)
+	}
+	s.tables = tables
+	if s.used%device.PagedBlock == 0 {
+		return
+	}
+	for _, table := range tables {
+		last := &table[len(table)-1]
+		if s.pool.shared(*last) {
+			s.pool.release([]int32{*last})
+			*last = s.copied(*last)
+		}
+	}
+}
+
+// copied is a new block that holds what another does.
+func (s *session) copied(block int32) int32 {
+	fresh := s.pool.take()
+	for _, k := range s.kv {
+		for _, layer := range k.Layers {
+			s.g.Device.Copy(layer.At(int64(fresh)), layer.At(int64(block)))
+		}
+	}
+	return fresh
 }
 
 // shared is how many of n new tokens the ranks of Context share. Each takes the others, one
 // at least, so that all have the last one's logits.
-func (g *Generator) shared(n int64) int64 {
+func (g *Generator) shared(n int) int {
 	if g.Context == nil {
 		return 0
 	}
-	unit := int64(2 * g.Context.Size())
+	unit := 2 * g.Context.Size()
 	return (n - 1) / unit * unit
 }
 
-// share feeds the first n tokens of every sequence, of which this rank takes its part.
-func (s *session) share(rows [][]int32, n int64, use func(p *model.Pass, hidden model.Tensor) error) error {
+// share feeds the first tokens of the one text, of which this rank takes its part.
+func (s *session) share(tokens []int32, use func(p *model.Pass, hidden model.Tensor) error) error {
 	c := s.g.Context
-	return s.feed(rows, &model.Pass{Positions: mpu.AllPositions(n).ZigZag(c.Rank(), c.Size())}, n, use)
+	s.grow(len(tokens))
+	s.used += len(tokens)
+	return s.g.whole(tokens, mpu.AllPositions(int64(len(tokens))).ZigZag(c.Rank(), c.Size()), s.kv, use)
 }
 
-// feed runs the positions of p, of n new tokens of every sequence; use gets the last stage's
-// output.
-func (s *session) feed(rows [][]int32, p *model.Pass, n int64, use func(p *model.Pass, hidden model.Tensor) error) error {
-	d := s.g.Device
-	scope := d.Arena.Scope(device.Activations)
+// whole runs those positions of a text from its start that are here; use gets the last
+// stage's output.
+func (g *Generator) whole(tokens []int32, here mpu.Positions, kv []*model.Paged, use func(p *model.Pass, hidden model.Tensor) error) error {
+	scope := g.Device.Arena.Scope(device.Activations)
 	defer scope.Release()
-	p.D, p.DType, p.Batch = d, s.g.DType, s.batch
-	positions := make([][]int32, len(rows))
-	for j := range rows {
-		for i := range n {
-			positions[j] = append(positions[j], int32(s.used+i))
-		}
+	positions := make([]int32, len(tokens))
+	for i := range positions {
+		positions[i] = int32(i)
 	}
+	p := &model.Pass{D: g.Device, DType: g.DType, Batch: 1, Positions: here}
 	p.IDs, p.PositionIDs = scope.Alloc(device.I32, p.Tokens()), scope.Alloc(device.I32, p.Tokens())
-	device.WriteSlice(d, p.IDs, mpu.Flatten(p.Positions, rows))
-	device.WriteSlice(d, p.PositionIDs, mpu.Flatten(p.Positions, positions))
-	if err := s.g.forward(p, s.caches, func(hidden model.Tensor) error { return use(p, hidden) }); err != nil {
-		return err
-	}
-	s.used += n
-	for _, c := range s.caches {
-		c.Used = s.used
-	}
-	return nil
-}
-
-// reorder makes sequence j continue what sequence parents[j] was.
-func (s *session) reorder(parents []int) {
-	d := s.g.Device
-	for _, c := range s.caches {
-		for l, old := range c.Layers {
-			fresh := d.Arena.Alloc(device.Activations, old.DType, old.Dims()...)
-			for j, from := range parents {
-				d.Copy(s.sequence(fresh, int64(j)), s.sequence(old, int64(from)))
-			}
-			d.Arena.Free(old)
-			c.Layers[l] = fresh
-		}
-	}
-}
-
-// sequence views the filled positions of sample j: [used, groups, 2, d].
-func (s *session) sequence(layer device.Tensor, j int64) device.Tensor {
-	v := layer.Slice(0, j, 1+(s.used-1)*s.batch)
-	v.Shape[0] = s.used
-	v.Stride[0] *= s.batch
-	return v
+	device.WriteSlice(g.Device, p.IDs, mpu.Flatten(here, [][]int32{tokens}))
+	device.WriteSlice(g.Device, p.PositionIDs, mpu.Flatten(here, [][]int32{positions}))
+	return g.forward(p, kv, func(hidden model.Tensor) error { return use(p, hidden) })
 }
 
 // CheckPrompt refuses a prompt, with `more` tokens to follow, that the model cannot take.

@@ -60,10 +60,6 @@ func (a *attention) alibi(d *device.Device) Tensor {
 	return t
 }
 
-func (a *attention) newCache(d *device.Device, dtype device.DType, tokens int64) Tensor {
-	return d.Arena.Alloc(device.Activations, dtype, tokens, a.groups, 2, a.channels)
-}
-
 func (a *attention) newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor {
 	return d.Arena.Alloc(device.Activations, dtype, blocks, a.groups, 2, device.PagedBlock*a.channels)
 }
@@ -135,16 +131,12 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	}
 	a.rotate(p, saved.used, 0)
 	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
-	if p.Paged != nil {
+	if p.Paged != nil && a.hasAll(p) {
 		a.overBlocks(p, saved)
 		return saved, a.proj.Forward(d, &p.Hooks, y, saved.o)
 	}
-	seen := saved.used
-	if p.Cache != nil && (a.kind == "" || p.Whole) {
-		seen.k, seen.v = a.extendCache(p, saved.used)
-	}
 	var err error
-	if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(saved.o), seen); err != nil {
+	if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(saved.o), saved.used); err != nil {
 		return nil, err
 	}
 	if saved.core.turned.Given() && a.qNorm == nil {
@@ -170,14 +162,29 @@ func (a *attention) overBlocks(p *Pass, saved *attentionSaved) {
 	})
 }
 
-// extendCache appends this pass's keys and values and returns all so far.
-func (a *attention) extendCache(p *Pass, now heads) (k, v Tensor) {
-	cache := p.Cache.Layers[a.layer-p.Cache.First]
-	rows := cache.Slice(0, p.Cache.Used*p.Batch, p.Tokens())
-	p.D.Copy(rows.Slice(2, 0, 1), now.k)
-	p.D.Copy(rows.Slice(2, 1, 1), now.v)
-	all := cache.Slice(0, 0, p.Cache.Used*p.Batch+p.Tokens())
-	return all.Slice(2, 0, 1), all.Slice(2, 1, 1)
+// keep puts the keys and values of a text's first positions, [n, groups, 2, d], into the
+// first blocks, in order.
+func (a *attention) keep(p *Pass, all Tensor) {
+	blocks, d, n := p.Paged.Layers[a.layer-p.Paged.First], a.channels, all.Shape[0]
+	copyTo := func(first, count, rows int64) { // blocks, and rows of each
+		to, from := blocks.Slice(0, first, count), all.Slice(0, first*device.PagedBlock, n-first*device.PagedBlock)
+		shape := []int64{count, rows, a.groups, d}
+		for v := range int64(2) { // keys lie [d, PagedBlock], values [PagedBlock, d]
+			row, channel := int64(1), int64(device.PagedBlock)
+			if v == 1 {
+				row, channel = d, 1
+			}
+			p.D.Copy(device.Strided(to.Slice(2, v, 1).Data, to.DType, shape, []int64{to.Stride[0], row, to.Stride[1], channel}),
+				device.Strided(from.Slice(2, v, 1).Data, from.DType, shape, []int64{device.PagedBlock * from.Stride[0], from.Stride[0], from.Stride[1], 1}))
+		}
+	}
+	full := n / device.PagedBlock
+	if full > 0 {
+		copyTo(0, full, device.PagedBlock)
+	}
+	if rest := n % device.PagedBlock; rest > 0 {
+		copyTo(full, 1, rest)
+	}
 }
 
 // rotate applies RoPE to queries and keys in place, or its inverse.

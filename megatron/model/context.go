@@ -2,7 +2,6 @@ package model
 
 import (
 	"monotron/csrc/device"
-	"monotron/fault"
 	"monotron/mpu"
 )
 
@@ -29,18 +28,17 @@ func (p Parallel) contextOf(layer int) (mpu.Context, mpu.ContextKind) {
 	return c, kind
 }
 
+// hasAll tells whether no other rank has positions of the pass.
+func (a *attention) hasAll(p *Pass) bool { return a.kind == "" || p.Whole }
+
 // exchange is the way for a pass.
 func (a *attention) exchange(p *Pass) exchange {
-	if a.kind == "" || p.Whole {
-		at := p.Positions[0]
-		if p.Cache != nil {
-			at.From = p.Cache.Used
-		}
-		return alone{at}
+	if a.hasAll(p) {
+		return alone{p.Positions[0]}
 	}
 	shared := sharedSamples{a.context, p.documents(p.Seq() * int64(a.context.Size()))}
-	if p.Cache != nil {
-		return prefilled{shared, p.Cache.Layers[a.layer-p.Cache.First]}
+	if p.Paged != nil {
+		return gathered{shared, p.Positions}
 	}
 	positions := shared.context.Positions(shared.documents, shared.context.Row())
 	var inner exchange
@@ -62,36 +60,6 @@ func (a *attention) exchange(p *Pass) exchange {
 type sharedSamples struct {
 	context   mpu.Context
 	documents mpu.Positions
-}
-
-// prefilled is generation's first pass over a text: keys and values of all positions come
-// into every rank's cache, and each attends from its own positions. It has no backward.
-type prefilled struct {
-	sharedSamples
-	cache Tensor
-}
-
-func (e prefilled) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (attended, error) {
-	tmp := p.D.Arena.Scope(device.Communication)
-	defer tmp.Release()
-	out, used := c.room(p, s, o, p.Positions), p.Cache.Used
-	own := c.keys(p, tmp, p.DType, p.Seq())
-	pack(p, own, h)
-	fresh := e.cache.Slice(0, used*p.Batch, e.documents.Len()*p.Batch)
-	if err := p.exchanged(func() error { return e.context.Gather(p.D, e.documents, fresh, own) }); err != nil {
-		return out, err
-	}
-	p.spans(p.Positions, func(i int, at mpu.Span, rows func(Tensor) Tensor) {
-		at.From += used
-		seen := keysAt(p, e.cache, mpu.Span{N: at.From + at.N})
-		seen.q = rows(h.q)
-		p.D.AttentionForward(c.call(p, at, 0, rows(out.o), out.lse[i], seen))
-	})
-	return out, nil
-}
-
-func (prefilled) backward(*Pass, core, attended, heads, heads, Tensor) error {
-	return fault.Errorf(fault.Internal, "a text that is generated has no backward")
 }
 
 // gathered brings the keys of all positions here, for as long as they are needed.
@@ -134,6 +102,9 @@ func (e gathered) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (
 	all, err := e.gather(p, tmp, c, h)
 	if err != nil {
 		return out, err
+	}
+	if p.Paged != nil {
+		c.a.keep(p, all)
 	}
 	p.spans(e.positions, func(i int, at mpu.Span, rows func(Tensor) Tensor) {
 		span := e.seen(p, c, at)

@@ -97,7 +97,7 @@ func (c core) room(p *Pass, s *device.Scope, o Tensor, positions mpu.Positions) 
 	return at
 }
 
-// alone is the exchange of a rank that has all positions, and of generation.
+// alone is the exchange of a rank that has all positions.
 type alone struct{ at mpu.Span }
 
 func (e alone) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (attended, error) {

@@ -27,8 +27,6 @@ type mixer interface {
 	half
 	// prepare takes what depends on the position and is no parameter.
 	prepare(d *device.Device, t *positionTables)
-	// newCache makes room for the keys and values of so many tokens.
-	newCache(d *device.Device, dtype device.DType, tokens int64) Tensor
 	// newBlocks makes the same in blocks, of blockBytes each.
 	newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor
 	blockBytes(dtype device.DType) int64

@@ -49,8 +49,7 @@ type Pass struct {
 	saved     *Saved     // of the stage that the micro-batch is on
 
 	Grad  bool   // backward follows: keep what it needs
-	Cache *Cache // generation: keys and values so far
-	Paged *Paged // generation for several sequences: the same in blocks
+	Paged *Paged // generation: keys and values so far
 
 	// See, where given, is shown the residual stream [tokens, h] (the rank's rows
 	// under sequence parallelism) as it enters the first layer (0) and leaves layer i
@@ -113,17 +112,10 @@ func (p *Pass) dropout(rate float64, name string, position int64) device.Dropout
 	return device.Dropout{Stream: device.StreamKey(p.Seed, name), Step: p.Step, Samples: p.Samples, Rate: float32(rate), Position: int32(position)}
 }
 
-// Cache holds the keys and values of a sequence being generated, per layer
-// [capacity*b, groups, 2, d]: row i*b+j is position i of sample j, keys first.
-type Cache struct {
-	Used   int64 // positions filled before this pass
-	First  int   // global number of the stage's first layer; the others follow it
-	Layers []Tensor
-}
-
 // Paged holds the keys and values of sequences in blocks that any of them may own: layer
 // by layer [blocks, groups, 2, PagedBlock·d]. The rows of a pass are of any of them, in
-// any number; see device.PagedAttentionArgs.
+// any number; see device.PagedAttentionArgs. Of a pass whose positions ranks share the rows
+// are the first of one sequence, which then has the first blocks.
 type Paged struct {
 	First        int // global number of the stage's first layer; the others follow it
 	Layers       []Tensor

@@ -229,18 +229,6 @@ func (s *Stage) Normed(p *Pass, y, hidden Tensor) {
 	s.finalNorm.forward(p, tmp, y, hidden)
 }
 
-// NewCache makes an empty cache for sequences of up to `capacity` positions.
-func (s *Stage) NewCache(capacity, batch int64) *Cache {
-	c := &Cache{}
-	if len(s.layers) > 0 {
-		c.First = s.layers[0].number
-	}
-	for _, l := range s.layers {
-		c.Layers = append(c.Layers, l.attention.newCache(s.device, s.config.DType, capacity*batch))
-	}
-	return c
-}
-
 // NewPaged makes blocks of keys and values at each layer of the stage.
 func (s *Stage) NewPaged(blocks int64) *Paged {
 	c := &Paged{}
@@ -263,13 +251,6 @@ func (s *Stage) BlockBytes() (bytes int64) {
 
 // Free gives the blocks' memory back.
 func (c *Paged) Free(d *device.Device) {
-	for _, t := range c.Layers {
-		d.Arena.Free(t)
-	}
-}
-
-// Free gives the cache's memory back.
-func (c *Cache) Free(d *device.Device) {
 	for _, t := range c.Layers {
 		d.Arena.Free(t)
 	}
