@@ -23,6 +23,7 @@ var dependents = []struct {
 	{[]string{"fp16"}, []string{"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}},
 	{[]string{"use-rope-scaling"}, []string{"rope-scaling-factor"}},
 	{[]string{"moe-shared-expert-intermediate-size"}, []string{"moe-shared-expert-overlap"}},
+	{[]string{"optimizer-cpu-offload"}, []string{"optimizer-offload-fraction"}},
 	{[]string{"moe-use-upcycling"}, []string{"moe-upcycling-granularity"}},
 }
 

@@ -36,7 +36,7 @@ lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples decoupled-lr decouple
 override-opt_param-scheduler use-checkpoint-opt-param-scheduler use-checkpoint-opt_param-scheduler optimizer adam-beta1
 adam-beta2 adam-eps sgd-momentum weight-decay start-weight-decay end-weight-decay weight-decay-incr-style
 apply-wd-to-qk-layernorm clip-grad use-precision-aware-optimizer main-grads-dtype main-params-dtype exp-avg-dtype
-exp-avg-sq-dtype optimizer-cpu-offload
+exp-avg-sq-dtype optimizer-cpu-offload optimizer-offload-fraction
 bf16 fp16 loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis accumulate-allreduce-grads-in-fp32
 grad-reduce-in-bf16 attention-softmax-in-fp32 apply-query-key-layer-scaling fp32-residual-connection fp8-format fp8-recipe
 distributed-backend distributed-timeout-minutes use-distributed-optimizer num-distributed-optimizer-instances

@@ -27,9 +27,10 @@ type Config struct {
 	SeqLength        int
 	Seed             int64
 
-	OptimizerCPUOffload bool     // the optimizer's state in the host's memory; on a device whose memory that is: as ever
-	OffloadFolder       string   // where what lies elsewhere has its files; "": nothing does
-	FreezeParameters    []string // shell patterns of names: not trained
+	OptimizerCPUOffload      bool     // the optimizer's state in the host's memory; on a device whose memory that is: as ever
+	OptimizerOffloadFraction float64  // of it, 0 to 1
+	OffloadFolder            string   // where what lies elsewhere has its files; "": nothing does
+	FreezeParameters         []string // shell patterns of names: not trained
 
 	CheckForNaN           bool // a loss or gradient that is not finite is an error
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches

@@ -112,7 +112,7 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 	dir := e.config.OffloadFolder
 	if dir == "" {
 		if e.toHost() {
-			w.Store = e.host.Store
+			w.Store, w.Fraction = e.host.Store, e.config.OptimizerOffloadFraction
 		}
 		return w, nil
 	}
@@ -125,14 +125,14 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 	return optimizer.Elsewhere{Store: e.offload.Store, Parameters: parameters, Gradients: parameters && e.config.Layout.MemoryCentricTiling > 0}, nil
 }
 
-// toHost tells whether the optimizer's state lies in the host's memory, apart from the
+// toHost tells whether optimizer's state lies in the host's memory, apart from the
 // device's.
 func (e *Engine) toHost() bool {
 	apart := !e.device.OnHost()
 	if e.device.Counts() {
 		apart = e.device.IsGPU()
 	}
-	return e.config.OptimizerCPUOffload && apart
+	return e.config.OptimizerCPUOffload && e.config.OptimizerOffloadFraction > 0 && apart
 }
 
 // Close takes away what lies elsewhere. Nothing of the engine may be used afterwards.

@@ -91,10 +91,11 @@ func (o Options) job(c training.Config) (*training.Job, error) {
 }
 
 // kind is ranks that hold the same: those of a stage, with as many places of experts.
-type kind struct{ stage, experts, shard, own int }
+type kind struct{ stage, experts, shard, expertShard, own int }
 
 // fewRanks are counted shard by shard: which of the gradients that tensor-parallel ranks add
-// up lie in a rank's shard decides what they are packed into. That is never near the peak.
+// up lie in a rank's shard decides what they are packed into, which is never near the peak; which of
+// the parameters, what a part of the optimizer's state in the host's memory is.
 const fewRanks = 64
 
 func (o Options) kindOf(c *training.Config, s topology.Sizes, rank int) kind {
@@ -102,8 +103,14 @@ func (o Options) kindOf(c *training.Config, s topology.Sizes, rank int) kind {
 	if c.Model.Experts != nil && s.EP > 1 {
 		k.experts = s.ExpertAt(rank).EP
 	}
-	if sharded := c.Layout.DistributedOptimizer || c.Layout.Sharding != ""; sharded && s.TP > 1 && s.World() <= fewRanks {
-		k.shard = s.At(rank).DP
+	if sharded := c.Layout.DistributedOptimizer || c.Layout.Sharding != ""; sharded && s.World() <= fewRanks {
+		if s.TP > 1 {
+			k.shard = s.At(rank).DP
+		}
+		if f := c.OptimizerOffloadFraction; c.OptimizerCPUOffload && f > 0 && f < 1 {
+			at := s.At(rank)
+			k.shard, k.expertShard = at.DP*s.CP+at.CP, s.ExpertAt(rank).DP
+		}
 	}
 	if o.Read != nil {
 		k.own = rank

@@ -6,7 +6,7 @@
 // (which ranks share which parameters), sharding.go (the strategies), layout.go (the flat
 // buffer, its buckets and their shards), memory.go, reduce.go (gradients over ranks),
 // optimizer.go (the step), runs.go (what one call of it updates), gather.go (parameters brought together: after the update, under
-// ZeRO-3 wherever a layer uses them), ahead.go (and before that), elsewhere.go (what lies in files), carry.go (a bucket on its way there and back), stored.go (what a checkpoint keeps, as
+// ZeRO-3 wherever a layer uses them), ahead.go (and before that), elsewhere.go (what lies in files, or in the host's memory), parts.go (and how much of it), carry.go (a bucket on its way there and back), stored.go (what a checkpoint keeps, as
 // pieces of global tensors).
 //
 // One rank of a training run, in order:

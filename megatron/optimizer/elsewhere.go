@@ -8,14 +8,15 @@ import (
 )
 
 // away is the state of this rank's shards that lies outside of the device's memory: strips of
-// equal length, one a kind, in the order of the buckets. An update takes them through the
+// equal length, one a kind, in the order of the buckets and their parts (parts.go). An update takes them through the
 // device's memory piece by piece; values besides come and go by bucket (carry.go).
 type away struct {
 	values, mains, ms, vs, grads *strip // nil: here, or not kept
 	frozen                       *strip // values of what is not trained; of another length
 
-	n, piece int64    // elements of each strip, and of those that are here at a time
-	visited  []*strip // all but frozen
+	n, piece int64      // elements of each strip, and of those that are here at a time
+	visited  []*strip   // all but frozen
+	segments []*segment // whose state it is, in the order of the model
 	slots    []*slot
 	staging  [][]byte // of fetches that are over
 }
@@ -40,12 +41,17 @@ type slot struct {
 
 // placeElsewhere makes the strips and what they are worked on in.
 func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
+	o.divide(e)
 	if e.Store == nil {
 		return
 	}
 	a, frozen := &away{}, int64(0)
 	for _, b := range o.buckets {
-		a.n += roundUp(b.trained(b.own.n), pageElements)
+		for _, p := range b.parts {
+			if p.away {
+				a.n = p.place + roundUp(p.n, pageElements)
+			}
+		}
 		frozen += roundUp(b.own.n-b.trained(b.own.n), pageElements)
 	}
 	place := func(wanted bool, name string, dtype device.DType, n int64) *strip {
@@ -63,7 +69,8 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 	a.mains, a.ms, a.vs = place(main, "main", wide, a.n), place(m, "exp_avg", wide, a.n), place(v, "exp_avg_sq", wide, a.n)
 	a.grads = place(e.Gradients, "grad", wide, a.n)
 	if len(a.visited) == 0 && a.frozen == nil {
-		return // nothing is kept beside values and gradients
+		o.divide(Elsewhere{}) // nothing is kept beside values and gradients
+		return
 	}
 	a.piece = min(cmp.Or(e.Piece, pieceElements), a.n)
 	for range slotCount {
@@ -162,9 +169,9 @@ func (o *Optimizer) work(s *slot, f flow, work func(*segment)) {
 			d.Write(s.here[i].Slice(0, 0, s.n), s.bytes(i))
 		}
 	}
-	for _, seg := range o.segments {
+	for _, seg := range a.segments {
 		if p := piece.overlap(stretch{seg.at, seg.n}); p.n > 0 {
-			work(a.part(seg, s, p))
+			work(a.pieceOf(seg, s, p))
 		}
 	}
 	for i, strip := range a.visited {
@@ -174,8 +181,8 @@ func (o *Optimizer) work(s *slot, f flow, work func(*segment)) {
 	}
 }
 
-// part is elements p of the strips of a segment, in the slot where they lie elsewhere.
-func (a *away) part(seg *segment, s *slot, p stretch) *segment {
+// pieceOf is elements p of the strips of a segment, in the slot where they lie elsewhere.
+func (a *away) pieceOf(seg *segment, s *slot, p stretch) *segment {
 	cut := func(t device.Tensor, of *strip) device.Tensor {
 		switch {
 		case !t.Given():
@@ -201,6 +208,9 @@ func (a *away) part(seg *segment, s *slot, p stretch) *segment {
 // updateElsewhere updates what lies elsewhere; a skipped step leaves it there.
 func (o *Optimizer) updateElsewhere() error {
 	a := o.away
+	if a == nil {
+		return o.device.Err()
+	}
 	if device.ReadSlice[float32](o.device, o.hyper)[device.HyperSkip] != 0 {
 		return o.device.Err()
 	}

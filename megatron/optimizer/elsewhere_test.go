@@ -1,13 +1,17 @@
 package optimizer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"monotron/csrc/device"
+	"monotron/csrc/ref"
 	"monotron/megatron/optimizer/offload"
+	"monotron/mpu"
 )
 
 // TestElsewhereIsTheSame: what lies in files has, after some steps, the bits of what lies in
@@ -39,6 +43,104 @@ func TestExpertsElsewhereAreTheSame(t *testing.T) {
 				t.Run(fmt.Sprintf("%d ranks/ep %d/%s/%s", c.ranks, c.ep, strategy, s.dtype), func(t *testing.T) { sameElsewhere(t, s) })
 			}
 		}
+	}
+}
+
+// Claim: whatever fraction of the state lies elsewhere, the bits are those of what lies in memory;
+// and as many elements lie there as the rule says.
+func TestAnyFractionElsewhereIsTheSame(t *testing.T) {
+	for _, world := range []int{1, 2} {
+		for _, strategy := range Strategies() {
+			for _, dtype := range []device.DType{device.F32, device.BF16} {
+				s := setup{world: world, steps: 2, dtype: dtype, model: dataParallel(world), sharding: Sharding{Strategy: strategy, BucketSize: 150}}
+				t.Run(fmt.Sprintf("%d/%s/%s", world, strategy, dtype), func(t *testing.T) { sameFractions(t, s) })
+			}
+		}
+	}
+	t.Run("experts", func(t *testing.T) {
+		sameFractions(t, setup{world: 4, steps: 2, dtype: device.BF16, model: expertParallel(4, 2), sharding: Sharding{Strategy: Optim, BucketSize: 150}})
+	})
+	t.Run("skipped", func(t *testing.T) {
+		sameFractions(t, setup{world: 2, steps: 3, dtype: device.F16, spoil: 1, model: dataParallel(2), sharding: Sharding{Strategy: Optim}})
+	})
+	t.Run("sgd", func(t *testing.T) {
+		sameFractions(t, setup{world: 1, steps: 2, dtype: device.F32, kind: SGD, model: dataParallel(1)})
+	})
+}
+
+func sameFractions(t *testing.T, s setup) {
+	t.Helper()
+	want, err := train(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := int64(0)
+	for _, fraction := range []float64{1e-9, 0.3, 0.5, 0.9, 1} {
+		var stored atomic.Int64
+		s.elsewhere = func(int) Elsewhere {
+			return Elsewhere{Fraction: fraction, Piece: pageElements, Store: func(_ string, bytes int64) (device.Store, error) {
+				stored.Add(bytes)
+				return offload.NewHost(bytes)
+			}}
+		}
+		got, err := train(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(got.results, got.norms) != fmt.Sprint(want.results, want.norms) {
+			t.Errorf("%g: results %v, norms %v; in memory %v, %v", fraction, got.results, got.norms, want.results, want.norms)
+		}
+		if err := cmp.Or(got.state.sameAs(want.state, 0), got.grads.sameAs(want.grads, 0)); err != nil {
+			t.Errorf("%g: %v", fraction, err)
+		}
+		last = stored.Load()
+	}
+	if last == 0 {
+		t.Error("nothing lay elsewhere")
+	}
+}
+
+// Claim: parameters go elsewhere in the order of the groups (those with weight decay first, where
+// the model begins with one), until what is gone has the fraction of the elements; the one that crosses the
+// mark goes too (Megatron-LM, HybridDeviceOptimizer). A bucket's parts cover it, each parameter in one.
+func TestFractionRule(t *testing.T) {
+	sizes := []int64{700, 10, 300, 20, 500, 30} // every second one without decay
+	var params []*mpu.Param
+	for i, n := range sizes {
+		params = append(params, &mpu.Param{Name: fmt.Sprint(i), Shape: []int64{n}, NoDecay: i%2 == 1, Owner: true})
+	}
+	for _, c := range []struct {
+		fraction float64
+		gone     string
+	}{{1e-9, "0"}, {700. / 1560, "0"}, {701. / 1560, "0 2"}, {0.5, "0 2"}, {0.7, "0 2 4"}, {1505. / 1560, "0 1 2 4"}, {0.99, "0 1 2 3 4 5"}} {
+		d := ref.Open()
+		o := New(d, toyConfig(""), params, device.BF16, Groups{}, Sharding{BucketSize: 900, Elsewhere: Elsewhere{Fraction: c.fraction,
+			Store: func(_ string, bytes int64) (device.Store, error) { return offload.NewHost(bytes) }}})
+		var gone []string
+		for _, s := range o.segments {
+			if s.main.Elsewhere() != s.part.away || s.m.Elsewhere() != s.part.away || s.start < s.part.from || s.start+s.n > s.part.from+s.part.n {
+				t.Errorf("%g: %s: %+v in %+v", c.fraction, s.param.Name, s, s.part)
+			}
+			if s.part.away {
+				gone = append(gone, s.param.Name)
+			}
+		}
+		if got := strings.Join(gone, " "); got != c.gone {
+			t.Errorf("%g: %s are elsewhere, want %s", c.fraction, got, c.gone)
+		}
+		for _, b := range o.buckets {
+			at := int64(0)
+			for _, p := range b.parts {
+				if p.from != at || p.n == 0 {
+					t.Errorf("%g: a part from %d with %d elements, at %d", c.fraction, p.from, p.n, at)
+				}
+				at += p.n
+			}
+			if at != b.own.n {
+				t.Errorf("%g: parts of %d elements of %d", c.fraction, at, b.own.n)
+			}
+		}
+		d.Close()
 	}
 }
 

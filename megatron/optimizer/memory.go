@@ -13,6 +13,7 @@ type bucket struct {
 	family *family
 	frozen bool    // values alone
 	own    stretch // this rank's shard; the whole bucket where nothing is sharded
+	parts  []part  // of the shard, by where their state lies
 
 	values, grads       device.Tensor // [n]; not given while only shards are held
 	ownValues, ownGrads device.Tensor // [own.n]: in the above where these always exist
@@ -39,6 +40,7 @@ type segment struct {
 	from, n int64
 	start   int64 // where the segment begins in the bucket's shard
 	at      int64 // of what lies elsewhere: where the segment begins in its strip
+	part    *part // that has it
 
 	run   *run // that has it as its place-th segment; nil: frozen
 	place int64
@@ -75,6 +77,9 @@ func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 			continue
 		}
 		o.segments = append(o.segments, s)
+		if s.part.away {
+			o.away.segments = append(o.away.segments, s)
+		}
 		if dtype != wide {
 			p.Main = device.Tensor{}
 			if s.n == p.Len() && !s.main.Elsewhere() && !o.bucketOf[p].family.sharded() {
@@ -136,40 +141,44 @@ func (o *Optimizer) allocateGrads(wide device.DType) {
 // allocateState makes masters and moments of this rank's shards, and the segments that
 // view them.
 func (o *Optimizer) allocateState(dtype, wide device.DType) {
-	own := func(kept bool) *strip {
-		if !kept {
-			return nil
-		}
-		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.trained(b.own.n) })
-	}
-	var mains, ms, vs *strip
+	here, there := o.statesHere(dtype, wide), kinds{}
 	if a := o.away; a != nil {
-		mains, ms, vs = a.mains, a.ms, a.vs
-	} else {
-		main, m, v := o.states(dtype, wide)
-		mains, ms, vs = own(main), own(m), own(v)
+		there = kinds{a.mains, a.ms, a.vs}
 	}
 	o.shares = map[*mpu.Param]*segment{}
-	at := int64(0) // in the strips of what is trained
 	for _, b := range o.buckets {
-		main, m, v := b.ownValues, device.Tensor{}, device.Tensor{}
-		if !b.frozen {
-			m, v = ms.next(b.own.n), vs.next(b.own.n)
-			if mains != nil {
-				main = mains.next(b.own.n)
+		for i := range b.parts {
+			if p := &b.parts[i]; p.away {
+				there.cut(b, p)
+			} else {
+				here.cut(b, p)
 			}
 		}
 		for i, p := range b.params {
-			o.bucketOf[p] = b
-			s := b.segment(i, main, m, v)
-			s.at = at + s.start
-			o.shares[p] = s
+			o.bucketOf[p], o.shares[p] = b, b.segment(i)
 		}
-		if !b.frozen {
-			o.runs = append(o.runs, o.runsOf(b, main, m, v)...)
+		for i := range b.parts {
+			if !b.frozen {
+				o.addRuns(b, &b.parts[i])
+			}
 		}
-		at += roundUp(b.trained(b.own.n), pageElements)
 	}
+}
+
+// statesHere makes the strips of the states that lie in the device's memory.
+func (o *Optimizer) statesHere(dtype, wide device.DType) kinds {
+	stays := o.away == nil
+	for _, b := range o.buckets {
+		stays = stays || b.elements(false) > 0
+	}
+	own := func(kept bool) *strip {
+		if !kept || !stays {
+			return nil
+		}
+		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.elements(false) })
+	}
+	main, m, v := o.states(dtype, wide)
+	return kinds{own(main), own(m), own(v)}
 }
 
 // states tells which states the optimizer keeps of each element: a master, and moments.
@@ -222,17 +231,24 @@ func (s *strip) next(n int64) device.Tensor {
 	return s.t.Slice(0, from, n)
 }
 
+// mine is what this rank's shard has of the i-th parameter, in the flat buffer.
+func (b *bucket) mine(i int) stretch {
+	return b.own.overlap(stretch{b.from + b.at[i], b.params[i].Len()})
+}
+
 // segment is what this rank's shard has of the i-th parameter.
-func (b *bucket) segment(i int, main, m, v device.Tensor) *segment {
-	p, at := b.params[i], b.from+b.at[i]
-	mine := b.own.overlap(stretch{at, p.Len()})
-	cut := func(t device.Tensor) device.Tensor {
+func (b *bucket) segment(i int) *segment {
+	mine := b.mine(i)
+	start := mine.from - b.own.from
+	p := b.partOf(start)
+	cut := func(t device.Tensor, from int64) device.Tensor {
 		if !t.Given() || mine.n == 0 {
 			return device.Tensor{}
 		}
-		return t.Slice(0, mine.from-b.own.from, mine.n)
+		return t.Slice(0, start-from, mine.n)
 	}
-	return &segment{param: p, from: mine.from - at, n: mine.n, start: mine.from - b.own.from, value: cut(b.ownValues), main: cut(main), grad: cut(b.ownGrads), m: cut(m), v: cut(v)}
+	return &segment{param: b.params[i], from: mine.from - b.from - b.at[i], n: mine.n, start: start, at: p.place + start - p.from, part: p,
+		value: cut(b.ownValues, 0), grad: cut(b.ownGrads, 0), main: cut(p.main, p.from), m: cut(p.m, p.from), v: cut(p.v, p.from)}
 }
 
 // bindValues points the bucket's parameters at its values, or at nothing while

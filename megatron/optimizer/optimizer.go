@@ -22,7 +22,7 @@ type Optimizer struct {
 	bucketOf map[*mpu.Param]*bucket
 	segments []*segment              // of what is trained, in the order of params
 	shares   map[*mpu.Param]*segment // of all params
-	runs     []*run                  // what is updated, a call each
+	runs     []*run                  // what is updated here, a call each
 	counted  []counted               // what the norm is of, a call each
 	flying   *bucket                 // its gradients are being reduced, ZeRO-2 and 3
 
@@ -138,13 +138,10 @@ func (o *Optimizer) clipAndUpdate() error {
 		d.Copy(o.apart, o.hyper)
 		d.Copy(o.apart.Slice(0, device.HyperLR, 1), o.rate)
 	}
-	if o.away != nil {
-		return o.updateElsewhere()
-	}
 	for _, r := range o.runs {
 		o.update(r)
 	}
-	return d.Err()
+	return o.updateElsewhere()
 }
 
 // prepare tells the kernels what changes this step.

@@ -7,55 +7,63 @@ import (
 	"monotron/mpu"
 )
 
-// run is what one call updates: segments of a bucket's shard, all by the same hyper.
+// run is what one call updates: segments of a part of a bucket's shard, all by the same hyper.
 type run struct {
 	value, main, grad device.Tensor // main is value in f32 training
 	m, v              device.Tensor
 	hyper             device.Tensor
-	segments          device.Tensor // i64 [n, 2] of the shard; not given: one, all of it
+	segments          device.Tensor // i64 [n, 2] of the part; not given: one, all of it
 	mults             device.Tensor // f32 [n, 2]: of the learning rate, of the weight decay
 }
 
-// runsOf are those of a bucket: one, and another where the rate of --decoupled-lr is for some
-// of its parameters.
-func (o *Optimizer) runsOf(b *bucket, main, m, v device.Tensor) (runs []*run) {
-	for _, hyper := range []device.Tensor{o.hyper, o.apart} {
-		r := &run{value: b.ownValues, main: main, grad: b.ownGrads, m: m, v: v, hyper: hyper}
+// addRuns makes the runs of a bucket's part: one, and another where the rate of --decoupled-lr is for some
+// of its parameters. Those of what lies elsewhere are never updated as one: they have the tables that
+// pieces look into.
+func (o *Optimizer) addRuns(b *bucket, p *part) {
+	for _, apart := range []bool{false, true} {
+		r := &run{value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, hyper: o.hyper}
+		if r.grad = b.ownGrads; r.grad.Given() {
+			r.grad = r.grad.Slice(0, p.from, p.n)
+		}
+		if apart {
+			r.hyper = o.apart
+		}
 		var at []int64
 		var mults []float32
 		rows := int64(0) // on any rank, whatever its shard has
-		for _, p := range b.params {
-			s := o.shares[p]
-			if o.hyperOf(p).Data != hyper.Data {
+		for _, param := range b.params {
+			s, whose := o.shares[param], o.shares[param].part
+			if s.n == 0 {
+				whose = &b.parts[0]
+			}
+			if o.decoupled(param) != apart || whose != p {
 				continue
 			}
 			if rows++; s.n == 0 {
 				continue
 			}
 			s.run, s.place = r, int64(len(at)/2)
-			at, mults = append(at, s.start, s.start+s.n), append(mults, 1, o.decay(p))
+			at, mults = append(at, s.start-p.from, s.start-p.from+s.n), append(mults, 1, o.decay(param))
 		}
 		if rows == 0 {
 			continue
 		}
 		segments, multipliers := o.device.Arena.Alloc(device.Optimizer, device.I64, rows, 2), o.device.Arena.Alloc(device.Optimizer, device.F32, rows, 2)
-		if n := int64(len(at) / 2); n > 0 {
-			r.segments, r.mults = segments.Slice(0, 0, n), multipliers.Slice(0, 0, n)
-			device.WriteSlice(o.device, r.segments, at)
-			device.WriteSlice(o.device, r.mults, mults)
-			runs = append(runs, r)
+		n := int64(len(at) / 2)
+		if n == 0 {
+			continue
+		}
+		r.segments, r.mults = segments.Slice(0, 0, n), multipliers.Slice(0, 0, n)
+		device.WriteSlice(o.device, r.segments, at)
+		device.WriteSlice(o.device, r.mults, mults)
+		if !p.away {
+			o.runs = append(o.runs, r)
 		}
 	}
-	return runs
 }
 
-// hyperOf is what a parameter is updated by.
-func (o *Optimizer) hyperOf(p *mpu.Param) device.Tensor {
-	if o.apart.Given() && p.Role == mpu.Vocabulary {
-		return o.apart
-	}
-	return o.hyper
-}
+// decoupled tells whether a parameter has the rate of --decoupled-lr.
+func (o *Optimizer) decoupled(p *mpu.Param) bool { return o.apart.Given() && p.Role == mpu.Vocabulary }
 
 // decay is the multiplier of a parameter's weight decay.
 func (o *Optimizer) decay(p *mpu.Param) float32 {

@@ -33,6 +33,7 @@ type Elsewhere struct {
 	Store      func(purpose string, bytes int64) (device.Store, error) // makes what it lies in; nil: nothing lies elsewhere
 	Parameters bool                                                    // values too: they come where they are used, as under ZeRO-3
 	Gradients  bool                                                    // with Parameters: they come where something is added to them, with one state for all of the data group
+	Fraction   float64                                                 // of the rank's trained elements, with neither of these two; 0: all
 	Piece      int64                                                   // elements that an update brings here at a time; 0: a million
 }
 

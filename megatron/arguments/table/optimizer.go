@@ -3,7 +3,7 @@ package table
 const (
 	noMuon    = "Muon is not built in yet; use --optimizer adam"
 	noLion    = "Lion is not built in; use --optimizer adam"
-	stateHere = "--optimizer-cpu-offload keeps all of the optimizer's state in the host's memory, and the device updates it; leave it out"
+	stateHere = "with --optimizer-cpu-offload the device updates what lies in the host's memory, piece by piece while the next one travels; leave it out"
 )
 
 // optimizerFlags say how parameters move.
@@ -39,6 +39,7 @@ var optimizerFlags = owned(Optimizer,
 	works("apply-wd-to-qk-layernorm", Switch, "", "Optimizer.DecayQKNorm", "weight decay on query and key norms too"),
 	works("clip-grad", Float, "1.0", "Optimizer.ClipGrad", "largest global gradient norm; 0: no clipping").from(0, 1e9),
 	works("optimizer-cpu-offload", Switch, "", "OptimizerCPUOffload", "moments and main parameters in the host's memory (docs/offload.md)"),
+	works("optimizer-offload-fraction", Float, "1.0", "OptimizerOffloadFraction", "of the rank's elements whose state --optimizer-cpu-offload puts there, in whole parameters from the first group on (docs/offload.md)").from(0, 1),
 	refused("use-precision-aware-optimizer", Switch, "main gradients, main parameters and moments are f32 here; leave it out"),
 	accepted("main-grads-dtype", String, "fp32", "main gradients are f32").choices("fp32").but("main gradients are f32 here", "bf16"),
 	accepted("main-params-dtype", String, "fp32", "main parameters are f32").choices("fp32").but("main parameters are f32 here", "fp16"),
@@ -61,6 +62,5 @@ var (
 		texts("muon-scale-mode muon-fp32-matmul-prec muon-coefficient-type muon-tp-mode muon-scalar-optimizer"))...)...)
 	stateOnHostFlags = allNotYet(owned(Optimizer, allRefused(stateHere,
 		switches("use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "+
-			"no-pin-cpu-params"),
-		floats("optimizer-offload-fraction"))...)...)
+			"no-pin-cpu-params"))...)...)
 )

@@ -21,6 +21,15 @@ run() { # NAME FLAGS..
   bin/pretrain_gpt "$@" --save "$work/$name" --no-save-tokenizer-assets >"$work/$name.log" 2>&1 || { tail -5 "$work/$name.log"; echo "FAILED: $name"; exit 1; }
 }
 
+planned() { # NAME FLAGS..: every rank of that run held what the plan of these flags says
+  local name=$1 plan held
+  shift
+  plan=$(bin/monotron plan run --json pretrain_gpt "$@" | grep -o '"peak_bytes":[0-9]*' | sed 's/.*://' | paste -sd,)
+  held=$(sed -nE 's/.*"rank_memory_bytes":\[([^]]*)\].*/\1/p' "$work/$name.jsonl" | tail -1)
+  [ "$plan" = "$held" ] || { echo "FAILED: $name: planned $plan, held $held"; exit 1; }
+  echo "$name: $plan bytes, as planned"
+}
+
 told() { # JSONL: of each step
   sed -E 's/.*"iteration":([0-9]+),.*"lm loss":([^,}]+).*"seconds":([^,]+).*"optimizer":([^,}]+).*"memory_bytes":([0-9]+).*"planned_memory_bytes":([0-9]+).*/step \1: loss \2, \3 s, of which the update \4 s; \5 bytes of tensors at most, \6 planned/' "$1"
 }
@@ -44,6 +53,22 @@ if [ -e "${MONOTRON_CUDA_LIBRARY:-bin/libmt_cudaemu.so}" ]; then
   run gpu-zero3 $tiny $away
   run gpu-tiled $tiny $away --memory-centric-tiling 2
   for name in host files zero3 tiled; do equal gpu gpu-$name; done
+  # A part of the state beside the GPU: the bits of none, the memory of the plan, and any part goes on from any other's checkpoint.
+  for ranks in "1" "2 --zero-stage 1" "4 --zero-stage 3 --tensor-model-parallel-size 2" "2 --zero-stage 1 --num-experts 2 --expert-model-parallel-size 2"; do
+    set -- $ranks
+    rm -rf "$work"/part-*
+    run part-none $tiny --world-size "$@"
+    for f in 0 0.3 0.5 1; do
+      run part-$f $tiny --world-size "$@" --optimizer-cpu-offload --optimizer-offload-fraction $f --log-jsonl "$work/part-$f.jsonl"
+      equal part-none part-$f
+      planned part-$f $tiny --world-size "$@" --optimizer-cpu-offload --optimizer-offload-fraction $f
+    done
+    mkdir "$work/part-chain"
+    run part-chain $tiny --world-size "$@" --exit-interval 1 --optimizer-cpu-offload --optimizer-offload-fraction 0.3
+    run part-chain $tiny --world-size "$@" --exit-interval 2 --optimizer-cpu-offload --optimizer-offload-fraction 0.7 --load "$work/part-chain"
+    run part-chain $tiny --world-size "$@" --load "$work/part-chain"
+    equal part-none part-chain
+  done
   unset MONOTRON_CUDA_LIBRARY
 else
   echo "the emulated GPU is not built (make emu): left out"

@@ -1,0 +1,143 @@
+package optimizer
+
+import (
+	"monotron/csrc/device"
+	"monotron/mpu"
+)
+
+// part is a stretch of a bucket's shard whose state lies in one place: parameters in a row. A
+// bucket's parts cover its shard.
+type part struct {
+	stretch       // of the shard
+	away    bool  // state lies elsewhere
+	place   int64 // of what lies elsewhere: where the part begins in each strip
+
+	main, m, v device.Tensor // [n]; main is the values in f32 training
+}
+
+// divide says where the state of each bucket lies: all of it here or elsewhere, or with a
+// Fraction each parameter's in one of the two.
+func (o *Optimizer) divide(e Elsewhere) {
+	var leaves func(*mpu.Param) bool
+	if e.Store != nil && e.Fraction > 0 && e.Fraction < 1 {
+		gone := map[*mpu.Param]bool{}
+		for _, f := range o.families {
+			o.leaving(f, e.Fraction, gone)
+		}
+		leaves = func(p *mpu.Param) bool { return gone[p] }
+	}
+	place := int64(0)
+	for _, b := range o.buckets {
+		if b.parts = []part{{stretch: stretch{0, b.own.n}, away: e.Store != nil && !b.frozen}}; leaves != nil && !b.frozen {
+			b.parts = b.divided(leaves)
+		}
+		for i := range b.parts {
+			if p := &b.parts[i]; p.away {
+				p.place = place
+				place += roundUp(p.n, pageElements)
+			}
+		}
+	}
+}
+
+// leaving adds those of a family's parameters whose state goes elsewhere, by the rule of Megatron-LM's
+// HybridDeviceOptimizer: in the order of the optimizer's groups, until what is gone has the
+// fraction of this rank's elements. The one that crosses the mark goes too.
+func (o *Optimizer) leaving(f *family, fraction float64, gone map[*mpu.Param]bool) {
+	mine, total := map[*mpu.Param]int64{}, int64(0)
+	for _, b := range o.buckets {
+		for i, p := range b.params {
+			if b.family == f && !b.frozen {
+				mine[p] = b.mine(i).n
+				total += mine[p]
+			}
+		}
+	}
+	mark, left := fraction*float64(total), int64(0)
+	for _, p := range o.inGroups(f.trained) {
+		if float64(left) < mark && mine[p] > 0 {
+			gone[p] = true
+			left += mine[p]
+		}
+	}
+}
+
+// inGroups sorts parameters by what they are updated with: groups in the order in which each
+// appears first, in a group the order of the model.
+func (o *Optimizer) inGroups(params []*mpu.Param) (sorted []*mpu.Param) {
+	type group struct {
+		decay float32
+		apart bool
+	}
+	var order []group
+	members := map[group][]*mpu.Param{}
+	for _, p := range params {
+		g := group{o.decay(p), o.decoupled(p)}
+		if members[g] == nil {
+			order = append(order, g)
+		}
+		members[g] = append(members[g], p)
+	}
+	for _, g := range order {
+		sorted = append(sorted, members[g]...)
+	}
+	return sorted
+}
+
+// divided are the parts of a bucket; what fills the shard up belongs to the parameter before it.
+func (b *bucket) divided(leaves func(*mpu.Param) bool) (parts []part) {
+	for i, p := range b.params {
+		mine, k := b.mine(i), len(parts)
+		if mine.n == 0 || k > 0 && parts[k-1].away == leaves(p) {
+			continue
+		}
+		from := int64(0)
+		if k > 0 {
+			from = mine.from - b.own.from
+			parts[k-1].n = from - parts[k-1].from
+		}
+		parts = append(parts, part{stretch: stretch{from, 0}, away: leaves(p)})
+	}
+	if len(parts) == 0 { // this rank has nothing of its parameters
+		parts = []part{{}}
+	}
+	last := &parts[len(parts)-1]
+	last.n = b.own.n - last.from
+	return parts
+}
+
+// partOf is the part that has an element of the shard.
+func (b *bucket) partOf(element int64) *part {
+	for i := range b.parts {
+		if p := &b.parts[i]; element < p.from+p.n {
+			return p
+		}
+	}
+	return &b.parts[len(b.parts)-1] // of a parameter that is not in the shard
+}
+
+// elements of the bucket whose state lies elsewhere, or here.
+func (b *bucket) elements(away bool) (n int64) {
+	for _, p := range b.parts {
+		if p.away == away {
+			n += b.trained(p.n)
+		}
+	}
+	return n
+}
+
+// kinds are the strips of what an optimizer keeps of each element, here or elsewhere; nil:
+// of that kind it keeps nothing.
+type kinds struct{ mains, ms, vs *strip }
+
+// cut gives a part its tensors.
+func (k kinds) cut(b *bucket, p *part) {
+	p.main = b.ownValues.Slice(0, p.from, p.n)
+	if b.frozen {
+		return
+	}
+	p.m, p.v = k.ms.next(p.n), k.vs.next(p.n)
+	if k.mains != nil {
+		p.main = k.mains.next(p.n)
+	}
+}
