@@ -166,5 +166,6 @@ func (o Options) Exhausted(c training.Config, rank int, e *device.OutOfMemory) e
 // IsUnfit tells whether err is the refusal of a run that does not fit.
 func IsUnfit(err error) bool {
 	var u *Unfit
-	return errors.As(err, &u)
+	var h *Overfull
+	return errors.As(err, &u) || errors.As(err, &h)
 }

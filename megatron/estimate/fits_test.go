@@ -120,3 +120,49 @@ func TestEnoughMicroBatches(t *testing.T) {
 		}
 	}
 }
+
+// Claim: a run whose optimizer's state is more than the host has room for is refused with the
+// numbers and with changes that fit by the count; where the GPU has no room for what would stay, none is named.
+func TestCheckHost(t *testing.T) {
+	const flags = small + "--device cuda --bf16 --optimizer-cpu-offload --world-size 2 "
+	c, o, all := parsed(t, flags), Options{Device: "cuda"}, []int{0, 1}
+	plan, err := o.Ranks(c, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := plan[0].Stored + plan[1].Stored
+	for _, enough := range []Room{Unlimited, {held, "here"}} {
+		if err := o.CheckHost(c, all, enough, OnGPU(false, Unlimited)); err != nil {
+			t.Errorf("%v of %d: %v", enough, held, err)
+		}
+	}
+	var u *Overfull
+	err = o.CheckHost(c, all, Room{held / 2, "here"}, OnGPU(false, Unlimited))
+	if !errors.As(err, &u) || !IsUnfit(err) || fault.CodeOf(err) != fault.Internal || u.Bytes != held || len(u.Nearest) != 3 {
+		t.Fatalf("a half of it: %v", err)
+	}
+	for _, change := range u.Nearest[:2] {
+		smaller, err := o.Ranks(parsed(t, flags+change), all)
+		if err != nil || smaller[0].Stored+smaller[1].Stored > held/2 {
+			t.Errorf("%q is said to fit: %v", change, err)
+		}
+	}
+	for _, want := range []string{device.Size(held) + " of the 2 ranks here", "(here)", "--optimizer-offload-fraction 0.", "--use-distributed-optimizer", "--offload-folder DIR", "--no-plan"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in: %v", want, err)
+		}
+	}
+	err = o.CheckHost(c, all, Room{held / 2, "here"}, OnGPU(false, Room{1000, "there"}))
+	if !errors.As(err, &u) || len(u.Nearest) > 0 || !strings.Contains(err.Error(), "No smaller part") {
+		t.Errorf("no room on the GPU: %v", err)
+	}
+	for perNode, has := range map[int]bool{1: true, 2: false} {
+		if m := (&Machine{PerNode: perNode, Host: Bytes(plan[0].Stored)}); m.HostHas(&c, plan) != has {
+			t.Errorf("a node of %d with room for one rank has it: %t", perNode, !has)
+		}
+	}
+	o.Device = "cpu"
+	if c = parsed(t, small+"--optimizer-cpu-offload"); o.CheckHost(c, []int{0}, Room{}, OnGPU(true, Unlimited)) != nil {
+		t.Error("a device whose memory is the host's keeps nothing beside it")
+	}
+}

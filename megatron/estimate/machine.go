@@ -21,10 +21,11 @@ import (
 // Machine is a cluster as a plan sees it; docs/plan.md lists the fields of its file.
 type Machine struct {
 	Name    string `yaml:"name"`
-	About   string `yaml:"about"`            // where the numbers come from
-	Device  string `yaml:"device"`           // cpu, cuda
-	PerNode int    `yaml:"devices_per_node"` // ranks of a node
-	Memory  Bytes  `yaml:"memory"`           // of a device, for tensors
+	About   string `yaml:"about"`                 // where the numbers come from
+	Device  string `yaml:"device"`                // cpu, cuda
+	PerNode int    `yaml:"devices_per_node"`      // ranks of a node
+	Memory  Bytes  `yaml:"memory"`                // of a device, for tensors
+	Host    Bytes  `yaml:"host_memory,omitempty"` // of a node, for what its ranks keep beside their devices; 0: not known
 
 	Peak       map[string]float64 `yaml:"peak_flops"`              // of products, by dtype: f32, bf16, f16
 	MemoryRate float64            `yaml:"memory_bytes_per_second"` // read and written
@@ -188,6 +189,7 @@ func (m *Machine) check() error {
 	}
 	within("devices_per_node", float64(m.PerNode), 1, 1<<16)
 	within("memory", float64(m.Memory), 1<<20, 1<<50)
+	within("host_memory", float64(m.Host), 0, 1<<50)
 	within("memory_bytes_per_second", m.MemoryRate, 1e6, 1e16)
 	within("seconds_per_op", m.Launch, 0, 1)
 	within("attention.share", m.Attention.Share, 1e-6, 1)

@@ -37,6 +37,9 @@ func plan(job *training.Job, place *launched.Place, open func() (*device.Device,
 		numbers, room = []int{place.Rank}, estimate.Unlimited
 	}
 	held, err := o.Check(job.Config, numbers, room)
+	if err == nil && !d.OnHost() && (place == nil || place.Local == 0) {
+		err = o.CheckHost(job.Config, ours(job, place), estimate.HostRoom(), estimate.OnGPU(place == nil, room))
+	}
 	if err != nil && !estimate.IsUnfit(err) {
 		told.Warn("the run could not be planned: %v", err)
 		return nil

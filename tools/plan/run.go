@@ -149,7 +149,7 @@ func (p *runPlan) draw(c *cli.Context) error {
 
 // fits tells whether every rank has the memory.
 func (p *runPlan) fits() bool {
-	return p.machine == nil || p.machine.Has(p.ranks)
+	return p.machine == nil || p.machine.Has(p.ranks) && p.machine.HostHas(&p.config, p.ranks)
 }
 
 // machine may be nil.
@@ -280,7 +280,10 @@ func (p *runPlan) writeTime(out *command.Printer) {
 		}
 		out.Printf("\n")
 	}
-	if !p.fits() {
+	if !m.HostHas(&p.config, p.ranks) {
+		out.Printf("  it does not fit: --optimizer-cpu-offload puts more into a node's memory than the %s that those of %s have\n", device.Size(int64(m.Host)), m.Name)
+	}
+	if !m.Has(p.ranks) {
 		whose := "a device of"
 		if m.Threads > 0 {
 			whose = "the ranks share what is free on"

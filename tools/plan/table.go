@@ -162,7 +162,7 @@ func (l *layouts) count(r *layout) {
 			r.memory = max(r.memory, rank.Peak)
 		}
 		r.memory += r.clock.Held(r.regime)
-		r.fits = r.memory <= int64(l.machine.Memory) && (l.machine.Threads == 0 || l.machine.Has(ranks))
+		r.fits = r.memory <= int64(l.machine.Memory) && l.machine.HostHas(&r.config, ranks) && (l.machine.Threads == 0 || l.machine.Has(ranks))
 		return err
 	}()
 }

@@ -30,6 +30,14 @@ planned() { # NAME FLAGS..: every rank of that run held what the plan of these f
   echo "$name: $plan bytes, as planned"
 }
 
+# grouped BYTES: a control group of so much memory, for limited CMD..
+group=$groups/monotron$$
+grouped() {
+  mkdir -p "$group" 2>/dev/null && echo "$1" >"$group/$most" || { echo "skipped: no control group can be made under $groups"; return 1; }
+  trap 'rm -rf "$work"; rmdir "$group"' EXIT
+}
+limited() { (echo $BASHPID >"$group/cgroup.procs" && exec "$@"); }
+
 told() { # JSONL: of each step
   sed -E 's/.*"iteration":([0-9]+),.*"lm loss":([^,}]+).*"seconds":([^,]+).*"optimizer":([^,}]+).*"memory_bytes":([0-9]+).*"planned_memory_bytes":([0-9]+).*/step \1: loss \2, \3 s, of which the update \4 s; \5 bytes of tensors at most, \6 planned/' "$1"
 }
@@ -69,6 +77,12 @@ if [ -e "${MONOTRON_CUDA_LIBRARY:-bin/libmt_cudaemu.so}" ]; then
     run part-chain $tiny --world-size "$@" --load "$work/part-chain"
     equal part-none part-chain
   done
+  if grouped $((200 << 20)); then # 300 MiB of state beside the GPU, and 200 for all
+    code=0
+    limited bin/pretrain_gpt $tiny --hidden-size 512 --num-layers 8 --optimizer-cpu-offload >"$work/host.log" 2>&1 || code=$?
+    [ $code = 70 ] || { tail -3 "$work/host.log"; echo "FAILED: exit code $code where the host has no room"; exit 1; }
+    tail -1 "$work/host.log"
+  fi
   unset MONOTRON_CUDA_LIBRARY
 else
   echo "the emulated GPU is not built (make emu): left out"
@@ -99,10 +113,7 @@ equal unbroken broken
 [ -z "$(ls "$disk")" ] || { echo "FAILED: $(ls "$disk") is left"; exit 1; }
 
 [ -n "${LARGE:-}" ] || exit 0
-group=$groups/monotron$$
-mkdir "$group" 2>/dev/null && echo $((10 << 30)) >"$group/$most" || { echo "skipped: no control group can be made under $groups"; exit 0; }
-trap 'rm -rf "$work"; rmdir "$group"' EXIT
-limited() { (echo $BASHPID >"$group/cgroup.procs" && exec "$@"); }
+grouped $((10 << 30)) || exit 0
 
 # A layer of 0.8 GiB, whose first weight alone is larger than the group's memory.
 layer="--device cpu --num-layers 1 --hidden-size 4096 --ffn-hidden-size 24576 --num-attention-heads 32 --seq-length 64 --max-position-embeddings 64
