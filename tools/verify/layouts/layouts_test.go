@@ -11,8 +11,8 @@ import (
 
 func open() (*device.Device, error) { return ref.Open(), nil }
 
-// Claim: no layout changes the maths of any of the shapes. Every 131st layout here
-// (every 211th with -short); `monotron verify` tries all.
+// Claim: no layout changes the maths of any of the shapes. Every 181st layout here
+// (every 293rd with -short); `monotron verify` tries all.
 func TestLayoutsAgree(t *testing.T) {
 	var models []Model
 	for _, s := range Shapes {
@@ -22,9 +22,9 @@ func TestLayoutsAgree(t *testing.T) {
 		}
 		models = append(models, m)
 	}
-	stride := 131
+	stride := 181
 	if testing.Short() {
-		stride = 211
+		stride = 293
 	}
 	r, err := Prove(models, Options{World: 8, Steps: 2, Stride: stride, Open: open, Told: func(Progress) {}})
 	if err != nil {
@@ -67,6 +67,46 @@ func TestFaultInOnePass(t *testing.T) {
 			if !m.Caught {
 				t.Errorf("%s is not caught", m.Name)
 			}
+		}
+	}
+}
+
+// Claim: the global balancing loss of data-parallel ranks is that of one rank whose
+// micro-batches have as many samples as theirs together, with --moe-global-aux-exact as
+// strong, else a dp-th of it; and it is no other one's.
+func TestGlobalLossOfTheRanksTogether(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		m, err := Builtin("global-moe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Config.Model.Experts.GlobalExact, m.Config.GlobalBatchSize = exact, 8
+		o := Options{World: 2, Only: "dp2 ep2 recompute-moe"}
+		v := o.chosen(o.candidates(m))[0]
+		got, err := Train(m, v, 1, open, Setup{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dp := range []int{1, 2} {
+			one, plain := m.reference(dp)
+			want, err := Train(one, plain, 1, open, Setup{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := compare(got, want, BoundsOf("")); d.Over != (dp != 2) {
+				t.Errorf("exact %t: two ranks beside one whose micro-batches have %d samples: %+v", exact, plain.MicroBatch, d)
+			}
+		}
+		weak := m
+		e := *m.Config.Model.Experts
+		e.GlobalExact, weak.Config.Model.Experts = !exact, &e
+		one, plain := weak.reference(2)
+		want, err := Train(one, plain, 1, open, Setup{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !compare(got, want, BoundsOf("")).Over {
+			t.Errorf("exact %t: the loss may be of either strength", exact)
 		}
 	}
 }

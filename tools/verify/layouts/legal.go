@@ -61,7 +61,8 @@ func (v Variant) String() string {
 	add(l.OverlapGradReduce, "overlap")
 	add(l.OverlapParamGather, "late-gather")
 	add(l.MemoryCentricTiling > 0, "tiled%d", l.MemoryCentricTiling)
-	add(v.Recompute.Granularity != "", "recompute-%s", strings.TrimSuffix(v.Recompute.Granularity+"-"+v.Recompute.Method, "-"))
+	add(v.Recompute.Granularity == "full", "recompute-full-%s", v.Recompute.Method)
+	add(v.Recompute.Granularity == "selective", "recompute-%s", strings.Join(v.Recompute.Modules, ","))
 	add(l.DistributeSavedActivation, "distributed")
 	if len(words) == 0 {
 		return "one rank"
@@ -166,7 +167,7 @@ func mixtures(c *training.Config, sizes engine.Layout) (all []Variant) {
 			}
 			for i, v := range variations(c, l) {
 				v.Dispatcher = []string{spec.AllGatherDispatcher, spec.AllToAllDispatcher}[i%2]
-				v.Overlap = c.Model.Experts.SharedFFN > 0 && l.EP*l.ETP > 1 && i%4 == 1
+				v.Overlap = c.Model.Experts.SharedFFN > 0 && l.EP*l.ETP > 1 && i%4 == 1 && !slices.Contains(v.Recompute.Modules, "shared_experts")
 				if (l.TP == 1 || v.Layout.SequenceParallel) && !v.Layout.DistributeSavedActivation && legal(c, v) {
 					all = append(all, v)
 				}
@@ -210,6 +211,14 @@ func variations(c *training.Config, sizes engine.Layout) []Variant {
 	for _, r := range []model.Recompute{{Granularity: "full", Method: "uniform", NumLayers: 1}, {Granularity: "full", Method: "block", NumLayers: 1}, {Granularity: "selective", Modules: []string{"core_attn"}}} {
 		add(func(v *Variant) { v.Recompute, v.Layout.SequenceParallel = r, sizes.TP > 1 })
 	}
+	for _, r := range expertsAgain(c) {
+		add(func(v *Variant) {
+			v.Recompute, v.Layout.SequenceParallel = r, sizes.TP > 1
+			if sizes.PP > 1 {
+				v.Layout.VP = 2
+			}
+		})
+	}
 	if sizes.TP > 1 {
 		add(func(v *Variant) { v.Layout.SequenceParallel, v.Layout.TPCommOverlap = true, true })
 		add(func(v *Variant) {
@@ -232,6 +241,18 @@ func variations(c *training.Config, sizes engine.Layout) []Variant {
 		}
 	}
 	return all
+}
+
+// expertsAgain are the ways to compute a mixture again, or parts of it.
+func expertsAgain(c *training.Config) []model.Recompute {
+	if c.Model.Experts == nil {
+		return nil
+	}
+	parts := []string{"moe_act"}
+	if c.Model.Experts.SharedFFN > 0 {
+		parts = append(parts, "shared_experts")
+	}
+	return []model.Recompute{{Granularity: "selective", Modules: []string{"moe"}}, {Granularity: "selective", Modules: parts}}
 }
 
 // stageCuts are the ways to cut the model over pp stages.
@@ -297,9 +318,13 @@ func microBatch(c *training.Config, l *engine.Layout) int {
 	return 0
 }
 
-// legal tells whether the model can be trained so.
+// legal tells whether the model can be trained so, and compared: no one rank has both the
+// micro-batches that aux_loss goes by and those that global_aux_loss does.
 func legal(c *training.Config, v Variant) bool {
 	m, l := &c.Model, &v.Layout
+	if l.DP > 1 && globalLoss(c) >= 0 && slices.Contains(m.Experts.Balancing, spec.AuxLoss) {
+		return false
+	}
 	shares := func(a, b int) bool { return a%b == 0 || b%a == 0 }
 	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%(l.TP*l.CP) != 0 {
 		return false

@@ -1,6 +1,7 @@
 package layouts
 
 import (
+	"slices"
 	"strings"
 
 	"monotron/fault"
@@ -18,6 +19,8 @@ var Shapes = []struct{ Name, Flags string }{
 	{"bloom", "--position-embedding-type alibi --embed-layernorm --attention-dropout 0.1 --hidden-dropout 0.1"},
 	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02 --moe-input-jitter-eps 0.01"},
 	{"qwen3-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02"},
+	{"global-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type global_aux_loss seq_aux_loss " +
+		"--moe-aux-loss-coeff 0.02 0.01 --moe-global-aux-exact"},
 	{"deepseek-moe", mixed + " --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 4 --moe-layer-freq ([0]*1+[1]*7) --moe-router-score-function sigmoid " +
 		"--moe-router-enable-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5 " +
 		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001"},
@@ -83,6 +86,30 @@ func FromFlags(flags []string, full bool) (Model, error) {
 		shrink(&m.Config, &reference.Config)
 	}
 	return m, nil
+}
+
+// reference is what m is compared with where dp ranks share its batch: the model on one rank.
+func (m Model) reference(dp int) (Model, Variant) {
+	one := One(&m.Config)
+	at := globalLoss(&m.Config)
+	if at < 0 {
+		return m, one
+	}
+	one.MicroBatch *= dp // the global loss counts what all ranks have done, a micro-batch each at a time
+	if e := *m.Config.Model.Experts; !e.GlobalExact {
+		e.AuxLossCoeff = slices.Clone(e.AuxLossCoeff)
+		e.AuxLossCoeff[at] /= float64(dp) // as weak as Megatron has it
+		m.Config.Model.Experts = &e
+	}
+	return m, one
+}
+
+// globalLoss is where among a model's balancing losses the global one is; −1: it has none.
+func globalLoss(c *training.Config) int {
+	if c.Model.Experts == nil {
+		return -1
+	}
+	return slices.Index(c.Model.Experts.Balancing, spec.GlobalAuxLoss)
 }
 
 func parse(name string, flags []string) (Model, error) {

@@ -48,20 +48,20 @@ func Prove(models []Model, o Options) (*Report, error) {
 			told.All += len(o.chosen(o.candidates(m)))
 		}
 	}
+	var err error
 	for _, m := range models {
-		told.next(&o, m.Name+" on one rank, which the others are compared with")
-		want, err := Train(m, One(&m.Config), o.Steps, o.Open, Setup{})
-		if err != nil {
-			return nil, fmt.Errorf("%s on one rank: %w", m.Name, err)
-		}
-		variants := o.chosen(o.candidates(m))
+		wanted, variants := &references{m: m, o: &o, made: map[int]*Outcome{}}, o.chosen(o.candidates(m))
 		if o.Mutate {
-			if told, err = r.mutate(m, variants, o, want); err != nil {
+			if told, err = r.mutate(m, variants, o, wanted); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		for _, v := range variants {
+			want, err := wanted.of(v, &told)
+			if err != nil {
+				return nil, err
+			}
 			told.next(&o, m.Name+": "+v.String())
 			row := r.row(m, v, o, want)
 			r.Rows = append(r.Rows, row)
@@ -70,6 +70,31 @@ func Prove(models []Model, o Options) (*Report, error) {
 	}
 	told.next(&o, "")
 	return r, nil
+}
+
+// references are what the layouts of a model are compared with, each trained when it is asked for.
+type references struct {
+	m    Model
+	o    *Options
+	made map[int]*Outcome // by data-parallel ranks, where these matter
+}
+
+func (r *references) of(v Variant, told *Progress) (*Outcome, error) {
+	dp := 1
+	if globalLoss(&r.m.Config) >= 0 {
+		dp = v.Layout.DP
+	}
+	if r.made[dp] != nil {
+		return r.made[dp], nil
+	}
+	told.next(r.o, r.m.Name+" on one rank, which the others are compared with")
+	m, one := r.m.reference(dp)
+	out, err := Train(m, one, r.o.Steps, r.o.Open, Setup{})
+	if err != nil {
+		return nil, fmt.Errorf("%s on one rank: %w", m.Name, err)
+	}
+	r.made[dp] = out
+	return out, nil
 }
 
 func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
@@ -98,7 +123,7 @@ var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2
 var mutatedMixtures = []string{"dp2 ep2 allgather", "dp2 ep2 alltoall optim", "dp2 ep2 alltoall beside-shared optim", "dp4 ep2 alltoall optim_grads_params",
 	"tp2 sp ep2 etp1 alltoall", "tp2 sp ep2 etp1 alltoall beside-shared", "tp2 sp dp2 ep2 alltoall", "tp2 sp dp2 ep2 alltoall beside-shared"}
 
-func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) (told Progress, err error) {
+func (r *Report) mutate(m Model, variants []Variant, o Options, wanted *references) (told Progress, err error) {
 	mutants, err := Mutants(m, variants, o.Steps, o.Open)
 	if err != nil {
 		return told, err
@@ -106,6 +131,10 @@ func (r *Report) mutate(m Model, variants []Variant, o Options, want *Outcome) (
 	mutants = slices.DeleteFunc(mutants, func(mu *Mutant) bool { return !strings.Contains(mu.Name, o.Mutant) })
 	told.All = len(mutants)
 	for _, mutant := range mutants {
+		want, err := wanted.of(mutant.variant, &told)
+		if err != nil {
+			return told, err
+		}
 		mutant.Name = m.Name + ": " + mutant.Name
 		told.next(&o, mutant.Name)
 		mutant.Run(m, o.Steps, o.Open, want, r.Bounds)
