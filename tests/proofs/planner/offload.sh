@@ -1,6 +1,6 @@
 # Training what does not fit (docs/offload.md). A model of the width of GPT-2 1.5B and LAYERS (2) layers is trained with its state in memory,
 # in files, and in files with tiled weights, and all tensors are equal to the bit; on the emulated GPU, where `make emu` has built it, a
-# smaller one. A disk without room and a kill during a step leave the checkpoint to go on from. LARGE=1 besides, in control groups (root,
+# smaller one. A disk without room, one that fills up in a step, and a kill during a step leave the checkpoint to go on from. LARGE=1 besides, in control groups (root,
 # and a writable /sys/fs/cgroup): a layer larger than its group's memory, tiled; GPT-2 1.5B with AdamW in f32, 3 steps in 10 GiB with parameters
 # and moments in files, minutes a step. DISK is the folder for the files (4 GB, with LARGE=1 19 GB).
 . "$(dirname "$0")/../common.sh"
@@ -99,7 +99,8 @@ until grep -q 'iteration *5/' "$work/broken.log" || ! kill -0 $victim 2>/dev/nul
 kill -9 $victim
 if wait $victim 2>/dev/null; then echo "FAILED: the run ended before it was killed"; exit 1; fi
 ls "$disk" | grep -q grad || { echo "FAILED: the kill left nothing in $disk"; exit 1; }
-if mkdir "$work/full" && mount -t tmpfs -o size=8m none "$work/full" 2>/dev/null; then
+mkdir "$work/full"
+if mount -t tmpfs -o size=8m none "$work/full" 2>/dev/null; then
   code=0
   bin/pretrain_gpt $small --offload-folder "$work/full" --save "$work/broken" --load "$work/broken" >"$work/full.log" 2>&1 || code=$?
   umount "$work/full"
@@ -107,6 +108,19 @@ if mkdir "$work/full" && mount -t tmpfs -o size=8m none "$work/full" 2>/dev/null
   tail -1 "$work/full.log"
 else
   echo "no tmpfs can be mounted: the full disk is left out"
+fi
+# ext2 gives a file its blocks as they are written: the moments that are loaded fit, the gradients of the next step do not.
+if truncate -s 50M "$work/ext2" && mkfs.ext2 -q "$work/ext2" && mount -o loop "$work/ext2" "$work/full" 2>/dev/null; then
+  code=0
+  bin/pretrain_gpt $small --offload-folder "$work/full/run" --save "$work/broken" --load "$work/broken" >"$work/full.log" 2>&1 || code=$?
+  left=$(ls -A "$work/full/run")
+  umount "$work/full"
+  [ $code = 74 ] && grep -q 'rank_00000.grad: no space left on device' "$work/full.log" || { tail -3 "$work/full.log"; echo "FAILED: exit code $code on a disk that fills up in a step"; exit 1; }
+  [ -z "$left" ] || { echo "FAILED: $left is left on the full disk"; exit 1; }
+  if grep -q 'iteration *5/' "$work/full.log"; then echo "FAILED: the step was over"; exit 1; fi
+  tail -1 "$work/full.log"
+else
+  echo "no ext2 can be mounted: the disk that fills up in a step is left out"
 fi
 run broken $small --offload-folder "$disk" --load "$work/broken"
 equal unbroken broken
