@@ -46,6 +46,7 @@ const (
 	OpRouterZ
 	OpRouterDrop
 	OpRouterSinkhorn
+	OpSample
 	OpColumnSum
 	OpGradStats
 	OpWeightedSum
@@ -91,6 +92,7 @@ var ops = [Ops]description{
 	OpRouterZ:            describe[RouterZArgs]("router_z"),
 	OpRouterDrop:         describe[RouterDropArgs]("router_drop"),
 	OpRouterSinkhorn:     describe[RouterSinkhornArgs]("router_sinkhorn"),
+	OpSample:             describe[SampleArgs]("sample"),
 	OpColumnSum:          describe[ColumnSumArgs]("column_sum"),
 	OpGradStats:          describe[GradStatsArgs]("grad_stats"),
 	OpWeightedSum:        describe[WeightedSumArgs]("weighted_sum"),
@@ -218,6 +220,8 @@ func (d *Device) RouterSinkhorn(keys Tensor, logits Tensor) {
 	d.run(OpRouterSinkhorn, unsafe.Pointer(&RouterSinkhornArgs{keys, logits}))
 }
 
+func (d *Device) Sample(a SampleArgs) { d.run(OpSample, unsafe.Pointer(&a)) }
+
 func (d *Device) ColumnSum(out Tensor, x Tensor) {
 	d.run(OpColumnSum, unsafe.Pointer(&ColumnSumArgs{out, x}))
 }
@@ -270,6 +274,7 @@ type Implementation interface {
 	RouterZ(a *RouterZArgs)
 	RouterDrop(a *RouterDropArgs)
 	RouterSinkhorn(a *RouterSinkhornArgs)
+	Sample(a *SampleArgs)
 	ColumnSum(a *ColumnSumArgs)
 	GradStats(a *GradStatsArgs)
 	WeightedSum(a *WeightedSumArgs)
@@ -354,6 +359,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.RouterDrop((*RouterDropArgs)(args))
 	case OpRouterSinkhorn:
 		i.RouterSinkhorn((*RouterSinkhornArgs)(args))
+	case OpSample:
+		i.Sample((*SampleArgs)(args))
 	case OpColumnSum:
 		i.ColumnSum((*ColumnSumArgs)(args))
 	case OpGradStats:

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xf8664729u /* of what follows */
+#define MT_OPS_SUM 0xc943018au /* of what follows */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU };
@@ -54,6 +54,7 @@ typedef struct { mt_tensor probs, counts, dlogits, scale, logits; double coeffic
 typedef struct { mt_tensor squares, dlogits, scale, logits; double coefficient; } mt_router_z_args;
 typedef struct { mt_tensor kept, experts, weights; int64_t capacity, num_experts; int32_t by_position, pad6; } mt_router_drop_args;
 typedef struct { mt_tensor keys, logits; } mt_router_sinkhorn_args;
+typedef struct { mt_tensor ids, chosen, max, sum, best, best_logits, logits, rules, numbers, edit_ids, edit_values; int64_t columns; } mt_sample_args;
 typedef struct { mt_tensor out, x; } mt_column_sum_args;
 typedef struct { mt_tensor out, x, segments; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; } mt_weighted_sum_args;
@@ -105,6 +106,7 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ROUTER_Z, router_z) \
   X(MT_ROUTER_DROP, router_drop) \
   X(MT_ROUTER_SINKHORN, router_sinkhorn) \
+  X(MT_SAMPLE, sample) \
   X(MT_COLUMN_SUM, column_sum) \
   X(MT_GRAD_STATS, grad_stats) \
   X(MT_WEIGHTED_SUM, weighted_sum)

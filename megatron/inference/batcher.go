@@ -9,6 +9,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/fault"
+	"monotron/megatron/model"
 )
 
 // BatcherConfig bounds what a Batcher does at once.
@@ -420,18 +421,15 @@ func (b *Batcher) take(p *plan) error {
 		return err
 	}
 	tokens, bad := make([]Token, len(p.wanted)), make([]error, len(p.wanted))
-	err := b.editions.rows(&p.batch, func(first int, logits [][]float32) {
-		device.SharedPool().Run(int64(len(logits)), func(_ int, i int64) {
-			at, s := first+int(i), p.owners[first+int(i)]
-			if bad[at] = checkLogits(logits[i]); bad[at] != nil {
-				return
-			}
-			if p.scored[at] >= 0 {
-				tokens[at] = s.opinion(logits[i], p.scored[at])
-			} else {
-				tokens[at] = s.next(logits[i])
-			}
-		})
+	err := b.editions.rows(&p.batch, func(first int, logits model.Tensor) error {
+		var list []wish
+		for i := range int(logits.Shape[0]) {
+			list = append(list, p.owners[first+i].wish(p.scored[first+i]))
+		}
+		some, odd, err := b.editions.list[0].choose(logits, list)
+		copy(tokens[first:], some)
+		copy(bad[first:], odd)
+		return err
 	})
 	if err != nil {
 		return err

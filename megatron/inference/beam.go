@@ -3,6 +3,8 @@ package inference
 import (
 	"math"
 	"sort"
+
+	"monotron/megatron/model"
 )
 
 // BeamOptions are those of transformers' beam search, whose rules Beam follows.
@@ -47,7 +49,7 @@ func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 	feed := [][]int32{prompt}
 	var finished []Beam
 	for n := 1; n <= o.MaxNew; n++ {
-		logits, err := s.extend(feed)
+		logits, err := s.logits(feed)
 		if err != nil {
 			return nil, err
 		}
@@ -70,13 +72,33 @@ func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 	return best(finished, o.Beams), nil
 }
 
+// logits extends every text and brings the logits after it here.
+func (s *session) logits(feed [][]int32) (all [][]float32, err error) {
+	err = s.extend(feed, func(_ int, logits model.Tensor) error {
+		rows, err := s.g.onHost(logits)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := checkLogits(row); err != nil {
+				return err
+			}
+		}
+		all = append(all, rows...)
+		return nil
+	})
+	return all, err
+}
+
 // expand lists the best 2·Beams one-token extensions, best first; of equals the
 // earlier sequence and lower id.
 func (o *BeamOptions) expand(prompt []int32, running []hypothesis, logits [][]float32) []candidate {
 	top := make([]candidate, 0, 2*o.Beams+1)
 	for j, h := range running {
 		lp := logSoftmax(logits[j])
-		banRepeats(lp, append(append([]int32(nil), prompt...), h.ids...), o.NoRepeatNgram)
+		for _, id := range repeats(append(append([]int32(nil), prompt...), h.ids...), o.NoRepeatNgram) {
+			lp[id] = math.Inf(-1)
+		}
 		for id, p := range lp {
 			sum := h.sum + p
 			if len(top) == 2*o.Beams && sum <= top[len(top)-1].sum {

@@ -1,9 +1,8 @@
 package inference
 
 import (
-	"cmp"
 	"math"
-	"slices"
+	"time"
 
 	"monotron/csrc/device"
 )
@@ -24,31 +23,40 @@ type Sampling struct {
 	NoRepeatNgram int // 0: repeats are fine
 }
 
-// change applies all that looks at the text so far: ids, of which the first `prompt` were given.
-func (s *Sampling) change(x []float64, ids []int32, prompt int) {
+// edit is how a token's logit x is changed before the choice: to (x > 0 ? x/ratio : x·ratio) + add.
+type edit struct {
+	id         int32
+	ratio, add float64
+}
+
+// edits is all that looks at the text so far: ids, of which the first `prompt` were given.
+func (s *Sampling) edits(ids []int32, prompt int) (list []edit) {
+	at := map[int32]int{}
+	of := func(id int32) *edit {
+		i, found := at[id]
+		if !found {
+			i = len(list)
+			at[id], list = i, append(list, edit{id: id, ratio: 1})
+		}
+		return &list[i]
+	}
 	if s.Repetition != 0 && s.Repetition != 1 {
 		for id := range counts(ids) {
-			if x[id] > 0 {
-				x[id] /= s.Repetition
-			} else {
-				x[id] *= s.Repetition
-			}
+			of(id).ratio = s.Repetition
 		}
 	}
 	if s.Presence != 0 || s.Frequency != 0 {
 		for id, n := range counts(ids[prompt:]) {
-			x[id] -= s.Presence + s.Frequency*float64(n)
+			of(id).add -= s.Presence + s.Frequency*float64(n)
 		}
 	}
 	for id, b := range s.Bias {
-		x[id] += b
+		of(id).add += b
 	}
-	banRepeats(x, ids, s.NoRepeatNgram)
-}
-
-// changes tells whether change does anything.
-func (s *Sampling) changes() bool {
-	return s.Repetition != 0 && s.Repetition != 1 || s.Presence != 0 || s.Frequency != 0 || len(s.Bias) > 0 || s.NoRepeatNgram > 0
+	for _, id := range repeats(ids, s.NoRepeatNgram) {
+		of(id).add = math.Inf(-1)
+	}
+	return list
 }
 
 func counts(ids []int32) map[int32]int {
@@ -59,130 +67,96 @@ func counts(ids []int32) map[int32]int {
 	return n
 }
 
-// choose picks the nth new token from logits, or log-probabilities, x. What it draws depends
-// on Seed, Number and n alone.
-func (s *Sampling) choose(x []float64, n int) int32 {
-	if s.Temperature == 0 {
-		return int32(argmax(x))
-	}
-	r := newRanking(x)
-	top := x[r.at(0)]
-	weight := func(id int32) float64 { return math.Exp((x[id] - top) / s.Temperature) }
-	most, total := len(x), 0.0
-	if s.TopK > 0 {
-		most = min(s.TopK, most)
-	}
-	if most < len(x) {
-		for i := range most {
-			total += weight(r.at(i))
-		}
-	} else {
-		for id := range x {
-			total += weight(int32(id))
-		}
-	}
-	if s.TopP > 0 && s.TopP < 1 || s.MinP > 0 {
-		most, total = s.nucleus(r, weight, most, total)
-	}
-	w := device.Philox(device.StreamKey(s.Seed, "generate"), [4]uint32{uint32(n), s.Number})
-	target := float64(w[0]) / (1 << 32) * total
-	for i := range most {
-		if target -= weight(r.at(i)); target < 0 {
-			return r.at(i)
-		}
-	}
-	return r.at(0)
+// wish is what is asked of a row of logits.
+type wish struct {
+	*Sampling
+	edits []edit
+	nth   int   // new token of its text
+	about int32 // the token to tell of; −1: one is chosen
+	tell  int   // the likeliest so many, with log-probabilities; negative: no log-probabilities at all
 }
 
-// nucleus keeps, of the `most` likeliest, the fewest whose mass reaches TopP and whose weight
-// MinP; at least one.
-func (s *Sampling) nucleus(r *ranking, weight func(int32) float64, most int, total float64) (int, float64) {
-	least, goal := s.MinP, math.Inf(1) // the likeliest has weight 1
-	if s.TopP > 0 && s.TopP < 1 {
-		goal = s.TopP * total
-	}
-	mass := 0.0
-	for i := range most {
-		w := weight(r.at(i))
-		if i > 0 && w < least {
-			return i, mass
+// draw is the random word for the choice: of Seed, Number and the token's place alone.
+func (w *wish) draw() uint32 {
+	return device.Philox(device.StreamKey(w.Seed, "generate"), [4]uint32{uint32(w.nth), w.Number})[0]
+}
+
+// choose fulfils a wish for each row of logits, on the device. Where a row's logits are not
+// finite, bad says so.
+func (g *Generator) choose(logits device.Tensor, list []wish) (tokens []Token, bad []error, err error) {
+	d, rows, best := g.Device, int64(len(list)), -1
+	s := d.Arena.Scope(device.Activations)
+	defer s.Release()
+	a := device.SampleArgs{Logits: logits, Columns: int64(g.Vocab), IDs: s.Alloc(device.I32, rows), Chosen: s.Alloc(device.F32, rows),
+		Rules: s.Alloc(device.I32, rows, 4), Numbers: s.Alloc(device.F64, rows, 3)}
+	var rules, edited []int32
+	var numbers []float64
+	var values []float32
+	for i := range list {
+		w := &list[i]
+		best = max(best, w.tell)
+		rules = append(rules, w.about, int32(min(w.TopK, g.Vocab)), int32(w.draw()), int32(len(edited)))
+		numbers = append(numbers, w.Temperature, w.TopP, w.MinP)
+		for _, e := range w.edits {
+			edited, values = append(edited, e.id), append(values, float32(min(max(e.ratio, 0x1p-100), 0x1p100)), float32(e.add))
 		}
-		if mass += w; mass >= goal {
-			return i + 1, mass
-		}
 	}
-	return most, mass
-}
-
-// ranking is ids by falling x, of equals the lower first, sorted as far as somebody looks.
-type ranking struct {
-	x      []float64
-	ids    []int32
-	sorted int
-}
-
-func newRanking(x []float64) *ranking {
-	ids := make([]int32, len(x))
-	for i := range ids {
-		ids[i] = int32(i)
+	device.WriteSlice(d, a.Rules, rules)
+	device.WriteSlice(d, a.Numbers, numbers)
+	if n := int64(len(edited)); n > 0 {
+		a.EditIDs, a.EditValues = s.Alloc(device.I32, n), s.Alloc(device.F32, n, 2)
+		device.WriteSlice(d, a.EditIDs, edited)
+		device.WriteSlice(d, a.EditValues, values)
 	}
-	return &ranking{x: x, ids: ids}
-}
-
-func (r *ranking) compare(a, b int32) int {
-	return cmp.Or(cmp.Compare(r.x[b], r.x[a]), cmp.Compare(a, b))
-}
-
-// at is the id of rank i.
-func (r *ranking) at(i int) int32 {
-	for i >= r.sorted {
-		rest := r.ids[r.sorted:]
-		n := min(len(rest), max(64, 7*r.sorted))
-		if n < len(rest) {
-			r.divide(rest, n)
-		}
-		slices.SortFunc(rest[:n], r.compare)
-		r.sorted += n
+	if best >= 0 {
+		a.Max, a.Sum = s.Alloc(device.F32, rows), s.Alloc(device.I64, rows)
 	}
-	return r.ids[i]
+	if best > 0 {
+		a.Best, a.BestLogits = s.Alloc(device.I32, rows, int64(best)), s.Alloc(device.F32, rows, int64(best))
+	}
+	d.Sample(a)
+	return g.chosen(&a, list)
 }
 
-// divide brings the n first of ids to the front, in any order (Hoare's selection).
-func (r *ranking) divide(ids []int32, n int) {
-	for len(ids) > 1 && n > 0 && n < len(ids) {
-		pivot := ids[len(ids)/2]
-		i, j := 0, len(ids)-1
-		for i <= j {
-			for r.compare(ids[i], pivot) < 0 {
-				i++
+// chosen reads what the op has found.
+func (g *Generator) chosen(a *device.SampleArgs, list []wish) (tokens []Token, bad []error, err error) {
+	d := g.Device
+	ids, logits := device.ReadSlice[int32](d, a.IDs), device.ReadSlice[float32](d, a.Chosen)
+	var top, bestLogits []float32
+	var sum []int64
+	var best []int32
+	if a.Max.Given() {
+		top, sum = device.ReadSlice[float32](d, a.Max), device.ReadSlice[int64](d, a.Sum)
+	}
+	if a.Best.Given() {
+		best, bestLogits = device.ReadSlice[int32](d, a.Best), device.ReadSlice[float32](d, a.BestLogits)
+	}
+	if err := d.Sync(); err != nil {
+		return nil, nil, err
+	}
+	tokens, bad = make([]Token, len(list)), make([]error, len(list))
+	now := time.Now()
+	for i := range list {
+		if ids[i] < 0 {
+			row := device.ReadSlice[float32](d, a.Logits.Slice(0, int64(i), 1))
+			if err := d.Sync(); err != nil {
+				return nil, nil, err
 			}
-			for r.compare(ids[j], pivot) > 0 {
-				j--
-			}
-			if i <= j {
-				ids[i], ids[j] = ids[j], ids[i]
-				i++
-				j--
+			bad[i] = checkLogits(row)
+			continue
+		}
+		t := &tokens[i]
+		*t = Token{Choice: Choice{ID: ids[i]}, At: now}
+		if list[i].tell < 0 {
+			continue
+		}
+		norm := float64(top[i]) + math.Log(float64(sum[i])/device.SampleWhole)
+		t.LogProb = float64(logits[i]) - norm
+		for k := range list[i].tell {
+			if at := i*int(a.Best.Shape[1]) + k; best[at] >= 0 {
+				t.Top = append(t.Top, Choice{best[at], float64(bestLogits[at]) - norm})
 			}
 		}
-		switch {
-		case n <= j+1:
-			ids = ids[:j+1]
-		case n > i:
-			ids, n = ids[i:], n-i
-		default:
-			return
-		}
 	}
-}
-
-// argmax is the lowest place of the largest value.
-func argmax[T float32 | float64](x []T) int {
-	best := 0
-	for i, v := range x {
-		if v > x[best] {
-			best = i
-		}
-	}
-	return best
+	return tokens, bad, nil
 }

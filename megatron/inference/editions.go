@@ -31,7 +31,7 @@ type editions struct {
 func (e *editions) other() int32 { return 1 - e.now }
 
 // rows runs a batch with the weights of its edition.
-func (e *editions) rows(b *batch, use func(first int, logits [][]float32)) error {
+func (e *editions) rows(b *batch, use func(first int, logits model.Tensor) error) error {
 	e.passes++
 	e.list[0].rank.Enter(watch.Forward, e.passes)
 	return e.list[b.edition].rows(b, e.kv, use)

@@ -65,9 +65,9 @@ func (g *Generator) exchange(t comm.Transfer) error {
 // everyRank of Context has the rows.
 const everyRank = -1
 
-// logits are those of rows of the last stage's output, which the owner among the ranks of
-// Context has: f32 [rows · vocabulary], on every rank.
-func (g *Generator) logits(p *model.Pass, hidden model.Tensor, owner int, at, rows int64) ([]float32, error) {
+// logits shows those of rows of the last stage's output, which the owner among the ranks of
+// Context has: f32 [rows, vocabulary], on every rank.
+func (g *Generator) logits(p *model.Pass, hidden model.Tensor, owner int, at, rows int64, use func(logits model.Tensor) error) error {
 	d := g.Device
 	scope := d.Arena.Scope(device.Activations)
 	defer scope.Release()
@@ -75,19 +75,30 @@ func (g *Generator) logits(p *model.Pass, hidden model.Tensor, owner int, at, ro
 	has := owner == everyRank || owner == g.Context.Rank()
 	if has && hidden.Given() {
 		if err := g.Stages[len(g.Stages)-1].Logits(p, out, hidden.Slice(0, at, rows)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if has && g.Pipeline != nil {
 		if err := g.Pipeline.Broadcast(out, g.Pipeline.Size()-1).Wait(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if owner != everyRank {
 		if err := g.Context.Broadcast(out, owner).Wait(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	flat := device.ReadSlice[float32](d, out)
-	return flat, d.Sync()
+	return use(out)
+}
+
+// onHost are the rows of logits: f32 [rows][vocabulary].
+func (g *Generator) onHost(logits model.Tensor) (rows [][]float32, err error) {
+	flat := device.ReadSlice[float32](g.Device, logits)
+	if err := g.Device.Sync(); err != nil {
+		return nil, err
+	}
+	for at := 0; at < len(flat); at += g.Vocab {
+		rows = append(rows, flat[at:at+g.Vocab:at+g.Vocab])
+	}
+	return rows, nil
 }

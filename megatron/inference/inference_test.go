@@ -1,12 +1,14 @@
 package inference
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sort"
 	"testing"
 
+	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/megatron/spec"
@@ -98,10 +100,11 @@ func TestSamplingEdges(t *testing.T) {
 // Claim: top-k and top-p choose only among the tokens they keep, and each of
 // those comes up; frequencies follow the probabilities.
 func TestChoose(t *testing.T) {
-	lp := make([]float64, 5)
+	lp := make([]float32, 5)
 	for i, p := range []float64{0.1, 0.4, 0.05, 0.25, 0.2} {
-		lp[i] = math.Log(p)
+		lp[i] = float32(math.Log(p))
 	}
+	g := &Generator{Device: ref.Open(), Vocab: 5}
 	for _, c := range []struct {
 		o    SampleOptions
 		want map[int32]float64 // share of each
@@ -114,8 +117,8 @@ func TestChoose(t *testing.T) {
 	} {
 		const draws = 20000
 		count := map[int32]int{}
-		for n := range draws {
-			count[c.o.choose(lp, n)]++
+		for _, id := range drawn(t, g, &c.o.Sampling, lp, draws) {
+			count[id]++
 		}
 		for id := range lp {
 			share := float64(count[int32(id)]) / draws
@@ -124,6 +127,26 @@ func TestChoose(t *testing.T) {
 			}
 		}
 	}
+}
+
+// drawn are the first n new tokens, each from the same logits.
+func drawn(t *testing.T, g *Generator, s *Sampling, logits []float32, n int) (ids []int32) {
+	t.Helper()
+	all := g.Device.Arena.Alloc(device.Workspace, device.F32, int64(n), int64(len(logits)))
+	defer g.Device.Arena.Free(all)
+	device.WriteSlice(g.Device, all, slices.Repeat(logits, n))
+	var list []wish
+	for i := range n {
+		list = append(list, wish{Sampling: s, nth: i, about: -1, tell: -1})
+	}
+	tokens, bad, err := g.choose(all, list)
+	if err := errors.Join(append(bad, err)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range tokens {
+		ids = append(ids, token.ID)
+	}
+	return ids
 }
 
 // Claim: extending a cache gives the numbers of one pass over the whole text,
@@ -193,25 +216,18 @@ func TestBanRepeats(t *testing.T) {
 	for _, c := range []struct {
 		ids    []int32
 		n      int
-		banned []int
+		banned []int32
 	}{
-		{[]int32{1, 2, 3, 1, 2}, 3, []int{3}},
-		{[]int32{1, 2, 3, 1, 2}, 2, []int{3}},
-		{[]int32{1, 2, 1, 3, 1}, 2, []int{2, 3}},
-		{[]int32{1, 2, 1}, 1, []int{1, 2}},
+		{[]int32{1, 2, 3, 1, 2}, 3, []int32{3}},
+		{[]int32{1, 2, 3, 1, 2}, 2, []int32{3}},
+		{[]int32{1, 2, 1, 3, 1}, 2, []int32{2, 3}},
+		{[]int32{1, 2, 1}, 1, []int32{1, 2}},
 		{[]int32{1, 2}, 3, nil},
-		{[]int32{1, 1}, 2, []int{1}},
+		{[]int32{1, 1}, 2, []int32{1}},
 		{[]int32{1, 2, 1}, 0, nil},
 		{nil, 1, nil},
 	} {
-		lp := make([]float64, 5)
-		banRepeats(lp, c.ids, c.n)
-		var banned []int
-		for id, p := range lp {
-			if math.IsInf(p, -1) {
-				banned = append(banned, id)
-			}
-		}
+		banned := slices.Compact(slices.Sorted(slices.Values(repeats(c.ids, c.n))))
 		if !slices.Equal(banned, c.banned) {
 			t.Errorf("%v, n %d: banned %v, want %v", c.ids, c.n, banned, c.banned)
 		}

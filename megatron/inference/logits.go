@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"errors"
 	"math"
 
 	"monotron/fault"
@@ -37,13 +36,7 @@ func (g *Generator) Logits(prompt []int32, each func(position int, logits []floa
 	for i := range rest {
 		b.wanted = append(b.wanted, int32(i))
 	}
-	var told error
-	err := s.feed(b, [][]int32{rest}, func(first int, logits [][]float32) {
-		for i := 0; i < len(logits) && told == nil; i++ {
-			told = each(shared+first+i, logits[i])
-		}
-	})
-	return errors.Join(err, told)
+	return s.feed(b, [][]int32{rest}, func(first int, logits model.Tensor) error { return g.show(logits, shared+first, each) })
 }
 
 // logitsOfShared are those of positions that the ranks of Context share, stretch by stretch:
@@ -69,14 +62,23 @@ func (g *Generator) logitsOfShared(s *session, prompt []int32, each func(positio
 func (g *Generator) eachLogits(p *model.Pass, hidden model.Tensor, owner int, first int64, span mpu.Span, each func(position int, logits []float32) error) error {
 	for at := int64(0); at < span.N; at += logitRows {
 		rows := min(span.N-at, logitRows)
-		flat, err := g.logits(p, hidden, owner, first+at, rows)
+		err := g.logits(p, hidden, owner, first+at, rows, func(logits model.Tensor) error { return g.show(logits, int(span.From+at), each) })
 		if err != nil {
 			return err
 		}
-		for i := range int(rows) {
-			if err := each(int(span.From+at)+i, flat[i*g.Vocab:(i+1)*g.Vocab:(i+1)*g.Vocab]); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// show gives rows of logits one by one, the first of them that of a position.
+func (g *Generator) show(logits model.Tensor, position int, each func(position int, logits []float32) error) error {
+	rows, err := g.onHost(logits)
+	if err != nil {
+		return err
+	}
+	for i, row := range rows {
+		if err := each(position+i, row); err != nil {
+			return err
 		}
 	}
 	return nil

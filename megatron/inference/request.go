@@ -158,38 +158,6 @@ func (s *sequence) scoring() bool { return s.PromptLogProbs && s.scored < len(s.
 // generated is how many tokens are new.
 func (s *sequence) generated() int { return len(s.ids) - len(s.Prompt) }
 
-// opinion is the model's of one token, from its logits.
-func (s *sequence) opinion(logits []float32, id int32) Token {
-	t := Token{Choice: Choice{ID: id}, At: time.Now()}
-	if s.LogProbs < 0 {
-		return t
-	}
-	norm := logNorm(logits)
-	t.LogProb = float64(logits[id]) - norm
-	for _, best := range likeliest(logits, s.LogProbs) {
-		t.Top = append(t.Top, Choice{best, float64(logits[best]) - norm})
-	}
-	return t
-}
-
-// likeliest are the n ids of largest logit, of equals the lower first.
-func likeliest(logits []float32, n int) (ids []int32) {
-	for id, x := range logits {
-		at := len(ids)
-		for at > 0 && x > logits[ids[at-1]] {
-			at--
-		}
-		if at == n {
-			continue
-		}
-		ids = append(ids, 0)
-		copy(ids[at+1:], ids[at:])
-		ids[at] = int32(id)
-		ids = ids[:min(len(ids), n)]
-	}
-	return ids
-}
-
 // score keeps what the model thinks of the prompt's next token.
 func (s *sequence) score(t Token) {
 	s.scored++
@@ -198,17 +166,14 @@ func (s *sequence) score(t Token) {
 	s.stream.mu.Unlock()
 }
 
-// next chooses the token that follows from its logits.
-func (s *sequence) next(logits []float32) Token {
-	if s.Temperature == 0 && !s.changes() {
-		return s.opinion(logits, int32(argmax(logits)))
+// wish is what is asked of the logits after its last token, or, with a token of the prompt
+// that is only looked at, of those before it.
+func (s *sequence) wish(about int32) wish {
+	w := wish{Sampling: &s.Sampling, nth: s.generated(), about: about, tell: s.LogProbs}
+	if about < 0 {
+		w.edits = s.edits(s.ids, len(s.Prompt))
 	}
-	x := make([]float64, len(logits))
-	for i, v := range logits {
-		x[i] = float64(v)
-	}
-	s.change(x, s.ids, len(s.Prompt))
-	return s.opinion(logits, s.choose(x, s.generated()))
+	return w
 }
 
 // add takes the next token, and says why the text ends with it, if it does.

@@ -32,8 +32,8 @@ func (g *Generator) blockBytes() (bytes int64) {
 }
 
 // rows runs a batch and shows the logits of the wanted rows, in order and a few at a time:
-// f32 [rows][vocab]. Every rank of the model runs the same batch.
-func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits [][]float32)) error {
+// f32 [rows, vocab]. Every rank of the model runs the same batch.
+func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits model.Tensor) error) error {
 	d, n := g.Device, int64(len(b.ids))
 	scope := d.Arena.Scope(device.Activations)
 	defer scope.Release()
@@ -66,15 +66,9 @@ func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits
 				some = scope.Alloc(g.DType, int64(len(wanted)), hidden.Last())
 				d.EmbeddingForward(device.EmbeddingForwardArgs{Out: some, Table: hidden, IDs: write(wanted, int64(len(wanted)))})
 			}
-			flat, err := g.logits(p, some, everyRank, 0, int64(len(wanted)))
-			if err != nil {
+			if err := g.logits(p, some, everyRank, 0, int64(len(wanted)), func(logits model.Tensor) error { return use(at, logits) }); err != nil {
 				return err
 			}
-			rows := make([][]float32, len(wanted))
-			for i := range rows {
-				rows[i] = flat[i*g.Vocab : (i+1)*g.Vocab]
-			}
-			use(at, rows)
 		}
 		return d.Sync()
 	})

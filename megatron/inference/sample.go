@@ -1,6 +1,6 @@
 package inference
 
-import "slices"
+import "monotron/megatron/model"
 
 // SampleOptions say how a text goes on, and when it ends.
 type SampleOptions struct {
@@ -27,18 +27,21 @@ func (g *Generator) Sample(prompt []int32, o SampleOptions) (*Sampled, error) {
 	result := &Sampled{}
 	feed := prompt
 	for n := range o.MaxNew {
-		logits, err := s.extend([][]int32{feed})
+		w := wish{Sampling: &o.Sampling, edits: o.edits(ids, len(prompt)), nth: n, about: -1}
+		var tokens []Token
+		var bad []error
+		err := s.extend([][]int32{feed}, func(_ int, logits model.Tensor) (err error) {
+			tokens, bad, err = g.choose(logits, []wish{w})
+			return err
+		})
+		if err == nil {
+			err = bad[0]
+		}
 		if err != nil {
 			return nil, err
 		}
-		lp := logSoftmax(logits[0])
-		changed := lp
-		if o.changes() {
-			changed = slices.Clone(lp)
-			o.change(changed, ids, len(prompt))
-		}
-		id := o.choose(changed, n)
-		result.IDs, result.LogProbs = append(result.IDs, id), append(result.LogProbs, lp[id])
+		id := tokens[0].ID
+		result.IDs, result.LogProbs = append(result.IDs, id), append(result.LogProbs, tokens[0].LogProb)
 		if o.Emit != nil {
 			o.Emit(id)
 		}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"monotron/megatron/model"
 	"monotron/mpu/ranks"
 )
 
@@ -78,7 +79,7 @@ func (l *Loaded) follow(told *orders, dir string) error {
 				return err
 			}
 		case orderPass:
-			if err := e.rows(&x.batch, func(int, [][]float32) {}); err != nil {
+			if err := e.rows(&x.batch, func(int, model.Tensor) error { return nil }); err != nil {
 				return err
 			}
 		}

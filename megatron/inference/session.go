@@ -48,12 +48,12 @@ func (s *session) close() {
 	}
 }
 
-// extend feeds new tokens of every text, rows [texts][n], and returns the f32 logits after
-// the last one, [texts][vocab].
-func (s *session) extend(rows [][]int32) ([][]float32, error) {
+// extend feeds new tokens of every text, rows [texts][n], and shows the f32 logits after the
+// last one of each, [texts, vocab], in order and a few at a time.
+func (s *session) extend(rows [][]int32, use func(first int, logits model.Tensor) error) error {
 	if n := s.g.shared(len(rows[0])); n > 0 {
 		if err := s.share(rows[0][:n], func(*model.Pass, model.Tensor) error { return nil }); err != nil {
-			return nil, err
+			return err
 		}
 		rows = [][]int32{rows[0][n:]}
 	}
@@ -61,21 +61,11 @@ func (s *session) extend(rows [][]int32) ([][]float32, error) {
 	for _, row := range rows {
 		b.wanted = append(b.wanted, int32((len(b.wanted)+1)*len(row)-1))
 	}
-	var all [][]float32
-	err := s.feed(b, rows, func(_ int, logits [][]float32) { all = append(all, logits...) })
-	if err != nil {
-		return nil, err
-	}
-	for _, logits := range all {
-		if err := checkLogits(logits); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return s.feed(b, rows, use)
 }
 
 // feed runs new tokens of every text; use is shown the logits of the rows that b wants.
-func (s *session) feed(b *batch, rows [][]int32, use func(first int, logits [][]float32)) error {
+func (s *session) feed(b *batch, rows [][]int32, use func(first int, logits model.Tensor) error) error {
 	s.grow(len(rows[0]))
 	b.tables = s.tables
 	for j, row := range rows {
@@ -205,15 +195,16 @@ func logNorm(logits []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// banRepeats puts −inf on the tokens that would repeat an n-gram of ids.
-func banRepeats(logProbs []float64, ids []int32, n int) {
+// repeats are the tokens that would repeat an n-gram of ids.
+func repeats(ids []int32, n int) (banned []int32) {
 	if n <= 0 || len(ids) < n {
-		return
+		return nil
 	}
 	last := fmt.Sprint(ids[len(ids)-n+1:])
 	for i := 0; i+n <= len(ids); i++ {
 		if fmt.Sprint(ids[i:i+n-1]) == last {
-			logProbs[ids[i+n-1]] = math.Inf(-1)
+			banned = append(banned, ids[i+n-1])
 		}
 	}
+	return banned
 }

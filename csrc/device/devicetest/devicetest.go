@@ -29,7 +29,7 @@ func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
 		matmulCases, normCases, activationCases, ropeCases, attentionCases, pagedCases, embeddingCases,
-		crossEntropyCases, dropoutCases, elementwiseCases, statsCases, optimizerCases, routerCases, expertCases,
+		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, optimizerCases, routerCases, expertCases,
 	} {
 		all = append(all, family()...)
 	}
