@@ -105,7 +105,7 @@ type survey struct {
 	machine   estimate.Machine
 	processor string
 
-	ops    map[opKey]*estimate.OpTimes
+	ops    map[opKey]*opTimes
 	launch []float64 // seconds between ops, of each case
 	peaks  map[device.DType]float64
 }
@@ -131,11 +131,11 @@ type surveyEffort struct {
 	disk       int64
 }
 
-var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, step: 300 * time.Millisecond,
+var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, step: 200 * time.Millisecond,
 	groups: []int{2, 4, 8}, bytes: []float64{256, 16 << 10, 256 << 10, 4 << 20, 32 << 20}, collective: 30 * time.Millisecond,
 	cubes: []int64{32, 64, 128, 256, 512, 1024, 2048}, copies: []int64{16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}, product: 120 * time.Millisecond, disk: 512 << 20}
 
-var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, most: 512 << 9, cuts: []int{1, 2}, step: 60 * time.Millisecond,
+var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, most: 512 << 9, cuts: []int{1, 2}, step: 40 * time.Millisecond,
 	groups: []int{2, 4}, bytes: []float64{256, 64 << 10, 4 << 20}, collective: 10 * time.Millisecond,
 	cubes: []int64{64, 256, 1024}, copies: []int64{64 << 10, 4 << 20, 64 << 20}, product: 30 * time.Millisecond, disk: 64 << 20}
 
@@ -155,7 +155,7 @@ func (s *survey) look(name string) error {
 	if !d.OnHost() {
 		return fault.Errorf(fault.Usage, "measure --device %s: only machines whose ranks share a CPU's threads are measured; of GPUs plan table --fit finds a machine's constants", d.Name)
 	}
-	s.processor, s.ops, s.peaks = cmp.Or(processor(), "a processor without a name"), map[opKey]*estimate.OpTimes{}, map[device.DType]float64{}
+	s.processor, s.ops, s.peaks = cmp.Or(processor(), "a processor without a name"), map[opKey]*opTimes{}, map[device.DType]float64{}
 	room := estimate.HostRoom().Bytes
 	if room > 1<<50 {
 		room = 1 << 34 // the system does not say
@@ -170,7 +170,8 @@ func (s *survey) tasks() (all []surveyTask) {
 	add := func(name string, do func() error) { all = append(all, surveyTask{name, do}) }
 	add("products", s.products)
 	add("copies", s.copies)
-	for _, c := range s.cases() {
+	cases := s.cases()
+	for _, c := range cases {
 		add(c.String(), func() error { return s.steps(c) })
 	}
 	for _, ranks := range s.effort.groups {
@@ -178,6 +179,9 @@ func (s *survey) tasks() (all []surveyTask) {
 	}
 	add("processes", s.processes)
 	add("the disk", s.disk)
+	for _, c := range slices.Backward(cases) { // minutes later
+		add(c.String(), func() error { return s.steps(c) })
+	}
 	return all
 }
 
@@ -244,8 +248,7 @@ func (s *survey) rows() (n int) {
 // conclude puts ops in order and says how far they can be believed.
 func (s *survey) conclude() error {
 	for _, o := range s.ops {
-		slices.SortFunc(o.Times, slices.Compare)
-		s.machine.Ops = append(s.machine.Ops, *o)
+		s.machine.Ops = append(s.machine.Ops, o.conclude())
 	}
 	slices.SortFunc(s.machine.Ops, func(a, b estimate.OpTimes) int {
 		return cmp.Or(strings.Compare(a.Op, b.Op), strings.Compare(a.Form, b.Form), cmp.Compare(a.Ranks, b.Ranks))

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -64,13 +65,17 @@ func (s *survey) cases() (all []stepCase) {
 	return all
 }
 
+// caseLayers is how many layers a case has: so many that what a layer kept for its backward
+// pass has left the caches by then, as it has in a model worth a plan.
+func caseLayers(hidden int) int { return min(max(2, 2048/hidden), 8) }
+
 // caseVocab is the vocabulary of the smallest model; others have one that grows with them.
 const caseVocab = 1024
 
 // gptCase is GPT-2's layer, or a part of it.
 func gptCase(hidden, cut int) spec.Model {
 	vocab := caseVocab * max(1, hidden/256) / cut
-	return spec.Model{NumLayers: 2, HiddenSize: hidden, FFNHiddenSize: 4 * hidden / cut, NumAttentionHeads: hidden / 64 / cut, NumQueryGroups: hidden / 64 / cut, KVChannels: 64,
+	return spec.Model{NumLayers: caseLayers(hidden), HiddenSize: hidden, FFNHiddenSize: 4 * hidden / cut, NumAttentionHeads: hidden / 64 / cut, NumQueryGroups: hidden / 64 / cut, KVChannels: 64,
 		VocabSize: vocab, PaddedVocabSize: vocab, MaxPositions: 1024, Position: spec.PositionLearned, Normalization: spec.LayerNorm, NormEpsilon: 1e-5,
 		Activation: spec.GeluTanh, LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1, InitStd: 0.02, EmbeddingInitStd: 0.02, HiddenDropout: 0.1, AttentionDropout: 0.1}
 }
@@ -153,12 +158,17 @@ type shapeTimes struct {
 	calls map[[2]string]*shapeCalls
 	spent time.Duration // in ops, this step
 	count int
-	idle  []float64 // seconds between two ops, the mean of each step
+	steps []stepTime
+}
+
+type stepTime struct {
+	took time.Duration
+	idle float64 // seconds between two ops, the mean
 }
 
 type shapeCalls struct {
 	device.Work
-	took []float64
+	took [][]float64 // by step
 }
 
 func (t *shapeTimes) add(c device.Call) {
@@ -168,53 +178,99 @@ func (t *shapeTimes) add(c device.Call) {
 		x = &shapeCalls{Work: c.Work}
 		t.calls[key] = x
 	}
-	x.took = append(x.took, c.Took.Seconds())
+	for len(x.took) <= len(t.steps) {
+		x.took = append(x.took, nil)
+	}
+	last := &x.took[len(t.steps)]
+	*last = append(*last, c.Took.Seconds())
 	t.spent += c.Took
 	t.count++
 }
 
 func (t *shapeTimes) step(took time.Duration) {
-	t.idle = append(t.idle, max(0, (took-t.spent).Seconds())/float64(max(1, t.count)))
+	t.steps = append(t.steps, stepTime{took, max(0, (took-t.spent).Seconds()) / float64(max(1, t.count))})
 	t.spent, t.count = 0, 0
 }
 
-// fairMean leaves out the tenth that took longest: what else ran on the machine.
-func fairMean(all []float64) (mean float64) {
-	slices.Sort(all)
-	all = all[:len(all)-len(all)/10]
+// usual are the steps that are told: without the tenth that took longest, in which something
+// else ran on the machine. What slows single calls down in every step belongs to the step.
+func (t *shapeTimes) usual() []int {
+	order := make([]int, len(t.steps))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(t.steps[a].took, t.steps[b].took) })
+	return order[:len(order)-len(order)/10]
+}
+
+// of is what a shape's calls took in those steps.
+func (x *shapeCalls) of(steps []int) (all []float64) {
+	for _, n := range steps {
+		if n < len(x.took) {
+			all = append(all, x.took[n]...)
+		}
+	}
+	return all
+}
+
+func mean(all []float64) (mean float64) {
 	for _, x := range all {
 		mean += x / float64(len(all))
 	}
 	return mean
 }
 
-// keep adds what ranks saw to what is known; a shape that was seen before keeps the mean.
+// opTimes are an op's rows, and what each took in every visit to a case that has it.
+type opTimes struct {
+	estimate.OpTimes
+	visits [][]float64
+}
+
+// conclude tells of each shape the visit in the middle, of two the faster one: what disturbs a
+// machine goes by, and cases are visited again later.
+func (o *opTimes) conclude() estimate.OpTimes {
+	for i, row := range o.Times {
+		slices.Sort(o.visits[i])
+		row[len(row)-1] = round(o.visits[i][(len(o.visits[i])-1)/2])
+	}
+	slices.SortFunc(o.Times, slices.Compare)
+	return o.OpTimes
+}
+
+// keep adds what ranks saw to what is known.
 func (s *survey) keep(c stepCase, seen []shapeTimes) {
-	all := map[[2]string]*shapeCalls{}
-	for _, rank := range seen {
-		for key, x := range rank.calls {
-			if sum := all[key]; sum != nil {
-				sum.took = append(sum.took, x.took...)
-			} else {
-				all[key] = x
+	all, work := map[[2]string][]float64{}, map[[2]string]device.Work{}
+	for i := range seen {
+		usual := seen[i].usual()
+		for key, x := range seen[i].calls {
+			all[key], work[key] = append(all[key], x.of(usual)...), x.Work
+		}
+		if c.ranks == 1 {
+			for _, n := range usual {
+				s.launch = append(s.launch, seen[i].steps[n].idle)
 			}
 		}
 	}
-	if c.ranks == 1 {
-		s.launch = append(s.launch, fairMean(seen[0].idle))
-	}
-	for key, x := range all {
-		form, numbers := estimate.Form(key[1])
-		o := s.ops[opKey{key[0], form, c.ranks}]
-		if o == nil {
-			o = &estimate.OpTimes{Op: key[0], Form: form, Ranks: c.ranks}
-			s.ops[opKey{key[0], form, c.ranks}] = o
+	for key, took := range all {
+		if len(took) > 0 {
+			s.keepOp(key, c.ranks, work[key], mean(took))
 		}
-		row, size := append(slices.Clone(numbers), x.FLOPs, x.Bytes, round(fairMean(x.took))), len(numbers)
-		if i := slices.IndexFunc(o.Times, func(r []float64) bool { return slices.Equal(r[:size], numbers) }); i >= 0 {
-			o.Times[i][size+2] = round((o.Times[i][size+2] + row[size+2]) / 2)
-			continue
-		}
-		o.Times = append(o.Times, row)
 	}
+}
+
+// keepOp adds a visit's mean of an op at a shape.
+func (s *survey) keepOp(key [2]string, ranks int, work device.Work, seconds float64) {
+	form, numbers := estimate.Form(key[1])
+	at := opKey{key[0], form, ranks}
+	o := s.ops[at]
+	if o == nil {
+		o = &opTimes{OpTimes: estimate.OpTimes{Op: key[0], Form: form, Ranks: ranks}}
+		s.ops[at] = o
+	}
+	i := slices.IndexFunc(o.Times, func(r []float64) bool { return slices.Equal(r[:len(numbers)], numbers) })
+	if i < 0 {
+		i = len(o.Times)
+		o.Times, o.visits = append(o.Times, append(slices.Clone(numbers), work.FLOPs, work.Bytes, 0)), append(o.visits, nil)
+	}
+	o.visits[i] = append(o.visits[i], seconds)
 }

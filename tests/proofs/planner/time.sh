@@ -1,8 +1,8 @@
-# What a plan says of seconds is what steps then take on this machine: layouts of two models on a machine file that measure
-# has just written, run in turns. Nothing else should run. Prints a table for docs/plan.md; holds mean and worst error against
-# MEAN (5) and WORST (12) percent. In pieces, with one WORK folder: PIECE=measure, run (as often as one likes), table.
+# What a plan says of seconds is what steps then take on this machine: layouts of two models, and measure, by turns, as a machine's
+# speed drifts. Nothing else should run. Prints a table for docs/plan.md: the median step beside the mean of what the machine files
+# predict; holds mean and worst error against MEAN (5) and WORST (12) percent. ROUNDS (2) of both; or in pieces, with one WORK
+# folder: PIECE=measure and PIECE=run as often as one likes, then PIECE=table.
 source "$(dirname "$0")/../common.sh"
-file=$work/here.yaml
 piece=${PIECE:-all}
 steps=${STEPS:-6}
 
@@ -59,29 +59,31 @@ flags() { # of a row
   echo "${!model} $*"
 }
 
-if [ "$piece" = all ] || [ "$piece" = measure ]; then
-  bin/monotron measure --output "$file"
-fi
-rounds=1
-[ "$piece" = all ] && rounds=2
-if [ "$piece" = all ] || [ "$piece" = run ]; then
-  for round in $(seq $rounds); do
-    n=0
-    while read -r row; do
-      n=$((n + 1))
-      rm -f "$work/one.jsonl"
-      bin/pretrain_gpt $(flags $row) --log-jsonl "$work/one.jsonl" >"$work/one.log" 2>&1 || { tail -3 "$work/one.log"; echo "FAILED: $row"; exit 1; }
-      sed -nE 's/.*"iteration":([0-9]+),.*"seconds":([0-9.e-]+).*/\1 \2/p' "$work/one.jsonl" | awk '$1 > 2 { print $2 }' >>"$work/seconds.$n"
-    done < <(layouts)
-  done
-fi
-if [ "$piece" = all ] || [ "$piece" = table ]; then
+measure() { # writes one more machine file
+  bin/monotron measure --output "$work/here.$(ls "$work"/here.*.yaml 2>/dev/null | wc -l).yaml"
+}
+run() { # adds the seconds of each layout's steps
+  n=0
+  while read -r row; do
+    n=$((n + 1))
+    rm -f "$work/one.jsonl"
+    bin/pretrain_gpt $(flags $row) --log-jsonl "$work/one.jsonl" >"$work/one.log" 2>&1 || { tail -3 "$work/one.log"; echo "FAILED: $row"; exit 1; }
+    sed -nE 's/.*"iteration":([0-9]+),.*"seconds":([0-9.e-]+).*/\1 \2/p' "$work/one.jsonl" | awk '$1 > 2 { print $2 }' >>"$work/seconds.$n"
+  done < <(layouts)
+}
+predicted() { # mean of the machine files
+  local file
+  for file in "$work"/here.*.yaml; do
+    bin/monotron plan run --machine "$file" --json pretrain_gpt "$@" | sed -E 's/.*"seconds_per_step":([0-9.e-]+).*/\1/'
+  done | awk '{ s += $1 } END { print s / NR }'
+}
+table() {
   echo "| model | layout | measured, s | predicted, s | off |"
   echo "|---|---|---|---|---|"
   n=0
   while read -r row; do
     n=$((n + 1))
-    said=$(bin/monotron plan run --machine "$file" --json pretrain_gpt $(flags $row) | sed -E 's/.*"seconds_per_step":([0-9.e-]+).*/\1/')
+    said=$(predicted $(flags $row))
     sort -g "$work/seconds.$n" | awk -v said="$said" -v row="$row" '{ x[NR] = $1 } END {
       was = NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2
       model = row; sub(/ .*/, "", model); sub(/^[a-z]+ /, "", row)
@@ -89,4 +91,15 @@ if [ "$piece" = all ] || [ "$piece" = table ]; then
   done < <(layouts) | tee "$work/table"
   awk -F'|' -v mean="${MEAN:-5}" -v worst="${WORST:-12}" '{ d = $6 + 0; if (d < 0) d = -d; s += d; n++; if (d > w) w = d } END {
     printf "%d layouts: mean error %.1f %%, worst %.1f %%\n", n, s / n, w; exit !(n >= 30 && s / n <= mean && w <= worst) }' "$work/table" || { echo "FAILED"; exit 1; }
-fi
+}
+
+case $piece in
+measure | run | table) "$piece" ;;
+*)
+  for _ in $(seq "${ROUNDS:-2}"); do
+    measure
+    run
+  done
+  table
+  ;;
+esac
