@@ -79,6 +79,18 @@ enum { MT_GEMM_ROWS = 512, MT_GEMM_COLUMNS = 768, MT_GEMM_SUMS = MT_GEMM_ROWS * 
 
 #define GEMM_AHEAD 2048 /* bytes behind those of a column by itself that are asked of memory meanwhile */
 
+/* What is asked of memory while dot products are made: for the columns that have a bit, what
+ * lies so many bytes behind. */
+typedef struct { int64_t ahead; uint32_t columns; } gemm_fetch;
+
+/* The share of rows i..i+count-1 in the next columns, where all rows pass over a few columns
+ * before they go on: memory then has work all the time, not with the first rows alone. */
+static inline gemm_fetch gemm_next(int64_t ahead, int columns, int64_t i, int64_t count, int64_t rows) {
+  gemm_fetch f = {ahead, 0};
+  for (int c = 0; c < columns; c++) f.columns |= (uint32_t)(c * rows / columns >= i && c * rows / columns < i + count) << c;
+  return f;
+}
+
 #define GEMM_FEW 48 /* rows up to which products by rows are ruled by reading B */
 
 #define MT_GEMM_THIN 4 /* rows up to which nothing is faster than reading B once, unpacked */

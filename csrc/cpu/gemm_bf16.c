@@ -100,7 +100,7 @@ static inline __attribute__((always_inline)) void dots_step(__m512 sum[][DOT_COL
     for (int c = 0; c < columns; c++) sum[r][c] = _mm512_dpbf16_ps(sum[r][c], x[r], y[c]);
 }
 
-static inline __attribute__((always_inline)) void dots(const gemm_job *job, int64_t i, int64_t j, float *sums, int64_t ld, int rows, int columns, int64_t ahead) {
+static inline __attribute__((always_inline)) void dots(const gemm_job *job, int64_t i, int64_t j, float *sums, int64_t ld, int rows, int columns, gemm_fetch fetch) {
   const char *a = gemm_at(&job->a, i, 0), *b = gemm_at(&job->b, 0, j);
   const int64_t a_step = job->a.row * 2, b_step = job->b.col * 2, whole = job->k & ~(int64_t)31;
   __m512 sum[DOT_ROWS][DOT_COLUMNS];
@@ -110,9 +110,10 @@ static inline __attribute__((always_inline)) void dots(const gemm_job *job, int6
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sum[r][c] = _mm512_setzero_ps();
   for (int64_t k = 0; k < whole; k += 32) {
-    if (ahead) {
+    if (fetch.columns) {
 #pragma GCC unroll 4
-      for (int c = 0; c < columns; c++) _mm_prefetch(b + c * b_step + k * 2 + ahead, _MM_HINT_T0);
+      for (int c = 0; c < columns; c++)
+        if (fetch.columns >> c & 1) _mm_prefetch(b + c * b_step + k * 2 + fetch.ahead, _MM_HINT_T0);
     }
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) x[r] = (__m512bh)_mm512_loadu_si512(a + r * a_step + k * 2);
@@ -134,23 +135,24 @@ static inline __attribute__((always_inline)) void dots(const gemm_job *job, int6
     for (int c = 0; c < columns; c++) sums[r * ld + c] = _mm512_reduce_add_ps(sum[r][c]);
 }
 
-static inline __attribute__((always_inline)) void dots_of_rows(const gemm_job *job, int64_t i, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int side, int64_t ahead) {
+static inline __attribute__((always_inline)) void dots_of_rows(const gemm_job *job, int64_t i, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int side, gemm_fetch fetch) {
   int64_t c = 0;
-  for (; c + side <= columns; c += side) dots(job, i, j + c, sums + c, ld, rows, side, ahead);
-  for (; c < columns; c++) dots(job, i, j + c, sums + c, ld, rows, 1, 0);
+  for (; c + side <= columns; c += side) dots(job, i, j + c, sums + c, ld, rows, side, fetch);
+  for (; c < columns; c++) dots(job, i, j + c, sums + c, ld, rows, 1, (gemm_fetch){0});
 }
 
 /* As gemm_kernels.c's, of A as it lies. */
 static void by_row(const gemm_job *job, const gemm_tile *t, float *sums) {
   const int64_t rows = t->i1 - t->i0, columns = t->j1 - t->j0, once = rows <= GEMM_FEW, step = once ? DOT_COLUMNS : columns;
   const int64_t next = DOT_COLUMNS * job->b.col * 2;
-  if (rows == 1) dots_of_rows(job, t->i0, t->j0, columns, sums, columns, 1, 1, GEMM_AHEAD);
+  if (rows == 1) dots_of_rows(job, t->i0, t->j0, columns, sums, columns, 1, 1, (gemm_fetch){GEMM_AHEAD, 1});
   for (int64_t j = 0; j < columns && rows > 1; j += step) {
     int64_t n = columns - j < step ? columns - j : step, i = 0;
-#define MT_ROWS(count)                                                                                                         \
-  {                                                                                                                            \
-    dots_of_rows(job, t->i0 + i, t->j0 + j, n, sums + i * columns + j, columns, count, DOT_COLUMNS, once && i == 0 ? next : 0); \
-    i += count;                                                                                                                \
+#define MT_ROWS(count)                                                                                      \
+  {                                                                                                         \
+    gemm_fetch fetch = gemm_next(next, once ? DOT_COLUMNS : 0, i, count, rows);                             \
+    dots_of_rows(job, t->i0 + i, t->j0 + j, n, sums + i * columns + j, columns, count, DOT_COLUMNS, fetch); \
+    i += count;                                                                                             \
   }
     while (i + DOT_ROWS <= rows) MT_ROWS(DOT_ROWS)
     if (i + 4 <= rows) MT_ROWS(4)

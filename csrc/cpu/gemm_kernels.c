@@ -151,9 +151,9 @@ V void K(dots_step)(const gemm_job *job, const float *a, const void *b, int64_t 
 }
 
 /* A block of dot products: rows of A (f32, [rows][k]) against columns of B that are contiguous
- * in k. Every element has the same sum whatever block it is in. Meanwhile comes what lies `ahead`
- * bytes behind; 0: nothing. */
-V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int64_t ld, int rows, int columns, int64_t ahead, int T) {
+ * in k. Every element has the same sum whatever block it is in. Meanwhile comes what is to be
+ * fetched. */
+V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int64_t ld, int rows, int columns, gemm_fetch fetch, int T) {
   const int64_t k = job->k, step = job->b.col;
   const void *b = gemm_at(&job->b, 0, j);
   vf sum[DOTS][DOT_COLUMNS];
@@ -162,9 +162,10 @@ V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int6
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sum[r][c] = v_set(0);
   V_EACH(k, p, m,
-    if (ahead) {
+    if (fetch.columns) {
 #pragma GCC unroll 4
-      for (int c = 0; c < columns; c++) __builtin_prefetch((const char *)b + (c * step + p) * mt_element(T) + ahead);
+      for (int c = 0; c < columns; c++)
+        if (fetch.columns >> c & 1) __builtin_prefetch((const char *)b + (c * step + p) * mt_element(T) + fetch.ahead);
     }
     K(dots_step)(job, a, b, p, m, sum, rows, columns, T););
 #pragma GCC unroll 6
@@ -173,10 +174,10 @@ V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int6
     for (int c = 0; c < columns; c++) sums[r * ld + c] = v_sum(sum[r][c]);
 }
 
-V void K(dots_of_rows)(const gemm_job *job, const float *a, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int side, int64_t ahead, int T) {
+V void K(dots_of_rows)(const gemm_job *job, const float *a, int64_t j, int64_t columns, float *sums, int64_t ld, int rows, int side, gemm_fetch fetch, int T) {
   int64_t c = 0;
-  for (; c + side <= columns; c += side) K(dots)(job, a, j + c, sums + c, ld, rows, side, ahead, T);
-  for (; c < columns; c++) K(dots)(job, a, j + c, sums + c, ld, rows, 1, 0, T);
+  for (; c + side <= columns; c += side) K(dots)(job, a, j + c, sums + c, ld, rows, side, fetch, T);
+  for (; c < columns; c++) K(dots)(job, a, j + c, sums + c, ld, rows, 1, (gemm_fetch){0}, T);
 }
 
 /* Few rows pass over the tile's columns once, a few of them at a time; of many a few at a time
@@ -185,15 +186,16 @@ V void K(dots_of_tile)(const gemm_job *job, const float *a, const gemm_tile *t, 
   const int64_t rows = t->i1 - t->i0, columns = t->j1 - t->j0, once = rows <= GEMM_FEW, step = once ? DOT_COLUMNS : columns;
   const int64_t next = DOT_COLUMNS * job->b.col * mt_element(T);
   if (rows == 1) {
-    K(dots_of_rows)(job, a, t->j0, columns, sums, columns, 1, LONE_COLUMNS, LONE_COLUMNS == 1 ? GEMM_AHEAD : next, T);
+    K(dots_of_rows)(job, a, t->j0, columns, sums, columns, 1, LONE_COLUMNS, (gemm_fetch){LONE_COLUMNS == 1 ? GEMM_AHEAD : next, 7}, T);
     return;
   }
   for (int64_t j = 0; j < columns; j += step) {
     int64_t n = mt_min(step, columns - j), i = 0;
-#define MT_ROWS(count)                                                                                                                             \
-  {                                                                                                                                                \
-    K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, count, DOT_COLUMNS, once && i == 0 ? next : 0, T);         \
-    i += count;                                                                                                                                    \
+#define MT_ROWS(count)                                                                                                 \
+  {                                                                                                                    \
+    gemm_fetch fetch = gemm_next(next, once ? DOT_COLUMNS : 0, i, count, rows);                                        \
+    K(dots_of_rows)(job, a + i * job->k, t->j0 + j, n, sums + i * columns + j, columns, count, DOT_COLUMNS, fetch, T); \
+    i += count;                                                                                                        \
   }
     while (i + DOTS <= rows) MT_ROWS(DOTS)
     if (DOTS > 4 && i + 4 <= rows) MT_ROWS(4)
