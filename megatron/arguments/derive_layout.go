@@ -244,6 +244,10 @@ func (p *parser) checkContextParallel() {
 		p.clash("cp-zigzag-per-document reset-attention-mask dataloader-inter-document-masking",
 			"--cp-zigzag-per-document cuts documents that do not see each other: add --reset-attention-mask or --dataloader-inter-document-masking, or leave it out")
 	}
+	if l.CP == 1 && len(l.HierarchicalCP) > 0 {
+		p.notice("--hierarchical-context-parallel-sizes has no effect with --context-parallel-size 1")
+		l.HierarchicalCP = nil
+	}
 	inside := slices.Contains(l.CPCommType, engine.HeadsInsideRing)
 	sizes := p.checkHierarchy(inside)
 	if l.CP == 1 {

@@ -221,8 +221,8 @@ func TestUpcyclingRefuses(t *testing.T) {
 		"no whole number of ML": func(_, to *spec.Model) { to.Experts.Num = 4 },
 		"shared expert":         func(_, to *spec.Model) { to.Experts.SharedFFN = 4 },
 		"layer 0 has no exper":  func(_, to *spec.Model) { to.FFNHiddenSize = 4 },
-		"NumLayers 2 -> 3":      func(_, to *spec.Model) { to.NumLayers = 3 },
-		"Activation":            func(_, to *spec.Model) { to.Activation = spec.GeluErf },
+		"--num-layers 2 -> 3":   func(_, to *spec.Model) { to.NumLayers = 3 },
+		"activation ":           func(_, to *spec.Model) { to.Activation = spec.GeluErf },
 		"dense model":           func(from, to *spec.Model) { from.Experts = to.Experts },
 	} {
 		from := dense(tinyDense(spec.Swiglu), "F32")

@@ -4,14 +4,25 @@ import "fmt"
 
 // setting is one field of a model and its value.
 type setting struct {
-	name  string
+	field string
+	name  string // for who reads it: the flag, where it is one's value
 	value any
 }
 
-// Differs lists, as "Name value -> value of other", the settings that give weights of the
+// difference is a field that two models have otherwise.
+type difference struct{ field, text string }
+
+// Differs lists, as "--flag value -> value of other", the settings that give weights of the
 // same shapes another meaning (Megatron's check_checkpoint_args). Settings that one of the
 // two does not use do not count.
 func (m *Model) Differs(other *Model) (list []string) {
+	for _, d := range m.differences(other) {
+		list = append(list, d.text)
+	}
+	return list
+}
+
+func (m *Model) differences(other *Model) (list []difference) {
 	list = changes("", m.meaning(), other.meaning())
 	if m.Position == PositionRope && other.Position == PositionRope {
 		list = append(list, changes("", m.rotary(), other.rotary())...)
@@ -22,10 +33,10 @@ func (m *Model) Differs(other *Model) (list []string) {
 	return list
 }
 
-func changes(path string, before, after []setting) (list []string) {
+func changes(path string, before, after []setting) (list []difference) {
 	for i, b := range before {
 		if x, y := fmt.Sprint(b.value), fmt.Sprint(after[i].value); x != y {
-			list = append(list, fmt.Sprintf("%s%s %s -> %s", path, b.name, x, y))
+			list = append(list, difference{path + b.field, fmt.Sprintf("%s %s -> %s", b.name, x, y)})
 		}
 	}
 	return list
@@ -33,9 +44,24 @@ func changes(path string, before, after []setting) (list []string) {
 
 func (m *Model) meaning() []setting {
 	return []setting{
-		{"NumLayers", m.NumLayers}, {"NumAttentionHeads", m.NumAttentionHeads}, {"NumQueryGroups", m.NumQueryGroups}, {"KVChannels", m.KVChannels},
-		{"Position", m.Position}, {"Normalization", m.Normalization}, {"NormOnePlus", m.NormOnePlus}, {"NormAfter", m.NormAfter}, {"ParallelResidual", m.ParallelResidual}, {"QKNorm", m.QKNorm}, {"QKNormWhole", m.QKNormWhole}, {"SoftmaxScale", m.SoftmaxScale}, {"EmbedNorm", m.EmbedNorm},
-		{"Activation", m.Activation}, {"Tied", m.Tied}, {"LinearBias", m.LinearBias}, {"QKVBias", m.QKVBias}, {"Experts", m.Experts != nil},
+		{"NumLayers", "--num-layers", m.NumLayers},
+		{"NumAttentionHeads", "--num-attention-heads", m.NumAttentionHeads},
+		{"NumQueryGroups", "--num-query-groups", m.NumQueryGroups},
+		{"KVChannels", "--kv-channels", m.KVChannels},
+		{"Position", "--position-embedding-type", m.Position},
+		{"Normalization", "--normalization", m.Normalization},
+		{"NormOnePlus", "--apply-layernorm-1p", m.NormOnePlus},
+		{"NormAfter", "--norm-after", m.NormAfter},
+		{"ParallelResidual", "--parallel-residual", m.ParallelResidual},
+		{"QKNorm", "--qk-layernorm", m.QKNorm},
+		{"QKNormWhole", "--qk-layernorm-whole", m.QKNormWhole},
+		{"SoftmaxScale", "--softmax-scale", m.SoftmaxScale},
+		{"EmbedNorm", "--embed-layernorm", m.EmbedNorm},
+		{"Activation", "activation", m.Activation},
+		{"Tied", "tied embeddings and output weights", m.Tied},
+		{"LinearBias", "bias of linear layers", m.LinearBias},
+		{"QKVBias", "bias of query, key and value", m.QKVBias},
+		{"Experts", "a mixture of experts", m.Experts != nil},
 	}
 }
 
@@ -45,14 +71,27 @@ func (m *Model) rotary() []setting {
 		scaling = fmt.Sprintf("%+v", *m.RopeScaling)
 	}
 	return []setting{
-		{"RotaryBase", m.RotaryBase}, {"RotaryPercent", m.RotaryPercent}, {"RotaryInterleaved", m.RotaryInterleaved},
-		{"RotaryInterpolation", max(1, m.RotaryInterpolation)}, {"RopeScaling", scaling}, {"NoRope", m.NoRope},
+		{"RotaryBase", "--rotary-base", m.RotaryBase},
+		{"RotaryPercent", "--rotary-percent", m.RotaryPercent},
+		{"RotaryInterleaved", "--rotary-interleaved", m.RotaryInterleaved},
+		{"RotaryInterpolation", "--rotary-seq-len-interpolation-factor", max(1, m.RotaryInterpolation)},
+		{"RopeScaling", "--use-rope-scaling", scaling},
+		{"NoRope", "layers by --no-rope-freq", m.NoRope},
 	}
 }
 
 func (e *Experts) meaning() []setting {
 	return []setting{
-		{"Num", e.Num}, {"SharedGate", e.SharedGate}, {"Layers", e.Layers}, {"TopK", e.TopK}, {"ScoreFunction", e.ScoreFunction}, {"PreSoftmax", e.PreSoftmax},
-		{"ScalingFactor", e.ScalingFactor}, {"NumGroups", e.NumGroups}, {"GroupTopK", e.GroupTopK}, {"ExpertBias", e.ExpertBias}, {"ProbsOnInput", e.ProbsOnInput},
+		{"Num", "--num-experts", e.Num},
+		{"SharedGate", "--moe-shared-expert-gate", e.SharedGate},
+		{"Layers", "layers by --moe-layer-freq", e.Layers},
+		{"TopK", "--moe-router-topk", e.TopK},
+		{"ScoreFunction", "--moe-router-score-function", e.ScoreFunction},
+		{"PreSoftmax", "--moe-router-pre-softmax", e.PreSoftmax},
+		{"ScalingFactor", "--moe-router-topk-scaling-factor", e.ScalingFactor},
+		{"NumGroups", "--moe-router-num-groups", e.NumGroups},
+		{"GroupTopK", "--moe-router-group-topk", e.GroupTopK},
+		{"ExpertBias", "--moe-router-enable-expert-bias", e.ExpertBias},
+		{"ProbsOnInput", "--moe-apply-probs-on-input", e.ProbsOnInput},
 	}
 }

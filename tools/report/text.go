@@ -50,7 +50,13 @@ func flagTable(b *strings.Builder, runs []*dashboard.Run) {
 		rows = append(rows, append([]string{"--" + d.Flag}, d.Values...))
 	}
 	if len(rows) == 1 {
-		fmt.Fprint(b, "No flag that is known differs.\n\n")
+		known := 0
+		for _, r := range runs {
+			if r.Flags != nil {
+				known++
+			}
+		}
+		fmt.Fprintf(b, "No flag differs; flags are known of %d of %d runs.\n\n", known, len(runs))
 		return
 	}
 	table(b, rows)

@@ -15,6 +15,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/inference"
+	"monotron/megatron/report"
 	"monotron/tools/internal/command"
 )
 
@@ -130,7 +131,7 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	}
 	notes := &command.Printer{W: c.App.ErrWriter}
 	s := newServer(o)
-	listener, err := net.Listen("tcp", o.address)
+	listener, err := report.Port(o.address)
 	if err != nil {
 		return fault.Errorf(fault.IO, "--host, --port: %w", err)
 	}

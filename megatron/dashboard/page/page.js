@@ -512,7 +512,7 @@ function differences() {
     table(box, ['flag', ...data.runs.map((r) => r.name)], d.map((row) => ['--' + row.flag, ...row.values]));
   } else {
     box.replaceChildren();
-    element('p', 'No flag that is known differs.', box);
+    element('p', 'No flag differs, of those that are known.', box);
   }
 }
 
