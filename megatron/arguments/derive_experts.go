@@ -232,7 +232,7 @@ func (l *listReader) number() int {
 	}
 	n, err := strconv.Atoi(l.text[:end])
 	if err != nil || n > 100000 {
-		l.fail("expected a number at %q", l.text)
+		l.fail("expected a number of at most 100000 at %q", l.text)
 		return 0
 	}
 	l.text = l.text[end:]

@@ -356,6 +356,27 @@ func (p *parser) deriveStages() {
 	}
 }
 
+// fittingExperts are the nearest sizes with which the ranks divide into expert copies: of expert
+// parallelism, or where none does of expert tensor parallelism.
+func (p *parser) fittingExperts() string {
+	l, e := &p.Layout, p.Model.Experts
+	fits := func(etp, ep int) bool {
+		return e.FFNHiddenSize%etp == 0 && e.Num%ep == 0 && l.WorldSize%(etp*ep*l.PP) == 0
+	}
+	if l.WorldSize%(l.ETP*l.PP) == 0 {
+		return "--expert-model-parallel-size " + nearest(l.EP, e.Num, func(ep int) bool { return fits(l.ETP, ep) })
+	}
+	ep := l.EP
+	if !fits(1, ep) {
+		ep = 1
+	}
+	advice := "--expert-tensor-parallel-size " + nearest(l.ETP, e.FFNHiddenSize, func(etp int) bool { return fits(etp, ep) })
+	if ep != l.EP {
+		advice += " with --expert-model-parallel-size 1"
+	}
+	return advice
+}
+
 func (p *parser) checkExpertParallel() {
 	l, e := &p.Layout, p.Model.Experts
 	if l.EP > 1 && e == nil {
@@ -374,8 +395,7 @@ func (p *parser) checkExpertParallel() {
 		p.clash("moe-shared-expert-intermediate-size tensor-model-parallel-size", "--moe-shared-expert-intermediate-size %d is not a multiple of --tensor-model-parallel-size %d", e.SharedFFN, l.TP)
 	}
 	if l.WorldSize%(l.ETP*l.EP*l.PP) != 0 {
-		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use --expert-model-parallel-size %s", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP,
-			nearest(l.EP, e.Num, func(ep int) bool { return e.Num%ep == 0 && l.WorldSize%(l.ETP*ep*l.PP) == 0 }))
+		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use %s", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP, p.fittingExperts())
 	}
 	if l.OrderTPPPDP && l.PP > 1 && l.ETP*l.EP != l.TP*l.CP {
 		// The stages of the experts would be other ranks than those of the layers around them.

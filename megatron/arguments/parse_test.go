@@ -287,6 +287,8 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 3 --expert-model-parallel-size 2 --world-size 2", "not a multiple of --expert-model-parallel-size 2; use 1 or 3"},
 		{"--num-experts 6 --expert-model-parallel-size 4 --world-size 4 --disable-bias-linear", "not a multiple of --expert-model-parallel-size 4; use 3 or 6"},
 		{"--num-experts 4 --expert-model-parallel-size 4 --world-size 6 --global-batch-size 24", "6 ranks do not divide into expert copies of 4 ranks (expert tensor 1 x expert 4 x pipeline 1); use --expert-model-parallel-size 2"},
+		{"--num-experts 4 --expert-tensor-parallel-size 3 --moe-ffn-hidden-size 36 --disable-bias-linear", "(expert tensor 3 x expert 1 x pipeline 1); use --expert-tensor-parallel-size 1"},
+		{"--num-experts 6 --expert-tensor-parallel-size 3 --expert-model-parallel-size 3 --moe-ffn-hidden-size 36 --disable-bias-linear --world-size 4", "use --expert-tensor-parallel-size 2 or 4 with --expert-model-parallel-size 1"},
 		{"--num-experts 4 --disable-bias-linear --use-tp-pp-dp-mapping --context-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 4", "(expert tensor 1 x expert 1) as share a sample (tensor 1 x context 2)"},
 		{"--num-experts 4 --disable-bias-linear --moe-ffn-hidden-size 33 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2; use 1 or 3"},
 		{"--num-experts 4 --moe-router-topk 5", "--moe-router-topk 5 must lie between 1 and --num-experts 4"},
