@@ -10,7 +10,9 @@
 #include "tile.h"
 
 enum {
-  ROWS = 256, COLUMNS = 768, /* of the largest tile: a block of A and the sums fit into the L2 cache */
+  ROWS = 512, COLUMNS = 768, /* of the largest tile: each packs its operands, so that B comes once for all rows of a small group */
+  GRADIENT_ROWS = 768,       /* of a gradient's, whose k is a group's rows: a block of A is not deep */
+  FEWER_ROWS = 256,          /* where there were not TILES otherwise */
   TILES = 32, NARROW = 192   /* tiles are made narrower, to NARROW, until there are TILES, so that threads end together */
 };
 
@@ -27,7 +29,7 @@ static gemm_kernel kernel_of(const mt_grouped_matmul_args *a) {
 typedef struct {
   gemm_kernel kernel;
   int64_t groups, m, n, k; /* m or k is 0: that of a group is its number of rows */
-  int64_t columns;         /* of a tile */
+  int64_t rows, columns;   /* of a tile */
 } grouped_plan;
 
 static int64_t rows_of(const mt_grouped_matmul_args *a, int64_t group) {
@@ -47,7 +49,7 @@ static int64_t astray(const mt_grouped_matmul_args *a) {
 static gemm_grid grid_of(const mt_grouped_matmul_args *a, const grouped_plan *p, int64_t group) {
   int64_t rows = rows_of(a, group), m = a->trans_a ? p->m : rows;
   if (rows == 0 || m == 0 || p->n == 0) return (gemm_grid){0};
-  gemm_grid g = {.rows = gemm_up(gemm_ceil(m, gemm_ceil(m, ROWS)), p->kernel.mr), .columns = p->columns};
+  gemm_grid g = {.rows = gemm_up(gemm_ceil(m, gemm_ceil(m, p->rows)), p->kernel.mr), .columns = p->columns};
   g.down = gemm_ceil(m, g.rows);
   g.across = gemm_ceil(p->n, g.columns);
   return g;
@@ -64,6 +66,9 @@ static int64_t all_tiles(const mt_grouped_matmul_args *a, const grouped_plan *p)
 
 static grouped_plan plan_of(const mt_grouped_matmul_args *a) {
   grouped_plan p = {.kernel = kernel_of(a), .groups = a->offsets.shape[0] - 1, .m = a->trans_a ? mt_last(&a->a) : 0, .n = mt_last(&a->c), .k = a->trans_a ? 0 : mt_last(&a->a)};
+  p.rows = a->trans_a ? GRADIENT_ROWS : ROWS;
+  p.columns = gemm_up(mt_min(p.n, COLUMNS), p.kernel.nr);
+  if (all_tiles(a, &p) < TILES) p.rows = FEWER_ROWS;
   for (int64_t pieces = gemm_ceil(p.n, COLUMNS);; pieces++) {
     p.columns = gemm_up(gemm_ceil(p.n, mt_max(1, pieces)), p.kernel.nr);
     if (p.columns <= NARROW || all_tiles(a, &p) >= TILES) return p;
