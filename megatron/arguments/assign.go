@@ -8,15 +8,18 @@ import (
 	"monotron/megatron/arguments/table"
 )
 
-// assign writes defaults and values into the build, row by row. A flag whose value
-// is wrong keeps its default.
+// assign writes values into the build, in the order of the rows. A flag whose value is wrong
+// keeps its default.
 func (p *parser) assign() {
-	var inert []*table.Flag
-	for _, f := range table.All() {
-		p.setDefault(f)
-		v, given := p.values[f.Name]
+	var inert, given []*table.Flag
+	for name := range p.values {
+		given = append(given, table.Find(name))
+	}
+	slices.SortFunc(given, table.Compare)
+	for _, f := range given {
+		v := p.values[f.Name]
 		switch {
-		case !given || f.Kind == table.Switch && !p.isOn(f.Name):
+		case f.Kind == table.Switch && !p.isOn(f.Name):
 		case f.Class == table.Refused:
 			p.refuse(f)
 		case p.assignOne(f, v) && f.Class == table.Accepted:
@@ -24,15 +27,6 @@ func (p *parser) assign() {
 		}
 	}
 	p.noteInert(inert)
-}
-
-func (p *parser) setDefault(f *table.Flag) {
-	if f.Class != table.Works || f.Default == "" {
-		return
-	}
-	if err := p.set(f, defaults(f)); err != nil {
-		panic(fmt.Sprintf("arguments: default of --%s: %v", f.Name, err))
-	}
 }
 
 func defaults(f *table.Flag) []string {

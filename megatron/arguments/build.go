@@ -71,6 +71,41 @@ func newBuild() *build {
 	return b
 }
 
+// defaulted is a build with every default in place.
+func defaulted() *build {
+	d := defaultBuild()
+	b := *d.build
+	for _, f := range d.lists {
+		b.setDefault(f)
+	}
+	return &b
+}
+
+// defaultBuild is read once: a search reads thousands of command lines. Lists are each
+// build's own.
+var defaultBuild = sync.OnceValue(func() (d struct {
+	build *build
+	lists []*table.Flag
+}) {
+	d.build = newBuild()
+	for _, f := range table.All() {
+		switch {
+		case f.Class != table.Works || f.Default == "":
+		case f.Kind >= table.Ints:
+			d.lists = append(d.lists, f)
+		default:
+			d.build.setDefault(f)
+		}
+	}
+	return d
+})
+
+func (b *build) setDefault(f *table.Flag) {
+	if err := b.set(f, defaults(f)); err != nil {
+		panic(fmt.Sprintf("arguments: default of --%s: %v", f.Name, err))
+	}
+}
+
 // field finds a field of b by its path, as in Model.NumLayers or Raw.Activations.2.
 func (b *build) field(path string) reflect.Value {
 	steps, known := fieldSteps.Load(path)

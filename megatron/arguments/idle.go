@@ -3,6 +3,7 @@ package arguments
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/spec"
@@ -62,11 +63,11 @@ func (p *parser) idle(names []string, reason string) {
 
 // mixtureFlags are the names of all rows about experts that work, but the one
 // that asks for them.
-func mixtureFlags() (names []string) {
+var mixtureFlags = sync.OnceValue(func() (names []string) {
 	for _, f := range table.All() {
 		if f.Owner == table.Experts && f.Class == table.Works && f.Name != "num-experts" {
 			names = append(names, f.Name)
 		}
 	}
 	return names
-}
+})

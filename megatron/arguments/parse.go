@@ -41,7 +41,7 @@ func Parse(args []string) (training.Config, *Report, error) {
 // that over the defaults. The error lists every problem and exits with
 // fault.Usage. With --help nothing is checked.
 func ParseWith(o Options, args []string) (training.Config, *Report, error) {
-	p := &parser{options: o, build: newBuild(), values: map[string]value{}, wrong: map[string]bool{}, report: &Report{}}
+	p := &parser{options: o, build: defaulted(), values: map[string]value{}, wrong: map[string]bool{}, report: &Report{}}
 	p.report.parser = p
 	p.commandLine(args)
 	if p.given("help") {

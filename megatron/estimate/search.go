@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"runtime"
@@ -36,6 +37,7 @@ type Search struct {
 	refused error // why training would not take one of the layouts
 	units   map[unitKey]*countedUnits
 	book    schedule.Programs
+	ended   map[string]float64 // by schedule and times: layouts that share state otherwise have the same pipeline
 }
 
 // unitKey is what a micro-batch's ops depend on.
@@ -67,7 +69,7 @@ const mostCounted = 400
 // Run finds up to n layouts that fit, the fastest first, and those that no other beats in
 // both memory and time.
 func (s *Search) Run(n int) (best, front []*Found, err error) {
-	s.units = map[unitKey]*countedUnits{}
+	s.units, s.ended = map[unitKey]*countedUnits{}, map[string]float64{}
 	list, err := s.legal()
 	if err != nil {
 		return nil, nil, err
@@ -126,14 +128,17 @@ func (s *Search) count(f *Found) int64 {
 		}
 		return total(all)
 	}
-	held, err := o.Ranks(f.Config, ends(sizes))
-	if err != nil {
-		return math.MaxInt64
+	most := int64(0)
+	for _, rank := range ends(sizes) {
+		held, err := o.Of(f.Config, rank)
+		if err != nil {
+			return math.MaxInt64
+		}
+		if most = max(most, held.Peak); most > s.Memory {
+			break // what it holds beyond that, nobody asks
+		}
 	}
-	for _, r := range held {
-		f.Memory = max(f.Memory, r.Peak)
-	}
-	return f.Memory
+	return most
 }
 
 // ends are a rank of each stage that may hold most: the first two have most micro-batches
@@ -308,11 +313,36 @@ func (s *Search) take(flags []string) (*Found, error) {
 	if err != nil {
 		return nil, nil // the model cannot be cut so
 	}
-	step, err := k.run(s.Machine.ConstantsOf(""), s.book.About)
+	step, err := k.run(s.Machine.ConstantsOf(""), s.about)
 	if err != nil {
 		return nil, nil // nor scheduled
 	}
 	return &Found{Flags: flags, Config: c, clock: k, Step: step}, nil
+}
+
+// about is the book's, asked once for layouts with the same pipeline.
+func (s *Search) about(c schedule.Config, t schedule.Times) (float64, error) {
+	key := fmt.Append(nil, c)
+	for _, times := range [][][]float64{t.Forward, t.Backward, {{t.Transfer}}} {
+		for _, stage := range times {
+			for _, x := range stage {
+				key = binary.LittleEndian.AppendUint64(key, math.Float64bits(x))
+			}
+		}
+	}
+	s.mu.Lock()
+	end, known := s.ended[string(key)]
+	s.mu.Unlock()
+	if known {
+		return end, nil
+	}
+	end, err := s.book.About(c, t)
+	if err == nil {
+		s.mu.Lock()
+		s.ended[string(key)] = end
+		s.mu.Unlock()
+	}
+	return end, err
 }
 
 func (s *Search) clock(c training.Config) (*Clock, error) {

@@ -56,6 +56,8 @@ type Flag struct {
 	Count   int               // exact number of values; 0: any
 	Empty   string            // value when the name stands alone (optional value)
 	Repeat  bool              // values of several occurrences add up
+
+	row int // place in the table
 }
 
 // works is a row whose value ends in the Config field named to.

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,6 +49,7 @@ var (
 func indexOf(rows []Flag) map[string]*Flag {
 	byName := map[string]*Flag{}
 	for i := range rows {
+		rows[i].row = i
 		for _, name := range append([]string{rows[i].Name}, rows[i].Aliases...) {
 			if byName[name] != nil {
 				panic(fmt.Sprintf("arguments: two rows for --%s", name))
@@ -61,6 +63,9 @@ func indexOf(rows []Flag) map[string]*Flag {
 // Find is the row of a flag by any of its names (dashes or underscores, no
 // leading dashes); nil where there is none. Rows are read, never written.
 func Find(name string) *Flag { return index[strings.ReplaceAll(name, "_", "-")] }
+
+// Compare orders rows as All does.
+func Compare(a, b *Flag) int { return cmp.Compare(a.row, b.row) }
 
 // All lists the rows in the order of --help.
 func All() []*Flag {
