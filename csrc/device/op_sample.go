@@ -4,6 +4,9 @@ package device
 // have the same sum in any order.
 const SampleWhole = 1 << 44
 
+// SampleIDs is how many ids a row has at most: their weights add up in 64 bits.
+const SampleIDs = 1<<20 - 1
+
 // SampleArgs chooses a token for each row of logits. First its edits: x of a row's id that
 // has (r, add) becomes (x > 0 ? x/r : x·r) + add, in f32; a row has an id once at most. Ids
 // are then ranked by falling x, of equals the lower first, and weigh
@@ -14,7 +17,7 @@ const SampleWhole = 1 << 44
 // beyond floor(draw/2³²·the weight of what is left). Temperature 0 takes the first id, and
 // so does a row whose largest x is infinite.
 //
-// Logits f32 [rows, V], Columns of which, below 2^20, count. Rules i32 [rows, 4]: a token to take without
+// Logits f32 [rows, V], Columns of which, at most SampleIDs, count. Rules i32 [rows, 4]: a token to take without
 // a choice, or −1; top-k; draw, a random word; the row's first edit (the next row's first is
 // its end). Numbers f64 [rows, 3]: temperature, top-p, min-p. EditIDs i32 [edits],
 // EditValues f32 [edits, 2], none: no edits. IDs i32 [rows]: −1 where a logit is not finite.
@@ -39,7 +42,7 @@ type SampleArgs struct {
 
 func (a *SampleArgs) check() bool {
 	rows, edits := a.Logits.Shape[0], a.EditIDs.Shape[0]
-	return a.Logits.Rank == 2 && a.Columns > 0 && a.Columns < 1<<20 && a.Columns <= a.Logits.Last() && shaped(a.IDs, rows) && shaped(a.Chosen, rows) &&
+	return a.Logits.Rank == 2 && a.Columns > 0 && a.Columns <= SampleIDs && a.Columns <= a.Logits.Last() && shaped(a.IDs, rows) && shaped(a.Chosen, rows) &&
 		shaped(a.Rules, rows, 4) && shaped(a.Numbers, rows, 3) && optional(a.Max, rows) && a.Sum.Given() == a.Max.Given() && optional(a.Sum, rows) &&
 		optional(a.Best, rows, a.Best.Shape[1]) && sameOrNone(a.Best, a.BestLogits) && a.EditIDs.Given() == a.EditValues.Given() && optional(a.EditValues, edits, 2)
 }

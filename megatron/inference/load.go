@@ -190,6 +190,9 @@ func longest(m *spec.Model, seq int) int {
 // build makes the rank's part of the model without values.
 func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err error) {
 	l.Device, l.Vocab, l.MaxContext = d, l.Model.VocabSize, positions
+	if l.Vocab > device.SampleIDs {
+		return fault.Errorf(fault.BadData, "the model's vocabulary has %d ids: a token is chosen among %d at most", l.Vocab, device.SampleIDs)
+	}
 	if l.DType, err = dtypeOf(o.Precision); err != nil {
 		return err
 	}
