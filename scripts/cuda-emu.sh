@@ -4,6 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 export MONOTRON_CUDA_LIBRARY="$PWD/bin/libmt_cudaemu.so"
+# Some tests open a copy of the library: its thread-local data are the linker's to place, who has room for ten copies.
+export GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
