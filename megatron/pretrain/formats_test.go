@@ -82,7 +82,7 @@ func TestForeignWeights(t *testing.T) {
 		}
 	}
 	r := call(t, dir, training+"--num-layers 2 --hidden-size 16 --num-attention-heads 4 --max-position-embeddings 16 --load DIR/hf")
-	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "NumAttentionHeads") {
+	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "--num-attention-heads 2 -> 4") {
 		t.Errorf("other heads: %v", r.err)
 	}
 	r = call(t, dir, training+"--num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 16 --load DIR/nanogpt --no-bias-gelu-fusion")
