@@ -69,7 +69,8 @@ var shared struct {
 // cores is what Go found: the machine's, or fewer by a control group's limit or GOMAXPROCS.
 var cores = runtime.GOMAXPROCS(0)
 
-// Cores is how many cores the process may use.
+// Cores is how many cores the process may use, of which runtime.GOMAXPROCS tells no more once there
+// is a shared pool.
 func Cores() int { return cores }
 
 // SharedPool is the one pool of the process, with a thread a core unless

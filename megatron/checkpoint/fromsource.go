@@ -1,8 +1,6 @@
 package checkpoint
 
 import (
-	"runtime"
-
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/formats"
@@ -56,7 +54,7 @@ func move(src formats.Source, work []transfer, dev *device.Device) error {
 		raw []byte
 		err error
 	}
-	ahead := 1 + runtime.GOMAXPROCS(0)
+	ahead := 1 + device.Cores()
 	ready := make([]chan result, len(work))
 	start := func(i int) {
 		ready[i] = make(chan result, 1)

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 	"unsafe"
 
@@ -103,7 +102,7 @@ func (r *restorer) run() error {
 	}
 	next, out, stop := make(chan *copier), make(chan delivery), make(chan struct{})
 	var readers sync.WaitGroup
-	for range min(len(r.jobs), max(minReaders, runtime.GOMAXPROCS(0)), maxReaders) {
+	for range min(len(r.jobs), max(minReaders, device.Cores()), maxReaders) {
 		readers.Go(func() { r.read(next, out, stop) })
 	}
 	go func() {

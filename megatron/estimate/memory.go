@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"runtime"
 	"sync"
 
 	"monotron/csrc/device"
@@ -121,7 +120,7 @@ func (o Options) kindOf(c *training.Config, s topology.Sizes, rank int) kind {
 // each does work on as many numbers at a time as there are processors.
 func each(numbers []int, work func(int) error) error {
 	var running sync.WaitGroup
-	slots, failed := make(chan struct{}, runtime.GOMAXPROCS(0)), make([]error, len(numbers))
+	slots, failed := make(chan struct{}, device.Cores()), make([]error, len(numbers))
 	for i, n := range numbers {
 		slots <- struct{}{}
 		running.Go(func() {

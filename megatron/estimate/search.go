@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/arguments"
 	"monotron/megatron/engine"
@@ -82,7 +82,7 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 	slices.SortStableFunc(list, func(a, b *Found) int { return cmp.Compare(a.Step.Step, b.Step.Step) })
 	var fit []*Found
 	for at := 0; at < min(len(list), mostCounted) && len(fit) < 2*n; {
-		some := list[at:min(len(list), at+2*runtime.GOMAXPROCS(0))]
+		some := list[at:min(len(list), at+2*device.Cores())]
 		at += len(some)
 		s.Counted += len(some)
 		_ = each(numbers(len(some)), func(i int) error {
