@@ -5,13 +5,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"monotron/csrc/device/internal/spin"
 )
 
-// Pool is the process's hands on a CPU: a few goroutines, each locked to its
-// thread, that run the tiles of whatever op is handed in. The caller works too,
-// so an op of one tile wakes nobody.
+// Pool is the process's hands on a CPU: a few goroutines that run the tiles of
+// whatever op is handed in. The caller works too, so an op of one tile wakes nobody.
 //
 // Who computes, caller or helper, holds a core; there are as many as threads. A
 // caller waits for one; a helper takes only what no caller wants or will want in a
@@ -267,12 +267,26 @@ func (p *Pool) wake() {
 
 // help does tiles as long as no caller wants the core.
 func (p *Pool) help(worker int) {
-	runtime.LockOSThread()
+	var s stint
 	for {
 		j := p.take()
 		for p.want.Load() == 0 && j.tile(worker) {
+			s.rest()
 		}
 		p.leave()
+	}
+}
+
+// stint is how long a goroutine has computed without a word to Go's scheduler. Whoever does so for
+// 10 ms has its processor taken while it is in C, and for a while after the scheduler's own thread
+// looks some thousand times a second whether it happens again, and pushes threads off their cores.
+type stint struct{ began time.Time }
+
+// rest lets the scheduler have a look, now and then.
+func (s *stint) rest() {
+	if now := time.Now(); now.Sub(s.began) > 4*time.Millisecond {
+		s.began = now
+		runtime.Gosched()
 	}
 }
 

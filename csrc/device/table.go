@@ -38,6 +38,7 @@ type hostTable struct {
 	context []*C.mt_context // one a pool worker; [0] is the caller's
 	scratch unsafe.Pointer  // shared by the tiles of one call
 	room    int64
+	stint   stint // of the caller
 }
 
 // OpenHostTable wraps a table whose memory is the host's. api points to an
@@ -130,6 +131,9 @@ func (t *hostTable) Run(op Op, args unsafe.Pointer) error {
 			c := t.context[worker]
 			if C.mt_run(t.api, c, C.int(op), args, t.scratch, phase, C.int64_t(tile)) != 0 {
 				failed.CompareAndSwap(nil, c)
+			}
+			if worker == 0 {
+				t.stint.rest()
 			}
 		})
 		if c := failed.Load(); c != nil {
