@@ -20,8 +20,9 @@ import (
 // in its cache: with more ranks than cores a rank computes until it waits for another.
 //
 // Waking a thread takes longer than many an op, and ops come close together. So
-// who waits, a helper for the next op or a caller for the last tile, looks again
-// and again for a short while before it sleeps, as long as it holds up nobody.
+// who waits, a helper for the next op, a caller for the last tile or for its peers,
+// looks again and again for a short while before it sleeps, as long as it holds up
+// nobody. A caller that waits for its peers does tiles of theirs.
 type Pool struct {
 	helpers int
 	callers atomic.Int32 // ranks that call
@@ -34,11 +35,12 @@ type Pool struct {
 	open atomic.Int32 // jobs; read by helpers all the time
 	_    [64]byte
 
-	mu     sync.Mutex
-	jobs   []*job     // with tiles to hand out
-	turn   *sync.Cond // there is a core for a caller
-	waking bool       // a caller is on its way to one
-	work   *sync.Cond // there is a job, and a core, for a helper
+	mu      sync.Mutex
+	jobs    []*job     // with tiles to hand out
+	workers []int      // numbers that nobody works under
+	turn    *sync.Cond // there is a core for a caller
+	waking  bool       // a caller is on its way to one
+	work    *sync.Cond // there is a job, and a core, for a helper
 }
 
 type job struct {
@@ -56,7 +58,8 @@ func NewPool(threads int) *Pool {
 	p.free.Store(int32(p.Threads()))
 	p.SetCallers(1)
 	for w := range p.helpers {
-		go p.help(w + 1)
+		p.workers = append(p.workers, w+1)
+		go p.help()
 	}
 	return p
 }
@@ -110,16 +113,59 @@ func (p *Pool) Threads() int { return p.helpers + 1 }
 // than the threads nobody looks before it sleeps.
 func (p *Pool) SetCallers(n int) { p.soon.Add(int32(n) - p.callers.Swap(int32(n))) }
 
-// Away calls wait, in which a caller waits for other ranks: its core is the helpers' till then.
-func (p *Pool) Away(wait func()) {
+// Away returns when other ranks have closed done. Where every caller has a core, who waits does tiles
+// of theirs meanwhile; after a while without any it sleeps, and its core is the helpers'.
+func (p *Pool) Away(done <-chan struct{}) {
+	if p.roomy() && p.assist(done) {
+		return
+	}
 	p.soon.Add(-1)
 	if p.open.Load() > 0 {
 		p.mu.Lock()
 		p.wake()
 		p.mu.Unlock()
 	}
-	wait()
+	<-done
 	p.soon.Add(1)
+}
+
+// assist does tiles of others until done is closed; false: there were none for a while.
+func (p *Pool) assist(done <-chan struct{}) bool {
+	var s stint
+	for start, i := time.Now(), 1; i%64 != 0 || time.Since(start) < standing; i++ {
+		if over(done) {
+			return true
+		}
+		if p.open.Load() > 0 {
+			p.mu.Lock()
+			j, worker := p.pick(0)
+			p.mu.Unlock()
+			if j != nil {
+				p.soon.Add(-1)
+				for p.want.Load() == 0 && !over(done) && j.tile(worker) {
+					s.rest()
+				}
+				p.soon.Add(1)
+				p.leave(worker)
+				start = time.Now()
+			}
+		}
+		spin.Pause()
+	}
+	return false
+}
+
+// standing is how long a rank waits for others before it sleeps. To wake one that computes in
+// C among others takes half a millisecond.
+const standing = time.Millisecond
+
+func over(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 // Run calls body for every tile and returns when all are done. worker is 0 for
@@ -224,7 +270,7 @@ func (p *Pool) enter() {
 // exit gives a caller's core back.
 func (p *Pool) exit() {
 	p.soon.Add(1)
-	p.leave()
+	p.leave(0)
 }
 
 // core takes a free core, if there is one.
@@ -240,11 +286,14 @@ func (p *Pool) core() bool {
 	}
 }
 
-// leave gives a core back.
-func (p *Pool) leave() {
+// leave gives a core back, and the number of who worked for another.
+func (p *Pool) leave(worker int) {
 	p.free.Add(1)
-	if p.want.Load() > 0 || p.open.Load() > 0 && p.spare() {
+	if worker > 0 || p.want.Load() > 0 || p.open.Load() > 0 && p.spare() {
 		p.mu.Lock()
+		if worker > 0 {
+			p.workers = append(p.workers, worker)
+		}
 		p.wake()
 		p.mu.Unlock()
 	}
@@ -266,14 +315,14 @@ func (p *Pool) wake() {
 }
 
 // help does tiles as long as no caller wants the core.
-func (p *Pool) help(worker int) {
+func (p *Pool) help() {
 	var s stint
 	for {
-		j := p.take()
+		j, worker := p.take()
 		for p.want.Load() == 0 && j.tile(worker) {
 			s.rest()
 		}
-		p.leave()
+		p.leave(worker)
 	}
 }
 
@@ -291,14 +340,14 @@ func (s *stint) rest() {
 }
 
 // take waits for a job, and a core to do it on.
-func (p *Pool) take() *job {
+func (p *Pool) take() (*job, int) {
 	for i := 0; i < patience && (i%64 != 0 || p.roomy() && p.spare()); i++ {
 		if p.open.Load() > 0 {
 			p.mu.Lock()
-			j := p.pick()
+			j, worker := p.pick(max(0, p.soon.Load()))
 			p.mu.Unlock()
 			if j != nil {
-				return j
+				return j, worker
 			}
 		}
 		spin.Pause()
@@ -306,26 +355,29 @@ func (p *Pool) take() *job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		if j := p.pick(); j != nil {
-			return j
+		if j, worker := p.pick(max(0, p.soon.Load())); j != nil {
+			return j, worker
 		}
 		p.work.Wait()
 	}
 }
 
-// pick takes a core for the oldest job with a tile left; nil: nothing to do, or
-// nowhere. With the lock held.
-func (p *Pool) pick() *job {
-	if p.want.Load() > 0 || !p.spare() {
-		return nil
+// pick takes a core for the oldest job with a tile left, and a number to work under, if more cores
+// are free than so many; nil: nothing to do, or nowhere. With the lock held.
+func (p *Pool) pick(kept int32) (*job, int) {
+	last := len(p.workers) - 1
+	if p.want.Load() > 0 || p.free.Load() <= kept || last < 0 {
+		return nil, 0
 	}
 	for _, j := range p.jobs {
 		if j.next.Load() < j.tiles {
-			if p.core() {
-				return j
+			if !p.core() {
+				return nil, 0
 			}
-			return nil
+			worker := p.workers[last]
+			p.workers = p.workers[:last]
+			return j, worker
 		}
 	}
-	return nil
+	return nil, 0
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Claim (pool.go): every tile runs once, whatever the number of threads, also
@@ -65,17 +66,20 @@ func TestPoolHasOneCoreAThread(t *testing.T) {
 	}
 }
 
-// Claim (pool.go): a core that a caller leaves is used by a helper of a job that began when
-// there was none free once that caller is away; not while it will be back in a moment.
-func TestPoolHelperComesLate(t *testing.T) {
-	for _, away := range []bool{false, true} {
+// Claim (pool.go): of a job that began when there was no core free, others do tiles once a caller waits
+// for its peers: that caller itself, a helper on its core when it sleeps; nobody while it will be back in a
+// moment.
+func TestPoolHelpComesLate(t *testing.T) {
+	for _, wait := range []time.Duration{0, 1, 5 * standing} {
+		away := wait > 0
 		p := NewPool(2)
 		p.SetCallers(2)
 		hold, held, left, over := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 		go func() {
 			p.Run(1, func(int, int64) { close(held); <-hold })
 			if away {
-				p.Away(func() { close(left); <-over })
+				time.AfterFunc(wait, func() { close(left) })
+				p.Away(over)
 				return
 			}
 			close(left)

@@ -207,25 +207,20 @@ func (p pending) Wait() error {
 	w.ranks[p.rank].waiting = p.task
 	w.checkStandstill()
 	w.mu.Unlock()
-	w.pool.Away(func() { w.await(p.task, p.rank) })
+	w.await(p.task, p.rank)
 	w.mu.Lock()
 	w.ranks[p.rank].waiting = nil
 	w.mu.Unlock()
 	return p.task.err
 }
 
-// await sleeps until the task is over, or ends the world when that takes too long.
+// await returns when the task is over, or ends the world when that takes too long.
 func (w *World) await(t *task, rank int) {
 	if w.Timeout > 0 {
-		late := time.NewTimer(w.Timeout)
+		late := time.AfterFunc(w.Timeout, func() { w.late(t, rank) })
 		defer late.Stop()
-		select {
-		case <-t.done:
-		case <-late.C:
-			w.late(t, rank)
-		}
 	}
-	<-t.done
+	w.pool.Away(t.done)
 }
 
 // begin and finish enclose, with the lock held, the moving of bytes without it.
