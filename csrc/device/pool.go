@@ -15,9 +15,9 @@ import (
 //
 // Who computes, caller or helper, holds a core; there are as many as threads. A
 // caller waits for one; a helper takes only what no caller wants or will want in a
-// moment, and gives it back between two tiles when one does. A core that comes free
-// goes to whoever asks first, mostly the caller that has just left it, whose data is
-// in its cache: with more ranks than cores a rank computes until it waits for another.
+// moment, and gives it back between two tiles when one does. A core that a caller
+// leaves is its own again in a moment, and nobody is woken for it, until it waits for
+// its peers: with more ranks than cores a rank computes until then, its data in the cache.
 //
 // Waking a thread takes longer than many an op, and ops come close together. So
 // who waits, a helper for the next op, a caller for the last tile or for its peers,
@@ -27,20 +27,21 @@ type Pool struct {
 	helpers int
 	callers atomic.Int32 // ranks that call
 
-	_    [64]byte
-	free atomic.Int32 // cores that nobody computes on
-	want atomic.Int32 // callers that wait for one
-	soon atomic.Int32 // callers between two ops
-	_    [64]byte
-	open atomic.Int32 // jobs; read by helpers all the time
-	_    [64]byte
+	_     [64]byte
+	free  atomic.Int32 // cores that nobody computes on
+	want  atomic.Int32 // callers that wait for one
+	soon  atomic.Int32 // callers between two ops
+	awake atomic.Int32 // callers that do not sleep till their peers come
+	_     [64]byte
+	open  atomic.Int32 // jobs; read by helpers all the time
+	_     [64]byte
 
 	mu      sync.Mutex
 	jobs    []*job     // with tiles to hand out
 	workers []int      // numbers that nobody works under
-	turn    *sync.Cond // there is a core for a caller
-	waking  bool       // a caller is on its way to one
 	work    *sync.Cond // there is a job, and a core, for a helper
+
+	turn chan struct{} // there is a core for a caller
 }
 
 type job struct {
@@ -53,8 +54,8 @@ type job struct {
 
 // NewPool makes a pool for `threads` threads, the caller's included.
 func NewPool(threads int) *Pool {
-	p := &Pool{helpers: max(0, threads-1)}
-	p.turn, p.work = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
+	p := &Pool{helpers: max(0, threads-1), turn: make(chan struct{}, 1)}
+	p.work = sync.NewCond(&p.mu)
 	p.free.Store(int32(p.Threads()))
 	p.SetCallers(1)
 	for w := range p.helpers {
@@ -109,24 +110,30 @@ func SetThreads(n int) {
 // Threads is the number of threads that work when one caller calls.
 func (p *Pool) Threads() int { return p.helpers + 1 }
 
-// SetCallers says how many ranks will call, 1 unless told. Where they are more
-// than the threads nobody looks before it sleeps.
-func (p *Pool) SetCallers(n int) { p.soon.Add(int32(n) - p.callers.Swap(int32(n))) }
+// SetCallers says how many ranks will call, 1 unless told.
+func (p *Pool) SetCallers(n int) {
+	more := int32(n) - p.callers.Swap(int32(n))
+	p.awake.Add(more)
+	p.soon.Add(more)
+}
 
 // Away returns when other ranks have closed done. Where every caller has a core, who waits does tiles
-// of theirs meanwhile; after a while without any it sleeps, and its core is the helpers'.
+// of theirs meanwhile; else, and after a while without any, it sleeps, and its core is another's till
+// then.
 func (p *Pool) Away(done <-chan struct{}) {
-	if p.roomy() && p.assist(done) {
+	if p.callers.Load() <= int32(p.Threads()) && p.assist(done) {
 		return
 	}
+	p.awake.Add(-1)
 	p.soon.Add(-1)
-	if p.open.Load() > 0 {
+	if p.want.Load() > 0 || p.open.Load() > 0 {
 		p.mu.Lock()
 		p.wake()
 		p.mu.Unlock()
 	}
 	<-done
 	p.soon.Add(1)
+	p.awake.Add(1)
 }
 
 // assist does tiles of others until done is closed; false: there were none for a while.
@@ -243,34 +250,45 @@ func (p *Pool) await(j *job) {
 	<-j.done
 }
 
-// roomy tells whether every caller has a core.
-func (p *Pool) roomy() bool { return p.callers.Load() <= int32(p.Threads()) }
+// roomy tells whether every caller that is awake has a core.
+func (p *Pool) roomy() bool { return p.awake.Load() <= int32(p.Threads()) }
 
 // spare tells whether more cores are free than callers will want in a moment.
 func (p *Pool) spare() bool { return p.free.Load() > max(0, p.soon.Load()) }
 
 // enter takes a core for a caller.
 func (p *Pool) enter() {
-	if p.core() {
-		p.soon.Add(-1)
-		return
+	if !p.core() {
+		p.want.Add(1)
+		for !p.core() {
+			select {
+			case <-p.turn:
+			case <-time.After(lull):
+			}
+		}
+		if p.want.Add(-1) > 0 {
+			p.mu.Lock()
+			p.wake()
+			p.mu.Unlock()
+		}
 	}
-	p.mu.Lock()
-	p.want.Add(1)
-	for !p.core() {
-		p.turn.Wait()
-		p.waking = false
-	}
-	p.want.Add(-1)
 	p.soon.Add(-1)
-	p.wake()
-	p.mu.Unlock()
 }
 
-// exit gives a caller's core back.
+// lull is how long a core may be free between two ops of a caller before another, who wants one,
+// looks for it.
+const lull = 2 * time.Millisecond
+
+// exit gives a caller's core back, which is its own again in a moment, if another caller wants it
+// or not.
 func (p *Pool) exit() {
 	p.soon.Add(1)
-	p.leave(0)
+	p.free.Add(1)
+	if p.want.Load() == 0 && p.open.Load() > 0 && p.spare() {
+		p.mu.Lock()
+		p.wake()
+		p.mu.Unlock()
+	}
 }
 
 // core takes a free core, if there is one.
@@ -289,28 +307,23 @@ func (p *Pool) core() bool {
 // leave gives a core back, and the number of who worked for another.
 func (p *Pool) leave(worker int) {
 	p.free.Add(1)
-	if worker > 0 || p.want.Load() > 0 || p.open.Load() > 0 && p.spare() {
-		p.mu.Lock()
-		if worker > 0 {
-			p.workers = append(p.workers, worker)
-		}
-		p.wake()
-		p.mu.Unlock()
-	}
+	p.mu.Lock()
+	p.workers = append(p.workers, worker)
+	p.wake()
+	p.mu.Unlock()
 }
 
-// wake finds someone for a free core: a caller, one at a time, or a helper. With
-// the lock held.
+// wake finds someone for a free core: a caller, or else a helper. With the lock held.
 func (p *Pool) wake() {
 	switch {
 	case p.free.Load() == 0:
-	case p.want.Load() == 0:
-		if p.open.Load() > 0 && p.spare() {
-			p.work.Signal()
+	case p.want.Load() > 0:
+		select {
+		case p.turn <- struct{}{}:
+		default: // one is on its way
 		}
-	case !p.waking:
-		p.waking = true
-		p.turn.Signal()
+	case p.open.Load() > 0 && p.spare():
+		p.work.Signal()
 	}
 }
 
