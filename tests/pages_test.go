@@ -147,6 +147,33 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 	}
 }
 
+// Claim (docs/cuda-readings.md): a test that a page names is there.
+func TestPagesNameTestsThatAreThere(t *testing.T) {
+	there := map[string]bool{}
+	walk(t, "_test.go", func(file string) {
+		for _, f := range declaredTests.FindAllStringSubmatch(read(t, file), -1) {
+			there[f[1]] = true
+		}
+	})
+	named := 0
+	walk(t, ".md", func(page string) {
+		for _, name := range namedTests.FindAllStringSubmatch(read(t, page), -1) {
+			named++
+			if !there[name[1]] {
+				t.Errorf("%s names %s, which is no test", page, name[1])
+			}
+		}
+	})
+	if named < 30 {
+		t.Errorf("found %d tests named; the reader is broken", named)
+	}
+}
+
+var (
+	declaredTests = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
+	namedTests    = regexp.MustCompile("`(Test[A-Z]\\w*)`")
+)
+
 // unwalked are folders that are built, fetched, or outside of the repository.
 var unwalked = []string{"bin", ".tools", ".."}
 
