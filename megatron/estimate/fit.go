@@ -13,22 +13,27 @@ type Sample struct {
 
 // Fit finds the constants of a machine under which samples take what was measured: least
 // squares of relative errors, those beyond 3 percent counting less (Huber), from the
-// machine's own numbers on. Few or like samples leave constants near those.
-func Fit(samples []Sample) Constants {
+// machine's own numbers on. Few or like samples leave constants near those. The error is of
+// a schedule that cannot be.
+func Fit(samples []Sample) (Constants, error) {
 	k := [3]float64{1, 1, 1}
 	low, high := [3]float64{0.2, 0.1, 0.1}, [3]float64{10, 10, 20}
 	const huber, prior = 0.03, 1e-4
 	for range 80 {
 		var a [3][4]float64 // normal equations of the step
 		for _, s := range samples {
-			at := s.Clock.quick(constantsOf(k))
+			at, err := s.Clock.about(constantsOf(k))
+			if err != nil {
+				return nominal, err
+			}
 			off := (s.Seconds - at) / s.Seconds
 			weight := 1 / math.Max(1, math.Abs(off)/huber)
 			var slope [3]float64
 			for j := range slope {
 				moved, d := k, 1e-4*k[j]+1e-6
 				moved[j] += d
-				slope[j] = (s.Clock.quick(constantsOf(moved)) - at) / d / s.Seconds
+				there, _ := s.Clock.about(constantsOf(moved)) // the same schedule
+				slope[j] = (there - at) / d / s.Seconds
 			}
 			for i := range slope {
 				for j := range slope {
@@ -46,7 +51,7 @@ func Fit(samples []Sample) Constants {
 			k[i] = math.Min(high[i], math.Max(low[i], k[i]+0.7*step[i]))
 		}
 	}
-	return constantsOf(k)
+	return constantsOf(k), nil
 }
 
 func constantsOf(k [3]float64) Constants { return Constants{k[0], k[1], k[2]} }

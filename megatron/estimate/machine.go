@@ -37,6 +37,8 @@ type Machine struct {
 	Node    Link `yaml:"inside_node"`
 	Between Link `yaml:"between_nodes"`
 
+	Sends Sends `yaml:"sends,omitempty"` // how stages of a pipeline hand on values
+
 	Threads     int               `yaml:"threads,omitempty"` // that the ranks of a node share; 0: a rank has a device of its own
 	Ops         []OpTimes         `yaml:"ops,omitempty"`     // where ranks share threads: what was timed there
 	Collectives []CollectiveTimes `yaml:"collectives,omitempty"`
@@ -77,6 +79,12 @@ type Attention struct {
 type Link struct {
 	Latency float64 `yaml:"latency_seconds"`
 	Rate    float64 `yaml:"bytes_per_second"` // each way
+}
+
+// Sends is how another program's stages hand on values; zero: as here.
+type Sends struct {
+	Sliced   bool `yaml:"sliced"`   // a tensor-parallel rank sends its part, and those that received gather
+	Blocking bool `yaml:"blocking"` // neither end computes meanwhile
 }
 
 // Constants scale what the file says, after measured runs.

@@ -104,7 +104,7 @@ func TestShares(t *testing.T) {
 }
 
 // Claim: constants with which seconds were made are found again from the seconds of a few
-// layouts; and the rule of thumb without a schedule is near the schedule on a clock.
+// layouts; and few micro-batches on the clock say what all of them do.
 func TestFitFindsConstants(t *testing.T) {
 	m, err := ReadMachine("a100")
 	if err != nil {
@@ -123,19 +123,56 @@ func TestFitFindsConstants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line, err := k.Timeline(made)
-		if err != nil {
-			t.Fatal(err)
+		if about, err := k.about(made); err != nil || math.Abs(about/s.Step-1) > 1e-9 {
+			t.Errorf("%s: %g s by all micro-batches, %g by few of them, %v", layout, s.Step, about, err)
 		}
-		if quick := k.quick(made); math.Abs(quick/s.Step-1) > 0.05 {
-			t.Errorf("%s: %g s by the schedule (%g of it the pipeline), %g by the rule", layout, s.Step, line.End, quick)
-		}
-		samples = append(samples, Sample{k, k.quick(made)})
+		samples = append(samples, Sample{k, s.Step})
 	}
-	found := Fit(samples)
+	found, err := Fit(samples)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, x := range [][2]float64{{found.Compute, made.Compute}, {found.Move, made.Move}, {found.Between, made.Between}} {
 		if math.Abs(x[0]/x[1]-1) > 0.05 {
 			t.Errorf("found %+v, made with %+v", found, made)
+		}
+	}
+}
+
+// Claim: of sliced sends a rank carries its part and gathers the others' inside its node; a stage
+// that blocks is busy for each value that it sends or waits for: two each way in the middle.
+func TestSends(t *testing.T) {
+	clock := func(sends Sends) *Clock {
+		m, err := ReadMachine("a100")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Sends = sends
+		k, err := NewClock(parsed(t, small+"--num-layers 9 --bf16 --world-size 24 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 3"), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	whole, sliced, blocking := clock(Sends{}), clock(Sends{Sliced: true}), clock(Sends{Blocking: true})
+	m, bytes := whole.machine, 4*256*256*2.0
+	if got, want := whole.send.Between-m.Between.Latency, bytes/(m.Between.Rate/8); math.Abs(got/want-1) > 1e-9 || whole.send.Move != 0 {
+		t.Errorf("whole: %+v, want %g s between nodes", whole.send, want)
+	}
+	if got, want := sliced.send.Between-m.Between.Latency, bytes/8/(m.Between.Rate/8); math.Abs(got/want-1) > 1e-9 {
+		t.Errorf("sliced: %g s between nodes, want %g", got, want)
+	}
+	if got, want := sliced.send.Move, bytes*7/8/m.Node.Rate+7*m.Node.Latency; math.Abs(got/want-1) > 1e-9 {
+		t.Errorf("sliced: %g s of gathering, want %g", got, want)
+	}
+	free, held, send := whole.times(nominal), blocking.times(nominal), whole.send.seconds(nominal)
+	if free.Transfer != send || held.Transfer != 0 {
+		t.Errorf("transfers %g and %g, want %g and 0", free.Transfer, held.Transfer, send)
+	}
+	for stage, values := range []float64{1, 2, 1} {
+		f, b := held.Forward[stage][0]-free.Forward[stage][0], held.Backward[stage][0]-free.Backward[stage][0]
+		if math.Abs(f/send-values) > 1e-6 || math.Abs(b/send-values) > 1e-6 {
+			t.Errorf("stage %d blocks for %g and %g s, want %g times %g", stage, f, b, values, send)
 		}
 	}
 }

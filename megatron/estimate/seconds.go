@@ -13,7 +13,7 @@ type Seconds struct {
 	Step, Low, High float64 // the interval is the error of runs that could be compared
 	Compute         float64 // of it, on the busiest stage: products and attention
 	Move            float64 // ops that wait for memory, and exchanges inside a node
-	Between         float64 // exchanges between nodes, of tensor and expert parallelism
+	Between         float64 // exchanges between nodes: tensor and expert parallelism, sends where they block
 	Waiting         float64 // for other stages
 	Gradients       float64 // of data parallelism, that nothing hides
 	Update          float64
@@ -109,14 +109,21 @@ func (m *Machine) between(c *training.Config, l topology.Sizes) Cost {
 		size = 4
 	}
 	bytes := float64(c.MicroBatchSize*c.SeqLength*c.Model.HiddenSize) * size / float64(l.CP)
-	if c.Layout.SequenceParallel {
+	gather := Cost{}
+	if c.Layout.SequenceParallel || m.Sends.Sliced {
 		bytes /= float64(l.TP)
+	}
+	if m.Sends.Sliced && !c.Layout.SequenceParallel && l.TP > 1 {
+		n := float64(l.TP - 1)
+		gather = m.travel(l.Group(topology.TP, 0), n*bytes, n)
 	}
 	next := l.Group(topology.PP, 0)[1]
 	if next/m.PerNode == 0 {
-		return Cost{Move: bytes/m.Node.Rate + m.Node.Latency}
+		gather.add(Cost{Move: bytes/m.Node.Rate + m.Node.Latency}, 1)
+	} else {
+		gather.add(Cost{Between: bytes/(m.Between.Rate/float64(m.PerNode)) + m.Between.Latency}, 1)
 	}
-	return Cost{Between: bytes/(m.Between.Rate/float64(m.PerNode)) + m.Between.Latency}
+	return gather
 }
 
 // updateBytes pass through memory for each parameter that a rank updates: its gradient three
@@ -201,15 +208,34 @@ func (k *Clock) exchange(group []int, parameters float64, sharded bool, strategy
 
 // times are the schedule's under constants.
 func (k *Clock) times(by Constants) schedule.Times {
-	t := schedule.Times{Transfer: k.send.seconds(nominal)}
-	for _, chunks := range k.stages {
+	send := k.send.seconds(nominal)
+	t := schedule.Times{Transfer: send}
+	if k.machine.Sends.Blocking {
+		t.Transfer = 0 // it is in what both ends do
+	}
+	for stage, chunks := range k.stages {
 		var f, b []float64
-		for _, c := range chunks {
-			f, b = append(f, c[0].seconds(by)), append(b, c[1].seconds(by))
+		for chunk, c := range chunks {
+			blocked := send * k.blocked(stage, chunk)
+			f, b = append(f, c[0].seconds(by)+blocked), append(b, c[1].seconds(by)+blocked)
 		}
 		t.Forward, t.Backward = append(t.Forward, f), append(t.Backward, b)
 	}
 	return t
+}
+
+// blocked is how many values a chunk waits for or sends, each way, while it cannot compute.
+func (k *Clock) blocked(stage, chunk int) (values float64) {
+	if !k.machine.Sends.Blocking {
+		return 0
+	}
+	if part := &k.parts[stage][chunk]; !part.Embedding {
+		values++
+	}
+	if part := &k.parts[stage][chunk]; !part.Head {
+		values++
+	}
+	return values
 }
 
 // after is what follows the pipeline: gradients that nothing hides, and the update.
@@ -221,24 +247,14 @@ func (k *Clock) after(by Constants, lastBackward float64) (gradients, update flo
 	return gradients, k.update.seconds(by)
 }
 
-// quick is the step without running the schedule: the busiest stage in every micro-batch but
-// one, and one micro-batch through all.
-func (k *Clock) quick(by Constants) float64 {
-	if k.shared != nil {
-		s, _ := k.shared.run()
-		return s.Step
+// about is the step with a pipeline of few micro-batches where later ones repeat them; the
+// error is Run's.
+func (k *Clock) about(by Constants) (float64, error) {
+	s, err := k.run(by, k.book.About)
+	if err != nil {
+		return 0, err
 	}
-	var worst, sum, back float64
-	for _, chunks := range k.stages {
-		f, b := 0.0, 0.0
-		for _, c := range chunks {
-			f, b = f+c[0].seconds(by), b+c[1].seconds(by)
-		}
-		worst, sum, back = max(worst, f+b), sum+(f+b)/float64(len(chunks)), max(back, b)
-	}
-	gradients, update := k.after(by, back)
-	send := 2 * k.send.seconds(nominal) // of a micro-batch there and its gradient back: stages wait for both
-	return float64(k.micros-1)*(worst+send) + max(sum, worst) + send*float64(len(k.stages)-1) + gradients + update
+	return s.Step, nil
 }
 
 // Run is the step, the run's own schedule carried out on the clock.
@@ -274,7 +290,9 @@ func (k *Clock) run(by Constants, ends func(schedule.Config, schedule.Times) (fl
 			busiest, busy, back = stage, one, b
 		}
 	}
-	for _, c := range k.stages[busiest] {
+	for chunk, c := range k.stages[busiest] {
+		sends := 2 * k.blocked(busiest, chunk) * float64(k.micros)
+		s.Move, s.Between = s.Move+sends*k.send.Move, s.Between+sends*k.send.Between
 		for _, side := range c {
 			s.Compute += by.Compute * side.Compute * float64(k.micros)
 			s.Move += by.Move * (side.Move + side.Ops) * float64(k.micros)

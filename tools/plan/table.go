@@ -273,7 +273,9 @@ func (l *layouts) fit(column string) map[string]*regime {
 			}
 		}
 		if g.Fitted = len(samples); g.Fitted >= 3 {
-			g.Constants = estimate.Fit(samples)
+			if k, err := estimate.Fit(samples); err == nil { // else Run tells of the row
+				g.Constants = k
+			}
 		}
 	}
 	return all
