@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,7 +25,7 @@ func (p *parser) deriveExperts() {
 	}
 	layers, err := mixtureLayers(p.Raw.LayerFreq, p.Model.NumLayers)
 	if err != nil {
-		p.clash("moe-layer-freq", "--moe-layer-freq %s: %v", p.Raw.LayerFreq, err)
+		p.clash("moe-layer-freq", "--moe-layer-freq %s: %v", cmp.Or(p.Raw.LayerFreq, `""`), err)
 	}
 	e.Layers = layers
 	p.checkRouter(e)
@@ -97,7 +98,10 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff moe-router-enable-expert-bias moe-router-num-groups",
 			"--moe-router-load-balancing-type quantile_balancing balances by the choice itself: it goes with no other type, --moe-aux-loss-coeff 0, no expert bias and no groups")
 	}
-	if e.TopK >= e.Num {
+	switch {
+	case e.Num == 1:
+		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing leaves out an expert at least: it needs --num-experts 2 or more, found 1")
+	case e.TopK >= e.Num:
 		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing leaves out an expert at least: --moe-router-topk %d at most, found %d", e.Num-1, e.TopK)
 	}
 }
@@ -151,7 +155,7 @@ func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool
 		return nil, l.err
 	}
 	if len(list) != layers {
-		return nil, fmt.Errorf("the list has %d entries, --num-layers says %d", len(list), layers)
+		return nil, fmt.Errorf("the list is for %d of the layers, --num-layers says %d", len(list), layers)
 	}
 	for _, v := range list {
 		if v > 1 {

@@ -35,7 +35,7 @@ func (p *parser) deriveLayout() {
 	case l.TPCommOverlap && !l.SequenceParallel:
 		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, whose gathers and scatters it makes in pieces")
 	}
-	if l.ETP == 0 {
+	if l.ETP == 0 || p.Model.Experts == nil {
 		l.ETP = l.TP
 	}
 	p.checkTensorParallel()
@@ -160,8 +160,8 @@ func (p *parser) deriveWorld() bool {
 		l.WorldSize = 1
 	}
 	if l.WorldSize%one != 0 {
-		p.problem("%d ranks do not divide into copies of the model of %d ranks (tensor %d x pipeline %d x context %d): use --world-size %s",
-			l.WorldSize, one, l.TP, l.PP, l.CP, training.NearestMultiples(l.WorldSize, one))
+		p.problem("%s not divide into copies of the model of %d ranks (tensor %d x pipeline %d x context %d): use --world-size %s",
+			ranksDo(l.WorldSize), one, l.TP, l.PP, l.CP, training.NearestMultiples(l.WorldSize, one))
 		return false
 	}
 	l.DP = l.WorldSize / one
@@ -356,6 +356,14 @@ func (p *parser) deriveStages() {
 	}
 }
 
+// ranksDo is the beginning of what n ranks do not do.
+func ranksDo(n int) string {
+	if n == 1 {
+		return "1 rank does"
+	}
+	return fmt.Sprintf("%d ranks do", n)
+}
+
 // fittingExperts are the nearest sizes with which the ranks divide into expert copies: of expert
 // parallelism, or where none does of expert tensor parallelism.
 func (p *parser) fittingExperts() string {
@@ -386,16 +394,16 @@ func (p *parser) checkExpertParallel() {
 		return
 	}
 	if e.Num%l.EP != 0 {
-		p.clash("num-experts expert-model-parallel-size", "--num-experts %d is not a multiple of --expert-model-parallel-size %d; use %s", e.Num, l.EP, divisors(e.Num, l.EP))
+		p.clash("num-experts expert-model-parallel-size", "--num-experts %d is not a multiple of --expert-model-parallel-size %d; use --expert-model-parallel-size %s", e.Num, l.EP, divisors(e.Num, l.EP))
 	}
 	if e.FFNHiddenSize%l.ETP != 0 {
-		p.clash("moe-ffn-hidden-size expert-tensor-parallel-size", "--moe-ffn-hidden-size %d is not a multiple of --expert-tensor-parallel-size %d; use %s", e.FFNHiddenSize, l.ETP, divisors(e.FFNHiddenSize, l.ETP))
+		p.clash("moe-ffn-hidden-size expert-tensor-parallel-size", "--moe-ffn-hidden-size %d is not a multiple of --expert-tensor-parallel-size %d; use --expert-tensor-parallel-size %s", e.FFNHiddenSize, l.ETP, divisors(e.FFNHiddenSize, l.ETP))
 	}
 	if e.SharedFFN%l.TP != 0 {
-		p.clash("moe-shared-expert-intermediate-size tensor-model-parallel-size", "--moe-shared-expert-intermediate-size %d is not a multiple of --tensor-model-parallel-size %d", e.SharedFFN, l.TP)
+		p.clash("moe-shared-expert-intermediate-size tensor-model-parallel-size", "--moe-shared-expert-intermediate-size %d is not a multiple of --tensor-model-parallel-size %d; use --moe-shared-expert-intermediate-size %s", e.SharedFFN, l.TP, training.NearestMultiples(e.SharedFFN, l.TP))
 	}
 	if l.WorldSize%(l.ETP*l.EP*l.PP) != 0 {
-		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%d ranks do not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use %s", l.WorldSize, l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP, p.fittingExperts())
+		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%s not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use %s", ranksDo(l.WorldSize), l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP, p.fittingExperts())
 	}
 	if l.OrderTPPPDP && l.PP > 1 && l.ETP*l.EP != l.TP*l.CP {
 		// The stages of the experts would be other ranks than those of the layers around them.

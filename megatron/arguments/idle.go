@@ -12,9 +12,7 @@ import (
 // dependents are flags that do something only beside another one (any of
 // beside). Megatron-LM is silent about them; a run that ignores what was asked of
 // it is not what its user believes it to be.
-var dependents = []struct {
-	beside, flags []string
-}{
+var dependents = []dependent{
 	{[]string{"save"}, []string{"save-interval", "keep-last", "save-retain-interval", "async-save", "no-save-optim", "resume-from-save"}},
 	{[]string{"load", "pretrained-checkpoint"}, []string{"finetune", "no-load-optim", "exit-on-missing-checkpoint", "override-opt-param-scheduler", "use-checkpoint-opt-param-scheduler"}},
 	{[]string{"tensorboard-dir"}, []string{"tensorboard-log-interval", "tensorboard-queue-size", "log-timers-to-tensorboard", "log-memory-to-tensorboard",
@@ -23,10 +21,18 @@ var dependents = []struct {
 	{[]string{"sample-prompt"}, []string{"sample-tokens"}},
 	{[]string{"fp16"}, []string{"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}},
 	{[]string{"use-rope-scaling"}, []string{"rope-scaling-factor"}},
-	{[]string{"moe-shared-expert-intermediate-size"}, []string{"moe-shared-expert-overlap"}},
 	{[]string{"optimizer-cpu-offload"}, []string{"optimizer-offload-fraction"}},
 	{[]string{"moe-use-upcycling"}, []string{"moe-upcycling-granularity"}},
 }
+
+// expertDependents are such flags of mixtures.
+var expertDependents = []dependent{
+	{[]string{"moe-shared-expert-intermediate-size"}, []string{"moe-shared-expert-overlap"}},
+	{[]string{"moe-router-enable-expert-bias"}, []string{"moe-router-bias-update-rate"}},
+	{[]string{"moe-expert-capacity-factor"}, []string{"moe-token-drop-policy"}},
+}
+
+type dependent struct{ beside, flags []string }
 
 // noteIdle names the flags given that have no effect because of another one that
 // is not. Flags read from a checkpoint are not the user's.
@@ -34,18 +40,44 @@ func (p *parser) noteIdle() {
 	if p.options.Partial {
 		return
 	}
-	for _, d := range dependents {
-		if !slices.ContainsFunc(d.beside, p.isOn) {
-			p.idle(d.flags, "without --"+strings.Join(d.beside, " or --"))
-		}
-	}
-	if !p.isOn("num-experts") {
-		p.idle(mixtureFlags(), "without --num-experts")
-	}
+	p.noteDependents(dependents)
+	p.noteIdleExperts()
 	if p.Model.Position != spec.PositionRope {
 		p.idle([]string{"rotary-base", "rotary-percent", "rotary-interleaved", "rotary-seq-len-interpolation-factor", "use-rope-scaling", "no-rope-freq"},
 			"without --position-embedding-type rope")
 	}
+}
+
+func (p *parser) noteDependents(list []dependent) {
+	for _, d := range list {
+		if !slices.ContainsFunc(d.beside, p.isOn) {
+			p.idle(d.flags, "without --"+strings.Join(d.beside, " or --"))
+		}
+	}
+}
+
+// noteIdleExperts does so for the flags of mixtures.
+func (p *parser) noteIdleExperts() {
+	e := p.Model.Experts
+	if e == nil {
+		p.idle(append(mixtureFlags(), "expert-tensor-parallel-size"), "without --num-experts")
+		if p.Recompute.Granularity == "selective" && slices.ContainsFunc(p.Recompute.Modules, ofExperts) {
+			p.notice("--recompute-modules %s: what is of experts has no effect without --num-experts", strings.Join(p.Recompute.Modules, " "))
+		}
+		return
+	}
+	p.noteDependents(expertDependents)
+	if !slices.Contains(e.Balancing, spec.Quantiles) {
+		p.idle([]string{"moe-router-quantile-balancing-ema"}, "without --moe-router-load-balancing-type quantile_balancing")
+	}
+	if balanced := func(kind string) bool { return kind != spec.NoBalancing }; !slices.ContainsFunc(e.Balancing, balanced) && slices.Max(append(e.AuxLossCoeff, 0)) > 0 {
+		p.idle([]string{"moe-aux-loss-coeff"}, "with --moe-router-load-balancing-type none")
+	}
+}
+
+// ofExperts tells whether a part that can be made again is one of mixtures alone.
+func ofExperts(module string) bool {
+	return module == "moe" || module == "moe_act" || module == "shared_experts"
 }
 
 // idle is one notice for those of the flags that were typed.

@@ -233,7 +233,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--no-rope-freq 3", "does not divide --num-layers 4"},
 		{"--window-size 4,1", "RIGHT must be 0"},
 		{"--window-attn-skip-freq 2", "--window-size gives none"},
-		{"--window-size 4,0 --window-attn-skip-freq [1,0]", "the list has 2 entries"},
+		{"--window-size 4,0 --window-attn-skip-freq [1,0]", "the list is for 2 of the layers"},
 		{"--window-size 4,0 --window-attn-skip-freq 0", "must be at least 1"},
 		{"--qk-layernorm-whole", "give both"},
 		{"--hidden-dropout 1.0", "--hidden-dropout 1.0 is out of range: from 0, below 1"},
@@ -284,13 +284,13 @@ func TestLayoutChecks(t *testing.T) {
 		{"--pipeline-model-parallel-layout (t", "a ( is not closed"},
 		{"--overlap-param-gather", "needs --use-distributed-optimizer and --overlap-grad-reduce"},
 		{"--expert-model-parallel-size 2 --world-size 2", "needs --num-experts"},
-		{"--num-experts 3 --expert-model-parallel-size 2 --world-size 2", "not a multiple of --expert-model-parallel-size 2; use 1 or 3"},
-		{"--num-experts 6 --expert-model-parallel-size 4 --world-size 4 --disable-bias-linear", "not a multiple of --expert-model-parallel-size 4; use 3 or 6"},
+		{"--num-experts 3 --expert-model-parallel-size 2 --world-size 2", "not a multiple of --expert-model-parallel-size 2; use --expert-model-parallel-size 1 or 3"},
+		{"--num-experts 6 --expert-model-parallel-size 4 --world-size 4 --disable-bias-linear", "not a multiple of --expert-model-parallel-size 4; use --expert-model-parallel-size 3 or 6"},
 		{"--num-experts 4 --expert-model-parallel-size 4 --world-size 6 --global-batch-size 24", "6 ranks do not divide into expert copies of 4 ranks (expert tensor 1 x expert 4 x pipeline 1); use --expert-model-parallel-size 2"},
 		{"--num-experts 4 --expert-tensor-parallel-size 3 --moe-ffn-hidden-size 36 --disable-bias-linear", "(expert tensor 3 x expert 1 x pipeline 1); use --expert-tensor-parallel-size 1"},
 		{"--num-experts 6 --expert-tensor-parallel-size 3 --expert-model-parallel-size 3 --moe-ffn-hidden-size 36 --disable-bias-linear --world-size 4", "use --expert-tensor-parallel-size 2 or 4 with --expert-model-parallel-size 1"},
 		{"--num-experts 4 --disable-bias-linear --use-tp-pp-dp-mapping --context-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 4", "(expert tensor 1 x expert 1) as share a sample (tensor 1 x context 2)"},
-		{"--num-experts 4 --disable-bias-linear --moe-ffn-hidden-size 33 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2; use 1 or 3"},
+		{"--num-experts 4 --disable-bias-linear --moe-ffn-hidden-size 33 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2; use --expert-tensor-parallel-size 1 or 3"},
 		{"--num-experts 4 --moe-router-topk 5", "--moe-router-topk 5 must lie between 1 and --num-experts 4"},
 		{"--num-experts 6 --moe-router-num-groups 4 --moe-router-group-topk 2", "groups must divide the experts (3 or 6 of them do)"},
 		{"--num-experts 4 --moe-router-num-groups 4 --moe-router-group-topk 1", "--moe-router-topk 2 asks each of --moe-router-group-topk 1 groups for 2 experts, of which --moe-router-num-groups 4 leaves it 1"},
@@ -302,6 +302,9 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 4 --moe-global-aux-exact", "global_aux_loss, which is not given"},
 		{"--num-experts 4 --moe-router-load-balancing-type quantile_balancing --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff 0"},
 		{"--num-experts 4 --moe-router-load-balancing-type quantile_balancing --moe-router-topk 4", "--moe-router-topk 3 at most"},
+		{"--num-experts 1 --moe-router-topk 1 --moe-router-pre-softmax --moe-router-load-balancing-type quantile_balancing", "needs --num-experts 2 or more, found 1"},
+		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 7 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "use --moe-shared-expert-intermediate-size 6 or 8"},
+		{"--num-experts 4 --expert-model-parallel-size 2", "1 rank does not divide into expert copies of 2 ranks"},
 		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-expert-capacity-factor 1", "not with sinkhorn"},
 		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff 0"},
 		{"--num-experts 4 --moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
@@ -312,7 +315,7 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "need --expert-tensor-parallel-size 1, or --disable-bias-linear"},
 		{"--num-experts 4 --moe-router-topk 1", "needs --moe-router-pre-softmax"},
 		{"--num-experts 4 --moe-router-enable-expert-bias", "sigmoid or sqrtsoftplus"},
-		{"--num-experts 4 --moe-layer-freq [1,0]", "the list has 2 entries"},
+		{"--num-experts 4 --moe-layer-freq [1,0]", "the list is for 2 of the layers"},
 		{"--num-experts 4 --moe-layer-freq [1,0]*9999999", "expected a number"},
 		{"--num-experts 4 --disable-bias-linear --tensor-model-parallel-size 2 --world-size 2", "need --sequence-parallel"},
 	} {
@@ -553,6 +556,9 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 		{"--profile-step-end 5", "--profile-step-end: no effect without --profile"},
 		{"--profile --profile-step-end 5", ""},
 		{"--sequence-parallel", "--sequence-parallel has no effect with --tensor-model-parallel-size 1"},
+		{"--moe-token-drop-policy position", "--moe-token-drop-policy: no effect without --num-experts"},
+		{"--expert-tensor-parallel-size 2", "--expert-tensor-parallel-size: no effect without --num-experts"},
+		{"--recompute-granularity selective --recompute-modules moe_act", "--recompute-modules moe_act: what is of experts has no effect without --num-experts"},
 	} {
 		_, report, err := Parse(append(baseline(), strings.Fields(c.add)...))
 		if err != nil {
@@ -563,9 +569,27 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 			t.Errorf("%s: notices %q, want %q", c.add, got, c.want)
 		}
 	}
-	const want = "--moe-shared-expert-overlap: no effect without --moe-shared-expert-intermediate-size"
-	if _, report, err := ParseWith(everything, append(baseline(), "--num-experts", "4", "--moe-shared-expert-overlap")); err != nil || !slices.Contains(report.Notices, want) {
-		t.Errorf("%v: notices %q, want %q", err, report.Notices, want)
+	for _, c := range []struct{ add, want string }{
+		{"--moe-shared-expert-overlap", "--moe-shared-expert-overlap: no effect without --moe-shared-expert-intermediate-size"},
+		{"--moe-router-bias-update-rate 0.1", "--moe-router-bias-update-rate: no effect without --moe-router-enable-expert-bias"},
+		{"--moe-token-drop-policy position", "--moe-token-drop-policy: no effect without --moe-expert-capacity-factor"},
+		{"--moe-router-quantile-balancing-ema 0.5", "--moe-router-quantile-balancing-ema: no effect without --moe-router-load-balancing-type quantile_balancing"},
+		{"--moe-router-load-balancing-type none --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff: no effect with --moe-router-load-balancing-type none"},
+	} {
+		_, report, err := ParseWith(everything, append(baseline(), strings.Fields("--num-experts 4 "+c.add)...))
+		if err != nil || !slices.Contains(report.Notices, c.want) {
+			t.Errorf("%s: %v, notices %q, want %q", c.add, err, report.Notices, c.want)
+		}
+	}
+}
+
+// Claim: a size of expert tensor parallelism without experts cuts nothing, whatever the ranks.
+func TestExpertTensorSizeWithoutExperts(t *testing.T) {
+	for _, ranks := range []string{"1", "4"} {
+		c, _, err := ParseWith(everything, append(baseline(), strings.Fields("--expert-tensor-parallel-size 3 --world-size "+ranks)...))
+		if err != nil || c.Layout.ETP != 1 {
+			t.Errorf("%s ranks: expert tensor size %d, %v", ranks, c.Layout.ETP, err)
+		}
 	}
 }
 
