@@ -215,14 +215,13 @@ func nearest(near, most int, fits func(int) bool) string {
 
 // sequenceCut is what --seq-length must be a multiple of.
 func (p *parser) sequenceCut() int {
-	l, n := &p.Layout, 1
+	l, unit := &p.Layout, 1
 	if l.CP > 1 {
-		n = 2 * l.CP
+		unit = 2 * l.CP
 	}
-	if l.SequenceParallel {
-		for n%(l.TP*l.CP) != 0 {
-			n += max(1, 2*l.CP)
-		}
+	n := unit
+	for l.SequenceParallel && n%(l.TP*l.CP) != 0 {
+		n += unit
 	}
 	return n
 }

@@ -60,7 +60,7 @@ func (p *parser) noteDependents(list []dependent) {
 func (p *parser) noteIdleExperts() {
 	e := p.Model.Experts
 	if e == nil {
-		p.idle(append(mixtureFlags(), "expert-tensor-parallel-size"), "without --num-experts")
+		p.idle(slices.Concat(mixtureFlags(), []string{"expert-tensor-parallel-size"}), "without --num-experts")
 		if p.Recompute.Granularity == "selective" && slices.ContainsFunc(p.Recompute.Modules, ofExperts) {
 			p.notice("--recompute-modules %s: what is of experts has no effect without --num-experts", strings.Join(p.Recompute.Modules, " "))
 		}

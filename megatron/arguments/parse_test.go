@@ -276,6 +276,8 @@ func TestLayoutChecks(t *testing.T) {
 		{"--context-parallel-size 4 --world-size 4 --hierarchical-context-parallel-sizes 4", "takes two sizes, of a2a and of p2p, found 1"},
 		{"--context-parallel-size 2 --world-size 2 --cp-comm-type a2a p2p", "takes one value, or one per layer (4), found 2"},
 		{"--context-parallel-size 2 --world-size 2 --cp-zigzag-per-document", "cuts documents that do not see each other: add --reset-attention-mask or --dataloader-inter-document-masking"},
+		{"--tensor-model-parallel-size 2 --sequence-parallel --world-size 2 --seq-length 63", "--seq-length 63 is not a multiple of 2: use --seq-length 62 or 64"},
+		{"--tensor-model-parallel-size 4 --sequence-parallel --context-parallel-size 3 --world-size 12 --seq-length 63", "--seq-length 63 is not a multiple of 12: use --seq-length 60 or 72"},
 		{"--context-parallel-size 3 --world-size 3", "--seq-length 64 is not a multiple of 6 (twice --context-parallel-size): use --seq-length 60 or 66"},
 		{"--pipeline-model-parallel-size 3 --world-size 3", "do not divide evenly over 3 pipeline stages"},
 		{"--num-layers-per-virtual-pipeline-stage 2 --num-virtual-stages-per-pipeline-rank 2", "exclude each other"},
