@@ -72,7 +72,7 @@ func (o Options) Check(c training.Config, numbers []int, room Room) (plan []Rank
 // those with the fewest flags first; none: not even all together would do.
 func (o Options) nearest(c training.Config, numbers []int, room Room) (found []string, none bool) {
 	var list []Change
-	for _, change := range changes(&c) {
+	for _, change := range o.changes(&c) {
 		if !change.more {
 			list = append(list, change)
 		}
@@ -114,11 +114,11 @@ func (o Options) nearest(c training.Config, numbers []int, room Room) (found []s
 	return found, false
 }
 
-// doubled tells whether a change of the set is part of another.
+// doubled tells whether a change of the set is part of another, or names another place for the same.
 func doubled(list []Change, set uint) bool {
 	for i, a := range list {
 		for j, b := range list {
-			if i != j && set>>i&1 == 1 && set>>j&1 == 1 && strings.HasPrefix(b.Flags, a.Flags) {
+			if i != j && set>>i&1 == 1 && set>>j&1 == 1 && (strings.HasPrefix(b.Flags, a.Flags) || a.host && strings.HasPrefix(b.Flags, "--offload-folder")) {
 				return true
 			}
 		}

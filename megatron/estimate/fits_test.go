@@ -9,6 +9,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/arguments"
 	"monotron/megatron/training"
+	"monotron/mpu/comm/watch"
 )
 
 // parsed is a run's settings by its flags.
@@ -93,6 +94,50 @@ func TestExhausted(t *testing.T) {
 	for _, want := range []string{savings[0].String(), "--attention-backend flash saves 500.0 MiB", "The rank was planned to hold " + device.Size(before.Peak)} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
+		}
+	}
+}
+
+// Claim: what lacks room on a GPU is told that the host could keep the optimizer's state, and by
+// how much that helps; on a CPU, where that is the same memory, it is not.
+func TestHostIsAdvisedOnGPUs(t *testing.T) {
+	const few = "--num-layers 8 --hidden-size 256 --num-attention-heads 8 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 1 --global-batch-size 1 " +
+		"--train-iters 10 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 1000 --mock-data "
+	c := parsed(t, few)
+	for kind, want := range map[string]bool{"cuda": true, "cpu": false} {
+		o := Options{Device: kind}
+		before, err := o.Of(c, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &device.OutOfMemory{Purpose: device.Optimizer, Bytes: 100, For: device.View(nil, device.F32, 25), Cause: errors.New("no more")}
+		told := o.Exhausted(c, 0, e).Error()
+		if strings.Contains(told, "--optimizer-cpu-offload") != want {
+			t.Errorf("%s: %s", kind, told)
+		}
+		if !want {
+			continue
+		}
+		after, err := o.Of(parsed(t, few+"--optimizer-cpu-offload"), 0)
+		if saves := "--optimizer-cpu-offload saves " + device.Size(before.Peak-after.Peak); err != nil || !strings.Contains(told, saves) {
+			t.Errorf("no %q in: %s; %v", saves, told, err)
+		}
+	}
+	list := []Change{{Flags: "--optimizer-cpu-offload", host: true}, {Flags: "--offload-folder DIR --zero-stage 3"}, {Flags: "--bf16"}}
+	if !doubled(list, 0b011) || doubled(list, 0b101) || doubled(list, 0b110) {
+		t.Error("the host's memory and files are two places for the same; others are not")
+	}
+}
+
+// Claim: a place counts micro-batches from 0, as errors and layers do.
+func TestPlacesCountFromZero(t *testing.T) {
+	for want, p := range map[string]Place{
+		"backward of micro-batch 0, layer 3": {Phase: watch.Backward, Micro: 1, Unit: "decoder.layers.3"},
+		"evaluation, micro-batch 1, head":    {Phase: watch.Eval, Micro: 2, Unit: "head"},
+		"update":                             {Phase: watch.Optimizer},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

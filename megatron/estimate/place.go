@@ -17,15 +17,15 @@ type Place struct {
 	Unit   string // of the model: embedding, decoder.layers.3, head; "": none
 }
 
-// String says it as in "forward of micro-batch 3, layer 17".
+// String says it as in "forward of micro-batch 3, layer 17"; both count from 0, as everywhere else.
 func (p Place) String() string {
 	if p.Micro == 0 {
 		return map[watch.Phase]string{watch.Startup: "set-up", watch.Data: "begin of a step", watch.Reduce: "sum of the losses and gradients",
 			watch.Optimizer: "update", watch.Eval: "evaluation"}[p.Phase]
 	}
-	text := fmt.Sprintf("%s of micro-batch %d", p.Phase, p.Micro)
+	text := fmt.Sprintf("%s of micro-batch %d", p.Phase, p.Micro-1)
 	if p.Phase == watch.Eval {
-		text = fmt.Sprintf("evaluation, micro-batch %d", p.Micro)
+		text = fmt.Sprintf("evaluation, micro-batch %d", p.Micro-1)
 	}
 	if p.Chunks > 1 {
 		text += fmt.Sprintf(", chunk %d", p.Chunk)

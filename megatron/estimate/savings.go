@@ -18,6 +18,7 @@ type Change struct {
 	Flags string
 	make  func(*training.Config)
 	more  bool // it takes more ranks
+	host  bool // it takes the host's memory
 }
 
 // Saving is what a flag takes off a rank's peak.
@@ -29,7 +30,7 @@ type Saving struct {
 // Savings are the flags, not in use yet, that would lower the peak of a rank which has
 // `peak` bytes, the best first. Each is counted as the run itself was.
 func (o Options) Savings(c training.Config, rank int, peak int64) (all []Saving) {
-	for _, change := range changes(&c) {
+	for _, change := range o.changes(&c) {
 		smaller := c
 		change.make(&smaller)
 		r, err := o.Of(smaller, rank)
@@ -45,7 +46,7 @@ func (o Options) Savings(c training.Config, rank int, peak int64) (all []Saving)
 func (s Saving) String() string { return fmt.Sprintf("%s saves %s", s.Flags, device.Size(s.Bytes)) }
 
 // changes are the flags that could make c smaller.
-func changes(c *training.Config) (all []Change) {
+func (o Options) changes(c *training.Config) (all []Change) {
 	l := c.Layout.Sizes()
 	add := func(wanted bool, flags string, make func(*training.Config)) {
 		if wanted {
@@ -80,6 +81,9 @@ func changes(c *training.Config) (all []Change) {
 	tiles := func(c *training.Config) {
 		parameters(c)
 		c.Layout.MemoryCentricTiling = 8
+	}
+	if o.Device == "cuda" && !c.OptimizerCPUOffload && c.OffloadFolder == "" {
+		all = append(all, Change{Flags: "--optimizer-cpu-offload", host: true, make: func(c *training.Config) { c.OptimizerCPUOffload, c.OptimizerOffloadFraction = true, 1 }})
 	}
 	add(folder && c.OffloadFolder == "", "--offload-folder DIR", files)
 	add(folder && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", parameters)
