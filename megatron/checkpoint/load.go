@@ -64,7 +64,7 @@ func loadNow(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o
 		}
 		var damage *Damage
 		if !errors.As(err, &damage) {
-			return State{}, Report{Notes: notes}, err
+			return state, Report{Notes: notes}, err
 		}
 		notes = append(notes, fmt.Sprintf("checkpoint: iteration %d is damaged: %v", entry.Iteration, err))
 	}
@@ -127,7 +127,7 @@ func loadFrom(src formats.Source, tensors []mpu.Stored, dev *device.Device, o Lo
 	report := Report{Folder: info.Path, Iteration: src.State().Iteration, Notes: info.Notes}
 	found, err := match(src.State(), src.Tensors(), tensors, o, touched, &report)
 	if err != nil {
-		return State{}, Report{}, fmt.Errorf("checkpoint: %s: %w", info.Path, err)
+		return src.State(), Report{}, fmt.Errorf("checkpoint: %s: %w", info.Path, err)
 	}
 	fill := fillByBoxes
 	if _, native := src.(*source); native {

@@ -79,7 +79,7 @@ func upcyclable(dense, m *spec.Model) error {
 	bad(dense.HiddenSize != m.HiddenSize, "its hidden size is %d, the mixture's %d", dense.HiddenSize, m.HiddenSize)
 	bad(dense.FFNHiddenSize%e.FFNHiddenSize != 0, "its MLP of width %d is no whole number of experts of width %d", dense.FFNHiddenSize, e.FFNHiddenSize)
 	if g := dense.FFNHiddenSize / e.FFNHiddenSize; g > 0 {
-		bad(e.Num%g != 0, "%d experts are no whole number of MLPs of %d experts each", e.Num, g)
+		bad(e.Num%g != 0, "--num-experts %d is no whole number of MLPs of %d experts each", e.Num, g)
 	}
 	bad(e.SharedFFN > 0, "nothing of it makes a shared expert")
 	for i, on := range e.Layers {

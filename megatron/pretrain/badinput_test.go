@@ -123,11 +123,15 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		add, want string
 	}{
 		{"--hidden-size 32", "[50 16] there, [50 32] here"},
+		{"--hidden-size 32", "--hidden-size 16 -> 32, --ffn-hidden-size 64 -> 128, --kv-channels 8 -> 16; give the checkpoint's"},
 		{"--num-layers 3", "layers.2"},
-		{"--num-layers 1", "layers.1.input_layernorm.weight, which this run's model does not have"},
+		{"--num-layers 3", "(the model's flags differ: --num-layers 2 -> 3; give"},
+		{"--num-layers 1", "--num-layers 2 -> 1"},
+		{"--num-experts 4", "a mixture of experts false -> true; give"},
 		{"--num-attention-heads 4", "--num-attention-heads 2 -> 4"},
 		{"--no-bias-gelu-fusion", "activation gelu_tanh -> gelu"},
 		{"--bf16", "the precision flags differ"},
+		{"--bf16", "(where only precision or optimizer differ: --finetune"},
 		{"--bf16 --num-attention-heads 4 --no-load-optim", "--num-attention-heads 2 -> 4"},
 		{"--train-iters 8", "decay samples: 32 now, 24 in the checkpoint"},
 		{"--ckpt-step 4", "it has 3, 6"},
@@ -136,6 +140,20 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		r := call(t, dir, base+"--load DIR/c "+c.add)
 		if r.err == nil || !strings.Contains(r.err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.add, r.err, c.want)
+		}
+	}
+	experts := base + "--num-experts 4 --disable-bias-linear "
+	must(t, dir, experts+"--save DIR/e")
+	for add, want := range map[string]string{
+		"--num-experts 5":                                             "(the model's flags differ: --num-experts 4 -> 5; give",
+		"--moe-layer-freq 2":                                          "layers by --moe-layer-freq [true true] -> [true false]; give",
+		"--moe-ffn-hidden-size 16":                                    "--moe-ffn-hidden-size 64 -> 16; give",
+		"--moe-shared-expert-intermediate-size 8":                     "--moe-shared-expert-intermediate-size 0 -> 8; give",
+		"--moe-ffn-hidden-size 16 --finetune":                         "--moe-ffn-hidden-size 64 -> 16; give",
+		"--moe-router-topk 3 --moe-ffn-hidden-size 9 --no-load-optim": "--moe-ffn-hidden-size 64 -> 9, --moe-router-topk 2 -> 3; give",
+	} {
+		if r := call(t, dir, experts+"--load DIR/e "+add); r.code() != fault.IO || !strings.Contains(r.err.Error(), want) || strings.Contains(r.err.Error(), "where only precision") {
+			t.Errorf("%s: exit %d, %v, want %q", add, r.code(), r.err, want)
 		}
 	}
 	for _, add := range []string{"--bf16 --no-load-optim", "--bf16 --finetune", "--num-attention-heads 4 --finetune", "--seed 5", "--ckpt-step 3", "--optimizer sgd",

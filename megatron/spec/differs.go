@@ -22,6 +22,33 @@ func (m *Model) Differs(other *Model) (list []string) {
 	return list
 }
 
+// Reshaped lists, in the same way, the settings that give weights other shapes, and those that
+// Differs has.
+func (m *Model) Reshaped(other *Model) (list []string) {
+	for _, d := range append(changes("", m.sizes(), other.sizes()), m.differences(other)...) {
+		list = append(list, d.text)
+	}
+	return list
+}
+
+func (m *Model) sizes() []setting {
+	list := []setting{
+		{"HiddenSize", "--hidden-size", m.HiddenSize},
+		{"FFNHiddenSize", "--ffn-hidden-size", m.FFNHiddenSize},
+		{"PaddedVocabSize", "padded vocabulary", m.PaddedVocabSize},
+		{"MaxPositions", "--max-position-embeddings", 0},
+		{"Experts.FFNHiddenSize", "--moe-ffn-hidden-size", 0},
+		{"Experts.SharedFFN", "--moe-shared-expert-intermediate-size", 0},
+	}
+	if m.Position == PositionLearned {
+		list[3].value = m.MaxPositions
+	}
+	if e := m.Experts; e != nil {
+		list[4].value, list[5].value = e.FFNHiddenSize, e.SharedFFN
+	}
+	return list
+}
+
 func (m *Model) differences(other *Model) (list []difference) {
 	list = changes("", m.meaning(), other.meaning())
 	if m.Position == PositionRope && other.Position == PositionRope {

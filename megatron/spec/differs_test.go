@@ -63,6 +63,26 @@ func TestUnusedSettingsDoNotDiffer(t *testing.T) {
 	}
 }
 
+// TestShapesAreToldByFlags: what makes tensors larger or fewer is said by its flag, a mixture
+// beside a dense model too.
+func TestShapesAreToldByFlags(t *testing.T) {
+	a, b := sample(), sample()
+	a.Experts.FFNHiddenSize, b.Experts.FFNHiddenSize, b.HiddenSize, b.Experts.Num, b.MaxPositions = 8, 16, 32, 5, 7
+	if got, want := a.Reshaped(b), []string{"--hidden-size 0 -> 32", "--moe-ffn-hidden-size 8 -> 16", "--num-experts 4 -> 5"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	b = sample()
+	b.Experts = nil
+	if got, want := sample().Reshaped(b), []string{"a mixture of experts true -> false"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	a.Position, b.Position, b.Experts = PositionLearned, PositionLearned, a.Experts
+	b.MaxPositions = 9
+	if got, want := a.Reshaped(b), []string{"--max-position-embeddings 0 -> 9"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // sample is a model that uses all that there is.
 func sample() *Model {
 	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Experts: &Experts{Num: 4}}

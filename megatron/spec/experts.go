@@ -116,7 +116,7 @@ func (m *Model) Places(tokens int, s topology.Sizes) (even, most int64) {
 	if e.CapacityFactor > 0 {
 		most = min(most, sources*here*e.Capacity(int64(tokens)))
 	}
-	return even, most
+	return min(even, most), most
 }
 
 // Choosable tells whether a token finds TopK experts: among all, and where there are groups, as

@@ -1,6 +1,10 @@
 package spec
 
-import "testing"
+import (
+	"testing"
+
+	"monotron/mpu/topology"
+)
 
 // Claim: groups hold a token's choice where Megatron's group_limited_topk finds topk/group_topk
 // experts in each.
@@ -13,6 +17,17 @@ func TestChoosable(t *testing.T) {
 		x := Experts{Num: e[0], TopK: e[1], NumGroups: e[2], GroupTopK: e[3]}
 		if got := x.Choosable(); got != want {
 			t.Errorf("%v: %v", e, got)
+		}
+	}
+}
+
+// Claim: an even choice is never told as more than all choices that a capacity leaves.
+func TestPlacesUnderCapacity(t *testing.T) {
+	one := topology.Sizes{TP: 1, PP: 1, CP: 1, DP: 1, EP: 1, ETP: 1}
+	for factor, want := range map[float64][2]int64{0: {14, 14}, 0.01: {6, 6}, 1: {14, 14}, 100: {14, 14}} {
+		m := Model{Experts: &Experts{Num: 6, TopK: 2, CapacityFactor: factor}}
+		if even, most := m.Places(7, one); [2]int64{even, most} != want {
+			t.Errorf("capacity factor %g: even %d, most %d, want %v", factor, even, most, want)
 		}
 	}
 }

@@ -294,7 +294,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 func (r *Run) loadAll(load loader) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
 	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: wasFrozen})
-	if errors.Is(err, checkpoint.ErrMisfit) {
+	if errors.Is(err, checkpoint.ErrMisfit) && !errors.Is(err, errReshaped) {
 		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
 	}
 	if err != nil {
@@ -320,6 +320,23 @@ func (r *Run) loadAll(load loader) error {
 	r.tellLoaded(state, report)
 	r.tellAttention(state)
 	return nil
+}
+
+// errReshaped is in the chain of a misfit that flags of the model explain.
+var errReshaped = errors.New("the model's flags differ")
+
+// misfit says which flags a checkpoint that does not fit was made with otherwise, where its state
+// tells: they are shorter to read than the tensors.
+func (r *Run) misfit(state checkpoint.State, err error) error {
+	var before struct{ Model *spec.Model }
+	if !errors.Is(err, checkpoint.ErrMisfit) || json.Unmarshal(state.Config, &before) != nil || before.Model == nil {
+		return err
+	}
+	list := before.Model.Reshaped(&r.Config.Model)
+	if len(list) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\n(%w: %s; give the checkpoint's, or --use-checkpoint-args)", err, errReshaped, strings.Join(list, ", "))
 }
 
 // wasFrozen tells whether a checkpoint has no such tensor because its run did not train
@@ -435,6 +452,13 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 	if r.Config.Checkpoint.Finetune {
 		return nil
 	}
+	var before struct{ Model *spec.Model }
+	if json.Unmarshal(state.Config, &before) == nil && before.Model != nil { // not another program's
+		if list := before.Model.Differs(&r.Config.Model); len(list) > 0 {
+			return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+				report.Folder, strings.Join(list, ", "))
+		}
+	}
 	known, err := r.Config.parameterNames()
 	if err != nil {
 		return err
@@ -443,14 +467,6 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 		if short, is := strings.CutPrefix(name, optimizer.StoredModel); is && !known[short] {
 			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
 		}
-	}
-	var before struct{ Model *spec.Model }
-	if json.Unmarshal(state.Config, &before) != nil || before.Model == nil {
-		return nil // another program's
-	}
-	if list := before.Model.Differs(&r.Config.Model); len(list) > 0 {
-		return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
-			report.Folder, strings.Join(list, ", "))
 	}
 	return nil
 }

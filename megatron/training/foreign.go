@@ -38,7 +38,7 @@ func (r *Run) native(dir string, step int64) loader {
 		for {
 			state, report, err := checkpoint.Load(dir, step, tensors, r.device, o)
 			if err != nil {
-				return state, report, err
+				return state, report, r.misfit(state, err)
 			}
 			newest, err := r.agree(report.Iteration)
 			if err != nil {
