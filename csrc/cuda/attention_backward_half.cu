@@ -62,7 +62,8 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
 
   int i[2] = {q0 + warp * 16 + lane / 4, q0 + warp * 16 + lane / 4 + 8};
   query own[2] = {query_of(f, deltas, sample, head, i[0]), query_of(f, deltas, sample, head, i[1])};
-  mask drawn = DROP ? mask(f.drop, q0 + warp * 16 + lane / 4 + lane % 2 * 8, sample, f.drop.channel + head) : mask();
+  auto draw = [&] { return mask(f.drop, q0 + warp * 16 + lane / 4 + lane % 2 * 8, sample, f.drop.channel + head); };
+  mask kept = DROP && D <= 128 ? draw() : mask();
   const float scale = f.scale * LOG2E, slope = slope_of(f, head) * LOG2E;
   float dq[D / 8][4] = {};
   for (int stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
@@ -75,6 +76,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     multiply_rows<KEYS, D>(dp, d_o + warp * 16 * S, v);
     float where = (float)(k0 + lane % 4 * 2);
     uint32_t dropped[2] = {};
+    mask drawn = DROP && D > 128 ? draw() : kept; /* wide heads have no registers left for it */
     if (DROP) drops_of_queries<KEYS / 8>(dropped, drawn, f.k_offset + k0);
     bool whole = slope == 0 && own[0].s.sees_all(k0, k0 + KEYS) && own[1].s.sees_all(k0, k0 + KEYS);
     if (__all_sync(0xffffffff, whole)) {

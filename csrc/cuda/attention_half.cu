@@ -1,6 +1,8 @@
 /* Attention in bf16 and f16 on tensor cores, forward. A block has 64 queries of a head,
- * 16 a warp; tiles of keys and values stream through shared memory, the next one on its
- * way while one is used. Scores, the softmax and the sums are f32 in registers, scores times
+ * 16 a warp; tiles of keys and values stream through shared memory, which has one of each: a
+ * tile's values come while its scores are made, the next keys while its values are added up.
+ * Two of each would leave an A100 one block an SM for heads of 128 channels (87 KB), this
+ * three (52 KB). Scores, the softmax and the sums are f32 in registers, scores times
  * log2 e; a probability is rounded to T for its product with the values. Most tiles are seen
  * whole: their scores need no mask, and without ALiBi but a factor, which the exponent takes. */
 #include "attention_drop.h"
@@ -11,6 +13,15 @@ namespace {
 enum { QUERIES = 64, THREADS = 128 };
 
 template <int D> struct stream_of_keys { enum { ROWS = D <= 128 ? 64 : 32, SIZE = ROWS * tile_row<D>::STRIDE }; };
+
+/* Blocks of an SM that registers are to leave room for: as many as an A100 has shared memory for
+ * (heads of 64 channels: five, for which there are never registers). */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+enum { MOST_BLOCKS = 3 }; /* with four its compiler spills */
+#else
+enum { MOST_BLOCKS = 4 };
+#endif
+constexpr int blocks_an_sm(int channels, bool drop) { return channels > 128 ? 2 : channels > 64 || drop ? 3 : MOST_BLOCKS; }
 
 __device__ inline float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
@@ -32,24 +43,21 @@ __device__ inline int first_key(const mt_attention_forward_args &a, int sample, 
 }
 
 template <typename T, int D, bool DROP>
-__global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid_constant__ mt_attention_forward_args a, bool aligned) {
+__global__ void __launch_bounds__(THREADS, blocks_an_sm(D, DROP)) attention_forward_kernel(const __grid_constant__ mt_attention_forward_args a, bool aligned) {
   const int KEYS = stream_of_keys<D>::ROWS, SIZE = stream_of_keys<D>::SIZE, S = tile_row<D>::STRIDE;
   MT_DYN_SHARED(T, shared);
   int tile = gridDim.x - 1 - blockIdx.x; /* the last queries see most: they start first */
   int q0 = tile * QUERIES, head = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   place p = place_of(a, sample, head), kv = shared_place(p);
   int sq = queries(a), end = keys_until(a, q0 + QUERIES < sq ? q0 + QUERIES : sq);
-  T *own = shared, *stages = own + QUERIES * S;
-  auto fetch = [&](int stage, int k0) {
-    if (k0 < end) {
-      fetch_rows<KEYS, D, THREADS>(stages + stage * 2 * SIZE, a.k, kv, k0, end, aligned);
-      fetch_rows<KEYS, D, THREADS>(stages + stage * 2 * SIZE + SIZE, a.v, kv, k0, end, aligned);
-    }
+  T *own = shared, *k = own + QUERIES * S, *v = k + SIZE;
+  auto fetch = [&](T *to, const mt_tensor &from, int k0) {
+    if (k0 < end) fetch_rows<KEYS, D, THREADS>(to, from, kv, k0, end, aligned);
     copy_commit();
   };
   int k0 = first_key(a, sample, q0) / KEYS * KEYS;
   fetch_rows<QUERIES, D, THREADS>(own, a.q, p, q0, sq, aligned);
-  fetch(0, k0);
+  fetch(k, a.k, k0);
 
   int i[2] = {q0 + warp * 16 + lane / 4, q0 + warp * 16 + lane / 4 + 8}; /* this lane's rows */
   sight sights[2] = {sight_of(a, sample, i[0]), sight_of(a, sample, i[1])};
@@ -58,11 +66,10 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
   const float scale = a.scale * LOG2E, slope = slope_of(a, head) * LOG2E;
   const bool unmoved = slope == 0 && scale > 0; /* the largest product is the largest score */
   float max[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[D / 8][4] = {};
-  for (int stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
-    fetch(stage ^ 1, k0 + KEYS);
-    copy_wait<1>();
-    __syncthreads();
-    const T *k = stages + stage * 2 * SIZE, *v = k + SIZE;
+  for (; k0 < end; k0 += KEYS) {
+    copy_wait<0>();
+    __syncthreads(); /* keys are here, and nobody is at the values before */
+    fetch(v, a.v, k0);
     float s[KEYS / 8][4] = {};
     multiply_rows<KEYS, D>(s, own + warp * 16 * S, k);
     bool whole = unmoved && sights[0].sees_all(k0, k0 + KEYS) && sights[1].sees_all(k0, k0 + KEYS);
@@ -110,8 +117,10 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
 #pragma unroll
         for (int e = 0; e < 4; e++) s[n][e] = dropped[e / 2] >> (4 * n + e % 2) & 1 ? 0 : s[n][e] * drawn.keep;
     }
+    copy_wait<0>();
+    __syncthreads(); /* values are here, and nobody is at the keys */
+    fetch(k, a.k, k0 + KEYS);
     add_weighted<KEYS, D, D>(o, s, v);
-    __syncthreads(); /* before the stage is fetched into again */
   }
   copy_wait<0>();
   float inverse[2];
@@ -127,7 +136,7 @@ __global__ void __launch_bounds__(THREADS) attention_forward_kernel(const __grid
 }
 
 template <typename T, int D, bool DROP> void launch_as(cudaStream_t stream, const mt_attention_forward_args &a) {
-  int bytes = (QUERIES * tile_row<D>::STRIDE + 4 * stream_of_keys<D>::SIZE) * (int)sizeof(T);
+  int bytes = (QUERIES * tile_row<D>::STRIDE + 2 * stream_of_keys<D>::SIZE) * (int)sizeof(T);
   auto kernel = attention_forward_kernel<T, D, DROP>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   dim3 grid(blocks_for(queries(a), QUERIES), heads_of(a), a.batch);

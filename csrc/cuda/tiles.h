@@ -18,21 +18,25 @@ inline bool moves(const mt_tensor &t) {
   return true;
 }
 
-/* Brings rows at.. of a place in t, zeros from row `end` on, without waiting. */
+/* Brings rows at.. of a place in t, zeros from row `end` on, without waiting. A thread has the
+ * same channels of every row it brings, and goes from one to the next by an addition; of what
+ * is not there no byte is read. */
 template <int ROWS, int D, int THREADS, typename T>
 __device__ inline void fetch_rows(T *to, const mt_tensor &t, const place &p, int at, int end, bool aligned) {
-  const int S = tile_row<D>::STRIDE;
-  int d = (int)last(t);
-  const T *base = row_at_place<T>(t, p, 0);
+  const int S = tile_row<D>::STRIDE, EACH = THREADS / (D / 8); /* rows at once */
+  static_assert(THREADS % (D / 8) == 0 && ROWS % EACH == 0, "threads go over rows evenly");
+  int first = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8) * 8, n = (int)last(t) - c;
   int64_t step = p.batch * t.stride[0];
-  for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
-    int r = i / (D / 8), c = i % (D / 8) * 8, n = at + r < end ? d - c : 0;
-    n = n < 0 ? 0 : n > 8 ? 8 : n;
-    const T *from = n > 0 ? base + (at + r) * step + c : base;
+  n = n < 0 ? 0 : n > 8 ? 8 : n;
+  const T *from = row_at_place<T>(t, p, at + first) + c;
+  to += first * S + c;
+#pragma unroll
+  for (int r = 0; r < ROWS; r += EACH, from += EACH * step) {
+    int here = at + first + r < end ? n : 0;
     if (aligned) {
-      copy_async(to + r * S + c, from, n * (int)sizeof(T));
+      copy_async(to + r * S, from, here * (int)sizeof(T));
     } else {
-      for (int j = 0; j < 8; j++) to[r * S + c + j] = j < n ? from[j] : from_float<T>(0);
+      for (int j = 0; j < 8; j++) to[r * S + j] = j < here ? from[j] : from_float<T>(0);
     }
   }
 }
