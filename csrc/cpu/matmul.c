@@ -52,11 +52,13 @@ static gemm_by_row *by_row_of(const gemm_job *job) {
   return own ? own : mt_gemm_kernels()->by_row;
 }
 
-/* Of few rows the cost is reading B, which all threads do together, and end together where
- * tiles are small; of many, a tile's rows of A stay in the L2 cache. */
+/* Of few rows the cost is reading B: tiles are small enough that threads end together, and large
+ * enough that each reads on without a pause; of many, a tile's rows of A stay in the L2 cache. */
 static gemm_grid rows_grid(const gemm_job *job) {
   enum { A_BYTES = 512 << 10, ROWS = 512, COLUMNS = 768 };
-  const int64_t read = (job->m <= GEMM_FEW ? 32 : 128) << 10; /* elements of B of a tile, about */
+  const int64_t element = job->dtype == MT_F32 ? 4 : 2;
+  const int64_t few = mt_min(1 << 20, mt_max(128 << 10, job->n * job->k * element / 32)) / element;
+  const int64_t read = job->m <= GEMM_FEW ? few : 128 << 10; /* elements of B of a tile, about */
   gemm_grid g = {.rows = mt_min(ROWS, mt_max(4, A_BYTES / 4 / mt_max(1, job->k) / 4 * 4))};
   g.down = gemm_ceil(job->m, g.rows);
   g.rows = gemm_up(gemm_ceil(job->m, g.down), 4);
