@@ -135,8 +135,7 @@ static void norm_backward(mt_context *ctx, const mt_norm_backward_args &a, void 
     else if (aligned) MT_LAUNCH((norm_backward_kernel<T, N, 0>), (unsigned)count, 512, 0, stream_of(ctx), a, parts);
     else MT_LAUNCH((norm_backward_kernel<T, 1, 0>), (unsigned)count, warps_for(at_most(h, 256)), 0, stream_of(ctx), a, parts);
   })
-  mt_add_parts(stream_of(ctx), data_of<float>(a.dgamma), parts, count, h);
-  if (given(a.dbeta)) mt_add_parts(stream_of(ctx), data_of<float>(a.dbeta), parts + count * h, count, h);
+  mt_add_parts(stream_of(ctx), data_of<float>(a.dgamma), parts, count, h, given(a.dbeta) ? data_of<float>(a.dbeta) : nullptr);
 }
 
 static int64_t norm_backward_bytes(const void *args) {

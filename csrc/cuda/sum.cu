@@ -1,11 +1,13 @@
 /* Sums over rows: bias gradients, and the second step of every such sum. */
 #include "sum.h"
 
-/* A block adds 32 columns; PART_ROWS threads a column take the parts by turns. */
+/* A block adds 32 columns of one of the sums (blockIdx.y); PART_ROWS threads a column take the parts by turns. */
 enum { PART_ROWS = 16 };
 
-__global__ void add_parts_kernel(float *out, const float *parts, int64_t count, int64_t n) {
+__global__ void add_parts_kernel(float *first, float *second, const float *parts, int64_t count, int64_t n) {
   MT_SHARED(float[PART_ROWS][32], sums);
+  float *out = blockIdx.y ? second : first;
+  parts += blockIdx.y * count * n;
   int64_t c = blockIdx.x * 32 + threadIdx.x;
   float sum = 0;
   if (c < n)
@@ -18,8 +20,8 @@ __global__ void add_parts_kernel(float *out, const float *parts, int64_t count, 
   out[c] += sum;
 }
 
-void mt_add_parts(cudaStream_t stream, float *out, const float *parts, int64_t count, int64_t n) {
-  MT_LAUNCH(add_parts_kernel, blocks_for(n, 32), dim3(32, PART_ROWS), 0, stream, out, parts, count, n);
+void mt_add_parts(cudaStream_t stream, float *out, const float *parts, int64_t count, int64_t n, float *second) {
+  MT_LAUNCH(add_parts_kernel, dim3(blocks_for(n, 32), second ? 2 : 1), dim3(32, PART_ROWS), 0, stream, out, second, parts, count, n);
 }
 
 /* A block sums 32·N columns of the rows of its part, which its ROW_THREADS rows of

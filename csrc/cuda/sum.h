@@ -5,7 +5,8 @@
 
 #include "op.h"
 
-/* out[n] += the sum of parts [count, n]. */
-void mt_add_parts(cudaStream_t stream, float *out, const float *parts, int64_t count, int64_t n);
+/* out[n] += the sum of parts [count, n]; where there is a second sum, second[n] += that of the
+ * count parts behind them. */
+void mt_add_parts(cudaStream_t stream, float *out, const float *parts, int64_t count, int64_t n, float *second = nullptr);
 
 #endif
