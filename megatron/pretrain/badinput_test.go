@@ -127,7 +127,7 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		{"--num-layers 3", "layers.2"},
 		{"--num-layers 3", "(the model's flags differ: --num-layers 2 -> 3; give"},
 		{"--num-layers 1", "--num-layers 2 -> 1"},
-		{"--num-experts 4", "a mixture of experts false -> true; give"},
+		{"--num-experts 4", "(the model's flags differ: a mixture of experts false -> true; give the checkpoint's, or --use-checkpoint-args; --moe-use-upcycling makes experts"},
 		{"--num-attention-heads 4", "--num-attention-heads 2 -> 4"},
 		{"--no-bias-gelu-fusion", "activation gelu_tanh -> gelu"},
 		{"--bf16", "the precision flags differ"},

@@ -25,7 +25,11 @@ func (m *Model) Differs(other *Model) (list []string) {
 // Reshaped lists, in the same way, the settings that give weights other shapes, and those that
 // Differs has.
 func (m *Model) Reshaped(other *Model) (list []string) {
-	for _, d := range append(changes("", m.sizes(), other.sizes()), m.differences(other)...) {
+	all := changes("", m.sizes(), other.sizes())
+	if m.Experts != nil && other.Experts != nil {
+		all = append(all, changes("Experts.", m.Experts.sizes(), other.Experts.sizes())...)
+	}
+	for _, d := range append(all, m.differences(other)...) {
 		list = append(list, d.text)
 	}
 	return list
@@ -37,16 +41,18 @@ func (m *Model) sizes() []setting {
 		{"FFNHiddenSize", "--ffn-hidden-size", m.FFNHiddenSize},
 		{"PaddedVocabSize", "padded vocabulary", m.PaddedVocabSize},
 		{"MaxPositions", "--max-position-embeddings", 0},
-		{"Experts.FFNHiddenSize", "--moe-ffn-hidden-size", 0},
-		{"Experts.SharedFFN", "--moe-shared-expert-intermediate-size", 0},
 	}
 	if m.Position == PositionLearned {
 		list[3].value = m.MaxPositions
 	}
-	if e := m.Experts; e != nil {
-		list[4].value, list[5].value = e.FFNHiddenSize, e.SharedFFN
-	}
 	return list
+}
+
+func (e *Experts) sizes() []setting {
+	return []setting{
+		{"FFNHiddenSize", "--moe-ffn-hidden-size", e.FFNHiddenSize},
+		{"SharedFFN", "--moe-shared-expert-intermediate-size", e.SharedFFN},
+	}
 }
 
 func (m *Model) differences(other *Model) (list []difference) {

@@ -336,7 +336,11 @@ func (r *Run) misfit(state checkpoint.State, err error) error {
 	if len(list) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w\n(%w: %s; give the checkpoint's, or --use-checkpoint-args)", err, errReshaped, strings.Join(list, ", "))
+	also := ""
+	if before.Model.Experts == nil && r.Config.Model.Experts != nil {
+		also = "; --moe-use-upcycling makes experts from a dense model's MLPs"
+	}
+	return fmt.Errorf("%w\n(%w: %s; give the checkpoint's, or --use-checkpoint-args%s)", err, errReshaped, strings.Join(list, ", "), also)
 }
 
 // wasFrozen tells whether a checkpoint has no such tensor because its run did not train
