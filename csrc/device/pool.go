@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"monotron/csrc/device/internal/spin"
 )
@@ -117,64 +116,6 @@ func (p *Pool) SetCallers(n int) {
 	p.soon.Add(more)
 }
 
-// Away returns when other ranks have closed done. Where every caller has a core, who waits does tiles
-// of theirs meanwhile; else, and after a while without any, it sleeps, and its core is another's till
-// then.
-func (p *Pool) Away(done <-chan struct{}) {
-	if p.callers.Load() <= int32(p.Threads()) && p.assist(done) {
-		return
-	}
-	p.awake.Add(-1)
-	p.soon.Add(-1)
-	if p.want.Load() > 0 || p.open.Load() > 0 {
-		p.mu.Lock()
-		p.wake()
-		p.mu.Unlock()
-	}
-	<-done
-	p.soon.Add(1)
-	p.awake.Add(1)
-}
-
-// assist does tiles of others until done is closed; false: there were none for a while.
-func (p *Pool) assist(done <-chan struct{}) bool {
-	var s stint
-	for start, i := time.Now(), 1; i%64 != 0 || time.Since(start) < standing; i++ {
-		if over(done) {
-			return true
-		}
-		if p.open.Load() > 0 {
-			p.mu.Lock()
-			j, worker := p.pick(0)
-			p.mu.Unlock()
-			if j != nil {
-				p.soon.Add(-1)
-				for p.want.Load() == 0 && !over(done) && j.tile(worker) {
-					s.rest()
-				}
-				p.soon.Add(1)
-				p.leave(worker)
-				start = time.Now()
-			}
-		}
-		spin.Pause()
-	}
-	return false
-}
-
-// standing is how long a rank waits for others before it sleeps. To wake one that computes in
-// C among others takes half a millisecond.
-const standing = time.Millisecond
-
-func over(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
-}
-
 // Run calls body for every tile and returns when all are done. worker is 0 for
 // the caller and 1..Threads-1 for the helpers; no two tiles run on one helper at
 // once. body must not panic, and not call Run.
@@ -250,83 +191,6 @@ func (p *Pool) await(j *job) {
 	<-j.done
 }
 
-// roomy tells whether every caller that is awake has a core.
-func (p *Pool) roomy() bool { return p.awake.Load() <= int32(p.Threads()) }
-
-// spare tells whether more cores are free than callers will want in a moment.
-func (p *Pool) spare() bool { return p.free.Load() > max(0, p.soon.Load()) }
-
-// enter takes a core for a caller.
-func (p *Pool) enter() {
-	if !p.core() {
-		p.want.Add(1)
-		for !p.core() {
-			select {
-			case <-p.turn:
-			case <-time.After(lull):
-			}
-		}
-		if p.want.Add(-1) > 0 {
-			p.mu.Lock()
-			p.wake()
-			p.mu.Unlock()
-		}
-	}
-	p.soon.Add(-1)
-}
-
-// lull is how long a core may be free between two ops of a caller before another, who wants one,
-// looks for it.
-const lull = 2 * time.Millisecond
-
-// exit gives a caller's core back, which is its own again in a moment, if another caller wants it
-// or not.
-func (p *Pool) exit() {
-	p.soon.Add(1)
-	p.free.Add(1)
-	if p.want.Load() == 0 && p.open.Load() > 0 && p.spare() {
-		p.mu.Lock()
-		p.wake()
-		p.mu.Unlock()
-	}
-}
-
-// core takes a free core, if there is one.
-func (p *Pool) core() bool {
-	for {
-		n := p.free.Load()
-		if n == 0 {
-			return false
-		}
-		if p.free.CompareAndSwap(n, n-1) {
-			return true
-		}
-	}
-}
-
-// leave gives a core back, and the number of who worked for another.
-func (p *Pool) leave(worker int) {
-	p.free.Add(1)
-	p.mu.Lock()
-	p.workers = append(p.workers, worker)
-	p.wake()
-	p.mu.Unlock()
-}
-
-// wake finds someone for a free core: a caller, or else a helper. With the lock held.
-func (p *Pool) wake() {
-	switch {
-	case p.free.Load() == 0:
-	case p.want.Load() > 0:
-		select {
-		case p.turn <- struct{}{}:
-		default: // one is on its way
-		}
-	case p.open.Load() > 0 && p.spare():
-		p.work.Signal()
-	}
-}
-
 // help does tiles as long as no caller wants the core.
 func (p *Pool) help() {
 	var s stint
@@ -339,25 +203,12 @@ func (p *Pool) help() {
 	}
 }
 
-// stint is how long a goroutine has computed without a word to Go's scheduler. Whoever does so for
-// 10 ms has its processor taken while it is in C, and for a while after the scheduler's own thread
-// looks some thousand times a second whether it happens again, and pushes threads off their cores.
-type stint struct{ began time.Time }
-
-// rest lets the scheduler have a look, now and then.
-func (s *stint) rest() {
-	if now := time.Now(); now.Sub(s.began) > 4*time.Millisecond {
-		s.began = now
-		runtime.Gosched()
-	}
-}
-
 // take waits for a job, and a core to do it on.
 func (p *Pool) take() (*job, int) {
 	for i := 0; i < patience && (i%64 != 0 || p.roomy() && p.spare()); i++ {
 		if p.open.Load() > 0 {
 			p.mu.Lock()
-			j, worker := p.pick(max(0, p.soon.Load()))
+			j, worker := p.pick(p.kept())
 			p.mu.Unlock()
 			if j != nil {
 				return j, worker
@@ -368,7 +219,7 @@ func (p *Pool) take() (*job, int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		if j, worker := p.pick(max(0, p.soon.Load())); j != nil {
+		if j, worker := p.pick(p.kept()); j != nil {
 			return j, worker
 		}
 		p.work.Wait()

@@ -109,21 +109,21 @@ func (m *Machine) between(c *training.Config, l topology.Sizes) Cost {
 		size = 4
 	}
 	bytes := float64(c.MicroBatchSize*c.SeqLength*c.Model.HiddenSize) * size / float64(l.CP)
-	gather := Cost{}
+	var cost Cost
 	if c.Layout.SequenceParallel || m.Sends.Sliced {
 		bytes /= float64(l.TP)
 	}
 	if m.Sends.Sliced && !c.Layout.SequenceParallel && l.TP > 1 {
 		n := float64(l.TP - 1)
-		gather = m.travel(l.Group(topology.TP, 0), n*bytes, n)
+		cost = m.travel(l.Group(topology.TP, 0), n*bytes, n)
 	}
 	next := l.Group(topology.PP, 0)[1]
 	if next/m.PerNode == 0 {
-		gather.add(Cost{Move: bytes/m.Node.Rate + m.Node.Latency}, 1)
+		cost.add(Cost{Move: bytes/m.Node.Rate + m.Node.Latency}, 1)
 	} else {
-		gather.add(Cost{Between: bytes/(m.Between.Rate/float64(m.PerNode)) + m.Between.Latency}, 1)
+		cost.add(Cost{Between: bytes/(m.Between.Rate/float64(m.PerNode)) + m.Between.Latency}, 1)
 	}
-	return gather
+	return cost
 }
 
 // updateBytes pass through memory for each parameter that a rank updates: its gradient three
@@ -229,10 +229,11 @@ func (k *Clock) blocked(stage, chunk int) (values float64) {
 	if !k.machine.Sends.Blocking {
 		return 0
 	}
-	if part := &k.parts[stage][chunk]; !part.Embedding {
+	part := &k.parts[stage][chunk]
+	if !part.Embedding {
 		values++
 	}
-	if part := &k.parts[stage][chunk]; !part.Head {
+	if !part.Head {
 		values++
 	}
 	return values

@@ -36,16 +36,16 @@ func (m *Model) Reshaped(other *Model) (list []string) {
 }
 
 func (m *Model) sizes() []setting {
-	list := []setting{
+	positions := 0 // that have weights
+	if m.Position == PositionLearned {
+		positions = m.MaxPositions
+	}
+	return []setting{
 		{"HiddenSize", "--hidden-size", m.HiddenSize},
 		{"FFNHiddenSize", "--ffn-hidden-size", m.FFNHiddenSize},
 		{"PaddedVocabSize", "padded vocabulary", m.PaddedVocabSize},
-		{"MaxPositions", "--max-position-embeddings", 0},
+		{"MaxPositions", "--max-position-embeddings", positions},
 	}
-	if m.Position == PositionLearned {
-		list[3].value = m.MaxPositions
-	}
-	return list
 }
 
 func (e *Experts) sizes() []setting {

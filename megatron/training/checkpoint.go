@@ -328,19 +328,28 @@ var errReshaped = errors.New("the model's flags differ")
 // misfit says which flags a checkpoint that does not fit was made with otherwise, where its state
 // tells: they are shorter to read than the tensors.
 func (r *Run) misfit(state checkpoint.State, err error) error {
-	var before struct{ Model *spec.Model }
-	if !errors.Is(err, checkpoint.ErrMisfit) || json.Unmarshal(state.Config, &before) != nil || before.Model == nil {
+	before := modelOf(state)
+	if before == nil || !errors.Is(err, checkpoint.ErrMisfit) {
 		return err
 	}
-	list := before.Model.Reshaped(&r.Config.Model)
+	list := before.Reshaped(&r.Config.Model)
 	if len(list) == 0 {
 		return err
 	}
 	also := ""
-	if before.Model.Experts == nil && r.Config.Model.Experts != nil {
+	if before.Experts == nil && r.Config.Model.Experts != nil {
 		also = "; --moe-use-upcycling makes experts from a dense model's MLPs"
 	}
 	return fmt.Errorf("%w\n(%w: %s; give the checkpoint's, or --use-checkpoint-args%s)", err, errReshaped, strings.Join(list, ", "), also)
+}
+
+// modelOf is the model that a checkpoint was trained as; nil: it is another program's.
+func modelOf(state checkpoint.State) *spec.Model {
+	var c struct{ Model *spec.Model }
+	if json.Unmarshal(state.Config, &c) != nil {
+		return nil
+	}
+	return c.Model
 }
 
 // wasFrozen tells whether a checkpoint has no such tensor because its run did not train
@@ -456,9 +465,8 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 	if r.Config.Checkpoint.Finetune {
 		return nil
 	}
-	var before struct{ Model *spec.Model }
-	if json.Unmarshal(state.Config, &before) == nil && before.Model != nil { // not another program's
-		if list := before.Model.Differs(&r.Config.Model); len(list) > 0 {
+	if before := modelOf(state); before != nil {
+		if list := before.Differs(&r.Config.Model); len(list) > 0 {
 			return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
 				report.Folder, strings.Join(list, ", "))
 		}
