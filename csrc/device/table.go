@@ -27,6 +27,7 @@ import "C"
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -114,6 +115,29 @@ func (t *hostTable) ask(op Op, args unsafe.Pointer) (scratch int64, err error) {
 }
 
 func (t *hostTable) Run(op Op, args unsafe.Pointer) error {
+	return t.phases(op, args, func(c *C.mt_context, phase C.int32_t, tile C.int64_t) C.int32_t {
+		return C.mt_run(t.api, c, C.int(op), args, t.scratch, phase, tile)
+	})
+}
+
+// warm does op with every tile twice, and tells what the second passes took, evenly shared by
+// all threads.
+func (t *hostTable) warm(op Op, args unsafe.Pointer) (time.Duration, error) {
+	var took atomic.Int64
+	err := t.phases(op, args, func(c *C.mt_context, phase C.int32_t, tile C.int64_t) C.int32_t {
+		if bad := C.mt_run(t.api, c, C.int(op), args, t.scratch, phase, tile); bad != 0 {
+			return bad
+		}
+		began := time.Now()
+		bad := C.mt_run(t.api, c, C.int(op), args, t.scratch, phase, tile)
+		took.Add(int64(time.Since(began)))
+		return bad
+	})
+	return time.Duration(took.Load() / int64(t.threads())), err
+}
+
+// phases has the pool do every tile of op, phase by phase; do returns not 0 for a tile that fails.
+func (t *hostTable) phases(op Op, args unsafe.Pointer, do func(c *C.mt_context, phase C.int32_t, tile C.int64_t) C.int32_t) error {
 	scratch, err := t.ask(op, args)
 	if err != nil {
 		return err
@@ -129,7 +153,7 @@ func (t *hostTable) Run(op Op, args unsafe.Pointer) error {
 		var failed atomic.Pointer[C.mt_context]
 		t.pool.Run(tiles, func(worker int, tile int64) {
 			c := t.context[worker]
-			if C.mt_run(t.api, c, C.int(op), args, t.scratch, phase, C.int64_t(tile)) != 0 {
+			if do(c, phase, C.int64_t(tile)) != 0 {
 				failed.CompareAndSwap(nil, c)
 			}
 			if worker == 0 {

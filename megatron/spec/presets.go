@@ -35,6 +35,7 @@ var presets = map[string]func() Model{
 	"llama-15m":  func() Model { return llama(6, 288, 768, 6, 6, 256).tied() },
 	"llama-42m":  func() Model { return llama(8, 512, 1376, 8, 8, 1024).tied() },
 	"llama-110m": func() Model { return llama(12, 768, 2048, 12, 12, 1024).tied() },
+	"llama-300m": func() Model { return llama(20, 1024, 2816, 16, 16, 2048).tied() },
 	"llama2-7b":  func() Model { return llama(32, 4096, 11008, 32, 32, 4096) },
 	"llama2-13b": func() Model { return llama(40, 5120, 13824, 40, 40, 4096) },
 	"llama2-70b": func() Model { return llama(80, 8192, 28672, 64, 8, 4096) },

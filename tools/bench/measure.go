@@ -53,6 +53,7 @@ type result struct {
 	onHost bool     // ops are done when they return; else phases are the host's alone
 	watch  bool     // ops are asked for, where watching them takes steps of their own
 	seen   *watcher // of the machine beside the steps; may be nil
+	warm   warmth   // of ops, from a step of their own
 }
 
 // speed is one product's.
@@ -121,6 +122,7 @@ func measure(ctx context.Context, d *device.Device, o options, e effort, note fu
 	}
 	d.Arena.Close()
 	p.tell(r, own)
+	r.warm.fill(r.Ops, r.CopyBandwidth)
 	r.Cores = r.seen.tell(r.Threads, r.Processors, r.InstructionPeak)
 	done := r.TokensPerSecond * r.FLOPsPerToken
 	r.Fraction, r.OfBurst = done/r.GEMMPeak, done/r.GEMMBurst

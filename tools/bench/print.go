@@ -55,6 +55,9 @@ func (r *result) print(out *command.Printer, everyShape bool) {
 		to.Err = t.Flush()
 	}
 	out.Err = to.Err
+	if everyShape {
+		r.printMarks(out)
+	}
 }
 
 func printProducts(to *command.Printer, list []speed) {
@@ -77,11 +80,11 @@ func (r *result) printOps(to *command.Printer, everyShape bool) {
 	if !everyShape {
 		ops = byName(ops)
 	}
-	to.Printf("op\tshape\tcalls\tms a step\tshare\tGFLOP/s\tof products\tof instructions\tGB/s\tof copy\n")
+	to.Printf("op\tshape\tcalls\tms a step\tshare\tGFLOP/s\tof products\tof instructions\tGB/s\tof copy\tof bound\n")
 	left := 1.0
 	for _, o := range ops {
 		left -= o.Share
-		to.Printf("%s\t%s\t%.0f\t%.1f\t%.1f%%\t%s\t%s\t%s\n", o.Op, o.Shape, o.Calls, 1e3*o.Seconds, 100*o.Share, rate(o.FLOPs, r.GEMMPeak), share(o.FLOPs, r.InstructionPeak), rate(o.Bytes, r.CopyBandwidth))
+		to.Printf("%s\t%s\t%.0f\t%.1f\t%.1f%%\t%s\t%s\t%s\t%s\n", o.Op, o.Shape, o.Calls, 1e3*o.Seconds, 100*o.Share, rate(o.FLOPs, r.GEMMPeak), share(o.FLOPs, r.InstructionPeak), rate(o.Bytes, r.CopyBandwidth), share(o.OfBound, 1))
 	}
 	to.Printf("between ops\t\t\t%.1f\t%.1f%%\n", 1e3*left*r.StepSeconds, 100*left)
 }
@@ -118,6 +121,7 @@ func byName(ops []opSum) []opSum {
 		seconds := sum.Seconds + o.Seconds
 		sum.FLOPs = (sum.FLOPs*sum.Seconds + o.FLOPs*o.Seconds) / seconds
 		sum.Bytes = (sum.Bytes*sum.Seconds + o.Bytes*o.Seconds) / seconds
+		sum.OfBound = (sum.OfBound*sum.Seconds + o.OfBound*o.Seconds) / seconds
 		sum.Calls, sum.Share, sum.Seconds = sum.Calls+o.Calls, sum.Share+o.Share, seconds
 	}
 	sort.SliceStable(list, func(a, b int) bool { return list[a].Seconds > list[b].Seconds })

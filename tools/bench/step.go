@@ -31,6 +31,8 @@ type opSum struct {
 	Share   float64 `json:"share"`            // of the step
 	FLOPs   float64 `json:"flops_per_second,omitempty"`
 	Bytes   float64 `json:"bytes_per_second,omitempty"`
+	Warm    float64 `json:"seconds_from_caches,omitempty"` // a step, with all data in the caches; not of products
+	OfBound float64 `json:"fraction_of_bound,omitempty"`   // the larger of that and of the time to copy the bytes, over seconds
 }
 
 // oneStep is the time of one step and its parts.
@@ -87,7 +89,18 @@ func (r *result) train(d *device.Device, o options, enough time.Duration) error 
 		}
 	}
 	r.Ops = ops.sums(steps)
-	return nil
+	return r.bounds(d, e, o)
+}
+
+// bounds sees in a step of its own how long ops take with their data in the caches.
+func (r *result) bounds(d *device.Device, e *engine.Engine, o options) error {
+	if !r.onHost || !r.watch {
+		return nil
+	}
+	r.warm = warmth{}
+	d.Observe = r.warm.add
+	_, err := e.Step([]*engine.Micro{randomTokens(rand.New(rand.NewPCG(dataSeed, 1)), o)})
+	return err
 }
 
 // configOf is set as for a run of gpt2: AdamW, clipping by 1, weight decay 0.1.
