@@ -41,6 +41,14 @@ func (p *parser) checkVolume() {
 	rows := float64(max(m.PaddedVocabSize, p.Tokenizer.VocabSize, p.PaddedVocab) + m.MaxPositions)
 	layer := float64(m.NumAttentionHeads+m.NumQueryGroups)*float64(m.KVChannels) + 1.5*float64(m.FFNHiddenSize)
 	const most = 1 << 50
+	if e := m.Experts; e != nil {
+		expert := 3 * width * float64(e.FFNHiddenSize)
+		if n := float64(m.NumLayers) * (float64(e.Num)*expert + 3*width*float64(e.SharedFFN)); n > most {
+			p.clash("num-layers hidden-size num-experts moe-ffn-hidden-size moe-shared-expert-intermediate-size",
+				"the experts would have about %.1e parameters; no machine holds that: look at --num-layers %d, --hidden-size %d, --num-experts %d, --moe-ffn-hidden-size %d and --moe-shared-expert-intermediate-size %d",
+				n, m.NumLayers, m.HiddenSize, e.Num, e.FFNHiddenSize, e.SharedFFN)
+		}
+	}
 	if n := width * (rows + 2*layer*float64(m.NumLayers)); n > most {
 		p.clash("num-layers hidden-size num-attention-heads ffn-hidden-size kv-channels vocab-size max-position-embeddings",
 			"the model would have about %.1e parameters; no machine holds that: look at --num-layers %d, --hidden-size %d, --num-attention-heads %d, --kv-channels %d, --ffn-hidden-size %d and the %.0f rows of --vocab-size and --max-position-embeddings",

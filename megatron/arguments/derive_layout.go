@@ -198,8 +198,10 @@ func divisors(n, near int) string {
 	return nearest(near, n, func(d int) bool { return n%d == 0 })
 }
 
-// nearest are the numbers around near, from 1 to most, that fit.
+// nearest are the numbers around near, from 1 to most, that fit; beyond what flags of parallel
+// sizes take nobody looks: the next divisor of a prime width is that width.
 func nearest(near, most int, fits func(int) bool) string {
+	most = min(most, int(table.Find("tensor-model-parallel-size").Range.High))
 	below, above := min(near, most), near
 	for below > 1 && !fits(below) {
 		below--

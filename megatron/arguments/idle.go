@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/model"
 	"monotron/megatron/spec"
 )
 
@@ -61,7 +62,8 @@ func (p *parser) noteIdleExperts() {
 	e := p.Model.Experts
 	if e == nil {
 		p.idle(slices.Concat(mixtureFlags(), []string{"expert-tensor-parallel-size"}), "without --num-experts")
-		if p.Recompute.Granularity == "selective" && slices.ContainsFunc(p.Recompute.Modules, ofExperts) {
+		_, mixtures := model.Modules()
+		if p.Recompute.Granularity == "selective" && slices.ContainsFunc(p.Recompute.Modules, func(m string) bool { return slices.Contains(mixtures, m) }) {
 			p.notice("--recompute-modules %s: what is of experts has no effect without --num-experts", strings.Join(p.Recompute.Modules, " "))
 		}
 		return
@@ -73,11 +75,33 @@ func (p *parser) noteIdleExperts() {
 	if balanced := func(kind string) bool { return kind != spec.NoBalancing }; !slices.ContainsFunc(e.Balancing, balanced) && slices.Max(append(e.AuxLossCoeff, 0)) > 0 {
 		p.idle([]string{"moe-aux-loss-coeff"}, "with --moe-router-load-balancing-type none")
 	}
+	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.NoBalancing) {
+		p.notice("--moe-router-load-balancing-type %s: none, and its --moe-aux-loss-coeff, have no effect beside another type", strings.Join(e.Balancing, " "))
+	}
+	p.noteRandom(e)
 }
 
-// ofExperts tells whether a part that can be made again is one of mixtures alone.
-func ofExperts(module string) bool {
-	return module == "moe" || module == "moe_act" || module == "shared_experts"
+// noteRandom tells what chooses experts beside --moe-router-force-load-balancing: as in Megatron
+// random numbers are in the logits' place before anything chooses by them.
+func (p *parser) noteRandom(e *spec.Experts) {
+	if !e.ForceBalance {
+		return
+	}
+	var by []string
+	for _, kind := range []string{spec.Sinkhorn, spec.Quantiles} {
+		if slices.Contains(e.Balancing, kind) {
+			by = append(by, "--moe-router-load-balancing-type "+kind)
+		}
+	}
+	if e.NumGroups > 0 {
+		by = append(by, "--moe-router-num-groups")
+	}
+	if e.ExpertBias {
+		by = append(by, "--moe-router-enable-expert-bias")
+	}
+	if len(by) > 0 {
+		p.notice("--moe-router-force-load-balancing puts random numbers in the place of the router's logits: what %s chooses by are those", strings.Join(by, ", "))
+	}
 }
 
 // idle is one notice for those of the flags that were typed.

@@ -12,6 +12,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/engine"
+	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
 )
@@ -293,6 +294,10 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 6 --expert-tensor-parallel-size 3 --expert-model-parallel-size 3 --moe-ffn-hidden-size 36 --disable-bias-linear --world-size 4", "use --expert-tensor-parallel-size 2 or 4 with --expert-model-parallel-size 1"},
 		{"--num-experts 4 --disable-bias-linear --use-tp-pp-dp-mapping --context-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 4", "(expert tensor 1 x expert 1) as share a sample (tensor 1 x context 2)"},
 		{"--num-experts 4 --disable-bias-linear --moe-ffn-hidden-size 33 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2; use --expert-tensor-parallel-size 1 or 3"},
+		{"--num-experts 4 --disable-bias-linear --moe-ffn-hidden-size 2147483647 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2",
+			"--moe-ffn-hidden-size 2147483647 is not a multiple of --expert-tensor-parallel-size 2; use --expert-tensor-parallel-size 1"},
+		{"--num-experts 100000 --moe-ffn-hidden-size 2147483647", "the experts would have about"},
+		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 2147483647 --num-layers 100000", "--moe-shared-expert-intermediate-size 2147483647"},
 		{"--num-experts 4 --moe-router-topk 5", "--moe-router-topk 5 must lie between 1 and --num-experts 4"},
 		{"--num-experts 6 --moe-router-num-groups 4 --moe-router-group-topk 2", "groups must divide the experts (3 or 6 of them do)"},
 		{"--num-experts 4 --moe-router-num-groups 4 --moe-router-group-topk 1", "--moe-router-topk 2 asks each of --moe-router-group-topk 1 groups for 2 experts, of which --moe-router-num-groups 4 leaves it 1"},
@@ -571,12 +576,18 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 			t.Errorf("%s: notices %q, want %q", c.add, got, c.want)
 		}
 	}
+	const random = "--moe-router-force-load-balancing puts random numbers in the place of the router's logits: what "
 	for _, c := range []struct{ add, want string }{
 		{"--moe-shared-expert-overlap", "--moe-shared-expert-overlap: no effect without --moe-shared-expert-intermediate-size"},
 		{"--moe-router-bias-update-rate 0.1", "--moe-router-bias-update-rate: no effect without --moe-router-enable-expert-bias"},
 		{"--moe-token-drop-policy position", "--moe-token-drop-policy: no effect without --moe-expert-capacity-factor"},
 		{"--moe-router-quantile-balancing-ema 0.5", "--moe-router-quantile-balancing-ema: no effect without --moe-router-load-balancing-type quantile_balancing"},
 		{"--moe-router-load-balancing-type none --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff: no effect with --moe-router-load-balancing-type none"},
+		{"--moe-router-load-balancing-type aux_loss none --moe-aux-loss-coeff 0.1", "--moe-router-load-balancing-type aux_loss none: none, and its --moe-aux-loss-coeff, have no effect beside another type"},
+		{"--moe-router-force-load-balancing --moe-router-load-balancing-type sinkhorn", random + "--moe-router-load-balancing-type sinkhorn chooses by are those"},
+		{"--moe-router-force-load-balancing --moe-router-load-balancing-type quantile_balancing", random + "--moe-router-load-balancing-type quantile_balancing chooses by are those"},
+		{"--moe-router-force-load-balancing --moe-router-num-groups 2 --moe-router-group-topk 1 --moe-router-score-function sigmoid --moe-router-enable-expert-bias",
+			random + "--moe-router-num-groups, --moe-router-enable-expert-bias chooses by are those"},
 	} {
 		_, report, err := ParseWith(everything, append(baseline(), strings.Fields("--num-experts 4 "+c.add)...))
 		if err != nil || !slices.Contains(report.Notices, c.want) {
@@ -607,5 +618,34 @@ func TestWindowsByLayer(t *testing.T) {
 		if got := fmt.Sprint(c.Model.Windowed); err != nil || got != want {
 			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
 		}
+	}
+}
+
+// Claim: neighbours of a parallel size are looked for among the sizes that its flag takes, however
+// wide what they must divide is.
+func TestNearestSizesAreFew(t *testing.T) {
+	const prime = 1<<31 - 1
+	asked := 0
+	if got := nearest(2, prime, func(n int) bool { asked++; return prime%n == 0 }); got != "1" || asked > 110_000 {
+		t.Errorf("%s after %d numbers", got, asked)
+	}
+}
+
+// Claim: what upcycling and --use-checkpoint-args both lack is told once.
+func TestLackOfLoadIsToldOnce(t *testing.T) {
+	_, _, err := ParseWith(everything, append(baseline(), strings.Fields("--num-experts 4 --moe-use-upcycling --use-checkpoint-args")...))
+	if err == nil || err.Error() != "--use-checkpoint-args needs --load or --pretrained-checkpoint" {
+		t.Errorf("%v", err)
+	}
+}
+
+// Claim: the table of flags and the model know the same parts that can be made again.
+func TestModulesOfTheTable(t *testing.T) {
+	every, mixtures := model.Modules()
+	want, got := append(every, mixtures...), slices.Clone(table.Find("recompute-modules").Choices)
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %v, the model %v", got, want)
 	}
 }

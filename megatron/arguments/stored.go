@@ -16,6 +16,7 @@ func (p *parser) checkpoint() {
 	}
 	if !p.given("load") && !p.given("pretrained-checkpoint") {
 		p.problem("--use-checkpoint-args needs --load or --pretrained-checkpoint")
+		p.spoil("load")
 		return
 	}
 	if p.options.CheckpointValues == nil {

@@ -114,14 +114,17 @@ func (o Options) nearest(c training.Config, numbers []int, room Room) (found []s
 	return found, false
 }
 
-// doubled tells whether a change of the set is part of another, or names another place for the same.
+// doubled tells whether two changes of the set are about the same.
 func doubled(list []Change, set uint) bool {
-	for i, a := range list {
-		for j, b := range list {
-			if i != j && set>>i&1 == 1 && set>>j&1 == 1 && (strings.HasPrefix(b.Flags, a.Flags) || a.host && strings.HasPrefix(b.Flags, "--offload-folder")) {
-				return true
-			}
+	taken := map[subject]bool{}
+	for i, change := range list {
+		if set>>i&1 == 0 || change.about == alone {
+			continue
 		}
+		if taken[change.about] {
+			return true
+		}
+		taken[change.about] = true
 	}
 	return false
 }

@@ -123,9 +123,35 @@ func TestHostIsAdvisedOnGPUs(t *testing.T) {
 			t.Errorf("no %q in: %s; %v", saves, told, err)
 		}
 	}
-	list := []Change{{Flags: "--optimizer-cpu-offload", host: true}, {Flags: "--offload-folder DIR --zero-stage 3"}, {Flags: "--bf16"}}
-	if !doubled(list, 0b011) || doubled(list, 0b101) || doubled(list, 0b110) {
-		t.Error("the host's memory and files are two places for the same; others are not")
+}
+
+// Claim: of two ways to share the optimizer's state, and of two places for it, a set of flags has
+// one; other changes go together.
+func TestChangesOfOneSubject(t *testing.T) {
+	c := parsed(t, small+"--world-size 4")
+	list := Options{Device: "cuda"}.changes(&c)
+	subject := func(flags string) string {
+		for _, word := range []string{"--use-distributed-optimizer", "--optimizer-cpu-offload", "--offload-folder"} {
+			if strings.HasPrefix(flags, word) {
+				return strings.Replace(word, "--offload-folder", "--optimizer-cpu-offload", 1)
+			}
+		}
+		return flags
+	}
+	same := 0
+	for i, a := range list {
+		for j, b := range list[:i] {
+			want := subject(a.Flags) == subject(b.Flags)
+			if got := doubled(list, 1<<i|1<<j); got != want {
+				t.Errorf("%s with %s: %v", a.Flags, b.Flags, got)
+			}
+			if want {
+				same++
+			}
+		}
+	}
+	if same != 1+6 {
+		t.Errorf("%d pairs of one subject among %d changes", same, len(list))
 	}
 }
 

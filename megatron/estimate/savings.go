@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"monotron/csrc/device"
 	"monotron/megatron/engine"
@@ -16,10 +15,19 @@ import (
 // Change is a flag that makes a run smaller.
 type Change struct {
 	Flags string
+	about subject
 	make  func(*training.Config)
 	more  bool // it takes more ranks
-	host  bool // it takes the host's memory
 }
+
+// subject is what changes of a run are about: of those of one subject a run takes one.
+type subject int
+
+const (
+	alone     subject = iota // no other change is about the same
+	sharded                  // how data-parallel ranks share parameters, gradients and the optimizer's state
+	offloaded                // where beside the device the optimizer's state lies, and what else does
+)
 
 // Saving is what a flag takes off a rank's peak.
 type Saving struct {
@@ -48,29 +56,28 @@ func (s Saving) String() string { return fmt.Sprintf("%s saves %s", s.Flags, dev
 // changes are the flags that could make c smaller.
 func (o Options) changes(c *training.Config) (all []Change) {
 	l := c.Layout.Sizes()
-	add := func(wanted bool, flags string, make func(*training.Config)) {
+	add := func(about subject, wanted bool, flags string, make func(*training.Config)) {
 		if wanted {
-			all = append(all, Change{Flags: flags, make: make})
+			all = append(all, Change{Flags: flags, about: about, make: make})
 		}
 	}
-	add(c.MicroBatchSize > 1 && c.MicroBatchSize%2 == 0, fmt.Sprintf("--micro-batch-size %d", c.MicroBatchSize/2), func(c *training.Config) { c.MicroBatchSize /= 2 })
-	add(c.Recompute.Granularity != "full", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", func(c *training.Config) {
+	add(alone, c.MicroBatchSize > 1 && c.MicroBatchSize%2 == 0, fmt.Sprintf("--micro-batch-size %d", c.MicroBatchSize/2), func(c *training.Config) { c.MicroBatchSize /= 2 })
+	add(alone, c.Recompute.Granularity != "full", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", func(c *training.Config) {
 		c.Recompute = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}
 	})
-	add(l.TP > 1 && !c.Layout.SequenceParallel && c.SeqLength%l.TP == 0, "--sequence-parallel", func(c *training.Config) { c.Layout.SequenceParallel, c.Layout.DistributeSavedActivation = true, false })
-	add(c.Precision == engine.F32, "--bf16", func(c *training.Config) { c.Precision = engine.BF16 })
+	add(alone, l.TP > 1 && !c.Layout.SequenceParallel && c.SeqLength%l.TP == 0, "--sequence-parallel", func(c *training.Config) { c.Layout.SequenceParallel, c.Layout.DistributeSavedActivation = true, false })
+	add(alone, c.Precision == engine.F32, "--bf16", func(c *training.Config) { c.Precision = engine.BF16 })
 	sharding := func(to optimizer.Strategy) func(*training.Config) {
 		return func(c *training.Config) { c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(to) }
 	}
-	add(l.DP > 1 && !c.Layout.DistributedOptimizer, "--use-distributed-optimizer", sharding(optimizer.Optim))
-	add(l.DP > 1 && c.Layout.Sharding != string(optimizer.OptimGradsParams), "--use-distributed-optimizer --data-parallel-sharding-strategy optim_grads_params", sharding(optimizer.OptimGradsParams))
+	add(sharded, l.DP > 1 && !c.Layout.DistributedOptimizer, "--use-distributed-optimizer", sharding(optimizer.Optim))
+	add(sharded, l.DP > 1 && c.Layout.Sharding != string(optimizer.OptimGradsParams), "--use-distributed-optimizer --data-parallel-sharding-strategy optim_grads_params", sharding(optimizer.OptimGradsParams))
 	n := 2 * l.TP
-	add(c.Model.NumAttentionHeads%n == 0 && c.Model.FFNHiddenSize%n == 0 && c.Model.Experts == nil, fmt.Sprintf("--tensor-model-parallel-size %d on twice the ranks", n), func(c *training.Config) {
-		c.Layout.TP, c.Layout.WorldSize = n, 2*l.World()
-		_ = c.SetVocab(c.Model.VocabSize) // a size that is refused is no saving: the count says so
-	})
-	if i := len(all) - 1; i >= 0 && strings.HasSuffix(all[i].Flags, "the ranks") {
-		all[i].more = true
+	if c.Model.NumAttentionHeads%n == 0 && c.Model.FFNHiddenSize%n == 0 && c.Model.Experts == nil {
+		all = append(all, Change{Flags: fmt.Sprintf("--tensor-model-parallel-size %d on twice the ranks", n), more: true, make: func(c *training.Config) {
+			c.Layout.TP, c.Layout.WorldSize = n, 2*l.World()
+			_ = c.SetVocab(c.Model.VocabSize) // a size that is refused is no saving: the count says so
+		}})
 	}
 	folder := !c.Checkpoint.Async && !c.OptimizerCPUOffload // can be
 	files := func(c *training.Config) { c.OffloadFolder = "DIR" }
@@ -82,12 +89,10 @@ func (o Options) changes(c *training.Config) (all []Change) {
 		parameters(c)
 		c.Layout.MemoryCentricTiling = 8
 	}
-	if o.Device == "cuda" && !c.OptimizerCPUOffload && c.OffloadFolder == "" {
-		all = append(all, Change{Flags: "--optimizer-cpu-offload", host: true, make: func(c *training.Config) { c.OptimizerCPUOffload, c.OptimizerOffloadFraction = true, 1 }})
-	}
-	add(folder && c.OffloadFolder == "", "--offload-folder DIR", files)
-	add(folder && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", parameters)
-	add(folder && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", tiles)
-	add(c.Graphs, "--cuda-graph-impl none", func(c *training.Config) { c.Graphs = false })
+	add(offloaded, o.Device == "cuda" && !c.OptimizerCPUOffload && c.OffloadFolder == "", "--optimizer-cpu-offload", func(c *training.Config) { c.OptimizerCPUOffload, c.OptimizerOffloadFraction = true, 1 })
+	add(offloaded, folder && c.OffloadFolder == "", "--offload-folder DIR", files)
+	add(offloaded, folder && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", parameters)
+	add(offloaded, folder && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", tiles)
+	add(alone, c.Graphs, "--cuda-graph-impl none", func(c *training.Config) { c.Graphs = false })
 	return all
 }

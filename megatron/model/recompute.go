@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 
 	"monotron/csrc/device"
 )
@@ -23,28 +24,50 @@ type Recompute struct {
 	Granularity string   // "", "selective", "full"
 	Method      string   // of full: "uniform" (segments of NumLayers), "block" (the first NumLayers)
 	NumLayers   int      // --recompute-num-layers
-	Modules     []string // of selective: core_attn, mlp, layernorm
+	Modules     []string // of selective: of those that Modules names
+}
+
+// modules are what --recompute-modules can name.
+var modules = []struct {
+	name    string
+	experts bool // a mixture of experts alone has it
+	forget  func(*Forget)
+}{
+	{"core_attn", false, func(*Forget) {}}, // nothing to forget: scores are never stored
+	{"mlp", false, func(f *Forget) { f.MLP = true }},
+	{"layernorm", false, func(f *Forget) { f.Norms = true }},
+	{"moe", true, func(f *Forget) { f.Mixture = true }},
+	{"moe_act", true, func(f *Forget) { f.ExpertActs = true }},
+	{"shared_experts", true, func(f *Forget) { f.Shared = true }},
+}
+
+// Modules are the names of what can be made again: of every model, and of mixtures of experts alone.
+func Modules() (every, mixtures []string) {
+	for _, m := range modules {
+		if m.experts {
+			mixtures = append(mixtures, m.name)
+		} else {
+			every = append(every, m.name)
+		}
+	}
+	return every, mixtures
 }
 
 func (r Recompute) forget() (f Forget, err error) {
 	if r.Granularity != "selective" {
 		return f, nil
 	}
-	for _, m := range r.Modules {
-		switch m {
-		case "core_attn": // nothing to forget: scores are never stored
-		case "mlp":
-			f.MLP = true
-		case "layernorm":
-			f.Norms = true
-		case "moe":
-			f.Mixture = true
-		case "moe_act":
-			f.ExpertActs = true
-		case "shared_experts":
-			f.Shared = true
-		default:
-			return f, fmt.Errorf("--recompute-modules %s: a model has core_attn, mlp and layernorm, with experts moe, moe_act and shared_experts too", m)
+	for _, name := range r.Modules {
+		known := false
+		for _, m := range modules {
+			if m.name == name {
+				m.forget(&f)
+				known = true
+			}
+		}
+		if !known {
+			every, mixtures := Modules()
+			return f, fmt.Errorf("--recompute-modules %s: a model has %s, with experts %s too", name, strings.Join(every, ", "), strings.Join(mixtures, ", "))
 		}
 	}
 	return f, nil

@@ -82,6 +82,11 @@ var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Q
 
 // sparseLayers: every decoder_sparse_step-th layer has experts, but for mlp_only_layers.
 func (c *reading) sparseLayers(f *fields) {
+	for _, layer := range f.DenseLayers {
+		if layer < 0 || layer >= int64(c.Model.NumLayers) {
+			c.fail("mlp_only_layers names layer %d; the %d layers are 0 to %d", layer, c.Model.NumLayers, c.Model.NumLayers-1)
+		}
+	}
 	step := c.optional("decoder_sparse_step", f.SparseStep, 1)
 	for i := range c.Model.Experts.Layers {
 		c.Model.Experts.Layers[i] = (i+1)%step == 0 && !slices.Contains(f.DenseLayers, int64(i))
@@ -94,6 +99,9 @@ func (c *reading) deepSeekExperts(f *fields) {
 	e := c.Model.Experts
 	if n := f.SharedExperts; n != nil && *n != 0 {
 		e.SharedFFN = e.FFNHiddenSize * c.size("n_shared_experts", maxMixed, n)
+	}
+	if n := f.FirstDense; n != nil && *n < 0 {
+		c.fail("first_k_dense_replace is %d; it is a number of layers", *n)
 	}
 	step := c.optional("moe_layer_freq", f.LayerFreq, 1)
 	for i := range e.Layers {
