@@ -182,11 +182,11 @@ const patience = 2000
 
 // await returns when the job's last tile is finished.
 func (p *Pool) await(j *job) {
-	for i := 0; i < patience && (i%64 != 0 || p.roomy() && p.free.Load() > 0); i++ {
+	for i := 0; i < patience && (i%spin.Looks != 0 || p.roomy() && p.free.Load() > 0); i++ {
 		if j.left.Load() == 0 {
 			return
 		}
-		spin.Pause()
+		spin.Wait(i)
 	}
 	<-j.done
 }
@@ -205,7 +205,7 @@ func (p *Pool) help() {
 
 // take waits for a job, and a core to do it on.
 func (p *Pool) take() (*job, int) {
-	for i := 0; i < patience && (i%64 != 0 || p.roomy() && p.spare()); i++ {
+	for i := 0; i < patience && (i%spin.Looks != 0 || p.roomy() && p.spare()); i++ {
 		if p.open.Load() > 0 {
 			p.mu.Lock()
 			j, worker := p.pick(p.kept())
@@ -214,7 +214,7 @@ func (p *Pool) take() (*job, int) {
 				return j, worker
 			}
 		}
-		spin.Pause()
+		spin.Wait(i)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

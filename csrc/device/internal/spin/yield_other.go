@@ -1,0 +1,6 @@
+//go:build !linux
+
+package spin
+
+// yield does nothing here.
+func yield() {}
