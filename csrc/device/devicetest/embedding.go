@@ -19,8 +19,13 @@ func embeddingCases() []Case {
 				cases = append(cases, embeddingForwardCase(d, s, pad, false), embeddingForwardCase(d, s, pad, true), embeddingBackwardCase(d, s, pad))
 			}
 		}
+		// Backward sorts ids in chunks of 2,048: two of them; ids that are all one; none that is here.
+		for _, s := range []embeddingShape{{2065, 5, 50, 3, 60}, {300, 132, 2, 0, 1}, {40, 4, 3, 90, 50}} {
+			cases = append(cases, embeddingBackwardCase(d, s, 0))
+		}
 	}
-	return cases
+	// More than eight chunks, and rows with thousands of tokens.
+	return append(cases, embeddingBackwardCase(device.F32, embeddingShape{20000, 4, 7, 1, 9}, 0))
 }
 
 func embeddingForwardCase(d device.DType, s embeddingShape, pad int64, accumulate bool) Case {
