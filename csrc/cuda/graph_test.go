@@ -105,8 +105,8 @@ func TestGraphKeepsItsMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rows, gamma := d.Arena.Zeroed(device.Workspace, device.F32, 2048, 4352), d.Arena.Zeroed(device.Workspace, device.F32, 4352)
-	d.NormBackward(device.NormBackwardArgs{DX: rows, DGamma: gamma, DY: rows, X: rows, Gamma: gamma, // 512 parts of two rows: 18 MB of scratch
+	rows, gamma := d.Arena.Zeroed(device.Workspace, device.BF16, 2048, 8192), d.Arena.Zeroed(device.Workspace, device.BF16, 8192)
+	d.NormBackward(device.NormBackwardArgs{DX: rows, DGamma: d.Arena.Zeroed(device.Workspace, device.F32, 8192), DY: rows, X: rows, Gamma: gamma, // 512 parts: 34 MB of scratch
 		Rstd: d.Arena.Zeroed(device.Workspace, device.F32, 2048), Kind: device.RMSNormKind})
 	if err := g.Run(sum); err != nil {
 		t.Fatal(err)

@@ -7,11 +7,14 @@
 
 const unsigned ALL_LANES = 0xffffffff;
 
-template <typename T> __device__ inline T warp_sum(T x) {
+/* The sum over this lane's group of LANES, a power of two, in each of them. */
+template <int LANES, typename T> __device__ inline T lanes_sum(T x) {
 #pragma unroll
-  for (int by = 16; by > 0; by /= 2) x += __shfl_xor_sync(ALL_LANES, x, by);
+  for (int by = LANES / 2; by > 0; by /= 2) x += __shfl_xor_sync(ALL_LANES, x, by);
   return x;
 }
+
+template <typename T> __device__ inline T warp_sum(T x) { return lanes_sum<32>(x); }
 
 __device__ inline float warp_max(float x) {
 #pragma unroll
@@ -31,6 +34,18 @@ template <typename T> __device__ inline T block_sum(T x) {
   x = warp_sum(x);
   __syncthreads();
   return x;
+}
+
+/* Two such sums with the barriers of one. */
+__device__ inline void block_sums(float &x, float &y) {
+  MT_SHARED(float[2][32], pairs);
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  x = warp_sum(x), y = warp_sum(y);
+  if (lane == 0) pairs[0][warp] = x, pairs[1][warp] = y;
+  __syncthreads();
+  bool here = lane < (int)blockDim.x / 32;
+  x = warp_sum(here ? pairs[0][lane] : 0), y = warp_sum(here ? pairs[1][lane] : 0);
+  __syncthreads();
 }
 
 #endif

@@ -2,7 +2,7 @@
 #include "sum.h"
 
 /* A block adds 32 columns of one of the sums (blockIdx.y); PART_ROWS threads a column take the parts by turns. */
-enum { PART_ROWS = 16 };
+enum { PART_ROWS = 32 };
 
 __global__ void add_parts_kernel(float *first, float *second, const float *parts, int64_t count, int64_t n) {
   MT_SHARED(float[PART_ROWS][32], sums);
@@ -11,7 +11,7 @@ __global__ void add_parts_kernel(float *first, float *second, const float *parts
   int64_t c = blockIdx.x * 32 + threadIdx.x;
   float sum = 0;
   if (c < n)
-#pragma unroll 4
+#pragma unroll 8
     for (int64_t p = threadIdx.y; p < count; p += PART_ROWS) sum += parts[p * n + c];
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();

@@ -31,6 +31,26 @@ __host__ __device__ inline int64_t row_at(const mt_tensor &t, int64_t row) {
   return at + row * t.stride[0];
 }
 
+/* The same rows in as few dimensions as they can have: who walks over them divides less. */
+inline mt_tensor merged(mt_tensor t) {
+  if (!given(t)) return t;
+  int n = 0; /* dimensions that rows have so far */
+  for (int d = 0; d + 1 < t.rank; d++) {
+    if (t.shape[d] == 1) continue;
+    if (n > 0 && t.stride[n - 1] == t.shape[d] * t.stride[d]) {
+      t.shape[n - 1] *= t.shape[d];
+      t.stride[n - 1] = t.stride[d];
+    } else {
+      t.shape[n] = t.shape[d];
+      t.stride[n++] = t.stride[d];
+    }
+  }
+  t.shape[n] = last(t);
+  t.stride[n] = t.stride[t.rank - 1];
+  t.rank = n + 1;
+  return t;
+}
+
 template <typename T> __host__ __device__ inline T *row_of(const mt_tensor &t, int64_t row) { return static_cast<T *>(t.data) + row_at(t, row); }
 template <typename T> __host__ __device__ inline T *data_of(const mt_tensor &t) { return static_cast<T *>(t.data); }
 

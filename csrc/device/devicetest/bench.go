@@ -62,7 +62,7 @@ func benchCases(d device.DType) []Case {
 	heads := square(benchBatch, benchTokens/benchBatch, 12, 1, 64)
 	table := embeddingShape{benchTokens, benchHidden, benchVocab, 0, 50257}
 	logits := lossShape{benchChunk, benchVocab, 50257, 0, 50257}
-	tokens := []int64{benchTokens, benchHidden}
+	tokens, queries := []int64{benchTokens, benchHidden}, []int64{benchTokens, 12, 64}
 	drop := dropoutOptions{rate: 0.1, bias: true, residual: true}
 	cases := []Case{
 		matmulCase(d, benchTokens, 3*benchHidden, benchHidden, forward), matmulCase(d, benchTokens, benchHidden, benchHidden, forward),
@@ -72,6 +72,7 @@ func benchCases(d device.DType) []Case {
 		matmulCase(d, benchVocab, benchHidden, benchChunk, weightGrad),
 		normForwardCase(d, tokens, normOptions{}), normBackwardCase(d, tokens, normOptions{residual: "own"}),
 		normForwardCase(d, tokens, normOptions{kind: device.RMSNormKind}), normBackwardCase(d, tokens, normOptions{kind: device.RMSNormKind, residual: "own"}),
+		normForwardCase(d, queries, normOptions{kind: device.RMSNormKind, heads: true}), normBackwardCase(d, queries, normOptions{kind: device.RMSNormKind, heads: true}),
 		ropeCase(d, ropeShape{benchTokens, 12, 1, 64, 64}, false, false),
 		attentionForwardCase(d, heads, attentionOptions{window: -1}), attentionBackwardCase(d, heads, attentionOptions{window: -1}),
 		attentionForwardCase(d, heads, attentionOptions{window: -1, rate: 0.1}), attentionBackwardCase(d, heads, attentionOptions{window: -1, rate: 0.1}),

@@ -11,6 +11,7 @@ type normOptions struct {
 	kind     device.NormKind
 	onePlus  bool
 	strided  bool
+	heads    bool   // rows are some of the heads of a token
 	residual string // of backward: "", "own", or what it aliases: "dx", "dy"
 }
 
@@ -21,6 +22,9 @@ func (o normOptions) String() string {
 	}
 	if o.strided {
 		s += " strided"
+	}
+	if o.heads {
+		s += " heads"
 	}
 	if o.residual != "" {
 		s += " residual " + o.residual
@@ -48,6 +52,14 @@ func normCases() []Case {
 			}
 		}
 	}
+	for _, d := range valueTypes { // rows of heads' channels, several of which a block has
+		for _, s := range [][]int64{{17, 2, 64}, {70, 3, 128}, {9, 1, 256}} {
+			for _, o := range []normOptions{{}, {heads: true, onePlus: true}, {kind: device.RMSNormKind, heads: true}} {
+				cases = append(cases, normForwardCase(d, s, o), normBackwardCase(d, s, o))
+			}
+			cases = append(cases, normBackwardCase(d, s, normOptions{heads: true, residual: "dx"}), normBackwardCase(d, s, normOptions{residual: "dy"}))
+		}
+	}
 	for _, d := range valueTypes { // rows longer than a block of threads takes at once
 		long := []int64{3, 8192}
 		cases = append(cases, normForwardCase(d, long, normOptions{}), normForwardCase(d, long, normOptions{kind: device.RMSNormKind}),
@@ -57,20 +69,39 @@ func normCases() []Case {
 	return append(cases, normForwardCase(device.F32, large, normOptions{}), normBackwardCase(device.F32, large, normOptions{residual: "own"}), nonFiniteNorm())
 }
 
-// normInputs are what forward and backward share. In strided cases X is a piece
-// of a buffer that is 3 elements wider.
-func normInputs(e *Env, d device.DType, shape []int64, o normOptions) (a device.NormForwardArgs, pad int64) {
-	h := shape[len(shape)-1]
+// buffer is the shape of what a tensor of `shape` is a view of: in strided cases rows are 3
+// elements wider, and of heads a token has two more.
+func (o normOptions) buffer(shape []int64) []int64 {
+	wide := append([]int64{}, shape...)
 	if o.strided {
-		pad = 3
+		wide[len(wide)-1] += 3
 	}
+	if o.heads {
+		wide[len(wide)-2] += 2
+	}
+	return wide
+}
+
+func (o normOptions) view(t device.Tensor) device.Tensor {
+	if o.strided {
+		t = narrow(t, 3)
+	}
+	if o.heads {
+		t = t.Slice(int(t.Rank)-2, 1, t.Shape[t.Rank-2]-2)
+	}
+	return t
+}
+
+// normInputs are what forward and backward share.
+func normInputs(e *Env, d device.DType, shape []int64, o normOptions) (a device.NormForwardArgs) {
+	h := shape[len(shape)-1]
 	a = device.NormForwardArgs{Kind: o.kind, OnePlus: flag(o.onePlus), Eps: normEps}
-	a.X = narrow(e.Scaled("X", d, normMean, 1, padded(pad, shape...)...), pad)
+	a.X = o.view(e.Scaled("X", d, normMean, 1, o.buffer(shape)...))
 	a.Gamma = e.In("gamma", d, h)
 	if o.kind == device.LayerNormKind {
 		a.Beta = e.In("beta", d, h)
 	}
-	return a, pad
+	return a
 }
 
 // normScale: sums of x, about 3, then of squares; both divided by h, so the
@@ -86,10 +117,10 @@ func (e *Env) normStats(a *device.NormForwardArgs, t Tol) {
 
 func normForwardCase(d device.DType, shape []int64, o normOptions) Case {
 	setup := func(e *Env) func() {
-		a, pad := normInputs(e, d, shape, o)
+		a := normInputs(e, d, shape, o)
 		h := a.X.Last()
 		k, scale := normScale(h)
-		a.Y = narrow(e.Out("Y", tol(d, k, scale), d, padded(pad, shape...)...), pad)
+		a.Y = o.view(e.Out("Y", tol(d, k, scale), d, o.buffer(shape)...))
 		e.normStats(&a, tol(device.F32, k, scale))
 		return func() { e.Dev.NormForward(a) }
 	}
@@ -99,13 +130,12 @@ func normForwardCase(d device.DType, shape []int64, o normOptions) Case {
 
 func normBackwardCase(d device.DType, shape []int64, o normOptions) Case {
 	setup := func(e *Env) func() {
-		f, pad := normInputs(e, d, shape, o)
+		f := normInputs(e, d, shape, o)
 		e.normStatistics(&f, d, shape, o)
 		rows, h := f.X.Rows(), f.X.Last()
 		a := device.NormBackwardArgs{X: f.X, Gamma: f.Gamma, Mean: f.Mean, Rstd: f.Rstd, Kind: o.kind, OnePlus: f.OnePlus}
 		k, scale := normScale(h)
-		dy := e.In("DY", d, padded(pad, shape...)...)
-		a.DY = narrow(dy, pad)
+		a.DY = o.view(e.In("DY", d, o.buffer(shape)...))
 		sums := tol(device.F32, rows, 3*math.Sqrt(float64(rows))+1)
 		a.DGamma = e.Changes(e.In("dgamma", device.F32, h), sums)
 		if o.kind == device.LayerNormKind {
@@ -113,10 +143,10 @@ func normBackwardCase(d device.DType, shape []int64, o normOptions) Case {
 		}
 		t := tol(d, k, scale)
 		if o.residual == "dx" {
-			a.DX = narrow(e.Changes(e.In("DX", d, padded(pad, shape...)...), t), pad)
+			a.DX = o.view(e.Changes(e.In("DX", d, o.buffer(shape)...), t))
 			a.Residual = a.DX
 		} else {
-			a.DX = narrow(e.Out("DX", t, d, padded(pad, shape...)...), pad)
+			a.DX = o.view(e.Out("DX", t, d, o.buffer(shape)...))
 		}
 		switch o.residual {
 		case "own":
@@ -138,7 +168,7 @@ func normBackwardCase(d device.DType, shape []int64, o normOptions) Case {
 func (e *Env) normStatistics(a *device.NormForwardArgs, d device.DType, shape []int64, o normOptions) {
 	twin := e.twin()
 	defer twin.scope.Release()
-	b, _ := normInputs(twin, d, shape, o)
+	b := normInputs(twin, d, shape, o)
 	twin.normStats(&b, exact)
 	b.Y = twin.Out("Y", exact, d, shape...)
 	twin.Dev.NormForward(b)
