@@ -47,17 +47,26 @@ struct sight {
   __device__ bool sees_all(int first, int end) const { return first >= from && end - 1 <= last; } /* keys first..end-1 */
 };
 
-/* Of a query that is not there: nothing. */
-__device__ inline sight sight_of(const mt_attention_forward_args &a, int sample, int i) {
+/* The first key of query i's document, counted as the whole sequence's are. */
+__device__ inline const int32_t *document_of(const mt_attention_forward_args &a, int sample, int i) {
+  return data_of<int32_t>(a.doc_start) + sample * a.doc_start.stride[0] + i;
+}
+
+/* document() is what stands there, asked where documents are given. Of a query that is not
+ * there: nothing. */
+template <typename F> __device__ inline sight sight_from(const mt_attention_forward_args &a, int i, F document) {
   int sq = queries(a);
   if (i >= sq) return {1 << 30, -1, -1};
   int place = ahead(a) + i, most = keys(a) - 1;
   sight s = {0, place < most ? place : most, place};
-  if (given(a.doc_start)) s.from = ((const int32_t *)a.doc_start.data)[sample * a.doc_start.stride[0] + i] - a.k_offset;
+  if (given(a.doc_start)) s.from = document() - a.k_offset;
   if (a.window >= 0 && place - a.window > s.from) s.from = place - a.window;
   if (s.from < 0) s.from = 0;
   if (s.from > s.last) s.from = 1 << 30; /* nothing */
   return s;
+}
+__device__ inline sight sight_of(const mt_attention_forward_args &a, int sample, int i) {
+  return sight_from(a, i, [&] { return *document_of(a, sample, i); });
 }
 
 /* What is added to a score: slope·(key − position). */

@@ -20,12 +20,29 @@ struct query {
   sight s;
   float at, lse2, delta; /* at: its position; converting is slow, and a position is used with many keys */
 };
+/* What of it lies in memory; document: where documents are given. */
+struct query_parts {
+  float lse, delta;
+  int document;
+};
+__device__ inline query query_from(const mt_attention_forward_args &f, int i, const query_parts &parts) {
+  sight s = sight_from(f, i, [&] { return parts.document; });
+  return {s, (float)s.position, parts.lse * LOG2E, parts.delta};
+}
 __device__ inline query query_of(const mt_attention_forward_args &f, const float *deltas, int sample, int head, int i) {
   query q = {sight_of(f, sample, i), 0, 0, 0};
   if (i >= queries(f)) return q;
   int64_t at = stat_at(f, sample, head, i);
   q.at = (float)q.s.position, q.lse2 = data_of<float>(f.lse)[at] * LOG2E, q.delta = deltas[at];
   return q;
+}
+/* Brings them without waiting. */
+__device__ inline void fetch_query(query_parts &to, const mt_attention_forward_args &f, const float *deltas, int sample, int head, int i) {
+  bool there = i < queries(f);
+  int64_t at = stat_at(f, sample, head, i);
+  copy_async_word(&to.lse, data_of<float>(f.lse) + at, there);
+  copy_async_word(&to.delta, deltas + at, there);
+  if (given(f.doc_start)) copy_async_word(&to.document, document_of(f, sample, i), there);
 }
 
 /* where: key, as a float; scale and slope times log2 e. */
@@ -114,7 +131,8 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
   const mt_attention_forward_args &f = a.forward;
   const int QUERIES = streamed<D>::ROWS, SIZE = streamed<D>::SIZE, S = tile_row<D>::STRIDE, SLICES = D / C;
   MT_DYN_SHARED(T, shared);
-  MT_SHARED(query[2][QUERIES], seen);
+  MT_SHARED(query_parts[2][QUERIES], coming); /* with each stage's rows; a thread's own */
+  MT_SHARED(query[QUERIES], seen);
   int k0 = blockIdx.x / SLICES * OWN, channel = blockIdx.x % SLICES * C, group = blockIdx.y, sample = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   int sq = queries(f), sk = keys(f), a_group = (int)f.q.shape[2], end = keys_until(f, sq);
   place kv = {f.batch, sample, group, 0};
@@ -128,7 +146,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
       place p = {f.batch, sample, group, h};
       fetch_rows<QUERIES, D, THREADS>(stages + stage * 2 * SIZE, f.q, p, q0, sq, aligned);
       fetch_rows<QUERIES, D, THREADS>(stages + stage * 2 * SIZE + SIZE, a.d_o, p, q0, sq, aligned);
-      if (threadIdx.x < QUERIES) seen[stage][threadIdx.x] = query_of(f, deltas, sample, group * a_group + h, q0 + threadIdx.x);
+      if (threadIdx.x < QUERIES) fetch_query(coming[stage][threadIdx.x], f, deltas, sample, group * a_group + h, q0 + threadIdx.x);
     }
     copy_commit();
   };
@@ -144,6 +162,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
     int stage = n % 2, head = group * a_group + n / tiles, q0 = (first + n % tiles) * QUERIES;
     fetch(stage ^ 1, n + 1);
     copy_wait<1>();
+    if (threadIdx.x < QUERIES) seen[threadIdx.x] = query_from(f, q0 + threadIdx.x, coming[stage][threadIdx.x]);
     __syncthreads();
     const T *q = stages + stage * 2 * SIZE, *d_o = q + SIZE;
     const float scale = f.scale * LOG2E, slope = slope_of(f, head) * LOG2E;
@@ -156,7 +175,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
       drops_of_keys(dropped, drawn, (uint32_t)f.drop.position, f.k_offset + k0 + warp * 16, q0);
     }
     int first_here = k0 + warp * 16; /* of the warp's keys; a lane looks for one query */
-    bool whole = slope == 0 && seen[stage][lane].s.sees_all(first_here, first_here + 16);
+    bool whole = slope == 0 && seen[lane].s.sees_all(first_here, first_here + 16);
     whole = __all_sync(0xffffffff, whole);
     auto finish = [&](int c, int e, float p, float delta) {
       float z = dropped[c] >> (e / 2 * 4 + e % 2 * 8) & 1 ? 0 : drawn.keep;
@@ -168,7 +187,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
       for (int c = 0; c < QUERIES / 8; c++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-          const query &x = seen[stage][c * 8 + lane % 4 * 2 + e % 2];
+          const query &x = seen[c * 8 + lane % 4 * 2 + e % 2];
           finish(c, e, power_of_two(s[c][e] * scale - x.lse2), x.delta);
         }
     } else {
@@ -176,7 +195,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
       for (int c = 0; c < QUERIES / 8; c++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-          const query &x = seen[stage][c * 8 + lane % 4 * 2 + e % 2];
+          const query &x = seen[c * 8 + lane % 4 * 2 + e % 2];
           finish(c, e, probability(x, key[e / 2], places[e / 2], s[c][e], scale, slope), x.delta);
         }
     }

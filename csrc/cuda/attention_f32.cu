@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_f32_kernel(const __grid_
 
 /* Rows are keys; a lane has a query. All heads of the group add to the same sums. */
 template <int NC>
-__global__ void __launch_bounds__(THREADS) attention_dkv_f32_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas) {
+__global__ void __launch_bounds__(THREADS, NC == 2 ? 2 : 1) attention_dkv_f32_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas) {
   const mt_attention_forward_args &f = a.forward;
   MT_DYN_SHARED(float, shared);
   MT_SHARED(float[2][WARPS][ROWS], weights);

@@ -17,6 +17,10 @@ __device__ inline unsigned shared_address(const void *p) { return (unsigned)__cv
 __device__ inline void copy_async(void *shared, const void *global, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes) : "memory");
 }
+/* 4 bytes in the same way, or 0 where they are not there. */
+__device__ inline void copy_async_word(void *shared, const void *global, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(there ? 4 : 0) : "memory");
+}
 __device__ inline void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int GROUPS> __device__ inline void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory"); }
 
@@ -59,6 +63,7 @@ __device__ inline float power_of_two(float x) {
 #else
 
 inline void copy_async(void *shared, const void *global, int bytes) { mt_emu::copy_async(shared, global, bytes, 16); }
+inline void copy_async_word(void *shared, const void *global, bool there) { mt_emu::copy_async(shared, global, there ? 4 : 0, 4); }
 inline void copy_commit() { mt_emu::copy_commit(); }
 template <int GROUPS> inline void copy_wait() { mt_emu::copy_wait(GROUPS); }
 
