@@ -13,6 +13,8 @@ type Dispatcher struct {
 	at    ExpertPlace
 	group *comm.Group // ranks that hold all experts once, the parts of an expert side by side; nil: this one does
 	all   bool        // every token goes to every rank (Megatron's allgather dispatcher); else to those that it has chosen (alltoall)
+
+	Room func(tokens int64) int64 // choices of one expert by a rank's tokens that are not dropped; nil: all
 }
 
 // NewDispatcher makes a dispatcher for the ranks of a group, topology.TPEP; all: see
@@ -21,7 +23,7 @@ func NewDispatcher(at ExpertPlace, group *comm.Group, all bool) *Dispatcher {
 	if group != nil && group.Size() == 1 {
 		group = nil
 	}
-	return &Dispatcher{at, group, all}
+	return &Dispatcher{at: at, group: group, all: all}
 }
 
 // Dispatched is tokens at their experts, and the way back.

@@ -46,7 +46,7 @@ func (m *Dispatcher) plan(d *device.Device, s *device.Scope, experts Tensor) (*t
 	sendRows, backRows := tmp.Alloc(device.I32, experts.Len()), tmp.Alloc(device.I32, experts.Len())
 	order(sendRows, v.sendSlots, offsets.At(0), 1)
 	order(backRows, v.backSlots, offsets.At(1), 0)
-	if err := v.learn(d, offsets, m.group.Rank()/m.at.Parts, m.at.Experts); err != nil {
+	if err := v.learn(d, offsets, m); err != nil {
 		return nil, err
 	}
 	keep := func(rows Tensor, n int64) Tensor {
@@ -60,12 +60,12 @@ func (m *Dispatcher) plan(d *device.Device, s *device.Scope, experts Tensor) (*t
 	return v, nil
 }
 
-// learn has every rank know how much it gets; me: the owner that this rank is. Where
-// memory is only counted, and nobody says what is read, experts are chosen evenly.
-func (v *travel) learn(d *device.Device, offsets Tensor, me, experts int) error {
+// learn has every rank know how much it gets. Where memory is only counted, and nobody says
+// what is read, experts are chosen evenly, or this rank's as often as they can be.
+func (v *travel) learn(d *device.Device, offsets Tensor, m *Dispatcher) error {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
-	n, width := v.group.Size(), v.owners+1
+	n, width, me := v.group.Size(), v.owners+1, v.group.Rank()/v.parts
 	every := tmp.Alloc(device.I32, int64(n), 2, int64(width))
 	if err := v.group.AllGather(every, offsets).Wait(); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (v *travel) learn(d *device.Device, offsets Tensor, me, experts int) error 
 		return err
 	}
 	if d.Counts() && slices.Max(host) == 0 {
-		v.even(host, v.sendSlots.Last(), experts)
+		v.imagine(host, m, d.CountsMost())
 	}
 	if err := v.believable(host, v.sendSlots.Len()); err != nil {
 		return err
@@ -110,24 +110,44 @@ func (v *travel) believable(host []int32, choices int64) error {
 	return nil
 }
 
-// even is what ranks would tell of their offsets where tokens choose k of all experts
-// evenly: on their way an owner gets each token that has chosen one of its experts once,
-// as many as chance would have it, and back come all choices.
-func (v *travel) even(host []int32, k int64, experts int) {
-	nobody := 1.0 // the share of tokens that choose none of an owner's experts
-	for i := range k {
-		nobody *= max(0, 1-float64(experts/v.owners)/float64(int64(experts)-i))
+// imagine fills in what every rank would tell of its offsets where tokens choose all experts
+// evenly, or, most, those of this rank first.
+func (v *travel) imagine(host []int32, m *Dispatcher, most bool) {
+	k, here, room := v.sendSlots.Last(), int64(m.at.Here), int64(math.MaxInt64)
+	if m.Room != nil {
+		room = here * m.Room(v.tokens)
 	}
-	to, width := int64(math.Ceil((1-nobody)*float64(v.tokens))), v.owners+1
-	for row := range len(host) / width {
-		for e := range int64(width) {
-			if row%2 == 0 {
-				host[row*width+int(e)] = int32(e * to)
-			} else {
-				host[row*width+int(e)] = int32(e * v.tokens * k / int64(v.owners))
-			}
+	fall := func(owner int) (tokens, choices int64) { return v.even(owner, k, int64(m.at.Experts)) }
+	if most {
+		first := v.group.Rank() / v.parts
+		fall = func(owner int) (tokens, choices int64) {
+			before := int64((owner-first+v.owners)%v.owners) * here // experts that are chosen before this owner's
+			choices = v.tokens * max(0, min(here, k-before))
+			return min(v.tokens, choices), choices
 		}
 	}
+	width := v.owners + 1
+	for at := 0; at < len(host); at += 2 * width {
+		to, back := host[at:][:width], host[at+width:][:width]
+		for e := range v.owners {
+			tokens, choices := fall(e)
+			if choices > room {
+				tokens, choices = min(tokens, room), room
+			}
+			to[e+1], back[e+1] = to[e]+int32(tokens), back[e]+int32(choices)
+		}
+	}
+}
+
+// even is what an owner gets of a rank whose tokens choose k of all experts evenly: each token
+// that has chosen one of its experts once, as many as chance would have it; and all their choices.
+func (v *travel) even(owner int, k, experts int64) (tokens, choices int64) {
+	nobody, owners := 1.0, int64(v.owners) // the share of tokens that choose none of an owner's experts
+	for i := range k {
+		nobody *= max(0, 1-float64(experts/owners)/float64(experts-i))
+	}
+	e, all := int64(owner), v.tokens*k
+	return int64(math.Ceil((1 - nobody) * float64(v.tokens))), (e+1)*all/owners - e*all/owners
 }
 
 // placed is how many places the experts here have.

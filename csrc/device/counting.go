@@ -20,6 +20,7 @@ type counting struct {
 type Watching struct {
 	Read func(dst []byte) // gives what the host reads; nil: zeros
 	Ran  func(Shown)      // is shown every op
+	Most bool             // what only values would say of a size is taken as large as it can be here, and not as in an even spread
 }
 
 // Shown is an op that a counting device was asked for.
@@ -56,6 +57,19 @@ func Counting(name string, beside *Device, w Watching) *Device {
 func (d *Device) Counts() bool {
 	_, is := d.backend.(*counting)
 	return is
+}
+
+// Unseen tells whether memory is only counted and nobody is shown the ops: what repeats need
+// not be done again.
+func (d *Device) Unseen() bool {
+	c, is := d.backend.(*counting)
+	return is && c.watch.Ran == nil
+}
+
+// CountsMost tells whether sizes that only values would say are to be as large as they can be here.
+func (d *Device) CountsMost() bool {
+	c, is := d.backend.(*counting)
+	return is && c.watch.Most
 }
 
 // Scratch is the most bytes that an op of a counting device would have worked in.

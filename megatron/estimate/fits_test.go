@@ -65,6 +65,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Claim: a width that no machine holds is refused as any other, also where files could hold it,
+// whose pieces are all alike.
+func TestCheckOfHugeExperts(t *testing.T) {
+	c := parsed(t, strings.Replace(small, "--mock-data", "--mock-data --num-experts 4 --disable-bias-linear --swiglu --moe-ffn-hidden-size 2147483647", 1))
+	_, err := Options{Device: "cpu"}.Check(c, []int{0}, Room{20 << 30, "here"})
+	if !IsUnfit(err) || !strings.Contains(err.Error(), "does not fit") {
+		t.Error(err)
+	}
+}
+
 // Claim: what flags are said to save is the difference of two counts, and the error of a rank
 // that ran out of memory has the best of them.
 func TestExhausted(t *testing.T) {

@@ -17,6 +17,7 @@ type Options struct {
 	Device string         // cpu, cuda, ref
 	Beside *device.Device // that this machine has: its ops say what they work in; nil: none
 	Whole  bool           // every micro-batch of a step is counted, also those that are like others
+	Most   bool           // every rank is counted as if tokens chose its experts as often as they can; else evenly
 
 	Read func(rank int, dst []byte) // what a rank's host reads of the device; nil: zeros, and tokens choose experts evenly
 }
@@ -139,7 +140,7 @@ func each(numbers []int, work func(int) error) error {
 
 // count rehearses one rank.
 func (o Options) count(job *training.Job, number int) (Rank, error) {
-	var watching device.Watching
+	watching := device.Watching{Most: o.Most}
 	if o.Read != nil {
 		watching.Read = func(dst []byte) { o.Read(number, dst) }
 	}

@@ -99,7 +99,11 @@ func (p Parallel) expertPlace(m *spec.Model) mpu.ExpertPlace {
 }
 
 func (p Parallel) dispatcher(m *spec.Model) *mpu.Dispatcher {
-	return mpu.NewDispatcher(p.expertPlace(m), p.Experts, p.AllGather)
+	d := mpu.NewDispatcher(p.expertPlace(m), p.Experts, p.AllGather)
+	if m.Experts.CapacityFactor > 0 {
+		d.Room = m.Experts.Capacity
+	}
+	return d
 }
 
 // share is which query groups and heads of an attention a rank has.

@@ -128,7 +128,7 @@ func (o *Optimizer) visit(f flow, work func(*segment)) error {
 func (o *Optimizer) readPieces(f flow, failed *atomic.Bool, free <-chan *slot, full chan<- *slot) {
 	defer close(full)
 	a := o.away
-	for from := int64(0); from < a.n && !failed.Load(); from += a.piece {
+	for from := int64(0); from < a.n && !failed.Load(); from += a.piece * a.alike(from, o.device) {
 		s := <-free
 		s.from, s.n, s.err = from, min(a.piece, a.n-from), nil
 		for i, strip := range a.visited {
@@ -138,6 +138,19 @@ func (o *Optimizer) readPieces(f flow, failed *atomic.Bool, free <-chan *slot, f
 		}
 		full <- s
 	}
+}
+
+// alike is for how many pieces the one that begins there stands: where nobody sees what is done
+// with them, for all that follow in its segment.
+func (a *away) alike(from int64, d *device.Device) int64 {
+	if d.Unseen() {
+		for _, s := range a.segments {
+			if s.at <= from && from+a.piece <= s.at+s.n {
+				return (s.at + s.n - from) / a.piece
+			}
+		}
+	}
+	return 1
 }
 
 // writePieces empties slots; the first error is what it ends with.

@@ -33,6 +33,7 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the step's timeline to this file, as a picture"},
 			&cli.StringFlag{Name: "trace", Usage: "the same for chrome://tracing and Perfetto"},
 			&cli.BoolFlag{Name: "timeline", Usage: "the same as text"},
+			&cli.BoolFlag{Name: "experts-at-most", Usage: "count each rank as if every token chose its experts, as many as a token can; without it tokens choose evenly"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with every rank"},
 		},
 		Action: func(c *cli.Context) error { return planRun(c, open) },
@@ -49,6 +50,9 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 		return err
 	}
 	defer p.close()
+	if p.options.Most = c.Bool("experts-at-most"); p.options.Most && p.config.Model.Experts == nil {
+		return fault.Errorf(fault.Usage, "--experts-at-most is about mixtures of experts: give --num-experts, or leave it out")
+	}
 	if p.ranks, err = estimate.Memory(p.config, p.options); err != nil {
 		return err
 	}
