@@ -1,7 +1,7 @@
 """Small mixtures of experts of transformers beside ours: logits, greedy ids, files written
-back, twelve steps of training.
+back, twelve steps of training, also with the balancing loss that transformers computes.
 
-usage: mixtures.py BIN WORK SEED [FAMILY...]
+usage: mixtures.py BIN WORK SEED [SHAPE...]
 """
 import json, os, random, shutil, subprocess, sys
 import torch
@@ -18,7 +18,8 @@ LR, DECAY, BETAS, EPS = 2e-3, 0.1, (0.9, 0.95), 1e-8
 
 COMMON = dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
               intermediate_size=40, num_experts_per_tok=2, initializer_range=0.1, tie_word_embeddings=False)
-FAMILIES = {
+# A family's model_type, and what follows it: another shape of it.
+SHAPES = {
     'mixtral': dict(num_local_experts=4),
     'qwen2_moe': dict(num_experts=6, moe_intermediate_size=20, shared_expert_intermediate_size=28, mlp_only_layers=[1]),
     'qwen3_moe': dict(num_experts=8, moe_intermediate_size=20, norm_topk_prob=True, head_dim=16),
@@ -27,12 +28,40 @@ FAMILIES = {
                      attention_bias=True, num_nextn_predict_layers=0),
     'deepseek_v2': dict(n_routed_experts=8, moe_intermediate_size=20, n_shared_experts=2, topk_method='greedy', routed_scaling_factor=1.5, first_k_dense_replace=1),
     'deepseek_v3': dict(n_routed_experts=8, moe_intermediate_size=20, n_shared_experts=1, n_group=4, topk_group=1, routed_scaling_factor=2.5, first_k_dense_replace=1),
+    'mixtral, 3 of 6': dict(num_local_experts=6, num_experts_per_tok=3, tie_word_embeddings=True, sliding_window=11),
+    'qwen2_moe, 4 of 10': dict(num_experts=10, num_experts_per_tok=4, moe_intermediate_size=12, shared_expert_intermediate_size=20, norm_topk_prob=True, decoder_sparse_step=2,
+                               num_key_value_heads=4, qkv_bias=False),
+    'qwen3_moe, 1 of 6': dict(num_experts=6, num_experts_per_tok=1, moe_intermediate_size=32, norm_topk_prob=False, num_key_value_heads=1, tie_word_embeddings=True),
+    'qwen3_moe, 8 of 32': dict(num_experts=32, num_experts_per_tok=8, moe_intermediate_size=8, norm_topk_prob=False, mlp_only_layers=[0, 2], num_hidden_layers=4),
+    'olmoe, weights of sum 1': dict(num_experts=16, num_experts_per_tok=4, norm_topk_prob=True, num_key_value_heads=4, pad_token_id=None),
+    'glm4_moe, 3 of 6': dict(n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, n_shared_experts=1, first_k_dense_replace=2),
+    'deepseek_v2, groups': dict(n_routed_experts=12, num_experts_per_tok=3, moe_intermediate_size=12, n_shared_experts=1, topk_method='group_limited_greedy', n_group=6,
+                                topk_group=3, routed_scaling_factor=2.0),
+    'deepseek_v3, 4 of 12': dict(n_routed_experts=12, num_experts_per_tok=4, moe_intermediate_size=12, n_shared_experts=2, n_group=3, topk_group=2, routed_scaling_factor=1.0,
+                                 first_k_dense_replace=2),
 }
+# Of one mixture each, with all samples in one micro-batch: transformers pools the layers of a loss, and knows no
+# micro-batches. Its loss is --moe-router-topk times Megatron's.
+BALANCED = {
+    'mixtral': dict(num_local_experts=4, num_hidden_layers=1),
+    'qwen2_moe': dict(num_experts=6, moe_intermediate_size=20, shared_expert_intermediate_size=28, mlp_only_layers=[0, 2], num_experts_per_tok=3),
+    'qwen3_moe': dict(num_experts=8, moe_intermediate_size=20, norm_topk_prob=True, head_dim=16, decoder_sparse_step=2),
+    'olmoe': dict(num_experts=8, num_experts_per_tok=4, num_hidden_layers=1, pad_token_id=None),
+}
+COEFFICIENT = 0.1
 # ranks of one process, and what they share
 LAYOUTS = {
     'one rank': [],
     'ep 2': ['--world-size', '2', '--expert-model-parallel-size', '2', '--moe-token-dispatcher-type', 'alltoall'],
     'tp 2, ep 2, pp 1, dp 2': ['--world-size', '4', '--tensor-model-parallel-size', '2', '--sequence-parallel', '--expert-model-parallel-size', '2', '--use-distributed-optimizer'],
+}
+
+
+BALANCED_LAYOUTS = {
+    'one rank': [],
+    'tp 2': ['--world-size', '2', '--tensor-model-parallel-size', '2', '--sequence-parallel'],
+    'tp 2, ep 2, etp 1': ['--world-size', '2', '--tensor-model-parallel-size', '2', '--sequence-parallel', '--expert-model-parallel-size', '2', '--expert-tensor-parallel-size', '1',
+                          '--moe-token-dispatcher-type', 'alltoall'],
 }
 
 
@@ -47,10 +76,10 @@ def llama_attention(model, config):
     model.model.rotary_emb = LlamaRotaryEmbedding(plain)
 
 
-def made(family, folder):
+def made(family, shape, folder):
     """The model, and its folder as transformers writes it."""
     torch.manual_seed(seed)
-    config = AutoConfig.for_model(family, **{**COMMON, **FAMILIES[family]})
+    config = AutoConfig.for_model(family, **{**COMMON, **shape})
     model = AutoModelForCausalLM.from_config(config, attn_implementation='eager').eval().float()
     if family.startswith('deepseek'):
         llama_attention(model, config)
@@ -138,61 +167,97 @@ def batches():
     return zip(tokens.split(BATCH), labels.split(BATCH))
 
 
-def theirs(model):
-    """Loss and gradient norm of each step of torch's loop."""
+def theirs(model, coefficient=0):
+    """Loss, gradient norm and balancing loss of each step of torch's loop."""
     model.train()
     ps = [p for p in model.parameters()]
     optimizer = torch.optim.AdamW([{'params': [p for p in ps if p.dim() > 1], 'weight_decay': DECAY}, {'params': [p for p in ps if p.dim() == 1], 'weight_decay': 0.0}],
                                   lr=LR, betas=BETAS, eps=EPS)
     curve = []
     for tokens, labels in batches():
-        loss = torch.nn.functional.cross_entropy(model(tokens).logits.view(-1, VOCAB), labels.reshape(-1))
+        out = model(tokens, output_router_logits=True) if coefficient else model(tokens)
+        loss, balance = torch.nn.functional.cross_entropy(out.logits.view(-1, VOCAB), labels.reshape(-1)), out.aux_loss if coefficient else torch.tensor(0.0)
         optimizer.zero_grad()
-        loss.backward()
+        (loss + coefficient * balance).backward()
         norm = torch.nn.utils.clip_grad_norm_(ps, 1.0)
         optimizer.step()
-        curve.append((loss.item(), norm.item()))
+        curve.append((loss.item(), norm.item(), balance.item()))
     return curve
 
 
-def ours(layout):
+def ours(layout, micro=MICRO, coefficient=0):
+    """The same of our run."""
     log = f'{work}/log.jsonl'
     if os.path.exists(log):
         os.remove(log)
     run('pretrain_gpt', '--load', f'{work}/theirs', '--use-checkpoint-args', '--finetune', '--data-path', f'{work}/text_text_document', '--split', '100,0,0',
         '--tokenizer-type', 'NullTokenizer', '--vocab-size', VOCAB, '--make-vocab-size-divisible-by', 1, '--seq-length', SEQ, '--max-position-embeddings', 64,
-        '--micro-batch-size', MICRO, '--global-batch-size', BATCH, '--train-iters', STEPS, '--lr', LR, '--lr-decay-style', 'constant', '--weight-decay', DECAY,
+        '--micro-batch-size', micro, '--global-batch-size', BATCH, '--train-iters', STEPS, '--lr', LR, '--lr-decay-style', 'constant', '--weight-decay', DECAY,
         '--adam-beta1', BETAS[0], '--adam-beta2', BETAS[1], '--adam-eps', EPS, '--clip-grad', 1.0, '--hidden-dropout', 0, '--attention-dropout', 0,
-        '--moe-router-bias-update-rate', 0, '--moe-aux-loss-coeff', 0, '--eval-iters', 0, '--log-interval', 1, '--log-jsonl', log, *layout)
+        '--moe-router-bias-update-rate', 0, '--moe-aux-loss-coeff', coefficient, '--eval-iters', 0, '--log-interval', 1, '--log-jsonl', log, *layout)
     lines = [json.loads(l) for l in open(log)]
-    return [(l['loss']['lm loss'], l['grad_norm']) for l in lines if 'validation' not in l]
+    return [(l['loss']['lm loss'], l['grad_norm'], l['balancing_loss']['load_balancing_loss'] if coefficient else 0) for l in lines if 'validation' not in l]
 
 
-failed = 0
-for family in sys.argv[4:] or FAMILIES:
-    rng = random.Random(seed)
+def apart(got, want, i):
+    """The largest relative difference of the i-th numbers of two curves."""
+    return max(abs(a[i] - b[i]) / max(abs(b[i]), 1e-9) for a, b in zip(got, want, strict=True))
+
+
+class Verdicts:
+    def __init__(self):
+        self.texts, self.failed = [], 0
+
+    def say(self, ok, text):
+        self.failed += not ok
+        self.texts.append(('' if ok else 'FAILED ') + text)
+
+
+def fresh():
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)
-    model = made(family, f'{work}/theirs')
-    verdicts = []
+    rng = random.Random(seed)
+    corpus(rng)
+    return rng
 
-    def say(ok, text):
-        global failed
-        failed += not ok
-        verdicts.append(('' if ok else 'FAILED ') + text)
 
+def compared(name):
+    """A shape: logits, texts, files, training without a balancing loss."""
+    family, rng, v = name.split(',')[0], fresh(), Verdicts()
+    model, say = made(family, SHAPES[name], f'{work}/theirs'), v.say
     off = logits(model, rng)
-    say(off < 2e-5, f'logits within {off:.0e} of the largest')
+    say(off < 1e-5, f'logits within {off:.0e} of the largest')
     equal, of = greedy(model, rng)
     say(equal == of, f'{equal} of {of} greedy texts equal')
     if not family.startswith('deepseek'):
         same, tensors = back(family, model, rng)
         say(same, f'{tensors} tensors written back bit for bit')
-    corpus(rng)
     want = theirs(model)
-    for name, layout in LAYOUTS.items():
-        got = ours(layout)
-        worst = [max(abs(a[i] - b[i]) / b[i] for a, b in zip(got, want)) for i in (0, 1)]
-        say(len(got) == STEPS and worst[0] < 1e-5 and worst[1] < 1e-4, f'{name}: {len(got)} steps, losses within {worst[0]:.0e}, gradient norms within {worst[1]:.0e}')
-    print(f'{family}: ' + '; '.join(verdicts) + f' (loss {want[0][0]:.4f} to {want[-1][0]:.4f})', flush=True)
+    for layout, flags in LAYOUTS.items():
+        got = ours(flags)
+        worst = [apart(got, want, i) for i in (0, 1)]
+        say(len(got) == STEPS and worst[0] < 1e-5 and worst[1] < 1e-4, f'{layout}: {len(got)} steps, losses within {worst[0]:.0e}, gradient norms within {worst[1]:.0e}')
+    print(f'{name}: ' + '; '.join(v.texts) + f' (loss {want[0][0]:.4f} to {want[-1][0]:.4f})', flush=True)
+    return v.failed
+
+
+def balanced(family):
+    """Training with the loss that balances experts."""
+    fresh()
+    v, shape = Verdicts(), BALANCED[family]
+    k = shape.get('num_experts_per_tok', COMMON['num_experts_per_tok'])
+    without, want = (theirs(made(family, shape, f'{work}/theirs'), c) for c in (0, COEFFICIENT))
+    v.say(apart(without, want, 1) > 1e-2, 'the balancing loss matters')
+    for layout, flags in BALANCED_LAYOUTS.items():
+        got = [(loss, norm, k * balance) for loss, norm, balance in ours(flags, BATCH, k * COEFFICIENT)]
+        worst = [apart(got, want, i) for i in range(3)]
+        v.say(len(got) == STEPS and worst[0] < 1e-5 and worst[1] < 1e-4 and worst[2] < 1e-5,
+              f'{layout}: {len(got)} steps, losses within {worst[0]:.0e}, gradient norms within {worst[1]:.0e}, balancing losses within {worst[2]:.0e}')
+    print(f'{family}, balanced: ' + '; '.join(v.texts) + f' (balancing loss {want[0][2]:.4f} to {want[-1][2]:.4f})', flush=True)
+    return v.failed
+
+
+asked = sys.argv[4:]
+failed = sum(compared(name) for name in SHAPES if not asked or name.split(',')[0] in asked)
+failed += sum(balanced(family) for family in BALANCED if not asked or family in asked)
 sys.exit(1 if failed else 0)
