@@ -123,7 +123,7 @@ func measure(ctx context.Context, d *device.Device, o options, e effort, note fu
 	d.Arena.Close()
 	p.tell(r, own)
 	r.warm.fill(r.Ops, r.CopyBandwidth)
-	r.Cores = r.seen.tell(r.Threads, r.Processors, r.InstructionPeak)
+	r.Cores = r.seen.tell(r.Threads, r.Processors, r.Busy, r.InstructionPeak)
 	done := r.TokensPerSecond * r.FLOPsPerToken
 	r.Fraction, r.OfBurst = done/r.GEMMPeak, done/r.GEMMBurst
 	if r.InstructionPeak > 0 {

@@ -15,7 +15,7 @@ import (
 // cores is what a machine takes away from the steps that it shares with others.
 type cores struct {
 	Stolen       float64 `json:"stolen"`                          // of all processors' time, by the hypervisor for other guests
-	Waited       float64 `json:"waited"`                          // of the threads' time: ready, and without a core
+	Waited       float64 `json:"waited"`                          // of the threads' time: ready, without a core, and the process not on all of its own
 	Switches     float64 `json:"involuntary_switches_per_second"` // of this process's threads
 	Instructions float64 `json:"instructions_between_steps"`      // the median look at all threads, over the peak
 }
@@ -77,11 +77,13 @@ func (w *watcher) between() {
 	}
 }
 
-// tell is what was lost between start and the last step, by so many threads on so many processors.
-func (w *watcher) tell(threads, processors int, peak float64) (c cores) {
+// tell is what was lost between start and the last step, by so many threads on so many processors,
+// of whose time the process had the share busy: what threads waited for while others of the process
+// used all of it, as Go's do that look for work, is not lost.
+func (w *watcher) tell(threads, processors int, busy, peak float64) (c cores) {
 	wall := max(w.end.at.Sub(w.begin.at), 1).Seconds()
 	c.Stolen = (w.end.stolen - w.begin.stolen).Seconds() / (wall * float64(processors))
-	c.Waited = (w.end.waited - w.begin.waited).Seconds() / (wall * float64(threads))
+	c.Waited = min((w.end.waited-w.begin.waited).Seconds()/(wall*float64(threads)), max(0, 1-busy))
 	c.Switches = float64(w.end.switches-w.begin.switches) / wall
 	if len(w.looks) > 0 && peak > 0 {
 		looks := slices.Sorted(slices.Values(w.looks))
