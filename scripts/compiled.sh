@@ -20,7 +20,7 @@ else
   "$@" -o "$kept.$$" "$source" 2> "$kept.$$.txt" || { cat "$kept.$$.txt" >&2; rm -f "$kept.$$" "$kept.$$.txt"; exit 1; }
   mv "$kept.$$.txt" "$kept.txt"
   mv "$kept.$$" "$kept.o"
-  find .tools/objects -type f -mtime +30 -delete
+  find .tools/objects -type f -mtime +30 -delete 2> /dev/null || true # a file of a compiler beside this one may go meanwhile
 fi
 cp "$kept.txt" "${out%.o}.txt"
 cp "$kept.o" "$out"
