@@ -196,6 +196,8 @@ func TestFlagErrors(t *testing.T) {
 		{"oops", "bench oops is unknown"},
 		{"ops start", "one word"},
 		{"experts --model gpt2-124m", "has no experts; moe-237m has"},
+		{"contexts --only nope", "is in no exchange's name; there are cp2 p2p,"},
+		{"contexts --seq-length 1020", "--seq-length 1020 is no multiple of 8"},
 		{"--stps 3", "--steps"},
 	} {
 		var out bytes.Buffer

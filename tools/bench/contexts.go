@@ -79,19 +79,12 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 		o.steps = 1 + layoutSteps
 	}
 	notes, out := &command.Printer{W: c.App.ErrWriter}, &command.Printer{W: c.App.Writer}
+	chosen, err := chosenExchanges(o, c.String("only"), notes)
+	if err != nil {
+		return err
+	}
 	var times []exchangeTime
-	for _, l := range slices.Concat([]engine.Layout{{CP: 1}}, exchanges) {
-		l.WorldSize, l.VP = l.CP, 1
-		if o.seq%(2*l.CP) != 0 {
-			return fault.Errorf(fault.Usage, "--seq-length %d is no multiple of %d", o.seq, 2*l.CP)
-		}
-		if len(l.CPCommType) > 0 && headsOf(l) > 1 && o.model.NumQueryGroups%headsOf(l) != 0 {
-			notes.Printf("%s: left out, %d query groups are no multiple of %d\n", nameOf(l), o.model.NumQueryGroups, headsOf(l))
-			continue
-		}
-		if l.CP > 1 && !strings.Contains(nameOf(l), c.String("only")) {
-			continue
-		}
+	for _, l := range chosen {
 		notes.Printf("%s\n", nameOf(l))
 		t, err := timeExchange(l, o, func() (*device.Device, error) { return open(c.String("device")) })
 		if err != nil {
@@ -112,6 +105,36 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 		out.Printf("%-16s %6d %10.3f %8.3f %6.1f%% %8.2f MiB %8.2f MiB %10.0f MiB\n", t.Exchange, t.Ranks, t.Seconds, t.Ratio, 100*t.Waits, mebi(t.Sent), mebi(t.Formula), mebi(t.Bytes))
 	}
 	return out.Err
+}
+
+// chosenExchanges are one rank and the exchanges whose name contains only: refused before anything is
+// timed where only names none, or where a sequence cannot be cut for one of them.
+func chosenExchanges(o options, only string, notes *command.Printer) ([]engine.Layout, error) {
+	var chosen []engine.Layout
+	named := false
+	for _, l := range slices.Concat([]engine.Layout{{CP: 1}}, exchanges) {
+		l.WorldSize, l.VP = l.CP, 1
+		if l.CP > 1 && !strings.Contains(nameOf(l), only) {
+			continue
+		}
+		named = named || l.CP > 1
+		if o.seq%(2*l.CP) != 0 {
+			return nil, fault.Errorf(fault.Usage, "--seq-length %d is no multiple of %d", o.seq, 2*l.CP)
+		}
+		if len(l.CPCommType) > 0 && headsOf(l) > 1 && o.model.NumQueryGroups%headsOf(l) != 0 {
+			notes.Printf("%s: left out, %d query groups are no multiple of %d\n", nameOf(l), o.model.NumQueryGroups, headsOf(l))
+			continue
+		}
+		chosen = append(chosen, l)
+	}
+	if !named {
+		var names []string
+		for _, l := range exchanges {
+			names = append(names, nameOf(l))
+		}
+		return nil, fault.Errorf(fault.Usage, "bench contexts --only %q is in no exchange's name; there are %s", only, strings.Join(names, ", "))
+	}
+	return chosen, nil
 }
 
 func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }
