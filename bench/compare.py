@@ -7,9 +7,10 @@
 
 Each round runs every program once, in a process of its own, and counts its median step; at the end stand
 the medians of all rounds with their range, and what our rate is of each peer's in the same round. Compiled
-PyTorch gets 8 minutes a round. bin/monotron must have been built.
+PyTorch gets 8 minutes a round. bin/monotron must have been built. A program that fails ends the comparison.
 """
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -17,20 +18,38 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+MONOTRON = os.path.normpath(os.path.join(HERE, "..", "bin", "monotron"))
 COMPILED_SECONDS = 480
 
 
 def ask(command, limit=None):
-    """What a program prints as one JSON object; None where it took longer than limit seconds."""
+    """What a program prints as one JSON object; None where it took longer than limit seconds. One that fails ends us, with its last line."""
     try:
-        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=limit).stdout)
+        return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=limit).stdout)
     except subprocess.TimeoutExpired:
         return None
+    except subprocess.CalledProcessError as e:
+        last = e.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        sys.exit(f"compare.py: {' '.join(command)}: exit {e.returncode}: {''.join(last)}")
+
+
+def at_least_one(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: at least 1")
+    return int(text)
+
+
+def look_first():
+    """Refuses before the first round what would end a later one."""
+    if not os.access(MONOTRON, os.X_OK):
+        sys.exit(f"compare.py: no {MONOTRON}: make builds it")
+    if importlib.util.find_spec("torch") is None:
+        sys.exit(f"compare.py: {sys.executable} has no torch: {sys.executable} -m pip install torch, or run by a Python that has it")
 
 
 def programs(a):
     shape = ["--model", a.model, "--micro-batch-size", str(a.micro_batch_size), "--seq-length", str(a.seq_length), "--steps", str(a.steps)]
-    ours = [os.path.join(HERE, "..", "bin", "monotron"), "bench", *shape, "--json"] + (["--" + a.dtype] if a.dtype != "f32" else [])
+    ours = [MONOTRON, "bench", *shape, "--json"] + (["--" + a.dtype] if a.dtype != "f32" else [])
     torch = [sys.executable, os.path.join(HERE, "torch_step.py"), *shape, "--dtype", a.dtype]
     return {"monotron": (ours, None), "torch": (torch, None), "torch compiled": (torch + ["--compile"], COMPILED_SECONDS)}
 
@@ -49,11 +68,12 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--model", choices=["gpt2-124m", "llama-300m"], default="gpt2-124m")
     p.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
-    p.add_argument("--micro-batch-size", type=int, default=4)
-    p.add_argument("--seq-length", type=int, default=512)
-    p.add_argument("--steps", type=int, default=4, help="counted in each round")
-    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--micro-batch-size", type=at_least_one, default=4)
+    p.add_argument("--seq-length", type=at_least_one, default=512)
+    p.add_argument("--steps", type=at_least_one, default=4, help="counted in each round")
+    p.add_argument("--rounds", type=at_least_one, default=5)
     a = p.parse_args()
+    look_first()
     found = {name: [] for name in programs(a)}
     for n in range(a.rounds):
         for name, (command, limit) in programs(a).items():
