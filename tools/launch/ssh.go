@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -105,7 +104,7 @@ type remote struct {
 func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err error) {
 	port, secret := f.port, launched.NewSecret()
 	if port == 0 {
-		port = 20000 + rand.IntN(12000)
+		port = anyPort()
 	}
 	ends := make(chan *remote)
 	f.lost = false
