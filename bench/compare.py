@@ -10,12 +10,13 @@ the medians of all rounds with their range, and what our rate is of each peer's 
 PyTorch gets 8 minutes a round. bin/monotron must have been built. A program that fails ends the comparison.
 """
 import argparse
-import importlib.util
 import json
 import os
 import statistics
 import subprocess
 import sys
+
+from modules import need
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MONOTRON = os.path.normpath(os.path.join(HERE, "..", "bin", "monotron"))
@@ -43,8 +44,7 @@ def look_first():
     """Refuses before the first round what would end a later one."""
     if not os.access(MONOTRON, os.X_OK):
         sys.exit(f"compare.py: no {MONOTRON}: make builds it")
-    if importlib.util.find_spec("torch") is None:
-        sys.exit(f"compare.py: {sys.executable} has no torch: {sys.executable} -m pip install torch, or run by a Python that has it")
+    need("torch")
 
 
 def programs(a):

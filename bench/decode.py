@@ -18,6 +18,9 @@ import subprocess
 import tempfile
 import time
 
+from modules import need
+
+need("numpy", "torch", "transformers")
 import numpy as np
 import torch
 import transformers

@@ -15,6 +15,9 @@ import json
 import statistics
 import time
 
+from modules import need
+
+need("torch")
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -102,6 +105,7 @@ class Theirs(nn.Module):
 
     def __init__(self, a):
         super().__init__()
+        need("transformers")
         import transformers
 
         sizes = dict(vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=a.ffn if a.experts else DENSE, num_hidden_layers=a.layers, num_attention_heads=HEADS,

@@ -11,6 +11,9 @@ import json
 import statistics
 import time
 
+from modules import need
+
+need("torch")
 import torch
 
 from torch_gpt import GPT, Llama, adamw, step

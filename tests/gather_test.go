@@ -4,22 +4,24 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+
+	"monotron/mpu/comm/rendezvous"
 )
 
 // freePair is a port with a free one above it.
 func freePair(t *testing.T) int {
 	t.Helper()
 	for range 50 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := rendezvous.FreeAddr()
 		if err != nil {
 			t.Fatal(err)
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		l.Close()
+		port := int(netip.MustParseAddrPort(addr).Port())
 		above, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
 		if err == nil {
 			above.Close()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -58,12 +57,7 @@ func sshd(t *testing.T, l *launching) string {
 			t.Skipf("ssh-keygen: %v: %s", err, out)
 		}
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := free.Addr().(*net.TCPAddr).Port
-	free.Close()
+	port := freePair(t)
 	me, err := user.Current()
 	if err != nil {
 		t.Skip(err)

@@ -18,6 +18,9 @@ import (
 
 // Open makes a device for one rank. Ranks share the process's pool.
 func Open() (*device.Device, error) {
+	if err := checkSettings(); err != nil {
+		return nil, err
+	}
 	b, err := device.OpenHostTable(unsafe.Pointer(C.mt_cpu_api()), device.SharedPool())
 	if err != nil {
 		return nil, err

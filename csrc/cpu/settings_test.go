@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"monotron/csrc/cpu"
+	"monotron/fault"
 )
 
 // Claim (isa.c): MONOTRON_ISA keeps kernels from using more than it names.
@@ -21,6 +24,18 @@ func TestInstructionSetOfSetting(t *testing.T) {
 		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "C kernels for "+sign) {
 			t.Errorf("MONOTRON_ISA=%s: %v\n%s", setting, err, out)
 		}
+	}
+}
+
+// Claim: a value that no kernel would obey is refused, by name.
+func TestSettingsUnknown(t *testing.T) {
+	for _, setting := range []string{"MONOTRON_ISA", "MONOTRON_AMX", "MONOTRON_ONEDNN"} {
+		t.Run(setting, func(t *testing.T) {
+			t.Setenv(setting, "nope")
+			if _, err := cpu.Open(); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), setting+"=nope: it may be ") {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -85,7 +84,7 @@ const roleVariable = "MONOTRON_BENCH_RANK"
 
 // time starts so many processes and gives their seconds for each of commBytes.
 func (w way) time(c *cli.Context, world int) ([]float64, error) {
-	addr, err := freePort()
+	addr, err := rendezvous.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -123,15 +122,6 @@ func (w way) time(c *cli.Context, world int) ([]float64, error) {
 		return nil, fmt.Errorf("it said %q", lines[len(lines)-1])
 	}
 	return times, nil
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fault.With(fault.IO, err)
-	}
-	defer l.Close() // a process takes it
-	return l.Addr().String(), nil
 }
 
 // benchRank is one of the processes.

@@ -75,7 +75,7 @@ func benchStep(c *cli.Context, open func(string) (*device.Device, error)) error 
 }
 
 // ladder runs the step on every rung, and writes a table of Markdown; a rung that fails
-// has a line that says why.
+// has a line that says why. One that was not run for its flags or for want of a GPU ends it.
 func ladder(c *cli.Context) error {
 	shapes := ladderShapes
 	if c.IsSet("model") {
@@ -91,6 +91,9 @@ func ladder(c *cli.Context) error {
 		before := 0.0
 		for _, step := range rungs {
 			r, err := climb(c, shape, step)
+			if fault.CodeOf(err) == fault.Usage {
+				return err
+			}
 			if err != nil {
 				out.Printf("| %s | %d x %d | %s | failed: %v | | | | |\n", shape.model, shape.batch, shape.seq, step.name, err)
 				failed++
@@ -130,7 +133,11 @@ func climb(c *cli.Context, shape ladderShape, step rung) (*result, error) {
 	text, err := cmd.Output()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(notes.String()), "\n")
-		return nil, fmt.Errorf("%w: %s", err, lines[len(lines)-1])
+		said := strings.TrimPrefix(lines[len(lines)-1], "monotron: ")
+		if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == int(fault.Usage) {
+			return nil, fault.Errorf(fault.Usage, "%s", said)
+		}
+		return nil, fmt.Errorf("%w: %s", err, said)
 	}
 	r := &result{}
 	return r, json.Unmarshal(text, r)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/signal"
@@ -18,6 +17,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/formats"
 	"monotron/mpu/comm/launched"
+	"monotron/mpu/comm/rendezvous"
 	"monotron/mpu/comm/watch"
 )
 
@@ -177,30 +177,14 @@ func (o *options) progress() int64 {
 	return newest.Iteration
 }
 
-// anyPort is one of those that Linux gives to nobody who does not ask for it.
-func anyPort() int { return 20000 + rand.IntN(12000) }
-
-// freeAddr is where rank 0 can listen. A port that the system chose could be somebody's
-// outgoing connection before rank 0 has it.
-func freeAddr() (addr string, err error) {
-	for range 100 {
-		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(anyPort()))
-		var l net.Listener
-		if l, err = net.Listen("tcp", addr); err == nil {
-			return addr, l.Close()
-		}
-	}
-	return "", err
-}
-
 // environment is what all ranks of an attempt have in common. The secret goes this
 // way and no other: command lines can be read by everybody.
 func (o *options) environment(attempt int) ([]string, error) {
 	addr := o.addr
 	if addr == "" {
 		var err error
-		if addr, err = freeAddr(); err != nil {
-			return nil, fault.With(fault.IO, err)
+		if addr, err = rendezvous.FreeAddr(); err != nil {
+			return nil, err
 		}
 	}
 	host, port, err := net.SplitHostPort(addr)

@@ -19,6 +19,7 @@ import (
 	"monotron/fault"
 	"monotron/mpu/comm/failure"
 	"monotron/mpu/comm/launched"
+	"monotron/mpu/comm/rendezvous"
 )
 
 // fleet is a run on the hosts of a file. On each, ssh starts this program as an
@@ -104,7 +105,7 @@ type remote struct {
 func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err error) {
 	port, secret := f.port, launched.NewSecret()
 	if port == 0 {
-		port = anyPort()
+		port = rendezvous.AnyPort()
 	}
 	ends := make(chan *remote)
 	f.lost = false

@@ -14,6 +14,7 @@ import (
 
 	"monotron/fault"
 	"monotron/mpu/comm/failure"
+	"monotron/mpu/comm/rendezvous"
 	"monotron/notes"
 )
 
@@ -192,12 +193,11 @@ func (l *names) meeting(get func(string) string, p *Place) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
 
-// portOf is a port that follows from a job's name, below those that systems give
-// to outgoing connections.
+// portOf is a port that follows from a job's name.
 func portOf(job string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(job)) // never fails
-	return 20000 + int(h.Sum32()%12000)
+	return rendezvous.PortOf(h.Sum32())
 }
 
 func which(get func(string) string, names []string) (name, text string) {

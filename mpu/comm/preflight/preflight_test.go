@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -20,12 +19,10 @@ import (
 // onFour runs f as each of four ranks that talk as processes do.
 func onFour(t *testing.T, f func(p *processes.World) error) []error {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := rendezvous.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
 	errs := make([]error, 4)
 	var all sync.WaitGroup
 	for rank := range errs {

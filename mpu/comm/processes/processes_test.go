@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -24,12 +23,10 @@ import (
 // gives each rank's error.
 func processes(t testing.TB, n int, limit time.Duration, f func(p *World, d *device.Device) error) []error {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := rendezvous.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for rank := range n {

@@ -11,5 +11,6 @@
 // tensors do not pass here.
 //
 // Reading order: session.go (a rank's view), server.go (rank 0's part), secret.go,
-// wire.go, longwait.go (what a person is told of a wait that is long).
+// wire.go, port.go (where ranks of one host meet),
+// longwait.go (what a person is told of a wait that is long).
 package rendezvous

@@ -19,12 +19,11 @@ var secret = []byte("known to this run only")
 // freeAddr is a local address with a port that nobody has.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 func config(addr string, rank, world int) Config {

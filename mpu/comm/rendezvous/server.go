@@ -51,13 +51,27 @@ type peer struct {
 // oldest is dropped, so that nobody can fill the server up.
 const strangers = 2048
 
+// portTime is how long the run's port may be somebody else's: a connection's, or that of a
+// run that is ending.
+const portTime = 5 * time.Second
+
+// listen takes the run's port as soon as nobody has it.
+func listen(c Config) (net.Listener, error) {
+	var config net.ListenConfig
+	for end := time.Now().Add(min(portTime, c.Timeout)); ; time.Sleep(20 * time.Millisecond) {
+		l, err := config.Listen(context.Background(), "tcp", c.Addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+	}
+}
+
 // serve listens at the run's address.
 func serve(c Config) (*server, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(context.Background(), "tcp", c.Addr)
+	listener, err := listen(c)
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fault.Errorf(fault.IO, "the port of %s is taken: another run, or one that has just died, has it; choose another --master-port", c.Addr)
+	case errors.Is(err, syscall.EADDRINUSE): // to start again would not help
+		return nil, fault.Errorf(fault.Usage, "the port of %s is taken: another run, or one that has just died, has it; choose another --master-port", c.Addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, fault.Errorf(fault.Usage, "%s is not an address of this host; %s 0 must run where the master address points", c.Addr, c.Called)
 	case err != nil:

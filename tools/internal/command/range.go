@@ -27,17 +27,21 @@ type numbers interface {
 func Between[F numbers](low, high float64, f F) F {
 	switch f := any(f).(type) {
 	case *cli.IntFlag:
-		f.Action = func(c *cli.Context, x int) error { return within(c, f.Name, low, high, float64(x)) }
+		f.Action = func(c *cli.Context, x int) error { return within(c, f.Name, low, high, float64(x), strconv.Itoa(x)) }
 	case *cli.Int64Flag:
-		f.Action = func(c *cli.Context, x int64) error { return within(c, f.Name, low, high, float64(x)) }
+		f.Action = func(c *cli.Context, x int64) error {
+			return within(c, f.Name, low, high, float64(x), strconv.FormatInt(x, 10))
+		}
 	case *cli.Uint64Flag:
-		f.Action = func(c *cli.Context, x uint64) error { return within(c, f.Name, low, high, float64(x)) }
+		f.Action = func(c *cli.Context, x uint64) error {
+			return within(c, f.Name, low, high, float64(x), strconv.FormatUint(x, 10))
+		}
 	case *cli.Float64Flag:
-		f.Action = func(c *cli.Context, x float64) error { return within(c, f.Name, low, high, x) }
+		f.Action = func(c *cli.Context, x float64) error { return within(c, f.Name, low, high, x, plain(x)) }
 	case *cli.IntSliceFlag:
 		f.Action = func(c *cli.Context, list []int) error {
 			for _, x := range list {
-				within(c, f.Name, low, high, float64(x))
+				within(c, f.Name, low, high, float64(x), strconv.Itoa(x))
 			}
 			return nil
 		}
@@ -70,11 +74,11 @@ func mustHaveRanges(c *cli.Command) {
 
 const outside = "numbers out of range"
 
-// within keeps what is wrong for ranges; not a number lies nowhere.
-func within(c *cli.Context, name string, low, high, x float64) error {
+// within keeps what is wrong for ranges, in the digits that were given; not a number lies nowhere.
+func within(c *cli.Context, name string, low, high, x float64, digits string) error {
 	if !(x >= low && x <= high) {
 		problems, _ := c.App.Metadata[outside].([]error)
-		c.App.Metadata[outside] = append(problems, fmt.Errorf("--%s %s: %s to %s", name, plain(x), plain(low), plain(high)))
+		c.App.Metadata[outside] = append(problems, fmt.Errorf("--%s %s: %s to %s", name, digits, plain(low), plain(high)))
 	}
 	return nil
 }
