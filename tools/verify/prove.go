@@ -30,8 +30,8 @@ var proveFlags = []cli.Flag{
 	&cli.StringFlag{Name: "png", Usage: "draw the table of layouts into `FILE` too, as a PNG picture"},
 }
 
-const proveText = "Trains one small model under every legal layout of up to --world-size ranks (tensor, sequence, pipeline and data parallel, sharded\n" +
-	"optimizers, recompute) and compares losses, every step's gradients, gradient norm, weights and samples with those of one rank.\n" +
+const proveText = "Trains one small model under every legal layout of up to --world-size ranks (tensor, sequence, context, pipeline, data and expert\n" +
+	"parallel, sharded optimizers, recompute) and compares losses, every step's gradients, gradient norm, weights and samples with those of one rank.\n" +
 	"The model is yours where you add the flags of your training run (shrunk unless --full is given), else GPT-2, Llama and BLOOM in turn.\n" +
 	"--bf16 or --fp16 choose the precision.\n\n" +
 	"Exit code 0: no layout changes the maths, or with --mutate: every fault shows; 1: one does, or one does not.\n\n" +
