@@ -95,7 +95,7 @@ func (s *session) logits(feed [][]int32) (all [][]float32, err error) {
 func (o *BeamOptions) expand(prompt []int32, running []hypothesis, logits [][]float32) []candidate {
 	top := make([]candidate, 0, 2*o.Beams+1)
 	for j, h := range running {
-		lp := logSoftmax(logits[j])
+		lp := LogSoftmax(logits[j])
 		for _, id := range repeats(append(append([]int32(nil), prompt...), h.ids...), o.NoRepeatNgram) {
 			lp[id] = math.Inf(-1)
 		}

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -65,6 +66,20 @@ func counts(ids []int32) map[int32]int {
 		n[id]++
 	}
 	return n
+}
+
+// repeats are the tokens that would repeat an n-gram of ids.
+func repeats(ids []int32, n int) (banned []int32) {
+	if n <= 0 || len(ids) < n {
+		return nil
+	}
+	last := fmt.Sprint(ids[len(ids)-n+1:])
+	for i := 0; i+n <= len(ids); i++ {
+		if fmt.Sprint(ids[i:i+n-1]) == last {
+			banned = append(banned, ids[i+n-1])
+		}
+	}
+	return banned
 }
 
 // wish is what is asked of a row of logits.

@@ -58,13 +58,10 @@ func (e *editions) reload(told *orders, dir string, step int64) (refused, err er
 // twin is the same part of the same model, with memory of its own for weights.
 func (l *Loaded) twin() (*Loaded, error) {
 	t := *l
-	stage, err := model.NewStage(l.Device, l.part, l.parallel)
-	if err != nil {
+	if err := t.newStage(); err != nil {
 		return nil, err
 	}
-	t.Stages = []*model.Stage{stage}
-	stage.Materialize(l.positions, false)
-	return &t, l.Device.Err()
+	return &t, nil
 }
 
 // reload fills the weights from an iteration of the same model, whatever its format.

@@ -54,7 +54,7 @@ func sample(t *testing.T, l *Loaded, o SampleOptions) []int32 {
 func logProbs(t *testing.T, l *Loaded, ids []int32) (all [][]float64) {
 	t.Helper()
 	err := l.Logits(ids, func(_ int, x []float32) error {
-		all = append(all, logSoftmax(x))
+		all = append(all, LogSoftmax(x))
 		return nil
 	})
 	if err != nil {

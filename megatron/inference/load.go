@@ -37,7 +37,6 @@ type Loaded struct {
 
 	part      model.StageConfig
 	parallel  model.Parallel
-	positions int // that the tables are for
 	rank      *ranks.Rank
 	iteration int64 // 0: the format does not count
 }
@@ -207,14 +206,19 @@ func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err erro
 	if o.rank.Sizes.CP > 1 {
 		l.Context = parallel.Context
 	}
-	l.part, l.parallel, l.positions, l.rank = part, parallel, positions, o.rank
-	stage, err := model.NewStage(d, part, parallel)
+	l.part, l.parallel, l.rank = part, parallel, o.rank
+	return l.newStage()
+}
+
+// newStage gives l memory for its weights.
+func (l *Loaded) newStage() error {
+	stage, err := model.NewStage(l.Device, l.part, l.parallel)
 	if err != nil {
 		return err
 	}
 	l.Stages = []*model.Stage{stage}
-	stage.Materialize(positions, false)
-	return d.Err()
+	stage.Materialize(l.MaxContext, false)
+	return l.Device.Err()
 }
 
 // dtypeOf is the value dtype of a precision by its name in a run's Config.

@@ -85,7 +85,27 @@ func (g *Generator) show(logits model.Tensor, position int, each func(position i
 }
 
 // LogSoftmax turns logits into log-probabilities, in float64.
-func LogSoftmax(logits []float32) []float64 { return logSoftmax(logits) }
+func LogSoftmax(logits []float32) []float64 {
+	norm := logNorm(logits)
+	out := make([]float64, len(logits))
+	for i, x := range logits {
+		out[i] = float64(x) - norm
+	}
+	return out
+}
+
+// logNorm is the log of the sum of exp(logits), in float64.
+func logNorm(logits []float32) float64 {
+	top := math.Inf(-1)
+	for _, x := range logits {
+		top = math.Max(top, float64(x))
+	}
+	sum := 0.0
+	for _, x := range logits {
+		sum += math.Exp(float64(x) - top)
+	}
+	return top + math.Log(sum)
+}
 
 // checkLogits refuses numbers that no choice can rest on.
 func checkLogits(logits []float32) error {

@@ -70,7 +70,7 @@ func TestRanksAgreeWithOne(t *testing.T) {
 					}
 				}
 				return m.Logits(prompt, func(p int, logits []float32) error {
-					for id, lp := range logSoftmax(logits) {
+					for id, lp := range LogSoftmax(logits) {
 						if math.Abs(lp-want[p][id]) > 1e-5 {
 							t.Errorf("%s: position %d token %d: log p %g, one rank %g", where, p, id, lp, want[p][id])
 						}

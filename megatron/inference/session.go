@@ -1,8 +1,6 @@
 package inference
 
 import (
-	"fmt"
-	"math"
 	"slices"
 
 	"monotron/csrc/device"
@@ -170,41 +168,4 @@ func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 		return fault.Errorf(fault.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions", len(prompt), more, g.MaxContext)
 	}
 	return nil
-}
-
-// logSoftmax of f32 logits, in float64.
-func logSoftmax(logits []float32) []float64 {
-	norm := logNorm(logits)
-	out := make([]float64, len(logits))
-	for i, x := range logits {
-		out[i] = float64(x) - norm
-	}
-	return out
-}
-
-// logNorm is the log of the sum of exp(logits), in float64.
-func logNorm(logits []float32) float64 {
-	top := math.Inf(-1)
-	for _, x := range logits {
-		top = math.Max(top, float64(x))
-	}
-	sum := 0.0
-	for _, x := range logits {
-		sum += math.Exp(float64(x) - top)
-	}
-	return top + math.Log(sum)
-}
-
-// repeats are the tokens that would repeat an n-gram of ids.
-func repeats(ids []int32, n int) (banned []int32) {
-	if n <= 0 || len(ids) < n {
-		return nil
-	}
-	last := fmt.Sprint(ids[len(ids)-n+1:])
-	for i := 0; i+n <= len(ids); i++ {
-		if fmt.Sprint(ids[i:i+n-1]) == last {
-			banned = append(banned, ids[i+n-1])
-		}
-	}
-	return banned
 }
