@@ -5,8 +5,9 @@
 
 Weights are drawn, so every program reads as many bytes as of trained ones. A rate is that of the tokens
 after the first: the time of an answer of --tokens less that of an answer of one. A prompt of 512 tokens, never seen before, is timed
-until its first new token. Each round asks every program once and tells its rates, medians are printed at the end, beside how fast the threads read memory (torch.sum
-over 500 MB) and what that would make of the weights' bytes, and beside the forward pass of `monotron bench` on 512 tokens, which makes the
+until its first new token. Each round asks every program once and tells its rates, medians are printed at the end. Right before and after each answer
+to one text the threads read memory (torch.sum over 500 MB): what a shared machine gives changes within seconds, so a program's share of
+the memory's rate is the median of each round's own. A prompt stands beside the forward pass of `monotron bench` on 512 tokens, which makes the
 head's gradients too. llama.cpp is left out where its package is not there. Programs are told to use --threads threads.
 """
 import argparse
@@ -77,27 +78,30 @@ def weights(work, a):
 
 def measure(programs, model, a):
     size = sum(x.numel() * x.element_size() for x in model.parameters()) - model.transformer.wpe.weight.nbytes
-    rates, texts, reads, forward = {}, {}, [], []
+    rates, shares, texts, reads, forward = {}, {}, {}, [], []
     for n in range(a.rounds):
-        reads.append(read_rate())
         forward.append(training_forward(a))
         for name, program in programs.items():
             for batch in program.batches:
+                before = read_rate()
                 first, _ = program.answer(1, prompts(batch))
                 whole, text = program.answer(a.tokens, prompts(batch))
                 rates.setdefault((name, batch), []).append(batch * (a.tokens - 1) / (whole - first))
                 texts[name] = text
+                if batch == 1:
+                    reads.append((before + read_rate()) / 2)
+                    shares.setdefault(name, []).append(rates[name, 1][-1] * size / reads[-1])
             rates.setdefault((name, "prompt"), []).append(LONG / program.answer(1, long_prompt(n))[0])
-        print(f"round {n + 1}: memory {reads[-1] / 1e9:.1f} GB/s; tokens/s: " + ", ".join(f"{name} {what} {r[-1]:.1f}" for (name, what), r in rates.items()), flush=True)
-    read = statistics.median(reads)
+        print(f"round {n + 1}: tokens/s: " + ", ".join(f"{name} {what} {r[-1]:.1f}" for (name, what), r in rates.items()) +
+              "; of the memory's rate: " + ", ".join(f"{name} {r[-1]:.2f}" for name, r in shares.items()), flush=True)
     print(f"GPT-2 124M, {a.dtype}, {a.threads} threads, {a.tokens} tokens after 8, median of {a.rounds} rounds")
-    print(f"memory is read at {read / 1e9:.1f} GB/s; {size / 1e6:.0f} MB of weights: {read / size:.1f} tokens/s at most with a batch of one")
+    print(f"memory was read at {min(reads) / 1e9:.1f} to {max(reads) / 1e9:.1f} GB/s, {size / 1e6:.0f} MB of weights")
     alone = statistics.median(rates["monotron serve", 1])
     trains = statistics.median(forward)
     print(f"training's forward pass of {LONG} tokens: {trains:.0f} tokens/s")
     for (name, what), r in rates.items():
         m = statistics.median(r)
-        said = {1: f"{m * size / read:4.2f} of the memory's rate", "prompt": f"{m / trains:4.2f} of the forward pass"}.get(what, "")
+        said = {1: f"{statistics.median(shares[name]):4.2f} of the memory's rate", "prompt": f"{m / trains:4.2f} of the forward pass"}.get(what, "")
         print(f"{name:32} {'prompt' if what == 'prompt' else f'batch {what}':8}  {m:8.1f} tokens/s  {min(r):8.1f} to {max(r):<8.1f}  {m / alone:6.2f} of ours at batch 1  {said}")
     ours = texts.pop("monotron serve")
     for name, text in texts.items():
@@ -112,7 +116,7 @@ def training_forward(a):
     return LONG / json.loads(r.stdout)["phase_seconds"]["forward"]
 
 
-def read_rate(seconds=1):
+def read_rate(seconds=0.5):
     """Bytes a second, on average over as long as an answer takes: what others take of the memory counts here as it does there."""
     x = torch.ones(125_000_000)
     x.sum()
