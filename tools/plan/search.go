@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/fault"
 	"monotron/megatron/arguments"
+	"monotron/megatron/engine"
 	"monotron/megatron/estimate"
 	"monotron/tools/internal/command"
 )
@@ -69,7 +71,7 @@ func planSearch(c *cli.Context) error {
 			s.Devices, device.Size(s.Memory), s.Looked, s.Small)
 	}
 	if c.Bool("json") {
-		r := searchReport{Looked: s.Looked, Small: s.Small, Counted: s.Counted, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: s.Rules(best)}
+		r := searchReport{Looked: s.Looked, Small: s.Small, Counted: s.Counted, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: rules(s, best)}
 		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(r))
 	}
 	out := &command.Printer{W: c.App.Writer}
@@ -81,7 +83,7 @@ func planSearch(c *cli.Context) error {
 	if err := writeFound(out, front); err != nil {
 		return err
 	}
-	for _, line := range s.Rules(best) {
+	for _, line := range rules(s, best) {
 		out.Printf("%s\n", line)
 	}
 	out.Printf("\npretrain_gpt %s %s\n", strings.Join(s.Flags, " "), best[0].Line())
@@ -113,11 +115,10 @@ func newSearch(c *cli.Context) (*estimate.Search, error) {
 	if config.Model.NumLayers < 1 || config.Model.HiddenSize < 1 || config.GlobalBatchSize < 1 {
 		return nil, fault.Errorf(fault.Usage, "plan search needs the model and the batch: --num-layers, --hidden-size, --num-attention-heads, --seq-length, --global-batch-size")
 	}
-	p := &runPlan{config: config}
-	if err := p.vocabulary(); err != nil {
+	if err := setVocab(&config); err != nil {
 		return nil, err
 	}
-	s.Vocab = p.config.Model.VocabSize
+	s.Vocab = config.Model.VocabSize
 	return s, nil
 }
 
@@ -139,4 +140,33 @@ func writeFound(out *command.Printer, list []*estimate.Found) error {
 		table.Err = fault.With(fault.IO, t.Flush())
 	}
 	return table.Err
+}
+
+// rules says of the usual rules of choosing a layout whether they hold here.
+func rules(s *estimate.Search, best []*estimate.Found) (lines []string) {
+	if len(best) == 0 {
+		return nil
+	}
+	c := &best[0].Config
+	each, width := 18.0, "18"
+	if c.Precision == engine.F32 {
+		each, width = 16, "16"
+	}
+	n, memory := float64(c.Model.Parameters()), float64(s.Memory)
+	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }
+	if whole := n * each; whole < memory {
+		say("\"the model fits on one device, so data parallelism alone\": it does (%.1f of %.1f GiB for weights, gradients and optimizer)", whole/(1<<30), memory/(1<<30))
+	} else {
+		say("\"the model does not fit on one device, so shard it or cut it\": at %s bytes a parameter it takes %.0f devices", width, math.Ceil(whole/memory))
+	}
+	layer := float64(c.Model.LayerParameters(0)) * each
+	if layer > memory {
+		say("\"the largest layer does not fit, so tensor parallelism\": it takes %.1f GiB, a device has %.1f", layer/(1<<30), memory/(1<<30))
+	} else {
+		say("\"the largest layer does not fit, so tensor parallelism\": not here, a layer takes %.2f GiB", layer/(1<<30))
+	}
+	ratio := s.Machine.Node.Rate / (s.Machine.Between.Rate / float64(s.Machine.PerNode))
+	say("\"tensor parallelism stays inside a node where links between nodes are slow\": they are %.1f times slower for a device here, and the fastest layout has tensor size %d in nodes of %d",
+		ratio, best[0].Config.Layout.Sizes().TP, s.Machine.PerNode)
+	return lines
 }

@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"monotron/csrc/device"
+	"monotron/fault"
+	"monotron/megatron/estimate"
+	"monotron/tools/internal/command"
+)
+
+// rankReport is a rank in --json.
+type rankReport struct {
+	Rank      int              `json:"rank"`
+	Peak      int64            `json:"peak_bytes"`
+	ByPurpose map[string]int64 `json:"by_purpose"` // most bytes of each, whenever
+	At        string           `json:"at"`         // of the peak
+	AtPeak    map[string]int64 `json:"at_peak"`    // bytes then
+	Reserved  int64            `json:"reserved_bytes"`
+	Stored    int64            `json:"stored_bytes,omitempty"` // in files, or in the host's memory beside a GPU
+	Scratch   int64            `json:"scratch_bytes"`
+}
+
+type memoryReport struct {
+	Device  string       `json:"device"`
+	Machine string       `json:"machine,omitempty"`
+	Fits    *bool        `json:"fits,omitempty"`
+	Seconds float64      `json:"seconds_per_step,omitempty"`
+	Low     float64      `json:"seconds_low,omitempty"`
+	High    float64      `json:"seconds_high,omitempty"`
+	TFLOPs  float64      `json:"tflops_per_device,omitempty"`
+	MFU     float64      `json:"mfu,omitempty"`
+	Waiting float64      `json:"seconds_waiting,omitempty"`
+	Eval    float64      `json:"seconds_per_evaluation,omitempty"`
+	Saving  float64      `json:"seconds_per_save,omitempty"`
+	Days    float64      `json:"days,omitempty"`
+	Cost    float64      `json:"cost,omitempty"`
+	Ranks   []rankReport `json:"ranks"`
+}
+
+func (p *runPlan) report() memoryReport {
+	out := memoryReport{Device: p.options.Device}
+	if p.machine != nil {
+		fits, s := p.fits(), p.seconds
+		out.Machine, out.Fits, out.Seconds, out.Low, out.High, out.TFLOPs, out.MFU, out.Waiting = p.machine.Name, &fits, s.Step, s.Low, s.High, s.TFLOPs, s.MFU, s.Waiting
+		out.Eval, out.Saving, out.Days, out.Cost = p.beside.Evaluation, p.beside.Saving, p.days(), p.cost()
+	}
+	for _, r := range p.ranks {
+		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Stored, r.Scratch})
+	}
+	return out
+}
+
+// days of the whole training; cost of them, in the price's money.
+func (p *runPlan) days() float64 {
+	n, err := p.config.Iterations()
+	if err != nil {
+		return 0
+	}
+	return (float64(n)*p.seconds.Step + p.beside.Seconds()) / 86400
+}
+
+func (p *runPlan) cost() float64 {
+	return p.days() * 24 * p.price * float64(p.config.Layout.Sizes().World())
+}
+
+// writeTime tells the seconds and where they go.
+func (p *runPlan) writeTime(out *command.Printer) {
+	s, m := p.seconds, p.machine
+	out.Printf("%.4g s a step (%.4g to %.4g: %s), %.1f TFLOP/s a device, MFU %.1f%%\n", s.Step, s.Low, s.High, m.Checked.How, s.TFLOPs, 100*s.MFU)
+	out.Printf("  busiest stage: products and attention %.3g s, memory and links inside a node %.3g s, links between nodes %.3g s; waiting for other stages %.3g s; gradients and parameters %.3g s; update %.3g s\n",
+		s.Compute, s.Move, s.Between, s.Waiting, s.Gradients, s.Update)
+	if n, err := p.config.Iterations(); err == nil {
+		out.Printf("  %.3g days for %d iterations", p.days(), n)
+		if b := p.beside; b.Evaluations > 0 {
+			out.Printf(" with %d evaluations of %.3g s", b.Evaluations, b.Evaluation)
+		}
+		if b := p.beside; b.Saves > 0 && b.Saving > 0 {
+			out.Printf(", %d checkpoints of %.3g s", b.Saves, b.Saving)
+		}
+		if p.price > 0 {
+			out.Printf(", %.0f at %g a device-hour", p.cost(), p.price)
+		}
+		out.Printf("\n")
+	}
+	if !m.HostHas(&p.config, p.ranks) {
+		out.Printf("  it does not fit: --optimizer-cpu-offload puts more into a node's memory than the %s that those of %s have\n", device.Size(int64(m.Host)), m.Name)
+	}
+	if !m.Has(p.ranks) {
+		whose := "a device of"
+		if m.Threads > 0 {
+			whose = "the ranks share what is free on"
+		}
+		out.Printf("  it does not fit: %s %s has %s\n", whose, m.Name, device.Size(int64(m.Memory)))
+	}
+}
+
+func purposes(bytes [device.Purposes]int64) map[string]int64 {
+	all := map[string]int64{}
+	for p := range device.Purposes {
+		all[strings.ReplaceAll(p.String(), " ", "_")] = bytes[p]
+	}
+	return all
+}
+
+// write is a row for ranks in a row that hold the same.
+func (p *runPlan) write(out *command.Printer) error {
+	l := p.config.Layout.Sizes()
+	out.Printf("%.4g billion parameters in %s on %d ranks (tensor %d, pipeline %d, data %d), device %s\n",
+		float64(p.config.Model.Parameters())/1e9, p.config.Precision, l.World(), l.TP, l.PP, l.DP, p.options.Device)
+	if p.machine != nil {
+		p.writeTime(out)
+	}
+	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := "ranks\tstage\tpeak\t"
+	for purpose := range device.Purposes {
+		head += purpose.String() + "\t"
+	}
+	table := &command.Printer{W: t}
+	table.Printf("%s  most is held in\t\n", head)
+	worst := 0
+	for i := 0; i < len(p.ranks); {
+		first, last := p.ranks[i], i
+		for last+1 < len(p.ranks) && sameRow(p.ranks[last+1], first) && l.At(last+1).PP == l.At(i).PP {
+			last++
+		}
+		name := fmt.Sprint(i)
+		if last > i {
+			name = fmt.Sprintf("%d-%d", i, last)
+		}
+		table.Printf("%s\t%d\t%s\t", name, l.At(i).PP, device.Size(first.Peak))
+		for _, bytes := range first.AtPeak {
+			table.Printf("%s\t", device.Size(bytes))
+		}
+		table.Printf("  %s\t\n", first.At)
+		if first.Peak > p.ranks[worst].Peak {
+			worst = i
+		}
+		i = last + 1
+	}
+	if table.Err == nil {
+		table.Err = fault.With(fault.IO, t.Flush())
+	}
+	if table.Err != nil {
+		return table.Err
+	}
+	if stored := p.ranks[worst].Stored; stored > 0 {
+		where := "the host's memory"
+		if p.config.OffloadFolder != "" {
+			where = p.config.OffloadFolder
+		}
+		out.Printf("rank %d has %s more in %s\n", worst, device.Size(stored), where)
+	}
+	for _, s := range p.options.Savings(p.config, worst, p.ranks[worst].Peak) {
+		out.Printf("of rank %d's %s, %s\n", worst, device.Size(p.ranks[worst].Peak), s)
+	}
+	return out.Err
+}
+
+// sameRow: numbers apart, they hold the same.
+func sameRow(a, b estimate.Rank) bool {
+	a.Number = b.Number
+	return a == b
+}
