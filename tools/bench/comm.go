@@ -88,16 +88,15 @@ func (w way) time(c *cli.Context, world int) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
 	secret := launched.NewSecret()
 	ranks, said := make([]*exec.Cmd, world), make([]strings.Builder, world)
 	for rank := range ranks {
-		cmd := exec.CommandContext(c.Context, self, "bench", "comm", "--device", c.String("device"), "--cpu-threads", "1")
+		cmd, err := again(c.Context, "bench", "comm", "--device", c.String("device"), "--cpu-threads", "1")
+		if err != nil {
+			return nil, err
+		}
 		if w.road == "torch" {
-			cmd = exec.CommandContext(c.Context, os.Getenv("PYTHON"), "-c", torchScript, addr, strconv.Itoa(rank))
+			cmd = child(c.Context, os.Getenv("PYTHON"), "-c", torchScript, addr, strconv.Itoa(rank))
 		}
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d %v", roleVariable, addr, rank, world, w.fast), "MONOTRON_ROADS="+w.road, "MONOTRON_SECRET="+secret)
 		cmd.Stdout, cmd.Stderr = &said[rank], &said[rank]

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -75,11 +74,11 @@ type loaderResult struct {
 // benchData times the data path: text to tokens by this program's preprocess_data,
 // index arrays, a blend, the loader.
 func benchData(c *cli.Context) error {
-	dir, err := os.MkdirTemp("", "bench-data-")
+	dir, remove, err := temporaryFolder("bench-data-")
 	if err != nil {
-		return fault.With(fault.IO, err)
+		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	watch := stopwatch{c.Int("rounds"), c.Bool("processor-time")}
 	r := dataResult{Processor: processor(), Cores: runtime.NumCPU()}
 	if c.String("input") != "" {
@@ -146,18 +145,17 @@ func (s stopwatch) fastest(do func() error) (best time.Duration, err error) {
 
 // benchEncode runs this program as preprocess_data, start-up included.
 func benchEncode(c *cli.Context, dir string) (*encodeResult, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
 	info, err := os.Stat(c.String("input"))
 	if err != nil {
 		return nil, fault.Errorf(fault.NoInput, "--input %s: %w", c.String("input"), err)
 	}
 	r := &encodeResult{Bytes: info.Size()}
 	took, err := stopwatch{rounds: c.Int("rounds")}.fastest(func() error {
-		cmd := exec.CommandContext(c.Context, self, "preprocess_data", "--input", c.String("input"), "--output-prefix", filepath.Join(dir, "encoded"),
+		cmd, err := again(c.Context, "preprocess_data", "--input", c.String("input"), "--output-prefix", filepath.Join(dir, "encoded"),
 			"--tokenizer-type", "GPT2BPETokenizer", "--append-eod", "--workers", strconv.Itoa(c.Int("workers")))
+		if err != nil {
+			return err
+		}
 		if said, err := cmd.CombinedOutput(); err != nil {
 			return fault.Errorf(fault.BadData, "preprocess_data: %w: %s", err, strings.TrimSpace(string(said)))
 		}

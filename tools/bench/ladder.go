@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -120,13 +119,12 @@ func ladder(c *cli.Context) error {
 
 // climb times one rung in a process of its own.
 func climb(c *cli.Context, shape ladderShape, step rung) (*result, error) {
-	self, err := os.Executable()
+	line := append([]string{"bench", "step", "--json", "--device", "cuda", "--model", shape.model, "--micro-batch-size", strconv.Itoa(shape.batch),
+		"--seq-length", strconv.Itoa(shape.seq), "--dropout", fmt.Sprint(c.Float64("dropout")), "--steps", strconv.Itoa(c.Int("steps"))}, step.flags...)
+	cmd, err := again(c.Context, line...)
 	if err != nil {
 		return nil, err
 	}
-	line := append([]string{"bench", "step", "--json", "--device", "cuda", "--model", shape.model, "--micro-batch-size", strconv.Itoa(shape.batch),
-		"--seq-length", strconv.Itoa(shape.seq), "--dropout", fmt.Sprint(c.Float64("dropout")), "--steps", strconv.Itoa(c.Int("steps"))}, step.flags...)
-	cmd := exec.CommandContext(c.Context, self, line...)
 	cmd.Env = append(os.Environ(), step.env...)
 	var notes bytes.Buffer
 	cmd.Stderr = &notes

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 
@@ -50,16 +49,15 @@ func hasOther(d *device.Device, own device.DType) bool {
 // libraryPeak times the same products by the library, in a process of this program
 // that is told to leave our own kernels alone where it can.
 func libraryPeak(ctx context.Context, o options) ([]speed, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fault.With(fault.IO, err)
-	}
 	words := []string{"bench", "peak", "--json", "--model", o.name, "--micro-batch-size", strconv.Itoa(o.batch), "--seq-length", strconv.Itoa(o.seq),
 		"--cpu-threads", strconv.Itoa(device.SharedPool().Threads())}
 	if o.precision != "f32" {
 		words = append(words, "--"+o.precision)
 	}
-	cmd := exec.CommandContext(ctx, self, words...)
+	cmd, err := again(ctx, words...)
+	if err != nil {
+		return nil, err
+	}
 	cmd.Env = append(os.Environ(), "MONOTRON_ONEDNN=all")
 	text, err := cmd.Output()
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -27,14 +26,14 @@ const startRuns = 5
 // start runs this program as pretrain_gpt and times the first finished step, as
 // its log line tells it, from before the process exists.
 func start(c *cli.Context) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fault.With(fault.IO, err)
-	}
 	line := append(slices.Clone(startLine), "--device", c.String("device"), "--cpu-threads", strconv.Itoa(c.Int("cpu-threads")))
 	var times []float64
 	for range startRuns {
-		took, err := firstStep(exec.CommandContext(c.Context, self, line...))
+		cmd, err := again(c.Context, line...)
+		if err != nil {
+			return err
+		}
+		took, err := firstStep(cmd)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"monotron/fault"
 	"monotron/mpu/comm/failure"
+	"monotron/tools/internal/command"
 )
 
 // attemptRun is the ranks of this host, from their start to the end of the last.
@@ -173,6 +174,13 @@ func (a *attemptRun) start(local int, started chan<- *process, ends chan<- ended
 	said := cmd.Stderr.(*lines).close()
 	cmd.Stdout.(*lines).close()
 	ends <- ended{rank: rank, pid: cmd.Process.Pid, state: cmd.ProcessState, said: said}
+}
+
+// tied puts a rank in a process group of its own, which ends with the launcher.
+func tied() *syscall.SysProcAttr {
+	attr := command.Tied()
+	attr.Setpgid = true
+	return attr
 }
 
 func (a *attemptRun) command(local, rank int) (*exec.Cmd, error) {

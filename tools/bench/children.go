@@ -1,0 +1,52 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"monotron/fault"
+	"monotron/mpu/comm/launched"
+	"monotron/tools/internal/command"
+)
+
+// again is this program once more, as a process that does not outlive this one.
+func again(ctx context.Context, words ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fault.With(fault.IO, err)
+	}
+	return child(ctx, self, words...), nil
+}
+
+func child(ctx context.Context, program string, words ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, words...)
+	cmd.SysProcAttr = command.Tied()
+	return cmd
+}
+
+// temporaryFolder is there until remove is called, or a signal ends the program.
+func temporaryFolder(name string) (dir string, remove func(), err error) {
+	stops, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(stops, launched.Stops()...)
+	if dir, err = os.MkdirTemp("", name); err != nil {
+		signal.Stop(stops)
+		return "", nil, fault.With(fault.IO, err)
+	}
+	go func() {
+		select {
+		case s := <-stops:
+			_ = os.RemoveAll(dir)
+			signal.Reset(s)
+			_ = syscall.Kill(os.Getpid(), s.(syscall.Signal)) // the end that it would have been
+		case <-done:
+		}
+	}()
+	return dir, func() {
+		signal.Stop(stops)
+		close(done)
+		_ = os.RemoveAll(dir)
+	}, nil
+}
