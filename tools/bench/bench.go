@@ -116,6 +116,14 @@ func readOptions(c *cli.Context) (o options, err error) {
 	return o, nil
 }
 
+// tableOf is where lines go that are printed while it measures: with --json beside it.
+func tableOf(c *cli.Context) *command.Printer {
+	if c.Bool("json") {
+		return &command.Printer{W: c.App.ErrWriter}
+	}
+	return &command.Printer{W: c.App.Writer}
+}
+
 func run(c *cli.Context, open func(string) (*device.Device, error), everyShape bool) error {
 	o, err := readOptions(c)
 	if err != nil {

@@ -76,6 +76,22 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// Claim: what `bench step` does not measure is absent from its object, and is not told as 0.
+func TestStepTellsWhatItMeasures(t *testing.T) {
+	o, r := small(), &result{Threads: 1}
+	o.steps = 1
+	if err := r.train(ref.Open(), o, 0); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `"tokens_per_second"`) || strings.Contains(string(text), "gemm") || strings.Contains(string(text), "cores_shared") || strings.Contains(string(text), "copy") {
+		t.Errorf("%s", text)
+	}
+}
+
 // Claim: products in what ops saw add up to Megatron's formula: all of it but
 // the attention's, which the formula counts causally, as attention's Work does.
 func TestOpsDoTheFormulasWork(t *testing.T) {

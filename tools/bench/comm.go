@@ -28,12 +28,13 @@ func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error 
 	if role := os.Getenv(roleVariable); role != "" {
 		return benchRank(c, role, open)
 	}
-	out := &command.Printer{W: c.App.Writer}
+	r, out := commResult{}, tableOf(c)
 	for _, ranks := range []int{2, 4} {
 		s, err := inproc.Bench(func() (*device.Device, error) { return open(c.String("device")) }, ranks, 64<<20, 2*time.Second)
 		if err != nil {
 			return err
 		}
+		r.Goroutines = append(r.Goroutines, goroutineTime{s.Ranks, s.Bytes, s.Took.Seconds(), s.Copy, s.Bound.Seconds()})
 		out.Printf("%v\n", s)
 	}
 	out.Printf("\nall-reduce between 2 processes\n%-28s %10s %10s %10s\n", "", "64 MB", "4 KB", "ratio")
@@ -41,9 +42,11 @@ func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error 
 	for _, w := range ways() {
 		times, err := w.time(c, 2)
 		if err != nil {
+			r.Processes = append(r.Processes, wayTime{Way: w.name, Failed: err.Error()})
 			out.Printf("%-28s %v\n", w.name, err)
 			continue
 		}
+		r.Processes = append(r.Processes, wayTime{Way: w.name, Seconds: times[0], Small: times[1]})
 		speed, ratio := commBytes[0]/times[0]/1e9, ""
 		switch {
 		case w.road == "torch", w.fast && gloo == 0:
@@ -54,7 +57,34 @@ func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error 
 		out.Printf("%-28s %5.2f GB/s %7.0f us %10s\n", w.name, speed, times[1]*1e6, ratio)
 	}
 	out.Printf("ratio at 64 MB: to torch where it is measured, else to Gloo alone; 4 KB: the best, when the other rank's part was there already\n")
+	if out.Err == nil && c.Bool("json") {
+		out = &command.Printer{W: c.App.Writer}
+		out.JSON(r)
+	}
 	return out.Err
+}
+
+// commResult is what `bench comm --json` prints.
+type commResult struct {
+	Goroutines []goroutineTime `json:"goroutines"`
+	Processes  []wayTime       `json:"processes"` // two
+}
+
+// goroutineTime is an all-reduce among ranks of one process, f32.
+type goroutineTime struct {
+	Ranks   int     `json:"ranks"`
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+	Copy    float64 `json:"copy_bytes_per_second"`
+	Bound   float64 `json:"bound_seconds"` // what must be touched, at that rate
+}
+
+// wayTime is an all-reduce between two processes by one way, or why there is none.
+type wayTime struct {
+	Way     string  `json:"way"`
+	Seconds float64 `json:"seconds_64_mb,omitempty"`
+	Small   float64 `json:"seconds_4_kb,omitempty"`
+	Failed  string  `json:"failed,omitempty"`
 }
 
 // commBytes are the sizes that are timed.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,14 @@ type ladderShape struct {
 
 var ladderShapes = []ladderShape{{"shakespeare-char-11m", 64, 256}, {"gpt2-124m", 16, 1024}}
 
+// rungTime is a row of `bench ladder --json`.
+type rungTime struct {
+	Rung   string  `json:"rung"`
+	Model  string  `json:"model"`
+	Step   *result `json:"step,omitempty"`
+	Failed string  `json:"failed,omitempty"`
+}
+
 // ladderTime is for the steps of one rung.
 const ladderTime = 3 * time.Second
 
@@ -54,7 +63,7 @@ func benchStep(c *cli.Context, open func(string) (*device.Device, error)) error 
 	}
 	return command.WithDevice(c, open, func(d *device.Device) error {
 		r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
-			Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads()}
+			Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Processors: runtime.NumCPU()}
 		if err := r.train(d, o, ladderTime); err != nil {
 			return err
 		}
@@ -83,7 +92,8 @@ func ladder(c *cli.Context) error {
 	if on := c.String("device"); on != "cuda" && on != "auto" {
 		return fault.Errorf(fault.Usage, "bench ladder --device %s: it is about the cuda device", on)
 	}
-	out := &command.Printer{W: c.App.Writer}
+	var rows []rungTime
+	out := tableOf(c)
 	out.Printf("| model | tokens a step | | step, ms | tokens/s | TFLOP/s | gain | memory, GiB |\n|---|---|---|---|---|---|---|---|\n")
 	failed := 0
 	for _, shape := range shapes {
@@ -94,10 +104,12 @@ func ladder(c *cli.Context) error {
 				return err
 			}
 			if err != nil {
+				rows = append(rows, rungTime{Rung: step.name, Model: shape.model, Failed: err.Error()})
 				out.Printf("| %s | %d x %d | %s | failed: %v | | | | |\n", shape.model, shape.batch, shape.seq, step.name, err)
 				failed++
 				continue
 			}
+			rows = append(rows, rungTime{Rung: step.name, Model: shape.model, Step: r})
 			gain := ""
 			if before > 0 {
 				gain = fmt.Sprintf("%.2fx", before/r.StepSeconds)
@@ -111,6 +123,10 @@ func ladder(c *cli.Context) error {
 	}
 	out.Printf("\nA gain is over the rung above; own products: graphs without cuBLASLt, over graphs. Fused kernels and flash attention\n" +
 		"are in every rung: this device has no others. Dropout as in --dropout, the same for all.\n")
+	if out.Err == nil && c.Bool("json") {
+		out = &command.Printer{W: c.App.Writer}
+		out.JSON(rows)
+	}
 	if failed > 0 {
 		return fault.Errorf(fault.Internal, "%d rungs failed: see the table", failed)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
+	"monotron/fault"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
 	"monotron/tools/internal/command"
@@ -44,7 +45,7 @@ type layoutTime struct {
 	Bytes   int64   `json:"largest_rank_bytes"`
 }
 
-// layoutSteps is how many steps of each are timed, after one that is not.
+// layoutSteps is how many steps of each are timed, after one that is not, where nobody says.
 const layoutSteps = 2
 
 // benchLayouts times one step of the same global batch under each layout, ranks
@@ -53,6 +54,9 @@ func benchLayouts(c *cli.Context, open func(string) (*device.Device, error)) err
 	o, err := readOptions(c)
 	if err != nil {
 		return err
+	}
+	if o.steps == 0 {
+		o.steps = layoutSteps
 	}
 	notes, out := &command.Printer{W: c.App.ErrWriter}, &command.Printer{W: c.App.Writer}
 	one := layout{"one rank", engine.Layout{WorldSize: 1}}
@@ -64,6 +68,10 @@ func benchLayouts(c *cli.Context, open func(string) (*device.Device, error)) err
 		}
 		notes.Printf("%s\n", l.Name)
 		t, err := timeLayout(l, o, func() (*device.Device, error) { return open(c.String("device")) })
+		if fault.CodeOf(err) == fault.Usage && len(times) > 0 { // this model cannot be cut so
+			notes.Printf("%s: left out, %v\n", l.Name, err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.Name, err)
 		}
@@ -101,7 +109,7 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 			return err
 		}
 		batch := layoutBatch(o, r.Place.DP, sizes.DP)
-		for n := range 1 + layoutSteps {
+		for n := range 1 + o.steps {
 			if err := r.World().Barrier(); err != nil {
 				return err
 			}

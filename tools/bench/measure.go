@@ -21,12 +21,13 @@ type result struct {
 	Threads        int     `json:"threads"`
 	Processors     int     `json:"cores"`
 
-	GEMM          []speed `json:"gemm"`             // every product timed
-	GEMMPeak      float64 `json:"gemm_peak_flops"`  // of the run's precision: the best of its products, over seconds
-	GEMMBurst     float64 `json:"gemm_burst_flops"` // the fastest repetition of any
-	GEMMPeakF32   float64 `json:"gemm_peak_flops_f32"`
-	GEMMPeakBF16  float64 `json:"gemm_peak_flops_bf16"`
-	CopyBandwidth float64 `json:"copy_bytes_per_second"` // read and written
+	// What `bench step` does not measure is absent from it.
+	GEMM          []speed `json:"gemm,omitempty"`             // every product timed
+	GEMMPeak      float64 `json:"gemm_peak_flops,omitempty"`  // of the run's precision: the best of its products, over seconds
+	GEMMBurst     float64 `json:"gemm_burst_flops,omitempty"` // the fastest repetition of any
+	GEMMPeakF32   float64 `json:"gemm_peak_flops_f32,omitempty"`
+	GEMMPeakBF16  float64 `json:"gemm_peak_flops_bf16,omitempty"`
+	CopyBandwidth float64 `json:"copy_bytes_per_second,omitempty"` // read and written
 	// Instructions are multiply-adds in registers, for the run's precision; none where the device cannot be asked.
 	Instructions      string  `json:"instructions,omitempty"`
 	InstructionPeak   float64 `json:"instruction_peak_flops,omitempty"`           // of all threads
@@ -34,10 +35,10 @@ type result struct {
 
 	TokensPerSecond float64 `json:"tokens_per_second"`
 	FLOPsPerToken   float64 `json:"flops_per_token"` // Megatron's formula
-	Fraction        float64 `json:"fraction_of_gemm_peak"`
-	OfBurst         float64 `json:"fraction_of_gemm_burst"`
+	Fraction        float64 `json:"fraction_of_gemm_peak,omitempty"`
+	OfBurst         float64 `json:"fraction_of_gemm_burst,omitempty"`
 	OfInstructions  float64 `json:"fraction_of_instruction_peak,omitempty"`
-	PeakMemory      int64   `json:"peak_memory_bytes"` // of the process, resident
+	PeakMemory      int64   `json:"peak_memory_bytes,omitempty"` // of the process, resident
 	ArenaPeak       int64   `json:"arena_peak_bytes"`
 	Arena           memory  `json:"arena_peak_bytes_by_purpose"`
 	Steps           int     `json:"steps"`
@@ -46,7 +47,7 @@ type result struct {
 	Phases          phases  `json:"phase_seconds"`
 	Busy            float64 `json:"busy"` // processor time of this process over threads x wall time
 	Loss            float64 `json:"loss"` // of the last step
-	Cores           cores   `json:"cores_shared"`
+	Cores           *cores  `json:"cores_shared,omitempty"`
 	Graphs          string  `json:"cuda_graphs,omitempty"`
 	Ops             []opSum `json:"ops"`
 

@@ -80,7 +80,8 @@ func (w *watcher) between() {
 // tell is what was lost between start and the last step, by so many threads on so many processors,
 // of whose time the process had the share busy: what threads waited for while others of the process
 // used all of it, as Go's do that look for work, is not lost.
-func (w *watcher) tell(threads, processors int, busy, peak float64) (c cores) {
+func (w *watcher) tell(threads, processors int, busy, peak float64) *cores {
+	c := &cores{}
 	wall := max(w.end.at.Sub(w.begin.at), 1).Seconds()
 	c.Stolen = (w.end.stolen - w.begin.stolen).Seconds() / (wall * float64(processors))
 	c.Waited = min((w.end.waited-w.begin.waited).Seconds()/(wall*float64(threads)), max(0, 1-busy))
