@@ -1,14 +1,13 @@
 /* Flash-style attention (Dao, arXiv 2307.08691): blocks of scores, never all.
  * Forward packs keys and values once a call (phase 0), then makes blocks of
- * queries (phase 1), several side by side where keys are many. Backward is a tile a head; where heads share keys, their
- * gradients are added in a second phase, in the order of heads. */
+ * queries (phase 1), several side by side where keys are many. Backward is a tile
+ * a head; where heads share keys, their gradients are added in a second phase, in
+ * the order of heads. */
 #include <stddef.h>
 
 #include "attention.h"
 #include "context.h"
 #include "tile.h"
-
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static attention_call resolve(const mt_attention_forward_args *f, const mt_attention_backward_args *g) {
   attention_call c = {.f = f, .g = g, .batch = f->batch, .groups = f->q.shape[1], .per_group = f->q.shape[2]};
@@ -18,15 +17,15 @@ static attention_call resolve(const mt_attention_forward_args *f, const mt_atten
   c.ahead = f->q_offset - f->k_offset;
   c.seen = mt_min(c.sk, c.ahead + c.sq);
   c.d = f->q.shape[3];
-  c.padded = att_up(c.d, ATT_PAD);
+  c.padded = mt_up(c.d, ATT_PAD);
   c.element = mt_attention_kernels(f->q.dtype)->element;
   return c;
 }
 
 static int64_t forward_tiles(const void *args, int32_t phase) {
   attention_call c = resolve(args, NULL);
-  if (phase == 0) return c.batch * c.groups * ceil_div(c.seen, ATT_CHUNK);
-  return phase == 1 ? c.batch * c.heads * ceil_div(att_blocks(&c), att_together(&c)) : 0;
+  if (phase == 0) return c.batch * c.groups * mt_ceil(c.seen, ATT_CHUNK);
+  return phase == 1 ? c.batch * c.heads * mt_ceil(att_blocks(&c), att_together(&c)) : 0;
 }
 
 static int64_t forward_scratch(const void *args) {
@@ -46,7 +45,7 @@ static int32_t forward_run(mt_context *ctx, const void *args, void *scratch, int
     int64_t group = tile % (c.batch * c.groups);
     k->pack(&c, group / c.groups, group % c.groups, tile / (c.batch * c.groups), (char *)scratch + group * att_shared_group(&c));
   } else {
-    int64_t last = ceil_div(att_blocks(&c), att_together(&c)) - 1;
+    int64_t last = mt_ceil(att_blocks(&c), att_together(&c)) - 1;
     k->forward(&c, h, (last - tile / pairs) * att_together(&c), (char *)scratch + (h.sample * c.groups + h.group) * att_shared_group(&c), room);
   }
   return 0;

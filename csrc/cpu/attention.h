@@ -9,6 +9,7 @@
 #define MT_ATTENTION_H
 
 #include "cpu.h"
+#include "tile.h"
 
 enum {
   ATT_PAD = 32,      /* sizes of blocks and of d are multiples: no kernel has edges */
@@ -46,8 +47,6 @@ typedef struct {
 
 const attention_kernels *mt_attention_kernels(int32_t dtype);
 
-static inline int64_t att_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
 /* First element of row i of a head in a tensor [s·b, groups, heads, d]; rows lie
  * att_step elements apart. */
 static inline char *att_row(const attention_call *c, const mt_tensor *t, attention_head h, int64_t i) {
@@ -65,10 +64,10 @@ static inline float *att_lse(const attention_call *c, attention_head h) {
 
 /* Shared memory of forward: all keys as rows [seen, padded], then all values
  * transposed in blocks of ATT_KEYS, [blocks, padded, ATT_KEYS], of each group. */
-static inline int64_t att_shared_group(const attention_call *c) { return 2 * att_up(c->seen, ATT_KEYS) * c->padded * c->element; }
+static inline int64_t att_shared_group(const attention_call *c) { return 2 * mt_up(c->seen, ATT_KEYS) * c->padded * c->element; }
 
 /* Blocks of queries, and how many of them are a forward tile. */
-static inline int64_t att_blocks(const attention_call *c) { return (c->sq + ATT_QUERIES - 1) / ATT_QUERIES; }
+static inline int64_t att_blocks(const attention_call *c) { return mt_ceil(c->sq, ATT_QUERIES); }
 
 static inline int64_t att_together(const attention_call *c) { return att_shared_group(c) > ATT_NEAR ? ATT_TOGETHER : 1; }
 
@@ -79,10 +78,10 @@ static inline int64_t att_own_room(const attention_call *c) { return ATT_QUERIES
 
 static inline int64_t att_forward_room(const attention_call *c) { return att_common_room(c) + att_together(c) * att_own_room(c); }
 
-static inline int64_t att_stretch(const attention_call *c) { return c->sq < ATT_STRETCH ? att_up(c->sq, ATT_BQUERIES) : ATT_STRETCH; }
+static inline int64_t att_stretch(const attention_call *c) { return c->sq < ATT_STRETCH ? mt_up(c->sq, ATT_BQUERIES) : ATT_STRETCH; }
 
 static inline int64_t att_backward_room(const attention_call *c) {
-  return att_stretch(c) * (c->padded * (4 * c->element + 4) + 16) + att_up(c->sk, ATT_BKEYS) * c->padded * 8 + ATT_BKEYS * c->padded * 3 * c->element +
+  return att_stretch(c) * (c->padded * (4 * c->element + 4) + 16) + mt_up(c->sk, ATT_BKEYS) * c->padded * 8 + ATT_BKEYS * c->padded * 3 * c->element +
          ATT_BKEYS * ATT_BQUERIES * (8 + 3 * c->element) + ATT_BQUERIES * c->padded * 4;
 }
 

@@ -37,8 +37,8 @@ static void K(lay_out_backward)(K(backward_state) *s, char *room) {
   s->ds_right = s->ds + PAIRS;
   s->dq = (float *)(s->ds_right + PAIRS);
   s->all_dk = s->dq + all;
-  s->all_dv = s->all_dk + att_up(s->c->sk, ATT_BKEYS) * padded;
-  s->scores = s->all_dv + att_up(s->c->sk, ATT_BKEYS) * padded;
+  s->all_dv = s->all_dk + mt_up(s->c->sk, ATT_BKEYS) * padded;
+  s->scores = s->all_dv + mt_up(s->c->sk, ATT_BKEYS) * padded;
   s->dp = s->scores + PAIRS;
   s->rows = s->dp + PAIRS;
   s->lse = s->rows + ATT_BQUERIES * padded;
@@ -174,8 +174,8 @@ static void K(keys)(K(backward_state) *s, int64_t k) {
   const attention_call *c = s->c;
   const mt_attention_forward_args *f = c->f;
   int64_t seen = mt_min(ATT_BKEYS, mt_min(c->sk, c->seen) - k);
-  int64_t i = mt_max(0, k - c->ahead - s->first) / ATT_PAD * ATT_PAD, end = att_up(mt_min(s->queries, c->sq - s->first), ATT_PAD);
-  if (f->window >= 0) end = mt_min(end, att_up(mt_max(0, k + ATT_BKEYS + f->window - c->ahead - s->first), ATT_PAD));
+  int64_t i = mt_max(0, k - c->ahead - s->first) / ATT_PAD * ATT_PAD, end = mt_up(mt_min(s->queries, c->sq - s->first), ATT_PAD);
+  if (f->window >= 0) end = mt_min(end, mt_up(mt_max(0, k + ATT_BKEYS + f->window - c->ahead - s->first), ATT_PAD));
   if (seen <= 0 || i >= end) return;
   const void *from_k = att_row(c, &f->k, s->head, k), *from_v = att_row(c, &f->v, s->head, k);
   s->dk = s->all_dk + k * c->padded;
@@ -196,7 +196,7 @@ static void K(keys)(K(backward_state) *s, int64_t k) {
 static void K(stretch)(K(backward_state) *s, int64_t first) {
   const attention_call *c = s->c;
   s->first = first;
-  s->queries = att_up(mt_min(att_stretch(c), c->sq - first), ATT_BQUERIES);
+  s->queries = mt_up(mt_min(att_stretch(c), c->sq - first), ATT_BQUERIES);
   K(pack_queries)(s);
   K(query_numbers)(s);
   memset(s->dq, 0, s->queries * c->padded * sizeof *s->dq);
@@ -209,7 +209,7 @@ static void K(stretch)(K(backward_state) *s, int64_t first) {
 static void K(backward)(const attention_call *c, attention_head h, float *partial, char *room) {
   K(backward_state) s = {.c = c, .head = h, .masks = K(masks_of)(c, h)};
   K(lay_out_backward)(&s, room);
-  memset(s.all_dk, 0, att_up(c->sk, ATT_BKEYS) * c->padded * 2 * sizeof *s.all_dk); /* dV follows dK */
+  memset(s.all_dk, 0, mt_up(c->sk, ATT_BKEYS) * c->padded * 2 * sizeof *s.all_dk); /* dV follows dK */
   for (int64_t first = 0; first < c->sq; first += att_stretch(c)) K(stretch)(&s, first);
   K(write_keys)(&s, partial);
 }

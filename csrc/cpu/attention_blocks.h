@@ -8,7 +8,7 @@ typedef float K(value);
 
 /* Rows as they are: left operand over channels. [up(rows), padded] */
 V void K(copy_rows)(K(value) *to, int64_t padded, const void *from, int T, int64_t step, int64_t rows, int64_t d) {
-  for (int64_t i = 0; i < att_up(rows, ATT_PAD); i++, to += padded) {
+  for (int64_t i = 0; i < mt_up(rows, ATT_PAD); i++, to += padded) {
     int64_t n = i < rows ? d : 0;
     V_EACH(n, j, m, v_store_n(to, MT_F32, j, m, v_load_n(from, T, i * step + j, m)););
     memset(to + n, 0, (padded - n) * sizeof *to);
@@ -21,8 +21,8 @@ static void K(pack_rows)(K(value) *to, int64_t padded, const void *from, int32_t
 
 /* Channels as rows: left operand over the source's rows. [padded, ld] */
 static void K(pack_channels)(K(value) *to, int64_t ld, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
-  V_BY_DTYPE(dtype, K(transpose)(to, ld, att_up(rows, ATT_PAD), from, T, step, rows, d));
-  for (int64_t j = d; j < padded; j++) memset(to + j * ld, 0, att_up(rows, ATT_PAD) * sizeof *to);
+  V_BY_DTYPE(dtype, K(transpose)(to, ld, mt_up(rows, ATT_PAD), from, T, step, rows, d));
+  for (int64_t j = d; j < padded; j++) memset(to + j * ld, 0, mt_up(rows, ATT_PAD) * sizeof *to);
 }
 
 /* The same as right operands: over the source's rows, and over channels. */

@@ -3,7 +3,7 @@
 static void K(pack)(const attention_call *c, int64_t sample, int64_t group, int64_t chunk, char *shared) {
   const mt_attention_forward_args *f = c->f;
   attention_head h = {sample, group, 0};
-  K(value) *keys = (K(value) *)shared, *values = keys + att_up(c->seen, ATT_KEYS) * c->padded;
+  K(value) *keys = (K(value) *)shared, *values = keys + mt_up(c->seen, ATT_KEYS) * c->padded;
   int64_t to = mt_min(c->seen, (chunk + 1) * ATT_CHUNK);
   for (int64_t k = chunk * ATT_CHUNK; k < to; k += ATT_KEYS) {
     int64_t n = mt_min(ATT_KEYS, to - k);
@@ -131,7 +131,7 @@ static void K(start)(K(forward_state) *s, attention_head h) {
     s->sum[i] = 0;
   }
   s->key = lowest / ATT_PAD * ATT_PAD;
-  s->end = att_up(mt_min(c->seen, position + queries), ATT_PAD);
+  s->end = mt_up(mt_min(c->seen, position + queries), ATT_PAD);
   s->all_to = mt_min(c->seen, position + 1);
   memset(s->out, 0, c->padded * ATT_QUERIES * sizeof *s->out);
   K(pack_right_channels)(s->q, ATT_QUERIES, c->padded, att_row(c, q, h, s->first), q->dtype, att_step(c, q), queries, c->d);
@@ -151,7 +151,7 @@ static void K(attend)(K(forward_state) *s, const K(value) *keys, const K(value) 
 /* Blocks of queries go through the keys side by side: a block of keys is fetched once for
  * all of them. */
 static void K(forward)(const attention_call *c, attention_head h, int64_t block, const char *shared, char *room) {
-  const K(value) *keys = (const K(value) *)shared, *values = keys + att_up(c->seen, ATT_KEYS) * c->padded;
+  const K(value) *keys = (const K(value) *)shared, *values = keys + mt_up(c->seen, ATT_KEYS) * c->padded;
   K(forward_state) s[ATT_TOGETHER];
   int64_t n = mt_min(att_together(c), att_blocks(c) - block), k = c->seen, end = 0;
   for (int64_t i = 0; i < n; i++) {

@@ -21,7 +21,7 @@ V void block_of(source_block *b, const void *from, int64_t step, int64_t i, int6
 }
 
 static void K(pack_rows)(K(value) *to, int64_t padded, const void *from, int32_t dtype, int64_t step, int64_t rows, int64_t d) {
-  for (int64_t i = 0; i < att_up(rows, ATT_PAD); i++, to += padded) {
+  for (int64_t i = 0; i < mt_up(rows, ATT_PAD); i++, to += padded) {
     int64_t n = i < rows ? d : 0;
     if (i + ATT_AHEAD < rows)
       for (int64_t j = 0; j < d; j += 32) __builtin_prefetch(AT(from, (i + ATT_AHEAD) * step + j));

@@ -5,6 +5,7 @@
 #define MT_GEMM_H
 
 #include "cpu.h"
+#include "tile.h"
 
 typedef struct { const char *data; int64_t row, col; int32_t dtype; } gemm_operand; /* strides in elements; one of them is 1 */
 
@@ -33,9 +34,6 @@ typedef struct {
   gemm_packed a, b;
   float *sums;              /* kept between calls where k comes in more than one; else NULL */
 } gemm_part;
-
-static inline int64_t gemm_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t gemm_up(int64_t x, int64_t unit) { return gemm_ceil(x, unit) * unit; }
 
 /* Packs `lines` rows of A or columns of B from `line` on into a panel: k..k+depth-1. */
 typedef void gemm_pack(void *panel, const gemm_operand *x, int64_t line, int64_t lines, int64_t k, int64_t depth);
@@ -111,13 +109,13 @@ void mt_gemm_packed(const gemm_kernel *kernel, const gemm_job *job, void *scratc
 
 /* Blocks of k between k0 and k1: as few as keep a panel in the L1 cache, of one depth but the last. */
 static inline int64_t gemm_depth(const gemm_kernel *kr, int64_t k) {
-  int64_t blocks = gemm_ceil(k, kr->k_block);
-  return blocks ? gemm_up(gemm_ceil(k, blocks), kr->k_unit) : 0;
+  int64_t blocks = mt_ceil(k, kr->k_block);
+  return blocks ? mt_up(mt_ceil(k, blocks), kr->k_unit) : 0;
 }
 
 /* The panel of `line` in the block of `depth` that starts k behind the first. */
 static inline char *gemm_panel(const gemm_kernel *kr, const gemm_packed *x, int64_t line, int64_t k, int64_t depth) {
-  return (char *)x->data + (x->lines * k + (line - x->first) * gemm_up(depth, kr->k_unit)) * kr->element;
+  return (char *)x->data + (x->lines * k + (line - x->first) * mt_up(depth, kr->k_unit)) * kr->element;
 }
 
 /* Packs lines line..end-1, k..k+depth-1 of A or B to the panels at `to`, which are

@@ -6,14 +6,14 @@
  * SMALL or narrow. */
 enum { TILES = 8, NARROW = 192 };
 
-static int64_t part(int64_t n, int64_t pieces, int64_t unit) { return gemm_up(gemm_ceil(n, pieces), unit); }
+static int64_t part(int64_t n, int64_t pieces, int64_t unit) { return mt_up(mt_ceil(n, pieces), unit); }
 
 gemm_grid mt_gemm_cut(int64_t m, int64_t n, int64_t k, gemm_limits l) {
-  int64_t down = gemm_ceil(m, l.rows), across = gemm_ceil(n, l.columns);
+  int64_t down = mt_ceil(m, l.rows), across = mt_ceil(n, l.columns);
   for (;;) {
     gemm_grid g = {part(m, down, l.row_unit), part(n, across, l.column_unit), 0, 0};
-    g.down = gemm_ceil(m, g.rows);
-    g.across = gemm_ceil(n, g.columns);
+    g.down = mt_ceil(m, g.rows);
+    g.across = mt_ceil(n, g.columns);
     if (g.down * g.across >= TILES || g.rows * g.columns * k <= MT_GEMM_SMALL || (g.rows <= NARROW && g.columns <= NARROW)) return g;
     if (g.rows > NARROW && (g.rows >= g.columns || g.columns <= NARROW)) down++;
     else across++; /* not g.across + 1: a part rounded up to a unit may leave that as it was */

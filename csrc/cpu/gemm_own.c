@@ -14,15 +14,13 @@ typedef struct {
   int32_t single;   /* k is one block: there is room for one micro tile's sums */
 } own_call;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 void mt_gemm_pack(const gemm_kernel *kr, const gemm_job *job, int32_t of_b, char *to, int64_t panel, int64_t line, int64_t end, int64_t k, int64_t depth) {
   enum { STRIP = 32 };
   const gemm_operand *x = of_b ? &job->b : &job->a;
   int64_t side = of_b ? kr->nr : kr->mr, strip = (of_b ? x->row : x->col) == 1 ? depth : STRIP;
   for (int64_t at = 0; at < depth; at += strip)
     for (int64_t l = line; l < end; l += side)
-      (of_b ? kr->pack_b : kr->pack_a)(to + (l - line) / side * panel + at * side * kr->element, x, l, least(side, end - l), k + at, least(strip, depth - at));
+      (of_b ? kr->pack_b : kr->pack_a)(to + (l - line) / side * panel + at * side * kr->element, x, l, mt_min(side, end - l), k + at, mt_min(strip, depth - at));
 }
 
 /* Rows of C, and of Aux, lie pages apart: they come while sums are made. */
@@ -54,12 +52,12 @@ static void make_again(const own_call *o, const gemm_tile *here) {
 static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const char *b, const char *next) {
   const gemm_kernel *kr = o->kernel;
   const gemm_tile *t = &o->part->tile;
-  int64_t across = gemm_ceil(t->j1 - t->j0, kr->nr), index = (i - t->i0) / kr->mr * across + (j - t->j0) / kr->nr;
+  int64_t across = mt_ceil(t->j1 - t->j0, kr->nr), index = (i - t->i0) / kr->mr * across + (j - t->j0) / kr->nr;
   float *sums = o->single ? o->sums : o->sums + index * kr->mr * kr->nr;
-  gemm_tile here = {i, least(i + kr->mr, t->i1), j, least(j + kr->nr, t->j1)};
+  gemm_tile here = {i, mt_min(i + kr->mr, t->i1), j, mt_min(j + kr->nr, t->j1)};
   int32_t last = o->k + o->depth == o->job->k;
   if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
-  kr->micro(gemm_up(o->depth, kr->k_unit), a, b, sums, o->k > 0, next);
+  kr->micro(mt_up(o->depth, kr->k_unit), a, b, sums, o->k > 0, next);
   if (!last) return;
   if (kr->splits && any_nan(sums, kr->mr * kr->nr)) make_again(o, &here);
   else if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, sums);
@@ -79,12 +77,12 @@ static void block(own_call *o) {
   const gemm_kernel *kr = o->kernel;
   const gemm_part *p = o->part;
   const gemm_tile *t = &p->tile;
-  int64_t line = gemm_up(o->depth, kr->k_unit) * kr->element, a_panel = line * kr->mr, b_panel = line * kr->nr;
-  int64_t part = b_panel / gemm_ceil(t->i1 - t->i0, kr->mr);
+  int64_t line = mt_up(o->depth, kr->k_unit) * kr->element, a_panel = line * kr->mr, b_panel = line * kr->nr;
+  int64_t part = b_panel / mt_ceil(t->i1 - t->i0, kr->mr);
   const char *first = block_of_a(o, a_panel);
   for (int64_t j = t->j0; j < t->j1; j += kr->nr) {
     const char *a = first, *b = p->b.data ? gemm_panel(kr, &p->b, j, o->k - p->k0, o->depth) : o->b;
-    if (!p->b.data) kr->pack_b(o->b, &o->job->b, j, least(kr->nr, t->j1 - j), o->k, o->depth);
+    if (!p->b.data) kr->pack_b(o->b, &o->job->b, j, mt_min(kr->nr, t->j1 - j), o->k, o->depth);
     const char *next = b + b_panel; /* a part of it comes with each panel of A */
     for (int64_t i = t->i0; i < t->i1; i += kr->mr, a += a_panel, next += part) micro_tile(o, i, j, a, b, next);
   }
@@ -95,14 +93,14 @@ void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p,
   int64_t depth = p->depth;
   o.single = !p->sums && depth >= p->k1 - p->k0;
   o.b = workspace;
-  o.a = o.b + gemm_up(kr->nr * depth * kr->element, 64);
-  int64_t down = gemm_ceil(p->tile.i1 - p->tile.i0, kr->mr), across = gemm_ceil(p->tile.j1 - p->tile.j0, kr->nr);
-  float *sums = (float *)(o.a + gemm_up(down * kr->mr * depth * kr->element, 64));
+  o.a = o.b + mt_up(kr->nr * depth * kr->element, 64);
+  int64_t down = mt_ceil(p->tile.i1 - p->tile.i0, kr->mr), across = mt_ceil(p->tile.j1 - p->tile.j0, kr->nr);
+  float *sums = (float *)(o.a + mt_up(down * kr->mr * depth * kr->element, 64));
   o.sums = p->sums ? p->sums : sums;
   o.rest = sums + (o.single ? 1 : down * across) * kr->mr * kr->nr;
   if (kr->begin) kr->begin();
   do { /* once even for k = 0, which makes C zero or the bias */
-    o.depth = least(depth, p->k1 - o.k);
+    o.depth = mt_min(depth, p->k1 - o.k);
     block(&o);
     o.k += o.depth;
   } while (o.k < p->k1);

@@ -27,39 +27,35 @@ typedef struct {
   gemm_grid grid;                      /* of a chunk's C */
 } packed_plan;
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static gemm_grid cut(const gemm_kernel *kr, int64_t m, int64_t n, int64_t k) {
   return mt_gemm_cut(m, n, k, (gemm_limits){ROWS, gemm_depth(kr, k) < k ? COLUMNS : WIDE, kr->mr, kr->nr});
 }
 
 /* Pieces of n of equal size, multiples of unit, whose number keeps `bytes` each. */
 static int64_t piece(int64_t n, int64_t line_bytes, int64_t unit) {
-  return gemm_up(gemm_ceil(n, gemm_ceil(n * line_bytes, CHUNK)), unit);
+  return mt_up(mt_ceil(n, mt_ceil(n * line_bytes, CHUNK)), unit);
 }
 
 static packed_plan plan_of(const gemm_kernel *kr, const gemm_job *job) {
   packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .depth = gemm_depth(kr, job->k), .grid = cut(kr, job->m, job->n, job->k)};
   int64_t a = p.grid.across > 1 ? job->m : 0, b = p.grid.down > 1 ? job->n : 0, line = job->k * kr->element;
   if ((a + b) * line > WHOLE) {
-    if (job->k >= most(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
+    if (job->k >= mt_max(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
     else p.along = a > b ? ALONG_M : ALONG_N;
-    if (p.along == ALONG_M) p.chunks = gemm_ceil(job->m, p.m = piece(job->m, line, LINES));
-    if (p.along == ALONG_N) p.chunks = gemm_ceil(job->n, p.n = piece(job->n, line, LINES));
-    if (p.along == ALONG_K) p.chunks = gemm_ceil(job->k, p.k = piece(job->k, (a + b) * kr->element, p.depth));
+    if (p.along == ALONG_M) p.chunks = mt_ceil(job->m, p.m = piece(job->m, line, LINES));
+    if (p.along == ALONG_N) p.chunks = mt_ceil(job->n, p.n = piece(job->n, line, LINES));
+    if (p.along == ALONG_K) p.chunks = mt_ceil(job->k, p.k = piece(job->k, (a + b) * kr->element, p.depth));
     p.grid = cut(kr, p.m, p.n, p.k);
   }
   if (p.grid.across > 1) p.a_buffers = p.along == ALONG_M || p.along == ALONG_K ? 2 : 1;
   if (p.grid.down > 1) p.b_buffers = p.along == ALONG_N || p.along == ALONG_K ? 2 : 1;
-  p.a_bytes = gemm_up(gemm_up(p.m, kr->mr) * gemm_up(p.k, kr->k_unit) * kr->element, 64);
-  p.b_bytes = gemm_up(gemm_up(p.n, kr->nr) * gemm_up(p.k, kr->k_unit) * kr->element, 64);
+  p.a_bytes = mt_up(mt_up(p.m, kr->mr) * mt_up(p.k, kr->k_unit) * kr->element, 64);
+  p.b_bytes = mt_up(mt_up(p.n, kr->nr) * mt_up(p.k, kr->k_unit) * kr->element, 64);
   return p;
 }
 
 /* The sums of all tiles, kept where k is chunked. */
-static int64_t tile_sums(const packed_plan *p) { return p->along == ALONG_K ? gemm_up(p->grid.rows, p->kernel->mr) * gemm_up(p->grid.columns, p->kernel->nr) : 0; }
+static int64_t tile_sums(const packed_plan *p) { return p->along == ALONG_K ? mt_up(p->grid.rows, p->kernel->mr) * mt_up(p->grid.columns, p->kernel->nr) : 0; }
 
 int64_t mt_gemm_packed_scratch(const gemm_kernel *kr, const gemm_job *job) {
   packed_plan p = plan_of(kr, job);
@@ -71,7 +67,7 @@ typedef struct { gemm_tile c; int64_t k0, k1; } range;
 
 static range chunk_of(const packed_plan *p, const gemm_job *job, int64_t chunk) {
   int64_t i = p->along == ALONG_M ? chunk * p->m : 0, j = p->along == ALONG_N ? chunk * p->n : 0, k = p->along == ALONG_K ? chunk * p->k : 0;
-  return (range){{i, least(job->m, i + p->m), j, least(job->n, j + p->n)}, k, least(job->k, k + p->k)};
+  return (range){{i, mt_min(job->m, i + p->m), j, mt_min(job->n, j + p->n)}, k, mt_min(job->k, k + p->k)};
 }
 
 /* How a chunk of an operand is cut for packing: lines in groups, each block of k in
@@ -81,9 +77,9 @@ typedef struct { int64_t count, lines, groups, depth, pieces, blocks; } packing;
 static packing packing_of(const packed_plan *p, const gemm_job *job, int32_t of_b, const range *r) {
   int32_t along_k = (of_b ? job->b.row : job->a.col) == 1;
   packing c = {.count = of_b ? r->c.j1 - r->c.j0 : r->c.i1 - r->c.i0, .lines = along_k ? LINES : 16 * LINES, .depth = along_k ? p->depth : LINES};
-  c.groups = gemm_ceil(c.count, c.lines);
-  c.pieces = gemm_ceil(p->depth, c.depth);
-  c.blocks = gemm_ceil(r->k1 - r->k0, p->depth);
+  c.groups = mt_ceil(c.count, c.lines);
+  c.pieces = mt_ceil(p->depth, c.depth);
+  c.blocks = mt_ceil(r->k1 - r->k0, p->depth);
   return c;
 }
 
@@ -99,8 +95,8 @@ static phase_tiles tiles_of(const packed_plan *p, const gemm_job *job, int32_t p
   phase_tiles t = {0};
   if (phase > 0 && phase <= p->chunks) {
     range r = chunk_of(p, job, phase - 1);
-    t.c = gemm_ceil(r.c.i1 - r.c.i0, p->grid.rows) * p->grid.across;
-    if (p->along == ALONG_N) t.c = p->grid.down * gemm_ceil(r.c.j1 - r.c.j0, p->grid.columns);
+    t.c = mt_ceil(r.c.i1 - r.c.i0, p->grid.rows) * p->grid.across;
+    if (p->along == ALONG_N) t.c = p->grid.down * mt_ceil(r.c.j1 - r.c.j0, p->grid.columns);
   }
   if (phase < p->chunks) {
     range r = chunk_of(p, job, phase);
@@ -122,12 +118,12 @@ int64_t mt_gemm_packed_tiles(const gemm_kernel *kr, const gemm_job *job, int32_t
 
 static gemm_packed packed_a(const packed_plan *p, const range *r, char *scratch, int64_t chunk) {
   if (p->a_buffers == 0) return (gemm_packed){0};
-  return (gemm_packed){scratch + chunk % p->a_buffers * p->a_bytes, gemm_up(r->c.i1 - r->c.i0, p->kernel->mr), r->c.i0};
+  return (gemm_packed){scratch + chunk % p->a_buffers * p->a_bytes, mt_up(r->c.i1 - r->c.i0, p->kernel->mr), r->c.i0};
 }
 
 static gemm_packed packed_b(const packed_plan *p, const range *r, char *scratch, int64_t chunk) {
   if (p->b_buffers == 0) return (gemm_packed){0};
-  return (gemm_packed){scratch + p->a_buffers * p->a_bytes + chunk % p->b_buffers * p->b_bytes, gemm_up(r->c.j1 - r->c.j0, p->kernel->nr), r->c.j0};
+  return (gemm_packed){scratch + p->a_buffers * p->a_bytes + chunk % p->b_buffers * p->b_bytes, mt_up(r->c.j1 - r->c.j0, p->kernel->nr), r->c.j0};
 }
 
 static void pack(const packed_plan *p, const gemm_job *job, int32_t of_b, char *scratch, int64_t chunk, int64_t tile) {
@@ -136,15 +132,15 @@ static void pack(const packed_plan *p, const gemm_job *job, int32_t of_b, char *
   packing c = packing_of(p, job, of_b, &r);
   gemm_packed to = of_b ? packed_b(p, &r, scratch, chunk) : packed_a(p, &r, scratch, chunk);
   int64_t piece = tile / c.groups % c.pieces * c.depth, k = tile / c.groups / c.pieces * p->depth; /* from k0 */
-  int64_t line = to.first + tile % c.groups * c.lines, end = least(to.first + c.count, line + c.lines);
-  int64_t block = least(p->depth, r.k1 - r.k0 - k), depth = least(c.depth, block - piece), side = (of_b ? kr->nr : kr->mr) * kr->element;
-  if (depth > 0) mt_gemm_pack(kr, job, of_b, gemm_panel(kr, &to, line, k, block) + piece * side, gemm_up(block, kr->k_unit) * side, line, end, r.k0 + k + piece, depth);
+  int64_t line = to.first + tile % c.groups * c.lines, end = mt_min(to.first + c.count, line + c.lines);
+  int64_t block = mt_min(p->depth, r.k1 - r.k0 - k), depth = mt_min(c.depth, block - piece), side = (of_b ? kr->nr : kr->mr) * kr->element;
+  if (depth > 0) mt_gemm_pack(kr, job, of_b, gemm_panel(kr, &to, line, k, block) + piece * side, mt_up(block, kr->k_unit) * side, line, end, r.k0 + k + piece, depth);
 }
 
 static void multiply(const packed_plan *p, const gemm_job *job, char *scratch, int64_t chunk, int64_t tile, void *workspace) {
   range r = chunk_of(p, job, chunk);
   gemm_grid g = p->grid;
-  g.across = gemm_ceil(r.c.j1 - r.c.j0, g.columns);
+  g.across = mt_ceil(r.c.j1 - r.c.j0, g.columns);
   gemm_part part = {.tile = mt_gemm_tile(&g, r.c, tile), .k0 = r.k0, .k1 = r.k1, .depth = p->depth};
   part.a = packed_a(p, &r, scratch, chunk);
   part.b = packed_b(p, &r, scratch, chunk);

@@ -49,9 +49,9 @@ static int64_t astray(const mt_grouped_matmul_args *a) {
 static gemm_grid grid_of(const mt_grouped_matmul_args *a, const grouped_plan *p, int64_t group) {
   int64_t rows = rows_of(a, group), m = a->trans_a ? p->m : rows;
   if (rows == 0 || m == 0 || p->n == 0) return (gemm_grid){0};
-  gemm_grid g = {.rows = gemm_up(gemm_ceil(m, gemm_ceil(m, p->rows)), p->kernel.mr), .columns = p->columns};
-  g.down = gemm_ceil(m, g.rows);
-  g.across = gemm_ceil(p->n, g.columns);
+  gemm_grid g = {.rows = mt_up(mt_ceil(m, mt_ceil(m, p->rows)), p->kernel.mr), .columns = p->columns};
+  g.down = mt_ceil(m, g.rows);
+  g.across = mt_ceil(p->n, g.columns);
   return g;
 }
 
@@ -67,10 +67,10 @@ static int64_t all_tiles(const mt_grouped_matmul_args *a, const grouped_plan *p)
 static grouped_plan plan_of(const mt_grouped_matmul_args *a) {
   grouped_plan p = {.kernel = kernel_of(a), .groups = a->offsets.shape[0] - 1, .m = a->trans_a ? mt_last(&a->a) : 0, .n = mt_last(&a->c), .k = a->trans_a ? 0 : mt_last(&a->a)};
   p.rows = a->trans_a ? GRADIENT_ROWS : ROWS;
-  p.columns = gemm_up(mt_min(p.n, COLUMNS), p.kernel.nr);
+  p.columns = mt_up(mt_min(p.n, COLUMNS), p.kernel.nr);
   if (all_tiles(a, &p) < TILES) p.rows = FEWER_ROWS;
-  for (int64_t pieces = gemm_ceil(p.n, COLUMNS);; pieces++) {
-    p.columns = gemm_up(gemm_ceil(p.n, mt_max(1, pieces)), p.kernel.nr);
+  for (int64_t pieces = mt_ceil(p.n, COLUMNS);; pieces++) {
+    p.columns = mt_up(mt_ceil(p.n, mt_max(1, pieces)), p.kernel.nr);
     if (p.columns <= NARROW || all_tiles(a, &p) >= TILES) return p;
   }
 }

@@ -60,11 +60,11 @@ static gemm_grid rows_grid(const gemm_job *job) {
   const int64_t few = mt_min(1 << 20, mt_max(128 << 10, job->n * job->k * element / 32)) / element;
   const int64_t read = job->m <= GEMM_FEW ? few : 128 << 10; /* elements of B of a tile, about */
   gemm_grid g = {.rows = mt_min(ROWS, mt_max(4, A_BYTES / 4 / mt_max(1, job->k) / 4 * 4))};
-  g.down = gemm_ceil(job->m, g.rows);
-  g.rows = gemm_up(gemm_ceil(job->m, g.down), 4);
-  g.columns = mt_min(COLUMNS, gemm_up(gemm_ceil(job->n, gemm_ceil(job->n * job->k, read)), 32));
-  g.down = gemm_ceil(job->m, g.rows);
-  g.across = gemm_ceil(job->n, g.columns);
+  g.down = mt_ceil(job->m, g.rows);
+  g.rows = mt_up(mt_ceil(job->m, g.down), 4);
+  g.columns = mt_min(COLUMNS, mt_up(mt_ceil(job->n, mt_ceil(job->n * job->k, read)), 32));
+  g.down = mt_ceil(job->m, g.rows);
+  g.across = mt_ceil(job->n, g.columns);
   return g;
 }
 

@@ -14,6 +14,7 @@ enum {
 static inline int64_t mt_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t mt_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t mt_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t mt_up(int64_t n, int64_t unit) { return mt_ceil(n, unit) * unit; }
 
 static inline int64_t mt_element(int32_t dtype) {
   static const int8_t bytes[] = {4, 2, 2, 4, 8, 2, 8};
