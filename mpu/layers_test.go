@@ -305,25 +305,17 @@ func TestMappingsAreAdjoint(t *testing.T) {
 				return nil
 			},
 			func(r rank, dx, dy device.Tensor) error { return mpu.ScatterToRegionBackward(r.Region, r.d, dx, dy) }, size},
-		"scatter to sequence": {[2]int64{size * n, 5}, [2]int64{n, 5},
-			func(r rank, y, x device.Tensor) error {
-				r.d.Copy(y, mpu.ScatterToSequenceForward(r.Region, x))
-				return nil
-			},
-			func(r rank, dx, dy device.Tensor) error {
-				return mpu.ScatterToSequenceBackward(r.Region, dx, dy).Wait()
-			}, size},
 		"gather from sequence": {[2]int64{n, 5}, [2]int64{size * n, 5},
 			func(r rank, y, x device.Tensor) error { return mpu.GatherFromSequenceForward(r.Region, y, x).Wait() },
 			func(r rank, dx, dy device.Tensor) error {
-				return mpu.GatherFromSequenceBackward(r.Region, dx, dy).Wait()
+				return mpu.ReduceScatterToSequenceForward(r.Region, dx, dy).Wait()
 			}, 1},
 		"reduce-scatter to sequence": {[2]int64{size * n, 5}, [2]int64{n, 5},
 			func(r rank, y, x device.Tensor) error {
 				return mpu.ReduceScatterToSequenceForward(r.Region, y, x).Wait()
 			},
 			func(r rank, dx, dy device.Tensor) error {
-				return mpu.ReduceScatterToSequenceBackward(r.Region, dx, dy).Wait()
+				return mpu.GatherFromSequenceForward(r.Region, dx, dy).Wait()
 			}, 1},
 		"copy to region": {[2]int64{n, 5}, [2]int64{n, 5},
 			func(r rank, y, x device.Tensor) error { r.d.Copy(y, x); return nil },

@@ -107,32 +107,15 @@ func gatherColumns(r Region, d *device.Device, whole, own device.Tensor) error {
 	return nil
 }
 
-// ScatterToSequenceForward views the rank's rows of x [s·b, h], which is the same
-// on every rank.
-func ScatterToSequenceForward(r Region, x device.Tensor) device.Tensor { return r.Own(x) }
-
-// ScatterToSequenceBackward joins the ranks' rows.
-func ScatterToSequenceBackward(r Region, dx, dy device.Tensor) comm.Work { return r.AllGather(dx, dy) }
-
 // GatherFromSequenceForward joins the ranks' rows x [s/tp·b, h] to y [s·b, h] for
-// a layer of the region.
+// a layer of the region. Its backward is ReduceScatterToSequenceForward: each rank has
+// a partial gradient of all rows.
 func GatherFromSequenceForward(r Region, y, x device.Tensor) comm.Work { return r.AllGather(y, x) }
 
-// GatherFromSequenceBackward: each rank has a partial gradient of all rows; it
-// keeps the sum of its own.
-func GatherFromSequenceBackward(r Region, dx, dy device.Tensor) comm.Work {
-	return r.ReduceScatter(dx, dy)
-}
-
 // ReduceScatterToSequenceForward: each rank has a partial sum of all rows of y
-// [s·b, h]; it keeps the sum of its own.
+// [s·b, h]; it keeps the sum of its own. Its backward is GatherFromSequenceForward.
 func ReduceScatterToSequenceForward(r Region, own, y device.Tensor) comm.Work {
 	return r.ReduceScatter(own, y)
-}
-
-// ReduceScatterToSequenceBackward joins the gradients of the ranks' rows.
-func ReduceScatterToSequenceBackward(r Region, dy, own device.Tensor) comm.Work {
-	return r.AllGather(dy, own)
 }
 
 // entering is x as a layer of the region needs it: whole. Work is under way
