@@ -47,6 +47,7 @@ func TestLaunch(t *testing.T) {
 		"a mistake in the flags is told once": mistakeIsToldOnce,
 		"replay and postmortem":               replayAndPostmortem,
 		"a NaN among experts":                 nanAmongExperts,
+		"skipped at the least loss scale":     skippedAtTheLeastScale,
 		"experts beside the shared one":       expertsBesideShared,
 		"a corrupted checkpoint":              corruptedCheckpoint,
 		"stragglers":                          stragglers,

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"fmt"
 	"math"
 
 	"monotron/fault"
@@ -107,11 +108,21 @@ func logNorm(logits []float32) float64 {
 	return top + math.Log(sum)
 }
 
+// NotFinite is a logit that is NaN or infinite: the model's fault, whatever was asked.
+type NotFinite struct {
+	Token int
+	Logit float32
+}
+
+func (n *NotFinite) Error() string {
+	return fmt.Sprintf("the logit of token %d is %g: the weights hold numbers that are not finite, or values too large for their type", n.Token, n.Logit)
+}
+
 // checkLogits refuses numbers that no choice can rest on.
 func checkLogits(logits []float32) error {
 	for id, x := range logits {
 		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return fault.Errorf(fault.BadData, "the logit of token %d is %g: the weights hold numbers that are not finite, or values too large for their type", id, x)
+			return fault.With(fault.BadData, &NotFinite{id, x})
 		}
 	}
 	return nil

@@ -91,7 +91,10 @@ func (r *Run) iterate(ctx context.Context) error {
 	for _, line := range r.Engine.GraphNews() {
 		r.log.note("%s", line)
 	}
-	return r.log.step(r, step)
+	if err := r.log.step(r, step); err != nil {
+		return err
+	}
+	return r.tellWhySkipped(&step.result, batch, before)
 }
 
 // skips tells whether --iterations-to-skip names the iteration.

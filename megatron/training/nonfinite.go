@@ -81,6 +81,25 @@ func (r *Run) explain(ctx context.Context, err error, batch []*engine.Micro, con
 	return v.Err()
 }
 
+// tellWhySkipped says what is not finite in a step that is skipped at the least loss scale:
+// the next one will be too, for nothing is left that changes. It is told once in a row.
+func (r *Run) tellWhySkipped(done *engine.Result, batch []*engine.Micro, consumed int64) error {
+	if !done.Update.Skipped {
+		r.lowest = false
+		return nil
+	}
+	if r.lowest || !r.Engine.Scaler.Dynamic() || done.Scale > r.Config.Optimizer.MinLossScale {
+		return nil
+	}
+	r.lowest = true
+	s, err := r.locate(batch, consumed, nil)
+	if err == nil && r.rank.First() {
+		r.log.notes.Warn("iteration %d was skipped at the least loss scale, %g, and others will be: %d gradient elements are not finite (%v); look at the weights that it began with and at the data of this step, lower --lr, or train in bf16",
+			r.Engine.Iteration, done.Scale, done.Update.NonFinite, s)
+	}
+	return err
+}
+
 // locate runs the step's forward pass again and finds the spot; all ranks get the
 // same. see, where given, is shown what it looks at.
 func (r *Run) locate(micros []*engine.Micro, consumed int64, see func(micro, depth int, x device.Tensor)) (*spot, error) {

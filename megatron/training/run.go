@@ -26,6 +26,7 @@ type Run struct {
 	voted   *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between
 	started time.Time
 	pulse   *pulse
+	lowest  bool // the steps since the last that was not skipped have been told of by tellWhySkipped
 }
 
 // Progress counts what a run has consumed; a checkpoint keeps it.

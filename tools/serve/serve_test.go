@@ -21,6 +21,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/fault"
 	"monotron/internal/sharedtest"
+	"monotron/megatron/inference"
 )
 
 // start serves a folder until the test ends, and returns its address.
@@ -203,6 +204,14 @@ func streamed(t *testing.T, body []byte) (text string) {
 		text += a.Choices[0].Text + a.Choices[0].Delta.Content
 	}
 	return text
+}
+
+// Claim: a model whose numbers are not finite is the server's fault, not the request's.
+func TestBrokenModelIsNoFaultOfTheRequest(t *testing.T) {
+	p := problemOf(fault.With(fault.BadData, &inference.NotFinite{Token: 7, Logit: float32(math.Inf(1))}))
+	if p.Status != http.StatusInternalServerError || p.Type != "server_error" || !strings.HasPrefix(p.Message, "the logit of token 7 is +Inf") {
+		t.Errorf("%+v", p)
+	}
 }
 
 // Claim: what is wrong with a request is said in OpenAI's form, with the field.

@@ -228,6 +228,7 @@ func wrong(param, format string, args ...any) error {
 func problemOf(err error) *problem {
 	var p *problem
 	var large *http.MaxBytesError
+	var broken *inference.NotFinite
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -241,6 +242,7 @@ func problemOf(err error) *problem {
 		return &problem{Status: http.StatusRequestTimeout, Message: "the request took longer than the server allows", Type: "timeout_error"}
 	case errors.Is(err, context.Canceled):
 		return &problem{Status: 499, Message: "the client has left"} // nobody reads it
+	case errors.As(err, &broken): // no request's fault: it goes on below
 	case fault.CodeOf(err) == fault.Usage || fault.CodeOf(err) == fault.BadData:
 		return &problem{Status: http.StatusBadRequest, Message: err.Error()}
 	}
