@@ -81,8 +81,7 @@ func (o *options) makeFolder() (err error) {
 
 // attempts starts the ranks until they are done.
 func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error {
-	o.begun = o.progress()
-	before, futile := o.begun, 0
+	tries := o.newTries()
 	for attempt := 0; ; attempt++ {
 		if o.gathers() {
 			err := stoppable(signals, func(ctx context.Context) error { return o.gather(ctx, attempt, notes) })
@@ -105,24 +104,45 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error
 		if err == nil || a.told || !again(err) {
 			return err
 		}
-		futile++
-		if now := o.progress(); now > before {
-			before, futile = now, 1
-		}
-		if futile > o.restarts && o.shrink() {
+		tries.failed(o.progress())
+		if tries.futile > o.restarts && o.shrink() {
 			fmt.Fprintf(notes, "launch: %v\nlaunch: going on with %d ranks\n", err, o.local)
-			futile = 0
+			tries.futile = 0
 			continue
 		}
-		if futile > o.restarts {
+		if tries.futile > o.restarts {
 			if o.restarts > 0 {
-				return fault.With(fault.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, futile, max(0, before)))
+				return fault.With(fault.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, tries.futile, max(0, tries.newest)))
 			}
 			return err
 		}
-		o.resume()
-		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, o.restarts, max(0, before))
+		o.startAgain(err, tries, notes)
 	}
+}
+
+// tries are the starts of a run.
+type tries struct {
+	futile int   // in a row that got no further
+	newest int64 // iteration that one has saved; -1: none
+}
+
+// newTries is called before the first start.
+func (o *options) newTries() tries {
+	o.begun = o.progress()
+	return tries{newest: o.begun}
+}
+
+// failed counts a start; now is the newest iteration after it.
+func (t *tries) failed(now int64) {
+	if t.futile++; now > t.newest {
+		t.newest, t.futile = now, 1
+	}
+}
+
+// startAgain prepares and tells the next start, after one that ended with err.
+func (o *options) startAgain(err error, t tries, notes io.Writer) {
+	o.resume()
+	fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, t.futile, o.restarts, max(0, t.newest))
 }
 
 // stoppable waits for something that a signal ends.

@@ -61,22 +61,16 @@ func elsewhere(entry string) bool {
 func (f *fleet) run(out, notes io.Writer) error {
 	signals, stop := listen()
 	defer stop()
-	f.begun = f.progress()
-	before, futile := f.begun, 0
+	tries := f.newTries()
 	for {
 		told, err := f.attempt(signals, newConsole(out, notes, "none"))
 		if err == nil || told || (!again(err) && !f.lost) {
 			return err
 		}
-		futile++
-		if now := f.progress(); now > before {
-			before, futile = now, 1
-		}
-		if futile > f.restarts {
+		if tries.failed(f.progress()); tries.futile > f.restarts {
 			return err
 		}
-		f.resume()
-		fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, futile, f.restarts, max(0, before))
+		f.startAgain(err, tries, notes)
 		if f.restartsAtAll && f.lost {
 			if err := stoppable(signals, func(ctx context.Context) error {
 				return errors.Join(f.withoutLost(ctx, notes), ctx.Err())
