@@ -32,7 +32,7 @@ func total(all []Rank) (bytes int64) {
 }
 
 func (u *Unfit) Error() string {
-	worst := slices.MaxFunc(u.Ranks, func(a, b Rank) int { return int(min(max(a.Peak-b.Peak, -1), 1)) })
+	worst := Largest(u.Ranks)
 	var parts []string
 	for p, bytes := range worst.AtPeak {
 		if bytes > 0 {

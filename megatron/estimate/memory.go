@@ -1,6 +1,8 @@
 package estimate
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"monotron/csrc/device"
@@ -37,11 +39,21 @@ type Rank struct {
 // Memory counts what every rank of c's run holds: one of each kind is rehearsed. The
 // vocabulary is set. A layout or shape that cannot be is fault.Usage.
 func Memory(c training.Config, o Options) ([]Rank, error) {
-	numbers := make([]int, c.Layout.Sizes().World())
-	for i := range numbers {
-		numbers[i] = i
+	return o.Ranks(c, upTo(c.Layout.Sizes().World()))
+}
+
+// upTo are the numbers 0 to n-1.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
 	}
-	return o.Ranks(c, numbers)
+	return all
+}
+
+// Largest is the rank that holds most.
+func Largest(ranks []Rank) Rank {
+	return slices.MaxFunc(ranks, func(a, b Rank) int { return cmp.Compare(a.Peak, b.Peak) })
 }
 
 // Ranks counts some of the ranks.

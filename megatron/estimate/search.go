@@ -83,7 +83,7 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 		some := list[at:min(len(list), at+2*device.Cores())]
 		at += len(some)
 		s.Counted += len(some)
-		_ = each(numbers(len(some)), func(i int) error {
+		_ = each(upTo(len(some)), func(i int) error {
 			some[i].Memory = s.count(some[i])
 			return nil
 		})
@@ -106,14 +106,6 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 		}
 	}
 	return fit[:min(n, len(fit))], front, nil
-}
-
-func numbers(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
 }
 
 // count is the memory of the ranks that may hold most, to the byte.
@@ -190,7 +182,7 @@ func (s *Search) legal() ([]*Found, error) {
 	}
 	flags := s.candidates(&base)
 	found := make([]*Found, len(flags))
-	err = each(numbers(len(flags)), func(i int) (err error) {
+	err = each(upTo(len(flags)), func(i int) (err error) {
 		found[i], err = s.take(flags[i])
 		return err
 	})

@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -28,7 +27,7 @@ func TestFloorIsBelowThePeak(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			peak := slices.MaxFunc(ranks, func(a, b Rank) int { return int(a.Peak - b.Peak) }).Peak
+			peak := Largest(ranks).Peak
 			if floor := k.floor(); floor > float64(peak) || floor < float64(peak)/8 {
 				t.Errorf("%s%s: the bound is %.0f bytes, the peak %d", layout, precision, floor, peak)
 			}

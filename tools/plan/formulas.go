@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -46,7 +45,7 @@ func planFormulas(c *cli.Context, open func(name string) (*device.Device, error)
 	if p.ranks, err = estimate.Memory(p.config, p.options); err != nil {
 		return err
 	}
-	all, err := estimate.Compare(&p.config, slices.MaxFunc(p.ranks, func(a, b estimate.Rank) int { return int(min(max(a.Peak-b.Peak, -1), 1)) }))
+	all, err := estimate.Compare(&p.config, estimate.Largest(p.ranks))
 	if err != nil {
 		return err
 	}

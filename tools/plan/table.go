@@ -153,12 +153,12 @@ func (l *layouts) count(r *layout) {
 			return err
 		}
 		ranks, err := estimate.Memory(r.config, estimate.Options{Device: l.machine.Device})
-		for _, rank := range ranks {
-			r.memory = max(r.memory, rank.Peak)
+		if err != nil {
+			return err
 		}
-		r.memory += r.clock.Held(r.regime)
+		r.memory = estimate.Largest(ranks).Peak + r.clock.Held(r.regime)
 		r.fits = r.memory <= int64(l.machine.Memory) && l.machine.HostHas(&r.config, ranks) && (l.machine.Threads == 0 || l.machine.Has(ranks))
-		return err
+		return nil
 	}()
 }
 
