@@ -242,7 +242,7 @@ func (c *corpus) compareTyped(t *testing.T, file, path string, v Value, w map[st
 			fail(v)
 		}
 	case "io.BytesIO":
-		b, ok := Text(v)
+		b, ok := textOf(v)
 		if !ok || fmt.Sprintf("%x", []byte(b)) != w["hex"] {
 			fail(v)
 		}
@@ -292,7 +292,7 @@ func (c *corpus) compareTensor(t *testing.T, file, path string, v Value, w map[s
 
 func (c *corpus) compareArray(t *testing.T, file, path string, v Value, w map[string]any) {
 	t.Helper()
-	a, err := AsArray(v)
+	a, err := asArray(v)
 	if err != nil {
 		t.Errorf("%s %s: %v", file, path, err)
 		return
@@ -314,26 +314,6 @@ func (c *corpus) compareArray(t *testing.T, file, path string, v Value, w map[st
 	if len(one) != int(a.DType[2]-'0') {
 		t.Errorf("%s %s: a scalar of %d bytes", file, path, len(one))
 	}
-}
-
-// rows are the elements row-major and little-endian.
-func (a *Array) rows() []byte {
-	w := int(a.DType[2] - '0')
-	data := bytes.Clone(a.Data)
-	if a.DType[0] == '>' {
-		swap(data, int64(w))
-	}
-	if !a.Fortran || len(a.Shape) != 2 {
-		return data
-	}
-	var out []byte
-	for r := range int(a.Shape[0]) {
-		for col := range int(a.Shape[1]) {
-			at := (col*int(a.Shape[0]) + r) * w
-			out = append(out, data[at:at+w]...)
-		}
-	}
-	return out
 }
 
 // Every pt- file of golden/checkpoint/bad is refused with its name and what the

@@ -1,21 +1,22 @@
 package pickle
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strings"
 )
 
-// Array is a numpy array or scalar.
-type Array struct {
+// array is a numpy array or scalar.
+type array struct {
 	DType   string  // numpy's, such as <f4
 	Shape   []int64 // nil for a scalar
 	Fortran bool    // column-major
 	Data    []byte
 }
 
-// AsArray reads the record of a numpy array or scalar.
-func AsArray(v Value) (*Array, error) {
+// asArray reads the record of a numpy array or scalar.
+func asArray(v Value) (*array, error) {
 	o, ok := v.(*Object)
 	if !ok {
 		return nil, fmt.Errorf("a %s is no numpy array", TypeName(v))
@@ -35,12 +36,12 @@ func AsArray(v Value) (*Array, error) {
 	return nil, fmt.Errorf("a %s is no numpy array", o.Class)
 }
 
-func newArray(dtype, shape, fortran, data Value) (*Array, error) {
+func newArray(dtype, shape, fortran, data Value) (*array, error) {
 	name, err := numpyType(dtype)
 	if err != nil {
 		return nil, err
 	}
-	a := &Array{DType: name, Fortran: fortran == true}
+	a := &array{DType: name, Fortran: fortran == true}
 	if shape != nil {
 		dims, ok := Ints(shape)
 		if !ok {
@@ -91,8 +92,28 @@ func numpyType(v Value) (string, error) {
 	return order + name, nil
 }
 
-// Text is the contents of a BytesIO, bytes, or str.
-func Text(v Value) (Bytes, bool) {
+// rows are the elements row-major and little-endian.
+func (a *array) rows() []byte {
+	w := int(a.DType[2] - '0')
+	data := bytes.Clone(a.Data)
+	if a.DType[0] == '>' {
+		swap(data, int64(w))
+	}
+	if !a.Fortran || len(a.Shape) != 2 {
+		return data
+	}
+	var out []byte
+	for r := range int(a.Shape[0]) {
+		for col := range int(a.Shape[1]) {
+			at := (col*int(a.Shape[0]) + r) * w
+			out = append(out, data[at:at+w]...)
+		}
+	}
+	return out
+}
+
+// textOf is the contents of a BytesIO, bytes, or str.
+func textOf(v Value) (Bytes, bool) {
 	switch v := v.(type) {
 	case Bytes:
 		return v, true
@@ -101,7 +122,7 @@ func Text(v Value) (Bytes, bool) {
 	case *Object:
 		if strings.HasSuffix(v.Class, "io.BytesIO") {
 			if state, ok := Items(v.State); ok && len(state) > 0 {
-				return Text(state[0])
+				return textOf(state[0])
 			}
 			return Bytes{}, v.State == nil
 		}
