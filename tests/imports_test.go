@@ -22,7 +22,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "fault flags hint notes whole "
+	base    = "cgroup fault flags hint notes whole "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
@@ -82,6 +82,7 @@ var importTable = []row{
 	{"flags", "fault", "reads a command line"},
 	{"notes", "fault", "what people are told: a line each on stderr"},
 	{"whole", "fault", "how every file comes into being: whole or not at all"},
+	{"cgroup", "", "what the system leaves this process"},
 	{"hint", "", "asks the system for what only makes a run faster"},
 	{"fault", "", "the bottom: every package may return one"},
 }

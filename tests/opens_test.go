@@ -26,7 +26,7 @@ var opens = map[string]string{
 	"mpu/comm/watch/demand_linux.go":   "the kernel's files",
 	"tools/bench/process.go":           "the kernel's files",
 	"tools/doctor/host.go":             "the kernel's files",
-	"tools/launch/memory.go":           "the kernel's files",
+	"cgroup/cgroup.go":                 "the kernel's files",
 	"tools/launch/stopped.go":          "the kernel's files",
 	"csrc/comm/nccl/warnings.go":       "what NCCL writes for this process",
 	"dataset/jsonl/lines.go":           "a corpus may come through a pipe; it is read in blocks",

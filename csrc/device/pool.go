@@ -1,11 +1,13 @@
 package device
 
 import (
+	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"monotron/cgroup"
 	"monotron/csrc/device/internal/spin"
 )
 
@@ -69,8 +71,14 @@ var shared struct {
 	pool *Pool
 }
 
-// cores is what Go found: the machine's, or fewer by a control group's limit or GOMAXPROCS.
-var cores = runtime.GOMAXPROCS(0)
+// cores is what Go found: the machine's, or fewer by a control group's limit or GOMAXPROCS. Go takes two where a group
+// leaves no more than one; two threads of ours would wait for each other.
+var cores = func() int {
+	if os.Getenv("GOMAXPROCS") == "" && cgroup.Processors("/") <= 1 {
+		return 1
+	}
+	return runtime.GOMAXPROCS(0)
+}()
 
 // Cores is how many cores the process may use, of which runtime.GOMAXPROCS tells no more once there
 // is a shared pool.

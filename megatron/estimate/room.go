@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"monotron/cgroup"
 	"monotron/csrc/device"
 )
 
@@ -35,72 +36,30 @@ func hostRoom(root string) Room {
 	if kib, found := field(string(text), "MemAvailable:"); found {
 		room = Room{kib << 10, "free on this machine"}
 	}
-	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
-	if err != nil {
-		return room
-	}
-	for _, g := range memoryGroups(string(groups)) {
-		if left, found := g.left(filepath.Join(root, "sys/fs/cgroup")); found && left < room.Bytes {
+	for _, g := range cgroup.Of(root, "memory") {
+		if left, limited := leftOf(g); limited && left < room.Bytes {
 			room = Room{left, "left of the control group's limit"}
 		}
 	}
 	return room
 }
 
-// memoryGroup is a control group that limits memory: version 2's, or 1's.
-type memoryGroup struct {
-	under        string // the tree's root
-	path         string
-	limit, use   string // names of its files
-	file, shared string // fields of memory.stat
-}
-
-// memoryGroups reads /proc/self/cgroup.
-func memoryGroups(text string) (all []memoryGroup) {
-	for _, line := range strings.Split(text, "\n") {
-		number, rest, _ := strings.Cut(line, ":")
-		controllers, path, found := strings.Cut(rest, ":")
-		switch {
-		case !found:
-		case number == "0" && controllers == "":
-			all = append(all, memoryGroup{"", path, "memory.max", "memory.current", "file ", "shmem "}, memoryGroup{"unified", path, "memory.max", "memory.current", "file ", "shmem "})
-		case strings.Contains(","+controllers+",", ",memory,"):
-			all = append(all, memoryGroup{"memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ", "total_shmem "})
-		}
-	}
-	return all
-}
-
-// left is the least that the group or one above it has left; files that are cached go when
-// memory is wanted, but for those of /dev/shm, which are counted with them. In a container the group may be the tree's root.
-func (g memoryGroup) left(root string) (least int64, found bool) {
-	least = math.MaxInt64
-	for path := filepath.Join("/", g.path); ; path = filepath.Dir(path) {
-		folder := filepath.Join(root, g.under, path)
-		limit, limited := number(filepath.Join(folder, g.limit))
-		used, known := number(filepath.Join(folder, g.use))
-		if limited && known {
-			if stat, err := os.ReadFile(filepath.Join(folder, "memory.stat")); err == nil {
-				cached, _ := field(string(stat), g.file)
-				shared, _ := field(string(stat), g.shared)
-				used = max(0, used-max(0, cached-shared))
-			}
-			least, found = min(least, max(0, limit-used)), true
-		}
-		if path == "/" {
-			return least, found
-		}
-	}
-}
-
-// number is the one that a file holds; "max" is none.
-func number(file string) (n int64, is bool) {
-	text, err := os.ReadFile(file)
-	if err != nil {
+// leftOf is what a group has left of its limit; files that are cached go when memory is
+// wanted, but for those of /dev/shm, which are counted with them.
+func leftOf(g cgroup.Group) (bytes int64, limited bool) {
+	limit, limited := g.Number("memory.max", "memory.limit_in_bytes")
+	used, known := g.Number("memory.current", "memory.usage_in_bytes")
+	if !limited || !known {
 		return 0, false
 	}
-	n, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	return n, err == nil
+	files, shared := "file ", "shmem "
+	if g.Version == 1 {
+		files, shared = "total_cache ", "total_shmem "
+	}
+	stat := g.Read("memory.stat", "memory.stat")
+	cached, _ := field(stat, files)
+	inMemory, _ := field(stat, shared)
+	return max(0, limit-max(0, used-max(0, cached-inMemory))), true
 }
 
 // field is the number that follows a word at the start of a line.

@@ -136,6 +136,7 @@ func TestFullMachine(t *testing.T) {
 		"dev/nvidia0":              "",
 		"proc/cpuinfo":             "processor\t: 0\nmodel name\t: Test CPU\nflags\t\t: fpu avx2 avx512f amx_bf16\n",
 		"proc/meminfo":             "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n",
+		"proc/self/cgroup":         "0::/a\n",
 		"sys/fs/cgroup/memory.max": "4294967296\n",
 		"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monotron/cgroup"
 	"monotron/csrc/device"
 	"monotron/csrc/gpus"
 )
@@ -92,8 +93,14 @@ func (h host) memory() Finding {
 	info := h.read("proc/meminfo")
 	total, free := kib(info, "MemTotal"), kib(info, "MemAvailable")
 	f := Finding{Name: "memory", State: OK, Found: fmt.Sprintf("%s, %s free", size(total), size(free))}
-	if limit, err := strconv.ParseInt(strings.TrimSpace(h.read("sys/fs/cgroup/memory.max")), 10, 64); err == nil && limit < total {
-		f.Found += fmt.Sprintf("; this container may use %s", size(limit))
+	least := total
+	for _, g := range cgroup.Of(h.root, "memory") {
+		if limit, limited := g.Number("memory.max", "memory.limit_in_bytes"); limited {
+			least = min(least, limit)
+		}
+	}
+	if least < total {
+		f.Found += fmt.Sprintf("; this container may use %s", size(least))
 	}
 	if total == 0 {
 		f.State, f.Found = Note, "unknown: /proc/meminfo cannot be read"

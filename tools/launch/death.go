@@ -17,7 +17,7 @@ import (
 func (o *options) verdict(failures []ended, outOfMemory int) error {
 	first := firstOf(failures)
 	if first.died() {
-		return o.death(first, killsForMemory()-outOfMemory)
+		return o.death(first, killsForMemory("/")-outOfMemory)
 	}
 	if v, err := failure.Read(o.folder); err == nil { // rank 0 knows best
 		return v.Err()
@@ -25,7 +25,7 @@ func (o *options) verdict(failures []ended, outOfMemory int) error {
 	if said := first.said; said != nil && said.Kind != failure.Own && said.Kind != failure.Other { // rank 0 could not keep it
 		return o.keep(said)
 	}
-	return first.error(killsForMemory() - outOfMemory)
+	return first.error(killsForMemory("/") - outOfMemory)
 }
 
 // firstOf is whose failure counts.

@@ -22,14 +22,16 @@ func TestOOMKills(t *testing.T) {
 		{"none", "0::/\n", "memory.events", "max 3\n", 0},
 	} {
 		root := t.TempDir()
-		path := filepath.Join(root, test.file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
+		for name, text := range map[string]string{"proc/self/cgroup": test.groups, "sys/fs/cgroup/" + test.file: test.text} {
+			path := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := os.WriteFile(path, []byte(test.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got := oomKills(test.groups, root); got != test.want {
+		if got := killsForMemory(root); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}

@@ -51,7 +51,7 @@ type process struct {
 
 // run starts the ranks and gives the failure that came first; nil: all are done.
 func (a *attemptRun) run(signals <-chan os.Signal) error {
-	outOfMemory := killsForMemory()
+	outOfMemory := killsForMemory("/")
 	ends := make(chan ended)
 	a.startAll(ends)
 	tick := time.NewTicker(time.Second)
