@@ -37,9 +37,9 @@ func boxMuller(a, b uint32) (float64, float64) {
 	return float64(radius * cos), float64(radius * sin)
 }
 
-// Initialize writes p's start into its value and master tensors: it depends on
+// Initialize writes p's start into its value and main parameter tensors: it depends on
 // the seed, p's name and the global index of each element, whatever the layout.
-// In lower precision the master is the rounded value, as in Megatron.
+// In lower precision the main parameter is the rounded value, as in Megatron.
 func (p *Param) Initialize(d *device.Device, seed uint64) {
 	p.setMain(d, func(t device.Tensor) {
 		if d.Counts() {
@@ -82,7 +82,7 @@ func Normals(seed uint64, name string, out []float32, std float64) {
 	normals(device.StreamKey(seed, name), 0, out, std)
 }
 
-// SetMain gives p new values: the master holds them, rounded to the value
+// SetMain gives p new values: the main parameter holds them, rounded to the value
 // dtype, and Value the same numbers.
 func (p *Param) SetMain(d *device.Device, host []float32) {
 	p.setMain(d, func(t device.Tensor) { device.WriteSlice(d, t, host) })

@@ -61,7 +61,7 @@ type Param struct {
 	SumOver  *comm.Group // ranks of a model whose gradients are partial sums; nil: none
 
 	Value device.Tensor // what forward and backward read, value dtype
-	Main  device.Tensor // f32 master; Value itself in f32 training
+	Main  device.Tensor // f32 main parameter; Value itself in f32 training
 	Grad  device.Tensor // f32 main gradient
 
 	tiles [][]*tile // by rows: what stands for the parameter, which then has no memory; nil: it is whole
@@ -175,7 +175,7 @@ type Stored struct {
 	Write  bool // this rank writes it; every rank reads
 }
 
-// Stored lists p's tensor t (its value, master or a moment) under a prefix: elements
+// Stored lists p's tensor t (its value, main parameter or a moment) under a prefix: elements
 // [from, from+t.Len()) of the local buffer.
 func (p *Param) Stored(prefix string, t device.Tensor, from int64, write bool) []Stored {
 	whole := Stored{Name: prefix + p.Name, Global: p.Global, Tensor: t, Pieces: p.Pieces, Write: write}

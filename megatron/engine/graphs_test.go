@@ -67,7 +67,7 @@ func traced(t *testing.T, c Config, graphs bool) trace {
 		out.told = append(out.told, fmt.Sprint(r.Loss, r.Update, r.Scale, loss, tokens))
 	}
 	for _, p := range e.Params {
-		for name, x := range map[string]device.Tensor{"value": p.Value, "gradient": p.Grad, "master": p.Main} {
+		for name, x := range map[string]device.Tensor{"value": p.Value, "gradient": p.Grad, "main parameter": p.Main} {
 			raw := make([]byte, x.Bytes())
 			e.device.Read(raw, x)
 			out.tensors[p.Name+" "+name] = raw

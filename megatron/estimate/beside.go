@@ -64,7 +64,7 @@ func (k *Clock) evaluation(by Constants) (float64, error) {
 	return float64(c.EvalIters) * share * p.Seconds(k.times(by)), nil
 }
 
-// stored is the bytes of a checkpoint: values, and of the optimizer masters and moments.
+// stored is the bytes of a checkpoint: values, and of the optimizer main parameters and moments.
 func (k *Clock) stored() float64 {
 	c := &k.config
 	each := 2 + 4 + 8.0

@@ -150,7 +150,7 @@ func (k *Clock) floor() float64 {
 	if c.Layout.DistributedOptimizer {
 		dense, experts = float64(l.DP*l.CP), float64(l.ExpertDP())
 	}
-	value, main := 6.0, 12.0 // 16-bit weights and f32 gradients; master and moments
+	value, main := 6.0, 12.0 // 16-bit weights and f32 gradients; main parameter and moments
 	if c.Precision == engine.F32 {
 		value, main = 8, 8
 	}

@@ -127,7 +127,7 @@ func (m *Machine) between(c *training.Config, l topology.Sizes) Cost {
 }
 
 // updateBytes pass through memory for each parameter that a rank updates: its gradient three
-// times (zeroed, measured, used), master and moments read and written, the value written.
+// times (zeroed, measured, used), main parameter and moments read and written, the value written.
 const updateBytes = 3*4 + 6*4 + 2
 
 // held is parameters of a rank: those that every rank of a stage has, and its experts' own.

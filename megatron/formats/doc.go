@@ -8,7 +8,7 @@
 // (and expert) number:
 //
 //	model.decoder.layers.3.self_attention.linear_qkv.weight   values
-//	optimizer.main.<name>        f32 masters, where values are bf16 or f16
+//	optimizer.main.<name>        f32 main parameters, where values are bf16 or f16
 //	optimizer.exp_avg.<name>     first moments, f32
 //	optimizer.exp_avg_sq.<name>  second moments, f32
 //

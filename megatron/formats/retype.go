@@ -7,8 +7,8 @@ import (
 )
 
 // Retype shows the weights of src in another type. Where there are moments,
-// nothing is lost by it: f32 values that become narrow go on as masters, and
-// narrow values that become f32 are their masters.
+// nothing is lost by it: f32 values that become narrow go on as main parameters, and
+// narrow values that become f32 are their main parameters.
 func Retype(src Source, dtype string) Source {
 	r := &retyped{Source: Cast(src, func(t Tensor) string {
 		if strings.HasPrefix(t.Name, Model) {
@@ -22,11 +22,11 @@ func Retype(src Source, dtype string) Source {
 	}
 	for _, t := range r.Source.Tensors() {
 		name, value := strings.CutPrefix(t.Name, Model)
-		master, isMaster := strings.CutPrefix(t.Name, Main)
+		main, isMain := strings.CutPrefix(t.Name, Main)
 		_, hasMaster := have[Main+name]
 		_, trained := have[ExpAvg+name]
 		switch {
-		case isMaster && dtype == "F32" && have[Model+master].Name != "":
+		case isMain && dtype == "F32" && have[Model+main].Name != "":
 			continue // it is the value now
 		case value && dtype == "F32" && hasMaster:
 			r.from[t.Name] = Main + name

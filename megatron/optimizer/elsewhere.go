@@ -211,7 +211,7 @@ func (a *away) pieceOf(seg *segment, s *slot, p stretch) *segment {
 		return device.Tensor{} // not there: every strip of a segment is visited
 	}
 	mains := a.mains
-	if mains == nil { // f32: masters are the values
+	if mains == nil { // f32: main parameters are the values
 		mains = a.values
 	}
 	return &segment{param: seg.param, from: seg.from + p.from - seg.at, n: p.n, at: p.from, grad: cut(seg.grad, a.grads),
@@ -246,7 +246,7 @@ func (o *Optimizer) statsElsewhere() error {
 	})
 }
 
-// adoptElsewhere is AdoptValues of masters that lie elsewhere.
+// adoptElsewhere is AdoptValues of main parameters that lie elsewhere.
 func (o *Optimizer) adoptElsewhere(named func(string) bool) {
 	a := o.away
 	if a == nil || a.mains == nil {

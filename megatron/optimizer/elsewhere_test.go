@@ -15,7 +15,7 @@ import (
 )
 
 // TestElsewhereIsTheSame: what lies in files has, after some steps, the bits of what lies in
-// memory: values, masters, moments, norms, with every optimizer, dtype and sharding, also
+// memory: values, main parameters, moments, norms, with every optimizer, dtype and sharding, also
 // where a step is skipped; under ZeRO-3 with gradients in files as well.
 func TestElsewhereIsTheSame(t *testing.T) {
 	for _, world := range []int{1, 2} {

@@ -109,7 +109,7 @@ func isFrozen(name string) bool {
 }
 
 // Claim: frozen parameters keep their first values, count in no norm of gradients, have
-// neither gradient, master nor moment, and the others train as on one rank, under every
+// neither gradient, main parameter nor moment, and the others train as on one rank, under every
 // sharding.
 func TestFrozenParameters(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16} {

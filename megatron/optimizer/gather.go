@@ -120,7 +120,7 @@ func (o *Optimizer) Initialize(seed uint64) error {
 }
 
 // Fill has start set every parameter's values, which are whole while it does, and
-// makes masters of them, rounded as they are.
+// makes main parameters of them, rounded as they are.
 func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 	if err := o.Rest(); err != nil {
 		return err
@@ -147,8 +147,8 @@ func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 	return o.device.Sync()
 }
 
-// AdoptValues makes the masters of the named parameters equal to their values, as
-// after loading weights without masters.
+// AdoptValues makes the main parameters of the named parameters equal to their values, as
+// after loading weights without main parameters.
 func (o *Optimizer) AdoptValues(named func(string) bool) {
 	for _, s := range o.segments {
 		if s.hasMaster() && !s.main.Elsewhere() && named(s.param.Name) {

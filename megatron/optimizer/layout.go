@@ -9,7 +9,7 @@ import (
 // Parameters lie one after the other in a flat buffer, in reverse order of the
 // model, which is the order in which their gradients are complete. The buffer is
 // cut into buckets, and each bucket into as many equal shards as there are ranks.
-// Values, gradients, masters and moments all follow this layout.
+// Values, gradients, main parameters and moments all follow this layout.
 
 // stretch is elements [from, from+n) of the flat buffer.
 type stretch struct{ from, n int64 }

@@ -138,7 +138,7 @@ func (o *Optimizer) allocateGrads(wide device.DType) {
 	}
 }
 
-// allocateState makes masters and moments of this rank's shards, and the segments that
+// allocateState makes main parameters and moments of this rank's shards, and the segments that
 // view them.
 func (o *Optimizer) allocateState(dtype, wide device.DType) {
 	here, there := o.statesHere(dtype, wide), kinds{}
@@ -181,7 +181,7 @@ func (o *Optimizer) statesHere(dtype, wide device.DType) kinds {
 	return kinds{own(main), own(m), own(v)}
 }
 
-// states tells which states the optimizer keeps of each element: a master, and moments.
+// states tells which states the optimizer keeps of each element: a main parameter, and moments.
 func (o *Optimizer) states(dtype, wide device.DType) (main, m, v bool) {
 	return dtype != wide, o.config.Kind == Adam || o.config.SGDMomentum != 0, o.config.Kind == Adam
 }

@@ -43,7 +43,7 @@ type Optimizer struct {
 }
 
 // New gives params their memory: values of dtype, and where they are trained f32 main
-// gradients, masters where dtype is not f32, and moments; all of it, or the rank's
+// gradients, main parameters where dtype is not f32, and moments; all of it, or the rank's
 // shards. Initial values are not set. All ranks of a family's Data have equal params.
 func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g Groups, s Sharding) *Optimizer {
 	o := &Optimizer{device: d, config: c, groups: g, params: params, families: g.families(params, s), bucketOf: map[*mpu.Param]*bucket{},
@@ -182,7 +182,7 @@ func (o *Optimizer) result() Result {
 	return r
 }
 
-// ParamsNorm is the L2 norm of the master parameters of the whole model. Every
+// ParamsNorm is the L2 norm of the main parameters of the whole model. Every
 // rank of the world calls it.
 func (o *Optimizer) ParamsNorm() (float64, error) {
 	d := o.device

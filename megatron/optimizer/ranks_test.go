@@ -165,7 +165,7 @@ type setup struct {
 
 // outcome is what a run leaves.
 type outcome struct {
-	state   globals // values, masters, moments
+	state   globals // values, main parameters, moments
 	grads   globals // of the last step, divided by their factor
 	results []Result
 	norms   []float64 // of the parameters
@@ -433,7 +433,7 @@ func shardings() (all []Sharding) {
 
 // Claim: with gradients whose sums are exact, every number of data-parallel ranks,
 // sharding, overlap, precision and optimizer gives the bits of one rank: values,
-// masters, moments, gradients, norms, counts of zeros.
+// main parameters, moments, gradients, norms, counts of zeros.
 func TestEveryShardingIsOneRank(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16} {
 		for _, kind := range []string{Adam, SGD} {
@@ -716,7 +716,7 @@ func TestFactorDividesTheSum(t *testing.T) {
 }
 
 // Claim: memory follows the formulas: of Ψ elements (padded to shards), values 2Ψ,
-// gradients 4Ψ, masters and moments 12Ψ in bf16, each divided by the ranks once it
+// gradients 4Ψ, main parameters and moments 12Ψ in bf16, each divided by the ranks once it
 // is sharded (ZeRO, section 5), and three tables of segments a bucket, of 16, 8 and 16 bytes
 // for each parameter; what comes and goes holds one bucket at a time
 // (two while one is being reduced) and nothing between steps.

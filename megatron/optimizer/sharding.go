@@ -8,7 +8,7 @@ type Strategy string
 
 const (
 	NoShard          Strategy = "no_shard"           // every rank holds everything
-	Optim            Strategy = "optim"              // ZeRO-1: moments and masters sharded (--use-distributed-optimizer)
+	Optim            Strategy = "optim"              // ZeRO-1: moments and main parameters sharded (--use-distributed-optimizer)
 	OptimGrads       Strategy = "optim_grads"        // ZeRO-2: gradients too
 	OptimGradsParams Strategy = "optim_grads_params" // ZeRO-3: parameters too
 )

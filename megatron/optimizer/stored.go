@@ -32,7 +32,7 @@ func (o *Optimizer) Weights() []mpu.Stored {
 	return all
 }
 
-// Stored lists what a checkpoint keeps of the optimizer: moments, and masters
+// Stored lists what a checkpoint keeps of the optimizer: moments, and main parameters
 // where they are not the values themselves; of each the part that this rank holds.
 func (o *Optimizer) Stored() []mpu.Stored {
 	var all []mpu.Stored

@@ -27,7 +27,7 @@ import (
 // Version of the program, for checkpoints; set by the build.
 var Version = "dev"
 
-// stored lists the tensors a checkpoint keeps: values, masters, moments.
+// stored lists the tensors a checkpoint keeps: values, main parameters, moments.
 func (r *Run) stored() []mpu.Stored {
 	all := r.Engine.Weights()
 	if r.Config.Checkpoint.NoSaveOptim {
@@ -360,7 +360,7 @@ func wasFrozen(s *checkpoint.State, name string) bool {
 	return is && json.Unmarshal(s.Config, &before) == nil && (&engine.Config{FreezeParameters: before.FreezeParameters}).Freezes(param)
 }
 
-// optimizerState is the parameter whose master or moment a checkpoint's tensor is.
+// optimizerState is the parameter whose main parameter or moment a checkpoint's tensor is.
 func optimizerState(name string) (param string, is bool) {
 	for _, kind := range []string{optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
 		if param, is = strings.CutPrefix(name, kind); is {
@@ -371,7 +371,7 @@ func optimizerState(name string) (param string, is bool) {
 }
 
 // thaw starts the optimizer's state of parameters that the checkpoint's run did not
-// train: masters are their values, moments 0.
+// train: main parameters are their values, moments 0.
 func (r *Run) thaw(report *checkpoint.Report) {
 	thawed := map[string]bool{}
 	for _, name := range report.Missing {
@@ -427,7 +427,7 @@ func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
 }
 
 // loadWeights takes the values, converting their dtype where needed, and the
-// masters where the checkpoint has them. With finetune the run starts at 0.
+// main parameters where the checkpoint has them. With finetune the run starts at 0.
 func (r *Run) loadWeights(load loader, finetune bool) error {
 	stored := r.Engine.Weights()
 	for _, s := range r.Engine.Optimizer.Stored() {
@@ -435,8 +435,8 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 			stored = append(stored, s)
 		}
 	}
-	isMaster := func(_ *checkpoint.State, name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
-	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: isMaster, Convert: true})
+	isMain := func(_ *checkpoint.State, name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
+	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: isMain, Convert: true})
 	if err != nil {
 		return err
 	}

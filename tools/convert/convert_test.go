@@ -99,7 +99,7 @@ func TestConvertVerifies(t *testing.T) {
 	}
 }
 
-// --dtype rounds the weights; with moments the f32 values go on as masters, and
+// --dtype rounds the weights; with moments the f32 values go on as main parameters, and
 // come back from them.
 func TestDtypeKeepsMasters(t *testing.T) {
 	dir := t.TempDir()
@@ -107,11 +107,11 @@ func TestDtypeKeepsMasters(t *testing.T) {
 	narrow := convert(t, "--input", start, "--to", "native", "--output", filepath.Join(dir, "narrow"), "--dtype", "bf16")
 	wide := convert(t, "--input", narrow, "--to", "native", "--output", filepath.Join(dir, "wide"), "--dtype", "f32")
 	if sameWeights(t, start, narrow) || !sameWeights(t, start, wide) {
-		t.Error("bf16 has the f32 weights, or they did not come back from the masters")
+		t.Error("bf16 has the f32 weights, or they did not come back from the main parameters")
 	}
 	bare := convert(t, "--input", narrow, "--to", "hf", "--output", filepath.Join(dir, "bare"), "--weights-only", "--dtype", "f32")
 	if sameWeights(t, start, bare) {
-		t.Error("--weights-only took masters")
+		t.Error("--weights-only took main parameters")
 	}
 }
 

@@ -22,7 +22,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "output", Usage: "what to write; it must not exist, but a save folder may get one more iteration"},
 		&cli.StringFlag{Name: "from", Usage: "format of the input, where it should not be told by its content"},
 		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read; the latest where not given"}),
-		&cli.StringFlag{Name: "dtype", Usage: "type of the weights: f32, bf16 or fp16; as they are where not given. With bf16 and fp16 the f32 values go on as masters where there is an optimizer"},
+		&cli.StringFlag{Name: "dtype", Usage: "type of the weights: f32, bf16 or fp16; as they are where not given. With bf16 and fp16 the f32 values go on as main parameters where there is an optimizer"},
 		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and the random states"},
 		&cli.BoolFlag{Name: "allow-nan", Usage: "take weights that are NaN or infinite instead of refusing them"},
 		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit 1 if not"},

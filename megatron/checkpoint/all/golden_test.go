@@ -96,7 +96,7 @@ func rounded(v float32, dtype string) float32 {
 }
 
 // expect checks every tensor of src against the family's weights: values
-// rounded to their type, masters exact, moments by the corpus' rule.
+// rounded to their type, main parameters exact, moments by the corpus' rule.
 func expect(t *testing.T, src formats.Source, want map[string][]float32, optimizer bool) {
 	t.Helper()
 	if err := formats.Check(src); err != nil {

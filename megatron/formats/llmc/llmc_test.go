@@ -26,7 +26,7 @@ func golden(t *testing.T, name string) formats.Source {
 }
 
 // llm.c's own files of version 3 hold the family's weights bit for bit, those of
-// version 5 rounded; the state's moments and masters follow the golden rule.
+// version 5 rounded; the state's moments and main parameters follow the golden rule.
 func TestGoldenFiles(t *testing.T) {
 	family, err := hf.OpenSource(filepath.Join(sharedtest.Dir(t, "golden", "checkpoint"), "gpt2-hf-f32"), formats.OpenOptions{})
 	if err != nil {

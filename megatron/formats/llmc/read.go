@@ -206,7 +206,7 @@ func readAt(f *os.File, dst []byte, at int64) error {
 	return nil
 }
 
-// state adds moments and masters, where state files lie beside the model.
+// state adds moments and main parameters, where state files lie beside the model.
 func (r *reader) state(l *layout, s *formats.State) ([]hf.Kind, error) {
 	first := stateName(r.path, s.Iteration, 0)
 	if _, err := os.Stat(first); err != nil {

@@ -46,7 +46,7 @@ type writing struct {
 	dtype   string // of the values
 	step    int64
 	moments bool
-	masters bool
+	mains   bool
 	notes   []string
 }
 
@@ -117,7 +117,7 @@ func (w *writing) findMoments() {
 		return true
 	}
 	w.moments = complete(formats.ExpAvg) && complete(formats.ExpSq)
-	w.masters = w.moments && complete(formats.Main)
+	w.mains = w.moments && complete(formats.Main)
 }
 
 func (w *writing) folder(ctx context.Context, dir string, done *formats.Written) error {
@@ -150,7 +150,7 @@ func (w *writing) model(ctx context.Context, path string, done *formats.Written)
 func (w *writing) state(ctx context.Context, path string, done *formats.Written) error {
 	h := map[int]int64{0: stateMagic, 1: 1, 2: 1, 10: w.step}
 	prefixes := []string{formats.ExpAvg, formats.ExpSq}
-	if w.masters {
+	if w.mains {
 		h[4] = 1
 		prefixes = append(prefixes, formats.Main)
 	}

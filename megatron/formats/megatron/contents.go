@@ -80,7 +80,7 @@ func (c *Contents) ValueType(name string) string {
 	return c.DType
 }
 
-// stored is the name and type behind a kind of tensor; masters of f32 values, or
+// stored is the name and type behind a kind of tensor; main parameters of f32 values, or
 // where there are none, are the values.
 func (c *Contents) stored(prefix, name string) (full, dtype string) {
 	if dtype, ok := c.types[prefix+name]; ok {

@@ -76,7 +76,7 @@ func newWriting(src formats.Source) (*writing, error) {
 	}
 	w.moments = w.complete(formats.ExpAvg) && w.complete(formats.ExpSq)
 	if w.complete(formats.Main) {
-		w.notes = append(w.notes, "f32 masters are left out: nanoGPT keeps none; --dtype f32 writes them as the weights")
+		w.notes = append(w.notes, "f32 main parameters are left out: nanoGPT keeps none; --dtype f32 writes them as the weights")
 	}
 	return w, nil
 }

@@ -18,7 +18,7 @@ func (s *source) addCopy(prefix string, parts []formats.Part) {
 }
 
 // Copies shows the tensors that the last stage has a second time, as they are there:
-// tied embeddings, their masters and moments. It is closed with s.
+// tied embeddings, their main parameters and moments. It is closed with s.
 func (s *source) Copies() formats.Source {
 	c := &copies{source: s}
 	for _, t := range s.list {

@@ -10,5 +10,5 @@
 // the files until a box of them is asked for.
 //
 // Reading order: folder.go (files of the grid), read.go (values), optimizer.go
-// (masters and moments), write.go.
+// (main parameters and moments), write.go.
 package torch

@@ -10,7 +10,7 @@ import (
 	"monotron/megatron/formats/pickle"
 )
 
-// addOptimizer adds a rank's masters and moments, and what the optimizer says
+// addOptimizer adds a rank's main parameters and moments, and what the optimizer says
 // of the run's state.
 func (s *source) addOptimizer(r *rank, params []local, chunks [][]local) error {
 	v, ok := r.root.Get("optimizer")
@@ -83,8 +83,8 @@ func (o *optimizer) add(v pickle.Value) error {
 	if err != nil {
 		return err
 	}
-	if masters, ok := d.Get("fp32_from_fp16_params"); ok {
-		if err := o.masters(groups, masters); err != nil {
+	if mains, ok := d.Get("fp32_from_fp16_params"); ok {
+		if err := o.mains(groups, mains); err != nil {
 			return err
 		}
 	}
@@ -102,8 +102,8 @@ func locals(params []local) []megatron.Local {
 	return list
 }
 
-// masters are lists of f32 tensors, one a group.
-func (o *optimizer) masters(groups []megatron.Group, v pickle.Value) error {
+// mains are lists of f32 tensors, one a group.
+func (o *optimizer) mains(groups []megatron.Group, v pickle.Value) error {
 	lists, _ := pickle.Items(v)
 	if len(lists) != len(groups) {
 		return fmt.Errorf("fp32_from_fp16_params has %d groups, param_groups has %d", len(lists), len(groups))

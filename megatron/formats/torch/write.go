@@ -144,7 +144,7 @@ func (w *writer) optimizer(params []megatron.Local) pickle.Value {
 }
 
 func (w *writer) child(groups []megatron.Group) *pickle.Dict {
-	state, list, masters := &pickle.Dict{}, &pickle.List{}, &pickle.List{}
+	state, list, mains := &pickle.Dict{}, &pickle.List{}, &pickle.List{}
 	next := int64(0)
 	for _, g := range groups {
 		ids, tensors := []int64{}, &pickle.List{}
@@ -165,7 +165,7 @@ func (w *writer) child(groups []megatron.Group) *pickle.Dict {
 			ids = nil
 		}
 		list.Items = append(list.Items, w.ParamGroup(g, ids))
-		masters.Items = append(masters.Items, tensors)
+		mains.Items = append(mains.Items, tensors)
 	}
 	inner := pickle.NewDict("state", state, "param_groups", list)
 	var outer *pickle.Dict
@@ -181,7 +181,7 @@ func (w *writer) child(groups []megatron.Group) *pickle.Dict {
 		outer.Set("grad_scaler", scaler)
 	}
 	if !w.Layout.DistributedOptimizer {
-		outer.Set("fp32_from_fp16_params", masters)
+		outer.Set("fp32_from_fp16_params", mains)
 	}
 	return outer
 }

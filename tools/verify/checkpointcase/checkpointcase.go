@@ -228,7 +228,7 @@ func (r *run) rule(w, m, v formats.Tensor) (worst float64, err error) {
 }
 
 // logits runs the prompt from the stored weights and, where the case has them,
-// from the masters.
+// from the main parameters.
 func (r *run) logits() error {
 	if err := r.compare("logits", r.src); err != nil {
 		return err

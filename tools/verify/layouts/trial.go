@@ -184,7 +184,7 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 	if step < t.steps-1 {
 		return nil
 	}
-	for _, s := range masters(e) {
+	for _, s := range mains(e) {
 		if err := t.out.weights.add(r.Number, r.Device, s, 1); err != nil {
 			return fault.Errorf(fault.Differs, "weight %w", err)
 		}
@@ -214,9 +214,9 @@ func (o *Outcome) hear(rank, step int, numbers []float64) error {
 	return nil
 }
 
-// masters are the weights as the optimizer keeps them: in half precision the values
+// mains are the weights as the optimizer keeps them: in half precision the values
 // are those rounded, and near 1 a rounding is more than a step.
-func masters(e *engine.Engine) (all []mpu.Stored) {
+func mains(e *engine.Engine) (all []mpu.Stored) {
 	for _, s := range e.Optimizer.Stored() {
 		if name, is := strings.CutPrefix(s.Name, optimizer.StoredMain); is {
 			s.Name = name
