@@ -6,7 +6,8 @@
 // share), run.go (a rank's run), setup.go, loop.go, stop.go (reasons to stop, and how ranks
 // agree on them), then what the loop calls:
 // data.go and order.go (micro-batches from datasets), batchsize.go (how many), evaluate.go
-// and samples.go, checkpoint.go with foreign.go, upcycle.go and foreignsave.go (going on, and saving),
+// and samples.go, checkpoint.go (what is kept), save.go with foreignsave.go, restore.go with foreign.go and
+// upcycle.go (going on),
 // logger.go and record.go (what is told of a step), nonfinite.go and replay.go (a step that
 // is not finite: where, and again). hold.go looks whether --save can be
 // written, and keeps other runs out of it; rehearse.go is a run on paper; pulse.go tells that a long step is under way, console.go where; gpus.go watches the GPUs; peak.go measures for MFU.

@@ -1,0 +1,394 @@
+package training
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/engine"
+	"monotron/megatron/formats"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
+)
+
+// restore brings the run to its checkpoint, or to fresh weights where there is
+// none to load.
+func (r *Run) restore() error {
+	c := &r.Config.Checkpoint
+	r.saver = &saver{saved: -1}
+	r.Engine.Settled = r.saver.awaitTensors
+	dir, finetune, err := r.source()
+	if err != nil {
+		return err
+	}
+	if dir == "" {
+		return r.Engine.Initialize()
+	}
+	if r.device.Counts() {
+		return nil // what is loaded goes where the tensors are
+	}
+	step := int64(-1)
+	if dir == c.Load {
+		step = c.step()
+	}
+	if c.Upcycle {
+		return r.upcycle(dir, step)
+	}
+	if format := foreign(dir, step); format != "" {
+		return r.restoreForeign(format, dir, step, finetune)
+	}
+	if finetune || c.NoLoadOptim {
+		return r.loadWeights(r.native(dir, step), finetune)
+	}
+	return r.loadAll(r.native(dir, step))
+}
+
+// resume is --resume-from-save: a run whose save folder holds something goes on from there,
+// with all that is stored. What is wrong with the folder, loading says.
+func (c *Checkpoint) resume() {
+	if _, err := formats.ReadTracker(c.Save); c.Resume && c.Save != "" && fault.CodeOf(err) != fault.NoInput {
+		c.Load, c.Pretrained, c.Step, c.Finetune, c.NoLoadOptim, c.Upcycle = c.Save, "", 0, false, false, false
+	}
+}
+
+// step is the iteration that --ckpt-step names, -1 for the latest.
+func (c *Checkpoint) step() int64 {
+	if c.Step > 0 {
+		return int64(c.Step)
+	}
+	return -1
+}
+
+// source is the folder to load from, "" for none, and whether only weights are
+// wanted of it.
+func (r *Run) source() (dir string, finetune bool, err error) {
+	c := &r.Config.Checkpoint
+	if c.Load == "" && c.Pretrained == "" {
+		return "", false, nil
+	}
+	if c.Load != "" {
+		if foreign(c.Load, c.step()) != "" {
+			return c.Load, c.Finetune, nil
+		}
+		if st, err := os.Stat(c.Load); err == nil && !st.IsDir() {
+			return "", false, fault.Errorf(fault.IO, "--load %s is not a directory, nor a checkpoint of another program; name the folder that --save wrote", c.Load)
+		}
+		_, err := checkpoint.Latest(c.Load)
+		if err == nil {
+			return c.Load, c.Finetune, nil
+		}
+		if !errors.Is(err, checkpoint.ErrNone) {
+			return c.Load, c.Finetune, nil // there is something: loading says what is wrong with it, or falls back
+		}
+	}
+	switch {
+	case c.Pretrained != "":
+		return c.Pretrained, true, nil
+	case c.Upcycle:
+		return "", false, fault.Errorf(fault.NoInput, "--load %s: there is no dense checkpoint that --moe-use-upcycling could start from; leave that flag out to start from random weights", c.Load)
+	case c.ExitOnMissing || c.Step > 0:
+		return "", false, fault.Errorf(fault.NoInput, "--load %s: there is no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
+	}
+	r.log.note("no checkpoint in %s; starting from random weights", c.Load)
+	return "", false, nil
+}
+
+// loadAll continues a run: everything must be there.
+func (r *Run) loadAll(load loader) error {
+	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
+	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: wasFrozen})
+	if errors.Is(err, checkpoint.ErrMisfit) && !errors.Is(err, errReshaped) {
+		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.sameModel(state, report); err != nil {
+		return err
+	}
+	r.thaw(&report)
+	if err := r.position(state); err != nil {
+		return err
+	}
+	if raw := state.Extra[adamSteps]; len(raw) == 0 {
+		r.Engine.Optimizer.Steps = state.Iteration // other programs may not say
+	} else if err := json.Unmarshal(raw, &r.Engine.Optimizer.Steps); err != nil {
+		return fault.Errorf(fault.IO, "%s: the count of optimizer steps: %w", report.Folder, err)
+	}
+	if !r.Config.SkipTrain {
+		if err := r.loadSchedules(state, report.Folder); err != nil {
+			return err
+		}
+	}
+	r.tellLoaded(state, report)
+	r.tellAttention(state)
+	return nil
+}
+
+// errReshaped is in the chain of a misfit that flags of the model explain.
+var errReshaped = errors.New("the model's flags differ")
+
+// misfit says which flags a checkpoint that does not fit was made with otherwise, where its state
+// tells: they are shorter to read than the tensors.
+func (r *Run) misfit(state checkpoint.State, err error) error {
+	before := modelOf(state)
+	if before == nil || !errors.Is(err, checkpoint.ErrMisfit) {
+		return err
+	}
+	list := before.Reshaped(&r.Config.Model)
+	if len(list) == 0 {
+		return err
+	}
+	also := ""
+	if before.Experts == nil && r.Config.Model.Experts != nil {
+		also = "; --moe-use-upcycling makes experts from a dense model's MLPs"
+	}
+	return fmt.Errorf("%w\n(%w: %s; give the checkpoint's, or --use-checkpoint-args%s)", err, errReshaped, strings.Join(list, ", "), also)
+}
+
+// modelOf is the model that a checkpoint was trained as; nil: it is another program's.
+func modelOf(state checkpoint.State) *spec.Model {
+	var c struct{ Model *spec.Model }
+	if json.Unmarshal(state.Config, &c) != nil {
+		return nil
+	}
+	return c.Model
+}
+
+// wasFrozen tells whether a checkpoint has no such tensor because its run did not train
+// the parameter.
+func wasFrozen(s *checkpoint.State, name string) bool {
+	var before struct{ FreezeParameters []string }
+	param, is := optimizerState(name)
+	return is && json.Unmarshal(s.Config, &before) == nil && (&engine.Config{FreezeParameters: before.FreezeParameters}).Freezes(param)
+}
+
+// optimizerState is the parameter whose main parameter or moment a checkpoint's tensor is.
+func optimizerState(name string) (param string, is bool) {
+	for _, kind := range []string{optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
+		if param, is = strings.CutPrefix(name, kind); is {
+			return param, true
+		}
+	}
+	return "", false
+}
+
+// thaw starts the optimizer's state of parameters that the checkpoint's run did not
+// train: main parameters are their values, moments 0.
+func (r *Run) thaw(report *checkpoint.Report) {
+	thawed := map[string]bool{}
+	for _, name := range report.Missing {
+		param, _ := optimizerState(name)
+		thawed[param] = true
+	}
+	if report.Missing = nil; len(thawed) > 0 {
+		r.Engine.Optimizer.AdoptValues(func(param string) bool { return thawed[param] })
+		r.log.note("%d parameters were frozen in this checkpoint and are trained now: their moments start at 0", len(thawed))
+	}
+}
+
+// position takes iteration and consumed samples from a checkpoint.
+func (r *Run) position(s checkpoint.State) error {
+	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 {
+		return fault.Errorf(fault.IO, "the checkpoint's iteration %d or consumed samples %d, %d are negative", s.Iteration, s.ConsumedTrain, s.ConsumedValid)
+	}
+	r.Engine.Iteration = s.Iteration
+	r.at = Progress{s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain}
+	r.continueOrder(s)
+	if r.Config.Checkpoint.Save == r.Config.Checkpoint.Load {
+		r.saver.saved = s.Iteration
+	}
+	return nil
+}
+
+func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
+	if len(state.Scheduler) == 0 {
+		r.log.note("%s says nothing of the schedule: it goes on from the samples consumed", folder)
+		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
+		return nil
+	}
+	var scheduler optimizer.SchedulerState
+	if err := json.Unmarshal(state.Scheduler, &scheduler); err != nil {
+		return fault.Errorf(fault.IO, "%s: the schedule's state: %w", folder, err)
+	}
+	notes, err := r.Engine.Scheduler.Load(scheduler, r.Config.Optimizer.OverrideScheduler, r.Config.Optimizer.UseCheckpointScheduler)
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		r.log.note("%s", n)
+	}
+	if len(state.Scaler) == 0 {
+		return nil
+	}
+	var scaler optimizer.ScalerState
+	if err := json.Unmarshal(state.Scaler, &scaler); err != nil {
+		return fault.Errorf(fault.IO, "%s: the loss scale's state: %w", folder, err)
+	}
+	r.Engine.Scaler.Load(scaler)
+	return nil
+}
+
+// loadWeights takes the values, converting their dtype where needed, and the
+// main parameters where the checkpoint has them. With finetune the run starts at 0.
+func (r *Run) loadWeights(load loader, finetune bool) error {
+	stored := r.Engine.Weights()
+	for _, s := range r.Engine.Optimizer.Stored() {
+		if strings.HasPrefix(s.Name, optimizer.StoredMain) {
+			stored = append(stored, s)
+		}
+	}
+	isMain := func(_ *checkpoint.State, name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
+	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: isMain, Convert: true})
+	if err != nil {
+		return err
+	}
+	if err := r.sameModel(state, report); err != nil {
+		return err
+	}
+	missing := map[string]bool{}
+	for _, name := range report.Missing {
+		missing[name] = true
+	}
+	report.Missing = nil // the values take their place
+	r.Engine.Optimizer.AdoptValues(func(name string) bool { return missing[optimizer.StoredMain+name] })
+	if !finetune {
+		if err := r.position(state); err != nil {
+			return err
+		}
+		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
+		r.tellAttention(state)
+	}
+	r.tellLoaded(state, report)
+	return r.device.Sync()
+}
+
+// sameModel refuses weights of another model, unless --finetune asks for them.
+func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error {
+	if r.Config.Checkpoint.Finetune {
+		return nil
+	}
+	if before := modelOf(state); before != nil {
+		if list := before.Differs(&r.Config.Model); len(list) > 0 {
+			return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+				report.Folder, strings.Join(list, ", "))
+		}
+	}
+	known, err := r.Config.parameterNames()
+	if err != nil {
+		return err
+	}
+	for _, name := range report.Extra {
+		if short, is := strings.CutPrefix(name, optimizer.StoredModel); is && !known[short] {
+			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
+		}
+	}
+	return nil
+}
+
+// parameterNames are those that files have for the tensors of the whole model, whatever
+// ranks hold them.
+func (c *Config) parameterNames() (map[string]bool, error) {
+	whole, err := c.Whole()
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, p := range whole.Params() {
+		for _, t := range p.Tensors() {
+			names[t.Name] = true
+		}
+	}
+	for _, b := range whole.Buffers(false) {
+		names[strings.TrimPrefix(b.Name, optimizer.StoredModel)] = true
+	}
+	return names, nil
+}
+
+// tellLoaded prints what was loaded, and which settings are no longer those the
+// checkpoint was trained with.
+func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
+	report.Overridden = changedSettings(state.Config, &r.Config)
+	r.creditOthers(&report)
+	for _, line := range report.Lines() {
+		r.log.note("%s", line)
+	}
+}
+
+// creditOthers counts as restored what other ranks hold of the model.
+func (r *Run) creditOthers(report *checkpoint.Report) {
+	known, err := r.Config.parameterNames()
+	if err != nil || r.rank.World().Size() == 1 {
+		return
+	}
+	var kinds []string
+	for _, kind := range []string{optimizer.StoredModel, optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
+		if slices.ContainsFunc(report.Restored, func(name string) bool { return strings.HasPrefix(name, kind) }) {
+			kinds = append(kinds, kind)
+		}
+	}
+	elsewhere := func(name string) bool {
+		return slices.ContainsFunc(kinds, func(kind string) bool {
+			param, is := strings.CutPrefix(name, kind)
+			return is && known[param]
+		})
+	}
+	for _, name := range report.Extra {
+		if elsewhere(name) {
+			report.Restored = append(report.Restored, name)
+		}
+	}
+	report.Extra = slices.DeleteFunc(report.Extra, elsewhere)
+}
+
+// tellAttention warns where a checkpoint's steps were made by the other attention: what
+// follows differs by rounding from what would have followed there.
+func (r *Run) tellAttention(state checkpoint.State) {
+	var before string
+	if raw := state.Extra[attentionKind]; len(raw) > 0 && json.Unmarshal(raw, &before) != nil {
+		return // a note's source, nothing that the run rests on
+	}
+	if now := r.Engine.Attention; now != "" && before != "" && before != now {
+		r.log.note("attention: iteration %d was trained with --attention-backend %s, this run goes on with %s: the same to rounding, not bit for bit", state.Iteration, before, now)
+	}
+}
+
+// changedSettings lists the settings that may change the numbers and differ.
+func changedSettings(saved json.RawMessage, now *Config) []string {
+	if len(saved) == 0 {
+		return nil // another program's
+	}
+	current, err := json.Marshal(now.kept())
+	if err != nil {
+		return nil
+	}
+	var before, after map[string]any
+	if json.Unmarshal(saved, &before) != nil || json.Unmarshal(current, &after) != nil {
+		return []string{"the checkpoint's settings cannot be read"}
+	}
+	for _, harmless := range []string{"Checkpoint", "Log", "Watch", "ExitInterval", "ExitDurationMins", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
+		delete(before, harmless)
+		delete(after, harmless)
+	}
+	return differences("", before, after)
+}
+
+func differences(path string, before, after map[string]any) (list []string) {
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		was, is := before[key], after[key]
+		a, isMap := was.(map[string]any)
+		b, alsoMap := is.(map[string]any)
+		if isMap && alsoMap {
+			list = append(list, differences(path+key+".", a, b)...)
+		} else if x, y := fmt.Sprint(was), fmt.Sprint(is); x != y {
+			list = append(list, fmt.Sprintf("%s%s %s -> %s", path, key, x, y))
+		}
+	}
+	return list
+}

@@ -1,0 +1,164 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"monotron/fault"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/formats"
+	"monotron/mpu/comm/watch"
+)
+
+// saver writes checkpoints of a run, one at a time.
+type saver struct {
+	pending *checkpoint.Pending
+	saved   int64 // iteration of the last save or load; -1: none
+}
+
+// save writes a checkpoint of the iteration, unless it is on disk already.
+func (s *saver) save(ctx context.Context, r *Run) error {
+	c := &r.Config.Checkpoint
+	if c.Save == "" || s.saved == r.Engine.Iteration {
+		return nil
+	}
+	if err := s.wait(r); err != nil {
+		return err
+	}
+	r.rank.Enter(watch.Save, r.Engine.Iteration)
+	state, err := r.state()
+	if err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
+	options := r.saveOptions()
+	options.KeepLast, options.KeepEvery = c.KeepLast, int64(c.KeepEvery)
+	if c.Async {
+		options.Meet = r.rank.Saves.Barrier
+	}
+	options = options.Failing(r.rank.Inject.Disk(r.Engine.Iteration))
+	s.saved = r.Engine.Iteration
+	format := formatOf(c.Format)
+	if format != formats.Native && c.Async {
+		s.pending, err = r.saveAsLater(ctx, format, state, options)
+		return err
+	}
+	if format != formats.Native {
+		report, err := r.saveAs(ctx, format, state, options)
+		return s.told(r, report, err)
+	}
+	if c.Async {
+		s.pending, err = checkpoint.SaveAsync(ctx, c.Save, state, r.stored(), r.device, options)
+		return err
+	}
+	report, err := checkpoint.Save(ctx, c.Save, state, r.stored(), r.device, options)
+	return s.told(r, report, err)
+}
+
+// saveOptions are those of every save of all ranks together.
+func (r *Run) saveOptions() checkpoint.SaveOptions {
+	o := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
+	if !r.Config.Checkpoint.NoTokenizer {
+		o.Tokenizer = r.Config.Tokenizer
+	}
+	return o
+}
+
+// saveLoaded saves what the run begins with, for who wants to see what a restart changed
+// (--save-on-load).
+func (r *Run) saveLoaded(ctx context.Context) error {
+	dir := r.Config.Checkpoint.SaveOnLoad
+	if dir == "" {
+		return nil
+	}
+	r.rank.Enter(watch.Save, r.Engine.Iteration)
+	state, err := r.state()
+	if err != nil {
+		return err
+	}
+	report, err := checkpoint.Save(context.WithoutCancel(ctx), dir, state, r.stored(), r.device, r.saveOptions())
+	if err != nil {
+		return fmt.Errorf("--save-on-load: %w", err)
+	}
+	r.log.note("saved what this run begins with, iteration %d, to %s", report.Iteration, report.Folder)
+	return nil
+}
+
+// awaitTensors waits until a save under way no longer reads the tensors.
+func (s *saver) awaitTensors() {
+	if s.pending != nil {
+		s.pending.Copied()
+	}
+}
+
+// wait ends the save under way.
+func (s *saver) wait(r *Run) error {
+	if s.pending == nil {
+		return nil
+	}
+	report, err := s.pending.Wait()
+	s.pending = nil
+	return s.told(r, report, err)
+}
+
+func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
+	if err != nil {
+		return fmt.Errorf("saving iteration %d to %s: %w", s.saved, r.Config.Checkpoint.Save, err)
+	}
+	for _, n := range report.Notes {
+		r.log.note("%s", n)
+	}
+	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, onDisk(report))
+	if r.rank.Inject.Corrupts(report.Iteration) {
+		return corrupt(report.Folder, r.rank.Number)
+	}
+	return nil
+}
+
+// onDisk is the size of a checkpoint that several ranks may have written.
+func onDisk(report checkpoint.Report) (bytes int64) {
+	err := filepath.WalkDir(report.Folder, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		st, err := e.Info()
+		if err == nil {
+			bytes += st.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return report.Bytes
+	}
+	return bytes
+}
+
+// finish saves the last iteration and waits until it is on disk.
+func (s *saver) finish(ctx context.Context, r *Run) error {
+	if err := s.save(ctx, r); err != nil {
+		return err
+	}
+	return s.wait(r)
+}
+
+// corrupt changes the last byte of a rank's part of a checkpoint: --inject corrupt.
+func corrupt(folder string, rank int) error {
+	f, err := os.OpenFile(filepath.Join(folder, fmt.Sprintf("rank_%05d.safetensors", rank)), os.O_RDWR, 0)
+	if err != nil {
+		return fault.With(fault.IO, err)
+	}
+	last := make([]byte, 1)
+	size, err := f.Seek(-1, io.SeekEnd)
+	if err == nil {
+		if _, err = f.ReadAt(last, size); err == nil {
+			last[0] ^= 0x55
+			_, err = f.WriteAt(last, size)
+		}
+	}
+	return fault.With(fault.IO, errors.Join(err, f.Close()))
+}
