@@ -6,7 +6,7 @@ import (
 )
 
 // Kind of an action.
-type Kind int
+type Kind int8
 
 const (
 	Forward Kind = iota
@@ -79,10 +79,30 @@ func Order(acts []Action, chunks int) string {
 func forward(chunk, micro int) Action  { return Action{Kind: Forward, Chunk: chunk, Micro: micro} }
 func backward(chunk, micro int) Action { return Action{Kind: Backward, Chunk: chunk, Micro: micro} }
 
-// exchange appends transfers as one action, or nothing where there are none.
-func exchange(acts []Action, overlap bool, transfers ...Transfer) []Action {
-	if len(transfers) == 0 {
-		return acts
+// list is a stage's actions being written, their transfers side by side.
+type list struct {
+	acts []Action
+	room []Transfer
+	from int // in room: of the exchange that is being written
+}
+
+func (l *list) forward(chunk, micro int)  { l.acts = append(l.acts, forward(chunk, micro)) }
+func (l *list) backward(chunk, micro int) { l.acts = append(l.acts, backward(chunk, micro)) }
+
+// with adds a transfer to the exchange that is being written.
+func (l *list) with(t Transfer) { l.room = append(l.room, t) }
+
+// exchange ends it; without transfers it is nothing.
+func (l *list) exchange() {
+	if n := len(l.room); n > l.from {
+		l.acts = append(l.acts, Action{Kind: Exchange, Transfers: l.room[l.from:n:n]})
+		l.from = n
 	}
-	return append(acts, Action{Kind: Exchange, Transfers: transfers, Overlap: overlap})
+}
+
+// batch is an exchange whose transfers lie elsewhere.
+func (l *list) batch(overlap bool, transfers []Transfer) {
+	if len(transfers) > 0 {
+		l.acts = append(l.acts, Action{Kind: Exchange, Transfers: transfers, Overlap: overlap})
+	}
 }

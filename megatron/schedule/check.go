@@ -26,11 +26,11 @@ func CheckLists(lists [][]Action, chunks, micros int, forwardOnly bool) (p Proof
 			return p, err
 		}
 	}
-	links, err := match(lists)
+	m, err := match(lists)
 	if err != nil {
 		return p, err
 	}
-	return p, rendezvous(lists, links)
+	return p, m.rendezvous()
 }
 
 // stageCheck follows one list.
@@ -173,61 +173,84 @@ func (s *stageCheck) atEnd() error {
 // action is a place in the lists.
 type action struct{ stage, index int }
 
-// end is one half of a value's way.
-type end struct {
-	at action
-	t  Transfer
+// half is one end of a value's way: a transfer of its stage, counted from the stage's first, and the action that it is in.
+type half struct{ action, transfer int32 }
+
+// matched are lists whose transfers know the exchange at their other end.
+type matched struct {
+	lists [][]Action
+	first [][]int32  // [stage][action]: its first transfer; at the end, how many the stage has
+	other [][]action // [stage][transfer]
 }
 
-// match pairs the i-th send from one stage to another with the i-th receive, and
-// tells for each exchange the exchanges it must meet: [stage][action].
-func match(lists [][]Action) ([][][]action, error) {
-	sends, receives := make([][]end, len(lists)*len(lists)), make([][]end, len(lists)*len(lists))
-	meets := make([][][]action, len(lists))
+// of is a half's transfer.
+func (m *matched) of(stage int, h half) *Transfer {
+	return &m.lists[stage][h.action].Transfers[h.transfer-m.first[stage][h.action]]
+}
+
+// meets are the exchanges that an action must meet.
+func (m *matched) meets(stage, index int) []action {
+	return m.other[stage][m.first[stage][index]:m.first[stage][index+1]]
+}
+
+// match pairs the i-th send from one stage to another with the i-th receive.
+func match(lists [][]Action) (*matched, error) {
+	m := &matched{lists, make([][]int32, len(lists)), make([][]action, len(lists))}
 	for stage, acts := range lists {
-		meets[stage] = make([][]action, len(acts))
+		m.first[stage] = make([]int32, 1, len(acts)+1)
+		n := int32(0)
 		for i, a := range acts {
 			for _, t := range a.Transfers {
 				if t.Peer < 0 || t.Peer >= len(lists) || t.Peer == stage {
 					return nil, fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, of %d stages", stage, i, t, len(lists))
 				}
-				to, wire := &receives, t.Peer*len(lists)+stage
-				if t.Send {
-					to, wire = &sends, stage*len(lists)+t.Peer
-				}
-				(*to)[wire] = append((*to)[wire], end{action{stage, i}, t})
+			}
+			n += int32(len(a.Transfers))
+			m.first[stage] = append(m.first[stage], n)
+		}
+		m.other[stage] = make([]action, n)
+	}
+	w, all := newWires(lists), len(lists)*len(lists)
+	halves := [2][]half{make([]half, w.first[0][all]), make([]half, w.first[1][all])}
+	for stage, acts := range lists {
+		for i := range acts {
+			for k := range acts[i].Transfers {
+				n, end := w.number(stage, &acts[i].Transfers[k])
+				halves[end][n] = half{int32(i), m.first[stage][i] + int32(k)}
 			}
 		}
 	}
-	for wire, s := range sends {
-		if err := meet(meets, s, receives[wire], wire/len(lists), wire%len(lists)); err != nil {
+	for wire := range all {
+		on := func(end int) []half { return halves[end][w.first[end][wire]:w.first[end][wire+1]] }
+		if err := m.meet(on(0), on(1), wire/len(lists), wire%len(lists)); err != nil {
 			return nil, err
 		}
 	}
-	return meets, nil
+	return m, nil
 }
 
 // meet pairs what one stage sends with what another receives.
-func meet(meets [][][]action, sends, receives []end, from, to int) error {
+func (m *matched) meet(sends, receives []half, from, to int) error {
 	for i := range max(len(sends), len(receives)) {
 		if i >= len(receives) {
-			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from there", from, sends[i].at.index, sends[i].t, to, len(receives))
+			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from there", from, sends[i].action, *m.of(from, sends[i]), to, len(receives))
 		}
 		if i >= len(sends) {
-			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values there", to, receives[i].at.index, receives[i].t, from, len(sends))
+			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values there", to, receives[i].action, *m.of(to, receives[i]), from, len(sends))
 		}
 		s, r := sends[i], receives[i]
-		if virtual(s.t, from, len(meets), true) != virtual(r.t, to, len(meets), false) {
-			return fault.Errorf(fault.Internal, "schedule: value %d from stage %d to stage %d: one is at %v (action %d), the other at %v (action %d)", i, from, to, s.t, s.at.index, r.t, r.at.index)
+		sent, received := m.of(from, s), m.of(to, r)
+		if virtual(sent, from, len(m.lists), true) != virtual(received, to, len(m.lists), false) {
+			return fault.Errorf(fault.Internal, "schedule: value %d from stage %d to stage %d: one is at %v (action %d), the other at %v (action %d)", i, from, to, *sent, s.action, *received, r.action)
 		}
-		meets[from][s.at.index] = append(meets[from][s.at.index], r.at)
-		meets[to][r.at.index] = append(meets[to][r.at.index], s.at)
+		m.other[from][s.transfer] = action{to, int(r.action)}
+		m.other[to][r.transfer] = action{from, int(s.action)}
 	}
 	return nil
 }
 
 // virtual names a value the same at both its ends: by the boundary it crosses.
-func virtual(t Transfer, stage, stages int, sender bool) [3]int {
+func virtual(t *Transfer, stage, stages int, sender bool) [3]int {
 	boundary := t.Chunk*stages + stage // after this virtual stage
 	if sender == t.Grad {
 		boundary-- // it crosses the one before
@@ -237,11 +260,12 @@ func virtual(t Transfer, stage, stages int, sender bool) [3]int {
 
 // rendezvous walks through all lists at once; an exchange ends when every one it
 // must meet has begun. Whoever cannot go on waits in a circle.
-func rendezvous(lists [][]Action, meets [][][]action) error {
+func (m *matched) rendezvous() error {
+	lists := m.lists
 	at := make([]int, len(lists)) // the action a stage is at
 	begun := func(a action) bool { return at[a.stage] >= a.index }
 	stuck := func(stage int) (on int, is bool) {
-		for _, other := range meets[stage][at[stage]] {
+		for _, other := range m.meets(stage, at[stage]) {
 			if !begun(other) {
 				return other.stage, true
 			}

@@ -15,13 +15,13 @@ func Interleaved(stage, stages, chunks, micros, group int, overlap bool) []Actio
 
 // InterleavedForwardOnly is an interleaved pipeline that evaluates.
 func InterleavedForwardOnly(stage, stages, chunks, micros, group int) []Action {
-	l := newLanes(stage, stages, chunks, micros, group)
-	acts := l.appendExchanges(nil, l.forward.lead, false)
-	for _, s := range l.forward.steps {
-		acts = append(acts, forward(s.chunk, s.micro))
-		acts = l.appendExchanges(acts, s.after, false)
+	f, acts := newLanes(stage, stages, chunks, micros, group).forward, &list{}
+	acts.exchanges(f.after(-1), false)
+	for i, run := range f.runs {
+		acts.forward(run.chunk, run.micro)
+		acts.exchanges(f.after(i), false)
 	}
-	return acts
+	return acts.acts
 }
 
 // interleavedGPipe is all forwards, then all backwards, over several chunks.
@@ -34,7 +34,8 @@ type entry struct{ chunk, micro int }
 
 // table is the order in which every stage runs its forwards. Backwards follow the
 // same table with the chunks counted from the end.
-func table(chunks, micros, group int) (t []entry) {
+func table(chunks, micros, group int) []entry {
+	t := make([]entry, 0, chunks*micros)
 	for first := 0; first < micros; first += group {
 		for chunk := range chunks {
 			for micro := first; micro < min(first+group, micros); micro++ {
@@ -45,20 +46,23 @@ func table(chunks, micros, group int) (t []entry) {
 	return t
 }
 
-// ticks are the times at which the first stage runs the table's entries, if each
+// nothing is what a stage runs in a tick in which it waits.
+var nothing = entry{-1, -1}
+
+// ticks are the table's entries at the times at which the first stage runs them, if each
 // takes one tick and stage s follows s ticks behind. A value is back from the last
 // stage after `stages` ticks; the first stage waits for it where a group is smaller.
-func ticks(t []entry, stages int) []int {
-	at := make([]int, len(t))
-	started := map[entry]int{}
-	for k, e := range t {
-		if k > 0 {
-			at[k] = at[k-1] + 1
+func ticks(t []entry, stages, micros int) []entry {
+	at := make([]entry, 0, len(t))
+	started := make([]int, len(t)) // by chunk and micro-batch
+	for _, e := range t {
+		if e.chunk > 0 {
+			for len(at) < started[(e.chunk-1)*micros+e.micro]+stages {
+				at = append(at, nothing)
+			}
 		}
-		if before, ok := started[entry{e.chunk - 1, e.micro}]; ok {
-			at[k] = max(at[k], before+stages)
-		}
-		started[e] = at[k]
+		started[e.chunk*micros+e.micro] = len(at)
+		at = append(at, e)
 	}
 	return at
 }
@@ -68,128 +72,125 @@ func ticks(t []entry, stages int) []int {
 // in a tick, its neighbour receives in the same one, so that no stage waits for
 // one that is further on.
 type lane struct {
-	lead  [][]Transfer // before the first run
-	steps []step
+	runs    []entry
+	batches [][]Transfer // one a tick
+	ends    []int        // of the batches before the first run, then of those after each: more than one only where this stage waits
 }
 
-type step struct {
-	entry
-	after [][]Transfer // one a tick; more than one only where this stage waits
+// after are the batches that follow a run; -1: those before the first.
+func (l *lane) after(run int) [][]Transfer {
+	from := 0
+	if run >= 0 {
+		from = l.ends[run]
+	}
+	return l.batches[from:l.ends[run+1]]
 }
 
 type lanes struct{ forward, backward lane }
 
 func newLanes(stage, stages, chunks, micros, group int) lanes {
-	t := table(chunks, micros, group)
-	at := ticks(t, stages)
+	at := ticks(table(chunks, micros, group), stages, micros)
 	var l lanes
-	l.forward = newLane(t, at, stage, stages, chunks)
+	l.forward = newLane(at, stage, stages, chunks)
 	// The backward lane is a forward lane seen from the other end.
-	l.backward = newLane(t, at, stages-1-stage, stages, chunks)
+	l.backward = newLane(at, stages-1-stage, stages, chunks)
 	l.backward.mirror(stages, chunks)
 	return l
 }
 
 // newLane is the lane of the stage at a place of the line, in the forward direction.
-func newLane(t []entry, at []int, place, stages, chunks int) (l lane) {
-	runs := map[int]entry{} // tick on the first stage -> what it runs
-	for k, e := range t {
-		runs[at[k]] = e
+func newLane(at []entry, place, stages, chunks int) lane {
+	runs := func(tick int) entry {
+		if tick < 0 || tick >= len(at) {
+			return nothing
+		}
+		return at[tick]
 	}
 	before, after := (place+stages-1)%stages, (place+1)%stages
-	last := at[len(at)-1] + stages - 1
-	for tick := range last + 1 {
-		var transfers []Transfer
-		own, runsNow := runs[tick-place]
-		if runsNow && !(place == stages-1 && own.chunk == chunks-1) {
-			transfers = append(transfers, Transfer{Send: true, Peer: after, Chunk: own.chunk, Micro: own.micro})
+	l := lane{runs: make([]entry, 0, len(at)), batches: make([][]Transfer, 0, len(at)+1), ends: make([]int, 1, len(at)+1)}
+	room := make([]Transfer, 0, 2*len(at)+2)
+	for tick := range len(at) + stages - 1 {
+		from, own := len(room), runs(tick-place)
+		if own != nothing && !(place == stages-1 && own.chunk == chunks-1) {
+			room = append(room, Transfer{Send: true, Peer: after, Chunk: own.chunk, Micro: own.micro})
 		}
-		if e, ok := runs[tick-before]; ok && !(before == stages-1 && e.chunk == chunks-1) {
+		if e := runs(tick - before); e != nothing && !(before == stages-1 && e.chunk == chunks-1) {
 			if place == 0 {
 				e.chunk++
 			}
-			transfers = append(transfers, Transfer{Peer: before, Chunk: e.chunk, Micro: e.micro})
+			room = append(room, Transfer{Peer: before, Chunk: e.chunk, Micro: e.micro})
 		}
-		l.add(own, runsNow, transfers)
+		l.add(own, room[from:len(room):len(room)])
 	}
 	return l
 }
 
 // add appends a tick.
-func (l *lane) add(run entry, runs bool, transfers []Transfer) {
-	if runs {
-		l.steps = append(l.steps, step{entry: run})
+func (l *lane) add(run entry, transfers []Transfer) {
+	if run != nothing {
+		l.runs, l.ends = append(l.runs, run), append(l.ends, len(l.batches))
 	}
-	if len(transfers) == 0 {
-		return
+	if len(transfers) > 0 {
+		l.batches = append(l.batches, transfers)
+		l.ends[len(l.ends)-1]++
 	}
-	to := &l.lead
-	if len(l.steps) > 0 {
-		to = &l.steps[len(l.steps)-1].after
-	}
-	*to = append(*to, transfers)
 }
 
 // mirror turns a lane around: stages and chunks counted from the end, gradients
 // in place of activations.
 func (l *lane) mirror(stages, chunks int) {
-	flip := func(batches [][]Transfer) {
-		for _, batch := range batches {
-			for i := range batch {
-				t := &batch[i]
-				t.Peer, t.Chunk, t.Grad = stages-1-t.Peer, chunks-1-t.Chunk, true
-			}
+	for _, batch := range l.batches {
+		for i := range batch {
+			t := &batch[i]
+			t.Peer, t.Chunk, t.Grad = stages-1-t.Peer, chunks-1-t.Chunk, true
 		}
 	}
-	flip(l.lead)
-	for i := range l.steps {
-		s := &l.steps[i]
-		s.chunk = chunks - 1 - s.chunk
-		flip(s.after)
+	for i := range l.runs {
+		l.runs[i].chunk = chunks - 1 - l.runs[i].chunk
 	}
 }
 
 // list joins the lanes: warmup forwards, a forward and a backward in turn,
 // backwards. The first gradient is received before the turns begin: the stage
 // behind offers it in that tick.
-func (l lanes) list(warmup int, overlap bool) (acts []Action) {
-	f, b := l.forward, l.backward
-	turns := len(f.steps) - warmup
-	acts = l.appendExchanges(acts, f.lead, false)
-	for i, s := range f.steps[:warmup] {
-		acts = append(acts, forward(s.chunk, s.micro))
+func (l lanes) list(warmup int, overlap bool) []Action {
+	f, b := &l.forward, &l.backward
+	acts := &list{acts: make([]Action, 0, len(f.runs)+len(b.runs)+len(f.batches)+len(b.batches))}
+	turns, lead := len(f.runs)-warmup, b.after(-1)
+	acts.exchanges(f.after(-1), false)
+	for i, run := range f.runs[:warmup] {
+		acts.forward(run.chunk, run.micro)
 		if !overlap && turns > 0 && i == warmup-1 {
-			acts = exchange(acts, false, join(s.after, b.lead)...)
-			b.lead = nil
+			acts.batch(false, join(f.after(i), lead))
+			lead = nil
 			continue
 		}
-		acts = l.appendExchanges(acts, s.after, false)
+		acts.exchanges(f.after(i), false)
 	}
-	acts = l.appendExchanges(acts, b.lead, overlap && turns > 0)
+	acts.exchanges(lead, overlap && turns > 0)
 	for i := range turns {
-		s, back := f.steps[warmup+i], b.steps[i]
-		acts = append(acts, forward(s.chunk, s.micro))
+		run, back := f.runs[warmup+i], b.runs[i]
+		acts.forward(run.chunk, run.micro)
 		if overlap {
-			acts = l.appendExchanges(acts, s.after, true)
-			acts = append(acts, backward(back.chunk, back.micro))
-			acts = l.appendExchanges(acts, back.after, true)
+			acts.exchanges(f.after(warmup+i), true)
+			acts.backward(back.chunk, back.micro)
+			acts.exchanges(b.after(i), true)
 			continue
 		}
-		acts = append(acts, backward(back.chunk, back.micro))
-		acts = exchange(acts, false, join(s.after, back.after)...)
+		acts.backward(back.chunk, back.micro)
+		acts.batch(false, join(f.after(warmup+i), b.after(i)))
 	}
-	for _, back := range b.steps[turns:] {
-		acts = append(acts, backward(back.chunk, back.micro))
-		acts = l.appendExchanges(acts, back.after, false)
+	for i := turns; i < len(b.runs); i++ {
+		acts.backward(b.runs[i].chunk, b.runs[i].micro)
+		acts.exchanges(b.after(i), false)
 	}
-	return acts
+	return acts.acts
 }
 
-func (lanes) appendExchanges(acts []Action, batches [][]Transfer, overlap bool) []Action {
+func (l *list) exchanges(batches [][]Transfer, overlap bool) {
 	for _, batch := range batches {
-		acts = exchange(acts, overlap, batch...)
+		l.batch(overlap, batch)
 	}
-	return acts
 }
 
 // join makes one batch: activations, then gradients, so that both ends of a pair

@@ -27,63 +27,67 @@ type straight struct{ stage, stages int }
 // list is warmup forwards, then a forward and a backward in turn, then backwards,
 // with Megatron's exchanges: in turn, a send always goes along with a receive of
 // the opposite direction, for the neighbour is at the opposite half of its turn.
-func (p straight) list(warmup, micros int, forwardOnly bool) (acts []Action) {
+func (p straight) list(warmup, micros int, forwardOnly bool) []Action {
+	l := &list{acts: make([]Action, 0, 4*micros+2), room: make([]Transfer, 0, 4*micros)}
 	for m := range warmup {
-		acts = exchange(acts, false, p.takes(m)...)
-		acts = append(acts, forward(0, m))
-		acts = exchange(acts, false, p.gives(m)...)
+		p.takes(l, m)
+		l.exchange()
+		l.forward(0, m)
+		p.gives(l, m)
+		l.exchange()
 	}
 	if forwardOnly {
-		return acts
+		return l.acts
 	}
 	if warmup < micros {
-		acts = exchange(acts, false, p.takes(warmup)...)
+		p.takes(l, warmup)
+		l.exchange()
 	}
 	for m := warmup; m < micros; m++ {
 		back := m - warmup
-		acts = append(acts, forward(0, m))
-		acts = exchange(acts, false, append(p.gives(m), p.takesBack(back)...)...)
-		acts = append(acts, backward(0, back))
-		next := p.givesBack(back)
+		l.forward(0, m)
+		p.gives(l, m)
+		p.takesBack(l, back)
+		l.exchange()
+		l.backward(0, back)
 		if m+1 < micros {
-			next = append(p.takes(m+1), next...)
+			p.takes(l, m+1)
 		}
-		acts = exchange(acts, false, next...)
+		p.givesBack(l, back)
+		l.exchange()
 	}
 	for m := micros - warmup; m < micros; m++ {
-		acts = exchange(acts, false, p.takesBack(m)...)
-		acts = append(acts, backward(0, m))
-		acts = exchange(acts, false, p.givesBack(m)...)
+		p.takesBack(l, m)
+		l.exchange()
+		l.backward(0, m)
+		p.givesBack(l, m)
+		l.exchange()
 	}
-	return acts
+	return l.acts
 }
 
-// takes and gives are this stage's transfers of one micro-batch; none at an end
+// takes and gives add this stage's transfers of one micro-batch; none at an end
 // of the pipeline.
-func (p straight) takes(micro int) []Transfer {
-	if p.stage == 0 {
-		return nil
+func (p straight) takes(l *list, micro int) {
+	if p.stage > 0 {
+		l.with(Transfer{Peer: p.stage - 1, Micro: micro})
 	}
-	return []Transfer{{Peer: p.stage - 1, Micro: micro}}
 }
 
-func (p straight) gives(micro int) []Transfer {
-	if p.stage == p.stages-1 {
-		return nil
+func (p straight) gives(l *list, micro int) {
+	if p.stage < p.stages-1 {
+		l.with(Transfer{Send: true, Peer: p.stage + 1, Micro: micro})
 	}
-	return []Transfer{{Send: true, Peer: p.stage + 1, Micro: micro}}
 }
 
-func (p straight) takesBack(micro int) []Transfer {
-	if p.stage == p.stages-1 {
-		return nil
+func (p straight) takesBack(l *list, micro int) {
+	if p.stage < p.stages-1 {
+		l.with(Transfer{Grad: true, Peer: p.stage + 1, Micro: micro})
 	}
-	return []Transfer{{Grad: true, Peer: p.stage + 1, Micro: micro}}
 }
 
-func (p straight) givesBack(micro int) []Transfer {
-	if p.stage == 0 {
-		return nil
+func (p straight) givesBack(l *list, micro int) {
+	if p.stage > 0 {
+		l.with(Transfer{Send: true, Grad: true, Peer: p.stage - 1, Micro: micro})
 	}
-	return []Transfer{{Send: true, Grad: true, Peer: p.stage - 1, Micro: micro}}
 }

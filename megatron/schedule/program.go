@@ -5,21 +5,23 @@ import (
 	"sync"
 )
 
-// Program is every stage's list ready for a clock, as often as one likes.
+// Program is every stage's list ready for a clock, as often as one likes. Its tasks hold no pointers: a search
+// keeps many programs, which the collector then need not read.
 type Program struct {
 	Config Config // with its defaults
 	Live   []int  // most (chunk, micro-batch) alive, a stage
 	steps  [][]task
-	slots  int
+	slots  []int32 // of the tasks' halves of messages; the other half has the same number but for its lowest bit
+	halves int
 }
 
 // task is what a stage does on a clock: it runs a forward or backward, or it comes to one or
 // more halves of messages, or waits until those have met their others.
 type task struct {
-	Kind         // Exchange: of the slots
+	Kind         // Exchange: of the halves
 	wait         bool
-	chunk, micro int
-	slots        []int // of halves; the other half has the same number but for its lowest bit
+	chunk, micro int32
+	from, to     int32 // in Program.slots
 }
 
 // Compile proves the lists and takes their exchanges apart into what begins and what is
@@ -29,63 +31,58 @@ func Compile(c Config) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{Config: c.filled(), Live: proof.Live}
-	counts := make([][2]int, len(lists)*len(lists)) // messages so far from one stage to another: sent, received
-	numbers := map[[2]int]int{}                     // of a message: its pair of stages and its place there
-	half := func(stage int, t Transfer) int {
-		pair, side := t.Peer*len(lists)+stage, 1
-		if t.Send {
-			pair, side = stage*len(lists)+t.Peer, 0
-		}
-		at := [2]int{pair, counts[pair][side]}
-		counts[pair][side]++
-		n, has := numbers[at]
-		if !has {
-			n = len(numbers)
-			numbers[at] = n
-		}
-		return 2*n + side
-	}
+	w := newWires(lists)
+	p := &Program{Config: c.filled(), Live: proof.Live, steps: make([][]task, len(lists)), slots: make([]int32, 0, 2*w.total()), halves: 2 * w.total()}
 	for stage, acts := range lists {
-		p.steps = append(p.steps, compile(acts, func(t Transfer) int { return half(stage, t) }))
+		p.compile(stage, acts, w)
 	}
-	p.slots = 2 * len(numbers)
 	return p, nil
 }
 
 // compile is one stage's list.
-func compile(acts []Action, half func(Transfer) int) (steps []task) {
-	var open [2][]Transfer // of activations, of gradients: begun, not waited for
-	var slots [2][]int
-	finish := func(side int) {
-		if open[side] != nil {
-			steps = append(steps, task{Kind: Exchange, wait: true, slots: slots[side]})
-			open[side], slots[side] = nil, nil
+func (p *Program) compile(stage int, acts []Action, w *wires) {
+	n := len(acts)
+	for i := range acts {
+		if acts[i].Kind == Exchange {
+			n++ // begun and waited for
 		}
 	}
-	for _, a := range acts {
+	steps := make([]task, 0, n)
+	var open [2]int // 1 + the exchange of activations, of gradients that has begun and is not waited for; 0: none
+	var begun [2]task
+	finish := func(side int) {
+		if open[side] > 0 {
+			begun[side].wait, open[side] = true, 0
+			steps = append(steps, begun[side])
+		}
+	}
+	for i := range acts {
+		a := &acts[i]
 		if a.Kind != Exchange {
 			at := side(a.Kind == Backward)
-			if (&pending[float64]{transfers: open[at]}).brings(place{a.Kind == Backward, a.Chunk, a.Micro}) {
+			if open[at] > 0 && brings(acts[open[at]-1].Transfers, place{a.Kind == Backward, a.Chunk, a.Micro}) {
 				finish(at)
 			}
-			steps = append(steps, task{Kind: a.Kind, chunk: a.Chunk, micro: a.Micro})
+			steps = append(steps, task{Kind: a.Kind, chunk: int32(a.Chunk), micro: int32(a.Micro)})
 			continue
 		}
-		var mine []int
-		for _, t := range a.Transfers {
+		from := len(p.slots)
+		for k := range a.Transfers {
+			t := &a.Transfers[k]
 			finish(side(t.Grad))
-			mine = append(mine, half(t))
+			n, end := w.number(stage, t)
+			p.slots = append(p.slots, int32(2*n+end))
 		}
-		steps = append(steps, task{Kind: Exchange, slots: mine})
+		x := task{Kind: Exchange, from: int32(from), to: int32(len(p.slots))}
+		steps = append(steps, x)
 		at := side(a.Transfers[0].Grad)
-		if open[at], slots[at] = a.Transfers, mine; !a.Overlap {
+		if open[at], begun[at] = i+1, x; !a.Overlap {
 			finish(at)
 		}
 	}
 	finish(0)
 	finish(1)
-	return steps
+	p.steps[stage] = steps
 }
 
 // clock is where the stages of a program are.
@@ -98,7 +95,7 @@ type clock struct {
 }
 
 func (p *Program) clock(transfer float64) *clock {
-	c := &clock{Program: p, transfer: transfer, begun: make([]float64, p.slots), next: make([]int, len(p.steps)), now: make([]float64, len(p.steps))}
+	c := &clock{Program: p, transfer: transfer, begun: make([]float64, p.halves), next: make([]int, len(p.steps)), now: make([]float64, len(p.steps))}
 	for i := range c.begun {
 		c.begun[i] = -1
 	}
@@ -108,28 +105,28 @@ func (p *Program) clock(transfer float64) *clock {
 // pass takes a stage to its next forward or backward, as far as others let it and not
 // beyond `limit` seconds; nil: it stands before an exchange, or it is done.
 func (c *clock) pass(stage int, limit float64) *task {
-	steps := c.steps[stage]
-	for c.next[stage] < len(steps) && c.now[stage] <= limit {
-		s := &steps[c.next[stage]]
+	steps, at, now := c.steps[stage], c.next[stage], c.now[stage]
+	defer func() { c.next[stage], c.now[stage] = at, now }()
+	for ; at < len(steps) && now <= limit; at++ {
+		s := &steps[at]
 		switch {
 		case s.Kind != Exchange:
 			return s
 		case !s.wait:
-			for _, slot := range s.slots {
-				c.begun[slot] = c.now[stage]
+			for _, slot := range c.slots[s.from:s.to] {
+				c.begun[slot] = now
 			}
 		default:
-			at := c.now[stage]
-			for _, slot := range s.slots {
+			met := now
+			for _, slot := range c.slots[s.from:s.to] {
 				mine, other := c.begun[slot], c.begun[slot^1]
 				if other < 0 {
 					return nil
 				}
-				at = max(at, max(mine, other)+c.transfer)
+				met = max(met, max(mine, other)+c.transfer)
 			}
-			c.now[stage] = at
+			now = met
 		}
-		c.next[stage]++
 	}
 	return nil
 }
@@ -142,7 +139,7 @@ func (p *Program) Run(t Times) (*Timeline, error) {
 	}
 	line := &Timeline{Config: p.Config, Live: p.Live, Spans: make([][]Span, len(p.steps))}
 	line.End = p.walk(t, func(stage int, s *task, from, to float64) {
-		line.Spans[stage] = append(line.Spans[stage], Span{s.Kind, s.chunk, s.micro, from, to})
+		line.Spans[stage] = append(line.Spans[stage], Span{s.Kind, int(s.chunk), int(s.micro), from, to})
 	})
 	return line, nil
 }
@@ -286,7 +283,7 @@ func (p *Program) Share(seconds Shared, transfer float64) *Timeline {
 		whole := make([]float64, len(p.steps))
 		for stage, s := range running {
 			if s != nil {
-				whole[stage] = max(1e-12, seconds(stage, s.Kind, s.chunk, active))
+				whole[stage] = max(1e-12, seconds(stage, s.Kind, int(s.chunk), active))
 				sooner(now + left[stage]*whole[stage])
 			} else if c.now[stage] > now { // a value is on its way
 				sooner(c.now[stage])
@@ -301,7 +298,7 @@ func (p *Program) Share(seconds Shared, transfer float64) *Timeline {
 				continue
 			}
 			if left[stage] -= (next - now) / whole[stage]; left[stage] < 1e-9 {
-				line.Spans[stage] = append(line.Spans[stage], Span{s.Kind, s.chunk, s.micro, from[stage], next})
+				line.Spans[stage] = append(line.Spans[stage], Span{s.Kind, int(s.chunk), int(s.micro), from[stage], next})
 				running[stage], c.now[stage] = nil, next
 				c.next[stage]++
 			}

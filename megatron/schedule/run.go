@@ -90,7 +90,7 @@ func named(err error, what string, a Action) error {
 // take returns a received value, waiting for the exchange that brings it; T's
 // zero where none does.
 func (r *runner[T]) take(at place) (v T, err error) {
-	if p := r.pending[side(at.grad)]; p != nil && p.brings(at) {
+	if p := r.pending[side(at.grad)]; p != nil && brings(p.transfers, at) {
 		err = r.finish(side(at.grad))
 	}
 	v = r.in[at]
@@ -105,8 +105,9 @@ func side(grad bool) int {
 	return 0
 }
 
-func (p *pending[T]) brings(at place) bool {
-	for _, t := range p.transfers {
+// brings tells whether an exchange receives the value of a place.
+func brings(transfers []Transfer, at place) bool {
+	for _, t := range transfers {
 		if !t.Send && (place{t.Grad, t.Chunk, t.Micro}) == at {
 			return true
 		}
