@@ -26,11 +26,21 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 			err = errors.Join(err, r.Engine.Close())
 		}
 	}()
-	if r.Engine, err = engine.New(rank, r.Config.Config, j.schedule); err != nil {
-		return nil, err
+	for _, next := range []func() error{r.build, r.prepareOps, r.tellModel, r.restore, r.feed, r.checkPrompts, r.device.Sync} {
+		if err = next(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// build makes the engine and what tells of it.
+func (r *Run) build() (err error) {
+	if r.Engine, err = engine.New(r.rank, r.Config.Config, r.schedule); err != nil {
+		return err
 	}
 	if r.log, err = newLogger(r); err != nil {
-		return nil, err
+		return err
 	}
 	r.pulse = newPulse(r)
 	r.Engine.Timers = r.log.timers
@@ -38,41 +48,48 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 		r.log.timers.Clock = r.device
 	}
 	r.order = ownOrder(&r.Config)
+	return nil
+}
+
+// prepareOps chooses attention's kernels and captures graphs, where they are asked for.
+func (r *Run) prepareOps() error {
 	r.log.info("device", "device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
-	if err = r.Engine.ChooseAttention(r.Config.microShapes(), r.log.note); err != nil {
-		return nil, err
+	if err := r.Engine.ChooseAttention(r.Config.microShapes(), r.log.note); err != nil {
+		return err
 	}
 	if r.Config.Graphs {
 		if why := r.Engine.Capture(); why != "" {
 			r.log.note("no CUDA graphs: %s", why)
 		}
 	}
-	if rank.Carrier != "" {
-		r.log.info("comm", "between ranks: %s", rank.Carrier)
+	return nil
+}
+
+// tellModel says what is about to be trained, before a checkpoint is looked at.
+func (r *Run) tellModel() error {
+	if r.rank.Carrier != "" {
+		r.log.info("comm", "between ranks: %s", r.rank.Carrier)
 	}
-	if err = r.log.parameters(r.Engine.Params); err != nil {
-		return nil, err
+	if err := r.log.parameters(r.Engine.Params); err != nil {
+		return err
 	}
 	if r.Config.OptimizerCPUOffload && r.device.OnHost() {
 		r.log.note("--optimizer-cpu-offload changes nothing: the memory of device %s is the host's", r.device.Name)
 	}
-	if err = r.tellFreezing(); err != nil {
-		return nil, err
+	if err := r.tellFreezing(); err != nil {
+		return err
 	}
 	r.tellExperts()
-	if err = r.restore(); err != nil {
-		return nil, err
-	}
+	return nil
+}
+
+// feed opens the data where the checkpoint left it.
+func (r *Run) feed() error {
 	r.tellOverwriting()
-	sets, err := j.data(func(text string) { r.log.info("data", "%s", text) })
+	sets, err := r.data(func(text string) { r.log.info("data", "%s", text) })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if r.feeds, err = newFeeds(&r.Config, sets, rank.Place.DP, r.order, r.log.note); err != nil {
-		return nil, err
-	}
-	if err = r.checkPrompts(); err != nil {
-		return nil, err
-	}
-	return r, r.device.Sync()
+	r.feeds, err = newFeeds(&r.Config, sets, r.rank.Place.DP, r.order, r.log.note)
+	return err
 }

@@ -49,21 +49,7 @@ func (r *reader) decoder(raw json.RawMessage) (decoder, error) {
 	case "Strip":
 		return decoder{eachToken(func(s string) (string, error) { return stripRunes(s, d.Content, d.Start, d.Stop), nil }), same}, nil
 	case "Replace":
-		replace, err := r.replace(d.Pattern, d.Content)
-		if err != nil {
-			return decoder{}, err
-		}
-		to := func(s string) (string, error) {
-			out, err := replace(aligned{text: s})
-			return out.text, err
-		}
-		return decoder{eachToken(to), func(b []byte) []byte {
-			s, err := to(string(b))
-			if err != nil {
-				return b
-			}
-			return []byte(s)
-		}}, nil
+		return r.replacing(d.Pattern, d.Content)
 	case "Metaspace":
 		never := d.PrependScheme == "never" || d.AddPrefixSpace != nil && !*d.AddPrefixSpace
 		return decoder{metaspaceWhole(d.Replacement, never), func(b []byte) []byte {
@@ -74,18 +60,42 @@ func (r *reader) decoder(raw json.RawMessage) (decoder, error) {
 		if d.Suffix != nil {
 			suffix = *d.Suffix
 		}
-		return decoder{func(t []string) ([]string, error) {
-			for i := range t {
-				by := " "
-				if i == len(t)-1 {
-					by = ""
-				}
-				t[i] = strings.ReplaceAll(t[i], suffix, by)
-			}
-			return t, nil
-		}, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(suffix), []byte(" ")) }}, nil
+		return bpeDecoder(suffix), nil
 	}
 	return decoder{}, r.unsupported("decoder", d.Type)
+}
+
+// replacing puts content wherever the pattern is found in a token.
+func (r *reader) replacing(find pattern, content string) (decoder, error) {
+	replace, err := r.replace(find, content)
+	if err != nil {
+		return decoder{}, err
+	}
+	to := func(s string) (string, error) {
+		out, err := replace(aligned{text: s})
+		return out.text, err
+	}
+	return decoder{eachToken(to), func(b []byte) []byte {
+		s, err := to(string(b))
+		if err != nil {
+			return b
+		}
+		return []byte(s)
+	}}, nil
+}
+
+// bpeDecoder ends words where a token has the suffix.
+func bpeDecoder(suffix string) decoder {
+	return decoder{func(t []string) ([]string, error) {
+		for i := range t {
+			by := " "
+			if i == len(t)-1 {
+				by = ""
+			}
+			t[i] = strings.ReplaceAll(t[i], suffix, by)
+		}
+		return t, nil
+	}, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(suffix), []byte(" ")) }}
 }
 
 func same(b []byte) []byte { return b }

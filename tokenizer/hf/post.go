@@ -4,18 +4,21 @@ import (
 	"encoding/json"
 )
 
+// postProcessing has the fields of every type of post_processor.
+type postProcessing struct {
+	Type          string
+	Processors    []json.RawMessage
+	Single        []templatePiece
+	SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
+	Cls, Sep      []json.RawMessage
+}
+
 // postProcessor reads which ids go before and after a single text.
 func (r *reader) postProcessor(raw json.RawMessage) (before, after []int32, err error) {
 	if isNull(raw) {
 		return nil, nil, nil
 	}
-	var p struct {
-		Type          string
-		Processors    []json.RawMessage
-		Single        []templatePiece
-		SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
-		Cls, Sep      []json.RawMessage
-	}
+	var p postProcessing
 	if err := r.part("post_processor", raw, &p); err != nil {
 		return nil, nil, err
 	}
@@ -23,59 +26,70 @@ func (r *reader) postProcessor(raw json.RawMessage) (before, after []int32, err 
 	case "ByteLevel":
 		return nil, nil, nil
 	case "Sequence":
-		if err := r.deeper(); err != nil {
-			return nil, nil, err
-		}
-		defer r.back()
-		for _, raw := range p.Processors {
-			b, a, err := r.postProcessor(raw)
-			if err != nil {
-				return nil, nil, err
-			}
-			before, after = append(b, before...), append(after, a...)
-		}
-		return before, after, nil
+		return r.postProcessors(p.Processors)
 	case "RobertaProcessing", "BertProcessing":
-		for i, pair := range [][]json.RawMessage{p.Cls, p.Sep} {
-			var id int32
-			if len(pair) != 2 || json.Unmarshal(pair[1], &id) != nil || id < 0 {
-				return nil, nil, r.bad("post_processor: cls and sep are pairs of a token and its id")
-			}
-			if i == 0 {
-				before = []int32{id}
-			} else {
-				after = []int32{id}
-			}
+		if before, err = r.clsOrSep(p.Cls); err == nil {
+			after, err = r.clsOrSep(p.Sep)
 		}
-		return before, after, nil
+		return before, after, err
 	case "TemplateProcessing":
-		seen := false
-		for _, piece := range p.Single {
-			switch {
-			case piece.Sequence != nil && (seen || piece.Sequence.ID != "A"):
-				return nil, nil, r.bad("post_processor: a template for one text holds one text")
-			case piece.Sequence != nil:
-				seen = true
-			case piece.SpecialToken == nil:
-				return nil, nil, r.bad("post_processor: a piece is neither a Sequence nor a SpecialToken")
-			default:
-				s, ok := p.SpecialTokens[piece.SpecialToken.ID]
-				if !ok {
-					return nil, nil, r.bad("post_processor: the special token %.60q has no ids", piece.SpecialToken.ID)
-				}
-				if seen {
-					after = append(after, s.IDs...)
-				} else {
-					before = append(before, s.IDs...)
-				}
-			}
-		}
-		if !seen {
-			return nil, nil, r.bad("post_processor: the template has no place for the text")
-		}
-		return before, after, nil
+		return r.template(&p)
 	}
 	return nil, nil, r.unsupported("post_processor", p.Type)
+}
+
+// postProcessors puts what later ones add around what earlier ones do.
+func (r *reader) postProcessors(list []json.RawMessage) (before, after []int32, err error) {
+	if err := r.deeper(); err != nil {
+		return nil, nil, err
+	}
+	defer r.back()
+	for _, raw := range list {
+		b, a, err := r.postProcessor(raw)
+		if err != nil {
+			return nil, nil, err
+		}
+		before, after = append(b, before...), append(after, a...)
+	}
+	return before, after, nil
+}
+
+// clsOrSep reads ["token", id].
+func (r *reader) clsOrSep(pair []json.RawMessage) ([]int32, error) {
+	var id int32
+	if len(pair) != 2 || json.Unmarshal(pair[1], &id) != nil || id < 0 {
+		return nil, r.bad("post_processor: cls and sep are pairs of a token and its id")
+	}
+	return []int32{id}, nil
+}
+
+// template reads what stands before and after the one text.
+func (r *reader) template(p *postProcessing) (before, after []int32, err error) {
+	seen := false
+	for _, piece := range p.Single {
+		switch {
+		case piece.Sequence != nil && (seen || piece.Sequence.ID != "A"):
+			return nil, nil, r.bad("post_processor: a template for one text holds one text")
+		case piece.Sequence != nil:
+			seen = true
+		case piece.SpecialToken == nil:
+			return nil, nil, r.bad("post_processor: a piece is neither a Sequence nor a SpecialToken")
+		default:
+			s, ok := p.SpecialTokens[piece.SpecialToken.ID]
+			if !ok {
+				return nil, nil, r.bad("post_processor: the special token %.60q has no ids", piece.SpecialToken.ID)
+			}
+			if seen {
+				after = append(after, s.IDs...)
+			} else {
+				before = append(before, s.IDs...)
+			}
+		}
+	}
+	if !seen {
+		return nil, nil, r.bad("post_processor: the template has no place for the text")
+	}
+	return before, after, nil
 }
 
 type templatePiece struct {
