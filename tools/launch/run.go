@@ -105,16 +105,13 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error
 			return err
 		}
 		tries.failed(o.progress())
-		if tries.futile > o.restarts && o.shrink() {
+		if tries.futile > o.restarts {
+			if !o.shrink() {
+				return o.givenUp(err, tries)
+			}
 			fmt.Fprintf(notes, "launch: %v\nlaunch: going on with %d ranks\n", err, o.local)
 			tries.futile = 0
 			continue
-		}
-		if tries.futile > o.restarts {
-			if o.restarts > 0 {
-				return fault.With(fault.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, tries.futile, max(0, tries.newest)))
-			}
-			return err
 		}
 		o.startAgain(err, tries, notes)
 	}
@@ -137,6 +134,14 @@ func (t *tries) failed(now int64) {
 	if t.futile++; now > t.newest {
 		t.newest, t.futile = now, 1
 	}
+}
+
+// givenUp is how the last start ended, and how many had been made.
+func (o *options) givenUp(err error, t tries) error {
+	if o.restarts == 0 {
+		return err
+	}
+	return fault.With(fault.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, t.futile, max(0, t.newest)))
 }
 
 // startAgain prepares and tells the next start, after one that ended with err.

@@ -68,7 +68,7 @@ func (f *fleet) run(out, notes io.Writer) error {
 			return err
 		}
 		if tries.failed(f.progress()); tries.futile > f.restarts {
-			return err
+			return f.givenUp(err, tries)
 		}
 		f.startAgain(err, tries, notes)
 		if f.restartsAtAll && f.lost {
