@@ -19,7 +19,7 @@ if [ $status = 0 ]; then
 else
   grep -vE '^ *(=== |--- (PASS|SKIP)|PASS$)' "$log" || true
 fi
-echo "$(grep -cE '^        --- PASS: TestValues/' "$log" || true) cases of the emulated kernels agree with the oracle, $(grep -cE '^        --- PASS: TestOrderOfThreads/' "$log" || true) have the same bits in three orders of threads, $(grep -cE '^        --- PASS: TestGraphsOfOps/' "$log" || true) as graphs"
+echo "$(grep -cE '^        --- PASS: TestValues/' "$log" || true) cases of the emulated kernels agree with the oracle, $(grep -cE '^        --- PASS: TestDrawn/' "$log" || true) of drawn shapes too, $(grep -cE '^        --- PASS: TestOrderOfThreads/' "$log" || true) have the same bits in three orders of threads, $(grep -cE '^        --- PASS: TestGraphsOfOps/' "$log" || true) as graphs"
 [ $status = 0 ] || exit $status
 $GO test -count=1 -run 'Graph|Attention|Exhausted|ProductsChosenAlike' ./megatron/training/ ./megatron/engine/
 $GO test -count=1 -run FuseAttention ./megatron/model/

@@ -14,6 +14,9 @@ import (
 // Claim: every op agrees with the plain Go oracle.
 func TestValues(t *testing.T) { devicetest.Values(t, open(t)) }
 
+// Claim: the same of shapes and options that nobody chose; SEED draws others, DRAWN so many rounds.
+func TestDrawn(t *testing.T) { devicetest.DrawnValues(t, open(t)) }
+
 // Claim (op_experts.go): a row of a grouped product does not depend on the others.
 func TestRowsAlone(t *testing.T) { devicetest.RowsAlone(t, open(t)) }
 

@@ -14,6 +14,9 @@ import (
 // Claim: every kernel agrees with the plain Go oracle; on a GPU, or emulated.
 func TestValues(t *testing.T) { devicetest.Values(t, open(t)) }
 
+// Claim: the same of shapes and options that nobody chose; SEED draws others, DRAWN so many rounds.
+func TestDrawn(t *testing.T) { devicetest.DrawnValues(t, open(t)) }
+
 // Claim: every op has a kernel that starts and computes; what scripts/gpu.sh asks first.
 func TestSmallest(t *testing.T) { devicetest.Smallest(t, open(t)) }
 

@@ -81,21 +81,26 @@ func SameBits(t *testing.T, open func(pool *device.Pool) *device.Device) {
 	})
 }
 
-func eachOp(t *testing.T, body func(t *testing.T, c Case)) {
-	eachOpOnce(t, func(t *testing.T, cases []Case) {
+func eachOp(t *testing.T, body func(t *testing.T, c Case)) { eachOf(t, Cases(), body) }
+
+func eachOf(t *testing.T, cases []Case, body func(t *testing.T, c Case)) {
+	byOp(t, cases, func(t *testing.T, cases []Case) {
 		for _, c := range cases {
 			t.Run(strings.ReplaceAll(c.Name, " ", "_"), func(t *testing.T) { body(t, c) })
 		}
 	})
 }
 
-func eachOpOnce(t *testing.T, body func(t *testing.T, cases []Case)) {
-	byOp := map[device.Op][]Case{}
-	for _, c := range Cases() {
-		byOp[c.Op] = append(byOp[c.Op], c)
+func eachOpOnce(t *testing.T, body func(t *testing.T, cases []Case)) { byOp(t, Cases(), body) }
+
+// byOp has a subtest an op, given its cases.
+func byOp(t *testing.T, cases []Case, body func(t *testing.T, cases []Case)) {
+	of := map[device.Op][]Case{}
+	for _, c := range cases {
+		of[c.Op] = append(of[c.Op], c)
 	}
 	for op := range device.Ops {
-		t.Run(op.String(), func(t *testing.T) { body(t, byOp[op]) })
+		t.Run(op.String(), func(t *testing.T) { body(t, of[op]) })
 	}
 }
 

@@ -25,6 +25,27 @@ func TestTableIsWhole(t *testing.T) {
 	}
 }
 
+// Claim: whoever draws cases draws of every op, and a case's name is its own.
+func TestDrawnIsWhole(t *testing.T) {
+	seen, ops := map[string]bool{}, map[device.Op]int{}
+	for _, c := range Drawn(1, 1) {
+		ops[c.Op]++
+		seen[c.Op.String()+c.Name] = true
+	}
+	again := Drawn(1, 2)
+	for op := range device.Ops {
+		if ops[op] == 0 {
+			t.Errorf("of %s none was drawn", op)
+		}
+	}
+	for _, c := range again {
+		if delete(seen, c.Op.String()+c.Name); len(seen) == 0 {
+			return
+		}
+	}
+	t.Errorf("the same seed draws others: %v", seen)
+}
+
 // Claim: compare finds one wrong element, one changed input, one moved zero, a
 // lost NaN, and lets pass what is within the tolerance.
 func TestCompare(t *testing.T) {

@@ -49,15 +49,17 @@ func (e *Env) drawn(o dropoutOptions, b int64) device.Dropout {
 	}
 }
 
+var dropoutVariants = []dropoutOptions{
+	{rate: 0.1}, {rate: 0.5, position: 70, channel: 5}, {rate: 0.25, channel: 64, pad: 3}, {bias: true, residual: true},
+	{rate: 0.1, bias: true, residual: true}, {rate: 0.1, residual: true, alias: "residual"}, {rate: 0.3, bias: true, alias: "x"},
+	{jitter: 0.01}, {jitter: 0.5, position: 70, channel: 5, pad: 3}, {jitter: 0.2, bias: true, residual: true},
+}
+
 func dropoutCases() []Case {
 	var cases []Case
 	for _, d := range valueTypes {
 		for _, s := range [][3]int64{{1, 1, 1}, {0, 2, 8}, {1, 3, 5}, {17, 2, 64}, {5, 3, 129}, {33, 1, 63}, {30, 3, 1000}} {
-			for _, o := range []dropoutOptions{
-				{rate: 0.1}, {rate: 0.5, position: 70, channel: 5}, {rate: 0.25, channel: 64, pad: 3}, {bias: true, residual: true},
-				{rate: 0.1, bias: true, residual: true}, {rate: 0.1, residual: true, alias: "residual"}, {rate: 0.3, bias: true, alias: "x"},
-				{jitter: 0.01}, {jitter: 0.5, position: 70, channel: 5, pad: 3}, {jitter: 0.2, bias: true, residual: true},
-			} {
+			for _, o := range dropoutVariants {
 				cases = append(cases, dropoutAddCase(d, s[0], s[1], s[2], o))
 				if !o.bias && !o.residual {
 					cases = append(cases, dropoutBackwardCase(d, s[0], s[1], s[2], o))

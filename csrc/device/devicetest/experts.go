@@ -196,13 +196,14 @@ func (e *Env) offsets(g grouping) device.Tensor {
 
 var groupings = []grouping{{[]int64{1}, 0}, {[]int64{0, 0, 0}, 2}, {[]int64{3, 0, 5}, 0}, {[]int64{17, 1, 0, 64}, 3}, {[]int64{0, 130, 2, 33, 0}, 1}}
 
+var groupedVariants = []matmulOptions{{}, {transB: true}, {transB: true, bias: true}, {wideC: true, bias: true}, {transB: true, strided: true, bias: true}, {transA: true}, {transA: true, strided: true}}
+
 func groupedCases() []Case {
 	var cases []Case
-	variants := []matmulOptions{{}, {transB: true}, {transB: true, bias: true}, {wideC: true, bias: true}, {transB: true, strided: true, bias: true}, {transA: true}, {transA: true, strided: true}}
 	for _, d := range valueTypes {
 		for _, g := range groupings {
 			for _, s := range [][2]int64{{1, 1}, {5, 7}, {64, 64}, {129, 65}} {
-				for _, o := range variants {
+				for _, o := range groupedVariants {
 					cases = append(cases, groupedMatmulCase(d, g, s[0], s[1], o))
 				}
 			}

@@ -30,19 +30,20 @@ func (o matmulOptions) String() string {
 	return s
 }
 
+var matmulVariants = []matmulOptions{
+	{}, {transA: true}, {transB: true}, {transA: true, transB: true},
+	{transB: true, bias: true}, {bias: true, wideC: true}, {strided: true, transB: true, wideC: true},
+	{transB: true, bias: true, epilogue: device.GeluTanhEpilogue}, {transB: true, epilogue: device.GeluErfEpilogue},
+	{transB: true, bias: true, epilogue: device.GeluErfEpilogue, strided: true},
+	{transB: true, byRow: true, wideC: true}, {transB: true, byRow: true, bias: true, epilogue: device.GeluTanhEpilogue, strided: true},
+	{transA: true, accumulate: true, wideC: true}, {accumulate: true, wideC: true, strided: true},
+}
+
 func matmulCases() []Case {
 	var cases []Case
-	variants := []matmulOptions{
-		{}, {transA: true}, {transB: true}, {transA: true, transB: true},
-		{transB: true, bias: true}, {bias: true, wideC: true}, {strided: true, transB: true, wideC: true},
-		{transB: true, bias: true, epilogue: device.GeluTanhEpilogue}, {transB: true, epilogue: device.GeluErfEpilogue},
-		{transB: true, bias: true, epilogue: device.GeluErfEpilogue, strided: true},
-		{transB: true, byRow: true, wideC: true}, {transB: true, byRow: true, bias: true, epilogue: device.GeluTanhEpilogue, strided: true},
-		{transA: true, accumulate: true, wideC: true}, {accumulate: true, wideC: true, strided: true},
-	}
 	for _, d := range valueTypes {
 		for _, s := range [][3]int64{{1, 1, 1}, {0, 5, 7}, {3, 5, 17}, {1, 129, 65}, {129, 1, 64}, {17, 65, 63}, {65, 129, 3}, {64, 64, 64}, {33, 40, 1500}, {130, 300, 70}} {
-			for _, o := range variants {
+			for _, o := range matmulVariants {
 				cases = append(cases, matmulCase(d, s[0], s[1], s[2], o))
 			}
 		}

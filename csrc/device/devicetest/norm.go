@@ -37,17 +37,20 @@ const (
 	normEps  = 1e-5
 )
 
+var (
+	normForwards  = []normOptions{{}, {strided: true}, {onePlus: true}, {kind: device.RMSNormKind}, {kind: device.RMSNormKind, onePlus: true, strided: true}}
+	normBackwards = append(normForwards[:len(normForwards):len(normForwards)], normOptions{residual: "own"}, normOptions{residual: "dx", strided: true}, normOptions{residual: "dy"},
+		normOptions{kind: device.RMSNormKind, residual: "own"}, normOptions{kind: device.RMSNormKind, residual: "dx"})
+)
+
 func normCases() []Case {
 	var cases []Case
-	forward := []normOptions{{}, {strided: true}, {onePlus: true}, {kind: device.RMSNormKind}, {kind: device.RMSNormKind, onePlus: true, strided: true}}
-	backward := append(forward[:len(forward):len(forward)], normOptions{residual: "own"}, normOptions{residual: "dx", strided: true}, normOptions{residual: "dy"},
-		normOptions{kind: device.RMSNormKind, residual: "own"}, normOptions{kind: device.RMSNormKind, residual: "dx"})
 	for _, d := range valueTypes {
 		for _, s := range [][]int64{{1, 3}, {0, 8}, {2, 5}, {3, 17}, {64, 65}, {5, 129}, {17, 768}, {70, 1000}, {5, 2, 3, 16}} {
-			for _, o := range forward {
+			for _, o := range normForwards {
 				cases = append(cases, normForwardCase(d, s, o))
 			}
-			for _, o := range backward {
+			for _, o := range normBackwards {
 				cases = append(cases, normBackwardCase(d, s, o))
 			}
 		}

@@ -19,15 +19,17 @@ type sampleRule struct {
 	steps                   float64
 }
 
+var sampleRules = []sampleRule{
+	{}, {temperature: 1}, {temperature: 0.7, topK: 5}, {temperature: 1.3, topK: 1}, {temperature: 1, topK: 77}, {temperature: 2, topP: 0.9}, {temperature: 1, topP: 1e-9},
+	{temperature: 1, topP: 1, minP: 0.2}, {temperature: 0.5, topP: 0.5, minP: 0.01, topK: 40}, {temperature: 1e-6}, {temperature: 50, minP: 1},
+	{edits: 7}, {temperature: 1, edits: 7, best: 3}, {temperature: 0.9, topK: 20, topP: 0.8, edits: 76, best: 90}, {temperature: 1, steps: 2, topK: 30, best: 5}, {temperature: 1, steps: 2, topP: 0.3},
+	{steps: 1, best: 20}, {temperature: 1, steps: 1, minP: 0.9},
+}
+
 func sampleCases() []Case {
 	var cases []Case
 	small, whole := sampleShape{9, 80, 77}, sampleShape{2, 50304, 50257}
-	for _, r := range []sampleRule{
-		{}, {temperature: 1}, {temperature: 0.7, topK: 5}, {temperature: 1.3, topK: 1}, {temperature: 1, topK: 77}, {temperature: 2, topP: 0.9}, {temperature: 1, topP: 1e-9},
-		{temperature: 1, topP: 1, minP: 0.2}, {temperature: 0.5, topP: 0.5, minP: 0.01, topK: 40}, {temperature: 1e-6}, {temperature: 50, minP: 1},
-		{edits: 7}, {temperature: 1, edits: 7, best: 3}, {temperature: 0.9, topK: 20, topP: 0.8, edits: 76, best: 90}, {temperature: 1, steps: 2, topK: 30, best: 5}, {temperature: 1, steps: 2, topP: 0.3},
-		{steps: 1, best: 20}, {temperature: 1, steps: 1, minP: 0.9},
-	} {
+	for _, r := range sampleRules {
 		cases = append(cases, sampleCase(small, r), sampleCase(sampleShape{3, 1, 1}, r))
 		if r.edits < 10 && r.best < 10 {
 			cases = append(cases, sampleCase(whole, r))
