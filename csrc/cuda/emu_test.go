@@ -109,11 +109,20 @@ func TestOutOfMemoryOfAnOp(t *testing.T) {
 	}
 }
 
-// Claim: after a kernel's fault the device says so, and only that: a lack of memory is not
-// made of it.
+// Claim: after a kernel's fault, or the hardware's, the device says so with what to do about it,
+// and only that: a lack of memory is not made of it.
 func TestFault(t *testing.T) {
 	emulated(t)
-	t.Setenv("MONOTRON_EMU_FAULT", "3")
+	for fault, want := range map[string]string{
+		"3": "an illegal memory access was encountered; a kernel has failed, in this op or before: start again from the last checkpoint", "3,719": "unspecified launch failure; a kernel has failed",
+		"3,716": "; a kernel has failed", "3,214": "; the GPU's memory errs: start again from the last checkpoint, on another GPU", "3,220": "; a link between GPUs errs: start again from the last checkpoint, on another host",
+	} {
+		t.Run(fault, func(t *testing.T) { faulted(t, fault, want) })
+	}
+}
+
+func faulted(t *testing.T, fault, want string) {
+	t.Setenv("MONOTRON_EMU_FAULT", fault)
 	d := openCopy(t)
 	defer d.Close()
 	x := d.Arena.Alloc(device.Activations, device.F32, 1000)
@@ -121,13 +130,13 @@ func TestFault(t *testing.T) {
 		d.Fill(x, 1)
 	}
 	first := d.Sync()
-	fault := func() (err error) {
+	lack := func() (err error) {
 		defer device.CatchOutOfMemory(&err)
 		d.Arena.Alloc(device.Activations, device.F32, 1<<26)
 		return nil
 	}()
-	for what, err := range map[string]error{"waiting": first, "memory": fault} {
-		if err == nil || !strings.Contains(err.Error(), "an illegal memory access was encountered; a kernel has failed") || strings.Contains(err.Error(), "out of device memory") {
+	for what, err := range map[string]error{"waiting": first, "memory": lack} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "out of device memory") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -134,7 +135,11 @@ void mt_emu::hang() {
     for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-cudaError_t mt_emu::lost() { return struck ? cudaErrorIllegalAddress : cudaSuccess; }
+cudaError_t mt_emu::lost() {
+  if (!struck) return cudaSuccess;
+  const char *kind = strchr(getenv("MONOTRON_EMU_FAULT"), ',');
+  return kind ? (cudaError_t)atoi(kind + 1) : cudaErrorIllegalAddress;
+}
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned) {
 #if defined(MT_WATCH_thread) || defined(MT_WATCH_address)
@@ -281,7 +286,7 @@ const char *cudaGetErrorString(cudaError_t e) {
   case cudaErrorStreamCaptureWrongThread: return "attempt to terminate a thread-local capture sequence from another thread";
   case cudaErrorLaunchFailure: {
     std::lock_guard<std::mutex> lock(texts_mutex);
-    return launch_error;
+    return *launch_error ? launch_error : "unspecified launch failure";
   }
   default: return "unknown error";
   }

@@ -17,8 +17,9 @@ void set_error(cudaError_t e);                  /* of the thread that calls, unl
 bool failed();
 cudaError_t take_error(); /* and forgets it, unless the GPU is lost */
 
-/* MONOTRON_EMU_FAULT=n: the n-th kernel touches an address that is nobody's. As on a GPU
- * that is the end of the process's work there: whatever it is asked from then on fails. */
+/* MONOTRON_EMU_FAULT=n: the n-th kernel touches an address that is nobody's, or, with n,719,
+ * fails by that error. As on a GPU that is the end of the process's work there: whatever it is
+ * asked from then on fails. */
 bool strikes();     /* whether this kernel is the one, or comes after it */
 cudaError_t lost(); /* an error from then on */
 
