@@ -82,11 +82,7 @@ func check(p *processes.World, r *ranks.Rank, fast bool, notes io.Writer) error 
 	if r.Sizes.CP > 1 {
 		groups = append(groups, r.Groups[topology.CP])
 	}
-	bytes := int64(preflight.Probe)
-	if r.Device.Streams() != nil {
-		bytes = preflight.ProbeGPUs
-	}
-	report, err := preflight.Run(p, r.Device, r.World(), groups, bytes)
+	report, err := preflight.Run(p, r.Device, r.World(), groups, preflight.Size(r.Device))
 	if err != nil || r.Number > 0 {
 		return err
 	}

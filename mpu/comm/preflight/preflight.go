@@ -27,12 +27,20 @@ import (
 	"monotron/notes"
 )
 
-// Probe is the usual size of the all-reduce that is timed, in bytes; between GPUs, whose
+// probe is the usual size of the all-reduce that is timed, in bytes; between GPUs, whose
 // libraries take other ways, and the memory for them, for large messages.
 const (
-	Probe     = 1 << 20
-	ProbeGPUs = 8 << 20
+	probe     = 1 << 20
+	probeGPUs = 8 << 20
 )
+
+// Size is how many bytes are summed and sent between such devices.
+func Size(d *device.Device) int64 {
+	if d.Streams() != nil {
+		return probeGPUs
+	}
+	return probe
+}
 
 // Report is what rank 0 learns; on the other ranks only Took and Roads are set.
 type Report struct {

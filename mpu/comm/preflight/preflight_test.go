@@ -9,7 +9,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
+	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/processes"
@@ -69,6 +71,89 @@ func TestPreflightTimesEveryGroup(t *testing.T) {
 	})
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
+	}
+}
+
+// road is an engine whose messages are counted and, at the rank that spoils them, come wrong.
+type road struct {
+	comm.Engine
+	sent, summed int64 // bytes
+	spoils       bool
+}
+
+func (r *road) Start(c *comm.Collective) comm.Work {
+	if c.Op != comm.Exchange {
+		if c.Op == comm.AllReduce && c.In.Len() > 1 { // of one element is a barrier
+			r.summed += c.In.Bytes()
+		}
+		return r.Engine.Start(c)
+	}
+	for _, t := range c.Transfers {
+		if t.Send {
+			r.sent += t.T.Bytes()
+		}
+	}
+	work := r.Engine.Start(c)
+	if err := work.Wait(); err != nil || !r.spoils {
+		return work
+	}
+	for _, t := range c.Transfers {
+		if !t.Send {
+			*(*float32)(t.T.Data) = 7
+		}
+	}
+	return work
+}
+
+// Claim (docs/cuda.md): before step 1 every rank also sends to the next of each group, half of
+// what is summed; a message that comes wrong ends the run with its group and ranks.
+func TestPreflightSendsMessages(t *testing.T) {
+	t.Setenv("MONOTRON_ROADS", "tcp")
+	const bytes = 1 << 16
+	for _, spoils := range []bool{false, true} {
+		errs := onFour(t, func(p *processes.World) error {
+			d := ref.Open()
+			defer d.Arena.Close()
+			world, err := p.Group(p.Rank(), "all", []int{0, 1, 2, 3}, d)
+			if err != nil {
+				return err
+			}
+			r := &road{spoils: spoils && p.Rank() == 2}
+			over := world.Over(func(e comm.Engine) comm.Engine {
+				r.Engine = e
+				return r
+			})
+			if _, err := Run(p, d, world, []*comm.Group{over}, bytes); err != nil {
+				return err
+			}
+			if r.sent != bytes/2 || r.summed != 3*bytes {
+				return fmt.Errorf("rank %d has sent %d bytes and summed %d", p.Rank(), r.sent, r.summed)
+			}
+			return nil
+		})
+		err := errors.Join(errs...)
+		if !spoils && err != nil || spoils && (errs[2] == nil || !strings.Contains(errs[2].Error(), "a message of group all from its rank 1 held 7 where 2 is right")) {
+			t.Errorf("spoilt: %v: %v", spoils, err)
+		}
+	}
+}
+
+// onGPU is a device with streams, which nothing is asked of here.
+type onGPU struct{ device.HostBackend }
+
+func (onGPU) Describe() string                    { return "a GPU" }
+func (onGPU) Run(device.Op, unsafe.Pointer) error { return nil }
+func (onGPU) Streams() device.Streams             { return streams{} }
+
+type streams struct{ device.Streams }
+
+// Claim (docs/cuda-readings.md): between GPUs 8 MiB are tried, elsewhere one.
+func TestPreflightSize(t *testing.T) {
+	gpu, cpu := device.New("cuda", onGPU{}), ref.Open()
+	defer gpu.Arena.Close()
+	defer cpu.Arena.Close()
+	if on, off := Size(gpu), Size(cpu); on != 8<<20 || off != 1<<20 {
+		t.Errorf("%d and %d bytes", on, off)
 	}
 }
 
