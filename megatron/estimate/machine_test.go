@@ -221,13 +221,3 @@ func TestFormulas(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkFormulas: a configuration each time.
-func BenchmarkFormulas(b *testing.B) {
-	z, out := Sizes{B: 64, S: 2048, H: 12288, L: 96, A: 96, V: 51200, FFN: 49152, T: 8, P: 8, D: 1, C: 3, Micro: 1, Micros: 64, N: 174.6e9, Value: 2}, []float64(nil)
-	for i := 0; b.Loop(); i++ {
-		z.L = float64(i%100 + 1)
-		out = values(z, out)
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "configurations/s")
-}

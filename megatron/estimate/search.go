@@ -27,8 +27,8 @@ type Search struct {
 	Flags   []string // of the model and its training
 	Vocab   int      // ids
 
-	Looked  int // layouts that training would take: each is run on the clock
-	Small   int // of them, those whose state and activations alone are too large
+	Looked  int // layouts that training would take
+	Small   int // of them, those whose state and activations alone are too large; the others are run on the clock
 	Counted int // of the others, those counted to the byte
 
 	mu      sync.Mutex
@@ -75,7 +75,7 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 	if s.Looked = len(list); s.Looked == 0 {
 		return nil, nil, fault.Errorf(fault.Usage, "training takes no layout of %d devices; the first: %w", s.Devices, s.refused)
 	}
-	list = slices.DeleteFunc(list, func(f *Found) bool { return f.clock.shared == nil && f.clock.floor() > float64(s.Memory) })
+	list = slices.DeleteFunc(list, func(f *Found) bool { return f.Step == nil })
 	s.Small = s.Looked - len(list)
 	slices.SortStableFunc(list, func(a, b *Found) int { return cmp.Compare(a.Step.Step, b.Step.Step) })
 	var fit []*Found
@@ -171,7 +171,8 @@ func (k *Clock) floor() float64 {
 	return state + kept*float64(list.Live(0))/float64(max(1, list.Chunks))
 }
 
-// legal are the layouts that training's own flags let through, each with its seconds.
+// legal are the layouts that training's own flags let through, each with its seconds, but for those that
+// are too large by the bound.
 func (s *Search) legal() ([]*Found, error) {
 	base, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, HasCUDA: true, ModelOnly: true, Partial: true}, s.Flags)
 	if err != nil {
@@ -189,7 +190,7 @@ func (s *Search) legal() ([]*Found, error) {
 	return slices.DeleteFunc(found, func(f *Found) bool { return f == nil }), err
 }
 
-// take is one layout with its seconds; nil: training would refuse it.
+// take is one layout with its seconds, without them where it is too large; nil: training would refuse it.
 func (s *Search) take(flags []string) (*Found, error) {
 	c, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, HasCUDA: true}, slices.Concat(s.Flags, flags))
 	if err != nil || c.SetVocab(s.Vocab) != nil {
@@ -201,6 +202,12 @@ func (s *Search) take(flags []string) (*Found, error) {
 	k, err := s.clock(c)
 	if err != nil {
 		return nil, nil // the model cannot be cut so
+	}
+	if k.shared == nil && k.floor() > float64(s.Memory) {
+		if c.Schedule(k.micros, false).Check() != nil {
+			return nil, nil
+		}
+		return &Found{Flags: flags, Config: c, clock: k}, nil
 	}
 	step, err := k.run(s.Machine.ConstantsOf(""), s.about)
 	if err != nil {

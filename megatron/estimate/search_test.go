@@ -74,32 +74,3 @@ func TestSearchCutsSequencesAndExperts(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkSearch: layouts on the clock of BLOOM-176B on the 384 devices that it was planned for and of
-// Llama 3 405B on 16,384, what is counted to the byte included.
-func BenchmarkSearch(b *testing.B) {
-	const flags = " --train-iters 10 --lr 1e-4 --bf16 --tokenizer-type NullTokenizer --mock-data"
-	for _, c := range []struct {
-		name, machine string
-		devices       int
-		model         string
-	}{{"bloom", "a100-bloom", 384, "--num-layers 70 --hidden-size 14336 --num-attention-heads 112 --seq-length 2048 --max-position-embeddings 2048 --vocab-size 250680 --global-batch-size 2048"},
-		{"llama", "h100", 16384, "--num-layers 126 --hidden-size 16384 --ffn-hidden-size 53248 --num-attention-heads 128 --group-query-attention --num-query-groups 8 --swiglu --normalization RMSNorm " +
-			"--position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights --seq-length 8192 --max-position-embeddings 8192 --vocab-size 128256 --global-batch-size 2048"}} {
-		m, err := ReadMachine(c.machine)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Run(c.name, func(b *testing.B) {
-			looked := 0
-			for b.Loop() {
-				s := &Search{Machine: m, Devices: c.devices, Memory: int64(m.Memory), Flags: strings.Fields(c.model + flags), Vocab: 128256}
-				if _, _, err := s.Run(10); err != nil {
-					b.Fatal(err)
-				}
-				looked += s.Looked
-			}
-			b.ReportMetric(float64(looked)/b.Elapsed().Seconds(), "layouts/s")
-		})
-	}
-}

@@ -300,7 +300,7 @@ func (k *Clock) run(by Constants, ends func(schedule.Config, schedule.Times) (fl
 			s.Between += by.Between * side.Between * float64(k.micros)
 		}
 	}
-	s.Waiting = end - busy
+	s.Waiting = max(0, end-busy) // sums in another order
 	s.Gradients, s.Update = k.after(by, back)
 	s.Step = end + s.Gradients + s.Update
 	k.rates(s)

@@ -106,29 +106,39 @@ func (p *Program) clock(transfer float64) *clock {
 // beyond `limit` seconds; nil: it stands before an exchange, or it is done.
 func (c *clock) pass(stage int, limit float64) *task {
 	steps, at, now := c.steps[stage], c.next[stage], c.now[stage]
-	defer func() { c.next[stage], c.now[stage] = at, now }()
 	for ; at < len(steps) && now <= limit; at++ {
 		s := &steps[at]
-		switch {
-		case s.Kind != Exchange:
+		if s.Kind != Exchange {
+			c.next[stage], c.now[stage] = at, now
 			return s
-		case !s.wait:
-			for _, slot := range c.slots[s.from:s.to] {
+		}
+		slots := c.slots[s.from:s.to]
+		if !s.wait {
+			for _, slot := range slots {
 				c.begun[slot] = now
 			}
-		default:
-			met := now
-			for _, slot := range c.slots[s.from:s.to] {
-				mine, other := c.begun[slot], c.begun[slot^1]
-				if other < 0 {
-					return nil
-				}
-				met = max(met, max(mine, other)+c.transfer)
-			}
-			now = met
+			continue
 		}
+		met, there := c.meet(slots, now)
+		if !there {
+			break
+		}
+		now = met
 	}
+	c.next[stage], c.now[stage] = at, now
 	return nil
+}
+
+// meet is when a stage has all that it waits for, if those at the other ends have come to it.
+func (c *clock) meet(slots []int32, now float64) (at float64, there bool) {
+	for _, slot := range slots {
+		mine, other := c.begun[slot], c.begun[slot^1]
+		if other < 0 {
+			return now, false
+		}
+		now = max(now, max(mine, other)+c.transfer)
+	}
+	return now, true
 }
 
 // Run is the program with seconds in place of tensors, over links on which a transfer begins

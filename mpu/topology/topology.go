@@ -134,27 +134,27 @@ func (g grid) join(c coords) (rank int) {
 
 // along lists, ascending, the ranks that differ from rank on the given axes only.
 func (g grid) along(rank int, free ...axis) []int {
-	varies := [axes]bool{}
-	for _, a := range free {
-		varies[a] = true
+	at, varies, apart, n := g.split(rank), [axes]bool{}, [axes]int{}, 1 // apart: ranks that are next to each other along an axis
+	for _, a := range g.order {
+		apart[a] = n
+		n *= g.size[a]
 	}
-	lists := []coords{g.split(rank)}
+	for _, a := range free {
+		varies[a], at[a] = true, 0
+	}
+	ranks := []int{g.join(at)}
 	for i := len(g.order) - 1; i >= 0; i-- { // slowest first, so that the list ascends
 		a := g.order[i]
 		if !varies[a] {
 			continue
 		}
-		var next []coords
-		for _, c := range lists {
-			for c[a] = 0; c[a] < g.size[a]; c[a]++ {
-				next = append(next, c)
+		next := make([]int, 0, len(ranks)*g.size[a])
+		for _, first := range ranks {
+			for k := range g.size[a] {
+				next = append(next, first+k*apart[a])
 			}
 		}
-		lists = next
-	}
-	ranks := make([]int, len(lists))
-	for i, c := range lists {
-		ranks[i] = g.join(c)
+		ranks = next
 	}
 	return ranks
 }

@@ -7,7 +7,7 @@
 // (ops below what they could be), print.go (what is told). Then the other words behind bench:
 // start.go, ladder.go (what each of a GPU's means brings), layouts.go (the step cut over ranks),
 // contexts.go (a sequence cut over ranks), experts.go (the step of a mixture), comm.go
-// (collectives), data.go (the data path). Processes that they start end with them (children.go).
+// (collectives), data.go (the data path), plans.go (the planner). Processes that they start end with them (children.go).
 // Servers are measured by serving. machine.go is the command measure, which writes what
 // machine_ops.go and machine_links.go time as a machine file for plans.
 package bench

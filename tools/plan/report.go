@@ -73,12 +73,12 @@ func (p *runPlan) writeTime(out *command.Printer) {
 	out.Printf("  busiest stage: products and attention %.3g s, memory and links inside a node %.3g s, links between nodes %.3g s; waiting for other stages %.3g s; gradients and parameters %.3g s; update %.3g s\n",
 		s.Compute, s.Move, s.Between, s.Waiting, s.Gradients, s.Update)
 	if n, err := p.config.Iterations(); err == nil {
-		out.Printf("  %.3g days for %d iterations", p.days(), n)
+		out.Printf("  %.3g days for %s", p.days(), counted(n, "iteration"))
 		if b := p.beside; b.Evaluations > 0 {
-			out.Printf(" with %d evaluations of %.3g s", b.Evaluations, b.Evaluation)
+			out.Printf(" with %s of %.3g s", counted(b.Evaluations, "evaluation"), b.Evaluation)
 		}
 		if b := p.beside; b.Saves > 0 && b.Saving > 0 {
-			out.Printf(", %d checkpoints of %.3g s", b.Saves, b.Saving)
+			out.Printf(", %s of %.3g s", counted(b.Saves, "checkpoint"), b.Saving)
 		}
 		if p.price > 0 {
 			out.Printf(", %.0f at %g a device-hour", p.cost(), p.price)
@@ -95,6 +95,14 @@ func (p *runPlan) writeTime(out *command.Printer) {
 		}
 		out.Printf("  it does not fit: %s %s has %s\n", whose, m.Name, device.Size(int64(m.Memory)))
 	}
+}
+
+// counted is "1 evaluation", "2 evaluations".
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 func purposes(bytes [device.Purposes]int64) map[string]int64 {

@@ -58,3 +58,12 @@ func TestExpertsAtMost(t *testing.T) {
 		t.Errorf("a dense model: %v", err)
 	}
 }
+
+// Claim: one of a thing is told in the singular.
+func TestOneEvaluation(t *testing.T) {
+	for n, want := range map[int]string{0: "0 evaluations", 1: "1 evaluation", 2: "2 evaluations"} {
+		if got := counted(n, "evaluation"); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}

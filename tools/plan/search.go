@@ -75,7 +75,7 @@ func planSearch(c *cli.Context) error {
 		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(r))
 	}
 	out := &command.Printer{W: c.App.Writer}
-	out.Printf("%d layouts on the clock in %.1f s (%.0f a second), %d of them too large by a bound, %d counted to the byte; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), float64(s.Looked)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
+	out.Printf("%d layouts in %.1f s (%.0f a second), %d of them too large by a bound, the others on the clock, %d counted to the byte; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), float64(s.Looked)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
 	if err := writeFound(out, best); err != nil {
 		return err
 	}
