@@ -177,70 +177,101 @@ func mixtures(c *training.Config, sizes engine.Layout) (all []Variant) {
 	return all
 }
 
+// everyLayer is computed again.
+var everyLayer = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}
+
 // variations of a layout's sizes: sequence parallelism, virtual stages, schedules,
 // stages that do not divide evenly, sharding, recompute.
 func variations(c *training.Config, sizes engine.Layout) []Variant {
-	var all []Variant
-	ways := contexts(c, sizes)
-	add := func(change func(*Variant)) {
-		v := Variant{Layout: sizes}
-		ways[len(all)%len(ways)](&v.Layout)
-		change(&v)
-		v.MicroBatch = microBatch(c, &v.Layout)
-		if legal(c, v) {
-			all = append(all, v)
-		}
-	}
-	shardings := []string{""}
+	v := &varying{config: c, sizes: sizes, ways: contexts(c, sizes), shardings: []string{""}}
 	if sizes.DP*sizes.CP > 1 {
-		shardings = append(shardings, "optim", "optim_grads", "optim_grads_params")
+		v.shardings = append(v.shardings, "optim", "optim_grads", "optim_grads_params")
 	}
-	for _, sharding := range shardings {
+	v.cuts()
+	v.again()
+	v.tensor()
+	v.overlaps()
+	return v.all
+}
+
+// varying is a layout's sizes with the variations found so far.
+type varying struct {
+	config    *training.Config
+	sizes     engine.Layout
+	ways      []func(*engine.Layout) // to share sequences, taken in turn
+	shardings []string
+	all       []Variant
+}
+
+// add is one more, where it is legal.
+func (a *varying) add(change func(*Variant)) {
+	v := Variant{Layout: a.sizes}
+	a.ways[len(a.all)%len(a.ways)](&v.Layout)
+	change(&v)
+	v.MicroBatch = microBatch(a.config, &v.Layout)
+	if legal(a.config, v) {
+		a.all = append(a.all, v)
+	}
+}
+
+// cuts are those of stages and of what data-parallel ranks hold.
+func (a *varying) cuts() {
+	for _, sharding := range a.shardings {
 		for _, sequence := range []bool{false, true} {
-			if sequence && sizes.TP == 1 {
+			if sequence && a.sizes.TP == 1 {
 				continue
 			}
-			for _, stages := range stageCuts(c, sizes.PP) {
-				add(func(v *Variant) {
+			for _, stages := range stageCuts(a.config, a.sizes.PP) {
+				a.add(func(v *Variant) {
 					stages(&v.Layout)
 					v.Layout.Sharding, v.Layout.SequenceParallel = sharding, sequence
 				})
 			}
 		}
 	}
-	for _, r := range []model.Recompute{{Granularity: "full", Method: "uniform", NumLayers: 1}, {Granularity: "full", Method: "block", NumLayers: 1}, {Granularity: "selective", Modules: []string{"core_attn"}}} {
-		add(func(v *Variant) { v.Recompute, v.Layout.SequenceParallel = r, sizes.TP > 1 })
+}
+
+// again computes activations a second time.
+func (a *varying) again() {
+	for _, r := range []model.Recompute{everyLayer, {Granularity: "full", Method: "block", NumLayers: 1}, {Granularity: "selective", Modules: []string{"core_attn"}}} {
+		a.add(func(v *Variant) { v.Recompute, v.Layout.SequenceParallel = r, a.sizes.TP > 1 })
 	}
-	for _, r := range expertsAgain(c) {
-		add(func(v *Variant) {
-			v.Recompute, v.Layout.SequenceParallel = r, sizes.TP > 1
-			if sizes.PP > 1 {
+	for _, r := range expertsAgain(a.config) {
+		a.add(func(v *Variant) {
+			v.Recompute, v.Layout.SequenceParallel = r, a.sizes.TP > 1
+			if a.sizes.PP > 1 {
 				v.Layout.VP = 2
 			}
 		})
 	}
-	if sizes.TP > 1 {
-		add(func(v *Variant) { v.Layout.SequenceParallel, v.Layout.TPCommOverlap = true, true })
-		add(func(v *Variant) {
-			v.Recompute, v.Layout.DistributeSavedActivation = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}, true
+}
+
+// tensor is what ranks that share layers may do otherwise: products beside gathers, activations kept in parts.
+func (a *varying) tensor() {
+	if a.sizes.TP > 1 {
+		a.add(func(v *Variant) { v.Layout.SequenceParallel, v.Layout.TPCommOverlap = true, true })
+		a.add(func(v *Variant) { v.Recompute, v.Layout.DistributeSavedActivation = everyLayer, true })
+	}
+}
+
+// overlaps are exchanges beside compute.
+func (a *varying) overlaps() {
+	if a.sizes.DP*a.sizes.CP == 1 {
+		return
+	}
+	for _, sharding := range a.shardings {
+		a.add(func(v *Variant) {
+			v.Layout.OverlapGradReduce, v.Layout.Sharding, v.Layout.BucketSize = true, sharding, 5000
 		})
 	}
-	if sizes.DP*sizes.CP > 1 {
-		for _, sharding := range shardings {
-			add(func(v *Variant) {
-				v.Layout.OverlapGradReduce, v.Layout.Sharding, v.Layout.BucketSize = true, sharding, 5000
-			})
-		}
-		for _, sharding := range []string{"optim", "optim_grads_params"} {
-			add(func(v *Variant) {
-				v.Layout.OverlapGradReduce, v.Layout.OverlapParamGather, v.Layout.Sharding, v.Layout.BucketSize = true, true, sharding, 5000
-				if sharding == "optim_grads_params" && len(all)%2 == 0 {
-					v.Layout.MemoryCentricTiling = 2
-				}
-			})
-		}
+	for _, sharding := range []string{"optim", "optim_grads_params"} {
+		a.add(func(v *Variant) {
+			v.Layout.OverlapGradReduce, v.Layout.OverlapParamGather, v.Layout.Sharding, v.Layout.BucketSize = true, true, sharding, 5000
+			if sharding == "optim_grads_params" && len(a.all)%2 == 0 {
+				v.Layout.MemoryCentricTiling = 2
+			}
+		})
 	}
-	return all
 }
 
 // expertsAgain are the ways to compute a mixture again, or parts of it.
