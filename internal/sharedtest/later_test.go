@@ -12,7 +12,7 @@ import (
 // read yet, and all others of a device.
 func TestScriptsLeaveOutLater(t *testing.T) {
 	shared, want := t.TempDir(), ""
-	names := []string{"gpt2-tanh", "moe-softmax", "opt-of-another", "pretrain-gpt2", "schedules"}
+	names := []string{"gpt2-tanh", "moe-softmax", "opt-of-another", "moe-bias-aux", "pretrain-gpt2", "schedules"}
 	for _, later := range []Later{Models, Lines, Mixtures} {
 		for name := range later {
 			names = append(names, name)
