@@ -16,7 +16,7 @@ func (s *Search) candidates(base *training.Config) (flags [][]string) {
 				continue
 			}
 			for _, cp := range divisors(s.Devices / tp / pp) {
-				if cp > 1 && base.SeqLength%(2*cp) != 0 || base.SeqLength/cp < shortest {
+				if cp > 1 && (base.SeqLength%(2*cp) != 0 || base.SeqLength/cp < shortest) {
 					continue
 				}
 				flags = append(flags, s.layouts(base, cut{tp, pp, cp, s.Devices / tp / pp / cp})...)

@@ -168,13 +168,26 @@ func ReadMachine(name string) (*Machine, error) {
 // ParseMachine reads the text of a machine file; the error lists all that is wrong.
 func ParseMachine(text []byte) (*Machine, error) {
 	m := &Machine{}
+	var all yaml.Node
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		return nil, fault.With(fault.BadData, err)
+	} else if err := bounded(&all); err != nil {
+		return nil, fault.With(fault.BadData, err)
+	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(m); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("it is empty")
 		}
+		var wrong *yaml.TypeError
+		if errors.As(err, &wrong) && len(wrong.Errors) > mostProblems {
+			err = &yaml.TypeError{Errors: append(wrong.Errors[:mostProblems:mostProblems], fmt.Sprintf("and %d more", len(wrong.Errors)-mostProblems))}
+		}
 		return nil, fault.With(fault.BadData, err)
+	}
+	if err := d.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, fault.Errorf(fault.BadData, "a second document begins after the machine's (---): a file has one machine")
 	}
 	if err := m.check(); err != nil {
 		return nil, fault.With(fault.BadData, err)
@@ -183,6 +196,22 @@ func ParseMachine(text []byte) (*Machine, error) {
 		m.index()
 	}
 	return m, nil
+}
+
+// mostKeys bounds the fields of one mapping, which yaml compares each with each; mostProblems how many are told.
+const mostKeys, mostProblems = 1000, 20
+
+// bounded refuses a node with a mapping of more fields than any machine has.
+func bounded(n *yaml.Node) error {
+	if n.Kind == yaml.MappingNode && len(n.Content)/2 > mostKeys {
+		return fmt.Errorf("line %d: %d fields in one place; no machine has more than %d", n.Line, len(n.Content)/2, mostKeys)
+	}
+	for _, child := range n.Content {
+		if err := bounded(child); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *Machine) check() error {
@@ -239,7 +268,11 @@ func (m *Machine) check() error {
 		within("constants "+name+" move", k.Move, 0, 1e4)
 		within("constants "+name+" between", k.Between, 0, 1e4)
 	}
-	return errors.Join(append(problems, m.checkMeasured()...)...)
+	problems = append(problems, m.checkMeasured()...)
+	if more := len(problems) - mostProblems; more > 0 {
+		problems = append(problems[:mostProblems], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(problems...)
 }
 
 // ConstantsOf are those of a regime.

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -218,6 +219,36 @@ func TestFormulas(t *testing.T) {
 	} {
 		if got, has := said[name]; !has || math.Abs(got/want-1) > 0.005 {
 			t.Errorf("%s: %g, want %g", name, got, want)
+		}
+	}
+}
+
+// numbered is a line n times, with its number.
+func numbered(line string, n int) (text string) {
+	for i := range n {
+		text += fmt.Sprintf(line, i)
+	}
+	return text
+}
+
+// Claim: a file that is made to keep the reader busy, or to fill the screen, is one short answer.
+func TestHostileMachines(t *testing.T) {
+	for text, want := range map[string]string{
+		tinyMachine + "\n---\nname: another\n":                   "a second document",
+		"regimes:\n" + numbered("  x%d: [y]\n", mostKeys+1):      "line 2: 1001 fields in one place",
+		numbered("what%d: 1\n", mostKeys):                        "and 980 more",
+		"constants:\n" + numbered("  r%d: {compute: -1}\n", 100): " more",
+		"name: " + strings.Repeat("[", 20000):                    "max depth",
+		"flags: &a [*a]":                                         "cannot unmarshal",
+		"a: &a [x, x]\nb: &b [*a, *a]\nflags: [*b, *b]":          "not found",
+		tinyMachine + "\nflags: !!binary aGk=\n":                 "cannot unmarshal",
+		tinyMachine + "\nconstants: {x: {compute: 1e999}}\n":     "1e999",
+		tinyMachine + "\nregimes: {<<: 3}\n":                     "map merge",
+		"\x00\x01\xff":                                           "yaml",
+	} {
+		_, err := ParseMachine([]byte(text))
+		if fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), want) || len(err.Error()) > 4000 {
+			t.Errorf("%.60q: %.300v, want %q", text, err, want)
 		}
 	}
 }

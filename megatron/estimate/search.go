@@ -72,7 +72,9 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.Looked = len(list); s.Looked == 0 {
+	if s.Looked = len(list); s.Looked == 0 && s.refused == nil {
+		return nil, nil, fault.Errorf(fault.Usage, "no layout of %d devices divides the model's heads and layers and --global-batch-size: take another number of devices or batch", s.Devices)
+	} else if s.Looked == 0 {
 		return nil, nil, fault.Errorf(fault.Usage, "training takes no layout of %d devices; the first: %w", s.Devices, s.refused)
 	}
 	list = slices.DeleteFunc(list, func(f *Found) bool { return f.Step == nil })

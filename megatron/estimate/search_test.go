@@ -74,3 +74,17 @@ func TestSearchCutsSequencesAndExperts(t *testing.T) {
 		}
 	}
 }
+
+// Claim: sequences shorter than those that ranks would share are searched as any other.
+func TestSearchOfShortSequences(t *testing.T) {
+	m, err := ReadMachine("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Search{Machine: m, Devices: 2, Memory: int64(m.Memory), Vocab: 100, Flags: strings.Fields("--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --global-batch-size 4 " +
+		"--train-iters 10 --lr 1e-4 --tokenizer-type NullTokenizer --vocab-size 100 --mock-data")}
+	best, _, err := s.Run(1)
+	if err != nil || len(best) != 1 || best[0].Config.SeqLength != 64 {
+		t.Errorf("%v, %v", best, err)
+	}
+}

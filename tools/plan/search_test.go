@@ -64,7 +64,7 @@ func TestSearchRefuses(t *testing.T) {
 		"search --gpus 8 " + bloom:                                                 "--machine FILE",
 		"search --gpus 8 --machine h100":                                           "needs the model",
 		"search --gpus 8 --machine h100 --memory lots " + bloom:                    "no size",
-		"search --gpus 7 --machine h100 " + bloom:                                  "",
+		"search --gpus 7 --machine h100 " + bloom:                                  "no layout of 7 devices",
 		"search --gpus 8 --machine h100 --best 0 " + bloom:                         "--best 0",
 		"search --gpus 8 --machine a100 " + bloom:                                  "no layout of 8 devices fits",
 		"run --jitter 1 pretrain_gpt --world-size 8":                               "--machine",

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,13 +96,20 @@ func planTable(c *cli.Context) error {
 
 // read takes the rows apart.
 func (l *layouts) read(text []byte, measured string) error {
-	r := csv.NewReader(bytes.NewReader(text))
+	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff")))) // spreadsheets mark UTF-8 so
 	r.ReuseRecord = true
 	head, err := r.Read()
-	if err != nil {
+	if errors.Is(err, io.EOF) {
+		return fault.Errorf(fault.BadData, "it is empty: its first line has the names of columns")
+	} else if err != nil {
 		return fault.Errorf(fault.BadData, "a line of column names is missing: %w", err)
 	}
 	l.header = slices.Clone(head)
+	for i, name := range l.header {
+		if name != "" && slices.Contains(l.header[:i], name) {
+			return fault.Errorf(fault.BadData, "column %s is there twice", name)
+		}
+	}
 	if measured != "" && !slices.Contains(l.header, measured) {
 		return fault.Errorf(fault.Usage, "there is no column %s to fit; there are %s", measured, strings.Join(l.header, ", "))
 	}
@@ -121,7 +127,7 @@ func (l *layouts) read(text []byte, measured string) error {
 			row.cells[name] = strings.TrimSpace(cells[i])
 		}
 		row.regime = row.cells["regime"]
-		if x, err := strconv.ParseFloat(row.cells[measured], 64); measured != "" && err == nil && x > 0 && !math.IsInf(x, 0) {
+		if x, err := strconv.ParseFloat(row.cells[measured], 64); measured != "" && err == nil && x > 1e-9 && x < 1e9 {
 			row.measured = x
 		}
 		l.rows = append(l.rows, row)

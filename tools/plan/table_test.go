@@ -92,3 +92,21 @@ func TestTable(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// Claim: a table that cannot be read is one answer; what spreadsheets put before it is not.
+func TestBadTables(t *testing.T) {
+	const head, row = "hidden,layers,heads,micro_batch,global_batch,seq_length,max_position_embeddings,vocab_size", "64,4,4,1,8,64,64,100"
+	for text, want := range map[string]string{"": "it is empty", head + "\n": "no rows", head + ",hidden\n" + row + ",128\n": "hidden is there twice",
+		head + "\n1\n": "line 2", head + "\n\"1\n": "line 2", "\ufeff" + head + "\r\n" + row + "\r\n": ""} {
+		path := filepath.Join(t.TempDir(), "rows.csv")
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		out, err := call("table", path, "--machine", "h100")
+		if want == "" && (err != nil || !strings.HasPrefix(out, "hidden,") || !strings.Contains(out, ",true\n")) {
+			t.Errorf("%q: %v, %s", text, err, out)
+		} else if want != "" && (fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
