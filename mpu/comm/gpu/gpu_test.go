@@ -203,6 +203,38 @@ func TestNCCLTells(t *testing.T) {
 	}
 }
 
+// Claim (comm.Behind): a collective that the GPU has come to is not over before the last peer
+// has come too.
+func TestNCCLIsNotOverAlone(t *testing.T) {
+	come := make(chan struct{})
+	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *standin.GPU) error {
+		gpu.Waits = false
+		x := commtest.Heap(device.F32, make([]float64, 64))
+		if g.Rank() == 1 {
+			<-come
+			return g.AllReduce(x, comm.Sum).Wait()
+		}
+		told := make(chan string, 2)
+		work := g.AllReduce(x, comm.Sum)
+		work.(comm.Behind).Tell(func() { told <- "begun" }, func() { told <- "over" })
+		first, early := <-told, ""
+		select {
+		case early = <-told:
+		case <-time.After(5 * glance):
+		}
+		if close(come); first != "begun" || early != "" {
+			return fmt.Errorf("told %s, and %q before the peer has come", first, early)
+		}
+		if last := <-told; last != "over" {
+			return fmt.Errorf("told %s at the end", last)
+		}
+		return work.Wait()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // Claim: a rank that fails, a rank that never comes, and ranks that disagree end
 // all ranks, with the cause on each; who waits in vain is told of NCCL's interface.
 func TestNCCLFailures(t *testing.T) {
