@@ -15,9 +15,10 @@ func (p *Pool) spare() bool { return p.free.Load() > p.kept() }
 // kept is how many free cores are not for helpers.
 func (p *Pool) kept() int32 { return max(0, p.soon.Load()) }
 
-// enter takes a core for a caller.
-func (p *Pool) enter() {
+// enter takes a core for a caller, and tells how long that took where others had them all.
+func (p *Pool) enter() (queued time.Duration) {
 	if !p.core() {
+		began := time.Now()
 		p.want.Add(1)
 		for !p.core() {
 			select {
@@ -28,8 +29,10 @@ func (p *Pool) enter() {
 		if p.want.Add(-1) > 0 {
 			p.hand()
 		}
+		queued = time.Since(began)
 	}
 	p.soon.Add(-1)
+	return queued
 }
 
 // lull is how long a caller that wants a core sleeps before it looks whether another has left its

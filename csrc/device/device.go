@@ -34,11 +34,12 @@ type Observer func(Call)
 
 // Call is one op as an Observer sees it.
 type Call struct {
-	Op    Op
-	Shape string // sizes of what it computes
-	Work         // what it has to do at least
-	Start time.Time
-	Took  time.Duration
+	Op     Op
+	Shape  string // sizes of what it computes
+	Work          // what it has to do at least
+	Start  time.Time
+	Took   time.Duration
+	Queued time.Duration // of it, until there was a core: other ranks had them all
 
 	device *Device
 	args   unsafe.Pointer
@@ -47,6 +48,11 @@ type Call struct {
 // warming is a backend that can do an op while its data lies in the caches.
 type warming interface {
 	warm(op Op, args unsafe.Pointer) (time.Duration, error)
+}
+
+// queueing is a backend whose ops begin when there is a core for them.
+type queueing interface {
+	lastQueued() time.Duration
 }
 
 // Warm does the op again, every tile of it twice, and returns what the second passes took, evenly
@@ -217,7 +223,11 @@ func (d *Device) run(op Op, args unsafe.Pointer) {
 	d.keep(d.afford(d.backend.Run(op, args)))
 	d.keep(d.backend.Sync())
 	took := time.Since(start)
-	d.Observe(Call{Op: op, Shape: ops[op].shape(args), Work: ops[op].work(args), Start: start, Took: took, device: d, args: args})
+	c := Call{Op: op, Shape: ops[op].shape(args), Work: ops[op].work(args), Start: start, Took: took, device: d, args: args}
+	if b, ok := d.backend.(queueing); ok {
+		c.Queued = b.lastQueued()
+	}
+	d.Observe(c)
 }
 
 // WriteSlice copies host values of any element type into t.

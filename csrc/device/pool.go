@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"monotron/cgroup"
 	"monotron/csrc/device/internal/spin"
@@ -127,17 +128,20 @@ func (p *Pool) SetCallers(n int) {
 // Run calls body for every tile and returns when all are done. worker is 0 for
 // the caller and 1..Threads-1 for the helpers; no two tiles run on one helper at
 // once. body must not panic, and not call Run.
-func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) {
+func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) { p.run(tiles, body) }
+
+// run is Run, and tells how long the caller had no core to begin on.
+func (p *Pool) run(tiles int64, body func(worker int, tile int64)) (queued time.Duration) {
 	if tiles <= 0 {
-		return
+		return 0
 	}
-	p.enter()
+	queued = p.enter()
 	if tiles == 1 || p.helpers == 0 {
 		for t := range tiles {
 			body(0, t)
 		}
 		p.exit()
-		return
+		return queued
 	}
 	j := &job{tiles: tiles, body: body, done: make(chan struct{})}
 	j.left.Store(tiles)
@@ -147,6 +151,7 @@ func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) {
 	p.withdraw(j)
 	p.exit()
 	p.await(j)
+	return queued
 }
 
 // tile does the job's next tile; false: there is none.

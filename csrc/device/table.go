@@ -39,7 +39,8 @@ type hostTable struct {
 	context []*C.mt_context // one a pool worker; [0] is the caller's
 	scratch unsafe.Pointer  // shared by the tiles of one call
 	room    int64
-	stint   stint // of the caller
+	stint   stint         // of the caller
+	queued  time.Duration // of the last op
 }
 
 // OpenHostTable wraps a table whose memory is the host's. api points to an
@@ -136,6 +137,8 @@ func (t *hostTable) warm(op Op, args unsafe.Pointer) (time.Duration, error) {
 	return time.Duration(took.Load() / int64(t.threads())), err
 }
 
+func (t *hostTable) lastQueued() time.Duration { return t.queued }
+
 // phases has the pool do every tile of op, phase by phase; do returns not 0 for a tile that fails.
 func (t *hostTable) phases(op Op, args unsafe.Pointer, do func(c *C.mt_context, phase C.int32_t, tile C.int64_t) C.int32_t) error {
 	scratch, err := t.ask(op, args)
@@ -145,13 +148,14 @@ func (t *hostTable) phases(op Op, args unsafe.Pointer, do func(c *C.mt_context, 
 	if err := t.reserve(scratch); err != nil {
 		return err
 	}
+	t.queued = 0
 	for phase := C.int32_t(0); ; phase++ {
 		tiles := int64(C.mt_tiles(t.api, C.int(op), args, phase))
 		if tiles == 0 {
 			return nil
 		}
 		var failed atomic.Pointer[C.mt_context]
-		t.pool.Run(tiles, func(worker int, tile int64) {
+		t.queued += t.pool.run(tiles, func(worker int, tile int64) {
 			c := t.context[worker]
 			if do(c, phase, C.int64_t(tile)) != 0 {
 				failed.CompareAndSwap(nil, c)

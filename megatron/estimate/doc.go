@@ -8,7 +8,7 @@
 // room.go and fits.go (what there is for a run, and the refusal of one that cannot have it).
 // Then time: machine.go (a machine file), units.go (what a micro-batch takes in each part of
 // the model), seconds.go (the schedule on a clock, and what follows it), fit.go (a machine's
-// constants from measured runs), measured.go and shared.go (machines whose ranks share
+// constants from measured runs), measured.go, meetings.go and shared.go (machines whose ranks share
 // threads), search.go (the layouts that training takes, and which of them are fastest),
 // candidates.go (which are tried). formulas.go has the literature's rules, beside all this.
 package estimate

@@ -42,6 +42,7 @@ type Machine struct {
 	Threads     int               `yaml:"threads,omitempty"` // that the ranks of a node share; 0: a rank has a device of its own
 	Ops         []OpTimes         `yaml:"ops,omitempty"`     // where ranks share threads: what was timed there
 	Collectives []CollectiveTimes `yaml:"collectives,omitempty"`
+	Meetings    []MeetingTimes    `yaml:"meetings,omitempty"`
 	Disk        Disk              `yaml:"disk,omitempty"`
 
 	GradientBytes int `yaml:"gradient_bytes,omitempty"` // that travel for a parameter's gradient; 0: 4, as here

@@ -76,20 +76,25 @@ type measuredKey struct {
 
 // measured finds the times of a machine file.
 type measured struct {
-	threads int
-	ops     map[measuredKey]*OpTimes
-	kinds   map[measuredKey][]*OpTimes // of every form, where form is ""
-	all     []CollectiveTimes
+	threads  int
+	ops      map[measuredKey]*OpTimes
+	kinds    map[measuredKey][]*OpTimes // of every form, where form is ""
+	all      []CollectiveTimes
+	meetings []MeetingTimes
+	many     int // ranks of ops that were measured with more ranks than threads; 0: none
 
 	mu   sync.Mutex
-	said map[string][2]float64 // of a shape: alone, one a thread
+	said map[string]opSeconds // of a shape
 }
 
 // index makes the times ready to be asked.
 func (m *Machine) index() {
-	x := &measured{threads: m.Threads, ops: map[measuredKey]*OpTimes{}, kinds: map[measuredKey][]*OpTimes{}, all: m.Collectives, said: map[string][2]float64{}}
+	x := &measured{threads: m.Threads, ops: map[measuredKey]*OpTimes{}, kinds: map[measuredKey][]*OpTimes{}, all: m.Collectives, meetings: m.Meetings, said: map[string]opSeconds{}}
 	for i := range m.Ops {
 		o := &m.Ops[i]
+		if o.Ranks > max(1, m.Threads) {
+			x.many = o.Ranks
+		}
 		o.rates()
 		x.ops[measuredKey{o.Op, o.Form, o.Ranks}] = o
 		kind := measuredKey{o.Op, "", o.Ranks}
@@ -123,8 +128,8 @@ func (m *Machine) checkMeasured() (problems []error) {
 	}
 	for i := range m.Ops {
 		o := &m.Ops[i]
-		if o.Ranks != 1 && o.Ranks != m.Threads {
-			add("ops %s %s: ranks is %d; it must be 1 or threads", o.Op, o.Form, o.Ranks)
+		if o.Ranks != 1 && o.Ranks != m.Threads && o.Ranks != 2*m.Threads {
+			add("ops %s %s: ranks is %d; it must be 1, threads or twice that", o.Op, o.Form, o.Ranks)
 		}
 		rows("ops "+o.Op+" "+o.Form, o.Times, strings.Count(o.Form, "#")+3)
 	}
@@ -138,7 +143,7 @@ func (m *Machine) checkMeasured() (problems []error) {
 	if m.Disk.Write < 0 || m.Disk.Read < 0 || m.Disk.Write != m.Disk.Write || m.Disk.Read != m.Disk.Read {
 		add("disk: rates are 0 (not known) or more")
 	}
-	return problems
+	return append(problems, m.checkMeetings()...)
 }
 
 // rates are the best that any of the times shows.
@@ -203,38 +208,44 @@ func (o *OpTimes) seconds(numbers []float64, w device.Work, without int) float64
 
 func square(x float64) float64 { return x * x }
 
-// op is what an op takes: alone with all threads, and on one thread while others compute.
-// An op that was not measured takes what its operations and bytes take.
-func (m *Machine) measuredOp(a *device.Shown) (alone, one float64) {
+// opSeconds is what an op takes: alone with all threads, on one thread while others compute, and
+// there while more ranks than threads take turns, whose data push each other out of the caches.
+type opSeconds struct{ alone, one, many float64 }
+
+// measuredOp is what an op takes. One that was not measured takes what its operations and bytes take.
+func (m *Machine) measuredOp(a *device.Shown) opSeconds {
 	shape, name := a.Shape(), a.Op.String()
 	x := m.measured
 	key := name + " " + shape
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if said, is := x.said[key]; is {
-		return said[0], said[1]
+	said, is := x.said[key]
+	if is {
+		return said
 	}
 	form, numbers := Form(shape)
-	var both [2]float64
-	for i, ranks := range []int{1, x.threads} {
+	of := func(ranks int) (float64, bool) {
 		o, is := x.ops[measuredKey{name, form, ranks}]
-		if !is {
-			if o = nearestForm(x.kinds[measuredKey{name, "", ranks}], form); o != nil {
-				numbers = nil
-			}
+		if is {
+			return o.seconds(numbers, a.Work, -1), true
 		}
-		if o == nil {
-			c := m.op(name, a.Work, a.V, 64)
-			both[i] = c.Compute + c.Move
-			if ranks > 1 {
-				both[i] *= float64(ranks)
-			}
-			continue
+		if o = nearestForm(x.kinds[measuredKey{name, "", ranks}], form); o == nil {
+			return 0, false
 		}
-		both[i] = o.seconds(numbers, a.Work, -1)
+		return o.seconds(nil, a.Work, -1), true
 	}
-	x.said[key] = both
-	return both[0], both[1]
+	c := m.op(name, a.Work, a.V, 64)
+	if said.alone, is = of(1); !is {
+		said.alone = c.Compute + c.Move
+	}
+	if said.one, is = of(x.threads); !is {
+		said.one = (c.Compute + c.Move) * float64(x.threads)
+	}
+	if said.many, is = of(x.many); !is {
+		said.many = said.one
+	}
+	x.said[key] = said
+	return said
 }
 
 // nearestForm is one with the same beginning, the dtype, or else any.

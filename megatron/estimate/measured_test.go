@@ -60,16 +60,17 @@ func TestOpSeconds(t *testing.T) {
 }
 
 // Claim: groups of ranks that share threads: one rank has them all; as many ranks as threads
-// take what was timed with a rank a thread; more take their share of the threads; waiting for
-// each other counts where nobody else computes, and work of collectives where somebody does.
+// take what was timed with a rank a thread; more take their share of the threads, at what was timed
+// by turns; waiting for each other counts where nobody else computes, and work of collectives
+// where somebody does.
 func TestCrowd(t *testing.T) {
-	l := load{alone: 1, one: 1.8, wait: 0.2, carry: 0.3}
+	l := load{alone: 1, one: 1.8, many: 2, wait: 0.2, carry: 0.3}
 	for _, c := range []struct {
 		crowd
 		want float64
 	}{
-		{crowd{2, 1, 1}, 1 + 0.2}, {crowd{2, 1, 2}, 1.8 + 0.2}, {crowd{2, 1, 4}, 3.6 + 0.2}, {crowd{2, 2, 1}, 2.1}, {crowd{2, 2, 2}, 4.2}, {crowd{2, 4, 1}, 4.2},
-		{crowd{4, 1, 2}, math.Sqrt(1.8) + 0.2}, {crowd{1, 1, 1}, 2},
+		{crowd{2, 1, 1}, 1 + 0.2}, {crowd{2, 1, 2}, 1.8 + 0.2}, {crowd{2, 1, 4}, 4 + 0.2}, {crowd{2, 2, 1}, 2.1}, {crowd{2, 2, 2}, 4.6}, {crowd{2, 4, 1}, 4.6},
+		{crowd{4, 1, 2}, math.Sqrt(1.8) + 0.2}, {crowd{1, 1, 1}, 2}, {crowd{1, 1, 2}, 4.2},
 	} {
 		if got := c.seconds(l); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%+v: %g, want %g", c.crowd, got, c.want)

@@ -17,6 +17,7 @@ import (
 type load struct {
 	alone float64 // its ops with all threads
 	one   float64 // its ops on one thread, others at work on the other threads
+	many  float64 // the same, with more ranks than threads
 	wait  float64 // its collectives while nobody else computes
 	carry float64 // of one thread, its collectives while others compute
 }
@@ -24,6 +25,7 @@ type load struct {
 func (l *load) add(m load, times float64) {
 	l.alone += times * m.alone
 	l.one += times * m.one
+	l.many += times * m.many
 	l.wait += times * m.wait
 	l.carry += times * m.carry
 }
@@ -39,6 +41,9 @@ type crowd struct {
 func (c crowd) seconds(l load) float64 {
 	all := c.groups * c.ranks
 	ops := l.one
+	if all > c.threads {
+		ops = l.many
+	}
 	if c.threads > 1 && all < c.threads { // each has more than one thread
 		ops *= math.Pow(l.alone/l.one, math.Log(c.threads/all)/math.Log(c.threads))
 	}
@@ -118,8 +123,8 @@ func stageLoadOf(job *training.Job, m *Machine, number, micros, chunks int) (sta
 	if err != nil {
 		return w.into, err
 	}
-	rank.Heard = func(p watch.Phase, step int64) { w.phase, w.step = p, step }
-	if err := job.Rehearse(rank, 2, engine.Look{Micro: func(_, chunk int) { w.chunk = chunk }}); err != nil {
+	rank.Heard = w.heard
+	if err := job.Rehearse(rank, 2, w.look()); err != nil {
 		return w.into, err
 	}
 	for chunk := range chunks {
@@ -139,6 +144,15 @@ type shareMeter struct {
 	phase   watch.Phase
 	step    int64
 	chunk   int
+
+	since    float64 // seconds of ops since the last meeting
+	meetings float64
+}
+
+func (w *shareMeter) heard(p watch.Phase, step int64) { w.phase, w.step = p, step }
+
+func (w *shareMeter) look() engine.Look {
+	return engine.Look{Micro: func(_, chunk int) { w.chunk = chunk }}
 }
 
 // at is where loads go now; nil: nowhere.
@@ -156,8 +170,9 @@ func (w *shareMeter) at() *load {
 
 func (w *shareMeter) ran(a device.Shown) {
 	if to := w.at(); to != nil {
-		alone, one := w.machine.measuredOp(&a)
-		to.add(load{alone: alone + w.machine.Launch, one: one + w.machine.Launch}, 1)
+		s, begin := w.machine.measuredOp(&a), w.machine.Launch
+		to.add(load{alone: s.alone + begin, one: s.one + begin, many: s.many + begin}, 1)
+		w.since += s.one + begin
 	}
 }
 
@@ -179,7 +194,9 @@ func (w *shareMeter) started(p *comm.Membership, c *comm.Collective) {
 		bytes, size = sent(c), 2
 	}
 	wait, carry := w.machine.measured.collective(op.String(), dtype, size, bytes)
-	to.add(load{wait: wait, carry: carry}, 1)
+	to.add(load{wait: wait + w.machine.measured.meeting(p.Size()).after(w.since), carry: carry}, 1)
+	w.since = 0
+	w.meetings++
 }
 
 // walk is a program's forwards and backwards on the clock.

@@ -28,7 +28,7 @@ func MeasureCommand(open func(name string) (*device.Device, error)) *cli.Command
 		Name:      "measure",
 		Usage:     "write the machine file of this machine, for plan run and plan search",
 		ArgsUsage: "--output FILE",
-		Description: "Training steps of small models are run, by one rank with all threads and by a rank a thread, and every op is timed at every shape; then collectives " +
+		Description: "Training steps of small models are run, by one rank with all threads, by a rank a thread and by two a thread, and every op is timed at every shape; then collectives " +
 			"among goroutines and processes, copies and the disk that FILE lies on. Nothing else should run meanwhile.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Usage: "the machine file, as in here.yaml"},
@@ -106,6 +106,7 @@ type survey struct {
 	processor string
 
 	ops    map[opKey]*opTimes
+	met    []metCase
 	launch []float64 // seconds between ops, of each case
 	peaks  map[device.DType]float64
 }
@@ -131,8 +132,8 @@ type surveyEffort struct {
 	disk       int64
 }
 
-var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, step: 200 * time.Millisecond,
-	groups: []int{2, 4, 8}, bytes: []float64{256, 16 << 10, 256 << 10, 4 << 20, 32 << 20}, collective: 30 * time.Millisecond,
+var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, step: 100 * time.Millisecond,
+	groups: []int{2, 4, 8}, bytes: []float64{256, 16 << 10, 256 << 10, 4 << 20, 32 << 20}, collective: 15 * time.Millisecond,
 	cubes: []int64{32, 64, 128, 256, 512, 1024, 2048}, copies: []int64{16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}, product: 120 * time.Millisecond, disk: 512 << 20}
 
 var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, most: 512 << 9, cuts: []int{1, 2}, step: 40 * time.Millisecond,
@@ -259,6 +260,9 @@ func (s *survey) conclude() error {
 		s.machine.Node = estimate.Link{Latency: 1e-4, Rate: s.machine.MemoryRate / 4}
 	}
 	s.machine.Between = s.machine.Node
+	if err := s.meetings(); err != nil {
+		return err
+	}
 	rows, mean, worst, err := s.machine.LeaveOneOut()
 	s.machine.Checked = estimate.Checked{How: "each op's seconds at a shape, said by other shapes'; not whole steps", Rows: rows, Mean: mean, Worst: worst}
 	return err

@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"monotron/megatron/engine"
 	"monotron/megatron/estimate"
 	"monotron/megatron/spec"
+	"monotron/megatron/training"
 	"monotron/mpu/ranks"
 )
 
@@ -20,7 +22,7 @@ type stepCase struct {
 	model     spec.Model
 	seq, rows int // of a micro-batch
 	precision string
-	ranks     int  // 1, with all threads, or one a thread
+	ranks     int  // 1, with all threads, one a thread, or two that take turns on each
 	shared    bool // ranks cut the layer between them instead of the batch
 }
 
@@ -28,19 +30,15 @@ func (c stepCase) String() string {
 	return fmt.Sprintf("steps of hidden size %d, %d heads, %d x %d tokens, %s, %d ranks", c.model.HiddenSize, c.model.NumAttentionHeads, c.rows, c.seq, c.precision, c.ranks)
 }
 
-// cases are models of two families at several sizes, each dtype, by one rank and by a rank a
-// thread.
+// cases are models of two families at several sizes, each dtype, by one rank, by a rank a
+// thread, and some by two ranks a thread.
 func (s *survey) cases() (all []stepCase) {
-	counts := []int{1}
-	if s.machine.Threads > 1 {
-		counts = append(counts, s.machine.Threads)
-	}
-	add := func(m spec.Model, batch [2]int, shared bool) {
+	each, crowded := s.machine.Threads, 2*s.machine.Threads
+	counts := slices.Compact([]int{1, each})
+	add := func(m spec.Model, batch [2]int, shared bool, counts ...int) {
 		for _, precision := range []string{"f32", "bf16"} {
 			for _, n := range counts {
-				if !shared || n > 1 {
-					all = append(all, stepCase{m, batch[0], batch[1], precision, n, shared})
-				}
+				all = append(all, stepCase{m, batch[0], batch[1], precision, n, shared})
 			}
 		}
 	}
@@ -51,14 +49,21 @@ func (s *survey) cases() (all []stepCase) {
 			}
 			for _, cut := range s.effort.cuts {
 				if hidden/64 >= cut {
-					add(gptCase(hidden, cut), batch, false)
+					add(gptCase(hidden, cut), batch, false, counts...)
 				}
 				if cut == 1 && i%2 == 1 {
-					add(llamaCase(hidden), batch, false)
+					add(llamaCase(hidden), batch, false, counts...)
 				}
 			}
-			if hidden/64 >= s.machine.Threads && i%2 == 1 {
-				add(gptCase(hidden, 1), batch, true)
+			if hidden/64 >= each && each > 1 && i%2 == 1 {
+				add(gptCase(hidden, 1), batch, true, each)
+			}
+			if i == 0 || hidden*batch[0]*batch[1] > s.effort.most/2 { // as many steps of more ranks take longer
+				continue
+			}
+			add(gptCase(hidden, 1), batch, false, crowded)
+			if hidden/64%crowded == 0 {
+				add(gptCase(hidden, 1), batch, true, crowded)
 			}
 		}
 	}
@@ -97,6 +102,7 @@ func (s *survey) steps(c stepCase) error {
 		config.Layout = engine.Layout{WorldSize: c.ranks, TP: c.ranks, SequenceParallel: true}
 	}
 	config.GlobalBatchSize = c.rows * max(1, config.Layout.DP)
+	config.EvalMicroBatchSize, config.EvalGlobalBatchSize = config.MicroBatchSize, config.GlobalBatchSize
 	if err := config.SetVocab(o.model.VocabSize); err != nil {
 		return err
 	}
@@ -130,6 +136,48 @@ func (s *survey) steps(c stepCase) error {
 		return err
 	}
 	s.keep(c, seen)
+	if c.ranks > 1 {
+		s.met = append(s.met, metOf(config, seen))
+	}
+	return nil
+}
+
+// metCase is a step of ranks that met each other, the mean.
+type metCase struct {
+	config     training.Config
+	ranks      int
+	step, work float64 // seconds, and a rank's in ops
+	ops        float64
+}
+
+func metOf(config training.Config, seen []shapeTimes) metCase {
+	m := metCase{config: config, ranks: len(seen)}
+	for i := range seen {
+		usual := seen[i].usual()
+		for _, n := range usual {
+			t, share := &seen[i].steps[n], 1/float64(len(seen)*len(usual))
+			m.step, m.work, m.ops = m.step+share*t.took.Seconds(), m.work+share*t.spent.Seconds(), m.ops+share*float64(t.ops)
+		}
+	}
+	return m
+}
+
+// meetings finds what meetings lose, by the number of ranks, from what the steps' ops and
+// collectives do not say.
+func (s *survey) meetings() error {
+	steps := map[int][]estimate.Met{}
+	for _, c := range s.met {
+		meetings, moving, err := s.machine.Meet(c.config, 2)
+		if err != nil {
+			return err
+		}
+		work, turns := c.work+c.ops*s.machine.Launch, max(1, float64(c.ranks)/float64(s.machine.Threads))
+		steps[c.ranks] = append(steps[c.ranks], estimate.Met{Step: c.step, Parts: work*turns + moving, Meetings: meetings, Work: work})
+	}
+	for _, n := range slices.Sorted(maps.Keys(steps)) {
+		t := estimate.FitMeetings(n, steps[n])
+		s.machine.Meetings = append(s.machine.Meetings, estimate.MeetingTimes{Ranks: n, Seconds: round(t.Seconds), Late: round(t.Late)})
+	}
 	return nil
 }
 
@@ -162,8 +210,10 @@ type shapeTimes struct {
 }
 
 type stepTime struct {
-	took time.Duration
-	idle float64 // seconds between two ops, the mean
+	took  time.Duration
+	spent time.Duration // in ops
+	ops   int
+	idle  float64 // seconds between two ops, the mean
 }
 
 type shapeCalls struct {
@@ -182,13 +232,14 @@ func (t *shapeTimes) add(c device.Call) {
 		x.took = append(x.took, nil)
 	}
 	last := &x.took[len(t.steps)]
-	*last = append(*last, c.Took.Seconds())
-	t.spent += c.Took
+	took := c.Took - c.Queued
+	*last = append(*last, took.Seconds())
+	t.spent += took
 	t.count++
 }
 
 func (t *shapeTimes) step(took time.Duration) {
-	t.steps = append(t.steps, stepTime{took, max(0, (took-t.spent).Seconds()) / float64(max(1, t.count))})
+	t.steps = append(t.steps, stepTime{took, t.spent, t.count, max(0, (took-t.spent).Seconds()) / float64(max(1, t.count))})
 	t.spent, t.count = 0, 0
 }
 

@@ -59,6 +59,9 @@ func TestMeasuredMachine(t *testing.T) {
 			t.Errorf("%s was timed by %v ranks; ops are %v", op, seen[op], len(seen))
 		}
 	}
+	if !seen["matmul"][2*m.Threads] || len(m.Meetings) == 0 {
+		t.Errorf("products by %v ranks, meetings %v", seen["matmul"], m.Meetings)
+	}
 	if m.Disk.Write <= 0 || m.Disk.Read <= 0 || len(m.Collectives) != 20 || m.Launch <= 0 {
 		t.Errorf("disk %+v, %d collectives, %g s between ops", m.Disk, len(m.Collectives), m.Launch)
 	}
