@@ -37,6 +37,8 @@ func (a *AttentionForwardArgs) check() bool {
 
 func (a *AttentionForwardArgs) main() Tensor { return a.Q }
 
+func (a *AttentionForwardArgs) describe() string { return a.Drop.of(a.Q) }
+
 func (a *AttentionForwardArgs) work() Work { return Work{4 * a.scores(), size(a.Q, a.K, a.V, a.O)} }
 
 // AttentionBackwardArgs: DQ, DK, DV (=, shapes and freedom of strides of Q, K,
@@ -57,6 +59,8 @@ func (a *AttentionBackwardArgs) check() bool {
 }
 
 func (a *AttentionBackwardArgs) main() Tensor { return a.Forward.Q }
+
+func (a *AttentionBackwardArgs) describe() string { return a.Forward.describe() }
 
 func (a *AttentionBackwardArgs) work() Work {
 	f := &a.Forward

@@ -15,18 +15,18 @@ func TestFitMeetings(t *testing.T) {
 		}
 		return steps
 	}
-	for _, want := range []MeetingTimes{{2, 1e-4, 0.03}, {4, 0, 0.1}, {2, 5e-5, 0}} {
-		got := FitMeetings(want.Ranks, made(want.Seconds, want.Late))
-		if got.Ranks != want.Ranks || math.Abs(got.Seconds-want.Seconds) > 1e-9 || math.Abs(got.Late-want.Late) > 1e-6 {
+	for _, want := range []MeetingTimes{{Seconds: 1e-4, Late: 0.03}, {Late: 0.1}, {Seconds: 5e-5}} {
+		got := FitMeetings(made(want.Seconds, want.Late))
+		if math.Abs(got.Seconds-want.Seconds) > 1e-9 || math.Abs(got.Late-want.Late) > 1e-6 {
 			t.Errorf("%+v, made with %+v", got, want)
 		}
 	}
 	for _, c := range [][2]float64{{1e-4, -0.05}, {-1e-5, 0.05}, {-1e-5, -0.02}} {
-		if got := FitMeetings(2, made(c[0], c[1])); got.Seconds < 0 || got.Late < 0 || got.Seconds > 0 && got.Late > 0 {
+		if got := FitMeetings(made(c[0], c[1])); got.Seconds < 0 || got.Late < 0 || got.Seconds > 0 && got.Late > 0 {
 			t.Errorf("made with %v: %+v", c, got)
 		}
 	}
-	if got := FitMeetings(2, nil); got != (MeetingTimes{Ranks: 2}) {
+	if got := FitMeetings(nil); got != (MeetingTimes{}) {
 		t.Errorf("of no steps: %+v", got)
 	}
 }

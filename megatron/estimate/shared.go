@@ -193,8 +193,9 @@ func (w *shareMeter) started(p *comm.Membership, c *comm.Collective) {
 	case comm.Exchange:
 		bytes, size = sent(c), 2
 	}
-	wait, carry := w.machine.measured.collective(op.String(), dtype, size, bytes)
-	to.add(load{wait: wait + w.machine.measured.meeting(p.Size()).after(w.since), carry: carry}, 1)
+	x := w.machine.measured
+	wait, carry := x.collective(op.String(), dtype, size, bytes)
+	to.add(load{wait: wait + x.meeting(p.Size(), false).after(w.since), carry: carry + x.meeting(p.Size(), true).after(w.since)}, 1)
 	w.since = 0
 	w.meetings++
 }

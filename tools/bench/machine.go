@@ -18,6 +18,7 @@ import (
 	"monotron/fault"
 	"monotron/megatron/estimate"
 	"monotron/megatron/report"
+	"monotron/mpu"
 	"monotron/tools/internal/command"
 	"monotron/whole"
 )
@@ -108,7 +109,9 @@ type survey struct {
 	ops    map[opKey]*opTimes
 	met    []metCase
 	launch []float64 // seconds between ops, of each case
-	peaks  map[device.DType]float64
+
+	normals []float32 // what parameters start with
+	peaks   map[device.DType]float64
 }
 
 type opKey struct {
@@ -132,7 +135,7 @@ type surveyEffort struct {
 	disk       int64
 }
 
-var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, step: 100 * time.Millisecond,
+var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, step: 150 * time.Millisecond,
 	groups: []int{2, 4, 8}, bytes: []float64{256, 16 << 10, 256 << 10, 4 << 20, 32 << 20}, collective: 15 * time.Millisecond,
 	cubes: []int64{32, 64, 128, 256, 512, 1024, 2048}, copies: []int64{16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}, product: 120 * time.Millisecond, disk: 512 << 20}
 
@@ -156,6 +159,8 @@ func (s *survey) look(name string) error {
 	if !d.OnHost() {
 		return fault.Errorf(fault.Usage, "measure --device %s: only machines whose ranks share a CPU's threads are measured; of GPUs plan table --fit finds a machine's constants", d.Name)
 	}
+	s.normals = make([]float32, 1<<16)
+	mpu.Normals(dataSeed, "measured", s.normals, 0.02)
 	s.processor, s.ops, s.peaks = cmp.Or(processor(), "a processor without a name"), map[opKey]*opTimes{}, map[device.DType]float64{}
 	room := estimate.HostRoom().Bytes
 	if room > 1<<50 {
@@ -172,17 +177,19 @@ func (s *survey) tasks() (all []surveyTask) {
 	add("products", s.products)
 	add("copies", s.copies)
 	cases := s.cases()
-	for _, c := range cases {
-		add(c.String(), func() error { return s.steps(c) })
+	visit := func() { // each case; what disturbs the machine meanwhile is gone minutes later
+		for _, c := range cases {
+			add(c.String(), func() error { return s.steps(c) })
+		}
 	}
+	visit()
 	for _, ranks := range s.effort.groups {
 		add(fmt.Sprintf("collectives of %d goroutines", ranks), func() error { return s.collectives(ranks) })
 	}
+	visit()
 	add("processes", s.processes)
 	add("the disk", s.disk)
-	for _, c := range slices.Backward(cases) { // minutes later
-		add(c.String(), func() error { return s.steps(c) })
-	}
+	visit()
 	return all
 }
 

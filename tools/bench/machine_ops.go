@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"monotron/megatron/estimate"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
+	"monotron/mpu"
 	"monotron/mpu/ranks"
 )
 
@@ -22,12 +24,12 @@ type stepCase struct {
 	model     spec.Model
 	seq, rows int // of a micro-batch
 	precision string
-	ranks     int  // 1, with all threads, one a thread, or two that take turns on each
-	shared    bool // ranks cut the layer between them instead of the batch
+	ranks     int // 1, with all threads, one a thread, or two that take turns on each
+	tp        int // ranks that cut the layer between them; others have batches of their own
 }
 
 func (c stepCase) String() string {
-	return fmt.Sprintf("steps of hidden size %d, %d heads, %d x %d tokens, %s, %d ranks", c.model.HiddenSize, c.model.NumAttentionHeads, c.rows, c.seq, c.precision, c.ranks)
+	return fmt.Sprintf("steps of hidden size %d, %d heads, %d x %d tokens, %s, %d ranks, %d a layer", c.model.HiddenSize, c.model.NumAttentionHeads, c.rows, c.seq, c.precision, c.ranks, c.tp)
 }
 
 // cases are models of two families at several sizes, each dtype, by one rank, by a rank a
@@ -35,10 +37,10 @@ func (c stepCase) String() string {
 func (s *survey) cases() (all []stepCase) {
 	each, crowded := s.machine.Threads, 2*s.machine.Threads
 	counts := slices.Compact([]int{1, each})
-	add := func(m spec.Model, batch [2]int, shared bool, counts ...int) {
+	add := func(m spec.Model, batch [2]int, tp int, counts ...int) {
 		for _, precision := range []string{"f32", "bf16"} {
 			for _, n := range counts {
-				all = append(all, stepCase{m, batch[0], batch[1], precision, n, shared})
+				all = append(all, stepCase{m, batch[0], batch[1], precision, n, tp})
 			}
 		}
 	}
@@ -49,21 +51,25 @@ func (s *survey) cases() (all []stepCase) {
 			}
 			for _, cut := range s.effort.cuts {
 				if hidden/64 >= cut {
-					add(gptCase(hidden, cut), batch, false, counts...)
+					add(gptCase(hidden, cut), batch, 1, counts...)
 				}
 				if cut == 1 && i%2 == 1 {
-					add(llamaCase(hidden), batch, false, counts...)
+					add(llamaCase(hidden), batch, 1, counts...)
 				}
 			}
 			if hidden/64 >= each && each > 1 && i%2 == 1 {
-				add(gptCase(hidden, 1), batch, true, each)
+				add(gptCase(hidden, 1), batch, each, each)
 			}
 			if i == 0 || hidden*batch[0]*batch[1] > s.effort.most/2 { // as many steps of more ranks take longer
 				continue
 			}
-			add(gptCase(hidden, 1), batch, false, crowded)
-			if hidden/64%crowded == 0 {
-				add(gptCase(hidden, 1), batch, true, crowded)
+			models := []spec.Model{gptCase(hidden, 1), llamaCase(hidden)}
+			for _, m := range models[:1+i%2] {
+				for _, tp := range slices.Compact([]int{1, 2, crowded}) { // batches alone, groups that meet by themselves, or one
+					if m.NumQueryGroups%tp == 0 {
+						add(m, batch, tp, crowded)
+					}
+				}
 			}
 		}
 	}
@@ -94,13 +100,14 @@ func llamaCase(hidden int) spec.Model {
 	return m
 }
 
+// coldSteps come before those that count.
+const coldSteps = 2
+
 // steps trains a case for a while and keeps what its ops took.
 func (s *survey) steps(c stepCase) error {
 	o := options{model: c.model, batch: c.rows, seq: c.seq, precision: c.precision}
 	config := configOf(o)
-	if config.Layout = (engine.Layout{WorldSize: c.ranks, DP: c.ranks}); c.shared {
-		config.Layout = engine.Layout{WorldSize: c.ranks, TP: c.ranks, SequenceParallel: true}
-	}
+	config.Layout = engine.Layout{WorldSize: c.ranks, TP: c.tp, DP: c.ranks / c.tp, SequenceParallel: c.tp > 1}
 	config.GlobalBatchSize = c.rows * max(1, config.Layout.DP)
 	config.EvalMicroBatchSize, config.EvalGlobalBatchSize = config.MicroBatchSize, config.GlobalBatchSize
 	if err := config.SetVocab(o.model.VocabSize); err != nil {
@@ -108,15 +115,19 @@ func (s *survey) steps(c stepCase) error {
 	}
 	seen := make([]shapeTimes, c.ranks)
 	err := ranks.Run(config.Ranks(s.open), func(r *ranks.Rank) error {
-		e, err := engineOf(r, config)
+		e, err := unfilled(r, config)
 		if err != nil {
+			return err
+		}
+		if err := e.Optimizer.Fill(s.values(r.Device)); err != nil {
 			return err
 		}
 		mine := &seen[r.Number]
 		mine.calls = map[[2]string]*shapeCalls{}
+		runtime.GC() // what made the engine is not collected during steps
 		random, began := rand.New(rand.NewPCG(dataSeed, uint64(r.Place.DP))), time.Time{}
 		for n := 0; ; n++ {
-			if n == 1 {
+			if n == coldSteps {
 				r.Device.Observe, began = mine.add, time.Now()
 			}
 			batch := []*engine.Micro{randomTokens(random, o), randomTokens(random, o)} // the second one's gradients are added
@@ -124,7 +135,7 @@ func (s *survey) steps(c stepCase) error {
 			if _, err := e.Step(batch); err != nil {
 				return err
 			}
-			if n > 0 {
+			if n >= coldSteps {
 				mine.step(time.Since(start))
 			}
 			if more, err := s.goesOn(r, n, began); err != nil || !more {
@@ -142,16 +153,32 @@ func (s *survey) steps(c stepCase) error {
 	return nil
 }
 
+// values gives a parameter a start that takes no time to draw: all have the same normal numbers.
+func (s *survey) values(d *device.Device) func(*mpu.Param) error {
+	return func(p *mpu.Param) error {
+		start := make([]float32, p.Len())
+		for at := 0; at < len(start); {
+			if p.Init.Kind == mpu.InitConstant {
+				start[at] = float32(p.Init.Value)
+				at++
+				continue
+			}
+			at += copy(start[at:], s.normals)
+		}
+		p.SetMain(d, start)
+		return nil
+	}
+}
+
 // metCase is a step of ranks that met each other, the mean.
 type metCase struct {
 	config     training.Config
-	ranks      int
 	step, work float64 // seconds, and a rank's in ops
 	ops        float64
 }
 
 func metOf(config training.Config, seen []shapeTimes) metCase {
-	m := metCase{config: config, ranks: len(seen)}
+	m := metCase{config: config}
 	for i := range seen {
 		usual := seen[i].usual()
 		for _, n := range usual {
@@ -162,28 +189,31 @@ func metOf(config training.Config, seen []shapeTimes) metCase {
 	return m
 }
 
-// meetings finds what meetings lose, by the number of ranks, from what the steps' ops and
-// collectives do not say.
+// meetings finds what meetings lose, by the ranks of a group and how many groups there are, from
+// what the steps' ops and collectives do not say.
 func (s *survey) meetings() error {
-	steps := map[int][]estimate.Met{}
+	steps := map[[2]int][]estimate.Met{}
 	for _, c := range s.met {
-		meetings, moving, err := s.machine.Meet(c.config, 2)
+		met, err := s.machine.Meet(c.config, 2, c.step, c.work+c.ops*s.machine.Launch)
 		if err != nil {
 			return err
 		}
-		work, turns := c.work+c.ops*s.machine.Launch, max(1, float64(c.ranks)/float64(s.machine.Threads))
-		steps[c.ranks] = append(steps[c.ranks], estimate.Met{Step: c.step, Parts: work*turns + moving, Meetings: meetings, Work: work})
+		group := [2]int{c.config.Layout.WorldSize, 0}
+		if tp := c.config.Layout.TP; tp > 1 && tp < group[0] {
+			group = [2]int{tp, group[0] / tp}
+		}
+		steps[group] = append(steps[group], met)
 	}
-	for _, n := range slices.Sorted(maps.Keys(steps)) {
-		t := estimate.FitMeetings(n, steps[n])
-		s.machine.Meetings = append(s.machine.Meetings, estimate.MeetingTimes{Ranks: n, Seconds: round(t.Seconds), Late: round(t.Late)})
+	for _, group := range slices.SortedFunc(maps.Keys(steps), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
+		t := estimate.FitMeetings(steps[group])
+		s.machine.Meetings = append(s.machine.Meetings, estimate.MeetingTimes{Ranks: group[0], Groups: group[1], Seconds: round(t.Seconds), Late: round(t.Late)})
 	}
 	return nil
 }
 
 // goesOn: all ranks take as many steps, those that rank 0 has time for.
 func (s *survey) goesOn(r *ranks.Rank, n int, began time.Time) (bool, error) {
-	more := n < 3 || time.Since(began) < s.effort.step
+	more := n < coldSteps+1 || time.Since(began) < s.effort.step
 	if r.Sizes.World() == 1 {
 		return more, nil
 	}
@@ -243,7 +273,7 @@ func (t *shapeTimes) step(took time.Duration) {
 	t.spent, t.count = 0, 0
 }
 
-// usual are the steps that are told: without the tenth that took longest, in which something
+// usual are the steps that are told: without the quarter that took longest, in which something
 // else ran on the machine. What slows single calls down in every step belongs to the step.
 func (t *shapeTimes) usual() []int {
 	order := make([]int, len(t.steps))
@@ -251,7 +281,7 @@ func (t *shapeTimes) usual() []int {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(t.steps[a].took, t.steps[b].took) })
-	return order[:len(order)-len(order)/10]
+	return order[:len(order)-(len(order)+2)/4]
 }
 
 // of is what a shape's calls took in those steps.
@@ -277,8 +307,8 @@ type opTimes struct {
 	visits [][]float64
 }
 
-// conclude tells of each shape the visit in the middle, of two the faster one: what disturbs a
-// machine goes by, and cases are visited again later.
+// conclude tells of each shape the visit in the middle: what disturbs a machine goes by, and cases
+// are visited again later.
 func (o *opTimes) conclude() estimate.OpTimes {
 	for i, row := range o.Times {
 		slices.Sort(o.visits[i])

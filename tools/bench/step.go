@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -116,6 +115,15 @@ func configOf(o options) training.Config {
 
 // engineOf is the model with its optimizer, from the seed.
 func engineOf(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
+	e, err := unfilled(r, c)
+	if err != nil {
+		return nil, err
+	}
+	return e, e.Initialize()
+}
+
+// unfilled is an engine whose parameters have yet to be given values.
+func unfilled(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
 	schedule, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
 	if err != nil {
 		return nil, err
@@ -127,7 +135,7 @@ func engineOf(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
 	if r.Device.IsGPU() {
 		err = e.ChooseAttention(engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}}, notes.Stderr().From("bench").Info)
 	}
-	return e, errors.Join(err, e.Initialize())
+	return e, err
 }
 
 // steps trains; begin is called before the first step that counts. busy is the

@@ -1,5 +1,6 @@
 # What others have published of Megatron's steps on A100s and of Llama 3's on H100s, beside what a plan says with the machine
-# files that come with the program: one efficiency curve a machine. Numbers that a table leaves out (micro-batch, chunks of a
+# files that come with the program: one efficiency curve a machine. Of each of the two programs (2021, 2022) that ran on A100s every
+# second row has three constants fitted to it, and the others judge them. Numbers that a table leaves out (micro-batch, chunks of a
 # stage) are the plan's fastest that fit. Tables for docs/plan.md. Nothing is run.
 source "$(dirname "$0")/../common.sh"
 cd "$work"
@@ -24,20 +25,22 @@ judge() {
       printf("%s: %d rows, mean error %.1f %%, worst %.1f %%\n\n", title, n, 100 * sum / n, 100 * worst) }' said.csv
 }
 
-# the programs of 2021 and 2022 kept attention's scores
-sed -E 's/^attention: .*/attention: {share: 0.5, keeps_scores: true}/; s/^name: .*/name: a100-scores/' "$OLDPWD/megatron/estimate/machines/a100.yaml" >a100-scores.yaml
+# the programs of 2021 and 2022 kept attention's scores; a stage waited for its sends, of which each tensor-parallel rank had a part
+sed -E 's/^attention: .*/attention: {share: 0.5, keeps_scores: true}/; s/^name: .*/name: megatron/; $a sends: {sliced: true, blocking: true}' "$OLDPWD/megatron/estimate/machines/a100.yaml" >megatron.yaml
 gpt=seq_length,max_position_embeddings,vocab_size,bf16
 values=2048,2048,51200,true
 full="recompute_granularity,recompute_method,recompute_num_layers"
+# TFLOP/s a GPU by F = 96 B s l h^2 (1 + s/6h + V/16lh), times seconds
+scale='function scale(h, l, b, n) { return 96 * b * 2048 * l * h * h * (1 + 2048 / 6 / h + 51200 / 16 / l / h) / n / 1e12 }'
 
-# Narayanan et al. 2021, table 1: TFLOP/s a GPU by F = 96 B s l h^2 (1 + s/6h + V/16lh)
-echo "name,published,scale,heads,hidden,layers,tp,pp,dp,vp,global_batch,micro_batch,use_distributed_optimizer,$gpt,$full" >rows.csv
+echo "name,published,scale,heads,hidden,layers,tp,pp,dp,vp,global_batch,micro_batch,sequence_parallel,regime,$gpt,$full" >rows.csv
+# Narayanan et al. 2021, table 1
 while IFS=, read -r size heads hidden layers tp pp gpus batch tflops; do
-  for micro in 1 2 4; do for vp in 1 2 3; do
+  for micro in 1 2 4 8 16; do for vp in 1 2 3; do
     { [ "$vp" -gt 1 ] && { [ "$pp" = 1 ] || [ $((layers % (pp * vp))) != 0 ]; }; } && continue
     chunks=$vp; [ "$vp" = 1 ] && chunks=
-    awk -v OFS=, -v size="$size" -v a="$heads" -v h="$hidden" -v l="$layers" -v t="$tp" -v p="$pp" -v n="$gpus" -v b="$batch" -v f="$tflops" -v m="$micro" -v vp="$chunks" -v rest="$values,full,uniform,1" 'BEGIN {
-      s = 2048; v = 51200; if (b % (m * n / t / p) == 0) print size " billion", f, 96 * b * s * l * h * h * (1 + s / 6 / h + v / 16 / l / h) / n / 1e12, a, h, l, t, p, n / t / p, vp, b, m, "", rest }' >>rows.csv
+    awk -v OFS=, -v size="$size" -v a="$heads" -v h="$hidden" -v l="$layers" -v t="$tp" -v p="$pp" -v n="$gpus" -v b="$batch" -v f="$tflops" -v m="$micro" -v vp="$chunks" -v rest="$values,full,uniform,1" "$scale"'
+      BEGIN { if (b % (m * n / t / p) == 0) print size " billion", f, scale(h, l, b, n), a, h, l, t, p, n / t / p, vp, b, m, "", "megatron_2021", rest }' >>rows.csv
   done; done
 done <<END
 1.7,24,2304,24,1,1,32,512,137
@@ -51,50 +54,67 @@ done <<END
 529.6,128,20480,105,8,35,2520,2520,163
 1008.0,160,25600,128,8,64,3072,3072,163
 END
-judge "Narayanan et al. 2021, table 1, TFLOP/s a GPU" "$PWD/a100-scores.yaml"
-
-# the same, table 2: rows of tensor and pipeline parallelism (mp = tp 8 x pp) and of ZeRO-3
-echo "name,published,scale,heads,hidden,layers,tp,pp,dp,vp,global_batch,micro_batch,data_parallel_sharding_strategy,use_distributed_optimizer,overlap_grad_reduce,$gpt,$full" >rows.csv
-while IFS=, read -r scheme size mp batch gpus micro tflops; do
+# table 2, rows of tensor and pipeline parallelism
+while IFS=, read -r size pp batch gpus micro tflops; do
   heads=96 hidden=12288 layers=96
   [ "$size" = 529.6 ] && heads=128 hidden=20480 layers=105
-  tp=8 sharding=,,
-  [ "$mp" = 1 ] && tp=1 sharding=optim_grads_params,true,true
-  awk -v OFS=, -v name="$scheme $size billion on $gpus" -v a=$heads -v h=$hidden -v l=$layers -v t=$tp -v p=$((mp / tp)) -v n="$gpus" -v b="$batch" -v f="$tflops" -v m="$micro" -v z="$sharding" -v rest="$values,full,uniform,1" 'BEGIN {
-    s = 2048; v = 51200; print name, f, 96 * b * s * l * h * h * (1 + s / 6 / h + v / 16 / l / h) / n / 1e12, a, h, l, t, p, n / t / p, "", b, m, z, rest }' >>rows.csv
+  awk -v OFS=, -v name="$size billion on $gpus" -v a=$heads -v h=$hidden -v l=$layers -v p="$pp" -v n="$gpus" -v b="$batch" -v f="$tflops" -v m="$micro" -v rest="$values,full,uniform,1" "$scale"'
+    BEGIN { print name, f, scale(h, l, b, n), a, h, l, 8, p, n / 8 / p, "", b, m, "", "megatron_2021", rest }' >>rows.csv
 done <<END
-zero3,174.6,1,1536,384,4,144
-zero3,174.6,1,1536,768,2,88
-zero3,174.6,1,1536,1536,1,44
-zero3,529.6,1,2560,640,4,138
-zero3,529.6,1,2240,1120,2,98
-zero3,529.6,1,2240,2240,1,48
-ptd,174.6,96,1536,384,1,153
-ptd,174.6,96,1536,768,1,149
-ptd,174.6,96,1536,1536,1,141
-ptd,529.6,280,2240,560,1,171
-ptd,529.6,280,2240,1120,1,167
-ptd,529.6,280,2240,2240,1,159
+174.6,12,1536,384,1,153
+174.6,12,1536,768,1,149
+174.6,12,1536,1536,1,141
+529.6,35,2240,560,1,171
+529.6,35,2240,1120,1,167
+529.6,35,2240,2240,1,159
 END
-cp rows.csv all.csv
-(head -1 all.csv; grep '^ptd' all.csv) >rows.csv
-judge "Narayanan et al. 2021, table 2, tensor and pipeline parallelism" "$PWD/a100-scores.yaml"
-(head -1 all.csv; grep '^zero3' all.csv) >rows.csv
-judge "Narayanan et al. 2021, table 2, ZeRO-3 (another program's, nothing of it overlapped is known)" "$PWD/a100-scores.yaml"
-
-# Korthikanti et al. 2022, table 5: seconds; Calculon's eight cases are these
-echo "name,published,scale,heads,hidden,layers,tp,pp,dp,vp,global_batch,micro_batch,sequence_parallel,recompute_granularity,recompute_method,recompute_num_layers,$gpt" >rows.csv
-while IFS=, read -r size heads hidden layers tp pp vp gpus batch micro full selective; do
+# Korthikanti et al. 2022, table 5, in seconds; Calculon's eight cases are these
+while IFS=, read -r size heads hidden layers tp pp vp gpus batch micro full_s selective_s; do
   [ "$vp" = 1 ] && vp=
-  echo "$size full,$full,0,$heads,$hidden,$layers,$tp,$pp,1,$vp,$batch,$micro,,full,uniform,1,$values" >>rows.csv
-  echo "$size selective,$selective,0,$heads,$hidden,$layers,$tp,$pp,1,$vp,$batch,$micro,true,,,,$values" >>rows.csv
+  echo "$size full,$full_s,0,$heads,$hidden,$layers,$tp,$pp,1,$vp,$batch,$micro,,megatron_2022,$values,full,uniform,1" >>rows.csv
+  echo "$size selective,$selective_s,0,$heads,$hidden,$layers,$tp,$pp,1,$vp,$batch,$micro,true,megatron_2022,$values,,," >>rows.csv
 done <<END
 22B,64,6144,48,8,1,1,8,4,4,1.42,1.10
 175B,96,12288,96,8,8,3,64,64,1,18.13,13.75
 530B,128,20480,105,8,35,3,280,280,1,49.05,37.83
 1T,160,25600,128,8,64,1,512,512,1,94.42,71.49
 END
-judge "Korthikanti et al. 2022, table 5, seconds" a100
+"$monotron" plan table rows.csv --machine "$PWD/megatron.yaml" >said.csv
+# the fastest candidate of each name, of those that fit where one does, and its published seconds
+awk -F, -v OFS=, '
+  function kept(line) { sub(/,[^,]*,[^,]*,[^,]*$/, "", line); return line }
+  NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; print kept($0), "seconds"; next }
+  { name = $at["name"]; t = $at["predicted_seconds"] + 0; if (t == 0) next
+    if (!(name in best)) order[++n] = name; else if ($NF == fits[name] ? t >= best[name] : $NF != "true") next
+    best[name] = t; fits[name] = $NF; row[name] = kept($0); was[name] = $at["scale"] > 0 ? $at["scale"] / $at["published"] : $at["published"] }
+  END { for (i = 1; i <= n; i++) print row[order[i]], was[order[i]] }' said.csv >megatron.csv
+"$monotron" plan table megatron.csv --machine "$PWD/megatron.yaml" --fit seconds >said.csv 2>fitted
+awk -F, '
+  NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+  { regime = $at["regime"]; off = $at["predicted_seconds"] / $at["seconds"] - 1; judged = row[regime]++ % 2
+    said = $at["scale"] > 0 ? $at["scale"] / $at["predicted_seconds"] : $at["predicted_seconds"]; unit = $at["scale"] > 0 ? "TFLOP/s" : "s"
+    printf("| %s | %s | %s %s | %.4g | %+.1f %% | %s | micro-batch %s%s |\n", regime, $at["name"], $at["published"], unit, said, 100 * off, judged ? "judged" : "fitted", $at["micro_batch"], $at["vp"] ? ", " $at["vp"] " chunks" : "")
+    if (off < 0) off = -off; if (judged) { all++; every += off; if (off > worst) worst = off } }
+  END { printf("Megatron on A100s, errors of seconds: %d rows judged, mean %.1f %%, worst %.1f %%\n", all, 100 * every / all, 100 * worst) }' said.csv
+cat fitted
+echo
+
+# Narayanan et al. 2021, table 2, rows of ZeRO-3
+echo "name,published,scale,heads,hidden,layers,dp,vp,global_batch,micro_batch,data_parallel_sharding_strategy,use_distributed_optimizer,overlap_grad_reduce,$gpt,$full" >rows.csv
+while IFS=, read -r size batch gpus micro tflops; do
+  heads=96 hidden=12288 layers=96
+  [ "$size" = 529.6 ] && heads=128 hidden=20480 layers=105
+  awk -v OFS=, -v name="$size billion on $gpus" -v a=$heads -v h=$hidden -v l=$layers -v n="$gpus" -v b="$batch" -v f="$tflops" -v m="$micro" -v rest="$values,full,uniform,1" "$scale"'
+    BEGIN { print name, f, scale(h, l, b, n), a, h, l, n, "", b, m, "optim_grads_params", "true", "true", rest }' >>rows.csv
+done <<END
+174.6,1536,384,4,144
+174.6,1536,768,2,88
+174.6,1536,1536,1,44
+529.6,2560,640,4,138
+529.6,2240,1120,2,98
+529.6,2240,2240,1,48
+END
+judge "Narayanan et al. 2021, table 2, ZeRO-3 (another program's, nothing of it overlapped is known), TFLOP/s a GPU" "$PWD/megatron.yaml"
 
 # Llama 3 405B, table 4: TFLOP/s a GPU, 6 N and causal attention a token
 echo "name,published,scale,heads,hidden,layers,tp,cp,pp,dp,vp,global_batch,micro_batch,group_query_attention,num_query_groups,ffn_hidden_size,swiglu,normalization,position_embedding_type,disable_bias_linear,untie_embeddings_and_output_weights,sequence_parallel,use_distributed_optimizer,overlap_grad_reduce,account_for_embedding_in_pipeline_split,account_for_loss_in_pipeline_split,attention_dropout,hidden_dropout,$gpt" >rows.csv

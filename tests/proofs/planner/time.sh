@@ -1,6 +1,6 @@
 # What a plan says of seconds is what steps then take on this machine: layouts of two models, and measure, by turns, as a machine's
-# speed drifts. Nothing else should run. Prints a table for docs/plan.md: the median step beside the mean of what the machine files
-# predict; holds mean and worst error against MEAN (5) and WORST (12) percent. ROUNDS (2) of both; or in pieces, with one WORK
+# speed drifts. Nothing else should run. Prints a table for docs/plan.md: the median step beside the median of what the machine files
+# predict; holds mean and worst error against MEAN (5) and WORST (12) percent. ROUNDS (3) of both; or in pieces, with one WORK
 # folder: PIECE=measure and PIECE=run as often as one likes, then PIECE=table.
 source "$(dirname "$0")/../common.sh"
 piece=${PIECE:-all}
@@ -71,11 +71,12 @@ run() { # adds the seconds of each layout's steps
     sed -nE 's/.*"iteration":([0-9]+),.*"seconds":([0-9.e-]+).*/\1 \2/p' "$work/one.jsonl" | awk '$1 > 2 { print $2 }' >>"$work/seconds.$n"
   done < <(layouts)
 }
-predicted() { # mean of the machine files
+median() { sort -g | awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
+predicted() { # by the machine files
   local file
   for file in "$work"/here.*.yaml; do
     bin/monotron plan run --machine "$file" --json pretrain_gpt "$@" | sed -E 's/.*"seconds_per_step":([0-9.e-]+).*/\1/'
-  done | awk '{ s += $1 } END { print s / NR }'
+  done | median
 }
 table() {
   echo "| model | layout | measured, s | predicted, s | off |"
@@ -84,8 +85,7 @@ table() {
   while read -r row; do
     n=$((n + 1))
     said=$(predicted $(flags $row))
-    sort -g "$work/seconds.$n" | awk -v said="$said" -v row="$row" '{ x[NR] = $1 } END {
-      was = NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2
+    awk -v said="$said" -v row="$row" -v was="$(median <"$work/seconds.$n")" 'BEGIN {
       model = row; sub(/ .*/, "", model); sub(/^[a-z]+ /, "", row)
       printf "| %s | `%s` | %.4f | %.4f | %+.1f %% |\n", model, row, was, said, 100 * (said / was - 1) }'
   done < <(layouts) | tee "$work/table"
@@ -96,7 +96,7 @@ table() {
 case $piece in
 measure | run | table) "$piece" ;;
 *)
-  for _ in $(seq "${ROUNDS:-2}"); do
+  for _ in $(seq "${ROUNDS:-3}"); do
     measure
     run
   done
