@@ -44,6 +44,7 @@ type Machine struct {
 	Collectives []CollectiveTimes `yaml:"collectives,omitempty"`
 	Meetings    []MeetingTimes    `yaml:"meetings,omitempty"`
 	Disk        Disk              `yaml:"disk,omitempty"`
+	Apart       float64           `yaml:"core_round_trip_seconds,omitempty"` // of a word between two cores, when ops were timed; for people
 
 	GradientBytes int `yaml:"gradient_bytes,omitempty"` // that travel for a parameter's gradient; 0: 4, as here
 

@@ -143,6 +143,9 @@ func (m *Machine) checkMeasured() (problems []error) {
 	if m.Disk.Write < 0 || m.Disk.Read < 0 || m.Disk.Write != m.Disk.Write || m.Disk.Read != m.Disk.Read {
 		add("disk: rates are 0 (not known) or more")
 	}
+	if !(m.Apart >= 0 && m.Apart < 1) {
+		add("core_round_trip_seconds is %g; it must be from 0 to 1", m.Apart)
+	}
 	return append(problems, m.checkMeetings()...)
 }
 

@@ -17,9 +17,9 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "bench",
 		Usage:     "measure this machine's peak, and the training step as a fraction of it",
-		ArgsUsage: "[ops|peak|step|start|data|layouts|contexts|experts|comm|ladder|plans|serve]",
+		ArgsUsage: "[ops|peak|cores|step|start|data|layouts|contexts|experts|comm|ladder|plans|serve]",
 		Description: "Without an argument: GEMM peak and copy bandwidth, then whole training steps on random tokens.\n" +
-			"ops: the same with a line for every op and shape. peak: matrix products alone. step: training steps alone. start: from process start to the first finished step of a small model.\n" +
+			"ops: the same with a line for every op and shape. peak: matrix products alone. cores: how far two cores are apart. step: training steps alone. start: from process start to the first finished step of a small model.\n" +
 			"data: text to tokens, index arrays, blends, the loader.\n" +
 			"layouts: the same step cut over 2 and 4 ranks of this process. contexts: one long sequence shared by 2 and 4 ranks, by every exchange. comm: an all-reduce beside the memory's own speed.\n" +
 			"experts: a step of a mixture (moe-237m, or --model; 2 layers and a small vocabulary of it) beside one of a dense model of the same operations a token, and of finer experts.\n" +
@@ -29,13 +29,15 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return fault.Errorf(fault.Usage, "bench takes one word, ops, peak, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve; found %q", c.Args().Slice())
+				return fault.Errorf(fault.Usage, "bench takes one word, ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve; found %q", c.Args().Slice())
 			}
 			switch what := c.Args().First(); what {
 			case "start":
 				return start(c)
 			case "peak":
 				return benchPeak(c, open)
+			case "cores":
+				return benchCores(c)
 			case "data":
 				return benchData(c)
 			case "step":
@@ -57,7 +59,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			case "", "ops":
 				return run(c, open, what == "ops")
 			default:
-				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, peak, step, start, data, layouts, contexts, experts, comm, ladder, plans and serve, or no word at all", what)
+				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans and serve, or no word at all", what)
 			}
 		},
 	})

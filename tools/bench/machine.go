@@ -93,6 +93,9 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	}
 	m, out := &s.machine, &command.Printer{W: c.App.Writer}
 	out.Printf("%s: %d threads of %s; %d ops and shapes, %d collectives in %.0f s\n", path, m.Threads, s.processor, s.rows(), len(m.Collectives), time.Since(began).Seconds())
+	if apart := s.told(); apart != "" {
+		out.Printf("%s\n", apart)
+	}
 	out.Printf("a shape's seconds by its neighbours': off by %.1f%% in the mean, %.1f%% for the worst op\n", 100*m.Checked.Mean, 100*m.Checked.Worst)
 	return out.Err
 }
@@ -110,8 +113,9 @@ type survey struct {
 	met    []metCase
 	launch []float64 // seconds between ops, of each case
 
-	normals []float32 // what parameters start with
-	peaks   map[device.DType]float64
+	normals   []float32 // what parameters start with
+	distances []float64 // seconds of a word between two cores and back, before and after each visit
+	peaks     map[device.DType]float64
 }
 
 type opKey struct {
@@ -256,7 +260,7 @@ func (s *survey) rows() (n int) {
 // conclude puts ops in order and says how far they can be believed.
 func (s *survey) conclude() error {
 	for _, o := range s.ops {
-		s.machine.Ops = append(s.machine.Ops, o.conclude())
+		s.machine.Ops = append(s.machine.Ops, o.conclude(s.near))
 	}
 	slices.SortFunc(s.machine.Ops, func(a, b estimate.OpTimes) int {
 		return cmp.Or(strings.Compare(a.Op, b.Op), strings.Compare(a.Form, b.Form), cmp.Compare(a.Ranks, b.Ranks))
@@ -267,6 +271,9 @@ func (s *survey) conclude() error {
 		s.machine.Node = estimate.Link{Latency: 1e-4, Rate: s.machine.MemoryRate / 4}
 	}
 	s.machine.Between = s.machine.Node
+	if len(s.distances) > 0 {
+		s.machine.Apart = round(slices.Min(s.distances))
+	}
 	if err := s.meetings(); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (s *survey) steps(c stepCase) error {
 	if err := config.SetVocab(o.model.VocabSize); err != nil {
 		return err
 	}
-	seen := make([]shapeTimes, c.ranks)
+	seen, apart := make([]shapeTimes, c.ranks), s.apart()
 	err := ranks.Run(config.Ranks(s.open), func(r *ranks.Rank) error {
 		e, err := unfilled(r, config)
 		if err != nil {
@@ -146,9 +146,10 @@ func (s *survey) steps(c stepCase) error {
 	if err != nil {
 		return err
 	}
-	s.keep(c, seen)
+	apart = max(apart, s.apart())
+	s.keep(c, seen, apart)
 	if c.ranks > 1 {
-		s.met = append(s.met, metOf(config, seen))
+		s.met = append(s.met, metOf(config, seen, apart))
 	}
 	return nil
 }
@@ -175,10 +176,11 @@ type metCase struct {
 	config     training.Config
 	step, work float64 // seconds, and a rank's in ops
 	ops        float64
+	apart      float64 // the cores
 }
 
-func metOf(config training.Config, seen []shapeTimes) metCase {
-	m := metCase{config: config}
+func metOf(config training.Config, seen []shapeTimes, apart float64) metCase {
+	m := metCase{config: config, apart: apart}
 	for i := range seen {
 		usual := seen[i].usual()
 		for _, n := range usual {
@@ -193,6 +195,10 @@ func metOf(config training.Config, seen []shapeTimes) metCase {
 // what the steps' ops and collectives do not say.
 func (s *survey) meetings() error {
 	steps := map[[2]int][]estimate.Met{}
+	far := func(c metCase) bool { return !s.near(c.apart) }
+	if slices.ContainsFunc(s.met, func(c metCase) bool { return !far(c) }) {
+		s.met = slices.DeleteFunc(s.met, far)
+	}
 	for _, c := range s.met {
 		met, err := s.machine.Meet(c.config, 2, c.step, c.work+c.ops*s.machine.Launch)
 		if err != nil {
@@ -304,22 +310,33 @@ func mean(all []float64) (mean float64) {
 // opTimes are an op's rows, and what each took in every visit to a case that has it.
 type opTimes struct {
 	estimate.OpTimes
-	visits [][]float64
+	visits [][]visit
 }
 
-// conclude tells of each shape the visit in the middle: what disturbs a machine goes by, and cases
-// are visited again later.
-func (o *opTimes) conclude() estimate.OpTimes {
+type visit struct{ seconds, apart float64 }
+
+// conclude tells of each shape the visit in the middle, of those that saw the cores near where there are
+// any: what disturbs a machine goes by, and cases are visited again later.
+func (o *opTimes) conclude(near func(apart float64) bool) estimate.OpTimes {
 	for i, row := range o.Times {
-		slices.Sort(o.visits[i])
-		row[len(row)-1] = round(o.visits[i][(len(o.visits[i])-1)/2])
+		var all, good []float64
+		for _, v := range o.visits[i] {
+			if all = append(all, v.seconds); near(v.apart) {
+				good = append(good, v.seconds)
+			}
+		}
+		if len(good) == 0 {
+			good = all
+		}
+		slices.Sort(good)
+		row[len(row)-1] = round(good[(len(good)-1)/2])
 	}
 	slices.SortFunc(o.Times, slices.Compare)
 	return o.OpTimes
 }
 
 // keep adds what ranks saw to what is known.
-func (s *survey) keep(c stepCase, seen []shapeTimes) {
+func (s *survey) keep(c stepCase, seen []shapeTimes, apart float64) {
 	all, work := map[[2]string][]float64{}, map[[2]string]device.Work{}
 	for i := range seen {
 		usual := seen[i].usual()
@@ -334,13 +351,13 @@ func (s *survey) keep(c stepCase, seen []shapeTimes) {
 	}
 	for key, took := range all {
 		if len(took) > 0 {
-			s.keepOp(key, c.ranks, work[key], mean(took))
+			s.keepOp(key, c.ranks, work[key], visit{mean(took), apart})
 		}
 	}
 }
 
-// keepOp adds a visit's mean of an op at a shape.
-func (s *survey) keepOp(key [2]string, ranks int, work device.Work, seconds float64) {
+// keepOp adds a visit to an op at a shape.
+func (s *survey) keepOp(key [2]string, ranks int, work device.Work, v visit) {
 	form, numbers := estimate.Form(key[1])
 	at := opKey{key[0], form, ranks}
 	o := s.ops[at]
@@ -353,5 +370,5 @@ func (s *survey) keepOp(key [2]string, ranks int, work device.Work, seconds floa
 		i = len(o.Times)
 		o.Times, o.visits = append(o.Times, append(slices.Clone(numbers), work.FLOPs, work.Bytes, 0)), append(o.visits, nil)
 	}
-	o.visits[i] = append(o.visits[i], seconds)
+	o.visits[i] = append(o.visits[i], v)
 }

@@ -67,6 +67,28 @@ func TestMeasuredMachine(t *testing.T) {
 	}
 }
 
+// Claim: how far cores are apart is told, and more of it where that changed; then what was seen while they
+// were near counts, and all of it where that is nothing.
+func TestCoresApart(t *testing.T) {
+	if far := roundTrip(10, 2); far <= 0 || far > 1 {
+		t.Errorf("a word takes %g s there and back", far)
+	}
+	for want, distances := range map[string][]float64{"": nil, "a word from core to core and back: 80 to 99 ns": {99e-9, 80e-9},
+		"a word from core to core and back: 80 to 400 ns; the host moved the cores meanwhile, and what was seen while they were near is told where there is some": {80e-9, 400e-9, 90e-9}} {
+		if got := (&survey{distances: distances}).told(); got != want {
+			t.Errorf("of %v it says %q", distances, got)
+		}
+	}
+	s := &survey{distances: []float64{80e-9, 400e-9}}
+	for want, visits := range map[float64][]visit{2: {{9, 400e-9}, {2, 80e-9}, {1, 90e-9}, {3, 85e-9}}, 9: {{9, 400e-9}, {10, 390e-9}}} {
+		o := &opTimes{visits: [][]visit{visits}}
+		o.Times = [][]float64{{64, 1, 1, 0}}
+		if got := o.conclude(s.near).Times[0][3]; got != want {
+			t.Errorf("of %v it tells %g", visits, got)
+		}
+	}
+}
+
 // Claim: a place where no file can be is refused before anything is measured.
 func TestMeasureRefuses(t *testing.T) {
 	folder := t.TempDir()
