@@ -27,7 +27,7 @@ static void explain(mt_context *ctx, const mt_tensor &q) {
 static void attention_forward(mt_context *ctx, const mt_attention_forward_args &a, void *) {
   if (length(a.q) == 0 || refused(ctx, a.q) || mt_cudnn_attention_forward(ctx, a)) return;
   if (a.q.dtype == MT_F32) mt_attention_forward_f32(stream_of(ctx), a);
-  else mt_attention_forward_half(stream_of(ctx), a);
+  else mt_attention_forward_half(stream_of(ctx), state_of(ctx)->processors, a);
   explain(ctx, a.q);
 }
 

@@ -13,8 +13,10 @@ struct place {
   int batch, sample, group, head; /* head: within its group */
 };
 
+/* Unsigned: a product of 64 bits with what is not negative is shorter; a tensor has fewer than 2^32 rows. */
 template <typename T> __device__ inline T *row_at_place(const mt_tensor &t, const place &p, int64_t row) {
-  return data_of<T>(t) + (row * p.batch + p.sample) * t.stride[0] + p.group * t.stride[1] + p.head * t.stride[2];
+  uint32_t at = (uint32_t)row * (uint32_t)p.batch + (uint32_t)p.sample;
+  return data_of<T>(t) + at * t.stride[0] + (uint32_t)p.group * t.stride[1] + (uint32_t)p.head * t.stride[2];
 }
 
 __host__ __device__ inline int queries(const mt_attention_forward_args &a) { return (int)(a.q.shape[0] / a.batch); }
@@ -88,7 +90,7 @@ __device__ inline span looking(const mt_attention_forward_args &a, int from, int
 /* f32: plain multiply-adds. bf16 and f16: tensor cores. */
 void mt_attention_forward_f32(cudaStream_t stream, const mt_attention_forward_args &a);
 void mt_attention_backward_f32(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta);
-void mt_attention_forward_half(cudaStream_t stream, const mt_attention_forward_args &a);
+void mt_attention_forward_half(cudaStream_t stream, int processors, const mt_attention_forward_args &a);
 void mt_attention_backward_half(cudaStream_t stream, const mt_attention_backward_args &a, const float *delta);
 
 #endif

@@ -108,8 +108,9 @@ __device__ inline grads score_grads(const mt_attention_forward_args &a, int samp
   return {p * z, p * (z * dp - delta)};
 }
 
+/* NC == 8: left alone, the compiler for sm_90a keeps to 128 registers, and spills. */
 template <int NC>
-__global__ void __launch_bounds__(THREADS) attention_dq_f32_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas) {
+__global__ void __launch_bounds__(THREADS, NC == 8 ? 1 : 0) attention_dq_f32_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas) {
   const mt_attention_forward_args &f = a.forward;
   MT_DYN_SHARED(float, shared);
   MT_SHARED(float[WARPS][ROWS], weights);

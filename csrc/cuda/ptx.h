@@ -60,7 +60,16 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
+/* threadIdx.x asked for again: what is made of it then needs no registers before. */
+__device__ inline unsigned thread_again() {
+  unsigned x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+
 #else
+
+inline unsigned thread_again() { return threadIdx.x; }
 
 inline void copy_async(void *shared, const void *global, int bytes) { mt_emu::copy_async(shared, global, bytes, 16); }
 inline void copy_async_word(void *shared, const void *global, bool there) { mt_emu::copy_async(shared, global, there ? 4 : 0, 4); }

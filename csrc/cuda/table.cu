@@ -97,6 +97,7 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
     return 1;
   }
   ctx->stream = state;
+  state->processors = gpu.multiProcessorCount;
   state->blaslt = mt_blaslt_open();
   state->staging = mt_staging_open();
   describe_as(gpu, state);

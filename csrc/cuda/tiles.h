@@ -1,4 +1,4 @@
-/* Tiles of rows in shared memory, and products of 16 rows a warp with them on tensor
+/* Tiles of rows in shared memory, and products of a warp's rows with them on tensor
  * cores. D: the channels of a row, a multiple of 16; those beyond the real ones are 0. */
 #ifndef MT_TILES_H
 #define MT_TILES_H
@@ -20,61 +20,82 @@ inline bool moves(const mt_tensor &t) {
 
 /* Brings rows at.. of a place in t, zeros from row `end` on, without waiting. A thread has the
  * same channels of every row it brings, and goes from one to the next by an addition; of what
- * is not there no byte is read. */
+ * is not there no byte is read. Rows are aligned but where heads are of odd sizes. */
 template <int ROWS, int D, int THREADS, typename T>
 __device__ inline void fetch_rows(T *to, const mt_tensor &t, const place &p, int at, int end, bool aligned) {
   const int S = tile_row<D>::STRIDE, EACH = THREADS / (D / 8); /* rows at once */
   static_assert(THREADS % (D / 8) == 0 && ROWS % EACH == 0, "threads go over rows evenly");
-  int first = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8) * 8, n = (int)last(t) - c;
+  unsigned thread = thread_again(); /* between tiles the registers are others' */
+  int first = thread / (D / 8), c = thread % (D / 8) * 8, n = (int)last(t) - c;
   int64_t step = p.batch * t.stride[0];
   n = n < 0 ? 0 : n > 8 ? 8 : n;
   const T *from = row_at_place<T>(t, p, at + first) + c;
   to += first * S + c;
+  if (aligned) {
 #pragma unroll
-  for (int r = 0; r < ROWS; r += EACH, from += EACH * step) {
-    int here = at + first + r < end ? n : 0;
-    if (aligned) {
-      copy_async(to + r * S, from, here * (int)sizeof(T));
-    } else {
-      for (int j = 0; j < 8; j++) to[r * S + j] = j < here ? from[j] : from_float<T>(0);
-    }
+    for (int r = 0; r < ROWS; r += EACH, from += EACH * step) copy_async(to + r * S, from, at + first + r < end ? n * (int)sizeof(T) : 0);
+  } else {
+#pragma unroll 1
+    for (int r = 0; r < ROWS; r += EACH, from += EACH * step)
+      for (int j = 0; j < 8; j++) to[r * S + j] = at + first + r < end && j < n ? from[j] : from_float<T>(0);
   }
 }
 
-/* scores [16, N] += rows [16, D] of a tile · the rows [N, D] of another, transposed. */
-template <int N, int D, typename T> __device__ inline void multiply_rows(float (&scores)[N / 8][4], const T *own, const T *other) {
+/* scores [16 M, N] += rows [16 M, D] of a tile · the rows [N, D] of another, transposed. */
+template <int N, int D, int M, typename T> __device__ inline void multiply_rows(float (&scores)[M][N / 8][4], const T *own, const T *other) {
   const int S = tile_row<D>::STRIDE;
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < D; k += 16) {
-    uint32_t a[4];
-    load_matrices(a, own + lane % 16 * S + k + lane / 16 * 8);
+    uint32_t a[M][4];
+#pragma unroll
+    for (int m = 0; m < M; m++) load_matrices(a[m], own + (16 * m + lane % 16) * S + k + lane / 16 * 8);
 #pragma unroll
     for (int n = 0; n < N; n += 16) {
       uint32_t b[4];
       load_matrices(b, other + (n + lane % 8 + lane / 16 * 8) * S + k + lane / 8 % 2 * 8);
-      multiply(scores[n / 8], a, b[0], b[1], T());
-      multiply(scores[n / 8 + 1], a, b[2], b[3], T());
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        multiply(scores[m][n / 8], a[m], b[0], b[1], T());
+        multiply(scores[m][n / 8 + 1], a[m], b[2], b[3], T());
+      }
     }
   }
 }
+template <int N, int D, typename T> __device__ inline void multiply_rows(float (&scores)[N / 8][4], const T *own, const T *other) {
+  multiply_rows<N, D, 1>(reinterpret_cast<float (&)[1][N / 8][4]>(scores), own, other);
+}
 
-/* sums [16, C] += weights [16, N] (as multiply_rows leaves them) · columns 0..C-1 of rows [N, D]. */
-template <int N, int D, int C, typename T> __device__ inline void add_weighted(float (&sums)[C / 8][4], const float (&weights)[N / 8][4], const T *rows) {
+/* Weights [16, N] as multiply_rows leaves them, rounded to T: the first factor of add_weighted. */
+template <int N, typename T> __device__ inline void round_weights(uint32_t (&to)[N / 16][4], const float (&weights)[N / 8][4], T) {
+#pragma unroll
+  for (int k = 0; k < N / 16; k++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) to[k][i] = pair_of<T>(weights[2 * k + i / 2][i % 2 * 2], weights[2 * k + i / 2][i % 2 * 2 + 1]);
+}
+
+/* sums [16 M, C] += weights [16 M, N] · columns 0..C-1 of rows [N, D]. */
+template <int N, int D, int C, int M, typename T>
+__device__ inline void add_weighted(float (&sums)[M][C / 8][4], const uint32_t (&weights)[M][N / 16][4], const T *rows) {
   const int S = tile_row<D>::STRIDE;
   int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int k = 0; k < N; k += 16) {
-    const float(&low)[4] = weights[k / 8], (&high)[4] = weights[k / 8 + 1];
-    uint32_t a[4] = {pair_of<T>(low[0], low[1]), pair_of<T>(low[2], low[3]), pair_of<T>(high[0], high[1]), pair_of<T>(high[2], high[3])};
+  for (int k = 0; k < N; k += 16)
 #pragma unroll
     for (int c = 0; c < C; c += 16) {
       uint32_t b[4];
       load_transposed(b, rows + (k + lane % 8 + lane / 8 % 2 * 8) * S + c + lane / 16 * 8);
-      multiply(sums[c / 8], a, b[0], b[1], T());
-      multiply(sums[c / 8 + 1], a, b[2], b[3], T());
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        multiply(sums[m][c / 8], weights[m][k / 16], b[0], b[1], T());
+        multiply(sums[m][c / 8 + 1], weights[m][k / 16], b[2], b[3], T());
+      }
     }
-  }
+}
+template <int N, int D, int C, typename T> __device__ inline void add_weighted(float (&sums)[C / 8][4], const float (&weights)[N / 8][4], const T *rows) {
+  uint32_t rounded[1][N / 16][4];
+  round_weights<N>(rounded[0], weights, T());
+  add_weighted<N, D, C, 1>(reinterpret_cast<float (&)[1][C / 8][4]>(sums), rounded, rows);
 }
 
 /* This lane's part of sums [16, C]: f(row, column, value and the next column's). */

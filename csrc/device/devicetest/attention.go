@@ -84,6 +84,9 @@ func attentionCases() []Case {
 		both(d, long, plain)
 		both(d, long, attentionOptions{window: 300, alibi: true, doc: true, rate: 0.2})
 		cases = append(cases, attentionMaskCase(d))
+		if d == device.BF16 { // so many heads that a GPU, of 150 processors at most, takes blocks of twice the queries
+			cases = append(cases, attentionForwardCase(d, square(10, 65, 2, 15, 8), plain), attentionForwardCase(d, square(10, 65, 2, 15, 72), plain))
+		}
 		for _, s := range []attentionShape{
 			square(2, 70, 2, 2, 32), {1, 70, 64, 64, 1, 2, 32}, {2, 40, 130, 130, 1, 2, 64}, {1, 3, 65, 400, 2, 1, 16}, {1, 130, 40, 20, 1, 2, 64}, {1, 6, 6, 6, 2, 2, 80},
 		} {
