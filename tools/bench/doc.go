@@ -9,5 +9,6 @@
 // contexts.go (a sequence cut over ranks), experts.go (the step of a mixture), comm.go
 // (collectives), data.go (the data path), plans.go (the planner). Processes that they start end with them (children.go).
 // Servers are measured by serving. machine.go is the command measure, which writes what
-// machine_ops.go and machine_links.go time as a machine file for plans.
+// machine_ops.go and machine_links.go time as a machine file for plans, and machine_cores.go looks at
+// how far cores are apart.
 package bench

@@ -129,6 +129,8 @@ type surveyEffort struct {
 	batches    [][2]int // sequence, samples
 	most       int      // hidden size times tokens: more takes long and runs at the rates of this
 	cuts       []int    // tensor-parallel parts whose shapes are run
+	visits     int      // to each model
+	layers     int      // of a model, at most
 	step       time.Duration
 	groups     []int // ranks of a collective
 	bytes      []float64
@@ -139,11 +141,11 @@ type surveyEffort struct {
 	disk       int64
 }
 
-var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, step: 150 * time.Millisecond,
+var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, visits: 3, layers: 8, step: 150 * time.Millisecond,
 	groups: []int{2, 4, 8}, bytes: []float64{256, 16 << 10, 256 << 10, 4 << 20, 32 << 20}, collective: 15 * time.Millisecond,
 	cubes: []int64{32, 64, 128, 256, 512, 1024, 2048}, copies: []int64{16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}, product: 120 * time.Millisecond, disk: 512 << 20}
 
-var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, most: 512 << 9, cuts: []int{1, 2}, step: 40 * time.Millisecond,
+var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, most: 512 << 9, cuts: []int{1, 2}, visits: 2, layers: 8, step: 40 * time.Millisecond,
 	groups: []int{2, 4}, bytes: []float64{256, 64 << 10, 4 << 20}, collective: 10 * time.Millisecond,
 	cubes: []int64{64, 256, 1024}, copies: []int64{64 << 10, 4 << 20, 64 << 20}, product: 30 * time.Millisecond, disk: 64 << 20}
 
@@ -181,19 +183,19 @@ func (s *survey) tasks() (all []surveyTask) {
 	add("products", s.products)
 	add("copies", s.copies)
 	cases := s.cases()
-	visit := func() { // each case; what disturbs the machine meanwhile is gone minutes later
+	for visit := range s.effort.visits { // what disturbs the machine meanwhile is gone minutes later
 		for _, c := range cases {
 			add(c.String(), func() error { return s.steps(c) })
 		}
+		if visit > 0 {
+			continue
+		}
+		for _, ranks := range s.effort.groups {
+			add(fmt.Sprintf("collectives of %d goroutines", ranks), func() error { return s.collectives(ranks) })
+		}
 	}
-	visit()
-	for _, ranks := range s.effort.groups {
-		add(fmt.Sprintf("collectives of %d goroutines", ranks), func() error { return s.collectives(ranks) })
-	}
-	visit()
 	add("processes", s.processes)
 	add("the disk", s.disk)
-	visit()
 	return all
 }
 

@@ -38,6 +38,7 @@ func (s *survey) cases() (all []stepCase) {
 	each, crowded := s.machine.Threads, 2*s.machine.Threads
 	counts := slices.Compact([]int{1, each})
 	add := func(m spec.Model, batch [2]int, tp int, counts ...int) {
+		m.NumLayers = min(m.NumLayers, s.effort.layers)
 		for _, precision := range []string{"f32", "bf16"} {
 			for _, n := range counts {
 				all = append(all, stepCase{m, batch[0], batch[1], precision, n, tp})
@@ -78,7 +79,7 @@ func (s *survey) cases() (all []stepCase) {
 
 // caseLayers is how many layers a case has: so many that what a layer kept for its backward
 // pass has left the caches by then, as it has in a model worth a plan.
-func caseLayers(hidden int) int { return min(max(2, 2048/hidden), 8) }
+func caseLayers(hidden int) int { return max(2, 2048/hidden) }
 
 // caseVocab is the vocabulary of the smallest model; others have one that grows with them.
 const caseVocab = 1024

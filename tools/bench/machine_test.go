@@ -19,7 +19,7 @@ import (
 // Claim: what is measured is a machine file that plans can read: ops of training steps at
 // every shape alone and by a rank a thread, collectives, the disk; the disk's file is gone.
 func TestMeasuredMachine(t *testing.T) {
-	tiny := surveyEffort{hidden: []int{64}, batches: [][2]int{{4, 1}, {8, 2}}, most: 1 << 20, cuts: []int{1}, step: time.Nanosecond, groups: []int{2}, bytes: []float64{64, 4096},
+	tiny := surveyEffort{hidden: []int{64}, batches: [][2]int{{4, 1}, {8, 2}}, most: 1 << 20, cuts: []int{1}, visits: 1, layers: 1, step: time.Nanosecond, groups: []int{2}, bytes: []float64{64, 4096},
 		collective: time.Microsecond, cubes: []int64{8, 16}, copies: []int64{1024, 8192}, product: time.Microsecond, disk: 4 << 20}
 	s := &survey{open: func() (*device.Device, error) { return ref.Open(), nil }, effort: tiny, folder: t.TempDir()}
 	if err := s.look("tiny"); err != nil {
