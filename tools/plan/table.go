@@ -88,10 +88,17 @@ func planTable(c *cli.Context) error {
 		}
 	}
 	l.judge(regimes)
+	write := l.write
 	if c.Bool("json") {
-		return l.writeJSON(c.App.Writer, regimes)
+		write = l.writeJSON
 	}
-	return l.write(c.App.Writer, regimes)
+	if err := write(c.App.Writer, regimes); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(l.rows, func(r *layout) bool { return r.problem == nil }) {
+		return fault.Errorf(fault.BadData, "%s: none of its %d layouts can be planned; line %d: %w", c.Args().First(), len(l.rows), l.rows[0].line, l.rows[0].problem)
+	}
+	return nil
 }
 
 // read takes the rows apart.

@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%v: %v", line, err)
 		}
 	}
-	if out, err := call("table", file("layers,hidden,heads,tp\n4,512,8,0\n"), "--machine", "h100"); err != nil || !strings.Contains(out, `tp is ""0""`) {
+	if out, err := call("table", file("layers,hidden,heads,tp\n4,512,8,0\n"), "--machine", "h100"); fault.CodeOf(err) != fault.BadData || !strings.Contains(out, `tp is ""0""`) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
