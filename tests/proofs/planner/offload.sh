@@ -95,7 +95,7 @@ small="--device cpu --num-layers 4 --hidden-size 256 --num-attention-heads 4 --s
 run unbroken $small --offload-folder "$disk"
 bin/pretrain_gpt $small --offload-folder "$disk" --save "$work/broken" >"$work/broken.log" 2>&1 &
 victim=$!
-until grep -q 'iteration *5/' "$work/broken.log" || ! kill -0 $victim 2>/dev/null; do sleep 0.02; done
+until grep -qs 'iteration *5/' "$work/broken.log" || ! kill -0 $victim 2>/dev/null; do sleep 0.02; done
 kill -9 $victim
 if wait $victim 2>/dev/null; then echo "FAILED: the run ended before it was killed"; exit 1; fi
 ls "$disk" | grep -q grad || { echo "FAILED: the kill left nothing in $disk"; exit 1; }
