@@ -31,8 +31,8 @@ func TestFitMeetings(t *testing.T) {
 	}
 }
 
-// Claim: a plan's tensor-parallel step is longer by what its meetings lose, and a rank that meets
-// nobody loses nothing.
+// Claim: a plan's tensor-parallel step is longer by what its meetings lose, of several groups by what those
+// lose; and a rank that meets nobody loses nothing.
 func TestMeetingsCount(t *testing.T) {
 	step := func(flags string, meetings ...MeetingTimes) float64 {
 		m := sharedMachine(t)
@@ -57,15 +57,24 @@ func TestMeetingsCount(t *testing.T) {
 	if more := step(tp, MeetingTimes{Ranks: 2, Late: 0.1}) / step(tp); more < 1.05 || more > 1.1 {
 		t.Errorf("with a tenth of the work the step is %g times as long", more)
 	}
+	const crowded = "--world-size 4 --tensor-model-parallel-size 2"
+	if of2x2 := (MeetingTimes{Ranks: 2, Groups: 2, Seconds: 1e-3}); step(tp, of2x2) != step(tp) || step(crowded, of2x2) < step(crowded)+0.2 || step(crowded, of2) > step(crowded)+0.01 { // behind the passes all meet, as one group
+		t.Errorf("two groups of 2: one alone %g s, of one %g; both %g, of one %g; without %g and %g", step(tp, of2x2), step(tp, of2), step(crowded, of2x2), step(crowded, of2), step(tp), step(crowded))
+	}
 	if one := step("--world-size 1"); step("--world-size 1", of2, of4) != one {
 		t.Error("a single rank loses something")
 	}
 }
 
-// Claim: meetings of fewer than two ranks, or with less than no time, are refused.
+// Claim: meetings of fewer than two ranks, or with less than no time, are refused; so are cores nowhere.
 func TestMeetingsChecked(t *testing.T) {
-	for _, bad := range []string{"{ranks: 1, seconds: 1e-4, late: 0}", "{ranks: 2, seconds: -1, late: 0}", "{ranks: 2, seconds: 0, late: .nan}"} {
+	for _, bad := range []string{"{ranks: 1, seconds: 1e-4, late: 0}", "{ranks: 2, seconds: -1, late: 0}", "{ranks: 2, seconds: 0, late: .nan}", "{ranks: 2, groups: -1, seconds: 0, late: 0}"} {
 		if _, err := ParseMachine([]byte(tinyMachine + "meetings:\n  - " + bad + "\n")); err == nil || !strings.Contains(err.Error(), "meetings") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	for _, bad := range []string{"-1", ".nan", "1"} {
+		if _, err := ParseMachine([]byte(tinyMachine + "core_round_trip_seconds: " + bad + "\n")); err == nil || !strings.Contains(err.Error(), "core_round_trip_seconds") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
