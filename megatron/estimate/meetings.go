@@ -37,6 +37,8 @@ func (x *measured) meeting(n int, crowded bool) (best MeetingTimes) {
 // Met is a step of ranks that meet, as it was and as its parts say. Of one group that is its
 // seconds, of several what a rank had of a thread.
 type Met struct {
+	Ranks    int // of a group
+	Groups   int // 0: one
 	Step     float64
 	Parts    float64 // its ops on the threads that they share, and its collectives by themselves
 	Meetings float64
@@ -86,10 +88,11 @@ func (m *Machine) Meet(c training.Config, micros int, step, work float64) (met M
 	all.add(w.into.backward[0], 1)
 	sizes := c.Layout.Sizes()
 	turns := max(1, float64(sizes.World())/float64(m.Threads))
+	met = Met{Ranks: sizes.World(), Step: step, Parts: work*turns + all.wait, Meetings: w.meetings, Work: work}
 	if sizes.TP > 1 && sizes.World() > sizes.TP {
-		return Met{Step: step / turns, Parts: work + all.carry, Meetings: w.meetings, Work: work}, err
+		met.Ranks, met.Groups, met.Step, met.Parts = sizes.TP, sizes.World()/sizes.TP, step/turns, work+all.carry
 	}
-	return Met{Step: step, Parts: work*turns + all.wait, Meetings: w.meetings, Work: work}, err
+	return met, err
 }
 
 // checkMeetings looks at what `monotron measure` writes of them.

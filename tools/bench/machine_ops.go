@@ -158,14 +158,13 @@ func (s *survey) steps(c stepCase) error {
 // values gives a parameter a start that takes no time to draw: all have the same normal numbers.
 func (s *survey) values(d *device.Device) func(*mpu.Param) error {
 	return func(p *mpu.Param) error {
+		from := s.normals
+		if p.Init.Kind == mpu.InitConstant {
+			from = []float32{float32(p.Init.Value)}
+		}
 		start := make([]float32, p.Len())
 		for at := 0; at < len(start); {
-			if p.Init.Kind == mpu.InitConstant {
-				start[at] = float32(p.Init.Value)
-				at++
-				continue
-			}
-			at += copy(start[at:], s.normals)
+			at += copy(start[at:], from)
 		}
 		p.SetMain(d, start)
 		return nil
@@ -196,19 +195,12 @@ func metOf(config training.Config, seen []shapeTimes, apart float64) metCase {
 // what the steps' ops and collectives do not say.
 func (s *survey) meetings() error {
 	steps := map[[2]int][]estimate.Met{}
-	far := func(c metCase) bool { return !s.near(c.apart) }
-	if slices.ContainsFunc(s.met, func(c metCase) bool { return !far(c) }) {
-		s.met = slices.DeleteFunc(s.met, far)
-	}
-	for _, c := range s.met {
+	for _, c := range nearOnes(s.met, func(c metCase) bool { return s.near(c.apart) }) {
 		met, err := s.machine.Meet(c.config, 2, c.step, c.work+c.ops*s.machine.Launch)
 		if err != nil {
 			return err
 		}
-		group := [2]int{c.config.Layout.WorldSize, 0}
-		if tp := c.config.Layout.TP; tp > 1 && tp < group[0] {
-			group = [2]int{tp, group[0] / tp}
-		}
+		group := [2]int{met.Ranks, met.Groups}
 		steps[group] = append(steps[group], met)
 	}
 	for _, group := range slices.SortedFunc(maps.Keys(steps), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
@@ -320,17 +312,9 @@ type visit struct{ seconds, apart float64 }
 // any: what disturbs a machine goes by, and cases are visited again later.
 func (o *opTimes) conclude(near func(apart float64) bool) estimate.OpTimes {
 	for i, row := range o.Times {
-		var all, good []float64
-		for _, v := range o.visits[i] {
-			if all = append(all, v.seconds); near(v.apart) {
-				good = append(good, v.seconds)
-			}
-		}
-		if len(good) == 0 {
-			good = all
-		}
-		slices.Sort(good)
-		row[len(row)-1] = round(good[(len(good)-1)/2])
+		seen := nearOnes(o.visits[i], func(v visit) bool { return near(v.apart) })
+		slices.SortFunc(seen, func(a, b visit) int { return cmp.Compare(a.seconds, b.seconds) })
+		row[len(row)-1] = round(seen[(len(seen)-1)/2].seconds)
 	}
 	slices.SortFunc(o.Times, slices.Compare)
 	return o.OpTimes

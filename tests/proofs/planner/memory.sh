@@ -2,12 +2,13 @@
 # that verify has. RANKS (4) and EVERY (9, of the layouts) make it longer; RANKS=8 EVERY=1 takes hours. On the emulated GPU, which is
 # slow, 2 and 20. ONLY is a pattern of DEVICE/SHAPE/PRECISION, as cpu/mixtral/f32.
 source "$(dirname "$0")/../common.sh"
-for device in cpu ref; do
-  MONOTRON_PLAN_PROOF="$device ${RANKS:-4} ${EVERY:-9}" $GO test -count=1 -timeout 12h ./tools/verify/layouts -run "TestPlannedMemory/${ONLY:-}" -v | grep -E '^ +(--- |memory_test)|^(ok|FAIL)'
-done
+prove() { # DEVICE RANKS EVERY
+  MONOTRON_PLAN_PROOF="$*" $GO test -count=1 -timeout 12h ./tools/verify/layouts -run "TestPlannedMemory/${ONLY:-}" -v | grep -E '^ +(--- |memory_test)|^(ok|FAIL)' | tee -a "$work/said"
+}
+for device in cpu ref; do prove $device "${RANKS:-4}" "${EVERY:-9}"; done
 if [ -e bin/libmt_cudaemu.so ]; then
-  MONOTRON_CUDA_LIBRARY=$PWD/bin/libmt_cudaemu.so MONOTRON_PLAN_PROOF="cuda ${RANKS:-2} ${EVERY:-20}" \
-    $GO test -count=1 -timeout 12h ./tools/verify/layouts -run "TestPlannedMemory/${ONLY:-}" -v | grep -E '^ +(--- |memory_test)|^(ok|FAIL)'
+  MONOTRON_CUDA_LIBRARY=$PWD/bin/libmt_cudaemu.so prove cuda "${RANKS:-2}" "${EVERY:-20}"
 else
   echo "the emulated GPU is not built (make emu): left out"
 fi
+grep -q ' layouts$' "$work/said" || { echo "FAILED: nothing is called ${ONLY:-}"; exit 1; }
