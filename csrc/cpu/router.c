@@ -99,6 +99,8 @@ MT_OP(router_backward, backward_tiles, NULL)
 
 V void K(keys_of)(const mt_router_forward_args *a, row *r, int64_t at) {
   if (mt_given(&a->keys)) v_widen_row(r->keys, &a->keys, at);
+  else if (a->rule.score == MT_SOFTMAX_OF_ALL && (a->rule.groups > 0 || mt_given(&a->bias)))
+    mt_softmax(r->keys, r->x, r->experts); /* keeps the order of logits, but their sums order otherwise */
   else
     for (int64_t e = 0; e < r->experts; e++) r->keys[e] = mt_scores_alone(a->rule.score) ? mt_score(a->rule.score, r->x[e]) : r->x[e];
   if (!mt_given(&a->bias)) return;

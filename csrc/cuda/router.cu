@@ -53,8 +53,11 @@ template <typename T> __global__ void forward_kernel(const __grid_constant__ mt_
   row r(shared, (int)last(a.logits), (int)last(a.weights));
   int64_t token = blockIdx.x;
   warp_load(r.x, row_of<T>(a.logits, token), r.experts);
+  /* A softmax over all keeps the order of logits, but their sums order otherwise. */
+  bool shares = a.rule.score == MT_SOFTMAX_OF_ALL && (a.rule.groups > 0 || given(a.bias));
+  if (shares) warp_softmax(r.p, r.x, r.experts);
   for (int e = threadIdx.x; e < r.experts; e += WARP) {
-    double key = given(a.keys) ? row_of<float>(a.keys, token)[e] : scores_alone(a.rule.score) ? score_of(a.rule.score, r.x[e]) : r.x[e];
+    double key = given(a.keys) ? row_of<float>(a.keys, token)[e] : shares ? r.p[e] : scores_alone(a.rule.score) ? score_of(a.rule.score, r.x[e]) : r.x[e];
     r.keys[e] = given(a.bias) ? key + data_of<float>(a.bias)[e] : key;
   }
   __syncwarp();

@@ -27,7 +27,9 @@ func (r *RouterRule) fits(k, experts int64) bool {
 // RouterForwardArgs: of each token's logits [t,E] the k best experts, best first, ties by
 // number, and their weights, both [t,k] (Megatron's topk_routing_with_score_function).
 // Bias f32 [E] is added to the scores for the choice alone; Keys f32 [t,E], where given,
-// are chosen by instead of the scores.
+// are chosen by instead of the scores. Scores are sigmoids or square roots of softplus,
+// probabilities over all experts with SoftmaxOfAll, and logits with SoftmaxOfChosen; the
+// sum of a group's scores depends on which.
 //
 //op:router_forward
 type RouterForwardArgs struct {

@@ -438,3 +438,21 @@ func TestSGDKnown(t *testing.T) {
 func setHyper(k known, hyper device.Tensor, place int64, value float64) {
 	k.Fill(hyper.Slice(0, place, 1), value)
 }
+
+// Claim: with a softmax over all experts the best groups are those with the largest sums of
+// probabilities, not of logits. Source: Megatron's group_limited_topk, which is given
+// softmax(logits). Worked out by hand: e^3 + e^-3 = 20.1 is more than e^1.2 + e^1.1 = 6.3,
+// 3 - 3 = 0 is less than 1.2 + 1.1.
+func TestGroupsOfProbabilities(t *testing.T) {
+	k := open(t)
+	total := math.Exp(3) + math.Exp(-3) + math.Exp(1.2) + math.Exp(1.1)
+	for score, want := range map[device.RouterScore][]float64{device.SoftmaxOfAll: {0, 1}, device.SoftmaxOfChosen: {2, 3}} {
+		weights, experts := k.empty(1, 2), k.of(device.I32, []float64{9, 9}, 1, 2)
+		k.RouterForward(device.RouterForwardArgs{Weights: weights, Experts: experts, Logits: k.f64([]float64{3, -3, 1.2, 1.1}, 1, 4),
+			Rule: device.RouterRule{Score: score, Groups: 2, GroupTopK: 1, Scaling: 1}})
+		k.want("experts", experts, want...)
+		if score == device.SoftmaxOfAll {
+			k.want("weights", weights, math.Exp(3)/total, math.Exp(-3)/total)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (b *backend) RouterForward(a *device.RouterForwardArgs) {
 			if a.Keys.Given() {
 				loadRow(keys, a.Keys, r)
 			} else {
-				scores(keys, x, a.Rule.Score)
+				scores(keys, x, &a.Rule, bias != nil)
 			}
 			for i := range bias {
 				keys[i] += bias[i]
@@ -51,10 +51,14 @@ func (b *backend) RouterForward(a *device.RouterForwardArgs) {
 	})
 }
 
-// scores is what experts are chosen by.
-func scores(out, x []float64, s device.RouterScore) {
+// scores sets the scores by which experts are chosen. A softmax over all experts keeps the
+// order of the logits, so it is computed only where scores are added: in groups, or to a bias.
+func scores(out, x []float64, rule *device.RouterRule, biased bool) {
 	copy(out, x)
-	if of := routerScores[s].of; of != nil {
+	if rule.Score == device.SoftmaxOfAll && (rule.Groups > 0 || biased) {
+		softmaxTo(out, x)
+	}
+	if of := routerScores[rule.Score].of; of != nil {
 		for i := range out {
 			out[i] = of(x[i])
 		}

@@ -6,15 +6,19 @@ import (
 	"monotron/mpu"
 )
 
-// Retype shows the weights of src in another type. Where there are moments,
+// Retype shows the weights of src in another type; buffers, which a run keeps in f32
+// whatever its weights are, become F32. Where there are moments,
 // nothing is lost by it: f32 values that become narrow go on as main parameters, and
 // narrow values that become f32 are their main parameters.
 func Retype(src Source, dtype string) Source {
 	r := &retyped{Source: Cast(src, func(t Tensor) string {
-		if strings.HasPrefix(t.Name, Model) {
-			return dtype
+		switch name, weight := strings.CutPrefix(t.Name, Model); {
+		case !weight:
+			return ""
+		case IsBuffer(name):
+			return "F32"
 		}
-		return ""
+		return dtype
 	}), original: src, from: map[string]string{}}
 	have := map[string]Tensor{}
 	for _, t := range src.Tensors() {

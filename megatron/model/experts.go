@@ -159,12 +159,13 @@ func newSharedExpert(m *spec.Model, name string, p Parallel) *sharedExpert {
 	return e
 }
 
+// params has the gate first: Megatron's order, in which buffers of gradients and optimizer
+// states lie.
 func (e *sharedExpert) params() []*mpu.Param {
-	ps := e.mlp.params()
-	if e.gate != nil {
-		ps = append(ps, e.gate.Params()...)
+	if e.gate == nil {
+		return e.mlp.params()
 	}
-	return ps
+	return append(e.gate.Params(), e.mlp.params()...)
 }
 
 type sharedSaved struct {

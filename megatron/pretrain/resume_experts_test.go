@@ -66,3 +66,23 @@ func nearly(t *testing.T, what string, got, want []string) {
 		}
 	}
 }
+
+// Claim: what a router keeps in f32 beside narrow weights (expert biases, quantiles) is
+// read back from every format, whatever the weights' type: the run goes on with the same
+// numbers as from a native checkpoint.
+func TestNarrowExpertsResumeFromEveryFormat(t *testing.T) {
+	quantiles := strings.NewReplacer("--moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-2 ", "", "--moe-router-num-groups 2 --moe-router-group-topk 1 ", "",
+		"seq_aux_loss --moe-aux-loss-coeff 1e-2", "quantile_balancing").Replace(experts)
+	for kept, flags := range map[string]string{"expert bias": experts, "quantiles": quantiles} {
+		for _, precision := range []string{"--bf16 ", "--fp16 --initial-loss-scale 1024 "} {
+			dir := t.TempDir()
+			base := tiny + someData + flags + precision + "--save-interval 3 "
+			uncut := numbers(must(t, dir, base).out)
+			for _, format := range []string{"native", "torch", "torch_dist"} {
+				must(t, dir, base+"--exit-interval 3 --save DIR/"+format+" --ckpt-format "+format)
+				rest := numbers(must(t, dir, base+"--load DIR/"+format).out)
+				nearly(t, kept+" "+precision+format, rest, uncut[len(uncut)-len(rest):])
+			}
+		}
+	}
+}

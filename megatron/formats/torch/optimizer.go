@@ -187,7 +187,9 @@ func (o *optimizer) distributed() error {
 		if o.index >= len(list) {
 			return fmt.Errorf("%s holds no list of %d optimizers", path, o.index+1)
 		}
-		root = list[o.index]
+		if root = list[o.index]; root == nil {
+			return nil // another rank's file holds this optimizer's state
+		}
 	}
 	d, ok := root.(*pickle.Dict)
 	if !ok {
