@@ -26,7 +26,7 @@ type golden struct {
 
 // truth is the Hugging Face case that holds a family's f32 weights; of
 // gpt2-nobias only nanoGPT wrote any.
-var truth = map[string]string{"gpt2": "gpt2-hf-f32", "gpt2-l4": "gpt2-l4-hf", "llama": "llama-hf-f32", "qwen2": "qwen2-hf-f32", "mixtral": "mixtral-hf-f32",
+var truth = map[string]string{"gpt2": "gpt2-hf-f32", "gpt2-l4": "gpt2-l4-hf", "llama": "llama-hf-f32", "qwen2": "qwen2-hf-f32", "mixtral": "mixtral-hf-f32", "qwen2-moe": "qwen2-moe-hf-f32",
 	"gpt2-nobias": "gpt2-nobias-nanogpt"}
 
 func cases(t *testing.T, keep func(golden) bool) []golden {

@@ -36,7 +36,7 @@ var layouts = map[string]formats.Layout{
 func fits(family string, l formats.Layout) bool {
 	l = l.Whole()
 	switch {
-	case l.EP > 1 && family != "mixtral":
+	case l.EP > 1 && family != "mixtral" && family != "qwen2-moe":
 		return false
 	case l.VP > 1 && family != "gpt2-l4":
 		return false

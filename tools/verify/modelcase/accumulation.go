@@ -1,6 +1,7 @@
 package modelcase
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -13,6 +14,8 @@ type accumulated struct {
 	Losses   []float64 `json:"loss_of_each_microbatch"`
 	Tokens   []float64 `json:"tokens_of_each_microbatch"`
 	GradNorm float64   `json:"grad_norm"`
+
+	Difference json.RawMessage `json:"largest_difference_from_one_batch_of_all_rows"` // of the peer itself
 }
 
 // runAccumulation: a global batch in micro-batches, with full and ragged masks.

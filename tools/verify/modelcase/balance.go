@@ -1,6 +1,7 @@
 package modelcase
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,6 +26,7 @@ type mixturePoint struct {
 	Quantiles    map[string][]float64 `json:"qb_beta"`
 	Tokens       map[string][]float64 `json:"tokens_per_expert"`
 	Gap          *float64             `json:"smallest_routing_gap"` // between what a choice took and left, the step's smallest
+	ExpertGap    json.RawMessage      `json:"smallest_expert_gap"`  // its older name, with other conventions
 }
 
 // lossPoint is one balancing loss: the mean over layers of experts, and each layer's.

@@ -100,6 +100,9 @@ func (r *run) comparePoint(m *spec.Model, want curvePoint, step stepSeen) error 
 	if err != nil {
 		return err
 	}
+	if want.MTPLosses != nil || want.MTPGradNorm != nil {
+		return r.bad("iteration %d has losses of multi-token prediction; the model predicts the next token alone", want.Iteration)
+	}
 	name := fmt.Sprintf("iteration %d ", want.Iteration)
 	r.report.number("curve", name+"loss", step.Loss, want.Loss, loss)
 	r.report.relative("curve", name+"grad_norm", step.Update.GradNorm, want.GradNorm, norm)

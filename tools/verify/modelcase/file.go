@@ -1,6 +1,7 @@
 package modelcase
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -42,6 +43,46 @@ type caseFile struct {
 	Ranks     []rankFile `json:"ranks"`
 	Rows      []json.RawMessage
 	PlainRun  []json.RawMessage `json:"iterations"` // pretrain_gpt's own log
+
+	Biases routerBiases `json:"initial_expert_bias_per_layer"`
+
+	commentary
+}
+
+// commentary is what a case says to its reader: how it was made, and how far other
+// computations were off. Nothing of it is compared.
+type commentary struct {
+	ProducedBy      json.RawMessage `json:"produced_by"`
+	Notes           json.RawMessage `json:"notes"`
+	About           json.RawMessage `json:"about"`
+	Status          json.RawMessage `json:"status"`
+	Tokens          json.RawMessage `json:"tokens"` // of generation, in its rows too
+	Derived         json.RawMessage `json:"derived_by_validate_args"`
+	CPUFlags        json.RawMessage `json:"flags_for_the_cpu_run_only"`
+	CrossChecked    json.RawMessage `json:"cross_checked"`
+	SameNumbers     json.RawMessage `json:"same_numbers_as"`
+	PeerError       json.RawMessage `json:"known_peer_error"`
+	PeerExpectation json.RawMessage `json:"expected_of_the_peer_with_its_error"`
+	FloatPeer       json.RawMessage `json:"deviation_of_float32_peer"`
+	FloatSecond     json.RawMessage `json:"deviation_of_float32_run_of_the_second_computation"`
+	Second          json.RawMessage `json:"second_computation_differs_by"`
+	MegatronRun     json.RawMessage `json:"megatron_run_differs_from_this_by"`
+	HuggingFace     json.RawMessage `json:"difference_from_the_hugging_face_expectation_of_the_same_case"`
+	FloatFamily     json.RawMessage `json:"float32_transformers_differs_by"`
+	Frequencies     json.RawMessage `json:"rope_inverse_frequencies"`
+	NoDecay         json.RawMessage `json:"no_weight_decay"`
+	Buffers         json.RawMessage `json:"gradient_buffers"`
+	Flags           json.RawMessage `json:"flags"` // of pretrain_gpt, with its logs
+	UncutLog        json.RawMessage `json:"log_of_the_whole_run"`
+	ResumedLog      json.RawMessage `json:"log_of_the_resumed_run"`
+}
+
+// decode reads JSON into out; a key that out has no field for is an error, since a number
+// that is not compared would pass.
+func decode(raw []byte, out any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	return d.Decode(out)
 }
 
 // readCase reads dir/case.json, or the case.json that path names.
@@ -68,7 +109,7 @@ func readCase(path string) (*caseFile, error) {
 	if raw, err = json.Marshal(shared); err != nil {
 		return nil, c.bad("%v", err)
 	}
-	if err := json.Unmarshal(raw, c); err != nil {
+	if err := decode(raw, c); err != nil {
 		return nil, c.bad("%v", err)
 	}
 	return c, nil
@@ -83,7 +124,7 @@ func (c *caseFile) expected(out any) error {
 	if len(c.Expected) == 0 {
 		return c.bad(`"expected" is missing`)
 	}
-	if err := json.Unmarshal(c.Expected, out); err != nil {
+	if err := decode(c.Expected, out); err != nil {
 		return c.bad(`"expected": %v`, err)
 	}
 	return nil

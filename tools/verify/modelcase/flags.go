@@ -33,6 +33,13 @@ type plainConfig struct {
 	PaddedVocabSize int     `json:"padded_vocab_size"`
 }
 
+// UnmarshalJSON leaves out what further names say: they describe a model that flags or
+// config.json give in full.
+func (m *plainConfig) UnmarshalJSON(raw []byte) error {
+	type names plainConfig
+	return json.Unmarshal(raw, (*names)(m))
+}
+
 // trainingNumbers is the case's "training".
 type trainingNumbers struct {
 	Iters       int     `json:"train_iters"`
@@ -50,6 +57,8 @@ type trainingNumbers struct {
 	GlobalBatch int     `json:"global_batch_size"`
 	MicroBatch  int     `json:"micro_batch_size"`
 	SeqLength   int     `json:"seq_length"`
+
+	NoDecay json.RawMessage `json:"no_weight_decay"` // names; which they are is a rule of the optimizer
 }
 
 // command line words for which the plain names stand.
@@ -108,6 +117,9 @@ func (c *caseFile) familyLine() ([]string, error) {
 	m := *config.Model
 	m.Context, m.MaxPositions = config.MaxPositions, 0
 	flags := training.ModelFlags(&m)
+	if m.Experts != nil && m.Experts.ExpertBias {
+		flags["moe-router-bias-update-rate"] = []string{"0"} // transformers never moves the biases
+	}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		if line = append(line, "--"+name); !slices.Equal(flags[name], []string{"true"}) {
 			line = append(line, flags[name]...)

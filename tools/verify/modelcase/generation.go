@@ -31,6 +31,46 @@ type beamExpected struct {
 	EarlyStopping bool     `json:"early_stopping"`
 }
 
+// greedyText is what a model case continues a prompt with, taking the likeliest token.
+type greedyText struct {
+	Prompt   []int32 `json:"prompt_ids"`
+	IDs      []int32
+	LogProbs []float64 `json:"log_probs"`
+
+	Gap   json.RawMessage `json:"smallest_logit_gap_to_second"`
+	Float json.RawMessage `json:"float32_run_gives_the_same_ids"`
+}
+
+// continueTexts generates with the case's initial weights, token by token from the cache of
+// keys and values; ids are exact. A log probability is the difference of a logit and a
+// log-sum-exp of logits: it is off by at most twice what a logit may be.
+func (r *run) continueTexts(texts []greedyText) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	limit, err := r.tolerance("logits_abs")
+	if err != nil {
+		return err
+	}
+	longest := 0
+	for _, text := range texts {
+		longest = max(longest, len(text.Prompt)+len(text.IDs))
+	}
+	g, err := r.generator(longest)
+	if err != nil {
+		return err
+	}
+	for i, text := range texts {
+		got, err := g.Sample(text.Prompt, inference.SampleOptions{MaxNew: len(text.IDs), Stop: -1})
+		if err != nil {
+			return fmt.Errorf("generation %d: %w", i, err)
+		}
+		r.report.exact("generation", fmt.Sprintf("text %d ids", i), got.IDs, text.IDs)
+		r.report.within("generation", fmt.Sprintf("text %d log_probs", i), got.LogProbs, text.LogProbs, 2*limit)
+	}
+	return nil
+}
+
 // newTokens and fill are the peers' settings: 20 new tokens, finished sequences
 // filled up with id 127.
 const (
@@ -75,7 +115,7 @@ func (r *run) runGeneration() error {
 	if err != nil {
 		return err
 	}
-	g, err := r.generator()
+	g, err := r.generator(0)
 	if err != nil {
 		return err
 	}
@@ -87,8 +127,9 @@ func (r *run) runGeneration() error {
 	return nil
 }
 
-// generator is the case's model for generation alone.
-func (r *run) generator() (*inference.Generator, error) {
+// generator is the case's model for generation alone, of texts of up to so many tokens; at
+// least of those that it is trained on.
+func (r *run) generator(tokens int) (*inference.Generator, error) {
 	w, config, err := r.openWeights(r.caseFile)
 	if err != nil {
 		return nil, err
@@ -103,13 +144,17 @@ func (r *run) generator() (*inference.Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	stage.Materialize(config.SeqLength, false)
+	positions := max(config.SeqLength, tokens)
+	stage.Materialize(positions, false)
 	for _, p := range stage.Params() {
 		if err := w.fill(r.device, p); err != nil {
 			return nil, err
 		}
 	}
-	return &inference.Generator{Device: r.device, Stages: []*model.Stage{stage}, DType: device.F32, Vocab: config.Model.VocabSize, MaxContext: config.SeqLength}, nil
+	if err := w.fillBuffers(r.device, []*model.Stage{stage}); err != nil {
+		return nil, err
+	}
+	return &inference.Generator{Device: r.device, Stages: []*model.Stage{stage}, DType: device.F32, Vocab: config.Model.VocabSize, MaxContext: positions}, nil
 }
 
 func (r *run) generate(g *inference.Generator, prefix string, c continued, limit float64) error {

@@ -1,6 +1,7 @@
 package modelcase
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -20,15 +21,25 @@ type modelExpected struct {
 	GradNorm           float64  `json:"grad_norm"`
 	Curve              []curvePoint
 	Dispatched         map[string][][]int `json:"dispatched_tokens_per_expert_per_layer_and_microbatch"`
+	Generation         []greedyText
+
+	// What is compared by its parts, or said to the reader.
+	Tokens        json.RawMessage `json:"tokens_per_expert_per_layer"`        // sums of Dispatched, and of the routers' choices
+	Gap           json.RawMessage `json:"smallest_routing_gap_of_batch_0"`    // the nearest tie of a choice
+	HFAux         json.RawMessage `json:"hf_aux_loss_unscaled"`               // transformers' own loss, which Megatron has not
+	ScaledAux     json.RawMessage `json:"megatron_aux_loss_per_layer_scaled"` // the curve's first
+	GradNormPlain json.RawMessage `json:"grad_norm_lm_only"`                  // without the auxiliary loss
 }
 
 type curvePoint struct {
 	Iteration   int
 	Loss        float64
-	GradNorm    float64  `json:"grad_norm"`
-	LR          float64  `json:"lr_used"`
-	Printed     float64  `json:"lr_printed"`
-	WeightDecay *float64 `json:"weight_decay"`
+	GradNorm    float64   `json:"grad_norm"`
+	LR          float64   `json:"lr_used"`
+	Printed     float64   `json:"lr_printed"`
+	WeightDecay *float64  `json:"weight_decay"`
+	MTPLosses   []float64 `json:"mtp_losses"`    // of each depth of multi-token prediction
+	MTPGradNorm *float64  `json:"grad_norm_mtp"` // of detached heads
 	mixturePoint
 }
 
@@ -53,7 +64,10 @@ func (r *run) runModel() error {
 			return err
 		}
 	}
-	return r.train(t, want, expected)
+	if err := r.train(t, want, expected); err != nil {
+		return err
+	}
+	return r.continueTexts(want.Generation)
 }
 
 // trial is a subject with the case's batches.

@@ -8,7 +8,8 @@ import (
 // rankFile is what one of Megatron's ranks held and did.
 type rankFile struct {
 	TP, PP, DP int
-	EP         int
+	CP, EP     int
+	ETP, EDP   *int
 	Routed     map[string][][]int `json:"routed_here_per_expert_per_layer_and_microbatch"`
 	Received   map[string][][]int `json:"received_by_local_expert_per_layer_and_microbatch"`
 	Order      string             `json:"forward_backward_order_of_first_iteration"`

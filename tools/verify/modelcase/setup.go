@@ -22,9 +22,10 @@ type subject struct {
 
 // weights are the case's start.
 type weights struct {
-	mu    sync.Mutex
-	names naming
-	file  *tensors
+	mu     sync.Mutex
+	names  naming
+	file   *tensors
+	biases routerBiases // of case.json; none: the file's
 }
 
 // paddingRows is what a case with trained padding appends to the embedding.
@@ -53,7 +54,8 @@ func (r *run) openWeights(model *caseFile) (*weights, *training.Config, error) {
 		return nil, nil, err
 	}
 	r.opened = append(r.opened, file)
-	return &weights{names: names, file: file}, &config, nil
+	w := &weights{names: names, file: file, biases: model.Biases}
+	return w, &config, w.checkNames(&config)
 }
 
 // tensor is a Megatron tensor of the file with the rows of padding it stores;
@@ -108,6 +110,9 @@ func newSubject(d *device.Device, config training.Config, w *weights) (*subject,
 		if err := w.fill(d, p); err != nil {
 			return nil, err
 		}
+	}
+	if err := w.fillBuffers(d, e.Stages); err != nil {
+		return nil, err
 	}
 	return &subject{Engine: e, config: config, names: w.names, device: d}, d.Sync()
 }

@@ -86,6 +86,9 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 		}
 		return err
 	})
+	if err == nil {
+		err = w.weights.fillBuffers(rank.Device, e.Stages)
+	}
 	if err != nil {
 		return nil, err
 	}
