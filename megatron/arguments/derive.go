@@ -459,7 +459,5 @@ func (p *parser) deriveReport() {
 	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
 		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must come after --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
 	}
-	if p.given("distributed-backend") && p.Layout.Backend == "nccl" && !p.options.HasCUDA {
-		p.notice("--distributed-backend nccl: no usable GPU here; ranks of one process exchange data in memory, processes over TCP")
-	}
+	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
 }

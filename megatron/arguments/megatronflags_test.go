@@ -114,7 +114,7 @@ func TestClassesAreWhatTheySay(t *testing.T) {
 }
 
 // everything is a caller that can do all that the table describes.
-var everything = Options{Layouts: true, Experts: true, HasCUDA: true}
+var everything = Options{Layouts: true, Experts: true}
 
 func baseline() []string {
 	return strings.Fields(`--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64

@@ -22,8 +22,6 @@ type Options struct {
 	ModelOnly bool
 	// Ranks started by a launcher; 0: none, --world-size decides.
 	Ranks int
-	// HasCUDA: a usable GPU is here.
-	HasCUDA bool
 	// CheckpointValues reads a checkpoint's arguments for --use-checkpoint-args,
 	// of the iteration step or (-1) the latest: flag names without dashes to
 	// values (a switch: "true" or "false"); nil where there is no checkpoint.

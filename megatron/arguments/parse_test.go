@@ -109,7 +109,7 @@ var readmeLines = []struct {
 // Claim: these command lines parse unchanged.
 func TestReadmeCommandLines(t *testing.T) {
 	for _, r := range readmeLines {
-		if _, _, err := ParseWith(Options{Layouts: true, HasCUDA: true, Ranks: r.ranks}, shellWords(r.line)); err != nil {
+		if _, _, err := ParseWith(Options{Layouts: true, Ranks: r.ranks}, shellWords(r.line)); err != nil {
 			t.Errorf("%s: %v", r.name, err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestPublishedLinesAreAnsweredInFull(t *testing.T) {
 				"--multi-latent-attention, --q-lora-rank, --kv-lora-rank, --qk-head-dim, --qk-pos-emb-head-dim, --v-head-dim, --rotary-scaling-factor, --mscale: ",
 				"--mtp-num-layers, --mtp-loss-scaling-factor: "}},
 	} {
-		_, _, err := ParseWith(Options{Layouts: true, HasCUDA: true}, strings.Fields(common+c.line))
+		_, _, err := ParseWith(Options{Layouts: true}, strings.Fields(common+c.line))
 		begins := fmt.Sprintf("%d problems:", len(c.want))
 		if len(c.want) == 1 { // a single one has no list
 			begins = c.want[0]

@@ -32,6 +32,7 @@ type Layout struct {
 	NoOverlapP2P                      bool   // exchanges of an interleaved schedule end before what follows
 
 	Backend                   string // nccl, gloo
+	NCCLRequested             bool   // the command line asks for nccl; it is the default too
 	Deterministic             bool   // NCCL sums in one way whatever network it finds
 	TimeoutMinutes            int
 	FastReduce                bool // Gloo's own sums between processes

@@ -176,7 +176,7 @@ func (k *Clock) floor() float64 {
 // legal are the layouts that training's own flags let through, each with its seconds, but for those that
 // are too large by the bound.
 func (s *Search) legal() ([]*Found, error) {
-	base, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, HasCUDA: true, ModelOnly: true, Partial: true}, s.Flags)
+	base, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, ModelOnly: true, Partial: true}, s.Flags)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (s *Search) legal() ([]*Found, error) {
 
 // take is one layout with its seconds, without them where it is too large; nil: training would refuse it.
 func (s *Search) take(flags []string) (*Found, error) {
-	c, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, HasCUDA: true}, slices.Concat(s.Flags, flags))
+	c, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true}, slices.Concat(s.Flags, flags))
 	if err != nil || c.SetVocab(s.Vocab) != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -108,8 +108,8 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	r.linear.Forward(p.D, out.logits, r.jittered(p, tmp, x))
-	if r.e.ForceBalance && p.Step.Given() {
-		p.D.Uniform(device.UniformArgs{Out: out.logits, Step: p.Step, Stream: device.StreamKey(p.Seed, fmt.Sprintf("layers.%d.router", r.layer))})
+	if r.forced(p) {
+		r.randomLogits(p, tmp, out.logits)
 	}
 	choice := device.RouterForwardArgs{Weights: out.weights, Experts: out.experts, Logits: out.logits, Bias: r.bias, Keys: r.keys(p, tmp, out.logits), Rule: r.rule}
 	if r.byQuantiles() {
@@ -120,6 +120,18 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	p.D.RouterForward(choice)
 	r.drop(p, s, out)
 	return out, r.balance(p, s, out)
+}
+
+// forced tells whether random numbers stand for the logits (--moe-router-force-load-balancing).
+func (r *router) forced(p *Pass) bool { return r.e.ForceBalance && p.Step.Given() }
+
+// randomLogits sets logits f32 [rows, experts] to uniform numbers in [0, 2), drawn by sample,
+// position and expert, so that every layout draws the same.
+func (r *router) randomLogits(p *Pass, tmp *device.Scope, logits Tensor) {
+	ones := tmp.Like(logits)
+	p.D.Fill(ones, 1)
+	draw := hiddenDropout{pass: p, jitter: 1, place: fmt.Sprintf("layers.%d.router", r.layer), positions: r.region.Positions(p.Positions)}
+	draw.add(device.DropoutAddArgs{Out: logits, X: ones})
 }
 
 // noise is what the router's input is multiplied by.
@@ -193,9 +205,10 @@ func (r *router) note(p *Pass, out *routed, at mpu.ExpertPlace, sent *mpu.Dispat
 	p.D.GroupedSum(all.Slice(0, int64(at.First), int64(at.Here)).Reshape(int64(at.Here), 1), ones, sent.Offsets)
 }
 
-// dtype is that of the logits.
+// dtype is that of the logits; random ones are f32, since narrow types have few numbers in
+// [0, 2) and many experts would tie.
 func (r *router) dtype(p *Pass) device.DType {
-	if r.e.RouterDtype != "" {
+	if r.e.RouterDtype != "" || r.forced(p) {
 		return statsType(p)
 	}
 	return p.DType

@@ -86,3 +86,25 @@ func TestNarrowExpertsResumeFromEveryFormat(t *testing.T) {
 		}
 	}
 }
+
+// Claim: the random numbers of --moe-router-force-load-balancing depend on the sample, the
+// position and the expert alone: every layout trains the same run, in every precision.
+func TestForcedBalanceInEveryLayout(t *testing.T) {
+	dir := t.TempDir()
+	for _, precision := range []string{"", "--bf16 "} {
+		base := tiny + someData + experts + precision + "--moe-router-force-load-balancing "
+		want := numbers(must(t, dir, base).out)
+		for name, layout := range map[string]string{
+			"micro": "--micro-batch-size 2", "ep2": "--world-size 2 --expert-model-parallel-size 2", "cp2": "--world-size 2 --context-parallel-size 2",
+			"tp2": "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1",
+			"pp2": "--world-size 2 --pipeline-model-parallel-size 2",
+		} {
+			got := numbers(must(t, dir, base+layout).out)
+			if precision == "" {
+				nearly(t, name, got, want)
+			} else if len(got) != len(want) {
+				t.Errorf("bf16 %s: %d lines, want %d", name, len(got), len(want))
+			}
+		}
+	}
+}

@@ -15,6 +15,9 @@ const gpuGlance = 30 * time.Second
 // watchGPUs tells, once a process, which GPUs the run sees, then whatever about
 // them grows worse or well again, and every Xid, until ctx ends.
 func (r *Run) watchGPUs(ctx context.Context) {
+	if !r.device.IsGPU() && r.Config.Layout.NCCLRequested && r.firstHere() {
+		r.notes().Info("--distributed-backend nccl: this run computes on %s, not on a GPU; ranks of one process exchange data in memory, processes over shared memory and Gloo", r.device.Name)
+	}
 	if !r.device.IsGPU() || r.device.OnHost() || !r.firstHere() {
 		return
 	}

@@ -108,7 +108,7 @@ func newSearch(c *cli.Context) (*estimate.Search, error) {
 			return nil, fmt.Errorf("--memory: %w", err)
 		}
 	}
-	config, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, HasCUDA: true, ModelOnly: true, Partial: true}, flags)
+	config, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, ModelOnly: true, Partial: true}, flags)
 	if err != nil {
 		return nil, err
 	}

@@ -156,7 +156,7 @@ func (l *layouts) count(r *layout) {
 		if err != nil {
 			return err
 		}
-		if r.config, _, err = arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, HasCUDA: true}, args); err != nil {
+		if r.config, _, err = arguments.ParseWith(arguments.Options{Layouts: true, Experts: true}, args); err != nil {
 			return err
 		}
 		if err := setVocab(&r.config); err != nil {

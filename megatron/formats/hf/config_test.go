@@ -56,6 +56,9 @@ func TestConfigDetails(t *testing.T) {
 		"linear rope":    {`{"model_type":"llama",` + base + `,"rope_scaling":{"type":"linear","factor":4.0}}`, func(m *spec.Model) bool { return m.RotaryInterpolation == 4 && m.RotaryBase == 10000 }},
 		"partial rotary": {`{"model_type":"llama",` + base + `,"partial_rotary_factor":0.5}`, func(m *spec.Model) bool { return m.RotaryDims() == 8 }},
 		"partial inside": {`{"model_type":"qwen2",` + base + `,"rope_parameters":{"rope_type":"default","partial_rotary_factor":0.5}}`, func(m *spec.Model) bool { return m.RotaryDims() == 8 }},
+		"rope by type": {`{"model_type":"llama",` + base + `,"rope_parameters":{"full_attention":{"rope_type":"default","rope_theta":5e5},"sliding_attention":{"rope_type":"default","rope_theta":5e5}}}`, func(m *spec.Model) bool {
+			return m.RotaryBase == 5e5
+		}},
 		"mistral absent": {`{"model_type":"mistral",` + base + `}`, func(m *spec.Model) bool { return m.WindowLeft == 4095 }},
 		"qwen3 absent":   {`{"model_type":"qwen3",` + base + `}`, func(m *spec.Model) bool { return m.KVChannels == 128 }},
 		"qwen types":     {`{"model_type":"qwen2",` + base + `,"layer_types":["full_attention","full_attention","full_attention","full_attention"],"use_sliding_window":true,"max_window_layers":0}`, func(m *spec.Model) bool { return m.WindowLeft == -1 }},

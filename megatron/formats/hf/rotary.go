@@ -1,8 +1,13 @@
 package hf
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 
 	"monotron/megatron/spec"
 )
@@ -16,6 +21,41 @@ type rope struct {
 	LowFreq       *float64 `json:"low_freq_factor"`
 	HighFreq      *float64 `json:"high_freq_factor"`
 	OriginalMax   *int64   `json:"original_max_position_embeddings"`
+}
+
+// UnmarshalJSON also reads the form of models whose layer types rotate by tables of their
+// own, {"full_attention": {..}, "sliding_attention": {..}}: where the tables are equal they
+// are one, else it is an error, since a model here has one table.
+func (r *rope) UnmarshalJSON(raw []byte) error {
+	type flat rope
+	var tables map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &tables); err != nil {
+		return err
+	}
+	var types []string
+	for name, table := range tables {
+		if bytes.HasPrefix(bytes.TrimSpace(table), []byte("{")) {
+			types = append(types, name)
+		}
+	}
+	if len(types) == 0 {
+		return json.Unmarshal(raw, (*flat)(r))
+	}
+	slices.Sort(types)
+	if len(types) != len(tables) {
+		return fmt.Errorf("the rotary parameters mix tables by layer type (%s) with values outside them", strings.Join(types, ", "))
+	}
+	for i, name := range types {
+		var one flat
+		if err := json.Unmarshal(tables[name], &one); err != nil {
+			return err
+		}
+		if i > 0 && !reflect.DeepEqual(one, flat(*r)) {
+			return fmt.Errorf("the rotary parameters of %s and %s differ; a model with one rotary table for each layer type is not supported", types[0], name)
+		}
+		*r = rope(one)
+	}
+	return nil
 }
 
 // rotary reads both spellings: rope_parameters (transformers 5) wins over
