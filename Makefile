@@ -75,7 +75,7 @@ shows-f: proofs-failures
 
 quickstart: ## Go's sources to a trained GPT in under 4 minutes; SEED (1234) for another one
 	@$(MAKE) --no-print-directory deps build
-	@$(GO) run ./tools/quickstart $(if $(SEED),-seed $(SEED))
+	@bash scripts/quickstart.sh
 
 cuda: ## bin/libmt_cuda.so by nvcc, from wheels in .tools where there is none
 	@sh scripts/cuda-tools.sh

@@ -39,3 +39,18 @@ func TestExamples(t *testing.T) {
 		})
 	}
 }
+
+// Claim (README.md): make quickstart trains, kills and resumes a run, and finds what is
+// trained twice equal bit for bit. Here on 1.5 MB of the corpus, for 40 steps.
+func TestQuickstart(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "quickstart")
+	cmd := exec.Command("bash", filepath.Join(repository, "scripts", "quickstart.sh"))
+	cmd.Env = append(os.Environ(), "BIN="+program(t), "OUT="+out, "TRAIN_SECONDS=1", "CORPUS=1500000")
+	text, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "bit for bit: 6 steps trained twice") {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if st, err := os.Stat(filepath.Join(out, "report.html")); err != nil || st.Size() == 0 {
+		t.Errorf("no report: %v", err)
+	}
+}

@@ -31,10 +31,6 @@ var opens = map[string]string{
 	"csrc/comm/nccl/warnings.go":       "what NCCL writes for this process",
 	"dataset/jsonl/lines.go":           "a corpus may come through a pipe; it is read in blocks",
 	"tools/internal/command/prompt.go": "a prompt may come through a pipe; 64 MiB of it are read at most",
-	"tools/quickstart/command.go":      "what the quickstart itself has written",
-	"tools/quickstart/corpus.go":       "Go's own sources",
-	"tools/quickstart/progress.go":     "what the quickstart itself has written",
-	"tools/quickstart/proof.go":        "what the quickstart itself has written",
 }
 
 // TestFilesAreOpenedInOnePlace: what a user or a checkpoint names is opened by package fault.

@@ -16,7 +16,6 @@ var renames = map[string]string{
 	"whole/folder.go":              "the place itself",
 	"megatron/checkpoint/disk.go":  "folders that change hands, in steps that tests stop one by one",
 	"mpu/comm/watch/folder.go":     "moves what an earlier run finished",
-	"tools/quickstart/training.go": "moves what an earlier run finished",
 }
 
 // TestFilesAreFinishedInOnePlace: no file gets its name by a rename of its own.
