@@ -17,11 +17,11 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	_ "monotron/csrc/start" // looks at the process's limits
-	"monotron/fault"
-	"monotron/flags"
+	"monotron/internal/argv"
+	"monotron/internal/exitcode"
 	"monotron/megatron/pretrain"
 	"monotron/megatron/training"
-	"monotron/mpu/comm/launched"
+	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/ranks/devices"
 	"monotron/tools/bench"
 	"monotron/tools/convert"
@@ -55,11 +55,11 @@ func main() {
 	app.Writer = out
 	err := app.Run(args)
 	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
-		err = fault.Errorf(fault.IO, "standard output: %w", out.err)
+		err = exitcode.Errorf(exitcode.IO, "standard output: %w", out.err)
 	}
 	if err != nil {
-		launched.Farewell(err)
-		os.Exit(int(fault.CodeOf(err)))
+		launchenv.Farewell(err)
+		os.Exit(int(exitcode.CodeOf(err)))
 	}
 }
 
@@ -102,7 +102,7 @@ func newApp() *cli.App {
 
 // wrongFlag answers a flag in front of the command.
 func wrongFlag(_ *cli.Context, err error, _ bool) error {
-	return fault.Errorf(fault.Usage, "in front of the command: %w; flags stand behind the command that they are of", err)
+	return exitcode.Errorf(exitcode.Usage, "in front of the command: %w; flags stand behind the command that they are of", err)
 }
 
 // noCommand answers a call without a command, or with one that is not there, of
@@ -110,7 +110,7 @@ func wrongFlag(_ *cli.Context, err error, _ bool) error {
 func noCommand(c *cli.Context) error {
 	if c.Bool("version") {
 		_, err := fmt.Fprintln(c.App.Writer, "monotron", training.Version)
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	known, path := c.App.Commands, "monotron"
 	if c.Command.Name != c.App.Name {
@@ -119,15 +119,15 @@ func noCommand(c *cli.Context) error {
 	if c.Args().Len() == 0 {
 		return cli.ShowSubcommandHelp(c)
 	}
-	set := flags.Set{}
+	set := argv.Set{}
 	for _, k := range known {
-		set[k.Name] = flags.Switch
+		set[k.Name] = argv.Switch
 	}
 	hint := path + " --help lists them"
-	if near := flags.Nearest(set, c.Args().First()); len(near) > 0 {
+	if near := argv.Nearest(set, c.Args().First()); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return fault.Errorf(fault.Usage, "%s has no command %q; %s", path, c.Args().First(), hint)
+	return exitcode.Errorf(exitcode.Usage, "%s has no command %q; %s", path, c.Args().First(), hint)
 }
 
 func commands() []*cli.Command {

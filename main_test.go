@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim (docs/exit-codes.md): a command that is not there, of monotron or of a
@@ -22,7 +22,7 @@ func TestUnknownCommands(t *testing.T) {
 	} {
 		app := newApp()
 		app.Writer, app.ErrWriter = io.Discard, io.Discard
-		if err := app.Run(append([]string{"monotron"}, strings.Fields(line)...)); fault.CodeOf(err) != fault.Usage || err.Error() != want {
+		if err := app.Run(append([]string{"monotron"}, strings.Fields(line)...)); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != want {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
@@ -42,19 +42,19 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 func TestFlagsInFrontOfACommand(t *testing.T) {
 	for _, c := range []struct {
 		line string
-		code fault.Code
+		code exitcode.Code
 		says string
 	}{
-		{"--version", fault.Done, ""},
-		{"--bogus", fault.Usage, "-bogus"},
-		{"--bogus pretrain_gpt", fault.Usage, "-bogus"},
-		{"inspect --bogus", fault.Usage, "-bogus"},
+		{"--version", exitcode.Done, ""},
+		{"--bogus", exitcode.Usage, "-bogus"},
+		{"--bogus pretrain_gpt", exitcode.Usage, "-bogus"},
+		{"inspect --bogus", exitcode.Usage, "-bogus"},
 	} {
 		app := newApp()
 		var out bytes.Buffer
 		app.Writer, app.ErrWriter = &out, &out
 		err := app.Run(append([]string{"monotron"}, strings.Fields(c.line)...))
-		if fault.CodeOf(err) != c.code || err != nil && (!strings.Contains(err.Error(), c.says) || out.Len() > 0) {
+		if exitcode.CodeOf(err) != c.code || err != nil && (!strings.Contains(err.Error(), c.says) || out.Len() > 0) {
 			t.Errorf("%s: %v, %q", c.line, err, out.String())
 		}
 		if err == nil && strings.Count(out.String(), "\n") != 1 {

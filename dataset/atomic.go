@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"monotron/fault"
-	"monotron/hint"
-	"monotron/whole"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+	"monotron/internal/osadvice"
 )
 
 // newFile is a file that has its final name only once it is complete: written
@@ -24,7 +24,7 @@ type newFile struct {
 
 // createFile starts a file under a temporary name of its own.
 func createFile(path string) (*newFile, error) {
-	f, err := whole.Create(path, 0o666)
+	f, err := atomicfile.Create(path, 0o666)
 	if err != nil {
 		return nil, err
 	}
@@ -41,29 +41,29 @@ func partial(path string) string {
 func continueFile(path string, at int64) (*newFile, error) {
 	f, err := os.OpenFile(partial(path), os.O_RDWR|os.O_CREATE, 0o666)
 	if os.IsNotExist(err) {
-		return nil, fault.Errorf(fault.IO, "%s cannot be written: there is no folder %s", path, filepath.Dir(path))
+		return nil, exitcode.Errorf(exitcode.IO, "%s cannot be written: there is no folder %s", path, filepath.Dir(path))
 	}
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, exitcode.With(exitcode.IO, err)
 	}
-	held, err := whole.Lock(f)
+	held, err := atomicfile.Lock(f)
 	if held {
 		err = errors.New("another process writes it")
 	}
 	if err != nil {
 		f.Close()
-		return nil, fault.Errorf(fault.IO, "%s: %w", f.Name(), err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: %w", f.Name(), err)
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() < at {
-		err = fault.Errorf(fault.IO, "%s has %d bytes, %d were written: it cannot be continued; run without --resume", f.Name(), info.Size(), at)
+		err = exitcode.Errorf(exitcode.IO, "%s has %d bytes, %d were written: it cannot be continued; run without --resume", f.Name(), info.Size(), at)
 	}
 	if err == nil {
 		err = errors.Join(f.Truncate(at), seekTo(f, at))
 	}
 	if err != nil {
 		f.Close()
-		return nil, fault.With(fault.IO, err)
+		return nil, exitcode.With(exitcode.IO, err)
 	}
 	n := buffered(path, f)
 	n.at, n.sent = at, at
@@ -88,7 +88,7 @@ func (n *newFile) Write(p []byte) (int, error) {
 	k, err := n.Writer.Write(p)
 	n.at += int64(k)
 	if there := n.at - int64(n.Buffered()); there-n.sent >= aheadBytes {
-		hint.WriteBack(n.file, n.sent, there-n.sent)
+		osadvice.WriteBack(n.file, n.sent, there-n.sent)
 		n.sent = there
 	}
 	return k, err
@@ -104,7 +104,7 @@ func (n *newFile) ReadFrom(r io.Reader) (int64, error) {
 // save makes what was written so far safe.
 func (n *newFile) save() error {
 	if err := errors.Join(n.Flush(), n.file.Sync()); err != nil {
-		return fault.Errorf(fault.IO, "%s: %w", n.path, err)
+		return exitcode.Errorf(exitcode.IO, "%s: %w", n.path, err)
 	}
 	return nil
 }
@@ -113,13 +113,13 @@ func (n *newFile) save() error {
 func (n *newFile) sync() error {
 	err := errors.Join(n.Flush(), n.file.Sync(), n.file.Close())
 	if err != nil {
-		return fault.Errorf(fault.IO, "%s: %w", n.path, err)
+		return exitcode.Errorf(exitcode.IO, "%s: %w", n.path, err)
 	}
 	return nil
 }
 
 // publish gives a synced file its name.
-func (n *newFile) publish() error { return whole.Publish(n.file.Name(), n.path) }
+func (n *newFile) publish() error { return atomicfile.Publish(n.file.Name(), n.path) }
 
 // abort removes the temporary file; after publish it does nothing.
 func (n *newFile) abort() {
@@ -137,7 +137,7 @@ func RewriteFile(path string, data ...[]byte) error {
 	defer n.abort()
 	for _, d := range data {
 		if _, err := n.Write(d); err != nil {
-			return fault.Errorf(fault.IO, "%s: %w", n.path, err)
+			return exitcode.Errorf(exitcode.IO, "%s: %w", n.path, err)
 		}
 	}
 	if err := n.sync(); err != nil {

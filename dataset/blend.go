@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Blended is Megatron's BlendedDataset: samples of several datasets, interleaved
@@ -31,7 +31,7 @@ func (b *Blended) DescriptionJSON() string { return pyJSON(b.Description) }
 
 func (b *Blended) Sample(k int64) (Sample, error) {
 	if k < 0 || k >= b.Len() {
-		return Sample{}, fault.Errorf(fault.Internal, "blend: sample %d of %d is asked for", k, b.Len())
+		return Sample{}, exitcode.Errorf(exitcode.Internal, "blend: sample %d of %d is asked for", k, b.Len())
 	}
 	return b.Members[b.DatasetIndex.At(k)].Sample(b.DatasetSampleIndex.At(k))
 }
@@ -46,7 +46,7 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 		b.Weights = normalize(weights)
 	}
 	if len(members) >= maxMembers {
-		return nil, fault.Errorf(fault.Usage, "a blend takes fewer than %d datasets; found %d", maxMembers, len(members))
+		return nil, exitcode.Errorf(exitcode.Usage, "a blend takes fewer than %d datasets; found %d", maxMembers, len(members))
 	}
 	b.describe()
 	if c.loadBlend(b) {
@@ -57,7 +57,7 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 	counts := b.interleave()
 	for i, count := range counts {
 		if have := members[i].Len(); count > have {
-			return nil, fault.Errorf(fault.BadData, "the %s blend takes %d samples of %s (dataset %d, weight %s), which was built with %d: rounding each share up makes a blend larger than asked; give fewer datasets of tiny weight, or a larger --mid-level-dataset-surplus", split, count, members[i].Prefix, i, pyFloat(b.Weights[i]), have)
+			return nil, exitcode.Errorf(exitcode.BadData, "the %s blend takes %d samples of %s (dataset %d, weight %s), which was built with %d: rounding each share up makes a blend larger than asked; give fewer datasets of tiny weight, or a larger --mid-level-dataset-surplus", split, count, members[i].Prefix, i, pyFloat(b.Weights[i]), have)
 		}
 	}
 	return b, c.storeBlend(b)
@@ -225,12 +225,12 @@ func parseMixture(flag string, words []string) (m mixture, err error) {
 		return mixture{prefixes: trimmed(words)}, nil
 	case len(words) / 2:
 	default:
-		return m, fault.Errorf(fault.Usage, "%s: some of the entries %q are weights and some are not; either every dataset has one or none", flag, words)
+		return m, exitcode.Errorf(exitcode.Usage, "%s: some of the entries %q are weights and some are not; either every dataset has one or none", flag, words)
 	}
 	for i := 1; i < len(words); i += 2 {
 		w := m.weights[i/2]
 		if !(w > 0) || math.IsInf(w, 0) {
-			return m, fault.Errorf(fault.Usage, "%s: the weight %s of %s is not a positive number", flag, words[i-1], words[i])
+			return m, exitcode.Errorf(exitcode.Usage, "%s: the weight %s of %s is not a positive number", flag, words[i-1], words[i])
 		}
 		m.prefixes = append(m.prefixes, strings.TrimSpace(words[i]))
 	}

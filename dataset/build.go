@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -49,7 +49,7 @@ type Config struct {
 func (c Config) Check() error {
 	var problems []error
 	add := func(format string, args ...any) {
-		problems = append(problems, fault.Errorf(fault.Usage, format, args...))
+		problems = append(problems, exitcode.Errorf(exitcode.Usage, format, args...))
 	}
 	perSplit := len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 || c.PerSplitDataArgsPath != ""
 	sources := 0
@@ -105,7 +105,7 @@ func Build(cfg Config, tok tokenizer.Tokenizer, num [3]*int64) (train, valid, te
 	}
 	for s, n := range num {
 		if n != nil && *n < 0 {
-			return nil, nil, nil, fault.Errorf(fault.Usage, "%d samples are asked of the %s split", *n, Split(s))
+			return nil, nil, nil, exitcode.Errorf(exitcode.Usage, "%d samples are asked of the %s split", *n, Split(s))
 		}
 	}
 	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.NoCache, cfg.Notice}, sources: map[string]*Indexed{},
@@ -140,7 +140,7 @@ func (c Config) shape(tok tokenizer.Tokenizer) (shape, error) {
 		s.pad = -1
 	}
 	if s.eod < 0 && (c.ResetPositionIDs || c.ResetAttentionMask || c.EODMaskLoss) {
-		return s, fault.Errorf(fault.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss look for the EOD token; %s has none", tok.Name())
+		return s, exitcode.Errorf(exitcode.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss look for the EOD token; %s has none", tok.Name())
 	}
 	return s, nil
 }
@@ -158,7 +158,7 @@ func (m *maker) build() (sets [3]Dataset, err error) {
 		}
 		words := strings.Fields(string(text))
 		if len(words) == 0 {
-			return sets, fault.Errorf(fault.BadData, "--data-args-path %s is empty; it holds what --data-path would", m.DataArgsPath)
+			return sets, exitcode.Errorf(exitcode.BadData, "--data-args-path %s is empty; it holds what --data-path would", m.DataArgsPath)
 		}
 		return m.split("--data-args-path "+m.DataArgsPath, words)
 	}
@@ -183,7 +183,7 @@ func (m *maker) mock() (sets [3]Dataset, err error) {
 		return sets, err
 	}
 	if m.shape.eod < 0 {
-		return sets, fault.Errorf(fault.Usage, "--mock-data ends its sequences with the EOD token; %s has none", m.tok.Name())
+		return sets, exitcode.Errorf(exitcode.Usage, "--mock-data ends its sequences with the EOD token; %s has none", m.tok.Name())
 	}
 	source := newMock(m.tok.VocabSize(), m.shape.eod)
 	for s, row := range rows {
@@ -252,7 +252,7 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(string, *int64)
 		return m.unweighted(mix, s, one)
 	}
 	if m.num[s] == nil {
-		return nil, fault.Errorf(fault.Usage, "a blend with weights needs a number of samples for the %s split; drop the weights to use all data once", s)
+		return nil, exitcode.Errorf(exitcode.Usage, "a blend with weights needs a number of samples for the %s split; drop the weights to use all data once", s)
 	}
 	size, members := int64(0), make([]*GPT, len(mix.prefixes))
 	weights := normalize(mix.weights)
@@ -280,7 +280,7 @@ func (m *maker) unweighted(mix mixture, s Split, one func(string, *int64) (*GPT,
 			return nil, err
 		}
 		if g == nil || g.Len() == 0 {
-			return nil, fault.Errorf(fault.BadData, "%s has less than one sample of %d tokens in the %s split; leave it out of the blend, or give weights, which repeat it", prefix, m.SequenceLength, s)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s has less than one sample of %d tokens in the %s split; leave it out of the blend, or give weights, which repeat it", prefix, m.SequenceLength, s)
 		}
 		members[i], weights[i] = g, float64(g.Len())
 		sum += g.Len()
@@ -306,7 +306,7 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 		if num == nil || *num == 0 {
 			return nil, nil
 		}
-		return nil, fault.Errorf(fault.BadData, "%s: of its %d sequences the %s split gets none (from %d to %d); give that split more in --split, or more data", prefix, source.Len(), s, g.First, g.End)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none (from %d to %d); give that split more in --split, or more data", prefix, source.Len(), s, g.First, g.End)
 	}
 	made, err := newGPT(g, m.tok, text, rows, &m.cache)
 	if err == nil && made.Epochs > 1 {
@@ -344,13 +344,13 @@ func (m *maker) perSplitWords() ([3][]string, error) {
 	}
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(text, &file); err != nil {
-		return lists, fault.Errorf(fault.BadData, "%s: %w", m.PerSplitDataArgsPath, err)
+		return lists, exitcode.Errorf(exitcode.BadData, "%s: %w", m.PerSplitDataArgsPath, err)
 	}
 	for s := range lists {
 		name := Split(s).String()
 		words, ok := wordsOf(file[name])
 		if !ok {
-			return lists, fault.Errorf(fault.BadData, "%s: %s is neither a list of words, nor a string, nor null", m.PerSplitDataArgsPath, name)
+			return lists, exitcode.Errorf(exitcode.BadData, "%s: %s is neither a list of words, nor a string, nor null", m.PerSplitDataArgsPath, name)
 		}
 		lists[s] = words
 		delete(file, name)
@@ -395,9 +395,9 @@ func wordsOf(raw json.RawMessage) ([]string, bool) {
 const maxArgs = 256 << 20
 
 func readArgs(flag, path string) ([]byte, error) {
-	text, err := fault.ReadFile(path, maxArgs)
+	text, err := exitcode.ReadFile(path, maxArgs)
 	if err != nil {
-		return nil, fault.Errorf(fault.CodeOf(err), "%s: %w", flag, err)
+		return nil, exitcode.Errorf(exitcode.CodeOf(err), "%s: %w", flag, err)
 	}
 	return text, nil
 }

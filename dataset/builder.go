@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
-	"monotron/fault"
-	"monotron/whole"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 )
 
 // Format is how a Builder's tokens are laid out in files.
@@ -77,7 +77,7 @@ func OpenBuilder(c BuilderConfig) (*Builder, error) {
 	}
 	if c.Format == LLMC && b.bin.at == 0 {
 		if _, err := b.bin.Write(make([]byte, llmcHeader)); err != nil {
-			return nil, fault.With(fault.IO, err)
+			return nil, exitcode.With(exitcode.IO, err)
 		}
 	}
 	return b, nil
@@ -136,7 +136,7 @@ func (b *Builder) AddEncoded(raw []byte, lengths, perDoc []int32) error {
 		b.small = binary.LittleEndian.AppendUint32(b.small, uint32(n))
 	}
 	if sum*int64(b.DType.Size()) != int64(len(raw)) {
-		return fault.Errorf(fault.Internal, "%s: %d bytes of %s for sequences of %d tokens", b.Prefix, len(raw), b.DType, sum)
+		return exitcode.Errorf(exitcode.Internal, "%s: %d bytes of %s for sequences of %d tokens", b.Prefix, len(raw), b.DType, sum)
 	}
 	_, err := b.bin.Write(raw)
 	_, err2 := b.lengths.Write(b.small)
@@ -147,7 +147,7 @@ func (b *Builder) AddEncoded(raw []byte, lengths, perDoc []int32) error {
 	}
 	_, err3 := b.bounds.Write(b.small)
 	if err := errors.Join(err, err2, err3); err != nil {
-		return fault.Errorf(fault.IO, "%s.bin: %w", b.Prefix, err)
+		return exitcode.Errorf(exitcode.IO, "%s.bin: %w", b.Prefix, err)
 	}
 	b.done.Documents += int64(len(perDoc))
 	b.done.Tokens += sum
@@ -157,7 +157,7 @@ func (b *Builder) AddEncoded(raw []byte, lengths, perDoc []int32) error {
 // addIndexed copies all documents of another pair.
 func (b *Builder) addIndexed(x *Indexed) error {
 	if x.dtype != b.DType {
-		return fault.Errorf(fault.BadData, "%s holds %s, the pairs before it %s; only pairs of one type can be merged", x.prefix, x.dtype, b.DType)
+		return exitcode.Errorf(exitcode.BadData, "%s holds %s, the pairs before it %s; only pairs of one type can be merged", x.prefix, x.dtype, b.DType)
 	}
 	_, err := io.Copy(b.bin, io.NewSectionReader(x.bin, 0, x.bin.size))
 	_, err2 := b.lengths.Write(x.sizes)
@@ -170,7 +170,7 @@ func (b *Builder) addIndexed(x *Indexed) error {
 		_, err = b.bounds.Write(b.small)
 	}
 	if err := errors.Join(err, err2); err != nil {
-		return fault.Errorf(fault.IO, "%s.bin: copying %s: %w", b.Prefix, x.bin.path, err)
+		return exitcode.Errorf(exitcode.IO, "%s.bin: copying %s: %w", b.Prefix, x.bin.path, err)
 	}
 	b.done.Sequences += x.n
 	b.done.Documents += x.Documents()
@@ -214,7 +214,7 @@ func (b *Builder) makeIndex() (err error) {
 		err = errors.Join(err, f.Flush())
 	}
 	if err != nil {
-		return fault.Errorf(fault.IO, "%s.bin: %w", b.Prefix, err)
+		return exitcode.Errorf(exitcode.IO, "%s.bin: %w", b.Prefix, err)
 	}
 	if b.Resumable {
 		b.idx, err = continueFile(b.Prefix+".idx", 0)
@@ -230,7 +230,7 @@ func (b *Builder) makeIndex() (err error) {
 		err = b.writeIndex(b.idx)
 	}
 	if err != nil {
-		return fault.Errorf(fault.IO, "%s.idx: %w", b.Prefix, err)
+		return exitcode.Errorf(exitcode.IO, "%s.idx: %w", b.Prefix, err)
 	}
 	return b.idx.sync()
 }
@@ -270,7 +270,7 @@ func PublishPrepared(c BuilderConfig) error {
 		}
 	}
 	for _, name := range names {
-		if err := whole.Publish(partial(name), name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := atomicfile.Publish(partial(name), name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -287,7 +287,7 @@ func RemovePartial(c BuilderConfig) {
 
 func removeOld(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	return nil
 }
@@ -382,7 +382,7 @@ func Merge(c BuilderConfig, prefixes []string) (err error) {
 		}
 	}
 	if b == nil {
-		return fault.Errorf(fault.NoInput, "%s: there is nothing to merge", c.Prefix)
+		return exitcode.Errorf(exitcode.NoInput, "%s: there is nothing to merge", c.Prefix)
 	}
 	return b.Finalize()
 }

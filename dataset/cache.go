@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"monotron/fault"
-	"monotron/whole"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 )
 
 // cache keeps index arrays in files, under Megatron's names. Files are only ever
@@ -43,7 +43,7 @@ func (c *cache) load(g *GPT, p plan) bool {
 		return false
 	}
 	name := func(what string) string { return cacheFile(dir, g.Hash, g.Name, g.Split, what) }
-	if text, err := fault.ReadFile(name("description.txt"), maxArgs); err != nil || string(text) != g.DescriptionJSON() {
+	if text, err := exitcode.ReadFile(name("description.txt"), maxArgs); err != nil || string(text) != g.DescriptionJSON() {
 		return false
 	}
 	var ok [3]bool
@@ -116,14 +116,14 @@ func (c *cache) store(g *GPT) error {
 
 func writeArrays(dir, hash, class string, split Split, description string, arrays map[string]Array) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	var err error
 	for what, a := range arrays {
-		err = errors.Join(err, whole.WriteFile(cacheFile(dir, hash, class, split, what), 0o666, a.NPYHeader(), a.Data))
+		err = errors.Join(err, atomicfile.WriteFile(cacheFile(dir, hash, class, split, what), 0o666, a.NPYHeader(), a.Data))
 	}
 	if err == nil {
-		err = whole.WriteFile(cacheFile(dir, hash, class, split, "description.txt"), 0o666, []byte(description))
+		err = atomicfile.WriteFile(cacheFile(dir, hash, class, split, "description.txt"), 0o666, []byte(description))
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -206,7 +206,7 @@ func TestTokenOutsideVocabulary(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = train.Sample(0)
-	if fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "x.bin, byte 6") || !strings.Contains(err.Error(), "id 50") {
+	if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "x.bin, byte 6") || !strings.Contains(err.Error(), "id 50") {
 		t.Errorf("%v", err)
 	}
 	if _, err := train.Sample(1); err == nil {
@@ -224,27 +224,27 @@ func TestBuildErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  Config
 		num  [3]*int64
-		code fault.Code
+		code exitcode.Code
 		says []string
 	}{
-		"nothing":       {Config{}, [3]*int64{}, fault.Usage, []string{"--data-path", "--seq-length 0"}},
-		"twice":         {Config{DataPath: []string{"d1"}, Mock: true, Split: "x"}, [3]*int64{}, fault.Usage, []string{"twice", `--split "x"`}},
-		"mixed weights": {Config{DataPath: []string{"1", "d1", "d1", "d1"}, SequenceLength: 4}, [3]*int64{}, fault.Usage, []string{"weights"}},
-		"zero weight":   {Config{DataPath: []string{"0", "d1"}, SequenceLength: 4}, [3]*int64{}, fault.Usage, []string{"positive"}},
-		"zero split":    {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "0,0"}, [3]*int64{}, fault.Usage, []string{"zero"}},
-		"no such pair":  {Config{DataPath: []string{"d9"}, SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.NoInput, []string{"d9.idx"}},
-		"empty list":    {Config{DataArgsPath: "none.bin", SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.BadData, []string{"none.bin is empty"}},
-		"no such list":  {Config{DataArgsPath: "d9", SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.NoInput, []string{"d9"}},
-		"empty split":   {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "99,0,1"}, [3]*int64{count(1), count(0), count(1)}, fault.BadData, []string{"test split"}},
-		"empty data":    {Config{DataPath: []string{"none"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, fault.BadData, []string{"none", "0 sequences"}},
-		"short member":  {Config{DataPath: []string{"d1", "short"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, fault.BadData, []string{"short", "4 tokens"}},
-		"blend size":    {Config{DataPath: []string{"1", "d1", "2", "d1"}, SequenceLength: 4, Split: "1"}, [3]*int64{}, fault.Usage, []string{"number of samples"}},
-		"cache":         {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "1", CachePath: "d1.bin/x"}, [3]*int64{}, fault.IO, []string{"d1.bin"}},
+		"nothing":       {Config{}, [3]*int64{}, exitcode.Usage, []string{"--data-path", "--seq-length 0"}},
+		"twice":         {Config{DataPath: []string{"d1"}, Mock: true, Split: "x"}, [3]*int64{}, exitcode.Usage, []string{"twice", `--split "x"`}},
+		"mixed weights": {Config{DataPath: []string{"1", "d1", "d1", "d1"}, SequenceLength: 4}, [3]*int64{}, exitcode.Usage, []string{"weights"}},
+		"zero weight":   {Config{DataPath: []string{"0", "d1"}, SequenceLength: 4}, [3]*int64{}, exitcode.Usage, []string{"positive"}},
+		"zero split":    {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "0,0"}, [3]*int64{}, exitcode.Usage, []string{"zero"}},
+		"no such pair":  {Config{DataPath: []string{"d9"}, SequenceLength: 4, Split: "1"}, [3]*int64{}, exitcode.NoInput, []string{"d9.idx"}},
+		"empty list":    {Config{DataArgsPath: "none.bin", SequenceLength: 4, Split: "1"}, [3]*int64{}, exitcode.BadData, []string{"none.bin is empty"}},
+		"no such list":  {Config{DataArgsPath: "d9", SequenceLength: 4, Split: "1"}, [3]*int64{}, exitcode.NoInput, []string{"d9"}},
+		"empty split":   {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "99,0,1"}, [3]*int64{count(1), count(0), count(1)}, exitcode.BadData, []string{"test split"}},
+		"empty data":    {Config{DataPath: []string{"none"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, exitcode.BadData, []string{"none", "0 sequences"}},
+		"short member":  {Config{DataPath: []string{"d1", "short"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, exitcode.BadData, []string{"short", "4 tokens"}},
+		"blend size":    {Config{DataPath: []string{"1", "d1", "2", "d1"}, SequenceLength: 4, Split: "1"}, [3]*int64{}, exitcode.Usage, []string{"number of samples"}},
+		"cache":         {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "1", CachePath: "d1.bin/x"}, [3]*int64{}, exitcode.IO, []string{"d1.bin"}},
 	} {
 		c.cfg.Dir = dir
 		_, _, _, err := Build(c.cfg, null(t, 1000), c.num)
-		if err == nil || fault.CodeOf(err) != c.code {
-			t.Errorf("%s: %v, exit code %d, want %d", name, err, fault.CodeOf(err), c.code)
+		if err == nil || exitcode.CodeOf(err) != c.code {
+			t.Errorf("%s: %v, exit code %d, want %d", name, err, exitcode.CodeOf(err), c.code)
 			continue
 		}
 		for _, s := range c.says {

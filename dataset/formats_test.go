@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -59,7 +59,7 @@ func TestReadOldIndex(t *testing.T) {
 	for at, value := range map[int]int64{0: 2, 1: 6, 2: 4, 3: 1 << 60, 5: 4, 7: 7, 10: 9, 12: -3, 13: 1 << 40, 15: 5} {
 		bad := slices.Clone(whole)
 		bad[at] = value
-		if _, err := put(longs(oldMagic, bad...), 10, 11, 12, 13, 14); fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "byte ") {
+		if _, err := put(longs(oldMagic, bad...), 10, 11, 12, 13, 14); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "byte ") {
 			t.Errorf("word %d = %d: %v", at, value, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestMergeModes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Merge(BuilderConfig{Prefix: out}, []string{a, b}); fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "--multimodal") {
+	if err := Merge(BuilderConfig{Prefix: out}, []string{a, b}); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "--multimodal") {
 		t.Errorf("without --multimodal: %v", err)
 	}
 	if err := Merge(BuilderConfig{Prefix: out, Multimodal: true}, []string{a, b}); err != nil {
@@ -180,12 +180,12 @@ func TestSidecar(t *testing.T) {
 		t.Errorf("its own tokenizer: %v", err)
 	}
 	for name, err := range map[string]error{"vocabulary size": build(999, -1), "end-of-document id": build(1000, 3)} {
-		if fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "d1.json: "+name) || strings.Contains(err.Error(), "\n") {
+		if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "d1.json: "+name) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	write(t, prefix, U16, [][]int32{{1, 2, 3}})
-	if err := build(1000, -1); fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "documents, sequences and tokens") {
+	if err := build(1000, -1); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "documents, sequences and tokens") {
 		t.Errorf("other data under the name: %v", err)
 	}
 }

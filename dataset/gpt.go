@@ -5,7 +5,7 @@ import (
 	"math"
 	"unsafe"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -90,13 +90,13 @@ func (g *GPT) plan() (p plan, err error) {
 		longest = max(longest, n)
 	}
 	if p.tokens == 0 {
-		return p, fault.Errorf(fault.BadData, "%s: the %s split (sequences %d to %d) has no token", g.label(), g.Split, g.First, g.End)
+		return p, exitcode.Errorf(exitcode.BadData, "%s: the %s split (sequences %d to %d) has no token", g.label(), g.Split, g.First, g.End)
 	}
 	p.epochs = 1
 	if g.Num != nil {
 		need, ok := product(*g.Num, g.sequence)
 		if !ok {
-			return p, fault.Errorf(fault.Usage, "%d samples of %d tokens are more than can be counted", *g.Num, g.sequence)
+			return p, exitcode.Errorf(exitcode.Usage, "%d samples of %d tokens are more than can be counted", *g.Num, g.sequence)
 		}
 		p.epochs = max(1, (need+g.extra+p.tokens-1)/p.tokens)
 	}
@@ -118,7 +118,7 @@ func (g *GPT) separateLast(p *plan) error {
 	sans := ((p.epochs-1)*p.tokens - g.extra) / g.sequence
 	last, perEpoch := *g.Num-sans, (p.tokens-g.extra)/g.sequence
 	if last < 0 || last > perEpoch+1 {
-		return fault.Errorf(fault.Internal, "%s: the last of %d epochs holds %d of %d samples", g.label(), p.epochs, last, perEpoch)
+		return exitcode.Errorf(exitcode.Internal, "%s: the last of %d epochs holds %d of %d samples", g.label(), p.epochs, last, perEpoch)
 	}
 	if p.separate = last < int64(0.80*float64(perEpoch)); p.separate {
 		p.sans = sans
@@ -139,7 +139,7 @@ func product(a, b int64) (int64, bool) {
 // made beside the shuffle.
 func (g *GPT) build(p plan) error {
 	if g.End > math.MaxInt32 {
-		return fault.Errorf(fault.BadData, "%s: more than %d sequences cannot be numbered", g.label(), math.MaxInt32)
+		return exitcode.Errorf(exitcode.BadData, "%s: more than %d sequences cannot be numbered", g.label(), math.MaxInt32)
 	}
 	rng := newMersenne(g.seed)
 	n := g.End - g.First
@@ -206,7 +206,7 @@ func (g *GPT) fillSamples(p plan) error {
 		rows = fillRows(items[int64](g.SampleIndex), items[uint32](g.DocumentIndex), g.lengths(), g.sequence, g.extra)
 	}
 	if rows < p.samples+1 {
-		return fault.Errorf(fault.Internal, "%s: the tokens ended at sample %d of %d", g.label(), rows-1, p.samples)
+		return exitcode.Errorf(exitcode.Internal, "%s: the tokens ended at sample %d of %d", g.label(), rows-1, p.samples)
 	}
 	return nil
 }

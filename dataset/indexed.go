@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Source is numbered sequences of token ids: files (Indexed) or mock data.
@@ -71,7 +71,7 @@ func open(prefix string, o openOptions) (x *Indexed, err error) {
 		err = x.check()
 	}
 	if err != nil {
-		return nil, errors.Join(fault.Errorf(fault.BadData, "%s.idx: %w", prefix, err), x.Close())
+		return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s.idx: %w", prefix, err), x.Close())
 	}
 	return x, nil
 }
@@ -82,17 +82,17 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 		return x.parseOld(idx)
 	}
 	if len(idx) < headerBytes {
-		return fault.Errorf(fault.BadData, "byte %d: the file ends inside the header of %d bytes", len(idx), headerBytes)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: the file ends inside the header of %d bytes", len(idx), headerBytes)
 	}
 	if string(idx[:len(idxMagic)]) != idxMagic {
-		return fault.Errorf(fault.BadData, "byte 0: not an index file (it starts with %q, not %q)", idx[:9], idxMagic)
+		return exitcode.Errorf(exitcode.BadData, "byte 0: not an index file (it starts with %q, not %q)", idx[:9], idxMagic)
 	}
 	if v := binary.LittleEndian.Uint64(idx[9:]); v != idxVersion {
-		return fault.Errorf(fault.BadData, "byte 9: version %d; only %d is known", v, idxVersion)
+		return exitcode.Errorf(exitcode.BadData, "byte 9: version %d; only %d is known", v, idxVersion)
 	}
 	x.dtype = DType(idx[17])
 	if t := dtypes[x.dtype]; t.size == 0 || t.top < 0 {
-		return fault.Errorf(fault.BadData, "byte 17: %s is no type of token ids", x.dtype)
+		return exitcode.Errorf(exitcode.BadData, "byte 17: %s is no type of token ids", x.dtype)
 	}
 	n, d := binary.LittleEndian.Uint64(idx[18:]), binary.LittleEndian.Uint64(idx[26:])
 	size := uint64(len(idx))
@@ -100,10 +100,10 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 		return x.parseFirst(idx, int64(n))
 	}
 	if n > size/12 || d > size/8 || d < 1 || size != headerBytes+12*n+8*d && size != headerBytes+13*n+8*d {
-		return fault.Errorf(fault.BadData, "byte 18: %d sequences and %d document entries need %s bytes, the file has %d", n, d, neededBytes(n, d), size)
+		return exitcode.Errorf(exitcode.BadData, "byte 18: %d sequences and %d document entries need %s bytes, the file has %d", n, d, neededBytes(n, d), size)
 	}
 	if hasModes := n > 0 && size == headerBytes+13*n+8*d; n > 0 && hasModes != multimodal {
-		return fault.Errorf(fault.BadData, "byte %d: the index has modes of sequences: %v; --multimodal says %v", headerBytes+12*n+8*d, hasModes, multimodal)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: the index has modes of sequences: %v; --multimodal says %v", headerBytes+12*n+8*d, hasModes, multimodal)
 	}
 	x.n = int64(n)
 	x.at = places{headerBytes, 4, headerBytes + 4*x.n, headerBytes + 12*x.n}
@@ -137,18 +137,18 @@ func (x *Indexed) check() error {
 		size, at := int32(binary.LittleEndian.Uint32(x.sizes[4*i:])), x.pointer(i)
 		switch {
 		case size < 0:
-			return fault.Errorf(fault.BadData, "byte %d: sequence %d has length %d", x.at.sizes+x.at.sizeStep*i, i, size)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has length %d", x.at.sizes+x.at.sizeStep*i, i, size)
 		case at < end:
-			return fault.Errorf(fault.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the one before it (%d)", x.at.pointers+8*i, i, at, end)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the one before it (%d)", x.at.pointers+8*i, i, at, end)
 		case at > x.bin.size || int64(size)*item > x.bin.size-at:
-			return fault.Errorf(fault.BadData, "byte %d: sequence %d, %d tokens from byte %d on, reaches beyond %s of %d bytes: the pair does not belong together or was cut", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d, %d tokens from byte %d on, reaches beyond %s of %d bytes: the pair does not belong together or was cut", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
 		}
 		end = at + int64(size)*item
 		x.tokens += int64(size)
 		x.longest = max(x.longest, int64(size))
 	}
 	if end != x.bin.size {
-		return fault.Errorf(fault.BadData, "the sequences end at byte %d of %s, which has %d bytes: the pair does not belong together", end, x.bin.path, x.bin.size)
+		return exitcode.Errorf(exitcode.BadData, "the sequences end at byte %d of %s, which has %d bytes: the pair does not belong together", end, x.bin.path, x.bin.size)
 	}
 	return x.checkDocuments()
 }
@@ -158,12 +158,12 @@ func (x *Indexed) checkDocuments() error {
 	for i := int64(0); i <= x.Documents(); i++ {
 		v := x.document(i)
 		if v < last || v > x.n || (i == 0 && v != 0) {
-			return fault.Errorf(fault.BadData, "byte %d: document boundary %d is %d, after %d, of %d sequences", start+8*i, i, v, last, x.n)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: document boundary %d is %d, after %d, of %d sequences", start+8*i, i, v, last, x.n)
 		}
 		last = v
 	}
 	if last != x.n {
-		return fault.Errorf(fault.BadData, "byte %d: the last document ends at sequence %d of %d", start+8*x.Documents(), last, x.n)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: the last document ends at sequence %d of %d", start+8*x.Documents(), last, x.n)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (x *Indexed) Sequence(i int64) (_ []int32, err error) {
 	defer catching()()
 	defer caught(x.prefix, &err)
 	if i < 0 || i >= x.n {
-		return nil, fault.Errorf(fault.BadData, "%s: sequence %d of %d", x.prefix, i, x.n)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: sequence %d of %d", x.prefix, i, x.n)
 	}
 	return x.Slice(i, 0, x.Size(i), make([]int32, 0, x.Size(i)))
 }
@@ -216,7 +216,7 @@ func (x *Indexed) Sequence(i int64) (_ []int32, err error) {
 // the sequence is an error (Megatron reads on into the next one).
 func (x *Indexed) Slice(i, off, n int64, dst []int32) ([]int32, error) {
 	if i < 0 || i >= x.n || off < 0 || n < 0 || off > x.Size(i) || n > x.Size(i)-off {
-		return dst, fault.Errorf(fault.BadData, "%s: tokens %d to %d of sequence %d are asked for; the index has %d sequences", x.prefix, off, off+n, i, x.n)
+		return dst, exitcode.Errorf(exitcode.BadData, "%s: tokens %d to %d of sequence %d are asked for; the index has %d sequences", x.prefix, off, off+n, i, x.n)
 	}
 	if n == 0 {
 		return dst, nil
@@ -228,7 +228,7 @@ func (x *Indexed) Slice(i, off, n int64, dst []int32) ([]int32, error) {
 	}
 	from := len(dst)
 	if dst, err = x.dtype.decode(dst, raw); err != nil {
-		return dst, fault.Errorf(fault.BadData, "%s: %w", x.Where(i, off), err)
+		return dst, exitcode.Errorf(exitcode.BadData, "%s: %w", x.Where(i, off), err)
 	}
 	if x.shift != 0 {
 		for k := range dst[from:] {

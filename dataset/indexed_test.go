@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // write makes a pair of documents, each a list of sequences.
@@ -155,11 +155,11 @@ func TestDamagedPairs(t *testing.T) {
 			t.Fatal(err)
 		}
 		x, err := Open(prefix)
-		if err == nil || x != nil || fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "x.idx") {
-			t.Errorf("%s: %v (exit code %d); want something about %q", name, err, fault.CodeOf(err), c.says)
+		if err == nil || x != nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "x.idx") {
+			t.Errorf("%s: %v (exit code %d); want something about %q", name, err, exitcode.CodeOf(err), c.says)
 		}
 	}
-	if _, err := Open(filepath.Join(t.TempDir(), "none")); fault.CodeOf(err) != fault.NoInput || !strings.Contains(err.Error(), "none.idx") {
+	if _, err := Open(filepath.Join(t.TempDir(), "none")); exitcode.CodeOf(err) != exitcode.NoInput || !strings.Contains(err.Error(), "none.idx") {
 		t.Errorf("a missing pair: %v", err)
 	}
 }
@@ -182,7 +182,7 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s differs: %x, want %x", ext, got, want)
 		}
 	}
-	if err := Merge(BuilderConfig{Prefix: at("mixed")}, []string{at("a"), at("c")}); fault.CodeOf(err) != fault.BadData {
+	if err := Merge(BuilderConfig{Prefix: at("mixed")}, []string{at("a"), at("c")}); exitcode.CodeOf(err) != exitcode.BadData {
 		t.Errorf("types were mixed: %v", err)
 	}
 	names, _ := filepath.Glob(at("*mixed*"))
@@ -212,7 +212,7 @@ func FuzzIndexed(f *testing.F) {
 		}
 		x, err := Open(prefix)
 		if err != nil {
-			if fault.CodeOf(err) != fault.BadData {
+			if exitcode.CodeOf(err) != exitcode.BadData {
 				t.Fatal(err)
 			}
 			return
@@ -248,7 +248,7 @@ func TestCutWhileInUse(t *testing.T) {
 		if err := os.Truncate(filepath.Join(dir, "d.bin"), 0); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := train.Sample(3); fault.CodeOf(err) != fault.IO || !strings.Contains(err.Error(), "d") {
+		if _, err := train.Sample(3); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "d") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // counted is a dataset that counts what is read of it.
@@ -19,7 +19,7 @@ func (c *counted) Len() int64 { return c.n }
 func (c *counted) Sample(k int64) (Sample, error) {
 	c.read.Add(1)
 	if k == 666 {
-		return Sample{}, fault.Errorf(fault.BadData, "sample %d is damaged", k)
+		return Sample{}, exitcode.Errorf(exitcode.BadData, "sample %d is damaged", k)
 	}
 	return Sample{Tokens: []int32{int32(k)}}, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/edsrzf/mmap-go"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // blob is a file's bytes: memory-mapped, or read as needed from a handle.
@@ -18,16 +18,16 @@ type blob struct {
 	size int64
 }
 
-// openBlob opens path; a missing file is fault.NoInput.
+// openBlob opens path; a missing file is exitcode.NoInput.
 func openBlob(path string, mapped bool) (*blob, error) {
-	f, err := fault.Open(path)
+	f, err := exitcode.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, fault.With(fault.IO, err)
+		return nil, exitcode.With(exitcode.IO, err)
 	}
 	b := &blob{path: path, file: f, size: info.Size()}
 	if !mapped {
@@ -37,10 +37,10 @@ func openBlob(path string, mapped bool) (*blob, error) {
 	if b.size > 0 { // an empty file cannot be mapped
 		if b.data, err = mmap.Map(f, mmap.RDONLY, 0); err != nil {
 			f.Close()
-			return nil, fault.Errorf(fault.IO, "%s: mapping it failed: %w", path, err)
+			return nil, exitcode.Errorf(exitcode.IO, "%s: mapping it failed: %w", path, err)
 		}
 	}
-	return b, fault.With(fault.IO, f.Close())
+	return b, exitcode.With(exitcode.IO, f.Close())
 }
 
 // at gives n bytes from off; the caller has checked them against size. scratch
@@ -54,7 +54,7 @@ func (b *blob) at(off, n int64, scratch []byte) ([]byte, error) {
 	}
 	scratch = scratch[:n]
 	if got, err := b.file.ReadAt(scratch, off); int64(got) < n {
-		return nil, fault.Errorf(fault.IO, "%s: reading %d bytes at byte %d: %w", b.path, n, off, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: reading %d bytes at byte %d: %w", b.path, n, off, err)
 	}
 	return scratch, nil
 }
@@ -65,7 +65,7 @@ func caught(what string, err *error) {
 	switch e := recover().(type) {
 	case nil:
 	case interface{ Addr() uintptr }: // a fault, package runtime/debug
-		*err = fault.Errorf(fault.IO, "%s cannot be read any more: a file was cut while in use, or its disk failed", what)
+		*err = exitcode.Errorf(exitcode.IO, "%s cannot be read any more: a file was cut while in use, or its disk failed", what)
 	default:
 		panic(e)
 	}
@@ -79,10 +79,10 @@ func catching() func() {
 
 func (b *blob) close() error {
 	if b.data != nil {
-		return fault.With(fault.IO, b.data.Unmap())
+		return exitcode.With(exitcode.IO, b.data.Unmap())
 	}
 	if b.file != nil {
-		return fault.With(fault.IO, b.file.Close())
+		return exitcode.With(exitcode.IO, b.file.Close())
 	}
 	return nil
 }

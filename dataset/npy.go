@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"monotron/hint"
+	"monotron/internal/osadvice"
 )
 
 // Array is an index array as numpy stores it: little-endian items, C order. It
@@ -27,7 +27,7 @@ func newArray(dtype string, shape ...int64) Array {
 	}
 	words := make([]uint64, (n+7)/8) // aligned for any item
 	a.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
-	hint.HugePages(a.Data)
+	osadvice.HugePages(a.Data)
 	return a
 }
 

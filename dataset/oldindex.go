@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // The .idx file of --dataset-impl lazy and cached, which Megatron wrote until
@@ -37,32 +37,32 @@ func (b *Builder) writeOldIndex(w io.Writer) error {
 // parseOld reads that index into arrays of the new form.
 func (x *Indexed) parseOld(idx []byte) error {
 	if len(idx) < firstHeader {
-		return fault.Errorf(fault.BadData, "byte %d: the file ends inside the header of %d bytes", len(idx), oldHeader)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: the file ends inside the header of %d bytes", len(idx), oldHeader)
 	}
 	long := func(at int64) uint64 { return binary.LittleEndian.Uint64(idx[at:]) }
 	version, code, item, n, s := long(8), long(16), long(24), long(32), long(40)
 	if version != idxVersion {
-		return fault.Errorf(fault.BadData, "byte 8: version %d; only %d is known", version, idxVersion)
+		return exitcode.Errorf(exitcode.BadData, "byte 8: version %d; only %d is known", version, idxVersion)
 	}
 	if code > 255 || dtypes[DType(code)].top < 0 || item == 0 || uint64(DType(code).Size()) != item {
-		return fault.Errorf(fault.BadData, "byte 16: %s of %d bytes is no type of token ids", DType(code&255), item)
+		return exitcode.Errorf(exitcode.BadData, "byte 16: %s of %d bytes is no type of token ids", DType(code&255), item)
 	}
 	x.dtype = DType(code)
 	size := uint64(len(idx))
 	if n != s {
-		return fault.Errorf(fault.BadData, "byte 32: %d items with %d sizes; only items of one dimension are token sequences", n, s)
+		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items with %d sizes; only items of one dimension are token sequences", n, s)
 	}
 	if n > size/24 {
-		return fault.Errorf(fault.BadData, "byte 32: %d items do not fit into the file's %d bytes", n, size)
+		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items do not fit into the file's %d bytes", n, size)
 	}
 	arrays := 8 * (3*n + 2)
 	start, d := uint64(oldHeader), uint64(0)
 	if size == firstHeader+arrays {
 		start, x.shift = firstHeader, 1
 	} else if size < oldHeader {
-		return fault.Errorf(fault.BadData, "byte %d: the file ends inside the header of %d bytes", size, oldHeader)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: the file ends inside the header of %d bytes", size, oldHeader)
 	} else if d = long(48); d < 1 || d > size/8 || size != oldHeader+arrays+8*d {
-		return fault.Errorf(fault.BadData, "byte 32: %d items and %d document entries do not fill the file's %d bytes", n, d, size)
+		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items and %d document entries do not fill the file's %d bytes", n, d, size)
 	}
 	return x.convertOld(idx, int64(start), int64(n), int64(d))
 }
@@ -78,11 +78,11 @@ func (x *Indexed) convertOld(idx []byte, start, n, d int64) error {
 		length := long(sizes, i)
 		switch {
 		case long(dims, i) != i:
-			return fault.Errorf(fault.BadData, "byte %d: item %d begins at size %d: it has not one dimension", start+8*(dims+i), i, long(dims, i))
+			return exitcode.Errorf(exitcode.BadData, "byte %d: item %d begins at size %d: it has not one dimension", start+8*(dims+i), i, long(dims, i))
 		case length < 0 || length > 1<<31-1:
-			return fault.Errorf(fault.BadData, "byte %d: sequence %d has length %d", start+8*(sizes+i), i, length)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has length %d", start+8*(sizes+i), i, length)
 		case long(data, i) < 0 || long(data, i) > x.bin.size:
-			return fault.Errorf(fault.BadData, "byte %d: sequence %d starts at token %d of a file of %d bytes", start+8*(data+i), i, long(data, i), x.bin.size)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at token %d of a file of %d bytes", start+8*(data+i), i, long(data, i), x.bin.size)
 		}
 		x.sizes = binary.LittleEndian.AppendUint32(x.sizes, uint32(length))
 		x.pointers = binary.LittleEndian.AppendUint64(x.pointers, uint64(long(data, i)*int64(x.dtype.Size())))

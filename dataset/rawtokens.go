@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // llm.c's .bin: 256 words of header (magic, version, tokens; the rest 0), then
@@ -38,7 +38,7 @@ func LLMCType(vocab int) DType {
 // fillLLMC writes the header.
 func (b *Builder) fillLLMC() error {
 	if b.done.Tokens > math.MaxInt32 {
-		return fault.Errorf(fault.BadData, "%s.bin: %d tokens; llm.c's header counts to %d: make several files", b.Prefix, b.done.Tokens, math.MaxInt32)
+		return exitcode.Errorf(exitcode.BadData, "%s.bin: %d tokens; llm.c's header counts to %d: make several files", b.Prefix, b.done.Tokens, math.MaxInt32)
 	}
 	head := make([]byte, llmcHeader)
 	for magic, k := range llmcKinds {
@@ -49,10 +49,10 @@ func (b *Builder) fillLLMC() error {
 		}
 	}
 	if err := b.bin.Flush(); err != nil {
-		return fault.Errorf(fault.IO, "%s.bin: %w", b.Prefix, err)
+		return exitcode.Errorf(exitcode.IO, "%s.bin: %w", b.Prefix, err)
 	}
 	_, err := b.bin.file.WriteAt(head, 0)
-	return fault.With(fault.IO, err)
+	return exitcode.With(exitcode.IO, err)
 }
 
 // IsTokenFile says that path names a token file without index: llm.c's or
@@ -74,13 +74,13 @@ func OpenTokens(path string, eod int32) (*Indexed, error) {
 			x.dtype, eod, head = k.dtype, k.eod, llmcHeader
 			if n := int64(binary.LittleEndian.Uint32(bin.data[8:])); bin.size != head+n*int64(x.dtype.Size()) {
 				_ = bin.close()
-				return nil, fault.Errorf(fault.BadData, "%s: byte 8: the header counts %d tokens, %d bytes of them follow", path, n, bin.size-head)
+				return nil, exitcode.Errorf(exitcode.BadData, "%s: byte 8: the header counts %d tokens, %d bytes of them follow", path, n, bin.size-head)
 			}
 		}
 	}
 	if bin.size%int64(x.dtype.Size()) != 0 {
 		_ = bin.close()
-		return nil, fault.Errorf(fault.BadData, "%s: %d bytes are no whole number of %s tokens", path, bin.size, x.dtype)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes are no whole number of %s tokens", path, bin.size, x.dtype)
 	}
 	x.cut(head, eod)
 	return x, nil

@@ -1,7 +1,7 @@
 package dataset
 
 import (
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Dataset is numbered samples in a fixed order.
@@ -35,7 +35,7 @@ func (g *GPT) Sample(k int64) (_ Sample, err error) {
 	defer catching()()
 	defer caught(g.label(), &err)
 	if k < 0 || k >= g.Len() {
-		return Sample{}, fault.Errorf(fault.Internal, "%s: sample %d of %d is asked for", g.label(), k, g.Len())
+		return Sample{}, exitcode.Errorf(exitcode.Internal, "%s: sample %d of %d is asked for", g.label(), k, g.Len())
 	}
 	text, ends, err := g.read(g.ShuffleIndex.At(k))
 	if err != nil {
@@ -148,7 +148,7 @@ func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 		off = 0
 	}
 	if int64(len(text)) < length && g.noPad != "" {
-		return nil, nil, fault.Errorf(fault.BadData, "%s: the last sample of the %s split has %d of %d tokens, and %s has no padding id to fill it up with", g.label(), g.Split, len(text), length, g.noPad)
+		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: the last sample of the %s split has %d of %d tokens, and %s has no padding id to fill it up with", g.label(), g.Split, len(text), length, g.noPad)
 	}
 	for int64(len(text)) < length {
 		text = append(text, g.pad)
@@ -163,7 +163,7 @@ func (g *GPT) checkIDs(doc, off int64, ids []int32) error {
 	}
 	for i, id := range ids {
 		if int64(uint32(id)) >= g.vocab {
-			return fault.Errorf(fault.BadData, "%s: token id %d, but the tokenizer's vocabulary has %d ids: the data was made with another tokenizer", g.source.Where(doc, off+int64(i)), id, g.vocab)
+			return exitcode.Errorf(exitcode.BadData, "%s: token id %d, but the tokenizer's vocabulary has %d ids: the data was made with another tokenizer", g.source.Where(doc, off+int64(i)), id, g.vocab)
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@ package dataset
 import (
 	"io"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Order is the order in which samples are read.
@@ -47,14 +47,14 @@ type Sampler struct {
 // NewSampler checks the configuration.
 func NewSampler(c SamplerConfig) (*Sampler, error) {
 	if c.MicroBatch < 1 || c.DP < 1 || c.Rank < 0 || c.Rank >= c.DP || c.Total < 0 {
-		return nil, fault.Errorf(fault.Internal, "sampler: micro-batch %d, rank %d of %d, %d samples", c.MicroBatch, c.Rank, c.DP, c.Total)
+		return nil, exitcode.Errorf(exitcode.Internal, "sampler: micro-batch %d, rank %d of %d, %d samples", c.MicroBatch, c.Rank, c.DP, c.Total)
 	}
 	own := Draw{c.MicroBatch, c.DP}
 	if c.Drawn == (Draw{}) {
 		c.Drawn = own
 	}
 	if d := c.Drawn; c.Order == Cyclic && (d.MicroBatch < 1 || d.DP < 1 || c.Total/d.DP < d.MicroBatch) {
-		return nil, fault.Errorf(fault.BadData, "the dataset has %d samples, fewer than one micro-batch of %d on each of %d ranks", c.Total, d.MicroBatch, d.DP)
+		return nil, exitcode.Errorf(exitcode.BadData, "the dataset has %d samples, fewer than one micro-batch of %d on each of %d ranks", c.Total, d.MicroBatch, d.DP)
 	}
 	return &Sampler{SamplerConfig: c, own: c.Drawn == own, epoch: -1}, nil
 }
@@ -68,7 +68,7 @@ func (s *Sampler) Advance() int64 { return s.MicroBatch * s.DP }
 // the error is io.EOF (never for Cyclic, which starts the next epoch).
 func (s *Sampler) Batch(consumed int64, dst []int64) ([]int64, error) {
 	if consumed < 0 {
-		return dst, fault.Errorf(fault.Internal, "sampler: %d consumed samples", consumed)
+		return dst, exitcode.Errorf(exitcode.Internal, "sampler: %d consumed samples", consumed)
 	}
 	switch s.Order {
 	case Cyclic:
@@ -96,7 +96,7 @@ func (s *Sampler) active() int64 { return s.Total - s.Total%s.Drawn.block() }
 
 func (s *Sampler) cyclic(consumed int64, dst []int64) ([]int64, error) {
 	if at := consumed % s.active(); s.own && at%s.Advance() != 0 {
-		return dst, fault.Errorf(fault.Usage, "--dataloader-type cyclic: %d consumed samples do not end on a batch of %d samples on each of %d ranks; resume with the old --micro-batch-size and data-parallel size, or with --dataloader-type single", consumed, s.MicroBatch, s.DP)
+		return dst, exitcode.Errorf(exitcode.Usage, "--dataloader-type cyclic: %d consumed samples do not end on a batch of %d samples on each of %d ranks; resume with the old --micro-batch-size and data-parallel size, or with --dataloader-type single", consumed, s.MicroBatch, s.DP)
 	}
 	for i := range s.MicroBatch {
 		dst = append(dst, s.number(consumed+s.Rank*s.MicroBatch+i))
@@ -135,7 +135,7 @@ func (s *Sampler) permute(epoch int64) {
 // ranks a batch more, so that in Megatron the ranks drift apart in epoch.
 func (s *Sampler) Pass(consumed int64) (batches [][]int64, after int64, err error) {
 	if s.Order == Single && consumed >= s.Total {
-		return nil, consumed, fault.Errorf(fault.BadData, "no samples are left: %d of %d are consumed", consumed, s.Total)
+		return nil, consumed, exitcode.Errorf(exitcode.BadData, "no samples are left: %d of %d are consumed", consumed, s.Total)
 	}
 	end := s.Total
 	if s.Order == Cyclic {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -43,7 +43,7 @@ func NewSidecar(tok tokenizer.Tokenizer, b *Builder, appendEOD bool, badLines in
 func (s Sidecar) Write(prefix string) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		return fault.With(fault.Internal, err)
+		return exitcode.With(exitcode.Internal, err)
 	}
 	return RewriteFile(prefix+".json", append(text, '\n'))
 }
@@ -54,9 +54,9 @@ const maxSidecar = 1 << 20
 // ReadSidecar reads the one of a pair; ok is false where there is none (any other
 // JSON file of that name is none).
 func ReadSidecar(prefix string) (s Sidecar, ok bool, err error) {
-	text, err := fault.ReadFile(prefix+".json", maxSidecar)
-	switch fault.CodeOf(err) {
-	case fault.NoInput, fault.BadData: // something else of that name
+	text, err := exitcode.ReadFile(prefix+".json", maxSidecar)
+	switch exitcode.CodeOf(err) {
+	case exitcode.NoInput, exitcode.BadData: // something else of that name
 		return s, false, nil
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func checkSidecar(path string, x *Indexed, tok tokenizer.Tokenizer, hash func() 
 		return err
 	}
 	differs := func(what string, theirs, ours any) error {
-		return fault.Errorf(fault.BadData, "%s.json: %s: the data has %v, this run %v; take the tokenizer that the data was made with (%s), or remove the .json file if it is out of date", path, what, theirs, ours, s.Tokenizer)
+		return exitcode.Errorf(exitcode.BadData, "%s.json: %s: the data has %v, this run %v; take the tokenizer that the data was made with (%s), or remove the .json file if it is out of date", path, what, theirs, ours, s.Tokenizer)
 	}
 	switch {
 	case s.DType != x.dtype.String():

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Split is one of the three parts of the data.
@@ -31,20 +31,20 @@ var splitNumber = regexp.MustCompile(`[.0-9]+`)
 func parseSplit(text string) (rows [3]splitRow, err error) {
 	found := splitNumber.FindAllString(text, -1)
 	if len(found) == 0 || len(found) > 3 {
-		return rows, fault.Errorf(fault.Usage, "--split %q: one to three numbers are needed (train, validation, test), found %d", text, len(found))
+		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: one to three numbers are needed (train, validation, test), found %d", text, len(found))
 	}
 	var weights [3]float64
 	sum := 0.0
 	for i, f := range found {
 		w, err := strconv.ParseFloat(f, 64)
 		if err != nil || math.IsInf(w, 0) {
-			return rows, fault.Errorf(fault.Usage, "--split %q: %q is not a number", text, f)
+			return rows, exitcode.Errorf(exitcode.Usage, "--split %q: %q is not a number", text, f)
 		}
 		weights[i] = w
 		sum += w
 	}
 	if sum == 0 {
-		return rows, fault.Errorf(fault.Usage, "--split %q: all parts are zero", text)
+		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: all parts are zero", text)
 	}
 	end := 0.0
 	for i, w := range weights {

@@ -15,8 +15,8 @@ if [ -z "${CUDNN:-}" ]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-gcc -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$work/libcuda.so.1" csrc/cuda/standin/library/driver.c
-g++ -std=c++17 -O1 -o "$work/plans" -x c++ csrc/cuda/standin/library/plans.cpp csrc/cuda/cudnn_graph.cu csrc/cuda/cudnn_plan.cu csrc/cuda/cudnn_attention.cu -ldl
+gcc -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$work/libcuda.so.1" csrc/cuda/fake/library/driver.c
+g++ -std=c++17 -O1 -o "$work/plans" -x c++ csrc/cuda/fake/library/plans.cpp csrc/cuda/cudnn_graph.cu csrc/cuda/cudnn_plan.cu csrc/cuda/cudnn_attention.cu -ldl
 lib=$(cd "$(dirname "$CUDNN")" && pwd)
 # Beside cuDNN's wheel lie those of cuBLAS and NVRTC, in cu13/lib or in folders of their own.
 near=$(ls -d "$lib"/../../cu13/lib "$lib"/../../*/lib 2>/dev/null | tr '\n' ':')

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"monotron/mpu/comm/rendezvous"
+	"monotron/mpu/bootstrap/rendezvous"
 )
 
 // portsOf are the TCP ports at which a process listens.

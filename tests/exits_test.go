@@ -22,27 +22,27 @@ const (
 // enders are the exceptions, each with its reason.
 var enders = []ender{
 	{"megatron/pretrain/command.go", exits, "a second signal asks for the end at once, whatever the ranks are at"},
-	{"mpu/comm/inject", exits, "--inject exit: the fault of a process, made on purpose"},
+	{"mpu/health/inject", exits, "--inject exit: the fault of a process, made on purpose"},
 	{"tools/launch/agent.go", exits, "passes on the code of a launch that has said why itself"},
 
 	{"csrc/device", panics, "a wrong shape is a mistake of ours and names op and shapes; a lack of memory unwinds to CatchOutOfMemory"},
 	{"mpu/comm", panics, "a wrong shape or dtype on one rank alone is a mistake of ours"},
-	{"mpu/comm/inject", panics, "the end of a rank that shares its process: mpu/ranks makes a verdict of it"},
+	{"mpu/health/inject", panics, "the end of a rank that shares its process: mpu/ranks makes a verdict of it"},
 	{"mpu/ranks/goroutines.go", panics, "passes on a panic that is not its own"},
 	{"mpu/topology/groups.go", panics, "a kind without a row in its table"},
-	{"mpu/comm/rendezvous", panics, "a message of its own making that has no JSON form: it always has"},
+	{"mpu/bootstrap/rendezvous", panics, "a message of its own making that has no JSON form: it always has"},
 	{"megatron/model/mixture.go", panics, "passes on a lack of memory, with whose tokens it was for"},
 	{"megatron/model/mlp.go", panics, "an activation that NewStage has refused"},
 	{"megatron/arguments", panics, "the table of flags is wrong: every start of the program shows it"},
 	{"tools/internal/command/range.go", panics, "a flag of ours takes any number: every start of the program shows it"},
-	{"megatron/report/timers.go", panics, "a timer that is started twice"},
-	{"megatron/report/trace.go", panics, "a string has no JSON form: it always has"},
-	{"megatron/formats/hf/transpose.go", panics, "a width that no dtype has"},
+	{"megatron/telemetry/timers.go", panics, "a timer that is started twice"},
+	{"megatron/telemetry/trace.go", panics, "a string has no JSON form: it always has"},
+	{"megatron/checkpoint/hf/transpose.go", panics, "a width that no dtype has"},
 	{"tokenizer", panics, "tables that are built in, and plain values as JSON"},
 	{"dataset/pyjson.go", panics, "a type that no caller has"},
 	{"dataset/mapping.go", panics, "passes on a panic that is not its own"},
 	{"tools/verify/modelcase/held.go", panics, "a parameter without its layer's number"},
-	{"megatron/dashboard/page.go", panics, "a file of the page that go:embed has"},
+	{"megatron/telemetry/dashboard/page.go", panics, "a file of the page that go:embed has"},
 }
 
 // Claim (docs/exit-codes.md): only main ends the process; what fails returns an error

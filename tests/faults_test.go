@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
 )
 
 // trouble is a fault, and what the verdict on it must say.
@@ -153,7 +153,7 @@ func (c *cell) try(l *launching, number int, limit time.Duration, reworded bool)
 	if read == nil {
 		read = json.Unmarshal(text, &v)
 	}
-	if f, err := watch.ReadFlight(watch.FlightFile(folder, victim)); err == nil && c.processes && (v.Kind == "death" || v.Kind == "stall" || v.Kind == "silence") && f.Since.After(begin) {
+	if f, err := health.ReadFlight(health.FlightFile(folder, victim)); err == nil && c.processes && (v.Kind == "death" || v.Kind == "stall" || v.Kind == "silence") && f.Since.After(begin) {
 		hit = f.Since // faults hit where a phase begins
 	}
 	took := end.Sub(hit)

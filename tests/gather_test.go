@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"monotron/mpu/comm/rendezvous"
+	"monotron/mpu/bootstrap/rendezvous"
 )
 
 // freePair is a port with a free one above it.

@@ -22,73 +22,78 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "cgroup fault flags hint notes whole "
-	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/report csrc/device/activations "
+	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/logging internal/osadvice "
+	codecs  = "internal/parallelio internal/pickle internal/safetensors "
+	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
-	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/topology "
-	engines = "mpu/comm/inproc mpu/comm/processes mpu/comm/gpu mpu/comm/preflight "
-	parts   = line + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint megatron/formats "
-	trainer = parts + engines + "megatron/engine megatron/inference megatron/training megatron/estimate megatron/arguments megatron/dashboard "
+	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/health mpu/bootstrap mpu/topology "
+	engines = "mpu/comm/inproc mpu/comm/process mpu/comm/nccl mpu/bootstrap/preflight "
+	parts   = line + codecs + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint "
+	trainer = parts + engines + "megatron/engine megatron/inference megatron/training megatron/plan megatron/arguments megatron/telemetry/dashboard "
 )
 
 // devices are chosen by name at run time, so only main and tests may name them.
 const devices = "csrc/ref csrc/cpu csrc/cuda "
 
-// importTable is the house, top to bottom: arrows point down.
+// importTable lists the folders from top to bottom: imports point down.
 var importTable = []row{
 	{"", "tools tools/internal megatron/pretrain csrc/start mpu/ranks/devices " + trainer + devices, "main names the commands and registers the devices"},
-	{"tools", "tools/internal " + trainer, "one folder a command; what two tools share belongs below them"},
-	{"tools/internal", kernels + "tokenizer ", "how every tool reads its command line and opens its device, no more"},
-	{"megatron/pretrain", trainer, "pretrain_gpt only joins arguments and training"},
-	{"megatron/estimate", parts + "megatron/engine megatron/inference megatron/training megatron/arguments", "a plan is training's own setup, counted; a layout is legal where training's flags say so"},
-	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/formats megatron/engine megatron/training",
-		"fills its owners' Configs; those of engine and training lie beside a step and a loop that it never calls"},
-	{"megatron/training", parts + "megatron/engine megatron/inference megatron/dashboard mpu/comm/processes", "a run: decides, and computes nothing itself; samples at evaluation"},
-	{"megatron/dashboard", base + "megatron/report megatron/checkpoint mpu/comm", "shows what a run's files say; the run that serves it is a file to it too"},
-	{"megatron/engine", line + ranks + "megatron/model megatron/optimizer ", "one step of one rank: neither files nor data sets, nor who asks for the step"},
+	{"tools", "tools/internal " + trainer, "one folder for each command; what two commands share belongs below them"},
+	{"tools/internal", kernels + "tokenizer ", "how every command reads its command line and opens its device, no more"},
+	{"megatron/pretrain", trainer, "pretrain_gpt joins arguments and training, no more"},
+	{"megatron/plan", parts + "megatron/engine megatron/inference megatron/training megatron/arguments", "a plan is training's own setup, counted; a layout is legal where training's flags say so"},
+	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/engine megatron/training",
+		"fills the Configs of their owners; calls neither a step nor a loop"},
+	{"megatron/training", parts + "megatron/engine megatron/inference megatron/telemetry/dashboard mpu/comm/process", "a run: decides, and computes nothing itself; samples at evaluation"},
+	{"megatron/telemetry/dashboard", base + "megatron/telemetry megatron/checkpoint mpu/comm mpu/health", "shows what a run's files say; it reads them also of the run that serves it"},
+	{"megatron/engine", line + ranks + "megatron/model megatron/optimizer ", "one step of one rank: knows neither files nor datasets"},
 	{"megatron/inference", parts, "runs a model, never trains one"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
-	{"megatron/optimizer", ranks + "megatron/spec", "works on Params, whatever model they belong to"},
-	{"megatron/checkpoint", ranks + "megatron/spec megatron/formats tokenizer", "files hold pieces of Params, and the tokenizer that goes with them; all joins the native format to the others"},
-	{"megatron/formats", ranks + "megatron/spec tokenizer", "what other programs wrote, and which tokenizer they name; never sees the native format or training"},
-	{"internal", "", "what tests of several packages find their files with"},
+	{"megatron/optimizer", ranks + "internal/parallelio internal/safetensors megatron/spec", "works on Params, whatever model they belong to"},
+	{"megatron/checkpoint", codecs + ranks + "megatron/spec tokenizer", "pieces of Params in files, in every format; formats never import training"},
+	{"internal/argv", "internal/exitcode", "reads a command line"},
+	{"internal/atomicfile", "internal/exitcode", "files that appear complete or not at all"},
+	{"internal/golden", "", "imported by tests only: finds the reference cases"},
+	{"internal/logging", "internal/exitcode", "notes for people, a line each on stderr"},
+	{"internal/parallelio", base, "large files by several goroutines"},
+	{"internal/pickle", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
+	{"internal/safetensors", base + "internal/parallelio", "a codec: knows no model"},
+	{"internal/exitcode", "", "the bottom: every package may return an error with an exit code"},
+	{"internal/cgroup", "", "the limits that the system sets on this process"},
+	{"internal/osadvice", "", "asks the system for what only makes a run faster"},
 	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
-	{"mpu/ranks", kernels + engines + "mpu/comm mpu/topology", "makes, watches and ends ranks; knows groups, and nothing of what is done in them"},
-	{"mpu/ranks/devices", kernels + "csrc/gpus mpu/comm", "which device a rank computes on; main says which there are"},
-	{"mpu/comm", kernels, "what ranks do together, as a value; knows no engine and no layer"},
-	{"mpu/comm/sums", kernels + "mpu/comm", "adds what ranks bring, wherever they are: the bits are the same"},
-	{"mpu/comm/inproc", kernels + "mpu/comm mpu/comm/sums", "an engine: ranks that are goroutines; knows no other engine"},
-	{"mpu/comm/processes", kernels + "csrc/comm mpu/comm mpu/comm/sums", "an engine: ranks that are processes; knows no other engine"},
-	{"mpu/comm/gpu", kernels + "csrc/comm mpu/comm", "an engine: NCCL, over any host's groups; knows no other engine"},
-	{"mpu/comm/preflight", kernels + "mpu/comm mpu/comm/processes", "looks at a run of processes before its first step"},
+	{"mpu/ranks", kernels + engines + "mpu/comm mpu/health mpu/bootstrap mpu/topology", "makes, watches and ends ranks; knows groups, not what is computed in them"},
+	{"mpu/ranks/devices", kernels + "csrc/gpus mpu/bootstrap", "which device a rank computes on; main lists them"},
+	{"mpu/comm", kernels, "collectives as values; knows no engine and no layer"},
+	{"mpu/comm/reduce", kernels + "mpu/comm", "adds what ranks contribute, wherever they run: the bits are the same"},
+	{"mpu/comm/inproc", kernels + "mpu/comm mpu/comm/reduce", "an engine: ranks that are goroutines; knows no other engine"},
+	{"mpu/comm/process", kernels + "csrc/comm mpu/comm mpu/comm/reduce mpu/bootstrap", "an engine: ranks that are processes; knows no other engine"},
+	{"mpu/comm/nccl", kernels + "csrc/comm mpu/comm", "an engine: NCCL, over any host's groups; knows no other engine"},
 	{"mpu/comm/commtest", kernels + "mpu/comm", "imported by tests only: what every engine must compute"},
+	{"mpu/health", kernels + "mpu/comm mpu/bootstrap", "records collectives, detects stalls and deaths, makes the verdict, injects faults"},
+	{"mpu/bootstrap", base + "mpu/comm", "how processes of a run find each other; failures are comm's"},
+	{"mpu/bootstrap/preflight", kernels + "mpu/comm mpu/comm/process mpu/health mpu/bootstrap", "checks a run of processes before its first step"},
 	{"mpu/topology", base, "arithmetic of ranks"},
-	{"csrc/comm", kernels, "C side of comm"},
+	{"csrc/comm", kernels, "the C side of comm"},
 	{"csrc/ref", kernels, "a device sees tensors only"},
 	{"csrc/cpu", kernels, "a device sees tensors only"},
 	{"csrc/cuda", kernels, "a device sees tensors only"},
 	{"csrc/start", "", "runs before Go does"},
-	{"csrc/gpus", base, "asks NVIDIA's driver, runs nothing on it"},
-	{"csrc/device", base + "csrc/device/activations", "the seam: knows no device"},
-	{"csrc/device/activations", "", "a table of names: model shapes, flags and file formats ask it too"},
+	{"csrc/gpus", base, "queries NVIDIA's driver, runs nothing on it"},
+	{"csrc/device", base + "csrc/device/activations", "the interface of all devices; knows none of them"},
+	{"csrc/device/activations", "", "a table of names, which model shapes, flags and file formats use too"},
 	{"csrc/device/devicetest", kernels + "csrc/ref", "imported by tests only; ref is the oracle"},
 	{"megatron/schedule", base + "mpu/topology", "pure lists, so that the simulator can run them"},
-	{"megatron/spec", base + "mpu/topology csrc/device/activations", "formulas: the cross-check of what is measured"},
-	{"megatron/report", base, "writes numbers, computes none"},
-	{"dataset", base + "tokenizer", "data stands alone: any trainer could read it"},
+	{"megatron/spec", base + "mpu/topology csrc/device/activations", "formulas, which check what is measured"},
+	{"megatron/telemetry", base, "writes numbers, computes none"},
+	{"dataset", base + "tokenizer", "data is independent of training: any trainer could read it"},
 	{"tokenizer", base, "text to ids"},
-	{"scripts/bench-data", "dataset tokenizer", "a clock around the tokenizer alone"},
-	{"tests", "mpu/comm ", "starts the program; reads what its ranks recorded, and knocks at their doors"},
-	{"flags", "fault", "reads a command line"},
-	{"notes", "fault", "what people are told: a line each on stderr"},
-	{"whole", "fault", "how every file comes into being: whole or not at all"},
-	{"cgroup", "", "what the system leaves this process"},
-	{"hint", "", "asks the system for what only makes a run faster"},
-	{"fault", "", "the bottom: every package may return one"},
+	{"scripts/bench-data", "dataset tokenizer", "times the tokenizer alone"},
+	{"tests", "mpu/comm mpu/health mpu/bootstrap ", "starts the program; reads what its ranks recorded, and connects to their ports"},
 }
 
 // forTests may be imported by tests only: to choose a device, to meet, to find files.
-const forTests = devices + "csrc/device/devicetest internal mpu/comm/commtest mpu/comm/inproc mpu/comm/gpu "
+const forTests = devices + "csrc/device/devicetest internal/golden mpu/comm/commtest mpu/comm/inproc mpu/comm/nccl "
 
 // TestImportsPointDown fails on an import that the table forbids.
 func TestImportsPointDown(t *testing.T) {
@@ -111,19 +116,19 @@ func TestForbiddenArrowsAreCaught(t *testing.T) {
 	for _, a := range []arrow{
 		{from: "megatron/model", to: "megatron/training"},
 		{from: "megatron/model", to: "tools"},
-		{from: "megatron/formats/hf", to: "megatron/training"},
+		{from: "megatron/checkpoint/hf", to: "megatron/training"},
 		{from: "megatron/training", to: "csrc/cpu"},
 		{from: "megatron/optimizer", to: "megatron/model"},
 		{from: "megatron/schedule", to: "mpu", test: true},
 		{from: "csrc/device", to: "mpu/comm"},
 		{from: "mpu", to: "mpu/comm/inproc"},
-		{from: "mpu/comm/gpu", to: "mpu/comm/processes"},
+		{from: "mpu/comm/nccl", to: "mpu/comm/process"},
 		{from: "dataset", to: "csrc/device"},
-		{from: "fault", to: "flags"},
+		{from: "internal/exitcode", to: "internal/argv"},
 		{from: "tools/bench", to: "tools/verify"},
 		{from: "tools/bench", to: "megatron/pretrain"},
 		{from: "tools/bench", to: "csrc/device/devicetest"},
-		{from: "newfolder", to: "fault"},
+		{from: "newfolder", to: "internal/exitcode"},
 	} {
 		if a.check() == nil {
 			t.Errorf("%s importing %s was let through", a.from, a.to)
@@ -133,7 +138,7 @@ func TestForbiddenArrowsAreCaught(t *testing.T) {
 		{from: "", to: "csrc/cpu"},
 		{from: "tools/verify", to: "tools/verify/datacase"},
 		{from: "tools/verify", to: "tools/internal/command"},
-		{from: "megatron/checkpoint", to: "megatron/formats/safetensors"},
+		{from: "megatron/checkpoint/native", to: "internal/safetensors"},
 		{from: "megatron/training", to: "csrc/ref", test: true},
 		{from: "mpu", to: "mpu/comm"},
 	} {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
 )
 
 // eight is a small model on TP2 x PP2 x DP2.
@@ -160,7 +160,7 @@ func (l *launching) await(log string, lines int, cmd *exec.Cmd, notes *bytes.Buf
 func (l *launching) inPhase(launcher int, folder string, rank int, phase string) map[int]int {
 	l.t.Helper()
 	for end := time.Now().Add(slow); ; time.Sleep(20 * time.Millisecond) {
-		f, err := watch.ReadFlight(watch.FlightFile(filepath.Join(l.dir, folder), rank))
+		f, err := health.ReadFlight(health.FlightFile(filepath.Join(l.dir, folder), rank))
 		if err == nil && strings.HasPrefix(f.Phase, phase) && time.Since(f.Since) > 200*time.Millisecond {
 			return ranksOf(l.t, launcher)
 		}

@@ -14,23 +14,23 @@ import (
 )
 
 // opens are the files that may open or read files by themselves, and why. All others go
-// by fault.Open or fault.ReadFile, which take plain files alone: a pipe named on a command
+// by exitcode.Open or exitcode.ReadFile, which take plain files alone: a pipe named on a command
 // line would be waited for, and a device read for ever.
 var opens = map[string]string{
-	"fault/read.go":                    "the place itself",
-	"whole/folder.go":                  "a folder, to sync it",
-	"megatron/training/hold.go":        "a folder, to lock it",
-	"megatron/estimate/room.go":        "the kernel's files",
-	"mpu/comm/preflight/preflight.go":  "this program itself",
-	"mpu/comm/watch/activity_linux.go": "the kernel's files",
-	"mpu/comm/watch/demand_linux.go":   "the kernel's files",
-	"tools/bench/process.go":           "the kernel's files",
-	"tools/doctor/host.go":             "the kernel's files",
-	"cgroup/cgroup.go":                 "the kernel's files",
-	"tools/launch/stopped.go":          "the kernel's files",
-	"csrc/comm/nccl/warnings.go":       "what NCCL writes for this process",
-	"dataset/jsonl/lines.go":           "a corpus may come through a pipe; it is read in blocks",
-	"tools/internal/command/prompt.go": "a prompt may come through a pipe; 64 MiB of it are read at most",
+	"internal/exitcode/read.go":            "the place itself",
+	"internal/atomicfile/folder.go":        "a folder, to sync it",
+	"megatron/training/hold.go":            "a folder, to lock it",
+	"megatron/plan/room.go":                "the kernel's files",
+	"mpu/bootstrap/preflight/preflight.go": "this program itself",
+	"mpu/health/activity_linux.go":         "the kernel's files",
+	"mpu/health/demand_linux.go":           "the kernel's files",
+	"tools/bench/process.go":               "the kernel's files",
+	"tools/doctor/host.go":                 "the kernel's files",
+	"internal/cgroup/cgroup.go":            "the kernel's files",
+	"tools/launch/stopped.go":              "the kernel's files",
+	"csrc/comm/nccl/warnings.go":           "what NCCL writes for this process",
+	"dataset/jsonl/lines.go":               "a corpus may come through a pipe; it is read in blocks",
+	"tools/internal/command/prompt.go":     "a prompt may come through a pipe; 64 MiB of it are read at most",
 }
 
 // TestFilesAreOpenedInOnePlace: what a user or a checkpoint names is opened by package fault.

@@ -149,10 +149,10 @@ func anyFlag(t *testing.T, name string) (found bool) {
 // TestRottenRowsAreCaught shows that the test above can fail.
 func TestRottenRowsAreCaught(t *testing.T) {
 	for question, places := range map[string]string{
-		"a name that is not there": "`fault/fault.go` `Codes`",
+		"a name that is not there": "`internal/exitcode/fault.go` `Codes`",
 		"another type's method":    "`mpu/positions.go` `Span.Cut`",
 		"no such field":            "`mpu/param.go` `Param.Decay`",
-		"no such file":             "`fault/faults.go`",
+		"no such file":             "`internal/exitcode/faults.go`",
 		"a name without a file":    "`main`",
 		"nothing":                  "somewhere",
 		"no such flag":             "`megatron/arguments/table/own.go` `--stall-minutes`",
@@ -163,7 +163,7 @@ func TestRottenRowsAreCaught(t *testing.T) {
 			t.Errorf("%s: %s was let through", question, places)
 		}
 	}
-	for _, places := range []string{"`fault/fault.go` `Code`, `CodeOf`, by `main.go` `main`", "`mpu/param.go` `Param.NoDecay`", "`csrc/cpu/isa.c` `detect`", "`megatron/arguments/table/own.go` `--stall-seconds`"} {
+	for _, places := range []string{"`internal/exitcode/fault.go` `Code`, `CodeOf`, by `main.go` `main`", "`mpu/param.go` `Param.NoDecay`", "`csrc/cpu/isa.c` `detect`", "`megatron/arguments/table/own.go` `--stall-seconds`"} {
 		if faults := rowFaults(t, "", places); faults != nil {
 			t.Errorf("a good row was refused: %v", faults)
 		}

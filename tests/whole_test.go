@@ -12,10 +12,10 @@ import (
 // renames are the files that may rename or link, and why. Whoever finishes a file does
 // it by package whole.
 var renames = map[string]string{
-	"whole/file.go":                "the place itself",
-	"whole/folder.go":              "the place itself",
-	"megatron/checkpoint/disk.go":  "folders that change hands, in steps that tests stop one by one",
-	"mpu/comm/watch/folder.go":     "moves what an earlier run finished",
+	"internal/atomicfile/file.go":        "the place itself",
+	"internal/atomicfile/folder.go":      "the place itself",
+	"megatron/checkpoint/native/disk.go": "folders that change hands, in steps that tests stop one by one",
+	"mpu/health/folder.go":               "moves what an earlier run finished",
 }
 
 // TestFilesAreFinishedInOnePlace: no file gets its name by a rename of its own.

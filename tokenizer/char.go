@@ -8,7 +8,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Char gives one id a character: the place of the character in a list that
@@ -28,7 +28,7 @@ func NewChar(symbols []rune) (*Char, error) {
 	}
 	for i, r := range symbols {
 		if _, twice := c.ids[r]; twice {
-			return nil, fault.Errorf(fault.BadData, "character vocabulary: %q is listed twice, the second time at place %d", r, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "character vocabulary: %q is listed twice, the second time at place %d", r, i)
 		}
 		c.ids[r] = int32(i)
 		if r < 128 {
@@ -36,7 +36,7 @@ func NewChar(symbols []rune) (*Char, error) {
 		}
 	}
 	if len(symbols) == 0 {
-		return nil, fault.Errorf(fault.BadData, "character vocabulary: it is empty")
+		return nil, exitcode.Errorf(exitcode.BadData, "character vocabulary: it is empty")
 	}
 	return c, nil
 }
@@ -66,19 +66,19 @@ func LoadChar(path string) (*Char, error) {
 	}
 	var list []string
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: a CharTokenizer vocabulary is a JSON list of one-character strings: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: a CharTokenizer vocabulary is a JSON list of one-character strings: %w", path, err)
 	}
 	symbols := make([]rune, len(list))
 	for i, s := range list {
 		r, n := utf8.DecodeRuneInString(s)
 		if n == 0 || n != len(s) {
-			return nil, fault.Errorf(fault.BadData, "%s: entry %d, %.20q, is not one character", path, i, s)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: entry %d, %.20q, is not one character", path, i, s)
 		}
 		symbols[i] = r
 	}
 	c, err := NewChar(symbols)
 	if err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
 	return c, nil
 }
@@ -129,7 +129,7 @@ func (c *Char) Append(dst []int32, text string) ([]int32, error) {
 			}
 		}
 		if id < 0 {
-			return dst[:start], fault.Errorf(fault.BadData, "byte %d: the character %q is not in the vocabulary of %d characters", at, text[at:at+n], len(c.symbols))
+			return dst[:start], exitcode.Errorf(exitcode.BadData, "byte %d: the character %q is not in the vocabulary of %d characters", at, text[at:at+n], len(c.symbols))
 		}
 		dst = append(dst, id)
 		at += n
@@ -170,7 +170,7 @@ func invalidAt(text string) int {
 }
 
 func notUTF8(at int) error {
-	return fault.Errorf(fault.BadData, "byte %d of the text is not UTF-8", at)
+	return exitcode.Errorf(exitcode.BadData, "byte %d of the text is not UTF-8", at)
 }
 
 // maxVocab bounds a vocabulary's file, in bytes; the largest published take some ten million.
@@ -178,9 +178,9 @@ const maxVocab = 1 << 28
 
 // readFile reads a vocabulary file; flag names where its path came from.
 func readFile(path, flag string) ([]byte, error) {
-	data, err := fault.ReadFile(path, maxVocab)
+	data, err := exitcode.ReadFile(path, maxVocab)
 	if err != nil {
-		return nil, fault.Errorf(fault.CodeOf(err), "%s: %w", flag, err)
+		return nil, exitcode.Errorf(exitcode.CodeOf(err), "%s: %w", flag, err)
 	}
 	return data, nil
 }

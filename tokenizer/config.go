@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"monotron/fault"
-	"monotron/flags"
+	"monotron/internal/argv"
+	"monotron/internal/exitcode"
 )
 
 // Config is what the tokenizer flags say. The zero value, with Type set, means
@@ -36,7 +36,7 @@ func (c Config) IsZero() bool {
 // reads text shares.
 type Flag struct {
 	Name    string // without dashes
-	Arity   flags.Arity
+	Arity   argv.Arity
 	Default string
 	Help    string
 	// Set stores the flag's values; a value that cannot be is an error without
@@ -47,37 +47,37 @@ type Flag struct {
 // Flags is that table.
 func Flags() []Flag {
 	return []Flag{
-		{"tokenizer-type", flags.One, "", strings.Join(types, ", ") + "; GPT2BPETokenizer is implied by --vocab-file with --merge-file, NullTokenizer by --vocab-size alone",
+		{"tokenizer-type", argv.One, "", strings.Join(types, ", ") + "; GPT2BPETokenizer is implied by --vocab-file with --merge-file, NullTokenizer by --vocab-size alone",
 			func(c *Config, v []string) error { c.Type = v[0]; return nil }},
-		{"vocab-file", flags.One, "", "vocabulary: GPT-2's vocab.json, or a character tokenizer's JSON list",
+		{"vocab-file", argv.One, "", "vocabulary: GPT-2's vocab.json, or a character tokenizer's JSON list",
 			func(c *Config, v []string) error { c.VocabFile = v[0]; return nil }},
-		{"merge-file", flags.One, "", "GPT-2's merges.txt; without it and --vocab-file GPT-2's own ranks are built in",
+		{"merge-file", argv.One, "", "GPT-2's merges.txt; without it and --vocab-file GPT-2's own ranks are built in",
 			func(c *Config, v []string) error { c.MergeFile = v[0]; return nil }},
-		{"tokenizer-model", flags.One, "", "folder with tokenizer.json, SentencePiece .model, or list of ranks (JSON or .tiktoken)",
+		{"tokenizer-model", argv.One, "", "folder with tokenizer.json, SentencePiece .model, or list of ranks (JSON or .tiktoken)",
 			func(c *Config, v []string) error { c.Model = v[0]; return nil }},
-		{"tokenizer-special-tokens", flags.Many, "", "special tokens of a TikTokenizer, or further ones of a HuggingFaceTokenizer or, with --tokenizer-sentencepiece-legacy, of a SentencePiece one",
+		{"tokenizer-special-tokens", argv.Many, "", "special tokens of a TikTokenizer, or further ones of a HuggingFaceTokenizer or, with --tokenizer-sentencepiece-legacy, of a SentencePiece one",
 			func(c *Config, v []string) error { c.SpecialTokens = v; return nil }},
-		{"tokenizer-hf-no-include-special-tokens", flags.Switch, "", "a HuggingFaceTokenizer puts no special tokens around a text",
+		{"tokenizer-hf-no-include-special-tokens", argv.Switch, "", "a HuggingFaceTokenizer puts no special tokens around a text",
 			func(c *Config, _ []string) error { c.NoSpecial = true; return nil }},
-		{"tokenizer-sentencepiece-legacy", flags.Switch, "", "a SentencePiece tokenizer takes --tokenizer-special-tokens and cuts them out of a text first",
+		{"tokenizer-sentencepiece-legacy", argv.Switch, "", "a SentencePiece tokenizer takes --tokenizer-special-tokens and cuts them out of a text first",
 			func(c *Config, _ []string) error { c.Legacy = true; return nil }},
-		{"tiktoken-pattern", flags.One, "", "how a TikTokenizer splits text: v1 or v2 (v2)",
+		{"tiktoken-pattern", argv.One, "", "how a TikTokenizer splits text: v1 or v2 (v2)",
 			func(c *Config, v []string) error { c.TikPattern = v[0]; return nil }},
-		{"tiktoken-num-special-tokens", flags.One, "", "ids in front of a TikTokenizer's ranks (1000)",
+		{"tiktoken-num-special-tokens", argv.One, "", "ids in front of a TikTokenizer's ranks (1000)",
 			func(c *Config, v []string) error {
 				n, err := wholeNumber(v[0], 0)
 				c.TikSpecials = &n
 				return err
 			}},
-		{"vocab-size", flags.One, "", "number of ids of a NullTokenizer or TikTokenizer",
+		{"vocab-size", argv.One, "", "number of ids of a NullTokenizer or TikTokenizer",
 			func(c *Config, v []string) (err error) { c.VocabSize, err = wholeNumber(v[0], 1); return err }},
-		{"null-tokenizer-eod-id", flags.One, "", "end-of-document id of a NullTokenizer; default the last id",
+		{"null-tokenizer-eod-id", argv.One, "", "end-of-document id of a NullTokenizer; default the last id",
 			func(c *Config, v []string) error {
 				n, err := wholeNumber(v[0], 0)
 				c.NullEOD = &n
 				return err
 			}},
-		{"null-tokenizer-pad-id", flags.One, "", "padding id of a NullTokenizer, whose positions count no loss; default -1, which no token has",
+		{"null-tokenizer-pad-id", argv.One, "", "padding id of a NullTokenizer, whose positions count no loss; default -1, which no token has",
 			func(c *Config, v []string) error {
 				n, err := wholeNumber(v[0], NoPad)
 				c.NullPad = &n
@@ -93,9 +93,9 @@ var types = []string{"GPT2BPETokenizer", "HuggingFaceTokenizer", "SentencePieceT
 func Known(name string) bool { return slices.Contains(types, name) }
 
 func wholeNumber(s string, least int) (int, error) {
-	n, ok := flags.Int(s)
+	n, ok := argv.Int(s)
 	if !ok || n < int64(least) || n > 1<<31-1 {
-		return 0, fault.Errorf(fault.Usage, "%q is not a whole number from %d to 2147483647", s, least)
+		return 0, exitcode.Errorf(exitcode.Usage, "%q is not a whole number from %d to 2147483647", s, least)
 	}
 	return int(n), nil
 }
@@ -116,7 +116,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 		return orNil(NewNull(c.VocabSize, orElse(c.NullEOD, -1), orElse(c.NullPad, NoPad)))
 	case "CharTokenizer":
 		if c.VocabFile == "" {
-			return nil, fault.Errorf(fault.Usage, "CharTokenizer needs --vocab-file, the JSON list that preprocess_data writes beside its output")
+			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file, the JSON list that preprocess_data writes beside its output")
 		}
 		return orNil(LoadChar(c.VocabFile))
 	case "HuggingFaceTokenizer":
@@ -126,9 +126,9 @@ func FromConfig(c Config) (Tokenizer, error) {
 	case "TikTokenizer":
 		return loadTik(c)
 	case "":
-		return nil, fault.Errorf(fault.Usage, "--tokenizer-type is missing, and the other flags do not say it: %s", strings.Join(types, ", "))
+		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing, and the other flags do not say it: %s", strings.Join(types, ", "))
 	}
-	return nil, fault.Errorf(fault.Usage, "--tokenizer-type %s is not among those that work here: %s", c.Type, strings.Join(types, ", "))
+	return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type %s is not among those that work here: %s", c.Type, strings.Join(types, ", "))
 }
 
 // kind is Type; where that was not given, it follows from the files: old command
@@ -150,7 +150,7 @@ func gpt2FromConfig(c Config) (Tokenizer, error) {
 	case c.VocabFile == "" && c.MergeFile == "":
 		return orNil(EmbeddedGPT2())
 	case c.VocabFile == "" || c.MergeFile == "":
-		return nil, fault.Errorf(fault.Usage, "GPT2BPETokenizer takes --vocab-file and --merge-file together, or neither (GPT-2's own are built in)")
+		return nil, exitcode.Errorf(exitcode.Usage, "GPT2BPETokenizer takes --vocab-file and --merge-file together, or neither (GPT-2's own are built in)")
 	}
 	return orNil(LoadGPT2(c.VocabFile, c.MergeFile))
 }

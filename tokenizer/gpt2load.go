@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
 )
 
@@ -19,11 +19,11 @@ func LoadGPT2(vocabFile, mergesFile string) (*GPT2, error) {
 	}
 	t := &GPT2{path: "GPT2BPETokenizer", vocabFile: vocabFile, mergesFile: mergesFile}
 	if err := t.setTokens(ids); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %w", vocabFile, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", vocabFile, err)
 	}
 	bytes, err := byteIDs(ids)
 	if err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %w", vocabFile, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", vocabFile, err)
 	}
 	merges, err := readMerges(mergesFile, vocabFile, ids)
 	if err != nil {
@@ -40,7 +40,7 @@ func readVocab(path string) (map[string]int32, error) {
 	}
 	ids := map[string]int32{}
 	if err := json.Unmarshal(data, &ids); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: a GPT-2 vocabulary is a JSON object of token and id: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: a GPT-2 vocabulary is a JSON object of token and id: %w", path, err)
 	}
 	return ids, nil
 }
@@ -51,10 +51,10 @@ func (t *GPT2) setTokens(ids map[string]int32) error {
 	t.spellings = make([][]byte, len(ids))
 	for token, id := range ids {
 		if id < 0 || int(id) >= len(ids) {
-			return fault.Errorf(fault.BadData, "token %q has id %d; %d tokens have ids from 0 to %d", token, id, len(ids), len(ids)-1)
+			return exitcode.Errorf(exitcode.BadData, "token %q has id %d; %d tokens have ids from 0 to %d", token, id, len(ids), len(ids)-1)
 		}
 		if t.spellings[id] != nil {
-			return fault.Errorf(fault.BadData, "id %d is given twice", id)
+			return exitcode.Errorf(exitcode.BadData, "id %d is given twice", id)
 		}
 		if t.spellings[id] = bpe.Unspell(token); t.spellings[id] == nil {
 			t.spellings[id] = []byte(token)
@@ -62,7 +62,7 @@ func (t *GPT2) setTokens(ids map[string]int32) error {
 	}
 	eod, ok := ids[endOfText]
 	if !ok {
-		return fault.Errorf(fault.BadData, "the token %s is missing", endOfText)
+		return exitcode.Errorf(exitcode.BadData, "the token %s is missing", endOfText)
 	}
 	t.eod = int(eod)
 	return nil
@@ -73,7 +73,7 @@ func byteIDs(ids map[string]int32) (bytes [256]int32, err error) {
 	for b := range bytes {
 		id, ok := ids[string(bpe.Spelling[b])]
 		if !ok {
-			return bytes, fault.Errorf(fault.BadData, "the token %q for byte %d is missing", bpe.Spelling[b], b)
+			return bytes, exitcode.Errorf(exitcode.BadData, "the token %q for byte %d is missing", bpe.Spelling[b], b)
 		}
 		bytes[b] = id
 	}
@@ -96,7 +96,7 @@ func readMerges(path, vocabFile string, ids map[string]int32) (*bpe.Merges, erro
 		r, okR := ids[right]
 		into, okI := ids[left+right]
 		if !ok || !okL || !okR || !okI {
-			return nil, fault.Errorf(fault.BadData, "%s:%d: %.60q is not a merge of two tokens of %s into a third", path, n+1, line, vocabFile)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s:%d: %.60q is not a merge of two tokens of %s into a third", path, n+1, line, vocabFile)
 		}
 		merges.Add(l, r, int32(merges.Len()), into)
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/hf"
 )
 
@@ -24,7 +24,7 @@ type huggingFace struct {
 // loadHuggingFace reads a folder, or a tokenizer.json with what lies beside it.
 func loadHuggingFace(c Config) (Tokenizer, error) {
 	if c.Model == "" {
-		return nil, fault.Errorf(fault.Usage, "HuggingFaceTokenizer needs --tokenizer-model, a folder with tokenizer.json, or with vocab.json and merges.txt")
+		return nil, exitcode.Errorf(exitcode.Usage, "HuggingFaceTokenizer needs --tokenizer-model, a folder with tokenizer.json, or with vocab.json and merges.txt")
 	}
 	path, dir := c.Model, filepath.Dir(c.Model)
 	if info, err := os.Stat(c.Model); err == nil && info.IsDir() {
@@ -64,10 +64,10 @@ func loadHuggingFace(c Config) (Tokenizer, error) {
 func loadWithoutJSON(c Config) (Tokenizer, error) {
 	vocab, merges := filepath.Join(c.Model, "vocab.json"), filepath.Join(c.Model, "merges.txt")
 	if model := filepath.Join(c.Model, "tokenizer.model"); !exists(vocab) && exists(model) {
-		return nil, fault.Errorf(fault.Usage, "%s has no tokenizer.json; for its SentencePiece model use --tokenizer-type Llama2Tokenizer --tokenizer-model %s", c.Model, model)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s has no tokenizer.json; for its SentencePiece model use --tokenizer-type Llama2Tokenizer --tokenizer-model %s", c.Model, model)
 	}
 	if len(c.SpecialTokens) > 0 {
-		return nil, fault.Errorf(fault.Usage, "--tokenizer-special-tokens goes with a tokenizer.json; %s has none", c.Model)
+		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens goes with a tokenizer.json; %s has none", c.Model)
 	}
 	t, err := LoadGPT2(vocab, merges)
 	if err != nil {
@@ -105,7 +105,7 @@ func readNames(dir string) (*names, error) {
 		}
 		n.path = path
 		if err := n.read(data); err != nil {
-			return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 		}
 	}
 	return n, nil
@@ -141,7 +141,7 @@ func (n *names) read(data []byte) error {
 	for id := range f.Decoder {
 		number, err := strconv.Atoi(id)
 		if err != nil {
-			return fault.Errorf(fault.BadData, "added_tokens_decoder: %q is no id", id)
+			return exitcode.Errorf(exitcode.BadData, "added_tokens_decoder: %q is no id", id)
 		}
 		ids = append(ids, number)
 	}
@@ -188,7 +188,7 @@ var templated = []string{"LlamaTokenizer", "LlamaTokenizerFast", "CodeLlamaToken
 // apply enters the special tokens and the template.
 func (n *names) apply(t *hf.Tokenizer) error {
 	if err := t.AddSpecial(n.Additional); err != nil {
-		return fault.Errorf(fault.BadData, "%s: %w", n.path, err)
+		return exitcode.Errorf(exitcode.BadData, "%s: %w", n.path, err)
 	}
 	if n.AddBOS == nil && n.AddEOS == nil || !slices.Contains(templated, n.class) {
 		return nil
@@ -206,7 +206,7 @@ func (n *names) apply(t *hf.Tokenizer) error {
 			return err
 		}
 		if id < 0 {
-			return fault.Errorf(fault.BadData, "%s asks for a token around each text that it does not name", n.path)
+			return exitcode.Errorf(exitcode.BadData, "%s asks for a token around each text that it does not name", n.path)
 		}
 		around[i] = []int32{int32(id)}
 	}
@@ -221,7 +221,7 @@ func (n *names) id(t *hf.Tokenizer, token string) (int, error) {
 	}
 	id, ok := t.ID(token)
 	if !ok {
-		return -1, fault.Errorf(fault.BadData, "%s: the token %.60q is not in the vocabulary", n.path, token)
+		return -1, exitcode.Errorf(exitcode.BadData, "%s: the token %.60q is not in the vocabulary", n.path, token)
 	}
 	return int(id), nil
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
 )
 
@@ -48,14 +48,14 @@ func (c Config) Files(builtIn bool) (list []File, err error) {
 	}
 	left := int64(mostKept)
 	for _, s := range c.sources() {
-		data, err := fault.ReadFile(s.path, left)
+		data, err := exitcode.ReadFile(s.path, left)
 		if err != nil {
 			return nil, err
 		}
 		left -= int64(len(data))
 		name := filepath.Base(s.path)
 		if slices.ContainsFunc(list, func(f File) bool { return f.Name == name }) {
-			return nil, fault.Errorf(fault.BadData, "two files of the tokenizer have the name %s", name)
+			return nil, exitcode.Errorf(exitcode.BadData, "two files of the tokenizer have the name %s", name)
 		}
 		list = append(list, File{name, s.hf, data})
 	}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim: the files written for GPT-2's built-in ranks are those it was published with, byte for byte.
@@ -90,10 +90,10 @@ func TestKeepsNoGiantsNorPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, giant, dir} {
-		if _, err := (Config{Type: "CharTokenizer", VocabFile: path}).Files(false); fault.CodeOf(err) != fault.BadData {
+		if _, err := (Config{Type: "CharTokenizer", VocabFile: path}).Files(false); exitcode.CodeOf(err) != exitcode.BadData {
 			t.Errorf("%s: %v", path, err)
 		}
-		if _, err := FromConfig(Config{Type: "CharTokenizer", VocabFile: path}); fault.CodeOf(err) != fault.BadData && path != giant {
+		if _, err := FromConfig(Config{Type: "CharTokenizer", VocabFile: path}); exitcode.CodeOf(err) != exitcode.BadData && path != giant {
 			t.Errorf("%s as a vocabulary: %v", path, err)
 		}
 	}

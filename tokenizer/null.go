@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
-	"monotron/flags"
+	"monotron/internal/argv"
+	"monotron/internal/exitcode"
 )
 
 // Null reads text that already consists of ids: decimal numbers with single
@@ -23,14 +23,14 @@ const NoPad = -1
 // NewNull makes a Null tokenizer of vocab ids; eod < 0 takes the last id.
 func NewNull(vocab, eod, pad int) (*Null, error) {
 	if vocab < 1 {
-		return nil, fault.Errorf(fault.Usage, "NullTokenizer needs --vocab-size (a positive number), found %d", vocab)
+		return nil, exitcode.Errorf(exitcode.Usage, "NullTokenizer needs --vocab-size (a positive number), found %d", vocab)
 	}
 	n := &Null{vocab: vocab, eod: eod, pad: pad, eodSet: eod >= 0}
 	if !n.eodSet {
 		n.eod = vocab - 1
 	}
 	if n.eod >= vocab {
-		return nil, fault.Errorf(fault.Usage, "--null-tokenizer-eod-id %d is outside the vocabulary of %d ids", eod, vocab)
+		return nil, exitcode.Errorf(exitcode.Usage, "--null-tokenizer-eod-id %d is outside the vocabulary of %d ids", eod, vocab)
 	}
 	return n, nil
 }
@@ -55,9 +55,9 @@ func (n *Null) Append(dst []int32, text string) ([]int32, error) {
 	start := len(dst)
 	for place := 0; ; place++ {
 		word, rest, more := strings.Cut(text, " ")
-		id, ok := flags.Int(word)
+		id, ok := argv.Int(word)
 		if !ok || id < 0 || id > math.MaxInt32 {
-			return dst[:start], fault.Errorf(fault.BadData, "word %d, %.40q, is not an id: the NullTokenizer takes numbers from 0 to 2147483647 with single spaces between", place+1, word)
+			return dst[:start], exitcode.Errorf(exitcode.BadData, "word %d, %.40q, is not an id: the NullTokenizer takes numbers from 0 to 2147483647 with single spaces between", place+1, word)
 		}
 		dst = append(dst, int32(id))
 		if !more {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // peers are the tokenizers of testdata/peers, by name.
@@ -73,7 +73,7 @@ func TestPeers(t *testing.T) {
 				t.Errorf("%s: %v decodes to %+q, want %+q", name, want.IDs, back, want.Back)
 			}
 		}
-		if _, err := tok.Encode("a\xff"); fault.CodeOf(err) != fault.BadData {
+		if _, err := tok.Encode("a\xff"); exitcode.CodeOf(err) != exitcode.BadData {
 			t.Errorf("%s: text that is not UTF-8: %v", name, err)
 		}
 	}
@@ -133,31 +133,31 @@ func TestModelErrors(t *testing.T) {
 	zero := 3
 	for _, c := range []struct {
 		config Config
-		code   fault.Code
+		code   exitcode.Code
 		says   string
 	}{
-		{hf(`{`), fault.BadData, "tokenizer.json"},
-		{hf(`{"model": null}`), fault.BadData, "no model"},
-		{hf(`{"version": "2.0", ` + model + `}`), fault.BadData, "2.0"},
-		{hf(`{"model": {"type": "WordPiece", "vocab": {}}}`), fault.BadData, "WordPiece"},
-		{hf(`{"model": {"type": "BPE", "dropout": 0.1, "vocab": {}, "merges": []}}`), fault.BadData, "dropout"},
-		{hf(`{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}`), fault.BadData, "merge 0"},
-		{hf(`{"normalizer": {"type": "Rot13"}, ` + model + `}`), fault.BadData, "Rot13"},
-		{hf(`{"pre_tokenizer": {"type": "UnicodeScripts"}, ` + model + `}`), fault.BadData, "UnicodeScripts"},
-		{hf(`{"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a\\K"}, "behavior": "Isolated", "invert": false}, ` + model + `}`), fault.BadData, `\K`},
-		{hf(`{"decoder": {"type": "CTC"}, ` + model + `}`), fault.BadData, "CTC"},
-		{hf(`{"post_processor": {"type": "Other"}, ` + model + `}`), fault.BadData, "Other"},
-		{hf(`{"added_tokens": [{"id": 7, "content": "<x>", "special": true}], ` + model + `}`), fault.BadData, "<x>"},
-		{Config{Type: "HuggingFaceTokenizer", Model: filepath.Join(dir, "none")}, fault.NoInput, "none"},
-		{Config{Type: "Llama2Tokenizer"}, fault.Usage, "--tokenizer-model"},
-		{Config{Type: "Llama2Tokenizer", Model: file("x.model", "\xff\xff")}, fault.BadData, "x.model"},
-		{Config{Type: "TikTokenizer", Model: "testdata/peers/ranks.tik.json"}, fault.Usage, "--vocab-size"},
-		{Config{Type: "TikTokenizer", Model: "testdata/peers/ranks.tik.json", TikPattern: "v3"}, fault.Usage, "v3"},
-		{Config{Type: "TikTokenizer", Model: "testdata/peers/ranks.tik.json", TikSpecials: &zero}, fault.Usage, "--tiktoken-num-special-tokens 3"},
+		{hf(`{`), exitcode.BadData, "tokenizer.json"},
+		{hf(`{"model": null}`), exitcode.BadData, "no model"},
+		{hf(`{"version": "2.0", ` + model + `}`), exitcode.BadData, "2.0"},
+		{hf(`{"model": {"type": "WordPiece", "vocab": {}}}`), exitcode.BadData, "WordPiece"},
+		{hf(`{"model": {"type": "BPE", "dropout": 0.1, "vocab": {}, "merges": []}}`), exitcode.BadData, "dropout"},
+		{hf(`{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}`), exitcode.BadData, "merge 0"},
+		{hf(`{"normalizer": {"type": "Rot13"}, ` + model + `}`), exitcode.BadData, "Rot13"},
+		{hf(`{"pre_tokenizer": {"type": "UnicodeScripts"}, ` + model + `}`), exitcode.BadData, "UnicodeScripts"},
+		{hf(`{"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a\\K"}, "behavior": "Isolated", "invert": false}, ` + model + `}`), exitcode.BadData, `\K`},
+		{hf(`{"decoder": {"type": "CTC"}, ` + model + `}`), exitcode.BadData, "CTC"},
+		{hf(`{"post_processor": {"type": "Other"}, ` + model + `}`), exitcode.BadData, "Other"},
+		{hf(`{"added_tokens": [{"id": 7, "content": "<x>", "special": true}], ` + model + `}`), exitcode.BadData, "<x>"},
+		{Config{Type: "HuggingFaceTokenizer", Model: filepath.Join(dir, "none")}, exitcode.NoInput, "none"},
+		{Config{Type: "Llama2Tokenizer"}, exitcode.Usage, "--tokenizer-model"},
+		{Config{Type: "Llama2Tokenizer", Model: file("x.model", "\xff\xff")}, exitcode.BadData, "x.model"},
+		{Config{Type: "TikTokenizer", Model: "testdata/peers/ranks.tik.json"}, exitcode.Usage, "--vocab-size"},
+		{Config{Type: "TikTokenizer", Model: "testdata/peers/ranks.tik.json", TikPattern: "v3"}, exitcode.Usage, "v3"},
+		{Config{Type: "TikTokenizer", Model: "testdata/peers/ranks.tik.json", TikSpecials: &zero}, exitcode.Usage, "--tiktoken-num-special-tokens 3"},
 	} {
 		tok, err := FromConfig(c.config)
-		if err == nil || tok != nil || fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("want %q and exit code %d, found %v (%d)", c.says, c.code, err, fault.CodeOf(err))
+		if err == nil || tok != nil || exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("want %q and exit code %d, found %v (%d)", c.says, c.code, err, exitcode.CodeOf(err))
 		}
 	}
 }

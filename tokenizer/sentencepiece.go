@@ -1,7 +1,7 @@
 package tokenizer
 
 import (
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/sp"
 )
 
@@ -17,9 +17,9 @@ type sentencePiece struct {
 func loadSentencePiece(c Config) (Tokenizer, error) {
 	switch {
 	case c.Model == "":
-		return nil, fault.Errorf(fault.Usage, "%s needs --tokenizer-model, a SentencePiece .model file", c.Type)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s needs --tokenizer-model, a SentencePiece .model file", c.Type)
 	case len(c.SpecialTokens) > 0 && !c.Legacy:
-		return nil, fault.Errorf(fault.Usage, "%s takes no --tokenizer-special-tokens: give them to SentencePiece when it trains, or add --tokenizer-sentencepiece-legacy", c.Type)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s takes no --tokenizer-special-tokens: give them to SentencePiece when it trains, or add --tokenizer-sentencepiece-legacy", c.Type)
 	}
 	m, err := sp.Load(c.Model)
 	if err != nil {

@@ -3,7 +3,7 @@ package tokenizer
 import (
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // legacyPieces is a SentencePiece model with tokens of its wrapper's own, as
@@ -24,7 +24,7 @@ func newLegacy(t *sentencePiece, tokens []string) (*legacyPieces, error) {
 	l.blank, _ = t.ID("\u2581")
 	for _, token := range tokens {
 		if token == "" {
-			return nil, fault.Errorf(fault.Usage, "--tokenizer-special-tokens holds an empty token")
+			return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens holds an empty token")
 		}
 		id, known := t.ID(token)
 		if _, twice := l.ids[token]; twice {

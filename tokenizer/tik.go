@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
 	"monotron/tokenizer/trie"
 )
@@ -36,9 +36,9 @@ func loadTik(c Config) (Tokenizer, error) {
 	pattern, ok := map[string]bpe.Pattern{"": bpe.V2, "v2": bpe.V2, "v1": bpe.V1}[c.TikPattern]
 	switch {
 	case c.Model == "":
-		return nil, fault.Errorf(fault.Usage, "TikTokenizer needs --tokenizer-model, a JSON list of ranks or a .tiktoken file")
+		return nil, exitcode.Errorf(exitcode.Usage, "TikTokenizer needs --tokenizer-model, a JSON list of ranks or a .tiktoken file")
 	case !ok:
-		return nil, fault.Errorf(fault.Usage, "--tiktoken-pattern is v1 or v2, not %s", c.TikPattern)
+		return nil, exitcode.Errorf(exitcode.Usage, "--tiktoken-pattern is v1 or v2, not %s", c.TikPattern)
 	}
 	specials, err := tikSpecialTokens(c)
 	if err != nil {
@@ -57,11 +57,11 @@ func loadTik(c Config) (Tokenizer, error) {
 	}
 	inner := vocab - len(specials)
 	if inner < 256 || inner > len(ranks) {
-		return nil, fault.Errorf(fault.Usage, "a vocabulary of %d ids with %d special tokens takes %d ranks; %s has %d (give --vocab-size %d)", vocab, len(specials), inner, c.Model, len(ranks), len(ranks)+len(specials))
+		return nil, exitcode.Errorf(exitcode.Usage, "a vocabulary of %d ids with %d special tokens takes %d ranks; %s has %d (give --vocab-size %d)", vocab, len(specials), inner, c.Model, len(ranks), len(ranks)+len(specials))
 	}
 	t := &Tik{config: c, named: map[string]int{}}
 	if err := t.build(specials, ranks[:inner], pattern); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %w", c.Model, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", c.Model, err)
 	}
 	return t, nil
 }
@@ -77,7 +77,7 @@ func tikSpecialTokens(c Config) ([]string, error) {
 		n = *c.TikSpecials
 	}
 	if len(list) > n {
-		return nil, fault.Errorf(fault.Usage, "%d special tokens are more than --tiktoken-num-special-tokens %d", len(list), n)
+		return nil, exitcode.Errorf(exitcode.Usage, "%d special tokens are more than --tiktoken-num-special-tokens %d", len(list), n)
 	}
 	seen := map[string]bool{}
 	out := make([]string, n)
@@ -87,13 +87,13 @@ func tikSpecialTokens(c Config) ([]string, error) {
 			out[i] = list[i]
 		}
 		if seen[out[i]] || out[i] == "" {
-			return nil, fault.Errorf(fault.Usage, "the special token %q is there twice or empty", out[i])
+			return nil, exitcode.Errorf(exitcode.Usage, "the special token %q is there twice or empty", out[i])
 		}
 		seen[out[i]] = true
 	}
 	for _, name := range tikNames {
 		if !seen[name] {
-			return nil, fault.Errorf(fault.Usage, "--tokenizer-special-tokens lacks %s; TikTokenizer needs %s", name, strings.Join(tikNames, " "))
+			return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens lacks %s; TikTokenizer needs %s", name, strings.Join(tikNames, " "))
 		}
 	}
 	return out, nil
@@ -114,12 +114,12 @@ func readRanks(path string) ([][]byte, error) {
 		Bytes []byte `json:"token_bytes"`
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: a list of ranks is JSON objects with rank, token_bytes (base64) and token_str: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: a list of ranks is JSON objects with rank, token_bytes (base64) and token_str: %w", path, err)
 	}
 	out := make([][]byte, len(list))
 	for i, x := range list {
 		if x.Rank == nil || *x.Rank != i || len(x.Bytes) == 0 || i < 256 && (len(x.Bytes) != 1 || int(x.Bytes[0]) != i) {
-			return nil, fault.Errorf(fault.BadData, "%s: entry %d has not rank %d, or no bytes, or is not the byte %d (the first 256 are the bytes in order)", path, i, i, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: entry %d has not rank %d, or no bytes, or is not the byte %d (the first 256 are the bytes in order)", path, i, i, i)
 		}
 		out[i] = x.Bytes
 	}
@@ -134,7 +134,7 @@ func readRankLines(path string, data []byte) (out [][]byte, err error) {
 		}
 		token, err := base64.StdEncoding.DecodeString(spelled)
 		if n, numErr := strconv.Atoi(rank); err != nil || numErr != nil || n != len(out) || len(token) == 0 {
-			return nil, fault.Errorf(fault.BadData, "%s: line %d is not a base64 token and the rank %d", path, len(out)+1, len(out))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: line %d is not a base64 token and the rank %d", path, len(out)+1, len(out))
 		}
 		out = append(out, token)
 	}
@@ -156,7 +156,7 @@ func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
 	found := 0
 	for i, token := range ranks {
 		if _, twice := ids[string(token)]; twice {
-			return fault.Errorf(fault.BadData, "the token of rank %d is there twice", i)
+			return exitcode.Errorf(exitcode.BadData, "the token of rank %d is there twice", i)
 		}
 		ids[string(token)] = base + int32(i)
 		if len(token) == 1 {
@@ -166,7 +166,7 @@ func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
 		t.spellings = append(t.spellings, token)
 	}
 	if found != 256 {
-		return fault.Errorf(fault.BadData, "%d of the 256 single bytes are tokens; all must be", found)
+		return exitcode.Errorf(exitcode.BadData, "%d of the 256 single bytes are tokens; all must be", found)
 	}
 	merges := bpe.NewMerges(4 * len(ranks))
 	for i, token := range ranks {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim: numbers are read as Python's int() reads them (Megatron-LM, null_tokenizer.py).
@@ -30,7 +30,7 @@ func TestNullReadsPythonNumbers(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "1  2", " 1", "_1", "1_", "1__0", "--1", "1.0", "x", "-3", "2147483648", "²", "0x10", "\x1c9"} {
-		if got, err := n.Encode(text); err == nil || fault.CodeOf(err) != fault.BadData {
+		if got, err := n.Encode(text); err == nil || exitcode.CodeOf(err) != exitcode.BadData {
 			t.Errorf("%q was read as %v, %v", text, got, err)
 		}
 	}
@@ -106,25 +106,25 @@ func TestConfigErrors(t *testing.T) {
 	merges := write("merges.txt", "#version: 0.2\nĠ t\n")
 	for name, c := range map[string]struct {
 		config Config
-		code   fault.Code
+		code   exitcode.Code
 		says   string
 	}{
-		"no type":      {Config{}, fault.Usage, "--tokenizer-type"},
-		"unknown type": {Config{Type: "Tik"}, fault.Usage, "Tik"},
-		"null size":    {Config{Type: "NullTokenizer"}, fault.Usage, "--vocab-size"},
-		"one of two":   {Config{Type: "GPT2BPETokenizer", VocabFile: "x"}, fault.Usage, "together"},
-		"missing":      {Config{Type: "GPT2BPETokenizer", VocabFile: dir + "/none", MergeFile: merges}, fault.NoInput, "none"},
-		"not JSON":     {Config{Type: "GPT2BPETokenizer", VocabFile: merges, MergeFile: merges}, fault.BadData, "merges.txt"},
-		"gap":          {Config{Type: "GPT2BPETokenizer", VocabFile: write("v.json", `{"a": 5}`), MergeFile: merges}, fault.BadData, "id 5"},
-		"no char file": {Config{Type: "CharTokenizer"}, fault.Usage, "--vocab-file"},
-		"two chars":    {Config{Type: "CharTokenizer", VocabFile: write("c.json", `["ab"]`)}, fault.BadData, "entry 0"},
-		"twice":        {Config{Type: "CharTokenizer", VocabFile: write("d.json", `["a","a"]`)}, fault.BadData, "twice"},
-		"hf":           {Config{Type: "HuggingFaceTokenizer"}, fault.Usage, "--tokenizer-model"},
-		"hf's hub":     {Config{Type: "HuggingFaceTokenizer", Model: "gpt2"}, fault.NoInput, "nothing is fetched by its name"},
+		"no type":      {Config{}, exitcode.Usage, "--tokenizer-type"},
+		"unknown type": {Config{Type: "Tik"}, exitcode.Usage, "Tik"},
+		"null size":    {Config{Type: "NullTokenizer"}, exitcode.Usage, "--vocab-size"},
+		"one of two":   {Config{Type: "GPT2BPETokenizer", VocabFile: "x"}, exitcode.Usage, "together"},
+		"missing":      {Config{Type: "GPT2BPETokenizer", VocabFile: dir + "/none", MergeFile: merges}, exitcode.NoInput, "none"},
+		"not JSON":     {Config{Type: "GPT2BPETokenizer", VocabFile: merges, MergeFile: merges}, exitcode.BadData, "merges.txt"},
+		"gap":          {Config{Type: "GPT2BPETokenizer", VocabFile: write("v.json", `{"a": 5}`), MergeFile: merges}, exitcode.BadData, "id 5"},
+		"no char file": {Config{Type: "CharTokenizer"}, exitcode.Usage, "--vocab-file"},
+		"two chars":    {Config{Type: "CharTokenizer", VocabFile: write("c.json", `["ab"]`)}, exitcode.BadData, "entry 0"},
+		"twice":        {Config{Type: "CharTokenizer", VocabFile: write("d.json", `["a","a"]`)}, exitcode.BadData, "twice"},
+		"hf":           {Config{Type: "HuggingFaceTokenizer"}, exitcode.Usage, "--tokenizer-model"},
+		"hf's hub":     {Config{Type: "HuggingFaceTokenizer", Model: "gpt2"}, exitcode.NoInput, "nothing is fetched by its name"},
 	} {
 		tok, err := FromConfig(c.config)
-		if err == nil || tok != nil || fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v with exit code %d, want %d", name, err, fault.CodeOf(err), c.code)
+		if err == nil || tok != nil || exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v with exit code %d, want %d", name, err, exitcode.CodeOf(err), c.code)
 		}
 	}
 }

@@ -57,7 +57,7 @@ import (
 	"time"
 	"unsafe"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Engine is a library at work at one of this machine's addresses.
@@ -89,18 +89,18 @@ func load(path string) (*C.mt_comm_api, error) {
 	text := C.CString(path)
 	defer C.free(unsafe.Pointer(text))
 	if why := C.mt_cut_short(text); why != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %s", path, C.GoString(why))
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %s", path, C.GoString(why))
 	}
 	library := C.open_library(text)
 	if library == nil {
-		return nil, fault.Errorf(fault.NoInput, "%s", C.GoString(C.why()))
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s", C.GoString(C.why()))
 	}
 	api := C.table(library)
 	if api == nil {
-		return nil, fault.Errorf(fault.BadData, "%s does not export mt_comm_api_get", path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s does not export mt_comm_api_get", path)
 	}
 	if api.version != C.MT_COMM_VERSION || api.bytes != C.sizeof_mt_comm_api {
-		return nil, fault.Errorf(fault.BadData, "%s has a table of version %d and %d bytes, this program needs version %d and %d bytes: build both from one source (make build gloo)",
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has a table of version %d and %d bytes, this program needs version %d and %d bytes: build both from one source (make build gloo)",
 			path, api.version, api.bytes, C.MT_COMM_VERSION, C.sizeof_mt_comm_api)
 	}
 	return api, nil
@@ -131,7 +131,7 @@ func call(f func(text *C.char, room C.int64_t) C.int32_t) error {
 		return nil
 	}
 	message, _, _ := bytes.Cut(text[:], []byte{0})
-	return fault.With(fault.IO, errors.New("Gloo: "+string(message)))
+	return exitcode.With(exitcode.IO, errors.New("Gloo: "+string(message)))
 }
 
 // Close ends it; all meshes must be closed before.
@@ -180,7 +180,7 @@ func (m *Mesh) Addresses() ([]byte, error) {
 // made for this one. All ranks call it.
 func (m *Mesh) Connect(addresses []byte) error {
 	if len(addresses) != m.AddressBytes()*(m.size-1) {
-		return fault.Errorf(fault.Internal, "%d bytes of addresses among %d ranks", len(addresses), m.size)
+		return exitcode.Errorf(exitcode.Internal, "%d bytes of addresses among %d ranks", len(addresses), m.size)
 	}
 	return m.enter(func(t *C.char, room C.int64_t) C.int32_t {
 		return C.connect_mesh(m.api, m.mesh, (*C.char)(unsafe.Pointer(&addresses[0])), t, room)
@@ -213,11 +213,11 @@ func (m *Mesh) enter(f func(text *C.char, room C.int64_t) C.int32_t) error {
 	m.inside.RLock()
 	defer m.inside.RUnlock()
 	if m.freed { // written with inside locked
-		return fault.Errorf(fault.IO, "Gloo: closed")
+		return exitcode.Errorf(exitcode.IO, "Gloo: closed")
 	}
 	err := call(f)
 	if err != nil && m.aborted.Load() { // Gloo tells whichever trouble the end made first
-		return fault.Errorf(fault.IO, "Gloo: ended by the caller")
+		return exitcode.Errorf(exitcode.IO, "Gloo: ended by the caller")
 	}
 	return err
 }

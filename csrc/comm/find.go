@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Library is the file that holds Gloo.
@@ -15,11 +15,11 @@ const Library = "libmt_gloo.so"
 func Find() (string, error) {
 	switch path := os.Getenv("MONOTRON_GLOO"); path {
 	case "off":
-		return "", fault.Errorf(fault.Usage, "Gloo is switched off (MONOTRON_GLOO=off)")
+		return "", exitcode.Errorf(exitcode.Usage, "Gloo is switched off (MONOTRON_GLOO=off)")
 	case "":
 	default:
 		if _, err := os.Stat(path); err != nil {
-			return "", fault.Errorf(fault.NoInput, "MONOTRON_GLOO: %w", err)
+			return "", exitcode.Errorf(exitcode.NoInput, "MONOTRON_GLOO: %w", err)
 		}
 		return path, nil
 	}
@@ -28,11 +28,11 @@ func Find() (string, error) {
 		self, err = filepath.EvalSymlinks(self)
 	}
 	if err != nil {
-		return "", fault.With(fault.IO, err)
+		return "", exitcode.With(exitcode.IO, err)
 	}
 	path := filepath.Join(filepath.Dir(self), Library)
 	if _, err := os.Stat(path); err != nil {
-		return "", fault.Errorf(fault.NoInput, "%s is not beside the program: make gloo (needs libgloo-dev and g++), or name it in MONOTRON_GLOO", Library)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s is not beside the program: make gloo (needs libgloo-dev and g++), or name it in MONOTRON_GLOO", Library)
 	}
 	return path, nil
 }

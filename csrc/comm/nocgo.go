@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Engine cannot be had in this build.
@@ -15,7 +15,7 @@ type Engine struct{}
 // Mesh cannot be had in this build.
 type Mesh struct{}
 
-var errNoC = fault.Errorf(fault.Usage, "this program was built without cgo, which Gloo needs")
+var errNoC = exitcode.Errorf(exitcode.Usage, "this program was built without cgo, which Gloo needs")
 
 func Available() error                                         { return errNoC }
 func Open(string) (*Engine, error)                             { return nil, errNoC }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // settings are what the environment may say for comparing kernels, read by isa.c, amx.c and
@@ -23,7 +23,7 @@ var settings = []struct {
 func checkSettings() error {
 	for _, s := range settings {
 		if value := os.Getenv(s.name); value != "" && !slices.Contains(s.values, value) {
-			return fault.Errorf(fault.Usage, "%s=%s: it may be %s, or unset", s.name, value, strings.Join(s.values, " or "))
+			return exitcode.Errorf(exitcode.Usage, "%s=%s: it may be %s, or unset", s.name, value, strings.Join(s.values, " or "))
 		}
 	}
 	return nil

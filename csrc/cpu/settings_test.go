@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"monotron/csrc/cpu"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim (isa.c): MONOTRON_ISA keeps kernels from using more than it names.
@@ -32,7 +32,7 @@ func TestSettingsUnknown(t *testing.T) {
 	for _, setting := range []string{"MONOTRON_ISA", "MONOTRON_AMX", "MONOTRON_ONEDNN"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Setenv(setting, "nope")
-			if _, err := cpu.Open(); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), setting+"=nope: it may be ") {
+			if _, err := cpu.Open(); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), setting+"=nope: it may be ") {
 				t.Errorf("%v", err)
 			}
 		})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/csrc/cuda/standin"
+	"monotron/csrc/cuda/fake"
 	"monotron/csrc/device"
 	"monotron/csrc/device/devicetest"
 )
@@ -16,7 +16,7 @@ import (
 // CUDA before is taken; a product that a library refuses is made by our own kernels.
 func TestOlderCuBLASLt(t *testing.T) {
 	emulated(t)
-	newer, older := standin.CuBLASLt(t, "130000", "1", false), standin.CuBLASLt(t, "120901", "0", false)
+	newer, older := fake.CuBLASLt(t, "130000", "1", false), fake.CuBLASLt(t, "120901", "0", false)
 	for named, want := range map[string]string{
 		newer + ":" + older:            "cuBLASLt 12.9.1",
 		"/no/such/library.so:" + older: "cuBLASLt 12.9.1",
@@ -39,7 +39,7 @@ func TestOlderCuBLASLt(t *testing.T) {
 // block of memory has the bits of the first: they lie alike, whatever was taken before.
 func TestProductsByAlignment(t *testing.T) {
 	emulated(t)
-	t.Setenv("MONOTRON_CUBLASLT", standin.CuBLASLt(t, "130000", "0", true))
+	t.Setenv("MONOTRON_CUBLASLT", fake.CuBLASLt(t, "130000", "0", true))
 	d := openCopy(t)
 	defer d.Close()
 	const m, n, k = 5, 8, 96
@@ -76,7 +76,7 @@ func TestProductsByAlignment(t *testing.T) {
 // Claim: products that the library refuses are told with their shapes, and how often.
 func TestRefusedProductsAreTold(t *testing.T) {
 	emulated(t)
-	t.Setenv("MONOTRON_CUBLASLT", standin.CuBLASLt(t, "130000", "0", true))
+	t.Setenv("MONOTRON_CUBLASLT", fake.CuBLASLt(t, "130000", "0", true))
 	d := openCopy(t)
 	defer d.Close()
 	alloc := func(t device.DType, shape ...int64) device.Tensor {

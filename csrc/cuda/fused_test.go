@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"monotron/csrc/cuda/standin"
+	"monotron/csrc/cuda/fake"
 	"monotron/csrc/device"
 	"monotron/csrc/device/devicetest"
 )
@@ -19,8 +19,8 @@ import (
 // computes agrees with the oracle. On a GPU by cuDNN where it is found; emulated by a
 // stand-in that runs any graph, knows nothing of attention, and lists what is forbidden.
 func TestFusedAttention(t *testing.T) {
-	onCPU := standin.Emulated()
-	var lib *standin.Library
+	onCPU := fake.Emulated()
+	var lib *fake.Library
 	if onCPU {
 		lib = standIn(t)
 	}
@@ -42,7 +42,7 @@ func TestFusedAttention(t *testing.T) {
 // built is the stand-in for cuDNN, compiled once.
 var (
 	standInFolder string
-	built         = sync.OnceValues(func() (*standin.Library, error) { return standin.Build(standInFolder) })
+	built         = sync.OnceValues(func() (*fake.Library, error) { return fake.Build(standInFolder) })
 )
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 }
 
 // standIn makes the kernel library take the stand-in.
-func standIn(t *testing.T) *standin.Library {
+func standIn(t *testing.T) *fake.Library {
 	t.Helper()
 	lib, err := built()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monotron/hint"
+	"monotron/internal/osadvice"
 )
 
 // HostAlloc maps zeroed memory outside Go's heap, so that C may hold pointers
@@ -15,7 +15,7 @@ func HostAlloc(bytes int64) (unsafe.Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	hint.HugePages(unsafe.Slice((*byte)(p), bytes))
+	osadvice.HugePages(unsafe.Slice((*byte)(p), bytes))
 	return p, nil
 }
 

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"monotron/cgroup"
 	"monotron/csrc/device/internal/spin"
+	"monotron/internal/cgroup"
 )
 
 // Pool is the process's hands on a CPU: a few goroutines that run the tiles of

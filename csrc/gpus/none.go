@@ -5,7 +5,7 @@ package gpus
 import (
 	"context"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Look needs C and Linux, where NVIDIA's driver is asked.
@@ -15,5 +15,5 @@ func Look() (Survey, error) { return Survey{}, unbuilt() }
 func Watch(context.Context, func(line string)) error { return unbuilt() }
 
 func unbuilt() error {
-	return fault.Errorf(fault.Usage, "this program was built without cgo, so NVIDIA's driver cannot be asked; build with a C compiler")
+	return exitcode.Errorf(exitcode.Usage, "this program was built without cgo, so NVIDIA's driver cannot be asked; build with a C compiler")
 }

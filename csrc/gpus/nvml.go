@@ -8,7 +8,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Look asks the driver's NVML. Without a driver: an error saying so.
@@ -29,13 +29,13 @@ func open() (nvml.Interface, error) {
 	case nvml.SUCCESS:
 		return lib, nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return nil, fault.Errorf(fault.Usage, "NVIDIA's driver is not installed here (no libnvidia-ml.so.1)")
+		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is not installed here (no libnvidia-ml.so.1)")
 	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return nil, fault.Errorf(fault.Usage, "NVIDIA's driver is installed but not running (nvidia-smi says more)")
+		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is installed but not running (nvidia-smi says more)")
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return nil, fault.Errorf(fault.Usage, "NVIDIA's driver was updated but the old one still runs: reboot, or reload its modules")
+		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver was updated but the old one still runs: reboot, or reload its modules")
 	default:
-		return nil, fault.Errorf(fault.Usage, "NVIDIA's management library does not start: %s", name(r))
+		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's management library does not start: %s", name(r))
 	}
 }
 
@@ -98,7 +98,7 @@ func look(lib nvml.Interface, index int) (g GPU, err error) {
 
 func must[T any](v T, r nvml.Return) (T, error) {
 	if r != nvml.SUCCESS {
-		return v, fault.Errorf(fault.Internal, "NVIDIA's management library says %s", name(r))
+		return v, exitcode.Errorf(exitcode.Internal, "NVIDIA's management library says %s", name(r))
 	}
 	return v, nil
 }
@@ -140,7 +140,7 @@ func watch(ctx context.Context, lib nvml.Interface, tell func(string)) error {
 			return fmt.Errorf("GPU %d: %w", i, err)
 		}
 		if r := d.RegisterEvents(nvml.EventTypeXidCriticalError, set); r != nvml.SUCCESS && r != nvml.ERROR_NOT_SUPPORTED {
-			return fault.Errorf(fault.Internal, "GPU %d: watching for Xid: %s", i, name(r))
+			return exitcode.Errorf(exitcode.Internal, "GPU %d: watching for Xid: %s", i, name(r))
 		}
 	}
 	for ctx.Err() == nil {
@@ -151,7 +151,7 @@ func watch(ctx context.Context, lib nvml.Interface, tell func(string)) error {
 			tell(fmt.Sprintf("GPU %d: Xid %d: %s", index, e.EventData, meaning(e.EventData)))
 		case nvml.ERROR_TIMEOUT:
 		default:
-			return fault.Errorf(fault.Internal, "waiting for Xid: %s", name(r))
+			return exitcode.Errorf(exitcode.Internal, "waiting for Xid: %s", name(r))
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // eight is NVML's mock of a DGX A100, with what its GPUs do not answer by themselves.
@@ -113,7 +113,7 @@ func TestVisible(t *testing.T) {
 			got += string(rune('0' + g.Index))
 		}
 		if want, bad := strings.CutPrefix(c.want, "error: "); bad {
-			if err == nil || !strings.Contains(err.Error(), want) || fault.CodeOf(err) != fault.Usage {
+			if err == nil || !strings.Contains(err.Error(), want) || exitcode.CodeOf(err) != exitcode.Usage {
 				t.Errorf("%+v gave %v, want %q", c.env, err, want)
 			}
 		} else if err != nil || got != c.want {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 const variable = "CUDA_VISIBLE_DEVICES"
@@ -37,10 +37,10 @@ func (s Survey) Visible(e Environment) ([]GPU, error) {
 		}
 		g, err := s.named(entry)
 		if err != nil {
-			return nil, fault.Errorf(fault.Usage, "CUDA_VISIBLE_DEVICES=%s: %w; this host has %s", e.Value, err, s.count())
+			return nil, exitcode.Errorf(exitcode.Usage, "CUDA_VISIBLE_DEVICES=%s: %w; this host has %s", e.Value, err, s.count())
 		}
 		if seen[g.UUID] {
-			return nil, fault.Errorf(fault.Usage, "CUDA_VISIBLE_DEVICES=%s: GPU %d is named twice", e.Value, g.Index)
+			return nil, exitcode.Errorf(exitcode.Usage, "CUDA_VISIBLE_DEVICES=%s: GPU %d is named twice", e.Value, g.Index)
 		}
 		seen[g.UUID] = true
 		shown = append(shown, g)
@@ -89,7 +89,7 @@ func (s Survey) Seat(e Environment, rank, ranks int) (GPU, error) {
 		return GPU{}, err
 	}
 	if ranks > len(shown) {
-		return GPU{}, fault.Errorf(fault.Usage, "%d GPUs visible, %d asked: %s; one GPU takes one rank. Ask for %d ranks on this host "+
+		return GPU{}, exitcode.Errorf(exitcode.Usage, "%d GPUs visible, %d asked: %s; one GPU takes one rank. Ask for %d ranks on this host "+
 			"(--nproc-per-node %d or --world-size %d), or show more GPUs", len(shown), ranks, e.where(len(s.GPUs)), len(shown), len(shown), len(shown))
 	}
 	return shown[rank], nil

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim: lines end as in Python's text mode, at every block size, and their
@@ -53,7 +53,7 @@ func TestLines(t *testing.T) {
 // Claim: a stream that breaks off is an error, not an end.
 func TestBrokenStream(t *testing.T) {
 	r := NewReader("x.gz", io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(io.ErrUnexpectedEOF)), 100)
-	if _, err := r.Next(nil); err == nil || fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "x.gz") {
+	if _, err := r.Next(nil); err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "x.gz") {
 		t.Errorf("%v", err)
 	}
 }
@@ -105,7 +105,7 @@ func TestParse(t *testing.T) {
 		if err == nil {
 			_, err = p.Strings(0)
 		}
-		if err == nil || fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), says) {
+		if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40s: %v; want something about %q", line, err, says)
 		}
 	}
@@ -121,7 +121,7 @@ func FuzzParse(f *testing.F) {
 		p := NewParser("text")
 		err := p.Parse(line)
 		if err != nil {
-			if fault.CodeOf(err) != fault.BadData {
+			if exitcode.CodeOf(err) != exitcode.BadData {
 				t.Fatal(err)
 			}
 			return
@@ -155,7 +155,7 @@ func TestCutWhileRead(t *testing.T) {
 	for err == nil {
 		_, err = r.Next(nil)
 	}
-	if fault.CodeOf(err) != fault.IO || !strings.Contains(err.Error(), "byte 650000, but had 1300000") {
+	if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "byte 650000, but had 1300000") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Block is some whole lines of a file.
@@ -103,20 +103,20 @@ func Open(path string, size int) (*Reader, error) {
 	} else {
 		f, err := os.Open(path)
 		if os.IsNotExist(err) {
-			return nil, fault.Errorf(fault.NoInput, "%s: no such file", path)
+			return nil, exitcode.Errorf(exitcode.NoInput, "%s: no such file", path)
 		}
 		if err != nil {
-			return nil, fault.With(fault.IO, err)
+			return nil, exitcode.With(exitcode.IO, err)
 		}
 		file, r.close = f, []func() error{f.Close}
 		st, err := f.Stat()
 		switch {
 		case err != nil:
-			return nil, errors.Join(fault.With(fault.IO, err), r.Close())
+			return nil, errors.Join(exitcode.With(exitcode.IO, err), r.Close())
 		case st.IsDir():
-			return nil, errors.Join(fault.Errorf(fault.BadData, "%s is a folder, not a file", path), r.Close())
+			return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s is a folder, not a file", path), r.Close())
 		case st.Mode()&os.ModeDevice != 0 && path != os.DevNull && path != "/dev/stdin": // it may never end
-			return nil, errors.Join(fault.Errorf(fault.BadData, "%s is a device, not a file", path), r.Close())
+			return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s is a device, not a file", path), r.Close())
 		case st.Mode().IsRegular():
 			r.whole = st.Size()
 		}
@@ -125,10 +125,10 @@ func Open(path string, size int) (*Reader, error) {
 	buffered := bufio.NewReaderSize(r.raw, 1<<18)
 	head, err := buffered.Peek(6)
 	if err != nil && err != io.EOF {
-		return nil, errors.Join(fault.Errorf(fault.IO, "%s: %w", r.name, err), r.Close())
+		return nil, errors.Join(exitcode.Errorf(exitcode.IO, "%s: %w", r.name, err), r.Close())
 	}
 	if err := r.unpack(head, buffered); err != nil {
-		return nil, errors.Join(fault.Errorf(fault.BadData, "%s: byte 0: %w", r.name, err), r.Close())
+		return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s: byte 0: %w", r.name, err), r.Close())
 	}
 	return r, nil
 }
@@ -177,7 +177,7 @@ func (r *Reader) Consumed() int64 {
 func (r *Reader) Skip(at, line int64) error {
 	n, err := io.CopyN(io.Discard, r.src, at)
 	if err != nil {
-		return fault.Errorf(fault.BadData, "%s: it ends at byte %d, but was read to byte %d before; run without --resume", r.name, n, at)
+		return exitcode.Errorf(exitcode.BadData, "%s: it ends at byte %d, but was read to byte %d before; run without --resume", r.name, n, at)
 	}
 	r.at, r.line = at, line
 	return nil
@@ -187,7 +187,7 @@ func (r *Reader) Skip(at, line int64) error {
 func (r *Reader) All() ([]byte, error) {
 	data, err := io.ReadAll(r.src)
 	if err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: reading on after byte %d: %w", r.name, len(data), err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: reading on after byte %d: %w", r.name, len(data), err)
 	}
 	return data, nil
 }
@@ -197,7 +197,7 @@ func (r *Reader) Close() (err error) {
 	for _, c := range r.close {
 		err = errors.Join(err, c())
 	}
-	return fault.With(fault.IO, err)
+	return exitcode.With(exitcode.IO, err)
 }
 
 // Next gives the next block, io.EOF at the end. The block is the caller's; buf,
@@ -216,16 +216,16 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 			got, err := r.src.Read(buf[len(buf):n])
 			buf = buf[:len(buf)+got]
 			if r.ended = err == io.EOF; r.ended && r.Consumed() < r.whole {
-				return Block{}, fault.Errorf(fault.IO, "%s: it ends at byte %d, but had %d when it was opened: it was cut while being read", r.name, r.Consumed(), r.whole)
+				return Block{}, exitcode.Errorf(exitcode.IO, "%s: it ends at byte %d, but had %d when it was opened: it was cut while being read", r.name, r.Consumed(), r.whole)
 			}
 			if err != nil && err != io.EOF {
-				return Block{}, fault.Errorf(fault.BadData, "%s: reading on after line %d: %w", r.name, r.line-1+countLines(buf), err)
+				return Block{}, exitcode.Errorf(exitcode.BadData, "%s: reading on after line %d: %w", r.name, r.line-1+countLines(buf), err)
 			}
 		}
 		if end := lastLineEnd(buf); end > 0 && !r.ended {
 			return r.block(buf, end), nil
 		} else if end == 0 && int64(len(buf)) > r.MaxLine {
-			return Block{}, fault.Errorf(fault.BadData, "%s:%d: the line is longer than %d bytes; --max-line-bytes allows more, for about 8 bytes of memory each", r.name, r.line, r.MaxLine)
+			return Block{}, exitcode.Errorf(exitcode.BadData, "%s:%d: the line is longer than %d bytes; --max-line-bytes allows more, for about 8 bytes of memory each", r.name, r.line, r.MaxLine)
 		}
 	}
 	if len(buf) == 0 {

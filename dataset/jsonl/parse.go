@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Parser picks the values of some keys out of a line's JSON object. It checks
@@ -81,7 +81,7 @@ func (p *Parser) Parse(line []byte) error {
 	}
 	p.space()
 	if p.at == len(line) {
-		return fault.Errorf(fault.BadData, "the line is blank")
+		return exitcode.Errorf(exitcode.BadData, "the line is blank")
 	}
 	if line[p.at] != '{' {
 		return p.errorf("a JSON object is expected%s", p.instead())
@@ -103,18 +103,18 @@ func (p *Parser) Strings(k int) ([]string, error) {
 	case text, texts:
 		return v.texts, nil
 	case missing:
-		return nil, fault.Errorf(fault.BadData, "the key %q is missing", p.keys[k])
+		return nil, exitcode.Errorf(exitcode.BadData, "the key %q is missing", p.keys[k])
 	case null:
-		return nil, fault.Errorf(fault.BadData, "the value of %q is null, not text", p.keys[k])
+		return nil, exitcode.Errorf(exitcode.BadData, "the value of %q is null, not text", p.keys[k])
 	}
-	return nil, fault.Errorf(fault.BadData, "the value of %q is neither a string nor a list of strings", p.keys[k])
+	return nil, exitcode.Errorf(exitcode.BadData, "the value of %q is neither a string nor a list of strings", p.keys[k])
 }
 
 // String gives the value of key number k, which must be one string.
 func (p *Parser) String(k int) (string, error) {
 	list, err := p.Strings(k)
 	if err == nil && p.values[k].kind != text {
-		err = fault.Errorf(fault.BadData, "the value of %q is a list, not a string", p.keys[k])
+		err = exitcode.Errorf(exitcode.BadData, "the value of %q is a list, not a string", p.keys[k])
 	}
 	if err != nil {
 		return "", err
@@ -123,7 +123,7 @@ func (p *Parser) String(k int) (string, error) {
 }
 
 func (p *Parser) errorf(format string, args ...any) error {
-	return fault.Errorf(fault.BadData, "byte %d of the line: "+format, append([]any{p.at}, args...)...)
+	return exitcode.Errorf(exitcode.BadData, "byte %d of the line: "+format, append([]any{p.at}, args...)...)
 }
 
 func (p *Parser) space() {

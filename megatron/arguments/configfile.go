@@ -6,8 +6,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"monotron/fault"
-	"monotron/flags"
+	"monotron/internal/argv"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments/table"
 )
 
@@ -21,20 +21,20 @@ func (p *parser) configFile() error {
 		return nil
 	}
 	file := p.values["config"].texts[0]
-	data, err := fault.ReadFile(file, maxConfig)
+	data, err := exitcode.ReadFile(file, maxConfig)
 	if err != nil {
-		return fault.Errorf(fault.CodeOf(err), "--config: %w", err)
+		return exitcode.Errorf(exitcode.CodeOf(err), "--config: %w", err)
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
-		return fault.Errorf(fault.Usage, "--config %s: %w", file, err)
+		return exitcode.Errorf(exitcode.Usage, "--config %s: %w", file, err)
 	}
 	if len(document.Content) == 0 {
 		return nil
 	}
 	top := document.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return fault.Errorf(fault.Usage, "--config %s: line %d: the file must be a list of `name: value` lines", file, top.Line)
+		return exitcode.Errorf(exitcode.Usage, "--config %s: line %d: the file must be a list of `name: value` lines", file, top.Line)
 	}
 	lines := map[string]int{} // of each flag
 	for i := 0; i+1 < len(top.Content); i += 2 {
@@ -91,7 +91,7 @@ func yamlTexts(n *yaml.Node) ([]string, bool) {
 }
 
 func (p *parser) unknownName(where, name string) {
-	near := flags.Nearest(table.Arities(), strings.ReplaceAll(name, "_", "-"))
+	near := argv.Nearest(table.Arities(), strings.ReplaceAll(name, "_", "-"))
 	p.spoil(near...)
 	suggestion := ""
 	if len(near) > 0 {

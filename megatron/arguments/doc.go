@@ -9,5 +9,5 @@
 // a user sees).
 //
 // A number's text is read in two steps: table/number.go holds a row's range against it,
-// flags/number.go reads it as Python does.
+// internal/argv/number.go reads it as Python does.
 package arguments

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/internal/sharedtest"
+	"monotron/internal/golden"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
@@ -168,7 +168,7 @@ func TestGoldenBatchSize(t *testing.T) {
 // Claim: every command line in the golden model cases parses, and what
 // validate_args derived there is derived here.
 func TestGoldenCommandLines(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(sharedtest.Dir(t, "golden", "model"), "*", "case.json"))
+	files, err := filepath.Glob(filepath.Join(golden.Dir(t, "golden", "model"), "*", "case.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,11 +201,11 @@ func TestGoldenCommandLines(t *testing.T) {
 		options := partly
 		options.Ranks = c.World
 		config, _, err := ParseWith(options, shellWords(line+" "+c.CPU))
-		if !sharedtest.Lines.Failed(t, name, err) {
+		if !golden.Lines.Failed(t, name, err) {
 			compareDerived(t, name, &config, c.Derived)
 		}
 	}
-	sharedtest.Lines.Seen(t, seen)
+	golden.Lines.Seen(t, seen)
 	t.Logf("%d command lines", lines)
 }
 
@@ -229,7 +229,7 @@ func compareDerived(t *testing.T, name string, c *training.Config, want map[stri
 func TestGoldenParameterCounts(t *testing.T) {
 	for name, want := range map[string]int64{"pretrain-gpt2": 30080, "pretrain-llama": 25248} {
 		var c struct{ Flags string }
-		file := filepath.Join(sharedtest.Dir(t, "golden", "model"), name, "case.json")
+		file := filepath.Join(golden.Dir(t, "golden", "model"), name, "case.json")
 		readJSON(t, file, &c)
 		config, _, err := Parse(shellWords(c.Flags))
 		if err != nil {

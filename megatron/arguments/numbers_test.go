@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments/table"
 )
 
@@ -50,7 +50,7 @@ func checkOneProblem(t *testing.T, f *table.Flag, number string, err error) {
 	t.Helper()
 	text := err.Error()
 	switch {
-	case fault.CodeOf(err) != fault.Usage || strings.Contains(text, "problems:"):
+	case exitcode.CodeOf(err) != exitcode.Usage || strings.Contains(text, "problems:"):
 		t.Errorf("--%s %s: more than one problem: %v", f.Name, number, err)
 	case !strings.Contains(text, "--"+f.Name):
 		t.Errorf("--%s %s: the error does not name the flag: %v", f.Name, number, err)

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"monotron/flags"
+	"monotron/internal/argv"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/training"
 )
@@ -37,7 +37,7 @@ func Parse(args []string) (training.Config, *Report, error) {
 // ParseWith reads args (without the program's name). The command line wins over
 // the --config file, that over a checkpoint's arguments (--use-checkpoint-args),
 // that over the defaults. The error lists every problem and exits with
-// fault.Usage. With --help nothing is checked.
+// exitcode.Usage. With --help nothing is checked.
 func ParseWith(o Options, args []string) (training.Config, *Report, error) {
 	p := &parser{options: o, build: defaulted(), values: map[string]value{}, wrong: map[string]bool{}, report: &Report{}}
 	p.report.parser = p
@@ -90,10 +90,10 @@ func (p *parser) commandLine(args []string) {
 	if slices.Contains(args, "-h") {
 		args = append(slices.Clone(args), "--help")
 	}
-	given, rest, err := flags.Split(table.Arities(), args)
+	given, rest, err := argv.Split(table.Arities(), args)
 	for _, problem := range separate(err) {
 		p.problems = append(p.problems, problem)
-		var unknown *flags.Unknown
+		var unknown *argv.Unknown
 		if errors.As(problem, &unknown) {
 			p.spoil(unknown.Near...)
 		}
@@ -111,7 +111,7 @@ func (p *parser) take(f *table.Flag, texts []string) {
 	if len(texts) == 0 && f.Empty != "" {
 		texts = []string{f.Empty}
 	}
-	if len(texts) == 0 && f.Kind != table.Switch && f.Arity() != flags.Any {
+	if len(texts) == 0 && f.Kind != table.Switch && f.Arity() != argv.Any {
 		p.spoil(f.Name) // Split said that the value is missing
 		return
 	}
@@ -121,7 +121,7 @@ func (p *parser) take(f *table.Flag, texts []string) {
 	p.values[f.Name] = value{texts, "command line", true}
 }
 
-// separate takes apart what flags.Split joined.
+// separate takes apart what argv.Split joined.
 func separate(err error) []error {
 	if err == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
@@ -168,8 +168,8 @@ func TestPublishedLinesAreAnsweredInFull(t *testing.T) {
 func TestAllProblemsTogether(t *testing.T) {
 	_, _, err := Parse(strings.Fields(`--num-layer 4 --hidden-size 65 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 64
 		--micro-batch-size x --optimizer muon --bf16 --fp16 --train-iters 10 --train-samples 10 --lr 1e-3 --min-lr 1e-2 stray`))
-	if fault.CodeOf(err) != fault.Usage {
-		t.Fatalf("code %d, %v", fault.CodeOf(err), err)
+	if exitcode.CodeOf(err) != exitcode.Usage {
+		t.Fatalf("code %d, %v", exitcode.CodeOf(err), err)
 	}
 	for _, want := range []string{"--num-layers?", "65 is not a multiple", "longer than --max-position-embeddings 64", `"x" is no whole number`,
 		"--optimizer muon", "--bf16 and --fp16", "--train-iters and --train-samples", "--data-path is missing"} {
@@ -187,8 +187,8 @@ func TestContextProblemsTogether(t *testing.T) {
 	args := append(baseline(), strings.Fields(`--num-layers 4 --hidden-size 96 --num-attention-heads 6 --seq-length 62 --world-size 4 --context-parallel-size 4
 		--cp-comm-type a2a a2a+p2p a2a --hierarchical-context-parallel-sizes 3 2 --cp-zigzag-per-document`)...)
 	_, _, err := ParseWith(everything, args)
-	if fault.CodeOf(err) != fault.Usage {
-		t.Fatalf("code %d, %v", fault.CodeOf(err), err)
+	if exitcode.CodeOf(err) != exitcode.Usage {
+		t.Fatalf("code %d, %v", exitcode.CodeOf(err), err)
 	}
 	for _, want := range []string{"5 problems:", "use --seq-length 56 or 64", "one per layer (4), found 3", "add --reset-attention-mask",
 		"use --hierarchical-context-parallel-sizes 2 2", "--num-attention-heads 6 evenly, of which each of 1 tensor-parallel ranks has 6: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"} {
@@ -256,7 +256,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--padded-vocab-size 100", "smaller than the tokenizer's 250"},
 	} {
 		_, _, err := Parse(append(baseline(), strings.Fields(c.add)...))
-		if err == nil || !strings.Contains(err.Error(), c.want) || fault.CodeOf(err) != fault.Usage {
+		if err == nil || !strings.Contains(err.Error(), c.want) || exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%s: %v, want %q", c.add, err, c.want)
 		}
 	}
@@ -544,8 +544,8 @@ func FuzzParse(f *testing.F) {
 		if strings.Contains(line, "config") {
 			return // no files from outside
 		}
-		if _, _, err := ParseWith(everything, shellWords(line)); err != nil && fault.CodeOf(err) != fault.Usage {
-			t.Errorf("code %d: %v", fault.CodeOf(err), err)
+		if _, _, err := ParseWith(everything, shellWords(line)); err != nil && exitcode.CodeOf(err) != exitcode.Usage {
+			t.Errorf("code %d: %v", exitcode.CodeOf(err), err)
 		}
 	})
 }

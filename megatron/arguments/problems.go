@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments/table"
 )
 
@@ -89,11 +89,11 @@ func (p *parser) err() error {
 	case 0:
 		return nil
 	case 1:
-		return fault.With(fault.Usage, all[0])
+		return exitcode.With(exitcode.Usage, all[0])
 	}
 	lines := make([]string, len(all))
 	for i, problem := range all {
 		lines[i] = "  " + problem.Error()
 	}
-	return fault.Errorf(fault.Usage, "%d problems:\n%s", len(lines), strings.Join(lines, "\n"))
+	return exitcode.Errorf(exitcode.Usage, "%d problems:\n%s", len(lines), strings.Join(lines, "\n"))
 }

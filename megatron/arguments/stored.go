@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"monotron/flags"
+	"monotron/internal/argv"
 	"monotron/megatron/arguments/table"
 )
 
@@ -51,7 +51,7 @@ func (p *parser) savedValues() (saved map[string][]string, err error) {
 	if p.given("load") {
 		step := int64(-1)
 		if p.given("ckpt-step") {
-			if n, ok := flags.Int(p.values["ckpt-step"].texts[0]); ok && n > 0 {
+			if n, ok := argv.Int(p.values["ckpt-step"].texts[0]); ok && n > 0 {
 				step = n
 			}
 		}

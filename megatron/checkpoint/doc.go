@@ -1,37 +1,24 @@
-// Package checkpoint saves and loads monotron's own checkpoints: state and
-// tensors of a run, written by any layout of ranks and read by any other
-// (docs/checkpoints.md).
+// Package checkpoint is the one view of a checkpoint that all formats share: a
+// Source lists global tensors under the names that native checkpoints use and
+// reads any box of them; a Writer makes a checkpoint by pulling boxes out of a
+// Source. Converting, comparing, inspecting and loading into a run are all made
+// of these two, so each format is written once.
 //
-//	<save>/latest_checkpointed_iteration.txt   "50"
-//	<save>/iter_0000050/manifest.json          what there is, with checksums
-//	<save>/iter_0000050/rank_00000.safetensors pieces of global tensors
+// Names are a kind's prefix and Megatron-core's name with the global layer
+// (and expert) number:
 //
-// Invariants:
+//	model.decoder.layers.3.self_attention.linear_qkv.weight   values
+//	optimizer.main.<name>        f32 main parameters, where values are bf16 or f16
+//	optimizer.exp_avg.<name>     first moments, f32
+//	optimizer.exp_avg_sq.<name>  second moments, f32
 //
-//   - A folder has its final name only when it is complete and on disk. It is
-//     written as .tmp-iter_..., synced and renamed; replacing one swaps the two
-//     names. Whatever step a save dies at, the previous checkpoint or the new
-//     one is whole.
+// Shapes are those of one rank: QKV rows by query group, gated fc1 as [gate; up],
+// the vocabulary without padding, experts one by one
+// (..mlp.experts.local_experts.<global>.linear_fc1.weight).
 //
-//   - Every byte is under a checksum: the manifest under its own, each file's
-//     header and each piece under one in the manifest. A number that was read is
-//     the number that was written.
+// Nothing here trains and nothing here knows a format but by its name; package
+// all joins the formats.
 //
-//   - What is read is hostile until checked: names stay in the folder, boxes in
-//     their tensors, stretches in their files, and pieces tile tensor and file.
-//
-//   - A save holds one chunk in memory, not a second copy of the model; an
-//     asynchronous one holds its rank's snapshot.
-//
-//   - A save by several ranks is agreed on: where one cannot do its part, every
-//     rank's Save is an error and nothing is left.
-//
-// Other programs' formats are packages of formats/, each a formats.Source and a
-// formats.Writer, as this one is in source.go and write.go.
-//
-// Reading order: state.go, manifest.go (what is written), check.go (what is
-// believed), disk.go (every change of the disk), storage.go (names in a save
-// folder), save.go, async.go, folder.go, load.go
-// (choice and fallback), restore.go (pieces to pieces), source.go, fromsource.go (a checkpoint
-// of any format into a run), write.go, hash.go and sums.go. inject.go makes its disk fail.
+// Reading order: source.go, tensors.go (what a model must have), read.go,
+// parts.go (tensors in pieces), box.go, cast.go, upcycle.go, target.go, folder.go, detect.go.
 package checkpoint

@@ -2,214 +2,150 @@ package checkpoint
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"sync"
-	"sync/atomic"
 
-	"monotron/fault"
-	"monotron/hint"
-	"monotron/megatron/formats"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/tokenizer"
 )
 
-// source is a native checkpoint as formats.Source.
-type source struct {
-	folder *Folder
-	info   formats.Info
-	list   []formats.Tensor
-	index  map[string]*Tensor
+// Format names a way of storing checkpoints.
+type Format string
 
-	mu     sync.Mutex
-	checks map[*Tensor][]*checked // of their pieces
+// The formats, as `convert --to` spells them.
+const (
+	Native            Format = "native"
+	MegatronTorch     Format = "megatron-torch"
+	MegatronTorchDist Format = "megatron-torch_dist"
+	HF                Format = "hf"
+	NanoGPT           Format = "nanogpt"
+	LLMC              Format = "llmc"
+)
+
+// Prefixes of stored names.
+const (
+	Model  = "model."
+	Main   = "optimizer.main."
+	ExpAvg = "optimizer.exp_avg."
+	ExpSq  = "optimizer.exp_avg_sq."
+)
+
+// Tensor is a global tensor of a checkpoint.
+type Tensor struct {
+	Name  string  // with prefix
+	DType string  // as safetensors spells it
+	Shape []int64 // at least one dimension, each at least 1
 }
 
-// RunConfig is the part of a run's saved Config (training.Config) that says
-// which model the tensors are.
-type RunConfig struct {
-	Model     spec.Model
-	Tokenizer tokenizer.Config
-	Precision string
-	SeqLength int
-	Flags     map[string][]string `json:",omitempty"`
+// Bytes is the tensor's size.
+func (t Tensor) Bytes() int64 { return Width(t.DType) * Volume(t.Shape) }
+
+// Info is what a checkpoint says of itself.
+type Info struct {
+	Format Format
+	Path   string // the folder or file that holds it
+	Family string // Hugging Face's model_type, where the format says one; "": not said
+
+	Model     *spec.Model      // complete, as files allow
+	SeqLength int              // 0: not said
+	Tokenizer tokenizer.Config // with the files that the checkpoint keeps, where it does; zero: not said
+	Layout    Layout           // it was written by; zero: the format has none
+	Notes     []string         // for a person: oddities, what was ignored
 }
 
-// OpenSource opens a native checkpoint for reading by name and box: a save
-// folder or one of its iter_ folders. Checksums are compared when bytes are
-// first read.
-func OpenSource(path string, o formats.OpenOptions) (formats.Source, error) {
-	f, err := Open(path, o.Step)
-	if err != nil {
-		return nil, err
-	}
-	f.picks = true
-	s := newSource(f)
-	var c RunConfig
-	if len(f.Manifest.State.Config) > 0 {
-		if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
-			f.Close()
-			return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
-		}
-	}
-	s.info.Model, s.info.SeqLength = &c.Model, c.SeqLength
-	s.info.Tokenizer, s.info.Notes = f.Tokenizer(c.Tokenizer)
-	return s, nil
+// Source is an open checkpoint.
+type Source interface {
+	Info() Info
+	// Tensors lists everything, in an order that reads the files front to back
+	// where that is possible.
+	Tensors() []Tensor
+	// Read fills dst, row-major and exactly as long as the box, with the box of a
+	// listed tensor (Piece.Local is not looked at). It may be called from several
+	// goroutines. Errors name file and tensor.
+	Read(name string, box mpu.Piece, dst []byte) error
+	State() State
+	Close() error
 }
 
-func newSource(f *Folder) *source {
-	s := &source{folder: f, index: map[string]*Tensor{}, checks: map[*Tensor][]*checked{}}
-	s.info = formats.Info{Format: formats.Native, Path: f.Path}
-	for i := range f.Manifest.Tensors {
-		t := &f.Manifest.Tensors[i]
-		s.index[t.Name] = t
-		s.list = append(s.list, formats.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape})
-	}
-	return s
+// Twice is a Source whose files hold some tensors a second time.
+type Twice interface {
+	// Copies shows those tensors as they are in the second place. It is closed with
+	// the Source.
+	Copies() Source
 }
 
-func (s *source) Info() formats.Info        { return s.info }
-func (s *source) Tensors() []formats.Tensor { return s.list }
-func (s *source) State() formats.State      { return s.folder.Manifest.State }
+// State is what a run needs beside its tensors to go on bit for bit. Raw parts
+// belong to whoever wrote them.
+type State struct {
+	Iteration     int64 `json:"iteration"`
+	ConsumedTrain int64 `json:"consumed_train_samples"`
+	ConsumedValid int64 `json:"consumed_valid_samples"`
+	SkippedTrain  int64 `json:"skipped_train_samples"`
 
-func (s *source) Close() error {
-	s.folder.Close()
-	return nil
+	Seed    uint64 `json:"seed"`    // random numbers are counted, so this is all of their state
+	Version string `json:"version"` // of the program that wrote
+
+	Config    json.RawMessage            `json:"config,omitempty"`    // of the run: training.Config
+	Scheduler json.RawMessage            `json:"scheduler,omitempty"` // learning rate and weight decay, with Megatron's names (optimizer.SchedulerState)
+	Scaler    json.RawMessage            `json:"scaler,omitempty"`    // loss scale, with Megatron's names (optimizer.ScalerState)
+	Extra     map[string]json.RawMessage `json:"extra,omitempty"`
+
+	RNG any `json:"-"` // Megatron's generator states (*megatron.RNG); only its formats give and take them
 }
 
-func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
-	return s.ReadWatched(name, box, dst, func([]byte) {})
+// Keys of State.Extra.
+const (
+	ExtraAdamSteps = "optimizer_steps" // integer: updates made
+	ExtraFLOPs     = "megatron_flops"  // number: num_floating_point_operations_so_far
+	ExtraArgs      = "megatron_args"   // object: Megatron's arguments as found; enumerations as their names
+	ExtraOrder     = "sample_order"    // object: the layout that the order of the samples was drawn for (training.sampleOrder)
+)
+
+// OpenOptions choose what a Source shows.
+type OpenOptions struct {
+	Step        int64 // iteration of a save folder; negative: the latest
+	KeepPadding bool  // the vocabulary's padding rows are part of its tensors
 }
 
-// ReadWatched is Read that shows what it reads.
-func (s *source) ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error {
-	t := s.index[name]
-	if t == nil {
-		return fault.Errorf(fault.Internal, "checkpoint: %s has no tensor %q", s.folder.Path, name)
-	}
-	width := dtypeOf[t.DType].Size()
-	if !formats.Inside(box, t.Shape) || int64(len(dst)) != box.Len()*width {
-		return fault.Errorf(fault.Internal, "checkpoint: a box of %d bytes from %v size %v of tensor %q %v", len(dst), box.From, box.Size, name, t.Shape)
-	}
-	parts, err := s.parts(t, see)
-	if err != nil {
-		return err
-	}
-	return formats.ReadParts(parts, width, box, dst)
+// Layout is how a checkpoint is cut. 0 counts as 1.
+type Layout struct {
+	TP, PP, VP, EP, ETP, DP int
+	FirstStage, LastStage   int   // layers of the first and last pipeline stage; 0: even
+	StageLayers             []int // layers of each pipeline stage; nil: even, or as above
+	DistributedOptimizer    bool
 }
 
-// parts are t's pieces, whose bytes are those that were written and shown to see.
-func (s *source) parts(t *Tensor, see func([]byte)) ([]formats.Part, error) {
-	checks := s.checksOf(t)
-	parts := make([]formats.Part, len(t.Pieces))
-	for i, p := range t.Pieces {
-		file, err := s.folder.file(p.File)
-		if err != nil {
-			return nil, fault.With(fault.IO, err)
-		}
-		parts[i] = formats.Part{Box: p.box(), ReadAt: func(dst []byte, at int64) error { return checks[i].readAt(file, t, p, dst, at, see) }}
+// Whole gives every size its meaning: 0 becomes 1, ETP of 0 becomes TP.
+func (l Layout) Whole() Layout {
+	for _, n := range []*int{&l.TP, &l.PP, &l.VP, &l.EP, &l.DP} {
+		*n = max(1, *n)
 	}
-	return parts, nil
+	if l.ETP == 0 {
+		l.ETP = l.TP
+	}
+	return l
 }
 
-// checked is what is known of a piece's bytes: which of its blocks have the sums
-// that were written; of one without sums of blocks, whether it all has.
-type checked struct {
-	blocks []atomic.Bool
-	whole  func() error
-	asked  atomic.Int64 // bytes, from the first on, that the disk was asked for
+// Watched is a Source that shows bytes while they are cached.
+type Watched interface {
+	Source
+	// ReadWatched is Read that also hands stored bytes to see, whole elements, from
+	// several goroutines: all of the box, once or more, and maybe others of the tensor.
+	ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error
 }
 
-func (s *source) checksOf(t *Tensor) []*checked {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := s.checks[t]
-	if list != nil {
-		return list
+// ReadWatched reads a box of any Source for someone who looks at all of it.
+func ReadWatched(src Source, name string, box mpu.Piece, dst []byte, see func(raw []byte)) error {
+	if w, ok := src.(Watched); ok {
+		return w.ReadWatched(name, box, dst, see)
 	}
-	for _, p := range t.Pieces {
-		c := &checked{blocks: make([]atomic.Bool, len(p.Blocks)/blockDigits)}
-		c.whole = sync.OnceValue(func() error {
-			buf := make([]byte, min(t.Bytes(p), checkBytes))
-			return s.folder.Stream(t, p, buf, func(int64, []byte) error { return nil })
-		})
-		list = append(list, c)
-	}
-	s.checks[t] = list
-	return list
-}
-
-// readAt fills dst with bytes at.. of piece p of t, some blocks at a time, so that
-// they are checked and seen while they are cached.
-func (c *checked) readAt(file *os.File, t *Tensor, p Piece, dst []byte, at int64, see func([]byte)) error {
-	if p.Blocks == "" {
-		if err := c.whole(); err != nil {
-			return fault.With(fault.IO, fmt.Errorf("checkpoint: %w", err))
-		}
-	}
-	c.ahead(file, p, at, at+int64(len(dst)), t.Bytes(p))
-	for len(dst) > 0 {
-		n := min(int64(len(dst)), readBytes-at%blockBytes)
-		if err := c.readSome(file, t, p, dst[:n], at); err != nil {
-			return fault.With(fault.IO, fmt.Errorf("checkpoint: %w", err))
-		}
-		see(dst[:n])
-		dst, at = dst[n:], at+n
-	}
-	return nil
-}
-
-// ahead asks the disk for the bytes of a piece that come next, and for no others: the
-// system's own guess goes beyond, and often that is a tensor nobody wants.
-func (c *checked) ahead(file *os.File, p Piece, from, to, total int64) {
-	const window = 16 << 20
-	asked, end := c.asked.Load(), min(total, to+window)
-	if asked < total && asked < to+window/2 && c.asked.CompareAndSwap(asked, end) {
-		from = max(from, asked)
-		hint.WillNeed(file, p.Offset+from, end-from)
-	}
-}
-
-// readSome is readAt of a few blocks. One that dst holds is checked there, another
-// one is read for it, each once.
-func (c *checked) readSome(file *os.File, t *Tensor, p Piece, dst []byte, at int64) error {
-	read := func(dst []byte, at int64) error {
-		if _, err := file.ReadAt(dst, p.Offset+at); err != nil {
-			return (&Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + t.Bytes(p)}).because(err)
-		}
-		return nil
-	}
-	if err := read(dst, at); err != nil || p.Blocks == "" {
-		return err
-	}
-	total, to := t.Bytes(p), at+int64(len(dst))
-	for from := at / blockBytes * blockBytes; from < to; from += blockBytes {
-		end, known := min(from+blockBytes, total), &c.blocks[from/blockBytes]
-		if known.Load() {
-			continue
-		}
-		var block []byte
-		if from >= at && end <= to {
-			block = dst[from-at : end-at]
-		} else {
-			buf := blockBuffers.Get().(*[blockBytes]byte)
-			defer blockBuffers.Put(buf)
-			block = buf[:end-from]
-			if err := read(block, from); err != nil {
-				return err
-			}
-		}
-		if err := p.checkBlocks(from, block); err != nil {
-			err.Path, err.Tensor = file.Name(), t.Name
+	const cached = 1 << 20
+	width := int64(len(dst)) / box.Len()
+	return byRows(box, cached/width, func(sub mpu.Piece, at int64) error {
+		part := dst[at*width : (at+sub.Len())*width]
+		if err := src.Read(name, sub, part); err != nil {
 			return err
 		}
-		known.Store(true)
-	}
-	return nil
+		see(part)
+		return nil
+	})
 }
-
-// blockBuffers are for blocks of which only a part was asked for.
-var blockBuffers = sync.Pool{New: func() any { return new([blockBytes]byte) }}
-
-const checkBytes = 4 << 20

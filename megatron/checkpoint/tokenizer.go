@@ -2,79 +2,48 @@ package checkpoint
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 
-	"monotron/fault"
-	"monotron/megatron/formats"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
-// maxKept bounds one of a tokenizer's files, in bytes.
-const maxKept = 1 << 28
-
-// keepTokenizer writes the files of the run's tokenizer. Where they cannot be had that
-// is a note: the tensors are worth more.
-func (s *saver) keepTokenizer() (list []Kept, err error) {
-	files, err := s.o.Tokenizer.Files(false)
+// KeepTokenizer puts the files of a checkpoint's tokenizer into its folder, those of
+// GPT-2's built-in ranks too: other programs have none. Files that cannot be had, or
+// are too large, are a note and no error: the tensors are worth more.
+func KeepTokenizer(dir string, c tokenizer.Config) (kept bool, note string, err error) {
+	files, err := c.Files(true)
 	if err != nil {
-		s.report.note("%s", formats.NotKept(err))
-		return nil, nil
+		return false, NotKept(err), nil
 	}
 	if len(files) == 0 {
-		return nil, nil
+		return false, "", nil
 	}
-	dir := filepath.Join(s.tmp, tokenizer.KeptFolder)
-	if err := s.disk.mkdir(dir); err != nil {
-		return nil, err
+	folder := filepath.Join(dir, tokenizer.KeptFolder)
+	if err := os.Mkdir(folder, 0o777); err != nil {
+		return false, "", exitcode.With(exitcode.IO, err)
 	}
 	for _, f := range files {
-		if err := s.disk.text(filepath.Join(dir, f.Name), f.Data); err != nil {
-			return nil, err
+		if err := WriteBytes(filepath.Join(folder, f.Name), f.Data); err != nil {
+			return false, "", err
 		}
-		list = append(list, Kept{Name: f.Name, Bytes: int64(len(f.Data)), XXH3: sum(f.Data)})
 	}
-	return list, s.disk.sync(dir)
+	return true, "", nil
 }
 
-// checkKept believes nothing of what a manifest says of kept files.
-func checkKept(list []Kept) error {
-	names := map[string]bool{}
-	for _, k := range list {
-		if k.Name == "" || k.Name == "." || k.Name == ".." || filepath.Base(k.Name) != k.Name || names[k.Name] {
-			return fmt.Errorf("the tokenizer's file name %q leaves the folder or comes twice", k.Name)
-		}
-		names[k.Name] = true
-		if k.Bytes < 0 || k.Bytes > maxKept || !isSum(k.XXH3) {
-			return fmt.Errorf("the tokenizer's file %q: %d bytes, checksum %q", k.Name, k.Bytes, k.XXH3)
-		}
-	}
-	return nil
+// NotKept is the note of a checkpoint that has no copy of its tokenizer's files.
+func NotKept(why error) string {
+	return fmt.Sprintf("the checkpoint keeps no copy of its tokenizer: %v", why)
 }
 
-// Tokenizer is c with the files that the checkpoint keeps, which are then those that were
-// written; c itself where it keeps none. Of damaged ones nothing is said but a note: the
-// tensors can be read all the same.
-func (f *Folder) Tokenizer(c tokenizer.Config) (kept tokenizer.Config, notes []string) {
-	if len(f.Manifest.Tokenizer) == 0 {
-		return c, nil
-	}
-	if err := f.verifyKept(); err != nil {
-		return tokenizer.Config{}, []string{fmt.Sprintf("its tokenizer is not used: %v", err)}
-	}
-	return formats.KeptTokenizer(f.Path, c), nil
+// WriteBytes makes a file of data.
+func WriteBytes(path string, data []byte) error {
+	return WriteFile(path, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
-// verifyKept compares the tokenizer's files with what was written.
-func (f *Folder) verifyKept() error {
-	for _, k := range f.Manifest.Tokenizer {
-		path := filepath.Join(f.Path, tokenizer.KeptFolder, k.Name)
-		data, err := fault.ReadFile(path, k.Bytes)
-		switch {
-		case err != nil:
-			return (&Damage{Path: path}).because(err)
-		case sum(data) != k.XXH3:
-			return &Damage{Path: path, To: int64(len(data)), Reason: fmt.Sprintf("checksum %s, %s was written", sum(data), k.XXH3)}
-		}
-	}
-	return nil
+// KeptTokenizer is c with the files that the checkpoint in folder dir keeps, or as it is.
+func KeptTokenizer(dir string, c tokenizer.Config) tokenizer.Config {
+	return c.In(filepath.Join(dir, tokenizer.KeptFolder))
 }

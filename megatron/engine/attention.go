@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/model"
 	"monotron/mpu/comm"
 )
@@ -41,7 +41,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	case !e.config.Layout.wholeSequences():
 		const why = "cuDNN's takes whole sequences and gives no f32 parts to join; of --context-parallel-size above 1 only --cp-comm-type a2a in all layers has them"
 		if backend == "fused" {
-			return fault.Errorf(fault.Usage, "--attention-backend fused: %s: use it, or auto or flash, which run our own kernels", why)
+			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s: use it, or auto or flash, which run our own kernels", why)
 		}
 		note("%s (flash), not cuDNN's (fused): %s", own, why)
 	case backend == "flash":
@@ -54,7 +54,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 			return err
 		}
 		if refusal != nil {
-			return fault.Errorf(fault.Usage, "--attention-backend fused: cuDNN's attention cannot be had for this run: %w; auto and flash run our own kernels", refusal)
+			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: cuDNN's attention cannot be had for this run: %w; auto and flash run our own kernels", refusal)
 		}
 		note("attention: %s, as --attention-backend fused asks", chosen)
 	default:

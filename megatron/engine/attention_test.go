@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"monotron/csrc/cuda"
-	"monotron/csrc/cuda/standin"
+	"monotron/csrc/cuda/fake"
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/ranks"
 )
 
@@ -51,7 +51,7 @@ func choose(t *testing.T, c Config, coming func(rank int) MicroShapes) []choice 
 // change the numbers; the log names the rank that does and its reason, which ends every rank
 // where --attention-backend asks for cuDNN's. Stages without layers have no say.
 func TestRanksChooseAttentionAlike(t *testing.T) {
-	standin.Use(t)
+	fake.Use(t)
 	config := func(l Layout, backend string) Config {
 		c := layoutConfig(l)
 		c.Precision, c.AttentionBackend, c.Model.HiddenSize, c.Model.KVChannels = BF16, backend, 32, 8
@@ -89,7 +89,7 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 				if got.fused != x.fused[rank] || !strings.Contains(text, x.text) {
 					t.Errorf("rank %d: fused %v, %q; want %v, %q", rank, got.fused, text, x.fused[rank], x.text)
 				}
-				if ends := strings.HasSuffix(name, ", asked for"); (got.err != nil) != ends || ends && fault.CodeOf(got.err) != fault.Usage {
+				if ends := strings.HasSuffix(name, ", asked for"); (got.err != nil) != ends || ends && exitcode.CodeOf(got.err) != exitcode.Usage {
 					t.Errorf("rank %d: error %v", rank, got.err)
 				}
 			}

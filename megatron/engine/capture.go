@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"monotron/csrc/device"
-	"monotron/megatron/report"
 	"monotron/megatron/schedule"
 	"monotron/megatron/spec"
-	"monotron/mpu/comm/watch"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/health"
 )
 
 // Capture makes the steady parts of a step graphs, or says why that cannot be.
@@ -28,7 +28,7 @@ func (e *Engine) Capture() (why string) {
 		return "with --optimizer-cpu-offload the host takes part in the update"
 	case e.Timers.Trace != nil:
 		return "--profile traces forward and backward apart"
-	case e.Timers.Level() >= report.LevelMicro:
+	case e.Timers.Level() >= telemetry.LevelMicro:
 		return "--timing-log-level 2 times forward and backward apart"
 	}
 	g := &graphs{micro: e.device.NewGraph(), update: e.device.NewGraph(), in: inputs{scope: e.device.Arena.Scope(device.Activations)}}
@@ -48,7 +48,7 @@ func (e *Engine) countsMicroBatches() bool {
 // runGraphs trains on micro-batches one after the other. Forward is told the time of both.
 func (e *Engine) runGraphs(micros []*Micro, r *Result) error {
 	for _, m := range micros {
-		e.rank.Enter(watch.Forward, e.Iteration+1)
+		e.rank.Enter(health.Forward, e.Iteration+1)
 		timed := e.timed(&r.Forward)
 		pass, mask := e.load(e.graphs.in.rewind(), m, e.parts[0], e.tokenWeight(m, len(micros)), true)
 		err := e.graphs.micro.Run(func() error {

@@ -2,12 +2,12 @@ package engine
 
 import (
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/optimizer/offload"
-	"monotron/megatron/report"
 	"monotron/megatron/schedule"
+	"monotron/megatron/telemetry"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 )
@@ -26,7 +26,7 @@ type Engine struct {
 	Scheduler *optimizer.ParamScheduler
 	Scaler    *optimizer.Scaler
 	Iteration int64 // done
-	Timers    *report.Timers
+	Timers    *telemetry.Timers
 	Attention string         // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
 	Look      Look           // is shown every step and evaluation that nobody else looks at
 	Vote      func() float64 // what a rank has to say to all in this step, once; nil, 0: nothing
@@ -47,11 +47,11 @@ type Engine struct {
 // New builds the rank's model and optimizer; parameters are not yet set.
 func New(rank *ranks.Rank, c Config, s optimizer.Schedule) (*Engine, error) {
 	d := rank.Device
-	e := &Engine{config: c, rank: rank, device: d, Timers: report.NewTimers(report.LevelAlways), DType: c.DType(),
+	e := &Engine{config: c, rank: rank, device: d, Timers: telemetry.NewTimers(telemetry.LevelAlways), DType: c.DType(),
 		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == FP16)}
 	parts, err := c.Split().Parts()
 	if err != nil {
-		return nil, fault.With(fault.Usage, err)
+		return nil, exitcode.With(exitcode.Usage, err)
 	}
 	e.parts = parts[rank.Place.PP]
 	if err := e.build(); err != nil {
@@ -80,7 +80,7 @@ func (e *Engine) build() error {
 		stage, err := model.NewStage(e.device, model.StageConfig{Model: &c.Model, Layers: part.Layers, Embedding: part.Embedding, Head: part.Head,
 			Recompute: c.Recompute, DType: e.DType}, parallelOf(e.rank, c))
 		if err != nil {
-			return fault.With(fault.Usage, err)
+			return exitcode.With(exitcode.Usage, err)
 		}
 		e.Stages = append(e.Stages, stage)
 	}

@@ -5,14 +5,14 @@ package engine
 import (
 	"testing"
 
-	"monotron/csrc/cuda/standin"
+	"monotron/csrc/cuda/fake"
 	"monotron/csrc/device"
 )
 
 // Claim: where memory runs out beside graphs and cuDNN's attention, the error knows what each
 // of them holds: what the purposes table has without them is less by as much.
 func TestExhaustedBesideGraphsAndFusedAttention(t *testing.T) {
-	standin.Use(t)
+	fake.Use(t)
 	t.Setenv("MONOTRON_EMU_MEMORY", "1000000000")
 	held := func(graphs bool, backend string) (*device.OutOfMemory, device.Usage, int64) {
 		c := tinyConfig()

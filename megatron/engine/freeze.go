@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"monotron/fault"
-	"monotron/flags"
+	"monotron/internal/argv"
+	"monotron/internal/exitcode"
 	"monotron/megatron/model"
 	"monotron/mpu"
 )
@@ -65,29 +65,29 @@ func (c *Config) Freezing() (f Freezing, err error) {
 		}
 	}
 	if f.Trained == 0 {
-		return f, fault.Errorf(fault.Usage, "--freeze-parameters %s leaves nothing to train", strings.Join(c.FreezeParameters, " "))
+		return f, exitcode.Errorf(exitcode.Usage, "--freeze-parameters %s leaves nothing to train", strings.Join(c.FreezeParameters, " "))
 	}
 	return f, nil
 }
 
 // checkPatterns refuses what is no pattern, and one that matches no parameter.
 func checkPatterns(patterns []string, all []*mpu.Param) error {
-	names := flags.Set{}
+	names := argv.Set{}
 	for _, p := range all {
-		names[p.Name] = flags.One
+		names[p.Name] = argv.One
 	}
 	for _, pattern := range patterns {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return fault.Errorf(fault.Usage, "--freeze-parameters %q is no shell pattern: *, ?, [a-z] and [^a-z] are known", pattern)
+			return exitcode.Errorf(exitcode.Usage, "--freeze-parameters %q is no shell pattern: *, ?, [a-z] and [^a-z] are known", pattern)
 		}
 		if slices.ContainsFunc(all, func(p *mpu.Param) bool { return matches(pattern, p.Name) }) {
 			continue
 		}
-		near := flags.Nearest(names, pattern)
+		near := argv.Nearest(names, pattern)
 		if near == nil {
 			near = []string{all[0].Name, all[len(all)/2].Name, all[len(all)-1].Name}
 		}
-		return fault.Errorf(fault.Usage, "--freeze-parameters %q matches no parameter of the model; names are like %s", pattern, strings.Join(near, ", "))
+		return exitcode.Errorf(exitcode.Usage, "--freeze-parameters %q matches no parameter of the model; names are like %s", pattern, strings.Join(near, ", "))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/optimizer"
 	"monotron/mpu/ranks"
 )
@@ -115,7 +115,7 @@ func TestFreezePatterns(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = New(ranks.Alone(ref.Open()), c, s)
-		if err == nil || fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), bad.say) {
+		if err == nil || exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), bad.say) {
 			t.Errorf("%q: %v, want %q", bad.patterns, err, bad.say)
 		}
 	}

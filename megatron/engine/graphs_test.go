@@ -12,9 +12,9 @@ import (
 	"monotron/csrc/cuda"
 	"monotron/csrc/device"
 	"monotron/megatron/model"
-	"monotron/megatron/report"
 	"monotron/megatron/spec"
-	"monotron/mpu/comm/inject"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/health/inject"
 )
 
 // gpu is the device that MONOTRON_CUDA_LIBRARY names, emulated or not.
@@ -155,8 +155,8 @@ func TestNoGraphsSaysWhy(t *testing.T) {
 			e.config.Model.Experts = &spec.Experts{Balancing: []string{spec.GlobalAuxLoss}}
 		},
 		"--inject":             func(e *Engine) { e.rank.Inject = &inject.Injector{} },
-		"--profile":            func(e *Engine) { e.Timers.Trace = &report.Trace{} },
-		"--timing-log-level 2": func(e *Engine) { e.Timers = report.NewTimers(report.LevelMicro) },
+		"--profile":            func(e *Engine) { e.Timers.Trace = &telemetry.Trace{} },
+		"--timing-log-level 2": func(e *Engine) { e.Timers = telemetry.NewTimers(telemetry.LevelMicro) },
 	} {
 		e := newTestEngine(t, tinyConfig())
 		set(e)

@@ -5,9 +5,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/model"
-	"monotron/megatron/report"
 	"monotron/megatron/schedule"
-	"monotron/mpu/comm/watch"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/health"
 )
 
 // microBatches carries a schedule's actions out on a rank's stages. The value
@@ -65,17 +65,17 @@ func (e *Engine) run(micros []*Micro, train bool, r *Result, look Look) error {
 // MeasuresStages tells whether steps tell what the stages did: waiting for the device around every action costs time, so it is
 // done where --timing-log-level asks for it.
 func (e *Engine) MeasuresStages() bool {
-	return e.rank.Sizes.PP > 1 && e.Timers.Level() >= report.LevelStep
+	return e.rank.Sizes.PP > 1 && e.Timers.Level() >= telemetry.LevelStep
 }
 
 func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, error) {
 	e, m := w.engine, w.micros[i]
 	if w.train {
-		e.rank.Enter(watch.Forward, e.Iteration+1)
+		e.rank.Enter(health.Forward, e.Iteration+1)
 	}
 	timed := e.timed(&w.result.Forward)
 	w.look.begin(i, chunk)
-	e.Timers.Start("forward-compute", report.LevelMicro)
+	e.Timers.Start("forward-compute", telemetry.LevelMicro)
 	defer e.Timers.Stop("forward-compute")
 	a := &alive{scope: e.device.Arena.Scope(device.Activations), in: in}
 	w.alive[cell{i, chunk}] = a
@@ -114,7 +114,7 @@ func (e *Engine) timed(to *time.Duration) (end func()) {
 // exchanged times what attention waits for of ranks that share sequences, as part of forward
 // and backward.
 func (e *Engine) exchanged(wait func() error) error {
-	e.Timers.Start("context-exchange", report.LevelMicro)
+	e.Timers.Start("context-exchange", telemetry.LevelMicro)
 	defer e.Timers.Stop("context-exchange")
 	return wait()
 }
@@ -142,13 +142,13 @@ func (w *microBatches) end(a *alive) {
 
 func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Tensor, err error) {
 	e, at := w.engine, cell{i, chunk}
-	e.rank.Enter(watch.Backward, e.Iteration+1)
+	e.rank.Enter(health.Backward, e.Iteration+1)
 	timed := e.timed(&w.result.Backward)
 	a := w.alive[at]
 	delete(w.alive, at)
 	defer w.end(a)
 	w.look.begin(i, chunk)
-	e.Timers.Start("backward-compute", report.LevelMicro)
+	e.Timers.Start("backward-compute", telemetry.LevelMicro)
 	defer e.Timers.Stop("backward-compute")
 	if a.in.Given() {
 		din = e.device.Arena.Alloc(device.Communication, a.in.DType, a.in.Dims()...)

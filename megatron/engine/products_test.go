@@ -7,16 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/csrc/cuda/standin"
+	"monotron/csrc/cuda/fake"
 )
 
 // Claim: where a library of products chooses by the alignment of what it is given, a run with
 // graphs, a plain one, and one that has taken other memory before all have the same bits.
 func TestProductsChosenAlike(t *testing.T) {
-	if !standin.Emulated() {
+	if !fake.Emulated() {
 		t.Skip("MONOTRON_CUDA_LIBRARY does not name the emulated library; make test-emu sets it")
 	}
-	t.Setenv("MONOTRON_CUBLASLT", standin.CuBLASLt(t, "130000", "0", true))
+	t.Setenv("MONOTRON_CUBLASLT", fake.CuBLASLt(t, "130000", "0", true))
 	c := tinyConfig()
 	c.Precision = BF16
 	plain := traced(t, c, false)

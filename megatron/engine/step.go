@@ -4,10 +4,10 @@ import (
 	"math"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/optimizer"
-	"monotron/megatron/report"
-	"monotron/mpu/comm/watch"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/health"
 )
 
 // Step trains on one global batch: forward and backward of every micro-batch,
@@ -39,7 +39,7 @@ func (e *Engine) begin(r *Result, micros int) {
 }
 
 func (e *Engine) forwardBackward(micros []*Micro, r *Result, look Look) error {
-	e.Timers.Start("forward-backward", report.LevelStep)
+	e.Timers.Start("forward-backward", telemetry.LevelStep)
 	if err := e.run(micros, true, r, look); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (e *Engine) forwardBackward(micros []*Micro, r *Result, look Look) error {
 // sumLosses leaves the sums on the device, to be read with the update's result; only a
 // gradient that is divided by all tokens needs their number before.
 func (e *Engine) sumLosses(r *Result, micros int) error {
-	e.rank.Enter(watch.Reduce, e.Iteration+1)
+	e.rank.Enter(health.Reduce, e.Iteration+1)
 	e.vote()
 	if err := e.sumTotals(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (e *Engine) vote() {
 }
 
 func (e *Engine) update(r *Result) (err error) {
-	e.Timers.Start("optimizer", report.LevelStep)
+	e.Timers.Start("optimizer", telemetry.LevelStep)
 	c, timed := &e.config, e.timed(&r.UpdateFor)
 	r.Factor = e.gradFactor(r)
 	r.Update, err = e.Optimizer.Step(optimizer.StepArgs{LR: r.LR, WeightDecay: r.Decay, Factor: r.Factor,
@@ -95,12 +95,12 @@ func (e *Engine) beforeUpdate() {
 	if e.Settled != nil {
 		e.Settled()
 	}
-	e.rank.Enter(watch.Optimizer, e.Iteration+1)
+	e.rank.Enter(health.Optimizer, e.Iteration+1)
 }
 
 func (e *Engine) advance(r Result, samples int) error {
 	if r.Update.Skipped && !e.Scaler.Dynamic() && e.config.CheckForNaN {
-		return fault.With(fault.Internal, &NonFinite{e.Iteration + 1, r.Loss, r.Update.NonFinite})
+		return exitcode.With(exitcode.Internal, &NonFinite{e.Iteration + 1, r.Loss, r.Update.NonFinite})
 	}
 	e.Iteration++
 	e.Scaler.Update(r.Update.Skipped)

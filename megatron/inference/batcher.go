@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/model"
 )
 
@@ -84,7 +84,7 @@ func (b *Batcher) Check(r *Request) error {
 		return err
 	}
 	if n := len(r.Prompt) + r.MaxNew; blocksFor(n) > b.config.Blocks {
-		return fault.Errorf(fault.Usage, "%d tokens need %d blocks of keys and values; there are %d", n, blocksFor(n), b.config.Blocks)
+		return exitcode.Errorf(exitcode.Usage, "%d tokens need %d blocks of keys and values; there are %d", n, blocksFor(n), b.config.Blocks)
 	}
 	return nil
 }

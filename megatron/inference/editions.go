@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
 )
 
 // editions are the weights that a rank serves: those that new texts get, and beside them,
@@ -33,7 +33,7 @@ func (e *editions) other() int32 { return 1 - e.now }
 // rows runs a batch with the weights of its edition.
 func (e *editions) rows(b *batch, use func(first int, logits model.Tensor) error) error {
 	e.passes++
-	e.list[0].rank.Enter(watch.Forward, e.passes)
+	e.list[0].rank.Enter(health.Forward, e.passes)
 	return e.list[b.edition].rows(b, e.kv, use)
 }
 
@@ -66,12 +66,12 @@ func (l *Loaded) twin() (*Loaded, error) {
 
 // reload fills the weights from an iteration of the same model, whatever its format.
 func (l *Loaded) reload(dir string, step int64) error {
-	format, err := formats.DetectAt(dir, step)
+	format, err := checkpoint.DetectAt(dir, step)
 	if err != nil {
 		return err
 	}
-	var report checkpoint.Report
-	if format == formats.Native {
+	var report native.Report
+	if format == checkpoint.Native {
 		c, err := storedConfig(dir, step)
 		if err != nil {
 			return err
@@ -79,11 +79,11 @@ func (l *Loaded) reload(dir string, step int64) error {
 		if err := l.same(&c.Model); err != nil {
 			return err
 		}
-		if _, report, err = checkpoint.Load(dir, step, l.stored(), l.Device, checkpoint.LoadOptions{Convert: true}); err != nil {
+		if _, report, err = native.Load(dir, step, l.stored(), l.Device, native.LoadOptions{Convert: true}); err != nil {
 			return err
 		}
 	} else {
-		src, err := all.OpenAs(format, dir, formats.OpenOptions{Step: step})
+		src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step})
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 		if err := l.same(src.Info().Model); err != nil {
 			return err
 		}
-		if _, report, err = checkpoint.LoadSource(formats.Finite(src), l.stored(), l.Device, checkpoint.LoadOptions{Convert: true}); err != nil {
+		if _, report, err = native.LoadSource(checkpoint.Finite(src), l.stored(), l.Device, native.LoadOptions{Convert: true}); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 // same refuses another model.
 func (l *Loaded) same(m *spec.Model) error {
 	if list := l.Model.Differs(m); len(list) > 0 {
-		return fault.Errorf(fault.BadData, "it is another model: %s", strings.Join(list, ", "))
+		return exitcode.Errorf(exitcode.BadData, "it is another model: %s", strings.Join(list, ", "))
 	}
 	return nil
 }
@@ -110,36 +110,36 @@ func (l *Loaded) same(m *spec.Model) error {
 // Newest is the iteration of a save folder that loading takes now, and what tells it from
 // another of the same number.
 //
-// Errors: checkpoint.ErrNone in the chain, or fault.NoInput, where there is none yet;
-// fault.Usage where dir is no folder that iterations are saved to.
+// Errors: native.ErrNone in the chain, or exitcode.NoInput, where there is none yet;
+// exitcode.Usage where dir is no folder that iterations are saved to.
 func Newest(dir string) (step int64, written time.Time, err error) {
-	format, err := formats.Detect(dir)
+	format, err := checkpoint.Detect(dir)
 	switch {
 	case err != nil:
 		return 0, written, err
-	case format == formats.Native && !checkpoint.IsOne(dir):
-		step, err = checkpoint.Latest(dir)
+	case format == checkpoint.Native && !native.IsOne(dir):
+		step, err = native.Latest(dir)
 	case tracked(dir):
-		var t formats.Tracked
-		if t, err = formats.ReadTracker(dir); err == nil && t.Release {
-			err = fault.Errorf(fault.Usage, "%s holds a release, which no run writes on", dir)
+		var t checkpoint.Tracked
+		if t, err = checkpoint.ReadTracker(dir); err == nil && t.Release {
+			err = exitcode.Errorf(exitcode.Usage, "%s holds a release, which no run writes on", dir)
 		}
 		step = t.Iteration
 	default:
-		err = fault.Errorf(fault.Usage, "%s is one checkpoint (format %s); name the folder that a run saves its iterations to", dir, format)
+		err = exitcode.Errorf(exitcode.Usage, "%s is one checkpoint (format %s); name the folder that a run saves its iterations to", dir, format)
 	}
 	if err != nil {
 		return 0, written, err
 	}
-	st, err := os.Stat(filepath.Join(dir, formats.IterName(step)))
+	st, err := os.Stat(filepath.Join(dir, checkpoint.IterName(step)))
 	if err != nil {
-		return 0, written, fault.With(fault.NoInput, err)
+		return 0, written, exitcode.With(exitcode.NoInput, err)
 	}
 	return step, st.ModTime(), nil
 }
 
 func tracked(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, formats.TrackerName))
+	_, err := os.Stat(filepath.Join(dir, checkpoint.TrackerName))
 	return err == nil
 }
 

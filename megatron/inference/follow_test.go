@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"monotron/csrc/ref"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/spec"
 	"monotron/mpu/ranks"
 )
@@ -73,7 +73,7 @@ func TestFollowsARun(t *testing.T) {
 func TestPassesOverWhatCannotBeHad(t *testing.T) {
 	dir := t.TempDir()
 	says, model := iterations(t, dir, 1, 2, 3, 4)
-	file := filepath.Join(dir, formats.IterName(2), "rank_00000.safetensors")
+	file := filepath.Join(dir, checkpoint.IterName(2), "rank_00000.safetensors")
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestPassesOverWhatCannotBeHad(t *testing.T) {
 	for at := len(raw) / 3; at < len(raw); at += 1000 {
 		raw[at] ^= 1
 	}
-	for name, content := range map[string][]byte{file: raw, filepath.Join(dir, formats.IterName(4), "rank_00000.safetensors"): raw[:len(raw)/2]} {
+	for name, content := range map[string][]byte{file: raw, filepath.Join(dir, checkpoint.IterName(4), "rank_00000.safetensors"): raw[:len(raw)/2]} {
 		if err := os.WriteFile(name, content, 0o666); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
 )
 
@@ -301,12 +301,12 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		prompt []int32
 		more   int
-		want   fault.Code
+		want   exitcode.Code
 	}{
-		{nil, 1, fault.Usage}, {[]int32{11}, 1, fault.BadData}, {[]int32{-1}, 1, fault.BadData}, {prompt, 20, fault.Usage},
+		{nil, 1, exitcode.Usage}, {[]int32{11}, 1, exitcode.BadData}, {[]int32{-1}, 1, exitcode.BadData}, {prompt, 20, exitcode.Usage},
 	} {
 		_, err := l.Sample(c.prompt, SampleOptions{MaxNew: c.more, Stop: -1})
-		if fault.CodeOf(err) != c.want {
+		if exitcode.CodeOf(err) != c.want {
 			t.Errorf("prompt %v and %d more: %v, want code %d", c.prompt, c.more, err, c.want)
 		}
 	}
@@ -315,7 +315,7 @@ func TestRefusals(t *testing.T) {
 		bad[i] = float32(math.NaN())
 	}
 	l.Stages[0].Params()[0].SetMain(l.Device, bad)
-	if _, err := l.Sample(prompt, SampleOptions{MaxNew: 1, Stop: -1}); fault.CodeOf(err) != fault.BadData {
+	if _, err := l.Sample(prompt, SampleOptions{MaxNew: 1, Stop: -1}); exitcode.CodeOf(err) != exitcode.BadData {
 		t.Errorf("weights that are not numbers: %v", err)
 	}
 	if after := l.Device.Arena.Usage().Allocated; after != before {

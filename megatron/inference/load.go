@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/hf"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
@@ -57,17 +57,17 @@ type stored struct {
 // Load opens a model from dir: a save folder or one iteration of native
 // checkpoints, a folder of Hugging Face, or any other format of package all.
 //
-// Errors: fault.NoInput where there is no model, fault.IO and fault.BadData
-// where it is damaged, fault.Usage for an unknown precision.
+// Errors: exitcode.NoInput where there is no model, exitcode.IO and exitcode.BadData
+// where it is damaged, exitcode.Usage for an unknown precision.
 func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if _, err := dtypeOf(o.Precision); err != nil {
 		return nil, err
 	}
-	format, err := formats.DetectAt(dir, o.Step)
+	format, err := checkpoint.DetectAt(dir, o.Step)
 	switch {
 	case err != nil:
 		return nil, err
-	case format != formats.Native:
+	case format != checkpoint.Native:
 		return loadForeign(d, format, dir, o)
 	}
 	return loadNative(d, dir, o)
@@ -92,7 +92,7 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if err := l.build(d, o, longest(&c.Model, c.SeqLength)); err != nil {
 		return nil, err
 	}
-	_, report, err := checkpoint.Load(dir, o.Step, l.stored(), d, checkpoint.LoadOptions{Convert: true})
+	_, report, err := native.Load(dir, o.Step, l.stored(), d, native.LoadOptions{Convert: true})
 	if err != nil {
 		return nil, err
 	}
@@ -105,35 +105,35 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 // storedConfig is the Config of the checkpoint that will be loaded first, or,
 // where that cannot be opened and no step was named, of the newest that can.
 func storedConfig(dir string, step int64) (*stored, error) {
-	f, err := checkpoint.OpenSound(dir, step)
+	f, err := native.OpenSound(dir, step)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	c := &stored{}
 	if err := json.Unmarshal(f.Manifest.State.Config, c); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
 	}
 	c.Tokenizer, c.notes = f.Tokenizer(c.Tokenizer)
 	m := &c.Model
 	if min(m.NumLayers, m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels, m.VocabSize) < 1 || m.PaddedVocabSize < m.VocabSize {
-		return nil, fault.Errorf(fault.BadData, "%s: the run's config in its manifest describes no model; was this saved by pretrain_gpt?", f.Path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in its manifest describes no model; was this saved by pretrain_gpt?", f.Path)
 	}
 	return c, nil
 }
 
 // loadForeign loads what other programs wrote.
-func loadForeign(d *device.Device, format formats.Format, dir string, o LoadOptions) (*Loaded, error) {
-	src, err := all.OpenAs(format, dir, formats.OpenOptions{Step: o.Step})
+func loadForeign(d *device.Device, format checkpoint.Format, dir string, o LoadOptions) (*Loaded, error) {
+	src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: o.Step})
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
-	return FromSource(d, formats.Finite(src), o)
+	return FromSource(d, checkpoint.Finite(src), o)
 }
 
 // FromSource makes a model of an open checkpoint. Precision "" is f32.
-func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, error) {
+func FromSource(d *device.Device, src checkpoint.Source, o LoadOptions) (*Loaded, error) {
 	info := src.Info()
 	l := &Loaded{Model: *info.Model, Tokenizer: named(info)}
 	m := &l.Model
@@ -141,12 +141,12 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 	if err := l.build(d, o, longest(m, info.SeqLength)); err != nil {
 		return nil, err
 	}
-	_, report, err := checkpoint.LoadSource(src, l.stored(), d, checkpoint.LoadOptions{Convert: true})
+	_, report, err := native.LoadSource(src, l.stored(), d, native.LoadOptions{Convert: true})
 	if err != nil {
 		return nil, err
 	}
 	l.loaded(report.Iteration)
-	if info.Format == formats.HF {
+	if info.Format == checkpoint.HF {
 		l.Ends = hf.EndIDs(info.Path)
 	}
 	l.Notes = []string{fmt.Sprintf("loaded %s: format %s, %d tensors, %d bytes", info.Path, info.Format, len(report.Restored), report.Bytes)}
@@ -156,7 +156,7 @@ func FromSource(d *device.Device, src formats.Source, o LoadOptions) (*Loaded, e
 
 // named is the tokenizer that a checkpoint says. GPT-2 itself needs none: its ranks are
 // built in.
-func named(info formats.Info) tokenizer.Config {
+func named(info checkpoint.Info) tokenizer.Config {
 	const gpt2Vocab = 50257
 	if info.Tokenizer.IsZero() && info.Family == hf.GPT2 && info.Model.VocabSize == gpt2Vocab {
 		return tokenizer.Config{Type: "GPT2BPETokenizer"}
@@ -190,7 +190,7 @@ func longest(m *spec.Model, seq int) int {
 func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err error) {
 	l.Device, l.Vocab, l.MaxContext = d, l.Model.VocabSize, positions
 	if l.Vocab > device.SampleIDs {
-		return fault.Errorf(fault.BadData, "the model's vocabulary has %d ids: a token is chosen among %d at most", l.Vocab, device.SampleIDs)
+		return exitcode.Errorf(exitcode.BadData, "the model's vocabulary has %d ids: a token is chosen among %d at most", l.Vocab, device.SampleIDs)
 	}
 	if l.DType, err = dtypeOf(o.Precision); err != nil {
 		return err
@@ -231,5 +231,5 @@ func dtypeOf(precision string) (device.DType, error) {
 	case "fp16":
 		return device.F16, nil
 	}
-	return 0, fault.Errorf(fault.Usage, "precision %q is unknown; there are f32, bf16 and fp16", precision)
+	return 0, exitcode.Errorf(exitcode.Usage, "precision %q is unknown; there are f32, bf16 and fp16", precision)
 }

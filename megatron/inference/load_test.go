@@ -11,9 +11,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
-	"monotron/megatron/checkpoint"
-	"monotron/megatron/formats/hf"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -31,7 +31,7 @@ func save(t *testing.T, dir string, l *Loaded, iteration int64, config any) {
 	for _, p := range l.Stages[0].Params() {
 		tensors = append(tensors, p.Stored(optimizer.StoredModel, p.Value, 0, p.Owner)...)
 	}
-	if _, err := checkpoint.Save(context.Background(), dir, checkpoint.State{Iteration: iteration, Config: raw}, tensors, l.Device, checkpoint.SaveOptions{}); err != nil {
+	if _, err := native.Save(context.Background(), dir, native.State{Iteration: iteration, Config: raw}, tensors, l.Device, native.SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,8 +78,8 @@ func TestLoadNative(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("fallback", dir, LoadOptions{Step: -1})
-	if _, err := load(t, dir, LoadOptions{Step: 6}); fault.CodeOf(err) != fault.IO {
-		t.Errorf("damaged step 6: %v, want code %d", err, fault.IO)
+	if _, err := load(t, dir, LoadOptions{Step: 6}); exitcode.CodeOf(err) != exitcode.IO {
+		t.Errorf("damaged step 6: %v, want code %d", err, exitcode.IO)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestLoadPrecision(t *testing.T) {
 			}
 		}
 	}
-	if _, err := load(t, dir, LoadOptions{Step: -1, Precision: "int4"}); fault.CodeOf(err) != fault.Usage {
+	if _, err := load(t, dir, LoadOptions{Step: -1, Precision: "int4"}); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("int4: %v", err)
 	}
 }
@@ -136,24 +136,24 @@ func TestLoadHF(t *testing.T) {
 // Claim: no model, and a manifest that describes none, are errors with their codes.
 func TestLoadRefuses(t *testing.T) {
 	l, dir := tiny(t, nil), t.TempDir()
-	if _, err := load(t, dir, LoadOptions{Step: -1}); fault.CodeOf(err) != fault.NoInput {
+	if _, err := load(t, dir, LoadOptions{Step: -1}); exitcode.CodeOf(err) != exitcode.NoInput {
 		t.Errorf("empty folder: %v", err)
 	}
-	if _, err := load(t, filepath.Join(dir, "missing"), LoadOptions{Step: -1}); fault.CodeOf(err) != fault.NoInput {
+	if _, err := load(t, filepath.Join(dir, "missing"), LoadOptions{Step: -1}); exitcode.CodeOf(err) != exitcode.NoInput {
 		t.Errorf("missing folder: %v", err)
 	}
 	save(t, dir, l, 1, map[string]int{"Something": 1})
-	if _, err := load(t, dir, LoadOptions{Step: -1}); fault.CodeOf(err) != fault.BadData {
+	if _, err := load(t, dir, LoadOptions{Step: -1}); exitcode.CodeOf(err) != exitcode.BadData {
 		t.Errorf("no model in the config: %v", err)
 	}
 	wider := l.Model
 	wider.HiddenSize, wider.KVChannels = 32, 16
 	other := t.TempDir()
 	save(t, other, l, 1, stored{Model: wider, Precision: "f32", SeqLength: 24})
-	if _, err := load(t, other, LoadOptions{Step: -1}); fault.CodeOf(err) != fault.IO {
+	if _, err := load(t, other, LoadOptions{Step: -1}); exitcode.CodeOf(err) != exitcode.IO {
 		t.Errorf("weights of another shape: %v", err)
 	}
-	if _, err := load(t, other, LoadOptions{Step: 9}); fault.CodeOf(err) != fault.NoInput {
+	if _, err := load(t, other, LoadOptions{Step: 9}); exitcode.CodeOf(err) != exitcode.NoInput {
 		t.Errorf("no such step: %v", err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/model"
 	"monotron/mpu"
 )
@@ -122,7 +122,7 @@ func (n *NotFinite) Error() string {
 func checkLogits(logits []float32) error {
 	for id, x := range logits {
 		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return fault.With(fault.BadData, &NotFinite{id, x})
+			return exitcode.With(exitcode.BadData, &NotFinite{id, x})
 		}
 	}
 	return nil

@@ -2,7 +2,7 @@ package inference
 
 import (
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm"
 )
 
@@ -115,7 +115,7 @@ func (o *orders) agree(mine error) (refused, err error) {
 	}
 	for rank, text := range all {
 		if mine == nil && text != "" {
-			mine = fault.Errorf(fault.BadData, "rank %d: %s", rank, text)
+			mine = exitcode.Errorf(exitcode.BadData, "rank %d: %s", rank, text)
 		}
 	}
 	return mine, nil

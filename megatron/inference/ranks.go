@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/mpu/comm"
@@ -35,9 +35,9 @@ func (l Layout) sizes() topology.Sizes {
 func (l Layout) check() error {
 	switch tp, ep := max(1, l.TP), max(1, l.EP); {
 	case tp%ep != 0 && ep%tp != 0:
-		return fault.Errorf(fault.Usage, "--expert-model-parallel-size %d and --tensor-model-parallel-size %d: one must divide the other", ep, tp)
+		return exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d and --tensor-model-parallel-size %d: one must divide the other", ep, tp)
 	case l.CP > 1 && ep > tp:
-		return fault.Errorf(fault.Usage, "--context-parallel-size %d: ranks that share a prompt have all experts, among those of --tensor-model-parallel-size %d: use --expert-model-parallel-size %d at most", l.CP, tp, tp)
+		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: ranks that share a prompt have all experts, among those of --tensor-model-parallel-size %d: use --expert-model-parallel-size %d at most", l.CP, tp, tp)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	}
 	stage, stages := r.Place.PP, r.Sizes.PP
 	if stages > m.NumLayers {
-		return c, p, nil, fault.Errorf(fault.Usage, "--pipeline-model-parallel-size %d: the model has %d layers; each stage needs one", stages, m.NumLayers)
+		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--pipeline-model-parallel-size %d: the model has %d layers; each stage needs one", stages, m.NumLayers)
 	}
 	m.PaddedVocabSize = (m.PaddedVocabSize + r.Sizes.TP - 1) / r.Sizes.TP * r.Sizes.TP
 	c = model.StageConfig{Model: m, Embedding: stage == 0, Head: stage == stages-1}
@@ -112,9 +112,9 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	p = model.Parallel{ByRow: true, TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers], Context: r.Groups[topology.CP]}
 	switch ep := r.Sizes.EP; { // every rank sends all tokens
 	case m.Experts == nil && ep > 1:
-		return c, p, nil, fault.Errorf(fault.Usage, "--expert-model-parallel-size %d: the model has no experts", ep)
+		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d: the model has no experts", ep)
 	case m.Experts != nil && m.Experts.Num%ep != 0:
-		return c, p, nil, fault.Errorf(fault.Usage, "--expert-model-parallel-size %d: the model has %d experts, which so many ranks cannot share evenly", ep, m.Experts.Num)
+		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d: the model has %d experts, which so many ranks cannot share evenly", ep, m.Experts.Num)
 	case m.Experts != nil:
 		p.Experts, p.ExpertParts = r.Groups[topology.TPEP], r.Sizes.ExpertTP()
 	}

@@ -9,7 +9,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
 )
 
@@ -94,13 +94,13 @@ func TestRanksRefuse(t *testing.T) {
 	for says, layout := range map[string]Layout{"attention heads": {TP: 3}, "layers": {PP: 3}, "has no experts": {EP: 2}, "one must divide the other": {TP: 2, EP: 3},
 		"--expert-model-parallel-size 1 at most": {CP: 2, EP: 2}} {
 		err := Run(layout, openRef, dir, LoadOptions{Step: -1}, nothing)
-		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), says) || strings.HasPrefix(err.Error(), "rank") {
+		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), says) || strings.HasPrefix(err.Error(), "rank") {
 			t.Errorf("%+v: %v", layout, err)
 		}
 	}
 	err := Run(Layout{TP: 2}, openRef, dir, LoadOptions{Step: -1}, func(rank int, m *Loaded) error {
 		if rank == 1 {
-			return fault.Errorf(fault.BadData, "no more")
+			return exitcode.Errorf(exitcode.BadData, "no more")
 		}
 		_, err := m.Sample(prompt, SampleOptions{MaxNew: 3, Stop: -1})
 		return err

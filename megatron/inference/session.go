@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/model"
 	"monotron/mpu"
 	"monotron/mpu/comm"
@@ -157,15 +157,15 @@ func (g *Generator) whole(tokens []int32, here mpu.Positions, kv []*model.Paged,
 // CheckPrompt refuses a prompt, with `more` tokens to follow, that the model cannot take.
 func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 	if len(prompt) == 0 {
-		return fault.Errorf(fault.Usage, "the prompt has no tokens; give at least one")
+		return exitcode.Errorf(exitcode.Usage, "the prompt has no tokens; give at least one")
 	}
 	for i, id := range prompt {
 		if id < 0 || int(id) >= g.Vocab {
-			return fault.Errorf(fault.BadData, "token %d of the prompt is %d; the model's vocabulary has %d ids", i, id, g.Vocab)
+			return exitcode.Errorf(exitcode.BadData, "token %d of the prompt is %d; the model's vocabulary has %d ids", i, id, g.Vocab)
 		}
 	}
 	if g.MaxContext > 0 && len(prompt)+more > g.MaxContext {
-		return fault.Errorf(fault.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions", len(prompt), more, g.MaxContext)
+		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions", len(prompt), more, g.MaxContext)
 	}
 	return nil
 }

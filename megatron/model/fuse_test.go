@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"monotron/csrc/cuda"
-	"monotron/csrc/cuda/standin"
+	"monotron/csrc/cuda/fake"
 	"monotron/csrc/device"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
@@ -19,7 +19,7 @@ import (
 // not when its numbers are wrong, when they drift, when it fails, when its workspace is too large, or when
 // the model needs what it has not. Emulated, with a stand-in for cuDNN.
 func TestFuseAttention(t *testing.T) {
-	standin.Use(t)
+	fake.Use(t)
 	grouped := spec.Model{HiddenSize: 64, NumAttentionHeads: 4, NumQueryGroups: 2, KVChannels: 16, WindowLeft: -1}
 	normed, window, drop := grouped, grouped, grouped
 	normed.QKNorm, window.WindowLeft, drop.AttentionDropout = true, 5, 0.1

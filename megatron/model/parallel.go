@@ -2,7 +2,7 @@ package model
 
 import (
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/comm"
@@ -53,7 +53,7 @@ func (p Parallel) region() mpu.Region {
 func (p Parallel) check(c *StageConfig) error {
 	m, tp := c.Model, p.TP.Size()
 	bad := func(format string, args ...any) error {
-		return fault.Errorf(fault.Usage, "%d tensor-parallel ranks: "+format, append([]any{tp}, args...)...)
+		return exitcode.Errorf(exitcode.Usage, "%d tensor-parallel ranks: "+format, append([]any{tp}, args...)...)
 	}
 	switch {
 	case m.NumAttentionHeads%tp != 0:
@@ -61,7 +61,7 @@ func (p Parallel) check(c *StageConfig) error {
 	case m.NumQueryGroups%tp != 0 && tp%m.NumQueryGroups != 0:
 		return bad("%d query groups; one must divide the other", m.NumQueryGroups)
 	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
-		return fault.Errorf(fault.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
+		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
 	case m.FFNHiddenSize%tp != 0:
 		return bad("they cannot share --ffn-hidden-size %d evenly", m.FFNHiddenSize)
 	case m.PaddedVocabSize%tp != 0:
@@ -71,7 +71,7 @@ func (p Parallel) check(c *StageConfig) error {
 	case p.headsPerContext(m) != nil:
 		return p.headsPerContext(m)
 	case m.Tied && c.Head != c.Embedding && p.Embedding == nil:
-		return fault.Errorf(fault.Internal, "a tied embedding on two stages needs the group that joins them")
+		return exitcode.Errorf(exitcode.Internal, "a tied embedding on two stages needs the group that joins them")
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (p Parallel) headsPerContext(m *spec.Model) error {
 	groups := max(1, m.NumQueryGroups/p.TP.Size()) // on a rank
 	for layer := range m.NumLayers {
 		if c, kind := p.contextOf(layer); c.Heads > 1 && groups%c.Heads != 0 {
-			return fault.Errorf(fault.Usage, "--cp-comm-type %s: %d ranks cannot share the %d query groups of a rank evenly", kind, c.Heads, groups)
+			return exitcode.Errorf(exitcode.Usage, "--cp-comm-type %s: %d ranks cannot share the %d query groups of a rank evenly", kind, c.Heads, groups)
 		}
 	}
 	return nil

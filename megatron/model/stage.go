@@ -3,7 +3,7 @@ package model
 import (
 	"monotron/csrc/device"
 	"monotron/csrc/device/activations"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )
@@ -45,7 +45,7 @@ type units struct {
 }
 
 // NewStage builds the stage's parameters, without memory; see Materialize. A
-// layout that cannot be is fault.Usage.
+// layout that cannot be is exitcode.Usage.
 func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	forget, err := c.Recompute.forget()
 	if err != nil {
@@ -55,7 +55,7 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 		return nil, err
 	}
 	if _, err := activations.Of(c.Model.Activation); err != nil {
-		return nil, fault.With(fault.Usage, err)
+		return nil, exitcode.With(exitcode.Usage, err)
 	}
 	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), segments: c.Recompute.segments(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
 	if c.Embedding {
@@ -207,7 +207,7 @@ const storedModel = "model."
 // checkLength refuses sequences that the ranks cannot share.
 func (s *Stage) checkLength(p *Pass) error {
 	if n := int64(s.region.Size()); s.region.Cut() && p.Seq()%n != 0 {
-		return fault.Errorf(fault.Usage, "%d positions cannot be cut over %d sequence-parallel ranks; choose a multiple of %d", p.Seq(), n, n)
+		return exitcode.Errorf(exitcode.Usage, "%d positions cannot be cut over %d sequence-parallel ranks; choose a multiple of %d", p.Seq(), n, n)
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package optimizer
 import (
 	"fmt"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Kinds of optimizer (--optimizer).
@@ -87,7 +87,7 @@ func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, 
 		s.WSDSamples = int64(c.WSDDecaySamples)
 		s.WarmupSamples = float64(c.WarmupSamples)
 	default:
-		return s, fault.Errorf(fault.Usage, "the length of the training is missing: give --train-iters or --train-samples")
+		return s, exitcode.Errorf(exitcode.Usage, "the length of the training is missing: give --train-iters or --train-samples")
 	}
 	if c.WarmupFraction != 0 {
 		s.WarmupSamples = c.WarmupFraction * float64(s.DecaySamples)
@@ -96,7 +96,7 @@ func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, 
 }
 
 func (s *Schedule) check() error {
-	bad := func(format string, a ...any) error { return fault.With(fault.Usage, fmt.Errorf(format, a...)) }
+	bad := func(format string, a ...any) error { return exitcode.With(exitcode.Usage, fmt.Errorf(format, a...)) }
 	switch {
 	case s.MinLR < 0 || s.MinLR > s.MaxLR:
 		return bad("--min-lr %g must lie between 0 and --lr %g", s.MinLR, s.MaxLR)

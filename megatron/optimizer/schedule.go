@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Schedule is the course of learning rate and weight decay, in samples.
@@ -134,7 +134,7 @@ func constant(mine, saved string) bool { return mine == DecayConstant && saved =
 // values changed hands; the error names every value that disagrees.
 func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (notes []string, err error) {
 	if override && useCheckpoint {
-		return nil, fault.Errorf(fault.Usage, "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
+		return nil, exitcode.Errorf(exitcode.Usage, "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
 	}
 	var problems []error
 	reconcile := func(what string, same bool, mine, saved any, take func()) {
@@ -159,7 +159,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 	reconcile("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
 	reconcile("weight decay style", p.WDStyle == st.WDStyle, p.WDStyle, st.WDStyle, func() { p.WDStyle = st.WDStyle })
 	if len(problems) > 0 {
-		return nil, fault.With(fault.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to go on with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))
+		return nil, exitcode.With(exitcode.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to go on with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))
 	}
 	p.samples = st.Samples
 	return notes, nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 func cosine() Schedule {
@@ -48,7 +48,7 @@ func TestSchedulerMismatch(t *testing.T) {
 	mine.MaxLR, mine.Style, mine.DecaySamples = 2e-3, DecayLinear, 200
 
 	_, err := NewParamScheduler(mine).Load(saved.State(), false, false)
-	if fault.CodeOf(err) != fault.Usage {
+	if exitcode.CodeOf(err) != exitcode.Usage {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"learning rate: 0.002 now, 0.001", "decay samples: 200 now", "decay style: linear now", "--override-opt-param-scheduler"} {
@@ -64,7 +64,7 @@ func TestSchedulerMismatch(t *testing.T) {
 	if notes, err := p.Load(saved.State(), false, true); err != nil || len(notes) != 3 || p.Schedule != saved.Schedule || p.LR() != saved.LR() {
 		t.Errorf("use checkpoint: %v, %v, %+v", notes, err, p)
 	}
-	if _, err := p.Load(saved.State(), true, true); fault.CodeOf(err) != fault.Usage {
+	if _, err := p.Load(saved.State(), true, true); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("both: %v", err)
 	}
 }

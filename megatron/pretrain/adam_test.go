@@ -4,9 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"monotron/internal/pickle"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/pickle"
 )
 
 // Claim (docs/checkpoints.md): torch's own AdamW finds its step in what we write for
@@ -15,23 +15,23 @@ import (
 // lets AdamW load and step.
 func TestStatesHoldTheirStep(t *testing.T) {
 	for _, c := range []struct {
-		format formats.Format
+		format checkpoint.Format
 		flags  string
 		path   []string // to the state
 		file   string
 	}{
-		{formats.MegatronTorch, "--ckpt-format torch", []string{"optimizer"}, "mp_rank_00/model_optim_rng.pt"},
-		{formats.MegatronTorch, "--ckpt-format torch --bf16", []string{"optimizer", "optimizer"}, "mp_rank_00/model_optim_rng.pt"},
-		{formats.MegatronTorchDist, "--ckpt-format torch_dist", []string{"optimizer"}, "common.pt"},
-		{formats.MegatronTorchDist, "--ckpt-format torch_dist --bf16", []string{"optimizer", "optimizer"}, "common.pt"},
+		{checkpoint.MegatronTorch, "--ckpt-format torch", []string{"optimizer"}, "mp_rank_00/model_optim_rng.pt"},
+		{checkpoint.MegatronTorch, "--ckpt-format torch --bf16", []string{"optimizer", "optimizer"}, "mp_rank_00/model_optim_rng.pt"},
+		{checkpoint.MegatronTorchDist, "--ckpt-format torch_dist", []string{"optimizer"}, "common.pt"},
+		{checkpoint.MegatronTorchDist, "--ckpt-format torch_dist --bf16", []string{"optimizer", "optimizer"}, "common.pt"},
 	} {
 		dir := t.TempDir()
 		must(t, dir, tiny+someData+c.flags+" --train-iters 2 --save-interval 2 --save DIR/local")
-		src, err := all.Open(filepath.Join(dir, "local"), formats.OpenOptions{Step: -1})
+		src, err := all.Open(filepath.Join(dir, "local"), checkpoint.OpenOptions{Step: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = all.Write(t.Context(), c.format, filepath.Join(dir, "engine"), src, formats.WriteOptions{TransformerImpl: "transformer_engine"})
+		_, err = all.Write(t.Context(), c.format, filepath.Join(dir, "engine"), src, checkpoint.WriteOptions{TransformerImpl: "transformer_engine"})
 		if src.Close(); err != nil {
 			t.Fatal(err)
 		}

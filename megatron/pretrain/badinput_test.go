@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
-	"monotron/megatron/checkpoint"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/native"
 )
 
 // Claim (docs/exit-codes.md): one error that names the place, with the right
@@ -27,43 +27,43 @@ func TestBadInputHasOneClearError(t *testing.T) {
 	data := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --data-path DIR/"
 	for _, c := range []struct {
 		line string
-		code fault.Code
+		code exitcode.Code
 		want string
 	}{
-		{"", fault.Usage, "--num-layers is missing"},
-		{tiny + someData + "--lr", fault.Usage, "--lr needs a value"},
-		{tiny + someData + "--config", fault.Usage, "--config needs a value"},
-		{tiny + someData + "--config DIR/none.yaml", fault.NoInput, "none.yaml does not exist"},
-		{tiny + someData + "--config DIR", fault.BadData, "is a folder, not a file"},
-		{tiny + someData + "--num-heads 3", fault.Usage, "unknown flag --num-heads"},
-		{tiny + someData + "--hidden-dropout 1", fault.Usage, "from 0, below 1"},
-		{tiny + someData + "--hidden-size 2000000000", fault.Usage, "no machine holds that"},
-		{tiny + someData + "--rampup-batch-size 1 1 8", fault.Usage, "the global batch size 1"},
-		{tiny + "--mock-data --tokenizer-type NullTokenizer", fault.Usage, "--vocab-size"},
-		{tiny + someData + "--sample-prompt x", fault.Usage, `--sample-prompt "x"`},
-		{tiny + someData + "--sample-prompt 50", fault.Usage, "token 50 is not among the vocabulary's 50"},
-		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", fault.Usage, "nothing can follow"},
-		{tiny + someData + "--save DIR/text --save-interval 2", fault.IO, "--save"},
-		{tiny + someData + "--save /proc/nothing --save-interval 2", fault.IO, "--save /proc/nothing"},
-		{tiny + someData + "--load DIR/text", fault.IO, "not a directory"},
-		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", fault.NoInput, "there is no checkpoint"},
-		{tiny + someData + "--load DIR/none --ckpt-step 3", fault.NoInput, "there is no checkpoint"},
-		{tiny + someData + "--pretrained-checkpoint DIR/none", fault.NoInput, "no checkpoint there"},
-		{"--use-checkpoint-args --load DIR/none", fault.Usage, "no checkpoint in"},
-		{tiny + someData + "--log-jsonl DIR/text/x", fault.IO, "--log-jsonl"},
-		{tiny + someData + "--tensorboard-dir DIR/text", fault.IO, "--tensorboard-dir"},
-		{tiny + someData + "--profile DIR", fault.IO, "is a folder"},
-		{tiny + someData + "--metrics-addr x", fault.Usage, "--metrics-addr x"},
-		{data + "none", fault.NoInput, "none.idx does not exist"},
-		{data + "nobin", fault.NoInput, "nobin.bin does not exist"},
-		{data + "cut", fault.BadData, "reaches beyond"},
-		{data + "cutindex", fault.BadData, "byte"},
-		{data + "empty --split 1,0,0", fault.BadData, "of its 0 sequences"},
-		{data + "good --split 0,1,0", fault.BadData, "training split"},
-		{data + "good --split 0,0,0", fault.Usage, "all parts are zero"},
-		{data + "good --vocab-size 20 --split 1,0,0", fault.BadData, "made with another tokenizer"},
-		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", fault.Usage, "more than one is given"},
-		{tiny + someData + "--lr 1e30", fault.Internal, "are not finite"},
+		{"", exitcode.Usage, "--num-layers is missing"},
+		{tiny + someData + "--lr", exitcode.Usage, "--lr needs a value"},
+		{tiny + someData + "--config", exitcode.Usage, "--config needs a value"},
+		{tiny + someData + "--config DIR/none.yaml", exitcode.NoInput, "none.yaml does not exist"},
+		{tiny + someData + "--config DIR", exitcode.BadData, "is a folder, not a file"},
+		{tiny + someData + "--num-heads 3", exitcode.Usage, "unknown flag --num-heads"},
+		{tiny + someData + "--hidden-dropout 1", exitcode.Usage, "from 0, below 1"},
+		{tiny + someData + "--hidden-size 2000000000", exitcode.Usage, "no machine holds that"},
+		{tiny + someData + "--rampup-batch-size 1 1 8", exitcode.Usage, "the global batch size 1"},
+		{tiny + "--mock-data --tokenizer-type NullTokenizer", exitcode.Usage, "--vocab-size"},
+		{tiny + someData + "--sample-prompt x", exitcode.Usage, `--sample-prompt "x"`},
+		{tiny + someData + "--sample-prompt 50", exitcode.Usage, "token 50 is not among the vocabulary's 50"},
+		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", exitcode.Usage, "nothing can follow"},
+		{tiny + someData + "--save DIR/text --save-interval 2", exitcode.IO, "--save"},
+		{tiny + someData + "--save /proc/nothing --save-interval 2", exitcode.IO, "--save /proc/nothing"},
+		{tiny + someData + "--load DIR/text", exitcode.IO, "not a directory"},
+		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", exitcode.NoInput, "there is no checkpoint"},
+		{tiny + someData + "--load DIR/none --ckpt-step 3", exitcode.NoInput, "there is no checkpoint"},
+		{tiny + someData + "--pretrained-checkpoint DIR/none", exitcode.NoInput, "no checkpoint there"},
+		{"--use-checkpoint-args --load DIR/none", exitcode.Usage, "no checkpoint in"},
+		{tiny + someData + "--log-jsonl DIR/text/x", exitcode.IO, "--log-jsonl"},
+		{tiny + someData + "--tensorboard-dir DIR/text", exitcode.IO, "--tensorboard-dir"},
+		{tiny + someData + "--profile DIR", exitcode.IO, "is a folder"},
+		{tiny + someData + "--metrics-addr x", exitcode.Usage, "--metrics-addr x"},
+		{data + "none", exitcode.NoInput, "none.idx does not exist"},
+		{data + "nobin", exitcode.NoInput, "nobin.bin does not exist"},
+		{data + "cut", exitcode.BadData, "reaches beyond"},
+		{data + "cutindex", exitcode.BadData, "byte"},
+		{data + "empty --split 1,0,0", exitcode.BadData, "of its 0 sequences"},
+		{data + "good --split 0,1,0", exitcode.BadData, "training split"},
+		{data + "good --split 0,0,0", exitcode.Usage, "all parts are zero"},
+		{data + "good --vocab-size 20 --split 1,0,0", exitcode.BadData, "made with another tokenizer"},
+		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", exitcode.Usage, "more than one is given"},
+		{tiny + someData + "--lr 1e30", exitcode.Internal, "are not finite"},
 	} {
 		r := call(t, dir, c.line)
 		if r.code() != c.code || !strings.Contains(r.err.Error(), c.want) {
@@ -152,7 +152,7 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		"--moe-ffn-hidden-size 16 --finetune":                         "--moe-ffn-hidden-size 64 -> 16; give",
 		"--moe-router-topk 3 --moe-ffn-hidden-size 9 --no-load-optim": "--moe-ffn-hidden-size 64 -> 9, --moe-router-topk 2 -> 3; give",
 	} {
-		if r := call(t, dir, experts+"--load DIR/e "+add); r.code() != fault.IO || !strings.Contains(r.err.Error(), want) || strings.Contains(r.err.Error(), "where only precision") {
+		if r := call(t, dir, experts+"--load DIR/e "+add); r.code() != exitcode.IO || !strings.Contains(r.err.Error(), want) || strings.Contains(r.err.Error(), "where only precision") {
 			t.Errorf("%s: exit %d, %v, want %q", add, r.code(), r.err, want)
 		}
 	}
@@ -201,7 +201,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 		remove(t, filepath.Join(dir, "c", iter), "rank_00000.safetensors")
 	}
 	r := call(t, dir, base+"--save DIR/c --save-interval 3")
-	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "no sound checkpoint") {
+	if r.code() != exitcode.IO || !strings.Contains(r.err.Error(), "no sound checkpoint") {
 		t.Errorf("%d: %v", r.code(), r.err)
 	}
 }
@@ -214,10 +214,10 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("no small file system can be mounted here (needs root)")
 	}
 	r := call(t, dir, tiny+someData+"--save DIR/c --save-interval 1")
-	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "are free; free some") {
+	if r.code() != exitcode.IO || !strings.Contains(r.err.Error(), "are free; free some") {
 		t.Fatalf("%d: %v", r.code(), r.err)
 	}
-	list, err := checkpoint.List(filepath.Join(dir, "c"))
+	list, err := native.List(filepath.Join(dir, "c"))
 	if err != nil || len(list) == 0 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -228,12 +228,12 @@ func TestFullDisk(t *testing.T) {
 // soundFolder fails the test when anything under a final name is not whole.
 func soundFolder(t *testing.T, folder string) {
 	t.Helper()
-	list, err := checkpoint.List(folder)
+	list, err := native.List(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range list {
-		if err := checkpoint.Verify(folder, e.Iteration); err != nil {
+		if err := native.Verify(folder, e.Iteration); err != nil {
 			t.Errorf("%s: %v", e.Path, err)
 		}
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/arguments"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/training"
-	"monotron/mpu/comm/launched"
+	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/ranks"
-	"monotron/notes"
 )
 
 // Command is pretrain_gpt; open makes a device by its --device name.
@@ -25,7 +25,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Flags:           shownFlags(),
 		SkipFlagParsing: true, // Megatron's rules, in arguments
 		Action: func(c *cli.Context) error {
-			return run(c.Context, c.Args().Slice(), open, training.Streams{Out: os.Stdout, Notes: notes.Stderr(), Screen: os.Stderr})
+			return run(c.Context, c.Args().Slice(), open, training.Streams{Out: os.Stdout, Notes: logging.Stderr(), Screen: os.Stderr})
 		},
 	}
 }
@@ -46,7 +46,7 @@ func shownFlags() (shown []cli.Flag) {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
-	place, err := launched.Find(os.Getenv)
+	place, err := launchenv.Find(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	}
 	config, report, err := arguments.ParseWith(options, args)
 	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil { // a command line that is refused has the format it asks for
-		err = fault.With(fault.Usage, wrong)
+		err = exitcode.With(exitcode.Usage, wrong)
 	}
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 		return report.WriteConfig(w.Out)
 	}
 	if place == nil && !report.Given("world-size") {
-		if err := launched.Unsure(os.Getenv); err != nil {
+		if err := launchenv.Unsure(os.Getenv); err != nil {
 			return err
 		}
 	}
@@ -87,9 +87,9 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 		}
 	}
 	if config.Watch.Folder == "" {
-		config.Watch.Folder = os.Getenv(launched.RunFolder)
+		config.Watch.Folder = os.Getenv(launchenv.RunFolder)
 	}
-	config.Watch.FewerRanks = os.Getenv(launched.FewerRanks) != ""
+	config.Watch.FewerRanks = os.Getenv(launchenv.FewerRanks) != ""
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 
 // train runs every rank of this process; place is not nil where that is one of a
 // launcher's.
-func train(ctx context.Context, config training.Config, place *launched.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun) (err error) {
+func train(ctx context.Context, config training.Config, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun) (err error) {
 	begun.ranks = 1
 	if place == nil {
 		begun.ranks = int64(config.Layout.Sizes().World())
@@ -114,7 +114,7 @@ func train(ctx context.Context, config training.Config, place *launched.Place, o
 			return err
 		}
 	}
-	if err := plan(job, place, device, w.Notes.From("plan")); err != nil {
+	if err := checkMemory(job, place, device, w.Notes.From("plan")); err != nil {
 		return err
 	}
 	work := func(rank *ranks.Rank) error { return trainRank(ctx, job, rank, begun) }

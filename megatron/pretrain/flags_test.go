@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim: flags of the class "works" act: each changes what the run prints, as
@@ -143,7 +143,7 @@ func TestFullStdout(t *testing.T) {
 	defer func() { _ = full.Close() }() // only written
 	c := child(t, t.TempDir(), tiny+someData)
 	c.Stdout = full
-	if err := c.Run(); err == nil || c.ProcessState.ExitCode() != int(fault.IO) {
+	if err := c.Run(); err == nil || c.ProcessState.ExitCode() != int(exitcode.IO) {
 		t.Errorf("%v: %s", err, c.notes.String())
 	}
 }

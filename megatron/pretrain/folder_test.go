@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim (docs/checkpoints.md): one run saves into a folder at a time; a second
@@ -31,7 +31,7 @@ func TestOneRunSavesIntoAFolder(t *testing.T) {
 	if first.err != nil {
 		t.Fatal(first.err)
 	}
-	if second == nil || second.code() != fault.IO || !strings.Contains(second.err.Error(), "another run that saves there is going on") {
+	if second == nil || second.code() != exitcode.IO || !strings.Contains(second.err.Error(), "another run that saves there is going on") {
 		t.Fatalf("the second run: %+v", second)
 	}
 	if again := must(t, dir, line); !strings.Contains(again.notes, "nothing to train") {
@@ -63,7 +63,7 @@ func TestTwoRunsAtTheSameMoment(t *testing.T) {
 			t.Fatal(first.err)
 		}
 		<-done
-		if refused != (second.code() == fault.IO) || refused && !strings.Contains(second.err.Error(), "started at the same time") {
+		if refused != (second.code() == exitcode.IO) || refused && !strings.Contains(second.err.Error(), "started at the same time") {
 			t.Errorf("with %q the second run: %v", goesOn, second.err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestTwoRunsAtTheSameMoment(t *testing.T) {
 
 // Claim (docs/failures.md): a fault for a rank that is not there is a wrong flag.
 func TestFaultOfNoRank(t *testing.T) {
-	if r := call(t, t.TempDir(), tiny+someData+"--inject kill:rank=99"); r.code() != fault.Usage || !strings.Contains(r.err.Error(), "ranks are 0 to 0") {
+	if r := call(t, t.TempDir(), tiny+someData+"--inject kill:rank=99"); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "ranks are 0 to 0") {
 		t.Errorf("%v", r.err)
 	}
 }
@@ -124,7 +124,7 @@ func TestMissingDataIsExplained(t *testing.T) {
 		"0.3 DIR/my_text_document 0.7":       "weights and prefixes come in pairs",
 		"1 DIR/my_text_document 2 DIR/other": "a data path is a prefix",
 	} {
-		if r := call(t, dir, data+add); r.code() != fault.NoInput || !strings.Contains(r.err.Error(), want) {
+		if r := call(t, dir, data+add); r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), want) {
 			t.Errorf("%s: code %d, %v; want %q", add, r.code(), r.err, want)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
 )
 
 // Claim (docs/checkpoints.md): a run that saves in Megatron's formats goes on from
@@ -51,22 +51,22 @@ func TestMegatronFormatsContinueBitForBit(t *testing.T) {
 func TestForeignWeights(t *testing.T) {
 	dir := t.TempDir()
 	must(t, dir, tiny+someData+"--save DIR/native --save-interval 6 --no-bias-gelu-fusion")
-	src, err := all.Open(filepath.Join(dir, "native"), formats.OpenOptions{Step: -1})
+	src, err := all.Open(filepath.Join(dir, "native"), checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	for _, f := range []formats.Format{formats.HF, formats.NanoGPT, formats.LLMC} {
-		if _, err := all.Write(context.Background(), f, filepath.Join(dir, string(f)), formats.WeightsOnly(src), formats.WriteOptions{}); err != nil {
+	for _, f := range []checkpoint.Format{checkpoint.HF, checkpoint.NanoGPT, checkpoint.LLMC} {
+		if _, err := all.Write(context.Background(), f, filepath.Join(dir, string(f)), checkpoint.WeightsOnly(src), checkpoint.WriteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	theirs, err := all.Open(filepath.Join(dir, "hf"), formats.OpenOptions{Step: -1})
+	theirs, err := all.Open(filepath.Join(dir, "hf"), checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	if _, err := all.Write(context.Background(), formats.Native, filepath.Join(dir, "converted"), theirs, formats.WriteOptions{}); err != nil {
+	if _, err := all.Write(context.Background(), checkpoint.Native, filepath.Join(dir, "converted"), theirs, checkpoint.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	training := someData + "--seq-length 16 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --train-iters 6 --log-interval 1 --eval-interval 4 --eval-iters 2 --device ref --cpu-threads 1 "
@@ -82,11 +82,11 @@ func TestForeignWeights(t *testing.T) {
 		}
 	}
 	r := call(t, dir, training+"--num-layers 2 --hidden-size 16 --num-attention-heads 4 --max-position-embeddings 16 --load DIR/hf")
-	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "--num-attention-heads 2 -> 4") {
+	if r.code() != exitcode.IO || !strings.Contains(r.err.Error(), "--num-attention-heads 2 -> 4") {
 		t.Errorf("other heads: %v", r.err)
 	}
 	r = call(t, dir, training+"--num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 16 --load DIR/nanogpt --no-bias-gelu-fusion")
-	if r.code() != fault.IO || !strings.Contains(r.err.Error(), "--finetune") {
+	if r.code() != exitcode.IO || !strings.Contains(r.err.Error(), "--finetune") {
 		t.Errorf("an iteration without optimizer: %v", r.err)
 	}
 }
@@ -110,13 +110,13 @@ func TestVocabularyIsPaddedAsAsked(t *testing.T) {
 	dir := t.TempDir()
 	rows := func(path string) int64 {
 		t.Helper()
-		src, err := all.Open(path, formats.OpenOptions{Step: -1, KeepPadding: true})
+		src, err := all.Open(path, checkpoint.OpenOptions{Step: -1, KeepPadding: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer src.Close()
 		for _, have := range src.Tensors() {
-			if have.Name == formats.Model+formats.WordEmbeddings {
+			if have.Name == checkpoint.Model+checkpoint.WordEmbeddings {
 				return have.Shape[0]
 			}
 		}
@@ -140,14 +140,14 @@ func TestVocabularyIsPaddedAsAsked(t *testing.T) {
 		}
 	}
 	for divisor, want := range map[int]int64{0: 56, 16: 64} { // from the run with 7
-		src, err := all.Open(filepath.Join(dir, "torch1"), formats.OpenOptions{Step: -1})
+		src, err := all.Open(filepath.Join(dir, "torch1"), checkpoint.OpenOptions{Step: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer src.Close()
-		for _, f := range []formats.Format{formats.MegatronTorch, formats.MegatronTorchDist} {
+		for _, f := range []checkpoint.Format{checkpoint.MegatronTorch, checkpoint.MegatronTorchDist} {
 			to := filepath.Join(dir, fmt.Sprint("converted", f, divisor))
-			if _, err := all.Write(context.Background(), f, to, src, formats.WriteOptions{VocabDivisor: divisor}); err != nil {
+			if _, err := all.Write(context.Background(), f, to, src, checkpoint.WriteOptions{VocabDivisor: divisor}); err != nil {
 				t.Fatal(err)
 			}
 			if got := rows(to); got != want {

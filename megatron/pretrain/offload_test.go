@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim (docs/offload.md): a run with --offload-folder has the losses and weights, moments and
@@ -84,12 +84,12 @@ func TestOffloadRefused(t *testing.T) {
 	}
 	for _, c := range []struct {
 		flags, named string
-		want         fault.Code
+		want         exitcode.Code
 	}{
-		{"--async-save --save DIR/s --offload-folder DIR/a", "--offload-folder", fault.Usage}, {"--offload-folder DIR/file", "--offload-folder", fault.IO},
-		{"--memory-centric-tiling 2 --offload-folder DIR/a", "--zero-stage 3", fault.Usage},
-		{"--memory-centric-tiling 2 --zero-stage 3 --world-size 2 --num-distributed-optimizer-instances 2", "--num-distributed-optimizer-instances", fault.Usage},
-		{"--memory-centric-tiling 2 --zero-stage 3 --world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap --offload-folder DIR/a", "--tp-comm-overlap", fault.Usage},
+		{"--async-save --save DIR/s --offload-folder DIR/a", "--offload-folder", exitcode.Usage}, {"--offload-folder DIR/file", "--offload-folder", exitcode.IO},
+		{"--memory-centric-tiling 2 --offload-folder DIR/a", "--zero-stage 3", exitcode.Usage},
+		{"--memory-centric-tiling 2 --zero-stage 3 --world-size 2 --num-distributed-optimizer-instances 2", "--num-distributed-optimizer-instances", exitcode.Usage},
+		{"--memory-centric-tiling 2 --zero-stage 3 --world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap --offload-folder DIR/a", "--tp-comm-overlap", exitcode.Usage},
 	} {
 		if r := call(t, dir, tiny+someData+c.flags); r.code() != c.want || !strings.Contains(r.err.Error(), c.named) {
 			t.Errorf("%s: %d, %v", c.flags, r.code(), r.err)

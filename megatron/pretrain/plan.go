@@ -4,16 +4,16 @@ import (
 	"errors"
 
 	"monotron/csrc/device"
-	"monotron/megatron/estimate"
+	"monotron/internal/logging"
+	"monotron/megatron/plan"
 	"monotron/megatron/training"
-	"monotron/mpu/comm/launched"
-	"monotron/notes"
+	"monotron/mpu/bootstrap/launchenv"
 )
 
-// plan counts what this process's ranks will hold, before anything is allocated, and refuses
+// checkMemory counts what this process's ranks will hold, before anything is allocated, and refuses
 // what cannot fit. Ranks that share a host's memory are held against it together, by one of
 // them: later ones would take what the first have for somebody else's.
-func plan(job *training.Job, place *launched.Place, open func() (*device.Device, error), told *notes.Notes) error {
+func checkMemory(job *training.Job, place *launchenv.Place, open func() (*device.Device, error), told *logging.Notes) error {
 	if job.Config.NoPlan {
 		return nil
 	}
@@ -22,7 +22,7 @@ func plan(job *training.Job, place *launched.Place, open func() (*device.Device,
 		return nil // the ranks will say so
 	}
 	defer d.Close()
-	o, numbers, room := estimate.Options{Device: d.Name, Beside: d}, ours(job, place), estimate.HostRoom()
+	o, numbers, room := plan.Options{Device: d.Name, Beside: d}, ours(job, place), plan.HostRoom()
 	switch s := d.Streams(); {
 	case !d.OnHost() && s != nil:
 		if place != nil {
@@ -32,15 +32,15 @@ func plan(job *training.Job, place *launched.Place, open func() (*device.Device,
 		if err != nil {
 			return nil // the ranks will say so
 		}
-		room = estimate.Room{Bytes: free, Of: "free on the GPU"}
+		room = plan.Room{Bytes: free, Of: "free on the GPU"}
 	case place != nil && place.Local > 0:
-		numbers, room = []int{place.Rank}, estimate.Unlimited
+		numbers, room = []int{place.Rank}, plan.Unlimited
 	}
 	held, err := o.Check(job.Config, numbers, room)
 	if err == nil && !d.OnHost() && (place == nil || place.Local == 0) {
-		err = o.CheckHost(job.Config, ours(job, place), estimate.HostRoom(), estimate.OnGPU(place == nil, room))
+		err = o.CheckHost(job.Config, ours(job, place), plan.HostRoom(), plan.OnGPU(place == nil, room))
 	}
-	if err != nil && !estimate.IsUnfit(err) {
+	if err != nil && !plan.IsUnfit(err) {
 		told.Warn("the run could not be planned: %v", err)
 		return nil
 	}
@@ -52,7 +52,7 @@ func plan(job *training.Job, place *launched.Place, open func() (*device.Device,
 }
 
 // ours are the ranks of this process, or, of several processes, of this host.
-func ours(job *training.Job, place *launched.Place) (numbers []int) {
+func ours(job *training.Job, place *launchenv.Place) (numbers []int) {
 	first, n := 0, job.Config.Layout.Sizes().World()
 	if place != nil {
 		first, n = place.Rank-place.Local, place.LocalSize
@@ -78,5 +78,5 @@ func afford(job *training.Job, rank int, f func() error) error {
 	if kind == "auto" {
 		kind = "cpu"
 	}
-	return estimate.Options{Device: kind}.Exhausted(job.Config, rank, lack)
+	return plan.Options{Device: kind}.Exhausted(job.Config, rank, lack)
 }

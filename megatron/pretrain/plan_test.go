@@ -9,9 +9,9 @@ import (
 
 	"monotron/csrc/cpu"
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/training"
-	"monotron/notes"
 )
 
 // Claim (docs/plan.md): a model of 104 billion parameters on 128 ranks of one process is
@@ -27,8 +27,8 @@ func TestWhatCannotFitIsRefused(t *testing.T) {
 		return d, err
 	}
 	start := time.Now()
-	err := run(context.Background(), line, asked, training.Streams{Out: io.Discard, Notes: notes.New(io.Discard)})
-	if fault.CodeOf(err) != fault.Internal || !strings.Contains(err.Error(), "the 128 ranks here take") {
+	err := run(context.Background(), line, asked, training.Streams{Out: io.Discard, Notes: logging.New(io.Discard)})
+	if exitcode.CodeOf(err) != exitcode.Internal || !strings.Contains(err.Error(), "the 128 ranks here take") {
 		t.Errorf("%v", err)
 	}
 	t.Logf("refused after %v", time.Since(start))

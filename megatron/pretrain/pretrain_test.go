@@ -12,10 +12,10 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/dataset"
-	"monotron/fault"
-	"monotron/megatron/checkpoint"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/training"
-	"monotron/notes"
 )
 
 // asCommand makes the test binary behave as pretrain_gpt: for tests that kill it.
@@ -31,11 +31,11 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(folder) // a temporary folder
 		os.Exit(code)
 	}
-	err := run(context.Background(), os.Args[1:], openRef, training.Streams{Out: os.Stdout, Notes: notes.Stderr()})
+	err := run(context.Background(), os.Args[1:], openRef, training.Streams{Out: os.Stdout, Notes: logging.Stderr()})
 	if err != nil {
-		notes.Stderr().Failure(err)
+		logging.Stderr().Failure(err)
 	}
-	os.Exit(int(fault.CodeOf(err)))
+	os.Exit(int(exitcode.CodeOf(err)))
 }
 
 func openRef(string) (*device.Device, error) { return ref.Open(), nil }
@@ -62,7 +62,7 @@ type result struct {
 	err        error
 }
 
-func (r result) code() fault.Code { return fault.CodeOf(r.err) }
+func (r result) code() exitcode.Code { return exitcode.CodeOf(r.err) }
 
 // call runs the command in this process. DIR in line stands for dir.
 func call(t *testing.T, dir, line string) result {
@@ -78,7 +78,7 @@ func callUntil(t *testing.T, ctx context.Context, dir, line string, see func(tex
 		args = append(args, strings.ReplaceAll(strings.ReplaceAll(word, "DIR", dir), "~", " "))
 	}
 	var out, told bytes.Buffer
-	err := run(ctx, args, openRef, training.Streams{Out: &watched{&out, see}, Notes: notes.New(&told)})
+	err := run(ctx, args, openRef, training.Streams{Out: &watched{&out, see}, Notes: logging.New(&told)})
 	return result{out.String(), told.String(), err}
 }
 
@@ -107,7 +107,7 @@ func must(t *testing.T, dir, line string) result {
 // weights is the hash of all tensors of the newest checkpoint of folder.
 func weights(t *testing.T, folder string) string {
 	t.Helper()
-	f, err := checkpoint.Open(folder, -1)
+	f, err := native.Open(folder, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func weights(t *testing.T, folder string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return checkpoint.HashText(h)
+	return native.HashText(h)
 }
 
 var (

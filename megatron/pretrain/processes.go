@@ -12,21 +12,21 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/engine"
 	"monotron/megatron/training"
+	"monotron/mpu/bootstrap/launchenv"
+	"monotron/mpu/bootstrap/preflight"
 	"monotron/mpu/comm"
-	"monotron/mpu/comm/launched"
-	"monotron/mpu/comm/preflight"
-	"monotron/mpu/comm/processes"
+	"monotron/mpu/comm/process"
 	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
-	"monotron/notes"
 )
 
 // share fits a run's settings to one process of several: each has its part of the
 // host's cores, its own profile, and only the last draws a progress bar.
-func share(place *launched.Place, c *training.Config, w *training.Streams) {
+func share(place *launchenv.Place, c *training.Config, w *training.Streams) {
 	if c.CPUThreads == 0 {
 		c.CPUThreads = max(1, device.Cores()/place.LocalSize)
 	}
@@ -40,7 +40,7 @@ func share(place *launched.Place, c *training.Config, w *training.Streams) {
 }
 
 // meet waits for the other processes of the run.
-func meet(ctx context.Context, place *launched.Place, c *training.Config, told *notes.Notes) (*processes.World, error) {
+func meet(ctx context.Context, place *launchenv.Place, c *training.Config, told *logging.Notes) (*process.World, error) {
 	alike, err := facts(c)
 	if err != nil {
 		return nil, err
@@ -66,16 +66,16 @@ func patient(ctx context.Context) (context.Context, func()) {
 func facts(c *training.Config) (map[string]string, error) {
 	settings, err := json.Marshal([]any{c.Flags, c.Layout, c.Precision, c.Seed})
 	if err != nil {
-		return nil, fault.With(fault.Internal, err)
+		return nil, exitcode.With(exitcode.Internal, err)
 	}
 	return map[string]string{"settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
 }
 
 // check looks at the run before its first step; rank 0 says what it found.
-func check(p *processes.World, r *ranks.Rank, fast bool, notes io.Writer) error {
+func check(p *process.World, r *ranks.Rank, fast bool, notes io.Writer) error {
 	if fast {
 		if err := p.FastReduce(); err != nil {
-			return fault.Errorf(fault.Usage, "--fast-reduce: %w", err)
+			return exitcode.Errorf(exitcode.Usage, "--fast-reduce: %w", err)
 		}
 	}
 	groups := []*comm.Group{r.Groups[topology.TP], r.Groups[topology.PP], r.Groups[engine.DataKind(r.Sizes)]}

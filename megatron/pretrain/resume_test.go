@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim (docs/checkpoints.md): a run stopped by a signal after any iteration,
@@ -46,7 +46,7 @@ func TestStoppedRunContinuesBitForBit(t *testing.T) {
 					}
 				})
 				cancel(nil)
-				if code := r.code(); stopAt > 0 && code != fault.Again || stopAt == 0 && r.err != nil {
+				if code := r.code(); stopAt > 0 && code != exitcode.Again || stopAt == 0 && r.err != nil {
 					t.Fatalf("stop at %d: code %d: %v", stopAt, code, r.err)
 				}
 				got = append(got, numbers(r.out)...)
@@ -72,7 +72,7 @@ func TestStoppedEvaluation(t *testing.T) {
 			cancel(errors.New("a test")) // the evaluation at 2 comes next
 		}
 	})
-	if r.code() != fault.Again || !strings.Contains(r.notes, "the evaluation at iteration 2 is cut short") {
+	if r.code() != exitcode.Again || !strings.Contains(r.notes, "the evaluation at iteration 2 is cut short") {
 		t.Fatalf("%v\n%s", r.err, r.notes)
 	}
 	got := append(numbers(r.out), numbers(must(t, dir, base+"--load DIR/part").out)...)
@@ -158,7 +158,7 @@ func TestSignalledRunContinuesBitForBit(t *testing.T) {
 				t.Fatalf("%v\n%s", err, c.notes.String())
 			}
 			early := !exit.Exited() // before the handler was there: the signal itself ends the process
-			if !early && exit.ExitCode() != int(fault.Again) {
+			if !early && exit.ExitCode() != int(exitcode.Again) {
 				t.Fatalf("exit %d\n%s", exit.ExitCode(), c.notes.String())
 			}
 		}
@@ -189,26 +189,26 @@ func number(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// process is pretrain_gpt in a process of its own.
-type process struct {
+// program is pretrain_gpt in a process of its own.
+type program struct {
 	*exec.Cmd
 	out, notes bytes.Buffer
 }
 
-func child(t *testing.T, dir, line string) *process {
+func child(t *testing.T, dir, line string) *program {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Cmd: exec.Command(self, strings.Fields(strings.ReplaceAll(line, "DIR", dir))...)}
+	p := &program{Cmd: exec.Command(self, strings.Fields(strings.ReplaceAll(line, "DIR", dir))...)}
 	p.Env = append(os.Environ(), asCommand+"=1")
 	p.Stdout, p.Stderr = &p.out, &p.notes
 	return p
 }
 
 // killAfter starts the process and sends it a signal, unless it ends before.
-func (p *process) killAfter(after time.Duration, s syscall.Signal) (sent bool, err error) {
+func (p *program) killAfter(after time.Duration, s syscall.Signal) (sent bool, err error) {
 	if err := p.Start(); err != nil {
 		return false, err
 	}
@@ -245,7 +245,7 @@ func TestLoadOfOneCheckpoint(t *testing.T) {
 			t.Errorf("%s: after iteration 2\n%s\nat once\n%s\n%s", from, a, b, r.notes)
 		}
 	}
-	if r := call(t, dir, base+"--save DIR/other/best"); r.code() != fault.Usage || !strings.Contains(r.err.Error(), "is one checkpoint itself") {
+	if r := call(t, dir, base+"--save DIR/other/best"); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "is one checkpoint itself") {
 		t.Errorf("--save into a checkpoint: %v", r.err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"monotron/fault"
-	"monotron/mpu/comm/launched"
-	"monotron/notes"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
+	"monotron/mpu/bootstrap/launchenv"
 )
 
 // begun tells whether this process is still setting up.
@@ -35,27 +35,27 @@ const (
 	patienceOfOthers = 5 * time.Second
 )
 
-func newBegun(place *launched.Place) *begun {
+func newBegun(place *launchenv.Place) *begun {
 	if place != nil && place.Size > 1 {
 		return &begun{late: patienceOfOthers}
 	}
 	return &begun{late: patience}
 }
 
-// stopOnSignal cancels at the first SIGUSR1 or signal that ends a run (launched.Stops), so
+// stopOnSignal cancels at the first SIGUSR1 or signal that ends a run (launchenv.Stops), so
 // that it saves at the next step; a run that is not set up ends, as it has nothing to
 // save. A later signal ends the process at once. Launchers pass a signal on that a batch
 // system has sent to the ranks, too: within a second it is the same one.
-func stopOnSignal(ctx context.Context, told *notes.Notes, b *begun, exit func(code int)) (context.Context, func()) {
+func stopOnSignal(ctx context.Context, told *logging.Notes, b *begun, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, append(launched.Stops(), syscall.SIGUSR1)...)
+	signal.Notify(signals, append(launchenv.Stops(), syscall.SIGUSR1)...)
 	go func() {
 		s, ok := <-signals
 		if !ok {
 			return
 		}
-		name := launched.SignalName(s)
+		name := launchenv.SignalName(s)
 		cancel(errors.New(name))
 		first, late := time.Now(), time.After(b.late)
 		if b.all() {
@@ -75,7 +75,7 @@ func stopOnSignal(ctx context.Context, told *notes.Notes, b *begun, exit func(co
 				}
 			case <-late:
 				if !b.all() {
-					exit(int(fault.Again))
+					exit(int(exitcode.Again))
 				}
 			}
 		}

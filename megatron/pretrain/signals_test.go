@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"monotron/fault"
-	"monotron/notes"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 )
 
 // Claim (docs/exit-codes.md): a signal during the setup ends the run within a second, with
@@ -20,8 +20,8 @@ func TestSignalsEndASetup(t *testing.T) {
 		later      bool
 		want       int
 	}{
-		"before the ranks":   {0, 0, false, int(fault.Again)},
-		"one of two is late": {2, 1, false, int(fault.Again)},
+		"before the ranks":   {0, 0, false, int(exitcode.Again)},
+		"one of two is late": {2, 1, false, int(exitcode.Again)},
 		"set up":             {2, 2, false, -1},
 		"sent twice":         {2, 2, true, 128 + int(syscall.SIGTERM)},
 	} {
@@ -34,7 +34,7 @@ func TestSignalsEndASetup(t *testing.T) {
 			for range c.set {
 				b.one()
 			}
-			ctx, stop := stopOnSignal(context.Background(), notes.Stderr(), b, func(n int) { code.Store(int64(n)); ended <- struct{}{} })
+			ctx, stop := stopOnSignal(context.Background(), logging.Stderr(), b, func(n int) { code.Store(int64(n)); ended <- struct{}{} })
 			defer stop()
 			signaled := time.Now()
 			kill(t)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
-	"monotron/megatron/checkpoint"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/native"
 )
 
 // Claim: --eval-at-start evaluates and samples before the first step of a new run, which
@@ -68,7 +68,7 @@ func TestResumeFrozen(t *testing.T) {
 func TestSaveAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	r := must(t, dir, tiny+someData+"--save DIR/c")
-	list, err := checkpoint.List(filepath.Join(dir, "c"))
+	list, err := native.List(filepath.Join(dir, "c"))
 	if err != nil || len(list) != 1 || list[0].Iteration != 6 || !strings.Contains(r.notes, "--save without --save-interval") {
 		t.Errorf("%v, %v\n%s", list, err, r.notes)
 	}
@@ -115,7 +115,7 @@ func TestSaveOnLoad(t *testing.T) {
 	if loaded != saved {
 		t.Errorf("%s was loaded, %s saved", loaded, saved)
 	}
-	if err := call(t, dir, tiny+someData+"--load DIR/c --save-on-load DIR/c").err; fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "--save-on-load") {
+	if err := call(t, dir, tiny+someData+"--load DIR/c --save-on-load DIR/c").err; exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--save-on-load") {
 		t.Error(err)
 	}
 }

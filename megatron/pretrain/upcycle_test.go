@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim: where upcycling's definition gives back the dense model, the loss is the dense
@@ -61,14 +61,14 @@ func TestUpcyclingKeepsTheModel(t *testing.T) {
 		up + "--load DIR/swiglu --moe-shared-expert-intermediate-size 8 --disable-bias-linear": "nothing of it makes a shared expert",
 	} {
 		r := call(t, dir, tiny+someData+"--use-checkpoint-args "+flags)
-		if r.code() != fault.Usage || !strings.Contains(r.err.Error(), says) {
+		if r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), says) {
 			t.Errorf("%s: exit %d, %v", flags, r.code(), r.err)
 		}
 	}
-	if r := call(t, dir, tiny+someData+up); r.code() != fault.Usage || !strings.Contains(r.err.Error(), "needs the dense checkpoint") {
+	if r := call(t, dir, tiny+someData+up); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "needs the dense checkpoint") {
 		t.Errorf("no checkpoint: exit %d, %v", r.code(), r.err)
 	}
-	if r := call(t, dir, tiny+someData+up+"--load DIR/nothing"); r.code() != fault.NoInput || !strings.Contains(r.err.Error(), "there is no dense checkpoint") {
+	if r := call(t, dir, tiny+someData+up+"--load DIR/nothing"); r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), "there is no dense checkpoint") {
 		t.Errorf("a folder without a checkpoint: exit %d, %v", r.code(), r.err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Proof is what CheckLists found about lists that are sound.
@@ -16,7 +16,7 @@ type Proof struct {
 // backwards every (chunk, micro-batch) once and gradients add up in order, every
 // value is there when it is used, every send has its receive in the same order,
 // and no stage waits in a circle even where each exchange waits for its partners
-// (Overlap or not). The error (fault.Internal) names stage and action.
+// (Overlap or not). The error (exitcode.Internal) names stage and action.
 func CheckLists(lists [][]Action, chunks, micros int, forwardOnly bool) (p Proof, err error) {
 	p.Live = make([]int, len(lists))
 	for stage, acts := range lists {
@@ -55,7 +55,7 @@ func (s *stageCheck) check(acts []Action) (live int, err error) {
 			step = s.exchange
 		}
 		if err := step(a); err != nil {
-			return 0, fault.Errorf(fault.Internal, "schedule: stage %d, action %d, %v: %w", s.stage, i, a, err)
+			return 0, exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d, %v: %w", s.stage, i, a, err)
 		}
 		live = max(live, s.alive)
 		if s.forwardOnly && a.Kind == Forward {
@@ -164,7 +164,7 @@ func (s *stageCheck) atEnd() error {
 		want /= 2
 	}
 	if s.ran != want || s.held > 0 {
-		return fault.Errorf(fault.Internal, "schedule: stage %d runs %d of %d forwards and backwards, and %d values are neither used nor sent",
+		return exitcode.Errorf(exitcode.Internal, "schedule: stage %d runs %d of %d forwards and backwards, and %d values are neither used nor sent",
 			s.stage, s.ran, want, s.held)
 	}
 	return nil
@@ -202,7 +202,7 @@ func match(lists [][]Action) (*matched, error) {
 		for i, a := range acts {
 			for _, t := range a.Transfers {
 				if t.Peer < 0 || t.Peer >= len(lists) || t.Peer == stage {
-					return nil, fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, of %d stages", stage, i, t, len(lists))
+					return nil, exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, of %d stages", stage, i, t, len(lists))
 				}
 			}
 			n += int32(len(a.Transfers))
@@ -233,15 +233,15 @@ func match(lists [][]Action) (*matched, error) {
 func (m *matched) meet(sends, receives []half, from, to int) error {
 	for i := range max(len(sends), len(receives)) {
 		if i >= len(receives) {
-			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from there", from, sends[i].action, *m.of(from, sends[i]), to, len(receives))
+			return exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from there", from, sends[i].action, *m.of(from, sends[i]), to, len(receives))
 		}
 		if i >= len(sends) {
-			return fault.Errorf(fault.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values there", to, receives[i].action, *m.of(to, receives[i]), from, len(sends))
+			return exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values there", to, receives[i].action, *m.of(to, receives[i]), from, len(sends))
 		}
 		s, r := sends[i], receives[i]
 		sent, received := m.of(from, s), m.of(to, r)
 		if virtual(sent, from, len(m.lists), true) != virtual(received, to, len(m.lists), false) {
-			return fault.Errorf(fault.Internal, "schedule: value %d from stage %d to stage %d: one is at %v (action %d), the other at %v (action %d)", i, from, to, *sent, s.action, *received, r.action)
+			return exitcode.Errorf(exitcode.Internal, "schedule: value %d from stage %d to stage %d: one is at %v (action %d), the other at %v (action %d)", i, from, to, *sent, s.action, *received, r.action)
 		}
 		m.other[from][s.transfer] = action{to, int(r.action)}
 		m.other[to][r.transfer] = action{from, int(s.action)}
@@ -301,5 +301,5 @@ func circle(lists [][]Action, at []int, stage int, stuck func(int) (int, bool)) 
 		told = append(told, fmt.Sprintf("stage %d at action %d, %v, waits for stage %d", stage, at[stage], lists[stage][at[stage]], on))
 		stage = on
 	}
-	return fault.Errorf(fault.Internal, "schedule: stages wait in a circle: %s", strings.Join(told, "; "))
+	return exitcode.Errorf(exitcode.Internal, "schedule: stages wait in a circle: %s", strings.Join(told, "; "))
 }

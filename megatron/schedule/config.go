@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Names of the schedules.
@@ -38,7 +38,7 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Check lists everything that keeps c from being run (fault.Usage), each with the
+// Check lists everything that keeps c from being run (exitcode.Usage), each with the
 // nearest values that would do.
 func (c Config) Check() error {
 	c = c.filled()
@@ -55,7 +55,7 @@ func (c Config) Check() error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return fault.Errorf(fault.Usage, "%s", strings.Join(problems, "; "))
+	return exitcode.Errorf(exitcode.Usage, "%s", strings.Join(problems, "; "))
 }
 
 // checkInterleaved: a smaller last group would leave stages waiting for values

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // everyConfig hands over each legal configuration up to 8 stages, 4 chunks and 32
@@ -203,7 +203,7 @@ func TestBook(t *testing.T) {
 	if err1 != nil || err2 != nil || &first[0] != &again[0] || fmt.Sprint(first) != fmt.Sprint(c.Actions(1)) {
 		t.Errorf("%v, %v, %v, %v", first, err1, again, err2)
 	}
-	if _, err := b.Actions(Config{Stages: 3, Chunks: 2, Micros: 7}, 1); fault.CodeOf(err) != fault.Usage {
+	if _, err := b.Actions(Config{Stages: 3, Chunks: 2, Micros: 7}, 1); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Error(err)
 	}
 }
@@ -222,7 +222,7 @@ func TestRefusedConfigs(t *testing.T) {
 		{Config{Stages: 2, Micros: 1, Name: "zb"}, `"zb" is unknown`},
 	} {
 		_, _, err := c.config.All()
-		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), c.want) {
+		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.config, err, c.want)
 		}
 	}
@@ -432,11 +432,11 @@ func TestSimulateRefuses(t *testing.T) {
 	for _, times := range []Times{
 		Even(Config{Stages: 3}, 1, 1, 0), Even(Config{Stages: 2, Chunks: 2}, 1, 1, 0), Even(c, -1, 1, 0), Even(c, 1, math.NaN(), 0), Even(c, 1, 1, math.Inf(1)),
 	} {
-		if _, err := Simulate(c, times); fault.CodeOf(err) != fault.Usage {
+		if _, err := Simulate(c, times); exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%v: %v", times, err)
 		}
 	}
-	if _, err := Simulate(Config{Stages: 2, Chunks: 2, Micros: 3}, Times{}); fault.CodeOf(err) != fault.Usage {
+	if _, err := Simulate(Config{Stages: 2, Chunks: 2, Micros: 3}, Times{}); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Error(err)
 	}
 }

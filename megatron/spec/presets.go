@@ -5,7 +5,7 @@ import (
 	"sort"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // presets are well-known shapes by name. Vocabularies are padded to a multiple
@@ -71,7 +71,7 @@ var presets = map[string]func() Model{
 func Preset(name string) (Model, error) {
 	build, ok := presets[strings.ToLower(name)]
 	if !ok {
-		return Model{}, fault.Errorf(fault.Usage, "no model preset %q; known: %s", name, strings.Join(PresetNames(), ", "))
+		return Model{}, exitcode.Errorf(exitcode.Usage, "no model preset %q; known: %s", name, strings.Join(PresetNames(), ", "))
 	}
 	return build(), nil
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim: the formula gives the parameter counts published with the weights
@@ -89,8 +89,8 @@ func TestPadVocab(t *testing.T) {
 }
 
 func TestUnknownPreset(t *testing.T) {
-	if _, err := Preset("gpt5"); fault.CodeOf(err) != fault.Usage {
-		t.Errorf("error %v, code %d", err, fault.CodeOf(err))
+	if _, err := Preset("gpt5"); exitcode.CodeOf(err) != exitcode.Usage {
+		t.Errorf("error %v, code %d", err, exitcode.CodeOf(err))
 	}
 }
 

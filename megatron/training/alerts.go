@@ -4,13 +4,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"monotron/megatron/report"
-	"monotron/mpu/comm/watch"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/health"
 	"monotron/mpu/ranks"
 )
 
 // alarm gives a step its alerts, and notes them.
-func (l *logger) alarm(s *report.Step) {
+func (l *logger) alarm(s *telemetry.Step) {
 	if l.rules == nil {
 		return
 	}
@@ -36,12 +36,12 @@ func (c *Config) writesTo() (folders []string) {
 
 // worked is what a rank had done at the log line before.
 type worked struct {
-	own   [watch.Phases]float64
+	own   [health.Phases]float64
 	steps int64
 }
 
 // stepPhases are those of a training step.
-var stepPhases = []watch.Phase{watch.Data, watch.Forward, watch.Backward, watch.Reduce, watch.Optimizer}
+var stepPhases = []health.Phase{health.Data, health.Forward, health.Backward, health.Reduce, health.Optimizer}
 
 // since is what the rank did itself since the log line before, in seconds a step by phase;
 // any: there was one.

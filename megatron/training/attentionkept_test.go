@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"monotron/csrc/ref"
-	"monotron/megatron/checkpoint"
+	"monotron/internal/logging"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/mpu/ranks"
-	"monotron/notes"
 )
 
 // Claim: a run that goes on from a checkpoint whose steps the other attention made says so,
 // once; from one of the same attention, of another device or of an older version it does not.
 func TestResumeTellsOfOtherAttention(t *testing.T) {
-	kept := func(attention string) checkpoint.State {
+	kept := func(attention string) native.State {
 		e := &engine.Engine{Attention: attention, Iteration: 7, Optimizer: &optimizer.Optimizer{}, Scheduler: optimizer.NewParamScheduler(optimizer.Schedule{}),
 			Scaler: optimizer.NewScaler(&optimizer.Config{}, false)}
 		state, err := (&Run{Job: &Job{}, Engine: e}).state()
@@ -34,7 +34,7 @@ func TestResumeTellsOfOtherAttention(t *testing.T) {
 	} {
 		var told bytes.Buffer
 		rank := ranks.Alone(ref.Open())
-		r := &Run{rank: rank, Engine: &engine.Engine{Attention: c.now}, log: &logger{rank: rank, notes: notes.New(&told)}}
+		r := &Run{rank: rank, Engine: &engine.Engine{Attention: c.now}, log: &logger{rank: rank, notes: logging.New(&told)}}
 		r.tellAttention(kept(c.before))
 		if got := told.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
 			t.Errorf("%q, then %q: %q", c.before, c.now, got)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // BatchSize is how one iteration is cut.
@@ -33,10 +33,10 @@ type batchStep struct{ samples, size int }
 func NewBatchSizes(c *Config, dp int) (*BatchSizes, error) {
 	b := &BatchSizes{micro: c.MicroBatchSize, dp: dp, final: c.GlobalBatchSize, decrease: c.DecreaseBatchSizeIfNeeded}
 	if b.micro < 1 || dp < 1 {
-		return nil, fault.Errorf(fault.Usage, "--micro-batch-size %d with %d data-parallel ranks: both must be at least 1", b.micro, dp)
+		return nil, exitcode.Errorf(exitcode.Usage, "--micro-batch-size %d with %d data-parallel ranks: both must be at least 1", b.micro, dp)
 	}
 	if c.StepBatchSizeSchedule != "" && len(c.RampupBatchSize) > 0 {
-		return nil, fault.Errorf(fault.Usage, "--step-batch-size-schedule and --rampup-batch-size exclude each other")
+		return nil, exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule and --rampup-batch-size exclude each other")
 	}
 	var err error
 	switch {
@@ -70,18 +70,18 @@ func (b *BatchSizes) Check() error {
 
 func (b *BatchSizes) readRamp(ramp []int) error {
 	if len(ramp) != 3 {
-		return fault.Errorf(fault.Usage, "--rampup-batch-size takes three numbers (start, increment, samples), found %d", len(ramp))
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size takes three numbers (start, increment, samples), found %d", len(ramp))
 	}
 	start, increment, samples := ramp[0], ramp[1], ramp[2]
 	switch {
 	case start < 1 || increment < 1 || samples < 0:
-		return fault.Errorf(fault.Usage, "--rampup-batch-size %d %d %d: start and increment must be positive, samples not negative", start, increment, samples)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size %d %d %d: start and increment must be positive, samples not negative", start, increment, samples)
 	case samples/start > 1<<30:
-		return fault.Errorf(fault.Usage, "--rampup-batch-size: %d samples in batches of %d are too many steps", samples, start)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: %d samples in batches of %d are too many steps", samples, start)
 	case start > b.final:
-		return fault.Errorf(fault.Usage, "--rampup-batch-size starts at %d, above --global-batch-size %d", start, b.final)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size starts at %d, above --global-batch-size %d", start, b.final)
 	case (b.final-start)%increment != 0:
-		return fault.Errorf(fault.Usage, "--rampup-batch-size: from %d to %d is not a whole number of increments of %d", start, b.final, increment)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: from %d to %d is not a whole number of increments of %d", start, b.final, increment)
 	}
 	b.ramp = ramp
 	return nil
@@ -89,24 +89,24 @@ func (b *BatchSizes) readRamp(ramp []int) error {
 
 func (b *BatchSizes) readSteps(text string, seqLength int) error {
 	if b.decrease {
-		return fault.Errorf(fault.Usage, "--step-batch-size-schedule and --decrease-batch-size-if-needed exclude each other")
+		return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule and --decrease-batch-size-if-needed exclude each other")
 	}
 	for _, entry := range strings.Fields(strings.ReplaceAll(text, ",", " ")) {
 		from, size, found := strings.Cut(entry, ":")
 		threshold, ok1 := countWithSuffix(from)
 		batch, ok2 := countWithSuffix(size)
 		if !found || !ok1 || !ok2 || batch < 1 {
-			return fault.Errorf(fault.Usage, "--step-batch-size-schedule: %q is not THRESHOLD:SIZE, as in 250B:1536", entry)
+			return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule: %q is not THRESHOLD:SIZE, as in 250B:1536", entry)
 		}
 		b.steps = append(b.steps, batchStep{threshold / max(1, seqLength), batch})
 	}
 	sort.SliceStable(b.steps, func(i, j int) bool { return b.steps[i].samples < b.steps[j].samples })
 	if len(b.steps) == 0 || b.steps[0].samples != 0 {
-		return fault.Errorf(fault.Usage, "--step-batch-size-schedule %q: the first threshold must be 0", text)
+		return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule %q: the first threshold must be 0", text)
 	}
 	for i := 1; i < len(b.steps); i++ {
 		if b.steps[i].samples == b.steps[i-1].samples {
-			return fault.Errorf(fault.Usage, "--step-batch-size-schedule %q: two thresholds fall on sample %d", text, b.steps[i].samples)
+			return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule %q: two thresholds fall on sample %d", text, b.steps[i].samples)
 		}
 	}
 	b.final = b.steps[len(b.steps)-1].size
@@ -146,7 +146,7 @@ func (b *BatchSizes) cut(size int, when string) (BatchSize, error) {
 		running = size / step * step
 	}
 	if running%step != 0 || running == 0 {
-		return BatchSize{}, fault.Errorf(fault.Usage,
+		return BatchSize{}, exitcode.Errorf(exitcode.Usage,
 			"the global batch size %d (%s) is not a positive multiple of --micro-batch-size %d times %d data-parallel ranks: use %s", size, when, b.micro, b.dp, NearestMultiples(size, step))
 	}
 	return BatchSize{Global: size, Running: running, Micros: running / step}, nil
@@ -249,7 +249,7 @@ func (c *Config) Iterations() (int, error) {
 	}
 	iterations, err := sizes.Iterations(c.TrainSamples)
 	if err == nil && iterations == 0 && c.TrainSamples > 0 && !c.SkipTrain {
-		err = fault.Errorf(fault.Usage, "--train-samples %d is less than one batch: there is no step to train; raise it or lower --global-batch-size", c.TrainSamples)
+		err = exitcode.Errorf(exitcode.Usage, "--train-samples %d is less than one batch: there is no step to train; raise it or lower --global-batch-size", c.TrainSamples)
 	}
 	return iterations, err
 }

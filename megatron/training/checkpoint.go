@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/tokenizer"
@@ -31,8 +31,8 @@ const (
 )
 
 // state is what a checkpoint keeps beside the tensors.
-func (r *Run) state() (s checkpoint.State, err error) {
-	s = checkpoint.State{Iteration: r.Engine.Iteration, ConsumedTrain: r.at.ConsumedTrain, ConsumedValid: r.at.ConsumedValid,
+func (r *Run) state() (s native.State, err error) {
+	s = native.State{Iteration: r.Engine.Iteration, ConsumedTrain: r.at.ConsumedTrain, ConsumedValid: r.at.ConsumedValid,
 		SkippedTrain: r.at.SkippedTrain, Seed: uint64(r.Config.Seed), Version: Version, Extra: map[string]json.RawMessage{}}
 	if s.Config, err = json.Marshal(r.Config.kept()); err != nil {
 		return s, err
@@ -49,7 +49,7 @@ func (r *Run) state() (s checkpoint.State, err error) {
 		}
 	}
 	if r.Config.cyclic() {
-		if s.Extra[formats.ExtraOrder], err = json.Marshal(r.order); err != nil {
+		if s.Extra[checkpoint.ExtraOrder], err = json.Marshal(r.order); err != nil {
 			return s, err
 		}
 	}
@@ -72,10 +72,10 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	if format := foreign(folder, step); format != "" {
 		return foreignFlags(format, folder, step)
 	}
-	if _, err := checkpoint.Latest(folder); errors.Is(err, checkpoint.ErrNone) {
+	if _, err := native.Latest(folder); errors.Is(err, native.ErrNone) {
 		return nil, nil
 	}
-	f, err := checkpoint.OpenSound(folder, step)
+	f, err := native.OpenSound(folder, step)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 		Tokenizer tokenizer.Config
 	}
 	if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
-		return nil, fault.Errorf(fault.IO, "%s: settings: %w", f.Path, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: settings: %w", f.Path, err)
 	}
 	kept, _ := f.Tokenizer(c.Tokenizer)
 	switch {
@@ -96,5 +96,5 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	case c.Model != nil: // converted from another format
 		return withTokenizer(shapeFlags(c.Model, c.SeqLength), kept), nil
 	}
-	return nil, fault.Errorf(fault.IO, "%s does not say with which flags it was trained", f.Path)
+	return nil, exitcode.Errorf(exitcode.IO, "%s does not say with which flags it was trained", f.Path)
 }

@@ -2,7 +2,7 @@ package training
 
 import (
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
@@ -125,7 +125,7 @@ type Watch struct {
 	Folder       string   // for flight records, the verdict and recorded steps; "": none are kept
 	StallSeconds int      // without any rank doing anything, until that is a stall
 	Stragglers   bool     // a remark on the slowest rank of each phase with the log lines
-	Inject       []string // see mpu/comm/inject
+	Inject       []string // see mpu/health/inject
 	FewerRanks   bool     // than the run began with: a fault may be of one that is gone
 }
 
@@ -133,16 +133,16 @@ type Watch struct {
 // padded so that every tensor-parallel rank holds the same number of rows.
 func (c *Config) SetVocab(size int) error {
 	if size <= 0 {
-		return fault.Errorf(fault.Usage, "the tokenizer has %d ids; give --vocab-size or tokenizer files", size)
+		return exitcode.Errorf(exitcode.Usage, "the tokenizer has %d ids; give --vocab-size or tokenizer files", size)
 	}
 	padded := spec.PadVocab(size, c.VocabDivisor, c.Layout.TP)
 	if c.PaddedVocab > 0 {
 		padded = c.PaddedVocab
 		switch {
 		case padded < size:
-			return fault.Errorf(fault.Usage, "--padded-vocab-size %d is smaller than the tokenizer's %d ids", padded, size)
+			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d is smaller than the tokenizer's %d ids", padded, size)
 		case padded%max(1, c.Layout.TP) != 0:
-			return fault.Errorf(fault.Usage, "--padded-vocab-size %d does not divide among %d tensor-parallel ranks", padded, c.Layout.TP)
+			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d does not divide among %d tensor-parallel ranks", padded, c.Layout.TP)
 		}
 	}
 	c.Model.VocabSize, c.Model.PaddedVocabSize = size, padded

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 )
 
@@ -21,7 +21,7 @@ func TestSetVocab(t *testing.T) {
 		config := Config{VocabDivisor: c.divisor, PaddedVocab: c.padded, Config: engine.Config{Layout: engine.Layout{TP: c.tp}}}
 		err := config.SetVocab(c.size)
 		if c.want < 0 {
-			if fault.CodeOf(err) != fault.Usage {
+			if exitcode.CodeOf(err) != exitcode.Usage {
 				t.Errorf("%+v: %v", c, err)
 			}
 			continue
@@ -93,7 +93,7 @@ func TestBatchSizeRefusals(t *testing.T) {
 		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 nan:5"},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: ""},
 	} {
-		if _, err := NewBatchSizes(&c, 1); fault.CodeOf(err) != fault.Usage {
+		if _, err := NewBatchSizes(&c, 1); exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestIterations(t *testing.T) {
 			t.Errorf("case %d: %d iterations, want %d (%v)", i, got, c.want, err)
 		}
 	}
-	if _, err := (&Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 7}).Iterations(); fault.CodeOf(err) != fault.Usage {
+	if _, err := (&Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 7}).Iterations(); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("less than one batch: %v", err)
 	}
 }

@@ -5,30 +5,30 @@ import (
 	"io"
 	"os"
 
-	"monotron/fault"
-	"monotron/megatron/report"
-	"monotron/notes"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
+	"monotron/megatron/telemetry"
 )
 
 // Streams are where a run writes: Megatron's lines to Out, what people are told by Notes.
 // A bar is drawn on Screen where that is a terminal; nil: none.
 type Streams struct {
 	Out    io.Writer
-	Notes  *notes.Notes
+	Notes  *logging.Notes
 	Screen *os.File
 }
 
 // console is what the ranks of a process write to, a line at a time.
 type console struct {
 	Streams
-	bar *report.Progress
+	bar *telemetry.Progress
 }
 
 // newConsole draws a progress bar of `iters` iterations.
 func newConsole(w Streams, iters int64) *console {
-	c := &console{Streams: w, bar: &report.Progress{}}
+	c := &console{Streams: w, bar: &telemetry.Progress{}}
 	if w.Screen != nil {
-		c.bar = report.NewProgress(w.Screen, iters, "training")
+		c.bar = telemetry.NewProgress(w.Screen, iters, "training")
 	}
 	c.Notes.Around(c.bar.Above)
 	return c
@@ -38,7 +38,7 @@ func newConsole(w Streams, iters int64) *console {
 func (c *console) line(text string) error {
 	var err error
 	c.bar.Above(func() { _, err = fmt.Fprintln(c.Out, text) })
-	return fault.With(fault.IO, err)
+	return exitcode.With(exitcode.IO, err)
 }
 
 // note tells a person something that is not of one rank.

@@ -6,21 +6,21 @@ import (
 	"os"
 	"path/filepath"
 
-	"monotron/fault"
-	"monotron/megatron/dashboard"
-	"monotron/megatron/report"
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry"
+	"monotron/megatron/telemetry/dashboard"
 )
 
 // page is the run's own page: a server beside the training, which reads the file that
 // --log-jsonl writes, or one of its own that goes with the run.
 type page struct {
-	log    *report.JSONL // nil: --log-jsonl's
-	folder string        // of log
+	log    *telemetry.JSONL // nil: --log-jsonl's
+	folder string           // of log
 	server *dashboard.Server
 }
 
 // page opens --dashboard-addr. The sink of --log-jsonl is open by then.
-func (l *logger) page() (_ report.Sink, err error) {
+func (l *logger) page() (_ telemetry.Sink, err error) {
 	p, c := &page{}, &l.config.Log
 	defer func() {
 		if err != nil {
@@ -30,24 +30,24 @@ func (l *logger) page() (_ report.Sink, err error) {
 	path := c.JSONL
 	if path == "" {
 		if p.folder, err = os.MkdirTemp("", "monotron-dashboard-"); err != nil {
-			return nil, fault.Errorf(fault.IO, "--dashboard-addr: %w", err)
+			return nil, exitcode.Errorf(exitcode.IO, "--dashboard-addr: %w", err)
 		}
 		path = filepath.Join(p.folder, "steps.jsonl")
-		if p.log, err = report.OpenJSONL(path); err != nil {
+		if p.log, err = telemetry.OpenJSONL(path); err != nil {
 			return nil, err
 		}
 	}
 	p.server, err = dashboard.Serve(c.Dashboard, []dashboard.Source{{Name: cmp.Or(c.JSONL, l.config.Checkpoint.Save, "this run"), Path: path, Ongoing: true,
 		Beside: []string{l.config.Checkpoint.Save, l.config.Watch.Folder}, Flags: l.config.Flags, FlagsOf: CheckpointFlags, Price: c.Price}}, nil)
 	if err != nil {
-		return nil, fault.Errorf(fault.Usage, "--dashboard-addr %s: %w", c.Dashboard, err)
+		return nil, exitcode.Errorf(exitcode.Usage, "--dashboard-addr %s: %w", c.Dashboard, err)
 	}
 	l.notes.Info("the run's page is at http://%s/", p.server.Addr())
 	return p, nil
 }
 
 // Take writes the step where nobody else does.
-func (p *page) Take(s *report.Step) error {
+func (p *page) Take(s *telemetry.Step) error {
 	if p.log == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (p *page) Close() (err error) {
 		err = errors.Join(err, p.log.Close())
 	}
 	if p.folder != "" {
-		err = errors.Join(err, fault.With(fault.IO, os.RemoveAll(p.folder)))
+		err = errors.Join(err, exitcode.With(exitcode.IO, os.RemoveAll(p.folder)))
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 	"monotron/tokenizer"
 )
@@ -38,8 +38,8 @@ type feeds struct{ train, valid, test, again *Feed }
 // openData builds the datasets for a run of trainIters iterations.
 func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (sets [3]dataset.Dataset, err error) {
 	sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sampleCounts(c, trainIters))
-	if fault.CodeOf(err) == fault.NoInput {
-		err = fault.Errorf(fault.NoInput, "%w%s", err, prefixHint(c))
+	if exitcode.CodeOf(err) == exitcode.NoInput {
+		err = exitcode.Errorf(exitcode.NoInput, "%w%s", err, prefixHint(c))
 	}
 	return sets, err
 }
@@ -93,7 +93,7 @@ func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, order sampleOrder, not
 		f.again.note = func(string, ...any) {} // that the data is used up matters to the training alone
 	}
 	if f.train == nil && !c.SkipTrain {
-		return f, fault.Errorf(fault.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)
+		return f, exitcode.Errorf(exitcode.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)
 	}
 	return f, nil
 }
@@ -156,7 +156,7 @@ func (f *Feed) Batch(consumed int64, micros int) ([]*engine.Micro, error) {
 		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
 		samples, _, err := f.loader.MicroBatch(at)
 		if err == io.EOF {
-			return nil, fault.Errorf(fault.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
+			return nil, exitcode.Errorf(exitcode.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
 		}
 		if err != nil {
 			return nil, err

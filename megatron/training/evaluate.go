@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"math"
 
-	"monotron/fault"
-	"monotron/megatron/report"
-	"monotron/mpu/comm/watch"
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/health"
 )
 
 // evaluateAt measures the loss of a feed over --eval-iters global batches, from
 // the samples not yet used on, or over all of it with --full-validation.
 func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) error {
-	consumed, split := &r.at.ConsumedValid, report.Validation
+	consumed, split := &r.at.ConsumedValid, telemetry.Validation
 	if test {
-		consumed, split = new(int64), report.Test
+		consumed, split = new(int64), telemetry.Test
 	}
 	micros := r.Config.EvalGlobalBatchSize / (r.Config.EvalMicroBatchSize * r.Config.Layout.DP)
 	iters := r.Config.EvalIters
@@ -43,7 +43,7 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (loss float64, cut bool, err error) {
 	var sum, tokens float64
 	for range iters {
-		r.rank.Enter(watch.Eval, r.Engine.Iteration)
+		r.rank.Enter(health.Eval, r.Engine.Iteration)
 		stop, err := r.interrupted(ctx)
 		if err != nil {
 			return 0, false, err
@@ -79,7 +79,7 @@ func (r *Run) estimate(ctx context.Context) error {
 	if cut || err != nil {
 		return err
 	}
-	return r.log.validation(r, where, report.Train, loss, nil)
+	return r.log.validation(r, where, telemetry.Train, loss, nil)
 }
 
 // evaluateNow measures the validation set between two steps, where there is one, and
@@ -111,7 +111,7 @@ func (r *Run) finalEvaluations(ctx context.Context) error {
 		}
 	}
 	if stop, err := r.interrupted(ctx); stop || err != nil {
-		return errors.Join(err, fault.Errorf(fault.Again, "stopped by %s during the last evaluation; run the same command again for it", cause(ctx)))
+		return errors.Join(err, exitcode.Errorf(exitcode.Again, "stopped by %s during the last evaluation; run the same command again for it", cause(ctx)))
 	}
 	return nil
 }

@@ -7,12 +7,12 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
-	"monotron/megatron/report"
+	"monotron/megatron/telemetry"
 )
 
 // mixtures is what layers of experts tell: the losses that are asked for, as means over
 // those layers, and the layers' own; tokens: of the step.
-func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []report.Value, layers []report.MixtureLayer) {
+func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []telemetry.Value, layers []telemetry.MixtureLayer) {
 	if m == nil {
 		return nil, nil
 	}
@@ -22,9 +22,9 @@ func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []report.Value,
 			continue
 		}
 		mixed++
-		layer := report.MixtureLayer{Number: n, Tokens: given, Chosen: float64(tokens * l.config.Model.Experts.TopK), Bytes: m.Bytes[n]}
+		layer := telemetry.MixtureLayer{Number: n, Tokens: given, Chosen: float64(tokens * l.config.Model.Experts.TopK), Bytes: m.Bytes[n]}
 		for _, loss := range model.OwnLosses(l.config.Model.Experts) {
-			layer.Losses = append(layer.Losses, report.Value{Name: loss.String(), Value: m.Losses[loss][n]})
+			layer.Losses = append(layer.Losses, telemetry.Value{Name: loss.String(), Value: m.Losses[loss][n]})
 		}
 		layers = append(layers, layer)
 	}
@@ -33,7 +33,7 @@ func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []report.Value,
 		for _, layer := range layers {
 			sum += layer.Losses[i].Value
 		}
-		means = append(means, report.Value{Name: loss.String(), Value: sum / mixed})
+		means = append(means, telemetry.Value{Name: loss.String(), Value: sum / mixed})
 	}
 	return means, layers
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"monotron/csrc/device/activations"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/engine"
-	"monotron/megatron/formats"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -21,22 +21,22 @@ import (
 
 // foreign tells which other program's format an iteration of dir has, or its
 // latest where step is -1; "" for our own, or none.
-func foreign(dir string, step int64) formats.Format {
-	f, err := formats.DetectAt(dir, step)
-	if err != nil || f == formats.Native {
+func foreign(dir string, step int64) checkpoint.Format {
+	f, err := checkpoint.DetectAt(dir, step)
+	if err != nil || f == checkpoint.Native {
 		return ""
 	}
 	return f
 }
 
 // loader fills tensors from a checkpoint, whatever its format.
-type loader func(tensors []mpu.Stored, o checkpoint.LoadOptions) (checkpoint.State, checkpoint.Report, error)
+type loader func(tensors []mpu.Stored, o native.LoadOptions) (native.State, native.Report, error)
 
 // native loads our own format: step -1 is the latest that all ranks find sound.
 func (r *Run) native(dir string, step int64) loader {
-	return func(tensors []mpu.Stored, o checkpoint.LoadOptions) (checkpoint.State, checkpoint.Report, error) {
+	return func(tensors []mpu.Stored, o native.LoadOptions) (native.State, native.Report, error) {
 		for {
-			state, report, err := checkpoint.Load(dir, step, tensors, r.device, o)
+			state, report, err := native.Load(dir, step, tensors, r.device, o)
 			if err != nil {
 				return state, report, r.misfit(state, err)
 			}
@@ -59,8 +59,8 @@ func (r *Run) native(dir string, step int64) loader {
 // restoreForeign brings the run to a checkpoint that another program wrote. One
 // without moments and iteration, as models are published, is weights to start
 // from.
-func (r *Run) restoreForeign(format formats.Format, dir string, step int64, finetune bool) error {
-	src, err := all.OpenAs(format, dir, formats.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts})
+func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, finetune bool) error {
+	src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts})
 	if err != nil {
 		return err
 	}
@@ -74,21 +74,21 @@ func (r *Run) restoreForeign(format formats.Format, dir string, step int64, fine
 		finetune = true
 	}
 	if finetune || r.Config.Checkpoint.NoLoadOptim {
-		return r.loadWeights(fromSource(formats.Finite(src), r), finetune)
+		return r.loadWeights(fromSource(checkpoint.Finite(src), r), finetune)
 	}
 	if !trained {
-		return fault.Errorf(fault.IO, "%s holds no optimizer; --no-load-optim goes on with its iteration and fresh moments, --finetune starts at iteration 0", src.Info().Path)
+		return exitcode.Errorf(exitcode.IO, "%s holds no optimizer; --no-load-optim goes on with its iteration and fresh moments, --finetune starts at iteration 0", src.Info().Path)
 	}
-	return r.loadAll(fromSource(formats.Finite(formats.Retype(src, storedType(r.Config.Precision))), r))
+	return r.loadAll(fromSource(checkpoint.Finite(checkpoint.Retype(src, storedType(r.Config.Precision))), r))
 }
 
-func fromSource(src formats.Source, r *Run) loader {
-	return func(tensors []mpu.Stored, o checkpoint.LoadOptions) (checkpoint.State, checkpoint.Report, error) {
-		return checkpoint.LoadSource(src, tensors, r.device, o)
+func fromSource(src checkpoint.Source, r *Run) loader {
+	return func(tensors []mpu.Stored, o native.LoadOptions) (native.State, native.Report, error) {
+		return native.LoadSource(src, tensors, r.device, o)
 	}
 }
 
-func hasMoments(src formats.Source) bool {
+func hasMoments(src checkpoint.Source) bool {
 	for _, t := range src.Tensors() {
 		if strings.HasPrefix(t.Name, optimizer.StoredExpM) {
 			return true
@@ -110,7 +110,7 @@ func storedType(precision string) string {
 
 // foreignModel refuses weights whose settings give them another meaning, unless
 // --finetune asks for them. Settings that the model does not use do not count.
-func (r *Run) foreignModel(info formats.Info) error {
+func (r *Run) foreignModel(info checkpoint.Info) error {
 	if r.Config.Checkpoint.Finetune || info.Model == nil {
 		return nil
 	}
@@ -118,14 +118,14 @@ func (r *Run) foreignModel(info formats.Info) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return fault.Errorf(fault.IO, "%s is of another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+	return exitcode.Errorf(exitcode.IO, "%s is of another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
 		info.Path, strings.Join(list, ", "))
 }
 
 // foreignFlags are the flags that describe the model of another program's
 // checkpoint, for --use-checkpoint-args.
-func foreignFlags(format formats.Format, folder string, step int64) (map[string][]string, error) {
-	src, err := all.OpenAs(format, folder, formats.OpenOptions{Step: step})
+func foreignFlags(format checkpoint.Format, folder string, step int64) (map[string][]string, error) {
+	src, err := all.OpenAs(format, folder, checkpoint.OpenOptions{Step: step})
 	if err != nil {
 		return nil, err
 	}

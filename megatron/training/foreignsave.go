@@ -8,58 +8,58 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 	"monotron/mpu"
 )
 
 // formatOf is what --ckpt-format asks for.
-func formatOf(name string) formats.Format {
+func formatOf(name string) checkpoint.Format {
 	switch name {
 	case "torch":
-		return formats.MegatronTorch
+		return checkpoint.MegatronTorch
 	case "torch_dist":
-		return formats.MegatronTorchDist
+		return checkpoint.MegatronTorchDist
 	}
-	return formats.Native
+	return checkpoint.Native
 }
 
 // saveAs writes a checkpoint in Megatron's formats. One rank writes what it
 // holds; several first save our own format, which one of them then converts.
-func (r *Run) saveAs(ctx context.Context, format formats.Format, state checkpoint.State, o checkpoint.SaveOptions) (checkpoint.Report, error) {
+func (r *Run) saveAs(ctx context.Context, format checkpoint.Format, state native.State, o native.SaveOptions) (native.Report, error) {
 	if o.World < 2 {
-		report := checkpoint.Report{Iteration: state.Iteration}
+		report := native.Report{Iteration: state.Iteration}
 		return report, r.writeForeign(ctx, format, &held{r: r, state: state, tensors: r.stored()}, &report)
 	}
 	meanwhile, o := r.meanwhile(o)
-	report, err := checkpoint.Save(ctx, meanwhile, state, r.stored(), r.device, o)
+	report, err := native.Save(ctx, meanwhile, state, r.stored(), r.device, o)
 	return r.convertSaved(ctx, format, meanwhile, o.Rank, report, err)
 }
 
 // saveAsLater is saveAs beside the training: our own format from a copy in
 // memory, then the other from that.
-func (r *Run) saveAsLater(ctx context.Context, format formats.Format, state checkpoint.State, o checkpoint.SaveOptions) (*checkpoint.Pending, error) {
+func (r *Run) saveAsLater(ctx context.Context, format checkpoint.Format, state native.State, o native.SaveOptions) (*native.Pending, error) {
 	meanwhile, o := r.meanwhile(o)
-	p, err := checkpoint.SaveAsync(ctx, meanwhile, state, r.stored(), r.device, o)
+	p, err := native.SaveAsync(ctx, meanwhile, state, r.stored(), r.device, o)
 	if err != nil {
 		return nil, err
 	}
-	return p.Then(func(report checkpoint.Report, err error) (checkpoint.Report, error) {
+	return p.Then(func(report native.Report, err error) (native.Report, error) {
 		return r.convertSaved(ctx, format, meanwhile, o.Rank, report, err)
 	}), nil
 }
 
 // meanwhile is the folder for our own format, and how it is saved there.
-func (r *Run) meanwhile(o checkpoint.SaveOptions) (string, checkpoint.SaveOptions) {
+func (r *Run) meanwhile(o native.SaveOptions) (string, native.SaveOptions) {
 	o.KeepLast, o.KeepEvery = 0, 0
 	return filepath.Join(r.Config.Checkpoint.Save, ".tmp-native-"+o.Tag), o
 }
 
 // convertSaved turns what all ranks saved into the format, on the first of them.
-func (r *Run) convertSaved(ctx context.Context, format formats.Format, meanwhile string, rank int, saved checkpoint.Report, err error) (checkpoint.Report, error) {
-	report := checkpoint.Report{Iteration: saved.Iteration}
+func (r *Run) convertSaved(ctx context.Context, format checkpoint.Format, meanwhile string, rank int, saved native.Report, err error) (native.Report, error) {
+	report := native.Report{Iteration: saved.Iteration}
 	if rank > 0 {
 		return report, err
 	}
@@ -67,13 +67,13 @@ func (r *Run) convertSaved(ctx context.Context, format formats.Format, meanwhile
 		err = r.convertNative(ctx, format, meanwhile, &report)
 	}
 	if removed := os.RemoveAll(meanwhile); err == nil {
-		err = fault.With(fault.IO, removed)
+		err = exitcode.With(exitcode.IO, removed)
 	}
 	return report, err
 }
 
-func (r *Run) convertNative(ctx context.Context, format formats.Format, dir string, report *checkpoint.Report) error {
-	src, err := all.OpenAs(formats.Native, dir, formats.OpenOptions{Step: -1})
+func (r *Run) convertNative(ctx context.Context, format checkpoint.Format, dir string, report *native.Report) error {
+	src, err := all.OpenAs(checkpoint.Native, dir, checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		return err
 	}
@@ -81,12 +81,12 @@ func (r *Run) convertNative(ctx context.Context, format formats.Format, dir stri
 	return r.writeForeign(ctx, format, src, report)
 }
 
-func (r *Run) writeForeign(ctx context.Context, format formats.Format, src formats.Source, report *checkpoint.Report) error {
+func (r *Run) writeForeign(ctx context.Context, format checkpoint.Format, src checkpoint.Source, report *native.Report) error {
 	c, l := &r.Config, r.Config.Layout
-	if err := checkpoint.Clean(c.Checkpoint.Save, r.rank.RunName); err != nil {
+	if err := native.Clean(c.Checkpoint.Save, r.rank.RunName); err != nil {
 		return err
 	}
-	written, err := all.Write(ctx, format, c.Checkpoint.Save, src, formats.WriteOptions{Layout: formats.Layout{TP: l.TP, PP: l.PP, VP: l.VP, EP: l.EP, ETP: l.ETP,
+	written, err := all.Write(ctx, format, c.Checkpoint.Save, src, checkpoint.WriteOptions{Layout: checkpoint.Layout{TP: l.TP, PP: l.PP, VP: l.VP, EP: l.EP, ETP: l.ETP,
 		DP: l.DP, FirstStage: l.FirstStageLayers, LastStage: l.LastStageLayers, DistributedOptimizer: l.DistributedOptimizer}, NoTokenizerFiles: c.Checkpoint.NoTokenizer})
 	if err != nil {
 		return err
@@ -102,24 +102,24 @@ func (r *Run) writeForeign(ctx context.Context, format formats.Format, src forma
 // held shows the tensors of a run on one rank as a Source.
 type held struct {
 	r       *Run
-	state   checkpoint.State
+	state   native.State
 	tensors []mpu.Stored
 
 	mu sync.Mutex // a device is used by one goroutine at a time
 }
 
-func (h *held) Info() formats.Info {
+func (h *held) Info() checkpoint.Info {
 	m := h.r.Config.Model
-	return formats.Info{Format: formats.Native, Path: "the run", Model: &m, SeqLength: h.r.Config.SeqLength, Tokenizer: h.r.Config.Tokenizer.Absolute()}
+	return checkpoint.Info{Format: checkpoint.Native, Path: "the run", Model: &m, SeqLength: h.r.Config.SeqLength, Tokenizer: h.r.Config.Tokenizer.Absolute()}
 }
 
-func (h *held) State() formats.State { return h.state }
-func (h *held) Close() error         { return nil }
+func (h *held) State() checkpoint.State { return h.state }
+func (h *held) Close() error            { return nil }
 
-func (h *held) Tensors() []formats.Tensor {
-	list := make([]formats.Tensor, len(h.tensors))
+func (h *held) Tensors() []checkpoint.Tensor {
+	list := make([]checkpoint.Tensor, len(h.tensors))
 	for i, t := range h.tensors {
-		list[i] = formats.Tensor{Name: t.Name, DType: heldTypes[t.Tensor.DType], Shape: t.Global}
+		list[i] = checkpoint.Tensor{Name: t.Name, DType: heldTypes[t.Tensor.DType], Shape: t.Global}
 	}
 	return list
 }
@@ -135,11 +135,11 @@ func (h *held) Read(name string, box mpu.Piece, dst []byte) error {
 		}
 		flat, width := t.Tensor.Reshape(t.Tensor.Len()), t.Tensor.DType.Size()
 		for _, p := range t.Pieces {
-			for o := formats.NewOverlap(p, box); o.OK; o.Take(o.N) {
+			for o := checkpoint.NewOverlap(p, box); o.OK; o.Take(o.N) {
 				h.r.device.Read(dst[o.InB*width:(o.InB+o.N)*width], flat.Slice(0, p.Local+o.InA, o.N))
 			}
 		}
 		return h.r.device.Err()
 	}
-	return fault.Errorf(fault.Internal, "the run has no tensor %q", name)
+	return exitcode.Errorf(exitcode.Internal, "the run has no tensor %q", name)
 }

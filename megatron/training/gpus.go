@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"monotron/csrc/gpus"
-	"monotron/notes"
+	"monotron/internal/logging"
 )
 
 // gpuGlance is how often a run looks how its GPUs fare.
@@ -38,7 +38,7 @@ func (r *Run) watchGPUs(ctx context.Context) {
 }
 
 // notes are what this process says of its GPUs.
-func (r *Run) notes() *notes.Notes { return r.console.Notes.From("gpus").Rank(r.rank.Number) }
+func (r *Run) notes() *logging.Notes { return r.console.Notes.From("gpus").Rank(r.rank.Number) }
 
 // firstHere: this rank speaks for its process.
 func (r *Run) firstHere() bool { return r.rank.RunName != "" || r.rank.First() }

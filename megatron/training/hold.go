@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 	"monotron/mpu/ranks"
-	"monotron/whole"
 )
 
 // handover is how long a run waits for another one to leave its --save folder: a
@@ -22,32 +22,32 @@ const handover = 3 * time.Second
 // other's unfinished saves for those of a dead run. Where another run has it and saves
 // before it goes, a run that does not go on from there is refused: it would replace what
 // it has just waited for. The lock is the
-// folder's own (whole.Lock); where the file system knows none, or it fails otherwise, nil.
+// folder's own (atomicfile.Lock); where the file system knows none, or it fails otherwise, nil.
 func holdFolder(folder string, goesOn bool) (*os.File, error) {
 	f, err := os.Open(folder)
 	if err != nil {
-		return nil, fault.Errorf(fault.IO, "--save %s: %w", folder, err)
+		return nil, exitcode.Errorf(exitcode.IO, "--save %s: %w", folder, err)
 	}
 	first := newestSave(folder)
 	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
-		switch held, err := whole.Lock(f); {
+		switch held, err := atomicfile.Lock(f); {
 		case err != nil:
 			return nil, f.Close()
 		case !held && !goesOn && newestSave(folder) != first:
 			_ = f.Close() // nothing was written
-			return nil, fault.Errorf(fault.IO, "--save %s: another run that was started at the same time has saved there; name another folder, or --load %s to go on from it", folder, folder)
+			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that was started at the same time has saved there; name another folder, or --load %s to go on from it", folder, folder)
 		case !held:
 			return f, nil
 		case time.Now().After(end):
 			_ = f.Close() // it holds nothing
-			return nil, fault.Errorf(fault.IO, "--save %s: another run that saves there is going on; wait until it has ended, or name another folder", folder)
+			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that saves there is going on; wait until it has ended, or name another folder", folder)
 		}
 	}
 }
 
 // newestSave changes whenever a save into the folder is done.
 func newestSave(folder string) string {
-	st, err := os.Stat(filepath.Join(folder, formats.TrackerName))
+	st, err := os.Stat(filepath.Join(folder, checkpoint.TrackerName))
 	if err != nil {
 		return ""
 	}
@@ -78,7 +78,7 @@ func (r *Run) tellOverwriting() {
 	if c.Save == "" || r.saver.saved >= 0 || c.Format != "native" {
 		return
 	}
-	list, err := checkpoint.List(c.Save)
+	list, err := native.List(c.Save)
 	if err != nil || len(list) == 0 {
 		return // none, or a save that will say what is wrong
 	}
@@ -92,15 +92,15 @@ func probe(flag, folder string) error {
 	if folder == "" {
 		return nil
 	}
-	if checkpoint.IsOne(folder) {
-		return fault.Errorf(fault.Usage, "%s %s is one checkpoint itself; name the folder above it, or a new one", flag, folder)
+	if native.IsOne(folder) {
+		return exitcode.Errorf(exitcode.Usage, "%s %s is one checkpoint itself; name the folder above it, or a new one", flag, folder)
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fault.Errorf(fault.IO, "%s %s: %w", flag, folder, err)
+		return exitcode.Errorf(exitcode.IO, "%s %s: %w", flag, folder, err)
 	}
 	f, err := os.CreateTemp(folder, ".tmp-probe-*")
 	if err != nil {
-		return fault.Errorf(fault.IO, "%s %s cannot be written: %w", flag, folder, err)
+		return exitcode.Errorf(exitcode.IO, "%s %s cannot be written: %w", flag, folder, err)
 	}
-	return fault.With(fault.IO, errors.Join(f.Close(), os.Remove(f.Name())))
+	return exitcode.With(exitcode.IO, errors.Join(f.Close(), os.Remove(f.Name())))
 }

@@ -8,12 +8,12 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/optimizer"
-	"monotron/megatron/report"
-	"monotron/mpu/comm/inject"
-	"monotron/mpu/comm/processes"
-	"monotron/mpu/comm/watch"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/comm/process"
+	"monotron/mpu/health"
+	"monotron/mpu/health/inject"
 	"monotron/mpu/ranks"
 	"monotron/tokenizer"
 )
@@ -28,7 +28,7 @@ type Job struct {
 	iters    int64 // to train in all
 	schedule optimizer.Schedule
 	console  *console
-	trace    *report.Trace // nil: none
+	trace    *telemetry.Trace // nil: none
 	faults   []inject.Fault
 
 	held *os.File // --save's folder, kept from other runs; nil: none
@@ -70,17 +70,17 @@ func Prepare(c Config, w Streams) (*Job, error) {
 	}
 	for _, f := range j.faults {
 		if world := j.Config.Layout.Sizes().World(); f.Rank >= world && !c.Watch.FewerRanks {
-			return nil, fault.Errorf(fault.Usage, "--inject %s:rank=%d: this run's ranks are 0 to %d", f.Kind, f.Rank, world-1)
+			return nil, exitcode.Errorf(exitcode.Usage, "--inject %s:rank=%d: this run's ranks are 0 to %d", f.Kind, f.Rank, world-1)
 		}
 	}
 	if err = errors.Join(probe("--save", c.Checkpoint.Save), probe("--save-on-load", c.Checkpoint.SaveOnLoad)); err != nil {
 		return nil, err
 	}
 	if st, err := os.Stat(c.Log.Profile); err == nil && st.IsDir() {
-		return nil, fault.Errorf(fault.IO, "--profile %s is a folder; name a file", c.Log.Profile)
+		return nil, exitcode.Errorf(exitcode.IO, "--profile %s is a folder; name a file", c.Log.Profile)
 	}
 	if c.Log.Profile != "" {
-		if j.trace, err = report.NewTrace(c.Log.Profile, j.Config.Layout.Sizes().World()); err != nil {
+		if j.trace, err = telemetry.NewTrace(c.Log.Profile, j.Config.Layout.Sizes().World()); err != nil {
 			return nil, err
 		}
 	}
@@ -116,7 +116,7 @@ func (j *Job) data(notice func(string)) ([3]dataset.Dataset, error) {
 
 // Ranks does work on this process's ranks: all of the layout's, or, with a process,
 // the one that it is. They are watched; the error is the run's verdict.
-func (j *Job) Ranks(p *processes.World, open func() (*device.Device, error), work func(*ranks.Rank) error) error {
+func (j *Job) Ranks(p *process.World, open func() (*device.Device, error), work func(*ranks.Rank) error) error {
 	c := j.Config.Ranks(open)
 	c.Process, c.Watch = p, j.watching()
 	return ranks.Run(c, work)
@@ -126,7 +126,7 @@ func (j *Job) Ranks(p *processes.World, open func() (*device.Device, error), wor
 func (j *Job) watching() *ranks.Watch {
 	c := &j.Config.Watch
 	w := &ranks.Watch{Folder: c.Folder, Faults: j.faults, Note: j.console.note,
-		Settings: watch.Settings{Limit: time.Duration(c.StallSeconds) * time.Second, Every: int64(max(1, j.Config.Log.Interval))}}
+		Settings: health.Settings{Limit: time.Duration(c.StallSeconds) * time.Second, Every: int64(max(1, j.Config.Log.Interval))}}
 	if c.Stragglers {
 		w.Remark = func(line string) { j.console.note("%s", line) }
 	}

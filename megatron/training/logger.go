@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/internal/logging"
 	"monotron/megatron/engine"
-	"monotron/megatron/report"
+	"monotron/megatron/telemetry"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
-	"monotron/notes"
 )
 
 // logger hands the record of each step to what shows it. Every rank has one and calls it
@@ -18,19 +18,19 @@ import (
 // prints; notes that all would give come from the first.
 type logger struct {
 	console *console
-	notes   *notes.Notes // of this rank
+	notes   *logging.Notes // of this rank
 	rank    *ranks.Rank
 	config  *Config
-	timers  *report.Timers
-	trace   *report.Trace
-	sinks   report.Sinks
+	timers  *telemetry.Timers
+	trace   *telemetry.Trace
+	sinks   telemetry.Sinks
 
 	iterations int   // since the log line before
 	lines      int   // log lines so far
 	memoryTold bool  // memory has been told when all of it was in use
 	current    int64 // iteration under way
 
-	rules  *report.Rules // of the last rank; nil: another's
+	rules  *telemetry.Rules // of the last rank; nil: another's
 	worked worked
 }
 
@@ -44,15 +44,15 @@ type stepLog struct {
 
 func newLogger(r *Run) (*logger, error) {
 	l := &logger{console: r.console, notes: r.console.Notes.From("training").Rank(r.rank.Number), rank: r.rank, config: &r.Config,
-		timers: report.NewTimers(r.Config.Log.TimingLevel), trace: r.trace}
+		timers: telemetry.NewTimers(r.Config.Log.TimingLevel), trace: r.trace}
 	l.timers.Trace, l.timers.Rank = r.trace, r.rank.Number
 	if l.rank.Last() {
-		l.rules = &report.Rules{Disks: l.config.writesTo(), Free: report.FreeBytes, Imbalance: l.config.Log.ImbalanceLimit}
+		l.rules = &telemetry.Rules{Disks: l.config.writesTo(), Free: telemetry.FreeBytes, Imbalance: l.config.Log.ImbalanceLimit}
 		if err := l.open(); err != nil {
 			return nil, errors.Join(err, l.close())
 		}
 	}
-	l.sinks = append(l.sinks, &report.Lines{Print: l.console.line, Rank: l.rank.Number, Last: l.rank.Last(),
+	l.sinks = append(l.sinks, &telemetry.Lines{Print: l.console.line, Rank: l.rank.Number, Last: l.rank.Last(),
 		Throughput: l.config.Log.Throughput, Extras: l.config.Log.Extras})
 	return l, nil
 }
@@ -62,14 +62,14 @@ func (l *logger) open() error {
 	c := &l.config.Log
 	for _, sink := range []struct {
 		wanted bool
-		open   func() (report.Sink, error)
+		open   func() (telemetry.Sink, error)
 	}{
 		{c.MetricsAddr != "", l.metrics},
-		{c.JSONL != "", func() (report.Sink, error) { return report.OpenJSONL(c.JSONL) }},
-		{c.TensorboardDir != "", func() (report.Sink, error) { return report.NewEvents(c.TensorboardDir, c.events()) }},
+		{c.JSONL != "", func() (telemetry.Sink, error) { return telemetry.OpenJSONL(c.JSONL) }},
+		{c.TensorboardDir != "", func() (telemetry.Sink, error) { return telemetry.NewEvents(c.TensorboardDir, c.events()) }},
 		{c.Dashboard != "", l.page},
 		{c.AlertCommand != "", l.alertCommand},
-		{l.trace != nil, func() (report.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
+		{l.trace != nil, func() (telemetry.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
 	} {
 		if !sink.wanted {
 			continue
@@ -83,12 +83,12 @@ func (l *logger) open() error {
 	return nil
 }
 
-func (l *logger) alertCommand() (report.Sink, error) {
-	return report.RunAlertCommand(l.config.Log.AlertCommand, time.Duration(l.config.Watch.StallSeconds)*time.Second, l.notes.Warn), nil
+func (l *logger) alertCommand() (telemetry.Sink, error) {
+	return telemetry.RunAlertCommand(l.config.Log.AlertCommand, time.Duration(l.config.Watch.StallSeconds)*time.Second, l.notes.Warn), nil
 }
 
-func (l *logger) metrics() (report.Sink, error) {
-	m, err := report.ServeMetrics(l.config.Log.MetricsAddr)
+func (l *logger) metrics() (telemetry.Sink, error) {
+	m, err := telemetry.ServeMetrics(l.config.Log.MetricsAddr)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +97,8 @@ func (l *logger) metrics() (report.Sink, error) {
 }
 
 // events are what goes into TensorBoard's files.
-func (c *Log) events() report.EventOptions {
-	return report.EventOptions{MixtureLayers: c.MoEPerLayer, Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard,
+func (c *Log) events() telemetry.EventOptions {
+	return telemetry.EventOptions{MixtureLayers: c.MoEPerLayer, Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard,
 		Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Timers: c.TimersToTensorboard, Perplexity: c.ValidationPPLTensorboard}
 }
 
@@ -130,7 +130,7 @@ func (l *logger) parameters(params []*mpu.Param) error {
 	if l.rank.Place.DP != 0 {
 		return nil
 	}
-	return l.console.line(report.ParameterCount(l.rank.Place.TP, l.rank.Place.PP, n))
+	return l.console.line(telemetry.ParameterCount(l.rank.Place.TP, l.rank.Place.PP, n))
 }
 
 // tellFreezing says what --freeze-parameters leaves to train.
@@ -179,9 +179,9 @@ func (l *logger) step(r *Run, done stepLog) error {
 }
 
 // validation tells an evaluation.
-func (l *logger) validation(r *Run, where, split string, loss float64, written []report.Sample) error {
+func (l *logger) validation(r *Run, where, split string, loss float64, written []telemetry.Sample) error {
 	s := l.progress(r)
-	s.Split, s.Where, s.Losses, s.Written = split, where, []report.Value{{Name: "lm loss", Value: loss}}, written
+	s.Split, s.Where, s.Losses, s.Written = split, where, []telemetry.Value{{Name: "lm loss", Value: loss}}, written
 	return l.sinks.Take(s)
 }
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"monotron/fault"
-	"monotron/megatron/report"
-	"monotron/mpu/comm/watch"
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/health"
 )
 
 // Train runs until the last iteration or a reason to stop. The error carries
@@ -55,7 +55,7 @@ func (r *Run) Train(ctx context.Context) (err error) {
 
 // stoppedEarly is the end of a run that was asked to stop during its set-up.
 func (r *Run) stoppedEarly(ctx context.Context) error {
-	return fault.Errorf(fault.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", cause(ctx), r.Engine.Iteration+1)
+	return exitcode.Errorf(exitcode.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", cause(ctx), r.Engine.Iteration+1)
 }
 
 // iterate trains one iteration and logs it.
@@ -64,12 +64,12 @@ func (r *Run) iterate(ctx context.Context) error {
 	r.log.begin(r.Engine.Iteration + 1)
 	r.pulse.begin(r.Engine.Iteration + 1)
 	defer r.pulse.end()
-	r.rank.Enter(watch.Data, r.Engine.Iteration+1)
+	r.rank.Enter(health.Data, r.Engine.Iteration+1)
 	size, err := r.batches.At(int(r.at.ConsumedTrain))
 	if err != nil {
 		return err
 	}
-	r.log.timers.Start("batch-generator", report.LevelMicro)
+	r.log.timers.Start("batch-generator", telemetry.LevelMicro)
 	batch, err := r.feeds.train.Batch(r.at.ConsumedTrain, size.Micros)
 	r.log.timers.Stop("batch-generator")
 	if err != nil {
@@ -131,8 +131,8 @@ func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	if err := r.saver.finish(ctx, r); err != nil {
 		return true, err
 	}
-	if reason.code == fault.Done {
+	if reason.code == exitcode.Done {
 		r.log.note("%s", reason.text)
 	}
-	return true, fault.With(reason.code, reason.err())
+	return true, exitcode.With(reason.code, reason.err())
 }

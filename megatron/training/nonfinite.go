@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/checkpoint"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/watch"
-	"monotron/whole"
+	"monotron/mpu/health"
 )
 
 const nonFiniteHint = "lower --lr, look at the data of this step, or go on regardless with --no-check-for-nan-in-loss-and-grad"
@@ -67,9 +67,9 @@ func (r *Run) explain(ctx context.Context, err error, batch []*engine.Micro, con
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	v := &failure.Verdict{Kind: failure.NonFinite, Rank: s.Rank, Code: fault.Internal, Phase: watch.Forward.String(), Step: n.Step, Layer: s.layer(), Tensor: s.Tensor, Samples: s.Samples, Time: time.Now()}
+	v := &failure.Verdict{Kind: failure.NonFinite, Rank: s.Rank, Code: exitcode.Internal, Phase: health.Forward.String(), Step: n.Step, Layer: s.layer(), Tensor: s.Tensor, Samples: s.Samples, Time: time.Now()}
 	if s.Depth == nowhere {
-		v.Phase = watch.Backward.String()
+		v.Phase = health.Backward.String()
 	}
 	v.Text = fmt.Sprintf("%v (%v); %s", n, s, nonFiniteHint)
 	if v.Dump, failed = r.dump(ctx, batch, consumed); failed != nil {
@@ -155,7 +155,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	}
 	text, err := json.Marshal(mine)
 	if err != nil || len(text) > spotBytes {
-		return nil, fault.Errorf(fault.Internal, "%d bytes for a spot: %w", len(text), err)
+		return nil, exitcode.Errorf(exitcode.Internal, "%d bytes for a spot: %w", len(text), err)
 	}
 	size := r.rank.World().Size()
 	in := r.device.Arena.Zeroed(device.Workspace, device.I32, spotBytes/4)
@@ -172,7 +172,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	for i := range all {
 		part := strings.TrimRight(string(bytes[i*spotBytes:(i+1)*spotBytes]), "\x00")
 		if err := json.Unmarshal([]byte(part), &all[i]); err != nil {
-			return nil, fault.Errorf(fault.Internal, "the spot of rank %d: %w", i, err)
+			return nil, exitcode.Errorf(exitcode.Internal, "the spot of rank %d: %w", i, err)
 		}
 	}
 	return all, r.device.Sync()
@@ -224,23 +224,23 @@ func (r *Run) dump(ctx context.Context, batch []*engine.Micro, consumed int64) (
 	step := r.Engine.Iteration + 1
 	folder := filepath.Join(r.Config.Watch.Folder, fmt.Sprintf("nonfinite_%07d", step))
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", fault.With(fault.IO, err)
+		return "", exitcode.With(exitcode.IO, err)
 	}
 	state, err := r.state()
 	if err != nil {
 		return "", err
 	}
 	state.ConsumedTrain = consumed
-	options := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
-	if _, err := checkpoint.Save(context.WithoutCancel(ctx), folder, state, r.stored(), r.device, options); err != nil {
+	options := native.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
+	if _, err := native.Save(context.WithoutCancel(ctx), folder, state, r.stored(), r.device, options); err != nil {
 		return "", err
 	}
 	if r.rank.Place.TP == 0 && r.rank.Place.PP == 0 && r.rank.Place.CP == 0 {
 		text, err := json.Marshal(recorded{step, consumed, batch})
 		if err != nil {
-			return "", fault.With(fault.Internal, err)
+			return "", exitcode.With(exitcode.Internal, err)
 		}
-		if err := whole.WriteFile(batchFile(folder, r.rank.Place.DP), 0o600, text); err != nil {
+		if err := atomicfile.WriteFile(batchFile(folder, r.rank.Place.DP), 0o600, text); err != nil {
 			return "", err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"monotron/dataset"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 )
 
 // sampleOrder is what the order of --dataloader-type cyclic was drawn for: the
@@ -22,7 +22,7 @@ func ownOrder(c *Config) sampleOrder {
 func (c *Config) cyclic() bool { return c.DataloaderType == "cyclic" }
 
 // continueOrder takes the order of a checkpoint.
-func (r *Run) continueOrder(s checkpoint.State) {
+func (r *Run) continueOrder(s native.State) {
 	if !r.Config.cyclic() {
 		return
 	}
@@ -38,9 +38,9 @@ func (r *Run) continueOrder(s checkpoint.State) {
 
 // orderOf is the order a checkpoint says it has: since it was resumed under
 // another layout, or that of the settings it was saved with, ours or Megatron's.
-func orderOf(s checkpoint.State) (order sampleOrder, ok bool) {
+func orderOf(s native.State) (order sampleOrder, ok bool) {
 	valid := func() bool { return order.Train.MicroBatch > 0 && order.Train.DP > 0 }
-	if json.Unmarshal(s.Extra[formats.ExtraOrder], &order) == nil && valid() {
+	if json.Unmarshal(s.Extra[checkpoint.ExtraOrder], &order) == nil && valid() {
 		return order, true
 	}
 	var args struct {
@@ -49,7 +49,7 @@ func orderOf(s checkpoint.State) (order sampleOrder, ok bool) {
 		MicroBatch int64  `json:"micro_batch_size"`
 		DP         int64  `json:"data_parallel_size"`
 	}
-	if json.Unmarshal(s.Extra[formats.ExtraArgs], &args) == nil {
+	if json.Unmarshal(s.Extra[checkpoint.ExtraArgs], &args) == nil {
 		if json.Unmarshal([]byte(args.Text), &order) == nil && valid() {
 			return order, true
 		}

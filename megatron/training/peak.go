@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/megatron/report"
+	"monotron/megatron/telemetry"
 )
 
 // peak is what this process's device can compute a second, for the MFU of --log-extras.
@@ -103,7 +103,7 @@ func (p *peak) reached(speed float64) {
 
 // reconsider measures the peak again where a step does not fit to it, while all ranks
 // stand still.
-func (r *Run) reconsider(s *report.Step) error {
+func (r *Run) reconsider(s *telemetry.Step) error {
 	if r.peak == nil {
 		return nil
 	}

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"monotron/mpu/comm/watch"
-	"monotron/notes"
+	"monotron/internal/logging"
+	"monotron/mpu/health"
 )
 
 // longStep is when people are told that a step is still under way, the first time.
@@ -15,14 +15,14 @@ const longStep = 10 * time.Second
 // pulse tells people how far a step is that takes long. The first rank has one; a nil
 // pulse is silent.
 type pulse struct {
-	notes *notes.Notes
+	notes *logging.Notes
 	after time.Duration // until the first word; each later one waits twice as long, a minute at most
 
 	mu       sync.Mutex
 	timer    *time.Timer // nil: no step is under way
 	began    time.Time
 	step     int64
-	phase    watch.Phase
+	phase    health.Phase
 	forwards int    // forward passes begun
 	of       int    // of the whole step on this rank; 0: not known yet
 	unit     string // what one is
@@ -45,7 +45,7 @@ func (p *pulse) begin(step int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.step, p.began, p.phase, p.forwards, p.of = step, time.Now(), watch.Data, 0, 0
+	p.step, p.began, p.phase, p.forwards, p.of = step, time.Now(), health.Data, 0, 0
 	p.timer = time.AfterFunc(p.after, p.beat)
 }
 
@@ -63,10 +63,10 @@ func (p *pulse) expect(micros, chunks int) {
 }
 
 // enter hears what the rank is at.
-func (p *pulse) enter(phase watch.Phase, _ int64) {
+func (p *pulse) enter(phase health.Phase, _ int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.phase = phase; phase == watch.Forward {
+	if p.phase = phase; phase == health.Forward {
 		p.forwards++
 	}
 }
@@ -95,7 +95,7 @@ func (p *pulse) beat() {
 
 // text is where the step is, and since when.
 func (p *pulse) text(so time.Duration) string {
-	text := fmt.Sprintf("step %d is in %s", p.step, watch.At(p.phase, 0))
+	text := fmt.Sprintf("step %d is in %s", p.step, health.At(p.phase, 0))
 	if p.of > 0 && p.forwards > 0 {
 		text += fmt.Sprintf(", %s %d of %d", p.unit, min(p.forwards, p.of), p.of)
 	}

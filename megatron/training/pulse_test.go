@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"monotron/mpu/comm/watch"
-	"monotron/notes"
+	"monotron/internal/logging"
+	"monotron/mpu/health"
 )
 
 // Claim: a step is told of when it takes 10 s, then at growing intervals, with phase and
@@ -16,7 +16,7 @@ import (
 func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		p := &pulse{notes: notes.New(&out), after: longStep}
+		p := &pulse{notes: logging.New(&out), after: longStep}
 		p.begin(6)
 		time.Sleep(9 * time.Second)
 		p.end()
@@ -24,8 +24,8 @@ func TestPulse(t *testing.T) {
 		p.begin(7)
 		p.expect(4, 1)
 		for range 3 {
-			p.enter(watch.Forward, 7)
-			p.enter(watch.Backward, 7)
+			p.enter(health.Forward, 7)
+			p.enter(health.Backward, 7)
 		}
 		time.Sleep(41 * time.Second)
 		p.end()

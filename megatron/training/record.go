@@ -7,21 +7,21 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/megatron/report"
 	"monotron/megatron/schedule"
+	"monotron/megatron/telemetry"
 )
 
 // progress is how far the run is: what steps and evaluations have in common.
-func (l *logger) progress(r *Run) *report.Step {
-	return &report.Step{Time: time.Now(), Iteration: int(r.Engine.Iteration), TrainIters: int(r.iters), ConsumedSamples: r.at.ConsumedTrain,
+func (l *logger) progress(r *Run) *telemetry.Step {
+	return &telemetry.Step{Time: time.Now(), Iteration: int(r.Engine.Iteration), TrainIters: int(r.iters), ConsumedSamples: r.at.ConsumedTrain,
 		ConsumedTokens: r.at.ConsumedTrain * int64(l.config.SeqLength)}
 }
 
 // record is what one iteration tells.
-func (l *logger) record(r *Run, done stepLog) (*report.Step, error) {
+func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 	took := time.Since(done.started)
 	s, result := l.progress(r), &done.result
-	s.Losses = []report.Value{{Name: "lm loss", Value: result.Loss}}
+	s.Losses = []telemetry.Value{{Name: "lm loss", Value: result.Loss}}
 	s.SkippedSamples, s.GlobalBatchSize = r.at.SkippedTrain, done.batch.Global
 	s.Samples, s.Tokens = done.batch.Running, done.batch.Running*l.config.SeqLength
 	s.LearningRate, s.WeightDecay, s.LossScale, s.Skipped = result.LR, result.Decay, result.Scale, result.Update.Skipped
@@ -52,13 +52,13 @@ func (l *logger) flops(done stepLog) float64 {
 }
 
 // interval is what goes with a log line. With an error it has what could be gathered.
-func (l *logger) interval(r *Run, done stepLog) (*report.Interval, error) {
-	i := &report.Interval{Iterations: l.iterations, Purposes: purposes(r.device.Arena.Usage().Peak), PlannedPurposes: purposes(r.Planned[l.rank.Number].ByPurpose)}
+func (l *logger) interval(r *Run, done stepLog) (*telemetry.Interval, error) {
+	i := &telemetry.Interval{Iterations: l.iterations, Purposes: purposes(r.device.Arena.Usage().Peak), PlannedPurposes: purposes(r.Planned[l.rank.Number].ByPurpose)}
 	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.stages(r, done, i))
 }
 
 // memory is told after the first two steps, as by Megatron, and at --log-memory-interval.
-func (l *logger) memory(r *Run, i *report.Interval) (err error) {
+func (l *logger) memory(r *Run, i *telemetry.Interval) (err error) {
 	if l.memoryTold && !due(r.Engine.Iteration, l.config.Log.MemoryInterval) {
 		return nil
 	}
@@ -77,18 +77,18 @@ func (l *logger) memory(r *Run, i *report.Interval) (err error) {
 }
 
 // purposes are bytes by purpose with their names, without those that nothing is held for.
-func purposes(bytes [device.Purposes]int64) (held []report.Value) {
+func purposes(bytes [device.Purposes]int64) (held []telemetry.Value) {
 	for p := range device.Purposes {
 		if bytes[p] > 0 {
-			held = append(held, report.Value{Name: p.String(), Value: float64(bytes[p])})
+			held = append(held, telemetry.Value{Name: p.String(), Value: float64(bytes[p])})
 		}
 	}
 	return held
 }
 
 // usage is what each rank holds for what.
-func (l *logger) usage(u device.Usage) (*report.Usage, error) {
-	out := &report.Usage{}
+func (l *logger) usage(u device.Usage) (*telemetry.Usage, error) {
+	out := &telemetry.Usage{}
 	var mine []float64
 	for p := range device.Purposes {
 		out.Purposes, mine = append(out.Purposes, p.String()), append(mine, float64(u.Peak[p]))
@@ -99,21 +99,21 @@ func (l *logger) usage(u device.Usage) (*report.Usage, error) {
 	}
 	for i, row := range all {
 		at, n := l.rank.Sizes.At(i), len(out.Purposes)
-		out.Ranks = append(out.Ranks, report.RankMemory{Rank: fmt.Sprintf("%d (tp %d, pp %d, dp %d)", i, at.TP, at.PP, at.DP), ByPurpose: row[:n], AtOnce: row[n]})
+		out.Ranks = append(out.Ranks, telemetry.RankMemory{Rank: fmt.Sprintf("%d (tp %d, pp %d, dp %d)", i, at.TP, at.PP, at.DP), ByPurpose: row[:n], AtOnce: row[n]})
 	}
 	return out, nil
 }
 
-func memoryOf(d *device.Device) report.Memory {
+func memoryOf(d *device.Device) telemetry.Memory {
 	u := d.Arena.Usage()
-	return report.Memory{Allocated: u.Allocated, MaxAllocated: u.Max, Reserved: u.Reserved, MaxReserved: u.Reserved, Allocations: u.Blocks}
+	return telemetry.Memory{Allocated: u.Allocated, MaxAllocated: u.Max, Reserved: u.Reserved, MaxReserved: u.Reserved, Allocations: u.Blocks}
 }
 
 // timing gathers the timers of the level asked for, the memory that ranks had in use and
 // what they did themselves.
-func (l *logger) timing(r *Run, i *report.Interval) error {
+func (l *logger) timing(r *Run, i *telemetry.Interval) error {
 	t := &i.Timers
-	t.Option, t.Names = l.config.Log.TimingOption, report.LoggedTimers(l.config.Log.TimingLevel)
+	t.Option, t.Names = l.config.Log.TimingOption, telemetry.LoggedTimers(l.config.Log.TimingLevel)
 	own, any := l.worked.since(l.rank)
 	all, err := l.gather(slices.Concat(l.timers.Take(t.Names), []float64{float64(r.device.Arena.Usage().Max)}, own))
 	if err != nil {
@@ -133,7 +133,7 @@ func (l *logger) timing(r *Run, i *report.Interval) error {
 }
 
 // stages tells what the stages of the last copy of the model did in this step.
-func (l *logger) stages(r *Run, done stepLog, i *report.Interval) error {
+func (l *logger) stages(r *Run, done stepLog, i *telemetry.Interval) error {
 	if !r.Engine.MeasuresStages() {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/dataset"
+	"monotron/internal/logging"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
-	"monotron/notes"
 )
 
 // Rehearsal is c's run without data, files and values, for devices that count
@@ -38,7 +38,7 @@ func Rehearsal(c Config, micros int) (*Job, error) {
 		c.EvalGlobalBatchSize = min(c.EvalGlobalBatchSize, 4*n) // one is let go before the next but one comes
 	}
 	c.EvalIters, c.EvalTrainIters, c.FullValidation, c.DataloaderType = min(1, c.EvalIters), min(1, c.EvalTrainIters), false, "single"
-	j := &Job{Config: c, iters: math.MaxInt64, schedule: schedule, console: newConsole(Streams{Out: io.Discard, Notes: notes.New(io.Discard)}, 1)}
+	j := &Job{Config: c, iters: math.MaxInt64, schedule: schedule, console: newConsole(Streams{Out: io.Discard, Notes: logging.New(io.Discard)}, 1)}
 	j.open.Do(func() { // these are the data
 		j.sets[dataset.Train], j.sets[dataset.Valid] = newBlank(&c), newBlank(&c)
 	})

@@ -9,17 +9,17 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/checkpoint"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/engine"
-	"monotron/mpu/comm/inject"
+	"monotron/mpu/health/inject"
 	"monotron/mpu/ranks"
 )
 
 // Replay runs a step again that dump has kept: the same weights, optimizer state and
 // batch on the same layout, all ranks in this process. It prints what the residual
 // stream holds as it leaves each layer, and where a value is first not finite. A step
-// that is finite now is fault.Differs. device: "" is the recorded run's.
+// that is finite now is exitcode.Differs. device: "" is the recorded run's.
 func Replay(folder, deviceName string, open func(name string) (*device.Device, error), out io.Writer) error {
 	c, err := recordedConfig(folder)
 	if err != nil {
@@ -44,21 +44,21 @@ func Replay(folder, deviceName string, open func(name string) (*device.Device, e
 
 // recordedConfig is the configuration of a kept step, less what a run leaves behind.
 func recordedConfig(folder string) (*Config, error) {
-	list, err := checkpoint.List(folder)
+	list, err := native.List(folder)
 	if err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, fault.Errorf(fault.NoInput, "%s holds no recorded step; give a folder named nonfinite_... of a --run-folder", folder)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s holds no recorded step; give a folder named nonfinite_... of a --run-folder", folder)
 	}
-	f, err := checkpoint.OpenFolder(list[len(list)-1].Path)
+	f, err := native.OpenFolder(list[len(list)-1].Path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	c := &Config{}
 	if err := json.Unmarshal(f.Manifest.State.Config, c); err != nil {
-		return nil, fault.Errorf(fault.IO, "%s: settings: %w", f.Path, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: settings: %w", f.Path, err)
 	}
 	c.Log, c.Watch = Log{Interval: 1}, Watch{StallSeconds: c.Watch.StallSeconds, Inject: c.Watch.Inject}
 	c.Checkpoint = Checkpoint{Load: folder}
@@ -124,21 +124,21 @@ func (p *replaying) rank(j *Job, rank *ranks.Rank) error {
 // batch reads what a data-parallel rank trained on, and checks it.
 func (p *replaying) batch(c *Config, dp int) (*recorded, error) {
 	path := batchFile(p.folder, dp)
-	text, err := fault.ReadFile(path, 1<<30)
+	text, err := exitcode.ReadFile(path, 1<<30)
 	if err != nil {
 		return nil, err
 	}
 	b := &recorded{}
 	if err := json.Unmarshal(text, b); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
 	for i, m := range b.Micros {
 		if m == nil || !fits(m, c) {
-			return nil, fault.Errorf(fault.BadData, "%s: micro-batch %d is none of this model's: sizes, ids or positions do not fit", path, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: micro-batch %d is none of this model's: sizes, ids or positions do not fit", path, i)
 		}
 	}
 	if len(b.Micros) == 0 {
-		return nil, fault.Errorf(fault.BadData, "%s holds no micro-batch", path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s holds no micro-batch", path)
 	}
 	return b, nil
 }
@@ -214,8 +214,8 @@ func (p *replaying) print(c *Config) error {
 		}
 	}
 	if p.result == nil {
-		return fault.Errorf(fault.Differs, "step %d is finite here", p.step)
+		return exitcode.Errorf(exitcode.Differs, "step %d is finite here", p.step)
 	}
 	_, err := fmt.Fprintf(p.out, "%v\n%v\n", p.result, p.spot)
-	return fault.With(fault.IO, err)
+	return exitcode.With(exitcode.IO, err)
 }

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/engine"
-	"monotron/megatron/formats"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 )
@@ -52,7 +52,7 @@ func (r *Run) restore() error {
 // resume is --resume-from-save: a run whose save folder holds something goes on from there,
 // with all that is stored. What is wrong with the folder, loading says.
 func (c *Checkpoint) resume() {
-	if _, err := formats.ReadTracker(c.Save); c.Resume && c.Save != "" && fault.CodeOf(err) != fault.NoInput {
+	if _, err := checkpoint.ReadTracker(c.Save); c.Resume && c.Save != "" && exitcode.CodeOf(err) != exitcode.NoInput {
 		c.Load, c.Pretrained, c.Step, c.Finetune, c.NoLoadOptim, c.Upcycle = c.Save, "", 0, false, false, false
 	}
 }
@@ -77,13 +77,13 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 			return c.Load, c.Finetune, nil
 		}
 		if st, err := os.Stat(c.Load); err == nil && !st.IsDir() {
-			return "", false, fault.Errorf(fault.IO, "--load %s is not a directory, nor a checkpoint of another program; name the folder that --save wrote", c.Load)
+			return "", false, exitcode.Errorf(exitcode.IO, "--load %s is not a directory, nor a checkpoint of another program; name the folder that --save wrote", c.Load)
 		}
-		_, err := checkpoint.Latest(c.Load)
+		_, err := native.Latest(c.Load)
 		if err == nil {
 			return c.Load, c.Finetune, nil
 		}
-		if !errors.Is(err, checkpoint.ErrNone) {
+		if !errors.Is(err, native.ErrNone) {
 			return c.Load, c.Finetune, nil // there is something: loading says what is wrong with it, or falls back
 		}
 	}
@@ -91,9 +91,9 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 	case c.Pretrained != "":
 		return c.Pretrained, true, nil
 	case c.Upcycle:
-		return "", false, fault.Errorf(fault.NoInput, "--load %s: there is no dense checkpoint that --moe-use-upcycling could start from; leave that flag out to start from random weights", c.Load)
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: there is no dense checkpoint that --moe-use-upcycling could start from; leave that flag out to start from random weights", c.Load)
 	case c.ExitOnMissing || c.Step > 0:
-		return "", false, fault.Errorf(fault.NoInput, "--load %s: there is no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: there is no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
 	}
 	r.log.note("no checkpoint in %s; starting from random weights", c.Load)
 	return "", false, nil
@@ -102,8 +102,8 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 // loadAll continues a run: everything must be there.
 func (r *Run) loadAll(load loader) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
-	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: wasFrozen})
-	if errors.Is(err, checkpoint.ErrMisfit) && !errors.Is(err, errReshaped) {
+	state, report, err := load(stored, native.LoadOptions{AllowMissing: wasFrozen})
+	if errors.Is(err, native.ErrMisfit) && !errors.Is(err, errReshaped) {
 		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
 	}
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *Run) loadAll(load loader) error {
 	if raw := state.Extra[adamSteps]; len(raw) == 0 {
 		r.Engine.Optimizer.Steps = state.Iteration // other programs may not say
 	} else if err := json.Unmarshal(raw, &r.Engine.Optimizer.Steps); err != nil {
-		return fault.Errorf(fault.IO, "%s: the count of optimizer steps: %w", report.Folder, err)
+		return exitcode.Errorf(exitcode.IO, "%s: the count of optimizer steps: %w", report.Folder, err)
 	}
 	if !r.Config.SkipTrain {
 		if err := r.loadSchedules(state, report.Folder); err != nil {
@@ -136,9 +136,9 @@ var errReshaped = errors.New("the model's flags differ")
 
 // misfit says which flags a checkpoint that does not fit was made with otherwise, where its state
 // tells: they are shorter to read than the tensors.
-func (r *Run) misfit(state checkpoint.State, err error) error {
+func (r *Run) misfit(state native.State, err error) error {
 	before := modelOf(state)
-	if before == nil || !errors.Is(err, checkpoint.ErrMisfit) {
+	if before == nil || !errors.Is(err, native.ErrMisfit) {
 		return err
 	}
 	list := before.Reshaped(&r.Config.Model)
@@ -153,7 +153,7 @@ func (r *Run) misfit(state checkpoint.State, err error) error {
 }
 
 // modelOf is the model that a checkpoint was trained as; nil: it is another program's.
-func modelOf(state checkpoint.State) *spec.Model {
+func modelOf(state native.State) *spec.Model {
 	var c struct{ Model *spec.Model }
 	if json.Unmarshal(state.Config, &c) != nil {
 		return nil
@@ -163,7 +163,7 @@ func modelOf(state checkpoint.State) *spec.Model {
 
 // wasFrozen tells whether a checkpoint has no such tensor because its run did not train
 // the parameter.
-func wasFrozen(s *checkpoint.State, name string) bool {
+func wasFrozen(s *native.State, name string) bool {
 	var before struct{ FreezeParameters []string }
 	param, is := optimizerState(name)
 	return is && json.Unmarshal(s.Config, &before) == nil && (&engine.Config{FreezeParameters: before.FreezeParameters}).Freezes(param)
@@ -181,7 +181,7 @@ func optimizerState(name string) (param string, is bool) {
 
 // thaw starts the optimizer's state of parameters that the checkpoint's run did not
 // train: main parameters are their values, moments 0.
-func (r *Run) thaw(report *checkpoint.Report) {
+func (r *Run) thaw(report *native.Report) {
 	thawed := map[string]bool{}
 	for _, name := range report.Missing {
 		param, _ := optimizerState(name)
@@ -194,9 +194,9 @@ func (r *Run) thaw(report *checkpoint.Report) {
 }
 
 // position takes iteration and consumed samples from a checkpoint.
-func (r *Run) position(s checkpoint.State) error {
+func (r *Run) position(s native.State) error {
 	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 {
-		return fault.Errorf(fault.IO, "the checkpoint's iteration %d or consumed samples %d, %d are negative", s.Iteration, s.ConsumedTrain, s.ConsumedValid)
+		return exitcode.Errorf(exitcode.IO, "the checkpoint's iteration %d or consumed samples %d, %d are negative", s.Iteration, s.ConsumedTrain, s.ConsumedValid)
 	}
 	r.Engine.Iteration = s.Iteration
 	r.at = Progress{s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain}
@@ -207,7 +207,7 @@ func (r *Run) position(s checkpoint.State) error {
 	return nil
 }
 
-func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
+func (r *Run) loadSchedules(state native.State, folder string) error {
 	if len(state.Scheduler) == 0 {
 		r.log.note("%s says nothing of the schedule: it goes on from the samples consumed", folder)
 		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
@@ -215,7 +215,7 @@ func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
 	}
 	var scheduler optimizer.SchedulerState
 	if err := json.Unmarshal(state.Scheduler, &scheduler); err != nil {
-		return fault.Errorf(fault.IO, "%s: the schedule's state: %w", folder, err)
+		return exitcode.Errorf(exitcode.IO, "%s: the schedule's state: %w", folder, err)
 	}
 	notes, err := r.Engine.Scheduler.Load(scheduler, r.Config.Optimizer.OverrideScheduler, r.Config.Optimizer.UseCheckpointScheduler)
 	if err != nil {
@@ -229,7 +229,7 @@ func (r *Run) loadSchedules(state checkpoint.State, folder string) error {
 	}
 	var scaler optimizer.ScalerState
 	if err := json.Unmarshal(state.Scaler, &scaler); err != nil {
-		return fault.Errorf(fault.IO, "%s: the loss scale's state: %w", folder, err)
+		return exitcode.Errorf(exitcode.IO, "%s: the loss scale's state: %w", folder, err)
 	}
 	r.Engine.Scaler.Load(scaler)
 	return nil
@@ -244,8 +244,8 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 			stored = append(stored, s)
 		}
 	}
-	isMain := func(_ *checkpoint.State, name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
-	state, report, err := load(stored, checkpoint.LoadOptions{AllowMissing: isMain, Convert: true})
+	isMain := func(_ *native.State, name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
+	state, report, err := load(stored, native.LoadOptions{AllowMissing: isMain, Convert: true})
 	if err != nil {
 		return err
 	}
@@ -270,13 +270,13 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 }
 
 // sameModel refuses weights of another model, unless --finetune asks for them.
-func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error {
+func (r *Run) sameModel(state native.State, report native.Report) error {
 	if r.Config.Checkpoint.Finetune {
 		return nil
 	}
 	if before := modelOf(state); before != nil {
 		if list := before.Differs(&r.Config.Model); len(list) > 0 {
-			return fault.Errorf(fault.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+			return exitcode.Errorf(exitcode.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
 				report.Folder, strings.Join(list, ", "))
 		}
 	}
@@ -286,7 +286,7 @@ func (r *Run) sameModel(state checkpoint.State, report checkpoint.Report) error 
 	}
 	for _, name := range report.Extra {
 		if short, is := strings.CutPrefix(name, optimizer.StoredModel); is && !known[short] {
-			return fault.Errorf(fault.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
+			return exitcode.Errorf(exitcode.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
 		}
 	}
 	return nil
@@ -313,7 +313,7 @@ func (c *Config) parameterNames() (map[string]bool, error) {
 
 // tellLoaded prints what was loaded, and which settings are no longer those the
 // checkpoint was trained with.
-func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
+func (r *Run) tellLoaded(state native.State, report native.Report) {
 	report.Overridden = changedSettings(state.Config, &r.Config)
 	r.creditOthers(&report)
 	for _, line := range report.Lines() {
@@ -322,7 +322,7 @@ func (r *Run) tellLoaded(state checkpoint.State, report checkpoint.Report) {
 }
 
 // creditOthers counts as restored what other ranks hold of the model.
-func (r *Run) creditOthers(report *checkpoint.Report) {
+func (r *Run) creditOthers(report *native.Report) {
 	known, err := r.Config.parameterNames()
 	if err != nil || r.rank.World().Size() == 1 {
 		return
@@ -349,7 +349,7 @@ func (r *Run) creditOthers(report *checkpoint.Report) {
 
 // tellAttention warns where a checkpoint's steps were made by the other attention: what
 // follows differs by rounding from what would have followed there.
-func (r *Run) tellAttention(state checkpoint.State) {
+func (r *Run) tellAttention(state native.State) {
 	var before string
 	if raw := state.Extra[attentionKind]; len(raw) > 0 && json.Unmarshal(raw, &before) != nil {
 		return // a note's source, nothing that the run rests on

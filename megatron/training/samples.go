@@ -1,9 +1,9 @@
 package training
 
 import (
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
-	"monotron/megatron/report"
+	"monotron/megatron/telemetry"
 	"monotron/mpu/topology"
 )
 
@@ -14,15 +14,15 @@ func (r *Run) checkPrompts() error {
 		ids, err := r.Tokenizer.Encode(prompt)
 		switch {
 		case err != nil:
-			return fault.Errorf(fault.Usage, "--sample-prompt %q: %w", prompt, err)
+			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q: %w", prompt, err)
 		case len(ids) == 0:
-			return fault.Errorf(fault.Usage, "--sample-prompt %q has no tokens", prompt)
+			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q has no tokens", prompt)
 		case len(ids) >= r.Config.SeqLength:
-			return fault.Errorf(fault.Usage, "--sample-prompt %q has %d tokens; with --seq-length %d nothing can follow", prompt, len(ids), r.Config.SeqLength)
+			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q has %d tokens; with --seq-length %d nothing can follow", prompt, len(ids), r.Config.SeqLength)
 		}
 		for _, id := range ids {
 			if id < 0 || int(id) >= r.Config.Model.VocabSize {
-				return fault.Errorf(fault.Usage, "--sample-prompt %q: token %d is not among the vocabulary's %d", prompt, id, r.Config.Model.VocabSize)
+				return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q: token %d is not among the vocabulary's %d", prompt, id, r.Config.Model.VocabSize)
 			}
 		}
 		if room := r.Config.SeqLength - len(ids); room < r.Config.SampleTokens {
@@ -34,7 +34,7 @@ func (r *Run) checkPrompts() error {
 
 // samples continues each --sample-prompt with the model as it is. The ranks of
 // every copy of the model do so together, and all have the texts.
-func (r *Run) samples() (written []report.Sample, err error) {
+func (r *Run) samples() (written []telemetry.Sample, err error) {
 	if len(r.Config.SamplePrompt) == 0 {
 		return nil, nil
 	}
@@ -61,7 +61,7 @@ func (r *Run) samples() (written []report.Sample, err error) {
 		if err != nil {
 			return written, err
 		}
-		written = append(written, report.Sample{Prompt: prompt, Text: r.Tokenizer.Decode(append(ids, out.IDs...))})
+		written = append(written, telemetry.Sample{Prompt: prompt, Text: r.Tokenizer.Decode(append(ids, out.IDs...))})
 	}
 	return written, nil
 }

@@ -9,15 +9,15 @@ import (
 	"os"
 	"path/filepath"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/formats"
-	"monotron/mpu/comm/watch"
+	"monotron/megatron/checkpoint/native"
+	"monotron/mpu/health"
 )
 
 // saver writes checkpoints of a run, one at a time.
 type saver struct {
-	pending *checkpoint.Pending
+	pending *native.Pending
 	saved   int64 // iteration of the last save or load; -1: none
 }
 
@@ -30,7 +30,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	if err := s.wait(r); err != nil {
 		return err
 	}
-	r.rank.Enter(watch.Save, r.Engine.Iteration)
+	r.rank.Enter(health.Save, r.Engine.Iteration)
 	state, err := r.state()
 	if err != nil {
 		return err
@@ -44,25 +44,25 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	options = options.Failing(r.rank.Inject.Disk(r.Engine.Iteration))
 	s.saved = r.Engine.Iteration
 	format := formatOf(c.Format)
-	if format != formats.Native && c.Async {
+	if format != checkpoint.Native && c.Async {
 		s.pending, err = r.saveAsLater(ctx, format, state, options)
 		return err
 	}
-	if format != formats.Native {
+	if format != checkpoint.Native {
 		report, err := r.saveAs(ctx, format, state, options)
 		return s.told(r, report, err)
 	}
 	if c.Async {
-		s.pending, err = checkpoint.SaveAsync(ctx, c.Save, state, r.stored(), r.device, options)
+		s.pending, err = native.SaveAsync(ctx, c.Save, state, r.stored(), r.device, options)
 		return err
 	}
-	report, err := checkpoint.Save(ctx, c.Save, state, r.stored(), r.device, options)
+	report, err := native.Save(ctx, c.Save, state, r.stored(), r.device, options)
 	return s.told(r, report, err)
 }
 
 // saveOptions are those of every save of all ranks together.
-func (r *Run) saveOptions() checkpoint.SaveOptions {
-	o := checkpoint.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
+func (r *Run) saveOptions() native.SaveOptions {
+	o := native.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
 	if !r.Config.Checkpoint.NoTokenizer {
 		o.Tokenizer = r.Config.Tokenizer
 	}
@@ -76,12 +76,12 @@ func (r *Run) saveLoaded(ctx context.Context) error {
 	if dir == "" {
 		return nil
 	}
-	r.rank.Enter(watch.Save, r.Engine.Iteration)
+	r.rank.Enter(health.Save, r.Engine.Iteration)
 	state, err := r.state()
 	if err != nil {
 		return err
 	}
-	report, err := checkpoint.Save(context.WithoutCancel(ctx), dir, state, r.stored(), r.device, r.saveOptions())
+	report, err := native.Save(context.WithoutCancel(ctx), dir, state, r.stored(), r.device, r.saveOptions())
 	if err != nil {
 		return fmt.Errorf("--save-on-load: %w", err)
 	}
@@ -106,7 +106,7 @@ func (s *saver) wait(r *Run) error {
 	return s.told(r, report, err)
 }
 
-func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
+func (s *saver) told(r *Run, report native.Report, err error) error {
 	if err != nil {
 		return fmt.Errorf("saving iteration %d to %s: %w", s.saved, r.Config.Checkpoint.Save, err)
 	}
@@ -121,7 +121,7 @@ func (s *saver) told(r *Run, report checkpoint.Report, err error) error {
 }
 
 // onDisk is the size of a checkpoint that several ranks may have written.
-func onDisk(report checkpoint.Report) (bytes int64) {
+func onDisk(report native.Report) (bytes int64) {
 	err := filepath.WalkDir(report.Folder, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
@@ -150,7 +150,7 @@ func (s *saver) finish(ctx context.Context, r *Run) error {
 func corrupt(folder string, rank int) error {
 	f, err := os.OpenFile(filepath.Join(folder, fmt.Sprintf("rank_%05d.safetensors", rank)), os.O_RDWR, 0)
 	if err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	last := make([]byte, 1)
 	size, err := f.Seek(-1, io.SeekEnd)
@@ -160,5 +160,5 @@ func corrupt(folder string, rank int) error {
 			_, err = f.WriteAt(last, size)
 		}
 	}
-	return fault.With(fault.IO, errors.Join(err, f.Close()))
+	return exitcode.With(exitcode.IO, errors.Join(err, f.Close()))
 }

@@ -6,14 +6,14 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/engine"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
 	"monotron/mpu/ranks"
 )
 
 // Start sets a rank's run up: model, checkpoint or fresh weights, data.
 func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 	r := &Run{Job: j, rank: rank, device: rank.Device, started: time.Now()}
-	rank.Enter(watch.Startup, 0)
+	rank.Enter(health.Startup, 0)
 	if err = j.hold(rank); err != nil {
 		return nil, err
 	}

@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm"
 )
 
 // reason is why a run stops before its last iteration.
 type reason struct {
 	text string
-	code fault.Code
+	code exitcode.Code
 }
 
 // err is nil where stopping was asked for as a normal end.
 func (s *reason) err() error {
-	if s.code == fault.Done {
+	if s.code == exitcode.Done {
 		return nil
 	}
 	return fmt.Errorf("%s", s.text)
@@ -37,11 +37,11 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	case err != nil:
 		return nil, err
 	case seen == signalled:
-		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, cause(ctx), kept), fault.Again}, nil
+		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, cause(ctx), kept), exitcode.Again}, nil
 	case seen == timeIsUp:
-		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), fault.Again}, nil
+		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), exitcode.Again}, nil
 	case due(it, c.ExitInterval):
-		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), fault.Done}, nil
+		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), exitcode.Done}, nil
 	}
 	return nil, nil
 }

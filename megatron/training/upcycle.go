@@ -1,10 +1,10 @@
 package training
 
 import (
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 	"monotron/mpu"
 )
 
@@ -13,28 +13,28 @@ import (
 func (r *Run) upcycle(dir string, step int64) error {
 	c := &r.Config.Checkpoint
 	if c.Save != "" {
-		if _, err := checkpoint.Latest(c.Save); err == nil || foreign(c.Save, -1) != "" {
-			return fault.Errorf(fault.Usage, "--save %s holds a checkpoint already: --moe-use-upcycling is for the first run; to go on leave it out and give --load %s", c.Save, c.Save)
+		if _, err := native.Latest(c.Save); err == nil || foreign(c.Save, -1) != "" {
+			return exitcode.Errorf(exitcode.Usage, "--save %s holds a checkpoint already: --moe-use-upcycling is for the first run; to go on leave it out and give --load %s", c.Save, c.Save)
 		}
 	}
 	format := foreign(dir, step)
 	if format == "" {
-		format = formats.Native
+		format = checkpoint.Native
 	}
-	src, err := all.OpenAs(format, dir, formats.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts})
+	src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts})
 	if err != nil {
 		return err
 	}
 	defer src.Close()
 	m := &r.Config.Model
-	dense := formats.Cast(formats.WeightsOnly(src), func(formats.Tensor) string { return storedType(r.Config.Precision) })
-	mixture, err := formats.Upcycle(dense, m, func(name string, out []float32) { mpu.Normals(uint64(r.Config.Seed), name, out, m.InitStd) })
+	dense := checkpoint.Cast(checkpoint.WeightsOnly(src), func(checkpoint.Tensor) string { return storedType(r.Config.Precision) })
+	mixture, err := checkpoint.Upcycle(dense, m, func(name string, out []float32) { mpu.Normals(uint64(r.Config.Seed), name, out, m.InitStd) })
 	if err != nil {
 		return err
 	}
 	if f, g := src.Info().Model.FFNHiddenSize, c.UpcyclingGranularity; f != g*m.Experts.FFNHiddenSize {
-		return fault.Errorf(fault.Usage, "--moe-upcycling-granularity %d: the MLP of %s has width %d, experts have %d: that is granularity %d", g, dir, f, m.Experts.FFNHiddenSize, f/m.Experts.FFNHiddenSize)
+		return exitcode.Errorf(exitcode.Usage, "--moe-upcycling-granularity %d: the MLP of %s has width %d, experts have %d: that is granularity %d", g, dir, f, m.Experts.FFNHiddenSize, f/m.Experts.FFNHiddenSize)
 	}
 	r.log.note("the MLPs of %s become %d experts each: stretches of 1/%d of their channels, %d times", dir, m.Experts.Num, c.UpcyclingGranularity, m.Experts.Num/c.UpcyclingGranularity)
-	return r.loadWeights(fromSource(formats.Finite(mixture), r), true)
+	return r.loadWeights(fromSource(checkpoint.Finite(mixture), r), true)
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Op is what a collective does, or one half of a message.
@@ -70,7 +70,7 @@ func numberOf(names []string, text []byte, to *uint32) error {
 			return nil
 		}
 	}
-	return fault.Errorf(fault.BadData, "%q is none of %q", text, names)
+	return exitcode.Errorf(exitcode.BadData, "%q is none of %q", text, names)
 }
 
 // Transfer is one half of a point-to-point exchange: to or from Peer, a rank of the group.

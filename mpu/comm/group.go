@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Group is a set of ranks, in order, and this rank's place among them. Every
@@ -26,12 +26,12 @@ func NewGroup(m Membership, e Engine) *Group { return &Group{m, e} }
 func Join(name string, rank int, members []int, world int) (m Membership, err error) {
 	for i, member := range members {
 		if member < 0 || member >= world || slices.Contains(members[:i], member) {
-			return m, fault.Errorf(fault.Internal, "group %s of ranks %v: each must be a rank of the %d, and stand once", name, members, world)
+			return m, exitcode.Errorf(exitcode.Internal, "group %s of ranks %v: each must be a rank of the %d, and stand once", name, members, world)
 		}
 	}
 	m = Membership{Name: name, Members: slices.Clone(members), Rank: slices.Index(members, rank)}
 	if m.Rank < 0 {
-		return m, fault.Errorf(fault.Internal, "rank %d asks for group %s of ranks %v, which it is not in", rank, name, members)
+		return m, exitcode.Errorf(exitcode.Internal, "rank %d asks for group %s of ranks %v, which it is not in", rank, name, members)
 	}
 	return m, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm/failure"
 )
 
@@ -65,7 +65,7 @@ type Mismatch struct {
 func Differ(a, b *Call) error {
 	m := &Mismatch{Group: a.Group, Members: a.Members, Seq: a.Seq, Calls: []Call{*a, *b}}
 	slices.SortFunc(m.Calls, func(a, b Call) int { return cmp.Compare(a.Rank, b.Rank) })
-	return fault.With(fault.Internal, m)
+	return exitcode.With(exitcode.Internal, m)
 }
 
 // Fill tells a verdict what is known: who has noticed is not who is wrong.

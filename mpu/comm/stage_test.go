@@ -10,8 +10,8 @@ import (
 	"monotron/csrc/ref"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/commtest"
-	"monotron/mpu/comm/gpu"
 	"monotron/mpu/comm/inproc"
+	"monotron/mpu/comm/nccl"
 )
 
 // apart is a device whose memory only it may touch, for all that comm knows.
@@ -34,7 +34,7 @@ func TestStagedByFormula(t *testing.T) {
 			w := inproc.NewWorld(ranks)
 			err := w.Run(func(rank int) error {
 				d := device.New("apart", apart{})
-				c, err := gpu.Carry(w, rank, commtest.Ranks(ranks), d, true, 0)
+				c, err := nccl.Carry(w, rank, commtest.Ranks(ranks), d, true, 0)
 				if err != nil {
 					return err
 				}

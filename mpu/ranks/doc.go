@@ -7,7 +7,7 @@
 // launched run), watcher.go (who watches, and what is kept of the verdict), imagined.go (one rank alone, for plans).
 //
 // Who decides what. A rank that fails ends its groups; its peers return with its
-// error. A rank that hangs, dies or disagrees is seen by the watcher (mpu/comm/watch),
+// error. A rank that hangs, dies or disagrees is seen by the watcher (mpu/health),
 // which makes the verdict and ends the groups of all. Ranks that do not notice, because
 // they compute and call nothing, are left behind after a few seconds: Run returns and
 // the process is expected to end.

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/inject"
 	"monotron/mpu/comm/inproc"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
+	"monotron/mpu/health/inject"
 	"monotron/mpu/topology"
 )
 
@@ -20,7 +20,7 @@ type goroutines struct {
 	Config
 	work func(*Rank) error
 
-	recorders []*watch.Recorder         // by rank; nil: nobody watches
+	recorders []*health.Recorder        // by rank; nil: nobody watches
 	ends      func(rank int, err error) // is told as soon as a rank ends; nil: nobody is
 
 	main, saves *inproc.World
@@ -75,7 +75,7 @@ func (g *goroutines) rank(number int) (err error) {
 		return err
 	}
 	g.devices[number] = d
-	var recorder *watch.Recorder
+	var recorder *health.Recorder
 	if g.recorders != nil {
 		recorder = g.recorders[number]
 	}
@@ -91,7 +91,7 @@ func (g *goroutines) rank(number int) (err error) {
 }
 
 // injector is to be had before the recorder wraps groups.
-func (g *goroutines) injector(r *watch.Recorder) *inject.Injector {
+func (g *goroutines) injector(r *health.Recorder) *inject.Injector {
 	if g.Watch == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (g *goroutines) injector(r *watch.Recorder) *inject.Injector {
 }
 
 // join makes the rank and its groups.
-func (g *goroutines) join(number int, d *device.Device, recorder *watch.Recorder) (*Rank, error) {
+func (g *goroutines) join(number int, d *device.Device, recorder *health.Recorder) (*Rank, error) {
 	if g.Sizes.World() == 1 {
 		r := alone(g.Sizes, d)
 		r.watch = recorder
@@ -120,8 +120,8 @@ func recoverEnded(rank int, err *error) {
 	case nil:
 	case *inject.Ended:
 		phase, step := p.At()
-		*err = (&failure.Verdict{Kind: failure.Death, Rank: rank, Code: fault.CodeOf(p.Err), Phase: phase.String(), Step: step, Time: time.Now(),
-			Text: fmt.Sprintf("rank %d %v in %s", rank, p.Err, watch.At(phase, step))}).Err()
+		*err = (&failure.Verdict{Kind: failure.Death, Rank: rank, Code: exitcode.CodeOf(p.Err), Phase: phase.String(), Step: step, Time: time.Now(),
+			Text: fmt.Sprintf("rank %d %v in %s", rank, p.Err, health.At(phase, step))}).Err()
 	default:
 		panic(p)
 	}

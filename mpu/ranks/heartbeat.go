@@ -6,11 +6,11 @@ import (
 	"monotron/csrc/device"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
 )
 
 // listen has rank 0 clear the run's folder and hear all ranks; the others wait for that.
-func (p *process) listen(d *device.Device) error {
+func (p *member) listen(d *device.Device) error {
 	if p.process.Rank() == 0 {
 		if err := p.serve(); err != nil {
 			return err
@@ -24,26 +24,26 @@ func (p *process) listen(d *device.Device) error {
 }
 
 // serve starts the watcher of all ranks.
-func (p *process) serve() error {
+func (p *member) serve() error {
 	if err := p.Watch.fresh(); err != nil {
 		return err
 	}
 	session := p.process.Session()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.watcher = watch.NewWatcher(p.process.Size(), p.Watch.Settings, session.Ask, p.process.Judge)
+	p.watcher = health.NewWatcher(p.process.Size(), p.Watch.Settings, session.Ask, p.process.Judge)
 	session.Hear(p.watcher.Hear)
 	return nil
 }
 
-func (p *process) beat() {
+func (p *member) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.beater = watch.Over(p.recorder, p.process.Session())
+	p.beater = health.Over(p.recorder, p.process.Session())
 }
 
 // farewell tells the watcher why the rank fails, before anybody else hears of it.
-func (p *process) farewell(err error) {
+func (p *member) farewell(err error) {
 	p.mu.Lock()
 	beater := p.beater
 	p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *process) farewell(err error) {
 
 // last says how the rank ends; rank 0 then knows the run's verdict, and keeps it. The
 // first that comes here counts: the rank's work, or the run's loss.
-func (p *process) last(err error) error {
+func (p *member) last(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {

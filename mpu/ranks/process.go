@@ -7,26 +7,26 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/mpu/bootstrap/rendezvous"
 	"monotron/mpu/comm"
-	"monotron/mpu/comm/gpu"
-	"monotron/mpu/comm/inject"
-	"monotron/mpu/comm/processes"
-	"monotron/mpu/comm/rendezvous"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/comm/nccl"
+	"monotron/mpu/comm/process"
+	"monotron/mpu/health"
+	"monotron/mpu/health/inject"
 	"monotron/mpu/topology"
 )
 
-// process is the rank that this process is, of a run of processes.
-type process struct {
+// member is the rank that this process is, of a run of processes.
+type member struct {
 	Config
 	work     func(*Rank) error
-	process  *processes.World
-	recorder *watch.Recorder
+	process  *process.World
+	recorder *health.Recorder
 
 	mu      sync.Mutex // of all below
-	beater  *watch.Beater
-	watcher *watch.Watcher // on rank 0
+	beater  *health.Beater
+	watcher *health.Watcher // on rank 0
 	final   error
 	ended   bool
 }
@@ -37,7 +37,7 @@ func runProcess(c Config, work func(*Rank) error) error {
 	if c.Watch == nil {
 		c.Watch = &Watch{Note: func(string, ...any) {}}
 	}
-	p := &process{Config: c, work: work, process: c.Process}
+	p := &member{Config: c, work: work, process: c.Process}
 	over, left := make(chan error, 1), make(chan error, 1)
 	worked := make(chan struct{})
 	go p.lost(worked, left)
@@ -56,7 +56,7 @@ func runProcess(c Config, work func(*Rank) error) error {
 
 // lost says how the run ends when it is lost before the rank's work is over, and leaves
 // the rank behind when that has not ended for as long as it may take.
-func (p *process) lost(worked <-chan struct{}, left chan<- error) {
+func (p *member) lost(worked <-chan struct{}, left chan<- error) {
 	select {
 	case <-p.process.Lost():
 	case <-worked:
@@ -69,8 +69,8 @@ func (p *process) lost(worked <-chan struct{}, left chan<- error) {
 }
 
 // conclude tells the other ranks how this one has ended, and hears how the run has.
-func (p *process) conclude(err error) error {
-	if fault.CodeOf(err) == fault.Again { // all ranks have agreed to stop
+func (p *member) conclude(err error) error {
+	if exitcode.CodeOf(err) == exitcode.Again { // all ranks have agreed to stop
 		_ = p.last(nil) // nobody has failed
 		return errors.Join(err, p.process.End(nil))
 	}
@@ -84,10 +84,10 @@ func (p *process) conclude(err error) error {
 }
 
 // run is the rank from its start to its end.
-func (p *process) run() (err error) {
+func (p *member) run() (err error) {
 	defer device.CatchOutOfMemory(&err)
 	if n := p.Sizes.World(); n != p.process.Size() {
-		return fault.Errorf(fault.Usage, "the layout has %d ranks, the launcher started %d", n, p.process.Size())
+		return exitcode.Errorf(exitcode.Usage, "the layout has %d ranks, the launcher started %d", n, p.process.Size())
 	}
 	d, err := p.Open()
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *process) run() (err error) {
 	if err := p.listen(d); err != nil {
 		return err
 	}
-	if p.recorder, err = watch.NewRecorder(p.process.Rank(), p.process.Size(), p.Watch.Folder); err != nil {
+	if p.recorder, err = health.NewRecorder(p.process.Rank(), p.process.Size(), p.Watch.Folder); err != nil {
 		return err
 	}
 	p.recorder.Mine()
@@ -104,16 +104,16 @@ func (p *process) run() (err error) {
 	p.beat()
 	injector := inject.On(p.recorder, p.Watch.Faults, false, func() bool { return false })
 	if p.Pinned {
-		if err := gpu.Pin(); err != nil {
+		if err := nccl.Pin(); err != nil {
 			return err
 		}
 	}
 	if p.NCCL && p.severalHosts() {
-		if err := gpu.Lead(p.process.Members()[p.process.Rank()].Addr); err != nil {
+		if err := nccl.Lead(p.process.Members()[p.process.Rank()].Addr); err != nil {
 			return err
 		}
 	}
-	carrier, err := gpu.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
+	carrier, err := nccl.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
 	if err != nil {
 		return err
 	}
@@ -132,14 +132,14 @@ func (p *process) run() (err error) {
 
 // unlessAgain is why the rank has failed; where all ranks stop alike, none has.
 func unlessAgain(err error) error {
-	if fault.CodeOf(err) == fault.Again {
+	if exitcode.CodeOf(err) == exitcode.Again {
 		return nil
 	}
 	return err
 }
 
 // join makes the rank and its groups.
-func (p *process) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
+func (p *member) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
 	number := p.process.Rank()
 	r := &Rank{Number: number, Sizes: p.Sizes, Place: p.Sizes.At(number), Device: d, RunName: p.process.Run(),
 		Groups: map[topology.Kind]*comm.Group{}, carrier: carrier, watch: p.recorder}
@@ -151,10 +151,10 @@ func (p *process) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
 }
 
 // severalHosts tells whether the ranks are on more than one.
-func (p *process) severalHosts() bool {
+func (p *member) severalHosts() bool {
 	members := p.process.Members()
 	return slices.ContainsFunc(members, func(m rendezvous.Member) bool { return m.Host != members[0].Host })
 }
 
 // all are the numbers of all ranks.
-func (p *process) all() []int { return p.Sizes.Group(topology.All, 0) }
+func (p *member) all() []int { return p.Sizes.Group(topology.All, 0) }

@@ -3,8 +3,8 @@ package ranks
 import (
 	"monotron/csrc/device"
 	"monotron/mpu/comm"
-	"monotron/mpu/comm/inject"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
+	"monotron/mpu/health/inject"
 	"monotron/mpu/topology"
 )
 
@@ -23,10 +23,10 @@ type Rank struct {
 	RunName string           // alike on all ranks of a run of processes; "": all ranks are in this process
 	Inject  *inject.Injector // faults made on purpose; nil: none
 
-	Heard func(p watch.Phase, step int64) // is told what the rank enters; nil: nobody
+	Heard func(p health.Phase, step int64) // is told what the rank enters; nil: nobody
 
-	carrier comm.Groups     // where it joins groups
-	watch   *watch.Recorder // nil: nobody watches
+	carrier comm.Groups      // where it joins groups
+	watch   *health.Recorder // nil: nobody watches
 }
 
 // Alone is the one rank of a run on d, in every kind of group that one rank can be in.
@@ -86,7 +86,7 @@ func (r *Rank) First() bool { return r.Number == 0 }
 func (r *Rank) Last() bool  { return r.Number == r.Sizes.World()-1 }
 
 // Enter says what the rank is at now, for whoever has to say why it does no more.
-func (r *Rank) Enter(p watch.Phase, step int64) {
+func (r *Rank) Enter(p health.Phase, step int64) {
 	if r.Heard != nil {
 		r.Heard(p, step)
 	}
@@ -95,4 +95,4 @@ func (r *Rank) Enter(p watch.Phase, step int64) {
 
 // Worked is how many seconds the rank has worked in each phase until the step under way,
 // waiting for others left out, and how many steps it has begun.
-func (r *Rank) Worked() (own [watch.Phases]float64, steps int64) { return r.watch.Worked() }
+func (r *Rank) Worked() (own [health.Phases]float64, steps int64) { return r.watch.Worked() }

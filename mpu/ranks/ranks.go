@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/mpu/comm/inject"
-	"monotron/mpu/comm/processes"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/comm/process"
+	"monotron/mpu/health"
+	"monotron/mpu/health/inject"
 	"monotron/mpu/topology"
 )
 
@@ -19,13 +19,13 @@ type Config struct {
 	NCCL    bool                           // between GPUs of processes, where all have it
 	Pinned  bool                           // NCCL's sums have one order whatever network it finds
 
-	Process *processes.World // the rank that this process is; nil: all are goroutines here
-	Watch   *Watch           // nil: nobody watches; ranks that are processes always are
+	Process *process.World // the rank that this process is; nil: all are goroutines here
+	Watch   *Watch         // nil: nobody watches; ranks that are processes always are
 }
 
 // Watch says how ranks are watched, and what goes wrong with them on purpose.
 type Watch struct {
-	watch.Settings
+	health.Settings
 	Folder string // for flight records and the verdict; "": none are kept
 	Faults []inject.Fault
 	Note   func(format string, args ...any) // tells a person

@@ -12,11 +12,11 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/inject"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
+	"monotron/mpu/health/inject"
 	"monotron/mpu/topology"
 )
 
@@ -105,7 +105,7 @@ func TestAlone(t *testing.T) {
 // Claim (docs/failures.md): the error is that of the rank that failed, and every
 // device is closed once all have ended.
 func TestFirstFailure(t *testing.T) {
-	failed := fault.Errorf(fault.BadData, "sample 7 is torn")
+	failed := exitcode.Errorf(exitcode.BadData, "sample 7 is torn")
 	var mu sync.Mutex
 	var all []*Rank
 	for name, w := range map[string]*Watch{"unwatched": nil, "watched": {Folder: t.TempDir(), Note: t.Logf}} {
@@ -114,7 +114,7 @@ func TestFirstFailure(t *testing.T) {
 			mu.Lock()
 			all = append(all, r)
 			mu.Unlock()
-			r.Enter(watch.Data, 1)
+			r.Enter(health.Data, 1)
 			r.Device.Arena.Zeroed(device.Workspace, device.I64, 1) // never freed by itself
 			if r.Number == 5 {
 				return failed
@@ -122,7 +122,7 @@ func TestFirstFailure(t *testing.T) {
 			_, err := sum(r, r.World())
 			return err
 		})
-		if !errors.Is(err, failed) && !strings.Contains(fmt.Sprint(err), "rank 5") || fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "sample 7 is torn") {
+		if !errors.Is(err, failed) && !strings.Contains(fmt.Sprint(err), "rank 5") || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "sample 7 is torn") {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, r := range all {
@@ -150,7 +150,7 @@ func TestInjectedEnd(t *testing.T) {
 	s := topology.Sizes{TP: 1, CP: 1, DP: 2, PP: 1, EP: 1}
 	err = Run(Config{Sizes: s, Open: openRef, Timeout: time.Minute, Watch: &Watch{Faults: faults, Note: t.Logf}}, func(r *Rank) error {
 		for step := range int64(5) {
-			r.Enter(watch.Data, step+1)
+			r.Enter(health.Data, step+1)
 			if _, err := sum(r, r.World()); err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func TestInjectedEnd(t *testing.T) {
 		return nil
 	})
 	var v *failure.Verdict
-	if !errors.As(err, &v) || v.Kind != failure.Death || v.Rank != 1 || v.Step != 3 || fault.CodeOf(err) != 9 {
+	if !errors.As(err, &v) || v.Kind != failure.Death || v.Rank != 1 || v.Step != 3 || exitcode.CodeOf(err) != 9 {
 		t.Errorf("%v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestInjectedEnd(t *testing.T) {
 // the verdict; those that do notice are waited for.
 func TestLeftBehind(t *testing.T) {
 	lost := make(chan *failure.Verdict, 1)
-	verdict := &failure.Verdict{Kind: failure.Stall, Code: fault.Internal, Text: "rank 3 is lost in thought"}
+	verdict := &failure.Verdict{Kind: failure.Stall, Code: exitcode.Internal, Text: "rank 3 is lost in thought"}
 	stuck := make(chan struct{})
 	defer close(stuck)
 	lost <- verdict

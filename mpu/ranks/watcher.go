@@ -3,9 +3,9 @@ package ranks
 import (
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
 )
 
 // runWatched runs all ranks here, and a watcher beside them.
@@ -21,15 +21,15 @@ func runWatched(c Config, work func(*Rank) error) error {
 	g := newGoroutines(c, work)
 	g.recorders = recorders
 	lost := make(chan *failure.Verdict, 1)
-	var beaters []*watch.Beater
-	watcher := watch.NewWatcher(n, c.Watch.Settings, func(rank int) { beaters[rank].Answer() }, func(v *failure.Verdict) {
+	var beaters []*health.Beater
+	watcher := health.NewWatcher(n, c.Watch.Settings, func(rank int) { beaters[rank].Answer() }, func(v *failure.Verdict) {
 		g.main.Abort(v.Err())
 		g.saves.Abort(v.Err())
 		lost <- v
 	})
 	defer watcher.Close()
 	for _, r := range recorders {
-		beaters = append(beaters, watch.Straight(r, watcher))
+		beaters = append(beaters, health.Straight(r, watcher))
 	}
 	g.ends = func(rank int, err error) { beaters[rank].Close(err) }
 	err, left := await(g.run, lost, unwinding)
@@ -66,13 +66,13 @@ func (w *Watch) fresh() error {
 	if w.Folder == "" {
 		return nil
 	}
-	return watch.Fresh(w.Folder)
+	return health.Fresh(w.Folder)
 }
 
 // recorders are those of n ranks here.
-func (w *Watch) recorders(n int) (all []*watch.Recorder, err error) {
+func (w *Watch) recorders(n int) (all []*health.Recorder, err error) {
 	for rank := range n {
-		r, err := watch.NewRecorder(rank, n, w.Folder)
+		r, err := health.NewRecorder(rank, n, w.Folder)
 		if err != nil {
 			closeRecorders(all)
 			return nil, err
@@ -82,15 +82,15 @@ func (w *Watch) recorders(n int) (all []*watch.Recorder, err error) {
 	return all, nil
 }
 
-func closeRecorders(all []*watch.Recorder) {
+func closeRecorders(all []*health.Recorder) {
 	for _, r := range all {
 		_ = r.Close() // the file is whole without it
 	}
 }
 
 // conclude makes the verdict of a run that has ended with an error, and keeps it.
-func (w *Watch) conclude(watcher *watch.Watcher, err error) error {
-	if err == nil || fault.CodeOf(err) == fault.Again {
+func (w *Watch) conclude(watcher *health.Watcher, err error) error {
+	if err == nil || exitcode.CodeOf(err) == exitcode.Again {
 		return err
 	}
 	v := watcher.Verdict(err)

@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Sizes of a layout. DP counts the copies of the model that see different
@@ -55,7 +55,7 @@ func (s Sizes) Check() error {
 		problems = append(problems, fmt.Errorf("%d ranks do not divide by expert tensor-parallel %d x expert-parallel %d x pipeline-parallel %d",
 			s.World(), s.ExpertTP(), s.EP, s.PP))
 	}
-	return fault.With(fault.Usage, errors.Join(problems...))
+	return exitcode.With(exitcode.Usage, errors.Join(problems...))
 }
 
 // Place is a rank's coordinates among the dense layers.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim: the groups of 16 ranks, tp 2, pp 4, dp 2: tp, dp and pp as the docstring
@@ -188,7 +188,7 @@ func TestQuerySharers(t *testing.T) {
 // Claim: impossible sizes are named, all at once.
 func TestCheck(t *testing.T) {
 	err := Sizes{TP: 0, CP: 1, EP: 1, DP: -1, PP: 1, ETP: 1}.Check()
-	if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "tensor-parallel size is 0") || !strings.Contains(err.Error(), "data-parallel size is -1") {
+	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "tensor-parallel size is 0") || !strings.Contains(err.Error(), "data-parallel size is -1") {
 		t.Error(err)
 	}
 	err = Sizes{TP: 2, CP: 1, EP: 3, DP: 2, PP: 1}.Check()

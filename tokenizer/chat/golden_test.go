@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"monotron/internal/sharedtest"
+	"monotron/internal/golden"
 	"monotron/tokenizer"
 )
 
@@ -63,7 +63,7 @@ func plain(q conversation) bool {
 // where transformers fails; a template that cannot be read or run is an error, never another
 // text.
 func TestRendersOfTransformers(t *testing.T) {
-	dir := sharedtest.Dir(t, "golden", "chat")
+	dir := golden.Dir(t, "golden", "chat")
 	var conversations map[string]conversation
 	read(t, filepath.Join(dir, "conversations.json"), &conversations)
 	tok, err := tokenizer.FromConfig(tokenizer.Config{Type: "HuggingFaceTokenizer", Model: filepath.Join(dir, "tokenizer.json")})

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // mostBytes is the largest file that is read.
@@ -32,23 +32,23 @@ func (s *Source) Beside(dir string) error {
 			return err
 		}
 	}
-	data, err := fault.ReadFile(filepath.Join(dir, "chat_template.jinja"), mostBytes)
+	data, err := exitcode.ReadFile(filepath.Join(dir, "chat_template.jinja"), mostBytes)
 	if err == nil && s.Text == "" {
 		s.Text = string(data)
 	}
-	if err != nil && fault.CodeOf(err) != fault.NoInput {
-		return fault.With(fault.IO, err)
+	if err != nil && exitcode.CodeOf(err) != exitcode.NoInput {
+		return exitcode.With(exitcode.IO, err)
 	}
 	return nil
 }
 
 func (s *Source) read(path string) error {
-	data, err := fault.ReadFile(path, mostBytes)
-	if fault.CodeOf(err) == fault.NoInput {
+	data, err := exitcode.ReadFile(path, mostBytes)
+	if exitcode.CodeOf(err) == exitcode.NoInput {
 		return nil
 	}
 	if err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	var f struct {
 		Template json.RawMessage `json:"chat_template"`
@@ -56,7 +56,7 @@ func (s *Source) read(path string) error {
 		EOS      token           `json:"eos_token"`
 	}
 	if err := json.Unmarshal(data, &f); err != nil {
-		return fault.Errorf(fault.BadData, "%s: %w", path, err)
+		return exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
 	for _, t := range []struct {
 		to    *string

@@ -13,7 +13,7 @@ import (
 	"github.com/nikolalohinski/gonja/v2/exec"
 	"github.com/nikolalohinski/gonja/v2/loaders"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Template renders conversations. It is safe for several goroutines at once.
@@ -30,10 +30,10 @@ type Options struct {
 	Now                 time.Time       // zero: now
 }
 
-// New parses a template; a source without one is fault.Usage.
+// New parses a template; a source without one is exitcode.Usage.
 func New(s Source) (t *Template, err error) {
 	if s.Text == "" {
-		return nil, fault.Errorf(fault.Usage, "this model's tokenizer has no chat template; --chat-template names a file with one, and completions take texts as they are")
+		return nil, exitcode.Errorf(exitcode.Usage, "this model's tokenizer has no chat template; --chat-template names a file with one, and completions take texts as they are")
 	}
 	defer caught(&err)
 	c := config.New()
@@ -49,7 +49,7 @@ func New(s Source) (t *Template, err error) {
 	}
 	inner, err := exec.NewTemplate(root, c, only, environment())
 	if err != nil {
-		return nil, fault.Errorf(fault.BadData, "the chat template cannot be read: %w", err)
+		return nil, exitcode.Errorf(exitcode.BadData, "the chat template cannot be read: %w", err)
 	}
 	return &Template{s, inner}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
 	"monotron/tokenizer/uni"
 )
@@ -33,9 +33,9 @@ const maxFile = 1 << 29
 
 // Load reads a tokenizer.json.
 func Load(path string) (*Tokenizer, error) {
-	data, err := fault.ReadFile(path, maxFile)
+	data, err := exitcode.ReadFile(path, maxFile)
 	if err != nil {
-		if fault.CodeOf(err) == fault.NoInput {
+		if exitcode.CodeOf(err) == exitcode.NoInput {
 			err = fmt.Errorf("%w; it is the path of a file or a folder: nothing is fetched by its name", err)
 		}
 		return nil, fmt.Errorf("--tokenizer-model: %w", err)
@@ -55,7 +55,7 @@ type reader struct {
 }
 
 func (r *reader) bad(format string, args ...any) error {
-	return fault.Errorf(fault.BadData, "%s: %w", r.path, fmt.Errorf(format, args...))
+	return exitcode.Errorf(exitcode.BadData, "%s: %w", r.path, fmt.Errorf(format, args...))
 }
 
 func (r *reader) unsupported(part, name string) error {
@@ -333,7 +333,7 @@ func (t *Tokenizer) Append(dst []int32, text string, special bool) ([]int32, err
 		})
 	})
 	if err != nil {
-		return dst, fault.Errorf(fault.BadData, "%w", err)
+		return dst, exitcode.Errorf(exitcode.BadData, "%w", err)
 	}
 	if special {
 		out = append(out, t.after...)

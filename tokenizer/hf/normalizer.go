@@ -8,7 +8,7 @@ import (
 
 	"github.com/rivo/uniseg"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
 	"monotron/tokenizer/charsmap"
 	"monotron/tokenizer/uni"
@@ -352,7 +352,7 @@ func (r *reader) finder(p pattern) (func(text string, visit func(from, to int)) 
 	case p.Regex != nil:
 		e, err := compile(*p.Regex)
 		if err != nil {
-			return nil, fault.Errorf(fault.BadData, "%s: %w", r.path, err)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", r.path, err)
 		}
 		return e.each, nil
 	}

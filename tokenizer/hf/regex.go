@@ -11,7 +11,7 @@ import (
 
 	"github.com/dlclark/regexp2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/uni"
 )
 
@@ -32,11 +32,11 @@ func compile(pattern string) (*expression, error) {
 		err = fmt.Errorf("a bracket too many")
 	}
 	if err != nil {
-		return nil, fault.Errorf(fault.BadData, "the pattern %.120q is not read here: %w", pattern, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "the pattern %.120q is not read here: %w", pattern, err)
 	}
 	re, err := regexp2.Compile(out, regexp2.None)
 	if err != nil {
-		return nil, fault.Errorf(fault.BadData, "the pattern %.120q is not read here: %w", pattern, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "the pattern %.120q is not read here: %w", pattern, err)
 	}
 	re.MatchTimeout = matchTime
 	return &expression{re: re}, nil

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // kind is the type of a piece, by its number in the file.
@@ -63,7 +63,7 @@ func fields(b []byte, visit func(num protowire.Number, v uint64, body []byte) er
 		at := total - len(b)
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return fault.Errorf(fault.BadData, "byte %d: %w", at, protowire.ParseError(n))
+			return exitcode.Errorf(exitcode.BadData, "byte %d: %w", at, protowire.ParseError(n))
 		}
 		b = b[n:]
 		var v uint64
@@ -80,10 +80,10 @@ func fields(b []byte, visit func(num protowire.Number, v uint64, body []byte) er
 		case protowire.BytesType:
 			body, n = protowire.ConsumeBytes(b)
 		default:
-			return fault.Errorf(fault.BadData, "byte %d: field %d has the unknown wire type %d", at, num, typ)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: field %d has the unknown wire type %d", at, num, typ)
 		}
 		if n < 0 {
-			return fault.Errorf(fault.BadData, "byte %d: field %d: %w", at, num, protowire.ParseError(n))
+			return exitcode.Errorf(exitcode.BadData, "byte %d: field %d: %w", at, num, protowire.ParseError(n))
 		}
 		b = b[n:]
 		if err := visit(num, v, body); err != nil {
@@ -101,7 +101,7 @@ func parse(b []byte) (*spec, error) {
 		switch num {
 		case 1:
 			if len(s.pieces) >= maxPieces {
-				return fault.Errorf(fault.BadData, "it has more than %d pieces", maxPieces)
+				return exitcode.Errorf(exitcode.BadData, "it has more than %d pieces", maxPieces)
 			}
 			p, err := parsePiece(body)
 			s.pieces = append(s.pieces, p)
@@ -129,7 +129,7 @@ func parsePiece(b []byte) (piece, error) {
 			p.score = math.Float32frombits(uint32(v))
 		case 3:
 			if v < 1 || v > 6 {
-				return fault.Errorf(fault.BadData, "piece %.40q has the unknown type %d", p.text, v)
+				return exitcode.Errorf(exitcode.BadData, "piece %.40q has the unknown type %d", p.text, v)
 			}
 			p.kind = kind(v)
 		}

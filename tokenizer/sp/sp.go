@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/trie"
 )
 
@@ -32,13 +32,13 @@ const maxFile = 1 << 29
 
 // Load reads a .model file.
 func Load(path string) (*Model, error) {
-	data, err := fault.ReadFile(path, maxFile)
+	data, err := exitcode.ReadFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("--tokenizer-model: %w", err)
 	}
 	m, err := Parse(data)
 	if err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s is no SentencePiece model that works here: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s is no SentencePiece model that works here: %w", path, err)
 	}
 	return m, nil
 }

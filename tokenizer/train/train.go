@@ -10,7 +10,7 @@ import (
 	"maps"
 	"slices"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
 )
 
@@ -69,7 +69,7 @@ type trainer struct {
 // the counts alone.
 func Words(counts map[string]int64, c Config) (*Result, error) {
 	if least := 256 + len(c.Special); c.VocabSize < least {
-		return nil, fault.Errorf(fault.Usage, "--vocab-size %d is less than the %d bytes and special tokens that every vocabulary holds", c.VocabSize, least)
+		return nil, exitcode.Errorf(exitcode.Usage, "--vocab-size %d is less than the %d bytes and special tokens that every vocabulary holds", c.VocabSize, least)
 	}
 	t := &trainer{ids: map[string]int32{}, pairs: map[pair]int64{}, places: map[pair][]int32{}}
 	if err := t.alphabet(c.Special); err != nil {
@@ -85,7 +85,7 @@ func Words(counts map[string]int64, c Config) (*Result, error) {
 func (t *trainer) alphabet(special []string) error {
 	for _, s := range special {
 		if _, twice := t.ids[s]; twice || s == "" {
-			return fault.Errorf(fault.Usage, "--special-tokens: %q is empty or there twice", s)
+			return exitcode.Errorf(exitcode.Usage, "--special-tokens: %q is empty or there twice", s)
 		}
 		t.id(s)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
 	"monotron/tools/bench/serving"
 	"monotron/tools/internal/command"
@@ -29,7 +29,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return fault.Errorf(fault.Usage, "bench takes one word, ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve; found %q", c.Args().Slice())
+				return exitcode.Errorf(exitcode.Usage, "bench takes one word, ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve; found %q", c.Args().Slice())
 			}
 			switch what := c.Args().First(); what {
 			case "start":
@@ -59,7 +59,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			case "", "ops":
 				return run(c, open, what == "ops")
 			default:
-				return fault.Errorf(fault.Usage, "bench %s is unknown; there are ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans and serve, or no word at all", what)
+				return exitcode.Errorf(exitcode.Usage, "bench %s is unknown; there are ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans and serve, or no word at all", what)
 			}
 		},
 	})
@@ -115,7 +115,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		{rate == 1, "--dropout 1 leaves nothing: below 1"},
 	} {
 		if bad.is {
-			return o, fault.Errorf(fault.Usage, "%s", bad.text)
+			return o, exitcode.Errorf(exitcode.Usage, "%s", bad.text)
 		}
 	}
 	return o, nil

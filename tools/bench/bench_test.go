@@ -13,7 +13,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
 	"monotron/tools/internal/command"
 )
@@ -219,7 +219,7 @@ func TestFlagErrors(t *testing.T) {
 		var out bytes.Buffer
 		app := &cli.App{Commands: []*cli.Command{Command(open)}, Writer: &out, ErrWriter: &out, ExitErrHandler: func(*cli.Context, error) {}}
 		err := app.Run(append([]string{"monotron", "bench"}, strings.Fields(c.line)...))
-		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), c.say) {
+		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%s: %v; want a usage error with %q", c.line, err, c.say)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"monotron/fault"
-	"monotron/mpu/comm/launched"
+	"monotron/internal/exitcode"
+	"monotron/mpu/bootstrap/launchenv"
 	"monotron/tools/internal/command"
 )
 
@@ -16,7 +16,7 @@ import (
 func again(ctx context.Context, words ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, exitcode.With(exitcode.IO, err)
 	}
 	return child(ctx, self, words...), nil
 }
@@ -30,10 +30,10 @@ func child(ctx context.Context, program string, words ...string) *exec.Cmd {
 // temporaryFolder is there until remove is called, or a signal ends the program.
 func temporaryFolder(name string) (dir string, remove func(), err error) {
 	stops, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(stops, launched.Stops()...)
+	signal.Notify(stops, launchenv.Stops()...)
 	if dir, err = os.MkdirTemp("", name); err != nil {
 		signal.Stop(stops)
-		return "", nil, fault.With(fault.IO, err)
+		return "", nil, exitcode.With(exitcode.IO, err)
 	}
 	go func() {
 		select {

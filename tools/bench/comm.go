@@ -13,11 +13,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/mpu/bootstrap/launchenv"
+	"monotron/mpu/bootstrap/rendezvous"
 	"monotron/mpu/comm/inproc"
-	"monotron/mpu/comm/launched"
-	"monotron/mpu/comm/processes"
-	"monotron/mpu/comm/rendezvous"
+	"monotron/mpu/comm/process"
 	"monotron/tools/internal/command"
 )
 
@@ -102,7 +102,7 @@ func ways() []way {
 	if os.Getenv("PYTHON") != "" {
 		all = append(all, way{"torch.distributed, gloo", "torch", false})
 	}
-	if processes.GlooMissing() == nil {
+	if process.GlooMissing() == nil {
 		all = append(all, way{"Gloo's own (--fast-reduce)", "gloo", true}, way{"Gloo, our sum", "gloo", false})
 	}
 	return append(all, way{"shared memory, our sum", "shm", false}, way{"plain TCP, our sum", "tcp", false})
@@ -118,7 +118,7 @@ func (w way) time(c *cli.Context, world int) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret := launched.NewSecret()
+	secret := launchenv.NewSecret()
 	ranks, said := make([]*exec.Cmd, world), make([]strings.Builder, world)
 	for rank := range ranks {
 		cmd, err := again(c.Context, "bench", "comm", "--device", c.String("device"), "--cpu-threads", "1")
@@ -131,7 +131,7 @@ func (w way) time(c *cli.Context, world int) ([]float64, error) {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d %v", roleVariable, addr, rank, world, w.fast), "MONOTRON_ROADS="+w.road, "MONOTRON_SECRET="+secret)
 		cmd.Stdout, cmd.Stderr = &said[rank], &said[rank]
 		if err := cmd.Start(); err != nil {
-			return nil, fault.With(fault.NoInput, err)
+			return nil, exitcode.With(exitcode.NoInput, err)
 		}
 		ranks[rank] = cmd
 	}
@@ -159,10 +159,10 @@ func benchRank(c *cli.Context, role string, open func(string) (*device.Device, e
 	var rank, world int
 	var fast bool
 	if _, err := fmt.Sscan(role, &addr, &rank, &world, &fast); err != nil {
-		return fault.Errorf(fault.Usage, "%s=%q: %w", roleVariable, role, err)
+		return exitcode.Errorf(exitcode.Usage, "%s=%q: %w", roleVariable, role, err)
 	}
 	device.SetThreads(1)
-	p, err := processes.Join(context.Background(), rendezvous.Config{Rank: rank, World: world, Addr: addr, Secret: []byte(os.Getenv("MONOTRON_SECRET")), Timeout: time.Minute}, time.Minute)
+	p, err := process.Join(context.Background(), rendezvous.Config{Rank: rank, World: world, Addr: addr, Secret: []byte(os.Getenv("MONOTRON_SECRET")), Timeout: time.Minute}, time.Minute)
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
-	"monotron/megatron/report"
 	"monotron/megatron/spec"
+	"monotron/megatron/telemetry"
 	"monotron/mpu"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
@@ -55,7 +55,7 @@ func contextFlags() []cli.Flag {
 // narrow leaves so many heads of a model, and as much of its width.
 func narrow(m *spec.Model, heads int) error {
 	if heads < 1 || heads > m.NumAttentionHeads || m.NumAttentionHeads%heads != 0 {
-		return fault.Errorf(fault.Usage, "--heads %d: a divisor of the model's %d", heads, m.NumAttentionHeads)
+		return exitcode.Errorf(exitcode.Usage, "--heads %d: a divisor of the model's %d", heads, m.NumAttentionHeads)
 	}
 	parts := m.NumAttentionHeads / heads
 	m.NumAttentionHeads, m.HiddenSize, m.FFNHiddenSize, m.NumQueryGroups = heads, m.HiddenSize/parts, m.FFNHiddenSize/parts, max(1, m.NumQueryGroups/parts)
@@ -119,7 +119,7 @@ func chosenExchanges(o options, only string, notes *command.Printer) ([]engine.L
 		}
 		named = named || l.CP > 1
 		if o.seq%(2*l.CP) != 0 {
-			return nil, fault.Errorf(fault.Usage, "--seq-length %d is no multiple of %d", o.seq, 2*l.CP)
+			return nil, exitcode.Errorf(exitcode.Usage, "--seq-length %d is no multiple of %d", o.seq, 2*l.CP)
 		}
 		if len(l.CPCommType) > 0 && headsOf(l) > 1 && o.model.NumQueryGroups%headsOf(l) != 0 {
 			notes.Printf("%s: left out, %d query groups are no multiple of %d\n", nameOf(l), o.model.NumQueryGroups, headsOf(l))
@@ -132,7 +132,7 @@ func chosenExchanges(o options, only string, notes *command.Printer) ([]engine.L
 		for _, l := range exchanges {
 			names = append(names, nameOf(l))
 		}
-		return nil, fault.Errorf(fault.Usage, "bench contexts --only %q is in no exchange's name; there are %s", only, strings.Join(names, ", "))
+		return nil, exitcode.Errorf(exitcode.Usage, "bench contexts --only %q is in no exchange's name; there are %s", only, strings.Join(names, ", "))
 	}
 	return chosen, nil
 }
@@ -175,7 +175,7 @@ func timeExchange(l engine.Layout, o options, open func() (*device.Device, error
 		if err != nil {
 			return err
 		}
-		e.Timers = report.NewTimers(report.LevelMicro)
+		e.Timers = telemetry.NewTimers(telemetry.LevelMicro)
 		batch := layoutBatch(o, 0, 1)
 		for step := range o.steps {
 			if err := r.World().Barrier(); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
 )
@@ -147,7 +147,7 @@ func (s stopwatch) fastest(do func() error) (best time.Duration, err error) {
 func benchEncode(c *cli.Context, dir string) (*encodeResult, error) {
 	info, err := os.Stat(c.String("input"))
 	if err != nil {
-		return nil, fault.Errorf(fault.NoInput, "--input %s: %w", c.String("input"), err)
+		return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: %w", c.String("input"), err)
 	}
 	r := &encodeResult{Bytes: info.Size()}
 	took, err := stopwatch{rounds: c.Int("rounds")}.fastest(func() error {
@@ -157,7 +157,7 @@ func benchEncode(c *cli.Context, dir string) (*encodeResult, error) {
 			return err
 		}
 		if said, err := cmd.CombinedOutput(); err != nil {
-			return fault.Errorf(fault.BadData, "preprocess_data: %w: %s", err, strings.TrimSpace(string(said)))
+			return exitcode.Errorf(exitcode.BadData, "preprocess_data: %w: %s", err, strings.TrimSpace(string(said)))
 		}
 		r.PeakMemory = max(r.PeakMemory, peakOf(cmd.ProcessState))
 		return nil
@@ -236,12 +236,12 @@ func makeUp(prefix string, n uint32) (tokens int64, err error) {
 		idx = le.AppendUint64(idx, i)
 	}
 	if err := os.WriteFile(prefix+".idx", idx, 0o644); err != nil {
-		return 0, fault.With(fault.IO, err)
+		return 0, exitcode.With(exitcode.IO, err)
 	}
 	if err := os.WriteFile(prefix+".bin", nil, 0o644); err != nil {
-		return 0, fault.With(fault.IO, err)
+		return 0, exitcode.With(exitcode.IO, err)
 	}
-	return tokens, fault.With(fault.IO, os.Truncate(prefix+".bin", 2*tokens))
+	return tokens, exitcode.With(exitcode.IO, os.Truncate(prefix+".bin", 2*tokens))
 }
 
 // benchBlend interleaves 100 datasets of different weights.

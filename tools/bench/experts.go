@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 	"monotron/megatron/spec"
 	"monotron/mpu/ranks"
@@ -71,10 +71,10 @@ func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) err
 		return err
 	}
 	if o.model.Experts == nil {
-		return fault.Errorf(fault.Usage, "bench experts --model %s: the model has no experts; moe-237m has", o.name)
+		return exitcode.Errorf(exitcode.Usage, "bench experts --model %s: the model has no experts; moe-237m has", o.name)
 	}
 	if o.model.Experts.FFNHiddenSize%4 != 0 {
-		return fault.Errorf(fault.Usage, "bench experts --model %s: experts of %d channels cannot be quartered", o.name, o.model.Experts.FFNHiddenSize)
+		return exitcode.Errorf(exitcode.Usage, "bench experts --model %s: experts of %d channels cannot be quartered", o.name, o.model.Experts.FFNHiddenSize)
 	}
 	times := shapesBeside(o.model)
 	for i := range times {

@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
@@ -90,7 +90,7 @@ func ladder(c *cli.Context) error {
 		shapes = []ladderShape{{c.String("model"), c.Int("micro-batch-size"), c.Int("seq-length")}}
 	}
 	if on := c.String("device"); on != "cuda" && on != "auto" {
-		return fault.Errorf(fault.Usage, "bench ladder --device %s: it is about the cuda device", on)
+		return exitcode.Errorf(exitcode.Usage, "bench ladder --device %s: it is about the cuda device", on)
 	}
 	var rows []rungTime
 	out := tableOf(c)
@@ -100,7 +100,7 @@ func ladder(c *cli.Context) error {
 		before := 0.0
 		for _, step := range rungs {
 			r, err := climb(c, shape, step)
-			if fault.CodeOf(err) == fault.Usage {
+			if exitcode.CodeOf(err) == exitcode.Usage {
 				return err
 			}
 			if err != nil {
@@ -128,7 +128,7 @@ func ladder(c *cli.Context) error {
 		out.JSON(rows)
 	}
 	if failed > 0 {
-		return fault.Errorf(fault.Internal, "%d rungs failed: see the table", failed)
+		return exitcode.Errorf(exitcode.Internal, "%d rungs failed: see the table", failed)
 	}
 	return out.Err
 }
@@ -148,8 +148,8 @@ func climb(c *cli.Context, shape ladderShape, step rung) (*result, error) {
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(notes.String()), "\n")
 		said := strings.TrimPrefix(lines[len(lines)-1], "monotron: ")
-		if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == int(fault.Usage) {
-			return nil, fault.Errorf(fault.Usage, "%s", said)
+		if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == int(exitcode.Usage) {
+			return nil, exitcode.Errorf(exitcode.Usage, "%s", said)
 		}
 		return nil, fmt.Errorf("%w: %s", err, said)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
 	"monotron/tools/internal/command"
@@ -68,7 +68,7 @@ func benchLayouts(c *cli.Context, open func(string) (*device.Device, error)) err
 		}
 		notes.Printf("%s\n", l.Name)
 		t, err := timeLayout(l, o, func() (*device.Device, error) { return open(c.String("device")) })
-		if fault.CodeOf(err) == fault.Usage && len(times) > 0 { // this model cannot be cut so
+		if exitcode.CodeOf(err) == exitcode.Usage && len(times) > 0 { // this model cannot be cut so
 			notes.Printf("%s: left out, %v\n", l.Name, err)
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
@@ -61,11 +61,11 @@ func libraryPeak(ctx context.Context, o options) ([]speed, error) {
 	cmd.Env = append(os.Environ(), "MONOTRON_ONEDNN=all")
 	text, err := cmd.Output()
 	if err != nil {
-		return nil, fault.Errorf(fault.Internal, "bench peak: %w", err)
+		return nil, exitcode.Errorf(exitcode.Internal, "bench peak: %w", err)
 	}
 	var list []speed
 	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fault.With(fault.Internal, fmt.Errorf("bench peak: %w", err))
+		return nil, exitcode.With(exitcode.Internal, fmt.Errorf("bench peak: %w", err))
 	}
 	for i := range list {
 		list[i].Library = true

@@ -15,12 +15,12 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/estimate"
-	"monotron/megatron/report"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+	"monotron/megatron/plan"
+	"monotron/megatron/telemetry"
 	"monotron/mpu"
 	"monotron/tools/internal/command"
-	"monotron/whole"
 )
 
 // MeasureCommand is measure: bench's measurements as a machine file for plans.
@@ -46,9 +46,9 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	}
 	path := c.String("output")
 	if path == "" {
-		return fault.Errorf(fault.Usage, "measure --output FILE: where the machine file is to be")
+		return exitcode.Errorf(exitcode.Usage, "measure --output FILE: where the machine file is to be")
 	}
-	file, err := whole.Create(path, 0o666) // before anything takes time
+	file, err := atomicfile.Create(path, 0o666) // before anything takes time
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 		return err
 	}
 	tasks := s.tasks()
-	bar := report.NewProgress(os.Stderr, int64(len(tasks)), "measuring")
+	bar := telemetry.NewProgress(os.Stderr, int64(len(tasks)), "measuring")
 	defer bar.Close()
 	began := time.Now()
 	for _, t := range tasks {
@@ -80,13 +80,13 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	}
 	text, err := yaml.Marshal(&s.machine)
 	if err != nil {
-		return fault.With(fault.Internal, err)
+		return exitcode.With(exitcode.Internal, err)
 	}
-	if _, err := estimate.ParseMachine(text); err != nil {
-		return fault.Errorf(fault.Internal, "what was measured makes no machine file: %w", err)
+	if _, err := plan.ParseMachine(text); err != nil {
+		return exitcode.Errorf(exitcode.Internal, "what was measured makes no machine file: %w", err)
 	}
 	if _, err := file.Write(text); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	if err := file.Commit(); err != nil {
 		return err
@@ -106,7 +106,7 @@ type survey struct {
 	open      func() (*device.Device, error)
 	effort    surveyEffort
 	folder    string // of the disk
-	machine   estimate.Machine
+	machine   plan.Machine
 	processor string
 
 	ops    map[opKey]*opTimes
@@ -163,16 +163,16 @@ func (s *survey) look(name string) error {
 	}
 	defer d.Close()
 	if !d.OnHost() {
-		return fault.Errorf(fault.Usage, "measure --device %s: only machines whose ranks share a CPU's threads are measured; of GPUs plan table --fit finds a machine's constants", d.Name)
+		return exitcode.Errorf(exitcode.Usage, "measure --device %s: only machines whose ranks share a CPU's threads are measured; of GPUs plan table --fit finds a machine's constants", d.Name)
 	}
 	s.normals = make([]float32, 1<<16)
 	mpu.Normals(dataSeed, "measured", s.normals, 0.02)
 	s.processor, s.ops, s.peaks = cmp.Or(processor(), "a processor without a name"), map[opKey]*opTimes{}, map[device.DType]float64{}
-	room := estimate.HostRoom().Bytes
+	room := plan.HostRoom().Bytes
 	if room > 1<<50 {
 		room = 1 << 34 // the system does not say
 	}
-	s.machine = estimate.Machine{Name: name, Device: "cpu", PerNode: 1024, Memory: estimate.Bytes(room), Threads: device.SharedPool().Threads(),
+	s.machine = plan.Machine{Name: name, Device: "cpu", PerNode: 1024, Memory: plan.Bytes(room), Threads: device.SharedPool().Threads(),
 		About: fmt.Sprintf("monotron measure on %s, %d threads, %d cores, %s: %s", s.processor, device.SharedPool().Threads(), runtime.NumCPU(), d.Name, d.Describe())}
 	return nil
 }
@@ -215,7 +215,7 @@ func (s *survey) products() error {
 			}
 			s.machine.Peak[dtype.String()] = max(s.machine.Peak[dtype.String()], speed.Sustained)
 			if dtype == device.F32 {
-				s.machine.Matmul = append(s.machine.Matmul, estimate.Share{From: 2 * math.Pow(float64(side), 3), Share: speed.Sustained})
+				s.machine.Matmul = append(s.machine.Matmul, plan.Share{From: 2 * math.Pow(float64(side), 3), Share: speed.Sustained})
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func (s *survey) products() error {
 }
 
 // toShares makes rates shares of the best.
-func toShares(curve []estimate.Share, best float64) {
+func toShares(curve []plan.Share, best float64) {
 	for i := range curve {
 		curve[i].Share /= best
 	}
@@ -242,7 +242,7 @@ func (s *survey) copies() error {
 		if err != nil {
 			return err
 		}
-		s.machine.Stream = append(s.machine.Stream, estimate.Share{From: 2 * float64(bytes), Share: speed})
+		s.machine.Stream = append(s.machine.Stream, plan.Share{From: 2 * float64(bytes), Share: speed})
 	}
 	s.machine.MemoryRate = s.machine.Stream[len(s.machine.Stream)-1].Share // what caches do not hold
 	for i := range s.machine.Stream {
@@ -264,13 +264,13 @@ func (s *survey) conclude() error {
 	for _, o := range s.ops {
 		s.machine.Ops = append(s.machine.Ops, o.conclude(s.near))
 	}
-	slices.SortFunc(s.machine.Ops, func(a, b estimate.OpTimes) int {
+	slices.SortFunc(s.machine.Ops, func(a, b plan.OpTimes) int {
 		return cmp.Or(strings.Compare(a.Op, b.Op), strings.Compare(a.Form, b.Form), cmp.Compare(a.Ranks, b.Ranks))
 	})
 	slices.Sort(s.launch)
 	s.machine.Launch = s.launch[len(s.launch)/2]
 	if s.machine.Node.Rate == 0 { // no processes here
-		s.machine.Node = estimate.Link{Latency: 1e-4, Rate: s.machine.MemoryRate / 4}
+		s.machine.Node = plan.Link{Latency: 1e-4, Rate: s.machine.MemoryRate / 4}
 	}
 	s.machine.Between = s.machine.Node
 	if len(s.distances) > 0 {
@@ -280,6 +280,6 @@ func (s *survey) conclude() error {
 		return err
 	}
 	rows, mean, worst, err := s.machine.LeaveOneOut()
-	s.machine.Checked = estimate.Checked{How: "each op's seconds at a shape, said by other shapes'; not whole steps", Rows: rows, Mean: mean, Worst: worst}
+	s.machine.Checked = plan.Checked{How: "each op's seconds at a shape, said by other shapes'; not whole steps", Rows: rows, Mean: mean, Worst: worst}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
@@ -90,7 +90,7 @@ func (s *survey) told() string {
 // benchCores tells how far two cores are apart.
 func benchCores(c *cli.Context) error {
 	if runtime.GOMAXPROCS(0) < 2 {
-		return fault.Errorf(fault.Usage, "bench cores: this process has one core")
+		return exitcode.Errorf(exitcode.Usage, "bench cores: this process has one core")
 	}
 	nanoseconds := math.Round(1e9 * roundTrip(1000, 20))
 	out := &command.Printer{W: c.App.Writer}

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/hint"
-	"monotron/megatron/estimate"
-	"monotron/megatron/formats/bulk"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+	"monotron/internal/osadvice"
+	"monotron/internal/parallelio"
+	"monotron/megatron/plan"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/inproc"
-	"monotron/whole"
 )
 
 // round keeps four digits: more are noise.
@@ -48,7 +48,7 @@ func (s *survey) collectives(n int) error {
 				if way.op == comm.Exchange && n > 2 {
 					continue
 				}
-				row := estimate.CollectiveTimes{Op: way.op.String(), DType: dtype.String(), Ranks: n, Groups: groups}
+				row := plan.CollectiveTimes{Op: way.op.String(), DType: dtype.String(), Ranks: n, Groups: groups}
 				for _, bytes := range s.effort.bytes {
 					if bytes*float64(n*n*groups) > 1<<31 {
 						break // memory, and a time that grows with the size by then
@@ -125,13 +125,13 @@ func (s *survey) processes() error {
 		if err != nil {
 			return err
 		}
-		row := estimate.CollectiveTimes{Op: comm.AllReduce.String(), DType: "f32", Ranks: n, Groups: 1, Processes: true}
+		row := plan.CollectiveTimes{Op: comm.AllReduce.String(), DType: "f32", Ranks: n, Groups: 1, Processes: true}
 		for i := len(times) - 1; i >= 0; i-- {
 			row.Times = append(row.Times, []float64{commBytes[i], round(times[i])})
 		}
 		s.machine.Collectives = append(s.machine.Collectives, row)
 		if n == 2 {
-			s.machine.Node = estimate.Link{Latency: round(times[1] / 2), Rate: round(commBytes[0] / times[0])} // a ring of two sends its tensor once
+			s.machine.Node = plan.Link{Latency: round(times[1] / 2), Rate: round(commBytes[0] / times[0])} // a ring of two sends its tensor once
 		}
 	}
 	return nil
@@ -139,7 +139,7 @@ func (s *survey) processes() error {
 
 // disk writes a file where the machine file will be, and reads it back.
 func (s *survey) disk() error {
-	made, err := whole.Create(filepath.Join(s.folder, "measured"), 0o666)
+	made, err := atomicfile.Create(filepath.Join(s.folder, "measured"), 0o666)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s *survey) disk() error {
 		block[i] = byte(i * 7 >> 3)
 	}
 	start := time.Now()
-	if err := bulk.Fill(f, func(to *bulk.File) error {
+	if err := parallelio.Fill(f, func(to *parallelio.File) error {
 		for range s.effort.disk / int64(len(block)) {
 			if _, err := to.Write(block); err != nil {
 				return err
@@ -158,19 +158,19 @@ func (s *survey) disk() error {
 		}
 		return nil
 	}); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	if err := f.Sync(); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	s.machine.Disk.Write = round(float64(s.effort.disk) / time.Since(start).Seconds())
-	hint.Forget(f)
+	osadvice.Forget(f)
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	start = time.Now()
 	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, block); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	s.machine.Disk.Read = round(float64(s.effort.disk) / time.Since(start).Seconds())
 	return nil

@@ -11,7 +11,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/engine"
-	"monotron/megatron/estimate"
+	"monotron/megatron/plan"
 	"monotron/megatron/spec"
 	"monotron/megatron/training"
 	"monotron/mpu"
@@ -194,7 +194,7 @@ func metOf(config training.Config, seen []shapeTimes, apart float64) metCase {
 // meetings finds what meetings lose, by the ranks of a group and how many groups there are, from
 // what the steps' ops and collectives do not say.
 func (s *survey) meetings() error {
-	steps := map[[2]int][]estimate.Met{}
+	steps := map[[2]int][]plan.Met{}
 	for _, c := range nearOnes(s.met, func(c metCase) bool { return s.near(c.apart) }) {
 		met, err := s.machine.Meet(c.config, 2, c.step, c.work+c.ops*s.machine.Launch)
 		if err != nil {
@@ -204,8 +204,8 @@ func (s *survey) meetings() error {
 		steps[group] = append(steps[group], met)
 	}
 	for _, group := range slices.SortedFunc(maps.Keys(steps), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
-		t := estimate.FitMeetings(steps[group])
-		s.machine.Meetings = append(s.machine.Meetings, estimate.MeetingTimes{Ranks: group[0], Groups: group[1], Seconds: round(t.Seconds), Late: round(t.Late)})
+		t := plan.FitMeetings(steps[group])
+		s.machine.Meetings = append(s.machine.Meetings, plan.MeetingTimes{Ranks: group[0], Groups: group[1], Seconds: round(t.Seconds), Late: round(t.Late)})
 	}
 	return nil
 }
@@ -302,7 +302,7 @@ func mean(all []float64) (mean float64) {
 
 // opTimes are an op's rows, and what each took in every visit to a case that has it.
 type opTimes struct {
-	estimate.OpTimes
+	plan.OpTimes
 	visits [][]visit
 }
 
@@ -310,7 +310,7 @@ type visit struct{ seconds, apart float64 }
 
 // conclude tells of each shape the visit in the middle, of those that saw the cores near where there are
 // any: what disturbs a machine goes by, and cases are visited again later.
-func (o *opTimes) conclude(near func(apart float64) bool) estimate.OpTimes {
+func (o *opTimes) conclude(near func(apart float64) bool) plan.OpTimes {
 	for i, row := range o.Times {
 		seen := nearOnes(o.visits[i], func(v visit) bool { return near(v.apart) })
 		slices.SortFunc(seen, func(a, b visit) int { return cmp.Compare(a.seconds, b.seconds) })
@@ -343,11 +343,11 @@ func (s *survey) keep(c stepCase, seen []shapeTimes, apart float64) {
 
 // keepOp adds a visit to an op at a shape.
 func (s *survey) keepOp(key [2]string, ranks int, work device.Work, v visit) {
-	form, numbers := estimate.Form(key[1])
+	form, numbers := plan.Form(key[1])
 	at := opKey{key[0], form, ranks}
 	o := s.ops[at]
 	if o == nil {
-		o = &opTimes{OpTimes: estimate.OpTimes{Op: key[0], Form: form, Ranks: ranks}}
+		o = &opTimes{OpTimes: plan.OpTimes{Op: key[0], Form: form, Ranks: ranks}}
 		s.ops[at] = o
 	}
 	i := slices.IndexFunc(o.Times, func(r []float64) bool { return slices.Equal(r[:len(numbers)], numbers) })

@@ -12,8 +12,8 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
-	"monotron/megatron/estimate"
+	"monotron/internal/exitcode"
+	"monotron/megatron/plan"
 )
 
 // Claim: what is measured is a machine file that plans can read: ops of training steps at
@@ -40,7 +40,7 @@ func TestMeasuredMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := estimate.ParseMachine(text)
+	m, err := plan.ParseMachine(text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -99,7 +99,7 @@ func TestMeasureRefuses(t *testing.T) {
 				t.Errorf("%s: something is measured", name)
 				return ref.Open(), nil
 			})}}
-		if err := app.Run(append([]string{"monotron", "measure"}, line...)); fault.CodeOf(err) != fault.Usage && fault.CodeOf(err) != fault.IO {
+		if err := app.Run(append([]string{"monotron", "measure"}, line...)); exitcode.CodeOf(err) != exitcode.Usage && exitcode.CodeOf(err) != exitcode.IO {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
-	"monotron/megatron/estimate"
+	"monotron/internal/exitcode"
+	"monotron/megatron/plan"
 	"monotron/tools/internal/command"
 )
 
@@ -56,11 +56,11 @@ func benchPlans(c *cli.Context) error {
 	r.Formulas = formulaRate()
 	out.Printf("formulas: %.3g million configurations a second\n", r.Formulas/1e6)
 	for _, p := range plannedSearches {
-		m, err := estimate.ReadMachine(p.machine)
+		m, err := plan.ReadMachine(p.machine)
 		if err != nil {
 			return err
 		}
-		s := &estimate.Search{Machine: m, Devices: p.devices, Memory: int64(m.Memory), Flags: strings.Fields(p.flags + plannedFlags), Vocab: p.vocab}
+		s := &plan.Search{Machine: m, Devices: p.devices, Memory: int64(m.Memory), Flags: strings.Fields(p.flags + plannedFlags), Vocab: p.vocab}
 		began := time.Now()
 		if _, _, err := s.Run(10); err != nil {
 			return err
@@ -78,12 +78,12 @@ func benchPlans(c *cli.Context) error {
 
 // formulaRate is how many configurations all formulas are worked out for in a second, by one thread.
 func formulaRate() float64 {
-	z, sum, n := estimate.Sizes{B: 64, S: 2048, H: 12288, A: 96, V: 51200, FFN: 49152, T: 8, P: 8, D: 1, C: 3, Micro: 1, Micros: 64, N: 174.6e9, Value: 2}, 0.0, 0
+	z, sum, n := plan.Sizes{B: 64, S: 2048, H: 12288, A: 96, V: 51200, FFN: 49152, T: 8, P: 8, D: 1, C: 3, Micro: 1, Micros: 64, N: 174.6e9, Value: 2}, 0.0, 0
 	began := time.Now()
 	for time.Since(began) < time.Second/2 {
 		for z.L = 1; z.L <= 100; z.L++ {
-			for i := range estimate.Formulas {
-				sum += estimate.Formulas[i].Of(z)
+			for i := range plan.Formulas {
+				sum += plan.Formulas[i].Of(z)
 			}
 			n++
 		}
@@ -104,7 +104,7 @@ func timedPlan(ctx context.Context) (plannedTimed, error) {
 	cmd.Stderr = &notes
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
-		return plannedTimed{}, fault.Errorf(fault.Internal, "plan run: %w\n%s", err, notes.String())
+		return plannedTimed{}, exitcode.Errorf(exitcode.Internal, "plan run: %w\n%s", err, notes.String())
 	}
 	took := plannedTimed{Name: "530 billion parameters on 2,520 A100", Seconds: time.Since(began).Seconds()}
 	if u, known := cmd.ProcessState.SysUsage().(*syscall.Rusage); known {

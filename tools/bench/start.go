@@ -12,7 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
@@ -59,11 +59,11 @@ func firstStep(cmd *exec.Cmd) (took time.Duration, err error) {
 	cmd.Stderr = &notes
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return 0, fault.With(fault.IO, err)
+		return 0, exitcode.With(exitcode.IO, err)
 	}
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
-		return 0, fault.With(fault.IO, err)
+		return 0, exitcode.With(exitcode.IO, err)
 	}
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
@@ -74,10 +74,10 @@ func firstStep(cmd *exec.Cmd) (took time.Duration, err error) {
 	}
 	_, _ = io.Copy(io.Discard, stdout) // let it end by itself
 	if err := cmd.Wait(); err != nil {
-		return 0, fault.Errorf(fault.Internal, "pretrain_gpt: %w\n%s", err, notes.String())
+		return 0, exitcode.Errorf(exitcode.Internal, "pretrain_gpt: %w\n%s", err, notes.String())
 	}
 	if took == 0 {
-		return 0, fault.Errorf(fault.Internal, "pretrain_gpt printed no line of an iteration\n%s", notes.String())
+		return 0, exitcode.Errorf(exitcode.Internal, "pretrain_gpt printed no line of an iteration\n%s", notes.String())
 	}
 	return took, nil
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
 	"monotron/mpu/ranks"
-	"monotron/notes"
 )
 
 const (
@@ -45,7 +45,7 @@ func (r *result) train(d *device.Device, o options, enough time.Duration) error 
 	}
 	if o.graphs {
 		if why := e.Capture(); why != "" {
-			return fault.Errorf(fault.Usage, "no CUDA graphs: %s", why)
+			return exitcode.Errorf(exitcode.Usage, "no CUDA graphs: %s", why)
 		}
 	}
 	ops := tally{}
@@ -133,7 +133,7 @@ func unfilled(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
 		return nil, err
 	}
 	if r.Device.IsGPU() {
-		err = e.ChooseAttention(engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}}, notes.Stderr().From("bench").Info)
+		err = e.ChooseAttention(engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}}, logging.Stderr().From("bench").Info)
 	}
 	return e, err
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
 	"monotron/tools/internal/command"
 )
 
@@ -68,7 +68,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 		return err
 	}
 	defer original.Close()
-	if err := formats.Check(original); err != nil {
+	if err := checkpoint.Check(original); err != nil {
 		return err
 	}
 	for _, n := range original.Info().Notes {
@@ -96,7 +96,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 		}
 	}
 	if _, err := fmt.Fprintln(c.App.Writer, written.Path); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	return notes.Err
 }
@@ -104,14 +104,14 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 // interrupted gives an error that a signal caused its code.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return fault.Errorf(fault.Again, "stopped by a signal; nothing is left of the output")
+		return exitcode.Errorf(exitcode.Again, "stopped by a signal; nothing is left of the output")
 	}
 	return err
 }
 
 // openInput opens the input as it is, padding aside.
-func (o *options) openInput() (formats.Source, error) {
-	open := formats.OpenOptions{Step: o.step}
+func (o *options) openInput() (checkpoint.Source, error) {
+	open := checkpoint.OpenOptions{Step: o.step}
 	if o.from != "" {
 		return all.OpenAs(o.from, o.input, open)
 	}
@@ -120,11 +120,11 @@ func (o *options) openInput() (formats.Source, error) {
 
 // tokenizerFolder is where the tokenizer's files are taken from: the flag's, or
 // the input where that is a model's folder.
-func (o *options) tokenizerFolder(info formats.Info) string {
+func (o *options) tokenizerFolder(info checkpoint.Info) string {
 	if o.write.Tokenizer != "" {
 		return o.write.Tokenizer
 	}
-	if info.Format == formats.HF {
+	if info.Format == checkpoint.HF {
 		return filepath.Clean(info.Path)
 	}
 	return ""

@@ -12,10 +12,10 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/compare"
+	"monotron/megatron/checkpoint/compare"
 	"monotron/megatron/spec"
 )
 
@@ -60,17 +60,17 @@ func convert(t *testing.T, args ...string) (path string) {
 // sameWeights compares all values of two checkpoints bit for bit.
 func sameWeights(t *testing.T, a, b string) bool {
 	t.Helper()
-	x, err := all.Open(a, formats.OpenOptions{Step: -1})
+	x, err := all.Open(a, checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	y, err := all.Open(b, formats.OpenOptions{Step: -1})
+	y, err := all.Open(b, checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer y.Close()
-	rows, err := compare.Tensors(formats.WeightsOnly(x), formats.WeightsOnly(y), compare.Options{})
+	rows, err := compare.Tensors(checkpoint.WeightsOnly(x), checkpoint.WeightsOnly(y), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,22 +122,22 @@ func TestConvertRefuses(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		says string
-		code fault.Code
+		code exitcode.Code
 	}{
-		{[]string{"--to", "hf", "--output", out}, "--input is missing", fault.Usage},
-		{[]string{"--input", tiny, "--to", "pickle", "--output", out}, "no format", fault.Usage},
-		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--dtype", "int4"}, "bf16", fault.Usage},
-		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--max-shard-size", "much"}, "500MB", fault.Usage},
-		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--tensor-model-parallel-size", "2"}, "no layout", fault.Usage},
-		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--family", "llama"}, "llama", fault.Usage},
-		{[]string{"--input", tiny, "--to", "llmc", "--output", out, "--dtype", "fp16"}, "--dtype", fault.Usage},
-		{[]string{"--input", filepath.Join(dir, "none"), "--to", "hf", "--output", out}, "does not exist", fault.NoInput},
-		{[]string{"--input", dir, "--to", "hf", "--output", out}, "no checkpoint", fault.NoInput},
-		{[]string{"--input", tiny, "--to", "hf", "--output", dir}, "exists", fault.Usage},
+		{[]string{"--to", "hf", "--output", out}, "--input is missing", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "pickle", "--output", out}, "no format", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--dtype", "int4"}, "bf16", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--max-shard-size", "much"}, "500MB", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--tensor-model-parallel-size", "2"}, "no layout", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--family", "llama"}, "llama", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "llmc", "--output", out, "--dtype", "fp16"}, "--dtype", exitcode.Usage},
+		{[]string{"--input", filepath.Join(dir, "none"), "--to", "hf", "--output", out}, "does not exist", exitcode.NoInput},
+		{[]string{"--input", dir, "--to", "hf", "--output", out}, "no checkpoint", exitcode.NoInput},
+		{[]string{"--input", tiny, "--to", "hf", "--output", dir}, "exists", exitcode.Usage},
 	} {
 		_, _, err := call(c.args...)
-		if err == nil || fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%q: %v (code %d); want code %d and %q", c.args, err, fault.CodeOf(err), c.code, c.says)
+		if err == nil || exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v (code %d); want code %d and %q", c.args, err, exitcode.CodeOf(err), c.code, c.says)
 		}
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
@@ -196,7 +196,7 @@ func TestTokenizerIsCarried(t *testing.T) {
 func TestVocabularyPadding(t *testing.T) {
 	dir := t.TempDir()
 	from := startState(t, dir)
-	for _, f := range []formats.Format{formats.MegatronTorch, formats.MegatronTorchDist} {
+	for _, f := range []checkpoint.Format{checkpoint.MegatronTorch, checkpoint.MegatronTorchDist} {
 		for divisor, step := range map[string]int{"": 2 * 128, "1": 2, "6": 12} {
 			to := filepath.Join(dir, string(f)+divisor)
 			args := []string{"--input", from, "--to", string(f), "--output", to, "--tensor-model-parallel-size", "2"}
@@ -204,7 +204,7 @@ func TestVocabularyPadding(t *testing.T) {
 				args = append(args, "--make-vocab-size-divisible-by", divisor)
 			}
 			convert(t, args...)
-			src, err := all.Open(to, formats.OpenOptions{Step: -1, KeepPadding: true})
+			src, err := all.Open(to, checkpoint.OpenOptions{Step: -1, KeepPadding: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
 )
 
 // limitVariable holds how long a file TestChild may write: longer ones fail as on
@@ -79,7 +79,7 @@ func TestDiskFull(t *testing.T) {
 			out := filepath.Join(dir, "full", name)
 			c := child([]string{limitVariable + "=" + limit}, append([]string{"--input", start, "--output", out}, flags...)...)
 			text, err := c.CombinedOutput()
-			if err != nil || !strings.Contains(string(text), fmt.Sprintf("code %d", fault.IO)) || !strings.Contains(string(text), "file too large") {
+			if err != nil || !strings.Contains(string(text), fmt.Sprintf("code %d", exitcode.IO)) || !strings.Contains(string(text), "file too large") {
 				t.Errorf("%s with %s bytes: %v\n%s", name, limit, err, text)
 			}
 			if left, err := os.ReadDir(filepath.Dir(out)); err == nil && len(left) > 0 {
@@ -111,15 +111,15 @@ func TestConversionKilled(t *testing.T) {
 			time.Sleep(time.Duration((0.2 + 0.8*r.Float64()) * float64(took)))
 			_ = c.Process.Kill() // it may be through
 			_ = c.Wait()
-			src, err := all.Open(out, formats.OpenOptions{Step: -1})
-			if fault.CodeOf(err) == fault.NoInput {
+			src, err := all.Open(out, checkpoint.OpenOptions{Step: -1})
+			if exitcode.CodeOf(err) == exitcode.NoInput {
 				continue
 			}
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			if err := formats.Check(src); err != nil || !sameWeights(t, start, out) {
+			if err := checkpoint.Check(src); err != nil || !sameWeights(t, start, out) {
 				t.Errorf("%s: what has the name is not whole: %v", name, err)
 			}
 			src.Close()

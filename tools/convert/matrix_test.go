@@ -10,20 +10,20 @@ import (
 	"testing"
 
 	"monotron/csrc/ref"
+	"monotron/internal/safetensors"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/safetensors"
 	"monotron/megatron/inference"
 )
 
 // layouts to write Megatron's formats for: every way of cutting that a family of
 // two layers, four heads and two groups has.
-var layouts = map[formats.Format][]string{
-	formats.MegatronTorch:     {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--make-vocab-size-divisible-by", "8"},
-	formats.MegatronTorchDist: {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--make-vocab-size-divisible-by", "8"},
+var layouts = map[checkpoint.Format][]string{
+	checkpoint.MegatronTorch:     {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--make-vocab-size-divisible-by", "8"},
+	checkpoint.MegatronTorchDist: {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--make-vocab-size-divisible-by", "8"},
 }
 
-var gptOnly = []formats.Format{formats.NanoGPT, formats.LLMC}
+var gptOnly = []checkpoint.Format{checkpoint.NanoGPT, checkpoint.LLMC}
 
 // TestMatrix: each family goes from every format to every other and back to
 // Hugging Face's. All weights are bit-equal to the start's on each stop, and each
@@ -33,7 +33,7 @@ func TestMatrix(t *testing.T) {
 	root := shared(t)
 	for _, name := range []string{"gpt2-hf-f32", "gpt2-hf-bf16", "gpt2-hf-f16", "gpt2-l4-hf", "llama-hf-f32", "llama-hf-bf16-sharded-v4", "qwen2-hf-f32", "mixtral-hf-f32"} {
 		t.Run(name, func(t *testing.T) {
-			list := []formats.Format{formats.HF, formats.Native, formats.MegatronTorch, formats.MegatronTorchDist}
+			list := []checkpoint.Format{checkpoint.HF, checkpoint.Native, checkpoint.MegatronTorch, checkpoint.MegatronTorchDist}
 			if strings.HasPrefix(name, "gpt2") {
 				list = append(list, gptOnly...)
 			}
@@ -50,11 +50,11 @@ type matrix struct {
 	t     *testing.T
 	start string // golden case in Hugging Face's format
 	dir   string
-	list  []formats.Format
+	list  []checkpoint.Format
 }
 
 func (m *matrix) run() {
-	first := map[formats.Format]string{}
+	first := map[checkpoint.Format]string{}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%-20s", "from \\ to")
 	for _, f := range m.list {
@@ -66,7 +66,7 @@ func (m *matrix) run() {
 		fmt.Fprintf(&out, "%-20s", from)
 		for _, to := range m.list {
 			there := m.convert(first[from], to, fmt.Sprintf("%s-%s", from, to))
-			back := m.convert(there, formats.HF, fmt.Sprintf("%s-%s-back", from, to))
+			back := m.convert(there, checkpoint.HF, fmt.Sprintf("%s-%s-back", from, to))
 			cell := "equal"
 			if !sameWeights(m.t, m.start, there) || !sameWeights(m.t, m.start, back) {
 				cell = "DIFFERENT"
@@ -79,7 +79,7 @@ func (m *matrix) run() {
 	m.t.Logf("\n%s", out.String())
 }
 
-func (m *matrix) convert(from string, to formats.Format, name string) string {
+func (m *matrix) convert(from string, to checkpoint.Format, name string) string {
 	args := []string{"--input", from, "--to", string(to), "--output", filepath.Join(m.dir, name)}
 	return convert(m.t, append(args, layouts[to]...)...)
 }
@@ -87,7 +87,7 @@ func (m *matrix) convert(from string, to formats.Format, name string) string {
 // logits is the largest difference from the case's, which must be within its
 // tolerance.
 func (m *matrix) logits(path string) string {
-	src, err := all.Open(path, formats.OpenOptions{Step: -1})
+	src, err := all.Open(path, checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		m.t.Fatal(err)
 	}

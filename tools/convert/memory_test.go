@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/spec"
 )
 
@@ -31,7 +31,7 @@ func TestChild(t *testing.T) {
 	limited := fileLimit(t)
 	_, notes, err := call(strings.Split(args, "\n")...)
 	if limited {
-		fmt.Printf("code %d: %v\n", fault.CodeOf(err), err)
+		fmt.Printf("code %d: %v\n", exitcode.CodeOf(err), err)
 		return
 	}
 	if err != nil {
@@ -149,8 +149,8 @@ func writeState(t *testing.T, path string, m spec.Model) (largest, total int64) 
 		largest, total = max(largest, x.Tensor.Bytes()), total+x.Tensor.Bytes()
 	}
 	config := fmt.Sprintf(`{"Model":%s,"Precision":"f32","SeqLength":%d}`, marshal(t, m), m.MaxPositions)
-	state := checkpoint.State{Iteration: 1, Config: []byte(config), Extra: map[string]json.RawMessage{formats.ExtraAdamSteps: json.RawMessage("1")}}
-	if _, err := checkpoint.Save(context.Background(), path, state, list, s.dev, checkpoint.SaveOptions{}); err != nil {
+	state := native.State{Iteration: 1, Config: []byte(config), Extra: map[string]json.RawMessage{checkpoint.ExtraAdamSteps: json.RawMessage("1")}}
+	if _, err := native.Save(context.Background(), path, state, list, s.dev, native.SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return largest, total

@@ -8,10 +8,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/hf"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/tools/internal/command"
 )
 
@@ -49,7 +49,7 @@ func allFlags() []cli.Flag {
 // options are the flags, checked.
 type options struct {
 	input, output string
-	from, to      formats.Format
+	from, to      checkpoint.Format
 	step          int64
 	dtype         string // of weights, as safetensors spells it; "": as they are
 	weightsOnly   bool
@@ -57,28 +57,28 @@ type options struct {
 	allowNaN      bool
 	verify        bool
 	prompt        []int32 // nil: made up
-	write         formats.WriteOptions
+	write         checkpoint.WriteOptions
 }
 
 // dtypes by the command line's names.
 var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "F32", "bf16": "BF16", "bfloat16": "BF16", "fp16": "F16", "f16": "F16", "float16": "F16"}
 
 func readOptions(c *cli.Context) (*options, error) {
-	o := &options{input: c.String("input"), output: c.String("output"), from: formats.Format(c.String("from")), to: formats.Format(c.String("to")),
+	o := &options{input: c.String("input"), output: c.String("output"), from: checkpoint.Format(c.String("from")), to: checkpoint.Format(c.String("to")),
 		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify")}
 	for _, name := range []string{"input", "to", "output"} {
 		if c.String(name) == "" {
-			return nil, fault.Errorf(fault.Usage, "--%s is missing; monotron convert --help shows examples", name)
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s is missing; monotron convert --help shows examples", name)
 		}
 	}
-	for name, f := range map[string]formats.Format{"to": o.to, "from": o.from} {
+	for name, f := range map[string]checkpoint.Format{"to": o.to, "from": o.from} {
 		if f != "" && !slices.Contains(all.Known(), f) {
-			return nil, fault.Errorf(fault.Usage, "--%s %q is no format; there are %s", name, f, all.Names())
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s %q is no format; there are %s", name, f, all.Names())
 		}
 	}
 	var ok bool
 	if o.dtype, ok = dtypes[strings.ToLower(c.String("dtype"))]; !ok {
-		return nil, fault.Errorf(fault.Usage, "--dtype %q is unknown; there are f32, bf16 and fp16", c.String("dtype"))
+		return nil, exitcode.Errorf(exitcode.Usage, "--dtype %q is unknown; there are f32, bf16 and fp16", c.String("dtype"))
 	}
 	if err := o.readWriting(c); err != nil {
 		return nil, err
@@ -89,16 +89,16 @@ func readOptions(c *cli.Context) (*options, error) {
 func (o *options) readWriting(c *cli.Context) error {
 	for _, name := range []string{"tensor-model-parallel-size", "pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
 		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by", "transformer-impl", "moe-grouped-gemm"} {
-		if c.IsSet(name) && o.to != formats.MegatronTorch && o.to != formats.MegatronTorchDist {
-			return fault.Errorf(fault.Usage, "--%s: %s checkpoints have no layout and no names of Megatron's; it goes with megatron-torch and megatron-torch_dist", name, o.to)
+		if c.IsSet(name) && o.to != checkpoint.MegatronTorch && o.to != checkpoint.MegatronTorchDist {
+			return exitcode.Errorf(exitcode.Usage, "--%s: %s checkpoints have no layout and no names of Megatron's; it goes with megatron-torch and megatron-torch_dist", name, o.to)
 		}
 	}
-	o.write = formats.WriteOptions{Family: c.String("family"), Tokenizer: c.String("tokenizer"), Release: c.Bool("release"),
-		Layout: formats.Layout{TP: c.Int("tensor-model-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), VP: c.Int("num-virtual-stages-per-pipeline-rank"),
+	o.write = checkpoint.WriteOptions{Family: c.String("family"), Tokenizer: c.String("tokenizer"), Release: c.Bool("release"),
+		Layout: checkpoint.Layout{TP: c.Int("tensor-model-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), VP: c.Int("num-virtual-stages-per-pipeline-rank"),
 			EP: c.Int("expert-model-parallel-size"), ETP: c.Int("expert-tensor-parallel-size"), DP: c.Int("data-parallel-size"),
 			DistributedOptimizer: c.Bool("use-distributed-optimizer")}}
 	if o.write.TransformerImpl = c.String("transformer-impl"); !slices.Contains([]string{"", "local", "transformer_engine"}, o.write.TransformerImpl) {
-		return fault.Errorf(fault.Usage, "--transformer-impl %q is unknown; there are local and transformer_engine", o.write.TransformerImpl)
+		return exitcode.Errorf(exitcode.Usage, "--transformer-impl %q is unknown; there are local and transformer_engine", o.write.TransformerImpl)
 	}
 	o.write.GroupedExperts = c.Bool("moe-grouped-gemm")
 	if c.IsSet("make-vocab-size-divisible-by") {
@@ -113,7 +113,7 @@ func (o *options) readPrompt(c *cli.Context) error {
 	for _, word := range strings.FieldsFunc(strings.Join(c.StringSlice("verify-ids"), " "), func(r rune) bool { return r == ' ' || r == ',' }) {
 		id, err := strconv.ParseInt(word, 10, 32)
 		if err != nil || id < 0 {
-			return fault.Errorf(fault.Usage, "--verify-ids: %q is no token id", word)
+			return exitcode.Errorf(exitcode.Usage, "--verify-ids: %q is no token id", word)
 		}
 		o.prompt = append(o.prompt, int32(id))
 	}
@@ -140,5 +140,5 @@ func bytesOf(text string) (int64, error) {
 		}
 		return int64(n * u.bytes), nil
 	}
-	return 0, fault.Errorf(fault.Usage, "--max-shard-size %q is no size; write it as 500MB or 2GiB", text)
+	return 0, exitcode.Errorf(exitcode.Usage, "--max-shard-size %q is no size; write it as 500MB or 2GiB", text)
 }

@@ -19,7 +19,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )
@@ -78,7 +78,7 @@ func (s *speed) stored(d *device.Device, tp, tps, pp, pps int64, fill bool) (lis
 	for i := range noise {
 		noise[i] = float32(r.NormFloat64())
 	}
-	for i, e := range formats.Expected(&s.model) {
+	for i, e := range checkpoint.Expected(&s.model) {
 		if int64(i)%pps != pp {
 			continue
 		}
@@ -86,7 +86,7 @@ func (s *speed) stored(d *device.Device, tp, tps, pp, pps int64, fill bool) (lis
 		first, last := size[0]*tp/tps, size[0]*(tp+1)/tps
 		from[0], size[0] = first, last-first
 		piece := mpu.Piece{From: from, Size: size}
-		for _, prefix := range []string{formats.Model, formats.ExpAvg, formats.ExpSq} {
+		for _, prefix := range []string{checkpoint.Model, checkpoint.ExpAvg, checkpoint.ExpSq} {
 			x := d.Arena.Alloc(device.Parameters, device.F32, size...)
 			if fill {
 				flat := x.Reshape(x.Len())
@@ -215,7 +215,7 @@ func (s *speed) cold(path string) {
 }
 
 func (s *speed) save(name string) {
-	_, err := checkpoint.Save(context.Background(), s.path(name), checkpoint.State{Iteration: 1}, s.list, s.dev, checkpoint.SaveOptions{})
+	_, err := native.Save(context.Background(), s.path(name), native.State{Iteration: 1}, s.list, s.dev, native.SaveOptions{})
 	s.must(err)
 }
 
@@ -240,7 +240,7 @@ func (s *speed) saving() {
 // weights change, where the copy to host memory was not done by then.
 func (s *speed) stalling() {
 	start := time.Now()
-	pending, err := checkpoint.SaveAsync(context.Background(), s.path("async"), checkpoint.State{Iteration: 1}, s.list, s.dev, checkpoint.SaveOptions{})
+	pending, err := native.SaveAsync(context.Background(), s.path("async"), native.State{Iteration: 1}, s.list, s.dev, native.SaveOptions{})
 	s.must(err)
 	stall := time.Since(start)
 	pending.Copied()
@@ -256,7 +256,7 @@ const nativeFile = "native/iter_0000001/rank_00000.safetensors"
 func (s *speed) loading() {
 	raw := func() { s.rawRead(s.path(nativeFile), s.bytes) }
 	load := func() {
-		_, _, err := checkpoint.Load(s.path("native"), -1, s.list, s.dev, checkpoint.LoadOptions{})
+		_, _, err := native.Load(s.path("native"), -1, s.list, s.dev, native.LoadOptions{})
 		s.must(err)
 	}
 	contest(s.bytes, func() { s.cold(s.path(nativeFile)) }, []string{"raw read, cold, one reader", "native load, cold"}, raw, load)
@@ -279,7 +279,7 @@ func (s *speed) resharding() {
 				all.Go(func() {
 					d := ref.Open()
 					defer d.Arena.Close()
-					_, _, err := checkpoint.Load(s.path("native"), -1, list, d, checkpoint.LoadOptions{})
+					_, _, err := native.Load(s.path("native"), -1, list, d, native.LoadOptions{})
 					if err != nil {
 						s.t.Error(err)
 					}
@@ -332,7 +332,7 @@ func (s *speed) convert(from, to, format string, more ...string) {
 // nameModel saves once more with a Config that says which model it is.
 func (s *speed) nameModel() error {
 	text := fmt.Sprintf(`{"Model":%s,"Precision":"f32","SeqLength":1024}`, marshal(s.t, s.model))
-	_, err := checkpoint.Save(context.Background(), s.path("named"), checkpoint.State{Iteration: 1, Config: []byte(text)}, s.list, s.dev, checkpoint.SaveOptions{})
+	_, err := native.Save(context.Background(), s.path("named"), native.State{Iteration: 1, Config: []byte(text)}, s.list, s.dev, native.SaveOptions{})
 	return err
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/compare"
-	"monotron/megatron/formats/hf"
+	"monotron/megatron/checkpoint/compare"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/command"
 )
@@ -22,25 +22,25 @@ const promptLength = 16
 
 // verify reads the output back and compares it with what was to be written:
 // every weight bit for bit, and the logits of a prompt.
-func verify(c *cli.Context, o *options, src formats.Source, written formats.Written, open func(string) (*device.Device, error), notes *command.Printer) error {
-	back, err := all.OpenAs(o.to, written.Path, formats.OpenOptions{Step: -1})
+func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoint.Written, open func(string) (*device.Device, error), notes *command.Printer) error {
+	back, err := all.OpenAs(o.to, written.Path, checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		return fmt.Errorf("reading the output back: %w", err)
 	}
 	defer back.Close()
-	values := func(t formats.Tensor) bool { return strings.HasPrefix(t.Name, formats.Model) }
-	rows, err := compare.Tensors(formats.Select(src, values), formats.Select(back, values), compare.Options{})
+	values := func(t checkpoint.Tensor) bool { return strings.HasPrefix(t.Name, checkpoint.Model) }
+	rows, err := compare.Tensors(checkpoint.Select(src, values), checkpoint.Select(back, values), compare.Options{})
 	if err != nil {
 		return fmt.Errorf("reading the output back: %w", err)
 	}
 	for i := range rows {
 		if r := &rows[i]; !r.Equal() || r.DTypeA != r.DTypeB {
-			return fault.Errorf(fault.Differs, "%s is not what was to be written: tensor %s is %s%v, %d elements differ; do not use it",
+			return exitcode.Errorf(exitcode.Differs, "%s is not what was to be written: tensor %s is %s%v, %d elements differ; do not use it",
 				written.Path, r.Name, r.DTypeB, r.ShapeB, r.Different)
 		}
 	}
 	notes.Printf("verified: %d weights are bit-equal\n", len(rows))
-	if o.to == formats.HF {
+	if o.to == checkpoint.HF {
 		if err := hf.CheckPeer(written.Path, src.Info().Model); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func verify(c *cli.Context, o *options, src formats.Source, written formats.Writ
 		}
 	}
 	if worst != 0 {
-		return fault.Errorf(fault.Differs, "the logits of %d tokens differ by up to %g between input and output: the settings beside the weights are not the same; do not use it",
+		return exitcode.Errorf(exitcode.Differs, "the logits of %d tokens differ by up to %g between input and output: the settings beside the weights are not the same; do not use it",
 			len(prompt), worst)
 	}
 	notes.Printf("verified: %d logits of a prompt of %d tokens are equal\n", len(want), len(prompt))
@@ -73,7 +73,7 @@ func verify(c *cli.Context, o *options, src formats.Source, written formats.Writ
 }
 
 // somePrompt spreads ids over the vocabulary.
-func somePrompt(info formats.Info) []int32 {
+func somePrompt(info checkpoint.Info) []int32 {
 	n := promptLength
 	if p := info.Model.MaxPositions; p > 0 {
 		n = min(n, p)
@@ -87,7 +87,7 @@ func somePrompt(info formats.Info) []int32 {
 
 // logitsOf runs a prompt in f32, on a device of its own: two models need not fit
 // into memory.
-func logitsOf(c *cli.Context, open func(string) (*device.Device, error), src formats.Source, prompt []int32) (all []float32, err error) {
+func logitsOf(c *cli.Context, open func(string) (*device.Device, error), src checkpoint.Source, prompt []int32) (all []float32, err error) {
 	err = command.WithDevice(c, open, func(d *device.Device) error {
 		m, err := inference.FromSource(d, src, inference.LoadOptions{})
 		if err != nil {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/compare"
+	"monotron/megatron/checkpoint/compare"
 	"monotron/tools/internal/command"
 )
 
@@ -64,23 +64,23 @@ type report struct {
 }
 
 type side struct {
-	Path      string         `json:"path"`
-	Format    formats.Format `json:"format"`
-	Iteration int64          `json:"iteration"`
+	Path      string            `json:"path"`
+	Format    checkpoint.Format `json:"format"`
+	Iteration int64             `json:"iteration"`
 
 	Apart []compare.Tensor `json:"copies_apart,omitempty"` // that the files hold twice, and not alike; a: what is read, b: the copy
 }
 
 func run(c *cli.Context) error {
 	if c.NArg() != 2 {
-		return fault.Errorf(fault.Usage, "diff needs two checkpoints, found %d: %q; monotron diff --help shows examples", c.NArg(), c.Args().Slice())
+		return exitcode.Errorf(exitcode.Usage, "diff needs two checkpoints, found %d: %q; monotron diff --help shows examples", c.NArg(), c.Args().Slice())
 	}
-	a, err := all.Open(c.Args().Get(0), formats.OpenOptions{Step: c.Int64("step-a"), KeepPadding: c.Bool("keep-padding")})
+	a, err := all.Open(c.Args().Get(0), checkpoint.OpenOptions{Step: c.Int64("step-a"), KeepPadding: c.Bool("keep-padding")})
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	b, err := all.Open(c.Args().Get(1), formats.OpenOptions{Step: c.Int64("step-b"), KeepPadding: c.Bool("keep-padding")})
+	b, err := all.Open(c.Args().Get(1), checkpoint.OpenOptions{Step: c.Int64("step-b"), KeepPadding: c.Bool("keep-padding")})
 	if err != nil {
 		return err
 	}
@@ -93,34 +93,34 @@ func run(c *cli.Context) error {
 		r.onlyDifferent()
 	}
 	if err := r.print(c); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	if !r.Equal {
-		return fault.Errorf(fault.Differs, "%s and %s differ", r.A.Path, r.B.Path)
+		return exitcode.Errorf(exitcode.Differs, "%s and %s differ", r.A.Path, r.B.Path)
 	}
 	return nil
 }
 
 // build compares. A side whose format, or whose save, has no optimizer is
 // compared by its weights.
-func build(a, b formats.Source, weightsOnly bool, o compare.Options) (*report, error) {
+func build(a, b checkpoint.Source, weightsOnly bool, o compare.Options) (*report, error) {
 	r := &report{A: sideOf(a), B: sideOf(b)}
 	x, y := a, b
-	for _, s := range []struct{ has, lacks formats.Source }{{a, b}, {b, a}} {
+	for _, s := range []struct{ has, lacks checkpoint.Source }{{a, b}, {b, a}} {
 		if !weightsOnly && hasOptimizer(s.has) && !hasOptimizer(s.lacks) {
 			weightsOnly = true
 			r.Notes = append(r.Notes, s.lacks.Info().Path+" holds no optimizer: the weights are compared")
 		}
 	}
 	if weightsOnly {
-		x, y = formats.WeightsOnly(a), formats.WeightsOnly(b)
+		x, y = checkpoint.WeightsOnly(a), checkpoint.WeightsOnly(b)
 	}
 	var err error
 	if r.Tensors, err = compare.Tensors(x, y, o); err != nil {
 		return nil, err
 	}
 	r.Compared = len(r.Tensors)
-	if !weightsOnly && r.A.Format != formats.HF && r.B.Format != formats.HF { // which has no state at all
+	if !weightsOnly && r.A.Format != checkpoint.HF && r.B.Format != checkpoint.HF { // which has no state at all
 		r.State = compare.State(a.State(), b.State())
 	}
 	r.Settings = compare.Config(a, b)
@@ -137,21 +137,21 @@ func build(a, b formats.Source, weightsOnly bool, o compare.Options) (*report, e
 	return r, nil
 }
 
-func sideOf(s formats.Source) side {
+func sideOf(s checkpoint.Source) side {
 	return side{Path: s.Info().Path, Format: s.Info().Format, Iteration: s.State().Iteration}
 }
 
 // apart are the tensors of a checkpoint whose two copies are not alike.
-func apart(s formats.Source, weightsOnly bool, o compare.Options) ([]compare.Tensor, error) {
+func apart(s checkpoint.Source, weightsOnly bool, o compare.Options) ([]compare.Tensor, error) {
 	list, err := compare.Copies(s, o)
 	return slices.DeleteFunc(list, func(t compare.Tensor) bool {
-		return t.Equal() || weightsOnly && !strings.HasPrefix(t.Name, formats.Model)
+		return t.Equal() || weightsOnly && !strings.HasPrefix(t.Name, checkpoint.Model)
 	}), err
 }
 
-func hasOptimizer(s formats.Source) bool {
+func hasOptimizer(s checkpoint.Source) bool {
 	for _, t := range s.Tensors() {
-		if !strings.HasPrefix(t.Name, formats.Model) {
+		if !strings.HasPrefix(t.Name, checkpoint.Model) {
 			return true
 		}
 	}

@@ -13,11 +13,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
-	"monotron/internal/sharedtest"
+	"monotron/internal/exitcode"
+	"monotron/internal/golden"
+	"monotron/internal/pickle"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/pickle"
 	"monotron/mpu"
 	"monotron/tools/internal/command"
 )
@@ -34,7 +34,7 @@ func call(args ...string) (string, error) {
 // changed shows a Source whose tensor `name` has its second byte flipped in the
 // first element, and another iteration.
 type changed struct {
-	formats.Source
+	checkpoint.Source
 	name      string
 	iteration int64
 }
@@ -47,7 +47,7 @@ func (c *changed) Read(name string, box mpu.Piece, dst []byte) error {
 	return err
 }
 
-func (c *changed) State() formats.State {
+func (c *changed) State() checkpoint.State {
 	s := c.Source.State()
 	s.Iteration = c.iteration
 	return s
@@ -56,15 +56,15 @@ func (c *changed) State() formats.State {
 // write makes native checkpoints of the tiny model, the second one changed.
 func write(t *testing.T, name string) (before, after string) {
 	t.Helper()
-	src, err := all.Open(tiny, formats.OpenOptions{Step: -1})
+	src, err := all.Open(tiny, checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
 	dir := t.TempDir()
 	before, after = filepath.Join(dir, "before"), filepath.Join(dir, "after")
-	for path, s := range map[string]formats.Source{before: src, after: &changed{src, name, 7}} {
-		if _, err := all.Write(context.Background(), formats.Native, path, s, formats.WriteOptions{}); err != nil {
+	for path, s := range map[string]checkpoint.Source{before: src, after: &changed{src, name, 7}} {
+		if _, err := all.Write(context.Background(), checkpoint.Native, path, s, checkpoint.WriteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestOneBit(t *testing.T) {
 	const name = "model.decoder.final_layernorm.weight"
 	before, after := write(t, name)
 	out, err := call(before, after)
-	if fault.CodeOf(err) != fault.Differs {
+	if exitcode.CodeOf(err) != exitcode.Differs {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, say := range []string{name, "[0]", "1 of", "iteration", "7"} {
@@ -98,7 +98,7 @@ func TestOneBit(t *testing.T) {
 	}
 	out, err = call("--json", before, after)
 	var r report
-	if fault.CodeOf(err) != fault.Differs || json.Unmarshal([]byte(out), &r) != nil {
+	if exitcode.CodeOf(err) != exitcode.Differs || json.Unmarshal([]byte(out), &r) != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if len(r.Tensors) != 1 || r.Tensors[0].Name != name || r.Tensors[0].Different != 1 || r.Equal || len(r.State) != 1 {
@@ -110,7 +110,7 @@ func TestOneBit(t *testing.T) {
 // last pipeline stage, a copy that has come apart is told with its first element; alike
 // they are no difference.
 func TestTiedCopies(t *testing.T) {
-	theirs := sharedtest.Dir(t, "golden/checkpoint/gpt2-mcore-torch-tp2pp2") // by Megatron-LM
+	theirs := golden.Dir(t, "golden/checkpoint/gpt2-mcore-torch-tp2pp2") // by Megatron-LM
 	dir := filepath.Join(t.TempDir(), "megatron")
 	if err := os.CopyFS(dir, os.DirFS(theirs)); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestTiedCopies(t *testing.T) {
 	other := editCopy(t, found[0])
 	out, err := call(theirs, dir, "--json")
 	var r report
-	if bad := json.Unmarshal([]byte(out), &r); bad != nil || fault.CodeOf(err) != fault.Differs {
+	if bad := json.Unmarshal([]byte(out), &r); bad != nil || exitcode.CodeOf(err) != exitcode.Differs {
 		t.Fatalf("%v, %v\n%s", bad, err, out)
 	}
 	if len(r.Tensors) != 0 || len(r.A.Apart) != 0 || len(r.B.Apart) != 1 {
@@ -155,7 +155,7 @@ func editCopy(t *testing.T, path string) (row int64) {
 		t.Fatal("the last stage has no copy")
 	}
 	copied := v.(*pickle.Tensor)
-	raw := make([]byte, 4*formats.Volume(copied.Shape))
+	raw := make([]byte, 4*checkpoint.Volume(copied.Shape))
 	if err := copied.ReadAt(raw, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -204,11 +204,11 @@ func TestShortNamesDiffer(t *testing.T) {
 // Wrong calls are told apart from differences.
 func TestRefuses(t *testing.T) {
 	for _, args := range [][]string{{tiny}, {tiny, tiny, "--rtol", "-1"}} {
-		if _, err := call(args...); fault.CodeOf(err) != fault.Usage {
+		if _, err := call(args...); exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	if _, err := call(tiny, "/nowhere"); fault.CodeOf(err) != fault.NoInput {
+	if _, err := call(tiny, "/nowhere"); exitcode.CodeOf(err) != exitcode.NoInput {
 		t.Errorf("missing: %v", err)
 	}
 }

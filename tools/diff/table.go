@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"monotron/megatron/formats/compare"
+	"monotron/megatron/checkpoint/compare"
 	"monotron/tools/internal/command"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/training"
 )
 
@@ -51,7 +51,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			&cli.BoolFlag{Name: "hosts", Usage: "look at all hosts of a run at once: monotron launch --hostfile FILE -- doctor --hosts"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return fault.Errorf(fault.Usage, "doctor takes no argument; found %q", c.Args().First())
+				return exitcode.Errorf(exitcode.Usage, "doctor takes no argument; found %q", c.Args().First())
 			}
 			if c.Bool("hosts") {
 				return examineHosts(c.Context, open, c.App.Writer, c.Bool("json"))
@@ -62,7 +62,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 				write = r.writeJSON
 			}
 			if err := write(c.App.Writer); err != nil {
-				return fault.Errorf(fault.IO, "writing the report: %w", err)
+				return exitcode.Errorf(exitcode.IO, "writing the report: %w", err)
 			}
 			return r.verdict()
 		},
@@ -87,7 +87,7 @@ func (r Report) verdict() error {
 			return nil
 		}
 	}
-	return fault.Errorf(fault.Internal, "no device can be opened here, not even ref; the report above says why")
+	return exitcode.Errorf(exitcode.Internal, "no device can be opened here, not even ref; the report above says why")
 }
 
 func (r Report) writeJSON(w io.Writer) error {

@@ -15,7 +15,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/gpus"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/training"
 )
 
@@ -78,13 +78,13 @@ func TestText(t *testing.T) {
 // stands all the same.
 func TestNothingWorks(t *testing.T) {
 	out, err := run(t, func(name string) (*device.Device, error) { return nil, errors.New("broken " + name) })
-	if fault.CodeOf(err) != fault.Internal || !strings.Contains(out, "broken ref") {
+	if exitcode.CodeOf(err) != exitcode.Internal || !strings.Contains(out, "broken ref") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
 func TestArgumentsAreRefused(t *testing.T) {
-	if _, err := run(t, onlyRef, "now"); fault.CodeOf(err) != fault.Usage {
+	if _, err := run(t, onlyRef, "now"); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Error(err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monotron/cgroup"
 	"monotron/csrc/device"
 	"monotron/csrc/gpus"
+	"monotron/internal/cgroup"
 )
 
 // host is the machine as its files show it; tests put other files under root.

@@ -11,12 +11,12 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
+	"monotron/mpu/bootstrap/launchenv"
+	"monotron/mpu/bootstrap/preflight"
 	"monotron/mpu/comm"
-	"monotron/mpu/comm/launched"
-	"monotron/mpu/comm/preflight"
-	"monotron/mpu/comm/processes"
-	"monotron/notes"
+	"monotron/mpu/comm/process"
 )
 
 // hostsReport is what the ranks of several hosts have found out about each other.
@@ -36,14 +36,14 @@ const (
 // examineHosts is doctor --hosts: this process is one rank of those that a launcher
 // has started. Rank 0 writes what all have found.
 func examineHosts(ctx context.Context, open func(string) (*device.Device, error), out io.Writer, asJSON bool) error {
-	place, err := launched.Find(os.Getenv)
+	place, err := launchenv.Find(os.Getenv)
 	if err != nil {
 		return err
 	}
 	if place == nil {
-		return fault.Errorf(fault.Usage, "doctor --hosts runs on all hosts at once; start it so: monotron launch --hostfile FILE -- doctor --hosts, or by srun, mpirun or torchrun")
+		return exitcode.Errorf(exitcode.Usage, "doctor --hosts runs on all hosts at once; start it so: monotron launch --hostfile FILE -- doctor --hosts, or by srun, mpirun or torchrun")
 	}
-	p, err := preflight.Meet(ctx, place, map[string]string{}, hostsWait, notes.Stderr().From("rendezvous").Lines())
+	p, err := preflight.Meet(ctx, place, map[string]string{}, hostsWait, logging.Stderr().From("rendezvous").Lines())
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 
 // lookAround runs the preflight on all ranks and on those of each host, then
 // measures between hosts.
-func lookAround(p *processes.World, d *device.Device) (*hostsReport, error) {
+func lookAround(p *process.World, d *device.Device) (*hostsReport, error) {
 	var everybody, mine, first []int
 	r := &hostsReport{}
 	for _, m := range p.Members() {
@@ -98,7 +98,7 @@ func lookAround(p *processes.World, d *device.Device) (*hostsReport, error) {
 }
 
 // measure sends between the first ranks of all hosts, one pair after the other.
-func (r *hostsReport) measure(p *processes.World, d *device.Device, world *comm.Group, first []int) error {
+func (r *hostsReport) measure(p *process.World, d *device.Device, world *comm.Group, first []int) error {
 	n := len(first)
 	flat := make([]float64, n*n)
 	for a := range n {
@@ -133,7 +133,7 @@ func (r *hostsReport) measure(p *processes.World, d *device.Device, world *comm.
 }
 
 // between times messages from one rank to another, as the receiver sees them.
-func between(p *processes.World, d *device.Device, from, to int) (best float64, err error) {
+func between(p *process.World, d *device.Device, from, to int) (best float64, err error) {
 	g, err := p.Group(p.Rank(), "pair", []int{from, to}, d)
 	if err != nil {
 		return 0, err
@@ -155,7 +155,7 @@ func between(p *processes.World, d *device.Device, from, to int) (best float64, 
 
 func (r *hostsReport) write(w io.Writer) error {
 	p := printer{w: w}
-	p.line("%s on %s: the same program, all can be reached", notes.Count(r.Ranks, "rank"), notes.Count(r.Hosts, "host"))
+	p.line("%s on %s: the same program, all can be reached", logging.Count(r.Ranks, "rank"), logging.Count(r.Hosts, "host"))
 	p.line("rank 0 sends by %s", r.Roads)
 	for _, note := range r.Notes {
 		p.line("%-8s %s", Note, note)

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/arguments"
 	"monotron/megatron/training"
-	"monotron/mpu/comm/processes"
+	"monotron/mpu/comm/process"
 	"monotron/mpu/ranks"
-	"monotron/notes"
 )
 
 // trialSteps of a GPT of three layers are trained over all ranks, data-parallel, on made
@@ -36,14 +36,14 @@ func (t *trained) String() string {
 }
 
 // trial trains on the fastest device that every rank opens.
-func trial(ctx context.Context, p *processes.World, open func(string) (*device.Device, error)) (*trained, error) {
+func trial(ctx context.Context, p *process.World, open func(string) (*device.Device, error)) (*trained, error) {
 	flags := append(strings.Fields(trialFlags), "--train-iters", strconv.Itoa(trialSteps), "--global-batch-size", strconv.Itoa(p.Size()))
 	config, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Ranks: p.Size()}, flags)
 	if err != nil {
-		return nil, fault.With(fault.Internal, err)
+		return nil, exitcode.With(exitcode.Internal, err)
 	}
 	began := time.Now()
-	job, err := training.Prepare(config, training.Streams{Out: io.Discard, Notes: notes.New(io.Discard)})
+	job, err := training.Prepare(config, training.Streams{Out: io.Discard, Notes: logging.New(io.Discard)})
 	if err != nil {
 		return nil, err
 	}

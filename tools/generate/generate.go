@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
@@ -75,7 +75,7 @@ type options struct {
 
 func readOptions(c *cli.Context) (o options, err error) {
 	if c.String("load") == "" {
-		return o, fault.Errorf(fault.Usage, "--load is missing: the folder of the model")
+		return o, exitcode.Errorf(exitcode.Usage, "--load is missing: the folder of the model")
 	}
 	if err = command.CheckPrompt(c); err != nil {
 		return o, err
@@ -100,7 +100,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.stop, o.asked = c.String("stop-token"), c.IsSet("max-new-tokens")
 	if c.IsSet("max-length") {
 		if o.length = c.Int("max-length"); o.asked || o.length < 1 {
-			return o, fault.Errorf(fault.Usage, "--max-length %d: at least 1, and without --max-new-tokens", o.length)
+			return o, exitcode.Errorf(exitcode.Usage, "--max-length %d: at least 1, and without --max-new-tokens", o.length)
 		}
 	}
 	return o, o.check(sampling || c.IsSet("temperature"))
@@ -120,7 +120,7 @@ func (o *options) check(sampling bool) error {
 		{b.Beams > 1 && sampling, "--num-beams searches for the likeliest text; --temperature, --top-k, --top-p and --seed do not go with it"},
 	} {
 		if bad.is {
-			return fault.Errorf(fault.Usage, "%s", bad.text)
+			return exitcode.Errorf(exitcode.Usage, "%s", bad.text)
 		}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (j *job) run(rank int, m *inference.Loaded, notes *command.Printer) error {
 func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prompt int) error {
 	if o.length > 0 {
 		if o.sample.MaxNew, o.asked = o.length-prompt, true; o.sample.MaxNew < 1 {
-			return fault.Errorf(fault.Usage, "--max-length %d: the prompt has %d tokens already", o.length, prompt)
+			return exitcode.Errorf(exitcode.Usage, "--max-length %d: the prompt has %d tokens already", o.length, prompt)
 		}
 	}
 	o.sample.Stop = -1
@@ -228,7 +228,7 @@ func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prom
 	case o.stop != "" && o.stop != "none":
 		id, err := strconv.Atoi(o.stop)
 		if err != nil || id < 0 || id >= m.Vocab {
-			return fault.Errorf(fault.Usage, "--stop-token %s is neither none nor an id below %d", o.stop, m.Vocab)
+			return exitcode.Errorf(exitcode.Usage, "--stop-token %s is neither none nor an id below %d", o.stop, m.Vocab)
 		}
 		o.sample.Stop = int32(id)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
-	"monotron/megatron/formats/hf"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 	"monotron/tokenizer"
 )
@@ -206,37 +206,37 @@ func TestFlagErrors(t *testing.T) {
 	for _, c := range []struct {
 		flags []string
 		say   string
-		code  fault.Code
+		code  exitcode.Code
 	}{
-		{[]string{"--prompt-ids", "1"}, "--load is missing", fault.Usage},
-		{[]string{"--load", dir}, "--prompt-file and --prompt-ids", fault.Usage},
-		{[]string{"--load", dir, "--prompt", "a", "--prompt-ids", "1"}, "found 2", fault.Usage},
-		{[]string{"--load", dir, "--prompt", "a"}, "names no tokenizer", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "x"}, `"x" is no token id`, fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "12"}, "vocabulary has 12 ids", fault.BadData},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "0"}, "--max-new-tokens 0", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "16"}, "exceed the model's 16 positions", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--temperature", "-1"}, "--temperature -1", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--temperature", "NaN"}, "--temperature NaN", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--top-k", "-2"}, "--top-k -2", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--top-p", "0"}, "--top-p 0", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--top-p", "1.5"}, "--top-p 1.5", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "2", "--seed", "1"}, "--num-beams", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "0"}, "--num-beams 0", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "100000"}, "--num-beams 100000: at most", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "0"}, "--num-samples 0", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "2"}, "give --temperature", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "3", "--num-beams", "2"}, "--num-beams 2 finds", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--stop-token", "12"}, "--stop-token 12", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--bf16", "--fp16"}, "exclude each other", fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--cpu-threads", "-1"}, "--cpu-threads -1", fault.Usage},
-		{[]string{"--load", dir, "--prompt-file", dir + "/none"}, "no such file", fault.NoInput},
-		{[]string{"--load", dir + "/none", "--prompt-ids", "1"}, "does not exist", fault.NoInput},
-		{[]string{"--lod", dir}, "--load", fault.Usage},
+		{[]string{"--prompt-ids", "1"}, "--load is missing", exitcode.Usage},
+		{[]string{"--load", dir}, "--prompt-file and --prompt-ids", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt", "a", "--prompt-ids", "1"}, "found 2", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt", "a"}, "names no tokenizer", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "x"}, `"x" is no token id`, exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "12"}, "vocabulary has 12 ids", exitcode.BadData},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "0"}, "--max-new-tokens 0", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "16"}, "exceed the model's 16 positions", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--temperature", "-1"}, "--temperature -1", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--temperature", "NaN"}, "--temperature NaN", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--top-k", "-2"}, "--top-k -2", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--top-p", "0"}, "--top-p 0", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--top-p", "1.5"}, "--top-p 1.5", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "2", "--seed", "1"}, "--num-beams", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "0"}, "--num-beams 0", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "100000"}, "--num-beams 100000: at most", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "0"}, "--num-samples 0", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "2"}, "give --temperature", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "3", "--num-beams", "2"}, "--num-beams 2 finds", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--stop-token", "12"}, "--stop-token 12", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--bf16", "--fp16"}, "exclude each other", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--cpu-threads", "-1"}, "--cpu-threads -1", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-file", dir + "/none"}, "no such file", exitcode.NoInput},
+		{[]string{"--load", dir + "/none", "--prompt-ids", "1"}, "does not exist", exitcode.NoInput},
+		{[]string{"--lod", dir}, "--load", exitcode.Usage},
 	} {
 		out, _, err := call(c.flags...)
-		if err == nil || fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) || out != "" {
-			t.Errorf("%q: %v (code %d), output %q; want code %d and %q", c.flags, err, fault.CodeOf(err), out, c.code, c.say)
+		if err == nil || exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) || out != "" {
+			t.Errorf("%q: %v (code %d), output %q; want code %d and %q", c.flags, err, exitcode.CodeOf(err), out, c.code, c.say)
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/hf"
-	"monotron/megatron/formats/safetensors"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/checkpoint/native"
 	"monotron/tools/internal/command"
 )
 
@@ -40,20 +40,20 @@ func checkpointCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return fault.Errorf(fault.Usage, "inspect checkpoint needs one path, found %d: %q", c.NArg(), c.Args().Slice())
+				return exitcode.Errorf(exitcode.Usage, "inspect checkpoint needs one path, found %d: %q", c.NArg(), c.Args().Slice())
 			}
 			if c.Bool("verify") && c.Bool("headers-only") {
-				return fault.Errorf(fault.Usage, "--verify reads all values, --headers-only none: choose one")
+				return exitcode.Errorf(exitcode.Usage, "--verify reads all values, --headers-only none: choose one")
 			}
 			l, err := inspectCheckpoint(c.Args().First(), c.Int64("step"), !c.Bool("headers-only"), c.Bool("verify"))
 			if err != nil {
 				return err
 			}
 			if err := l.print(c.App.Writer, c.Bool("json")); err != nil {
-				return fault.With(fault.IO, err)
+				return exitcode.With(exitcode.IO, err)
 			}
 			if c.Bool("verify") && len(l.Damage) > 0 {
-				return fault.Errorf(fault.IO, "%s is damaged: %s", l.Path, strings.Join(l.Damage, "\n"))
+				return exitcode.Errorf(exitcode.IO, "%s is damaged: %s", l.Path, strings.Join(l.Damage, "\n"))
 			}
 			return nil
 		},
@@ -62,20 +62,20 @@ func checkpointCommand() *cli.Command {
 
 // listing is the command's result; its JSON is for scripts.
 type listing struct {
-	Path        string            `json:"path"`
-	Format      string            `json:"format"` // monotron, huggingface, safetensors, or as convert spells it
-	Layout      *formats.Layout   `json:"layout,omitempty"`
-	Iterations  []int64           `json:"iterations,omitempty"`
-	State       *checkpoint.State `json:"state,omitempty"`
-	Model       any               `json:"model,omitempty"` // of config.json
-	Metadata    map[string]string `json:"metadata,omitempty"`
-	Files       int               `json:"files"`
-	Elements    int64             `json:"elements"`
-	Bytes       int64             `json:"bytes"`
-	WeightsHash string            `json:"weights_hash,omitempty"`
-	Tensors     []tensorLine      `json:"tensors"`
-	Notes       []string          `json:"notes,omitempty"`
-	Damage      []string          `json:"damage,omitempty"`
+	Path        string             `json:"path"`
+	Format      string             `json:"format"` // monotron, huggingface, safetensors, or as convert spells it
+	Layout      *checkpoint.Layout `json:"layout,omitempty"`
+	Iterations  []int64            `json:"iterations,omitempty"`
+	State       *native.State      `json:"state,omitempty"`
+	Model       any                `json:"model,omitempty"` // of config.json
+	Metadata    map[string]string  `json:"metadata,omitempty"`
+	Files       int                `json:"files"`
+	Elements    int64              `json:"elements"`
+	Bytes       int64              `json:"bytes"`
+	WeightsHash string             `json:"weights_hash,omitempty"`
+	Tensors     []tensorLine       `json:"tensors"`
+	Notes       []string           `json:"notes,omitempty"`
+	Damage      []string           `json:"damage,omitempty"`
 }
 
 // tensorLine is one tensor. Norm, Min and Max are over finite values and absent
@@ -96,10 +96,10 @@ type tensorLine struct {
 func inspectCheckpoint(path string, step int64, values, verify bool) (*listing, error) {
 	st, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fault.Errorf(fault.NoInput, "%s does not exist", path)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s does not exist", path)
 	}
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, exitcode.With(exitcode.IO, err)
 	}
 	if !st.IsDir() {
 		if strings.HasSuffix(path, ".safetensors") {
@@ -107,23 +107,23 @@ func inspectCheckpoint(path string, step int64, values, verify bool) (*listing, 
 		}
 		return inspectForeign(path, step, values)
 	}
-	switch format, err := formats.DetectAt(path, step); {
+	switch format, err := checkpoint.DetectAt(path, step); {
 	case err != nil && !exists(path, safetensors.SingleName) && !exists(path, safetensors.IndexName):
 		return nil, err
-	case err != nil, format == formats.HF && !exists(path, "pytorch_model.bin") && !exists(path, "pytorch_model.bin.index.json"):
+	case err != nil, format == checkpoint.HF && !exists(path, "pytorch_model.bin") && !exists(path, "pytorch_model.bin.index.json"):
 		return inspectHF(path, values)
-	case format != formats.Native:
+	case format != checkpoint.Native:
 		return inspectForeign(path, step, values)
 	}
 	if exists(path, "manifest.json") {
-		f, err := checkpoint.OpenFolder(path)
+		f, err := native.OpenFolder(path)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
 		return inspectNative(f, values, verify)
 	}
-	list, err := checkpoint.List(path)
+	list, err := native.List(path)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func exists(parts ...string) bool {
 	return err == nil
 }
 
-func inspectSaves(dir string, list []checkpoint.Entry, step int64, values, verify bool) (*listing, error) {
-	f, err := checkpoint.Open(dir, step)
+func inspectSaves(dir string, list []native.Entry, step int64, values, verify bool) (*listing, error) {
+	f, err := native.Open(dir, step)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func inspectSaves(dir string, list []checkpoint.Entry, step int64, values, verif
 	return l, nil
 }
 
-func inspectNative(f *checkpoint.Folder, values, verify bool) (*listing, error) {
+func inspectNative(f *native.Folder, values, verify bool) (*listing, error) {
 	m := f.Manifest
 	l := &listing{Path: f.Path, Format: "monotron", State: &m.State, Files: len(m.Files)}
 	buf := make([]byte, 1<<20)
@@ -165,7 +165,7 @@ func inspectNative(f *checkpoint.Folder, values, verify bool) (*listing, error) 
 				continue
 			}
 			err := f.Stream(t, p, buf, func(_ int64, chunk []byte) error { return s.add(chunk) })
-			var damage *checkpoint.Damage
+			var damage *native.Damage
 			switch {
 			case errors.As(err, &damage):
 				if !slices.Contains(l.Damage, err.Error()) { // a file's header is wrong for each tensor in it
@@ -190,13 +190,13 @@ func inspectNative(f *checkpoint.Folder, values, verify bool) (*listing, error) 
 }
 
 // verify checks what reading the tensors did not touch, and sums the weights up.
-func (l *listing) verify(f *checkpoint.Folder) error {
+func (l *listing) verify(f *native.Folder) error {
 	if err := f.Verify(); err != nil {
 		l.Damage = append(l.Damage, err.Error())
 		return nil
 	}
 	hash, err := f.Hash(func(name string) bool { return !strings.HasPrefix(name, "optimizer.") })
-	l.WeightsHash = checkpoint.HashText(hash)
+	l.WeightsHash = native.HashText(hash)
 	return err
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/checkpoint"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/native"
 	"monotron/mpu"
 )
 
@@ -37,8 +37,8 @@ func saved(t *testing.T, dir string) {
 	}
 	list := []mpu.Stored{store("w", 3, -4), store("optimizer.exp_avg.w", 1, float32(math.NaN()), float32(math.Inf(-1)))}
 	for _, step := range []int64{10, 20} {
-		st := checkpoint.State{Iteration: step, Config: json.RawMessage(`{"lr":0.5,"data_path":["x"]}`), Version: "v1"}
-		if _, err := checkpoint.Save(context.Background(), dir, st, list, d, checkpoint.SaveOptions{}); err != nil {
+		st := native.State{Iteration: step, Config: json.RawMessage(`{"lr":0.5,"data_path":["x"]}`), Version: "v1"}
+		if _, err := native.Save(context.Background(), dir, st, list, d, native.SaveOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestInspectDamage(t *testing.T) {
 	if err != nil || !strings.Contains(out, "DAMAGED") || !hasLine(out, []string{"optimizer.exp_avg.w", "F32", "[3]", "1", "-", "-", "-", "0", "0", "wrong"}) {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if _, err := run("--verify", dir); fault.CodeOf(err) != fault.IO || !strings.Contains(err.Error(), path) {
+	if _, err := run("--verify", dir); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -142,14 +142,14 @@ func TestInspectForeign(t *testing.T) {
 
 func TestInspectWithoutCheckpoint(t *testing.T) {
 	for _, path := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
-		if _, err := run(path); fault.CodeOf(err) != fault.NoInput || !strings.Contains(err.Error(), path) {
+		if _, err := run(path); exitcode.CodeOf(err) != exitcode.NoInput || !strings.Contains(err.Error(), path) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if _, err := run(); fault.CodeOf(err) != fault.Usage {
+	if _, err := run(); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("got %v", err)
 	}
-	if _, err := run("--verify", "--headers-only", "x"); fault.CodeOf(err) != fault.Usage {
+	if _, err := run("--verify", "--headers-only", "x"); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("got %v", err)
 	}
 }

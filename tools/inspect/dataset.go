@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
 )
@@ -32,7 +32,7 @@ func Dataset() *cli.Command {
 
 func runDataset(c *cli.Context) (err error) {
 	if c.NArg() != 1 {
-		return fault.Errorf(fault.Usage, "inspect dataset takes one PREFIX (the path without .bin and .idx), found %d words", c.NArg())
+		return exitcode.Errorf(exitcode.Usage, "inspect dataset takes one PREFIX (the path without .bin and .idx), found %d words", c.NArg())
 	}
 	var tok tokenizer.Tokenizer
 	if c.IsSet("tokenizer-type") {
@@ -41,7 +41,7 @@ func runDataset(c *cli.Context) (err error) {
 		}
 	}
 	if c.Bool("check-ids") && tok == nil {
-		return fault.Errorf(fault.Usage, "--check-ids needs --tokenizer-type, whose vocabulary the ids are held against")
+		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type, whose vocabulary the ids are held against")
 	}
 	x, err := openTokens(c.Args().First(), tok)
 	if err != nil {
@@ -58,7 +58,7 @@ func runDataset(c *cli.Context) (err error) {
 	if err == nil && c.Bool("check-ids") {
 		err = checkIDs(p, x, tok)
 	}
-	return errors.Join(err, p.Err, fault.With(fault.IO, w.Flush()))
+	return errors.Join(err, p.Err, exitcode.With(exitcode.IO, w.Flush()))
 }
 
 // openTokens opens a pair by its prefix or the name of one of its files, or else a
@@ -104,7 +104,7 @@ func summary(p *command.Printer, x *dataset.Indexed) {
 // document prints the sequences of one document.
 func document(p *command.Printer, x *dataset.Indexed, tok tokenizer.Tokenizer, n int64) error {
 	if n >= x.Documents() {
-		return fault.Errorf(fault.Usage, "--document %d: %s has %d documents, numbered from 0", n, x.Prefix(), x.Documents())
+		return exitcode.Errorf(exitcode.Usage, "--document %d: %s has %d documents, numbered from 0", n, x.Prefix(), x.Documents())
 	}
 	first, end := x.Document(n)
 	p.Printf("document %d: sequences %d to %d\n", n, first, end)
@@ -142,7 +142,7 @@ func checkIDs(p *command.Printer, x *dataset.Indexed, tok tokenizer.Tokenizer) e
 	}
 	p.Printf("largest id %d, vocabulary %d\n", top, tok.VocabSize())
 	if outside > 0 {
-		return fault.Errorf(fault.BadData, "%s: %d tokens are outside the vocabulary of %d ids: %s", x.Prefix(), outside, tok.VocabSize(), where)
+		return exitcode.Errorf(exitcode.BadData, "%s: %d tokens are outside the vocabulary of %d ids: %s", x.Prefix(), outside, tok.VocabSize(), where)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 func call(words ...string) (string, error) {
@@ -56,14 +56,14 @@ func TestInspectDataset(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	_, err = call("dataset", prefix, "--check-ids", "--tokenizer-type", "NullTokenizer", "--vocab-size", "5")
-	if fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "x.bin, byte 8") {
+	if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "x.bin, byte 8") {
 		t.Errorf("%v", err)
 	}
 	if out, err = call("dataset", prefix, "--check-ids", "--tokenizer-type", "NullTokenizer", "--vocab-size", "6"); err != nil || !strings.Contains(out, "largest id 5") {
 		t.Errorf("%s, %v", out, err)
 	}
 	for _, words := range [][]string{{"dataset"}, {"dataset", prefix, "--document", "2"}, {"dataset", prefix, "--check-ids"}} {
-		if _, err := call(words...); fault.CodeOf(err) != fault.Usage {
+		if _, err := call(words...); exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%q: %v", words, err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestInspectSamples(t *testing.T) {
 		}
 	}
 	for _, more := range [][]string{{"--first", "9"}, {"--show", "x"}, {"--show", "valid"}, {"--seed", "4294967296"}, {"--valid-samples", "many"}, {"stray"}} {
-		if _, err := call(append(flags, more...)...); fault.CodeOf(err) != fault.Usage {
+		if _, err := call(append(flags, more...)...); exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%q: %v", more, err)
 		}
 	}

@@ -1,8 +1,8 @@
 package inspect
 
 import (
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
 	"monotron/mpu"
 )
 
@@ -15,14 +15,14 @@ type slicer interface {
 // inspectForeign lists a checkpoint that another program wrote, by the names and
 // shapes of the whole model.
 func inspectForeign(path string, step int64, values bool) (*listing, error) {
-	src, err := all.Open(path, formats.OpenOptions{Step: step})
+	src, err := all.Open(path, checkpoint.OpenOptions{Step: step})
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
 	info, state := src.Info(), src.State()
 	l := &listing{Path: info.Path, Format: string(info.Format), State: &state, Model: info.Model, Layout: layoutOf(info.Layout), Notes: info.Notes}
-	if err := formats.Check(src); err != nil {
+	if err := checkpoint.Check(src); err != nil {
 		l.Notes = append(l.Notes, err.Error())
 	}
 	cut, _ := src.(slicer)
@@ -33,7 +33,7 @@ func inspectForeign(path string, step int64, values bool) (*listing, error) {
 		}
 		if values {
 			s := newStats(t.DType)
-			if err := formats.ByRows(src, t, 1<<20, func(_ mpu.Piece, chunk []byte) error { return s.add(chunk) }); err != nil {
+			if err := checkpoint.ByRows(src, t, 1<<20, func(_ mpu.Piece, chunk []byte) error { return s.add(chunk) }); err != nil {
 				return nil, err
 			}
 			s.fill(&line)
@@ -45,7 +45,7 @@ func inspectForeign(path string, step int64, values bool) (*listing, error) {
 }
 
 // layoutOf is nil for formats that have none.
-func layoutOf(l formats.Layout) *formats.Layout {
+func layoutOf(l checkpoint.Layout) *checkpoint.Layout {
 	if l.TP == 0 && l.PP == 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/topology"
 	"monotron/tools/internal/command"
 )
@@ -43,13 +43,13 @@ type reading struct {
 // printRanks answers --ranks for a split.
 func printRanks(c *cli.Context, w *bufio.Writer, d dataset.Dataset, sizes topology.Sizes) error {
 	if d == nil {
-		return fault.Errorf(fault.Usage, "--show %s: that split has no data", c.String("show"))
+		return exitcode.Errorf(exitcode.Usage, "--show %s: that split has no data", c.String("show"))
 	}
 	micro := int64(c.Int("micro-batch-size"))
 	round, global := micro*int64(sizes.DP), globalBatch(c, sizes)
 	first, count := c.Int64("first"), c.Int64("count")
 	if last := d.Len() / global; first < 0 || count < 0 || first > last || count > last-first {
-		return fault.Errorf(fault.Usage, "--first %d --count %d: %d samples are %d iterations of %d", first, count, d.Len(), last, global)
+		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: %d samples are %d iterations of %d", first, count, d.Len(), last, global)
 	}
 	e := json.NewEncoder(w)
 	for dp := range sizes.DP {
@@ -71,7 +71,7 @@ func printRanks(c *cli.Context, w *bufio.Writer, d dataset.Dataset, sizes topolo
 					return err
 				}
 				if err := e.Encode(reading{i + 1, m, int64(dp), readers(sizes, dp), numbers}); err != nil {
-					return fault.With(fault.IO, err)
+					return exitcode.With(exitcode.IO, err)
 				}
 			}
 		}
@@ -95,17 +95,17 @@ func layout(c *cli.Context) (s topology.Sizes, err error) {
 	s = topology.Sizes{TP: c.Int("tensor-model-parallel-size"), CP: c.Int("context-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), EP: 1, DP: 1, PPBeforeDP: c.Bool("use-tp-pp-dp-mapping")}
 	world, most := c.Int("world-size"), 1<<20
 	if min(s.TP, s.CP, s.PP, world) < 1 || max(s.TP, s.CP, s.PP, world) > most || world%(s.TP*s.CP*s.PP) != 0 {
-		return s, fault.Errorf(fault.Usage, "--world-size %d does not divide among %d tensor, %d context and %d pipeline ranks", world, s.TP, s.CP, s.PP)
+		return s, exitcode.Errorf(exitcode.Usage, "--world-size %d does not divide among %d tensor, %d context and %d pipeline ranks", world, s.TP, s.CP, s.PP)
 	}
 	if kind := c.String("dataloader-type"); kind != "single" && kind != "cyclic" {
-		return s, fault.Errorf(fault.Usage, "--dataloader-type %s: single or cyclic", kind)
+		return s, exitcode.Errorf(exitcode.Usage, "--dataloader-type %s: single or cyclic", kind)
 	}
 	s.DP = world / (s.TP * s.CP * s.PP)
 	micro, global := c.Int("micro-batch-size"), globalBatch(c, s)
 	if round := int64(micro) * int64(s.DP); micro < 1 || micro > most || global < round || global%round != 0 {
-		return s, fault.Errorf(fault.Usage, "--global-batch-size %d is no multiple of --micro-batch-size %d times %d data-parallel ranks", global, micro, s.DP)
+		return s, exitcode.Errorf(exitcode.Usage, "--global-batch-size %d is no multiple of --micro-batch-size %d times %d data-parallel ranks", global, micro, s.DP)
 	}
-	return s, fault.With(fault.Usage, s.Check())
+	return s, exitcode.With(exitcode.Usage, s.Check())
 }
 
 func globalBatch(c *cli.Context, s topology.Sizes) int64 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // ask runs inspect samples on mock data.
@@ -63,7 +63,7 @@ func TestWhichRankReadsWhichSample(t *testing.T) {
 		t.Errorf("an epoch reads %d samples, %d of them different", len(all), len(slices.Compact(all)))
 	}
 	for _, bad := range []string{"--world-size 3 --tensor-model-parallel-size 2", "--global-batch-size 3 --micro-batch-size 2", "--first 1000000000", "--dataloader-type x", "--world-size 0"} {
-		if _, err := ask(bad); fault.CodeOf(err) != fault.Usage {
+		if _, err := ask(bad); exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 	"monotron/mpu/topology"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
-	"monotron/whole"
 )
 
 // Samples is the subcommand `inspect samples`.
@@ -89,13 +89,13 @@ func runSamples(c *cli.Context) error {
 	}
 	show, known := sets[c.String("show")]
 	if !known {
-		return fault.Errorf(fault.Usage, "--show %s: the splits are train, valid and test", c.String("show"))
+		return exitcode.Errorf(exitcode.Usage, "--show %s: the splits are train, valid and test", c.String("show"))
 	}
 	w := bufio.NewWriter(c.App.Writer)
 	if c.Bool("ranks") {
-		return errors.Join(printRanks(c, w, show, ranks), fault.With(fault.IO, w.Flush()))
+		return errors.Join(printRanks(c, w, show, ranks), exitcode.With(exitcode.IO, w.Flush()))
 	}
-	return errors.Join(printSamples(c, w, tok, show), fault.With(fault.IO, w.Flush()))
+	return errors.Join(printSamples(c, w, tok, show), exitcode.With(exitcode.IO, w.Flush()))
 }
 
 func config(c *cli.Context) (config dataset.Config, sizes [3]*int64, err error) {
@@ -112,13 +112,13 @@ func config(c *cli.Context) (config dataset.Config, sizes [3]*int64, err error) 
 		Notice: func(text string) { fmt.Fprintln(c.App.ErrWriter, text) },
 	}
 	if c.Uint64("seed") > 1<<32-1 {
-		return config, sizes, fault.Errorf(fault.Usage, "--seed %d: numpy takes 0 to 4294967295", c.Uint64("seed"))
+		return config, sizes, exitcode.Errorf(exitcode.Usage, "--seed %d: numpy takes 0 to 4294967295", c.Uint64("seed"))
 	}
 	for i, name := range []string{"train-samples", "valid-samples", "test-samples"} {
 		if text := c.String(name); text != "" {
 			var n int64
 			if err := json.Unmarshal([]byte(text), &n); err != nil || n < 0 {
-				return config, sizes, fault.Errorf(fault.Usage, "--%s %q is not a number of samples", name, text)
+				return config, sizes, exitcode.Errorf(exitcode.Usage, "--%s %q is not a number of samples", name, text)
 			}
 			sizes[i] = &n
 		}
@@ -140,11 +140,11 @@ type printed struct {
 
 func printSamples(c *cli.Context, w *bufio.Writer, tok tokenizer.Tokenizer, d dataset.Dataset) error {
 	if d == nil {
-		return fault.Errorf(fault.Usage, "--show %s: that split has no data", c.String("show"))
+		return exitcode.Errorf(exitcode.Usage, "--show %s: that split has no data", c.String("show"))
 	}
 	first, count := c.Int64("first"), c.Int64("count")
 	if first < 0 || count < 0 || first > d.Len() || count > d.Len()-first {
-		return fault.Errorf(fault.Usage, "--first %d --count %d: the split has %d samples", first, count, d.Len())
+		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: the split has %d samples", first, count, d.Len())
 	}
 	fmt.Fprintf(c.App.ErrWriter, "%s: %d samples\n", c.String("show"), d.Len())
 	e := json.NewEncoder(w)
@@ -159,7 +159,7 @@ func printSamples(c *cli.Context, w *bufio.Writer, tok tokenizer.Tokenizer, d da
 			p.Text = tok.Decode(s.Tokens)
 		}
 		if err := e.Encode(p); err != nil {
-			return fault.With(fault.IO, err)
+			return exitcode.With(exitcode.IO, err)
 		}
 	}
 	return nil
@@ -168,12 +168,12 @@ func printSamples(c *cli.Context, w *bufio.Writer, tok tokenizer.Tokenizer, d da
 // writeIndex writes the arrays of a split, members of a blend by number.
 func writeIndex(dir, name string, d dataset.Dataset) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	write := func(what, description string, arrays map[string]dataset.Array) error {
-		err := whole.WriteFile(filepath.Join(dir, what+"-description.txt"), 0o666, []byte(description))
+		err := atomicfile.WriteFile(filepath.Join(dir, what+"-description.txt"), 0o666, []byte(description))
 		for file, a := range arrays {
-			err = errors.Join(err, whole.WriteFile(filepath.Join(dir, what+"-"+file+".npy"), 0o666, a.NPYHeader(), a.Data))
+			err = errors.Join(err, atomicfile.WriteFile(filepath.Join(dir, what+"-"+file+".npy"), 0o666, a.NPYHeader(), a.Data))
 		}
 		return err
 	}

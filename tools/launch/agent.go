@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"monotron/fault"
-	"monotron/mpu/comm/launched"
+	"monotron/internal/exitcode"
+	"monotron/mpu/bootstrap/launchenv"
 )
 
 // longestPlan is the most that an agent reads of its first line.
@@ -25,28 +25,28 @@ func agent(in io.Reader) error {
 	input := bufio.NewReader(io.LimitReader(in, longestPlan))
 	line, err := input.ReadBytes('\n')
 	if err != nil {
-		return fault.Errorf(fault.Usage, "launch --agent is for launch --hostfile, which tells it what to do: %w", err)
+		return exitcode.Errorf(exitcode.Usage, "launch --agent is for launch --hostfile, which tells it what to do: %w", err)
 	}
 	var p plan
 	if err := json.Unmarshal(line, &p); err != nil || len(p.Args) == 0 {
-		return fault.Errorf(fault.Usage, "launch --agent was told what is no plan: %v", err)
+		return exitcode.Errorf(exitcode.Usage, "launch --agent was told what is no plan: %v", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	if p.Folder != "" {
 		if err := os.Chdir(p.Folder); err != nil {
-			return fault.Errorf(fault.NoInput, "this host lacks the folder that the run was started in: %w", err)
+			return exitcode.Errorf(exitcode.NoInput, "this host lacks the folder that the run was started in: %w", err)
 		}
 	}
 	runtime.LockOSThread() // the kernel ends the launch when this thread ends
 	cmd := exec.Command(self, p.Args...)
-	cmd.Env = append(append(os.Environ(), p.Environment...), launched.Own+"=1") // it says in fields why it ends
+	cmd.Env = append(append(os.Environ(), p.Environment...), launchenv.Own+"=1") // it says in fields why it ends
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = tied()
 	if err := cmd.Start(); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	go obey(input, cmd.Process)
 	_ = cmd.Wait() // the state says it

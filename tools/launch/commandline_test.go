@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Claim (docs/launch.md): the launcher reads the flags of the command that it starts as
@@ -46,7 +46,7 @@ func TestFlagsOfTheCommand(t *testing.T) {
 // TestConfigFileThatIsMissing: it may have named --save, so its absence is what is told.
 func TestConfigFileThatIsMissing(t *testing.T) {
 	line := readLine([]string{"pretrain_gpt", "--config", filepath.Join(t.TempDir(), "none.yaml")}, 1)
-	if fault.CodeOf(line.err) != fault.NoInput {
+	if exitcode.CodeOf(line.err) != exitcode.NoInput {
 		t.Errorf("%v, want a missing input", line.err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
 )
 
 // verdict is the one error of an attempt. First comes who has died, then what the run's
@@ -43,7 +43,7 @@ func firstOf(failures []ended) *ended {
 // died: a rank has ended without a word, and not by us. Who was asked to stop and ends
 // with the code of it has not died.
 func (e *ended) died() bool {
-	return e.state != nil && !e.killed && (e.signal() > 0 || (e.said == nil && !e.state.Success() && fault.Code(e.state.ExitCode()) != fault.Again))
+	return e.state != nil && !e.killed && (e.signal() > 0 || (e.said == nil && !e.state.Success() && exitcode.Code(e.state.ExitCode()) != exitcode.Again))
 }
 
 func (e *ended) namesItself() bool { return e.said != nil && e.said.By(e.rank) }
@@ -62,12 +62,12 @@ func (e *ended) signal() syscall.Signal {
 // code is the exit code that a rank's end stands for. Go's runtime ends a program that it
 // catches at a crash (a memory fault, an abort, a panic) with 2, which is also our code
 // for a wrong flag: without a word of ours it is a crash.
-func (e *ended) code() fault.Code {
-	switch code := fault.Code(e.state.ExitCode()); {
+func (e *ended) code() exitcode.Code {
+	switch code := exitcode.Code(e.state.ExitCode()); {
 	case e.signal() > 0:
-		return fault.Code(128 + int(e.signal()))
-	case code == fault.Usage && e.said == nil:
-		return fault.Internal
+		return exitcode.Code(128 + int(e.signal()))
+	case code == exitcode.Usage && e.said == nil:
+		return exitcode.Internal
 	default:
 		return code
 	}
@@ -91,7 +91,7 @@ func (o *options) death(e *ended, memoryKills int) error {
 
 // lastSeen fills in what a rank's flight record says that it was at, and gives it in words.
 func (o *options) lastSeen(v *failure.Verdict) string {
-	f, err := watch.ReadFlight(watch.FlightFile(o.folder, v.Rank))
+	f, err := health.ReadFlight(health.FlightFile(o.folder, v.Rank))
 	if err != nil || f.PID != v.PID {
 		return ""
 	}
@@ -132,11 +132,11 @@ func (e *ended) error(memoryKills int) error {
 	case e.err != nil:
 		return e.notStarted()
 	case e.signal() > 0: // by us: it was too slow to end
-		return fault.With(e.code(), errors.New(e.signalText("", memoryKills)))
+		return exitcode.With(e.code(), errors.New(e.signalText("", memoryKills)))
 	case e.said == nil:
-		return fault.With(e.code(), fmt.Errorf("rank %d (process %d) ended with exit code %d; what it said stands above", e.rank, e.pid, e.state.ExitCode()))
+		return exitcode.With(e.code(), fmt.Errorf("rank %d (process %d) ended with exit code %d; what it said stands above", e.rank, e.pid, e.state.ExitCode()))
 	}
-	return fault.With(e.code(), e.said)
+	return exitcode.With(e.code(), e.said)
 }
 
 // notStarted is the error of a rank without a process: of a program that cannot be run,
@@ -144,8 +144,8 @@ func (e *ended) error(memoryKills int) error {
 func (e *ended) notStarted() error {
 	for _, wrong := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR} {
 		if errors.Is(e.err, wrong) {
-			return fault.Errorf(fault.NoInput, "rank %d could not be started: %w", e.rank, e.err)
+			return exitcode.Errorf(exitcode.NoInput, "rank %d could not be started: %w", e.rank, e.err)
 		}
 	}
-	return fault.Errorf(fault.IO, "rank %d could not be started: %w; look at ulimit -n, ulimit -u and the memory of this host", e.rank, e.err)
+	return exitcode.Errorf(exitcode.IO, "rank %d could not be started: %w; look at ulimit -n, ulimit -u and the memory of this host", e.rank, e.err)
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm/failure"
 )
 
@@ -28,27 +28,27 @@ func endOf(t *testing.T, command string, said *failure.Verdict) ended {
 // whatever its exit code: a signal is 128 + its number, Go's own code of a crash is 70,
 // another is the rank's; one that has said why ends as it says.
 func TestEnds(t *testing.T) {
-	usage := failure.Of(-1, fault.Errorf(fault.Usage, "a wrong flag"))
+	usage := failure.Of(-1, exitcode.Errorf(exitcode.Usage, "a wrong flag"))
 	for _, test := range []struct {
 		command string
 		said    *failure.Verdict
 		died    bool
-		code    fault.Code
+		code    exitcode.Code
 		again   bool
 	}{
 		{"kill -SEGV $$", nil, true, 139, true},
 		{"kill -ABRT $$", nil, true, 134, true},
 		{"kill -KILL $$", nil, true, 137, true},
-		{"exit 2", nil, true, fault.Internal, true}, // Go's runtime, after a crash
+		{"exit 2", nil, true, exitcode.Internal, true}, // Go's runtime, after a crash
 		{"exit 9", nil, true, 9, true},
-		{"exit 75", nil, false, fault.Again, false}, // asked to stop during its setup
-		{"exit 2", usage, false, fault.Usage, false},
+		{"exit 75", nil, false, exitcode.Again, false}, // asked to stop during its setup
+		{"exit 2", usage, false, exitcode.Usage, false},
 	} {
 		o := &options{folder: t.TempDir()}
 		e := endOf(t, test.command, test.said)
 		err := o.verdict([]ended{e}, 0)
-		if e.died() != test.died || fault.CodeOf(err) != test.code || again(err) != test.again {
-			t.Errorf("%s: died %v, code %d, again %v: %v", test.command, e.died(), fault.CodeOf(err), again(err), err)
+		if e.died() != test.died || exitcode.CodeOf(err) != test.code || again(err) != test.again {
+			t.Errorf("%s: died %v, code %d, again %v: %v", test.command, e.died(), exitcode.CodeOf(err), again(err), err)
 		}
 		if v, err := failure.Read(o.folder); test.died && (err != nil || v.Kind != failure.Death || v.Rank != 1 || v.Code != test.code) {
 			t.Errorf("%s: verdict %+v, %v", test.command, v, err)
@@ -77,10 +77,10 @@ func TestFirst(t *testing.T) {
 // Claim (docs/exit-codes.md): a rank that could not be started for lack of something that
 // the machine may have later is I/O trouble, a program that cannot be run missing input.
 func TestNotStarted(t *testing.T) {
-	for err, code := range map[error]fault.Code{syscall.EMFILE: fault.IO, syscall.EAGAIN: fault.IO, syscall.ENOMEM: fault.IO, fs.ErrNotExist: fault.NoInput, syscall.EACCES: fault.NoInput} {
+	for err, code := range map[error]exitcode.Code{syscall.EMFILE: exitcode.IO, syscall.EAGAIN: exitcode.IO, syscall.ENOMEM: exitcode.IO, fs.ErrNotExist: exitcode.NoInput, syscall.EACCES: exitcode.NoInput} {
 		e := ended{rank: 4, err: fmt.Errorf("fork/exec: %w", err)}
-		if got := e.error(0); fault.CodeOf(got) != code || !strings.Contains(got.Error(), "rank 4") {
-			t.Errorf("%v: code %d, %v", err, fault.CodeOf(got), got)
+		if got := e.error(0); exitcode.CodeOf(got) != code || !strings.Contains(got.Error(), "rank 4") {
+			t.Errorf("%v: code %d, %v", err, exitcode.CodeOf(got), got)
 		}
 	}
 }
@@ -97,10 +97,10 @@ func TestLastWords(t *testing.T) {
 	l := newConsole(io.Discard, &errs, "stderr").of(3, true)
 	fmt.Fprintln(l, "ordinary")
 	fmt.Fprintln(l, "\x1everdict {")
-	failure.Tell(l, fault.With(fault.IO, errors.Join(fault.Errorf(fault.BadData, "one"), errors.New("two\nlines"))))
+	failure.Tell(l, exitcode.With(exitcode.IO, errors.Join(exitcode.Errorf(exitcode.BadData, "one"), errors.New("two\nlines"))))
 	fmt.Fprintln(l, "monotron: one")
 	said := l.close()
-	if said == nil || said.Code != fault.IO || said.Kind != failure.Own || said.Text != "one\ntwo\nlines" {
+	if said == nil || said.Code != exitcode.IO || said.Kind != failure.Own || said.Text != "one\ntwo\nlines" {
 		t.Errorf("%+v", said)
 	}
 	if errs.String() != "[3] ordinary\n[3] \x1everdict {\n" {
@@ -119,7 +119,7 @@ func TestLogLost(t *testing.T) {
 	default:
 		t.Error("nobody is told")
 	}
-	if err := c.err(); fault.CodeOf(err) != fault.IO || !errors.Is(err, syscall.ENOSPC) {
+	if err := c.err(); exitcode.CodeOf(err) != exitcode.IO || !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
 	}
 	if c := newConsole(io.Discard, full{}, "stderr"); c.err() != nil {
@@ -172,7 +172,7 @@ func TestStopped(t *testing.T) {
 	}
 	look(15)
 	v, err := failure.Read(a.folder)
-	if err != nil || !p.killed || v.Kind != failure.Silence || v.Rank != 5 || v.Code != fault.IO || a.limit == nil {
+	if err != nil || !p.killed || v.Kind != failure.Silence || v.Rank != 5 || v.Code != exitcode.IO || a.limit == nil {
 		t.Errorf("killed %v, %+v, %v", p.killed, v, err)
 	}
 }

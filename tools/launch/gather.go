@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"monotron/fault"
-	"monotron/mpu/comm/launched"
-	"monotron/mpu/comm/rendezvous"
+	"monotron/internal/exitcode"
+	"monotron/mpu/bootstrap/launchenv"
+	"monotron/mpu/bootstrap/rendezvous"
 )
 
 // With --auto-restart the launchers of several hosts (--nnodes) meet before every
@@ -65,7 +65,7 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 	}
 	hosts = o.hostsFor(here)
 	if hosts == 0 {
-		return 0, fault.Errorf(fault.IO, "gone of %d hosts: %s; the %d left (%d ranks) cannot hold the layout: %s; --min-nnodes %d. Bring the host back, or start again with a layout that fits",
+		return 0, exitcode.Errorf(exitcode.IO, "gone of %d hosts: %s; the %d left (%d ranks) cannot hold the layout: %s; --min-nnodes %d. Bring the host back, or start again with a layout that fits",
 			o.all, gone, here, here*o.local, o.layout(), o.leastNodes)
 	}
 	fmt.Fprintf(notes, "launch: gone of %d hosts: %s; going on with %d, %d ranks\n", o.all, gone, hosts, hosts*o.local)
@@ -76,13 +76,13 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 func (o *options) meet(ctx context.Context, attempt int, notes io.Writer) ([]rendezvous.Member, error) {
 	host, text, err := net.SplitHostPort(o.addr)
 	if err != nil {
-		return nil, fault.With(fault.Usage, err)
+		return nil, exitcode.With(exitcode.Usage, err)
 	}
 	port, err := strconv.Atoi(text)
 	if err != nil {
-		return nil, fault.With(fault.Usage, err)
+		return nil, exitcode.With(exitcode.Usage, err)
 	}
-	secret, err := (&launched.Place{Job: "launchers"}).Secret(os.Getenv)
+	secret, err := (&launchenv.Place{Job: "launchers"}).Secret(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,9 @@ func (o *options) meet(ctx context.Context, attempt int, notes io.Writer) ([]ren
 	s, err := rendezvous.Join(ctx, c)
 	switch {
 	case ctx.Err() != nil:
-		return nil, fault.Errorf(fault.Again, "stopped while waiting for the other hosts; run the same command again")
+		return nil, exitcode.Errorf(exitcode.Again, "stopped while waiting for the other hosts; run the same command again")
 	case err != nil && attempt > 0 && o.number0 > 0:
-		return nil, fault.Errorf(fault.IO, "host 0 (%s), where all meet, does not come back (%w): start again on the hosts that are left, with one of them as --master-addr", host, err)
+		return nil, exitcode.Errorf(exitcode.IO, "host 0 (%s), where all meet, does not come back (%w): start again on the hosts that are left, with one of them as --master-addr", host, err)
 	case err != nil:
 		return nil, err
 	}

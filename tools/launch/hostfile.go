@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // remoteHost is one line of a hostfile.
@@ -26,9 +26,9 @@ const maxHostfile = 16 << 20
 // readHostfile reads hosts as MPI's, DeepSpeed's and PBS's files name them: one a
 // line, with `slots=8` or `:8` behind it, or a line for every slot; # begins a comment.
 func readHostfile(path string) ([]remoteHost, error) {
-	list, err := fault.ReadFile(path, maxHostfile)
+	list, err := exitcode.ReadFile(path, maxHostfile)
 	if err != nil {
-		return nil, fault.Errorf(fault.CodeOf(err), "--hostfile: %w", err)
+		return nil, exitcode.Errorf(exitcode.CodeOf(err), "--hostfile: %w", err)
 	}
 	var hosts []remoteHost
 	lines := bufio.NewScanner(bytes.NewReader(list))
@@ -40,7 +40,7 @@ func readHostfile(path string) ([]remoteHost, error) {
 		}
 		h, err := readHost(words)
 		if err != nil {
-			return nil, fault.Errorf(fault.Usage, "--hostfile %s, line %d: %w", path, number, err)
+			return nil, exitcode.Errorf(exitcode.Usage, "--hostfile %s, line %d: %w", path, number, err)
 		}
 		if at := slices.IndexFunc(hosts, func(o remoteHost) bool { return o.name == h.name }); at >= 0 {
 			hosts[at].slots = max(1, hosts[at].slots) + max(1, h.slots)
@@ -49,10 +49,10 @@ func readHostfile(path string) ([]remoteHost, error) {
 		hosts = append(hosts, h)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fault.Errorf(fault.Usage, "--hostfile %s: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.Usage, "--hostfile %s: %w", path, err)
 	}
 	if len(hosts) == 0 {
-		return nil, fault.Errorf(fault.Usage, "--hostfile %s names no host", path)
+		return nil, exitcode.Errorf(exitcode.Usage, "--hostfile %s names no host", path)
 	}
 	return hosts, nil
 }
@@ -67,17 +67,17 @@ func readHost(words []string) (h remoteHost, err error) {
 	for _, word := range words[1:] {
 		value, is := strings.CutPrefix(word, "slots=")
 		if !is {
-			return h, fault.Errorf(fault.Usage, "%q is not known; a line is HOST, HOST:RANKS or HOST slots=RANKS", word)
+			return h, exitcode.Errorf(exitcode.Usage, "%q is not known; a line is HOST, HOST:RANKS or HOST slots=RANKS", word)
 		}
 		slots = value
 	}
 	if slots != "" {
 		if h.slots, err = strconv.Atoi(slots); err != nil || h.slots < 1 || h.slots > 4096 {
-			return h, fault.Errorf(fault.Usage, "%q is no number of ranks", slots)
+			return h, exitcode.Errorf(exitcode.Usage, "%q is no number of ranks", slots)
 		}
 	}
 	if !hostNames.MatchString(h.name) {
-		return h, fault.Errorf(fault.Usage, "%q is no name of a host", h.name)
+		return h, exitcode.Errorf(exitcode.Usage, "%q is no name of a host", h.name)
 	}
 	return h, nil
 }
@@ -90,7 +90,7 @@ func ranksOf(hosts []remoteHost, given int) (int, error) {
 	}
 	for _, h := range hosts {
 		if h.slots != hosts[0].slots {
-			return 0, fault.Errorf(fault.Usage, "--hostfile gives %s %d ranks and %s %d; all hosts get the same number: say it by --nproc-per-node", hosts[0].name, max(1, hosts[0].slots), h.name, max(1, h.slots))
+			return 0, exitcode.Errorf(exitcode.Usage, "--hostfile gives %s %d ranks and %s %d; all hosts get the same number: say it by --nproc-per-node", hosts[0].name, max(1, hosts[0].slots), h.name, max(1, h.slots))
 		}
 	}
 	return max(1, hosts[0].slots), nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
@@ -112,8 +112,8 @@ func Command() *cli.Command {
 func hintAtDashes(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		err := action(c)
-		if words := c.Args().Slice(); fault.CodeOf(err) == fault.Usage && len(words) > 1 && !slices.Contains(words, "--") && !slices.Contains(words, "--agent") {
-			return fault.With(fault.Usage, fmt.Errorf("%w\nthere is no -- in front of the command to start, as in: monotron launch --nproc-per-node 2 -- pretrain_gpt FLAGS", err))
+		if words := c.Args().Slice(); exitcode.CodeOf(err) == exitcode.Usage && len(words) > 1 && !slices.Contains(words, "--") && !slices.Contains(words, "--agent") {
+			return exitcode.With(exitcode.Usage, fmt.Errorf("%w\nthere is no -- in front of the command to start, as in: monotron launch --nproc-per-node 2 -- pretrain_gpt FLAGS", err))
 		}
 		return err
 	}
@@ -126,19 +126,19 @@ func read(c *cli.Context) (*options, error) {
 		all: c.Int("nnodes"), number0: c.Int("node-rank"), leastNodes: c.Int("min-nnodes"), hostWait: time.Duration(c.Int("host-wait-seconds")) * time.Second}
 	switch {
 	case len(o.words) == 0:
-		return nil, fault.Errorf(fault.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
+		return nil, exitcode.Errorf(exitcode.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
 	case o.node >= o.nodes:
-		return nil, fault.Errorf(fault.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d)", o.node, o.nodes-1, o.nodes)
+		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d)", o.node, o.nodes-1, o.nodes)
 	case o.nodes > 1 && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
-		return nil, fault.Errorf(fault.Usage, "--nnodes %d needs --master-addr, the host of rank 0 as the others reach it", o.nodes)
+		return nil, exitcode.Errorf(exitcode.Usage, "--nnodes %d needs --master-addr, the host of rank 0 as the others reach it", o.nodes)
 	case o.least > o.local:
-		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
 	case o.least > 0 && o.nodes > 1:
-		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with several, --min-nnodes says how few of them may go on")
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host; with several, --min-nnodes says how few of them may go on")
 	case o.leastNodes > o.nodes && !c.IsSet("hostfile"):
-		return nil, fault.Errorf(fault.Usage, "--min-nnodes %d: there are %d hosts (--nnodes)", o.leastNodes, o.nodes)
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nnodes %d: there are %d hosts (--nnodes)", o.leastNodes, o.nodes)
 	case o.prefix != "stderr" && o.prefix != "both" && o.prefix != "none":
-		return nil, fault.Errorf(fault.Usage, "--log-prefix %s: choose from stderr, both, none", o.prefix)
+		return nil, exitcode.Errorf(exitcode.Usage, "--log-prefix %s: choose from stderr, both, none", o.prefix)
 	}
 	if o.restartsAtAll && !c.IsSet("max-restarts") {
 		o.restarts = 3
@@ -149,10 +149,10 @@ func read(c *cli.Context) (*options, error) {
 		o.folder = folder
 	}
 	if o.restartsAtAll && o.saves == "" {
-		if fault.CodeOf(o.line.err) == fault.NoInput { // the --config file may have said it
+		if exitcode.CodeOf(o.line.err) == exitcode.NoInput { // the --config file may have said it
 			return nil, o.line.err
 		}
-		return nil, fault.Errorf(fault.Usage, "--auto-restart needs --save (and --save-interval) on the command to start: without a checkpoint it would begin anew")
+		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) on the command to start: without a checkpoint it would begin anew")
 	}
 	var err error
 	o.addr, err = meeting(c, o.nodes)
@@ -163,11 +163,11 @@ func read(c *cli.Context) (*options, error) {
 func readFleet(c *cli.Context, o *options) (*fleet, error) {
 	for _, flag := range []string{"nnodes", "node-rank"} {
 		if c.IsSet(flag) {
-			return nil, fault.Errorf(fault.Usage, "--%s: --hostfile says it", flag)
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s: --hostfile says it", flag)
 		}
 	}
 	if c.IsSet("min-nproc-per-node") {
-		return nil, fault.Errorf(fault.Usage, "--min-nproc-per-node works on one host; with --hostfile, --min-nnodes says how few of them may go on")
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host; with --hostfile, --min-nnodes says how few of them may go on")
 	}
 	addr, ranks := o.addr, 0
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {
@@ -189,17 +189,17 @@ func readFleet(c *cli.Context, o *options) (*fleet, error) {
 func meeting(c *cli.Context, nodes int) (string, error) {
 	if end := c.String("rdzv-endpoint"); end != "" {
 		if c.IsSet("master-addr") || c.IsSet("master-port") {
-			return "", fault.Errorf(fault.Usage, "--rdzv-endpoint says the same as --master-addr and --master-port; give one of them")
+			return "", exitcode.Errorf(exitcode.Usage, "--rdzv-endpoint says the same as --master-addr and --master-port; give one of them")
 		}
 		host, port, err := net.SplitHostPort(end)
 		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 || host == "" {
-			return "", fault.Errorf(fault.Usage, "--rdzv-endpoint %s is not HOST:PORT", end)
+			return "", exitcode.Errorf(exitcode.Usage, "--rdzv-endpoint %s is not HOST:PORT", end)
 		}
 		return end, nil
 	}
 	port := c.Int("master-port")
 	if port < 0 || port > 65535 {
-		return "", fault.Errorf(fault.Usage, "--master-port %d is no port", port)
+		return "", exitcode.Errorf(exitcode.Usage, "--master-port %d is no port", port)
 	}
 	if port == 0 {
 		if nodes == 1 {

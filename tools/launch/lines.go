@@ -9,9 +9,9 @@ import (
 	"sync"
 	"syscall"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/mpu/comm/failure"
-	"monotron/notes"
 )
 
 // console is where the ranks' lines come together, each whole.
@@ -46,7 +46,7 @@ func (c *console) err() error {
 	if c.lost == nil {
 		return nil
 	}
-	return fault.Errorf(fault.IO, "what the ranks print cannot be written: %w; they were asked to save and end", c.lost)
+	return exitcode.Errorf(exitcode.IO, "what the ranks print cannot be written: %w; they were asked to save and end", c.lost)
 }
 
 // note prints a line of our own.
@@ -103,7 +103,7 @@ func (l *lines) line(text string) {
 	}
 	if l.said == nil {
 		prefix := l.prefix
-		if notes.IsRecord(text) { // for machines: it names its rank itself
+		if logging.IsRecord(text) { // for machines: it names its rank itself
 			prefix = ""
 		}
 		l.console.pass(l.to, prefix+strings.TrimSuffix(text, "\n")+"\n")

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/cgroup"
+	"monotron/internal/cgroup"
 )
 
 // killsForMemory is how often the kernel has ended a process of this control group

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm/failure"
 	"monotron/tools/internal/command"
 )
@@ -108,7 +108,7 @@ func (a *attemptRun) over(e *ended) {
 	}
 	a.failures = append(a.failures, *e)
 	a.endSilent(e.said)
-	if a.limit == nil && (e.err != nil || e.code() != fault.Again) {
+	if a.limit == nil && (e.err != nil || e.code() != exitcode.Again) {
 		a.limit = time.After(a.grace)
 	}
 }

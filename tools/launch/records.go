@@ -5,14 +5,14 @@ import (
 	"os"
 	"strings"
 
-	"monotron/notes"
+	"monotron/internal/logging"
 )
 
 // ownNotes is where the ranks' notes and launch's own go. Where the command that is started
 // takes --log-format json, launch's are objects too, with the component launch.
 func (o *options) ownNotes() io.Writer {
-	n := notes.Stderr()
-	if o.line.config.Log.Format != notes.JSON || n.Choose(notes.JSON, "") != nil {
+	n := logging.Stderr()
+	if o.line.config.Log.Format != logging.JSON || n.Choose(logging.JSON, "") != nil {
 		return os.Stderr
 	}
 	return &records{to: os.Stderr, notes: n.From("launch")}
@@ -24,7 +24,7 @@ const own = "launch: "
 // records makes records of launch's own lines and passes on all others.
 type records struct {
 	to    io.Writer
-	notes *notes.Notes
+	notes *logging.Notes
 }
 
 func (r *records) Write(b []byte) (int, error) {

@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/notes"
+	"monotron/internal/logging"
 )
 
 // Claim (docs/logging.md): under --log-format json launch's own lines are objects too; what
 // the ranks print passes as it is.
 func TestOwnNotesAsRecords(t *testing.T) {
 	var out bytes.Buffer
-	n := notes.New(&out)
-	if err := n.Choose(notes.JSON, ""); err != nil {
+	n := logging.New(&out)
+	if err := n.Choose(logging.JSON, ""); err != nil {
 		t.Fatal(err)
 	}
 	r := &records{to: &out, notes: n.From("launch")}
@@ -25,7 +25,7 @@ func TestOwnNotesAsRecords(t *testing.T) {
 	if len(lines) != 3 || lines[0] != "[1] a rank's line" || lines[2] != `{"level":"info"}` {
 		t.Fatalf("%q", lines)
 	}
-	if !notes.IsRecord(lines[1]) || !strings.Contains(lines[1], `"component":"launch"`) || !strings.Contains(lines[1], "starting again (1 of 3 since iteration 7)") {
+	if !logging.IsRecord(lines[1]) || !strings.Contains(lines[1], `"component":"launch"`) || !strings.Contains(lines[1], "starting again (1 of 3 since iteration 7)") {
 		t.Error(lines[1])
 	}
 }

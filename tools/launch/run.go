@@ -14,11 +14,11 @@ import (
 	"syscall"
 
 	"monotron/csrc/gpus"
-	"monotron/fault"
-	"monotron/megatron/formats"
-	"monotron/mpu/comm/launched"
-	"monotron/mpu/comm/rendezvous"
-	"monotron/mpu/comm/watch"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
+	"monotron/mpu/bootstrap/launchenv"
+	"monotron/mpu/bootstrap/rendezvous"
+	"monotron/mpu/health"
 )
 
 // run starts the ranks, again after failures where that is asked for and gets
@@ -41,8 +41,8 @@ func (o *options) run(out, notes io.Writer) error {
 // ofNoUse tells whether nobody looks at flight records after such an end: the run was done
 // or asked to stop, or a flag or file that was named for it is wrong.
 func ofNoUse(err error) bool {
-	switch fault.CodeOf(err) {
-	case fault.Done, fault.Again, fault.Usage, fault.NoInput:
+	switch exitcode.CodeOf(err) {
+	case exitcode.Done, exitcode.Again, exitcode.Usage, exitcode.NoInput:
 		return true
 	}
 	return false
@@ -52,7 +52,7 @@ func ofNoUse(err error) bool {
 // the ranks print any more, as behind `| head`.
 func listen() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 4)
-	signal.Notify(signals, append(launched.Stops(), syscall.SIGPIPE)...)
+	signal.Notify(signals, append(launchenv.Stops(), syscall.SIGPIPE)...)
 	return signals, func() {
 		signal.Stop(signals)
 		signal.Ignore(syscall.SIGPIPE) // the exit code is for somebody, if the last line is not
@@ -64,7 +64,7 @@ func ending(s os.Signal) string {
 	if s == syscall.SIGPIPE {
 		return "launch: nobody reads the output any more: the ranks save and end"
 	}
-	return fmt.Sprintf("launch: %s: the ranks save and end; send it again to end them at once", launched.SignalName(s))
+	return fmt.Sprintf("launch: %s: the ranks save and end; send it again to end them at once", launchenv.SignalName(s))
 }
 
 // makeFolder makes the folder for what a failed run leaves.
@@ -72,11 +72,11 @@ func (o *options) makeFolder() (err error) {
 	if o.folder == "" {
 		o.temporary = true
 		if o.folder, err = os.MkdirTemp("", "monotron-run-"); err != nil {
-			return fault.Errorf(fault.IO, "no folder for flight records (--run-folder): %w", err)
+			return exitcode.Errorf(exitcode.IO, "no folder for flight records (--run-folder): %w", err)
 		}
 	}
 	o.folder, err = filepath.Abs(o.folder)
-	return fault.With(fault.IO, err)
+	return exitcode.With(exitcode.IO, err)
 }
 
 // attempts starts the ranks until they are done.
@@ -96,7 +96,7 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error
 		if err != nil {
 			return err
 		}
-		if err := watch.Fresh(o.folder); err != nil {
+		if err := health.Fresh(o.folder); err != nil {
 			return err
 		}
 		a := &attemptRun{options: o, environment: environment, console: newConsole(out, notes, o.prefix), gpus: gpus.Shares(o.local)}
@@ -141,7 +141,7 @@ func (o *options) givenUp(err error, t tries) error {
 	if o.restarts == 0 {
 		return err
 	}
-	return fault.With(fault.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, t.futile, max(0, t.newest)))
+	return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, t.futile, max(0, t.newest)))
 }
 
 // startAgain prepares and tells the next start, after one that ended with err.
@@ -169,8 +169,8 @@ func stoppable(signals <-chan os.Signal, wait func(ctx context.Context) error) e
 // again tells whether starting again can help: not with a wrong flag, bad or
 // missing data, nor where ranks were asked to stop.
 func again(err error) bool {
-	switch fault.CodeOf(err) {
-	case fault.Usage, fault.BadData, fault.NoInput, fault.Again:
+	switch exitcode.CodeOf(err) {
+	case exitcode.Usage, exitcode.BadData, exitcode.NoInput, exitcode.Again:
 		return false
 	}
 	return true
@@ -195,7 +195,7 @@ func (o *options) progress() int64 {
 	if o.saves == "" {
 		return -1
 	}
-	newest, err := formats.ReadTracker(o.saves)
+	newest, err := checkpoint.ReadTracker(o.saves)
 	if err != nil || newest.Release {
 		return -1
 	}
@@ -214,7 +214,7 @@ func (o *options) environment(attempt int) ([]string, error) {
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fault.With(fault.Usage, err)
+		return nil, exitcode.With(exitcode.Usage, err)
 	}
 	environment := os.Environ()
 	set := func(name, value string) { environment = append(environment, name+"="+value) }
@@ -225,13 +225,13 @@ func (o *options) environment(attempt int) ([]string, error) {
 	set("GROUP_RANK", strconv.Itoa(o.node))
 	set("TORCHELASTIC_USE_AGENT_STORE", "False")
 	set("TORCHELASTIC_RESTART_COUNT", strconv.Itoa(attempt))
-	set(launched.Own, "1")
-	set(launched.RunFolder, o.folder)
+	set(launchenv.Own, "1")
+	set(launchenv.RunFolder, o.folder)
 	if o.fewer {
-		set(launched.FewerRanks, "1")
+		set(launchenv.FewerRanks, "1")
 	}
 	if os.Getenv("MONOTRON_SECRET") == "" && o.nodes == 1 {
-		set("MONOTRON_SECRET", launched.NewSecret())
+		set("MONOTRON_SECRET", launchenv.NewSecret())
 	}
 	return environment, nil
 }

@@ -16,10 +16,10 @@ import (
 	"time"
 	"unicode"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/mpu/bootstrap/launchenv"
+	"monotron/mpu/bootstrap/rendezvous"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/launched"
-	"monotron/mpu/comm/rendezvous"
 )
 
 // fleet is a run on the hosts of a file. On each, ssh starts this program as an
@@ -75,7 +75,7 @@ func (f *fleet) run(out, notes io.Writer) error {
 			if err := stoppable(signals, func(ctx context.Context) error {
 				return errors.Join(f.withoutLost(ctx, notes), ctx.Err())
 			}); errors.Is(err, context.Canceled) {
-				return fault.Errorf(fault.Again, "stopped while waiting for a host; run the same command again")
+				return exitcode.Errorf(exitcode.Again, "stopped while waiting for a host; run the same command again")
 			} else if err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ type remote struct {
 // attempt starts all hosts and gives the failure that explains the others; told: a
 // signal asked to stop.
 func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err error) {
-	port, secret := f.port, launched.NewSecret()
+	port, secret := f.port, launchenv.NewSecret()
 	if port == 0 {
 		port = rendezvous.AnyPort()
 	}
@@ -123,7 +123,7 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 				failures = append(failures, r)
 				f.lost = f.lost || codeOf(r.err) == sshFailed
 			}
-			if r.err != nil && limit == nil && codeOf(r.err) != fault.Again {
+			if r.err != nil && limit == nil && codeOf(r.err) != exitcode.Again {
 				limit = time.After(f.patience(r))
 			}
 		case <-limit:
@@ -182,7 +182,7 @@ func (f *fleet) start(node, port int, secret string, c *console, ends chan<- *re
 		err = r.cmd.Start()
 	}
 	if err != nil {
-		r.err = fault.Errorf(fault.NoInput, "ssh, which --hostfile needs, cannot be started: %w", err)
+		r.err = exitcode.Errorf(exitcode.NoInput, "ssh, which --hostfile needs, cannot be started: %w", err)
 		go func() { ends <- r }()
 		return r
 	}
@@ -254,12 +254,12 @@ func judge(failures []*remote) error {
 	return failures[0].error()
 }
 
-func codeOf(err error) fault.Code {
+func codeOf(err error) exitcode.Code {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return fault.Code(exit.ExitCode())
+		return exitcode.Code(exit.ExitCode())
 	}
-	return fault.CodeOf(err)
+	return exitcode.CodeOf(err)
 }
 
 // sshFailed is ssh's own exit code.
@@ -270,13 +270,13 @@ func (r *remote) error() error {
 	var exit *exec.ExitError
 	switch {
 	case !errors.As(r.err, &exit) && r.said == nil:
-		return fault.With(code, fmt.Errorf("host %s: %w", r.host.name, r.err))
+		return exitcode.With(code, fmt.Errorf("host %s: %w", r.host.name, r.err))
 	case code == sshFailed:
-		return fault.Errorf(fault.IO, "host %s: ssh failed, or the connection was lost; what it said stands above. Try: ssh -o BatchMode=yes %s true", r.host.name, r.host.name)
+		return exitcode.Errorf(exitcode.IO, "host %s: ssh failed, or the connection was lost; what it said stands above. Try: ssh -o BatchMode=yes %s true", r.host.name, r.host.name)
 	case r.said != nil:
-		return fault.With(code, r.said)
+		return exitcode.With(code, r.said)
 	}
-	return fault.With(code, fmt.Errorf("host %s ended with exit code %d; what it said stands above (127: the program is not at the same path there)", r.host.name, code))
+	return exitcode.With(code, fmt.Errorf("host %s ended with exit code %d; what it said stands above (127: the program is not at the same path there)", r.host.name, code))
 }
 
 // master is the host of rank 0 as the others reach it.
@@ -301,14 +301,14 @@ func fleetOf(o *options, file, config, addr string, ranks int) (f *fleet, err er
 	if addr != "" {
 		var port string
 		if f.addr, port, err = net.SplitHostPort(addr); err != nil {
-			return nil, fault.With(fault.Usage, err)
+			return nil, exitcode.With(exitcode.Usage, err)
 		}
 		if f.port, err = strconv.Atoi(port); err != nil {
-			return nil, fault.With(fault.Usage, err)
+			return nil, exitcode.With(exitcode.Usage, err)
 		}
 	}
 	if f.self, err = os.Executable(); err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, exitcode.With(exitcode.IO, err)
 	}
 	return f, nil
 }

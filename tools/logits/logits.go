@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/command"
 )
@@ -47,11 +47,11 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o = options{top: c.Int("top-k"), last: c.Bool("last"), json: c.Bool("json"), output: c.String("output")}
 	switch {
 	case c.String("load") == "":
-		return o, fault.Errorf(fault.Usage, "--load is missing: the folder of the model")
+		return o, exitcode.Errorf(exitcode.Usage, "--load is missing: the folder of the model")
 	case o.top < 1:
-		return o, fault.Errorf(fault.Usage, "--top-k %d: at least 1", o.top)
+		return o, exitcode.Errorf(exitcode.Usage, "--top-k %d: at least 1", o.top)
 	case o.output != "" && (o.json || c.IsSet("top-k")):
-		return o, fault.Errorf(fault.Usage, "--output writes every logit to a file; --json and --top-k do not go with it")
+		return o, exitcode.Errorf(exitcode.Usage, "--output writes every logit to a file; --json and --top-k do not go with it")
 	}
 	if err = command.CheckOnePrompt(c); err != nil {
 		return o, err

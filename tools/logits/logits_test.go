@@ -13,9 +13,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
-	"monotron/megatron/formats/hf"
-	"monotron/megatron/formats/safetensors"
+	"monotron/internal/exitcode"
+	"monotron/internal/safetensors"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 )
 
@@ -166,23 +166,23 @@ func TestRefusals(t *testing.T) {
 	dir := folder(t)
 	for _, c := range []struct {
 		flags []string
-		code  fault.Code
+		code  exitcode.Code
 	}{
-		{[]string{"--prompt-ids", "1"}, fault.Usage},
-		{[]string{"--load", dir}, fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--top-k", "0"}, fault.Usage},
-		{[]string{"--load", dir, "--prompt", "a", "--prompt", "b"}, fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--json", "--output", "x"}, fault.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "6"}, fault.BadData},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--output", dir + "/no/x"}, fault.IO},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--output", "/dev/null"}, fault.Usage},
+		{[]string{"--prompt-ids", "1"}, exitcode.Usage},
+		{[]string{"--load", dir}, exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--top-k", "0"}, exitcode.Usage},
+		{[]string{"--load", dir, "--prompt", "a", "--prompt", "b"}, exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--json", "--output", "x"}, exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "6"}, exitcode.BadData},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--output", dir + "/no/x"}, exitcode.IO},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--output", "/dev/null"}, exitcode.Usage},
 	} {
-		if out, err := call(c.flags...); fault.CodeOf(err) != c.code || out != "" {
+		if out, err := call(c.flags...); exitcode.CodeOf(err) != c.code || out != "" {
 			t.Errorf("%q: %v, output %q; want code %d", c.flags, err, out, c.code)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "x.safetensors")
-	if _, err := call("--load", dir, "--prompt-ids", "6", "--output", path); fault.CodeOf(err) != fault.BadData {
+	if _, err := call("--load", dir, "--prompt-ids", "6", "--output", path); exitcode.CodeOf(err) != exitcode.BadData {
 		t.Errorf("id outside the vocabulary: %v", err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {

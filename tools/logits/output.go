@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/formats/safetensors"
+	"monotron/internal/exitcode"
+	"monotron/internal/safetensors"
 	"monotron/megatron/inference"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
@@ -77,7 +77,7 @@ func (o *objects) position(i int, logits []float32) error {
 	}
 	text, err := json.Marshal(line)
 	if err != nil {
-		return fault.Errorf(fault.BadData, "position %d: %w: the weights hold numbers that are not finite, or too large for their type", i, err)
+		return exitcode.Errorf(exitcode.BadData, "position %d: %w: the weights hold numbers that are not finite, or too large for their type", i, err)
 	}
 	o.Printf("%s\n", text)
 	return o.Err
@@ -138,7 +138,7 @@ func (t *table) end(err error) error {
 	if t.Err != nil {
 		return t.Err
 	}
-	return fault.With(fault.IO, t.columns.Flush())
+	return exitcode.With(exitcode.IO, t.columns.Flush())
 }
 
 // file writes the safetensors file.

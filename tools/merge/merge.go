@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
@@ -35,7 +35,7 @@ func run(c *cli.Context) error {
 	}
 	in, out := c.String("input"), c.String("output-prefix")
 	if in == "" || out == "" {
-		return fault.Errorf(fault.Usage, "--input and --output-prefix are needed")
+		return exitcode.Errorf(exitcode.Usage, "--input and --output-prefix are needed")
 	}
 	prefixes, err := pairs(in)
 	if err != nil {
@@ -53,10 +53,10 @@ func run(c *cli.Context) error {
 func pairs(dir string) (prefixes []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
-		return nil, fault.Errorf(fault.NoInput, "--input %s: no such folder", dir)
+		return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: no such folder", dir)
 	}
 	if err != nil {
-		return nil, fault.With(fault.IO, err)
+		return nil, exitcode.With(exitcode.IO, err)
 	}
 	have, names := map[string]bool{}, map[string]bool{}
 	for _, e := range entries {
@@ -67,12 +67,12 @@ func pairs(dir string) (prefixes []string, err error) {
 	}
 	for name := range names {
 		if !have[name+".idx"] || !have[name+".bin"] {
-			return nil, fault.Errorf(fault.BadData, "%s: the .bin or the .idx file of the pair is missing; --input must hold pairs and nothing else", filepath.Join(dir, name))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the .bin or the .idx file of the pair is missing; --input must hold pairs and nothing else", filepath.Join(dir, name))
 		}
 		prefixes = append(prefixes, filepath.Join(dir, name))
 	}
 	if len(prefixes) == 0 {
-		return nil, fault.Errorf(fault.NoInput, "%s holds no .bin/.idx pair", dir)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s holds no .bin/.idx pair", dir)
 	}
 	slices.Sort(prefixes)
 	return prefixes, nil

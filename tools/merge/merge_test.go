@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 func call(words ...string) error {
@@ -58,14 +58,14 @@ func TestMergeOrder(t *testing.T) {
 	if err := os.Remove(filepath.Join(in, "a.bin")); err != nil {
 		t.Fatal(err)
 	}
-	if err := call("--input", in, "--output-prefix", out); fault.CodeOf(err) != fault.BadData {
+	if err := call("--input", in, "--output-prefix", out); exitcode.CodeOf(err) != exitcode.BadData {
 		t.Errorf("half a pair: %v", err)
 	}
-	for code, words := range map[fault.Code][]string{
-		fault.Usage:   {"--input", in},
-		fault.NoInput: {"--input", t.TempDir(), "--output-prefix", out},
+	for code, words := range map[exitcode.Code][]string{
+		exitcode.Usage:   {"--input", in},
+		exitcode.NoInput: {"--input", t.TempDir(), "--output-prefix", out},
 	} {
-		if err := call(words...); fault.CodeOf(err) != code {
+		if err := call(words...); exitcode.CodeOf(err) != code {
 			t.Errorf("%q: %v", words, err)
 		}
 	}

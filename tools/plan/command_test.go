@@ -15,7 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // run calls `plan schedule` and returns what it prints.
@@ -129,7 +129,7 @@ func TestScheduleSVG(t *testing.T) {
 	if files, _ := os.ReadDir(filepath.Dir(path)); len(files) != 1 {
 		t.Errorf("%d files are left", len(files))
 	}
-	if _, err := run("--svg", filepath.Join(path, "b.svg")); fault.CodeOf(err) != fault.IO {
+	if _, err := run("--svg", filepath.Join(path, "b.svg")); exitcode.CodeOf(err) != exitcode.IO {
 		t.Errorf("a folder that is a file: %v", err)
 	}
 }
@@ -200,7 +200,7 @@ func TestScheduleRefuses(t *testing.T) {
 		"--num-layers 100000000 --pipeline-model-parallel-size 100000000":       "--num-layers 100000000: 0 to 100000",
 		"--num-layers 4 --num-virtual-stages-per-pipeline-rank 100000000000000": "--num-virtual-stages-per-pipeline-rank 100000000000000: 0 to",
 	} {
-		if _, err := run(strings.Fields(line)...); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), want) {
+		if _, err := run(strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}

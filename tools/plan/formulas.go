@@ -9,9 +9,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/estimate"
-	"monotron/megatron/report"
+	"monotron/internal/exitcode"
+	"monotron/megatron/plan"
+	"monotron/megatron/telemetry"
 	"monotron/tools/internal/command"
 )
 
@@ -27,13 +27,13 @@ func formulasCommand(open func(name string) (*device.Device, error)) *cli.Comman
 }
 
 type formulaReport struct {
-	Name    string        `json:"name"`
-	Formula string        `json:"formula"`
-	Source  string        `json:"source"`
-	Unit    string        `json:"unit,omitempty"`
-	Value   report.Number `json:"value"`
-	Exact   report.Number `json:"exact"` // null: this program has no such number
-	Off     report.Number `json:"off"`   // value/exact - 1
+	Name    string           `json:"name"`
+	Formula string           `json:"formula"`
+	Source  string           `json:"source"`
+	Unit    string           `json:"unit,omitempty"`
+	Value   telemetry.Number `json:"value"`
+	Exact   telemetry.Number `json:"exact"` // null: this program has no such number
+	Off     telemetry.Number `json:"off"`   // value/exact - 1
 }
 
 func planFormulas(c *cli.Context, open func(name string) (*device.Device, error)) error {
@@ -42,19 +42,19 @@ func planFormulas(c *cli.Context, open func(name string) (*device.Device, error)
 		return err
 	}
 	defer p.close()
-	if p.ranks, err = estimate.Memory(p.config, p.options); err != nil {
+	if p.ranks, err = plan.Memory(p.config, p.options); err != nil {
 		return err
 	}
-	all, err := estimate.Compare(&p.config, estimate.Largest(p.ranks))
+	all, err := plan.Compare(&p.config, plan.Largest(p.ranks))
 	if err != nil {
 		return err
 	}
 	if c.Bool("json") {
 		var list []formulaReport
 		for _, f := range all {
-			list = append(list, formulaReport{f.Name, f.Text, f.Source, f.Unit, report.Number(f.Value), report.Number(f.Exact), report.Number(f.Off())})
+			list = append(list, formulaReport{f.Name, f.Text, f.Source, f.Unit, telemetry.Number(f.Value), telemetry.Number(f.Exact), telemetry.Number(f.Off())})
 		}
-		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(list))
+		return exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(list))
 	}
 	t := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	out := &command.Printer{W: t}
@@ -67,7 +67,7 @@ func planFormulas(c *cli.Context, open func(name string) (*device.Device, error)
 		out.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Text, quantity(f.Value, f.Unit), quantity(f.Exact, f.Unit), off, f.Source)
 	}
 	if out.Err == nil {
-		out.Err = fault.With(fault.IO, t.Flush())
+		out.Err = exitcode.With(exitcode.IO, t.Flush())
 	}
 	return out.Err
 }

@@ -5,23 +5,23 @@ import (
 	"slices"
 	"strconv"
 
-	"monotron/megatron/estimate"
+	"monotron/megatron/plan"
 )
 
 // regime is what rows of one kind have in common.
 type regime struct {
-	Name      string             `json:"regime"`
-	Constants estimate.Constants `json:"constants"`
-	Fitted    int                `json:"fitted_rows"`
-	Judged    int                `json:"judged_rows"`
-	Mean      float64            `json:"mean_error"`  // of the judged rows
-	Worst     float64            `json:"worst_error"` // of them
-	Rank      float64            `json:"rank_correlation"`
-	Held      int                `json:"memory_rows"`
-	HeldMean  float64            `json:"memory_mean_error"` // of rows with max_memory_gb
-	HeldWorst float64            `json:"memory_worst_error"`
-	Lost      int                `json:"oom_rows"`
-	LostSeen  int                `json:"oom_rows_predicted"` // not to fit, or within 5 percent of it
+	Name      string         `json:"regime"`
+	Constants plan.Constants `json:"constants"`
+	Fitted    int            `json:"fitted_rows"`
+	Judged    int            `json:"judged_rows"`
+	Mean      float64        `json:"mean_error"`  // of the judged rows
+	Worst     float64        `json:"worst_error"` // of them
+	Rank      float64        `json:"rank_correlation"`
+	Held      int            `json:"memory_rows"`
+	HeldMean  float64        `json:"memory_mean_error"` // of rows with max_memory_gb
+	HeldWorst float64        `json:"memory_worst_error"`
+	Lost      int            `json:"oom_rows"`
+	LostSeen  int            `json:"oom_rows_predicted"` // not to fit, or within 5 percent of it
 
 	fitted map[*layout]bool
 }
@@ -38,19 +38,19 @@ func (l *layouts) fit(column string) map[string]*regime {
 		return all
 	}
 	for name, g := range all {
-		var samples []estimate.Sample
+		var samples []plan.Sample
 		n := 0
 		for _, r := range l.rows {
 			if r.regime != name || r.problem != nil || r.measured == 0 {
 				continue
 			}
 			if n++; n%2 == 1 {
-				samples = append(samples, estimate.Sample{Clock: r.clock, Seconds: r.measured})
+				samples = append(samples, plan.Sample{Clock: r.clock, Seconds: r.measured})
 				g.fitted[r] = true
 			}
 		}
 		if g.Fitted = len(samples); g.Fitted >= 3 {
-			if k, err := estimate.Fit(samples); err == nil { // else Run tells of the row
+			if k, err := plan.Fit(samples); err == nil { // else Run tells of the row
 				g.Constants = k
 			}
 		}
@@ -76,7 +76,7 @@ func (l *layouts) judge(all map[string]*regime) {
 		if g.Judged > 0 {
 			g.Mean /= float64(g.Judged)
 		}
-		if g.Rank = estimate.RankCorrelation(said, was); math.IsNaN(g.Rank) {
+		if g.Rank = plan.RankCorrelation(said, was); math.IsNaN(g.Rank) {
 			g.Rank = 0
 		}
 	}

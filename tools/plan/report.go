@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/estimate"
+	"monotron/internal/exitcode"
+	"monotron/megatron/plan"
 	"monotron/tools/internal/command"
 )
 
@@ -149,7 +149,7 @@ func (p *runPlan) write(out *command.Printer) error {
 		i = last + 1
 	}
 	if table.Err == nil {
-		table.Err = fault.With(fault.IO, t.Flush())
+		table.Err = exitcode.With(exitcode.IO, t.Flush())
 	}
 	if table.Err != nil {
 		return table.Err
@@ -168,7 +168,7 @@ func (p *runPlan) write(out *command.Printer) error {
 }
 
 // sameRow: numbers apart, they hold the same.
-func sameRow(a, b estimate.Rank) bool {
+func sameRow(a, b plan.Rank) bool {
 	a.Number = b.Number
 	return a == b
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
-	"monotron/megatron/estimate"
+	"monotron/megatron/plan"
 	"monotron/megatron/training"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
 	"monotron/tools/plan/timeline"
-	"monotron/whole"
 )
 
 func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
@@ -26,7 +26,7 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 		Description: "FLAGS are the training command's own, with --world-size for the number of ranks. Set-up and steps of one rank of each " +
 			"kind are run with no memory behind them: the bytes are the run's. Neither data nor weights are read.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(estimate.Machines(), ", ") + ": seconds, and whether it fits"},
+			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(plan.Machines(), ", ") + ": seconds, and whether it fits"},
 			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "fraction by which the slowest device is slower than the others"}),
 			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "of a device for an hour: what the training costs"}),
 			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the step's timeline to this file, as a picture"},
@@ -50,9 +50,9 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	}
 	defer p.close()
 	if p.options.Most = c.Bool("experts-at-most"); p.options.Most && p.config.Model.Experts == nil {
-		return fault.Errorf(fault.Usage, "--experts-at-most is about mixtures of experts: give --num-experts, or leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--experts-at-most is about mixtures of experts: give --num-experts, or leave it out")
 	}
-	if p.ranks, err = estimate.Memory(p.config, p.options); err != nil {
+	if p.ranks, err = plan.Memory(p.config, p.options); err != nil {
 		return err
 	}
 	if err := p.time(c); err != nil {
@@ -62,7 +62,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 		return err
 	}
 	if c.Bool("json") {
-		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(p.report()))
+		return exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(p.report()))
 	}
 	out := &command.Printer{W: c.App.Writer}
 	if err := p.write(out); err != nil {
@@ -77,26 +77,26 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 // runPlan is a training run on paper.
 type runPlan struct {
 	config  training.Config
-	options estimate.Options
-	machine *estimate.Machine // nil: the one that it is planned on, of which no speeds are known
-	ranks   []estimate.Rank
-	seconds *estimate.Seconds // nil: no machine
-	beside  estimate.Beside
+	options plan.Options
+	machine *plan.Machine // nil: the one that it is planned on, of which no speeds are known
+	ranks   []plan.Rank
+	seconds *plan.Seconds // nil: no machine
+	beside  plan.Beside
 	chart   *timeline.Chart // nil: nobody wants a timeline
 	price   float64
 }
 
 // machineOf is that of --machine; nil: none.
-func machineOf(c *cli.Context) (*estimate.Machine, error) {
+func machineOf(c *cli.Context) (*plan.Machine, error) {
 	if c.String("machine") == "" {
 		for _, name := range []string{"jitter", "price", "svg", "trace", "timeline"} {
 			if c.IsSet(name) {
-				return nil, fault.Errorf(fault.Usage, "--%s needs --machine, which says how fast devices are", name)
+				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --machine, which says how fast devices are", name)
 			}
 		}
 		return nil, nil
 	}
-	return estimate.ReadMachine(c.String("machine"))
+	return plan.ReadMachine(c.String("machine"))
 }
 
 // time is the step's seconds on the machine.
@@ -104,7 +104,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	if p.machine == nil {
 		return nil
 	}
-	clock, err := estimate.NewClock(p.config, p.machine)
+	clock, err := plan.NewClock(p.config, p.machine)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	}
 	s := p.config.Schedule(p.config.GlobalBatchSize/max(1, p.config.MicroBatchSize*p.config.Layout.Sizes().DP), false)
 	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
-		return fault.Errorf(fault.Usage, "%.0f forwards are too many to draw, %d can be: lower --global-batch-size for the picture", n, most)
+		return exitcode.Errorf(exitcode.Usage, "%.0f forwards are too many to draw, %d can be: lower --global-batch-size for the picture", n, most)
 	}
 	line, err := clock.Timeline(by)
 	p.chart = &timeline.Chart{Line: line, Parts: parts}
@@ -142,7 +142,7 @@ func (p *runPlan) draw(c *cli.Context) error {
 			return p.chart.Trace([]timeline.After{{Name: "gradients", Seconds: p.seconds.Gradients}, {Name: "update", Seconds: p.seconds.Update}})
 		}}} {
 		if path := c.String(f.flag); path != "" {
-			if err := whole.WriteFile(path, 0o666, f.make()); err != nil {
+			if err := atomicfile.WriteFile(path, 0o666, f.make()); err != nil {
 				return err
 			}
 		}
@@ -156,16 +156,16 @@ func (p *runPlan) fits() bool {
 }
 
 // machine may be nil.
-func newRunPlan(args []string, machine *estimate.Machine, open func(name string) (*device.Device, error)) (*runPlan, error) {
+func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*device.Device, error)) (*runPlan, error) {
 	if len(args) == 0 || args[0] != "pretrain_gpt" {
-		return nil, fault.Errorf(fault.Usage, "say what is planned: plan run pretrain_gpt FLAGS..., the training command as it will be typed")
+		return nil, exitcode.Errorf(exitcode.Usage, "say what is planned: plan run pretrain_gpt FLAGS..., the training command as it will be typed")
 	}
 	config, report, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, args[1:])
 	if err != nil {
 		return nil, err
 	}
 	if report.Help {
-		return nil, fault.Errorf(fault.Usage, "pretrain_gpt --help lists its flags")
+		return nil, exitcode.Errorf(exitcode.Usage, "pretrain_gpt --help lists its flags")
 	}
 	if err := setVocab(&config); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // peaks are the most bytes of every rank of a mixture on H100s, as `plan run` says them.
@@ -54,7 +54,7 @@ func TestExpertsAtMost(t *testing.T) {
 	if even, most := planned("", four), planned("--experts-at-most", four); !slices.Equal(even, most) {
 		t.Errorf("ranks with all experts: %v and %v", even, most)
 	}
-	if _, err := peaks("--experts-at-most", ""); fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "give --num-experts") {
+	if _, err := peaks("--experts-at-most", ""); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "give --num-experts") {
 		t.Errorf("a dense model: %v", err)
 	}
 }

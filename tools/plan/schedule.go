@@ -6,11 +6,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 	"monotron/megatron/schedule"
 	"monotron/tools/internal/command"
 	"monotron/tools/plan/timeline"
-	"monotron/whole"
 )
 
 // most is how many forwards of a chunk a drawn schedule may have: a picture of
@@ -67,7 +67,7 @@ func runSchedule(c *cli.Context) error {
 		return err
 	}
 	if path := c.String("svg"); path != "" {
-		if err := whole.WriteFile(path, 0o666, p.chart.SVG()); err != nil {
+		if err := atomicfile.WriteFile(path, 0o666, p.chart.SVG()); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func planOf(c *cli.Context) (p schedulePlan, err error) {
 		return p, err
 	}
 	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
-		return p, fault.Errorf(fault.Usage, "%d stages of %d chunks with %d micro-batches are %.0f forwards; %d can be drawn: lower --micro-batches", s.Stages, s.Chunks, s.Micros, n, most)
+		return p, exitcode.Errorf(exitcode.Usage, "%d stages of %d chunks with %d micro-batches are %.0f forwards; %d can be drawn: lower --micro-batches", s.Stages, s.Chunks, s.Micros, n, most)
 	}
 	line, err := schedule.Simulate(*s, p.times(c))
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *schedulePlan) cut(c *cli.Context) (err error) {
 	if !c.IsSet("num-layers") {
 		for _, name := range cutFlags {
 			if c.IsSet(name) {
-				return fault.Errorf(fault.Usage, "--%s needs --num-layers, the layers of the model", name)
+				return exitcode.Errorf(exitcode.Usage, "--%s needs --num-layers, the layers of the model", name)
 			}
 		}
 		return nil
@@ -142,7 +142,7 @@ func (p *schedulePlan) cut(c *cli.Context) (err error) {
 		EmbeddingCounts: c.Bool("account-for-embedding-in-pipeline-split"), HeadCounts: c.Bool("account-for-loss-in-pipeline-split"),
 		Layout: c.String("pipeline-model-parallel-layout"), Method: c.String("pp-partition-method")}.Parts()
 	if err != nil {
-		return fault.With(fault.Usage, err)
+		return exitcode.With(exitcode.Usage, err)
 	}
 	p.config.Chunks = len(p.parts[0])
 	return nil
@@ -229,5 +229,5 @@ func (p *schedulePlan) writeJSON(c *cli.Context) error {
 		}
 		r.PerStage = append(r.PerStage, one)
 	}
-	return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(r))
+	return exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(r))
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/engine"
-	"monotron/megatron/estimate"
+	"monotron/megatron/plan"
 	"monotron/tools/internal/command"
 )
 
@@ -27,7 +27,7 @@ func searchCommand() *cli.Command {
 			"would take is timed, tensor and pipeline sizes, chunks, sharding, recomputation and micro-batch; the fastest are counted to the byte and run on the clock.",
 		Flags: []cli.Flag{
 			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "devices"}),
-			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(estimate.Machines(), ", ")},
+			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(plan.Machines(), ", ")},
 			&cli.StringFlag{Name: "memory", Usage: "of a device, as 78GiB; the machine's where left out"},
 			command.Between(1, 100, &cli.IntFlag{Name: "best", Value: 10, Usage: "how many layouts"}),
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
@@ -67,12 +67,12 @@ func planSearch(c *cli.Context) error {
 	}
 	took := time.Since(start)
 	if len(best) == 0 {
-		return fault.Errorf(fault.Usage, "no layout of %d devices fits %s: %d that training takes were looked at, %d of them have too much state and activations by a bound; take more devices, or a smaller model or batch",
+		return exitcode.Errorf(exitcode.Usage, "no layout of %d devices fits %s: %d that training takes were looked at, %d of them have too much state and activations by a bound; take more devices, or a smaller model or batch",
 			s.Devices, device.Size(s.Memory), s.Looked, s.Small)
 	}
 	if c.Bool("json") {
 		r := searchReport{Looked: s.Looked, Small: s.Small, Counted: s.Counted, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: rules(s, best)}
-		return fault.With(fault.IO, json.NewEncoder(c.App.Writer).Encode(r))
+		return exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(r))
 	}
 	out := &command.Printer{W: c.App.Writer}
 	out.Printf("%d layouts in %.1f s (%.0f a second), %d of them too large by a bound, the others on the clock, %d counted to the byte; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), float64(s.Looked)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
@@ -90,11 +90,11 @@ func planSearch(c *cli.Context) error {
 	return out.Err
 }
 
-func newSearch(c *cli.Context) (*estimate.Search, error) {
+func newSearch(c *cli.Context) (*plan.Search, error) {
 	if c.Int("gpus") == 0 || c.String("machine") == "" {
-		return nil, fault.Errorf(fault.Usage, "plan search --gpus N --machine FILE MODEL FLAGS: 1 to %d devices, and what they are", 1<<16)
+		return nil, exitcode.Errorf(exitcode.Usage, "plan search --gpus N --machine FILE MODEL FLAGS: 1 to %d devices, and what they are", 1<<16)
 	}
-	m, err := estimate.ReadMachine(c.String("machine"))
+	m, err := plan.ReadMachine(c.String("machine"))
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func newSearch(c *cli.Context) (*estimate.Search, error) {
 	if len(flags) > 0 && flags[0] == "pretrain_gpt" {
 		flags = flags[1:]
 	}
-	s := &estimate.Search{Machine: m, Devices: c.Int("gpus"), Memory: int64(m.Memory), Flags: flags}
+	s := &plan.Search{Machine: m, Devices: c.Int("gpus"), Memory: int64(m.Memory), Flags: flags}
 	if c.String("memory") != "" {
-		if s.Memory, err = estimate.ParseBytes(c.String("memory")); err != nil {
+		if s.Memory, err = plan.ParseBytes(c.String("memory")); err != nil {
 			return nil, fmt.Errorf("--memory: %w", err)
 		}
 	}
@@ -113,7 +113,7 @@ func newSearch(c *cli.Context) (*estimate.Search, error) {
 		return nil, err
 	}
 	if config.Model.NumLayers < 1 || config.Model.HiddenSize < 1 || config.GlobalBatchSize < 1 {
-		return nil, fault.Errorf(fault.Usage, "plan search needs the model and the batch: --num-layers, --hidden-size, --num-attention-heads, --seq-length, --global-batch-size")
+		return nil, exitcode.Errorf(exitcode.Usage, "plan search needs the model and the batch: --num-layers, --hidden-size, --num-attention-heads, --seq-length, --global-batch-size")
 	}
 	if err := setVocab(&config); err != nil {
 		return nil, err
@@ -122,14 +122,14 @@ func newSearch(c *cli.Context) (*estimate.Search, error) {
 	return s, nil
 }
 
-func founds(list []*estimate.Found) (all []foundReport) {
+func founds(list []*plan.Found) (all []foundReport) {
 	for _, f := range list {
 		all = append(all, foundReport{f.Step.Step, f.Step.Low, f.Step.High, f.Step.TFLOPs, f.Memory, f.Line()})
 	}
 	return all
 }
 
-func writeFound(out *command.Printer, list []*estimate.Found) error {
+func writeFound(out *command.Printer, list []*plan.Found) error {
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', 0)
 	table := &command.Printer{W: t}
 	table.Printf("  s a step\tTFLOP/s\tmemory\twaiting\tflags\n")
@@ -137,13 +137,13 @@ func writeFound(out *command.Printer, list []*estimate.Found) error {
 		table.Printf("  %.4g\t%.1f\t%s\t%.1f%%\t%s\n", f.Step.Step, f.Step.TFLOPs, device.Size(f.Memory), 100*f.Step.Waiting/f.Step.Step, f.Line())
 	}
 	if table.Err == nil {
-		table.Err = fault.With(fault.IO, t.Flush())
+		table.Err = exitcode.With(exitcode.IO, t.Flush())
 	}
 	return table.Err
 }
 
 // rules says of the usual rules of choosing a layout whether they hold here.
-func rules(s *estimate.Search, best []*estimate.Found) (lines []string) {
+func rules(s *plan.Search, best []*plan.Found) (lines []string) {
 	if len(best) == 0 {
 		return nil
 	}

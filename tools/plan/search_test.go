@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 const bloom = "--num-layers 70 --hidden-size 14336 --num-attention-heads 112 --seq-length 2048 --max-position-embeddings 2048 --global-batch-size 2048 --train-iters 1000 --lr 1e-4 --bf16 " +
@@ -72,7 +72,7 @@ func TestSearchRefuses(t *testing.T) {
 		"run --machine /nowhere/x.yaml pretrain_gpt --world-size 8 --num-layers 2": "does not exist",
 	} {
 		_, err := call(strings.Fields(line)...)
-		if err == nil || fault.CodeOf(err) == fault.Internal || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n\n") {
+		if err == nil || exitcode.CodeOf(err) == exitcode.Internal || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n\n") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

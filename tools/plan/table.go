@@ -13,10 +13,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/arguments/table"
-	"monotron/megatron/estimate"
+	"monotron/megatron/plan"
 	"monotron/megatron/training"
 	"monotron/tools/internal/command"
 )
@@ -30,7 +30,7 @@ func tableCommand() *cli.Command {
 			"Rows come back with predicted_seconds, predicted_memory_gb and fits. With --fit the machine's three constants are fitted, a set a regime, " +
 			"on every second row that has the column; the others judge them.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(estimate.Machines(), ", ")},
+			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(plan.Machines(), ", ")},
 			&cli.StringFlag{Name: "fit", Usage: "column of measured seconds a step"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: rows and regimes"},
 		},
@@ -40,7 +40,7 @@ func tableCommand() *cli.Command {
 
 // layouts is a table of runs.
 type layouts struct {
-	machine *estimate.Machine
+	machine *plan.Machine
 	header  []string
 	rows    []*layout
 	notes   io.Writer
@@ -52,9 +52,9 @@ type layout struct {
 	cells    map[string]string
 	regime   string
 	config   training.Config
-	clock    *estimate.Clock
+	clock    *plan.Clock
 	measured float64 // 0: not told
-	seconds  *estimate.Seconds
+	seconds  *plan.Seconds
 	memory   int64 // of the largest rank
 	fits     bool
 	problem  error // why it cannot be
@@ -64,13 +64,13 @@ const mostTable = 64 << 20
 
 func planTable(c *cli.Context) error {
 	if c.Args().Len() != 1 || c.String("machine") == "" {
-		return fault.Errorf(fault.Usage, "plan table LAYOUTS.csv --machine FILE: one table, and a machine to plan for")
+		return exitcode.Errorf(exitcode.Usage, "plan table LAYOUTS.csv --machine FILE: one table, and a machine to plan for")
 	}
-	m, err := estimate.ReadMachine(c.String("machine"))
+	m, err := plan.ReadMachine(c.String("machine"))
 	if err != nil {
 		return err
 	}
-	text, err := fault.ReadFile(c.Args().First(), mostTable)
+	text, err := exitcode.ReadFile(c.Args().First(), mostTable)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func planTable(c *cli.Context) error {
 		return err
 	}
 	if !slices.ContainsFunc(l.rows, func(r *layout) bool { return r.problem == nil }) {
-		return fault.Errorf(fault.BadData, "%s: none of its %d layouts can be planned; line %d: %w", c.Args().First(), len(l.rows), l.rows[0].line, l.rows[0].problem)
+		return exitcode.Errorf(exitcode.BadData, "%s: none of its %d layouts can be planned; line %d: %w", c.Args().First(), len(l.rows), l.rows[0].line, l.rows[0].problem)
 	}
 	return nil
 }
@@ -107,18 +107,18 @@ func (l *layouts) read(text []byte, measured string) error {
 	r.ReuseRecord = true
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
-		return fault.Errorf(fault.BadData, "it is empty: its first line has the names of columns")
+		return exitcode.Errorf(exitcode.BadData, "it is empty: its first line has the names of columns")
 	} else if err != nil {
-		return fault.Errorf(fault.BadData, "a line of column names is missing: %w", err)
+		return exitcode.Errorf(exitcode.BadData, "a line of column names is missing: %w", err)
 	}
 	l.header = slices.Clone(head)
 	for i, name := range l.header {
 		if name != "" && slices.Contains(l.header[:i], name) {
-			return fault.Errorf(fault.BadData, "column %s is there twice", name)
+			return exitcode.Errorf(exitcode.BadData, "column %s is there twice", name)
 		}
 	}
 	if measured != "" && !slices.Contains(l.header, measured) {
-		return fault.Errorf(fault.Usage, "there is no column %s to fit; there are %s", measured, strings.Join(l.header, ", "))
+		return exitcode.Errorf(exitcode.Usage, "there is no column %s to fit; there are %s", measured, strings.Join(l.header, ", "))
 	}
 	for {
 		cells, err := r.Read()
@@ -126,7 +126,7 @@ func (l *layouts) read(text []byte, measured string) error {
 			break
 		}
 		if err != nil {
-			return fault.With(fault.BadData, err)
+			return exitcode.With(exitcode.BadData, err)
 		}
 		line, _ := r.FieldPos(0)
 		row := &layout{line: line, cells: map[string]string{}}
@@ -140,7 +140,7 @@ func (l *layouts) read(text []byte, measured string) error {
 		l.rows = append(l.rows, row)
 	}
 	if len(l.rows) == 0 {
-		return fault.Errorf(fault.BadData, "it has column names and no rows")
+		return exitcode.Errorf(exitcode.BadData, "it has column names and no rows")
 	}
 	return nil
 }
@@ -162,14 +162,14 @@ func (l *layouts) count(r *layout) {
 		if err := setVocab(&r.config); err != nil {
 			return err
 		}
-		if r.clock, err = estimate.NewClock(r.config, l.machine); err != nil {
+		if r.clock, err = plan.NewClock(r.config, l.machine); err != nil {
 			return err
 		}
-		ranks, err := estimate.Memory(r.config, estimate.Options{Device: l.machine.Device})
+		ranks, err := plan.Memory(r.config, plan.Options{Device: l.machine.Device})
 		if err != nil {
 			return err
 		}
-		r.memory = estimate.Largest(ranks).Peak + r.clock.Held(r.regime)
+		r.memory = plan.Largest(ranks).Peak + r.clock.Held(r.regime)
 		r.fits = r.memory <= int64(l.machine.Memory) && l.machine.HostHas(&r.config, ranks) && (l.machine.Threads == 0 || l.machine.Has(ranks))
 		return nil
 	}()
@@ -184,7 +184,7 @@ func (l *layouts) flags(r *layout) ([]string, error) {
 		if _, is := sizes[name]; is && text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 || n > 1<<20 {
-				return nil, fault.Errorf(fault.BadData, "%s is %q; it must be a number from 1 to %d", name, text, 1<<20)
+				return nil, exitcode.Errorf(exitcode.BadData, "%s is %q; it must be a number from 1 to %d", name, text, 1<<20)
 			}
 			sizes[name] = n
 		}
@@ -204,7 +204,7 @@ func (l *layouts) flags(r *layout) ([]string, error) {
 	if n := sizes["nodes"] * l.machine.PerNode; n > 0 && n != world {
 		model := sizes["tp"] * sizes["pp"] * sizes["cp"]
 		if n%model != 0 {
-			return nil, fault.Errorf(fault.BadData, "%d nodes of %d devices cannot be cut into tp %d x pp %d", sizes["nodes"], l.machine.PerNode, sizes["tp"], sizes["pp"])
+			return nil, exitcode.Errorf(exitcode.BadData, "%d nodes of %d devices cannot be cut into tp %d x pp %d", sizes["nodes"], l.machine.PerNode, sizes["tp"], sizes["pp"])
 		}
 		fmt.Fprintf(l.notes, "line %d: dp %d x tp %d x pp %d are %d devices, %d nodes have %d: taken as dp %d\n", r.line, sizes["dp"], sizes["tp"], sizes["pp"], world, sizes["nodes"], n, n/model)
 		world = n
@@ -260,7 +260,7 @@ func (l *layouts) write(w io.Writer, regimes map[string]*regime) error {
 	}
 	out.Flush()
 	if err = errors.Join(err, out.Error()); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	for _, name := range sorted(regimes) {
 		g := regimes[name]
@@ -296,5 +296,5 @@ func (l *layouts) writeJSON(w io.Writer, regimes map[string]*regime) error {
 	for _, name := range sorted(regimes) {
 		out.Regimes = append(out.Regimes, regimes[name])
 	}
-	return fault.With(fault.IO, json.NewEncoder(w).Encode(out))
+	return exitcode.With(exitcode.IO, json.NewEncoder(w).Encode(out))
 }

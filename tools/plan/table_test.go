@@ -11,8 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
-	"monotron/internal/sharedtest"
+	"monotron/internal/exitcode"
+	"monotron/internal/golden"
 )
 
 // call is `plan` with any of its commands.
@@ -26,7 +26,7 @@ func call(line ...string) (string, error) {
 // Claim (docs/plan.md): three constants a regime, fitted on every second row of BLOOM's sweep,
 // predict the others within 5 percent in the mean; of memory the error is what the page says.
 func TestBloomTable(t *testing.T) {
-	out, err := call("table", sharedtest.Dir(t, "golden", "planner", "bloom.csv"), "--machine", "a100-bloom", "--fit", "seconds_per_iteration", "--json")
+	out, err := call("table", golden.Dir(t, "golden", "planner", "bloom.csv"), "--machine", "a100-bloom", "--fit", "seconds_per_iteration", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,17 +78,17 @@ func TestTable(t *testing.T) {
 		!strings.Contains(lines[2], "heads") || !strings.HasSuffix(lines[3], ",false") {
 		t.Errorf("%s", out)
 	}
-	for text, want := range map[string]fault.Code{"": fault.BadData, "a,b\n": fault.BadData, "a,b\n1\n": fault.BadData, "a,b\n\"1,2\n": fault.BadData} {
-		if _, err := call("table", file(text), "--machine", "h100"); fault.CodeOf(err) != want {
+	for text, want := range map[string]exitcode.Code{"": exitcode.BadData, "a,b\n": exitcode.BadData, "a,b\n1\n": exitcode.BadData, "a,b\n\"1,2\n": exitcode.BadData} {
+		if _, err := call("table", file(text), "--machine", "h100"); exitcode.CodeOf(err) != want {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	for _, line := range [][]string{{"table"}, {"table", "x.csv"}, {"table", "--machine", "h100"}, {"table", file("a\n1\n"), "--machine", "abacus"}, {"table", file("a\n1\n"), "--machine", "h100", "--fit", "b"}} {
-		if _, err := call(line...); fault.CodeOf(err) != fault.Usage {
+		if _, err := call(line...); exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%v: %v", line, err)
 		}
 	}
-	if out, err := call("table", file("layers,hidden,heads,tp\n4,512,8,0\n"), "--machine", "h100"); fault.CodeOf(err) != fault.BadData || !strings.Contains(out, `tp is ""0""`) {
+	if out, err := call("table", file("layers,hidden,heads,tp\n4,512,8,0\n"), "--machine", "h100"); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(out, `tp is ""0""`) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -105,7 +105,7 @@ func TestBadTables(t *testing.T) {
 		out, err := call("table", path, "--machine", "h100")
 		if want == "" && (err != nil || !strings.HasPrefix(out, "hidden,") || !strings.Contains(out, ",true\n")) {
 			t.Errorf("%q: %v, %s", text, err, out)
-		} else if want != "" && (fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), want)) {
+		} else if want != "" && (exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

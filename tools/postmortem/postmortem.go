@@ -10,11 +10,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/watch"
+	"monotron/mpu/health"
 	"monotron/tools/internal/command"
-	"monotron/whole"
 )
 
 const description = `FOLDER is a run's --run-folder: flight records of its ranks (flight_00000.bin and so on, the last
@@ -38,7 +38,7 @@ func Command() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return fault.Errorf(fault.Usage, "which run? Give its --run-folder")
+				return exitcode.Errorf(exitcode.Usage, "which run? Give its --run-folder")
 			}
 			return run(c.Args().First(), c.Int("last"), c.String("trace"), os.Stdout)
 		},
@@ -55,7 +55,7 @@ func run(folder string, last int, trace string, w io.Writer) error {
 	switch {
 	case err == nil:
 		fmt.Fprintf(out, "verdict (%s): %s\n\n", v.Kind, v.Text)
-	case fault.CodeOf(err) == fault.NoInput:
+	case exitcode.CodeOf(err) == exitcode.NoInput:
 		fmt.Fprintf(out, "no verdict in %s\n\n", folder)
 	default:
 		return err
@@ -63,28 +63,28 @@ func run(folder string, last int, trace string, w io.Writer) error {
 	for _, f := range flights {
 		fmt.Fprintln(out, f.End())
 	}
-	fmt.Fprintf(out, "\n%s\n\n", watch.Divergence(flights))
-	watch.Timeline(out, flights, last)
+	fmt.Fprintf(out, "\n%s\n\n", health.Divergence(flights))
+	health.Timeline(out, flights, last)
 	if trace != "" {
 		if err := write(trace, flights); err != nil {
 			return err
 		}
 	}
-	return fault.With(fault.IO, out.Flush())
+	return exitcode.With(exitcode.IO, out.Flush())
 }
 
 // read reads the records of a folder; one that is damaged is an error.
-func read(folder string) ([]*watch.Flight, error) {
+func read(folder string) ([]*health.Flight, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "flight_*.bin"))
 	if err != nil {
-		return nil, fault.With(fault.Usage, err)
+		return nil, exitcode.With(exitcode.Usage, err)
 	}
 	if len(files) == 0 {
-		return nil, fault.Errorf(fault.NoInput, "%s holds no flight records; give a --run-folder (an earlier run's are in before_1 and so on)", folder)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s holds no flight records; give a --run-folder (an earlier run's are in before_1 and so on)", folder)
 	}
-	var flights []*watch.Flight
+	var flights []*health.Flight
 	for _, path := range files {
-		f, err := watch.ReadFlight(path)
+		f, err := health.ReadFlight(path)
 		if err != nil {
 			return nil, err
 		}
@@ -94,10 +94,10 @@ func read(folder string) ([]*watch.Flight, error) {
 }
 
 // write writes the trace, whole or not at all.
-func write(path string, flights []*watch.Flight) error {
-	return whole.Write(path, 0o666, func(f *os.File) error {
+func write(path string, flights []*health.Flight) error {
+	return atomicfile.Write(path, 0o666, func(f *os.File) error {
 		out := bufio.NewWriter(f)
-		if err := watch.Trace(out, flights); err != nil {
+		if err := health.Trace(out, flights); err != nil {
 			return err
 		}
 		return out.Flush()

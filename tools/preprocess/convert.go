@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // convert copies token files into another format, documents and sequences as
@@ -63,7 +63,7 @@ func openTokens(path string, eod int32) (*dataset.Indexed, error) {
 		return dataset.Open(prefix)
 	}
 	if !dataset.IsTokenFile(path) {
-		return nil, fault.Errorf(fault.NoInput, "%s: neither a pair's prefix nor a .bin file", path)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s: neither a pair's prefix nor a .bin file", path)
 	}
 	return dataset.OpenTokens(path, eod)
 }
@@ -94,7 +94,7 @@ func (o *options) copyDocuments(b *dataset.Builder, x *dataset.Indexed) error {
 		if o.tok != nil {
 			for at, id := range ids {
 				if id < 0 || int(id) >= o.tok.VocabSize() {
-					return fault.Errorf(fault.BadData, "%s: document %d, token %d: id %d is outside the vocabulary of %d ids", x.Prefix(), d, at, id, o.tok.VocabSize())
+					return exitcode.Errorf(exitcode.BadData, "%s: document %d, token %d: id %d is outside the vocabulary of %d ids", x.Prefix(), d, at, id, o.tok.VocabSize())
 				}
 			}
 		}

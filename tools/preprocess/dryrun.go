@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset/jsonl"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // tried is how much text of each input a dry run encodes.
@@ -19,7 +19,7 @@ const tried = 8 << 20
 // input. Nothing is written.
 func (o *options) try(c *cli.Context) error {
 	if o.format != "jsonl" {
-		return fault.Errorf(fault.Usage, "--dry-run goes with JSON lines, not with --input-format %s", o.format)
+		return exitcode.Errorf(exitcode.Usage, "--dry-run goes with JSON lines, not with --input-format %s", o.format)
 	}
 	e := &encoder{options: o, parser: jsonl.NewParser(o.keys...)}
 	var docs, tokens, bad, text, packed, total int64
@@ -72,7 +72,7 @@ func (o *options) try(c *cli.Context) error {
 		fmt.Fprintf(w, "output      %s.bin (%s)\n", o.joined(key), is)
 	}
 	if _, err := os.Stat(o.folder()); err != nil {
-		return fault.Errorf(fault.NoInput, "%s: the folder does not exist", o.folder())
+		return exitcode.Errorf(exitcode.NoInput, "%s: the folder does not exist", o.folder())
 	}
 	return nil
 }

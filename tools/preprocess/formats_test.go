@@ -13,7 +13,7 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 const small = `{"text": "one two three"}
@@ -75,7 +75,7 @@ func TestPackedInput(t *testing.T) {
 		}
 		writeFile(t, name, data[:len(data)/2])
 		_, err := call(append([]string{"preprocess_data", "--input", name}, append(flags, "cut")...)...)
-		if fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), name) {
+		if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), name) {
 			t.Errorf("half of %s: %v", name, err)
 		}
 		if left, _ := os.ReadDir("."); slices.ContainsFunc(left, func(f os.DirEntry) bool { return strings.Contains(f.Name(), "cut") }) {
@@ -120,7 +120,7 @@ func TestLongLine(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "x.jsonl", []byte(small+`{"text": "`+strings.Repeat("a", 1200<<10)+`"}`+"\n"+small))
 	words := []string{"preprocess_data", "--input", "x.jsonl", "--output-prefix", "x", "--tokenizer-type", "GPT2BPETokenizer", "--max-line-bytes"}
-	if _, err := call(append(words, "1048576")...); fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "x.jsonl:4:") {
+	if _, err := call(append(words, "1048576")...); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "x.jsonl:4:") {
 		t.Errorf("%v", err)
 	}
 	mustCall(t, append(words, "2097152")...)

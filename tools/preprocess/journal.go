@@ -11,7 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // journal is what an interrupted run leaves beside its unfinished files: how far
@@ -44,7 +44,7 @@ func (o *options) fingerprint() (string, error) {
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return "", fault.With(fault.IO, err)
+			return "", exitcode.With(exitcode.IO, err)
 		}
 		fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
 	}
@@ -57,8 +57,8 @@ const maxJournal = 1 << 28
 // readJournal gives the state to go on from, nil to begin. Without --resume what
 // an earlier run left is dropped.
 func (o *options) readJournal() (*journal, error) {
-	text, err := fault.ReadFile(o.journalPath(), maxJournal)
-	if err != nil && fault.CodeOf(err) != fault.NoInput {
+	text, err := exitcode.ReadFile(o.journalPath(), maxJournal)
+	if err != nil && exitcode.CodeOf(err) != exitcode.NoInput {
 		return nil, err
 	}
 	if !o.resume || err != nil {
@@ -69,14 +69,14 @@ func (o *options) readJournal() (*journal, error) {
 	}
 	j := &journal{}
 	if err := json.Unmarshal(text, j); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %w; run without --resume", o.journalPath(), err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w; run without --resume", o.journalPath(), err)
 	}
 	now, err := o.fingerprint()
 	if err != nil {
 		return nil, err
 	}
 	if j.Fingerprint != now || len(j.Marks) != o.partitions || len(j.Marks[0]) != len(o.keys) {
-		return nil, fault.Errorf(fault.Usage, "--resume: the interrupted run of %s had other flags, another tokenizer or other inputs (an input that changed since counts as another); give the same ones, or run without --resume", o.prefix)
+		return nil, exitcode.Errorf(exitcode.Usage, "--resume: the interrupted run of %s had other flags, another tokenizer or other inputs (an input that changed since counts as another); give the same ones, or run without --resume", o.prefix)
 	}
 	return j, nil
 }
@@ -105,7 +105,7 @@ func (w *writer) save(complete bool) error {
 	}
 	text, err := json.Marshal(j)
 	if err != nil {
-		return fault.With(fault.Internal, err)
+		return exitcode.With(exitcode.Internal, err)
 	}
 	return dataset.RewriteFile(w.journalPath(), text)
 }
@@ -128,7 +128,7 @@ func (o *options) finishOld(j *journal) error {
 
 func (o *options) removeJournal() error {
 	if err := os.Remove(o.journalPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
 	"monotron/tools/preprocess/punkt"
@@ -122,7 +122,7 @@ func (o *options) check(c *cli.Context) error {
 	need(!o.dryRun || !stdin, "--dry-run would swallow standard input")
 	if len(problems) > 0 {
 		slices.Sort(problems)
-		return fault.Errorf(fault.Usage, "%s", strings.Join(problems, "; "))
+		return exitcode.Errorf(exitcode.Usage, "%s", strings.Join(problems, "; "))
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (o *options) setTokenizer(c *cli.Context) error {
 
 func (o *options) use(tok tokenizer.Tokenizer) error {
 	if o.appendEOD && tok.EOD() < 0 {
-		return fault.Errorf(fault.Usage, "--append-eod: %s has no end-of-document id", tok.Name())
+		return exitcode.Errorf(exitcode.Usage, "--append-eod: %s has no end-of-document id", tok.Name())
 	}
 	o.tok = tok
 	switch o.output {
@@ -168,7 +168,7 @@ func (o *options) use(tok tokenizer.Tokenizer) error {
 		o.dtype = dataset.LLMCType(tok.VocabSize())
 	case dataset.Raw:
 		if o.dtype = dataset.U16; tok.VocabSize() > 1<<16 {
-			return fault.Errorf(fault.Usage, "--output-format nanogpt has 16 bits a token; the vocabulary of %s has %d ids", tok.Name(), tok.VocabSize())
+			return exitcode.Errorf(exitcode.Usage, "--output-format nanogpt has 16 bits a token; the vocabulary of %s has %d ids", tok.Name(), tok.VocabSize())
 		}
 	}
 	return nil
@@ -188,10 +188,10 @@ func expand(patterns []string, format string) (files []string, err error) {
 		}
 		found, err := filepath.Glob(p)
 		if err != nil {
-			return nil, fault.Errorf(fault.Usage, "--input %s: %w", p, err)
+			return nil, exitcode.Errorf(exitcode.Usage, "--input %s: %w", p, err)
 		}
 		if len(found) == 0 {
-			return nil, fault.Errorf(fault.NoInput, "--input %s: no such file", p)
+			return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: no such file", p)
 		}
 		files = append(files, found...)
 	}
@@ -200,7 +200,7 @@ func expand(patterns []string, format string) (files []string, err error) {
 			continue // a pair's prefix; a folder of that name may hold its cache
 		}
 		if info, err := os.Stat(f); err == nil && info.IsDir() {
-			return nil, fault.Errorf(fault.NoInput, "--input %s is a folder; name its files, such as %s", f, filepath.Join(f, "*"))
+			return nil, exitcode.Errorf(exitcode.NoInput, "--input %s is a folder; name its files, such as %s", f, filepath.Join(f, "*"))
 		}
 	}
 	return files, nil

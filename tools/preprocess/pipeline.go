@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"monotron/dataset/jsonl"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // blockBytes is how much text a worker gets at a time.
@@ -287,7 +287,7 @@ func (e *encoder) block(j *job) {
 			j.docs++
 			continue
 		}
-		err = fault.Errorf(fault.BadData, "%s:%d: %w", j.block.Name, n, err)
+		err = exitcode.Errorf(exitcode.BadData, "%s:%d: %w", j.block.Name, n, err)
 		if !e.skipBad {
 			j.failed = err
 			return

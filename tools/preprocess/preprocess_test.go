@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // call runs a command line of the tools in this process.
@@ -102,8 +102,8 @@ func wantError(t *testing.T, id string, err error) {
 			return
 		}
 	}
-	if err == nil || fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), ".jsonl:") {
-		t.Errorf("%v (exit code %d) does not name the line", err, fault.CodeOf(err))
+	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), ".jsonl:") {
+		t.Errorf("%v (exit code %d) does not name the line", err, exitcode.CodeOf(err))
 	}
 	if left, _ := os.ReadDir("out"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
@@ -185,8 +185,8 @@ func TestFlagErrors(t *testing.T) {
 		"--input /dev/null --output-prefix y --tokenizer-type NullTokenizer --vocab-size 9 --json-keys text stray -- x": {"x"},
 	} {
 		_, err := call(append([]string{"preprocess_data"}, strings.Fields(line)...)...)
-		code := fault.CodeOf(err)
-		if err == nil || code != fault.Usage && code != fault.NoInput && code != fault.BadData && code != fault.IO {
+		code := exitcode.CodeOf(err)
+		if err == nil || code != exitcode.Usage && code != exitcode.NoInput && code != exitcode.BadData && code != exitcode.IO {
 			t.Errorf("%s: %v, exit code %d", line, err, code)
 			continue
 		}

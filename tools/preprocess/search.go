@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // search is --find-optimal-num-workers: it encodes the first documents with each
@@ -22,7 +22,7 @@ func (o *options) search(c *cli.Context) error {
 		return n%o.partitions != 0
 	})
 	if len(counts) == 0 {
-		return fault.Errorf(fault.Usage, "--workers-to-check has no number that is divisible by --partitions %d", o.partitions)
+		return exitcode.Errorf(exitcode.Usage, "--workers-to-check has no number that is divisible by --partitions %d", o.partitions)
 	}
 	type result struct {
 		workers int
@@ -48,7 +48,7 @@ func (o *options) search(c *cli.Context) error {
 	}
 	_, err := fmt.Fprintf(c.App.Writer, "%s\nThe most optimal num of workers is %d with avg. preprocessed docs/s: %.4f.%s\n", rule, results[0].workers, results[0].speed, rule)
 	o.say("the output holds the first %d documents of each partition; run without --find-optimal-num-workers for all of them", o.maxDocuments)
-	return fault.With(fault.IO, err)
+	return exitcode.With(exitcode.IO, err)
 }
 
 // timed is one run, with the documents it read.

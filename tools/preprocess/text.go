@@ -9,9 +9,9 @@ import (
 
 	"monotron/dataset"
 	"monotron/dataset/jsonl"
-	"monotron/fault"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
-	"monotron/whole"
 )
 
 // text makes one document of every file. With --text-split the characters (as
@@ -26,7 +26,7 @@ func (o *options) text(c *cli.Context) error {
 			return err
 		}
 		if !utf8.Valid(data) {
-			return fault.Errorf(fault.BadData, "%s: it is not UTF-8 text; --input-format text takes nothing else", path)
+			return exitcode.Errorf(exitcode.BadData, "%s: it is not UTF-8 text; --input-format text takes nothing else", path)
 		}
 		texts[i] = string(data)
 	}
@@ -60,7 +60,7 @@ func (o *options) makeChars(texts []string) error {
 		return err
 	}
 	path := o.prefix + "_vocab.json"
-	if err := whole.WriteFile(path, 0o666, chars.JSON()); err != nil {
+	if err := atomicfile.WriteFile(path, 0o666, chars.JSON()); err != nil {
 		return err
 	}
 	o.say("%s: %d characters; train with --tokenizer-type CharTokenizer --vocab-file %s", path, chars.VocabSize(), path)
@@ -77,7 +77,7 @@ func (o *options) writeText(prefix string, texts []string) error {
 	for i, t := range texts {
 		var doc encoded
 		if err := e.document(&doc, []string{t}); err != nil {
-			return fault.Errorf(fault.BadData, "%s: %w", o.inputs[i], err)
+			return exitcode.Errorf(exitcode.BadData, "%s: %w", o.inputs[i], err)
 		}
 		if err := b.AddEncoded(doc.raw, doc.lengths, doc.perDoc); err != nil {
 			return err

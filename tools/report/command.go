@@ -7,11 +7,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
-	"monotron/megatron/dashboard"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry/dashboard"
 	"monotron/megatron/training"
 	"monotron/tools/internal/command"
-	"monotron/whole"
 )
 
 const description = `FOLDER holds what --log-jsonl wrote, under any name; or give that file. Checkpoints and
@@ -33,7 +33,7 @@ func Command() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return fault.Errorf(fault.Usage, "which run? Give its folder; others go behind --compare")
+				return exitcode.Errorf(exitcode.Usage, "which run? Give its folder; others go behind --compare")
 			}
 			path := c.String("output")
 			format, err := formatOf(c, path)
@@ -58,7 +58,7 @@ func Command() *cli.Command {
 			if err := besideLogs(path, runs); err != nil {
 				return err
 			}
-			return whole.Write(path, 0o644, func(f *os.File) error { return write(f, runs) })
+			return atomicfile.Write(path, 0o644, func(f *os.File) error { return write(f, runs) })
 		},
 	})
 }
@@ -68,11 +68,11 @@ func formatOf(c *cli.Context, path string) (string, error) {
 	format, ending := c.String("format"), filepath.Ext(path)
 	if ending != "" && !c.IsSet("format") {
 		if format = endings[ending]; format == "" {
-			return "", fault.Errorf(fault.Usage, "--output %s: no format's name ends in %s; end it in .html, .md, .csv or .png, or say --format", path, ending)
+			return "", exitcode.Errorf(exitcode.Usage, "--output %s: no format's name ends in %s; end it in .html, .md, .csv or .png, or say --format", path, ending)
 		}
 	}
 	if formats[format] == nil {
-		return "", fault.Errorf(fault.Usage, "--format %s is unknown; there are html, markdown, csv and png", format)
+		return "", exitcode.Errorf(exitcode.Usage, "--format %s is unknown; there are html, markdown, csv and png", format)
 	}
 	return format, nil
 }
@@ -85,7 +85,7 @@ func besideLogs(path string, runs []*dashboard.Run) error {
 	}
 	for _, r := range runs {
 		if log, err := os.Stat(r.Log()); err == nil && os.SameFile(there, log) {
-			return fault.Errorf(fault.Usage, "--output %s is the log of run %s, which would be lost; give another name", path, r.Name)
+			return exitcode.Errorf(exitcode.Usage, "--output %s is the log of run %s, which would be lost; give another name", path, r.Name)
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
-	"monotron/megatron/dashboard"
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry/dashboard"
 )
 
 // opened is the run of a log with these lines.
@@ -103,7 +103,7 @@ func TestOutputThatIsRefused(t *testing.T) {
 		}
 		app := &cli.App{Commands: []*cli.Command{Command()}, ExitErrHandler: func(*cli.Context, error) {}}
 		err := app.Run(append(words, log))
-		if c.says == "" && err != nil || c.says != "" && (fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), c.says)) {
+		if c.says == "" && err != nil || c.says != "" && (exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: %v", c.output, err)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
-	"monotron/megatron/dashboard"
-	"monotron/megatron/report"
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry"
+	"monotron/megatron/telemetry/dashboard"
 )
 
 // markdown writes what differs, a line a run, and the events.
@@ -37,7 +37,7 @@ func markdown(w io.Writer, runs []*dashboard.Run) error {
 	}
 	eventTable(&b, runs)
 	_, err := io.WriteString(w, b.String())
-	return fault.With(fault.IO, err)
+	return exitcode.With(exitcode.IO, err)
 }
 
 func flagTable(b *strings.Builder, runs []*dashboard.Run) {
@@ -94,7 +94,7 @@ var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `\`, `
 
 func cell(text string) string { return escapes.Replace(dashboard.Printable(text)) }
 
-func number(n report.Number) string {
+func number(n telemetry.Number) string {
 	if math.IsNaN(float64(n)) {
 		return "–"
 	}
@@ -115,7 +115,7 @@ func commas(w io.Writer, runs []*dashboard.Run) error {
 			lines = append(lines, values(r.Name, split, r.Evaluations[split])...)
 		}
 	}
-	return fault.With(fault.IO, out.WriteAll(lines))
+	return exitcode.With(exitcode.IO, out.WriteAll(lines))
 }
 
 func values(run, split string, t dashboard.Table) (lines [][]string) {

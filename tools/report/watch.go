@@ -11,9 +11,9 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
-	"monotron/fault"
-	"monotron/megatron/dashboard"
-	"monotron/notes"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
+	"monotron/megatron/telemetry/dashboard"
 	"monotron/tools/internal/command"
 )
 
@@ -37,7 +37,7 @@ func WatchCommand() *cli.Command {
 			&cli.BoolFlag{Name: "terminal", Usage: "draw the main curves here as text, no page"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
-				return fault.Errorf(fault.Usage, "which run? Give its folder, or those of several")
+				return exitcode.Errorf(exitcode.Usage, "which run? Give its folder, or those of several")
 			}
 			sources, err := sources(c, c.Args().Slice(), false)
 			if err != nil {
@@ -61,12 +61,12 @@ func watch(ctx context.Context, addr string, sources []dashboard.Source) error {
 	}
 	server, err := dashboard.Serve(addr, sources, runs)
 	if err != nil {
-		return fault.Errorf(fault.Usage, "--addr %s: %w", addr, err)
+		return exitcode.Errorf(exitcode.Usage, "--addr %s: %w", addr, err)
 	}
-	notes.Stderr().From("watch").Info("the page is at http://%s/ until Ctrl-C", server.Addr())
+	logging.Stderr().From("watch").Info("the page is at http://%s/ until Ctrl-C", server.Addr())
 	select {
 	case err := <-server.Done():
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	case <-ctx.Done():
 		return server.Close()
 	}
@@ -81,12 +81,12 @@ func follow(ctx context.Context, out *os.File, sources []dashboard.Source) error
 	width, height, ok := screenOf(out)
 	if !ok {
 		_, err := fmt.Fprint(out, dashboard.Screen(runs, 80, 12, time.Now(), false))
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	for {
 		text := dashboard.Screen(runs, width, max(3, (height-20)/2), time.Now(), os.Getenv("NO_COLOR") == "")
 		if _, err := fmt.Fprintf(out, "\x1b[H\x1b[2J%s", text); err != nil {
-			return fault.With(fault.IO, err)
+			return exitcode.With(exitcode.IO, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -2,15 +2,15 @@ package serve
 
 import (
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/estimate"
+	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
+	"monotron/megatron/plan"
 )
 
 // batching is how much runs at once on a model of this many positions (0: no limit of its
 // own), whose ranks, `sharers` of them, have their blocks from one room. What the flag asks
 // for and the room has not is refused: the server would die of it later, under load.
-func (s *server) batching(positions int, blockBytes int64, room estimate.Room, sharers int) (c inference.BatcherConfig, err error) {
+func (s *server) batching(positions int, blockBytes int64, room plan.Room, sharers int) (c inference.BatcherConfig, err error) {
 	const most = 1 << 30 // bytes, where nobody said how many
 	c = inference.BatcherConfig{Sequences: s.sequence, Tokens: s.rows, Queue: s.queue}
 	if positions == 0 {
@@ -27,21 +27,21 @@ func (s *server) batching(positions int, blockBytes int64, room estimate.Room, s
 		return c, nil
 	}
 	if s.cache > 0 {
-		return c, fault.Errorf(fault.Usage, "--kv-cache-memory %d: keys and values of %d ranks take %s, %s is %s; use --kv-cache-memory %d at most",
+		return c, exitcode.Errorf(exitcode.Usage, "--kv-cache-memory %d: keys and values of %d ranks take %s, %s is %s; use --kv-cache-memory %d at most",
 			s.cache>>20, sharers, device.Size(takes*int64(sharers)), device.Size(room.Bytes), room.Of, left>>20)
 	}
-	return c, fault.Errorf(fault.Usage, "keys and values of one text of %d positions on %d ranks take %s, %s is %s; give --kv-cache-memory for shorter texts",
+	return c, exitcode.Errorf(exitcode.Usage, "keys and values of one text of %d positions on %d ranks take %s, %s is %s; give --kv-cache-memory for shorter texts",
 		positions, sharers, device.Size(takes*int64(sharers)), device.Size(room.Bytes), room.Of)
 }
 
 // roomOf is the memory that blocks on d come from, and how many ranks share it: a GPU's is the
 // rank's own, the host's is that of all ranks `here`.
-func roomOf(d *device.Device, here int) (room estimate.Room, sharers int) {
+func roomOf(d *device.Device, here int) (room plan.Room, sharers int) {
 	if streams := d.Streams(); !d.OnHost() && streams != nil {
 		if free, err := streams.FreeMemory(); err == nil {
-			return estimate.Room{Bytes: free, Of: "free on the GPU"}, 1
+			return plan.Room{Bytes: free, Of: "free on the GPU"}, 1
 		}
-		return estimate.Unlimited, 1
+		return plan.Unlimited, 1
 	}
-	return estimate.HostRoom(), here
+	return plan.HostRoom(), here
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
-	"monotron/internal/sharedtest"
-	"monotron/megatron/estimate"
+	"monotron/internal/exitcode"
+	"monotron/internal/golden"
+	"monotron/megatron/plan"
 )
 
 // Claim: blocks are as many as the flag says, without it as --max-num-seqs texts need within 1 GiB and
@@ -33,11 +33,11 @@ func TestBlocksFitMemory(t *testing.T) {
 		"too much for two":    {60, 100, 2, 0, "use --kv-cache-memory 50 at most"},
 	} {
 		s := &server{options: options{sequence: 4, rows: 64, cache: c.cache * mib}}
-		got, err := s.batching(1024, mib, estimate.Room{Bytes: c.free * mib, Of: "free here"}, c.sharers)
+		got, err := s.batching(1024, mib, plan.Room{Bytes: c.free * mib, Of: "free here"}, c.sharers)
 		switch {
 		case c.refused == "" && (err != nil || got.Blocks != c.blocks):
 			t.Errorf("%s: %d blocks, %v; want %d", name, got.Blocks, err, c.blocks)
-		case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused) || fault.CodeOf(err) != fault.Usage):
+		case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused) || exitcode.CodeOf(err) != exitcode.Usage):
 			t.Errorf("%s: %v; want %q", name, err, c.refused)
 		}
 	}
@@ -45,13 +45,13 @@ func TestBlocksFitMemory(t *testing.T) {
 
 // Claim: a server whose keys and values cannot be in this machine's memory ends at its start.
 func TestTooMuchMemory(t *testing.T) {
-	if estimate.HostRoom().Bytes == math.MaxInt64 {
+	if plan.HostRoom().Bytes == math.MaxInt64 {
 		t.Skip("what is free is not known here")
 	}
 	notes, w := io.Pipe()
 	go io.Copy(io.Discard, notes)
-	err := call(context.Background(), w, "--port", "0", "--load", filepath.Join(sharedtest.Dir(t, "golden", "serve"), "model"), "--kv-cache-memory", "1073741824")
-	if err == nil || !strings.Contains(err.Error(), "--kv-cache-memory 1073741824: keys and values") || fault.CodeOf(err) != fault.Usage {
+	err := call(context.Background(), w, "--port", "0", "--load", filepath.Join(golden.Dir(t, "golden", "serve"), "model"), "--kv-cache-memory", "1073741824")
+	if err == nil || !strings.Contains(err.Error(), "--kv-cache-memory 1073741824: keys and values") || exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("1 PiB: %v", err)
 	}
 }

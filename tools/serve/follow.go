@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/command"
 )
@@ -29,7 +29,7 @@ func newest(dir string) (i iteration, err error) {
 func (o *options) first(ctx context.Context, waits func()) (i iteration, err error) {
 	for told := false; o.follow && ctx.Err() == nil; told = true {
 		i, err = newest(o.dir)
-		if fault.CodeOf(err) != fault.NoInput {
+		if exitcode.CodeOf(err) != exitcode.NoInput {
 			return i, err
 		}
 		if !told {

@@ -10,30 +10,30 @@ import (
 	"testing"
 	"time"
 
-	"monotron/internal/sharedtest"
+	"monotron/internal/golden"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint/native"
 )
 
 // saved is a source that says which iteration it is.
 type saved struct {
-	formats.Source
+	checkpoint.Source
 	iteration int64
 }
 
-func (s saved) State() formats.State { return formats.State{Iteration: s.iteration} }
+func (s saved) State() checkpoint.State { return checkpoint.State{Iteration: s.iteration} }
 
 // saveIteration puts golden/serve's model into a save folder as an iteration of a run.
 func saveIteration(t *testing.T, dir string, n int64) {
 	t.Helper()
-	src, err := all.OpenAs(formats.HF, sharedtest.Dir(t, "golden", "serve", "model"), formats.OpenOptions{Step: -1})
+	src, err := all.OpenAs(checkpoint.HF, golden.Dir(t, "golden", "serve", "model"), checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer src.Close()
-	if _, err := checkpoint.Write(context.Background(), dir, saved{src, n}, formats.WriteOptions{}); err != nil {
+	if _, err := native.Write(context.Background(), dir, saved{src, n}, checkpoint.WriteOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -41,7 +41,7 @@ func saveIteration(t *testing.T, dir string, n int64) {
 // Claim (docs/serve.md): --follow waits for a first iteration, answers with each new one and
 // says so, and passes over what cannot be loaded with one note.
 func TestFollow(t *testing.T) {
-	sharedtest.Dir(t, "golden", "serve", "model")
+	golden.Dir(t, "golden", "serve", "model")
 	dir, apart := filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "run")
 	time.AfterFunc(100*time.Millisecond, func() { saveIteration(t, dir, 10) })
 	url, told := startTelling(t, "--load", dir, "--follow")
@@ -74,17 +74,17 @@ func TestFollow(t *testing.T) {
 	until("iteration 20 answers")
 	answers("iter-20")
 	saveIteration(t, apart, 30)
-	torn := filepath.Join(apart, formats.IterName(30))
+	torn := filepath.Join(apart, checkpoint.IterName(30))
 	if err := os.Truncate(filepath.Join(torn, "rank_00000.safetensors"), 1000); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, ".tmp-"+formats.IterName(30)+"-1-2"), 0o777); err != nil { // of a save under way
+	if err := os.Mkdir(filepath.Join(dir, ".tmp-"+checkpoint.IterName(30)+"-1-2"), 0o777); err != nil { // of a save under way
 		t.Fatal(err)
 	}
-	if err := os.Rename(torn, filepath.Join(dir, formats.IterName(30))); err != nil {
+	if err := os.Rename(torn, filepath.Join(dir, checkpoint.IterName(30))); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, formats.TrackerName), []byte("30"), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, checkpoint.TrackerName), []byte("30"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	until("iteration 30 is passed over, iter-20 goes on: ")
@@ -97,8 +97,8 @@ func TestFollow(t *testing.T) {
 // Claim: what cannot be followed is refused.
 func TestFollowRefuses(t *testing.T) {
 	for line, want := range map[string]string{
-		"--ckpt-step 3 --load x":                                  "--follow takes the newest iteration, --ckpt-step 3 one: give one of them",
-		"--load " + sharedtest.Dir(t, "golden", "serve", "model"): "is one checkpoint (format hf); name the folder that a run saves its iterations to",
+		"--ckpt-step 3 --load x":                              "--follow takes the newest iteration, --ckpt-step 3 one: give one of them",
+		"--load " + golden.Dir(t, "golden", "serve", "model"): "is one checkpoint (format hf); name the folder that a run saves its iterations to",
 	} {
 		_, w := io.Pipe()
 		if err := call(context.Background(), discard{w}, append([]string{"--follow", "--port", "0"}, strings.Fields(line)...)...); err == nil || !strings.Contains(err.Error(), want) {

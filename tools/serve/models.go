@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -195,7 +195,7 @@ func (l *loaded) piece(id int32) (text string, raw []byte) {
 }
 
 func readTemplate(path string) (string, error) {
-	data, err := fault.ReadFile(path, 1<<20)
+	data, err := exitcode.ReadFile(path, 1<<20)
 	if err != nil {
 		return "", fmt.Errorf("--chat-template: %w", err)
 	}

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/inference"
-	"monotron/mpu/comm/launched"
-	"monotron/mpu/comm/preflight"
+	"monotron/mpu/bootstrap/launchenv"
+	"monotron/mpu/bootstrap/preflight"
 	"monotron/mpu/ranks"
-	"monotron/notes"
 )
 
 // meetWithin is how long ranks wait for each other to come.
@@ -21,7 +21,7 @@ const meetWithin = 10 * time.Minute
 // seat is where this process's ranks are: all of them, or one of a launcher's.
 type seat struct {
 	ranks.Config
-	launched *launched.Place // nil: all of them
+	launched *launchenv.Place // nil: all of them
 }
 
 // listens tells whether requests come here; the others follow.
@@ -37,7 +37,7 @@ func (at *seat) here(l inference.Layout) int {
 
 // place finds out which ranks this process has; each of several gets its part of the cores.
 func place(o *options, open func() (*device.Device, error), threads bool) (*seat, error) {
-	p, err := launched.Find(os.Getenv)
+	p, err := launchenv.Find(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func place(o *options, open func() (*device.Device, error), threads bool) (*seat
 		return at, nil
 	}
 	if n := o.layout.Ranks(); n != p.Size {
-		return nil, fault.Errorf(fault.Usage, "%s started %d ranks; --tensor-model-parallel-size, --pipeline-model-parallel-size and --expert-model-parallel-size make %d", p.Launcher, p.Size, n)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s started %d ranks; --tensor-model-parallel-size, --pipeline-model-parallel-size and --expert-model-parallel-size make %d", p.Launcher, p.Size, n)
 	}
 	at.launched = p
 	if !threads {
@@ -60,7 +60,7 @@ func (at *seat) meet(ctx context.Context, o options) (ranks.Config, error) {
 	if at.launched == nil {
 		return at.Config, nil
 	}
-	told := notes.Stderr().Rank(at.launched.Rank)
+	told := logging.Stderr().Rank(at.launched.Rank)
 	alike := map[string]string{"settings (flags)": fmt.Sprint(o.layout, o.load, o.follow)}
 	world, err := preflight.Meet(ctx, at.launched, alike, meetWithin, told.From("rendezvous").Lines())
 	if err != nil {
@@ -68,7 +68,7 @@ func (at *seat) meet(ctx context.Context, o options) (ranks.Config, error) {
 	}
 	c := at.Config
 	c.Process = world
-	c.Watch = &ranks.Watch{Folder: os.Getenv(launched.RunFolder), Note: told.From("serve").Warn}
+	c.Watch = &ranks.Watch{Folder: os.Getenv(launchenv.RunFolder), Note: told.From("serve").Warn}
 	return c, nil
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
-	"monotron/megatron/report"
+	"monotron/megatron/telemetry"
 	"monotron/tools/internal/command"
 )
 
@@ -71,16 +71,16 @@ type options struct {
 func readOptions(c *cli.Context) (o options, err error) {
 	var all []error
 	if o.dir = c.String("load"); o.dir == "" {
-		all = append(all, fault.Errorf(fault.Usage, "--load is missing: the folder of the model"))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--load is missing: the folder of the model"))
 	}
 	for _, name := range []string{"host", "api-key-file"} {
 		if c.IsSet(name) && c.String(name) == "" { // a variable of a script that is not set: it must not open the server to everybody
-			all = append(all, fault.Errorf(fault.Usage, "--%s is empty; leave it out, or give its value", name))
+			all = append(all, exitcode.Errorf(exitcode.Usage, "--%s is empty; leave it out, or give its value", name))
 		}
 	}
 	o.sequence, o.rows = c.Int("max-num-seqs"), c.Int("max-num-batched-tokens")
 	if o.rows < o.sequence {
-		all = append(all, fault.Errorf(fault.Usage, "--max-num-batched-tokens %d: a pass takes a row of each of the %d texts of --max-num-seqs", o.rows, o.sequence))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--max-num-batched-tokens %d: a pass takes a row of each of the %d texts of --max-num-seqs", o.rows, o.sequence))
 	}
 	o.cache, o.queue = int64(c.Int("kv-cache-memory"))<<20, c.Int("max-queue")
 	o.body = int64(c.Int("max-body")) << 20
@@ -88,7 +88,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.address = net.JoinHostPort(c.String("host"), fmt.Sprint(c.Int("port")))
 	o.load.Step, o.follow = c.Int64("ckpt-step"), c.Bool("follow")
 	if o.follow && c.IsSet("ckpt-step") {
-		all = append(all, fault.Errorf(fault.Usage, "--follow takes the newest iteration, --ckpt-step %d one: give one of them", o.load.Step))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--follow takes the newest iteration, --ckpt-step %d one: give one of them", o.load.Step))
 	}
 	take := func(err error) {
 		if err != nil {
@@ -108,11 +108,11 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	if o.name = c.String("served-model-name"); o.name == "" && o.dir != "" {
 		absolute, err := filepath.Abs(o.dir)
-		take(fault.With(fault.IO, err))
+		take(exitcode.With(exitcode.IO, err))
 		o.name = filepath.Base(absolute)
 	}
 	if len(all) > 0 {
-		return o, fault.With(fault.CodeOf(all[0]), errors.Join(all...))
+		return o, exitcode.With(exitcode.CodeOf(all[0]), errors.Join(all...))
 	}
 	return o, nil
 }
@@ -131,9 +131,9 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	}
 	notes := &command.Printer{W: c.App.ErrWriter}
 	s := newServer(o)
-	listener, err := report.Port(o.address)
+	listener, err := telemetry.Port(o.address)
 	if err != nil {
-		return fault.Errorf(fault.IO, "--host, --port: %w", err)
+		return exitcode.Errorf(exitcode.IO, "--host, --port: %w", err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
@@ -152,7 +152,7 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	s.http.Shutdown(over)
 	s.http.Close()
 	if failed := <-served; err == nil && !errors.Is(failed, errClosed) {
-		return fault.With(fault.IO, failed)
+		return exitcode.With(exitcode.IO, failed)
 	}
 	if errors.Is(err, inference.ErrDraining) || err == nil && s.batcher() == nil {
 		notes.Printf("ended with requests unanswered\n")

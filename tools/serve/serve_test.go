@@ -19,8 +19,8 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
-	"monotron/internal/sharedtest"
+	"monotron/internal/exitcode"
+	"monotron/internal/golden"
 	"monotron/megatron/inference"
 )
 
@@ -74,8 +74,8 @@ func call(ctx context.Context, notes io.WriteCloser, args ...string) error {
 	return app.RunContext(ctx, append([]string{"monotron", "serve"}, args...))
 }
 
-func golden(t *testing.T) (url string, want expected) {
-	dir := sharedtest.Dir(t, "golden", "serve")
+func goldenServer(t *testing.T) (url string, want expected) {
+	dir := golden.Dir(t, "golden", "serve")
 	data, err := os.ReadFile(filepath.Join(dir, "expected.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func parsed(t *testing.T, status int, body []byte) (a completionAnswer) {
 // Claim: texts and log-probabilities are transformers' (golden/serve), whole and streamed,
 // with stops across tokens, as completions and as chats.
 func TestAnswersOfAnotherProgram(t *testing.T) {
-	url, want := golden(t)
+	url, want := goldenServer(t)
 	for _, c := range want.Completions {
 		q := map[string]any{"prompt": c.Prompt, "max_tokens": 24, "temperature": 0, "logprobs": 1, "echo": true}
 		status, body := request(t, "POST", url+"/v1/completions", q)
@@ -208,7 +208,7 @@ func streamed(t *testing.T, body []byte) (text string) {
 
 // Claim: a model whose numbers are not finite is the server's fault, not the request's.
 func TestBrokenModelIsNoFaultOfTheRequest(t *testing.T) {
-	p := problemOf(fault.With(fault.BadData, &inference.NotFinite{Token: 7, Logit: float32(math.Inf(1))}))
+	p := problemOf(exitcode.With(exitcode.BadData, &inference.NotFinite{Token: 7, Logit: float32(math.Inf(1))}))
 	if p.Status != http.StatusInternalServerError || p.Type != "server_error" || !strings.HasPrefix(p.Message, "the logit of token 7 is +Inf") {
 		t.Errorf("%+v", p)
 	}
@@ -216,7 +216,7 @@ func TestBrokenModelIsNoFaultOfTheRequest(t *testing.T) {
 
 // Claim: what is wrong with a request is said in OpenAI's form, with the field.
 func TestRefusals(t *testing.T) {
-	url, want := golden(t)
+	url, want := goldenServer(t)
 	for _, c := range []struct {
 		address, body string
 		status        int
@@ -264,7 +264,7 @@ func TestKeys(t *testing.T) {
 	if err := os.WriteFile(keys, []byte("# team\nsecret\n\nother\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url := start(t, "--load", sharedtest.Dir(t, "golden", "serve", "model"), "--api-key-file", keys)
+	url := start(t, "--load", golden.Dir(t, "golden", "serve", "model"), "--api-key-file", keys)
 	for header, want := range map[string]int{"": 401, "Bearer secre": 401, "Bearer secret": 200, "Bearer other": 200, "secret": 200, "Bearer # team": 401} {
 		r, _ := http.NewRequest("GET", url+"/v1/models", nil)
 		if header != "" {
@@ -286,7 +286,7 @@ func TestKeys(t *testing.T) {
 
 // Claim: /metrics has vLLM's names after ours, and blocks of clients that left are free.
 func TestMetricsAndLeaving(t *testing.T) {
-	url, _ := golden(t)
+	url, _ := goldenServer(t)
 	for range 20 {
 		ctx, leave := context.WithCancel(context.Background())
 		r, _ := http.NewRequestWithContext(ctx, "POST", url+"/v1/completions", strings.NewReader(`{"prompt": "O", "max_tokens": 60, "stream": true}`))
@@ -322,8 +322,8 @@ func TestMetricsAndLeaving(t *testing.T) {
 
 // Claim: ranks that share the model serve the same texts.
 func TestRanksServe(t *testing.T) {
-	_, want := golden(t)
-	dir := sharedtest.Dir(t, "golden", "serve", "model")
+	_, want := goldenServer(t)
+	dir := golden.Dir(t, "golden", "serve", "model")
 	for _, layout := range [][]string{{"--tensor-model-parallel-size", "2"}, {"--pipeline-model-parallel-size", "2"}, {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"}} {
 		url := start(t, append([]string{"--load", dir}, layout...)...)
 		for _, c := range want.Completions {
@@ -337,7 +337,7 @@ func TestRanksServe(t *testing.T) {
 
 // Claim: Megatron's clients get texts and segments with their prompts.
 func TestMegatronsWay(t *testing.T) {
-	url, want := golden(t)
+	url, want := goldenServer(t)
 	c := want.Completions[0]
 	status, body := request(t, "PUT", url+"/api", map[string]any{"prompts": []string{c.Prompt}, "tokens_to_generate": 24, "logprobs": true})
 	var got struct {
@@ -361,12 +361,12 @@ func TestFlags(t *testing.T) {
 		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens 32: a pass takes a row of each of the 64 texts of --max-num-seqs\n--fp32, --bf16 and --fp16 exclude each other",
 	} {
 		_, w := io.Pipe()
-		if err := call(context.Background(), w, strings.Fields(line)...); fault.CodeOf(err) != fault.Usage || err.Error() != want {
+		if err := call(context.Background(), w, strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != want {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
 	_, w := io.Pipe()
-	if err := call(context.Background(), discard{w}, "--load", "/nowhere", "--port", "0"); fault.CodeOf(err) != fault.NoInput {
+	if err := call(context.Background(), discard{w}, "--load", "/nowhere", "--port", "0"); exitcode.CodeOf(err) != exitcode.NoInput {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
 	"monotron/mpu/ranks"
 	"monotron/tokenizer"
@@ -243,7 +243,7 @@ func problemOf(err error) *problem {
 	case errors.Is(err, context.Canceled):
 		return &problem{Status: 499, Message: "the client has left"} // nobody reads it
 	case errors.As(err, &broken): // no request's fault: it goes on below
-	case fault.CodeOf(err) == fault.Usage || fault.CodeOf(err) == fault.BadData:
+	case exitcode.CodeOf(err) == exitcode.Usage || exitcode.CodeOf(err) == exitcode.BadData:
 		return &problem{Status: http.StatusBadRequest, Message: err.Error()}
 	}
 	return &problem{Status: http.StatusInternalServerError, Message: err.Error(), Type: "server_error"}
@@ -311,7 +311,7 @@ func decode(r *http.Request, v any) error {
 
 // readKeys reads one key a line; empty lines and those that begin with # are none.
 func readKeys(path string) (keys []string, err error) {
-	data, err := fault.ReadFile(path, 1<<20)
+	data, err := exitcode.ReadFile(path, 1<<20)
 	if err != nil {
 		return nil, fmt.Errorf("--api-key-file: %w", err)
 	}
@@ -321,7 +321,7 @@ func readKeys(path string) (keys []string, err error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, fault.Errorf(fault.BadData, "--api-key-file %s has no key", path)
+		return nil, exitcode.Errorf(exitcode.BadData, "--api-key-file %s has no key", path)
 	}
 	return keys, nil
 }

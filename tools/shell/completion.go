@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // The shells ask the program itself: the words so far and --generate-bash-completion
@@ -54,7 +54,7 @@ func Completion(links ...string) *cli.Command {
 		Action: func(c *cli.Context) error {
 			script := scripts[c.Args().First()]
 			if script == "" || c.Args().Len() != 1 {
-				return fault.Errorf(fault.Usage, "completion takes one shell, bash, zsh or fish; found %q", strings.Join(c.Args().Slice(), " "))
+				return exitcode.Errorf(exitcode.Usage, "completion takes one shell, bash, zsh or fish; found %q", strings.Join(c.Args().Slice(), " "))
 			}
 			_, err := fmt.Fprintf(c.App.Writer, script, strings.Join(append([]string{"monotron"}, links...), " "))
 			return err

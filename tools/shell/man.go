@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Man prints the manual page of the program, or of one command with all its flags.
@@ -25,7 +25,7 @@ monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,
 			if c.Args().Present() {
 				command := c.App.Command(c.Args().First())
 				if command == nil || c.Args().Len() > 1 {
-					return fault.Errorf(fault.Usage, "man takes the name of one command; monotron --help lists them")
+					return exitcode.Errorf(exitcode.Usage, "man takes the name of one command; monotron --help lists them")
 				}
 				page = cli.App{Name: command.Name, Usage: command.Usage, Description: command.Description, Flags: command.Flags, Commands: command.Subcommands}
 			}
@@ -33,7 +33,7 @@ monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,
 			if err == nil {
 				_, err = io.WriteString(c.App.Writer, text)
 			}
-			return fault.With(fault.IO, err)
+			return exitcode.With(exitcode.IO, err)
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset/jsonl"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
 )
@@ -37,7 +37,7 @@ func Command() *cli.Command {
 				return err
 			}
 			if c.Bool("decode") && (c.Bool("count") || c.String("json-key") != "") {
-				return fault.Errorf(fault.Usage, "--decode goes with neither --count nor --json-key")
+				return exitcode.Errorf(exitcode.Usage, "--decode goes with neither --count nor --json-key")
 			}
 			tok, err := command.Tokenizer(c)
 			if err != nil {
@@ -93,7 +93,7 @@ func run(c *cli.Context, tok tokenizer.Tokenizer) error {
 	for out := range order {
 		a := <-out
 		if _, werr := w.Write(a.out); err == nil {
-			err = fault.With(fault.IO, werr)
+			err = exitcode.With(exitcode.IO, werr)
 		}
 		if a.err != nil {
 			err = a.err
@@ -107,7 +107,7 @@ func run(c *cli.Context, tok tokenizer.Tokenizer) error {
 	if err == nil && readErr != io.EOF {
 		err = readErr
 	}
-	return errors.Join(err, fault.With(fault.IO, w.Flush()), r.Close())
+	return errors.Join(err, exitcode.With(exitcode.IO, w.Flush()), r.Close())
 }
 
 // encode answers every line of a block, up to the first that is wrong.
@@ -123,7 +123,7 @@ func encode(c *cli.Context, tok tokenizer.Tokenizer, b jsonl.Block) (a answer) {
 	}
 	for n, line := range b.Each() {
 		if a.out, a.err = one(a.out, line); a.err != nil {
-			a.err = fault.Errorf(fault.BadData, "%s:%d: %w", b.Name, n, a.err)
+			a.err = exitcode.Errorf(exitcode.BadData, "%s:%d: %w", b.Name, n, a.err)
 			return a
 		}
 		a.out = append(a.out, '\n')
@@ -177,11 +177,11 @@ func (l *liner) texts(out []byte, pieces ...string) ([]byte, error) {
 func (l *liner) decode(out, line []byte) ([]byte, error) {
 	var ids []int32
 	if err := json.Unmarshal(line, &ids); err != nil {
-		return out, fault.Errorf(fault.BadData, "not a JSON array of ids: %w", err)
+		return out, exitcode.Errorf(exitcode.BadData, "not a JSON array of ids: %w", err)
 	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= l.tok.VocabSize() {
-			return out, fault.Errorf(fault.BadData, "id %d at place %d is outside the vocabulary of %d", id, i, l.tok.VocabSize())
+			return out, exitcode.Errorf(exitcode.BadData, "id %d at place %d is outside the vocabulary of %d", id, i, l.tok.VocabSize())
 		}
 	}
 	var quoted strings.Builder

@@ -11,7 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // call runs tokenize on a file with the given text.
@@ -68,11 +68,11 @@ func TestBadLine(t *testing.T) {
 		"[64]\n[50257]\n":                    {"--decode"},
 	} {
 		out, err := call(t, text, flags...)
-		if fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "x.jsonl:2:") || strings.Count(out, "\n") != 1 {
+		if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "x.jsonl:2:") || strings.Count(out, "\n") != 1 {
 			t.Errorf("%q: %q, %v", text, out, err)
 		}
 	}
-	if _, err := call(t, "", "--decode", "--count"); fault.CodeOf(err) != fault.Usage {
+	if _, err := call(t, "", "--decode", "--count"); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("%v", err)
 	}
 }

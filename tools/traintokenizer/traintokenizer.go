@@ -17,11 +17,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset/jsonl"
-	"monotron/fault"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
 	"monotron/tokenizer/train"
 	"monotron/tools/internal/command"
-	"monotron/whole"
 )
 
 var patterns = map[string]bpe.Pattern{"gpt2": bpe.GPT2, "llama3": bpe.Llama3, "qwen2": bpe.Qwen2, "o200k": bpe.O200K}
@@ -53,11 +53,11 @@ func run(c *cli.Context) error {
 	pattern, ok := patterns[c.String("pattern")]
 	switch {
 	case len(c.StringSlice("input")) == 0 || c.String("output-dir") == "":
-		return fault.Errorf(fault.Usage, "--input and --output-dir are needed")
+		return exitcode.Errorf(exitcode.Usage, "--input and --output-dir are needed")
 	case !ok:
-		return fault.Errorf(fault.Usage, "--pattern %s is none of gpt2, llama3, qwen2 and o200k", c.String("pattern"))
+		return exitcode.Errorf(exitcode.Usage, "--pattern %s is none of gpt2, llama3, qwen2 and o200k", c.String("pattern"))
 	case !slices.Contains([]string{"", "jsonl", "text"}, c.String("input-format")):
-		return fault.Errorf(fault.Usage, "--input-format is jsonl or text, not %s", c.String("input-format"))
+		return exitcode.Errorf(exitcode.Usage, "--input-format is jsonl or text, not %s", c.String("input-format"))
 	}
 	special := c.StringSlice("special-tokens")
 	if !c.IsSet("special-tokens") {
@@ -84,13 +84,13 @@ func run(c *cli.Context) error {
 func write(c *cli.Context, files map[string][]byte, size int) error {
 	dir := c.String("output-dir")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fault.Errorf(fault.IO, "--output-dir: %w", err)
+		return exitcode.Errorf(exitcode.IO, "--output-dir: %w", err)
 	}
-	if err := whole.WriteFiles(dir, 0o666, files); err != nil {
+	if err := atomicfile.WriteFiles(dir, 0o666, files); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(c.App.Writer, "%s: %d ids\n", filepath.Join(dir, "tokenizer.json"), size)
-	return fault.With(fault.IO, err)
+	return exitcode.With(exitcode.IO, err)
 }
 
 // blockBytes is what one goroutine counts at a time.
@@ -173,7 +173,7 @@ func countBlock(counter *train.Counter, b jsonl.Block, object bool, keys []strin
 		n := b.Line
 		for line := range bytes.Lines(b.Data) {
 			if !utf8.Valid(line) {
-				return fault.Errorf(fault.BadData, "%s:%d: the line is not UTF-8", b.Name, n)
+				return exitcode.Errorf(exitcode.BadData, "%s:%d: the line is not UTF-8", b.Name, n)
 			}
 			counter.Add(string(line))
 			n++
@@ -183,12 +183,12 @@ func countBlock(counter *train.Counter, b jsonl.Block, object bool, keys []strin
 	parser := jsonl.NewParser(keys...)
 	for n, line := range b.Each() {
 		if err := parser.Parse(line); err != nil {
-			return fault.Errorf(fault.BadData, "%s:%d: %w", b.Name, n, err)
+			return exitcode.Errorf(exitcode.BadData, "%s:%d: %w", b.Name, n, err)
 		}
 		for k := range keys {
 			texts, err := parser.Strings(k)
 			if err != nil {
-				return fault.Errorf(fault.BadData, "%s:%d: %w", b.Name, n, err)
+				return exitcode.Errorf(exitcode.BadData, "%s:%d: %w", b.Name, n, err)
 			}
 			for _, text := range texts {
 				counter.Add(text)

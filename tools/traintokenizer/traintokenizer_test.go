@@ -11,7 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -80,16 +80,16 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		code  fault.Code
+		code  exitcode.Code
 		says  string
 		flags []string
 	}{
-		{fault.Usage, "--output-dir", []string{"--input", bad}},
-		{fault.Usage, "--pattern", []string{"--input", bad, "--output-dir", "x", "--pattern", "no"}},
-		{fault.NoInput, "none", []string{"--input", "none", "--output-dir", "x", "--vocab-size", "300"}},
-		{fault.BadData, "bad.txt:2", []string{"--input", bad, "--output-dir", "x", "--vocab-size", "300"}},
+		{exitcode.Usage, "--output-dir", []string{"--input", bad}},
+		{exitcode.Usage, "--pattern", []string{"--input", bad, "--output-dir", "x", "--pattern", "no"}},
+		{exitcode.NoInput, "none", []string{"--input", "none", "--output-dir", "x", "--vocab-size", "300"}},
+		{exitcode.BadData, "bad.txt:2", []string{"--input", bad, "--output-dir", "x", "--vocab-size", "300"}},
 	} {
-		if _, err := call(c.flags...); fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+		if _, err := call(c.flags...); exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %v", c.flags, err)
 		}
 	}

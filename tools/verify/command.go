@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 	"monotron/tools/verify/checkpointcase"
 	"monotron/tools/verify/datacase"
@@ -41,7 +41,7 @@ func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return fault.Errorf(fault.Usage, "verify case takes one PATH, found %d", c.NArg())
+				return exitcode.Errorf(exitcode.Usage, "verify case takes one PATH, found %d", c.NArg())
 			}
 			path := c.Args().First()
 			switch {
@@ -61,13 +61,13 @@ func runData(c *cli.Context, path string) error {
 		return err
 	}
 	if passed+failed == 0 {
-		return fault.Errorf(fault.Usage, "%s: no case's id contains %q", path, c.String("only"))
+		return exitcode.Errorf(exitcode.Usage, "%s: no case's id contains %q", path, c.String("only"))
 	}
 	if _, err := fmt.Fprintf(c.App.Writer, "%d passed, %d failed\n", passed, failed); err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	if failed > 0 {
-		return fault.Errorf(fault.Differs, "%s: %d cases differ", path, failed)
+		return exitcode.Errorf(exitcode.Differs, "%s: %d cases differ", path, failed)
 	}
 	return nil
 }
@@ -98,10 +98,10 @@ func show(c *cli.Context, path string, report *modelcase.Report) (err error) {
 		err = report.WriteTable(c.App.Writer, c.Bool("all"))
 	}
 	if err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	if _, failed := report.Counts(); failed > 0 {
-		return fault.Errorf(fault.Differs, "%s on %s: %d numbers are over their tolerance", path, report.Device, failed)
+		return exitcode.Errorf(exitcode.Differs, "%s on %s: %d numbers are over their tolerance", path, report.Device, failed)
 	}
 	return nil
 }

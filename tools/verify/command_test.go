@@ -11,7 +11,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // run calls the command as main does.
@@ -20,7 +20,7 @@ func run(t *testing.T, args ...string) (stdout string, err error) {
 	var out strings.Builder
 	open := func(name string) (*device.Device, error) {
 		if name != "ref" {
-			return nil, fault.Errorf(fault.Usage, "no device %q", name)
+			return nil, exitcode.Errorf(exitcode.Usage, "no device %q", name)
 		}
 		return ref.Open(), nil
 	}
@@ -46,22 +46,22 @@ func TestExitCodes(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args []string
-		code fault.Code
+		code exitcode.Code
 		last string
 	}{
-		{[]string{"modelcase/testdata/gpt2-tanh", "--device", "ref"}, fault.Done, " passed, 0 failed\n"},
-		{[]string{"--device", "ref", wrong}, fault.Differs, ", 1 failed\n"},
-		{[]string{"--device", "ref", "--all", wrong}, fault.Differs, ", 1 failed\n"},
-		{[]string{"--device", "ref", "nowhere"}, fault.NoInput, ""},
-		{[]string{"--device", "abacus", wrong}, fault.Usage, ""},
-		{[]string{"--device", "ref", "--only", "nothing", "datacase/testdata/cases.json"}, fault.Usage, ""},
-		{[]string{"--device", "ref", "datacase/testdata/cases.json"}, fault.Done, " passed, 0 failed\n"},
-		{[]string{"--device", "ref"}, fault.Usage, ""},
-		{[]string{"--colour", "red", wrong}, fault.Usage, ""},
+		{[]string{"modelcase/testdata/gpt2-tanh", "--device", "ref"}, exitcode.Done, " passed, 0 failed\n"},
+		{[]string{"--device", "ref", wrong}, exitcode.Differs, ", 1 failed\n"},
+		{[]string{"--device", "ref", "--all", wrong}, exitcode.Differs, ", 1 failed\n"},
+		{[]string{"--device", "ref", "nowhere"}, exitcode.NoInput, ""},
+		{[]string{"--device", "abacus", wrong}, exitcode.Usage, ""},
+		{[]string{"--device", "ref", "--only", "nothing", "datacase/testdata/cases.json"}, exitcode.Usage, ""},
+		{[]string{"--device", "ref", "datacase/testdata/cases.json"}, exitcode.Done, " passed, 0 failed\n"},
+		{[]string{"--device", "ref"}, exitcode.Usage, ""},
+		{[]string{"--colour", "red", wrong}, exitcode.Usage, ""},
 	} {
 		out, err := run(t, c.args...)
-		if fault.CodeOf(err) != c.code || !strings.HasSuffix(out, c.last) {
-			t.Errorf("%v: code %d, %v\n%s", c.args, fault.CodeOf(err), err, out)
+		if exitcode.CodeOf(err) != c.code || !strings.HasSuffix(out, c.last) {
+			t.Errorf("%v: code %d, %v\n%s", c.args, exitcode.CodeOf(err), err, out)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestUnknownLayout(t *testing.T) {
 		app := &cli.App{Name: "monotron", Writer: &out, ErrWriter: &out, ExitErrHandler: func(*cli.Context, error) {},
 			Commands: []*cli.Command{Command(func(string) (*device.Device, error) { return ref.Open(), nil })}}
 		err := app.Run(append([]string{"monotron", "verify", "--world-size", "2", "--shape", "gpt2", "--steps", "1"}, strings.Fields(add)...))
-		if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), want) {
+		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", add, err, want)
 		}
 	}

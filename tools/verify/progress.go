@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"monotron/notes"
+	"monotron/internal/logging"
 	"monotron/tools/verify/layouts"
 )
 
@@ -17,7 +17,7 @@ import (
 // by a note at the first result and then each time that `every` has passed. What differs
 // is a note at once.
 type progress struct {
-	notes  *notes.Notes
+	notes  *logging.Notes
 	screen io.Writer // a terminal; nil: none
 	every  time.Duration
 	now    func() time.Time
@@ -32,7 +32,7 @@ type progress struct {
 const glance = 100 * time.Millisecond
 
 func newProgress() *progress {
-	p := &progress{notes: notes.Stderr().From("verify"), every: 10 * time.Second, now: time.Now, began: time.Now()}
+	p := &progress{notes: logging.Stderr().From("verify"), every: 10 * time.Second, now: time.Now, began: time.Now()}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		p.screen, p.every = os.Stderr, glance
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"monotron/notes"
+	"monotron/internal/logging"
 	"monotron/tools/verify/layouts"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	clock := time.Unix(1e9, 0)
-	p := &progress{notes: notes.New(&out), every: 10 * time.Second, now: func() time.Time { return clock }, began: clock}
+	p := &progress{notes: logging.New(&out), every: 10 * time.Second, now: func() time.Time { return clock }, began: clock}
 	row := func(layout string, ok bool) layouts.Row {
 		return layouts.Row{Model: "gpt2", Layout: layout, OK: ok, Problem: "its loss differs"}
 	}
@@ -44,7 +44,7 @@ func TestProgress(t *testing.T) {
 // Claim: on a terminal one line is written over, and what differs stands above it.
 func TestProgressOnATerminal(t *testing.T) {
 	var screen bytes.Buffer
-	p := &progress{notes: notes.New(&screen), screen: &screen, every: glance, now: time.Now, began: time.Now()}
+	p := &progress{notes: logging.New(&screen), screen: &screen, every: glance, now: time.Now, began: time.Now()}
 	p.told(layouts.Progress{All: 2, Next: "gpt2: tp2"})
 	p.told(layouts.Progress{Done: 1, All: 2, Next: "gpt2: dp2", Last: layouts.Row{Model: "gpt2", Layout: "tp2", Problem: "bad"}})
 	p.told(layouts.Progress{Done: 2, All: 2})

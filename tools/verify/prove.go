@@ -9,10 +9,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 	"monotron/tools/verify/layouts"
-	"monotron/whole"
 )
 
 var proveFlags = []cli.Flag{
@@ -48,7 +48,7 @@ func proveCommand(open func(string) (*device.Device, error)) cli.Command {
 
 func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	if c.Bool("mutate") && c.String("png") != "" {
-		return fault.Errorf(fault.Usage, "--png draws the layouts; --mutate has none to draw")
+		return exitcode.Errorf(exitcode.Usage, "--png draws the layouts; --mutate has none to draw")
 	}
 	models, err := chosenModels(c)
 	if err != nil {
@@ -69,13 +69,13 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 		err = report.WriteTable(c.App.Writer, c.Bool("all"))
 	}
 	if path := c.String("png"); path != "" && err == nil {
-		err = whole.Write(path, 0o644, func(f *os.File) error { return report.WritePicture(f, c.Bool("all")) })
+		err = atomicfile.Write(path, 0o644, func(f *os.File) error { return report.WritePicture(f, c.Bool("all")) })
 	}
 	if err != nil {
-		return fault.With(fault.IO, err)
+		return exitcode.With(exitcode.IO, err)
 	}
 	if differ, unseen := report.Failed(); differ+unseen > 0 {
-		return fault.Errorf(fault.Differs, "%d layouts differ from one rank, %d mutants were not caught", differ, unseen)
+		return exitcode.Errorf(exitcode.Differs, "%d layouts differ from one rank, %d mutants were not caught", differ, unseen)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func nothingChosen(models []layouts.Model, o layouts.Options) error {
 		what = "layout that --mutate breaks"
 	}
 	if len(names) == 0 {
-		return fault.Errorf(fault.Usage, "no %s of up to %d ranks is legal for this model; give a larger --world-size", what, o.World)
+		return exitcode.Errorf(exitcode.Usage, "no %s of up to %d ranks is legal for this model; give a larger --world-size", what, o.World)
 	}
 	const few = 12
 	more := ""
@@ -103,7 +103,7 @@ func nothingChosen(models []layouts.Model, o layouts.Options) error {
 		more = fmt.Sprintf(" and %d more", len(names)-few)
 		names = names[:few]
 	}
-	return fault.Errorf(fault.Usage, "no %s of up to %d ranks has all the words of --only %q; there are: %s%s", what, o.World, o.Only, strings.Join(names, "; "), more)
+	return exitcode.Errorf(exitcode.Usage, "no %s of up to %d ranks has all the words of --only %q; there are: %s%s", what, o.World, o.Only, strings.Join(names, "; "), more)
 }
 
 // chosenModels is the model of the flags that are not verify's own, or the shapes.

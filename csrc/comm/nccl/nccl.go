@@ -22,7 +22,7 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // oldest is the first NCCL whose communicators need not block.
@@ -45,7 +45,7 @@ func Open() (*Library, error) {
 		return nil, err
 	}
 	if v := l.Version(); v < oldest {
-		return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", l.path, Spell(v))
+		return nil, exitcode.Errorf(exitcode.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", l.path, Spell(v))
 	}
 	l.log, err = newWarnings() // NCCL looks at its settings when it first has to say something
 	return l, err
@@ -69,7 +69,7 @@ func find() (*Library, error) {
 			first = err
 		}
 	}
-	return nil, fault.Errorf(fault.Usage, "NCCL cannot be used: %w (%s)", first, cure)
+	return nil, exitcode.Errorf(exitcode.Usage, "NCCL cannot be used: %w (%s)", first, cure)
 }
 
 func open(path string) (*Library, error) {
@@ -134,7 +134,7 @@ type Comm struct {
 }
 
 // errOver is what a call finds after an Abort; whoever aborted knows more.
-var errOver = fault.Errorf(fault.Internal, "NCCL: the communicator was given up")
+var errOver = exitcode.Errorf(exitcode.Internal, "NCCL: the communicator was given up")
 
 // Init joins rank of `ranks` to a communicator, within limit, which also bounds
 // how long any later call may take to be taken. What lost returns ends the wait
@@ -161,7 +161,7 @@ func (c *Comm) call(what string, f func() C.int) error {
 			return err
 		}
 		if time.Now().After(end) {
-			return fault.Errorf(fault.Internal, "NCCL: %s took longer than %v: a peer is missing, or its network is%s", what, c.limit, Meeting())
+			return exitcode.Errorf(exitcode.Internal, "NCCL: %s took longer than %v: a peer is missing, or its network is%s", what, c.limit, Meeting())
 		}
 		c.lib.sleep(pause)
 		pause = min(2*pause, time.Millisecond)
@@ -220,7 +220,7 @@ func (l *Library) check(c *Comm, r C.int, what string) error {
 	if more := l.log.fresh(); more != "" {
 		text += "\n" + more
 	}
-	return fault.Errorf(fault.Internal, "NCCL: %s: %s", what, text)
+	return exitcode.Errorf(exitcode.Internal, "NCCL: %s: %s", what, text)
 }
 
 // Err is a trouble that came up since, nil: none is known.
@@ -281,7 +281,7 @@ var types = map[device.DType]C.int{device.F32: 7, device.F64: 8, device.BF16: 9,
 func (c *Comm) typed(what string, dtype device.DType, f func(number C.int) C.int) error {
 	number, known := types[dtype]
 	if !known {
-		return fault.Errorf(fault.Internal, "NCCL: %s of %s, which it cannot combine", what, dtype)
+		return exitcode.Errorf(exitcode.Internal, "NCCL: %s of %s, which it cannot combine", what, dtype)
 	}
 	return c.call(what, func() C.int { return f(number) })
 }

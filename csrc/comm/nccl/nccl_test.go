@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"monotron/csrc/comm/nccl/standin"
+	"monotron/csrc/comm/nccl/fake"
 	"monotron/csrc/device"
 )
 
 // alone is a communicator of one rank, on the stand-in, and a GPU for it. It sleeps by
 // sleep.
-func alone(t testing.TB, lost func() error, sleep func()) (lib *standin.Library, c *Comm, gpu *standin.GPU) {
+func alone(t testing.TB, lost func() error, sleep func()) (lib *fake.Library, c *Comm, gpu *fake.GPU) {
 	t.Helper()
-	lib, err := standin.Build(t.TempDir())
+	lib, err := fake.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func floats(t testing.TB, n int64) device.Tensor {
 // Claim: NCCL says "in progress" to every call; one that it takes soon costs the host no
 // sleep, one that it takes late costs some, and either ends well.
 func TestCallsAreTaken(t *testing.T) {
-	var lib *standin.Library
+	var lib *fake.Library
 	slept := 0
 	lib, c, gpu := alone(t, well, func() { slept++; lib.Slow(1) })
 	x, s := floats(t, 8), gpu.Ops()
@@ -98,7 +98,7 @@ func TestFoundBesideTorch(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := standin.Build(dir); err != nil {
+		if _, err := fake.Build(dir); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, filepath.Join(dir, "libnccl.so.2"))

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // warnings are NCCL's own, which it would otherwise print to standard output,
@@ -27,12 +27,12 @@ func newWarnings() (*warnings, error) {
 	}
 	dir, err := os.MkdirTemp("", "monotron-nccl-")
 	if err != nil {
-		return nil, fault.Errorf(fault.IO, "a place for NCCL's warnings: %w", err)
+		return nil, exitcode.Errorf(exitcode.IO, "a place for NCCL's warnings: %w", err)
 	}
 	w := &warnings{path: filepath.Join(dir, fmt.Sprintf("%d.log", os.Getpid()))}
 	for name, value := range map[string]string{"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": w.path} {
 		if err := os.Setenv(name, value); err != nil {
-			return nil, fault.Errorf(fault.IO, "%s: %w", name, err)
+			return nil, exitcode.Errorf(exitcode.IO, "%s: %w", name, err)
 		}
 	}
 	return w, nil

@@ -3,7 +3,7 @@ package table
 import (
 	"maps"
 
-	"monotron/flags"
+	"monotron/internal/argv"
 )
 
 // Class says what this program does with a flag.
@@ -109,18 +109,18 @@ func copyOf(m map[string]string) map[string]string {
 }
 
 // Arity is what the argument list's reader needs to know.
-func (f *Flag) Arity() flags.Arity {
+func (f *Flag) Arity() argv.Arity {
 	switch {
 	case f.Empty != "":
-		return flags.Any
+		return argv.Any
 	case f.Kind == Switch:
-		return flags.Switch
+		return argv.Switch
 	case f.Kind == Strings && f.Class != Works:
-		return flags.Any
+		return argv.Any
 	case f.Kind >= Ints:
-		return flags.Many
+		return argv.Many
 	}
-	return flags.One
+	return argv.One
 }
 
 // owned puts rows under one owner.

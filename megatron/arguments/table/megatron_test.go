@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/flags"
+	"monotron/internal/argv"
 )
 
 // theirs is one flag of Megatron-LM's parser.
@@ -66,10 +66,10 @@ func TestArityIsMegatrons(t *testing.T) {
 	for _, m := range megatron(t) {
 		f := Find(m.name(0))
 		have := f.Arity()
-		if have == flags.Any && f.Kind == Strings && f.Class != Works {
+		if have == argv.Any && f.Kind == Strings && f.Class != Works {
 			continue // a list, read leniently
 		}
-		want := map[string]flags.Arity{"0": flags.Switch, "1": flags.One, "+": flags.Many, "*": flags.Any, "3": flags.Many}[fmt.Sprint(m.NArgs)]
+		want := map[string]argv.Arity{"0": argv.Switch, "1": argv.One, "+": argv.Many, "*": argv.Any, "3": argv.Many}[fmt.Sprint(m.NArgs)]
 		if have != want && f.Differs == "" {
 			t.Errorf("--%s: arity %d, in Megatron-LM %v", f.Name, have, m.NArgs)
 		}
@@ -127,7 +127,7 @@ func difference(f *Flag, m theirs) string {
 	slices.Sort(mine)
 	slices.Sort(choices)
 	kind := map[string]string{"int": "int", "float": "float", "str": "string", "": "string", "enum_type_handler": "string", "moe_freq_type": "string", "no_rope_freq_type": "string"}[m.Type]
-	arity := map[string]flags.Arity{"1": flags.One, "+": flags.Many, "*": flags.Any, "3": flags.Many}[fmt.Sprint(m.NArgs)]
+	arity := map[string]argv.Arity{"1": argv.One, "+": argv.Many, "*": argv.Any, "3": argv.Many}[fmt.Sprint(m.NArgs)]
 	switch {
 	case f.Arity() != arity:
 		return fmt.Sprintf("%v values there", m.NArgs)

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"monotron/flags"
+	"monotron/internal/argv"
 )
 
 // Upper ends that several rows have.
@@ -75,13 +75,13 @@ func (f *Flag) span(before string) string {
 // number reads one value as Python does.
 func (k Kind) number(text string) (canonical string, x float64, err error) {
 	if k == Int || k == Ints {
-		n, ok := flags.Int(text)
+		n, ok := argv.Int(text)
 		if !ok {
 			return "", 0, fmt.Errorf("%q is no whole number", text)
 		}
 		return strconv.FormatInt(n, 10), float64(n), nil
 	}
-	x, ok := flags.Float(text)
+	x, ok := argv.Float(text)
 	if !ok {
 		return "", 0, fmt.Errorf("%q is no number", text)
 	}

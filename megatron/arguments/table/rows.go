@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"monotron/flags"
+	"monotron/internal/argv"
 )
 
 // Owners of flags: the groups of --help.
@@ -96,10 +96,10 @@ func (f *Flag) saysTheSame(g *Flag) bool {
 
 // Arities is the whole table for the reader of an argument list, the same at every call: a
 // search reads thousands of lists.
-func Arities() flags.Set { return arities() }
+func Arities() argv.Set { return arities() }
 
-var arities = sync.OnceValue(func() flags.Set {
-	set := flags.Set{}
+var arities = sync.OnceValue(func() argv.Set {
+	set := argv.Set{}
 	for name, f := range index {
 		set[name] = f.Arity()
 	}

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/internal/sharedtest"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/safetensors"
+	"monotron/internal/golden"
+	"monotron/internal/safetensors"
+	"monotron/megatron/checkpoint"
 )
 
 // golden is a case of golden/checkpoint.
-type golden struct {
+type goldenCase struct {
 	Case, Format, Family string
 	WeightsDType         string `json:"weights_dtype"`
 	Iteration            int64
@@ -29,19 +29,19 @@ type golden struct {
 var truth = map[string]string{"gpt2": "gpt2-hf-f32", "gpt2-l4": "gpt2-l4-hf", "llama": "llama-hf-f32", "qwen2": "qwen2-hf-f32", "mixtral": "mixtral-hf-f32", "qwen2-moe": "qwen2-moe-hf-f32",
 	"gpt2-nobias": "gpt2-nobias-nanogpt"}
 
-func cases(t *testing.T, keep func(golden) bool) []golden {
-	root := sharedtest.Dir(t, "golden/checkpoint")
+func cases(t *testing.T, keep func(goldenCase) bool) []goldenCase {
+	root := golden.Dir(t, "golden/checkpoint")
 	folders, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []golden
+	var list []goldenCase
 	for _, f := range folders {
 		text, err := os.ReadFile(filepath.Join(root, f.Name(), "case.json"))
 		if err != nil {
 			continue
 		}
-		c := golden{dir: filepath.Join(root, f.Name())}
+		c := goldenCase{dir: filepath.Join(root, f.Name())}
 		if json.Unmarshal(text, &c) == nil && c.Family != "" && keep(c) {
 			list = append(list, c)
 		}
@@ -52,9 +52,9 @@ func cases(t *testing.T, keep func(golden) bool) []golden {
 	return list
 }
 
-func open(t *testing.T, path string) formats.Source {
+func open(t *testing.T, path string) checkpoint.Source {
 	t.Helper()
-	src, err := Open(path, formats.OpenOptions{Step: -1})
+	src, err := Open(path, checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +69,12 @@ func open(t *testing.T, path string) formats.Source {
 // weights are a family's values by our names, from its Hugging Face folder.
 func weights(t *testing.T, family string) map[string][]float32 {
 	t.Helper()
-	root := sharedtest.Dir(t, "golden/checkpoint")
+	root := golden.Dir(t, "golden/checkpoint")
 	src := open(t, filepath.Join(root, truth[family]))
 	m := map[string][]float32{}
 	for _, x := range src.Tensors() {
-		if name, ok := strings.CutPrefix(x.Name, formats.Model); ok {
-			values, err := formats.ReadFloat32(src, x)
+		if name, ok := strings.CutPrefix(x.Name, checkpoint.Model); ok {
+			values, err := checkpoint.ReadFloat32(src, x)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,21 +97,21 @@ func rounded(v float32, dtype string) float32 {
 
 // expect checks every tensor of src against the family's weights: values
 // rounded to their type, main parameters exact, moments by the corpus' rule.
-func expect(t *testing.T, src formats.Source, want map[string][]float32, optimizer bool) {
+func expect(t *testing.T, src checkpoint.Source, want map[string][]float32, optimizer bool) {
 	t.Helper()
-	if err := formats.Check(src); err != nil {
+	if err := checkpoint.Check(src); err != nil {
 		t.Error(err)
 	}
 	seen := map[string]int{}
 	for _, x := range src.Tensors() {
-		prefix, name := formats.Model, ""
-		for _, p := range []string{formats.Model, formats.Main, formats.ExpAvg, formats.ExpSq} {
+		prefix, name := checkpoint.Model, ""
+		for _, p := range []string{checkpoint.Model, checkpoint.Main, checkpoint.ExpAvg, checkpoint.ExpSq} {
 			if rest, ok := strings.CutPrefix(x.Name, p); ok {
 				prefix, name = p, rest
 			}
 		}
 		seen[prefix]++
-		values, err := formats.ReadFloat32(src, x)
+		values, err := checkpoint.ReadFloat32(src, x)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -124,9 +124,9 @@ func expect(t *testing.T, src formats.Source, want map[string][]float32, optimiz
 		for i, v := range values {
 			exact := rounded(w[i], x.DType)
 			switch prefix {
-			case formats.ExpAvg:
+			case checkpoint.ExpAvg:
 				exact = w[i] * (1.0 / 32)
-			case formats.ExpSq:
+			case checkpoint.ExpSq:
 				exact = w[i] * w[i] * (1.0 / 4096)
 			}
 			if math.Float32bits(v) != math.Float32bits(exact) {
@@ -135,20 +135,20 @@ func expect(t *testing.T, src formats.Source, want map[string][]float32, optimiz
 			}
 		}
 	}
-	if seen[formats.Model] != len(want) {
-		t.Errorf("%d tensors of %d", seen[formats.Model], len(want))
+	if seen[checkpoint.Model] != len(want) {
+		t.Errorf("%d tensors of %d", seen[checkpoint.Model], len(want))
 	}
-	if optimizer && (seen[formats.ExpAvg] != len(want) || seen[formats.ExpSq] != len(want)) {
-		t.Errorf("%d first and %d second moments of %d", seen[formats.ExpAvg], seen[formats.ExpSq], len(want))
+	if optimizer && (seen[checkpoint.ExpAvg] != len(want) || seen[checkpoint.ExpSq] != len(want)) {
+		t.Errorf("%d first and %d second moments of %d", seen[checkpoint.ExpAvg], seen[checkpoint.ExpSq], len(want))
 	}
 }
 
 // Every golden case of every format, read as it is: each number equals the
 // family's, bit for bit where the type keeps it.
 func TestEveryGoldenCase(t *testing.T) {
-	for _, c := range cases(t, func(golden) bool { return true }) {
+	for _, c := range cases(t, func(goldenCase) bool { return true }) {
 		t.Run(c.Case, func(t *testing.T) {
-			f, err := formats.Detect(c.dir)
+			f, err := checkpoint.Detect(c.dir)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/pickle"
+	"monotron/internal/pickle"
+	"monotron/megatron/checkpoint"
 )
 
 // layouts that the golden families divide by.
-var layouts = map[string]formats.Layout{
+var layouts = map[string]checkpoint.Layout{
 	"tp1":             {},
 	"tp2":             {TP: 2},
 	"tp4":             {TP: 4},
@@ -33,7 +33,7 @@ var layouts = map[string]formats.Layout{
 }
 
 // fits tells which layouts a family of the corpus can have.
-func fits(family string, l formats.Layout) bool {
+func fits(family string, l checkpoint.Layout) bool {
 	l = l.Whole()
 	switch {
 	case l.EP > 1 && family != "mixtral" && family != "qwen2-moe":
@@ -47,7 +47,7 @@ func fits(family string, l formats.Layout) bool {
 }
 
 // written saves src in a format and layout and opens the result.
-func written(t *testing.T, f formats.Format, src formats.Source, o formats.WriteOptions) formats.Source {
+func written(t *testing.T, f checkpoint.Format, src checkpoint.Source, o checkpoint.WriteOptions) checkpoint.Source {
 	t.Helper()
 	path := filepath.Join(fastDir(t), "out")
 	done, err := Write(context.Background(), f, path, src, o)
@@ -57,7 +57,7 @@ func written(t *testing.T, f formats.Format, src formats.Source, o formats.Write
 	if done.Files == 0 || done.Bytes == 0 || !strings.HasPrefix(done.Path, path) {
 		t.Errorf("wrote %+v", done)
 	}
-	if got, err := formats.Detect(path); got != f || err != nil {
+	if got, err := checkpoint.Detect(path); got != f || err != nil {
 		t.Errorf("detected as %s, %v", got, err)
 	}
 	return open(t, path)
@@ -66,8 +66,8 @@ func written(t *testing.T, f formats.Format, src formats.Source, o formats.Write
 // Each family with an optimizer's state, in every layout that Megatron could
 // have, comes back number by number, and so does its state.
 func TestMegatronLayouts(t *testing.T) {
-	for _, c := range cases(t, func(c golden) bool {
-		return strings.HasPrefix(c.Format, "megatron") && !strings.Contains(c.Case, "-te") && table[formats.Format(c.Format)].open != nil
+	for _, c := range cases(t, func(c goldenCase) bool {
+		return strings.HasPrefix(c.Format, "megatron") && !strings.Contains(c.Case, "-te") && table[checkpoint.Format(c.Format)].open != nil
 	}) {
 		src := open(t, c.dir)
 		want := weights(t, c.Family)
@@ -76,13 +76,13 @@ func TestMegatronLayouts(t *testing.T) {
 			if !fits(c.Family, l) {
 				continue
 			}
-			options := []formats.WriteOptions{{Layout: l}}
+			options := []checkpoint.WriteOptions{{Layout: l}}
 			if slices.Contains([]string{"tp1", "tp2pp2-zero", "tp2pp2ep4-zero"}, name) {
-				options = append(options, formats.WriteOptions{Layout: l, TransformerImpl: engine, GroupedExperts: c.Family == "mixtral"})
+				options = append(options, checkpoint.WriteOptions{Layout: l, TransformerImpl: engine, GroupedExperts: c.Family == "mixtral"})
 			}
 			for _, o := range options {
-				for _, f := range []formats.Format{formats.MegatronTorch, formats.MegatronTorchDist, formats.Native} {
-					if table[f].write == nil || o.TransformerImpl != "" && f != formats.MegatronTorch {
+				for _, f := range []checkpoint.Format{checkpoint.MegatronTorch, checkpoint.MegatronTorchDist, checkpoint.Native} {
+					if table[f].write == nil || o.TransformerImpl != "" && f != checkpoint.MegatronTorch {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%s/%s/%s", c.Case, f, name, o.TransformerImpl), func(t *testing.T) {
@@ -120,10 +120,10 @@ func TestTransformerEngineNames(t *testing.T) {
 		return list
 	}
 	seen := 0
-	for _, c := range cases(t, func(c golden) bool { return strings.HasSuffix(c.Case, "-mcore-torch-te") }) {
+	for _, c := range cases(t, func(c goldenCase) bool { return strings.HasSuffix(c.Case, "-mcore-torch-te") }) {
 		seen++
 		src := open(t, c.dir)
-		again := written(t, formats.MegatronTorch, src, formats.WriteOptions{})
+		again := written(t, checkpoint.MegatronTorch, src, checkpoint.WriteOptions{})
 		if got, want := keys(again.Info().Path), keys(src.Info().Path); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", c.Case, got, want)
 		}
@@ -134,7 +134,7 @@ func TestTransformerEngineNames(t *testing.T) {
 }
 
 // sameState compares what a run continues from.
-func sameState(t *testing.T, a, b formats.State, optimizer bool) {
+func sameState(t *testing.T, a, b checkpoint.State, optimizer bool) {
 	t.Helper()
 	if a.Iteration != b.Iteration || a.ConsumedTrain != b.ConsumedTrain || a.ConsumedValid != b.ConsumedValid || a.Seed != b.Seed {
 		t.Errorf("iteration %d, samples %d, %d, seed %d; want %d, %d, %d, %d", b.Iteration, b.ConsumedTrain, b.ConsumedValid, b.Seed, a.Iteration, a.ConsumedTrain, a.ConsumedValid, a.Seed)
@@ -143,7 +143,7 @@ func sameState(t *testing.T, a, b formats.State, optimizer bool) {
 		return
 	}
 	for what, pair := range map[string][2][]byte{"scheduler": {a.Scheduler, b.Scheduler}, "scaler": {a.Scaler, b.Scaler},
-		"steps": {a.Extra[formats.ExtraAdamSteps], b.Extra[formats.ExtraAdamSteps]}} {
+		"steps": {a.Extra[checkpoint.ExtraAdamSteps], b.Extra[checkpoint.ExtraAdamSteps]}} {
 		if !reflect.DeepEqual(string(pair[0]), string(pair[1])) {
 			t.Errorf("%s %s, want %s", what, pair[1], pair[0])
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/hf"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/tokenizer"
@@ -18,22 +18,22 @@ import (
 
 // named is a model of one small layer whose run had a tokenizer.
 type named struct {
-	formats.Source
+	checkpoint.Source
 	tokenizer tokenizer.Config
 }
 
-func (n named) Info() formats.Info {
+func (n named) Info() checkpoint.Info {
 	info := n.Source.Info()
 	info.Tokenizer = n.tokenizer
 	return info
 }
 
-func tiny(t *testing.T, c tokenizer.Config) formats.Source {
+func tiny(t *testing.T, c tokenizer.Config) checkpoint.Source {
 	t.Helper()
 	m := &spec.Model{NumLayers: 1, HiddenSize: 8, FFNHiddenSize: 32, NumAttentionHeads: 2, NumQueryGroups: 2, KVChannels: 4, VocabSize: 16, PaddedVocabSize: 16,
 		MaxPositions: 8, Context: 8, Position: spec.PositionLearned, Normalization: "LayerNorm", NormEpsilon: 1e-5, LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1, Activation: spec.GeluTanh, InitStd: 0.02}
 	sizes := map[string]int64{}
-	for _, have := range formats.Expected(m) {
+	for _, have := range checkpoint.Expected(m) {
 		sizes[have.Name] = mpu.Piece{Size: have.Shape}.Len()
 	}
 	return named{hf.Values(m, hf.GPT2, func(name string) ([]float32, error) {
@@ -48,7 +48,7 @@ func tiny(t *testing.T, c tokenizer.Config) formats.Source {
 // original is gone and the checkpoint has another place, and it is the same one; on the
 // way through another format too.
 func TestCheckpointsKeepTheirTokenizer(t *testing.T) {
-	all := []formats.Format{formats.Native, formats.MegatronTorch, formats.MegatronTorchDist, formats.HF}
+	all := []checkpoint.Format{checkpoint.Native, checkpoint.MegatronTorch, checkpoint.MegatronTorchDist, checkpoint.HF}
 	for _, f := range all {
 		for _, via := range all {
 			t.Run(string(f)+" "+string(via), func(t *testing.T) {
@@ -65,9 +65,9 @@ func TestCheckpointsKeepTheirTokenizer(t *testing.T) {
 				}
 				src := tiny(t, tokenizer.Config{Type: "GPT2BPETokenizer", VocabFile: vocab, MergeFile: merges})
 				last := filepath.Join(made, "first")
-				for i, format := range []formats.Format{f, via} {
+				for i, format := range []checkpoint.Format{f, via} {
 					out := filepath.Join(made, fmt.Sprint("out", i))
-					if _, err := Write(context.Background(), format, out, src, formats.WriteOptions{}); err != nil {
+					if _, err := Write(context.Background(), format, out, src, checkpoint.WriteOptions{}); err != nil {
 						t.Fatal(err)
 					}
 					_ = os.Remove(vocab) // the run's own files are gone
@@ -96,17 +96,17 @@ func TestCheckpointsKeepTheirTokenizer(t *testing.T) {
 // Claim: files that are missing or too large are a note, and asked for they are not kept;
 // the checkpoint is written all the same.
 func TestTokenizersThatAreNotKept(t *testing.T) {
-	for _, f := range []formats.Format{formats.Native, formats.MegatronTorch, formats.MegatronTorchDist, formats.HF} {
+	for _, f := range []checkpoint.Format{checkpoint.Native, checkpoint.MegatronTorch, checkpoint.MegatronTorchDist, checkpoint.HF} {
 		src := tiny(t, tokenizer.Config{Type: "Llama2Tokenizer", Model: "/nowhere/tokenizer.model"})
 		out := filepath.Join(t.TempDir(), "out")
-		done, err := Write(context.Background(), f, out, src, formats.WriteOptions{})
+		done, err := Write(context.Background(), f, out, src, checkpoint.WriteOptions{})
 		if err != nil || !strings.Contains(strings.Join(done.Notes, "\n"), "keeps no copy of its tokenizer: /nowhere/tokenizer.model does not exist") {
 			t.Errorf("%s: %v, %q", f, err, done.Notes)
 		}
-		if f == formats.HF {
+		if f == checkpoint.HF {
 			continue
 		}
-		done, err = Write(context.Background(), f, out+"2", tiny(t, tokenizer.Config{Type: "GPT2BPETokenizer"}), formats.WriteOptions{NoTokenizerFiles: true})
+		done, err = Write(context.Background(), f, out+"2", tiny(t, tokenizer.Config{Type: "GPT2BPETokenizer"}), checkpoint.WriteOptions{NoTokenizerFiles: true})
 		if _, kept := os.Stat(filepath.Join(done.Path, tokenizer.KeptFolder)); err != nil || kept == nil {
 			t.Errorf("%s: %v, files are kept", f, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // File is a device.Store in a file of its size. What begins and ends at pages, in the file and
@@ -28,7 +28,7 @@ func create(path string, rank int, bytes int64) (*File, error) {
 	f := &File{path: path, rank: rank}
 	var err error
 	if f.plain, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600); err != nil {
-		return nil, fault.Errorf(fault.IO, "--offload-folder: rank %d: cannot make %s: %w", rank, path, inner(err))
+		return nil, exitcode.Errorf(exitcode.IO, "--offload-folder: rank %d: cannot make %s: %w", rank, path, inner(err))
 	}
 	if err := reserve(f.plain, bytes); err != nil {
 		_ = errors.Join(f.plain.Close(), os.Remove(path)) // the error before it is the one to tell
@@ -51,7 +51,7 @@ func (f *File) trouble(what string, bytes, at int64, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		advice = "free some, or name a folder on another disk; " + advice
 	}
-	return fault.Errorf(fault.IO, "--offload-folder: rank %d: cannot %s %d bytes at %d of %s: %w; %s", f.rank, what, bytes, at, f.path, inner(err), advice)
+	return exitcode.Errorf(exitcode.IO, "--offload-folder: rank %d: cannot %s %d bytes at %d of %s: %w; %s", f.rank, what, bytes, at, f.path, inner(err), advice)
 }
 
 // inner is the error without the path, which is said once.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/whole"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 )
 
 // Folder is the files of one rank.
@@ -29,20 +29,20 @@ const handover = 3 * time.Second
 // away what killed runs of more than `world` ranks have left.
 func Open(dir string, rank, world int) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fault.Errorf(fault.IO, "--offload-folder %s: %w", dir, err)
+		return nil, exitcode.Errorf(exitcode.IO, "--offload-folder %s: %w", dir, err)
 	}
 	f := &Folder{dir: dir, rank: rank}
 	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
 		held, err := f.take(f.name("lock"))
 		switch {
 		case err != nil:
-			return nil, fault.Errorf(fault.IO, "--offload-folder %s: %w", dir, err)
+			return nil, exitcode.Errorf(exitcode.IO, "--offload-folder %s: %w", dir, err)
 		case !held:
 			f.sweep()
 			f.clean(world)
 			return f, nil
 		case time.Now().After(end):
-			return nil, fault.Errorf(fault.IO, "--offload-folder %s: another run has rank %d's files there; wait until it has ended, or name another folder", dir, rank)
+			return nil, exitcode.Errorf(exitcode.IO, "--offload-folder %s: another run has rank %d's files there; wait until it has ended, or name another folder", dir, rank)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (f *Folder) take(path string) (held bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	held, err = whole.Lock(lock)
+	held, err = atomicfile.Lock(lock)
 	if err != nil { // a file system that knows no locks
 		held = false
 	}
@@ -118,5 +118,5 @@ func (f *Folder) Close() error {
 	}
 	all = append(all, os.Remove(f.name("lock")), f.lock.Close())
 	f.files, f.lock = nil, nil
-	return fault.With(fault.IO, errors.Join(all...))
+	return exitcode.With(exitcode.IO, errors.Join(all...))
 }

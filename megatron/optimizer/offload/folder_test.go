@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 func open(t *testing.T, dir string, rank, world int) *Folder {
@@ -78,7 +78,7 @@ func TestFolderIsOnesOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := open(t, dir, 1, 2)
-	if _, err := Open(dir, 0, 2); fault.CodeOf(err) != fault.IO || !strings.Contains(err.Error(), "another run has rank 0's files there") {
+	if _, err := Open(dir, 0, 2); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "another run has rank 0's files there") {
 		t.Errorf("%v", err)
 	}
 	if err := f.Close(); err != nil {
@@ -122,7 +122,7 @@ func TestWhatAKilledRunLeft(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	f := open(t, t.TempDir(), 7, 8)
 	_, err := f.Store("exp_avg", 1<<62)
-	if fault.CodeOf(err) != fault.IO {
+	if exitcode.CodeOf(err) != exitcode.IO {
 		t.Fatalf("%v", err)
 	}
 	for _, part := range []string{"rank 7", "4611686018427387904 bytes", "rank_00007.exp_avg"} {

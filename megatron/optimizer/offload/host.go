@@ -4,7 +4,7 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Host is a device.Store in the host's memory.
@@ -20,7 +20,7 @@ type Memory struct{ all []*Host }
 func (m *Memory) Store(_ string, bytes int64) (device.Store, error) {
 	h, err := NewHost(bytes)
 	if err != nil {
-		return nil, fault.Errorf(fault.IO, "--optimizer-cpu-offload: no %d bytes of the host's memory: %w", bytes, err)
+		return nil, exitcode.Errorf(exitcode.IO, "--optimizer-cpu-offload: no %d bytes of the host's memory: %w", bytes, err)
 	}
 	m.all = append(m.all, h)
 	return h, nil

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"monotron/fault"
-	"monotron/whole"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
 )
 
 // File is where a run's verdict lies.
@@ -16,9 +16,9 @@ func File(folder string) string { return filepath.Join(folder, "verdict.json") }
 func (v *Verdict) Write(folder string) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return fault.With(fault.Internal, err)
+		return exitcode.With(exitcode.Internal, err)
 	}
-	if err := whole.WriteFile(File(folder), 0o600, text, []byte("\n")); err != nil { // its owner's alone
+	if err := atomicfile.WriteFile(File(folder), 0o600, text, []byte("\n")); err != nil { // its owner's alone
 		return fmt.Errorf("the verdict: %w", err)
 	}
 	return nil
@@ -26,13 +26,13 @@ func (v *Verdict) Write(folder string) error {
 
 // Read reads the verdict of a run's folder.
 func Read(folder string) (*Verdict, error) {
-	text, err := fault.ReadFile(File(folder), 16<<20)
+	text, err := exitcode.ReadFile(File(folder), 16<<20)
 	if err != nil {
 		return nil, err
 	}
 	v := &Verdict{}
 	if err := json.Unmarshal(text, v); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %w", File(folder), err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", File(folder), err)
 	}
 	return v, nil
 }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // mark begins a line that is for a launcher: a control character, which no message holds,
@@ -16,7 +16,7 @@ const mark = "\x1everdict "
 // takes both away, and prints one program's words at the very end.
 func Tell(w io.Writer, err error) {
 	v := Of(-1, err).Brief()
-	v.Code, v.Text = fault.CodeOf(err), cut(err.Error())
+	v.Code, v.Text = exitcode.CodeOf(err), cut(err.Error())
 	if text, failed := json.Marshal(v); failed == nil {
 		_, _ = io.WriteString(w, mark+string(text)+"\n") // nobody else to tell
 	}

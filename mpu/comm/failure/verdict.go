@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Kind is what has happened.
@@ -25,18 +25,18 @@ const (
 
 // Verdict is why a run ended before it was done.
 type Verdict struct {
-	Kind   Kind       `json:"kind"`
-	Rank   int        `json:"rank"` // to blame; -1: nobody in particular
-	Code   fault.Code `json:"exit_code"`
-	Text   string     `json:"text"`
-	Phase  string     `json:"phase,omitempty"` // of that rank
-	Step   int64      `json:"step,omitempty"`
-	Host   string     `json:"host,omitempty"`
-	PID    int        `json:"pid,omitempty"`
-	Signal int        `json:"signal,omitempty"`
-	Stack  string     `json:"stack,omitempty"` // of that rank's goroutine
-	Ranks  []Standing `json:"ranks,omitempty"`
-	Time   time.Time  `json:"time"`
+	Kind   Kind          `json:"kind"`
+	Rank   int           `json:"rank"` // to blame; -1: nobody in particular
+	Code   exitcode.Code `json:"exit_code"`
+	Text   string        `json:"text"`
+	Phase  string        `json:"phase,omitempty"` // of that rank
+	Step   int64         `json:"step,omitempty"`
+	Host   string        `json:"host,omitempty"`
+	PID    int           `json:"pid,omitempty"`
+	Signal int           `json:"signal,omitempty"`
+	Stack  string        `json:"stack,omitempty"` // of that rank's goroutine
+	Ranks  []Standing    `json:"ranks,omitempty"`
+	Time   time.Time     `json:"time"`
 
 	LastCall json.RawMessage `json:"last_call,omitempty"` // of that rank, as its record has it
 
@@ -75,7 +75,7 @@ func (v *Verdict) Error() string { return v.Text }
 func (v *Verdict) Unwrap() error { return v.cause }
 
 // Err is the verdict as an error with its exit code.
-func (v *Verdict) Err() error { return fault.With(v.Code, v) }
+func (v *Verdict) Err() error { return exitcode.With(v.Code, v) }
 
 // Of is the verdict on a rank that err has ended; -1 where the rank is not known. An
 // error that is a verdict already stays that one.
@@ -85,8 +85,8 @@ func Of(rank int, err error) *Verdict {
 		copied := *made
 		return &copied
 	}
-	code := fault.CodeOf(err)
-	v := &Verdict{Kind: Own, Rank: rank, Code: code, Text: fault.With(code, err).Error(), Time: time.Now(), cause: err}
+	code := exitcode.CodeOf(err)
+	v := &Verdict{Kind: Own, Rank: rank, Code: code, Text: exitcode.With(code, err).Error(), Time: time.Now(), cause: err}
 	var known Fact
 	if errors.As(err, &known) {
 		known.Fill(v)

@@ -7,7 +7,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/mpu/comm"
-	"monotron/mpu/comm/sums"
+	"monotron/mpu/comm/reduce"
 )
 
 // batch is one rank's Exchange: over when all its halves have met theirs.
@@ -128,16 +128,16 @@ func matches(to, from *half) error {
 // failed; the lock is held before and after, not meanwhile.
 func (g *member) carryPairs(met [][2]*half) {
 	w := g.world
-	var moves []sums.Move
+	var moves []reduce.Move
 	for _, p := range met {
-		moves = append(moves, sums.Between(p[0].call.Count, p[0].call.DType, 0, []device.Tensor{p[0].t}, []device.Tensor{p[1].t}))
+		moves = append(moves, reduce.Between(p[0].call.Count, p[0].call.DType, 0, []device.Tensor{p[0].t}, []device.Tensor{p[1].t}))
 		p[0].batch.moving++
 		p[1].batch.moving++
 	}
 	if len(met) > 0 && w.err == nil {
 		w.begin()
 		w.mu.Unlock()
-		sums.Carry(w.pool, moves)
+		reduce.Carry(w.pool, moves)
 		w.mu.Lock()
 		w.finish()
 	}

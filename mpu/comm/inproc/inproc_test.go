@@ -14,7 +14,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/commtest"
-	"monotron/mpu/comm/sums"
+	"monotron/mpu/comm/reduce"
 )
 
 // spmd runs f on n ranks that share one group.
@@ -32,11 +32,11 @@ func spmd(n int, f func(g *comm.Group) error) error {
 }
 
 // Claim: every collective gives the formula's result on every rank, for all dtypes,
-// sizes around the sums.Tile, and 1 to 4 ranks.
+// sizes around the reduce.Tile, and 1 to 4 ranks.
 func TestCollectivesByFormula(t *testing.T) {
 	for _, dtype := range commtest.Reduced {
 		for ranks := 1; ranks <= 4; ranks++ {
-			for _, n := range []int64{0, 1, 5, sums.Tile - 1, sums.Tile, 2*sums.Tile + 3} {
+			for _, n := range []int64{0, 1, 5, reduce.Tile - 1, reduce.Tile, 2*reduce.Tile + 3} {
 				if err := spmd(ranks, func(g *comm.Group) error { return commtest.ByFormula(g, dtype, n) }); err != nil {
 					t.Errorf("%s, %d ranks, %d elements: %v", dtype, ranks, n, err)
 				}
@@ -57,7 +57,7 @@ func TestEveryDType(t *testing.T) {
 // Claim: sums are made in rank order, 16-bit ones in f32 and rounded once, so
 // that bits repeat whatever the timing.
 func TestSumsInRankOrder(t *testing.T) {
-	const ranks, n = 4, 3*sums.Tile + 5
+	const ranks, n = 4, 3*reduce.Tile + 5
 	random := rand.New(rand.NewPCG(1, 2))
 	inputs := make([][]float64, ranks)
 	for r := range inputs {
@@ -400,7 +400,7 @@ func TestStorm(t *testing.T) {
 		for round := range rounds {
 			order := same.Perm(ranks)
 			cut := same.IntN(ranks-1) + 1
-			n := int64(same.IntN(3*sums.Tile) + 1)
+			n := int64(same.IntN(3*reduce.Tile) + 1)
 			members := order[:cut]
 			for i, r := range order {
 				if r == rank && i >= cut {

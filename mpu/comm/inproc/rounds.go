@@ -8,7 +8,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/comm/sums"
+	"monotron/mpu/comm/reduce"
 )
 
 // member is a rank's engine in a World.
@@ -110,7 +110,7 @@ func (g *member) carryRound(r *round) {
 	}
 	w.begin()
 	w.mu.Unlock()
-	sums.Carry(w.pool, moves)
+	reduce.Carry(w.pool, moves)
 	w.mu.Lock()
 	now := time.Now()
 	for _, c := range r.calls {
@@ -121,7 +121,7 @@ func (g *member) carryRound(r *round) {
 }
 
 // moves is what the round does, as stretches that are summed and copied.
-func (r *round) moves(m *meeting) ([]sums.Move, error) {
+func (r *round) moves(m *meeting) ([]reduce.Move, error) {
 	c := r.calls[0]
 	n := c.Count
 	var ins, outs []device.Tensor
@@ -129,29 +129,29 @@ func (r *round) moves(m *meeting) ([]sums.Move, error) {
 		ins, outs = append(ins, p.In), append(outs, p.Out)
 	}
 	root := r.parts[0].Root
-	var moves []sums.Move
+	var moves []reduce.Move
 	switch c.Op {
 	case comm.AllReduce:
-		moves = []sums.Move{sums.Between(n, c.DType, c.Reduce, outs, ins)}
+		moves = []reduce.Move{reduce.Between(n, c.DType, c.Reduce, outs, ins)}
 	case comm.Reduce:
-		moves = []sums.Move{sums.Between(n, c.DType, c.Reduce, outs[root:root+1], ins)}
+		moves = []reduce.Move{reduce.Between(n, c.DType, c.Reduce, outs[root:root+1], ins)}
 	case comm.Broadcast:
-		moves = []sums.Move{sums.Between(n, c.DType, c.Reduce, outs, ins[root:root+1])}
+		moves = []reduce.Move{reduce.Between(n, c.DType, c.Reduce, outs, ins[root:root+1])}
 	case comm.ReduceScatter:
 		for i := range outs {
-			moves = append(moves, sums.Between(n, c.DType, c.Reduce, outs[i:i+1], stretchOf(ins, int64(i)*n, n)))
+			moves = append(moves, reduce.Between(n, c.DType, c.Reduce, outs[i:i+1], stretchOf(ins, int64(i)*n, n)))
 		}
 	case comm.AllGather:
 		for i := range ins {
-			moves = append(moves, sums.Between(n, c.DType, c.Reduce, stretchOf(outs, int64(i)*n, n), ins[i:i+1]))
+			moves = append(moves, reduce.Between(n, c.DType, c.Reduce, stretchOf(outs, int64(i)*n, n), ins[i:i+1]))
 		}
 	case comm.Gather:
 		for i := range ins {
-			moves = append(moves, sums.Between(n, c.DType, c.Reduce, stretchOf(outs[root:root+1], int64(i)*n, n), ins[i:i+1]))
+			moves = append(moves, reduce.Between(n, c.DType, c.Reduce, stretchOf(outs[root:root+1], int64(i)*n, n), ins[i:i+1]))
 		}
 	case comm.Scatter:
 		for i := range outs {
-			moves = append(moves, sums.Between(n, c.DType, c.Reduce, outs[i:i+1], stretchOf(ins[root:root+1], int64(i)*n, n)))
+			moves = append(moves, reduce.Between(n, c.DType, c.Reduce, outs[i:i+1], stretchOf(ins[root:root+1], int64(i)*n, n)))
 		}
 	case comm.AllToAll:
 		return r.crossings(m)
@@ -161,8 +161,8 @@ func (r *round) moves(m *meeting) ([]sums.Move, error) {
 
 // crossings are the copies of an all-to-all; sizes that differ at the two ends
 // are the ranks' mistake.
-func (r *round) crossings(m *meeting) ([]sums.Move, error) {
-	var moves []sums.Move
+func (r *round) crossings(m *meeting) ([]reduce.Move, error) {
+	var moves []reduce.Move
 	for from, p := range r.parts {
 		for to, theirs := range r.parts {
 			in, out := p.Transfers[2*to].T, theirs.Transfers[2*from+1].T
@@ -170,7 +170,7 @@ func (r *round) crossings(m *meeting) ([]sums.Move, error) {
 			if sent.Count != received.Count || sent.DType != received.DType {
 				return nil, comm.Differ(sent, received)
 			}
-			moves = append(moves, sums.Between(sent.Count, sent.DType, 0, []device.Tensor{out}, []device.Tensor{in}))
+			moves = append(moves, reduce.Between(sent.Count, sent.DType, 0, []device.Tensor{out}, []device.Tensor{in}))
 		}
 	}
 	return moves, nil

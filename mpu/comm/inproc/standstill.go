@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // checkStandstill ends the world when every rank that has not ended sleeps for
@@ -26,7 +26,7 @@ func (w *World) checkStandstill() {
 		asleep++
 	}
 	if asleep > 0 {
-		w.fail(fault.Errorf(fault.Internal, "the ranks wait for each other and none can go on: %s", w.sleepers()))
+		w.fail(exitcode.Errorf(exitcode.Internal, "the ranks wait for each other and none can go on: %s", w.sleepers()))
 	}
 }
 
@@ -35,7 +35,7 @@ func (w *World) late(t *task, rank int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !t.over {
-		w.fail(fault.Errorf(fault.Internal, "rank %d has waited for its peers for %v (--distributed-timeout-minutes): %s", rank, w.Timeout, w.sleepers()))
+		w.fail(exitcode.Errorf(exitcode.Internal, "rank %d has waited for its peers for %v (--distributed-timeout-minutes): %s", rank, w.Timeout, w.sleepers()))
 	}
 }
 

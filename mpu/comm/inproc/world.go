@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/failure"
 )
@@ -121,7 +121,7 @@ func (w *World) End(rank int, err error) {
 	if err != nil {
 		w.fail(failure.Of(rank, err).Err())
 	} else if left := w.unfinished(rank); left != nil {
-		w.fail(fault.Errorf(fault.Internal, "rank %d has ended while its %s waits for its peers", rank, left))
+		w.fail(exitcode.Errorf(exitcode.Internal, "rank %d has ended while its %s waits for its peers", rank, left))
 	}
 	w.checkStandstill()
 	w.quiesce()

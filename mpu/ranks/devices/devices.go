@@ -11,9 +11,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/gpus"
-	"monotron/fault"
-	"monotron/mpu/comm/launched"
-	"monotron/notes"
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
+	"monotron/mpu/bootstrap/launchenv"
 )
 
 // Kind is a device that this build can open.
@@ -52,10 +52,10 @@ func (c *choice) open(name string) (*device.Device, error) {
 	for _, k := range c.kinds {
 		if k.Name == name {
 			d, err := c.sit(k)
-			return d, fault.With(fault.Usage, err)
+			return d, exitcode.With(exitcode.Usage, err)
 		}
 	}
-	return nil, fault.Errorf(fault.Usage, "--device %s is unknown; there are auto%s", name, c.names())
+	return nil, exitcode.Errorf(exitcode.Usage, "--device %s is unknown; there are auto%s", name, c.names())
 }
 
 func (c *choice) names() string {
@@ -81,24 +81,24 @@ func (c *choice) fastest() (d *device.Device, err error) {
 			}
 		}
 	}
-	return nil, fault.With(fault.Usage, fmt.Errorf("--device auto: %w", err))
+	return nil, exitcode.With(exitcode.Usage, fmt.Errorf("--device auto: %w", err))
 }
 
 // without lets auto go on without a kind, and says why where there should be one. Not
 // where other ranks of this host have theirs: one slow rank holds up all.
 func (c *choice) without(k Kind, why error) error {
 	rank := 0
-	if p, err := launched.Find(os.Getenv); err == nil && p != nil && !gpus.Here().One() {
+	if p, err := launchenv.Find(os.Getenv); err == nil && p != nil && !gpus.Here().One() {
 		rank = p.Local
 	}
 	if rank > 0 {
 		if first, err := k.Open(0); err == nil {
 			first.Close()
-			return fault.Errorf(fault.Usage, "--device auto: rank 0 of this host has a GPU, rank %d has none: %w for all", rank, why)
+			return exitcode.Errorf(exitcode.Usage, "--device auto: rank 0 of this host has a GPU, rank %d has none: %w for all", rank, why)
 		}
 	}
 	if rank == 0 && k.Wanted != nil && k.Wanted() {
-		c.told.Do(func() { notes.Stderr().From("device").Warn("device auto: %v", why) })
+		c.told.Do(func() { logging.Stderr().From("device").Warn("device auto: %v", why) })
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (c *choice) sit(k Kind) (*device.Device, error) {
 // the host; or, where a process is all ranks, the next. Where the driver cannot be asked,
 // the UUID is "", and opening the device says more.
 func (c *choice) seat() (at int, uuid string, err error) {
-	p, err := launched.Find(os.Getenv)
+	p, err := launchenv.Find(os.Getenv)
 	if err != nil {
 		return 0, "", err
 	}

@@ -10,7 +10,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/gpus"
 	"monotron/csrc/ref"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // kinds are a GPU that a host has so many of, a processor that opens or does not, and ref.
@@ -66,7 +66,7 @@ func TestChoice(t *testing.T) {
 				continue
 			}
 			d.Close()
-		} else if err == nil || !strings.Contains(err.Error(), c.want) || fault.CodeOf(err) != fault.Usage {
+		} else if err == nil || !strings.Contains(err.Error(), c.want) || exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%+v: %v, want %q", c, err, c.want)
 		}
 	}
@@ -119,7 +119,7 @@ func TestSeats(t *testing.T) {
 			for range 5 {
 				d, err := chosen.open("card")
 				if err != nil {
-					if !strings.Contains(err.Error(), c.want) || fault.CodeOf(err) != fault.Usage {
+					if !strings.Contains(err.Error(), c.want) || exitcode.CodeOf(err) != exitcode.Usage {
 						t.Fatalf("%v, want %q", err, c.want)
 					}
 					return

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../common.sh"
 make --no-print-directory emu
 export MONOTRON_CUDA_LIBRARY="$PWD/bin/libmt_cudaemu.so"
-g++ -std=c++17 -shared -fPIC -O2 -fvisibility=hidden -o "$work/libcudnn.so.9" csrc/cuda/standin/library/cudnn.cpp
+g++ -std=c++17 -shared -fPIC -O2 -fvisibility=hidden -o "$work/libcudnn.so.9" csrc/cuda/fake/library/cudnn.cpp
 tiny="--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --micro-batch-size 2 --global-batch-size 2
   --lr 1e-3 --mock-data --tokenizer-type NullTokenizer --vocab-size 127 --bf16 --attention-dropout 0 --hidden-dropout 0.1 --eval-iters 0
   --log-interval 1 --seed 1 --train-iters 2"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
@@ -58,7 +58,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	var all []error
 	take := func(ok bool, format string, args ...any) {
 		if !ok {
-			all = append(all, fault.Errorf(fault.Usage, format, args...))
+			all = append(all, exitcode.Errorf(exitcode.Usage, format, args...))
 		}
 	}
 	milliseconds := func(name string) time.Duration { return time.Duration(c.Int(name)) * time.Millisecond }
@@ -76,13 +76,13 @@ func readOptions(c *cli.Context) (o options, err error) {
 	take(o.shared <= o.words, "--shared-words %d: --prompt-words has %d", o.shared, o.words)
 	o.ttft, o.tpot, o.timeout = milliseconds("ttft-limit"), milliseconds("tpot-limit"), time.Duration(c.Int("request-timeout"))*time.Second
 	if path := c.String("api-key-file"); path != "" {
-		text, err := fault.ReadFile(path, 1<<20)
+		text, err := exitcode.ReadFile(path, 1<<20)
 		take(err == nil, "--api-key-file: %v", err)
 		first, _, _ := strings.Cut(string(text), "\n")
 		o.key = strings.TrimSpace(first)
 	}
 	if len(all) > 0 {
-		return o, fault.With(fault.Usage, errors.Join(all...))
+		return o, exitcode.With(exitcode.Usage, errors.Join(all...))
 	}
 	return o, nil
 }
@@ -129,7 +129,7 @@ func (k *client) greet(ctx context.Context) error {
 	}
 	a := k.ask(ctx, k.prompt(0))
 	if a.failed != "" {
-		return fault.Errorf(fault.NoInput, "%s answers a first request with %s", k.base, a.failed)
+		return exitcode.Errorf(exitcode.NoInput, "%s answers a first request with %s", k.base, a.failed)
 	}
 	return nil
 }
@@ -137,10 +137,10 @@ func (k *client) greet(ctx context.Context) error {
 func (k *client) firstModel(ctx context.Context) (string, error) {
 	var list struct{ Data []struct{ ID string } }
 	if err := k.get(ctx, "/v1/models", &list); err != nil {
-		return "", fault.Errorf(fault.NoInput, "%s/v1/models: %w; is a server there?", k.base, err)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s/v1/models: %w; is a server there?", k.base, err)
 	}
 	if len(list.Data) == 0 {
-		return "", fault.Errorf(fault.NoInput, "%s/v1/models names no model; give --model", k.base)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s/v1/models names no model; give --model", k.base)
 	}
 	return list.Data[0].ID, nil
 }

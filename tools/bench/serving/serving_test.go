@@ -16,7 +16,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
@@ -165,7 +165,7 @@ func TestRefusals(t *testing.T) {
 		"--base-url localhost:8000 --request-rate 0": "--base-url \"localhost:8000\": http://HOST:PORT\n--request-rate 0: above 0",
 		"--prompt-words 3 --shared-words 4":          "--shared-words 4: --prompt-words has 3",
 	} {
-		if _, _, err := bench(t, fake(nil), strings.Fields(line)...); fault.CodeOf(err) != fault.Usage || err.Error() != want {
+		if _, _, err := bench(t, fake(nil), strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != want {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

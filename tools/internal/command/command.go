@@ -10,28 +10,28 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
-	"monotron/flags"
+	"monotron/internal/argv"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
 // Wrap lets c take its arguments as Megatron's tools do: flags with several
 // values, underscores for dashes, unknown names answered with the nearest ones.
 func Wrap(c *cli.Command) *cli.Command {
-	return wrap(c, flags.Split)
+	return wrap(c, argv.Split)
 }
 
 // WrapOpen is Wrap for a command that also takes flags of another's: those it does
 // not know are left, with their values, to the action's Args.
 func WrapOpen(c *cli.Command) *cli.Command {
-	return wrap(c, func(set flags.Set, args []string) ([]flags.Given, []string, error) {
-		own, others := flags.Part(set, args)
-		given, _, err := flags.Split(set, own)
+	return wrap(c, func(set argv.Set, args []string) ([]argv.Given, []string, error) {
+		own, others := argv.Part(set, args)
+		given, _, err := argv.Split(set, own)
 		return given, others, err
 	})
 }
 
-func wrap(c *cli.Command, split func(flags.Set, []string) ([]flags.Given, []string, error)) *cli.Command {
+func wrap(c *cli.Command, split func(argv.Set, []string) ([]argv.Given, []string, error)) *cli.Command {
 	mustHaveRanges(c)
 	return &cli.Command{
 		Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
@@ -48,7 +48,7 @@ func wrap(c *cli.Command, split func(flags.Set, []string) ([]flags.Given, []stri
 				},
 				DisableSliceFlagSeparator: true,
 				ExitErrHandler:            func(*cli.Context, error) {},
-				OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return fault.With(fault.Usage, err) },
+				OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return exitcode.With(exitcode.Usage, err) },
 				Reader:                    outer.App.Reader, Writer: outer.App.Writer, ErrWriter: outer.App.ErrWriter,
 			}
 			args := outer.Args().Slice()
@@ -59,21 +59,21 @@ func wrap(c *cli.Command, split func(flags.Set, []string) ([]flags.Given, []stri
 			if err != nil {
 				return err
 			}
-			return app.RunContext(outer.Context, slices.Concat([]string{c.Name}, flags.ForCLI(given), []string{"--"}, rest))
+			return app.RunContext(outer.Context, slices.Concat([]string{c.Name}, argv.ForCLI(given), []string{"--"}, rest))
 		},
 	}
 }
 
 // arities tells package flags what follows each flag.
-func arities(list []cli.Flag) flags.Set {
-	set := flags.Set{}
+func arities(list []cli.Flag) argv.Set {
+	set := argv.Set{}
 	for _, f := range list {
-		arity := flags.One
+		arity := argv.One
 		switch f.(type) {
 		case *cli.BoolFlag:
-			arity = flags.Switch
+			arity = argv.Switch
 		case *cli.StringSliceFlag, *cli.IntSliceFlag:
-			arity = flags.Many
+			arity = argv.Many
 		}
 		for _, name := range f.Names() {
 			set[name] = arity
@@ -85,7 +85,7 @@ func arities(list []cli.Flag) flags.Set {
 // NoArgs refuses words that belong to no flag.
 func NoArgs(c *cli.Context) error {
 	if c.Args().Present() {
-		return fault.Errorf(fault.Usage, "%q belongs to no flag", strings.Join(c.Args().Slice(), " "))
+		return exitcode.Errorf(exitcode.Usage, "%q belongs to no flag", strings.Join(c.Args().Slice(), " "))
 	}
 	return nil
 }
@@ -94,9 +94,9 @@ func NoArgs(c *cli.Context) error {
 func TokenizerFlags() (list []cli.Flag) {
 	for _, f := range tokenizer.Flags() {
 		switch f.Arity {
-		case flags.Switch:
+		case argv.Switch:
 			list = append(list, &cli.BoolFlag{Name: f.Name, Usage: f.Help})
-		case flags.Many:
+		case argv.Many:
 			list = append(list, &cli.StringSliceFlag{Name: f.Name, Usage: f.Help})
 		default:
 			list = append(list, &cli.StringFlag{Name: f.Name, Value: f.Default, Usage: f.Help})
@@ -113,17 +113,17 @@ func TokenizerConfig(c *cli.Context) (config tokenizer.Config, err error) {
 		}
 		var values []string
 		switch f.Arity {
-		case flags.Switch:
+		case argv.Switch:
 			if !c.Bool(f.Name) {
 				continue
 			}
-		case flags.Many:
+		case argv.Many:
 			values = c.StringSlice(f.Name)
 		default:
 			values = []string{c.String(f.Name)}
 		}
 		if err := f.Set(&config, values); err != nil {
-			return config, fault.Errorf(fault.Usage, "--%s: %w", f.Name, err)
+			return config, exitcode.Errorf(exitcode.Usage, "--%s: %w", f.Name, err)
 		}
 	}
 	return config, nil
@@ -149,7 +149,7 @@ type Printer struct {
 func (p *Printer) JSON(v any) {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		p.Err = errors.Join(p.Err, fault.With(fault.Internal, err))
+		p.Err = errors.Join(p.Err, exitcode.With(exitcode.Internal, err))
 		return
 	}
 	p.Printf("%s\n", text)
@@ -159,6 +159,6 @@ func (p *Printer) JSON(v any) {
 func (p *Printer) Printf(format string, args ...any) {
 	if p.Err == nil {
 		_, err := fmt.Fprintf(p.W, format, args...)
-		p.Err = fault.With(fault.IO, err)
+		p.Err = exitcode.With(exitcode.IO, err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // DeviceFlags choose what computes.
@@ -32,7 +32,7 @@ func Precision(c *cli.Context) (string, error) {
 			continue
 		}
 		if chosen != "" {
-			return "", fault.Errorf(fault.Usage, "--fp32, --bf16 and --fp16 exclude each other")
+			return "", exitcode.Errorf(exitcode.Usage, "--fp32, --bf16 and --fp16 exclude each other")
 		}
 		chosen = p[1]
 	}

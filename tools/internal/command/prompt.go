@@ -12,7 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -40,7 +40,7 @@ func CheckPrompt(c *cli.Context) error {
 		}
 	}
 	if given != 1 {
-		return fault.Errorf(fault.Usage, "give one of --prompt, --prompt-file and --prompt-ids; found %d of them", given)
+		return exitcode.Errorf(exitcode.Usage, "give one of --prompt, --prompt-file and --prompt-ids; found %d of them", given)
 	}
 	if c.IsSet("prompt-ids") {
 		_, err := parseIDs(c.StringSlice("prompt-ids"))
@@ -48,7 +48,7 @@ func CheckPrompt(c *cli.Context) error {
 	}
 	for _, name := range c.StringSlice("prompt-file") {
 		if _, err := os.Stat(name); name != "-" && errors.Is(err, fs.ErrNotExist) {
-			return fault.Errorf(fault.NoInput, "--prompt-file: %w", err)
+			return exitcode.Errorf(exitcode.NoInput, "--prompt-file: %w", err)
 		}
 	}
 	return nil
@@ -58,7 +58,7 @@ func CheckPrompt(c *cli.Context) error {
 func CheckOnePrompt(c *cli.Context) error {
 	for _, name := range []string{"prompt", "prompt-file"} {
 		if n := len(c.StringSlice(name)); n > 1 {
-			return fault.Errorf(fault.Usage, "--%s is given %d times; %s takes one prompt", name, n, c.App.Name)
+			return exitcode.Errorf(exitcode.Usage, "--%s is given %d times; %s takes one prompt", name, n, c.App.Name)
 		}
 	}
 	return CheckPrompt(c)
@@ -83,12 +83,12 @@ func Prompts(c *cli.Context, tok tokenizer.Tokenizer) ([][]int32, error) {
 		texts = append(texts, text)
 	}
 	if tok == nil {
-		return nil, fault.Errorf(fault.Usage, "this folder names no tokenizer; give --tokenizer-type and its files, or --prompt-ids")
+		return nil, exitcode.Errorf(exitcode.Usage, "this folder names no tokenizer; give --tokenizer-type and its files, or --prompt-ids")
 	}
 	prompts := make([][]int32, len(texts))
 	for i, text := range texts {
 		if !utf8.ValidString(text) {
-			return nil, fault.Errorf(fault.BadData, "the prompt is not UTF-8")
+			return nil, exitcode.Errorf(exitcode.BadData, "the prompt is not UTF-8")
 		}
 		var err error
 		if prompts[i], err = tok.Encode(text); err != nil {
@@ -103,11 +103,11 @@ func readPrompt(name string, stdin io.Reader) (string, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			code := fault.IO
+			code := exitcode.IO
 			if errors.Is(err, fs.ErrNotExist) {
-				code = fault.NoInput
+				code = exitcode.NoInput
 			}
-			return "", fault.Errorf(code, "--prompt-file: %w", err)
+			return "", exitcode.Errorf(code, "--prompt-file: %w", err)
 		}
 		defer f.Close()
 		from = f
@@ -115,9 +115,9 @@ func readPrompt(name string, stdin io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(from, maxPrompt+1))
 	switch {
 	case err != nil:
-		return "", fault.Errorf(fault.IO, "--prompt-file %s: %w", name, err)
+		return "", exitcode.Errorf(exitcode.IO, "--prompt-file %s: %w", name, err)
 	case len(text) > maxPrompt:
-		return "", fault.Errorf(fault.BadData, "--prompt-file %s is longer than %d bytes", name, maxPrompt)
+		return "", exitcode.Errorf(exitcode.BadData, "--prompt-file %s is longer than %d bytes", name, maxPrompt)
 	}
 	return string(text), nil
 }
@@ -127,7 +127,7 @@ func parseIDs(words []string) ([]int32, error) {
 	for _, w := range strings.FieldsFunc(strings.Join(words, " "), func(r rune) bool { return strings.ContainsRune(" ,\t\n[]", r) }) {
 		id, err := strconv.ParseInt(w, 10, 32)
 		if err != nil || id < 0 {
-			return nil, fault.Errorf(fault.Usage, "--prompt-ids: %q is no token id", w)
+			return nil, exitcode.Errorf(exitcode.Usage, "--prompt-ids: %q is no token id", w)
 		}
 		ids = append(ids, int32(id))
 	}
@@ -159,5 +159,5 @@ func OwnTokenizer(c *cli.Context, stored tokenizer.Config) (tokenizer.Tokenizer,
 		fmt.Fprintf(c.App.ErrWriter, "no texts: the %s that the checkpoint names cannot be had: %v\n", config.Type, err)
 		return nil, nil
 	}
-	return nil, fault.Errorf(fault.CodeOf(err), "the %s that the checkpoint names cannot be had: %w; give --tokenizer-type and its files, or --prompt-ids", config.Type, err)
+	return nil, exitcode.Errorf(exitcode.CodeOf(err), "the %s that the checkpoint names cannot be had: %w; give --tokenizer-type and its files, or --prompt-ids", config.Type, err)
 }

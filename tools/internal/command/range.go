@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Upper ends that flags of several commands have.
@@ -86,7 +86,7 @@ func within(c *cli.Context, name string, low, high, x float64, digits string) er
 // ranges is the error of all numbers that lie outside.
 func ranges(c *cli.Context) error {
 	problems, _ := c.App.Metadata[outside].([]error)
-	return fault.With(fault.Usage, errors.Join(problems...))
+	return exitcode.With(exitcode.Usage, errors.Join(problems...))
 }
 
 // plain writes numbers that are counted with all their digits.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // All numbers outside their ranges are told of in one error of usage, before the
@@ -29,7 +29,7 @@ func TestRanges(t *testing.T) {
 		}
 	}
 	err := run("--workers 1000000000 --step 4611686018427387904 --share NaN --list 3 10 --seed 11")
-	if fault.CodeOf(err) != fault.Usage {
+	if exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("not a fault of usage: %v", err)
 	}
 	for _, want := range []string{"--workers 1000000000: 1 to 4096", "--step 4611686018427387904: -1 to ", "--share NaN: 0 to 1", "--list 10: 1 to 9", "--seed 11: 0 to 10"} {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/neurosnap/sentences/data"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // builtInEnglish gives the parameters that are built in: NLTK's English ones, as a
@@ -14,11 +14,11 @@ import (
 func builtInEnglish() (*Params, error) {
 	text, err := data.Asset("data/english.json")
 	if err != nil {
-		return nil, fault.With(fault.Internal, err)
+		return nil, exitcode.With(exitcode.Internal, err)
 	}
 	var in struct{ AbbrevTypes, Collocations, SentStarters, OrthoContext map[string]int }
 	if err := json.Unmarshal(text, &in); err != nil {
-		return nil, fault.With(fault.Internal, err)
+		return nil, exitcode.With(exitcode.Internal, err)
 	}
 	p := &Params{map[string]bool{}, map[[2]string]bool{}, map[string]bool{}, in.OrthoContext}
 	for word := range in.AbbrevTypes {
@@ -30,7 +30,7 @@ func builtInEnglish() (*Params, error) {
 	for pair := range in.Collocations {
 		a, b, ok := strings.Cut(pair, ",")
 		if !ok {
-			return nil, fault.Errorf(fault.Internal, "built-in Punkt parameters: %q is no pair of words", pair)
+			return nil, exitcode.Errorf(exitcode.Internal, "built-in Punkt parameters: %q is no pair of words", pair)
 		}
 		p.collocations[[2]string{a, b}] = true
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Params is what Punkt has learnt about a language.
@@ -30,7 +30,7 @@ const (
 // built in for where there is none.
 func Find(language string) (*Params, error) {
 	if language == "" || strings.ContainsAny(language, "/\\.") {
-		return nil, fault.Errorf(fault.Usage, "--lang %q is not the name of a language", language)
+		return nil, exitcode.Errorf(exitcode.Usage, "--lang %q is not the name of a language", language)
 	}
 	var tried []string
 	for _, dir := range dataFolders() {
@@ -43,7 +43,7 @@ func Find(language string) (*Params, error) {
 	if language == "english" {
 		return builtInEnglish()
 	}
-	return nil, fault.Errorf(fault.NoInput, "there are no Punkt parameters for %q (looked for %s); set NLTK_DATA to a folder with tokenizers/punkt_tab/%s, as nltk.download('punkt_tab') makes it", language, strings.Join(tried, ", "), language)
+	return nil, exitcode.Errorf(exitcode.NoInput, "there are no Punkt parameters for %q (looked for %s); set NLTK_DATA to a folder with tokenizers/punkt_tab/%s, as nltk.download('punkt_tab') makes it", language, strings.Join(tried, ", "), language)
 }
 
 func dataFolders() (dirs []string) {
@@ -83,13 +83,13 @@ func Load(folder string) (*Params, error) {
 		}},
 	} {
 		path := filepath.Join(folder, f.name)
-		data, err := fault.ReadFile(path, maxFile)
+		data, err := exitcode.ReadFile(path, maxFile)
 		if err != nil {
 			return nil, err
 		}
 		for n, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 			if line != "" && !f.line(line) {
-				return nil, fault.Errorf(fault.BadData, "%s:%d: %.60q is not what a Punkt file holds", path, n+1, line)
+				return nil, exitcode.Errorf(exitcode.BadData, "%s:%d: %.60q is not what a Punkt file holds", path, n+1, line)
 			}
 		}
 	}

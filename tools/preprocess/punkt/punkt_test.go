@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 const english = "testdata/nltk/tokenizers/punkt_tab/english"
@@ -68,8 +68,8 @@ func TestParameterErrors(t *testing.T) {
 	if _, err := Find("english"); err != nil {
 		t.Error(err)
 	}
-	for language, code := range map[string]fault.Code{"klingon": fault.NoInput, "../x": fault.Usage, "": fault.Usage} {
-		if _, err := Find(language); fault.CodeOf(err) != code {
+	for language, code := range map[string]exitcode.Code{"klingon": exitcode.NoInput, "../x": exitcode.Usage, "": exitcode.Usage} {
+		if _, err := Find(language); exitcode.CodeOf(err) != code {
 			t.Errorf("%q: %v", language, err)
 		}
 	}
@@ -81,13 +81,13 @@ func TestParameterErrors(t *testing.T) {
 	if err := os.WriteFile(path, []byte("a\t1\nb\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir); fault.CodeOf(err) != fault.BadData || !strings.Contains(err.Error(), "ortho_context.tab:2") {
+	if _, err := Load(dir); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "ortho_context.tab:2") {
 		t.Errorf("%v", err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir); fault.CodeOf(err) != fault.NoInput {
+	if _, err := Load(dir); exitcode.CodeOf(err) != exitcode.NoInput {
 		t.Errorf("%v", err)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"strings"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/internal/safetensors"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/formats"
-	"monotron/megatron/formats/hf"
-	"monotron/megatron/formats/safetensors"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/inference"
 	"monotron/megatron/spec"
 	"monotron/tools/verify/modelcase"
@@ -55,13 +55,13 @@ func Is(dir string) bool {
 
 func read(dir string) (*caseFile, error) {
 	path := filepath.Join(dir, "case.json")
-	raw, err := fault.ReadFile(path, maxCase)
+	raw, err := exitcode.ReadFile(path, maxCase)
 	if err != nil {
 		return nil, err
 	}
 	c := &caseFile{}
 	if err := json.Unmarshal(raw, c); err != nil {
-		return nil, fault.Errorf(fault.BadData, "%s: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
 	return c, nil
 }
@@ -71,7 +71,7 @@ type run struct {
 	*caseFile
 	dir    string
 	open   Opener
-	src    formats.Source
+	src    checkpoint.Source
 	want   *safetensors.File
 	report *modelcase.Report
 }
@@ -87,7 +87,7 @@ func Run(dir string, open Opener) (*modelcase.Report, error) {
 		return nil, err
 	}
 	defer r.want.Close()
-	if r.src, err = all.Open(dir, formats.OpenOptions{Step: -1}); err != nil {
+	if r.src, err = all.Open(dir, checkpoint.OpenOptions{Step: -1}); err != nil {
 		return nil, err
 	}
 	defer r.src.Close()
@@ -116,7 +116,7 @@ func (r *run) same(group, name string, got, want any) {
 func (r *run) files() error {
 	for _, f := range r.Files {
 		if !filepath.IsLocal(f.Path) {
-			return fault.Errorf(fault.BadData, "%s: %q leaves the folder", r.dir, f.Path)
+			return exitcode.Errorf(exitcode.BadData, "%s: %q leaves the folder", r.dir, f.Path)
 		}
 		sum, err := digest(filepath.Join(r.dir, f.Path))
 		if err != nil {
@@ -128,14 +128,14 @@ func (r *run) files() error {
 }
 
 func digest(path string) (string, error) {
-	f, err := fault.Open(path)
+	f, err := exitcode.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", fault.With(fault.IO, err)
+		return "", exitcode.With(exitcode.IO, err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
@@ -178,7 +178,7 @@ func (r *run) settings() error {
 	if r.Iteration != nil {
 		r.same("settings", "iteration", r.src.State().Iteration, *r.Iteration)
 	}
-	return formats.Check(r.src)
+	return checkpoint.Check(r.src)
 }
 
 // moments follow a rule: exp_avg = w*2^-5, exp_avg_sq = w*w*2^-12 in f32, w the
@@ -187,17 +187,17 @@ func (r *run) moments() error {
 	if !strings.HasPrefix(strings.TrimSpace(string(r.Optimizer)), "{") {
 		return nil // the case has none
 	}
-	have := map[string]formats.Tensor{}
+	have := map[string]checkpoint.Tensor{}
 	for _, t := range r.src.Tensors() {
 		have[t.Name] = t
 	}
 	found := 0
-	for _, t := range formats.Expected(r.src.Info().Model) {
-		m, ok1 := have[formats.ExpAvg+t.Name]
-		v, ok2 := have[formats.ExpSq+t.Name]
-		w, ok3 := have[formats.Main+t.Name]
+	for _, t := range checkpoint.Expected(r.src.Info().Model) {
+		m, ok1 := have[checkpoint.ExpAvg+t.Name]
+		v, ok2 := have[checkpoint.ExpSq+t.Name]
+		w, ok3 := have[checkpoint.Main+t.Name]
 		if !ok3 {
-			w = have[formats.Model+t.Name]
+			w = have[checkpoint.Model+t.Name]
 		}
 		if !ok1 || !ok2 || w.DType != "F32" {
 			continue
@@ -209,14 +209,14 @@ func (r *run) moments() error {
 		}
 		r.add("moments", t.Name, worst, 0, "")
 	}
-	r.same("moments", "tensors with moments", found, len(formats.Expected(r.src.Info().Model)))
+	r.same("moments", "tensors with moments", found, len(checkpoint.Expected(r.src.Info().Model)))
 	return nil
 }
 
-func (r *run) rule(w, m, v formats.Tensor) (worst float64, err error) {
+func (r *run) rule(w, m, v checkpoint.Tensor) (worst float64, err error) {
 	var values [3][]float32
-	for i, t := range []formats.Tensor{w, m, v} {
-		if values[i], err = formats.ReadFloat32(r.src, t); err != nil {
+	for i, t := range []checkpoint.Tensor{w, m, v} {
+		if values[i], err = checkpoint.ReadFloat32(r.src, t); err != nil {
 			return 0, err
 		}
 	}
@@ -234,12 +234,12 @@ func (r *run) logits() error {
 		return err
 	}
 	if _, ok := r.want.Info("logits_master"); ok {
-		return r.compare("logits_master", formats.Retype(r.src, "F32"))
+		return r.compare("logits_master", checkpoint.Retype(r.src, "F32"))
 	}
 	return nil
 }
 
-func (r *run) compare(name string, src formats.Source) error {
+func (r *run) compare(name string, src checkpoint.Source) error {
 	want, err := r.want.Float64(name)
 	if err != nil {
 		return err
@@ -263,7 +263,7 @@ func (r *run) compare(name string, src formats.Source) error {
 		return err
 	}
 	if len(got) != len(want) {
-		return fault.Errorf(fault.BadData, "%s: %q has %d numbers, the model gives %d", r.want.Path, name, len(want), len(got))
+		return exitcode.Errorf(exitcode.BadData, "%s: %q has %d numbers, the model gives %d", r.want.Path, name, len(want), len(got))
 	}
 	per := len(want) / len(r.Prompt)
 	for p := range r.Prompt {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // file is cases.json, as far as these sections need it.
@@ -159,17 +159,17 @@ const maxCase = 1 << 30
 // in it are relative to its folder. One line a case goes to out. The error is
 // about the file itself; failing cases are counted.
 func Run(path, only string, out io.Writer) (passed, failed int, err error) {
-	data, err := fault.ReadFile(path, maxCase)
+	data, err := exitcode.ReadFile(path, maxCase)
 	if err != nil {
 		return 0, 0, err
 	}
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
-		return 0, 0, fault.Errorf(fault.BadData, "%s: %w", path, err)
+		return 0, 0, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
 	root, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return 0, 0, fault.With(fault.IO, err)
+		return 0, 0, exitcode.With(exitcode.IO, err)
 	}
 	report := func(id string, problems []string) {
 		if len(problems) == 0 {

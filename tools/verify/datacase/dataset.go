@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -55,7 +55,7 @@ func (r *run) prepare() error {
 		return err
 	}
 	if r.Detail != "" {
-		data, err := fault.ReadFile(filepath.Join(r.root, r.Detail), maxCase)
+		data, err := exitcode.ReadFile(filepath.Join(r.root, r.Detail), maxCase)
 		if err != nil {
 			return err
 		}
@@ -315,7 +315,7 @@ func (r *run) checkCacheFiles(l *list) {
 		if want == nil {
 			return nil
 		}
-		data, err := fault.ReadFile(path, maxCase)
+		data, err := exitcode.ReadFile(path, maxCase)
 		same(l, name+" size", int64(len(data)), want.Size)
 		same(l, name, hashBytes(data), want.SHA256)
 		return err

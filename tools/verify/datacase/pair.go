@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // checkPair reads a pair, compares it with the case, and writes it again, which
@@ -68,7 +68,7 @@ func checkPair(prefix, again string, c datasetCase) (l list) {
 }
 
 func checkFile(l *list, path, sha string) {
-	data, err := fault.ReadFile(path, maxCase)
+	data, err := exitcode.ReadFile(path, maxCase)
 	if err != nil {
 		l.add("%v", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/mpu"
@@ -66,7 +66,7 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 		for j, ids := range samples {
 			number := t.data.number(ids)
 			if number >= int64(t.config.GlobalBatchSize) {
-				return fault.Errorf(fault.Differs, "sample %d is not of the first %d", number, t.config.GlobalBatchSize)
+				return exitcode.Errorf(exitcode.Differs, "sample %d is not of the first %d", number, t.config.GlobalBatchSize)
 			}
 			var own []float64
 			for i := j; i < len(rows); i += len(samples) {

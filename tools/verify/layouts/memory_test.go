@@ -16,12 +16,12 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/megatron/engine"
-	"monotron/megatron/estimate"
+	"monotron/megatron/plan"
 	"monotron/megatron/training"
 	"monotron/mpu/ranks"
 )
 
-// Claim: what estimate.Memory counts for a rank is what the rank's arena then holds at most,
+// Claim: what plan.Memory counts for a rank is what the rank's arena then holds at most,
 // of each purpose and at once, to the byte, under the layouts that verify has.
 func TestPlannedMemory(t *testing.T) {
 	world, every := 4, 90 // of the layouts, one in so many
@@ -109,7 +109,7 @@ func plannedLikeHeld(m Model, v Variant, beside *device.Device, open func() (*de
 	if err != nil {
 		return err
 	}
-	planned, err := estimate.Memory(c, estimate.Options{Device: beside.Name, Beside: beside, Whole: c.Model.Experts != nil, Read: func(rank int, dst []byte) {
+	planned, err := plan.Memory(c, plan.Options{Device: beside.Name, Beside: beside, Whole: c.Model.Experts != nil, Read: func(rank int, dst []byte) {
 		heard[rank].repeat(dst)
 	}})
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/engine"
 	"monotron/megatron/spec"
@@ -65,7 +65,7 @@ func Builtin(name string, more ...string) (Model, error) {
 			return parse(name, append(strings.Fields(small+" "+s.Flags), more...))
 		}
 	}
-	return Model{}, fault.Errorf(fault.Usage, "there is no shape %q; there are %s", name, strings.Join(Names(), ", "))
+	return Model{}, exitcode.Errorf(exitcode.Usage, "there is no shape %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
 // FromFlags is the model of a training command line, shrunk unless full is set:

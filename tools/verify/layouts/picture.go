@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Sizes of the picture's table.
@@ -88,7 +88,7 @@ func (r *Report) WritePicture(w io.Writer, all bool) error {
 	}
 	c.FillText(below.text(), vg.Point{X: pageEdge, Y: y - lineHigh/4}, r.said())
 	small := png.Encoder{CompressionLevel: png.BestCompression}
-	return fault.With(fault.IO, small.Encode(w, canvas.Image()))
+	return exitcode.With(exitcode.IO, small.Encode(w, canvas.Image()))
 }
 
 // lines are the table: for each model a head and its layouts.

@@ -10,7 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/dataset"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
@@ -178,7 +178,7 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 			t.out.order = append(t.out.order, s.Name)
 		}
 		if err := t.out.grads[step].add(r.Number, r.Device, s, result.Factor); err != nil {
-			return fault.Errorf(fault.Differs, "step %d: gradient of %w", step+1, err)
+			return exitcode.Errorf(exitcode.Differs, "step %d: gradient of %w", step+1, err)
 		}
 	}
 	if step < t.steps-1 {
@@ -186,7 +186,7 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 	}
 	for _, s := range mains(e) {
 		if err := t.out.weights.add(r.Number, r.Device, s, 1); err != nil {
-			return fault.Errorf(fault.Differs, "weight %w", err)
+			return exitcode.Errorf(exitcode.Differs, "weight %w", err)
 		}
 	}
 	return nil
@@ -209,7 +209,7 @@ func (o *Outcome) hear(rank, step int, numbers []float64) error {
 		return nil
 	}
 	if !slices.Equal(numbers, o.told[step]) {
-		return fault.Errorf(fault.Differs, "step %d: rank %d tells %v of losses, another rank %v", step+1, rank, numbers, o.told[step])
+		return exitcode.Errorf(exitcode.Differs, "step %d: rank %d tells %v of losses, another rank %v", step+1, rank, numbers, o.told[step])
 	}
 	return nil
 }

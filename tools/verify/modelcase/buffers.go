@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"monotron/csrc/device"
-	"monotron/fault"
-	"monotron/megatron/formats"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/model"
 	"monotron/megatron/training"
 )
@@ -48,7 +48,7 @@ func (b *routerBiases) UnmarshalJSON(raw []byte) error {
 func (w *weights) fillBuffers(d *device.Device, stages []*model.Stage) error {
 	for _, s := range stages {
 		for _, b := range s.Buffers(false) {
-			values, err := w.buffer(strings.TrimPrefix(b.Name, formats.Model))
+			values, err := w.buffer(strings.TrimPrefix(b.Name, checkpoint.Model))
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ func (w *weights) fillBuffers(d *device.Device, stages []*model.Stage) error {
 				continue
 			}
 			if int64(len(values)) != b.Tensor.Len() {
-				return fault.Errorf(fault.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, b.Name, len(values), b.Tensor.Len())
+				return exitcode.Errorf(exitcode.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, b.Name, len(values), b.Tensor.Len())
 			}
 			device.WriteSlice(d, b.Tensor, values)
 		}
@@ -96,13 +96,13 @@ func (w *weights) checkNames(config *training.Config) error {
 			known[source.Name] = true
 		}
 	} else {
-		for _, t := range formats.Expected(&config.Model) {
+		for _, t := range checkpoint.Expected(&config.Model) {
 			known[t.Name] = true
 		}
 	}
 	unknown := slices.DeleteFunc(w.file.Names(), func(name string) bool { return known[name] })
 	if len(unknown) > 0 {
-		return fault.Errorf(fault.BadData, "%s: the model has no use for tensor %q (%d such)", w.file.Path, unknown[0], len(unknown))
+		return exitcode.Errorf(exitcode.BadData, "%s: the model has no use for tensor %q (%d such)", w.file.Path, unknown[0], len(unknown))
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"monotron/fault"
-	"monotron/megatron/formats/safetensors"
+	"monotron/internal/exitcode"
+	"monotron/internal/safetensors"
 )
 
 // maxCaseBytes bounds case.json; the largest known one is 17 KB.
@@ -90,9 +90,9 @@ func readCase(path string) (*caseFile, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		path = filepath.Join(path, "case.json")
 	}
-	raw, err := fault.ReadFile(path, maxCaseBytes)
-	if fault.CodeOf(err) == fault.NoInput {
-		return nil, fault.Errorf(fault.NoInput, "%s does not exist; name a folder with a case.json", path)
+	raw, err := exitcode.ReadFile(path, maxCaseBytes)
+	if exitcode.CodeOf(err) == exitcode.NoInput {
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s does not exist; name a folder with a case.json", path)
 	}
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func readCase(path string) (*caseFile, error) {
 }
 
 func (c *caseFile) bad(format string, args ...any) error {
-	return fault.Errorf(fault.BadData, "%s: "+format, append([]any{filepath.Join(c.dir, "case.json")}, args...)...)
+	return exitcode.Errorf(exitcode.BadData, "%s: "+format, append([]any{filepath.Join(c.dir, "case.json")}, args...)...)
 }
 
 // expected reads the case's expected values into out.
@@ -164,7 +164,7 @@ func openTensors(path string) (*tensors, error) {
 func (t *tensors) shaped(name string, shape ...int64) ([]int64, error) {
 	info, ok := t.Info(name)
 	if !ok {
-		return nil, fault.Errorf(fault.BadData, "%s has no tensor %q", t.Path, name)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has no tensor %q", t.Path, name)
 	}
 	fits := func(a, b int64) int {
 		if a == b || b < 0 {
@@ -173,7 +173,7 @@ func (t *tensors) shaped(name string, shape ...int64) ([]int64, error) {
 		return 1
 	}
 	if len(info.Shape) != len(shape) || slices.CompareFunc(info.Shape, shape, fits) != 0 {
-		return nil, fault.Errorf(fault.BadData, "%s: tensor %q has the shape %v, expected is %v", t.Path, name, info.Shape, shape)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %q has the shape %v, expected is %v", t.Path, name, info.Shape, shape)
 	}
 	return info.Shape, nil
 }

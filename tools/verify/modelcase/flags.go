@@ -9,7 +9,7 @@ import (
 
 	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments"
-	"monotron/megatron/formats/hf"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/training"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/megatron/formats"
+	"monotron/megatron/checkpoint"
 	"monotron/mpu"
 )
 
@@ -27,7 +27,7 @@ func heldOf(p *mpu.Param) (all []*held) {
 		h := &held{Stored: t, param: p, shape: p.Shape}
 		if p.Each != nil {
 			h.shape = p.Shape[1:]
-			h.from = int64(i) * formats.Volume(h.shape)
+			h.from = int64(i) * checkpoint.Volume(h.shape)
 		}
 		h.Pieces = slices.Clone(t.Pieces)
 		for j := range h.Pieces {
@@ -40,7 +40,7 @@ func heldOf(p *mpu.Param) (all []*held) {
 
 // part is the tensor's values among those of the parameter.
 func (h *held) part(x []float64) []float64 {
-	return x[h.from:][:formats.Volume(h.shape)]
+	return x[h.from:][:checkpoint.Volume(h.shape)]
 }
 
 // of is the tensor's pieces with the local values x.

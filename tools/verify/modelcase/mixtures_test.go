@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"monotron/internal/sharedtest"
+	"monotron/internal/golden"
 )
 
 // Claim: routers, weights, balancing losses, biases, dropping, every gradient and the curve
@@ -12,7 +12,7 @@ import (
 // and in every layout of golden/model, with the tokens that each rank sent and got.
 func TestGoldenMixtures(t *testing.T) {
 	const run = "pretrain-moe" // of the command itself
-	dir, seen := golden(t), map[string]bool{run: true}
+	dir, seen := goldenCases(t), map[string]bool{run: true}
 	for _, pattern := range []string{"moe-*", "megatron-moe-*", "*mixtral*", "*-moe", "olmoe"} {
 		folders, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(folders) == 0 {
@@ -23,15 +23,15 @@ func TestGoldenMixtures(t *testing.T) {
 				seen[name] = true
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					if lacks := sharedtest.Lines[name]; lacks != "" {
+					if lacks := golden.Lines[name]; lacks != "" {
 						t.Skip("its command line is refused: " + lacks)
 					}
-					if r, err := Run(f, openRef, Options{}); !sharedtest.Mixtures.Failed(t, name, err) {
+					if r, err := Run(f, openRef, Options{}); !golden.Mixtures.Failed(t, name, err) {
 						judge(t, r, 60)
 					}
 				})
 			}
 		}
 	}
-	sharedtest.Mixtures.Seen(t, seen)
+	golden.Mixtures.Seen(t, seen)
 }

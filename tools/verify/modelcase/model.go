@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/megatron/training"
@@ -129,7 +129,7 @@ func (r *run) readBatches(c *training.Config) ([]*engine.Micro, error) {
 		micros = append(micros, m)
 	}
 	if len(micros) == 0 {
-		return nil, fault.Errorf(fault.BadData, "%s holds no steps", f.Path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s holds no steps", f.Path)
 	}
 	return micros, nil
 }
@@ -242,7 +242,7 @@ func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors)
 		case "hidden":
 			i, err := strconv.Atoi(rest)
 			if err != nil || i < 0 || i >= len(found.hidden) {
-				return fault.Errorf(fault.BadData, "%s: %q names no layer of a model of %d", expected.Path, name, t.config.Model.NumLayers)
+				return exitcode.Errorf(exitcode.BadData, "%s: %q names no layer of a model of %d", expected.Path, name, t.config.Model.NumLayers)
 			}
 			got = found.hidden[i]
 		case "router":
@@ -253,7 +253,7 @@ func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors)
 		case "token_loss_without_padding", "grad", "grad_lm_only", "param_after_1", "param_after_10": // elsewhere
 			continue
 		default:
-			return fault.Errorf(fault.BadData, "%s: %q is nothing that a model case compares", expected.Path, name)
+			return exitcode.Errorf(exitcode.BadData, "%s: %q is nothing that a model case compares", expected.Path, name)
 		}
 		if err := r.compare("forward", name, got, expected, tolerance); err != nil {
 			return err

@@ -12,12 +12,12 @@ import (
 	"monotron/csrc/cpu"
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	"monotron/fault"
-	"monotron/megatron/formats/safetensors"
+	"monotron/internal/exitcode"
+	"monotron/internal/safetensors"
 )
 
-// golden is the shared folder of model cases; without it the test is skipped.
-func golden(t *testing.T) string {
+// goldenCases is the shared folder of model cases; without it the test is skipped.
+func goldenCases(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("MONOTRON_SHARED"); dir != "" {
 		return filepath.Join(dir, "golden/model")
@@ -76,7 +76,7 @@ func judge(t *testing.T, r *Report, least int) {
 // flags, generation and tables agree with transformers 5.23 and Megatron-LM
 // d98e8a64 (golden/model, every case of one rank and a dense model).
 func TestGoldenCases(t *testing.T) {
-	dir := golden(t)
+	dir := goldenCases(t)
 	for name, least := range map[string]int{
 		"gpt2-tanh": 151, "gpt2-erf": 95, "gpt2-padded-vocab": 125, "llama": 186, "llama-base-500k": 128, "llama-rope-scaled": 28,
 		"qwen2": 119, "bloom": 154, "packing-gpt2": 52, "packing-llama": 63, "accumulation": 147, "flag-variants-gpt2-tanh": 20,
@@ -123,7 +123,7 @@ func TestShardedCase(t *testing.T) {
 // losses, gradients, curve, order of a step, and each rank's parameters and shards,
 // on both devices.
 func TestGoldenLayouts(t *testing.T) {
-	dir := golden(t)
+	dir := goldenCases(t)
 	for name, least := range map[string]int{
 		"gpt2-tp1": 224, "gpt2-tp2": 310, "gpt2-tp2-sp": 197, "llama-tp4": 380, "llama-tp2-sp": 337, "gpt2-pp2": 170, "llama-pp2-vp2": 201,
 		"llama-pp2-uneven": 201, "llama-pp4": 207, "gpt2-tp2-pp2-sp": 205, "gpt2-dp2-zero1": 197,
@@ -140,8 +140,8 @@ func TestGoldenLayouts(t *testing.T) {
 
 // Claim: a run of the command is no case of a model, and says so in one line.
 func TestARunOfTheCommandIsNoModelCase(t *testing.T) {
-	_, err := Run(filepath.Join(golden(t), "pretrain-gpt2"), openRef, Options{})
-	if fault.CodeOf(err) != fault.Usage || !strings.Contains(err.Error(), "pretrain_gpt") || strings.Contains(err.Error(), "\n") {
+	_, err := Run(filepath.Join(goldenCases(t), "pretrain-gpt2"), openRef, Options{})
+	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "pretrain_gpt") || strings.Contains(err.Error(), "\n") {
 		t.Error(err)
 	}
 }
@@ -222,37 +222,37 @@ func TestBadCases(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		spoil func(*testing.T, string)
-		code  fault.Code
+		code  exitcode.Code
 		says  string
 	}{
-		"no case.json":     {remove("case.json"), fault.NoInput, "case.json"},
-		"no weights":       {remove("weights.safetensors"), fault.NoInput, "weights.safetensors"},
-		"no batches":       {remove("batches.safetensors"), fault.NoInput, "batches.safetensors"},
-		"no expectation":   {remove("expected.safetensors"), fault.NoInput, "expected.safetensors"},
-		"not JSON":         {replace("{", "["), fault.BadData, "case.json"},
-		"wrong type":       {replace(`"name": "gpt2-tanh"`, `"name": 3`), fault.BadData, "case.json"},
-		"no tolerance":     {replace("token_loss_abs", "token_loss"), fault.BadData, "token_loss_abs"},
-		"bad exclusion":    {replace("[32:64]", "[32:640]"), fault.BadData, "exclude_from_param_comparison"},
-		"unknown flag":     {replace("--num-layers", "--num-layer"), fault.Usage, "--num-layers"},
-		"other shape":      {replace("--hidden-size 32", "--hidden-size 64"), fault.BadData, "shape"},
-		"too many steps":   {replace("[\n   {\n    \"iteration\": 1,", "[{}, {}, {\n    \"iteration\": 1,"), fault.BadData, "14 iterations"},
-		"small vocabulary": {replace("--vocab-size 132", "--vocab-size 131"), fault.BadData, "shape"},
-		"huge model":       {replace("--num-layers 2", "--num-layers 20000"), fault.BadData, "too large"},
-		"long sequences":   {replace("--seq-length 16", "--seq-length 8"), fault.BadData, "1 to 8 tokens"},
+		"no case.json":     {remove("case.json"), exitcode.NoInput, "case.json"},
+		"no weights":       {remove("weights.safetensors"), exitcode.NoInput, "weights.safetensors"},
+		"no batches":       {remove("batches.safetensors"), exitcode.NoInput, "batches.safetensors"},
+		"no expectation":   {remove("expected.safetensors"), exitcode.NoInput, "expected.safetensors"},
+		"not JSON":         {replace("{", "["), exitcode.BadData, "case.json"},
+		"wrong type":       {replace(`"name": "gpt2-tanh"`, `"name": 3`), exitcode.BadData, "case.json"},
+		"no tolerance":     {replace("token_loss_abs", "token_loss"), exitcode.BadData, "token_loss_abs"},
+		"bad exclusion":    {replace("[32:64]", "[32:640]"), exitcode.BadData, "exclude_from_param_comparison"},
+		"unknown flag":     {replace("--num-layers", "--num-layer"), exitcode.Usage, "--num-layers"},
+		"other shape":      {replace("--hidden-size 32", "--hidden-size 64"), exitcode.BadData, "shape"},
+		"too many steps":   {replace("[\n   {\n    \"iteration\": 1,", "[{}, {}, {\n    \"iteration\": 1,"), exitcode.BadData, "14 iterations"},
+		"small vocabulary": {replace("--vocab-size 132", "--vocab-size 131"), exitcode.BadData, "shape"},
+		"huge model":       {replace("--num-layers 2", "--num-layers 20000"), exitcode.BadData, "too large"},
+		"long sequences":   {replace("--seq-length 16", "--seq-length 8"), exitcode.BadData, "1 to 8 tokens"},
 		"cut weights": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "weights.safetensors"), func(raw []byte) []byte { return raw[:len(raw)-8] })
-		}, fault.BadData, "weights.safetensors"},
+		}, exitcode.BadData, "weights.safetensors"},
 		"unknown tensor": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "expected.safetensors"), func(raw []byte) []byte {
 				return []byte(strings.Replace(string(raw), "token_loss", "taken_loss", 1))
 			})
-		}, fault.BadData, "taken_loss"},
+		}, exitcode.BadData, "taken_loss"},
 	} {
 		dir := copyCase(t)
 		c.spoil(t, dir)
 		_, err := Run(dir, openRef, Options{})
-		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: code %d, %v", name, fault.CodeOf(err), err)
+		if exitcode.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: code %d, %v", name, exitcode.CodeOf(err), err)
 		}
 	}
 }
@@ -262,17 +262,17 @@ func TestBadCases(t *testing.T) {
 func TestBadLayouts(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, new string
-		code     fault.Code
+		code     exitcode.Code
 		says     string
 	}{
-		"no such world":  {`"world_size": 4`, `"world_size": 3`, fault.Usage, "3 ranks"},
-		"a crowd":        {`"world_size": 4`, `"world_size": 4096`, fault.Usage, "1024 data-parallel ranks"},
-		"heads":          {"--num-attention-heads 4", "--num-attention-heads 3", fault.Usage, "--num-attention-heads 3"},
-		"fewer rows":     {"--global-batch-size 4", "--global-batch-size 2", fault.BadData, "batches of 4 rows"},
-		"another rank":   {`"tp": 1,`, `"tp": 7,`, fault.Done, "place"},
-		"other shape":    {`"shape": [66, 32]`, `"shape": [67, 32]`, fault.Done, "embedding.word_embeddings.weight shape"},
-		"order":          {`"F0 F1 B0 F2 B1 F3 B2 B3"`, `"F0 F1 B1 F2 B0 F3 B2 B3"`, fault.Done, "order of a step"},
-		"unknown tensor": {`"embedding.position_embeddings.weight": {`, `"embedding.positions.weight": {`, fault.Done, "parameters in order"},
+		"no such world":  {`"world_size": 4`, `"world_size": 3`, exitcode.Usage, "3 ranks"},
+		"a crowd":        {`"world_size": 4`, `"world_size": 4096`, exitcode.Usage, "1024 data-parallel ranks"},
+		"heads":          {"--num-attention-heads 4", "--num-attention-heads 3", exitcode.Usage, "--num-attention-heads 3"},
+		"fewer rows":     {"--global-batch-size 4", "--global-batch-size 2", exitcode.BadData, "batches of 4 rows"},
+		"another rank":   {`"tp": 1,`, `"tp": 7,`, exitcode.Done, "place"},
+		"other shape":    {`"shape": [66, 32]`, `"shape": [67, 32]`, exitcode.Done, "embedding.word_embeddings.weight shape"},
+		"order":          {`"F0 F1 B0 F2 B1 F3 B2 B3"`, `"F0 F1 B1 F2 B0 F3 B2 B3"`, exitcode.Done, "order of a step"},
+		"unknown tensor": {`"embedding.position_embeddings.weight": {`, `"embedding.positions.weight": {`, exitcode.Done, "parameters in order"},
 	} {
 		dir := t.TempDir()
 		if err := os.CopyFS(dir, os.DirFS("testdata")); err != nil {
@@ -286,9 +286,9 @@ func TestBadLayouts(t *testing.T) {
 			return []byte(strings.Replace(string(raw), c.old, c.new, 1))
 		})
 		r, err := Run(path, openRef, Options{})
-		if c.code != fault.Done {
-			if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%s: code %d, %v", name, fault.CodeOf(err), err)
+		if c.code != exitcode.Done {
+			if exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: code %d, %v", name, exitcode.CodeOf(err), err)
 			}
 			continue
 		}

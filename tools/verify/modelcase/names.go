@@ -1,8 +1,8 @@
 package modelcase
 
 import (
-	"monotron/fault"
-	"monotron/megatron/formats/hf"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/hf"
 )
 
 // naming is how the case's files name and lay out the model's tensors.
@@ -18,7 +18,7 @@ func (n naming) fromFile(file *tensors, global string) ([]float32, error) {
 	read := func(name string) ([]float32, []int64, error) {
 		info, ok := file.Info(name)
 		if !ok {
-			return nil, nil, fault.Errorf(fault.BadData, "%s has no tensor %q", file.Path, name)
+			return nil, nil, exitcode.Errorf(exitcode.BadData, "%s has no tensor %q", file.Path, name)
 		}
 		values, err := file.Float32(name)
 		return values, info.Shape, err

@@ -3,7 +3,7 @@ package modelcase
 import (
 	"sort"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
 	"monotron/megatron/training"
 )
@@ -119,7 +119,7 @@ func packedMicro(name string, c *training.Config, f *tensors) (*engine.Micro, er
 	for j, row := range positions {
 		for i, p := range row {
 			if p < 0 || int(p) > i {
-				return nil, fault.Errorf(fault.BadData, "%s: %s.position_ids, row %d: position %d has the id %d", f.Path, name, j, i, p)
+				return nil, exitcode.Errorf(exitcode.BadData, "%s: %s.position_ids, row %d: position %d has the id %d", f.Path, name, j, i, p)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func docStarts(name string, b, n int64, f *tensors) ([][]int32, error) {
 			}
 			for k, v := range row {
 				if (v != 0) != (int64(k) < first || int64(k) > q) {
-					return nil, fault.Errorf(fault.BadData, "%s: %s: row %d, query %d: the visible keys are no stretch that ends at the query", f.Path, name, j, q)
+					return nil, exitcode.Errorf(exitcode.BadData, "%s: %s: row %d, query %d: the visible keys are no stretch that ends at the query", f.Path, name, j, q)
 				}
 			}
 			starts[j] = append(starts[j], int32(first))

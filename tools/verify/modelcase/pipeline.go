@@ -3,7 +3,7 @@ package modelcase
 import (
 	"fmt"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/schedule"
 )
 
@@ -40,7 +40,7 @@ func (r *run) pipelineOrder(name string, c schedule.Config, row pipelineRow) err
 	}
 	lists, _, err := c.All()
 	if row.Refused != "" {
-		r.report.exact("refused", what, fault.CodeOf(err), fault.Usage)
+		r.report.exact("refused", what, exitcode.CodeOf(err), exitcode.Usage)
 		return nil
 	}
 	if err != nil {

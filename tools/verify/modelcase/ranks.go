@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -158,7 +158,7 @@ func (r *run) compareShards(all []*seen) error {
 		number, rest, _ := strings.Cut(strings.TrimPrefix(name, "rank"), ".")
 		i, err := strconv.Atoi(number)
 		if err != nil || i < 0 || i >= len(all) {
-			return fault.Errorf(fault.BadData, "%s: %q is of no rank of %d", path, name, len(all))
+			return exitcode.Errorf(exitcode.BadData, "%s: %q is of no rank of %d", path, name, len(all))
 		}
 		kind, named, _ := strings.Cut(rest, ".")
 		k, known := kinds[kind]
@@ -166,7 +166,7 @@ func (r *run) compareShards(all []*seen) error {
 		case known:
 			shard, err := k.shard(all, i, named)
 			if err != nil {
-				return fault.Errorf(fault.BadData, "%s: %q: %w", path, name, err)
+				return exitcode.Errorf(exitcode.BadData, "%s: %q: %w", path, name, err)
 			}
 			if err := r.compare(kind+" shards", name, shard, file, k.tolerance); err != nil {
 				return err
@@ -176,7 +176,7 @@ func (r *run) compareShards(all []*seen) error {
 				return err
 			}
 		default:
-			return fault.Errorf(fault.BadData, "%s: %q is nothing that a layout compares", path, name)
+			return exitcode.Errorf(exitcode.BadData, "%s: %q is nothing that a layout compares", path, name)
 		}
 	}
 	return nil
@@ -291,7 +291,7 @@ func (r *run) compareTensors(c *caseFile, w *world, all []*seen, file *tensors) 
 		got, err := w.weights.names.ofFile(theirs, func(global string) ([]float64, error) {
 			x := assembled(all, global, parts)
 			if x == nil {
-				return nil, fault.Errorf(fault.BadData, "the ranks have no %s, which %q is made of", global, theirs)
+				return nil, exitcode.Errorf(exitcode.BadData, "the ranks have no %s, which %q is made of", global, theirs)
 			}
 			return x, nil
 		})

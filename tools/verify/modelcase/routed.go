@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/model"
 )
 
@@ -74,12 +74,12 @@ func (n *routedNumbers) row(experts int, chosen, sent, weights []float64, counts
 func (r *run) compareRouted(t *trial, all routings, name string, expected *tensors) error {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 {
-		return fault.Errorf(fault.BadData, "%s: %q is not router.LAYER.WHAT", expected.Path, name)
+		return exitcode.Errorf(exitcode.BadData, "%s: %q is not router.LAYER.WHAT", expected.Path, name)
 	}
 	layer, err := strconv.Atoi(parts[1])
 	n := all[layer]
 	if err != nil || n == nil {
-		return fault.Errorf(fault.BadData, "%s: %q: layer %s of the model has no router", expected.Path, name, parts[1])
+		return exitcode.Errorf(exitcode.BadData, "%s: %q: layer %s of the model has no router", expected.Path, name, parts[1])
 	}
 	switch parts[2] {
 	case "logits":
@@ -109,7 +109,7 @@ func (r *run) compareRouted(t *trial, all routings, name string, expected *tenso
 		}
 		return err
 	}
-	return fault.Errorf(fault.BadData, "%s: %q is nothing that a router tells", expected.Path, name)
+	return exitcode.Errorf(exitcode.BadData, "%s: %q is nothing that a router tells", expected.Path, name)
 }
 
 // compareWeights compares the weights of a layer's choices, each where its expert stands.

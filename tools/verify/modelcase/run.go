@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
 )
 
 // Options of a run.
@@ -14,8 +14,8 @@ type Options struct {
 }
 
 // Run runs the case at path, a folder with a case.json, on devices that open
-// gives; a case of several ranks takes one each. A missing file is fault.NoInput, a
-// malformed one fault.BadData, a case that is no dense model's fault.Usage. Numbers
+// gives; a case of several ranks takes one each. A missing file is exitcode.NoInput, a
+// malformed one exitcode.BadData, a case that is no dense model's exitcode.Usage. Numbers
 // over their tolerance are no error here: the report tells.
 func Run(path string, open func() (*device.Device, error), o Options) (*Report, error) {
 	c, err := readCase(path)
@@ -44,7 +44,7 @@ func Run(path string, open func() (*device.Device, error), o Options) (*Report, 
 		return nil, err
 	}
 	if len(r.report.Checks) == 0 {
-		return nil, fault.Errorf(fault.Usage, "%s has no part %q", r.report.Case, o.Only)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s has no part %q", r.report.Case, o.Only)
 	}
 	return r.report, d.Sync()
 }
@@ -65,7 +65,7 @@ func (r *run) wanted(part string) bool { return r.only == "" || r.only == part }
 // whole reads the expected values of a case that has no parts.
 func (r *run) whole(want any) error {
 	if r.only != "" {
-		return fault.Errorf(fault.Usage, "%s has no parts; leave --only %s out", r.report.Case, r.only)
+		return exitcode.Errorf(exitcode.Usage, "%s has no parts; leave --only %s out", r.report.Case, r.only)
 	}
 	return r.caseFile.expected(want)
 }
@@ -74,7 +74,7 @@ func (r *run) whole(want any) error {
 func (r *run) kind() (func() error, error) {
 	switch {
 	case r.PlainRun != nil:
-		return nil, fault.Errorf(fault.Usage, "%s is a run of pretrain_gpt itself; run the command with the case's flags and compare its log lines", r.report.Case)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s is a run of pretrain_gpt itself; run the command with the case's flags and compare its log lines", r.report.Case)
 	case r.Ranks != nil:
 		return r.runRanks, nil
 	case r.Variants != nil:

@@ -4,9 +4,9 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
-	"monotron/fault"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/engine"
-	"monotron/megatron/formats/hf"
 	"monotron/megatron/training"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
@@ -86,7 +86,7 @@ func (w *weights) fill(d *device.Device, p *mpu.Param) error {
 		}
 		whole := mpu.Piece{Size: t.Global}
 		if int64(len(values)) < whole.Len() {
-			return fault.Errorf(fault.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, t.Name, len(values), whole.Len())
+			return exitcode.Errorf(exitcode.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, t.Name, len(values), whole.Len())
 		}
 		fillPieces(host, t, values)
 	}
@@ -142,7 +142,7 @@ func (s *subject) pull(name string, values func(*mpu.Param) []float64) ([]float6
 				}
 			}
 		}
-		return nil, fault.Errorf(fault.BadData, "the model has no %s, which %q is made of", global, name)
+		return nil, exitcode.Errorf(exitcode.BadData, "the model has no %s, which %q is made of", global, name)
 	})
 }
 
@@ -186,13 +186,13 @@ func batchFirst(x []float64, batch, width int) []float64 {
 func newMicro(c *training.Config, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*engine.Micro, error) {
 	m := &engine.Micro{Tokens: tokens, Labels: labels, LossMask: mask, PositionIDs: positions}
 	if len(tokens) == 0 || len(tokens[0]) == 0 || len(tokens[0]) > c.SeqLength {
-		return nil, fault.Errorf(fault.BadData, "%d rows of tokens; at least one of 1 to %d tokens is expected", len(tokens), c.SeqLength)
+		return nil, exitcode.Errorf(exitcode.BadData, "%d rows of tokens; at least one of 1 to %d tokens is expected", len(tokens), c.SeqLength)
 	}
 	vocab := c.Model.VocabSize
 	for j, row := range tokens {
 		for i := range row {
 			if bad := max(row[i], labels[j][i]); bad >= int32(vocab) || min(row[i], labels[j][i]) < 0 {
-				return nil, fault.Errorf(fault.BadData, "row %d, position %d: token %d or label %d is outside the vocabulary of %d", j, i, row[i], labels[j][i], vocab)
+				return nil, exitcode.Errorf(exitcode.BadData, "row %d, position %d: token %d or label %d is outside the vocabulary of %d", j, i, row[i], labels[j][i], vocab)
 			}
 		}
 		m.Samples = append(m.Samples, int32(j))

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"monotron/fault"
+	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
@@ -156,7 +156,7 @@ func (r *run) batchAt(name string, sizes *training.BatchSizes, early error, raw 
 		now, err = sizes.At(int(consumed))
 	}
 	if _, refused := parts[2].(string); refused {
-		r.report.exact("refused", what, fault.CodeOf(err), fault.Usage)
+		r.report.exact("refused", what, exitcode.CodeOf(err), exitcode.Usage)
 		return nil
 	}
 	if err != nil {

@@ -1,0 +1,200 @@
+// Package argv reads Megatron-style command lines: flags that take several
+// values (`--data-path 0.3 a 0.7 b`), a value that starts with a dash, one
+// spelling with dashes and underscores, unknown names answered with the nearest
+// ones, and all problems of a line reported together. urfave/cli sees the result. number.go reads
+// numbers as Python does.
+package argv
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"monotron/internal/exitcode"
+)
+
+// Arity says how many values follow a flag's name.
+type Arity int
+
+const (
+	Switch Arity = iota // none: the flag's presence is its value
+	One
+	Many // one or more, up to the next known flag
+	Any  // none or more
+)
+
+// Set maps a flag's name, without the leading dashes, to its arity.
+type Set map[string]Arity
+
+// Given is one flag as it stood on the command line.
+type Given struct {
+	Name   string // with dashes only, no leading ones
+	Values []string
+	Index  int // place in the argument list, for messages
+}
+
+// Split takes args (without the program's name) apart. Everything that is not a
+// flag or a flag's value is returned in rest. The error, if any, names every
+// problem and exits with exitcode.Usage.
+func Split(set Set, args []string) (given []Given, rest []string, err error) {
+	var problems []error
+	for i := 0; i < len(args); i++ {
+		name, inline, isFlag := flagName(args[i])
+		if !isFlag {
+			rest = append(rest, args[i])
+			continue
+		}
+		if name == "" { // a bare --: what follows is no flag
+			rest = append(rest, args[i+1:]...)
+			break
+		}
+		arity, known := set[name]
+		if !known {
+			problems = append(problems, &Unknown{name, Nearest(set, name)})
+			for inline == nil && i+1 < len(args) && !looksLikeFlag(args[i+1]) {
+				i++
+			}
+			continue
+		}
+		g := Given{Name: name, Index: i}
+		if inline != nil {
+			g.Values = append(g.Values, *inline)
+		} else if arity != Switch {
+			for i+1 < len(args) && !looksLikeFlag(args[i+1]) {
+				i++
+				g.Values = append(g.Values, args[i])
+				if arity == One {
+					break
+				}
+			}
+		}
+		switch {
+		case arity == Switch && inline != nil:
+			problems = append(problems, fmt.Errorf("--%s is a switch and takes no value; found %q", name, *inline))
+		case (arity == One || arity == Many) && len(g.Values) == 0:
+			problems = append(problems, fmt.Errorf("--%s needs a value", name))
+		}
+		given = append(given, g)
+	}
+	return given, rest, exitcode.With(exitcode.Usage, errors.Join(problems...))
+}
+
+// Part divides args into the flags of set, with their values, and everything else
+// in its order.
+func Part(set Set, args []string) (own, others []string) {
+	for i := 0; i < len(args); i++ {
+		name, inline, isFlag := flagName(args[i])
+		arity, known := set[name]
+		if !isFlag || !known {
+			others = append(others, args[i])
+			continue
+		}
+		own = append(own, args[i])
+		for inline == nil && arity != Switch && i+1 < len(args) && !looksLikeFlag(args[i+1]) {
+			i++
+			own = append(own, args[i])
+			if arity == One {
+				break
+			}
+		}
+	}
+	return own, others
+}
+
+// ForCLI writes given back as a list that urfave/cli understands: every value
+// of a Many flag repeats the flag's name.
+func ForCLI(given []Given) []string {
+	var out []string
+	for _, g := range given {
+		if len(g.Values) == 0 {
+			out = append(out, "--"+g.Name)
+		}
+		for _, v := range g.Values {
+			out = append(out, "--"+g.Name+"="+v)
+		}
+	}
+	return out
+}
+
+func flagName(arg string) (name string, inline *string, ok bool) {
+	if !strings.HasPrefix(arg, "--") {
+		return "", nil, false
+	}
+	name = arg[2:]
+	if at := strings.IndexByte(name, '='); at >= 0 {
+		v := name[at+1:]
+		inline, name = &v, name[:at]
+	}
+	return strings.ReplaceAll(name, "_", "-"), inline, true
+}
+
+// looksLikeFlag tells a flag from a value; `-1` and `-` are values.
+func looksLikeFlag(arg string) bool {
+	_, _, ok := flagName(arg)
+	return ok
+}
+
+// Unknown is a flag that is in no set.
+type Unknown struct {
+	Name string
+	Near []string // known names like it, the nearest first
+}
+
+func (u *Unknown) Error() string {
+	if len(u.Near) > 0 {
+		return fmt.Sprintf("unknown flag --%s; did you mean --%s?", u.Name, strings.Join(u.Near, " or --"))
+	}
+	return fmt.Sprintf("unknown flag --%s; --help lists all", u.Name)
+}
+
+// Nearest lists up to three known names within a small edit distance of name, or
+// that go on where it ends; none for names far longer than any flag, whose distances would take long.
+func Nearest(set Set, name string) []string {
+	type near struct {
+		name string
+		far  int
+	}
+	limit := max(2, len(name)/4)
+	var found []near
+	if len(name) > 80 {
+		return nil
+	}
+	for known := range set {
+		if d := distance(name, known); d <= limit || len(name) > 3 && strings.HasPrefix(known, name+"-") {
+			found = append(found, near{known, d})
+		}
+	}
+	sort.Slice(found, func(i, j int) bool {
+		if found[i].far != found[j].far {
+			return found[i].far < found[j].far
+		}
+		return found[i].name < found[j].name
+	})
+	var names []string
+	for _, f := range found[:min(3, len(found))] {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		last := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := last
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			last = row[j]
+			row[j] = min(cost, last+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}

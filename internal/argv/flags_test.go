@@ -1,0 +1,60 @@
+package argv
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"monotron/internal/exitcode"
+)
+
+var set = Set{"num-layers": One, "data-path": Many, "fp16": Switch, "profile": Any, "seed": One}
+
+// Claim: flags with several values end at the next flag; a dash is no flag; one
+// spelling with dashes and underscores; --name=value.
+func TestSplit(t *testing.T) {
+	given, rest, err := Split(set, strings.Fields("--num_layers 4 --data-path 0.3 a 0.7 b --fp16 --profile --seed=-1 stray -x --profile out.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Given{
+		{"num-layers", []string{"4"}, 0}, {"data-path", []string{"0.3", "a", "0.7", "b"}, 2}, {"fp16", nil, 7},
+		{"profile", nil, 8}, {"seed", []string{"-1"}, 9}, {"profile", []string{"out.json"}, 12},
+	}
+	if !reflect.DeepEqual(given, want) || !reflect.DeepEqual(rest, []string{"stray", "-x"}) {
+		t.Errorf("%v, rest %v", given, rest)
+	}
+	cli := strings.Join(ForCLI(given), " ")
+	if cli != "--num-layers=4 --data-path=0.3 --data-path=a --data-path=0.7 --data-path=b --fp16 --profile --seed=-1 --profile=out.json" {
+		t.Errorf("for the library: %s", cli)
+	}
+	if _, rest, _ := Split(set, []string{"--", "--fp16"}); len(rest) != 1 {
+		t.Errorf("after a bare --: %v", rest)
+	}
+}
+
+// Claim: all problems come together and exit 2.
+func TestSplitProblems(t *testing.T) {
+	_, _, err := Split(set, strings.Fields("--num-layer 4 --fp16=yes --data-path --nothing-like-it"))
+	if exitcode.CodeOf(err) != exitcode.Usage {
+		t.Fatalf("code %d", exitcode.CodeOf(err))
+	}
+	for _, want := range []string{"did you mean --num-layers?", "is a switch", "--data-path needs a value", "--nothing-like-it; --help"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+}
+
+// Claim: the first words of a flag find it.
+func TestNearestGoesOn(t *testing.T) {
+	if near := Nearest(Set{"micro-batch-size": One, "micro": One}, "micro-batch"); !reflect.DeepEqual(near, []string{"micro-batch-size"}) {
+		t.Errorf("%v", near)
+	}
+}
+
+func TestNearestOfALongName(t *testing.T) {
+	if near := Nearest(set, strings.Repeat("seed", 1<<20)); near != nil {
+		t.Errorf("%v", near)
+	}
+}

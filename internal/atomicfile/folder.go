@@ -1,0 +1,63 @@
+package atomicfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"monotron/internal/exitcode"
+)
+
+// Folder makes the folder path: fill writes files into a temporary one, each brought to
+// disk by fill; their names are brought there here. After an error nothing is left.
+func Folder(path string, fill func(tmp string) error) error {
+	tmp := Temporary(path)
+	err := os.Mkdir(tmp, 0o777)
+	if err == nil {
+		err = fill(tmp)
+	}
+	if err == nil {
+		err = syncTree(tmp)
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = os.RemoveAll(tmp) // the error before it is the one to tell
+		return ofFill(path, err)
+	}
+	return SyncFolder(filepath.Dir(filepath.Clean(path)))
+}
+
+// Publish gives what was made and brought to disk under another name its own.
+func Publish(made, path string) error {
+	if err := os.Rename(made, path); err != nil {
+		return failed(path, err)
+	}
+	return SyncFolder(filepath.Dir(filepath.Clean(path)))
+}
+
+// SyncFolder brings the names in a folder to disk, where its file system has a way.
+func SyncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return exitcode.With(exitcode.IO, err)
+	}
+	err = f.Sync()
+	_ = f.Close() // opened for reading
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		return nil // it keeps names in its own way
+	}
+	return exitcode.With(exitcode.IO, err)
+}
+
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		return SyncFolder(path)
+	})
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package atomicfile
+
+import "os"
+
+// Lock does nothing where files cannot be locked.
+func Lock(*os.File) (held bool, err error) { return false, nil }

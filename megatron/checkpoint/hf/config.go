@@ -1,0 +1,264 @@
+package hf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/spec"
+)
+
+// Families, as config.json's model_type spells them.
+const (
+	GPT2    = "gpt2"
+	Llama   = "llama"
+	Mistral = "mistral"
+	Qwen2   = "qwen2"
+	Qwen3   = "qwen3"
+	Bloom   = "bloom"
+	Mixtral = "mixtral"
+	Olmo2   = "olmo2"
+	GPTNeo  = "gpt_neo"
+
+	GPTNeoX    = "gpt_neox"
+	Phi3       = "phi3"
+	SmolLM3    = "smollm3"
+	Starcoder2 = "starcoder2"
+
+	Qwen2MoE   = "qwen2_moe"
+	Qwen3MoE   = "qwen3_moe"
+	OLMoE      = "olmoe"
+	GLM4MoE    = "glm4_moe"
+	DeepSeekV2 = "deepseek_v2" // without latent attention: read alone
+	DeepSeekV3 = "deepseek_v3" // as DeepSeekV2
+)
+
+// Known names all families.
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom"
+
+// unheld are families that are known well enough to say what of them is lacking here.
+var unheld = map[string]string{
+	"gpt_oss":       "sinks in its attention, a clamped activation, biases of experts in gated pairs",
+	"llama4":        "attention in chunks, a norm of queries and keys without weights, weights that multiply what goes into a shared and a routed expert",
+	"llama4_text":   "attention in chunks, a norm of queries and keys without weights, weights that multiply what goes into a shared and a routed expert",
+	"qwen3_next":    "linear attention, gated attention",
+	"deepseek_v32":  "latent attention, sparse attention",
+	"kimi_k2":       "latent attention",
+	"glm4_moe_lite": "latent attention",
+}
+
+// Config is what a config.json says. Dropouts of the model are 0: they belong
+// to a training run, not to weights.
+type Config struct {
+	Family       string
+	Model        *spec.Model
+	Further      int // layers behind the model's that predict further tokens, and are not read
+	MaxPositions int // longest sequence; also where positions are computed and Model has no rows for them
+}
+
+const (
+	maxConfig = 16 << 20 // bytes of a config.json
+	maxLayers = 10_000
+	maxSize   = 1 << 24 // of any width or count; vocabularies and positions are below it too
+	maxMixed  = 1 << 17 // experts of all layers
+)
+
+// fields is the part of a config.json that shapes a model. Pointers tell absent
+// (and null) from zero.
+type fields struct {
+	ModelType string `json:"model_type"`
+
+	VocabSize    *int64 `json:"vocab_size"`
+	HiddenSize   *int64 `json:"hidden_size"`
+	Layers       *int64 `json:"num_hidden_layers"`
+	Heads        *int64 `json:"num_attention_heads"`
+	KVHeads      *int64 `json:"num_key_value_heads"`
+	HeadDim      *int64 `json:"head_dim"`
+	Intermediate *int64 `json:"intermediate_size"`
+	MaxPositions *int64 `json:"max_position_embeddings"`
+
+	NEmbd      *int64 `json:"n_embd"` // GPT-2 and BLOOM
+	NEmbed     *int64 `json:"n_embed"`
+	NLayer     *int64 `json:"n_layer"`
+	NHead      *int64 `json:"n_head"`
+	NInner     *int64 `json:"n_inner"`
+	NPositions *int64 `json:"n_positions"`
+	SeqLength  *int64 `json:"seq_length"`
+
+	NumLayers      *int64           `json:"num_layers"` // GPT-Neo
+	NumHeads       *int64           `json:"num_heads"`
+	WindowSize     *int64           `json:"window_size"`
+	AttentionTypes []attentionTypes `json:"attention_types"`
+
+	HiddenAct        *string  `json:"hidden_act"`
+	Activation       *string  `json:"activation_function"`
+	RMSNormEps       *float64 `json:"rms_norm_eps"`
+	LayerNormEps     *float64 `json:"layer_norm_epsilon"`
+	NeoXEps          *float64 `json:"layer_norm_eps"`
+	NormEps          *float64 `json:"norm_epsilon"` // Starcoder 2
+	InitializerRange *float64 `json:"initializer_range"`
+	Tie              *bool    `json:"tie_word_embeddings"`
+	AttentionBias    *bool    `json:"attention_bias"`
+	MLPBias          *bool    `json:"mlp_bias"`
+	UseBias          *bool    `json:"use_bias"`
+	Parallel         *bool    `json:"use_parallel_residual"`
+
+	RopeTheta      *float64 `json:"rope_theta"`
+	RopeScaling    *rope    `json:"rope_scaling"`    // transformers 4
+	RopeParameters *rope    `json:"rope_parameters"` // transformers 5
+	PartialRotary  *float64 `json:"partial_rotary_factor"`
+	NeoXTheta      *float64 `json:"rotary_emb_base"`
+	NeoXPartial    *float64 `json:"rotary_pct"`
+	NoRope         []int64  `json:"no_rope_layers"` // 1: the layer rotates
+	NoRopeInterval *int64   `json:"no_rope_layer_interval"`
+
+	SlidingWindow    *int64   `json:"sliding_window"`
+	UseSlidingWindow *bool    `json:"use_sliding_window"`
+	MaxWindowLayers  *int64   `json:"max_window_layers"`
+	LayerTypes       []string `json:"layer_types"`
+
+	ScaleAttention *bool `json:"scale_attn_weights"`
+	ScaleByLayer   *bool `json:"scale_attn_by_inverse_layer_idx"`
+	CrossAttention *bool `json:"add_cross_attention"`
+	PostNorm       *bool `json:"apply_residual_connection_post_layernorm"`
+
+	Experts            *int64   `json:"num_experts"`
+	LocalExperts       *int64   `json:"num_local_experts"`
+	RoutedExperts      *int64   `json:"n_routed_experts"`
+	ExpertsPerTok      *int64   `json:"num_experts_per_tok"`
+	MoEIntermediate    *int64   `json:"moe_intermediate_size"`
+	SharedIntermediate *int64   `json:"shared_expert_intermediate_size"`
+	SharedExperts      *int64   `json:"n_shared_experts"`
+	NormTopK           *bool    `json:"norm_topk_prob"`
+	SparseStep         *int64   `json:"decoder_sparse_step"`
+	DenseLayers        []int64  `json:"mlp_only_layers"`
+	FirstDense         *int64   `json:"first_k_dense_replace"`
+	LayerFreq          *int64   `json:"moe_layer_freq"`
+	Groups             *int64   `json:"n_group"`
+	GroupTopK          *int64   `json:"topk_group"`
+	RoutedScaling      *float64 `json:"routed_scaling_factor"`
+	ScoringFunc        *string  `json:"scoring_func"`
+	TopKMethod         *string  `json:"topk_method"`
+	RouterAuxLoss      *float64 `json:"router_aux_loss_coef"`
+	RouterJitter       *float64 `json:"router_jitter_noise"`
+
+	QueryKeyBias *bool    `json:"qkv_bias"`
+	QueryKeyNorm *bool    `json:"use_qk_norm"`
+	ClipQKV      *float64 `json:"clip_qkv"`
+	Latent       *bool    `json:"use_mla"`
+	NextTokens   *int64   `json:"num_nextn_predict_layers"`
+
+	Quantization any `json:"quantization_config"`
+}
+
+// absent is what transformers' class of a family has where a key is absent, and
+// not another family's; null is another thing, and takes it away.
+func absent(family string) (f fields) {
+	decimal := func(x float64) *float64 { return &x }
+	word := func(s string) *string { return &s }
+	switch family {
+	case Mistral:
+		f.KVHeads, f.SlidingWindow, f.MaxPositions = number(8), number(4096), number(131072)
+	case Olmo2:
+		f.RMSNormEps = decimal(1e-5)
+	case GPTNeo:
+		f.MaxPositions, f.WindowSize = number(2048), number(256)
+	case GPTNeoX:
+		f.MaxPositions, f.NeoXPartial = number(2048), decimal(0.25)
+	case Phi3:
+		f.MaxPositions, f.RMSNormEps = number(4096), decimal(1e-5)
+	case SmolLM3:
+		f.KVHeads, f.MaxPositions, f.RopeTheta, f.NoRopeInterval = number(4), number(32768), decimal(2e6), number(4)
+	case Starcoder2:
+		f.KVHeads, f.MaxPositions = number(2), number(4096)
+	case Mixtral:
+		f.KVHeads, f.RopeTheta, f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok = number(8), decimal(1e6), decimal(1e-5), number(131072), number(2)
+	case OLMoE:
+		f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok, f.RouterAuxLoss = decimal(1e-5), number(4096), number(8), decimal(0.01)
+	case Qwen2MoE:
+		f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions, f.ExpertsPerTok = number(16), number(4096), number(28), number(32768), number(4)
+		f.MoEIntermediate, f.SharedIntermediate = number(1408), number(5632)
+	case Qwen3MoE:
+		f.KVHeads, f.SlidingWindow, f.MaxPositions, f.ExpertsPerTok, f.MoEIntermediate = number(4), number(4096), number(32768), number(8), number(768)
+	case GLM4MoE:
+		f.KVHeads, f.RMSNormEps, f.MaxPositions, f.PartialRotary, f.ExpertsPerTok = number(8), decimal(1e-5), number(131072), decimal(0.5), number(8)
+		f.MoEIntermediate, f.SharedExperts, f.FirstDense = number(1408), number(1), number(1)
+		f.ScoringFunc, f.TopKMethod = word("sigmoid"), word("noaux_tc")
+	case DeepSeekV2:
+		f.FirstDense, f.ScoringFunc, f.TopKMethod = number(0), word("softmax"), word("greedy")
+	case DeepSeekV3:
+		f.FirstDense, f.ScoringFunc, f.TopKMethod = number(3), word("sigmoid"), word("noaux_tc")
+	case Qwen2, Qwen3:
+		f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions = number(32), number(4096), number(28), number(32768)
+		if family == Qwen3 {
+			f.HeadDim = number(128)
+		}
+	}
+	return f
+}
+
+func number(n int64) *int64 { return &n }
+
+// ReadConfig reads a config.json. What it says and monotron cannot do is
+// refused, never dropped.
+func ReadConfig(path string) (*Config, error) {
+	raw, err := exitcode.ReadFile(path, maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConfig(path, raw)
+}
+
+// ParseConfig is ReadConfig on the text of a config.json; path is for messages.
+func ParseConfig(path string, raw []byte) (*Config, error) {
+	var named struct {
+		ModelType string `json:"model_type"`
+	}
+	_ = json.Unmarshal(raw, &named) // the next line says what is wrong with it
+	f := absent(named.ModelType)
+	if err := json.Unmarshal(raw, &f); err != nil {
+		var syntax *json.SyntaxError
+		var kind *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &syntax):
+			err = fmt.Errorf("byte %d: %w", syntax.Offset, err)
+		case errors.As(err, &kind) && kind.Field != "":
+			err = fmt.Errorf("byte %d: %s cannot be this %s", kind.Offset, kind.Field, kind.Value)
+		case errors.As(err, &kind):
+			err = fmt.Errorf("it is an %s, not an object", kind.Value)
+		}
+		return nil, exitcode.Errorf(exitcode.BadData, "%s is not the JSON of a model: %w", path, err)
+	}
+	c := &reading{Config: Config{Family: f.ModelType, Model: &spec.Model{WindowLeft: -1}}}
+	switch f.ModelType {
+	case GPT2:
+		c.gpt2(&f)
+	case Bloom:
+		c.bloom(&f)
+	case GPTNeo:
+		c.gptNeo(&f)
+	case GPTNeoX:
+		c.gptNeoX(&f)
+	case Starcoder2:
+		c.starcoder2(&f)
+	case Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE:
+		c.llama(&f)
+	case DeepSeekV2, DeepSeekV3:
+		c.deepSeek(&f)
+	case "":
+		c.fail("model_type is missing")
+	default:
+		c.unknown(f.ModelType)
+	}
+	if f.Quantization != nil {
+		c.fail("quantization_config: quantized weights are not read; convert them to float first (transformers: model.dequantize())")
+	}
+	if err := errors.Join(c.problems...); err != nil {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
+	}
+	return &c.Config, nil
+}
+
+// turnsPart are the families whose classes look at partial_rotary_factor.
+var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX}

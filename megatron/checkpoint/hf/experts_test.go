@@ -1,0 +1,244 @@
+package hf
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/spec"
+)
+
+const mixtureBase = `"vocab_size":64,"hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":2,"num_experts_per_tok":2,"moe_intermediate_size":8`
+
+func parseMixture(family, more string) (*Config, error) {
+	return ParseConfig("config.json", []byte(fmt.Sprintf(`{"model_type":%q,%s%s}`, family, mixtureBase, more)))
+}
+
+// Claim: what the classes of transformers 5.23, and DeepSeek's own code where attention is
+// Llama's, do with a key, the model does; also with keys that are not there.
+func TestMixtureConfigs(t *testing.T) {
+	for _, c := range []struct {
+		family, more string
+		ok           func(m *spec.Model, e *spec.Experts) bool
+	}{
+		{Qwen3MoE, ``, func(m *spec.Model, e *spec.Experts) bool {
+			return e.Num == 128 && e.PreSoftmax && m.QKNorm && !m.QKVBias && m.KVChannels == 8 && !slices.Contains(e.Layers, false)
+		}},
+		{Qwen3MoE, `,"num_experts":6,"norm_topk_prob":true,"mlp_only_layers":[0],"decoder_sparse_step":2`, func(_ *spec.Model, e *spec.Experts) bool {
+			return e.Num == 6 && !e.PreSoftmax && slices.Equal(e.Layers, []bool{false, true, false, true})
+		}},
+		{Qwen3MoE, `,"num_local_experts":6,"mlp_only_layers":[1,3],"use_sliding_window":true,"sliding_window":5,"max_window_layers":9`, func(m *spec.Model, e *spec.Experts) bool {
+			return e.Num == 6 && slices.Equal(e.Layers, []bool{true, false, true, false}) && m.WindowLeft == 4 && m.Windowed == nil
+		}},
+		{Qwen2MoE, ``, func(m *spec.Model, e *spec.Experts) bool {
+			return e.Num == 60 && m.QKVBias && e.SharedFFN == 5632 && e.SharedGate && m.WindowLeft == -1
+		}},
+		{Qwen2MoE, `,"qkv_bias":false,"shared_expert_intermediate_size":12,"use_sliding_window":true,"sliding_window":5,"max_window_layers":2`, func(m *spec.Model, e *spec.Experts) bool {
+			return !m.QKVBias && e.SharedFFN == 12 && slices.Equal(m.Windowed, []bool{true, false, false, false})
+		}},
+		{OLMoE, ``, func(m *spec.Model, e *spec.Experts) bool {
+			return e.Num == 64 && e.FFNHiddenSize == 64 && m.QKNormWhole && !m.NormAfter && m.NormEpsilon == 1e-5 && e.AuxLossCoeff[0] == 0.01
+		}},
+		{GLM4MoE, `,"n_routed_experts":8,"routed_scaling_factor":2.5`, func(m *spec.Model, e *spec.Experts) bool {
+			return m.RotaryDims() == 4 && e.ScoreFunction == spec.ScoreSigmoid && e.ExpertBias && e.SharedFFN == 8 && !e.SharedGate && e.ScalingFactor == 2.5 && e.NumGroups == 0 &&
+				slices.Equal(e.Layers, []bool{false, true, true, true}) && !m.QKNorm
+		}},
+		{GLM4MoE, `,"n_routed_experts":8,"n_group":4,"topk_group":1,"use_qk_norm":true`, func(m *spec.Model, e *spec.Experts) bool {
+			return e.NumGroups == 4 && e.GroupTopK == 1 && m.QKNorm
+		}},
+		{DeepSeekV2, `,"use_mla":false,"n_routed_experts":8,"n_shared_experts":2,"routed_scaling_factor":16.0`, func(m *spec.Model, e *spec.Experts) bool {
+			return e.PreSoftmax && e.SharedFFN == 16 && e.ScalingFactor == 16 && m.RotaryDims() == 8 && m.QKVRows() == 64
+		}},
+		{DeepSeekV2, `,"use_mla":false,"n_routed_experts":8,"topk_method":"group_limited_greedy","n_group":4,"topk_group":2`, func(_ *spec.Model, e *spec.Experts) bool {
+			return e.NumGroups == 4 && e.GroupTopK == 2 && e.PreSoftmax && e.SharedFFN == 0
+		}},
+		{DeepSeekV3, `,"use_mla":false,"n_routed_experts":8,"n_group":4,"topk_group":1,"first_k_dense_replace":1,"moe_layer_freq":2`, func(_ *spec.Model, e *spec.Experts) bool {
+			return e.NumGroups == 4 && e.ExpertBias && slices.Equal(e.Layers, []bool{false, false, true, false})
+		}},
+	} {
+		config, err := parseMixture(c.family, c.more)
+		if err != nil || !c.ok(config.Model, config.Model.Experts) {
+			t.Errorf("%s %s: %v", c.family, c.more, err)
+			continue
+		}
+		if _, err := NewMapping(config.Model, c.family); err != nil {
+			t.Errorf("%s %s: %v", c.family, c.more, err)
+		}
+	}
+}
+
+// Claim: what a mixture's config says and this program does not do is refused with its key.
+func TestMixtureRefusals(t *testing.T) {
+	for _, c := range []struct{ family, more, says string }{
+		{Qwen3MoE, `,"num_experts":4,"num_local_experts":5`, "both 4 and 5"},
+		{Qwen3MoE, `,"num_experts":1`, "num_experts_per_tok"},
+		{Qwen3MoE, `,"mlp_only_layers":[0,1,2,3]`, "no layer has experts"},
+		{Qwen3MoE, `,"mlp_only_layers":[1,99]`, "mlp_only_layers names layer 99; the 4 layers are 0 to 3"},
+		{Qwen2MoE, `,"mlp_only_layers":[-1]`, "mlp_only_layers names layer -1"},
+		{GLM4MoE, `,"first_k_dense_replace":-1`, "first_k_dense_replace is -1"},
+		{Qwen3MoE, `,"attention_bias":true`, "attention_bias"},
+		{Qwen2MoE, `,"moe_intermediate_size":null`, "moe_intermediate_size is missing"},
+		{Qwen2MoE, `,"shared_expert_intermediate_size":0`, "shared_expert_intermediate_size"},
+		{OLMoE, `,"clip_qkv":8.0`, "clip_qkv 8"},
+		{OLMoE, `,"sliding_window":8`, "sliding_window 8"},
+		{OLMoE, `,"head_dim":6`, "head_dim 6"},
+		{GLM4MoE, `,"num_nextn_predict_layers":-1`, "num_nextn_predict_layers"},
+		{GLM4MoE, `,"norm_topk_prob":false`, "norm_topk_prob false"},
+		{GLM4MoE, `,"n_group":4,"topk_group":2`, "topk_group 2"},
+		{GLM4MoE, `,"n_group":3,"topk_group":1`, "n_group 3"},
+		{GLM4MoE, `,"partial_rotary_factor":0.1`, "partial_rotary_factor"},
+		{GLM4MoE, `,"topk_method":null`, "topk_method"},
+		{DeepSeekV2, ``, "latent attention"},
+		{DeepSeekV3, `,"kv_lora_rank":512`, "latent attention"},
+		{DeepSeekV2, `,"use_mla":false,"n_routed_experts":8,"norm_topk_prob":true,"routed_scaling_factor":2.0`, "routed_scaling_factor 2"},
+		{DeepSeekV2, `,"use_mla":false,"n_routed_experts":8,"topk_method":"group_limited_greedy","n_group":4,"topk_group":1`, "topk_group 1"},
+		{DeepSeekV3, `,"use_mla":false,"n_routed_experts":8,"scoring_func":"softmax"`, `scoring_func "softmax"`},
+		{"gpt_oss", ``, "sinks"},
+		{"llama4_text", ``, "attention in chunks"},
+		{Llama, `,"num_experts":4`, "experts"},
+	} {
+		_, err := parseMixture(c.family, c.more)
+		if err == nil || !strings.Contains(err.Error(), c.says) || exitcode.CodeOf(err) != exitcode.BadData {
+			t.Errorf("%s %s: %v, want it to say %q", c.family, c.more, err, c.says)
+		}
+	}
+}
+
+// Claim: a mixture that no family holds is refused with what lacks, and DeepSeek's shapes,
+// which transformers' classes do not build without latent attention, are not written.
+func TestMixturesNoFamilyHolds(t *testing.T) {
+	for says, change := range map[string]func(m *spec.Model){
+		"before the choice":           func(m *spec.Model) { m.Experts.PreSoftmax = true },
+		"layers without experts":      func(m *spec.Model) { m.Experts.Layers[0] = false },
+		"shared experts of width 9":   func(m *spec.Model) { m.QKNorm, m.Experts.SharedFFN = true, 9 },
+		"best 1 experts":              func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.GroupTopK = 2 },
+		"without sigmoid scores":      func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.ScoreFunction = spec.ScoreSoftmax },
+		"norms after attention":       func(m *spec.Model) { m.NormAfter = true },
+		"groups of experts":           func(m *spec.Model) { m.Experts.NumGroups = 2 },
+		"multiply what goes":          func(m *spec.Model) { m.Experts.ProbsOnInput = true },
+		"biases of QKV":               func(m *spec.Model) { m.LinearBias = true },
+		"without shared experts":      func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 0 },
+		"behind one with them":        func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.Layers = []bool{true, false} },
+		"beside experts of width 10":  func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 15 },
+		"rotation of 2 of a head's 6": func(m *spec.Model) { m.RotaryPercent = 0.4 },
+	} {
+		m := shape(Mixtral)
+		change(m)
+		if _, err := FamilyOf(m); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+	m := shape(Mixtral)
+	m.WindowLeft, m.Experts.PreSoftmax = -1, true
+	err := Export(filepath.Join(t.TempDir(), "x"), m, nil, ExportOptions{Family: DeepSeekV2})
+	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "read here, not written") {
+		t.Error(err)
+	}
+}
+
+// Claim: what writer and reader of a mixture share as an error does not pass the rules of
+// transformers' classes.
+func TestPeerSeesErrorsOfMixtures(t *testing.T) {
+	for _, c := range []struct {
+		family string
+		spoil  func(config map[string]any, e *spec.Experts)
+	}{
+		{Qwen3MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "norm_topk_prob") }},
+		{Qwen3MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "mlp_only_layers") }},
+		{Qwen3MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "moe_intermediate_size") }},
+		{Qwen3MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "use_sliding_window") }},
+		{Qwen3MoE, func(_ map[string]any, e *spec.Experts) { e.TopK = 3 }},
+		{Qwen2MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "layer_types") }},
+		{Qwen2MoE, func(c map[string]any, _ *spec.Experts) { c["qkv_bias"] = false }},
+		{Qwen2MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "shared_expert_intermediate_size") }},
+		{OLMoE, func(c map[string]any, _ *spec.Experts) { c["norm_topk_prob"] = true }},
+		{OLMoE, func(c map[string]any, _ *spec.Experts) { delete(c, "num_experts") }},
+		{Mixtral, func(_ map[string]any, e *spec.Experts) { e.PreSoftmax = true }},
+		{GLM4MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "routed_scaling_factor") }},
+		{GLM4MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "n_group") }},
+		{GLM4MoE, func(c map[string]any, _ *spec.Experts) { c["first_k_dense_replace"] = 0.0 }},
+		{GLM4MoE, func(c map[string]any, _ *spec.Experts) { delete(c, "use_qk_norm") }},
+		{GLM4MoE, func(c map[string]any, _ *spec.Experts) {
+			delete(c, "partial_rotary_factor")
+			delete(c["rope_parameters"].(map[string]any), "partial_rotary_factor")
+		}},
+	} {
+		m := shape(c.family)
+		dir := filepath.Join(t.TempDir(), "out")
+		if err := Export(dir, m, zerosOf(t, m, c.family), ExportOptions{}); err != nil {
+			t.Fatal(c.family, err)
+		}
+		if err := CheckPeer(dir, m); err != nil {
+			t.Fatal(c.family, err)
+		}
+		config, err := readObject(filepath.Join(dir, ConfigName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := fmt.Sprint(config, *m.Experts)
+		c.spoil(config, m.Experts)
+		after := fmt.Sprint(config, *m.Experts)
+		if err := writeOver(filepath.Join(dir, ConfigName), config); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckPeer(dir, m); exitcode.CodeOf(err) != exitcode.Differs || before == after {
+			t.Errorf("%s, from %s to %s: %v", c.family, before, after, err)
+		}
+	}
+}
+
+// Claim: layers that predict further tokens are left out and told of, as transformers leaves
+// them out, and where config.json does not speak of them they are refused.
+func TestFurtherLayersAreLeftOut(t *testing.T) {
+	m := shape(GLM4MoE)
+	m.NumLayers, m.Experts.Layers = 3, []bool{false, true, true}
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := Export(dir, m, zerosOf(t, m, GLM4MoE), ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config, err := readObject(filepath.Join(dir, ConfigName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for further, ok := range map[float64]bool{0: false, 1: true} {
+		config["num_hidden_layers"], config["num_nextn_predict_layers"] = 2.0, further
+		if err := writeOver(filepath.Join(dir, ConfigName), config); err != nil {
+			t.Fatal(err)
+		}
+		src, err := OpenSource(dir, checkpoint.OpenOptions{})
+		if !ok {
+			if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "no place") {
+				t.Errorf("without the key: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := src.Info().Notes; len(notes) != 1 || !strings.Contains(notes[0], "predict further tokens") {
+			t.Errorf("%q", notes)
+		}
+		_ = src.Close()
+	}
+}
+
+// zerosOf gives every tensor of m as zeros.
+func zerosOf(t *testing.T, m *spec.Model, family string) func(global string) ([]float32, error) {
+	t.Helper()
+	copied := *m
+	mp, err := NewMapping(&copied, family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(global string) ([]float32, error) {
+		n := int64(1)
+		for _, d := range mp.GlobalShape(global) {
+			n *= d
+		}
+		return make([]float32, n), nil
+	}
+}

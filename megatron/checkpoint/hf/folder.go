@@ -1,0 +1,222 @@
+package hf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/safetensors"
+	"monotron/megatron/checkpoint"
+)
+
+// ConfigName is the file that describes the model.
+const ConfigName = "config.json"
+
+// Files are the tensors of a folder under the names that its files give them:
+// safetensors, or what torch.save made.
+type Files interface {
+	Names() []string
+	Info(name string) (safetensors.Info, bool)
+	ReadAt(name string, dst []byte, at int64) error
+	Where(name string) string // path of the file
+	Close() error
+}
+
+// Folder is an open Hugging Face folder whose tensors all fit its config.
+type Folder struct {
+	Config
+	Path    string
+	Mapping *Mapping
+
+	files   Files
+	stored  map[string]string // canonical name -> name in the files
+	further int               // tensors of layers that predict further tokens
+}
+
+// derived are tensors that follow from the config and carry no weights: causal
+// masks of GPT-2, rotary tables.
+var derived = regexp.MustCompile(`(^|\.)((attn|attention)\.(bias|masked_bias)|rotary_emb\.inv_freq)$`)
+
+// Open reads config.json and the headers of the weights of dir, and checks that
+// each tensor the model needs is there in its shape and that no other is.
+func Open(dir string) (*Folder, error) {
+	config, err := ReadConfig(filepath.Join(dir, ConfigName))
+	if err != nil {
+		return nil, err
+	}
+	mp, err := NewMapping(config.Model, config.Family)
+	if err != nil {
+		return nil, err
+	}
+	files, err := openFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, stored: map[string]string{}}
+	if err := f.check(); err != nil {
+		_ = files.Close() // the first error counts
+		return nil, err
+	}
+	return f, nil
+}
+
+// openFiles takes safetensors where both kinds are there, as transformers does.
+func openFiles(dir string) (Files, error) {
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case has(safetensors.IndexName), has(safetensors.SingleName):
+		return safetensors.OpenFolder(dir)
+	case has(binIndexName):
+		return openBin(dir, true)
+	case has(binName):
+		return openBin(dir, false)
+	}
+	return nil, exitcode.Errorf(exitcode.NoInput, "%s has a %s but no weights: no %s, %s, %s or %s", dir, ConfigName,
+		safetensors.SingleName, safetensors.IndexName, binName, binIndexName)
+}
+
+// OpenSource opens dir as a checkpoint.
+func OpenSource(dir string, _ checkpoint.OpenOptions) (checkpoint.Source, error) {
+	f, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	m := *f.Model
+	m.Context = f.MaxPositions
+	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
+	if f.further > 0 {
+		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens (num_nextn_predict_layers) are left out, as transformers does", f.further))
+	}
+	s, err := NewMapped(info, checkpoint.State{}, f.Mapping, []Kind{{checkpoint.Model, f}}, f.Close)
+	if err != nil {
+		_ = f.Close() // the first error counts
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close closes the weights.
+func (f *Folder) Close() error { return f.files.Close() }
+
+// check finds every needed tensor and reports all that are missing, of another
+// shape or without a place, together.
+func (f *Folder) check() error {
+	var wrong []error
+	used := map[string]bool{}
+	for _, src := range f.Mapping.Sources() {
+		name, info, ok := f.find(src.Name)
+		switch {
+		case !ok:
+			wrong = append(wrong, fmt.Errorf("%s: %s needs the tensor %q, which no file of the folder has", f.Path, ConfigName, src.Name))
+			continue
+		case !slices.Equal(info.Shape, src.Shape):
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, by %s it is %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
+		}
+		f.stored[src.Name] = name
+		used[name] = true
+	}
+	for _, name := range f.files.Names() {
+		tiedHead := f.Model.Tied && name == headName(f.Family)
+		if tiedHead {
+			wrong = append(wrong, f.checkHead()...)
+		}
+		switch {
+		case used[name] || tiedHead || derived.MatchString(name):
+		case f.predictsFurther(name):
+			f.further++
+		default:
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has no place in the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
+		}
+	}
+	return exitcode.With(exitcode.BadData, Some(wrong))
+}
+
+// predictsFurther tells a tensor of a layer behind the model's, which transformers leaves
+// out as well: it is for predicting several tokens at once.
+func (f *Folder) predictsFurther(name string) bool {
+	for i := range f.Further {
+		if strings.HasPrefix(name, fmt.Sprintf("model.layers.%d.", f.Model.NumLayers+i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkHead refuses an output layer that is not the embedding though config.json
+// ties the two: versions of transformers differ in which of them counts. It looks
+// at both ends and the middle; a trained layer differs everywhere.
+func (f *Folder) checkHead() []error {
+	headName := headName(f.Family)
+	words := f.stored[f.Mapping.rules[0].sources[0].Name]
+	head, _ := f.files.Info(headName)
+	tied, ok := f.files.Info(words)
+	same := ok && head.DType == tied.DType && slices.Equal(head.Shape, tied.Shape)
+	for _, at := range []int64{0, head.Bytes / 2, head.Bytes} {
+		const most = 64 << 10
+		n := min(most, head.Bytes)
+		a, b := make([]byte, n), make([]byte, n)
+		at = min(at, head.Bytes-n)
+		if !same {
+			break
+		}
+		if err := errors.Join(f.files.ReadAt(headName, a, at), f.files.ReadAt(words, b, at)); err != nil {
+			return []error{err}
+		}
+		same = bytes.Equal(a, b)
+	}
+	if same {
+		return nil
+	}
+	return []error{fmt.Errorf("%s: tensor %q is not %s, though tie_word_embeddings of %s makes them one; set it to false there, or remove the tensor",
+		f.files.Where(headName), headName, words, ConfigName)}
+}
+
+// Some joins errors; of many it keeps the first ones and counts the rest.
+func Some(list []error) error {
+	const shown = 8
+	if more := len(list) - shown; more > 1 {
+		list = append(slices.Clone(list[:shown]), fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(list...)
+}
+
+// find looks a tensor up under its name or, in files of the bare model, without
+// the name's first part.
+func (f *Folder) find(name string) (string, safetensors.Info, bool) {
+	info, ok := f.files.Info(name)
+	if ok {
+		return name, info, true
+	}
+	_, bare, found := strings.Cut(name, ".")
+	if !found || strings.HasPrefix(name, "lm_head.") {
+		return name, info, false
+	}
+	info, ok = f.files.Info(bare)
+	return bare, info, ok
+}
+
+// Info is a Store's.
+func (f *Folder) Info(name string) (dtype string, shape []int64, ok bool) {
+	info, ok := f.files.Info(f.stored[name])
+	return info.DType, info.Shape, ok
+}
+
+// ReadAt is a Store's.
+func (f *Folder) ReadAt(name string, dst []byte, at int64) error {
+	return f.files.ReadAt(f.stored[name], dst, at)
+}
+
+// Where is a Store's.
+func (f *Folder) Where(name string) string {
+	stored := f.stored[name]
+	return fmt.Sprintf("%s: tensor %q", f.files.Where(stored), stored)
+}

@@ -1,0 +1,48 @@
+package hf
+
+import (
+	"os"
+	"path/filepath"
+
+	"monotron/megatron/checkpoint"
+	"monotron/tokenizer"
+)
+
+// tokenizerOf is the tokenizer whose files lie beside the weights; zero where there are none.
+func tokenizerOf(dir string) tokenizer.Config {
+	const full, pieces, vocab, merges = "tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case has(full):
+		return tokenizer.Config{Type: "HuggingFaceTokenizer", Model: dir}
+	case has(pieces):
+		return tokenizer.Config{Type: "Llama2Tokenizer", Model: filepath.Join(dir, pieces)}
+	case has(vocab) && has(merges):
+		return tokenizer.Config{Type: "GPT2BPETokenizer", VocabFile: filepath.Join(dir, vocab), MergeFile: filepath.Join(dir, merges)}
+	}
+	return tokenizer.Config{}
+}
+
+// writeTokenizer puts the files of src's tokenizer beside the weights, under the names that
+// transformers looks for.
+func (w *writing) writeTokenizer(dir string) error {
+	c := w.src.Info().Tokenizer
+	files, err := c.Files(true)
+	if err != nil {
+		w.notes = append(w.notes, checkpoint.NotKept(err)+"; --tokenizer names a folder to take one from")
+		return nil
+	}
+	for _, f := range files {
+		if f.HF == "" {
+			w.notes = append(w.notes, "Hugging Face's folders have no file for a "+c.Type+": the output has no tokenizer")
+			continue
+		}
+		if err := checkpoint.WriteBytes(filepath.Join(dir, f.HF), f.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package megatron
+
+import (
+	"fmt"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/spec"
+)
+
+// Rank is a place in the grid of model-parallel ranks.
+type Rank struct{ TP, PP, EP int }
+
+// Folder is the rank's name in a checkpoint of the older format.
+func (r Rank) Folder(l checkpoint.Layout) string {
+	name := fmt.Sprintf("%s%02d", checkpoint.RankPrefix, r.TP)
+	if l.PP > 1 {
+		name += fmt.Sprintf("_%03d", r.PP)
+	}
+	if l.EP > 1 {
+		name += fmt.Sprintf("_%03d", r.EP)
+	}
+	return name
+}
+
+// ETP is the rank's place among those that share an expert.
+func (r Rank) ETP(l checkpoint.Layout) int { return r.TP % max(1, l.ETP) }
+
+// Ranks lists the grid, tp fastest, then ep, then pp. With fewer expert-tensor
+// ranks than tensor ranks it has holes.
+func Ranks(l checkpoint.Layout) []Rank {
+	l = l.Whole()
+	var list []Rank
+	for pp := range l.PP {
+		seen := map[Rank]bool{}
+		for r := range max(l.TP, l.ETP*l.EP) * l.TP {
+			k := Rank{r % l.TP, pp, r / l.ETP % l.EP}
+			if !seen[k] {
+				seen[k] = true
+				list = append(list, k)
+			}
+		}
+	}
+	return list
+}
+
+// Check refuses layouts that Megatron could not have.
+func Check(m *spec.Model, l checkpoint.Layout) error {
+	l = l.Whole()
+	bad := func(format string, args ...any) error {
+		return exitcode.Errorf(exitcode.Usage, "layout tp %d, pp %d, vp %d, ep %d: %s", l.TP, l.PP, l.VP, l.EP, fmt.Sprintf(format, args...))
+	}
+	const most = 1 << 12
+	if min(l.TP, l.PP, l.VP, l.EP, l.ETP) < 1 || max(l.TP, l.PP, l.VP, l.EP) > most {
+		return bad("sizes are 1 to %d", most)
+	}
+	if l.ETP > l.TP || l.TP%l.ETP != 0 {
+		return bad("expert tensor parallelism of %d, which does not divide tp", l.ETP)
+	}
+	if l.VP > 1 && l.PP == 1 {
+		return bad("virtual stages need pp > 1")
+	}
+	if m.NumAttentionHeads%l.TP != 0 {
+		return bad("%d heads do not divide among %d ranks", m.NumAttentionHeads, l.TP)
+	}
+	if l.EP > 1 && (m.Experts == nil || m.Experts.Num%l.EP != 0) {
+		return bad("the model's experts do not divide among %d ranks", l.EP)
+	}
+	if _, err := Stages(m, l); err != nil {
+		return bad("%v", err)
+	}
+	return nil
+}
+
+// Stages lists the layers of every chunk: [stage][chunk][]layer.
+func Stages(m *spec.Model, l checkpoint.Layout) ([][][]int, error) {
+	l = l.Whole()
+	counts, err := stageCounts(m.NumLayers, l)
+	if err != nil {
+		return nil, err
+	}
+	stages := make([][][]int, l.PP)
+	layer := 0
+	for chunk := range l.VP {
+		for stage := range l.PP {
+			n := counts[stage] / l.VP
+			list := make([]int, n)
+			for i := range list {
+				list[i] = layer
+				layer++
+			}
+			stages[stage] = append(stages[stage], list)
+			if chunk == 0 && counts[stage]%l.VP != 0 {
+				return nil, fmt.Errorf("%d layers of stage %d do not divide among %d virtual stages", counts[stage], stage, l.VP)
+			}
+		}
+	}
+	return stages, nil
+}
+
+// stageCounts is how many layers each stage has.
+func stageCounts(layers int, l checkpoint.Layout) ([]int, error) {
+	if len(l.StageLayers) > 0 {
+		sum := 0
+		for _, n := range l.StageLayers {
+			sum += n
+		}
+		if len(l.StageLayers) != l.PP || sum != layers {
+			return nil, fmt.Errorf("stages of %v layers for %d layers on %d stages", l.StageLayers, layers, l.PP)
+		}
+		return l.StageLayers, nil
+	}
+	even, rest := l.PP, layers
+	for _, n := range []int{l.FirstStage, l.LastStage} {
+		if n > 0 {
+			even--
+			rest -= n
+		}
+	}
+	if even < 0 || rest < 0 || even > 0 && rest%even != 0 || even == 0 && rest != 0 {
+		return nil, fmt.Errorf("%d layers do not divide among %d stages", rest, even)
+	}
+	counts := make([]int, l.PP)
+	for i := range counts {
+		switch {
+		case i == 0 && l.FirstStage > 0:
+			counts[i] = l.FirstStage
+		case i == l.PP-1 && l.LastStage > 0:
+			counts[i] = l.LastStage
+		default:
+			counts[i] = rest / even
+		}
+	}
+	return counts, nil
+}
+
+// Local is a tensor as one rank has it.
+type Local struct {
+	Key  string // in the rank's state dict, local layer and expert numbers
+	Name string // ours
+	Cut
+	Expert bool
+	Linear bool // it has an _extra_state behind its weight or bias
+}
+
+// Locals lists a chunk's tensors of one rank in the order of Megatron's state
+// dict (local layer spec). A tied output layer is there, under its own key, on a
+// last stage that is not the first.
+func Locals(m *spec.Model, l checkpoint.Layout, r Rank, chunk int, layers []int) ([]Local, error) {
+	l = l.Whole()
+	first := r.PP == 0 && chunk == 0
+	last := r.PP == l.PP-1 && chunk == l.VP-1
+	local := map[int]int{}
+	for i, layer := range layers {
+		local[layer] = i
+	}
+	var list []Local
+	add := func(t checkpoint.Tensor, key string) error {
+		parts, rank := l.TP, r.TP
+		layer, expert, rest := Split(t.Name)
+		if expert != None {
+			parts, rank = l.ETP, r.ETP(l)
+			share := m.Experts.Num / l.EP
+			if expert/share != r.EP {
+				return nil
+			}
+			key = checkpoint.ExpertName(local[layer], expert%share) + rest
+		}
+		c, err := CutOver(m, t.Name, t.Shape, parts, rank)
+		if err != nil {
+			return err
+		}
+		list = append(list, Local{Key: key, Name: t.Name, Cut: c, Expert: expert != None, Linear: strings.Contains(rest, "linear_") || rest == checkpoint.OutputLayer})
+		return nil
+	}
+	for _, t := range checkpoint.Expected(m) {
+		layer, _, rest := Split(t.Name)
+		key, here := t.Name, false
+		switch {
+		case layer != None:
+			var n int
+			if n, here = local[layer]; here {
+				key = checkpoint.LayerName(n) + rest
+			}
+		case strings.HasPrefix(t.Name, "embedding."):
+			here = first
+		default:
+			here = last
+		}
+		if here {
+			if err := add(t, key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if last && m.Tied && l.PP > 1 {
+		words := checkpoint.Expected(m)[0]
+		c, err := CutOver(m, words.Name, words.Shape, l.TP, r.TP)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Local{Key: checkpoint.OutputLayer, Name: words.Name, Cut: c, Linear: true})
+	}
+	return list, nil
+}

@@ -1,0 +1,266 @@
+package torch
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/pickle"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/megatron"
+)
+
+// addOptimizer adds a rank's main parameters and moments, and what the optimizer says
+// of the run's state.
+func (s *source) addOptimizer(r *rank, params []local, chunks [][]local) error {
+	v, ok := r.root.Get("optimizer")
+	if !ok || v == nil {
+		return nil
+	}
+	children := []pickle.Value{v}
+	if list, ok := v.(*pickle.List); ok {
+		children = list.Items // dense, experts
+	}
+	for i, child := range children {
+		o := optimizer{s: s, r: r, index: i, apart: len(children) > 1, params: chosen(params, len(children) > 1, i > 0)}
+		for _, c := range chunks {
+			o.chunks = append(o.chunks, chosen(c, o.apart, i > 0))
+		}
+		if err := o.add(child); err != nil {
+			return exitcode.Errorf(codeOr(err, exitcode.BadData), "%s: optimizer: %w", r.path, err)
+		}
+	}
+	return nil
+}
+
+// chosen are the parameters of one of two optimizers.
+func chosen(params []local, apart, experts bool) []local {
+	if !apart {
+		return params
+	}
+	var list []local
+	for _, p := range params {
+		if p.Expert == experts {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// optimizer is one of a rank's.
+type optimizer struct {
+	s      *source
+	r      *rank
+	index  int
+	apart  bool
+	params []local
+	chunks [][]local
+}
+
+func (o *optimizer) add(v pickle.Value) error {
+	d, ok := v.(*pickle.Dict)
+	if !ok {
+		return fmt.Errorf("it is a %s", pickle.TypeName(v))
+	}
+	if scaler, ok := d.Get("grad_scaler"); ok && o.s.state.Scaler == nil {
+		var err error
+		if o.s.state.Scaler, err = megatron.ReadScaler(scaler); err != nil {
+			return err
+		}
+	}
+	inner := d
+	if v, ok := d.Get("optimizer"); ok {
+		if inner, ok = v.(*pickle.Dict); !ok {
+			return fmt.Errorf("its optimizer is a %s", pickle.TypeName(v))
+		}
+	}
+	if n, ok := megatron.ReadSteps(inner); ok {
+		megatron.SetSteps(&o.s.state, n)
+	}
+	stored, _ := inner.Get("param_groups")
+	items, _ := pickle.Items(stored)
+	groups, err := megatron.MatchGroups(items, locals(o.params))
+	if err != nil {
+		return err
+	}
+	if mains, ok := d.Get("fp32_from_fp16_params"); ok {
+		if err := o.mains(groups, mains); err != nil {
+			return err
+		}
+	}
+	if state, ok := inner.Get("state"); ok {
+		return o.moments(groups, items, state)
+	}
+	return o.distributed()
+}
+
+func locals(params []local) []megatron.Local {
+	list := make([]megatron.Local, len(params))
+	for i, p := range params {
+		list[i] = p.Local
+	}
+	return list
+}
+
+// mains are lists of f32 tensors, one a group.
+func (o *optimizer) mains(groups []megatron.Group, v pickle.Value) error {
+	lists, _ := pickle.Items(v)
+	if len(lists) != len(groups) {
+		return fmt.Errorf("fp32_from_fp16_params has %d groups, param_groups has %d", len(lists), len(groups))
+	}
+	for i, g := range groups {
+		tensors, _ := pickle.Items(lists[i])
+		if len(tensors) != len(g.Params) {
+			return fmt.Errorf("fp32_from_fp16_params.%d has %d tensors for %d parameters", i, len(tensors), len(g.Params))
+		}
+		for j, p := range g.Params {
+			t, ok := tensors[j].(*pickle.Tensor)
+			if !ok {
+				return fmt.Errorf("fp32_from_fp16_params.%d.%d is a %s", i, j, pickle.TypeName(tensors[j]))
+			}
+			if err := o.s.add(checkpoint.Main, o.r.path, p, t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// kinds are the names of a parameter's states and ours.
+var kinds = []struct{ theirs, ours string }{{"exp_avg", checkpoint.ExpAvg}, {"exp_avg_sq", checkpoint.ExpSq}}
+
+// moments are those of a torch optimizer: {id: {exp_avg, exp_avg_sq}}.
+func (o *optimizer) moments(groups []megatron.Group, stored []pickle.Value, v pickle.Value) error {
+	d, ok := v.(*pickle.Dict)
+	if !ok {
+		return fmt.Errorf("its state is a %s", pickle.TypeName(v))
+	}
+	byID := map[int64]*pickle.Dict{}
+	for _, p := range d.Pairs {
+		id, ok := p.Key.(int64)
+		one, also := p.Value.(*pickle.Dict)
+		if ok && also {
+			byID[id] = one
+		}
+	}
+	if len(byID) == 0 {
+		return nil // nothing was trained yet
+	}
+	for i, g := range groups {
+		list, _ := stored[i].(*pickle.Dict).Get("params")
+		ids, ok := pickle.Ints(list)
+		if !ok {
+			return fmt.Errorf("param_groups.%d names no parameters", i)
+		}
+		for j, p := range g.Params {
+			one := byID[ids[j]]
+			for _, k := range kinds {
+				v, _ := one.Get(k.theirs)
+				t, ok := v.(*pickle.Tensor)
+				if !ok {
+					return fmt.Errorf("parameter %d (%s) has no %s", ids[j], p.Key, k.theirs)
+				}
+				if err := o.s.add(k.ours, o.r.path, p, t); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// distributed reads distrib_optim.pt: flat buffers of all data-parallel ranks.
+func (o *optimizer) distributed() error {
+	path := filepath.Join(filepath.Dir(o.r.path), optimizerFile)
+	f, err := pickle.Open(path)
+	if exitcode.CodeOf(err) == exitcode.NoInput {
+		o.s.notes = append(o.s.notes, fmt.Sprintf("%s is missing: no optimizer state", path))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o.s.files = append(o.s.files, f)
+	root := f.Root
+	if o.apart {
+		list, _ := pickle.Items(root)
+		if o.index >= len(list) {
+			return fmt.Errorf("%s holds no list of %d optimizers", path, o.index+1)
+		}
+		if root = list[o.index]; root == nil {
+			return nil // another rank's file holds this optimizer's state
+		}
+	}
+	d, ok := root.(*pickle.Dict)
+	if !ok {
+		return fmt.Errorf("%s holds a %s", path, pickle.TypeName(root))
+	}
+	if coalesced, _ := d.Get("buckets_coalesced"); coalesced != true {
+		return fmt.Errorf("%s is not in one piece a buffer (buckets_coalesced), as Megatron-LM before 0.5 wrote", path)
+	}
+	for _, p := range d.Pairs {
+		chunk, ok := p.Key.(int64)
+		if !ok {
+			continue
+		}
+		if chunk < 0 || int(chunk) >= len(o.chunks) {
+			return fmt.Errorf("%s has a buffer %d for %d chunks", path, chunk, len(o.chunks))
+		}
+		if err := o.buffer(path, int(chunk), p.Value); err != nil {
+			return fmt.Errorf("%s: buffer %d: %w", path, chunk, err)
+		}
+	}
+	return nil
+}
+
+// buffer is {(parameter type, gradient type): {param, exp_avg, exp_avg_sq, numel_unpadded}}.
+func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
+	d, ok := v.(*pickle.Dict)
+	if !ok || len(d.Pairs) != 1 {
+		return fmt.Errorf("parameters of several types are not known here")
+	}
+	flat, ok := d.Pairs[0].Value.(*pickle.Dict)
+	if !ok {
+		return fmt.Errorf("it is a %s", pickle.TypeName(d.Pairs[0].Value))
+	}
+	for _, k := range append(kinds, struct{ theirs, ours string }{"param", checkpoint.Main}) {
+		v, _ := flat.Get(k.theirs)
+		t, ok := v.(*pickle.Tensor)
+		if !ok || len(t.Shape) != 1 || t.DType != "F32" || !t.Contiguous() {
+			return fmt.Errorf("%s is no flat tensor of float32", k.theirs)
+		}
+		buckets, err := o.s.buckets(o.r.Rank, chunk, locals(o.chunks[chunk]), t.Shape[0])
+		if err != nil {
+			return err
+		}
+		if k.ours == checkpoint.Main && len(o.chunks[chunk]) > 0 && o.chunks[chunk][0].tensor.DType == "F32" {
+			continue // the values themselves
+		}
+		at := int64(0)
+		for _, b := range buckets {
+			for _, p := range b.Params {
+				start := at + p.Start
+				parts := p.Parts(4, nil, named(path, k.theirs, func(dst []byte, from int64) error { return t.ReadAt(dst, start*4+from) }))
+				if err := o.s.addParts(k.ours, path, p.Local, "F32", parts); err != nil {
+					return err
+				}
+			}
+			at += b.Numel
+		}
+	}
+	return nil
+}
+
+// buckets lays parameters out in a buffer of numel elements.
+func (s *source) buckets(r megatron.Rank, chunk int, params []megatron.Local, numel int64) ([]megatron.Bucket, error) {
+	shared := s.model.Tied && s.layout.PP > 1
+	one := megatron.Buckets(params, 0, shared)
+	if megatron.Numel(one) == numel {
+		return one, nil
+	}
+	several := megatron.Buckets(params, s.args.BucketSize(r, chunk, params), shared)
+	if megatron.Numel(several) == numel {
+		return several, nil
+	}
+	return nil, fmt.Errorf("%d elements; the model's parameters make %d in one bucket, %d in buckets of the arguments' size", numel, megatron.Numel(one), megatron.Numel(several))
+}

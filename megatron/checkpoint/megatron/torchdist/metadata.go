@@ -1,0 +1,314 @@
+package torchdist
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/pickle"
+	"monotron/megatron/checkpoint"
+	"monotron/mpu"
+)
+
+const (
+	commonName = "common.pt"
+	classes    = "torch.distributed.checkpoint.metadata."
+	storage    = "torch.distributed.checkpoint.filesystem."
+)
+
+// stored is a tensor of the checkpoint.
+type stored struct {
+	key    string
+	dtype  string
+	shape  []int64
+	chunks []chunk
+}
+
+// chunk is a box of a tensor as a file of its own inside a .distcp file.
+type chunk struct {
+	box mpu.Piece
+	place
+}
+
+// place is a stretch of a .distcp file.
+type place struct {
+	file           string
+	offset, length int64
+}
+
+// index is what .metadata says, checked.
+type index struct {
+	tensors []*stored // in the order of their first chunk's place
+	byKey   map[string]*stored
+	objects map[string]place
+}
+
+// readMarker refuses folders that metadata.json does not call whole.
+func readMarker(dir string) error {
+	path := filepath.Join(dir, checkpoint.DistMarker)
+	text, err := exitcode.ReadFile(path, 1<<20)
+	if err != nil {
+		return exitcode.Errorf(exitcode.BadData, "%s is missing or no small file: the save did not finish", path)
+	}
+	var m struct {
+		Backend string `json:"sharded_backend"`
+		Version int    `json:"sharded_backend_version"`
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
+	}
+	if m.Backend != "torch_dist" || m.Version != 1 {
+		return exitcode.Errorf(exitcode.BadData, "%s: sharded_backend %q version %d; this program reads torch_dist version 1", path, m.Backend, m.Version)
+	}
+	return nil
+}
+
+// readIndex reads and checks .metadata.
+func readIndex(dir string) (*index, error) {
+	path := filepath.Join(dir, checkpoint.DistMetadata)
+	root, err := pickle.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	x := &index{byKey: map[string]*stored{}, objects: map[string]place{}}
+	if err := x.fill(dir, root); err != nil {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
+	}
+	return x, nil
+}
+
+// attributes of an object of one of the listed classes.
+func attributes(v pickle.Value, class string) (*pickle.Dict, error) {
+	o, ok := v.(*pickle.Object)
+	if !ok || !strings.HasSuffix(o.Class, "."+class) || o.Attributes() == nil {
+		return nil, fmt.Errorf("a %s where a %s belongs", pickle.TypeName(v), class)
+	}
+	return o.Attributes(), nil
+}
+
+func dictOf(d *pickle.Dict, name string) (*pickle.Dict, error) {
+	v, _ := d.Get(name)
+	inner, ok := v.(*pickle.Dict)
+	if !ok {
+		return nil, fmt.Errorf("%s is a %s, not a dict", name, pickle.TypeName(v))
+	}
+	return inner, nil
+}
+
+func (x *index) fill(dir string, root pickle.Value) error {
+	o, ok := root.(*pickle.Object)
+	if !ok || o.Attributes() == nil || !strings.HasSuffix(o.Class, "Metadata") {
+		return fmt.Errorf("it holds a %s, not Metadata", pickle.TypeName(root))
+	}
+	described, err := dictOf(o.Attributes(), "state_dict_metadata")
+	if err != nil {
+		return err
+	}
+	places, err := dictOf(o.Attributes(), "storage_data")
+	if err != nil {
+		return err
+	}
+	at, err := x.places(dir, places)
+	if err != nil {
+		return err
+	}
+	used := 0
+	for _, p := range described.Pairs {
+		key, ok := p.Key.(string)
+		if !ok {
+			return fmt.Errorf("state_dict_metadata has a key that is a %s", pickle.TypeName(p.Key))
+		}
+		if o, ok := p.Value.(*pickle.Object); ok && strings.HasSuffix(o.Class, ".BytesStorageMetadata") {
+			where, ok := at[key]
+			if !ok {
+				return fmt.Errorf("object %q is listed and stored nowhere", key)
+			}
+			x.objects[key] = where
+			continue
+		}
+		s, err := readTensor(key, p.Value, at)
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", key, err)
+		}
+		boxes := make([]mpu.Piece, len(s.chunks))
+		for i, c := range s.chunks {
+			boxes[i] = c.box
+		}
+		if err := checkpoint.Tile(s.shape, boxes, &used); err != nil {
+			return fmt.Errorf("tensor %q: %w", key, err)
+		}
+		x.byKey[key] = s
+		x.tensors = append(x.tensors, s)
+	}
+	slices.SortStableFunc(x.tensors, func(a, b *stored) int { return compare(a.chunks[0].place, b.chunks[0].place) })
+	return nil
+}
+
+func compare(a, b place) int {
+	if c := strings.Compare(a.file, b.file); c != 0 {
+		return c
+	}
+	switch {
+	case a.offset < b.offset:
+		return -1
+	case a.offset > b.offset:
+		return 1
+	}
+	return 0
+}
+
+// chunkKey names a chunk of a tensor; an object has no corner.
+func chunkKey(fqn string, corner []int64) string {
+	if corner == nil {
+		return fqn
+	}
+	return fmt.Sprint(fqn, corner)
+}
+
+// places reads storage_data: {MetadataIndex: _StorageInfo}. Every file is in the
+// folder, and every stretch in its file.
+func (x *index) places(dir string, d *pickle.Dict) (map[string]place, error) {
+	sizes := map[string]int64{}
+	at := map[string]place{}
+	for _, p := range d.Pairs {
+		key, err := attributes(p.Key, "MetadataIndex")
+		if err != nil {
+			return nil, err
+		}
+		info, err := attributes(p.Value, "_StorageInfo")
+		if err != nil {
+			return nil, err
+		}
+		name, _ := key.Get("fqn")
+		fqn, ok := name.(string)
+		if !ok {
+			return nil, fmt.Errorf("a stored item whose name is a %s", pickle.TypeName(name))
+		}
+		corner, err := cornerOf(key)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", fqn, err)
+		}
+		where, err := placeOf(dir, info, sizes)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", fqn, err)
+		}
+		at[chunkKey(fqn, corner)] = where
+	}
+	return at, nil
+}
+
+func cornerOf(key *pickle.Dict) ([]int64, error) {
+	v, _ := key.Get("offset")
+	if v == nil {
+		return nil, nil
+	}
+	corner, ok := pickle.Ints(v)
+	if !ok {
+		return nil, fmt.Errorf("its offset is a %s", pickle.TypeName(v))
+	}
+	return append([]int64{}, corner...), nil
+}
+
+func placeOf(dir string, info *pickle.Dict, sizes map[string]int64) (place, error) {
+	path, _ := info.Get("relative_path")
+	offset, _ := info.Get("offset")
+	length, _ := info.Get("length")
+	name, ok := path.(string)
+	from, okFrom := pickle.Int(offset)
+	n, okLength := pickle.Int(length)
+	if !ok || !okFrom || !okLength {
+		return place{}, fmt.Errorf("its place is not a file, an offset and a length")
+	}
+	if name == "" || filepath.Base(name) != name || strings.HasPrefix(name, "..") || name == "." {
+		return place{}, fmt.Errorf("%q is not the name of a file in this folder", name)
+	}
+	if v, _ := info.Get("transform_descriptors"); v != nil {
+		if list, ok := pickle.Items(v); !ok || len(list) > 0 {
+			return place{}, fmt.Errorf("its bytes in %s are transformed (transform_descriptors), which is not read here", name)
+		}
+	}
+	size, ok := sizes[name]
+	if !ok {
+		st, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || !st.Mode().IsRegular() {
+			return place{}, fmt.Errorf("%s is missing or no plain file", filepath.Join(dir, name))
+		}
+		size = st.Size()
+		sizes[name] = size
+	}
+	if from < 0 || n < 0 || from > size-n {
+		return place{}, fmt.Errorf("bytes %d+%d are beyond the %d of %s: cut, or another save's", from, n, size, filepath.Join(dir, name))
+	}
+	return place{name, from, n}, nil
+}
+
+func readTensor(key string, v pickle.Value, at map[string]place) (*stored, error) {
+	d, err := attributes(v, "TensorStorageMetadata")
+	if err != nil {
+		return nil, err
+	}
+	s := &stored{key: key}
+	size, _ := d.Get("size")
+	shape, ok := pickle.Ints(size)
+	if !ok {
+		return nil, fmt.Errorf("its size is a %s", pickle.TypeName(size))
+	}
+	if s.shape = shape; len(shape) == 0 {
+		return nil, fmt.Errorf("it has no dimension")
+	}
+	properties, _ := d.Get("properties")
+	if s.dtype, err = dtypeOf(properties); err != nil {
+		return nil, err
+	}
+	if _, ok := checkpoint.SafeBytes(shape, checkpoint.Width(s.dtype)); !ok {
+		return nil, fmt.Errorf("%s%v is beyond any memory", s.dtype, shape)
+	}
+	list, _ := d.Get("chunks")
+	items, _ := pickle.Items(list)
+	for _, item := range items {
+		c, err := attributes(item, "ChunkStorageMetadata")
+		if err != nil {
+			return nil, err
+		}
+		offsets, _ := c.Get("offsets")
+		sizes, _ := c.Get("sizes")
+		from, ok := pickle.Ints(offsets)
+		n, also := pickle.Ints(sizes)
+		if !ok || !also {
+			return nil, fmt.Errorf("a chunk without offsets and sizes")
+		}
+		where, found := at[chunkKey(key, append([]int64{}, from...))]
+		if !found {
+			return nil, fmt.Errorf("its chunk at %v is stored nowhere", from)
+		}
+		s.chunks = append(s.chunks, chunk{mpu.Piece{From: from, Size: n}, where})
+	}
+	if len(s.chunks) == 0 {
+		return nil, fmt.Errorf("it has no chunks")
+	}
+	return s, nil
+}
+
+// dtypeOf reads TensorProperties, a tuple that begins with the type; older ones
+// are a dict.
+func dtypeOf(v pickle.Value) (string, error) {
+	o, ok := v.(*pickle.Object)
+	if !ok {
+		return "", fmt.Errorf("its properties are a %s", pickle.TypeName(v))
+	}
+	var first pickle.Value
+	if items, ok := pickle.Items(o.State); ok && len(items) > 0 {
+		first = items[0]
+	} else if d := o.Attributes(); d != nil {
+		first, _ = d.Get("dtype")
+	}
+	t, ok := first.(pickle.DType)
+	if name := pickle.TypeOf(t); ok && checkpoint.Width(name) > 0 {
+		return name, nil
+	}
+	return "", fmt.Errorf("elements of %v are not read here", first)
+}

@@ -1,0 +1,141 @@
+package native
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"monotron/megatron/checkpoint"
+	"monotron/mpu"
+)
+
+var equal = slices.Equal[[]int64]
+
+// maxCount is more iterations, or samples, than a run can take.
+const maxCount = 1 << 50
+
+// check believes nothing of a manifest: after it every name, index, box and
+// stretch can be used as it stands.
+func (m *Manifest) check() error {
+	s := m.State
+	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 || s.SkippedTrain < 0 {
+		return fmt.Errorf("a count of the state is negative: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+	}
+	if s.Iteration > maxCount || s.ConsumedTrain > maxCount || s.ConsumedValid > maxCount || s.SkippedTrain > maxCount {
+		return fmt.Errorf("a count of the state is beyond any run: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+	}
+	if c := bytes.TrimSpace(s.Config); len(c) > 0 && c[0] != '{' {
+		return fmt.Errorf("the run's config is no object: %.20s", c)
+	}
+	if err := checkKept(m.Tokenizer); err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for _, f := range m.Files {
+		if f.Name == "" || strings.HasPrefix(f.Name, ".") || filepath.Base(f.Name) != f.Name || names[f.Name] {
+			return fmt.Errorf("file name %q leaves the folder or comes twice", f.Name)
+		}
+		names[f.Name] = true
+		if f.HeaderBytes < 8 || f.HeaderBytes > f.Bytes || !isSum(f.HeaderXXH3) {
+			return fmt.Errorf("file %q: header of %d in %d bytes, checksum %q", f.Name, f.HeaderBytes, f.Bytes, f.HeaderXXH3)
+		}
+	}
+	stretches := make([][]stretch, len(m.Files))
+	clear(names)
+	comparisons := 0
+	for i := range m.Tensors {
+		t := &m.Tensors[i]
+		if names[t.Name] || t.Name == "" {
+			return fmt.Errorf("tensor %q comes twice or has no name", t.Name)
+		}
+		names[t.Name] = true
+		if err := t.check(m.Files, stretches, &comparisons); err != nil {
+			return fmt.Errorf("tensor %q %s%v: %w", t.Name, t.DType, t.Shape, err)
+		}
+	}
+	for i, f := range m.Files {
+		if err := f.tiled(stretches[i]); err != nil {
+			return fmt.Errorf("file %q: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func isSum(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && len(s) == sumDigits
+}
+
+// stretch is the place of a piece in its file.
+type stretch struct{ from, to int64 }
+
+func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) error {
+	dtype, ok := dtypeOf[t.DType]
+	if !ok {
+		return fmt.Errorf("unknown dtype")
+	}
+	total, ok := volume(t.Shape, dtype.Size())
+	if !ok {
+		return fmt.Errorf("impossible shape")
+	}
+	held := int64(0)
+	for i, p := range t.Pieces {
+		if !checkpoint.Inside(p.box(), t.Shape) {
+			return fmt.Errorf("piece %d, from %v size %v, is no box of it", i, p.From, p.Size)
+		}
+		n := t.Bytes(p)
+		if held += n; held > total {
+			return fmt.Errorf("its pieces hold more than the whole")
+		}
+		if p.File < 0 || p.File >= len(files) || !isSum(p.XXH3) {
+			return fmt.Errorf("piece %d: file %d of %d, checksum %q", i, p.File, len(files), p.XXH3)
+		}
+		if p.Blocks != "" && int64(len(p.Blocks)) != blocksOf(n) {
+			return fmt.Errorf("piece %d: %d digits for the sums of its blocks, %d are due", i, len(p.Blocks), blocksOf(n))
+		}
+		f := files[p.File]
+		if p.Offset < f.HeaderBytes || p.Offset > f.Bytes-n {
+			return fmt.Errorf("piece %d: bytes %d+%d are not in the data of %q", i, p.Offset, n, f.Name)
+		}
+		stretches[p.File] = append(stretches[p.File], stretch{p.Offset, p.Offset + n})
+	}
+	if held != total {
+		return fmt.Errorf("its pieces hold %d of %d bytes: a rank's part is missing", held, total)
+	}
+	return t.disjoint(comparisons)
+}
+
+// volume is the number of bytes of shape; ok is false where that is no tensor.
+func volume(shape []int64, size int64) (bytes int64, ok bool) {
+	return checkpoint.SafeBytes(shape, size)
+}
+
+// disjoint checks that no two pieces share an element; with the right total
+// they then tile the tensor.
+func (t *Tensor) disjoint(comparisons *int) error {
+	boxes := make([]mpu.Piece, len(t.Pieces))
+	for i, p := range t.Pieces {
+		boxes[i] = p.box()
+	}
+	return checkpoint.Disjoint(boxes, comparisons)
+}
+
+// tiled checks that the pieces cover a file's data exactly once.
+func (f *File) tiled(list []stretch) error {
+	sort.Slice(list, func(a, b int) bool { return list[a].from < list[b].from })
+	end := f.HeaderBytes
+	for _, s := range list {
+		if s.from != end {
+			return fmt.Errorf("bytes %d to %d belong to no piece or to two", min(end, s.from), max(end, s.from))
+		}
+		end = s.to
+	}
+	if end != f.Bytes {
+		return fmt.Errorf("bytes %d to %d belong to no piece", end, f.Bytes)
+	}
+	return nil
+}

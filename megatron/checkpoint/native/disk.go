@@ -1,0 +1,155 @@
+package native
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+	"monotron/internal/parallelio"
+)
+
+// disk makes every change of the file system that a save makes. Tests hand in
+// fail to stop a save at any step.
+type disk struct {
+	fail func(op, path string) error // nil: nothing fails
+}
+
+func (d disk) do(op, path string, change func() error) error {
+	var err error
+	if d.fail != nil {
+		err = d.fail(op, path)
+	}
+	if err == nil {
+		err = change()
+	}
+	if err != nil {
+		var inner *os.PathError
+		if errors.As(err, &inner) {
+			err = inner.Err // the path is said once, here
+		}
+		return exitcode.Errorf(exitcode.IO, "checkpoint: cannot %s %s: %w", op, path, err)
+	}
+	return nil
+}
+
+func (d disk) mkdir(path string) error {
+	return d.do("make", path, func() error { return os.Mkdir(path, 0o777) })
+}
+
+func (d disk) remove(path string) error {
+	return d.do("remove", path, func() error { return os.RemoveAll(path) })
+}
+
+func (d disk) rename(from, to string) error {
+	return d.do("rename to", to, func() error { return os.Rename(from, to) })
+}
+
+// swap exchanges the names of two folders in one step. ok is false where the
+// file system cannot.
+func (d disk) swap(a, b string) (ok bool, err error) {
+	err = d.do("exchange", b, func() error { return exchange(a, b) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// sync makes the names in a folder durable.
+func (d disk) sync(dir string) error {
+	return d.do("sync", dir, func() error { return atomicfile.SyncFolder(dir) })
+}
+
+// output is a file being written.
+type output struct {
+	d    disk
+	path string
+	f    *parallelio.File
+}
+
+func (o *output) write(b []byte) error {
+	return o.d.do("write", o.path, func() error {
+		_, err := o.f.Write(b)
+		return err
+	})
+}
+
+// take is write without a copy where that is possible.
+func (o *output) take(b []byte, back func()) error {
+	return o.d.do("write", o.path, func() error { return o.f.Take(b, back) })
+}
+
+// make appends some of n bytes, which fill makes in their place. An error of
+// fill's is returned as it is.
+func (o *output) make(n int64, fill func(dst []byte) error) (done int64, err error) {
+	var dst []byte
+	if err := o.d.do("write", o.path, func() error {
+		dst, err = o.f.Space(int(n))
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	if err := fill(dst); err != nil {
+		return 0, err
+	}
+	o.f.Commit(len(dst))
+	return int64(len(dst)), nil
+}
+
+// file writes a new file; fill appends to it. It is on disk when file returns.
+func (d disk) file(path string, fill func(out *output) error) error {
+	var f *parallelio.File
+	err := d.do("create", path, func() error {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+		f = parallelio.NewFile(file)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = fill(&output{d, path, f})
+	if err == nil {
+		err = d.do("sync", path, f.Sync)
+	}
+	closed := d.do("close", path, f.Close)
+	if err != nil {
+		return err
+	}
+	return closed
+}
+
+// text writes a new file that holds content.
+func (d disk) text(path string, content []byte) error {
+	return d.file(path, func(out *output) error { return out.write(content) })
+}
+
+// replace gives path new contents in one step.
+func (d disk) replace(path string, content []byte, tag string) error {
+	tmp := filepath.Join(filepath.Dir(path), tmpPrefix+filepath.Base(path)+"-"+tag)
+	err := d.text(tmp, content)
+	if err == nil {
+		err = d.rename(tmp, path)
+	}
+	if err != nil {
+		_ = d.remove(tmp) // the error before it is the one to tell
+		return err
+	}
+	return d.sync(filepath.Dir(path))
+}
+
+// room checks that need bytes are free where dir lies.
+func (d disk) room(dir string, iteration, need int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Blocks == 0 {
+		return nil // nothing known: writing will tell
+	}
+	free := int64(st.Bavail) * int64(st.Bsize)
+	if need <= free {
+		return nil
+	}
+	return exitcode.Errorf(exitcode.IO, "checkpoint: iteration %d needs %d bytes in %s, %d are free; free some, keep fewer (--keep-last) or save elsewhere",
+		iteration, need, dir, free)
+}

@@ -1,0 +1,92 @@
+package native
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/internal/exitcode"
+	"monotron/internal/parallelio/blocks"
+	"monotron/megatron/checkpoint"
+	"monotron/mpu"
+	"monotron/tokenizer"
+)
+
+// Write makes a native checkpoint of everything src lists: one file, whole
+// tensors. path is a save folder, new or not.
+func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint.WriteOptions) (checkpoint.Written, error) {
+	_, err := os.Lstat(path)
+	fresh := errors.Is(err, fs.ErrNotExist)
+	state, err := nativeState(src)
+	if err != nil {
+		return checkpoint.Written{}, err
+	}
+	s := newWriter(path, state, SaveOptions{Tokenizer: tokenizerOf(src, o)})
+	for _, t := range src.Tensors() {
+		dtype, ok := dtypeOf[t.DType]
+		if !ok {
+			return checkpoint.Written{}, exitcode.Errorf(exitcode.BadData, "%s: tensor %q: native checkpoints hold no %s", src.Info().Path, t.Name, t.DType)
+		}
+		s.parts = append(s.parts, part{t.Name, dtype, t.Shape, checkpoint.Whole(t.Shape), nil, tasks(src, t)})
+		s.report.Bytes += t.Bytes()
+	}
+	s.order()
+	report, err := s.run(ctx)
+	if err != nil && fresh && !s.done {
+		_ = os.Remove(path) // ours, and empty again
+	}
+	return checkpoint.Written{Path: report.Folder, Files: 2, Bytes: report.Bytes, Notes: report.Notes}, err
+}
+
+func tokenizerOf(src checkpoint.Source, o checkpoint.WriteOptions) tokenizer.Config {
+	if o.NoTokenizerFiles {
+		return tokenizer.Config{}
+	}
+	return src.Info().Tokenizer
+}
+
+// tasks read a tensor by whole rows.
+func tasks(src checkpoint.Source, t checkpoint.Tensor) (list []blocks.Task) {
+	const taskBytes = 8 << 20
+	width := checkpoint.Width(t.DType)
+	checkpoint.BoxByRows(checkpoint.Whole(t.Shape), taskBytes/width, func(box mpu.Piece) {
+		list = append(list, blocks.Task{Bytes: box.Len() * width, Fill: func(dst []byte) error { return src.Read(t.Name, box, dst) }})
+	})
+	return list
+}
+
+// nativeState is the state of src with a Config that names its model.
+func nativeState(src checkpoint.Source) (State, error) {
+	state, info := src.State(), src.Info()
+	if len(state.Config) > 0 || info.Model == nil {
+		return state, nil
+	}
+	c := RunConfig{Model: *info.Model, Tokenizer: info.Tokenizer.Absolute(), SeqLength: info.SeqLength, Precision: precision(src)}
+	text, err := json.Marshal(&c)
+	if err != nil {
+		return state, exitcode.With(exitcode.Internal, fmt.Errorf("checkpoint: the model of %s: %w", info.Path, err))
+	}
+	state.Config = text
+	return state, nil
+}
+
+// precision is that of the values, as training.Config names it.
+func precision(src checkpoint.Source) string {
+	for _, t := range src.Tensors() {
+		if strings.HasPrefix(t.Name, checkpoint.Model) {
+			switch dtypeOf[t.DType] {
+			case device.BF16:
+				return "bf16"
+			case device.F16:
+				return "fp16"
+			}
+			return "f32"
+		}
+	}
+	return "f32"
+}

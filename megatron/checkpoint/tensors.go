@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"monotron/megatron/spec"
+)
+
+// Names of the tensors whose rows are token ids.
+const (
+	WordEmbeddings = "embedding.word_embeddings.weight"
+	OutputLayer    = "output_layer.weight"
+)
+
+// IsVocabulary tells, without prefix, a tensor whose rows are token ids.
+func IsVocabulary(name string) bool { return name == WordEmbeddings || name == OutputLayer }
+
+// IsBuffer tells, without prefix, a tensor of the model that is not trained: it has no
+// optimizer state.
+func IsBuffer(name string) bool {
+	return strings.HasSuffix(name, ".router.expert_bias") || strings.HasSuffix(name, ".router.qb_beta")
+}
+
+// LayerName is the prefix of a layer's tensors.
+func LayerName(layer int) string { return fmt.Sprintf("decoder.layers.%d.", layer) }
+
+// ExpertName is the prefix of an expert's tensors; both numbers are global.
+func ExpertName(layer, expert int) string {
+	return fmt.Sprintf("%smlp.experts.local_experts.%d.", LayerName(layer), expert)
+}
+
+// Expected lists the parameters of a model, without prefix or type, in the
+// order of Megatron's state dict, the vocabulary without padding.
+func Expected(m *spec.Model) []Tensor {
+	l := &lister{m: m}
+	h := int64(m.HiddenSize)
+	l.add(WordEmbeddings, int64(m.VocabSize), h)
+	if m.Position == spec.PositionLearned {
+		l.add("embedding.position_embeddings.weight", int64(m.MaxPositions), h)
+	}
+	if m.EmbedNorm {
+		l.norm("embedding.layernorm", h)
+	}
+	for i := range m.NumLayers {
+		l.layer(i)
+	}
+	l.norm("decoder.final_layernorm", h)
+	if !m.Tied {
+		l.add(OutputLayer, int64(m.VocabSize), h)
+	}
+	return l.list
+}
+
+type lister struct {
+	m    *spec.Model
+	list []Tensor
+}
+
+func (l *lister) add(name string, shape ...int64) {
+	l.list = append(l.list, Tensor{Name: name, Shape: shape})
+}
+
+func (l *lister) norm(name string, width int64) {
+	l.add(name+".weight", width)
+	if l.m.Normalization == spec.LayerNorm {
+		l.add(name+".bias", width)
+	}
+}
+
+func (l *lister) linear(name string, out, in int, bias bool) {
+	l.add(name+".weight", int64(out), int64(in))
+	if bias {
+		l.add(name+".bias", int64(out))
+	}
+}
+
+func (l *lister) layer(i int) {
+	m, name := l.m, LayerName(i)
+	h := m.HiddenSize
+	first, second := name+"input_layernorm", name+"pre_mlp_layernorm"
+	if m.NormAfter {
+		first, second = name+"post_self_attn_layernorm", name+"post_mlp_layernorm"
+	}
+	l.norm(first, int64(h))
+	l.linear(name+"self_attention.linear_proj", h, m.NumAttentionHeads*m.KVChannels, m.LinearBias)
+	l.linear(name+"self_attention.linear_qkv", m.QKVRows(), h, m.QKVBias)
+	if m.QKNorm {
+		q, k := m.QKNormWidths()
+		l.norm(name+"self_attention.q_layernorm", int64(q))
+		l.norm(name+"self_attention.k_layernorm", int64(k))
+	}
+	l.norm(second, int64(h))
+	if m.MixtureAt(i) {
+		l.experts(i)
+		return
+	}
+	l.linear(name+"mlp.linear_fc1", m.FC1Rows(), h, m.LinearBias)
+	l.linear(name+"mlp.linear_fc2", h, m.FFNHiddenSize, m.LinearBias)
+}
+
+func (l *lister) experts(i int) {
+	m, e, h := l.m, l.m.Experts, l.m.HiddenSize
+	name := LayerName(i) + "mlp."
+	wide := 1
+	if m.Gated() {
+		wide = 2
+	}
+	l.linear(name+"router", e.Num, h, m.LinearBias)
+	if e.ExpertBias {
+		l.add(name+"router.expert_bias", int64(e.Num))
+	}
+	if slices.Contains(e.Balancing, spec.Quantiles) {
+		l.add(name+"router.qb_beta", int64(e.Num))
+	}
+	for j := range e.Num {
+		l.linear(ExpertName(i, j)+"linear_fc1", wide*e.FFNHiddenSize, h, m.LinearBias)
+		l.linear(ExpertName(i, j)+"linear_fc2", h, e.FFNHiddenSize, m.LinearBias)
+	}
+	if e.SharedFFN > 0 {
+		if e.SharedGate {
+			l.add(name+"shared_experts.gate_weight", 1, int64(h))
+		}
+		l.linear(name+"shared_experts.linear_fc1", wide*e.SharedFFN, h, false)
+		l.linear(name+"shared_experts.linear_fc2", h, e.SharedFFN, false)
+	}
+}

@@ -1,0 +1,80 @@
+package plan
+
+import (
+	"cmp"
+
+	"monotron/megatron/engine"
+	"monotron/megatron/schedule"
+)
+
+// Beside is what a training does beside its steps.
+type Beside struct {
+	Evaluation  float64 // seconds of one
+	Evaluations int
+	Saving      float64 // seconds that one holds the steps up; 0 where the disk's rate is not known, or saving goes on beside
+	Saves       int
+}
+
+// Seconds of all together.
+func (b Beside) Seconds() float64 {
+	return float64(b.Evaluations)*b.Evaluation + float64(b.Saves)*b.Saving
+}
+
+// Beside are the evaluations and checkpoints of the whole training: forward passes by the
+// run's own schedule, and all that a checkpoint keeps by way of every node's disk.
+func (k *Clock) Beside(by Constants) (b Beside, err error) {
+	c := &k.config
+	n, err := c.Iterations()
+	if err != nil {
+		return b, err
+	}
+	if c.EvalIters > 0 && c.EvalInterval > 0 {
+		b.Evaluations = n / c.EvalInterval
+		if b.Evaluation, err = k.evaluation(by); err != nil {
+			return b, err
+		}
+	}
+	if c.Checkpoint.Save == "" {
+		return b, nil
+	}
+	b.Saves = 1 // at the end
+	if c.Checkpoint.SaveInterval > 0 {
+		b.Saves = (n + c.Checkpoint.SaveInterval - 1) / c.Checkpoint.SaveInterval
+	}
+	if rate := k.machine.Disk.Write; rate > 0 && !c.Checkpoint.Async {
+		nodes := (c.Layout.Sizes().World() + k.machine.PerNode - 1) / k.machine.PerNode
+		b.Saving = k.stored() / rate / float64(nodes)
+	}
+	return b, nil
+}
+
+// evaluation is EvalIters passes forward.
+func (k *Clock) evaluation(by Constants) (float64, error) {
+	c := &k.config
+	micro, batch := cmp.Or(c.EvalMicroBatchSize, c.MicroBatchSize), cmp.Or(c.EvalGlobalBatchSize, c.GlobalBatchSize)
+	micros := max(1, batch/(micro*c.Layout.Sizes().DP))
+	p, err := schedule.Compile(c.Schedule(micros, true))
+	if err != nil {
+		return 0, err
+	}
+	share := float64(micro) / float64(c.MicroBatchSize) // passes were counted for the training's micro-batch
+	if k.shared != nil {
+		return float64(c.EvalIters) * share * k.shared.walk(p).End, nil
+	}
+	return float64(c.EvalIters) * share * p.Seconds(k.times(by)), nil
+}
+
+// stored is the bytes of a checkpoint: values, and of the optimizer main parameters and moments.
+func (k *Clock) stored() float64 {
+	c := &k.config
+	each := 2 + 4 + 8.0
+	switch {
+	case c.Precision == engine.F32 && c.Checkpoint.NoSaveOptim:
+		each = 4
+	case c.Precision == engine.F32:
+		each = 4 + 8
+	case c.Checkpoint.NoSaveOptim:
+		each = 2
+	}
+	return each * float64(c.Model.Parameters())
+}

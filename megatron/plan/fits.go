@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"monotron/csrc/device"
+	"monotron/internal/exitcode"
+	"monotron/megatron/training"
+)
+
+// Unfit is a run that cannot have the memory that it takes.
+type Unfit struct {
+	Ranks   []Rank // that share the room
+	Room    Room
+	Nearest []string // flags with which it would fit, the fewest first
+	Every   bool     // nothing that was looked at would
+}
+
+// Total is what the ranks hold together, at the same time where they reach their peaks so.
+func (u *Unfit) Total() (bytes int64) { return total(u.Ranks) }
+
+func total(all []Rank) (bytes int64) {
+	for _, r := range all {
+		bytes += r.Peak
+	}
+	return bytes
+}
+
+func (u *Unfit) Error() string {
+	worst := Largest(u.Ranks)
+	var parts []string
+	for p, bytes := range worst.AtPeak {
+		if bytes > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", device.Size(bytes), device.Purpose(p)))
+		}
+	}
+	whose := "the rank here takes"
+	if n := len(u.Ranks); n > 1 {
+		whose = fmt.Sprintf("the %d ranks here take", n)
+	}
+	text := fmt.Sprintf("the run does not fit: %s %s, and there are %s. The largest is rank %d with %s in the %s: %s", whose, device.Size(u.Total()), u.Room,
+		worst.Number, device.Size(worst.Peak), worst.At, strings.Join(parts, ", "))
+	switch {
+	case len(u.Nearest) > 0:
+		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
+	case u.Every:
+		text += ". With all flags that save memory it does not fit either: take a smaller model, or more machines"
+	}
+	return text + " (--no-plan starts it all the same)"
+}
+
+// searchTime is how long a refusal looks for layouts that would fit.
+const searchTime = 500 * time.Millisecond
+
+// Check holds what some ranks of c's run take against the room that they share: Unfit, with
+// the nearest changes that would do. The plan is theirs, by rank.
+func (o Options) Check(c training.Config, numbers []int, room Room) (plan []Rank, err error) {
+	if plan, err = o.Ranks(c, numbers); err != nil || total(plan) <= room.Bytes {
+		return plan, err
+	}
+	u := &Unfit{Ranks: plan, Room: room}
+	u.Nearest, u.Every = o.nearest(c, numbers, room)
+	return plan, exitcode.With(exitcode.Internal, u)
+}
+
+// nearest are up to three sets of flags with which the run fits, no set within another,
+// those with the fewest flags first; none: not even all together would do.
+func (o Options) nearest(c training.Config, numbers []int, room Room) (found []string, none bool) {
+	var list []Change
+	for _, change := range o.changes(&c) {
+		if !change.more {
+			list = append(list, change)
+		}
+	}
+	var sets []uint // the smallest first: one flag, two, ...
+	for set := uint(1); set < 1<<len(list); set++ {
+		if !doubled(list, set) {
+			sets = append(sets, set)
+		}
+	}
+	slices.SortStableFunc(sets, func(a, b uint) int { return bits.OnesCount(a) - bits.OnesCount(b) })
+	fits := func(set uint) bool {
+		smaller := c
+		for i, change := range list {
+			if set>>i&1 == 1 {
+				change.make(&smaller)
+			}
+		}
+		plan, err := o.Ranks(smaller, numbers)
+		return err == nil && total(plan) <= room.Bytes
+	}
+	if len(sets) == 0 || !fits(sets[len(sets)-1]) {
+		return nil, true
+	}
+	var taken []uint
+	for end := time.Now().Add(searchTime); len(taken) < 3 && len(sets) > 0; sets = sets[1:] {
+		set := sets[0]
+		if slices.ContainsFunc(taken, func(t uint) bool { return t&set == t }) || time.Now().After(end) && len(sets) > 1 && len(taken) > 0 {
+			continue
+		}
+		if time.Now().After(end) {
+			set, sets = sets[len(sets)-1], sets[len(sets)-1:] // all together are known to do
+		} else if !fits(set) {
+			continue
+		}
+		taken = append(taken, set)
+		found = append(found, flagsOf(list, set))
+	}
+	return found, false
+}
+
+// doubled tells whether two changes of the set are about the same.
+func doubled(list []Change, set uint) bool {
+	taken := map[subject]bool{}
+	for i, change := range list {
+		if set>>i&1 == 0 || change.about == alone {
+			continue
+		}
+		if taken[change.about] {
+			return true
+		}
+		taken[change.about] = true
+	}
+	return false
+}
+
+func flagsOf(list []Change, set uint) string {
+	var words []string
+	for i, change := range list {
+		if set>>i&1 == 1 {
+			words = append(words, change.Flags)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Exhausted makes a rank's lack of memory an error that says which flags would have saved how
+// much of what the rank was planned to hold.
+func (o Options) Exhausted(c training.Config, rank int, e *device.OutOfMemory) error {
+	var lines []string
+	add := func(bytes int64, flag string) {
+		if bytes > 0 {
+			lines = append(lines, Saving{Change{Flags: flag}, bytes}.String())
+		}
+	}
+	add(e.Graphs, "--cuda-graph-impl none")
+	add(e.Fused, "--attention-backend flash")
+	planned, err := o.Of(c, rank)
+	if err == nil {
+		c.Graphs = false // told above, as it was
+		for _, s := range o.Savings(c, rank, planned.Peak) {
+			lines = append(lines, s.String())
+		}
+	}
+	switch {
+	case len(lines) == 0:
+		return exitcode.Errorf(exitcode.Internal, "%w. The model is too large for this device: lower --num-layers or --hidden-size, or look for a slip in the sizes", e)
+	case err != nil:
+		return exitcode.Errorf(exitcode.Internal, "%w. Of what is held, %s", e, strings.Join(lines, "; "))
+	}
+	return exitcode.Errorf(exitcode.Internal, "%w. The rank was planned to hold %s in the %s; %s", e, device.Size(planned.Peak), planned.At, strings.Join(lines[:min(4, len(lines))], "; "))
+}
+
+// IsUnfit tells whether err is the refusal of a run that does not fit.
+func IsUnfit(err error) bool {
+	var u *Unfit
+	var h *Overfull
+	return errors.As(err, &u) || errors.As(err, &h)
+}

@@ -1,0 +1,114 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/internal/exitcode"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/training"
+)
+
+// Overfull is a run that puts more into the host's memory than there is (--optimizer-cpu-offload).
+type Overfull struct {
+	Ranks   int   // of the host
+	Bytes   int64 // that these put there
+	Room    Room
+	Nearest []string // what would fit, by the count
+}
+
+func (u *Overfull) Error() string {
+	whose := "the rank"
+	if u.Ranks > 1 {
+		whose = fmt.Sprintf("the %d ranks", u.Ranks)
+	}
+	text := fmt.Sprintf("the run does not fit: --optimizer-cpu-offload puts %s of %s here into the host's memory, and there are %s", device.Size(u.Bytes), whose, u.Room)
+	if len(u.Nearest) > 0 {
+		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
+	} else {
+		text += ". No smaller part of it fits beside what the GPU holds: take more machines, or a smaller model"
+	}
+	return text + " (--no-plan starts it all the same)"
+}
+
+// inHost is what ranks keep in the host's memory beside their GPUs.
+func inHost(c *training.Config, ranks []Rank) (bytes int64) {
+	if !c.OptimizerCPUOffload {
+		return 0
+	}
+	for _, r := range ranks {
+		bytes += r.Stored
+	}
+	return bytes
+}
+
+// OnGPU tells whether ranks fit the GPU that they share, or one of their own each.
+func OnGPU(shared bool, room Room) func([]Rank) bool {
+	return func(ranks []Rank) bool {
+		if shared {
+			return total(ranks) <= room.Bytes
+		}
+		return !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Peak > room.Bytes })
+	}
+}
+
+// CheckHost holds what the ranks of a host put into its memory beside their GPUs against the room
+// there: Overfull, with the changes that would do. here tells whether ranks fit their GPUs.
+func (o Options) CheckHost(c training.Config, numbers []int, room Room, here func([]Rank) bool) error {
+	if !c.OptimizerCPUOffload {
+		return nil
+	}
+	plan, err := o.Ranks(c, numbers)
+	if err != nil {
+		return err
+	}
+	bytes := inHost(&c, plan)
+	if bytes <= room.Bytes {
+		return nil
+	}
+	u := &Overfull{Ranks: len(numbers), Bytes: bytes, Room: room}
+	try := func(flags string, change func(*training.Config)) bool {
+		smaller := c
+		change(&smaller)
+		plan, err := o.Ranks(smaller, numbers)
+		fits := err == nil && inHost(&smaller, plan) <= room.Bytes && here(plan)
+		if fits {
+			u.Nearest = append(u.Nearest, flags)
+		}
+		return fits
+	}
+	o.tryHost(&c, float64(room.Bytes)/float64(bytes), try)
+	return exitcode.With(exitcode.Internal, u)
+}
+
+// tryHost tries what could make a run fit a host that has a share of the room.
+func (o Options) tryHost(c *training.Config, share float64, try func(string, func(*training.Config)) bool) {
+	most := int(20 * c.OptimizerOffloadFraction * share)
+	for k := most; k > max(0, most-3); k-- { // whole parameters go: it may be one too many
+		f := float64(k) / 20
+		if try(fmt.Sprintf("--optimizer-offload-fraction %g", f), func(c *training.Config) { c.OptimizerOffloadFraction = f }) {
+			break
+		}
+	}
+	if c.Layout.Sizes().DP > 1 && !c.Layout.DistributedOptimizer {
+		try("--use-distributed-optimizer", func(c *training.Config) {
+			c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(optimizer.Optim)
+		})
+	}
+	if !c.Checkpoint.Async {
+		try("--offload-folder DIR in place of --optimizer-cpu-offload", func(c *training.Config) { c.OptimizerCPUOffload, c.OffloadFolder = false, "DIR" })
+	}
+}
+
+// HostHas tells whether every node's host has room for what its ranks keep there beside their
+// devices; where the machine file does not say how much that is, it has.
+func (m *Machine) HostHas(c *training.Config, ranks []Rank) bool {
+	for node := range slices.Chunk(ranks, m.PerNode) {
+		if m.Host > 0 && inHost(c, node) > int64(m.Host) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"monotron/csrc/device"
+	"monotron/megatron/engine"
+	"monotron/megatron/training"
+	"monotron/mpu/comm"
+	"monotron/mpu/health"
+	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
+)
+
+// Options say on what a run is counted.
+type Options struct {
+	Device string         // cpu, cuda, ref
+	Beside *device.Device // that this machine has: its ops say what they work in; nil: none
+	Whole  bool           // every micro-batch of a step is counted, also those that are like others
+	Most   bool           // every rank is counted as if tokens chose its experts as often as they can; else evenly
+
+	Read func(rank int, dst []byte) // what a rank's host reads of the device; nil: zeros, and tokens choose experts evenly
+}
+
+// Rank is what one rank holds.
+type Rank struct {
+	Number    int
+	Peak      int64                  // most bytes at once
+	ByPurpose [device.Purposes]int64 // most bytes of each, whenever
+	At        Place                  // of the peak
+	AtPeak    [device.Purposes]int64 // bytes then
+	Reserved  int64                  // asked of the device, with what lies between blocks
+	Stored    int64                  // in files (--offload-folder), or in the host's memory beside a GPU
+	Scratch   int64                  // that ops work in beside it; known where the device is here
+}
+
+// Memory counts what every rank of c's run holds: one of each kind is rehearsed. The
+// vocabulary is set. A layout or shape that cannot be is exitcode.Usage.
+func Memory(c training.Config, o Options) ([]Rank, error) {
+	return o.Ranks(c, upTo(c.Layout.Sizes().World()))
+}
+
+// upTo are the numbers 0 to n-1.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// Largest is the rank that holds most.
+func Largest(ranks []Rank) Rank {
+	return slices.MaxFunc(ranks, func(a, b Rank) int { return cmp.Compare(a.Peak, b.Peak) })
+}
+
+// Ranks counts some of the ranks.
+func (o Options) Ranks(c training.Config, numbers []int) ([]Rank, error) {
+	job, err := o.job(c)
+	if err != nil {
+		return nil, err
+	}
+	sizes := c.Layout.Sizes()
+	all, first := make([]Rank, len(numbers)), map[kind]int{}
+	var kinds []int // places in numbers
+	for i, number := range numbers {
+		k := o.kindOf(&c, sizes, number)
+		if _, seen := first[k]; !seen {
+			first[k] = i
+			kinds = append(kinds, i)
+		}
+	}
+	if err := each(kinds, func(i int) (err error) {
+		all[i], err = o.count(job, numbers[i])
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for i, number := range numbers {
+		all[i] = all[first[o.kindOf(&c, sizes, number)]]
+		all[i].Number = number
+	}
+	return all, nil
+}
+
+// Of counts one rank of c's run.
+func (o Options) Of(c training.Config, rank int) (Rank, error) {
+	job, err := o.job(c)
+	if err != nil {
+		return Rank{}, err
+	}
+	return o.count(job, rank)
+}
+
+func (o Options) job(c training.Config) (*training.Job, error) {
+	micros := 0
+	if !o.Whole {
+		micros = enough(&c)
+	}
+	return training.Rehearsal(c, micros)
+}
+
+// kind is ranks that hold the same: those of a stage, with as many places of experts.
+type kind struct{ stage, experts, shard, expertShard, own int }
+
+// fewRanks are counted shard by shard: which of the gradients that tensor-parallel ranks add
+// up lie in a rank's shard decides what they are packed into, which is never near the peak; which of
+// the parameters, what a part of the optimizer's state in the host's memory is.
+const fewRanks = 64
+
+func (o Options) kindOf(c *training.Config, s topology.Sizes, rank int) kind {
+	k := kind{stage: s.At(rank).PP}
+	if c.Model.Experts != nil && s.EP > 1 {
+		k.experts = s.ExpertAt(rank).EP
+	}
+	if sharded := c.Layout.DistributedOptimizer || c.Layout.Sharding != ""; sharded && s.World() <= fewRanks {
+		if s.TP > 1 {
+			k.shard = s.At(rank).DP
+		}
+		if f := c.OptimizerOffloadFraction; c.OptimizerCPUOffload && f > 0 && f < 1 {
+			at := s.At(rank)
+			k.shard, k.expertShard = at.DP*s.CP+at.CP, s.ExpertAt(rank).DP
+		}
+	}
+	if o.Read != nil {
+		k.own = rank
+	}
+	return k
+}
+
+// each does work on as many numbers at a time as there are processors.
+func each(numbers []int, work func(int) error) error {
+	var running sync.WaitGroup
+	slots, failed := make(chan struct{}, device.Cores()), make([]error, len(numbers))
+	for i, n := range numbers {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			failed[i] = work(n)
+		})
+	}
+	running.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count rehearses one rank.
+func (o Options) count(job *training.Job, number int) (Rank, error) {
+	watching := device.Watching{Most: o.Most}
+	if o.Read != nil {
+		watching.Read = func(dst []byte) { o.Read(number, dst) }
+	}
+	d := device.Counting(o.Device, o.Beside, watching)
+	defer d.Close()
+	rank, err := ranks.Imagine(job.Config.Ranks(nil), number, d, comm.Imagined{})
+	if err != nil {
+		return Rank{}, err
+	}
+	out, here := Rank{Number: number}, Place{}
+	rank.Heard = func(p health.Phase, step int64) { here = Place{Phase: p, Step: step} }
+	d.Arena.Peaked = func() { out.At, out.AtPeak = here, d.Arena.Usage().Now }
+	steps := 2 // what is gathered late is there from the second on
+	if job.Config.Graphs {
+		steps = 3 // done, taken down, launched
+	}
+	err = job.Rehearse(rank, steps, engine.Look{
+		Micro: func(micro, chunk int) { here.Micro, here.Chunk = micro+1, chunk },
+		Unit:  func(name string) { here.Unit = name },
+	})
+	u := d.Arena.Usage()
+	out.Peak, out.ByPurpose, out.Reserved, out.Stored, out.Scratch = u.Max, u.Peak, u.Reserved, d.Stored(), d.Scratch()
+	out.At.Chunks = max(1, job.Config.Layout.VP)
+	return out, err
+}

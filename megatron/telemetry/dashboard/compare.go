@@ -1,0 +1,178 @@
+package dashboard
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"monotron/megatron/telemetry"
+)
+
+// Difference is a flag that runs were given with other values.
+type Difference struct {
+	Flag   string   `json:"flag"`
+	Values []string `json:"values"` // of each run
+}
+
+// What stands for a value that is not there.
+const (
+	notGiven = "(not given)"
+	notKnown = "(not known)"
+)
+
+// Differences lists the flags in which runs whose flags are known differ.
+func Differences(runs []*Run) []Difference {
+	names := map[string]bool{}
+	for _, r := range runs {
+		for name := range r.Flags {
+			names[name] = true
+		}
+	}
+	var list []Difference
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if d, differs := difference(runs, name); differs {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func difference(runs []*Run, flag string) (d Difference, differs bool) {
+	d.Flag = flag
+	seen := map[string]bool{}
+	for _, r := range runs {
+		value, given := r.Flags[flag]
+		switch {
+		case r.Flags == nil:
+			d.Values = append(d.Values, notKnown)
+			continue
+		case !given:
+			value = notGiven
+		}
+		seen[value] = true
+		d.Values = append(d.Values, value)
+	}
+	return d, len(seen) > 1
+}
+
+// Summary is a run in a line; nan: not known.
+type Summary struct {
+	Step       int              `json:"step"`
+	TrainIters int              `json:"train_iters"` // 0: not known
+	Tokens     int64            `json:"tokens"`
+	Loss       telemetry.Number `json:"loss"` // of the last step, the last and the best evaluation
+	Validation telemetry.Number `json:"validation"`
+	Best       telemetry.Number `json:"best"`
+
+	TokensPerSecond telemetry.Number `json:"tokens_per_second"` // medians of the last steps
+	MFU             telemetry.Number `json:"mfu"`
+	Clipped         telemetry.Number `json:"clipped"` // share of the last steps, and the norm from which on they are
+	ClipAt          telemetry.Number `json:"clip_at"`
+
+	Hours     telemetry.Number `json:"hours"`        // from the first step to the last
+	Left      telemetry.Number `json:"left_seconds"` // until the last of TrainIters, at the pace of the last steps
+	Cost      telemetry.Number `json:"cost"`         // so far, and of the whole run
+	WholeCost telemetry.Number `json:"whole_cost"`
+
+	Skipped  int `json:"skipped"`
+	Restarts int `json:"restarts"`
+	Torn     int `json:"torn"`
+	Replaced int `json:"replaced"`
+}
+
+// lastSteps are what medians are over, so that a look at a long run is a short one.
+const lastSteps = 1000
+
+// Summary is the run as it is.
+func (r *Run) Summary() Summary {
+	s := Summary{Torn: r.Torn, Replaced: r.Replaced, Restarts: len(r.Restarts), TrainIters: r.latest.TrainIters,
+		Validation: unknown, Best: unknown, Left: unknown, Cost: unknown, WholeCost: unknown, Clipped: unknown, ClipAt: unknown}
+	s.Loss = telemetry.Number(r.Steps.Last("loss"))
+	n := r.Steps.Len()
+	if n == 0 {
+		return s
+	}
+	s.Step, s.Tokens = int(r.Steps.Last("iteration")), int64(r.Steps.Last("tokens"))
+	time := r.Steps.Of("time")
+	s.Hours = telemetry.Number((time[n-1] - time[0]) / 3600)
+	s.pace(r)
+	for _, l := range r.Evaluations[telemetry.Validation].losses() {
+		s.Validation = telemetry.Number(l)
+		if !(s.Best <= s.Validation) {
+			s.Best = s.Validation
+		}
+	}
+	for _, skipped := range r.Steps.Of("skipped") {
+		s.Skipped += int(skipped)
+	}
+	s.TokensPerSecond, s.MFU = median(r.recent("tokens_per_second")), median(r.recent("mfu"))
+	s.clipping(r)
+	return s
+}
+
+// losses are those that are known.
+func (t Table) losses() []float64 {
+	if t == nil {
+		return nil
+	}
+	return finite(t.Of("loss"))
+}
+
+func finite(values []float64) (known []float64) {
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			known = append(known, v)
+		}
+	}
+	return known
+}
+
+// recent are a field's known values of the last steps.
+func (r *Run) recent(name string) []float64 {
+	values := r.Steps.Of(name)
+	return finite(values[max(0, len(values)-lastSteps):])
+}
+
+// pace fills what is left to do, and what it costs.
+func (s *Summary) pace(r *Run) {
+	time, steps := r.Steps.Of("time"), r.Steps.Of("iteration")
+	last := len(time) - 1
+	from := max(0, last-lastSteps/2)
+	if s.TrainIters > 0 && steps[last] > steps[from] {
+		each := (time[last] - time[from]) / (steps[last] - steps[from])
+		s.Left = telemetry.Number(each * max(0, float64(s.TrainIters)-steps[last]))
+	}
+	if price := r.source.Price; price > 0 {
+		s.Cost = telemetry.Number(price) * s.Hours
+		s.WholeCost = s.Cost + telemetry.Number(price)*s.Left/3600
+	}
+}
+
+// clipping fills the share of steps whose gradient was clipped.
+func (s *Summary) clipping(r *Run) {
+	if r.Flags == nil {
+		return
+	}
+	at := 1.0 // Megatron's default
+	if text, given := r.Flags["clip-grad"]; given {
+		at, _ = strconv.ParseFloat(text, 64) // 0, which is no clipping, where it is no number
+	}
+	norms, over := r.recent("grad_norm"), 0
+	if at <= 0 || len(norms) == 0 {
+		return
+	}
+	for _, n := range norms {
+		if n > at {
+			over++
+		}
+	}
+	s.Clipped, s.ClipAt = telemetry.Number(float64(over)/float64(len(norms))), telemetry.Number(at)
+}
+
+func median(values []float64) telemetry.Number {
+	if len(values) == 0 {
+		return unknown
+	}
+	return telemetry.Number(slices.Sorted(slices.Values(values))[len(values)/2])
+}

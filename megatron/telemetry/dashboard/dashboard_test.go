@@ -1,0 +1,359 @@
+package dashboard
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry"
+	"monotron/mpu/comm/failure"
+)
+
+// line is a step's as --log-jsonl writes it.
+func line(iteration int, loss float64) string {
+	return fmt.Sprintf(`{"time":"2026-11-22T17:00:%02dZ","iteration":%d,"consumed_samples":%d,"consumed_tokens":%d,"loss":{"lm loss":%v},"learning_rate":0.001,"grad_norm":%v,"loss_scale":1,"seconds":0.5,"phase_seconds":{"data":0.01},"tokens_per_second":64,"memory_bytes":1048576}`,
+		iteration%60, iteration, iteration*4, iteration*128, loss, loss/3)
+}
+
+func evaluation(iteration int, loss float64) string {
+	return fmt.Sprintf(`{"time":"2026-11-22T17:00:00Z","iteration":%d,"consumed_tokens":%d,"loss":{"lm loss":%v},"validation":"validation"}`, iteration, iteration*128, loss)
+}
+
+// logOf writes a run's log into a folder of its own.
+func logOf(t *testing.T, name string, lines ...string) (folder string) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), name)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(folder, "steps.log"), strings.Join(lines, "\n"))
+	return folder
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func opened(t *testing.T, paths ...string) []*Run {
+	t.Helper()
+	var sources []Source
+	for _, path := range paths {
+		sources = append(sources, Source{Path: path, FlagsOf: noFlags, Finished: true})
+	}
+	runs, err := OpenAll(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runs
+}
+
+func noFlags(string, int64) (map[string][]string, error) { return nil, nil }
+
+// TestWhatALogSays: what was trained again counts once, as last trained, and what is no
+// step is counted (docs/logging.md).
+func TestWhatALogSays(t *testing.T) {
+	long := `{"x":"` + strings.Repeat("x", 2*longestLine) + `"}`
+	for name, c := range map[string]struct {
+		lines           []string
+		steps           []int
+		validations     int
+		torn, replaced  int
+		restarts        []int
+		lossAtTheSecond float64
+	}{
+		"a whole run":               {[]string{line(1, 9), line(2, 8), evaluation(2, 8.5), line(3, 7), ""}, []int{1, 2, 3}, 1, 0, 0, nil, 8},
+		"killed in a line":          {[]string{line(1, 9), line(2, 8), line(3, 7)[:50]}, []int{1, 2}, 0, 1, 0, nil, 8},
+		"killed before the newline": {[]string{line(1, 9), line(2, 8)}, []int{1, 2}, 0, 0, 0, nil, 8},
+		"resumed behind a torn line": {[]string{line(1, 9), line(2, 8), evaluation(2, 8.5), line(3, 7), line(4, 6)[:70], line(2, 5), line(3, 4), ""},
+			[]int{1, 2, 3}, 0, 1, 3, []int{2}, 5},
+		"resumed, not yet as far":      {[]string{line(1, 9), line(2, 8), line(3, 7), line(4, 6), line(3, 5), ""}, []int{1, 2, 3}, 0, 0, 2, []int{3}, 8},
+		"evaluated twice at the end":   {[]string{line(1, 9), line(2, 8), evaluation(2, 8.5), evaluation(2, 8.4), ""}, []int{1, 2}, 1, 0, 0, nil, 8},
+		"foreign, empty and long ones": {[]string{line(1, 9), "", "[]", `{"a":1}`, long, "\x00", line(2, 8), ""}, []int{1, 2}, 0, 4, 0, nil, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := opened(t, logOf(t, "run", c.lines...))[0]
+			var steps, restarts []int
+			for _, i := range r.Steps.Of("iteration") {
+				steps = append(steps, int(i))
+			}
+			for _, m := range r.Restarts {
+				restarts = append(restarts, m.Iteration)
+			}
+			if !slices.Equal(steps, c.steps) || !slices.Equal(restarts, c.restarts) || r.Torn != c.torn || r.Replaced != c.replaced || r.Evaluations[telemetry.Validation].Len() != c.validations {
+				t.Errorf("steps %v, restarts %v, %d torn, %d replaced, %d evaluations", steps, restarts, r.Torn, r.Replaced, r.Evaluations[telemetry.Validation].Len())
+			}
+			if got := r.Steps.Of("loss")[1]; got != c.lossAtTheSecond {
+				t.Errorf("loss of step 2 is %v, want %v", got, c.lossAtTheSecond)
+			}
+		})
+	}
+}
+
+// TestWhichLog: a folder's log is found under any name, and what is none is refused.
+func TestWhichLog(t *testing.T) {
+	folder := logOf(t, "run", line(1, 9), "")
+	write(t, filepath.Join(folder, "notes.txt"), "hello\n")
+	if log, err := findLog(folder); err != nil || filepath.Base(log) != "steps.log" {
+		t.Errorf("%s, %v", log, err)
+	}
+	write(t, filepath.Join(folder, "second.jsonl"), line(1, 9)+"\n")
+	for path, want := range map[string]exitcode.Code{
+		folder:                                exitcode.Usage,
+		t.TempDir():                           exitcode.NoInput,
+		filepath.Join(folder, "none"):         exitcode.NoInput,
+		filepath.Join(folder, "notes.txt"):    exitcode.BadData,
+		filepath.Join(folder, "second.jsonl"): 0,
+	} {
+		if _, err := findLog(path); exitcode.CodeOf(err) != want {
+			t.Errorf("%s: %v, want code %d", path, err, want)
+		}
+	}
+}
+
+// TestDifferences: flags with the same value everywhere are left out; a run whose flags
+// are not known makes none.
+func TestDifferences(t *testing.T) {
+	runs := []*Run{{Flags: map[string]string{"lr": "1e-3", "seed": "1"}}, {Flags: map[string]string{"lr": "2e-3", "seed": "1", "fp16": "true"}}, {}}
+	want := []Difference{{"fp16", []string{notGiven, "true", notKnown}}, {"lr", []string{"1e-3", "2e-3", notKnown}}}
+	got := Differences(runs)
+	if len(got) != len(want) {
+		t.Fatalf("%v", got)
+	}
+	for i := range want {
+		if got[i].Flag != want[i].Flag || !slices.Equal(got[i].Values, want[i].Values) {
+			t.Errorf("%v, want %v", got[i], want[i])
+		}
+	}
+}
+
+const hostile = `</script><img src=x onerror="document.body.dataset.owned='yes'"><script>document.body.dataset.owned='yes'</script>|*`
+
+// hostileRun has text from outside wherever a run has text.
+func hostileRun(t *testing.T) *Run {
+	quoted, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(line, fields string) string {
+		return strings.TrimSuffix(line, "}") + "," + strings.ReplaceAll(fields, "HOSTILE", string(quoted)) + "}"
+	}
+	folder := logOf(t, "run", line(1, 9), with(evaluation(1, 8), `"samples":[{"prompt":HOSTILE,"text":HOSTILE}]`),
+		with(line(2, 8), `"train_iters":5,"rank_seconds":[0.1,0.2],"memory_by_purpose":{HOSTILE:1e9},"planned_memory_by_purpose":{HOSTILE:2e9,"optimizer":1e6},"alerts":[{"kind":HOSTILE,"text":HOSTILE}],"experts":[{"layer":1,"max":2,"shares":[0,2]}]`),
+		line(3, 1.0/3), "")
+	write(t, filepath.Join(folder, "trace.json"), `{"traceEvents":[{"ph":"X","name":`+string(quoted)+`,"tid":0,"ts":1,"dur":5},{"ph":"i","name":"iteration 1","tid":0,"ts":9}]}`)
+	if err := (&failure.Verdict{Kind: "death", Step: 2, Text: hostile}).Write(folder); err != nil {
+		t.Fatal(err)
+	}
+	r := opened(t, folder)[0]
+	r.Name, r.Note, r.Flags = hostile, hostile, map[string]string{"lr": hostile}
+	return r
+}
+
+// TestTextFromOutsideIsEscaped: no text of a run is markup in what is written.
+func TestTextFromOutsideIsEscaped(t *testing.T) {
+	runs := []*Run{hostileRun(t), opened(t, logOf(t, "plain", line(1, 9), ""))[0]}
+	runs[1].Flags = map[string]string{"lr": "1"}
+	var b bytes.Buffer
+	if err := WritePage(&b, runs); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "<img") || !strings.Contains(b.String(), "onerror") {
+		t.Error("text of the run is there as markup, or not at all")
+	}
+}
+
+// served is the page of a run that is followed.
+func served(t *testing.T, folder string) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(newViewer([]Source{{Path: folder, FlagsOf: noFlags}}).handler())
+	t.Cleanup(server.Close)
+	return server
+}
+
+// listen gives the lines of the events behind a place.
+func listen(t *testing.T, server *httptest.Server, id string) *bufio.Scanner {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Header.Set("Last-Event-ID", id)
+	reply, err := server.Client().Do(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reply.Body.Close() })
+	return bufio.NewScanner(reply.Body)
+}
+
+// nextRow waits for the next step, and says behind which place it is.
+func nextRow(t *testing.T, lines *bufio.Scanner) (id string, n news) {
+	t.Helper()
+	row := false
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch {
+		case name == "id":
+			id = value
+		case name == "event":
+			row = value == "row"
+		case name == "data" && row:
+			if err := json.Unmarshal([]byte(value), &n); err != nil {
+				t.Fatal(err)
+			}
+			return id, n
+		}
+	}
+	t.Fatalf("the events ended: %v", lines.Err())
+	return "", n
+}
+
+func appendTo(t *testing.T, folder, text string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(folder, "steps.log"), os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEventsGoOnWhereABrowserWas: history and news together are the log, each line once,
+// also over a lost connection; a line comes when it is whole.
+func TestEventsGoOnWhereABrowserWas(t *testing.T) {
+	folder := logOf(t, "run", line(1, 9), line(2, 8), "")
+	server := served(t, folder)
+	reply, err := server.Client().Get(server.URL + "/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	var data pageData
+	if err := json.NewDecoder(reply.Body).Decode(&data); err != nil || len(data.Runs[0].Steps[0]) != 2 {
+		t.Fatalf("%v, %v", data, err)
+	}
+	lines := listen(t, server, data.Position)
+	appendTo(t, folder, line(3, 7)+"\n"+line(4, 6)[:40])
+	id, n := nextRow(t, lines)
+	if n.Row[0] != 3 || n.Row[3] != 7 {
+		t.Errorf("the first news are %v", n)
+	}
+	appendTo(t, folder, line(4, 6)[40:]+"\n")
+	if _, n := nextRow(t, lines); n.Row[0] != 4 || n.Row[3] != 6 {
+		t.Errorf("the second news are %v", n)
+	}
+	if _, n := nextRow(t, listen(t, server, id)); n.Row[0] != 4 {
+		t.Errorf("after the connection was lost behind step 3 came %v", n)
+	}
+}
+
+// TestAStuckViewerHoldsUpNobody: a browser that reads nothing of a long history does not
+// keep another from its news.
+func TestAStuckViewerHoldsUpNobody(t *testing.T) {
+	var all []string
+	for i := range 20000 { // more than sockets buffer
+		all = append(all, line(i+1, 9))
+	}
+	folder := logOf(t, "run", append(all, "")...)
+	server := served(t, folder)
+	stuck, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	if _, err := fmt.Fprint(stuck, "GET /events?from=0 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(filepath.Join(folder, "steps.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := listen(t, server, fmt.Sprint(st.Size()))
+	appendTo(t, folder, line(20001, 5)+"\n")
+	if _, n := nextRow(t, lines); n.Row[0] != 20001 {
+		t.Errorf("came %v", n)
+	}
+}
+
+// browse gives the page as a browser has it once its script has run.
+func browse(t *testing.T, address string) string {
+	t.Helper()
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium here: apt-get install chromium")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--window-size=1280,1000",
+		"--virtual-time-budget=3000", "--dump-dom", address).Output()
+	if err != nil {
+		t.Fatalf("chromium: %v", err)
+	}
+	return string(out)
+}
+
+// TestTheBrowserShowsTheLog: charts are drawn, the numbers are the log's to the last digit,
+// and hostile text is text.
+func TestTheBrowserShowsTheLog(t *testing.T) {
+	r := hostileRun(t)
+	path := filepath.Join(t.TempDir(), "report.html")
+	var b bytes.Buffer
+	if err := WritePage(&b, []*Run{r}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, b.String())
+	page := browse(t, "file://"+path)
+	if strings.Contains(page, "data-owned") || strings.Contains(page, "<img") || !strings.Contains(page, `data-ready="yes"`) {
+		t.Error("a script of the text ran, its markup is an element, or the page was not drawn")
+	}
+	for _, panel := range []string{"loss", "learning-rate", "gradient-norm", "speed", "memory", "data-wait"} {
+		_, figure, found := strings.Cut(page, `<figure id="`+panel+`"`)
+		figure, _, _ = strings.Cut(figure, "</figure>")
+		if !found || !strings.Contains(figure, "<canvas") || !strings.Contains(figure, `data-points="3"`) {
+			t.Errorf("%s: no chart of 3 points: %s", panel, figure)
+		}
+	}
+	for _, id := range []string{"memory-by-purpose", "rank-spread", "expert-balance", "lanes", "samples"} {
+		if !strings.Contains(page, `<figure id="`+id+`"`) {
+			t.Errorf("there is no %s", id)
+		}
+	}
+	for i := range r.Steps.Len() {
+		if want := cells(r.Steps.Row(i)); !strings.Contains(page, want) {
+			t.Errorf("step %v is not there as %s", r.Steps[0][i], want)
+		}
+	}
+}
+
+// cells are the numbers of a row as the page's table has them.
+func cells(numbers []telemetry.Number) string {
+	var b strings.Builder
+	for _, n := range numbers {
+		text, err := json.Marshal(n)
+		if err != nil || string(text) == "null" {
+			text = nil
+		}
+		fmt.Fprintf(&b, "<td>%s</td>", text)
+	}
+	return b.String()
+}

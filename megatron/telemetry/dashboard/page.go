@@ -1,0 +1,117 @@
+package dashboard
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry"
+)
+
+// The page; uPlot (MIT, page/uPlot.LICENSE) draws its charts.
+//
+//go:embed page
+var files embed.FS
+
+var layout = template.Must(template.ParseFS(files, "page/index.html"))
+
+// mostRows of training steps are on a page; of longer logs the striking ones (Table.thinned).
+const mostRows = 20000
+
+// pageRun is a run as the page's script reads it.
+type pageRun struct {
+	Name        string                          `json:"name"`
+	Note        string                          `json:"note"`
+	Thinned     int                             `json:"thinned"` // steps that Steps leaves out
+	Steps       [][]telemetry.Number            `json:"steps"`   // a list a field
+	Evaluations map[string][][]telemetry.Number `json:"evaluations"`
+	State       pageState                       `json:"state"`
+	Lanes       *Lanes                          `json:"lanes"` // nil: no trace
+}
+
+// pageState is what of a run is no curve.
+type pageState struct {
+	Summary Summary   `json:"summary"`
+	Marks   []Mark    `json:"marks"`
+	Latest  Latest    `json:"latest"`
+	Written []Written `json:"written"`
+}
+
+// pageData is all that the page shows.
+type pageData struct {
+	Fields      []string     `json:"fields"`
+	MostRows    int          `json:"most_rows"` // a page that follows a run asks anew when it has twice as many
+	Runs        []pageRun    `json:"runs"`
+	Differences []Difference `json:"differences"`
+	Position    string       `json:"position"` // of each log, as news are asked for
+}
+
+func dataOf(runs []*Run) pageData {
+	d := pageData{Differences: Differences(runs), Position: positions(runs).String(), MostRows: mostRows}
+	for _, f := range Fields {
+		d.Fields = append(d.Fields, f.Name)
+	}
+	for _, r := range runs {
+		steps := r.Steps.thinned(mostRows / len(runs))
+		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(), Lanes: r.traced.lanes,
+			Evaluations: map[string][][]telemetry.Number{}}
+		for split, t := range r.Evaluations {
+			p.Evaluations[split] = t.numbers()
+		}
+		d.Runs = append(d.Runs, p)
+	}
+	return d
+}
+
+func (r *Run) state() pageState {
+	return pageState{r.Summary(), append([]Mark{}, r.Marks()...), r.latest, append([]Written{}, r.written...)}
+}
+
+// WritePage writes a page that needs nothing but a browser.
+func WritePage(w io.Writer, runs []*Run) error {
+	data := dataOf(runs)
+	return writePage(w, &data)
+}
+
+// writePage writes the page with data inlined; nil: the page asks its server for it.
+func writePage(w io.Writer, data *pageData) error {
+	inlined, err := json.Marshal(data) // writes <, > and & as \u003c and so on: no text ends the script element
+	if err != nil {
+		return exitcode.With(exitcode.Internal, err)
+	}
+	styles, scripts := read("uPlot.min.css", "page.css"), read("uPlot.iife.min.js", "page.js")
+	connect := "'none'"
+	if data == nil {
+		connect = "'self'"
+	}
+	return exitcode.With(exitcode.IO, layout.Execute(w, map[string]any{"Styles": styles, "Scripts": scripts, "Data": string(inlined), "Licence": read("uPlot.LICENSE")[0],
+		"Policy": fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; connect-src %s; style-src %s; script-src %s", connect, hashes(styles), hashes(scripts))}))
+}
+
+// read reads files of the page, which are part of this program.
+func read(names ...string) (texts []string) {
+	for _, name := range names {
+		text, err := files.ReadFile("page/" + name)
+		if err != nil {
+			panic(err) // go:embed has them all
+		}
+		texts = append(texts, strings.TrimSpace(string(text)))
+	}
+	return texts
+}
+
+// hashes lets a browser run these texts and no others.
+func hashes(texts []string) string {
+	var list []string
+	for _, text := range texts {
+		sum := sha256.Sum256([]byte(text))
+		list = append(list, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	}
+	return strings.Join(list, " ")
+}

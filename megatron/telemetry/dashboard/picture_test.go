@@ -1,0 +1,147 @@
+package dashboard
+
+import (
+	"bytes"
+	"fmt"
+	"image/png"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"monotron/internal/exitcode"
+)
+
+// falling is a run of 200 steps.
+func falling(t *testing.T, name string, factor float64) *Run {
+	var lines []string
+	for i := 1; i <= 200; i++ {
+		lines = append(lines, line(i, factor*(2+3*math.Exp(-float64(i)/40))))
+		if i%50 == 0 {
+			lines = append(lines, evaluation(i, factor*3))
+		}
+	}
+	return opened(t, logOf(t, name, append(lines, "")...))[0]
+}
+
+// TestPicture: the picture is a PNG that holds each run's colour; runs without a step are an
+// error.
+func TestPicture(t *testing.T) {
+	var b bytes.Buffer
+	if err := WritePicture(&b, []*Run{falling(t, "a", 1), falling(t, "b", 1.5)}); err != nil {
+		t.Fatal(err)
+	}
+	picture, err := png.Decode(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pixels := map[int]int{}
+	for x := range picture.Bounds().Dx() {
+		for y := range picture.Bounds().Dy() {
+			for i := range palette {
+				if r, g, b, _ := picture.At(x, y).RGBA(); r>>8 == uint32(palette[i].R) && g>>8 == uint32(palette[i].G) && b>>8 == uint32(palette[i].B) {
+					pixels[i]++
+				}
+			}
+		}
+	}
+	if pixels[0] < 200 || pixels[1] < 200 || pixels[2] != 0 {
+		t.Errorf("pixels of each run's colour: %v", pixels)
+	}
+	if err := WritePicture(&b, []*Run{{History: newHistory()}}); exitcode.CodeOf(err) != exitcode.BadData {
+		t.Errorf("no step: %v", err)
+	}
+}
+
+// TestScreen: the screen keeps to its width, has the panels, and neither colour nor what a
+// run's text could do to a terminal.
+func TestScreen(t *testing.T) {
+	r := falling(t, "a", 1)
+	r.Name = "evil\x1b]0;title\x07" + strings.Repeat("long", 50)
+	r.Restarts = []Mark{{3, "restart", "\x1b[2J" + strings.Repeat("x", 200)}}
+	for _, width := range []int{80, 40} {
+		text := Screen([]*Run{r, falling(t, "b", 1.5)}, width, 12, time.Unix(0, 0), false)
+		for _, want := range []string{"loss, nats a token: steps 1 to 200", "tokens a second", "gradient norm", "restart step 3"} {
+			if !strings.Contains(text, want[:min(len(want), width-4)]) {
+				t.Errorf("%q is not in\n%s", want, text)
+			}
+		}
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d columns of %d: %q", n, width, line)
+			}
+		}
+		if strings.ContainsAny(text, "\x1b\x07") {
+			t.Errorf("a control character is in %q", text)
+		}
+	}
+}
+
+// TestThinnedKeepsWhatStandsOut: of a long log the page has true rows, in order, with every
+// spike.
+func TestThinnedKeepsWhatStandsOut(t *testing.T) {
+	h := newHistory()
+	for i := 1; i <= 50000; i++ {
+		loss := 5.0
+		if i%10000 == 7 {
+			loss = 9
+		}
+		e, ok := parse([]byte(line(i, loss)))
+		if !ok {
+			t.Fatal(i)
+		}
+		h.step(&e)
+	}
+	thin := h.Steps.thinned(2000)
+	if thin.Len() > 2100 || thin.Last("iteration") != 50000 {
+		t.Errorf("%d rows, the last is %v", thin.Len(), thin.Last("iteration"))
+	}
+	spikes := ""
+	for i, steps := 0, thin.Of("iteration"); i < thin.Len(); i++ {
+		if i > 0 && steps[i] <= steps[i-1] {
+			t.Fatalf("row %d does not rise", i)
+		}
+		if thin.Of("loss")[i] == 9 {
+			spikes += fmt.Sprint(steps[i], " ")
+		}
+	}
+	if spikes != "7 10007 20007 30007 40007 " {
+		t.Errorf("spikes at %s", spikes)
+	}
+}
+
+// TestNumbersOutOfAllBounds: picture, screen and page of logs whose numbers no run has; the
+// numbers that can be drawn are.
+func TestNumbersOutOfAllBounds(t *testing.T) {
+	huge, tiny, minus := 1.7e308, 5e-324, -1.7e308
+	for _, values := range [][]float64{{huge, minus, 3}, {tiny, 2 * tiny, 3 * tiny}, {huge, tiny, 0}, {math.MaxFloat32, -math.MaxFloat32}, {math.SmallestNonzeroFloat32, 0}, {1e16, 1e16 + 2}} {
+		var lines []string
+		for i, v := range values {
+			lines = append(lines, line(i+1, v))
+		}
+		runs := opened(t, logOf(t, "extreme", append(lines, "")...))
+		if err := WritePicture(io.Discard, runs); err != nil {
+			t.Errorf("%g: %v", values, err)
+		}
+		if err := WritePage(io.Discard, runs); err != nil {
+			t.Errorf("%g: %v", values, err)
+		}
+		for _, width := range []int{0, 5, 20, 80} {
+			if text := Screen(runs, width, 4, time.Unix(0, 0), false); text == "" {
+				t.Errorf("%g: nothing on a screen of %d columns", values, width)
+			}
+		}
+	}
+}
+
+// TestStepsThatAreNone: iterations that a table cannot tell apart, or below 0, are torn lines; a
+// log may begin with a long line of either kind.
+func TestStepsThatAreNone(t *testing.T) {
+	long := strings.Replace(line(1, 3), "{", `{"x":"`+strings.Repeat("y", 300<<10)+`",`, 1)
+	r := opened(t, logOf(t, "a", line(-5, 1), line(math.MaxInt, 1), strings.Repeat("[", 300<<10), long, line(2, 3), ""))[0]
+	if s := r.Summary(); s.Torn != 3 || s.Step != 2 || r.Steps.Len() != 2 {
+		t.Errorf("%d torn, %d steps to %d", s.Torn, r.Steps.Len(), s.Step)
+	}
+}

@@ -1,0 +1,256 @@
+package dashboard
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/native"
+	"monotron/mpu/comm/failure"
+)
+
+// Mark is an event of a run, at a step.
+type Mark struct {
+	Iteration int    `json:"iteration"`
+	Kind      string `json:"kind"` // checkpoint, restart, verdict, alert
+	Text      string `json:"text"`
+}
+
+// Run is a log and what lies beside it.
+type Run struct {
+	Name   string
+	Folder string
+	History
+	Flags map[string]string // as given; nil: not known
+	Note  string            // to the reader
+
+	source Source
+	log    tail
+	kept   []Mark // checkpoints and verdicts
+	traced traced
+}
+
+// Source is where a run is read from, and what else is known of it.
+type Source struct {
+	Name     string                                                            // on the page; "": the path
+	Path     string                                                            // a log, or the folder of one
+	FlagsOf  func(folder string, iteration int64) (map[string][]string, error) // what a checkpoint was trained with
+	Flags    map[string][]string                                               // those of the run, where they are known; FlagsOf is then not asked
+	Price    float64                                                           // of an hour of the run; 0: not known
+	Ongoing  bool                                                              // this process trains it: the log may have no step yet
+	Beside   []string                                                          // folders that it writes to, wherever they lie; "": none
+	Finished bool                                                              // no run goes on with it: a last line without its end counts
+}
+
+// Open reads the run that s is.
+func Open(s Source) (*Run, error) {
+	log, err := s.log()
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Name: cmp.Or(s.Name, filepath.Clean(s.Path)), Folder: filepath.Dir(log), History: newHistory(), source: s, log: tail{path: log}}
+	if s.Flags != nil {
+		r.Flags = joined(s.Flags)
+	}
+	err = r.read()
+	if err == nil && s.Finished {
+		err = r.ended()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, r.look()
+}
+
+// Log is the file that the run was read from.
+func (r *Run) Log() string { return r.log.path }
+
+// log is the file of the run's steps.
+func (s *Source) log() (string, error) {
+	if s.Ongoing {
+		return s.Path, nil
+	}
+	return findLog(s.Path)
+}
+
+// OpenAll opens runs, all as one of their paths.
+func OpenAll(sources []Source) (runs []*Run, err error) {
+	for _, s := range sources {
+		r, err := Open(s)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+// Renewed are runs with what is new; one whose log became shorter is read again.
+func Renewed(runs []*Run) (renewed []*Run, err error) {
+	for _, r := range runs {
+		if err = errors.Join(r.read(), r.look()); errors.Is(err, errShorter) {
+			r, err = Open(r.source)
+		}
+		if err != nil {
+			return nil, err
+		}
+		renewed = append(renewed, r)
+	}
+	return renewed, nil
+}
+
+// joined are flags with their values as one text.
+func joined(given map[string][]string) map[string]string {
+	flags := map[string]string{}
+	for name, values := range given {
+		flags[name] = strings.Join(values, " ")
+	}
+	return flags
+}
+
+// ended also counts a last line that no run will end any more.
+func (r *Run) ended() error {
+	rest, err := r.log.rest()
+	if err == nil && len(rest) > 0 {
+		r.take(rest)
+	}
+	return err
+}
+
+// read takes the lines that are new.
+func (r *Run) read() error {
+	return r.log.next(func(line []byte, _ int64) error {
+		if len(strings.TrimSpace(string(line))) > 0 || line == nil {
+			r.take(line)
+		}
+		return nil
+	})
+}
+
+// Marks are the run's events, in the order of their steps.
+func (r *Run) Marks() []Mark {
+	list := slices.Concat(r.kept, r.Restarts, r.alerts)
+	slices.SortStableFunc(list, func(a, b Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
+	return list
+}
+
+// findLog is the log that path names: itself, or the only one in that folder.
+func findLog(path string) (string, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return "", exitcode.Errorf(exitcode.NoInput, "%s: there is no such folder or file", path)
+	}
+	if !st.IsDir() {
+		if !isLog(path) {
+			return "", exitcode.Errorf(exitcode.BadData, "%s holds no step; give what --log-jsonl wrote", path)
+		}
+		return path, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", exitcode.With(exitcode.IO, err)
+	}
+	var found []string
+	for _, e := range entries {
+		if file := filepath.Join(path, e.Name()); e.Type().IsRegular() && isLog(file) {
+			found = append(found, file)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", exitcode.Errorf(exitcode.NoInput, "%s holds no log of a run; train with --log-jsonl %s", path, filepath.Join(path, "steps.jsonl"))
+	case 1:
+		return found[0], nil
+	}
+	return "", exitcode.Errorf(exitcode.Usage, "%s holds several logs: name one of %s", path, strings.Join(found, ", "))
+}
+
+// isLog tells whether one of a file's first lines is a step.
+func isLog(path string) bool {
+	file, err := exitcode.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	head := make([]byte, longestLine) // one line may have the shares of thousands of experts
+	n, _ := file.Read(head)           // nothing read: no log
+	for line := range strings.Lines(string(head[:n])) {
+		if _, ok := parse([]byte(line)); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// look reads what lies beside the log: checkpoints, the flags they keep, verdicts.
+func (r *Run) look() error {
+	r.kept, r.Note = nil, ""
+	saved := r.places(func(dir string) bool { list, err := native.List(dir); return err == nil && len(list) > 0 })
+	for _, dir := range saved {
+		list, err := native.List(dir)
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			r.kept = append(r.kept, Mark{int(c.Iteration), "checkpoint", c.Path})
+		}
+	}
+	for _, dir := range r.places(func(dir string) bool { _, err := os.Stat(failure.File(dir)); return err == nil }) {
+		r.kept = append(r.kept, verdict(dir))
+	}
+	if r.Flags == nil {
+		r.flags(saved)
+	}
+	r.lookForTrace()
+	return nil
+}
+
+// places are the run's folder, those in it and those that it is known to write to, that fit.
+func (r *Run) places(fit func(dir string) bool) []string {
+	dirs := []string{r.Folder}
+	entries, _ := os.ReadDir(r.Folder) // a folder that cannot be listed has nothing to show
+	for _, e := range entries {
+		if e.IsDir() {
+			dirs = append(dirs, filepath.Join(r.Folder, e.Name()))
+		}
+	}
+	for _, dir := range r.source.Beside {
+		if dir != "" && !slices.Contains(dirs, filepath.Clean(dir)) {
+			dirs = append(dirs, filepath.Clean(dir))
+		}
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool { return !fit(dir) })
+}
+
+func verdict(dir string) Mark {
+	v, err := failure.Read(dir)
+	if err != nil {
+		return Mark{0, "verdict", err.Error()}
+	}
+	return Mark{int(v.Step), "verdict", v.Text}
+}
+
+// flags takes the flags of the newest checkpoint.
+func (r *Run) flags(saved []string) {
+	switch len(saved) {
+	case 0:
+		r.Note = "flags are not known, as no checkpoint lies beside the log"
+		return
+	case 1:
+	default:
+		r.Note = "several checkpoint folders lie beside the log; the flags are those of " + saved[0]
+	}
+	if r.source.FlagsOf == nil {
+		return
+	}
+	given, err := r.source.FlagsOf(saved[0], -1)
+	if err != nil {
+		r.Note = "flags are not known: " + err.Error()
+		return
+	}
+	r.Flags = joined(given)
+}

@@ -1,0 +1,137 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/guptarohit/asciigraph"
+
+	"monotron/megatron/telemetry"
+)
+
+// Screen draws runs as lines of text, at most width columns wide: how far each is, the main
+// panels, each of some lines' height, and the newest events.
+func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
+	var b strings.Builder
+	for _, r := range runs {
+		s := r.Summary()
+		if course, numbers := r.course(&s, now, width), s.numbers(); utf8.RuneCountInString(course+numbers) < width {
+			fmt.Fprintln(&b, course+numbers)
+		} else {
+			fmt.Fprintf(&b, "%s\n%s\n", cut(course, width), cut(numbers, width))
+		}
+	}
+	for i, panel := range charts(runs) {
+		lines := height
+		if i > 0 {
+			lines = max(2, height/2)
+		}
+		fmt.Fprintf(&b, "\n%s\n", panel.draw(width, lines, colour))
+	}
+	var marks []string
+	for _, r := range runs {
+		for _, m := range r.Marks() {
+			marks = append(marks, cut(fmt.Sprintf("%s step %d: %s", m.Kind, m.Iteration, Printable(m.Text)), width))
+		}
+	}
+	if len(marks) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", strings.Join(marks[max(0, len(marks)-4):], "\n"))
+	}
+	return b.String()
+}
+
+// course is how far a run is: a bar, and when it will end.
+func (r *Run) course(s *Summary, now time.Time, width int) string {
+	text := fmt.Sprintf("%s  step %d", Printable(shortened(r.Name)), s.Step)
+	if s.TrainIters > 0 {
+		full := max(10, width/4)
+		done := int(float64(full) * min(1, float64(s.Step)/float64(s.TrainIters)))
+		text = fmt.Sprintf("%s  [%s%s] %d of %d", Printable(shortened(r.Name)), strings.Repeat("#", done), strings.Repeat(".", full-done), s.Step, s.TrainIters)
+	}
+	if left := float64(s.Left); left > 0 {
+		span := time.Duration(left * float64(time.Second)).Round(time.Second)
+		text += fmt.Sprintf(", %s left", span)
+		if span < 24*time.Hour {
+			text += now.Add(span).Format(" (15:04)")
+		}
+	}
+	return text
+}
+
+// numbers are a run's latest, in a line.
+func (s *Summary) numbers() (text string) {
+	for _, n := range []struct {
+		name  string
+		value telemetry.Number
+	}{{"loss", s.Loss}, {"validation", s.Validation}, {"tokens/s", s.TokensPerSecond}, {"MFU %", 100 * s.MFU}, {"cost", s.Cost}} {
+		if !math.IsNaN(float64(n.value)) {
+			text += fmt.Sprintf("  %s %.4g", n.name, n.value)
+		}
+	}
+	return text
+}
+
+// The colours of runs, as the page's.
+var inks = []asciigraph.AnsiColor{asciigraph.Blue, asciigraph.Red, asciigraph.Green, asciigraph.Magenta, asciigraph.Yellow, asciigraph.Cyan}
+
+// axis is how much of a width the numbers at the side take.
+const axis = 12
+
+func (c *chart) draw(width, height int, colour bool) string {
+	low, high := c.bounds()
+	columns := max(4, width-axis)
+	var rows [][]float64
+	var names []string
+	var colours []asciigraph.AnsiColor
+	for _, line := range c.curves {
+		rows, names = append(rows, line.resampled(low, high, columns)), append(names, Printable(shortened(line.name)))
+		colours = append(colours, inks[line.run%len(inks)])
+	}
+	top := fmt.Sprintf("%s: steps %.0f to %.0f", c.title, low, high)
+	if len(names) > 1 {
+		top += ": " + strings.Join(names, ", ")
+	}
+	options := []asciigraph.Option{asciigraph.Height(height), asciigraph.Precision(precision(rows))}
+	if colour {
+		options = append(options, asciigraph.SeriesColors(colours...))
+	}
+	return cut(top, width) + "\n" + strings.TrimRight(asciigraph.PlotMany(rows, options...), "\n")
+}
+
+// precision is how many digits behind the point tell the values of a chart apart; asciigraph adds
+// those that values below 1 begin with.
+func precision(rows [][]float64) uint {
+	most := 0.0
+	for _, row := range rows {
+		for _, v := range row {
+			if !math.IsNaN(v) {
+				most = max(most, math.Abs(v))
+			}
+		}
+	}
+	return uint(max(0, min(2, 2-int(math.Floor(math.Log10(cmp.Or(most, 1)))))))
+}
+
+// cut keeps a line within a width.
+func cut(text string, width int) string {
+	letters := []rune(text)
+	if len(letters) <= width {
+		return text
+	}
+	return string(letters[:max(0, width-1)]) + "…"
+}
+
+// Printable is text from outside without what moves a terminal's cursor or colours it.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}

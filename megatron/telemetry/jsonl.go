@@ -1,0 +1,236 @@
+package telemetry
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+)
+
+// Number is a float64 that JSON can carry: inf and nan become null, and null
+// becomes nan.
+type Number float64
+
+// MarshalJSON writes the shortest text that reads back as the same number.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON reads a number or null.
+func (n *Number) UnmarshalJSON(text []byte) error {
+	if bytes.Equal(text, []byte("null")) {
+		*n = Number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(n))
+}
+
+// Entry is one line of --log-jsonl: a training step, or an evaluation where
+// Validation is set. docs/logging.md says what each field is.
+type Entry struct {
+	Time            time.Time         `json:"time"`
+	Iteration       int               `json:"iteration"`
+	ConsumedSamples int64             `json:"consumed_samples"`
+	ConsumedTokens  int64             `json:"consumed_tokens"`
+	Loss            map[string]Number `json:"loss"`
+	Validation      string            `json:"validation,omitempty"` // the Split
+	Samples         []Sample          `json:"samples,omitempty"`
+	*Trained
+}
+
+// Trained are the fields that only a training step has.
+type Trained struct {
+	TrainIters          int               `json:"train_iters,omitempty"`
+	LearningRate        Number            `json:"learning_rate"`
+	WeightDecay         Number            `json:"weight_decay"`
+	GlobalBatchSize     int               `json:"global_batch_size"`
+	LossScale           Number            `json:"loss_scale"`
+	GradNorm            *Number           `json:"grad_norm,omitempty"`
+	ParamsNorm          *Number           `json:"params_norm,omitempty"`
+	NumZeros            *Number           `json:"num_zeros,omitempty"`
+	Skipped             bool              `json:"skipped,omitempty"`
+	Seconds             Number            `json:"seconds"`
+	PhaseSeconds        map[string]Number `json:"phase_seconds,omitempty"` // the last rank's
+	SamplesPerSecond    Number            `json:"samples_per_second"`
+	TokensPerSecond     Number            `json:"tokens_per_second"`
+	RankTokensPerSecond Number            `json:"tokens_per_second_per_rank"`
+	TFLOPs              Number            `json:"tflops_per_device"`
+	MFU                 Number            `json:"mfu,omitempty"`
+	MemoryBytes         int64             `json:"memory_bytes,omitempty"`
+	PlannedMemoryBytes  int64             `json:"planned_memory_bytes,omitempty"`
+	RankMemoryBytes     []int64           `json:"rank_memory_bytes,omitempty"` // by rank; with each log line
+	BalancingLoss       map[string]Number `json:"balancing_loss,omitempty"`
+	Experts             []Balance         `json:"experts,omitempty"`
+	RankSeconds         []Number          `json:"rank_seconds,omitempty"`      // with log lines, as the next
+	MemoryByPurpose     map[string]Number `json:"memory_by_purpose,omitempty"` // bytes, most held so far
+	PlannedByPurpose    map[string]Number `json:"planned_memory_by_purpose,omitempty"`
+	Alerts              []Alert           `json:"alerts,omitempty"`
+}
+
+// entry is the line of a step.
+func entry(s *Step) *Entry {
+	e := &Entry{Time: s.Time, Iteration: s.Iteration, ConsumedSamples: s.ConsumedSamples, ConsumedTokens: s.ConsumedTokens,
+		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written}
+	for _, loss := range s.Losses {
+		e.Loss[loss.Name] = Number(loss.Value)
+	}
+	if s.Split == "" {
+		e.Trained = trained(s)
+	}
+	return e
+}
+
+func trained(s *Step) *Trained {
+	tokens := s.perSecond(s.Tokens)
+	t := &Trained{
+		TrainIters:   s.TrainIters,
+		LearningRate: Number(s.LearningRate), WeightDecay: Number(s.WeightDecay), GlobalBatchSize: s.GlobalBatchSize, LossScale: Number(s.LossScale),
+		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), Skipped: s.Skipped,
+		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
+		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
+		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s), Alerts: s.Alerts,
+	}
+	if s.Line != nil {
+		t.RankMemoryBytes = s.Line.RankMemory
+		t.MemoryByPurpose, t.PlannedByPurpose = values(s.Line.Purposes), values(s.Line.PlannedPurposes)
+		for _, seconds := range s.Line.Work.Ranks() {
+			t.RankSeconds = append(t.RankSeconds, Number(seconds))
+		}
+	}
+	return t
+}
+
+// values by name; nil where there are none.
+func values(list []Value) (all map[string]Number) {
+	for _, v := range list {
+		if all == nil {
+			all = map[string]Number{}
+		}
+		all[v.Name] = Number(v.Value)
+	}
+	return all
+}
+
+// phases are the seconds of a step's parts, by name.
+func phases(s *Step) map[string]Number {
+	return map[string]Number{"data": Number(s.Data.Seconds()), "forward": Number(s.Forward.Seconds()),
+		"backward": Number(s.Backward.Seconds()), "optimizer": Number(s.Update.Seconds())}
+}
+
+// JSONL appends steps to a file, each on its line the moment it is written.
+type JSONL struct {
+	file *os.File
+	path string
+}
+
+// handover is how long a run waits for another one to leave its log: a killed run's
+// processes may still be ending when its successor starts.
+const handover = 3 * time.Second
+
+// OpenJSONL opens path for appending, in a folder that it makes where there is none, so that a resumed run goes on in the same
+// file. A last line that a crash cut short is ended first. A log that another run writes is
+// refused: their steps would mix.
+func OpenJSONL(path string) (*JSONL, error) {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	var file *os.File
+	if err == nil {
+		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	}
+	if err != nil {
+		return nil, exitcode.Errorf(exitcode.IO, "--log-jsonl: %w", err)
+	}
+	j := &JSONL{file, path}
+	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() && !j.hold() {
+		_ = file.Close() // nothing was written
+		return nil, exitcode.Errorf(exitcode.IO, "--log-jsonl %s: another run that writes there is going on; wait until it has ended, or name another file", path)
+	}
+	if err == nil {
+		info, err = file.Stat() // another run may have written until now
+	}
+	if err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		last := make([]byte, 1)
+		if _, err := file.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
+			if _, err := file.WriteString("\n"); err != nil {
+				return nil, j.fail(err)
+			}
+		}
+	}
+	return j, nil
+}
+
+// hold keeps other runs from the log, where the file system can; false: one has it.
+func (j *JSONL) hold() bool {
+	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
+		held, _ := atomicfile.Lock(j.file) // a system without locks holds nobody up
+		if !held || time.Now().After(end) {
+			return !held
+		}
+	}
+}
+
+func (j *JSONL) fail(err error) error {
+	return exitcode.Errorf(exitcode.IO, "--log-jsonl %s: %w", j.path, err)
+}
+
+// Take appends the line of a step.
+func (j *JSONL) Take(s *Step) error {
+	line, err := json.Marshal(entry(s))
+	if err != nil {
+		return exitcode.Errorf(exitcode.Internal, "--log-jsonl %s: %w", j.path, err)
+	}
+	if _, err := j.file.Write(append(line, '\n')); err != nil {
+		return j.fail(err)
+	}
+	return nil
+}
+
+// Close syncs and closes the file.
+func (j *JSONL) Close() error {
+	err := j.file.Sync()
+	if e := j.file.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return j.fail(err)
+	}
+	return nil
+}
+
+// ReadJSONL reads the lines of a file. A resumed run writes some iterations
+// again: the later line counts. Lines that are no step are left out (a crash may
+// cut one short).
+func ReadJSONL(r io.Reader) ([]Entry, error) {
+	var steps []Entry
+	at := map[[2]any]int{}
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var s Entry
+		if len(line) > 0 && json.Unmarshal(line, &s) == nil && (s.Trained != nil || s.Validation != "") {
+			key := [2]any{s.Iteration, s.Validation}
+			if i, seen := at[key]; seen {
+				steps[i] = s
+			} else {
+				at[key] = len(steps)
+				steps = append(steps, s)
+			}
+		}
+		if err == io.EOF {
+			return steps, nil
+		}
+		if err != nil {
+			return nil, exitcode.Errorf(exitcode.IO, "reading steps: %w", err)
+		}
+	}
+}

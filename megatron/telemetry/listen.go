@@ -1,0 +1,49 @@
+package telemetry
+
+import (
+	"errors"
+	"net"
+	"syscall"
+
+	"golang.org/x/net/netutil"
+
+	"monotron/internal/exitcode"
+)
+
+// mostConnections are open at once to what a run serves.
+const mostConnections = 256
+
+// Listen listens on a TCP address for who looks at a run. Of the files that this process may have
+// open, who looks gets a quarter at most: whoever comes then waits, and the run can save.
+func Listen(addr string) (net.Listener, error) { return listen(addr, share()) }
+
+func listen(addr string, places int) (net.Listener, error) {
+	l, err := Port(addr)
+	if err != nil {
+		return nil, err
+	}
+	return netutil.LimitListener(l, places), nil
+}
+
+// Port listens on a TCP address; its error says what to do.
+func Port(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is taken by another program: choose another, or 0 for any that is free", addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, exitcode.Errorf(exitcode.Usage, "%s is no address of this host", addr)
+	case errors.Is(err, syscall.EACCES):
+		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is for root alone: choose one from 1024 on", addr)
+	}
+	return l, err
+}
+
+// share is how many connections there may be.
+func share() int {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return mostConnections
+	}
+	return int(max(1, min(mostConnections, files.Cur/4)))
+}

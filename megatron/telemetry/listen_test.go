@@ -1,0 +1,91 @@
+package telemetry
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestShareOfFiles: who looks gets a quarter of the files that may be open, and some at most.
+func TestShareOfFiles(t *testing.T) {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	for cur, want := range map[uint64]int{3: 1, 11: 2, files.Max: int(min(mostConnections, files.Max/4))} {
+		few := files
+		few.Cur = cur
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+			t.Fatal(err)
+		}
+		got := share()
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("of %d files: %d places, want %d", cur, got, want)
+		}
+	}
+}
+
+// TestPortIsTaken: the error names the address and what to do.
+func TestPortIsTaken(t *testing.T) {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for addr, says := range map[string]string{l.Addr().String(): "is taken by another program: choose another", "192.0.2.1:0": "no address of this host"} {
+		if _, err := Listen(addr); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), addr) {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}
+
+// TestConnectionsWaitForAPlace: of more who come than there are places, as many are let in, the
+// next when one has gone; closing ends the waiting.
+func TestConnectionsWaitForAPlace(t *testing.T) {
+	l, err := listen("127.0.0.1:0", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, ended := make(chan net.Conn), make(chan error, 1)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				ended <- err
+				return
+			}
+			accepted <- c
+		}
+	}()
+	for range 4 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	first, second := <-accepted, <-accepted
+	select {
+	case <-accepted:
+		t.Fatal("a third has a place of two")
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Close() // gives its place back once
+	third := <-accepted
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accepting ended by %v", err)
+	}
+	_, _ = second.Close(), third.Close()
+}

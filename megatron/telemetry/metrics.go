@@ -1,0 +1,120 @@
+package telemetry
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"monotron/internal/exitcode"
+)
+
+// Metrics serves the numbers of the latest step to Prometheus at /metrics.
+type Metrics struct {
+	server   *http.Server
+	listener net.Listener
+	gauges   map[string]prometheus.Gauge
+	loss     *prometheus.GaugeVec
+	phase    *prometheus.GaugeVec
+	experts  *prometheus.GaugeVec
+	skipped  prometheus.Counter
+	alerts   *prometheus.CounterVec
+}
+
+var gaugeHelp = map[string]string{
+	"iteration":         "latest training iteration",
+	"consumed_samples":  "sequences trained on",
+	"learning_rate":     "learning rate of the latest step",
+	"global_batch_size": "sequences of the latest step",
+	"loss_scale":        "loss scale",
+	"grad_norm":         "global gradient norm before clipping",
+	"step_seconds":      "duration of the latest step",
+	"tokens_per_second": "tokens trained on per second",
+	"tflops_per_device": "model TFLOP/s per device",
+	"memory_bytes":      "most device memory that was in use at once",
+}
+
+// ServeMetrics listens on addr (":9400") until Close.
+func ServeMetrics(addr string) (*Metrics, error) {
+	listener, err := Listen(addr)
+	if err != nil {
+		return nil, exitcode.Errorf(exitcode.Usage, "--metrics-addr %s: %w", addr, err)
+	}
+	registry := prometheus.NewRegistry()
+	m := &Metrics{listener: listener, gauges: map[string]prometheus.Gauge{}}
+	for name, help := range gaugeHelp {
+		m.gauges[name] = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "monotron", Name: name, Help: help})
+		registry.MustRegister(m.gauges[name])
+	}
+	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "loss", Help: "latest losses"}, []string{"name", "set"})
+	m.phase = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "phase_seconds", Help: "seconds of a phase in the latest step"}, []string{"phase"})
+	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
+	m.experts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "experts",
+		Help: "of a layer of experts in the latest step: min, max and std of the experts' tokens as shares of an even part, how many got none, choices dropped, bytes from rank to rank"}, []string{"layer", "of"})
+	m.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "monotron", Name: "alerts_total", Help: "alerts by kind"}, []string{"kind"})
+	registry.MustRegister(m.loss, m.phase, m.experts, m.skipped, m.alerts)
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
+	go m.server.Serve(listener) // ends with Close
+	return m, nil
+}
+
+// Addr is where it listens.
+func (m *Metrics) Addr() string { return m.listener.Addr().String() }
+
+// Take shows the numbers of a step, or the losses of an evaluation.
+func (m *Metrics) Take(s *Step) error {
+	set := s.Split
+	if set == "" {
+		set = "training"
+	}
+	for _, loss := range s.Losses {
+		m.loss.WithLabelValues(loss.Name, set).Set(loss.Value)
+	}
+	if s.Split == "" {
+		m.training(s)
+	}
+	return nil
+}
+
+func (m *Metrics) training(s *Step) {
+	for name, value := range map[string]float64{
+		"iteration": float64(s.Iteration), "consumed_samples": float64(s.ConsumedSamples), "learning_rate": s.LearningRate,
+		"global_batch_size": float64(s.GlobalBatchSize), "loss_scale": s.LossScale, "step_seconds": s.Elapsed.Seconds(),
+		"tokens_per_second": s.perSecond(s.Tokens), "tflops_per_device": s.TFLOPs(), "memory_bytes": float64(s.Memory.MaxAllocated),
+	} {
+		m.gauges[name].Set(value)
+	}
+	if s.GradNorm != nil {
+		m.gauges["grad_norm"].Set(*s.GradNorm)
+	}
+	for phase, seconds := range phases(s) {
+		m.phase.WithLabelValues(phase).Set(float64(seconds))
+	}
+	for _, loss := range s.MoE {
+		m.loss.WithLabelValues(loss.Name, "training").Set(loss.Value)
+	}
+	for _, b := range balances(s) {
+		for of, value := range map[string]Number{"min": b.Least, "max": b.Most, "std": b.Spread, "starved": Number(len(b.Starved)), "dropped": b.Dropped, "bytes": b.Bytes} {
+			m.experts.WithLabelValues(strconv.Itoa(b.Layer), of).Set(float64(value))
+		}
+	}
+	for _, a := range s.Alerts {
+		m.alerts.WithLabelValues(a.Kind).Inc()
+	}
+	if s.Skipped {
+		m.skipped.Inc()
+	}
+}
+
+// Close stops serving; a request under way has a second to end.
+func (m *Metrics) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return m.server.Shutdown(ctx)
+}

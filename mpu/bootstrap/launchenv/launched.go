@@ -1,0 +1,278 @@
+// Package launchenv finds out, from the variables that launchers set, which rank
+// of a run this process is and where the ranks meet. It knows monotron launch,
+// torchrun, Slurm's srun, Open MPI's mpirun, Hydra's and Intel MPI's mpiexec, and
+// PALS and PBS.
+package launchenv
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/logging"
+	"monotron/mpu/bootstrap/rendezvous"
+	"monotron/mpu/comm/failure"
+)
+
+// Place is this process among those of a run.
+type Place struct {
+	Launcher   string // what set the variables
+	Rank, Size int
+	Local      int    // number of this rank among those of its host
+	LocalSize  int    // ranks on this host
+	Addr       string // host:port at which ranks meet
+	Job        string // names the job, alike on all its ranks; "" where the launcher does not say
+}
+
+// Hosts tells whether the run spans several hosts.
+func (p *Place) Hosts() bool { return p.LocalSize < p.Size }
+
+// names are the variables of one launcher. The first that is set counts.
+type names struct {
+	launcher         string
+	rank, size       []string
+	local, localSize []string
+	job              []string
+	takesPort        string // where this is True the launcher itself listens at MASTER_PORT
+}
+
+// launchers in the order in which they are tried: what a person or torchrun sets
+// before what the system below may set as well; Slurm last, since its variables are
+// also those of an sbatch script around another launcher.
+var launchers = []names{
+	{launcher: "torchrun", rank: []string{"RANK"}, size: []string{"WORLD_SIZE"}, local: []string{"LOCAL_RANK"}, localSize: []string{"LOCAL_WORLD_SIZE"},
+		job: []string{"TORCHELASTIC_RUN_ID"}, takesPort: "TORCHELASTIC_USE_AGENT_STORE"},
+	{launcher: "Open MPI's mpirun", rank: []string{"OMPI_COMM_WORLD_RANK"}, size: []string{"OMPI_COMM_WORLD_SIZE"}, local: []string{"OMPI_COMM_WORLD_LOCAL_RANK"},
+		localSize: []string{"OMPI_COMM_WORLD_LOCAL_SIZE"}, job: []string{"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+	{launcher: "PALS's mpiexec", rank: []string{"PALS_RANKID"}, size: []string{"PMI_SIZE", "PALS_SIZE"}, local: []string{"PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"},
+		localSize: []string{"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"}, job: []string{"PALS_APID", "PBS_JOBID"}},
+	{launcher: "mpiexec (PMI)", rank: []string{"PMI_RANK"}, size: []string{"PMI_SIZE"}, local: []string{"MPI_LOCALRANKID", "PMI_LOCAL_RANK"},
+		localSize: []string{"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}, job: []string{"PBS_JOBID", "SLURM_JOB_ID", "HYDRA_JOBID"}},
+	{launcher: "srun", rank: []string{"SLURM_PROCID"}, size: []string{"SLURM_NTASKS"}, local: []string{"SLURM_LOCALID"},
+		localSize: []string{"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}, job: []string{"SLURM_JOB_ID"}},
+}
+
+// Own is set by monotron launch beside torchrun's names.
+const Own = "MONOTRON_LAUNCHED"
+
+// Farewell prints why this process ends, and tells it to monotron launch where that has
+// started it.
+func Farewell(err error) {
+	if os.Getenv(Own) != "" {
+		failure.Tell(os.Stderr, err)
+	}
+	logging.Stderr().Failure(err)
+}
+
+// RunFolder is the variable that names the folder for flight records and the verdict
+// where --run-folder does not.
+const RunFolder = "MONOTRON_RUN_FOLDER"
+
+// FewerRanks is set by monotron launch where it goes on with fewer ranks than it began with.
+const FewerRanks = "MONOTRON_FEWER_RANKS"
+
+// Find reads the variables; nil where no launcher has set any. Errors are
+// exitcode.Usage and name the variable, also one that is missing: a rank that took itself for
+// the only one would train by itself, beside all others.
+func Find(get func(string) string) (*Place, error) {
+	var missing error
+	for _, l := range launchers {
+		switch lack := l.lacks(get); {
+		case lack == "":
+			return l.read(get)
+		case lack != none && missing == nil:
+			missing = exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's, but %s is not set: this process cannot know which ranks there are; "+
+				"export it, or unset %[1]s where there is one rank alone", l.rank[0], first(get, l.rank), l.launcher, lack)
+		}
+	}
+	return nil, missing
+}
+
+// none: a launcher has set nothing.
+const none = "all"
+
+// lacks names a variable that a launcher must have set and has not; "": it has set all,
+// none: it has set nothing that says there are several ranks. Slurm sets its variables in
+// a batch script, too, where the script is rank 0 of whatever srun may start in it: that
+// is no rank of a run.
+func (l *names) lacks(get func(string) string) string {
+	rank, size := first(get, l.rank), first(get, l.size)
+	switch {
+	case rank == "":
+		return none
+	case l.launcher == "srun" && get("SLURM_STEP_ID") == "" && rank == "0":
+		return none
+	case l.launcher == "srun" && get("SLURM_STEP_ID") == "":
+		return "SLURM_STEP_ID"
+	case size == "":
+		return strings.Join(l.size, " or ")
+	}
+	return ""
+}
+
+// Unsure is why it may be wrong that this process is the only rank where Find has found
+// none: nil where nothing speaks against it.
+func Unsure(get func(string) string) error {
+	if n, err := strconv.Atoi(get("SLURM_NTASKS")); err == nil && n > 1 && get("SLURM_PROCID") == "0" && get("SLURM_STEP_ID") == "" {
+		return exitcode.Errorf(exitcode.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either this is the batch script itself (start the ranks by srun or monotron launch, or all of them here by --world-size), "+
+			"or srun's variables do not reach its tasks", n)
+	}
+	return nil
+}
+
+func (l *names) read(get func(string) string) (*Place, error) {
+	p := &Place{Launcher: l.launcher, Job: first(get, l.job)}
+	if get(Own) != "" {
+		p.Launcher = "monotron launch"
+	}
+	var err error
+	number := func(names []string, otherwise int) int {
+		name, text := which(get, names)
+		if text == "" {
+			return otherwise
+		}
+		if l.launcher == "srun" && strings.Contains(name, "TASKS_PER_NODE") {
+			text = tasksHere(text, get("SLURM_NODEID"))
+		}
+		n, bad := strconv.Atoi(text)
+		if (bad != nil || n < 0) && err == nil {
+			err = exitcode.Errorf(exitcode.Usage, "%s=%q in the environment is no number of ranks", name, text)
+		}
+		return n
+	}
+	p.Rank, p.Size = number(l.rank, 0), number(l.size, 1)
+	p.Local = number(l.local, 0)
+	p.LocalSize = number(l.localSize, 1)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Size < 1 || p.Rank >= p.Size:
+		return nil, exitcode.Errorf(exitcode.Usage, "%s says that this is rank %d of %d, which cannot be (%s, %s)", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
+	case p.LocalSize < 1 || p.LocalSize > p.Size:
+		return nil, exitcode.Errorf(exitcode.Usage, "%s says that %d of %d ranks are on this host, which cannot be (%s)", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
+	}
+	if p.Size == 1 {
+		p.Addr = "127.0.0.1:0" // nobody else is to find it
+		return p, nil
+	}
+	p.Addr, err = l.meeting(get, p)
+	return p, err
+}
+
+// meeting is where the ranks meet: MASTER_ADDR and MASTER_PORT, else what follows
+// from the launcher's variables.
+func (l *names) meeting(get func(string) string, p *Place) (string, error) {
+	host, port := get("MASTER_ADDR"), get("MASTER_PORT")
+	switch {
+	case host != "":
+	case !p.Hosts():
+		host = "127.0.0.1"
+	case get("SLURM_JOB_NODELIST") != "":
+		host = firstNode(get("SLURM_JOB_NODELIST"))
+	default:
+		return "", exitcode.Errorf(exitcode.Usage, "%s started ranks on several hosts, but not where they meet: export MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port there)", p.Launcher)
+	}
+	if port == "" {
+		if p.Job == "" {
+			return "", exitcode.Errorf(exitcode.Usage, "%s does not name its job (%s), so that ranks cannot agree on a port: export MASTER_PORT (a free port on the host of rank 0)",
+				p.Launcher, strings.Join(l.job, ", "))
+		}
+		return net.JoinHostPort(host, strconv.Itoa(portOf(p.Job+"."+get("SLURM_STEP_ID")))), nil
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 1 || n > 65534 {
+		return "", exitcode.Errorf(exitcode.Usage, "MASTER_PORT=%q in the environment is no port", port)
+	}
+	if l.takesPort != "" && get(l.takesPort) == "True" {
+		n++
+	}
+	return net.JoinHostPort(host, strconv.Itoa(n)), nil
+}
+
+// portOf is a port that follows from a job's name.
+func portOf(job string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(job)) // never fails
+	return rendezvous.PortOf(h.Sum32())
+}
+
+func which(get func(string) string, names []string) (name, text string) {
+	for _, name := range names {
+		if text := get(name); text != "" {
+			return name, text
+		}
+	}
+	return "", ""
+}
+
+func first(get func(string) string, names []string) string {
+	_, text := which(get, names)
+	return text
+}
+
+// tasksHere reads Slurm's "4(x2),3" for the node with a number.
+func tasksHere(list, node string) string {
+	at, err := strconv.Atoi(node)
+	if err != nil {
+		at = 0
+	}
+	for _, entry := range strings.Split(list, ",") {
+		tasks, times, repeated := strings.Cut(strings.TrimSuffix(entry, ")"), "(x")
+		n := 1
+		if repeated {
+			if n, err = strconv.Atoi(times); err != nil {
+				return list
+			}
+		}
+		if at < n {
+			return tasks
+		}
+		at -= n
+	}
+	return list
+}
+
+// firstNode is the first of Slurm's list, such as "gpu[003-008,011],login1".
+func firstNode(list string) string {
+	head, rest, found := strings.Cut(list, "[")
+	if comma := strings.IndexByte(list, ','); !found || (comma >= 0 && comma < len(head)) {
+		host, _, _ := strings.Cut(list, ",")
+		return host
+	}
+	inside, after, _ := strings.Cut(rest, "]")
+	suffix, _, _ := strings.Cut(after, ",")
+	number := strings.FieldsFunc(inside, func(r rune) bool { return r == '-' || r == ',' })
+	if len(number) == 0 {
+		return head + suffix
+	}
+	return head + number[0] + suffix
+}
+
+// String says all of it, for messages.
+func (p *Place) String() string {
+	return fmt.Sprintf("rank %d of %d (%s; %d of %d on this host), meeting at %s", p.Rank, p.Size, p.Launcher, p.Local, p.LocalSize, p.Addr)
+}
+
+// Secret is what the ranks of a run prove to each other: MONOTRON_SECRET, else,
+// where all are on one host, one that follows from a file that only this user can
+// read. It is not in any command line.
+func (p *Place) Secret(get func(string) string) ([]byte, error) {
+	if text := get("MONOTRON_SECRET"); text != "" {
+		if len(text) < 16 {
+			return nil, exitcode.Errorf(exitcode.Usage, "MONOTRON_SECRET is shorter than 16 characters; make one with: openssl rand -hex 32")
+		}
+		return []byte(text), nil
+	}
+	folder, err := os.UserCacheDir()
+	if err == nil {
+		var secret []byte
+		if secret, err = userSecret(folder); err == nil {
+			return append(secret, p.Job...), nil
+		}
+	}
+	return nil, exitcode.Errorf(exitcode.Usage, "the ranks have no secret in common (%w); give them one: export MONOTRON_SECRET=$(openssl rand -hex 32), where your launcher passes the environment on", err)
+}

@@ -1,0 +1,470 @@
+package rendezvous
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"monotron/internal/exitcode"
+	"monotron/mpu/comm/failure"
+)
+
+// server is rank 0's part: it gathers the ranks, then watches them.
+type server struct {
+	config   Config
+	listener net.Listener
+	started  time.Time
+
+	mu      sync.Mutex
+	callers []net.Conn    // that have not proved who they are, oldest first
+	peers   map[int]*peer // that have joined
+	full    bool          // all have
+	verdict *failure.Verdict
+	hears   func(rank int, told []byte) // what ranks tell; nil: nobody wants it yet
+	stopped bool
+	quit    chan struct{}
+	done    chan struct{} // all ranks are done, or a verdict is told
+	closing sync.Once
+	idle    sync.WaitGroup
+}
+
+// peer is one rank that has joined.
+type peer struct {
+	Member
+	conn  net.Conn
+	out   chan []byte
+	heard time.Time
+	is    string // what it is at
+	left  bool   // its connection is over
+}
+
+// strangers is how many connections may be open without proof; beyond it the
+// oldest is dropped, so that nobody can fill the server up.
+const strangers = 2048
+
+// portTime is how long the run's port may be somebody else's: a connection's, or that of a
+// run that is ending.
+const portTime = 5 * time.Second
+
+// listen takes the run's port as soon as nobody has it.
+func listen(c Config) (net.Listener, error) {
+	var config net.ListenConfig
+	for end := time.Now().Add(min(portTime, c.Timeout)); ; time.Sleep(20 * time.Millisecond) {
+		l, err := config.Listen(context.Background(), "tcp", c.Addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+	}
+}
+
+// serve listens at the run's address.
+func serve(c Config) (*server, error) {
+	listener, err := listen(c)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE): // to start again would not help
+		return nil, exitcode.Errorf(exitcode.Usage, "the port of %s is taken: another run, or one that has just died, has it; choose another --master-port", c.Addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, exitcode.Errorf(exitcode.Usage, "%s is not an address of this host; %s 0 must run where the master address points", c.Addr, c.Called)
+	case err != nil:
+		return nil, exitcode.Errorf(exitcode.IO, "%s 0 cannot listen at %s: %w", c.Called, c.Addr, err)
+	}
+	s := &server{config: c, listener: listener, started: time.Now(), peers: map[int]*peer{}, quit: make(chan struct{}), done: make(chan struct{})}
+	s.idle.Add(2)
+	go s.accept()
+	go s.watch()
+	return s, nil
+}
+
+func (s *server) accept() {
+	defer s.idle.Done()
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			select {
+			case <-s.quit:
+				return
+			case <-time.After(10 * time.Millisecond): // out of file descriptors, for one
+				continue
+			}
+		}
+		s.mu.Lock()
+		s.callers = append(s.callers, conn)
+		if len(s.callers) > strangers {
+			s.callers[0].Close() // a stranger
+			s.callers = s.callers[1:]
+		}
+		s.idle.Add(1)
+		s.mu.Unlock()
+		go s.greet(conn)
+	}
+}
+
+// greet lets a rank in, and reads what it says until it leaves.
+func (s *server) greet(conn net.Conn) {
+	defer s.idle.Done()
+	defer conn.Close() // nothing more is wanted of it
+	err := Answer(conn, s.config.Secret)
+	var m *message
+	if err == nil {
+		if err = conn.SetReadDeadline(time.Now().Add(proofTime)); err == nil {
+			m, err = readMessage(conn, fromCaller)
+		}
+	}
+	s.mu.Lock()
+	if i := slices.Index(s.callers, conn); i >= 0 {
+		s.callers = slices.Delete(s.callers, i, i+1)
+	}
+	s.mu.Unlock()
+	if err != nil || m.Kind != kindJoin || m.Member == nil {
+		return
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return
+	}
+	if p := s.admit(conn, m.Member); p != nil {
+		s.follow(p)
+		return
+	}
+	if conn.SetReadDeadline(time.Now().Add(3*time.Second)) == nil { // until it has read why
+		_, _ = io.CopyN(io.Discard, conn, fromCaller)
+	}
+}
+
+// admit adds a rank; the last one completes the run. One that does not fit ends a
+// run that is still gathering, since that cannot become whole; a run under way it
+// does not disturb.
+func (s *server) admit(conn net.Conn, m *Member) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.Host, m.Addr = cut(m.Host, longestName), cut(m.Addr, longestName)
+	p := &peer{Member: *m, conn: conn, out: make(chan []byte, 16), heard: time.Now()}
+	s.idle.Add(1)
+	go s.write(p)
+	wrong := s.misfit(p)
+	switch {
+	case s.stopped:
+		close(p.out)
+		return nil
+	case s.verdict != nil:
+		p.say(verdictFrame(s.verdict))
+		close(p.out)
+		return nil
+	case wrong != nil:
+		p.say(verdictFrame(wrong))
+		close(p.out)
+		if !s.full {
+			s.judge(wrong)
+		}
+		return nil
+	}
+	s.peers[m.Rank] = p
+	if len(s.peers) == s.config.World {
+		s.announce()
+	}
+	return p
+}
+
+// misfit tells why a rank cannot be one of the run.
+func (s *server) misfit(p *peer) *failure.Verdict {
+	no := func(format string, a ...any) *failure.Verdict {
+		return &failure.Verdict{Kind: failure.Own, Rank: p.Rank, Code: exitcode.Usage, Text: fmt.Sprintf(format, a...), Time: time.Now()}
+	}
+	other := s.peers[p.Rank]
+	switch {
+	case p.World != s.config.World:
+		return no("%[1]s was started as one of %[2]d %[4]ss, %[4]s 0 as one of %[3]d: start all %[4]ss of a run alike", p, p.World, s.config.World, s.config.Called)
+	case p.Rank < 0 || p.Rank >= s.config.World:
+		return no("%s: %ss of this run are 0 to %d", p, s.config.Called, s.config.World-1)
+	case other != nil:
+		return no("there are two with the same %[1]s: %[2]s and %[3]s; give each process a %[1]s of its own, and each run a port of its own", s.config.Called, other, p)
+	case s.full:
+		return no("%s comes too late: the others have begun without it", p)
+	}
+	for _, what := range slices.Sorted(maps.Keys(s.config.Alike)) {
+		if mine, theirs := s.config.Alike[what], p.Alike[what]; mine != theirs {
+			return no("%[1]s has not the same %[2]s as %[5]s 0: %[3]s there, %[4]s here; copy one build to all hosts and start all %[5]ss alike", p, what, cut(theirs, longestName), cut(mine, longestName), s.config.Called)
+		}
+	}
+	return nil
+}
+
+// announce gives every rank the list of all; nobody joins any more.
+func (s *server) announce() {
+	s.full = true
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	var members []Member
+	for rank := range s.config.World {
+		var m Member // empty where nobody has come
+		if p := s.peers[rank]; p != nil {
+			m = p.Member
+		}
+		members = append(members, m)
+	}
+	joined := mustFrame(&message{Kind: kindJoined, Run: hex.EncodeToString(id[:]), List: pack(members)})
+	for _, p := range s.peers {
+		p.heard = time.Now()
+		p.say(joined)
+	}
+}
+
+// say queues a message; a rank that does not read them is told nothing more.
+func (p *peer) say(frame []byte) {
+	select {
+	case p.out <- frame:
+	default:
+	}
+}
+
+// mustFrame is for messages of the server's own making.
+func mustFrame(m *message) []byte {
+	bytes, err := frame(m)
+	if err != nil {
+		panic(err)
+	}
+	return bytes
+}
+
+func verdictFrame(v *failure.Verdict) []byte {
+	return mustFrame(&message{Kind: kindVerdict, Verdict: v})
+}
+
+var (
+	beatFrame = mustFrame(&message{Kind: kindBeat})
+	askFrame  = mustFrame(&message{Kind: kindAsk})
+)
+
+// write sends what is queued for a rank, then no more.
+func (s *server) write(p *peer) {
+	defer s.idle.Done()
+	for frame := range p.out {
+		if p.conn.SetWriteDeadline(time.Now().Add(writeTime)) != nil {
+			break
+		}
+		if _, err := p.conn.Write(frame); err != nil {
+			break
+		}
+	}
+	if c, ok := p.conn.(*net.TCPConn); ok {
+		_ = c.CloseWrite() // it may be gone
+	}
+	for range p.out { // nobody is to block on it
+	}
+}
+
+// follow reads what a rank says.
+func (s *server) follow(p *peer) {
+	for {
+		m, err := readMessage(p.conn, fromRank)
+		s.mu.Lock()
+		p.heard = time.Now()
+		switch {
+		case err != nil:
+			s.leave(p, p.verdict(failure.Death, exitcode.IO, "has died: its connection is gone"+p.at()))
+		case m.Kind == kindBye:
+			s.leave(p, nil)
+		case m.Kind == kindBeat && m.At != "":
+			p.is = cut(m.At, longestName)
+		case m.Kind == kindFail && m.Verdict != nil && m.Verdict.Rank < s.config.World:
+			s.judge(m.Verdict)
+		}
+		left, hears := p.left, s.hears
+		s.mu.Unlock()
+		if err == nil && hears != nil && len(m.Told) > 0 {
+			hears(p.Rank, m.Told)
+		}
+		if left {
+			return
+		}
+	}
+}
+
+func (p *peer) at() string {
+	if p.is == "" {
+		return ""
+	}
+	return "; it was in " + p.is
+}
+
+// leave notes that a rank is gone, and why where that ends the run.
+func (s *server) leave(p *peer, why *failure.Verdict) {
+	if p.left {
+		return
+	}
+	p.left = true
+	if s.config.Fewer && !s.full {
+		delete(s.peers, p.Rank) // it may come again
+		close(p.out)
+		return
+	}
+	if why != nil && !s.stopped {
+		s.judge(why)
+	}
+	close(p.out)
+	s.peers[p.Rank] = p
+	s.checkDone()
+}
+
+// judge makes the verdict, unless there is one, and tells it to all.
+func (s *server) judge(v *failure.Verdict) {
+	if s.verdict != nil {
+		return
+	}
+	s.verdict = v
+	for _, p := range s.peers {
+		if !p.left {
+			p.say(verdictFrame(v))
+		}
+	}
+}
+
+// checkDone tells who waits for it that no rank is left to serve.
+func (s *server) checkDone() {
+	for _, p := range s.peers {
+		if !p.left && p.Rank != 0 {
+			return
+		}
+	}
+	if s.full || s.verdict != nil {
+		s.closing.Do(func() { close(s.done) })
+	}
+}
+
+// watch beats, and finds ranks that are late or silent.
+func (s *server) watch() {
+	defer s.idle.Done()
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	deadline := time.NewTimer(s.config.Timeout)
+	defer deadline.Stop()
+	last, waiting := time.Now(), newLongWait(s.config.Notes)
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-deadline.C:
+			s.mu.Lock()
+			s.late()
+			s.mu.Unlock()
+		case now := <-tick.C:
+			s.mu.Lock()
+			s.look(now, now.Sub(last) > 5*beatEvery)
+			missing := s.missing()
+			s.mu.Unlock()
+			last = now
+			if len(missing) > 0 {
+				waiting.say(now, "%s 0 still waits for %d of %d %[1]ss, number %[4]s, until %[5]v are over", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout)
+			}
+		}
+	}
+}
+
+// late ends the wait for ranks that have not come.
+func (s *server) late() {
+	missing := s.missing()
+	switch {
+	case len(missing) == 0 || s.full || s.verdict != nil:
+	case s.config.Fewer:
+		s.announce()
+	default:
+		s.judge(&failure.Verdict{Kind: failure.Own, Rank: missing[0], Code: exitcode.IO, Time: time.Now(), Text: fmt.Sprintf("%d of %d %ss have not come within %v: %s; see what they say where they were started",
+			len(missing), s.config.World, s.config.Called, s.config.Timeout, ranges(missing))})
+	}
+}
+
+// missing are the ranks that the run still waits for.
+func (s *server) missing() (ranks []int) {
+	if s.full {
+		return nil
+	}
+	for r := range s.config.World {
+		if s.peers[r] == nil {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// look beats to all and judges who is silent; not after a stop of this process.
+func (s *server) look(now time.Time, wasStopped bool) {
+	for _, p := range s.peers {
+		if p.left {
+			continue
+		}
+		if wasStopped {
+			p.heard = now
+		}
+		if silent := now.Sub(p.heard); s.full && silent > s.config.Silence {
+			s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has been silent for %d s%s: it is stopped, or its host or network is gone", int(silent.Seconds()), p.at())))
+		}
+		p.say(beatFrame)
+	}
+}
+
+// drain waits until all other ranks are done; after a verdict, a short while,
+// for them to hear it.
+func (s *server) drain() {
+	var limit <-chan time.Time
+	for {
+		s.mu.Lock()
+		if s.verdict != nil && limit == nil {
+			limit = time.After(3 * time.Second)
+		}
+		s.checkDone()
+		s.mu.Unlock()
+		select {
+		case <-s.done:
+			return
+		case <-limit:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// giveUp ends a run that has not begun.
+func (s *server) giveUp(why error) {
+	s.mu.Lock()
+	v := failure.Of(-1, why)
+	v.Rank = max(0, v.Rank)
+	s.judge(v.Brief())
+	s.mu.Unlock()
+	s.drain()
+	s.stop()
+}
+
+// stop ends the server.
+func (s *server) stop() {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.stopped = true
+	close(s.quit)
+	for _, p := range s.peers {
+		if !p.left {
+			p.left = true
+			close(p.out)
+		}
+	}
+	conns := slices.Clone(s.callers)
+	for _, p := range s.peers {
+		conns = append(conns, p.conn)
+	}
+	s.mu.Unlock()
+	s.listener.Close() // nothing more is wanted of it
+	for _, c := range conns {
+		c.Close() // nothing more is wanted of it
+	}
+	s.idle.Wait()
+}

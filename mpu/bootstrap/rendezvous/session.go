@@ -1,0 +1,405 @@
+package rendezvous
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"monotron/internal/exitcode"
+	"monotron/mpu/comm/failure"
+)
+
+// Config says who joins what. The zero durations are the usual ones.
+type Config struct {
+	Rank, World int
+	Addr        string            // host:port of rank 0's server
+	Secret      []byte            // shared by the ranks of this run and nobody else
+	Data        string            // host:port where this rank takes tensors; host "": the one this rank reaches Addr from
+	Alike       map[string]string // what must be the same on all ranks, by what it is called
+	Timeout     time.Duration     // until all have joined; 0: usualTimeout
+	Silence     time.Duration     // of a rank, until it counts as lost; 0: usualSilence
+	Fewer       bool              // at Timeout, go on with those that have come; the others' Members are empty
+	Called      string            // what one that joins is, in messages; "rank"
+	Notes       io.Writer         // hears whom this rank waits for; nil: nobody
+}
+
+// Member is one rank as the others know it.
+type Member struct {
+	Rank, World int
+	Addr        string // where it takes tensors
+	Host        string
+	PID         int               // 0: it has not come (Config.Fewer)
+	Alike       map[string]string `json:",omitempty"`
+	Called      string            `json:",omitempty"` // "": rank
+}
+
+func (m *Member) String() string {
+	return fmt.Sprintf("%s %d (process %d on %s)", cmp.Or(m.Called, "rank"), m.Rank, m.PID, m.Host)
+}
+
+// verdict blames the member for something.
+func (m *Member) verdict(kind failure.Kind, code exitcode.Code, what string) *failure.Verdict {
+	return &failure.Verdict{Kind: kind, Rank: m.Rank, PID: m.PID, Host: m.Host, Code: code, Text: m.String() + " " + what, Time: time.Now()}
+}
+
+// Session is a rank's place in a run.
+type Session struct {
+	config  Config
+	server  *server // of rank 0
+	conn    net.Conn
+	run     string
+	members []Member
+
+	mu    sync.Mutex                      // of all below, and of writing
+	say   func() (at string, told []byte) // what beats carry; nil: nothing yet
+	asked func()
+	heard time.Time
+	over  bool // closed here
+	lost  chan struct{}
+	err   *failure.Verdict
+	ended chan struct{} // stops the beats
+	idle  sync.WaitGroup
+}
+
+const (
+	usualTimeout = 10 * time.Minute
+	usualSilence = 20 * time.Second
+	beatEvery    = time.Second
+	writeTime    = 10 * time.Second // for one message
+)
+
+// Join waits until all ranks of the run are there. Errors name what is missing
+// or does not fit; their code is exitcode.Usage or exitcode.IO.
+func Join(ctx context.Context, c Config) (*Session, error) {
+	if c.Rank < 0 || c.World < 1 || c.Rank >= c.World {
+		return nil, exitcode.Errorf(exitcode.Usage, "rank %d of %d ranks: that cannot be; ranks are numbered from 0", c.Rank, c.World)
+	}
+	if len(c.Secret) == 0 {
+		return nil, exitcode.Errorf(exitcode.Internal, "a rendezvous without a secret")
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = usualTimeout
+	}
+	if c.Silence <= 0 {
+		c.Silence = usualSilence
+	}
+	if c.Notes == nil {
+		c.Notes = io.Discard
+	}
+	c.Called = cmp.Or(c.Called, "rank")
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout+writeTime) // the server's verdict comes first
+	defer cancel()
+	s := &Session{config: c, lost: make(chan struct{}), ended: make(chan struct{})}
+	if c.Rank == 0 {
+		var err error
+		if s.server, err = serve(c); err != nil {
+			return nil, err
+		}
+		if c.World == 1 {
+			s.config.Addr = s.server.listener.Addr().String() // of any port
+		}
+	}
+	if err := s.join(ctx); err != nil {
+		if s.server != nil {
+			s.server.giveUp(err)
+		}
+		return nil, err
+	}
+	s.heard = time.Now()
+	s.idle.Add(2)
+	go s.listen()
+	go s.beat()
+	return s, nil
+}
+
+// join connects and waits for the list of all.
+func (s *Session) join(ctx context.Context) error {
+	c := &s.config
+	conn, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	s.conn = conn
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // what comes of it is read below
+	defer stop()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called}
+	if err := s.send(&message{Kind: kindJoin, Member: &me}); err != nil {
+		return s.joinError(ctx, err)
+	}
+	for {
+		m, err := readMessage(conn, fromServer(c.World))
+		switch {
+		case err != nil:
+			return s.joinError(ctx, err)
+		case m.Kind == kindVerdict && m.Verdict != nil:
+			conn.Close() // nothing more is wanted of it
+			return m.Verdict.Err()
+		case m.Kind == kindJoined:
+			s.run = m.Run
+			if s.members, err = unpack(m.List, c.World); err != nil {
+				return s.joinError(ctx, err)
+			}
+			for i := range s.members {
+				s.members[i].Called = c.Called
+			}
+			return nil
+		}
+	}
+}
+
+func (s *Session) joinError(ctx context.Context, err error) error {
+	s.conn.Close() // it has failed already
+	if ctx.Err() != nil {
+		return exitcode.Errorf(exitcode.IO, "%s %d gave up joining the run at %s: %w", s.config.Called, s.config.Rank, s.config.Addr, context.Cause(ctx))
+	}
+	return exitcode.Errorf(exitcode.IO, "%[1]s %[2]d lost %[1]s 0's server at %[3]s before all had joined (%[4]w); see what %[1]s 0 says", s.config.Called, s.config.Rank, s.config.Addr, err)
+}
+
+// reachable fills the host of the address at which this rank takes tensors.
+func reachable(data string, c net.Conn) string {
+	host, port, err := net.SplitHostPort(data)
+	if err != nil || host != "" {
+		return data
+	}
+	here, _, err := net.SplitHostPort(c.LocalAddr().String())
+	if err != nil {
+		return data
+	}
+	return net.JoinHostPort(here, port)
+}
+
+// dial reaches the server, which may not be there yet.
+func (s *Session) dial(ctx context.Context) (net.Conn, error) {
+	addr, first := s.config.Addr, s.config.Called+" 0"
+	var dialer net.Dialer
+	waiting := newLongWait(s.config.Notes)
+	wait := 10 * time.Millisecond
+	for {
+		conn, err := dialer.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			if err = Call(conn, s.config.Secret); err == nil {
+				return conn, nil
+			}
+			conn.Close() // it has failed already
+			if errors.Is(err, ErrSecret) && ctx.Err() == nil {
+				return nil, exitcode.Errorf(exitcode.Usage, "what listens at %s is not %s of this run: it does not know the run's secret. "+
+					"Another job may have the port (choose another --master-port), or MONOTRON_SECRET differs between the hosts", addr, first)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, exitcode.Errorf(exitcode.IO, "%s is not to be reached at %s: %w; check that it runs, that the address is right and no firewall is between", first, addr, err)
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second)
+			waiting.say(time.Now(), "%s %d still waits for %s at %s: %v", s.config.Called, s.config.Rank, first, addr, err)
+		}
+	}
+}
+
+// Members are all ranks, by number.
+func (s *Session) Members() []Member { return s.members }
+
+// Run names the run, alike on all ranks.
+func (s *Session) Run() string { return s.run }
+
+// Key is what ranks of this run prove to each other, other than here.
+func (s *Session) Key() []byte { return proof(s.config.Secret, "run", []byte(s.run), nil) }
+
+// Speak has every beat carry what say gives: what this rank is at, for a verdict on it,
+// and what whoever hears on rank 0 is to know. asked is called when rank 0 asks.
+func (s *Session) Speak(say func() (at string, told []byte), asked func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.say, s.asked = say, asked
+}
+
+// Tell tells who hears on rank 0 something between two beats.
+func (s *Session) Tell(told []byte) error { return s.send(&message{Kind: kindTold, Told: told}) }
+
+// Hear gives rank 0 what ranks tell from now on.
+func (s *Session) Hear(heard func(rank int, told []byte)) {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	s.server.hears = heard
+}
+
+// Ask has rank 0 ask a rank.
+func (s *Session) Ask(rank int) {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	if p := s.server.peers[rank]; p != nil && !p.left {
+		p.say(askFrame)
+	}
+}
+
+// Lost is closed when the run is at its end by a verdict; Err has it.
+func (s *Session) Lost() <-chan struct{} { return s.lost }
+
+// Err is the verdict; nil: all is well.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		return nil
+	}
+	return s.err.Err()
+}
+
+// Fail tells all ranks that this one cannot go on. It returns the verdict: that
+// of whoever was first.
+func (s *Session) Fail(err error) error { return s.Judge(failure.Of(s.config.Rank, err)) }
+
+// Judge ends the run with a verdict on whatever rank. It returns the verdict that all
+// get: the first.
+func (s *Session) Judge(v *failure.Verdict) error {
+	told := v.Brief()
+	if s.send(&message{Kind: kindFail, Verdict: told}) != nil {
+		s.lose(told)
+	}
+	select { // the server answers with the first
+	case <-s.lost:
+	case <-time.After(3 * time.Second):
+		s.lose(told)
+	}
+	return s.Err()
+}
+
+// Close says that this rank is done. Rank 0 stays until all others are, too.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return nil
+	}
+	s.over = true
+	s.mu.Unlock()
+	err := s.send(&message{Kind: kindBye})
+	if s.server != nil {
+		s.server.drain()
+	}
+	close(s.ended)
+	s.conn.Close() // nothing more is wanted of it
+	s.idle.Wait()
+	if s.server != nil {
+		s.server.stop()
+	}
+	if verdict := s.Err(); verdict != nil {
+		return verdict
+	}
+	return exitcode.With(exitcode.IO, err)
+}
+
+func (s *Session) send(m *message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	return writeMessage(s.conn, m)
+}
+
+func (s *Session) lose(v *failure.Verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = v
+		close(s.lost)
+	}
+}
+
+// listen takes what the server says.
+func (s *Session) listen() {
+	defer s.idle.Done()
+	for {
+		m, err := readMessage(s.conn, fromServer(s.config.World))
+		s.mu.Lock()
+		over, asked := s.over, s.asked
+		s.heard = time.Now()
+		s.mu.Unlock()
+		switch {
+		case err != nil && over:
+			return
+		case err != nil:
+			s.lose(s.blameServer(failure.Death, fmt.Sprintf("has died: its connection is gone (%v)", err)))
+			return
+		case m.Kind == kindAsk && asked != nil:
+			asked()
+		case m.Kind == kindVerdict && m.Verdict != nil:
+			s.lose(m.Verdict)
+		}
+	}
+}
+
+func (s *Session) blameServer(kind failure.Kind, what string) *failure.Verdict {
+	return s.members[0].verdict(kind, exitcode.IO, what)
+}
+
+// beat says once a second that this rank lives, and notices when rank 0 does not.
+func (s *Session) beat() {
+	defer s.idle.Done()
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		say, now := s.say, time.Now()
+		if now.Sub(last) > 5*beatEvery {
+			s.heard = now // this process was stopped itself
+		}
+		last = now
+		silent := now.Sub(s.heard)
+		s.mu.Unlock()
+		if silent > s.config.Silence {
+			s.lose(s.blameServer(failure.Silence, fmt.Sprintf("has been silent for %d s: stopped, or its host or network is gone", int(silent.Seconds()))))
+			return
+		}
+		m := &message{Kind: kindBeat}
+		if say != nil {
+			m.At, m.Told = say()
+		}
+		_ = s.send(m) // a broken connection shows in listen
+	}
+}
+
+// ranges writes numbers as "1, 3-5".
+func ranges(numbers []int) (text string) {
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += strconv.Itoa(numbers[i])
+		if j > i {
+			text += "-" + strconv.Itoa(numbers[j])
+		}
+		i = j + 1
+	}
+	return text
+}
+
+// Break ends this rank's part without a word, as death does; for tests.
+func (s *Session) Break() {
+	if s.server != nil {
+		s.server.stop()
+	}
+	s.conn.Close() // as the kernel does
+}

@@ -1,0 +1,383 @@
+package process
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+	"unsafe"
+
+	"monotron/csrc/device"
+	"monotron/internal/exitcode"
+	"monotron/mpu/comm"
+)
+
+// transit is a call of a World under way. It has two stages: bytes that go and
+// come, a sum of them, and what goes and comes with the result. Fields belong to
+// World.mu.
+type transit struct {
+	group *group
+	call  *comm.Call
+	left  [2]int // messages of each stage that have not gone or come
+	sum   func() // between the stages; nil: none
+	ran   bool   // the sum is made
+	over  bool
+	err   error
+	done  chan struct{}
+
+	parent *transit // of a piece of a long call: a transit of its own, that ends nothing but itself
+	piece  uint32
+	rest   []func() // pieces that have not begun
+}
+
+// address is where a message is expected: the call, its part and who sends it.
+type address struct {
+	group uint64
+	seq   int64
+	part  uint32
+	from  int // rank of the world
+}
+
+// box is a message that is expected (call, want and dst), or has come before it was (head
+// and data).
+type box struct {
+	call  *transit
+	stage int
+	want  *comm.Call // this end's
+	dst   []byte
+	fold  func(at int64, theirs []byte) // adds what comes to dst instead of copying; nil: copy
+	head  header
+	data  []byte
+}
+
+// Parts of a call's messages; the number of the piece stands above partBits.
+const (
+	partBrought = iota
+	partResult
+	partMessage // of an exchange
+)
+
+const partBits = 3
+
+// head is the header of a message that belongs to a call.
+func (t *transit) head(c *comm.Call, part uint32, bytes int) header {
+	return header{Group: t.group.id, Seq: c.Seq, Part: part | t.piece<<partBits, From: uint32(c.Rank), Bytes: uint64(bytes), Count: c.Count, Root: int32(c.Root),
+		DType: int32(c.DType), Op: uint32(c.Op), Reduce: uint32(c.Reduce), Kind: kindData}
+}
+
+// callOf is what a peer's header says it has called.
+func (g *group) callOf(h *header) *comm.Call {
+	c := &comm.Call{Group: g.Name, Members: g.Members, Rank: int(h.From), Seq: h.Seq, Op: comm.Op(h.Op), Reduce: comm.ReduceOp(h.Reduce), Root: int(h.Root), Count: h.Count, DType: device.F32}
+	if h.DType >= 0 && h.DType < int32(device.DTypes) {
+		c.DType = device.DType(h.DType)
+	}
+	return c
+}
+
+// send queues bytes for a member; with the lock held.
+func (t *transit) send(stage, place int, c *comm.Call, part uint32, data []byte) {
+	t.left[stage]++
+	t.group.world.links.send(t.group.Members[place], parcel{t.head(c, part, len(data)), data, t, stage})
+}
+
+// expect says where a member's bytes are to go; with the lock held.
+func (t *transit) expect(stage, place int, c *comm.Call, part uint32, dst []byte) {
+	t.expectFolded(stage, place, c, part, dst, nil)
+}
+
+func (t *transit) expectFolded(stage, place int, c *comm.Call, part uint32, dst []byte, fold func(at int64, theirs []byte)) {
+	p := t.group.world
+	at := address{t.group.id, c.Seq, part | t.piece<<partBits, t.group.Members[place]}
+	t.left[stage]++
+	mine := &box{call: t, stage: stage, want: c, dst: dst, fold: fold}
+	b := p.boxes[at]
+	switch {
+	case b != nil:
+		delete(p.boxes, at)
+		if err := mine.matches(&b.head); err != nil {
+			p.failLater(err)
+			return
+		}
+		unload(dst, b.data, fold)
+		t.left[stage]--
+	case p.ended[at.from]:
+		p.failLater(t.desertion(at.from))
+	default:
+		p.boxes[at] = mine
+	}
+}
+
+// unload puts bytes that have come to where they belong.
+func unload(dst, data []byte, fold func(at int64, theirs []byte)) {
+	if fold != nil && len(data) > 0 {
+		fold(0, data)
+		return
+	}
+	copy(dst, data)
+}
+
+func (t *transit) desertion(rank int) error {
+	return exitcode.Errorf(exitcode.Internal, "rank %d has ended while rank %d waits for it in %s", rank, t.group.world.rank, t.call)
+}
+
+// matches tells whether a peer's message belongs to the same call as ours.
+func (b *box) matches(h *header) error {
+	theirs := b.call.group.callOf(h)
+	if !meets(theirs, b.want) {
+		return comm.Differ(theirs, b.want)
+	}
+	if int(h.Bytes) != len(b.dst) {
+		return exitcode.Errorf(exitcode.Internal, "%s: rank %d sends %d bytes to rank %d, which expects %d", b.want, h.From, h.Bytes, b.want.Rank, len(b.dst))
+	}
+	return nil
+}
+
+// meets tells whether what one rank has called fits what another has; of messages
+// each names the other.
+func meets(a, b *comm.Call) bool {
+	if a.Op == comm.Send && b.Op == comm.Receive || a.Op == comm.AllToAll && b.Op == comm.AllToAll {
+		return a.Count == b.Count && a.DType == b.DType
+	}
+	return a.Agrees(b)
+}
+
+// take reads the bytes of a message to where they are expected, or keeps them.
+func (p *World) take(h *header, from io.Reader) error {
+	at := address{h.Group, h.Seq, h.Part, int(h.From)}
+	p.mu.Lock()
+	b := p.boxes[at]
+	if p.err != nil || (b != nil && b.call == nil) {
+		p.mu.Unlock()
+		return fmt.Errorf("a message came twice, or too late")
+	}
+	delete(p.boxes, at)
+	p.mu.Unlock()
+	if b != nil {
+		if err := b.matches(h); err != nil {
+			p.stop(p.session.Fail(err))
+			return err
+		}
+		if err := b.read(from); err != nil {
+			return err
+		}
+		b.call.arrived(b.stage)
+		return nil
+	}
+	data, err := readEarly(from, int64(h.Bytes))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	b = p.boxes[at]
+	if b == nil {
+		p.boxes[at] = &box{head: *h, data: data}
+		p.mu.Unlock()
+		return nil
+	}
+	delete(p.boxes, at)
+	p.mu.Unlock()
+	if err := b.matches(h); err != nil {
+		p.stop(p.session.Fail(err))
+		return err
+	}
+	unload(b.dst, data, b.fold)
+	b.call.arrived(b.stage)
+	return nil
+}
+
+// inPlace is a receiver whose bytes can be seen before they are taken.
+type inPlace interface {
+	next() ([]byte, error) // at least one byte
+	done(n int)
+}
+
+// read takes the box's bytes.
+func (b *box) read(from io.Reader) error {
+	if b.fold == nil {
+		_, err := io.ReadFull(from, b.dst)
+		return err
+	}
+	shared, is := from.(inPlace)
+	if !is {
+		theirs := staging(int64(len(b.dst)))
+		_, err := io.ReadFull(from, theirs)
+		if err == nil {
+			unload(nil, theirs, b.fold)
+		}
+		return err
+	}
+	for at := int64(0); at < int64(len(b.dst)); {
+		theirs, err := shared.next()
+		if err != nil {
+			return err
+		}
+		b.fold(at, theirs)
+		at += int64(len(theirs))
+		shared.done(len(theirs))
+	}
+	return nil
+}
+
+// readEarly reads a message that nobody expects yet. Memory grows with what comes.
+func readEarly(from io.Reader, n int64) ([]byte, error) {
+	const step = 64 << 20
+	data := make([]byte, 0, min(n, step))
+	for int64(len(data)) < n {
+		next := min(n-int64(len(data)), step)
+		data = slices.Grow(data, int(next))
+		part := data[len(data) : len(data)+int(next)]
+		if _, err := io.ReadFull(from, part); err != nil {
+			return nil, err
+		}
+		data = data[:len(data)+int(next)]
+	}
+	return data, nil
+}
+
+// failLater ends the run from under the lock.
+func (p *World) failLater(err error) {
+	go func() { p.stop(p.session.Fail(err)) }()
+}
+
+// farewell: a rank has sent its last message.
+func (p *World) farewell(rank int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended[rank] = true
+	for at, b := range p.boxes {
+		if at.from == rank && b.call != nil {
+			p.failLater(b.call.desertion(rank))
+			return
+		}
+	}
+}
+
+// sent and arrived count a message off.
+func (t *transit) sent(stage int, err error) {
+	if err == nil {
+		t.arrived(stage)
+	}
+}
+
+func (t *transit) arrived(stage int) {
+	p := t.group.world
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.left[stage]--
+	t.advance()
+}
+
+// advance goes on when a stage is complete; with the lock held.
+func (t *transit) advance() {
+	p := t.group.world
+	if t.left[0] > 0 || t.over || p.err != nil {
+		return
+	}
+	if !t.ran {
+		t.ran = true
+		if t.sum != nil {
+			t.left[1]++ // the sum itself
+			go func() {
+				t.sum()
+				t.arrived(1)
+			}()
+		}
+	}
+	if t.left[1] == 0 {
+		t.end(nil)
+	}
+}
+
+// end ends the call; with the lock held.
+func (t *transit) end(err error) {
+	if t.over {
+		return
+	}
+	t.over, t.err = true, err
+	if t.parent != nil {
+		t.parent.pieceOver()
+		return
+	}
+	delete(t.group.open, t)
+	if err == nil {
+		t.call.Ended = time.Now()
+	}
+	close(t.done)
+}
+
+// cut makes the call of n pieces, of which a few are under way at once: what one
+// leaves in the cache is there when its result passes. With the lock held.
+func (t *transit) cut(n int, plan func(piece *transit, i int)) {
+	for i := range n {
+		t.rest = append(t.rest, func() {
+			p := &transit{group: t.group, call: t.call, parent: t, piece: uint32(i)}
+			p.left[0] = 1 // until all is posted
+			plan(p, i)
+			p.left[0]--
+			p.advance()
+		})
+	}
+	t.left[1] += n
+	for range min(n, piecesAtOnce) {
+		t.begin()
+	}
+}
+
+const piecesAtOnce = 4
+
+// begin begins the next piece, if there is one.
+func (t *transit) begin() {
+	if len(t.rest) > 0 {
+		next := t.rest[0]
+		t.rest = t.rest[1:]
+		next()
+	}
+}
+
+func (t *transit) pieceOver() {
+	t.begin()
+	t.left[1]--
+	t.advance()
+}
+
+// Wait waits until the call is over, but no longer than the run's limit.
+func (t *transit) Wait() error {
+	select {
+	case <-t.done:
+		return t.err
+	default:
+	}
+	p := t.group.world
+	limit := time.NewTimer(p.limit)
+	defer limit.Stop()
+	select {
+	case <-t.done:
+	case <-limit.C:
+		p.stop(p.session.Fail(exitcode.Errorf(exitcode.IO, "waited %v in %s, without what comes from ranks %v", p.limit, t.call, t.lacking())))
+		<-t.done
+	}
+	return t.err
+}
+
+// lacking are the ranks whose messages have not come.
+func (t *transit) lacking() (ranks []int) {
+	p := t.group.world
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at, b := range p.boxes {
+		if b.call != nil && (b.call == t || b.call.parent == t) && !slices.Contains(ranks, at.from) {
+			ranks = append(ranks, at.from)
+		}
+	}
+	slices.Sort(ranks)
+	return ranks
+}
+
+// staging is memory for bytes that are summed, aligned for any element.
+func staging(bytes int64) []byte {
+	if bytes == 0 {
+		return nil
+	}
+	words := make([]uint64, (bytes+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), bytes)
+}

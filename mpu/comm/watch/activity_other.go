@@ -1,8 +1,0 @@
-//go:build !linux
-
-package watch
-
-// activity cannot be told here: only what a rank says of itself counts.
-type activity struct{}
-
-func (a *activity) busy(bool) bool { return false }

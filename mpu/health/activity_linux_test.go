@@ -1,0 +1,22 @@
+package health
+
+import (
+	"testing"
+	"time"
+)
+
+// Claim: where a rank is held by its device, processors that are used are no work.
+func TestSpinningIsNoWork(t *testing.T) {
+	var a activity
+	a.busy(false)
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+	}
+	if a.busy(true) {
+		t.Skip("something moves bytes here")
+	}
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+	}
+	if !a.busy(false) {
+		t.Error("a processor that is used without a device is no work")
+	}
+}

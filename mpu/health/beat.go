@@ -1,0 +1,138 @@
+package health
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"time"
+
+	"monotron/mpu/comm/failure"
+)
+
+// Beat is what a rank says of itself once a second.
+type Beat struct {
+	Phase   Phase           `json:"p"`
+	Step    int64           `json:"s"`
+	Since   int64           `json:"t"`           // milliseconds in the phase
+	Calls   int64           `json:"c"`           // made so far
+	Ended   int64           `json:"e"`           // of them over
+	Marks   int64           `json:"k,omitempty"` // passed by its device, where that works behind the host's back
+	Held    bool            `json:"h,omitempty"` // by its device, which has done nothing since the last beat
+	Busy    bool            `json:"b"`           // it has computed or moved bytes of files since the last beat
+	Waiting *Call           `json:"w,omitempty"`
+	Waited  int64           `json:"m,omitempty"` // milliseconds in it
+	Groups  []Count         `json:"g,omitempty"`
+	Own     [Phases]float64 `json:"o"` // seconds in each phase until this step, of its device, less waiting for others
+	Steps   int64           `json:"n"` // begun
+}
+
+// Count is how far a rank is in one of its groups.
+type Count struct {
+	Entered  int64            `json:"e"`           // collectives
+	Sent     map[int32]uint32 `json:"s,omitempty"` // messages by rank of the world
+	Received map[int32]uint32 `json:"r,omitempty"`
+}
+
+// Hello is what a rank says first, and again when it has more groups.
+type Hello struct {
+	PID    int     `json:"pid"`
+	Host   string  `json:"host"`
+	Groups []Named `json:"groups"`
+}
+
+// Named is a group: its name and its ranks of the world.
+type Named struct {
+	Name    string `json:"n"`
+	Members []int  `json:"m"`
+}
+
+// Report is what a rank says when it is asked, and when it fails.
+type Report struct {
+	Stack string `json:"stack,omitempty"` // of the rank's goroutine
+	Calls []Call `json:"calls,omitempty"` // the last ones, oldest first
+
+	Failure *failure.Verdict `json:"failure,omitempty"` // why it fails; nil: it was asked
+}
+
+// Beat is the rank's next beat.
+func (r *Recorder) Beat() *Beat {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h, now := r.page.head, time.Now()
+	d := r.hold()
+	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Marks: d.progress.Passed,
+		Own: r.account.whole, Steps: r.account.steps, Held: d.since(r.before)}
+	r.before = d
+	switch {
+	case h.Waiting > 0:
+		b.waits(r.page, h.Waiting, now.Sub(r.slept))
+	case d.oldest != nil:
+		b.waits(r.page, d.oldest.number, now.Sub(d.oldest.since))
+	}
+	for _, g := range r.groups {
+		b.Groups = append(b.Groups, r.count(g, &d))
+	}
+	b.Busy = own.busy(r, b.Held)
+	return b
+}
+
+// waits says in which call, unless the page has lost it.
+func (b *Beat) waits(p *page, number int64, so time.Duration) {
+	if s := p.slot(number); s.Number == number {
+		c := p.call(s)
+		b.Waiting, b.Waited = &c, so.Milliseconds()
+	}
+}
+
+func copied(m map[int32]uint32) map[int32]uint32 {
+	out := make(map[int32]uint32, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+// hello names the rank and its groups.
+func (r *Recorder) hello(host string) *Hello {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	hello := &Hello{PID: int(r.page.head.PID), Host: host}
+	for _, g := range r.groups {
+		hello.Groups = append(hello.Groups, Named{g.label, g.members})
+	}
+	return hello
+}
+
+// told is how many calls and how many bytes of stack a report holds.
+const (
+	toldCalls = 64
+	toldStack = 16 << 10
+)
+
+// report is the rank's stack and last calls.
+func (r *Recorder) report(why error) *Report {
+	calls := r.Calls()
+	p := &Report{Stack: r.stack(), Calls: calls[max(0, len(calls)-toldCalls):]}
+	if why != nil {
+		p.Failure = failure.Of(r.Rank(), why).Brief()
+	}
+	return p
+}
+
+// stack is that of the rank's own goroutine.
+func (r *Recorder) stack() string {
+	r.mu.Lock()
+	thread := r.thread
+	r.mu.Unlock()
+	if thread == "" {
+		return ""
+	}
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	for _, one := range bytes.Split(all, []byte("\n\n")) {
+		if strings.HasPrefix(string(one), thread) {
+			return cut(string(one), toldStack)
+		}
+	}
+	return ""
+}

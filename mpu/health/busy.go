@@ -1,0 +1,45 @@
+package health
+
+import (
+	"sync"
+	"time"
+)
+
+// own is what this process does. Its ranks share one look: to look costs some time of a
+// processor, which many looks would make look like work.
+var own process
+
+type process struct {
+	mu       sync.Mutex
+	activity activity
+	looked   time.Time
+	was      bool
+	held     map[*Recorder]bool // ranks that their devices hold up: the processor's time may be theirs
+}
+
+// busy tells whether the process has done something, or would if others let it, between
+// the last two looks, the later at most half a beat ago. held: r has stood in its device
+// since its last beat.
+func (p *process) busy(r *Recorder, held bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if held {
+		if p.held == nil {
+			p.held = map[*Recorder]bool{}
+		}
+		p.held[r] = true
+	} else {
+		delete(p.held, r)
+	}
+	if now := time.Now(); now.Sub(p.looked) > beatEvery/2 {
+		p.looked, p.was = now, p.activity.busy(len(p.held) > 0)
+	}
+	return p.was
+}
+
+// forget drops what is known of a rank that ends.
+func (p *process) forget(r *Recorder) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.held, r)
+}

@@ -1,0 +1,212 @@
+package health
+
+import (
+	"sync"
+	"time"
+
+	"monotron/mpu/comm/failure"
+)
+
+// Watcher hears all ranks of a run and makes its verdict.
+type Watcher struct {
+	settings Settings
+	ask      func(rank int)         // for a report; the answer is heard
+	act      func(*failure.Verdict) // ends the run
+
+	mu      sync.Mutex
+	ranks   []view
+	verdict *failure.Verdict
+	marked  []Beat        // where the last remark on slow ranks was
+	told    chan struct{} // a report has come
+	quit    chan struct{}
+	idle    sync.WaitGroup
+	closing sync.Once
+}
+
+// Settings of a watcher.
+type Settings struct {
+	Limit  time.Duration // without anybody doing anything, until that is a stall; 0: that is no stall
+	Remark func(string)  // takes a line on the slowest rank of each phase; nil: none
+	Every  int64         // steps between those
+}
+
+const (
+	beatEvery  = time.Second
+	reportTime = 2 * time.Second // that a rank has to report
+)
+
+// NewWatcher watches `world` ranks; act ends the run, ask asks a rank for a report.
+func NewWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)) *Watcher {
+	s.Every = max(1, s.Every)
+	w := &Watcher{settings: s, ask: ask, act: act, ranks: make([]view, world), told: make(chan struct{}, 1), quit: make(chan struct{})}
+	w.idle.Go(w.watch)
+	return w
+}
+
+// Hear takes what a rank that is another process has told; what is no message is not
+// taken.
+func (w *Watcher) Hear(rank int, told []byte) {
+	if m, err := read(told); err == nil {
+		w.hear(rank, m)
+	}
+}
+
+// hear takes what a rank says.
+func (w *Watcher) hear(rank int, m *message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v, now := &w.ranks[rank], time.Now()
+	v.heard = now
+	if m.Hello != nil {
+		v.hello, v.groups, v.over = m.Hello, map[string]int{}, false
+		for i, g := range m.Hello.Groups {
+			v.groups[g.Name+" "+ranges(g.Members)] = i
+		}
+	}
+	if m.Beat != nil {
+		if m.Beat.moved(v.beat) {
+			v.moved = now
+		}
+		v.beat = m.Beat
+	}
+	if m.Report != nil {
+		v.report = m.Report
+		select {
+		case w.told <- struct{}{}:
+		default:
+		}
+	}
+	v.over = v.over || m.Bye
+}
+
+// moved tells whether a rank has done something since an earlier beat.
+func (b *Beat) moved(before *Beat) bool {
+	return before == nil || b.Busy || b.Phase != before.Phase || b.Step != before.Step || b.Calls != before.Calls || b.Ended != before.Ended || b.Marks != before.Marks
+}
+
+// watch looks once a second.
+func (w *Watcher) watch() {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		if now.Sub(last) > 5*beatEvery {
+			w.forgive(now) // this process was stopped itself
+		}
+		last = now
+		w.mu.Lock()
+		v, line := diagnose(w.ranks, now, w.settings.Limit), w.stragglers()
+		w.mu.Unlock()
+		if line != "" {
+			w.settings.Remark(line)
+		}
+		if v != nil {
+			w.judge(v)
+			return
+		}
+	}
+}
+
+func (w *Watcher) forgive(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.ranks {
+		w.ranks[i].moved = now
+	}
+}
+
+// judge asks the rank to blame where it stands, then ends the run.
+func (w *Watcher) judge(v *failure.Verdict) {
+	w.mu.Lock()
+	w.ranks[v.Rank].report = nil
+	over := w.ranks[v.Rank].over
+	w.mu.Unlock()
+	if !over {
+		w.ask(v.Rank)
+		w.until(func() bool { return w.ranks[v.Rank].report != nil })
+	}
+	w.mu.Lock()
+	if w.ranks[v.Rank].report != nil {
+		describe(v, w.ranks)
+	}
+	w.verdict = v
+	w.mu.Unlock()
+	w.act(v)
+}
+
+// until waits a while for what ranks say.
+func (w *Watcher) until(true func() bool) {
+	limit := time.After(reportTime)
+	for {
+		w.mu.Lock()
+		done := true()
+		w.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-w.told:
+		case <-limit:
+			return
+		}
+	}
+}
+
+// Judged is the verdict that the watcher itself has made; nil: none.
+func (w *Watcher) Judged() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.verdict == nil {
+		return nil
+	}
+	return w.verdict.Err()
+}
+
+// Verdict is that of a run that err has ended, with what is known of its ranks.
+func (w *Watcher) Verdict(err error) *failure.Verdict {
+	w.mu.Lock()
+	v := w.verdict
+	w.mu.Unlock()
+	if v != nil {
+		return v
+	}
+	v = failure.Of(-1, err)
+	switch {
+	case v.Kind == failure.Mismatch, v.Kind == failure.Other:
+		w.until(w.allReported)
+	case v.Kind == failure.Own && v.Rank >= 0 && v.Rank < len(w.ranks):
+		w.until(func() bool { return w.ranks[v.Rank].report != nil })
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch v.Kind {
+	case failure.Mismatch:
+		w.accuse(v)
+	case failure.Other:
+		v = w.origin(v)
+	}
+	describe(v, w.ranks)
+	w.verdict = v
+	return v
+}
+
+func (w *Watcher) allReported() bool {
+	for i := range w.ranks {
+		if w.ranks[i].report == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Close ends the watching.
+func (w *Watcher) Close() {
+	w.closing.Do(func() { close(w.quit) })
+	w.idle.Wait()
+}
