@@ -1,0 +1,78 @@
+package jinja
+
+import "fmt"
+
+// Error is why a template was refused or a render ended. Class is the class of Python's
+// exception, or one of ours: Limit (a bound was reached), Unsupported (Python would answer, this
+// package does not).
+type Error struct {
+	Class   string
+	Message string
+	Line    int // of the template, from 1; 0: unknown
+}
+
+// raised is the class of raise_exception: the template's own words.
+const raised = "TemplateError"
+
+// Error is the message with class and line; what raise_exception was given stands as it is.
+func (e *Error) Error() string {
+	switch {
+	case e.Class == raised:
+		return e.Message
+	case e.Line > 0:
+		return fmt.Sprintf("line %d: %s: %s", e.Line, e.Class, e.Message)
+	}
+	return e.Class + ": " + e.Message
+}
+
+// fail ends the render; the line is filled in where the error is recovered.
+func fail(class, format string, args ...any) {
+	message := format
+	if len(args) > 0 {
+		message = fmt.Sprintf(format, args...)
+	}
+	panic(&Error{Class: class, Message: cut(message, 0, 2000)})
+}
+
+func typeError(format string, args ...any)   { fail("TypeError", format, args...) }
+func valueError(format string, args ...any)  { fail("ValueError", format, args...) }
+func unsupported(format string, args ...any) { fail("Unsupported", format, args...) }
+
+// catch runs f and returns the error it ended with, if that is of one of the classes; any other
+// goes on.
+func catch(f func(), classes ...string) (caught *Error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		e, is := p.(*Error)
+		if is {
+			for _, class := range classes {
+				if e.Class == class {
+					caught = e
+					return
+				}
+			}
+		}
+		panic(p)
+	}()
+	f()
+	return nil
+}
+
+// recovered stores an *Error that ended a call; other panics go on.
+func recovered(line *int, err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	e, is := p.(*Error)
+	if !is {
+		panic(p)
+	}
+	if e.Line == 0 {
+		e.Line = *line
+	}
+	*err = e
+}
