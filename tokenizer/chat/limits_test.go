@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// A template without end is refused with the reason; it neither ends the process nor
-// takes the machine.
+// Claim: a template without end is refused with the reason, which does not depend on how fast
+// the machine is.
 func TestLimits(t *testing.T) {
 	messages := []json.RawMessage{json.RawMessage(`{"role": "user", "content": "Hi"}`)}
 	for text, want := range map[string]string{
-		"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}":                                                               "calls itself without end",
-		"{% macro f(x) %}{% if x %}{{ f(x) }}{% endif %}{% endmacro %}{{ f(1) }}":                                       "calls itself without end",
-		"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}":                                                       "calls itself without end",
-		"{% for i in range(1000000000) %}{% endfor %}":                                                                  "more than 100000 numbers",
-		"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}":                              "not done after",
+		"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}":                                                               "deep in each other",
+		"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}":                                                       "deep in each other",
+		"{% for i in range(1000000000) %}{% endfor %}":                                                                  "MAX_RANGE (100000)",
+		"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}":                              "more than 10000000 steps",
 		"{% for i in range(90000) %}{{ 'a' * 1000 }}{% endfor %}":                                                       "writes more than 16 MiB",
-		"{% set n = namespace(a=[1]) %}{% for i in range(60) %}{% set n.a = n.a + n.a %}{% endfor %}{{ n.a | length }}": "MiB of memory",
+		"{% set n = namespace(a=[1]) %}{% for i in range(60) %}{% set n.a = n.a + n.a %}{% endfor %}{{ n.a | length }}": "values of more than 256 MiB",
+		"{{ 'a' * 10**9 }}": "values of more than 256 MiB",
 	} {
 		template, err := New(Source{Text: text})
 		if err != nil {
@@ -27,12 +27,5 @@ func TestLimits(t *testing.T) {
 		if _, err := template.Render(messages, Options{}); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
 			t.Errorf("%s: %.300v, want %q", text, err, want)
 		}
-	}
-	template, err := New(Source{Text: "{% for i in range(3, 0, -1) %}{{ i }}{% endfor %}{{ range(5) | length }}{% for i in range(2) %}{{ loop.index }}{% endfor %}"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := template.Render(messages, Options{}); err != nil || got != "321512" {
-		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -13,8 +13,22 @@ const mostBytes = 16 << 20
 
 // Source is a template with what it speaks of.
 type Source struct {
-	Text     string // Jinja; "": not known yet
-	BOS, EOS string // tokens of the tokenizer
+	Text     string            // Jinja; "": not known yet
+	BOS, EOS string            // tokens of the tokenizer; "": it has none
+	Others   map[string]string // more of them, by the names that templates use: pad_token
+}
+
+// tokenNames are the special tokens that templates see where the tokenizer has them.
+var tokenNames = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
+
+func (s *Source) token(name string) string {
+	switch name {
+	case "bos_token":
+		return s.BOS
+	case "eos_token":
+		return s.EOS
+	}
+	return s.Others[name]
 }
 
 // Beside takes what Text, BOS and EOS lack from the files of a tokenizer's folder:
@@ -50,23 +64,37 @@ func (s *Source) read(path string) error {
 	if err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
-	var f struct {
-		Template json.RawMessage `json:"chat_template"`
-		BOS      token           `json:"bos_token"`
-		EOS      token           `json:"eos_token"`
-	}
+	var f map[string]json.RawMessage
 	if err := json.Unmarshal(data, &f); err != nil {
 		return exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
-	for _, t := range []struct {
-		to    *string
-		found string
-	}{{&s.BOS, string(f.BOS)}, {&s.EOS, string(f.EOS)}, {&s.Text, templateOf(f.Template)}} {
-		if *t.to == "" {
-			*t.to = t.found
+	if s.Text == "" {
+		s.Text = templateOf(f["chat_template"])
+	}
+	for _, name := range tokenNames {
+		var text token
+		if raw := f[name]; len(raw) > 0 && s.token(name) == "" {
+			if err := json.Unmarshal(raw, &text); err != nil {
+				return exitcode.Errorf(exitcode.BadData, "%s: %s: %w", path, name, err)
+			}
+			s.set(name, string(text))
 		}
 	}
 	return nil
+}
+
+func (s *Source) set(name, text string) {
+	switch name {
+	case "bos_token":
+		s.BOS = text
+	case "eos_token":
+		s.EOS = text
+	default:
+		if s.Others == nil {
+			s.Others = map[string]string{}
+		}
+		s.Others[name] = text
+	}
 }
 
 // templateOf is the one template, or that of a list called default.

@@ -1,142 +1,133 @@
 package chat
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
-	"github.com/nikolalohinski/gonja/v2/config"
-	"github.com/nikolalohinski/gonja/v2/exec"
-	"github.com/nikolalohinski/gonja/v2/loaders"
-
 	"monotron/internal/exitcode"
+	"monotron/tokenizer/chat/jinja"
 )
 
 // Template renders conversations. It is safe for several goroutines at once.
 type Template struct {
 	source Source
-	inner  *exec.Template
+	inner  *jinja.Template
 }
 
 // Options are what a template may ask for besides the messages.
 type Options struct {
-	AddGenerationPrompt bool
-	Tools, Documents    json.RawMessage // none: the template sees none
-	Variables           json.RawMessage // an object: more names for the template
-	Now                 time.Time       // zero: now
+	AddGenerationPrompt  bool
+	ContinueFinalMessage bool            // the text ends inside the last message, for the model to go on
+	Tools, Documents     json.RawMessage // lists of objects; none: the template sees None
+	Variables            json.RawMessage // an object: more names for the template
+	Now                  time.Time       // zero: now
 }
 
-// New parses a template; a source without one is exitcode.Usage.
-func New(s Source) (t *Template, err error) {
+// Rendered is a conversation as text, with the bytes [from, to) that its generation blocks wrote.
+type Rendered struct {
+	Text  string
+	Spans [][2]int
+}
+
+// New parses a template; a source without one is exitcode.Usage, a template that cannot be read
+// exitcode.BadData.
+func New(s Source) (*Template, error) {
 	if s.Text == "" {
 		return nil, exitcode.Errorf(exitcode.Usage, "this model's tokenizer has no chat template; --chat-template names a file with one, and completions take texts as they are")
 	}
-	defer caught(&err)
-	c := config.New()
-	c.TrimBlocks, c.LeftStripBlocks = true, true
-	files, err := loaders.NewFileSystemLoader("")
-	if err != nil {
-		return nil, err
-	}
-	const root = "chat template"
-	only, err := loaders.NewShiftedLoader(root, bytes.NewReader([]byte(s.Text)), files)
-	if err != nil {
-		return nil, err
-	}
-	inner, err := exec.NewTemplate(root, c, only, environment())
+	inner, err := jinja.Parse(s.Text)
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "the chat template cannot be read: %w", err)
 	}
 	return &Template{s, inner}, nil
 }
 
-// caught makes an error of a panic inside the library.
-func caught(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("the template engine failed: %v", p)
-	}
+// Render writes the messages, each an object. What raise_exception was given is the error's
+// text.
+func (t *Template) Render(messages []json.RawMessage, o Options) (string, error) {
+	out, err := t.render(messages, o)
+	return out.Text, err
 }
 
-// Render writes the messages, each an object with at least a role.
-func (t *Template) Render(messages []json.RawMessage, o Options) (text string, err error) {
-	defer caught(&err)
+// RenderSpans is Render with the spans of generation blocks. Blocks whose place in the text is
+// not known, because they write inside a macro, a filter, a set block or a recursive loop, are
+// an error.
+func (t *Template) RenderSpans(messages []json.RawMessage, o Options) (Rendered, error) {
+	out, err := t.render(messages, o)
+	if err == nil && out.LostSpans {
+		err = errors.New("a generation block of the chat template writes inside a macro, filter, set block or recursive loop; move it to where its text is written")
+	}
+	return Rendered{out.Text, out.Spans}, err
+}
+
+func (t *Template) render(messages []json.RawMessage, o Options) (none jinja.Rendered, err error) {
 	if len(messages) == 0 {
-		return "", errors.New("there are no messages")
+		return none, errors.New("there are no messages")
 	}
-	o.Variables = orNone(o.Variables, "{}")
-	keys := order{}
-	more, err := keys.value(o.Variables)
-	variables, is := more.(map[string]any)
-	if err != nil || !is {
-		return "", errors.New("the variables are no object")
-	}
-	var turns []any
-	for _, m := range messages {
-		turn, err := keys.value(m)
-		if err != nil {
-			return "", err
+	turns := make([]*jinja.Dict, len(messages))
+	for i, m := range messages {
+		if turns[i], err = turn(m); err != nil {
+			return none, fmt.Errorf("message %d: %w", i, err)
 		}
-		turns = append(turns, filled(turn, keys))
+	}
+	var final *continuation
+	if o.ContinueFinalMessage {
+		if final, err = t.continued(turns, o); err != nil {
+			return none, err
+		}
+	}
+	variables, err := t.variables(turns, o)
+	if err != nil {
+		return none, err
 	}
 	now := o.Now
 	if now.IsZero() {
 		now = time.Now()
 	}
-	variables["messages"] = turns
-	for name, raw := range map[string]json.RawMessage{"tools": o.Tools, "documents": o.Documents} {
-		if variables[name], err = keys.value(orNone(raw, "null")); err != nil {
-			return "", err
+	out, err := t.inner.Render(variables, jinja.Options{Now: now})
+	if err == nil && final != nil {
+		out.Text, err = final.cut(out.Text)
+	}
+	return out, err
+}
+
+// reserved are the variables that a render sets itself.
+var reserved = []string{"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"}
+
+// variables are the names that the template sees: the tokenizer's tokens, those of the caller,
+// which go before, and the conversation.
+func (t *Template) variables(turns []*jinja.Dict, o Options) (*jinja.Dict, error) {
+	v := jinja.NewDict()
+	for _, name := range tokenNames {
+		if text := t.source.token(name); text != "" {
+			v.Set(name, text)
 		}
 	}
-	variables["add_generation_prompt"], variables["bos_token"], variables["eos_token"] = o.AddGenerationPrompt, t.source.BOS, t.source.EOS
-	variables["raise_exception"] = func(message string) (string, error) { return "", errors.New(message) }
-	variables["strftime_now"] = func(format string) string { return strftime(now, format) }
-	variables[orderName] = keys
-	l := newLimits()
-	variables[limitsName] = l
-	if err = t.inner.Execute(l, exec.NewContext(variables)); l.err != nil {
-		err = l.err // without the tags around it
-	}
+	more, err := object(o.Variables)
 	if err != nil {
-		return "", err
+		return nil, fmt.Errorf("the variables: %w", err)
 	}
-	return l.text.String(), nil
-}
-
-func orNone(raw json.RawMessage, none string) json.RawMessage {
-	if len(raw) == 0 || string(raw) == "null" {
-		return json.RawMessage(none)
-	}
-	return raw
-}
-
-// filled is a turn as transformers hands it on: keys without a value are not there, and a
-// reason has both names.
-func filled(turn any, keys order) any {
-	m, is := turn.(map[string]any)
-	if !is {
-		return turn
-	}
-	at := reflect.ValueOf(m).Pointer()
-	keys[at] = slices.DeleteFunc(keys[at], func(k string) bool { return m[k] == nil })
-	for k, v := range m {
-		if v == nil {
-			delete(m, k)
+	for _, name := range more.Names() {
+		if slices.Contains(reserved, name) {
+			return nil, fmt.Errorf("the variable %s is set by the request's own field of that name", name)
 		}
+		v.Set(name, more.Get(name))
 	}
-	names := []string{"reasoning_content", "thinking", "reasoning"}
-	for _, from := range names {
-		reason, found := m[from]
-		for _, to := range names[:2] {
-			if _, there := m[to]; found && !there {
-				m[to] = reason
-				keys[at] = append(keys[at], to)
-			}
+	list := make([]jinja.Value, len(turns))
+	for i, m := range turns {
+		list[i] = m
+	}
+	v.Set("messages", jinja.NewList(list))
+	for name, raw := range map[string]json.RawMessage{"tools": o.Tools, "documents": o.Documents} {
+		objects, err := listOfObjects(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		v.Set(name, objects)
 	}
-	return turn
+	v.Set("add_generation_prompt", o.AddGenerationPrompt)
+	return v, nil
 }

@@ -21,8 +21,22 @@ type chatAsk struct {
 	LogProbs      bool            `json:"logprobs"`
 	Top           *int            `json:"top_logprobs"`
 	Tools         json.RawMessage `json:"tools"`
+	templateAsk
+}
+
+// templateAsk are the fields that say how the chat template is rendered.
+type templateAsk struct {
 	AddGeneration *bool           `json:"add_generation_prompt"`
-	Template      json.RawMessage `json:"chat_template_kwargs"`
+	ContinueFinal bool            `json:"continue_final_message"`
+	Variables     json.RawMessage `json:"chat_template_kwargs"`
+}
+
+func (a *templateAsk) options() (chat.Options, error) {
+	o := chat.Options{AddGenerationPrompt: a.AddGeneration == nil || *a.AddGeneration, ContinueFinalMessage: a.ContinueFinal, Variables: a.Variables}
+	if o.AddGenerationPrompt && o.ContinueFinalMessage {
+		return o, wrong("continue_final_message", "needs add_generation_prompt: false")
+	}
+	return o, nil
 }
 
 // chat answers a conversation.
@@ -66,7 +80,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	if len(all) > 0 {
 		return nil, joined(all)
 	}
-	_, ids, err := c.l.render(messages, c.q.Template, c.q.AddGeneration == nil || *c.q.AddGeneration)
+	_, ids, err := c.l.render(messages, &c.q.templateAsk)
 	if err != nil {
 		return nil, err
 	}
@@ -108,19 +122,15 @@ func turns(raw json.RawMessage) (list []message, err error) {
 		if json.Unmarshal(m, &turn) != nil {
 			return nil, wrong("messages", "number %d is no object", i)
 		}
-		_, parts := turn["content"].([]any)
 		if err := plainTurn(turn); err != nil {
 			return nil, wrong("messages", "number %d %s", i, err)
-		}
-		if parts {
-			list[i], _ = json.Marshal(turn)
 		}
 	}
 	return list, nil
 }
 
-// plainTurn sees that a turn is a text, which is what models here know and what templates
-// agree on; a list of texts is joined.
+// plainTurn checks that a turn is a text or a list of texts, which is what models here know.
+// The template sees the list as it is.
 func plainTurn(turn map[string]any) error {
 	role, is := turn["role"].(string)
 	switch {
@@ -130,16 +140,12 @@ func plainTurn(turn map[string]any) error {
 		return errors.New("is of tools, which this server has none of")
 	}
 	if parts, is := turn["content"].([]any); is {
-		text := ""
 		for _, p := range parts {
 			part, _ := p.(map[string]any)
-			piece, is := part["text"].(string)
-			if !is {
+			if _, is := part["text"].(string); !is {
 				return errors.New("has content that is no text")
 			}
-			text += piece
 		}
-		turn["content"] = text
 		return nil
 	}
 	if _, is := turn["content"].(string); !is {
@@ -162,11 +168,15 @@ func (s *server) chatTemplate(c *cli.Context, m *inference.Loaded) (*chat.Templa
 }
 
 // render is the text of a conversation, and its ids.
-func (l *loaded) render(messages []message, kwargs json.RawMessage, generate bool) (string, []int32, error) {
+func (l *loaded) render(messages []message, a *templateAsk) (string, []int32, error) {
 	if l.noChat != nil {
 		return "", nil, &problem{Status: http.StatusBadRequest, Message: l.noChat.Error(), Param: "messages", Code: "no_chat_template"}
 	}
-	text, err := l.template.Render(messages, chat.Options{AddGenerationPrompt: generate, Variables: kwargs})
+	o, err := a.options()
+	if err != nil {
+		return "", nil, err
+	}
+	text, err := l.template.Render(messages, o)
 	if err != nil {
 		return "", nil, wrong("messages", "the chat template: %s", err)
 	}

@@ -60,12 +60,12 @@ func textProblem(param string, err error) error {
 
 func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) error {
 	var q struct {
-		Model         string          `json:"model"`
-		Prompt        *string         `json:"prompt"`
-		Content       *string         `json:"content"` // llama.cpp's name
-		Messages      json.RawMessage `json:"messages"`
-		Special       *bool           `json:"add_special_tokens"`
-		AddGeneration *bool           `json:"add_generation_prompt"`
+		Model    string          `json:"model"`
+		Prompt   *string         `json:"prompt"`
+		Content  *string         `json:"content"` // llama.cpp's name
+		Messages json.RawMessage `json:"messages"`
+		Special  *bool           `json:"add_special_tokens"`
+		templateAsk
 	}
 	if err := decode(r, &q); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 	case given(q.Messages):
 		var messages []message
 		if messages, err = turns(q.Messages); err == nil {
-			_, ids, err = l.render(messages, nil, q.AddGeneration == nil || *q.AddGeneration)
+			_, ids, err = l.render(messages, &q.templateAsk)
 		}
 	case q.Prompt == nil:
 		err = wrong("prompt", "missing: the text to tokenize")

@@ -12,7 +12,7 @@ type Limits struct {
 }
 
 // DefaultLimits are for templates and values of strangers.
-var DefaultLimits = Limits{Steps: 20_000_000, Memory: 256 << 20, Output: 16 << 20, Depth: 180}
+var DefaultLimits = Limits{Steps: 10_000_000, Memory: 256 << 20, Output: 16 << 20, Depth: 180}
 
 // deepest is how far values may be nested where they are printed, compared or hashed.
 const deepest = 500

@@ -152,3 +152,14 @@ func (v *dictView) at(r *run, i int) Value {
 	}
 	return r.tuple(v.dict.keys[i], v.dict.values[i])
 }
+
+// Names are the keys of a dict that are str, in their order.
+func (d *Dict) Names() []string {
+	names := make([]string, 0, len(d.keys))
+	for _, k := range d.keys {
+		if s, is := k.(string); is {
+			names = append(names, s)
+		}
+	}
+	return names
+}

@@ -103,11 +103,11 @@ func (l *lexer) root() {
 	}
 	l.data(rest[:at], sign, kind != '{')
 	if raw >= 0 {
-		l.advance(l.pos + raw)
+		l.advance(l.pos + raw - at)
 		l.raw()
 		return
 	}
-	l.advance(l.pos + after)
+	l.advance(l.pos + after - at)
 	switch kind {
 	case '#':
 		l.comment()

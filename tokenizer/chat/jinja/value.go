@@ -187,3 +187,6 @@ func (r *run) tuple(items ...Value) *Tuple {
 	r.alloc(48 + 16*len(items))
 	return &Tuple{items: items}
 }
+
+// Items are a list's items, which must not be changed.
+func (l *List) Items() []Value { return l.items }
