@@ -77,7 +77,7 @@ func (r *run) attribute(x Value, name string) Value {
 		case "start":
 			return x.start
 		case "stop":
-			return x.start + x.n*x.step
+			return x.stop
 		case "step":
 			return x.step
 		case "index", "count":

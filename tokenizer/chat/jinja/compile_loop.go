@@ -128,7 +128,11 @@ func (c *compiler) loadTarget(n node, f *frame) expr {
 // its end: one that only breaks or continues does not count.
 func (p *loopParts) run(r *run, a *act, out *buffer, items Value, recurse *recursion, depth int) signal {
 	if p.filter != nil {
-		items = p.filter(r, a, items)
+		outer := a // the test is a function of the frame around the loop
+		if recurse != nil {
+			outer = recurse.outer
+		}
+		items = p.filter(r, outer, items)
 	}
 	loop := newLoop(r, items, recurse, depth)
 	complete := false

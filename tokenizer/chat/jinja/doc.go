@@ -13,6 +13,7 @@
 //   - A render is bounded by counts of its own (budget.go), never by a clock: steps, bytes made,
 //     bytes written, depth. Whatever allocates or loops charges before it does.
 //   - Inside the package an error is a panic with *Error, as in encoding/json; Parse and
-//     Template.Render recover it. No other panic is expected, and none is swallowed.
+//     Template.Render recover it. A runtime error becomes an *Error of class InternalError, which the tests
+//     look for.
 //   - Values are never changed once made, but for namespaces, loops, cyclers and joiners.
 package jinja

@@ -1,6 +1,9 @@
 package jinja
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 // Error is why a template was refused or a render ended. Class is the class of Python's
 // exception, or one of ours: Limit (a bound was reached), Unsupported (Python would answer, this
@@ -61,7 +64,12 @@ func catch(f func(), classes ...string) (caught *Error) {
 	return nil
 }
 
-// recovered stores an *Error that ended a call; other panics go on.
+// Internal is the class of an error that is a mistake of this package. Templates come from
+// strangers: such a mistake must not end the process.
+const Internal = "InternalError"
+
+// recovered stores the *Error that ended a call, or makes one of a runtime error; other panics
+// go on.
 func recovered(line *int, err *error) {
 	p := recover()
 	if p == nil {
@@ -69,7 +77,11 @@ func recovered(line *int, err *error) {
 	}
 	e, is := p.(*Error)
 	if !is {
-		panic(p)
+		mistake, is := p.(runtime.Error)
+		if !is {
+			panic(p)
+		}
+		e = &Error{Class: Internal, Message: mistake.Error()}
 	}
 	if e.Line == 0 {
 		e.Line = *line

@@ -66,6 +66,10 @@ func (r *run) conversion(b *buffer, format string, i int, args *percentArgs, saf
 		}
 		return format[i]
 	}
+	if at() == '%' {
+		r.write(b, "%")
+		return i + 1
+	}
 	var value Value
 	if at() == '(' {
 		value, i = r.mapped1(format, i+1, args)
@@ -115,10 +119,6 @@ func (r *run) conversion(b *buffer, format string, i int, args *percentArgs, saf
 		i++
 	}
 	c.kind = at()
-	if c.kind == '%' {
-		r.write(b, "%")
-		return i + 1
-	}
 	if !strings.ContainsRune("diouxXeEfFgGcrsa", rune(c.kind)) {
 		valueError("unsupported format character '%c' at index %d", c.kind, i)
 	}

@@ -137,6 +137,9 @@ func (f *formatter) lookup(name string) Value {
 		first = name[:at]
 	}
 	rest := name[len(first):]
+	if first == "" && rest != "" {
+		unsupported("a format's field that begins with an attribute, which only new versions of Python number")
+	}
 	v := f.first(first)
 	for rest != "" {
 		if rest[0] == '.' {
@@ -234,8 +237,11 @@ func parseSpec(s string) formatSpec {
 	f.alternate = take("#") != 0
 	if take("0") != 0 {
 		f.zero = true
-		if f.fill == "" && f.align == "" {
-			f.fill, f.align = "0", "="
+		if f.fill == "" {
+			f.fill = "0"
+			if f.align == "" {
+				f.align = "="
+			}
 		}
 	}
 	number := func() (n int, some bool) {

@@ -66,7 +66,7 @@ func newRange(r *run, g arguments) Value {
 	if n > mostRange {
 		fail("OverflowError", "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", mostRange)
 	}
-	return &rangeValue{start, step, n}
+	return &rangeValue{start, stop, step, n}
 }
 
 func newNamespace(r *run, g arguments) Value {

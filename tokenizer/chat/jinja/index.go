@@ -123,14 +123,14 @@ func (r *run) slice(x, start, stop, step Value) Value {
 	if !has {
 		typeError("'%s' object cannot be sliced", typeName(x))
 	}
-	from, count, by := sliceBounds(start, stop, step, n)
+	from, to, count, by := sliceBounds(start, stop, step, n)
 	switch x := x.(type) {
 	case *List:
 		return &List{items: r.pick(x.items, from, count, by)}
 	case *Tuple:
 		return &Tuple{items: r.pick(x.items, from, count, by)}
 	case *rangeValue:
-		return &rangeValue{x.start + from*x.step, x.step * by, count}
+		return &rangeValue{x.start + from*x.step, x.start + to*x.step, x.step * by, count}
 	}
 	s, _ := textOf(x)
 	r.scan(len(s))
@@ -156,8 +156,9 @@ func (r *run) pick(items []Value, from, count, by int) []Value {
 	return out
 }
 
-// sliceBounds is how many items a slice takes of n, from where and how far from each other.
-func sliceBounds(start, stop, step Value, n int) (from, count, by int) {
+// sliceBounds is where a slice of n items begins and ends, how many it takes, and how far from
+// each other.
+func sliceBounds(start, stop, step Value, n int) (from, to, count, by int) {
 	bound := func(v Value, absent, low, high int) int {
 		if _, none := v.(None); none {
 			return absent
@@ -177,12 +178,12 @@ func sliceBounds(start, stop, step Value, n int) (from, count, by int) {
 	}
 	if by > 0 {
 		from = bound(start, 0, 0, n)
-		to := bound(stop, n, 0, n)
+		to = bound(stop, n, 0, n)
 		count = max(0, (to-from+by-1)/by)
 	} else {
 		from = bound(start, n-1, -1, n-1)
-		to := bound(stop, -1, -1, n-1)
+		to = bound(stop, -1, -1, n-1)
 		count = max(0, (from-to-by-1)/-by)
 	}
-	return from, count, by
+	return from, to, count, by
 }

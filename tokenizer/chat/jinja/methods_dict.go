@@ -96,7 +96,7 @@ func sequenceMethod(x Value, items []Value, name string) Value {
 	case "index":
 		return &callable{name, func(r *run, g arguments) Value {
 			args := newSignature("/value start? stop?").bind("index()", g)
-			from, count, _ := sliceBounds(given(args[1]), given(args[2]), None{}, len(items))
+			from, _, count, _ := sliceBounds(given(args[1]), given(args[2]), None{}, len(items))
 			for i := from; i < from+count; i++ {
 				if r.equal(items[i], args[0], 0) {
 					return i

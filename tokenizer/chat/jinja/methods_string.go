@@ -244,7 +244,7 @@ func (r *run) section(s string, start, end Value) (part string, shift int, good 
 		return s, 0, true
 	}
 	n := utf8.RuneCountInString(s)
-	from, _, _ := sliceBounds(given(start), None{}, None{}, n)
+	from, _, _, _ := sliceBounds(given(start), None{}, None{}, n)
 	to := n
 	if _, none := given(end).(None); !none {
 		if to = index(end, "slice indices"); to < 0 {

@@ -141,6 +141,15 @@ func (r *run) intText(b *big.Int) string {
 	return s
 }
 
+// refuseDigits refuses numbers in other digits than ASCII's, which Python reads.
+func refuseDigits(text string) {
+	for _, c := range text {
+		if c > 127 && isDecimal(c) {
+			unsupported("a number with digits that are not ASCII")
+		}
+	}
+}
+
 // parseInt is int(text, base); good is false where that is a ValueError.
 func parseInt(text string, base int) (v Value, good bool) {
 	if base != 0 && (base < 2 || base > 36) {
@@ -148,7 +157,8 @@ func parseInt(text string, base int) (v Value, good bool) {
 	}
 	text = strings.TrimFunc(text, isSpace)
 	if !isASCII(text) {
-		unsupported("int() of a text that is not ASCII")
+		refuseDigits(text)
+		return nil, false
 	}
 	sign, digits := "", strings.ToLower(text)
 	if digits != "" && (digits[0] == '-' || digits[0] == '+') {
@@ -187,7 +197,8 @@ func parseInt(text string, base int) (v Value, good bool) {
 func parseFloat(text string) (f float64, good bool) {
 	text = strings.ToLower(strings.TrimFunc(text, isSpace))
 	if !isASCII(text) {
-		unsupported("float() of a text that is not ASCII")
+		refuseDigits(text)
+		return 0, false
 	}
 	bare := strings.TrimLeft(text, "+-")
 	if len(text)-len(bare) > 1 {

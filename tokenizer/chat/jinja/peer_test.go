@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -60,6 +61,9 @@ func TestAnswersPeer(t *testing.T) {
 		}
 		text, err := c.render()
 		a := map[string]string{"text": text}
+		if err != nil && strings.Contains(err.Error(), Internal) {
+			t.Errorf("%s: %v", c.Template, err)
+		}
 		if err != nil {
 			a = map[string]string{"error": err.Error()}
 		}

@@ -55,11 +55,10 @@ func (r *run) simpleRepr(v Value) (string, bool) {
 	case *Undefined:
 		return "Undefined", true
 	case *rangeValue:
-		stop := v.start + v.n*v.step
 		if v.step != 1 {
-			return "", false
+			return fmt.Sprintf("range(%d, %d, %d)", v.start, v.stop, v.step), true
 		}
-		return fmt.Sprintf("range(%d, %d)", v.start, stop), v.n > 0
+		return fmt.Sprintf("range(%d, %d)", v.start, v.stop), true
 	case *loopContext:
 		return fmt.Sprintf("<LoopContext %d/%d>", v.index0+1, v.length(r)), true
 	case *macroValue:

@@ -51,7 +51,7 @@ func (u *Undefined) use() {
 type namespace struct{ attrs *Dict }
 
 // rangeValue is Python's range.
-type rangeValue struct{ start, step, n int }
+type rangeValue struct{ start, stop, step, n int }
 
 func (x *rangeValue) at(i int) int { return x.start + i*x.step }
 
