@@ -2,8 +2,9 @@
 
 BINARY is the compiled test of tokenizer/chat/jinja. For each seed COUNT templates are made from a grammar that has every
 construct a chat template can use. Told: how many are equal, refused by both, refused by ours alone (by reason), and
-different. A difference, or a template that only ours renders, ends the proof with 1. --subset FILE N writes N of the cases
-with jinja2's answers as the Go test's data.
+different. A difference, or a template that only ours renders, ends the proof with 1.
+
+jinja.py --subset FILE COUNT SEED..: writes some of the cases with jinja2's answers: the Go test's data.
 """
 import collections
 import json
@@ -359,7 +360,27 @@ def compare(cases, binary):
     return count, reasons, bad
 
 
+def subset(path, n, seeds):
+    """Writes n cases with jinja2's answers, each with the variables it names, for the Go test."""
+    env, written = peer.environment(), 0
+    with open(path, "w", encoding="utf-8") as f:
+        for seed in seeds:
+            for i in range(n // len(seeds) * 3):
+                c = case(seed * 1_000_003 + i)
+                v = {k: x for k, x in c["vars"].items() if re.search(r"\b%s\b" % k, c["template"])}
+                text, error = peer.render(env, c["template"], v)
+                kept = error is None and "0x" not in text or error is not None and i % 6 == 0 and error not in ("Slow", "RecursionError")
+                if not kept or len(c["template"]) > 400 or written >= n:
+                    continue
+                answer = {"text": text} if error is None else {"error": error.split(":")[0]}
+                f.write(json.dumps({"template": c["template"], "vars": v, **answer}, ensure_ascii=False) + "\n")
+                written += 1
+    print("%s: %d cases" % (path, written))
+
+
 def main():
+    if sys.argv[1] == "--subset":
+        return subset(sys.argv[2], int(sys.argv[3]), [int(s) for s in sys.argv[4:]])
     binary, n, seeds = sys.argv[1], int(sys.argv[2]), [int(s) for s in sys.argv[3:]]
     total, reasons, bad = collections.Counter(), collections.Counter(), []
     for seed in seeds:

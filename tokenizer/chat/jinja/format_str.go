@@ -12,8 +12,9 @@ type formatter struct {
 	r      *run
 	pos    []Value
 	named  *Dict
-	auto   int // the next number; -1: numbers are written out
-	manual bool
+	auto   int  // the next number of fields without a name
+	manual bool // fields have had numbers
+	dotted bool // numbers with attributes, which versions of Python count differently
 }
 
 // formatCall is text.format(...) and text.format_map(...).
@@ -140,7 +141,7 @@ func (f *formatter) lookup(name string) Value {
 	if first == "" && rest != "" {
 		unsupported("a format's field that begins with an attribute, which only new versions of Python number")
 	}
-	v := f.first(first)
+	v := f.first(first, rest != "")
 	for rest != "" {
 		if rest[0] == '.' {
 			attr := rest[1:]
@@ -172,20 +173,27 @@ func (f *formatter) lookup(name string) Value {
 	return v
 }
 
-func (f *formatter) first(name string) Value {
+// first is the value a field's name begins with; dotted: attributes follow.
+func (f *formatter) first(name string, dotted bool) Value {
 	n, err := strconv.Atoi(name)
 	number := err == nil && n >= 0 && name[0] != '+'
 	if name == "" {
+		if f.dotted {
+			unsupported("a format that numbers some fields and others not")
+		}
 		if f.manual {
 			valueError("cannot switch from manual field specification to automatic field numbering")
 		}
 		n, number = f.auto, true
 		f.auto++
 	} else if number {
+		if f.auto > 0 && dotted {
+			unsupported("a format that numbers some fields and others not")
+		}
 		if f.auto > 0 {
 			valueError("cannot switch from automatic field numbering to manual field specification")
 		}
-		f.manual = true
+		f.manual, f.dotted = f.manual || !dotted, f.dotted || dotted
 	}
 	if number {
 		if n >= len(f.pos) {

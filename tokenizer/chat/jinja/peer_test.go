@@ -78,3 +78,37 @@ func TestAnswersPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Claim (jinja2 3.1.6 with transformers' settings, testdata/jinja2.jsonl by tests/proofs/chat/jinja.py --subset):
+// random templates over random values give jinja2's text, or fail where jinja2 fails.
+func TestAsJinja2(t *testing.T) {
+	data, err := os.ReadFile("testdata/jinja2.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal, refused := 0, 0
+	for line := range strings.Lines(string(data)) {
+		var c peerCase
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.render()
+		switch {
+		case c.Text == nil && err == nil:
+			t.Errorf("%s: %q, where jinja2 fails by %s", c.Template, got, c.Error)
+		case c.Text == nil:
+			refused++
+		case err != nil:
+			if !strings.Contains(err.Error(), "Unsupported") {
+				t.Errorf("%s: %v, want %q", c.Template, err, *c.Text)
+			}
+		case got != *c.Text:
+			t.Errorf("%s: %q, want %q", c.Template, got, *c.Text)
+		default:
+			equal++
+		}
+	}
+	if t.Logf("%d equal, %d refused by both", equal, refused); equal < 400 || refused < 50 {
+		t.Errorf("%d equal, %d refused by both: too few to show anything", equal, refused)
+	}
+}
