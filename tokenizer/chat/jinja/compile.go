@@ -79,7 +79,6 @@ func (f *frame) inner() *frame {
 
 func (f *frame) softened() *frame {
 	copied := *f
-	copied.symbols = f.symbols.copied()
 	copied.soft = true
 	return &copied
 }
@@ -90,7 +89,7 @@ type compiler struct {
 	blocks  map[string]*compiledBlock
 	pending []*blockNode
 	params  []map[string]bool // parameters that have no value yet, while defaults are compiled
-	macros  int
+	known   map[node]bool     // whether an expression is constant
 }
 
 type compiledBlock struct {
@@ -164,7 +163,8 @@ func (c *compiler) enter(f *frame) (list []entry) {
 	return list
 }
 
-func enterFrame(a *act, list []entry) {
+func (r *run) enterFrame(a *act, list []entry) {
+	r.step(len(list) >> 3)
 	for _, e := range list {
 		switch e.action {
 		case loadResolve:

@@ -7,7 +7,7 @@ import (
 
 func (c *compiler) expr(n node, f *frame) expr {
 	inner := c.bare(n, f)
-	if _, plain := n.(*constNode); !plain && constant(n) {
+	if _, plain := n.(*constNode); !plain && c.isConstant(n) {
 		inner = guarded(inner)
 	}
 	return func(r *run, a *act) Value {
@@ -35,18 +35,21 @@ func guarded(inner expr) expr {
 	}
 }
 
-// constant tells whether Jinja may compute an expression before it runs the template.
-func constant(n node) bool {
+// isConstant tells whether Jinja may compute an expression before it runs the template.
+func (c *compiler) isConstant(n node) bool {
+	if known, found := c.known[n]; found {
+		return known
+	}
+	result := true
 	switch n.(type) {
 	case *nameNode, *nsRefNode, *callNode, *slotNode:
-		return false
+		result = false
 	}
 	for _, child := range expressionChildren(n) {
-		if child == nil || !constant(child) {
-			return false
-		}
+		result = result && child != nil && c.isConstant(child)
 	}
-	return true
+	c.known[n] = result
+	return result
 }
 
 func (c *compiler) bare(n node, f *frame) expr {
@@ -295,12 +298,14 @@ func (e *argExprs) evaluate(r *run, a *act) arguments {
 		if !is {
 			typeError("argument after ** must be a mapping")
 		}
+		written := len(given.named)
+		r.step(d.Len() * (1 + written))
 		for i, k := range d.keys {
 			name, is := textOf(k)
 			if !is {
 				typeError("keywords must be strings")
 			}
-			if given.get(name) != nil {
+			if (arguments{named: given.named[:written]}).get(name) != nil {
 				typeError("got multiple values for keyword argument '%s'", name)
 			}
 			given.named = append(given.named, namedArg{name, d.values[i]})

@@ -92,7 +92,7 @@ func (c *compiler) loopTest(n *forNode, f *frame) func(*run, *act, Value) Value 
 		return newGenerator(func() Value {
 			if next == nil {
 				next = r.iterate(items)
-				enterFrame(inner, init)
+				r.enterFrame(inner, init)
 			}
 			for v := next(); v != nil; v = next() {
 				target(r, inner, v)
@@ -142,7 +142,7 @@ func (p *loopParts) run(r *run, a *act, out *buffer, items Value, recurse *recur
 		if p.slot >= 0 {
 			a.slots[p.slot] = loop
 		}
-		enterFrame(a, p.init)
+		r.enterFrame(a, p.init)
 		sig := runAll(r, a, out, p.body)
 		if sig == breaks {
 			break
@@ -153,7 +153,7 @@ func (p *loopParts) run(r *run, a *act, out *buffer, items Value, recurse *recur
 	if complete || !p.hasElse {
 		return proceed
 	}
-	enterFrame(a, p.orInit)
+	r.enterFrame(a, p.orInit)
 	if sig := runAll(r, a, out, p.orElse); sig != proceed {
 		return sig
 	}

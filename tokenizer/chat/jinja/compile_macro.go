@@ -138,6 +138,7 @@ func (r *run) callMacro(v *macroValue, given arguments) string {
 	values := append([]Value{}, given.pos[:min(len(given.pos), len(m.args))]...)
 	found := len(values) == len(m.args) && m.hasCallerIn
 	kwargs := given.kwargs()
+	r.step(len(m.args) * len(kwargs) >> 2)
 	take := func(name string) Value {
 		for i := range kwargs {
 			if kwargs[i].name == name {
@@ -184,7 +185,7 @@ func (r *run) runMacro(v *macroValue, values []Value) string {
 	for i, slot := range m.slots {
 		a.slots[slot] = values[i]
 	}
-	enterFrame(a, m.init)
+	r.enterFrame(a, m.init)
 	for i, name := range m.args {
 		if a.slots[m.slots[i]] != nil {
 			continue

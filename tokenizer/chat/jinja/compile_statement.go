@@ -158,7 +158,7 @@ func (c *compiler) assignBlock(n *assignBlockNode, f *frame) stmt {
 	filtered := c.blockFilter(n.filter, inner)
 	leave := c.leave(inner)
 	return func(r *run, a *act, _ *buffer) signal {
-		enterFrame(a, init)
+		r.enterFrame(a, init)
 		var text buffer
 		if sig := runAll(r, a, &text, body); sig != proceed {
 			return sig
@@ -208,7 +208,7 @@ func (c *compiler) filterBlock(n *filterBlockNode, f *frame) stmt {
 	filtered := c.blockFilter(n.filter, inner)
 	leave := c.leave(inner)
 	return func(r *run, a *act, out *buffer) signal {
-		enterFrame(a, init)
+		r.enterFrame(a, init)
 		var text buffer
 		if sig := runAll(r, a, &text, body); sig != proceed {
 			return sig
@@ -258,7 +258,7 @@ func (c *compiler) with(n *withNode, f *frame) stmt {
 	body := c.statements(n.body, inner)
 	leave := c.leave(inner)
 	return func(r *run, a *act, out *buffer) signal {
-		enterFrame(a, init)
+		r.enterFrame(a, init)
 		for i, v := range values {
 			targets[i](r, a, v(r, a))
 		}
@@ -283,6 +283,7 @@ func (c *compiler) block(n *blockNode, f *frame) stmt {
 		r.enter()
 		ctx := a.ctx
 		if n.scoped {
+			r.step(len(a.ctx.vars) + len(a.ctx.parent) + len(locals))
 			ctx = &context{vars: map[string]Value{}, parent: a.ctx.all()}
 			for name, p := range locals {
 				if v := p.get(a); v != nil {
@@ -291,7 +292,7 @@ func (c *compiler) block(n *blockNode, f *frame) stmt {
 			}
 		}
 		inner := made.fn.act(nil, ctx)
-		enterFrame(inner, made.init)
+		r.enterFrame(inner, made.init)
 		runAll(r, inner, out, made.body)
 		r.leave()
 		return proceed

@@ -230,6 +230,7 @@ func attrFilter(r *run, v Value, args []Value) Value {
 func (r *run) attrGetter(attribute, absent Value) func(Value) Value {
 	var parts []Value
 	if s, is := textOf(attribute); is {
+		r.allocTimes(strings.Count(s, ".")+1, 32)
 		for _, p := range strings.Split(s, ".") {
 			if n, good := parseDigits(p); good {
 				parts = append(parts, n)

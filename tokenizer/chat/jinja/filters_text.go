@@ -55,6 +55,7 @@ func (r *run) softMethod(v Value, name string, args ...Value) Value {
 func titleFilter(r *run, v Value, _ []Value) Value {
 	s, _ := textOf(r.soft(v))
 	r.allocTimes(len(s), 4)
+	r.step(4 * len(s))
 	var b strings.Builder
 	separates := func(c rune) bool { return c == '-' || isSpace(c) || strings.ContainsRune("({[<", c) }
 	for s != "" {

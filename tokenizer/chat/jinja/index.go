@@ -6,6 +6,7 @@ import (
 
 // getitem is x[key] in a template: the item, else the attribute of that name.
 func (r *run) getitem(x, key Value) Value {
+	r.step(1)
 	if v := r.item(x, key); v != nil {
 		return v
 	}

@@ -13,7 +13,7 @@ func Parse(source string) (t *Template, err error) {
 	line := 1
 	defer recovered(&line, &err)
 	nodes := parseNodes(lex(source, &line))
-	c := &compiler{line: &line, blocks: map[string]*compiledBlock{}}
+	c := &compiler{line: &line, blocks: map[string]*compiledBlock{}, known: map[node]bool{}}
 	return &Template{root: c.template(nodes), blocks: c.blocks}, nil
 }
 
@@ -57,7 +57,7 @@ func (t *Template) Render(variables *Dict, o Options) (out Rendered, err error) 
 		}
 	}
 	a := t.root.fn.act(nil, ctx)
-	enterFrame(a, t.root.init)
+	r.enterFrame(a, t.root.init)
 	text := buffer{most: o.Limits.Output}
 	runAll(r, a, &text, t.root.body)
 	return Rendered{Text: string(text.b), Spans: r.spans, LostSpans: r.lostSpans}, nil

@@ -16,7 +16,7 @@ type token struct {
 }
 
 // mostSource bounds a template's text.
-const mostSource = 1 << 20
+const mostSource = 256 << 10
 
 var operatorNames = map[string]string{
 	"+": "add", "-": "sub", "/": "div", "//": "floordiv", "*": "mul", "%": "mod", "**": "pow", "~": "tilde",

@@ -144,6 +144,9 @@ func textArg(v Value) string {
 
 func (r *run) mapped(s string, f func(string) string) string {
 	r.allocTimes(len(s), 4)
+	if !isASCII(s) {
+		r.step(4 * len(s))
+	}
 	return f(s)
 }
 

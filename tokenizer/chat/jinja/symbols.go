@@ -24,6 +24,7 @@ type load struct {
 type symbols struct {
 	level  int
 	parent *symbols
+	base   *symbols          // in a branch of an if: those before it, which it adds to
 	refs   map[string]string // name to identifier
 	loads  map[string]load   // by identifier
 	stores map[string]bool
@@ -37,8 +38,30 @@ func newSymbols(parent *symbols) *symbols {
 	return s
 }
 
-func (s *symbols) copied() *symbols {
-	return &symbols{s.level, s.parent, maps.Clone(s.refs), maps.Clone(s.loads), maps.Clone(s.stores)}
+// branch is a copy of s, that writes down only what comes to it.
+func (s *symbols) branch() *symbols {
+	b := newSymbols(s.parent)
+	b.level, b.base = s.level, s
+	return b
+}
+
+// own is the identifier that the frame itself has for a name, "" where it has none.
+func (s *symbols) own(name string) string {
+	for ; s != nil; s = s.base {
+		if id, found := s.refs[name]; found {
+			return id
+		}
+	}
+	return ""
+}
+
+func (s *symbols) storesName(name string) bool {
+	for ; s != nil; s = s.base {
+		if s.stores[name] {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *symbols) define(name string, l load) string {
@@ -51,7 +74,7 @@ func (s *symbols) define(name string, l load) string {
 // ref is the identifier of a name, "" where no frame knows it.
 func (s *symbols) ref(name string) string {
 	for ; s != nil; s = s.parent {
-		if id, found := s.refs[name]; found {
+		if id := s.own(name); id != "" {
 			return id
 		}
 	}
@@ -69,7 +92,7 @@ func (s *symbols) findLoad(id string) (load, bool) {
 
 func (s *symbols) store(name string) {
 	s.stores[name] = true
-	if _, known := s.refs[name]; known {
+	if s.own(name) != "" {
 		return
 	}
 	if s.parent != nil {
@@ -98,7 +121,7 @@ func (s *symbols) merge(branches ...*symbols) {
 	for _, b := range branches {
 		maps.Copy(stores, b.stores)
 	}
-	maps.DeleteFunc(stores, func(name string, _ bool) bool { return s.stores[name] })
+	maps.DeleteFunc(stores, func(name string, _ bool) bool { return s.storesName(name) })
 	for _, b := range branches {
 		maps.Copy(s.refs, b.refs)
 		maps.Copy(s.loads, b.loads)
@@ -237,7 +260,7 @@ func (s *symbols) visit(n node) {
 
 func (s *symbols) visitIf(n *ifNode) {
 	s.visit(n.test)
-	body, elifs, orElse := s.copied(), s.copied(), s.copied()
+	body, elifs, orElse := s.branch(), s.branch(), s.branch()
 	body.visitAll(n.body)
 	for _, e := range n.elifs {
 		elifs.visit(e)

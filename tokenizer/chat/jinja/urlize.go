@@ -78,7 +78,7 @@ func (l *linker) links(s string) string {
 		if at < 0 {
 			at = len(s)
 		}
-		l.r.step(1 + 4*at)
+		l.r.step(1 + 16*at)
 		l.r.write(&out, l.word(s[:at]))
 		rest := strings.TrimLeftFunc(s[at:], isSpace)
 		l.r.write(&out, s[at:len(s)-len(rest)])
