@@ -233,6 +233,9 @@ func TestRefusals(t *testing.T) {
 		{"/v1/chat/completions", `{"messages": [{"content": "x"}]}`, 400, "messages", "messages: number 0 is no object with a role"},
 		{"/v1/chat/completions", `{"messages": [{"role": "user"}]}`, 400, "messages", "messages: number 0 has content that is no text"},
 		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, 400, "tools", "tools: this server does not read calls of tools out of what the model writes"},
+		{"/v1/chat/completions", `{"messages": [{"role": "assistant", "content": "x"}], "continue_final_message": true}`, 400, "continue_final_message", "continue_final_message: needs add_generation_prompt: false"},
+		{"/tokenize", `{"messages": [{"role": "assistant", "content": "x"}], "continue_final_message": true, "add_generation_prompt": true}`, 400, "continue_final_message", "continue_final_message: needs add_generation_prompt: false"},
+		{"/tokenize", `{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"messages": []}}`, 400, "messages", "messages: the chat template: the variable messages is set by the request's own field of that name"},
 		{"/api", `{"prompts": ["x"], "beam_width": 4}`, 400, "beam_width", "beam_width: this server does not have it; monotron generate searches with beams"},
 		{"/nowhere", `{}`, 404, "", `there is nothing at "/nowhere"`},
 		{"/v1/completions", strings.Repeat("x", 5<<20), 413, "", "the request is larger than 4194304 bytes"},
@@ -255,6 +258,24 @@ func TestRefusals(t *testing.T) {
 	}
 	if status, _ := request(t, "GET", url+"/v1/completions", ""); status != 405 {
 		t.Errorf("GET of completions: %d", status)
+	}
+}
+
+// Claim (vLLM's field, transformers' text): continue_final_message ends the prompt inside the last message.
+func TestContinueFinalMessage(t *testing.T) {
+	url, _ := goldenServer(t)
+	text := func(fields string) string {
+		status, body := request(t, "POST", url+"/tokenize", `{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "I am"}], "add_generation_prompt": false`+fields+`}`)
+		status2, back := request(t, "POST", url+"/detokenize", string(body))
+		var a struct{ Prompt string }
+		if err := json.Unmarshal(back, &a); err != nil || status != 200 || status2 != 200 {
+			t.Fatalf("%d %s, %d %s", status, body, status2, back)
+		}
+		return a.Prompt
+	}
+	all, begun := text(""), text(`, "continue_final_message": true`)
+	if !strings.HasSuffix(begun, "I am") || !strings.HasPrefix(all, begun) || all == begun {
+		t.Errorf("%q of %q", begun, all)
 	}
 }
 

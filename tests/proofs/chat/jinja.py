@@ -87,7 +87,7 @@ class Maker:
 
     # Expressions.
     def name(self):
-        return self.r.choice(NAMES + ["undefined_name", "loop" if self.loops else "s"] + [s + ".v" for s in self.spaces])
+        return self.r.choice(NAMES + ["undefined_name", "loop" if self.loops else "s"] + self.spaces)
 
     def args(self, depth, most=2):
         return ", ".join(self.expr(depth - 1) for _ in range(self.r.randint(0, most)))
@@ -248,7 +248,7 @@ class Maker:
     def set_tag(self, depth):
         target = self.pick(self.target(), self.target(), "x, y", "(x, i)")
         if self.spaces and self.chance(0.5):
-            target = self.r.choice(self.spaces) + self.pick(".v", ".w")
+            target = self.r.choice(self.spaces)
         return self.tag("set %s = %s" % (target, self.expr(2) if "," not in target else self.pick("1, 2", "s, n", "[1, 2]", self.expr(1))))
 
     def set_block(self, depth):
@@ -257,7 +257,7 @@ class Maker:
     def space(self, depth):
         name = "ns%d" % len(self.spaces)
         text = self.tag("set %s = namespace(%s)" % (name, self.pick("v=1", "v=s, w=[]", "v=0", "{'v': 2}", "")))
-        self.spaces.append(name)
+        self.spaces.append(name + ".v")
         return text
 
     def macro(self, depth):
@@ -314,7 +314,46 @@ class Maker:
             return self.out("%s|%s" % (self.pick("s", "l", "items", "words", "d", "n", "f", "messages", "m", "t", "a", "nested", "big", self.string()), self.filter(2)))
         if kind < 0.9:
             deep, self.expr = self.expr, lambda depth=3: self.safe() if depth < 3 or not self.chance(0.1) else deep(1)
+        if kind > 0.7:
+            return self.scopes()
         return "".join(self.blanks() + self.statement(3) for _ in range(self.r.randint(1, 4))) + self.blanks()
+
+    def plain_macro(self, depth):
+        name = "m%d" % len(self.macros)
+        loops, self.loops = self.loops, 0
+        text = self.tag("macro %s(%s)" % (name, self.pick("p=1, q=2", "p=x, q=i", "x=1, q=x", "q=k, caller=none", "q=1, x=y", "y=q, q=2"))) + self.body(depth) + self.pick("{{ varargs|length }}{{ kwargs|length }}", "{{ varargs }}{{ kwargs }}{{ caller() if caller }}")
+        self.loops = loops
+        self.macros.append(name)
+        return text + self.pick("{{ varargs }}{{ kwargs }}", "", "{{ p }}{{ varargs }}{{ kwargs }}", "{{ q }}{{ x }}{{ varargs }}{{ kwargs.a }}") + self.tag("endmacro")
+
+    def plain_for(self, depth):
+        target, over = self.pick(("x", "[1, 2]"), ("i", "items"), ("k", "'ab'"), ("y", "[x, i]"), ("x", "range(2)"), ("x, y", "[(1, 2), (3, 4)]"), ("k, v", "{'p': 1, 'q': 2}.items()"), ("i", "[]"), ("x", "[1, 2, 3] if x != %s" % self.pick("1", "2", "i", "k")),
+                                 ("i", "items|select('odd')"), ("x", "[1, [2]] recursive"))
+        self.loops += 1
+        inner = self.body(depth)
+        if self.chance(0.3):
+            inner += self.tag("if " + self.pick("loop.first", "loop.last", "x == 1", "i", "y")) + self.tag(self.pick("break", "continue")) + self.tag("endif") + self.body(depth - 1)
+        if "recursive" in over:
+            inner += "{{ loop(x) if x is iterable and x is not string }}"
+        self.loops -= 1
+        orelse = self.tag("else") + self.body(depth) if self.chance(0.4) else ""
+        return self.tag("for %s in %s" % (target, over)) + inner + orelse + self.tag("endfor")
+
+    def plain_set(self, depth):
+        if self.spaces and self.chance(0.4):
+            return self.tag("set %s = %s" % (self.r.choice(self.spaces), self.expr(1)))
+        return self.tag(self.pick("set %s = %s" % (self.target(), self.expr(1)), "set x, y = %s" % self.pick("1, 2", "y, x", "[i, k]", "'ab'")))
+
+    def scopes(self):
+        """Tags in each other that assign and show the same few names."""
+        show = lambda: self.pick("", "[{{ x }}|{{ i }}|{{ k }}|{{ y }}]", "{{ x }}", "{{ y ~ i }}", "<{{ a }}>", "{{ x is defined }}{{ k is defined }}")
+        inner = self.body
+        self.expr = lambda depth=3: self.pick("x", "y", "i", "k", "a", "n", "s", "1", "'v'", "x ~ 1", "y ~ i", "[1, 2]", "items", "x or 'u'", "l", "x is defined", "not y", *(["loop.index", "loop.index0", "loop.last"] if self.loops else ["n"]),
+                                              *[m + "()" for m in self.macros], *[m + "(x)" for m in self.macros], *[m + "(q=i)" for m in self.macros], *self.spaces)
+        self.body = lambda depth: show() + inner(depth) + show()
+        self.unusual, self.macro, self.for_tag, self.set_tag = self.print, self.plain_macro, self.plain_for, self.plain_set
+        self.filter_block = lambda depth: self.tag("filter upper") + self.body(depth) + self.tag("endfilter")
+        return "".join(show() + self.statement(4) for _ in range(self.r.randint(2, 5))) + show()
 
 
 def case(seed):

@@ -3,6 +3,7 @@ package jinja
 import (
 	"math"
 	"math/big"
+	"math/bits"
 	"slices"
 	"strings"
 )
@@ -144,22 +145,26 @@ func numberAttribute(x Value, name string) Value {
 		unsupported("the method %s of a number", name)
 	}
 	if b, is := bigOf(x); is {
-		switch name {
-		case "numerator":
-			return positive(x)
-		case "denominator":
-			return 1
-		case "bit_length":
-			return method(b.BitLen())
-		case "bit_count":
-			n := 0
-			for _, w := range new(big.Int).Abs(b).Bytes() {
-				for ; w > 0; w &= w - 1 {
-					n++
-				}
-			}
-			return method(n)
+		return intAttribute(b, name, method)
+	}
+	return nil
+}
+
+// intAttribute is an attribute that ints alone have; method makes a method of its result.
+func intAttribute(b *big.Int, name string, method func(Value) Value) Value {
+	switch name {
+	case "numerator":
+		return normal(b)
+	case "denominator":
+		return 1
+	case "bit_length":
+		return method(b.BitLen())
+	case "bit_count":
+		n := 0
+		for _, w := range new(big.Int).Abs(b).Bytes() {
+			n += bits.OnesCount8(w)
 		}
+		return method(n)
 	}
 	return nil
 }

@@ -123,47 +123,34 @@ func (r *run) equalDicts(a, b *Dict, depth int) bool {
 	return true
 }
 
+// holds tells whether a comparison's result (-1, 0, 1) is what an operator asks for.
+func holds(op string, c int) bool {
+	switch op {
+	case "lt":
+		return c < 0
+	case "lteq":
+		return c <= 0
+	case "gt":
+		return c > 0
+	}
+	return c >= 0
+}
+
 // order is x < y and its like, by Jinja's names of the operators.
 func (r *run) order(op string, x, y Value, depth int) bool {
 	r.step(1)
 	r.deep(depth)
-	holds := func(c int) bool {
-		switch op {
-		case "lt":
-			return c < 0
-		case "lteq":
-			return c <= 0
-		case "gt":
-			return c > 0
-		}
-		return c >= 0
-	}
 	if isNumber(x) && isNumber(y) {
 		c := compareNumbers(x, y)
-		return c != 2 && holds(c)
+		return c != 2 && holds(op, c)
 	}
 	if a, is := textOf(x); is {
 		if b, is := textOf(y); is {
 			r.scan(min(len(a), len(b)))
-			return holds(strings.Compare(a, b)) // UTF-8 has the order of code points
+			return holds(op, strings.Compare(a, b)) // UTF-8 has the order of code points
 		}
 	}
-	var a, b []Value
-	both := false
-	switch l := x.(type) {
-	case *List:
-		if m, is := y.(*List); is {
-			a, b, both = l.items, m.items, true
-		}
-	case *Tuple:
-		if m, is := y.(*Tuple); is {
-			a, b, both = l.items, m.items, true
-		}
-	case *dictView:
-		if _, is := y.(*dictView); is {
-			unsupported("comparing the keys or items of dicts")
-		}
-	}
+	a, b, both := sequences(x, y)
 	if !both {
 		unsupportedOperands(map[string]string{"lt": "<", "lteq": "<=", "gt": ">", "gteq": ">="}[op], x, y)
 	}
@@ -172,7 +159,26 @@ func (r *run) order(op string, x, y Value, depth int) bool {
 			return r.order(op, a[i], b[i], depth+1)
 		}
 	}
-	return holds(cmp.Compare(len(a), len(b)))
+	return holds(op, cmp.Compare(len(a), len(b)))
+}
+
+// sequences are the items of two lists or two tuples.
+func sequences(x, y Value) (a, b []Value, both bool) {
+	switch l := x.(type) {
+	case *List:
+		if m, is := y.(*List); is {
+			return l.items, m.items, true
+		}
+	case *Tuple:
+		if m, is := y.(*Tuple); is {
+			return l.items, m.items, true
+		}
+	case *dictView:
+		if _, is := y.(*dictView); is {
+			unsupported("comparing the keys or items of dicts")
+		}
+	}
+	return nil, nil, false
 }
 
 // contains is x in y.

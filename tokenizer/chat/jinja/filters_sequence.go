@@ -268,7 +268,7 @@ func mapFilter(r *run, v Value, g arguments) Value {
 		if !r.truth(v) {
 			return nothing
 		}
-		f := r.mapped2(g)
+		f := r.applied(g)
 		next := r.iterate(v)
 		return func() Value {
 			if item := next(); item != nil {
@@ -279,8 +279,8 @@ func mapFilter(r *run, v Value, g arguments) Value {
 	})
 }
 
-// mapped2 is what map applies to each item.
-func (r *run) mapped2(g arguments) func(Value) Value {
+// applied is what map applies to each item.
+func (r *run) applied(g arguments) func(Value) Value {
 	if attribute := g.get("attribute"); len(g.pos) == 0 && attribute != nil {
 		absent := g.get("default")
 		if _, none := given(absent).(None); none {

@@ -58,25 +58,41 @@ func (r *run) percent(format string, value Value, safe bool) string {
 	return string(b.b)
 }
 
-// conversion writes the one that begins at i, behind its %, and returns what follows it.
-func (r *run) conversion(b *buffer, format string, i int, args *percentArgs, safe bool) int {
-	at := func() byte {
-		if i >= len(format) {
-			valueError("incomplete format")
+// percentReader reads one conversion of a format.
+type percentReader struct {
+	format string
+	i      int
+	args   *percentArgs
+}
+
+func (p *percentReader) at() byte {
+	if p.i >= len(p.format) {
+		valueError("incomplete format")
+	}
+	return p.format[p.i]
+}
+
+// number reads a width or precision; a star takes it from the arguments.
+func (p *percentReader) number() int {
+	if p.at() == '*' {
+		p.i++
+		n := p.args.next()
+		if !isInt(n) {
+			typeError("* wants int")
 		}
-		return format[i]
+		return index(n, "*")
 	}
-	if at() == '%' {
-		r.write(b, "%")
-		return i + 1
+	n := 0
+	for ; p.at() >= '0' && p.at() <= '9'; p.i++ {
+		n = min(n*10+int(p.at()-'0'), 1<<40)
 	}
-	var value Value
-	if at() == '(' {
-		value, i = r.mapped1(format, i+1, args)
-	}
-	c := conversion{precision: -1}
-	for flags := true; flags; {
-		switch at() {
+	return n
+}
+
+// read reads what stands before the letter, and that.
+func (p *percentReader) read() (c conversion) {
+	for ; strings.IndexByte("-+ #0", p.at()) >= 0; p.i++ {
+		switch p.at() {
 		case '-':
 			c.minus = true
 		case '+':
@@ -87,50 +103,48 @@ func (r *run) conversion(b *buffer, format string, i int, args *percentArgs, saf
 			c.alternate = true
 		case '0':
 			c.zero = true
-		default:
-			flags = false
-			i--
 		}
-		i++
 	}
-	number := func() int {
-		if at() == '*' {
-			i++
-			n := args.next()
-			if !isInt(n) {
-				typeError("* wants int")
-			}
-			return index(n, "*")
-		}
-		n := 0
-		for ; at() >= '0' && at() <= '9'; i++ {
-			n = min(n*10+int(at()-'0'), 1<<40)
-		}
-		return n
-	}
-	if c.width = number(); c.width < 0 {
+	if c.width = p.number(); c.width < 0 {
 		c.minus, c.width = true, -c.width
 	}
-	if at() == '.' {
-		i++
-		c.precision = max(0, number())
+	c.precision = -1
+	if p.at() == '.' {
+		p.i++
+		c.precision = max(0, p.number())
 	}
-	if h := at(); h == 'h' || h == 'l' || h == 'L' {
-		i++
+	if h := p.at(); h == 'h' || h == 'l' || h == 'L' {
+		p.i++
 	}
-	c.kind = at()
-	if !strings.ContainsRune("diouxXeEfFgGcrsa", rune(c.kind)) {
-		valueError("unsupported format character '%c' at index %d", c.kind, i)
+	c.kind = p.at()
+	p.i++
+	return c
+}
+
+// conversion writes the one that begins at i, behind its %, and returns what follows it.
+func (r *run) conversion(b *buffer, format string, i int, args *percentArgs, safe bool) int {
+	p := &percentReader{format, i, args}
+	if p.at() == '%' {
+		r.write(b, "%")
+		return i + 1
 	}
+	var value Value
+	if p.at() == '(' {
+		value, p.i = r.byName(format, i+1, args)
+	}
+	c := p.read()
 	if value == nil {
 		value = args.next()
 	}
+	if strings.IndexByte("diouxXeEfFgGcrsa", c.kind) < 0 {
+		valueError("unsupported format character '%c' at index %d", c.kind, p.i-1)
+	}
 	r.write(b, r.converted(&c, value, safe))
-	return i + 1
+	return p.i
 }
 
-// mapped1 is the value of %(name) and the position behind it.
-func (r *run) mapped1(format string, i int, args *percentArgs) (Value, int) {
+// byName is the value of %(name) and the position behind it.
+func (r *run) byName(format string, i int, args *percentArgs) (Value, int) {
 	if args.mapping == nil {
 		if u, is := args.single.(*Undefined); is {
 			u.use()

@@ -49,6 +49,12 @@ func init() {
 		return r.replace(s, textArg(args[0]), textArg(args[1]), indexOr(args[2], "replace()", -1))
 	})
 	add("join", "/iterable", func(r *run, s string, args []Value) Value { return r.join(s, args[0]) })
+	findMethods(add)
+	padMethods(add)
+}
+
+// findMethods are the methods that look for a text.
+func findMethods(add func(name, params string, do func(r *run, s string, args []Value) Value)) {
 	for name, find := range map[string]func(string, string) int{"find": strings.Index, "rfind": strings.LastIndex, "index": strings.Index, "rindex": strings.LastIndex} {
 		add(name, "/sub start? end?", func(r *run, s string, args []Value) Value {
 			at := r.findText(s, args, find)
@@ -59,6 +65,10 @@ func init() {
 		})
 	}
 	add("count", "/sub start? end?", func(r *run, s string, args []Value) Value { return r.countText(s, args) })
+}
+
+// padMethods are the methods that fill a text up to a width.
+func padMethods(add func(name, params string, do func(r *run, s string, args []Value) Value)) {
 	for name, side := range map[string]int{"center": 0, "ljust": 1, "rjust": 2} {
 		add(name, "/width fillchar?", func(r *run, s string, args []Value) Value { return r.justify(s, args[0], args[1], side) })
 	}
