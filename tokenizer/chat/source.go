@@ -33,7 +33,7 @@ func (s *Source) token(name string) string {
 
 // Beside takes what Text, BOS and EOS lack from the files of a tokenizer's folder:
 // chat_template.jinja, or chat_template in tokenizer_config.json, where of several by name
-// the one called default counts.
+// the one called default counts. As in transformers the file goes before the entry.
 func (s *Source) Beside(dir string) error {
 	if dir == "" {
 		return nil
@@ -41,17 +41,17 @@ func (s *Source) Beside(dir string) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		dir = filepath.Dir(dir)
 	}
-	for _, file := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
-		if err := s.read(filepath.Join(dir, file)); err != nil {
-			return err
-		}
-	}
 	data, err := exitcode.ReadFile(filepath.Join(dir, "chat_template.jinja"), mostBytes)
 	if err == nil && s.Text == "" {
 		s.Text = string(data)
 	}
 	if err != nil && exitcode.CodeOf(err) != exitcode.NoInput {
 		return exitcode.With(exitcode.IO, err)
+	}
+	for _, file := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
+		if err := s.read(filepath.Join(dir, file)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,0 +1,74 @@
+package chat
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Claim (transformers' PreTrainedTokenizerBase._from_pretrained): chat_template.jinja goes before the entry of
+// tokenizer_config.json, tokens are texts or objects, and a template sees those that the tokenizer has.
+func TestSources(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := func() string {
+		var s Source
+		if err := s.Beside(dir); err != nil {
+			t.Fatal(err)
+		}
+		template, err := New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := template.Render([]json.RawMessage{json.RawMessage(`{"role": "user"}`)}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	write("tokenizer_config.json", `{"chat_template": [{"name": "x", "template": "x"}, {"name": "default", "template": "config"}], "bos_token": {"content": "<b>"}, "pad_token": "<p>", "eos_token": null}`)
+	if got := text(); got != "config" {
+		t.Errorf("%q from the configuration", got)
+	}
+	write("chat_template.jinja", "{{ bos_token }}{{ pad_token }}{{ eos_token is defined }}{{ tools is none }}")
+	if got := text(); got != "<b><p>FalseTrue" {
+		t.Errorf("%q from the file", got)
+	}
+}
+
+// Claim (transformers' apply_chat_template): what messages and variables are not is an error that names the place.
+func TestWrongMessages(t *testing.T) {
+	template, err := New(Source{Text: "{{ messages[0].content }}{{ x }}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		message string
+		o       Options
+		says    string
+	}{
+		{`[1]`, Options{}, "message 0: not an object"},
+		{`{"a": "\ud800"}`, Options{}, `message 0: byte 7: \ud800 is half of a pair of surrogates`},
+		{"{\"a\": \"\xff\"}", Options{}, "message 0: not valid UTF-8"},
+		{`{"a": 1e999}`, Options{}, "message 0: 1e999 is beyond the range of a float"},
+		{`{}`, Options{Variables: json.RawMessage(`[]`)}, "the variables: not an object"},
+		{`{}`, Options{Variables: json.RawMessage(`{"tools": 1}`)}, "the variable tools is set by the request's own field of that name"},
+		{`{}`, Options{Documents: json.RawMessage(`["a"]`)}, "documents: number 0 is not an object"},
+		{`{"content": "a"}`, Options{ContinueFinalMessage: true, AddGenerationPrompt: true}, "continue_final_message and add_generation_prompt cannot both be set"},
+		{`{"content": null}`, Options{ContinueFinalMessage: true}, "continue_final_message: the last message has no content"},
+		{`{"content": 1}`, Options{ContinueFinalMessage: true}, "continue_final_message: the last message's content is no text"},
+		{`{"content": [{"type": "image"}]}`, Options{ContinueFinalMessage: true}, "continue_final_message: the last message has no text to go on with"},
+	} {
+		if _, err := template.Render([]json.RawMessage{json.RawMessage(c.message)}, c.o); err == nil || err.Error() != c.says {
+			t.Errorf("%s: %v, want %s", c.message, err, c.says)
+		}
+	}
+	if _, err := template.Render(nil, Options{}); err == nil {
+		t.Error("no messages, and no error")
+	}
+}
