@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // token is a piece of a template. kind is Jinja's name of it: data, block_begin, block_end,
@@ -259,6 +261,9 @@ func (l *lexer) item() {
 		name := rest[:n]
 		if !isIdentifier(name) {
 			l.fail("Invalid character in identifier")
+		}
+		if !norm.NFKC.IsNormalString(name) {
+			unsupported("the name %s, which Python writes in another way", name)
 		}
 		l.add("name", name)
 		l.advance(l.pos + n)

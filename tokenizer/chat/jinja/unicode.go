@@ -55,9 +55,21 @@ var digitMore = &unicode.RangeTable{
 	LatinOffset: 2,
 }
 
+// notIdentifier are characters that Unicode's XID properties leave out of its ID properties;
+// notStart are those that stand in identifiers, but not first.
+var (
+	notIdentifier = &unicode.RangeTable{R16: []unicode.Range16{
+		{0x37a, 0x37a, 1}, {0x2e2f, 0x2e2f, 1}, {0x309b, 0x309c, 1}, {0xfc5e, 0xfc63, 1}, {0xfdfa, 0xfdfb, 1}, {0xfe70, 0xfe7e, 2},
+	}}
+	notStart = &unicode.RangeTable{R16: []unicode.Range16{{0xe33, 0xe33, 1}, {0xeb3, 0xeb3, 1}, {0xff9e, 0xff9f, 1}}}
+)
+
 // isIdentifier is str.isidentifier.
 func isIdentifier(s string) bool {
 	for i, c := range s {
+		if c > 127 && (unicode.Is(notIdentifier, c) || i == 0 && unicode.Is(notStart, c)) {
+			return false
+		}
 		start := c == '_' || unicode.IsLetter(c) || unicode.Is(unicode.Nl, c) || unicode.Is(unicode.Other_ID_Start, c)
 		more := i > 0 && (unicode.In(c, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc, unicode.Other_ID_Continue))
 		if !start && !more {
@@ -94,8 +106,23 @@ func casefold(s string) string {
 	if isASCII(s) {
 		return strings.ToLower(s)
 	}
-	return cases.Fold().String(s)
+	var b strings.Builder
+	for s != "" {
+		at := strings.IndexFunc(s, isCherokee)
+		if at < 0 {
+			at = len(s)
+		}
+		b.WriteString(cases.Fold().String(s[:at]))
+		s = s[at:]
+		rest := strings.TrimLeftFunc(s, isCherokee)
+		b.WriteString(s[:len(s)-len(rest)])
+		s = rest
+	}
+	return b.String()
 }
+
+// isCherokee tells capitals that are folded to themselves, which the library has otherwise.
+func isCherokee(c rune) bool { return c >= 0x13a0 && c <= 0x13f5 }
 
 // titleOf is the title case of one character, which may be several.
 func titleOf(c rune) string {
