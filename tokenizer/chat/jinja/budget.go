@@ -1,7 +1,5 @@
 package jinja
 
-import "unicode/utf8"
-
 // Limits bound a render. They are counts, so that the same template and values end the same way
 // on every machine.
 type Limits struct {
@@ -83,9 +81,17 @@ func (r *run) write(out *buffer, s string) {
 	if out.most > 0 && int64(len(out.b)+len(s)) > out.most {
 		fail("Limit", "the template writes more than %d MiB", out.most>>20)
 	}
-	r.alloc(len(s))
 	r.scan(len(s))
+	if need := len(out.b) + len(s); need > cap(out.b) {
+		grown := max(2*cap(out.b), need)
+		r.alloc(grown)
+		out.b = append(make([]byte, 0, grown), out.b...)
+	}
 	out.b = append(out.b, s...)
 }
 
-func (b *buffer) runes() int { return utf8.RuneCount(b.b) }
+// take is a buffer's text.
+func (r *run) take(b *buffer) string {
+	r.alloc(len(b.b) + 16)
+	return string(b.b)
+}

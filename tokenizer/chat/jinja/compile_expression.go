@@ -217,7 +217,7 @@ func (c *compiler) concat(n *concatNode, f *frame) expr {
 		for _, v := range parts.values(r, a) {
 			r.write(&b, r.str(v))
 		}
-		return string(b.b)
+		return r.take(&b)
 	}
 }
 

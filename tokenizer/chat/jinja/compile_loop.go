@@ -173,7 +173,7 @@ func (x *recursion) render(r *run, items Value, depth int) string {
 	var out buffer
 	x.parts.run(r, x.fn.act(x.outer, x.outer.ctx), &out, items, x, depth)
 	r.leave()
-	return string(out.b)
+	return r.take(&out)
 }
 
 func (p *loopParts) recursive(fn *function) stmt {

@@ -200,5 +200,5 @@ func (r *run) runMacro(v *macroValue, values []Value) string {
 	runAll(r, a, &out, m.body)
 	r.leave()
 	r.line = line
-	return string(out.b)
+	return r.take(&out)
 }

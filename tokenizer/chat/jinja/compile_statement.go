@@ -163,7 +163,7 @@ func (c *compiler) assignBlock(n *assignBlockNode, f *frame) stmt {
 		if sig := runAll(r, a, &text, body); sig != proceed {
 			return sig
 		}
-		target(r, a, filtered(r, a, string(text.b)))
+		target(r, a, filtered(r, a, r.take(&text)))
 		leaveFrame(a, leave)
 		return proceed
 	}
@@ -213,7 +213,7 @@ func (c *compiler) filterBlock(n *filterBlockNode, f *frame) stmt {
 		if sig := runAll(r, a, &text, body); sig != proceed {
 			return sig
 		}
-		result := filtered(r, a, string(text.b))
+		result := filtered(r, a, r.take(&text))
 		s, is := textOf(result)
 		if !is {
 			typeError("a filter block gives %s, not text", typeName(result))

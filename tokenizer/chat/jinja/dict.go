@@ -66,7 +66,7 @@ func (d *Dict) put(h hashKey, k, v Value) {
 
 // set is d[k] = v of a dict under construction.
 func (r *run) set(d *Dict, k, v Value) {
-	r.alloc(112)
+	r.alloc(200)
 	d.put(r.hash(k, 0), k, v)
 }
 

@@ -129,7 +129,7 @@ func joinFilter(r *run, v Value, args []Value) Value {
 		first = false
 		r.write(&b, r.str(get(item)))
 	}
-	return string(b.b)
+	return r.take(&b)
 }
 
 func sliceFilter(r *run, v Value, args []Value) Value {

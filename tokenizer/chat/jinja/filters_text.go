@@ -124,7 +124,7 @@ func indentFilter(r *run, v Value, args []Value) Value {
 		}
 		r.write(&b, line)
 	}
-	return like(v, string(b.b))
+	return like(v, r.take(&b))
 }
 
 func truncateFilter(r *run, v Value, args []Value) Value {

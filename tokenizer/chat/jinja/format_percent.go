@@ -55,7 +55,7 @@ func (r *run) percent(format string, value Value, safe bool) string {
 	if args.used < len(args.list) && !loose && !args.fromMap {
 		typeError("not all arguments converted during string formatting")
 	}
-	return string(b.b)
+	return r.take(&b)
 }
 
 // percentReader reads one conversion of a format.

@@ -63,7 +63,7 @@ func (f *formatter) format(text string, depth int) string {
 		f.r.write(&b, f.field(text[:end], depth))
 		text = text[end+1:]
 	}
-	return string(b.b)
+	return f.r.take(&b)
 }
 
 // fieldEnd is where the brace that closes a field stands, -1 where there is none. Braces in

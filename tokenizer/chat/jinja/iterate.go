@@ -71,7 +71,7 @@ func (r *run) all(v Value) []Value {
 	var items []Value
 	next := r.iterate(v)
 	for item := next(); item != nil; item = next() {
-		r.alloc(16)
+		r.alloc(40)
 		items = append(items, item)
 	}
 	return items

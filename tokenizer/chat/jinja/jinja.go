@@ -60,5 +60,5 @@ func (t *Template) Render(variables *Dict, o Options) (out Rendered, err error) 
 	r.enterFrame(a, t.root.init)
 	text := buffer{most: o.Limits.Output}
 	runAll(r, a, &text, t.root.body)
-	return Rendered{Text: string(text.b), Spans: r.spans, LostSpans: r.lostSpans}, nil
+	return Rendered{Text: r.take(&text), Spans: r.spans, LostSpans: r.lostSpans}, nil
 }

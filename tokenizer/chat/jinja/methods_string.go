@@ -344,7 +344,7 @@ func (r *run) join(sep string, items Value) string {
 		r.write(&b, s)
 		i++
 	}
-	return string(b.b)
+	return r.take(&b)
 }
 
 // justify pads s: side 0 on both sides, 1 behind it, 2 before it.
@@ -398,5 +398,5 @@ func (r *run) expandTabs(s string, size int) string {
 		column++
 		r.write(&b, string(c))
 	}
-	return string(b.b)
+	return r.take(&b)
 }

@@ -28,7 +28,7 @@ func (r *run) repr(v Value) string {
 	}
 	var b buffer
 	r.writeRepr(&b, v, 0)
-	return string(b.b)
+	return r.take(&b)
 }
 
 func (r *run) simpleRepr(v Value) (string, bool) {

@@ -31,7 +31,7 @@ func (r *run) split(s string, sep, most Value, right bool) Value {
 			pieces = strings.SplitN(s, by, limit+1)
 		}
 	}
-	r.allocTimes(len(pieces), 32)
+	r.allocTimes(len(pieces), 64)
 	items := make([]Value, len(pieces))
 	for i, p := range pieces {
 		items[i] = p

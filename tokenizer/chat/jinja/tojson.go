@@ -34,7 +34,7 @@ func toJSON(r *run, v Value, args []Value) Value {
 	}
 	w.sort = args[3] != nil && r.truth(args[3])
 	w.write(v, 0)
-	return string(w.out.b)
+	return r.take(&w.out)
 }
 
 func (w *jsonWriter) setIndent(v Value) {

@@ -84,7 +84,7 @@ func (l *linker) links(s string) string {
 		l.r.write(&out, s[at:len(s)-len(rest)])
 		s = rest
 	}
-	return string(out.b)
+	return l.r.take(&out)
 }
 
 func (l *linker) word(middle string) string {

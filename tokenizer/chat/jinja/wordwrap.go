@@ -43,7 +43,7 @@ func wordWrap(r *run, v Value, args []Value) Value {
 			r.write(&out, part)
 		}
 	}
-	return string(out.b)
+	return r.take(&out)
 }
 
 // isBlank is what textwrap calls whitespace, which is less than str.isspace.
