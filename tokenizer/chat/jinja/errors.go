@@ -30,11 +30,11 @@ func (e *Error) Error() string {
 
 // fail ends the render; the line is filled in where the error is recovered.
 func fail(class, format string, args ...any) {
-	message := format
-	if len(args) > 0 {
-		message = fmt.Sprintf(format, args...)
+	most := 2000
+	if class == raised {
+		most = 1 << 16 // the template's own words, which clients compare
 	}
-	panic(&Error{Class: class, Message: cut(message, 0, 2000)})
+	panic(&Error{Class: class, Message: cut(fmt.Sprintf(format, args...), 0, most)})
 }
 
 func typeError(format string, args ...any)   { fail("TypeError", format, args...) }
