@@ -83,11 +83,21 @@ func (b *Batcher) Check(r *Request) error {
 	if err := b.editions.list[0].CheckPrompt(r.Prompt, r.MaxNew); err != nil {
 		return err
 	}
-	if n := len(r.Prompt) + r.MaxNew; blocksFor(n) > b.config.Blocks {
-		return exitcode.Errorf(exitcode.Usage, "%d tokens need %d blocks of keys and values; there are %d", n, blocksFor(n), b.config.Blocks)
+	if most := b.config.Blocks * device.PagedBlock; len(r.Prompt) > most || r.MaxNew > most-len(r.Prompt) {
+		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the %d positions that keys and values have memory for; ask for fewer", len(r.Prompt), r.MaxNew, most)
 	}
 	return nil
 }
+
+// fits tells whether a sequence can be admitted once all others have ended.
+func (b *Batcher) fits(s *sequence) bool {
+	positions := b.editions.list[0].MaxContext
+	return blocksFor(len(s.ids)) <= b.config.Blocks && (positions == 0 || len(s.ids) <= positions)
+}
+
+// errNeverFits ends a sequence that would wait for ever, and all others behind it. Check refuses
+// such requests, so that this is a fault of ours.
+var errNeverFits = errors.New("the text needs more positions than the model or its keys and values have")
 
 // Submit queues requests, all or none.
 func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -66,7 +67,7 @@ func manyRequests(n int) (list []*Request) {
 			q.TopK, q.TopP, q.MinP = r.IntN(8), r.Float64(), r.Float64()/5
 		}
 		if i%4 == 0 {
-			q.Presence, q.Frequency, q.Repetition, q.Bias = r.Float64(), r.Float64(), 1+r.Float64(), map[int32]float64{3: 1}
+			q.Presence, q.Frequency, q.Repetition, q.Bias = r.Float64(), r.Float64(), 1+r.Float64(), NewBias(map[int32]float64{3: 1})
 		}
 		if i%5 == 0 {
 			q.Ends = []int32{int32(r.IntN(11))}
@@ -227,6 +228,40 @@ func TestBatcherAgreesWithSample(t *testing.T) {
 	}
 }
 
+// Claim: a text that can never be admitted gets an error at once, and the one behind it its
+// tokens. Check refuses such texts, so the test goes around it.
+func TestWhatNeverFitsBlocksNobody(t *testing.T) {
+	l := batchModel(t, ref.Open(), "f32", func(*spec.Model) {})
+	with(t, l, BatcherConfig{Blocks: 3, Sequences: 2, Tokens: 8, Queue: 3}, func(b *Batcher) {
+		s := newSequence(&Request{Prompt: make([]int32, 49), MaxNew: 1}, b.wake) // 3 blocks have 48 positions
+		b.mu.Lock()
+		b.waiting = append(b.waiting, s)
+		b.texts[0]++
+		b.mu.Unlock()
+		next := submit(t, b, &Request{Prompt: prompt, MaxNew: 2})[0]
+		if _, err := s.stream.Next(t.Context()); !errors.Is(err, errNeverFits) {
+			t.Errorf("a text that never fits: %v", err)
+		}
+		if got := gather(t, next); len(got.Tokens) != 2 {
+			t.Errorf("the text behind it: %+v", got)
+		}
+	})
+}
+
+// Claim: keys and values for every position of a model without a limit of its own refuse a
+// number near the largest int, rather than computing with its sum.
+func TestLengthsNearTheLargestInt(t *testing.T) {
+	l := batchModel(t, ref.Open(), "f32", func(*spec.Model) {})
+	l.MaxContext = 0
+	b := newBatcher(l, BatcherConfig{Blocks: 3, Sequences: 2, Tokens: 8, Queue: 3}, l.orders(), "")
+	for _, n := range []int{math.MaxInt, math.MaxInt - len(prompt), math.MaxInt - 16, 44} {
+		want := fmt.Sprintf("5 tokens of prompt and %d to generate exceed the 48 positions that keys and values have memory for; ask for fewer", n)
+		if err := b.Check(&Request{Prompt: prompt, MaxNew: n}); fmt.Sprint(err) != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // Claim: a batcher that fails, or is told to end, answers everybody.
 func TestEndsOfABatcher(t *testing.T) {
 	l := batchModel(t, ref.Open(), "f32", func(*spec.Model) {})
@@ -238,6 +273,8 @@ func TestEndsOfABatcher(t *testing.T) {
 		{&Request{Prompt: nil, MaxNew: 1}, "the prompt has no tokens; give at least one"},
 		{&Request{Prompt: []int32{99}, MaxNew: 1}, "token 0 of the prompt is 99; the model's vocabulary has 11 ids"},
 		{&Request{Prompt: prompt, MaxNew: 92}, "5 tokens of prompt and 92 to generate exceed the model's 96 positions"},
+		{&Request{Prompt: prompt, MaxNew: math.MaxInt}, "5 tokens of prompt and 9223372036854775807 to generate exceed the model's 96 positions"},
+		{&Request{Prompt: prompt, MaxNew: -1}, "-1 tokens to generate; give 0 or more"},
 	} {
 		if _, err := b.Submit(c.q); fmt.Sprint(err) != c.want {
 			t.Errorf("%v: %v, want %q", c.q, err, c.want)

@@ -1,8 +1,10 @@
 package inference
 
 import (
-	"fmt"
+	"cmp"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"monotron/csrc/device"
@@ -20,7 +22,7 @@ type Sampling struct {
 	Repetition    float64 // divides (where negative, multiplies) logits of tokens that occurred, also in the prompt; 0 or 1: off
 	Presence      float64 // taken from logits of tokens that were generated
 	Frequency     float64 // taken from them as often as they were
-	Bias          map[int32]float64
+	Bias          Bias
 	NoRepeatNgram int // 0: repeats are fine
 }
 
@@ -30,14 +32,32 @@ type edit struct {
 	ratio, add float64
 }
 
-// edits is all that looks at the text so far: ids, of which the first `prompt` were given.
-func (s *Sampling) edits(ids []int32, prompt int) (list []edit) {
-	at := map[int32]int{}
+// Bias is what is added to the logits of some tokens, by id. All texts of a request share one.
+type Bias []edit
+
+// NewBias makes a Bias of numbers by token id; minus infinity bans a token.
+func NewBias(add map[int32]float64) Bias {
+	b := make(Bias, 0, len(add))
+	for _, id := range slices.Sorted(maps.Keys(add)) {
+		b = append(b, edit{id: id, ratio: 1, add: add[id]})
+	}
+	return b
+}
+
+// edits is all that looks at the text so far: ids, of which the first `prompt` were given. The
+// list may be s.Bias itself; nobody writes to it.
+func (s *Sampling) edits(ids []int32, prompt int) []edit {
+	list, at := []edit(slices.Clip(s.Bias)), map[int32]int(nil)
 	of := func(id int32) *edit {
+		if at == nil {
+			list, at = slices.Clone(list), map[int32]int{}
+		}
 		i, found := at[id]
 		if !found {
-			i = len(list)
-			at[id], list = i, append(list, edit{id: id, ratio: 1})
+			if i, found = slices.BinarySearchFunc(s.Bias, id, func(e edit, id int32) int { return cmp.Compare(e.id, id) }); !found {
+				i, list = len(list), append(list, edit{id: id, ratio: 1})
+			}
+			at[id] = i
 		}
 		return &list[i]
 	}
@@ -50,9 +70,6 @@ func (s *Sampling) edits(ids []int32, prompt int) (list []edit) {
 		for id, n := range counts(ids[prompt:]) {
 			of(id).add -= s.Presence + s.Frequency*float64(n)
 		}
-	}
-	for id, b := range s.Bias {
-		of(id).add += b
 	}
 	for _, id := range repeats(ids, s.NoRepeatNgram) {
 		of(id).add = math.Inf(-1)
@@ -68,18 +85,45 @@ func counts(ids []int32) map[int32]int {
 	return n
 }
 
-// repeats are the tokens that would repeat an n-gram of ids.
+// repeats are the tokens that would repeat an n-gram of ids: those that follow where the last
+// n-1 ids occurred before. It takes time in proportion to len(ids), whatever n is.
 func repeats(ids []int32, n int) (banned []int32) {
 	if n <= 0 || len(ids) < n {
 		return nil
 	}
-	last := fmt.Sprint(ids[len(ids)-n+1:])
-	for i := 0; i+n <= len(ids); i++ {
-		if fmt.Sprint(ids[i:i+n-1]) == last {
-			banned = append(banned, ids[i+n-1])
+	if n == 1 {
+		return slices.Clone(ids)
+	}
+	last, matched := ids[len(ids)-n+1:], 0
+	shorter := borders(last)
+	for i, id := range ids[:len(ids)-1] {
+		matched = extend(last, shorter, matched, id)
+		if matched == len(last) {
+			banned = append(banned, ids[i+1])
 		}
 	}
 	return banned
+}
+
+// borders gives, for every beginning of pattern, the length of the longest shorter beginning
+// that also ends it (Knuth, Morris and Pratt).
+func borders(pattern []int32) []int {
+	list := make([]int, len(pattern))
+	for i := 1; i < len(pattern); i++ {
+		list[i] = extend(pattern, list, list[i-1], pattern[i])
+	}
+	return list
+}
+
+// extend is how much of pattern ends at id, when `matched` ids of it ended just before.
+func extend(pattern []int32, shorter []int, matched int, id int32) int {
+	for matched > 0 && (matched == len(pattern) || pattern[matched] != id) {
+		matched = shorter[matched-1]
+	}
+	if pattern[matched] == id {
+		matched++
+	}
+	return matched
 }
 
 // wish is what is asked of a row of logits.

@@ -81,13 +81,17 @@ func (b *Batcher) passOf(edition int32) *plan {
 	return p
 }
 
-// sweep drops what nobody waits for.
+// sweep drops what nobody waits for, and what can never be admitted.
 func (b *Batcher) sweep() {
 	drop := func(s *sequence) bool {
-		if !s.stream.gone() {
+		switch {
+		case s.stream.gone():
+			b.finish(s, EndedByCancel, nil)
+		case !b.fits(s):
+			b.finish(s, EndedByError, errNeverFits)
+		default:
 			return false
 		}
-		b.finish(s, EndedByCancel, nil)
 		return true
 	}
 	b.running, b.waiting = slices.DeleteFunc(b.running, drop), slices.DeleteFunc(b.waiting, drop)

@@ -164,7 +164,11 @@ func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 			return exitcode.Errorf(exitcode.BadData, "token %d of the prompt is %d; the model's vocabulary has %d ids", i, id, g.Vocab)
 		}
 	}
-	if g.MaxContext > 0 && len(prompt)+more > g.MaxContext {
+	if more < 0 {
+		return exitcode.Errorf(exitcode.Usage, "%d tokens to generate; give 0 or more", more)
+	}
+	// Subtracted, because a client's number may be near the largest int.
+	if g.MaxContext > 0 && (len(prompt) > g.MaxContext || more > g.MaxContext-len(prompt)) {
 		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions", len(prompt), more, g.MaxContext)
 	}
 	return nil

@@ -14,6 +14,8 @@ const (
 	mostChoices = 128 // of a request: n and best_of
 	mostStops   = 4
 	mostStop    = 1024 // bytes of a stop text
+	mostStopIDs = 1024
+	mostBiases  = 1024 // tokens of logit_bias
 )
 
 // ask is what completions and chats have in common.
@@ -79,6 +81,9 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	r.NoRepeatNgram = between(&all, "no_repeat_ngram_size", q.NoRepeatNgram, 0, math.MaxInt32, 0)
 	between(&all, "n", q.N, 1, mostChoices, 1)
 	r.Bias, r.Stops = q.bias(&all, l), q.stops(&all, l)
+	if n := len(q.StopIDs); n > mostStopIDs {
+		all = append(all, wrong("stop_token_ids", "%d ids; at most %d", n, mostStopIDs))
+	}
 	if !q.IgnoreEOS {
 		r.Ends = append(r.Ends, l.ends...)
 	}
@@ -109,7 +114,12 @@ func joined(all []error) error {
 	return &p
 }
 
-func (q *ask) bias(all *[]error, l *loaded) map[int32]float64 {
+// bias is logit_bias, made once for all texts of the request.
+func (q *ask) bias(all *[]error, l *loaded) inference.Bias {
+	if n := len(q.LogitBias); n > mostBiases {
+		*all = append(*all, wrong("logit_bias", "%d tokens; at most %d", n, mostBiases))
+		return nil
+	}
 	bias := map[int32]float64{}
 	for key, b := range q.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
@@ -121,7 +131,7 @@ func (q *ask) bias(all *[]error, l *loaded) map[int32]float64 {
 			bias[int32(id)] = math.Inf(-1) // a ban
 		}
 	}
-	return bias
+	return inference.NewBias(bias)
 }
 
 func (q *ask) stops(all *[]error, l *loaded) []string {
@@ -152,7 +162,7 @@ func (l *loaded) length(param string, asked *int, otherwise, prompt int) (int, e
 	if n < 0 {
 		return 0, wrong(param, "%d is negative", n)
 	}
-	if l.context > 0 && prompt+n > l.context {
+	if l.context > 0 && (prompt > l.context || n > l.context-prompt) {
 		return 0, &problem{Status: 400, Message: l.tooLong(prompt, n), Param: param, Code: "context_length_exceeded"}
 	}
 	if asked == nil && n == 0 && otherwise > 0 {

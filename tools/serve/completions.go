@@ -63,11 +63,11 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 	if len(all) > 0 {
 		return nil, joined(all)
 	}
+	if n := c.q.Prompt.count() * c.of; n > c.queue { // before any text is encoded
+		return nil, wrong("prompt", "%d texts at once; at most %d (--max-queue)", n, c.queue)
+	}
 	if c.prompts, err = c.q.Prompt.each(c.l); err != nil {
 		return nil, err
-	}
-	if len(c.prompts)*c.of > c.queue {
-		return nil, wrong("prompt", "%d texts at once; at most %d (--max-queue)", len(c.prompts)*c.of, c.queue)
 	}
 	for _, ids := range c.prompts {
 		length, err := c.l.length("max_tokens", c.q.MaxTokens, 16, len(ids))

@@ -145,6 +145,9 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// count is how many prompts there are.
+func (p *prompts) count() int { return len(p.texts) + len(p.ids) }
+
 // each gives the ids of every prompt.
 func (p *prompts) each(l *loaded) (all [][]int32, err error) {
 	for _, text := range p.texts {

@@ -228,6 +228,12 @@ func TestRefusals(t *testing.T) {
 		{"/v1/completions", `{"prompt": [null, 1]}`, 400, "prompt", "prompt: null is no token id"},
 		{"/v1/completions", `{"prompt": [1, 100000]}`, 400, "", "token 1 of the prompt is 100000; the model's vocabulary has 128 ids"},
 		{"/v1/completions", fmt.Sprintf(`{"prompt": "x", "max_tokens": %d}`, want.Context), 400, "max_tokens", "the prompt has 1 tokens; with 64 to follow they exceed the model's 64 positions"},
+		{"/v1/completions", `{"prompt": "x", "max_tokens": 9223372036854775807}`, 400, "max_tokens", "the prompt has 1 tokens; with 9223372036854775807 to follow they exceed the model's 64 positions"},
+		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "max_tokens": 9223372036854775800}`, 400, "max_tokens", "the prompt has 18 tokens; with 9223372036854775800 to follow they exceed the model's 64 positions"},
+		{"/v1/completions", `{"prompt": "x", "n": 9223372036854775807, "best_of": 9223372036854775807}`, 400, "n", "n: 9223372036854775807: 1 to 128"},
+		{"/v1/completions", `{"prompt": "x", "logit_bias": {` + numbered(1025, `"%d": 1`) + `}}`, 400, "logit_bias", "logit_bias: 1025 tokens; at most 1024"},
+		{"/v1/completions", `{"prompt": "x", "stop_token_ids": [` + numbered(1025, "%d") + `]}`, 400, "stop_token_ids", "stop_token_ids: 1025 ids; at most 1024"},
+		{"/v1/completions", `{"prompt": [` + numbered(1025, `"x%d"`) + `]}`, 400, "prompt", "prompt: 1025 texts at once; at most 1024 (--max-queue)"},
 		{"/v1/completions", `{"prompt": "x", "model": "other"}`, 404, "model", `there is no model "other"; this server has "model"`},
 		{"/v1/completions", `{"model": `, 400, "", "the request's body is not the JSON object it must be: unexpected end of JSON input"},
 		{"/v1/chat/completions", `{"messages": [{"content": "x"}]}`, 400, "messages", "messages: number 0 is no object with a role"},
@@ -277,6 +283,15 @@ func TestContinueFinalMessage(t *testing.T) {
 	if !strings.HasSuffix(begun, "I am") || !strings.HasPrefix(all, begun) || all == begun {
 		t.Errorf("%q of %q", begun, all)
 	}
+}
+
+// numbered is a list of n items of a JSON text.
+func numbered(n int, format string) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(format, i)
+	}
+	return strings.Join(list, ",")
 }
 
 // Claim: with keys nobody else asks, but health is seen.
