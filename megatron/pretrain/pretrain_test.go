@@ -83,7 +83,7 @@ func callUntil(t *testing.T, ctx context.Context, dir, line string, see func(tex
 }
 
 type watched struct {
-	*bytes.Buffer
+	out *bytes.Buffer
 	see func(string)
 }
 
@@ -91,7 +91,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	if w.see != nil {
 		w.see(string(p))
 	}
-	return w.Buffer.Write(p)
+	return w.out.Write(p)
 }
 
 // must runs a command that has to succeed.

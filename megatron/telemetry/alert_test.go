@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -265,3 +266,19 @@ func TestWhatAnAlertCommandSays(t *testing.T) {
 		}
 	}
 }
+
+// Claim: of a command that writes without end 2 KiB are kept, as os/exec copies its output (a
+// buffer with a ReadFrom of its own would take all).
+func TestEndlessCommandTakesNoMemory(t *testing.T) {
+	kept := &head{}
+	if n, err := io.Copy(kept, io.LimitReader(zeros{}, 1<<26)); n != 1<<26 || err != nil {
+		t.Fatal(n, err)
+	}
+	if n := kept.kept.Len(); n != commandSaysMax {
+		t.Errorf("%d bytes are kept, want %d", n, commandSaysMax)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -141,18 +141,19 @@ func (c *AlertCommand) run(closing context.Context, input []byte) {
 	}
 }
 
-// head keeps the first bytes of an output.
-type head struct{ bytes.Buffer }
+// head keeps the first bytes of an output. The buffer is a field, not embedded: io.Copy would
+// write past Write, by the buffer's own ReadFrom.
+type head struct{ kept bytes.Buffer }
 
 // quoted is the output as no line of our own, and without what moves a terminal's cursor.
 func (h *head) quoted() string {
-	if text := strings.TrimSpace(h.String()); text != "" {
+	if text := strings.TrimSpace(h.kept.String()); text != "" {
 		return fmt.Sprintf("(it said %q)", text)
 	}
 	return "(it said nothing)"
 }
 
 func (h *head) Write(p []byte) (int, error) {
-	h.Buffer.Write(p[:min(len(p), max(0, commandSaysMax-h.Len()))])
+	h.kept.Write(p[:min(len(p), max(0, commandSaysMax-h.kept.Len()))])
 	return len(p), nil
 }
