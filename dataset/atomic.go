@@ -15,7 +15,7 @@ import (
 // newFile is a file that has its final name only once it is complete: written
 // under another name in the same folder, synced, then renamed.
 type newFile struct {
-	*bufio.Writer
+	w    *bufio.Writer // not embedded: all that writes must count
 	file *os.File
 	path string
 	at   int64 // bytes written, with those still buffered
@@ -39,7 +39,7 @@ func partial(path string) string {
 // continueFile opens the unfinished file of path, cut to its first `at` bytes;
 // shorter ones are an error. Nobody else may be writing it.
 func continueFile(path string, at int64) (*newFile, error) {
-	f, err := os.OpenFile(partial(path), os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := atomicfile.Scratch(partial(path), 0o666)
 	if os.IsNotExist(err) {
 		return nil, exitcode.Errorf(exitcode.IO, "%s cannot be written: there is no folder %s", path, filepath.Dir(path))
 	}
@@ -76,7 +76,7 @@ func seekTo(f *os.File, at int64) error {
 }
 
 func buffered(path string, f *os.File) *newFile {
-	return &newFile{Writer: bufio.NewWriterSize(f, 1<<18), file: f, path: path}
+	return &newFile{w: bufio.NewWriterSize(f, 1<<18), file: f, path: path}
 }
 
 // aheadBytes is how much waits before its way to the disk is begun. What went
@@ -85,9 +85,9 @@ const aheadBytes = 8 << 20
 
 // Write counts.
 func (n *newFile) Write(p []byte) (int, error) {
-	k, err := n.Writer.Write(p)
+	k, err := n.w.Write(p)
 	n.at += int64(k)
-	if there := n.at - int64(n.Buffered()); there-n.sent >= aheadBytes {
+	if there := n.at - int64(n.w.Buffered()); there-n.sent >= aheadBytes {
 		osadvice.WriteBack(n.file, n.sent, there-n.sent)
 		n.sent = there
 	}
@@ -96,14 +96,17 @@ func (n *newFile) Write(p []byte) (int, error) {
 
 // ReadFrom counts too.
 func (n *newFile) ReadFrom(r io.Reader) (int64, error) {
-	k, err := n.Writer.ReadFrom(r)
+	k, err := n.w.ReadFrom(r)
 	n.at += k
 	return k, err
 }
 
+// flush hands what is buffered to the system.
+func (n *newFile) flush() error { return n.w.Flush() }
+
 // save makes what was written so far safe.
 func (n *newFile) save() error {
-	if err := errors.Join(n.Flush(), n.file.Sync()); err != nil {
+	if err := errors.Join(n.flush(), n.file.Sync()); err != nil {
 		return exitcode.Errorf(exitcode.IO, "%s: %w", n.path, err)
 	}
 	return nil
@@ -111,7 +114,7 @@ func (n *newFile) save() error {
 
 // sync makes the content safe under the temporary name.
 func (n *newFile) sync() error {
-	err := errors.Join(n.Flush(), n.file.Sync(), n.file.Close())
+	err := errors.Join(n.flush(), n.file.Sync(), n.file.Close())
 	if err != nil {
 		return exitcode.Errorf(exitcode.IO, "%s: %w", n.path, err)
 	}

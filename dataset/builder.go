@@ -211,7 +211,7 @@ func (b *Builder) Prepare() error {
 
 func (b *Builder) makeIndex() (err error) {
 	for _, f := range b.files() {
-		err = errors.Join(err, f.Flush())
+		err = errors.Join(err, f.flush())
 	}
 	if err != nil {
 		return exitcode.Errorf(exitcode.IO, "%s.bin: %w", b.Prefix, err)

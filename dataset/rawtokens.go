@@ -48,7 +48,7 @@ func (b *Builder) fillLLMC() error {
 			}
 		}
 	}
-	if err := b.bin.Flush(); err != nil {
+	if err := b.bin.flush(); err != nil {
 		return exitcode.Errorf(exitcode.IO, "%s.bin: %w", b.Prefix, err)
 	}
 	_, err := b.bin.file.WriteAt(head, 0)

@@ -152,3 +152,27 @@ func TestResumeRefusesOthers(t *testing.T) {
 		t.Errorf("without --resume: %v", err)
 	}
 }
+
+// Claim (CWE-59): a symbolic link under the name of an unfinished file is refused by name, and the
+// file that it points to keeps its content.
+func TestPlantedLinkIsNotFollowed(t *testing.T) {
+	for _, name := range []string{".out_text_document.bin.partial", ".out_text_document.idx.partial", ".out_text_document.json.partial"} {
+		dir := t.TempDir()
+		input, target := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "target")
+		for path, text := range map[string]string{input: "{\"text\": \"1 2 3\"}\n", target: "kept"} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := call("preprocess_data", "--input", input, "--output-prefix", filepath.Join(dir, "out"), "--tokenizer-type", "NullTokenizer", "--vocab-size", "10")
+		if text, _ := os.ReadFile(target); string(text) != "kept" {
+			t.Errorf("%s: the target now holds %q", name, text)
+		}
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name)+": is a symbolic link; remove it") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

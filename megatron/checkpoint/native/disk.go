@@ -103,9 +103,15 @@ func (o *output) make(n int64, fill func(dst []byte) error) (done int64, err err
 func (d disk) file(path string, fill func(out *output) error) error {
 	var f *parallelio.File
 	err := d.do("create", path, func() error {
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+		file, err := atomicfile.Scratch(path, 0o666)
+		if err != nil {
+			return err
+		}
+		if err = file.Truncate(0); err != nil {
+			return errors.Join(err, file.Close())
+		}
 		f = parallelio.NewFile(file)
-		return err
+		return nil
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
+	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 )
 
@@ -27,10 +28,13 @@ type File struct {
 func create(path string, rank int, bytes int64) (*File, error) {
 	f := &File{path: path, rank: rank}
 	var err error
-	if f.plain, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600); err != nil {
+	if f.plain, err = atomicfile.Scratch(path, 0o600); err != nil {
 		return nil, exitcode.Errorf(exitcode.IO, "--offload-folder: rank %d: cannot make %s: %w", rank, path, inner(err))
 	}
-	if err := reserve(f.plain, bytes); err != nil {
+	if err = f.plain.Truncate(0); err == nil { // what a killed run left
+		err = reserve(f.plain, bytes)
+	}
+	if err != nil {
 		_ = errors.Join(f.plain.Close(), os.Remove(path)) // the error before it is the one to tell
 		return nil, f.trouble("make room for", bytes, 0, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // openDirect opens the file past the page cache; nil: that cannot be.
 func openDirect(path string) *os.File {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_DIRECT, 0)
 	if err != nil {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (f *Folder) name(what string) string {
 
 // take locks the file of that name for this run; held: another has it, or has just let it go.
 func (f *Folder) take(path string) (held bool, err error) {
-	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+	lock, err := atomicfile.Scratch(path, 0o666)
 	if err != nil {
 		return false, err
 	}
