@@ -3,5 +3,6 @@
 // of equal keys the last one counts.
 //
 // Reading order: lines.go (a file's lines), parse.go (a value), kernel.go (strings without their
-// escapes, in C; nokernel.go without).
+// escapes, in C; nokernel.go without), text.go (whether all strings
+// of a value are text).
 package jsonl

@@ -274,7 +274,7 @@ func (p *Parser) keep(v *value) error {
 			_, _, err := p.skipString()
 			return err
 		} else if n, p.buf = unicodeEscape(p.buf, p.line[i:]); n == 0 {
-			return p.errorf("the string holds a lone surrogate (\\ud800 to \\udfff without its other half), which is no character")
+			return p.errorf("the string holds %s", surrogate)
 		}
 		i += n
 		piece, escaped = i, true

@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
+	"monotron/dataset/jsonl"
 	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
 	"monotron/mpu/ranks"
@@ -295,6 +296,9 @@ func decode(r *http.Request, v any) error {
 		}
 		return &problem{Status: http.StatusBadRequest, Message: "the request's body ended early: " + err.Error()}
 	}
+	if err := checkText(data); err != nil {
+		return err
+	}
 	var kind *json.UnmarshalTypeError
 	var p *problem
 	switch err := json.Unmarshal(data, v); {
@@ -307,6 +311,19 @@ func decode(r *http.Request, v any) error {
 	default:
 		return &problem{Status: http.StatusBadRequest, Message: "the request's body is not the JSON object it must be: " + err.Error()}
 	}
+}
+
+// checkText refuses strings that are no text: encoding/json would put U+FFFD in their place, and
+// the answer would be of another text.
+func checkText(data []byte) error {
+	var bad *jsonl.NotText
+	if !errors.As(jsonl.CheckText(data), &bad) {
+		return nil
+	}
+	if bad.Key == "" {
+		return &problem{Status: http.StatusBadRequest, Message: "the request's body is no text: " + bad.Error()}
+	}
+	return wrong(strings.ToValidUTF8(bad.Key, "?"), "is no text: %s", bad)
 }
 
 // readKeys reads one key a line; empty lines and those that begin with # are none.
