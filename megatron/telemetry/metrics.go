@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"monotron/internal/exitcode"
+	"monotron/web"
 )
 
 // Metrics serves the numbers of the latest step to Prometheus at /metrics.
@@ -40,7 +41,7 @@ var gaugeHelp = map[string]string{
 
 // ServeMetrics listens on addr (":9400") until Close.
 func ServeMetrics(addr string) (*Metrics, error) {
-	listener, err := Listen(addr)
+	listener, err := web.Listen(addr)
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "--metrics-addr %s: %w", addr, err)
 	}
@@ -59,7 +60,7 @@ func ServeMetrics(addr string) (*Metrics, error) {
 	registry.MustRegister(m.loss, m.phase, m.experts, m.skipped, m.alerts)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
+	m.server = web.NewServer(new(web.Guard).Wrap(mux), 0, time.Minute)
 	go m.server.Serve(listener) // ends with Close
 	return m, nil
 }

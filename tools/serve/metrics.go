@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"io"
-	"log"
 	"net/http"
 	"time"
 
@@ -90,6 +88,3 @@ func (m *metrics) ended(r inference.Result) {
 func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
-
-// quiet is where net/http tells of clients that speak nonsense.
-func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -15,8 +15,8 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
-	"monotron/megatron/telemetry"
 	"monotron/tools/internal/command"
+	"monotron/web"
 )
 
 // Command is serve; open makes a device by its --device name.
@@ -39,6 +39,8 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "served-model-name", Usage: "name that requests use; the folder's where not given"},
 		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja); the tokenizer's own where not given"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "file with the keys that may ask, one a line; without it anybody may who reaches the address"},
+		&cli.StringSliceFlag{Name: "cors-origin", Usage: "`ORIGIN` as https://example.org whose pages may ask through a browser, also several times; *: those of any site; without it none but the server's own"},
+		&cli.StringSliceFlag{Name: "allowed-host", Usage: "further `NAME` of this server that requests may have as Host at a loopback address, as behind a proxy, also several times"},
 		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "texts that are continued at once"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "rows of a pass: prompts go through in pieces of this size at most"}),
 		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "MiB of keys and values on each rank; 0: as much as --max-num-seqs texts of full length need, at most 1024"}),
@@ -48,6 +50,9 @@ func allFlags() []cli.Flag {
 		command.Between(0, 86400, &cli.IntFlag{Name: "drain-timeout", Value: 30, Usage: "seconds that requests have to end after SIGTERM"}),
 	)
 }
+
+// mostConnections are open at once, where the limit on open files allows so many.
+const mostConnections = 8192
 
 // options are the flags, checked.
 type options struct {
@@ -59,6 +64,8 @@ type options struct {
 	address  string
 	template string
 	keys     []string
+	origins  []string // of pages that may ask
+	hosts    []string // names of the server besides its own
 	sequence int
 	rows     int
 	cache    int64 // bytes; 0: by the sequences
@@ -98,6 +105,10 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.load.Precision, err = command.Precision(c)
 	take(err)
 	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
+	o.origins, o.hosts = c.StringSlice("cors-origin"), c.StringSlice("allowed-host")
+	if err := (&web.Guard{Origins: o.origins, Hosts: o.hosts}).Check(); err != nil {
+		take(exitcode.Errorf(exitcode.Usage, "--cors-origin, --allowed-host: %w", err))
+	}
 	if path := c.String("api-key-file"); path != "" {
 		o.keys, err = readKeys(path)
 		take(err)
@@ -131,7 +142,7 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	}
 	notes := &command.Printer{W: c.App.ErrWriter}
 	s := newServer(o)
-	listener, err := telemetry.Port(o.address)
+	listener, err := web.ListenUpTo(o.address, web.Share(2, mostConnections))
 	if err != nil {
 		return exitcode.Errorf(exitcode.IO, "--host, --port: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -23,14 +24,14 @@ import (
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
 	"monotron/tools/internal/command"
+	"monotron/web"
 )
 
 var errClosed = http.ErrServerClosed
 
 const (
-	headerBytes = 64 << 10         // of a request's headers
-	patience    = 20 * time.Second // for a request's headers, and for a reader of an answer to take its next part
-	idle        = 2 * time.Minute  // of a connection between requests
+	patience = 20 * time.Second // for a reader of an answer to take its next part
+	bodyTime = time.Minute      // for a client to send a request
 )
 
 // server is the model behind its addresses.
@@ -60,7 +61,10 @@ func newServer(o options) *server {
 	for _, k := range o.keys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(k)))
 	}
-	s.http = &http.Server{Handler: s.handler(), ReadHeaderTimeout: patience, ReadTimeout: o.timeout, IdleTimeout: idle, MaxHeaderBytes: headerBytes, ErrorLog: quiet()}
+	guard := web.Guard{Origins: o.origins, Hosts: o.hosts, Refuse: func(w http.ResponseWriter, status int, message string) {
+		refuse(w, &problem{Status: status, Message: message})
+	}}
+	s.http = web.NewServer(guard.Wrap(s.handler()), min(bodyTime, o.timeout), 0)
 	return s
 }
 
@@ -189,11 +193,29 @@ func (s *server) when(h func(http.ResponseWriter, *http.Request, *loaded) error)
 		ctx, done := context.WithTimeout(r.Context(), s.timeout)
 		defer done()
 		r = r.WithContext(ctx)
+		if p := readable(r); p != nil {
+			refuse(w, p)
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, s.body)
 		if err := h(w, r, l); err != nil {
 			refuse(w, problemOf(err))
 		}
 	}
+}
+
+// readable refuses a body that says it is something else than JSON. One that says nothing, and
+// one of a form, which is what curl -d says without being asked, are taken.
+func readable(r *http.Request) *problem {
+	kind := r.Header.Get("Content-Type")
+	if kind == "" || r.Method == http.MethodGet {
+		return nil
+	}
+	name, _, err := mime.ParseMediaType(kind)
+	if err == nil && (name == "application/json" || name == "application/x-www-form-urlencoded" || strings.HasSuffix(name, "+json")) {
+		return nil
+	}
+	return &problem{Status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("Content-Type %.100q: this server reads JSON; send application/json", kind)}
 }
 
 var unready = &problem{Status: http.StatusServiceUnavailable, Message: "the model is being loaded", Type: "unavailable_error"}

@@ -14,6 +14,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/telemetry"
+	"monotron/web"
 )
 
 // How often logs are looked at for a viewer, and what lies beside them for all; how long a
@@ -36,15 +37,15 @@ type Server struct {
 // Serve shows runs at addr until Close. opened are those of the sources, where they were read
 // already; nil: they are read when somebody looks first.
 func Serve(addr string, sources []Source, opened []*Run) (*Server, error) {
-	listener, err := telemetry.Listen(addr)
+	listener, err := web.Listen(addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	v := newViewer(sources)
 	v.runs = opened
-	s := &Server{listener: listener, cancel: cancel, done: make(chan error, 1), http: &http.Server{Handler: v.handler(),
-		ReadHeaderTimeout: patience, WriteTimeout: time.Minute, IdleTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}}
+	s := &Server{listener: listener, cancel: cancel, done: make(chan error, 1), http: web.NewServer(v.handler(), 0, time.Minute)}
+	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	go func() { s.done <- s.http.Serve(listener) }()
 	return s, nil
 }
@@ -82,25 +83,7 @@ func (v *viewer) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", v.page)
 	mux.HandleFunc("GET /data", v.data)
 	mux.HandleFunc("GET /events", v.events)
-	return asked(mux)
-}
-
-// asked refuses who asks this machine alone under another machine's name: a page of the
-// network whose name was made to mean this machine.
-func asked(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		if t, ok := at.(*net.TCPAddr); ok && t.IP.IsLoopback() && host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
-			http.Error(w, "this page is at 127.0.0.1 or localhost", http.StatusForbidden)
-			return
-		}
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		next.ServeHTTP(w, r)
-	})
+	return new(web.Guard).Wrap(mux)
 }
 
 func (v *viewer) page(w http.ResponseWriter, _ *http.Request) {

@@ -1,4 +1,4 @@
-package telemetry
+package web
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ func TestShareOfFiles(t *testing.T) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
 			t.Fatal(err)
 		}
-		got := share()
+		got := Share(4, mostConnections)
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestPortIsTaken(t *testing.T) {
 // TestConnectionsWaitForAPlace: of more who come than there are places, as many are let in, the
 // next when one has gone; closing ends the waiting.
 func TestConnectionsWaitForAPlace(t *testing.T) {
-	l, err := listen("127.0.0.1:0", 2)
+	l, err := ListenUpTo("127.0.0.1:0", 2)
 	if err != nil {
 		t.Fatal(err)
 	}

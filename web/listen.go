@@ -1,4 +1,4 @@
-package telemetry
+package web
 
 import (
 	"errors"
@@ -15,14 +15,17 @@ const mostConnections = 256
 
 // Listen listens on a TCP address for who looks at a run. Of the files that this process may have
 // open, who looks gets a quarter at most: whoever comes then waits, and the run can save.
-func Listen(addr string) (net.Listener, error) { return listen(addr, share()) }
+func Listen(addr string) (net.Listener, error) {
+	return ListenUpTo(addr, Share(4, mostConnections))
+}
 
-func listen(addr string, places int) (net.Listener, error) {
+// ListenUpTo listens on a TCP address and has at most n connections open; further ones wait.
+func ListenUpTo(addr string, n int) (net.Listener, error) {
 	l, err := Port(addr)
 	if err != nil {
 		return nil, err
 	}
-	return netutil.LimitListener(l, places), nil
+	return netutil.LimitListener(l, n), nil
 }
 
 // Port listens on a TCP address; its error says what to do.
@@ -39,11 +42,12 @@ func Port(addr string) (net.Listener, error) {
 	return l, err
 }
 
-// share is how many connections there may be.
-func share() int {
+// Share is how many connections one part in `parts` of the files that this process may have open
+// allows: at least 1, at most `most`.
+func Share(parts uint64, most int) int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return mostConnections
+		return most
 	}
-	return int(max(1, min(mostConnections, files.Cur/4)))
+	return int(max(1, min(uint64(most), files.Cur/parts)))
 }
