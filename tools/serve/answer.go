@@ -44,6 +44,7 @@ func reasonOf(r inference.Reason) any {
 type asked interface {
 	shape
 	requests() ([]*inference.Request, error)
+	forget() // what the request was made of: an answer may take long
 }
 
 // answer carries out what was asked, as a whole or as it comes.
@@ -56,6 +57,9 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, l *loaded, q *as
 	if err != nil {
 		return err
 	}
+	q.LogitBias = nil
+	a.forget()
+	r.Body.Close()
 	if q.Stream {
 		return s.stream(w, r, streams, a, q.StreamOptions != nil && q.StreamOptions.IncludeUsage)
 	}

@@ -104,6 +104,8 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	return list, nil
 }
 
+func (c *conversation) forget() { c.q.Messages, c.q.Template, c.q.Tools = nil, nil, nil }
+
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // turns are the messages of a request, looked at as far as every template needs them.

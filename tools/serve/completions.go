@@ -158,6 +158,8 @@ func (c *completion) keep(all []inference.Result) (indices []int) {
 	return indices
 }
 
+func (c *completion) forget() { c.q.Prompt = prompts{} }
+
 func compareDown(a, b float64) int {
 	switch {
 	case a > b:

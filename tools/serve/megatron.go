@@ -39,6 +39,7 @@ func (s *server) megatron(w http.ResponseWriter, r *http.Request, l *loaded) err
 	if err != nil {
 		return err
 	}
+	r.Body.Close()
 	all, err := s.wait(r.Context(), streams)
 	if err != nil {
 		return err

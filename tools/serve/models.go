@@ -124,25 +124,45 @@ type prompts struct {
 	ids   [][]int32
 }
 
-func (p *prompts) UnmarshalJSON(data []byte) error {
-	var text string
-	var ids []int32
-	switch {
-	case string(data) == "null":
+// UnmarshalJSON decodes once, by the first characters, because a prompt may be large.
+func (p *prompts) UnmarshalJSON(data []byte) (err error) {
+	switch first, second := opening(data); {
+	case first == 'n': // null
 		return nil
-	case json.Unmarshal(data, &text) == nil:
-		p.texts = []string{text}
-	case bytes.Contains(data, []byte("null")) && !bytes.Contains(data, []byte(`"`)): // which Go reads as 0
+	case first == '"':
+		p.texts = make([]string, 1)
+		err = json.Unmarshal(data, &p.texts[0])
+	case first != '[':
+		err = errNoPrompt
+	case second == '"':
+		err = json.Unmarshal(data, &p.texts)
+	case bytes.Contains(data, []byte("null")): // which Go reads as 0
 		return wrong("prompt", "null is no token id")
-	case json.Unmarshal(data, &p.texts) == nil:
-	case json.Unmarshal(data, &ids) == nil:
-		p.texts, p.ids = nil, [][]int32{ids}
-	case json.Unmarshal(data, &p.ids) == nil:
-		p.texts = nil
+	case second == '[':
+		err = json.Unmarshal(data, &p.ids)
 	default:
-		return wrong("prompt", "a text, a list of token ids, or a list of either")
+		p.ids = make([][]int32, 1)
+		err = json.Unmarshal(data, &p.ids[0])
+	}
+	if err != nil {
+		return errNoPrompt
 	}
 	return nil
+}
+
+var errNoPrompt = wrong("prompt", "a text, a list of token ids, or a list of either")
+
+// opening gives the first character of a JSON value and, of a list, its first item's.
+func opening(data []byte) (first, second byte) {
+	const space = " \t\r\n"
+	data = bytes.TrimLeft(data, space)
+	if len(data) == 0 {
+		return 0, 0
+	}
+	if rest := bytes.TrimLeft(data[1:], space); len(rest) > 0 {
+		second = rest[0]
+	}
+	return data[0], second
 }
 
 // count is how many prompts there are.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,7 @@ type server struct {
 	keys     [][sha256.Size]byte
 	created  int64
 	metrics  *metrics
+	intake   *intake
 	ready    atomic.Pointer[loaded] // nil while the model is being loaded
 	draining atomic.Bool
 }
@@ -57,7 +59,7 @@ type loaded struct {
 }
 
 func newServer(o options) *server {
-	s := &server{options: o, created: time.Now().Unix(), metrics: newMetrics(o.name)}
+	s := &server{options: o, created: time.Now().Unix(), metrics: newMetrics(o.name), intake: newIntake(o.body)}
 	for _, k := range o.keys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(k)))
 	}
@@ -197,7 +199,13 @@ func (s *server) when(h func(http.ResponseWriter, *http.Request, *loaded) error)
 			refuse(w, p)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, s.body)
+		body, err := s.intake.read(w, r)
+		if err != nil {
+			refuse(w, problemOf(err))
+			return
+		}
+		defer body.Close()
+		r.Body = body
 		if err := h(w, r, l); err != nil {
 			refuse(w, problemOf(err))
 		}
@@ -238,6 +246,8 @@ type problem struct {
 	Type    string
 	Param   string // the field that is wrong
 	Code    string
+
+	RetryAfter time.Duration // 0: nothing is said of it
 }
 
 func (p *problem) Error() string { return p.Message }
@@ -289,6 +299,9 @@ func (p *problem) body() map[string]any {
 
 func refuse(w http.ResponseWriter, p *problem) {
 	w.Header().Set("Content-Type", "application/json")
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(p.RetryAfter.Seconds())))
+	}
 	w.WriteHeader(p.Status)
 	encode(w, p.body())
 }
@@ -310,14 +323,7 @@ func encode(w io.Writer, v any) {
 
 // decode reads a request's object. What it does not know is passed over.
 func decode(r *http.Request, v any) error {
-	data, err := io.ReadAll(r.Body)
-	if err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return err
-		}
-		return &problem{Status: http.StatusBadRequest, Message: "the request's body ended early: " + err.Error()}
-	}
+	data := r.Body.(*inFlight).data // `when` has read it
 	if err := checkText(data); err != nil {
 		return err
 	}
