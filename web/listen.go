@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"monotron/internal/cgroup"
 	"monotron/internal/exitcode"
 )
 
@@ -16,7 +17,7 @@ const mostConnections = 256
 // Listen listens on a TCP address for who looks at a run. Of the files that this process may have
 // open, who looks gets a quarter at most: whoever comes then waits, and the run can save.
 func Listen(addr string) (net.Listener, error) {
-	return ListenUpTo(addr, Share(4, mostConnections))
+	return ListenUpTo(addr, cgroup.Files(4, mostConnections))
 }
 
 // ListenUpTo listens on a TCP address and has at most n connections open; further ones wait.
@@ -40,14 +41,4 @@ func Port(addr string) (net.Listener, error) {
 		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is for root alone: choose one from 1024 on", addr)
 	}
 	return l, err
-}
-
-// Share is how many connections one part in `parts` of the files that this process may have open
-// allows: at least 1, at most `most`.
-func Share(parts uint64, most int) int {
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return most
-	}
-	return int(max(1, min(uint64(most), files.Cur/parts)))
 }

@@ -4,32 +4,9 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
-
-// TestShareOfFiles: who looks gets a quarter of the files that may be open, and some at most.
-func TestShareOfFiles(t *testing.T) {
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
-	for cur, want := range map[uint64]int{3: 1, 11: 2, files.Max: int(min(mostConnections, files.Max/4))} {
-		few := files
-		few.Cur = cur
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
-			t.Fatal(err)
-		}
-		got := Share(4, mostConnections)
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-			t.Fatal(err)
-		}
-		if got != want {
-			t.Errorf("of %d files: %d places, want %d", cur, got, want)
-		}
-	}
-}
 
 // TestPortIsTaken: the error names the address and what to do.
 func TestPortIsTaken(t *testing.T) {

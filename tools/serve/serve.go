@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
+	"monotron/internal/cgroup"
 	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/command"
@@ -142,7 +143,7 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	}
 	notes := &command.Printer{W: c.App.ErrWriter}
 	s := newServer(o)
-	listener, err := web.ListenUpTo(o.address, web.Share(2, mostConnections))
+	listener, err := web.ListenUpTo(o.address, cgroup.Files(2, mostConnections))
 	if err != nil {
 		return exitcode.Errorf(exitcode.IO, "--host, --port: %w", err)
 	}

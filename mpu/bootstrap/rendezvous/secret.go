@@ -32,21 +32,21 @@ func Call(c net.Conn, key []byte) error {
 	}
 	mine := nonce()
 	if _, err := c.Write(append([]byte(greeting), mine...)); err != nil {
-		return err
+		return Dropped(err)
 	}
 	var answer [nonceSize + sha256.Size]byte
 	if _, err := io.ReadFull(c, answer[:]); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return ErrSecret // not even an answer
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return ErrSecret // an answer, but not ours
 		}
-		return err
+		return Dropped(err)
 	}
 	theirs := answer[:nonceSize]
 	if !hmac.Equal(answer[nonceSize:], proof(key, "answers", mine, theirs)) {
 		return ErrSecret
 	}
 	if _, err := c.Write(proof(key, "calls", mine, theirs)); err != nil {
-		return err
+		return Dropped(err)
 	}
 	return c.SetDeadline(time.Time{})
 }
@@ -76,6 +76,14 @@ func Answer(c net.Conn, key []byte) error {
 		return ErrSecret
 	}
 	return c.SetDeadline(time.Time{})
+}
+
+// Dropped is err, or ErrDropped where err is that the other end has closed the connection.
+func Dropped(err error) error {
+	if isClosed(err) {
+		return ErrDropped
+	}
+	return err
 }
 
 func nonce() []byte {

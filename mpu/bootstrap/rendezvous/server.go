@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -22,10 +23,11 @@ import (
 type server struct {
 	config   Config
 	listener net.Listener
+	callers  *Unproved
+	entering *Unproved // that have proved who they are, and have still to say which rank
 	started  time.Time
 
 	mu      sync.Mutex
-	callers []net.Conn    // that have not proved who they are, oldest first
 	peers   map[int]*peer // that have joined
 	full    bool          // all have
 	verdict *failure.Verdict
@@ -46,10 +48,6 @@ type peer struct {
 	is    string // what it is at
 	left  bool   // its connection is over
 }
-
-// strangers is how many connections may be open without proof; beyond it the
-// oldest is dropped, so that nobody can fill the server up.
-const strangers = 2048
 
 // portTime is how long the run's port may be somebody else's: a connection's, or that of a
 // run that is ending.
@@ -77,7 +75,10 @@ func serve(c Config) (*server, error) {
 	case err != nil:
 		return nil, exitcode.Errorf(exitcode.IO, "%s 0 cannot listen at %s: %w", c.Called, c.Addr, err)
 	}
-	s := &server{config: c, listener: listener, started: time.Now(), peers: map[int]*peer{}, quit: make(chan struct{}), done: make(chan struct{})}
+	s := &server{config: c, listener: listener, callers: NewUnproved(), entering: newUnproved(math.MaxInt), started: time.Now(), peers: map[int]*peer{}, quit: make(chan struct{}), done: make(chan struct{})}
+	if c.unproved > 0 {
+		s.callers = newUnproved(c.unproved)
+	}
 	s.idle.Add(2)
 	go s.accept()
 	go s.watch()
@@ -96,14 +97,8 @@ func (s *server) accept() {
 				continue
 			}
 		}
-		s.mu.Lock()
-		s.callers = append(s.callers, conn)
-		if len(s.callers) > strangers {
-			s.callers[0].Close() // a stranger
-			s.callers = s.callers[1:]
-		}
+		s.callers.Add(conn)
 		s.idle.Add(1)
-		s.mu.Unlock()
 		go s.greet(conn)
 	}
 }
@@ -113,17 +108,15 @@ func (s *server) greet(conn net.Conn) {
 	defer s.idle.Done()
 	defer conn.Close() // nothing more is wanted of it
 	err := Answer(conn, s.config.Secret)
+	s.callers.Remove(conn)
+	s.entering.Add(conn)
 	var m *message
 	if err == nil {
 		if err = conn.SetReadDeadline(time.Now().Add(proofTime)); err == nil {
 			m, err = readMessage(conn, fromCaller)
 		}
 	}
-	s.mu.Lock()
-	if i := slices.Index(s.callers, conn); i >= 0 {
-		s.callers = slices.Delete(s.callers, i, i+1)
-	}
-	s.mu.Unlock()
+	s.entering.Remove(conn)
 	if err != nil || m.Kind != kindJoin || m.Member == nil {
 		return
 	}
@@ -457,12 +450,14 @@ func (s *server) stop() {
 			close(p.out)
 		}
 	}
-	conns := slices.Clone(s.callers)
+	var conns []net.Conn
 	for _, p := range s.peers {
 		conns = append(conns, p.conn)
 	}
 	s.mu.Unlock()
 	s.listener.Close() // nothing more is wanted of it
+	s.callers.Close()
+	s.entering.Close()
 	for _, c := range conns {
 		c.Close() // nothing more is wanted of it
 	}

@@ -28,6 +28,8 @@ type Config struct {
 	Fewer       bool              // at Timeout, go on with those that have come; the others' Members are empty
 	Called      string            // what one that joins is, in messages; "rank"
 	Notes       io.Writer         // hears whom this rank waits for; nil: nobody
+
+	unproved int // connections without proof at once, of tests; 0: by the files that may be open
 }
 
 // Member is one rank as the others know it.
@@ -119,14 +121,31 @@ func Join(ctx context.Context, c Config) (*Session, error) {
 	return s, nil
 }
 
-// join connects and waits for the list of all.
+// join connects and waits for the list of all. A connection that ends before the server has said
+// anything was dropped among too many, and is made again.
 func (s *Session) join(ctx context.Context) error {
-	c := &s.config
-	conn, err := s.dial(ctx)
-	if err != nil {
-		return err
+	var pauses Backoff
+	for end := time.Now().Add(DropTime); ; {
+		conn, err := s.dial(ctx)
+		if err != nil {
+			return err
+		}
+		s.conn = conn
+		heard, err := s.enter(ctx)
+		if err == nil || heard || ctx.Err() != nil || !isClosed(err) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pauses.Next()):
+		}
 	}
-	s.conn = conn
+}
+
+// enter says who this rank is, and waits on its connection for the list of all; heard: the server
+// has said something.
+func (s *Session) enter(ctx context.Context) (heard bool, err error) {
+	c, conn := &s.config, s.conn
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // what comes of it is read below
 	defer stop()
 	host, err := os.Hostname()
@@ -135,27 +154,32 @@ func (s *Session) join(ctx context.Context) error {
 	}
 	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called}
 	if err := s.send(&message{Kind: kindJoin, Member: &me}); err != nil {
-		return s.joinError(ctx, err)
+		return false, s.joinError(ctx, err)
 	}
-	for {
+	for ; ; heard = true {
 		m, err := readMessage(conn, fromServer(c.World))
 		switch {
 		case err != nil:
-			return s.joinError(ctx, err)
+			return heard, s.joinError(ctx, err)
 		case m.Kind == kindVerdict && m.Verdict != nil:
 			conn.Close() // nothing more is wanted of it
-			return m.Verdict.Err()
+			return true, m.Verdict.Err()
 		case m.Kind == kindJoined:
-			s.run = m.Run
-			if s.members, err = unpack(m.List, c.World); err != nil {
-				return s.joinError(ctx, err)
-			}
-			for i := range s.members {
-				s.members[i].Called = c.Called
-			}
-			return nil
+			return true, s.meet(ctx, m)
 		}
 	}
+}
+
+// meet takes the list of all.
+func (s *Session) meet(ctx context.Context, m *message) (err error) {
+	s.run = m.Run
+	if s.members, err = unpack(m.List, s.config.World); err != nil {
+		return s.joinError(ctx, err)
+	}
+	for i := range s.members {
+		s.members[i].Called = s.config.Called
+	}
+	return nil
 }
 
 func (s *Session) joinError(ctx context.Context, err error) error {
@@ -184,7 +208,8 @@ func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 	addr, first := s.config.Addr, s.config.Called+" 0"
 	var dialer net.Dialer
 	waiting := newLongWait(s.config.Notes)
-	wait := 10 * time.Millisecond
+	var pauses Backoff
+	end := time.Now().Add(DropTime)
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", addr)
 		if err == nil {
@@ -192,7 +217,7 @@ func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 				return conn, nil
 			}
 			conn.Close() // it has failed already
-			if errors.Is(err, ErrSecret) && ctx.Err() == nil {
+			if foreign := errors.Is(err, ErrSecret) || errors.Is(err, ErrDropped) && time.Now().After(end); foreign && ctx.Err() == nil {
 				return nil, exitcode.Errorf(exitcode.Usage, "what listens at %s is not %s of this run: it does not know the run's secret. "+
 					"Another job may have the port (choose another --master-port), or MONOTRON_SECRET differs between the hosts", addr, first)
 			}
@@ -200,8 +225,7 @@ func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 		select {
 		case <-ctx.Done():
 			return nil, exitcode.Errorf(exitcode.IO, "%s is not to be reached at %s: %w; check that it runs, that the address is right and no firewall is between", first, addr, err)
-		case <-time.After(wait):
-			wait = min(2*wait, time.Second)
+		case <-time.After(pauses.Next()):
 			waiting.say(time.Now(), "%s %d still waits for %s at %s: %v", s.config.Called, s.config.Rank, first, addr, err)
 		}
 	}
@@ -285,10 +309,10 @@ func (s *Session) Close() error {
 	s.over = true
 	s.mu.Unlock()
 	err := s.send(&message{Kind: kindBye})
+	close(s.ended) // rank 0 hears nothing more from its own server while others still finish
 	if s.server != nil {
 		s.server.drain()
 	}
-	close(s.ended)
 	s.conn.Close() // nothing more is wanted of it
 	s.idle.Wait()
 	if s.server != nil {

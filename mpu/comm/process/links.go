@@ -88,7 +88,7 @@ func newLinks(p *World, listener net.Listener) *links {
 
 func (l *links) accept() {
 	defer l.idle.Done()
-	strangers := make(chan struct{}, 1024) // connections that have not proved who they are
+	callers := rendezvous.NewUnproved()
 	for {
 		conn, err := l.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -98,12 +98,7 @@ func (l *links) accept() {
 			time.Sleep(10 * time.Millisecond) // out of file descriptors, for one
 			continue
 		}
-		select {
-		case strangers <- struct{}{}:
-		default:
-			conn.Close() // too many at once
-			continue
-		}
+		callers.Add(conn)
 		if !l.keep(conn, func() {}) {
 			return
 		}
@@ -112,7 +107,7 @@ func (l *links) accept() {
 			defer l.idle.Done()
 			defer l.drop(conn)
 			err := rendezvous.Answer(conn, l.key)
-			<-strangers
+			callers.Remove(conn)
 			if err == nil {
 				l.receive(conn)
 			}
@@ -232,9 +227,26 @@ func (l *links) deliver(o *outlet) {
 	}
 }
 
-// connect makes the way to a rank.
+// connect makes the way to a rank. One that has too many connections at once drops some, and is
+// called again.
 func (l *links) connect(rank int) (sender, net.Conn, error) {
 	member := l.process.session.Members()[rank]
+	var pauses rendezvous.Backoff
+	for end := time.Now().Add(rendezvous.DropTime); ; {
+		out, conn, err := l.call(&member)
+		if !errors.Is(err, rendezvous.ErrDropped) || time.Now().After(end) {
+			return out, conn, err
+		}
+		select {
+		case <-l.alive.Done():
+			return nil, nil, net.ErrClosed
+		case <-time.After(pauses.Next()):
+		}
+	}
+}
+
+// call makes one attempt.
+func (l *links) call(member *rendezvous.Member) (sender, net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	conn, err := dialer.DialContext(l.alive, "tcp", member.Addr)
 	if err != nil {
@@ -246,11 +258,11 @@ func (l *links) connect(rank int) (sender, net.Conn, error) {
 	err = rendezvous.Call(conn, l.key)
 	var out sender
 	if err == nil {
-		out, err = l.offer(conn, &member)
+		out, err = l.offer(conn, member)
 	}
 	if err != nil {
 		l.drop(conn)
-		return nil, nil, err
+		return nil, nil, rendezvous.Dropped(err)
 	}
 	return out, conn, nil
 }
