@@ -87,7 +87,7 @@ func newApp() *cli.App {
 		Commands:                  commands(),
 		Version:                   training.Version,
 		HideVersion:               true,
-		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version and end"}},
+		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version and end"}},
 		OnUsageError:              wrongFlag,
 		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: main
 		Action:                    noCommand,

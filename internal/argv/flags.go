@@ -41,6 +41,12 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 	var problems []error
 	for i := 0; i < len(args); i++ {
 		name, inline, isFlag := flagName(args[i])
+		if letter, short := shortName(args[i]); short {
+			if name, isFlag = shorts[letter], true; set[name] == Switch { // not known, or no such short form
+				problems = append(problems, &Unknown{Name: letter, Near: beginning(set, letter), Short: true})
+				continue
+			}
+		}
 		if !isFlag {
 			rest = append(rest, args[i])
 			continue
@@ -51,7 +57,7 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 		}
 		arity, known := set[name]
 		if !known {
-			problems = append(problems, &Unknown{name, Nearest(set, name)})
+			problems = append(problems, &Unknown{Name: name, Near: Nearest(set, name)})
 			for inline == nil && i+1 < len(args) && !looksLikeFlag(args[i+1]) {
 				i++
 			}
@@ -61,7 +67,7 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 		if inline != nil {
 			g.Values = append(g.Values, *inline)
 		} else if arity != Switch {
-			for i+1 < len(args) && !looksLikeFlag(args[i+1]) {
+			for i+1 < len(args) && !looksLikeFlag(args[i+1]) && !ends(g.Values, args[i+1]) {
 				i++
 				g.Values = append(g.Values, args[i])
 				if arity == One {
@@ -129,6 +135,37 @@ func flagName(arg string) (name string, inline *string, ok bool) {
 	return strings.ReplaceAll(name, "_", "-"), inline, true
 }
 
+// shorts are the flags that have a short form in the commands that know them.
+var shorts = map[string]string{"o": "output"}
+
+// shortName is the letter of a short form as -o. In place of a flag's value it is a value.
+func shortName(arg string) (letter string, ok bool) {
+	if len(arg) != 2 || arg[0] != '-' || (arg[1]|0x20 < 'a' || arg[1]|0x20 > 'z') {
+		return "", false
+	}
+	return arg[1:], true
+}
+
+// ends tells whether a short form ends the values of a flag that takes several; as its first
+// value it is one.
+func ends(values []string, arg string) bool {
+	_, short := shortName(arg)
+	return short && len(values) > 0
+}
+
+// beginning are the names that begin with a letter, where they are few.
+func beginning(set Set, letter string) (names []string) {
+	for name := range set {
+		if len(name) > 1 && strings.EqualFold(name[:1], letter) {
+			names = append(names, name)
+		}
+	}
+	if sort.Strings(names); len(names) > 3 {
+		return nil
+	}
+	return names
+}
+
 // looksLikeFlag tells a flag from a value; `-1` and `-` are values.
 func looksLikeFlag(arg string) bool {
 	_, _, ok := flagName(arg)
@@ -139,13 +176,19 @@ func looksLikeFlag(arg string) bool {
 type Unknown struct {
 	Name string
 	Near []string // known names like it, the nearest first
+
+	Short bool // Name is a letter that stood behind one dash
 }
 
 func (u *Unknown) Error() string {
-	if len(u.Near) > 0 {
-		return fmt.Sprintf("unknown flag --%s; did you mean --%s?", u.Name, strings.Join(u.Near, " or --"))
+	dashes := "--"
+	if u.Short {
+		dashes = "-"
 	}
-	return fmt.Sprintf("unknown flag --%s; --help lists all", u.Name)
+	if len(u.Near) > 0 {
+		return fmt.Sprintf("unknown flag %s%s; did you mean --%s?", dashes, u.Name, strings.Join(u.Near, " or --"))
+	}
+	return fmt.Sprintf("unknown flag %s%s; --help lists all", dashes, u.Name)
 }
 
 // Nearest lists up to three known names within a small edit distance of name, or

@@ -13,7 +13,7 @@ var set = Set{"num-layers": One, "data-path": Many, "fp16": Switch, "profile": A
 // Claim: flags with several values end at the next flag; a dash is no flag; one
 // spelling with dashes and underscores; --name=value.
 func TestSplit(t *testing.T) {
-	given, rest, err := Split(set, strings.Fields("--num_layers 4 --data-path 0.3 a 0.7 b --fp16 --profile --seed=-1 stray -x --profile out.json"))
+	given, rest, err := Split(set, strings.Fields("--num_layers 4 --data-path 0.3 a 0.7 b --fp16 --profile --seed=-1 stray - --profile out.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestSplit(t *testing.T) {
 		{"num-layers", []string{"4"}, 0}, {"data-path", []string{"0.3", "a", "0.7", "b"}, 2}, {"fp16", nil, 7},
 		{"profile", nil, 8}, {"seed", []string{"-1"}, 9}, {"profile", []string{"out.json"}, 12},
 	}
-	if !reflect.DeepEqual(given, want) || !reflect.DeepEqual(rest, []string{"stray", "-x"}) {
+	if !reflect.DeepEqual(given, want) || !reflect.DeepEqual(rest, []string{"stray", "-"}) {
 		t.Errorf("%v, rest %v", given, rest)
 	}
 	cli := strings.Join(ForCLI(given), " ")
@@ -30,6 +30,36 @@ func TestSplit(t *testing.T) {
 	}
 	if _, rest, _ := Split(set, []string{"--", "--fp16"}); len(rest) != 1 {
 		t.Errorf("after a bare --: %v", rest)
+	}
+}
+
+// Claim: short forms that people type work, where the command has the flag, or are named as
+// unknown; in place of a value they are values.
+func TestShortForms(t *testing.T) {
+	set := Set{"output": One, "compare": Many, "port": One, "format": One}
+	for line, want := range map[string]string{
+		"-o FILE run":             "--output=FILE | run",
+		"run -o FILE":             "--output=FILE | run",
+		"--compare a b -o FILE":   "--compare=a --compare=b --output=FILE | ",
+		"--output -o":             "--output=-o | ",
+		"--compare -1 -2":         "--compare=-1 --compare=-2 | ",
+		"run -o":                  "--output needs a value",
+		"run -v":                  "unknown flag -v; --help lists all",
+		"-p 80":                   "unknown flag -p; did you mean --port?",
+		"--compare a -f markdown": "unknown flag -f; did you mean --format?",
+		"-- -o":                   " | -o",
+	} {
+		given, rest, err := Split(set, strings.Fields(line))
+		got := strings.Join(ForCLI(given), " ") + " | " + strings.Join(rest, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	if _, _, err := Split(Set{}, []string{"-o", "x"}); err == nil || err.Error() != "unknown flag -o; --help lists all" {
+		t.Errorf("-o of a command without --output: %v", err)
 	}
 }
 
