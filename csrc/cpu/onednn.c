@@ -77,6 +77,20 @@ static int32_t find_all(void) {
          find(&dnn.pd_create3, "dnnl_matmul_primitive_desc_create") && find(&dnn.append_sum3, "dnnl_post_ops_append_sum");
 }
 
+/* MONOTRON_ISA holds for the library too: else kernels of two instruction sets are compared. It
+ * must be told before anything is made with it; where it cannot be, it is not used. The numbers
+ * are dnnl_cpu_isa_sse41, its least, and dnnl_cpu_isa_avx2, alike in versions 2 and 3. */
+static int32_t limit_isa(const char **held) {
+  enum { SSE41 = 0x1, AVX2 = 0x7 };
+  const char *setting = getenv("MONOTRON_ISA");
+  int (*set_max_cpu_isa)(int);
+  *held = "";
+  if (!setting || !*setting) return 1;
+  int avx2 = strcmp(setting, "avx2") == 0;
+  *held = avx2 ? " with AVX2 at most" : " with SSE4.1 at most";
+  return find(&set_max_cpu_isa, "dnnl_set_max_cpu_isa") && set_max_cpu_isa(avx2 ? AVX2 : SSE41) == 0;
+}
+
 static void open_library(void) {
   static const char *names[] = {"libdnnl.so.3", "libdnnl.so.2"};
   const char *setting = getenv("MONOTRON_ONEDNN");
@@ -85,8 +99,9 @@ static void open_library(void) {
   for (int i = 0; i < 2 && !dnn.ready; i++) {
     dnn.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!dnn.library) continue;
-    dnn.ready = find_all() && dnn.engine_create(&dnn.engine, CPU_ENGINE, 0) == 0;
-    if (dnn.ready) snprintf(dnn.name, sizeof dnn.name, "oneDNN %d.%d.%d (%s)", dnn.version->major, dnn.version->minor, dnn.version->patch, names[i]);
+    const char *held;
+    dnn.ready = find_all() && limit_isa(&held) && dnn.engine_create(&dnn.engine, CPU_ENGINE, 0) == 0;
+    if (dnn.ready) snprintf(dnn.name, sizeof dnn.name, "oneDNN %d.%d.%d (%s)%s", dnn.version->major, dnn.version->minor, dnn.version->patch, names[i], held);
   }
 }
 

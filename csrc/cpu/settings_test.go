@@ -13,8 +13,10 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Claim (isa.c): MONOTRON_ISA keeps kernels from using more than it names.
+// Claim (isa.c, onednn.c): MONOTRON_ISA keeps kernels, and oneDNN where it is found, from using more
+// than it names.
 func TestInstructionSetOfSetting(t *testing.T) {
+	library := map[string]string{"portable": "with SSE4.1 at most", "avx2": "with AVX2 at most"}
 	for setting, sign := range map[string]string{"portable": "portable vectors", "avx2": "AVX2"} {
 		if setting == "avx2" && !strings.Contains(open(t).Describe(), "AVX") {
 			continue
@@ -23,6 +25,8 @@ func TestInstructionSetOfSetting(t *testing.T) {
 		c.Env = append(os.Environ(), "MONOTRON_ISA="+setting)
 		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "C kernels for "+sign) {
 			t.Errorf("MONOTRON_ISA=%s: %v\n%s", setting, err, out)
+		} else if strings.Contains(string(out), "oneDNN") && !strings.Contains(string(out), library[setting]) {
+			t.Errorf("MONOTRON_ISA=%s leaves oneDNN as it is:\n%s", setting, out)
 		}
 	}
 }
