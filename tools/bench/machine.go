@@ -34,7 +34,7 @@ func MeasureCommand(open func(name string) (*device.Device, error)) *cli.Command
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Usage: "the machine file, as in here.yaml"},
 			&cli.StringFlag{Name: "name", Value: "here", Usage: "of the machine"},
-			&cli.BoolFlag{Name: "quick", Usage: "fewer shapes, in less time"},
+			&cli.BoolFlag{Name: "quick", Usage: "measure fewer shapes, and leave further ones out after 3 minutes; without it after 40"},
 		}, command.DeviceFlags()...),
 		Action: func(c *cli.Context) error { return measureMachine(c, open) },
 	})
@@ -68,11 +68,9 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	bar := telemetry.NewProgress(os.Stderr, int64(len(tasks)), "measuring")
 	defer bar.Close()
 	began := time.Now()
-	for _, t := range tasks {
-		if err := t.do(); err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
-		}
-		bar.Add(1)
+	left, err := carryOut(tasks, s.effort.limit, time.Since, func() { bar.Add(1) })
+	if err != nil {
+		return err
 	}
 	bar.Close()
 	if err := s.conclude(); err != nil {
@@ -93,6 +91,9 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	}
 	m, out := &s.machine, &command.Printer{W: c.App.Writer}
 	out.Printf("%s: %d threads of %s; %d ops and shapes, %d collectives in %.0f s\n", path, m.Threads, s.processor, s.rows(), len(m.Collectives), time.Since(began).Seconds())
+	if left > 0 {
+		out.Printf("%d of %d measurements were left out after %v: other programs take the processors; measure again on an idle machine\n", left, len(tasks), s.effort.limit)
+	}
 	if apart := s.told(); apart != "" {
 		out.Printf("%s\n", apart)
 	}
@@ -139,20 +140,37 @@ type surveyEffort struct {
 	copies     []int64
 	product    time.Duration
 	disk       int64
+	limit      time.Duration // of all: what is optional and has not begun is left out
 }
 
 var thorough = surveyEffort{hidden: []int{128, 256, 512, 1024}, batches: [][2]int{{64, 1}, {128, 1}, {128, 4}, {256, 4}}, most: 512 << 9, cuts: []int{1, 2, 4}, visits: 3, layers: 8, step: 150 * time.Millisecond,
 	groups: []int{2, 4, 8}, bytes: []float64{256, 16 << 10, 256 << 10, 4 << 20, 32 << 20}, collective: 15 * time.Millisecond,
-	cubes: []int64{32, 64, 128, 256, 512, 1024, 2048}, copies: []int64{16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}, product: 120 * time.Millisecond, disk: 512 << 20}
+	cubes: []int64{32, 64, 128, 256, 512, 1024, 2048}, copies: []int64{16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}, product: 120 * time.Millisecond, disk: 512 << 20, limit: 40 * time.Minute}
 
 var brief = surveyEffort{hidden: []int{128, 384}, batches: [][2]int{{64, 1}, {128, 2}}, most: 512 << 9, cuts: []int{1, 2}, visits: 2, layers: 8, step: 40 * time.Millisecond,
 	groups: []int{2, 4}, bytes: []float64{256, 64 << 10, 4 << 20}, collective: 10 * time.Millisecond,
-	cubes: []int64{64, 256, 1024}, copies: []int64{64 << 10, 4 << 20, 64 << 20}, product: 30 * time.Millisecond, disk: 64 << 20}
+	cubes: []int64{64, 256, 1024}, copies: []int64{64 << 10, 4 << 20, 64 << 20}, product: 30 * time.Millisecond, disk: 64 << 20, limit: 3 * time.Minute}
 
 // surveyTask is one entry of the progress bar.
 type surveyTask struct {
-	name string
-	do   func() error
+	name     string
+	optional bool // a plan can do without
+	do       func() error
+}
+
+// carryOut does tasks in order; of those that have not begun when the limit is over only what a
+// plan needs. left is how many were left out. done is called after each, done or left out.
+func carryOut(tasks []surveyTask, limit time.Duration, since func(time.Time) time.Duration, done func()) (left int, err error) {
+	began := time.Now()
+	for _, t := range tasks {
+		if t.optional && since(began) > limit {
+			left++
+		} else if err := t.do(); err != nil {
+			return left, fmt.Errorf("%s: %w", t.name, err)
+		}
+		done()
+	}
+	return left, nil
 }
 
 // look finds what needs no clock.
@@ -177,25 +195,24 @@ func (s *survey) look(name string) error {
 	return nil
 }
 
-// tasks are all measurements in their order.
+// tasks are all measurements in their order: what a plan needs, then what makes it better. Further
+// visits come last, because what disturbs the machine meanwhile is gone minutes later.
 func (s *survey) tasks() (all []surveyTask) {
-	add := func(name string, do func() error) { all = append(all, surveyTask{name, do}) }
+	add := func(name string, do func() error) { all = append(all, surveyTask{name: name, do: do}) }
 	add("products", s.products)
 	add("copies", s.copies)
-	cases := s.cases()
-	for visit := range s.effort.visits { // what disturbs the machine meanwhile is gone minutes later
-		for _, c := range cases {
-			add(c.String(), func() error { return s.steps(c) })
-		}
-		if visit > 0 {
-			continue
-		}
-		for _, ranks := range s.effort.groups {
-			add(fmt.Sprintf("collectives of %d goroutines", ranks), func() error { return s.collectives(ranks) })
-		}
+	for _, ranks := range s.effort.groups {
+		add(fmt.Sprintf("collectives of %d goroutines", ranks), func() error { return s.collectives(ranks) })
 	}
 	add("processes", s.processes)
 	add("the disk", s.disk)
+	cases := s.cases()
+	for visit := range s.effort.visits {
+		for _, c := range cases {
+			optional := visit > 0 || c.model.HiddenSize > s.effort.hidden[0]
+			all = append(all, surveyTask{c.String(), optional, func() error { return s.steps(c) }})
+		}
+	}
 	return all
 }
 
