@@ -22,7 +22,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/logging internal/osadvice "
+	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/logging internal/osadvice internal/web "
 	codecs  = "internal/parallelio internal/pickle internal/safetensors "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
@@ -55,6 +55,7 @@ var importTable = []row{
 	{"internal/atomicfile", "internal/exitcode", "files that appear complete or not at all"},
 	{"internal/golden", "", "imported by tests only: finds the reference cases"},
 	{"internal/logging", "internal/exitcode", "notes for people, a line each on stderr"},
+	{"internal/web", "internal/exitcode internal/logging internal/cgroup", "how every HTTP server of the program listens, and whom it answers"},
 	{"internal/parallelio", base, "large files by several goroutines"},
 	{"internal/pickle", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
 	{"internal/safetensors", base + "internal/parallelio", "a codec: knows no model"},

@@ -24,7 +24,7 @@ func TestServersHaveLimits(t *testing.T) {
 			if !strings.Contains(string(text), way) {
 				continue
 			}
-			if found++; path != "../web/server.go" {
+			if found++; path != "../internal/web/server.go" {
 				t.Errorf("%s uses %s; use web.NewServer", path, way)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"monotron/internal/exitcode"
-	"monotron/web"
+	"monotron/internal/web"
 )
 
 // Metrics serves the numbers of the latest step to Prometheus at /metrics.

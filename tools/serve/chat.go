@@ -104,7 +104,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	return list, nil
 }
 
-func (c *conversation) forget() { c.q.Messages, c.q.Template, c.q.Tools = nil, nil, nil }
+func (c *conversation) forget() { c.q.Messages, c.q.Variables, c.q.Tools = nil, nil, nil }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 

@@ -17,7 +17,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/command"
-	"monotron/web"
+	"monotron/internal/web"
 )
 
 // Command is serve; open makes a device by its --device name.

@@ -25,7 +25,7 @@ import (
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
 	"monotron/tools/internal/command"
-	"monotron/web"
+	"monotron/internal/web"
 )
 
 var errClosed = http.ErrServerClosed

@@ -14,7 +14,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/telemetry"
-	"monotron/web"
+	"monotron/internal/web"
 )
 
 // How often logs are looked at for a viewer, and what lies beside them for all; how long a
