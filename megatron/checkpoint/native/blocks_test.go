@@ -84,13 +84,7 @@ func TestPartsOfLongPieces(t *testing.T) {
 	}
 
 	f.Manifest.Tensors[0].Pieces[0].Blocks = ""
-	text, err := f.Manifest.encode()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(report.Folder, manifestName), text, 0o666)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	overwrite(t, filepath.Join(report.Folder, manifestName), encoded(t, f.Manifest))
 	if _, err := load(3); err != nil {
 		t.Errorf("without sums of blocks: %v", err)
 	}

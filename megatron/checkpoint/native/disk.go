@@ -70,6 +70,14 @@ type output struct {
 	f    *parallelio.File
 }
 
+// Write is write for an io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	if err := o.write(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
 func (o *output) write(b []byte) error {
 	return o.d.do("write", o.path, func() error {
 		_, err := o.f.Write(b)

@@ -29,7 +29,7 @@
 // Other programs' formats are packages of formats/, each a native.Source and a
 // native.Writer, as this one is in source.go and write.go.
 //
-// Reading order: state.go, manifest.go (what is written), check.go (what is
+// Reading order: state.go, manifest.go (what is written), manifesttext.go (its text), check.go (what is
 // believed), disk.go (every change of the disk), storage.go (names in a save
 // folder), save.go, async.go, folder.go, load.go
 // (choice and fallback), restore.go (pieces to pieces), source.go, fromsource.go (a checkpoint

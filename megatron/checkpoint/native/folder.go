@@ -94,15 +94,14 @@ func OpenFolder(path string) (*Folder, error) {
 func readManifest(folder string) (*Manifest, error) {
 	path := filepath.Join(folder, manifestName)
 	damage := (&Damage{Path: path}).because
-	text, err := exitcode.ReadFile(path, maxManifest)
+	m, err := readTextFile(path)
 	if err != nil {
 		if foreign := megatrons(folder); foreign != "" && exitcode.CodeOf(err) == exitcode.NoInput {
 			return nil, damage(fmt.Errorf("is missing; %s shows that Megatron-LM wrote this folder, whose formats this version does not load", foreign))
 		}
 		return nil, damage(err)
 	}
-	m, err := decode(text)
-	if err != nil {
+	if err := m.check(); err != nil {
 		return nil, damage(err)
 	}
 	name := strings.TrimPrefix(filepath.Base(folder), oldPrefix)

@@ -1,9 +1,7 @@
 package native
 
 import (
-	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	"github.com/zeebo/xxh3"
@@ -16,7 +14,6 @@ const (
 	manifestName    = "manifest.json"
 	manifestFormat  = "monotron checkpoint"
 	manifestVersion = 1
-	maxManifest     = 1 << 28 // bytes
 )
 
 // Manifest says what a checkpoint holds and where.
@@ -108,57 +105,6 @@ func hexSum(h xxh3.Uint128) string {
 }
 
 const sumDigits = 32
-
-// The manifest file is {"xxh3":"<sum of all that follows the comma>","manifest":..}.
-const (
-	headOpen  = `{"xxh3":"`
-	headClose = `",`
-	bodyOpen  = "\n\"manifest\":"
-	bodyClose = "}\n"
-)
-
-// encode gives the text of manifest.json.
-func (m *Manifest) encode() ([]byte, error) {
-	body, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("state of the run: %w", err)
-	}
-	rest := append(append([]byte(bodyOpen), body...), bodyClose...)
-	return append([]byte(headOpen+sum(rest)+headClose), rest...), nil
-}
-
-// decode checks the text's checksum and its contents. Sizes of files are
-// believed; folder.go compares them with the disk.
-func decode(text []byte) (*Manifest, error) {
-	m, err := decodeText(text)
-	if err != nil {
-		return nil, err
-	}
-	return m, m.check()
-}
-
-// decodeText is decode without a look at the contents.
-func decodeText(text []byte) (*Manifest, error) {
-	prefix := len(headOpen) + sumDigits + len(headClose)
-	if len(text) < prefix || !bytes.HasPrefix(text, []byte(headOpen)) || string(text[prefix-len(headClose):prefix]) != headClose {
-		return nil, fmt.Errorf("bytes 0 to %d: not the start of a manifest", min(prefix, len(text)))
-	}
-	rest := text[prefix:]
-	if said, is := string(text[len(headOpen):len(headOpen)+sumDigits]), sum(rest); said != is {
-		return nil, fmt.Errorf("bytes %d to %d have the checksum %s, byte %d says %s", prefix, len(text), is, len(headOpen), said)
-	}
-	if !bytes.HasPrefix(rest, []byte(bodyOpen)) || !bytes.HasSuffix(rest, []byte(bodyClose)) {
-		return nil, fmt.Errorf("byte %d: no manifest follows the checksum", prefix)
-	}
-	m := &Manifest{}
-	if err := json.Unmarshal(rest[len(bodyOpen):len(rest)-len(bodyClose)], m); err != nil {
-		return nil, err
-	}
-	if m.Format != manifestFormat || m.Version != manifestVersion {
-		return nil, fmt.Errorf("format %q version %d; this program reads %q version %d", m.Format, m.Version, manifestFormat, manifestVersion)
-	}
-	return m, nil
-}
 
 // merge makes one manifest of what the ranks wrote; the state is the first's.
 func merge(parts []*Manifest) (*Manifest, error) {

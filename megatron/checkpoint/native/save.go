@@ -211,8 +211,9 @@ func (s *saver) begin() error {
 	if err := s.agree(err); err != nil {
 		return err
 	}
-	const perPiece, once = 512, 1 << 16 // of header and manifest
-	return s.agree(s.disk.room(s.dir, s.state.Iteration, s.report.Bytes+int64(len(s.parts))*perPiece+once))
+	const perPiece, once = 512, 1 << 16
+	blocks := 2 * blocksOf(s.report.Bytes) // in this rank's part of the manifest and in the manifest
+	return s.agree(s.disk.room(s.dir, s.state.Iteration, s.report.Bytes+blocks+int64(len(s.parts))*perPiece+once))
 }
 
 // prepare makes the folders, after what earlier saves left is gone.
@@ -369,11 +370,7 @@ func (p *part) writeSome(at, left int64, hash *sums, ahead *blocks.Queue, out *o
 }
 
 func (s *saver) writeManifest(m *Manifest, name string) error {
-	text, err := m.encode()
-	if err != nil {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: %w", err)
-	}
-	return s.disk.text(filepath.Join(s.tmp, name), text)
+	return s.disk.file(filepath.Join(s.tmp, name), func(out *output) error { return m.writeText(out) })
 }
 
 // complete joins the ranks' parts, gives the folder its name and moves the tracker.
@@ -403,11 +400,18 @@ func (s *saver) complete(own *Manifest) error {
 	if err := s.disk.sync(s.tmp); err != nil {
 		return err
 	}
+	if err := s.readBack(s.tmp); err != nil { // publishing may replace a checkpoint of this iteration
+		return err
+	}
 	if err := s.disk.publish(s.tmp, s.report.Folder); err != nil {
 		return err
 	}
 	s.done = true
 	if err := s.disk.sync(s.dir); err != nil {
+		return err
+	}
+	if err := s.readBack(s.report.Folder); err != nil { // the tracker and pruning rely on it
+		s.done = false
 		return err
 	}
 	text := fmt.Sprint(s.state.Iteration)
@@ -418,15 +422,25 @@ func (s *saver) complete(own *Manifest) error {
 	return err
 }
 
+// readBack opens what was written as loading does: its manifest's size, checksum and
+// contents, and the sizes of all its files.
+func (s *saver) readBack(folder string) error {
+	return s.disk.do("read back", folder, func() error {
+		f, err := OpenFolder(folder)
+		if err != nil {
+			return err
+		}
+		f.Close()
+		return nil
+	})
+}
+
 // readPart reads what another rank of this save wrote. It holds some pieces of
 // each tensor, so only the join can be checked.
 func readPart(path string) (*Manifest, error) {
-	text, err := exitcode.ReadFile(path, maxManifest)
+	m, err := readTextFile(path)
 	if exitcode.CodeOf(err) == exitcode.NoInput {
 		return nil, fmt.Errorf("%s is missing; do all ranks see the same folder?", path)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return decodeText(text)
+	return m, err
 }
