@@ -33,7 +33,15 @@ func (b *Blended) Sample(k int64) (Sample, error) {
 	if k < 0 || k >= b.Len() {
 		return Sample{}, exitcode.Errorf(exitcode.Internal, "blend: sample %d of %d is asked for", k, b.Len())
 	}
-	return b.Members[b.DatasetIndex.At(k)].Sample(b.DatasetSampleIndex.At(k))
+	var member, number int64
+	err := Guard("the cached blend "+b.Hash, func() error {
+		member, number = b.DatasetIndex.At(k), b.DatasetSampleIndex.At(k)
+		return nil
+	})
+	if err != nil {
+		return Sample{}, err
+	}
+	return b.Members[member].Sample(number)
 }
 
 // maxMembers is what the 16-bit dataset index allows.
@@ -141,9 +149,24 @@ func (c *cache) loadBlend(b *Blended) bool {
 	if !ok[0] || !ok[1] {
 		return false
 	}
-	for k := int64(0); k < n; k++ {
+	fits := false
+	err := Guard("the cached blend "+b.Hash, func() error {
+		fits = b.fitsMembers(n)
+		return nil
+	})
+	switch {
+	case err != nil:
+		c.say(err.Error() + "; it is built anew")
+	case !fits:
+		c.say("the cached blend " + b.Hash + " does not belong to the data as it is now; it is built anew")
+	}
+	return err == nil && fits
+}
+
+// fitsMembers says that each of n entries is a sample that its member has.
+func (b *Blended) fitsMembers(n int64) bool {
+	for k := range n {
 		if i := b.DatasetIndex.At(k); i >= int64(len(b.Members)) || b.DatasetSampleIndex.At(k) >= b.Members[i].Len() {
-			c.say("the cached blend " + b.Hash + " does not belong to the data as it is now; it is built anew")
 			return false
 		}
 	}

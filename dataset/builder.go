@@ -369,7 +369,7 @@ func Merge(c BuilderConfig, prefixes []string) (err error) {
 			b, err = OpenBuilder(c)
 		}
 		if err == nil {
-			err = b.addIndexed(x)
+			err = Guard(p, func() error { return b.addIndexed(x) })
 		}
 		if x != nil {
 			err = errors.Join(err, x.Close())

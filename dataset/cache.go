@@ -50,11 +50,18 @@ func (c *cache) load(g *GPT, p plan) bool {
 	g.DocumentIndex, ok[0] = loadNPY(name("document_index.npy"), "<i4", p.epochs*(g.End-g.First))
 	g.SampleIndex, ok[1] = loadNPY(name("sample_index.npy"), g.sampleType(), p.samples+1, 2)
 	g.ShuffleIndex, ok[2] = loadNPY(name("shuffle_index.npy"), shuffleType(p.samples), p.samples)
-	if ok != [3]bool{true, true, true} || !g.fitsData(p, c.older(g, name("description.txt"))) {
+	fits := false
+	err := Guard("the cached index "+name("*"), func() error {
+		fits = ok == [3]bool{true, true, true} && g.fitsData(p, c.older(g, name("description.txt")))
+		return nil
+	})
+	switch {
+	case err != nil: // of the cache, or of the data: then building it is an error
+		c.say(err.Error() + "; it is built anew")
+	case !fits:
 		c.say("the cached index " + name("*") + " does not belong to the data as it is now; it is built anew")
-		return false
 	}
-	return true
+	return err == nil && fits
 }
 
 // older says that the token files may have changed since the cache was written.
@@ -135,8 +142,13 @@ func loadNPY(path, dtype string, shape ...int64) (Array, bool) {
 	if err != nil {
 		return Array{}, false
 	}
-	a, ok := parseNPY(b.data, dtype, shape...)
-	if !ok {
+	var a Array
+	var ok bool
+	err = Guard(path, func() error {
+		a, ok = parseNPY(b.data, dtype, shape...)
+		return nil
+	})
+	if ok = ok && err == nil; !ok {
 		_ = b.close()
 	}
 	return a, ok

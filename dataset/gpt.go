@@ -58,18 +58,22 @@ func (g *GPT) DescriptionJSON() string { return pyJSON(g.Description) }
 // newGPT builds the arrays or reads them from the cache.
 func newGPT(g GPT, tok tokenizer.Tokenizer, text string, rows any, c *cache) (*GPT, error) {
 	g.describe(tok, text, rows)
+	return &g, Guard(g.label(), func() error { return g.make(c) })
+}
+
+func (g *GPT) make(c *cache) error {
 	plan, err := g.plan()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	g.Epochs, g.Separate, g.tokens = plan.epochs, plan.separate, plan.tokens
-	if c.load(&g, plan) {
-		return &g, nil
+	if c.load(g, plan) {
+		return nil
 	}
 	if err := g.build(plan); err != nil {
-		return nil, err
+		return err
 	}
-	return &g, c.store(&g)
+	return c.store(g)
 }
 
 // plan is the sizes of the three arrays, from the token count alone.
@@ -158,7 +162,7 @@ func (g *GPT) build(p plan) error {
 
 	failed := make(chan error, 1)
 	g.SampleIndex = newArray(g.sampleType(), p.samples+1, 2)
-	go func() { failed <- g.fillSamples(p) }()
+	go func() { failed <- Guard(g.label(), func() error { return g.fillSamples(p) }) }()
 	g.ShuffleIndex = newArray(shuffleType(p.samples), p.samples)
 	if g.ShuffleIndex.width == 4 {
 		shuffleTwo(rng, items[uint32](g.ShuffleIndex), p.sans)

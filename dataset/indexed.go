@@ -67,13 +67,24 @@ func open(prefix string, o openOptions) (x *Indexed, err error) {
 	if x.bin, err = openBlob(prefix+".bin", o.mapBin); err != nil {
 		return nil, errors.Join(err, x.idx.close())
 	}
-	if err = x.parse(x.idx.data, o.multimodal); err == nil {
-		err = x.check()
-	}
-	if err != nil {
-		return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s.idx: %w", prefix, err), x.Close())
+	if err = x.readIndex(o.multimodal); err != nil {
+		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
+}
+
+// readIndex finds the arrays in the mapped index and checks them.
+func (x *Indexed) readIndex(multimodal bool) error {
+	return Guard(x.prefix+".idx", func() error {
+		err := x.parse(x.idx.data, multimodal)
+		if err == nil {
+			err = x.check()
+		}
+		if err != nil {
+			err = exitcode.Errorf(exitcode.BadData, "%s.idx: %w", x.prefix, err)
+		}
+		return err
+	})
 }
 
 // parse reads the header and finds the arrays.
@@ -197,7 +208,8 @@ func (x *Indexed) Documents() int64 { return int64(len(x.documents)/8) - 1 }
 // Document is the range of sequences [first, end) of document i.
 func (x *Indexed) Document(i int64) (first, end int64) { return x.document(i), x.document(i + 1) }
 
-// Size is the number of tokens of sequence i.
+// Size is the number of tokens of sequence i. It reads the mapped index, as Document,
+// Slice and Where do: a program calls them in a Guard.
 func (x *Indexed) Size(i int64) int64 {
 	return int64(binary.LittleEndian.Uint32(x.sizes[4*i:]))
 }

@@ -3,6 +3,7 @@ package dataset
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -251,5 +252,88 @@ func TestCutWhileInUse(t *testing.T) {
 		if _, err := train.Sample(3); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "d") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Claim: an index, a file without index and cached index arrays that are cut between being
+// mapped and being read, as by a disk that fails, are errors of reading (74), not faults;
+// a cache is built anew.
+func TestCutBeforeItIsRead(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("what a mapping shows of a cut file differs between systems")
+	}
+	lost := func(what string, err error) {
+		t.Helper()
+		if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "cannot be read any more") {
+			t.Errorf("%s: %v (code %d)", what, err, exitcode.CodeOf(err))
+		}
+	}
+	dir := t.TempDir()
+	prefix := filepath.Join(dir, "d")
+	write(t, prefix, U16, [][]int32{make([]int32, 20000)})
+	x := &Indexed{prefix: prefix, dtype: U16}
+	var err error
+	if x.idx, err = openBlob(prefix+".idx", true); err == nil {
+		x.bin, err = openBlob(prefix+".bin", true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if err := errors.Join(os.Truncate(prefix+".idx", 0), os.Truncate(prefix+".bin", 0)); err != nil {
+		t.Fatal(err)
+	}
+	lost("index", x.readIndex(false))
+	lost("tokens", x.readTokens(0))
+	if _, ok := loadNPY(filepath.Join(dir, "none"), "<i4", 1); ok {
+		t.Error("an array that is not there was loaded")
+	}
+}
+
+// Claim: cached arrays of a dataset and of a blend that are cut while they are in use, and
+// an index that is cut before the arrays are built, are errors of reading (74).
+func TestCutCacheWhileInUse(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("what a mapping shows of a cut file differs between systems")
+	}
+	for _, cut := range []string{"GPTDataset-*_index.npy", "BlendedDataset-*_index.npy"} {
+		dir := t.TempDir()
+		for _, name := range []string{"a", "b"} {
+			write(t, filepath.Join(dir, name), U16, [][]int32{make([]int32, 20000)})
+		}
+		cfg := Config{Dir: dir, DataPath: []string{"1", "a", "1", "b"}, Split: "1", SequenceLength: 100, CachePath: filepath.Join(dir, "cache")}
+		var train Dataset
+		for range 2 { // made, then mapped
+			var err error
+			if train, _, _, err = Build(cfg, null(t, 1000), [3]*int64{count(150), nil, nil}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "cache", "*-"+cut))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, f := range files {
+			if err := os.Truncate(f, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := train.Sample(3); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "cannot be read any more") {
+			t.Errorf("%s: %v", cut, err)
+		}
+	}
+	g := GPT{shape: shape{sequence: 10, extra: 1}, Name: "GPTDataset", Split: Train, End: 1}
+	prefix := filepath.Join(t.TempDir(), "d")
+	write(t, prefix, U16, [][]int32{make([]int32, 20000)})
+	x, err := Open(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(prefix+".idx", 0); err != nil {
+		t.Fatal(err)
+	}
+	g.source, g.Prefix = x, prefix
+	if _, err := newGPT(g, null(t, 1000), "1", nil, &cache{none: true}); exitcode.CodeOf(err) != exitcode.IO {
+		t.Errorf("building: %v", err)
 	}
 }

@@ -59,6 +59,15 @@ func (b *blob) at(off, n int64, scratch []byte) ([]byte, error) {
 	return scratch, nil
 }
 
+// Guard calls read, which reads mapped bytes of the file or files named what. Where their
+// disk fails, or a file was cut, it is an error (exitcode.IO). Bytes that another goroutine
+// reads need a Guard there.
+func Guard(what string, read func() error) (err error) {
+	defer catching()()
+	defer caught(what, &err)
+	return read()
+}
+
 // caught, deferred behind catching, makes an error of reading mapped bytes that
 // are no longer there: the file was cut while in use, or its disk failed.
 func caught(what string, err *error) {
@@ -88,16 +97,19 @@ func (b *blob) close() error {
 }
 
 // ReadAt reads the file as an io.ReaderAt does.
-func (b *blob) ReadAt(p []byte, off int64) (int, error) {
+func (b *blob) ReadAt(p []byte, off int64) (n int, err error) {
 	if b.file != nil {
 		return b.file.ReadAt(p, off)
 	}
 	if off >= b.size {
 		return 0, io.EOF
 	}
-	n := copy(p, b.data[off:])
-	if n < len(p) {
-		return n, io.EOF
+	err = Guard(b.path, func() error {
+		n = copy(p, b.data[off:])
+		return nil
+	})
+	if err == nil && n < len(p) {
+		err = io.EOF
 	}
-	return n, nil
+	return n, err
 }

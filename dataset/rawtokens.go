@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -68,22 +69,33 @@ func OpenTokens(path string, eod int32) (*Indexed, error) {
 		return nil, err
 	}
 	x := &Indexed{prefix: path, bin: bin, idx: &blob{}, dtype: U16}
-	head := int64(0)
+	if err := x.readTokens(eod); err != nil {
+		return nil, errors.Join(err, bin.close())
+	}
+	return x, nil
+}
+
+// readTokens reads the mapped file.
+func (x *Indexed) readTokens(eod int32) error {
+	return Guard(x.prefix, func() error { return x.findTokens(eod) })
+}
+
+// findTokens reads the header, if there is one, and finds the sequences.
+func (x *Indexed) findTokens(eod int32) error {
+	bin, head := x.bin, int64(0)
 	if bin.size >= llmcHeader {
 		if k, ok := llmcKinds[binary.LittleEndian.Uint32(bin.data)]; ok && binary.LittleEndian.Uint32(bin.data[4:]) == k.version {
 			x.dtype, eod, head = k.dtype, k.eod, llmcHeader
 			if n := int64(binary.LittleEndian.Uint32(bin.data[8:])); bin.size != head+n*int64(x.dtype.Size()) {
-				_ = bin.close()
-				return nil, exitcode.Errorf(exitcode.BadData, "%s: byte 8: the header counts %d tokens, %d bytes of them follow", path, n, bin.size-head)
+				return exitcode.Errorf(exitcode.BadData, "%s: byte 8: the header counts %d tokens, %d bytes of them follow", bin.path, n, bin.size-head)
 			}
 		}
 	}
 	if bin.size%int64(x.dtype.Size()) != 0 {
-		_ = bin.close()
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes are no whole number of %s tokens", path, bin.size, x.dtype)
+		return exitcode.Errorf(exitcode.BadData, "%s: %d bytes are no whole number of %s tokens", bin.path, bin.size, x.dtype)
 	}
 	x.cut(head, eod)
-	return x, nil
+	return nil
 }
 
 // cut finds the sequences.

@@ -3,6 +3,8 @@ package exitcode
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 )
 
 // Code is a process exit code.
@@ -42,14 +44,27 @@ func With(code Code, err error) error {
 }
 
 // CodeOf is the exit code of err: that of the outermost coded error in its
-// chain, Internal where there is none, Done for nil.
+// chain, Internal where there is none, Done for nil. BadData is IO where a disk's
+// error is in the chain: a file that could not be read is not a malformed one.
 func CodeOf(err error) Code {
 	if err == nil {
 		return Done
 	}
 	var c *coded
-	if errors.As(err, &c) {
-		return c.code
+	switch {
+	case !errors.As(err, &c):
+		return Internal
+	case c.code == BadData && ofDisk(err):
+		return IO
 	}
-	return Internal
+	return c.code
+}
+
+// broken are the system's errors of a disk, a file system or a server of files that
+// fails. They say nothing about what a file holds.
+var broken = []error{syscall.EIO, syscall.ESTALE, syscall.ENXIO, syscall.ENODEV, syscall.ETIMEDOUT, syscall.EBADMSG, syscall.ENOTCONN}
+
+// ofDisk tells whether err comes from a read that failed, whatever its reader took it for.
+func ofDisk(err error) bool {
+	return slices.ContainsFunc(broken, func(e error) bool { return errors.Is(err, e) })
 }

@@ -48,6 +48,10 @@ func runDataset(c *cli.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.Close()) }()
+	return dataset.Guard(x.Prefix(), func() error { return show(c, x, tok) })
+}
+
+func show(c *cli.Context, x *dataset.Indexed, tok tokenizer.Tokenizer) (err error) {
 	w := bufio.NewWriter(c.App.Writer)
 	p := &command.Printer{W: w}
 	if n := c.Int64("document"); n >= 0 {

@@ -38,8 +38,11 @@ func (o *options) convert() (err error) {
 				return errors.Join(err, x.Close())
 			}
 		}
-		o.say("%s: %s, %d documents, %d tokens of %s", path, x.Kind(), x.Documents(), x.Tokens(), x.DType())
-		if err := errors.Join(o.copyDocuments(b, x), x.Close()); err != nil {
+		err = dataset.Guard(path, func() error {
+			o.say("%s: %s, %d documents, %d tokens of %s", path, x.Kind(), x.Documents(), x.Tokens(), x.DType())
+			return o.copyDocuments(b, x)
+		})
+		if err := errors.Join(err, x.Close()); err != nil {
 			return err
 		}
 	}
