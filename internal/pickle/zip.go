@@ -3,6 +3,7 @@ package pickle
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -113,11 +114,11 @@ func (f *File) readZip(r io.ReaderAt, size int64) error {
 
 func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 	bad := func(format string, args ...any) error {
-		return exitcode.Errorf(exitcode.BadData, "%s: not a whole file of torch.save: %s", name, fmt.Sprintf(format, args...))
+		return exitcode.Errorf(exitcode.BadData, "%s: not a whole file of torch.save: %w", name, fmt.Errorf(format, args...))
 	}
 	archive, err := zip.NewReader(r, size)
 	if err != nil {
-		return nil, bad("%v", err)
+		return nil, bad("%w", err)
 	}
 	z := &zipFile{name: name, r: r, members: map[string]*zip.File{}}
 	root := ""
@@ -199,7 +200,7 @@ type member struct {
 func (m *member) size() int64 { return int64(min(m.file.UncompressedSize64, 1<<62)) }
 
 func (m *member) errorf(format string, args ...any) error {
-	return exitcode.Errorf(exitcode.BadData, "%s: %s: %s", m.z.name, m.name, fmt.Sprintf(format, args...))
+	return exitcode.Errorf(exitcode.BadData, "%s: %s: %w", m.z.name, m.name, fmt.Errorf(format, args...))
 }
 
 func (m *member) readAt(dst []byte, at, width int64) error {
@@ -224,7 +225,7 @@ func (m *member) readAt(dst []byte, at, width int64) error {
 func (m *member) prepare() {
 	offset, err := m.file.DataOffset()
 	if err != nil {
-		m.err = m.errorf("%v", err)
+		m.err = m.errorf("%w", err)
 		return
 	}
 	m.offset = offset
@@ -244,8 +245,11 @@ func (m *member) checkSum() error {
 	hash := crc32.NewIEEE()
 	section := io.NewSectionReader(m.z.r, m.offset, m.size())
 	n, err := io.CopyBuffer(struct{ io.Writer }{hash}, struct{ io.Reader }{section}, make([]byte, min(1<<20, max(1, m.size()))))
-	if err != nil || n != m.size() {
-		return m.errorf("%d of %d bytes are there: %v", n, m.size(), err)
+	if err == nil && n != m.size() {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return m.errorf("%d of %d bytes are there: %w", n, m.size(), err)
 	}
 	return m.compare(hash.Sum32())
 }
@@ -271,7 +275,7 @@ func (m *member) unpack() error {
 	}
 	r, err := m.file.Open()
 	if err != nil {
-		return m.errorf("%v", err)
+		return m.errorf("%w", err)
 	}
 	defer r.Close()
 	raw := make([]byte, m.size())
@@ -279,8 +283,11 @@ func (m *member) unpack() error {
 	if err == nil {
 		_, err = r.Read(make([]byte, 1))
 	}
+	if err == nil {
+		err = errors.New("more follow")
+	}
 	if err != io.EOF || int64(n) != m.size() {
-		return m.errorf("unpacks to %d of %d bytes: %v", n, m.size(), err)
+		return m.errorf("unpacks to %d of %d bytes: %w", n, m.size(), err)
 	}
 	m.data = raw
 	return m.compare(crc32.ChecksumIEEE(m.data))

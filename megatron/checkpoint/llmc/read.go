@@ -113,6 +113,9 @@ func (r *reader) header(path string, magic int32) (f *os.File, h []int32, size i
 	}
 	raw := make([]byte, headerBytes)
 	if _, err := io.ReadFull(f, raw); err != nil {
+		if st.Size() >= headerBytes {
+			return nil, nil, 0, exitcode.Errorf(exitcode.IO, "%s: llm.c's header of %d bytes: %w", path, headerBytes, err)
+		}
 		return nil, nil, 0, exitcode.Errorf(exitcode.BadData, "%s: %d bytes are too few for llm.c's header of %d", path, st.Size(), headerBytes)
 	}
 	h = make([]int32, headerInts)

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"cmp"
 	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,11 +143,18 @@ func (r *Run) Marks() []Mark {
 // findLog is the log that path names: itself, or the only one in that folder.
 func findLog(path string) (string, error) {
 	st, err := os.Stat(path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", exitcode.Errorf(exitcode.NoInput, "%s: there is no such folder or file", path)
 	}
+	if err != nil {
+		return "", exitcode.With(exitcode.IO, err)
+	}
 	if !st.IsDir() {
-		if !isLog(path) {
+		found, err := isLog(path)
+		if err != nil {
+			return "", err
+		}
+		if !found {
 			return "", exitcode.Errorf(exitcode.BadData, "%s holds no step; give what --log-jsonl wrote", path)
 		}
 		return path, nil
@@ -155,10 +164,20 @@ func findLog(path string) (string, error) {
 		return "", exitcode.With(exitcode.IO, err)
 	}
 	var found []string
+	var failed error // of a file that may be the log
 	for _, e := range entries {
-		if file := filepath.Join(path, e.Name()); e.Type().IsRegular() && isLog(file) {
+		file := filepath.Join(path, e.Name())
+		if !e.Type().IsRegular() {
+			continue
+		}
+		is, err := isLog(file)
+		if is {
 			found = append(found, file)
 		}
+		failed = errors.Join(failed, err)
+	}
+	if len(found) == 0 && failed != nil {
+		return "", failed
 	}
 	switch len(found) {
 	case 0:
@@ -170,20 +189,23 @@ func findLog(path string) (string, error) {
 }
 
 // isLog tells whether one of a file's first lines is a step.
-func isLog(path string) bool {
+func isLog(path string) (bool, error) {
 	file, err := exitcode.Open(path)
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer file.Close()
 	head := make([]byte, longestLine) // one line may have the shares of thousands of experts
-	n, _ := file.Read(head)           // nothing read: no log
+	n, err := file.Read(head)
+	if err != nil && err != io.EOF {
+		return false, exitcode.With(exitcode.IO, err)
+	}
 	for line := range strings.Lines(string(head[:n])) {
 		if _, ok := parse([]byte(line)); ok {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // look reads what lies beside the log: checkpoints, the flags they keep, verdicts.

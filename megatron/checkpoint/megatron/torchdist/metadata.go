@@ -51,8 +51,11 @@ type index struct {
 func readMarker(dir string) error {
 	path := filepath.Join(dir, checkpoint.DistMarker)
 	text, err := exitcode.ReadFile(path, 1<<20)
-	if err != nil {
+	if code := exitcode.CodeOf(err); code == exitcode.NoInput || code == exitcode.BadData {
 		return exitcode.Errorf(exitcode.BadData, "%s is missing or no small file: the save did not finish", path)
+	}
+	if err != nil {
+		return err
 	}
 	var m struct {
 		Backend string `json:"sharded_backend"`
