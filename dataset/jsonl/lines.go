@@ -3,17 +3,11 @@ package jsonl
 import (
 	"bufio"
 	"bytes"
-	"compress/bzip2"
 	"errors"
 	"io"
 	"iter"
 	"os"
-	"strings"
 	"sync/atomic"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 
 	"monotron/internal/exitcode"
 )
@@ -93,8 +87,9 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Open reads a file, "-" for standard input. What is packed by gzip, zstd, bzip2
-// or xz is unpacked, whatever its name is.
+// Open reads a file, "-" for standard input. What is packed by gzip, zstd, bzip2, xz
+// or lzma is unpacked, whatever its name is; an archive, or a file of another kind that
+// is no text, is refused by its kind's name.
 func Open(path string, size int) (*Reader, error) {
 	r := NewReader(path, nil, size)
 	file := os.Stdin
@@ -123,45 +118,14 @@ func Open(path string, size int) (*Reader, error) {
 	}
 	r.raw = &counter{Reader: file}
 	buffered := bufio.NewReaderSize(r.raw, 1<<18)
-	head, err := buffered.Peek(6)
-	if err != nil && err != io.EOF {
+	if _, err := buffered.Peek(shortHead); err != nil && err != io.EOF {
 		return nil, errors.Join(exitcode.Errorf(exitcode.IO, "%s: %w", r.name, err), r.Close())
 	}
+	head, _ := buffered.Peek(min(headBytes, buffered.Buffered())) // a pipe may have no more for a while
 	if err := r.unpack(head, buffered); err != nil {
 		return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s: byte 0: %w", r.name, err), r.Close())
 	}
 	return r, nil
-}
-
-// unpack looks at the first bytes for a packed format.
-func (r *Reader) unpack(head []byte, from *bufio.Reader) error {
-	whole := r.whole
-	r.whole = 0
-	switch h := string(head); {
-	case strings.HasPrefix(h, "\x1f\x8b"):
-		z, err := gzip.NewReader(from)
-		if err != nil {
-			return err
-		}
-		r.src = z
-	case strings.HasPrefix(h, "\x28\xb5\x2f\xfd"):
-		z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<30))
-		if err != nil {
-			return err
-		}
-		r.src, r.close = z, append(r.close, func() error { z.Close(); return nil })
-	case strings.HasPrefix(h, "BZh"):
-		r.src = bzip2.NewReader(from)
-	case strings.HasPrefix(h, "\xfd7zXZ\x00"):
-		z, err := xz.NewReader(from)
-		if err != nil {
-			return err
-		}
-		r.src = z
-	default:
-		r.src, r.whole = from, whole
-	}
-	return nil
 }
 
 // Consumed is how many bytes of the file were read, before unpacking.

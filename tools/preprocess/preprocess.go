@@ -38,7 +38,7 @@ func FastCommand() *cli.Command {
 
 func flagTable() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, or - for standard input; what is packed by gzip, zstd, bzip2 or xz is unpacked"},
+		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, or - for standard input; what is packed by gzip, zstd, bzip2, xz or lzma is unpacked"},
 		&cli.StringFlag{Name: "input-format", Value: "jsonl", Usage: "jsonl; text: the whole of each file is one document; tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin"},
 		&cli.StringFlag{Name: "output-prefix", Usage: "output is PREFIX_KEY_document.bin and .idx"},
 		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "megatron; llmc: llm.c's .bin; nanogpt: a .bin of bare 16-bit tokens"},
