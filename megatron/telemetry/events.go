@@ -85,7 +85,7 @@ func (e *Events) Flush() error {
 		e.err = err
 	}
 	if e.err != nil {
-		return exitcode.Errorf(exitcode.IO, "TensorBoard events %s: %w", e.file.Name(), e.err)
+		return e.fail()
 	}
 	return nil
 }
@@ -114,7 +114,15 @@ func (e *Events) Take(s *Step) error {
 			e.timers(s)
 		}
 	}
-	return nil // Close tells the first problem of all
+	if e.err != nil {
+		return e.fail()
+	}
+	return nil
+}
+
+// fail is the first error of all: what follows it in the file could not be read.
+func (e *Events) fail() error {
+	return exitcode.Errorf(exitcode.IO, "--tensorboard-dir: %s: %w; it gets no further entries", e.file.Name(), e.err)
 }
 
 // training adds the scalars of one step.

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"monotron/internal/atomicfile"
@@ -131,6 +133,7 @@ func phases(s *Step) map[string]Number {
 type JSONL struct {
 	file *os.File
 	path string
+	cut  bool // the last line was written in part
 }
 
 // handover is how long a run waits for another one to leave its log: a killed run's
@@ -149,7 +152,7 @@ func OpenJSONL(path string) (*JSONL, error) {
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.IO, "--log-jsonl: %w", err)
 	}
-	j := &JSONL{file, path}
+	j := &JSONL{file: file, path: path}
 	info, err := file.Stat()
 	if err == nil && info.Mode().IsRegular() && !j.hold() {
 		_ = file.Close() // nothing was written
@@ -189,15 +192,25 @@ func (j *JSONL) Take(s *Step) error {
 	if err != nil {
 		return exitcode.Errorf(exitcode.Internal, "--log-jsonl %s: %w", j.path, err)
 	}
-	if _, err := j.file.Write(append(line, '\n')); err != nil {
+	line = append(line, '\n')
+	if j.cut {
+		line = append([]byte("\n"), line...)
+	}
+	n, err := j.file.Write(line)
+	if err != nil {
+		j.cut = j.cut || n > 0
 		return j.fail(err)
 	}
+	j.cut = false
 	return nil
 }
 
 // Close syncs and closes the file.
 func (j *JSONL) Close() error {
 	err := j.file.Sync()
+	if errors.Is(err, syscall.EINVAL) { // a pipe or device
+		err = nil
+	}
 	if e := j.file.Close(); err == nil {
 		err = e
 	}

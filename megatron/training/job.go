@@ -94,10 +94,9 @@ func (j *Job) Close() error {
 	if j.held != nil {
 		_ = j.held.Close() // opened to be read, nothing is lost
 	}
-	if err := j.trace.Close(); err != nil {
-		return err
-	}
-	if j.trace != nil {
+	if err := j.trace.Close(); err != nil { // what was trained does not depend on it
+		j.console.Notes.Warn("%v", err)
+	} else if j.trace != nil {
 		j.console.note("the trace is in %s: open it with chrome://tracing or ui.perfetto.dev", j.Config.Log.Profile)
 	}
 	return nil

@@ -52,8 +52,8 @@ func newLogger(r *Run) (*logger, error) {
 			return nil, errors.Join(err, l.close())
 		}
 	}
-	l.sinks = append(l.sinks, &telemetry.Lines{Print: l.console.line, Rank: l.rank.Number, Last: l.rank.Last(),
-		Throughput: l.config.Log.Throughput, Extras: l.config.Log.Extras})
+	lines := &telemetry.Lines{Print: l.console.line, Rank: l.rank.Number, Last: l.rank.Last(), Throughput: l.config.Log.Throughput, Extras: l.config.Log.Extras}
+	l.sinks = append(l.sinks, telemetry.Lasting("standard output", lines, l.notes.Warn))
 	return l, nil
 }
 
@@ -62,14 +62,15 @@ func (l *logger) open() error {
 	c := &l.config.Log
 	for _, sink := range []struct {
 		wanted bool
+		name   string
 		open   func() (telemetry.Sink, error)
 	}{
-		{c.MetricsAddr != "", l.metrics},
-		{c.JSONL != "", func() (telemetry.Sink, error) { return telemetry.OpenJSONL(c.JSONL) }},
-		{c.TensorboardDir != "", func() (telemetry.Sink, error) { return telemetry.NewEvents(c.TensorboardDir, c.events()) }},
-		{c.Dashboard != "", l.page},
-		{c.AlertCommand != "", l.alertCommand},
-		{l.trace != nil, func() (telemetry.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
+		{c.MetricsAddr != "", "--metrics-addr", l.metrics},
+		{c.JSONL != "", "--log-jsonl", func() (telemetry.Sink, error) { return telemetry.OpenJSONL(c.JSONL) }},
+		{c.TensorboardDir != "", "--tensorboard-dir", func() (telemetry.Sink, error) { return telemetry.NewEvents(c.TensorboardDir, c.events()) }},
+		{c.Dashboard != "", "--dashboard-addr", l.page},
+		{c.AlertCommand != "", "--alert-command", l.alertCommand},
+		{l.trace != nil, "--profile", func() (telemetry.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
 	} {
 		if !sink.wanted {
 			continue
@@ -78,7 +79,7 @@ func (l *logger) open() error {
 		if err != nil {
 			return err
 		}
-		l.sinks = append(l.sinks, opened)
+		l.sinks = append(l.sinks, telemetry.Lasting(sink.name, opened, l.notes.Warn))
 	}
 	return nil
 }
