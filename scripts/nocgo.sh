@@ -1,5 +1,5 @@
-# Tests without cgo, what differs there: the packages that then consist of other files, and
-# the program made of them, by the examples of every command and ranks as processes. The
+# Tests without cgo, what differs there: the packages that then consist of other files, the
+# tests that open devices of C, and the program made of them, by the examples of every command and ranks as processes. The
 # others' sources are the same either way; `make nocgo` runs them all. Called by make test.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,4 +12,10 @@ differing=$(files 0 | grep -vxFf "$with" | cut -d' ' -f1)
 [ -n "$differing" ] || { echo "no package differs without cgo: the list is broken" >&2; exit 1; }
 echo "$(echo "$differing" | wc -l) of $(wc -l < "$with") packages differ without cgo"
 report $differing .
+# Tests that open a device which is not there must skip or take another.
+needing=$(grep -rlE '"monotron/csrc/(cpu|cuda|comm|gpus)"' --include=*_test.go . | xargs grep -LE '^//go:build.*cgo')
+for folder in $(echo "$needing" | xargs -n1 dirname | sort -u); do
+	tests=$(echo "$needing" | grep "^$folder/[^/]*$" | xargs sed -nE 's/^func (Test[A-Za-z0-9_]+)\(.*/\1/p' | paste -sd'|')
+	[ -z "$tests" ] || report -run "^($tests)\$" "$folder"
+done
 report -run 'TestExamples|TestLaunch/(processes|a_killed_rank|a_mistake)' ./tests
