@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -61,6 +62,10 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 		return b, nil
 	}
 	n := b.length()
+	bytes, ok := safeProduct(2+8, n)
+	if err := c.fits(fmt.Sprintf("the %s blend", split), n, bytes, ok); err != nil {
+		return nil, err
+	}
 	b.DatasetIndex, b.DatasetSampleIndex = newArray("<i2", n), newArray("<i8", n)
 	counts := b.interleave()
 	for i, count := range counts {

@@ -18,6 +18,7 @@ type cache struct {
 	base   string // what relative prefixes start from
 	none   bool   // nothing is read or written
 	notice func(string)
+	left   func() (bytes int64, of string) // for arrays that are built; nil: not known
 }
 
 // dir is where g's files are, "" for nowhere.

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"unsafe"
 
@@ -69,6 +70,10 @@ func (g *GPT) make(c *cache) error {
 	g.Epochs, g.Separate, g.tokens = plan.epochs, plan.separate, plan.tokens
 	if c.load(g, plan) {
 		return nil
+	}
+	bytes, ok := plan.arrayBytes(g.End-g.First, width(g.sampleType()), width(shuffleType(plan.samples)))
+	if err := c.fits(fmt.Sprintf("the %s split of %s", g.Split, g.label()), plan.samples, bytes, ok); err != nil {
+		return err
 	}
 	if err := g.build(plan); err != nil {
 		return err

@@ -19,8 +19,11 @@ type Array struct {
 	width int
 }
 
+// width is the bytes of an item of a type.
+func width(dtype string) int64 { return int64(dtype[2] - '0') }
+
 func newArray(dtype string, shape ...int64) Array {
-	a := Array{DType: dtype, Shape: shape, width: int(dtype[2] - '0')}
+	a := Array{DType: dtype, Shape: shape, width: int(width(dtype))}
 	n := int64(a.width)
 	for _, s := range shape {
 		n *= s
@@ -88,7 +91,7 @@ func (a Array) NPYHeader() []byte {
 // parseNPY gives the array of a .npy file that holds exactly this type and
 // shape; ok is false for any other file.
 func parseNPY(file []byte, dtype string, shape ...int64) (a Array, ok bool) {
-	a = Array{DType: dtype, Shape: shape, width: int(dtype[2] - '0')}
+	a = Array{DType: dtype, Shape: shape, width: int(width(dtype))}
 	head := a.NPYHeader()
 	n := int64(a.width)
 	for _, s := range shape {

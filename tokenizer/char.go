@@ -41,14 +41,26 @@ func NewChar(symbols []rune) (*Char, error) {
 	return c, nil
 }
 
-// CharFromText makes the vocabulary of a text: its characters in code point order.
-func CharFromText(text string) (*Char, error) {
-	if at := invalidAt(text); at >= 0 {
-		return nil, notUTF8(at)
-	}
+// CharFromText makes the vocabulary of texts: their characters in code point order.
+func CharFromText(texts ...string) (*Char, error) {
 	seen := map[rune]bool{}
-	for _, r := range text {
-		seen[r] = true
+	var ascii [utf8.RuneSelf]bool // most characters of most texts, without the map
+	for _, text := range texts {
+		if at := invalidAt(text); at >= 0 {
+			return nil, notUTF8(at)
+		}
+		for _, r := range text {
+			if r < utf8.RuneSelf {
+				ascii[r] = true
+			} else {
+				seen[r] = true
+			}
+		}
+	}
+	for r, found := range ascii {
+		if found {
+			seen[rune(r)] = true
+		}
 	}
 	symbols := make([]rune, 0, len(seen))
 	for r := range seen {

@@ -147,9 +147,12 @@ func (r *Reader) Skip(at, line int64) error {
 	return nil
 }
 
-// All reads the whole stream, as it is.
-func (r *Reader) All() ([]byte, error) {
-	data, err := io.ReadAll(r.src)
+// All reads the stream, as it is, if it has at most so many bytes.
+func (r *Reader) All(most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r.src, most+1))
+	if err == nil && int64(len(data)) > most {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: it is longer than the %d bytes of text that the memory of this machine allows; split it into files, for a run each, or make JSON lines of it, which are read in blocks", r.name, most)
+	}
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: reading on after byte %d: %w", r.name, len(data), err)
 	}

@@ -61,7 +61,7 @@ func readPacked(t *testing.T, content string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	text, err := r.All()
+	text, err := r.All(1 << 20)
 	return string(text), err
 }
 

@@ -57,6 +57,8 @@ func (p *parser) checkVolume() {
 	tokens := float64(p.SeqLength) * float64(max(p.MicroBatchSize, p.EvalMicroBatchSize))
 	if n := tokens * (width + 2*layer); n > most {
 		p.clash("seq-length micro-batch-size", "a micro-batch would need about %.1e values a layer; no machine holds that: look at --seq-length %d and --micro-batch-size %d", n, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize))
+	} else if tokens > maxMicroTokens && len(p.problems) == 0 { // else it may follow from what was said
+		p.clash("seq-length micro-batch-size eval-micro-batch-size", "a micro-batch of %.3g tokens, --seq-length %d times --micro-batch-size %d, is beyond the limit of %d; lower --micro-batch-size, which changes no result while --global-batch-size stays", tokens, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize), maxMicroTokens)
 	}
 }
 
@@ -229,6 +231,9 @@ func (p *parser) derivePrecision() {
 		p.clash("min-loss-scale initial-loss-scale", "--min-loss-scale %g is above --initial-loss-scale %g", o.MinLossScale, o.InitialLossScale)
 	}
 }
+
+// maxMicroTokens bounds the arrays of token ids and positions that hold one micro-batch.
+const maxMicroTokens = 1 << 27
 
 // batchFlags are those that the sizes of batches follow from.
 const batchFlags = "micro-batch-size global-batch-size rampup-batch-size step-batch-size-schedule train-iters train-samples seq-length"

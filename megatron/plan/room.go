@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"monotron/csrc/device"
 	"monotron/internal/cgroup"
 )
@@ -26,6 +28,24 @@ func (r Room) String() string { return fmt.Sprintf("%s (%s)", device.Size(r.Byte
 // HostRoom is what this process may still take of the host's memory: what the machine has
 // left, or less where the process's control group has a limit. Not known: no limit.
 func HostRoom() Room { return hostRoom("/") }
+
+// ProcessRoom is HostRoom, or less where the process may not map as much (ulimit -v).
+func ProcessRoom() Room {
+	room := HostRoom()
+	var limit unix.Rlimit
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil || unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil {
+		return room
+	}
+	pages, _, _ := strings.Cut(string(statm), " ")
+	mapped, err := strconv.ParseUint(pages, 10, 64)
+	if mapped *= uint64(os.Getpagesize()); err == nil && limit.Cur < math.MaxInt64 {
+		if left := int64(limit.Cur - min(limit.Cur, mapped)); left < room.Bytes {
+			room = Room{left, "left of the address space that ulimit -v allows"}
+		}
+	}
+	return room
+}
 
 func hostRoom(root string) Room {
 	room := Unlimited

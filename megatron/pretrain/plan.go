@@ -2,6 +2,7 @@ package pretrain
 
 import (
 	"errors"
+	"time"
 
 	"monotron/csrc/device"
 	"monotron/internal/logging"
@@ -13,10 +14,17 @@ import (
 // checkMemory counts what this process's ranks will hold, before anything is allocated, and refuses
 // what cannot fit. Ranks that share a host's memory are held against it together, by one of
 // them: later ones would take what the first have for somebody else's.
+//
+// The index arrays of the data, which are built later, are held against what is left then.
 func checkMemory(job *training.Job, place *launchenv.Place, open func() (*device.Device, error), told *logging.Notes) error {
 	if job.Config.NoPlan {
 		return nil
 	}
+	job.Config.Data.Left = func() (int64, string) {
+		room := plan.ProcessRoom()
+		return room.Bytes, room.Of
+	}
+	defer whileLong(told)()
 	d, err := open()
 	if err != nil {
 		return nil // the ranks will say so
@@ -49,6 +57,15 @@ func checkMemory(job *training.Job, place *launchenv.Place, open func() (*device
 		job.Planned[r.Number] = training.Planned{Most: r.Peak, ByPurpose: r.ByPurpose}
 	}
 	return err
+}
+
+// whileLong says what goes on where counting takes long; what it returns ends that.
+func whileLong(told *logging.Notes) func() {
+	const long = 2 * time.Second
+	t := time.AfterFunc(long, func() {
+		told.Info("counting the memory that every rank will hold, which takes long for many layers; --no-plan starts without it")
+	})
+	return func() { t.Stop() }
 }
 
 // ours are the ranks of this process, or, of several processes, of this host.

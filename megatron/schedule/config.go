@@ -38,6 +38,10 @@ func (c Config) filled() Config {
 	return c
 }
 
+// maxSlots bounds micro-batches times chunks times stages of a step, whose actions are
+// lists in memory: 4 GB then.
+const maxSlots = 1 << 23
+
 // Check lists everything that keeps c from being run (exitcode.Usage), each with the
 // nearest values that would do.
 func (c Config) Check() error {
@@ -49,6 +53,8 @@ func (c Config) Check() error {
 	}
 	if c.Stages < 1 || c.Chunks < 1 || c.Micros < 1 || c.Group < 1 {
 		problem("stages (%d), chunks (%d), micro-batches (%d) and their group (%d) are at least 1", c.Stages, c.Chunks, c.Micros, c.Group)
+	} else if c.Micros > maxSlots/c.Chunks/c.Stages {
+		problem("a step of %d micro-batches on %d stages of %d chunks is a list of more than %d actions: lower --global-batch-size or raise --micro-batch-size", c.Micros, c.Stages, c.Chunks, 2*maxSlots)
 	} else if c.Chunks > 1 {
 		c.checkInterleaved(problem)
 	}

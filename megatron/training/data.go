@@ -2,6 +2,7 @@ package training
 
 import (
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,7 +104,7 @@ func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, order sampleOrder, not
 func sampleCounts(c *Config, trainIters int) [3]*int64 {
 	train := int64(c.TrainSamples)
 	if train == 0 {
-		train = int64(trainIters) * int64(c.GlobalBatchSize)
+		train = times(int64(trainIters), int64(c.GlobalBatchSize))
 	}
 	evals := int64(1)
 	if c.EvalInterval > 0 && !c.SkipTrain {
@@ -112,13 +113,22 @@ func sampleCounts(c *Config, trainIters int) [3]*int64 {
 	if c.EvalAtStart && !c.SkipTrain {
 		evals++
 	}
-	valid := evals * int64(c.EvalIters) * int64(c.EvalGlobalBatchSize)
-	test := int64(c.EvalIters) * int64(c.EvalGlobalBatchSize)
+	test := times(int64(c.EvalIters), int64(c.EvalGlobalBatchSize))
+	valid := times(evals, test)
 	sizes := [3]*int64{&train, &valid, &test}
 	if c.FullValidation {
 		sizes[dataset.Valid] = nil
 	}
 	return sizes
+}
+
+// times is a*b of numbers that are not negative, or the largest number, which dataset.Build
+// refuses as the number of samples.
+func times(a, b int64) int64 {
+	if a != 0 && b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
 }
 
 // NewFeed reads a split for the dp-th data-parallel rank.

@@ -1,9 +1,11 @@
 package preprocess
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
+	"math"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/urfave/cli/v2"
 
@@ -11,6 +13,7 @@ import (
 	"monotron/dataset/jsonl"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
+	"monotron/megatron/plan"
 	"monotron/tokenizer"
 )
 
@@ -19,16 +22,17 @@ import (
 // A CharTokenizer's vocabulary, where none was given, is that of all files
 // together; it is written beside the output.
 func (o *options) text(c *cli.Context) error {
-	texts := make([]string, len(o.inputs))
+	texts, most := make([]string, len(o.inputs)), mostText()
 	for i, path := range o.inputs {
-		data, err := o.readAll(path)
+		data, err := o.readAll(path, most)
 		if err != nil {
 			return err
 		}
 		if !utf8.Valid(data) {
 			return exitcode.Errorf(exitcode.BadData, "%s: it is not UTF-8 text; --input-format text takes nothing else", path)
 		}
-		texts[i] = string(data)
+		most -= int64(len(data))
+		texts[i] = unsafe.String(unsafe.SliceData(data), len(data)) // nobody changes it
 	}
 	if o.tok == nil {
 		if err := o.makeChars(texts); err != nil {
@@ -48,11 +52,7 @@ func (o *options) text(c *cli.Context) error {
 
 // makeChars makes the vocabulary of the texts and writes it.
 func (o *options) makeChars(texts []string) error {
-	var all bytes.Buffer
-	for _, t := range texts {
-		all.WriteString(t)
-	}
-	chars, err := tokenizer.CharFromText(all.String())
+	chars, err := tokenizer.CharFromText(texts...)
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func (o *options) writeText(prefix string, texts []string) error {
 	defer b.Abort()
 	e := &encoder{options: o}
 	for i, t := range texts {
-		var doc encoded
-		if err := e.document(&doc, []string{t}); err != nil {
+		doc, err := e.oneText(t)
+		if err != nil {
 			return exitcode.Errorf(exitcode.BadData, "%s: %w", o.inputs[i], err)
 		}
 		if err := b.AddEncoded(doc.raw, doc.lengths, doc.perDoc); err != nil {
@@ -90,6 +90,42 @@ func (o *options) writeText(prefix string, texts []string) error {
 	return o.describe(dataset.NewSidecar(o.tok, b, o.appendEOD, 0), prefix)
 }
 
+// oneText encodes a text as one document. A CharTokenizer's ids are those of each character,
+// so that its text goes through a small buffer; any other tokenizer sees all of it.
+func (e *encoder) oneText(t string) (doc encoded, err error) {
+	if _, ok := e.tok.(*tokenizer.Char); !ok {
+		return doc, e.document(&doc, []string{t})
+	}
+	doc.raw = make([]byte, 0, len(t)*e.dtype.Size())
+	tokens := 0
+	for at := 0; at < len(t); {
+		end := min(at+blockBytes, len(t))
+		for end < len(t) && !utf8.RuneStart(t[end]) {
+			end++
+		}
+		if e.ids, err = e.tok.Append(e.ids[:0], t[at:end]); err != nil {
+			return doc, fmt.Errorf("behind byte %d: %w", at, err)
+		}
+		if doc.raw, err = e.dtype.Append(doc.raw, e.ids); err != nil {
+			return doc, err
+		}
+		tokens += len(e.ids)
+		at = end
+	}
+	if int64(tokens) > math.MaxInt32 {
+		return doc, fmt.Errorf("%d tokens are too many for one document, which may have %d; split the file", tokens, math.MaxInt32)
+	}
+	if tokens > 0 || e.emptyToo {
+		doc.lengths = []int32{int32(tokens)}
+	}
+	doc.perDoc = []int32{int32(len(doc.lengths))}
+	return doc, nil
+}
+
+// mostText is how many bytes all texts together may unpack to: of the memory left, a text
+// takes its length, its tokens and what either outgrows.
+func mostText() int64 { return plan.ProcessRoom().Bytes / 6 }
+
 // characterAt is the place of character n in text.
 func characterAt(text string, n int) int {
 	for at := range text {
@@ -101,12 +137,12 @@ func characterAt(text string, n int) int {
 	return len(text)
 }
 
-// readAll reads and unpacks a whole file.
-func (o *options) readAll(path string) ([]byte, error) {
+// readAll reads and unpacks a file of at most so many bytes.
+func (o *options) readAll(path string, most int64) ([]byte, error) {
 	r, err := jsonl.Open(path, blockBytes)
 	if err != nil {
 		return nil, err
 	}
-	data, err := r.All()
+	data, err := r.All(most)
 	return data, errors.Join(err, r.Close())
 }
