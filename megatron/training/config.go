@@ -50,6 +50,7 @@ type Config struct {
 
 	ExitInterval     int // 0: none
 	ExitDurationMins int // 0: none
+	TrainSeconds     int // of steps; 0: no limit
 
 	DataloaderType string // single, cyclic
 	NoDataSharding bool   // cyclic: ranks draw from all samples

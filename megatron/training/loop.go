@@ -88,6 +88,7 @@ func (r *Run) iterate(ctx context.Context) error {
 		return r.explain(ctx, err, batch, before)
 	}
 	r.voted = &step.result.Votes
+	r.trained += time.Since(start)
 	for _, line := range r.Engine.GraphNews() {
 		r.log.note("%s", line)
 	}
@@ -133,6 +134,9 @@ func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	}
 	if reason.code == exitcode.Done {
 		r.log.note("%s", reason.text)
+	}
+	if reason.final {
+		return true, r.finalEvaluations(ctx)
 	}
 	return true, exitcode.With(reason.code, reason.err())
 }

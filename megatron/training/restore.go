@@ -372,7 +372,7 @@ func changedSettings(saved json.RawMessage, now *Config) []string {
 	if json.Unmarshal(saved, &before) != nil || json.Unmarshal(current, &after) != nil {
 		return []string{"the checkpoint's settings cannot be read"}
 	}
-	for _, harmless := range []string{"Checkpoint", "Log", "Watch", "ExitInterval", "ExitDurationMins", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
+	for _, harmless := range []string{"Checkpoint", "Log", "Watch", "ExitInterval", "ExitDurationMins", "TrainSeconds", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
 		delete(before, harmless)
 		delete(after, harmless)
 	}

@@ -25,6 +25,7 @@ type Run struct {
 	votes   device.Tensor // i64 [1]
 	voted   *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between
 	started time.Time
+	trained time.Duration // that this process's steps took, waiting for their data included
 	pulse   *pulse
 	lowest  bool // the steps since the last that was not skipped have been told of by tellWhySkipped
 }

@@ -12,8 +12,9 @@ import (
 
 // reason is why a run stops before its last iteration.
 type reason struct {
-	text string
-	code exitcode.Code
+	text  string
+	code  exitcode.Code
+	final bool // the training is at its end, and the last evaluations follow
 }
 
 // err is nil where stopping was asked for as a normal end.
@@ -37,11 +38,13 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	case err != nil:
 		return nil, err
 	case seen == signalled:
-		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, cause(ctx), kept), exitcode.Again}, nil
+		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, cause(ctx), kept), exitcode.Again, false}, nil
 	case seen == timeIsUp:
-		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), exitcode.Again}, nil
+		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), exitcode.Again, false}, nil
+	case seen == trained:
+		return &reason{fmt.Sprintf("training ends at iteration %d: --train-seconds %d are over", it, c.TrainSeconds), exitcode.Done, true}, nil
 	case due(it, c.ExitInterval):
-		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), exitcode.Done}, nil
+		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), exitcode.Done, false}, nil
 	}
 	return nil, nil
 }
@@ -51,7 +54,8 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 const (
 	nothing   int64 = 0
 	timeIsUp  int64 = 1
-	signalled int64 = 1 << 32
+	trained   int64 = 1 << 20 // more than there are ranks
+	signalled int64 = 1 << 41 // more than all of them add up to
 )
 
 // seen is what this rank has seen.
@@ -62,6 +66,8 @@ func (r *Run) seen(ctx context.Context) int64 {
 		return signalled
 	case minutes > 0 && time.Since(r.started) > time.Duration(minutes)*time.Minute:
 		return timeIsUp
+	case r.Config.TrainSeconds > 0 && r.trained >= time.Duration(r.Config.TrainSeconds)*time.Second:
+		return trained
 	}
 	return nothing
 }
@@ -76,6 +82,8 @@ func (r *Run) agreed(ctx context.Context) (int64, error) {
 		return r.agree(r.seen(ctx))
 	case *voted >= float64(signalled):
 		return signalled, nil
+	case *voted >= float64(trained):
+		return trained, nil
 	case *voted > 0:
 		return timeIsUp, nil
 	}
