@@ -28,7 +28,7 @@ const (
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/health mpu/bootstrap mpu/topology "
 	engines = "mpu/comm/inproc mpu/comm/process mpu/comm/nccl mpu/bootstrap/preflight "
-	parts   = line + codecs + ranks + "csrc/gpus megatron/model megatron/optimizer megatron/checkpoint "
+	parts   = line + codecs + ranks + "csrc/gpus megatron/config megatron/model megatron/optimizer megatron/checkpoint "
 	trainer = parts + engines + "megatron/engine megatron/inference megatron/training megatron/plan megatron/arguments megatron/telemetry/dashboard "
 )
 
@@ -42,11 +42,11 @@ var importTable = []row{
 	{"tools/internal", kernels + "tokenizer ", "how every command reads its command line and opens its device, no more"},
 	{"megatron/pretrain", trainer, "pretrain_gpt joins arguments and training, no more"},
 	{"megatron/plan", parts + "megatron/engine megatron/inference megatron/training megatron/arguments", "a plan is training's own setup, counted; a layout is legal where training's flags say so"},
-	{"megatron/arguments", line + "megatron/model megatron/optimizer megatron/checkpoint megatron/engine megatron/training",
-		"fills the Configs of their owners; calls neither a step nor a loop"},
+	{"megatron/arguments", line + "mpu megatron/config megatron/model megatron/optimizer megatron/checkpoint", "fills config; imports neither a step nor a loop"},
+	{"megatron/config", line + kernels + "mpu mpu/topology megatron/model megatron/optimizer", "what a run and a step are configured with, and what follows from it"},
 	{"megatron/training", parts + "megatron/engine megatron/inference megatron/telemetry/dashboard mpu/comm/process", "a run: decides, and computes nothing itself; samples at evaluation"},
 	{"megatron/telemetry/dashboard", base + "megatron/telemetry megatron/checkpoint mpu/comm mpu/health", "shows what a run's files say; it reads them also of the run that serves it"},
-	{"megatron/engine", line + ranks + "megatron/model megatron/optimizer ", "one step of one rank: knows neither files nor datasets"},
+	{"megatron/engine", line + ranks + "megatron/config megatron/model megatron/optimizer ", "one step of one rank: knows neither files nor datasets"},
 	{"megatron/inference", parts, "runs a model, never trains one"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
 	{"megatron/optimizer", ranks + "internal/parallelio internal/safetensors megatron/spec", "works on Params, whatever model they belong to"},
@@ -116,6 +116,8 @@ func TestImportsPointDown(t *testing.T) {
 func TestForbiddenArrowsAreCaught(t *testing.T) {
 	for _, a := range []arrow{
 		{from: "megatron/model", to: "megatron/training"},
+		{from: "megatron/arguments", to: "megatron/training"},
+		{from: "megatron/arguments", to: "megatron/engine"},
 		{from: "megatron/model", to: "tools"},
 		{from: "megatron/checkpoint/hf", to: "megatron/training"},
 		{from: "megatron/training", to: "csrc/cpu"},

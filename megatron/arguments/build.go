@@ -9,14 +9,14 @@ import (
 
 	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/config"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 )
 
 // build is a Config on its way: flags write into its fields by path, derive
 // turns Raw into the final shape.
 type build struct {
-	training.Config
+	config.Run
 	Raw raw
 }
 

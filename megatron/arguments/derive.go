@@ -7,10 +7,9 @@ import (
 
 	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments/table"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 )
 
 // derive completes the Config from what was given and checks it as a whole: the
@@ -216,14 +215,14 @@ func (p *parser) derivePrecision() {
 	case p.Raw.BF16 && p.Raw.FP16:
 		p.clash("bf16 fp16", "--bf16 and --fp16 exclude each other")
 	case p.Raw.BF16:
-		p.Precision = engine.BF16
+		p.Precision = config.BF16
 	case p.Raw.FP16:
-		p.Precision = engine.FP16
+		p.Precision = config.FP16
 		if p.Optimizer.LossScale == 0 {
 			p.CheckForNaN = false // overflow is how the dynamic scale finds its place
 		}
 	default:
-		p.Precision = engine.F32
+		p.Precision = config.F32
 	}
 	o := &p.Optimizer
 	o.LossScaleWindow = int(p.Raw.LossScaleWindow)
@@ -247,7 +246,7 @@ func (p *parser) deriveBatch() {
 	if p.GlobalBatchSize == 0 && p.StepBatchSizeSchedule == "" {
 		p.GlobalBatchSize = p.MicroBatchSize * dp
 	}
-	sizes, err := training.NewBatchSizes(&p.Config, dp)
+	sizes, err := config.NewBatchSizes(&p.Run, dp)
 	if err == nil {
 		err = sizes.Check()
 	}

@@ -7,16 +7,15 @@ import (
 	"strings"
 
 	"monotron/megatron/arguments/table"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
-	"monotron/megatron/training"
 )
 
 // deriveLayout places the model on ranks.
 func (p *parser) deriveLayout() {
 	l := &p.Layout
 	if p.options.ModelOnly {
-		*l = engine.Layout{TP: 1, PP: 1, CP: 1, EP: 1, OptimizerInstances: 1, MicroBatchGroup: l.MicroBatchGroup}
+		*l = config.Layout{TP: 1, PP: 1, CP: 1, EP: 1, OptimizerInstances: 1, MicroBatchGroup: l.MicroBatchGroup}
 		p.Raw.VirtualStages, p.Raw.LayersPerVirtual, p.Raw.FSDP = 0, 0, false
 	}
 	p.refuseLayouts()
@@ -161,7 +160,7 @@ func (p *parser) deriveWorld() bool {
 	}
 	if l.WorldSize%one != 0 {
 		p.problem("%s not divide into copies of the model of %d ranks (tensor %d x pipeline %d x context %d): use --world-size %s",
-			ranksDo(l.WorldSize), one, l.TP, l.PP, l.CP, training.NearestMultiples(l.WorldSize, one))
+			ranksDo(l.WorldSize), one, l.TP, l.PP, l.CP, config.NearestMultiples(l.WorldSize, one))
 		return false
 	}
 	l.DP = l.WorldSize / one
@@ -177,10 +176,10 @@ func (p *parser) checkTensorParallel() {
 		p.clash("num-query-groups tensor-model-parallel-size", "--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other; use --tensor-model-parallel-size %s", g, tp, p.tensorSizes())
 	}
 	if m.FFNHiddenSize%tp != 0 {
-		p.clash("ffn-hidden-size hidden-size tensor-model-parallel-size", "--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, training.NearestMultiples(m.FFNHiddenSize, tp))
+		p.clash("ffn-hidden-size hidden-size tensor-model-parallel-size", "--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, config.NearestMultiples(m.FFNHiddenSize, tp))
 	}
 	if p.Layout.SequenceParallel && p.SeqLength%(tp*p.Layout.CP) != 0 {
-		p.clash("sequence-parallel seq-length", "--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, training.NearestMultiples(p.SeqLength, p.sequenceCut()))
+		p.clash("sequence-parallel seq-length", "--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, config.NearestMultiples(p.SeqLength, p.sequenceCut()))
 	}
 }
 
@@ -232,7 +231,7 @@ func (p *parser) checkContextParallel() {
 	l := &p.Layout
 	if l.CP > 1 && p.SeqLength%(2*l.CP) != 0 {
 		p.clash("seq-length context-parallel-size", "--seq-length %d is not a multiple of %d (twice --context-parallel-size): use --seq-length %s",
-			p.SeqLength, 2*l.CP, training.NearestMultiples(p.SeqLength, p.sequenceCut()))
+			p.SeqLength, 2*l.CP, config.NearestMultiples(p.SeqLength, p.sequenceCut()))
 	}
 	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
 		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
@@ -249,12 +248,12 @@ func (p *parser) checkContextParallel() {
 		p.notice("--hierarchical-context-parallel-sizes has no effect with --context-parallel-size 1")
 		l.HierarchicalCP = nil
 	}
-	inside := slices.Contains(l.CPCommType, engine.HeadsInsideRing)
+	inside := slices.Contains(l.CPCommType, config.HeadsInsideRing)
 	sizes := p.checkHierarchy(inside)
 	if l.CP == 1 {
 		return
 	}
-	for kind, heads := range map[string]int{engine.ExchangeHeads: l.CP, engine.HeadsInsideRing: sizes} {
+	for kind, heads := range map[string]int{config.ExchangeHeads: l.CP, config.HeadsInsideRing: sizes} {
 		if slices.Contains(l.CPCommType, kind) {
 			p.checkHeads(kind, heads)
 		}
@@ -321,8 +320,8 @@ func (p *parser) fittingHierarchy(kind string, groups int) string {
 		return ""
 	}
 	text := "--hierarchical-context-parallel-sizes " + strings.Join(fit, " or ") + ", or "
-	if kind == engine.ExchangeHeads {
-		text = "--cp-comm-type " + engine.HeadsInsideRing + " with " + text
+	if kind == config.ExchangeHeads {
+		text = "--cp-comm-type " + config.HeadsInsideRing + " with " + text
 	}
 	return text
 }
@@ -401,7 +400,7 @@ func (p *parser) checkExpertParallel() {
 		p.clash("moe-ffn-hidden-size expert-tensor-parallel-size", "--moe-ffn-hidden-size %d is not a multiple of --expert-tensor-parallel-size %d; use --expert-tensor-parallel-size %s", e.FFNHiddenSize, l.ETP, divisors(e.FFNHiddenSize, l.ETP))
 	}
 	if e.SharedFFN%l.TP != 0 {
-		p.clash("moe-shared-expert-intermediate-size tensor-model-parallel-size", "--moe-shared-expert-intermediate-size %d is not a multiple of --tensor-model-parallel-size %d; use --moe-shared-expert-intermediate-size %s", e.SharedFFN, l.TP, training.NearestMultiples(e.SharedFFN, l.TP))
+		p.clash("moe-shared-expert-intermediate-size tensor-model-parallel-size", "--moe-shared-expert-intermediate-size %d is not a multiple of --tensor-model-parallel-size %d; use --moe-shared-expert-intermediate-size %s", e.SharedFFN, l.TP, config.NearestMultiples(e.SharedFFN, l.TP))
 	}
 	if l.WorldSize%(l.ETP*l.EP*l.PP) != 0 {
 		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%s not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use %s", ranksDo(l.WorldSize), l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP, p.fittingExperts())

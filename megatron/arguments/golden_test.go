@@ -11,9 +11,8 @@ import (
 	"testing"
 
 	"monotron/internal/golden"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
-	"monotron/megatron/training"
 )
 
 // shellWords cuts a line as a shell would: spaces, double quotes.
@@ -115,7 +114,7 @@ func TestGoldenLossScale(t *testing.T) {
 		if c.CheckForNaN {
 			t.Errorf("%s: the check for NaN is on, overflow would end the run", row.Flags)
 		}
-		s := optimizer.NewScaler(&c.Optimizer, c.Precision == engine.FP16)
+		s := optimizer.NewScaler(&c.Optimizer, c.Precision == config.FP16)
 		for i, want := range row.After {
 			s.Update(row.Overflow[i] == '1')
 			st := s.State()
@@ -141,7 +140,7 @@ func TestGoldenBatchSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(row.Flags, err)
 		}
-		b, err := training.NewBatchSizes(&c, row.DP)
+		b, err := config.NewBatchSizes(&c, row.DP)
 		if err != nil {
 			t.Fatal(row.Flags, err)
 		}
@@ -209,7 +208,7 @@ func TestGoldenCommandLines(t *testing.T) {
 	t.Logf("%d command lines", lines)
 }
 
-func compareDerived(t *testing.T, name string, c *training.Config, want map[string]any) {
+func compareDerived(t *testing.T, name string, c *config.Run, want map[string]any) {
 	t.Helper()
 	virtual := any(nil)
 	if c.Layout.VP > 1 {

@@ -6,7 +6,7 @@ import (
 
 	"monotron/internal/argv"
 	"monotron/megatron/arguments/table"
-	"monotron/megatron/training"
+	"monotron/megatron/config"
 )
 
 // Options say what the caller can do and knows.
@@ -30,7 +30,7 @@ type Options struct {
 
 // Parse reads the command line of a run on one rank of a dense model; see
 // ParseWith.
-func Parse(args []string) (training.Config, *Report, error) {
+func Parse(args []string) (config.Run, *Report, error) {
 	return ParseWith(Options{}, args)
 }
 
@@ -38,23 +38,23 @@ func Parse(args []string) (training.Config, *Report, error) {
 // the --config file, that over a checkpoint's arguments (--use-checkpoint-args),
 // that over the defaults. The error lists every problem and exits with
 // exitcode.Usage. With --help nothing is checked.
-func ParseWith(o Options, args []string) (training.Config, *Report, error) {
+func ParseWith(o Options, args []string) (config.Run, *Report, error) {
 	p := &parser{options: o, build: defaulted(), values: map[string]value{}, wrong: map[string]bool{}, report: &Report{}}
 	p.report.parser = p
 	p.commandLine(args)
 	if p.given("help") {
 		p.report.Help = true
-		return p.Config, p.report, nil
+		return p.Run, p.report, nil
 	}
 	if err := p.configFile(); err != nil {
-		return p.Config, p.report, err // without it every other complaint would mislead
+		return p.Run, p.report, err // without it every other complaint would mislead
 	}
 	p.checkpoint()
 	p.assign()
 	p.derive()
 	p.Flags = p.said()
 	p.report.PrintConfig = p.Raw.PrintConfig
-	return p.Config, p.report, p.err()
+	return p.Run, p.report, p.err()
 }
 
 // parser holds one reading of a command line.

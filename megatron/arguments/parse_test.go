@@ -11,10 +11,9 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments/table"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 )
 
 // The command line that a one-rank run of Megatron's GPT example has.
@@ -33,7 +32,7 @@ func TestOneRankCommandLine(t *testing.T) {
 	if c.Layout.SequenceParallel {
 		t.Error("--sequence-parallel stays on with one tensor-parallel rank")
 	}
-	if c.Precision != engine.FP16 || c.CheckForNaN {
+	if c.Precision != config.FP16 || c.CheckForNaN {
 		t.Errorf("precision %s, check for NaN %v", c.Precision, c.CheckForNaN)
 	}
 	if !c.Layout.NCCLRequested {
@@ -496,7 +495,7 @@ func TestIterationsOfSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := training.NewBatchSizes(&c, 1)
+	b, err := config.NewBatchSizes(&c, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	switch {
 	case !e.device.IsGPU():
 		note("attention: device %s has one kind of its own, which keeps no scores; --attention-backend %s chooses on cuda alone", e.device.Name, backend)
-	case !e.config.Layout.wholeSequences():
+	case !e.config.Layout.UncutSequences():
 		const why = "cuDNN's takes whole sequences and gives no f32 parts to join; of --context-parallel-size above 1 only --cp-comm-type a2a in all layers has them"
 		if backend == "fused" {
 			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s: use it, or auto or flash, which run our own kernels", why)

@@ -13,6 +13,7 @@ import (
 	"monotron/csrc/cuda/fake"
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/mpu/ranks"
 )
 
@@ -24,11 +25,11 @@ type choice struct {
 }
 
 // choose lets every rank of c's layout choose, for the micro-batches that are coming there.
-func choose(t *testing.T, c Config, coming func(rank int) MicroShapes) []choice {
+func choose(t *testing.T, c config.Step, coming func(rank int) MicroShapes) []choice {
 	t.Helper()
 	all := make([]choice, c.Layout.Sizes().World())
 	var mu sync.Mutex
-	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return cuda.Open(0) }), func(r *ranks.Rank) error {
+	err := ranks.Run(Ranks(&c, func() (*device.Device, error) { return cuda.Open(0) }), func(r *ranks.Rank) error {
 		e, err := newEngineOf(r, c)
 		if err != nil {
 			return err
@@ -52,9 +53,9 @@ func choose(t *testing.T, c Config, coming func(rank int) MicroShapes) []choice 
 // where --attention-backend asks for cuDNN's. Stages without layers have no say.
 func TestRanksChooseAttentionAlike(t *testing.T) {
 	fake.Use(t)
-	config := func(l Layout, backend string) Config {
+	step := func(l config.Layout, backend string) config.Step {
 		c := layoutConfig(l)
-		c.Precision, c.AttentionBackend, c.Model.HiddenSize, c.Model.KVChannels = BF16, backend, 32, 8
+		c.Precision, c.AttentionBackend, c.Model.HiddenSize, c.Model.KVChannels = config.BF16, backend, 32, 8
 		return c
 	}
 	documentsOn := func(on func(rank int) bool) func(int) MicroShapes {
@@ -65,20 +66,20 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 	last := documentsOn(func(rank int) bool { return rank == 1 })
 	all := documentsOn(func(int) bool { return true })
 	for name, x := range map[string]struct {
-		c      Config
+		c      config.Step
 		coming func(int) MicroShapes
 		fused  []bool // by rank
 		text   string // of the note or the error
 	}{
-		"none refuses":       {config(Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "in a workspace of"},
-		"one refuses":        {config(Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
-		"all refuse":         {config(Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
-		"one, asked for":     {config(Layout{DP: 2}, "fused"), last, []bool{false, false}, "for this run: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
-		"no layers there":    {config(Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
-		"nor a say":          {config(Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
-		"whole sequences":    {config(Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused asks"},
-		"parts of sequences": {config(Layout{CP: 2}, "auto"), nobody, []bool{false, false}, "not cuDNN's (fused): cuDNN's takes whole sequences"},
-		"parts, asked for":   {config(Layout{CP: 2, CPCommType: []string{"a2a", "a2a", "p2p", "a2a"}}, "fused"), nobody, []bool{false, false}, "only --cp-comm-type a2a in all layers"},
+		"none refuses":       {step(config.Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "in a workspace of"},
+		"one refuses":        {step(config.Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
+		"all refuse":         {step(config.Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
+		"one, asked for":     {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "for this run: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
+		"no layers there":    {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
+		"nor a say":          {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
+		"whole sequences":    {step(config.Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused asks"},
+		"parts of sequences": {step(config.Layout{CP: 2}, "auto"), nobody, []bool{false, false}, "not cuDNN's (fused): cuDNN's takes whole sequences"},
+		"parts, asked for":   {step(config.Layout{CP: 2, CPCommType: []string{"a2a", "a2a", "p2p", "a2a"}}, "fused"), nobody, []bool{false, false}, "only --cp-comm-type a2a in all layers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for rank, got := range choose(t, x.c, x.coming) {

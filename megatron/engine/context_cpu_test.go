@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"monotron/csrc/cpu"
+	"monotron/megatron/config"
 )
 
 // Claim (docs/context-parallel.md): on the cpu device too the forward pass of all_gather and
@@ -14,16 +15,16 @@ import (
 func TestContextParallelForwardBitsOnCPU(t *testing.T) {
 	const s = 256
 	for name, change := range contextModels {
-		for _, precision := range []string{F32, BF16} {
-			config := func(l Layout) Config {
+		for _, precision := range []string{config.F32, config.BF16} {
+			step := func(l config.Layout) config.Step {
 				c := contextConfig(l, change)
 				c.SeqLength, c.Model.MaxPositions, c.Precision = s, s, precision
 				return c
 			}
 			batch := unevenBatch(4, s)
-			want := runShared(t, config(Layout{}), cpu.Open, batch, 0)
-			for _, l := range []Layout{{CP: 2, CPCommType: []string{"all_gather"}}, {CP: 2, CPCommType: []string{"a2a"}}} {
-				sameStream(t, fmt.Sprintf("%s %s %v", name, precision, l.CPCommType), runShared(t, config(l), cpu.Open, batch, 0), want)
+			want := runShared(t, step(config.Layout{}), cpu.Open, batch, 0)
+			for _, l := range []config.Layout{{CP: 2, CPCommType: []string{"all_gather"}}, {CP: 2, CPCommType: []string{"a2a"}}} {
+				sameStream(t, fmt.Sprintf("%s %s %v", name, precision, l.CPCommType), runShared(t, step(l), cpu.Open, batch, 0), want)
 			}
 		}
 	}

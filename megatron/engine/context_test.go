@@ -10,6 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/megatron/config"
 	"monotron/megatron/spec"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
@@ -17,7 +18,7 @@ import (
 )
 
 // contextLayouts are ways to share sequences, with other parallelism around them.
-var contextLayouts = []Layout{
+var contextLayouts = []config.Layout{
 	{CP: 2, CPCommType: []string{"all_gather"}}, {CP: 2}, {CP: 2, CPCommType: []string{"a2a"}},
 	{CP: 4, CPCommType: []string{"all_gather"}}, {CP: 4}, {CP: 4, CPCommType: []string{"a2a"}}, {CP: 4, CPCommType: []string{"a2a+p2p"}, HierarchicalCP: []int{2, 2}},
 	{CP: 4, CPCommType: []string{"p2p", "a2a+p2p", "all_gather", "a2a"}, HierarchicalCP: []int{2, 2}},
@@ -28,19 +29,19 @@ var contextLayouts = []Layout{
 }
 
 // contextModels are what masks queries and keys, each by what it changes.
-var contextModels = map[string]func(*Config){
-	"plain":     func(*Config) {},
-	"dropout":   func(c *Config) { c.Model.AttentionDropout, c.Model.HiddenDropout = 0.2, 0.1 },
-	"window":    func(c *Config) { c.Model.WindowLeft = 5 },
-	"alibi":     func(c *Config) { c.Model.Position = spec.PositionAlibi },
-	"per token": func(c *Config) { c.CalculatePerTokenLoss = true },
-	"rope, QK norm": func(c *Config) {
+var contextModels = map[string]func(*config.Step){
+	"plain":     func(*config.Step) {},
+	"dropout":   func(c *config.Step) { c.Model.AttentionDropout, c.Model.HiddenDropout = 0.2, 0.1 },
+	"window":    func(c *config.Step) { c.Model.WindowLeft = 5 },
+	"alibi":     func(c *config.Step) { c.Model.Position = spec.PositionAlibi },
+	"per token": func(c *config.Step) { c.CalculatePerTokenLoss = true },
+	"rope, QK norm": func(c *config.Step) {
 		c.Model.Position, c.Model.QKNorm, c.Model.RotaryBase, c.Model.RotaryPercent = spec.PositionRope, true, 10000, 1
 	},
-	"fewer groups": func(c *Config) { c.Model.NumQueryGroups = 2 },
+	"fewer groups": func(c *config.Step) { c.Model.NumQueryGroups = 2 },
 }
 
-func contextConfig(l Layout, change func(*Config)) Config {
+func contextConfig(l config.Layout, change func(*config.Step)) config.Step {
 	c := layoutConfig(l)
 	c.SeqLength, c.Model.MaxPositions = 32, 32
 	change(&c)
@@ -78,11 +79,11 @@ type sharedRun struct {
 	stream  map[int]map[string][]byte
 }
 
-func runShared(t *testing.T, c Config, open func() (*device.Device, error), batch []*Micro, steps int) (run sharedRun) {
+func runShared(t *testing.T, c config.Step, open func() (*device.Device, error), batch []*Micro, steps int) (run sharedRun) {
 	t.Helper()
 	run.stream = map[int]map[string][]byte{}
 	var mu sync.Mutex
-	err := ranks.Run(c.Ranks(open), func(r *ranks.Rank) error {
+	err := ranks.Run(Ranks(&c, open), func(r *ranks.Rank) error {
 		e, mine, err := begun(r, c, batch)
 		if err != nil {
 			return err
@@ -143,7 +144,7 @@ func TestContextParallelTrainsAlike(t *testing.T) {
 	open := func() (*device.Device, error) { return ref.Open(), nil }
 	for name, change := range contextModels {
 		batch := unevenBatch(4, 32)
-		want := runShared(t, contextConfig(Layout{}, change), open, batch, 2)
+		want := runShared(t, contextConfig(config.Layout{}, change), open, batch, 2)
 		for _, l := range contextLayouts {
 			c := contextConfig(l, change)
 			if name == "fewer groups" && (slices.Contains(l.CPCommType, "a2a") || l.TP > 1 && len(l.CPCommType) > 0) {
@@ -168,7 +169,7 @@ func TestContextParallelForwardBits(t *testing.T) {
 	open := func() (*device.Device, error) { return ref.Open(), nil }
 	for name, change := range contextModels {
 		batch := unevenBatch(4, 32)
-		want := runShared(t, contextConfig(Layout{}, change), open, batch, 0)
+		want := runShared(t, contextConfig(config.Layout{}, change), open, batch, 0)
 		for _, l := range contextLayouts {
 			ordered := len(l.CPCommType) == 1 && (l.CPCommType[0] == "all_gather" || l.CPCommType[0] == "a2a") && l.TP <= 1
 			if !ordered || name == "fewer groups" && l.CP == 4 && l.CPCommType[0] == "a2a" {
@@ -191,7 +192,7 @@ func TestDocumentsAreCutOneByOne(t *testing.T) {
 		}
 	}
 	for name, change := range contextModels {
-		want := runShared(t, contextConfig(Layout{}, change), open, batch, 2)
+		want := runShared(t, contextConfig(config.Layout{}, change), open, batch, 2)
 		for _, l := range contextLayouts {
 			kind := strings.Join(l.CPCommType, " ")
 			if !l.ZigZagPerDocument || name == "fewer groups" && strings.HasPrefix(kind, "a2a") || l.DP > 1 {
@@ -263,7 +264,7 @@ func TestContextParallelBytes(t *testing.T) {
 		if len(l.CPCommType) > 1 || l.TP > 1 || l.DP > 1 || l.PP > 1 {
 			continue
 		}
-		c := contextConfig(l, func(c *Config) { c.Precision = BF16 })
+		c := contextConfig(l, func(c *config.Step) { c.Precision = config.BF16 })
 		m := &c.Model
 		n, cp := int64(s/l.CP), int64(l.CP)
 		keys, grads, queries := 2*int64(m.NumQueryGroups*m.KVChannels)*2, 2*int64(m.NumQueryGroups*m.KVChannels)*4, int64(m.NumAttentionHeads*m.KVChannels)*2
@@ -280,7 +281,7 @@ func TestContextParallelBytes(t *testing.T) {
 			exchanged := (heads - 1) * n * (keys + 2*queries) / heads
 			forward, backward = exchanged+(rows-1)*n*keys, exchanged+(rows-1)*n*keys+rows*n*grads
 		}
-		err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
+		err := ranks.Run(Ranks(&c, func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
 			var sent int64
 			r.Groups[topology.CP] = r.Groups[topology.CP].Over(func(e comm.Engine) comm.Engine { return counted{e, cp, &sent} })
 			schedule, err := c.Optimizer.Schedule(testSteps, 0, testSamples)

@@ -3,6 +3,7 @@ package engine
 import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/optimizer/offload"
@@ -15,7 +16,7 @@ import (
 // Engine is a rank's part of the model with its optimizer: what one training step
 // needs besides the data.
 type Engine struct {
-	config Config
+	config config.Step
 	rank   *ranks.Rank
 	device *device.Device
 
@@ -45,10 +46,10 @@ type Engine struct {
 }
 
 // New builds the rank's model and optimizer; parameters are not yet set.
-func New(rank *ranks.Rank, c Config, s optimizer.Schedule) (*Engine, error) {
+func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error) {
 	d := rank.Device
 	e := &Engine{config: c, rank: rank, device: d, Timers: telemetry.NewTimers(telemetry.LevelAlways), DType: c.DType(),
-		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == FP16)}
+		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == config.FP16)}
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)

@@ -7,6 +7,7 @@ import (
 
 	"monotron/csrc/cuda/fake"
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 )
 
 // Claim: where memory runs out beside graphs and cuDNN's attention, the error knows what each
@@ -16,7 +17,7 @@ func TestExhaustedBesideGraphsAndFusedAttention(t *testing.T) {
 	t.Setenv("MONOTRON_EMU_MEMORY", "1000000000")
 	held := func(graphs bool, backend string) (*device.OutOfMemory, device.Usage, int64) {
 		c := tinyConfig()
-		c.Precision, c.AttentionBackend = BF16, backend
+		c.Precision, c.AttentionBackend = config.BF16, backend
 		e := newTestEngineOn(t, gpu(t), c)
 		if err := e.ChooseAttention(MicroShapes{Batches: []int64{2}}, func(string, ...any) {}); err != nil {
 			t.Fatal(err)

@@ -11,17 +11,18 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/megatron/config"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/mpu/ranks"
 )
 
 // expertConfig has 4 experts in each layer, two of them on each of two ranks.
-func expertConfig(dispatcher string) Config {
+func expertConfig(dispatcher string) config.Step {
 	c := tinyConfig()
 	c.Model.Experts = &spec.Experts{Num: 4, TopK: 2, FFNHiddenSize: 12, ScoreFunction: spec.ScoreSoftmax, Layers: slices.Repeat([]bool{true}, c.Model.NumLayers),
 		Balancing: []string{spec.AuxLoss}, AuxLossCoeff: []float64{0.01}, ZLossCoeff: 0.001, DropPolicy: spec.DropByWeight, Dispatcher: dispatcher}
-	c.Layout = Layout{WorldSize: 2, DP: 2, EP: 2}
+	c.Layout = config.Layout{WorldSize: 2, DP: 2, EP: 2}
 	return c
 }
 
@@ -32,11 +33,11 @@ type led struct {
 }
 
 // lead runs a step on two ranks, with biases of the routers that send every token to two experts.
-func lead(t *testing.T, c Config, first, second int) []led {
+func lead(t *testing.T, c config.Step, first, second int) []led {
 	t.Helper()
 	all := make([]led, 2)
 	batch := testBatch(2, 1, c.SeqLength)
-	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
+	err := ranks.Run(Ranks(&c, func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
 		e, err := newEngineOf(r, c)
 		if err != nil {
 			return err
@@ -92,7 +93,7 @@ func TestEveryTokenToOneRank(t *testing.T) {
 func TestOutOfMemoryAmongExperts(t *testing.T) {
 	c := expertConfig(spec.AllToAllDispatcher)
 	c.SeqLength, c.Model.MaxPositions, c.Model.Experts.FFNHiddenSize = 1024, 1024, 8192 // 1024 tokens twice: 64 MiB
-	err := ranks.Run(c.Ranks(func() (*device.Device, error) {
+	err := ranks.Run(Ranks(&c, func() (*device.Device, error) {
 		return ref.Open().Through(func(b device.Backend) device.Backend { return &short{Backend: b, left: 64 << 20} }), nil
 	}), func(r *ranks.Rank) (err error) {
 		defer device.CatchOutOfMemory(&err)
@@ -115,7 +116,7 @@ func TestOutOfMemoryAmongExperts(t *testing.T) {
 // where a pipeline has sent later micro-batches through the layer in between: to the bit the
 // weights are those of one rank that computes nothing twice.
 func TestGlobalLossOfSecondPasses(t *testing.T) {
-	of := func(l Layout, r model.Recompute) Config {
+	of := func(l config.Layout, r model.Recompute) config.Step {
 		c := layoutConfig(l)
 		c.Model.Experts = expertConfig(spec.AllGatherDispatcher).Model.Experts
 		c.Model.Experts.Layers = slices.Repeat([]bool{true}, c.Model.NumLayers)
@@ -126,15 +127,15 @@ func TestGlobalLossOfSecondPasses(t *testing.T) {
 		c.Recompute = r
 		return c
 	}
-	norms, want := trainWeights(t, of(Layout{}, model.Recompute{}), 3)
-	weak := of(Layout{}, model.Recompute{})
+	norms, want := trainWeights(t, of(config.Layout{}, model.Recompute{}), 3)
+	weak := of(config.Layout{}, model.Recompute{})
 	weak.Model.Experts.AuxLossCoeff = []float64{0.5}
 	if _, other := trainWeights(t, weak, 3); reflect.DeepEqual(other, want) {
 		t.Fatal("the loss does not matter")
 	}
 	for _, r := range []model.Recompute{{Granularity: "full", Method: "uniform", NumLayers: 1}, {Granularity: "full", Method: "uniform", NumLayers: 2},
 		{Granularity: "full", Method: "block", NumLayers: 1}, {Granularity: "selective", Modules: []string{"moe"}}} {
-		for _, l := range []Layout{{PP: 2}, {PP: 4}, {PP: 2, VP: 2}, {PP: 2, Schedule: "gpipe"}, {Schedule: "gpipe"}} {
+		for _, l := range []config.Layout{{PP: 2}, {PP: 4}, {PP: 2, VP: 2}, {PP: 2, Schedule: "gpipe"}, {Schedule: "gpipe"}} {
 			t.Run(fmt.Sprint(r.Granularity, r.Method, r.NumLayers, "/", l.PP, l.VP, l.Schedule), func(t *testing.T) {
 				got, weights := trainWeights(t, of(l, r), 3)
 				if !reflect.DeepEqual(weights, want) {

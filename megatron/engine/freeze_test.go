@@ -11,19 +11,20 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/mpu/ranks"
 )
 
 // frozenModel trains layer 2, the final norm and the positions alone.
-func frozenModel(l Layout) Config {
+func frozenModel(l config.Layout) config.Step {
 	c := layoutConfig(l)
 	c.FreezeParameters = []string{"embedding.word_embeddings.*", "decoder.layers.[01]*", "decoder.layers.3.*"}
 	return c
 }
 
 // trainWeights gives the norms of the gradients and the weights of the whole model.
-func trainWeights(t *testing.T, c Config, steps int) (norms []float64, weights map[string][]float32) {
+func trainWeights(t *testing.T, c config.Step, steps int) (norms []float64, weights map[string][]float32) {
 	t.Helper()
 	var mu sync.Mutex
 	weights = map[string][]float32{}
@@ -53,14 +54,14 @@ func trainWeights(t *testing.T, c Config, steps int) (norms []float64, weights m
 // Claim: under every layout and sharding frozen parameters keep their first bits, the
 // others are trained as on one rank, and the norm is that of their gradients alone.
 func TestFrozenParametersUnderLayouts(t *testing.T) {
-	c := frozenModel(Layout{})
+	c := frozenModel(config.Layout{})
 	_, start := trainWeights(t, c, 0)
 	norms, want := trainWeights(t, c, 3)
-	all, _ := trainWeights(t, layoutConfig(Layout{}), 1)
+	all, _ := trainWeights(t, layoutConfig(config.Layout{}), 1)
 	if norms[0] >= all[0] {
 		t.Errorf("the norm without the frozen is %g, of all %g", norms[0], all[0])
 	}
-	for _, l := range []Layout{{}, {TP: 2, SequenceParallel: true}, {PP: 2}, {PP: 2, VP: 2}, {DP: 2}, {DP: 2, Sharding: "optim"}, {DP: 4, Sharding: "optim_grads"},
+	for _, l := range []config.Layout{{}, {TP: 2, SequenceParallel: true}, {PP: 2}, {PP: 2, VP: 2}, {DP: 2}, {DP: 2, Sharding: "optim"}, {DP: 4, Sharding: "optim_grads"},
 		{DP: 2, Sharding: "optim_grads_params", OverlapGradReduce: true, OverlapParamGather: true}, {TP: 2, PP: 2, DP: 2, Sharding: "optim_grads_params"}} {
 		t.Run(fmt.Sprintf("%+v %s", l.Sizes(), l.Sharding), func(t *testing.T) {
 			c := frozenModel(l)
@@ -95,7 +96,7 @@ func farthest(a, b []float32) float64 {
 // Claim: what the patterns leave is counted over the whole model, and a pattern that is
 // none, that matches nothing, or that leaves nothing is a usage error before memory is taken.
 func TestFreezePatterns(t *testing.T) {
-	c := frozenModel(Layout{})
+	c := frozenModel(config.Layout{})
 	f, err := c.Freezing()
 	if err != nil || f.All != 4*3280+32+128+512 || f.Trained != 3280+32+128 || f.Frozen[0] != "embedding.word_embeddings.weight" { // a layer of 16 has 3280, 32 words, 8 positions
 		t.Errorf("%+v, %v", f, err)

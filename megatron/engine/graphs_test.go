@@ -11,6 +11,7 @@ import (
 
 	"monotron/csrc/cuda"
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
 	"monotron/megatron/telemetry"
@@ -42,7 +43,7 @@ const tracedSteps = 3
 
 // traced trains c, with graphs or without, and evaluates between the steps on
 // micro-batches of another size.
-func traced(t *testing.T, c Config, graphs bool) trace {
+func traced(t *testing.T, c config.Step, graphs bool) trace {
 	t.Helper()
 	d := gpu(t)
 	if displaced > 0 {
@@ -83,15 +84,15 @@ func traced(t *testing.T, c Config, graphs bool) trace {
 // gradients and weights of the run without: with dropout, gradient accumulation, a loss
 // scale that is too high at first, recomputation; and they were launched, not called.
 func TestGraphsChangeNothing(t *testing.T) {
-	dropout := func(c *Config) { c.Model.HiddenDropout, c.Model.AttentionDropout = 0.1, 0.1 }
-	for name, set := range map[string]func(*Config){
-		"f32": func(c *Config) { dropout(c); c.Optimizer.DecoupledLR = 0.02 },
-		"bf16": func(c *Config) {
+	dropout := func(c *config.Step) { c.Model.HiddenDropout, c.Model.AttentionDropout = 0.1, 0.1 }
+	for name, set := range map[string]func(*config.Step){
+		"f32": func(c *config.Step) { dropout(c); c.Optimizer.DecoupledLR = 0.02 },
+		"bf16": func(c *config.Step) {
 			dropout(c)
-			c.Precision, c.Recompute = BF16, model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}
+			c.Precision, c.Recompute = config.BF16, model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}
 		},
-		"fp16, skips": func(c *Config) {
-			c.Precision, c.CheckForNaN = FP16, false
+		"fp16, skips": func(c *config.Step) {
+			c.Precision, c.CheckForNaN = config.FP16, false
 			c.Optimizer.InitialLossScale, c.Optimizer.MinLossScale, c.Optimizer.LossScaleWindow, c.Optimizer.LossHysteresis = 1<<32, 1, 1000, 1
 			c.Model.Activation, c.Model.Normalization, c.Model.Position = spec.Swiglu, spec.RMSNorm, spec.PositionRope
 			c.Model.RotaryPercent, c.Model.RotaryBase, c.Model.LinearBias, c.Model.QKVBias = 1, 10000, false, false
@@ -116,7 +117,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 			if s.micro.Runs != 2*tracedSteps-1 || s.update.Runs != tracedSteps-1 || s.micro.Nodes < 50 || s.update.Nodes < 5 {
 				t.Errorf("%d launches of %d, %d of %d: %v, %v", s.micro.Runs, s.micro.Nodes, s.update.Runs, s.update.Nodes, s.micro.Err, s.update.Err)
 			}
-			if skipped := graphs.engine.Optimizer.Steps < tracedSteps; skipped != (c.Precision == FP16) {
+			if skipped := graphs.engine.Optimizer.Steps < tracedSteps; skipped != (c.Precision == config.FP16) {
 				t.Errorf("%d updates in %d steps", graphs.engine.Optimizer.Steps, tracedSteps)
 			}
 			if news := graphs.engine.GraphNews(); len(news) != 1 || !strings.HasPrefix(news[0], "CUDA graphs: ") || graphs.engine.GraphNews() != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
@@ -28,7 +29,7 @@ func DataKind(s topology.Sizes) topology.Kind {
 }
 
 // Ranks are those that train the model, on devices that open makes.
-func (c *Config) Ranks(open func() (*device.Device, error)) ranks.Config {
+func Ranks(c *config.Step, open func() (*device.Device, error)) ranks.Config {
 	l := &c.Layout
 	sizes := l.Sizes()
 	sizes.QueryGroups = c.Model.NumQueryGroups
@@ -44,12 +45,12 @@ func (c *Config) Ranks(open func() (*device.Device, error)) ranks.Config {
 }
 
 // parallelOf is how a rank's stages share layers with other ranks.
-func parallelOf(r *ranks.Rank, c *Config) model.Parallel {
+func parallelOf(r *ranks.Rank, c *config.Step) model.Parallel {
 	l := &c.Layout
 	p := model.Parallel{TP: r.Groups[topology.TP], SequenceParallel: l.SequenceParallel, Overlap: l.TPCommOverlap, Tiles: l.MemoryCentricTiling, DistributeSaved: l.DistributeSavedActivation,
 		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
 	if r.Sizes.CP > 1 {
-		p.Context, p.ContextHeads = r.Groups[topology.CP], l.contextHeads()
+		p.Context, p.ContextHeads = r.Groups[topology.CP], l.ContextHeads()
 		for _, kind := range l.CPCommType {
 			p.ContextKinds = append(p.ContextKinds, mpu.ContextKind(kind))
 		}
@@ -62,7 +63,7 @@ func parallelOf(r *ranks.Rank, c *Config) model.Parallel {
 }
 
 // sharersOf are the ranks that the optimizer works with.
-func sharersOf(r *ranks.Rank, c *Config) optimizer.Groups {
+func sharersOf(r *ranks.Rank, c *config.Step) optimizer.Groups {
 	families := map[mpu.Family]optimizer.Family{
 		mpu.Dense: {Data: r.Groups[DataKind(r.Sizes)], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across]}}
 	if c.Model.Experts != nil {
@@ -72,7 +73,7 @@ func sharersOf(r *ranks.Rank, c *Config) optimizer.Groups {
 }
 
 // shardingOf is how data-parallel ranks share the optimizer's work and memory.
-func shardingOf(r *ranks.Rank, l *Layout) optimizer.Sharding {
+func shardingOf(r *ranks.Rank, l *config.Layout) optimizer.Sharding {
 	s := optimizer.Sharding{OverlapGradReduce: l.OverlapGradReduce, OverlapParamGather: l.OverlapParamGather, BucketSize: int64(l.BucketSize),
 		BucketCount: int64(l.BucketCount), PadForBandwidth: l.PadBucketsForHighBusBW, LaterStage: r.Place.PP > 0}
 	s.Strategy = optimizer.Strategy(l.Sharding)

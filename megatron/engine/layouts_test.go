@@ -8,11 +8,12 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/megatron/config"
 	"monotron/mpu/ranks"
 )
 
 // layoutConfig is tinyConfig with enough layers and heads to cut.
-func layoutConfig(l Layout) Config {
+func layoutConfig(l config.Layout) config.Step {
 	c := tinyConfig()
 	c.Model.NumLayers, c.Model.NumAttentionHeads, c.Model.NumQueryGroups, c.Model.KVChannels = 4, 4, 4, 4
 	l.VP = max(1, l.VP)
@@ -22,7 +23,7 @@ func layoutConfig(l Layout) Config {
 
 // runLayout trains `steps` steps on the same global batch under a layout and
 // gives the losses that the last rank saw.
-func runLayout(t *testing.T, c Config, steps int) (losses []float64) {
+func runLayout(t *testing.T, c config.Step, steps int) (losses []float64) {
 	t.Helper()
 	results, loss := trainLayout(t, c, steps)
 	for _, r := range results {
@@ -32,7 +33,7 @@ func runLayout(t *testing.T, c Config, steps int) (losses []float64) {
 }
 
 // begun is a rank's engine before its first step, and which micro-batches are the rank's.
-func begun(r *ranks.Rank, c Config, batch []*Micro) (e *Engine, mine []*Micro, err error) {
+func begun(r *ranks.Rank, c config.Step, batch []*Micro) (e *Engine, mine []*Micro, err error) {
 	s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
 	if err != nil {
 		return nil, nil, err
@@ -48,10 +49,10 @@ func begun(r *ranks.Rank, c Config, batch []*Micro) (e *Engine, mine []*Micro, e
 
 // trainLayout gives what the last rank saw of each step, and the loss after them; each
 // rank's engine is shown to `after`.
-func trainLayout(t *testing.T, c Config, steps int, after ...func(e *Engine)) (results []Result, loss float64) {
+func trainLayout(t *testing.T, c config.Step, steps int, after ...func(e *Engine)) (results []Result, loss float64) {
 	t.Helper()
 	batch := testBatch(8, 1, c.SeqLength)
-	err := ranks.Run(c.Ranks(func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
+	err := ranks.Run(Ranks(&c, func() (*device.Device, error) { return ref.Open(), nil }), func(r *ranks.Rank) error {
 		e, mine, err := begun(r, c, batch)
 		if err != nil {
 			return err
@@ -83,9 +84,9 @@ func trainLayout(t *testing.T, c Config, steps int, after ...func(e *Engine)) (r
 // Claim: what flows backward is as large under every layout, so that fp16 skips the
 // same steps: the scale that a run finds does not depend on how many ranks share the batch.
 func TestLayoutsSkipAlike(t *testing.T) {
-	history := func(l Layout) (scales []float64) {
+	history := func(l config.Layout) (scales []float64) {
 		c := layoutConfig(l)
-		c.Precision, c.Optimizer.InitialLossScale, c.Optimizer.MinLossScale = FP16, 1<<32, 1
+		c.Precision, c.Optimizer.InitialLossScale, c.Optimizer.MinLossScale = config.FP16, 1<<32, 1
 		c.Optimizer.LossScaleWindow, c.Optimizer.LossHysteresis = 1000, 1
 		results, _ := trainLayout(t, c, 24)
 		for _, r := range results {
@@ -93,11 +94,11 @@ func TestLayoutsSkipAlike(t *testing.T) {
 		}
 		return scales
 	}
-	want := history(Layout{})
+	want := history(config.Layout{})
 	if found := want[len(want)-1]; found == 1<<32 || found != want[len(want)-2] {
 		t.Fatalf("one rank's scales do not come to rest: %g", want)
 	}
-	for _, l := range []Layout{{DP: 2}, {DP: 4}, {DP: 8}, {DP: 2, TP: 2}, {DP: 2, PP: 2}} {
+	for _, l := range []config.Layout{{DP: 2}, {DP: 4}, {DP: 8}, {DP: 2, TP: 2}, {DP: 2, PP: 2}} {
 		if got := history(l); !slices.Equal(got, want) {
 			t.Errorf("%+v: scales %g, on one rank %g", l.Sizes(), got, want)
 		}
@@ -106,8 +107,8 @@ func TestLayoutsSkipAlike(t *testing.T) {
 
 // Claim: no layout changes the losses of training beyond rounding.
 func TestLayoutsTrainAlike(t *testing.T) {
-	want := runLayout(t, layoutConfig(Layout{}), 3)
-	for _, l := range []Layout{
+	want := runLayout(t, layoutConfig(config.Layout{}), 3)
+	for _, l := range []config.Layout{
 		{TP: 2}, {TP: 4}, {TP: 2, SequenceParallel: true}, {PP: 2}, {PP: 4}, {PP: 2, VP: 2}, {DP: 2}, {DP: 4},
 		{TP: 2, PP: 2, SequenceParallel: true}, {TP: 2, PP: 2, DP: 2}, {TP: 2, PP: 2, DP: 2, VP: 2, SequenceParallel: true},
 	} {

@@ -40,7 +40,7 @@ func (e *Engine) run(micros []*Micro, train bool, r *Result, look Look) error {
 		return e.runGraphs(micros, r)
 	}
 	e.Optimizer.Begin(train)
-	acts, err := e.book.Actions(e.config.Schedule(len(micros), !train), e.rank.Place.PP)
+	acts, err := e.book.Actions(e.config.PipelineSchedule(len(micros), !train), e.rank.Place.PP)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"monotron/csrc/cuda/fake"
+	"monotron/megatron/config"
 )
 
 // Claim: where a library of products chooses by the alignment of what it is given, a run with
@@ -18,7 +19,7 @@ func TestProductsChosenAlike(t *testing.T) {
 	}
 	t.Setenv("MONOTRON_CUBLASLT", fake.CuBLASLt(t, "130000", "0", true))
 	c := tinyConfig()
-	c.Precision = BF16
+	c.Precision = config.BF16
 	plain := traced(t, c, false)
 	if got := plain.engine.device.Describe(); !strings.Contains(got, "cuBLASLt 13.0.0") {
 		t.Fatal(got)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"monotron/megatron/config"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 )
@@ -13,8 +14,8 @@ import (
 // parallelism, overlapping or not, changes the losses of training beyond rounding;
 // nor does recomputation, which uses sharded parameters twice.
 func TestShardingsTrainAlike(t *testing.T) {
-	want := runLayout(t, layoutConfig(Layout{}), 3)
-	layouts := []Layout{{DP: 2}, {DP: 4}, {DP: 4, OptimizerInstances: 2}, {TP: 2, DP: 2, SequenceParallel: true}, {PP: 2, DP: 2}, {PP: 2, VP: 2, DP: 2}}
+	want := runLayout(t, layoutConfig(config.Layout{}), 3)
+	layouts := []config.Layout{{DP: 2}, {DP: 4}, {DP: 4, OptimizerInstances: 2}, {TP: 2, DP: 2, SequenceParallel: true}, {PP: 2, DP: 2}, {PP: 2, VP: 2, DP: 2}}
 	for _, l := range layouts {
 		for _, s := range optimizer.Strategies() {
 			for _, overlap := range []bool{false, true} {

@@ -6,30 +6,31 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu/ranks"
 )
 
-func tinyConfig() Config {
-	return Config{
+func tinyConfig() config.Step {
+	return config.Step{
 		Model: spec.Model{NumLayers: 2, HiddenSize: 16, FFNHiddenSize: 64, NumAttentionHeads: 2, NumQueryGroups: 2, KVChannels: 8,
 			VocabSize: 20, PaddedVocabSize: 32, MaxPositions: 8, Position: spec.PositionLearned, Normalization: spec.LayerNorm, NormEpsilon: 1e-5,
 			Activation: spec.GeluTanh, LinearBias: true, QKVBias: true, Tied: true, WindowLeft: -1, InitStd: 0.02, EmbeddingInitStd: 0.02},
 		Optimizer: optimizer.Config{Kind: optimizer.Adam, LR: 0.01, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1, DecayStyle: "constant", WeightDecayIncrStyle: "constant"},
-		Precision: F32, SeqLength: 8, Seed: 1, CheckForNaN: true,
+		Precision: config.F32, SeqLength: 8, Seed: 1, CheckForNaN: true,
 	}
 }
 
 // What schedules are made for: steps of samples.
 const testSteps, testSamples = 100, 4
 
-func newTestEngine(t *testing.T, c Config) *Engine {
+func newTestEngine(t *testing.T, c config.Step) *Engine {
 	t.Helper()
 	return newTestEngineOn(t, ref.Open(), c)
 }
 
-func newTestEngineOn(t *testing.T, d *device.Device, c Config) *Engine {
+func newTestEngineOn(t *testing.T, d *device.Device, c config.Step) *Engine {
 	t.Helper()
 	s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
 	if err != nil {
@@ -45,7 +46,7 @@ func newTestEngineOn(t *testing.T, d *device.Device, c Config) *Engine {
 	return e
 }
 
-func newEngineOf(r *ranks.Rank, c Config) (*Engine, error) {
+func newEngineOf(r *ranks.Rank, c config.Step) (*Engine, error) {
 	s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func testBatch(rows, size, seq int) (micros []*Micro) {
 
 // Claim: the step learns, from ln(20) to nearly nothing on one batch.
 func TestStepLearnsABatch(t *testing.T) {
-	for _, precision := range []string{F32, BF16, FP16} {
+	for _, precision := range []string{config.F32, config.BF16, config.FP16} {
 		c := tinyConfig()
 		c.Precision = precision
 		c.Optimizer.InitialLossScale, c.Optimizer.MinLossScale, c.Optimizer.LossScaleWindow, c.Optimizer.LossHysteresis = 1024, 1, 1000, 2

@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/megatron/config"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
 )
@@ -62,14 +63,14 @@ func (l listened) Wait() error {
 
 // waitsOf trains three steps of two micro-batches a rank, and gives what rank 0 waited for
 // in the last, with the losses.
-func waitsOf(t *testing.T, c Config) (w *waits, losses []float64) {
+func waitsOf(t *testing.T, c config.Step) (w *waits, losses []float64) {
 	t.Helper()
 	var mu sync.Mutex
 	batch := testBatch(2*c.Layout.Sizes().DP, 1, c.SeqLength)
 	open := func() (*device.Device, error) {
 		return ref.Open().Through(func(b device.Backend) device.Backend { return &waits{Backend: b, bare: map[comm.Op]int{}} }), nil
 	}
-	err := ranks.Run(c.Ranks(open), func(r *ranks.Rank) error {
+	err := ranks.Run(Ranks(&c, open), func(r *ranks.Rank) error {
 		var mine *waits
 		r.Device.Through(func(b device.Backend) device.Backend {
 			mine = b.(*waits)
@@ -112,7 +113,7 @@ func waitsOf(t *testing.T, c Config) (w *waits, losses []float64) {
 // Claim (docs/cuda-readings.md): a step reads of its device once, with the update's result,
 // under every layout; a loss per token needs the tokens before.
 func TestHostReadsOnceAStep(t *testing.T) {
-	for name, l := range map[string]Layout{"one": {}, "tp": {TP: 2, SequenceParallel: true}, "pp": {PP: 2}, "dp": {DP: 2},
+	for name, l := range map[string]config.Layout{"one": {}, "tp": {TP: 2, SequenceParallel: true}, "pp": {PP: 2}, "dp": {DP: 2},
 		"zero1": {DP: 2, DistributedOptimizer: true, Sharding: "optim", OverlapGradReduce: true, OverlapParamGather: true},
 		"zero3": {DP: 2, DistributedOptimizer: true, Sharding: "optim_grads_params"}, "all": {TP: 2, PP: 2, DP: 2}} {
 		for _, perToken := range []bool{false, true} {
@@ -130,7 +131,7 @@ func TestHostReadsOnceAStep(t *testing.T) {
 // Claim (docs/cuda-readings.md): under ZeRO-3 with --overlap-param-gather no gather is waited for
 // at once but those of a step's first use; what is brought before it is used changes no number.
 func TestGathersAhead(t *testing.T) {
-	zero3 := Layout{DP: 2, DistributedOptimizer: true, Sharding: "optim_grads_params", OverlapGradReduce: true}
+	zero3 := config.Layout{DP: 2, DistributedOptimizer: true, Sharding: "optim_grads_params", OverlapGradReduce: true}
 	for name, first := range map[string]int{"dp": 1, "recompute": 1, "pp": 2, "vp": 2} { // a table that two stages have is a bucket of its own
 		l := zero3
 		if first == 2 {
@@ -161,7 +162,7 @@ func TestGathersAhead(t *testing.T) {
 // Claim (docs/cuda-readings.md): with --tp-comm-overlap no gather of rows is waited for at once,
 // and of the scatters one each; a product in pieces has the whole one's numbers.
 func TestProductsBesideGathers(t *testing.T) {
-	for name, l := range map[string]Layout{"tp2": {TP: 2}, "tp4": {TP: 4}, "tp2 pp2": {TP: 2, PP: 2}} {
+	for name, l := range map[string]config.Layout{"tp2": {TP: 2}, "tp4": {TP: 4}, "tp2 pp2": {TP: 2, PP: 2}} {
 		l.SequenceParallel = true
 		c := layoutConfig(l)
 		whole, want := waitsOf(t, c)

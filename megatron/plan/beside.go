@@ -3,7 +3,7 @@ package plan
 import (
 	"cmp"
 
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/schedule"
 )
 
@@ -53,7 +53,7 @@ func (k *Clock) evaluation(by Constants) (float64, error) {
 	c := &k.config
 	micro, batch := cmp.Or(c.EvalMicroBatchSize, c.MicroBatchSize), cmp.Or(c.EvalGlobalBatchSize, c.GlobalBatchSize)
 	micros := max(1, batch/(micro*c.Layout.Sizes().DP))
-	p, err := schedule.Compile(c.Schedule(micros, true))
+	p, err := schedule.Compile(c.PipelineSchedule(micros, true))
 	if err != nil {
 		return 0, err
 	}
@@ -69,9 +69,9 @@ func (k *Clock) stored() float64 {
 	c := &k.config
 	each := 2 + 4 + 8.0
 	switch {
-	case c.Precision == engine.F32 && c.Checkpoint.NoSaveOptim:
+	case c.Precision == config.F32 && c.Checkpoint.NoSaveOptim:
 		each = 4
-	case c.Precision == engine.F32:
+	case c.Precision == config.F32:
 		each = 4 + 8
 	case c.Checkpoint.NoSaveOptim:
 		each = 2

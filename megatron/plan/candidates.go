@@ -4,12 +4,12 @@ import (
 	"slices"
 	"strconv"
 
+	"monotron/megatron/config"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 )
 
 // candidates are the layouts that are tried, as flags: some of them training refuses.
-func (s *Search) candidates(base *training.Config) (flags [][]string) {
+func (s *Search) candidates(base *config.Run) (flags [][]string) {
 	for _, tp := range divisors(s.Devices) {
 		for _, pp := range divisors(s.Devices / tp) {
 			if base.Model.NumAttentionHeads%tp != 0 || pp > base.Model.NumLayers || tp > 4*s.Machine.PerNode {
@@ -43,7 +43,7 @@ func divisors(n int) (all []int) {
 }
 
 // layouts are the variations of a cut.
-func (s *Search) layouts(c *training.Config, by cut) (all [][]string) {
+func (s *Search) layouts(c *config.Run, by cut) (all [][]string) {
 	m := &c.Model
 	flags := []string{"--world-size", strconv.Itoa(s.Devices), "--tensor-model-parallel-size", strconv.Itoa(by.tp), "--pipeline-model-parallel-size", strconv.Itoa(by.pp)}
 	if by.cp > 1 {

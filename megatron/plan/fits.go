@@ -10,7 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
-	"monotron/megatron/training"
+	"monotron/megatron/config"
 )
 
 // Unfit is a run that cannot have the memory that it takes.
@@ -59,7 +59,7 @@ const searchTime = 500 * time.Millisecond
 
 // Check holds what some ranks of c's run take against the room that they share: Unfit, with
 // the nearest changes that would do. The plan is theirs, by rank.
-func (o Options) Check(c training.Config, numbers []int, room Room) (plan []Rank, err error) {
+func (o Options) Check(c config.Run, numbers []int, room Room) (plan []Rank, err error) {
 	if plan, err = o.Ranks(c, numbers); err != nil || total(plan) <= room.Bytes {
 		return plan, err
 	}
@@ -70,7 +70,7 @@ func (o Options) Check(c training.Config, numbers []int, room Room) (plan []Rank
 
 // nearest are up to three sets of flags with which the run fits, no set within another,
 // those with the fewest flags first; none: not even all together would do.
-func (o Options) nearest(c training.Config, numbers []int, room Room) (found []string, none bool) {
+func (o Options) nearest(c config.Run, numbers []int, room Room) (found []string, none bool) {
 	var list []Change
 	for _, change := range o.changes(&c) {
 		if !change.more {
@@ -141,7 +141,7 @@ func flagsOf(list []Change, set uint) string {
 
 // Exhausted makes a rank's lack of memory an error that says which flags would have saved how
 // much of what the rank was planned to hold.
-func (o Options) Exhausted(c training.Config, rank int, e *device.OutOfMemory) error {
+func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error {
 	var lines []string
 	add := func(bytes int64, flag string) {
 		if bytes > 0 {

@@ -8,12 +8,12 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
-	"monotron/megatron/training"
+	"monotron/megatron/config"
 	"monotron/mpu/health"
 )
 
 // parsed is a run's settings by its flags.
-func parsed(t *testing.T, flags string) training.Config {
+func parsed(t *testing.T, flags string) config.Run {
 	t.Helper()
 	c, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true}, strings.Fields(flags))
 	if err != nil {

@@ -4,10 +4,9 @@ import (
 	"math"
 
 	"monotron/csrc/device"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/schedule"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 )
 
 // Sizes are what the formulas of the literature know of a run.
@@ -20,12 +19,12 @@ type Sizes struct {
 }
 
 // SizesOf are those of a run whose vocabulary is set.
-func SizesOf(c *training.Config) Sizes {
+func SizesOf(c *config.Run) Sizes {
 	l, m := c.Layout.Sizes(), &c.Model
 	s := Sizes{B: float64(c.GlobalBatchSize), S: float64(c.SeqLength), H: float64(m.HiddenSize), L: float64(m.NumLayers), A: float64(m.NumAttentionHeads), V: float64(m.PaddedVocabSize),
 		FFN: float64(m.FFNHiddenSize), T: float64(l.TP), P: float64(l.PP), D: float64(l.DP), C: float64(max(1, c.Layout.VP)), Micro: float64(c.MicroBatchSize), N: float64(m.Parameters()), Value: 2}
 	s.Micros = s.B / s.Micro / s.D
-	if c.Precision == engine.F32 {
+	if c.Precision == config.F32 {
 		s.Value = 4
 	}
 	return s
@@ -68,7 +67,7 @@ var Formulas = []Formula{
 
 // known is what our own code says of the run.
 type known struct {
-	config  *training.Config
+	config  *config.Run
 	model   *spec.Model
 	largest Rank
 	idle    float64
@@ -95,7 +94,7 @@ type Compared struct {
 func (c *Compared) Off() float64 { return c.Value/c.Exact - 1 }
 
 // Compare holds every formula against the run itself; largest is the rank that holds most.
-func Compare(c *training.Config, largest Rank) ([]Compared, error) {
+func Compare(c *config.Run, largest Rank) ([]Compared, error) {
 	k := &known{config: c, model: &c.Model, largest: largest, idle: math.NaN()}
 	z := SizesOf(c)
 	if line, err := timeline(c, int(z.Micros)); err == nil {
@@ -112,7 +111,7 @@ func Compare(c *training.Config, largest Rank) ([]Compared, error) {
 
 // timeline is the run's schedule on a clock, by the layers of each chunk alone: a backward is
 // twice a forward.
-func timeline(c *training.Config, micros int) (*schedule.Timeline, error) {
+func timeline(c *config.Run, micros int) (*schedule.Timeline, error) {
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, err
@@ -125,5 +124,5 @@ func timeline(c *training.Config, micros int) (*schedule.Timeline, error) {
 		}
 		t.Forward, t.Backward = append(t.Forward, f), append(t.Backward, b)
 	}
-	return schedule.Simulate(c.Schedule(micros, false), t)
+	return schedule.Simulate(c.PipelineSchedule(micros, false), t)
 }

@@ -7,8 +7,8 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
-	"monotron/megatron/training"
 )
 
 // Overfull is a run that puts more into the host's memory than there is (--optimizer-cpu-offload).
@@ -34,7 +34,7 @@ func (u *Overfull) Error() string {
 }
 
 // inHost is what ranks keep in the host's memory beside their GPUs.
-func inHost(c *training.Config, ranks []Rank) (bytes int64) {
+func inHost(c *config.Run, ranks []Rank) (bytes int64) {
 	if !c.OptimizerCPUOffload {
 		return 0
 	}
@@ -56,7 +56,7 @@ func OnGPU(shared bool, room Room) func([]Rank) bool {
 
 // CheckHost holds what the ranks of a host put into its memory beside their GPUs against the room
 // there: Overfull, with the changes that would do. here tells whether ranks fit their GPUs.
-func (o Options) CheckHost(c training.Config, numbers []int, room Room, here func([]Rank) bool) error {
+func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]Rank) bool) error {
 	if !c.OptimizerCPUOffload {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (o Options) CheckHost(c training.Config, numbers []int, room Room, here fun
 		return nil
 	}
 	u := &Overfull{Ranks: len(numbers), Bytes: bytes, Room: room}
-	try := func(flags string, change func(*training.Config)) bool {
+	try := func(flags string, change func(*config.Run)) bool {
 		smaller := c
 		change(&smaller)
 		plan, err := o.Ranks(smaller, numbers)
@@ -84,27 +84,27 @@ func (o Options) CheckHost(c training.Config, numbers []int, room Room, here fun
 }
 
 // tryHost tries what could make a run fit a host that has a share of the room.
-func (o Options) tryHost(c *training.Config, share float64, try func(string, func(*training.Config)) bool) {
+func (o Options) tryHost(c *config.Run, share float64, try func(string, func(*config.Run)) bool) {
 	most := int(20 * c.OptimizerOffloadFraction * share)
 	for k := most; k > max(0, most-3); k-- { // whole parameters go: it may be one too many
 		f := float64(k) / 20
-		if try(fmt.Sprintf("--optimizer-offload-fraction %g", f), func(c *training.Config) { c.OptimizerOffloadFraction = f }) {
+		if try(fmt.Sprintf("--optimizer-offload-fraction %g", f), func(c *config.Run) { c.OptimizerOffloadFraction = f }) {
 			break
 		}
 	}
 	if c.Layout.Sizes().DP > 1 && !c.Layout.DistributedOptimizer {
-		try("--use-distributed-optimizer", func(c *training.Config) {
+		try("--use-distributed-optimizer", func(c *config.Run) {
 			c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(optimizer.Optim)
 		})
 	}
 	if !c.Checkpoint.Async {
-		try("--offload-folder DIR in place of --optimizer-cpu-offload", func(c *training.Config) { c.OptimizerCPUOffload, c.OffloadFolder = false, "DIR" })
+		try("--offload-folder DIR in place of --optimizer-cpu-offload", func(c *config.Run) { c.OptimizerCPUOffload, c.OffloadFolder = false, "DIR" })
 	}
 }
 
 // HostHas tells whether every node's host has room for what its ranks keep there beside their
 // devices; where the machine file does not say how much that is, it has.
-func (m *Machine) HostHas(c *training.Config, ranks []Rank) bool {
+func (m *Machine) HostHas(c *config.Run, ranks []Rank) bool {
 	for node := range slices.Chunk(ranks, m.PerNode) {
 		if m.Host > 0 && inHost(c, node) > int64(m.Host) {
 			return false

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
+	"monotron/megatron/engine"
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
@@ -66,7 +68,7 @@ func FitMeetings(steps []Met) (t MeetingTimes) {
 
 // Meet rehearses a step of c's first rank, of so many micro-batches, which took `step` seconds and
 // `work` of them in ops.
-func (m *Machine) Meet(c training.Config, micros int, step, work float64) (met Met, err error) {
+func (m *Machine) Meet(c config.Run, micros int, step, work float64) (met Met, err error) {
 	if m.measured == nil {
 		m.index()
 	}
@@ -77,7 +79,7 @@ func (m *Machine) Meet(c training.Config, micros int, step, work float64) (met M
 	d := device.Counting(m.Device, nil, device.Watching{})
 	defer d.Close()
 	w := &shareMeter{machine: m, into: stageLoad{forward: make([]load, 1), backward: make([]load, 1)}}
-	rank, err := ranks.Imagine(job.Config.Ranks(nil), 0, d, comm.Imagined{Started: w.started})
+	rank, err := ranks.Imagine(engine.Ranks(&job.Config.Step, nil), 0, d, comm.Imagined{Started: w.started})
 	if err != nil {
 		return met, err
 	}

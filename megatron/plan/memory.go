@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
@@ -38,7 +39,7 @@ type Rank struct {
 
 // Memory counts what every rank of c's run holds: one of each kind is rehearsed. The
 // vocabulary is set. A layout or shape that cannot be is exitcode.Usage.
-func Memory(c training.Config, o Options) ([]Rank, error) {
+func Memory(c config.Run, o Options) ([]Rank, error) {
 	return o.Ranks(c, upTo(c.Layout.Sizes().World()))
 }
 
@@ -57,7 +58,7 @@ func Largest(ranks []Rank) Rank {
 }
 
 // Ranks counts some of the ranks.
-func (o Options) Ranks(c training.Config, numbers []int) ([]Rank, error) {
+func (o Options) Ranks(c config.Run, numbers []int) ([]Rank, error) {
 	job, err := o.job(c)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (o Options) Ranks(c training.Config, numbers []int) ([]Rank, error) {
 }
 
 // Of counts one rank of c's run.
-func (o Options) Of(c training.Config, rank int) (Rank, error) {
+func (o Options) Of(c config.Run, rank int) (Rank, error) {
 	job, err := o.job(c)
 	if err != nil {
 		return Rank{}, err
@@ -94,7 +95,7 @@ func (o Options) Of(c training.Config, rank int) (Rank, error) {
 	return o.count(job, rank)
 }
 
-func (o Options) job(c training.Config) (*training.Job, error) {
+func (o Options) job(c config.Run) (*training.Job, error) {
 	micros := 0
 	if !o.Whole {
 		micros = enough(&c)
@@ -110,7 +111,7 @@ type kind struct{ stage, experts, shard, expertShard, own int }
 // the parameters, what a part of the optimizer's state in the host's memory is.
 const fewRanks = 64
 
-func (o Options) kindOf(c *training.Config, s topology.Sizes, rank int) kind {
+func (o Options) kindOf(c *config.Run, s topology.Sizes, rank int) kind {
 	k := kind{stage: s.At(rank).PP}
 	if c.Model.Experts != nil && s.EP > 1 {
 		k.experts = s.ExpertAt(rank).EP
@@ -158,7 +159,7 @@ func (o Options) count(job *training.Job, number int) (Rank, error) {
 	}
 	d := device.Counting(o.Device, o.Beside, watching)
 	defer d.Close()
-	rank, err := ranks.Imagine(job.Config.Ranks(nil), number, d, comm.Imagined{})
+	rank, err := ranks.Imagine(engine.Ranks(&job.Config.Step, nil), number, d, comm.Imagined{})
 	if err != nil {
 		return Rank{}, err
 	}

@@ -1,14 +1,14 @@
 package plan
 
 import (
+	"monotron/megatron/config"
 	"monotron/megatron/schedule"
-	"monotron/megatron/training"
 )
 
 // enough is how many micro-batches of a step tell all about memory: once every stage has as
 // many alive as it ever has, later ones repeat what those before them did.
-func enough(c *training.Config) int {
-	s, dp := c.Schedule(1, false), c.Layout.Sizes().DP
+func enough(c *config.Run) int {
+	s, dp := c.PipelineSchedule(1, false), c.Layout.Sizes().DP
 	all := c.GlobalBatchSize / max(1, c.MicroBatchSize*dp)
 	const more = 3 // in the steady part: gradients of one are under way while the next is there
 	switch {

@@ -6,17 +6,16 @@ import (
 	"slices"
 
 	"monotron/csrc/device"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
-	"monotron/megatron/training"
 )
 
 // Change is a flag that makes a run smaller.
 type Change struct {
 	Flags string
 	about subject
-	make  func(*training.Config)
+	make  func(*config.Run)
 	more  bool // it takes more ranks
 }
 
@@ -37,7 +36,7 @@ type Saving struct {
 
 // Savings are the flags, not in use yet, that would lower the peak of a rank which has
 // `peak` bytes, the best first. Each is counted as the run itself was.
-func (o Options) Savings(c training.Config, rank int, peak int64) (all []Saving) {
+func (o Options) Savings(c config.Run, rank int, peak int64) (all []Saving) {
 	for _, change := range o.changes(&c) {
 		smaller := c
 		change.make(&smaller)
@@ -54,45 +53,45 @@ func (o Options) Savings(c training.Config, rank int, peak int64) (all []Saving)
 func (s Saving) String() string { return fmt.Sprintf("%s saves %s", s.Flags, device.Size(s.Bytes)) }
 
 // changes are the flags that could make c smaller.
-func (o Options) changes(c *training.Config) (all []Change) {
+func (o Options) changes(c *config.Run) (all []Change) {
 	l := c.Layout.Sizes()
-	add := func(about subject, wanted bool, flags string, make func(*training.Config)) {
+	add := func(about subject, wanted bool, flags string, make func(*config.Run)) {
 		if wanted {
 			all = append(all, Change{Flags: flags, about: about, make: make})
 		}
 	}
-	add(alone, c.MicroBatchSize > 1 && c.MicroBatchSize%2 == 0, fmt.Sprintf("--micro-batch-size %d", c.MicroBatchSize/2), func(c *training.Config) { c.MicroBatchSize /= 2 })
-	add(alone, c.Recompute.Granularity != "full", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", func(c *training.Config) {
+	add(alone, c.MicroBatchSize > 1 && c.MicroBatchSize%2 == 0, fmt.Sprintf("--micro-batch-size %d", c.MicroBatchSize/2), func(c *config.Run) { c.MicroBatchSize /= 2 })
+	add(alone, c.Recompute.Granularity != "full", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", func(c *config.Run) {
 		c.Recompute = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}
 	})
-	add(alone, l.TP > 1 && !c.Layout.SequenceParallel && c.SeqLength%l.TP == 0, "--sequence-parallel", func(c *training.Config) { c.Layout.SequenceParallel, c.Layout.DistributeSavedActivation = true, false })
-	add(alone, c.Precision == engine.F32, "--bf16", func(c *training.Config) { c.Precision = engine.BF16 })
-	sharding := func(to optimizer.Strategy) func(*training.Config) {
-		return func(c *training.Config) { c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(to) }
+	add(alone, l.TP > 1 && !c.Layout.SequenceParallel && c.SeqLength%l.TP == 0, "--sequence-parallel", func(c *config.Run) { c.Layout.SequenceParallel, c.Layout.DistributeSavedActivation = true, false })
+	add(alone, c.Precision == config.F32, "--bf16", func(c *config.Run) { c.Precision = config.BF16 })
+	sharding := func(to optimizer.Strategy) func(*config.Run) {
+		return func(c *config.Run) { c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(to) }
 	}
 	add(sharded, l.DP > 1 && !c.Layout.DistributedOptimizer, "--use-distributed-optimizer", sharding(optimizer.Optim))
 	add(sharded, l.DP > 1 && c.Layout.Sharding != string(optimizer.OptimGradsParams), "--use-distributed-optimizer --data-parallel-sharding-strategy optim_grads_params", sharding(optimizer.OptimGradsParams))
 	n := 2 * l.TP
 	if c.Model.NumAttentionHeads%n == 0 && c.Model.FFNHiddenSize%n == 0 && c.Model.Experts == nil {
-		all = append(all, Change{Flags: fmt.Sprintf("--tensor-model-parallel-size %d on twice the ranks", n), more: true, make: func(c *training.Config) {
+		all = append(all, Change{Flags: fmt.Sprintf("--tensor-model-parallel-size %d on twice the ranks", n), more: true, make: func(c *config.Run) {
 			c.Layout.TP, c.Layout.WorldSize = n, 2*l.World()
 			_ = c.SetVocab(c.Model.VocabSize) // a size that is refused is no saving: the count says so
 		}})
 	}
 	folder := !c.Checkpoint.Async && !c.OptimizerCPUOffload // can be
-	files := func(c *training.Config) { c.OffloadFolder = "DIR" }
-	parameters := func(c *training.Config) {
+	files := func(c *config.Run) { c.OffloadFolder = "DIR" }
+	parameters := func(c *config.Run) {
 		files(c)
 		c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(optimizer.OptimGradsParams)
 	}
-	tiles := func(c *training.Config) {
+	tiles := func(c *config.Run) {
 		parameters(c)
 		c.Layout.MemoryCentricTiling = 8
 	}
-	add(offloaded, o.Device == "cuda" && !c.OptimizerCPUOffload && c.OffloadFolder == "", "--optimizer-cpu-offload", func(c *training.Config) { c.OptimizerCPUOffload, c.OptimizerOffloadFraction = true, 1 })
+	add(offloaded, o.Device == "cuda" && !c.OptimizerCPUOffload && c.OffloadFolder == "", "--optimizer-cpu-offload", func(c *config.Run) { c.OptimizerCPUOffload, c.OptimizerOffloadFraction = true, 1 })
 	add(offloaded, folder && c.OffloadFolder == "", "--offload-folder DIR", files)
 	add(offloaded, folder && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", parameters)
 	add(offloaded, folder && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", tiles)
-	add(alone, c.Graphs, "--cuda-graph-impl none", func(c *training.Config) { c.Graphs = false })
+	add(alone, c.Graphs, "--cuda-graph-impl none", func(c *config.Run) { c.Graphs = false })
 	return all
 }

@@ -12,10 +12,9 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/schedule"
-	"monotron/megatron/training"
 	"monotron/mpu/topology"
 )
 
@@ -55,7 +54,7 @@ type countedUnits struct {
 // Found is a layout that fits.
 type Found struct {
 	Flags  []string // of the layout
-	Config training.Config
+	Config config.Run
 	Step   *Seconds
 	Memory int64 // of the largest rank; of all where they share a host
 	clock  *Clock
@@ -153,7 +152,7 @@ func (k *Clock) floor() float64 {
 		dense, experts = float64(l.DP*l.CP), float64(l.ExpertDP())
 	}
 	value, main := 6.0, 12.0 // 16-bit weights and f32 gradients; main parameter and moments
-	if c.Precision == engine.F32 {
+	if c.Precision == config.F32 {
 		value, main = 8, 8
 	}
 	switch optimizer.Strategy(c.Layout.Sharding) {
@@ -169,7 +168,7 @@ func (k *Clock) floor() float64 {
 			kept += n * float64(k.kept[kind])
 		}
 	}
-	list := c.Schedule(k.micros, false)
+	list := c.PipelineSchedule(k.micros, false)
 	return state + kept*float64(list.Live(0))/float64(max(1, list.Chunks))
 }
 
@@ -206,7 +205,7 @@ func (s *Search) take(flags []string) (*Found, error) {
 		return nil, nil // the model cannot be cut so
 	}
 	if k.shared == nil && k.floor() > float64(s.Memory) {
-		if c.Schedule(k.micros, false).Check() != nil {
+		if c.PipelineSchedule(k.micros, false).Check() != nil {
 			return nil, nil
 		}
 		return &Found{Flags: flags, Config: c, clock: k}, nil
@@ -243,7 +242,7 @@ func (s *Search) about(c schedule.Config, t schedule.Times) (float64, error) {
 	return end, err
 }
 
-func (s *Search) clock(c training.Config) (*Clock, error) {
+func (s *Search) clock(c config.Run) (*Clock, error) {
 	if s.Machine.Threads > 0 {
 		return NewClock(c, s.Machine)
 	}

@@ -1,10 +1,9 @@
 package plan
 
 import (
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/schedule"
-	"monotron/megatron/training"
 	"monotron/mpu/topology"
 )
 
@@ -26,7 +25,7 @@ var nominal = Constants{1, 1, 1}
 
 // Clock is a run on a machine, ready to be asked for seconds under any constants.
 type Clock struct {
-	config  training.Config
+	config  config.Run
 	machine *Machine
 	stages  [][][2]Cost // [stage][chunk]: forward, backward
 	send    Cost        // of a value between stages
@@ -49,7 +48,7 @@ func (k *Clock) Held(regime string) int64 {
 }
 
 // NewClock counts what a micro-batch takes on each stage. The vocabulary is set.
-func NewClock(c training.Config, m *Machine) (*Clock, error) {
+func NewClock(c config.Run, m *Machine) (*Clock, error) {
 	if m.Threads > 0 {
 		s, err := share(c, m)
 		return &Clock{config: c, machine: m, shared: s}, err
@@ -62,7 +61,7 @@ func NewClock(c training.Config, m *Machine) (*Clock, error) {
 }
 
 // clockOf joins units to stages.
-func clockOf(c training.Config, m *Machine, u *units, book *schedule.Programs) (*Clock, error) {
+func clockOf(c config.Run, m *Machine, u *units, book *schedule.Programs) (*Clock, error) {
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func clockOf(c training.Config, m *Machine, u *units, book *schedule.Programs) (
 }
 
 // of is a part's forward and backward.
-func (u *units) of(c *training.Config, part schedule.Part) (cost [2]Cost) {
+func (u *units) of(c *config.Run, part schedule.Part) (cost [2]Cost) {
 	add := func(p pass, times float64) {
 		cost[0].add(p.forward, times)
 		cost[1].add(p.backward, times)
@@ -100,12 +99,12 @@ func (u *units) of(c *training.Config, part schedule.Part) (cost [2]Cost) {
 }
 
 // between is a hidden tensor's way to the next stage; devices of a node send at the same time.
-func (m *Machine) between(c *training.Config, l topology.Sizes) Cost {
+func (m *Machine) between(c *config.Run, l topology.Sizes) Cost {
 	if l.PP == 1 {
 		return Cost{}
 	}
 	size := 2.0
-	if c.Precision == engine.F32 {
+	if c.Precision == config.F32 {
 		size = 4
 	}
 	bytes := float64(c.MicroBatchSize*c.SeqLength*c.Model.HiddenSize) * size / float64(l.CP)
@@ -136,7 +135,7 @@ type held struct{ dense, experts float64 }
 func (h held) all() float64 { return h.dense + h.experts }
 
 // heldBy is what a rank of a stage holds; layers alone: without embedding and head.
-func heldBy(c *training.Config, stage []schedule.Part, l topology.Sizes, layersAlone bool) (h held) {
+func heldBy(c *config.Run, stage []schedule.Part, l topology.Sizes, layersAlone bool) (h held) {
 	for _, part := range stage {
 		for _, layer := range part.Layers {
 			experts := c.Model.ExpertParameters(layer)
@@ -187,7 +186,7 @@ func (k *Clock) exchange(group []int, parameters float64, sharded bool, strategy
 	if width == 0 {
 		width = 4
 	}
-	if k.config.Precision == engine.F32 {
+	if k.config.Precision == config.F32 {
 		value = 4
 	}
 	rounds, part := n-1, (n-1)/n*parameters
@@ -277,7 +276,7 @@ func (k *Clock) run(by Constants, ends func(schedule.Config, schedule.Times) (fl
 		return s, nil
 	}
 	t := k.times(by)
-	end, err := ends(k.config.Schedule(k.micros, false), t)
+	end, err := ends(k.config.PipelineSchedule(k.micros, false), t)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +312,7 @@ func (k *Clock) Timeline(by Constants) (*schedule.Timeline, error) {
 		_, line := k.shared.run()
 		return line, nil
 	}
-	p, err := k.book.Of(k.config.Schedule(k.micros, false))
+	p, err := k.book.Of(k.config.PipelineSchedule(k.micros, false))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/schedule"
 	"monotron/megatron/training"
@@ -76,10 +77,10 @@ type stageLoad struct {
 const mostMicros = 32
 
 // share counts a step of one rank of each stage, op by op.
-func share(c training.Config, m *Machine) (*sharing, error) {
+func share(c config.Run, m *Machine) (*sharing, error) {
 	l := c.Layout.Sizes()
 	all := c.GlobalBatchSize / max(1, c.MicroBatchSize*l.DP)
-	program, err := schedule.Compile(c.Schedule(all, false))
+	program, err := schedule.Compile(c.PipelineSchedule(all, false))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func share(c training.Config, m *Machine) (*sharing, error) {
 	})
 	if l.PP > 1 {
 		value := 2.0
-		if c.Precision == engine.F32 {
+		if c.Precision == config.F32 {
 			value = 4
 		}
 		bytes := value * float64(c.MicroBatchSize*c.SeqLength*c.Model.HiddenSize) / float64(l.CP)
@@ -119,7 +120,7 @@ func stageLoadOf(job *training.Job, m *Machine, number, micros, chunks int) (sta
 	w := &shareMeter{machine: m, into: stageLoad{forward: make([]load, chunks), backward: make([]load, chunks)}}
 	d := device.Counting(m.Device, nil, device.Watching{Ran: w.ran})
 	defer d.Close()
-	rank, err := ranks.Imagine(job.Config.Ranks(nil), number, d, comm.Imagined{Started: w.started})
+	rank, err := ranks.Imagine(engine.Ranks(&job.Config.Step, nil), number, d, comm.Imagined{Started: w.started})
 	if err != nil {
 		return w.into, err
 	}

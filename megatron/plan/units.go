@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
@@ -43,7 +44,7 @@ type units struct {
 
 // unitsOf counts one micro-batch of a model with a layer of each kind, under c's tensor and
 // expert parallelism.
-func unitsOf(c training.Config, m *Machine, kind string) (*units, error) {
+func unitsOf(c config.Run, m *Machine, kind string) (*units, error) {
 	u := &units{}
 	layers := 1
 	c.Layout.PP, c.Layout.VP, c.Layout.StageString, c.Layout.PartitionMethod, c.Layout.FirstStageLayers, c.Layout.LastStageLayers = 1, 1, "", "", 0, 0
@@ -69,7 +70,7 @@ func unitsOf(c training.Config, m *Machine, kind string) (*units, error) {
 	meter := &meter{machine: m, config: &c, units: u, dtype: c.DType()}
 	d := device.Counting(kind, nil, device.Watching{Ran: meter.ran})
 	defer d.Close()
-	rank, err := ranks.Imagine(job.Config.Ranks(nil), 0, d, comm.Imagined{Started: meter.started})
+	rank, err := ranks.Imagine(engine.Ranks(&job.Config.Step, nil), 0, d, comm.Imagined{Started: meter.started})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func unitsOf(c training.Config, m *Machine, kind string) (*units, error) {
 // meter turns what a device is asked into costs.
 type meter struct {
 	machine *Machine
-	config  *training.Config
+	config  *config.Run
 	units   *units
 	dtype   device.DType
 	phase   health.Phase
@@ -229,7 +230,7 @@ func (m *Machine) travel(members []int, bytes, rounds float64) (c Cost) {
 }
 
 // kindsOfLayers is which entry of units.layer each layer is.
-func kindsOfLayers(c *training.Config, layers []int) (n [2]float64) {
+func kindsOfLayers(c *config.Run, layers []int) (n [2]float64) {
 	for _, l := range layers {
 		n[map[bool]int{false: 0, true: 1}[c.Model.MixtureAt(l)]]++
 	}

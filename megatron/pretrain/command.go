@@ -12,6 +12,7 @@ import (
 	"monotron/internal/logging"
 	"monotron/megatron/arguments"
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/config"
 	"monotron/megatron/training"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/ranks"
@@ -98,7 +99,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 
 // train runs every rank of this process; place is not nil where that is one of a
 // launcher's.
-func train(ctx context.Context, config training.Config, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun) (err error) {
+func train(ctx context.Context, config config.Run, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun) (err error) {
 	begun.ranks = 1
 	if place == nil {
 		begun.ranks = int64(config.Layout.Sizes().World())

@@ -14,6 +14,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/internal/logging"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/training"
 	"monotron/mpu/bootstrap/launchenv"
@@ -26,7 +27,7 @@ import (
 
 // share fits a run's settings to one process of several: each has its part of the
 // host's cores, its own profile, and only the last draws a progress bar.
-func share(place *launchenv.Place, c *training.Config, w *training.Streams) {
+func share(place *launchenv.Place, c *config.Run, w *training.Streams) {
 	if c.CPUThreads == 0 {
 		c.CPUThreads = max(1, device.Cores()/place.LocalSize)
 	}
@@ -40,7 +41,7 @@ func share(place *launchenv.Place, c *training.Config, w *training.Streams) {
 }
 
 // meet waits for the other processes of the run.
-func meet(ctx context.Context, place *launchenv.Place, c *training.Config, told *logging.Notes) (*process.World, error) {
+func meet(ctx context.Context, place *launchenv.Place, c *config.Run, told *logging.Notes) (*process.World, error) {
 	alike, err := facts(c)
 	if err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func patient(ctx context.Context) (context.Context, func()) {
 }
 
 // facts are what all processes of a run must have alike.
-func facts(c *training.Config) (map[string]string, error) {
+func facts(c *config.Run) (map[string]string, error) {
 	settings, err := json.Marshal([]any{c.Flags, c.Layout, c.Precision, c.Seed})
 	if err != nil {
 		return nil, exitcode.With(exitcode.Internal, err)

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"monotron/megatron/config"
 	"monotron/megatron/telemetry"
 	"monotron/mpu/health"
 	"monotron/mpu/ranks"
@@ -21,7 +22,7 @@ func (l *logger) alarm(s *telemetry.Step) {
 }
 
 // writesTo are the folders that the run fills.
-func (c *Config) writesTo() (folders []string) {
+func writesTo(c *config.Run) (folders []string) {
 	for _, folder := range []string{c.Checkpoint.Save, c.Log.TensorboardDir} {
 		if folder != "" {
 			folders = append(folders, folder)

@@ -7,6 +7,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/config"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/tokenizer"
@@ -34,7 +35,7 @@ const (
 func (r *Run) state() (s native.State, err error) {
 	s = native.State{Iteration: r.Engine.Iteration, ConsumedTrain: r.at.ConsumedTrain, ConsumedValid: r.at.ConsumedValid,
 		SkippedTrain: r.at.SkippedTrain, Seed: uint64(r.Config.Seed), Version: Version, Extra: map[string]json.RawMessage{}}
-	if s.Config, err = json.Marshal(r.Config.kept()); err != nil {
+	if s.Config, err = json.Marshal(kept(&r.Config)); err != nil {
 		return s, err
 	}
 	if s.Scheduler, err = json.Marshal(r.Engine.Scheduler.State()); err != nil {
@@ -48,7 +49,7 @@ func (r *Run) state() (s native.State, err error) {
 			return s, err
 		}
 	}
-	if r.Config.cyclic() {
+	if cyclic(&r.Config) {
 		if s.Extra[checkpoint.ExtraOrder], err = json.Marshal(r.order); err != nil {
 			return s, err
 		}
@@ -59,7 +60,7 @@ func (r *Run) state() (s native.State, err error) {
 
 // kept is the Config as a checkpoint keeps it: a tokenizer's files are found from
 // another folder too.
-func (c *Config) kept() *Config {
+func kept(c *config.Run) *config.Run {
 	kept := *c
 	kept.Tokenizer = c.Tokenizer.Absolute()
 	return &kept

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"monotron/internal/exitcode"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 )
 
 // Claim: V = ceil(vocab/(divisor*tp))*divisor*tp, or --padded-vocab-size where
@@ -18,7 +18,7 @@ func TestSetVocab(t *testing.T) {
 		{50257, 128, 1, 0, 50304}, {50257, 128, 4, 0, 50688}, {100, 1, 1, 0, 100}, {100, 128, 2, 120, 120},
 		{100, 128, 2, 121, -1}, {100, 128, 1, 99, -1}, {0, 128, 1, 0, -1},
 	} {
-		config := Config{VocabDivisor: c.divisor, PaddedVocab: c.padded, Config: engine.Config{Layout: engine.Layout{TP: c.tp}}}
+		config := config.Run{VocabDivisor: c.divisor, PaddedVocab: c.padded, Step: config.Step{Layout: config.Layout{TP: c.tp}}}
 		err := config.SetVocab(c.size)
 		if c.want < 0 {
 			if exitcode.CodeOf(err) != exitcode.Usage {
@@ -34,13 +34,13 @@ func TestSetVocab(t *testing.T) {
 
 // Claim: a Config survives JSON, as it is saved with the run.
 func TestConfigSurvivesJSON(t *testing.T) {
-	in := Config{RampupBatchSize: []int{1, 2, 3}, SamplePrompt: []string{"a"}, Config: engine.Config{Precision: engine.BF16, Seed: 7}}
+	in := config.Run{RampupBatchSize: []int{1, 2, 3}, SamplePrompt: []string{"a"}, Step: config.Step{Precision: config.BF16, Seed: 7}}
 	in.Model.NormEpsilon, in.Optimizer.LR = 1e-6, 1.5e-4
 	text, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out Config
+	var out config.Run
 	if err := json.Unmarshal(text, &out); err != nil || !reflect.DeepEqual(in, out) {
 		t.Errorf("%v\n%+v\n%+v", err, in, out)
 	}
@@ -49,7 +49,7 @@ func TestConfigSurvivesJSON(t *testing.T) {
 // Claim: checkpoints keep the engine's settings among the run's, each under its own name:
 // those that the versions before wrote are read, and they read ours.
 func TestConfigIsFlatInJSON(t *testing.T) {
-	text, err := json.Marshal(Config{})
+	text, err := json.Marshal(config.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestConfigIsFlatInJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want []string
-	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[engine.Config]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[config.Run](), reflect.TypeFor[config.Step]()} {
 		for _, f := range reflect.VisibleFields(of) {
 			if len(f.Index) == 1 && !f.Anonymous {
 				want = append(want, f.Name)
@@ -70,18 +70,18 @@ func TestConfigIsFlatInJSON(t *testing.T) {
 		t.Errorf("kept %v\nfields %v", got, want)
 	}
 	before := `{"Model":{"NumLayers":3},"Layout":{"TP":2},"Optimizer":{"LR":0.5},"Precision":"bf16","MicroBatchSize":4,"SeqLength":16,"Seed":9,"CheckForNaN":true}`
-	var c Config
+	var c config.Run
 	if err := json.Unmarshal([]byte(before), &c); err != nil {
 		t.Fatal(err)
 	}
-	if c.Model.NumLayers != 3 || c.Layout.TP != 2 || c.Optimizer.LR != 0.5 || c.Precision != engine.BF16 || c.MicroBatchSize != 4 || c.SeqLength != 16 || c.Seed != 9 || !c.CheckForNaN {
+	if c.Model.NumLayers != 3 || c.Layout.TP != 2 || c.Optimizer.LR != 0.5 || c.Precision != config.BF16 || c.MicroBatchSize != 4 || c.SeqLength != 16 || c.Seed != 9 || !c.CheckForNaN {
 		t.Errorf("read %+v", c)
 	}
 }
 
 // Claim: rules that cannot hold are refused when the run is set up.
 func TestBatchSizeRefusals(t *testing.T) {
-	for _, c := range []Config{
+	for _, c := range []config.Run{
 		{MicroBatchSize: 0, GlobalBatchSize: 4},
 		{MicroBatchSize: 3, GlobalBatchSize: 4},
 		{MicroBatchSize: 1, GlobalBatchSize: 4, RampupBatchSize: []int{8, 1, 10}},
@@ -89,11 +89,11 @@ func TestBatchSizeRefusals(t *testing.T) {
 		{MicroBatchSize: 1, GlobalBatchSize: 4, RampupBatchSize: []int{1, 1, 10}, StepBatchSizeSchedule: "0:4"},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4", DecreaseBatchSizeIfNeeded: true},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 1K:0"},
-		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 10:5 11:6", Config: engine.Config{SeqLength: 8}},
+		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 10:5 11:6", Step: config.Step{SeqLength: 8}},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: "0:4 nan:5"},
 		{MicroBatchSize: 1, StepBatchSizeSchedule: ""},
 	} {
-		if _, err := NewBatchSizes(&c, 1); exitcode.CodeOf(err) != exitcode.Usage {
+		if _, err := config.NewBatchSizes(&c, 1); exitcode.CodeOf(err) != exitcode.Usage {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -102,19 +102,19 @@ func TestBatchSizeRefusals(t *testing.T) {
 // Claim: --train-samples is a whole number of batches, --train-iters itself.
 func TestIterations(t *testing.T) {
 	for i, c := range []struct {
-		config Config
+		config config.Run
 		want   int
 	}{
-		{Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainIters: 24}, 24},
-		{Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 190}, 23},
-		{Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 20, RampupBatchSize: []int{4, 4, 11}}, 4}, // 4, 4, 4, 8
-		{Config{MicroBatchSize: 2, StepBatchSizeSchedule: "0:4 12:8", TrainSamples: 21}, 5},                    // 4, 4, 4, 8 and one sample
+		{config.Run{MicroBatchSize: 2, GlobalBatchSize: 8, TrainIters: 24}, 24},
+		{config.Run{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 190}, 23},
+		{config.Run{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 20, RampupBatchSize: []int{4, 4, 11}}, 4}, // 4, 4, 4, 8
+		{config.Run{MicroBatchSize: 2, StepBatchSizeSchedule: "0:4 12:8", TrainSamples: 21}, 5},                    // 4, 4, 4, 8 and one sample
 	} {
 		if got, err := c.config.Iterations(); err != nil || got != c.want {
 			t.Errorf("case %d: %d iterations, want %d (%v)", i, got, c.want, err)
 		}
 	}
-	if _, err := (&Config{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 7}).Iterations(); exitcode.CodeOf(err) != exitcode.Usage {
+	if _, err := (&config.Run{MicroBatchSize: 2, GlobalBatchSize: 8, TrainSamples: 7}).Iterations(); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("less than one batch: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"monotron/dataset"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/tokenizer"
 )
@@ -37,7 +38,7 @@ type Feed struct {
 type feeds struct{ train, valid, test, again *Feed }
 
 // openData builds the datasets for a run of trainIters iterations.
-func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (sets [3]dataset.Dataset, err error) {
+func openData(c *config.Run, tok tokenizer.Tokenizer, trainIters int) (sets [3]dataset.Dataset, err error) {
 	sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sampleCounts(c, trainIters))
 	if exitcode.CodeOf(err) == exitcode.NoInput {
 		err = exitcode.Errorf(exitcode.NoInput, "%w%s", err, prefixHint(c))
@@ -47,7 +48,7 @@ func openData(c *Config, tok tokenizer.Tokenizer, trainIters int) (sets [3]datas
 
 // prefixHint says what a data path is, to whoever named one that is not there:
 // mostly --output-prefix of preprocess_data, whose files have a longer name.
-func prefixHint(c *Config) string {
+func prefixHint(c *config.Run) string {
 	weighted := false
 	for _, path := range slices.Concat(c.Data.DataPath, c.Data.TrainDataPath, c.Data.ValidDataPath, c.Data.TestDataPath) {
 		if _, err := os.Stat(path + ".idx"); err == nil {
@@ -70,7 +71,7 @@ func prefixHint(c *Config) string {
 }
 
 // newFeeds reads sets for the dp-th data-parallel rank, in an order.
-func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, order sampleOrder, note func(format string, args ...any)) (f feeds, err error) {
+func newFeeds(c *config.Run, sets [3]dataset.Dataset, dp int, order sampleOrder, note func(format string, args ...any)) (f feeds, err error) {
 	out := [3]**Feed{&f.train, &f.valid, &f.test}
 	for i, set := range sets {
 		if set == nil {
@@ -101,7 +102,7 @@ func newFeeds(c *Config, sets [3]dataset.Dataset, dp int, order sampleOrder, not
 
 // sampleCounts is what each split is asked for; nil: one epoch. They are part of
 // Megatron's cache hashes, so they are its own numbers.
-func sampleCounts(c *Config, trainIters int) [3]*int64 {
+func sampleCounts(c *config.Run, trainIters int) [3]*int64 {
 	train := int64(c.TrainSamples)
 	if train == 0 {
 		train = times(int64(trainIters), int64(c.GlobalBatchSize))
@@ -132,16 +133,16 @@ func times(a, b int64) int64 {
 }
 
 // NewFeed reads a split for the dp-th data-parallel rank.
-func NewFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int) (*Feed, error) {
+func NewFeed(c *config.Run, set dataset.Dataset, split dataset.Split, dp int) (*Feed, error) {
 	return newFeed(c, set, split, dp, ownOrder(c))
 }
 
-func newFeed(c *Config, set dataset.Dataset, split dataset.Split, dp int, order sampleOrder) (*Feed, error) {
+func newFeed(c *config.Run, set dataset.Dataset, split dataset.Split, dp int, order sampleOrder) (*Feed, error) {
 	s := dataset.SamplerConfig{Total: set.Len(), MicroBatch: int64(c.EvalMicroBatchSize), Rank: int64(dp), DP: int64(max(1, c.Layout.DP)), Drawn: order.Valid}
 	if split == dataset.Train {
 		s.MicroBatch, s.Drawn = int64(c.MicroBatchSize), order.Train
 	}
-	if c.cyclic() {
+	if cyclic(c) {
 		s.Order, s.Unsharded = dataset.Cyclic, c.NoDataSharding
 	}
 	if split == dataset.Valid && c.FullValidation {

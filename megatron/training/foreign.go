@@ -12,7 +12,7 @@ import (
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/native"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -100,9 +100,9 @@ func hasMoments(src checkpoint.Source) bool {
 // storedType is the dtype of values in a precision, as files spell it.
 func storedType(precision string) string {
 	switch precision {
-	case engine.BF16:
+	case config.BF16:
 		return "BF16"
-	case engine.FP16:
+	case config.FP16:
 		return "F16"
 	}
 	return "F32"

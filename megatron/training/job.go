@@ -9,6 +9,8 @@ import (
 	"monotron/csrc/device"
 	"monotron/dataset"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
+	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/telemetry"
 	"monotron/mpu/comm/process"
@@ -21,7 +23,7 @@ import (
 // Job is what the ranks of a process share: the settings, complete with the
 // vocabulary, the tokenizer and the data.
 type Job struct {
-	Config    Config
+	Config    config.Run
 	Tokenizer tokenizer.Tokenizer
 	Planned   map[int]Planned // of ranks of this process; nil: nobody planned
 
@@ -47,8 +49,8 @@ type Planned struct {
 
 // Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that
 // --save can be written.
-func Prepare(c Config, w Streams) (*Job, error) {
-	c.Checkpoint.resume()
+func Prepare(c config.Run, w Streams) (*Job, error) {
+	resumeSaved(&c.Checkpoint)
 	j := &Job{Config: c}
 	var err error
 	if j.Tokenizer, err = tokenizer.FromConfig(c.Tokenizer); err != nil {
@@ -62,7 +64,7 @@ func Prepare(c Config, w Streams) (*Job, error) {
 		return nil, err
 	}
 	j.iters = int64(iters)
-	if j.schedule, err = j.Config.schedule(); err != nil {
+	if j.schedule, err = rateSchedule(&j.Config); err != nil {
 		return nil, err
 	}
 	if j.faults, err = inject.Parse(c.Watch.Inject); err != nil {
@@ -116,7 +118,7 @@ func (j *Job) data(notice func(string)) ([3]dataset.Dataset, error) {
 // Ranks does work on this process's ranks: all of the layout's, or, with a process,
 // the one that it is. They are watched; the error is the run's verdict.
 func (j *Job) Ranks(p *process.World, open func() (*device.Device, error), work func(*ranks.Rank) error) error {
-	c := j.Config.Ranks(open)
+	c := engine.Ranks(&j.Config.Step, open)
 	c.Process, c.Watch = p, j.watching()
 	return ranks.Run(c, work)
 }

@@ -7,6 +7,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/logging"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/telemetry"
 	"monotron/mpu"
@@ -20,7 +21,7 @@ type logger struct {
 	console *console
 	notes   *logging.Notes // of this rank
 	rank    *ranks.Rank
-	config  *Config
+	config  *config.Run
 	timers  *telemetry.Timers
 	trace   *telemetry.Trace
 	sinks   telemetry.Sinks
@@ -38,7 +39,7 @@ type logger struct {
 type stepLog struct {
 	started time.Time
 	data    time.Duration // waiting for the batch
-	batch   BatchSize
+	batch   config.BatchSize
 	result  engine.Result
 }
 
@@ -47,7 +48,7 @@ func newLogger(r *Run) (*logger, error) {
 		timers: telemetry.NewTimers(r.Config.Log.TimingLevel), trace: r.trace}
 	l.timers.Trace, l.timers.Rank = r.trace, r.rank.Number
 	if l.rank.Last() {
-		l.rules = &telemetry.Rules{Disks: l.config.writesTo(), Free: telemetry.FreeBytes, Imbalance: l.config.Log.ImbalanceLimit}
+		l.rules = &telemetry.Rules{Disks: writesTo(l.config), Free: telemetry.FreeBytes, Imbalance: l.config.Log.ImbalanceLimit}
 		if err := l.open(); err != nil {
 			return nil, errors.Join(err, l.close())
 		}
@@ -67,7 +68,7 @@ func (l *logger) open() error {
 	}{
 		{c.MetricsAddr != "", "--metrics-addr", l.metrics},
 		{c.JSONL != "", "--log-jsonl", func() (telemetry.Sink, error) { return telemetry.OpenJSONL(c.JSONL) }},
-		{c.TensorboardDir != "", "--tensorboard-dir", func() (telemetry.Sink, error) { return telemetry.NewEvents(c.TensorboardDir, c.events()) }},
+		{c.TensorboardDir != "", "--tensorboard-dir", func() (telemetry.Sink, error) { return telemetry.NewEvents(c.TensorboardDir, eventOptions(c)) }},
 		{c.Dashboard != "", "--dashboard-addr", l.page},
 		{c.AlertCommand != "", "--alert-command", l.alertCommand},
 		{l.trace != nil, "--profile", func() (telemetry.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
@@ -98,7 +99,7 @@ func (l *logger) metrics() (telemetry.Sink, error) {
 }
 
 // events are what goes into TensorBoard's files.
-func (c *Log) events() telemetry.EventOptions {
+func eventOptions(c *config.Log) telemetry.EventOptions {
 	return telemetry.EventOptions{MixtureLayers: c.MoEPerLayer, Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard,
 		Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Timers: c.TimersToTensorboard, Perplexity: c.ValidationPPLTensorboard}
 }

@@ -6,6 +6,7 @@ import (
 	"monotron/dataset"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/config"
 )
 
 // sampleOrder is what the order of --dataloader-type cyclic was drawn for: the
@@ -14,16 +15,16 @@ import (
 type sampleOrder struct{ Train, Valid dataset.Draw }
 
 // ownOrder is the order of a run that begins with c.
-func ownOrder(c *Config) sampleOrder {
+func ownOrder(c *config.Run) sampleOrder {
 	dp := int64(max(1, c.Layout.DP))
 	return sampleOrder{dataset.Draw{MicroBatch: int64(c.MicroBatchSize), DP: dp}, dataset.Draw{MicroBatch: int64(c.EvalMicroBatchSize), DP: dp}}
 }
 
-func (c *Config) cyclic() bool { return c.DataloaderType == "cyclic" }
+func cyclic(c *config.Run) bool { return c.DataloaderType == "cyclic" }
 
 // continueOrder takes the order of a checkpoint.
 func (r *Run) continueOrder(s native.State) {
-	if !r.Config.cyclic() {
+	if !cyclic(&r.Config) {
 		return
 	}
 	order, ok := orderOf(s)
@@ -59,8 +60,8 @@ func orderOf(s native.State) (order sampleOrder, ok bool) {
 			return order, true
 		}
 	}
-	var before Config
-	if json.Unmarshal(s.Config, &before) != nil || !before.cyclic() {
+	var before config.Run
+	if json.Unmarshal(s.Config, &before) != nil || !cyclic(&before) {
 		return order, false
 	}
 	order = ownOrder(&before)

@@ -149,6 +149,6 @@ func (l *logger) stages(r *Run, done stepLog, i *telemetry.Interval) error {
 		row := all[l.rank.Sizes.Rank(at)]
 		stages[stage] = schedule.Usage{Forward: span(row[0]), Backward: span(row[1]), Waiting: span(row[2]), Total: span(row[3])}
 	}
-	i.Stages = stages.Line(l.config.Schedule(done.batch.Micros, false))
+	i.Stages = stages.Line(l.config.PipelineSchedule(done.batch.Micros, false))
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/dataset"
 	"monotron/internal/logging"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
 )
@@ -16,11 +17,11 @@ import (
 // Rehearsal is c's run without data, files and values, for devices that count
 // (device.Counting): what its ranks do and hold is the run's own. The vocabulary is set. It
 // trains each step on `micros` micro-batches a rank; 0: on as many as a full batch has.
-func Rehearsal(c Config, micros int) (*Job, error) {
-	c.Log = Log{Level: c.Log.Level, Format: c.Log.Format, Interval: c.Log.Interval, Throughput: c.Log.Throughput, ParamsNorm: c.Log.ParamsNorm, NumZeros: c.Log.NumZeros,
+func Rehearsal(c config.Run, micros int) (*Job, error) {
+	c.Log = config.Log{Level: c.Log.Level, Format: c.Log.Format, Interval: c.Log.Interval, Throughput: c.Log.Throughput, ParamsNorm: c.Log.ParamsNorm, NumZeros: c.Log.NumZeros,
 		MemoryInterval: c.Log.MemoryInterval, Memory: c.Log.Memory, TimingLevel: c.Log.TimingLevel, TimingOption: c.Log.TimingOption}
 	c.Checkpoint.Save, c.Checkpoint.SaveOnLoad, c.SamplePrompt, c.NumWorkers = "", "", nil, 0
-	schedule, err := c.schedule()
+	schedule, err := rateSchedule(&c)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func (j *Job) Rehearse(rank *ranks.Rank, steps int, look engine.Look) (err error
 // blank is data whose samples are all the same: nobody looks at them.
 type blank struct{ sample dataset.Sample }
 
-func newBlank(c *Config) blank {
+func newBlank(c *config.Run) blank {
 	n := c.SeqLength
 	zeros, ones := make([]int32, n), make([]float32, n)
 	for i := range ones {

@@ -11,6 +11,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/health/inject"
 	"monotron/mpu/ranks"
@@ -32,7 +33,7 @@ func Replay(folder, deviceName string, open func(name string) (*device.Device, e
 	if j.faults, err = inject.Parse(c.Watch.Inject); err != nil {
 		return err
 	}
-	if j.schedule, err = c.schedule(); err != nil {
+	if j.schedule, err = rateSchedule(c); err != nil {
 		return err
 	}
 	p := &replaying{folder: folder, out: out}
@@ -43,7 +44,7 @@ func Replay(folder, deviceName string, open func(name string) (*device.Device, e
 }
 
 // recordedConfig is the configuration of a kept step, less what a run leaves behind.
-func recordedConfig(folder string) (*Config, error) {
+func recordedConfig(folder string) (*config.Run, error) {
 	list, err := native.List(folder)
 	if err != nil {
 		return nil, err
@@ -56,12 +57,12 @@ func recordedConfig(folder string) (*Config, error) {
 		return nil, err
 	}
 	defer f.Close()
-	c := &Config{}
+	c := &config.Run{}
 	if err := json.Unmarshal(f.Manifest.State.Config, c); err != nil {
 		return nil, exitcode.Errorf(exitcode.IO, "%s: settings: %w", f.Path, err)
 	}
-	c.Log, c.Watch = Log{Interval: 1}, Watch{StallSeconds: c.Watch.StallSeconds, Inject: c.Watch.Inject}
-	c.Checkpoint = Checkpoint{Load: folder}
+	c.Log, c.Watch = config.Log{Interval: 1}, config.Watch{StallSeconds: c.Watch.StallSeconds, Inject: c.Watch.Inject}
+	c.Checkpoint = config.Checkpoint{Load: folder}
 	return c, nil
 }
 
@@ -89,13 +90,13 @@ func (p *replaying) rank(j *Job, rank *ranks.Rank) error {
 	r := &Run{Job: j, rank: rank, device: rank.Device}
 	r.votes = r.device.Arena.Zeroed(device.Workspace, device.I64, 1)
 	var err error
-	if r.Engine, err = engine.New(rank, r.Config.Config, j.schedule); err != nil {
+	if r.Engine, err = engine.New(rank, r.Config.Step, j.schedule); err != nil {
 		return err
 	}
 	if r.log, err = newLogger(r); err != nil {
 		return err
 	}
-	if err = r.Engine.ChooseAttention(r.Config.microShapes(), r.log.note); err != nil { // as the run did, else the numbers are others
+	if err = r.Engine.ChooseAttention(microShapes(&r.Config), r.log.note); err != nil { // as the run did, else the numbers are others
 		return err
 	}
 	if err = r.restore(); err != nil {
@@ -122,7 +123,7 @@ func (p *replaying) rank(j *Job, rank *ranks.Rank) error {
 }
 
 // batch reads what a data-parallel rank trained on, and checks it.
-func (p *replaying) batch(c *Config, dp int) (*recorded, error) {
+func (p *replaying) batch(c *config.Run, dp int) (*recorded, error) {
 	path := batchFile(p.folder, dp)
 	text, err := exitcode.ReadFile(path, 1<<30)
 	if err != nil {
@@ -144,7 +145,7 @@ func (p *replaying) batch(c *Config, dp int) (*recorded, error) {
 }
 
 // fits tells whether a micro-batch from outside is one of the model's.
-func fits(m *engine.Micro, c *Config) bool {
+func fits(m *engine.Micro, c *config.Run) bool {
 	rows, n := len(m.Tokens), c.SeqLength
 	if rows == 0 || len(m.Labels) != rows || len(m.LossMask) != rows || len(m.PositionIDs) != rows || len(m.Samples) != rows || (m.DocStart != nil && len(m.DocStart) != rows) {
 		return false
@@ -196,7 +197,7 @@ func largest(d *device.Device, x device.Tensor) (most float64) {
 }
 
 // print tells what was seen, the bad micro-batch in full.
-func (p *replaying) print(c *Config) error {
+func (p *replaying) print(c *config.Run) error {
 	slices.SortFunc(p.seen, func(a, b sight) int {
 		for _, d := range []int{a.micro - b.micro, a.depth - b.depth, a.rank - b.rank} {
 			if d != 0 {

@@ -12,7 +12,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/native"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 )
@@ -35,7 +35,7 @@ func (r *Run) restore() error {
 	}
 	step := int64(-1)
 	if dir == c.Load {
-		step = c.step()
+		step = wantedStep(c)
 	}
 	if c.Upcycle {
 		return r.upcycle(dir, step)
@@ -51,14 +51,14 @@ func (r *Run) restore() error {
 
 // resume is --resume-from-save: a run whose save folder holds something goes on from there,
 // with all that is stored. What is wrong with the folder, loading says.
-func (c *Checkpoint) resume() {
+func resumeSaved(c *config.Checkpoint) {
 	if _, err := checkpoint.ReadTracker(c.Save); c.Resume && c.Save != "" && exitcode.CodeOf(err) != exitcode.NoInput {
 		c.Load, c.Pretrained, c.Step, c.Finetune, c.NoLoadOptim, c.Upcycle = c.Save, "", 0, false, false, false
 	}
 }
 
 // step is the iteration that --ckpt-step names, -1 for the latest.
-func (c *Checkpoint) step() int64 {
+func wantedStep(c *config.Checkpoint) int64 {
 	if c.Step > 0 {
 		return int64(c.Step)
 	}
@@ -73,7 +73,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 		return "", false, nil
 	}
 	if c.Load != "" {
-		if foreign(c.Load, c.step()) != "" {
+		if foreign(c.Load, wantedStep(c)) != "" {
 			return c.Load, c.Finetune, nil
 		}
 		if st, err := os.Stat(c.Load); err == nil && !st.IsDir() {
@@ -166,7 +166,7 @@ func modelOf(state native.State) *spec.Model {
 func wasFrozen(s *native.State, name string) bool {
 	var before struct{ FreezeParameters []string }
 	param, is := optimizerState(name)
-	return is && json.Unmarshal(s.Config, &before) == nil && (&engine.Config{FreezeParameters: before.FreezeParameters}).Freezes(param)
+	return is && json.Unmarshal(s.Config, &before) == nil && (&config.Step{FreezeParameters: before.FreezeParameters}).Freezes(param)
 }
 
 // optimizerState is the parameter whose main parameter or moment a checkpoint's tensor is.
@@ -280,7 +280,7 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 				report.Folder, strings.Join(list, ", "))
 		}
 	}
-	known, err := r.Config.parameterNames()
+	known, err := parameterNames(&r.Config)
 	if err != nil {
 		return err
 	}
@@ -294,8 +294,8 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 
 // parameterNames are those that files have for the tensors of the whole model, whatever
 // ranks hold them.
-func (c *Config) parameterNames() (map[string]bool, error) {
-	whole, err := c.Whole()
+func parameterNames(c *config.Run) (map[string]bool, error) {
+	whole, err := c.UncutStage()
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func (r *Run) tellLoaded(state native.State, report native.Report) {
 
 // creditOthers counts as restored what other ranks hold of the model.
 func (r *Run) creditOthers(report *native.Report) {
-	known, err := r.Config.parameterNames()
+	known, err := parameterNames(&r.Config)
 	if err != nil || r.rank.World().Size() == 1 {
 		return
 	}
@@ -360,11 +360,11 @@ func (r *Run) tellAttention(state native.State) {
 }
 
 // changedSettings lists the settings that may change the numbers and differ.
-func changedSettings(saved json.RawMessage, now *Config) []string {
+func changedSettings(saved json.RawMessage, now *config.Run) []string {
 	if len(saved) == 0 {
 		return nil // another program's
 	}
-	current, err := json.Marshal(now.kept())
+	current, err := json.Marshal(kept(now))
 	if err != nil {
 		return nil
 	}

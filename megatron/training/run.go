@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
 )
@@ -17,7 +18,7 @@ type Run struct {
 	rank    *ranks.Rank
 	device  *device.Device
 	feeds   feeds
-	batches *BatchSizes
+	batches *config.BatchSizes
 	at      Progress
 	order   sampleOrder
 	log     *logger

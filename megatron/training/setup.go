@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/health"
 	"monotron/mpu/ranks"
@@ -17,7 +18,7 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 	if err = j.hold(rank); err != nil {
 		return nil, err
 	}
-	if r.batches, err = NewBatchSizes(&r.Config, rank.Sizes.DP); err != nil {
+	if r.batches, err = config.NewBatchSizes(&r.Config, rank.Sizes.DP); err != nil {
 		return nil, err
 	}
 	r.votes = r.device.Arena.Zeroed(device.Workspace, device.I64, 1)
@@ -36,7 +37,7 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 
 // build makes the engine and what tells of it.
 func (r *Run) build() (err error) {
-	if r.Engine, err = engine.New(r.rank, r.Config.Config, r.schedule); err != nil {
+	if r.Engine, err = engine.New(r.rank, r.Config.Step, r.schedule); err != nil {
 		return err
 	}
 	if r.log, err = newLogger(r); err != nil {
@@ -54,7 +55,7 @@ func (r *Run) build() (err error) {
 // prepareOps chooses attention's kernels and captures graphs, where they are asked for.
 func (r *Run) prepareOps() error {
 	r.log.info("device", "device %s: %s, %d threads", r.device.Name, r.device.Describe(), device.SharedPool().Threads())
-	if err := r.Engine.ChooseAttention(r.Config.microShapes(), r.log.note); err != nil {
+	if err := r.Engine.ChooseAttention(microShapes(&r.Config), r.log.note); err != nil {
 		return err
 	}
 	if r.Config.Graphs {

@@ -10,6 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/spec"
 	"monotron/megatron/telemetry"
@@ -21,7 +22,7 @@ import (
 )
 
 // exchanges are measured in this order, after one rank.
-var exchanges = []engine.Layout{
+var exchanges = []config.Layout{
 	{CP: 2, CPCommType: []string{string(mpu.Ring)}}, {CP: 2, CPCommType: []string{string(mpu.GatherKeys)}}, {CP: 2, CPCommType: []string{string(mpu.ExchangeHeads)}},
 	{CP: 4, CPCommType: []string{string(mpu.Ring)}}, {CP: 4, CPCommType: []string{string(mpu.GatherKeys)}}, {CP: 4, CPCommType: []string{string(mpu.ExchangeHeads)}},
 	{CP: 4, CPCommType: []string{string(mpu.HeadsInsideRing)}, HierarchicalCP: []int{2, 2}},
@@ -109,10 +110,10 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 
 // chosenExchanges are one rank and the exchanges whose name contains only: refused before anything is
 // timed where only names none, or where a sequence cannot be cut for one of them.
-func chosenExchanges(o options, only string, notes *command.Printer) ([]engine.Layout, error) {
-	var chosen []engine.Layout
+func chosenExchanges(o options, only string, notes *command.Printer) ([]config.Layout, error) {
+	var chosen []config.Layout
 	named := false
-	for _, l := range slices.Concat([]engine.Layout{{CP: 1}}, exchanges) {
+	for _, l := range slices.Concat([]config.Layout{{CP: 1}}, exchanges) {
 		l.WorldSize, l.VP = l.CP, 1
 		if l.CP > 1 && !strings.Contains(nameOf(l), only) {
 			continue
@@ -140,7 +141,7 @@ func chosenExchanges(o options, only string, notes *command.Printer) ([]engine.L
 func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // headsOf is how many ranks exchange heads.
-func headsOf(l engine.Layout) int {
+func headsOf(l config.Layout) int {
 	switch mpu.ContextKind(l.CPCommType[0]) {
 	case mpu.ExchangeHeads:
 		return l.CP
@@ -150,7 +151,7 @@ func headsOf(l engine.Layout) int {
 	return 1
 }
 
-func nameOf(l engine.Layout) string {
+func nameOf(l config.Layout) string {
 	if l.CP == 1 {
 		return "one rank"
 	}
@@ -159,7 +160,7 @@ func nameOf(l engine.Layout) string {
 
 // timeExchange trains a few steps under l: the fastest counts. Waits are of all steps but the
 // first, which makes what others find: a single step's are chance.
-func timeExchange(l engine.Layout, o options, open func() (*device.Device, error)) (exchangeTime, error) {
+func timeExchange(l config.Layout, o options, open func() (*device.Device, error)) (exchangeTime, error) {
 	config := configOf(o)
 	config.Layout, config.MicroBatchSize, config.GlobalBatchSize = l, 1, 1
 	if err := config.SetVocab(o.model.VocabSize); err != nil {
@@ -167,7 +168,7 @@ func timeExchange(l engine.Layout, o options, open func() (*device.Device, error
 	}
 	t := exchangeTime{Exchange: nameOf(l), Ranks: l.CP, Seconds: -1, Formula: sentBytes(l, o, config.DType())}
 	largest, waits, own, sent := make([]int64, l.CP), make([]float64, l.CP), make([]float64, l.CP), make([]int64, l.CP)
-	err := ranks.Run(config.Ranks(open), func(r *ranks.Rank) error {
+	err := ranks.Run(engine.Ranks(&config.Step, open), func(r *ranks.Rank) error {
 		if g := r.Groups[topology.CP]; g != nil {
 			r.Groups[topology.CP] = g.Over(func(e comm.Engine) comm.Engine { return sender{e, int64(l.CP), &sent[r.Number]} })
 		}
@@ -209,7 +210,7 @@ func timeExchange(l engine.Layout, o options, open func() (*device.Device, error
 }
 
 // sentBytes is what a rank sends for attention in a step of one sequence.
-func sentBytes(l engine.Layout, o options, value device.DType) int64 {
+func sentBytes(l config.Layout, o options, value device.DType) int64 {
 	if l.CP == 1 {
 		return 0
 	}

@@ -10,6 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
 	"monotron/tools/internal/command"
@@ -18,22 +19,22 @@ import (
 // layout is a way to cut the step, by a name.
 type layout struct {
 	Name string
-	engine.Layout
+	config.Layout
 }
 
 // layouts are measured in this order, one rank first and last.
 var layouts = []layout{
-	{"dp2", engine.Layout{WorldSize: 2, DP: 2}},
-	{"dp2 optim", engine.Layout{WorldSize: 2, DP: 2, Sharding: "optim"}},
-	{"tp2 sp", engine.Layout{WorldSize: 2, TP: 2, SequenceParallel: true}},
-	{"tp2", engine.Layout{WorldSize: 2, TP: 2}},
-	{"pp2", engine.Layout{WorldSize: 2, PP: 2}},
-	{"pp2 vp2", engine.Layout{WorldSize: 2, PP: 2, VP: 2}},
-	{"dp4", engine.Layout{WorldSize: 4, DP: 4}},
-	{"dp4 optim", engine.Layout{WorldSize: 4, DP: 4, Sharding: "optim"}},
-	{"tp4 sp", engine.Layout{WorldSize: 4, TP: 4, SequenceParallel: true}},
-	{"pp4", engine.Layout{WorldSize: 4, PP: 4}},
-	{"tp2 sp pp2", engine.Layout{WorldSize: 4, TP: 2, PP: 2, SequenceParallel: true}},
+	{"dp2", config.Layout{WorldSize: 2, DP: 2}},
+	{"dp2 optim", config.Layout{WorldSize: 2, DP: 2, Sharding: "optim"}},
+	{"tp2 sp", config.Layout{WorldSize: 2, TP: 2, SequenceParallel: true}},
+	{"tp2", config.Layout{WorldSize: 2, TP: 2}},
+	{"pp2", config.Layout{WorldSize: 2, PP: 2}},
+	{"pp2 vp2", config.Layout{WorldSize: 2, PP: 2, VP: 2}},
+	{"dp4", config.Layout{WorldSize: 4, DP: 4}},
+	{"dp4 optim", config.Layout{WorldSize: 4, DP: 4, Sharding: "optim"}},
+	{"tp4 sp", config.Layout{WorldSize: 4, TP: 4, SequenceParallel: true}},
+	{"pp4", config.Layout{WorldSize: 4, PP: 4}},
+	{"tp2 sp pp2", config.Layout{WorldSize: 4, TP: 2, PP: 2, SequenceParallel: true}},
 }
 
 // layoutTime is the step of one layout.
@@ -59,7 +60,7 @@ func benchLayouts(c *cli.Context, open func(string) (*device.Device, error)) err
 		o.steps = layoutSteps
 	}
 	notes, out := &command.Printer{W: c.App.ErrWriter}, &command.Printer{W: c.App.Writer}
-	one := layout{"one rank", engine.Layout{WorldSize: 1}}
+	one := layout{"one rank", config.Layout{WorldSize: 1}}
 	var times []layoutTime
 	for _, l := range slices.Concat([]layout{one}, layouts, []layout{one}) {
 		if o.batch%max(1, l.DP) != 0 || o.batch/max(1, l.DP) < l.PP {
@@ -103,7 +104,7 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 	sizes := l.Sizes()
 	t := layoutTime{Layout: l.Name, Ranks: sizes.World(), Seconds: -1}
 	largest := make([]int64, sizes.World())
-	err := ranks.Run(config.Ranks(open), func(r *ranks.Rank) error {
+	err := ranks.Run(engine.Ranks(&config.Step, open), func(r *ranks.Rank) error {
 		e, err := engineOf(r, config)
 		if err != nil {
 			return err

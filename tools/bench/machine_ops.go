@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/plan"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 )
@@ -107,16 +107,16 @@ const coldSteps = 2
 // steps trains a case for a while and keeps what its ops took.
 func (s *survey) steps(c stepCase) error {
 	o := options{model: c.model, batch: c.rows, seq: c.seq, precision: c.precision}
-	config := configOf(o)
-	config.Layout = engine.Layout{WorldSize: c.ranks, TP: c.tp, DP: c.ranks / c.tp, SequenceParallel: c.tp > 1}
-	config.GlobalBatchSize = c.rows * max(1, config.Layout.DP)
-	config.EvalMicroBatchSize, config.EvalGlobalBatchSize = config.MicroBatchSize, config.GlobalBatchSize
-	if err := config.SetVocab(o.model.VocabSize); err != nil {
+	run := configOf(o)
+	run.Layout = config.Layout{WorldSize: c.ranks, TP: c.tp, DP: c.ranks / c.tp, SequenceParallel: c.tp > 1}
+	run.GlobalBatchSize = c.rows * max(1, run.Layout.DP)
+	run.EvalMicroBatchSize, run.EvalGlobalBatchSize = run.MicroBatchSize, run.GlobalBatchSize
+	if err := run.SetVocab(o.model.VocabSize); err != nil {
 		return err
 	}
 	seen, apart := make([]shapeTimes, c.ranks), s.apart()
-	err := ranks.Run(config.Ranks(s.open), func(r *ranks.Rank) error {
-		e, err := unfilled(r, config)
+	err := ranks.Run(engine.Ranks(&run.Step, s.open), func(r *ranks.Rank) error {
+		e, err := unfilled(r, run)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (s *survey) steps(c stepCase) error {
 	apart = max(apart, s.apart())
 	s.keep(c, seen, apart)
 	if c.ranks > 1 {
-		s.met = append(s.met, metOf(config, seen, apart))
+		s.met = append(s.met, metOf(run, seen, apart))
 	}
 	return nil
 }
@@ -173,13 +173,13 @@ func (s *survey) values(d *device.Device) func(*mpu.Param) error {
 
 // metCase is a step of ranks that met each other, the mean.
 type metCase struct {
-	config     training.Config
+	config     config.Run
 	step, work float64 // seconds, and a rank's in ops
 	ops        float64
 	apart      float64 // the cores
 }
 
-func metOf(config training.Config, seen []shapeTimes, apart float64) metCase {
+func metOf(config config.Run, seen []shapeTimes, apart float64) metCase {
 	m := metCase{config: config, apart: apart}
 	for i := range seen {
 		usual := seen[i].usual()

@@ -9,9 +9,9 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/internal/logging"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
-	"monotron/megatron/training"
 	"monotron/mpu/ranks"
 )
 
@@ -103,9 +103,9 @@ func (r *result) bounds(d *device.Device, e *engine.Engine, o options) error {
 }
 
 // configOf is set as for a run of gpt2: AdamW, clipping by 1, weight decay 0.1.
-func configOf(o options) training.Config {
-	return training.Config{
-		Config: engine.Config{Model: o.model, Precision: o.precision, SeqLength: o.seq, Seed: dataSeed, CheckForNaN: true,
+func configOf(o options) config.Run {
+	return config.Run{
+		Step: config.Step{Model: o.model, Precision: o.precision, SeqLength: o.seq, Seed: dataSeed, CheckForNaN: true,
 			Optimizer: optimizer.Config{Kind: optimizer.Adam, LR: 1e-4, MinLR: 1e-5, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1,
 				WeightDecay: 0.1, WeightDecayIncrStyle: optimizer.DecayConstant, DecayStyle: optimizer.DecayCosine,
 				InitialLossScale: 65536, MinLossScale: 1, LossScaleWindow: 1000, LossHysteresis: 2}},
@@ -114,7 +114,7 @@ func configOf(o options) training.Config {
 }
 
 // engineOf is the model with its optimizer, from the seed.
-func engineOf(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
+func engineOf(r *ranks.Rank, c config.Run) (*engine.Engine, error) {
 	e, err := unfilled(r, c)
 	if err != nil {
 		return nil, err
@@ -123,12 +123,12 @@ func engineOf(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
 }
 
 // unfilled is an engine whose parameters have yet to be given values.
-func unfilled(r *ranks.Rank, c training.Config) (*engine.Engine, error) {
+func unfilled(r *ranks.Rank, c config.Run) (*engine.Engine, error) {
 	schedule, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(r, c.Config, schedule)
+	e, err := engine.New(r, c.Step, schedule)
 	if err != nil {
 		return nil, err
 	}

@@ -5,14 +5,14 @@ import (
 	"slices"
 
 	"monotron/megatron/arguments"
-	"monotron/megatron/training"
+	"monotron/megatron/config"
 )
 
 // commandLine is what the flags and the --config file of the command to start say. What is wrong
 // with them is the ranks' to say: they know more.
 type commandLine struct {
 	ours   bool // pretrain_gpt
-	config training.Config
+	config config.Run
 	report *arguments.Report
 	err    error
 }

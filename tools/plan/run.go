@@ -11,6 +11,7 @@ import (
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
+	"monotron/megatron/config"
 	"monotron/megatron/plan"
 	"monotron/megatron/training"
 	"monotron/tokenizer"
@@ -76,7 +77,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 
 // runPlan is a training run on paper.
 type runPlan struct {
-	config  training.Config
+	config  config.Run
 	options plan.Options
 	machine *plan.Machine // nil: the one that it is planned on, of which no speeds are known
 	ranks   []plan.Rank
@@ -123,7 +124,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	s := p.config.Schedule(p.config.GlobalBatchSize/max(1, p.config.MicroBatchSize*p.config.Layout.Sizes().DP), false)
+	s := p.config.PipelineSchedule(p.config.GlobalBatchSize/max(1, p.config.MicroBatchSize*p.config.Layout.Sizes().DP), false)
 	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
 		return exitcode.Errorf(exitcode.Usage, "%.0f forwards are too many to draw, %d can be: lower --global-batch-size for the picture", n, most)
 	}
@@ -179,7 +180,7 @@ func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*d
 }
 
 // setVocab takes the ids of the tokenizer where its files are here, else --vocab-size.
-func setVocab(c *training.Config) error {
+func setVocab(c *config.Run) error {
 	tok, err := tokenizer.FromConfig(c.Tokenizer)
 	switch size := c.Tokenizer.VocabSize; {
 	case err == nil:

@@ -13,7 +13,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/plan"
 	"monotron/tools/internal/command"
 )
@@ -149,7 +149,7 @@ func rules(s *plan.Search, best []*plan.Found) (lines []string) {
 	}
 	c := &best[0].Config
 	each, width := 18.0, "18"
-	if c.Precision == engine.F32 {
+	if c.Precision == config.F32 {
 		each, width = 16, "16"
 	}
 	n, memory := float64(c.Model.Parameters()), float64(s.Memory)

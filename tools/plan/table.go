@@ -16,8 +16,8 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/config"
 	"monotron/megatron/plan"
-	"monotron/megatron/training"
 	"monotron/tools/internal/command"
 )
 
@@ -51,7 +51,7 @@ type layout struct {
 	line     int
 	cells    map[string]string
 	regime   string
-	config   training.Config
+	config   config.Run
 	clock    *plan.Clock
 	measured float64 // 0: not told
 	seconds  *plan.Seconds

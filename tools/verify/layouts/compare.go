@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 )
 
 // Bounds are the largest differences that rounding explains, relative to one
@@ -25,9 +25,9 @@ type Bounds struct {
 // than gradients are of their size, and the next step's gradients hardly more.
 func BoundsOf(precision string) Bounds {
 	switch precision {
-	case engine.BF16:
+	case config.BF16:
 		return Bounds{Loss: 2e-3, Grad: 5e-2, Weight: 5e-2}
-	case engine.FP16:
+	case config.FP16:
 		return Bounds{Loss: 3e-4, Grad: 1e-2, Weight: 1e-2}
 	}
 	return Bounds{Loss: 1e-5, Grad: 1e-4, Weight: 1e-4}

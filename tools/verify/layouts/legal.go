@@ -5,16 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 	"monotron/mpu"
 )
 
 // Variant is a layout with what else may change how a model is computed.
 type Variant struct {
-	Layout     engine.Layout
+	Layout     config.Layout
 	Recompute  model.Recompute
 	MicroBatch int
 	Dispatcher string // of experts; "": none
@@ -22,8 +21,8 @@ type Variant struct {
 }
 
 // One is the layout that the others are compared with.
-func One(c *training.Config) Variant {
-	v := Variant{Layout: engine.Layout{VP: 1}, MicroBatch: c.MicroBatchSize}
+func One(c *config.Run) Variant {
+	v := Variant{Layout: config.Layout{VP: 1}, MicroBatch: c.MicroBatchSize}
 	if oneSample(c) {
 		v.MicroBatch = 1
 	}
@@ -72,7 +71,7 @@ func (v Variant) String() string {
 
 // Legal lists every layout of 2 to world ranks that the model can be trained
 // under, each with its variations.
-func Legal(c *training.Config, world int) []Variant {
+func Legal(c *config.Run, world int) []Variant {
 	var all []Variant
 	for n := 2; n <= world; n++ {
 		for tp := 1; tp <= n; tp++ {
@@ -84,7 +83,7 @@ func Legal(c *training.Config, world int) []Variant {
 					if n%(tp*pp*cp) != 0 || cp > 1 && c.SeqLength%(2*cp) != 0 {
 						continue
 					}
-					sizes := engine.Layout{WorldSize: n, TP: tp, PP: pp, CP: cp, EP: 1, DP: n / (tp * pp * cp), VP: 1}
+					sizes := config.Layout{WorldSize: n, TP: tp, PP: pp, CP: cp, EP: 1, DP: n / (tp * pp * cp), VP: 1}
 					if c.Model.Experts != nil {
 						all = append(all, mixtures(c, sizes)...)
 					} else {
@@ -98,12 +97,12 @@ func Legal(c *training.Config, world int) []Variant {
 }
 
 // contexts are the ways in which ranks that share sequences can exchange keys.
-func contexts(c *training.Config, l engine.Layout) (all []func(*engine.Layout)) {
+func contexts(c *config.Run, l config.Layout) (all []func(*config.Layout)) {
 	if l.CP == 1 {
-		return []func(*engine.Layout){func(*engine.Layout) {}}
+		return []func(*config.Layout){func(*config.Layout) {}}
 	}
 	kind := func(hierarchy []int, names ...mpu.ContextKind) {
-		all = append(all, func(l *engine.Layout) {
+		all = append(all, func(l *config.Layout) {
 			l.HierarchicalCP, l.CPCommType = hierarchy, nil
 			for _, name := range names {
 				l.CPCommType = append(l.CPCommType, string(name))
@@ -126,7 +125,7 @@ func contexts(c *training.Config, l engine.Layout) (all []func(*engine.Layout)) 
 		return all
 	}
 	for _, way := range slices.Clone(all) {
-		all = append(all, func(l *engine.Layout) {
+		all = append(all, func(l *config.Layout) {
 			way(l)
 			l.ZigZagPerDocument = true
 		})
@@ -146,14 +145,14 @@ func perLayer(layers int) (all []mpu.ContextKind) {
 // oneSample tells whether every layout must have micro-batches of one sample, for another
 // size is another loss: --moe-router-load-balancing-type aux_loss balances each micro-batch by
 // itself, and where samples count different numbers of tokens the loss is a mean of means.
-func oneSample(c *training.Config) bool {
+func oneSample(c *config.Run) bool {
 	return c.Model.Experts != nil || c.Data.EODMaskLoss && !c.CalculatePerTokenLoss
 }
 
 // mixtures are the variations of a layout's sizes for a model with experts: the experts
 // cut over ranks in every way, by either dispatcher. Tensor parallelism of the rest asks
 // for sequence parallelism.
-func mixtures(c *training.Config, sizes engine.Layout) (all []Variant) {
+func mixtures(c *config.Run, sizes config.Layout) (all []Variant) {
 	etps := []int{1}
 	if sizes.TP > 1 {
 		etps = append(etps, sizes.TP)
@@ -182,7 +181,7 @@ var everyLayer = model.Recompute{Granularity: "full", Method: "uniform", NumLaye
 
 // variations of a layout's sizes: sequence parallelism, virtual stages, schedules,
 // stages that do not divide evenly, sharding, recompute.
-func variations(c *training.Config, sizes engine.Layout) []Variant {
+func variations(c *config.Run, sizes config.Layout) []Variant {
 	v := &varying{config: c, sizes: sizes, ways: contexts(c, sizes), shardings: []string{""}}
 	if sizes.DP*sizes.CP > 1 {
 		v.shardings = append(v.shardings, "optim", "optim_grads", "optim_grads_params")
@@ -196,9 +195,9 @@ func variations(c *training.Config, sizes engine.Layout) []Variant {
 
 // varying is a layout's sizes with the variations found so far.
 type varying struct {
-	config    *training.Config
-	sizes     engine.Layout
-	ways      []func(*engine.Layout) // to share sequences, taken in turn
+	config    *config.Run
+	sizes     config.Layout
+	ways      []func(*config.Layout) // to share sequences, taken in turn
 	shardings []string
 	all       []Variant
 }
@@ -275,7 +274,7 @@ func (a *varying) overlaps() {
 }
 
 // expertsAgain are the ways to compute a mixture again, or parts of it.
-func expertsAgain(c *training.Config) []model.Recompute {
+func expertsAgain(c *config.Run) []model.Recompute {
 	if c.Model.Experts == nil {
 		return nil
 	}
@@ -287,17 +286,17 @@ func expertsAgain(c *training.Config) []model.Recompute {
 }
 
 // stageCuts are the ways to cut the model over pp stages.
-func stageCuts(c *training.Config, pp int) []func(*engine.Layout) {
-	even := func(vp int, schedule string) func(*engine.Layout) {
-		return func(l *engine.Layout) { l.VP, l.Schedule = vp, schedule }
+func stageCuts(c *config.Run, pp int) []func(*config.Layout) {
+	even := func(vp int, schedule string) func(*config.Layout) {
+		return func(l *config.Layout) { l.VP, l.Schedule = vp, schedule }
 	}
 	if pp == 1 {
-		return []func(*engine.Layout){even(1, "")}
+		return []func(*config.Layout){even(1, "")}
 	}
-	cuts := []func(*engine.Layout){even(1, ""), even(2, ""), even(4, ""), even(1, "gpipe")}
+	cuts := []func(*config.Layout){even(1, ""), even(2, ""), even(4, ""), even(1, "gpipe")}
 	for _, text := range []string{unevenStages(c.Model.NumLayers, pp, false), unevenStages(c.Model.NumLayers, pp, true)} {
 		if text != "" {
-			cuts = append(cuts, func(l *engine.Layout) { l.StageString = text })
+			cuts = append(cuts, func(l *config.Layout) { l.StageString = text })
 		}
 	}
 	return cuts
@@ -331,7 +330,7 @@ func unevenStages(layers, pp int, apart bool) string {
 
 // microBatch is the largest of a few sizes that leaves the pipeline enough
 // micro-batches; 0: none does.
-func microBatch(c *training.Config, l *engine.Layout) int {
+func microBatch(c *config.Run, l *config.Layout) int {
 	if oneSample(c) {
 		if c.GlobalBatchSize%l.DP != 0 {
 			return 0
@@ -351,7 +350,7 @@ func microBatch(c *training.Config, l *engine.Layout) int {
 
 // legal tells whether the model can be trained so, and compared: no one rank has both the
 // micro-batches that aux_loss goes by and those that global_aux_loss does.
-func legal(c *training.Config, v Variant) bool {
+func legal(c *config.Run, v Variant) bool {
 	m, l := &c.Model, &v.Layout
 	if l.DP > 1 && globalLoss(c) >= 0 && slices.Contains(m.Experts.Balancing, spec.AuxLoss) {
 		return false
@@ -365,5 +364,5 @@ func legal(c *training.Config, v Variant) bool {
 	if _, err := full.Split().Parts(); err != nil {
 		return false
 	}
-	return full.Schedule(c.GlobalBatchSize/(v.MicroBatch*l.DP), false).Check() == nil
+	return full.PipelineSchedule(c.GlobalBatchSize/(v.MicroBatch*l.DP), false).Check() == nil
 }

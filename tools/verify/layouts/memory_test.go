@@ -15,6 +15,7 @@ import (
 	"monotron/csrc/cuda"
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/plan"
 	"monotron/megatron/training"
@@ -179,7 +180,7 @@ func TestPlannedTiledMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sizes := range []engine.Layout{{WorldSize: 1, TP: 1, PP: 1, DP: 1}, {WorldSize: 4, TP: 2, PP: 1, DP: 2, SequenceParallel: true}} {
+	for _, sizes := range []config.Layout{{WorldSize: 1, TP: 1, PP: 1, DP: 1}, {WorldSize: 4, TP: 2, PP: 1, DP: 2, SequenceParallel: true}} {
 		for _, folder := range []string{"", t.TempDir()} {
 			v, with := Variant{Layout: sizes, MicroBatch: 1}, m
 			v.Layout.VP, v.Layout.CP, v.Layout.EP, v.Layout.Sharding, v.Layout.MemoryCentricTiling = 1, 1, 1, "optim_grads_params", 3

@@ -6,9 +6,8 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/spec"
-	"monotron/megatron/training"
 )
 
 // Shapes are the models that are trained where none is given, each by its flags.
@@ -47,7 +46,7 @@ const epsilon = "1e-3"
 // Model is a model under test with how it is trained.
 type Model struct {
 	Name   string
-	Config training.Config
+	Config config.Run
 }
 
 // Names of the shapes.
@@ -105,7 +104,7 @@ func (m Model) reference(dp int) (Model, Variant) {
 }
 
 // globalLoss is where among a model's balancing losses the global one is; −1: it has none.
-func globalLoss(c *training.Config) int {
+func globalLoss(c *config.Run) int {
 	if c.Model.Experts == nil {
 		return -1
 	}
@@ -117,13 +116,13 @@ func parse(name string, flags []string) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
-	c.Layout = engine.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
-	c.Checkpoint, c.Log = training.Checkpoint{}, training.Log{}
+	c.Layout = config.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
+	c.Checkpoint, c.Log = config.Checkpoint{}, config.Log{}
 	return Model{Name: name, Config: c}, nil
 }
 
 // shrink gives c the sizes of s and keeps everything that is not a size.
-func shrink(c, s *training.Config) {
+func shrink(c, s *config.Run) {
 	m := &c.Model
 	ratio := max(1, m.NumAttentionHeads/max(1, m.NumQueryGroups))
 	gated := m.Gated()

@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
-	"monotron/megatron/training"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
 )
@@ -313,7 +313,7 @@ func others(m Model, v Variant) []*Mutant {
 		}})
 	}
 	if v.Layout.TP > 1 {
-		add("padded columns of the vocabulary counted", Setup{config: func(c *training.Config, _ *ranks.Rank) {
+		add("padded columns of the vocabulary counted", Setup{config: func(c *config.Run, _ *ranks.Rank) {
 			c.Model.PaddedVocabCounts = true
 		}})
 	}

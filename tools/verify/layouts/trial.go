@@ -11,6 +11,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/dataset"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/training"
@@ -37,7 +38,7 @@ type Outcome struct {
 // Setup changes a rank before it trains: how mutants are made.
 type Setup struct {
 	rank   func(*ranks.Rank)
-	config func(*training.Config, *ranks.Rank)
+	config func(*config.Run, *ranks.Rank)
 	micro  func(*engine.Micro, *ranks.Rank)
 }
 
@@ -50,7 +51,7 @@ func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s
 	t := &trial{config: c, steps: steps, setup: s, data: newNumbers(&c, steps),
 		out: &Outcome{grads: make([]tensors, steps), weights: tensors{}, samples: make([][]int64, steps)}}
 	began := time.Now()
-	err = ranks.Run(c.Ranks(open), t.rank)
+	err = ranks.Run(engine.Ranks(&c.Step, open), t.rank)
 	t.out.seconds = time.Since(began).Seconds()
 	for _, list := range t.out.samples {
 		slices.Sort(list)
@@ -59,7 +60,7 @@ func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s
 }
 
 // under is the model's settings under a variant.
-func (m Model) under(v Variant) (training.Config, error) {
+func (m Model) under(v Variant) (config.Run, error) {
 	c := m.Config
 	c.Layout, c.Recompute, c.MicroBatchSize = v.Layout, v.Recompute, v.MicroBatch
 	c.Layout.MicroBatchGroup = 0
@@ -72,7 +73,7 @@ func (m Model) under(v Variant) (training.Config, error) {
 }
 
 // vocabulary is the number of ids: of the flags, or the small model's.
-func vocabulary(c *training.Config) int {
+func vocabulary(c *config.Run) int {
 	if c.Tokenizer.VocabSize > 0 {
 		return c.Tokenizer.VocabSize
 	}
@@ -81,7 +82,7 @@ func vocabulary(c *training.Config) int {
 
 // trial is a training under way; the ranks fill out.
 type trial struct {
-	config training.Config
+	config config.Run
 	steps  int
 	setup  Setup
 	data   *numbers
@@ -101,7 +102,7 @@ func (t *trial) rank(r *ranks.Rank) error {
 	if err != nil {
 		return err
 	}
-	e, err := engine.New(r, c.Config, schedule)
+	e, err := engine.New(r, c.Step, schedule)
 	if err != nil {
 		return err
 	}
@@ -238,14 +239,14 @@ type numbers struct {
 	restarts, hidden, lossesEnded bool // positions, and keys, of earlier documents; losses
 }
 
-func newNumbers(c *training.Config, steps int) *numbers {
+func newNumbers(c *config.Run, steps int) *numbers {
 	d := &c.Data
 	return &numbers{vocab: c.Model.VocabSize, seq: c.SeqLength, n: int64(steps * c.GlobalBatchSize),
 		restarts: d.ResetPositionIDs || d.InterDocumentMasking, hidden: hidesDocuments(c), lossesEnded: d.EODMaskLoss}
 }
 
 // hidesDocuments tells whether documents do not see each other.
-func hidesDocuments(c *training.Config) bool {
+func hidesDocuments(c *config.Run) bool {
 	return c.Data.ResetAttentionMask || c.Data.InterDocumentMasking
 }
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
-	"monotron/megatron/training"
 )
 
 type accumulated struct {
@@ -42,7 +42,7 @@ func (r *run) runAccumulation() error {
 
 func (r *run) accumulate(name string, want accumulated, expected *tensors) error {
 	perToken := strings.HasSuffix(name, "_per_token")
-	s, err := r.sharedSubject(func(c *training.Config) { c.CalculatePerTokenLoss = perToken })
+	s, err := r.sharedSubject(func(c *config.Run) { c.CalculatePerTokenLoss = perToken })
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (r *run) compareWhole(s *subject, factor float64, whole *engine.Micro, limi
 }
 
 // microBatches cuts the case's rows; whole is all of them as one.
-func (r *run) microBatches(mask string, c *training.Config) (micros []*engine.Micro, whole *engine.Micro, err error) {
+func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, whole *engine.Micro, err error) {
 	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
 	if err != nil {
 		return nil, nil, err

@@ -9,8 +9,8 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/config"
 	"monotron/megatron/model"
-	"monotron/megatron/training"
 )
 
 // routerBiases are the expert biases that a case's routers start with, by global layer.
@@ -89,7 +89,7 @@ func (w *weights) buffer(global string) ([]float32, error) {
 
 // checkNames refuses a weights file with a tensor that the model has no use for: a case
 // whose weights are left out would compare another model.
-func (w *weights) checkNames(config *training.Config) error {
+func (w *weights) checkNames(config *config.Run) error {
 	known := map[string]bool{paddingRows: true}
 	if w.names.family != nil {
 		for _, source := range w.names.family.Sources() {

@@ -10,6 +10,7 @@ import (
 	"monotron/csrc/device/activations"
 	"monotron/megatron/arguments"
 	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/config"
 	"monotron/megatron/training"
 )
 
@@ -146,7 +147,7 @@ func when(on bool, format string, args ...any) string {
 }
 
 // parse reads the flags of a case, which need not be a whole command line.
-func (c *caseFile) parse(line []string) (training.Config, error) {
+func (c *caseFile) parse(line []string) (config.Run, error) {
 	config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Experts: true}, line)
 	if err != nil {
 		return config, fmt.Errorf("%s: the case's flags: %w", c.Name, err)
@@ -155,7 +156,7 @@ func (c *caseFile) parse(line []string) (training.Config, error) {
 }
 
 // small refuses sizes that no case has before anything is allocated by them.
-func (c *caseFile) small(config *training.Config) error {
+func (c *caseFile) small(config *config.Run) error {
 	const most, mostParameters = 1 << 16, 1 << 28
 	m := &config.Model
 	for _, n := range []int{m.NumLayers * 64, m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels,

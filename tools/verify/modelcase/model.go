@@ -9,9 +9,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
-	"monotron/megatron/training"
 )
 
 // modelExpected are the numbers of a model case.
@@ -105,7 +105,7 @@ func (r *run) trialOf(c *caseFile, line []string) (*trial, error) {
 }
 
 // readBatches reads tokens, labels and loss_mask [step, row, seq].
-func (r *run) readBatches(c *training.Config) ([]*engine.Micro, error) {
+func (r *run) readBatches(c *config.Run) ([]*engine.Micro, error) {
 	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (r *run) readBatches(c *training.Config) ([]*engine.Micro, error) {
 	return micros, nil
 }
 
-func (t *tensors) micro(c *training.Config, step int, rows, columns int64) (*engine.Micro, error) {
+func (t *tensors) micro(c *config.Run, step int, rows, columns int64) (*engine.Micro, error) {
 	tokens, err := t.matrix("tokens", step, rows, columns)
 	if err != nil {
 		return nil, err

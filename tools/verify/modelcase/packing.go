@@ -4,8 +4,8 @@ import (
 	"sort"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
-	"monotron/megatron/training"
 )
 
 type packedExpected struct {
@@ -86,7 +86,7 @@ func (r *run) packed(name string, want packedExpected, batches, expected *tensor
 }
 
 // packedMicro reads one of the ways to mask the case's tokens.
-func packedMicro(name string, c *training.Config, f *tensors) (*engine.Micro, error) {
+func packedMicro(name string, c *config.Run, f *tensors) (*engine.Micro, error) {
 	shape, err := f.shaped("tokens", -1, -1)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func docStarts(name string, b, n int64, f *tensors) ([][]int32, error) {
 
 // sharedSubject is the model of the case that this one names; change, where
 // given, adapts its settings.
-func (r *run) sharedSubject(change func(*training.Config)) (*subject, error) {
+func (r *run) sharedSubject(change func(*config.Run)) (*subject, error) {
 	c, err := r.modelCase()
 	if err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
-	"monotron/megatron/training"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 )
@@ -15,7 +15,7 @@ import (
 // subject is a model under test on a device, with its optimizer.
 type subject struct {
 	*engine.Engine
-	config training.Config
+	config config.Run
 	names  naming
 	device *device.Device
 }
@@ -33,7 +33,7 @@ const paddingRows = "padding_rows"
 
 // openWeights opens the weights that the case uses; model is the case that says
 // which architecture they are of and with which settings they go.
-func (r *run) openWeights(model *caseFile) (*weights, *training.Config, error) {
+func (r *run) openWeights(model *caseFile) (*weights, *config.Run, error) {
 	line, err := model.commandLine(positionsOf(model))
 	if err != nil {
 		return nil, nil, err
@@ -96,13 +96,13 @@ func (w *weights) fill(d *device.Device, p *mpu.Param) error {
 
 // newSubject builds the model of config with weights w. Whatever lay on the
 // device before is gone: a run holds one subject at a time.
-func newSubject(d *device.Device, config training.Config, w *weights) (*subject, error) {
+func newSubject(d *device.Device, config config.Run, w *weights) (*subject, error) {
 	d.Arena.Close()
 	schedule, err := config.Optimizer.Schedule(max(1, config.TrainIters), config.TrainSamples, config.GlobalBatchSize)
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(ranks.Alone(d), config.Config, schedule)
+	e, err := engine.New(ranks.Alone(d), config.Step, schedule)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func batchFirst(x []float64, batch, width int) []float64 {
 
 // newMicro checks the length and ids of a micro-batch and fills what the case
 // leaves out: positions 0, 1, .. and samples 0, 1, ..
-func newMicro(c *training.Config, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*engine.Micro, error) {
+func newMicro(c *config.Run, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*engine.Micro, error) {
 	m := &engine.Micro{Tokens: tokens, Labels: labels, LossMask: mask, PositionIDs: positions}
 	if len(tokens) == 0 || len(tokens[0]) == 0 || len(tokens[0]) > c.SeqLength {
 		return nil, exitcode.Errorf(exitcode.BadData, "%d rows of tokens; at least one of 1 to %d tokens is expected", len(tokens), c.SeqLength)

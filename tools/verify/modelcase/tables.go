@@ -6,9 +6,8 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
-	"monotron/megatron/engine"
+	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
-	"monotron/megatron/training"
 )
 
 // rows decodes the table's rows and hands over each that is wanted, by number.
@@ -96,14 +95,14 @@ type scaleRow struct {
 // runLossScale: the dynamic loss scale over a given history of overflows.
 func (r *run) runLossScale() error {
 	return rows(r, func(name string, row scaleRow) error {
-		config, err := r.parse(words(row.Flags))
+		flags, err := r.parse(words(row.Flags))
 		if err != nil {
 			return err
 		}
 		if len(row.Overflow) != len(row.After) {
 			return r.bad("%s: %d iterations, %d states", name, len(row.Overflow), len(row.After))
 		}
-		s := optimizer.NewScaler(&config.Optimizer, config.Precision == engine.FP16)
+		s := optimizer.NewScaler(&flags.Optimizer, flags.Precision == config.FP16)
 		for i, want := range row.After {
 			s.Update(row.Overflow[i] == '1')
 			st := s.State()
@@ -123,10 +122,10 @@ type batchRow struct {
 func (r *run) runBatchSize() error {
 	return rows(r, func(name string, row batchRow) error {
 		line := append(words(row.Flags), "--world-size", fmt.Sprint(row.DP))
-		config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true}, line)
-		var sizes *training.BatchSizes
+		run, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true}, line)
+		var sizes *config.BatchSizes
 		if err == nil {
-			sizes, err = training.NewBatchSizes(&config, row.DP)
+			sizes, err = config.NewBatchSizes(&run, row.DP)
 		}
 		for _, raw := range row.Iterations {
 			if err := r.batchAt(name, sizes, err, raw); err != nil {
@@ -140,7 +139,7 @@ func (r *run) runBatchSize() error {
 // batchAt compares one iteration: [consumed, global, running, micro-batches], or
 // [consumed, global, "error: .."] where the size is refused. Ours refuses a whole
 // ramp before it begins: that is early.
-func (r *run) batchAt(name string, sizes *training.BatchSizes, early error, raw json.RawMessage) error {
+func (r *run) batchAt(name string, sizes *config.BatchSizes, early error, raw json.RawMessage) error {
 	var parts []any
 	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) < 3 {
 		return r.bad("%s: %s is no iteration", name, raw)
@@ -150,7 +149,7 @@ func (r *run) batchAt(name string, sizes *training.BatchSizes, early error, raw 
 		return r.bad("%s: %s does not begin with the samples consumed", name, raw)
 	}
 	what := fmt.Sprintf("%s after %.0f samples", name, consumed)
-	var now training.BatchSize
+	var now config.BatchSize
 	err := early
 	if err == nil {
 		now, err = sizes.At(int(consumed))

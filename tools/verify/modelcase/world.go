@@ -4,10 +4,10 @@ import (
 	"slices"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/megatron/schedule"
-	"monotron/megatron/training"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
@@ -45,7 +45,7 @@ var keptAfter = []int{1, 10}
 
 // world is a case to be run on all ranks of its layout.
 type world struct {
-	config  training.Config
+	config  config.Run
 	weights *weights
 	batches []*engine.Micro // one a step, of all rows
 	steps   int
@@ -54,7 +54,7 @@ type world struct {
 // run trains on every rank and gives what each saw, by number.
 func (w *world) run(open func() (*device.Device, error)) ([]*seen, error) {
 	all := make([]*seen, w.config.Layout.Sizes().World())
-	err := ranks.Run(w.config.Ranks(open), func(rank *ranks.Rank) error {
+	err := ranks.Run(engine.Ranks(&w.config.Step, open), func(rank *ranks.Rank) error {
 		s, err := w.on(rank)
 		all[rank.Number] = s
 		return err
@@ -68,7 +68,7 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(rank, w.config.Config, rates)
+	e, err := engine.New(rank, w.config.Step, rates)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 
 func (w *world) train(e *engine.Engine, rank *ranks.Rank, s *seen) error {
 	first := w.rows(w.batches[0], rank.Place.DP)
-	plan := w.config.Schedule(len(first), false)
+	plan := w.config.PipelineSchedule(len(first), false)
 	s.order = schedule.Order(plan.Actions(rank.Place.PP), plan.Chunks)
 	err := e.Peek(first, engine.Look{
 		Done: func(p *model.Pass, out *model.Output) {

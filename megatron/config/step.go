@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"monotron/csrc/device"
@@ -16,7 +16,7 @@ const (
 )
 
 // Config is what a step has to know besides its batch.
-type Config struct {
+type Step struct {
 	Model     spec.Model
 	Layout    Layout
 	Recompute model.Recompute
@@ -37,7 +37,7 @@ type Config struct {
 }
 
 // DType is that of parameters and activations.
-func (c *Config) DType() device.DType {
+func (c *Step) DType() device.DType {
 	switch c.Precision {
 	case BF16:
 		return device.BF16

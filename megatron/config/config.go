@@ -1,19 +1,17 @@
-package training
+package config
 
 import (
 	"monotron/dataset"
 	"monotron/internal/exitcode"
-	"monotron/megatron/engine"
-	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/tokenizer"
 )
 
-// Config is everything a run is told, complete and checked: no field waits for
-// a default. It is saved with the run as JSON, the engine's part among the rest. Zero
-// means "not asked for" where the comment says so.
-type Config struct {
-	engine.Config
+// Run is the complete configuration of a run, checked: no field waits for a default. It is
+// saved with the run as JSON, the part of a step included. Zero means "not requested" where
+// the comment says so.
+type Run struct {
+	Step
 
 	VocabDivisor int // --make-vocab-size-divisible-by
 	PaddedVocab  int // --padded-vocab-size; 0: from the tokenizer by VocabDivisor
@@ -132,7 +130,7 @@ type Watch struct {
 
 // SetVocab fills the vocabulary sizes once the tokenizer is built: size ids,
 // padded so that every tensor-parallel rank holds the same number of rows.
-func (c *Config) SetVocab(size int) error {
+func (c *Run) SetVocab(size int) error {
 	if size <= 0 {
 		return exitcode.Errorf(exitcode.Usage, "the tokenizer has %d ids; give --vocab-size or tokenizer files", size)
 	}
@@ -148,21 +146,4 @@ func (c *Config) SetVocab(size int) error {
 	}
 	c.Model.VocabSize, c.Model.PaddedVocabSize = size, padded
 	return nil
-}
-
-// microShapes are the micro-batches of training and evaluation.
-func (c *Config) microShapes() engine.MicroShapes {
-	s := engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}, Documents: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
-	if n := c.EvalMicroBatchSize; n > 0 && n != c.MicroBatchSize {
-		s.Batches = append(s.Batches, int64(n))
-	}
-	return s
-}
-
-// schedule is the course of the learning rate; an evaluation alone needs none.
-func (c *Config) schedule() (optimizer.Schedule, error) {
-	if c.SkipTrain && c.TrainIters == 0 && c.TrainSamples == 0 {
-		return optimizer.Schedule{Style: optimizer.DecayConstant, WDStyle: optimizer.DecayConstant}, nil
-	}
-	return c.Optimizer.Schedule(c.TrainIters, c.TrainSamples, c.GlobalBatchSize)
 }

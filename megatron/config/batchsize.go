@@ -1,4 +1,4 @@
-package training
+package config
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ type BatchSizes struct {
 type batchStep struct{ samples, size int }
 
 // NewBatchSizes reads the rule from c for dp data-parallel ranks.
-func NewBatchSizes(c *Config, dp int) (*BatchSizes, error) {
+func NewBatchSizes(c *Run, dp int) (*BatchSizes, error) {
 	b := &BatchSizes{micro: c.MicroBatchSize, dp: dp, final: c.GlobalBatchSize, decrease: c.DecreaseBatchSizeIfNeeded}
 	if b.micro < 1 || dp < 1 {
 		return nil, exitcode.Errorf(exitcode.Usage, "--micro-batch-size %d with %d data-parallel ranks: both must be at least 1", b.micro, dp)
@@ -239,7 +239,7 @@ func (b *BatchSizes) Consumed(iterations int) (int, error) {
 
 // Iterations is the length of the whole training in steps: --train-iters, or as
 // many as --train-samples makes.
-func (c *Config) Iterations() (int, error) {
+func (c *Run) Iterations() (int, error) {
 	if c.TrainIters > 0 {
 		return c.TrainIters, nil
 	}
@@ -255,7 +255,7 @@ func (c *Config) Iterations() (int, error) {
 }
 
 // CheckSchedule tells whether the pipeline can run every batch size of the run.
-func (c *Config) CheckSchedule(b *BatchSizes) error {
+func (c *Run) CheckSchedule(b *BatchSizes) error {
 	sizes := []int{b.final}
 	for _, s := range b.steps {
 		sizes = append(sizes, s.size)
@@ -270,7 +270,7 @@ func (c *Config) CheckSchedule(b *BatchSizes) error {
 		if err != nil {
 			return nil // Check's matter
 		}
-		if err := c.Schedule(now.Micros, false).Check(); err != nil {
+		if err := c.PipelineSchedule(now.Micros, false).Check(); err != nil {
 			return fmt.Errorf("in batches of %d samples: %w", size, err)
 		}
 	}

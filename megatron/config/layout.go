@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"slices"
@@ -54,7 +54,7 @@ const (
 )
 
 // contextHeads is how many neighbours exchange heads under a2a+p2p.
-func (l Layout) contextHeads() int {
+func (l Layout) ContextHeads() int {
 	if len(l.HierarchicalCP) == 0 {
 		return 1
 	}
@@ -62,7 +62,7 @@ func (l Layout) contextHeads() int {
 }
 
 // wholeSequences tells whether every call of attention has all positions of a sequence.
-func (l Layout) wholeSequences() bool {
+func (l Layout) UncutSequences() bool {
 	other := func(kind string) bool { return kind != ExchangeHeads }
 	return l.CP <= 1 || len(l.CPCommType) > 0 && !slices.ContainsFunc(l.CPCommType, other)
 }

@@ -1,0 +1,24 @@
+package training
+
+import (
+	"monotron/megatron/config"
+	"monotron/megatron/engine"
+	"monotron/megatron/optimizer"
+)
+
+// microShapes are the micro-batches of training and evaluation.
+func microShapes(c *config.Run) engine.MicroShapes {
+	s := engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}, Documents: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
+	if n := c.EvalMicroBatchSize; n > 0 && n != c.MicroBatchSize {
+		s.Batches = append(s.Batches, int64(n))
+	}
+	return s
+}
+
+// rateSchedule is the course of the learning rate; an evaluation alone needs none.
+func rateSchedule(c *config.Run) (optimizer.Schedule, error) {
+	if c.SkipTrain && c.TrainIters == 0 && c.TrainSamples == 0 {
+		return optimizer.Schedule{Style: optimizer.DecayConstant, WDStyle: optimizer.DecayConstant}, nil
+	}
+	return c.Optimizer.Schedule(c.TrainIters, c.TrainSamples, c.GlobalBatchSize)
+}
