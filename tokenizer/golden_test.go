@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"monotron/internal/golden"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,27 +15,21 @@ import (
 	"testing"
 )
 
-// shared is the folder of shared material, "" where this machine has none.
-func shared() string {
-	if s := os.Getenv("MONOTRON_SHARED"); s != "" {
-		return s
+// published are GPT-2's vocab.json and merges.txt, written from the built-in ranks; that they
+// are the published files is TestBuiltInFilesAsPublished's claim.
+func published(t testing.TB) (vocab, merges string) {
+	t.Helper()
+	files, err := Config{Type: "GPT2BPETokenizer"}.Files(true)
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
 	}
-	dir, _ := os.Getwd()
-	for dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-		if s := filepath.Join(dir, "shared"); exists(filepath.Join(s, "golden")) {
-			return s
+	dir := t.TempDir()
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return ""
-}
-
-func needShared(t testing.TB) string {
-	s := shared()
-	if s == "" {
-		t.Skip("no shared folder (set MONOTRON_SHARED)")
-	}
-	return s
+	return filepath.Join(dir, files[0].Name), filepath.Join(dir, files[1].Name)
 }
 
 var embedded = sync.OnceValue(func() *GPT2 {
@@ -51,9 +46,7 @@ func TestGPT2GoldenLines(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no golden lines: %v", err)
 	}
-	if s := shared(); s != "" {
-		files = append(files, filepath.Join(s, "golden/data/tokenizer/long-runs.jsonl"))
-	}
+	files = append(files, filepath.Join(golden.Dir(t, "data", "tokenizer"), "long-runs.jsonl"))
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -78,15 +71,14 @@ func TestGPT2GoldenLines(t *testing.T) {
 	}
 }
 
-// Claim: the whole files and the long runs of cases.json have the ids whose
-// hashes it lists, with the vocabulary files and with the embedded ranks.
+// Claim: long runs, and texts where a shared folder has them, have the ids whose hashes
+// cases.json lists, with the vocabulary files and with the embedded ranks.
 func TestGPT2GoldenFiles(t *testing.T) {
-	root := needShared(t)
-	fromFiles, err := LoadGPT2(filepath.Join(root, "data/gpt2-vocab.json"), filepath.Join(root, "data/gpt2-merges.txt"))
+	fromFiles, err := LoadGPT2(published(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(root, "golden/data/cases.json"))
+	data, err := os.ReadFile(golden.Dir(t, "data", "cases.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +119,8 @@ func TestGPT2GoldenFiles(t *testing.T) {
 		for _, r := range c.Runs {
 			check(c.ID, r.SHA, strings.Repeat(r.Piece, r.Count)+r.Tail)
 		}
-		if c.Input != "" {
-			text, err := os.ReadFile(filepath.Join(root, "data", c.Input))
+		if c.Input != "" && golden.Shared() != "" {
+			text, err := os.ReadFile(filepath.Join(golden.Shared(), "data", c.Input))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,8 +145,7 @@ func hashU16(ids []int32) string {
 // Claim: the merges recovered from the embedded ranks are those of GPT-2's own
 // merges.txt, pair for pair and in its order.
 func TestEmbeddedEqualsFiles(t *testing.T) {
-	root := needShared(t)
-	f, err := LoadGPT2(filepath.Join(root, "data/gpt2-vocab.json"), filepath.Join(root, "data/gpt2-merges.txt"))
+	f, err := LoadGPT2(published(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,25 +163,27 @@ func TestEmbeddedEqualsFiles(t *testing.T) {
 	}
 }
 
-// Claim: nanoGPT's shakespeare_char has 65 symbols (its readme).
+// Claim: the 65 symbols of nanoGPT's shakespeare_char (its readme) get 65 ids, and texts of
+// them survive encoding and decoding.
 func TestCharShakespeare(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(needShared(t), "data/tinyshakespeare.txt"))
+	const symbols = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	text := strings.Repeat("O, speak again!\n", 3) + symbols
+	c, err := CharFromText(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := CharFromText(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids, err := c.Encode(string(text))
-	if err != nil || c.VocabSize() != 65 || len(ids) != len(text) || c.Decode(ids) != string(text) {
+	ids, err := c.Encode(text)
+	if err != nil || c.VocabSize() != 65 || len(ids) != len(text) || c.Decode(ids) != text {
 		t.Fatalf("%d symbols, %d ids for %d characters, %v", c.VocabSize(), len(ids), len(text), err)
 	}
 }
 
 // BenchmarkGPT2 reads 1.1 MB of English, warm.
 func BenchmarkGPT2(b *testing.B) {
-	text, err := os.ReadFile(filepath.Join(needShared(b), "data/wikitext2-valid.txt"))
+	if golden.Shared() == "" {
+		b.Skip("no shared folder with data/wikitext2-valid.txt; MONOTRON_SHARED names one")
+	}
+	text, err := os.ReadFile(filepath.Join(golden.Shared(), "data/wikitext2-valid.txt"))
 	if err != nil {
 		b.Fatal(err)
 	}

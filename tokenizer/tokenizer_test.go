@@ -135,8 +135,8 @@ func TestTypeFromFiles(t *testing.T) {
 	if err != nil || tok.Name() != "NullTokenizer" || tok.EOD() != 6 {
 		t.Errorf("%v, %v", tok, err)
 	}
-	root := needShared(t)
-	tok, err = FromConfig(Config{VocabFile: filepath.Join(root, "data/gpt2-vocab.json"), MergeFile: filepath.Join(root, "data/gpt2-merges.txt"), VocabSize: 9})
+	vocab, merges := published(t)
+	tok, err = FromConfig(Config{VocabFile: vocab, MergeFile: merges, VocabSize: 9})
 	if err != nil || tok.Name() != "GPT2BPETokenizer" || tok.VocabSize() != 50257 {
 		t.Errorf("%v, %v", tok, err)
 	}

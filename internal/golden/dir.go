@@ -1,35 +1,64 @@
-// Package golden finds the golden cases that tests compare with. Only tests
-// import it.
+// Package golden finds the reference cases that tests compare with: inputs and answers that
+// other programs computed. Only tests import it.
+//
+// The cases travel with the repository as archives (testdata/*.tar.xz, unpacked by
+// archive.go into .tools). Where a folder `shared` lies next to the repository, its complete
+// set is used instead. later.go lists the cases of models that the program does not read yet.
 package golden
 
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
-// Dir is a path inside the shared folder: that of MONOTRON_SHARED, else a
-// folder `shared` beside the repository or above. The test is skipped without it.
+var archived = sync.OnceValues(unpacked)
+
+// Dir is the path of a folder or file of reference cases, as Dir(t, "model", "llama"): in
+// the folder that MONOTRON_SHARED names, else in a folder `shared` next to the repository or
+// above it, else in the archives of the repository. The test fails where none has it.
 func Dir(t testing.TB, parts ...string) string {
 	t.Helper()
-	var tried []string
-	if dir := os.Getenv("MONOTRON_SHARED"); dir != "" {
-		tried = append(tried, dir)
-	} else {
-		at, err := os.Getwd()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for ; at != filepath.Dir(at); at = filepath.Dir(at) {
-			tried = append(tried, filepath.Join(at, "shared"))
-		}
-	}
-	for _, dir := range tried {
-		path := filepath.Join(append([]string{dir}, parts...)...)
+	if shared := Shared(); shared != "" {
+		path := filepath.Join(append([]string{shared, "golden"}, parts...)...)
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 	}
-	t.Skipf("no shared folder with %s; MONOTRON_SHARED names it", filepath.Join(parts...))
+	root, err := archived()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(append([]string{root}, parts...)...)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no reference cases %s in the repository's archives", filepath.Join(parts...))
+	}
+	return path
+}
+
+// Shared is the folder that MONOTRON_SHARED names, else a folder `shared` next to the
+// repository or above; "" where there is none.
+func Shared() string {
+	if dir := os.Getenv("MONOTRON_SHARED"); dir != "" {
+		if _, err := os.Stat(filepath.Join(dir, "golden")); err != nil {
+			return ""
+		}
+		return dir
+	}
+	at, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for ; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if dir := filepath.Join(at, "shared"); isDir(filepath.Join(dir, "golden")) {
+			return dir
+		}
+	}
 	return ""
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
 }

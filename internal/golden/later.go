@@ -101,7 +101,7 @@ func (l Later) Failed(t testing.TB, name string, err error) bool {
 	case err != nil && !listed:
 		t.Errorf("%s: %v", name, err)
 	case err == nil && listed:
-		t.Errorf("%s works now: take it (%q) out of the list in package sharedtest", name, lacks)
+		t.Errorf("%s works now: take it (%q) out of the list in package golden", name, lacks)
 	}
 	return err != nil
 }
@@ -111,7 +111,7 @@ func (l Later) Seen(t testing.TB, found map[string]bool) {
 	t.Helper()
 	for name := range l {
 		if !found[name] {
-			t.Errorf("the list in package sharedtest names %s, which is no case", name)
+			t.Errorf("the list in package golden names %s, which is no case", name)
 		}
 	}
 }

@@ -29,7 +29,7 @@ type corpus struct {
 }
 
 func openCorpus(t *testing.T) *corpus {
-	c := &corpus{dir: golden.Dir(t, "golden/checkpoint/pickle")}
+	c := &corpus{dir: golden.Dir(t, "checkpoint/pickle")}
 	text, err := os.ReadFile(filepath.Join(c.dir, "case.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +320,7 @@ func (c *corpus) compareArray(t *testing.T, file, path string, v Value, w map[st
 // case demands; good ones are read. The tensors' bytes are read too, as a
 // conversion would.
 func TestBadFiles(t *testing.T) {
-	dir := golden.Dir(t, "golden/checkpoint/bad")
+	dir := golden.Dir(t, "checkpoint/bad")
 	folders, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)

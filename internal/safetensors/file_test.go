@@ -158,7 +158,7 @@ func TestWriterRoundTrip(t *testing.T) {
 // Files that torch and the safetensors library wrote, every dtype there is; the
 // values of pickle/ are listed in its case.json.
 func TestReadsGoldenFiles(t *testing.T) {
-	root := golden.Dir(t, "golden")
+	root := golden.Dir(t)
 	files, err := filepath.Glob(filepath.Join(root, "*", "*", "*.safetensors"))
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d golden files, %v", len(files), err)
@@ -183,7 +183,7 @@ func TestReadsGoldenFiles(t *testing.T) {
 
 // golden/checkpoint/bad: files that the real readers refuse (its README).
 func TestRefusesGoldenBadFiles(t *testing.T) {
-	root := golden.Dir(t, "golden", "checkpoint", "bad")
+	root := golden.Dir(t, "checkpoint", "bad")
 	seen := 0
 	for _, pattern := range []string{"st-*", "index-*", "good-hf", "good-sharded"} {
 		dirs, err := filepath.Glob(filepath.Join(root, pattern))

@@ -167,7 +167,7 @@ func TestGoldenBatchSize(t *testing.T) {
 // Claim: every command line in the golden model cases parses, and what
 // validate_args derived there is derived here.
 func TestGoldenCommandLines(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(golden.Dir(t, "golden", "model"), "*", "case.json"))
+	files, err := filepath.Glob(filepath.Join(golden.Dir(t, "model"), "*", "case.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func compareDerived(t *testing.T, name string, c *config.Run, want map[string]an
 func TestGoldenParameterCounts(t *testing.T) {
 	for name, want := range map[string]int64{"pretrain-gpt2": 30080, "pretrain-llama": 25248} {
 		var c struct{ Flags string }
-		file := filepath.Join(golden.Dir(t, "golden", "model"), name, "case.json")
+		file := filepath.Join(golden.Dir(t, "model"), name, "case.json")
 		readJSON(t, file, &c)
 		config, _, err := Parse(shellWords(c.Flags))
 		if err != nil {

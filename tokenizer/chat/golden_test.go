@@ -40,7 +40,7 @@ type conversation struct {
 // its ids and the tokens that its generation blocks wrote, or fails where transformers fails,
 // with the words of raise_exception.
 func TestRendersOfTransformers(t *testing.T) {
-	dir := golden.Dir(t, "golden", "chat")
+	dir := golden.Dir(t, "chat")
 	var conversations map[string]conversation
 	read(t, filepath.Join(dir, "conversations.json"), &conversations)
 	tok, err := tokenizer.FromConfig(tokenizer.Config{Type: "HuggingFaceTokenizer", Model: filepath.Join(dir, "tokenizer.json")})

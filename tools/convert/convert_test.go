@@ -13,30 +13,21 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
+	"monotron/internal/golden"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/compare"
 	"monotron/megatron/spec"
 )
 
-// shared is golden/checkpoint, or the test is skipped.
+// shared is the folder of checkpoint cases.
 func shared(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("MONOTRON_SHARED")
-	for at, up := ".", 0; dir == "" && up < 6; at, up = filepath.Join(at, ".."), up+1 {
-		if st, err := os.Stat(filepath.Join(at, "..", "shared", "golden")); err == nil && st.IsDir() {
-			dir = filepath.Join(at, "..", "shared")
-		}
-	}
-	dir = filepath.Join(dir, "golden", "checkpoint")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("no golden cases beside the repository; set MONOTRON_SHARED")
-	}
-	return dir
+	return golden.Dir(t, "checkpoint")
 }
 
 // tiny is a GPT-2 of transformers that lives in the repository.
-const tiny = "../../megatron/formats/hf/testdata/gpt2-tiny"
+const tiny = "../../megatron/checkpoint/hf/testdata/gpt2-tiny"
 
 // call runs the command and returns what it printed.
 func call(args ...string) (stdout, notes string, err error) {

@@ -22,7 +22,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const tiny = "../../megatron/formats/hf/testdata/gpt2-tiny"
+const tiny = "../../megatron/checkpoint/hf/testdata/gpt2-tiny"
 
 func call(args ...string) (string, error) {
 	var out bytes.Buffer
@@ -110,7 +110,7 @@ func TestOneBit(t *testing.T) {
 // last pipeline stage, a copy that has come apart is told with its first element; alike
 // they are no difference.
 func TestTiedCopies(t *testing.T) {
-	theirs := golden.Dir(t, "golden/checkpoint/gpt2-mcore-torch-tp2pp2") // by Megatron-LM
+	theirs := golden.Dir(t, "checkpoint/gpt2-mcore-torch-tp2pp2") // by Megatron-LM
 	dir := filepath.Join(t.TempDir(), "megatron")
 	if err := os.CopyFS(dir, os.DirFS(theirs)); err != nil {
 		t.Fatal(err)

@@ -131,7 +131,7 @@ func TestInspectDamage(t *testing.T) {
 
 // Hugging Face folders and single files, from a fixture transformers wrote.
 func TestInspectForeign(t *testing.T) {
-	const folder = "../../megatron/formats/hf/testdata/gpt2-tiny"
+	const folder = "../../megatron/checkpoint/hf/testdata/gpt2-tiny"
 	for path, format := range map[string]string{folder: "huggingface", filepath.Join(folder, "model.safetensors"): "safetensors"} {
 		out, err := run(path)
 		if err != nil || !hasLine(out, []string{"format", format}) || !hasLine(out, []string{"transformer.wte.weight", "F32", "[32,8]", "1", "7.47545", "-1.3231", "1.18846", "0", "0", "none"}) || strings.Contains(out, "cannot load") {

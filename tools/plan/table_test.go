@@ -26,7 +26,7 @@ func call(line ...string) (string, error) {
 // Claim (docs/plan.md): three constants a regime, fitted on every second row of BLOOM's sweep,
 // predict the others within 5 percent in the mean; of memory the error is what the page says.
 func TestBloomTable(t *testing.T) {
-	out, err := call("table", golden.Dir(t, "golden", "planner", "bloom.csv"), "--machine", "a100-bloom", "--fit", "seconds_per_iteration", "--json")
+	out, err := call("table", golden.Dir(t, "planner", "bloom.csv"), "--machine", "a100-bloom", "--fit", "seconds_per_iteration", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}

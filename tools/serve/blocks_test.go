@@ -50,7 +50,7 @@ func TestTooMuchMemory(t *testing.T) {
 	}
 	notes, w := io.Pipe()
 	go io.Copy(io.Discard, notes)
-	err := call(context.Background(), w, "--port", "0", "--load", filepath.Join(golden.Dir(t, "golden", "serve"), "model"), "--kv-cache-memory", "1073741824")
+	err := call(context.Background(), w, "--port", "0", "--load", filepath.Join(golden.Dir(t, "serve"), "model"), "--kv-cache-memory", "1073741824")
 	if err == nil || !strings.Contains(err.Error(), "--kv-cache-memory 1073741824: keys and values") || exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("1 PiB: %v", err)
 	}

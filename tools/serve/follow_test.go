@@ -27,7 +27,7 @@ func (s saved) State() checkpoint.State { return checkpoint.State{Iteration: s.i
 // saveIteration puts golden/serve's model into a save folder as an iteration of a run.
 func saveIteration(t *testing.T, dir string, n int64) {
 	t.Helper()
-	src, err := all.OpenAs(checkpoint.HF, golden.Dir(t, "golden", "serve", "model"), checkpoint.OpenOptions{Step: -1})
+	src, err := all.OpenAs(checkpoint.HF, golden.Dir(t, "serve", "model"), checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Error(err)
 		return
@@ -41,7 +41,7 @@ func saveIteration(t *testing.T, dir string, n int64) {
 // Claim (docs/serve.md): --follow waits for a first iteration, answers with each new one and
 // says so, and passes over what cannot be loaded with one note.
 func TestFollow(t *testing.T) {
-	golden.Dir(t, "golden", "serve", "model")
+	golden.Dir(t, "serve", "model")
 	dir, apart := filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "run")
 	time.AfterFunc(100*time.Millisecond, func() { saveIteration(t, dir, 10) })
 	url, told := startTelling(t, "--load", dir, "--follow")
@@ -98,7 +98,7 @@ func TestFollow(t *testing.T) {
 func TestFollowRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"--ckpt-step 3 --load x":                              "--follow takes the newest iteration, --ckpt-step 3 one: give one of them",
-		"--load " + golden.Dir(t, "golden", "serve", "model"): "is one checkpoint (format hf); name the folder that a run saves its iterations to",
+		"--load " + golden.Dir(t, "serve", "model"): "is one checkpoint (format hf); name the folder that a run saves its iterations to",
 	} {
 		_, w := io.Pipe()
 		if err := call(context.Background(), discard{w}, append([]string{"--follow", "--port", "0"}, strings.Fields(line)...)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -75,7 +75,7 @@ func call(ctx context.Context, notes io.WriteCloser, args ...string) error {
 }
 
 func goldenServer(t *testing.T) (url string, want expected) {
-	dir := golden.Dir(t, "golden", "serve")
+	dir := golden.Dir(t, "serve")
 	data, err := os.ReadFile(filepath.Join(dir, "expected.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func TestKeys(t *testing.T) {
 	if err := os.WriteFile(keys, []byte("# team\nsecret\n\nother\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url := start(t, "--load", golden.Dir(t, "golden", "serve", "model"), "--api-key-file", keys)
+	url := start(t, "--load", golden.Dir(t, "serve", "model"), "--api-key-file", keys)
 	for header, want := range map[string]int{"": 401, "Bearer secre": 401, "Bearer secret": 200, "Bearer other": 200, "secret": 200, "Bearer # team": 401} {
 		r, _ := http.NewRequest("GET", url+"/v1/models", nil)
 		if header != "" {
@@ -364,7 +364,7 @@ func TestMetricsAndLeaving(t *testing.T) {
 // Claim: ranks that share the model serve the same texts.
 func TestRanksServe(t *testing.T) {
 	_, want := goldenServer(t)
-	dir := golden.Dir(t, "golden", "serve", "model")
+	dir := golden.Dir(t, "serve", "model")
 	for _, layout := range [][]string{{"--tensor-model-parallel-size", "2"}, {"--pipeline-model-parallel-size", "2"}, {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"}} {
 		url := start(t, append([]string{"--load", dir}, layout...)...)
 		for _, c := range want.Completions {

@@ -30,7 +30,7 @@ var truth = map[string]string{"gpt2": "gpt2-hf-f32", "gpt2-l4": "gpt2-l4-hf", "l
 	"gpt2-nobias": "gpt2-nobias-nanogpt"}
 
 func cases(t *testing.T, keep func(goldenCase) bool) []goldenCase {
-	root := golden.Dir(t, "golden/checkpoint")
+	root := golden.Dir(t, "checkpoint")
 	folders, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func open(t *testing.T, path string) checkpoint.Source {
 // weights are a family's values by our names, from its Hugging Face folder.
 func weights(t *testing.T, family string) map[string][]float32 {
 	t.Helper()
-	root := golden.Dir(t, "golden/checkpoint")
+	root := golden.Dir(t, "checkpoint")
 	src := open(t, filepath.Join(root, truth[family]))
 	m := map[string][]float32{}
 	for _, x := range src.Tensors() {

@@ -46,7 +46,7 @@ func reader(f *safetensors.File, prefix string) func(string) ([]float64, []int64
 // Every golden model of a family: the mapping names exactly the tensors of its
 // weights, and going to Megatron's names and back changes nothing.
 func TestGoldenModelsRoundTrip(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(golden.Dir(t, "golden", "model"), "*", ConfigName))
+	files, err := filepath.Glob(filepath.Join(golden.Dir(t, "model"), "*", ConfigName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func roundTrip(t *testing.T, mp *Mapping, f *safetensors.File, prefix, name stri
 
 // The names of grad.* and param_after_1.* in expected files are the mapping's.
 func TestGoldenGradientNames(t *testing.T) {
-	root := golden.Dir(t, "golden", "model")
+	root := golden.Dir(t, "model")
 	for _, name := range []string{"gpt2-tanh", "llama", "qwen2", "bloom", "llama-rope-scaled"} {
 		_, mp := openMapping(t, filepath.Join(root, name, ConfigName))
 		f := openFile(t, filepath.Join(root, name, "expected.safetensors"))
@@ -123,7 +123,7 @@ func TestGoldenGradientNames(t *testing.T) {
 // this order: parameters and gradients of one rank (GPT-2) and of two (Llama:
 // grouped QKV, [gate; up] of each rank).
 func TestMappingEqualsMegatron(t *testing.T) {
-	root := golden.Dir(t, "golden", "model")
+	root := golden.Dir(t, "model")
 	for _, c := range []struct {
 		model, ranks string
 		tp           int
@@ -191,7 +191,7 @@ func joinRanks(t *testing.T, f *safetensors.File, global string, tp int) []float
 // Folders that transformers 4.57 and 5.23 wrote: f32, bf16, f16, sharded, bare
 // names. All hold one family's weights; see golden/checkpoint/README.md.
 func TestGoldenFolders(t *testing.T) {
-	root := golden.Dir(t, "golden", "checkpoint")
+	root := golden.Dir(t, "checkpoint")
 	for name, c := range map[string]struct {
 		like  string
 		round string // what the like's values must be rounded to
@@ -237,7 +237,7 @@ func rounded(values []float32, dtype string) []float32 {
 
 // golden/checkpoint/bad: config and weights that do not fit each other.
 func TestRefusesGoldenBadFolders(t *testing.T) {
-	root := golden.Dir(t, "golden", "checkpoint", "bad")
+	root := golden.Dir(t, "checkpoint", "bad")
 	for name, says := range map[string]string{
 		"config-not-json": "config.json", "shape-vs-config": "transformer.wte.weight", "layer-missing": "transformer.h.1.",
 		"heads-do-not-divide": "n_head", "index-missing-shard": "model-00002-of-00002.safetensors", "good-hf": "", "good-sharded": "",

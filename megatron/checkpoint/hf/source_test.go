@@ -17,7 +17,7 @@ var goldenFolders = []string{"gpt2-hf-f32", "gpt2-hf-bf16", "gpt2-hf-bare", "gpt
 
 func openGolden(t *testing.T, name string) (*Mapped, *Folder) {
 	t.Helper()
-	dir := filepath.Join(golden.Dir(t, "golden", "checkpoint"), name)
+	dir := filepath.Join(golden.Dir(t, "checkpoint"), name)
 	src, err := OpenSource(dir, checkpoint.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 
 func goldenCase(t *testing.T, name string) checkpoint.Source {
 	t.Helper()
-	src, err := Open(filepath.Join(golden.Dir(t, "golden", "checkpoint"), name), checkpoint.OpenOptions{Step: -1})
+	src, err := Open(filepath.Join(golden.Dir(t, "checkpoint"), name), checkpoint.OpenOptions{Step: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func goldenCase(t *testing.T, name string) checkpoint.Source {
 // llm.c's own files of version 3 hold the family's weights bit for bit, those of
 // version 5 rounded; the state's moments and main parameters follow the golden rule.
 func TestGoldenFiles(t *testing.T) {
-	family, err := hf.OpenSource(filepath.Join(golden.Dir(t, "golden", "checkpoint"), "gpt2-hf-f32"), checkpoint.OpenOptions{})
+	family, err := hf.OpenSource(filepath.Join(golden.Dir(t, "checkpoint"), "gpt2-hf-f32"), checkpoint.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func split(t *testing.T, from, to string, src checkpoint.Source) {
 
 // The faults of golden/checkpoint/bad are refused with what they say.
 func TestRefuses(t *testing.T) {
-	root := golden.Dir(t, "golden", "checkpoint", "bad")
+	root := golden.Dir(t, "checkpoint", "bad")
 	for name, says := range map[string]string{"llmc-magic": "20240327", "llmc-truncated": "model.bin", "llmc-version": "version 1"} {
 		_, err := Open(filepath.Join(root, name), checkpoint.OpenOptions{Step: -1})
 		if err == nil || !strings.Contains(err.Error(), says) || exitcode.CodeOf(err) != exitcode.BadData {

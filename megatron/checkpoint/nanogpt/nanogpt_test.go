@@ -46,7 +46,7 @@ func same(t *testing.T, a, b checkpoint.Source) {
 // nanoGPT's own file under torch.compile's names holds the family's weights;
 // what is written reads back whole: moments, step, iteration, activation.
 func TestGoldenRoundTrip(t *testing.T) {
-	root := golden.Dir(t, "golden", "checkpoint")
+	root := golden.Dir(t, "checkpoint")
 	src := open(t, filepath.Join(root, "gpt2-nanogpt-compiled"))
 	family, err := hf.OpenSource(filepath.Join(root, "gpt2-hf-f32"), checkpoint.OpenOptions{})
 	if err != nil {
@@ -75,7 +75,7 @@ func TestGoldenRoundTrip(t *testing.T) {
 
 // A model without biases reads as one whose biases are zero, moments too.
 func TestNoBias(t *testing.T) {
-	src := open(t, filepath.Join(golden.Dir(t, "golden", "checkpoint"), "gpt2-nobias-nanogpt"))
+	src := open(t, filepath.Join(golden.Dir(t, "checkpoint"), "gpt2-nobias-nanogpt"))
 	if err := checkpoint.Check(src); err != nil {
 		t.Fatal(err)
 	}

@@ -20,4 +20,4 @@ fuzz formats/hf FuzzConfig
 fuzz checkpoint FuzzManifest
 # Nothing that a pickle names is run; the folders of golden/checkpoint/bad are
 # judged beside the matrix, with the marker files they would leave.
-go test -count=1 -run 'TestNothingRuns|TestCorpus' ./megatron/formats/pickle
+go test -count=1 -run 'TestNothingRuns|TestCorpus' ./internal/pickle

@@ -24,7 +24,7 @@ steps() { # STEPS: processor seconds and wall seconds of the run, its record in 
     >"$work/log" 2>"$work/notes"; } 2>&1 | awk '{ print $1 + $2, $3 }'
 }
 calls() { bin/monotron postmortem "$work/run$1" --last 0 | sed -nE 's/.* ([0-9]+) calls, the last .*/\1/p' | sort -n | tail -1; }
-cost() { go test -run '^$' -bench "^Benchmark$1\$" -cpu 1 ./mpu/comm/watch | sed -nE 's,.* ([0-9.e+]+) cpu-ns/op.*,\1,p'; }
+cost() { go test -run '^$' -bench "^Benchmark$1\$" -cpu 1 ./mpu/health | sed -nE 's,.* ([0-9.e+]+) cpu-ns/op.*,\1,p'; }
 short=$(steps 2) long=$(steps 12)
 echo "$short $long $(calls 2) $(calls 12) $(cost Call) $(cost Beat)" | awk '
   { cpu = ($3 - $1) / 10; wall = ($4 - $2) / 10; n = ($6 - $5) / 10

@@ -1,28 +1,18 @@
 package checkpointcase
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/internal/golden"
 )
 
-// shared is golden/checkpoint, or the test is skipped.
+// shared is the folder of checkpoint cases.
 func shared(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("MONOTRON_SHARED")
-	for at, up := ".", 0; dir == "" && up < 6; at, up = filepath.Join(at, ".."), up+1 {
-		if st, err := os.Stat(filepath.Join(at, "..", "shared", "golden")); err == nil && st.IsDir() {
-			dir = filepath.Join(at, "..", "shared")
-		}
-	}
-	dir = filepath.Join(dir, "golden", "checkpoint")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("no golden cases beside the repository; set MONOTRON_SHARED")
-	}
-	return dir
+	return golden.Dir(t, "checkpoint")
 }
 
 // Every case of golden/checkpoint is met: files, settings, moments, logits

@@ -13,31 +13,14 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
+	"monotron/internal/golden"
 	"monotron/internal/safetensors"
 )
 
-// goldenCases is the shared folder of model cases; without it the test is skipped.
+// goldenCases is the folder of model cases.
 func goldenCases(t *testing.T) string {
 	t.Helper()
-	if dir := os.Getenv("MONOTRON_SHARED"); dir != "" {
-		return filepath.Join(dir, "golden/model")
-	}
-	at, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; at != filepath.Dir(at); at = filepath.Dir(at) {
-		if dir := filepath.Join(at, "shared/golden/model"); isDir(dir) {
-			return dir
-		}
-	}
-	t.Skip("no shared folder with golden/model; MONOTRON_SHARED names it")
-	return ""
-}
-
-func isDir(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.IsDir()
+	return golden.Dir(t, "model")
 }
 
 func openRef() (*device.Device, error) { return ref.Open(), nil }
