@@ -107,11 +107,11 @@ func planOf(c *cli.Context) (p schedulePlan, err error) {
 		return p, err
 	}
 	s := &p.config
-	if err := s.Check(); err != nil {
-		return p, err
-	}
 	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
 		return p, exitcode.Errorf(exitcode.Usage, "%d stages of %d chunks with %d micro-batches are %.0f forwards; %d can be drawn: lower --micro-batches", s.Stages, s.Chunks, s.Micros, n, most)
+	}
+	if err := s.Check(); err != nil {
+		return p, err
 	}
 	line, err := schedule.Simulate(*s, p.times(c))
 	if err != nil {

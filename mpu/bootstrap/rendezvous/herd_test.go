@@ -16,7 +16,8 @@ func herd(t *testing.T, ranks, unproved int) {
 	var configs []Config
 	for rank := range ranks {
 		c := config(addr, rank, ranks)
-		c.Timeout, c.unproved = 2*time.Minute, unproved
+		// One machine does the work of all ranks: however busy it is, none is lost.
+		c.Silence, c.Timeout, c.unproved = 10*time.Minute, 10*time.Minute, unproved
 		configs = append(configs, c)
 	}
 	began := time.Now()
