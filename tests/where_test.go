@@ -149,7 +149,7 @@ func anyFlag(t *testing.T, name string) (found bool) {
 // TestRottenRowsAreCaught shows that the test above can fail.
 func TestRottenRowsAreCaught(t *testing.T) {
 	for question, places := range map[string]string{
-		"a name that is not there": "`internal/exitcode/fault.go` `Codes`",
+		"a name that is not there": "`internal/exitcode/exitcode.go` `Codes`",
 		"another type's method":    "`mpu/positions.go` `Span.Cut`",
 		"no such field":            "`mpu/param.go` `Param.Decay`",
 		"no such file":             "`internal/exitcode/faults.go`",
@@ -163,7 +163,7 @@ func TestRottenRowsAreCaught(t *testing.T) {
 			t.Errorf("%s: %s was let through", question, places)
 		}
 	}
-	for _, places := range []string{"`internal/exitcode/fault.go` `Code`, `CodeOf`, by `main.go` `main`", "`mpu/param.go` `Param.NoDecay`", "`csrc/cpu/isa.c` `detect`", "`megatron/arguments/table/own.go` `--stall-seconds`"} {
+	for _, places := range []string{"`internal/exitcode/exitcode.go` `Code`, `CodeOf`, by `main.go` `main`", "`mpu/param.go` `Param.NoDecay`", "`csrc/cpu/isa.c` `detect`", "`megatron/arguments/table/own.go` `--stall-seconds`"} {
 		if faults := rowFaults(t, "", places); faults != nil {
 			t.Errorf("a good row was refused: %v", faults)
 		}

@@ -6,6 +6,6 @@
 // Stderr is the process's own; main prints the error that ends the program by it.
 // What runs in a process is handed the Notes that it speaks through.
 //
-// Reading order: notes.go, format.go (how a note looks), record.go (what ends the
+// Reading order: logging.go, format.go (how a note looks), record.go (what ends the
 // program, and what a launcher leaves as it is).
 package logging
