@@ -17,7 +17,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint macos nocgo fuzz bench bench-data quickstart proofs $(PROOFS) shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
+.PHONY: build deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint platforms nocgo fuzz bench bench-data quickstart proofs $(PROOFS) shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -42,8 +42,8 @@ $(STATICCHECK):
 	GOBIN=$(CURDIR)/$(@D) $(GO) install honnef.co/go/tools/cmd/staticcheck@$(patsubst staticcheck-%,%,$(@F))
 	@mv $(@D)/staticcheck $@
 
-macos: ## it compiles for macOS, where nobody runs it for us
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null .
+platforms: ## it compiles for the platforms that no test runs on, Windows and macOS among them
+	@sh scripts/platforms.sh
 
 nocgo: ## every test with plain Go alone
 	CGO_ENABLED=0 $(GO) test ./...

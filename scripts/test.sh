@@ -42,12 +42,12 @@ fi
 rm -f "$aside"
 if [ -n "${CI:-}" ]; then
   part "CUDA kernels by nvcc, for one architecture" make --no-print-directory cuda-check
-  part "the program for macOS compiles" make --no-print-directory macos
+  part "the program compiles for other platforms" make --no-print-directory platforms
   part "tokenizers beside the originals, 500 strings a family" env COUNT=500 make --no-print-directory crosscheck-tokenizers
 else
   skip "tokenizers beside the originals: make crosscheck-tokenizers, fetches 10 MB"
   skip "compiling CUDA kernels by nvcc: make cuda-check, a minute or two, fetches 105 MB"
-  skip "compiling for macOS: make macos"
+  skip "compiling for other platforms: make platforms"
 fi
 skip "packages that are the same without cgo: make nocgo"
 skip "CUDA kernels for every architecture, whole tables of layouts, faults and kills: make proofs"

@@ -22,7 +22,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/logging internal/osadvice internal/web "
+	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/logging internal/osadvice internal/system internal/web "
 	codecs  = "internal/parallelio internal/pickle internal/safetensors "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
@@ -52,7 +52,7 @@ var importTable = []row{
 	{"megatron/optimizer", ranks + "internal/parallelio internal/safetensors megatron/spec", "works on Params, whatever model they belong to"},
 	{"megatron/checkpoint", codecs + ranks + "megatron/spec tokenizer", "pieces of Params in files, in every format; formats never import training"},
 	{"internal/argv", "internal/exitcode", "reads a command line"},
-	{"internal/atomicfile", "internal/exitcode", "files that appear complete or not at all"},
+	{"internal/atomicfile", "internal/exitcode internal/system", "files that appear complete or not at all"},
 	{"internal/golden", "", "imported by tests only: finds the reference cases"},
 	{"internal/logging", "internal/exitcode", "notes for people, a line each on stderr"},
 	{"internal/web", "internal/exitcode internal/logging internal/cgroup", "how every HTTP server of the program listens, and whom it answers"},
@@ -60,7 +60,8 @@ var importTable = []row{
 	{"internal/pickle", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
 	{"internal/safetensors", base + "internal/parallelio", "a codec: knows no model"},
 	{"internal/exitcode", "", "the bottom: every package may return an error with an exit code"},
-	{"internal/cgroup", "", "the limits that the system sets on this process"},
+	{"internal/cgroup", "internal/system", "the limits that the system sets on this process"},
+	{"internal/system", "", "calls the operating system where Unix and Windows differ"},
 	{"internal/osadvice", "", "asks the system for what only makes a run faster"},
 	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
 	{"mpu/ranks", kernels + engines + "mpu/comm mpu/health mpu/bootstrap mpu/topology", "makes, watches and ends ranks; knows groups, not what is computed in them"},

@@ -3,15 +3,14 @@ package device
 import (
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"monotron/internal/osadvice"
+	"monotron/internal/system"
 )
 
 // HostAlloc maps zeroed memory outside Go's heap, so that C may hold pointers
 // to it; large pages where the system grants them.
 func HostAlloc(bytes int64) (unsafe.Pointer, error) {
-	p, err := unix.MmapPtr(-1, 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	p, err := system.MapMemory(bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -20,9 +19,7 @@ func HostAlloc(bytes int64) (unsafe.Pointer, error) {
 }
 
 // HostFree unmaps what HostAlloc gave.
-func HostFree(p unsafe.Pointer, bytes int64) {
-	_ = unix.MunmapPtr(p, uintptr(bytes)) // fails only for memory we do not hold
-}
+func HostFree(p unsafe.Pointer, bytes int64) { system.UnmapMemory(p, bytes) }
 
 // HostBackend is the memory half of a Backend whose device memory is the host's.
 type HostBackend struct{}

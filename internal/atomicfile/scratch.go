@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 )
 
 // Scratch opens a file for reading and writing whose name others can foresee, as one that a later
@@ -13,7 +14,7 @@ import (
 // link, a second name of another file, or anything but a regular file at that name is an error:
 // someone may have put it there to have another file overwritten.
 func Scratch(path string, perm os.FileMode) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, perm)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|system.NoFollow|syscall.O_NONBLOCK, perm)
 	if errors.Is(err, syscall.ELOOP) {
 		return nil, exitcode.Errorf(exitcode.IO, "%s: is a symbolic link; remove it", path)
 	}
@@ -26,7 +27,7 @@ func Scratch(path string, perm os.FileMode) (*os.File, error) {
 	case !info.Mode().IsRegular():
 		err = exitcode.Errorf(exitcode.IO, "%s: is not a regular file; remove it", path)
 	default:
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
+		if system.Links(info) > 1 {
 			err = exitcode.Errorf(exitcode.IO, "%s: is another name (hard link) of a file; remove it", path)
 		}
 	}

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"monotron/internal/osadvice"
 )
@@ -186,7 +185,7 @@ func (f *File) transfer() {
 
 func (f *File) write(w write) error {
 	_, err := f.file.WriteAt(w.bytes, w.at)
-	if errors.Is(err, unix.EINVAL) && f.isDirect() { // a device with other wishes
+	if errors.Is(err, syscall.EINVAL) && f.isDirect() { // a device with other wishes
 		if err = f.setDirect(false); err == nil {
 			_, err = f.file.WriteAt(w.bytes, w.at)
 		}

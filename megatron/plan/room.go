@@ -8,10 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"monotron/csrc/device"
 	"monotron/internal/cgroup"
+	"monotron/internal/system"
 )
 
 // Room is memory that a run may still take.
@@ -32,15 +31,15 @@ func HostRoom() Room { return hostRoom("/") }
 // ProcessRoom is HostRoom, or less where the process may not map as much (ulimit -v).
 func ProcessRoom() Room {
 	room := HostRoom()
-	var limit unix.Rlimit
+	limit, known := system.AddressSpace()
 	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil || unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil {
+	if err != nil || !known {
 		return room
 	}
 	pages, _, _ := strings.Cut(string(statm), " ")
 	mapped, err := strconv.ParseUint(pages, 10, 64)
-	if mapped *= uint64(os.Getpagesize()); err == nil && limit.Cur < math.MaxInt64 {
-		if left := int64(limit.Cur - min(limit.Cur, mapped)); left < room.Bytes {
+	if mapped *= uint64(os.Getpagesize()); err == nil && limit < math.MaxInt64 {
+		if left := int64(limit - min(limit, mapped)); left < room.Bytes {
 			room = Room{left, "left of the address space that ulimit -v allows"}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/internal/logging"
+	"monotron/internal/system"
 	"monotron/mpu/bootstrap/launchenv"
 )
 
@@ -49,7 +50,7 @@ func newBegun(place *launchenv.Place) *begun {
 func stopOnSignal(ctx context.Context, told *logging.Notes, b *begun, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, append(launchenv.Stops(), syscall.SIGUSR1)...)
+	signal.Notify(signals, append(launchenv.Stops(), system.StopSignals...)...)
 	go func() {
 		s, ok := <-signals
 		if !ok {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"monotron/internal/system"
 )
 
 // Limits of --alert-command.
@@ -128,8 +130,8 @@ func (c *AlertCommand) run(closing context.Context, input []byte) {
 	command := exec.CommandContext(ctx, "sh", "-c", c.command)
 	said := &head{}
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(input), said, said
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	command.SysProcAttr = system.OwnGroup(&syscall.SysProcAttr{})
+	command.Cancel = func() error { return system.SignalGroup(command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = min(time.Second, c.atEnd/5)
 	switch err := command.Run(); {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

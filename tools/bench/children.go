@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/tools/internal/command"
 )
@@ -40,7 +41,7 @@ func temporaryFolder(name string) (dir string, remove func(), err error) {
 		case s := <-stops:
 			_ = os.RemoveAll(dir)
 			signal.Reset(s)
-			_ = syscall.Kill(os.Getpid(), s.(syscall.Signal)) // the end that it would have been
+			_ = system.SignalSelf(s.(syscall.Signal)) // the end that it would have been
 		case <-done:
 		}
 	}()

@@ -9,13 +9,13 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
 )
@@ -159,20 +159,11 @@ func benchEncode(c *cli.Context, dir string) (*encodeResult, error) {
 		if said, err := cmd.CombinedOutput(); err != nil {
 			return exitcode.Errorf(exitcode.BadData, "preprocess_data: %w: %s", err, strings.TrimSpace(string(said)))
 		}
-		r.PeakMemory = max(r.PeakMemory, peakOf(cmd.ProcessState))
+		r.PeakMemory = max(r.PeakMemory, system.PeakMemory(cmd.ProcessState))
 		return nil
 	})
 	r.Seconds, r.BytesPerS = took.Seconds(), float64(r.Bytes)/took.Seconds()
 	return r, err
-}
-
-// peakOf is the most memory a finished process had resident, in bytes.
-func peakOf(p *os.ProcessState) int64 {
-	u, ok := p.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return 0
-	}
-	return u.Maxrss << 10
 }
 
 // benchLength is the length of sequence i of the made-up data, from 1 to

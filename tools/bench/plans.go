@@ -4,12 +4,12 @@ import (
 	"context"
 	"math"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/megatron/plan"
 	"monotron/tools/internal/command"
 )
@@ -107,8 +107,6 @@ func timedPlan(ctx context.Context) (plannedTimed, error) {
 		return plannedTimed{}, exitcode.Errorf(exitcode.Internal, "plan run: %w\n%s", err, notes.String())
 	}
 	took := plannedTimed{Name: "530 billion parameters on 2,520 A100", Seconds: time.Since(began).Seconds()}
-	if u, known := cmd.ProcessState.SysUsage().(*syscall.Rusage); known {
-		took.Memory = int64(u.Maxrss) << 10
-	}
+	took.Memory = system.PeakMemory(cmd.ProcessState)
 	return took, nil
 }

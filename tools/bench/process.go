@@ -7,16 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"monotron/internal/system"
 )
 
 // processorTime is what all threads of this process have used.
 func processorTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	used, _ := system.Usage()
+	return used
 }
 
 // forgetPeakMemory sets the kernel's mark of the most resident memory to what is

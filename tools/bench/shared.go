@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"monotron/csrc/device"
+	"monotron/internal/system"
 )
 
 // cores is what a machine takes away from the steps that it shares with others.
@@ -45,10 +44,7 @@ func accountNow() account {
 			a.waited += time.Duration(n)
 		}
 	}
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
-		a.switches = u.Nivcsw
-	}
+	_, a.switches = system.Usage()
 	return a
 }
 

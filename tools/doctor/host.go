@@ -9,11 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"monotron/csrc/device"
 	"monotron/csrc/gpus"
 	"monotron/internal/cgroup"
+	"monotron/internal/system"
 )
 
 // host is the machine as its files show it; tests put other files under root.
@@ -115,7 +114,7 @@ func kib(info, name string) int64 {
 }
 
 func (h host) sharedMemory() Finding {
-	_, free, err := space(filepath.Join(h.root, "dev/shm"))
+	_, free, err := system.DiskSpace(filepath.Join(h.root, "dev/shm"))
 	f := Finding{Name: "/dev/shm", State: OK, Found: size(free) + " free"}
 	switch {
 	case err != nil:
@@ -140,7 +139,7 @@ func (h host) hugePages() Finding {
 }
 
 func (h host) disk() Finding {
-	total, free, err := space(h.cwd)
+	total, free, err := system.DiskSpace(h.cwd)
 	if err != nil {
 		return Finding{Name: "disk", State: Note, Found: err.Error()}
 	}
@@ -150,14 +149,6 @@ func (h host) disk() Finding {
 		f.Works = "small models; a checkpoint takes 14 to 18 bytes a parameter, and free space is checked before each save"
 	}
 	return f
-}
-
-func space(path string) (total, free int64, err error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(path, &s); err != nil {
-		return 0, 0, fmt.Errorf("%s: %w", path, err)
-	}
-	return int64(s.Blocks) * int64(s.Bsize), int64(s.Bavail) * int64(s.Bsize), nil
 }
 
 // size writes bytes for a person.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/mpu/comm/failure"
 	"monotron/mpu/health"
 )
@@ -120,8 +121,8 @@ func (e *ended) signalText(at string, memoryKills int) string {
 	if s == syscall.SIGKILL && memoryKills > 0 {
 		text += fmt.Sprintf("; the kernel has ended %d processes here for lack of memory: use fewer ranks on this host, or a smaller --micro-batch-size", memoryKills)
 	}
-	if use, ok := e.state.SysUsage().(*syscall.Rusage); ok && use.Maxrss > 0 {
-		text += fmt.Sprintf("; it held %d MiB at most", use.Maxrss>>10)
+	if peak := system.PeakMemory(e.state); peak > 0 {
+		text += fmt.Sprintf("; it held %d MiB at most", peak>>20)
 	}
 	return text
 }

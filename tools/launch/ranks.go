@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/mpu/comm/failure"
 	"monotron/tools/internal/command"
 )
@@ -148,7 +149,7 @@ func (a *attemptRun) kill(ranks []*process, s syscall.Signal) {
 	for _, p := range ranks {
 		if !p.gone {
 			p.killed = p.killed || s == syscall.SIGKILL
-			_ = syscall.Kill(-p.cmd.Process.Pid, s) // it may have ended meanwhile
+			_ = system.SignalGroup(p.cmd.Process.Pid, s) // it may have ended meanwhile
 		}
 	}
 }
@@ -169,8 +170,8 @@ func (a *attemptRun) start(local int, started chan<- *process, ends chan<- ended
 		return
 	}
 	started <- &process{rank: rank, cmd: cmd}
-	_ = cmd.Wait()                                      // the state says it
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it may have left behind
+	_ = cmd.Wait()                                           // the state says it
+	_ = system.SignalGroup(cmd.Process.Pid, syscall.SIGKILL) // what it may have left behind
 	said := cmd.Stderr.(*lines).close()
 	cmd.Stdout.(*lines).close()
 	ends <- ended{rank: rank, pid: cmd.Process.Pid, state: cmd.ProcessState, said: said}
@@ -178,9 +179,7 @@ func (a *attemptRun) start(local int, started chan<- *process, ends chan<- ended
 
 // tied puts a rank in a process group of its own, which ends with the launcher.
 func tied() *syscall.SysProcAttr {
-	attr := command.Tied()
-	attr.Setpgid = true
-	return attr
+	return system.OwnGroup(command.Tied())
 }
 
 func (a *attemptRun) command(local, rank int) (*exec.Cmd, error) {

@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/bootstrap/rendezvous"
 	"monotron/mpu/comm/failure"
@@ -176,7 +177,7 @@ func (f *fleet) start(node, port int, secret string, c *console, ends chan<- *re
 	out, errs := c.of(0, false), c.of(0, true)
 	r.cmd.Stdout, r.cmd.Stderr = out, errs
 	r.cmd.WaitDelay = 2 * time.Second
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to pass on
+	r.cmd.SysProcAttr = system.OwnGroup(&syscall.SysProcAttr{}) // Ctrl-C is ours to pass on
 	var err error
 	if r.input, err = r.cmd.StdinPipe(); err == nil {
 		err = r.cmd.Start()

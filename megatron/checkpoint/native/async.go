@@ -3,11 +3,11 @@ package native
 import (
 	"context"
 	"fmt"
-
-	"golang.org/x/sys/unix"
+	"unsafe"
 
 	"monotron/csrc/device"
 	"monotron/internal/osadvice"
+	"monotron/internal/system"
 	"monotron/mpu"
 )
 
@@ -110,9 +110,10 @@ func (s *saver) snapshot() (free func(), err error) {
 func hostMemory(n int64) (b []byte, free func()) {
 	const large = 2 << 20
 	if n >= large {
-		if b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
+		if p, err := system.MapMemory(n); err == nil {
+			b := unsafe.Slice((*byte)(p), n)
 			osadvice.HugePages(b)
-			return b, func() { _ = unix.Munmap(b) } // it fails for no mapping of ours
+			return b, func() { system.UnmapMemory(p, n) }
 		}
 	}
 	return make([]byte, n), func() {}

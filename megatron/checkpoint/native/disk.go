@@ -4,12 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/internal/parallelio"
+	"monotron/internal/system"
 )
 
 // disk makes every change of the file system that a save makes. Tests hand in
@@ -52,7 +52,7 @@ func (d disk) rename(from, to string) error {
 // file system cannot.
 func (d disk) swap(a, b string) (ok bool, err error) {
 	err = d.do("exchange", b, func() error { return exchange(a, b) })
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 		return false, nil
 	}
 	return err == nil, err
@@ -156,13 +156,9 @@ func (d disk) replace(path string, content []byte, tag string) error {
 
 // room checks that need bytes are free where dir lies.
 func (d disk) room(dir string, iteration, need int64) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil || st.Blocks == 0 {
-		return nil // nothing known: writing will tell
-	}
-	free := int64(st.Bavail) * int64(st.Bsize)
-	if need <= free {
-		return nil
+	total, free, err := system.DiskSpace(dir)
+	if err != nil || total == 0 || need <= free {
+		return nil // nothing known, or enough: writing will tell
 	}
 	return exitcode.Errorf(exitcode.IO, "checkpoint: iteration %d needs %d bytes in %s, %d are free; free some, keep fewer (--keep-last) or save elsewhere",
 		iteration, need, dir, free)

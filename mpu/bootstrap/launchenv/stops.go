@@ -5,7 +5,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"monotron/internal/system"
 )
 
 // Stops are the signals that ask a run to save and end; SIGHUP, of a terminal that is
@@ -21,7 +21,7 @@ func Stops() []os.Signal {
 // SignalName is a signal as people look it up: SIGTERM, not "terminated".
 func SignalName(s os.Signal) string {
 	if number, ok := s.(syscall.Signal); ok {
-		if name := unix.SignalName(number); name != "" {
+		if name := system.SignalName(number); name != "" {
 			return name
 		}
 	}

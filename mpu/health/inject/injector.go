@@ -10,6 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/mpu/comm"
 	"monotron/mpu/health"
 )
@@ -64,12 +65,12 @@ func (i *Injector) enter(p health.Phase, step int64) {
 		i.done[n] = f.Kind != Sleep || f.Step != 0
 		switch f.Kind {
 		case Kill:
-			i.end(p, step, 137, "was killed by --inject", func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} })
+			i.end(p, step, 137, "was killed by --inject", func() { _ = system.SignalSelf(syscall.SIGKILL); select {} })
 		case Exit:
 			i.end(p, step, f.Code, fmt.Sprintf("left with exit code %d by --inject", f.Code), func() { os.Exit(f.Code) })
 		case Stop:
 			if !i.shared {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it sleeps, too, where nobody lets it go on
+				_ = system.Suspend() // it sleeps, too, where nobody lets it go on
 			}
 			i.sleep(f.Seconds)
 		case Sleep:

@@ -1,12 +1,10 @@
-//go:build unix
-
 package health
 
 import (
 	"errors"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/edsrzf/mmap-go"
 )
 
 // mapFile makes a private file of n bytes and maps it: what is written there stays
@@ -23,9 +21,9 @@ func mapFile(path string, n int) (memory []byte, unmap func() error, err error) 
 	if _, err := f.Write(make([]byte, n)); err != nil { // not a hole: a full disk is told now
 		return nil, nil, err
 	}
-	memory, err = unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mapped, err := mmap.MapRegion(f, n, mmap.RDWR, 0, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	return memory, func() error { return unix.Munmap(memory) }, nil
+	return mapped, func() error { return mapped.Unmap() }, nil
 }
