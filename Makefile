@@ -5,11 +5,13 @@ GO          ?= go
 STATICCHECK := .tools/bin/staticcheck-v0.8.2
 FUZZTIME    ?= 10s
 ARCH        ?= 90a
+PREFIX      ?= /usr/local
+DESTDIR     ?=
 # Commands that are also called by their own name, as links to bin/monotron.
 LINKS       := pretrain_gpt preprocess_data preprocess_data_fast
 # Long proofs, a target for each subject.
 PROOFS      := $(patsubst tests/proofs/%/.,proofs-%,$(wildcard tests/proofs/*/.))
-VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION     := $(shell sh scripts/version.sh)
 LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 
 # One set of flags for building and testing: what is compiled once, is compiled
@@ -17,13 +19,22 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint platforms nocgo fuzz bench bench-data quickstart proofs $(PROOFS) shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
+.PHONY: build install uninstall dist deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint platforms nocgo fuzz bench bench-data quickstart proofs $(PROOFS) shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
 	@mkdir -p bin
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/monotron .
 	@for name in $(LINKS); do ln -sfn monotron bin/$$name; done
+
+install: build ## into PREFIX (/usr/local) below DESTDIR: program, links, manual pages, completions, unit
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) sh scripts/install.sh bin/monotron
+
+uninstall: ## what make install has put there, with the same PREFIX and DESTDIR
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) sh scripts/install.sh -u
+
+dist: ## a release, in dist/: archives, Debian packages, sources, checksums, SBOM, notices
+	@bash scripts/dist.sh
 
 deps: ## oneDNN from Debian when root, else the command to type; never fails
 	@sh scripts/deps.sh
@@ -111,7 +122,7 @@ crosscheck-tokenizers: build ## COUNT (100000) random strings through the origin
 	@sh scripts/crosscheck-tokenizers/run.sh
 
 clean: ## what the targets above made
-	rm -rf bin quickstart .tools
+	rm -rf bin dist quickstart .tools
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

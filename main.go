@@ -51,6 +51,9 @@ func main() {
 	if name := filepath.Base(args[0]); app.Command(name) != nil {
 		args = append([]string{"monotron", name}, args[1:]...)
 	}
+	if len(args) == 3 && args[2] == "--version" && app.Command(args[1]) != nil {
+		args = []string{"monotron", "version"}
+	}
 	out := &output{to: os.Stdout}
 	app.Writer = out
 	err := app.Run(args)
@@ -109,8 +112,7 @@ func wrongFlag(_ *cli.Context, err error, _ bool) error {
 // monotron itself or of a command that has others under it.
 func noCommand(c *cli.Context) error {
 	if c.Bool("version") {
-		_, err := fmt.Fprintln(c.App.Writer, "monotron", training.Version)
-		return exitcode.With(exitcode.IO, err)
+		return printVersion(c)
 	}
 	known, path := c.App.Commands, "monotron"
 	if c.Command.Name != c.App.Name {
@@ -128,6 +130,11 @@ func noCommand(c *cli.Context) error {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return exitcode.Errorf(exitcode.Usage, "%s has no command %q; %s", path, c.Args().First(), hint)
+}
+
+func printVersion(c *cli.Context) error {
+	_, err := fmt.Fprintln(c.App.Writer, "monotron", training.Version)
+	return exitcode.With(exitcode.IO, err)
 }
 
 func commands() []*cli.Command {
@@ -156,6 +163,7 @@ func commands() []*cli.Command {
 		report.WatchCommand(),
 		shell.Completion("pretrain_gpt", "preprocess_data", "preprocess_data_fast"),
 		shell.Man(),
+		{Name: "version", Usage: "print the version and end; so does COMMAND --version", Action: printVersion},
 	}
 }
 

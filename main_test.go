@@ -46,6 +46,7 @@ func TestFlagsInFrontOfACommand(t *testing.T) {
 		says string
 	}{
 		{"--version", exitcode.Done, ""},
+		{"version", exitcode.Done, ""},
 		{"--bogus", exitcode.Usage, "-bogus"},
 		{"--bogus pretrain_gpt", exitcode.Usage, "-bogus"},
 		{"inspect --bogus", exitcode.Usage, "-bogus"},

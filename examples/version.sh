@@ -1,0 +1,3 @@
+# The version, which checkpoints record too.
+monotron version
+test "$(pretrain_gpt --version)" = "$(monotron version)"
