@@ -76,3 +76,32 @@ func TestCompare(t *testing.T) {
 		}
 	}
 }
+
+// Claim: a share has every op, other cases with another seed, and about one in n of all.
+func TestShare(t *testing.T) {
+	all := Cases()
+	one, other := share(all, 10, "1"), share(all, 10, "2")
+	ops := map[device.Op]bool{}
+	for _, c := range one {
+		ops[c.Op] = true
+	}
+	for _, c := range all {
+		if !ops[c.Op] {
+			t.Errorf("%s has no case in the share", c.Op)
+			ops[c.Op] = true
+		}
+	}
+	if least, most := len(all)/20, len(all)/5+len(ops); len(one) < least || len(one) > most {
+		t.Errorf("%d of %d cases, want between %d and %d", len(one), len(all), least, most)
+	}
+	same := len(one) == len(other)
+	for i := 0; same && i < len(one); i++ {
+		same = one[i].Op == other[i].Op && one[i].Name == other[i].Name
+	}
+	if same {
+		t.Error("two seeds pick the same cases")
+	}
+	if len(share(all, 0, "")) != len(all) {
+		t.Error("without SHARE some cases are missing")
+	}
+}
