@@ -8,7 +8,7 @@ trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 git clone -q . "$work/first"
 git clone -q . "$work/second folder"
 OUT=$work/1 bash "$work/first/scripts/dist.sh"
-GOCACHE=$work/cache OUT=$work/2 bash "$work/second folder/scripts/dist.sh" >/dev/null
+TOOLS_GOCACHE=$(${GO:-go} env GOCACHE) GOCACHE=$work/cache OUT=$work/2 bash "$work/second folder/scripts/dist.sh" >/dev/null
 equal=0
 for file in "$work"/1/*; do
   cmp "$file" "$work/2/${file##*/}"

@@ -9,6 +9,7 @@ export LC_ALL=C TZ=UTC GO=${GO:-go}
 export GOFLAGS=-trimpath
 umask 022
 out=$(realpath -m "${OUT:-dist}")
+glibc_most=${GLIBC_MOST:-2.34}
 platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/arm64}
 version=$(sh scripts/version.sh)
 number=${version#v}
@@ -16,6 +17,7 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 cyclonedx=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+tools=${TOOLS_GOCACHE:-$("$GO" env GOCACHE)} # dist-check.sh empties the program's cache, not this one
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 rm -rf "$out"
@@ -37,20 +39,25 @@ compile() { # platform, output
 }
 
 glibc() { # binary: the least version of glibc that it starts with
-  objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -1
+  local least
+  least=$(objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -1)
+  [ "$(printf '%s\n' "$least" "$glibc_most" | sort -V | tail -1)" = "$glibc_most" ] ||
+    { echo "dist: the program needs glibc $least, docs/install.md promises $glibc_most; build on Debian 12, or set GLIBC_MOST" >&2; return 1; }
+  echo "$least"
 }
 
 debian() { # arch, binary
-  local root=$stage/deb-$1
+  local root=$stage/deb-$1 least
   PREFIX=/usr DESTDIR=$root MONOTRON=$host sh scripts/install.sh "$2"
   gzip -n -9 "$root"/usr/share/man/man1/*.1
   install -m 644 "$stage/THIRD_PARTY_NOTICES" "$root/usr/share/doc/monotron/"
   mv "$root/usr/share/doc/monotron/LICENSE" "$root/usr/share/doc/monotron/copyright"
   install -D -m 644 packaging/monotron-serve.default "$root/etc/default/monotron-serve"
   find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-  sed -e "s|\${ARCH}|$1|; s|\${VERSION}|$number|; s|\${ROOT}|$root|; s|\${GLIBC}|$(glibc "$2")|" \
+  least=$(glibc "$2")
+  sed -e "s|\${ARCH}|$1|; s|\${VERSION}|$number|; s|\${ROOT}|$root|; s|\${GLIBC}|$least|" \
     -e "s|\${MTIME}|$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)|" packaging/nfpm.yaml >"$stage/nfpm-$1.yaml"
-  "$GO" run "$nfpm" package --config "$stage/nfpm-$1.yaml" --packager deb --target "$out/monotron_${number}_linux_$1.deb" >/dev/null
+  GOCACHE=$tools "$GO" run "$nfpm" package --config "$stage/nfpm-$1.yaml" --packager deb --target "$out/monotron_${number}_linux_$1.deb" >/dev/null
 }
 
 archive() { # platform, binary
@@ -86,7 +93,7 @@ sources
 cp "$stage/THIRD_PARTY_NOTICES" "$out/"
 # Its serial number, its time and the version that it makes up for the main module differ
 # between two runs or two clones.
-"$GO" run "$cyclonedx" app -json -licenses -noserial -output "$stage/sbom.json" . >"$stage/sbom.log" 2>&1 || { cat "$stage/sbom.log"; exit 1; }
+GOCACHE=$tools "$GO" run "$cyclonedx" app -json -licenses -noserial -output "$stage/sbom.json" . >"$stage/sbom.log" 2>&1 || { cat "$stage/sbom.log"; exit 1; }
 python3 scripts/sbom.py "$stage/sbom.json" "$version" "$SOURCE_DATE_EPOCH" >"$out/monotron_${number}_sbom.cdx.json"
 (cd "$out" && sha256sum -- * >SHA256SUMS.tmp && mv SHA256SUMS.tmp SHA256SUMS)
 chmod 644 "$out"/*
