@@ -19,7 +19,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build install uninstall dist deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint platforms nocgo fuzz bench bench-data quickstart proofs $(PROOFS) shows-a shows-b shows-c shows-d shows-e shows-f crosscheck-tokenizers clean help
+.PHONY: build install uninstall dist deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint platforms nocgo fuzz bench bench-data quickstart proofs $(PROOFS) crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -73,16 +73,6 @@ proofs: build deps ## long proofs of every subject, some hours; one: proofs-SUBJ
 
 $(PROOFS): build deps
 	@bash tests/proofs/run.sh $(@:proofs-%=%)
-
-# What the proofs were called before.
-shows-a: build deps
-	@bash tests/proofs/run.sh recipes resume/kills
-shows-b: build deps
-	@bash tests/proofs/run.sh layouts resume/kills-between-layouts
-shows-c: proofs-data
-shows-d: proofs-checkpoints
-shows-e: proofs-cuda
-shows-f: proofs-failures
 
 quickstart: ## Go's sources to a trained GPT in under 4 minutes; SEED (1234) for another one
 	@$(MAKE) --no-print-directory deps build
