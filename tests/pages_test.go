@@ -147,7 +147,7 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 	}
 }
 
-// Claim (docs/cuda-readings.md): a test that a page names is there.
+// Claim (docs/cuda.md): a test that a page names is there.
 func TestPagesNameTestsThatAreThere(t *testing.T) {
 	there := map[string]bool{}
 	walk(t, "_test.go", func(file string) {

@@ -110,7 +110,7 @@ func waitsOf(t *testing.T, c config.Step) (w *waits, losses []float64) {
 	return w, losses
 }
 
-// Claim (docs/cuda-readings.md): a step reads of its device once, with the update's result,
+// Claim (docs/cuda.md): a step reads of its device once, with the update's result,
 // under every layout; a loss per token needs the tokens before.
 func TestHostReadsOnceAStep(t *testing.T) {
 	for name, l := range map[string]config.Layout{"one": {}, "tp": {TP: 2, SequenceParallel: true}, "pp": {PP: 2}, "dp": {DP: 2},
@@ -128,7 +128,7 @@ func TestHostReadsOnceAStep(t *testing.T) {
 	}
 }
 
-// Claim (docs/cuda-readings.md): under ZeRO-3 with --overlap-param-gather no gather is waited for
+// Claim (docs/cuda.md): under ZeRO-3 with --overlap-param-gather no gather is waited for
 // at once but those of a step's first use; what is brought before it is used changes no number.
 func TestGathersAhead(t *testing.T) {
 	zero3 := config.Layout{DP: 2, DistributedOptimizer: true, Sharding: "optim_grads_params", OverlapGradReduce: true}
@@ -159,7 +159,7 @@ func TestGathersAhead(t *testing.T) {
 	}
 }
 
-// Claim (docs/cuda-readings.md): with --tp-comm-overlap no gather of rows is waited for at once,
+// Claim (docs/cuda.md): with --tp-comm-overlap no gather of rows is waited for at once,
 // and of the scatters one each; a product in pieces has the whole one's numbers.
 func TestProductsBesideGathers(t *testing.T) {
 	for name, l := range map[string]config.Layout{"tp2": {TP: 2}, "tp4": {TP: 4}, "tp2 pp2": {TP: 2, PP: 2}} {

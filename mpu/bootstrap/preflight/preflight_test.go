@@ -147,7 +147,7 @@ func (onGPU) Streams() device.Streams             { return streams{} }
 
 type streams struct{ device.Streams }
 
-// Claim (docs/cuda-readings.md): between GPUs 8 MiB are tried, elsewhere one.
+// Claim (docs/cuda.md): between GPUs 8 MiB are tried, elsewhere one.
 func TestPreflightSize(t *testing.T) {
 	gpu, cpu := device.New("cuda", onGPU{}), ref.Open()
 	defer gpu.Arena.Close()
