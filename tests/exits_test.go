@@ -22,6 +22,7 @@ const (
 // enders are the exceptions, each with its reason.
 var enders = []ender{
 	{"megatron/pretrain/command.go", exits, "a second signal asks for the end at once, whatever the ranks are at"},
+	{"internal/system/process_windows.go", exits, "Windows has no signals: a process ends itself as a signal would end it"},
 	{"mpu/health/inject", exits, "--inject exit: the fault of a process, made on purpose"},
 	{"tools/launch/agent.go", exits, "passes on the code of a launch that has said why itself"},
 

@@ -15,9 +15,9 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/cgroup"
 	"monotron/internal/exitcode"
+	"monotron/internal/web"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/command"
-	"monotron/internal/web"
 )
 
 // Command is serve; open makes a device by its --device name.

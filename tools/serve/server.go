@@ -20,12 +20,12 @@ import (
 	"monotron/csrc/device"
 	"monotron/dataset/jsonl"
 	"monotron/internal/exitcode"
+	"monotron/internal/web"
 	"monotron/megatron/inference"
 	"monotron/mpu/ranks"
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
 	"monotron/tools/internal/command"
-	"monotron/internal/web"
 )
 
 var errClosed = http.ErrServerClosed

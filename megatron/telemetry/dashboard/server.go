@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"monotron/internal/exitcode"
-	"monotron/megatron/telemetry"
 	"monotron/internal/web"
+	"monotron/megatron/telemetry"
 )
 
 // How often logs are looked at for a viewer, and what lies beside them for all; how long a
