@@ -188,7 +188,8 @@ func (r *run) formatFloat(x float64, f formatSpec) string {
 	if precision < 0 {
 		precision = 6
 	}
-	negative, digits := x < 0, ""
+	var negative bool
+	var digits string
 	switch kind {
 	case 'e', 'E', 'f', 'F', 'g', 'G':
 		negative, digits = r.floatDigits(x, kind, precision, f.alternate)

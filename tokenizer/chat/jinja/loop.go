@@ -2,17 +2,17 @@ package jinja
 
 // loopContext is the variable loop (jinja2.runtime.LoopContext).
 type loopContext struct {
-	items         Value
-	advance       func() Value
-	recurse       *recursion
-	depth0        int
-	index0        int
-	size          int // -1: not known yet
-	after         Value
-	current       Value
-	before        Value
-	lastChanged   Value
-	hasAfter, end bool
+	items       Value
+	advance     func() Value
+	recurse     *recursion
+	depth0      int
+	index0      int
+	size        int // -1: not known yet
+	after       Value
+	current     Value
+	before      Value
+	lastChanged Value
+	hasAfter    bool
 }
 
 func newLoop(r *run, items Value, recurse *recursion, depth int) *loopContext {

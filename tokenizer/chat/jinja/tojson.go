@@ -20,8 +20,6 @@ type jsonWriter struct {
 	afterColon string
 }
 
-var toJSONParams = newSignature("ensure_ascii? indent? separators? sort_keys?")
-
 func toJSON(r *run, v Value, args []Value) Value {
 	w := &jsonWriter{r: r, between: ", ", afterColon: ": "}
 	w.ascii = args[0] != nil && r.truth(args[0])
