@@ -14,6 +14,7 @@ import (
 var renames = map[string]string{
 	"internal/atomicfile/file.go":        "the place itself",
 	"internal/atomicfile/folder.go":      "the place itself",
+	"internal/golden/archive.go":         "tests alone: a folder of reference cases, named once it is complete",
 	"megatron/checkpoint/native/disk.go": "folders that change hands, in steps that tests stop one by one",
 	"mpu/health/folder.go":               "moves what an earlier run finished",
 }
