@@ -30,7 +30,9 @@ typedef enum { NOTHING, BY_ROW, LIBRARY, SINGLE, PACKED } route;
  * that it has for it, short of AMX: with AVX2 our own kernels widen as they pack. */
 static int32_t by_library(const gemm_job *job) {
   if (job->dtype == MT_F16 || !mt_onednn_open()) return 0;
-  return job->dtype == MT_F32 || mt_onednn_all() || (!mt_amx() && mt_isa_level == MT_AVX512);
+  if (mt_onednn_all()) return 1;
+  /* With AVX2 the library's rows depend on how many there are, and our kernels are as fast. */
+  return mt_isa_level == MT_AVX512 && (job->dtype == MT_F32 || !mt_amx());
 }
 
 static route route_of(const gemm_job *job) {
