@@ -90,7 +90,7 @@ func newApp() *cli.App {
 		Commands:                  commands(),
 		Version:                   training.Version,
 		HideVersion:               true,
-		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version and end"}},
+		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print version and exit"}},
 		OnUsageError:              wrongFlag,
 		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: main
 		Action:                    noCommand,
@@ -105,7 +105,7 @@ func newApp() *cli.App {
 
 // wrongFlag answers a flag in front of the command.
 func wrongFlag(_ *cli.Context, err error, _ bool) error {
-	return exitcode.Errorf(exitcode.Usage, "in front of the command: %w; flags stand behind the command that they are of", err)
+	return exitcode.Errorf(exitcode.Usage, "in front of the command: %w; flags go after the command", err)
 }
 
 // noCommand answers a call without a command, or with one that is not there, of

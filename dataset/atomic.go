@@ -41,14 +41,14 @@ func partial(path string) string {
 func continueFile(path string, at int64) (*newFile, error) {
 	f, err := atomicfile.Scratch(partial(path), 0o666)
 	if os.IsNotExist(err) {
-		return nil, exitcode.Errorf(exitcode.IO, "%s cannot be written: there is no folder %s", path, filepath.Dir(path))
+		return nil, exitcode.Errorf(exitcode.IO, "%s cannot be written: the folder %s does not exist", path, filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, exitcode.With(exitcode.IO, err)
 	}
 	held, err := atomicfile.Lock(f)
 	if held {
-		err = errors.New("another process writes it")
+		err = errors.New("another process is writing it")
 	}
 	if err != nil {
 		f.Close()
@@ -56,7 +56,7 @@ func continueFile(path string, at int64) (*newFile, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() < at {
-		err = exitcode.Errorf(exitcode.IO, "%s has %d bytes, %d were written: it cannot be continued; run without --resume", f.Name(), info.Size(), at)
+		err = exitcode.Errorf(exitcode.IO, "%s has %d bytes, but %d were written: it cannot be continued; run without --resume", f.Name(), info.Size(), at)
 	}
 	if err == nil {
 		err = errors.Join(f.Truncate(at), seekTo(f, at))

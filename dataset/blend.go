@@ -32,7 +32,7 @@ func (b *Blended) DescriptionJSON() string { return pyJSON(b.Description) }
 
 func (b *Blended) Sample(k int64) (Sample, error) {
 	if k < 0 || k >= b.Len() {
-		return Sample{}, exitcode.Errorf(exitcode.Internal, "blend: sample %d of %d is asked for", k, b.Len())
+		return Sample{}, exitcode.Errorf(exitcode.Internal, "blend: sample index %d is out of range: there are %d samples", k, b.Len())
 	}
 	var member, number int64
 	err := Guard("the cached blend "+b.Hash, func() error {
@@ -55,7 +55,7 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 		b.Weights = normalize(weights)
 	}
 	if len(members) >= maxMembers {
-		return nil, exitcode.Errorf(exitcode.Usage, "a blend takes fewer than %d datasets; found %d", maxMembers, len(members))
+		return nil, exitcode.Errorf(exitcode.Usage, "a blend must have fewer than %d datasets; found %d", maxMembers, len(members))
 	}
 	b.describe()
 	if c.loadBlend(b) {
@@ -70,7 +70,7 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 	counts := b.interleave()
 	for i, count := range counts {
 		if have := members[i].Len(); count > have {
-			return nil, exitcode.Errorf(exitcode.BadData, "the %s blend takes %d samples of %s (dataset %d, weight %s), which was built with %d: rounding each share up makes a blend larger than asked; give fewer datasets of tiny weight, or a larger --mid-level-dataset-surplus", split, count, members[i].Prefix, i, pyFloat(b.Weights[i]), have)
+			return nil, exitcode.Errorf(exitcode.BadData, "the %s blend needs %d samples of %s (dataset %d, weight %s), which has %d: rounding up each dataset's share makes the blend too large; give fewer datasets of small weight, or a larger --mid-level-dataset-surplus", split, count, members[i].Prefix, i, pyFloat(b.Weights[i]), have)
 		}
 	}
 	return b, c.storeBlend(b)
@@ -161,9 +161,9 @@ func (c *cache) loadBlend(b *Blended) bool {
 	})
 	switch {
 	case err != nil:
-		c.say(err.Error() + "; it is built anew")
+		c.say(err.Error() + "; it is rebuilt")
 	case !fits:
-		c.say("the cached blend " + b.Hash + " does not belong to the data as it is now; it is built anew")
+		c.say("the cached blend " + b.Hash + " does not match the current data; it is rebuilt")
 	}
 	return err == nil && fits
 }
@@ -253,7 +253,7 @@ func parseMixture(flag string, words []string) (m mixture, err error) {
 		return mixture{prefixes: trimmed(words)}, nil
 	case len(words) / 2:
 	default:
-		return m, exitcode.Errorf(exitcode.Usage, "%s: some of the entries %q are weights and some are not; either every dataset has one or none", flag, words)
+		return m, exitcode.Errorf(exitcode.Usage, "%s: some of the entries %q are weights and some are not; give every dataset a weight, or none", flag, words)
 	}
 	for i := 1; i < len(words); i += 2 {
 		w := m.weights[i/2]

@@ -108,7 +108,7 @@ func Build(cfg Config, tok tokenizer.Tokenizer, num [3]*int64) (train, valid, te
 	}
 	for s, n := range num {
 		if n != nil && *n < 0 {
-			return nil, nil, nil, exitcode.Errorf(exitcode.Usage, "%d samples are asked of the %s split", *n, Split(s))
+			return nil, nil, nil, exitcode.Errorf(exitcode.Usage, "invalid number of samples %d for the %s split", *n, Split(s))
 		}
 	}
 	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.NoCache, cfg.Notice, cfg.Left}, sources: map[string]*Indexed{},
@@ -143,7 +143,7 @@ func (c Config) shape(tok tokenizer.Tokenizer) (shape, error) {
 		s.pad = -1
 	}
 	if s.eod < 0 && (c.ResetPositionIDs || c.ResetAttentionMask || c.EODMaskLoss) {
-		return s, exitcode.Errorf(exitcode.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss look for the EOD token; %s has none", tok.Name())
+		return s, exitcode.Errorf(exitcode.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss need an EOD token, and %s has none; leave them out or use another tokenizer", tok.Name())
 	}
 	return s, nil
 }
@@ -161,7 +161,7 @@ func (m *maker) build() (sets [3]Dataset, err error) {
 		}
 		words := strings.Fields(string(text))
 		if len(words) == 0 {
-			return sets, exitcode.Errorf(exitcode.BadData, "--data-args-path %s is empty; it holds what --data-path would", m.DataArgsPath)
+			return sets, exitcode.Errorf(exitcode.BadData, "--data-args-path %s is empty; write the arguments of --data-path to it", m.DataArgsPath)
 		}
 		return m.split("--data-args-path "+m.DataArgsPath, words)
 	}
@@ -186,7 +186,7 @@ func (m *maker) mock() (sets [3]Dataset, err error) {
 		return sets, err
 	}
 	if m.shape.eod < 0 {
-		return sets, exitcode.Errorf(exitcode.Usage, "--mock-data ends its sequences with the EOD token; %s has none", m.tok.Name())
+		return sets, exitcode.Errorf(exitcode.Usage, "--mock-data needs an EOD token, and %s has none; use another tokenizer", m.tok.Name())
 	}
 	source := newMock(m.tok.VocabSize(), m.shape.eod)
 	for s, row := range rows {
@@ -216,7 +216,7 @@ func (m *maker) split(flag string, words []string) (sets [3]Dataset, err error) 
 	for s, row := range rows {
 		if row == nil {
 			if m.num[s] != nil && *m.num[s] > 0 {
-				m.cache.say(fmt.Sprintf("--split %q gives the %s split nothing; %d samples were asked of it", text, Split(s), *m.num[s]))
+				m.cache.say(fmt.Sprintf("--split %q leaves the %s split empty, but %d samples are needed of it", text, Split(s), *m.num[s]))
 			}
 			continue
 		}
@@ -309,11 +309,11 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 		if num == nil || *num == 0 {
 			return nil, nil
 		}
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none (from %d to %d); give that split more in --split, or more data", prefix, source.Len(), s, g.First, g.End)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none (from %d to %d); give that split a larger part in --split, or add data", prefix, source.Len(), s, g.First, g.End)
 	}
 	made, err := newGPT(g, m.tok, text, rows, &m.cache)
 	if err == nil && made.Epochs > 1 {
-		m.cache.say(fmt.Sprintf("%s: %d samples of %d tokens are asked of the %s split, which has %d tokens: it is gone through %d times, in a new order each", prefix, *num, m.SequenceLength, s, made.tokens, made.Epochs))
+		m.cache.say(fmt.Sprintf("%s: %d samples of %d tokens are needed of the %s split, which has %d tokens: it is repeated %d times, each in a new order", prefix, *num, m.SequenceLength, s, made.tokens, made.Epochs))
 	}
 	return made, err
 }
@@ -353,13 +353,13 @@ func (m *maker) perSplitWords() ([3][]string, error) {
 		name := Split(s).String()
 		words, ok := wordsOf(file[name])
 		if !ok {
-			return lists, exitcode.Errorf(exitcode.BadData, "%s: %s is neither a list of words, nor a string, nor null", m.PerSplitDataArgsPath, name)
+			return lists, exitcode.Errorf(exitcode.BadData, "%s: %s must be a list of strings, a string or null", m.PerSplitDataArgsPath, name)
 		}
 		lists[s] = words
 		delete(file, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(file)) {
-		m.cache.say(fmt.Sprintf("%s: %q is none of train, valid and test, and is not used", m.PerSplitDataArgsPath, name))
+		m.cache.say(fmt.Sprintf("%s: %q is ignored; the keys are train, valid and test", m.PerSplitDataArgsPath, name))
 	}
 	return lists, nil
 }

@@ -157,7 +157,7 @@ func (b *Builder) AddEncoded(raw []byte, lengths, perDoc []int32) error {
 // addIndexed copies all documents of another pair.
 func (b *Builder) addIndexed(x *Indexed) error {
 	if x.dtype != b.DType {
-		return exitcode.Errorf(exitcode.BadData, "%s holds %s, the pairs before it %s; only pairs of one type can be merged", x.prefix, x.dtype, b.DType)
+		return exitcode.Errorf(exitcode.BadData, "%s has %s tokens, the pairs before it %s; only pairs of one type can be merged", x.prefix, x.dtype, b.DType)
 	}
 	_, err := io.Copy(b.bin, io.NewSectionReader(x.bin, 0, x.bin.size))
 	_, err2 := b.lengths.Write(x.sizes)
@@ -382,7 +382,7 @@ func Merge(c BuilderConfig, prefixes []string) (err error) {
 		}
 	}
 	if b == nil {
-		return exitcode.Errorf(exitcode.NoInput, "%s: there is nothing to merge", c.Prefix)
+		return exitcode.Errorf(exitcode.NoInput, "%s: no pairs to merge", c.Prefix)
 	}
 	return b.Finalize()
 }

@@ -58,9 +58,9 @@ func (c *cache) load(g *GPT, p plan) bool {
 	})
 	switch {
 	case err != nil: // of the cache, or of the data: then building it is an error
-		c.say(err.Error() + "; it is built anew")
+		c.say(err.Error() + "; it is rebuilt")
 	case !fits:
-		c.say("the cached index " + name("*") + " does not belong to the data as it is now; it is built anew")
+		c.say("the cached index " + name("*") + " does not match the current data; it is rebuilt")
 	}
 	return err == nil && fits
 }
@@ -116,7 +116,7 @@ func (c *cache) store(g *GPT) error {
 		"shuffle_index.npy":  g.ShuffleIndex,
 	})
 	if err != nil && c.path == "" {
-		c.say("the index arrays stay in memory: " + err.Error() + "; --data-cache-path names another place for them")
+		c.say("the index arrays stay in memory: " + err.Error() + "; set --data-cache-path to another folder for them")
 		return nil
 	}
 	return err

@@ -105,7 +105,7 @@ func (g *GPT) plan() (p plan, err error) {
 	if g.Num != nil {
 		need, ok := product(*g.Num, g.sequence)
 		if !ok {
-			return p, exitcode.Errorf(exitcode.Usage, "%d samples of %d tokens are more than can be counted", *g.Num, g.sequence)
+			return p, exitcode.Errorf(exitcode.Usage, "%d samples of %d tokens exceed 64-bit counts", *g.Num, g.sequence)
 		}
 		p.epochs = max(1, (need+g.extra+p.tokens-1)/p.tokens)
 	}
@@ -148,7 +148,7 @@ func product(a, b int64) (int64, bool) {
 // made beside the shuffle.
 func (g *GPT) build(p plan) error {
 	if g.End > math.MaxInt32 {
-		return exitcode.Errorf(exitcode.BadData, "%s: more than %d sequences cannot be numbered", g.label(), math.MaxInt32)
+		return exitcode.Errorf(exitcode.BadData, "%s: at most %d sequences are supported", g.label(), math.MaxInt32)
 	}
 	rng := newMersenne(g.seed)
 	n := g.End - g.First

@@ -103,7 +103,7 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 	}
 	x.dtype = DType(idx[17])
 	if t := dtypes[x.dtype]; t.size == 0 || t.top < 0 {
-		return exitcode.Errorf(exitcode.BadData, "byte 17: %s is no type of token ids", x.dtype)
+		return exitcode.Errorf(exitcode.BadData, "byte 17: %s is not a type of token ids", x.dtype)
 	}
 	n, d := binary.LittleEndian.Uint64(idx[18:]), binary.LittleEndian.Uint64(idx[26:])
 	size := uint64(len(idx))
@@ -150,16 +150,16 @@ func (x *Indexed) check() error {
 		case size < 0:
 			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has length %d", x.at.sizes+x.at.sizeStep*i, i, size)
 		case at < end:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the one before it (%d)", x.at.pointers+8*i, i, at, end)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the previous one (%d)", x.at.pointers+8*i, i, at, end)
 		case at > x.bin.size || int64(size)*item > x.bin.size-at:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d, %d tokens from byte %d on, reaches beyond %s of %d bytes: the pair does not belong together or was cut", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d, %d tokens from byte %d on, ends after %s of %d bytes: the two files do not match, or one was truncated", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
 		}
 		end = at + int64(size)*item
 		x.tokens += int64(size)
 		x.longest = max(x.longest, int64(size))
 	}
 	if end != x.bin.size {
-		return exitcode.Errorf(exitcode.BadData, "the sequences end at byte %d of %s, which has %d bytes: the pair does not belong together", end, x.bin.path, x.bin.size)
+		return exitcode.Errorf(exitcode.BadData, "the sequences end at byte %d of %s, which has %d bytes: the two files do not match", end, x.bin.path, x.bin.size)
 	}
 	return x.checkDocuments()
 }
@@ -219,7 +219,7 @@ func (x *Indexed) Sequence(i int64) (_ []int32, err error) {
 	defer catching()()
 	defer caught(x.prefix, &err)
 	if i < 0 || i >= x.n {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: sequence %d of %d", x.prefix, i, x.n)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: sequence index %d is out of range: there are %d sequences", x.prefix, i, x.n)
 	}
 	return x.Slice(i, 0, x.Size(i), make([]int32, 0, x.Size(i)))
 }
@@ -228,7 +228,7 @@ func (x *Indexed) Sequence(i int64) (_ []int32, err error) {
 // the sequence is an error (Megatron reads on into the next one).
 func (x *Indexed) Slice(i, off, n int64, dst []int32) ([]int32, error) {
 	if i < 0 || i >= x.n || off < 0 || n < 0 || off > x.Size(i) || n > x.Size(i)-off {
-		return dst, exitcode.Errorf(exitcode.BadData, "%s: tokens %d to %d of sequence %d are asked for; the index has %d sequences", x.prefix, off, off+n, i, x.n)
+		return dst, exitcode.Errorf(exitcode.BadData, "%s: tokens %d to %d of sequence %d are out of range; the index has %d sequences", x.prefix, off, off+n, i, x.n)
 	}
 	if n == 0 {
 		return dst, nil

@@ -74,7 +74,7 @@ func caught(what string, err *error) {
 	switch e := recover().(type) {
 	case nil:
 	case interface{ Addr() uintptr }: // a fault, package runtime/debug
-		*err = exitcode.Errorf(exitcode.IO, "%s cannot be read any more: a file was cut while in use, or its disk failed", what)
+		*err = exitcode.Errorf(exitcode.IO, "%s can no longer be read: a file was truncated while in use, or its disk failed", what)
 	default:
 		panic(e)
 	}

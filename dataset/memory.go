@@ -29,7 +29,7 @@ func safeProduct(a, b int64) (int64, bool) {
 func (c *cache) fits(what string, samples, bytes int64, ok bool) error {
 	const shrink = "lower --train-iters or --train-samples, --eval-iters, or raise --eval-interval"
 	if !ok {
-		return exitcode.Errorf(exitcode.Usage, "the index arrays of %s for %d samples are more than can be counted; %s", what, samples, shrink)
+		return exitcode.Errorf(exitcode.Usage, "the index arrays of %s for %d samples exceed 64-bit counts; %s", what, samples, shrink)
 	}
 	if c.left == nil {
 		return nil
@@ -38,7 +38,7 @@ func (c *cache) fits(what string, samples, bytes int64, ok bool) error {
 	if bytes <= left {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Internal, "the index arrays of %s for %d samples take %s of memory, and there are %s %s; %s", what, samples, inWords(bytes), inWords(left), of, shrink)
+	return exitcode.Errorf(exitcode.Internal, "the index arrays of %s for %d samples need %s of memory, but only %s are %s; %s", what, samples, inWords(bytes), inWords(left), of, shrink)
 }
 
 // inWords is a number of bytes for people.

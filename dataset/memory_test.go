@@ -21,7 +21,7 @@ func TestIndexArraysThatDoNotFit(t *testing.T) {
 		t.Error(err)
 	}
 	for _, samples := range []int64{20_000_000, 2_000_000_000, 1 << 50} {
-		if err := build(samples); exitcode.CodeOf(err) != exitcode.Internal || !strings.Contains(err.Error(), "of memory, and there are 64.0 MiB left here") {
+		if err := build(samples); exitcode.CodeOf(err) != exitcode.Internal || !strings.Contains(err.Error(), "of memory, but only 64.0 MiB are left here") {
 			t.Errorf("%d samples: %v", samples, err)
 		}
 	}

@@ -45,7 +45,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 		return exitcode.Errorf(exitcode.BadData, "byte 8: version %d; only %d is known", version, idxVersion)
 	}
 	if code > 255 || dtypes[DType(code)].top < 0 || item == 0 || uint64(DType(code).Size()) != item {
-		return exitcode.Errorf(exitcode.BadData, "byte 16: %s of %d bytes is no type of token ids", DType(code&255), item)
+		return exitcode.Errorf(exitcode.BadData, "byte 16: %s of %d bytes is not a type of token ids", DType(code&255), item)
 	}
 	x.dtype = DType(code)
 	size := uint64(len(idx))
@@ -53,7 +53,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items with %d sizes; only items of one dimension are token sequences", n, s)
 	}
 	if n > size/24 {
-		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items do not fit into the file's %d bytes", n, size)
+		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items do not fit the file's %d bytes", n, size)
 	}
 	arrays := 8 * (3*n + 2)
 	start, d := uint64(oldHeader), uint64(0)
@@ -78,7 +78,7 @@ func (x *Indexed) convertOld(idx []byte, start, n, d int64) error {
 		length := long(sizes, i)
 		switch {
 		case long(dims, i) != i:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: item %d begins at size %d: it has not one dimension", start+8*(dims+i), i, long(dims, i))
+			return exitcode.Errorf(exitcode.BadData, "byte %d: item %d begins at size %d: it must have one dimension", start+8*(dims+i), i, long(dims, i))
 		case length < 0 || length > 1<<31-1:
 			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has length %d", start+8*(sizes+i), i, length)
 		case long(data, i) < 0 || long(data, i) > x.bin.size:

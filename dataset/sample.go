@@ -35,7 +35,7 @@ func (g *GPT) Sample(k int64) (_ Sample, err error) {
 	defer catching()()
 	defer caught(g.label(), &err)
 	if k < 0 || k >= g.Len() {
-		return Sample{}, exitcode.Errorf(exitcode.Internal, "%s: sample %d of %d is asked for", g.label(), k, g.Len())
+		return Sample{}, exitcode.Errorf(exitcode.Internal, "%s: sample index %d is out of range: there are %d samples", g.label(), k, g.Len())
 	}
 	text, ends, err := g.read(g.ShuffleIndex.At(k))
 	if err != nil {
@@ -148,7 +148,7 @@ func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 		off = 0
 	}
 	if int64(len(text)) < length && g.noPad != "" {
-		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: the last sample of the %s split has %d of %d tokens, and %s has no padding id to fill it up with", g.label(), g.Split, len(text), length, g.noPad)
+		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: the last sample of the %s split has %d of %d tokens, and %s has no padding id to fill it with", g.label(), g.Split, len(text), length, g.noPad)
 	}
 	for int64(len(text)) < length {
 		text = append(text, g.pad)

@@ -47,7 +47,7 @@ type Sampler struct {
 // NewSampler checks the configuration.
 func NewSampler(c SamplerConfig) (*Sampler, error) {
 	if c.MicroBatch < 1 || c.DP < 1 || c.Rank < 0 || c.Rank >= c.DP || c.Total < 0 {
-		return nil, exitcode.Errorf(exitcode.Internal, "sampler: micro-batch %d, rank %d of %d, %d samples", c.MicroBatch, c.Rank, c.DP, c.Total)
+		return nil, exitcode.Errorf(exitcode.Internal, "sampler: invalid settings: micro-batch %d, rank %d of %d, %d samples", c.MicroBatch, c.Rank, c.DP, c.Total)
 	}
 	own := Draw{c.MicroBatch, c.DP}
 	if c.Drawn == (Draw{}) {
@@ -68,7 +68,7 @@ func (s *Sampler) Advance() int64 { return s.MicroBatch * s.DP }
 // the error is io.EOF (never for Cyclic, which starts the next epoch).
 func (s *Sampler) Batch(consumed int64, dst []int64) ([]int64, error) {
 	if consumed < 0 {
-		return dst, exitcode.Errorf(exitcode.Internal, "sampler: %d consumed samples", consumed)
+		return dst, exitcode.Errorf(exitcode.Internal, "sampler: invalid number of consumed samples %d", consumed)
 	}
 	switch s.Order {
 	case Cyclic:
@@ -135,7 +135,7 @@ func (s *Sampler) permute(epoch int64) {
 // ranks a batch more, so that in Megatron the ranks drift apart in epoch.
 func (s *Sampler) Pass(consumed int64) (batches [][]int64, after int64, err error) {
 	if s.Order == Single && consumed >= s.Total {
-		return nil, consumed, exitcode.Errorf(exitcode.BadData, "no samples are left: %d of %d are consumed", consumed, s.Total)
+		return nil, consumed, exitcode.Errorf(exitcode.BadData, "all samples are used: %d of %d are consumed", consumed, s.Total)
 	}
 	end := s.Total
 	if s.Order == Cyclic {

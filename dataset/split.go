@@ -31,7 +31,7 @@ var splitNumber = regexp.MustCompile(`[.0-9]+`)
 func parseSplit(text string) (rows [3]splitRow, err error) {
 	found := splitNumber.FindAllString(text, -1)
 	if len(found) == 0 || len(found) > 3 {
-		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: one to three numbers are needed (train, validation, test), found %d", text, len(found))
+		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: must be one to three numbers (train, validation, test), found %d", text, len(found))
 	}
 	var weights [3]float64
 	sum := 0.0
@@ -44,7 +44,7 @@ func parseSplit(text string) (rows [3]splitRow, err error) {
 		sum += w
 	}
 	if sum == 0 {
-		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: all parts are zero", text)
+		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: one part must be above zero", text)
 	}
 	end := 0.0
 	for i, w := range weights {

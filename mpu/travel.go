@@ -103,7 +103,7 @@ func (v *travel) believable(host []int32, choices int64) error {
 	for i := 0; i < len(host); i += width {
 		told := host[i:][:width]
 		if told[0] != 0 || !slices.IsSorted(told) || int64(told[v.owners]) > choices {
-			return exitcode.Errorf(exitcode.Internal, "rank %d of group %s tells that its %d choices of experts begin at %v, by rank that has the experts: the exchange of counts is broken",
+			return exitcode.Errorf(exitcode.Internal, "rank %d of group %s reports that its %d expert choices begin at %v, by rank with the experts: the exchange of counts is corrupt",
 				v.group.Members()[i/(2*width)], v.group.Name(), choices, told)
 		}
 	}

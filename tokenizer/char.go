@@ -28,7 +28,7 @@ func NewChar(symbols []rune) (*Char, error) {
 	}
 	for i, r := range symbols {
 		if _, twice := c.ids[r]; twice {
-			return nil, exitcode.Errorf(exitcode.BadData, "character vocabulary: %q is listed twice, the second time at place %d", r, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "character vocabulary: %q is listed twice, the second time as entry %d", r, i)
 		}
 		c.ids[r] = int32(i)
 		if r < 128 {

@@ -95,7 +95,7 @@ func Known(name string) bool { return slices.Contains(types, name) }
 func wholeNumber(s string, least int) (int, error) {
 	n, ok := argv.Int(s)
 	if !ok || n < int64(least) || n > 1<<31-1 {
-		return 0, exitcode.Errorf(exitcode.Usage, "%q is not a whole number from %d to 2147483647", s, least)
+		return 0, exitcode.Errorf(exitcode.Usage, "%q must be an integer from %d to 2147483647", s, least)
 	}
 	return int(n), nil
 }
@@ -116,7 +116,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 		return orNil(NewNull(c.VocabSize, orElse(c.NullEOD, -1), orElse(c.NullPad, NoPad)))
 	case "CharTokenizer":
 		if c.VocabFile == "" {
-			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file, the JSON list that preprocess_data writes beside its output")
+			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file, the JSON list that preprocess_data writes to the folder of its output")
 		}
 		return orNil(LoadChar(c.VocabFile))
 	case "HuggingFaceTokenizer":

@@ -141,7 +141,7 @@ func (n *names) read(data []byte) error {
 	for id := range f.Decoder {
 		number, err := strconv.Atoi(id)
 		if err != nil {
-			return exitcode.Errorf(exitcode.BadData, "added_tokens_decoder: %q is no id", id)
+			return exitcode.Errorf(exitcode.BadData, "added_tokens_decoder: %q is not a token id", id)
 		}
 		ids = append(ids, number)
 	}

@@ -32,7 +32,7 @@ func Find() (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(self), Library)
 	if _, err := os.Stat(path); err != nil {
-		return "", exitcode.Errorf(exitcode.NoInput, "%s is not beside the program: make gloo (needs libgloo-dev and g++), or name it in MONOTRON_GLOO", Library)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s is not in the program's folder; run make gloo (needs libgloo-dev and g++), or set MONOTRON_GLOO to its path", Library)
 	}
 	return path, nil
 }

@@ -74,7 +74,7 @@ func library() (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(program), libraryName)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s is not beside the program; make cuda builds it, or %s names it", path, LibraryVariable)
+		return "", fmt.Errorf("%s is not in the program's folder; build it with make cuda, or set %s to its path", path, LibraryVariable)
 	}
 	return path, nil
 }

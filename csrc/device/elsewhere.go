@@ -120,7 +120,7 @@ func (d *Device) Move(dst, src Tensor) {
 // Bytes is the memory of a contiguous tensor that is Addressable.
 func (d *Device) Bytes(t Tensor) []byte {
 	if !d.Addressable(t) || !t.Contiguous() {
-		panic(fmt.Sprintf("device: the host cannot look at %v", t))
+		panic(fmt.Sprintf("device: the host cannot read %v", t))
 	}
 	return unsafe.Slice((*byte)(t.Data), t.Bytes())
 }

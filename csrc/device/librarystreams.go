@@ -62,7 +62,7 @@ func (s libraryStreams) FreeStream(t Stream) { C.mt_drop_stream(s.table, s.conte
 
 func (s libraryStreams) Mark(t Stream) (Mark, error) {
 	var out unsafe.Pointer
-	err := trouble("marking a place in a stream", C.mt_mark(s.table, s.context, unsafe.Pointer(t), &out))
+	err := trouble("recording an event in a stream", C.mt_mark(s.table, s.context, unsafe.Pointer(t), &out))
 	return Mark(out), err
 }
 
@@ -86,12 +86,12 @@ func (s libraryStreams) FreeMemory() (int64, error) {
 
 func (s libraryStreams) stamp(t Stream) (Mark, error) {
 	var out unsafe.Pointer
-	err := trouble("stamping a place in a stream", C.mt_stamp(s.table, s.context, unsafe.Pointer(t), &out))
+	err := trouble("recording a timestamp in a stream", C.mt_stamp(s.table, s.context, unsafe.Pointer(t), &out))
 	return Mark(out), err
 }
 
 func (s libraryStreams) between(from, to Mark) (time.Duration, error) {
 	var seconds C.double
-	err := trouble("the time between two places in a stream", C.mt_between(s.table, s.context, unsafe.Pointer(from), unsafe.Pointer(to), &seconds))
+	err := trouble("the time between two events in a stream", C.mt_between(s.table, s.context, unsafe.Pointer(from), unsafe.Pointer(to), &seconds))
 	return time.Duration(float64(seconds) * float64(time.Second)), err
 }

@@ -40,7 +40,7 @@ func TestOutOfMemoryNamesTheLargest(t *testing.T) {
 		if !ok {
 			t.Fatal("an allocation past the end of memory succeeded")
 		}
-		want := "out of device memory: 128.0 MiB for activations (bf16 64x1048576) on top of 10.5 MiB held: that was all; " +
+		want := "out of device memory: 128.0 MiB for activations (bf16 64x1048576) with 10.5 MiB allocated: that was all; " +
 			"the largest: 6.0 MiB activations: 3 of bf16 1048576, 4.0 MiB optimizer: 1 of f32 1048576, 160000 bytes parameters: 1 of f32 5000x8, "
 		if got := e.Error(); !strings.HasPrefix(got, want) || len(e.Largest) != 5 {
 			t.Errorf("%s\nwant %s", got, want)

@@ -79,7 +79,7 @@ func checkTable(api *C.mt_device_api) error {
 	}
 	for op := range Ops {
 		if api.op[op].tiles == nil || api.op[op].run == nil {
-			return fmt.Errorf("kernel table: %s is missing; build the library whole", op)
+			return fmt.Errorf("kernel table: %s is missing; rebuild the complete library", op)
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func (g GPU) changes(before GPU) []string {
 		lines = append(lines, fmt.Sprintf("GPU %d: %s; %d of %d MHz, %d C", g.Index, now, g.Clock, g.MaxClock, g.Temperature))
 	}
 	if g.Uncorrected > before.Uncorrected {
-		lines = append(lines, fmt.Sprintf("GPU %d: %d new uncorrected memory errors: numbers since the last line cannot be trusted; resume from the checkpoint before, elsewhere",
+		lines = append(lines, fmt.Sprintf("GPU %d: %d new uncorrected memory errors: results since the last line are not reliable; resume from the previous checkpoint on another machine",
 			g.Index, g.Uncorrected-before.Uncorrected))
 	}
 	if g.Corrected > before.Corrected {

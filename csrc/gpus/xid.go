@@ -12,7 +12,7 @@ var xids = map[uint64]string{
 	62:  "the GPU's own controller stopped: reset the GPU",
 	63:  "a memory row was marked for replacement: takes effect at the next reset",
 	64:  "a bad memory row could not be replaced: replace the GPU",
-	74:  "NVLink failed: look at the bridge or switch",
+	74:  "NVLink failed: check the bridge or switch",
 	79:  "the GPU fell off the bus: power, heat or seating",
 	92:  "many corrected memory errors",
 	94:  "a memory error, contained: only this process is hurt",

@@ -141,7 +141,7 @@ func (r *Reader) Consumed() int64 {
 func (r *Reader) Skip(at, line int64) error {
 	n, err := io.CopyN(io.Discard, r.src, at)
 	if err != nil {
-		return exitcode.Errorf(exitcode.BadData, "%s: it ends at byte %d, but was read to byte %d before; run without --resume", r.name, n, at)
+		return exitcode.Errorf(exitcode.BadData, "%s: it ends at byte %d, but was already read to byte %d; run without --resume", r.name, n, at)
 	}
 	r.at, r.line = at, line
 	return nil
@@ -151,7 +151,7 @@ func (r *Reader) Skip(at, line int64) error {
 func (r *Reader) All(most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r.src, most+1))
 	if err == nil && int64(len(data)) > most {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: it is longer than the %d bytes of text that the memory of this machine allows; split it into files, for a run each, or make JSON lines of it, which are read in blocks", r.name, most)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: it is longer than the %d bytes of text that fit in the memory of this machine; split it into files and run each, or convert it to JSON lines, which are read in blocks", r.name, most)
 	}
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: reading on after byte %d: %w", r.name, len(data), err)
@@ -183,7 +183,7 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 			got, err := r.src.Read(buf[len(buf):n])
 			buf = buf[:len(buf)+got]
 			if r.ended = err == io.EOF; r.ended && r.Consumed() < r.whole {
-				return Block{}, exitcode.Errorf(exitcode.IO, "%s: it ends at byte %d, but had %d when it was opened: it was cut while being read", r.name, r.Consumed(), r.whole)
+				return Block{}, exitcode.Errorf(exitcode.IO, "%s: it ends at byte %d, but had %d when it was opened: it was truncated while being read", r.name, r.Consumed(), r.whole)
 			}
 			if err != nil && err != io.EOF {
 				return Block{}, exitcode.Errorf(exitcode.BadData, "%s: reading on after line %d: %w", r.name, r.line-1+countLines(buf), err)
@@ -192,7 +192,7 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 		if end := lastLineEnd(buf); end > 0 && !r.ended {
 			return r.block(buf, end), nil
 		} else if end == 0 && int64(len(buf)) > r.MaxLine {
-			return Block{}, exitcode.Errorf(exitcode.BadData, "%s:%d: the line is longer than %d bytes; --max-line-bytes allows more, for about 8 bytes of memory each", r.name, r.line, r.MaxLine)
+			return Block{}, exitcode.Errorf(exitcode.BadData, "%s:%d: the line is longer than %d bytes; raise --max-line-bytes, which needs about 8 bytes of memory per byte", r.name, r.line, r.MaxLine)
 		}
 	}
 	if len(buf) == 0 {

@@ -67,9 +67,9 @@ func unpacker(head []byte, from *bufio.Reader) (src io.Reader, format string, er
 		src, err = newWhole(from)
 		return src, "lzma", err
 	case magic == 0x184d2204 || magic == 0x184c2102:
-		return nil, "", fmt.Errorf("it is packed by lz4, which is not read; `lz4 -dc FILE | ... --input -` unpacks it")
+		return nil, "", fmt.Errorf("lz4 compression is not supported; decompress it: `lz4 -dc FILE | ... --input -`")
 	case magic&0xffffff00 == 0xfd2fb500 && magic&0xff >= 0x22 && magic&0xff <= 0x27:
-		return nil, "", fmt.Errorf("it is packed by a zstd before version 1.0, which is not read; unpack it with a zstd built with legacy support")
+		return nil, "", fmt.Errorf("zstd compression before version 1.0 is not supported; decompress it with a zstd built with legacy support")
 	}
 	return nil, "", nil
 }
@@ -134,11 +134,11 @@ func (m *members) next() error {
 			return err
 		}
 		if first[0] != 0 {
-			return fmt.Errorf("bytes follow the zeros behind the gzip data")
+			return fmt.Errorf("unexpected bytes after the zeros that follow the gzip data")
 		}
 	}
 	if magic, _ := m.from.Peek(2); string(magic) != "\x1f\x8b" {
-		return fmt.Errorf("bytes follow the end of the gzip data that are not gzip's")
+		return fmt.Errorf("unexpected bytes after the gzip data")
 	}
 	if err := m.z.Reset(m.from); err != nil {
 		return err

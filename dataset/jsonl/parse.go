@@ -81,7 +81,7 @@ func (p *Parser) Parse(line []byte) error {
 	}
 	p.space()
 	if p.at == len(line) {
-		return exitcode.Errorf(exitcode.BadData, "the line is blank")
+		return exitcode.Errorf(exitcode.BadData, "the line is empty")
 	}
 	if line[p.at] != '{' {
 		return p.errorf("a JSON object is expected%s", p.instead())
@@ -105,16 +105,16 @@ func (p *Parser) Strings(k int) ([]string, error) {
 	case missing:
 		return nil, exitcode.Errorf(exitcode.BadData, "the key %q is missing", p.keys[k])
 	case null:
-		return nil, exitcode.Errorf(exitcode.BadData, "the value of %q is null, not text", p.keys[k])
+		return nil, exitcode.Errorf(exitcode.BadData, "the value of %q must be a string, not null", p.keys[k])
 	}
-	return nil, exitcode.Errorf(exitcode.BadData, "the value of %q is neither a string nor a list of strings", p.keys[k])
+	return nil, exitcode.Errorf(exitcode.BadData, "the value of %q must be a string or a list of strings", p.keys[k])
 }
 
 // String gives the value of key number k, which must be one string.
 func (p *Parser) String(k int) (string, error) {
 	list, err := p.Strings(k)
 	if err == nil && p.values[k].kind != text {
-		err = exitcode.Errorf(exitcode.BadData, "the value of %q is a list, not a string", p.keys[k])
+		err = exitcode.Errorf(exitcode.BadData, "the value of %q must be a string, not a list", p.keys[k])
 	}
 	if err != nil {
 		return "", err

@@ -36,12 +36,12 @@ func Temporary(path string) string {
 // Create starts the file path; perm is what the umask leaves of it.
 func Create(path string, perm fs.FileMode) (*File, error) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s is no plain file and cannot become one; name another", path)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s exists and is not a regular file; choose another name", path)
 	}
 	f, err := os.OpenFile(Temporary(path), os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, exitcode.Errorf(exitcode.IO, "%s cannot be written: there is no folder %s", path, filepath.Dir(path))
+		return nil, exitcode.Errorf(exitcode.IO, "%s cannot be written: the folder %s does not exist", path, filepath.Dir(path))
 	case err != nil:
 		return nil, failed(path, err)
 	}

@@ -26,7 +26,7 @@ func Open(path string) (*os.File, error) {
 	case st.IsDir():
 		err = Errorf(BadData, "%s is a folder, not a file", path)
 	case !st.Mode().IsRegular():
-		err = Errorf(BadData, "%s is no plain file", path)
+		err = Errorf(BadData, "%s is not a regular file", path)
 	default:
 		return f, nil
 	}
@@ -52,7 +52,7 @@ func ReadFile(path string, most int64) ([]byte, error) {
 		_, err = data.ReadFrom(io.LimitReader(f, most+1)) // it may grow meanwhile
 	}
 	if max(st.Size(), int64(data.Len())) > most {
-		return nil, Errorf(BadData, "%s is no plain file of at most %d bytes", path, most)
+		return nil, Errorf(BadData, "%s must be a regular file of at most %d bytes", path, most)
 	}
 	return data.Bytes(), With(IO, err)
 }

@@ -111,7 +111,7 @@ func (l Later) Seen(t testing.TB, found map[string]bool) {
 	t.Helper()
 	for name := range l {
 		if !found[name] {
-			t.Errorf("the list in package golden names %s, which is no case", name)
+			t.Errorf("the list in package golden names %s, which is not a case", name)
 		}
 	}
 }

@@ -226,7 +226,7 @@ func (m *machine) integer(text string) error {
 	if n, ok := new(big.Int).SetString(text, 10); ok {
 		return m.push(n)
 	}
-	return m.errorf("%.40q is no integer", text)
+	return m.errorf("%.40q is not an integer", text)
 }
 
 // long pushes a two's complement integer.

@@ -36,7 +36,7 @@ func init() {
 		'F': withLine(func(m *machine, s string) error {
 			f, err := strconv.ParseFloat(s, 64)
 			if err != nil {
-				return m.errorf("%.40q is no number", s)
+				return m.errorf("%.40q is not a number", s)
 			}
 			return m.push(f)
 		}),

@@ -114,7 +114,7 @@ func (f *File) readZip(r io.ReaderAt, size int64) error {
 
 func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 	bad := func(format string, args ...any) error {
-		return exitcode.Errorf(exitcode.BadData, "%s: not a whole file of torch.save: %w", name, fmt.Errorf(format, args...))
+		return exitcode.Errorf(exitcode.BadData, "%s: not a complete torch.save file: %w", name, fmt.Errorf(format, args...))
 	}
 	archive, err := zip.NewReader(r, size)
 	if err != nil {

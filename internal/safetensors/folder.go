@@ -100,7 +100,7 @@ func (d *Folder) openShards(index string, weights map[string]string) error {
 			d.Files = append(d.Files, f)
 		}
 		if _, ok := f.Info(name); !ok {
-			return exitcode.Errorf(exitcode.BadData, "%s places tensor %q in %q, which does not have it", index, name, shard)
+			return exitcode.Errorf(exitcode.BadData, "%s assigns tensor %q to %q, which does not have it", index, name, shard)
 		}
 		d.where[name] = f
 	}

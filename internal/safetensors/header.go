@@ -100,7 +100,7 @@ func (p *parser) numbers(limit int) ([]int64, error) {
 		n, _ := t.(json.Number)
 		v, err := strconv.ParseUint(n.String(), 10, 63)
 		if err != nil {
-			return nil, p.bad("found %v where a whole number from 0 to 2^63-1 belongs", t)
+			return nil, p.bad("found %v, expected an integer from 0 to 2^63-1", t)
 		}
 		if len(list) == limit {
 			return nil, p.bad("more than %d numbers", limit)
@@ -214,7 +214,7 @@ func (p *parser) place(info *Info, headerBytes, dataBytes int64) error {
 	size, ok := byteSize(info.DType, info.Shape)
 	switch {
 	case !ok:
-		return p.bad("tensor %q: shape %v of %s overflows or is no whole number of bytes", info.Name, info.Shape, info.DType)
+		return p.bad("tensor %q: shape %v of %s overflows, or its size is not a multiple of 8 bits", info.Name, info.Shape, info.DType)
 	case begin > end:
 		return p.bad("tensor %q: data_offsets [%d, %d] run backwards", info.Name, begin, end)
 	case end > dataBytes:

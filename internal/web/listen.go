@@ -36,7 +36,7 @@ func Port(addr string) (net.Listener, error) {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is taken by another program: choose another, or 0 for any that is free", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, exitcode.Errorf(exitcode.Usage, "%s is no address of this host", addr)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s is not an address of this host", addr)
 	case errors.Is(err, syscall.EACCES):
 		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is for root alone: choose one from 1024 on", addr)
 	}

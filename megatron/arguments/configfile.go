@@ -56,13 +56,13 @@ func (p *parser) configEntry(file string, key, val *yaml.Node, lines map[string]
 	lines[f.Name] = key.Line
 	switch {
 	case f.Name == "config":
-		p.problem("%s: a file of flags takes none from another; write them here, or give them on the command line", where)
+		p.problem("%s: a file of flags cannot include another; write the flags here, or give them on the command line", where)
 	case before > 0:
-		p.problem("%s: %s is given in line %d already", where, name, before)
+		p.problem("%s: %s is already given in line %d; remove one", where, name, before)
 	case !ok:
 		p.problem("%s: %s takes a value or a list of values", where, name)
 	case f.Kind == table.Switch && (len(texts) != 1 || texts[0] != "true" && texts[0] != "false"):
-		p.problem("%s: %s is a switch: true or false", where, name)
+		p.problem("%s: %s must be true or false", where, name)
 	case !p.given(f.Name) && len(texts) > 0:
 		p.values[f.Name] = value{texts, where, true}
 	}

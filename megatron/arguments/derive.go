@@ -44,20 +44,20 @@ func (p *parser) checkVolume() {
 		expert := 3 * width * float64(e.FFNHiddenSize)
 		if n := float64(m.NumLayers) * (float64(e.Num)*expert + 3*width*float64(e.SharedFFN)); n > most {
 			p.clash("num-layers hidden-size num-experts moe-ffn-hidden-size moe-shared-expert-intermediate-size",
-				"the experts would have about %.1e parameters; no machine holds that: look at --num-layers %d, --hidden-size %d, --num-experts %d, --moe-ffn-hidden-size %d and --moe-shared-expert-intermediate-size %d",
+				"the experts would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-experts %d, --moe-ffn-hidden-size %d and --moe-shared-expert-intermediate-size %d",
 				n, m.NumLayers, m.HiddenSize, e.Num, e.FFNHiddenSize, e.SharedFFN)
 		}
 	}
 	if n := width * (rows + 2*layer*float64(m.NumLayers)); n > most {
 		p.clash("num-layers hidden-size num-attention-heads ffn-hidden-size kv-channels vocab-size max-position-embeddings",
-			"the model would have about %.1e parameters; no machine holds that: look at --num-layers %d, --hidden-size %d, --num-attention-heads %d, --kv-channels %d, --ffn-hidden-size %d and the %.0f rows of --vocab-size and --max-position-embeddings",
+			"the model would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-attention-heads %d, --kv-channels %d, --ffn-hidden-size %d and the %.0f rows of --vocab-size and --max-position-embeddings",
 			n, m.NumLayers, m.HiddenSize, m.NumAttentionHeads, m.KVChannels, m.FFNHiddenSize, rows)
 	}
 	tokens := float64(p.SeqLength) * float64(max(p.MicroBatchSize, p.EvalMicroBatchSize))
 	if n := tokens * (width + 2*layer); n > most {
-		p.clash("seq-length micro-batch-size", "a micro-batch would need about %.1e values a layer; no machine holds that: look at --seq-length %d and --micro-batch-size %d", n, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize))
+		p.clash("seq-length micro-batch-size", "a micro-batch would need about %.1e values per layer; no machine can store that; reduce --seq-length %d or --micro-batch-size %d", n, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize))
 	} else if tokens > maxMicroTokens && len(p.problems) == 0 { // else it may follow from what was said
-		p.clash("seq-length micro-batch-size eval-micro-batch-size", "a micro-batch of %.3g tokens, --seq-length %d times --micro-batch-size %d, is beyond the limit of %d; lower --micro-batch-size, which changes no result while --global-batch-size stays", tokens, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize), maxMicroTokens)
+		p.clash("seq-length micro-batch-size eval-micro-batch-size", "a micro-batch of %.3g tokens, --seq-length %d times --micro-batch-size %d, exceeds the limit of %d; lower --micro-batch-size, which changes no result at the same --global-batch-size", tokens, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize), maxMicroTokens)
 	}
 }
 
@@ -80,7 +80,7 @@ func (p *parser) deriveShape() {
 			p.clash("num-attention-heads num-query-groups", "--num-attention-heads %d is not a multiple of --num-query-groups %d", m.NumAttentionHeads, m.NumQueryGroups)
 		}
 	case p.given("num-query-groups") && p.Raw.QueryGroups != m.NumAttentionHeads:
-		p.notice("--num-query-groups %d is read only with --group-query-attention: every head has keys and values of its own", p.Raw.QueryGroups)
+		p.notice("--num-query-groups %d has no effect without --group-query-attention: every query head has its own keys and values", p.Raw.QueryGroups)
 	}
 	if m.LinearBias {
 		m.QKVBias = !p.Raw.NoQKVBias
@@ -89,7 +89,7 @@ func (p *parser) deriveShape() {
 		p.clash("disable-qkv-bias add-qkv-bias", "--disable-qkv-bias and --add-qkv-bias exclude each other")
 	}
 	if m.QKNormWhole && !m.QKNorm {
-		p.clash("qk-layernorm-whole qk-layernorm", "--qk-layernorm-whole says which norm --qk-layernorm is; give both")
+		p.clash("qk-layernorm-whole qk-layernorm", "--qk-layernorm-whole needs --qk-layernorm; give both")
 	}
 	if !p.given("embedding-init-method-std") {
 		m.EmbeddingInitStd = m.InitStd
@@ -161,12 +161,12 @@ func (p *parser) derivePositions() {
 	}
 	if m.Position == spec.PositionRope {
 		if dims := m.RotaryDims(); m.KVChannels > 0 && (dims < 2 || dims%2 != 0 || dims > m.KVChannels) {
-			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g makes %d of a head's %d channels rotate; they must come in pairs", m.RotaryPercent, dims, m.KVChannels)
+			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; the number must be even", m.RotaryPercent, dims, m.KVChannels)
 		}
 	}
 	p.deriveNoRope()
 	if m.ParallelResidual && m.NormAfter {
-		p.clash("parallel-residual norm-after", "--parallel-residual has norms of what attention and MLP take, --norm-after of what they give; choose one")
+		p.clash("parallel-residual norm-after", "--parallel-residual normalizes the inputs of attention and MLP, --norm-after their outputs; choose one")
 	}
 	left, err := windowLeft(r.Window)
 	if err != nil {
@@ -201,7 +201,7 @@ func (p *parser) deriveWindows() {
 		return
 	}
 	if m.WindowLeft < 0 {
-		p.clash("window-attn-skip-freq window-size", "--window-attn-skip-freq %s says which layers have no window; --window-size gives none", r.WindowSkip)
+		p.clash("window-attn-skip-freq window-size", "--window-attn-skip-freq %s needs --window-size; give both", r.WindowSkip)
 		return
 	}
 	var err error
@@ -239,7 +239,7 @@ const batchFlags = "micro-batch-size global-batch-size rampup-batch-size step-ba
 
 // deriveBatch fills batch sizes and checks that they divide.
 func (p *parser) deriveBatch() {
-	if p.need(p.MicroBatchSize < 1, "micro-batch-size", "sequences a rank takes at a time, at least 1") || !p.sound(batchFlags) {
+	if p.need(p.MicroBatchSize < 1, "micro-batch-size", "the number of sequences per micro-batch and rank, at least 1") || !p.sound(batchFlags) {
 		return
 	}
 	dp := max(1, p.Layout.DP)
@@ -255,7 +255,7 @@ func (p *parser) deriveBatch() {
 		return
 	}
 	if p.StepBatchSizeSchedule != "" && p.GlobalBatchSize != 0 && p.GlobalBatchSize != sizes.Final() {
-		p.clash("global-batch-size step-batch-size-schedule", "--global-batch-size %d is not where --step-batch-size-schedule ends (%d); leave one out", p.GlobalBatchSize, sizes.Final())
+		p.clash("global-batch-size step-batch-size-schedule", "--global-batch-size %d is not the last batch size of --step-batch-size-schedule (%d); leave one out", p.GlobalBatchSize, sizes.Final())
 	}
 	p.GlobalBatchSize = sizes.Final()
 	if err := p.CheckSchedule(sizes); err != nil {
@@ -301,7 +301,7 @@ func (p *parser) deriveLength() {
 func (p *parser) refuseForms(unit, other string) {
 	for _, part := range []string{"lr-decay-", "lr-warmup-", "lr-wsd-decay-"} {
 		if p.field(table.Find(part+other).To).Int() > 0 {
-			p.clash("train-iters train-samples "+part+unit, "--%s%s goes with --train-%s; use --%s%s beside --train-%s", part, other, other, part, unit, unit)
+			p.clash("train-iters train-samples "+part+unit, "--%s%s needs --train-%s; use --%s%s with --train-%s", part, other, other, part, unit, unit)
 		}
 	}
 }
@@ -354,7 +354,7 @@ func (p *parser) warmupTooLong(unit string, warmup, decay, train int) bool {
 	if decay == 0 || warmup < decay {
 		return false
 	}
-	p.problem("--lr-warmup-%s %d must be shorter than the decay of %d: lower it, or raise --lr-decay-%s", unit, warmup, decay, unit)
+	p.problem("--lr-warmup-%s %d must be less than the decay length %d; lower it, or raise --lr-decay-%s", unit, warmup, decay, unit)
 	return true
 }
 
@@ -380,7 +380,7 @@ func (p *parser) deriveRecompute() {
 		}
 	case "selective":
 		if r.Method != "" {
-			p.clash("recompute-method recompute-granularity", "--recompute-method goes with --recompute-granularity full only")
+			p.clash("recompute-method recompute-granularity", "--recompute-method needs --recompute-granularity full")
 		}
 	default:
 		if p.given("recompute-method") || p.given("recompute-num-layers") || p.given("recompute-modules") {
@@ -401,7 +401,7 @@ func (p *parser) deriveRecompute() {
 func (p *parser) deriveCheckpoint() {
 	c := &p.Checkpoint
 	if c.Save != "" && c.SaveInterval == 0 && !p.options.Partial {
-		p.notice("--save without --save-interval: one checkpoint, at the end or when the run is asked to stop")
+		p.notice("--save without --save-interval: only one checkpoint is written, when the run ends or is stopped")
 	}
 	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {
 		p.clash("save-retain-interval save-interval", "--save-retain-interval %d is not a multiple of --save-interval %d", c.KeepEvery, c.SaveInterval)
@@ -410,16 +410,16 @@ func (p *parser) deriveCheckpoint() {
 		c.KeepLast = 2 // the newest, and one to fall back to
 	}
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
-		p.clash("save-on-load", "--save-on-load %s: name a folder of its own, in which no run saves; what was loaded would be replaced", c.SaveOnLoad)
+		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
 	}
 	if c.Upcycle && c.Load == "" && c.Pretrained == "" {
-		p.clash("moe-use-upcycling load", "--moe-use-upcycling needs the dense checkpoint: --load, or --pretrained-checkpoint")
+		p.clash("moe-use-upcycling load", "--moe-use-upcycling needs a dense checkpoint; give --load or --pretrained-checkpoint")
 	}
 	if c.Upcycle && p.Raw.Experts.Num == 0 {
-		p.clash("moe-use-upcycling num-experts", "--moe-use-upcycling makes experts of a dense model: it needs --num-experts")
+		p.clash("moe-use-upcycling num-experts", "--moe-use-upcycling needs --num-experts")
 	}
 }
 
@@ -434,14 +434,14 @@ func (p *parser) deriveData() {
 		}
 	}
 	if sources > 1 {
-		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path mock-data", "data comes from one of --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --mock-data; more than one is given")
+		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path mock-data", "--data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path and --mock-data exclude each other; give one")
 	}
 	p.need(sources == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
 	if (perSplit || d.PerSplitDataArgsPath != "") && d.Split != "" {
-		p.clash("split data-path", "--split cuts --data-path; it has no meaning with one path list per split")
+		p.clash("split data-path", "--split divides --data-path; leave it out with one path list per split")
 	}
 	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /", c) }) {
-		p.clash("split", "--split %s: one to three numbers are needed, as in 969,30,1: the shares of training, validation and test", d.Split)
+		p.clash("split", "--split %s: must be one to three numbers, as in 969,30,1, the relative sizes of training, validation and test", d.Split)
 	}
 	if d.Split == "" && (len(d.DataPath) > 0 || d.DataArgsPath != "") {
 		d.Split = "969,30,1"

@@ -17,7 +17,7 @@ func (p *parser) deriveExperts() {
 		return
 	}
 	if !p.options.Experts {
-		p.clash("num-experts", "--num-experts %d: this build trains dense models; mixtures of experts are not in it yet", e.Num)
+		p.clash("num-experts", "--num-experts %d: this build trains dense models only; leave --num-experts out", e.Num)
 		return
 	}
 	if e.FFNHiddenSize == 0 {
@@ -34,16 +34,16 @@ func (p *parser) deriveExperts() {
 
 func (p *parser) checkRouter(e *spec.Experts) {
 	if e.TopK < 1 || e.TopK > e.Num {
-		p.clash("moe-router-topk num-experts", "--moe-router-topk %d must lie between 1 and --num-experts %d", e.TopK, e.Num)
+		p.clash("moe-router-topk num-experts", "--moe-router-topk %d must be from 1 to --num-experts %d", e.TopK, e.Num)
 	}
 	if !slices.Contains(e.Layers, true) && len(e.Layers) > 0 {
-		p.clash("moe-layer-freq", "--moe-layer-freq %s leaves no layer of --num-layers %d for --num-experts %d", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
+		p.clash("moe-layer-freq", "--moe-layer-freq %s gives none of --num-layers %d experts, but --num-experts is %d; change one", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
 	}
 	if e.SharedFFN > 0 && p.Model.LinearBias {
-		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "shared experts have no biases: --moe-shared-expert-intermediate-size needs --disable-bias-linear")
+		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "--moe-shared-expert-intermediate-size needs --disable-bias-linear, as shared experts have no biases")
 	}
 	if e.GlobalExact && !slices.Contains(e.Balancing, spec.GlobalAuxLoss) {
-		p.clash("moe-global-aux-exact moe-router-load-balancing-type", "--moe-global-aux-exact is about --moe-router-load-balancing-type global_aux_loss, which is not given")
+		p.clash("moe-global-aux-exact moe-router-load-balancing-type", "--moe-global-aux-exact needs --moe-router-load-balancing-type global_aux_loss")
 	}
 	if e.ExpertBias && e.ScoreFunction == spec.ScoreSoftmax {
 		p.clash("moe-router-enable-expert-bias moe-router-score-function", "--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid or sqrtsoftplus")
@@ -52,17 +52,17 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-router-topk moe-router-pre-softmax", "--moe-router-topk 1 with softmax scores needs --moe-router-pre-softmax: the softmax of one number has no gradient")
 	}
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
-		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk go together")
+		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk need each other; give both")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.TopK%e.GroupTopK != 0) {
-		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: groups must divide the experts (%s of them do), and the chosen groups the choice (%s do)",
+		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: the number of groups must divide the number of experts (%s do), and the groups per token the experts per token (%s do)",
 			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
 	} else if e.NumGroups > 0 && e.TopK <= e.Num && !e.Choosable() {
-		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--moe-router-topk %d asks each of --moe-router-group-topk %d groups for %d experts, of which --moe-router-num-groups %d leaves it %d: use fewer groups, or more of them a token",
+		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--moe-router-topk %d needs from each of --moe-router-group-topk %d groups %d experts, but with --moe-router-num-groups %d a group has %d; use fewer groups, or more groups per token",
 			e.TopK, e.GroupTopK, e.TopK/e.GroupTopK, e.NumGroups, e.Num/e.NumGroups)
 	}
 	for i, kind := range e.Balancing {
 		if slices.Contains(e.Balancing[:i], kind) {
-			p.clash("moe-router-load-balancing-type", "--moe-router-load-balancing-type has %s twice; give it once, with the sum of its coefficients", kind)
+			p.clash("moe-router-load-balancing-type", "--moe-router-load-balancing-type has %s twice; give it once, with the sum of both coefficients", kind)
 		}
 	}
 	if n := len(e.Balancing); len(e.AuxLossCoeff) == 1 && n > 1 {
@@ -71,11 +71,11 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per --moe-router-load-balancing-type (%d), found %d", n, len(e.AuxLossCoeff))
 	}
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.Sinkhorn) || slices.Contains(e.Balancing, spec.Sinkhorn) && slices.Max(e.AuxLossCoeff) > 0 {
-		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn balances by the choice itself: it goes with no other type and --moe-aux-loss-coeff 0")
+		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn balances load by itself and needs --moe-aux-loss-coeff 0 and no other type")
 	}
 	p.checkQuantiles(e)
 	if e.CapacityFactor > 0 && slices.Contains(e.Balancing, spec.Sinkhorn) {
-		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor goes with aux_loss, seq_aux_loss, global_aux_loss or none, not with sinkhorn")
+		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor needs --moe-router-load-balancing-type aux_loss, seq_aux_loss, global_aux_loss or none, not sinkhorn")
 	}
 	if e.PadToCapacity && e.CapacityFactor == 0 {
 		p.clash("moe-pad-expert-input-to-capacity moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
@@ -100,9 +100,9 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 	}
 	switch {
 	case e.Num == 1:
-		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing leaves out an expert at least: it needs --num-experts 2 or more, found 1")
+		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --num-experts 2 or more, found 1")
 	case e.TopK >= e.Num:
-		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing leaves out an expert at least: --moe-router-topk %d at most, found %d", e.Num-1, e.TopK)
+		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --moe-router-topk of at most %d, found %d", e.Num-1, e.TopK)
 	}
 }
 
@@ -117,7 +117,7 @@ func (p *parser) checkSharedOverlap() {
 		p.clash("moe-shared-expert-overlap moe-token-dispatcher-type", "--moe-shared-expert-overlap needs --moe-token-dispatcher-type alltoall, found %s", e.Dispatcher)
 	}
 	if p.Recompute.Granularity == "selective" && slices.Contains(p.Recompute.Modules, "shared_experts") {
-		p.clash("moe-shared-expert-overlap recompute-modules", "--moe-shared-expert-overlap keeps what the shared expert makes: leave shared_experts out of --recompute-modules, or leave --moe-shared-expert-overlap out")
+		p.clash("moe-shared-expert-overlap recompute-modules", "--moe-shared-expert-overlap stores the shared expert's activations; leave out shared_experts of --recompute-modules, or --moe-shared-expert-overlap")
 	}
 }
 
@@ -149,17 +149,17 @@ func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool
 	l := &listReader{text: strings.ReplaceAll(text, " ", "")}
 	list := l.sum(0)
 	if l.err == nil && l.text != "" {
-		l.fail("%q is left over", l.text)
+		l.fail("unexpected text %q after the list", l.text)
 	}
 	if l.err != nil {
 		return nil, l.err
 	}
 	if len(list) != layers {
-		return nil, fmt.Errorf("the list is for %d of the layers, --num-layers says %d", len(list), layers)
+		return nil, fmt.Errorf("the list has %d entries, but --num-layers is %d", len(list), layers)
 	}
 	for _, v := range list {
 		if v > 1 {
-			return nil, fmt.Errorf("the list has a %d; a layer is 0 or 1", v)
+			return nil, fmt.Errorf("the list has a %d; entries must be 0 or 1", v)
 		}
 		out = append(out, v != 0)
 	}
@@ -216,7 +216,7 @@ func (l *listReader) factor(depth int) []int {
 	case l.take("("):
 		list = l.sum(depth + 1)
 		if !l.take(")") {
-			l.fail("a ( is not closed")
+			l.fail("missing )")
 		}
 	case l.take("["):
 		for l.err == nil && !l.take("]") {
@@ -224,7 +224,7 @@ func (l *listReader) factor(depth int) []int {
 			l.take(",")
 		}
 	default:
-		l.fail("expected a whole number or a list such as ([0]*1+[1]*3)")
+		l.fail("expected an integer or a list such as ([0]*1+[1]*3)")
 	}
 	return list
 }
@@ -255,7 +255,7 @@ func windowLeft(text string) (int, error) {
 	case !ok || err1 != nil || err2 != nil || l < -1:
 		return -1, fmt.Errorf("expected LEFT,RIGHT, as in 4096,0")
 	case r != 0 && r != -1:
-		return -1, fmt.Errorf("attention is causal: RIGHT must be 0")
+		return -1, fmt.Errorf("RIGHT must be 0, as attention is causal")
 	}
 	return l, nil
 }

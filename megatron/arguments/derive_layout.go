@@ -32,7 +32,7 @@ func (p *parser) deriveLayout() {
 		l.TPCommOverlap = false
 		p.notice("--tp-comm-overlap has no effect with --tensor-model-parallel-size 1")
 	case l.TPCommOverlap && !l.SequenceParallel:
-		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, whose gathers and scatters it makes in pieces")
+		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, whose gathers and scatters it overlaps")
 	}
 	if l.ETP == 0 || p.Model.Experts == nil {
 		l.ETP = l.TP
@@ -44,7 +44,7 @@ func (p *parser) deriveLayout() {
 		p.checkExpertParallel()
 	}
 	if len(p.SamplePrompt) > 0 && l.SequenceParallel {
-		p.clash("sample-prompt sequence-parallel", "--sample-prompt continues texts a token at a time, which --sequence-parallel cannot cut: leave one of them out")
+		p.clash("sample-prompt sequence-parallel", "--sample-prompt generates one token at a time, which --sequence-parallel cannot shard; leave one of them out")
 	}
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
@@ -72,14 +72,14 @@ func (p *parser) deriveSharding() {
 		l.Sharding = "optim"
 	}
 	if l.DistributedOptimizer && l.Sharding == "no_shard" {
-		p.clash("use-distributed-optimizer data-parallel-sharding-strategy", "--use-distributed-optimizer and --data-parallel-sharding-strategy no_shard contradict each other")
+		p.clash("use-distributed-optimizer data-parallel-sharding-strategy", "--use-distributed-optimizer and --data-parallel-sharding-strategy no_shard exclude each other")
 	}
 	l.DistributedOptimizer = l.Sharding != "" && l.Sharding != "no_shard"
 	if p.OffloadFolder != "" && p.Checkpoint.Async {
-		p.clash("offload-folder async-save", "--async-save keeps a copy of all tensors in memory, which --offload-folder is to save: leave one of them out")
+		p.clash("offload-folder async-save", "--async-save copies all tensors to memory, which --offload-folder avoids; leave one of them out")
 	}
 	if p.OffloadFolder != "" && p.OptimizerCPUOffload {
-		p.clash("offload-folder optimizer-cpu-offload", "--offload-folder and --optimizer-cpu-offload name two places for the same: leave one of them out")
+		p.clash("offload-folder optimizer-cpu-offload", "--offload-folder and --optimizer-cpu-offload exclude each other; leave one of them out")
 	}
 	p.deriveTiling()
 	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
@@ -93,14 +93,14 @@ func (p *parser) deriveTiling() {
 	switch {
 	case l.MemoryCentricTiling == 0:
 	case l.Sharding != string(optimizer.OptimGradsParams):
-		p.clash("memory-centric-tiling zero-stage data-parallel-sharding-strategy", "--memory-centric-tiling %d needs --zero-stage 3, under which parameters come where they are used", l.MemoryCentricTiling)
+		p.clash("memory-centric-tiling zero-stage data-parallel-sharding-strategy", "--memory-centric-tiling %d needs --zero-stage 3, under which parameters are gathered where they are used", l.MemoryCentricTiling)
 	case l.TPCommOverlap:
-		p.clash("memory-centric-tiling tp-comm-overlap", "--tp-comm-overlap makes each product in several pieces, for each of which --memory-centric-tiling would bring the weight again: leave one of them out")
+		p.clash("memory-centric-tiling tp-comm-overlap", "--tp-comm-overlap splits each product, and --memory-centric-tiling would gather the weight again for each part; leave one of them out")
 	case l.OptimizerInstances > 1:
-		p.clash("memory-centric-tiling num-distributed-optimizer-instances", "--memory-centric-tiling works with one copy of the sharded state: leave --num-distributed-optimizer-instances out")
+		p.clash("memory-centric-tiling num-distributed-optimizer-instances", "--memory-centric-tiling supports one copy of the sharded state; leave --num-distributed-optimizer-instances out")
 	case l.DP*l.CP == 1 && p.OffloadFolder == "":
 		l.MemoryCentricTiling = 0
-		p.notice("--memory-centric-tiling has no effect: one rank without --offload-folder holds all parameters in memory")
+		p.notice("--memory-centric-tiling has no effect: one rank without --offload-folder keeps all parameters in memory")
 	}
 }
 
@@ -131,7 +131,7 @@ func (p *parser) refuseLayouts() {
 		{"context-parallel-size", &l.CP, o.Layouts}, {"expert-model-parallel-size", &l.EP, o.Layouts && o.Experts},
 	} {
 		if *s.size > 1 && !s.can {
-			p.problem("--%s %d is not in this build yet; leave it at 1", s.flag, *s.size)
+			p.problem("--%s %d is not supported by this build; use 1", s.flag, *s.size)
 			p.spoil(s.flag)
 			*s.size = 1
 		}
@@ -147,12 +147,12 @@ func (p *parser) deriveWorld() bool {
 	one := l.TP * l.PP * l.CP // ranks that hold one copy of the model
 	switch {
 	case l.WorldSize > 0 && p.options.Ranks > 0 && l.WorldSize != p.options.Ranks:
-		p.problem("--world-size %d, but the launcher started %d ranks", l.WorldSize, p.options.Ranks)
+		p.problem("--world-size %d must equal the %d ranks that the launcher started; leave it out", l.WorldSize, p.options.Ranks)
 		return false
 	case l.WorldSize == 0 && p.options.Ranks > 0:
 		l.WorldSize = p.options.Ranks
 	case l.WorldSize == 0 && one > 1:
-		p.problem("one copy of the model takes %d ranks (tensor %d x pipeline %d x context %d): give --world-size %d to run them in this process, or start processes with `monotron launch`",
+		p.problem("one copy of the model needs %d ranks (tensor %d x pipeline %d x context %d): give --world-size %d to run them in this process, or start processes with `monotron launch`",
 			one, l.TP, l.PP, l.CP, one)
 		return false
 	case l.WorldSize == 0:
@@ -270,7 +270,7 @@ func (p *parser) checkHierarchy(needed bool) (heads int) {
 			all = append(all, fmt.Sprintf("%d %d", a, l.CP/a))
 		}
 		if len(all) == 0 {
-			return "--cp-comm-type p2p or a2a instead: " + strconv.Itoa(l.CP) + " ranks are no product of two sizes above 1"
+			return "--cp-comm-type p2p or a2a instead: " + strconv.Itoa(l.CP) + " ranks are not a product of two sizes above 1"
 		}
 		return "--hierarchical-context-parallel-sizes " + strings.Join(all, " or ")
 	}

@@ -22,7 +22,7 @@ command line comes to.
   -  accepted, changes nothing here        x  refused, with what to use instead
   o  not yet: known, but not trained with
 
-The smallest run:
+A minimal run:
   pretrain_gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
     --seq-length 64 --max-position-embeddings 64 --micro-batch-size 4 \
     --train-iters 100 --lr 1e-3 --mock-data --tokenizer-type NullTokenizer --vocab-size 255

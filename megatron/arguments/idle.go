@@ -64,7 +64,7 @@ func (p *parser) noteIdleExperts() {
 		p.idle(slices.Concat(mixtureFlags(), []string{"expert-tensor-parallel-size"}), "without --num-experts")
 		_, mixtures := model.Modules()
 		if p.Recompute.Granularity == "selective" && slices.ContainsFunc(p.Recompute.Modules, func(m string) bool { return slices.Contains(mixtures, m) }) {
-			p.notice("--recompute-modules %s: what is of experts has no effect without --num-experts", strings.Join(p.Recompute.Modules, " "))
+			p.notice("--recompute-modules %s: modules of experts have no effect without --num-experts", strings.Join(p.Recompute.Modules, " "))
 		}
 		return
 	}
@@ -76,7 +76,7 @@ func (p *parser) noteIdleExperts() {
 		p.idle([]string{"moe-aux-loss-coeff"}, "with --moe-router-load-balancing-type none")
 	}
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.NoBalancing) {
-		p.notice("--moe-router-load-balancing-type %s: none, and its --moe-aux-loss-coeff, have no effect beside another type", strings.Join(e.Balancing, " "))
+		p.notice("--moe-router-load-balancing-type %s: none, and its --moe-aux-loss-coeff, have no effect with another type", strings.Join(e.Balancing, " "))
 	}
 	p.noteRandom(e)
 }
@@ -100,7 +100,7 @@ func (p *parser) noteRandom(e *spec.Experts) {
 		by = append(by, "--moe-router-enable-expert-bias")
 	}
 	if len(by) > 0 {
-		p.notice("--moe-router-force-load-balancing puts random numbers in the place of the router's logits: what %s chooses by are those", strings.Join(by, ", "))
+		p.notice("--moe-router-force-load-balancing replaces the router's logits by random numbers, also for %s", strings.Join(by, ", "))
 	}
 }
 

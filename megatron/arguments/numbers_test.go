@@ -88,26 +88,26 @@ func TestPythonsNumbers(t *testing.T) {
 // missing, unequal or too small.
 func TestNoFollowUps(t *testing.T) {
 	for _, c := range []struct{ without, add, want string }{
-		{"--train-iters 100", "--train-iters 1e5", `"1e5" is no whole number`},
-		{"--train-iters 100", "--train-samples 9.5", `"9.5" is no whole number`},
+		{"--train-iters 100", "--train-iters 1e5", `"1e5" is not an integer`},
+		{"--train-iters 100", "--train-samples 9.5", `"9.5" is not an integer`},
 		{"--train-iters 100", "--train-iters", "--train-iters needs a value"},
 		{"--train-iters 100", "--train-iter 100", "did you mean --train-iters?"},
 		{"--train-iters 100", "--train-tokens 300000000000", "use --train-samples"},
 		{"--micro-batch-size 2", "--batch-size 4", "use --micro-batch-size"},
-		{"--micro-batch-size 2", "--micro-batch-size two", `"two" is no whole number`},
-		{"--lr 1e-3", "--lr 1e-3x", `"1e-3x" is no number`},
+		{"--micro-batch-size 2", "--micro-batch-size two", `"two" is not an integer`},
+		{"--lr 1e-3", "--lr 1e-3x", `"1e-3x" is not a number`},
 		{"--lr 1e-3", "--lr nan --min-lr 1e-2", "--lr nan is out of range"},
 		{"--data-path a", "--mock-dat", "did you mean --mock-data?"},
 		{"--data-path a", "--train-weighted-split-paths x", "use --data-path WEIGHT PREFIX"},
-		{"--hidden-size 64", "--hidden-size 64k", `"64k" is no whole number`},
-		{"--hidden-size 64", "--hidden-size 65 --kv-channels x", `"x" is no whole number`},
-		{"--num-layers 4", "--num-layers 4x --world-size 3 --pipeline-model-parallel-size 3 --global-batch-size 8", `"4x" is no whole number`},
+		{"--hidden-size 64", "--hidden-size 64k", `"64k" is not an integer`},
+		{"--hidden-size 64", "--hidden-size 65 --kv-channels x", `"x" is not an integer`},
+		{"--num-layers 4", "--num-layers 4x --world-size 3 --pipeline-model-parallel-size 3 --global-batch-size 8", `"4x" is not an integer`},
 		{"--num-layers 4", "--decoder-num-layers 4", "GPT has one stack"},
-		{"", "--tensor-model-parallel-size 2x --world-size 16", `"2x" is no whole number`},
-		{"", "--world-size 8x --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", `"8x" is no whole number`},
-		{"", "--save x --save-interval 1h", `"1h" is no whole number`},
-		{"", "--rampup-batch-size 3 3 x", `"x" is no whole number`},
-		{"--seq-length 64", "--seq-length 2K", `"2K" is no whole number`},
+		{"", "--tensor-model-parallel-size 2x --world-size 16", `"2x" is not an integer`},
+		{"", "--world-size 8x --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", `"8x" is not an integer`},
+		{"", "--save x --save-interval 1h", `"1h" is not an integer`},
+		{"", "--rampup-batch-size 3 3 x", `"x" is not an integer`},
+		{"--seq-length 64", "--seq-length 2K", `"2K" is not an integer`},
 	} {
 		line := strings.Replace(strings.Join(baseline(), " "), c.without, "", 1)
 		_, _, err := ParseWith(everything, strings.Fields(line+" "+c.add))

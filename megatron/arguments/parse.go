@@ -99,7 +99,7 @@ func (p *parser) commandLine(args []string) {
 		}
 	}
 	for _, stray := range rest {
-		p.problem("%q stands alone: every value follows its flag", stray)
+		p.problem("unexpected argument %q: every value must follow its flag", stray)
 	}
 	for _, g := range given {
 		p.take(table.Find(g.Name), g.Values)

@@ -170,7 +170,7 @@ func TestAllProblemsTogether(t *testing.T) {
 	if exitcode.CodeOf(err) != exitcode.Usage {
 		t.Fatalf("code %d, %v", exitcode.CodeOf(err), err)
 	}
-	for _, want := range []string{"--num-layers?", "65 is not a multiple", "longer than --max-position-embeddings 64", `"x" is no whole number`,
+	for _, want := range []string{"--num-layers?", "65 is not a multiple", "longer than --max-position-embeddings 64", `"x" is not an integer`,
 		"--optimizer muon", "--bf16 and --fp16", "--train-iters and --train-samples", "--data-path is missing"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the list lacks %q:\n%v", want, err)
@@ -200,18 +200,18 @@ func TestContextProblemsTogether(t *testing.T) {
 // Claim: one sentence per mistake, naming the flag (validate_args' rules).
 func TestImpossibleCombinations(t *testing.T) {
 	for _, c := range []struct{ add, want string }{
-		{"--tensor-model-parallel-size 2", "is not in this build yet"},
-		{"--world-size 2", "is not in this build yet"},
+		{"--tensor-model-parallel-size 2", "is not supported by this build"},
+		{"--world-size 2", "is not supported by this build"},
 		{"--num-experts 4", "this build trains dense models"},
-		{"--position-embedding-type yarn", "YaRN is not built in; use --position-embedding-type rope"},
+		{"--position-embedding-type yarn", "YaRN is not supported; use --position-embedding-type rope"},
 		{"--micro-batch-size 3", "not a positive multiple of --micro-batch-size 3"},
-		{"--rampup-batch-size 3 2 100", "not a whole number of increments"},
+		{"--rampup-batch-size 3 2 100", "must be a multiple of the increment"},
 		{"--rampup-batch-size 2 2", "takes 3 values, found 2"},
 		{"--step-batch-size-schedule 1K:8", "the first threshold must be 0"},
 		{"--step-batch-size-schedule 0:8,1X:16", `"1X:16" is not THRESHOLD:SIZE`},
-		{"--lr-warmup-iters 100", "must be shorter than the decay"},
+		{"--lr-warmup-iters 100", "must be less than the decay length"},
 		{"--lr-warmup-iters 5 --lr-warmup-fraction 0.1", "excludes --lr-warmup-iters"},
-		{"--lr-decay-samples 100", "--lr-decay-samples goes with --train-samples; use --lr-decay-iters beside --train-iters"},
+		{"--lr-decay-samples 100", "--lr-decay-samples needs --train-samples; use --lr-decay-iters with --train-iters"},
 		{"--lr-decay-style WSD", "needs --lr-wsd-decay-iters"},
 		{"--min-lr 1", "--min-lr 1 must lie between 0 and --lr"},
 		{"--weight-decay-incr-style linear", "needs --start-weight-decay and --end-weight-decay"},
@@ -219,24 +219,24 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--save x --save-interval 10 --save-retain-interval 15", "not a multiple of --save-interval 10"},
 		{"--recompute-granularity full", "needs --recompute-method"},
 		{"--swiglu --squared-relu", "exclude each other"},
-		{"--mock-data", "more than one is given"},
-		{"--train-data-path b", "more than one is given"},
+		{"--mock-data", "--mock-data exclude each other; give one"},
+		{"--train-data-path b", "--mock-data exclude each other; give one"},
 		{"--group-query-attention --num-query-groups 3", "not a multiple of --num-query-groups 3"},
 		{"--rampup-batch-size 2 1 100", "the global batch size 3 (during --rampup-batch-size) is not"},
 		{"--sgd-momentum 2 --optimizer sgd", "--sgd-momentum 2 is out of range: from 0, below 1"},
 		{"--cpu-threads 100000", "--cpu-threads 100000 is out of range: from 0 to 4096"},
 		{"--seed 4294967296", "--seed 4294967296 is out of range: from 0 to 4294967295"},
-		{"--hidden-size 2000000000", "no machine holds that"},
-		{"--seq-length 2000000000 --max-position-embeddings 2000000000 --micro-batch-size 2000000000 --global-batch-size 2000000000", "no machine holds that"},
+		{"--hidden-size 2000000000", "no machine can store that"},
+		{"--seq-length 2000000000 --max-position-embeddings 2000000000 --micro-batch-size 2000000000 --global-batch-size 2000000000", "no machine can store that"},
 		{"--seq-length 1", "--seq-length 1 is out of range: from 2 to 2147483647"},
 		{"--world-size 0", "--world-size 0 is out of range: from 1 to 100000"},
-		{"--split -1,50,51", "one to three numbers are needed"},
+		{"--split -1,50,51", "must be one to three numbers"},
 		{"--step-batch-size-schedule 0:2,1K:3", "the global batch size 3 (from sample"},
-		{"--rotary-percent 0.1 --position-embedding-type rope", "must come in pairs"},
+		{"--rotary-percent 0.1 --position-embedding-type rope", "the number must be even"},
 		{"--no-rope-freq 3", "does not divide --num-layers 4"},
 		{"--window-size 4,1", "RIGHT must be 0"},
-		{"--window-attn-skip-freq 2", "--window-size gives none"},
-		{"--window-size 4,0 --window-attn-skip-freq [1,0]", "the list is for 2 of the layers"},
+		{"--window-attn-skip-freq 2", "needs --window-size; give both"},
+		{"--window-size 4,0 --window-attn-skip-freq [1,0]", "the list has 2 entries"},
 		{"--window-size 4,0 --window-attn-skip-freq 0", "must be at least 1"},
 		{"--qk-layernorm-whole", "give both"},
 		{"--hidden-dropout 1.0", "--hidden-dropout 1.0 is out of range: from 0, below 1"},
@@ -244,7 +244,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--lr nan", "--lr nan is out of range: from 0 to 1e+30"},
 		{"--seed -1", "--seed -1 is out of range: from 0 to 4294967295"},
 		{"--batch-size 4", "use --micro-batch-size"},
-		{"--curriculum-learning", "sequence length stays constant"},
+		{"--curriculum-learning", "the sequence length is constant"},
 		{"--cross-entropy-fusion-impl te", "use native"},
 		{"--log-memory-interval 30", "not a multiple of --log-interval"},
 		{"--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler", "exclude each other"},
@@ -275,7 +275,7 @@ func TestLayoutChecks(t *testing.T) {
 		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a --group-query-attention --num-query-groups 2", "cannot share the 2 groups of --num-query-groups evenly, of which each of 1 tensor-parallel ranks has 2: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"},
 		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a+p2p", "needs the sizes of a2a and of p2p: use --hierarchical-context-parallel-sizes 2 2"},
 		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2", "multiply to 8, not to --context-parallel-size 4: use --hierarchical-context-parallel-sizes 2 2"},
-		{"--context-parallel-size 2 --world-size 2 --cp-comm-type a2a+p2p", "2 ranks are no product of two sizes above 1"},
+		{"--context-parallel-size 2 --world-size 2 --cp-comm-type a2a+p2p", "2 ranks are not a product of two sizes above 1"},
 		{"--context-parallel-size 4 --world-size 4 --hierarchical-context-parallel-sizes 4", "takes two sizes, of a2a and of p2p, found 1"},
 		{"--context-parallel-size 2 --world-size 2 --cp-comm-type a2a p2p", "takes one value, or one per layer (4), found 2"},
 		{"--context-parallel-size 2 --world-size 2 --cp-zigzag-per-document", "cuts documents that do not see each other: add --reset-attention-mask or --dataloader-inter-document-masking"},
@@ -286,7 +286,7 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-layers-per-virtual-pipeline-stage 2 --num-virtual-stages-per-pipeline-rank 2", "exclude each other"},
 		{"--num-virtual-stages-per-pipeline-rank 2", "needs --pipeline-model-parallel-size of at least 2"},
 		{"--pipeline-model-parallel-size 2 --world-size 2 --pipeline-model-parallel-layout Et|tL", "holds 2 layers, --num-layers says 4"},
-		{"--pipeline-model-parallel-layout (t", "a ( is not closed"},
+		{"--pipeline-model-parallel-layout (t", "missing )"},
 		{"--overlap-param-gather", "needs --use-distributed-optimizer and --overlap-grad-reduce"},
 		{"--expert-model-parallel-size 2 --world-size 2", "needs --num-experts"},
 		{"--num-experts 3 --expert-model-parallel-size 2 --world-size 2", "not a multiple of --expert-model-parallel-size 2; use --expert-model-parallel-size 1 or 3"},
@@ -300,31 +300,31 @@ func TestLayoutChecks(t *testing.T) {
 			"--moe-ffn-hidden-size 2147483647 is not a multiple of --expert-tensor-parallel-size 2; use --expert-tensor-parallel-size 1"},
 		{"--num-experts 100000 --moe-ffn-hidden-size 2147483647", "the experts would have about"},
 		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 2147483647 --num-layers 100000", "--moe-shared-expert-intermediate-size 2147483647"},
-		{"--num-experts 4 --moe-router-topk 5", "--moe-router-topk 5 must lie between 1 and --num-experts 4"},
-		{"--num-experts 6 --moe-router-num-groups 4 --moe-router-group-topk 2", "groups must divide the experts (3 or 6 of them do)"},
-		{"--num-experts 4 --moe-router-num-groups 4 --moe-router-group-topk 1", "--moe-router-topk 2 asks each of --moe-router-group-topk 1 groups for 2 experts, of which --moe-router-num-groups 4 leaves it 1"},
-		{"--num-experts 4 --moe-router-num-groups 2 --moe-router-group-topk 3", "groups must divide the experts (2 of them do), and the chosen groups the choice (2 do)"},
+		{"--num-experts 4 --moe-router-topk 5", "--moe-router-topk 5 must be from 1 to --num-experts 4"},
+		{"--num-experts 6 --moe-router-num-groups 4 --moe-router-group-topk 2", "the number of groups must divide the number of experts (3 or 6 do)"},
+		{"--num-experts 4 --moe-router-num-groups 4 --moe-router-group-topk 1", "--moe-router-topk 2 needs from each of --moe-router-group-topk 1 groups 2 experts, but with --moe-router-num-groups 4 a group has 1"},
+		{"--num-experts 4 --moe-router-num-groups 2 --moe-router-group-topk 3", "must divide the number of experts (2 do), and the groups per token the experts per token (2 do)"},
 		{"--num-experts 4 --moe-router-load-balancing-type aux_loss none aux_loss --moe-aux-loss-coeff 1e-2 0 1e-2", "has aux_loss twice"},
-		{"--num-experts 4 --moe-layer-freq ([0]*1+[2]*3)", "the list has a 2; a layer is 0 or 1"},
-		{"--num-experts 4 --moe-layer-freq [0]*4", "leaves no layer"},
+		{"--num-experts 4 --moe-layer-freq ([0]*1+[2]*3)", "the list has a 2; entries must be 0 or 1"},
+		{"--num-experts 4 --moe-layer-freq [0]*4", "gives none of --num-layers 4 experts"},
 		{"--num-experts 4 --moe-shared-expert-intermediate-size 32", "needs --disable-bias-linear"},
-		{"--num-experts 4 --moe-global-aux-exact", "global_aux_loss, which is not given"},
+		{"--num-experts 4 --moe-global-aux-exact", "--moe-global-aux-exact needs --moe-router-load-balancing-type global_aux_loss"},
 		{"--num-experts 4 --moe-router-load-balancing-type quantile_balancing --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff 0"},
-		{"--num-experts 4 --moe-router-load-balancing-type quantile_balancing --moe-router-topk 4", "--moe-router-topk 3 at most"},
+		{"--num-experts 4 --moe-router-load-balancing-type quantile_balancing --moe-router-topk 4", "--moe-router-topk of at most 3"},
 		{"--num-experts 1 --moe-router-topk 1 --moe-router-pre-softmax --moe-router-load-balancing-type quantile_balancing", "needs --num-experts 2 or more, found 1"},
 		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 7 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "use --moe-shared-expert-intermediate-size 6 or 8"},
 		{"--num-experts 4 --expert-model-parallel-size 2", "1 rank does not divide into expert copies of 2 ranks"},
-		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-expert-capacity-factor 1", "not with sinkhorn"},
+		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-expert-capacity-factor 1", "or none, not sinkhorn"},
 		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff 0"},
 		{"--num-experts 4 --moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
 		{"--num-experts 4 --moe-apply-probs-on-input", "needs --moe-router-topk 1"},
 		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap", "needs --moe-token-dispatcher-type alltoall, found allgather"},
-		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap --moe-token-dispatcher-type alltoall --recompute-granularity selective --recompute-modules shared_experts", "leave shared_experts out of --recompute-modules"},
+		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap --moe-token-dispatcher-type alltoall --recompute-granularity selective --recompute-modules shared_experts", "leave out shared_experts of --recompute-modules"},
 		{"--num-experts 4 --moe-aux-loss-coeff 0.1 0.2", "takes one number, or one per"},
 		{"--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "need --expert-tensor-parallel-size 1, or --disable-bias-linear"},
 		{"--num-experts 4 --moe-router-topk 1", "needs --moe-router-pre-softmax"},
 		{"--num-experts 4 --moe-router-enable-expert-bias", "sigmoid or sqrtsoftplus"},
-		{"--num-experts 4 --moe-layer-freq [1,0]", "the list is for 2 of the layers"},
+		{"--num-experts 4 --moe-layer-freq [1,0]", "the list has 2 entries"},
 		{"--num-experts 4 --moe-layer-freq [1,0]*9999999", "expected a number"},
 		{"--num-experts 4 --disable-bias-linear --tensor-model-parallel-size 2 --world-size 2", "need --sequence-parallel"},
 	} {
@@ -447,7 +447,7 @@ func TestBadConfigFiles(t *testing.T) {
 		"min-lr: \"\x00":        "--config",
 		"batch-size: 3":         "use --micro-batch-size",
 		"data-path: [[a], [b]]": "takes a value or a list",
-		"config: other.yaml":    ":1: a file of flags takes none from another",
+		"config: other.yaml":    ":1: a file of flags cannot include another",
 	} {
 		file := filepath.Join(t.TempDir(), "bad.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -567,7 +567,7 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 		{"--sequence-parallel", "--sequence-parallel has no effect with --tensor-model-parallel-size 1"},
 		{"--moe-token-drop-policy position", "--moe-token-drop-policy: no effect without --num-experts"},
 		{"--expert-tensor-parallel-size 2", "--expert-tensor-parallel-size: no effect without --num-experts"},
-		{"--recompute-granularity selective --recompute-modules moe_act", "--recompute-modules moe_act: what is of experts has no effect without --num-experts"},
+		{"--recompute-granularity selective --recompute-modules moe_act", "--recompute-modules moe_act: modules of experts have no effect without --num-experts"},
 	} {
 		_, report, err := Parse(append(baseline(), strings.Fields(c.add)...))
 		if err != nil {
@@ -578,18 +578,18 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 			t.Errorf("%s: notices %q, want %q", c.add, got, c.want)
 		}
 	}
-	const random = "--moe-router-force-load-balancing puts random numbers in the place of the router's logits: what "
+	const random = "--moe-router-force-load-balancing replaces the router's logits by random numbers, also for "
 	for _, c := range []struct{ add, want string }{
 		{"--moe-shared-expert-overlap", "--moe-shared-expert-overlap: no effect without --moe-shared-expert-intermediate-size"},
 		{"--moe-router-bias-update-rate 0.1", "--moe-router-bias-update-rate: no effect without --moe-router-enable-expert-bias"},
 		{"--moe-token-drop-policy position", "--moe-token-drop-policy: no effect without --moe-expert-capacity-factor"},
 		{"--moe-router-quantile-balancing-ema 0.5", "--moe-router-quantile-balancing-ema: no effect without --moe-router-load-balancing-type quantile_balancing"},
 		{"--moe-router-load-balancing-type none --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff: no effect with --moe-router-load-balancing-type none"},
-		{"--moe-router-load-balancing-type aux_loss none --moe-aux-loss-coeff 0.1", "--moe-router-load-balancing-type aux_loss none: none, and its --moe-aux-loss-coeff, have no effect beside another type"},
-		{"--moe-router-force-load-balancing --moe-router-load-balancing-type sinkhorn", random + "--moe-router-load-balancing-type sinkhorn chooses by are those"},
-		{"--moe-router-force-load-balancing --moe-router-load-balancing-type quantile_balancing", random + "--moe-router-load-balancing-type quantile_balancing chooses by are those"},
+		{"--moe-router-load-balancing-type aux_loss none --moe-aux-loss-coeff 0.1", "--moe-router-load-balancing-type aux_loss none: none, and its --moe-aux-loss-coeff, have no effect with another type"},
+		{"--moe-router-force-load-balancing --moe-router-load-balancing-type sinkhorn", random + "--moe-router-load-balancing-type sinkhorn"},
+		{"--moe-router-force-load-balancing --moe-router-load-balancing-type quantile_balancing", random + "--moe-router-load-balancing-type quantile_balancing"},
 		{"--moe-router-force-load-balancing --moe-router-num-groups 2 --moe-router-group-topk 1 --moe-router-score-function sigmoid --moe-router-enable-expert-bias",
-			random + "--moe-router-num-groups, --moe-router-enable-expert-bias chooses by are those"},
+			random + "--moe-router-num-groups, --moe-router-enable-expert-bias"},
 	} {
 		_, report, err := ParseWith(everything, append(baseline(), strings.Fields("--num-experts 4 "+c.add)...))
 		if err != nil || !slices.Contains(report.Notices, c.want) {

@@ -83,7 +83,7 @@ func (p *parser) err() error {
 		all = append(all, fmt.Errorf("%s: %s", strings.Join(r.flags, ", "), r.why))
 	}
 	if len(all) > 0 && p.emptyLoad != "" {
-		all = append(all, fmt.Errorf("--use-checkpoint-args: there is no checkpoint in %s to take flags from", p.emptyLoad))
+		all = append(all, fmt.Errorf("--use-checkpoint-args: %s contains no checkpoint; give the model's flags, or another --load", p.emptyLoad))
 	}
 	switch len(all) {
 	case 0:

@@ -28,7 +28,7 @@ func (p *parser) checkpoint() {
 		return
 	}
 	if saved == nil {
-		p.notice("--use-checkpoint-args: no checkpoint in %s yet; the command line alone counts", p.emptyLoad)
+		p.notice("--use-checkpoint-args: %s contains no checkpoint yet; only the command line is used", p.emptyLoad)
 	}
 	own := slices.ContainsFunc(tokenizerFlags, p.given)
 	for name, texts := range saved {

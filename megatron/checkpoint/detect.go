@@ -123,7 +123,7 @@ func detectFile(path string) (Format, error) {
 	defer f.Close()
 	var head [4]byte
 	if _, err := io.ReadFull(f, head[:]); err != nil {
-		return "", exitcode.Errorf(exitcode.BadData, "%s: %w while reading its first four bytes; it is no checkpoint", path, err)
+		return "", exitcode.Errorf(exitcode.BadData, "%s: %w while reading its first four bytes; it is not a checkpoint", path, err)
 	}
 	switch {
 	case binary.LittleEndian.Uint32(head[:]) == llmcMagic:
@@ -163,7 +163,7 @@ func ReadTracker(dir string) (Tracked, error) {
 	path := filepath.Join(dir, TrackerName)
 	text, err := exitcode.ReadFile(path, 64)
 	if exitcode.CodeOf(err) == exitcode.BadData {
-		return Tracked{}, exitcode.Errorf(exitcode.BadData, "%s is no file of one number", path)
+		return Tracked{}, exitcode.Errorf(exitcode.BadData, "%s must be a file with one number", path)
 	}
 	if err != nil {
 		return Tracked{}, err

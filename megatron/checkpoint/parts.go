@@ -122,10 +122,10 @@ func Tile(shape []int64, boxes []mpu.Piece, used *int) error {
 	total, held := Volume(shape), int64(0)
 	for i, b := range boxes {
 		if !Inside(b, shape) {
-			return fmt.Errorf("piece %d, from %v size %v, is no box of it", i, b.From, b.Size)
+			return fmt.Errorf("piece %d, from %v size %v, is not a box of the tensor", i, b.From, b.Size)
 		}
 		if held += b.Len(); held > total {
-			return fmt.Errorf("its pieces hold more than the whole")
+			return fmt.Errorf("its pieces have more elements than the tensor")
 		}
 	}
 	if held != total {

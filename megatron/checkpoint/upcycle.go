@@ -61,9 +61,9 @@ func Upcycle(src Source, m *spec.Model, router func(name string, out []float32))
 func upcyclable(dense, m *spec.Model) error {
 	switch {
 	case dense == nil:
-		return errors.New("it is not known to be of a dense model")
+		return errors.New("it is not known to be a dense model")
 	case dense.Experts != nil:
-		return errors.New("it has experts already, and is of no dense model; leave --moe-use-upcycling out to go on with them")
+		return errors.New("it already has experts; leave --moe-use-upcycling out to continue with them")
 	}
 	var wrong []error
 	bad := func(is bool, format string, args ...any) {
@@ -77,11 +77,11 @@ func upcyclable(dense, m *spec.Model) error {
 		bad(true, "%s", what)
 	}
 	bad(dense.HiddenSize != m.HiddenSize, "its hidden size is %d, the mixture's %d", dense.HiddenSize, m.HiddenSize)
-	bad(dense.FFNHiddenSize%e.FFNHiddenSize != 0, "its MLP of width %d is no whole number of experts of width %d", dense.FFNHiddenSize, e.FFNHiddenSize)
+	bad(dense.FFNHiddenSize%e.FFNHiddenSize != 0, "its MLP width %d is not a multiple of the expert width %d", dense.FFNHiddenSize, e.FFNHiddenSize)
 	if g := dense.FFNHiddenSize / e.FFNHiddenSize; g > 0 {
-		bad(e.Num%g != 0, "--num-experts %d is no whole number of MLPs of %d experts each", e.Num, g)
+		bad(e.Num%g != 0, "--num-experts %d is not a multiple of the %d experts per MLP", e.Num, g)
 	}
-	bad(e.SharedFFN > 0, "nothing of it makes a shared expert")
+	bad(e.SharedFFN > 0, "a dense model cannot initialize a shared expert")
 	for i, on := range e.Layers {
 		bad(!on && dense.FFNHiddenSize != m.FFNHiddenSize, "layer %d has no experts, and an MLP of width %d, not %d", i, m.FFNHiddenSize, dense.FFNHiddenSize)
 	}

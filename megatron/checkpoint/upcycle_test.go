@@ -218,7 +218,7 @@ func TestUpcyclingRefuses(t *testing.T) {
 	for says, change := range map[string]func(from, to *spec.Model){
 		"hidden size is 4":      func(_, to *spec.Model) { to.HiddenSize = 8 },
 		"no whole number of ex": func(_, to *spec.Model) { to.Experts.FFNHiddenSize = 5 },
-		"no whole number of ML": func(_, to *spec.Model) { to.Experts.Num = 4 },
+		"not a multiple of the": func(_, to *spec.Model) { to.Experts.Num = 4 },
 		"shared expert":         func(_, to *spec.Model) { to.Experts.SharedFFN = 4 },
 		"layer 0 has no exper":  func(_, to *spec.Model) { to.FFNHiddenSize = 4 },
 		"--num-layers 2 -> 3":   func(_, to *spec.Model) { to.NumLayers = 3 },

@@ -81,7 +81,7 @@ func (b *BatchSizes) readRamp(ramp []int) error {
 	case start > b.final:
 		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size starts at %d, above --global-batch-size %d", start, b.final)
 	case (b.final-start)%increment != 0:
-		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: from %d to %d is not a whole number of increments of %d", start, b.final, increment)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: the difference from %d to %d must be a multiple of the increment %d", start, b.final, increment)
 	}
 	b.ramp = ramp
 	return nil

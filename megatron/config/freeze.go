@@ -70,7 +70,7 @@ func (c *Step) Freezing() (f Freezing, err error) {
 	return f, nil
 }
 
-// checkPatterns refuses what is no pattern, and one that matches no parameter.
+// checkPatterns refuses a malformed pattern, and one that matches no parameter.
 func checkPatterns(patterns []string, all []*mpu.Param) error {
 	names := argv.Set{}
 	for _, p := range all {
@@ -78,7 +78,7 @@ func checkPatterns(patterns []string, all []*mpu.Param) error {
 	}
 	for _, pattern := range patterns {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return exitcode.Errorf(exitcode.Usage, "--freeze-parameters %q is no shell pattern: *, ?, [a-z] and [^a-z] are known", pattern)
+			return exitcode.Errorf(exitcode.Usage, "--freeze-parameters %q is not a shell pattern; use *, ?, [a-z] and [^a-z]", pattern)
 		}
 		if slices.ContainsFunc(all, func(p *mpu.Param) bool { return matches(pattern, p.Name) }) {
 			continue

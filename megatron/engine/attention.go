@@ -39,7 +39,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	case !e.device.IsGPU():
 		note("attention: device %s has one kind of its own, which keeps no scores; --attention-backend %s chooses on cuda alone", e.device.Name, backend)
 	case !e.config.Layout.UncutSequences():
-		const why = "cuDNN's takes whole sequences and gives no f32 parts to join; of --context-parallel-size above 1 only --cp-comm-type a2a in all layers has them"
+		const why = "cuDNN's attention needs complete sequences and returns no partial results in f32; with --context-parallel-size above 1 use --cp-comm-type a2a in all layers"
 		if backend == "fused" {
 			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s: use it, or auto or flash, which run our own kernels", why)
 		}
@@ -47,7 +47,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	case backend == "flash":
 		note("%s, as --attention-backend flash asks", own)
 	case backend == "unfused" || backend == "local":
-		note("%s: --attention-backend %s means kernels that keep all scores, of which there are none here", own, backend)
+		note("%s: --attention-backend %s needs kernels that store all scores, which are not available", own, backend)
 	case backend == "fused":
 		chosen, refusal, err := e.fuseAttention(coming, math.MaxInt64)
 		if err != nil {

@@ -21,7 +21,7 @@ func (e *Engine) Capture() (why string) {
 	case e.countsMicroBatches():
 		return "with --moe-router-load-balancing-type global_aux_loss a micro-batch's gradient goes by its number in the step"
 	case e.rank.Inject != nil:
-		return "--inject looks at every layer"
+		return "--inject checks every layer"
 	case e.config.OffloadFolder != "":
 		return "--offload-folder has the host read and write during a step"
 	case e.toHost():

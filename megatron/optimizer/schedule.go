@@ -159,7 +159,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 	reconcile("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
 	reconcile("weight decay style", p.WDStyle == st.WDStyle, p.WDStyle, st.WDStyle, func() { p.WDStyle = st.WDStyle })
 	if len(problems) > 0 {
-		return nil, exitcode.With(exitcode.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to go on with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))
+		return nil, exitcode.With(exitcode.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to continue with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))
 	}
 	p.samples = st.Samples
 	return notes, nil

@@ -159,9 +159,9 @@ func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error 
 	}
 	switch {
 	case len(lines) == 0:
-		return exitcode.Errorf(exitcode.Internal, "%w. The model is too large for this device: lower --num-layers or --hidden-size, or look for a slip in the sizes", e)
+		return exitcode.Errorf(exitcode.Internal, "%w. The model is too large for this device: lower --num-layers or --hidden-size, or check the sizes for a typing error", e)
 	case err != nil:
-		return exitcode.Errorf(exitcode.Internal, "%w. Of what is held, %s", e, strings.Join(lines, "; "))
+		return exitcode.Errorf(exitcode.Internal, "%w. Of the memory in use, %s", e, strings.Join(lines, "; "))
 	}
 	return exitcode.Errorf(exitcode.Internal, "%w. The rank was planned to hold %s in the %s; %s", e, device.Size(planned.Peak), planned.At, strings.Join(lines[:min(4, len(lines))], "; "))
 }

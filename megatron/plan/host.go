@@ -28,7 +28,7 @@ func (u *Overfull) Error() string {
 	if len(u.Nearest) > 0 {
 		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
 	} else {
-		text += ". No smaller part of it fits beside what the GPU holds: take more machines, or a smaller model"
+		text += ". No smaller part of it fits with the tensors on the GPU: use more machines, or a smaller model"
 	}
 	return text + " (--no-plan starts it all the same)"
 }
@@ -98,7 +98,7 @@ func (o Options) tryHost(c *config.Run, share float64, try func(string, func(*co
 		})
 	}
 	if !c.Checkpoint.Async {
-		try("--offload-folder DIR in place of --optimizer-cpu-offload", func(c *config.Run) { c.OptimizerCPUOffload, c.OffloadFolder = false, "DIR" })
+		try("--offload-folder DIR instead of --optimizer-cpu-offload", func(c *config.Run) { c.OptimizerCPUOffload, c.OffloadFolder = false, "DIR" })
 	}
 }
 

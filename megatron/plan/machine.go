@@ -128,7 +128,7 @@ func ParseBytes(text string) (int64, error) {
 	}
 	x, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(x > 0 && x*unit < 1<<60) {
-		return 0, exitcode.Errorf(exitcode.Usage, "%q is no size as 80GiB, 512MiB or 1000000", text)
+		return 0, exitcode.Errorf(exitcode.Usage, "%q is not a size; write it as 80GiB, 512MiB or 1000000", text)
 	}
 	return int64(x * unit), nil
 }
@@ -206,7 +206,7 @@ const mostKeys, mostProblems = 1000, 20
 // bounded refuses a node with a mapping of more fields than any machine has.
 func bounded(n *yaml.Node) error {
 	if n.Kind == yaml.MappingNode && len(n.Content)/2 > mostKeys {
-		return fmt.Errorf("line %d: %d fields in one place; no machine has more than %d", n.Line, len(n.Content)/2, mostKeys)
+		return fmt.Errorf("line %d: %d fields in one object; at most %d are allowed", n.Line, len(n.Content)/2, mostKeys)
 	}
 	for _, child := range n.Content {
 		if err := bounded(child); err != nil {

@@ -58,7 +58,7 @@ func TestUpcyclingKeepsTheModel(t *testing.T) {
 		"--moe-use-upcycling --num-experts 4 --load DIR/swiglu --moe-ffn-hidden-size 9":  "no whole number of experts",
 		"--moe-use-upcycling --load DIR/swiglu":                                          "needs --num-experts",
 		up:                                                                               "--use-checkpoint-args needs --load",
-		up + "--load DIR/swiglu --moe-shared-expert-intermediate-size 8 --disable-bias-linear": "nothing of it makes a shared expert",
+		up + "--load DIR/swiglu --moe-shared-expert-intermediate-size 8 --disable-bias-linear": "a dense model cannot initialize a shared expert",
 	} {
 		r := call(t, dir, tiny+someData+"--use-checkpoint-args "+flags)
 		if r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), says) {

@@ -115,14 +115,14 @@ func expandItem(text string, depth int) (item, rest string, err error) {
 	case item == "(":
 		item, rest, err = expandGroup(rest, depth+1)
 		if err == nil && rest == "" {
-			err = fmt.Errorf("a ( is not closed")
+			err = fmt.Errorf("missing )")
 		}
 		if err != nil {
 			return "", "", err
 		}
 		return item, rest[1:], nil
 	case !strings.Contains("EtmL|", item):
-		return "", "", fmt.Errorf("%q is no part of a model; tokens are E t m L |", item)
+		return "", "", fmt.Errorf("%q is not a part of a model; tokens are E t m L |", item)
 	}
 	return item, rest, nil
 }

@@ -22,7 +22,7 @@ func (l *lasting) Take(s *Step) error {
 	switch {
 	case exitcode.CodeOf(err) == exitcode.IO:
 		if l.lost++; l.lost == 1 {
-			l.warn("%v; training goes on, and tries again at each step", err)
+			l.warn("%v; training continues and retries at each step", err)
 		}
 		return nil
 	case err == nil && l.lost > 0:

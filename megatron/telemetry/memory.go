@@ -41,7 +41,7 @@ type Usage struct {
 // table is the text of --log-memory, in MiB: a row a rank, of many ranks those with the most.
 func (u *Usage) table() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, "memory by purpose, most held so far (MiB):")
+	fmt.Fprintln(&b, "memory by purpose, peak so far (MiB):")
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "  rank\t")
 	for _, name := range u.Purposes {

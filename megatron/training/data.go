@@ -95,7 +95,7 @@ func newFeeds(c *config.Run, sets [3]dataset.Dataset, dp int, order sampleOrder,
 		f.again.note = func(string, ...any) {} // that the data is used up matters to the training alone
 	}
 	if f.train == nil && !c.SkipTrain {
-		return f, exitcode.Errorf(exitcode.BadData, "the training split has no sample of %d tokens; look at --split and --data-path", c.SeqLength)
+		return f, exitcode.Errorf(exitcode.BadData, "the training split has no sample of %d tokens; check --split and --data-path", c.SeqLength)
 	}
 	return f, nil
 }

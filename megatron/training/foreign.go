@@ -77,7 +77,7 @@ func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, f
 		return r.loadWeights(fromSource(checkpoint.Finite(src), r), finetune)
 	}
 	if !trained {
-		return exitcode.Errorf(exitcode.IO, "%s holds no optimizer; --no-load-optim goes on with its iteration and fresh moments, --finetune starts at iteration 0", src.Info().Path)
+		return exitcode.Errorf(exitcode.IO, "%s has no optimizer state; use --no-load-optim to continue at its iteration with new moments, or --finetune to start at iteration 0", src.Info().Path)
 	}
 	return r.loadAll(fromSource(checkpoint.Finite(checkpoint.Retype(src, storedType(r.Config.Precision))), r))
 }

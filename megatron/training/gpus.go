@@ -31,7 +31,7 @@ func (r *Run) watchGPUs(ctx context.Context) {
 	}
 	go func() {
 		if err := gpus.Watch(ctx, func(line string) { r.notes().Warn("%s", line) }); err != nil {
-			r.notes().Warn("no Xid will be told: %v", err)
+			r.notes().Warn("no Xid will be reported: %v", err)
 		}
 	}()
 	go r.compareGPUs(ctx, before)

@@ -35,12 +35,12 @@ func holdFolder(folder string, goesOn bool) (*os.File, error) {
 			return nil, f.Close()
 		case !held && !goesOn && newestSave(folder) != first:
 			_ = f.Close() // nothing was written
-			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that was started at the same time has saved there; name another folder, or --load %s to go on from it", folder, folder)
+			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that was started at the same time has saved to it; name another folder, or continue from it with --load %s", folder, folder)
 		case !held:
 			return f, nil
 		case time.Now().After(end):
 			_ = f.Close() // it holds nothing
-			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that saves there is going on; wait until it has ended, or name another folder", folder)
+			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run is saving to it; wait until that run has ended, or name another folder", folder)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (r *Run) tellOverwriting() {
 	if err != nil || len(list) == 0 {
 		return // none, or a save that will say what is wrong
 	}
-	r.log.note("%s holds checkpoints up to iteration %d that this run does not go on from; it replaces those of the iterations that it saves (--load %s would go on)",
+	r.log.note("%s has checkpoints up to iteration %d that this run does not continue; it replaces those of the iterations that it saves (to continue, use --load %s)",
 		c.Save, list[len(list)-1].Iteration, filepath.Clean(c.Save))
 }
 

@@ -21,7 +21,7 @@ import (
 	"monotron/mpu/health"
 )
 
-const nonFiniteHint = "lower --lr, look at the data of this step, or go on regardless with --no-check-for-nan-in-loss-and-grad"
+const nonFiniteHint = "lower --lr, check the data of this step, or continue anyway with --no-check-for-nan-in-loss-and-grad"
 
 // spot is where a value is first not finite: micro-batch by micro-batch, layer by
 // layer, and the lowest rank where several see it at once.
@@ -94,7 +94,7 @@ func (r *Run) tellWhySkipped(done *engine.Result, batch []*engine.Micro, consume
 	r.lowest = true
 	s, err := r.locate(batch, consumed, nil)
 	if err == nil && r.rank.First() {
-		r.log.notes.Warn("iteration %d was skipped at the least loss scale, %g, and others will be: %d gradient elements are not finite (%v); look at the weights that it began with and at the data of this step, lower --lr, or train in bf16",
+		r.log.notes.Warn("iteration %d was skipped at the least loss scale, %g, and others will be: %d gradient elements are not finite (%v); check its initial weights and the data of this step, lower --lr, or train in bf16",
 			r.Engine.Iteration, done.Scale, done.Update.NonFinite, s)
 	}
 	return err

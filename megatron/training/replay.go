@@ -135,7 +135,7 @@ func (p *replaying) batch(c *config.Run, dp int) (*recorded, error) {
 	}
 	for i, m := range b.Micros {
 		if m == nil || !fits(m, c) {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: micro-batch %d is none of this model's: sizes, ids or positions do not fit", path, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: micro-batch %d does not fit this model: its sizes, ids or positions differ", path, i)
 		}
 	}
 	if len(b.Micros) == 0 {

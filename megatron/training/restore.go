@@ -209,7 +209,7 @@ func (r *Run) position(s native.State) error {
 
 func (r *Run) loadSchedules(state native.State, folder string) error {
 	if len(state.Scheduler) == 0 {
-		r.log.note("%s says nothing of the schedule: it goes on from the samples consumed", folder)
+		r.log.note("%s has no schedule state: the schedule continues from the samples consumed", folder)
 		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
 		return nil
 	}
@@ -355,7 +355,7 @@ func (r *Run) tellAttention(state native.State) {
 		return // a note's source, nothing that the run rests on
 	}
 	if now := r.Engine.Attention; now != "" && before != "" && before != now {
-		r.log.note("attention: iteration %d was trained with --attention-backend %s, this run goes on with %s: the same to rounding, not bit for bit", state.Iteration, before, now)
+		r.log.note("attention: iteration %d was trained with --attention-backend %s, this run continues with %s: equal to rounding, not bit for bit", state.Iteration, before, now)
 	}
 }
 

@@ -29,7 +29,7 @@ func (s *reason) err() error {
 // of them has seen.
 func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	it, c := r.Engine.Iteration, &r.Config
-	kept := "; the checkpoint of this iteration is saved, run the same command again to go on"
+	kept := "; the checkpoint of this iteration is saved, run the same command again to continue"
 	if c.Checkpoint.Save == "" {
 		kept = "; nothing is saved because --save is not given"
 	}

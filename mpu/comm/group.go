@@ -26,12 +26,12 @@ func NewGroup(m Membership, e Engine) *Group { return &Group{m, e} }
 func Join(name string, rank int, members []int, world int) (m Membership, err error) {
 	for i, member := range members {
 		if member < 0 || member >= world || slices.Contains(members[:i], member) {
-			return m, exitcode.Errorf(exitcode.Internal, "group %s of ranks %v: each must be a rank of the %d, and stand once", name, members, world)
+			return m, exitcode.Errorf(exitcode.Internal, "group %s of ranks %v: each must be one of the %d ranks, and may occur once", name, members, world)
 		}
 	}
 	m = Membership{Name: name, Members: slices.Clone(members), Rank: slices.Index(members, rank)}
 	if m.Rank < 0 {
-		return m, exitcode.Errorf(exitcode.Internal, "rank %d asks for group %s of ranks %v, which it is not in", rank, name, members)
+		return m, exitcode.Errorf(exitcode.Internal, "rank %d is not a member of group %s of ranks %v", rank, name, members)
 	}
 	return m, nil
 }

@@ -18,7 +18,7 @@ type message struct {
 func read(told []byte) (*message, error) {
 	m := &message{}
 	if err := json.Unmarshal(told, m); err != nil {
-		return nil, fmt.Errorf("a message that is not one: %w", err)
+		return nil, fmt.Errorf("invalid message: %w", err)
 	}
 	return m, m.check()
 }

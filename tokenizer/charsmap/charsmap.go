@@ -18,7 +18,7 @@ type Map struct {
 // (u32 each), the texts. It checks every step a lookup can take.
 func Parse(b []byte) (*Map, error) {
 	if len(b) < 4 {
-		return nil, fmt.Errorf("%d bytes are no table", len(b))
+		return nil, fmt.Errorf("%d bytes are not a valid table", len(b))
 	}
 	size := uint64(binary.LittleEndian.Uint32(b))
 	if size >= uint64(len(b)) || size > uint64(len(b)-4) || size%4 != 0 || size == 0 {

@@ -44,9 +44,9 @@ func (t *Template) continued(turns []*jinja.Dict, o Options) (*continuation, err
 				break
 			}
 		}
-		return nil, errors.New("continue_final_message: the last message has no text to go on with")
+		return nil, errors.New("continue_final_message: the last message has no text to continue")
 	}
-	return nil, errors.New("continue_final_message: the last message's content is no text")
+	return nil, errors.New("continue_final_message: the last message's content is not text")
 }
 
 // cut ends a rendered text where the message ends. Where the template has trimmed the message,

@@ -61,8 +61,8 @@ func TestWrongMessages(t *testing.T) {
 		{`{}`, Options{Documents: json.RawMessage(`["a"]`)}, "documents: number 0 is not an object"},
 		{`{"content": "a"}`, Options{ContinueFinalMessage: true, AddGenerationPrompt: true}, "continue_final_message and add_generation_prompt cannot both be set"},
 		{`{"content": null}`, Options{ContinueFinalMessage: true}, "continue_final_message: the last message has no content"},
-		{`{"content": 1}`, Options{ContinueFinalMessage: true}, "continue_final_message: the last message's content is no text"},
-		{`{"content": [{"type": "image"}]}`, Options{ContinueFinalMessage: true}, "continue_final_message: the last message has no text to go on with"},
+		{`{"content": 1}`, Options{ContinueFinalMessage: true}, "continue_final_message: the last message's content is not text"},
+		{`{"content": [{"type": "image"}]}`, Options{ContinueFinalMessage: true}, "continue_final_message: the last message has no text to continue"},
 	} {
 		if _, err := template.Render([]json.RawMessage{json.RawMessage(c.message)}, c.o); err == nil || err.Error() != c.says {
 			t.Errorf("%s: %v, want %s", c.message, err, c.says)

@@ -87,7 +87,7 @@ func (r *reader) template(p *postProcessing) (before, after []int32, err error) 
 		}
 	}
 	if !seen {
-		return nil, nil, r.bad("post_processor: the template has no place for the text")
+		return nil, nil, r.bad("post_processor: the template has no item for the text")
 	}
 	return before, after, nil
 }

@@ -126,10 +126,10 @@ func (t *translator) quantified(atom string) (string, error) {
 			low = "0"
 		}
 		if _, err := strconv.ParseUint(low, 10, 16); err != nil {
-			return "", fmt.Errorf("%s is no count", t.rest[:end+1])
+			return "", fmt.Errorf("%s is not a valid count", t.rest[:end+1])
 		}
 		if _, err := strconv.ParseUint(high, 10, 16); err != nil && high != "" {
-			return "", fmt.Errorf("%s is no count", t.rest[:end+1])
+			return "", fmt.Errorf("%s is not a valid count", t.rest[:end+1])
 		}
 		q, counted = "{"+low+"}", true
 		if comma {
@@ -396,7 +396,7 @@ func (t *translator) hex(c rune) (rune, error) {
 	}
 	v, err := strconv.ParseUint(digits, 16, 32)
 	if err != nil || v > utf8.MaxRune || v >= 0xd800 && v < 0xe000 || c == 'x' && n == 2 && len(digits) == 2 && v >= 0x80 {
-		return 0, fmt.Errorf(`\%c%s is no character`, c, digits)
+		return 0, fmt.Errorf(`\%c%s is not a character`, c, digits)
 	}
 	return rune(v), nil
 }

@@ -38,7 +38,7 @@ func Load(path string) (*Model, error) {
 	}
 	m, err := Parse(data)
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s is no SentencePiece model that works here: %w", path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s is not a supported SentencePiece model: %w", path, err)
 	}
 	return m, nil
 }
@@ -97,7 +97,7 @@ func (m *Model) index() error {
 		case byteKind:
 			var b byte
 			if n, err := fmt.Sscanf(p.text, "<0x%02X>", &b); n != 1 || err != nil || fmt.Sprintf("<0x%02X>", b) != p.text || !m.fallback {
-				return fmt.Errorf("piece %d, %.40q, is no byte of a model with byte_fallback", i, p.text)
+				return fmt.Errorf("piece %d, %.40q, is not a byte of a model with byte_fallback", i, p.text)
 			}
 			m.bytes[b] = id
 		}

@@ -16,16 +16,16 @@ import (
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "bench",
-		Usage:     "measure this machine's peak, and the training step as a fraction of it",
+		Usage:     "measure this machine's peak rates, and training steps as a fraction of them",
 		ArgsUsage: "[ops|peak|cores|step|start|data|layouts|contexts|experts|comm|ladder|plans|serve]",
-		Description: "Without an argument: GEMM peak and copy bandwidth, then whole training steps on random tokens.\n" +
-			"ops: the same with a line for every op and shape. peak: matrix products alone. cores: how far two cores are apart. step: training steps alone. start: from process start to the first finished step of a small model.\n" +
-			"data: text to tokens, index arrays, blends, the loader.\n" +
-			"layouts: the same step cut over 2 and 4 ranks of this process. contexts: one long sequence shared by 2 and 4 ranks, by every exchange. comm: an all-reduce beside the memory's own speed.\n" +
-			"experts: a step of a mixture (moe-237m, or --model; 2 layers and a small vocabulary of it) beside one of a dense model of the same operations a token, and of finer experts.\n" +
-			"ladder: on a GPU, the step in f32, TF32, bf16, bf16 with graphs: what each brings, for a model of 11M parameters and GPT-2 124M, or --model.\n" +
-			"plans: formulas and layouts that plan looks at in a second, and the time and memory of a large plan.\n" +
-			"serve: a server of OpenAI's API, ours or another, under requests that come as a Poisson process: time to the first token, between tokens, goodput.",
+		Description: "Without an argument: GEMM peak and copy bandwidth, then complete training steps on random tokens.\n" +
+			"ops: the same with one line per op and shape. peak: matrix products only. cores: time of a message between two cores. step: training steps only. start: from process start to the first finished step of a small model.\n" +
+			"data: tokenizing, index arrays, blends, the loader.\n" +
+			"layouts: the same step under layouts of 2 and 4 ranks in this process. contexts: one long sequence shared by 2 and 4 ranks, by every exchange. comm: an all-reduce compared with the memory's own speed.\n" +
+			"experts: a step of a mixture (moe-237m, or --model; 2 layers and a small vocabulary of it) compared with a dense model of the same operations per token, and with finer experts.\n" +
+			"ladder: on a GPU, the step in f32, TF32, bf16, bf16 with graphs, for a model of 11M parameters and GPT-2 124M, or --model.\n" +
+			"plans: formulas and layouts that plan checks per second, and the time and memory of a large plan.\n" +
+			"serve: a server of OpenAI's API, ours or another, under Poisson-distributed requests: time to the first token, time between tokens, goodput.",
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
@@ -67,12 +67,12 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	list := []cli.Flag{
-		&cli.StringFlag{Name: "model", Value: "gpt2-124m", Usage: "shape by its name, such as gpt2-124m, llama-110m"},
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "samples of a micro-batch; one micro-batch a step"}),
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 512, Usage: "tokens of a sample"}),
-		command.Between(0, 1, &cli.Float64Flag{Name: "dropout", Usage: "of hidden states and attention"}),
-		command.Between(0, 1000000, &cli.IntFlag{Name: "steps", Usage: "steps timed, after one that is not; 0: as many as take 15 s, at least 3"}),
-		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "local: a micro-batch and the update are one launch each on a GPU"},
+		&cli.StringFlag{Name: "model", Value: "gpt2-124m", Usage: "name of the model shape, such as gpt2-124m or llama-110m"},
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "sequences per micro-batch; a step has one micro-batch"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 512, Usage: "tokens per sequence"}),
+		command.Between(0, 1, &cli.Float64Flag{Name: "dropout", Usage: "dropout probability of hidden states and attention"}),
+		command.Between(0, 1000000, &cli.IntFlag{Name: "steps", Usage: "number of steps to time, after one warm-up step (0 times steps for 15 s, at least 3)"}),
+		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "CUDA graphs: none, or local, which runs a micro-batch and the update as one launch each on a GPU"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 	}
 	list = append(list, dataFlags()...)

@@ -48,8 +48,8 @@ const fewWords = 512
 
 func contextFlags() []cli.Flag {
 	return []cli.Flag{
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: so many heads of the model, and as much of its width; default: all"}),
-		&cli.StringFlag{Name: "only", Usage: "bench contexts: exchanges whose name, as in \"cp2 p2p\", contains this, beside one rank"},
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: number of heads of the model to use, with their part of its width (default: all)"}),
+		&cli.StringFlag{Name: "only", Usage: "bench contexts: time only exchanges whose name, as in \"cp2 p2p\", contains this, and one rank (default: all)"},
 	}
 }
 
@@ -120,10 +120,10 @@ func chosenExchanges(o options, only string, notes *command.Printer) ([]config.L
 		}
 		named = named || l.CP > 1
 		if o.seq%(2*l.CP) != 0 {
-			return nil, exitcode.Errorf(exitcode.Usage, "--seq-length %d is no multiple of %d", o.seq, 2*l.CP)
+			return nil, exitcode.Errorf(exitcode.Usage, "--seq-length %d is not a multiple of %d", o.seq, 2*l.CP)
 		}
 		if len(l.CPCommType) > 0 && headsOf(l) > 1 && o.model.NumQueryGroups%headsOf(l) != 0 {
-			notes.Printf("%s: left out, %d query groups are no multiple of %d\n", nameOf(l), o.model.NumQueryGroups, headsOf(l))
+			notes.Printf("%s: left out, %d query groups are not a multiple of %d\n", nameOf(l), o.model.NumQueryGroups, headsOf(l))
 			continue
 		}
 		chosen = append(chosen, l)

@@ -23,10 +23,10 @@ import (
 // dataFlags are those of `bench data`.
 func dataFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "input", Usage: "bench data: JSON lines to encode; default: no encoding is timed"},
+		&cli.StringFlag{Name: "input", Usage: "bench data: file of JSON lines to encode (default: encoding is not timed)"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "bench data: workers of preprocess_data"}),
-		&cli.BoolFlag{Name: "processor-time", Usage: "bench data: time of the processors instead of the clock's, for a machine that others use too"},
-		command.Between(1, 1000000, &cli.IntFlag{Name: "rounds", Value: 3, Usage: "bench data: the best of so many counts"}),
+		&cli.BoolFlag{Name: "processor-time", Usage: "bench data: measure processor time instead of wall time, for a shared machine"},
+		command.Between(1, 1000000, &cli.IntFlag{Name: "rounds", Value: 3, Usage: "bench data: number of rounds, of which the best counts"}),
 	}
 }
 

@@ -180,7 +180,7 @@ func (t *mixtureTime) sum(o options, dense float64) {
 
 func printMixtures(out *command.Printer, o options, times []mixtureTime) {
 	m := times[0].model
-	out.Printf("%s, %d layers, vocabulary %d, %s, %d x %d tokens a step, %d steps of each by turns\n", o.name, m.NumLayers, m.VocabSize, o.precision, o.batch, o.seq, len(times[0].took))
+	out.Printf("%s, %d layers, vocabulary %d, %s, %d x %d tokens a step, %d steps of each, alternating\n", o.name, m.NumLayers, m.VocabSize, o.precision, o.batch, o.seq, len(times[0].took))
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', 0)
 	to := &command.Printer{W: t}
 	to.Printf("MLP\tms a step\ttokens/s\tGFLOP/s of the model\tof dense\tdispatch + combine\trouter\tgrouped products\toptimizer\n")

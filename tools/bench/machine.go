@@ -29,12 +29,12 @@ func MeasureCommand(open func(name string) (*device.Device, error)) *cli.Command
 		Name:      "measure",
 		Usage:     "write the machine file of this machine, for plan run and plan search",
 		ArgsUsage: "--output FILE",
-		Description: "Training steps of small models are run, by one rank with all threads, by a rank a thread and by two a thread, and every op is timed at every shape; then collectives " +
-			"among goroutines and processes, copies and the disk that FILE lies on. Nothing else should run meanwhile.",
+		Description: "Runs training steps of small models with one rank on all threads, one rank per thread and two ranks per thread, and times every op at every shape; then collectives " +
+			"among goroutines and processes, copies and the disk of FILE. Run nothing else on the machine at the same time.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "output", Usage: "the machine file, as in here.yaml"},
-			&cli.StringFlag{Name: "name", Value: "here", Usage: "of the machine"},
-			&cli.BoolFlag{Name: "quick", Usage: "measure fewer shapes, and leave further ones out after 3 minutes; without it after 40"},
+			&cli.StringFlag{Name: "output", Usage: "machine file to write, as in here.yaml"},
+			&cli.StringFlag{Name: "name", Value: "here", Usage: "name of the machine"},
+			&cli.BoolFlag{Name: "quick", Usage: "measure fewer shapes, for at most 3 minutes (default: at most 40)"},
 		}, command.DeviceFlags()...),
 		Action: func(c *cli.Context) error { return measureMachine(c, open) },
 	})
@@ -297,6 +297,6 @@ func (s *survey) conclude() error {
 		return err
 	}
 	rows, mean, worst, err := s.machine.LeaveOneOut()
-	s.machine.Checked = plan.Checked{How: "each op's seconds at a shape, said by other shapes'; not whole steps", Rows: rows, Mean: mean, Worst: worst}
+	s.machine.Checked = plan.Checked{How: "each op's seconds at a shape, predicted from other shapes; not complete steps", Rows: rows, Mean: mean, Worst: worst}
 	return err
 }

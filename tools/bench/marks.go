@@ -52,7 +52,7 @@ func (r *result) belowMarks() (lines []string) {
 		switch {
 		case strings.HasPrefix(o.Op, "attention") && o.FLOPs > 0 && r.InstructionPeak > 0:
 			if of := o.FLOPs / r.InstructionPeak; r.SeqLength >= longSequence && of < attentionMark {
-				lines = append(lines, fmt.Sprintf("%s %s: %.0f%% of the instructions' peak, mark %.0f%%: exponentials, masks and the whole blocks on the diagonal do not count as operations", o.Op, o.Shape, 100*of, 100*attentionMark))
+				lines = append(lines, fmt.Sprintf("%s %s: %.0f%% of the instructions' peak, mark %.0f%%: exponentials, masks and the full blocks on the diagonal do not count as operations", o.Op, o.Shape, 100*of, 100*attentionMark))
 			}
 		case o.OfBound > 0 && o.OfBound < otherMark:
 			lines = append(lines, fmt.Sprintf("%s %s: %.0f%% of its bound, mark %.0f%%: %s", o.Op, o.Shape, 100*o.OfBound, 100*otherMark, o.why(r.CopyBandwidth)))

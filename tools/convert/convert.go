@@ -18,19 +18,19 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `The input's format is told by what is in it; its layout does not matter. Formats to write:
+const description = `The input's format is detected from its content; any layout is accepted. Formats to write:
 
-  native               this program's own: any layout loads it
-  megatron-torch       Megatron-LM's mp_rank_XX/model_optim_rng.pt, one a rank
+  native               this program's own format, which loads under any layout
+  megatron-torch       Megatron-LM's mp_rank_XX/model_optim_rng.pt, one per rank
   megatron-torch_dist  Megatron-LM's sharded format (--ckpt-format torch_dist)
   hf                   Hugging Face: config.json, safetensors, tokenizer files
   nanogpt              ckpt.pt of nanoGPT
-  llmc                 model_*.bin of llm.c, with state_*.bin where there are moments
+  llmc                 model_*.bin of llm.c, with state_*.bin if there are moments
 
-Optimizer state, iteration, samples and schedule go along where both formats have a place
-for them, so that training continues; what is left out is said. Weights stay bit for bit
-unless --dtype asks for another type. Memory: about one tensor, whatever the checkpoint's
-size. The output appears when it is whole; after an error nothing is left of it.
+Optimizer state, iteration, samples and schedule are converted where both formats store them,
+so that training can continue; the command reports what is left out. Weights stay equal bit for
+bit unless --dtype names another type. Memory: about one tensor, for a checkpoint of any size.
+The output appears only when it is complete; after an error nothing of it remains.
 
 Examples:
   monotron convert --input Llama-3.1-8B --to megatron-torch_dist --output ckpt \
@@ -41,7 +41,7 @@ Examples:
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:        "convert",
-		Usage:       "turn a checkpoint into another format or layout",
+		Usage:       "convert a checkpoint to another format or layout",
 		Description: description,
 		Flags:       append(allFlags(), command.DeviceFlags()...),
 		Action: func(c *cli.Context) error {

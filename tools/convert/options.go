@@ -19,30 +19,30 @@ func allFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "input", Usage: "checkpoint to read: a save folder, one iteration's folder, a model's folder, or a file"},
 		&cli.StringFlag{Name: "to", Usage: "format to write: " + all.Names()},
-		&cli.StringFlag{Name: "output", Usage: "what to write; it must not exist, but a save folder may get one more iteration"},
-		&cli.StringFlag{Name: "from", Usage: "format of the input, where it should not be told by its content"},
-		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read; the latest where not given"}),
-		&cli.StringFlag{Name: "dtype", Usage: "type of the weights: f32, bf16 or fp16; as they are where not given. With bf16 and fp16 the f32 values go on as main parameters where there is an optimizer"},
+		&cli.StringFlag{Name: "output", Usage: "path to write; it must not exist, except a save folder, to which an iteration is added"},
+		&cli.StringFlag{Name: "from", Usage: "format of the input (default: detected from its content)"},
+		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read (-1 reads the latest)"}),
+		&cli.StringFlag{Name: "dtype", Usage: "data type of the weights: f32, bf16 or fp16 (default: that of the input). With bf16 and fp16, f32 values become main parameters if there is optimizer state"},
 		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and the random states"},
-		&cli.BoolFlag{Name: "allow-nan", Usage: "take weights that are NaN or infinite instead of refusing them"},
+		&cli.BoolFlag{Name: "allow-nan", Usage: "accept weights that are NaN or infinite"},
 		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit 1 if not"},
-		&cli.StringSliceFlag{Name: "verify-ids", Usage: "token ids of that prompt; some of the vocabulary where not given"},
+		&cli.StringSliceFlag{Name: "verify-ids", Usage: "token ids of the prompt for --verify (default: some ids of the vocabulary)"},
 
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "Megatron formats: tensor-parallel ranks to write for"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: pipeline stages"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: model chunks of a stage (interleaved schedule)"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "Megatron formats: ranks that share the experts"}),
-		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: tensor-parallel ranks of an expert; 0: as the dense layers"}),
+		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: tensor-parallel ranks of an expert (0 uses those of the dense layers)"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"}),
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "as the run that the input is of had it, else 128", Usage: "Megatron formats: the vocabulary is padded to a multiple of this times the tensor-parallel ranks"}),
-		&cli.StringFlag{Name: "transformer-impl", DefaultText: "as the run that the input is of had it, else local", Usage: "Megatron formats: local or transformer_engine: megatron-torch has its names of norms then, and no step in each parameter's state, which is torch's AdamW's alone"},
-		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "as the run that the input is of had it, else not", Usage: "Megatron formats, with --transformer-impl transformer_engine: experts as a run with this flag names them"},
-		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: a `release` folder, without iteration"},
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "the input run's value, else 128", Usage: "Megatron formats: pad the vocabulary to a multiple of this times the tensor-parallel ranks"}),
+		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: local or transformer_engine, which in megatron-torch determines names of norms and omits the per-parameter step of torch's AdamW"},
+		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
+		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a `release` folder, without iteration number"},
 
-		&cli.StringFlag{Name: "family", Usage: "hf: architecture, where several can hold the model: " + hf.Known},
-		&cli.StringFlag{Name: "tokenizer", Usage: "hf: folder whose tokenizer files are copied; the input where it is a Hugging Face folder"},
-		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: size of one file, as 500MB or 2GiB"},
+		&cli.StringFlag{Name: "family", Usage: "hf: architecture, if several can represent the model: " + hf.Known},
+		&cli.StringFlag{Name: "tokenizer", Usage: "hf: folder whose tokenizer files are copied (default: the input, if it is a Hugging Face folder)"},
+		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
 	}
 }
 
@@ -73,7 +73,7 @@ func readOptions(c *cli.Context) (*options, error) {
 	}
 	for name, f := range map[string]checkpoint.Format{"to": o.to, "from": o.from} {
 		if f != "" && !slices.Contains(all.Known(), f) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--%s %q is no format; there are %s", name, f, all.Names())
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s %q is not a format; choose from %s", name, f, all.Names())
 		}
 	}
 	var ok bool
@@ -113,7 +113,7 @@ func (o *options) readPrompt(c *cli.Context) error {
 	for _, word := range strings.FieldsFunc(strings.Join(c.StringSlice("verify-ids"), " "), func(r rune) bool { return r == ' ' || r == ',' }) {
 		id, err := strconv.ParseInt(word, 10, 32)
 		if err != nil || id < 0 {
-			return exitcode.Errorf(exitcode.Usage, "--verify-ids: %q is no token id", word)
+			return exitcode.Errorf(exitcode.Usage, "--verify-ids: %q is not a token id", word)
 		}
 		o.prompt = append(o.prompt, int32(id))
 	}
@@ -140,5 +140,5 @@ func bytesOf(text string) (int64, error) {
 		}
 		return int64(n * u.bytes), nil
 	}
-	return 0, exitcode.Errorf(exitcode.Usage, "--max-shard-size %q is no size; write it as 500MB or 2GiB", text)
+	return 0, exitcode.Errorf(exitcode.Usage, "--max-shard-size %q is not a size; write it as 500MB or 2GiB", text)
 }

@@ -65,7 +65,7 @@ func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoin
 		}
 	}
 	if worst != 0 {
-		return exitcode.Errorf(exitcode.Differs, "the logits of %d tokens differ by up to %g between input and output: the settings beside the weights are not the same; do not use it",
+		return exitcode.Errorf(exitcode.Differs, "the logits of %d tokens differ by up to %g between input and output: the settings stored with the weights are not the same; do not use the output",
 			len(prompt), worst)
 	}
 	notes.Printf("verified: %d logits of a prompt of %d tokens are equal\n", len(want), len(prompt))

@@ -18,16 +18,16 @@ import (
 
 const description = `A and B are checkpoints of any formats and layouts: a save folder (its latest iteration, or
 --step-a, --step-b), one iteration's folder, a model's folder or a file. Both are read by the
-names and shapes of the whole model, so a TP4xPP2 checkpoint compares with a converted one.
+names and shapes of the complete model, so that a TP4xPP2 checkpoint compares with a converted one.
 
-Printed: for every tensor that differs the largest absolute and relative difference, both norms,
-how many elements differ, and the first one with its index and both values; tensors that only one
-side has; what changed in iteration, samples, schedule and loss scale; and, for information, which
-settings changed. Exit code 0: nothing differs (settings do not count), 1: something does.
+Prints, for every tensor that differs, the largest absolute and relative difference, both norms,
+the number of elements that differ, and the first one with its index and both values; tensors that
+only one side has; changes of iteration, samples, schedule and loss scale; and, for information,
+changed settings. Exit code 0: nothing differs (settings do not count); 1: something differs.
 
 Examples:
   monotron diff ckpt/iter_0000100 ckpt/iter_0000200 --weights-only
-  monotron diff before-restart after-restart          what did the restart change?
+  monotron diff before-restart after-restart          show what the restart changed
   monotron diff hf-model converted --rtol 0.01        bf16 against f32`
 
 // Command is diff.
@@ -38,12 +38,12 @@ func Command() *cli.Command {
 		ArgsUsage:   "A B",
 		Description: description,
 		Flags: []cli.Flag{
-			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-a", Value: -1, Usage: "iteration of the save folder A; the latest where not given"}),
-			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-b", Value: -1, Usage: "iteration of the save folder B"}),
-			&cli.BoolFlag{Name: "weights-only", Usage: "compare the weights and nothing else"},
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-a", Value: -1, Usage: "iteration of the save folder A (-1 is the latest)"}),
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-b", Value: -1, Usage: "iteration of the save folder B (-1 is the latest)"}),
+			&cli.BoolFlag{Name: "weights-only", Usage: "compare the weights only"},
 			&cli.BoolFlag{Name: "keep-padding", Usage: "compare the vocabulary's padding rows too"},
-			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "atol", Usage: "differences up to atol + rtol*|a| do not count"}),
-			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "rtol", Usage: "see --atol"}),
+			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "atol", Usage: "absolute tolerance: differences up to atol + rtol*|a| are accepted"}),
+			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "rtol", Usage: "relative tolerance, see --atol"}),
 			&cli.BoolFlag{Name: "all", Usage: "list equal tensors too"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},

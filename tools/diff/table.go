@@ -34,7 +34,7 @@ func (r *report) table(p *command.Printer, width int) {
 	tensors(p, width, r.Tensors)
 	for i, s := range []side{r.A, r.B} {
 		if len(s.Apart) > 0 {
-			p.Printf("\nheld twice in %c and not alike (A: the first stage's, which is read; B: the last stage's)", 'A'+i)
+			p.Printf("\nstored twice in %c with different values (A: the first stage's, which is read; B: the last stage's)", 'A'+i)
 			tensors(p, width, s.Apart)
 		}
 	}

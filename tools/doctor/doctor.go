@@ -46,9 +46,9 @@ type Report struct {
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "say what is missing here and what still works",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "one JSON object instead of text"},
-			&cli.BoolFlag{Name: "hosts", Usage: "look at all hosts of a run at once: monotron launch --hostfile FILE -- doctor --hosts"}},
+		Usage: "report what this machine lacks and what works without it",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one JSON object instead of text"},
+			&cli.BoolFlag{Name: "hosts", Usage: "check all hosts of a run at once: monotron launch --hostfile FILE -- doctor --hosts"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return exitcode.Errorf(exitcode.Usage, "doctor takes no argument; found %q", c.Args().First())

@@ -34,8 +34,8 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "generate",
 		Usage: "continue a text with a trained model",
-		Description: "Greedy unless --temperature, --top-k, --top-p or --seed ask for sampling or --num-beams for beam search.\n" +
-			"The text goes to standard output as it comes; everything else to standard error.",
+		Description: "Decodes greedily unless --temperature, --top-k, --top-p or --seed selects sampling, or --num-beams beam search.\n" +
+			"Text is written to standard output as it is generated; everything else goes to standard error.",
 		Flags:  allFlags(),
 		Action: command.Model(open, readOptions, run),
 	})
@@ -44,20 +44,20 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
 		command.ContextFlag(),
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "length of the continuation"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "length of prompt and continuation together, as transformers counts; instead of --max-new-tokens"}),
-		command.Between(0, 1e30, &cli.Float64Flag{Name: "temperature", Usage: "divides the logits; 0: greedy. 1 where --top-k, --top-p or --seed is given"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens; 0: all"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "maximum number of tokens to generate"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "maximum number of tokens of prompt and continuation together, as in transformers; instead of --max-new-tokens"}),
+		command.Between(0, 1e30, &cli.Float64Flag{Name: "temperature", Usage: "divisor of the logits; 0 is greedy (default: 0, or 1 if --top-k, --top-p or --seed is given)"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens (0 uses all)"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the fewest tokens whose probability reaches this"}),
-		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "of the sampling; the same seed gives the same text"}),
-		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "continuations of each prompt; with --num-beams the best so many"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "no n tokens in a row occur twice; 0: they may"}),
-		&cli.StringFlag{Name: "stop-token", Usage: "id that ends the text, or none; the tokenizer's end of document where not given"},
-		command.Between(1, 100000, &cli.IntFlag{Name: "num-beams", Value: 1, Usage: "more than 1: beam search of this width (at most 1024)"}),
-		command.Between(-1000, 1000, &cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: a score is the log-probability over length to this power"}),
-		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when as many texts as beams are finished"},
+		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "seed of the sampling; the same seed gives the same text"}),
+		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "continuations per prompt; with --num-beams the best ones"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "size n of token n-grams that may not occur twice (0 disables)"}),
+		&cli.StringFlag{Name: "stop-token", Usage: "id that ends the text, or none (default: the tokenizer's end of document)"},
+		command.Between(1, 100000, &cli.IntFlag{Name: "num-beams", Value: 1, Usage: "width of the beam search, at most 1024 (1 disables beam search)"}),
+		command.Between(-1000, 1000, &cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: exponent of the length by which log-probabilities are divided"}),
+		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when --num-beams texts are finished"},
 		&cli.BoolFlag{Name: "only-new", Usage: "do not print the prompt before its continuation"},
-		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a text instead"},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object per text"},
 	}, command.PromptFlags()...)...)
 }
 

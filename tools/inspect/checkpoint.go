@@ -27,15 +27,15 @@ import (
 func checkpointCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "checkpoint",
-		Usage:     "list what a checkpoint holds: state, tensors, norms, NaNs, checksums",
+		Usage:     "list the contents of a checkpoint: state, tensors, norms, NaNs, checksums",
 		ArgsUsage: "PATH",
 		Description: "PATH is a save folder, one iteration's folder, a Hugging Face folder, or a file: our own format,\n" +
 			"Megatron-LM's torch and torch_dist, Hugging Face, nanoGPT, llm.c, or any safetensors file. Pieces\n" +
 			"are the slices in which a tensor is stored. Exit code 74: --verify found a wrong checksum.",
 		Flags: []cli.Flag{
-			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step", Value: -1, Usage: "iteration of a save folder; the latest if not given"}),
-			&cli.BoolFlag{Name: "verify", Usage: "exit 74 if any checksum is wrong; print the hash of the weights"},
-			&cli.BoolFlag{Name: "headers-only", Usage: "read no values: names, shapes and state only"},
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step", Value: -1, Usage: "iteration of a save folder (-1 is the latest)"}),
+			&cli.BoolFlag{Name: "verify", Usage: "verify all checksums and print the hash of the weights; exit with code 74 if one is wrong"},
+			&cli.BoolFlag{Name: "headers-only", Usage: "print names, shapes and state only, without reading values"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
 		Action: func(c *cli.Context) error {

@@ -20,11 +20,11 @@ import (
 func Dataset() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "dataset",
-		Usage:     "check a .bin/.idx pair and say what it holds",
-		ArgsUsage: "PREFIX (a pair's; or the .bin file of llm.c or nanoGPT)",
+		Usage:     "check a .bin/.idx pair and describe its contents",
+		ArgsUsage: "PREFIX (of a .bin/.idx pair, or the .bin file of llm.c or nanoGPT)",
 		Flags: append([]cli.Flag{
-			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "document", Value: -1, Usage: "print this document: its ids, and its text where a tokenizer is named"}),
-			&cli.BoolFlag{Name: "check-ids", Usage: "read every token and look for ids outside the vocabulary of the named tokenizer"},
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "document", Value: -1, Usage: "document to print: its ids, and its text if a tokenizer is given (-1 prints none)"}),
+			&cli.BoolFlag{Name: "check-ids", Usage: "read every token and report ids outside the vocabulary of the named tokenizer"},
 		}, command.TokenizerFlags()...),
 		Action: runDataset,
 	})
@@ -41,7 +41,7 @@ func runDataset(c *cli.Context) (err error) {
 		}
 	}
 	if c.Bool("check-ids") && tok == nil {
-		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type, whose vocabulary the ids are held against")
+		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type, with whose vocabulary the ids are compared")
 	}
 	x, err := openTokens(c.Args().First(), tok)
 	if err != nil {

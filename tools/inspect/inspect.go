@@ -10,7 +10,7 @@ import (
 func Command() *cli.Command {
 	return &cli.Command{
 		Name:        "inspect",
-		Usage:       "look inside token files, samples and checkpoints",
+		Usage:       "show the contents of token files, samples and checkpoints",
 		Subcommands: []*cli.Command{Dataset(), Samples(), command.Wrap(checkpointCommand())},
 	}
 }

@@ -17,15 +17,15 @@ import (
 // layoutFlags say who reads which sample, as pretrain_gpt takes them.
 func layoutFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "ranks", Usage: "print which ranks read which samples, one JSON object a micro-batch: --first and --count are of iterations, from 0"},
+		&cli.BoolFlag{Name: "ranks", Usage: "print which ranks read which samples, one JSON object per micro-batch; --first and --count then count iterations, from 0"},
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "micro-batch-size", Value: 1}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "global-batch-size", Usage: "default: one micro-batch on each data-parallel rank"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "global-batch-size", Usage: "sequences per step (default: one micro-batch on each data-parallel rank)"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "world-size", Value: 1}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1}),
 		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping"},
-		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "single or cyclic"},
+		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "order of samples: single or cyclic"},
 		&cli.BoolFlag{Name: "no-data-sharding"},
 	}
 }
@@ -103,7 +103,7 @@ func layout(c *cli.Context) (s topology.Sizes, err error) {
 	s.DP = world / (s.TP * s.CP * s.PP)
 	micro, global := c.Int("micro-batch-size"), globalBatch(c, s)
 	if round := int64(micro) * int64(s.DP); micro < 1 || micro > most || global < round || global%round != 0 {
-		return s, exitcode.Errorf(exitcode.Usage, "--global-batch-size %d is no multiple of --micro-batch-size %d times %d data-parallel ranks", global, micro, s.DP)
+		return s, exitcode.Errorf(exitcode.Usage, "--global-batch-size %d is not a multiple of --micro-batch-size %d times %d data-parallel ranks", global, micro, s.DP)
 	}
 	return s, exitcode.With(exitcode.Usage, s.Check())
 }

@@ -25,11 +25,11 @@ func agent(in io.Reader) error {
 	input := bufio.NewReader(io.LimitReader(in, longestPlan))
 	line, err := input.ReadBytes('\n')
 	if err != nil {
-		return exitcode.Errorf(exitcode.Usage, "launch --agent is for launch --hostfile, which tells it what to do: %w", err)
+		return exitcode.Errorf(exitcode.Usage, "launch --agent: it is started by launch --hostfile only: %w", err)
 	}
 	var p plan
 	if err := json.Unmarshal(line, &p); err != nil || len(p.Args) == 0 {
-		return exitcode.Errorf(exitcode.Usage, "launch --agent was told what is no plan: %v", err)
+		return exitcode.Errorf(exitcode.Usage, "launch --agent: invalid plan: %v", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -37,7 +37,7 @@ func agent(in io.Reader) error {
 	}
 	if p.Folder != "" {
 		if err := os.Chdir(p.Folder); err != nil {
-			return exitcode.Errorf(exitcode.NoInput, "this host lacks the folder that the run was started in: %w", err)
+			return exitcode.Errorf(exitcode.NoInput, "the folder that the run was started in does not exist on this host: %w", err)
 		}
 	}
 	runtime.LockOSThread() // the kernel ends the launch when this thread ends

@@ -85,7 +85,7 @@ func (o *options) death(e *ended, memoryKills int) error {
 	if v.Signal > 0 {
 		v.Text = e.signalText(at, memoryKills)
 	} else {
-		v.Text = fmt.Sprintf("rank %d (process %d) ended with exit code %d and without a word%s; what it printed stands above", e.rank, e.pid, e.state.ExitCode(), at)
+		v.Text = fmt.Sprintf("rank %d (process %d) ended with exit code %d and without an error message%s; its output is above", e.rank, e.pid, e.state.ExitCode(), at)
 	}
 	return o.keep(v)
 }
@@ -122,7 +122,7 @@ func (e *ended) signalText(at string, memoryKills int) string {
 		text += fmt.Sprintf("; the kernel has ended %d processes here for lack of memory: use fewer ranks on this host, or a smaller --micro-batch-size", memoryKills)
 	}
 	if peak := system.PeakMemory(e.state); peak > 0 {
-		text += fmt.Sprintf("; it held %d MiB at most", peak>>20)
+		text += fmt.Sprintf("; its peak memory was %d MiB", peak>>20)
 	}
 	return text
 }
@@ -135,7 +135,7 @@ func (e *ended) error(memoryKills int) error {
 	case e.signal() > 0: // by us: it was too slow to end
 		return exitcode.With(e.code(), errors.New(e.signalText("", memoryKills)))
 	case e.said == nil:
-		return exitcode.With(e.code(), fmt.Errorf("rank %d (process %d) ended with exit code %d; what it said stands above", e.rank, e.pid, e.state.ExitCode()))
+		return exitcode.With(e.code(), fmt.Errorf("rank %d (process %d) ended with exit code %d; its output is above", e.rank, e.pid, e.state.ExitCode()))
 	}
 	return exitcode.With(e.code(), e.said)
 }
@@ -148,5 +148,5 @@ func (e *ended) notStarted() error {
 			return exitcode.Errorf(exitcode.NoInput, "rank %d could not be started: %w", e.rank, e.err)
 		}
 	}
-	return exitcode.Errorf(exitcode.IO, "rank %d could not be started: %w; look at ulimit -n, ulimit -u and the memory of this host", e.rank, e.err)
+	return exitcode.Errorf(exitcode.IO, "rank %d could not be started: %w; check ulimit -n, ulimit -u and the memory of this host", e.rank, e.err)
 }

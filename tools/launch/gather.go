@@ -52,7 +52,7 @@ func (o *options) gather(ctx context.Context, attempt int, notes io.Writer) erro
 		return err
 	}
 	if o.node >= o.nodes {
-		fmt.Fprintf(notes, "launch: this host is not needed any more: the layout is on %d others\n", o.nodes)
+		fmt.Fprintf(notes, "launch: this host is no longer needed: the layout runs on %d others\n", o.nodes)
 		return errNotNeeded
 	}
 	return nil
@@ -65,10 +65,10 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 	}
 	hosts = o.hostsFor(here)
 	if hosts == 0 {
-		return 0, exitcode.Errorf(exitcode.IO, "gone of %d hosts: %s; the %d left (%d ranks) cannot hold the layout: %s; --min-nnodes %d. Bring the host back, or start again with a layout that fits",
+		return 0, exitcode.Errorf(exitcode.IO, "lost %[2]s of %[1]d hosts: the remaining %[3]d hosts (%[4]d ranks) cannot run the layout: %[5]s; --min-nnodes %[6]d. Restore the host, or restart with a layout that fits",
 			o.all, gone, here, here*o.local, o.layout(), o.leastNodes)
 	}
-	fmt.Fprintf(notes, "launch: gone of %d hosts: %s; going on with %d, %d ranks\n", o.all, gone, hosts, hosts*o.local)
+	fmt.Fprintf(notes, "launch: lost %[2]s of %[1]d hosts; continuing with %[3]d, %[4]d ranks\n", o.all, gone, hosts, hosts*o.local)
 	return hosts, nil
 }
 
@@ -100,7 +100,7 @@ func (o *options) meet(ctx context.Context, attempt int, notes io.Writer) ([]ren
 	case ctx.Err() != nil:
 		return nil, exitcode.Errorf(exitcode.Again, "stopped while waiting for the other hosts; run the same command again")
 	case err != nil && attempt > 0 && o.number0 > 0:
-		return nil, exitcode.Errorf(exitcode.IO, "host 0 (%s), where all meet, does not come back (%w): start again on the hosts that are left, with one of them as --master-addr", host, err)
+		return nil, exitcode.Errorf(exitcode.IO, "host 0 (%s), the rendezvous of all hosts, does not come back (%w): restart on the remaining hosts, with one of them as --master-addr", host, err)
 	case err != nil:
 		return nil, err
 	}

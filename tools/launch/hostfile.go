@@ -52,7 +52,7 @@ func readHostfile(path string) ([]remoteHost, error) {
 		return nil, exitcode.Errorf(exitcode.Usage, "--hostfile %s: %w", path, err)
 	}
 	if len(hosts) == 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "--hostfile %s names no host", path)
+		return nil, exitcode.Errorf(exitcode.Usage, "--hostfile %s lists no host; write one HOST slots=RANKS per line", path)
 	}
 	return hosts, nil
 }
@@ -67,17 +67,17 @@ func readHost(words []string) (h remoteHost, err error) {
 	for _, word := range words[1:] {
 		value, is := strings.CutPrefix(word, "slots=")
 		if !is {
-			return h, exitcode.Errorf(exitcode.Usage, "%q is not known; a line is HOST, HOST:RANKS or HOST slots=RANKS", word)
+			return h, exitcode.Errorf(exitcode.Usage, "unexpected %q; a line must be HOST, HOST:RANKS or HOST slots=RANKS", word)
 		}
 		slots = value
 	}
 	if slots != "" {
 		if h.slots, err = strconv.Atoi(slots); err != nil || h.slots < 1 || h.slots > 4096 {
-			return h, exitcode.Errorf(exitcode.Usage, "%q is no number of ranks", slots)
+			return h, exitcode.Errorf(exitcode.Usage, "%q is not a number of ranks", slots)
 		}
 	}
 	if !hostNames.MatchString(h.name) {
-		return h, exitcode.Errorf(exitcode.Usage, "%q is no name of a host", h.name)
+		return h, exitcode.Errorf(exitcode.Usage, "%q is not a valid host name", h.name)
 	}
 	return h, nil
 }
@@ -90,7 +90,7 @@ func ranksOf(hosts []remoteHost, given int) (int, error) {
 	}
 	for _, h := range hosts {
 		if h.slots != hosts[0].slots {
-			return 0, exitcode.Errorf(exitcode.Usage, "--hostfile gives %s %d ranks and %s %d; all hosts get the same number: say it by --nproc-per-node", hosts[0].name, max(1, hosts[0].slots), h.name, max(1, h.slots))
+			return 0, exitcode.Errorf(exitcode.Usage, "--hostfile gives %s %d ranks and %s %d; all hosts must have the same number: set it by --nproc-per-node", hosts[0].name, max(1, hosts[0].slots), h.name, max(1, h.slots))
 		}
 	}
 	return max(1, hosts[0].slots), nil

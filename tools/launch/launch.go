@@ -14,26 +14,27 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `Starts --nproc-per-node processes, each one rank of the run, and stays until all are
-done. The command after -- is one of monotron's own, or a path with a slash:
+const description = `Starts --nproc-per-node processes, each one rank of the run, and waits until all are
+done. The command after -- is a monotron command, or a path with a slash:
 
    monotron launch --nproc-per-node 8 -- pretrain_gpt --tensor-model-parallel-size 2 ...
 
-On several hosts, that ssh reaches without a password and that have this program and the
-current folder at the same paths:
+On several hosts, which must be reachable by ssh without a password and have this program and
+the current folder at the same paths:
 
-   monotron launch --hostfile hosts -- pretrain_gpt ...     # a line each: node0 slots=8
+   monotron launch --hostfile hosts -- pretrain_gpt ...     # one host per line: node0 slots=8
 
-Or run it on each with the same flags but for --node-rank:
+Or run it on each host with the same flags except --node-rank:
 
    export MONOTRON_SECRET=$(openssl rand -hex 32)     # the same on all hosts
    monotron launch --nproc-per-node 8 --nnodes 2 --node-rank 0 --master-addr node0 -- pretrain_gpt ...
    monotron launch --nproc-per-node 8 --nnodes 2 --node-rank 1 --master-addr node0 -- pretrain_gpt ...
 
-Standard output is the ranks' own. On standard error each line has its rank in front. When a
-rank fails, the others end within seconds; the last line says who was first and why, and the
-exit code is that rank's (128 + signal where a signal ended it). SIGTERM and Ctrl-C are passed
-on: the ranks save at the next step and end with 75; a second one ends them at once.
+Standard output is that of the ranks. Each line on standard error is prefixed with its rank.
+When a rank fails, the others end within seconds; the last line names the first failed rank and
+the cause, and the exit code is that rank's (128 + signal number if a signal ended it). SIGTERM
+and Ctrl-C are forwarded: the ranks save at the next step and exit with code 75; a second signal
+ends them at once.
 
 Under torchrun (with --no-python), srun, mpirun and mpiexec this command is not needed: start
 pretrain_gpt itself.`
@@ -64,26 +65,26 @@ type options struct {
 func Command() *cli.Command {
 	c := command.Wrap(&cli.Command{
 		Name:        "launch",
-		Usage:       "start the ranks of a run as processes, here or on several hosts",
+		Usage:       "start the ranks of a run as processes, on this host or on several hosts",
 		ArgsUsage:   "-- COMMAND [ARGUMENTS]",
 		Description: description,
 		Flags: []cli.Flag{
-			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "ranks on this host"}),
-			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "hosts"}),
-			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "number of this host, from 0"}),
-			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "host of rank 0 as the others reach it"},
-			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port there (default: a free one; 29500 with several hosts)"}),
-			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT`, instead of the two above"},
-			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh: HOST slots=RANKS a line"},
+			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "number of ranks on this host"}),
+			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "number of hosts"}),
+			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "index of this host, from 0"}),
+			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "address of rank 0's host, as the other hosts reach it"},
+			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port on rank 0's host (default: a free port; 29500 with several hosts)"}),
+			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT`, instead of --master-addr and --master-port"},
+			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh; each line is HOST slots=RANKS"},
 			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` of settings for ssh (its -F)"},
 			&cli.BoolFlag{Name: "agent", Hidden: true},
-			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "start again after a failure, so often in a row without a newer checkpoint in --save"}),
-			&cli.BoolFlag{Name: "auto-restart", Usage: "start again after every failure from the last good checkpoint of --save, as long as steps advance (three starts without: --max-restarts)"},
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "where ranks fail again and again, go on with fewer, down to this: the layout's data-parallel size shrinks"}),
-			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: the fewest to go on with when others are gone"}),
-			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: how long to wait for one that is gone"}),
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "maximum number of restarts after failures without a newer checkpoint in --save"}),
+			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as steps advance (gives up after three restarts without a new step, or --max-restarts)"},
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "minimum number of ranks to continue with when ranks fail repeatedly; the data-parallel size is reduced"}),
+			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: minimum number of hosts to continue with when others are lost"}),
+			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: seconds to wait for a lost host"}),
 			&cli.StringFlag{Name: "run-folder", Usage: "private `DIR` for flight records and the verdict (default: a temporary one, kept when the run fails)"},
-			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "lines that get their rank in front: stderr, both, none"},
+			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "output whose lines are prefixed with the rank: stderr, both (stdout too) or none"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("agent") {
@@ -113,7 +114,7 @@ func hintAtDashes(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		err := action(c)
 		if words := c.Args().Slice(); exitcode.CodeOf(err) == exitcode.Usage && len(words) > 1 && !slices.Contains(words, "--") && !slices.Contains(words, "--agent") {
-			return exitcode.With(exitcode.Usage, fmt.Errorf("%w\nthere is no -- in front of the command to start, as in: monotron launch --nproc-per-node 2 -- pretrain_gpt FLAGS", err))
+			return exitcode.With(exitcode.Usage, fmt.Errorf("%w\nput -- before the command to start, as in: monotron launch --nproc-per-node 2 -- pretrain_gpt FLAGS", err))
 		}
 		return err
 	}
@@ -126,15 +127,15 @@ func read(c *cli.Context) (*options, error) {
 		all: c.Int("nnodes"), number0: c.Int("node-rank"), leastNodes: c.Int("min-nnodes"), hostWait: time.Duration(c.Int("host-wait-seconds")) * time.Second}
 	switch {
 	case len(o.words) == 0:
-		return nil, exitcode.Errorf(exitcode.Usage, "what is to be started? Give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
+		return nil, exitcode.Errorf(exitcode.Usage, "missing command to start; give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
 	case o.node >= o.nodes:
 		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d)", o.node, o.nodes-1, o.nodes)
 	case o.nodes > 1 && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
-		return nil, exitcode.Errorf(exitcode.Usage, "--nnodes %d needs --master-addr, the host of rank 0 as the others reach it", o.nodes)
+		return nil, exitcode.Errorf(exitcode.Usage, "--nnodes %d needs --master-addr, the address of rank 0's host, as the other hosts reach it", o.nodes)
 	case o.least > o.local:
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
 	case o.least > 0 && o.nodes > 1:
-		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host; with several, --min-nnodes says how few of them may go on")
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host only; with several use --min-nnodes")
 	case o.leastNodes > o.nodes && !c.IsSet("hostfile"):
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nnodes %d: there are %d hosts (--nnodes)", o.leastNodes, o.nodes)
 	case o.prefix != "stderr" && o.prefix != "both" && o.prefix != "none":
@@ -152,7 +153,7 @@ func read(c *cli.Context) (*options, error) {
 		if exitcode.CodeOf(o.line.err) == exitcode.NoInput { // the --config file may have said it
 			return nil, o.line.err
 		}
-		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) on the command to start: without a checkpoint it would begin anew")
+		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) in the command to start: without a checkpoint it would start from the beginning")
 	}
 	var err error
 	o.addr, err = meeting(c, o.nodes)
@@ -163,11 +164,11 @@ func read(c *cli.Context) (*options, error) {
 func readFleet(c *cli.Context, o *options) (*fleet, error) {
 	for _, flag := range []string{"nnodes", "node-rank"} {
 		if c.IsSet(flag) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--%s: --hostfile says it", flag)
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s conflicts with --hostfile; leave it out", flag)
 		}
 	}
 	if c.IsSet("min-nproc-per-node") {
-		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host; with --hostfile, --min-nnodes says how few of them may go on")
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host only; with --hostfile use --min-nnodes")
 	}
 	addr, ranks := o.addr, 0
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {
@@ -189,7 +190,7 @@ func readFleet(c *cli.Context, o *options) (*fleet, error) {
 func meeting(c *cli.Context, nodes int) (string, error) {
 	if end := c.String("rdzv-endpoint"); end != "" {
 		if c.IsSet("master-addr") || c.IsSet("master-port") {
-			return "", exitcode.Errorf(exitcode.Usage, "--rdzv-endpoint says the same as --master-addr and --master-port; give one of them")
+			return "", exitcode.Errorf(exitcode.Usage, "--rdzv-endpoint conflicts with --master-addr and --master-port; give one of them")
 		}
 		host, port, err := net.SplitHostPort(end)
 		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 || host == "" {
@@ -199,7 +200,7 @@ func meeting(c *cli.Context, nodes int) (string, error) {
 	}
 	port := c.Int("master-port")
 	if port < 0 || port > 65535 {
-		return "", exitcode.Errorf(exitcode.Usage, "--master-port %d is no port", port)
+		return "", exitcode.Errorf(exitcode.Usage, "--master-port %d is not a valid port", port)
 	}
 	if port == 0 {
 		if nodes == 1 {

@@ -109,7 +109,7 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error
 			if !o.shrink() {
 				return o.givenUp(err, tries)
 			}
-			fmt.Fprintf(notes, "launch: %v\nlaunch: going on with %d ranks\n", err, o.local)
+			fmt.Fprintf(notes, "launch: %v\nlaunch: continuing with %d ranks\n", err, o.local)
 			tries.futile = 0
 			continue
 		}
@@ -141,13 +141,13 @@ func (o *options) givenUp(err error, t tries) error {
 	if o.restarts == 0 {
 		return err
 	}
-	return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("%w (given up: the last %d starts got no further than iteration %d)", err, t.futile, max(0, t.newest)))
+	return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("%w (giving up: the last %d starts did not pass iteration %d)", err, t.futile, max(0, t.newest)))
 }
 
 // startAgain prepares and tells the next start, after one that ended with err.
 func (o *options) startAgain(err error, t tries, notes io.Writer) {
 	o.resume()
-	fmt.Fprintf(notes, "launch: %v\nlaunch: starting again (%d of %d since iteration %d)\n", err, t.futile, o.restarts, max(0, t.newest))
+	fmt.Fprintf(notes, "launch: %v\nlaunch: restarting (%d of %d since iteration %d)\n", err, t.futile, o.restarts, max(0, t.newest))
 }
 
 // stoppable waits for something that a signal ends.

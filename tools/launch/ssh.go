@@ -273,14 +273,14 @@ func (r *remote) error() error {
 	case !errors.As(r.err, &exit) && r.said == nil:
 		return exitcode.With(code, fmt.Errorf("host %s: %w", r.host.name, r.err))
 	case code == sshFailed:
-		return exitcode.Errorf(exitcode.IO, "host %s: ssh failed, or the connection was lost; what it said stands above. Try: ssh -o BatchMode=yes %s true", r.host.name, r.host.name)
+		return exitcode.Errorf(exitcode.IO, "host %s: ssh failed, or the connection was lost; its output is above. Try: ssh -o BatchMode=yes %s true", r.host.name, r.host.name)
 	case r.said != nil:
 		return exitcode.With(code, r.said)
 	}
-	return exitcode.With(code, fmt.Errorf("host %s ended with exit code %d; what it said stands above (127: the program is not at the same path there)", r.host.name, code))
+	return exitcode.With(code, fmt.Errorf("host %s ended with exit code %d; its output is above (127: the program is not at the same path there)", r.host.name, code))
 }
 
-// master is the host of rank 0 as the others reach it.
+// master is the address of rank 0's host, as the other hosts reach it.
 func master(hosts []remoteHost) string {
 	_, host, found := strings.Cut(hosts[0].name, "@")
 	if !found {

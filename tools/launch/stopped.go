@@ -44,7 +44,7 @@ func (a *attemptRun) judgeStopped(lost []*process) {
 	if _, err := failure.Read(a.folder); err != nil { // nobody has said it yet
 		first := lost[0]
 		v := &failure.Verdict{Kind: failure.Silence, Rank: first.rank, PID: first.cmd.Process.Pid, Code: exitcode.IO, Time: time.Now()}
-		v.Text = fmt.Sprintf("rank %d (process %d) has been stopped for %d s%s: kill -CONT lets a process go on", v.Rank, v.PID, int(longestStop.Seconds()), a.lastSeen(v))
+		v.Text = fmt.Sprintf("rank %d (process %d) has been stopped for %d s%s: continue a process with kill -CONT", v.Rank, v.PID, int(longestStop.Seconds()), a.lastSeen(v))
 		if n := len(lost); n > 1 {
 			v.Text += fmt.Sprintf("; so have %d more of this host's %d ranks", n-1, a.local)
 		}

@@ -17,8 +17,8 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "logits",
 		Usage: "print a model's logits for a prompt",
-		Description: "A table of the likeliest next tokens at each position of the prompt; with --json one object a position;\n" +
-			"with --output a safetensors file of all of them.",
+		Description: "Prints a table of the most likely next tokens at each position of the prompt; with --json one object per position;\n" +
+			"with --output writes all logits to a safetensors file.",
 		Flags:  allFlags(),
 		Action: command.Model(open, readOptions, run),
 	})
@@ -27,9 +27,9 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
 		command.ContextFlag(),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens shown a position; with --json, where not given, the logits of all"}),
-		&cli.BoolFlag{Name: "last", Usage: "the last position only"},
-		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a position"},
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens to show per position; with --json the default is the logits of all tokens"}),
+		&cli.BoolFlag{Name: "last", Usage: "print the last position only"},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object per position"},
 		&cli.StringFlag{Name: "output", Usage: "write logits f32 [positions, vocabulary] and ids to this safetensors file instead"},
 	}, command.PromptFlags()...)...)
 }

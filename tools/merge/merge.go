@@ -21,9 +21,9 @@ func Command() *cli.Command {
 		Name:  "merge_datasets",
 		Usage: "join the .bin/.idx pairs of a folder into one",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "input", Usage: "folder that holds pairs and nothing else; they are joined in the order of their names"},
+			&cli.StringFlag{Name: "input", Usage: "folder with pairs only; they are joined in the order of their names"},
 			&cli.StringFlag{Name: "output-prefix", Usage: "path of the new pair, without .bin and .idx"},
-			&cli.BoolFlag{Name: "multimodal", Usage: "the pairs have a mode for each sequence"},
+			&cli.BoolFlag{Name: "multimodal", Usage: "read and write a mode for each sequence"},
 		},
 		Action: run,
 	})

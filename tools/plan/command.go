@@ -10,7 +10,7 @@ import (
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return &cli.Command{
 		Name:            "plan",
-		Usage:           "say what a run will do before anything is launched",
+		Usage:           "predict memory, time and schedule of a run before it starts",
 		HideHelpCommand: true,
 		Subcommands:     []*cli.Command{runCommand(open), formulasCommand(open), tableCommand(), scheduleCommand(), searchCommand()},
 	}

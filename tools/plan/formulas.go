@@ -18,9 +18,9 @@ import (
 func formulasCommand(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.WrapOpen(&cli.Command{
 		Name:        "formulas",
-		Usage:       "the rules of the literature for a training run, beside the run's own numbers",
+		Usage:       "compare scaling rules of the literature with a training run's own numbers",
 		ArgsUsage:   "pretrain_gpt FLAGS...",
-		Description: "Parameters, operations, bytes and bubble as papers write them, each with its source and how far it is from what this program counts for the same flags.",
+		Description: "Prints formulas of papers for parameters, operations, bytes and pipeline bubble, each with its source and its difference from the numbers of this program for the same flags.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one JSON list"}},
 		Action:      func(c *cli.Context) error { return planFormulas(c, open) },
 	})

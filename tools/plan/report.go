@@ -127,7 +127,7 @@ func (p *runPlan) write(out *command.Printer) error {
 		head += purpose.String() + "\t"
 	}
 	table := &command.Printer{W: t}
-	table.Printf("%s  most is held in\t\n", head)
+	table.Printf("%s  peak in\t\n", head)
 	worst := 0
 	for i := 0; i < len(p.ranks); {
 		first, last := p.ranks[i], i

@@ -26,7 +26,7 @@ func ringOf(c *cli.Context) (r ring, err error) {
 	case ranks == 1:
 		return nil, nil
 	case n%(2*ranks) != 0:
-		return nil, exitcode.Errorf(exitcode.Usage, "--seq-length %d is no multiple of %d (twice --context-parallel-size): use --seq-length %s", n, 2*ranks, config.NearestMultiples(n, 2*ranks))
+		return nil, exitcode.Errorf(exitcode.Usage, "--seq-length %d is not a multiple of %d (twice --context-parallel-size): use --seq-length %s", n, 2*ranks, config.NearestMultiples(n, 2*ranks))
 	}
 	all := mpu.AllPositions(int64(n))
 	for rank := range ranks {

@@ -22,18 +22,18 @@ import (
 func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.WrapOpen(&cli.Command{
 		Name:      "run",
-		Usage:     "what every rank of a training run will hold in memory",
+		Usage:     "compute the memory of every rank of a training run",
 		ArgsUsage: "pretrain_gpt FLAGS...",
-		Description: "FLAGS are the training command's own, with --world-size for the number of ranks. Set-up and steps of one rank of each " +
-			"kind are run with no memory behind them: the bytes are the run's. Neither data nor weights are read.",
+		Description: "FLAGS are those of the training command, with --world-size for the number of ranks. Setup and steps of one rank of each " +
+			"kind are executed as a dry run, without tensor storage, so that the bytes are those of the real run. Neither data nor weights are read.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(plan.Machines(), ", ") + ": seconds, and whether it fits"},
+			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(plan.Machines(), ", ") + ": predicts seconds per step and whether the run fits"},
 			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "fraction by which the slowest device is slower than the others"}),
-			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "of a device for an hour: what the training costs"}),
+			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "price of a device per hour, to compute the cost of the training"}),
 			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the step's timeline to this file, as a picture"},
-			&cli.StringFlag{Name: "trace", Usage: "the same for chrome://tracing and Perfetto"},
-			&cli.BoolFlag{Name: "timeline", Usage: "the same as text"},
-			&cli.BoolFlag{Name: "experts-at-most", Usage: "count each rank as if every token chose its experts, as many as a token can; without it tokens choose evenly"},
+			&cli.StringFlag{Name: "trace", Usage: "with --machine: write the step's timeline to this file, for chrome://tracing and Perfetto"},
+			&cli.BoolFlag{Name: "timeline", Usage: "with --machine: print the step's timeline as text"},
+			&cli.BoolFlag{Name: "experts-at-most", Usage: "count each rank as if every token chose its experts, the worst case (default: tokens choose evenly)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with every rank"},
 		},
 		Action: func(c *cli.Context) error { return planRun(c, open) },

@@ -21,15 +21,15 @@ import (
 func searchCommand() *cli.Command {
 	return command.WrapOpen(&cli.Command{
 		Name:      "search",
-		Usage:     "the fastest layouts of a model on a machine that fit",
+		Usage:     "find the fastest layouts of a model that fit on a machine",
 		ArgsUsage: "MODEL FLAGS...",
-		Description: "FLAGS are pretrain_gpt's of the model and its training (--global-batch-size too), without the layout's. Every layout that training " +
-			"would take is timed, tensor and pipeline sizes, chunks, sharding, recomputation and micro-batch; the fastest are counted to the byte and run on the clock.",
+		Description: "FLAGS are the flags of pretrain_gpt for the model and its training (including --global-batch-size), without the layout. Every layout that training " +
+			"accepts is timed, over tensor and pipeline sizes, chunks, sharding, recomputation and micro-batch size; for the fastest ones memory is computed to the byte and the schedule is simulated.",
 		Flags: []cli.Flag{
-			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "devices"}),
-			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(plan.Machines(), ", ")},
-			&cli.StringFlag{Name: "memory", Usage: "of a device, as 78GiB; the machine's where left out"},
-			command.Between(1, 100, &cli.IntFlag{Name: "best", Value: 10, Usage: "how many layouts"}),
+			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "number of devices"}),
+			&cli.StringFlag{Name: "machine", Usage: "machine file, or one of " + strings.Join(plan.Machines(), ", ")},
+			&cli.StringFlag{Name: "memory", Usage: "memory of a device, as 78GiB (default: the machine's)"},
+			command.Between(1, 100, &cli.IntFlag{Name: "best", Value: 10, Usage: "number of layouts to print"}),
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
 		Action: planSearch,
@@ -67,7 +67,7 @@ func planSearch(c *cli.Context) error {
 	}
 	took := time.Since(start)
 	if len(best) == 0 {
-		return exitcode.Errorf(exitcode.Usage, "no layout of %d devices fits %s: %d that training takes were looked at, %d of them have too much state and activations by a bound; take more devices, or a smaller model or batch",
+		return exitcode.Errorf(exitcode.Usage, "no layout of %d devices fits %s: %d legal layouts were checked, of which %d need too much state and activations by a lower bound; use more devices, or a smaller model or batch",
 			s.Devices, device.Size(s.Memory), s.Looked, s.Small)
 	}
 	if c.Bool("json") {

@@ -24,14 +24,14 @@ import (
 func tableCommand() *cli.Command {
 	return command.WrapOpen(&cli.Command{
 		Name:      "table",
-		Usage:     "seconds and memory of many layouts, a row each",
+		Usage:     "compute seconds and memory of many layouts, one per row",
 		ArgsUsage: "LAYOUTS.csv",
-		Description: "Columns are hidden, layers, heads, dp, tp, pp, cp, vp, micro_batch, global_batch, nodes, regime, or flags of pretrain_gpt; others are passed on. " +
-			"Rows come back with predicted_seconds, predicted_memory_gb and fits. With --fit the machine's three constants are fitted, a set a regime, " +
-			"on every second row that has the column; the others judge them.",
+		Description: "Columns are hidden, layers, heads, dp, tp, pp, cp, vp, micro_batch, global_batch, nodes, regime, or flags of pretrain_gpt; other columns are copied. " +
+			"Prints the rows with predicted_seconds, predicted_memory_gb and fits. With --fit the machine's three constants are fitted, one set per regime, " +
+			"to every second row that has the column; the other rows are used as a test.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "machine", Usage: "a machine file, or one of " + strings.Join(plan.Machines(), ", ")},
-			&cli.StringFlag{Name: "fit", Usage: "column of measured seconds a step"},
+			&cli.StringFlag{Name: "machine", Usage: "machine file, or one of " + strings.Join(plan.Machines(), ", ")},
+			&cli.StringFlag{Name: "fit", Usage: "column with measured seconds per step, to fit the machine's rates to"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: rows and regimes"},
 		},
 		Action: planTable,

@@ -18,23 +18,23 @@ import (
 )
 
 const description = `FOLDER is a run's --run-folder: flight records of its ranks (flight_00000.bin and so on, the last
-1,000 collectives each), also of ranks that were killed, and the verdict. Records of several
-hosts are copied into one folder first.
+1,000 collectives each), including those of killed ranks, and the verdict. Copy the records of
+several hosts into one folder first.
 
-Printed: the verdict; where each rank was at the end; the first place where ranks of a group part
-(one calls something else, or never comes); and the last calls of all ranks on one time line.
+Prints the verdict; what each rank was doing at the end; the first call at which ranks of a group
+differ (one calls another operation, or none); and the last calls of all ranks on one timeline.
 --trace writes all of them as a Chrome trace (chrome://tracing, ui.perfetto.dev).`
 
 // Command is postmortem.
 func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:        "postmortem",
-		Usage:       "join the flight records of a run's ranks after a death",
+		Usage:       "merge the flight records of a run's ranks and show what each rank was doing when it died",
 		ArgsUsage:   "FOLDER",
 		Description: description,
 		Flags: []cli.Flag{
-			command.Between(0, command.Sizes, &cli.IntFlag{Name: "last", Value: 40, Usage: "calls on the time line; 0: all"}),
-			&cli.StringFlag{Name: "trace", Usage: "`FILE` for a Chrome trace"},
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "last", Value: 40, Usage: "number of calls on the timeline (0 shows all)"}),
+			&cli.StringFlag{Name: "trace", Usage: "`FILE` to write a Chrome trace to"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {

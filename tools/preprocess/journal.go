@@ -63,7 +63,7 @@ func (o *options) readJournal() (*journal, error) {
 	}
 	if !o.resume || err != nil {
 		if o.resume {
-			o.say("%s: there is no interrupted run to go on with; starting from the beginning", o.prefix)
+			o.say("%s: there is no interrupted run to continue; starting from the beginning", o.prefix)
 		}
 		return nil, o.removeJournal()
 	}

@@ -15,7 +15,7 @@ import (
 func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "preprocess_data",
-		Usage: "turn JSON lines, text or other token files into .bin/.idx token files",
+		Usage: "convert JSON lines, text or other token files to .bin/.idx token files",
 		Flags: flagTable(),
 		Action: func(c *cli.Context) error {
 			return run(c, false)
@@ -28,7 +28,7 @@ func Command() *cli.Command {
 func FastCommand() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "preprocess_data_fast",
-		Usage: "preprocess_data, with empty documents kept as sequences",
+		Usage: "run preprocess_data, with empty documents kept as sequences",
 		Flags: append(flagTable(), &cli.BoolFlag{Name: "use-gigatoken", Usage: "accepted, no effect here: there is one tokenizer"}),
 		Action: func(c *cli.Context) error {
 			return run(c, true)
@@ -38,27 +38,27 @@ func FastCommand() *cli.Command {
 
 func flagTable() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, or - for standard input; what is packed by gzip, zstd, bzip2, xz or lzma is unpacked"},
-		&cli.StringFlag{Name: "input-format", Value: "jsonl", Usage: "jsonl; text: the whole of each file is one document; tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin"},
-		&cli.StringFlag{Name: "output-prefix", Usage: "output is PREFIX_KEY_document.bin and .idx"},
-		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "megatron; llmc: llm.c's .bin; nanogpt: a .bin of bare 16-bit tokens"},
+		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
+		&cli.StringFlag{Name: "input-format", Value: "jsonl", Usage: "format of the input: jsonl; text, where each file is one document; or tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin"},
+		&cli.StringFlag{Name: "output-prefix", Usage: "prefix of the output files PREFIX_KEY_document.bin and .idx"},
+		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "format of the output: megatron; llmc, llm.c's .bin; or nanogpt, a .bin of 16-bit tokens only"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that tokenize; the output does not depend on it"}),
-		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "keys to take from each line, one output each"},
-		&cli.BoolFlag{Name: "append-eod", Usage: "end each document that has tokens with the end-of-document id (llmc: begin it)"},
-		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "error: a line that cannot be read ends the run; skip: it is left out, named and counted"},
-		command.Between(1, 1<<40, &cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "longer lines are an error; memory is taken for one such line"}),
-		&cli.BoolFlag{Name: "resume", Usage: "go on with a run of the same flags that was killed"},
-		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "how often it is noted how far the run has come, for --resume"},
-		&cli.BoolFlag{Name: "dry-run", Usage: "check flags, inputs and their first lines, estimate size and time, write nothing"},
-		command.Between(1, 9999, &cli.IntFlag{Name: "partitions", Value: 1, Usage: "deal the lines to this many pairs, then join them"}),
-		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "partitions are blocks of lines instead of lines in turn"},
+		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "keys to read from each line; each makes its own output files"},
+		&cli.BoolFlag{Name: "append-eod", Usage: "add the end-of-document id to the end of each document that has tokens (llmc: to its start)"},
+		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "action for a line that cannot be read: error ends the run; skip leaves the line out and reports it"},
+		command.Between(1, 1<<40, &cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "maximum size of a line, in bytes; longer lines are an error"}),
+		&cli.BoolFlag{Name: "resume", Usage: "continue a killed run of the same flags"},
+		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "time between records of the progress, for --resume"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "check flags, inputs and their first lines and estimate size and time, without writing output"},
+		command.Between(1, 9999, &cli.IntFlag{Name: "partitions", Value: 1, Usage: "number of pairs to distribute the lines to, before they are joined"}),
+		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "make partitions blocks of lines instead of every Nth line"},
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "log-interval", Value: 1000, Usage: "documents between Megatron's progress lines"}),
-		command.Between(0, 1, &cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: this fraction of the characters goes to PREFIX_train_document, the rest to PREFIX_val_document"}),
-		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "mmap; lazy or cached: the pair's format before 2021 (TNTIDX)"},
-		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, by NLTK's Punkt; output is PREFIX_KEY_sentence"},
-		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: leave the white space after a sentence on it"},
+		command.Between(0, 1, &cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: fraction of the characters to write to PREFIX_train_document; the rest goes to PREFIX_val_document"}),
+		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "format of the pair: mmap; lazy and cached are its format before 2021 (TNTIDX)"},
+		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, by NLTK's Punkt; writes PREFIX_KEY_sentence"},
+		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: keep the white space after a sentence"},
 		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: language of the Punkt parameters, read from NLTK_DATA"},
-		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "time the first --max-documents documents with each of --workers-to-check; as in Megatron the output then holds only these"},
+		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "time the first --max-documents documents with each of --workers-to-check; as in Megatron, only these documents are written"},
 		command.Between(1, command.Threads, &cli.IntSliceFlag{Name: "workers-to-check", Value: cli.NewIntSlice(16, 32, 64), Usage: "numbers of workers for --find-optimal-num-workers"}),
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "max-documents", Value: 100000, Usage: "documents of each partition for --find-optimal-num-workers"}),
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Usage: "accepted, no effect: the token type follows from the unpadded vocabulary"}),

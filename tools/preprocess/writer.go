@@ -50,7 +50,7 @@ func (o *options) newWriter() (w *writer, err error) {
 	}
 	if j != nil {
 		w.docs, w.bad, w.at = j.Docs, j.Bad, j.At
-		o.say("%s: going on at %s:%d, after %d documents", o.prefix, o.inputs[min(w.at.File, len(o.inputs)-1)], w.at.Line, w.docs)
+		o.say("%s: continuing at %s:%d, after %d documents", o.prefix, o.inputs[min(w.at.File, len(o.inputs)-1)], w.at.Line, w.docs)
 	}
 	for p := range o.partitions {
 		row := make([]*dataset.Builder, 0, len(o.keys))

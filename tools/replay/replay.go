@@ -12,26 +12,26 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `FOLDER is what a run with --run-folder has kept of a step whose loss or gradient was not
-finite (nonfinite_0000007): weights, optimizer state and batch from before the step, so nothing
-else is needed, not even the data. The step runs again on the same layout, with all ranks in this
-process. Printed: what the stream between the layers held in the micro-batch that went wrong, on
-every rank, and where a value was first not finite.
+const description = `FOLDER is the record that a run with --run-folder writes of a step whose loss or gradient was not
+finite (nonfinite_0000007): weights, optimizer state and batch before the step. Nothing else is
+needed, not even the data. The step runs again on the same layout, with all ranks in this process.
+Prints the residual stream between the layers of the failing micro-batch, on every rank, and where
+a value first was NaN or infinite.
 
 Exit code 0: it happened again; 1: the step is finite here.
 
 Examples:
   monotron replay runs/7/nonfinite_0000007
-  monotron replay runs/7/nonfinite_0000007 --device ref     is it the device?`
+  monotron replay runs/7/nonfinite_0000007 --device ref     on the reference device`
 
 // Command is replay; open makes a device by its --device name.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:        "replay",
-		Usage:       "run a recorded step again, and say where a value becomes not finite",
+		Usage:       "repeat a recorded step and find where a value becomes NaN or infinite",
 		ArgsUsage:   "FOLDER",
 		Description: description,
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "device", Usage: "auto, cpu, cuda or ref (default: the recorded run's)"}},
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "device", Usage: "device: auto, cpu, cuda or ref (default: the recorded run's)"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
 				return exitcode.Errorf(exitcode.Usage, "which step? Give one folder, such as runs/7/nonfinite_0000007")

@@ -14,22 +14,22 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `FOLDER holds what --log-jsonl wrote, under any name; or give that file. Checkpoints and
-verdicts beside it, or one folder below, become marks, and the newest checkpoint tells the
-run's flags. The page needs no network and no program but a browser.`
+const description = `FOLDER contains the file that --log-jsonl wrote, under any name; the file can also be given
+itself. Checkpoints and verdicts in the same folder, or one folder below, become marks, and the
+run's flags are read from the newest checkpoint. The page needs a browser and no network.`
 
 // Command is report.
 func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:        "report",
-		Usage:       "a run, or several compared, as one page",
+		Usage:       "write a report of one run, or a comparison of several, as one page",
 		ArgsUsage:   "FOLDER",
 		Description: description,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "compare", Usage: "`FOLDER` or several, of runs to draw beside it"},
-			&cli.StringFlag{Name: "output", Usage: "`FILE` to write; markdown and csv without it: standard output", DefaultText: "report.html, report.png"},
+			&cli.StringSliceFlag{Name: "compare", Usage: "`FOLDER` of another run to draw in the same charts; may be repeated"},
+			&cli.StringFlag{Name: "output", Usage: "`FILE` to write; markdown and csv go to standard output by default", DefaultText: "report.html, report.png"},
 			price(),
-			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown, csv (every step, every digit) or png (the main curves); where not given, as --output ends"},
+			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown, csv (every step, every digit) or png (the main curves); if not given, chosen by the suffix of --output"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
@@ -97,7 +97,7 @@ var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboa
 var endings = map[string]string{".html": "html", ".htm": "html", ".md": "markdown", ".csv": "csv", ".png": "png"}
 
 func price() cli.Flag {
-	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "what an hour of a run costs, in any currency: shows the cost so far and of the whole run"})
+	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "cost of one hour of a run, in any currency; shows the cost so far and of the complete run"})
 }
 
 // sources are the runs of a command line.

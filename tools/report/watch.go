@@ -17,11 +17,10 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const watchDescription = `The page of report, which gets new steps by itself; also of runs that have ended. The run
-knows nothing of it: only its files are read. --addr with another address than this
-machine's own shows the page to whoever reaches it. pretrain_gpt --dashboard-addr serves the
-same page out of the run. --terminal draws the main curves as text instead, once where
-standard output is no terminal or a dumb one.`
+const watchDescription = `Serves the page of report and adds new steps to it; works for finished runs too. Only the files
+of the run are read. With an --addr other than a local one, everyone who reaches the address can
+see the page. pretrain_gpt --dashboard-addr serves the same page from the run itself. --terminal
+draws the main curves as text instead, once if standard output is not a terminal.`
 
 // redraw is how often the terminal shows what is new.
 const redraw = 2 * time.Second
@@ -30,11 +29,11 @@ const redraw = 2 * time.Second
 func WatchCommand() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:        "watch",
-		Usage:       "a run, or several, as a page that follows them",
+		Usage:       "serve a live page of one or several runs",
 		ArgsUsage:   "FOLDER...",
 		Description: watchDescription,
 		Flags: []cli.Flag{&cli.StringFlag{Name: "addr", Value: "127.0.0.1:8080", Usage: "`ADDRESS` to serve the page at"}, price(),
-			&cli.BoolFlag{Name: "terminal", Usage: "draw the main curves here as text, no page"}},
+			&cli.BoolFlag{Name: "terminal", Usage: "draw the main curves in the terminal as text instead of a page"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
 				return exitcode.Errorf(exitcode.Usage, "which run? Give its folder, or those of several")

@@ -65,7 +65,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	}
 	var all []error
 	if given(c.q.Tools) && string(c.q.Tools) != "[]" {
-		all = append(all, wrong("tools", "this server does not read calls of tools out of what the model writes"))
+		all = append(all, wrong("tools", "this server does not parse tool calls in the model's output"))
 	}
 	if c.q.Top != nil && !c.q.LogProbs {
 		all = append(all, wrong("top_logprobs", "needs logprobs: true"))
@@ -122,7 +122,7 @@ func turns(raw json.RawMessage) (list []message, err error) {
 	for i, m := range list {
 		var turn map[string]any
 		if json.Unmarshal(m, &turn) != nil {
-			return nil, wrong("messages", "number %d is no object", i)
+			return nil, wrong("messages", "number %d is not an object", i)
 		}
 		if err := plainTurn(turn); err != nil {
 			return nil, wrong("messages", "number %d %s", i, err)
@@ -137,7 +137,7 @@ func plainTurn(turn map[string]any) error {
 	role, is := turn["role"].(string)
 	switch {
 	case !is:
-		return errors.New("is no object with a role")
+		return errors.New("must be an object with a role")
 	case role == "tool" || turn["tool_calls"] != nil:
 		return errors.New("is of tools, which this server has none of")
 	}
@@ -145,13 +145,13 @@ func plainTurn(turn map[string]any) error {
 		for _, p := range parts {
 			part, _ := p.(map[string]any)
 			if _, is := part["text"].(string); !is {
-				return errors.New("has content that is no text")
+				return errors.New("has content that is not text")
 			}
 		}
 		return nil
 	}
 	if _, is := turn["content"].(string); !is {
-		return errors.New("has content that is no text")
+		return errors.New("has content that is not text")
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteratio
 		if err != nil {
 			if err.Error() != trouble {
 				trouble = err.Error()
-				notes.Printf("following %s: %v; %s goes on\n", s.dir, err, b.Weights())
+				notes.Printf("following %s: %v; %s stays in use\n", s.dir, err, b.Weights())
 			}
 			continue
 		}
@@ -68,7 +68,7 @@ func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteratio
 		began := time.Now()
 		if err := b.Reload(ctx, now.step); err != nil {
 			if ctx.Err() == nil && !s.draining.Load() {
-				notes.Printf("iteration %d is passed over, %s goes on: %v\n", now.step, b.Weights(), err)
+				notes.Printf("iteration %d is skipped, %s stays in use: %v\n", now.step, b.Weights(), err)
 			}
 			continue
 		}

@@ -54,9 +54,9 @@ func (m *metrics) watch(b *inference.Batcher) {
 	gauge("num_requests_running", "Texts that are being continued.", func(s inference.Stats) float64 { return float64(s.Running) })
 	gauge("num_requests_waiting", "Texts that wait.", func(s inference.Stats) float64 { return float64(s.Waiting) })
 	gauge("kv_cache_usage_perc", "Blocks of keys and values in use, 1: all.", func(s inference.Stats) float64 { return 1 - float64(s.FreeBlocks)/float64(s.Blocks) })
-	counter("prefix_cache_queries", "Tokens of texts that were looked for.", func(s inference.Stats) float64 { return float64(s.PrefixAsked) })
-	counter("prefix_cache_hits", "Tokens whose keys and values were there.", func(s inference.Stats) float64 { return float64(s.PrefixHit) })
-	counter("num_preemptions_total", "Texts that had to give their blocks away.", func(s inference.Stats) float64 { return float64(s.Preemptions) })
+	counter("prefix_cache_queries", "Tokens of prompts searched in the prefix cache.", func(s inference.Stats) float64 { return float64(s.PrefixAsked) })
+	counter("prefix_cache_hits", "Tokens found in the prefix cache.", func(s inference.Stats) float64 { return float64(s.PrefixHit) })
+	counter("num_preemptions_total", "Sequences preempted for lack of cache blocks.", func(s inference.Stats) float64 { return float64(s.Preemptions) })
 	counter("prompt_tokens_total", "Tokens of prompts that were computed.", func(s inference.Stats) float64 { return float64(s.PromptTokens) })
 	counter("generation_tokens_total", "Tokens that were generated.", func(s inference.Stats) float64 { return float64(s.GeneratedTokens) })
 }

@@ -137,7 +137,7 @@ func (p *prompts) UnmarshalJSON(data []byte) (err error) {
 	case second == '"':
 		err = json.Unmarshal(data, &p.texts)
 	case bytes.Contains(data, []byte("null")): // which Go reads as 0
-		return wrong("prompt", "null is no token id")
+		return wrong("prompt", "null is not a token id")
 	case second == '[':
 		err = json.Unmarshal(data, &p.ids)
 	default:

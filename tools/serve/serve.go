@@ -25,8 +25,8 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "serve",
 		Usage: "answer OpenAI's HTTP API with a trained model",
-		Description: "POST /v1/completions and /v1/chat/completions, GET /v1/models, /health and /metrics, and a page to chat at /.\n" +
-			"Requests run beside each other; what one gets does not depend on the others. SIGTERM lets those that have begun end.",
+		Description: "POST /v1/completions and /v1/chat/completions, GET /v1/models, /health and /metrics, and a chat page at /.\n" +
+			"Requests run in parallel; the answer to one does not depend on the others. On SIGTERM the server completes the requests in progress and exits.",
 		Flags:  allFlags(),
 		Action: command.Model(open, readOptions, run),
 	})
@@ -34,21 +34,21 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(
-		&cli.BoolFlag{Name: "follow", Usage: "answer with each new iteration that a run saves to --load's folder; wait for the first where there is none yet"},
-		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen at; 0.0.0.0: all of this host's"},
-		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at; 0: any that is free"}),
-		&cli.StringFlag{Name: "served-model-name", Usage: "name that requests use; the folder's where not given"},
-		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja); the tokenizer's own where not given"},
-		&cli.StringFlag{Name: "api-key-file", Usage: "file with the keys that may ask, one a line; without it anybody may who reaches the address"},
-		&cli.StringSliceFlag{Name: "cors-origin", Usage: "`ORIGIN` as https://example.org whose pages may ask through a browser, also several times; *: those of any site; without it none but the server's own"},
-		&cli.StringSliceFlag{Name: "allowed-host", Usage: "further `NAME` of this server that requests may have as Host at a loopback address, as behind a proxy, also several times"},
-		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "texts that are continued at once"}),
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "rows of a pass: prompts go through in pieces of this size at most"}),
-		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "MiB of keys and values on each rank; 0: as much as --max-num-seqs texts of full length need, at most 1024"}),
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "texts that may wait; more are answered with status 429"}),
-		command.Between(1, 1024, &cli.IntFlag{Name: "max-body", Value: 4, Usage: "MiB of a request"}),
-		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "seconds a request may take"}),
-		command.Between(0, 86400, &cli.IntFlag{Name: "drain-timeout", Value: 30, Usage: "seconds that requests have to end after SIGTERM"}),
+		&cli.BoolFlag{Name: "follow", Usage: "switch to each new iteration that a run saves to --load's folder; wait for the first if there is none yet"},
+		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen at; 0.0.0.0 listens at all addresses of this host"},
+		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at (0 chooses a free port)"}),
+		&cli.StringFlag{Name: "served-model-name", Usage: "model name that requests use (default: the folder's name)"},
+		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
+		&cli.StringFlag{Name: "api-key-file", Usage: "file with API keys, one per line; if unset, no authentication"},
+		&cli.StringSliceFlag{Name: "cors-origin", Usage: "`ORIGIN`, as https://example.org, whose pages may send requests from a browser; * allows all; may be repeated (default: only the server's own pages)"},
+		&cli.StringSliceFlag{Name: "allowed-host", Usage: "additional `NAME` to accept as Host header at a loopback address, as behind a proxy; may be repeated"},
+		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "maximum number of sequences generated at the same time"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "maximum number of tokens per forward pass; longer prompts are split"}),
+		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "size of the KV cache on each rank, in MiB (default: enough for --max-num-seqs sequences of full length, at most 1024)"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "maximum number of waiting requests; more get status 429"}),
+		command.Between(1, 1024, &cli.IntFlag{Name: "max-body", Value: 4, Usage: "maximum size of a request, in MiB"}),
+		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "maximum time of a request, in seconds"}),
+		command.Between(0, 86400, &cli.IntFlag{Name: "drain-timeout", Value: 30, Usage: "time for requests to finish after SIGTERM, in seconds"}),
 	)
 }
 

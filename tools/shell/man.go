@@ -12,7 +12,7 @@ import (
 func Man() *cli.Command {
 	return &cli.Command{
 		Name:      "man",
-		Usage:     "print a manual page: of the program, or of one command with its flags",
+		Usage:     "print the manual page of the program or of one command",
 		ArgsUsage: "[COMMAND]",
 		Description: `monotron man | man -l -
 monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,

@@ -24,13 +24,13 @@ import (
 func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "tokenize",
-		Usage: "print the ids of texts, one JSON array a line",
+		Usage: "print the token ids of texts, one JSON array per line",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "input", Value: "-", Usage: "file, or - for standard input; .gz, .zst and .bz2 are unpacked"},
-			&cli.StringFlag{Name: "json-key", Usage: "lines are JSON objects with the text under this key; otherwise a line is a text"},
+			&cli.StringFlag{Name: "input", Value: "-", Usage: "file to read, or - for standard input; .gz, .zst and .bz2 are decompressed"},
+			&cli.StringFlag{Name: "json-key", Usage: "key of the text in lines of JSON objects (default: each line is a text)"},
 			&cli.BoolFlag{Name: "count", Usage: "print the number of ids instead"},
-			&cli.BoolFlag{Name: "decode", Usage: "lines are JSON arrays of ids; print their text as JSON strings"},
-			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines; the output does not depend on it"}),
+			&cli.BoolFlag{Name: "decode", Usage: "read lines of JSON arrays of ids and print their text as JSON strings"},
+			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "number of goroutines; the output does not depend on it"}),
 		}, command.TokenizerFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := command.NoArgs(c); err != nil {
@@ -181,7 +181,7 @@ func (l *liner) decode(out, line []byte) ([]byte, error) {
 	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= l.tok.VocabSize() {
-			return out, exitcode.Errorf(exitcode.BadData, "id %d at place %d is outside the vocabulary of %d", id, i, l.tok.VocabSize())
+			return out, exitcode.Errorf(exitcode.BadData, "id %d at position %d is outside the vocabulary of %d", id, i, l.tok.VocabSize())
 		}
 	}
 	var quoted strings.Builder

@@ -30,17 +30,17 @@ var patterns = map[string]bpe.Pattern{"gpt2": bpe.GPT2, "llama3": bpe.Llama3, "q
 func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "train_tokenizer",
-		Usage: "make a byte-level BPE from text: vocab.json, merges.txt, tokenizer.json",
+		Usage: "train a byte-level BPE tokenizer on text: vocab.json, merges.txt, tokenizer.json",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "input", Usage: "files, or - for standard input; .gz, .zst and .bz2 are unpacked"},
-			&cli.StringFlag{Name: "input-format", Usage: "jsonl or text; default: by the file's name"},
-			&cli.StringSliceFlag{Name: "json-keys", Usage: "keys of a JSON line that hold text (text)"},
-			&cli.StringFlag{Name: "output-dir", Usage: "folder for the files; it is made"},
-			command.Between(0, command.Sizes, &cli.IntFlag{Name: "vocab-size", Usage: "ids, with the 256 bytes and the special tokens"}),
-			command.Between(0, command.Counts, &cli.Int64Flag{Name: "min-frequency", Usage: "pairs found less often are not merged"}),
-			&cli.StringSliceFlag{Name: "special-tokens", Usage: "tokens with the first ids; the first ends a document (<|endoftext|>)"},
-			&cli.StringFlag{Name: "pattern", Value: "gpt2", Usage: "how text is cut into words: gpt2, llama3, qwen2 or o200k"},
-			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that count words; the output does not depend on it"}),
+			&cli.StringSliceFlag{Name: "input", Usage: "files to read, or - for standard input; .gz, .zst and .bz2 are decompressed"},
+			&cli.StringFlag{Name: "input-format", Usage: "jsonl or text (default: by the file's name)"},
+			&cli.StringSliceFlag{Name: "json-keys", Usage: "keys of the text in a JSON line (default: text)"},
+			&cli.StringFlag{Name: "output-dir", Usage: "folder for the files; it is created"},
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "vocab-size", Usage: "number of token ids, including the 256 bytes and the special tokens"}),
+			command.Between(0, command.Counts, &cli.Int64Flag{Name: "min-frequency", Usage: "minimum number of occurrences of a pair to be merged"}),
+			&cli.StringSliceFlag{Name: "special-tokens", Usage: "special tokens, which get the first ids; the first one ends a document (default: <|endoftext|>)"},
+			&cli.StringFlag{Name: "pattern", Value: "gpt2", Usage: "pattern that splits text into words: gpt2, llama3, qwen2 or o200k"},
+			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "number of goroutines that count words; the output does not depend on it"}),
 		},
 		Action: run,
 	})
@@ -55,7 +55,7 @@ func run(c *cli.Context) error {
 	case len(c.StringSlice("input")) == 0 || c.String("output-dir") == "":
 		return exitcode.Errorf(exitcode.Usage, "--input and --output-dir are needed")
 	case !ok:
-		return exitcode.Errorf(exitcode.Usage, "--pattern %s is none of gpt2, llama3, qwen2 and o200k", c.String("pattern"))
+		return exitcode.Errorf(exitcode.Usage, "--pattern %s is unknown; choose from gpt2, llama3, qwen2 and o200k", c.String("pattern"))
 	case !slices.Contains([]string{"", "jsonl", "text"}, c.String("input-format")):
 		return exitcode.Errorf(exitcode.Usage, "--input-format is jsonl or text, not %s", c.String("input-format"))
 	}

@@ -28,15 +28,15 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "case",
-		Usage:     "run a case with known answers and print the largest error of each number",
+		Usage:     "compare this program's numbers with a recorded reference case and print the largest errors",
 		ArgsUsage: "PATH",
-		Description: "PATH is a folder with a case.json (a model, or a checkpoint of some format) or a file cases.json (data sets and samplers).\n" +
-			"Exit code 0: every number is within the case's tolerance; 1: one is not; 2: the case needs what this version " +
+		Description: "PATH is a folder with a case.json (a model, or a checkpoint of any format) or a file cases.json (data sets and samplers).\n" +
+			"Exit code 0: every number is within the case's tolerance; 1: one is not; 2: the case needs a feature that this version " +
 			"does not have; 65, 66: the case is malformed or missing.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that computes a model case: auto, cpu, cuda or ref"},
-			&cli.StringFlag{Name: "only", Usage: "part of a model case by its name (variant, mask, row), or data cases whose id contains this"},
-			&cli.BoolFlag{Name: "all", Usage: "print every number, not the worst ten of each group"},
+			&cli.StringFlag{Name: "only", Usage: "run only a part of a model case by its name (variant, mask, row), or data cases whose id contains this"},
+			&cli.BoolFlag{Name: "all", Usage: "print every number instead of the worst ten of each group"},
 			&cli.BoolFlag{Name: "json", Usage: "print a model case's report as one JSON object"},
 		},
 		Action: func(c *cli.Context) error {

@@ -16,25 +16,25 @@ import (
 )
 
 var proveFlags = []cli.Flag{
-	command.Between(1, 64, &cli.IntFlag{Name: "world-size", Value: 8, Usage: "largest number of ranks, all in this process"}),
-	&cli.StringFlag{Name: "shape", Value: "gpt2,llama,bloom", Usage: "models to train where no flags of one are given"},
-	command.Between(1, 1000000, &cli.IntFlag{Name: "steps", Value: 3, Usage: "steps trained under each layout"}),
-	&cli.BoolFlag{Name: "full", Usage: "train the model at its own sizes, not shrunk"},
-	&cli.StringFlag{Name: "only", Usage: "layouts whose name has all these words, as in \"tp2 sp\""},
-	command.Between(1, 1000000, &cli.IntFlag{Name: "stride", Value: 1, Usage: "every so many-th layout alone"}),
-	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and tell whether it shows"},
-	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: mutants whose name contains this, as in \"RowParallelLinear.Forward, call 96 of 144\""},
+	command.Between(1, 64, &cli.IntFlag{Name: "world-size", Value: 8, Usage: "maximum number of ranks, all in this process"}),
+	&cli.StringFlag{Name: "shape", Value: "gpt2,llama,bloom", Usage: "models to train if no model flags are given"},
+	command.Between(1, 1000000, &cli.IntFlag{Name: "steps", Value: 3, Usage: "number of steps to train under each layout"}),
+	&cli.BoolFlag{Name: "full", Usage: "train the model at its full size instead of a reduced one"},
+	&cli.StringFlag{Name: "only", Usage: "run only layouts whose name contains all these words, as in \"tp2 sp\""},
+	command.Between(1, 1000000, &cli.IntFlag{Name: "stride", Value: 1, Usage: "run only every Nth layout"}),
+	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and report whether the check detects it"},
+	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: run only mutants whose name contains this, as in \"RowParallelLinear.Forward, call 96 of 144\""},
 	&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu, cuda or ref"},
-	&cli.BoolFlag{Name: "all", Usage: "print every layout, not those nearest to their bounds"},
+	&cli.BoolFlag{Name: "all", Usage: "print every layout instead of those nearest to their bounds"},
 	&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
-	&cli.StringFlag{Name: "png", Usage: "draw the table of layouts into `FILE` too, as a PNG picture"},
+	&cli.StringFlag{Name: "png", Usage: "write the table of layouts to `FILE` as a PNG picture"},
 }
 
 const proveText = "Trains one small model under every legal layout of up to --world-size ranks (tensor, sequence, context, pipeline, data and expert\n" +
 	"parallel, sharded optimizers, recompute) and compares losses, every step's gradients, gradient norm, weights and samples with those of one rank.\n" +
-	"The model is yours where you add the flags of your training run (shrunk unless --full is given), else GPT-2, Llama and BLOOM in turn.\n" +
-	"--bf16 or --fp16 choose the precision.\n\n" +
-	"Exit code 0: no layout changes the maths, or with --mutate: every fault shows; 1: one does, or one does not.\n\n" +
+	"The model is that of your training run if you add its flags (at a reduced size unless --full is given), otherwise GPT-2, Llama and BLOOM in turn.\n" +
+	"--bf16 or --fp16 selects the precision.\n\n" +
+	"Exit code 0: every layout trains the same model, or with --mutate every fault is detected; 1: a layout differs, or a fault is not detected.\n\n" +
 	"   monotron verify --world-size 4\n" +
 	"   monotron verify --world-size 8 --bf16 --shape llama\n" +
 	"   monotron verify --mutate --world-size 4\n" +
@@ -42,7 +42,7 @@ const proveText = "Trains one small model under every legal layout of up to --wo
 
 // proveCommand is `verify` without `case`.
 func proveCommand(open func(string) (*device.Device, error)) cli.Command {
-	return *command.WrapOpen(&cli.Command{Name: "verify", Usage: "prove that no parallel layout changes the maths", Description: proveText, Flags: proveFlags,
+	return *command.WrapOpen(&cli.Command{Name: "verify", Usage: "prove that every parallel layout trains the same model", Description: proveText, Flags: proveFlags,
 		Action: func(c *cli.Context) error { return prove(c, open) }})
 }
 

@@ -1,22 +1,22 @@
 package table
 
 const (
-	noMamba   = "Mamba and hybrid models are not built here; use the GPT flags"
-	noRL      = "reinforcement learning is not part of this program, which pretrains GPT models"
-	noVision  = "images are not trained on here; this program pretrains GPT models"
-	noBERT    = "BERT, T5 and retrieval models are not built here; this program pretrains GPT models"
-	noEngine  = "serving has its own command; use `monotron generate`"
+	noMamba   = "Mamba and hybrid models are not supported; use the GPT flags"
+	noRL      = "reinforcement learning is not supported; this program pretrains GPT models"
+	noVision  = "vision models are not supported; this program pretrains GPT models"
+	noBERT    = "BERT, T5 and retrieval models are not supported; this program pretrains GPT models"
+	noEngine  = "inference has its own commands; use `monotron generate` or `monotron serve`"
 	useLaunch = "use `monotron launch` with --auto-restart or --max-restarts, which restarts ranks"
-	noResume  = "send SIGTERM: the run saves and exits 75"
-	noTuning  = "instruction tuning is not built in yet; --finetune starts from saved weights"
+	noResume  = "use SIGTERM instead: the run saves and exits with code 75"
+	noTuning  = "instruction tuning is not supported yet; use --finetune to start from saved weights"
 )
 
 // elsewhereFlags belong to other programs in Megatron's tree that share its parser.
 var elsewhereFlags = owned(Elsewhere,
 	refused("yaml-cfg", String, "use --config, a flat YAML file with these flags' names"),
-	refused("check-for-spiky-loss", Switch, "a loss spike is always told; --alert-command acts on it"),
-	accepted("enable-experimental", Switch, "", "there are no experimental parts"),
-	accepted("te-rng-tracker", Switch, "", "random numbers are counters, there is no state to track"),
+	refused("check-for-spiky-loss", Switch, "loss spikes are always reported; use --alert-command to act on them"),
+	accepted("enable-experimental", Switch, "", "no feature is experimental"),
+	accepted("te-rng-tracker", Switch, "", "random numbers come from counters, so there is no state to track"),
 )
 
 // otherProgramFlags belong to whole parts of Megatron-LM that are not here.

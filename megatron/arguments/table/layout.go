@@ -3,42 +3,42 @@ package table
 import "monotron/megatron/schedule"
 
 const (
-	overlaps = "the executor overlaps what it can"
-	noGTP    = "re-gathered tensor-parallel weights (GTP) are not built in; use --data-parallel-sharding-strategy optim_grads_params to save memory"
-	noHybrid = "every sequence is cut over the same ranks; use --context-parallel-size"
+	overlaps = "communication and computation overlap where possible"
+	noGTP    = "re-gathered tensor-parallel weights (GTP) are not supported; use --data-parallel-sharding-strategy optim_grads_params to save memory"
+	noHybrid = "all sequences are sharded over the same ranks; use --context-parallel-size"
 )
 
 // layoutFlags place the model on ranks.
 var layoutFlags = owned(Layout,
-	works("world-size", Int, "", "Layout.WorldSize", "ranks, all in this process (several processes: monotron launch)").from(1, lists),
-	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "ranks that share each layer").from(1, lists),
-	works("pipeline-model-parallel-size", Int, "1", "Layout.PP", "stages of layers").from(1, lists),
-	works("context-parallel-size", Int, "1", "Layout.CP", "ranks that share each sequence").from(1, lists),
-	works("expert-model-parallel-size", Int, "1", "Layout.EP", "ranks that share the experts").from(1, lists),
-	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "ranks that share one expert (--tensor-model-parallel-size)").from(1, lists),
-	works("tp-comm-overlap", Switch, "", "Layout.TPCommOverlap", "products in pieces beside the gathers and scatters of --sequence-parallel; losses to rounding, where a library's product of fewer rows rounds otherwise"),
-	works("sequence-parallel", Switch, "", "Layout.SequenceParallel", "norms and dropout on pieces of the sequence; off when the tensor-parallel size is 1"),
-	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "how context-parallel ranks exchange keys; one, or one per layer").
+	works("world-size", Int, "", "Layout.WorldSize", "number of ranks, all in this process (for several processes use monotron launch)").from(1, lists),
+	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "number of ranks that share each layer").from(1, lists),
+	works("pipeline-model-parallel-size", Int, "1", "Layout.PP", "number of pipeline stages").from(1, lists),
+	works("context-parallel-size", Int, "1", "Layout.CP", "number of ranks that share each sequence").from(1, lists),
+	works("expert-model-parallel-size", Int, "1", "Layout.EP", "number of ranks that share the experts").from(1, lists),
+	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "number of ranks that share one expert (default: --tensor-model-parallel-size)").from(1, lists),
+	works("tp-comm-overlap", Switch, "", "Layout.TPCommOverlap", "overlap matrix products with the gathers and scatters of --sequence-parallel, in chunks; losses equal to rounding, where a library rounds products of fewer rows differently"),
+	works("sequence-parallel", Switch, "", "Layout.SequenceParallel", "shard norms and dropout over the sequence; off when the tensor-parallel size is 1"),
+	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "how context-parallel ranks exchange keys: one value, or one per layer").
 		choices("p2p", "all_gather", "a2a", "a2a+p2p").same("allgather", "all_gather").
-		differs("any text there"),
-	works("hierarchical-context-parallel-sizes", Ints, "", "Layout.HierarchicalCP", "sizes of a2a and p2p for a2a+p2p").from(1, lists),
-	works("use-tp-pp-dp-mapping", Switch, "", "Layout.OrderTPPPDP", "rank order tp-cp-ep-pp-dp"),
-	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "interleaved schedule: layers per model chunk").from(1, lists),
-	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "interleaved schedule: model chunks per rank").from(1, lists),
-	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "which layers each stage holds, as in Et*3|(tt|)*3m|L"),
-	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's way to cut stages: also where layers do not divide evenly").
+		differs("accepts any text"),
+	works("hierarchical-context-parallel-sizes", Ints, "", "Layout.HierarchicalCP", "group sizes of a2a and p2p for a2a+p2p").from(1, lists),
+	works("use-tp-pp-dp-mapping", Switch, "", "Layout.OrderTPPPDP", "order ranks tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"),
+	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "layers per model chunk; selects the interleaved schedule").from(1, lists),
+	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "model chunks per rank; selects the interleaved schedule").from(1, lists),
+	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "layers of each stage, as in Et*3|(tt|)*3m|L"),
+	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's method to divide layers among stages, also where they do not divide evenly").
 		choices(schedule.ByLayersAndEmbeddings, schedule.ByLayers, schedule.Uniform, schedule.ByParameters),
-	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "layers of the first stage; the middle divides evenly").from(1, lists),
+	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "layers of the first stage; the remaining layers divide evenly among the middle stages").from(1, lists),
 	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "layers of the last stage").from(1, lists),
-	works("account-for-embedding-in-pipeline-split", Switch, "", "Layout.EmbeddingCountsAsLayer", "the embedding counts as a layer of the first stage"),
-	works("account-for-loss-in-pipeline-split", Switch, "", "Layout.LossCountsAsLayer", "the output layer counts as a layer of the last stage"),
-	works("microbatch-group-size-per-virtual-pipeline-stage", Int, "", "Layout.MicroBatchGroup", "micro-batches a chunk takes in a row (pipeline size)").from(1, sizes),
-	works("no-overlap-p2p-communication", Switch, "", "Layout.NoOverlapP2P", "interleaved schedule: one exchange after a forward and a backward, before what follows"),
-	works("pipeline-schedule", String, schedule.OneFOneBName, "Layout.Schedule", "1f1b (interleaved with several chunks), or gpipe: all forwards, then all backwards").
+	works("account-for-embedding-in-pipeline-split", Switch, "", "Layout.EmbeddingCountsAsLayer", "count the embedding as a layer of the first stage"),
+	works("account-for-loss-in-pipeline-split", Switch, "", "Layout.LossCountsAsLayer", "count the output layer as a layer of the last stage"),
+	works("microbatch-group-size-per-virtual-pipeline-stage", Int, "", "Layout.MicroBatchGroup", "micro-batches that a chunk processes in sequence (default: the pipeline size)").from(1, sizes),
+	works("no-overlap-p2p-communication", Switch, "", "Layout.NoOverlapP2P", "complete each exchange of the interleaved schedule before the next forward or backward"),
+	works("pipeline-schedule", String, schedule.OneFOneBName, "Layout.Schedule", "1f1b (interleaved when a rank has several chunks), or gpipe: all forwards, then all backwards").
 		choices(schedule.OneFOneBName, schedule.GPipeName),
 	refused("model-parallel-size", Int, "use --tensor-model-parallel-size").instead("tensor-model-parallel-size"),
 	refused("standalone-embedding-stage", Switch, "use --pipeline-model-parallel-layout, as in E|tt|tt|L, or --pp-partition-method parameters"),
-	refused("pipeline-model-parallel-split-rank", Int, "it cuts encoder from decoder; GPT has one stack"),
+	refused("pipeline-model-parallel-split-rank", Int, "it separates encoder from decoder, and GPT has no encoder; leave it out"),
 )
 
 // otherLayoutFlags tune what is not tuned by hand here, or cut what is not cut.
@@ -49,7 +49,7 @@ var otherLayoutFlags = families(Layout,
 			"no-tp-comm-split-ag/disable-tp-comm-split-ag no-tp-comm-split-rs/disable-tp-comm-split-rs tp-comm-overlap-rs-dgrad "+
 			"overlap-p2p-communication-warmup-flush delay-wgrad-compute use-ring-exchange-p2p"),
 		texts("tp-comm-overlap-cfg tp-comm-bootstrap-backend pipeline-model-parallel-comm-backend")),
-	allAccepted("the output layer's gradient is made while its logits exist",
+	allAccepted("the output layer's gradient is computed while its logits are in memory",
 		switches("defer-embedding-wgrad-compute"),
 		ints("wgrad-deferral-limit")),
 	allRefused(noGTP,

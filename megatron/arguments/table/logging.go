@@ -1,38 +1,38 @@
 package table
 
 const (
-	noNetwork = "nothing is sent over the network; --dashboard-addr shows the run as a page, --log-jsonl, --tensorboard-dir and --metrics-addr keep its numbers"
+	noNetwork = "no data is sent to a service; --dashboard-addr shows the run as a web page, and --log-jsonl, --tensorboard-dir and --metrics-addr provide its numbers"
 	oneTrace  = "--profile writes a Chrome trace with every rank of this process"
 )
 
 // loggingFlags say what is told, and where.
 var loggingFlags = owned(Logging,
 	works("log-interval", Int, "100", "Log.Interval", "steps between log lines").from(1, sizes),
-	works("timing-log-level", Int, "0", "Log.TimingLevel", "how fine the timers are").choices("0", "1", "2"),
-	works("timing-log-option", String, "minmax", "Log.TimingOption", "timers over ranks: slowest, both ends, or each").choices("max", "minmax", "all"),
-	works("log-throughput", Switch, "", "Log.Throughput", "TFLOP/s per device in the log line"),
-	works("log-params-norm", Switch, "", "Log.ParamsNorm", "norm of the parameters in the log line"),
-	works("log-num-zeros-in-grad", Switch, "", "Log.NumZeros", "zeros of the gradient in the log line"),
+	works("timing-log-level", Int, "0", "Log.TimingLevel", "level of detail of the timers").choices("0", "1", "2"),
+	works("timing-log-option", String, "minmax", "Log.TimingOption", "timers over ranks: the slowest, the fastest and slowest, or all").choices("max", "minmax", "all"),
+	works("log-throughput", Switch, "", "Log.Throughput", "add TFLOP/s per device to the log line"),
+	works("log-params-norm", Switch, "", "Log.ParamsNorm", "add the norm of the parameters to the log line"),
+	works("log-num-zeros-in-grad", Switch, "", "Log.NumZeros", "add the number of zeros in the gradient to the log line"),
 	works("log-memory-interval", Int, "", "Log.MemoryInterval", "steps between memory lines").from(0, sizes),
-	works("tensorboard-dir", String, "", "Log.TensorboardDir", "folder of TensorBoard event files"),
-	works("tensorboard-log-interval", Int, "1", "Log.TensorboardInterval", "steps between their entries").from(1, sizes),
-	works("tensorboard-queue-size", Int, "1000", "Log.TensorboardQueue", "entries kept before writing").from(1, 1_000_000),
-	works("log-timers-to-tensorboard", Switch, "", "Log.TimersToTensorboard", "timers too"),
-	works("log-memory-to-tensorboard", Switch, "", "Log.MemoryToTensorboard", "memory too"),
-	works("log-validation-ppl-to-tensorboard", Switch, "", "Log.ValidationPPLTensorboard", "perplexity too"),
-	works("log-world-size-to-tensorboard", Switch, "", "Log.WorldSizeToTensorboard", "number of ranks too"),
-	works("no-log-loss-scale-to-tensorboard", Switch, "", "!Log.LossScaleToTensorboard", "no loss scale").alias("disable-log-loss-scale-to-tensorboard"),
-	works("profile", String, "", "Log.Profile", "write a Chrome trace of some steps (to trace.json if no file is named)").alone("trace.json").differs("a switch there"),
-	works("profile-step-start", Int, "1", "Log.ProfileStart", "first step traced").from(0, sizes).differs("10 there; here a short run has a trace too"),
-	works("profile-step-end", Int, "20", "Log.ProfileEnd", "first step no longer traced").from(0, sizes).differs("12 there"),
+	works("tensorboard-dir", String, "", "Log.TensorboardDir", "folder for TensorBoard event files"),
+	works("tensorboard-log-interval", Int, "1", "Log.TensorboardInterval", "steps between TensorBoard entries").from(1, sizes),
+	works("tensorboard-queue-size", Int, "1000", "Log.TensorboardQueue", "TensorBoard entries kept in memory before they are written").from(1, 1_000_000),
+	works("log-timers-to-tensorboard", Switch, "", "Log.TimersToTensorboard", "write timers to TensorBoard"),
+	works("log-memory-to-tensorboard", Switch, "", "Log.MemoryToTensorboard", "write memory use to TensorBoard"),
+	works("log-validation-ppl-to-tensorboard", Switch, "", "Log.ValidationPPLTensorboard", "write validation perplexity to TensorBoard"),
+	works("log-world-size-to-tensorboard", Switch, "", "Log.WorldSizeToTensorboard", "write the number of ranks to TensorBoard"),
+	works("no-log-loss-scale-to-tensorboard", Switch, "", "!Log.LossScaleToTensorboard", "do not write the loss scale to TensorBoard").alias("disable-log-loss-scale-to-tensorboard"),
+	works("profile", String, "", "Log.Profile", "write a Chrome trace of some steps to this file (default: no trace; trace.json if no file is named)").alone("trace.json").differs("a switch in Megatron-LM"),
+	works("profile-step-start", Int, "1", "Log.ProfileStart", "first step in the trace").from(0, sizes).differs("10 in Megatron-LM; 1 lets a short run have a trace too"),
+	works("profile-step-end", Int, "20", "Log.ProfileEnd", "first step after the trace").from(0, sizes).differs("12 in Megatron-LM"),
 	accepted("no-barrier-with-level-1-timing", Switch, "", "timers never wait for other ranks"),
-	accepted("log-batch-size-to-tensorboard", Switch, "", "it is always written"),
-	accepted("log-learning-rate-to-tensorboard", Switch, "", "it is always written"),
-	accepted("no-log-learnig-rate-to-tensorboard", Switch, "", "the learning rate is always written"),
+	accepted("log-batch-size-to-tensorboard", Switch, "", "it is always written to TensorBoard"),
+	accepted("log-learning-rate-to-tensorboard", Switch, "", "it is always written to TensorBoard"),
+	accepted("no-log-learnig-rate-to-tensorboard", Switch, "", "the learning rate is always written to TensorBoard"),
 	accepted("logging-level", Int, "", "notes go to stderr"),
 	accepted("log-progress", Switch, "", "progress is shown when stderr is a terminal"),
-	works("log-straggler", Switch, "", "Watch.Stragglers", "the slowest rank of each phase, with the log lines"),
-	refused("log-energy", Switch, "power is not measured"),
+	works("log-straggler", Switch, "", "Watch.Stragglers", "report the slowest rank of each phase with the log lines"),
+	refused("log-energy", Switch, "power use is not measured; leave it out"),
 )
 
 // otherLoggingFlags are of other ways to be told.
@@ -45,10 +45,10 @@ var otherLoggingFlags = families(Logging,
 		switches("use-pytorch-profiler nvtx-ranges record-shapes pytorch-profiler-collect-shapes pytorch-profiler-collect-callstack "+
 			"pytorch-profiler-collect-chakra"),
 		several("profile-ranks")),
-	allAccepted("a slow rank is told of by itself; --log-straggler and --timing-log-level 1 --timing-log-option all show every rank's times",
+	allAccepted("slow ranks are always reported; --log-straggler, or --timing-log-level 1 with --timing-log-option all, shows every rank's times",
 		switches("disable-straggler-on-startup"),
 		ints("straggler-ctrlr-port straggler-minmax-count")),
-	allAccepted("--log-memory tells what memory holds, by purpose",
+	allAccepted("--log-memory shows memory use by purpose",
 		switches("record-memory-history log-device-memory-used"),
 		texts("memory-snapshot-path")),
-	allAccepted("--print-config shows the whole configuration", texts("config-logger-dir")))
+	allAccepted("--print-config shows the complete configuration", texts("config-logger-dir")))

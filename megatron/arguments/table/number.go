@@ -77,13 +77,13 @@ func (k Kind) number(text string) (canonical string, x float64, err error) {
 	if k == Int || k == Ints {
 		n, ok := argv.Int(text)
 		if !ok {
-			return "", 0, fmt.Errorf("%q is no whole number", text)
+			return "", 0, fmt.Errorf("%q is not an integer", text)
 		}
 		return strconv.FormatInt(n, 10), float64(n), nil
 	}
 	x, ok := argv.Float(text)
 	if !ok {
-		return "", 0, fmt.Errorf("%q is no number", text)
+		return "", 0, fmt.Errorf("%q is not a number", text)
 	}
 	return strconv.FormatFloat(x, 'g', -1, 64), x, nil
 }

@@ -1,52 +1,52 @@
 package table
 
 const (
-	noMuon    = "Muon is not built in yet; use --optimizer adam"
-	noLion    = "Lion is not built in; use --optimizer adam"
-	stateHere = "with --optimizer-cpu-offload the device updates what lies in the host's memory, piece by piece while the next one travels; leave it out"
+	noMuon    = "Muon is not supported yet; use --optimizer adam"
+	noLion    = "Lion is not supported; use --optimizer adam"
+	stateHere = "--optimizer-cpu-offload already updates on the device and overlaps the copies; leave it out"
 )
 
 // optimizerFlags say how parameters move.
 var optimizerFlags = owned(Optimizer,
-	works("optimizer", String, "adam", "Optimizer.Kind", "update rule").choices("adam", "sgd").
-		but("not built in; use adam", "muon", "dist_muon", "lion", "soap", "adaptive_muon"),
+	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm").choices("adam", "sgd").
+		but("this optimizer is not supported; use adam or sgd", "muon", "dist_muon", "lion", "soap", "adaptive_muon"),
 	works("lr", Float, "", "Optimizer.LR", "peak learning rate").from(0, rates),
 	works("min-lr", Float, "0", "Optimizer.MinLR", "learning rate at the end of the decay").from(0, rates),
-	works("lr-decay-style", String, "linear", "Optimizer.DecayStyle", "curve from peak to minimum").
+	works("lr-decay-style", String, "linear", "Optimizer.DecayStyle", "curve of the learning rate from peak to minimum").
 		choices("constant", "linear", "cosine", "inverse-square-root", "WSD"),
-	works("lr-decay-iters", Int, "", "Optimizer.DecayIters", "steps until the minimum (--train-iters)").from(1, sizes),
-	works("lr-decay-samples", Int, "", "Optimizer.DecaySamples", "the same in samples (--train-samples)").from(1, samples),
+	works("lr-decay-iters", Int, "", "Optimizer.DecayIters", "steps until the minimum learning rate (default: --train-iters)").from(1, sizes),
+	works("lr-decay-samples", Int, "", "Optimizer.DecaySamples", "samples until the minimum learning rate (default: --train-samples)").from(1, samples),
 	works("lr-warmup-iters", Int, "0", "Optimizer.WarmupIters", "steps of linear warm-up").from(0, sizes),
-	works("lr-warmup-samples", Int, "0", "Optimizer.WarmupSamples", "the same in samples").from(0, samples),
-	works("lr-warmup-fraction", Float, "", "Optimizer.WarmupFraction", "the same as a share of the decay").below(0, 1),
-	works("lr-warmup-init", Float, "0", "Optimizer.WarmupInit", "learning rate of the first step of a warm-up").from(0, rates),
-	works("lr-wsd-decay-style", String, "exponential", "Optimizer.WSDDecayStyle", "final descent of WSD").
+	works("lr-warmup-samples", Int, "0", "Optimizer.WarmupSamples", "samples of linear warm-up").from(0, samples),
+	works("lr-warmup-fraction", Float, "", "Optimizer.WarmupFraction", "length of the warm-up as a fraction of the decay").below(0, 1),
+	works("lr-warmup-init", Float, "0", "Optimizer.WarmupInit", "learning rate at the first step of the warm-up").from(0, rates),
+	works("lr-wsd-decay-style", String, "exponential", "Optimizer.WSDDecayStyle", "curve of the final decay under WSD").
 		choices("exponential", "linear", "cosine", "minus_sqrt"),
-	works("lr-wsd-decay-iters", Int, "", "Optimizer.WSDDecayIters", "its length in steps").from(1, sizes),
-	works("lr-wsd-decay-samples", Int, "", "Optimizer.WSDDecaySamples", "its length in samples").from(1, samples),
-	works("decoupled-lr", Float, "", "Optimizer.DecoupledLR", "peak learning rate of embedding and output layer").from(0, rates),
-	works("decoupled-min-lr", Float, "", "Optimizer.DecoupledMinLR", "their minimum").from(0, rates),
-	works("override-opt-param-scheduler", Switch, "", "Optimizer.OverrideScheduler", "resume with this schedule, not the checkpoint's").alias("override-lr-scheduler"),
+	works("lr-wsd-decay-iters", Int, "", "Optimizer.WSDDecayIters", "steps of the final decay under WSD").from(1, sizes),
+	works("lr-wsd-decay-samples", Int, "", "Optimizer.WSDDecaySamples", "samples of the final decay under WSD").from(1, samples),
+	works("decoupled-lr", Float, "", "Optimizer.DecoupledLR", "peak learning rate of the embedding and the output layer (default: --lr)").from(0, rates),
+	works("decoupled-min-lr", Float, "", "Optimizer.DecoupledMinLR", "minimum learning rate of the embedding and the output layer").from(0, rates),
+	works("override-opt-param-scheduler", Switch, "", "Optimizer.OverrideScheduler", "resume with the schedule of this command line, not the checkpoint's").alias("override-lr-scheduler"),
 	works("use-checkpoint-opt-param-scheduler", Switch, "", "Optimizer.UseCheckpointScheduler", "resume with the checkpoint's schedule").alias("use-checkpoint-lr-scheduler"),
-	works("adam-beta1", Float, "0.9", "Optimizer.AdamBeta1", "decay of the first moment").below(0, 1),
-	works("adam-beta2", Float, "0.999", "Optimizer.AdamBeta2", "decay of the second moment").below(0, 1),
-	works("adam-eps", Float, "1e-8", "Optimizer.AdamEps", "added to the root of the second moment").from(0, 1),
+	works("adam-beta1", Float, "0.9", "Optimizer.AdamBeta1", "decay rate of the first moment").below(0, 1),
+	works("adam-beta2", Float, "0.999", "Optimizer.AdamBeta2", "decay rate of the second moment").below(0, 1),
+	works("adam-eps", Float, "1e-8", "Optimizer.AdamEps", "term added to the square root of the second moment").from(0, 1),
 	works("sgd-momentum", Float, "0.9", "Optimizer.SGDMomentum", "momentum of SGD").below(0, 1),
-	works("weight-decay", Float, "0.01", "Optimizer.WeightDecay", "of all parameters but norms and biases").from(0, 1000),
-	works("start-weight-decay", Float, "", "Optimizer.StartWeightDecay", "at the beginning, with an increasing style").from(0, 1000),
-	works("end-weight-decay", Float, "", "Optimizer.EndWeightDecay", "at the end").from(0, 1000),
-	works("weight-decay-incr-style", String, "constant", "Optimizer.WeightDecayIncrStyle", "how it grows between the two").choices("constant", "linear", "cosine"),
-	works("apply-wd-to-qk-layernorm", Switch, "", "Optimizer.DecayQKNorm", "weight decay on query and key norms too"),
-	works("clip-grad", Float, "1.0", "Optimizer.ClipGrad", "largest global gradient norm; 0: no clipping").from(0, 1e9),
-	works("optimizer-cpu-offload", Switch, "", "OptimizerCPUOffload", "moments and main parameters in the host's memory (docs/offload.md)"),
-	works("optimizer-offload-fraction", Float, "1.0", "OptimizerOffloadFraction", "of the rank's elements whose state --optimizer-cpu-offload puts there, in whole parameters from the first group on (docs/offload.md)").from(0, 1),
-	refused("use-precision-aware-optimizer", Switch, "main gradients, main parameters and moments are f32 here; leave it out"),
-	accepted("main-grads-dtype", String, "fp32", "main gradients are f32").choices("fp32").but("main gradients are f32 here", "bf16"),
-	accepted("main-params-dtype", String, "fp32", "main parameters are f32").choices("fp32").but("main parameters are f32 here", "fp16"),
-	accepted("exp-avg-dtype", String, "fp32", "moments are f32").choices("fp32").but("moments are f32 here", "fp16", "bf16", "fp8"),
-	accepted("exp-avg-sq-dtype", String, "fp32", "moments are f32").choices("fp32").but("moments are f32 here", "fp16", "bf16", "fp8"),
-	refused("no-weight-decay-cond-type", String, "norms and biases never decay; --apply-wd-to-qk-layernorm adds those of queries and keys"),
-	refused("warmup", Float, "it was a share of the training; use --lr-warmup-fraction"),
+	works("weight-decay", Float, "0.01", "Optimizer.WeightDecay", "weight decay of all parameters except norms and biases").from(0, 1000),
+	works("start-weight-decay", Float, "", "Optimizer.StartWeightDecay", "weight decay at the start, with --weight-decay-incr-style linear or cosine").from(0, 1000),
+	works("end-weight-decay", Float, "", "Optimizer.EndWeightDecay", "weight decay at the end, with --weight-decay-incr-style linear or cosine").from(0, 1000),
+	works("weight-decay-incr-style", String, "constant", "Optimizer.WeightDecayIncrStyle", "curve from --start-weight-decay to --end-weight-decay").choices("constant", "linear", "cosine"),
+	works("apply-wd-to-qk-layernorm", Switch, "", "Optimizer.DecayQKNorm", "apply weight decay to query and key norms too"),
+	works("clip-grad", Float, "1.0", "Optimizer.ClipGrad", "maximum norm of the global gradient (0 disables clipping)").from(0, 1e9),
+	works("optimizer-cpu-offload", Switch, "", "OptimizerCPUOffload", "keep moments and main parameters in host memory (docs/offload.md)"),
+	works("optimizer-offload-fraction", Float, "1.0", "OptimizerOffloadFraction", "fraction of the rank's optimizer state that --optimizer-cpu-offload keeps in host memory, in complete parameters from the first group on (docs/offload.md)").from(0, 1),
+	refused("use-precision-aware-optimizer", Switch, "main gradients, main parameters and moments are always f32; leave it out"),
+	accepted("main-grads-dtype", String, "fp32", "main gradients are f32").choices("fp32").but("main gradients are always f32; use fp32", "bf16"),
+	accepted("main-params-dtype", String, "fp32", "main parameters are f32").choices("fp32").but("main parameters are always f32; use fp32", "fp16"),
+	accepted("exp-avg-dtype", String, "fp32", "moments are f32").choices("fp32").but("moments are always f32; use fp32", "fp16", "bf16", "fp8"),
+	accepted("exp-avg-sq-dtype", String, "fp32", "moments are f32").choices("fp32").but("moments are always f32; use fp32", "fp16", "bf16", "fp8"),
+	refused("no-weight-decay-cond-type", String, "norms and biases never have weight decay; use --apply-wd-to-qk-layernorm to add it to query and key norms"),
+	refused("warmup", Float, "it was a fraction of the training; use --lr-warmup-fraction"),
 )
 
 // otherOptimizerFlags are of update rules and places of state that are not here.

@@ -2,46 +2,46 @@ package table
 
 const (
 	GraphsOff   = "none"
-	wholeGraphs = "a graph holds a whole micro-batch, forward and backward, or the update"
-	noFP8       = "there is no fp8 or fp4 arithmetic here; use --bf16"
-	collector   = "it concerns Python's collector"
+	wholeGraphs = "a graph contains forward and backward of a complete micro-batch, or the update"
+	noFP8       = "fp8 and fp4 are not supported; use --bf16"
+	collector   = "Python's garbage collector is not used"
 	noInjection = "use --inject, as in kill:rank=3:step=7 (docs/failures.md)"
-	noOffload   = "activations stay on their device; use --recompute-granularity full"
+	noOffload   = "activations are not offloaded; use --recompute-granularity full to save memory"
 )
 
 // trainingFlags say how long and in what portions.
 var trainingFlags = owned(Training,
-	works("micro-batch-size", Int, "", "MicroBatchSize", "sequences a rank takes at a time").from(1, sizes),
-	works("global-batch-size", Int, "", "GlobalBatchSize", "sequences a step (micro-batch-size * data-parallel size)").from(1, sizes),
-	works("rampup-batch-size", Ints, "", "RampupBatchSize", "START INCREMENT SAMPLES: grow from START to --global-batch-size over SAMPLES").from(0, samples).count(3),
-	works("step-batch-size-schedule", String, "", "StepBatchSizeSchedule", `batch sizes by consumed tokens, as in "0:768 250B:1536"`),
-	works("decrease-batch-size-if-needed", Switch, "", "DecreaseBatchSizeIfNeeded", "round a batch that does not divide down"),
-	works("train-iters", Int, "", "TrainIters", "steps in all").from(0, sizes),
-	works("train-samples", Int, "", "TrainSamples", "sequences in all, instead of --train-iters").from(0, samples),
-	works("seq-length", Int, "", "SeqLength", "tokens of a sequence").from(2, sizes).alias("encoder-seq-length"),
-	works("seed", Int, "1234", "Seed", "of weights, dropout and data order").from(0, 1<<32-1),
+	works("micro-batch-size", Int, "", "MicroBatchSize", "sequences per micro-batch and rank").from(1, sizes),
+	works("global-batch-size", Int, "", "GlobalBatchSize", "sequences per step over all ranks (default: micro-batch-size * data-parallel size)").from(1, sizes),
+	works("rampup-batch-size", Ints, "", "RampupBatchSize", "START INCREMENT SAMPLES: increase the global batch from START to --global-batch-size over SAMPLES").from(0, samples).count(3),
+	works("step-batch-size-schedule", String, "", "StepBatchSizeSchedule", "global batch sizes by consumed tokens, as in \"0:768 250B:1536\""),
+	works("decrease-batch-size-if-needed", Switch, "", "DecreaseBatchSizeIfNeeded", "round a global batch size that does not divide evenly down"),
+	works("train-iters", Int, "", "TrainIters", "number of steps to train").from(0, sizes),
+	works("train-samples", Int, "", "TrainSamples", "number of sequences to train on, instead of --train-iters").from(0, samples),
+	works("seq-length", Int, "", "SeqLength", "tokens per sequence").from(2, sizes).alias("encoder-seq-length"),
+	works("seed", Int, "1234", "Seed", "seed of weights, dropout and data order").from(0, 1<<32-1),
 	works("calculate-per-token-loss", Switch, "", "CalculatePerTokenLoss", "weight gradients by tokens instead of by micro-batches"),
-	works("iterations-to-skip", Ints, "", "IterationsToSkip", "steps whose data is read but not learned from").from(1, sizes),
-	works("exit-interval", Int, "", "ExitInterval", "leave after a step that this divides").from(0, sizes),
-	works("exit-duration-in-mins", Int, "", "ExitDurationMins", "save and leave after so many minutes").from(0, year),
-	works("no-check-for-nan-in-loss-and-grad", Switch, "", "!CheckForNaN", "go on when a loss or gradient is not finite"),
-	works("eval-iters", Int, "100", "EvalIters", "batches of an evaluation").from(0, sizes),
-	works("eval-interval", Int, "1000", "EvalInterval", "steps between evaluations").from(1, sizes).differs("no default there, where a run without it ends in an error"),
-	works("eval-global-batch-size", Int, "", "EvalGlobalBatchSize", "batch of an evaluation (--global-batch-size)").from(1, sizes),
-	works("eval-micro-batch-size", Int, "", "EvalMicroBatchSize", "micro-batch of an evaluation (--micro-batch-size)").from(1, sizes),
+	works("iterations-to-skip", Ints, "", "IterationsToSkip", "steps whose data is read but not trained on").from(1, sizes),
+	works("exit-interval", Int, "", "ExitInterval", "exit after a step whose number is a multiple of this").from(0, sizes),
+	works("exit-duration-in-mins", Int, "", "ExitDurationMins", "minutes after which the run saves and exits").from(0, year),
+	works("no-check-for-nan-in-loss-and-grad", Switch, "", "!CheckForNaN", "continue when a loss or gradient is not finite"),
+	works("eval-iters", Int, "100", "EvalIters", "batches per evaluation").from(0, sizes),
+	works("eval-interval", Int, "1000", "EvalInterval", "steps between evaluations").from(1, sizes).differs("has no default and requires the flag"),
+	works("eval-global-batch-size", Int, "", "EvalGlobalBatchSize", "global batch size of an evaluation (default: --global-batch-size)").from(1, sizes),
+	works("eval-micro-batch-size", Int, "", "EvalMicroBatchSize", "micro-batch size of an evaluation (default: --micro-batch-size)").from(1, sizes),
 	works("skip-train", Switch, "", "SkipTrain", "evaluate only"),
-	works("cuda-graph-impl", String, GraphsOff, "Raw.GraphImpl", "local: one rank on a GPU enqueues a micro-batch, and the update, as one call each").choices(GraphsOff, "local").
+	works("cuda-graph-impl", String, GraphsOff, "Raw.GraphImpl", "CUDA graphs; local runs a micro-batch, and the update, as one launch each, on one GPU rank").choices(GraphsOff, "local").
 		same("transformer_engine", "local").same("full_iteration", "local"),
-	works("enable-cuda-graph", Switch, "", "Raw.EnableGraph", "--cuda-graph-impl local").alias("external-cuda-graph"),
-	works("full-validation", Switch, "", "FullValidation", "evaluate on the whole validation set"),
-	accepted("rerun-mode", String, "validate_results", "steps repeat bit for bit; `replay` runs one again").choices("disabled", "validate_results", "report_stats"),
-	accepted("no-manual-gc-eval", Switch, "", "it concerns Python's collector").alias("disable-manual-gc-eval"),
-	accepted("empty-unused-memory-level", Int, "0", "memory comes from one arena, nothing is cached"),
+	works("enable-cuda-graph", Switch, "", "Raw.EnableGraph", "same as --cuda-graph-impl local").alias("external-cuda-graph"),
+	works("full-validation", Switch, "", "FullValidation", "evaluate on the complete validation set"),
+	accepted("rerun-mode", String, "validate_results", "steps repeat bit for bit; `monotron replay` repeats one").choices("disabled", "validate_results", "report_stats"),
+	accepted("no-manual-gc-eval", Switch, "", "Python's garbage collector is not used").alias("disable-manual-gc-eval"),
+	accepted("empty-unused-memory-level", Int, "0", "memory comes from one arena without a cache"),
 	accepted("exit-signal", String, "SIGTERM", "SIGTERM and SIGINT are handled").choices("SIGTERM", "SIGINT").same("15", "SIGTERM").same("2", "SIGINT").
-		differs("every signal there; here SIGTERM and SIGINT make a run save and leave"),
-	accepted("train-sync-interval", Int, "", "the loop waits for the device only to read numbers"),
+		differs("accepts every signal; here only SIGTERM and SIGINT save and exit"),
+	accepted("train-sync-interval", Int, "", "the training loop waits for the device only to read results"),
 	accepted("check-weight-hash-across-dp-replicas-interval", Int, "", "replicas stay equal bit for bit; `monotron inspect checkpoint --verify` prints the hash"),
-	refused("start-eval-at-iter", Int, "evaluations come every --eval-interval steps from the first on"),
+	refused("start-eval-at-iter", Int, "evaluations run every --eval-interval steps from the start; leave it out"),
 	refused("phase-transition-iterations", String, "use --step-batch-size-schedule"),
 	refused("batch-size", Int, "use --micro-batch-size").instead("micro-batch-size"),
 	refused("decoder-seq-length", Int, oneStack).instead("seq-length"),
@@ -49,25 +49,25 @@ var trainingFlags = owned(Training,
 
 // precisionFlags choose number formats.
 var precisionFlags = owned(Precision,
-	works("bf16", Switch, "", "Raw.BF16", "bf16 parameters and activations, f32 everywhere else"),
-	works("fp16", Switch, "", "Raw.FP16", "fp16 parameters and activations with a loss scale"),
-	works("loss-scale", Float, "", "Optimizer.LossScale", "constant loss scale; without it dynamic").from(0, 1<<48),
-	works("initial-loss-scale", Float, "4294967296", "Optimizer.InitialLossScale", "where the dynamic scale starts").above(0, 1<<48),
-	works("min-loss-scale", Float, "1", "Optimizer.MinLossScale", "where it stops shrinking").above(0, 1<<48),
-	works("loss-scale-window", Float, "1000", "Raw.LossScaleWindow", "clean steps until it doubles").from(1, sizes),
-	works("hysteresis", Int, "2", "Optimizer.LossHysteresis", "overflows until it shrinks").from(1, sizes),
+	works("bf16", Switch, "", "Raw.BF16", "use bf16 parameters and activations, and f32 for everything else"),
+	works("fp16", Switch, "", "Raw.FP16", "use fp16 parameters and activations with a loss scale"),
+	works("loss-scale", Float, "", "Optimizer.LossScale", "constant loss scale (default: dynamic)").from(0, 1<<48),
+	works("initial-loss-scale", Float, "4294967296", "Optimizer.InitialLossScale", "initial dynamic loss scale").above(0, 1<<48),
+	works("min-loss-scale", Float, "1", "Optimizer.MinLossScale", "minimum dynamic loss scale").above(0, 1<<48),
+	works("loss-scale-window", Float, "1000", "Raw.LossScaleWindow", "steps without overflow after which the loss scale doubles").from(1, sizes),
+	works("hysteresis", Int, "2", "Optimizer.LossHysteresis", "overflows after which the loss scale is halved").from(1, sizes),
 )
 
 // recomputeFlags trade time for memory.
 var recomputeFlags = owned(Recompute,
 	works("recompute-activations", Switch, "", "Raw.RecomputeActivations", "short for --recompute-granularity selective"),
-	works("recompute-granularity", String, "", "Recompute.Granularity", "whole layers, or the costly parts").choices("full", "selective"),
-	works("recompute-method", String, "", "Recompute.Method", "full: chunks of N layers, or the first N").choices("uniform", "block"),
-	works("recompute-num-layers", Int, "", "Recompute.NumLayers", "that N").from(1, lists).alias("activations-checkpoint-num-layers", "checkpoint-num-layers"),
-	works("recompute-modules", Strings, "core_attn", "Recompute.Modules", "selective: what is made again").
+	works("recompute-granularity", String, "", "Recompute.Granularity", "what to recompute: complete layers, or selected modules (default: nothing)").choices("full", "selective"),
+	works("recompute-method", String, "", "Recompute.Method", "with full: recompute all layers in chunks of N, or only the first N (N is --recompute-num-layers)").choices("uniform", "block"),
+	works("recompute-num-layers", Int, "", "Recompute.NumLayers", "number of layers N of --recompute-method").from(1, lists).alias("activations-checkpoint-num-layers", "checkpoint-num-layers"),
+	works("recompute-modules", Strings, "core_attn", "Recompute.Modules", "modules to recompute with selective").
 		choices("core_attn", "mlp", "moe", "shared_experts", "layernorm", "moe_act").
-		differs("any text there, and core_attn is filled in later").but("there is no latent attention here", "mla_up_proj"),
-	works("distribute-saved-activations", Switch, "", "Layout.DistributeSavedActivation", "saved inputs of recomputed layers are cut over tensor-parallel ranks").
+		differs("accepts any text, and sets the default core_attn later").but("multi-latent attention is not supported", "mla_up_proj"),
+	works("distribute-saved-activations", Switch, "", "Layout.DistributeSavedActivation", "shard the saved inputs of recomputed layers over tensor-parallel ranks").
 		alias("distribute-checkpointed-activations", "partition-activations"),
 	works("checkpoint-activations", Switch, "", "Raw.CheckpointActivations", "older spelling of --recompute-granularity full --recompute-method uniform"),
 	works("activations-checkpoint-method", String, "", "Raw.CheckpointMethod", "older spelling of --recompute-granularity full --recompute-method").choices("uniform", "block"),
@@ -82,24 +82,24 @@ var otherTrainingFlags = families(Training,
 	allAccepted(collector,
 		switches("manual-gc"),
 		ints("manual-gc-interval")),
-	allAccepted("SIGTERM and SIGINT always save and leave",
+	allAccepted("SIGTERM and SIGINT always save and exit",
 		switches("exit-signal-handler exit-signal-handler-for-training exit-signal-handler-for-dataloader")),
-	allAccepted("steps repeat bit for bit; `monotron replay` runs one again", texts("result-rejected-tracker-filename")),
-	allAccepted("`monotron doctor` and the checks before step 1 look at the machine",
+	allAccepted("steps repeat bit for bit; `monotron replay` repeats one", texts("result-rejected-tracker-filename")),
+	allAccepted("`monotron doctor` and the checks before step 1 test the machine",
 		switches("run-workload-inspector-server test-mode"),
 		ints("gpu-sniff-test-interval")),
-	allRefused("gradients that are not finite end the run; --log-jsonl shows the norm of each step", switches("check-for-large-grads")),
+	allRefused("gradients that are not finite end the run; use --log-jsonl for the norm of each step", switches("check-for-large-grads")),
 	allRefused(noInjection,
 		ints("error-injection-rate fault-injector-num-ranks fault-injector-delay-start-iteration fault-injector-seed"),
 		floats("fault-injector-fault-delay fault-injector-mtti-seconds fault-injector-offset-seconds"),
 		texts("error-injection-type fault-injector-ranks fault-injector-fault-types fault-injector-fault-probabilities")),
-	allRefused("distillation is not built in; `monotron logits` writes the numbers for a prompt",
+	allRefused("distillation is not supported; use `monotron logits` to write the logits of a prompt",
 		switches("logits-load-ignore-errors"),
 		ints("logits-save-top-k logits-save-top-p-min-k logits-load-decode-threads logits-load-prefetch-factor "+
 			"logits-load-msc-prefetch-depth"),
 		floats("logits-save-top-p logits-load-kd-loss-alpha"),
 		texts("logits-save-dir logits-save-dtype logits-load-dir")),
-	allRefused("gradients and activations of a step are not kept; --save-interval keeps parameters, `monotron replay` runs a recorded step again",
+	allRefused("gradients and activations are not stored; use --save-interval for parameters, and `monotron replay` to repeat a recorded step",
 		ints("save-params-interval save-activations-interval save-tokens-per-expert-interval save-wgrads-interval save-dgrads-interval"),
 		texts("dump-param-to-param-group-map")))
 

@@ -182,7 +182,7 @@ func mixture(family string, m *spec.Model, need needs) {
 
 // deepSeekMixture is mixture for the families that deepSeekExperts reads.
 func deepSeekMixture(family string, e *spec.Experts, need needs) {
-	need(!e.SharedGate && e.SharedFFN%e.FFNHiddenSize == 0, "shared experts of width %d, gated: %v, beside experts of width %d", e.SharedFFN, e.SharedGate, e.FFNHiddenSize)
+	need(!e.SharedGate && e.SharedFFN%e.FFNHiddenSize == 0, "shared experts of width %d, gated: %v, together with experts of width %d", e.SharedFFN, e.SharedGate, e.FFNHiddenSize)
 	if family == DeepSeekV2 {
 		return
 	}

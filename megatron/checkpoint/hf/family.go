@@ -70,7 +70,7 @@ func Expresses(family string, m *spec.Model) error {
 			lacks = append(lacks, fmt.Sprintf(format, args...))
 		}
 	}
-	need(!m.ParallelResidual || family == GPTNeoX, "attention and MLP beside each other (--parallel-residual; gpt_neox has it)")
+	need(!m.ParallelResidual || family == GPTNeoX, "attention and MLP in parallel (--parallel-residual; only gpt_neox supports it)")
 	need(m.NormAfter == (family == Olmo2), "norms after attention and MLP: %v", m.NormAfter)
 	need(m.QKNormWhole == (family == Olmo2 || family == OLMoE), "norms of all heads' queries and keys together: %v", m.QKNormWhole)
 	need(m.Windowed == nil || slices.Contains([]string{GPTNeo, SmolLM3, Qwen2, Qwen3, Qwen2MoE}, family), "a window in some layers only")

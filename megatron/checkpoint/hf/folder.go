@@ -134,7 +134,7 @@ func (f *Folder) check() error {
 		case f.predictsFurther(name):
 			f.further++
 		default:
-			wrong = append(wrong, fmt.Errorf("%s: tensor %q has no place in the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
+			wrong = append(wrong, fmt.Errorf("%s: unexpected tensor %q for the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
 		}
 	}
 	return exitcode.With(exitcode.BadData, Some(wrong))

@@ -149,7 +149,7 @@ func (p peer) plainMLP(m *spec.Model, same func(what string, theirs, ours float6
 		same("LayerNorm", 1, truth[m.Normalization == spec.LayerNorm])
 	}
 	if p.family == GPTNeoX {
-		same("attention and MLP beside each other", truth[p.on("use_parallel_residual", true)], truth[m.ParallelResidual])
+		same("attention and MLP in parallel", truth[p.on("use_parallel_residual", true)], truth[m.ParallelResidual])
 	}
 }
 

@@ -287,7 +287,7 @@ func (c *reading) llama(f *fields) {
 // unknown refuses a family.
 func (c *reading) unknown(family string) {
 	if lacks := unheld[family]; lacks != "" {
-		c.fail("model_type %q is not held: it has %s; known are %s", family, lacks, Known)
+		c.fail("model_type %q is not supported: it has %s; supported are %s", family, lacks, Known)
 		return
 	}
 	c.fail("model_type %q is not known; known are %s", family, Known)

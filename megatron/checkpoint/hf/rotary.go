@@ -96,7 +96,7 @@ func (c *reading) partialRotary(factor float64) {
 	}
 	scaled := m.RopeScaling != nil || m.RotaryInterpolation > 0
 	if scaled && int(float64(m.KVChannels)*factor) != m.KVChannels {
-		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, as it rotates whole heads", factor, c.Family)
+		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, as it rotates complete heads", factor, c.Family)
 	}
 }
 

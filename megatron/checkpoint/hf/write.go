@@ -117,7 +117,7 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 		delete(have, r.global)
 	}
 	for name := range have {
-		wrong = append(wrong, fmt.Errorf("tensor %q has no place in a %s model", name, mp.Family))
+		wrong = append(wrong, fmt.Errorf("tensor %q is not part of a %s model", name, mp.Family))
 	}
 	if len(wrong) > 0 {
 		slices.SortFunc(wrong, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -225,7 +225,7 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 	}
 	done := filepath.Join(filepath.Dir(r.path), doneName(s.Iteration))
 	if _, err := os.Stat(done); err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s is missing: llm.c makes it when a checkpoint is whole, so %s may not be; move the state files away to take the weights alone", done, first)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s is missing: llm.c writes it when a checkpoint is complete, so %s may be incomplete; move the state files away to load the weights only", done, first)
 	}
 	prefixes := []string{checkpoint.ExpAvg, checkpoint.ExpSq}
 	if h[4] != 0 {

@@ -207,7 +207,7 @@ func (a Args) typed() error {
 			continue
 		}
 		if n, ok := pickle.Int(v); !ok || n < math.MinInt32 || n > math.MaxInt32 || slices.Contains(sizes, name) && (n < 1 || n > most) {
-			return fmt.Errorf("args.%s is %s, which is no count", name, shown(v))
+			return fmt.Errorf("args.%s is %s, which is not a valid count", name, shown(v))
 		}
 	}
 	return nil

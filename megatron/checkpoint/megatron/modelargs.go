@@ -114,7 +114,7 @@ func restNote(m *spec.Model) (note string, differs bool) {
 	for _, has := range []struct {
 		is   bool
 		what string
-	}{{m.SoftmaxScale != 0, "a softmax scale of its own"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP beside each other"}, {m.QKNormWhole, "norms of all heads together"},
+	}{{m.SoftmaxScale != 0, "a softmax scale of its own"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP in parallel"}, {m.QKNormWhole, "norms of all heads together"},
 		{m.LinearBias && !m.QKVBias, "biases of all linear layers but QKV"}} {
 		if has.is {
 			lacks = append(lacks, has.what)

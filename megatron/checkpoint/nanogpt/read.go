@@ -68,7 +68,7 @@ func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	state := checkpoint.State{}
 	if v, ok := root.Get("iter_num"); ok {
 		if state.Iteration, ok = pickle.Int(v); !ok || state.Iteration < 0 {
-			return nil, r.bad("iter_num is no count")
+			return nil, r.bad("iter_num is not a valid count")
 		}
 	}
 	if o.Step >= 0 && o.Step != state.Iteration {
@@ -156,7 +156,7 @@ func (r *reader) known(mp *hf.Mapping, values *hf.Torch) error {
 	}
 	for _, name := range values.Names() {
 		if !places[name] && !strings.HasSuffix(name, ".attn.bias") { // the causal mask of old torch
-			return r.bad("tensor %q has no place in the model of model_args", name)
+			return r.bad("unexpected tensor %q for the model of model_args", name)
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func (m *Manifest) check() error {
 		return fmt.Errorf("a count of the state is beyond any run: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if c := bytes.TrimSpace(s.Config); len(c) > 0 && c[0] != '{' {
-		return fmt.Errorf("the run's config is no object: %.20s", c)
+		return fmt.Errorf("the run's config must be a JSON object: %.20s", c)
 	}
 	if err := checkKept(m.Tokenizer); err != nil {
 		return err
@@ -85,11 +85,11 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 	held := int64(0)
 	for i, p := range t.Pieces {
 		if !checkpoint.Inside(p.box(), t.Shape) {
-			return fmt.Errorf("piece %d, from %v size %v, is no box of it", i, p.From, p.Size)
+			return fmt.Errorf("piece %d, from %v size %v, is not a box of the tensor", i, p.From, p.Size)
 		}
 		n := t.Bytes(p)
 		if held += n; held > total {
-			return fmt.Errorf("its pieces hold more than the whole")
+			return fmt.Errorf("its pieces have more elements than the tensor")
 		}
 		if p.File < 0 || p.File >= len(files) || !isSum(p.XXH3) {
 			return fmt.Errorf("piece %d: file %d of %d, checksum %q", i, p.File, len(files), p.XXH3)

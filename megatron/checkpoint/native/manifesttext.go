@@ -159,7 +159,7 @@ func readBody(r io.Reader) (*Manifest, error) {
 func eachKey(d *json.Decoder, value func(key string) error) error {
 	open, err := d.Token()
 	if err == nil && open != json.Delim('{') {
-		err = fmt.Errorf("the manifest is no object")
+		err = fmt.Errorf("the manifest must be a JSON object")
 	}
 	for err == nil && d.More() {
 		var key json.Token
@@ -180,7 +180,7 @@ func (m *Manifest) readTensors(d *json.Decoder) error {
 		return err
 	}
 	if open != json.Delim('[') {
-		return fmt.Errorf("the manifest's tensors are no list")
+		return fmt.Errorf("the manifest's tensors must be a list")
 	}
 	for d.More() {
 		var t Tensor
@@ -231,7 +231,7 @@ func checkTextSize(path string, size int64) error {
 		}
 	}
 	if (size-manifestFloor)/max(manifestRatio, 1) > data || manifestRatio == 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s has %d bytes; beside %d bytes of data at most %d are a manifest's", path, size, data, manifestFloor+manifestRatio*data)
+		return exitcode.Errorf(exitcode.BadData, "%s has %d bytes; with %d bytes of data a manifest has at most %d", path, size, data, manifestFloor+manifestRatio*data)
 	}
 	return nil
 }

@@ -389,7 +389,7 @@ func (s *saver) complete(own *Manifest) error {
 	}
 	all, err := merge(parts)
 	if err != nil {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: what the ranks wrote is no whole: %w", err)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: the files that the ranks wrote are not complete: %w", err)
 	}
 	if all.Tokenizer, err = s.keepTokenizer(); err != nil {
 		return err

@@ -36,7 +36,7 @@ func create(path string, rank int, bytes int64) (*File, error) {
 	}
 	if err != nil {
 		_ = errors.Join(f.plain.Close(), os.Remove(path)) // the error before it is the one to tell
-		return nil, f.trouble("make room for", bytes, 0, err)
+		return nil, f.trouble("allocate space for", bytes, 0, err)
 	}
 	f.direct = openDirect(path)
 	return f, nil
@@ -51,7 +51,7 @@ func (f *File) close() error {
 
 // trouble is an error of this file, with what to do.
 func (f *File) trouble(what string, bytes, at int64, err error) error {
-	advice := "the run goes on from its last checkpoint"
+	advice := "restart the run from its last checkpoint"
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		advice = "free some, or name a folder on another disk; " + advice
 	}

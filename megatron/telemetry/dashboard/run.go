@@ -260,11 +260,11 @@ func verdict(dir string) Mark {
 func (r *Run) flags(saved []string) {
 	switch len(saved) {
 	case 0:
-		r.Note = "flags are not known, as no checkpoint lies beside the log"
+		r.Note = "flags are not known, as there is no checkpoint in the folder of the log"
 		return
 	case 1:
 	default:
-		r.Note = "several checkpoint folders lie beside the log; the flags are those of " + saved[0]
+		r.Note = "several checkpoint folders are in the folder of the log; the flags are those of " + saved[0]
 	}
 	if r.source.FlagsOf == nil {
 		return

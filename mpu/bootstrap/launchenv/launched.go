@@ -85,7 +85,7 @@ func Find(get func(string) string) (*Place, error) {
 		case lack == "":
 			return l.read(get)
 		case lack != none && missing == nil:
-			missing = exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's, but %s is not set: this process cannot know which ranks there are; "+
+			missing = exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's, but %s is not set: this process cannot determine the ranks of the run; "+
 				"export it, or unset %[1]s where there is one rank alone", l.rank[0], first(get, l.rank), l.launcher, lack)
 		}
 	}
@@ -140,7 +140,7 @@ func (l *names) read(get func(string) string) (*Place, error) {
 		}
 		n, bad := strconv.Atoi(text)
 		if (bad != nil || n < 0) && err == nil {
-			err = exitcode.Errorf(exitcode.Usage, "%s=%q in the environment is no number of ranks", name, text)
+			err = exitcode.Errorf(exitcode.Usage, "%s=%q in the environment is not a number of ranks", name, text)
 		}
 		return n
 	}
@@ -151,9 +151,9 @@ func (l *names) read(get func(string) string) (*Place, error) {
 	case err != nil:
 		return nil, err
 	case p.Size < 1 || p.Rank >= p.Size:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s says that this is rank %d of %d, which cannot be (%s, %s)", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
+		return nil, exitcode.Errorf(exitcode.Usage, "%s gives the impossible rank %d of %d (%s, %s)", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
 	case p.LocalSize < 1 || p.LocalSize > p.Size:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s says that %d of %d ranks are on this host, which cannot be (%s)", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
+		return nil, exitcode.Errorf(exitcode.Usage, "%s gives the impossible number of %d of %d ranks on this host (%s)", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
 	}
 	if p.Size == 1 {
 		p.Addr = "127.0.0.1:0" // nobody else is to find it
@@ -174,7 +174,7 @@ func (l *names) meeting(get func(string) string, p *Place) (string, error) {
 	case get("SLURM_JOB_NODELIST") != "":
 		host = firstNode(get("SLURM_JOB_NODELIST"))
 	default:
-		return "", exitcode.Errorf(exitcode.Usage, "%s started ranks on several hosts, but not where they meet: export MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port there)", p.Launcher)
+		return "", exitcode.Errorf(exitcode.Usage, "%s started ranks on several hosts without an address for their rendezvous; export MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port there)", p.Launcher)
 	}
 	if port == "" {
 		if p.Job == "" {
@@ -185,7 +185,7 @@ func (l *names) meeting(get func(string) string, p *Place) (string, error) {
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || n < 1 || n > 65534 {
-		return "", exitcode.Errorf(exitcode.Usage, "MASTER_PORT=%q in the environment is no port", port)
+		return "", exitcode.Errorf(exitcode.Usage, "MASTER_PORT=%q in the environment is not a valid port", port)
 	}
 	if l.takesPort != "" && get(l.takesPort) == "True" {
 		n++
@@ -274,5 +274,5 @@ func (p *Place) Secret(get func(string) string) ([]byte, error) {
 			return append(secret, p.Job...), nil
 		}
 	}
-	return nil, exitcode.Errorf(exitcode.Usage, "the ranks have no secret in common (%w); give them one: export MONOTRON_SECRET=$(openssl rand -hex 32), where your launcher passes the environment on", err)
+	return nil, exitcode.Errorf(exitcode.Usage, "the ranks have no common secret (%w); set one: export MONOTRON_SECRET=$(openssl rand -hex 32), if your launcher passes the environment to the ranks", err)
 }

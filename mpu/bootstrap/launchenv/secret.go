@@ -34,7 +34,7 @@ func userSecret(cache string) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("others can read %s; remove it, or: chmod 600 %s", path, path)
+		return nil, fmt.Errorf("%s is readable by other users; remove it, or run chmod 600 %s", path, path)
 	}
 	text, err := exitcode.ReadFile(path, 1<<10)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // ErrDropped: the other end closed the connection before a proof. It may have had too many
 // connections at once, so that the caller tries again.
-var ErrDropped = errors.New("the other end closed the connection before it said who it is")
+var ErrDropped = errors.New("the peer closed the connection before it identified itself")
 
 // DropTime is how long an end that closes every connection counts as one that has too many;
 // afterwards it is taken for another program.

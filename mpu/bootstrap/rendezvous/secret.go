@@ -13,8 +13,8 @@ import (
 // greeting opens every connection, before a caller's nonce.
 const greeting = "monotron-ranks/1"
 
-// ErrSecret: the other end does not know this run's secret.
-var ErrSecret = errors.New("the other end does not know this run's secret")
+// ErrSecret: the peer does not have this run's secret.
+var ErrSecret = errors.New("the peer does not have this run's secret")
 
 // proofTime is how long a connection may take to prove that it is one of ours.
 const proofTime = 30 * time.Second

@@ -69,9 +69,9 @@ func serve(c Config) (*server, error) {
 	listener, err := listen(c)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE): // to start again would not help
-		return nil, exitcode.Errorf(exitcode.Usage, "the port of %s is taken: another run, or one that has just died, has it; choose another --master-port", c.Addr)
+		return nil, exitcode.Errorf(exitcode.Usage, "the port of %s is in use by another run, or by one that has just ended; choose another --master-port", c.Addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, exitcode.Errorf(exitcode.Usage, "%s is not an address of this host; %s 0 must run where the master address points", c.Addr, c.Called)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s is not an address of this host; %s 0 must run on the host of the master address", c.Addr, c.Called)
 	case err != nil:
 		return nil, exitcode.Errorf(exitcode.IO, "%s 0 cannot listen at %s: %w", c.Called, c.Addr, err)
 	}
@@ -355,7 +355,7 @@ func (s *server) watch() {
 			s.mu.Unlock()
 			last = now
 			if len(missing) > 0 {
-				waiting.say(now, "%s 0 still waits for %d of %d %[1]ss, number %[4]s, until %[5]v are over", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout)
+				waiting.say(now, "%s 0 is still waiting for %d of %d %[1]ss, number %[4]s; the limit is %[5]v", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout)
 			}
 		}
 	}

@@ -81,10 +81,10 @@ const (
 // or does not fit; their code is exitcode.Usage or exitcode.IO.
 func Join(ctx context.Context, c Config) (*Session, error) {
 	if c.Rank < 0 || c.World < 1 || c.Rank >= c.World {
-		return nil, exitcode.Errorf(exitcode.Usage, "rank %d of %d ranks: that cannot be; ranks are numbered from 0", c.Rank, c.World)
+		return nil, exitcode.Errorf(exitcode.Usage, "rank %d of %d ranks is not possible: ranks are numbered from 0", c.Rank, c.World)
 	}
 	if len(c.Secret) == 0 {
-		return nil, exitcode.Errorf(exitcode.Internal, "a rendezvous without a secret")
+		return nil, exitcode.Errorf(exitcode.Internal, "rendezvous: the secret is missing")
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = usualTimeout
@@ -187,7 +187,7 @@ func (s *Session) joinError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return exitcode.Errorf(exitcode.IO, "%s %d gave up joining the run at %s: %w", s.config.Called, s.config.Rank, s.config.Addr, context.Cause(ctx))
 	}
-	return exitcode.Errorf(exitcode.IO, "%[1]s %[2]d lost %[1]s 0's server at %[3]s before all had joined (%[4]w); see what %[1]s 0 says", s.config.Called, s.config.Rank, s.config.Addr, err)
+	return exitcode.Errorf(exitcode.IO, "%[1]s %[2]d lost %[1]s 0's server at %[3]s before all had joined (%[4]w); read the output of %[1]s 0", s.config.Called, s.config.Rank, s.config.Addr, err)
 }
 
 // reachable fills the host of the address at which this rank takes tensors.
@@ -218,15 +218,15 @@ func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 			}
 			conn.Close() // it has failed already
 			if foreign := errors.Is(err, ErrSecret) || errors.Is(err, ErrDropped) && time.Now().After(end); foreign && ctx.Err() == nil {
-				return nil, exitcode.Errorf(exitcode.Usage, "what listens at %s is not %s of this run: it does not know the run's secret. "+
+				return nil, exitcode.Errorf(exitcode.Usage, "the server at %s is not %s of this run: it does not have the run's secret. "+
 					"Another job may have the port (choose another --master-port), or MONOTRON_SECRET differs between the hosts", addr, first)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil, exitcode.Errorf(exitcode.IO, "%s is not to be reached at %s: %w; check that it runs, that the address is right and no firewall is between", first, addr, err)
+			return nil, exitcode.Errorf(exitcode.IO, "%s cannot be reached at %s: %w; check that it runs, that the address is correct and that no firewall blocks it", first, addr, err)
 		case <-time.After(pauses.Next()):
-			waiting.say(time.Now(), "%s %d still waits for %s at %s: %v", s.config.Called, s.config.Rank, first, addr, err)
+			waiting.say(time.Now(), "%s %d is still waiting for %s at %s: %v", s.config.Called, s.config.Rank, first, addr, err)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func readMessage(r io.Reader, limit int) (*message, error) {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if int64(n) > int64(limit) {
-		return nil, fmt.Errorf("a message of %d bytes, where %d are the most", n, limit)
+		return nil, fmt.Errorf("a message of %d bytes exceeds the limit of %d", n, limit)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -71,7 +71,7 @@ func readMessage(r io.Reader, limit int) (*message, error) {
 	}
 	m := &message{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, fmt.Errorf("a message that is not one: %w", err)
+		return nil, fmt.Errorf("invalid message: %w", err)
 	}
 	return m, nil
 }
@@ -99,7 +99,7 @@ func pack(members []Member) (list []byte) {
 
 // unpack reads what pack wrote of so many ranks.
 func unpack(list []byte, world int) ([]Member, error) {
-	bad := errors.New("the list of ranks is cut short")
+	bad := errors.New("the list of ranks is truncated")
 	number := func() (uint64, error) {
 		n, size := binary.Uvarint(list)
 		if size <= 0 {

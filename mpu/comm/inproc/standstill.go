@@ -26,7 +26,7 @@ func (w *World) checkStandstill() {
 		asleep++
 	}
 	if asleep > 0 {
-		w.fail(exitcode.Errorf(exitcode.Internal, "the ranks wait for each other and none can go on: %s", w.sleepers()))
+		w.fail(exitcode.Errorf(exitcode.Internal, "deadlock: all ranks wait for each other: %s", w.sleepers()))
 	}
 }
 

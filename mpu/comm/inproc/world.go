@@ -121,7 +121,7 @@ func (w *World) End(rank int, err error) {
 	if err != nil {
 		w.fail(failure.Of(rank, err).Err())
 	} else if left := w.unfinished(rank); left != nil {
-		w.fail(exitcode.Errorf(exitcode.Internal, "rank %d has ended while its %s waits for its peers", rank, left))
+		w.fail(exitcode.Errorf(exitcode.Internal, "rank %d ended while its %s was waiting for other ranks", rank, left))
 	}
 	w.checkStandstill()
 	w.quiesce()

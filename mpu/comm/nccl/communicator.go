@@ -48,7 +48,7 @@ func (w *World) lookAt(c *communicator) error {
 		return fmt.Errorf("ranks %v: %w", c.members, err)
 	}
 	if first := w.oldest(c); first != nil && time.Since(first.call.Posted) > w.limit {
-		return exitcode.Errorf(exitcode.Internal, "%s was called %v ago and is not done: a rank has not come, or the GPUs' network is stuck%s",
+		return exitcode.Errorf(exitcode.Internal, "%s has not completed after %v: a rank did not call it, or the GPUs' network hangs%s",
 			first.call, time.Since(first.call.Posted).Round(time.Second), nccl.Meeting())
 	}
 	return nil

@@ -120,7 +120,7 @@ func (w *World) join(id nccl.ID, via *comm.Group) (*communicator, error) {
 	}
 	made, err := w.library.Init(id, via.Rank(), via.Size(), w.limit, w.Err)
 	if err != nil {
-		return nil, fmt.Errorf("group %s of ranks %v (--distributed-backend gloo goes without NCCL): %w", via.Name(), via.Members(), err)
+		return nil, fmt.Errorf("group %s of ranks %v (--distributed-backend gloo works without NCCL): %w", via.Name(), via.Members(), err)
 	}
 	stream, err := w.streams.NewStream()
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *World) share(via *comm.Group) (id nccl.ID, err error) {
 	}
 	room, err := device.HostAlloc(int64(len(id)))
 	if err != nil {
-		return id, exitcode.Errorf(exitcode.Internal, "room for an id: %w", err)
+		return id, exitcode.Errorf(exitcode.Internal, "memory for an id: %w", err)
 	}
 	defer device.HostFree(room, int64(len(id)))
 	bytes := unsafe.Slice((*byte)(room), len(id))

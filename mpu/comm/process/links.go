@@ -153,7 +153,7 @@ func (l *links) receive(conn net.Conn) {
 		var h header
 		if _, err := binary.Decode(bytes[:], binary.LittleEndian, &h); err != nil || (h.Kind != kindData && h.Kind != kindBye) ||
 			h.Bytes > biggest || int(h.From) != from {
-			l.broken(from, fmt.Errorf("what came over it is no message"))
+			l.broken(from, fmt.Errorf("invalid message received"))
 			return
 		}
 		if h.Kind == kindBye {
@@ -250,7 +250,7 @@ func (l *links) call(member *rendezvous.Member) (sender, net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	conn, err := dialer.DialContext(l.alive, "tcp", member.Addr)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w; no firewall may be between the hosts, and --master-addr must lie in a network that all of them share", err)
+		return nil, nil, fmt.Errorf("%w; no firewall may block the hosts, and --master-addr must be in a network that all of them share", err)
 	}
 	if !l.keep(conn, func() {}) {
 		return nil, nil, net.ErrClosed

@@ -174,7 +174,7 @@ func (l *links) offer(conn net.Conn, to *rendezvous.Member) (sender, error) {
 		}
 		return out, err
 	}
-	return nil, fmt.Errorf("rank %d takes no road that rank %d offers", to.Rank, l.process.rank)
+	return nil, fmt.Errorf("rank %d supports none of the transports that rank %d offers", to.Rank, l.process.rank)
 }
 
 // refusal is why a road cannot be had; another may.
@@ -222,7 +222,7 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 			return nil, -1, err
 		}
 		if o.From < 0 || o.From >= l.process.size {
-			return nil, -1, fmt.Errorf("an offer from rank %d", o.From)
+			return nil, -1, fmt.Errorf("unexpected offer from rank %d", o.From)
 		}
 		in, err := l.answer(conn, o)
 		if no := refusal(""); errors.As(err, &no) {
@@ -237,7 +237,7 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 		}
 		return in, o.From, err
 	}
-	return nil, -1, fmt.Errorf("no road was agreed on")
+	return nil, -1, fmt.Errorf("no common transport")
 }
 
 // answer opens this end of an offered road, and says so to the other.
@@ -272,7 +272,7 @@ func readOffer(r io.Reader) (*offer, error) {
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n > longestOffer {
-		return nil, exitcode.Errorf(exitcode.IO, "an offer of %d bytes", n)
+		return nil, exitcode.Errorf(exitcode.IO, "invalid offer of %d bytes", n)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {

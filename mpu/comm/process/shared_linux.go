@@ -62,7 +62,7 @@ func (l *links) offerShared(conn net.Conn) (sender, error) {
 // answerShared opens the segment.
 func (l *links) answerShared(conn net.Conn, o *offer) (receiver, error) {
 	if !sharedName.MatchString(o.Name) || o.Room < smallestRing || o.Room > largestRing || o.Room%ringAlign != 0 {
-		return nil, errors.New("an offer of shared memory that is none")
+		return nil, errors.New("invalid offer of shared memory")
 	}
 	memory, err := openSegment(filepath.Join(sharedFolder, o.Name), o.Room)
 	if err != nil {
@@ -116,7 +116,7 @@ func makeSegment(path string, room int64) ([]byte, error) {
 	size := ringHead + room
 	err = unix.Fallocate(fd, 0, 0, size)
 	if err != nil {
-		err = fmt.Errorf("%s has no room for %d KiB: %w; enlarge it: mount -o remount,size=1G %s, in a container --shm-size=1g", sharedFolder, size>>10, err, sharedFolder)
+		err = fmt.Errorf("%s has less than %d KiB free: %w; enlarge it: mount -o remount,size=1G %s, in a container --shm-size=1g", sharedFolder, size>>10, err, sharedFolder)
 	}
 	var memory []byte
 	if err == nil {
@@ -132,7 +132,7 @@ func makeSegment(path string, room int64) ([]byte, error) {
 func openSegment(path string, room int64) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, fmt.Errorf("what another rank has put into %s is not to be seen here: %w", sharedFolder, err)
+		return nil, fmt.Errorf("a file that another rank created in %s is not visible to this process: %w", sharedFolder, err)
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
@@ -140,7 +140,7 @@ func openSegment(path string, room int64) ([]byte, error) {
 		return nil, err
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&0o777 != 0o600 || st.Size != ringHead+room {
-		return nil, fmt.Errorf("a segment in %s is not as it was offered", sharedFolder)
+		return nil, fmt.Errorf("a segment in %s differs from its offer", sharedFolder)
 	}
 	return unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }

@@ -117,7 +117,7 @@ func unload(dst, data []byte, fold func(at int64, theirs []byte)) {
 }
 
 func (t *transit) desertion(rank int) error {
-	return exitcode.Errorf(exitcode.Internal, "rank %d has ended while rank %d waits for it in %s", rank, t.group.world.rank, t.call)
+	return exitcode.Errorf(exitcode.Internal, "rank %d ended while rank %d was waiting for it in %s", rank, t.group.world.rank, t.call)
 }
 
 // matches tells whether a peer's message belongs to the same call as ours.
@@ -148,7 +148,7 @@ func (p *World) take(h *header, from io.Reader) error {
 	b := p.boxes[at]
 	if p.err != nil || (b != nil && b.call == nil) {
 		p.mu.Unlock()
-		return fmt.Errorf("a message came twice, or too late")
+		return fmt.Errorf("duplicate or late message")
 	}
 	delete(p.boxes, at)
 	p.mu.Unlock()
@@ -353,7 +353,7 @@ func (t *transit) Wait() error {
 	select {
 	case <-t.done:
 	case <-limit.C:
-		p.stop(p.session.Fail(exitcode.Errorf(exitcode.IO, "waited %v in %s, without what comes from ranks %v", p.limit, t.call, t.lacking())))
+		p.stop(p.session.Fail(exitcode.Errorf(exitcode.IO, "waited %v in %s for messages from ranks %v", p.limit, t.call, t.lacking())))
 		<-t.done
 	}
 	return t.err

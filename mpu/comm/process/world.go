@@ -47,7 +47,7 @@ type World struct {
 func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(towards(c.Addr), "0"))
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "no port to take tensors at: %w", err)
+		return nil, exitcode.Errorf(exitcode.IO, "no port to receive tensors: %w", err)
 	}
 	c.Data = listener.Addr().String()
 	c.Alike = maps.Clone(c.Alike)
@@ -104,7 +104,7 @@ func (p *World) watch() {
 // Group is this rank's membership of a group; all members name the same ranks in the same order; another list is another group.
 func (p *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	if rank != p.rank {
-		return nil, exitcode.Errorf(exitcode.Internal, "rank %d asks as rank %d for group %s of ranks %v", p.rank, rank, name, members)
+		return nil, exitcode.Errorf(exitcode.Internal, "rank %d cannot join as rank %d group %s of ranks %v", p.rank, rank, name, members)
 	}
 	place, err := comm.Join(name, rank, members, p.size)
 	if err != nil {

@@ -75,7 +75,7 @@ func parse(text string) (Fault, error) {
 			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %s takes rank, step, phase%s; not %q", text, f.Kind, strings.Join(append([]string{""}, own...), ", "), key)
 		}
 		if !f.set(key, value) {
-			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %q is no value of %s", text, value, key)
+			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %q is not a valid value of %s", text, value, key)
 		}
 	}
 	return f, nil

@@ -45,7 +45,7 @@ func urlize(r *run, v Value, args []Value) Value {
 			rel[part] = true
 		}
 	} else if args[3] != nil && r.truth(args[3]) {
-		typeError("rel is no text")
+		typeError("rel is not text")
 	}
 	if r.flag(args[1]) {
 		rel["nofollow"] = true

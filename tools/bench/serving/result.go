@@ -93,7 +93,7 @@ func (r *results) print(out *command.Printer) {
 	out.Printf("%s, model %s: prompts of %d words, %d of them shared, answers of up to %d tokens, seed %d\n", r.Server, r.Model, r.Words, r.Shared, r.MostTokens, r.Seed)
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', tabwriter.AlignRight)
 	to := &command.Printer{W: t}
-	to.Printf("requests/s\tanswered\ttokens/s\tfirst token ms\tp95\tp99\tbetween tokens ms\tp95\tp99\twhole s\tp99\tgoodput/s\tgood\t\n")
+	to.Printf("requests/s\tanswered\ttokens/s\tfirst token ms\tp95\tp99\tbetween tokens ms\tp95\tp99\ttotal s\tp99\tgoodput/s\tgood\t\n")
 	for _, x := range r.Rates {
 		to.Printf("%.2f\t%d of %d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f%%\t\n", x.Sent, x.Answered, x.Requests, x.Output,
 			1e3*x.First.P50, 1e3*x.First.P95, 1e3*x.First.P99, 1e3*x.Between.P50, 1e3*x.Between.P95, 1e3*x.Between.P99, x.Whole.P50, x.Whole.P99,
@@ -108,7 +108,7 @@ func (r *results) print(out *command.Printer) {
 			out.Printf("%.2f requests/s: %d not answered: %s\n", x.Sent, x.Failed[why], why)
 		}
 	}
-	out.Printf("good: whole, the first token within %s, then a token every %s on average\n", seconds(r.TTFTLimit), seconds(r.TPOTLimit))
+	out.Printf("good: complete, the first token within %s, then a token every %s on average\n", seconds(r.TTFTLimit), seconds(r.TPOTLimit))
 }
 
 func seconds(s float64) string { return fmt.Sprint(time.Duration(s * float64(time.Second))) }

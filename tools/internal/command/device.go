@@ -10,17 +10,17 @@ import (
 // DeviceFlags choose what computes.
 func DeviceFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "device", Value: "auto", Usage: "auto, cpu, cuda or ref"},
-		Between(0, Threads, &cli.IntFlag{Name: "cpu-threads", Usage: "threads of the CPU device; 0: all cores"}),
+		&cli.StringFlag{Name: "device", Value: "auto", Usage: "device: auto, cpu, cuda or ref"},
+		Between(0, Threads, &cli.IntFlag{Name: "cpu-threads", Usage: "threads of the CPU device (0 uses all cores)"}),
 	}
 }
 
 // PrecisionFlags choose the type of a model's values.
 func PrecisionFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "fp32", Usage: "values in f32"},
-		&cli.BoolFlag{Name: "bf16", Usage: "values in bf16"},
-		&cli.BoolFlag{Name: "fp16", Usage: "values in f16"},
+		&cli.BoolFlag{Name: "fp32", Usage: "compute in f32"},
+		&cli.BoolFlag{Name: "bf16", Usage: "compute in bf16"},
+		&cli.BoolFlag{Name: "fp16", Usage: "compute in fp16"},
 	}
 }
 
@@ -51,8 +51,8 @@ func Opener(c *cli.Context, open func(name string) (*device.Device, error)) (fun
 func LayoutFlags() []cli.Flag {
 	return []cli.Flag{
 		Between(1, most, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "ranks of this process that share each layer"}),
-		Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "stages that the layers are cut into, each with ranks of its own"}),
-		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "ranks that share the experts: those of the tensors, or a multiple of them"}),
+		Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "number of pipeline stages, each with its own ranks"}),
+		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "ranks that share the experts: the tensor-parallel size, or a multiple of it"}),
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 // own, then how the model lies on devices and ranks, and the tokenizer's.
 func ModelFlags(own ...cli.Flag) []cli.Flag {
 	return slices.Concat([]cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "the model: what --save wrote, a Hugging Face folder, or a checkpoint of any format"},
-		Between(-1, Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load; the latest where not given"}),
+		&cli.StringFlag{Name: "load", Usage: "model to load: a save folder, a Hugging Face folder, or a checkpoint of any known format"},
+		Between(-1, Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load (-1 loads the latest)"}),
 	}, own, PrecisionFlags(), LayoutFlags(), DeviceFlags(), TokenizerFlags())
 }
 

@@ -26,8 +26,8 @@ type repeated struct{ *cli.StringSliceFlag }
 func PromptFlags() []cli.Flag {
 	return []cli.Flag{
 		repeated{&cli.StringSliceFlag{Name: "prompt", Usage: "text to start from"}},
-		repeated{&cli.StringSliceFlag{Name: "prompt-file", Usage: "file with that text; - reads standard input"}},
-		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "token ids to start from, apart by blanks or commas: one prompt"},
+		repeated{&cli.StringSliceFlag{Name: "prompt-file", Usage: "file with the text to start from; - reads standard input"}},
+		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "token ids to start from, separated by blanks or commas: one prompt"},
 	}
 }
 
@@ -127,7 +127,7 @@ func parseIDs(words []string) ([]int32, error) {
 	for _, w := range strings.FieldsFunc(strings.Join(words, " "), func(r rune) bool { return strings.ContainsRune(" ,\t\n[]", r) }) {
 		id, err := strconv.ParseInt(w, 10, 32)
 		if err != nil || id < 0 {
-			return nil, exitcode.Errorf(exitcode.Usage, "--prompt-ids: %q is no token id", w)
+			return nil, exitcode.Errorf(exitcode.Usage, "--prompt-ids: %q is not a token id", w)
 		}
 		ids = append(ids, int32(id))
 	}

@@ -30,7 +30,7 @@ func builtInEnglish() (*Params, error) {
 	for pair := range in.Collocations {
 		a, b, ok := strings.Cut(pair, ",")
 		if !ok {
-			return nil, exitcode.Errorf(exitcode.Internal, "built-in Punkt parameters: %q is no pair of words", pair)
+			return nil, exitcode.Errorf(exitcode.Internal, "built-in Punkt parameters: %q is not a pair of words", pair)
 		}
 		p.collocations[[2]string{a, b}] = true
 	}

@@ -43,7 +43,7 @@ func Find(language string) (*Params, error) {
 	if language == "english" {
 		return builtInEnglish()
 	}
-	return nil, exitcode.Errorf(exitcode.NoInput, "there are no Punkt parameters for %q (looked for %s); set NLTK_DATA to a folder with tokenizers/punkt_tab/%s, as nltk.download('punkt_tab') makes it", language, strings.Join(tried, ", "), language)
+	return nil, exitcode.Errorf(exitcode.NoInput, "Punkt parameters for %q are missing (searched: %s); set NLTK_DATA to a folder with tokenizers/punkt_tab/%s, as nltk.download('punkt_tab') creates it", language, strings.Join(tried, ", "), language)
 }
 
 func dataFolders() (dirs []string) {

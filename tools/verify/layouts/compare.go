@@ -141,7 +141,7 @@ func (d *Difference) where(b Bounds) string {
 	case d.Samples:
 		return "other samples or tokens were counted"
 	case d.Missing != "":
-		return d.Missing + " is not held by any rank, or only in part"
+		return d.Missing + " is missing on all ranks, or incomplete"
 	case !(d.Told <= 1):
 		return "losses of layers of experts"
 	case !(d.Forward <= 1):

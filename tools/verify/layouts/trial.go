@@ -210,7 +210,7 @@ func (o *Outcome) hear(rank, step int, numbers []float64) error {
 		return nil
 	}
 	if !slices.Equal(numbers, o.told[step]) {
-		return exitcode.Errorf(exitcode.Differs, "step %d: rank %d tells %v of losses, another rank %v", step+1, rank, numbers, o.told[step])
+		return exitcode.Errorf(exitcode.Differs, "step %d: rank %d reports losses %v, another rank %v", step+1, rank, numbers, o.told[step])
 	}
 	return nil
 }

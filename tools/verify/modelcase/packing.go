@@ -148,7 +148,7 @@ func docStarts(name string, b, n int64, f *tensors) ([][]int32, error) {
 			}
 			for k, v := range row {
 				if (v != 0) != (int64(k) < first || int64(k) > q) {
-					return nil, exitcode.Errorf(exitcode.BadData, "%s: %s: row %d, query %d: the visible keys are no stretch that ends at the query", f.Path, name, j, q)
+					return nil, exitcode.Errorf(exitcode.BadData, "%s: %s: row %d, query %d: the visible keys are not a contiguous range that ends at the query", f.Path, name, j, q)
 				}
 			}
 			starts[j] = append(starts[j], int32(first))

@@ -109,7 +109,7 @@ func (r *run) compareRouted(t *trial, all routings, name string, expected *tenso
 		}
 		return err
 	}
-	return exitcode.Errorf(exitcode.BadData, "%s: %q is nothing that a router tells", expected.Path, name)
+	return exitcode.Errorf(exitcode.BadData, "%s: %q is not a router output", expected.Path, name)
 }
 
 // compareWeights compares the weights of a layer's choices, each where its expert stands.

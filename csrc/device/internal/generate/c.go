@@ -21,7 +21,7 @@ func (s *source) header() []byte {
 	s.structsOf(b)
 	s.knownOf(b)
 	s.each(b)
-	head := fmt.Sprintf("/* %s */\n#ifndef MT_OPS_H\n#define MT_OPS_H\n\n#define MT_OPS_SUM 0x%08xu /* of what follows */\n\n", written, crc32.ChecksumIEEE(b.Bytes()))
+	head := fmt.Sprintf("/* %s */\n#ifndef MT_OPS_H\n#define MT_OPS_H\n\n#define MT_OPS_SUM 0x%08xu /* of the rest of this file */\n\n", written, crc32.ChecksumIEEE(b.Bytes()))
 	return append(append([]byte(head), b.Bytes()...), "\n#endif\n"...)
 }
 

@@ -227,7 +227,7 @@ func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
 		v, _ := flat.Get(k.theirs)
 		t, ok := v.(*pickle.Tensor)
 		if !ok || len(t.Shape) != 1 || t.DType != "F32" || !t.Contiguous() {
-			return fmt.Errorf("%s is no flat tensor of float32", k.theirs)
+			return fmt.Errorf("%s must be a flat tensor of float32", k.theirs)
 		}
 		buckets, err := o.s.buckets(o.r.Rank, chunk, locals(o.chunks[chunk]), t.Shape[0])
 		if err != nil {

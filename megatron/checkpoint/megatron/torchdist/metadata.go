@@ -224,7 +224,7 @@ func placeOf(dir string, info *pickle.Dict, sizes map[string]int64) (place, erro
 	from, okFrom := pickle.Int(offset)
 	n, okLength := pickle.Int(length)
 	if !ok || !okFrom || !okLength {
-		return place{}, fmt.Errorf("its place is not a file, an offset and a length")
+		return place{}, fmt.Errorf("its location must be a file, an offset and a length")
 	}
 	if name == "" || filepath.Base(name) != name || strings.HasPrefix(name, "..") || name == "." {
 		return place{}, fmt.Errorf("%q is not the name of a file in this folder", name)
