@@ -37,7 +37,7 @@ func cacheFile(dir, hash, class string, split Split, what string) string {
 }
 
 // load takes g's arrays from the cache: true when all four files are there and
-// fit the plan and the data's lengths. Anything else is built anew.
+// fit the plan and the data's lengths. Anything else is rebuilt.
 func (c *cache) load(g *GPT, p plan) bool {
 	dir := c.dir(g)
 	if dir == "" {

@@ -126,14 +126,14 @@ func TestBlendOrder(t *testing.T) {
 	}
 }
 
-// Claim: a cache that does not fit the data any more is built anew, a damaged one
+// Claim: a cache that does not fit the data any more is rebuilt, a damaged one
 // too, and the arrays are the same as before.
 func TestStaleCache(t *testing.T) {
 	dir := t.TempDir()
 	worked(t, dir)
 	notes := 0
 	cfg := Config{Dir: dir, DataPath: []string{"d1"}, Split: "1", SequenceLength: 4, Seed: 1234, Notice: func(text string) {
-		if strings.Contains(text, "built anew") {
+		if strings.Contains(text, "rebuilt") {
 			notes++
 		}
 	}}
@@ -282,7 +282,7 @@ func TestPerSplitFile(t *testing.T) {
 			t.Errorf("%T %T %T", train, valid, test)
 		}
 	}
-	if !slices.Contains(notes, `numbers.json: "tset" is none of train, valid and test, and is not used`) {
+	if !slices.Contains(notes, `numbers.json: "tset" is ignored; the keys are train, valid and test`) {
 		t.Errorf("notes: %q", notes)
 	}
 }

@@ -212,7 +212,7 @@ func TestReplacedMiddle(t *testing.T) {
 	docs[2500], docs[2501] = [][]int32{make([]int32, 5)}, [][]int32{make([]int32, 11)}
 	write(t, filepath.Join(dir, "d"), U16, docs...)
 	after, said := build()
-	if after == before || !strings.Contains(said, "built anew") {
+	if after == before || !strings.Contains(said, "rebuilt") {
 		t.Errorf("not noticed; said %q", said)
 	}
 }

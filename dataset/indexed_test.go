@@ -257,14 +257,14 @@ func TestCutWhileInUse(t *testing.T) {
 
 // Claim: an index, a file without index and cached index arrays that are cut between being
 // mapped and being read, as by a disk that fails, are errors of reading (74), not faults;
-// a cache is built anew.
+// a cache is rebuilt.
 func TestCutBeforeItIsRead(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what a mapping shows of a cut file differs between systems")
 	}
 	lost := func(what string, err error) {
 		t.Helper()
-		if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "cannot be read any more") {
+		if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "can no longer be read") {
 			t.Errorf("%s: %v (code %d)", what, err, exitcode.CodeOf(err))
 		}
 	}
@@ -318,7 +318,7 @@ func TestCutCacheWhileInUse(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := train.Sample(3); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "cannot be read any more") {
+		if _, err := train.Sample(3); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "can no longer be read") {
 			t.Errorf("%s: %v", cut, err)
 		}
 	}

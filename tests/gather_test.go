@@ -58,7 +58,7 @@ func goesOnWithoutHost(l *launching) {
 	}
 	_ = cmds[1].Wait() // it was killed
 	err := cmds[0].Wait()
-	if text := notes[0].String(); err != nil || !strings.Contains(text, "gone of 2 hosts: number 1; going on with 1, 4 ranks") {
+	if text := notes[0].String(); err != nil || !strings.Contains(text, "lost number 1 of 2 hosts; continuing with 1, 4 ranks") {
 		t.Fatalf("%v: %s", err, text)
 	}
 	l.wentOn("g.jsonl", "whole.jsonl", 12)
@@ -73,7 +73,7 @@ func cannotGoOnWithoutHost(l *launching) {
 		t.Fatal(err)
 	}
 	_, _ = cmds[1].Wait(), cmds[0].Wait() // their codes say it
-	want := "monotron: gone of 2 hosts: number 1; the 1 left (4 ranks) cannot hold the layout: tensor 2 x pipeline 4"
+	want := "monotron: lost number 1 of 2 hosts: the remaining 1 hosts (4 ranks) cannot run the layout: tensor 2 x pipeline 4"
 	if code := cmds[0].ProcessState.ExitCode(); code != 74 || strings.Count(notes[0].String(), want) != 1 || strings.Count(notes[0].String(), "monotron: ") != 1 {
 		t.Errorf("code %d: %s", code, notes[0])
 	}
@@ -91,7 +91,7 @@ func hostsStartAgainTogether(l *launching) {
 		t.Fatal(err)
 	}
 	for node := range cmds {
-		if err := cmds[node].Wait(); err != nil || strings.Count(notes[node].String(), "starting again (1 of 3") != 1 {
+		if err := cmds[node].Wait(); err != nil || strings.Count(notes[node].String(), "restarting (1 of 3") != 1 {
 			t.Errorf("host %d: %v: %s", node, err, notes[node])
 		}
 	}

@@ -323,7 +323,7 @@ func logCannotBeWritten(l *launching) {
 		cmd, notes := l.command(start + two + "--train-iters 20000")
 		cmd.Stdout = full
 		_ = cmd.Run() // its code says it
-		if code := cmd.ProcessState.ExitCode(); code != 74 || !strings.Contains(notes.String(), "no space left") || strings.Contains(notes.String(), "starting again") {
+		if code := cmd.ProcessState.ExitCode(); code != 74 || !strings.Contains(notes.String(), "no space left") || strings.Contains(notes.String(), "restarting") {
 			t.Errorf("%s: code %d: %s", start, code, notes)
 		}
 	}
@@ -375,7 +375,7 @@ func restarts(l *launching) {
 	if err := syscall.Kill(ranksOf(t, cmd.Process.Pid)[6], syscall.SIGSEGV); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || !strings.Contains(notes.String(), "starting again") {
+	if err := cmd.Wait(); err != nil || !strings.Contains(notes.String(), "restarting") {
 		t.Fatalf("%v: %s", err, notes)
 	}
 	l.must("pretrain_gpt " + flags + "--world-size 8 --save b --log-jsonl b.jsonl")

@@ -165,7 +165,7 @@ func fullSharedMemory(t *testing.T, l *launching) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	l.same(t, "full.jsonl")
-	for _, want := range []string{"no shared memory (/dev/shm has no room for", "--shm-size=1g", "MiB left: ranks there may have to talk by a slower way"} {
+	for _, want := range []string{"no shared memory (/dev/shm has less than", "--shm-size=1g", "MiB free: ranks there may use a slower transport"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing in: %s", want, out)
 		}

@@ -106,7 +106,7 @@ func TestFusedAttentionRefuses(t *testing.T) {
 	refused("ALiBi", slopes)
 	parts := like(device.BF16, 8, 16)
 	parts.Forward.O = d.Arena.Zeroed(device.Workspace, device.F32, 8, 1, 1, 16)
-	refused("f32 parts", parts)
+	refused("partial results in f32", parts)
 
 	for value, want := range map[string]string{"off": "MONOTRON_CUDNN=off", "/no/such/libcudnn.so.9": "names no library"} {
 		t.Setenv("MONOTRON_CUDNN", value)

@@ -65,7 +65,7 @@ func TestOpenLibraryRefuses(t *testing.T) {
 		{"newer", made("1", "0", "0"), fmt.Sprintf("kernel table of version %d", tableVersion+1)},
 		{"larger", made("0", "8", "0"), fmt.Sprintf("this program needs version %d", tableVersion)},
 		{"other ops", made("0", "0", "1"), "kernel table of ops"},
-		{"empty", made("0", "0", "0"), "is missing; build the library whole"},
+		{"empty", made("0", "0", "0"), "is missing; rebuild the complete library"},
 		{"no table behind it", compiled(t, "void *mt_device_api_get(void) { return 0; }"), "has no kernel table"},
 		{"cut short", halved(t, made("0", "0", "0")), "cut short"},
 	} {

@@ -75,8 +75,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for line, says := range map[string]string{
-		"":                            "blank",
-		"  ":                          "blank",
+		"":                            "empty",
+		"  ":                          "empty",
 		`{"text": "cut`:               "does not end",
 		"{\"text\": \"a\tb\"}":        "control",
 		`{"text": "a\ud800b"}`:        "surrogate",
@@ -84,8 +84,8 @@ func TestParse(t *testing.T) {
 		"{\"text\": \"a\xffb\"}":      "UTF-8",
 		`{"txt": "x"}`:                "missing",
 		`{"text": null}`:              "null",
-		`{"text": 5}`:                 "neither",
-		`{"text": ["a", 5]}`:          "neither",
+		`{"text": 5}`:                 "must be a string or a list",
+		`{"text": ["a", 5]}`:          "must be a string or a list",
 		`["text"]`:                    "jq -c",
 		"plain words":                 "--input-format text",
 		"\x00{\x00\"":                 "iconv",

@@ -138,7 +138,7 @@ func Convert(dst []byte, to string, raw []byte, from string) error {
 		known := safetensors.Decode(values, from, raw)
 		out, ok := safetensors.Encode(dst[:0], to, values)
 		if !known || !ok || len(out) != len(dst) {
-			return exitcode.Errorf(exitcode.Internal, "%s cannot become %s", from, to)
+			return exitcode.Errorf(exitcode.Internal, "%s cannot be converted to %s", from, to)
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func Detect(path string) (Format, error) {
 		return LLMC, nil
 	}
 	for _, name := range filesLike(path, "*.safetensors") {
-		return "", exitcode.Errorf(exitcode.NoInput, "%s holds %s without a config.json; the shape of the model is not known", path, name)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s has %s without a config.json, which gives the shape of the model", path, name)
 	}
 	return "", exitcode.Errorf(exitcode.NoInput, "%s holds no checkpoint: no %s, %s*, %s, %s, config.json, ckpt.pt or model_*.bin in it or in its %s folders",
 		path, ManifestName, RankPrefix, DistMetadata, TrackerName, IterPrefix)
@@ -135,7 +135,7 @@ func detectFile(path string) (Format, error) {
 	case strings.HasSuffix(path, ".bin"):
 		return LLMC, nil
 	}
-	return "", exitcode.Errorf(exitcode.BadData, "%s is neither llm.c's (magic %d) nor a file of torch.save (PK); give the folder that holds config.json for Hugging Face weights", path, llmcMagic)
+	return "", exitcode.Errorf(exitcode.BadData, "%s is neither an llm.c file (magic %d) nor a torch.save file (PK); for Hugging Face weights give the folder with config.json", path, llmcMagic)
 }
 
 // Tracked is what a tracker file names.
@@ -174,7 +174,7 @@ func ReadTracker(dir string) (Tracked, error) {
 	}
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || n < 0 {
-		return Tracked{}, exitcode.Errorf(exitcode.BadData, "%s holds %q, neither an iteration nor %q", path, text, ReleaseName)
+		return Tracked{}, exitcode.Errorf(exitcode.BadData, "%s contains %q, which is neither an iteration nor %q", path, text, ReleaseName)
 	}
 	return Tracked{Iteration: n}, nil
 }
@@ -216,7 +216,7 @@ func SavedFolder(save string, step int64) (string, error) {
 		if step < 0 {
 			why = ", which " + TrackerName + " names,"
 		}
-		return "", exitcode.Errorf(exitcode.NoInput, "%s%s is not there; it has %s", dir, why, strings.Join(append(iterations(save), "nothing else"), ", "))
+		return "", exitcode.Errorf(exitcode.NoInput, "%s%s does not exist; the folder has %s", dir, why, strings.Join(append(iterations(save), "nothing else"), ", "))
 	}
 	return dir, nil
 }

@@ -47,7 +47,7 @@ func (f *finite) Read(name string, box mpu.Piece, dst []byte) error {
 	if o, ok := f.Source.(Origin); ok {
 		where = o.Origin(name)
 	}
-	return exitcode.Errorf(exitcode.BadData, "%s: %d values are NaN or infinite, the first at element %d; convert --allow-nan takes them all the same", where, count, first)
+	return exitcode.Errorf(exitcode.BadData, "%s: %d values are NaN or infinite, the first at element %d; convert --allow-nan accepts them", where, count, first)
 }
 
 // count reads the whole tensor: a box says too little.

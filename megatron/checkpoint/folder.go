@@ -19,7 +19,7 @@ import (
 // exists is refused; after an error nothing is left.
 func Folder(ctx context.Context, path string, fill func(tmp string) error) error {
 	if _, err := os.Lstat(path); err == nil {
-		return exitcode.Errorf(exitcode.Usage, "%s exists; name an output that does not", path)
+		return exitcode.Errorf(exitcode.Usage, "%s already exists; choose another output", path)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return exitcode.With(exitcode.IO, err)
 	}

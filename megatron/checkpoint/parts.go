@@ -129,7 +129,7 @@ func Tile(shape []int64, boxes []mpu.Piece, used *int) error {
 		}
 	}
 	if held != total {
-		return fmt.Errorf("its pieces hold %d of %d elements: a part is missing", held, total)
+		return fmt.Errorf("its pieces cover %d of %d elements: a part is missing", held, total)
 	}
 	return Disjoint(boxes, used)
 }
@@ -144,7 +144,7 @@ func Disjoint(boxes []mpu.Piece, used *int) error {
 				break
 			}
 			if *used++; *used > maxComparisons {
-				return fmt.Errorf("too many pieces side by side to check")
+				return fmt.Errorf("too many adjacent pieces to check")
 			}
 			if Meets(a, b) {
 				return fmt.Errorf("the pieces from %v size %v and from %v size %v overlap", a.From, a.Size, b.From, b.Size)

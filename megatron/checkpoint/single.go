@@ -13,7 +13,7 @@ import (
 // whole. A path that exists is refused; after an error nothing is left.
 func Single(path string, write func() error) error {
 	if _, err := os.Lstat(path); err == nil {
-		return exitcode.Errorf(exitcode.Usage, "%s exists; name an output that does not", path)
+		return exitcode.Errorf(exitcode.Usage, "%s already exists; choose another output", path)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return exitcode.With(exitcode.IO, err)
 	}

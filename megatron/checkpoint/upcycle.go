@@ -22,7 +22,7 @@ import (
 func Upcycle(src Source, m *spec.Model, router func(name string, out []float32)) (Source, error) {
 	dense := src.Info().Model
 	if err := upcyclable(dense, m); err != nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s cannot become this mixture: %w", src.Info().Path, err)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s cannot be converted to this mixture: %w", src.Info().Path, err)
 	}
 	e := m.Experts
 	u := &upcycled{Source: src, model: m, router: router, shards: int64(dense.FFNHiddenSize / e.FFNHiddenSize), made: map[string]shard{}}

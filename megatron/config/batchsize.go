@@ -75,9 +75,9 @@ func (b *BatchSizes) readRamp(ramp []int) error {
 	start, increment, samples := ramp[0], ramp[1], ramp[2]
 	switch {
 	case start < 1 || increment < 1 || samples < 0:
-		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size %d %d %d: start and increment must be positive, samples not negative", start, increment, samples)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size %d %d %d: start and increment must be positive, and samples must not be negative", start, increment, samples)
 	case samples/start > 1<<30:
-		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: %d samples in batches of %d are too many steps", samples, start)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: %d samples in batches of %d give too many steps", samples, start)
 	case start > b.final:
 		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size starts at %d, above --global-batch-size %d", start, b.final)
 	case (b.final-start)%increment != 0:
@@ -106,7 +106,7 @@ func (b *BatchSizes) readSteps(text string, seqLength int) error {
 	}
 	for i := 1; i < len(b.steps); i++ {
 		if b.steps[i].samples == b.steps[i-1].samples {
-			return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule %q: two thresholds fall on sample %d", text, b.steps[i].samples)
+			return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule %q: two thresholds are at sample %d", text, b.steps[i].samples)
 		}
 	}
 	b.final = b.steps[len(b.steps)-1].size

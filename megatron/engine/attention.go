@@ -41,7 +41,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	case !e.config.Layout.UncutSequences():
 		const why = "cuDNN's attention needs complete sequences and returns no partial results in f32; with --context-parallel-size above 1 use --cp-comm-type a2a in all layers"
 		if backend == "fused" {
-			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s: use it, or auto or flash, which run our own kernels", why)
+			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s; or use --attention-backend auto or flash, which run our own kernels", why)
 		}
 		note("%s (flash), not cuDNN's (fused): %s", own, why)
 	case backend == "flash":
@@ -54,7 +54,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 			return err
 		}
 		if refusal != nil {
-			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: cuDNN's attention cannot be had for this run: %w; auto and flash run our own kernels", refusal)
+			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: cuDNN's attention cannot run here: %w; use --attention-backend auto or flash, which run our own kernels", refusal)
 		}
 		note("attention: %s, as --attention-backend fused asks", chosen)
 	default:

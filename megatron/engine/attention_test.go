@@ -77,9 +77,9 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		"one, asked for":     {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "for this run: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
 		"no layers there":    {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
 		"nor a say":          {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
-		"whole sequences":    {step(config.Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused asks"},
+		"complete sequences": {step(config.Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused asks"},
 		"parts of sequences": {step(config.Layout{CP: 2}, "auto"), nobody, []bool{false, false}, "not cuDNN's (fused): cuDNN's takes whole sequences"},
-		"parts, asked for":   {step(config.Layout{CP: 2, CPCommType: []string{"a2a", "a2a", "p2p", "a2a"}}, "fused"), nobody, []bool{false, false}, "only --cp-comm-type a2a in all layers"},
+		"parts, asked for":   {step(config.Layout{CP: 2, CPCommType: []string{"a2a", "a2a", "p2p", "a2a"}}, "fused"), nobody, []bool{false, false}, "use --cp-comm-type a2a in all layers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for rank, got := range choose(t, x.c, x.coming) {

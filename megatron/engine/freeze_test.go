@@ -108,7 +108,7 @@ func TestFreezePatterns(t *testing.T) {
 		{[]string{"embedding.*", "decoder.layer.1.*"}, `"decoder.layer.1.*" matches no parameter of the model; names are like `},
 		{[]string{"embedding.word_embedings.weight"}, "names are like embedding.word_embeddings.weight"},
 		{[]string{"[", "*"}, `"[" is no shell pattern`},
-		{[]string{"*"}, "leaves nothing to train"},
+		{[]string{"*"}, "leaves no parameter to train"},
 	} {
 		c.FreezeParameters = bad.patterns
 		s, err := c.Optimizer.Schedule(testSteps, 0, testSamples)

@@ -207,7 +207,7 @@ const storedModel = "model."
 // checkLength refuses sequences that the ranks cannot share.
 func (s *Stage) checkLength(p *Pass) error {
 	if n := int64(s.region.Size()); s.region.Cut() && p.Seq()%n != 0 {
-		return exitcode.Errorf(exitcode.Usage, "%d positions cannot be cut over %d sequence-parallel ranks; choose a multiple of %d", p.Seq(), n, n)
+		return exitcode.Errorf(exitcode.Usage, "%d positions cannot be sharded over %d sequence-parallel ranks; choose a multiple of %d", p.Seq(), n, n)
 	}
 	return nil
 }

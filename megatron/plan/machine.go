@@ -154,7 +154,7 @@ func ReadMachine(name string) (*Machine, error) {
 	text, err := shipped.ReadFile("machines/" + name + ".yaml")
 	if err != nil {
 		if !strings.ContainsAny(name, "./"+string(filepath.Separator)) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--machine %s: there are %s, and files by their path", name, strings.Join(Machines(), ", "))
+			return nil, exitcode.Errorf(exitcode.Usage, "--machine %s is unknown; choose from %s, or give the path of a machine file", name, strings.Join(Machines(), ", "))
 		}
 		if text, err = exitcode.ReadFile(name, mostMachine); err != nil {
 			return nil, fmt.Errorf("--machine: %w", err)
@@ -242,7 +242,7 @@ func (m *Machine) check() error {
 	}
 	for dtype, peak := range m.Peak {
 		if !slices.Contains([]string{"f32", "bf16", "f16"}, dtype) {
-			problems = append(problems, fmt.Errorf("peak_flops has %q; there are f32, bf16 and f16", dtype))
+			problems = append(problems, fmt.Errorf("peak_flops has %q; choose from f32, bf16 and f16", dtype))
 		}
 		within("peak_flops of "+dtype, peak, 1e6, 1e18)
 	}

@@ -35,7 +35,7 @@ func TestBadMachines(t *testing.T) {
 		"name: [":                  "yaml",
 		"nothing: 1":               "nothing",
 		"device: abacus":           "device is \"abacus\"",
-		"memory: many":             "no size",
+		"memory: many":             "not a size",
 		"devices_per_node: -1":     "devices_per_node is -1",
 		"peak_flops: {f8: 1e12}":   "f8",
 		"peak_flops: {f32: .nan}":  "peak_flops of f32 is NaN",

@@ -72,9 +72,9 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 		return nil, nil, err
 	}
 	if s.Looked = len(list); s.Looked == 0 && s.refused == nil {
-		return nil, nil, exitcode.Errorf(exitcode.Usage, "no layout of %d devices divides the model's heads and layers and --global-batch-size: take another number of devices or batch", s.Devices)
+		return nil, nil, exitcode.Errorf(exitcode.Usage, "no layout of %d devices divides the model's heads and layers and --global-batch-size: use another number of devices or another batch size", s.Devices)
 	} else if s.Looked == 0 {
-		return nil, nil, exitcode.Errorf(exitcode.Usage, "training takes no layout of %d devices; the first: %w", s.Devices, s.refused)
+		return nil, nil, exitcode.Errorf(exitcode.Usage, "no layout of %d devices is valid for training; the first error: %w", s.Devices, s.refused)
 	}
 	list = slices.DeleteFunc(list, func(f *Found) bool { return f.Step == nil })
 	s.Small = s.Looked - len(list)

@@ -37,18 +37,18 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--config DIR", exitcode.BadData, "is a folder, not a file"},
 		{tiny + someData + "--num-heads 3", exitcode.Usage, "unknown flag --num-heads"},
 		{tiny + someData + "--hidden-dropout 1", exitcode.Usage, "from 0, below 1"},
-		{tiny + someData + "--hidden-size 2000000000", exitcode.Usage, "no machine holds that"},
+		{tiny + someData + "--hidden-size 2000000000", exitcode.Usage, "no machine can store that"},
 		{tiny + someData + "--rampup-batch-size 1 1 8", exitcode.Usage, "the global batch size 1"},
 		{tiny + "--mock-data --tokenizer-type NullTokenizer", exitcode.Usage, "--vocab-size"},
 		{tiny + someData + "--sample-prompt x", exitcode.Usage, `--sample-prompt "x"`},
-		{tiny + someData + "--sample-prompt 50", exitcode.Usage, "token 50 is not among the vocabulary's 50"},
-		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", exitcode.Usage, "nothing can follow"},
+		{tiny + someData + "--sample-prompt 50", exitcode.Usage, "token 50 is outside the vocabulary of 50"},
+		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", exitcode.Usage, "leaves none to generate"},
 		{tiny + someData + "--save DIR/text --save-interval 2", exitcode.IO, "--save"},
 		{tiny + someData + "--save /proc/nothing --save-interval 2", exitcode.IO, "--save /proc/nothing"},
-		{tiny + someData + "--load DIR/text", exitcode.IO, "not a directory"},
+		{tiny + someData + "--load DIR/text", exitcode.IO, "neither a directory"},
 		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", exitcode.NoInput, "there is no checkpoint"},
 		{tiny + someData + "--load DIR/none --ckpt-step 3", exitcode.NoInput, "there is no checkpoint"},
-		{tiny + someData + "--pretrained-checkpoint DIR/none", exitcode.NoInput, "no checkpoint there"},
+		{tiny + someData + "--pretrained-checkpoint DIR/none", exitcode.NoInput, "no checkpoint found"},
 		{"--use-checkpoint-args --load DIR/none", exitcode.Usage, "no checkpoint in"},
 		{tiny + someData + "--log-jsonl DIR/text/x", exitcode.IO, "--log-jsonl"},
 		{tiny + someData + "--tensorboard-dir DIR/text", exitcode.IO, "--tensorboard-dir"},
@@ -56,13 +56,13 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--metrics-addr x", exitcode.Usage, "--metrics-addr x"},
 		{data + "none", exitcode.NoInput, "none.idx does not exist"},
 		{data + "nobin", exitcode.NoInput, "nobin.bin does not exist"},
-		{data + "cut", exitcode.BadData, "reaches beyond"},
+		{data + "cut", exitcode.BadData, "ends after"},
 		{data + "cutindex", exitcode.BadData, "byte"},
 		{data + "empty --split 1,0,0", exitcode.BadData, "of its 0 sequences"},
 		{data + "good --split 0,1,0", exitcode.BadData, "training split"},
-		{data + "good --split 0,0,0", exitcode.Usage, "all parts are zero"},
+		{data + "good --split 0,0,0", exitcode.Usage, "one part must be above zero"},
 		{data + "good --vocab-size 20 --split 1,0,0", exitcode.BadData, "made with another tokenizer"},
-		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", exitcode.Usage, "more than one is given"},
+		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", exitcode.Usage, "exclude each other; give one"},
 		{tiny + someData + "--lr 1e30", exitcode.Internal, "are not finite"},
 	} {
 		r := call(t, dir, c.line)
@@ -131,7 +131,7 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		{"--num-attention-heads 4", "--num-attention-heads 2 -> 4"},
 		{"--no-bias-gelu-fusion", "activation gelu_tanh -> gelu"},
 		{"--bf16", "the precision flags differ"},
-		{"--bf16", "(where only precision or optimizer differ: --finetune"},
+		{"--bf16", "(if only precision or optimizer differ: --finetune"},
 		{"--bf16 --num-attention-heads 4 --no-load-optim", "--num-attention-heads 2 -> 4"},
 		{"--train-iters 8", "decay samples: 32 now, 24 in the checkpoint"},
 		{"--ckpt-step 4", "it has 3, 6"},
@@ -152,7 +152,7 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		"--moe-ffn-hidden-size 16 --finetune":                         "--moe-ffn-hidden-size 64 -> 16; give",
 		"--moe-router-topk 3 --moe-ffn-hidden-size 9 --no-load-optim": "--moe-ffn-hidden-size 64 -> 9, --moe-router-topk 2 -> 3; give",
 	} {
-		if r := call(t, dir, experts+"--load DIR/e "+add); r.code() != exitcode.IO || !strings.Contains(r.err.Error(), want) || strings.Contains(r.err.Error(), "where only precision") {
+		if r := call(t, dir, experts+"--load DIR/e "+add); r.code() != exitcode.IO || !strings.Contains(r.err.Error(), want) || strings.Contains(r.err.Error(), "if only precision") {
 			t.Errorf("%s: exit %d, %v, want %q", add, r.code(), r.err, want)
 		}
 	}
@@ -201,7 +201,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 		remove(t, filepath.Join(dir, "c", iter), "rank_00000.safetensors")
 	}
 	r := call(t, dir, base+"--save DIR/c --save-interval 3")
-	if r.code() != exitcode.IO || !strings.Contains(r.err.Error(), "no sound checkpoint") {
+	if r.code() != exitcode.IO || !strings.Contains(r.err.Error(), "no undamaged checkpoint") {
 		t.Errorf("%d: %v", r.code(), r.err)
 	}
 }

@@ -31,7 +31,7 @@ func TestOneRunSavesIntoAFolder(t *testing.T) {
 	if first.err != nil {
 		t.Fatal(first.err)
 	}
-	if second == nil || second.code() != exitcode.IO || !strings.Contains(second.err.Error(), "another run that saves there is going on") {
+	if second == nil || second.code() != exitcode.IO || !strings.Contains(second.err.Error(), "another run is saving to it") {
 		t.Fatalf("the second run: %+v", second)
 	}
 	if again := must(t, dir, line); !strings.Contains(again.notes, "nothing to train") {
@@ -81,11 +81,11 @@ func TestFaultOfNoRank(t *testing.T) {
 func TestForgottenLoadIsNoted(t *testing.T) {
 	dir := t.TempDir()
 	save := tiny + someData + "--save DIR/ck --save-interval 3 "
-	const note = "ck holds checkpoints up to iteration 6 that this run does not go on from"
-	if r := must(t, dir, save); strings.Contains(r.notes, "does not go on from") {
+	const note = "ck has checkpoints up to iteration 6 that this run does not continue"
+	if r := must(t, dir, save); strings.Contains(r.notes, "that this run does not continue") {
 		t.Error(r.notes)
 	}
-	if r := must(t, dir, save+"--load DIR/ck"); strings.Contains(r.notes, "does not go on from") {
+	if r := must(t, dir, save+"--load DIR/ck"); strings.Contains(r.notes, "that this run does not continue") {
 		t.Error(r.notes)
 	}
 	if r := must(t, dir, save); !strings.Contains(r.notes, note) {

@@ -31,7 +31,7 @@ func TestNotesForMachines(t *testing.T) {
 	if messages.String() == "" || !saved {
 		t.Errorf("no note of the save with its rank and step:\n%s", objects)
 	}
-	if said := strings.ReplaceAll(messages.String(), "holds checkpoints up to", ""); strings.Count(said, "\n") < strings.Count(text, "\n") {
+	if said := strings.ReplaceAll(messages.String(), "has checkpoints up to", ""); strings.Count(said, "\n") < strings.Count(text, "\n") {
 		t.Errorf("fewer notes for machines:\n%s\nthan for people:\n%s", said, text)
 	}
 	if quiet := must(t, dir, tiny+someData+"--log-level error").notes; quiet != "" {

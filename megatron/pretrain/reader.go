@@ -18,8 +18,8 @@ func endWithReader(ctx context.Context, w training.Streams) (context.Context, io
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &readLines{out: w.Out, gone: sync.OnceFunc(func() {
-		go w.Notes.Warn("nobody reads standard output any more: saving after this step") // the line that is being written keeps the bar, which a note waits for
-		cancel(errors.New("a closed standard output"))
+		go w.Notes.Warn("standard output is closed: saving after this step") // the line that is being written keeps the bar, which a note waits for
+		cancel(errors.New("closed standard output"))
 	})}
 }
 

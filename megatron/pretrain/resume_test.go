@@ -72,7 +72,7 @@ func TestStoppedEvaluation(t *testing.T) {
 			cancel(errors.New("a test")) // the evaluation at 2 comes next
 		}
 	})
-	if r.code() != exitcode.Again || !strings.Contains(r.notes, "the evaluation at iteration 2 is cut short") {
+	if r.code() != exitcode.Again || !strings.Contains(r.notes, "the evaluation at iteration 2 is incomplete") {
 		t.Fatalf("%v\n%s", r.err, r.notes)
 	}
 	got := append(numbers(r.out), numbers(must(t, dir, base+"--load DIR/part").out)...)
@@ -245,7 +245,7 @@ func TestLoadOfOneCheckpoint(t *testing.T) {
 			t.Errorf("%s: after iteration 2\n%s\nat once\n%s\n%s", from, a, b, r.notes)
 		}
 	}
-	if r := call(t, dir, base+"--save DIR/other/best"); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "is one checkpoint itself") {
+	if r := call(t, dir, base+"--save DIR/other/best"); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "is a single checkpoint") {
 		t.Errorf("--save into a checkpoint: %v", r.err)
 	}
 }

@@ -63,7 +63,7 @@ func stopOnSignal(ctx context.Context, told *logging.Notes, b *begun, exit func(
 			told.Warn("%s: saving after this step; send it again to stop at once", name)
 			late = nil
 		} else {
-			told.Warn("%s during the setup, which ends within %v with nothing trained or saved, or else the run at its first step", name, b.late)
+			told.Warn("%s during the setup: the run ends within %v without training or saving, or at its first step", name, b.late)
 		}
 		for {
 			select {

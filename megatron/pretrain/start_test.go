@@ -108,7 +108,7 @@ func TestSaveOnLoad(t *testing.T) {
 	dir := t.TempDir()
 	must(t, dir, tiny+someData+"--save DIR/c --save-interval 3")
 	r := must(t, dir, tiny+someData+"--load DIR/c --ckpt-step 3 --save-on-load DIR/begin --world-size 2 --tensor-model-parallel-size 2")
-	if !strings.Contains(r.notes, "saved what this run begins with, iteration 3") {
+	if !strings.Contains(r.notes, "saved the initial state, iteration 3") {
 		t.Error(r.notes)
 	}
 	loaded, saved := weights(t, filepath.Join(dir, "c", "iter_0000003")), weights(t, filepath.Join(dir, "begin"))

@@ -51,11 +51,11 @@ func TestUpcyclingKeepsTheModel(t *testing.T) {
 	must(t, dir, tiny+someData+"--use-checkpoint-args "+up+"--load DIR/swiglu --save DIR/mixture")
 	must(t, dir, tiny+someData+"--use-checkpoint-args --load DIR/mixture --save DIR/mixture --train-iters 8 --override-opt-param-scheduler")
 	for flags, says := range map[string]string{
-		up + "--load DIR/swiglu --save DIR/mixture":                                      "holds a checkpoint already",
-		up + "--load DIR/mixture":                                                        "dense model",
-		up + "--load DIR/swiglu --moe-ffn-hidden-size 12":                                "that is granularity 2",
-		"--moe-use-upcycling --num-experts 3 --load DIR/swiglu --moe-ffn-hidden-size 12": "no whole number of MLPs",
-		"--moe-use-upcycling --num-experts 4 --load DIR/swiglu --moe-ffn-hidden-size 9":  "no whole number of experts",
+		up + "--load DIR/swiglu --save DIR/mixture":                                      "already has a checkpoint",
+		up + "--load DIR/mixture":                                                        "already has experts",
+		up + "--load DIR/swiglu --moe-ffn-hidden-size 12":                                "use granularity 2",
+		"--moe-use-upcycling --num-experts 3 --load DIR/swiglu --moe-ffn-hidden-size 12": "not a multiple of the",
+		"--moe-use-upcycling --num-experts 4 --load DIR/swiglu --moe-ffn-hidden-size 9":  "not a multiple of the expert width",
 		"--moe-use-upcycling --load DIR/swiglu":                                          "needs --num-experts",
 		up:                                                                               "--use-checkpoint-args needs --load",
 		up + "--load DIR/swiglu --moe-shared-expert-intermediate-size 8 --disable-bias-linear": "a dense model cannot initialize a shared expert",
@@ -65,10 +65,10 @@ func TestUpcyclingKeepsTheModel(t *testing.T) {
 			t.Errorf("%s: exit %d, %v", flags, r.code(), r.err)
 		}
 	}
-	if r := call(t, dir, tiny+someData+up); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "needs the dense checkpoint") {
+	if r := call(t, dir, tiny+someData+up); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "needs a dense checkpoint") {
 		t.Errorf("no checkpoint: exit %d, %v", r.code(), r.err)
 	}
-	if r := call(t, dir, tiny+someData+up+"--load DIR/nothing"); r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), "there is no dense checkpoint") {
+	if r := call(t, dir, tiny+someData+up+"--load DIR/nothing"); r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), "needs a dense checkpoint, and the folder has none") {
 		t.Errorf("a folder without a checkpoint: exit %d, %v", r.code(), r.err)
 	}
 }

@@ -110,7 +110,7 @@ func (s *stageCheck) run(a Action) error {
 // both go where the next part of the model is.
 func (s *stageCheck) exchange(a Action) error {
 	if len(a.Transfers) == 0 {
-		return fmt.Errorf("an exchange of nothing")
+		return fmt.Errorf("an exchange without values")
 	}
 	for _, t := range a.Transfers {
 		at := place{t.Grad, t.Chunk, t.Micro}
@@ -121,7 +121,7 @@ func (s *stageCheck) exchange(a Action) error {
 		case t.Send && (value == nil || !value.unsent || t.Peer != s.to(at)):
 			return fmt.Errorf("%v: there is no such value for that stage", t)
 		case !t.Send && (value == nil || value.here || value.ran || t.Peer != s.from(at)):
-			return fmt.Errorf("%v: that stage has no such value for this one, or it is here", t)
+			return fmt.Errorf("%v: send and receive do not match: that stage does not have the value, or it was already received", t)
 		case t.Send:
 			value.unsent = false
 			s.held--
@@ -301,5 +301,5 @@ func circle(lists [][]Action, at []int, stage int, stuck func(int) (int, bool)) 
 		told = append(told, fmt.Sprintf("stage %d at action %d, %v, waits for stage %d", stage, at[stage], lists[stage][at[stage]], on))
 		stage = on
 	}
-	return exitcode.Errorf(exitcode.Internal, "schedule: stages wait in a circle: %s", strings.Join(told, "; "))
+	return exitcode.Errorf(exitcode.Internal, "schedule: deadlock: stages wait for each other: %s", strings.Join(told, "; "))
 }

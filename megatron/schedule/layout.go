@@ -77,7 +77,7 @@ func expand(text string) (string, error) {
 	case err != nil:
 		return "", err
 	case rest != "":
-		return "", fmt.Errorf("a ) closes nothing")
+		return "", fmt.Errorf("unmatched )")
 	case out == "":
 		return "", fmt.Errorf("it is empty")
 	}

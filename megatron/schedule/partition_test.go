@@ -172,7 +172,7 @@ func TestRefusedSplits(t *testing.T) {
 		{Split{Layers: 4, Stages: 2, Layout: "(Et*9999|)*9999L"}, []string{"too many stages"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Et*x|L"}, []string{"must follow *"}},
 		{Split{Layers: 4, Stages: 2, Layout: "(Et"}, []string{"missing )"}},
-		{Split{Layers: 4, Stages: 2, Layout: "Et)"}, []string{"closes nothing"}},
+		{Split{Layers: 4, Stages: 2, Layout: "Et)"}, []string{"unmatched )"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Eq|L"}, []string{`"q" is no part`}},
 		{Split{Layers: 4, Stages: 2, Layout: " "}, []string{"it is empty"}},
 	} {

@@ -381,7 +381,7 @@ func TestCircles(t *testing.T) {
 			t.Fatalf("%+v passes, and on channels: %v\n%v", c, ran, lists)
 		case err == nil:
 			passed++
-		case strings.Contains(err.Error(), "wait in a circle"):
+		case strings.Contains(err.Error(), "wait for each other"):
 			circles++
 			if !errors.Is(ran, errStuck) {
 				t.Fatalf("%+v: %v, and on channels: %v\n%v", c, err, ran, lists)

@@ -122,7 +122,7 @@ func (e *Events) Take(s *Step) error {
 
 // fail is the first error of all: what follows it in the file could not be read.
 func (e *Events) fail() error {
-	return exitcode.Errorf(exitcode.IO, "--tensorboard-dir: %s: %w; it gets no further entries", e.file.Name(), e.err)
+	return exitcode.Errorf(exitcode.IO, "--tensorboard-dir: %s: %w; no further entries are written", e.file.Name(), e.err)
 }
 
 // training adds the scalars of one step.

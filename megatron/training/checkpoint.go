@@ -97,5 +97,5 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	case c.Model != nil: // converted from another format
 		return withTokenizer(shapeFlags(c.Model, c.SeqLength), kept), nil
 	}
-	return nil, exitcode.Errorf(exitcode.IO, "%s does not say with which flags it was trained", f.Path)
+	return nil, exitcode.Errorf(exitcode.IO, "%s does not contain the flags it was trained with", f.Path)
 }

@@ -167,7 +167,7 @@ func (f *Feed) Batch(consumed int64, micros int) ([]*engine.Micro, error) {
 		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
 		samples, _, err := f.loader.MicroBatch(at)
 		if err == io.EOF {
-			return nil, exitcode.Errorf(exitcode.BadData, "the %s data is used up: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
+			return nil, exitcode.Errorf(exitcode.BadData, "the %s data is exhausted: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
 		}
 		if err != nil {
 			return nil, err
@@ -203,7 +203,7 @@ func (f *Feed) wrapped(at int64) int64 {
 	if !f.wraps || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
 		return at
 	}
-	f.note("all %d samples of the %s data are used; they begin with the first again", f.set.Len(), f.split)
+	f.note("all %d samples of the %s data are used; they repeat from the first one", f.set.Len(), f.split)
 	f.note = func(string, ...any) {}
 	return at % whole / f.sampler.Advance() * f.sampler.Advance()
 }

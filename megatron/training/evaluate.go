@@ -49,7 +49,7 @@ func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64,
 			return 0, false, err
 		}
 		if stop {
-			r.log.note("the evaluation at %s is cut short", where)
+			r.log.note("the evaluation at %s is incomplete", where)
 			return 0, true, nil
 		}
 		batch, err := f.Batch(consumed, micros)

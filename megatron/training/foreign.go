@@ -70,7 +70,7 @@ func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, f
 	}
 	trained := hasMoments(src)
 	if !trained && src.State().Iteration == 0 && !finetune {
-		r.log.note("%s holds weights alone: training starts from them at iteration 0", src.Info().Path)
+		r.log.note("%s has weights only: training starts from them at iteration 0", src.Info().Path)
 		finetune = true
 	}
 	if finetune || r.Config.Checkpoint.NoLoadOptim {
@@ -118,7 +118,7 @@ func (r *Run) foreignModel(info checkpoint.Info) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.IO, "%s is of another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+	return exitcode.Errorf(exitcode.IO, "%s has another model: %s; give its flags, or --use-checkpoint-args, or --finetune to load the weights anyway",
 		info.Path, strings.Join(list, ", "))
 }
 

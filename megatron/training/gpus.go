@@ -23,7 +23,7 @@ func (r *Run) watchGPUs(ctx context.Context) {
 	}
 	before, err := visibleGPUs()
 	if err != nil {
-		r.notes().Warn("GPUs cannot be watched: %v", err)
+		r.notes().Warn("GPUs cannot be monitored: %v", err)
 		return
 	}
 	for _, g := range before.GPUs {
@@ -54,7 +54,7 @@ func (r *Run) compareGPUs(ctx context.Context, before gpus.Survey) {
 		}
 		now, err := visibleGPUs()
 		if err != nil {
-			r.notes().Warn("GPUs can no longer be watched: %v", err)
+			r.notes().Warn("GPUs can no longer be monitored: %v", err)
 			return
 		}
 		for _, line := range now.Changes(before) {

@@ -93,7 +93,7 @@ func probe(flag, folder string) error {
 		return nil
 	}
 	if native.IsOne(folder) {
-		return exitcode.Errorf(exitcode.Usage, "%s %s is one checkpoint itself; name the folder above it, or a new one", flag, folder)
+		return exitcode.Errorf(exitcode.Usage, "%s %s is a single checkpoint; give its parent folder, or a new one", flag, folder)
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return exitcode.Errorf(exitcode.IO, "%s %s: %w", flag, folder, err)

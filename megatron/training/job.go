@@ -72,7 +72,7 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	}
 	for _, f := range j.faults {
 		if world := j.Config.Layout.Sizes().World(); f.Rank >= world && !c.Watch.FewerRanks {
-			return nil, exitcode.Errorf(exitcode.Usage, "--inject %s:rank=%d: this run's ranks are 0 to %d", f.Kind, f.Rank, world-1)
+			return nil, exitcode.Errorf(exitcode.Usage, "--inject %s:rank=%d: the ranks of this run are 0 to %d", f.Kind, f.Rank, world-1)
 		}
 	}
 	if err = errors.Join(probe("--save", c.Checkpoint.Save), probe("--save-on-load", c.Checkpoint.SaveOnLoad)); err != nil {

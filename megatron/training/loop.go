@@ -22,7 +22,7 @@ func (r *Run) Train(ctx context.Context) (err error) {
 		return r.finalEvaluations(ctx)
 	}
 	if r.Engine.Iteration >= r.iters {
-		r.log.note("nothing to train: the checkpoint's iteration %d is the last of %d already", r.Engine.Iteration, r.iters)
+		r.log.note("nothing to train: the checkpoint's iteration %d is already the last of %d", r.Engine.Iteration, r.iters)
 	}
 	if stop, err := r.interrupted(ctx); err != nil {
 		return err

@@ -63,11 +63,11 @@ func (l *logger) memory(r *Run, i *telemetry.Interval) (err error) {
 		return nil
 	}
 	if refused := r.device.Refused(); refused != "" && r.Engine.Iteration > 1 && !l.memoryTold {
-		l.note("rank %d: %s has refused products, which our own kernels make: %s", l.rank.Number, r.device.Products(), refused)
+		l.note("rank %d: %s refused matrix products, which our own kernels compute: %s", l.rank.Number, r.device.Products(), refused)
 	}
 	l.memoryTold = r.Engine.Iteration > 1
 	if planned := r.Planned[l.rank.Number].Most; planned > 0 && l.memoryTold {
-		l.note("rank %d's tensors took %s at most so far; planned were %s", l.rank.Number, device.Size(r.device.Arena.Usage().Max), device.Size(planned))
+		l.note("rank %d: peak memory of tensors so far %s; planned %s", l.rank.Number, device.Size(r.device.Arena.Usage().Max), device.Size(planned))
 	}
 	i.MemoryLine = l.rank.Place.DP == 0
 	if l.config.Log.Memory {

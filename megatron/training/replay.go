@@ -50,7 +50,7 @@ func recordedConfig(folder string) (*config.Run, error) {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, exitcode.Errorf(exitcode.NoInput, "%s holds no recorded step; give a folder named nonfinite_... of a --run-folder", folder)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s has no recorded step; give a folder named nonfinite_... of a --run-folder", folder)
 	}
 	f, err := native.OpenFolder(list[len(list)-1].Path)
 	if err != nil {
@@ -139,7 +139,7 @@ func (p *replaying) batch(c *config.Run, dp int) (*recorded, error) {
 		}
 	}
 	if len(b.Micros) == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s holds no micro-batch", path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has no micro-batch", path)
 	}
 	return b, nil
 }

@@ -77,7 +77,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 			return c.Load, c.Finetune, nil
 		}
 		if st, err := os.Stat(c.Load); err == nil && !st.IsDir() {
-			return "", false, exitcode.Errorf(exitcode.IO, "--load %s is not a directory, nor a checkpoint of another program; name the folder that --save wrote", c.Load)
+			return "", false, exitcode.Errorf(exitcode.IO, "--load %s is neither a directory nor a checkpoint of another program; give a folder that --save wrote", c.Load)
 		}
 		_, err := native.Latest(c.Load)
 		if err == nil {
@@ -91,9 +91,9 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 	case c.Pretrained != "":
 		return c.Pretrained, true, nil
 	case c.Upcycle:
-		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: there is no dense checkpoint that --moe-use-upcycling could start from; leave that flag out to start from random weights", c.Load)
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --moe-use-upcycling needs a dense checkpoint, and the folder has none; leave that flag out to start from random weights", c.Load)
 	case c.ExitOnMissing || c.Step > 0:
-		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: there is no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder has no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
 	}
 	r.log.note("no checkpoint in %s; starting from random weights", c.Load)
 	return "", false, nil
@@ -104,7 +104,7 @@ func (r *Run) loadAll(load loader) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
 	state, report, err := load(stored, native.LoadOptions{AllowMissing: wasFrozen})
 	if errors.Is(err, native.ErrMisfit) && !errors.Is(err, errReshaped) {
-		return fmt.Errorf("%w\n(where only precision or optimizer differ: --finetune takes the weights alone, --no-load-optim keeps the iteration)", err)
+		return fmt.Errorf("%w\n(if only precision or optimizer differ: --finetune loads the weights only, --no-load-optim also keeps the iteration)", err)
 	}
 	if err != nil {
 		return err
@@ -276,7 +276,7 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 	}
 	if before := modelOf(state); before != nil {
 		if list := before.Differs(&r.Config.Model); len(list) > 0 {
-			return exitcode.Errorf(exitcode.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to take the weights all the same",
+			return exitcode.Errorf(exitcode.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to load the weights anyway",
 				report.Folder, strings.Join(list, ", "))
 		}
 	}
@@ -286,7 +286,7 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 	}
 	for _, name := range report.Extra {
 		if short, is := strings.CutPrefix(name, optimizer.StoredModel); is && !known[short] {
-			return exitcode.Errorf(exitcode.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune takes what fits)", report.Folder, name)
+			return exitcode.Errorf(exitcode.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune loads the tensors that fit)", report.Folder, name)
 		}
 	}
 	return nil

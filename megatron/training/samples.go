@@ -18,11 +18,11 @@ func (r *Run) checkPrompts() error {
 		case len(ids) == 0:
 			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q has no tokens", prompt)
 		case len(ids) >= r.Config.SeqLength:
-			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q has %d tokens; with --seq-length %d nothing can follow", prompt, len(ids), r.Config.SeqLength)
+			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q has %d tokens, which leaves none to generate within --seq-length %d", prompt, len(ids), r.Config.SeqLength)
 		}
 		for _, id := range ids {
 			if id < 0 || int(id) >= r.Config.Model.VocabSize {
-				return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q: token %d is not among the vocabulary's %d", prompt, id, r.Config.Model.VocabSize)
+				return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q: token %d is outside the vocabulary of %d", prompt, id, r.Config.Model.VocabSize)
 			}
 		}
 		if room := r.Config.SeqLength - len(ids); room < r.Config.SampleTokens {

@@ -85,7 +85,7 @@ func (r *Run) saveLoaded(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--save-on-load: %w", err)
 	}
-	r.log.note("saved what this run begins with, iteration %d, to %s", report.Iteration, report.Folder)
+	r.log.note("saved the initial state, iteration %d, to %s", report.Iteration, report.Folder)
 	return nil
 }
 

@@ -75,7 +75,7 @@ func (r *Run) tellModel() error {
 		return err
 	}
 	if r.Config.OptimizerCPUOffload && r.device.OnHost() {
-		r.log.note("--optimizer-cpu-offload changes nothing: the memory of device %s is the host's", r.device.Name)
+		r.log.note("--optimizer-cpu-offload has no effect: the memory of device %s is host memory", r.device.Name)
 	}
 	if err := r.tellFreezing(); err != nil {
 		return err

@@ -33,8 +33,8 @@ func (r *Run) upcycle(dir string, step int64) error {
 		return err
 	}
 	if f, g := src.Info().Model.FFNHiddenSize, c.UpcyclingGranularity; f != g*m.Experts.FFNHiddenSize {
-		return exitcode.Errorf(exitcode.Usage, "--moe-upcycling-granularity %d: the MLP of %s has width %d, experts have %d: that is granularity %d", g, dir, f, m.Experts.FFNHiddenSize, f/m.Experts.FFNHiddenSize)
+		return exitcode.Errorf(exitcode.Usage, "--moe-upcycling-granularity %d: the MLP of %s has width %d, experts have %d: use granularity %d", g, dir, f, m.Experts.FFNHiddenSize, f/m.Experts.FFNHiddenSize)
 	}
-	r.log.note("the MLPs of %s become %d experts each: stretches of 1/%d of their channels, %d times", dir, m.Experts.Num, c.UpcyclingGranularity, m.Experts.Num/c.UpcyclingGranularity)
+	r.log.note("the MLPs of %s are converted to %d experts each: slices of 1/%d of their channels, %d times", dir, m.Experts.Num, c.UpcyclingGranularity, m.Experts.Num/c.UpcyclingGranularity)
 	return r.loadWeights(fromSource(checkpoint.Finite(mixture), r), true)
 }

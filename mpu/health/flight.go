@@ -248,7 +248,7 @@ func ReadFlight(path string) (*Flight, error) {
 
 func parseFlight(bytes []byte) (*Flight, error) {
 	if len(bytes) != pageBytes {
-		return nil, fmt.Errorf("%d bytes, where a flight record has %d", len(bytes), pageBytes)
+		return nil, fmt.Errorf("%d bytes; a flight record has %d", len(bytes), pageBytes)
 	}
 	aligned := make([]uint64, (pageBytes+7)/8)
 	p := &page{memory: unsafe.Slice((*byte)(unsafe.Pointer(&aligned[0])), pageBytes)}
@@ -256,10 +256,10 @@ func parseFlight(bytes []byte) (*Flight, error) {
 	p.lay()
 	h := p.head
 	if h.Magic != magic || h.Version != version {
-		return nil, fmt.Errorf("no flight record of this version")
+		return nil, fmt.Errorf("not a flight record of this version")
 	}
 	if h.Written < 0 {
-		return nil, fmt.Errorf("it says that %d calls were made", h.Written)
+		return nil, fmt.Errorf("invalid number of calls %d", h.Written)
 	}
 	f := &Flight{Rank: int(h.Rank), World: int(h.World), PID: int(h.PID), Phase: Phase(h.Phase).String(), Step: h.Step, At: At(Phase(h.Phase), h.Step),
 		Since: time.Unix(0, h.PhaseStart), Written: h.Written, Waiting: h.Waiting, Calls: p.calls()}

@@ -29,7 +29,7 @@ func compile(pattern string) (*expression, error) {
 	t := translator{rest: pattern}
 	out, err := t.alternatives(false)
 	if err == nil && t.rest != "" {
-		err = fmt.Errorf("a bracket too many")
+		err = fmt.Errorf("unmatched bracket")
 	}
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "the pattern %.120q is not read here: %w", pattern, err)

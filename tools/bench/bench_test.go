@@ -213,7 +213,7 @@ func TestFlagErrors(t *testing.T) {
 		{"ops start", "one word"},
 		{"experts --model gpt2-124m", "has no experts; moe-237m has"},
 		{"contexts --only nope", "is in no exchange's name; there are cp2 p2p,"},
-		{"contexts --seq-length 1020", "--seq-length 1020 is no multiple of 8"},
+		{"contexts --seq-length 1020", "--seq-length 1020 is not a multiple of 8"},
 		{"--stps 3", "--steps"},
 	} {
 		var out bytes.Buffer

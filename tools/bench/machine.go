@@ -97,7 +97,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	if apart := s.told(); apart != "" {
 		out.Printf("%s\n", apart)
 	}
-	out.Printf("a shape's seconds by its neighbours': off by %.1f%% in the mean, %.1f%% for the worst op\n", 100*m.Checked.Mean, 100*m.Checked.Worst)
+	out.Printf("leave-one-out error of the predicted seconds: mean %.1f%%, worst op %.1f%%\n", 100*m.Checked.Mean, 100*m.Checked.Worst)
 	return out.Err
 }
 

@@ -35,7 +35,7 @@ func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoin
 	}
 	for i := range rows {
 		if r := &rows[i]; !r.Equal() || r.DTypeA != r.DTypeB {
-			return exitcode.Errorf(exitcode.Differs, "%s is not what was to be written: tensor %s is %s%v, %d elements differ; do not use it",
+			return exitcode.Errorf(exitcode.Differs, "verification failed: %s: tensor %s is %s%v, %d elements differ; do not use it",
 				written.Path, r.Name, r.DTypeB, r.ShapeB, r.Different)
 		}
 	}

@@ -75,7 +75,7 @@ type options struct {
 
 func readOptions(c *cli.Context) (o options, err error) {
 	if c.String("load") == "" {
-		return o, exitcode.Errorf(exitcode.Usage, "--load is missing: the folder of the model")
+		return o, exitcode.Errorf(exitcode.Usage, "--load is missing; give the folder of the model")
 	}
 	if err = command.CheckPrompt(c); err != nil {
 		return o, err

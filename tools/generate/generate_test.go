@@ -212,7 +212,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"--load", dir}, "--prompt-file and --prompt-ids", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt", "a", "--prompt-ids", "1"}, "found 2", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt", "a"}, "names no tokenizer", exitcode.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "x"}, `"x" is no token id`, exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "x"}, `"x" is not a token id`, exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "12"}, "vocabulary has 12 ids", exitcode.BadData},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "0"}, "--max-new-tokens 0", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--max-new-tokens", "16"}, "exceed the model's 16 positions", exitcode.Usage},

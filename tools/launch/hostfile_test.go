@@ -17,11 +17,11 @@ func TestHostfiles(t *testing.T) {
 		"a:2\nuser@b.c:2":          "[{a 2} {user@b.c 2}]",
 		"n1\nn1\nn2\nn2\n":         "[{n1 2} {n2 2}]",
 		"solo":                     "[{solo 0}]",
-		"-oProxyCommand=x slots=1": "line 1: \"-oProxyCommand=x\" is no name of a host",
-		"a;b":                      "is no name of a host",
-		"a\nb slots=x":             "line 2: \"x\" is no number of ranks",
+		"-oProxyCommand=x slots=1": "line 1: \"-oProxyCommand=x\" is not a valid host name",
+		"a;b":                      "is not a valid host name",
+		"a\nb slots=x":             "line 2: \"x\" is not a number of ranks",
 		"a gpus=3":                 "\"gpus=3\" is not known",
-		"# nobody":                 "names no host",
+		"# nobody":                 "lists no host",
 	} {
 		path := filepath.Join(t.TempDir(), "hosts")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

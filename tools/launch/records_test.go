@@ -17,7 +17,7 @@ func TestOwnNotesAsRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &records{to: &out, notes: n.From("launch")}
-	text := "[1] a rank's line\nlaunch: starting again (1 of 3 since iteration 7)\n{\"level\":\"info\"}\n"
+	text := "[1] a rank's line\nlaunch: restarting (1 of 3 since iteration 7)\n{\"level\":\"info\"}\n"
 	if k, err := r.Write([]byte(text)); err != nil || k != len(text) {
 		t.Fatal(k, err)
 	}

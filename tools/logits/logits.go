@@ -47,7 +47,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o = options{top: c.Int("top-k"), last: c.Bool("last"), json: c.Bool("json"), output: c.String("output")}
 	switch {
 	case c.String("load") == "":
-		return o, exitcode.Errorf(exitcode.Usage, "--load is missing: the folder of the model")
+		return o, exitcode.Errorf(exitcode.Usage, "--load is missing; give the folder of the model")
 	case o.top < 1:
 		return o, exitcode.Errorf(exitcode.Usage, "--top-k %d: at least 1", o.top)
 	case o.output != "" && (o.json || c.IsSet("top-k")):

@@ -63,7 +63,7 @@ func TestSearchRefuses(t *testing.T) {
 		"search --gpus -3 --machine h100 " + bloom:                                 "--gpus -3",
 		"search --gpus 8 " + bloom:                                                 "--machine FILE",
 		"search --gpus 8 --machine h100":                                           "needs the model",
-		"search --gpus 8 --machine h100 --memory lots " + bloom:                    "no size",
+		"search --gpus 8 --machine h100 --memory lots " + bloom:                    "not a size",
 		"search --gpus 7 --machine h100 " + bloom:                                  "no layout of 7 devices",
 		"search --gpus 8 --machine h100 --best 0 " + bloom:                         "--best 0",
 		"search --gpus 8 --machine a100 " + bloom:                                  "no layout of 8 devices fits",

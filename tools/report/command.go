@@ -33,7 +33,7 @@ func Command() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "which run? Give its folder; others go behind --compare")
+				return exitcode.Errorf(exitcode.Usage, "missing run directory; give it as FOLDER (more runs: --compare)")
 			}
 			path := c.String("output")
 			format, err := formatOf(c, path)

@@ -139,7 +139,7 @@ func plainTurn(turn map[string]any) error {
 	case !is:
 		return errors.New("must be an object with a role")
 	case role == "tool" || turn["tool_calls"] != nil:
-		return errors.New("is of tools, which this server has none of")
+		return errors.New("calls tools, which this server does not support")
 	}
 	if parts, is := turn["content"].([]any); is {
 		for _, p := range parts {

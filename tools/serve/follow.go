@@ -72,6 +72,6 @@ func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteratio
 			}
 			continue
 		}
-		notes.Printf("iteration %d answers, %.2f s after it was seen\n", now.step, time.Since(began).Seconds())
+		notes.Printf("iteration %d is in use, %.2f s after it was found\n", now.step, time.Since(began).Seconds())
 	}
 }

@@ -87,7 +87,7 @@ func TestFollow(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, checkpoint.TrackerName), []byte("30"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	until("iteration 30 is passed over, iter-20 goes on: ")
+	until("iteration 30 is skipped, iter-20 stays in use: ")
 	answers("iter-20")
 	saveIteration(t, dir, 40)
 	until("iteration 40 answers")
@@ -97,7 +97,7 @@ func TestFollow(t *testing.T) {
 // Claim: what cannot be followed is refused.
 func TestFollowRefuses(t *testing.T) {
 	for line, want := range map[string]string{
-		"--ckpt-step 3 --load x":                    "--follow takes the newest iteration, --ckpt-step 3 one: give one of them",
+		"--ckpt-step 3 --load x":                    "--follow conflicts with --ckpt-step 3; give one of them",
 		"--load " + golden.Dir(t, "serve", "model"): "is one checkpoint (format hf); name the folder that a run saves its iterations to",
 	} {
 		_, w := io.Pipe()

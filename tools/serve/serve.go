@@ -79,7 +79,7 @@ type options struct {
 func readOptions(c *cli.Context) (o options, err error) {
 	var all []error
 	if o.dir = c.String("load"); o.dir == "" {
-		all = append(all, exitcode.Errorf(exitcode.Usage, "--load is missing: the folder of the model"))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--load is missing; give the folder of the model"))
 	}
 	for _, name := range []string{"host", "api-key-file"} {
 		if c.IsSet(name) && c.String(name) == "" { // a variable of a script that is not set: it must not open the server to everybody
@@ -88,7 +88,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	o.sequence, o.rows = c.Int("max-num-seqs"), c.Int("max-num-batched-tokens")
 	if o.rows < o.sequence {
-		all = append(all, exitcode.Errorf(exitcode.Usage, "--max-num-batched-tokens %d: a pass takes a row of each of the %d texts of --max-num-seqs", o.rows, o.sequence))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--max-num-batched-tokens %d: must be at least --max-num-seqs %d", o.rows, o.sequence))
 	}
 	o.cache, o.queue = int64(c.Int("kv-cache-memory"))<<20, c.Int("max-queue")
 	o.body = int64(c.Int("max-body")) << 20
@@ -96,7 +96,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.address = net.JoinHostPort(c.String("host"), fmt.Sprint(c.Int("port")))
 	o.load.Step, o.follow = c.Int64("ckpt-step"), c.Bool("follow")
 	if o.follow && c.IsSet("ckpt-step") {
-		all = append(all, exitcode.Errorf(exitcode.Usage, "--follow takes the newest iteration, --ckpt-step %d one: give one of them", o.load.Step))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--follow conflicts with --ckpt-step %d; give one of them", o.load.Step))
 	}
 	take := func(err error) {
 		if err != nil {
@@ -167,7 +167,7 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 		return exitcode.With(exitcode.IO, failed)
 	}
 	if errors.Is(err, inference.ErrDraining) || err == nil && s.batcher() == nil {
-		notes.Printf("ended with requests unanswered\n")
+		notes.Printf("exited with unanswered requests\n")
 		return nil
 	}
 	return err

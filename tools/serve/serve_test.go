@@ -225,11 +225,11 @@ func TestRefusals(t *testing.T) {
 		{"/v1/completions", `{"prompt": "x", "temperature": "hot"}`, 400, "temperature", "temperature: string is not of the type it must be (float64)"},
 		{"/v1/completions", `{"prompt": "x", "temperature": -1, "top_p": 2}`, 400, "temperature", "temperature: -1: 0 to 100; top_p: 2: 0 to 1"},
 		{"/v1/completions", `{"prompt": {"a": 1}}`, 400, "prompt", "prompt: a text, a list of token ids, or a list of either"},
-		{"/v1/completions", `{"n": 1, "prompt": "a\ud83d"}`, 400, "prompt", `prompt: is no text: byte 21: a lone surrogate (\ud800 to \udfff without its other half), which is no character`},
-		{"/v1/completions", "{\"prompt\": \"a\", \"stop\": [\"\xff\"]}", 400, "stop", "stop: is no text: byte 26: 0xff is not UTF-8"},
-		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": [{"type": "text", "text": "\ude00"}]}]}`, 400, "messages", `messages: is no text: byte 69: a lone surrogate (\ud800 to \udfff without its other half), which is no character`},
-		{"/tokenize", `{"prompt": "a\ude00"}`, 400, "prompt", `prompt: is no text: byte 13: a lone surrogate (\ud800 to \udfff without its other half), which is no character`},
-		{"/api", `{"prompts": ["a\ud83d"]}`, 400, "prompts", `prompts: is no text: byte 15: a lone surrogate (\ud800 to \udfff without its other half), which is no character`},
+		{"/v1/completions", `{"n": 1, "prompt": "a\ud83d"}`, 400, "prompt", `prompt: is not text: byte 21: a lone surrogate (\ud800 to \udfff without its other half), which is not a character`},
+		{"/v1/completions", "{\"prompt\": \"a\", \"stop\": [\"\xff\"]}", 400, "stop", "stop: is not text: byte 26: 0xff is not UTF-8"},
+		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": [{"type": "text", "text": "\ude00"}]}]}`, 400, "messages", `messages: is not text: byte 69: a lone surrogate (\ud800 to \udfff without its other half), which is not a character`},
+		{"/tokenize", `{"prompt": "a\ude00"}`, 400, "prompt", `prompt: is not text: byte 13: a lone surrogate (\ud800 to \udfff without its other half), which is not a character`},
+		{"/api", `{"prompts": ["a\ud83d"]}`, 400, "prompts", `prompts: is not text: byte 15: a lone surrogate (\ud800 to \udfff without its other half), which is not a character`},
 		{"/v1/completions", `{"prompt": [null, 1]}`, 400, "prompt", "prompt: null is not a token id"},
 		{"/v1/completions", `{"prompt": [1, 100000]}`, 400, "", "token 1 of the prompt is 100000; the model's vocabulary has 128 ids"},
 		{"/v1/completions", fmt.Sprintf(`{"prompt": "x", "max_tokens": %d}`, want.Context), 400, "max_tokens", "the prompt has 1 tokens; with 64 to follow they exceed the model's 64 positions"},
@@ -397,9 +397,9 @@ func TestMegatronsWay(t *testing.T) {
 // Claim: all that is wrong with the flags is said at once.
 func TestFlags(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                             "--load is missing: the folder of the model",
+		"":                             "--load is missing; give the folder of the model",
 		"--load /nowhere --port 99999": "--port 99999: 0 to 65535",
-		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens 32: a pass takes a row of each of the 64 texts of --max-num-seqs\n--fp32, --bf16 and --fp16 exclude each other",
+		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens 32: must be at least --max-num-seqs 64\n--fp32, --bf16 and --fp16 exclude each other",
 	} {
 		_, w := io.Pipe()
 		if err := call(context.Background(), w, strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != want {

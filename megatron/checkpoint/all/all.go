@@ -47,7 +47,7 @@ func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 func OpenAs(f checkpoint.Format, path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	row, ok := table[f]
 	if !ok || row.open == nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s: format %q cannot be read; known are %s", path, f, Names())
+		return nil, exitcode.Errorf(exitcode.Usage, "%s: format %q cannot be read; choose from %s", path, f, Names())
 	}
 	return row.open(path, o)
 }
@@ -56,7 +56,7 @@ func OpenAs(f checkpoint.Format, path string, o checkpoint.OpenOptions) (checkpo
 func Write(ctx context.Context, f checkpoint.Format, path string, src checkpoint.Source, o checkpoint.WriteOptions) (checkpoint.Written, error) {
 	row, ok := table[f]
 	if !ok || row.write == nil {
-		return checkpoint.Written{}, exitcode.Errorf(exitcode.Usage, "format %q cannot be written; known are %s", f, Names())
+		return checkpoint.Written{}, exitcode.Errorf(exitcode.Usage, "format %q cannot be written; choose from %s", f, Names())
 	}
 	return row.write(ctx, path, src, o)
 }

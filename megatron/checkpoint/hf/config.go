@@ -252,7 +252,7 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		c.unknown(f.ModelType)
 	}
 	if f.Quantization != nil {
-		c.fail("quantization_config: quantized weights are not read; convert them to float first (transformers: model.dequantize())")
+		c.fail("quantization_config: quantized weights are not supported; convert them to float first (transformers: model.dequantize())")
 	}
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)

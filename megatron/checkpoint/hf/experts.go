@@ -57,7 +57,7 @@ func (c *reading) experts(f *fields) {
 		c.deepSeekExperts(f)
 	}
 	if !slices.Contains(e.Layers, true) {
-		c.fail("no layer has experts: such a model is a dense one, whose family holds it")
+		c.fail("no layer has experts; use the family of the dense model")
 	}
 }
 
@@ -117,12 +117,12 @@ func (c *reading) deepSeekExperts(f *fields) {
 		e.ScoreFunction, e.ExpertBias, e.BiasUpdateRate, e.RouterDtype = spec.ScoreSigmoid, true, 0.001, "fp32"
 		c.expertGroups(f, 2)
 		if norm != (e.TopK > 1) {
-			c.fail("norm_topk_prob %v with %d experts a token: here weights of several are divided by their sum, that of one is not", norm, e.TopK)
+			c.fail("norm_topk_prob %v with %d experts a token: the weights of several experts are divided by their sum here, that of a single one is not", norm, e.TopK)
 		}
 	case score == "softmax" && method == "greedy":
 		e.PreSoftmax = !norm
 		if norm && factor != 1 {
-			c.fail("norm_topk_prob with routed_scaling_factor %g is not supported: versions of DeepSeek's code differ in whether both hold", factor)
+			c.fail("norm_topk_prob with routed_scaling_factor %g is not supported: versions of DeepSeek's code differ in whether both apply", factor)
 		}
 	case score == "softmax" && method == "group_limited_greedy":
 		e.PreSoftmax = true
@@ -150,11 +150,11 @@ func (c *reading) expertGroups(f *fields, best int) {
 		return
 	}
 	if e.Num%groups != 0 || chosen > groups || e.TopK > e.Num/groups*chosen {
-		c.fail("n_group %d and topk_group %d do not go with %d experts, %d a token", groups, chosen, e.Num, e.TopK)
+		c.fail("n_group %d and topk_group %d do not fit %d experts with %d per token", groups, chosen, e.Num, e.TopK)
 		return
 	}
 	if e.TopK/chosen != best || e.TopK%chosen != 0 {
-		c.fail("num_experts_per_tok %d from topk_group %d: this family scores a group by its best %d, here it is by the best num_experts_per_tok/topk_group", e.TopK, chosen, best)
+		c.fail("num_experts_per_tok %d from topk_group %dis not supported: this family scores a group by its best %d experts, this program by the best num_experts_per_tok/topk_group", e.TopK, chosen, best)
 	}
 	e.NumGroups, e.GroupTopK = groups, chosen
 }

@@ -86,7 +86,7 @@ func Expresses(family string, m *spec.Model) error {
 	case GPTNeoX, Starcoder2, Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, DeepSeekV2, DeepSeekV3:
 		rotary(family, m, need)
 	default:
-		return exitcode.Errorf(exitcode.Usage, "unknown family %q; known are %s", family, Known)
+		return exitcode.Errorf(exitcode.Usage, "unknown family %q; choose from %s", family, Known)
 	}
 	mixture(family, m, need)
 	if len(lacks) > 0 {

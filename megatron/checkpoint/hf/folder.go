@@ -116,10 +116,10 @@ func (f *Folder) check() error {
 		name, info, ok := f.find(src.Name)
 		switch {
 		case !ok:
-			wrong = append(wrong, fmt.Errorf("%s: %s needs the tensor %q, which no file of the folder has", f.Path, ConfigName, src.Name))
+			wrong = append(wrong, fmt.Errorf("%s: %s needs the tensor %q, which is in no file of the folder", f.Path, ConfigName, src.Name))
 			continue
 		case !slices.Equal(info.Shape, src.Shape):
-			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, by %s it is %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but by %s it is %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
 		}
 		f.stored[src.Name] = name
 		used[name] = true
@@ -176,7 +176,7 @@ func (f *Folder) checkHead() []error {
 	if same {
 		return nil
 	}
-	return []error{fmt.Errorf("%s: tensor %q is not %s, though tie_word_embeddings of %s makes them one; set it to false there, or remove the tensor",
+	return []error{fmt.Errorf("%s: tensor %q is not %s, although tie_word_embeddings of %s declares them equal; set it to false, or remove the tensor",
 		f.files.Where(headName), headName, words, ConfigName)}
 }
 

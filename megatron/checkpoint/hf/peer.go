@@ -39,7 +39,7 @@ func CheckPeer(dir string, m *spec.Model) error {
 	defer files.Close()
 	list := append(p.settings(m), p.tensors(files)...)
 	if len(list) > 0 {
-		return exitcode.Errorf(exitcode.Differs, "%s: transformers would not build this model: %w; do not use it", dir, Some(list))
+		return exitcode.Errorf(exitcode.Differs, "%s: transformers would build another model: %w; do not use it", dir, Some(list))
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (c *reading) size(name string, limit int64, values ...*int64) int {
 			continue
 		}
 		if *v < 1 || *v > limit {
-			c.fail("%s is %d; 1 to %d can be", name, *v, limit)
+			c.fail("%s is %d; it must be from 1 to %d", name, *v, limit)
 			return 1
 		}
 		return int(*v)
@@ -47,7 +47,7 @@ func (c *reading) positive(name string, v *float64, otherwise float64) float64 {
 		return otherwise
 	}
 	if !(*v > 0) || math.IsInf(*v, 0) {
-		c.fail("%s is %v; a number above 0 is needed", name, *v)
+		c.fail("%s is %v; it must be above 0", name, *v)
 	}
 	return *v
 }
@@ -149,7 +149,7 @@ func (c *reading) queryKeyNorms(f *fields) {
 	}
 	if c.Family == OLMoE {
 		if m.NumAttentionHeads*m.KVChannels != m.HiddenSize {
-			c.fail("head_dim %d with %d heads in a hidden size of %d: this class norms rows of the hidden size", m.KVChannels, m.NumAttentionHeads, m.HiddenSize)
+			c.fail("head_dim %d with %d heads in a hidden size of %dis not supported: this class normalizes rows of the hidden size", m.KVChannels, m.NumAttentionHeads, m.HiddenSize)
 		}
 		if f.ClipQKV != nil {
 			c.fail("clip_qkv %v is not supported", *f.ClipQKV)
@@ -249,7 +249,7 @@ func (c *reading) bloom(f *fields) {
 // some do (use_mla, of DeepSeek's own code; transformers' classes have latent attention).
 func (c *reading) deepSeek(f *fields) {
 	if given(f.Latent, true) {
-		c.fail("a %s model has latent attention (kv_lora_rank), which is not built here; one whose config.json says \"use_mla\": false is read", c.Family)
+		c.fail("a %s model has latent attention (kv_lora_rank), which is not supported; only models with \"use_mla\": false are", c.Family)
 		return
 	}
 	c.llama(f)
@@ -290,5 +290,5 @@ func (c *reading) unknown(family string) {
 		c.fail("model_type %q is not supported: it has %s; supported are %s", family, lacks, Known)
 		return
 	}
-	c.fail("model_type %q is not known; known are %s", family, Known)
+	c.fail("model_type %q is unknown; supported are %s", family, Known)
 }

@@ -75,7 +75,7 @@ func (c *reading) rotary(f *fields) {
 	}
 	m.RotaryBase = c.positive("rope_theta", theta, 10000)
 	if m.KVChannels%2 != 0 {
-		c.fail("head_dim %d gives as many rotating channels; an even number is needed", m.KVChannels)
+		c.fail("head_dim %d is the number of rotating channels, which must be even", m.KVChannels)
 	}
 	if r != nil {
 		c.ropeScaling(r)
@@ -90,7 +90,7 @@ func (c *reading) partialRotary(factor float64) {
 	if slices.Contains(turnsPart, c.Family) {
 		m.RotaryPercent = factor
 		if n := m.RotaryDims(); n < 2 || n%2 != 0 || factor > 1 {
-			c.fail("partial_rotary_factor %v lets %d of a head's %d channels rotate; an even number is needed", factor, n, m.KVChannels)
+			c.fail("partial_rotary_factor %v rotates %d of a head's %d channels; the number must be even", factor, n, m.KVChannels)
 		}
 		return
 	}

@@ -99,14 +99,14 @@ func (t *Torch) Add(f *pickle.File, dict *pickle.Dict, as func(name string) stri
 		key, ok := p.Key.(string)
 		tensor, isTensor := p.Value.(*pickle.Tensor)
 		if !ok || !isTensor {
-			return exitcode.Errorf(exitcode.BadData, "%s: entry %v is a %s, no tensor under a name", f.Name, p.Key, pickle.TypeName(p.Value))
+			return exitcode.Errorf(exitcode.BadData, "%s: entry %v is a %s; it must be a named tensor", f.Name, p.Key, pickle.TypeName(p.Value))
 		}
 		name := as(key)
 		if name == "" {
 			continue
 		}
 		if t.tensors[name] != nil {
-			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q comes twice", f.Name, key)
+			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q occurs twice", f.Name, key)
 		}
 		t.names = append(t.names, name)
 		t.tensors[name], t.from[name] = tensor, f

@@ -107,7 +107,7 @@ func (c *reading) layerTypes(kinds []string, window bool) (on []bool) {
 		}
 	}
 	if slices.Contains(on, true) && !window {
-		c.fail("layer_types has sliding_attention, but use_sliding_window gives no window")
+		c.fail("layer_types has sliding_attention, but use_sliding_window is off")
 		return nil
 	}
 	return on

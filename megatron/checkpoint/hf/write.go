@@ -60,7 +60,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 		return nil, err
 	}
 	if architectures[family] == "" {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s models are read here, not written: transformers' class always has latent attention; Megatron's formats and the native one hold this model", family)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s models can be read, but not written: transformers' class always has latent attention; use a Megatron format or the native one", family)
 	}
 	w := &writing{src: src, o: o}
 	if w.mapping, err = NewMapping(m, family); err != nil {
@@ -109,7 +109,7 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 		case !slices.Equal(t.Shape, r.shape):
 			wrong = append(wrong, fmt.Errorf("tensor %q is %v, the model's is %v", r.global, t.Shape, r.shape))
 		case !checkpoint.IsFloat(t.DType):
-			wrong = append(wrong, fmt.Errorf("tensor %q is %s, no float type", r.global, t.DType))
+			wrong = append(wrong, fmt.Errorf("tensor %q is %s, which is not a float type", r.global, t.DType))
 		}
 		for _, s := range r.sources {
 			infos = append(infos, safetensors.Info{Name: s.Name, DType: t.DType, Shape: s.Shape})
@@ -358,7 +358,7 @@ func (v *values) Read(name string, box mpu.Piece, dst []byte) error {
 	}
 	at = box.From[0] * row
 	if int64(len(all)) < at+box.Len() {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q has %d elements; a box up to %d was asked for", name, len(all), at+box.Len())
+		return exitcode.Errorf(exitcode.Internal, "tensor %q has %d elements; a box up to %d was requested", name, len(all), at+box.Len())
 	}
 	_, _ = safetensors.Encode(dst[:0], "F32", all[at:at+box.Len()]) // F32 is known
 	return nil

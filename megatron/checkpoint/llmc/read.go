@@ -147,7 +147,7 @@ func (r *reader) open() (checkpoint.Source, error) {
 	}
 	width := checkpoint.Width(dtype)
 	if want := headerBytes + l.total*width; size != want {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes; its header makes it %d: cut, or not of these sizes", r.path, size, want)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes, but %d by its header: it is truncated, or has other sizes", r.path, size, want)
 	}
 	mp, err := hf.NewLinearMapping(m)
 	if err != nil {
@@ -244,7 +244,7 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 			return nil, exitcode.With(exitcode.IO, err)
 		}
 		if st.Size() < headerBytes+4*share*int64(len(prefixes)) {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes; %d arrays of %d f32 do not fit: cut, or of another model", f.Name(), st.Size(), len(prefixes), share)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes; %d arrays of %d f32 do not fit: it is truncated, or from another model", f.Name(), st.Size(), len(prefixes), share)
 		}
 	}
 	s.Extra = map[string]json.RawMessage{checkpoint.ExtraAdamSteps: json.RawMessage(strconv.FormatInt(s.Iteration, 10))}

@@ -80,11 +80,11 @@ func fits(m *spec.Model) error {
 	case m.Activation != spec.GeluTanh && m.Activation != spec.GeluErf:
 		return exitcode.Errorf(exitcode.Usage, "llm.c has no %s activation", m.Activation)
 	case m.FFNHiddenSize != 4*m.HiddenSize:
-		return exitcode.Errorf(exitcode.Usage, "llm.c has no MLP of width %d with %d channels; 4 times the channels it can be", m.FFNHiddenSize, m.HiddenSize)
+		return exitcode.Errorf(exitcode.Usage, "llm.c has no MLP of width %d with %d channels; its MLP must be 4 times as wide", m.FFNHiddenSize, m.HiddenSize)
 	case m.NormEpsilon != 1e-5:
 		return exitcode.Errorf(exitcode.Usage, "llm.c computes its norms with epsilon 1e-5, the model's is %g", m.NormEpsilon)
 	case !m.Tied:
-		return exitcode.Errorf(exitcode.Usage, "llm.c has no output layer of its own")
+		return exitcode.Errorf(exitcode.Usage, "llm.c has no separate output layer")
 	}
 	return nil
 }
@@ -93,11 +93,11 @@ func oneType(infos []safetensors.Info) (string, error) {
 	dtype := infos[0].DType
 	for _, info := range infos {
 		if info.DType != dtype {
-			return "", exitcode.Errorf(exitcode.Usage, "llm.c holds values of one type; these are %s and %s: choose with --dtype", dtype, info.DType)
+			return "", exitcode.Errorf(exitcode.Usage, "llm.c stores values of one type, but these are %s and %s; choose one with --dtype", dtype, info.DType)
 		}
 	}
 	if dtype != "F32" && dtype != "BF16" {
-		return "", exitcode.Errorf(exitcode.Usage, "llm.c holds f32 or bf16 values, these are %s: choose with --dtype", dtype)
+		return "", exitcode.Errorf(exitcode.Usage, "llm.c stores f32 or bf16 values, but these are %s; choose one with --dtype", dtype)
 	}
 	return dtype, nil
 }

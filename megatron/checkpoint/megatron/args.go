@@ -235,17 +235,17 @@ func (a Args) check(m *spec.Model) error {
 	}{{"num_layers", m.NumLayers, maxLayers}, {"hidden_size", m.HiddenSize, most}, {"ffn_hidden_size", m.FFNHiddenSize, most}, {"num_attention_heads", m.NumAttentionHeads, most},
 		{"num_query_groups", m.NumQueryGroups, m.NumAttentionHeads}, {"kv_channels", m.KVChannels, most}, {"vocab_size", m.VocabSize, most}} {
 		if n.is < 1 || n.is > n.most {
-			return fmt.Errorf("args.%s is %d; 1 to %d make a model", n.name, n.is, n.most)
+			return fmt.Errorf("args.%s is %d; it must be from 1 to %d", n.name, n.is, n.most)
 		}
 	}
 	if m.PaddedVocabSize < m.VocabSize || m.PaddedVocabSize > 2*most || m.MaxPositions < 0 || m.MaxPositions > most {
-		return fmt.Errorf("args.padded_vocab_size %d with vocab_size %d, max_position_embeddings %d make no model", m.PaddedVocabSize, m.VocabSize, m.MaxPositions)
+		return fmt.Errorf("args.padded_vocab_size %d with vocab_size %d, max_position_embeddings %d are not a valid model", m.PaddedVocabSize, m.VocabSize, m.MaxPositions)
 	}
 	if e := m.Experts; e != nil && (e.Num < 1 || e.Num > maxLayers || e.FFNHiddenSize < 1 || e.FFNHiddenSize > most || e.SharedFFN < 0 || e.SharedFFN > most) {
-		return fmt.Errorf("args.num_experts %d, moe_ffn_hidden_size %d, moe_shared_expert_intermediate_size %d make no model", e.Num, e.FFNHiddenSize, e.SharedFFN)
+		return fmt.Errorf("args.num_experts %d, moe_ffn_hidden_size %d, moe_shared_expert_intermediate_size %d are not a valid model", e.Num, e.FFNHiddenSize, e.SharedFFN)
 	}
 	if e := m.Experts; e != nil && !e.Choosable() {
-		return fmt.Errorf("args.num_experts %d, moe_router_topk %d, moe_router_num_groups %d, moe_router_group_topk %d: no token can choose so", e.Num, e.TopK, e.NumGroups, e.GroupTopK)
+		return fmt.Errorf("args.num_experts %d, moe_router_topk %d, moe_router_num_groups %d, moe_router_group_topk %d: a token cannot choose its experts under these settings", e.Num, e.TopK, e.NumGroups, e.GroupTopK)
 	}
 	return nil
 }
@@ -348,7 +348,7 @@ func FromJSON(text json.RawMessage) (Args, error) {
 	d.UseNumber()
 	var all map[string]any
 	if err := d.Decode(&all); err != nil {
-		return a, exitcode.Errorf(exitcode.BadData, "Megatron's arguments kept in the checkpoint: %w", err)
+		return a, exitcode.Errorf(exitcode.BadData, "Megatron's arguments stored in the checkpoint: %w", err)
 	}
 	names := make([]string, 0, len(all))
 	for name := range all {

@@ -37,12 +37,12 @@ func NewContents(src checkpoint.Source) (*Contents, error) {
 			case c.DType == "":
 				c.DType = t.DType
 			case c.DType != t.DType:
-				return nil, exitcode.Errorf(exitcode.BadData, "%s: values are %s and %s; Megatron's formats hold one type, say which with --dtype", src.Info().Path, c.DType, t.DType)
+				return nil, exitcode.Errorf(exitcode.BadData, "%s: values are %s and %s; Megatron's formats store one type; choose it with --dtype", src.Info().Path, c.DType, t.DType)
 			}
 		}
 	}
 	if c.DType != "F32" && c.DType != "BF16" && c.DType != "F16" {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: values are %s; Megatron's formats hold F32, BF16 or F16", src.Info().Path, c.DType)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: values are %s; Megatron's formats store F32, BF16 or F16; choose one with --dtype", src.Info().Path, c.DType)
 	}
 	if note, ok := ropeNote(src.Info().Model.RopeScaling); ok {
 		c.Notes = append(c.Notes, note)
@@ -62,7 +62,7 @@ func NewContents(src checkpoint.Source) (*Contents, error) {
 			case "":
 				c.Optimizer = false
 			default:
-				return nil, exitcode.Errorf(exitcode.BadData, "%s: %s%s is %s; Megatron's formats hold moments in F32", src.Info().Path, prefix, t.Name, c.types[prefix+t.Name])
+				return nil, exitcode.Errorf(exitcode.BadData, "%s: %s%s is %s; Megatron's formats store moments in F32 only", src.Info().Path, prefix, t.Name, c.types[prefix+t.Name])
 			}
 		}
 	}

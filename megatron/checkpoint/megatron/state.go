@@ -146,7 +146,7 @@ type optimizerSettings struct {
 func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision string) (*Target, error) {
 	info, state := src.Info(), src.State()
 	if info.Model == nil || info.Model.NumLayers == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s does not say which model it holds; Megatron's formats need that", info.Path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s does not describe its model, which Megatron's formats need", info.Path)
 	}
 	kept, err := FromJSON(state.Extra[checkpoint.ExtraArgs])
 	if err != nil {
@@ -158,7 +158,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	}
 	if o.GroupedExperts {
 		if impl := t.Args.Text("transformer_impl", "local"); impl == "local" {
-			return nil, exitcode.Errorf(exitcode.Usage, "grouped experts (--moe-grouped-gemm) are Transformer Engine's: they need --transformer-impl transformer_engine")
+			return nil, exitcode.Errorf(exitcode.Usage, "--moe-grouped-gemm needs --transformer-impl transformer_engine")
 		}
 		t.Args.Set("moe_grouped_gemm", true)
 	}

@@ -105,7 +105,7 @@ func TestRefuses(t *testing.T) {
 		`"model_args"`: pickle.NewDict("model", pickle.NewDict()),
 		"n_head 3":     pickle.NewDict("model", pickle.NewDict(), "model_args", args(3)),
 		"missing":      pickle.NewDict("model", pickle.NewDict(), "model_args", args(2)),
-		"no place":     pickle.NewDict("model", pickle.NewDict("odd", scalar(1)), "model_args", args(2)),
+		"unexpected tensor":     pickle.NewDict("model", pickle.NewDict("odd", scalar(1)), "model_args", args(2)),
 	} {
 		path := filepath.Join(t.TempDir(), "ckpt.pt")
 		f, err := os.Create(path)

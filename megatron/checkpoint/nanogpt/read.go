@@ -102,7 +102,7 @@ func (r *reader) dict(key string) (*pickle.Dict, error) {
 	v, ok := r.root.Get(key)
 	d, isDict := v.(*pickle.Dict)
 	if !ok || !isDict {
-		return nil, r.bad("%q is missing or no dict: not a checkpoint of nanoGPT", key)
+		return nil, r.bad("%q is missing or not a dict: it is not a nanoGPT checkpoint", key)
 	}
 	return d, nil
 }

@@ -63,11 +63,11 @@ func newWriting(src checkpoint.Source) (*writing, error) {
 	case m.Activation != spec.GeluErf && m.Activation != spec.GeluTanh:
 		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no %s activation", m.Activation)
 	case m.FFNHiddenSize != 4*m.HiddenSize:
-		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no MLP of width %d with %d channels; 4 times the channels it can be", m.FFNHiddenSize, m.HiddenSize)
+		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no MLP of width %d with %d channels; its MLP must be 4 times as wide", m.FFNHiddenSize, m.HiddenSize)
 	case m.NormEpsilon != 1e-5:
 		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT computes its norms with epsilon 1e-5, the model's is %g", m.NormEpsilon)
 	case !m.Tied:
-		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no output layer of its own")
+		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no separate output layer")
 	case m.Activation == spec.GeluTanh:
 		w.notes = append(w.notes, "the model was trained with the tanh form of GELU; nanoGPT computes the exact (erf) one, so its numbers will differ slightly")
 	}

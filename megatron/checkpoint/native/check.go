@@ -23,10 +23,10 @@ const maxCount = 1 << 50
 func (m *Manifest) check() error {
 	s := m.State
 	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 || s.SkippedTrain < 0 {
-		return fmt.Errorf("a count of the state is negative: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+		return fmt.Errorf("the state has a negative count: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if s.Iteration > maxCount || s.ConsumedTrain > maxCount || s.ConsumedValid > maxCount || s.SkippedTrain > maxCount {
-		return fmt.Errorf("a count of the state is beyond any run: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+		return fmt.Errorf("the state has an impossible count: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if c := bytes.TrimSpace(s.Config); len(c) > 0 && c[0] != '{' {
 		return fmt.Errorf("the run's config must be a JSON object: %.20s", c)
@@ -37,7 +37,7 @@ func (m *Manifest) check() error {
 	names := map[string]bool{}
 	for _, f := range m.Files {
 		if f.Name == "" || strings.HasPrefix(f.Name, ".") || filepath.Base(f.Name) != f.Name || names[f.Name] {
-			return fmt.Errorf("file name %q leaves the folder or comes twice", f.Name)
+			return fmt.Errorf("file name %q is outside the folder or occurs twice", f.Name)
 		}
 		names[f.Name] = true
 		if f.HeaderBytes < 8 || f.HeaderBytes > f.Bytes || !isSum(f.HeaderXXH3) {
@@ -50,7 +50,7 @@ func (m *Manifest) check() error {
 	for i := range m.Tensors {
 		t := &m.Tensors[i]
 		if names[t.Name] || t.Name == "" {
-			return fmt.Errorf("tensor %q comes twice or has no name", t.Name)
+			return fmt.Errorf("tensor %q occurs twice or has no name", t.Name)
 		}
 		names[t.Name] = true
 		if err := t.check(m.Files, stretches, &comparisons); err != nil {
@@ -95,7 +95,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 			return fmt.Errorf("piece %d: file %d of %d, checksum %q", i, p.File, len(files), p.XXH3)
 		}
 		if p.Blocks != "" && int64(len(p.Blocks)) != blocksOf(n) {
-			return fmt.Errorf("piece %d: %d digits for the sums of its blocks, %d are due", i, len(p.Blocks), blocksOf(n))
+			return fmt.Errorf("piece %d: %d digits for the checksums of its blocks, expected %d", i, len(p.Blocks), blocksOf(n))
 		}
 		f := files[p.File]
 		if p.Offset < f.HeaderBytes || p.Offset > f.Bytes-n {
@@ -104,7 +104,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 		stretches[p.File] = append(stretches[p.File], stretch{p.Offset, p.Offset + n})
 	}
 	if held != total {
-		return fmt.Errorf("its pieces hold %d of %d bytes: a rank's part is missing", held, total)
+		return fmt.Errorf("its pieces cover %d of %d bytes: a rank's part is missing", held, total)
 	}
 	return t.disjoint(comparisons)
 }
@@ -130,12 +130,12 @@ func (f *File) tiled(list []stretch) error {
 	end := f.HeaderBytes
 	for _, s := range list {
 		if s.from != end {
-			return fmt.Errorf("bytes %d to %d belong to no piece or to two", min(end, s.from), max(end, s.from))
+			return fmt.Errorf("bytes %d to %d are part of no piece or of two", min(end, s.from), max(end, s.from))
 		}
 		end = s.to
 	}
 	if end != f.Bytes {
-		return fmt.Errorf("bytes %d to %d belong to no piece", end, f.Bytes)
+		return fmt.Errorf("bytes %d to %d are part of no piece", end, f.Bytes)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func readManifest(folder string) (*Manifest, error) {
 	m, err := readTextFile(path)
 	if err != nil {
 		if foreign := megatrons(folder); foreign != "" && exitcode.CodeOf(err) == exitcode.NoInput {
-			return nil, damage(fmt.Errorf("is missing; %s shows that Megatron-LM wrote this folder, whose formats this version does not load", foreign))
+			return nil, damage(fmt.Errorf("is missing; %s shows that Megatron-LM wrote this folder in a format that this version does not load", foreign))
 		}
 		return nil, damage(err)
 	}

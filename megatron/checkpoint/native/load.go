@@ -13,7 +13,7 @@ import (
 
 // ErrMisfit is in the chain of Load's error when a sound checkpoint holds other
 // tensors than the run has.
-var ErrMisfit = errors.New("it does not fit this run")
+var ErrMisfit = errors.New("the checkpoint does not fit this run")
 
 // LoadOptions waive what is otherwise an error.
 type LoadOptions struct {
@@ -68,7 +68,7 @@ func loadNow(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o
 		}
 		notes = append(notes, fmt.Sprintf("checkpoint: iteration %d is damaged: %v", entry.Iteration, err))
 	}
-	return State{}, Report{Notes: notes}, exitcode.Errorf(exitcode.IO, "no sound checkpoint in %s:\n%s\n`monotron inspect checkpoint %s --verify` lists all that is damaged; restore those files from a copy, or load another folder", dir, strings.Join(notes, "\n"), dir)
+	return State{}, Report{Notes: notes}, exitcode.Errorf(exitcode.IO, "no undamaged checkpoint in %s:\n%s\n`monotron inspect checkpoint %s --verify` lists all that is damaged; restore those files from a copy, or load another folder", dir, strings.Join(notes, "\n"), dir)
 }
 
 // chosen lists the checkpoints that may be loaded, in order.

@@ -252,7 +252,7 @@ func (c *copier) write(dst device.Tensor, raw []byte) error {
 		known := safetensors.Decode(values, c.have.DType, raw)
 		converted, ok := safetensors.Encode(nil, want, values)
 		if !known || !ok {
-			return exitcode.Errorf(exitcode.Internal, "checkpoint: %s cannot become %s", c.have.DType, want)
+			return exitcode.Errorf(exitcode.Internal, "checkpoint: %s cannot be converted to %s", c.have.DType, want)
 		}
 		raw = converted
 	}

@@ -440,7 +440,7 @@ func (s *saver) readBack(folder string) error {
 func readPart(path string) (*Manifest, error) {
 	m, err := readTextFile(path)
 	if exitcode.CodeOf(err) == exitcode.NoInput {
-		return nil, fmt.Errorf("%s is missing; do all ranks see the same folder?", path)
+		return nil, fmt.Errorf("%s is missing; check that all ranks share the same folder", path)
 	}
 	return m, err
 }

@@ -27,7 +27,7 @@ const (
 
 // ErrNone is in the chain of Load's and Latest's error when a folder has no
 // checkpoint at all: a new run may start.
-var ErrNone = errors.New("no checkpoint there")
+var ErrNone = errors.New("no checkpoint found")
 
 // processTag tells what this process is writing from what a dead one left.
 var processTag = func() string {

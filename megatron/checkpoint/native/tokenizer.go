@@ -41,7 +41,7 @@ func checkKept(list []Kept) error {
 	names := map[string]bool{}
 	for _, k := range list {
 		if k.Name == "" || k.Name == "." || k.Name == ".." || filepath.Base(k.Name) != k.Name || names[k.Name] {
-			return fmt.Errorf("the tokenizer's file name %q leaves the folder or comes twice", k.Name)
+			return fmt.Errorf("the tokenizer's file name %q is outside the folder or occurs twice", k.Name)
 		}
 		names[k.Name] = true
 		if k.Bytes < 0 || k.Bytes > maxKept || !isSum(k.XXH3) {

@@ -30,7 +30,7 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 	for _, t := range src.Tensors() {
 		dtype, ok := dtypeOf[t.DType]
 		if !ok {
-			return checkpoint.Written{}, exitcode.Errorf(exitcode.BadData, "%s: tensor %q: native checkpoints hold no %s", src.Info().Path, t.Name, t.DType)
+			return checkpoint.Written{}, exitcode.Errorf(exitcode.BadData, "%s: tensor %q: native checkpoints do not support %s", src.Info().Path, t.Name, t.DType)
 		}
 		s.parts = append(s.parts, part{t.Name, dtype, t.Shape, checkpoint.Whole(t.Shape), nil, tasks(src, t)})
 		s.report.Bytes += t.Bytes()

@@ -20,7 +20,7 @@ type Memory struct{ all []*Host }
 func (m *Memory) Store(_ string, bytes int64) (device.Store, error) {
 	h, err := NewHost(bytes)
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "--optimizer-cpu-offload: no %d bytes of the host's memory: %w", bytes, err)
+		return nil, exitcode.Errorf(exitcode.IO, "--optimizer-cpu-offload: cannot allocate %d bytes of host memory: %w", bytes, err)
 	}
 	m.all = append(m.all, h)
 	return h, nil

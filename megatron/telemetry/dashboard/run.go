@@ -144,7 +144,7 @@ func (r *Run) Marks() []Mark {
 func findLog(path string) (string, error) {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", exitcode.Errorf(exitcode.NoInput, "%s: there is no such folder or file", path)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s does not exist", path)
 	}
 	if err != nil {
 		return "", exitcode.With(exitcode.IO, err)
@@ -155,7 +155,7 @@ func findLog(path string) (string, error) {
 			return "", err
 		}
 		if !found {
-			return "", exitcode.Errorf(exitcode.BadData, "%s holds no step; give what --log-jsonl wrote", path)
+			return "", exitcode.Errorf(exitcode.BadData, "%s has no step; give a file that --log-jsonl wrote", path)
 		}
 		return path, nil
 	}
@@ -181,11 +181,11 @@ func findLog(path string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", exitcode.Errorf(exitcode.NoInput, "%s holds no log of a run; train with --log-jsonl %s", path, filepath.Join(path, "steps.jsonl"))
+		return "", exitcode.Errorf(exitcode.NoInput, "%s has no log of a run; train with --log-jsonl %s", path, filepath.Join(path, "steps.jsonl"))
 	case 1:
 		return found[0], nil
 	}
-	return "", exitcode.Errorf(exitcode.Usage, "%s holds several logs: name one of %s", path, strings.Join(found, ", "))
+	return "", exitcode.Errorf(exitcode.Usage, "%s has several logs; choose one of %s", path, strings.Join(found, ", "))
 }
 
 // isLog tells whether one of a file's first lines is a step.

@@ -127,7 +127,7 @@ func TestSecret(t *testing.T) {
 	if err := os.Chmod(filepath.Join(folder, "monotron", "secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Secret(environ("")); err == nil || !strings.Contains(err.Error(), "others can read") {
+	if _, err := p.Secret(environ("")); err == nil || !strings.Contains(err.Error(), "is readable by other users") {
 		t.Error(err)
 	}
 	if s, err := p.Secret(environ("MONOTRON_SECRET=0123456789abcdef")); err != nil || string(s) != "0123456789abcdef" {

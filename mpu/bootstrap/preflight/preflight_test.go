@@ -132,7 +132,7 @@ func TestPreflightSendsMessages(t *testing.T) {
 			return nil
 		})
 		err := errors.Join(errs...)
-		if !spoils && err != nil || spoils && (errs[2] == nil || !strings.Contains(errs[2].Error(), "a message of group all from its rank 1 held 7 where 2 is right")) {
+		if !spoils && err != nil || spoils && (errs[2] == nil || !strings.Contains(errs[2].Error(), "group all: a message from its rank 1 contained 7 instead of 2")) {
 			t.Errorf("spoilt: %v: %v", spoils, err)
 		}
 	}

@@ -359,7 +359,7 @@ func TestEndWithWorkUnderWay(t *testing.T) {
 		}
 		return nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "rank 0 has ended while its all_reduce(sum) of 4 f32 #0 of group all [0 1] waits for its peers") {
+	if err == nil || !strings.Contains(err.Error(), "rank 0 ended while its all_reduce(sum) of 4 f32 #0 of group all [0 1] was waiting for other ranks") {
 		t.Error(err)
 	}
 }

@@ -33,7 +33,7 @@ func TestSeatsAgree(t *testing.T) {
 		"devices":       {words: []string{gpu("2.28.9"), seat{device: "cpu"}.String()}, fails: "rank 0 computes on cuda, rank 1 on cpu"},
 		"own GPUs":      {words: []string{on("GPU-a"), on("GPU-b"), gpu("2.28.9"), gpu("2.28.9")}},
 		"one GPU twice": {words: []string{on("GPU-a"), on("GPU-b"), on("GPU-a")}, fails: "ranks 0 and 2 compute on the same GPU (GPU-a)"},
-		"products":      {words: []string{by("cuBLASLt 13.0.2"), by("cuBLASLt 12.9.1")}, fails: "rank 0's matrix products are by cuBLASLt 13.0.2, rank 1's by cuBLASLt 12.9.1"},
+		"products":      {words: []string{by("cuBLASLt 13.0.2"), by("cuBLASLt 12.9.1")}, fails: "rank 0 uses cuBLASLt 13.0.2 for matrix products, rank 1 uses cuBLASLt 12.9.1"},
 		"nothing said":  {words: []string{"", ""}},
 	} {
 		lack, err := agree(c.words)

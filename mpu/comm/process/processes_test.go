@@ -254,7 +254,7 @@ func TestProcessDeadline(t *testing.T) {
 		return g.AllReduce(commtest.Heap(device.F32, commtest.Elements(0, 3)), comm.Sum).Wait()
 	})
 	for rank, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "waited 3s in all_reduce(sum) of 3 f32 #0 of group all [0 1 2], without what comes from ranks [1]") {
+		if err == nil || !strings.Contains(err.Error(), "waited 3s in all_reduce(sum) of 3 f32 #0 of group all [0 1 2] for messages from ranks [1]") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
@@ -272,7 +272,7 @@ func TestProcessEndsEarly(t *testing.T) {
 		}
 		return g.Barrier()
 	})
-	if err := errs[0]; err == nil || !strings.Contains(err.Error(), "rank 1 has ended while rank 0 waits for it in barrier #1") {
+	if err := errs[0]; err == nil || !strings.Contains(err.Error(), "rank 1 ended while rank 0 was waiting for it in barrier #1") {
 		t.Error(err)
 	}
 }

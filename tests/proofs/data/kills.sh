@@ -32,4 +32,4 @@ while [ $kills -lt "${KILLS:-30}" ]; do
   [ "$(ls -A "out$rounds" | wc -l)" = 3 ] || { ls -lA "out$rounds"; echo "FAIL: something was left behind"; exit 1; }
   rm -r "out$rounds"
 done
-echo "$kills kills in $rounds runs of $took ms: the same bytes every time ($(grep -c 'going on at' log) resumed midway)"
+echo "$kills kills in $rounds runs of $took ms: the same bytes every time ($(grep -c 'continuing at' log) resumed midway)"

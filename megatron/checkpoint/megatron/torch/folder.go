@@ -168,7 +168,7 @@ func (r *rank) checkVersion() error {
 		return nil
 	}
 	if n, ok := pickle.Float(v); !ok || n < 2 || n > checkpointVersion {
-		return exitcode.Errorf(exitcode.BadData, "%s: checkpoint_version is %v; 2 to %g are read, before them Megatron's rows of queries, keys and values lay otherwise", r.path, v, checkpointVersion)
+		return exitcode.Errorf(exitcode.BadData, "%s: checkpoint_version is %v; versions 2 to %g are supported, as earlier ones order the rows of queries, keys and values differently", r.path, v, checkpointVersion)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (r *rank) findChunks() error {
 		}
 	}
 	if len(r.chunks) == 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s has neither \"model\" nor \"model0\": Megatron-LM before its core, or another program's", r.path)
+		return exitcode.Errorf(exitcode.BadData, "%s has neither \"model\" nor \"model0\"; it comes from an old Megatron-LM, or from another program", r.path)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (s *source) agrees(first, other *rank) error {
 	there, _ := theirs.Get("iteration")
 	switch {
 	case here != there:
-		return exitcode.Errorf(exitcode.BadData, "%s is of iteration %v, %s of %v: they are of different saves", other.path, there, first.path, here)
+		return exitcode.Errorf(exitcode.BadData, "%s is of iteration %v, %s of %v: they are from different saves", other.path, there, first.path, here)
 	case !same(m, s.model) || fmt.Sprint(a.Layout()) != fmt.Sprint(s.args.Layout()):
 		return exitcode.Errorf(exitcode.BadData, "%s was saved with another model or layout than %s", other.path, first.path)
 	case len(other.chunks) != len(first.chunks):

@@ -196,7 +196,7 @@ func (o *optimizer) distributed() error {
 		return fmt.Errorf("%s holds a %s", path, pickle.TypeName(root))
 	}
 	if coalesced, _ := d.Get("buckets_coalesced"); coalesced != true {
-		return fmt.Errorf("%s is not in one piece a buffer (buckets_coalesced), as Megatron-LM before 0.5 wrote", path)
+		return fmt.Errorf("%s does not store each buffer contiguously (buckets_coalesced), as Megatron-LM before 0.5 did; convert it with a newer version", path)
 	}
 	for _, p := range d.Pairs {
 		chunk, ok := p.Key.(int64)
@@ -217,7 +217,7 @@ func (o *optimizer) distributed() error {
 func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
 	d, ok := v.(*pickle.Dict)
 	if !ok || len(d.Pairs) != 1 {
-		return fmt.Errorf("parameters of several types are not known here")
+		return fmt.Errorf("parameters of several types are not supported")
 	}
 	flat, ok := d.Pairs[0].Value.(*pickle.Dict)
 	if !ok {

@@ -182,7 +182,7 @@ func (s *source) place(r *rank, chunk int, key string, k megatron.Key, t *pickle
 		return p, exitcode.Errorf(exitcode.BadData, "%s: %w", r.path, err)
 	}
 	if p.Cut = cut; fmt.Sprint(cut.Shape) != fmt.Sprint(t.Shape) {
-		return p, exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %v; the arguments make it %v", r.path, key, t.Shape, cut.Shape)
+		return p, exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %v; by the arguments it should be %v", r.path, key, t.Shape, cut.Shape)
 	}
 	return p, nil
 }
@@ -190,7 +190,7 @@ func (s *source) place(r *rank, chunk int, key string, k megatron.Key, t *pickle
 // add places a rank's tensor as a part of the global one under a prefix.
 func (s *source) add(prefix, path string, p megatron.Local, t *pickle.Tensor) error {
 	if checkpoint.Width(t.DType) == 0 || len(t.Shape) == 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s%v, which no parameter is", path, p.Key, t.DType, t.Shape)
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q has the type and shape %s%v, which no parameter has", path, p.Key, t.DType, t.Shape)
 	}
 	if fmt.Sprint(t.Shape) != fmt.Sprint(p.Shape) {
 		return exitcode.Errorf(exitcode.BadData, "%s: %s%s is %v; the parameter is %v", path, prefix, p.Key, t.Shape, p.Shape)

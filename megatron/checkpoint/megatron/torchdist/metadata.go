@@ -52,7 +52,7 @@ func readMarker(dir string) error {
 	path := filepath.Join(dir, checkpoint.DistMarker)
 	text, err := exitcode.ReadFile(path, 1<<20)
 	if code := exitcode.CodeOf(err); code == exitcode.NoInput || code == exitcode.BadData {
-		return exitcode.Errorf(exitcode.BadData, "%s is missing or no small file: the save did not finish", path)
+		return exitcode.Errorf(exitcode.BadData, "%s is missing or not a small regular file: the save did not complete", path)
 	}
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (x *index) fill(dir string, root pickle.Value) error {
 		if o, ok := p.Value.(*pickle.Object); ok && strings.HasSuffix(o.Class, ".BytesStorageMetadata") {
 			where, ok := at[key]
 			if !ok {
-				return fmt.Errorf("object %q is listed and stored nowhere", key)
+				return fmt.Errorf("object %q is listed but not stored", key)
 			}
 			x.objects[key] = where
 			continue
@@ -189,7 +189,7 @@ func (x *index) places(dir string, d *pickle.Dict) (map[string]place, error) {
 		name, _ := key.Get("fqn")
 		fqn, ok := name.(string)
 		if !ok {
-			return nil, fmt.Errorf("a stored item whose name is a %s", pickle.TypeName(name))
+			return nil, fmt.Errorf("the name of a stored item is a %s", pickle.TypeName(name))
 		}
 		corner, err := cornerOf(key)
 		if err != nil {
@@ -231,20 +231,20 @@ func placeOf(dir string, info *pickle.Dict, sizes map[string]int64) (place, erro
 	}
 	if v, _ := info.Get("transform_descriptors"); v != nil {
 		if list, ok := pickle.Items(v); !ok || len(list) > 0 {
-			return place{}, fmt.Errorf("its bytes in %s are transformed (transform_descriptors), which is not read here", name)
+			return place{}, fmt.Errorf("its bytes in %s are transformed (transform_descriptors), which is not supported", name)
 		}
 	}
 	size, ok := sizes[name]
 	if !ok {
 		st, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || !st.Mode().IsRegular() {
-			return place{}, fmt.Errorf("%s is missing or no plain file", filepath.Join(dir, name))
+			return place{}, fmt.Errorf("%s is missing or not a regular file", filepath.Join(dir, name))
 		}
 		size = st.Size()
 		sizes[name] = size
 	}
 	if from < 0 || n < 0 || from > size-n {
-		return place{}, fmt.Errorf("bytes %d+%d are beyond the %d of %s: cut, or another save's", from, n, size, filepath.Join(dir, name))
+		return place{}, fmt.Errorf("bytes %d+%d exceed the %d bytes of %s: it is truncated, or from another save", from, n, size, filepath.Join(dir, name))
 	}
 	return place{name, from, n}, nil
 }
@@ -286,7 +286,7 @@ func readTensor(key string, v pickle.Value, at map[string]place) (*stored, error
 		}
 		where, found := at[chunkKey(key, append([]int64{}, from...))]
 		if !found {
-			return nil, fmt.Errorf("its chunk at %v is stored nowhere", from)
+			return nil, fmt.Errorf("its chunk at %v is not stored", from)
 		}
 		s.chunks = append(s.chunks, chunk{mpu.Piece{From: from, Size: n}, where})
 	}
@@ -313,5 +313,5 @@ func dtypeOf(v pickle.Value) (string, error) {
 	if name := pickle.TypeOf(t); ok && checkpoint.Width(name) > 0 {
 		return name, nil
 	}
-	return "", fmt.Errorf("elements of %v are not read here", first)
+	return "", fmt.Errorf("elements of type %v are not supported", first)
 }

@@ -92,7 +92,7 @@ func (s *source) readFlat() error {
 			types[key] = m[4]
 		}
 		if types[key] != m[4] {
-			return fmt.Errorf("%s: parameters of several types in one buffer are not known here", x.key)
+			return fmt.Errorf("%s: parameters of several types in one buffer are not supported", x.key)
 		}
 		b := buffers[key].buckets
 		if b[n[3]] == nil {
@@ -183,7 +183,7 @@ func (s *source) paramsOf(b *buffer) ([]megatron.Local, error) {
 	l := s.layout
 	l.FirstStage, l.LastStage = s.args.Int("decoder_first_pipeline_num_layers", 0), s.args.Int("decoder_last_pipeline_num_layers", 0)
 	if strings.TrimSpace(s.args.Text("pipeline_model_parallel_layout", "")) != "" {
-		return nil, fmt.Errorf("a run with --pipeline-model-parallel-layout keeps its optimizer in buffers whose order is not known here; convert it with --dist-ckpt-optim-fully-reshardable, or take --weights-only")
+		return nil, fmt.Errorf("a run with --pipeline-model-parallel-layout stores its optimizer in buffers of unknown order; save it with --dist-ckpt-optim-fully-reshardable, or use --weights-only")
 	}
 	stages, err := megatron.Stages(s.model, l)
 	if err != nil {

@@ -115,7 +115,7 @@ func (s *source) readCommon() error {
 			return err
 		}
 	} else {
-		return exitcode.Errorf(exitcode.BadData, "%s is missing, and .metadata has no common_state: the arguments of the run are not there", path)
+		return exitcode.Errorf(exitcode.BadData, "%s is missing, and .metadata has no common_state: the arguments of the run are missing", path)
 	}
 	var ok bool
 	if s.common, ok = root.(*pickle.Dict); !ok {
@@ -207,7 +207,7 @@ func (s *source) addSlice(name string, x *stored, shape []int64, lead int, k meg
 		if bare, ok := strings.CutPrefix(name, prefix); ok && checkpoint.IsVocabulary(bare) {
 			want := s.shapes[bare]
 			if len(shape) != 2 || want == nil || want[0] > shape[0] {
-				return fmt.Errorf("%v; the arguments make it %v", shape, want)
+				return fmt.Errorf("%v; by the arguments it should be %v", shape, want)
 			}
 			t.Shape = []int64{want[0], shape[1]} // without padding
 		}
