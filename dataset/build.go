@@ -65,14 +65,14 @@ func (c Config) Check() error {
 	case sources == 0:
 		add("no data: give --data-path, --train-data-path, --data-args-path, --per-split-data-args-path or --mock-data")
 	case sources > 1:
-		add("data is given twice; take one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path) and --mock-data")
+		add("data is given twice; use one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path) and --mock-data")
 	case perSplit && c.Split != "":
 		add("--split %q has no meaning with data given per split", c.Split)
 	case c.DataArgsPath != "" && c.Split == "":
 		add("--data-args-path needs --split")
 	}
 	if perSplit && c.PerSplitDataArgsPath != "" && len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 {
-		add("--per-split-data-args-path and --train/valid/test-data-path say the same thing twice")
+		add("--per-split-data-args-path and --train/valid/test-data-path exclude each other; give one")
 	}
 	if c.Split != "" {
 		if _, err := parseSplit(c.Split); err != nil {

@@ -33,7 +33,7 @@ func TestStallOnGPU(t *testing.T) {
 		cmd := exec.Command(filepath.Join(bin, "monotron"), strings.Fields(c.line)...)
 		cmd.Env = append(os.Environ(), "MONOTRON_EMU_SPIN=1", c.environment)
 		said, err := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != 70 || !strings.Contains(string(said), c.want) || !strings.Contains(string(said), "its GPU does not end what it was given") {
+		if cmd.ProcessState.ExitCode() != 70 || !strings.Contains(string(said), c.want) || !strings.Contains(string(said), "its GPU does not complete its work") {
 			t.Errorf("%s: %v\n%s", name, err, said)
 		}
 	}

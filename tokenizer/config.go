@@ -77,7 +77,7 @@ func Flags() []Flag {
 				c.NullEOD = &n
 				return err
 			}},
-		{"null-tokenizer-pad-id", argv.One, "", "padding id of a NullTokenizer, whose positions count no loss; default -1, which no token has",
+		{"null-tokenizer-pad-id", argv.One, "", "padding id of a NullTokenizer, excluded from the loss (default: -1, an id of no token)",
 			func(c *Config, v []string) error {
 				n, err := wholeNumber(v[0], NoPad)
 				c.NullPad = &n
@@ -126,7 +126,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 	case "TikTokenizer":
 		return loadTik(c)
 	case "":
-		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing, and the other flags do not say it: %s", strings.Join(types, ", "))
+		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing, and cannot be derived from the other flags: %s", strings.Join(types, ", "))
 	}
 	return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type %s is not among those that work here: %s", c.Type, strings.Join(types, ", "))
 }

@@ -24,7 +24,7 @@ func newLegacy(t *sentencePiece, tokens []string) (*legacyPieces, error) {
 	l.blank, _ = t.ID("\u2581")
 	for _, token := range tokens {
 		if token == "" {
-			return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens holds an empty token")
+			return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens has an empty token")
 		}
 		id, known := t.ID(token)
 		if _, twice := l.ids[token]; twice {

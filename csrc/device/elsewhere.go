@@ -68,7 +68,7 @@ func (d *Device) shelf(t Tensor) (Store, int64) {
 			return s.store, at - s.from
 		}
 	}
-	panic(fmt.Sprintf("device: %v lies in no store of this device", t))
+	panic(fmt.Sprintf("device: %v is not in a store of this device", t))
 }
 
 // Fetch reads t, which lies in a store, into dst; Put writes it. Any goroutine may call them.

@@ -57,7 +57,7 @@ func (s Survey) Changes(before Survey) []string {
 	}
 	for _, b := range before.GPUs {
 		if !slices.ContainsFunc(s.GPUs, func(g GPU) bool { return g.UUID == b.UUID }) {
-			lines = append(lines, fmt.Sprintf("GPU %d (%s) is gone: it fell off the bus, or the driver lost it; see dmesg for Xid", b.Index, b.UUID))
+			lines = append(lines, fmt.Sprintf("GPU %d (%s) is no longer available: it fell off the bus, or the driver lost it; search dmesg for Xid", b.Index, b.UUID))
 		}
 	}
 	return lines

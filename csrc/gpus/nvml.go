@@ -31,7 +31,7 @@ func open() (nvml.Interface, error) {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is not installed here (no libnvidia-ml.so.1)")
 	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is installed but not running (nvidia-smi says more)")
+		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is installed but not running (run nvidia-smi for details)")
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
 		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver was updated but the old one still runs: reboot, or reload its modules")
 	default:
@@ -98,7 +98,7 @@ func look(lib nvml.Interface, index int) (g GPU, err error) {
 
 func must[T any](v T, r nvml.Return) (T, error) {
 	if r != nvml.SUCCESS {
-		return v, exitcode.Errorf(exitcode.Internal, "NVIDIA's management library says %s", name(r))
+		return v, exitcode.Errorf(exitcode.Internal, "NVIDIA's management library reports %s", name(r))
 	}
 	return v, nil
 }

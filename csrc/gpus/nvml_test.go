@@ -85,7 +85,7 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	after.GPUs = after.GPUs[:7]
-	if lines := after.Changes(before); !strings.Contains(strings.Join(lines, "\n"), "GPU 7 ("+before.GPUs[7].UUID+") is gone") {
+	if lines := after.Changes(before); !strings.Contains(strings.Join(lines, "\n"), "GPU 7 ("+before.GPUs[7].UUID+") is no longer available") {
 		t.Errorf("a lost GPU is not told: %q", lines)
 	}
 }
@@ -131,7 +131,7 @@ func TestSeat(t *testing.T) {
 		t.Errorf("rank 1 of 4 sits on %v (%v), want GPU 5", g, err)
 	}
 	_, err := s.Seat(four, 1, 8)
-	if err == nil || !strings.HasPrefix(err.Error(), "4 GPUs visible, 8 asked: CUDA_VISIBLE_DEVICES=4,5,6,7 on a host of 8; one GPU takes one rank") {
+	if err == nil || !strings.HasPrefix(err.Error(), "4 GPUs are visible, but 8 are needed: CUDA_VISIBLE_DEVICES=4,5,6,7 on a host of 8; a GPU can run one rank only") {
 		t.Errorf("4 visible, 8 asked: %v", err)
 	}
 }

@@ -89,7 +89,7 @@ func (s Survey) Seat(e Environment, rank, ranks int) (GPU, error) {
 		return GPU{}, err
 	}
 	if ranks > len(shown) {
-		return GPU{}, exitcode.Errorf(exitcode.Usage, "%d GPUs visible, %d asked: %s; one GPU takes one rank. Ask for %d ranks on this host "+
+		return GPU{}, exitcode.Errorf(exitcode.Usage, "%d GPUs are visible, but %d are needed: %s; a GPU can run one rank only. Use %d ranks on this host "+
 			"(--nproc-per-node %d or --world-size %d), or show more GPUs", len(shown), ranks, e.where(len(s.GPUs)), len(shown), len(shown), len(shown))
 	}
 	return shown[rank], nil

@@ -54,7 +54,7 @@ func (p *Parser) instead() string {
 	case c == '[':
 		return "; jq -c '.[]' makes lines of a file that is one array"
 	case slices.Contains(p.line, 0):
-		return "; it holds zero bytes, as UTF-16 does: iconv -t UTF-8 makes text of that"
+		return "; it contains zero bytes, as UTF-16 does; convert it with iconv -t UTF-8"
 	case c != '"':
 		return "; --input-format text takes plain text"
 	}
@@ -274,7 +274,7 @@ func (p *Parser) keep(v *value) error {
 			_, _, err := p.skipString()
 			return err
 		} else if n, p.buf = unicodeEscape(p.buf, p.line[i:]); n == 0 {
-			return p.errorf("the string holds %s", surrogate)
+			return p.errorf("the string contains %s", surrogate)
 		}
 		i += n
 		piece, escaped = i, true

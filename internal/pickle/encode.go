@@ -241,7 +241,7 @@ func (e *encoder) object(o *Object, depth int) error {
 		e.global("numpy._core.multiarray._reconstruct")
 		args = []Value{Class("numpy.ndarray"), &Tuple{Items: []Value{int64(0)}}, Bytes("b")}
 	} else if classes[o.Class] == 0 {
-		return fmt.Errorf("class %q is not one that checkpoints hold", o.Class)
+		return fmt.Errorf("class %q is not allowed in checkpoints", o.Class)
 	} else {
 		e.global(o.Class)
 	}

@@ -72,7 +72,7 @@ func (m *machine) run() (Value, error) {
 			return nil, err
 		}
 		if len(m.stack) > maxStack || m.objects > maxObjects || len(m.marks) > maxMarks || len(m.memo) > 2*maxObjects {
-			return nil, m.errorf("the pickle holds more than a checkpoint can: %d values waiting, %d objects, %d marks", len(m.stack), m.objects, len(m.marks))
+			return nil, m.errorf("the pickle is larger than a checkpoint can be: %d values on the stack, %d objects, %d marks", len(m.stack), m.objects, len(m.marks))
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (s *File) readHeader(size int64) error {
 	}
 	n := le.Uint64(head[:])
 	if n > maxHeader || int64(n) > size-lengthBytes {
-		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: a header of %d bytes is said, the file has %d and the format allows %d: not a safetensors file, or cut",
+		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: the header size is %d bytes, but the file has %d and the format allows %d: it is not a safetensors file, or it is truncated",
 			s.Path, n, size-lengthBytes, maxHeader)
 	}
 	raw := make([]byte, n)

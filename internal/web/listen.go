@@ -38,7 +38,7 @@ func Port(addr string) (net.Listener, error) {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, exitcode.Errorf(exitcode.Usage, "%s is not an address of this host", addr)
 	case errors.Is(err, syscall.EACCES):
-		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is for root alone: choose one from 1024 on", addr)
+		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is reserved for root; choose one from 1024 up", addr)
 	}
 	return l, err
 }

@@ -461,7 +461,7 @@ func (p *parser) deriveReport() {
 		p.clash("log-memory-interval log-interval", "--log-memory-interval %d is not a multiple of --log-interval %d", l.MemoryInterval, l.Interval)
 	}
 	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
-		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must come after --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
+		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must be greater than --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
 }

@@ -60,7 +60,7 @@ func Detect(path string) (Format, error) {
 	for _, name := range filesLike(path, "*.safetensors") {
 		return "", exitcode.Errorf(exitcode.NoInput, "%s has %s without a config.json, which gives the shape of the model", path, name)
 	}
-	return "", exitcode.Errorf(exitcode.NoInput, "%s holds no checkpoint: no %s, %s*, %s, %s, config.json, ckpt.pt or model_*.bin in it or in its %s folders",
+	return "", exitcode.Errorf(exitcode.NoInput, "%s contains no checkpoint: no %s, %s*, %s, %s, config.json, ckpt.pt or model_*.bin in it or in its %s folders",
 		path, ManifestName, RankPrefix, DistMetadata, TrackerName, IterPrefix)
 }
 

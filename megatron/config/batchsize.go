@@ -249,7 +249,7 @@ func (c *Run) Iterations() (int, error) {
 	}
 	iterations, err := sizes.Iterations(c.TrainSamples)
 	if err == nil && iterations == 0 && c.TrainSamples > 0 && !c.SkipTrain {
-		err = exitcode.Errorf(exitcode.Usage, "--train-samples %d is less than one batch: there is no step to train; raise it or lower --global-batch-size", c.TrainSamples)
+		err = exitcode.Errorf(exitcode.Usage, "--train-samples %d is less than one batch; raise it or lower --global-batch-size", c.TrainSamples)
 	}
 	return iterations, err
 }

@@ -37,7 +37,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	}
 	switch {
 	case !e.device.IsGPU():
-		note("attention: device %s has one kind of its own, which keeps no scores; --attention-backend %s chooses on cuda alone", e.device.Name, backend)
+		note("attention: device %s has a single implementation, which does not store scores; --attention-backend %s has an effect on cuda only", e.device.Name, backend)
 	case !e.config.Layout.UncutSequences():
 		const why = "cuDNN's attention needs complete sequences and returns no partial results in f32; with --context-parallel-size above 1 use --cp-comm-type a2a in all layers"
 		if backend == "fused" {

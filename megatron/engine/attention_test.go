@@ -78,7 +78,7 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		"no layers there":    {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
 		"nor a say":          {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
 		"complete sequences": {step(config.Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused asks"},
-		"parts of sequences": {step(config.Layout{CP: 2}, "auto"), nobody, []bool{false, false}, "not cuDNN's (fused): cuDNN's takes whole sequences"},
+		"parts of sequences": {step(config.Layout{CP: 2}, "auto"), nobody, []bool{false, false}, "not cuDNN's (fused): cuDNN's attention needs complete sequences"},
 		"parts, asked for":   {step(config.Layout{CP: 2, CPCommType: []string{"a2a", "a2a", "p2p", "a2a"}}, "fused"), nobody, []bool{false, false}, "use --cp-comm-type a2a in all layers"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -122,7 +122,7 @@ func Newest(dir string) (step int64, written time.Time, err error) {
 	case tracked(dir):
 		var t checkpoint.Tracked
 		if t, err = checkpoint.ReadTracker(dir); err == nil && t.Release {
-			err = exitcode.Errorf(exitcode.Usage, "%s holds a release, which no run writes on", dir)
+			err = exitcode.Errorf(exitcode.Usage, "%s contains a release checkpoint, which no run continues", dir)
 		}
 		step = t.Iteration
 	default:

@@ -67,7 +67,7 @@ func (p Parallel) check(c *StageConfig) error {
 	case m.PaddedVocabSize%tp != 0:
 		return bad("they cannot share the %d rows of the padded vocabulary evenly", m.PaddedVocabSize)
 	case p.SequenceParallel && p.DistributeSaved:
-		return bad("--distribute-saved-activations: with --sequence-parallel what is saved is cut already")
+		return bad("--distribute-saved-activations: with --sequence-parallel saved activations are already sharded; leave it out")
 	case p.headsPerContext(m) != nil:
 		return p.headsPerContext(m)
 	case m.Tied && c.Head != c.Embedding && p.Embedding == nil:

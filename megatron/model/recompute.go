@@ -67,7 +67,7 @@ func (r Recompute) forget() (f Forget, err error) {
 		}
 		if !known {
 			every, mixtures := Modules()
-			return f, fmt.Errorf("--recompute-modules %s: a model has %s, with experts %s too", name, strings.Join(every, ", "), strings.Join(mixtures, ", "))
+			return f, fmt.Errorf("--recompute-modules %s is unknown; choose from %s, and with experts also %s", name, strings.Join(every, ", "), strings.Join(mixtures, ", "))
 		}
 	}
 	return f, nil

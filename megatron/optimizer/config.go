@@ -99,7 +99,7 @@ func (s *Schedule) check() error {
 	bad := func(format string, a ...any) error { return exitcode.With(exitcode.Usage, fmt.Errorf(format, a...)) }
 	switch {
 	case s.MinLR < 0 || s.MinLR > s.MaxLR:
-		return bad("--min-lr %g must lie between 0 and --lr %g", s.MinLR, s.MaxLR)
+		return bad("--min-lr %g must be from 0 to --lr %g", s.MinLR, s.MaxLR)
 	case s.InitLR > s.MaxLR:
 		return bad("--lr-warmup-init %g is above --lr %g", s.InitLR, s.MaxLR)
 	case s.DecaySamples <= 0:

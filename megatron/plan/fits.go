@@ -49,9 +49,9 @@ func (u *Unfit) Error() string {
 	case len(u.Nearest) > 0:
 		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
 	case u.Every:
-		text += ". With all flags that save memory it does not fit either: take a smaller model, or more machines"
+		text += ". It does not fit with all flags that save memory either: use a smaller model, or more machines"
 	}
-	return text + " (--no-plan starts it all the same)"
+	return text + " (--no-plan starts it anyway)"
 }
 
 // searchTime is how long a refusal looks for layouts that would fit.

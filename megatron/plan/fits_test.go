@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("no %q in: %v", want, err)
 		}
 	}
-	if _, err = o.Check(c, all, Room{1000, "here"}); !errors.As(err, &u) || !u.Every || !strings.Contains(err.Error(), "does not fit either") {
+	if _, err = o.Check(c, all, Room{1000, "here"}); !errors.As(err, &u) || !u.Every || !strings.Contains(err.Error(), "with all flags that save memory either") {
 		t.Errorf("1000 bytes: %v", err)
 	}
 }

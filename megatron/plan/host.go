@@ -30,7 +30,7 @@ func (u *Overfull) Error() string {
 	} else {
 		text += ". No smaller part of it fits with the tensors on the GPU: use more machines, or a smaller model"
 	}
-	return text + " (--no-plan starts it all the same)"
+	return text + " (--no-plan starts it anyway)"
 }
 
 // inHost is what ranks keep in the host's memory beside their GPUs.

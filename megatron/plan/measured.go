@@ -113,7 +113,7 @@ func (m *Machine) checkMeasured() (problems []error) {
 		add("ops and collectives are of ranks that share threads: threads is missing")
 	}
 	if m.Threads > 0 && len(m.Ops) == 0 {
-		add("threads says that ranks share them, and ops is missing: monotron measure writes it")
+		add("ops is missing, though threads declares that ranks share them; create the file with monotron measure")
 	}
 	rows := func(what string, times [][]float64, width int) {
 		if len(times) == 0 {

@@ -121,7 +121,7 @@ func TestMissingDataIsExplained(t *testing.T) {
 	for add, want := range map[string]string{
 		"DIR/my":                             "there is " + dir + "/my_text_document",
 		"DIR/none":                           "a data path is a prefix: PATH.bin and PATH.idx",
-		"0.3 DIR/my_text_document 0.7":       "weights and prefixes come in pairs",
+		"0.3 DIR/my_text_document 0.7":       "give weights and prefixes in pairs",
 		"1 DIR/my_text_document 2 DIR/other": "a data path is a prefix",
 	} {
 		if r := call(t, dir, data+add); r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), want) {

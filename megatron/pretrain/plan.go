@@ -63,7 +63,7 @@ func checkMemory(job *training.Job, place *launchenv.Place, open func() (*device
 func whileLong(told *logging.Notes) func() {
 	const long = 2 * time.Second
 	t := time.AfterFunc(long, func() {
-		told.Info("counting the memory that every rank will hold, which takes long for many layers; --no-plan starts without it")
+		told.Info("computing the memory of every rank, which takes long for many layers; --no-plan skips it")
 	})
 	return func() { t.Stop() }
 }

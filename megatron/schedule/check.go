@@ -89,7 +89,7 @@ func (s *stageCheck) run(a Action) error {
 	case *next != a.Micro:
 		return fmt.Errorf("micro-batch %d of chunk %d is next", *next, a.Chunk)
 	case at.grad && !s.at(place{false, a.Chunk, a.Micro}).ran:
-		return fmt.Errorf("it comes before its forward")
+		return fmt.Errorf("its forward has not run")
 	case s.from(at) >= 0 && !value.here:
 		return fmt.Errorf("its input has not been received")
 	}

@@ -80,7 +80,7 @@ func (c Config) checkInterleaved(problem func(string, ...any)) {
 		problem("--microbatch-group-size-per-virtual-pipeline-stage %d must be from %d (stages) to %d (micro-batches)", c.Group, c.Stages, c.Micros)
 	case rest > 0 && rest < c.Stages:
 		lower, upper := c.Micros-rest, c.Micros-rest+c.Stages
-		problem("%d micro-batches in groups of %d leave %d in the last group, which has to hold 0 or at least %d (stages): use %d or %d micro-batches, or --microbatch-group-size-per-virtual-pipeline-stage %d",
+		problem("%d micro-batches in groups of %d leave %d in the last group, which must have 0 or at least %d (the number of stages): use %d or %d micro-batches, or --microbatch-group-size-per-virtual-pipeline-stage %d",
 			c.Micros, c.Group, rest, c.Stages, lower, upper, c.nearestGroup())
 	}
 }

@@ -18,10 +18,10 @@ func (p *splitting) byLayout() []int {
 		return nil
 	}
 	if layers := strings.Count(text, "t"); layers != p.Layers {
-		p.problem("%s %s holds %d layers, --num-layers says %d", flag, p.Layout, layers, p.Layers)
+		p.problem("%s %s has %d layers, but --num-layers is %d", flag, p.Layout, layers, p.Layers)
 	}
 	if strings.Contains(text, "m") {
-		p.problem("%s %s holds multi-token prediction (m), which the model has not", flag, p.Layout)
+		p.problem("%s %s has multi-token prediction (m), which the model does not have", flag, p.Layout)
 	}
 	if strings.Count(text, "E") != 1 || text[0] != 'E' {
 		p.problem("%s %s must begin with its only E, the embedding", flag, p.Layout)
@@ -99,7 +99,7 @@ func expandGroup(text string, depth int) (out, rest string, err error) {
 			text = text[1+len(digits):]
 		}
 		if len(out)+len(item)*times > 2*maxParts {
-			return "", "", fmt.Errorf("it holds too many stages and layers")
+			return "", "", fmt.Errorf("it has too many stages and layers")
 		}
 		out += strings.Repeat(item, times)
 	}

@@ -65,7 +65,7 @@ func prefixHint(c *config.Run) string {
 		return hint
 	}
 	if weighted {
-		return "; weights and prefixes come in pairs: 0.3 A 0.7 B"
+		return "; give weights and prefixes in pairs: 0.3 A 0.7 B"
 	}
 	return ""
 }

@@ -71,6 +71,6 @@ func (r *Run) tellExperts() {
 	}
 	even, most := m.Places(tokens, l.Sizes())
 	size := m.PlaceBytes(r.rank.Sizes.ExpertTP(), r.Engine.DType.Size())
-	r.log.note("experts: a micro-batch chooses those of a rank %d times a layer where it is even (%s of activations), %d times at most (%s)",
+	r.log.note("experts: a rank's experts get %d tokens per micro-batch and layer at even load (%s of activations), at most %d (%s)",
 		even, device.Size(even*size), most, device.Size(most*size))
 }

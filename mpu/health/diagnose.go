@@ -180,7 +180,7 @@ func (s *still) absent(rank int) *failure.Verdict {
 	if !state.over {
 		where = fmt.Sprintf("it is in %s and has done nothing for %d s", At(state.beat.Phase, state.beat.Step), int(time.Since(state.moved).Seconds()))
 		if state.beat.Held {
-			where += ": its GPU does not end what it was given"
+			where += ": its GPU does not complete its work"
 		}
 	}
 	v.Text = fmt.Sprintf("rank %d stands still: %s", rank, where)

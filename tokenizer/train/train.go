@@ -69,7 +69,7 @@ type trainer struct {
 // the counts alone.
 func Words(counts map[string]int64, c Config) (*Result, error) {
 	if least := 256 + len(c.Special); c.VocabSize < least {
-		return nil, exitcode.Errorf(exitcode.Usage, "--vocab-size %d is less than the %d bytes and special tokens that every vocabulary holds", c.VocabSize, least)
+		return nil, exitcode.Errorf(exitcode.Usage, "--vocab-size %d is less than the %d bytes and special tokens that every vocabulary has", c.VocabSize, least)
 	}
 	t := &trainer{ids: map[string]int32{}, pairs: map[pair]int64{}, places: map[pair][]int32{}}
 	if err := t.alphabet(c.Special); err != nil {

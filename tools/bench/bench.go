@@ -110,7 +110,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		is   bool
 		text string
 	}{
-		{!o.graphs && c.String("cuda-graph-impl") != "none", fmt.Sprintf("--cuda-graph-impl %s: none or local", c.String("cuda-graph-impl"))},
+		{!o.graphs && c.String("cuda-graph-impl") != "none", fmt.Sprintf("--cuda-graph-impl %s: must be none or local", c.String("cuda-graph-impl"))},
 		{o.model.MaxPositions > 0 && o.seq > o.model.MaxPositions, fmt.Sprintf("--seq-length %d: %s has %d positions", o.seq, o.name, o.model.MaxPositions)},
 		{rate == 1, "--dropout 1 leaves nothing: below 1"},
 	} {

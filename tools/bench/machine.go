@@ -81,7 +81,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 		return exitcode.With(exitcode.Internal, err)
 	}
 	if _, err := plan.ParseMachine(text); err != nil {
-		return exitcode.Errorf(exitcode.Internal, "what was measured makes no machine file: %w", err)
+		return exitcode.Errorf(exitcode.Internal, "the measurements do not make a valid machine file: %w", err)
 	}
 	if _, err := file.Write(text); err != nil {
 		return exitcode.With(exitcode.IO, err)

@@ -79,7 +79,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 		return err
 	}
 	if o.zeroed {
-		notes.Printf("note: the linear layers have no biases; zeros are written, which say the same, and nanoGPT trains them from here on\n")
+		notes.Printf("note: the linear layers have no biases; zeros are written instead, which have the same effect, and which nanoGPT trains\n")
 	}
 	written, err := all.Write(ctx, o.to, o.output, src, o.write)
 	if err != nil {

@@ -116,7 +116,7 @@ func TestConvertRefuses(t *testing.T) {
 		code exitcode.Code
 	}{
 		{[]string{"--to", "hf", "--output", out}, "--input is missing", exitcode.Usage},
-		{[]string{"--input", tiny, "--to", "pickle", "--output", out}, "no format", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "pickle", "--output", out}, "is not a format", exitcode.Usage},
 		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--dtype", "int4"}, "bf16", exitcode.Usage},
 		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--max-shard-size", "much"}, "500MB", exitcode.Usage},
 		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--tensor-model-parallel-size", "2"}, "no layout", exitcode.Usage},

@@ -109,7 +109,7 @@ func build(a, b checkpoint.Source, weightsOnly bool, o compare.Options) (*report
 	for _, s := range []struct{ has, lacks checkpoint.Source }{{a, b}, {b, a}} {
 		if !weightsOnly && hasOptimizer(s.has) && !hasOptimizer(s.lacks) {
 			weightsOnly = true
-			r.Notes = append(r.Notes, s.lacks.Info().Path+" holds no optimizer: the weights are compared")
+			r.Notes = append(r.Notes, s.lacks.Info().Path+" has no optimizer state: only the weights are compared")
 		}
 	}
 	if weightsOnly {

@@ -87,7 +87,7 @@ func (r Report) verdict() error {
 			return nil
 		}
 	}
-	return exitcode.Errorf(exitcode.Internal, "no device can be opened here, not even ref; the report above says why")
+	return exitcode.Errorf(exitcode.Internal, "no device can be opened here, not even ref; the reasons are in the report above")
 }
 
 func (r Report) writeJSON(w io.Writer) error {

@@ -114,7 +114,7 @@ func (o *options) check(sampling bool) error {
 		text string
 	}{
 		{s.TopP == 0, "--top-p 0 leaves no token; above 0, at most 1"},
-		{b.Beams > maxBeams, fmt.Sprintf("--num-beams %d: at most %d, as each has a cache and a row of logits of its own", b.Beams, maxBeams)},
+		{b.Beams > maxBeams, fmt.Sprintf("--num-beams %d: must be at most %d, as each beam has its own cache and row of logits", b.Beams, maxBeams)},
 		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d would give one text as often, as nothing asks for sampling: give --temperature, --top-k, --top-p or --seed", o.samples)},
 		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples %d: --num-beams %d finds so many texts at most", o.samples, b.Beams)},
 		{b.Beams > 1 && sampling, "--num-beams searches for the likeliest text; --temperature, --top-k, --top-p and --seed do not go with it"},

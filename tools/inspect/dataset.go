@@ -102,7 +102,7 @@ func summary(p *command.Printer, x *dataset.Indexed) {
 			p.Printf("%11d to %-11d %9d  %5.1f%%\n", int64(1)<<b>>1, max(0, int64(1)<<b-1), n, 100*float64(n)/float64(x.Len()))
 		}
 	}
-	p.Printf("index      offsets, lengths and boundaries hold together\n")
+	p.Printf("index      offsets, lengths and boundaries are consistent\n")
 }
 
 // document prints the sequences of one document.

@@ -67,12 +67,12 @@ func pairs(dir string) (prefixes []string, err error) {
 	}
 	for name := range names {
 		if !have[name+".idx"] || !have[name+".bin"] {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the .bin or the .idx file of the pair is missing; --input must hold pairs and nothing else", filepath.Join(dir, name))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the .bin or the .idx file of the pair is missing; --input must contain pairs only", filepath.Join(dir, name))
 		}
 		prefixes = append(prefixes, filepath.Join(dir, name))
 	}
 	if len(prefixes) == 0 {
-		return nil, exitcode.Errorf(exitcode.NoInput, "%s holds no .bin/.idx pair", dir)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s has no .bin/.idx pair", dir)
 	}
 	slices.Sort(prefixes)
 	return prefixes, nil

@@ -92,7 +92,7 @@ func machineOf(c *cli.Context) (*plan.Machine, error) {
 	if c.String("machine") == "" {
 		for _, name := range []string{"jitter", "price", "svg", "trace", "timeline"} {
 			if c.IsSet(name) {
-				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --machine, which says how fast devices are", name)
+				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --machine, which has the speed of the devices", name)
 			}
 		}
 		return nil, nil
@@ -159,7 +159,7 @@ func (p *runPlan) fits() bool {
 // machine may be nil.
 func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*device.Device, error)) (*runPlan, error) {
 	if len(args) == 0 || args[0] != "pretrain_gpt" {
-		return nil, exitcode.Errorf(exitcode.Usage, "say what is planned: plan run pretrain_gpt FLAGS..., the training command as it will be typed")
+		return nil, exitcode.Errorf(exitcode.Usage, "missing training command; give it as plan run pretrain_gpt FLAGS...")
 	}
 	config, report, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, args[1:])
 	if err != nil {
@@ -188,7 +188,7 @@ func setVocab(c *config.Run) error {
 	case size > 0:
 		return c.SetVocab(size)
 	}
-	return fmt.Errorf("%w; where the files are not at hand, --vocab-size says how many ids there are", err)
+	return fmt.Errorf("%w; without the files, give the number of ids by --vocab-size", err)
 }
 
 // device is that of --device; one that this machine lacks is counted all the same.

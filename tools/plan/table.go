@@ -118,7 +118,7 @@ func (l *layouts) read(text []byte, measured string) error {
 		}
 	}
 	if measured != "" && !slices.Contains(l.header, measured) {
-		return exitcode.Errorf(exitcode.Usage, "there is no column %s to fit; there are %s", measured, strings.Join(l.header, ", "))
+		return exitcode.Errorf(exitcode.Usage, "--fit: column %s does not exist; choose from %s", measured, strings.Join(l.header, ", "))
 	}
 	for {
 		cells, err := r.Read()

@@ -80,7 +80,7 @@ func read(folder string) ([]*health.Flight, error) {
 		return nil, exitcode.With(exitcode.Usage, err)
 	}
 	if len(files) == 0 {
-		return nil, exitcode.Errorf(exitcode.NoInput, "%s holds no flight records; give a --run-folder (an earlier run's are in before_1 and so on)", folder)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s has no flight records; give a --run-folder (those of earlier runs are in before_1 and so on)", folder)
 	}
 	var flights []*health.Flight
 	for _, path := range files {

@@ -29,7 +29,7 @@ func FastCommand() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "preprocess_data_fast",
 		Usage: "run preprocess_data, with empty documents kept as sequences",
-		Flags: append(flagTable(), &cli.BoolFlag{Name: "use-gigatoken", Usage: "accepted, no effect here: there is one tokenizer"}),
+		Flags: append(flagTable(), &cli.BoolFlag{Name: "use-gigatoken", Usage: "accepted without effect: there is a single tokenizer implementation"}),
 		Action: func(c *cli.Context) error {
 			return run(c, true)
 		},

@@ -47,7 +47,7 @@ func (o *options) search(c *cli.Context) error {
 		fmt.Fprintf(c.App.Writer, "%d. %d workers → avg. docs/s: %.4f\n", i+1, r.workers, r.speed)
 	}
 	_, err := fmt.Fprintf(c.App.Writer, "%s\nThe most optimal num of workers is %d with avg. preprocessed docs/s: %.4f.%s\n", rule, results[0].workers, results[0].speed, rule)
-	o.say("the output holds the first %d documents of each partition; run without --find-optimal-num-workers for all of them", o.maxDocuments)
+	o.say("the output has only the first %d documents of each partition; run without --find-optimal-num-workers for all of them", o.maxDocuments)
 	return exitcode.With(exitcode.IO, err)
 }
 

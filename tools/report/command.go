@@ -68,7 +68,7 @@ func formatOf(c *cli.Context, path string) (string, error) {
 	format, ending := c.String("format"), filepath.Ext(path)
 	if ending != "" && !c.IsSet("format") {
 		if format = endings[ending]; format == "" {
-			return "", exitcode.Errorf(exitcode.Usage, "--output %s: no format's name ends in %s; end it in .html, .md, .csv or .png, or say --format", path, ending)
+			return "", exitcode.Errorf(exitcode.Usage, "--output %s: unknown suffix %s; use .html, .md, .csv or .png, or give --format", path, ending)
 		}
 	}
 	if formats[format] == nil {

@@ -92,7 +92,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 		r.Seed = uint64(*q.Seed)
 	}
 	if q.Format != nil && q.Format.Type != "" && q.Format.Type != "text" {
-		all = append(all, wrong("response_format", "%.40q: this server gives text alone", q.Format.Type))
+		all = append(all, wrong("response_format", "%.40q: this server supports text only", q.Format.Type))
 	}
 	if q.BeamSearch {
 		all = append(all, wrong("use_beam_search", "this server samples; the command generate has beam search"))

@@ -30,7 +30,7 @@ func (s *server) batching(positions int, blockBytes int64, room plan.Room, share
 		return c, exitcode.Errorf(exitcode.Usage, "--kv-cache-memory %d: keys and values of %d ranks need %s, but %s is %s; use --kv-cache-memory %d at most",
 			s.cache>>20, sharers, device.Size(takes*int64(sharers)), device.Size(room.Bytes), room.Of, left>>20)
 	}
-	return c, exitcode.Errorf(exitcode.Usage, "keys and values of one text of %d positions on %d ranks take %s, %s is %s; give --kv-cache-memory for shorter texts",
+	return c, exitcode.Errorf(exitcode.Usage, "keys and values of one sequence of %d positions on %d ranks need %s, but %s is %s; give --kv-cache-memory for shorter sequences",
 		positions, sharers, device.Size(takes*int64(sharers)), device.Size(room.Bytes), room.Of)
 }
 

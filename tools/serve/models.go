@@ -35,7 +35,7 @@ func (s *server) named(name string) error {
 	if name == "" || name == s.name {
 		return nil
 	}
-	return &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("there is no model %.100q; this server has %q", name, s.name), Param: "model", Code: "model_not_found"}
+	return &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("unknown model %.100q; this server has %q", name, s.name), Param: "model", Code: "model_not_found"}
 }
 
 // encodeText is the ids of a text; plain: without the tokens that the tokenizer puts around.

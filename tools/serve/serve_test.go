@@ -239,7 +239,7 @@ func TestRefusals(t *testing.T) {
 		{"/v1/completions", `{"prompt": "x", "logit_bias": {` + numbered(1025, `"%d": 1`) + `}}`, 400, "logit_bias", "logit_bias: 1025 tokens; at most 1024"},
 		{"/v1/completions", `{"prompt": "x", "stop_token_ids": [` + numbered(1025, "%d") + `]}`, 400, "stop_token_ids", "stop_token_ids: 1025 ids; at most 1024"},
 		{"/v1/completions", `{"prompt": [` + numbered(1025, `"x%d"`) + `]}`, 400, "prompt", "prompt: 1025 texts at once; at most 1024 (--max-queue)"},
-		{"/v1/completions", `{"prompt": "x", "model": "other"}`, 404, "model", `there is no model "other"; this server has "model"`},
+		{"/v1/completions", `{"prompt": "x", "model": "other"}`, 404, "model", `unknown model "other"; this server has "model"`},
 		{"/v1/completions", `{"model": `, 400, "", "the request's body is not the JSON object it must be: unexpected end of JSON input"},
 		{"/v1/chat/completions", `{"messages": [{"content": "x"}]}`, 400, "messages", "messages: number 0 must be an object with a role"},
 		{"/v1/chat/completions", `{"messages": [{"role": "user"}]}`, 400, "messages", "messages: number 0 has content that is not text"},

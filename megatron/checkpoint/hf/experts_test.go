@@ -112,19 +112,19 @@ func TestMixtureRefusals(t *testing.T) {
 // which transformers' classes do not build without latent attention, are not written.
 func TestMixturesNoFamilyHolds(t *testing.T) {
 	for says, change := range map[string]func(m *spec.Model){
-		"before the choice":           func(m *spec.Model) { m.Experts.PreSoftmax = true },
-		"layers without experts":      func(m *spec.Model) { m.Experts.Layers[0] = false },
-		"shared experts of width 9":   func(m *spec.Model) { m.QKNorm, m.Experts.SharedFFN = true, 9 },
-		"best 1 experts":              func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.GroupTopK = 2 },
-		"without sigmoid scores":      func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.ScoreFunction = spec.ScoreSoftmax },
-		"norms after attention":       func(m *spec.Model) { m.NormAfter = true },
-		"groups of experts":           func(m *spec.Model) { m.Experts.NumGroups = 2 },
-		"multiply what goes":          func(m *spec.Model) { m.Experts.ProbsOnInput = true },
-		"biases of QKV":               func(m *spec.Model) { m.LinearBias = true },
-		"without shared experts":      func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 0 },
-		"behind one with them":        func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.Layers = []bool{true, false} },
-		"together with experts of width 10":  func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 15 },
-		"rotation of 2 of a head's 6": func(m *spec.Model) { m.RotaryPercent = 0.4 },
+		"before the choice":                 func(m *spec.Model) { m.Experts.PreSoftmax = true },
+		"layers without experts":            func(m *spec.Model) { m.Experts.Layers[0] = false },
+		"shared experts of width 9":         func(m *spec.Model) { m.QKNorm, m.Experts.SharedFFN = true, 9 },
+		"best 1 experts":                    func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.GroupTopK = 2 },
+		"without sigmoid scores":            func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.ScoreFunction = spec.ScoreSoftmax },
+		"norms after attention":             func(m *spec.Model) { m.NormAfter = true },
+		"groups of experts":                 func(m *spec.Model) { m.Experts.NumGroups = 2 },
+		"multiply what goes":                func(m *spec.Model) { m.Experts.ProbsOnInput = true },
+		"biases of QKV":                     func(m *spec.Model) { m.LinearBias = true },
+		"without shared experts":            func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 0 },
+		"behind one with them":              func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.Layers = []bool{true, false} },
+		"together with experts of width 10": func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 15 },
+		"rotation of 2 of a head's 6":       func(m *spec.Model) { m.RotaryPercent = 0.4 },
 	} {
 		m := shape(Mixtral)
 		change(m)

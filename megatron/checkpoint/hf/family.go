@@ -102,7 +102,7 @@ type inexpressible struct {
 }
 
 func (e *inexpressible) Error() string {
-	return e.holder + " has no way to say: " + strings.Join(e.lacks, "; ")
+	return e.holder + " cannot represent: " + strings.Join(e.lacks, "; ")
 }
 
 type needs func(ok bool, format string, args ...any)
@@ -121,7 +121,7 @@ func plain(family string, m *spec.Model, need needs) {
 	if family == Bloom {
 		position, activation = spec.PositionAlibi, m.Activation == spec.GeluTanh
 		need(m.FFNHiddenSize == 4*m.HiddenSize, "an MLP of width %d with hidden size %d", m.FFNHiddenSize, m.HiddenSize)
-		need(m.Tied, "an output layer of its own")
+		need(m.Tied, "a separate output layer")
 	}
 	need(m.Position == position, "%s positions", m.Position)
 	need(activation, "the %s activation", m.Activation)
@@ -138,7 +138,7 @@ func plain(family string, m *spec.Model, need needs) {
 func rotary(family string, m *spec.Model, need needs) {
 	need(m.Position == spec.PositionRope, "%s positions", m.Position)
 	need(m.NoRope == nil || family == SmolLM3, "layers without rotation (--no-rope-freq; smollm3 has them)")
-	need(m.RotaryDims() == m.KVChannels || slices.Contains(turnsPart, family), "rotation of %d of a head's %d channels (--rotary-percent %v; phi3, gpt_neox and glm4_moe have it; Megatron's formats and the native one hold it)",
+	need(m.RotaryDims() == m.KVChannels || slices.Contains(turnsPart, family), "rotation of %d of a head's %d channels (--rotary-percent %v; supported by phi3, gpt_neox, glm4_moe, Megatron's formats and the native one)",
 		m.RotaryDims(), m.KVChannels, m.RotaryPercent)
 	need(!m.RotaryInterleaved, "interleaved rotary channels")
 	need(m.RotaryInterpolation <= 1 || m.RopeScaling == nil, "rotary interpolation together with Llama-3 scaling")

@@ -32,7 +32,7 @@ func (w *writing) writeTokenizer(dir string) error {
 	c := w.src.Info().Tokenizer
 	files, err := c.Files(true)
 	if err != nil {
-		w.notes = append(w.notes, checkpoint.NotKept(err)+"; --tokenizer names a folder to take one from")
+		w.notes = append(w.notes, checkpoint.NotKept(err)+"; use --tokenizer to give a folder with one")
 		return nil
 	}
 	for _, f := range files {

@@ -80,7 +80,7 @@ func (t *Torch) open(name string, must []string) error {
 	t.files = append(t.files, f)
 	dict, ok := f.Root.(*pickle.Dict)
 	if !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s holds a %s; a dict of tensors is needed", f.Name, pickle.TypeName(f.Root))
+		return exitcode.Errorf(exitcode.BadData, "%s contains a %s; it must be a dict of tensors", f.Name, pickle.TypeName(f.Root))
 	}
 	if err := t.Add(f, dict, func(name string) string { return name }); err != nil {
 		return err

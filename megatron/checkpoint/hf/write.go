@@ -124,7 +124,7 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: %w", src.Info().Path, Some(wrong))
 	}
 	if others > 0 {
-		notes = append(notes, fmt.Sprintf("%d tensors of the optimizer are left out: the format holds weights only", others))
+		notes = append(notes, fmt.Sprintf("%d tensors of the optimizer are left out: the format stores weights only", others))
 	}
 	return infos, notes, nil
 }

@@ -114,7 +114,7 @@ func restNote(m *spec.Model) (note string, differs bool) {
 	for _, has := range []struct {
 		is   bool
 		what string
-	}{{m.SoftmaxScale != 0, "a softmax scale of its own"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP in parallel"}, {m.QKNormWhole, "norms of all heads together"},
+	}{{m.SoftmaxScale != 0, "a custom softmax scale"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP in parallel"}, {m.QKNormWhole, "norms of all heads together"},
 		{m.LinearBias && !m.QKVBias, "biases of all linear layers but QKV"}} {
 		if has.is {
 			lacks = append(lacks, has.what)
@@ -136,7 +136,7 @@ func ropeNote(s *spec.RopeScaling) (note string, differs bool) {
 	if s == nil || *s == (spec.RopeScaling{Factor: megatronFactor, LowFreq: megatronLowFreq, HighFreq: megatronHighFreq, OriginalMax: megatronOriginal}) {
 		return "", false
 	}
-	return fmt.Sprintf("RoPE is scaled by factor %g, low %g, high %g, from %d positions; Megatron-LM's --use-rope-scaling knows factor %d, low %d, high %d, from %d alone: "+
+	return fmt.Sprintf("RoPE is scaled by factor %g, low %g, high %g, from %d positions; Megatron-LM's --use-rope-scaling supports only factor %d, low %d, high %d, from %d: "+
 		"it would compute other numbers, monotron reads all of them back", s.Factor, s.LowFreq, s.HighFreq, s.OriginalMax, megatronFactor, megatronLowFreq, megatronHighFreq, megatronOriginal), true
 }
 

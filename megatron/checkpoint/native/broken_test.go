@@ -141,7 +141,7 @@ func TestTracker(t *testing.T) {
 		step int64
 		note string
 	}{"": {2, "an iteration"}, "x": {2, "an iteration"}, "-3": {2, "an iteration"}, strings.Repeat("9", 100): {2, "one number"},
-		"7": {2, "which is not there"}, "0": {1, "which is not there"}, "1": {1, ""}, " 2\n": {2, ""}, "release": {2, "an iteration"}} {
+		"7": {2, "which does not exist"}, "0": {1, "which does not exist"}, "1": {1, ""}, " 2\n": {2, ""}, "release": {2, "an iteration"}} {
 		dir := twoSaved(t)
 		overwrite(t, filepath.Join(dir, trackerName), []byte(text))
 		step, report, err := load(t, dir, -1)

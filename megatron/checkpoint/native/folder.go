@@ -42,7 +42,7 @@ func (d *Damage) Error() string {
 type Pruned struct{ Path string }
 
 func (p *Pruned) Error() string {
-	return p.Path + " was removed while it was read: a run that saves there keeps fewer (--keep-last); take a newer one"
+	return p.Path + " was removed while it was read by a run that keeps fewer checkpoints (--keep-last); use a newer one"
 }
 
 // lost is why something of the folder path cannot be opened: the folder itself may be gone.

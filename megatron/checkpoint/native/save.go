@@ -197,7 +197,7 @@ func (s *saver) agree(err error) error {
 		return err
 	}
 	if _, gone := os.Stat(mark); gone != nil {
-		return exitcode.With(exitcode.IO, failure.Elsewheref("checkpoint: another rank could not do its part of the save; its error says why (or %s is not one folder for all ranks)", s.dir))
+		return exitcode.With(exitcode.IO, failure.Elsewheref("checkpoint: another rank failed to save its part; read its error (or %s is not shared by all ranks)", s.dir))
 	}
 	return nil
 }

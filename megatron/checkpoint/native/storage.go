@@ -144,7 +144,7 @@ func candidates(dir string) (order []Entry, notes []string, err error) {
 	}
 	order = append(order, list[split:]...)
 	if order[0].Iteration != top {
-		notes = append(notes, fmt.Sprintf("checkpoint: %s names iteration %d, which is not there", filepath.Join(dir, trackerName), top))
+		notes = append(notes, fmt.Sprintf("checkpoint: %s names iteration %d, which does not exist", filepath.Join(dir, trackerName), top))
 	}
 	return order, notes, nil
 }

@@ -142,7 +142,7 @@ func TestABrowserFollowsARun(t *testing.T) {
 	appendTo(t, folder, line(2, 7)+"\n")
 	b.becomes(points, "2")
 	b.becomes(last, "7")
-	b.becomes("document.querySelector('#events').textContent.includes('resumed; it had come to step 3')", "true")
+	b.becomes("document.querySelector('#events').textContent.includes('resumed; the run before it had reached step 3')", "true")
 
 	if err := server.Close(); err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func (h *History) take(line []byte) {
 // checkpoint: what followed it then is of weights that are no more.
 func (h *History) step(e *telemetry.Entry) {
 	if last := h.Steps.Last("iteration"); float64(e.Iteration) <= last {
-		h.Restarts = append(h.Restarts, Mark{e.Iteration, "restart", fmt.Sprintf("resumed; it had come to step %d", int(last))})
+		h.Restarts = append(h.Restarts, Mark{e.Iteration, "restart", fmt.Sprintf("resumed; the run before it had reached step %d", int(last))})
 		h.cut(e.Iteration)
 	}
 	h.Steps.add(row(e))

@@ -86,7 +86,7 @@ func Find(get func(string) string) (*Place, error) {
 			return l.read(get)
 		case lack != none && missing == nil:
 			missing = exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's, but %s is not set: this process cannot determine the ranks of the run; "+
-				"export it, or unset %[1]s where there is one rank alone", l.rank[0], first(get, l.rank), l.launcher, lack)
+				"export it, or unset %[1]s if there is only one rank", l.rank[0], first(get, l.rank), l.launcher, lack)
 		}
 	}
 	return nil, missing

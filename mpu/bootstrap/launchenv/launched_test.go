@@ -40,8 +40,8 @@ func TestFind(t *testing.T) {
 			"rank 5 of 8 (srun; 1 of 4 on this host), meeting at gpu003:5"},
 		{"srun, uneven", "SLURM_PROCID=5 SLURM_NTASKS=7 SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE=2(x2),3 SLURM_JOB_NODELIST=a,b,c MASTER_PORT=5",
 			"rank 5 of 7 (srun; 0 of 3 on this host), meeting at a:5"},
-		{"one rank alone", "RANK=0 WORLD_SIZE=1", "rank 0 of 1 (torchrun; 0 of 1 on this host), meeting at 127.0.0.1:0"},
-		{"one rank alone, whatever MASTER_PORT is", "RANK=0 WORLD_SIZE=1 MASTER_ADDR=elsewhere MASTER_PORT=x", "rank 0 of 1 (torchrun; 0 of 1 on this host), meeting at 127.0.0.1:0"},
+		{"only one rank", "RANK=0 WORLD_SIZE=1", "rank 0 of 1 (torchrun; 0 of 1 on this host), meeting at 127.0.0.1:0"},
+		{"only one rank, whatever MASTER_PORT is", "RANK=0 WORLD_SIZE=1 MASTER_ADDR=elsewhere MASTER_PORT=x", "rank 0 of 1 (torchrun; 0 of 1 on this host), meeting at 127.0.0.1:0"},
 		{"a batch script without srun", "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=1", ""},
 	} {
 		p, err := Find(environ(test.environment))

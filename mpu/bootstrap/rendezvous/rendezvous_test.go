@@ -106,7 +106,7 @@ func TestMisfits(t *testing.T) {
 		{"binary", "not the same binary as rank 0: B there, A here", func(a string) Config {
 			return with(a, 1, 2, func(c *Config) { c.Alike = map[string]string{"binary": "B"} })
 		}},
-		{"late", "1 of 2 ranks have not come within 400ms: 1", nil},
+		{"late", "1 of 2 ranks did not join within 400ms: 1", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			addr := freeAddr(t)
@@ -179,7 +179,7 @@ func TestDeathIsNamed(t *testing.T) {
 				t.Fatalf("rank %d does not know that rank %d is dead", rank, dead)
 			}
 			want := fmt.Sprintf("rank %d (process", dead)
-			if err := s.Err(); !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "has died") {
+			if err := s.Err(); !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "died") {
 				t.Errorf("rank %d: %v, want %q", rank, err, want)
 			}
 			if dead != 0 && !strings.Contains(s.Err().Error(), "step 7, backward") {
@@ -391,7 +391,7 @@ func TestFewer(t *testing.T) {
 	}
 	late := config(addr, 1, 4)
 	late.Called = "host"
-	if _, err := Join(context.Background(), late); err == nil || !strings.Contains(err.Error(), "host 1 (") || !strings.Contains(err.Error(), "comes too late") {
+	if _, err := Join(context.Background(), late); err == nil || !strings.Contains(err.Error(), "host 1 (") || !strings.Contains(err.Error(), "is too late") {
 		t.Error(err)
 	}
 	closeAll(t, sessions)

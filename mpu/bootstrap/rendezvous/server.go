@@ -178,9 +178,9 @@ func (s *server) misfit(p *peer) *failure.Verdict {
 	case p.Rank < 0 || p.Rank >= s.config.World:
 		return no("%s: %ss of this run are 0 to %d", p, s.config.Called, s.config.World-1)
 	case other != nil:
-		return no("there are two with the same %[1]s: %[2]s and %[3]s; give each process a %[1]s of its own, and each run a port of its own", s.config.Called, other, p)
+		return no("two processes have the same %[1]s: %[2]s and %[3]s; give each process its own %[1]s, and each run its own port", s.config.Called, other, p)
 	case s.full:
-		return no("%s comes too late: the others have begun without it", p)
+		return no("%s is too late: the others have started without it", p)
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.config.Alike)) {
 		if mine, theirs := s.config.Alike[what], p.Alike[what]; mine != theirs {
@@ -262,7 +262,7 @@ func (s *server) follow(p *peer) {
 		p.heard = time.Now()
 		switch {
 		case err != nil:
-			s.leave(p, p.verdict(failure.Death, exitcode.IO, "has died: its connection is gone"+p.at()))
+			s.leave(p, p.verdict(failure.Death, exitcode.IO, "died: its connection was lost"+p.at()))
 		case m.Kind == kindBye:
 			s.leave(p, nil)
 		case m.Kind == kindBeat && m.At != "":
@@ -369,7 +369,7 @@ func (s *server) late() {
 	case s.config.Fewer:
 		s.announce()
 	default:
-		s.judge(&failure.Verdict{Kind: failure.Own, Rank: missing[0], Code: exitcode.IO, Time: time.Now(), Text: fmt.Sprintf("%d of %d %ss have not come within %v: %s; see what they say where they were started",
+		s.judge(&failure.Verdict{Kind: failure.Own, Rank: missing[0], Code: exitcode.IO, Time: time.Now(), Text: fmt.Sprintf("%d of %d %ss did not join within %v: %s; read their output where they were started",
 			len(missing), s.config.World, s.config.Called, s.config.Timeout, ranges(missing))})
 	}
 }
@@ -397,7 +397,7 @@ func (s *server) look(now time.Time, wasStopped bool) {
 			p.heard = now
 		}
 		if silent := now.Sub(p.heard); s.full && silent > s.config.Silence {
-			s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has been silent for %d s%s: it is stopped, or its host or network is gone", int(silent.Seconds()), p.at())))
+			s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has not responded for %d s%s: it is stopped, or its host or network failed", int(silent.Seconds()), p.at())))
 		}
 		p.say(beatFrame)
 	}

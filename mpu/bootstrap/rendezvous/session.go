@@ -355,7 +355,7 @@ func (s *Session) listen() {
 		case err != nil && over:
 			return
 		case err != nil:
-			s.lose(s.blameServer(failure.Death, fmt.Sprintf("has died: its connection is gone (%v)", err)))
+			s.lose(s.blameServer(failure.Death, fmt.Sprintf("died: its connection was lost (%v)", err)))
 			return
 		case m.Kind == kindAsk && asked != nil:
 			asked()
@@ -390,7 +390,7 @@ func (s *Session) beat() {
 		silent := now.Sub(s.heard)
 		s.mu.Unlock()
 		if silent > s.config.Silence {
-			s.lose(s.blameServer(failure.Silence, fmt.Sprintf("has been silent for %d s: stopped, or its host or network is gone", int(silent.Seconds()))))
+			s.lose(s.blameServer(failure.Silence, fmt.Sprintf("has not responded for %d s: it is stopped, or its host or network failed", int(silent.Seconds()))))
 			return
 		}
 		m := &message{Kind: kindBeat}

@@ -213,7 +213,7 @@ func TestMismatchIsOneError(t *testing.T) {
 		{"message", [2]func(*comm.Group) comm.Work{
 			func(g *comm.Group) comm.Work { return g.Exchange([]comm.Transfer{{Peer: 1, Send: true, T: f32}}) },
 			func(g *comm.Group) comm.Work { return g.Exchange([]comm.Transfer{{Peer: 0, T: bf16}}) }},
-			[]string{"from rank 0 to rank 1", "8 f32 where it is sent, 8 bf16 where it is received"}},
+			[]string{"from rank 0 to rank 1", "8 f32 at the sender, but 8 bf16 at the receiver"}},
 	}
 	for _, c := range cases {
 		var got [2]error

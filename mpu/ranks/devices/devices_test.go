@@ -96,7 +96,7 @@ func TestSeats(t *testing.T) {
 		"one process":        {look: cards("a", "b", "c"), want: "0a 1b 2c 0a 1b"},
 		"no driver":          {rank: "2", look: silent, want: "2 2 2 2 2"},
 		"no driver, no rank": {look: silent, want: "0 0 0 0 0"},
-		"too few":            {rank: "1", look: cards("a", "b"), want: "2 GPUs visible, 4 asked"},
+		"too few":            {rank: "1", look: cards("a", "b"), want: "2 GPUs are visible, but 4 are needed"},
 		"no such GPU":        {visible: "7", look: cards("a", "b"), want: "there is no GPU 7"},
 	} {
 		t.Run(name, func(t *testing.T) {

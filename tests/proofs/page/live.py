@@ -196,7 +196,7 @@ try:
     run = start()
     took = browser.becomes("document.getElementById('state').textContent.startsWith('Live')", within=240)
     print(f"started again: the page follows it after {took:.1f} s", flush=True)
-    browser.becomes("document.getElementById('events').textContent.includes('resumed; it had come to step')", within=240)
+    browser.becomes("document.getElementById('events').textContent.includes('resumed; the run before it had reached step')", within=240)
     compare(browser, reached + 3)
     delays(browser, 10)
     pictures(browser)

@@ -58,7 +58,7 @@ func CheckPrompt(c *cli.Context) error {
 func CheckOnePrompt(c *cli.Context) error {
 	for _, name := range []string{"prompt", "prompt-file"} {
 		if n := len(c.StringSlice(name)); n > 1 {
-			return exitcode.Errorf(exitcode.Usage, "--%s is given %d times; %s takes one prompt", name, n, c.App.Name)
+			return exitcode.Errorf(exitcode.Usage, "--%s is given %d times; %s needs a single prompt", name, n, c.App.Name)
 		}
 	}
 	return CheckPrompt(c)

@@ -89,7 +89,7 @@ func Load(folder string) (*Params, error) {
 		}
 		for n, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 			if line != "" && !f.line(line) {
-				return nil, exitcode.Errorf(exitcode.BadData, "%s:%d: %.60q is not what a Punkt file holds", path, n+1, line)
+				return nil, exitcode.Errorf(exitcode.BadData, "%s:%d: %.60q is not valid in a Punkt file", path, n+1, line)
 			}
 		}
 	}

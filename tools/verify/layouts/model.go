@@ -64,7 +64,7 @@ func Builtin(name string, more ...string) (Model, error) {
 			return parse(name, append(strings.Fields(small+" "+s.Flags), more...))
 		}
 	}
-	return Model{}, exitcode.Errorf(exitcode.Usage, "there is no shape %q; there are %s", name, strings.Join(Names(), ", "))
+	return Model{}, exitcode.Errorf(exitcode.Usage, "unknown shape %q; choose from %s", name, strings.Join(Names(), ", "))
 }
 
 // FromFlags is the model of a training command line, shrunk unless full is set:

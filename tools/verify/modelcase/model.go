@@ -129,7 +129,7 @@ func (r *run) readBatches(c *config.Run) ([]*engine.Micro, error) {
 		micros = append(micros, m)
 	}
 	if len(micros) == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s holds no steps", f.Path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has no steps", f.Path)
 	}
 	return micros, nil
 }

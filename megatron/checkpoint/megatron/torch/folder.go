@@ -144,7 +144,7 @@ func openRank(path string) (*rank, error) {
 	var ok bool
 	if r.root, ok = f.Root.(*pickle.Dict); !ok {
 		_ = f.Close()
-		return nil, exitcode.Errorf(exitcode.BadData, "%s holds a %s, not Megatron's dict", path, pickle.TypeName(f.Root))
+		return nil, exitcode.Errorf(exitcode.BadData, "%s contains a %s, not Megatron's dict", path, pickle.TypeName(f.Root))
 	}
 	err = r.findChunks()
 	if err == nil {
