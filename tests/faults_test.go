@@ -258,7 +258,7 @@ func shrinks(l *launching) {
 	t := l.t
 	cmd, notes := l.command("launch --nproc-per-node 8 --auto-restart --max-restarts 1 --min-nproc-per-node 4 -- pretrain_gpt " + eight +
 		"--train-iters 6 --save ck --save-interval 2 --log-jsonl some.jsonl --inject kill:rank=7:step=4")
-	if err := cmd.Run(); err != nil || !strings.Contains(notes.String(), "going on with 4 ranks") {
+	if err := cmd.Run(); err != nil || !strings.Contains(notes.String(), "continuing with 4 ranks") {
 		t.Fatalf("%v: %s", err, notes)
 	}
 	if got := l.numbers("some.jsonl"); !strings.Contains(got, `"iteration":6`) {

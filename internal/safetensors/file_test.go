@@ -37,8 +37,8 @@ func TestRefusesBrokenHeaders(t *testing.T) {
 		says string
 	}{
 		"empty":          {nil, "too few"},
-		"header length":  {binary.LittleEndian.AppendUint64(nil, 1<<20), "header of 1048576 bytes"},
-		"huge length":    {binary.LittleEndian.AppendUint64(nil, 1<<63), "header of"},
+		"header length":  {binary.LittleEndian.AppendUint64(nil, 1<<20), "the header size is 1048576 bytes"},
+		"huge length":    {binary.LittleEndian.AppendUint64(nil, 1<<63), "the header size is"},
 		"not json":       {raw(`{a`, 0), "not JSON"},
 		"not an object":  {raw(`[1]`, 0), "does not start with {"},
 		"leading space":  {raw(` {}`, 0), "does not start with {"},

@@ -107,7 +107,7 @@ func TestFreezePatterns(t *testing.T) {
 	}{
 		{[]string{"embedding.*", "decoder.layer.1.*"}, `"decoder.layer.1.*" matches no parameter of the model; names are like `},
 		{[]string{"embedding.word_embedings.weight"}, "names are like embedding.word_embeddings.weight"},
-		{[]string{"[", "*"}, `"[" is no shell pattern`},
+		{[]string{"[", "*"}, `"[" is not a shell pattern`},
 		{[]string{"*"}, "leaves no parameter to train"},
 	} {
 		c.FreezeParameters = bad.patterns

@@ -71,7 +71,7 @@ func TestTwoRunsAtTheSameMoment(t *testing.T) {
 
 // Claim (docs/failures.md): a fault for a rank that is not there is a wrong flag.
 func TestFaultOfNoRank(t *testing.T) {
-	if r := call(t, t.TempDir(), tiny+someData+"--inject kill:rank=99"); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "ranks are 0 to 0") {
+	if r := call(t, t.TempDir(), tiny+someData+"--inject kill:rank=99"); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "the ranks of this run are 0 to 0") {
 		t.Errorf("%v", r.err)
 	}
 }

@@ -166,14 +166,14 @@ func TestRefusedSplits(t *testing.T) {
 		{Split{Layers: 4, Stages: 2, First: 3, Last: 3}, []string{"leave -2 of 4 layers"}},
 		{Split{Layers: 1 << 40, Stages: 1 << 30}, []string{"both are from 1 to"}},
 		{Split{Layers: 4, Stages: 2, VirtualStages: 2, LayersPerChunk: 1, Layout: "Ett|ttL", First: 1, HeadCounts: true}, []string{"exclude each other", "one way to cut", "needs an even split"}},
-		{Split{Layers: 4, Stages: 2, Layout: "ttm|LE|t"}, []string{"holds 3 layers", "multi-token", "only E", "only L", "has 3 stages", "fits: --pipeline-model-parallel-layout 'Ett|ttL'"}},
+		{Split{Layers: 4, Stages: 2, Layout: "ttm|LE|t"}, []string{"has 3 layers", "multi-token", "only E", "only L", "has 3 stages", "fits: --pipeline-model-parallel-layout 'Ett|ttL'"}},
 		{Split{Layers: 4, Stages: 1, Layout: "Ett|ttL"}, []string{"at least 2"}},
 		{Split{Layers: 4, Stages: 2, Layout: "((((((((((Et))))))))))|L"}, []string{"too deep"}},
 		{Split{Layers: 4, Stages: 2, Layout: "(Et*9999|)*9999L"}, []string{"too many stages"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Et*x|L"}, []string{"must follow *"}},
 		{Split{Layers: 4, Stages: 2, Layout: "(Et"}, []string{"missing )"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Et)"}, []string{"unmatched )"}},
-		{Split{Layers: 4, Stages: 2, Layout: "Eq|L"}, []string{`"q" is no part`}},
+		{Split{Layers: 4, Stages: 2, Layout: "Eq|L"}, []string{`"q" is not a part`}},
 		{Split{Layers: 4, Stages: 2, Layout: " "}, []string{"it is empty"}},
 	} {
 		_, err := c.split.Parts()

@@ -25,7 +25,7 @@ func TestOwnNotesAsRecords(t *testing.T) {
 	if len(lines) != 3 || lines[0] != "[1] a rank's line" || lines[2] != `{"level":"info"}` {
 		t.Fatalf("%q", lines)
 	}
-	if !logging.IsRecord(lines[1]) || !strings.Contains(lines[1], `"component":"launch"`) || !strings.Contains(lines[1], "starting again (1 of 3 since iteration 7)") {
+	if !logging.IsRecord(lines[1]) || !strings.Contains(lines[1], `"component":"launch"`) || !strings.Contains(lines[1], "restarting (1 of 3 since iteration 7)") {
 		t.Error(lines[1])
 	}
 }

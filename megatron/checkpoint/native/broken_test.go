@@ -248,9 +248,9 @@ func TestManifestChecks(t *testing.T) {
 		"format":            {func(m *Manifest) { m.Format = "x" }, "format"},
 		"version":           {func(m *Manifest) { m.Version = 2 }, "version"},
 		"iteration":         {func(m *Manifest) { m.State.Iteration = -1 }, "negative"},
-		"path up":           {func(m *Manifest) { m.Files[0].Name = "../x" }, "leaves the folder"},
-		"absolute path":     {func(m *Manifest) { m.Files[0].Name = "/etc/passwd" }, "leaves the folder"},
-		"hidden":            {func(m *Manifest) { m.Files[0].Name = ".." }, "leaves the folder"},
+		"path up":           {func(m *Manifest) { m.Files[0].Name = "../x" }, "is outside the folder"},
+		"absolute path":     {func(m *Manifest) { m.Files[0].Name = "/etc/passwd" }, "is outside the folder"},
+		"hidden":            {func(m *Manifest) { m.Files[0].Name = ".." }, "is outside the folder"},
 		"file twice":        {func(m *Manifest) { m.Files[1].Name = m.Files[0].Name }, "twice"},
 		"header size":       {func(m *Manifest) { m.Files[0].HeaderBytes = 1000 }, "header"},
 		"header sum":        {func(m *Manifest) { m.Files[0].HeaderXXH3 = "zz" }, "checksum"},
@@ -277,7 +277,7 @@ func TestManifestChecks(t *testing.T) {
 		"no pieces":         {func(m *Manifest) { m.Tensors[1].Pieces = nil }, "missing"},
 		"overlapping boxes": {func(m *Manifest) { m.Tensors[1].Pieces[0].From[0] = 2 }, "overlap"},
 		"too many":          {func(m *Manifest) { m.Tensors[1].Pieces = append(m.Tensors[1].Pieces, m.Tensors[1].Pieces[0]) }, "more elements than the tensor"},
-		"same bytes twice":  {func(m *Manifest) { m.Tensors[1].Pieces[0].Offset = 88 }, "belong"},
+		"same bytes twice":  {func(m *Manifest) { m.Tensors[1].Pieces[0].Offset = 88 }, "are part of no piece or of two"},
 		"unused tail":       {func(m *Manifest) { m.Files[0].Bytes++ }, "are part of no piece"},
 	} {
 		m := tiny()

@@ -200,7 +200,7 @@ func TestPreflightNotes(t *testing.T) {
 			return err
 		}
 		r.judge(p, all, []*comm.Group{tp, dp})
-		for i, want := range []string{"the clock of node1 is 5s off that of node0", "/dev/shm of node2 has 1 MiB left", "the dp group of rank 3 sums at 0.10 GB/s, the fastest at 3.00"} {
+		for i, want := range []string{"the clock of node1 is 5s off that of node0", "/dev/shm of node2 has 1 MiB free", "the dp group of rank 3 sums at 0.10 GB/s, the fastest at 3.00"} {
 			if len(r.Notes) != 3 || !strings.HasPrefix(r.Notes[i], want) {
 				return fmt.Errorf("notes %q, want %q", r.Notes, want)
 			}

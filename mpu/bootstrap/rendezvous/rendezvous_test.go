@@ -102,7 +102,7 @@ func TestMisfits(t *testing.T) {
 		other      func(addr string) Config
 	}{
 		{"world size", "started as one of 3 ranks, rank 0 as one of 2", func(a string) Config { return with(a, 1, 3, plain) }},
-		{"duplicate", "two with the same rank", func(a string) Config { return with(a, 0, 2, plain) }},
+		{"duplicate", "two processes have the same rank", func(a string) Config { return with(a, 0, 2, plain) }},
 		{"binary", "not the same binary as rank 0: B there, A here", func(a string) Config {
 			return with(a, 1, 2, func(c *Config) { c.Alike = map[string]string{"binary": "B"} })
 		}},
@@ -146,7 +146,7 @@ func TestTwoJobsOnOnePort(t *testing.T) {
 	if _, err := Join(context.Background(), other); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "not rank 0 of this run") {
 		t.Errorf("a rank of another run: %v", err)
 	}
-	if _, err := Join(context.Background(), config(addr, 1, 2)); err == nil || !strings.Contains(err.Error(), "two with the same rank") {
+	if _, err := Join(context.Background(), config(addr, 1, 2)); err == nil || !strings.Contains(err.Error(), "two processes have the same rank") {
 		t.Errorf("a rank that is there already: %v", err)
 	}
 	for _, s := range sessions {
@@ -210,7 +210,7 @@ func TestSilenceIsNamed(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody noticed")
 	}
-	if err := sessions[0].Err(); !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "silent") {
+	if err := sessions[0].Err(); !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "has not responded for") {
 		t.Error(err)
 	}
 	_ = sessions[0].Close()

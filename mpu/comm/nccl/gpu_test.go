@@ -267,7 +267,7 @@ func TestNCCLFailures(t *testing.T) {
 				return nil
 			}
 			return g.AllReduce(commtest.Heap(device.F32, make([]float64, 8)), comm.Sum).Wait()
-		}, []string{"all_reduce(sum) of 8 f32 #0 of group all [0 1] was called", "the GPUs' network is stuck (NCCL_SOCKET_IFNAME is =eth7)"}},
+		}, []string{"all_reduce(sum) of 8 f32 #0 of group all [0 1] has not completed after", "or the GPUs' network hangs (NCCL_SOCKET_IFNAME is =eth7)"}},
 		"disagrees": {time.Minute, func(g *comm.Group, over *World) error {
 			return g.AllReduce(commtest.Heap(device.F32, make([]float64, 8+g.Rank())), comm.Sum).Wait()
 		}, []string{"invalid usage: rank"}},
