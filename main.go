@@ -27,6 +27,7 @@ import (
 	"monotron/tools/convert"
 	"monotron/tools/diff"
 	"monotron/tools/doctor"
+	"monotron/tools/flags"
 	"monotron/tools/generate"
 	"monotron/tools/inspect"
 	"monotron/tools/launch"
@@ -148,6 +149,7 @@ func commands() []*cli.Command {
 		inspect.Command(),
 		convert.Command(openDevice),
 		diff.Command(),
+		flags.Command(),
 		generate.Command(openDevice),
 		logits.Command(openDevice),
 		serve.Command(openDevice),

@@ -22,7 +22,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/logging internal/osadvice internal/system internal/web "
+	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/fingerprint internal/logging internal/osadvice internal/system internal/web "
 	codecs  = "internal/parallelio internal/pickle internal/safetensors "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
@@ -53,6 +53,7 @@ var importTable = []row{
 	{"megatron/checkpoint", codecs + ranks + "megatron/spec tokenizer", "pieces of Params in files, in every format; formats never import training"},
 	{"internal/argv", "internal/exitcode", "reads a command line"},
 	{"internal/atomicfile", "internal/exitcode internal/system", "files that appear complete or not at all"},
+	{"internal/fingerprint", "", "sums of bytes: knows no tensor"},
 	{"internal/golden", "", "imported by tests only: finds the reference cases"},
 	{"internal/logging", "internal/exitcode", "notes for people, a line each on stderr"},
 	{"internal/web", "internal/exitcode internal/logging internal/cgroup", "how every HTTP server of the program listens, and whom it answers"},

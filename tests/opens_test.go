@@ -33,7 +33,7 @@ var opens = map[string]string{
 	"tools/internal/command/prompt.go":     "a prompt may come through a pipe; 64 MiB of it are read at most",
 }
 
-// TestFilesAreOpenedInOnePlace: what a user or a checkpoint names is opened by package fault.
+// TestFilesAreOpenedInOnePlace: what a user or a checkpoint names is opened by package exitcode.
 func TestFilesAreOpenedInOnePlace(t *testing.T) {
 	found := map[string]bool{}
 	err := walkSources(func(path string) error {
@@ -44,7 +44,7 @@ func TestFilesAreOpenedInOnePlace(t *testing.T) {
 		for _, line := range at {
 			found[path] = true
 			if opens[path] == "" {
-				t.Errorf("%s opens a file: take fault.Open or fault.ReadFile, or say here why not", line)
+				t.Errorf("%s opens a file: use exitcode.Open or exitcode.ReadFile, or say here why not", line)
 			}
 		}
 		return err

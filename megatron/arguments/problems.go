@@ -91,9 +91,19 @@ func (p *parser) err() error {
 	case 1:
 		return exitcode.With(exitcode.Usage, all[0])
 	}
-	lines := make([]string, len(all))
-	for i, problem := range all {
-		lines[i] = "  " + problem.Error()
-	}
-	return exitcode.Errorf(exitcode.Usage, "%d problems:\n%s", len(lines), strings.Join(lines, "\n"))
+	return exitcode.With(exitcode.Usage, problems(all))
 }
+
+// problems is several errors of a command line; errors.As finds the list.
+type problems []error
+
+func (p problems) Error() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d problems:", len(p))
+	for _, problem := range p {
+		out.WriteString("\n  " + problem.Error())
+	}
+	return out.String()
+}
+
+func (p problems) Unwrap() []error { return p }

@@ -110,6 +110,10 @@ type Log struct {
 	ImbalanceLimit           float64 // times an even part, from which an expert's tokens are told of; 0: never
 
 	JSONL        string  // file; "": none
+	Result       string  // file for the run's outcome as one JSON object; "": none
+	WeightsHash  int     // steps between hashes of the weights; 0: none
+	Fingerprints string  // folder for fingerprints of what steps compute; "": none
+	FingerprintN int     // steps between them
 	AlertCommand string  // what alerts are handed to; "": none
 	Dashboard    string  // address for the page; "": none
 	Price        float64 // of an hour of the run, for the page; 0: not known

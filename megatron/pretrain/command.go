@@ -46,7 +46,8 @@ func shownFlags() (shown []cli.Flag) {
 }
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
-func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) error {
+func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) (err error) {
+	outcome := training.NewOutcome()
 	place, err := launchenv.Find(os.Getenv)
 	if err != nil {
 		return err
@@ -59,6 +60,9 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 		options.Ranks = place.Size
 	}
 	config, report, err := arguments.ParseWith(options, args)
+	if !report.Help && !report.PrintConfig && (place == nil || place.Rank == place.Size-1) {
+		defer func() { err = outcome.Write(config.Log.Result, err) }()
+	}
 	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil { // a command line that is refused has the format it asks for
 		err = exitcode.With(exitcode.Usage, wrong)
 	}
@@ -94,12 +98,12 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
-	return train(ctx, config, place, open, w, begun)
+	return train(ctx, config, place, open, w, begun, outcome)
 }
 
 // train runs every rank of this process; place is not nil where that is one of a
 // launcher's.
-func train(ctx context.Context, config config.Run, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun) (err error) {
+func train(ctx context.Context, config config.Run, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun, outcome *training.Outcome) (err error) {
 	begun.ranks = 1
 	if place == nil {
 		begun.ranks = int64(config.Layout.Sizes().World())
@@ -108,6 +112,7 @@ func train(ctx context.Context, config config.Run, place *launchenv.Place, open 
 	if err != nil {
 		return err
 	}
+	job.Outcome = outcome
 	defer func() { err = errors.Join(err, job.Close()) }()
 	device := func() (*device.Device, error) { return open(config.Device) }
 	if config.Log.Extras {

@@ -116,7 +116,7 @@ func weights(t *testing.T, folder string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return native.HashText(h)
+	return h.Hash()
 }
 
 var (

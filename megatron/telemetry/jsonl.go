@@ -47,6 +47,7 @@ type Entry struct {
 	Loss            map[string]Number `json:"loss"`
 	Validation      string            `json:"validation,omitempty"` // the Split
 	Samples         []Sample          `json:"samples,omitempty"`
+	BitsPerByte     *Number           `json:"bits_per_byte,omitempty"`
 	*Trained
 }
 
@@ -60,6 +61,7 @@ type Trained struct {
 	GradNorm            *Number           `json:"grad_norm,omitempty"`
 	ParamsNorm          *Number           `json:"params_norm,omitempty"`
 	NumZeros            *Number           `json:"num_zeros,omitempty"`
+	WeightsHash         string            `json:"weights_hash,omitempty"`
 	Skipped             bool              `json:"skipped,omitempty"`
 	Seconds             Number            `json:"seconds"`
 	PhaseSeconds        map[string]Number `json:"phase_seconds,omitempty"` // the last rank's
@@ -82,7 +84,7 @@ type Trained struct {
 // entry is the line of a step.
 func entry(s *Step) *Entry {
 	e := &Entry{Time: s.Time, Iteration: s.Iteration, ConsumedSamples: s.ConsumedSamples, ConsumedTokens: s.ConsumedTokens,
-		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written}
+		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written, BitsPerByte: (*Number)(s.BitsPerByte)}
 	for _, loss := range s.Losses {
 		e.Loss[loss.Name] = Number(loss.Value)
 	}
@@ -97,7 +99,7 @@ func trained(s *Step) *Trained {
 	t := &Trained{
 		TrainIters:   s.TrainIters,
 		LearningRate: Number(s.LearningRate), WeightDecay: Number(s.WeightDecay), GlobalBatchSize: s.GlobalBatchSize, LossScale: Number(s.LossScale),
-		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), Skipped: s.Skipped,
+		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), WeightsHash: s.WeightsHash, Skipped: s.Skipped,
 		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
 		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
 		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s), Alerts: s.Alerts,

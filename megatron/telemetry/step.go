@@ -36,6 +36,7 @@ type Step struct {
 	Where           string   // of an evaluation: "iteration 5", "iteration 10 on test set"
 	Losses          []Value  // nats a token, of this step alone
 	Written         []Sample // at an evaluation
+	BitsPerByte     *float64 // of an evaluation whose text's bytes are known
 
 	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed
 	MoE             []Value // load_balancing_loss, z_loss, ..: means over the layers of experts
@@ -53,6 +54,7 @@ type Step struct {
 	GradNorm         *float64 // before clipping
 	ParamsNorm       *float64
 	NumZeros         *float64 // elements of the gradient
+	WeightsHash      string   // after the step; "": not asked for
 
 	Elapsed                         time.Duration // from asking for the batch to the update
 	Data, Forward, Backward, Update time.Duration // of it, on this rank

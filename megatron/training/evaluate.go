@@ -38,32 +38,45 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	return nil
 }
 
+// evaluated is what an evaluation measured.
+type evaluated struct {
+	loss        float64  // nats a token
+	bitsPerByte *float64 // nil: the bytes are not known
+}
+
 // lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
 // tells that a rank was asked to stop meanwhile.
-func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (loss float64, cut bool, err error) {
-	var sum, tokens float64
+func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
+	var sum, tokens, bytes float64
 	for range iters {
 		r.rank.Enter(health.Eval, r.Engine.Iteration)
 		stop, err := r.interrupted(ctx)
 		if err != nil {
-			return 0, false, err
+			return e, false, err
 		}
 		if stop {
 			r.log.note("the evaluation at %s is incomplete", where)
-			return 0, true, nil
+			return e, true, nil
 		}
 		batch, err := f.Batch(consumed, micros)
 		if err != nil {
-			return 0, false, fmt.Errorf("evaluation at %s: %w", where, err)
+			return e, false, fmt.Errorf("evaluation at %s: %w", where, err)
 		}
 		s, n, err := r.Engine.Loss(batch)
 		if err != nil {
-			return 0, false, err
+			return e, false, err
 		}
 		sum, tokens = sum+s, tokens+n
+		if r.bytes != nil {
+			bytes += r.bytes.of(batch)
+		}
 		consumed += int64(micros) * f.sampler.Advance()
 	}
-	return sum / math.Max(1, tokens), false, nil
+	e.loss = sum / math.Max(1, tokens)
+	if r.bytes != nil {
+		e.bitsPerByte, err = r.log.bitsPerByte(sum, bytes)
+	}
+	return e, false, err
 }
 
 // estimate measures the training set (--eval-train-iters): the first global batches of the

@@ -25,6 +25,7 @@ import (
 type Job struct {
 	Config    config.Run
 	Tokenizer tokenizer.Tokenizer
+	Outcome   *Outcome        // nil: nobody asks
 	Planned   map[int]Planned // of ranks of this process; nil: nobody planned
 
 	iters    int64 // to train in all

@@ -53,6 +53,9 @@ func newLogger(r *Run) (*logger, error) {
 			return nil, errors.Join(err, l.close())
 		}
 	}
+	if l.rank.Last() && r.Outcome != nil {
+		l.sinks = append(l.sinks, r.Outcome)
+	}
 	lines := &telemetry.Lines{Print: l.console.line, Rank: l.rank.Number, Last: l.rank.Last(), Throughput: l.config.Log.Throughput, Extras: l.config.Log.Extras}
 	l.sinks = append(l.sinks, telemetry.Lasting("standard output", lines, l.notes.Warn))
 	return l, nil
@@ -181,9 +184,10 @@ func (l *logger) step(r *Run, done stepLog) error {
 }
 
 // validation tells an evaluation.
-func (l *logger) validation(r *Run, where, split string, loss float64, written []telemetry.Sample) error {
+func (l *logger) validation(r *Run, where, split string, e evaluated, written []telemetry.Sample) error {
 	s := l.progress(r)
-	s.Split, s.Where, s.Losses, s.Written = split, where, []telemetry.Value{{Name: "lm loss", Value: loss}}, written
+	s.Split, s.Where, s.Losses, s.Written = split, where, []telemetry.Value{{Name: "lm loss", Value: e.loss}}, written
+	s.BitsPerByte = e.bitsPerByte
 	return l.sinks.Take(s)
 }
 

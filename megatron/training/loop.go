@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/engine"
 	"monotron/megatron/telemetry"
 	"monotron/mpu/health"
 )
@@ -13,11 +14,20 @@ import (
 // Train runs until the last iteration or a reason to stop. The error carries
 // the exit code; nil is done.
 func (r *Run) Train(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, r.log.close(), r.Engine.Close()) }()
+	defer func() { err = errors.Join(err, r.log.close(), r.prints.close(), r.Engine.Close()) }()
 	defer r.saver.awaitTensors() // the device may be closed then
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	r.watchGPUs(watching)
+	err = r.train(ctx)
+	if code := exitcode.CodeOf(err); code == exitcode.Done || code == exitcode.Again { // all ranks agree on these
+		err = errors.Join(err, r.finalHash())
+	}
+	return err
+}
+
+// train is Train without what opens and closes.
+func (r *Run) train(ctx context.Context) error {
 	if r.Config.SkipTrain {
 		return r.finalEvaluations(ctx)
 	}
@@ -84,7 +94,11 @@ func (r *Run) iterate(ctx context.Context) error {
 		r.Engine.Iteration++
 		return nil
 	}
-	if step.result, err = r.Engine.StepSeen(batch, r.exchanges()); err != nil {
+	step.result, err = r.Engine.StepSeen(batch, r.prints.watch(r, batch, r.exchanges()))
+	if nonFinite := new(engine.NonFinite); err == nil || errors.As(err, &nonFinite) {
+		err = errors.Join(r.prints.end(r), err)
+	}
+	if err != nil {
 		return r.explain(ctx, err, batch, before)
 	}
 	r.voted = &step.result.Votes

@@ -38,6 +38,13 @@ func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 		zeros := float64(result.Update.Zeros)
 		s.NumZeros = &zeros
 	}
+	if due(r.Engine.Iteration, l.config.Log.WeightsHash) {
+		hash, err := r.weightsHash()
+		if err != nil {
+			return nil, err
+		}
+		s.WeightsHash = hash
+	}
 	if !l.config.Log.ParamsNorm {
 		return s, nil
 	}

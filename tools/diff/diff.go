@@ -1,4 +1,5 @@
-// Package diff is the command diff: what differs between two checkpoints.
+// Package diff is the command diff: what differs between two checkpoints (diff.go, table.go) or
+// between what two runs computed (runs.go).
 package diff
 
 import (
@@ -23,18 +24,24 @@ names and shapes of the complete model, so that a TP4xPP2 checkpoint compares wi
 Prints, for every tensor that differs, the largest absolute and relative difference, both norms,
 the number of elements that differ, and the first one with its index and both values; tensors that
 only one side has; changes of iteration, samples, schedule and loss scale; and, for information,
-changed settings. Exit code 0: nothing differs (settings do not count); 1: something differs.
+changed settings.
+
+A and B may also be two folders that pretrain_gpt wrote with --log-fingerprints. Then the first
+iteration, rank, micro-batch, layer and tensor that the two runs computed differently is named.
+
+Exit code 0: nothing differs (settings do not count); 1: something differs.
 
 Examples:
   monotron diff ckpt/iter_0000100 ckpt/iter_0000200 --weights-only
   monotron diff before-restart after-restart          show what the restart changed
-  monotron diff hf-model converted --rtol 0.01        bf16 against f32`
+  monotron diff hf-model converted --rtol 0.01        bf16 against f32
+  monotron diff prints-a prints-b                     where two runs part`
 
 // Command is diff.
 func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:        "diff",
-		Usage:       "compare two checkpoints of any formats and layouts",
+		Usage:       "compare two checkpoints, or what two runs computed",
 		ArgsUsage:   "A B",
 		Description: description,
 		Flags: []cli.Flag{
@@ -74,6 +81,9 @@ type side struct {
 func run(c *cli.Context) error {
 	if c.NArg() != 2 {
 		return exitcode.Errorf(exitcode.Usage, "diff needs two checkpoints, found %d: %q; monotron diff --help shows examples", c.NArg(), c.Args().Slice())
+	}
+	if x, y := c.Args().Get(0), c.Args().Get(1); isRun(x) && isRun(y) {
+		return diffRuns(c, x, y)
 	}
 	a, err := all.Open(c.Args().Get(0), checkpoint.OpenOptions{Step: c.Int64("step-a"), KeepPadding: c.Bool("keep-padding")})
 	if err != nil {

@@ -135,7 +135,7 @@ func TestTiedCopies(t *testing.T) {
 	if c.Name != "model.embedding.word_embeddings.weight" || c.Different != 1 || c.FirstB != "0.5" || c.First[0] != other || c.First[1] != 0 {
 		t.Errorf("%+v", c)
 	}
-	if out, _ := call(theirs, dir); !strings.Contains(out, "held twice in B and not alike") {
+	if out, _ := call(theirs, dir); !strings.Contains(out, "stored twice in B with different values") {
 		t.Error(out)
 	}
 }

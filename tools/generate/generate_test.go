@@ -223,7 +223,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"--load", dir, "--prompt-ids", "1", "--top-p", "1.5"}, "--top-p 1.5", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "2", "--seed", "1"}, "--num-beams", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "0"}, "--num-beams 0", exitcode.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "100000"}, "--num-beams 100000: at most", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--num-beams", "100000"}, "--num-beams 100000: must be at most", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "0"}, "--num-samples 0", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "2"}, "give --temperature", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "3", "--num-beams", "2"}, "--num-beams 2 finds", exitcode.Usage},

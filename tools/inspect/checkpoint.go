@@ -196,7 +196,7 @@ func (l *listing) verify(f *native.Folder) error {
 		return nil
 	}
 	hash, err := f.Hash(func(name string) bool { return !strings.HasPrefix(name, "optimizer.") })
-	l.WeightsHash = native.HashText(hash)
+	l.WeightsHash = hash.Hash()
 	return err
 }
 

@@ -194,9 +194,9 @@ func TestScheduleRefuses(t *testing.T) {
 		"--forward-ms -1":                                            "--forward-ms -1: 0 to 1000000000",
 		"--head-work nan --num-layers 4":                             "--head-work NaN: 0 to 1000000000",
 		"--micro-batchs 3":                                           "--micro-batches",
-		"--context-parallel-size 3 --seq-length 64":                  "no multiple of 6 (twice --context-parallel-size): use --seq-length 60 or 66",
+		"--context-parallel-size 3 --seq-length 64":                  "not a multiple of 6 (twice --context-parallel-size): use --seq-length 60 or 66",
 		"stray": "stray",
-		"--num-layers 4 --pipeline-model-parallel-layout E((t|)*2":              "not closed",
+		"--num-layers 4 --pipeline-model-parallel-layout E((t|)*2":              "missing )",
 		"--num-layers 100000000 --pipeline-model-parallel-size 100000000":       "--num-layers 100000000: 0 to 100000",
 		"--num-layers 4 --num-virtual-stages-per-pipeline-rank 100000000000000": "--num-virtual-stages-per-pipeline-rank 100000000000000: 0 to",
 	} {

@@ -94,7 +94,7 @@ func TestOutputThatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ output, format, says string }{
-		{filepath.Join(dir, "a.pdf"), "html", ""}, {filepath.Join(dir, "b.pdf"), "", "no format's name ends in .pdf"},
+		{filepath.Join(dir, "a.pdf"), "html", ""}, {filepath.Join(dir, "b.pdf"), "", "unknown suffix .pdf"},
 		{log, "csv", "would be lost"}, {link, "", "would be lost"},
 	} {
 		words := []string{"monotron", "report", "--output", c.output}

@@ -26,10 +26,10 @@ func TestBlocksFitMemory(t *testing.T) {
 		"all texts":           {0, 4096, 1, 4 * 64, ""},
 		"as much as is free":  {0, 100, 1, 100, ""},
 		"two ranks share it":  {0, 200, 2, 100, ""},
-		"not even one text":   {0, 63, 1, 0, "one text of 1024 positions on 1 ranks take 64.0 MiB, 63.0 MiB is free here"},
+		"not even one text":   {0, 63, 1, 0, "one sequence of 1024 positions on 1 ranks need 64.0 MiB, but 63.0 MiB is free here"},
 		"as told":             {10, 4096, 1, 10, ""},
 		"as told, to the end": {10, 20, 2, 10, ""},
-		"too much":            {101, 100, 1, 0, "--kv-cache-memory 101: keys and values of 1 ranks take 101.0 MiB, 100.0 MiB is free here; use --kv-cache-memory 100 at most"},
+		"too much":            {101, 100, 1, 0, "--kv-cache-memory 101: keys and values of 1 ranks need 101.0 MiB, but 100.0 MiB is free here; use --kv-cache-memory 100 at most"},
 		"too much for two":    {60, 100, 2, 0, "use --kv-cache-memory 50 at most"},
 	} {
 		s := &server{options: options{sequence: 4, rows: 64, cache: c.cache * mib}}

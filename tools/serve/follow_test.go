@@ -71,7 +71,7 @@ func TestFollow(t *testing.T) {
 	}
 	answers("iter-10")
 	saveIteration(t, dir, 20)
-	until("iteration 20 answers")
+	until("iteration 20 is in use")
 	answers("iter-20")
 	saveIteration(t, apart, 30)
 	torn := filepath.Join(apart, checkpoint.IterName(30))
@@ -90,7 +90,7 @@ func TestFollow(t *testing.T) {
 	until("iteration 30 is skipped, iter-20 stays in use: ")
 	answers("iter-20")
 	saveIteration(t, dir, 40)
-	until("iteration 40 answers")
+	until("iteration 40 is in use")
 	answers("iter-40")
 }
 

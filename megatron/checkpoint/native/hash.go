@@ -1,51 +1,55 @@
 package native
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"monotron/csrc/device"
+	"monotron/internal/fingerprint"
 	"monotron/megatron/checkpoint"
 	"monotron/mpu"
 )
 
-// Hash is a fingerprint of the tensors with Write set: the sum, over all
-// elements, of a mix of the tensor's name, the element's index in the global
-// tensor and its bits. It depends on no layout; the sums of several ranks add
-// up (modulo 2^64) to that of one. Padding is outside every piece and not in it.
-func Hash(tensors []mpu.Stored, dev *device.Device) (uint64, error) {
-	total := uint64(0)
+// Hash is the fingerprint of the tensors with Write set, by name, data type and index in the
+// global tensor. It depends on no layout; the sums of several ranks add up to that of one.
+// Padding is outside every piece and not in it.
+func Hash(tensors []mpu.Stored, dev *device.Device) (total fingerprint.Sum, err error) {
 	for _, t := range tensors {
 		if !t.Write {
 			continue
 		}
-		if err := checkStored(t); err != nil {
-			return 0, err
+		sum, err := Fingerprint(t, dev)
+		if err != nil {
+			return total, err
 		}
-		flat, width := t.Tensor.Reshape(t.Tensor.Len()), t.Tensor.DType.Size()
-		buf := make([]byte, min(chunkBytes, t.Tensor.Bytes()))
-		for _, p := range t.Pieces {
-			s := newElementSum(t.Name, p, t.Global, width)
-			for at := int64(0); at < p.Len()*width; at += int64(len(buf)) {
-				chunk := buf[:min(int64(len(buf)), p.Len()*width-at)]
-				dev.Read(chunk, flat.Slice(0, p.Local+at/width, int64(len(chunk))/width))
-				s.add(chunk)
-			}
-			total += s.sum
-		}
-	}
-	if err := dev.Sync(); err != nil {
-		return 0, fmt.Errorf("reading tensors from the device: %w", err)
+		total.Plus(sum)
 	}
 	return total, nil
 }
 
-// HashText is a Hash as logs and tools write it.
-func HashText(h uint64) string { return fmt.Sprintf("%016x", h) }
+// Fingerprint is that of what this rank holds of one tensor.
+func Fingerprint(t mpu.Stored, dev *device.Device) (total fingerprint.Sum, err error) {
+	if err := checkStored(t); err != nil {
+		return total, err
+	}
+	flat, width := t.Tensor.Reshape(t.Tensor.Len()), t.Tensor.DType.Size()
+	buf := make([]byte, min(chunkBytes, t.Tensor.Bytes()))
+	for _, p := range t.Pieces {
+		s := newPieceSum(t.Name, t.Tensor.DType, p, t.Global)
+		for at := int64(0); at < p.Len()*width; at += int64(len(buf)) {
+			chunk := buf[:min(int64(len(buf)), p.Len()*width-at)]
+			dev.Read(chunk, flat.Slice(0, p.Local+at/width, int64(len(chunk))/width))
+			s.add(chunk)
+		}
+		total.Plus(s.sum)
+	}
+	if err := dev.Sync(); err != nil {
+		return total, fmt.Errorf("reading %s from the device: %w", t.Name, err)
+	}
+	return total, nil
+}
 
 // Hash is the same fingerprint of the stored tensors that keep selects.
-func (f *Folder) Hash(keep func(name string) bool) (uint64, error) {
-	total := uint64(0)
+func (f *Folder) Hash(keep func(name string) bool) (total fingerprint.Sum, err error) {
 	buf := f.buffer()
 	for i := range f.Manifest.Tensors {
 		t := &f.Manifest.Tensors[i]
@@ -53,49 +57,37 @@ func (f *Folder) Hash(keep func(name string) bool) (uint64, error) {
 			continue
 		}
 		for _, p := range t.Pieces {
-			s := newElementSum(t.Name, p.box(), t.Shape, dtypeOf[t.DType].Size())
+			s := newPieceSum(t.Name, dtypeOf[t.DType], p.box(), t.Shape)
 			err := f.Stream(t, p, buf, func(_ int64, chunk []byte) error {
 				s.add(chunk)
 				return nil
 			})
 			if err != nil {
-				return 0, err
+				return total, err
 			}
-			total += s.sum
+			total.Plus(s.sum)
 		}
 	}
 	return total, nil
 }
 
-// elementSum hashes a piece given front to back.
-type elementSum struct {
-	key   uint64
+// pieceSum is the fingerprint of a piece given front to back.
+type pieceSum struct {
+	key   fingerprint.Key
 	width int64
 	at    *checkpoint.Overlap // a: the piece, b: the global tensor
-	sum   uint64
+	sum   fingerprint.Sum
 }
 
-func newElementSum(name string, p mpu.Piece, global []int64, width int64) *elementSum {
-	return &elementSum{key: device.StreamKey(0, name), width: width, at: checkpoint.NewOverlap(p, checkpoint.Whole(global))}
+func newPieceSum(name string, dtype device.DType, p mpu.Piece, global []int64) *pieceSum {
+	return &pieceSum{key: fingerprint.KeyOf(name, dtype.String(), global), width: dtype.Size(), at: checkpoint.NewOverlap(p, checkpoint.Whole(global))}
 }
 
-func (s *elementSum) add(chunk []byte) {
+func (s *pieceSum) add(chunk []byte) {
 	for len(chunk) > 0 && s.at.OK {
 		n := min(s.at.N, int64(len(chunk))/s.width)
-		for i := range n {
-			s.sum += device.Mix(device.Mix(s.key^uint64(s.at.InB+i)) ^ s.bits(chunk[i*s.width:]))
-		}
+		s.sum.Add(s.key, chunk[:n*s.width], int(s.width), s.at.InB)
 		chunk = chunk[n*s.width:]
 		s.at.Take(n)
 	}
-}
-
-func (s *elementSum) bits(b []byte) uint64 {
-	switch s.width {
-	case 2:
-		return uint64(binary.LittleEndian.Uint16(b))
-	case 4:
-		return uint64(binary.LittleEndian.Uint32(b))
-	}
-	return binary.LittleEndian.Uint64(b)
 }

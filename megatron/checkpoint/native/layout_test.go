@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
+	"monotron/internal/fingerprint"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
 	"monotron/mpu"
@@ -122,10 +123,10 @@ func TestAnyLayoutToAny(t *testing.T) {
 			all = append(all, named{name, world})
 		}
 	}
-	var hash uint64
+	var hash fingerprint.Sum
 	for _, from := range all {
 		dir := t.TempDir()
-		sums := make([]uint64, from.world)
+		sums := make([]fingerprint.Sum, from.world)
 		err := together(t, from.world, func(rank int, meet func() error) (err error) {
 			d := newDevice(t)
 			list := tensors(t, d, layout{from.world, rank, cuts[from.name]}, 9, true)
@@ -138,11 +139,11 @@ func TestAnyLayoutToAny(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", from, err)
 		}
-		total := uint64(0)
+		var total fingerprint.Sum
 		for _, s := range sums {
-			total += s
+			total.Plus(s)
 		}
-		if hash == 0 {
+		if hash == (fingerprint.Sum{}) {
 			hash = total
 		}
 		f, err := Open(dir, -1)
@@ -152,7 +153,7 @@ func TestAnyLayoutToAny(t *testing.T) {
 		stored, err := f.Hash(func(string) bool { return true })
 		f.Close()
 		if total != hash || stored != hash || err != nil {
-			t.Errorf("%v: hash %x in memory, %x stored (%v), want %x", from, total, stored, err, hash)
+			t.Errorf("%v: hash %v in memory, %v stored (%v), want %v", from, total, stored, err, hash)
 		}
 		for _, to := range all {
 			for rank := range to.world {
@@ -174,7 +175,7 @@ func TestAnyLayoutToAny(t *testing.T) {
 // A hash sees a changed bit, a swap of two elements and a renamed tensor.
 func TestHashSeesChanges(t *testing.T) {
 	d := newDevice(t)
-	sum := func(change func(list []mpu.Stored, raw []byte)) uint64 {
+	sum := func(change func(list []mpu.Stored, raw []byte)) fingerprint.Sum {
 		list := tensors(t, d, single, 4, true)
 		raw := make([]byte, list[0].Tensor.Bytes())
 		d.Read(raw, list[0].Tensor)
@@ -186,7 +187,7 @@ func TestHashSeesChanges(t *testing.T) {
 		}
 		return h
 	}
-	seen := map[uint64]string{}
+	seen := map[fingerprint.Sum]string{}
 	for name, change := range map[string]func([]mpu.Stored, []byte){
 		"same":    func([]mpu.Stored, []byte) {},
 		"bit":     func(_ []mpu.Stored, raw []byte) { raw[17] ^= 1 },

@@ -1,0 +1,126 @@
+package training
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry"
+)
+
+// Outcome is what --result-json says of a run: one object, written at its end, whatever that
+// is. Fields that are not known are left out.
+type Outcome struct {
+	ExitCode  exitcode.Code `json:"exit_code"`
+	Reason    string        `json:"exit_reason"` // a word for the code: Reasons
+	Message   string        `json:"message,omitempty"`
+	Problems  []Problem     `json:"problems,omitempty"` // of a command line: all of them
+	Version   string        `json:"version"`
+	Seconds   float64       `json:"seconds"`       // from start to end of the process
+	StepTime  float64       `json:"train_seconds"` // of this process's steps, waiting for their data included
+	Iteration int           `json:"iteration"`     // trained so far, those before a resume counted
+	Target    int           `json:"train_iters,omitempty"`
+	Samples   int64         `json:"consumed_samples"`
+	Tokens    int64         `json:"consumed_tokens"`
+
+	Loss           *telemetry.Number `json:"loss,omitempty"` // nats a token, of the last step
+	ValidationLoss *telemetry.Number `json:"validation_loss,omitempty"`
+	ValidationBits *telemetry.Number `json:"validation_bits_per_byte,omitempty"`
+	TestLoss       *telemetry.Number `json:"test_loss,omitempty"`
+	TestBits       *telemetry.Number `json:"test_bits_per_byte,omitempty"`
+	TokensPerSec   *telemetry.Number `json:"tokens_per_second,omitempty"` // of this process's steps
+	WeightsHash    string            `json:"weights_hash,omitempty"`      // at the end
+
+	began  time.Time
+	tokens int64 // of this process's steps
+}
+
+// Problem is one of the errors of a run.
+type Problem struct {
+	Code    exitcode.Code `json:"code"`
+	Message string        `json:"message"`
+}
+
+// reasons are the words for exit codes.
+var reasons = map[exitcode.Code]string{
+	exitcode.Done: "done", exitcode.Usage: "usage", exitcode.BadData: "bad_data", exitcode.NoInput: "no_input",
+	exitcode.Internal: "internal", exitcode.IO: "io", exitcode.Again: "stopped",
+}
+
+// NewOutcome begins to measure the process's time.
+func NewOutcome() *Outcome { return &Outcome{Version: Version, began: time.Now()} }
+
+// Take is the outcome as a sink of the last rank.
+func (o *Outcome) Take(s *telemetry.Step) error {
+	var loss *telemetry.Number
+	if len(s.Losses) > 0 {
+		loss = (*telemetry.Number)(&s.Losses[0].Value)
+	}
+	switch s.Split {
+	case telemetry.Validation:
+		o.ValidationLoss, o.ValidationBits = loss, (*telemetry.Number)(s.BitsPerByte)
+	case telemetry.Test:
+		o.TestLoss, o.TestBits = loss, (*telemetry.Number)(s.BitsPerByte)
+	case "":
+		o.Loss = loss
+		o.Iteration, o.Target, o.Samples, o.Tokens = s.Iteration, s.TrainIters, s.ConsumedSamples, s.ConsumedTokens
+		o.StepTime += s.Elapsed.Seconds()
+		o.tokens += int64(s.Tokens)
+		rate := telemetry.Number(float64(o.tokens) / o.StepTime)
+		o.TokensPerSec = &rate
+	}
+	return nil
+}
+
+// Close does nothing: Write comes at the end of the process.
+func (o *Outcome) Close() error { return nil }
+
+// Write writes the object of a run that ended in err, which may be nil, to path; a run
+// without --result-json has none.
+func (o *Outcome) Write(path string, err error) error {
+	if path == "" {
+		return err
+	}
+	o.ExitCode, o.Seconds = exitcode.CodeOf(err), time.Since(o.began).Seconds()
+	o.Reason = reasons[o.ExitCode]
+	if err != nil {
+		o.Message = err.Error()
+		o.Problems = problemsOf(err)
+	}
+	text, failed := json.MarshalIndent(o, "", "  ")
+	if failed == nil {
+		failed = atomicfile.WriteFile(path, 0o666, append(text, '\n'))
+	}
+	if failed != nil {
+		return errors.Join(err, exitcode.Errorf(exitcode.IO, "--result-json: %w", failed))
+	}
+	return err
+}
+
+// problemsOf are the errors that err lists, one at least.
+func problemsOf(err error) (all []Problem) {
+	code := exitcode.CodeOf(err)
+	var list interface{ Unwrap() []error }
+	if !errors.As(err, &list) {
+		return []Problem{{code, err.Error()}}
+	}
+	for _, one := range list.Unwrap() {
+		all = append(all, Problem{code, one.Error()})
+	}
+	return all
+}
+
+// finalHash adds the hash of the weights to the outcome of a run whose ranks have all ended
+// in the same way.
+func (r *Run) finalHash() error {
+	if r.Config.Log.Result == "" {
+		return nil
+	}
+	hash, err := r.weightsHash()
+	if r.rank.Last() {
+		r.Outcome.WeightsHash, r.Outcome.Iteration = hash, int(r.Engine.Iteration)
+	}
+	return err
+}
