@@ -28,6 +28,9 @@ type raw struct {
 	NoPositionEmbedding bool
 	RopeScaling         bool
 	RopeScalingFactor   float64
+	MultiLatent         bool
+	Latent              spec.Latent
+	RopeType            string
 
 	Activations [activations.Activations]bool
 	GLU         string

@@ -66,6 +66,7 @@ func (p *parser) deriveShape() {
 	p.need(m.NumLayers < 1, "num-layers", "the number of transformer layers, at least 1")
 	noHidden := p.need(m.HiddenSize < 1, "hidden-size", "the width of the model, at least 1")
 	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
+	p.deriveLatent()
 	if m.KVChannels == 0 && !noHidden && !noHeads {
 		if m.HiddenSize%m.NumAttentionHeads != 0 {
 			p.clash("hidden-size num-attention-heads kv-channels", "--hidden-size %d is not a multiple of --num-attention-heads %d; change one, or give --kv-channels", m.HiddenSize, m.NumAttentionHeads)
@@ -159,7 +160,7 @@ func (p *parser) derivePositions() {
 	if r.RopeScaling {
 		m.RopeScaling = &spec.RopeScaling{Factor: r.RopeScalingFactor, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}
 	}
-	if m.Position == spec.PositionRope {
+	if m.Position == spec.PositionRope && m.Latent == nil {
 		if dims := m.RotaryDims(); m.KVChannels > 0 && (dims < 2 || dims%2 != 0 || dims > m.KVChannels) {
 			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; the number must be even", m.RotaryPercent, dims, m.KVChannels)
 		}

@@ -214,7 +214,11 @@ func compareDerived(t *testing.T, name string, c *config.Run, want map[string]an
 	if c.Layout.VP > 1 {
 		virtual = c.Layout.VP
 	}
-	got := map[string]any{"ffn_hidden_size": c.Model.FFNHiddenSize, "kv_channels": c.Model.KVChannels,
+	channels := c.Model.KVChannels
+	if c.Model.Latent != nil {
+		channels = c.Model.HiddenSize / c.Model.NumAttentionHeads // which Megatron derives, and does not look at
+	}
+	got := map[string]any{"ffn_hidden_size": c.Model.FFNHiddenSize, "kv_channels": channels,
 		"data_parallel_size": c.Layout.DP, "sequence_parallel": c.Layout.SequenceParallel, "virtual_pipeline_model_parallel_size": virtual}
 	for key, value := range want {
 		if have, ok := got[key]; ok && fmt.Sprint(have) != fmt.Sprint(value) {

@@ -156,7 +156,7 @@ func withValue(f *table.Flag) []string {
 
 // particular are values that the rules of withValue do not find.
 var particular = map[string]string{
-	"hidden-size": "128", "max-position-embeddings": "128", "kv-channels": "32", "num-layers": "8", "ffn-hidden-size": "100",
+	"rotary-scaling-factor": "2", "hidden-size": "128", "max-position-embeddings": "128", "kv-channels": "32", "num-layers": "8", "ffn-hidden-size": "100",
 	"num-query-groups": "2", "window-size": "7,0", "rampup-batch-size": "4 2 100", "step-batch-size-schedule": "0:4,1K:8",
 	"global-batch-size": "16", "seq-length": "32", "train-samples": "640", "num-attention-heads": "8",
 	"pipeline-model-parallel-layout": "Ett|ttL", "world-size": "4", "tensor-model-parallel-size": "2",
@@ -180,6 +180,8 @@ var particular = map[string]string{
 
 // companions make a flag legal or visible.
 var companions = map[string]string{
+	"multi-latent-attention": "--position-embedding-type rope", "q-lora-rank": "--multi-latent-attention --position-embedding-type rope", "kv-lora-rank": "--multi-latent-attention --position-embedding-type rope", "qk-head-dim": "--multi-latent-attention --position-embedding-type rope",
+	"qk-pos-emb-head-dim": "--multi-latent-attention --position-embedding-type rope", "v-head-dim": "--multi-latent-attention --position-embedding-type rope", "rope-type": "--multi-latent-attention --position-embedding-type rope", "rotary-scaling-factor": "--multi-latent-attention --position-embedding-type rope", "mscale": "--multi-latent-attention --position-embedding-type rope", "mscale-all-dim": "--multi-latent-attention --position-embedding-type rope",
 	"num-query-groups": "--group-query-attention", "rotary-base": "--position-embedding-type rope",
 	"rope-scaling-factor": "--use-rope-scaling", "no-rope-freq": "--position-embedding-type rope",
 	"window-attn-skip-freq": "--window-size 7,0", "qk-layernorm-whole": "--qk-layernorm",

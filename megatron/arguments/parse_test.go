@@ -143,7 +143,6 @@ func TestPublishedLinesAreAnsweredInFull(t *testing.T) {
 			--q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128 --rotary-scaling-factor 40 --mscale 1.0
 			--mtp-num-layers 1 --mtp-loss-scaling-factor 0.1 --recompute-granularity selective --recompute-modules mla_up_proj moe mlp layernorm`,
 			[]string{"--num-experts 256: ", "--moe-token-dispatcher-type flex: ", "--moe-enable-deepep: ", "--recompute-modules mla_up_proj: ",
-				"--multi-latent-attention, --q-lora-rank, --kv-lora-rank, --qk-head-dim, --qk-pos-emb-head-dim, --v-head-dim, --rotary-scaling-factor, --mscale: ",
 				"--mtp-num-layers, --mtp-loss-scaling-factor: "}},
 	} {
 		_, _, err := ParseWith(Options{Layouts: true}, strings.Fields(common+c.line))

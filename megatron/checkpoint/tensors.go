@@ -84,12 +84,10 @@ func (l *lister) layer(i int) {
 		first, second = name+"post_self_attn_layernorm", name+"post_mlp_layernorm"
 	}
 	l.norm(first, int64(h))
-	l.linear(name+"self_attention.linear_proj", h, m.NumAttentionHeads*m.KVChannels, m.LinearBias)
-	l.linear(name+"self_attention.linear_qkv", m.QKVRows(), h, m.QKVBias)
-	if m.QKNorm {
-		q, k := m.QKNormWidths()
-		l.norm(name+"self_attention.q_layernorm", int64(q))
-		l.norm(name+"self_attention.k_layernorm", int64(k))
+	if m.Latent != nil {
+		l.latent(name + "self_attention.")
+	} else {
+		l.attention(name + "self_attention.")
 	}
 	l.norm(second, int64(h))
 	if m.MixtureAt(i) {
@@ -98,6 +96,38 @@ func (l *lister) layer(i int) {
 	}
 	l.linear(name+"mlp.linear_fc1", m.FC1Rows(), h, m.LinearBias)
 	l.linear(name+"mlp.linear_fc2", h, m.FFNHiddenSize, m.LinearBias)
+}
+
+func (l *lister) attention(name string) {
+	m, h := l.m, l.m.HiddenSize
+	l.linear(name+"linear_proj", h, m.NumAttentionHeads*m.KVChannels, m.LinearBias)
+	l.linear(name+"linear_qkv", m.QKVRows(), h, m.QKVBias)
+	if m.QKNorm {
+		q, k := m.QKNormWidths()
+		l.norm(name+"q_layernorm", int64(q))
+		l.norm(name+"k_layernorm", int64(k))
+	}
+}
+
+// latent lists multi-latent attention.
+func (l *lister) latent(name string) {
+	m, h, a := l.m, l.m.HiddenSize, l.m.Latent
+	heads := m.NumAttentionHeads
+	l.linear(name+"linear_proj", h, heads*a.VDim, m.LinearBias)
+	if a.QRank > 0 {
+		l.linear(name+"linear_q_down_proj", a.QRank, h, false)
+		l.linear(name+"linear_q_up_proj", heads*a.HeadDim(), a.QRank, false)
+	} else {
+		l.linear(name+"linear_q_proj", heads*a.HeadDim(), h, false)
+	}
+	l.linear(name+"linear_kv_down_proj", a.KVRank+a.RopeDim, h, false)
+	l.linear(name+"linear_kv_up_proj", heads*(a.QKDim+a.VDim), a.KVRank, false)
+	if a.Norms && a.QRank > 0 {
+		l.norm(name+"q_layernorm", int64(a.QRank))
+	}
+	if a.Norms {
+		l.norm(name+"kv_layernorm", int64(a.KVRank))
+	}
 }
 
 func (l *lister) experts(i int) {

@@ -44,7 +44,14 @@ func shapes() map[string]spec.Model {
 	olmoBiased.LinearBias, olmoBiased.QKVBias, olmoBiased.Normalization = true, true, spec.LayerNorm
 	neo := gpt2
 	neo.QKVBias, neo.WindowLeft, neo.Windowed, neo.SoftmaxScale = false, 1, []bool{false, true, false}, 1
-	all := map[string]spec.Model{"olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
+	latent := llama // values narrower than keys
+	latent.NumQueryGroups, latent.QKNorm, latent.KVChannels = 4, false, 6
+	latent.Latent = &spec.Latent{QRank: 5, KVRank: 3, QKDim: 2, RopeDim: 4, VDim: 3, Norms: true, Yarn: true, Factor: 4, MScale: 0.7, MScaleAllDim: 1,
+		OriginalMax: spec.YarnOriginalMax, FastTurns: spec.YarnFastTurns, SlowTurns: spec.YarnSlowTurns}
+	wide := latent // values wider than keys, queries from the layer's input, no norms, biases
+	wide.KVChannels, wide.LinearBias = 7, true
+	wide.Latent = &spec.Latent{KVRank: 5, QKDim: 4, RopeDim: 2, VDim: 7, Factor: 1}
+	all := map[string]spec.Model{"latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
 	for name, e := range mixtures() {
 		m := llama
 		if strings.Contains(name, "biases") {

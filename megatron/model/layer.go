@@ -23,7 +23,11 @@ type layer struct {
 func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	l := &layer{m: m, number: number, region: p.region()}
 	name := l.name()
-	l.attention = newAttention(m, number, name+".self_attention", p)
+	if m.Latent != nil {
+		l.attention = newLatent(m, number, name+".self_attention", p)
+	} else {
+		l.attention = newAttention(m, number, name+".self_attention", p)
+	}
 	first, second := name+".input_layernorm", name+".pre_mlp_layernorm"
 	if m.NormAfter {
 		first, second = name+".post_self_attn_layernorm", name+".post_mlp_layernorm"

@@ -40,7 +40,7 @@ func families() map[string]spec.Model {
 	neo.QKVBias, neo.WindowLeft, neo.Windowed, neo.SoftmaxScale = false, 1, []bool{false, true, false}, 1
 	neox := all["gpt-neox"]
 	neox.NumAttentionHeads, neox.NumQueryGroups, neox.KVChannels = 4, 4, 4
-	return map[string]spec.Model{"gpt-neox": neox, "olmo2": olmo2, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "qwen2": qwen2, "one group": shared}
+	return map[string]spec.Model{"latent": all["latent"], "latent, wide values": all["latent, wide values"], "gpt-neox": neox, "olmo2": olmo2, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "qwen2": qwen2, "one group": shared}
 }
 
 // layout is a way to run a model.

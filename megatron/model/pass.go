@@ -127,20 +127,22 @@ type positionTables struct {
 	device    *device.Device
 	m         *spec.Model
 	positions int64
+	dtype     device.DType // of values
 	rope      *ropeTables
+	ones      Tensor // see sumOverHeads
 }
 
 func (t *positionTables) ropes() *ropeTables {
 	if t.rope == nil {
-		t.rope = newRopeTables(t.device, t.positions, t.m.RopeFrequencies())
+		t.rope = newRopeTables(t.device, t.positions, t.m.RopeFrequencies(), t.m.RopeFactor())
 	}
 	return t.rope
 }
 
-// ropeTables are cos and sin of position*frequency, f32 [positions, dims/2].
+// ropeTables are factor times cos and sin of position*frequency, f32 [positions, dims/2].
 type ropeTables struct{ cos, sin Tensor }
 
-func newRopeTables(d *device.Device, positions int64, frequencies []float64) *ropeTables {
+func newRopeTables(d *device.Device, positions int64, frequencies []float64, factor float64) *ropeTables {
 	n := int64(len(frequencies))
 	t := &ropeTables{d.Arena.Alloc(device.Parameters, device.F32, positions, n), d.Arena.Alloc(device.Parameters, device.F32, positions, n)}
 	if d.Counts() {
@@ -150,7 +152,7 @@ func newRopeTables(d *device.Device, positions int64, frequencies []float64) *ro
 	for p := range positions {
 		for i, f := range frequencies {
 			s, c := math.Sincos(float64(p) * f)
-			cos[p*n+int64(i)], sin[p*n+int64(i)] = float32(c), float32(s)
+			cos[p*n+int64(i)], sin[p*n+int64(i)] = float32(c*factor), float32(s*factor)
 		}
 	}
 	device.WriteSlice(d, t.cos, cos)

@@ -161,7 +161,7 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 // Prepare builds the tables that are no parameters, for sequences of up to
 // `positions`. Who gives the parameters memory himself calls it once.
 func (s *Stage) Prepare(positions int) {
-	tables := &positionTables{device: s.device, m: s.m, positions: int64(positions)}
+	tables := &positionTables{device: s.device, m: s.m, positions: int64(positions), dtype: s.config.DType}
 	for _, l := range s.layers {
 		l.attention.prepare(s.device, tables)
 	}

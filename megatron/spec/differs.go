@@ -95,7 +95,16 @@ func (m *Model) meaning() []setting {
 		{"LinearBias", "bias of linear layers", m.LinearBias},
 		{"QKVBias", "bias of query, key and value", m.QKVBias},
 		{"Experts", "a mixture of experts", m.Experts != nil},
+		{"Latent", "--multi-latent-attention, its widths and RoPE", m.latent()},
 	}
+}
+
+// latent is all of latent attention: every field gives weights another shape or meaning.
+func (m *Model) latent() string {
+	if m.Latent == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%+v", *m.Latent)
 }
 
 func (m *Model) rotary() []setting {

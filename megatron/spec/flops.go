@@ -57,6 +57,9 @@ func (m *Model) normParameters(width int) int64 {
 }
 
 func (m *Model) attentionParameters() int64 {
+	if m.Latent != nil {
+		return m.Latent.parameters(m)
+	}
 	h, q := int64(m.HiddenSize), int64(m.NumAttentionHeads*m.KVChannels)
 	n := int64(m.QKVRows())*h + h*q
 	if m.QKVBias {
@@ -93,7 +96,7 @@ func (m *Model) mlpParameters(ffn int) int64 {
 //
 // q and kv are the widths of all query and of all key heads, F is 2 (gated: 3)
 // times the intermediate width a token passes through, V the padded vocabulary.
-// The attention term counts the causal half only. Recomputation, norms, softmax
+// With latent attention the terms of attention are Latent.operations. The attention term counts the causal half only. Recomputation, norms, softmax
 // and the optimizer are not counted.
 func (m *Model) FLOPs(batch, seq int) float64 {
 	h, q, kv := float64(m.HiddenSize), float64(m.NumAttentionHeads*m.KVChannels), float64(m.NumQueryGroups*m.KVChannels)
@@ -107,8 +110,14 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 		if m.MixtureAt(layer) {
 			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK + m.Experts.SharedFFN)
 		}
-		perToken += h*(2*q+2*kv) + h*width*matrices
+		perToken += h * width * matrices
+		if m.Latent == nil {
+			perToken += h * (2*q + 2*kv)
+		}
 	}
 	b, s := float64(batch), float64(seq)
+	if m.Latent != nil {
+		return 6*b*s*perToken + 6*b*s*m.Latent.operations(m, s)*float64(m.NumLayers)
+	}
 	return 6*b*s*perToken + 6*b*s*s*q*float64(m.NumLayers)
 }

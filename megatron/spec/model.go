@@ -77,6 +77,7 @@ type Model struct {
 	Windowed     []bool  // [NumLayers], true where the window holds; nil: everywhere
 	SoftmaxScale float64 // of the scores; 0: 1/√KVChannels
 
+	Latent  *Latent  // multi-latent attention; nil: queries, keys and values come from the layer's input
 	Experts *Experts // nil: dense
 
 	HiddenDropout    float64
@@ -121,6 +122,9 @@ func (m *Model) ScoreScale() float64 {
 	if m.SoftmaxScale != 0 {
 		return m.SoftmaxScale
 	}
+	if m.Latent != nil {
+		return m.Latent.scoreScale()
+	}
 	return 1 / math.Sqrt(float64(m.KVChannels))
 }
 
@@ -133,7 +137,12 @@ func (m *Model) QKNormWidths() (q, k int) {
 }
 
 // RotaryDims is how many channels of a head rotate.
-func (m *Model) RotaryDims() int { return int(float64(m.KVChannels) * m.RotaryPercent) }
+func (m *Model) RotaryDims() int {
+	if m.Latent != nil {
+		return m.Latent.RopeDim
+	}
+	return int(float64(m.KVChannels) * m.RotaryPercent)
+}
 
 // RopeAt tells whether layer (0-based, global) rotates its queries and keys.
 func (m *Model) RopeAt(layer int) bool {

@@ -202,7 +202,10 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	on("disable-bias-linear", !m.LinearBias)
 	on("add-qkv-bias", m.QKVBias && !m.LinearBias)
 	on("disable-qkv-bias", m.LinearBias && !m.QKVBias)
-	on("qk-layernorm", m.QKNorm)
+	on("qk-layernorm", m.QKNorm || m.Latent != nil && m.Latent.Norms)
+	if m.Latent != nil {
+		latentFlags(flags, m.Latent)
+	}
 	on("qk-layernorm-whole", m.QKNormWhole)
 	on("norm-after", m.NormAfter)
 	on("parallel-residual", m.ParallelResidual)
@@ -260,4 +263,27 @@ func pattern(layers []bool) string {
 		words[i] = map[bool]string{false: "0", true: "1"}[is]
 	}
 	return "[" + strings.Join(words, ",") + "]"
+}
+
+// latentFlags are those of multi-latent attention.
+func latentFlags(flags map[string][]string, l *spec.Latent) {
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	set := func(name string, value any) { flags[name] = []string{fmt.Sprint(value)} }
+	set("multi-latent-attention", true)
+	if l.QRank > 0 {
+		set("q-lora-rank", l.QRank)
+	}
+	set("kv-lora-rank", l.KVRank)
+	set("qk-head-dim", l.QKDim)
+	set("qk-pos-emb-head-dim", l.RopeDim)
+	set("v-head-dim", l.VDim)
+	set("rope-type", "rope")
+	if l.Yarn {
+		set("rope-type", "yarn")
+	}
+	set("rotary-scaling-factor", number(l.Factor))
+	set("mscale", number(l.MScale))
+	set("mscale-all-dim", number(l.MScaleAllDim))
+	delete(flags, "kv-channels")
+	delete(flags, "rotary-percent")
 }

@@ -5,7 +5,6 @@ const (
 	notBuilt  = "such models are not supported"
 	oneStack  = "GPT has one stack of layers; use --num-layers and --seq-length"
 	noYarn    = "YaRN is not supported; use --position-embedding-type rope, with --use-rope-scaling or --rotary-base for long texts"
-	noLatent  = "multi-latent attention (DeepSeek) is not supported; use --group-query-attention"
 	noMTP     = "multi-token prediction is not supported; train on the next token only"
 	noMuP     = "muP is not supported; set --init-method-std and --lr for each model size"
 	noSparse  = "sparse and linear attention are not supported; use --window-size for long texts"
@@ -83,6 +82,20 @@ var modelFlags = owned(Model,
 	accepted("disable-bf16-reduced-precision-matmul", Switch, "", "matmuls accumulate in f32"),
 )
 
+// latentFlags are of multi-latent attention.
+var latentFlags = owned(Model,
+	works("multi-latent-attention", Switch, "", "Raw.MultiLatent", "make keys and values of all heads from one narrow row per token (DeepSeek); --qk-layernorm then normalizes these rows"),
+	works("q-lora-rank", Int, "", "Raw.Latent.QRank", "with --multi-latent-attention, width of the row that queries are made from (default: none, queries come from the layer input)").from(1, sizes),
+	works("kv-lora-rank", Int, "32", "Raw.Latent.KVRank", "with --multi-latent-attention, width of the row that keys and values are made from").from(1, sizes),
+	works("qk-head-dim", Int, "128", "Raw.Latent.QKDim", "with --multi-latent-attention, channels of a query and key head without RoPE").from(1, 1<<20),
+	works("qk-pos-emb-head-dim", Int, "64", "Raw.Latent.RopeDim", "with --multi-latent-attention, channels of a query and key head with RoPE; an even number").from(2, 1<<20),
+	works("v-head-dim", Int, "128", "Raw.Latent.VDim", "with --multi-latent-attention, channels of a value head").from(1, 1<<20),
+	works("rope-type", String, "", "Raw.RopeType", "kind of RoPE with --multi-latent-attention (default: yarn)").choices("rope", "yarn"),
+	works("rotary-scaling-factor", Float, "1.0", "Raw.Latent.Factor", "with --multi-latent-attention, factor by which YaRN lengthens the model's 4096 positions").from(1, 1e6),
+	works("mscale", Float, "1.0", "Raw.Latent.MScale", "with --rope-type yarn, scale of rotated channels: 0.1*mscale*ln(factor)+1").from(0, 1000),
+	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, as --mscale, squared on the attention scores").from(0, 1000),
+)
+
 // oldModelFlags are names of earlier versions.
 var oldModelFlags = owned(Model,
 	accepted("use-mcore-models", Switch, "", "the model has a single implementation"),
@@ -110,11 +123,8 @@ var otherModelFlags = families(Model,
 		texts("batch-invariant-backend")),
 	allRefused(notBuilt, switches("attention-output-gate freeze-all-layers")),
 	allRefused(noGLU, floats("glu-linear-offset activation-func-clamp-value")),
-	allRefused(noLatent,
-		switches("multi-latent-attention cache-mla-latents mla-down-proj-fusion"),
-		ints("q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim"),
-		floats("rotary-scaling-factor mscale mscale-all-dim"),
-		texts("rope-type")),
+	allAccepted("the cache of generation holds keys and values of all heads", switches("cache-mla-latents")),
+	allAccepted(fusion, switches("mla-down-proj-fusion")),
 	allRefused(noYarn,
 		switches("yarn-correction-range-round-to-int no-yarn-correction-range-round-to-int"),
 		ints("yarn-original-max-position-embeddings"),

@@ -30,7 +30,7 @@ const (
 
 var (
 	rows = slices.Concat(
-		modelFlags, activationFlags, oldModelFlags, otherModelFlags,
+		modelFlags, latentFlags, activationFlags, oldModelFlags, otherModelFlags,
 		expertFlags, otherExpertFlags,
 		layoutFlags, otherLayoutFlags,
 		distributedFlags, otherDistributedFlags,

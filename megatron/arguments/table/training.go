@@ -66,7 +66,7 @@ var recomputeFlags = owned(Recompute,
 	works("recompute-num-layers", Int, "", "Recompute.NumLayers", "number of layers N of --recompute-method").from(1, lists).alias("activations-checkpoint-num-layers", "checkpoint-num-layers"),
 	works("recompute-modules", Strings, "core_attn", "Recompute.Modules", "modules to recompute with selective").
 		choices("core_attn", "mlp", "moe", "shared_experts", "layernorm", "moe_act").
-		differs("accepts any text, and sets the default core_attn later").but("multi-latent attention is not supported", "mla_up_proj"),
+		differs("accepts any text, and sets the default core_attn later").but("products of multi-latent attention are kept; leave it out", "mla_up_proj"),
 	works("distribute-saved-activations", Switch, "", "Layout.DistributeSavedActivation", "shard the saved inputs of recomputed layers over tensor-parallel ranks").
 		alias("distribute-checkpointed-activations", "partition-activations"),
 	works("checkpoint-activations", Switch, "", "Raw.CheckpointActivations", "older spelling of --recompute-granularity full --recompute-method uniform"),

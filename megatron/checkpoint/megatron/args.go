@@ -98,6 +98,10 @@ func (a Args) Model() (*spec.Model, error) {
 		m.MaxPositions = m.Context
 	}
 	m.RopeScaling = a.ropeScaling()
+	if a.Bool("multi_latent_attention") {
+		m.Latent = a.latent(m)
+		m.KVChannels, m.QKNorm = m.Latent.Channels(), false
+	}
 	a.windows(m)
 	if v, given := a.Get("no_rope_freq"); given && v != nil {
 		m.NoRope = a.pattern("no_rope_freq", m, func(layer, n int) bool { return (layer+1)%n == 0 })
@@ -119,6 +123,14 @@ func (a Args) activation() string {
 		return spec.GeluTanh
 	}
 	return spec.GeluErf
+}
+
+// latent is multi-latent attention; m.QKNorm says whether its latents are normalized.
+func (a Args) latent(m *spec.Model) *spec.Latent {
+	return &spec.Latent{QRank: a.Int("q_lora_rank", 0), KVRank: a.Int("kv_lora_rank", 32), QKDim: a.Int("qk_head_dim", 128), RopeDim: a.Int("qk_pos_emb_head_dim", 64),
+		VDim: a.Int("v_head_dim", 128), Norms: m.QKNorm, Yarn: a.Text("rope_type", "yarn") != "rope", Factor: a.Float("rotary_scaling_factor", 1),
+		MScale: a.Float("mscale", 1), MScaleAllDim: a.Float("mscale_all_dim", 0),
+		OriginalMax: spec.YarnOriginalMax, FastTurns: spec.YarnFastTurns, SlowTurns: spec.YarnSlowTurns}
 }
 
 func (a Args) experts(m *spec.Model) *spec.Experts {

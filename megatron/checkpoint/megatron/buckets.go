@@ -125,7 +125,7 @@ func (a Args) MadeOrder(list []Local) []Local {
 			out, second = append(out, second...), nil
 		}
 		switch {
-		case strings.HasPrefix(rest, "input_layernorm."):
+		case strings.HasPrefix(rest, "input_layernorm.") && !a.Bool("multi_latent_attention"):
 			norms = append(norms, p)
 			continue
 		case strings.HasPrefix(rest, "self_attention.linear_qkv."):

@@ -35,6 +35,8 @@ func CutOver(m *spec.Model, name string, shape []int64, parts, rank int) (Cut, e
 		return cutRows(name, shape, p, r, stretches)
 	case strings.HasSuffix(rest, "linear_qkv.weight") || strings.HasSuffix(rest, "linear_qkv.bias"):
 		return cutRows(name, shape, p, r, 1)
+	case strings.HasSuffix(rest, "linear_q_proj.weight") || strings.HasSuffix(rest, "linear_q_up_proj.weight") || strings.HasSuffix(rest, "linear_kv_up_proj.weight"):
+		return cutRows(name, shape, p, r, 1)
 	case strings.HasSuffix(rest, "linear_fc2.weight") || strings.HasSuffix(rest, "linear_proj.weight"):
 		return cutColumns(name, shape, p, r)
 	}

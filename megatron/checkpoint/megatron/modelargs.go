@@ -45,6 +45,9 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 	if m.RopeScaling != nil {
 		ropeScalingArgs(d, m.RopeScaling)
 	}
+	if m.Latent != nil {
+		latentArgs(d, m)
+	}
 	if m.EmbedNorm {
 		d.Set("embed_layernorm", true) // Megatron-DeepSpeed's name
 	}
@@ -62,6 +65,29 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 	restArgs(d, m)
 	expertArgs(d, m)
 	return d.Pairs
+}
+
+// latentArgs sets the arguments of multi-latent attention.
+func latentArgs(d *pickle.Dict, m *spec.Model) {
+	l, n := m.Latent, func(v int) pickle.Value { return int64(v) }
+	d.Set("multi_latent_attention", true)
+	d.Set("kv_channels", n(m.HiddenSize/m.NumAttentionHeads)) // which it then does not look at
+	d.Set("qk_layernorm", l.Norms)
+	d.Set("q_lora_rank", nil)
+	if l.QRank > 0 {
+		d.Set("q_lora_rank", n(l.QRank))
+	}
+	d.Set("kv_lora_rank", n(l.KVRank))
+	d.Set("qk_head_dim", n(l.QKDim))
+	d.Set("qk_pos_emb_head_dim", n(l.RopeDim))
+	d.Set("v_head_dim", n(l.VDim))
+	d.Set("rope_type", "rope")
+	if l.Yarn {
+		d.Set("rope_type", "yarn")
+	}
+	d.Set("rotary_scaling_factor", l.Factor)
+	d.Set("mscale", l.MScale)
+	d.Set("mscale_all_dim", l.MScaleAllDim)
 }
 
 // Megatron has one number for the scaling of RoPE; the other three are its code's.

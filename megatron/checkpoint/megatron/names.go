@@ -25,7 +25,8 @@ const (
 )
 
 // norms in Transformer Engine's places, as ours.
-var norms = strings.NewReplacer("self_attention.linear_qkv.layer_norm_", "input_layernorm.", "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm.")
+var norms = strings.NewReplacer("self_attention.linear_qkv.layer_norm_", "input_layernorm.", "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm.",
+	"self_attention.linear_q_up_proj.layer_norm_", "self_attention.q_layernorm.", "self_attention.linear_kv_up_proj.layer_norm_", "self_attention.kv_layernorm.")
 
 // ParseKey reads a name; ok is false for what is no parameter (_extra_state).
 func ParseKey(name string) (k Key, ok bool) {
@@ -96,14 +97,14 @@ func Split(name string) (layer, expert int, rest string) {
 // DistKey is the name under which torch_dist stacks a tensor over layers (and
 // experts): with Transformer Engine's places of the norms, also where they are
 // modules of their own.
-func DistKey(layer, expert int, rest string) string {
+func DistKey(m *spec.Model, layer, expert int, rest string) string {
 	switch {
 	case layer == None:
 		return rest
 	case expert != None:
 		return layersPrefix + expertsPrefix + "experts." + rest
 	}
-	return layersPrefix + distNorms.Replace(rest)
+	return layersPrefix + fusedNorms(m).Replace(rest)
 }
 
 // StateDict lists a chunk's parameters as the state dict of a run of these arguments has
@@ -126,10 +127,23 @@ func (a Args) StateDict(m *spec.Model, list []Local) []Local {
 			}
 		case strings.HasPrefix(rest, "pre_mlp_layernorm.") && m.Experts != nil && m.Experts.Layers[layer]:
 		default:
-			p.Key = checkpoint.LayerName(k.Layer) + distNorms.Replace(rest)
+			p.Key = checkpoint.LayerName(k.Layer) + fusedNorms(m).Replace(rest)
 		}
 	}
 	return list
 }
 
-var distNorms = strings.NewReplacer("input_layernorm.", "self_attention.linear_qkv.layer_norm_", "pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_")
+var (
+	distNorms   = strings.NewReplacer("input_layernorm.", "self_attention.linear_qkv.layer_norm_", "pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_")
+	latentNorms = strings.NewReplacer("self_attention.q_layernorm.", "self_attention.linear_q_up_proj.layer_norm_",
+		"self_attention.kv_layernorm.", "self_attention.linear_kv_up_proj.layer_norm_", "pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_")
+)
+
+// fusedNorms are the norms that Transformer Engine makes parts of the layers behind them: with
+// multi-latent attention those of the latents, not the one before the down projections.
+func fusedNorms(m *spec.Model) *strings.Replacer {
+	if m.Latent != nil {
+		return latentNorms
+	}
+	return distNorms
+}

@@ -150,8 +150,12 @@ func (r *run) compareShards(all []*seen) error {
 		return err
 	}
 	defer file.Close()
+	params := "param_after_1_rel_to_tensor_norm"
+	if _, given := r.Tolerance[params]; !given { // initial values, which are only cut
+		params = "gradient_rel_to_tensor_norm"
+	}
 	kinds := map[string]shardKind{
-		"param": {func(p *held) []float64 { return p.start }, started, "param_after_1_rel_to_tensor_norm"},
+		"param": {func(p *held) []float64 { return p.start }, started, params},
 		"grad":  {func(p *held) []float64 { return p.grad }, finalGradients, "gradient_rel_to_tensor_norm"},
 	}
 	for _, name := range file.Names() {

@@ -173,15 +173,31 @@ func (w *world) rows(all *engine.Micro, dp int) (micros []*engine.Micro) {
 
 // tokenLosses are those of all rows, in the order of the batch.
 func (w *world) tokenLosses(all []*seen) (losses []float64) {
-	per := w.config.MicroBatchSize * len(w.batches[0].Tokens[0])
-	for at := 0; at < len(w.batches[0].Tokens)/(w.config.MicroBatchSize*w.config.Layout.Sizes().DP)*per; at += per {
-		for _, s := range all {
-			if s.place.TP == 0 && at+per <= len(s.tokenLoss) {
-				losses = append(losses, s.tokenLoss[at:at+per]...)
+	seq, rows, sizes := len(w.batches[0].Tokens[0]), w.config.MicroBatchSize, w.config.Layout.Sizes()
+	for micro := range len(w.batches[0].Tokens) / (rows * sizes.DP) {
+		for dp := range sizes.DP {
+			part := make([]float64, rows*seq)
+			for _, s := range all {
+				if s.place.TP == 0 && s.place.DP == dp && len(s.tokenLoss) > 0 {
+					w.spread(part, s, micro)
+				}
 			}
+			losses = append(losses, part...)
 		}
 	}
 	return losses
+}
+
+// spread puts a rank's losses of a micro-batch in their places among those of complete samples:
+// with context parallelism a rank has some of their positions.
+func (w *world) spread(part []float64, s *seen, micro int) {
+	seq, cp := len(w.batches[0].Tokens[0]), w.config.Layout.Sizes().CP
+	own := s.tokenLoss[micro*len(part)/cp:][:len(part)/cp]
+	for sample := 0; sample < len(part); sample += seq {
+		for _, span := range mpu.AllPositions(int64(seq)).ZigZag(s.place.CP, cp) {
+			own = own[copy(part[sample+int(span.From):][:span.N], own):]
+		}
+	}
 }
 
 // assembled is the global tensor of that name, put together from the boxes that

@@ -72,7 +72,7 @@ func (d *description) stacking(m *spec.Model, layer, expert int, rest string) st
 			d.shapes[t.Name] = t.Shape
 		}
 	}
-	s := stacking{key: megatron.DistKey(layer, expert, rest)}
+	s := stacking{key: megatron.DistKey(m, layer, expert, rest)}
 	name := rest
 	if layer != megatron.None {
 		name = checkpoint.LayerName(layer) + rest

@@ -1,0 +1,321 @@
+package model
+
+import (
+	"monotron/csrc/device"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// latent is multi-latent attention: spec.Latent says what it is. Projections make queries, keys
+// and values of all heads; what follows (softmax, exchange with other ranks, blocks of a cache,
+// output projection) is attention's, with as many query groups as heads.
+//
+// Down projections and the norms of latents are whole on every tensor-parallel rank and work on
+// the rows that a rank has outside the cut layers; up projections are cut by heads.
+type latent struct {
+	*attention
+	l              *spec.Latent
+	region         mpu.Region
+	qDown, kvDown  *mpu.ReplicatedLinear // qDown nil: queries come from x
+	qUp, kvUp      *mpu.ColumnParallelLinear
+	qNorm, kvNorm  *norm  // nil: none
+	sumOverHeads   Tensor // [heads·d, rope]: ones that add up a rotary key's gradient over heads
+	rank, ropeDim  int64
+	nope, v, heads int64 // channels; heads here
+}
+
+func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
+	l, r := m.Latent, p.region()
+	heads := int64(m.NumAttentionHeads)
+	a := &latent{l: l, region: r, rank: int64(l.KVRank), ropeDim: int64(l.RopeDim), nope: int64(l.QKDim), v: int64(l.VDim), heads: heads / int64(r.Size()),
+		attention: &attention{m: m, layer: layer, groups: heads / int64(r.Size()), perGroup: 1, firstHead: heads / int64(r.Size()) * int64(r.Rank()), channels: int64(l.Channels()),
+			proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: int64(m.HiddenSize), In: heads * int64(l.VDim), Bias: m.LinearBias, Init: outputInit(m)})},
+	}
+	a.context, a.kind = p.contextOf(layer)
+	linear := func(part string, out, in int64) mpu.LinearConfig {
+		return mpu.LinearConfig{Name: name + part, Out: out, In: in, Init: mpu.Init{Std: m.InitStd}}
+	}
+	h, qRows := int64(m.HiddenSize), heads*int64(l.HeadDim())
+	if l.QRank > 0 {
+		a.qDown = mpu.NewReplicatedLinear(r, linear(".linear_q_down_proj", int64(l.QRank), h))
+		a.qUp = mpu.NewColumnParallelLinear(r, linear(".linear_q_up_proj", qRows, int64(l.QRank)))
+	} else {
+		a.qUp = mpu.NewColumnParallelLinear(r, linear(".linear_q_proj", qRows, h))
+	}
+	a.kvDown = mpu.NewReplicatedLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
+	a.kvUp = mpu.NewColumnParallelLinear(r, linear(".linear_kv_up_proj", heads*(a.nope+a.v), a.rank))
+	if l.Norms {
+		a.kvNorm = newNorm(m, name+".kv_layernorm", l.KVRank).outside(p)
+		if l.QRank > 0 {
+			a.qNorm = newNorm(m, name+".q_layernorm", l.QRank).outside(p)
+		}
+	}
+	return a
+}
+
+// params are in Megatron's order.
+func (a *latent) params() []*mpu.Param {
+	ps := a.proj.Params()
+	if a.qDown != nil {
+		ps = append(ps, a.qDown.Params()...)
+	}
+	ps = append(append(append(ps, a.qUp.Params()...), a.kvDown.Params()...), a.kvUp.Params()...)
+	for _, n := range []*norm{a.qNorm, a.kvNorm} {
+		if n != nil {
+			ps = append(ps, n.params()...)
+		}
+	}
+	return ps
+}
+
+// prepare takes the layer's tables.
+func (a *latent) prepare(d *device.Device, t *positionTables) {
+	a.attention.prepare(d, t)
+	a.sumOverHeads = t.sumOverHeads(a)
+}
+
+// latentSaved is what backward needs besides the input x. Rows are those outside the cut
+// layers; tokens are all.
+type latentSaved struct {
+	a                *latent
+	q, kv            Tensor // [rows, QRank], [rows, KVRank + rope]: before their norms
+	qNormed, kNormed Tensor // after them; without norms q and views of kv
+	qStats, kvStats  normSaved
+	used             heads  // [tokens, heads, 1, d]: what attention saw
+	o                Tensor // [tokens, heads·v]
+	core             attended
+}
+
+// forward sets y = attention(x) without the projection's bias; without a y it ends before
+// the projection.
+func (a *latent) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+	saved := &latentSaved{a: a}
+	if err := a.queries(p, s, saved, x); err != nil {
+		return nil, err
+	}
+	if err := a.keysAndValues(p, s, saved, x); err != nil {
+		return nil, err
+	}
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	tokens, d := p.Tokens(), a.channels
+	wide := s.Alloc(p.DType, tokens, a.heads*d)
+	saved.o = wide
+	if a.v < d {
+		saved.o = s.Alloc(p.DType, tokens, a.heads*a.v)
+	}
+	if p.Paged != nil && a.hasAll(p) {
+		a.overBlocks(p, &attentionSaved{attention: a.attention, used: saved.used, o: wide})
+	} else {
+		var err error
+		if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(wide), saved.used); err != nil {
+			return nil, err
+		}
+	}
+	if a.v < d {
+		p.D.Copy(saved.o.Reshape(tokens, a.heads, a.v), wide.Reshape(tokens, a.heads, d).Slice(2, 0, a.v))
+	}
+	if !y.Given() {
+		return saved, nil
+	}
+	return saved, a.proj.Forward(p.D, &p.Hooks, y, saved.o)
+}
+
+// queries makes the queries of the heads here, rotated.
+func (a *latent) queries(p *Pass, s *device.Scope, saved *latentSaved, x Tensor) error {
+	in := x
+	if a.qDown != nil {
+		saved.q = s.Alloc(p.DType, x.Shape[0], int64(a.l.QRank))
+		a.qDown.Forward(p.D, a.region, saved.q, x)
+		saved.qNormed = saved.q
+		if a.qNorm != nil {
+			saved.qNormed = s.Like(saved.q)
+			saved.qStats = a.qNorm.forward(p, s, saved.qNormed, saved.q)
+		}
+		in = saved.qNormed
+	}
+	dim := a.nope + a.ropeDim
+	made := s.Alloc(p.DType, p.Tokens(), a.heads*dim)
+	if err := a.qUp.Forward(p.D, &p.Hooks, made, in, device.NoEpilogue, Tensor{}); err != nil {
+		return err
+	}
+	saved.used.q = a.widened(p, s, made.Reshape(p.Tokens(), a.heads, dim))
+	if a.channels > dim {
+		s.Free(made)
+	}
+	a.turn(p, rotary(saved.used.q, a.nope, a.ropeDim), 0)
+	return nil
+}
+
+// keysAndValues makes the keys and values of the heads here from their latent.
+func (a *latent) keysAndValues(p *Pass, s *device.Scope, saved *latentSaved, x Tensor) error {
+	tokens := p.Tokens()
+	saved.kv = s.Alloc(p.DType, x.Shape[0], a.rank+a.ropeDim)
+	a.kvDown.Forward(p.D, a.region, saved.kv, x)
+	low := saved.kv.Slice(1, 0, a.rank)
+	saved.kNormed = s.Alloc(p.DType, x.Shape[0], a.rank)
+	if a.kvNorm != nil {
+		saved.kvStats = a.kvNorm.forward(p, s, saved.kNormed, low)
+	} else {
+		p.D.Copy(saved.kNormed, low)
+	}
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	made := tmp.Alloc(p.DType, tokens, a.heads*(a.nope+a.v))
+	if err := a.kvUp.Forward(p.D, &p.Hooks, made, saved.kNormed, device.NoEpilogue, Tensor{}); err != nil {
+		return err
+	}
+	own := tmp.Alloc(p.DType, x.Shape[0], a.ropeDim)
+	p.D.Copy(own, saved.kv.Slice(1, a.rank, a.ropeDim))
+	shared, err := mpu.Enter(a.region, tmp, own) // the rotary key of every token
+	if err != nil {
+		return err
+	}
+	a.turn(p, shared.Reshape(tokens, 1, 1, a.ropeDim), 0)
+	byHead := made.Reshape(tokens, a.heads, a.nope+a.v)
+	key := s.Alloc(p.DType, tokens, a.heads, a.channels)
+	if a.channels > a.nope+a.ropeDim {
+		p.D.Fill(key, 0)
+	}
+	p.D.Copy(key.Slice(2, 0, a.nope), byHead.Slice(2, 0, a.nope))
+	for head := range a.heads {
+		p.D.Copy(key.Slice(1, head, 1).Slice(2, a.nope, a.ropeDim), shared.Reshape(tokens, 1, a.ropeDim))
+	}
+	value := s.Alloc(p.DType, tokens, a.heads, a.channels)
+	if a.channels > a.v {
+		p.D.Fill(value, 0)
+	}
+	p.D.Copy(value.Slice(2, 0, a.v), byHead.Slice(2, a.nope, a.v))
+	saved.used.k, saved.used.v = key.Reshape(tokens, a.heads, 1, a.channels), value.Reshape(tokens, a.heads, 1, a.channels)
+	return nil
+}
+
+// widened is x [tokens, heads, n] as heads of the width of attention, filled up with zeros:
+// [tokens, heads, 1, d].
+func (a *latent) widened(p *Pass, s *device.Scope, x Tensor) Tensor {
+	tokens, n := x.Shape[0], x.Last()
+	if n < a.channels {
+		wide := s.Alloc(x.DType, tokens, a.heads, a.channels)
+		p.D.Fill(wide, 0)
+		p.D.Copy(wide.Slice(2, 0, n), x)
+		x = wide
+	}
+	return x.Reshape(tokens, a.heads, 1, a.channels)
+}
+
+// rotary views the channels of x [tokens, heads, 1, d] that rotate.
+func rotary(x Tensor, from, n int64) Tensor { return x.Slice(3, from, n) }
+
+// turn rotates pairs (2i, 2i+1) of x [tokens, heads, 1, rope] in place, or back.
+func (a *latent) turn(p *Pass, x Tensor, inverse int32) {
+	p.D.Rope(device.RopeArgs{X: x, Cos: a.rope.cos, Sin: a.rope.sin, Positions: p.PositionIDs, RotDims: int32(a.ropeDim), Interleaved: 1, Inverse: inverse})
+}
+
+// backward sets dx from dy; x is forward's input.
+func (saved *latentSaved) backward(p *Pass, dx, dy, x Tensor) error {
+	a, tokens := saved.a, p.Tokens()
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	do := s.Like(saved.o)
+	if err := a.proj.Backward(p.D, &p.Hooks, do, dy, saved.o); err != nil {
+		return err
+	}
+	do = a.widened(p, s, do.Reshape(tokens, a.heads, a.v))
+	grads := heads{q: s.Like(saved.used.q), k: s.Like(saved.used.k), v: s.Like(saved.used.v)}
+	if err := a.exchange(p).backward(p, a.core(), saved.core, saved.used, grads, do); err != nil {
+		return err
+	}
+	if err := saved.backwardKeys(p, dx, grads, x); err != nil {
+		return err
+	}
+	more := s.Like(dx)
+	if err := saved.backwardQueries(p, more, grads.q, x); err != nil {
+		return err
+	}
+	p.D.Add(dx, dx, more)
+	return nil
+}
+
+// backwardQueries sets dx from the queries' gradient.
+func (saved *latentSaved) backwardQueries(p *Pass, dx, dq, x Tensor) error {
+	a, tokens := saved.a, p.Tokens()
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	a.turn(p, rotary(dq, a.nope, a.ropeDim), 1)
+	dim := a.nope + a.ropeDim
+	dmade := dq.Reshape(tokens, a.heads*a.channels)
+	if dim < a.channels {
+		dmade = s.Alloc(p.DType, tokens, a.heads*dim)
+		p.D.Copy(dmade.Reshape(tokens, a.heads, dim), dq.Reshape(tokens, a.heads, a.channels).Slice(2, 0, dim))
+	}
+	if a.qDown == nil {
+		return a.qUp.Backward(p.D, &p.Hooks, dx, dmade, x)
+	}
+	dnormed := s.Like(saved.qNormed)
+	if err := a.qUp.Backward(p.D, &p.Hooks, dnormed, dmade, saved.qNormed); err != nil {
+		return err
+	}
+	dlow := dnormed
+	if a.qNorm != nil {
+		dlow = s.Like(saved.q)
+		a.qNorm.backward(p, saved.qStats, dlow, dnormed, saved.q, Tensor{})
+	}
+	a.qDown.Backward(p.D, dx, dlow, x)
+	return nil
+}
+
+// backwardKeys sets dx from the gradients of keys and values.
+func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor) error {
+	a, tokens := saved.a, p.Tokens()
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	dkv := s.Like(saved.kv)
+	shared := s.Alloc(p.DType, tokens, a.ropeDim) // the heads here give a part of it
+	p.D.Matmul(device.MatmulArgs{C: shared, A: grads.k.Reshape(tokens, a.heads*a.channels), B: a.sumOverHeads})
+	a.turn(p, shared.Reshape(tokens, 1, 1, a.ropeDim), 1)
+	own := s.Alloc(p.DType, x.Shape[0], a.ropeDim)
+	if err := mpu.LeavePartial(a.region, p.D, own, shared); err != nil {
+		return err
+	}
+	p.D.Copy(dkv.Slice(1, a.rank, a.ropeDim), own)
+	dmade := s.Alloc(p.DType, tokens, a.heads, a.nope+a.v)
+	byHead := func(t Tensor) Tensor { return t.Reshape(tokens, a.heads, a.channels) }
+	p.D.Copy(dmade.Slice(2, 0, a.nope), byHead(grads.k).Slice(2, 0, a.nope))
+	p.D.Copy(dmade.Slice(2, a.nope, a.v), byHead(grads.v).Slice(2, 0, a.v))
+	dnormed := s.Like(saved.kNormed)
+	if err := a.kvUp.Backward(p.D, &p.Hooks, dnormed, dmade.Reshape(tokens, a.heads*(a.nope+a.v)), saved.kNormed); err != nil {
+		return err
+	}
+	low, dlow := saved.kv.Slice(1, 0, a.rank), dkv.Slice(1, 0, a.rank)
+	if a.kvNorm != nil {
+		a.kvNorm.backward(p, saved.kvStats, dlow, dnormed, low, Tensor{})
+	} else {
+		p.D.Copy(dlow, dnormed)
+	}
+	a.kvDown.Backward(p.D, dx, dkv, x)
+	return nil
+}
+
+// sumOverHeads is the table of that name for latent layers, one for all of a stage.
+func (t *positionTables) sumOverHeads(a *latent) Tensor {
+	if t.ones.Given() {
+		return t.ones
+	}
+	rows, d := a.heads*a.channels, t.device
+	t.ones = d.Arena.Alloc(device.Parameters, t.dtype, rows, a.ropeDim)
+	if d.Counts() {
+		return t.ones
+	}
+	values := make([]float32, rows*a.ropeDim)
+	for head := range a.heads {
+		for i := range a.ropeDim {
+			values[(head*a.channels+a.nope+i)*a.ropeDim+i] = 1
+		}
+	}
+	s := d.Arena.Scope(device.Workspace)
+	defer s.Release()
+	wide := s.Alloc(device.F32, rows, a.ropeDim)
+	device.WriteSlice(d, wide, values)
+	d.Copy(t.ones, wide)
+	return t.ones
+}
