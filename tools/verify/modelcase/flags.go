@@ -79,7 +79,7 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 		return words(c.MegatronFlags), nil
 	}
 	m := c.Plain
-	if m == nil || m.Position == "" {
+	if _, known := positionFlags[positionOf(m)]; !known { // transformers' words, or none: its config.json says all
 		return c.familyLine()
 	}
 	position, ok1 := positionFlags[m.Position]
@@ -105,6 +105,14 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 	}
 	line += fmt.Sprintf(" --seq-length %d --max-position-embeddings %d", positions, positions)
 	return words(line), nil
+}
+
+// positionOf is what a case calls its positions; "" without plain names.
+func positionOf(m *plainConfig) string {
+	if m == nil {
+		return ""
+	}
+	return m.Position
 }
 
 // familyLine is the flags of a case whose config.json says more than the plain names here.
