@@ -8,9 +8,6 @@ var Models = Later{
 	"deepseek-v2-groups": "latent attention",
 	"deepseek-v2-lite":   "latent attention",
 	"deepseek-v3":        "latent attention",
-	"gpt-oss":            "sinks, windows by layer, clamped activation",
-	"gpt-oss-dense":      "sinks, windows by layer",
-	"gpt-oss-moe":        "sinks, windows by layer, clamped activation",
 	"lfm2":               "convolutions",
 	"qwen3-next":         "linear attention",
 }
@@ -66,11 +63,6 @@ var Lines = Later{
 	"muon-llama":                             "Muon",
 	"muon-llama-whole-qkv":                   "Muon",
 	"muon-moe":                               "Muon",
-}
-
-// Mixtures are the cases of golden/model with experts that do not run yet.
-var Mixtures = Later{
-	"gpt-oss-moe": "sinks, windows by layer, clamped activation",
 }
 
 // Later is cases by name, each with what the program lacks for it.

@@ -52,6 +52,8 @@ var rows = map[string]*row{
 		about: "learned positions from row 2, ReLU, norms of inputs or of residual sums", refused: "word_embed_proj_dim other than hidden_size"},
 	MiniMax2: {architecture: "MiniMaxM2ForCausalLM", absent: miniMaxAbsent, read: (*reading).miniMax, config: miniMaxConfig,
 		about: "norms of whole queries and keys, partial RoPE, experts chosen by sigmoid scores with a bias"},
+	GPTOSS: {architecture: "GptOssForCausalLM", absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
+		about: "sinks in the softmax, windows by layer, YaRN, a clamped gate, experts with biases stored together", refused: "MXFP4 weights (quantization_config)"},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
 		about: "chunks of attention, layers without RoPE whose queries grow with the position, norms of queries and keys without weights, RoPE of neighbouring channels", refused: "layers with experts, images"},
 }

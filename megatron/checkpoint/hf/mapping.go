@@ -34,7 +34,8 @@ type Mapping struct {
 
 	rules    []rule
 	byGlobal map[string]int
-	byHF     map[string][2]int // rule, source
+	byHF     map[string][2]int  // rule, source
+	slabs    map[string][]int64 // shapes of tensors that hold several sources, name[0], name[1], ..
 }
 
 // NewMapping lists how m's tensors lie in files of family. The names are those
@@ -44,7 +45,7 @@ func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 	if err := Expresses(family, m); err != nil {
 		return nil, err
 	}
-	mp := &Mapping{Family: family, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}}
+	mp := &Mapping{Family: family, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}, slabs: map[string][]int64{}}
 	row := rows[family]
 	switch {
 	case row != nil && row.names != nil:
@@ -238,7 +239,11 @@ func (mp *Mapping) llama() {
 			mp.same(ours+checkpoint.SinksName, attention+"sinks", m.NumAttentionHeads)
 		}
 		if m.MixtureAt(i) {
-			mp.experts(ours+"mlp.", theirs, mp.Family)
+			if mp.Family == GPTOSS {
+				mp.fusedExperts(ours+"mlp.", theirs+"mlp.")
+			} else {
+				mp.experts(ours+"mlp.", theirs, mp.Family)
+			}
 			continue
 		}
 		block := "mlp."
@@ -379,7 +384,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 	r := mp.rules[i]
 	parts := make([][]T, len(r.sources))
 	for s, src := range r.sources {
-		values, shape, err := read(src.Name)
+		values, shape, err := readSlab(src.Name, read)
 		if err != nil {
 			return nil, err
 		}
@@ -403,6 +408,17 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 // ToHF makes one of their tensors, and its shape, out of Megatron's, which get
 // returns whole. Where get gives an embedding with padded rows, so is the result.
 func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string) ([]T, error)) ([]T, []int64, error) {
+	if shape := mp.slabs[name]; shape != nil {
+		var all []T
+		for j := range shape[0] {
+			values, _, err := ToHF(mp, slabName(name, int(j)), get)
+			if err != nil {
+				return nil, nil, err
+			}
+			all = append(all, values...)
+		}
+		return all, slices.Clone(shape), nil
+	}
 	at, ok := mp.byHF[name]
 	if !ok {
 		return nil, nil, exitcode.Errorf(exitcode.Internal, "%s models have no tensor %q", mp.Family, name)

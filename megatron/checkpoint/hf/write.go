@@ -112,7 +112,13 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 			wrong = append(wrong, fmt.Errorf("tensor %q is %s, which is not a float type", r.global, t.DType))
 		}
 		for _, s := range r.sources {
-			infos = append(infos, safetensors.Info{Name: s.Name, DType: t.DType, Shape: s.Shape})
+			whole, j, slab := slabOf(s.Name)
+			if slab {
+				s.Shape = mp.slabs[whole]
+			}
+			if j == 0 {
+				infos = append(infos, safetensors.Info{Name: whole, DType: t.DType, Shape: s.Shape})
+			}
 		}
 		delete(have, r.global)
 	}
