@@ -11,8 +11,9 @@ import (
 // of its rows of the table.
 type VocabParallelHead struct {
 	Weight  *Param
-	Start   int64 // first vocabulary row here
-	Columns int64 // rows here that count in the softmax
+	Start   int64   // first vocabulary row here
+	Columns int64   // rows here that count in the softmax
+	Cap     float32 // logits are Cap·tanh(logit/Cap); 0: as they are
 	region  Region
 }
 
@@ -77,8 +78,8 @@ func (l *VocabParallelHead) blocks(d *device.Device, a LossArgs) error {
 	defer s.Release()
 	size := min(HeadRows(d), tokens)
 	logits := s.Alloc(logitsType(a.Hidden.DType), size, l.Weight.Shape[0])
-	grad := logits // of the logits; in place where the dtypes agree
-	if a.DHidden.Given() && a.Hidden.DType != logits.DType {
+	grad := logits                                                          // of the logits; in place where the dtypes agree
+	if a.DHidden.Given() && (a.Hidden.DType != logits.DType || l.Cap > 0) { // the cap's gradient reads the logits
 		grad = s.Alloc(a.Hidden.DType, size, l.Weight.Shape[0])
 	}
 	stats := s.Alloc(logits.DType, 3, size)
@@ -113,6 +114,7 @@ func (c *block) target() Tensor { return c.stats.At(2) }
 
 func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1})
+	l.capped(d, c.logits)
 	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})
 	if err := l.combine(d, &c); err != nil {
 		return err
@@ -123,6 +125,9 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	}
 	d.CrossEntropyGrad(device.CrossEntropyGradArgs{D: c.grad, Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(),
 		Weight: c.weight, Scale: c.scale, Start: l.Start, Columns: l.Columns})
+	if l.Cap > 0 {
+		d.SoftCapBackward(device.SoftCapBackwardArgs{DX: c.grad, DY: c.grad, Y: c.logits, Cap: l.Cap})
+	}
 	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value})
 	var summing comm.Work
 	if l.region.Size() > 1 && !l.region.Cut() { // else all blocks are summed as one
@@ -130,6 +135,13 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	}
 	weightGradient(d, l.Weight, c.grad, c.hidden)
 	return wait(summing)
+}
+
+// capped bounds logits where the head has a Cap.
+func (l *VocabParallelHead) capped(d *device.Device, logits Tensor) {
+	if l.Cap > 0 {
+		d.SoftCap(device.SoftCapArgs{Out: logits, X: logits, Cap: l.Cap})
+	}
 }
 
 // combine turns the statistics of the columns here into those of all ranks'.
@@ -165,6 +177,7 @@ func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) error {
 	if l.region.Size() == 1 {
 		d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, out.Last()), TransB: 1, ByRow: l.region.byRow()})
+		l.capped(d, out)
 		return nil
 	}
 	s := d.Arena.Scope(device.Activations)
@@ -172,6 +185,7 @@ func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) error {
 	rows, n := hidden.Shape[0], l.Weight.Shape[0]
 	own, whole := s.Alloc(out.DType, rows, n), s.Alloc(out.DType, rows, n*int64(l.region.Size()))
 	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()})
+	l.capped(d, own)
 	if err := GatherFromRegionForward(l.region, d, whole, own); err != nil {
 		return err
 	}

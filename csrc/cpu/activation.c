@@ -4,7 +4,8 @@
 /* X(kind, ...) of those that act and act_grad below compute. */
 #define KINDS(X, ...)                                                                       \
   X(MT_GELU_TANH, __VA_ARGS__) X(MT_GELU_ERF, __VA_ARGS__) X(MT_SQUARED_RELU, __VA_ARGS__) \
-  X(MT_SWIGLU, __VA_ARGS__) X(MT_QUICK_GEGLU, __VA_ARGS__)
+  X(MT_SWIGLU, __VA_ARGS__) X(MT_QUICK_GEGLU, __VA_ARGS__) \
+  X(MT_GEGLU, __VA_ARGS__) X(MT_RELU, __VA_ARGS__)
 
 #define MT_KERNELS "activation.c"
 #include "isa.h"
@@ -34,6 +35,8 @@ V vf K(act)(int kind, int T, vf x) {
   case MT_GELU_TANH: return T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
   case MT_GELU_ERF: return v_gelu_erf(x);
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * v_max(v_set(0), x);
+  case MT_RELU: return v_max(v_set(0), x);
+  case MT_GEGLU: return T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
   case MT_SWIGLU: return x * v_sigmoid(x);
   case MT_QUICK_GEGLU: return x * v_sigmoid(x * 1.702f);
   }
@@ -46,6 +49,10 @@ V vf K(act_grad)(int kind, int T, vf x, vf *y) {
   case MT_GELU_TANH: return T == MT_BF16 ? v_gelu_tanh_grad_rough(x) : v_gelu_tanh_grad(x);
   case MT_GELU_ERF: return v_gelu_erf_grad(x);
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * 2.f;
+  case MT_RELU: return v_select(v_lt(v_set(0), x), v_set(1), v_set(0));
+  case MT_GEGLU:
+    *y = T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
+    return T == MT_BF16 ? v_gelu_tanh_grad_rough(x) : v_gelu_tanh_grad(x);
   case MT_SWIGLU: case MT_QUICK_GEGLU: {
     float k = kind == MT_SWIGLU ? 1 : 1.702f;
     vf rest, s = v_sigmoid_pair(x * k, &rest);
@@ -56,18 +63,29 @@ V vf K(act_grad)(int kind, int T, vf x, vf *y) {
   __builtin_trap();
 }
 
+/* x between -limit (`both`) and limit; NaN stays. */
+V vf K(clamped)(vf x, float limit, int both) {
+  x = v_select(v_lt(v_set(limit), x), v_set(limit), x);
+  return both ? v_select(v_lt(x, v_set(-limit)), v_set(-limit), x) : x;
+}
+
 /* A row's weight; none: NULL. */
 V const float *K(weight_of)(const mt_tensor *weights, int64_t row) { return mt_given(weights) ? (const float *)weights->data + row : NULL; }
 
 V void K(forward_rows)(const mt_activation_forward_args *a, int T, int kind, mt_range r) {
   int64_t n = a->y.shape[1];
+  float limit = a->limit;
   for (int64_t row = r.from; row < r.to; row++) {
     const float *weight = K(weight_of)(&a->weights, row);
     const void *x = mt_row(&a->x, row);
     void *y = mt_row(&a->y, row);
     V_EACH(n, i, m,
-      vf v = K(act)(kind, T, v_load_n(x, T, i, m));
-      if (K(gated)(kind)) v *= v_load_n(x, T, n + i, m);
+      vf v = v_load_n(x, T, i, m);
+      v = K(act)(kind, T, limit > 0 ? K(clamped)(v, limit, 0) : v);
+      if (K(gated)(kind)) {
+        vf up = v_load_n(x, T, n + i, m);
+        v *= (limit > 0 ? K(clamped)(up, limit, 1) : up) + a->offset;
+      }
       if (weight) v = v_rounded(v, T) * *weight;
       v_store_n(y, T, i, m, v););
   }
@@ -79,17 +97,28 @@ V float K(backward_row)(const mt_activation_backward_args *a, int T, int kind, i
   const void *x = mt_row(&a->x, row), *dy = mt_row(&a->dy, row);
   void *dx = mt_row(&a->dx, row);
   int64_t n = a->dy.shape[1];
+  float limit = a->limit;
   vf sum = {0};
   V_EACH(n, i, m,
-    vf y, gate = {0}, d = v_load_n(dy, T, i, m), v = v_load_n(x, T, i, m), slope = K(act_grad)(kind, T, v, &y);
-    if (K(gated)(kind)) gate = v_load_n(x, T, n + i, m);
+    vf y, gate = {0}, up = {0}, d = v_load_n(dy, T, i, m), given = v_load_n(x, T, i, m), v = given;
+    if (limit > 0) v = K(clamped)(v, limit, 0);
+    vf slope = K(act_grad)(kind, T, v, &y);
+    if (K(gated)(kind)) {
+      up = v_load_n(x, T, n + i, m);
+      gate = (limit > 0 ? K(clamped)(up, limit, 1) : up) + a->offset;
+    }
     if (weight) {
       sum += d * v_rounded(K(gated)(kind) ? y * gate : K(act)(kind, T, v), T);
       d = v_rounded(d * *weight, T);
     }
     if (K(gated)(kind)) {
       slope *= gate;
-      v_store_n(dx, T, n + i, m, d * y);
+      vf dup = d * y;
+      if (limit > 0) {
+        slope = v_select(v_lt(v_set(limit), given), v_set(0), slope);
+        dup = v_select(v_lt(v_set(limit), v_abs(up)), v_set(0), dup);
+      }
+      v_store_n(dx, T, n + i, m, dup);
     }
     v_store_n(dx, T, i, m, d * slope););
   return v_sum(sum);

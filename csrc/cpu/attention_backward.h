@@ -97,7 +97,8 @@ V void K(gradients_if)(K(backward_state) *s, int64_t k, int64_t i, int64_t n, in
       else memset(word, 0, sizeof word);
       for (int q = 0; q < 4; q++) {
         vf x = v_load(s->scores + j, MT_F32, (r + q) * ATT_BQUERIES), dp = v_load(s->dp + j, MT_F32, (r + q) * ATT_BQUERIES);
-        p[q] = K(power)(x * m->scale + (open ? -lse : K(offset)(m, lse, k + r + q, s->first + i + j)));
+        vf slope = v_set(1);
+        p[q] = open ? K(power)(x * m->scale - lse) : K(power)(K(score)(m, x, &slope) + K(offset)(m, lse, k + r + q, s->first + i + j));
         if (!open) p[q] = v_select(K(sees)(from, width, k + r + q), p[q], v_set(0));
         vf kept = p[q];
         if (m->drop) {
@@ -106,6 +107,7 @@ V void K(gradients_if)(K(backward_state) *s, int64_t k, int64_t i, int64_t n, in
           dp = v_select(dropped, v_set(0), dp * m->keep);
         }
         ds[q] = p[q] * (dp - through);
+        if (!open) ds[q] *= slope;
         p[q] = kept;
       }
       for (int q = 0; q < 4; q += 2) {
@@ -134,7 +136,7 @@ static void K(block)(K(backward_state) *s, int64_t k, int64_t i, int64_t n) {
   if (lowest >= k + N) return;
   K(product)(N, n, padded, s->k_rows, padded, s->q_columns + right, Q, s->scores, Q, 0);
   K(product)(N, n, padded, s->v_rows, padded, s->do_columns + right, Q, s->dp, Q, 0);
-  if (highest <= k && k + N <= mt_min(s->c->seen, s->masks.offset + s->first + i + 1) && !s->masks.alibi) K(gradients_open)(s, k, i, n);
+  if (highest <= k && k + N <= mt_min(s->c->seen, s->masks.offset + s->first + i + 1) && K(plain)(&s->masks)) K(gradients_open)(s, k, i, n);
   else K(gradients)(s, k, i, n);
   K(product)(N, padded, n, s->p, Q, s->do_rows + i * padded, padded, s->dv, padded, 1);
   K(product)(N, padded, n, s->ds, Q, s->q_rows + i * padded, padded, s->dk, padded, 1);

@@ -34,7 +34,8 @@ V vf K(highest)(K(forward_state) *s, int64_t k, int64_t n, int64_t j, vu from, v
     for (int q = 0; q < 4; q++) {
       vf v = v_load(x, MT_F32, (r + q) * ATT_QUERIES);
       if (!open) {
-        v = v * m->scale + K(offset)(m, v_set(0), k + r + q, s->first + j);
+        vf slope;
+        v = K(score)(m, v, &slope) + K(offset)(m, v_set(0), k + r + q, s->first + j);
         v = v_select(K(sees)(from, width, k + r + q), v, v_set(-INFINITY));
         v_store(x, MT_F32, (r + q) * ATT_QUERIES, v);
       }
@@ -141,7 +142,7 @@ static void K(start)(K(forward_state) *s, attention_head h) {
 static void K(attend)(K(forward_state) *s, const K(value) *keys, const K(value) *values) {
   int64_t padded = s->c->padded, k = s->key, n = mt_min(s->end, (k / ATT_KEYS + 1) * ATT_KEYS) - k;
   K(product)(n, ATT_QUERIES, padded, keys + k * padded, padded, s->q, ATT_QUERIES, s->scores, ATT_QUERIES, 0);
-  if (k >= s->all_from && k + n <= s->all_to && !s->masks.alibi) K(softmax_open)(s, k, n);
+  if (k >= s->all_from && k + n <= s->all_to && K(plain)(&s->masks)) K(softmax_open)(s, k, n);
   else K(softmax)(s, k, n);
   K(rescale)(s);
   K(product)(padded, ATT_QUERIES, n, values + k / ATT_KEYS * ATT_KEYS * padded + k % ATT_KEYS, ATT_KEYS, s->p, ATT_QUERIES, s->out, ATT_QUERIES, 1);

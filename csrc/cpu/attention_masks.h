@@ -30,6 +30,7 @@ static void K(visible)(const attention_call *c, int64_t sample, int64_t i, int32
   int64_t position = c->ahead + i, first = 0, end = mt_min(c->sk, position + 1);
   if (f->doc_start.rank) first = ((const int32_t *)f->doc_start.data)[sample * f->doc_start.stride[0] + i] - f->k_offset;
   if (f->window >= 0) first = mt_max(first, position - f->window);
+  if (f->chunk > 0) first = mt_max(first, (position + f->k_offset) / f->chunk * f->chunk - f->k_offset);
   first = mt_max(first, 0);
   *from = first < end ? (int32_t)first : ATT_NOBODY;
   *width = first < end ? (int32_t)(end - first) : 0;
@@ -39,6 +40,9 @@ static void K(visible)(const attention_call *c, int64_t sample, int64_t i, int32
 typedef struct {
   float scale, slope; /* times log2(e): scores are exponents of 2 */
   float keep;         /* what a kept probability is multiplied by */
+  float cap, inner;   /* of capped scores cap·tanh(inner·x), cap times log2(e); 0: plain */
+  const float *bias;  /* by key, of `biases` keys, where ALiBi is no slope */
+  int64_t biases;
   int32_t alibi, drop;
   uint64_t key;
   uint32_t threshold, sample, head, position; /* position: of query 0, for the mask's counter */
@@ -49,7 +53,15 @@ typedef struct {
 static K(masks) K(masks_of)(const attention_call *c, attention_head h) {
   const mt_attention_forward_args *f = c->f;
   K(masks) m = {.scale = f->scale * ATT_LOG2E, .keep = 1, .alibi = f->slopes.rank > 0, .drop = f->drop.rate > 0, .offset = (int32_t)c->ahead, .keys = (uint32_t)f->k_offset};
-  if (m.alibi) m.slope = ((const float *)f->slopes.data)[h.head] * ATT_LOG2E;
+  if (f->rule == MT_CAPPED_SCORES) {
+    m.cap = f->cap * ATT_LOG2E;
+    m.inner = f->scale / f->cap;
+  }
+  if (f->slopes.rank == 2) {
+    m.bias = (const float *)f->slopes.data + h.head * f->slopes.stride[0] + f->k_offset;
+    m.biases = f->slopes.shape[1] - f->k_offset;
+  }
+  if (m.alibi && !m.bias) m.slope = ((const float *)f->slopes.data)[h.head] * ATT_LOG2E;
   if (!m.drop) return m;
   m.keep = 1 / (1 - f->drop.rate);
   m.key = mt_step_key(f->drop.stream, &f->drop.step);
@@ -80,6 +92,7 @@ static void K(words)(const K(masks) *m, int64_t k, int64_t i, vu *word) {
 /* What is added to scale·s: slope·(key − query) − base. */
 V vf K(offset)(const K(masks) *m, vf base, int64_t k, int64_t i) {
   if (!m->alibi) return -base;
+  if (m->bias) return v_set(k < m->biases ? m->bias[k] * ATT_LOG2E : 0) - base;
   return m->slope * __builtin_convertvector((vi)(v_iota() * -1u + (uint32_t)(k - m->offset - i)), vf) - base;
 }
 
@@ -97,5 +110,17 @@ V vf K(power)(vf y) {
   p = p * f + 1.f;
   return (vf)((vi)p + ((vi)t << 23));
 }
+
+/* The exponent of a product of queries and keys, and its derivative by scale·x. */
+V vf K(score)(const K(masks) *m, vf x, vf *slope) {
+  *slope = v_set(1);
+  if (m->cap == 0) return x * m->scale;
+  vf rest, s = v_sigmoid_pair(x * (2 * m->inner), &rest);
+  *slope = s * rest * 4.f;
+  return (s - rest) * m->cap;
+}
+
+/* Scores that are more than products times the scale are never `open`. */
+V int K(plain)(const K(masks) *m) { return !m->alibi && m->cap == 0; }
 
 V vm K(sees)(vu from, vu width, int64_t k) { return v_below((uint32_t)k - from, width); }

@@ -3,6 +3,7 @@
  * summed for a row, and in which order, depends on the keys it sees alone. */
 #ifndef MT_ISA
 #define MT_KERNELS "paged_attention.c"
+#include <math.h>
 #include <stddef.h>
 
 #include <string.h>
@@ -94,16 +95,29 @@ static __attribute__((noinline)) float K(softmax)(paged_call *c, int u) {
   const paged_query *q = &c->query[u];
   float *x = c->scores + u * c->keys + (q->from - c->first * BLOCK), top = -INFINITY, sum = 0;
   int64_t n = q->to - q->from;
-  if (c->a->slopes.rank) {
+  if (c->a->rule == MT_CAPPED_SCORES) {
+    float inner = 2 / c->a->cap, cap = c->a->cap;
+    V_EACH(n, i, m,
+      vf rest;
+      vf s = v_sigmoid_pair(v_load_n(x, MT_F32, i, m) * inner, &rest);
+      v_store_n(x, MT_F32, i, m, (s - rest) * cap););
+  }
+  if (c->a->slopes.rank == 2) {
+    const float *bias = (const float *)c->a->slopes.data + (c->group * c->a->q.shape[2] + q->head) * c->a->slopes.stride[0] + q->from;
+    for (int64_t i = 0; i < n; i++) x[i] += bias[i];
+  } else if (c->a->slopes.rank) {
     float slope = ((const float *)c->a->slopes.data)[c->group * c->a->q.shape[2] + q->head];
     for (int64_t i = 0; i < n; i++) x[i] += slope * (float)(i + 1 - n);
   }
   for (int64_t i = 0; i < n; i++) top = x[i] > top ? x[i] : top;
+  float sink = -INFINITY;
+  if (c->a->sinks.rank) V_BY_DTYPE(c->a->sinks.dtype, sink = v_load_n(c->a->sinks.data, T, c->group * c->a->q.shape[2] + q->head, 1)[0]);
+  top = sink > top ? sink : top;
   vf all = v_set(0);
   V_EACH(n, i, m,
     v_store_n(x, MT_F32, i, m, v_exp(v_load_n(x, MT_F32, i, m) - top));
     all += v_load_n(x, MT_F32, i, m););
-  sum = v_sum(all);
+  sum = v_sum(all) + expf(sink - top);
   return sum > 0 ? 1 / sum : sum; /* nan stays nan */
 }
 
@@ -197,7 +211,9 @@ static int32_t K(paged_attention)(mt_context *ctx, const void *args, void *share
     c.table = table_of(a, at[0]);
     for (int64_t head = 0; head < a->q.shape[2]; head++) {
       int64_t to = (int64_t)at[1] + 1;
-      c.query[n++] = (paged_query){row, head, a->window < 0 ? 0 : mt_max(0, to - 1 - a->window), to};
+      int64_t from = a->window < 0 ? 0 : mt_max(0, to - 1 - a->window);
+      if (a->chunk > 0) from = mt_max(from, (to - 1) / a->chunk * a->chunk);
+      c.query[n++] = (paged_query){row, head, from, to};
       int32_t last = head + 1 == a->q.shape[2] && (row + 1 == end || place(a, row + 1)[0] != at[0]);
       if (n < TOGETHER && !last) continue;
       if (K(attend)(ctx, &c, n)) return 1;

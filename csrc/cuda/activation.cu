@@ -7,13 +7,22 @@
 #define OR_BIT(kind, type) | MT_BIT(kind)
 MT_KNOWN(activation, 0 MT_ACTIVATIONS(OR_BIT))
 
-/* N elements' activations; gate is read where they are gated. */
-template <int N> __device__ inline void activate(int kind, float (&y)[N], const float (&x)[N], const float (&gate)[N]) {
+/* What is done to the halves of a gated kind's input: see op_activation.go. NaN stays. */
+struct bounds {
+  float limit, offset;
+  __device__ float below(float x) const { return limit > 0 && x > limit ? limit : x; }
+  __device__ float within(float x) const { return limit > 0 && x < -limit ? -limit : below(x); }
+  __device__ bool clamps(float x) const { return limit > 0 && x > limit; }
+};
+
+/* N elements' activations; gate is read where they are gated: the half after the clamp and
+ * the offset. */
+template <int N> __device__ inline void activate(int kind, const bounds &b, float (&y)[N], const float (&x)[N], const float (&gate)[N]) {
   with_activation(kind, [&](auto act) {
-    for (int j = 0; j < N; j++) y[j] = act.value(x[j]);
+    for (int j = 0; j < N; j++) y[j] = act.value(b.below(x[j]));
   });
   if (gated(kind))
-    for (int j = 0; j < N; j++) y[j] *= gate[j];
+    for (int j = 0; j < N; j++) y[j] *= b.within(gate[j]) + b.offset;
 }
 
 template <typename T, int N> __global__ void activation_forward_kernel(const __grid_constant__ mt_activation_forward_args a) {
@@ -24,7 +33,7 @@ template <typename T, int N> __global__ void activation_forward_kernel(const __g
   float x[N], gate[N] = {}, y[N] = {};
   load(x, from);
   if (gated(a.kind)) load(gate, from + f);
-  activate(a.kind, y, x, gate);
+  activate(a.kind, {a.limit, a.offset}, y, x, gate);
   if (given(a.weights)) {
     float w = data_of<float>(a.weights)[at.row];
     for (int j = 0; j < N; j++) y[j] = rounded<T>(y[j]) * w;
@@ -45,16 +54,16 @@ static void activation_forward(mt_context *ctx, const mt_activation_forward_args
 MT_OP(activation_forward, nullptr)
 
 /* Stores the gradients of x and of gate, which lies f elements behind. */
-template <typename T, int N> __device__ inline void store_gradient(int kind, T *to, int64_t f, const float (&x)[N], const float (&gate)[N], const float (&dy)[N]) {
+template <typename T, int N> __device__ inline void store_gradient(int kind, const bounds &b, T *to, int64_t f, const float (&x)[N], const float (&gate)[N], const float (&dy)[N]) {
   float value[N] = {}, slope[N] = {};
   with_activation(kind, [&](auto act) {
     for (int j = 0; j < N; j++) {
-      slope[j] = dy[j] * act.slope(x[j]);
-      value[j] = dy[j] * act.value(x[j]); /* used where gated */
+      slope[j] = b.clamps(x[j]) ? 0 : dy[j] * act.slope(x[j]);
+      value[j] = b.clamps(fabsf(gate[j])) ? 0 : dy[j] * act.value(b.below(x[j])); /* used where gated */
     }
   });
   if (gated(kind)) {
-    for (int j = 0; j < N; j++) slope[j] *= gate[j];
+    for (int j = 0; j < N; j++) slope[j] *= b.within(gate[j]) + b.offset;
     store(to + f, value);
   }
   store(to, slope);
@@ -70,7 +79,7 @@ template <typename T, int N> __global__ void activation_backward_kernel(const __
   load(x, from);
   if (gated(a.kind)) load(gate, from + f);
   load(dy, row_of<T>(a.dy, at.row) + at.column);
-  store_gradient(a.kind, row_of<T>(a.dx, at.row) + at.column, f, x, gate, dy);
+  store_gradient(a.kind, {a.limit, a.offset}, row_of<T>(a.dx, at.row) + at.column, f, x, gate, dy);
 }
 
 /* A block a row, whose weight's gradient it sums. dx may be x. */
@@ -83,12 +92,12 @@ template <typename T, int N> __global__ void weighted_backward_kernel(const __gr
     load(x, from);
     if (gated(a.kind)) load(gate, from + f);
     load(dy, row_of<T>(a.dy, row) + c);
-    activate(a.kind, y, x, gate);
+    activate(a.kind, {a.limit, a.offset}, y, x, gate);
     for (int j = 0; j < N; j++) {
       sum += dy[j] * rounded<T>(y[j]);
       dy[j] = rounded<T>(dy[j] * w);
     }
-    store_gradient(a.kind, row_of<T>(a.dx, row) + c, f, x, gate, dy);
+    store_gradient(a.kind, {a.limit, a.offset}, row_of<T>(a.dx, row) + c, f, x, gate, dy);
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) data_of<float>(a.dweights)[row] = sum;

@@ -24,6 +24,11 @@ struct squared_relu {
   __device__ static float slope(float x) { return 2 * positive(x); }
 };
 
+struct relu {
+  __device__ static float value(float x) { return x < 0 ? 0 : x; } /* NaN stays */
+  __device__ static float slope(float x) { return x > 0 ? 1 : 0; }
+};
+
 /* x·sigmoid(ax) */
 template <int THOUSANDTHS> struct sigmoid_unit {
   __device__ static float a() { return THOUSANDTHS / 1000.0f; }
@@ -41,7 +46,7 @@ __host__ __device__ inline bool gated(int kind) { return MT_GATED >> kind & 1; }
 /* X(kind, its struct) */
 #define MT_ACTIVATIONS(X)                                                                                    \
   X(MT_GELU_TANH, gelu_tanh) X(MT_GELU_ERF, gelu_erf) X(MT_SQUARED_RELU, squared_relu) X(MT_SWIGLU, silu) \
-  X(MT_QUICK_GEGLU, quick_gelu)
+  X(MT_QUICK_GEGLU, quick_gelu) X(MT_GEGLU, gelu_tanh) X(MT_RELU, relu)
 
 /* f(the kind's struct) */
 template <typename F> __device__ inline void with_activation(int kind, F f) {

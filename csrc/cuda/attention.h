@@ -63,6 +63,10 @@ template <typename F> __device__ inline sight sight_from(const mt_attention_forw
   sight s = {0, place < most ? place : most, place};
   if (given(a.doc_start)) s.from = document() - a.k_offset;
   if (a.window >= 0 && place - a.window > s.from) s.from = place - a.window;
+  if (a.chunk > 0) {
+    int first = (a.q_offset + i) / a.chunk * a.chunk - a.k_offset;
+    if (first > s.from) s.from = first;
+  }
   if (s.from < 0) s.from = 0;
   if (s.from > s.last) s.from = 1 << 30; /* nothing */
   return s;

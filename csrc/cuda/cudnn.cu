@@ -109,6 +109,7 @@ bool suits_features(mt_context *ctx, const mt_attention_backward_args &b) {
   if (given(a.slopes)) return refuse(ctx, "ALiBi");
   if (given(a.doc_start)) return refuse(ctx, "documents that do not see each other");
   if (a.window >= 0 && a.window < sk) return refuse(ctx, "a sliding window");
+  if (a.chunk > 0) return refuse(ctx, "chunks");
   if (a.q_offset != 0 || sq != sk || sq < 2) return refuse(ctx, "a cache of keys");
   return true;
 }
@@ -215,7 +216,7 @@ entry *announced(mt_context *ctx, const mt_attention_forward_args &a, const mt_a
   mt_cudnn *c = state_of(ctx)->cudnn;
   if (!c || !c->on || a.q.dtype == MT_F32 || a.drop.rate > 0 || given(a.slopes) || given(a.doc_start)) return nullptr;
   int64_t sk = a.k.shape[0] / a.batch;
-  if ((a.window >= 0 && a.window < sk) || a.q_offset != 0 || a.o.dtype != a.q.dtype || (b && (b->dq.dtype != a.q.dtype || b->dk.dtype != a.q.dtype)) || a.q.shape[0] != a.k.shape[0] || !aligned(a, b)) return nullptr;
+  if ((a.window >= 0 && a.window < sk) || a.chunk > 0 || a.q_offset != 0 || a.o.dtype != a.q.dtype || (b && (b->dq.dtype != a.q.dtype || b->dk.dtype != a.q.dtype)) || a.q.shape[0] != a.k.shape[0] || !aligned(a, b)) return nullptr;
   entry *e = find(c, shape_of(a, b));
   return e && e->bytes <= ctx->workspace_bytes ? e : nullptr;
 }

@@ -68,6 +68,13 @@ inline int64_t mt_one_phase(const void *, int32_t phase) { return phase == 0; }
   case MT_F16: { typedef f16 T; __VA_ARGS__; break; }   \
   }
 
+/* Element i of a contiguous tensor of any value dtype. */
+__device__ inline float value_at(const mt_tensor &t, int64_t i) {
+  float x = 0;
+  MT_BY_TYPE(t.dtype, x = to_float(data_of<T>(t)[i]))
+  return x;
+}
+
 inline unsigned blocks_for(int64_t work, int64_t each) { return (unsigned)ceil_div(work, each); }
 inline unsigned warps_for(int64_t threads) { return (unsigned)(ceil_div(threads, 32) * 32); }
 

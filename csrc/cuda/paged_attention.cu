@@ -39,6 +39,7 @@ template <typename T> __global__ void attend_kernel(const __grid_constant__ mt_p
   int64_t row = item / heads, head = item % heads, group = head / a.q.shape[2];
   paged_place p = place_of(a, row);
   int64_t from = a.window < 0 || p.position < a.window ? 0 : p.position - a.window;
+  if (a.chunk > 0 && p.position / a.chunk * a.chunk > from) from = p.position / a.chunk * a.chunk;
   const T *q = data_of<T>(a.q) + row * a.q.stride[0] + group * a.q.stride[1] + head % a.q.shape[2] * a.q.stride[2];
   float slope = given(a.slopes) ? data_of<float>(a.slopes)[head] : 0;
   float out[MOST] = {}, top = -INFINITY, sum = 0;
@@ -63,6 +64,13 @@ template <typename T> __global__ void attend_kernel(const __grid_constant__ mt_p
       const T *values = keys_at<T>(a, p, first + k, group) + a.cache.stride[2] + (first + k) % BLOCK * d;
       for (int c = 0; c < MOST && c * 32 + lane < d; c++) out[c] += weight * to_float(values[c * 32 + lane]);
     }
+  }
+  if (given(a.sinks)) {
+    float sink = value_at(a.sinks, head), before = top;
+    top = fmaxf(top, sink);
+    float factor = expf(before - top);
+    sum = sum * factor + expf(sink - top);
+    for (int c = 0; c < MOST; c++) out[c] *= factor;
   }
   T *o = data_of<T>(a.o) + row * a.o.stride[0] + group * a.o.stride[1] + head % a.q.shape[2] * a.o.stride[2];
   for (int c = 0; c < MOST && c * 32 + lane < d; c++) o[c * 32 + lane] = from_float<T>(out[c] / sum);

@@ -15,17 +15,21 @@ func width(a Activation) int64 {
 
 // ActivationForwardArgs: Y [rows,F] = act(X)·Weights, X [rows,F], gated [rows,2F], Weights
 // f32 [rows], without them act(X). Where there are, act(X) is rounded to Y's dtype before.
+// A gated act is f(min(gate, Limit))·(clamp(up, ±Limit) + Offset); without a Limit nothing is
+// clamped.
 //
 //op:activation_forward
 type ActivationForwardArgs struct {
 	Y, X    Tensor `dtype:"value"`
 	Weights Tensor `dtype:"f32"`
 	Kind    Activation
+	Limit   float32 // of gated kinds; 0: none
+	Offset  float32 // of gated kinds
 	_       int32
 }
 
 func (a *ActivationForwardArgs) check() bool {
-	return a.Y.Rank == 2 && shaped(a.X, a.Y.Shape[0], width(a.Kind)*a.Y.Last()) && optional(a.Weights, a.Y.Shape[0])
+	return a.Limit >= 0 && (a.Kind.Gated() || a.Limit == 0 && a.Offset == 0) && a.Y.Rank == 2 && shaped(a.X, a.Y.Shape[0], width(a.Kind)*a.Y.Last()) && optional(a.Weights, a.Y.Shape[0])
 }
 
 func (a *ActivationForwardArgs) main() Tensor { return a.X }
@@ -41,6 +45,7 @@ type ActivationBackwardArgs struct {
 	DX, DY, X         Tensor `dtype:"value"`
 	Weights, DWeights Tensor `dtype:"f32"`
 	Kind              Activation
+	Limit, Offset     float32 // as forward
 	_                 int32
 }
 

@@ -1,11 +1,19 @@
 package device
 
+// ScoreRule is what becomes of scale·q·k before ALiBi and the softmax.
+type ScoreRule int32
+
+const (
+	PlainScores  ScoreRule = iota
+	CappedScores           // Cap·tanh(score/Cap) (Gemma 2)
+)
+
 // AttentionForwardArgs: O = softmax(scale·QKᵀ + slope·(k−q))·V, never storing
 // scores. Q, O [sq·b, groups, heads per group, d]; K, V [sk·b, groups, 1, d],
 // value dtype, any strides on the first three dimensions; LSE f32 [b, heads, sq]
 // = log of the softmax's denominator. Query i stands at position QOffset+i, key j
 // at KOffset+j, not behind the first query; a query sees the keys that are here
-// from max(DocStart, position−Window) to its own position. One that sees none has
+// from max(DocStart, position−Window, ⌊position/Chunk⌋·Chunk) to its own position. One that sees none has
 // O 0 and LSE −inf. O may be f32 beside other values: then it is a part of an
 // attention whose other keys are elsewhere, for AttentionMerge.
 //
@@ -15,14 +23,16 @@ type AttentionForwardArgs struct {
 	Q, K, V  Tensor  `dtype:"value"`
 	LSE      Tensor  `dtype:"f32"`
 	DocStart Tensor  `dtype:"i32"` // [b, sq], rows any distance apart; none: 0
-	Slopes   Tensor  `dtype:"f32"` // [heads], none: no ALiBi
+	Slopes   Tensor  `dtype:"f32"` // [heads]: of ALiBi; or [heads, positions]: what is added to a head's score of the key at a position; none: nothing
 	Drop     Dropout // of queries from Drop.Position on; keys count as their positions
 	Batch    int32
 	QOffset  int32
 	KOffset  int32
 	Window   int32 // keys to the left; -1: all
+	Chunk    int32 // a query sees keys whose positions have its own quotient by it (Llama 4); 0: all
 	Scale    float32
-	_        int32
+	Cap      float32 // with CappedScores
+	Rule     ScoreRule
 }
 
 func (a *AttentionForwardArgs) check() bool {
@@ -32,7 +42,15 @@ func (a *AttentionForwardArgs) check() bool {
 	}
 	sq, heads := a.Q.Shape[0]/b, a.Q.Shape[1]*a.Q.Shape[2]
 	return same(a.O, a.Q) && same(a.V, a.K) && a.K.Shape[1] == a.Q.Shape[1] && a.K.Shape[2] == 1 && a.K.Last() == a.Q.Last() &&
-		shaped(a.LSE, b, heads, sq) && optional(a.DocStart, b, sq) && optional(a.Slopes, heads) && a.KOffset >= 0 && a.QOffset >= a.KOffset
+		shaped(a.LSE, b, heads, sq) && optional(a.DocStart, b, sq) && slopesFit(a.Slopes, heads, int64(a.KOffset)+a.K.Shape[0]/b) && a.KOffset >= 0 && a.QOffset >= a.KOffset
+}
+
+// slopesFit tells whether slopes are ALiBi's of so many heads, or a table of all positions.
+func slopesFit(slopes Tensor, heads, positions int64) bool {
+	if slopes.Rank == 2 {
+		return slopes.Shape[0] == heads && slopes.Shape[1] >= positions
+	}
+	return optional(slopes, heads)
 }
 
 func (a *AttentionForwardArgs) main() Tensor { return a.Q }

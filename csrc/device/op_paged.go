@@ -6,7 +6,7 @@ const PagedBlock = 16
 // PagedAttentionArgs is causal attention for rows of several sequences whose keys and
 // values lie in blocks (Kwon et al., arXiv 2309.06180). First K and V, of the rows
 // themselves, go to their places in Cache; then O = softmax(scale·QKᵀ + slope·(k−q))·V,
-// where a row sees its sequence from position−Window to its own position. A row of O
+// where a row sees its sequence from max(position−Window, ⌊position/Chunk⌋·Chunk) to its own position. A row of O
 // depends on its own sequence alone: not on the other rows, nor on their number.
 //
 // Q, O [rows, groups, heads per group, d]; K, V [rows, groups, 1, d], value dtype, any
@@ -18,9 +18,14 @@ const PagedBlock = 16
 type PagedAttentionArgs struct {
 	O, Q, K, V, Cache Tensor `dtype:"value"`
 	Tables, Rows      Tensor `dtype:"i32"`
-	Slopes            Tensor `dtype:"f32"` // [heads], none: no ALiBi
+	Slopes            Tensor `dtype:"f32"`       // as in AttentionForwardArgs
+	Sinks             Tensor `dtype:"eachvalue"` // [heads]: scores of a key without a value (AttentionSink); none: none
 	Window            int32  // keys to the left; -1: all
+	Chunk             int32  // as in AttentionForwardArgs
 	Scale             float32
+	Cap               float32
+	Rule              ScoreRule
+	_                 int32
 }
 
 func (a *PagedAttentionArgs) check() bool {
@@ -30,7 +35,7 @@ func (a *PagedAttentionArgs) check() bool {
 	rows, groups := a.Q.Shape[0], a.Q.Shape[1]
 	return same(a.O, a.Q) && same(a.V, a.K) && shaped(a.K, rows, groups, 1, a.Q.Last()) &&
 		shaped(a.Cache, a.Cache.Shape[0], groups, 2, PagedBlock*a.Q.Last()) && a.Cache.Contiguous() &&
-		shaped(a.Rows, rows, 2) && optional(a.Slopes, groups*a.Q.Shape[2])
+		shaped(a.Rows, rows, 2) && slopesFit(a.Slopes, groups*a.Q.Shape[2], 0) && optional(a.Sinks, groups*a.Q.Shape[2])
 }
 
 func (a *PagedAttentionArgs) main() Tensor { return a.Q }

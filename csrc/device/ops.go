@@ -39,6 +39,11 @@ const (
 	OpAdamW
 	OpSGD
 	OpPagedAttention
+	OpScale
+	OpSoftCap
+	OpSoftCapBackward
+	OpAttentionSink
+	OpAttentionSinkBackward
 	OpRope
 	OpRouterForward
 	OpRouterBackward
@@ -54,48 +59,53 @@ const (
 )
 
 var ops = [Ops]description{
-	OpActivationForward:  describe[ActivationForwardArgs]("activation_forward"),
-	OpActivationBackward: describe[ActivationBackwardArgs]("activation_backward"),
-	OpAttentionForward:   describe[AttentionForwardArgs]("attention_forward"),
-	OpAttentionBackward:  describe[AttentionBackwardArgs]("attention_backward"),
-	OpAttentionMerge:     describe[AttentionMergeArgs]("attention_merge"),
-	OpCrossEntropyStats:  describe[CrossEntropyStatsArgs]("cross_entropy_stats"),
-	OpCrossEntropyLoss:   describe[CrossEntropyLossArgs]("cross_entropy_loss"),
-	OpCrossEntropyGrad:   describe[CrossEntropyGradArgs]("cross_entropy_grad"),
-	OpDropoutAdd:         describe[DropoutAddArgs]("dropout_add"),
-	OpDropoutBackward:    describe[DropoutBackwardArgs]("dropout_backward"),
-	OpAdd:                describe[AddArgs]("add"),
-	OpCopy:               describe[CopyArgs]("copy"),
-	OpFill:               describe[FillArgs]("fill"),
-	OpUniform:            describe[UniformArgs]("uniform"),
-	OpEmbeddingForward:   describe[EmbeddingForwardArgs]("embedding_forward"),
-	OpEmbeddingBackward:  describe[EmbeddingBackwardArgs]("embedding_backward"),
-	OpExpertOrder:        describe[ExpertOrderArgs]("expert_order"),
-	OpGatherRows:         describe[GatherRowsArgs]("gather_rows"),
-	OpCombineRows:        describe[CombineRowsArgs]("combine_rows"),
-	OpGroupedMatmul:      describe[GroupedMatmulArgs]("grouped_matmul"),
-	OpGroupedSum:         describe[GroupedSumArgs]("grouped_sum"),
-	OpScaleRows:          describe[ScaleRowsArgs]("scale_rows"),
-	OpRowDots:            describe[RowDotsArgs]("row_dots"),
-	OpPlaceChoices:       describe[PlaceChoicesArgs]("place_choices"),
-	OpMatmul:             describe[MatmulArgs]("matmul"),
-	OpNormForward:        describe[NormForwardArgs]("norm_forward"),
-	OpNormBackward:       describe[NormBackwardArgs]("norm_backward"),
-	OpGradScale:          describe[GradScaleArgs]("grad_scale"),
-	OpAdamW:              describe[AdamWArgs]("adamw"),
-	OpSGD:                describe[SGDArgs]("sgd"),
-	OpPagedAttention:     describe[PagedAttentionArgs]("paged_attention"),
-	OpRope:               describe[RopeArgs]("rope"),
-	OpRouterForward:      describe[RouterForwardArgs]("router_forward"),
-	OpRouterBackward:     describe[RouterBackwardArgs]("router_backward"),
-	OpRouterBalance:      describe[RouterBalanceArgs]("router_balance"),
-	OpRouterZ:            describe[RouterZArgs]("router_z"),
-	OpRouterDrop:         describe[RouterDropArgs]("router_drop"),
-	OpRouterSinkhorn:     describe[RouterSinkhornArgs]("router_sinkhorn"),
-	OpSample:             describe[SampleArgs]("sample"),
-	OpColumnSum:          describe[ColumnSumArgs]("column_sum"),
-	OpGradStats:          describe[GradStatsArgs]("grad_stats"),
-	OpWeightedSum:        describe[WeightedSumArgs]("weighted_sum"),
+	OpActivationForward:     describe[ActivationForwardArgs]("activation_forward"),
+	OpActivationBackward:    describe[ActivationBackwardArgs]("activation_backward"),
+	OpAttentionForward:      describe[AttentionForwardArgs]("attention_forward"),
+	OpAttentionBackward:     describe[AttentionBackwardArgs]("attention_backward"),
+	OpAttentionMerge:        describe[AttentionMergeArgs]("attention_merge"),
+	OpCrossEntropyStats:     describe[CrossEntropyStatsArgs]("cross_entropy_stats"),
+	OpCrossEntropyLoss:      describe[CrossEntropyLossArgs]("cross_entropy_loss"),
+	OpCrossEntropyGrad:      describe[CrossEntropyGradArgs]("cross_entropy_grad"),
+	OpDropoutAdd:            describe[DropoutAddArgs]("dropout_add"),
+	OpDropoutBackward:       describe[DropoutBackwardArgs]("dropout_backward"),
+	OpAdd:                   describe[AddArgs]("add"),
+	OpCopy:                  describe[CopyArgs]("copy"),
+	OpFill:                  describe[FillArgs]("fill"),
+	OpUniform:               describe[UniformArgs]("uniform"),
+	OpEmbeddingForward:      describe[EmbeddingForwardArgs]("embedding_forward"),
+	OpEmbeddingBackward:     describe[EmbeddingBackwardArgs]("embedding_backward"),
+	OpExpertOrder:           describe[ExpertOrderArgs]("expert_order"),
+	OpGatherRows:            describe[GatherRowsArgs]("gather_rows"),
+	OpCombineRows:           describe[CombineRowsArgs]("combine_rows"),
+	OpGroupedMatmul:         describe[GroupedMatmulArgs]("grouped_matmul"),
+	OpGroupedSum:            describe[GroupedSumArgs]("grouped_sum"),
+	OpScaleRows:             describe[ScaleRowsArgs]("scale_rows"),
+	OpRowDots:               describe[RowDotsArgs]("row_dots"),
+	OpPlaceChoices:          describe[PlaceChoicesArgs]("place_choices"),
+	OpMatmul:                describe[MatmulArgs]("matmul"),
+	OpNormForward:           describe[NormForwardArgs]("norm_forward"),
+	OpNormBackward:          describe[NormBackwardArgs]("norm_backward"),
+	OpGradScale:             describe[GradScaleArgs]("grad_scale"),
+	OpAdamW:                 describe[AdamWArgs]("adamw"),
+	OpSGD:                   describe[SGDArgs]("sgd"),
+	OpPagedAttention:        describe[PagedAttentionArgs]("paged_attention"),
+	OpScale:                 describe[ScaleArgs]("scale"),
+	OpSoftCap:               describe[SoftCapArgs]("soft_cap"),
+	OpSoftCapBackward:       describe[SoftCapBackwardArgs]("soft_cap_backward"),
+	OpAttentionSink:         describe[AttentionSinkArgs]("attention_sink"),
+	OpAttentionSinkBackward: describe[AttentionSinkBackwardArgs]("attention_sink_backward"),
+	OpRope:                  describe[RopeArgs]("rope"),
+	OpRouterForward:         describe[RouterForwardArgs]("router_forward"),
+	OpRouterBackward:        describe[RouterBackwardArgs]("router_backward"),
+	OpRouterBalance:         describe[RouterBalanceArgs]("router_balance"),
+	OpRouterZ:               describe[RouterZArgs]("router_z"),
+	OpRouterDrop:            describe[RouterDropArgs]("router_drop"),
+	OpRouterSinkhorn:        describe[RouterSinkhornArgs]("router_sinkhorn"),
+	OpSample:                describe[SampleArgs]("sample"),
+	OpColumnSum:             describe[ColumnSumArgs]("column_sum"),
+	OpGradStats:             describe[GradStatsArgs]("grad_stats"),
+	OpWeightedSum:           describe[WeightedSumArgs]("weighted_sum"),
 }
 
 // Known is what a device can do: values of each enumeration that it knows.
@@ -106,6 +116,7 @@ type Known struct {
 	Epilogue    Set
 	NormKind    Set
 	RouterScore Set
+	ScoreRule   Set
 }
 
 func (d *Device) ActivationForward(a ActivationForwardArgs) {
@@ -204,6 +215,20 @@ func (d *Device) SGD(a SGDArgs) { d.run(OpSGD, unsafe.Pointer(&a)) }
 
 func (d *Device) PagedAttention(a PagedAttentionArgs) { d.run(OpPagedAttention, unsafe.Pointer(&a)) }
 
+func (d *Device) Scale(a ScaleArgs) { d.run(OpScale, unsafe.Pointer(&a)) }
+
+func (d *Device) SoftCap(a SoftCapArgs) { d.run(OpSoftCap, unsafe.Pointer(&a)) }
+
+func (d *Device) SoftCapBackward(a SoftCapBackwardArgs) { d.run(OpSoftCapBackward, unsafe.Pointer(&a)) }
+
+func (d *Device) AttentionSink(o Tensor, lse Tensor, sinks Tensor) {
+	d.run(OpAttentionSink, unsafe.Pointer(&AttentionSinkArgs{o, lse, sinks}))
+}
+
+func (d *Device) AttentionSinkBackward(a AttentionSinkBackwardArgs) {
+	d.run(OpAttentionSinkBackward, unsafe.Pointer(&a))
+}
+
 func (d *Device) Rope(a RopeArgs) { d.run(OpRope, unsafe.Pointer(&a)) }
 
 func (d *Device) RouterForward(a RouterForwardArgs) { d.run(OpRouterForward, unsafe.Pointer(&a)) }
@@ -267,6 +292,11 @@ type Implementation interface {
 	AdamW(a *AdamWArgs)
 	SGD(a *SGDArgs)
 	PagedAttention(a *PagedAttentionArgs)
+	Scale(a *ScaleArgs)
+	SoftCap(a *SoftCapArgs)
+	SoftCapBackward(a *SoftCapBackwardArgs)
+	AttentionSink(a *AttentionSinkArgs)
+	AttentionSinkBackward(a *AttentionSinkBackwardArgs)
 	Rope(a *RopeArgs)
 	RouterForward(a *RouterForwardArgs)
 	RouterBackward(a *RouterBackwardArgs)
@@ -345,6 +375,16 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.SGD((*SGDArgs)(args))
 	case OpPagedAttention:
 		i.PagedAttention((*PagedAttentionArgs)(args))
+	case OpScale:
+		i.Scale((*ScaleArgs)(args))
+	case OpSoftCap:
+		i.SoftCap((*SoftCapArgs)(args))
+	case OpSoftCapBackward:
+		i.SoftCapBackward((*SoftCapBackwardArgs)(args))
+	case OpAttentionSink:
+		i.AttentionSink((*AttentionSinkArgs)(args))
+	case OpAttentionSinkBackward:
+		i.AttentionSinkBackward((*AttentionSinkBackwardArgs)(args))
 	case OpRope:
 		i.Rope((*RopeArgs)(args))
 	case OpRouterForward:

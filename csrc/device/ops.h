@@ -2,22 +2,23 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xc943018au /* of the rest of this file */
+#define MT_OPS_SUM 0x953c5db3u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
-enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU };
+enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
+enum { MT_PLAIN_SCORES, MT_CAPPED_SCORES };
 enum { MT_NO_EPILOGUE, MT_GELU_TANH_EPILOGUE, MT_GELU_ERF_EPILOGUE };
 enum { MT_LAYER_NORM_KIND, MT_RMS_NORM_KIND };
 enum { MT_HYPER_LR, MT_HYPER_WEIGHT_DECAY, MT_HYPER_CORRECTION1, MT_HYPER_CORRECTION2, MT_HYPER_LOSS_SCALE, MT_HYPER_GRAD_SCALE, MT_HYPER_SKIP, MT_HYPER_GRAD_NORM, MT_HYPERS };
 enum { MT_SOFTMAX_OF_CHOSEN, MT_SOFTMAX_OF_ALL, MT_SIGMOID_SCORE, MT_SQRT_SOFTPLUS_SCORE };
 enum { MT_STAT_SQUARES, MT_STAT_NON_FINITE, MT_STAT_ZEROS, MT_STATS };
 
-#define MT_GATED (1u << 3 | 1u << 4) /* activations whose input is twice as wide as their output */
+#define MT_GATED (1u << 3 | 1u << 4 | 1u << 5) /* activations whose input is twice as wide as their output */
 
-typedef struct { mt_tensor y, x, weights; int32_t kind, pad4; } mt_activation_forward_args;
-typedef struct { mt_tensor dx, dy, x, weights, dweights; int32_t kind, pad6; } mt_activation_backward_args;
+typedef struct { mt_tensor y, x, weights; int32_t kind; float limit, offset; int32_t pad6; } mt_activation_forward_args;
+typedef struct { mt_tensor dx, dy, x, weights, dweights; int32_t kind; float limit, offset; int32_t pad8; } mt_activation_backward_args;
 typedef struct { uint64_t stream; mt_tensor step, samples; float rate; int32_t position, channel; float jitter; } mt_dropout;
-typedef struct { mt_tensor o, q, k, v, lse, doc_start, slopes; mt_dropout drop; int32_t batch, q_offset, k_offset, window; float scale; int32_t pad13; } mt_attention_forward_args;
+typedef struct { mt_tensor o, q, k, v, lse, doc_start, slopes; mt_dropout drop; int32_t batch, q_offset, k_offset, window, chunk; float scale, cap; int32_t rule; } mt_attention_forward_args;
 typedef struct { mt_tensor dq, dk, dv, d_o; mt_attention_forward_args forward; } mt_attention_backward_args;
 typedef struct { mt_tensor o, part, lse, part_lse; } mt_attention_merge_args;
 typedef struct { mt_tensor logits, labels, max, sum, target; int64_t start, columns; } mt_cross_entropy_stats_args;
@@ -45,7 +46,12 @@ typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual
 typedef struct { mt_tensor hyper, stats; float max_norm; int32_t pad3; } mt_grad_scale_args;
 typedef struct { mt_tensor param, grad, m, v, model, hyper, segments, mults; float beta1, beta2, eps; int32_t pad11; } mt_adamw_args;
 typedef struct { mt_tensor param, grad, momentum, model, hyper, segments, mults; float mu; int32_t pad8; } mt_sgd_args;
-typedef struct { mt_tensor o, q, k, v, cache, tables, rows, slopes; int32_t window; float scale; } mt_paged_attention_args;
+typedef struct { mt_tensor o, q, k, v, cache, tables, rows, slopes, sinks; int32_t window, chunk; float scale, cap; int32_t rule, pad14; } mt_paged_attention_args;
+typedef struct { mt_tensor out, x; float by; int32_t pad3; } mt_scale_args;
+typedef struct { mt_tensor out, x; float cap; int32_t pad3; } mt_soft_cap_args;
+typedef struct { mt_tensor dx, dy, y; float cap; int32_t pad4; } mt_soft_cap_backward_args;
+typedef struct { mt_tensor o, lse, sinks; } mt_attention_sink_args;
+typedef struct { mt_tensor dsinks, o, d_o, lse, sinks; } mt_attention_sink_backward_args;
 typedef struct { mt_tensor x, cos, sin, positions; int32_t rot_dims, interleaved, inverse, pad7; } mt_rope_args;
 typedef struct { int32_t score, groups, group_top_k; float scaling; } mt_router_rule;
 typedef struct { mt_tensor weights, experts, logits, bias, keys; mt_router_rule rule; } mt_router_forward_args;
@@ -60,11 +66,11 @@ typedef struct { mt_tensor out, x, segments; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; } mt_weighted_sum_args;
 
 /* Values of each enumeration that a device knows, as bits: DTypes it can move, Values it computes in. */
-typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t epilogue; uint32_t norm_kind; uint32_t router_score; } mt_known;
+typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t epilogue; uint32_t norm_kind; uint32_t router_score; uint32_t score_rule; } mt_known;
 #define MT_BIT(value) (1u << (value))
 
 /* X(name) of every such enumeration, for tables. */
-#define MT_EACH_ENUMERATION(X) X(dtypes) X(values) X(activation) X(epilogue) X(norm_kind) X(router_score)
+#define MT_EACH_ENUMERATION(X) X(dtypes) X(values) X(activation) X(epilogue) X(norm_kind) X(router_score) X(score_rule)
 
 /* X(number, name) of every op, for tables. */
 #define MT_EACH_OP(X) \
@@ -99,6 +105,11 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ADAMW, adamw) \
   X(MT_SGD, sgd) \
   X(MT_PAGED_ATTENTION, paged_attention) \
+  X(MT_SCALE, scale) \
+  X(MT_SOFT_CAP, soft_cap) \
+  X(MT_SOFT_CAP_BACKWARD, soft_cap_backward) \
+  X(MT_ATTENTION_SINK, attention_sink) \
+  X(MT_ATTENTION_SINK_BACKWARD, attention_sink_backward) \
   X(MT_ROPE, rope) \
   X(MT_ROUTER_FORWARD, router_forward) \
   X(MT_ROUTER_BACKWARD, router_backward) \

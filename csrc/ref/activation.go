@@ -13,7 +13,7 @@ func (b *backend) ActivationForward(a *device.ActivationForwardArgs) {
 		x, y := make([]float64, a.X.Last()), make([]float64, f)
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
-			activated(y, x, a.Kind)
+			activated(y, x, a.Kind, a.Limit, a.Offset)
 			if weights != nil {
 				roundTo(y, a.Y.DType)
 				times(y, weights[r])
@@ -24,13 +24,26 @@ func (b *backend) ActivationForward(a *device.ActivationForwardArgs) {
 }
 
 // activated sets y = act(x), x twice as long where it is gated.
-func activated(y, x []float64, kind device.Activation) {
+func activated(y, x []float64, kind device.Activation, limit, offset float32) {
 	for i := range y {
-		y[i], _ = formulas[kind](x[i])
+		gate, _ := upTo(x[i], limit, math.Inf(-1))
+		y[i], _ = formulas[kind](gate)
 		if kind.Gated() {
-			y[i] *= x[len(y)+i]
+			up, _ := upTo(x[len(y)+i], limit, -float64(limit))
+			y[i] *= up + float64(offset)
 		}
 	}
+}
+
+// upTo is x between least and limit, and its slope: 0 outside. A limit of 0 is none.
+func upTo(x float64, limit float32, least float64) (y, slope float64) {
+	switch {
+	case limit > 0 && x > float64(limit):
+		return float64(limit), 0
+	case limit > 0 && x < least:
+		return least, 0
+	}
+	return x, 1
 }
 
 func (b *backend) ActivationBackward(a *device.ActivationBackwardArgs) {
@@ -41,18 +54,20 @@ func (b *backend) ActivationBackward(a *device.ActivationBackwardArgs) {
 			loadRow(x, a.X, r)
 			loadRow(dy, a.DY, r)
 			if weights != nil {
-				activated(y, x, a.Kind)
+				activated(y, x, a.Kind, a.Limit, a.Offset)
 				roundTo(y, a.X.DType)
 				setOne(a.DWeights, r, dot(dy, y))
 				times(dy, weights[r])
 				roundTo(dy, a.X.DType)
 			}
 			for i := range dy {
-				y, slope := formula(x[i])
-				dx := dy[i] * slope
+				gate, inside := upTo(x[i], a.Limit, math.Inf(-1))
+				y, slope := formula(gate)
+				dx := dy[i] * slope * inside
 				if a.Kind.Gated() {
-					dx *= x[f+int64(i)]
-					x[f+int64(i)] = dy[i] * y
+					up, within := upTo(x[f+int64(i)], a.Limit, -float64(a.Limit))
+					dx *= up + float64(a.Offset)
+					x[f+int64(i)] = dy[i] * y * within
 				}
 				x[i] = dx
 			}
@@ -67,7 +82,16 @@ var formulas = map[device.Activation]func(x float64) (y, slope float64){
 	activations.GeluErf:     func(x float64) (y, slope float64) { return geluErf(x), geluErfSlope(x) },
 	activations.SquaredRelu: squaredRelu,
 	activations.Swiglu:      func(x float64) (y, slope float64) { return sigmoidUnit(x, 1) },
+	activations.Geglu:       func(x float64) (y, slope float64) { return geluTanh(x), geluTanhSlope(x) },
+	activations.Relu:        relu,
 	activations.QuickGeglu:  func(x float64) (y, slope float64) { return sigmoidUnit(x, 1.702) },
+}
+
+func relu(x float64) (y, slope float64) {
+	if x > 0 {
+		return x, 1
+	}
+	return math.Max(x, 0), 0 // NaN stays
 }
 
 func squaredRelu(x float64) (y, slope float64) {

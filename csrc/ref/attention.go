@@ -106,20 +106,39 @@ func (g *group) visible(i int64) (from, to int64) {
 	if g.Window >= 0 {
 		from = max(from, position-int64(g.Window))
 	}
+	if chunk := int64(g.Chunk); chunk > 0 {
+		from = max(from, (position+int64(g.KOffset))/chunk*chunk-int64(g.KOffset))
+	}
 	to = min(g.sk, position+1)
 	return min(max(0, from), to), to
 }
 
-// scores are scale·q·k + slope·(k−q) of the keys from `from` on.
+// scores are rule(scale·q·k) + slope·(k−q) of the keys from `from` on.
 func (g *group) scores(s, q []float64, i, h, from int64) []float64 {
 	for j := range s {
 		key := from + int64(j)
-		s[j] = float64(g.Scale) * dot(q, g.k[key*g.d:][:g.d])
+		s[j] = ruled(g.Rule, g.Cap, float64(g.Scale)*dot(q, g.k[key*g.d:][:g.d]))
 		if g.slopes != nil {
-			s[j] += g.slopes[g.head(h)] * float64(key-g.ahead-i)
+			s[j] += bias(g.Slopes, g.slopes, g.head(h), key+int64(g.KOffset), key-g.ahead-i)
 		}
 	}
 	return s
+}
+
+// ruled is a score after its rule.
+func ruled(rule device.ScoreRule, limit float32, score float64) float64 {
+	if rule == device.CappedScores {
+		return float64(limit) * math.Tanh(score/float64(limit))
+	}
+	return score
+}
+
+// bias is what is added to a head's score of a key at a position, so far behind the query.
+func bias(slopes device.Tensor, values []float64, head, position, behind int64) float64 {
+	if slopes.Rank == 2 {
+		return values[head*slopes.Shape[1]+position]
+	}
+	return values[head] * float64(behind)
 }
 
 // drop multiplies probabilities by their mask; a key is the mask's channel.

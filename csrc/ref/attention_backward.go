@@ -30,11 +30,11 @@ func (b *backend) AttentionBackward(a *device.AttentionBackwardArgs) {
 }
 
 // queryWork is one query's room: vectors of d, and one number a key.
-type queryWork struct{ q, o, do, dq, p, z []float64 }
+type queryWork struct{ q, o, do, dq, p, z, slope []float64 }
 
 func newQueryWork(g *group) *queryWork {
 	v := func(n int64) []float64 { return make([]float64, n) }
-	return &queryWork{v(g.d), v(g.d), v(g.d), v(g.d), v(g.sk), v(g.sk)}
+	return &queryWork{v(g.d), v(g.d), v(g.d), v(g.d), v(g.sk), v(g.sk), v(g.sk)}
 }
 
 // queryGrads makes dq of query i of head h and adds to its keys' dk and dv.
@@ -45,6 +45,7 @@ func (g *group) queryGrads(a *device.AttentionBackwardArgs, w *queryWork, i, h i
 	from, to := g.visible(i)
 	p, z := g.scores(w.p[from:to], w.q, i, h, from), w.z[from:to]
 	lse, through, scale := one(g.LSE, g.row(i, h)), dot(w.do, w.o), float64(g.Scale)
+	slope := g.slopesOf(w.slope[from:to], p, h, i, from)
 	for j := range p {
 		p[j] = math.Exp(p[j] - lse)
 		z[j] = 1
@@ -55,8 +56,23 @@ func (g *group) queryGrads(a *device.AttentionBackwardArgs, w *queryWork, i, h i
 		at := (from + int64(j)) * g.d
 		k, v := g.k[at:][:g.d], g.v[at:][:g.d]
 		axpy(dv[at:][:g.d], p[j]*z[j], w.do)
-		ds := scale * p[j] * (z[j]*dot(w.do, v) - through)
+		ds := scale * slope[j] * p[j] * (z[j]*dot(w.do, v) - through)
 		axpy(w.dq, ds, k)
 		axpy(dk[at:][:g.d], ds, w.q)
 	}
+}
+
+// slopesOf are the derivatives of scores by scale·q·k: 1, or 1 − (capped/Cap)².
+func (g *group) slopesOf(slope, scores []float64, h, i, from int64) []float64 {
+	for j, s := range scores {
+		if slope[j] = 1; g.Rule == device.CappedScores {
+			key := from + int64(j)
+			if g.slopes != nil {
+				s -= bias(g.Slopes, g.slopes, g.head(h), key+int64(g.KOffset), key-g.ahead-i)
+			}
+			s /= float64(g.Cap)
+			slope[j] = 1 - s*s
+		}
+	}
+	return slope
 }

@@ -1,13 +1,15 @@
 package ref
 
 import (
+	"math"
+
 	"monotron/csrc/device"
 )
 
 // PagedAttention keeps the rows' keys and values, then makes each row's output from the
 // blocks of its sequence; a tile of either part is a row.
 func (b *backend) PagedAttention(a *device.PagedAttentionArgs) {
-	p := &paged{PagedAttentionArgs: a, rows: ids(a.Rows), tables: ids(a.Tables), slopes: vector(a.Slopes), d: a.Q.Last()}
+	p := &paged{PagedAttentionArgs: a, rows: ids(a.Rows), tables: ids(a.Tables), slopes: vector(a.Slopes), sinks: vector(a.Sinks), d: a.Q.Last()}
 	b.pool.Run(a.Q.Shape[0], func(_ int, row int64) { p.keep(row) })
 	b.pool.Run(a.Q.Shape[0], func(_ int, row int64) { p.attend(row) })
 }
@@ -16,6 +18,7 @@ type paged struct {
 	*device.PagedAttentionArgs
 	rows, tables []int32
 	slopes       []float64
+	sinks        []float64
 	d            int64
 }
 
@@ -45,20 +48,27 @@ func (p *paged) attend(row int64) {
 	if p.Window >= 0 {
 		from = max(0, position-int64(p.Window))
 	}
+	if chunk := int64(p.Chunk); chunk > 0 {
+		from = max(from, position/chunk*chunk)
+	}
 	q, o, v := make([]float64, p.d), make([]float64, p.d), make([]float64, p.d)
 	scores := make([]float64, position+1-from)
 	for head := range p.Q.Shape[1] * p.Q.Shape[2] {
 		g, h := head/p.Q.Shape[2], head%p.Q.Shape[2]
 		load(q, p.Q, row*p.Q.Stride[0]+g*p.Q.Stride[1]+h*p.Q.Stride[2])
 		for i := range scores {
-			scores[i] = p.score(q, row, from+int64(i), g)
+			scores[i] = ruled(p.Rule, p.Cap, p.score(q, row, from+int64(i), g))
 			if p.slopes != nil {
-				scores[i] += p.slopes[head] * float64(from+int64(i)-position)
+				scores[i] += bias(p.Slopes, p.slopes, head, from+int64(i), from+int64(i)-position)
 			}
 		}
-		softmax(scores)
+		lse, factor := softmax(scores), 1.0
+		if p.sinks != nil {
+			factor = 1 / (1 + math.Exp(p.sinks[head]-lse))
+		}
 		clear(o)
 		for i, x := range scores {
+			x *= factor
 			at, inside := p.block(row, from+int64(i), g)
 			load(v, p.Cache, at+p.Cache.Stride[2]+inside*p.d)
 			axpy(o, x, v)

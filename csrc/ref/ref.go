@@ -38,6 +38,7 @@ var known = &device.Known{
 	Epilogue:    keys(epilogues) | device.SetOf(device.NoEpilogue),
 	NormKind:    device.SetOf(device.LayerNormKind, device.RMSNormKind),
 	RouterScore: keys(routerScores),
+	ScoreRule:   device.SetOf(device.PlainScores, device.CappedScores),
 }
 
 func keys[E ~int32, V any](m map[E]V) device.Set {

@@ -5,31 +5,11 @@ import "testing"
 // Models are the cases of golden/model whose config.json the program does not
 // read yet, each with what it lacks. Who adds a family takes its cases out.
 var Models = Later{
-	"cohere":             "parallel blocks, neighbours paired in RoPE, a scale of the logits",
 	"deepseek-v2-groups": "latent attention",
 	"deepseek-v2-lite":   "latent attention",
 	"deepseek-v3":        "latent attention",
-	"falcon-7b":          "parallel blocks",
-	"falcon-new":         "parallel blocks",
-	"falcon-rw":          "its fused rows",
-	"gemma2":             "norms after the blocks, capped scores, windows by layer",
-	"gemma3":             "norms after the blocks, windows and bases by layer",
-	"gpt-oss":            "sinks, windows by layer, clamped activation",
-	"gpt-oss-dense":      "sinks, windows by layer",
-	"gpt-oss-moe":        "sinks, windows by layer, clamped activation",
-	"granite":            "scales of embeddings, residuals, scores and logits",
-	"llama4-text-dense":  "chunks of attention, layers without RoPE",
-	"opt":                "positions from row 2",
-	"opt-post-norm":      "positions from row 2, norms after the blocks",
-	"phi3-longrope":      "its fused rows, LongRoPE",
-	"ernie4-5":           "neighbours paired in RoPE",
-	"exaone4":            "norms after the blocks, windows by layer",
-	"hunyuan":            "its names, NTK alpha",
 	"lfm2":               "convolutions",
-	"minimax-m2":         "its names",
-	"olmo3":              "windows by layer, YaRN",
 	"qwen3-next":         "linear attention",
-	"seed-oss":           "its names",
 }
 
 // Lines are the cases of golden/model whose command lines do not parse yet.
@@ -64,11 +44,6 @@ var Lines = Later{
 	"muon-llama":                             "Muon",
 	"muon-llama-whole-qkv":                   "Muon",
 	"muon-moe":                               "Muon",
-}
-
-// Mixtures are the cases of golden/model with experts that do not run yet.
-var Mixtures = Later{
-	"gpt-oss-moe": "sinks, windows by layer, clamped activation",
 }
 
 // Later is cases by name, each with what the program lacks for it.

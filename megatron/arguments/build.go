@@ -38,6 +38,7 @@ type raw struct {
 	Window      string
 	WindowSkip  string
 	NoRope      string
+	SoftmaxType string
 	NoQKVBias   bool
 
 	Experts   spec.Experts

@@ -166,6 +166,7 @@ func (p *parser) derivePositions() {
 		}
 	}
 	p.deriveNoRope()
+	p.deriveParts()
 	if m.ParallelResidual && m.NormAfter {
 		p.clash("parallel-residual norm-after", "--parallel-residual normalizes the inputs of attention and MLP, --norm-after their outputs; choose one")
 	}
@@ -201,8 +202,8 @@ func (p *parser) deriveWindows() {
 	if r.WindowSkip == "" {
 		return
 	}
-	if m.WindowLeft < 0 {
-		p.clash("window-attn-skip-freq window-size", "--window-attn-skip-freq %s needs --window-size; give both", r.WindowSkip)
+	if m.WindowLeft < 0 && m.Chunk == 0 {
+		p.clash("window-attn-skip-freq window-size", "--window-attn-skip-freq %s needs --window-size or --attention-chunk-size; give both", r.WindowSkip)
 		return
 	}
 	var err error

@@ -48,7 +48,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if e.ExpertBias && e.ScoreFunction == spec.ScoreSoftmax {
 		p.clash("moe-router-enable-expert-bias moe-router-score-function", "--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid or sqrtsoftplus")
 	}
-	if e.TopK == 1 && e.ScoreFunction == spec.ScoreSoftmax && !e.PreSoftmax {
+	if e.TopK == 1 && e.Num > 1 && e.ScoreFunction == spec.ScoreSoftmax && !e.PreSoftmax {
 		p.clash("moe-router-topk moe-router-pre-softmax", "--moe-router-topk 1 with softmax scores needs --moe-router-pre-softmax: the softmax of one number has no gradient")
 	}
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {

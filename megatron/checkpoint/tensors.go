@@ -31,6 +31,27 @@ func ExpertName(layer, expert int) string {
 	return fmt.Sprintf("%smlp.experts.local_experts.%d.", LayerName(layer), expert)
 }
 
+// SinksName is what a layer's sinks are called in it.
+const SinksName = "self_attention.core_attention.softmax_offset"
+
+// LayerNorms are the names of a layer's norms of the residual stream's width: attention's,
+// and the MLP's.
+func LayerNorms(m *spec.Model, layer int) (norms [2][]string) {
+	if !m.NormAfter && !m.NormBehindSum {
+		norms[0] = append(norms[0], "input_layernorm")
+		if !m.ParallelOneNorm {
+			norms[1] = append(norms[1], "pre_mlp_layernorm")
+		}
+	}
+	if m.NormAfter || m.NormSandwich || m.NormBehindSum {
+		norms[0] = append(norms[0], "post_self_attn_layernorm")
+		if !m.NormBehindSum || layer < m.NumLayers-1 { // the last one's is the final norm
+			norms[1] = append(norms[1], "post_mlp_layernorm")
+		}
+	}
+	return norms
+}
+
 // Expected lists the parameters of a model, without prefix or type, in the
 // order of Megatron's state dict, the vocabulary without padding.
 func Expected(m *spec.Model) []Tensor {
@@ -38,7 +59,7 @@ func Expected(m *spec.Model) []Tensor {
 	h := int64(m.HiddenSize)
 	l.add(WordEmbeddings, int64(m.VocabSize), h)
 	if m.Position == spec.PositionLearned {
-		l.add("embedding.position_embeddings.weight", int64(m.MaxPositions), h)
+		l.add("embedding.position_embeddings.weight", int64(m.PositionRows()), h)
 	}
 	if m.EmbedNorm {
 		l.norm("embedding.layernorm", h)
@@ -64,7 +85,7 @@ func (l *lister) add(name string, shape ...int64) {
 
 func (l *lister) norm(name string, width int64) {
 	l.add(name+".weight", width)
-	if l.m.Normalization == spec.LayerNorm {
+	if l.m.HasNormBias() {
 		l.add(name+".bias", width)
 	}
 }
@@ -79,17 +100,21 @@ func (l *lister) linear(name string, out, in int, bias bool) {
 func (l *lister) layer(i int) {
 	m, name := l.m, LayerName(i)
 	h := m.HiddenSize
-	first, second := name+"input_layernorm", name+"pre_mlp_layernorm"
-	if m.NormAfter {
-		first, second = name+"post_self_attn_layernorm", name+"post_mlp_layernorm"
+	norms := LayerNorms(m, i)
+	for _, n := range norms[0] {
+		l.norm(name+n, int64(h))
 	}
-	l.norm(first, int64(h))
 	if m.Latent != nil {
 		l.latent(name + "self_attention.")
 	} else {
 		l.attention(name + "self_attention.")
 	}
-	l.norm(second, int64(h))
+	if m.Sinks {
+		l.add(name+SinksName, int64(m.NumAttentionHeads))
+	}
+	for _, n := range norms[1] {
+		l.norm(name+n, int64(h))
+	}
 	if m.MixtureAt(i) {
 		l.experts(i)
 		return
@@ -100,7 +125,7 @@ func (l *lister) layer(i int) {
 
 func (l *lister) attention(name string) {
 	m, h := l.m, l.m.HiddenSize
-	l.linear(name+"linear_proj", h, m.NumAttentionHeads*m.KVChannels, m.LinearBias)
+	l.linear(name+"linear_proj", h, m.NumAttentionHeads*m.KVChannels, m.HasProjBias())
 	l.linear(name+"linear_qkv", m.QKVRows(), h, m.QKVBias)
 	if m.QKNorm {
 		q, k := m.QKNormWidths()

@@ -27,6 +27,8 @@ type Step struct {
 	SeqLength        int
 	Seed             int64
 
+	DecayExpertBiases bool // weight decay also on the biases of experts
+
 	OptimizerCPUOffload      bool     // the optimizer's state in the host's memory; on a device whose memory that is: as ever
 	OptimizerOffloadFraction float64  // of it, 0 to 1
 	OffloadFolder            string   // where what lies elsewhere has its files; "": nothing does

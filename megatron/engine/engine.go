@@ -59,6 +59,11 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 		return nil, err
 	}
 	e.Params = model.ParamsOf(e.Stages)
+	for _, p := range e.Params {
+		if c.DecayExpertBiases && p.Family == mpu.Experts {
+			p.NoDecay = false
+		}
+	}
 	if err := e.freeze(); err != nil {
 		return nil, err
 	}

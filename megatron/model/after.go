@@ -2,52 +2,101 @@ package model
 
 import "monotron/csrc/device"
 
-// forwardAfter is forward with the norm behind the half, as in OLMo 2:
-// y = x + drop(norm(half(x) + bias)).
-func (b *branch) forwardAfter(p *Pass, s *device.Scope, drop hiddenDropout, y, x Tensor) (saved *branchSaved, err error) {
+// forwardParts is forward of a branch that does more with the half's output than add it:
+//
+//	out = scale·post(half(norm x) + bias)   post: OLMo 2, Gemma 2; scale: Granite
+//	y = behind(residual + drop(out))        behind: OPT-350m
+func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x, residual Tensor) (saved *branchSaved, err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
-	inner := s
+	norms, inner := s, s
+	if b.forgetNorm {
+		norms = tmp
+	}
 	if b.forgetHalf {
 		inner = tmp
 	}
-	saved = &branchSaved{out: s.Like(x)}
-	if saved.half, err = b.half.forward(p, inner, saved.out, x); err != nil {
+	saved = &branchSaved{}
+	in := x
+	if b.norm != nil {
+		saved.normed = norms.Like(x)
+		saved.stats = b.norm.forward(p, s, saved.normed, x)
+		in = saved.normed
+	}
+	needed := y.Given() || b.post != nil || b.behind != nil // by what is kept
+	var out Tensor
+	switch {
+	case b.post != nil:
+		saved.out = s.Like(x)
+		out = saved.out
+	case needed:
+		out = tmp.Like(x)
+	}
+	if saved.half, err = b.half.forward(p, inner, out, in); err != nil {
 		return nil, err
 	}
-	if bias := b.half.bias(); bias.Given() {
-		p.D.DropoutAdd(device.DropoutAddArgs{Out: saved.out, X: saved.out, Bias: bias})
+	if needed {
+		b.leave(p, s, tmp, saved, drop, y, out, residual)
 	}
-	normed := tmp.Like(x)
-	saved.stats = b.norm.forward(p, s, normed, saved.out)
-	if y.Given() {
-		drop.add(device.DropoutAddArgs{Out: y, X: normed, Residual: x})
-	}
-	if b.forgetHalf {
-		saved.half = nil
-	}
+	b.forget(saved)
 	return saved, nil
 }
 
-// backwardAfter is forwardAfter's.
-func (b *branch) backwardAfter(p *Pass, saved *branchSaved, drop hiddenDropout, dx, dy, x Tensor) (err error) {
+// leave makes y of the half's output, which it may change where nobody keeps it.
+func (b *branch) leave(p *Pass, s, tmp *device.Scope, saved *branchSaved, drop hiddenDropout, y, out, residual Tensor) {
+	if bias := b.half.bias(); bias.Given() {
+		p.D.DropoutAdd(device.DropoutAddArgs{Out: out, X: out, Bias: bias})
+	}
+	if b.post != nil {
+		normed := tmp.Like(out)
+		saved.outStats = b.post.forward(p, s, normed, out)
+		out = normed
+	}
+	b.times(p, out, out)
+	switch {
+	case b.behind != nil:
+		saved.sum = s.Like(out)
+		drop.add(device.DropoutAddArgs{Out: saved.sum, X: out, Residual: residual})
+		to := y
+		if !to.Given() {
+			to = tmp.Like(out)
+		}
+		saved.behindStats = b.behind.forward(p, s, to, saved.sum)
+	case y.Given():
+		drop.add(device.DropoutAddArgs{Out: y, X: out, Residual: residual})
+	}
+}
+
+// times sets y = scale·x, where there is a scale; y may be x.
+func (b *branch) times(p *Pass, y, x Tensor) {
+	if b.scale != 0 && b.scale != 1 {
+		p.D.Scale(device.ScaleArgs{Out: y, X: x, By: float32(b.scale)})
+	}
+}
+
+// backwardParts is forwardParts'.
+func (b *branch) backwardParts(p *Pass, saved *branchSaved, drop hiddenDropout, dx, dy, x, through Tensor) error {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
-	if saved.half == nil {
-		if saved.half, err = b.halfAgain(p, tmp, x); err != nil {
-			return err
-		}
+	if b.behind != nil {
+		dsum := tmp.Like(dy)
+		b.behind.backward(p, saved.behindStats, dsum, dy, saved.sum, Tensor{})
+		dy, through = dsum, dsum
 	}
-	dnormed := dy
+	dout := dy
 	if !drop.none() {
-		dnormed = tmp.Like(x)
-		drop.backward(dnormed, dy)
+		dout = tmp.Like(x)
+		drop.backward(dout, dy)
 	}
-	dout, dhalf := tmp.Like(x), tmp.Like(x)
-	b.norm.backward(p, saved.stats, dout, dnormed, saved.out, Tensor{})
-	if err := saved.half.backward(p, dhalf, dout, x); err != nil {
-		return err
+	if b.scale != 0 && b.scale != 1 {
+		scaled := tmp.Like(x)
+		b.times(p, scaled, dout)
+		dout = scaled
 	}
-	p.D.Add(dx, dhalf, dy)
-	return nil
+	if b.post != nil {
+		dhalf := tmp.Like(x)
+		b.post.backward(p, saved.outStats, dhalf, dout, saved.out, Tensor{})
+		dout = dhalf
+	}
+	return b.backwardHalf(p, saved, dx, dout, x, through)
 }

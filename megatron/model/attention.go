@@ -21,6 +21,9 @@ type attention struct {
 	qkv          *mpu.ColumnParallelLinear
 	proj         *mpu.RowParallelLinear
 	qNorm, kNorm *qkNorm     // nil: none
+	normLast     bool        // queries and keys rotate before they are normed
+	sinks        *mpu.Param  // [heads here]; nil: none
+	growth       *ropeTables // of queries, at layers without rope; nil: none
 	rope         *ropeTables // nil: none at this layer
 	slopes       Tensor      // ALiBi; none
 	context      mpu.Context
@@ -33,11 +36,18 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	a := &attention{m: m, layer: layer, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
 		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
 			Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
-		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.LinearBias, Init: outputInit(m)}),
+		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
 	}
 	a.context, a.kind = p.contextOf(layer)
-	if m.QKNorm {
+	switch {
+	case m.QKNorm:
 		a.qNorm, a.kNorm = newQKNorms(m, name, p)
+		a.normLast = m.QKNormAfterRope
+	case m.QKL2Norm && m.RopeAt(layer):
+		a.qNorm, a.kNorm, a.normLast = unitNorm(m), unitNorm(m), true
+	}
+	if m.Sinks {
+		a.sinks = newSinks(name, m.NumAttentionHeads, mine)
 	}
 	return a
 }
@@ -45,19 +55,45 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 // prepare takes the layer's tables.
 func (a *attention) prepare(d *device.Device, t *positionTables) {
 	if a.m.RopeAt(a.layer) {
-		a.rope = t.ropes()
+		a.rope = t.ropes(a.layer)
+	} else if a.m.QueryGrowth != 0 {
+		a.growth = t.growths()
+	}
+	if a.qNorm != nil && a.qNorm.unit {
+		a.qNorm.ones(d, t.dtype)
+		a.kNorm.ones(d, t.dtype)
 	}
 	if a.m.Position == spec.PositionAlibi {
-		a.slopes = a.alibi(d)
+		a.slopes = a.alibi(d, t.positions)
 	}
 }
 
-// alibi is the slopes of this rank's heads.
-func (a *attention) alibi(d *device.Device) Tensor {
+// alibi is the slopes of this rank's heads, or what is added to their scores of the keys at
+// all positions.
+func (a *attention) alibi(d *device.Device, positions int64) Tensor {
 	slopes := spec.AlibiSlopes(a.m.NumAttentionHeads)[a.firstHead:][:a.groups*a.perGroup]
-	t := d.Arena.Alloc(device.Parameters, device.F32, int64(len(slopes)))
-	device.WriteSlice(d, t, slopes)
+	if !a.m.AlibiTable {
+		t := d.Arena.Alloc(device.Parameters, device.F32, int64(len(slopes)))
+		device.WriteSlice(d, t, slopes)
+		return t
+	}
+	t := d.Arena.Alloc(device.Parameters, device.F32, int64(len(slopes)), positions)
+	if d.Counts() {
+		return t
+	}
+	table := make([]float32, 0, t.Len())
+	for _, slope := range slopes {
+		for key := range positions {
+			table = append(table, bf16(bf16(slope)*float32(key))*float32(a.m.ScoreScale()))
+		}
+	}
+	device.WriteSlice(d, t, table)
 	return t
+}
+
+// bf16 is x rounded to it.
+func bf16(x float32) float32 {
+	return float32(device.ToFloat64(device.BF16, device.FromFloat64(device.BF16, []float64{float64(x)}))[0])
 }
 
 func (a *attention) newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor {
@@ -77,8 +113,11 @@ func outputInit(m *spec.Model) mpu.Init {
 
 func (a *attention) params() []*mpu.Param {
 	ps := append(a.proj.Params(), a.qkv.Params()...)
-	if a.qNorm != nil {
+	if a.qNorm != nil && !a.qNorm.unit {
 		ps = append(append(ps, a.qNorm.params()...), a.kNorm.params()...)
+	}
+	if a.sinks != nil {
+		ps = append(ps, a.sinks)
 	}
 	return ps
 }
@@ -101,7 +140,7 @@ func (a *attention) split(qkv Tensor) heads {
 // here, whatever x holds.
 type attentionSaved struct {
 	attention *attention
-	qkv       Tensor // before QK norm where there is one, else after RoPE; freed where its heads were exchanged
+	qkv       Tensor // as QK norm takes it where there is one, else after RoPE; freed where its heads were exchanged
 	used      heads  // what attention saw
 	qs, ks    normSaved
 	o         Tensor // [tokens, heads*d]
@@ -119,6 +158,9 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 		return nil, err
 	}
 	saved.used = a.split(saved.qkv)
+	if a.normLast {
+		a.rotate(p, saved.used, 0)
+	}
 	if a.qNorm != nil {
 		raw := saved.used
 		saved.used.q, saved.used.k = s.Like(raw.q), s.Like(raw.k)
@@ -129,7 +171,9 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 			return nil, err
 		}
 	}
-	a.rotate(p, saved.used, 0)
+	if !a.normLast {
+		a.rotate(p, saved.used, 0)
+	}
 	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
 	if p.Paged != nil && a.hasAll(p) {
 		a.overBlocks(p, saved)
@@ -155,11 +199,16 @@ func (a *attention) headsOf(o Tensor) Tensor {
 
 // overBlocks is attention of rows that are of several sequences.
 func (a *attention) overBlocks(p *Pass, saved *attentionSaved) {
-	p.D.PagedAttention(device.PagedAttentionArgs{
+	call := device.PagedAttentionArgs{
 		O: saved.o.Reshape(p.Tokens(), a.groups, a.perGroup, a.channels), Q: saved.used.q, K: saved.used.k, V: saved.used.v,
 		Cache: p.Paged.Layers[a.layer-p.Paged.First], Tables: p.Paged.Tables, Rows: p.Paged.Rows,
-		Slopes: a.slopes, Window: int32(a.m.WindowAt(a.layer)), Scale: float32(a.m.ScoreScale()),
-	})
+		Slopes: a.slopes, Window: int32(a.m.WindowAt(a.layer)), Chunk: int32(a.m.ChunkAt(a.layer)), Scale: float32(a.m.ScoreScale()),
+	}
+	call.Rule, call.Cap = scoreRule(a.m)
+	if a.sinks != nil {
+		call.Sinks = a.sinks.Value
+	}
+	p.D.PagedAttention(call)
 }
 
 // keep puts the keys and values of a text's first positions, [n, groups, 2, d], into the
@@ -187,8 +236,12 @@ func (a *attention) keep(p *Pass, all Tensor) {
 	}
 }
 
-// rotate applies RoPE to queries and keys in place, or its inverse.
+// rotate applies RoPE to queries and keys in place, or its inverse; where a layer has none,
+// queries grow instead in a model that asks for it.
 func (a *attention) rotate(p *Pass, h heads, inverse int32) {
+	if a.growth != nil {
+		p.D.Rope(device.RopeArgs{X: h.q, Cos: a.growth.cos, Sin: a.growth.sin, Positions: p.PositionIDs, RotDims: int32(2 * a.growth.cos.Last())})
+	}
 	if a.rope == nil {
 		return
 	}
@@ -220,7 +273,9 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	if err := a.exchange(p).backward(p, a.core(), saved.core, saved.used, out, a.headsOf(do)); err != nil {
 		return err
 	}
-	a.rotate(p, out, 1)
+	if !a.normLast {
+		a.rotate(p, out, 1)
+	}
 	if a.qNorm != nil {
 		raw := a.split(saved.qkv)
 		err1 := a.qNorm.backward(p, saved.qs, grads.q, out.q, raw.q)
@@ -228,6 +283,9 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
+	}
+	if a.normLast {
+		a.rotate(p, grads, 1)
 	}
 	return a.qkv.Backward(d, &p.Hooks, dx, dqkv, x)
 }

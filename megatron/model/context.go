@@ -34,11 +34,11 @@ func (a *attention) hasAll(p *Pass) bool { return a.kind == "" || p.Whole }
 // exchange is the way for a pass.
 func (a *attention) exchange(p *Pass) exchange {
 	if a.hasAll(p) {
-		return alone{p.Positions[0]}
+		return a.withSinks(alone{p.Positions[0]}, p.Positions[:1])
 	}
 	shared := sharedSamples{a.context, p.documents(p.Seq() * int64(a.context.Size()))}
 	if p.Paged != nil {
-		return gathered{shared, p.Positions}
+		return a.withSinks(gathered{shared, p.Positions}, p.Positions)
 	}
 	positions := shared.context.Positions(shared.documents, shared.context.Row())
 	var inner exchange
@@ -50,6 +50,7 @@ func (a *attention) exchange(p *Pass) exchange {
 	default:
 		inner = ring{shared, positions}
 	}
+	inner = a.withSinks(inner, positions)
 	if a.context.Heads > 1 {
 		return turned{shared, positions, inner}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"monotron/csrc/device"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 )
 
@@ -31,12 +32,26 @@ func (c core) share(part, parts int) core {
 	return c
 }
 
+// sinks are those of the core's heads, of all that the rank has.
+func (c core) sinks(all Tensor) Tensor {
+	return all.Slice(0, c.firstHead-c.a.firstHead, c.groups*c.a.perGroup)
+}
+
+// scoreRule is what becomes of a model's scores.
+func scoreRule(m *spec.Model) (device.ScoreRule, float32) {
+	if m.ScoreCap > 0 {
+		return device.CappedScores, float32(m.ScoreCap)
+	}
+	return device.PlainScores, 0
+}
+
 // call describes attention of queries at `at` to keys from position keysAt on.
 func (c core) call(p *Pass, at mpu.Span, keysAt int64, o, lse Tensor, h heads) device.AttentionForwardArgs {
 	m := c.a.m
 	call := device.AttentionForwardArgs{O: o, LSE: lse, Q: h.q, K: h.k, V: h.v, Slopes: c.slopes, Batch: int32(p.Batch), QOffset: int32(at.From), KOffset: int32(keysAt),
 		Drop:   p.dropout(m.AttentionDropout, fmt.Sprintf("layers.%d.attention_dropout", c.a.layer), at.From),
-		Window: int32(m.WindowAt(c.a.layer)), Scale: float32(m.ScoreScale())}
+		Window: int32(m.WindowAt(c.a.layer)), Chunk: int32(m.ChunkAt(c.a.layer)), Scale: float32(m.ScoreScale())}
+	call.Rule, call.Cap = scoreRule(m)
 	call.Drop.Channel = int32(c.firstHead)
 	if p.DocStart.Given() {
 		call.DocStart = p.DocStart.Slice(1, at.From, at.N)
@@ -58,6 +73,9 @@ func (c core) firstSeen(p *Pass, at mpu.Span) int64 {
 	}
 	if window := int64(c.a.m.WindowAt(c.a.layer)); window >= 0 {
 		first = max(first, at.From-window)
+	}
+	if chunk := int64(c.a.m.ChunkAt(c.a.layer)); chunk > 0 {
+		first = max(first, at.From/chunk*chunk)
 	}
 	return first
 }

@@ -19,7 +19,7 @@ func newEmbedding(m *spec.Model, p Parallel) *embedding {
 	init := mpu.Init{Std: m.EmbeddingInitStd}
 	e := &embedding{m: m, region: p.region(), words: wordTable(m, p)}
 	if m.Position == spec.PositionLearned {
-		e.position = mpu.Whole("embedding.position_embeddings.weight", init, int64(m.MaxPositions), int64(m.HiddenSize))
+		e.position = mpu.Whole("embedding.position_embeddings.weight", init, int64(m.PositionRows()), int64(m.HiddenSize))
 		e.position.Outside(mpu.Region{Group: p.TP}) // its backward sees all positions
 	}
 	if m.EmbedNorm {
@@ -68,8 +68,9 @@ func (e *embedding) forward(p *Pass, s *device.Scope, y Tensor) (*embeddingSaved
 		return nil, err
 	}
 	if e.position != nil {
-		p.D.EmbeddingForward(device.EmbeddingForwardArgs{Out: saved.sum, Table: e.position.Value, IDs: e.region.Own(p.PositionIDs), Accumulate: 1})
+		p.D.EmbeddingForward(device.EmbeddingForwardArgs{Out: saved.sum, Table: e.positions(e.position.Value), IDs: e.region.Own(p.PositionIDs), Accumulate: 1})
 	}
+	e.scale(p, saved.sum)
 	if e.norm != nil {
 		saved.norm = e.norm.forward(p, s, y, saved.sum)
 	}
@@ -77,6 +78,21 @@ func (e *embedding) forward(p *Pass, s *device.Scope, y Tensor) (*embeddingSaved
 		drop.add(device.DropoutAddArgs{Out: y, X: y})
 	}
 	return saved, nil
+}
+
+// positions are the rows of a position table from that of position 0 on.
+func (e *embedding) positions(table Tensor) Tensor {
+	return table.Slice(0, int64(e.m.PositionOffset), int64(e.m.MaxPositions))
+}
+
+// scale multiplies embeddings, or their gradients, by the model's factor, rounded to the
+// dtype of values as Gemma has it.
+func (e *embedding) scale(p *Pass, x Tensor) {
+	if e.m.EmbeddingScale == 0 || e.m.EmbeddingScale == 1 {
+		return
+	}
+	by := device.ToFloat64(p.DType, device.FromFloat64(p.DType, []float64{e.m.EmbeddingScale}))[0]
+	p.D.Scale(device.ScaleArgs{Out: x, X: x, By: float32(by)})
 }
 
 func (e *embedding) drop(p *Pass) hiddenDropout {
@@ -94,13 +110,14 @@ func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) error {
 		e.norm.backward(p, saved.norm, dsum, dy, saved.sum, Tensor{})
 		dy = dsum
 	}
+	e.scale(p, dy)
 	dy, err := e.words.WholeGradient(saved.scope, dy)
 	if err != nil {
 		return err
 	}
 	e.words.Backward(p.D, dy, p.IDs)
 	if e.position != nil && !e.position.Frozen {
-		p.D.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.position.Grad, DOut: dy, IDs: p.PositionIDs})
+		p.D.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.positions(e.position.Grad), DOut: dy, IDs: p.PositionIDs})
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 type experts struct {
 	fc1, fc2 *mpu.ExpertLinear
 	kind     device.Activation
+	gate     gate
 	at       weighing
 
 	forgetActs bool // activations are not kept, but made again (--recompute-modules moe_act)
@@ -42,7 +43,7 @@ func newExperts(m *spec.Model, name string, p Parallel) *experts {
 			return fmt.Sprintf("%s.local_experts.%d%s", name, i, strings.TrimPrefix(param, name))
 		}
 	}
-	x := &experts{kind: activationOf(m),
+	x := &experts{kind: activationOf(m), gate: gateOf(m),
 		fc1: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc1", Out: out, In: h, Rows: rows, Bias: m.LinearBias, Each: each, Init: mpu.Init{Std: m.InitStd}}),
 		fc2: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc2", Out: h, In: f, Bias: m.LinearBias, Each: each, Init: outputInit(m)})}
 	switch {
@@ -101,7 +102,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 
 // activate is what goes into fc2: act(pre), weighted where it is the activation that is.
 func (x *experts) activate(p *Pass, s *device.Scope, pre Tensor, at *mpu.Dispatched) Tensor {
-	a := device.ActivationForwardArgs{Y: s.Alloc(p.DType, pre.Shape[0], x.fc2.Weight.Shape[2]), X: pre, Kind: x.kind}
+	a := device.ActivationForwardArgs{Y: s.Alloc(p.DType, pre.Shape[0], x.fc2.Weight.Shape[2]), X: pre, Kind: x.kind, Limit: x.gate.limit, Offset: x.gate.offset}
 	if x.at == weighActivation {
 		a.Weights = at.Weights
 	}
@@ -128,7 +129,7 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 	}
 	dact := tmp.Like(k.act)
 	x.fc2.Backward(d, dact, dout, k.act, at.Offsets)
-	back := device.ActivationBackwardArgs{DX: k.pre, DY: dact, X: k.pre, Kind: x.kind}
+	back := device.ActivationBackwardArgs{DX: k.pre, DY: dact, X: k.pre, Kind: x.kind, Limit: x.gate.limit, Offset: x.gate.offset}
 	if x.at == weighActivation {
 		back.Weights, back.DWeights = at.Weights, dweights
 	}

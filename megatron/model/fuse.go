@@ -93,7 +93,7 @@ func newTrial(d *device.Device, s *device.Scope, m *spec.Model, p Parallel, r At
 		grads.q, grads.k = s.Like(grads.q), s.Like(grads.k)
 	}
 	call := device.AttentionForwardArgs{O: o, LSE: s.Alloc(device.F32, r.Batch, a.groups*a.perGroup, r.Seq), Q: used.q, K: used.k, V: used.v, Batch: int32(r.Batch),
-		Window: int32(m.WindowLeft), Scale: float32(m.ScoreScale())}
+		Window: int32(m.WindowLeft), Chunk: int32(m.Chunk), Scale: float32(m.ScoreScale())}
 	call.Drop.Rate = float32(m.AttentionDropout)
 	if r.Documents {
 		call.DocStart = s.Alloc(device.I32, r.Batch, r.Seq)

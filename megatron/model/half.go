@@ -32,31 +32,46 @@ type mixer interface {
 	blockBytes(dtype device.DType) int64
 }
 
-// branch is one half of a layer with its norm: y = residual + drop(half(norm x) + bias), where
-// the residual is x itself but for a half that works beside another.
+// branch is one half of a layer with its norms: y = residual + drop(half(norm x) + bias), where
+// the residual is x itself but for a half that works beside another. See forwardParts for what
+// some models do with the half's output.
 type branch struct {
-	norm  *norm
+	norm  *norm // of the input; nil: none
 	half  half
 	place string // of its dropout, in the layer
-	after bool   // the norm follows the half: see forwardAfter
+
+	post   *norm   // of the half's output; nil: none
+	scale  float64 // of what is added to the residual; 0: 1
+	behind *norm   // of the sum with the residual; nil: none
+	shared bool    // the norm is the other branch's too
+
 	// Not kept between forward and backward, but computed again:
 	forgetNorm bool // the normed input
 	forgetHalf bool // what the half keeps
 }
 
+// plain tells that the half's output is added as it is.
+func (b *branch) plain() bool {
+	return b.norm != nil && b.post == nil && b.behind == nil && (b.scale == 0 || b.scale == 1)
+}
+
 // branchSaved is what a branch's backward needs besides its input.
 type branchSaved struct {
 	normed Tensor // none: forgotten
-	out    Tensor // what a norm after the half takes
 	stats  normSaved
 	half   halfSaved // nil: forgotten
+
+	out         Tensor // what the norm of the output takes
+	outStats    normSaved
+	sum         Tensor // what the norm behind takes
+	behindStats normSaved
 }
 
 // forward sets y, keeping in scope s what backward needs. Without a y it makes only
 // what is kept.
 func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, residual Tensor) (saved *branchSaved, err error) {
-	if b.after {
-		return b.forwardAfter(p, s, drop, y, x)
+	if !b.plain() {
+		return b.forwardParts(p, s, drop, y, x, residual)
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
@@ -79,42 +94,64 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	if y.Given() {
 		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.half.bias(), Residual: residual})
 	}
+	b.forget(saved)
+	return saved, nil
+}
+
+// forget drops what backward computes again.
+func (b *branch) forget(saved *branchSaved) {
 	if b.forgetNorm {
 		saved.normed = Tensor{}
 	}
 	if b.forgetHalf {
 		saved.half = nil
 	}
-	return saved, nil
 }
 
 // backward sets dx from dy; x is forward's input, through what else goes into dx: dy where x
 // is the residual too. It uses up what was saved.
 func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, dy, x, through Tensor) (err error) {
-	if b.after {
-		return b.backwardAfter(p, saved, drop, dx, dy, x)
+	if !b.plain() {
+		return b.backwardParts(p, saved, drop, dx, dy, x, through)
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
-	normed := saved.normed
-	if !normed.Given() {
-		normed = tmp.Like(x)
-		b.norm.forward(p, tmp, normed, x)
-	}
-	if saved.half == nil {
-		if saved.half, err = b.halfAgain(p, tmp, normed); err != nil {
-			return err
-		}
-	}
-	dout, dnormed := dy, tmp.Like(x)
+	dout := dy
 	if !drop.none() {
 		dout = tmp.Like(x)
 		drop.backward(dout, dy)
 	}
-	if err := saved.half.backward(p, dnormed, dout, normed); err != nil {
+	return b.backwardHalf(p, saved, dx, dout, x, through)
+}
+
+// backwardHalf is backward of norm and half, whose output has the gradient dout.
+func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through Tensor) (err error) {
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	in := x
+	if b.norm != nil {
+		if in = saved.normed; !in.Given() {
+			in = tmp.Like(x)
+			b.norm.forward(p, tmp, in, x)
+		}
+	}
+	if saved.half == nil {
+		if saved.half, err = b.halfAgain(p, tmp, in); err != nil {
+			return err
+		}
+	}
+	din := tmp.Like(x)
+	if err := saved.half.backward(p, din, dout, in); err != nil {
 		return err
 	}
-	b.norm.backward(p, saved.stats, dx, dnormed, x, through)
+	switch {
+	case b.norm != nil:
+		b.norm.backward(p, saved.stats, dx, din, x, through)
+	case through.Given():
+		p.D.Add(dx, din, through)
+	default:
+		p.D.Copy(dx, din)
+	}
 	return nil
 }
 
@@ -125,4 +162,16 @@ func (b *branch) halfAgain(p *Pass, tmp *device.Scope, x Tensor) (halfSaved, err
 	return b.half.forward(p, tmp, Tensor{}, x)
 }
 
-func (b *branch) params() []*mpu.Param { return append(b.norm.params(), b.half.params()...) }
+// params has the norms of the input first, those of what comes out last.
+func (b *branch) params() (ps []*mpu.Param) {
+	if b.norm != nil && !b.shared {
+		ps = b.norm.params()
+	}
+	ps = append(ps, b.half.params()...)
+	for _, n := range []*norm{b.post, b.behind} {
+		if n != nil {
+			ps = append(ps, n.params()...)
+		}
+	}
+	return ps
+}

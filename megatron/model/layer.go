@@ -28,17 +28,34 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	} else {
 		l.attention = newAttention(m, number, name+".self_attention", p)
 	}
-	first, second := name+".input_layernorm", name+".pre_mlp_layernorm"
-	if m.NormAfter {
-		first, second = name+".post_self_attn_layernorm", name+".post_mlp_layernorm"
-	}
-	l.first = branch{norm: newNorm(m, first, m.HiddenSize).outside(p), half: l.attention, place: "attention_output", after: m.NormAfter, forgetNorm: f.Norms}
-	l.second = branch{norm: newNorm(m, second, m.HiddenSize).outside(p), half: newSecondHalf(m, number, name+".mlp", p, f), place: "mlp_output", after: m.NormAfter,
-		forgetNorm: f.Norms, forgetHalf: f.MLP}
+	l.first = branch{half: l.attention, place: "attention_output", scale: m.ResidualScale, forgetNorm: f.Norms}
+	l.second = branch{half: newSecondHalf(m, number, name+".mlp", p, f), place: "mlp_output", scale: m.ResidualScale, forgetNorm: f.Norms, forgetHalf: f.MLP}
+	l.norms(p)
 	if m.MixtureAt(number) {
 		l.second.forgetHalf = f.Mixture
 	}
 	return l
+}
+
+// norms gives the branches those of the model.
+func (l *layer) norms(p Parallel) {
+	m := l.m
+	made := func(name string) *norm { return newNorm(m, l.name()+name, m.HiddenSize).outside(p) }
+	if !m.NormAfter && !m.NormBehindSum {
+		l.first.norm = made(".input_layernorm")
+		if l.second.norm, l.second.shared = l.first.norm, m.ParallelOneNorm; !m.ParallelOneNorm {
+			l.second.norm = made(".pre_mlp_layernorm")
+		}
+	}
+	if m.NormAfter || m.NormSandwich {
+		l.first.post, l.second.post = made(".post_self_attn_layernorm"), made(".post_mlp_layernorm")
+	}
+	if m.NormBehindSum {
+		l.first.behind = made(".post_self_attn_layernorm")
+		if l.number < m.NumLayers-1 { // the last one's is the final norm
+			l.second.behind = made(".post_mlp_layernorm")
+		}
+	}
 }
 
 // newSecondHalf is the layer's MLP or mixture of experts.

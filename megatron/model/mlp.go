@@ -12,7 +12,14 @@ type mlp struct {
 	fc1  *mpu.ColumnParallelLinear
 	fc2  *mpu.RowParallelLinear
 	kind device.Activation
+	gate gate
 }
+
+// gate is what is done to the halves of a gated activation's input: see
+// device.ActivationForwardArgs.
+type gate struct{ limit, offset float32 }
+
+func gateOf(m *spec.Model) gate { return gate{float32(m.GateLimit), float32(m.GateOffset)} }
 
 func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 	f, h := int64(m.FFNHiddenSize), int64(m.HiddenSize)
@@ -25,7 +32,7 @@ func newMLP(m *spec.Model, name string, p Parallel) *mlp {
 	return &mlp{
 		fc1:  mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc1", Tiles: p.Tiles, Out: int64(m.FC1Rows()), In: h, Rows: rows, Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}}),
 		fc2:  mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc2", Tiles: p.Tiles, Out: h, In: f, Bias: m.LinearBias, Init: outputInit(m)}),
-		kind: activationOf(m),
+		kind: activationOf(m), gate: gateOf(m),
 	}
 }
 
@@ -65,7 +72,7 @@ func (l *mlp) inner(p *Pass, s *device.Scope, x Tensor) (saved *mlpSaved, err er
 		return saved, l.fc1.Forward(p.D, &p.Hooks, saved.act, x, e, saved.pre)
 	}
 	if err = l.fc1.Forward(p.D, &p.Hooks, saved.pre, x, device.NoEpilogue, Tensor{}); err == nil {
-		p.D.ActivationForward(device.ActivationForwardArgs{Y: saved.act, X: saved.pre, Kind: l.kind})
+		p.D.ActivationForward(device.ActivationForwardArgs{Y: saved.act, X: saved.pre, Kind: l.kind, Limit: l.gate.limit, Offset: l.gate.offset})
 	}
 	return saved, err
 }
@@ -89,6 +96,6 @@ func (saved *mlpSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	if err := l.fc2.Backward(p.D, &p.Hooks, dact, dy, saved.act); err != nil {
 		return err
 	}
-	p.D.ActivationBackward(device.ActivationBackwardArgs{DX: saved.pre, DY: dact, X: saved.pre, Kind: l.kind})
+	p.D.ActivationBackward(device.ActivationBackwardArgs{DX: saved.pre, DY: dact, X: saved.pre, Kind: l.kind, Limit: l.gate.limit, Offset: l.gate.offset})
 	return l.fc1.Backward(p.D, &p.Hooks, dx, saved.pre, x)
 }

@@ -8,7 +8,7 @@ import (
 
 // norm is LayerNorm or RMSNorm over the last dimension.
 type norm struct {
-	gamma, beta *mpu.Param // beta nil for RMSNorm
+	gamma, beta *mpu.Param // beta nil where there is none, as in RMSNorm
 	kind        device.NormKind
 	onePlus     int32
 	eps         float32
@@ -23,7 +23,8 @@ func newNorm(m *spec.Model, name string, width int) *norm {
 	n.gamma = mpu.Whole(name+".weight", one, int64(width))
 	if m.Normalization == spec.RMSNorm {
 		n.kind = device.RMSNormKind
-	} else {
+	}
+	if m.HasNormBias() {
 		n.beta = mpu.Whole(name+".bias", mpu.Init{Kind: mpu.InitConstant}, int64(width))
 	}
 	return n
@@ -51,9 +52,12 @@ type normSaved struct{ mean, rstd Tensor }
 func (n *norm) forward(p *Pass, s *device.Scope, y, x Tensor) normSaved {
 	saved := normSaved{rstd: s.Alloc(statsType(p), x.Rows())}
 	a := device.NormForwardArgs{Y: y, X: x, Gamma: n.gamma.Value, Rstd: saved.rstd, Eps: n.eps, Kind: n.kind, OnePlus: n.onePlus}
-	if n.beta != nil {
+	if n.kind == device.LayerNormKind {
 		saved.mean = s.Alloc(statsType(p), x.Rows())
-		a.Beta, a.Mean = n.beta.Value, saved.mean
+		a.Mean = saved.mean
+	}
+	if n.beta != nil {
+		a.Beta = n.beta.Value
 	}
 	p.D.NormForward(a)
 	return saved

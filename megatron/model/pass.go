@@ -126,33 +126,57 @@ type Paged struct {
 type positionTables struct {
 	device    *device.Device
 	m         *spec.Model
-	positions int64
 	dtype     device.DType // of values
-	rope      *ropeTables
+	positions int64
+	rope      [2]*ropeTables // of layers without a window, and of those with one
+	growth    *ropeTables
 	ones      Tensor // see sumOverHeads
 }
 
-func (t *positionTables) ropes() *ropeTables {
-	if t.rope == nil {
-		t.rope = newRopeTables(t.device, t.positions, t.m.RopeFrequencies(), t.m.RopeFactor())
+// ropes are a layer's tables; layers share them.
+func (t *positionTables) ropes(layer int) *ropeTables {
+	i := 0
+	if t.m.WindowRope != "" && t.m.WindowedAt(layer) {
+		i = 1
 	}
-	return t.rope
+	if t.rope[i] == nil {
+		table, err := t.m.RopeTable(i == 1, int(t.positions))
+		if err != nil {
+			panic(err) // lacks has read the rules
+		}
+		t.rope[i] = newRopeTables(t.device, t.positions, len(table.Frequencies), func(position int64, pair int) (sin, cos float64) {
+			sin, cos = math.Sincos(float64(position) * table.Frequencies[pair])
+			return sin * table.Factor, cos * table.Factor
+		})
+	}
+	return t.rope[i]
 }
 
-// ropeTables are factor times cos and sin of position*frequency, f32 [positions, dims/2].
+// growths are tables that rotate by nothing, and multiply by what queries grow with their
+// positions (Model.QueryGrowth).
+func (t *positionTables) growths() *ropeTables {
+	if t.growth == nil {
+		t.growth = newRopeTables(t.device, t.positions, t.m.KVChannels/2, func(position int64, _ int) (sin, cos float64) {
+			return 0, 1 + t.m.QueryGrowth*math.Log(1+math.Floor(float64(position+1)/float64(t.m.QueryGrowthFrom)))
+		})
+	}
+	return t.growth
+}
+
+// ropeTables are cos and sin, times a factor, of position*frequency: f32 [positions, dims/2].
 type ropeTables struct{ cos, sin Tensor }
 
-func newRopeTables(d *device.Device, positions int64, frequencies []float64, factor float64) *ropeTables {
-	n := int64(len(frequencies))
+func newRopeTables(d *device.Device, positions int64, pairs int, at func(position int64, pair int) (sin, cos float64)) *ropeTables {
+	n := int64(pairs)
 	t := &ropeTables{d.Arena.Alloc(device.Parameters, device.F32, positions, n), d.Arena.Alloc(device.Parameters, device.F32, positions, n)}
 	if d.Counts() {
 		return t
 	}
 	cos, sin := make([]float32, positions*n), make([]float32, positions*n)
 	for p := range positions {
-		for i, f := range frequencies {
-			s, c := math.Sincos(float64(p) * f)
-			cos[p*n+int64(i)], sin[p*n+int64(i)] = float32(c*factor), float32(s*factor)
+		for i := range pairs {
+			s, c := at(p, i)
+			cos[p*n+int64(i)], sin[p*n+int64(i)] = float32(c), float32(s)
 		}
 	}
 	device.WriteSlice(d, t.cos, cos)

@@ -12,6 +12,21 @@ import (
 type qkNorm struct {
 	*norm
 	row *headRow // nil: each head
+
+	unit bool // without weights: gamma is no parameter, but 1
+}
+
+// unitNorm divides each head by its root mean square.
+func unitNorm(m *spec.Model) *qkNorm {
+	n := newNorm(m, "", m.KVChannels)
+	n.gamma.Frozen, n.onePlus = true, 0
+	return &qkNorm{norm: n, unit: true}
+}
+
+// ones makes the weights of a unitNorm.
+func (n *qkNorm) ones(d *device.Device, dtype device.DType) {
+	n.gamma.Value = d.Arena.Alloc(device.Parameters, dtype, n.gamma.Shape...)
+	d.Fill(n.gamma.Value, 1)
 }
 
 // headRow is the row of a token that the heads of all ranks make together. Where

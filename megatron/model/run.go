@@ -119,6 +119,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	saved := out.saved
 	normed := tmp.Like(out.Hidden)
 	stats := s.finalNorm.forward(p, tmp, normed, out.Hidden)
+	s.scaleLogits(p, normed)
 	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
 	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale}
 	if p.Grad {
@@ -132,6 +133,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	}
 	if p.Grad {
 		saved.head = &headSaved{dhidden: saved.bounds.Like(out.Hidden)}
+		s.scaleLogits(p, a.DHidden)
 		s.finalNorm.backward(p, stats, saved.head.dhidden, a.DHidden, out.Hidden, Tensor{})
 	}
 	return nil

@@ -54,6 +54,9 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	if err := p.check(&c); err != nil {
 		return nil, err
 	}
+	if err := lacks(d, c.Model); err != nil {
+		return nil, err
+	}
 	if _, err := activations.Of(c.Model.Activation); err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
 	}
@@ -94,6 +97,7 @@ func (s *Stage) addHead(p Parallel) {
 		s.output.Name = "output_layer.weight"
 	}
 	s.head = mpu.NewVocabParallelHead(p.region(), table.Weight, table.Start, keptVocab(m))
+	s.head.Cap = float32(m.LogitCap)
 	s.uses.head = append(s.finalNorm.params(), table.Weight)
 }
 
@@ -161,7 +165,7 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 // Prepare builds the tables that are no parameters, for sequences of up to
 // `positions`. Who gives the parameters memory himself calls it once.
 func (s *Stage) Prepare(positions int) {
-	tables := &positionTables{device: s.device, m: s.m, positions: int64(positions), dtype: s.config.DType}
+	tables := &positionTables{device: s.device, m: s.m, dtype: s.config.DType, positions: int64(positions)}
 	for _, l := range s.layers {
 		l.attention.prepare(s.device, tables)
 	}
@@ -219,7 +223,15 @@ func (s *Stage) Logits(p *Pass, logits, hidden Tensor) error {
 	defer tmp.Release()
 	normed := tmp.Like(hidden)
 	s.finalNorm.forward(p, tmp, normed, hidden)
+	s.scaleLogits(p, normed)
 	return s.head.Logits(p.D, logits, normed)
+}
+
+// scaleLogits multiplies the head's input, or its gradient, by the factor of the logits.
+func (s *Stage) scaleLogits(p *Pass, x Tensor) {
+	if by := s.m.LogitScale; by != 0 && by != 1 {
+		p.D.Scale(device.ScaleArgs{Out: x, X: x, By: float32(by)})
+	}
 }
 
 // Normed is the final norm of an output's rows, as the head sees them.

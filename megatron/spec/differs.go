@@ -56,7 +56,7 @@ func (e *Experts) sizes() []setting {
 }
 
 func (m *Model) differences(other *Model) (list []difference) {
-	list = changes("", m.meaning(), other.meaning())
+	list = changes("", append(m.meaning(), m.partSettings()...), append(other.meaning(), other.partSettings()...))
 	if m.Position == PositionRope && other.Position == PositionRope {
 		list = append(list, changes("", m.rotary(), other.rotary())...)
 	}

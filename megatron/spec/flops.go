@@ -11,9 +11,9 @@ func PadVocab(size, divisor, tp int) int {
 // Parameters counts the model's parameters by formula, padded vocabulary rows
 // included, a tied output layer once.
 func (m *Model) Parameters() int64 {
-	n := int64(m.PaddedVocabSize)*int64(m.HiddenSize) + m.normParameters(m.HiddenSize)
-	if m.Position == PositionLearned {
-		n += int64(m.MaxPositions) * int64(m.HiddenSize)
+	n := int64(m.PaddedVocabSize)*int64(m.HiddenSize) + int64(m.PositionRows())*int64(m.HiddenSize)
+	if !m.NormBehindSum {
+		n += m.normParameters(m.HiddenSize)
 	}
 	if m.EmbedNorm {
 		n += 2 * int64(m.HiddenSize)
@@ -30,7 +30,7 @@ func (m *Model) Parameters() int64 {
 // LayerParameters counts one layer (0-based, global): two norms, attention, MLP
 // or experts.
 func (m *Model) LayerParameters(layer int) int64 {
-	n := 2*m.normParameters(m.HiddenSize) + m.attentionParameters()
+	n := int64(m.layerNorms())*m.normParameters(m.HiddenSize) + m.attentionParameters()
 	if !m.MixtureAt(layer) {
 		return n + m.mlpParameters(m.FFNHiddenSize)
 	}
@@ -49,8 +49,19 @@ func (m *Model) LayerParameters(layer int) int64 {
 	return n
 }
 
+// layerNorms counts the norms of the residual stream's width in a layer.
+func (m *Model) layerNorms() int {
+	switch {
+	case m.NormSandwich:
+		return 4
+	case m.ParallelOneNorm:
+		return 1
+	}
+	return 2
+}
+
 func (m *Model) normParameters(width int) int64 {
-	if m.Normalization == LayerNorm {
+	if m.HasNormBias() {
 		return 2 * int64(width)
 	}
 	return int64(width)
@@ -65,8 +76,11 @@ func (m *Model) attentionParameters() int64 {
 	if m.QKVBias {
 		n += int64(m.QKVRows())
 	}
-	if m.LinearBias {
+	if m.HasProjBias() {
 		n += h
+	}
+	if m.Sinks {
+		n += int64(m.NumAttentionHeads)
 	}
 	if m.QKNorm {
 		q, k := m.QKNormWidths()

@@ -58,24 +58,51 @@ type Model struct {
 	RotaryInterpolation float64      // positions are divided by it; 0 or 1: not
 	RopeScaling         *RopeScaling // nil: none
 	NoRope              []bool       // [NumLayers], true where queries and keys do not rotate; nil: nowhere
+	RopeRule            string       // JSON of a RopeRule that replaces RopeScaling and RotaryInterpolation; "": none
+	WindowRope          string       // JSON of a RopeRule for layers with the window; "": they rotate as the others
+	PositionOffset      int          // position p reads row p+PositionOffset of the learned positions (OPT: 2)
 
 	Normalization    string
 	NormEpsilon      float64
 	NormOnePlus      bool // weights act as weight+1 (--apply-layernorm-1p)
 	EmbedNorm        bool // BLOOM: LayerNorm after the word embedding
 	ParallelResidual bool // GPT-NeoX: attention and MLP both take what the layer takes, and both add to it
+	ParallelOneNorm  bool // with ParallelResidual: attention and MLP share the layer's one norm (Falcon 7B, Cohere)
+	NormSandwich     bool // Gemma 2: a half's input and output are both normed
+	NormBehindSum    bool // OPT-350m: norms follow the residual sums, and the last layer has no further norm behind it
+	NormNoBias       bool // LayerNorm without its bias (Cohere)
 	NormAfter        bool // OLMo 2: norms of what attention and MLP give, not of what they take
 	QKNorm           bool // norms of queries and keys, of each head
 	QKNormWhole      bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
+	QKNormAfterRope  bool // queries and keys are normed when they have rotated (Hunyuan); with QKNorm
+	QKL2Norm         bool // queries and keys of layers that rotate are divided by their root mean square afterwards (Llama 4)
 
 	Activation string
-	LinearBias bool // proj, fc1, fc2
-	QKVBias    bool // as LinearBias; alone in Qwen2, missing in GPT-Neo
-	Tied       bool // output layer = word embedding
+	LinearBias bool    // proj, fc1, fc2
+	QKVBias    bool    // as LinearBias; alone in Qwen2, missing in GPT-Neo
+	ProjBias   bool    // attention's output has a bias though LinearBias is off
+	NoProjBias bool    // it has none though LinearBias is on
+	GateLimit  float64 // of a gated MLP: the gate is at most it, the other half within ±it; 0: no limit (GPT-OSS)
+	GateOffset float64 // added to the other half
+	Tied       bool    // output layer = word embedding
 
 	WindowLeft   int     // keys to the left a query sees; -1: all
 	Windowed     []bool  // [NumLayers], true where the window holds; nil: everywhere
 	SoftmaxScale float64 // of the scores; 0: 1/√KVChannels
+	ScoreCap     float64 // scores are cap·tanh(score/cap) (Gemma 2); 0: not
+	Sinks        bool    // a trained score a head joins the softmax without a value (GPT-OSS)
+	Chunk        int     // in the layers that Windowed names, or all: a query sees keys of its own chunk of so many positions (Llama 4); 0: not
+	AlibiTable   bool    // ALiBi as Falcon-RW has it: slope·key, rounded to bf16, divided like the scores
+
+	// Queries of layers without rotation are multiplied by 1 + QueryGrowth·ln(1 + ⌊(p+1)/QueryGrowthFrom⌋) at
+	// position p (Llama 4); 0: not.
+	QueryGrowth     float64
+	QueryGrowthFrom int
+
+	EmbeddingScale float64 // of the embeddings that enter the first layer; 0: 1
+	ResidualScale  float64 // of what attention and MLP add to the residual stream; 0: 1
+	LogitScale     float64 // of the logits; 0: 1
+	LogitCap       float64 // logits are cap·tanh(logit/cap) (Gemma 2); 0: not
 
 	Latent  *Latent  // multi-latent attention; nil: queries, keys and values come from the layer's input
 	Experts *Experts // nil: dense
@@ -115,6 +142,28 @@ func (m *Model) WindowAt(layer int) int {
 		return -1
 	}
 	return m.WindowLeft
+}
+
+// ChunkAt is how many positions a chunk of a layer (0-based, global) has; 0: no chunks.
+func (m *Model) ChunkAt(layer int) int {
+	if m.Windowed != nil && !m.Windowed[layer] {
+		return 0
+	}
+	return m.Chunk
+}
+
+// HasProjBias tells whether attention's output projection has a bias.
+func (m *Model) HasProjBias() bool { return m.LinearBias && !m.NoProjBias || m.ProjBias }
+
+// HasNormBias tells whether norms have a bias.
+func (m *Model) HasNormBias() bool { return m.Normalization == LayerNorm && !m.NormNoBias }
+
+// PositionRows is how many rows the learned position embedding has; 0 without one.
+func (m *Model) PositionRows() int {
+	if m.Position != PositionLearned {
+		return 0
+	}
+	return m.MaxPositions + m.PositionOffset
 }
 
 // ScoreScale is what queries times keys are multiplied by before the softmax.

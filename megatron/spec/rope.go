@@ -6,9 +6,6 @@ import "math"
 // base^(-2i/d) for i < d/2 (Su et al., arXiv 2104.09864), divided by the
 // interpolation factor, slowed by the Llama-3 rule where the model asks for it.
 func (m *Model) RopeFrequencies() []float64 {
-	if m.Latent != nil {
-		return m.Latent.frequencies(m.RotaryBase)
-	}
 	d := m.RotaryDims()
 	f := make([]float64, d/2)
 	for i := range f {
@@ -21,14 +18,6 @@ func (m *Model) RopeFrequencies() []float64 {
 		}
 	}
 	return f
-}
-
-// RopeFactor multiplies the cosines and sines of all angles.
-func (m *Model) RopeFactor() float64 {
-	if m.Latent != nil {
-		return m.Latent.tableFactor()
-	}
-	return 1
 }
 
 func (s *RopeScaling) slow(f float64) float64 {

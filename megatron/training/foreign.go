@@ -214,10 +214,11 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	on("untie-embeddings-and-output-weights", !m.Tied)
 	if m.WindowLeft >= 0 {
 		flags["window-size"] = []string{fmt.Sprintf("%d,0", m.WindowLeft)}
-		if m.Windowed != nil {
-			flags["window-attn-skip-freq"] = []string{pattern(m.Windowed)}
-		}
 	}
+	if m.Windowed != nil && (m.WindowLeft >= 0 || m.Chunk > 0) {
+		flags["window-attn-skip-freq"] = []string{pattern(m.Windowed)}
+	}
+	partFlags(flags, m)
 	if m.SoftmaxScale != 0 {
 		flags["softmax-scale"] = []string{number(m.SoftmaxScale)}
 	}
@@ -225,6 +226,24 @@ func ModelFlags(m *spec.Model) map[string][]string {
 		maps.Copy(flags, expertFlags(m.Experts))
 	}
 	return flags
+}
+
+// partFlags adds the settings that only some families have.
+func partFlags(flags map[string][]string, m *spec.Model) {
+	for _, p := range spec.Parts() {
+		value, given := p.Value(m)
+		switch v := value.(type) {
+		case float64:
+			value = strconv.FormatFloat(v, 'g', -1, 64)
+		case bool:
+			if p.Word != "" {
+				value = p.Word
+			}
+		}
+		if given {
+			flags[p.Flag] = []string{fmt.Sprint(value)}
+		}
+	}
 }
 
 // expertFlags says layers of experts on a command line.

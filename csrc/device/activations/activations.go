@@ -19,6 +19,8 @@ const (
 	SquaredRelu
 	Swiglu     // silu(first half)·second half
 	QuickGeglu // x·sigmoid(1.702x) of the first half · second half
+	Geglu      // gelu_tanh(first half)·second half
+	Relu
 	Activations
 )
 
@@ -43,6 +45,8 @@ var table = [Activations]Row{
 	SquaredRelu: {Name: "squared_relu", HF: []string{"relu2"}, Flag: "squared-relu", Help: "MLP with relu(x)^2"},
 	Swiglu:      {Name: "swiglu", HF: []string{"silu", "swish"}, Gated: true, Flag: "swiglu", Help: "gated MLP silu(gate)*up"},
 	QuickGeglu:  {Name: "quick_geglu", Gated: true, Flag: "quick-geglu", Help: "gated MLP x*sigmoid(1.702x)"},
+	Geglu:       {Name: "geglu", HF: []string{"gelu_pytorch_tanh", "gelu_new", "gelu_fast"}, Gated: true, Flag: "geglu", Help: "gated MLP gelu(gate)*up, with the tanh form of GELU (Gemma)"},
+	Relu:        {Name: "relu", HF: []string{"relu"}, Flag: "relu", Help: "MLP with relu(x) (OPT)"},
 }
 
 // Of is the activation of a name, as our files have it.

@@ -23,6 +23,10 @@ type attentionOptions struct {
 	alibi, doc bool
 	rate       float32
 	loud       bool // large scores: the softmax must subtract its maximum
+	chunk      int32
+	limit      float32 // of capped scores; 0: plain
+	sinks      bool    // of paged attention
+	table      bool    // what is added to scores is a table of positions
 
 	keysAt int64 // position of the first key; queries count from it too
 	part   bool  // the keys are a part of those of the attention: f32 results
@@ -44,6 +48,18 @@ func (o attentionOptions) String() string {
 	}
 	if o.loud {
 		s += " loud"
+	}
+	if o.chunk > 0 {
+		s += fmt.Sprintf(" chunks of %d", o.chunk)
+	}
+	if o.limit > 0 {
+		s += fmt.Sprintf(" capped at %g", o.limit)
+	}
+	if o.sinks {
+		s += " sinks"
+	}
+	if o.table {
+		s += " biased"
 	}
 	if o.part {
 		s += fmt.Sprintf(" part from %d", o.keysAt)
@@ -74,6 +90,7 @@ func attentionCases() []Case {
 		for _, o := range []attentionOptions{
 			{window: 0}, {window: 1}, {window: 7}, {window: 64}, {window: 100}, {window: -1, alibi: true}, {window: -1, doc: true}, {window: 9, doc: true},
 			{window: -1, rate: 0.1}, {window: -1, rate: 0.5}, {window: -1, loud: true}, {window: 20, alibi: true, doc: true, rate: 0.2},
+			{window: -1, chunk: 1}, {window: -1, chunk: 9}, {window: 5, chunk: 16, doc: true},
 		} {
 			both(d, masks, o)
 		}
@@ -84,6 +101,7 @@ func attentionCases() []Case {
 		both(d, long, plain)
 		both(d, long, attentionOptions{window: 300, alibi: true, doc: true, rate: 0.2})
 		cases = append(cases, attentionMaskCase(d))
+		cases = append(cases, hostAttentionCases(d)...)
 		if d == device.BF16 { // so many heads that a GPU, of 150 processors at most, takes blocks of twice the queries
 			cases = append(cases, attentionForwardCase(d, square(10, 65, 2, 15, 8), plain), attentionForwardCase(d, square(10, 65, 2, 15, 72), plain))
 		}
@@ -92,6 +110,7 @@ func attentionCases() []Case {
 		} {
 			for _, o := range []attentionOptions{
 				{window: -1}, {window: 50}, {window: 3, rate: 0.3, keysAt: 2}, {window: -1, doc: true, keysAt: 66}, {window: 90, alibi: true, doc: true, rate: 0.2, keysAt: 7},
+				{window: -1, chunk: 20, keysAt: 66},
 			} {
 				o.part = true
 				both(d, s, o)
@@ -104,11 +123,28 @@ func attentionCases() []Case {
 	return cases
 }
 
+// hostAttentionCases are capped scores and tables of what is added to scores, which GPUs refuse.
+func hostAttentionCases(d device.DType) (cases []Case) {
+	masks := square(2, 70, 2, 2, 32)
+	for _, o := range []attentionOptions{
+		{window: -1, limit: 0.7}, {window: 9, limit: 2, doc: true}, {window: -1, limit: 30, loud: true}, {window: -1, table: true}, {window: 20, table: true, limit: 1.5, rate: 0.2, alibi: false},
+	} {
+		cases = append(cases, attentionForwardCase(d, masks, o), attentionBackwardCase(d, masks, o))
+		o.part, o.keysAt = true, 7
+		part := attentionShape{1, 130, 40, 20, 1, 2, 64}
+		cases = append(cases, attentionForwardCase(d, part, o), attentionBackwardCase(d, part, o))
+	}
+	return cases
+}
+
 // attentionInputs makes Q, K and V inside one buffer as the model does for
 // square shapes, and apart with a longer K (a cache) otherwise. Cache places
 // that no query sees hold NaN: they may never be looked at.
 func attentionInputs(e *Env, d device.DType, s attentionShape, o attentionOptions) device.AttentionForwardArgs {
-	a := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(o.keysAt + s.offset), KOffset: int32(o.keysAt), Window: o.window, Scale: float32(1 / math.Sqrt(float64(s.d)))}
+	a := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(o.keysAt + s.offset), KOffset: int32(o.keysAt), Window: o.window, Chunk: o.chunk, Scale: float32(1 / math.Sqrt(float64(s.d)))}
+	if o.limit > 0 {
+		a.Rule, a.Cap = device.CappedScores, o.limit
+	}
 	if o.loud {
 		a.Scale *= 40
 	}
@@ -132,6 +168,9 @@ func attentionInputs(e *Env, d device.DType, s attentionShape, o attentionOption
 	}
 	if o.alibi {
 		a.Slopes = e.Make("slopes", device.F32, func(i int) float64 { return math.Pow(2, -float64(i+1)) }, s.groups*s.heads)
+	}
+	if o.table {
+		a.Slopes = e.In("biases", device.F32, s.groups*s.heads, o.keysAt+s.sk+3)
 	}
 	a.Drop = e.dropout(o.rate, s.batch, a.QOffset, 3)
 	return a

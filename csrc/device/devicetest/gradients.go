@@ -18,7 +18,7 @@ func Gradients(t *testing.T) {
 	for name, check := range map[string]func(g *gradient){
 		"matmul": matmulGradient, "norm": normGradients, "activation": activationGradients, "rope": ropeGradients, "attention": attentionGradients,
 		"embedding": embeddingGradient, "cross entropy": crossEntropyGradient, "dropout": dropoutGradient,
-		"router": routerGradients, "router losses": routerLossGradients, "grouped matmul": groupedMatmulGradient, "expert rows": expertRowGradients,
+		"router": routerGradients, "router losses": routerLossGradients, "grouped matmul": groupedMatmulGradient, "expert rows": expertRowGradients, "parts": partGradients,
 	} {
 		t.Run(name, func(t *testing.T) {
 			oracle := ref.Open()
@@ -186,9 +186,15 @@ func attentionGradients(g *gradient) {
 		{square(2, 6, 1, 2, 3), attentionOptions{window: -1, rate: 0.3}},
 		{square(1, 25, 1, 2, 2), attentionOptions{window: 4, alibi: true, doc: true, rate: 0.4}},
 		{attentionShape{2, 2, 7, 4, 1, 2, 3}, attentionOptions{window: -1, alibi: true}},
+		{square(2, 6, 1, 2, 3), attentionOptions{window: -1, limit: 0.6}},
+		{square(1, 6, 1, 2, 3), attentionOptions{window: 3, limit: 0.9, alibi: true, rate: 0.2}},
+		{square(1, 7, 1, 2, 3), attentionOptions{window: -1, chunk: 3, table: true, limit: 0.9}},
 	} {
 		s, heads := c.attentionShape, c.groups*c.heads
-		f := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(s.offset), Window: c.window, Scale: 0.5}
+		f := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(s.offset), Window: c.window, Chunk: c.chunk, Scale: 0.5}
+		if c.limit > 0 {
+			f.Rule, f.Cap = device.CappedScores, c.limit
+		}
 		f.Q, f.O = g.in(s.sq*s.batch, s.groups, s.heads, s.d), g.out(s.sq*s.batch, s.groups, s.heads, s.d)
 		f.K, f.V = g.in(s.sk*s.batch, s.groups, 1, s.d), g.in(s.sk*s.batch, s.groups, 1, s.d)
 		f.LSE = g.out(s.batch, heads, s.sq)
@@ -197,6 +203,9 @@ func attentionGradients(g *gradient) {
 		}
 		if c.alibi {
 			f.Slopes = g.in(heads)
+		}
+		if c.table {
+			f.Slopes = g.in(heads, s.sk)
 		}
 		f.Drop = g.dropout(c.rate, s.batch, int32(s.offset), 1)
 		w := g.in(s.sq*s.batch, s.groups, s.heads, s.d)

@@ -25,7 +25,11 @@ func pagedCases() []Case {
 			cases = append(cases, pagedCase(d, s, plain))
 		}
 		several := pagedShape{[][2]int64{{40, 20}, {0, 30}, {99, 1}}, 2, 2, 32}
-		for _, o := range []attentionOptions{{window: 0}, {window: 1}, {window: 7}, {window: 64}, {window: -1, alibi: true}, {window: -1, loud: true}, {window: 20, alibi: true}} {
+		for _, o := range []attentionOptions{{window: 0}, {window: 1}, {window: 7}, {window: 64}, {window: -1, alibi: true}, {window: -1, loud: true}, {window: 20, alibi: true}, {window: -1, chunk: 9}} {
+			cases = append(cases, pagedCase(d, several, o))
+		}
+		cases = append(cases, pagedCase(d, several, attentionOptions{window: -1, sinks: true}), pagedCase(d, several, attentionOptions{window: 7, sinks: true, loud: true}))
+		for _, o := range []attentionOptions{{window: -1, limit: 0.7}, {window: 9, limit: 2, sinks: true}, {window: 20, table: true}} {
 			cases = append(cases, pagedCase(d, several, o))
 		}
 	}
@@ -41,7 +45,13 @@ func pagedCase(d device.DType, s pagedShape, o attentionOptions) Case {
 		blocks, most, rows, longest = blocks+n, max(most, n), rows+q[1], max(longest, q[0]+q[1])
 	}
 	setup := func(e *Env) func() {
-		a := device.PagedAttentionArgs{Window: o.window, Scale: float32(1 / math.Sqrt(float64(s.d)))}
+		a := device.PagedAttentionArgs{Window: o.window, Chunk: o.chunk, Scale: float32(1 / math.Sqrt(float64(s.d)))}
+		if o.limit > 0 {
+			a.Rule, a.Cap = device.CappedScores, o.limit
+		}
+		if o.table {
+			a.Slopes = e.In("biases", device.F32, s.groups*s.heads, longest)
+		}
 		if o.loud {
 			a.Scale *= 40
 		}
@@ -75,6 +85,9 @@ func pagedCase(d device.DType, s pagedShape, o attentionOptions) Case {
 		}, blocks, s.groups, 2, device.PagedBlock*s.d), Tol{})
 		if o.alibi {
 			a.Slopes = e.Make("slopes", device.F32, func(i int) float64 { return math.Pow(2, -float64(i+1)) }, s.groups*s.heads)
+		}
+		if o.sinks {
+			a.Sinks = e.In("sinks", d, s.groups*s.heads)
 		}
 		shape := attentionShape{1, rows, longest, 0, s.groups, s.heads, s.d}
 		a.O = e.Out("O", attentionTol(d, shape, o, longest), d, rows, s.groups, s.heads, s.d)

@@ -241,6 +241,9 @@ func (mp *Mapping) Scatter(dst []byte, name string, width int64, read ReadBox) e
 
 // ScatterRows is Scatter of their rows [from, to).
 func (mp *Mapping) ScatterRows(dst []byte, name string, from, to, width int64, read ReadBox) error {
+	if mp.slabs[name] != nil {
+		return mp.scatterSlabs(dst, name, from, to, width, read)
+	}
 	at, ok := mp.byHF[name]
 	if !ok {
 		return exitcode.Errorf(exitcode.Internal, "%s models have no tensor %q", mp.Family, name)

@@ -26,22 +26,34 @@ const (
 	SmolLM3    = "smollm3"
 	Starcoder2 = "starcoder2"
 
-	Qwen2MoE   = "qwen2_moe"
-	Qwen3MoE   = "qwen3_moe"
-	OLMoE      = "olmoe"
-	GLM4MoE    = "glm4_moe"
+	Qwen2MoE = "qwen2_moe"
+	Qwen3MoE = "qwen3_moe"
+	OLMoE    = "olmoe"
+	GLM4MoE  = "glm4_moe"
+	Granite  = "granite"
+	Gemma2   = "gemma2"
+	Gemma3   = "gemma3_text"
+	Olmo3    = "olmo3"
+	Exaone4  = "exaone4"
+	SeedOSS  = "seed_oss"
+	Hunyuan  = "hunyuan_v1_dense"
+	Ernie45  = "ernie4_5"
+	Cohere   = "cohere"
+	Falcon   = "falcon"
+	OPT      = "opt"
+	Llama4   = "llama4_text"
+	MiniMax2 = "minimax_m2"
+	GPTOSS   = "gpt_oss"
+
 	DeepSeekV2 = "deepseek_v2" // without latent attention: read alone
 	DeepSeekV3 = "deepseek_v3" // as DeepSeekV2
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
-	"gpt_oss":       "sinks in its attention, a clamped activation, biases of experts in gated pairs",
-	"llama4":        "attention in chunks, a norm of queries and keys without weights, weights that multiply what goes into a shared and a routed expert",
-	"llama4_text":   "attention in chunks, a norm of queries and keys without weights, weights that multiply what goes into a shared and a routed expert",
 	"qwen3_next":    "linear attention, gated attention",
 	"deepseek_v32":  "latent attention, sparse attention",
 	"kimi_k2":       "latent attention",
@@ -149,6 +161,53 @@ type fields struct {
 	Latent       *bool    `json:"use_mla"`
 	NextTokens   *int64   `json:"num_nextn_predict_layers"`
 
+	EmbeddingMultiplier *float64 `json:"embedding_multiplier"` // Granite
+	LogitsScaling       *float64 `json:"logits_scaling"`
+	ResidualMultiplier  *float64 `json:"residual_multiplier"`
+	AttentionMultiplier *float64 `json:"attention_multiplier"`
+
+	HiddenActivation *string  `json:"hidden_activation"` // Gemma
+	QueryScalar      *float64 `json:"query_pre_attn_scalar"`
+	ScoreCap         *float64 `json:"attn_logit_softcapping"`
+	LogitCap         *float64 `json:"final_logit_softcapping"`
+	Bidirectional    *bool    `json:"use_bidirectional_attention"`
+	RopeLocalBase    *float64 `json:"rope_local_base_freq"`
+	WindowPattern    any      `json:"sliding_window_pattern"`
+
+	OutBias         *bool    `json:"attention_out_bias"` // Seed-OSS
+	ResidualDropout *float64 `json:"residual_dropout"`
+
+	LogitScale *float64 `json:"logit_scale"` // Cohere
+
+	NumKVHeads *int64  `json:"num_kv_heads"` // Falcon
+	Alibi      *bool   `json:"alibi"`
+	NewDecoder *bool   `json:"new_decoder_architecture"`
+	MultiQuery *bool   `json:"multi_query"`
+	ParAttn    *bool   `json:"parallel_attn"`
+	Bias       *bool   `json:"bias"`
+	FFNHidden  *int64  `json:"ffn_hidden_size"`
+	FalconAct  *string `json:"activation"`
+	ParNorms   *int64  `json:"num_ln_in_parallel_attn"`
+
+	FFNDim      *int64   `json:"ffn_dim"` // OPT
+	NormBefore  *bool    `json:"do_layer_norm_before"`
+	EmbedProj   *int64   `json:"word_embed_proj_dim"`
+	EnableBias  *bool    `json:"enable_bias"`
+	NormAffine  *bool    `json:"layer_norm_elementwise_affine"`
+	NoFinalNorm *bool    `json:"_remove_final_layer_norm"`
+	OriginalMax *int64   `json:"original_max_position_embeddings"` // Phi-3
+	RotaryDim   *int64   `json:"rotary_dim"`                       // MiniMax
+	SwigluLimit *float64 `json:"swiglu_limit"`                     // GPT-OSS
+	SwigluAlpha *float64 `json:"swiglu_alpha"`
+
+	ChunkSize   *int64   `json:"attention_chunk_size"` // Llama 4
+	Temperature *bool    `json:"attn_temperature_tuning"`
+	FloorScale  *float64 `json:"floor_scale"`
+	AttnScale   *float64 `json:"attn_scale"`
+	DenseFFN    *int64   `json:"intermediate_size_mlp"`
+	MoELayers   []int64  `json:"moe_layers"`
+	MoEStep     *int64   `json:"interleave_moe_layer_step"`
+
 	Quantization any `json:"quantization_config"`
 }
 
@@ -217,6 +276,9 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 	}
 	_ = json.Unmarshal(raw, &named) // the next line says what is wrong with it
 	f := absent(named.ModelType)
+	if row, ok := rows[named.ModelType]; ok && row.absent != nil {
+		row.absent(&f)
+	}
 	if err := json.Unmarshal(raw, &f); err != nil {
 		var syntax *json.SyntaxError
 		var kind *json.UnmarshalTypeError
@@ -231,25 +293,11 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s is not the JSON of a model: %w", path, err)
 	}
 	c := &reading{Config: Config{Family: f.ModelType, Model: &spec.Model{WindowLeft: -1}}}
-	switch f.ModelType {
-	case GPT2:
-		c.gpt2(&f)
-	case Bloom:
-		c.bloom(&f)
-	case GPTNeo:
-		c.gptNeo(&f)
-	case GPTNeoX:
-		c.gptNeoX(&f)
-	case Starcoder2:
-		c.starcoder2(&f)
-	case Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE:
-		c.llama(&f)
-	case DeepSeekV2, DeepSeekV3:
-		c.deepSeek(&f)
-	case "":
-		c.fail("model_type is missing")
-	default:
-		c.unknown(f.ModelType)
+	if row, ok := rows[f.ModelType]; ok {
+		c.understood(raw)
+		row.read(c, &f)
+	} else {
+		c.first(&f)
 	}
 	if f.Quantization != nil {
 		c.fail("quantization_config: quantized weights are not supported; convert them to float first (transformers: model.dequantize())")
@@ -260,5 +308,29 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 	return &c.Config, nil
 }
 
+// first reads the families that have no row.
+func (c *reading) first(f *fields) {
+	switch f.ModelType {
+	case GPT2:
+		c.gpt2(f)
+	case Bloom:
+		c.bloom(f)
+	case GPTNeo:
+		c.gptNeo(f)
+	case GPTNeoX:
+		c.gptNeoX(f)
+	case Starcoder2:
+		c.starcoder2(f)
+	case Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE:
+		c.llama(f)
+	case DeepSeekV2, DeepSeekV3:
+		c.deepSeek(f)
+	case "":
+		c.fail("model_type is missing")
+	default:
+		c.unknown(f.ModelType)
+	}
+}
+
 // turnsPart are the families whose classes look at partial_rotary_factor.
-var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX}
+var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX, MiniMax2}

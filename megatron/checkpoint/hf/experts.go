@@ -22,6 +22,8 @@ var mixtures = map[string]mixtureNames{
 	Qwen3MoE:   {"mlp.", "gate_proj", "up_proj", "down_proj", ""},
 	OLMoE:      {"mlp.", "gate_proj", "up_proj", "down_proj", ""},
 	GLM4MoE:    {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
+	MiniMax2:   {"block_sparse_moe.", "w1", "w3", "w2", ""},
+	GPTOSS:     {"mlp.", "", "", "", ""}, // fused: see gptoss.go
 	DeepSeekV2: {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
 	DeepSeekV3: {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
 }
@@ -40,7 +42,7 @@ func (c *reading) experts(f *fields) {
 	e.TopK = c.size("num_experts_per_tok", int64(e.Num), f.ExpertsPerTok)
 	e.Layers = repeated(m.NumLayers, true)
 	e.FFNHiddenSize = m.FFNHiddenSize
-	if c.Family != Mixtral && c.Family != OLMoE {
+	if !slices.Contains([]string{Mixtral, OLMoE, MiniMax2, GPTOSS}, c.Family) {
 		e.FFNHiddenSize = c.size("moe_intermediate_size", maxSize, f.MoEIntermediate)
 	}
 	m.Experts = e
@@ -78,7 +80,7 @@ func (c *reading) numExperts(f *fields) (n *int64) {
 }
 
 // classExperts are the classes' numbers where no key gives one.
-var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Qwen3MoE: number(128), OLMoE: number(64), GLM4MoE: number(128), DeepSeekV2: number(64), DeepSeekV3: number(256)}
+var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Qwen3MoE: number(128), OLMoE: number(64), GLM4MoE: number(128), DeepSeekV2: number(64), DeepSeekV3: number(256), MiniMax2: number(256), GPTOSS: number(128)}
 
 // sparseLayers: every decoder_sparse_step-th layer has experts, but for mlp_only_layers.
 func (c *reading) sparseLayers(f *fields) {
@@ -201,7 +203,11 @@ func (mp *Mapping) experts(ours, layer, family string) {
 	h, ffn, theirs := m.HiddenSize, e.FFNHiddenSize, layer+names.mixture
 	mp.same(ours+"router.weight", theirs+"gate.weight", e.Num, h)
 	if e.ExpertBias {
-		mp.same(ours+"router.expert_bias", theirs+"gate.e_score_correction_bias", e.Num)
+		bias := "gate.e_score_correction_bias"
+		if family == MiniMax2 {
+			bias = "e_score_correction_bias"
+		}
+		mp.same(ours+"router.expert_bias", theirs+bias, e.Num)
 	}
 	mlp := func(to, from string, ffn int) {
 		mp.linear(to+"linear_fc1", []string{from + names.gate, from + names.up}, []int{ffn, ffn}, h, false, false, stacked(ffn))

@@ -47,12 +47,16 @@ var architectures = map[string]string{GPT2: "GPT2LMHeadModel", Llama: "LlamaForC
 // configOf writes what transformers 4 and 5 both read.
 func configOf(m *spec.Model, o ExportOptions) map[string]any {
 	c := map[string]any{
-		"architectures": []string{architectures[o.Family]}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType], "dtype": torchTypes[o.DType],
+		"architectures": []string{architectureOf(o.Family)}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType], "dtype": torchTypes[o.DType],
 		"vocab_size": m.VocabSize, "tie_word_embeddings": m.Tied, "initializer_range": real(m.InitStd), "use_cache": true,
 	}
 	positions := o.MaxPositions
 	if positions == 0 {
 		positions = 2048
+	}
+	if row, ok := rows[o.Family]; ok {
+		row.config(c, m, positions)
+		return c
 	}
 	switch o.Family {
 	case GPT2:
@@ -116,6 +120,11 @@ func rotaryConfig(c map[string]any, m *spec.Model) {
 			"high_freq_factor": s.HighFreq, "original_max_position_embeddings": s.OriginalMax}
 	case m.RotaryInterpolation > 1:
 		scaling = map[string]any{"rope_type": "linear", "factor": m.RotaryInterpolation}
+	case m.RopeRule != "":
+		scaling = ruleConfig(m.RopeRule)
+		if original, ok := scaling["original_max_position_embeddings"]; ok && scaling["rope_type"] == spec.RopeLong {
+			c["original_max_position_embeddings"] = original
+		}
 	}
 	parameters := map[string]any{"rope_theta": m.RotaryBase}
 	if m.RotaryPercent != 1 || slices.Contains(turnsPart, c["model_type"].(string)) { // some have another default
@@ -129,6 +138,21 @@ func rotaryConfig(c map[string]any, m *spec.Model) {
 	if scaling["rope_type"] != "default" {
 		c["rope_scaling"] = scaling
 	}
+	if m.WindowRope != "" {
+		c["rope_parameters"] = map[string]any{"full_attention": parameters, "sliding_attention": ruleConfig(m.WindowRope)}
+	}
+}
+
+// ruleConfig is a rule of frequencies as a config.json says it.
+func ruleConfig(rule string) map[string]any {
+	var c map[string]any
+	_ = json.Unmarshal([]byte(rule), &c) // it is the text of a RopeRule
+	for name, v := range c {
+		if f, is := v.(float64); is && name != "original_max_position_embeddings" {
+			c[name] = real(f)
+		}
+	}
+	return c
 }
 
 func familyConfig(c map[string]any, m *spec.Model, family string) {

@@ -43,7 +43,13 @@ func FamilyOf(m *spec.Model) (string, error) {
 	default:
 		family = Llama
 	}
-	return family, Expresses(family, m)
+	err := Expresses(family, m)
+	if err != nil {
+		if other := rowOf(m); other != "" {
+			return other, nil
+		}
+	}
+	return family, err
 }
 
 // mixtureFamily is FamilyOf for a model with experts.
@@ -64,6 +70,9 @@ func mixtureFamily(m *spec.Model) string {
 // Expresses tells whether family's architecture can hold m; the error lists
 // everything that it cannot.
 func Expresses(family string, m *spec.Model) error {
+	if row, ok := rows[family]; ok {
+		return row.expresses(family, m)
+	}
 	var lacks []string
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -78,6 +87,13 @@ func Expresses(family string, m *spec.Model) error {
 		need(m.ScoreScale() == 1, "scores times %g (--softmax-scale)", m.ScoreScale())
 	} else {
 		need(m.ScoreScale() == 1/math.Sqrt(float64(m.KVChannels)), "scores times %g (--softmax-scale)", m.ScoreScale())
+	}
+	for _, p := range spec.Parts() {
+		if _, given := p.Value(m); p.Field != "RopeRule" {
+			need(!given, "%s (--%s)", p.What, p.Flag)
+		} else {
+			need(!given || slices.Contains(llamas, family) && family != GPTNeoX && family != Starcoder2, "%s (--%s)", p.What, p.Flag)
+		}
 	}
 	need(!m.NormOnePlus, "norm weights stored as weight-1 (--apply-layernorm-1p)")
 	switch family {

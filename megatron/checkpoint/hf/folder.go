@@ -58,6 +58,9 @@ func Open(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(mp.slabs) > 0 {
+		files = slabbed{files, ofExperts}
+	}
 	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, stored: map[string]string{}}
 	if err := f.check(); err != nil {
 		_ = files.Close() // the first error counts

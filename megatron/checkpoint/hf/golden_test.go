@@ -73,7 +73,7 @@ func modelRoundTrip(t *testing.T, dir string) {
 	_, mp := openMapping(t, filepath.Join(dir, ConfigName))
 	f := openFile(t, filepath.Join(dir, "weights.safetensors"))
 	var names []string
-	for _, src := range mp.Sources() {
+	for _, src := range mp.Stored() {
 		names = append(names, src.Name)
 		roundTrip(t, mp, f, "", src.Name)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/spec"
 )
 
@@ -33,24 +34,29 @@ type Mapping struct {
 
 	rules    []rule
 	byGlobal map[string]int
-	byHF     map[string][2]int // rule, source
+	byHF     map[string][2]int  // rule, source
+	slabs    map[string][]int64 // shapes of tensors that hold several sources, name[0], name[1], ..
 }
 
 // NewMapping lists how m's tensors lie in files of family. The names are those
 // of the full model (`transformer.h.0..`, `model.layers.0..`).
 func NewMapping(m *spec.Model, family string) (*Mapping, error) {
+	family = canonical(family)
 	if err := Expresses(family, m); err != nil {
 		return nil, err
 	}
-	mp := &Mapping{Family: family, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}}
-	switch family {
-	case GPT2:
+	mp := &Mapping{Family: family, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}, slabs: map[string][]int64{}}
+	row := rows[family]
+	switch {
+	case row != nil && row.names != nil:
+		row.names(mp)
+	case family == GPT2:
 		mp.gpt2(true)
-	case GPTNeo:
+	case family == GPTNeo:
 		mp.gptNeo()
-	case GPTNeoX:
+	case family == GPTNeoX:
 		mp.gptNeoX()
-	case Bloom:
+	case family == Bloom:
 		mp.bloom()
 	default:
 		mp.llama()
@@ -108,7 +114,7 @@ func (mp *Mapping) embedding(global, name string) {
 // norm adds weight and, for LayerNorm, bias.
 func (mp *Mapping) norm(global, name string) {
 	mp.same(global+".weight", name+".weight", mp.Model.HiddenSize)
-	if mp.Model.Normalization == spec.LayerNorm {
+	if mp.Model.HasNormBias() {
 		mp.same(global+".bias", name+".bias", mp.Model.HiddenSize)
 	}
 }
@@ -221,15 +227,30 @@ func (mp *Mapping) llama() {
 		}
 		if m.QKNorm {
 			wideQ, wideK := m.QKNormWidths()
-			mp.same(ours+"self_attention.q_layernorm.weight", attention+"q_norm.weight", wideQ)
-			mp.same(ours+"self_attention.k_layernorm.weight", attention+"k_norm.weight", wideK)
+			q, k := "q_norm", "k_norm"
+			if mp.Family == Hunyuan {
+				q, k = "query_layernorm", "key_layernorm"
+			}
+			mp.same(ours+"self_attention.q_layernorm.weight", attention+q+".weight", wideQ)
+			mp.same(ours+"self_attention.k_layernorm.weight", attention+k+".weight", wideK)
 		}
-		mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.LinearBias, false, nil)
+		mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
+		if m.Sinks {
+			mp.same(ours+checkpoint.SinksName, attention+"sinks", m.NumAttentionHeads)
+		}
 		if m.MixtureAt(i) {
-			mp.experts(ours+"mlp.", theirs, mp.Family)
+			if mp.Family == GPTOSS {
+				mp.fusedExperts(ours+"mlp.", theirs+"mlp.")
+			} else {
+				mp.experts(ours+"mlp.", theirs, mp.Family)
+			}
 			continue
 		}
-		mp.llamaMLP(ours+"mlp.", theirs+"mlp.", ffn)
+		block := "mlp."
+		if mp.Family == Llama4 {
+			block = "feed_forward."
+		}
+		mp.llamaMLP(ours+"mlp.", theirs+block, ffn)
 	}
 	mp.norm("decoder.final_layernorm", "model.norm")
 }
@@ -252,13 +273,29 @@ func (mp *Mapping) llamaMLP(ours, theirs string, ffn int) {
 // layerNorms adds the two norms of a layer: Llama's post_attention_layernorm is the MLP's,
 // OLMo 2's the one that follows attention.
 func (mp *Mapping) layerNorms(ours, theirs string) {
-	if mp.Model.NormAfter {
+	m := mp.Model
+	switch {
+	case m.NormSandwich:
+		mp.norm(ours+"input_layernorm", theirs+"input_layernorm")
+		mp.norm(ours+"post_self_attn_layernorm", theirs+"post_attention_layernorm")
+		mp.norm(ours+"pre_mlp_layernorm", theirs+"pre_feedforward_layernorm")
+		mp.norm(ours+"post_mlp_layernorm", theirs+"post_feedforward_layernorm")
+		return
+	case m.ParallelOneNorm:
+		mp.norm(ours+"input_layernorm", theirs+"input_layernorm")
+		return
+	case m.NormAfter:
 		mp.norm(ours+"post_self_attn_layernorm", theirs+"post_attention_layernorm")
 		mp.norm(ours+"post_mlp_layernorm", theirs+"post_feedforward_layernorm")
 		return
 	}
 	mp.norm(ours+"input_layernorm", theirs+"input_layernorm")
 	mp.norm(ours+"pre_mlp_layernorm", theirs+"post_attention_layernorm")
+}
+
+// layerNames are the beginnings of a layer's names, ours and theirs.
+func layerNames(layer int, form string) (ours, theirs string) {
+	return checkpoint.LayerName(layer), fmt.Sprintf(form, layer)
 }
 
 // thirds: theirs is [Q | K | V], ours per head [q | k | v].
@@ -347,7 +384,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 	r := mp.rules[i]
 	parts := make([][]T, len(r.sources))
 	for s, src := range r.sources {
-		values, shape, err := read(src.Name)
+		values, shape, err := readSlab(src.Name, read)
 		if err != nil {
 			return nil, err
 		}
@@ -371,6 +408,17 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 // ToHF makes one of their tensors, and its shape, out of Megatron's, which get
 // returns whole. Where get gives an embedding with padded rows, so is the result.
 func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string) ([]T, error)) ([]T, []int64, error) {
+	if shape := mp.slabs[name]; shape != nil {
+		var all []T
+		for j := range shape[0] {
+			values, _, err := ToHF(mp, slabName(name, int(j)), get)
+			if err != nil {
+				return nil, nil, err
+			}
+			all = append(all, values...)
+		}
+		return all, slices.Clone(shape), nil
+	}
 	at, ok := mp.byHF[name]
 	if !ok {
 		return nil, nil, exitcode.Errorf(exitcode.Internal, "%s models have no tensor %q", mp.Family, name)

@@ -12,24 +12,19 @@ import (
 	"monotron/megatron/spec"
 )
 
+// rope is rope_parameters or rope_scaling: one table, or one for each type of layer.
 type rope struct {
-	Type          *string  `json:"rope_type"`
-	OldType       *string  `json:"type"`
-	Theta         *float64 `json:"rope_theta"`
-	PartialRotary *float64 `json:"partial_rotary_factor"`
-	Factor        *float64 `json:"factor"`
-	LowFreq       *float64 `json:"low_freq_factor"`
-	HighFreq      *float64 `json:"high_freq_factor"`
-	OriginalMax   *int64   `json:"original_max_position_embeddings"`
+	spec.RopeRule
+	Theta         *float64
+	PartialRotary *float64
+	byType        map[string]*rope // full_attention, sliding_attention; nil: one table
 }
 
 // UnmarshalJSON also reads the form of models whose layer types rotate by tables of their
-// own, {"full_attention": {..}, "sliding_attention": {..}}: where the tables are equal they
-// are one, else it is an error, since a model here has one table.
+// own, {"full_attention": {..}, "sliding_attention": {..}}.
 func (r *rope) UnmarshalJSON(raw []byte) error {
-	type flat rope
 	var tables map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &tables); err != nil {
+	if err := json.Unmarshal(raw, &tables); err != nil || tables == nil {
 		return err
 	}
 	var types []string
@@ -39,24 +34,56 @@ func (r *rope) UnmarshalJSON(raw []byte) error {
 		}
 	}
 	if len(types) == 0 {
-		return json.Unmarshal(raw, (*flat)(r))
+		return r.flat(raw)
 	}
 	slices.Sort(types)
 	if len(types) != len(tables) {
 		return fmt.Errorf("the rotary parameters mix tables by layer type (%s) with values outside them", strings.Join(types, ", "))
 	}
-	for i, name := range types {
-		var one flat
-		if err := json.Unmarshal(tables[name], &one); err != nil {
-			return err
+	all := map[string]*rope{}
+	equal := true
+	for _, name := range types {
+		all[name] = &rope{}
+		if err := all[name].flat(tables[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		if i > 0 && !reflect.DeepEqual(one, flat(*r)) {
-			return fmt.Errorf("the rotary parameters of %s and %s differ; a model with one rotary table for each layer type is not supported", types[0], name)
-		}
-		*r = rope(one)
+		equal = equal && reflect.DeepEqual(all[name], all[types[0]])
+	}
+	if *r = *all[types[0]]; !equal {
+		*r = rope{byType: all}
 	}
 	return nil
 }
+
+// flat reads one table. A key that nobody here understands would be a rule that is not
+// followed: it is an error.
+func (r *rope) flat(raw []byte) error {
+	var f struct {
+		ruleFields
+		Type          *string  `json:"rope_type"`
+		OldType       *string  `json:"type"`
+		Theta         *float64 `json:"rope_theta"`
+		PartialRotary *float64 `json:"partial_rotary_factor"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&f); err != nil {
+		return fmt.Errorf("the rotary parameters: %w", err)
+	}
+	r.RopeRule, r.Theta, r.PartialRotary = spec.RopeRule(f.ruleFields), f.Theta, f.PartialRotary
+	r.RopeRule.Type = spec.RopeDefault
+	for _, kind := range []*string{f.OldType, f.Type} {
+		if kind != nil {
+			r.RopeRule.Type = *kind
+		}
+	}
+	if r.RopeRule.Type == "su" { // Phi-3's first name of it
+		r.RopeRule.Type = spec.RopeLong
+	}
+	return nil
+}
+
+type ruleFields spec.RopeRule
 
 // rotary reads both spellings: rope_parameters (transformers 5) wins over
 // rope_theta and rope_scaling.
@@ -66,21 +93,59 @@ func (c *reading) rotary(f *fields) {
 	theta, partial, r := f.RopeTheta, f.PartialRotary, f.RopeScaling
 	if p := f.RopeParameters; p != nil {
 		r = p
-		if p.Theta != nil {
-			theta = p.Theta
-		}
-		if p.PartialRotary != nil {
-			partial = p.PartialRotary
-		}
+	}
+	var window *rope
+	if r != nil && r.byType != nil {
+		r, window = c.byType(r)
+	}
+	if r != nil && r.Theta != nil {
+		theta = r.Theta
+	}
+	if r != nil && r.PartialRotary != nil {
+		partial = r.PartialRotary
 	}
 	m.RotaryBase = c.positive("rope_theta", theta, 10000)
 	if m.KVChannels%2 != 0 {
 		c.fail("head_dim %d is the number of rotating channels, which must be even", m.KVChannels)
 	}
 	if r != nil {
-		c.ropeScaling(r)
+		c.ropeScaling(r, f.OriginalMax)
+	}
+	if window == nil && slices.Contains([]string{Gemma3, Olmo3}, c.Family) { // one table: of full layers
+		window = &rope{RopeRule: spec.RopeRule{Type: spec.RopeDefault}, Theta: theta}
+		if f.RopeLocalBase != nil {
+			window.Theta = f.RopeLocalBase
+		}
+	}
+	if window != nil {
+		c.windowRope(window)
 	}
 	c.partialRotary(c.positive("partial_rotary_factor", partial, 1))
+}
+
+// byType are the tables of full and of sliding layers.
+func (c *reading) byType(r *rope) (full, sliding *rope) {
+	full, sliding = r.byType["full_attention"], r.byType["sliding_attention"]
+	if full == nil || sliding == nil || len(r.byType) != 2 {
+		c.fail("the rotary parameters differ by layer type; tables of full_attention and sliding_attention are supported, and no others")
+	}
+	return full, sliding
+}
+
+// windowRope sets the table of layers with a window.
+func (c *reading) windowRope(r *rope) {
+	m, rule := c.Model, r.RopeRule
+	rule.Theta = c.positive("rope_theta", r.Theta, 10000)
+	if rule.Type == spec.RopeDefault && rule.Theta == m.RotaryBase && m.RopeRule == "" && m.RopeScaling == nil && m.RotaryInterpolation == 0 {
+		return // the other layers' table
+	}
+	if r.PartialRotary != nil && *r.PartialRotary != 1 {
+		c.fail("partial_rotary_factor %v of sliding layers alone is not supported", *r.PartialRotary)
+	}
+	m.WindowRope = rule.Text()
+	if _, err := spec.ParseRopeRule(m.WindowRope, m.RotaryDims()); err != nil {
+		c.fail("the rotary parameters of sliding_attention: %v", err)
+	}
 }
 
 // partialRotary: the classes of the other families turn whole heads, whatever
@@ -91,47 +156,64 @@ func (c *reading) partialRotary(factor float64) {
 		m.RotaryPercent = factor
 		if n := m.RotaryDims(); n < 2 || n%2 != 0 || factor > 1 {
 			c.fail("partial_rotary_factor %v rotates %d of a head's %d channels; the number must be even", factor, n, m.KVChannels)
+			return
 		}
+		c.checkRule()
 		return
 	}
-	scaled := m.RopeScaling != nil || m.RotaryInterpolation > 0
+	c.checkRule()
+	scaled := m.RopeScaling != nil || m.RotaryInterpolation > 0 || m.RopeRule != ""
 	if scaled && int(float64(m.KVChannels)*factor) != m.KVChannels {
 		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, as it rotates complete heads", factor, c.Family)
 	}
 }
 
-func (c *reading) ropeScaling(r *rope) {
-	kind := "default"
-	if r.OldType != nil {
-		kind = *r.OldType
-	}
-	if r.Type != nil {
-		kind = *r.Type
-	}
-	switch kind {
-	case "default":
-	case "linear":
-		if r.Factor == nil {
+// ropeScaling reads a rule; original is the length of the first training where a config says
+// it outside the rule.
+func (c *reading) ropeScaling(r *rope, original *int64) {
+	rule := r.RopeRule
+	switch rule.Type {
+	case spec.RopeDefault:
+		return
+	case spec.RopeLinear:
+		if rule.Factor == nil {
 			c.fail("rope_type linear needs factor")
 		}
-		c.Model.RotaryInterpolation = c.positive("rope factor", r.Factor, 1)
-	case "llama3":
-		if r.Factor == nil || r.LowFreq == nil || r.HighFreq == nil || r.OriginalMax == nil {
+		c.Model.RotaryInterpolation = c.positive("rope factor", rule.Factor, 1)
+		return
+	case spec.RopeLlama3:
+		if rule.Factor == nil || rule.LowFreq == nil || rule.HighFreq == nil || rule.OriginalMax == 0 {
 			c.fail("rope_type llama3 needs factor, low_freq_factor, high_freq_factor and original_max_position_embeddings")
 			return
 		}
-		s := &spec.RopeScaling{
-			Factor:      c.positive("rope factor", r.Factor, 1),
-			LowFreq:     c.positive("low_freq_factor", r.LowFreq, 1),
-			HighFreq:    c.positive("high_freq_factor", r.HighFreq, 4),
-			OriginalMax: c.size("original_max_position_embeddings", math.MaxInt32, r.OriginalMax),
-		}
+		s := &spec.RopeScaling{Factor: c.positive("rope factor", rule.Factor, 1), LowFreq: c.positive("low_freq_factor", rule.LowFreq, 1),
+			HighFreq: c.positive("high_freq_factor", rule.HighFreq, 4), OriginalMax: rule.OriginalMax}
 		if s.HighFreq <= s.LowFreq {
 			c.fail("high_freq_factor %v is not above low_freq_factor %v", s.HighFreq, s.LowFreq)
 		}
 		c.Model.RopeScaling = s
-	default:
-		c.fail("rope_type %q is not supported; default, linear and llama3 are", kind)
+		return
+	}
+	if rule.OriginalMax == 0 && rule.Type != spec.RopeProportional && rule.Alpha == nil {
+		rule.OriginalMax = c.MaxPositions
+		if original != nil {
+			rule.OriginalMax = c.size("original_max_position_embeddings", math.MaxInt32, original)
+		}
+	}
+	rule.Partial = nil
+	if rule.Type == spec.RopeProportional {
+		c.fail("rope_type proportional: the families that have it are not supported")
+		return
+	}
+	c.Model.RopeRule = rule.Text()
+}
+
+// checkRule holds the rule against the channels that turn.
+func (c *reading) checkRule() {
+	if m := c.Model; m.RopeRule != "" {
+		if _, err := spec.ParseRopeRule(m.RopeRule, m.RotaryDims()); err != nil {
+			c.fail("the rotary parameters: %v", err)
+		}
 	}
 }
 

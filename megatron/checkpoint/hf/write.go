@@ -59,7 +59,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 	if err != nil {
 		return nil, err
 	}
-	if architectures[family] == "" {
+	if architectureOf(family) == "" {
 		return nil, exitcode.Errorf(exitcode.Usage, "%s models can be read, but not written: transformers' class always has latent attention; use a Megatron format or the native one", family)
 	}
 	w := &writing{src: src, o: o}
@@ -81,7 +81,7 @@ func chooseFamily(info checkpoint.Info, o checkpoint.WriteOptions) (string, erro
 	switch {
 	case o.Family != "":
 		return o.Family, nil
-	case architectures[info.Family] != "" && Expresses(info.Family, info.Model) == nil:
+	case architectureOf(info.Family) != "" && Expresses(info.Family, info.Model) == nil:
 		return info.Family, nil
 	}
 	return FamilyOf(info.Model)
@@ -112,7 +112,13 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 			wrong = append(wrong, fmt.Errorf("tensor %q is %s, which is not a float type", r.global, t.DType))
 		}
 		for _, s := range r.sources {
-			infos = append(infos, safetensors.Info{Name: s.Name, DType: t.DType, Shape: s.Shape})
+			whole, j, slab := slabOf(s.Name)
+			if slab {
+				s.Shape = mp.slabs[whole]
+			}
+			if j == 0 {
+				infos = append(infos, safetensors.Info{Name: whole, DType: t.DType, Shape: s.Shape})
+			}
 		}
 		delete(have, r.global)
 	}

@@ -165,10 +165,9 @@ func (a Args) pattern(name string, m *spec.Model, rule func(layer, n int) bool) 
 func (a Args) windows(m *spec.Model) {
 	window, _ := a.Get("window_size")
 	w, ok := pickle.Ints(window)
-	if !ok || len(w) != 2 {
-		return
+	if ok && len(w) == 2 {
+		m.WindowLeft = int(w[0])
 	}
-	m.WindowLeft = int(w[0])
 	if v, given := a.Get("window_attn_skip_freq"); given && v != nil {
 		m.Windowed = a.pattern("window_attn_skip_freq", m, func(layer, n int) bool { return (layer+1)%n != 0 })
 	}

@@ -53,10 +53,10 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 	}
 	if m.WindowLeft >= 0 {
 		d.Set("window_size", &pickle.Tuple{Items: []pickle.Value{n(m.WindowLeft), int64(0)}})
-		if m.Windowed != nil {
-			list, _ := pattern(m.Windowed)
-			d.Set("window_attn_skip_freq", list)
-		}
+	}
+	if m.Windowed != nil {
+		list, _ := pattern(m.Windowed)
+		d.Set("window_attn_skip_freq", list)
 	}
 	if d.Set("no_rope_freq", nil); m.NoRope != nil {
 		list, _ := pattern(m.NoRope)
@@ -125,6 +125,46 @@ func restArgs(d *pickle.Dict, m *spec.Model) {
 	on(parallelArg, m.ParallelResidual)
 	on(qkWholeArg, m.QKNormWhole)
 	on(noQKVBiasArg, m.LinearBias && !m.QKVBias)
+	for _, p := range spec.Parts() {
+		if value, given := p.Value(m); given {
+			if n, count := value.(int); count {
+				value = int64(n)
+			}
+			if p.Word != "" {
+				value = p.Word
+			}
+			d.Set(partArg(&p), value)
+		}
+	}
+}
+
+// partArg is the argument of a part: Megatron's, or one that it does not look at.
+func partArg(p *spec.Part) string {
+	name := strings.ReplaceAll(p.Flag, "-", "_")
+	if p.Mine {
+		return "monotron_" + name
+	}
+	return name
+}
+
+// parts reads the settings that only some families have.
+func (a Args) parts(m *spec.Model) {
+	for _, p := range spec.Parts() {
+		name := partArg(&p)
+		switch to := p.Of(m).(type) {
+		case *bool:
+			*to = a.Bool(name)
+			if p.Word != "" {
+				*to = a.Text(name, "") == p.Word
+			}
+		case *int:
+			*to = a.Int(name, 0)
+		case *float64:
+			*to = a.Float(name, 0)
+		case *string:
+			*to = a.Text(name, "")
+		}
+	}
 }
 
 func (a Args) rest(m *spec.Model) {
@@ -132,6 +172,7 @@ func (a Args) rest(m *spec.Model) {
 	m.ParallelResidual = a.Bool(parallelArg)
 	m.NormAfter, m.QKNormWhole = a.Bool(normAfterArg), m.QKNorm && a.Bool(qkWholeArg)
 	m.QKVBias = m.QKVBias && !a.Bool(noQKVBiasArg)
+	a.parts(m)
 }
 
 // restNote says what of a model Megatron does not have.
@@ -144,6 +185,11 @@ func restNote(m *spec.Model) (note string, differs bool) {
 		{m.LinearBias && !m.QKVBias, "biases of all linear layers but QKV"}} {
 		if has.is {
 			lacks = append(lacks, has.what)
+		}
+	}
+	for _, p := range spec.Parts() {
+		if _, given := p.Value(m); given && p.Mine {
+			lacks = append(lacks, p.What)
 		}
 	}
 	return "the model has " + strings.Join(lacks, ", ") + ": Megatron-LM does not run this, monotron reads all of it back", len(lacks) > 0

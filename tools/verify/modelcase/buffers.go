@@ -92,7 +92,7 @@ func (w *weights) buffer(global string) ([]float32, error) {
 func (w *weights) checkNames(config *config.Run) error {
 	known := map[string]bool{paddingRows: true}
 	if w.names.family != nil {
-		for _, source := range w.names.family.Sources() {
+		for _, source := range w.names.family.Stored() {
 			known[source.Name] = true
 		}
 	} else {

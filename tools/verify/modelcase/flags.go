@@ -79,7 +79,7 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 		return words(c.MegatronFlags), nil
 	}
 	m := c.Plain
-	if m == nil || m.Position == "" {
+	if _, known := positionFlags[positionOf(m)]; !known { // transformers' words, or none: its config.json says all
 		return c.familyLine()
 	}
 	position, ok1 := positionFlags[m.Position]
@@ -107,6 +107,14 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 	return words(line), nil
 }
 
+// positionOf is what a case calls its positions; "" without plain names.
+func positionOf(m *plainConfig) string {
+	if m == nil {
+		return ""
+	}
+	return m.Position
+}
+
 // familyLine is the flags of a case whose config.json says more than the plain names here.
 func (c *caseFile) familyLine() ([]string, error) {
 	config, err := hf.ReadConfig(c.path("", hf.ConfigName))
@@ -128,6 +136,9 @@ func (c *caseFile) familyLine() ([]string, error) {
 	}
 	if t := c.Training; t != nil {
 		line = append(line, append(words(t.flags()), "--seq-length", fmt.Sprint(t.SeqLength))...)
+		if m.Experts != nil && m.LinearBias && strings.Contains(string(t.NoDecay), "names ending in .bias") { // GPT-OSS: gate_up_proj_bias is none of them
+			line = append(line, "--decay-expert-biases")
+		}
 	}
 	return line, nil
 }

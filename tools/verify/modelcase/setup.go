@@ -149,7 +149,7 @@ func (s *subject) pull(name string, values func(*mpu.Param) []float64) ([]float6
 // fileNames are the names that files have for the model's tensors.
 func (s *subject) fileNames() (names []string) {
 	if s.names.family != nil {
-		for _, source := range s.names.family.Sources() {
+		for _, source := range s.names.family.Stored() {
 			names = append(names, source.Name)
 		}
 		return names

@@ -1,0 +1,55 @@
+package arguments
+
+import (
+	"monotron/megatron/spec"
+)
+
+// deriveParts checks settings that only some families have: which need another, and which
+// exclude each other.
+func (p *parser) deriveParts() {
+	m := &p.Model
+	m.Sinks = p.Raw.SoftmaxType == "learnable"
+	ways := 0
+	for _, on := range []bool{m.NormAfter, m.NormSandwich, m.NormBehindSum} {
+		if on {
+			ways++
+		}
+	}
+	p.refuseIf(ways > 1, "norm-after norm-sandwich norm-behind-sum", "--norm-after, --norm-sandwich and --norm-behind-sum exclude each other")
+	p.refuseIf(m.ParallelResidual && m.NormBehindSum, "norm-behind-sum parallel-residual", "--norm-behind-sum needs attention and MLP one after the other; leave out --parallel-residual")
+	p.refuseIf(m.ParallelOneNorm && (!m.ParallelResidual || ways > 0), "parallel-one-norm parallel-residual", "--parallel-one-norm needs --parallel-residual, with norms of the layer's input")
+	p.refuseIf(m.QKNormAfterRope && !m.QKNorm, "qk-layernorm-after-rope qk-layernorm", "--qk-layernorm-after-rope needs --qk-layernorm")
+	p.refuseIf(m.QKL2Norm && m.QKNorm, "qk-l2-norm qk-layernorm", "--qk-l2-norm and --qk-layernorm exclude each other")
+	p.refuseIf(m.NormNoBias && m.Normalization != spec.LayerNorm, "norm-without-bias normalization", "--norm-without-bias needs --normalization LayerNorm")
+	p.refuseIf(m.ProjBias && m.LinearBias, "add-proj-bias disable-bias-linear", "--add-proj-bias needs --disable-bias-linear: else all linear layers have biases")
+	p.refuseIf(m.NoProjBias && !m.LinearBias, "disable-proj-bias disable-bias-linear", "--disable-proj-bias has no bias to omit with --disable-bias-linear; leave one out")
+	p.refuseIf((m.GateLimit != 0 || m.GateOffset != 0) && !m.Gated(), "activation-func-clamp-value glu-linear-offset", "--activation-func-clamp-value and --glu-linear-offset need a gated MLP, such as --swiglu or --quick-geglu")
+	p.refuseIf(m.PositionOffset > 0 && m.Position != spec.PositionLearned, "position-offset position-embedding-type", "--position-offset needs --position-embedding-type learned_absolute")
+	p.refuseIf(m.AlibiTable && m.Position != spec.PositionAlibi, "alibi-by-key position-embedding-type", "--alibi-by-key needs --position-embedding-type alibi")
+	p.refuseIf((m.QueryGrowth != 0) != (m.QueryGrowthFrom != 0), "query-growth query-growth-from", "--query-growth and --query-growth-from need each other; give both")
+	p.refuseIf(m.QueryGrowth != 0 && m.KVChannels%2 != 0, "query-growth kv-channels", "--query-growth needs an even --kv-channels, which is %d", m.KVChannels)
+	p.deriveRopeRules()
+}
+
+// refuseIf reports a combination of flags that cannot be.
+func (p *parser) refuseIf(wrong bool, flags, format string, args ...any) {
+	if wrong {
+		p.clash(flags, format, args...)
+	}
+}
+
+// deriveRopeRules reads the rules of frequencies.
+func (p *parser) deriveRopeRules() {
+	m := &p.Model
+	for _, rule := range []struct{ flag, text string }{{"rope-parameters", m.RopeRule}, {"window-rope-parameters", m.WindowRope}} {
+		if rule.text == "" {
+			continue
+		}
+		p.refuseIf(m.Position != spec.PositionRope, rule.flag+" position-embedding-type", "--%s needs --position-embedding-type rope", rule.flag)
+		if _, err := spec.ParseRopeRule(rule.text, m.RotaryDims()); err != nil {
+			p.clash(rule.flag, "--%s %s: %v", rule.flag, rule.text, err)
+		}
+	}
+	p.refuseIf(m.RopeRule != "" && (m.RopeScaling != nil || m.RotaryInterpolation > 1), "rope-parameters use-rope-scaling rotary-seq-len-interpolation-factor",
+		"--rope-parameters says the scaling; leave out --use-rope-scaling and --rotary-seq-len-interpolation-factor")
+}

@@ -1,0 +1,178 @@
+package hf
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/spec"
+)
+
+// row is all that a family is: how its config.json is read and written, and its tensors'
+// names. Whether a family can hold a model is no list of its own: its config.json is written
+// and read again, and what comes back must be the model.
+type row struct {
+	architecture string
+	absent       func(f *fields)                                      // what its class has where a key is absent; nil: as Llama
+	read         func(c *reading, f *fields)                          // config.json to model
+	config       func(c map[string]any, m *spec.Model, positions int) // and back
+	names        func(mp *Mapping)                                    // tensors; nil: Llama's names
+	about        string                                               // its parts, for docs/models.md
+	refused      string                                               // what of it is refused, for docs/models.md
+}
+
+// rows are the families, by config.json's model_type.
+var rows = map[string]*row{
+	Granite: {architecture: "GraniteForCausalLM", absent: graniteAbsent, read: (*reading).granite, config: graniteConfig,
+		about: "factors on embeddings, residual branches, scores and logits"},
+	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,
+		about: "weight+1 norms of inputs and outputs, GEGLU, windows by layer, capped scores and logits, scaled embeddings, scale of scores by query_pre_attn_scalar", refused: "capped scores on CUDA; bidirectional attention"},
+	Gemma3: {architecture: "Gemma3ForCausalLM", absent: gemma3Absent, read: (*reading).gemma, config: gemmaConfig,
+		about: "as gemma2, with norms of queries and keys and two rotary tables", refused: "images (model_type gemma3); bidirectional attention"},
+	Olmo3: {architecture: "Olmo3ForCausalLM", absent: olmo3Absent, read: (*reading).olmo3, config: olmo3Config,
+		about: "norms of outputs, norms of whole queries and keys, windows by layer, scaled RoPE on full layers alone"},
+	Exaone4: {architecture: "Exaone4ForCausalLM", absent: exaone4Absent, read: (*reading).exaone4, config: exaone4Config,
+		about: "norms of outputs, norms of each query and key head, windows by layer, full layers without RoPE"},
+	SeedOSS: {architecture: "SeedOssForCausalLM", absent: seedAbsent, read: (*reading).seedOSS, config: seedConfig,
+		about: "biases of QKV, of attention's output and of the MLP, each by itself"},
+	Hunyuan: {architecture: "HunYuanDenseV1ForCausalLM", absent: hunyuanAbsent, read: (*reading).hunyuan, config: hunyuanConfig,
+		about: "norms of rotated queries and keys, RoPE base times alpha^(d/(d-2))"},
+	Ernie45: {architecture: "Ernie4_5ForCausalLM", absent: ernieAbsent, read: (*reading).ernie, config: ernieConfig,
+		about: "RoPE of neighbouring channels"},
+	Cohere: {architecture: "CohereForCausalLM", absent: cohereAbsent, read: (*reading).cohere, config: cohereConfig,
+		about: "attention and MLP in parallel behind one LayerNorm without bias, RoPE of neighbouring channels, a factor on the logits", refused: "use_qk_norm"},
+	Falcon: {architecture: "FalconForCausalLM", absent: falconAbsent, read: (*reading).falcon, config: falconConfig, names: (*Mapping).falcon,
+		about: "attention and MLP in parallel behind one norm or two, or one after the other; RoPE or ALiBi by key", refused: "ALiBi on CUDA"},
+	OPT: {architecture: "OPTForCausalLM", absent: optAbsent, read: (*reading).opt, config: optConfig, names: (*Mapping).opt,
+		about: "learned positions from row 2, ReLU, norms of inputs or of residual sums", refused: "word_embed_proj_dim other than hidden_size"},
+	MiniMax2: {architecture: "MiniMaxM2ForCausalLM", absent: miniMaxAbsent, read: (*reading).miniMax, config: miniMaxConfig,
+		about: "norms of whole queries and keys, partial RoPE, experts chosen by sigmoid scores with a bias"},
+	GPTOSS: {architecture: "GptOssForCausalLM", absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
+		about: "sinks in the softmax, windows by layer, YaRN, a clamped gate, experts with biases stored together", refused: "MXFP4 weights (quantization_config)"},
+	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
+		about: "chunks of attention, layers without RoPE whose queries grow with the position, norms of queries and keys without weights, RoPE of neighbouring channels", refused: "layers with experts, images"},
+}
+
+// canonical is the model_type of a family that goes by another name too.
+func canonical(family string) string {
+	switch family {
+	case "gemma3":
+		return Gemma3
+	case "llama4":
+		return Llama4
+	}
+	return family
+}
+
+// architectureOf is transformers' class of a family; "" where there is none that holds what
+// is read here.
+func architectureOf(family string) string {
+	if r, ok := rows[family]; ok {
+		return r.architecture
+	}
+	return architectures[family]
+}
+
+// rowOf is the first family with a row that holds m; "" for none.
+func rowOf(m *spec.Model) string {
+	for _, family := range slices.Sorted(maps.Keys(rows)) {
+		if rows[family].expresses(family, m) == nil {
+			return family
+		}
+	}
+	return ""
+}
+
+// expresses tells whether the family's config.json says m; the error lists what comes back
+// otherwise.
+func (r *row) expresses(family string, m *spec.Model) error {
+	text, err := json.Marshal(configOf(m, ExportOptions{Family: family, DType: "F32", MaxPositions: max(m.Context, m.MaxPositions)}))
+	if err != nil {
+		return exitcode.With(exitcode.Internal, err)
+	}
+	holder := fmt.Sprintf("the %s architecture of Hugging Face", family)
+	back, err := ParseConfig("its config.json", text)
+	if err != nil {
+		return exitcode.With(exitcode.Usage, &inexpressible{holder, []string{err.Error()}})
+	}
+	if list := sameModel(back.Model, m); len(list) > 0 {
+		return exitcode.With(exitcode.Usage, &inexpressible{holder, list})
+	}
+	return nil
+}
+
+// sameModel lists where a family's model differs from m, as "setting family's -> m's".
+func sameModel(family, m *spec.Model) []string {
+	a, b := *family, *m
+	for _, x := range []*spec.Model{&a, &b} {
+		x.SoftmaxScale, x.PaddedVocabSize = x.ScoreScale(), 0
+	}
+	list := a.Reshaped(&b)
+	if a.NormEpsilon != b.NormEpsilon {
+		list = append(list, fmt.Sprintf("--norm-epsilon %g -> %g", a.NormEpsilon, b.NormEpsilon))
+	}
+	for layer := range min(a.NumLayers, b.NumLayers) {
+		if a.WindowAt(layer) != b.WindowAt(layer) || a.ChunkAt(layer) != b.ChunkAt(layer) {
+			list = append(list, fmt.Sprintf("layer %d's window %d -> %d", layer, a.WindowAt(layer), b.WindowAt(layer)))
+		}
+	}
+	return list
+}
+
+// unread are keys of a config.json that say nothing about the model's maths.
+var unread = strings.Fields("architectures dtype torch_dtype transformers_version _name_or_path _attn_implementation use_cache bos_token_id eos_token_id pad_token_id sep_token_id eod_token_id " +
+	"cls_token_id mask_token_id unk_token_id decoder_start_token_id tokenizer_class auto_map cache_implementation pretraining_tp output_router_logits output_attentions output_hidden_states return_dict " +
+	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
+	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
+	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim")
+
+// understood refuses keys that nobody here reads: a setting that is lost makes another model.
+func (c *reading) understood(raw []byte) {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return // said before
+	}
+	kind := reflect.TypeFor[fields]()
+	known := map[string]bool{}
+	for i := range kind.NumField() {
+		known[kind.Field(i).Tag.Get("json")] = true
+	}
+	var lost []string
+	for key := range all {
+		if !known[key] && !slices.Contains(unread, key) {
+			lost = append(lost, key)
+		}
+	}
+	if slices.Sort(lost); len(lost) > 0 {
+		c.fail("%s: unknown keys; remove those that do not change the model", strings.Join(lost, ", "))
+	}
+}
+
+// inverse is 1/x as a number that people write, where there is one: 1/(1/6) is 6.
+func inverse(x float64) float64 {
+	if r := math.Round(1e6/x) / 1e6; r != 0 && 1/r == x {
+		return r
+	}
+	return 1 / x
+}
+
+// otherwise is a number that 0 stands for.
+func otherwise(x, zero float64) float64 {
+	if x == 0 {
+		return zero
+	}
+	return x
+}
+
+// not1 is a factor as a model has it: 0 for 1.
+func not1(x float64) float64 {
+	if x == 1 {
+		return 0
+	}
+	return x
+}
