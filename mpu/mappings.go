@@ -155,3 +155,20 @@ func wait(w comm.Work) error {
 	}
 	return w.Wait()
 }
+
+// Enter joins the rows of x [rows, n] that the ranks of the region hold outside to all rows, in
+// scope s: x itself without sequence parallelism.
+func Enter(r Region, s *device.Scope, x device.Tensor) (device.Tensor, error) {
+	whole, work := entering(r, s, x)
+	return whole, wait(work)
+}
+
+// LeavePartial sets y, the rank's rows outside, to the sum over ranks of part, which each has
+// of all rows: the backward of Enter, where each rank used all of it.
+func LeavePartial(r Region, d *device.Device, y, part device.Tensor) error {
+	if !r.Cut() {
+		d.Copy(y, part)
+		part = y
+	}
+	return wait(leave(r, y, part))
+}

@@ -34,11 +34,11 @@ static row row_in(void *workspace, const mt_router_rule *rule, int64_t experts, 
   return (row){rule, experts, k, at, at + experts, at + 2 * experts, at + 3 * experts, at + 3 * experts + k, (int32_t *)(at + 3 * experts + 2 * k)};
 }
 
-/* Makes −∞ of keys outside the groups with the highest sums of their best k/group_top_k. */
+/* Makes −∞ of keys outside the groups with the highest sums of their best group_best. */
 static void keep_best_groups(row *r) {
   int64_t groups = r->rule->groups, kept = r->rule->group_top_k;
   if (groups == 0) return;
-  int64_t size = r->experts / groups, top = r->k / kept;
+  int64_t size = r->experts / groups, top = r->rule->group_best;
   double *sums = r->p;
   for (int64_t g = 0; g < groups; g++) {
     double *group = r->keys + g * size;

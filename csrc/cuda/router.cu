@@ -14,10 +14,10 @@ struct row {
   static int bytes(int64_t experts, int64_t k) { return (int)((3 * experts + 2 * k) * sizeof(double) + (experts + k) * sizeof(int)); }
 };
 
-/* Makes −∞ of keys outside the groups with the highest sums of their best k/group_top_k. */
+/* Makes −∞ of keys outside the groups with the highest sums of their best group_best. */
 __device__ void keep_best_groups(const row &r, const mt_router_rule &rule) {
   if (rule.groups == 0) return;
-  int size = r.experts / rule.groups, top = r.k / rule.group_top_k;
+  int size = r.experts / rule.groups, top = rule.group_best;
   for (int g = 0; g < rule.groups; g++) {
     double sum = 0;
     warp_clear(r.taken, size);

@@ -15,13 +15,16 @@ const (
 type RouterRule struct {
 	Score             RouterScore
 	Groups, GroupTopK int32   // of experts, of which the best are kept; 0: none
+	GroupBest         int32   // experts of a group whose sum is the group's score
 	Scaling           float32 // weights are multiplied by it
+	_                 int32
 }
 
 // fits tells whether a token finds k of so many experts by the rule.
 func (r *RouterRule) fits(k, experts int64) bool {
 	groups, kept := int64(r.Groups), int64(r.GroupTopK)
-	return groups == 0 || groups > 0 && kept > 0 && kept <= groups && experts%groups == 0 && k%kept == 0 && k/kept <= experts/groups
+	return groups == 0 || groups > 0 && kept > 0 && kept <= groups && experts%groups == 0 && k <= kept*(experts/groups) &&
+		r.GroupBest > 0 && int64(r.GroupBest) <= experts/groups
 }
 
 // RouterForwardArgs: of each token's logits [t,E] the k best experts, best first, ties by

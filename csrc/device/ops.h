@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x953c5db3u /* of the rest of this file */
+#define MT_OPS_SUM 0x00dc9884u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -53,7 +53,7 @@ typedef struct { mt_tensor dx, dy, y; float cap; int32_t pad4; } mt_soft_cap_bac
 typedef struct { mt_tensor o, lse, sinks; } mt_attention_sink_args;
 typedef struct { mt_tensor dsinks, o, d_o, lse, sinks; } mt_attention_sink_backward_args;
 typedef struct { mt_tensor x, cos, sin, positions; int32_t rot_dims, interleaved, inverse, pad7; } mt_rope_args;
-typedef struct { int32_t score, groups, group_top_k; float scaling; } mt_router_rule;
+typedef struct { int32_t score, groups, group_top_k, group_best; float scaling; int32_t pad5; } mt_router_rule;
 typedef struct { mt_tensor weights, experts, logits, bias, keys; mt_router_rule rule; } mt_router_forward_args;
 typedef struct { mt_tensor dlogits, dweights, experts, logits; mt_router_rule rule; } mt_router_backward_args;
 typedef struct { mt_tensor probs, counts, dlogits, scale, logits; double coefficient; int64_t samples; int32_t score, k; } mt_router_balance_args;

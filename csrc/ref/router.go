@@ -42,7 +42,7 @@ func (b *backend) RouterForward(a *device.RouterForwardArgs) {
 			for i := range bias {
 				keys[i] += bias[i]
 			}
-			onlyBestGroups(keys, int(k), &a.Rule)
+			onlyBestGroups(keys, &a.Rule)
 			mine := chosen[r*k:][:k]
 			best(mine, keys)
 			weigh(w, x, mine, &a.Rule)
@@ -84,13 +84,13 @@ func best(out []int32, keys []float64) {
 }
 
 // onlyBestGroups makes −∞ of keys outside the groups with the highest sums of their best
-// k/GroupTopK keys.
-func onlyBestGroups(keys []float64, k int, rule *device.RouterRule) {
+// GroupBest keys.
+func onlyBestGroups(keys []float64, rule *device.RouterRule) {
 	if rule.Groups == 0 {
 		return
 	}
 	size, kept := len(keys)/int(rule.Groups), int(rule.GroupTopK)
-	sums, top := make([]float64, rule.Groups), make([]int32, k/kept)
+	sums, top := make([]float64, rule.Groups), make([]int32, rule.GroupBest)
 	for g := range sums {
 		group := keys[g*size:][:size]
 		best(top, group)

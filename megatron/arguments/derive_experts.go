@@ -53,12 +53,16 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	}
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
 		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk need each other; give both")
-	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.TopK%e.GroupTopK != 0) {
+	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.GroupBest == 0 && e.TopK%e.GroupTopK != 0) {
 		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: the number of groups must divide the number of experts (%s do), and the groups per token the experts per token (%s do)",
 			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
 	} else if e.NumGroups > 0 && e.TopK <= e.Num && !e.Choosable() {
 		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--moe-router-topk %d needs from each of --moe-router-group-topk %d groups %d experts, but with --moe-router-num-groups %d a group has %d; use fewer groups, or more groups per token",
-			e.TopK, e.GroupTopK, e.TopK/e.GroupTopK, e.NumGroups, e.Num/e.NumGroups)
+			e.TopK, e.GroupTopK, max(e.BestOfGroup(), (e.TopK+e.GroupTopK-1)/e.GroupTopK), e.NumGroups, e.Num/e.NumGroups)
+	}
+	if e.GroupBest > 0 && e.NumGroups == 0 {
+		p.notice("--moe-router-group-best %d has no effect without --moe-router-num-groups", e.GroupBest)
+		e.GroupBest = 0
 	}
 	for i, kind := range e.Balancing {
 		if slices.Contains(e.Balancing[:i], kind) {

@@ -156,7 +156,7 @@ func withValue(f *table.Flag) []string {
 
 // particular are values that the rules of withValue do not find.
 var particular = map[string]string{
-	"rotary-scaling-factor": "2", "hidden-size": "128", "max-position-embeddings": "128", "kv-channels": "32", "num-layers": "8", "ffn-hidden-size": "100",
+	"moe-router-group-best": "2", "rotary-scaling-factor": "2", "hidden-size": "128", "max-position-embeddings": "128", "kv-channels": "32", "num-layers": "8", "ffn-hidden-size": "100",
 	"num-query-groups": "2", "window-size": "7,0", "rampup-batch-size": "4 2 100", "step-batch-size-schedule": "0:4,1K:8",
 	"global-batch-size": "16", "seq-length": "32", "train-samples": "640", "num-attention-heads": "8",
 	"pipeline-model-parallel-layout": "Ett|ttL", "world-size": "4", "tensor-model-parallel-size": "2",
@@ -211,7 +211,7 @@ var companions = map[string]string{
 	"save-retain-interval": "--save-interval 10", "step-batch-size-schedule": "--rampup-batch-size",
 	"lr-decay-style": "", "lr-wsd-decay-iters": "--lr-decay-style WSD", "lr-decay-samples": "samples", "lr-warmup-samples": "samples",
 	"lr-wsd-decay-samples": "samples", "train-samples": "samples", "moe-router-enable-expert-bias": "--moe-router-score-function sigmoid",
-	"moe-router-num-groups": "--moe-router-group-topk 1", "moe-router-group-topk": "--moe-router-num-groups 2",
+	"moe-router-num-groups": "--moe-router-group-topk 1", "moe-router-group-topk": "--moe-router-num-groups 2", "moe-router-group-best": "--moe-router-num-groups 2 --moe-router-group-topk 2",
 	"moe-shared-expert-overlap": "--moe-shared-expert-intermediate-size 32 --disable-bias-linear --moe-token-dispatcher-type alltoall",
 	"moe-shared-expert-gate":    "--moe-shared-expert-intermediate-size 32 --disable-bias-linear", "moe-shared-expert-intermediate-size": "--disable-bias-linear", "moe-pad-expert-input-to-capacity": "--moe-expert-capacity-factor 1",
 	"profile-step-start": "--profile-step-end 30", "add-qkv-bias": "--disable-bias-linear", "memory-centric-tiling": "--zero-stage 3 --offload-folder d", "decoupled-min-lr": "--decoupled-lr 1e-2",

@@ -16,7 +16,7 @@ type latent struct {
 	*attention
 	l              *spec.Latent
 	region         mpu.Region
-	qDown, kvDown  *mpu.ReplicatedLinear // qDown nil: queries come from x
+	qDown, kvDown  *mpu.Linear // qDown nil: queries come from x
 	qUp, kvUp      *mpu.ColumnParallelLinear
 	qNorm, kvNorm  *norm  // nil: none
 	sumOverHeads   Tensor // [heads·d, rope]: ones that add up a rotary key's gradient over heads
@@ -37,12 +37,12 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	}
 	h, qRows := int64(m.HiddenSize), heads*int64(l.HeadDim())
 	if l.QRank > 0 {
-		a.qDown = mpu.NewReplicatedLinear(r, linear(".linear_q_down_proj", int64(l.QRank), h))
+		a.qDown = mpu.NewLinear(r, linear(".linear_q_down_proj", int64(l.QRank), h))
 		a.qUp = mpu.NewColumnParallelLinear(r, linear(".linear_q_up_proj", qRows, int64(l.QRank)))
 	} else {
 		a.qUp = mpu.NewColumnParallelLinear(r, linear(".linear_q_proj", qRows, h))
 	}
-	a.kvDown = mpu.NewReplicatedLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
+	a.kvDown = mpu.NewLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
 	a.kvUp = mpu.NewColumnParallelLinear(r, linear(".linear_kv_up_proj", heads*(a.nope+a.v), a.rank))
 	if l.Norms {
 		a.kvNorm = newNorm(m, name+".kv_layernorm", l.KVRank).outside(p)
@@ -126,7 +126,7 @@ func (a *latent) queries(p *Pass, s *device.Scope, saved *latentSaved, x Tensor)
 	in := x
 	if a.qDown != nil {
 		saved.q = s.Alloc(p.DType, x.Shape[0], int64(a.l.QRank))
-		a.qDown.Forward(p.D, a.region, saved.q, x)
+		a.qDown.Forward(p.D, saved.q, x)
 		saved.qNormed = saved.q
 		if a.qNorm != nil {
 			saved.qNormed = s.Like(saved.q)
@@ -151,7 +151,7 @@ func (a *latent) queries(p *Pass, s *device.Scope, saved *latentSaved, x Tensor)
 func (a *latent) keysAndValues(p *Pass, s *device.Scope, saved *latentSaved, x Tensor) error {
 	tokens := p.Tokens()
 	saved.kv = s.Alloc(p.DType, x.Shape[0], a.rank+a.ropeDim)
-	a.kvDown.Forward(p.D, a.region, saved.kv, x)
+	a.kvDown.Forward(p.D, saved.kv, x)
 	low := saved.kv.Slice(1, 0, a.rank)
 	saved.kNormed = s.Alloc(p.DType, x.Shape[0], a.rank)
 	if a.kvNorm != nil {

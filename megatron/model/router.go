@@ -31,7 +31,7 @@ func newRouter(m *spec.Model, layer int, name string, p Parallel) *router {
 	e := m.Experts
 	r := &router{m: m, e: e, layer: layer, tokens: p.Tokens, allTokens: p.AllTokens, region: p.region(), linear: mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".router", Out: int64(e.Num), In: int64(m.HiddenSize),
 		Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}})}
-	r.rule = device.RouterRule{Score: r.score(), Groups: int32(e.NumGroups), GroupTopK: int32(e.GroupTopK), Scaling: 1}
+	r.rule = device.RouterRule{Score: r.score(), Groups: int32(e.NumGroups), GroupTopK: int32(e.GroupTopK), GroupBest: int32(e.BestOfGroup()), Scaling: 1}
 	if e.ScalingFactor != 0 {
 		r.rule.Scaling = float32(e.ScalingFactor)
 	}

@@ -133,6 +133,7 @@ func (e *Experts) meaning() []setting {
 		{"ScalingFactor", "--moe-router-topk-scaling-factor", e.ScalingFactor},
 		{"NumGroups", "--moe-router-num-groups", e.NumGroups},
 		{"GroupTopK", "--moe-router-group-topk", e.GroupTopK},
+		{"GroupBest", "--moe-router-group-best", e.BestOfGroup()},
 		{"ExpertBias", "--moe-router-enable-expert-bias", e.ExpertBias},
 		{"ProbsOnInput", "--moe-apply-probs-on-input", e.ProbsOnInput},
 	}

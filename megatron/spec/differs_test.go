@@ -86,7 +86,7 @@ func TestShapesAreToldByFlags(t *testing.T) {
 
 // sample is a model that uses all that there is.
 func sample() *Model {
-	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Experts: &Experts{Num: 4}}
+	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Latent: &Latent{KVRank: 4}, Experts: &Experts{Num: 4}}
 }
 
 // change gives a field another value.

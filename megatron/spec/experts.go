@@ -51,6 +51,7 @@ type Experts struct {
 	ScalingFactor  float64 // weights are multiplied by it; 0: not
 	NumGroups      int     // 0: no groups
 	GroupTopK      int
+	GroupBest      int    // experts whose scores add up to their group's; 0: TopK/GroupTopK, as Megatron has it
 	RouterDtype    string // "", fp32, fp64
 	ProbsOnInput   bool   // weights multiply what goes into an expert (--moe-apply-probs-on-input)
 	ExpertBias     bool
@@ -128,8 +129,19 @@ func (e *Experts) Choosable() bool {
 	if e.NumGroups == 0 && e.GroupTopK == 0 {
 		return true
 	}
-	return e.GroupTopK >= 1 && e.GroupTopK <= e.NumGroups && e.Num%e.NumGroups == 0 && e.TopK%e.GroupTopK == 0 &&
-		e.TopK/e.GroupTopK <= e.Num/e.NumGroups
+	if e.GroupTopK < 1 || e.GroupTopK > e.NumGroups || e.Num%e.NumGroups != 0 || e.GroupBest == 0 && e.TopK%e.GroupTopK != 0 {
+		return false
+	}
+	size := e.Num / e.NumGroups
+	return e.TopK <= size*e.GroupTopK && e.BestOfGroup() <= size
+}
+
+// BestOfGroup is how many experts of a group make its score; 0: there are no groups.
+func (e *Experts) BestOfGroup() int {
+	if e.GroupBest > 0 || e.GroupTopK == 0 {
+		return e.GroupBest
+	}
+	return e.TopK / e.GroupTopK
 }
 
 // Capacity is how many of a rank's tokens an expert takes, where it is limited.

@@ -61,27 +61,11 @@ func (l *Latent) tableFactor() float64 {
 
 // frequencies are those of RopeDim/2 pairs; under YaRN slow ones are divided by the factor.
 func (l *Latent) frequencies(base float64) []float64 {
-	d := float64(l.RopeDim)
-	f := make([]float64, l.RopeDim/2)
-	for i := range f {
-		f[i] = math.Pow(base, -2*float64(i)/d)
-	}
 	if !l.Yarn {
-		return f
+		return plainFrequencies(base, l.RopeDim)
 	}
-	pairOf := func(turns float64) float64 { // that turns so often over the original positions
-		return d * math.Log(float64(l.OriginalMax)/(turns*2*math.Pi)) / (2 * math.Log(base))
-	}
-	low := math.Max(math.Floor(pairOf(l.FastTurns)), 0)
-	high := math.Min(math.Ceil(pairOf(l.SlowTurns)), d-1)
-	if low == high {
-		high += 0.001
-	}
-	for i := range f {
-		slowed := math.Min(math.Max((float64(i)-low)/(high-low), 0), 1)
-		f[i] = f[i]/l.Factor*slowed + f[i]*(1-slowed)
-	}
-	return f
+	rule := &RopeRule{Factor: &l.Factor, OriginalMax: l.OriginalMax, BetaFast: &l.FastTurns, BetaSlow: &l.SlowTurns}
+	return rule.yarn(base, l.RopeDim)
 }
 
 // operations are the products of one layer's attention for one token of a sequence of seq

@@ -264,6 +264,7 @@ func expertFlags(e *spec.Experts) map[string][]string {
 	}
 	number("moe-router-topk-scaling-factor", e.ScalingFactor)
 	number("moe-router-num-groups", float64(e.NumGroups))
+	number("moe-router-group-best", float64(e.GroupBest))
 	number("moe-router-group-topk", float64(e.GroupTopK))
 	number("moe-shared-expert-intermediate-size", float64(e.SharedFFN))
 	for name, on := range map[string]bool{"moe-router-pre-softmax": e.PreSoftmax, "moe-router-enable-expert-bias": e.ExpertBias,

@@ -56,13 +56,14 @@ func routerCases() []Case {
 			for _, s := range routerShapes {
 				cases = append(cases, routerForwardCase(d, s, routerOptions{rule: plainRule(score)}), routerBackwardCase(d, s, routerOptions{rule: plainRule(score)}))
 			}
-			o := routerOptions{rule: device.RouterRule{Score: score, Groups: 4, GroupTopK: 2, Scaling: 2.5}, bias: true, strided: true}
+			o := routerOptions{rule: device.RouterRule{Score: score, Groups: 4, GroupTopK: 2, GroupBest: 2, Scaling: 2.5}, bias: true, strided: true}
 			cases = append(cases, routerForwardCase(d, routerShape{65, 32, 4}, o), routerBackwardCase(d, routerShape{65, 32, 4}, o),
 				routerForwardCase(d, routerShape{65, 6, 2}, routerOptions{rule: plainRule(score), logits: "ties"}),
 				routerForwardCase(d, routerShape{5, 6, 2}, routerOptions{rule: plainRule(score), logits: "nan"}),
 				routerForwardCase(d, routerShape{65, 24, 4}, routerOptions{rule: plainRule(score), keys: true}))
 		}
-		cases = append(cases, routerForwardCase(device.F32, routerShape{65, 8, 6}, routerOptions{rule: device.RouterRule{Score: score, Groups: 8, GroupTopK: 6, Scaling: 1}, bias: true}))
+		cases = append(cases, routerForwardCase(device.F32, routerShape{65, 8, 6}, routerOptions{rule: device.RouterRule{Score: score, Groups: 8, GroupTopK: 6, GroupBest: 1, Scaling: 1}, bias: true}))
+		cases = append(cases, routerForwardCase(device.F32, routerShape{65, 8, 3}, routerOptions{rule: device.RouterRule{Score: score, Groups: 4, GroupTopK: 2, GroupBest: 1, Scaling: 1}}))
 		cases = append(cases, balanceCases(score)...)
 	}
 	return append(append(cases, routerZCases()...), choiceCases()...)

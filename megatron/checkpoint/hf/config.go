@@ -45,19 +45,19 @@ const (
 	MiniMax2 = "minimax_m2"
 	GPTOSS   = "gpt_oss"
 
-	DeepSeekV2 = "deepseek_v2" // without latent attention: read alone
-	DeepSeekV3 = "deepseek_v3" // as DeepSeekV2
+	DeepSeekV2  = "deepseek_v2"
+	DeepSeekV3  = "deepseek_v3"
+	KimiK2      = "kimi_k2"
+	GLM4MoELite = "glm4_moe_lite"
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
-	"qwen3_next":    "linear attention, gated attention",
-	"deepseek_v32":  "latent attention, sparse attention",
-	"kimi_k2":       "latent attention",
-	"glm4_moe_lite": "latent attention",
+	"qwen3_next":   "linear attention, gated attention",
+	"deepseek_v32": "latent attention, sparse attention",
 }
 
 // Config is what a config.json says. Dropouts of the model are 0: they belong
@@ -155,11 +155,18 @@ type fields struct {
 	RouterAuxLoss      *float64 `json:"router_aux_loss_coef"`
 	RouterJitter       *float64 `json:"router_jitter_noise"`
 
-	QueryKeyBias *bool    `json:"qkv_bias"`
-	QueryKeyNorm *bool    `json:"use_qk_norm"`
-	ClipQKV      *float64 `json:"clip_qkv"`
-	Latent       *bool    `json:"use_mla"`
-	NextTokens   *int64   `json:"num_nextn_predict_layers"`
+	QueryKeyBias   *bool    `json:"qkv_bias"`
+	QueryKeyNorm   *bool    `json:"use_qk_norm"`
+	ClipQKV        *float64 `json:"clip_qkv"`
+	UseLatent      *bool    `json:"use_mla"`
+	QueryRank      *int64   `json:"q_lora_rank"`
+	KeyValueRank   *int64   `json:"kv_lora_rank"`
+	PlainHeadDim   *int64   `json:"qk_nope_head_dim"`
+	RotaryHeadDim  *int64   `json:"qk_rope_head_dim"`
+	QueryHeadDim   *int64   `json:"qk_head_dim"` // the sum of both
+	ValueHeadDim   *int64   `json:"v_head_dim"`
+	RopeInterleave *bool    `json:"rope_interleave"`
+	NextTokens     *int64   `json:"num_nextn_predict_layers"`
 
 	EmbeddingMultiplier *float64 `json:"embedding_multiplier"` // Granite
 	LogitsScaling       *float64 `json:"logits_scaling"`
@@ -244,10 +251,6 @@ func absent(family string) (f fields) {
 		f.KVHeads, f.RMSNormEps, f.MaxPositions, f.PartialRotary, f.ExpertsPerTok = number(8), decimal(1e-5), number(131072), decimal(0.5), number(8)
 		f.MoEIntermediate, f.SharedExperts, f.FirstDense = number(1408), number(1), number(1)
 		f.ScoringFunc, f.TopKMethod = word("sigmoid"), word("noaux_tc")
-	case DeepSeekV2:
-		f.FirstDense, f.ScoringFunc, f.TopKMethod = number(0), word("softmax"), word("greedy")
-	case DeepSeekV3:
-		f.FirstDense, f.ScoringFunc, f.TopKMethod = number(3), word("sigmoid"), word("noaux_tc")
 	case Qwen2, Qwen3:
 		f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions = number(32), number(4096), number(28), number(32768)
 		if family == Qwen3 {

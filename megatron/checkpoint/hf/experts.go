@@ -15,6 +15,8 @@ type mixtureNames struct {
 	shared         string // the shared expert, in the mixture; "": the family has none
 }
 
+var deepSeekNames = mixtureNames{"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."}
+
 // mixtures are the families with experts.
 var mixtures = map[string]mixtureNames{
 	Mixtral:    {"block_sparse_moe.", "w1", "w3", "w2", ""},
@@ -24,8 +26,7 @@ var mixtures = map[string]mixtureNames{
 	GLM4MoE:    {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
 	MiniMax2:   {"block_sparse_moe.", "w1", "w3", "w2", ""},
 	GPTOSS:     {"mlp.", "", "", "", ""}, // fused: see gptoss.go
-	DeepSeekV2: {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
-	DeepSeekV3: {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
+	DeepSeekV2: deepSeekNames, DeepSeekV3: deepSeekNames, KimiK2: deepSeekNames, GLM4MoELite: deepSeekNames,
 }
 
 // hasExperts tells whether a family's layers are mixtures.
@@ -55,7 +56,7 @@ func (c *reading) experts(f *fields) {
 		if c.Family == Qwen2MoE {
 			e.SharedFFN, e.SharedGate = c.size("shared_expert_intermediate_size", maxSize, f.SharedIntermediate), true
 		}
-	case GLM4MoE, DeepSeekV2, DeepSeekV3:
+	case GLM4MoE, DeepSeekV2, DeepSeekV3, KimiK2, GLM4MoELite:
 		c.deepSeekExperts(f)
 	}
 	if !slices.Contains(e.Layers, true) {
@@ -80,7 +81,7 @@ func (c *reading) numExperts(f *fields) (n *int64) {
 }
 
 // classExperts are the classes' numbers where no key gives one.
-var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Qwen3MoE: number(128), OLMoE: number(64), GLM4MoE: number(128), DeepSeekV2: number(64), DeepSeekV3: number(256), MiniMax2: number(256), GPTOSS: number(128)}
+var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Qwen3MoE: number(128), OLMoE: number(64), GLM4MoE: number(128), DeepSeekV2: number(64), DeepSeekV3: number(256), KimiK2: number(384), GLM4MoELite: number(64), MiniMax2: number(256), GPTOSS: number(128)}
 
 // sparseLayers: every decoder_sparse_step-th layer has experts, but for mlp_only_layers.
 func (c *reading) sparseLayers(f *fields) {
@@ -155,10 +156,14 @@ func (c *reading) expertGroups(f *fields, best int) {
 		c.fail("n_group %d and topk_group %d do not fit %d experts with %d per token", groups, chosen, e.Num, e.TopK)
 		return
 	}
-	if e.TopK/chosen != best || e.TopK%chosen != 0 {
-		c.fail("num_experts_per_tok %d from topk_group %dis not supported: this family scores a group by its best %d experts, this program by the best num_experts_per_tok/topk_group", e.TopK, chosen, best)
+	if best > e.Num/groups {
+		c.fail("n_group %d leaves %d experts in a group, whose score is the sum of its best %d", groups, e.Num/groups, best)
+		return
 	}
 	e.NumGroups, e.GroupTopK = groups, chosen
+	if e.TopK%chosen != 0 || e.TopK/chosen != best {
+		e.GroupBest = best
+	}
 }
 
 // mixture tells what of a mixture a family cannot hold.
@@ -168,12 +173,12 @@ func mixture(family string, m *spec.Model, need needs) {
 		return
 	}
 	need(!e.ProbsOnInput, "weights that multiply what goes into an expert (--moe-apply-probs-on-input)")
-	need(e.ScoreFunction == spec.ScoreSoftmax || family == GLM4MoE || family == DeepSeekV3, "a router with %s scores", e.ScoreFunction)
+	need(e.ScoreFunction == spec.ScoreSoftmax || family == GLM4MoE, "a router with %s scores", e.ScoreFunction)
 	switch family {
 	case Mixtral, OLMoE:
 		need(family == OLMoE || !e.PreSoftmax, "a softmax over all experts before the choice (--moe-router-pre-softmax)")
 		need(!slices.Contains(e.Layers, false), "layers without experts")
-	case GLM4MoE, DeepSeekV2, DeepSeekV3:
+	case GLM4MoE:
 		deepSeekMixture(family, e, need)
 		return
 	}
@@ -185,11 +190,8 @@ func mixture(family string, m *spec.Model, need needs) {
 // deepSeekMixture is mixture for the families that deepSeekExperts reads.
 func deepSeekMixture(family string, e *spec.Experts, need needs) {
 	need(!e.SharedGate && e.SharedFFN%e.FFNHiddenSize == 0, "shared experts of width %d, gated: %v, together with experts of width %d", e.SharedFFN, e.SharedGate, e.FFNHiddenSize)
-	if family == DeepSeekV2 {
-		return
-	}
 	need(e.ScoreFunction == spec.ScoreSigmoid && e.ExpertBias, "a router without sigmoid scores and biases of the choice (--moe-router-enable-expert-bias)")
-	need(e.NumGroups == 0 || e.TopK == 2*e.GroupTopK, "groups chosen by their best %d experts", e.TopK/max(1, e.GroupTopK))
+	need(e.NumGroups == 0 || e.BestOfGroup() == 2, "groups chosen by their best %d experts", e.BestOfGroup())
 	if family == GLM4MoE {
 		first := slices.Index(e.Layers, true)
 		need(first >= 0 && !slices.Contains(e.Layers[first:], false), "layers without experts behind one with them")

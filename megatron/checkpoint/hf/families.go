@@ -54,6 +54,14 @@ var rows = map[string]*row{
 		about: "norms of whole queries and keys, partial RoPE, experts chosen by sigmoid scores with a bias"},
 	GPTOSS: {architecture: "GptOssForCausalLM", absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
 		about: "sinks in the softmax, windows by layer, YaRN, a clamped gate, experts with biases stored together", refused: "MXFP4 weights (quantization_config)"},
+	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
+		about: "latent attention, YaRN with mscale, softmax router with groups, shared experts, first layers dense", refused: "norm_topk_prob with groups"},
+	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
+		about: "latent attention, sigmoid router with biases and groups, shared experts", refused: "FP8 weights (quantization_config); layers of multi-token prediction are not read"},
+	KimiK2: {architecture: "DeepseekV3ForCausalLM", absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
+		about: "as deepseek_v3", refused: "FP8 weights"},
+	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
+		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
 		about: "chunks of attention, layers without RoPE whose queries grow with the position, norms of queries and keys without weights, RoPE of neighbouring channels", refused: "layers with experts, images"},
 }
@@ -81,7 +89,7 @@ func architectureOf(family string) string {
 // rowOf is the first family with a row that holds m; "" for none.
 func rowOf(m *spec.Model) string {
 	for _, family := range slices.Sorted(maps.Keys(rows)) {
-		if rows[family].expresses(family, m) == nil {
+		if writable(family, m) && rows[family].expresses(family, m) == nil {
 			return family
 		}
 	}
@@ -129,7 +137,7 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"cls_token_id mask_token_id unk_token_id decoder_start_token_id tokenizer_class auto_map cache_implementation pretraining_tp output_router_logits output_attentions output_hidden_states return_dict " +
 	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
-	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim")
+	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.
 func (c *reading) understood(raw []byte) {

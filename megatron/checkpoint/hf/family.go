@@ -55,6 +55,10 @@ func FamilyOf(m *spec.Model) (string, error) {
 // mixtureFamily is FamilyOf for a model with experts.
 func mixtureFamily(m *spec.Model) string {
 	switch e := m.Experts; {
+	case m.Latent != nil && e.ScoreFunction == spec.ScoreSigmoid:
+		return DeepSeekV3
+	case m.Latent != nil:
+		return DeepSeekV2
 	case e.ExpertBias || e.ScoreFunction != spec.ScoreSoftmax:
 		return GLM4MoE
 	case m.QKNormWhole:
@@ -79,6 +83,7 @@ func Expresses(family string, m *spec.Model) error {
 			lacks = append(lacks, fmt.Sprintf(format, args...))
 		}
 	}
+	need(m.Latent == nil, "multi-latent attention (--multi-latent-attention)")
 	need(!m.ParallelResidual || family == GPTNeoX, "attention and MLP in parallel (--parallel-residual; only gpt_neox supports it)")
 	need(m.NormAfter == (family == Olmo2), "norms after attention and MLP: %v", m.NormAfter)
 	need(m.QKNormWhole == (family == Olmo2 || family == OLMoE), "norms of all heads' queries and keys together: %v", m.QKNormWhole)
@@ -99,7 +104,7 @@ func Expresses(family string, m *spec.Model) error {
 	switch family {
 	case GPT2, GPTNeo, Bloom:
 		plain(family, m, need)
-	case GPTNeoX, Starcoder2, Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, DeepSeekV2, DeepSeekV3:
+	case GPTNeoX, Starcoder2, Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE:
 		rotary(family, m, need)
 	default:
 		return exitcode.Errorf(exitcode.Usage, "unknown family %q; choose from %s", family, Known)

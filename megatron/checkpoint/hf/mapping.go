@@ -219,9 +219,13 @@ func (mp *Mapping) llama() {
 		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("model.layers.%d.", i)
 		mp.layerNorms(ours, theirs)
 		attention := theirs + "self_attn."
-		if mp.Family == Phi3 {
+		switch {
+		case m.Latent != nil:
+			mp.latent(ours+"self_attention.", attention)
+			q = m.NumAttentionHeads * m.Latent.VDim
+		case mp.Family == Phi3:
 			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "qkv_proj"}, []int{q + 2*kv}, h, m.QKVBias, false, fused(m))
-		} else {
+		default:
 			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"},
 				[]int{q, kv, kv}, h, m.QKVBias, false, grouped(m))
 		}

@@ -112,7 +112,7 @@ func (c *reading) biases(f *fields) {
 		m.QKVBias = given(f.QueryKeyBias, true)
 	case GLM4MoE:
 		m.QKVBias = given(f.AttentionBias, false) // the output has none
-	case Qwen3, Olmo2, Qwen3MoE, OLMoE, DeepSeekV2, DeepSeekV3:
+	case Qwen3, Olmo2, Qwen3MoE, OLMoE, DeepSeekV2, DeepSeekV3, KimiK2, GLM4MoELite:
 		c.refuse("attention_bias", f.AttentionBias, true) // without one of the MLP
 	case Llama, SmolLM3:
 		attention, mlp := given(f.AttentionBias, false), given(f.MLPBias, false)
@@ -243,16 +243,6 @@ func (c *reading) bloom(f *fields) {
 	m.LinearBias, m.QKVBias = true, true
 	m.Activation = spec.GeluTanh // BloomGelu is the tanh form
 	c.refuse("apply_residual_connection_post_layernorm", f.PostNorm, true)
-}
-
-// deepSeek reads DeepSeek's shapes where their config says that attention is Llama's, as
-// some do (use_mla, of DeepSeek's own code; transformers' classes have latent attention).
-func (c *reading) deepSeek(f *fields) {
-	if given(f.Latent, true) {
-		c.fail("a %s model has latent attention (kv_lora_rank), which is not supported; only models with \"use_mla\": false are", c.Family)
-		return
-	}
-	c.llama(f)
 }
 
 // llama reads the family of RMSNorm, RoPE and SwiGLU.

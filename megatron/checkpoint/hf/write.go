@@ -59,7 +59,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 	if err != nil {
 		return nil, err
 	}
-	if architectureOf(family) == "" {
+	if !writable(family, m) {
 		return nil, exitcode.Errorf(exitcode.Usage, "%s models can be read, but not written: transformers' class always has latent attention; use a Megatron format or the native one", family)
 	}
 	w := &writing{src: src, o: o}
@@ -81,7 +81,7 @@ func chooseFamily(info checkpoint.Info, o checkpoint.WriteOptions) (string, erro
 	switch {
 	case o.Family != "":
 		return o.Family, nil
-	case architectureOf(info.Family) != "" && Expresses(info.Family, info.Model) == nil:
+	case writable(info.Family, info.Model) && Expresses(info.Family, info.Model) == nil:
 		return info.Family, nil
 	}
 	return FamilyOf(info.Model)

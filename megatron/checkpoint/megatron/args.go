@@ -137,7 +137,7 @@ func (a Args) experts(m *spec.Model) *spec.Experts {
 	e := &spec.Experts{Num: a.Int("num_experts", 0), FFNHiddenSize: a.Int("moe_ffn_hidden_size", m.FFNHiddenSize),
 		SharedFFN: a.Int("moe_shared_expert_intermediate_size", 0), SharedGate: a.Bool("moe_shared_expert_gate"),
 		TopK: a.Int("moe_router_topk", 2), ScoreFunction: a.Text("moe_router_score_function", spec.ScoreSoftmax), PreSoftmax: a.Bool("moe_router_pre_softmax"),
-		ScalingFactor: a.Float("moe_router_topk_scaling_factor", 0), NumGroups: a.Int("moe_router_num_groups", 0), GroupTopK: a.Int("moe_router_group_topk", 0),
+		ScalingFactor: a.Float("moe_router_topk_scaling_factor", 0), NumGroups: a.Int("moe_router_num_groups", 0), GroupTopK: a.Int("moe_router_group_topk", 0), GroupBest: a.Int(groupBestArg, 0),
 		RouterDtype: a.Text("moe_router_dtype", ""), ExpertBias: a.Bool("moe_router_enable_expert_bias"), BiasUpdateRate: a.Float("moe_router_bias_update_rate", 0.001),
 		ZLossCoeff: a.Float("moe_z_loss_coeff", 0), JitterEps: a.Float("moe_input_jitter_eps", 0), Dispatcher: a.Text("moe_token_dispatcher_type", "allgather"),
 		CapacityFactor: a.Float("moe_expert_capacity_factor", 0), PadToCapacity: a.Bool("moe_pad_expert_input_to_capacity"), ProbsOnInput: a.Bool("moe_apply_probs_on_input"), DropPolicy: a.Text("moe_token_drop_policy", "probs")}

@@ -93,6 +93,8 @@ func latentArgs(d *pickle.Dict, m *spec.Model) {
 // Megatron has one number for the scaling of RoPE; the other three are its code's.
 // Where they differ they go along under names of ours, which it does not look at.
 const (
+	groupBestArg = "monotron_moe_router_group_best"
+
 	lowFreqArg, highFreqArg, originalArg = "monotron_rope_low_freq_factor", "monotron_rope_high_freq_factor", "monotron_rope_original_positions"
 
 	megatronLowFreq, megatronHighFreq, megatronOriginal, megatronFactor = 1, 4, 8192, 8
@@ -227,6 +229,9 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 	d.Set("moe_shared_expert_intermediate_size", orNone(e.SharedFFN))
 	d.Set("moe_shared_expert_gate", e.SharedGate)
 	d.Set("moe_router_num_groups", orNone(e.NumGroups))
+	if e.GroupBest > 0 {
+		d.Set(groupBestArg, int64(e.GroupBest)) // a name of ours, which Megatron does not look at
+	}
 	d.Set("moe_router_group_topk", orNone(e.GroupTopK))
 	d.Set("moe_router_bias_update_rate", e.BiasUpdateRate)
 	d.Set("moe_apply_probs_on_input", e.ProbsOnInput)
