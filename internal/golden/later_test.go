@@ -13,7 +13,7 @@ import (
 func TestScriptsLeaveOutLater(t *testing.T) {
 	shared, want := t.TempDir(), ""
 	names := []string{"gpt2-tanh", "moe-softmax", "opt-of-another", "moe-bias-aux", "pretrain-gpt2", "schedules"}
-	for _, later := range []Later{Models, Lines, Mixtures} {
+	for _, later := range []Later{Models, Lines} {
 		for name := range later {
 			names = append(names, name)
 		}

@@ -176,6 +176,7 @@ var particular = map[string]string{
 	"moe-expert-capacity-factor": "1.5", "ddp-num-buckets": "3", "train-iters": "50", "encoder-seq-length": "32",
 	"seed": "7", "rope-scaling-factor": "4", "lr-decay-iters": "90", "lr-wsd-decay-iters": "5", "pp-partition-method": "uniform",
 	"moe-aux-loss-coeff": "0.01", "moe-imbalance-limit": "8",
+	"rope-parameters": `{"rope_type":"linear","factor":4}`, "window-rope-parameters": `{"rope_type":"default","rope_theta":5}`,
 }
 
 // companions make a flag legal or visible.
@@ -216,6 +217,9 @@ var companions = map[string]string{
 	"moe-shared-expert-gate":    "--moe-shared-expert-intermediate-size 32 --disable-bias-linear", "moe-shared-expert-intermediate-size": "--disable-bias-linear", "moe-pad-expert-input-to-capacity": "--moe-expert-capacity-factor 1",
 	"profile-step-start": "--profile-step-end 30", "add-qkv-bias": "--disable-bias-linear", "memory-centric-tiling": "--zero-stage 3 --offload-folder d", "decoupled-min-lr": "--decoupled-lr 1e-2",
 	"moe-router-quantile-balancing-ema": "--moe-router-load-balancing-type quantile_balancing", "moe-global-aux-exact": "--moe-router-load-balancing-type global_aux_loss",
+	"rope-parameters": "--position-embedding-type rope", "window-rope-parameters": "--position-embedding-type rope --window-size 4,0", "qk-layernorm-after-rope": "--qk-layernorm",
+	"parallel-one-norm": "--parallel-residual", "add-proj-bias": "--disable-bias-linear", "activation-func-clamp-value": "--swiglu", "glu-linear-offset": "--swiglu",
+	"query-growth": "--query-growth-from 8", "query-growth-from": "--query-growth 0.1", "alibi-by-key": "--position-embedding-type alibi",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }
 

@@ -97,8 +97,8 @@ func TestMixtureRefusals(t *testing.T) {
 		{DeepSeekV2, `,"use_mla":false,"n_routed_experts":8,"norm_topk_prob":true,"routed_scaling_factor":2.0`, "routed_scaling_factor 2"},
 		{DeepSeekV2, `,"use_mla":false,"n_routed_experts":8,"topk_method":"group_limited_greedy","n_group":4,"topk_group":1`, "topk_group 1"},
 		{DeepSeekV3, `,"use_mla":false,"n_routed_experts":8,"scoring_func":"softmax"`, `scoring_func "softmax"`},
-		{"gpt_oss", ``, "sinks"},
-		{"llama4_text", ``, "attention in chunks"},
+		{"gpt_oss", ``, "rope_parameters"},
+		{"llama4_text", ``, "layers with experts are not supported"},
 		{Llama, `,"num_experts":4`, "experts"},
 	} {
 		_, err := parseMixture(c.family, c.more)
