@@ -214,6 +214,7 @@ var companions = map[string]string{
 	"moe-shared-expert-gate":    "--moe-shared-expert-intermediate-size 32 --disable-bias-linear", "moe-shared-expert-intermediate-size": "--disable-bias-linear", "moe-pad-expert-input-to-capacity": "--moe-expert-capacity-factor 1",
 	"profile-step-start": "--profile-step-end 30", "add-qkv-bias": "--disable-bias-linear", "memory-centric-tiling": "--zero-stage 3 --offload-folder d", "decoupled-min-lr": "--decoupled-lr 1e-2",
 	"moe-router-quantile-balancing-ema": "--moe-router-load-balancing-type quantile_balancing", "moe-global-aux-exact": "--moe-router-load-balancing-type global_aux_loss",
+	"tuning":                      "--finetune-data x",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }
 
@@ -240,7 +241,7 @@ func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 			companion = ""
 		case f.Owner == table.Experts && f.Name != "num-experts":
 			companion += " --num-experts 4"
-		case strings.HasSuffix(f.Name, "-data-path"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data":
+		case strings.HasSuffix(f.Name, "-data-path"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data", f.Name == "finetune-data", f.Name == "tuning":
 			with = slices.DeleteFunc(with, func(a string) bool { return a == "--data-path" || a == "a" })
 		}
 		with = append(with, strings.Fields(companion)...)

@@ -11,7 +11,8 @@ import (
 
 // checkpoint takes what is still open from the arguments in a checkpoint.
 func (p *parser) checkpoint() {
-	if !p.isOn("use-checkpoint-args") {
+	tuned := p.given("finetune-data") && (p.given("load") || p.given("pretrained-checkpoint")) // a model that exists says what it is
+	if !p.isOn("use-checkpoint-args") && !tuned {
 		return
 	}
 	if !p.given("load") && !p.given("pretrained-checkpoint") {

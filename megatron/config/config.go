@@ -17,6 +17,7 @@ type Run struct {
 	PaddedVocab  int // --padded-vocab-size; 0: from the tokenizer by VocabDivisor
 
 	Data       dataset.Config
+	Tuning     Tuning
 	Tokenizer  tokenizer.Config
 	Checkpoint Checkpoint
 	Log        Log

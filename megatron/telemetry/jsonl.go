@@ -53,6 +53,7 @@ type Entry struct {
 // Trained are the fields that only a training step has.
 type Trained struct {
 	TrainIters          int               `json:"train_iters,omitempty"`
+	LMLoss              *Number           `json:"lm_loss,omitempty"` // the first of Loss, for readers of flat objects
 	LearningRate        Number            `json:"learning_rate"`
 	WeightDecay         Number            `json:"weight_decay"`
 	GlobalBatchSize     int               `json:"global_batch_size"`
@@ -101,6 +102,9 @@ func trained(s *Step) *Trained {
 		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
 		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
 		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s), Alerts: s.Alerts,
+	}
+	if len(s.Losses) > 0 {
+		t.LMLoss = (*Number)(&s.Losses[0].Value)
 	}
 	if s.Line != nil {
 		t.RankMemoryBytes = s.Line.RankMemory

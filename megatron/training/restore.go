@@ -40,6 +40,7 @@ func (r *Run) restore() error {
 	if c.Upcycle {
 		return r.upcycle(dir, step)
 	}
+	finetune = finetune || r.begins(dir, step)
 	if format := foreign(dir, step); format != "" {
 		return r.restoreForeign(format, dir, step, finetune)
 	}

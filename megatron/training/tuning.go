@@ -1,0 +1,93 @@
+package training
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"monotron/dataset"
+	"monotron/dataset/sft"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/config"
+	"monotron/tokenizer"
+	"monotron/tokenizer/chat"
+)
+
+// mostTemplate is the largest chat template that is read, in bytes.
+const mostTemplate = 1 << 20
+
+// TuningConfig says how rows become samples of a run.
+func TuningConfig(c *config.Run) (s sft.Config, err error) {
+	t := &c.Tuning
+	s = sft.Config{Length: c.SeqLength, Packing: t.Packing, LearnPrompts: t.LearnPrompts, Shuffle: !t.NoShuffle, Seed: uint64(c.Seed), Notice: c.Data.Notice}
+	var source chat.Source
+	if t.ChatTemplate != "" {
+		text, err := exitcode.ReadFile(t.ChatTemplate, mostTemplate)
+		if err != nil {
+			return s, fmt.Errorf("--chat-template: %w", err)
+		}
+		source.Text = string(text)
+	}
+	if _, err := os.Stat(c.Tokenizer.Model); err == nil {
+		if err := source.Beside(c.Tokenizer.Model); err != nil {
+			return s, err
+		}
+	}
+	if s.EOS = source.EOS; source.Text != "" {
+		s.Template, err = chat.New(source)
+	}
+	return s, err
+}
+
+// tuningData opens the rows of --finetune-data and --finetune-eval-data.
+func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset, err error) {
+	s, err := TuningConfig(c)
+	if err != nil {
+		return sets, err
+	}
+	train, err := sft.New(c.Tuning.Data, tok, s)
+	if err != nil {
+		return sets, fmt.Errorf("--finetune-data: %w", err)
+	}
+	sets[dataset.Train] = sft.Epochs(train, s)
+	tellRows(c, c.Tuning.Data, train)
+	if c.Tuning.EvalData == "" {
+		return sets, nil
+	}
+	valid, err := sft.New(c.Tuning.EvalData, tok, s)
+	if err != nil {
+		return sets, fmt.Errorf("--finetune-eval-data: %w", err)
+	}
+	sets[dataset.Valid] = valid
+	tellRows(c, c.Tuning.EvalData, valid)
+	return sets, nil
+}
+
+// tellRows says what became of a file's rows.
+func tellRows(c *config.Run, path string, set *sft.Set) {
+	if c.Data.Notice == nil {
+		return
+	}
+	n := set.Counts
+	c.Data.Notice(fmt.Sprintf("%s: %d rows make %d samples; %d of %d tokens are learned, %d rows are truncated at --seq-length %d, %d without a token to learn are dropped",
+		path, n.Rows, set.Len(), n.Learned, n.Tokens, n.Truncated, c.SeqLength, n.Dropped))
+}
+
+// begins tells whether a tuning starts from the checkpoint in dir instead of going on with it:
+// the run that wrote it tuned nothing.
+func (r *Run) begins(dir string, step int64) bool {
+	if r.Config.Tuning.Data == "" {
+		return false
+	}
+	if foreign(dir, step) != "" {
+		return dir != r.Config.Checkpoint.Save
+	}
+	f, err := native.OpenSound(dir, step)
+	if err != nil {
+		return false // loading says what is wrong
+	}
+	defer f.Close()
+	var before struct{ Tuning config.Tuning }
+	return json.Unmarshal(f.Manifest.State.Config, &before) == nil && before.Tuning.Data == ""
+}
