@@ -32,6 +32,9 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	if err := s.checkLength(p); err != nil {
 		return nil, err
 	}
+	if len(s.m.Adapters) > 0 {
+		p.dropBranches()
+	}
 	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]kept, len(s.layers)), layers: make([]*layerSaved, len(s.layers)), soFar: map[int]Tensor{}}
 	p.saved = saved
 	x, err := s.enter(p, saved, x)

@@ -79,6 +79,8 @@ type Model struct {
 
 	Experts *Experts // nil: dense
 
+	Adapters []Adapter `json:",omitempty"` // low-rank additions that are trained or kept apart; nil: none
+
 	HiddenDropout    float64
 	AttentionDropout float64
 
