@@ -74,7 +74,12 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	for _, n := range original.Info().Notes {
 		notes.Printf("%s: %s\n", original.Info().Path, n)
 	}
-	src, err := o.view(original)
+	whole, err := o.merge(original, notes)
+	if err != nil {
+		return err
+	}
+	defer whole.Close()
+	src, err := o.view(whole)
 	if err != nil {
 		return err
 	}
