@@ -214,7 +214,7 @@ var companions = map[string]string{
 	"moe-shared-expert-gate":    "--moe-shared-expert-intermediate-size 32 --disable-bias-linear", "moe-shared-expert-intermediate-size": "--disable-bias-linear", "moe-pad-expert-input-to-capacity": "--moe-expert-capacity-factor 1",
 	"profile-step-start": "--profile-step-end 30", "add-qkv-bias": "--disable-bias-linear", "memory-centric-tiling": "--zero-stage 3 --offload-folder d", "decoupled-min-lr": "--decoupled-lr 1e-2",
 	"moe-router-quantile-balancing-ema": "--moe-router-load-balancing-type quantile_balancing", "moe-global-aux-exact": "--moe-router-load-balancing-type global_aux_loss",
-	"tuning":                      "--finetune-data x",
+	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }
 

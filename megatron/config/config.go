@@ -18,6 +18,7 @@ type Run struct {
 
 	Data       dataset.Config
 	Tuning     Tuning
+	Adapter    Adapter
 	Tokenizer  tokenizer.Config
 	Checkpoint Checkpoint
 	Log        Log

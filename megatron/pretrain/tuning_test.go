@@ -17,6 +17,7 @@ import (
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/peft"
 	"monotron/megatron/telemetry"
 )
 
@@ -97,8 +98,8 @@ func stepsOf(t *testing.T, path string) (steps []telemetry.Entry) {
 	return slices.DeleteFunc(steps, func(e telemetry.Entry) bool { return e.Trained == nil })
 }
 
-// inHF is a checkpoint's weights under Hugging Face's names.
-func inHF(t *testing.T, path string) func(name string) []float32 {
+// hfFolder is a checkpoint as a folder of Hugging Face, its adapter merged.
+func hfFolder(t *testing.T, path string) (folder string) {
 	t.Helper()
 	src, err := all.Open(path, checkpoint.OpenOptions{Step: -1})
 	if err != nil {
@@ -106,10 +107,16 @@ func inHF(t *testing.T, path string) func(name string) []float32 {
 	}
 	defer src.Close()
 	out := filepath.Join(t.TempDir(), "hf")
-	if _, err := all.Write(context.Background(), checkpoint.HF, out, src, checkpoint.WriteOptions{}); err != nil {
+	if _, err := all.Write(context.Background(), checkpoint.HF, out, peft.MergeOwn(src), checkpoint.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	folder, err := safetensors.OpenFolder(out)
+	return out
+}
+
+// inHF is a checkpoint's weights under Hugging Face's names.
+func inHF(t *testing.T, path string) func(name string) []float32 {
+	t.Helper()
+	folder, err := safetensors.OpenFolder(hfFolder(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}

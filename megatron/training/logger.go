@@ -135,9 +135,9 @@ func (l *logger) parameters(params []*mpu.Param) error {
 	return l.console.line(telemetry.ParameterCount(l.rank.Place.TP, l.rank.Place.PP, n))
 }
 
-// tellFreezing says what --freeze-parameters leaves to train.
+// tellFreezing says what --freeze-parameters, or an adapter, leaves to train.
 func (r *Run) tellFreezing() error {
-	if len(r.Config.FreezeParameters) == 0 {
+	if len(r.Config.FreezeParameters) == 0 && len(r.Config.Model.Adapters) == 0 {
 		return nil
 	}
 	f, err := r.Config.Freezing()

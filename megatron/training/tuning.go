@@ -10,6 +10,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/config"
+	"monotron/megatron/spec"
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
 )
@@ -75,19 +76,34 @@ func tellRows(c *config.Run, path string, set *sft.Set) {
 }
 
 // begins tells whether a tuning starts from the checkpoint in dir instead of going on with it:
-// the run that wrote it tuned nothing.
+// the run that wrote it tuned nothing, or something else.
 func (r *Run) begins(dir string, step int64) bool {
-	if r.Config.Tuning.Data == "" {
+	c := &r.Config
+	if c.Tuning.Data == "" || dir == c.Checkpoint.Save {
 		return false
 	}
 	if foreign(dir, step) != "" {
-		return dir != r.Config.Checkpoint.Save
+		return true
 	}
-	f, err := native.OpenSound(dir, step)
+	before, err := storedRun(dir, step)
 	if err != nil {
 		return false // loading says what is wrong
 	}
+	return before.Tuning.Data != c.Tuning.Data || len(before.Model.Adapters) == 0 && len(c.Model.Adapters) > 0
+}
+
+// storedRun is the part of a native checkpoint's settings that tuning asks for.
+type stored struct {
+	Model   spec.Model
+	Tuning  config.Tuning
+	Adapter config.Adapter
+}
+
+func storedRun(dir string, step int64) (s stored, err error) {
+	f, err := native.OpenSound(dir, step)
+	if err != nil {
+		return s, err
+	}
 	defer f.Close()
-	var before struct{ Tuning config.Tuning }
-	return json.Unmarshal(f.Manifest.State.Config, &before) == nil && before.Tuning.Data == ""
+	return s, json.Unmarshal(f.Manifest.State.Config, &s)
 }

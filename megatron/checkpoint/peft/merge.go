@@ -171,7 +171,7 @@ func (m *merged) add(weight []float32, in int64, a spec.Adapter) error {
 				}
 			}
 			for j := range row {
-				row[j] += float32(sums[j]*float32(a.Scale)) // rounded before the sum, on every machine
+				row[j] += float32(sums[j] * float32(a.Scale)) // rounded before the sum, on every machine
 			}
 			if magnitude != nil {
 				scaleRow(row, magnitude[theirs])

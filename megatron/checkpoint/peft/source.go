@@ -77,7 +77,9 @@ func (f *Folder) check() error {
 			return bad("tensor %s is %s; must be F32, BF16, F16 or F64", name, info.DType)
 		}
 		known[name], f.names[t.Name] = true, name
-		f.list = append(f.list, checkpoint.Tensor{Name: checkpoint.Model + t.Name, DType: info.DType, Shape: t.Shape})
+		for _, prefix := range []string{checkpoint.Model, checkpoint.Main} {
+			f.list = append(f.list, checkpoint.Tensor{Name: prefix + t.Name, DType: info.DType, Shape: t.Shape})
+		}
 	}
 	for _, name := range f.file.Names() {
 		if !known[name] {
@@ -105,7 +107,7 @@ func (f *Folder) Info() checkpoint.Info {
 	return checkpoint.Info{Path: f.path, Model: f.model}
 }
 
-// Tensors lists the adapter's parameters.
+// Tensors lists the adapter's parameters, which are main parameters too.
 func (f *Folder) Tensors() []checkpoint.Tensor { return f.list }
 
 // State is empty: an adapter is weights alone.
@@ -116,7 +118,7 @@ func (f *Folder) Close() error { return f.file.Close() }
 
 // Read fills dst with a box of a tensor.
 func (f *Folder) Read(name string, box mpu.Piece, dst []byte) error {
-	theirs := f.names[strings.TrimPrefix(name, checkpoint.Model)]
+	theirs := f.names[strings.TrimPrefix(strings.TrimPrefix(name, checkpoint.Model), checkpoint.Main)]
 	info, ok := f.file.Info(theirs)
 	if !ok {
 		return exitcode.Errorf(exitcode.Internal, "%s has no tensor %q", f.path, name)

@@ -26,7 +26,7 @@ func Write(dir string, src checkpoint.Source, c Config) error {
 		return err
 	}
 	c.PeftType, c.TaskType, c.Bias, c.Inference = "LORA", "CAUSAL_LM", "none", true
-	if c.Init == nil {
+	if string(c.Init) == "" || string(c.Init) == "null" {
 		c.Init = json.RawMessage("true")
 	}
 	text, err := json.MarshalIndent(c, "", "  ")
