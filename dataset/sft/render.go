@@ -105,8 +105,17 @@ func (r *renderer) ended(text string) string {
 	return text + r.config.EOS
 }
 
+// encode gives the ids of a text that ends a document.
+func (r *renderer) encode(text string) ([]int32, error) {
+	ids, err := r.tok.Encode(r.ended(text))
+	if end := r.config.EndID; err == nil && r.config.EOS == "" && end >= 0 && (len(ids) == 0 || ids[len(ids)-1] != end) {
+		ids = append(ids, end)
+	}
+	return ids, err
+}
+
 func (r *renderer) plain(row *row) (d Document, err error) {
-	if d.IDs, err = r.tok.Encode(r.ended(row.text)); err != nil {
+	if d.IDs, err = r.encode(row.text); err != nil {
 		return d, fieldError("text", "%w", err)
 	}
 	d.Learn = [][2]int{{0, len(d.IDs)}}
@@ -120,7 +129,7 @@ func (r *renderer) promptText(row *row) (d Document, err error) {
 	if err != nil {
 		return d, fieldError("prompt", "%w", err)
 	}
-	if d.IDs, err = r.tok.Encode(row.prompt + r.ended(row.completion)); err != nil {
+	if d.IDs, err = r.encode(row.prompt + row.completion); err != nil {
 		return d, fieldError("completion", "%w", err)
 	}
 	d.Learn = [][2]int{{common(prompt, d.IDs), len(d.IDs)}}

@@ -29,8 +29,8 @@ type Config struct {
 	Shuffle      bool   // a new order of samples each epoch
 	Seed         uint64 // of that order
 	Template     *chat.Template
-	EOS          string // what ends a text without a template; "": nothing
-	Notice       func(text string)
+	EOS          string // what ends a text without a template; "": EndID
+	EndID        int32  // token that ends it where EOS is ""; negative: none
 }
 
 // Document is a row as tokens.
@@ -56,6 +56,15 @@ func (d *Document) Learned() (n int) {
 		n += max(0, s[1]-max(1, s[0]))
 	}
 	return n
+}
+
+// Last is the last learned token, as a list; empty where nothing is learned.
+func (d *Document) Last() []int32 {
+	if len(d.Learn) == 0 {
+		return nil
+	}
+	end := d.Learn[len(d.Learn)-1][1]
+	return d.IDs[end-1 : end]
 }
 
 // Counts tells what became of the rows of a file.

@@ -19,9 +19,9 @@ import (
 const mostTemplate = 1 << 20
 
 // TuningConfig says how rows become samples of a run.
-func TuningConfig(c *config.Run) (s sft.Config, err error) {
+func TuningConfig(c *config.Run, tok tokenizer.Tokenizer) (s sft.Config, err error) {
 	t := &c.Tuning
-	s = sft.Config{Length: c.SeqLength, Packing: t.Packing, LearnPrompts: t.LearnPrompts, Shuffle: !t.NoShuffle, Seed: uint64(c.Seed), Notice: c.Data.Notice}
+	s = sft.Config{Length: c.SeqLength, Packing: t.Packing, LearnPrompts: t.LearnPrompts, Shuffle: !t.NoShuffle, Seed: uint64(c.Seed), EndID: int32(tok.EOD())}
 	var source chat.Source
 	if t.ChatTemplate != "" {
 		text, err := exitcode.ReadFile(t.ChatTemplate, mostTemplate)
@@ -43,7 +43,7 @@ func TuningConfig(c *config.Run) (s sft.Config, err error) {
 
 // tuningData opens the rows of --finetune-data and --finetune-eval-data.
 func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset, err error) {
-	s, err := TuningConfig(c)
+	s, err := TuningConfig(c, tok)
 	if err != nil {
 		return sets, err
 	}
@@ -52,7 +52,7 @@ func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset
 		return sets, fmt.Errorf("--finetune-data: %w", err)
 	}
 	sets[dataset.Train] = sft.Epochs(train, s)
-	tellRows(c, c.Tuning.Data, train)
+	tellRows(c, c.Tuning.Data, train, tok)
 	if c.Tuning.EvalData == "" {
 		return sets, nil
 	}
@@ -61,18 +61,19 @@ func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset
 		return sets, fmt.Errorf("--finetune-eval-data: %w", err)
 	}
 	sets[dataset.Valid] = valid
-	tellRows(c, c.Tuning.EvalData, valid)
+	tellRows(c, c.Tuning.EvalData, valid, tok)
 	return sets, nil
 }
 
-// tellRows says what became of a file's rows.
-func tellRows(c *config.Run, path string, set *sft.Set) {
+// tellRows says what became of a file's rows, and what the first one's answer ends with: a model
+// that does not learn where to stop does not stop.
+func tellRows(c *config.Run, path string, set *sft.Set, tok tokenizer.Tokenizer) {
 	if c.Data.Notice == nil {
 		return
 	}
 	n := set.Counts
-	c.Data.Notice(fmt.Sprintf("%s: %d rows make %d samples; %d of %d tokens are learned, %d rows are truncated at --seq-length %d, %d without a token to learn are dropped",
-		path, n.Rows, set.Len(), n.Learned, n.Tokens, n.Truncated, c.SeqLength, n.Dropped))
+	c.Data.Notice(fmt.Sprintf("%s: %d rows make %d samples; %d of %d tokens are learned, %d rows are truncated at --seq-length %d, %d without a token to learn are dropped; the last learned token of the first row is %q",
+		path, n.Rows, set.Len(), n.Learned, n.Tokens, n.Truncated, c.SeqLength, n.Dropped, tok.Decode(set.Documents(0)[0].Last())))
 }
 
 // begins tells whether a tuning starts from the checkpoint in dir instead of going on with it:
