@@ -259,6 +259,44 @@ func TestTuningInEveryLayout(t *testing.T) {
 	}
 }
 
+// Claim: the accuracy of an evaluation is the share of learned tokens that the model finds likeliest:
+// after a tuning by heart all of them, before it few, the same in every layout.
+func TestTokenAccuracy(t *testing.T) {
+	c, dir := openTuned(t), t.TempDir()
+	baseFolder(t, dir, c.dir, filepath.Join(golden.Dir(t, "chat"), "tokenizer.json"))
+	row := "{\"messages\": [{\"role\": \"user\", \"content\": \"name\"}, {\"role\": \"assistant\", \"content\": \"the type and\"}]}\n"
+	if err := os.WriteFile(filepath.Join(dir, "row.jsonl"), []byte(row), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var before []float64
+	for i, layout := range []string{"--micro-batch-size 4", "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --micro-batch-size 2", "--world-size 4 --pipeline-model-parallel-size 2 --micro-batch-size 1",
+		"--world-size 2 --context-parallel-size 2 --micro-batch-size 2"} {
+		log := filepath.Join(dir, fmt.Sprint("log", i))
+		must(t, dir, "--finetune-data DIR/row.jsonl --finetune-eval-data DIR/row.jsonl --eval-at-start "+tuneLine+"--lr 2e-2 --min-lr 2e-2 --train-iters 30 --log-interval 30 "+layout+" --log-jsonl "+log)
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := telemetry.ReadJSONL(strings.NewReader(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []float64
+		for _, e := range entries {
+			if e.Validation != "" {
+				found = append(found, float64(*e.Accuracy))
+			}
+		}
+		if len(found) != 2 || found[0] > 0.5 || found[1] != 1 {
+			t.Errorf("%s: accuracies %v", layout, found)
+			continue
+		}
+		if before = append(before, found[0]); found[0] != before[0] {
+			t.Errorf("%s: accuracy %v before, one rank has %v", layout, found[0], before[0])
+		}
+	}
+}
+
 // Claim: a tuning that is stopped goes on bit for bit, in the middle of an epoch too.
 func TestTuningResumes(t *testing.T) {
 	c, dir := openTuned(t), t.TempDir()

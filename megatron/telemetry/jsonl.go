@@ -47,6 +47,7 @@ type Entry struct {
 	Loss            map[string]Number `json:"loss"`
 	Validation      string            `json:"validation,omitempty"` // the Split
 	Samples         []Sample          `json:"samples,omitempty"`
+	Accuracy        *Number           `json:"token_accuracy,omitempty"` // of an evaluation of a tuning
 	*Trained
 }
 
@@ -83,7 +84,7 @@ type Trained struct {
 // entry is the line of a step.
 func entry(s *Step) *Entry {
 	e := &Entry{Time: s.Time, Iteration: s.Iteration, ConsumedSamples: s.ConsumedSamples, ConsumedTokens: s.ConsumedTokens,
-		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written}
+		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written, Accuracy: (*Number)(s.Accuracy)}
 	for _, loss := range s.Losses {
 		e.Loss[loss.Name] = Number(loss.Value)
 	}

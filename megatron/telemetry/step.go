@@ -36,6 +36,7 @@ type Step struct {
 	Where           string   // of an evaluation: "iteration 5", "iteration 10 on test set"
 	Losses          []Value  // nats a token, of this step alone
 	Written         []Sample // at an evaluation
+	Accuracy        *float64 // of an evaluation of a tuning: share of the learned tokens that are predicted right
 
 	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed
 	MoE             []Value // load_balancing_loss, z_loss, ..: means over the layers of experts

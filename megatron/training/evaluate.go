@@ -23,13 +23,13 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	if r.Config.FullValidation && !test {
 		consumed, micros, iters = new(int64), 1, int((f.set.Len()+f.sampler.Advance()-1)/f.sampler.Advance())
 	}
-	loss, cut, err := r.lossOf(ctx, where, f, *consumed, iters, micros)
+	loss, accuracy, cut, err := r.lossOf(ctx, where, f, *consumed, iters, micros)
 	*consumed += int64(iters) * int64(micros) * f.sampler.Advance() // of one that was cut short too: later ones see what they would have seen
 	if cut || err != nil {
 		return err
 	}
 	written, err := r.samples()
-	if err := errors.Join(r.log.validation(r, where, split, loss, written), err); err != nil {
+	if err := errors.Join(r.log.validation(r, where, split, loss, accuracy, written), err); err != nil {
 		return err
 	}
 	for _, s := range written {
@@ -38,32 +38,52 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	return nil
 }
 
-// lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
-// tells that a rank was asked to stop meanwhile.
-func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (loss float64, cut bool, err error) {
+// lossOf is the mean loss over global batches of a feed from the consumed samples on, and in a
+// tuning the share of tokens that are predicted right; cut tells that a rank was asked to stop
+// meanwhile.
+func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (loss float64, accuracy *float64, cut bool, err error) {
 	var sum, tokens float64
+	r.Engine.Accuracy, r.Engine.Right = r.Config.Tuning.Data != "", 0
 	for range iters {
 		r.rank.Enter(health.Eval, r.Engine.Iteration)
 		stop, err := r.interrupted(ctx)
 		if err != nil {
-			return 0, false, err
+			return 0, nil, false, err
 		}
 		if stop {
 			r.log.note("the evaluation at %s is incomplete", where)
-			return 0, true, nil
+			return 0, nil, true, nil
 		}
 		batch, err := f.Batch(consumed, micros)
 		if err != nil {
-			return 0, false, fmt.Errorf("evaluation at %s: %w", where, err)
+			return 0, nil, false, fmt.Errorf("evaluation at %s: %w", where, err)
 		}
 		s, n, err := r.Engine.Loss(batch)
 		if err != nil {
-			return 0, false, err
+			return 0, nil, false, err
 		}
 		sum, tokens = sum+s, tokens+n
 		consumed += int64(micros) * f.sampler.Advance()
 	}
-	return sum / math.Max(1, tokens), false, nil
+	accuracy, err = r.accuracy(tokens)
+	return sum / math.Max(1, tokens), accuracy, false, err
+}
+
+// accuracy is the share of the tokens that were predicted right, on all ranks; nil: nobody counted.
+func (r *Run) accuracy(tokens float64) (*float64, error) {
+	if !r.Engine.Accuracy {
+		return nil, nil
+	}
+	rows, err := r.log.gather([]float64{r.Engine.Right})
+	if err != nil {
+		return nil, err
+	}
+	right := 0.0
+	for _, row := range rows {
+		right += row[0]
+	}
+	right /= math.Max(1, tokens)
+	return &right, nil
 }
 
 // estimate measures the training set (--eval-train-iters): the first global batches of the
@@ -75,11 +95,11 @@ func (r *Run) estimate(ctx context.Context) error {
 	}
 	micros := max(1, r.Config.GlobalBatchSize/(r.Config.MicroBatchSize*r.Config.Layout.DP))
 	where := fmt.Sprintf("iteration %d", r.Engine.Iteration)
-	loss, cut, err := r.lossOf(ctx, where, f, 0, iters, micros)
+	loss, accuracy, cut, err := r.lossOf(ctx, where, f, 0, iters, micros)
 	if cut || err != nil {
 		return err
 	}
-	return r.log.validation(r, where, telemetry.Train, loss, nil)
+	return r.log.validation(r, where, telemetry.Train, loss, accuracy, nil)
 }
 
 // evaluateNow measures the validation set between two steps, where there is one, and

@@ -181,8 +181,9 @@ func (l *logger) step(r *Run, done stepLog) error {
 }
 
 // validation tells an evaluation.
-func (l *logger) validation(r *Run, where, split string, loss float64, written []telemetry.Sample) error {
+func (l *logger) validation(r *Run, where, split string, loss float64, accuracy *float64, written []telemetry.Sample) error {
 	s := l.progress(r)
+	s.Accuracy = accuracy
 	s.Split, s.Where, s.Losses, s.Written = split, where, []telemetry.Value{{Name: "lm loss", Value: loss}}, written
 	return l.sinks.Take(s)
 }
