@@ -34,7 +34,7 @@ The folder of --output gets:
 Flags of pretrain_gpt may follow, as in --world-size 2 --bf16.
 
 Examples:
-  monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data held-out.jsonl --output tuned
+  monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned
   monotron finetune --model tuned/model --data more.jsonl --output tuned-more --lora-rank 0 --lr 1e-5`
 
 // Command is finetune; train runs pretrain_gpt with arguments.

@@ -138,7 +138,7 @@ func (r *resolver) matches(t Names, name string) (bool, error) {
 func compile(pattern string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return nil, fmt.Errorf("pattern %.80q: %w; look-arounds and back references are not supported", pattern, err)
+		return nil, fmt.Errorf("pattern %.80q: %w; lookaround and back references are not supported", pattern, err)
 	}
 	return re, nil
 }
