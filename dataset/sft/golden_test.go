@@ -134,78 +134,88 @@ func TestPacksOfReference(t *testing.T) {
 	}
 }
 
+// prefixCase is a render of golden/chat.
+type prefixCase struct {
+	Conversation string
+	Text         *string
+	IDs          []int32
+	Mask         *[][2]int `json:"assistant_mask_prefix"`
+	Fails        string    `json:"prefix_property_fails"`
+}
+
+type prefixFile struct {
+	BOS   string `json:"bos_token"`
+	EOS   string `json:"eos_token"`
+	Now   string
+	Cases []prefixCase
+}
+
+type chatRow struct {
+	Messages      []json.RawMessage
+	Tools, Kwargs json.RawMessage
+}
+
 // Claim (golden/chat): for every template and conversation, the assistant's tokens by rendering
 // prefixes are those of the reference, and a template that breaks the prefix property is refused
 // with the message's number.
 func TestSpansByPrefix(t *testing.T) {
 	dir, tok := golden.Dir(t, "chat"), tokenizerOf(t)
-	var conversations map[string]struct {
-		Messages                 []json.RawMessage
-		Tools, Kwargs, Documents json.RawMessage
-	}
+	var conversations map[string]chatRow
 	read(t, filepath.Join(dir, "conversations.json"), &conversations)
 	files, _ := filepath.Glob(filepath.Join(dir, "cases", "*.json"))
 	found, refused := 0, 0
 	for _, file := range files {
-		var f struct {
-			BOS   string `json:"bos_token"`
-			EOS   string `json:"eos_token"`
-			Now   string
-			Cases []struct {
-				Conversation string
-				Generate     bool `json:"add_generation_prompt"`
-				Continue     bool `json:"continue_final_message"`
-				Text         *string
-				IDs          []int32
-				Mask         *[][2]int `json:"assistant_mask_prefix"`
-				Fails        string    `json:"prefix_property_fails"`
-			}
-		}
+		var f prefixFile
 		read(t, file, &f)
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		text, err := os.ReadFile(filepath.Join(dir, "templates", name+".jinja"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		template, err := chat.New(chat.Source{Text: string(text), BOS: f.BOS, EOS: f.EOS})
-		if err != nil {
+		r := &renderer{tok: tok}
+		if r.config.Template, err = chat.New(chat.Source{Text: string(text), BOS: f.BOS, EOS: f.EOS}); err != nil {
 			t.Fatal(err)
 		}
-		now, err := time.Parse("2006-01-02 15:04:05", f.Now)
-		if err != nil {
+		if r.now, err = time.Parse("2006-01-02 15:04:05", f.Now); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range f.Cases {
-			if c.Text == nil || c.Mask == nil && c.Fails == "" {
-				continue
-			}
-			q := conversations[c.Conversation]
-			r := &renderer{tok: tok, config: Config{Template: template}, now: now}
-			row := &row{messages: q.Messages, tools: q.Tools, variables: q.Kwargs}
-			spans, _, err := r.prefixes(template, row, *c.Text)
-			if c.Fails != "" {
+			switch {
+			case c.Text == nil:
+			case c.Fails != "":
 				refused++
-				number, _, _ := strings.Cut(c.Fails, ":")
-				if err == nil || !strings.Contains(err.Error(), number+" ") {
-					t.Errorf("%s %s: %v, want a refusal like %s", name, c.Conversation, err, c.Fails)
-				}
-				continue
-			}
-			if found++; err != nil {
-				t.Errorf("%s %s: %v", name, c.Conversation, err)
-				continue
-			}
-			p := r.places(c.IDs, *c.Text)
-			var got [][2]int
-			for _, s := range spans {
-				got = append(got, [2]int{p.first(s[0]), p.first(s[1])})
-			}
-			if got = joined(got); fmt.Sprint(got) != fmt.Sprint(*c.Mask) {
-				t.Errorf("%s %s: tokens %v, want %v", name, c.Conversation, got, *c.Mask)
+				c.check(t, r, conversations[c.Conversation])
+			case c.Mask != nil:
+				found++
+				c.check(t, r, conversations[c.Conversation])
 			}
 		}
 	}
 	if t.Logf("%d spans, %d refusals", found, refused); found < 300 || refused < 100 {
 		t.Errorf("only %d spans and %d refusals were compared", found, refused)
+	}
+}
+
+func (c *prefixCase) check(t *testing.T, r *renderer, q chatRow) {
+	t.Helper()
+	spans, _, err := r.prefixes(r.config.Template, &row{messages: q.Messages, tools: q.Tools, variables: q.Kwargs}, *c.Text)
+	if c.Fails != "" {
+		number, _, _ := strings.Cut(c.Fails, ":")
+		if err == nil || !strings.Contains(err.Error(), number+" ") {
+			t.Errorf("%s: %v, want a refusal like %s", c.Conversation, err, c.Fails)
+		}
+		return
+	}
+	if err != nil {
+		t.Errorf("%s: %v", c.Conversation, err)
+		return
+	}
+	p := r.places(c.IDs, *c.Text)
+	var got [][2]int
+	for _, s := range spans {
+		got = append(got, [2]int{p.first(s[0]), p.first(s[1])})
+	}
+	if got = joined(got); fmt.Sprint(got) != fmt.Sprint(*c.Mask) {
+		t.Errorf("%s: tokens %v, want %v", c.Conversation, got, *c.Mask)
 	}
 }

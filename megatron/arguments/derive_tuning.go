@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"monotron/dataset/sft"
+	"monotron/megatron/arguments/table"
 )
 
 // deriveTuning completes what --finetune-data says. The loss is averaged over the learned tokens
@@ -57,6 +58,8 @@ func (p *parser) deriveAdapter() {
 	switch {
 	case p.Layout.MemoryCentricTiling > 0:
 		p.clash("memory-centric-tiling lora-rank", "--memory-centric-tiling does not go with an adapter; leave one out")
+	case a.DoRA && (p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff):
+		p.clash("use-dora cuda-graph-impl", "--use-dora reads norms back in every pass, which a CUDA graph cannot; leave --cuda-graph-impl out")
 	case p.Checkpoint.Format != "" && p.Checkpoint.Format != "native" && p.Checkpoint.Save != "":
 		p.clash("ckpt-format lora-rank", "--ckpt-format %s cannot hold an adapter; leave it out, and convert the result", p.Checkpoint.Format)
 	}

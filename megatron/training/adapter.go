@@ -40,6 +40,11 @@ func adapt(c *config.Run) error {
 		return err
 	}
 	family, base := baseModel(&c.Checkpoint)
+	if family == "" {
+		if family, err = hf.FamilyOf(&c.Model); err != nil {
+			return exitcode.Errorf(exitcode.Usage, "adapters are named by the modules of Hugging Face's families: %w", err)
+		}
+	}
 	if settings.Base = base; c.Adapter.Folder == "" {
 		settings.FanInFanOut = family == hf.GPT2
 	}

@@ -83,9 +83,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	if err != nil {
 		return err
 	}
-	if o.zeroed {
-		notes.Printf("note: the linear layers have no biases; zeros are written instead, which have the same effect, and which nanoGPT trains\n")
-	}
+	o.noteZeros(notes)
 	written, err := all.Write(ctx, o.to, o.output, src, o.write)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -104,6 +102,13 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 		return exitcode.With(exitcode.IO, err)
 	}
 	return notes.Err
+}
+
+// noteZeros says that biases were added.
+func (o *options) noteZeros(notes *command.Printer) {
+	if o.zeroed {
+		notes.Printf("note: the linear layers have no biases; zeros are written instead, which have the same effect, and which nanoGPT trains\n")
+	}
 }
 
 // interrupted gives an error that a signal caused its code.

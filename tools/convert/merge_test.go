@@ -43,27 +43,33 @@ func TestMergesOfPEFT(t *testing.T) {
 			t.Errorf("%s: tensors %v, want %v", name, got.Names(), want.Names())
 			continue
 		}
-		off, all := 0, 0
-		for _, tensor := range want.Names() {
-			a, b := bytesOfTensor(t, got, tensor), bytesOfTensor(t, want, tensor)
-			if !slices.Contains(c.Merged, tensor) {
-				if !slices.Equal(a, b) {
-					t.Errorf("%s: %s has changed without an adapter", name, tensor)
-				}
-				continue
-			}
-			i, _ := want.Info(tensor)
-			worst, differ, n := unitsApart(a, b, i.DType)
-			off, all = off+differ, all+n
-			if limit := map[bool]int64{true: 64, false: 1}[i.DType == "F32"]; worst > limit {
-				t.Errorf("%s: %s is off by %d units in the last place", name, tensor, worst)
-			}
-		}
+		off, all := compareMerged(t, name, got, want, c.Merged)
 		t.Logf("%s: %d of %d merged elements differ", name, off, all)
 		if c.Type != "float32" && off*50 > all || all == 0 {
 			t.Errorf("%s: %d of %d merged elements differ", name, off, all)
 		}
 	}
+}
+
+// compareMerged counts the elements of merged weights that differ, and all of them.
+func compareMerged(t *testing.T, name string, got, want *safetensors.Folder, merged []string) (off, all int) {
+	t.Helper()
+	for _, tensor := range want.Names() {
+		a, b := bytesOfTensor(t, got, tensor), bytesOfTensor(t, want, tensor)
+		if !slices.Contains(merged, tensor) {
+			if !slices.Equal(a, b) {
+				t.Errorf("%s: %s has changed without an adapter", name, tensor)
+			}
+			continue
+		}
+		i, _ := want.Info(tensor)
+		worst, differ, n := unitsApart(a, b, i.DType)
+		off, all = off+differ, all+n
+		if limit := map[bool]int64{true: 64, false: 1}[i.DType == "F32"]; worst > limit {
+			t.Errorf("%s: %s is off by %d units in the last place", name, tensor, worst)
+		}
+	}
+	return off, all
 }
 
 // Claim: an adapter that does not fit the model, or is none, is one error that names the file and

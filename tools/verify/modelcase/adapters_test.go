@@ -160,27 +160,41 @@ func (c *adapterCase) check(t *testing.T, open func() (*device.Device, error)) {
 			note("logits_abs", apart(found.logits, read64("logits")))
 		}
 		for _, p := range s.Params {
-			if i == 0 && strings.HasPrefix(p.Name, mpu.AdapterPrefix) {
-				g := read(s.device, p.Grad)
-				for j := range g {
-					g[j] /= step.Factor
-				}
-				note("gradient_rel_to_tensor_norm", byNorm(inOrder(p, g), read64("grad."+p.Name)))
+			if !strings.HasPrefix(p.Name, mpu.AdapterPrefix) {
+				continue
 			}
-			if i == len(c.Expected.Curve)-1 && strings.HasPrefix(p.Name, mpu.AdapterPrefix) {
+			if i == 0 {
+				note("gradient_rel_to_tensor_norm", byNorm(inOrder(p, gradientOf(s.device, p, step.Factor)), read64("grad."+p.Name)))
+			}
+			if i == len(c.Expected.Curve)-1 {
 				note("adapter_after_rel_to_tensor_norm", byNorm(inOrder(p, read(s.device, p.Main)), read64("adapter_after_8."+p.Name)))
 			}
 		}
 	}
+	c.judge(t, s.device.Name, worst)
+}
+
+// judge fails where a distance is beyond the case's tolerance.
+func (c *adapterCase) judge(t *testing.T, device string, worst map[string]float64) {
+	t.Helper()
 	for kind, off := range worst {
 		if limit := c.Tolerance[kind]; !(off <= limit) {
-			t.Errorf("%s: %s is off by %.2g, the tolerance is %.0e", s.device.Name, kind, off, limit)
+			t.Errorf("%s: %s is off by %.2g, the tolerance is %.0e", device, kind, off, limit)
 		}
 	}
 	if len(worst) != 5 {
 		t.Errorf("compared %v alone", worst)
 	}
-	t.Logf("%s: off by %v", s.device.Name, worst)
+	t.Logf("%s: off by %v", device, worst)
+}
+
+// gradientOf is a parameter's gradient before clipping.
+func gradientOf(d *device.Device, p *mpu.Param, factor float64) []float64 {
+	g := read(d, p.Grad)
+	for j := range g {
+		g[j] /= factor
+	}
+	return g
 }
 
 // inOrder are a parameter's local values in the order of the global tensor.
