@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ import (
 	"monotron/tools/convert"
 	"monotron/tools/diff"
 	"monotron/tools/doctor"
+	"monotron/tools/finetune"
 	"monotron/tools/flags"
 	"monotron/tools/generate"
 	"monotron/tools/inspect"
@@ -141,6 +143,7 @@ func printVersion(c *cli.Context) error {
 func commands() []*cli.Command {
 	return []*cli.Command{
 		pretrain.Command(openDevice),
+		finetune.Command(func(ctx context.Context, args []string) error { return pretrain.Run(ctx, args, openDevice) }),
 		preprocess.Command(),
 		preprocess.FastCommand(),
 		merge.Command(),

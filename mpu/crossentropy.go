@@ -39,6 +39,8 @@ type LossArgs struct {
 	Hidden Tensor // [tokens, h], after the final norm; the rank's rows under sequence parallelism
 	Labels Tensor // i32 [tokens]
 	Loss   Tensor // f32 [tokens]: each token's loss, out, the same on every rank
+	// Where they are given, f32 [tokens], out: the largest logit and the label's, of all ranks' columns.
+	Best, Target Tensor
 	// Where DHidden is given, the gradient is made in the same pass:
 	DHidden Tensor // like Hidden, out
 	Weight  Tensor // f32 [tokens]: d(total loss)/d(token loss)
@@ -94,6 +96,9 @@ func (l *VocabParallelHead) blocks(d *device.Device, a LossArgs) error {
 		if a.DHidden.Given() {
 			c.dhidden, c.weight = cut(a.DHidden), cut(a.Weight)
 		}
+		if a.Best.Given() {
+			c.best, c.labelled = cut(a.Best), cut(a.Target)
+		}
 		if err := l.block(d, c); err != nil {
 			return err
 		}
@@ -106,6 +111,7 @@ type block struct {
 	hidden, labels, loss, logits, grad Tensor
 	stats                              Tensor // [3, rows]: max, sum, target
 	dhidden, weight, scale             Tensor
+	best, labelled                     Tensor // of all ranks
 }
 
 func (c *block) max() Tensor    { return c.stats.At(0) }
@@ -116,8 +122,19 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1})
 	l.capped(d, c.logits)
 	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})
+	if c.best.Given() {
+		d.Copy(c.best, c.max())
+		if l.region.Size() > 1 {
+			if err := l.region.AllReduce(c.best, comm.Max).Wait(); err != nil {
+				return err
+			}
+		}
+	}
 	if err := l.combine(d, &c); err != nil {
 		return err
+	}
+	if c.best.Given() {
+		d.Copy(c.labelled, c.target())
 	}
 	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: c.loss, Max: c.max(), Sum: c.sum(), Target: c.target()})
 	if !c.dhidden.Given() {

@@ -1,5 +1,7 @@
 package mpu
 
+import "monotron/csrc/device"
+
 // Hooks are what a model calls while a micro-batch goes through, in the order that all ranks
 // share which have the same parameters; each is nil where nobody needs it.
 //
@@ -12,6 +14,11 @@ type Hooks struct {
 	Done       func([]*Param)
 	Accumulate func([]*Param) error
 	Gradients  func([]*Param) error
+
+	// Drop sets dst to the dropout of src [n, columns], or, going back, to its gradient: of rows
+	// of the pass from `row` on and columns from `column` on, by the masks of that name. nil:
+	// nothing is dropped.
+	Drop func(back bool, dst, src device.Tensor, name string, rate float64, row, column int64)
 }
 
 // Using runs work between Use and Done of params.

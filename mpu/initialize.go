@@ -62,6 +62,12 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 		return
 	}
 	runs, length := piece.runs(p.Global)
+	if p.Init.Kind == InitUniform {
+		for i, at := range runs {
+			uniforms(key, at, part[int64(i)*length:int64(i+1)*length], p.Init.Value)
+		}
+		return
+	}
 	const batch = 1 << 16
 	if len(runs) == 1 && length > batch { // whole rows: one long run, cut for the pool
 		from, n := runs[0], (length+batch-1)/batch
@@ -74,6 +80,16 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 	device.SharedPool().Run(int64(len(runs)), func(_ int, r int64) {
 		normals(key, runs[r], part[r*length:(r+1)*length], p.Init.Std)
 	})
+}
+
+// uniforms fills out with the numbers first, first+1, .. of a stream, uniform within ±bound; an
+// element depends on (key, its number) alone.
+func uniforms(key uint64, first int64, out []float32, bound float64) {
+	for i := range out {
+		at := uint64(first) + uint64(i)
+		w := device.Philox(key, [4]uint32{uint32(at / 4), uint32(at / 4 >> 32), 0, 0})
+		out[i] = float32(bound * (2*math.Ldexp(float64(w[at%4]>>8), -24) - 1))
+	}
 }
 
 // Normals fills out with the first elements of the start of the global tensor of that name,

@@ -43,6 +43,8 @@ type ColumnParallelLinear struct {
 	SharedWeight, SharedBias *Param // rows after those of Weight that other ranks hold too; nil: none
 	region                   Region
 	gather                   bool
+	sharers                  Region   // of shared rows
+	adapter                  *adapter // nil: none
 }
 
 // NewColumnParallelLinear makes the layer. Gated fc1 has two stretches of rows a
@@ -59,6 +61,7 @@ func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
 		return l
 	}
 	l.SharedWeight, l.SharedBias = c.params(c.Shared.Rows)
+	l.sharers = c.Shared.Sharers
 	for _, p := range []*Param{l.SharedWeight, l.SharedBias} {
 		if p != nil {
 			p.PartialOn(c.Shared.Sharers)
@@ -81,7 +84,7 @@ func (c *LinearConfig) params(rows [][2]int64) (weight, bias *Param) {
 
 // Params lists weight and bias, those of shared rows last.
 func (l *ColumnParallelLinear) Params() []*Param {
-	return given(l.Weight, l.Bias, l.SharedWeight, l.SharedBias)
+	return append(given(l.Weight, l.Bias, l.SharedWeight, l.SharedBias), l.adapter.params()...)
 }
 
 // given drops the parameters that are not there; tiles stand for their weight.
@@ -115,13 +118,14 @@ func (l *ColumnParallelLinear) Columns() int64 {
 type part struct {
 	weight, bias *Param
 	from, n      int64
+	sharers      *Region // ranks that hold these rows too; nil: none
 }
 
 func (l *ColumnParallelLinear) parts() []part {
 	n := l.Weight.Shape[0]
-	ps := []part{{l.Weight, l.Bias, 0, n}}
+	ps := []part{{weight: l.Weight, bias: l.Bias, n: n}}
 	if l.SharedWeight != nil {
-		ps = append(ps, part{l.SharedWeight, l.SharedBias, n, l.SharedWeight.Shape[0]})
+		ps = append(ps, part{l.SharedWeight, l.SharedBias, n, l.SharedWeight.Shape[0], &l.sharers})
 	}
 	return ps
 }
@@ -132,13 +136,17 @@ func (l *ColumnParallelLinear) parts() []part {
 func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tensor, epilogue device.Epilogue, aux device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
+	parts, err := l.adapter.weights(d, s, l.parts())
+	if err != nil {
+		return err
+	}
 	whole, w := entering(l.region, s, x)
 	own := y
 	if l.gather {
 		own = s.Alloc(y.DType, whole.Shape[0], l.Columns())
 	}
-	err := l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) error {
-		for _, p := range l.parts() {
+	err = l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) error {
+		for _, p := range parts {
 			err := p.weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
 				a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from+row, rows), A: x, B: weight, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow()}
 				if aux.Given() {
@@ -153,6 +161,7 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 				return err
 			}
 		}
+		l.adapter.forward(d, h, own.Slice(0, from, n), x, from)
 		return nil
 	})
 	if err != nil {
@@ -173,16 +182,23 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	if l.gather {
 		dy = GatherFromRegionBackward(l.region, dy)
 	}
+	parts, err := l.adapter.weights(d, s, l.parts())
+	if err != nil {
+		return err
+	}
 	whole, joining := entering(l.region, s, x)
 	dwhole := leaving(l.region, s, dx)
-	if err := l.inputGradient(d, h, dwhole, dy); err != nil {
+	if err := inputGradient(d, h, parts, dwhole, dy); err != nil {
 		return err
 	}
 	if err := wait(joining); err != nil {
 		return err
 	}
+	if err := l.adapter.backward(d, h, dwhole, dy, whole); err != nil {
+		return err
+	}
 	summing := leave(l.region, dx, dwhole)
-	for _, p := range l.parts() {
+	for _, p := range l.parts() { // a weight with a magnitude is frozen
 		dp := dy.Slice(1, p.from, p.n)
 		if err := p.weight.addGradient(d, h, dp, whole); err != nil {
 			return err
@@ -194,8 +210,7 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 
 // inputGradient sets dx = dy·W over this rank's columns of dy. Several parts are
 // added up in f32.
-func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, dx, dy device.Tensor) error {
-	parts := l.parts()
+func inputGradient(d *device.Device, h *Hooks, parts []part, dx, dy device.Tensor) error {
 	sum := dx
 	if len(parts) > 1 && dx.DType.Size() < device.F32.Size() {
 		sum = d.Arena.Alloc(device.Workspace, device.F32, dx.Dims()...)
@@ -222,6 +237,7 @@ type RowParallelLinear struct {
 	Weight, Bias *Param // Bias nil: none
 	region       Region
 	whole, add   bool
+	adapter      *adapter // nil: none
 }
 
 // NewRowParallelLinear makes the layer with its share of the columns of the
@@ -240,7 +256,13 @@ func NewRowParallelLinear(r Region, c LinearConfig) *RowParallelLinear {
 }
 
 // Params lists weight and bias.
-func (l *RowParallelLinear) Params() []*Param { return given(l.Weight, l.Bias) }
+func (l *RowParallelLinear) Params() []*Param {
+	return append(given(l.Weight, l.Bias), l.adapter.params()...)
+}
+
+func (l *RowParallelLinear) parts() []part {
+	return []part{{weight: l.Weight, n: l.Weight.Shape[0]}}
+}
 
 // Forward: x [tokens, in/tp], with InputIsWhole [tokens, in] -> y [tokens, out]
 // (its rows here), summed over the ranks.
@@ -250,10 +272,16 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 	if l.whole {
 		x = ScatterToRegionForward(l.region, x)
 	}
-	err := l.region.scattered(s, y, func(sum device.Tensor, from, n int64) error {
-		return l.Weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
+	parts, err := l.adapter.weights(d, s, l.parts())
+	if err != nil {
+		return err
+	}
+	err = l.region.scattered(s, y, func(sum device.Tensor, from, n int64) error {
+		err := parts[0].weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
 			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: x.Slice(0, from, n), B: weight, TransB: 1, ByRow: l.region.byRow()})
 		})
+		l.adapter.forward(d, h, sum, x.Slice(0, from, n), from)
+		return err
 	})
 	if err != nil {
 		return err
@@ -277,12 +305,19 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 		x = ScatterToRegionForward(l.region, x)
 		own = s.Alloc(dx.DType, x.Dims()...)
 	}
-	err := l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) error {
-		return l.Weight.byColumns(d, h, dy.DType, func(weight device.Tensor, column, columns int64) {
+	parts, err := l.adapter.weights(d, s, l.parts())
+	if err != nil {
+		return err
+	}
+	err = l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) error {
+		return parts[0].weight.byColumns(d, h, dy.DType, func(weight device.Tensor, column, columns int64) {
 			d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: dy, B: weight})
 		})
 	})
 	if err != nil {
+		return err
+	}
+	if err := l.adapter.backward(d, h, own, whole, x); err != nil {
 		return err
 	}
 	if err := l.Weight.addGradient(d, h, whole, x); err != nil {

@@ -13,6 +13,7 @@ type InitKind int
 const (
 	InitNormal   InitKind = iota // mean 0, standard deviation Std
 	InitConstant                 // Value everywhere
+	InitUniform                  // within ±Value
 )
 
 // Init is a parameter's start.

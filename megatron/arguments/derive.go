@@ -19,6 +19,7 @@ func (p *parser) derive() {
 	p.deriveActivation()
 	p.derivePositions()
 	p.deriveExperts()
+	p.deriveTuning()
 	p.deriveLayout()
 	p.derivePrecision()
 	p.deriveBatch()
@@ -430,13 +431,13 @@ func (p *parser) deriveData() {
 	d.SequenceLength, d.Seed = p.SeqLength, uint32(p.Seed)
 	perSplit := len(d.TrainDataPath)+len(d.ValidDataPath)+len(d.TestDataPath) > 0
 	sources := 0
-	for _, on := range []bool{d.Mock, len(d.DataPath) > 0, d.DataArgsPath != "", perSplit, d.PerSplitDataArgsPath != ""} {
+	for _, on := range []bool{d.Mock, len(d.DataPath) > 0, d.DataArgsPath != "", perSplit, d.PerSplitDataArgsPath != "", p.Tuning.Data != ""} {
 		if on {
 			sources++
 		}
 	}
 	if sources > 1 {
-		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path mock-data", "--data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path and --mock-data exclude each other; give one")
+		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path mock-data finetune-data", "--finetune-data, --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path and --mock-data exclude each other; give one")
 	}
 	p.need(sources == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
 	if (perSplit || d.PerSplitDataArgsPath != "") && d.Split != "" {

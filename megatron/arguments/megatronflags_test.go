@@ -220,6 +220,7 @@ var companions = map[string]string{
 	"rope-parameters": "--position-embedding-type rope", "window-rope-parameters": "--position-embedding-type rope --window-size 4,0", "qk-layernorm-after-rope": "--qk-layernorm",
 	"parallel-one-norm": "--parallel-residual", "add-proj-bias": "--disable-bias-linear", "activation-func-clamp-value": "--swiglu", "glu-linear-offset": "--swiglu",
 	"query-growth": "--query-growth-from 8", "query-growth-from": "--query-growth 0.1", "alibi-by-key": "--position-embedding-type alibi",
+	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }
 
@@ -246,7 +247,7 @@ func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 			companion = ""
 		case f.Owner == table.Experts && f.Name != "num-experts":
 			companion += " --num-experts 4"
-		case strings.HasSuffix(f.Name, "-data-path"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data":
+		case strings.HasSuffix(f.Name, "-data-path"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data", f.Name == "finetune-data", f.Name == "tuning":
 			with = slices.DeleteFunc(with, func(a string) bool { return a == "--data-path" || a == "a" })
 		}
 		with = append(with, strings.Fields(companion)...)

@@ -11,7 +11,8 @@ import (
 
 // checkpoint takes what is still open from the arguments in a checkpoint.
 func (p *parser) checkpoint() {
-	if !p.isOn("use-checkpoint-args") {
+	tuned := p.given("finetune-data") && (p.given("load") || p.given("pretrained-checkpoint")) // a model that exists says what it is
+	if !p.isOn("use-checkpoint-args") && !tuned {
 		return
 	}
 	if !p.given("load") && !p.given("pretrained-checkpoint") {
@@ -30,13 +31,17 @@ func (p *parser) checkpoint() {
 	if saved == nil {
 		p.notice("--use-checkpoint-args: %s contains no checkpoint yet; only the command line is used", p.emptyLoad)
 	}
+	takes := ofTheModelAndItsTraining
+	if !p.isOn("use-checkpoint-args") {
+		takes = ofTheModel
+	}
 	own := slices.ContainsFunc(tokenizerFlags, p.given)
 	for name, texts := range saved {
 		f := table.Find(name)
 		if own && f != nil && slices.Contains(tokenizerFlags, f.Name) {
 			continue // half of one tokenizer and half of another are none
 		}
-		if f != nil && f.Class == table.Works && ofTheModelAndItsTraining(f) && len(texts) > 0 && !p.given(f.Name) {
+		if f != nil && f.Class == table.Works && takes(f) && len(texts) > 0 && !p.given(f.Name) {
 			p.values[f.Name] = value{texts, "checkpoint", false}
 		}
 	}
@@ -76,6 +81,18 @@ func ofTheModelAndItsTraining(f *table.Flag) bool {
 		return false
 	}
 	return !strings.HasPrefix(f.Name, "exit-") && f.Name != "skip-train" && f.Name != "data-cache-path"
+}
+
+// ofTheModel tells flags that say which model and which tokenizer a checkpoint has from those of
+// how it was trained.
+func ofTheModel(f *table.Flag) bool {
+	switch {
+	case f.To == "Model.HiddenDropout" || f.To == "Model.AttentionDropout":
+		return false
+	case f.Owner == table.Model || f.Owner == table.Experts || strings.HasPrefix(f.To, "Tokenizer."):
+		return true
+	}
+	return slices.Contains([]string{"SeqLength", "VocabDivisor", "PaddedVocab"}, f.To)
 }
 
 // said is what was given, for the next --use-checkpoint-args.

@@ -17,6 +17,8 @@ type Run struct {
 	PaddedVocab  int // --padded-vocab-size; 0: from the tokenizer by VocabDivisor
 
 	Data       dataset.Config
+	Tuning     Tuning
+	Adapter    Adapter
 	Tokenizer  tokenizer.Config
 	Checkpoint Checkpoint
 	Log        Log

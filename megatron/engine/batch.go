@@ -86,6 +86,7 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, tra
 	if !part.Head {
 		return p, mask
 	}
+	p.Choices = e.Accuracy && !train
 	p.Labels = put(e.device, s, device.I32, mpu.Flatten(here, m.Labels))
 	counts := mpu.Flatten(here, m.LossMask)
 	mask = put(e.device, s, device.F32, counts)

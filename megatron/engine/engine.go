@@ -33,6 +33,9 @@ type Engine struct {
 	Vote      func() float64 // what a rank has to say to all in this step, once; nil, 0: nothing
 	Settled   func()         // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
+	Accuracy bool    // evaluations count the tokens whose label has the largest logit
+	Right    float64 // of these so far, on this rank
+
 	parts     []schedule.Part  // what each stage holds
 	book      schedule.Book    // of proved lists of actions
 	scale     device.Tensor    // f32 [1]: loss scale

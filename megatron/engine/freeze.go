@@ -2,7 +2,7 @@ package engine
 
 // freeze marks the rank's own.
 func (e *Engine) freeze() error {
-	if len(e.config.FreezeParameters) == 0 {
+	if len(e.config.FreezeParameters) == 0 && len(e.config.Model.Adapters) == 0 {
 		return nil
 	}
 	if _, err := e.config.Freezing(); err != nil {

@@ -109,3 +109,16 @@ func (e *Engine) poison(x device.Tensor) {
 		device.WriteSlice(e.device, first, []uint16{0x7e00})
 	}
 }
+
+// countRight adds the counted tokens whose label has the largest logit.
+func (e *Engine) countRight(p *model.Pass, out *model.Output, mask device.Tensor) {
+	if !p.Choices || e.device.Counts() || e.rank.Place.TP > 0 { // each rank of a tensor-parallel group sees the same
+		return
+	}
+	best, labelled, counts := device.ReadSlice[float32](e.device, out.Best), device.ReadSlice[float32](e.device, out.Target), device.ReadSlice[float32](e.device, mask)
+	for i, count := range counts {
+		if labelled[i] >= best[i] {
+			e.Right += float64(count)
+		}
+	}
+}

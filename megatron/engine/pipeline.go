@@ -92,6 +92,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	}
 	if e.parts[chunk].Head {
 		e.device.WeightedSum(e.sums, a.out.Loss, mask)
+		e.countRight(a.pass, a.out, mask)
 		if w.look.Done != nil {
 			w.look.Done(a.pass, a.out)
 		}

@@ -68,7 +68,7 @@ func (l *mlp) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) 
 // inner computes what lies between fc1 and fc2.
 func (l *mlp) inner(p *Pass, s *device.Scope, x Tensor) (saved *mlpSaved, err error) {
 	saved = &mlpSaved{mlp: l, pre: s.Alloc(p.DType, p.Tokens(), l.fc1.Weight.Shape[0]), act: s.Alloc(p.DType, p.Tokens(), l.fc2.Weight.Shape[1])}
-	if e := epilogue(l.kind); e != device.NoEpilogue {
+	if e := epilogue(l.kind); e != device.NoEpilogue && !l.fc1.Adapted() {
 		return saved, l.fc1.Forward(p.D, &p.Hooks, saved.act, x, e, saved.pre)
 	}
 	if err = l.fc1.Forward(p.D, &p.Hooks, saved.pre, x, device.NoEpilogue, Tensor{}); err == nil {

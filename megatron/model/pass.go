@@ -48,8 +48,9 @@ type Pass struct {
 	Again     bool       // a forward that is run again for its backward: it tells nothing
 	saved     *Saved     // of the stage that the micro-batch is on
 
-	Grad  bool   // backward follows: keep what it needs
-	Paged *Paged // generation: keys and values so far
+	Grad    bool   // backward follows: keep what it needs
+	Choices bool   // Output has the largest logits
+	Paged   *Paged // generation: keys and values so far
 
 	// See, where given, is shown the residual stream [tokens, h] (the rank's rows
 	// under sequence parallelism) as it enters the first layer (0) and leaves layer i

@@ -24,6 +24,8 @@ type Output struct {
 	Hidden Tensor // [tokens, h]: for the next stage, or before the head; the rank's rows under sequence parallelism
 	Loss   Tensor // f32 [tokens], last stage; the same on every tensor-parallel rank
 	saved  *Saved
+
+	Best, Target Tensor // f32 [tokens], last stage, where Pass.Choices asks: the largest logit and the label's
 }
 
 // Forward runs the stage on x, shaped as Output.Hidden (none on the first stage);
@@ -31,6 +33,9 @@ type Output struct {
 func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	if err := s.checkLength(p); err != nil {
 		return nil, err
+	}
+	if len(s.m.Adapters) > 0 {
+		p.dropBranches()
 	}
 	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]kept, len(s.layers)), layers: make([]*layerSaved, len(s.layers)), soFar: map[int]Tensor{}}
 	p.saved = saved
@@ -122,6 +127,10 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	s.scaleLogits(p, normed)
 	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
 	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale}
+	if p.Choices {
+		out.Best, out.Target = saved.bounds.Alloc(statsType(p), p.Tokens()), saved.bounds.Alloc(statsType(p), p.Tokens())
+		a.Best, a.Target = out.Best, out.Target
+	}
 	if p.Grad {
 		a.DHidden = tmp.Like(normed)
 		if err := p.Adds(s.uses.head); err != nil {

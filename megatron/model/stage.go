@@ -67,6 +67,7 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	}
 	for _, n := range c.Layers {
 		l := newLayer(c.Model, n, p, forget)
+		l.adapt(c.Model)
 		s.layers = append(s.layers, l)
 		tiles, rest := mpu.Tiles(l.params())
 		s.uses.layers, s.uses.tiles = append(s.uses.layers, rest), append(s.uses.tiles, tiles)

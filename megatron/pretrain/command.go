@@ -26,9 +26,14 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Flags:           shownFlags(),
 		SkipFlagParsing: true, // Megatron's rules, in arguments
 		Action: func(c *cli.Context) error {
-			return run(c.Context, c.Args().Slice(), open, training.Streams{Out: os.Stdout, Notes: logging.Stderr(), Screen: os.Stderr})
+			return Run(c.Context, c.Args().Slice(), open)
 		},
 	}
+}
+
+// Run is the command for arguments, on the process's own streams.
+func Run(ctx context.Context, args []string, open func(name string) (*device.Device, error)) error {
+	return run(ctx, args, open, training.Streams{Out: os.Stdout, Notes: logging.Stderr(), Screen: os.Stderr})
 }
 
 // shownFlags is the flags that work, for completion and the manual page.

@@ -12,7 +12,7 @@ var alike = map[string]string{
 	"VocabSize": "the tokenizer's; a run may name another", "Context": "a length, not a weight's meaning",
 	"NormEpsilon": "told as changed, not refused, as Megatron does", "WindowLeft": "told as changed: it may grow during training", "Windowed": "as WindowLeft",
 	"HiddenDropout": "of training alone", "AttentionDropout": "of training alone", "InitStd": "of the first weights", "EmbeddingInitStd": "of the first weights",
-	"PaddedVocabCounts": "of the loss", "ApplyQKLayerScale": "no change in exact maths",
+	"Adapters": "their tensors say it", "PaddedVocabCounts": "of the loss", "ApplyQKLayerScale": "no change in exact maths",
 
 	"Experts.FFNHiddenSize": "a shape", "Experts.SharedFFN": "a shape", "Experts.RouterDtype": "precision", "Experts.BiasUpdateRate": "of training alone",
 	"Experts.Balancing": "of the loss", "Experts.AuxLossCoeff": "of the loss", "Experts.ZLossCoeff": "of the loss", "Experts.JitterEps": "of training alone", "Experts.GlobalExact": "of the loss", "Experts.QuantileEMA": "of training alone",

@@ -107,6 +107,8 @@ type Model struct {
 	Latent  *Latent  // multi-latent attention; nil: queries, keys and values come from the layer's input
 	Experts *Experts // nil: dense
 
+	Adapters []Adapter `json:",omitempty"` // low-rank additions that are trained or kept apart; nil: none
+
 	HiddenDropout    float64
 	AttentionDropout float64
 

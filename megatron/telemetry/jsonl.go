@@ -48,12 +48,14 @@ type Entry struct {
 	Validation      string            `json:"validation,omitempty"` // the Split
 	Samples         []Sample          `json:"samples,omitempty"`
 	BitsPerByte     *Number           `json:"bits_per_byte,omitempty"`
+	Accuracy        *Number           `json:"token_accuracy,omitempty"` // of an evaluation of a tuning
 	*Trained
 }
 
 // Trained are the fields that only a training step has.
 type Trained struct {
 	TrainIters          int               `json:"train_iters,omitempty"`
+	LMLoss              *Number           `json:"lm_loss,omitempty"` // the first of Loss, for readers of flat objects
 	LearningRate        Number            `json:"learning_rate"`
 	WeightDecay         Number            `json:"weight_decay"`
 	GlobalBatchSize     int               `json:"global_batch_size"`
@@ -84,7 +86,7 @@ type Trained struct {
 // entry is the line of a step.
 func entry(s *Step) *Entry {
 	e := &Entry{Time: s.Time, Iteration: s.Iteration, ConsumedSamples: s.ConsumedSamples, ConsumedTokens: s.ConsumedTokens,
-		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written, BitsPerByte: (*Number)(s.BitsPerByte)}
+		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written, BitsPerByte: (*Number)(s.BitsPerByte), Accuracy: (*Number)(s.Accuracy)}
 	for _, loss := range s.Losses {
 		e.Loss[loss.Name] = Number(loss.Value)
 	}
@@ -103,6 +105,9 @@ func trained(s *Step) *Trained {
 		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
 		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
 		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s), Alerts: s.Alerts,
+	}
+	if len(s.Losses) > 0 {
+		t.LMLoss = (*Number)(&s.Losses[0].Value)
 	}
 	if s.Line != nil {
 		t.RankMemoryBytes = s.Line.RankMemory

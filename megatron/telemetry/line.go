@@ -41,7 +41,7 @@ func (l *Lines) texts(s *Step) (texts []string) {
 		}
 	}
 	if s.Split != "" {
-		say(l.Last, func() string { return validation(s.Split, s.Where, s.Losses) })
+		say(l.Last, func() string { return validation(s) })
 		return texts
 	}
 	l.window.add(s)
@@ -95,16 +95,19 @@ func (l *Lines) line(s *Step, m means) string {
 }
 
 // validation is the block of three lines after an evaluation, without a last
-// newline. where is "iteration 5", at the end of a run "iteration 10 on
+// newline. Where is "iteration 5", at the end of a run "iteration 10 on
 // validation set" or "iteration 10 on test set".
-func validation(split, where string, losses []Value) string {
+func validation(s *Step) string {
 	what := Validation // of the test set too, as Megatron says it
-	if split == Train {
+	if s.Split == Train {
 		what = Train
 	}
-	line := " " + what + " loss at " + where + " | "
-	for _, loss := range losses {
+	line := " " + what + " loss at " + s.Where + " | "
+	for _, loss := range s.Losses {
 		line += fmt.Sprintf("%s value: %s | %s PPL: %s | ", loss.Name, exponent(loss.Value), loss.Name, exponent(Perplexity(loss.Value)))
+	}
+	if s.Accuracy != nil {
+		line += fmt.Sprintf("token accuracy: %.4f | ", *s.Accuracy)
 	}
 	dashes := strings.Repeat("-", len(line)+1)
 	return dashes + "\n" + line + "\n" + dashes

@@ -37,6 +37,7 @@ type Step struct {
 	Losses          []Value  // nats a token, of this step alone
 	Written         []Sample // at an evaluation
 	BitsPerByte     *float64 // of an evaluation whose text's bytes are known
+	Accuracy        *float64 // of an evaluation of a tuning: share of the learned tokens that are predicted right
 
 	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed
 	MoE             []Value // load_balancing_loss, z_loss, ..: means over the layers of experts

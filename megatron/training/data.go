@@ -39,6 +39,9 @@ type feeds struct{ train, valid, test, again *Feed }
 
 // openData builds the datasets for a run of trainIters iterations.
 func openData(c *config.Run, tok tokenizer.Tokenizer, trainIters int) (sets [3]dataset.Dataset, err error) {
+	if c.Tuning.Data != "" {
+		return tuningData(c, tok)
+	}
 	sets[0], sets[1], sets[2], err = dataset.Build(c.Data, tok, sampleCounts(c, trainIters))
 	if exitcode.CodeOf(err) == exitcode.NoInput {
 		err = exitcode.Errorf(exitcode.NoInput, "%w%s", err, prefixHint(c))

@@ -42,12 +42,14 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 type evaluated struct {
 	loss        float64  // nats a token
 	bitsPerByte *float64 // nil: the bytes are not known
+	accuracy    *float64 // of a tuning: the share of tokens that are predicted right; nil: another run
 }
 
 // lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
 // tells that a rank was asked to stop meanwhile.
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
 	var sum, tokens, bytes float64
+	r.Engine.Accuracy, r.Engine.Right = r.Config.Tuning.Data != "", 0
 	for range iters {
 		r.rank.Enter(health.Eval, r.Engine.Iteration)
 		stop, err := r.interrupted(ctx)
@@ -73,10 +75,30 @@ func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64,
 		consumed += int64(micros) * f.sampler.Advance()
 	}
 	e.loss = sum / math.Max(1, tokens)
+	if e.accuracy, err = r.accuracy(tokens); err != nil {
+		return e, false, err
+	}
 	if r.bytes != nil {
 		e.bitsPerByte, err = r.log.bitsPerByte(sum, bytes)
 	}
 	return e, false, err
+}
+
+// accuracy is the share of the tokens that were predicted right, on all ranks; nil: nobody counted.
+func (r *Run) accuracy(tokens float64) (*float64, error) {
+	if !r.Engine.Accuracy {
+		return nil, nil
+	}
+	rows, err := r.log.gather([]float64{r.Engine.Right})
+	if err != nil {
+		return nil, err
+	}
+	right := 0.0
+	for _, row := range rows {
+		right += row[0]
+	}
+	right /= math.Max(1, tokens)
+	return &right, nil
 }
 
 // estimate measures the training set (--eval-train-iters): the first global batches of the

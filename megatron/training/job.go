@@ -60,6 +60,9 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	if err = j.Config.SetVocab(j.Tokenizer.VocabSize()); err != nil {
 		return nil, err
 	}
+	if err = adapt(&j.Config); err != nil {
+		return nil, err
+	}
 	iters, err := j.Config.Iterations()
 	if err != nil {
 		return nil, err

@@ -138,9 +138,9 @@ func (l *logger) parameters(params []*mpu.Param) error {
 	return l.console.line(telemetry.ParameterCount(l.rank.Place.TP, l.rank.Place.PP, n))
 }
 
-// tellFreezing says what --freeze-parameters leaves to train.
+// tellFreezing says what --freeze-parameters, or an adapter, leaves to train.
 func (r *Run) tellFreezing() error {
-	if len(r.Config.FreezeParameters) == 0 {
+	if len(r.Config.FreezeParameters) == 0 && len(r.Config.Model.Adapters) == 0 {
 		return nil
 	}
 	f, err := r.Config.Freezing()
@@ -187,7 +187,7 @@ func (l *logger) step(r *Run, done stepLog) error {
 func (l *logger) validation(r *Run, where, split string, e evaluated, written []telemetry.Sample) error {
 	s := l.progress(r)
 	s.Split, s.Where, s.Losses, s.Written = split, where, []telemetry.Value{{Name: "lm loss", Value: e.loss}}, written
-	s.BitsPerByte = e.bitsPerByte
+	s.BitsPerByte, s.Accuracy = e.bitsPerByte, e.accuracy
 	return l.sinks.Take(s)
 }
 

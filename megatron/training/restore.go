@@ -13,6 +13,7 @@ import (
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/config"
+	"monotron/megatron/model"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 )
@@ -28,7 +29,10 @@ func (r *Run) restore() error {
 		return err
 	}
 	if dir == "" {
-		return r.Engine.Initialize()
+		if err := r.Engine.Initialize(); err != nil {
+			return err
+		}
+		return r.beginAdapter()
 	}
 	if r.device.Counts() {
 		return nil // what is loaded goes where the tensors are
@@ -40,10 +44,25 @@ func (r *Run) restore() error {
 	if c.Upcycle {
 		return r.upcycle(dir, step)
 	}
+	finetune = finetune || r.begins(dir, step)
+	if len(r.Config.Model.Adapters) > 0 && !r.holdsAdapter(dir, step) {
+		if err := r.drawAdapter(); err != nil {
+			return err
+		}
+		if err := r.load(dir, step, finetune); err != nil {
+			return err
+		}
+		return r.beginAdapter()
+	}
+	return r.load(dir, step, finetune)
+}
+
+// load takes a checkpoint of any format.
+func (r *Run) load(dir string, step int64, finetune bool) error {
 	if format := foreign(dir, step); format != "" {
 		return r.restoreForeign(format, dir, step, finetune)
 	}
-	if finetune || c.NoLoadOptim {
+	if finetune || r.Config.Checkpoint.NoLoadOptim {
 		return r.loadWeights(r.native(dir, step), finetune)
 	}
 	return r.loadAll(r.native(dir, step))
@@ -244,7 +263,9 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 			stored = append(stored, s)
 		}
 	}
-	isMain := func(_ *native.State, name string) bool { return strings.HasPrefix(name, optimizer.StoredMain) }
+	isMain := func(_ *native.State, name string) bool { // adapters are new
+		return strings.HasPrefix(name, optimizer.StoredMain) || model.IsAdapter(strings.TrimPrefix(name, optimizer.StoredModel))
+	}
 	state, report, err := load(stored, native.LoadOptions{AllowMissing: isMain, Convert: true})
 	if err != nil {
 		return err
@@ -381,6 +402,9 @@ func changedSettings(saved json.RawMessage, now *config.Run) []string {
 
 func differences(path string, before, after map[string]any) (list []string) {
 	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if key == "Adapters" || key == "Settings" { // Adapter says it shorter
+			continue
+		}
 		was, is := before[key], after[key]
 		a, isMap := was.(map[string]any)
 		b, alsoMap := is.(map[string]any)

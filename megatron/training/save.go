@@ -114,6 +114,9 @@ func (s *saver) told(r *Run, report native.Report, err error) error {
 		r.log.note("%s", n)
 	}
 	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, onDisk(report))
+	if err := r.writeAdapter(report); err != nil {
+		return fmt.Errorf("writing the adapter of iteration %d: %w", report.Iteration, err)
+	}
 	if r.rank.Inject.Corrupts(report.Iteration) {
 		return corrupt(report.Folder, r.rank.Number)
 	}

@@ -74,13 +74,16 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	for _, n := range original.Info().Notes {
 		notes.Printf("%s: %s\n", original.Info().Path, n)
 	}
-	src, err := o.view(original)
+	whole, err := o.merge(original, notes)
 	if err != nil {
 		return err
 	}
-	if o.zeroed {
-		notes.Printf("note: the linear layers have no biases; zeros are written instead, which have the same effect, and which nanoGPT trains\n")
+	defer whole.Close()
+	src, err := o.view(whole)
+	if err != nil {
+		return err
 	}
+	o.noteZeros(notes)
 	written, err := all.Write(ctx, o.to, o.output, src, o.write)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -99,6 +102,13 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 		return exitcode.With(exitcode.IO, err)
 	}
 	return notes.Err
+}
+
+// noteZeros says that biases were added.
+func (o *options) noteZeros(notes *command.Printer) {
+	if o.zeroed {
+		notes.Printf("note: the linear layers have no biases; zeros are written instead, which have the same effect, and which nanoGPT trains\n")
+	}
 }
 
 // interrupted gives an error that a signal caused its code.

@@ -40,6 +40,8 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a `release` folder, without iteration number"},
 
+		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
+
 		&cli.StringFlag{Name: "family", Usage: "hf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf: folder whose tokenizer files are copied (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
@@ -49,6 +51,7 @@ func allFlags() []cli.Flag {
 // options are the flags, checked.
 type options struct {
 	input, output string
+	adapter       string // PEFT folder to merge; "": none
 	from, to      checkpoint.Format
 	step          int64
 	dtype         string // of weights, as safetensors spells it; "": as they are
@@ -64,7 +67,7 @@ type options struct {
 var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "F32", "bf16": "BF16", "bfloat16": "BF16", "fp16": "F16", "f16": "F16", "float16": "F16"}
 
 func readOptions(c *cli.Context) (*options, error) {
-	o := &options{input: c.String("input"), output: c.String("output"), from: checkpoint.Format(c.String("from")), to: checkpoint.Format(c.String("to")),
+	o := &options{input: c.String("input"), adapter: c.String("adapter"), output: c.String("output"), from: checkpoint.Format(c.String("from")), to: checkpoint.Format(c.String("to")),
 		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify")}
 	for _, name := range []string{"input", "to", "output"} {
 		if c.String(name) == "" {

@@ -51,6 +51,11 @@ func Samples() *cli.Command {
 			command.Between(0, command.Counts, &cli.Int64Flag{Name: "first", Usage: "index of the first sample to print"}),
 			command.Between(0, command.Counts, &cli.Int64Flag{Name: "count", Value: 1, Usage: "number of samples to print, one JSON object per line"}),
 			&cli.BoolFlag{Name: "text", Usage: "print the tokens as text too"},
+			&cli.BoolFlag{Name: "labels", Usage: "print the rows of --finetune-data token by token: id, label, turn and text; the loss ignores a label of -100"},
+			&cli.StringFlag{Name: "finetune-data", Usage: "with --labels: JSON-lines file of rows"},
+			&cli.StringFlag{Name: "load", Usage: "with --labels: model whose tokenizer and chat template are used"},
+			&cli.StringFlag{Name: "chat-template", Usage: "with --labels: file with the chat template, in Jinja (default: the tokenizer's)"},
+			&cli.BoolFlag{Name: "train-on-prompts", Usage: "with --labels: label every token"},
 			&cli.StringFlag{Name: "write-index", Usage: "folder to write the index arrays (.npy) and descriptions of all splits to"},
 		}, append(layoutFlags(), command.TokenizerFlags()...)...),
 		Action: runSamples,
@@ -60,6 +65,9 @@ func Samples() *cli.Command {
 func runSamples(c *cli.Context) error {
 	if err := command.NoArgs(c); err != nil {
 		return err
+	}
+	if c.Bool("labels") {
+		return runLabels(c)
 	}
 	tok, err := command.Tokenizer(c)
 	if err != nil {

@@ -4,7 +4,6 @@ const (
 	noFIM     = "fill-in-the-middle samples are not supported; prepare them in the corpus"
 	oneValid  = "validation sets are blended into one; run one evaluation per set with --skip-train"
 	emptyPath = "an empty list means no data; here it is an error"
-	noChat    = "conversations are not supported; preprocess them to plain text"
 )
 
 // dataFlags say where tokens come from.
@@ -67,7 +66,6 @@ var otherDataFlags = families(Data,
 	allRefused(oneValid,
 		switches("multiple-validation-sets"),
 		several("validation-set-names")),
-	allRefused(noChat, texts("chat-template")),
 	allRefused("tokenizer metadata files are not supported; use --tokenizer-type and its files", texts("tokenizer-metadata")),
 	allRefused("whether white space is kept is read from the .model file; leave it out",
 		switches("no-tokenizer-sentencepiece-ignore-extra-whitespaces/disable-tokenizer-sentencepiece-ignore-extra-whitespaces")))

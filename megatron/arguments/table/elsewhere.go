@@ -8,7 +8,7 @@ const (
 	noEngine  = "inference has its own commands; use `monotron generate` or `monotron serve`"
 	useLaunch = "use `monotron launch` with --auto-restart or --max-restarts, which restarts ranks"
 	noResume  = "use SIGTERM instead: the run saves and exits with code 75"
-	noTuning  = "instruction tuning is not supported yet; use --finetune to start from saved weights"
+	noTuning  = "prompt formats by name are not supported; use --finetune-data FILE.jsonl, which takes the tokenizer's chat template"
 )
 
 // elsewhereFlags belong to other programs in Megatron's tree that share its parser.
@@ -89,5 +89,5 @@ var otherProgramFlags = families(Elsewhere,
 		switches("adlr-autoresume"),
 		ints("adlr-autoresume-interval")))
 
-// tuningFlags train on conversations, which this program is to do.
-var tuningFlags = allNotYet(owned(Elsewhere, allRefused(noTuning, switches("sft"), texts("sft-tokenizer-prompt-format"))...)...)
+// tuningFlags are Megatron's for training on conversations; tuneFlags do that here.
+var tuningFlags = owned(Elsewhere, allRefused(noTuning, switches("sft"), texts("sft-tokenizer-prompt-format"))...)

@@ -22,6 +22,7 @@ const (
 	Recompute   = "recomputation"
 	Checkpoint  = "checkpoint"
 	Data        = "data and tokenizer"
+	Tuning      = "fine-tuning"
 	Logging     = "logging"
 	Own         = "monotron"
 	DeepSpeed   = "Megatron-DeepSpeed"
@@ -40,6 +41,7 @@ var (
 		recomputeFlags, offloadFlags,
 		checkpointFlags, otherCheckpointFlags,
 		dataFlags, otherDataFlags,
+		tuneFlags,
 		loggingFlags, otherLoggingFlags,
 		ownFlags, deepspeedFlags,
 		elsewhereFlags, tuningFlags, otherProgramFlags)

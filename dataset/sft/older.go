@@ -1,0 +1,102 @@
+package sft
+
+import (
+	"encoding/json"
+)
+
+// shareGPT has the roles of ShareGPT's rows.
+var shareGPT = map[string]string{"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant", "bing": "assistant", "bard": "assistant",
+	"model": "assistant", "system": "system", "tool": "tool", "function": "tool", "observation": "tool"}
+
+// conversations reads ShareGPT's rows: a list of {from, value}, or of messages, with an optional
+// system text beside it.
+func (f fields) conversations() (*row, error) {
+	const field = "conversations"
+	var list []map[string]json.RawMessage
+	if json.Unmarshal(f[field], &list) != nil {
+		return nil, fieldError(field, "not a list of objects")
+	}
+	r := &row{kind: conversation}
+	system, err := f.optional("system")
+	if err != nil {
+		return nil, err
+	}
+	if system != "" {
+		r.messages = append(r.messages, message("system", system))
+	}
+	for i, m := range list {
+		if m["role"] != nil {
+			one, err := json.Marshal(m)
+			if err != nil {
+				return nil, fieldError(field, "turn %d: %v", i, err)
+			}
+			r.messages = append(r.messages, one)
+			continue
+		}
+		var from, value string
+		if json.Unmarshal(m["from"], &from) != nil || json.Unmarshal(m["value"], &value) != nil {
+			return nil, fieldError(field, "turn %d needs the texts \"from\" and \"value\"", i)
+		}
+		role := shareGPT[from]
+		if role == "" {
+			return nil, fieldError(field, "turn %d is from %.40q; choose human, gpt, system or tool", i, from)
+		}
+		r.messages = append(r.messages, message(role, value))
+	}
+	if len(list) == 0 {
+		return nil, fieldError(field, "the list is empty")
+	}
+	raw, err := json.Marshal(r.messages)
+	if err != nil {
+		return nil, fieldError(field, "%v", err)
+	}
+	_, err = messageList(field, raw)
+	return r, err
+}
+
+func message(role, content string) json.RawMessage {
+	m, err := json.Marshal(struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}{role, content})
+	if err != nil {
+		panic(err) // two texts
+	}
+	return m
+}
+
+// The texts that Stanford's Alpaca puts around an instruction.
+const (
+	alpacaInput = "Below is an instruction that describes a task, paired with an input that provides further context. Write a response that appropriately completes the request.\n\n### Instruction:\n"
+	alpacaPlain = "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n### Instruction:\n"
+)
+
+// alpaca reads instruction, input and output: a conversation where there is a chat template, else
+// Alpaca's prompt and the answer.
+func (f fields) alpaca(template bool) (*row, error) {
+	var texts [4]string
+	for i, name := range []string{"instruction", "input", "output", "system"} {
+		var err error
+		if texts[i], err = f.optional(name); err != nil {
+			return nil, err
+		}
+	}
+	instruction, input, output, system := texts[0], texts[1], texts[2], texts[3]
+	if !template {
+		r := &row{kind: promptText, completion: output, prompt: alpacaPlain + instruction}
+		if input != "" {
+			r.prompt = alpacaInput + instruction + "\n\n### Input:\n" + input
+		}
+		r.prompt += "\n\n### Response:\n"
+		return r, nil
+	}
+	r := &row{kind: conversation}
+	if system != "" {
+		r.messages = append(r.messages, message("system", system))
+	}
+	if input != "" {
+		instruction += "\n" + input
+	}
+	r.messages = append(r.messages, message("user", instruction), message("assistant", output))
+	return r, nil
+}

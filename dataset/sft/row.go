@@ -1,0 +1,228 @@
+package sft
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// row is a line with the fields of one kind. Which kind it is, the fields say.
+type row struct {
+	kind               kind
+	messages           []json.RawMessage // of a conversation; those of the prompt first
+	prompts            int               // messages that belong to the prompt, of a promptMessages row
+	prompt, completion string
+	text               string
+	ids                []int32
+	learned            []bool // by id
+	tools, variables   json.RawMessage
+}
+
+// kind is what a row is.
+type kind int
+
+const (
+	conversation   kind = iota // messages
+	promptMessages             // prompt and completion are lists of messages
+	promptText                 // prompt and completion are texts
+	plainText                  // text
+	tokenRow                   // input_ids
+)
+
+// fieldError names the field that is wrong.
+func fieldError(field, format string, args ...any) error {
+	return fmt.Errorf("field %q: %w", field, fmt.Errorf(format, args...))
+}
+
+// fields of a row.
+type fields map[string]json.RawMessage
+
+func (f fields) has(name string) bool {
+	raw, ok := f[name]
+	return ok && string(raw) != "null"
+}
+
+// parse reads a line.
+func parse(text []byte, template bool) (*row, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("the line is not UTF-8; convert the file to UTF-8")
+	}
+	var f fields
+	if err := json.Unmarshal(text, &f); err != nil {
+		if t := bytes.TrimSpace(text); len(t) > 0 && t[0] != '{' && json.Valid(t) {
+			return nil, errors.New("the line is not an object; write one JSON object a line, as in {\"messages\": [...]}")
+		}
+		return nil, fmt.Errorf("the line is not JSON: %w", err)
+	}
+	r, err := f.row(template)
+	if err != nil {
+		return nil, err
+	}
+	return r, f.options(r)
+}
+
+// row finds the kind of a row by its fields.
+func (f fields) row(template bool) (*row, error) {
+	switch {
+	case f.has("messages"):
+		messages, err := messageList("messages", f["messages"])
+		return &row{kind: conversation, messages: messages}, err
+	case f.has("conversations"):
+		return f.conversations()
+	case f.has("input_ids"):
+		return f.tokens()
+	case f.has("prompt") && f.has("completion"):
+		return f.promptCompletion()
+	case f.has("instruction") && f.has("output"):
+		return f.alpaca(template)
+	case f.has("text"):
+		text, err := f.string("text")
+		return &row{kind: plainText, text: text}, err
+	case f.has("chosen") || f.has("rejected"):
+		return nil, errors.New("the row has chosen and rejected answers, which are for preference tuning; supervised tuning needs messages, or prompt and completion")
+	}
+	return nil, fmt.Errorf("the row has the fields %s; it needs messages, conversations, prompt and completion, instruction and output, text, or input_ids", f.names())
+}
+
+func (f fields) names() string {
+	var names []string
+	for name := range f {
+		names = append(names, fmt.Sprintf("%.40q", name))
+	}
+	if slices.Sort(names); len(names) > 8 {
+		names = append(names[:8], "...")
+	}
+	if len(names) == 0 {
+		return "(none)"
+	}
+	return strings.Join(names, ", ")
+}
+
+// options are what a template may use besides the messages.
+func (f fields) options(r *row) error {
+	if f.has("tools") {
+		raw := f["tools"]
+		var text string
+		if json.Unmarshal(raw, &text) == nil { // a list as text, as data sets on the hub keep it
+			if raw = json.RawMessage(text); !json.Valid(raw) {
+				return fieldError("tools", "the text is not JSON; write a list of tools")
+			}
+		}
+		var list []map[string]json.RawMessage
+		if string(raw) != "null" && json.Unmarshal(raw, &list) != nil {
+			return fieldError("tools", "not a list of objects")
+		}
+		r.tools = raw
+	}
+	if f.has("chat_template_kwargs") {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(f["chat_template_kwargs"], &object) != nil {
+			return fieldError("chat_template_kwargs", "not an object; write the template's arguments as in {\"enable_thinking\": false}")
+		}
+		r.variables = f["chat_template_kwargs"]
+	}
+	return nil
+}
+
+func (f fields) string(name string) (text string, err error) {
+	if json.Unmarshal(f[name], &text) != nil {
+		return "", fieldError(name, "not a text")
+	}
+	return text, nil
+}
+
+// optional is string, "" where the field is absent.
+func (f fields) optional(name string) (string, error) {
+	if !f.has(name) {
+		return "", nil
+	}
+	return f.string(name)
+}
+
+// messageList reads a list of messages, each with a role.
+func messageList(field string, raw json.RawMessage) (list []json.RawMessage, err error) {
+	if json.Unmarshal(raw, &list) != nil {
+		return nil, fieldError(field, "not a list of messages")
+	}
+	if len(list) == 0 {
+		return nil, fieldError(field, "the list is empty")
+	}
+	for i, m := range list {
+		var message map[string]json.RawMessage
+		var role string
+		if json.Unmarshal(m, &message) != nil {
+			return nil, fieldError(field, "message %d is not an object", i)
+		}
+		if json.Unmarshal(message["role"], &role) != nil || role == "" {
+			return nil, fieldError(field, "message %d has no role; give it system, user, assistant or tool", i)
+		}
+	}
+	return list, nil
+}
+
+func roleOf(message json.RawMessage) string {
+	var m struct{ Role string }
+	_ = json.Unmarshal(message, &m) // messageList has read it
+	return m.Role
+}
+
+// promptCompletion reads both fields as texts, or both as lists of messages.
+func (f fields) promptCompletion() (*row, error) {
+	r := &row{kind: promptText}
+	if json.Unmarshal(f["prompt"], &r.prompt) == nil {
+		var err error
+		r.completion, err = f.string("completion")
+		return r, err
+	}
+	prompt, err := messageList("prompt", f["prompt"])
+	if err != nil {
+		return nil, err
+	}
+	completion, err := messageList("completion", f["completion"])
+	r.kind, r.messages, r.prompts = promptMessages, append(prompt, completion...), len(prompt)
+	return r, err
+}
+
+// ignored is the label of a token that the loss does not learn.
+const ignored = -100
+
+// tokens reads input_ids with labels, assistant_masks or completion_mask; of several, a token is
+// learned where all of them say so.
+func (f fields) tokens() (*row, error) {
+	r := &row{kind: tokenRow}
+	if json.Unmarshal(f["input_ids"], &r.ids) != nil {
+		return nil, fieldError("input_ids", "not a list of token ids")
+	}
+	if len(r.ids) == 0 {
+		return nil, fieldError("input_ids", "the list is empty")
+	}
+	r.learned = slices.Repeat([]bool{true}, len(r.ids))
+	for _, name := range []string{"labels", "assistant_masks", "completion_mask"} {
+		if !f.has(name) {
+			continue
+		}
+		var list []int32
+		if json.Unmarshal(f[name], &list) != nil {
+			return nil, fieldError(name, "not a list of integers")
+		}
+		if len(list) != len(r.ids) {
+			return nil, fieldError(name, "it has %d entries, input_ids has %d", len(list), len(r.ids))
+		}
+		for i, v := range list {
+			switch {
+			case name != "labels" && v != 0 && v != 1:
+				return nil, fieldError(name, "entry %d is %d; must be 0 or 1", i, v)
+			case name == "labels" && v != ignored && v != r.ids[i]:
+				return nil, fieldError(name, "entry %d is %d; must be %d, or %d to leave the token out of the loss", i, v, r.ids[i], ignored)
+			}
+			if name == "labels" && v == ignored || name != "labels" && v == 0 {
+				r.learned[i] = false
+			}
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,143 @@
+package sft
+
+import (
+	"math/rand/v2"
+	"sync"
+
+	"monotron/dataset"
+	"monotron/internal/exitcode"
+	"monotron/tokenizer"
+)
+
+// Set is the samples of a file. It is a dataset.Dataset of one pass over them.
+type Set struct {
+	docs   []Document
+	packs  [][]int32 // numbers of documents, by sample
+	length int
+	pad    int32
+	packed bool
+	Counts Counts
+}
+
+// New makes samples of a file.
+func New(path string, tok tokenizer.Tokenizer, c Config) (*Set, error) {
+	docs, counts, err := Load(path, tok, c)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{length: c.Length, packed: Packs(c.Packing), Counts: counts}
+	s.docs, s.packs = pack(docs, c)
+	if pad, ok := tok.Pad(); ok {
+		s.pad = int32(pad)
+	} else if end := tok.EOD(); end >= 0 {
+		s.pad = int32(end) // its label never counts, whatever it is
+	}
+	return s, nil
+}
+
+// Packs tells whether samples hold several documents, which must not see each other.
+func Packs(packing string) bool { return packing != "" && packing != PackNone }
+
+// Len is the number of samples.
+func (s *Set) Len() int64 { return int64(len(s.packs)) }
+
+// Documents are those of sample k, in order.
+func (s *Set) Documents(k int64) (docs []Document) {
+	for _, n := range s.packs[k] {
+		docs = append(docs, s.docs[n])
+	}
+	return docs
+}
+
+// Sample lays the documents of sample k after one another: positions begin anew at each,
+// queries see their own document, and no document's first token is a label.
+func (s *Set) Sample(k int64) (dataset.Sample, error) {
+	if k < 0 || k >= s.Len() {
+		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "sample %d is out of range: there are %d", k, s.Len())
+	}
+	n := s.length
+	ints := make([]int32, 4*n)
+	out := dataset.Sample{Tokens: ints[:n:n], Labels: ints[n : 2*n : 2*n], PositionIDs: ints[2*n : 3*n : 3*n], DocStart: ints[3*n:], LossMask: make([]float32, n)}
+	at := 0
+	for _, doc := range s.packs[k] {
+		d := &s.docs[doc]
+		copy(out.Tokens[at:], d.IDs)
+		copy(out.Labels[at:], d.IDs[1:])
+		for _, span := range d.Learn {
+			for i := max(1, span[0]); i < span[1]; i++ {
+				out.LossMask[at+i-1] = 1
+			}
+		}
+		mark(&out, at, at+len(d.IDs))
+		at += len(d.IDs)
+	}
+	for i := at; i < n; i++ {
+		out.Tokens[i] = s.pad
+	}
+	if s.packed {
+		mark(&out, at, n)
+	} else {
+		mark(&out, 0, n) // padding comes after all that is learned
+	}
+	return out, nil
+}
+
+// mark says where a document lies: tokens [from, to).
+func mark(s *dataset.Sample, from, to int) {
+	for i := from; i < to; i++ {
+		s.PositionIDs[i], s.DocStart[i] = int32(i-from), int32(from)
+	}
+}
+
+// epochs repeats a set without end, each epoch in an order of its own. What sample k is depends
+// on k and the seed alone, so a run resumes anywhere and no layout changes what it reads.
+type epochs struct {
+	*Set
+	seed    uint64
+	shuffle bool
+
+	mu    sync.Mutex
+	epoch int64 // of order; -1: none drawn yet
+	order []int32
+}
+
+// Epochs is the training set of set: more samples than any run can ask for.
+func Epochs(set *Set, c Config) dataset.Dataset {
+	return &epochs{Set: set, seed: c.Seed, shuffle: c.Shuffle, epoch: -1}
+}
+
+// endless is how many samples a training set has.
+const endless = 1 << 60
+
+func (e *epochs) Len() int64 { return endless }
+
+func (e *epochs) Sample(k int64) (dataset.Sample, error) {
+	n := e.Set.Len()
+	return e.Set.Sample(e.number(k/n, k%n))
+}
+
+// number is the sample at a place of an epoch.
+func (e *epochs) number(epoch, place int64) int64 {
+	if !e.shuffle {
+		return place
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.epoch != epoch {
+		e.order, e.epoch = permutation(int(e.Set.Len()), e.seed, uint64(epoch)), epoch
+	}
+	return int64(e.order[place])
+}
+
+// permutation is Fisher and Yates' shuffle by PCG of seed and epoch.
+func permutation(n int, seed, epoch uint64) []int32 {
+	source, order := rand.NewPCG(seed, epoch), make([]int32, n)
+	for i := range order {
+		order[i] = int32(i)
+	}
+	for i := n - 1; i > 0; i-- {
+		j := source.Uint64() % uint64(i+1)
+		order[i], order[j] = order[j], order[i]
+	}
+	return order
+}

@@ -1,0 +1,193 @@
+package sft
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"monotron/tokenizer"
+	"monotron/tokenizer/chat"
+)
+
+// conversation learns what the assistant wrote: what the template's generation blocks say, or,
+// where it has none, what each assistant message adds to the text before it.
+func (r *renderer) conversation(row *row) (d Document, err error) {
+	t, err := r.template()
+	if err != nil {
+		return d, err
+	}
+	out, err := t.RenderSpans(row.messages, r.options(row, false))
+	if err != nil {
+		if out.Text, err = t.Render(row.messages, r.options(row, false)); err != nil {
+			return d, fieldError("messages", "%w", err)
+		}
+		out.Spans = nil
+	}
+	if d.IDs, err = tokenizer.AppendPlain(r.tok, nil, out.Text); err != nil {
+		return d, fieldError("messages", "%w", err)
+	}
+	places := r.places(d.IDs, out.Text)
+	spans, turns, wrong := r.prefixes(t, row, out.Text)
+	for _, turn := range turns {
+		d.Turns = append(d.Turns, Turn{At: places.first(turn.from), Role: turn.role})
+	}
+	switch {
+	case r.config.LearnPrompts:
+		return d, nil
+	case len(out.Spans) > 0:
+		for _, s := range out.Spans {
+			d.Learn = append(d.Learn, [2]int{places.touching(s[0]), places.first(s[1])})
+		}
+	case wrong != nil:
+		return d, wrong
+	case len(spans) == 0:
+		return d, fieldError("messages", "no message is from the assistant, so there is nothing to learn; give the row an answer, or learn all tokens with --train-on-prompts")
+	}
+	if len(out.Spans) == 0 {
+		for _, s := range spans {
+			d.Learn = append(d.Learn, [2]int{places.first(s[0]), places.first(s[1])})
+		}
+	}
+	d.Learn = joined(d.Learn)
+	return d, nil
+}
+
+// joined drops empty spans and joins those that meet.
+func joined(spans [][2]int) (out [][2]int) {
+	for _, s := range spans {
+		switch n := len(out); {
+		case s[0] >= s[1]:
+		case n > 0 && out[n-1][1] >= s[0]:
+			out[n-1][1] = max(out[n-1][1], s[1])
+		default:
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// turn is where a message's part of the text begins, in bytes; an assistant's begins after the
+// generation prompt.
+type turn struct {
+	role string
+	from int
+}
+
+// prefixes finds each assistant message's bytes [from, to) by rendering the messages before it
+// and those up to it. A template that writes something else for them than at the beginning of
+// the text has no such spans: the error names the message.
+func (r *renderer) prefixes(t *chat.Template, row *row, whole string) (spans [][2]int, turns []turn, err error) {
+	at := 0
+	for i, m := range row.messages {
+		role := roleOf(m)
+		if role != "assistant" {
+			if i > 0 && turns[i-1].role != "assistant" {
+				at = max(at, r.upTo(t, row, i, whole))
+			}
+			turns = append(turns, turn{role, at})
+			continue
+		}
+		from, to, err := r.around(t, row, i, whole)
+		if err != nil {
+			return spans, turns, err
+		}
+		spans, turns = append(spans, [2]int{from, to}), append(turns, turn{role, from})
+		at = to
+	}
+	return spans, turns, nil
+}
+
+// upTo is where the text of the first n messages ends, 0 where they do not begin the text.
+func (r *renderer) upTo(t *chat.Template, row *row, n int, whole string) int {
+	text, err := t.Render(row.messages[:n], r.options(row, false))
+	if err != nil || !strings.HasPrefix(whole, text) {
+		return 0
+	}
+	return len(text)
+}
+
+// errNoPrefix is why a template cannot say what the assistant wrote.
+var errNoPrefix = errors.New("give the template {% generation %} blocks, or learn all tokens with --train-on-prompts")
+
+// around is the assistant message i's part of the whole text.
+func (r *renderer) around(t *chat.Template, row *row, i int, whole string) (from, to int, err error) {
+	wrong := func(format string, args ...any) error {
+		return fieldError("messages", "message %d (assistant): the chat template does not show where it begins and ends: %s; %w", i, fmt.Sprintf(format, args...), errNoPrefix)
+	}
+	before, err := t.Render(row.messages[:i], r.options(row, true))
+	if err != nil {
+		return 0, 0, wrong("the messages before it do not render: %v", err)
+	}
+	upto, err := t.Render(row.messages[:i+1], r.options(row, false))
+	if err != nil {
+		return 0, 0, wrong("the messages up to it do not render: %v", err)
+	}
+	switch {
+	case !strings.HasPrefix(whole, upto):
+		return 0, 0, wrong("the text of the messages up to it is not the beginning of the complete text")
+	case !strings.HasPrefix(upto, before):
+		return 0, 0, wrong("the text before it with the generation prompt is not the beginning of the text up to it")
+	}
+	return len(before), len(upto), nil
+}
+
+// places says which token a byte of the text is in.
+type places struct {
+	ends []int // of each token, in bytes; nil: tokens do not spell the text
+	ids  []int32
+	text string
+	tok  tokenizer.Tokenizer
+}
+
+func (r *renderer) places(ids []int32, text string) places {
+	p := places{ids: ids, text: text, tok: r.tok}
+	var spelled []byte
+	for _, id := range ids {
+		spelled = r.tok.AppendBytes(spelled, id)
+		p.ends = append(p.ends, len(spelled))
+	}
+	if string(spelled) != text {
+		p.ends = nil
+	}
+	return p
+}
+
+// first is the first token that begins at the byte or after it.
+func (p *places) first(at int) int {
+	if p.ends == nil {
+		return p.byPrefix(at)
+	}
+	start := 0
+	for i, end := range p.ends {
+		if start >= at {
+			return i
+		}
+		start = end
+	}
+	return len(p.ends)
+}
+
+// touching is the token that the byte is in.
+func (p *places) touching(at int) int {
+	if p.ends == nil {
+		return p.byPrefix(at)
+	}
+	for i, end := range p.ends {
+		if end > at {
+			return i
+		}
+	}
+	return len(p.ends)
+}
+
+// byPrefix is how many tokens the text up to the byte has in common with all of it.
+func (p *places) byPrefix(at int) int {
+	if at >= len(p.text) {
+		return len(p.ids)
+	}
+	ids, err := tokenizer.AppendPlain(p.tok, nil, p.text[:at])
+	if err != nil {
+		return 0
+	}
+	return common(ids, p.ids)
+}

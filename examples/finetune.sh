@@ -1,0 +1,10 @@
+# Train a tiny GPT to count, tune it to count down with an adapter, and ask it.
+seq 1 400 | tr '\n' ' ' | sed 's/.*/{"text": "&"}/' >sample.jsonl
+preprocess_data --input sample.jsonl --output-prefix sample --tokenizer-type GPT2BPETokenizer --append-eod
+pretrain_gpt --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --max-position-embeddings 32 \
+  --micro-batch-size 4 --global-batch-size 4 --train-iters 4 --lr 1e-2 --lr-decay-style constant --log-interval 4 \
+  --tokenizer-type GPT2BPETokenizer --data-path sample_text_document --split 100,0,0 --eval-iters 0 --save ckpt
+for i in $(seq 10 40); do echo "{\"prompt\": \"$i\", \"completion\": \" $((i - 1)) $((i - 2)) $((i - 3))\"}"; done >rows.jsonl
+monotron inspect samples --labels --finetune-data rows.jsonl --load ckpt --seq-length 32
+monotron finetune --model ckpt --data rows.jsonl --eval-data rows.jsonl --output tuned --batch-size 4 --epochs 2 --lr 1e-2
+monotron generate --load tuned/model --prompt 30 --max-new-tokens 8

@@ -1,0 +1,66 @@
+package arguments
+
+import (
+	"strings"
+
+	"monotron/dataset/sft"
+	"monotron/megatron/arguments/table"
+)
+
+// deriveTuning completes what --finetune-data says. The loss is averaged over the learned tokens
+// of the global batch, so that no split into micro-batches or ranks changes it.
+func (p *parser) deriveTuning() {
+	p.deriveAdapter()
+	t := &p.Tuning
+	if t.Data == "" {
+		if p.given("tuning") {
+			p.clash("tuning finetune-data", "--tuning %s needs --finetune-data; name a file of JSON lines", t.Method)
+		}
+		return
+	}
+	if p.DataloaderType == "cyclic" {
+		p.clash("dataloader-type finetune-data", "--dataloader-type cyclic does not go with --finetune-data, whose rows are shuffled in every epoch; leave it out, or add --no-data-shuffle to keep their order")
+	}
+	p.CalculatePerTokenLoss = true
+	if !p.given("hidden-dropout") { // published models of today have none
+		p.Model.HiddenDropout = 0
+	}
+	if !p.given("attention-dropout") {
+		p.Model.AttentionDropout = 0
+	}
+	if sft.Packs(t.Packing) {
+		p.Data.ResetPositionIDs, p.Data.ResetAttentionMask = true, true
+	}
+	if t.EvalData != "" && !p.given("eval-iters") {
+		p.FullValidation = true
+	}
+}
+
+// deriveAdapter completes the flags of an adapter.
+func (p *parser) deriveAdapter() {
+	a := &p.Adapter
+	if !a.Given() {
+		for _, name := range []string{"lora-alpha", "lora-dropout", "lora-target-modules", "use-rslora", "use-dora"} {
+			if p.given(name) && p.values[name].direct {
+				p.clash(name+" lora-rank", "--%s needs --lora-rank or --adapter", name)
+			}
+		}
+		return
+	}
+	var targets []string
+	for _, text := range a.Targets {
+		targets = append(targets, strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })...)
+	}
+	a.Targets = targets
+	if a.Alpha == 0 {
+		a.Alpha = float64(a.Rank)
+	}
+	switch {
+	case p.Layout.MemoryCentricTiling > 0:
+		p.clash("memory-centric-tiling lora-rank", "--memory-centric-tiling does not go with an adapter; leave one out")
+	case a.DoRA && (p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff):
+		p.clash("use-dora cuda-graph-impl", "--use-dora reads norms back in every pass, which a CUDA graph cannot; leave --cuda-graph-impl out")
+	case p.Checkpoint.Format != "" && p.Checkpoint.Format != "native" && p.Checkpoint.Save != "":
+		p.clash("ckpt-format lora-rank", "--ckpt-format %s cannot hold an adapter; leave it out, and convert the result", p.Checkpoint.Format)
+	}
+}

@@ -1,0 +1,20 @@
+package table
+
+// tuneFlags say what a model is tuned on, and how.
+var tuneFlags = owned(Tuning,
+	works("finetune-data", String, "", "Tuning.Data", "JSON-lines file to tune a model on: conversations, instructions or texts (docs/finetuning.md); model and tokenizer then come from --load"),
+	works("tuning", String, "", "Tuning.Method", "method of tuning on --finetune-data (default: sft, supervised)").choices("sft").but("preference tuning is not supported yet; use sft", "dpo", "ipo", "orpo", "simpo", "kto"),
+	works("finetune-eval-data", String, "", "Tuning.EvalData", "JSON-lines file of rows for validation; each evaluation reads all of them unless --eval-iters is given"),
+	works("chat-template", String, "", "Tuning.ChatTemplate", "file with the chat template of --finetune-data, in Jinja (default: the tokenizer's)"),
+	works("finetune-packing", String, "none", "Tuning.Packing", "how rows fill sequences: one each, by best fit with longer rows truncated or cut, or in the order of the file; rows of a sequence do not see each other").
+		choices("none", "bfd", "bfd_split", "in_order"),
+	works("train-on-prompts", Switch, "", "Tuning.LearnPrompts", "learn every token of a row instead of the answers alone"),
+	works("lora-rank", Int, "0", "Adapter.Rank", "rank of a low-rank adapter to train instead of the weights (0 trains the weights)").from(0, 65536),
+	works("lora-alpha", Float, "", "Adapter.Alpha", "scale of the adapter times its rank (default: the rank, which is a scale of 1)").from(0, 1e9),
+	works("lora-dropout", Float, "0", "Adapter.Dropout", "dropout probability on the adapter's input").below(0, 1),
+	works("lora-target-modules", Strings, "", "Adapter.Targets", "modules that get an adapter, by the ends of their Hugging Face names, separated by commas or spaces (default: all-linear, the linear layers of attention and MLP)"),
+	works("use-rslora", Switch, "", "Adapter.RSLoRA", "scale the adapter by alpha over the square root of the rank"),
+	works("use-dora", Switch, "", "Adapter.DoRA", "train a magnitude of each output row with the adapter (DoRA)"),
+	works("adapter", String, "", "Adapter.Folder", "PEFT folder whose adapter is trained further; its settings replace the --lora flags"),
+	works("no-data-shuffle", Switch, "", "Tuning.NoShuffle", "read the rows of --finetune-data in the order of the file in every epoch"),
+)

@@ -1,0 +1,188 @@
+package peft
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/internal/exitcode"
+)
+
+// Names of an adapter's files.
+const (
+	ConfigFile  = "adapter_config.json"
+	WeightsFile = "adapter_model.safetensors"
+)
+
+// AllLinear as the only target means every linear layer but the output layer.
+const AllLinear = "all-linear"
+
+// Config is the part of adapter_config.json that changes what an adapter is.
+type Config struct {
+	PeftType    string          `json:"peft_type"`
+	TaskType    string          `json:"task_type"`
+	Base        string          `json:"base_model_name_or_path"`
+	R           int             `json:"r"`
+	Alpha       float64         `json:"lora_alpha"`
+	Dropout     float64         `json:"lora_dropout"`
+	Targets     Names           `json:"target_modules"`
+	Exclude     Names           `json:"exclude_modules"`
+	Layers      Layers          `json:"layers_to_transform"`
+	LayerNames  Names           `json:"layers_pattern"`
+	Ranks       Patterns        `json:"rank_pattern"`
+	Alphas      Patterns        `json:"alpha_pattern"`
+	FanInFanOut bool            `json:"fan_in_fan_out"`
+	RSLoRA      bool            `json:"use_rslora"`
+	DoRA        bool            `json:"use_dora"`
+	Bias        string          `json:"bias"`
+	Inference   bool            `json:"inference_mode"`
+	Init        json.RawMessage `json:"init_lora_weights"`
+}
+
+// Names is a list of names, or one pattern that a name must match as a whole.
+type Names struct {
+	Pattern string
+	List    []string
+}
+
+// UnmarshalJSON reads a list, a text or null.
+func (n *Names) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(raw, &n.List) == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, &n.Pattern)
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (n Names) MarshalJSON() ([]byte, error) {
+	switch {
+	case n.Pattern != "":
+		return json.Marshal(n.Pattern)
+	case n.List == nil:
+		return []byte("null"), nil
+	}
+	return json.Marshal(n.List)
+}
+
+// Given tells whether anything is named.
+func (n Names) Given() bool { return n.Pattern != "" || len(n.List) > 0 }
+
+// Layers are numbers of layers; nil: all.
+type Layers []int
+
+// UnmarshalJSON reads a list, a number or null.
+func (l *Layers) UnmarshalJSON(raw []byte) error {
+	var one int
+	if string(raw) == "null" {
+		return nil
+	}
+	if json.Unmarshal(raw, &one) == nil {
+		*l = Layers{one}
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]int)(l))
+}
+
+// Patterns are numbers by patterns of names, in the order of the file, which decides.
+type Patterns []Pattern
+
+// Pattern is a number for the modules whose names end in a match.
+type Pattern struct {
+	Name  string
+	Value float64
+}
+
+// UnmarshalJSON reads an object in its order, or null.
+func (p *Patterns) UnmarshalJSON(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	first, err := d.Token()
+	if err != nil || first == nil {
+		return err
+	}
+	if first != json.Delim('{') {
+		return fmt.Errorf("not an object of numbers by names")
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var value float64
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		*p = append(*p, Pattern{name.(string), value})
+	}
+	return nil
+}
+
+// MarshalJSON writes an object.
+func (p Patterns) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i, one := range p {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		name, err := json.Marshal(one.Name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(append(out, name...), ':'), fmt.Sprint(one.Value)...)
+	}
+	return append(out, '}'), nil
+}
+
+// foreign are settings of other kinds of adapters: with any value but null, false, empty or the
+// one named, the file's numbers mean something else.
+var foreign = map[string]string{
+	"modules_to_save": "", "target_parameters": "", "trainable_token_indices": "", "layer_replication": "", "alora_invocation_tokens": "",
+	"use_qalora": "", "lora_bias": "", "use_bdlora": "", "kasa_config": "", "velora_config": "", "arrow_config": "", "monteclora_config": "",
+	"bias": "none",
+}
+
+// mostConfig is the largest configuration that is read, in bytes.
+const mostConfig = 4 << 20
+
+// ReadConfig reads an adapter's settings; what this program does not do is refused by its name.
+func ReadConfig(dir string) (c Config, err error) {
+	path := filepath.Join(dir, ConfigFile)
+	raw, err := exitcode.ReadFile(path, mostConfig)
+	if err != nil {
+		if exitcode.CodeOf(err) == exitcode.NoInput {
+			err = exitcode.Errorf(exitcode.NoInput, "%s: no %s; name a folder that PEFT or this program wrote", dir, ConfigFile)
+		}
+		return c, err
+	}
+	c.Alpha, c.R, c.Bias = 8, 8, "none" // PEFT's defaults
+	bad := func(format string, args ...any) error {
+		return exitcode.Errorf(exitcode.BadData, "%s: "+format, append([]any{path}, args...)...)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return c, bad("%w", err)
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, bad("%w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(foreign)) {
+		if value := string(fields[name]); !slices.Contains([]string{"", "null", "false", "[]", "{}", `"` + foreign[name] + `"`}, value) {
+			return c, bad("%s is %.80s, which is not supported; train and load adapters without it", name, value)
+		}
+	}
+	if init := strings.Trim(string(c.Init), `"`); !slices.Contains([]string{"", "null", "true", "false", "gaussian", "orthogonal", "eva"}, init) {
+		return c, bad("init_lora_weights is %.40s, which changes the base model's weights; save the adapter by PEFT's conversion to LoRA first", init)
+	}
+	switch {
+	case c.PeftType != "LORA":
+		return c, bad("peft_type is %.40q; only LORA is supported", c.PeftType)
+	case c.R < 1 || c.R > 1<<16:
+		return c, bad("r is %d; must be 1 to 65536", c.R)
+	case c.Dropout < 0 || c.Dropout >= 1:
+		return c, bad("lora_dropout is %g; must be 0 or more and less than 1", c.Dropout)
+	}
+	return c, nil
+}

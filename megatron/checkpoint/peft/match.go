@@ -1,0 +1,205 @@
+package peft
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/spec"
+)
+
+// usual are the modules that PEFT adapts in a family where no target is named.
+var usual = map[string][]string{hf.GPT2: {"c_attn"}, hf.GPTNeoX: {"query_key_value"}, hf.Bloom: {"query_key_value"}, hf.Phi3: {"qkv_proj"}}
+
+// adaptable are the ends of the names of our layers that take adapters.
+var adaptable = []string{".self_attention.linear_qkv", ".self_attention.linear_proj", ".mlp.linear_fc1", ".mlp.linear_fc2"}
+
+// Resolve finds the modules of m that c names, by PEFT's rules. Targets that match nothing, and
+// modules that cannot have an adapter here, are refused by name.
+func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err error) {
+	bare := *m
+	bare.Adapters = nil
+	if family == "" {
+		if family, err = hf.FamilyOf(&bare); err != nil {
+			return nil, fmt.Errorf("adapters are named by the modules of Hugging Face's families: %w", err)
+		}
+	}
+	mapping, err := hf.NewMapping(&bare, family)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Targets.Given() {
+		if c.Targets.List = usual[family]; c.Targets.List == nil {
+			c.Targets.List = []string{"q_proj", "v_proj"}
+		}
+	}
+	r := resolver{c: c, used: map[string]bool{}}
+	modules := mapping.Modules()
+	if m.Tied {
+		modules = append(modules, hf.Module{Name: "lm_head", Linear: "output_layer", Table: true})
+	}
+	for _, module := range modules {
+		a, err := r.adapter(module)
+		if err != nil {
+			return nil, exitcode.With(exitcode.Usage, err)
+		}
+		if a != nil {
+			list = append(list, *a)
+		}
+	}
+	return list, exitcode.With(exitcode.Usage, r.check(list, modules))
+}
+
+// resolver matches names.
+type resolver struct {
+	c    Config
+	used map[string]bool // targets that matched
+}
+
+// adapter is that of a module; nil: it has none.
+func (r *resolver) adapter(m hf.Module) (*spec.Adapter, error) {
+	ours := slices.ContainsFunc(adaptable, func(end string) bool { return strings.HasSuffix(m.Linear, end) }) && !strings.Contains(m.Linear, "experts")
+	targeted, err := r.targets(m, ours)
+	if err != nil || !targeted {
+		return nil, err
+	}
+	switch {
+	case m.Table:
+		return nil, fmt.Errorf("target %s: an embedding or output layer cannot have an adapter here, also because tied models share its weight; leave it out of the target modules", m.Name)
+	case !ours:
+		return nil, fmt.Errorf("target %s: adapters are on the linear layers of attention and dense MLPs alone; leave it out of the target modules", m.Name)
+	}
+	rank, err := number(r.c.Ranks, m.Name, float64(r.c.R))
+	if err != nil {
+		return nil, err
+	}
+	alpha, err := number(r.c.Alphas, m.Name, r.c.Alpha)
+	if err != nil {
+		return nil, err
+	}
+	if rank < 1 || rank != math.Trunc(rank) || rank > 1<<16 {
+		return nil, fmt.Errorf("rank of %s is %g; must be an integer of 1 to 65536", m.Name, rank)
+	}
+	scale := alpha / rank
+	if r.c.RSLoRA {
+		scale = alpha / math.Sqrt(rank)
+	}
+	if r.c.DoRA && r.c.Dropout > 0 {
+		return nil, fmt.Errorf("DoRA with a dropout of %g is not supported; set the dropout to 0", r.c.Dropout)
+	}
+	return &spec.Adapter{Linear: m.Linear, Module: m.Name, Out: m.Out, In: m.In, Rank: int(rank), Scale: scale, Dropout: r.c.Dropout, Magnitude: r.c.DoRA, Rows: m.Rows}, nil
+}
+
+// targets tells whether the module is to have an adapter.
+func (r *resolver) targets(m hf.Module, linear bool) (bool, error) {
+	t := r.c.Targets
+	if t.Pattern == AllLinear || len(t.List) == 1 && t.List[0] == AllLinear {
+		r.used[AllLinear] = true
+		if m.Table {
+			return false, nil
+		}
+		if !linear {
+			return false, fmt.Errorf("target %s: adapters on routers and experts are not supported; name the target modules", m.Name)
+		}
+	} else if is, err := r.matches(t, m.Name); !is || err != nil {
+		return false, err
+	}
+	if out, err := (&resolver{used: map[string]bool{}}).matches(r.c.Exclude, m.Name); out || err != nil {
+		return false, err
+	}
+	return r.inLayer(m.Name)
+}
+
+// matches is PEFT's rule: a pattern matches all of the name, a name in a list its end.
+func (r *resolver) matches(t Names, name string) (bool, error) {
+	if t.Pattern != "" {
+		whole, err := compile("^(?:" + t.Pattern + ")$")
+		if err != nil {
+			return false, err
+		}
+		is := whole.MatchString(name)
+		r.used[t.Pattern] = r.used[t.Pattern] || is
+		return is, nil
+	}
+	found := false
+	for _, one := range t.List {
+		if name == one || strings.HasSuffix(name, "."+one) {
+			found, r.used[one] = true, true
+		}
+	}
+	return found, nil
+}
+
+func compile(pattern string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("pattern %.80q: %w; lookaround and back references are not supported", pattern, err)
+	}
+	return re, nil
+}
+
+// inLayer tells whether the module's layer is one of layers_to_transform.
+func (r *resolver) inLayer(name string) (bool, error) {
+	if r.c.Layers == nil {
+		return true, nil
+	}
+	patterns := r.c.LayerNames.List
+	if r.c.LayerNames.Pattern != "" {
+		patterns = []string{r.c.LayerNames.Pattern}
+	}
+	if len(patterns) == 0 {
+		patterns = []string{`[^.]*`}
+	}
+	for _, p := range patterns {
+		re, err := compile(`^.*\.` + p + `\.(\d+)\.`)
+		if err != nil {
+			return false, err
+		}
+		if found := re.FindStringSubmatch(name); found != nil {
+			layer, err := strconv.Atoi(found[1])
+			return err == nil && slices.Contains(r.c.Layers, layer), nil
+		}
+	}
+	return false, nil
+}
+
+// number is the first pattern's that matches the end of a name, else the usual one.
+func number(patterns Patterns, name string, otherwise float64) (float64, error) {
+	for _, p := range patterns {
+		re, err := compile(`^(?:.*\.)?(?:` + p.Name + `)$`)
+		if err != nil {
+			return 0, err
+		}
+		if re.MatchString(name) {
+			return p.Value, nil
+		}
+	}
+	return otherwise, nil
+}
+
+// check refuses targets that match no module.
+func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
+	names := map[string]bool{}
+	for _, m := range modules {
+		names[m.Name[strings.LastIndexByte(m.Name, '.')+1:]] = true
+	}
+	var last []string
+	for n := range names {
+		last = append(last, n)
+	}
+	slices.Sort(last)
+	for _, t := range append(r.c.Targets.List, r.c.Targets.Pattern) {
+		if t != "" && !r.used[t] {
+			return fmt.Errorf("target module %.80q matches no module of the model; modules end in %s", t, strings.Join(last, ", "))
+		}
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("no layer is left to have an adapter; check layers_to_transform and exclude_modules")
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package model
+
+import (
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// adaptable is a linear layer that takes branches.
+type adaptable interface {
+	Adapt([]mpu.Branch)
+	StartMagnitudes(*device.Device) error
+}
+
+// linears are a layer's linear layers that adapters may be on, by the ends of their names.
+func (l *layer) linears() map[string]adaptable {
+	all := map[string]adaptable{}
+	if a, is := l.attention.(*attention); is {
+		all["self_attention.linear_qkv"], all["self_attention.linear_proj"] = a.qkv, a.proj
+	}
+	if m, is := l.second.half.(*mlp); is {
+		all["mlp.linear_fc1"], all["mlp.linear_fc2"] = m.fc1, m.fc2
+	}
+	return all
+}
+
+// adapt gives the layer the model's adapters that are on it.
+func (l *layer) adapt(m *spec.Model) {
+	if len(m.Adapters) == 0 {
+		return
+	}
+	for end, linear := range l.linears() {
+		var branches []mpu.Branch
+		for _, a := range m.Adapters {
+			if a.Linear == l.name()+"."+end {
+				branches = append(branches, mpu.Branch{Name: a.Module, Out: a.Out, In: a.In, Rank: int64(a.Rank), Scale: a.Scale, Dropout: a.Dropout, Magnitude: a.Magnitude, Rows: a.Rows})
+			}
+		}
+		if branches != nil {
+			linear.Adapt(branches)
+		}
+	}
+}
+
+// IsAdapter tells whether a parameter of this name is an adapter's.
+func IsAdapter(name string) bool { return strings.HasPrefix(name, mpu.AdapterPrefix) }
+
+// StartMagnitudes sets the magnitudes of adapters that are new, once the weights are loaded. The
+// ranks of a model do so together.
+func (s *Stage) StartMagnitudes() error {
+	for _, l := range s.layers {
+		linears := l.linears()
+		for _, end := range []string{"self_attention.linear_qkv", "self_attention.linear_proj", "mlp.linear_fc1", "mlp.linear_fc2"} {
+			if linears[end] == nil {
+				continue
+			}
+			if err := linears[end].StartMagnitudes(s.device); err != nil {
+				return err
+			}
+		}
+	}
+	return s.device.Err()
+}
+
+// dropBranches has the pass drop the inputs of adapters by the masks of their rows' positions.
+func (p *Pass) dropBranches() {
+	if !p.Step.Given() || p.Drop != nil {
+		return
+	}
+	p.Drop = func(back bool, dst, src Tensor, name string, rate float64, row, column int64) {
+		at, n := int64(0), src.Shape[0]
+		for _, span := range p.Positions {
+			from, to := max(row, at), min(row+n, at+span.N*p.Batch)
+			if from < to {
+				drop := p.dropout(rate, name, span.From+(from-at)/p.Batch)
+				drop.Channel = int32(column)
+				out, in := dst.Slice(0, from-row, to-from), src.Slice(0, from-row, to-from)
+				if back {
+					p.D.DropoutBackward(device.DropoutBackwardArgs{DX: out, DY: in, Drop: drop})
+				} else {
+					p.D.DropoutAdd(device.DropoutAddArgs{Out: out, X: in, Drop: drop})
+				}
+			}
+			at += span.N * p.Batch
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package training
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/checkpoint/peft"
+	"monotron/megatron/config"
+	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// adapt finds the modules of the model that get an adapter. A checkpoint that has one says which.
+func adapt(c *config.Run) error {
+	if len(c.Model.Adapters) > 0 {
+		return nil
+	}
+	if before, err := storedRun(c.Checkpoint.Load, wantedStep(&c.Checkpoint)); c.Checkpoint.Load != "" && err == nil && len(before.Model.Adapters) > 0 {
+		if a := c.Adapter; a.Rank > 0 && a.Folder == "" && (a.Rank != before.Adapter.Rank || a.Alpha != before.Adapter.Alpha || a.DoRA != before.Adapter.DoRA || a.RSLoRA != before.Adapter.RSLoRA) {
+			return exitcode.Errorf(exitcode.Usage, "--load %s holds an adapter of rank %d, alpha %g, DoRA %v, rsLoRA %v; give the same --lora flags, or merge it by monotron convert first",
+				c.Checkpoint.Load, before.Adapter.Rank, before.Adapter.Alpha, before.Adapter.DoRA, before.Adapter.RSLoRA)
+		}
+		c.Adapter, c.Model.Adapters = before.Adapter, before.Model.Adapters
+		return nil
+	}
+	if !c.Adapter.Given() {
+		return nil
+	}
+	settings, err := adapterSettings(&c.Adapter)
+	if err != nil {
+		return err
+	}
+	family, base := baseModel(&c.Checkpoint)
+	if family == "" {
+		if family, err = hf.FamilyOf(&c.Model); err != nil {
+			return exitcode.Errorf(exitcode.Usage, "adapters are named by the modules of Hugging Face's families: %w", err)
+		}
+	}
+	if settings.Base = base; c.Adapter.Folder == "" {
+		settings.FanInFanOut = family == hf.GPT2
+	}
+	if c.Model.Adapters, err = peft.Resolve(&c.Model, family, settings); err != nil {
+		return err
+	}
+	if len(settings.Targets.List) == 1 && settings.Targets.List[0] == peft.AllLinear {
+		settings.Targets = peft.Names{List: moduleEnds(c.Model.Adapters)} // as PEFT writes them
+	}
+	c.Adapter.Settings, err = json.Marshal(settings)
+	return exitcode.With(exitcode.Internal, err)
+}
+
+// moduleEnds are the last parts of the adapted modules' names.
+func moduleEnds(adapters []spec.Adapter) (ends []string) {
+	for _, a := range adapters {
+		ends = append(ends, a.Module[strings.LastIndexByte(a.Module, '.')+1:])
+	}
+	slices.Sort(ends)
+	return slices.Compact(ends)
+}
+
+// adapterSettings are those of --adapter, with which flags that are given must agree, or the
+// flags'.
+func adapterSettings(a *config.Adapter) (c peft.Config, err error) {
+	if a.Folder == "" {
+		targets := a.Targets
+		if len(targets) == 0 {
+			targets = []string{peft.AllLinear}
+		}
+		return peft.Config{R: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: peft.Names{List: targets}, RSLoRA: a.RSLoRA, DoRA: a.DoRA}, nil
+	}
+	if c, err = peft.ReadConfig(a.Folder); err != nil {
+		return c, err
+	}
+	if a.Rank > 0 && (a.Rank != c.R || a.Alpha != c.Alpha || a.RSLoRA != c.RSLoRA || a.DoRA != c.DoRA) {
+		return c, exitcode.Errorf(exitcode.Usage, "--adapter %s has rank %d, alpha %g, rsLoRA %v, DoRA %v, and the --lora flags say %d, %g, %v, %v; leave the --lora flags out",
+			a.Folder, c.R, c.Alpha, c.RSLoRA, c.DoRA, a.Rank, a.Alpha, a.RSLoRA, a.DoRA)
+	}
+	a.Rank, a.Alpha, a.RSLoRA, a.DoRA, a.Targets = c.R, c.Alpha, c.RSLoRA, c.DoRA, c.Targets.List
+	if a.Dropout > 0 {
+		c.Dropout = a.Dropout
+	}
+	return c, nil
+}
+
+// baseModel is the family of the model that is loaded, "" where its format does not say, and the
+// folder's name.
+func baseModel(c *config.Checkpoint) (family, folder string) {
+	folder = c.Load
+	if folder == "" {
+		folder = c.Pretrained
+	}
+	if folder == "" || foreign(folder, wantedStep(c)) != checkpoint.HF {
+		return "", folder
+	}
+	src, err := all.OpenAs(checkpoint.HF, folder, checkpoint.OpenOptions{Step: -1})
+	if err != nil {
+		return "", folder // loading says what is wrong
+	}
+	defer src.Close()
+	return src.Info().Family, folder
+}
+
+// holdsAdapter tells whether the checkpoint has the run's adapter.
+func (r *Run) holdsAdapter(dir string, step int64) bool {
+	before, err := storedRun(dir, step)
+	return foreign(dir, step) == "" && err == nil && len(before.Model.Adapters) > 0
+}
+
+// drawAdapter gives a new adapter its start, before the base's weights are loaded.
+func (r *Run) drawAdapter() error {
+	return r.Engine.Optimizer.Fill(func(p *mpu.Param) error {
+		if model.IsAdapter(p.Name) {
+			p.Initialize(r.device, uint64(r.Config.Seed))
+		}
+		return nil
+	})
+}
+
+// beginAdapter reads --adapter, or completes a new adapter, after the base's weights are loaded.
+func (r *Run) beginAdapter() error {
+	if len(r.Config.Model.Adapters) == 0 || r.device.Counts() {
+		return nil
+	}
+	if r.Config.Adapter.Folder != "" {
+		return r.readAdapter()
+	}
+	if !r.Config.Adapter.DoRA {
+		return nil
+	}
+	if l := &r.Config.Layout; l.Sharding == string(optimizer.OptimGradsParams) || r.Config.OffloadFolder != "" {
+		return exitcode.Errorf(exitcode.Usage, "--use-dora: a new adapter starts from complete weights, which --zero-stage 3 and --offload-folder do not keep; use --zero-stage 2 or less for the first checkpoint")
+	}
+	for _, s := range r.Engine.Stages {
+		if err := s.StartMagnitudes(); err != nil {
+			return err
+		}
+	}
+	r.Engine.Optimizer.AdoptValues(func(name string) bool { return strings.HasSuffix(name, ".lora_magnitude_vector") })
+	return r.device.Sync()
+}
+
+// readAdapter takes the adapter's values from --adapter.
+func (r *Run) readAdapter() error {
+	family, _ := baseModel(&r.Config.Checkpoint)
+	f, err := peft.Open(r.Config.Adapter.Folder, &r.Config.Model, family)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var wanted []mpu.Stored
+	for _, s := range slices.Concat(r.Engine.Weights(), r.Engine.Optimizer.Stored()) {
+		for _, prefix := range []string{optimizer.StoredModel, optimizer.StoredMain} {
+			if name, is := strings.CutPrefix(s.Name, prefix); is && model.IsAdapter(name) {
+				wanted = append(wanted, s)
+			}
+		}
+	}
+	_, report, err := native.LoadSource(checkpoint.Finite(f), wanted, r.device, native.LoadOptions{Convert: true})
+	if err != nil {
+		return err
+	}
+	r.log.note("read the adapter %s: %d tensors", r.Config.Adapter.Folder, len(report.Restored))
+	return r.device.Sync()
+}
+
+// adapterFolder is where --save has the newest adapter in PEFT's files.
+const adapterFolder = "adapter"
+
+// writeAdapter writes the adapter of a checkpoint that was saved, on the first rank.
+func (r *Run) writeAdapter(report native.Report) error {
+	if len(r.Config.Model.Adapters) == 0 || r.rank.Number > 0 {
+		return nil
+	}
+	src, err := all.OpenAs(checkpoint.Native, r.Config.Checkpoint.Save, checkpoint.OpenOptions{Step: report.Iteration})
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	var settings peft.Config
+	if err := json.Unmarshal(r.Config.Adapter.Settings, &settings); err != nil {
+		return exitcode.With(exitcode.Internal, err)
+	}
+	dir := filepath.Join(r.Config.Checkpoint.Save, adapterFolder)
+	if err := peft.Write(dir, src, settings); err != nil {
+		return err
+	}
+	r.log.note("wrote the adapter of iteration %d to %s", report.Iteration, dir)
+	return nil
+}

@@ -1,0 +1,110 @@
+package training
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"monotron/dataset"
+	"monotron/dataset/sft"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/config"
+	"monotron/megatron/spec"
+	"monotron/tokenizer"
+	"monotron/tokenizer/chat"
+)
+
+// mostTemplate is the largest chat template that is read, in bytes.
+const mostTemplate = 1 << 20
+
+// TuningConfig says how rows become samples of a run.
+func TuningConfig(c *config.Run, tok tokenizer.Tokenizer) (s sft.Config, err error) {
+	t := &c.Tuning
+	s = sft.Config{Length: c.SeqLength, Packing: t.Packing, LearnPrompts: t.LearnPrompts, Shuffle: !t.NoShuffle, Seed: uint64(c.Seed), EndID: int32(tok.EOD())}
+	var source chat.Source
+	if t.ChatTemplate != "" {
+		text, err := exitcode.ReadFile(t.ChatTemplate, mostTemplate)
+		if err != nil {
+			return s, fmt.Errorf("--chat-template: %w", err)
+		}
+		source.Text = string(text)
+	}
+	if _, err := os.Stat(c.Tokenizer.Model); err == nil {
+		if err := source.Beside(c.Tokenizer.Model); err != nil {
+			return s, err
+		}
+	}
+	if s.EOS = source.EOS; source.Text != "" {
+		s.Template, err = chat.New(source)
+	}
+	return s, err
+}
+
+// tuningData opens the rows of --finetune-data and --finetune-eval-data.
+func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset, err error) {
+	s, err := TuningConfig(c, tok)
+	if err != nil {
+		return sets, err
+	}
+	train, err := sft.New(c.Tuning.Data, tok, s)
+	if err != nil {
+		return sets, fmt.Errorf("--finetune-data: %w", err)
+	}
+	sets[dataset.Train] = sft.Epochs(train, s)
+	tellRows(c, c.Tuning.Data, train, tok)
+	if c.Tuning.EvalData == "" {
+		return sets, nil
+	}
+	valid, err := sft.New(c.Tuning.EvalData, tok, s)
+	if err != nil {
+		return sets, fmt.Errorf("--finetune-eval-data: %w", err)
+	}
+	sets[dataset.Valid] = valid
+	tellRows(c, c.Tuning.EvalData, valid, tok)
+	return sets, nil
+}
+
+// tellRows says what became of a file's rows, and what the first one's answer ends with: a model
+// that does not learn where to stop does not stop.
+func tellRows(c *config.Run, path string, set *sft.Set, tok tokenizer.Tokenizer) {
+	if c.Data.Notice == nil {
+		return
+	}
+	n := set.Counts
+	c.Data.Notice(fmt.Sprintf("%s: %d rows make %d samples; %d of %d tokens are learned, %d rows are truncated at --seq-length %d, %d without a token to learn are dropped; the last learned token of the first row is %q",
+		path, n.Rows, set.Len(), n.Learned, n.Tokens, n.Truncated, c.SeqLength, n.Dropped, tok.Decode(set.Documents(0)[0].Last())))
+}
+
+// begins tells whether a tuning starts from the checkpoint in dir instead of going on with it:
+// the run that wrote it tuned nothing, or something else.
+func (r *Run) begins(dir string, step int64) bool {
+	c := &r.Config
+	if c.Tuning.Data == "" || dir == c.Checkpoint.Save {
+		return false
+	}
+	if foreign(dir, step) != "" {
+		return true
+	}
+	before, err := storedRun(dir, step)
+	if err != nil {
+		return false // loading says what is wrong
+	}
+	return before.Tuning.Data != c.Tuning.Data || len(before.Model.Adapters) == 0 && len(c.Model.Adapters) > 0
+}
+
+// storedRun is the part of a native checkpoint's settings that tuning asks for.
+type stored struct {
+	Model   spec.Model
+	Tuning  config.Tuning
+	Adapter config.Adapter
+}
+
+func storedRun(dir string, step int64) (s stored, err error) {
+	f, err := native.OpenSound(dir, step)
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	return s, json.Unmarshal(f.Manifest.State.Config, &s)
+}

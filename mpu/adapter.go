@@ -1,0 +1,272 @@
+package mpu
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+)
+
+// AdapterPrefix begins the names of all parameters of adapters, which are PEFT's.
+const AdapterPrefix = "base_model.model."
+
+// Branch is a low-rank addition to some rows of a linear layer's weight: W + Scale·B·A with
+// A [Rank, In] and B [Out, Rank] (Hu et al., LoRA, arXiv 2106.09685). With Magnitude each row
+// of that sum is divided by its norm and multiplied by an entry of M [Out] (Liu et al., DoRA,
+// arXiv 2402.09353); the norm is a constant in the backward pass.
+type Branch struct {
+	Name      string // of the module in Hugging Face's model
+	Out, In   int64  // of the module's weight
+	Rank      int64
+	Scale     float64
+	Dropout   float64 // of the branch's input; not with Magnitude
+	Magnitude bool
+	Rows      [][3]int64 // stretches of rows: {first of W, first of B, number}
+}
+
+// adapter is the branches of a linear layer; nil: none.
+type adapter struct {
+	region      Region
+	rowParallel bool
+	first       int64 // number of the first column of x in the module's input
+	list        []*branch
+}
+
+type branch struct {
+	Branch
+	a      *Param
+	pieces []branchPart // of parts of the layer's rows
+}
+
+// branchPart is the branch's share of one part of the layer's rows.
+type branchPart struct {
+	of   *Param     // the weight of the part
+	from int64      // column of y that the part's first row makes
+	b, m *Param     // B [rows, rank], M [rows]; m nil: none
+	runs [][3]int64 // stretches of rows here: {first of the weight, first of B, number}
+	rows int64      // of B
+}
+
+// newAdapter makes the branches' parameters: along a cut of the rows B is cut like them, and A
+// is on every rank, where its gradient is a partial sum; along a cut of the columns A is cut, and
+// B and M are on every rank.
+func newAdapter(r Region, branches []Branch, parts []part, rowParallel bool) *adapter {
+	ad := &adapter{region: r, rowParallel: rowParallel}
+	for _, c := range branches {
+		b := &branch{Branch: c}
+		first, width := int64(0), parts[0].weight.Shape[1]
+		if rowParallel {
+			first = width * int64(r.Rank())
+		}
+		ad.first = first
+		name := AdapterPrefix + c.Name
+		b.a = &Param{Name: name + ".lora_A.weight", Init: Init{Kind: InitUniform, Value: 1 / math.Sqrt(float64(c.In))}, Global: []int64{c.Rank, c.In}, Shape: []int64{c.Rank, width}, Owner: true,
+			Pieces: []Piece{{From: []int64{0, first}, Size: []int64{c.Rank, width}}}}
+		if !rowParallel {
+			b.a.PartialOn(r)
+		}
+		for _, p := range parts {
+			if piece := newBranchPart(c, p, name); piece.rows > 0 {
+				for _, q := range given(piece.b, piece.m) {
+					switch {
+					case rowParallel:
+						q.PartialOn(r)
+					case p.sharers != nil:
+						q.PartialOn(*p.sharers)
+					}
+				}
+				b.pieces = append(b.pieces, piece)
+			}
+		}
+		ad.list = append(ad.list, b)
+	}
+	return ad
+}
+
+// newBranchPart finds the branch's rows among those of a part.
+func newBranchPart(c Branch, p part, name string) branchPart {
+	out := branchPart{of: p.weight, from: p.from}
+	var stretches [][2]int64 // of B
+	for _, piece := range p.weight.Pieces {
+		local := piece.Local / p.weight.Shape[1]
+		for _, run := range c.Rows {
+			from, to := max(run[0], piece.From[0]), min(run[0]+run[2], piece.From[0]+piece.Size[0])
+			if from >= to {
+				continue
+			}
+			at := local + from - piece.From[0]
+			if n := len(out.runs); n > 0 && out.runs[n-1][0]+out.runs[n-1][2] == at {
+				out.runs[n-1][2] += to - from
+			} else {
+				out.runs = append(out.runs, [3]int64{at, out.rows, to - from})
+			}
+			stretches = append(stretches, [2]int64{run[1] + from - run[0], to - from})
+			out.rows += to - from
+		}
+	}
+	out.b = Rows(name+".lora_B.weight", Init{Kind: InitConstant}, []int64{c.Out, c.Rank}, stretches, out.rows)
+	if c.Magnitude {
+		out.m = Rows(name+".lora_magnitude_vector", Init{Kind: InitConstant}, []int64{c.Out}, stretches, out.rows)
+		out.m.NoDecay = false // PEFT's optimizer decays it as it does A and B
+	}
+	return out
+}
+
+// params lists A, B and M of every branch.
+func (ad *adapter) params() (all []*Param) {
+	if ad == nil {
+		return nil
+	}
+	for _, b := range ad.list {
+		all = append(all, b.a)
+		for _, p := range b.pieces {
+			all = append(all, given(p.b, p.m)...)
+		}
+	}
+	return all
+}
+
+// forward adds the branches of x [n, in here] to y [n, out here]; row is the number of x's first
+// row in the pass. A branch with a magnitude adds nothing: it is in the weight.
+func (ad *adapter) forward(d *device.Device, h *Hooks, y, x device.Tensor, row int64) {
+	if ad == nil {
+		return
+	}
+	for _, b := range ad.list {
+		if b.Magnitude {
+			continue
+		}
+		s := d.Arena.Scope(device.Activations)
+		t := b.down(d, s, ad.dropped(d, h, s, b, x, row), ad.region.byRow())
+		for _, p := range b.pieces {
+			u := s.Alloc(y.DType, y.Shape[0], p.rows)
+			d.Matmul(device.MatmulArgs{C: u, A: t, B: p.b.Value, TransB: 1, ByRow: ad.region.byRow()})
+			for _, run := range p.runs {
+				addTo(d, y.Slice(1, p.from+run[0], run[2]), u.Slice(1, run[1], run[2]))
+			}
+			s.Free(u)
+		}
+		s.Release()
+	}
+}
+
+// down is Scale·x·Aᵀ [n, rank].
+func (b *branch) down(d *device.Device, s *device.Scope, x device.Tensor, byRow int32) device.Tensor {
+	t := s.Alloc(x.DType, x.Shape[0], b.Rank)
+	d.Matmul(device.MatmulArgs{C: t, A: x, B: b.a.Value, TransB: 1, ByRow: byRow})
+	b.scale(d, s, t)
+	return t
+}
+
+// scale multiplies t [n, rank] by Scale.
+func (b *branch) scale(d *device.Device, s *device.Scope, t device.Tensor) {
+	if b.Scale == 1 {
+		return
+	}
+	w := s.Alloc(device.F32, t.Shape[0])
+	d.Fill(w, b.Scale)
+	d.ScaleRows(t, t, w)
+	s.Free(w)
+}
+
+// addTo adds x to y, both [n, columns] with any distance between rows.
+func addTo(d *device.Device, y, x device.Tensor) {
+	d.DropoutAdd(device.DropoutAddArgs{Out: y, X: x, Residual: y})
+}
+
+// dropped is x after the branch's dropout, x itself where there is none.
+func (ad *adapter) dropped(d *device.Device, h *Hooks, s *device.Scope, b *branch, x device.Tensor, row int64) device.Tensor {
+	if b.Dropout == 0 || h == nil || h.Drop == nil {
+		return x
+	}
+	out := s.Alloc(x.DType, x.Shape[0], x.Shape[1])
+	h.Drop(false, out, x, AdapterPrefix+b.Name, b.Dropout, row, ad.first)
+	return out
+}
+
+// backward adds the branches' part to dx [n, in here], and to the gradients of A, B and M; x and
+// dy [n, out here] are all rows of the pass. Gradients of what is frozen are not made.
+func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) error {
+	if ad == nil {
+		return nil
+	}
+	for _, b := range ad.list {
+		s := d.Arena.Scope(device.Activations)
+		var err error
+		if b.Magnitude {
+			err = ad.magnitudeBackward(d, s, b, dy, x)
+		} else {
+			ad.branchBackward(d, h, s, b, dx, dy, x)
+		}
+		s.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b *branch, dx, dy, x device.Tensor) {
+	n, in := x.Shape[0], ad.dropped(d, h, s, b, x, 0)
+	t := b.down(d, s, in, 0)
+	dt := s.Alloc(x.DType, n, b.Rank)
+	for i, p := range b.pieces {
+		du := p.columns(d, s, dy)
+		if !p.b.Frozen {
+			d.Matmul(device.MatmulArgs{C: p.b.Grad, A: du, B: t, TransA: 1, Accumulate: 1})
+		}
+		if i == 0 {
+			d.Matmul(device.MatmulArgs{C: dt, A: du, B: p.b.Value})
+			continue
+		}
+		more := s.Like(dt)
+		d.Matmul(device.MatmulArgs{C: more, A: du, B: p.b.Value})
+		addTo(d, dt, more)
+	}
+	if len(b.pieces) == 0 {
+		d.Fill(dt, 0)
+	}
+	b.scale(d, s, dt)
+	weightGradient(d, b.a, dt, in)
+	back := s.Alloc(dx.DType, n, dx.Shape[1])
+	d.Matmul(device.MatmulArgs{C: back, A: dt, B: b.a.Value})
+	if b.Dropout > 0 && h != nil && h.Drop != nil {
+		h.Drop(true, back, back, AdapterPrefix+b.Name, b.Dropout, 0, ad.first)
+	}
+	addTo(d, dx, back)
+}
+
+// columns is the part's columns of dy [n, rows], in the order of B.
+func (p *branchPart) columns(d *device.Device, s *device.Scope, dy device.Tensor) device.Tensor {
+	if len(p.runs) == 1 {
+		return dy.Slice(1, p.from+p.runs[0][0], p.rows)
+	}
+	out := s.Alloc(dy.DType, dy.Shape[0], p.rows)
+	for _, run := range p.runs {
+		d.Copy(out.Slice(1, run[1], run[2]), dy.Slice(1, p.from+run[0], run[2]))
+	}
+	return out
+}
+
+// Adapt gives the layer branches; before its parameters get memory.
+func (l *ColumnParallelLinear) Adapt(branches []Branch) {
+	l.adapter = newAdapter(l.region, branches, l.parts(), false)
+}
+
+// Adapt gives the layer branches; before its parameters get memory.
+func (l *RowParallelLinear) Adapt(branches []Branch) {
+	l.adapter = newAdapter(l.region, branches, l.parts(), true)
+}
+
+// Adapted tells whether the output is more than a product with the weight, so that nothing may
+// be fused into that.
+func (l *ColumnParallelLinear) Adapted() bool { return l.adapter != nil }
+
+// StartMagnitudes sets the magnitudes of a new adapter from the weight, which must be loaded.
+func (l *ColumnParallelLinear) StartMagnitudes(d *device.Device) error {
+	return l.adapter.startMagnitudes(d)
+}
+
+// StartMagnitudes sets the magnitudes of a new adapter from the weight, which must be loaded.
+func (l *RowParallelLinear) StartMagnitudes(d *device.Device) error {
+	return l.adapter.startMagnitudes(d)
+}

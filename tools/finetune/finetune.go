@@ -1,0 +1,108 @@
+package finetune
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/internal/exitcode"
+	"monotron/tools/internal/command"
+)
+
+const description = `Tunes a model on rows of a JSON-lines file and writes the result as a Hugging Face folder. By default
+a low-rank adapter (LoRA) is trained on every linear layer; --lora-rank 0 trains all weights.
+
+A row is one of:
+  {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}
+  {"prompt": "...", "completion": "..."}
+  {"instruction": "...", "input": "...", "output": "..."}
+  {"text": "..."}
+
+The loss learns the answers alone: of a conversation what the assistant says, of a prompt its completion.
+"monotron inspect samples --labels" shows which tokens these are.
+
+The folder of --output gets:
+  checkpoints  to resume from: give the same command again
+  adapter      the adapter in PEFT's files, unless --lora-rank is 0
+  model        the tuned model, the adapter merged into its weights
+
+Flags of pretrain_gpt may follow, as in --world-size 2 --bf16.
+
+Examples:
+  monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned
+  monotron finetune --model tuned/model --data more.jsonl --output tuned-more --lora-rank 0 --lr 1e-5`
+
+// Command is finetune; train runs pretrain_gpt with arguments.
+func Command(train func(ctx context.Context, args []string) error) *cli.Command {
+	return command.WrapOpen(&cli.Command{
+		Name:        "finetune",
+		Usage:       "tune a model on conversations, instructions or texts",
+		Description: description,
+		Flags:       allFlags(),
+		Action: func(c *cli.Context) error {
+			o, err := readOptions(c)
+			if err != nil {
+				return err
+			}
+			return run(c, o, train)
+		},
+	})
+}
+
+func allFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "model", Usage: "model to tune: a Hugging Face folder, or a save folder of pretrain_gpt"},
+		&cli.StringFlag{Name: "data", Usage: "JSON-lines file of rows to train on, also compressed"},
+		&cli.StringFlag{Name: "eval-data", Usage: "JSON-lines file of rows to evaluate on after each epoch"},
+		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
+		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "passes over the rows"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences of a step"}),
+		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences that are computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "tokens of a sequence; longer rows are truncated (default: 1024, or what the model knows)"}),
+		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "how rows fill sequences: bfd (best fit), bfd_split, in_order or none"},
+		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights)"}),
+		command.Between(0, 1<<16, &cli.IntFlag{Name: "lora-rank", Value: 16, Usage: "rank of the adapter (0 trains all weights)"}),
+		command.Between(0, 1e9, &cli.Float64Flag{Name: "lora-alpha", Usage: "scale of the adapter times its rank (default: twice the rank)"}),
+		&cli.StringFlag{Name: "chat-template", Usage: "file with the chat template, in Jinja (default: the tokenizer's)"},
+		command.Between(0, 1<<32-1, &cli.IntFlag{Name: "seed", Value: 1234, Usage: "seed of the order of rows and of the adapter's start"}),
+	}
+}
+
+// run trains and exports.
+func run(c *cli.Context, o *options, train func(context.Context, []string) error) error {
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	notes := &command.Printer{W: c.App.ErrWriter}
+	if _, err := os.Stat(o.folder(modelFolder)); err == nil {
+		return exitcode.Errorf(exitcode.Usage, "--output %s: it already has a tuned model; name another folder, or remove %s", o.output, o.folder(modelFolder))
+	}
+	line, plan, err := o.line()
+	if err != nil {
+		return err
+	}
+	notes.Printf("%d rows make %d sequences of %d tokens: %d steps of %d sequences for %g epochs\n", plan.rows, plan.samples, plan.length, plan.steps, o.batch, o.epochs)
+	if err := train(c.Context, line); err != nil {
+		return err
+	}
+	if err := o.export(ctx, notes); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(c.App.Writer, o.folder(modelFolder)); err != nil {
+		return exitcode.With(exitcode.IO, err)
+	}
+	return notes.Err
+}
+
+// Folders of --output.
+const (
+	checkpoints = "checkpoints"
+	adapter     = "adapter"
+	modelFolder = "model"
+)
+
+func (o *options) folder(name string) string { return filepath.Join(o.output, name) }

@@ -1,0 +1,105 @@
+package finetune
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/golden"
+)
+
+// modelOf is the model of golden/sft as a Hugging Face folder.
+func modelOf(t *testing.T) string {
+	t.Helper()
+	dir, from := t.TempDir(), golden.Dir(t, "sft")
+	for to, path := range map[string]string{"config.json": filepath.Join(from, "config.json"), "model.safetensors": filepath.Join(from, "weights.safetensors"),
+		"chat_template.jinja": filepath.Join(from, "chat_template.jinja"), "tokenizer.json": filepath.Join(golden.Dir(t, "chat"), "tokenizer.json")} {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, to), text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+var errTrained = errors.New("trained")
+
+// call runs the command until training would begin, and gives its command line.
+func call(args ...string) (line []string, notes string, err error) {
+	var out, errs bytes.Buffer
+	train := func(_ context.Context, args []string) error {
+		line = args
+		return errTrained
+	}
+	app := &cli.App{Writer: &out, ErrWriter: &errs, Commands: []*cli.Command{Command(train)}, ExitErrHandler: func(*cli.Context, error) {}}
+	err = app.Run(append([]string{"monotron", "finetune"}, args...))
+	return line, errs.String(), err
+}
+
+// Claim: the number of steps follows from rows, packing, batch and epochs; flags of pretrain_gpt
+// come last, so that they count.
+func TestLine(t *testing.T) {
+	model, rows := modelOf(t), filepath.Join(golden.Dir(t, "sft"), "messages.jsonl")
+	line, notes, err := call("--model", model, "--data", rows, "--eval-data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--packing", "none", "--batch-size", "6", "--epochs", "2", "--world-size", "2", "--lr-decay-style", "cosine")
+	if !errors.Is(err, errTrained) {
+		t.Fatal(err)
+	}
+	if want := "16 rows make 16 sequences of 128 tokens: 6 steps of 6 sequences for 2 epochs\n"; notes != want {
+		t.Errorf("%q, want %q", notes, want)
+	}
+	text := strings.Join(line, " ")
+	for _, want := range []string{"--train-iters 6", "--save-interval 3", "--eval-interval 3", "--micro-batch-size 3", "--lora-rank 16 --lora-alpha 32", "--lr 0.0002"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if !slices.Equal(line[len(line)-4:], []string{"--world-size", "2", "--lr-decay-style", "cosine"}) {
+		t.Errorf("%s", text)
+	}
+	line, _, err = call("--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--lora-rank", "0")
+	if text := strings.Join(line, " "); !errors.Is(err, errTrained) || strings.Contains(text, "lora") || !strings.Contains(text, "--lr 2e-05") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// Claim: what is wrong is one error, and nothing is trained.
+func TestRefusals(t *testing.T) {
+	model, rows, dir := modelOf(t), filepath.Join(golden.Dir(t, "sft"), "messages.jsonl"), t.TempDir()
+	bad := filepath.Join(dir, "bad.jsonl")
+	if err := os.WriteFile(bad, []byte("{\"text\": \"a\"}\n\n{\"prompt\": \"b\"}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "done", "model"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []struct {
+		code  exitcode.Code
+		says  string
+		flags []string
+	}{
+		{exitcode.Usage, "--model is missing", []string{"--data", rows, "--output", dir}},
+		{exitcode.Usage, "--output is missing", []string{"--data", rows, "--model", model}},
+		{exitcode.BadData, bad + `:3: the row has the fields "prompt"`, []string{"--data", bad, "--model", model, "--output", dir}},
+		{exitcode.BadData, "--eval-data: " + bad + ":3", []string{"--data", rows, "--eval-data", bad, "--model", model, "--output", dir}},
+		{exitcode.NoInput, "no such file", []string{"--data", dir + "/none", "--model", model, "--output", dir}},
+		{exitcode.NoInput, "--model " + dir, []string{"--data", rows, "--model", dir, "--output", dir}},
+		{exitcode.Usage, "it already has a tuned model", []string{"--data", rows, "--model", model, "--output", filepath.Join(dir, "done")}},
+		{exitcode.Usage, "--batch-size 4 is not a multiple of --micro-batch-size 3", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "4", "--micro-batch-size", "3"}},
+	} {
+		_, _, err := call(w.flags...)
+		if err == nil || !strings.Contains(err.Error(), w.says) || exitcode.CodeOf(err) != w.code || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: code %d, %v; want %d, %s", w.flags, exitcode.CodeOf(err), err, w.code, w.says)
+		}
+	}
+}

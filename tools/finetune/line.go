@@ -1,0 +1,138 @@
+package finetune
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset/sft"
+	"monotron/internal/exitcode"
+	"monotron/megatron/arguments"
+	"monotron/megatron/training"
+	"monotron/tokenizer"
+)
+
+// options are the flags, checked.
+type options struct {
+	model, data, evalData, output string
+	epochs                        float64
+	batch, micro, length, seed    int
+	packing, template             string
+	rate, alpha                   float64
+	rank                          int
+	others                        []string // of pretrain_gpt
+}
+
+func readOptions(c *cli.Context) (*options, error) {
+	o := &options{model: c.String("model"), data: c.String("data"), evalData: c.String("eval-data"), output: c.String("output"), epochs: c.Float64("epochs"),
+		batch: c.Int("batch-size"), micro: c.Int("micro-batch-size"), length: c.Int("seq-length"), seed: c.Int("seed"), packing: c.String("packing"),
+		template: c.String("chat-template"), rate: c.Float64("lr"), alpha: c.Float64("lora-alpha"), rank: c.Int("lora-rank"), others: c.Args().Slice()}
+	for _, name := range []string{"model", "data", "output"} {
+		if c.String(name) == "" {
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s is missing; monotron finetune --help shows examples", name)
+		}
+	}
+	for o.micro == 0 || o.batch%o.micro != 0 {
+		if o.micro > 0 {
+			return nil, exitcode.Errorf(exitcode.Usage, "--batch-size %d is not a multiple of --micro-batch-size %d", o.batch, o.micro)
+		}
+		for _, n := range []int{4, 3, 2, 1} {
+			if o.batch%n == 0 && o.micro == 0 {
+				o.micro = n
+			}
+		}
+	}
+	if o.rate == 0 {
+		if o.rate = 2e-4; o.rank == 0 {
+			o.rate = 2e-5
+		}
+	}
+	if o.alpha == 0 {
+		o.alpha = 2 * float64(o.rank)
+	}
+	return o, nil
+}
+
+// plan is what the rows come to.
+type plan struct{ rows, samples, length, steps int }
+
+// line is the command line of pretrain_gpt.
+func (o *options) line() (line []string, p plan, err error) {
+	if p.length, err = o.sequence(); err != nil {
+		return nil, p, err
+	}
+	base := []string{"--load", o.model, "--save", o.folder(checkpoints), "--resume-from-save", "--finetune-data", o.data, "--tuning", "sft", "--finetune-packing", o.packing,
+		"--micro-batch-size", strconv.Itoa(o.micro), "--global-batch-size", strconv.Itoa(o.batch), "--seq-length", strconv.Itoa(p.length), "--seed", strconv.Itoa(o.seed),
+		"--lr", fmt.Sprint(o.rate), "--min-lr", "0", "--lr-decay-style", "linear", "--lr-warmup-fraction", "0.03", "--weight-decay", "0", "--clip-grad", "1", "--log-interval", "1"}
+	if o.template != "" {
+		base = append(base, "--chat-template", o.template)
+	}
+	if o.rank > 0 {
+		base = append(base, "--lora-rank", strconv.Itoa(o.rank), "--lora-alpha", fmt.Sprint(o.alpha))
+	}
+	if p.samples, p.rows, err = o.count(slices.Concat(base, []string{"--train-iters", "1"}, o.others)); err != nil {
+		return nil, p, err
+	}
+	each := float64(p.samples) / float64(o.batch)
+	p.steps = max(1, int(math.Ceil(each*o.epochs)))
+	base = append(base, "--train-iters", strconv.Itoa(p.steps), "--save-interval", strconv.Itoa(max(1, int(math.Ceil(each)))), "--keep-last", "2")
+	if o.evalData != "" {
+		base = append(base, "--finetune-eval-data", o.evalData, "--eval-interval", strconv.Itoa(max(1, int(math.Ceil(each)))), "--eval-at-start")
+	}
+	return append(base, o.others...), p, nil
+}
+
+// usual is the length of sequences that nobody named.
+const usual = 1024
+
+// sequence is the length of sequences: what was asked for, or what the model knows, up to the usual.
+func (o *options) sequence() (int, error) {
+	flags, err := training.CheckpointFlags(o.model, -1)
+	if err == nil && flags == nil {
+		err = exitcode.Errorf(exitcode.NoInput, "no model is in that folder")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("--model %s: %w", o.model, err)
+	}
+	if o.length > 0 {
+		return o.length, nil
+	}
+	length := usual
+	for _, name := range []string{"max-position-embeddings", "seq-length"} {
+		if text := flags[name]; len(text) == 1 {
+			if n, err := strconv.Atoi(text[0]); err == nil && n > 1 {
+				length = min(length, n)
+			}
+		}
+	}
+	return length, nil
+}
+
+// count reads the rows as training will.
+func (o *options) count(line []string) (samples, rows int, err error) {
+	config, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, line)
+	if err != nil {
+		return 0, 0, err
+	}
+	tok, err := tokenizer.FromConfig(config.Tokenizer)
+	if err != nil {
+		return 0, 0, err
+	}
+	settings, err := training.TuningConfig(&config, tok)
+	if err != nil {
+		return 0, 0, err
+	}
+	set, err := sft.New(o.data, tok, settings)
+	if err != nil {
+		return 0, 0, fmt.Errorf("--data: %w", err)
+	}
+	if o.evalData != "" {
+		if _, err := sft.New(o.evalData, tok, settings); err != nil {
+			return 0, 0, fmt.Errorf("--eval-data: %w", err)
+		}
+	}
+	return int(set.Len()), set.Counts.Rows, nil
+}

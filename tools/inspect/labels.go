@@ -1,0 +1,98 @@
+package inspect
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/dataset/sft"
+	"monotron/internal/exitcode"
+	runs "monotron/megatron/config"
+	"monotron/megatron/training"
+	"monotron/tokenizer"
+	"monotron/tools/internal/command"
+)
+
+// runLabels prints rows as tuning sees them.
+func runLabels(c *cli.Context) error {
+	if c.String("finetune-data") == "" {
+		return exitcode.Errorf(exitcode.Usage, "--labels needs --finetune-data; name a file of JSON lines")
+	}
+	named, err := labelTokenizer(c)
+	if err != nil {
+		return err
+	}
+	tok, err := tokenizer.FromConfig(named)
+	if err != nil {
+		return err
+	}
+	run := runs.Run{Step: runs.Step{SeqLength: c.Int("seq-length")}, Tokenizer: named,
+		Tuning: runs.Tuning{ChatTemplate: c.String("chat-template"), LearnPrompts: c.Bool("train-on-prompts")}}
+	settings, err := training.TuningConfig(&run, tok)
+	if err != nil {
+		return err
+	}
+	docs, err := sft.Read(c.String("finetune-data"), tok, settings)
+	if err != nil {
+		return err
+	}
+	first, count := c.Int64("first"), c.Int64("count")
+	if n := int64(len(docs)); first > n || count > n-first {
+		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: the file has %d rows", first, count, n)
+	}
+	w := bufio.NewWriter(c.App.Writer)
+	for _, d := range docs[first : first+count] {
+		printLabels(w, &d, tok)
+	}
+	return exitcode.With(exitcode.IO, w.Flush())
+}
+
+// labelTokenizer is the tokenizer of --load, or the one that the tokenizer's flags name.
+func labelTokenizer(c *cli.Context) (t tokenizer.Config, err error) {
+	if c.String("load") == "" {
+		return command.TokenizerConfig(c)
+	}
+	flags, err := training.CheckpointFlags(c.String("load"), -1)
+	if err == nil && flags == nil {
+		err = errors.New("no model is in that folder")
+	}
+	if err != nil {
+		return t, fmt.Errorf("--load %s: %w", c.String("load"), err)
+	}
+	one := func(name string) string { return strings.Join(flags[name], " ") }
+	return tokenizer.Config{Type: one("tokenizer-type"), Model: one("tokenizer-model"), VocabFile: one("vocab-file"), MergeFile: one("merge-file")}, nil
+}
+
+// printLabels prints a row of the file: a line for each token.
+func printLabels(w *bufio.Writer, d *sft.Document, tok tokenizer.Tokenizer) {
+	fmt.Fprintf(w, "line %d: %d tokens, %d of them learned", d.Line, len(d.IDs), d.Learned())
+	if d.Cut > 0 {
+		fmt.Fprintf(w, "; %d more are cut off", d.Cut)
+	}
+	fmt.Fprintf(w, "\n%8s %8s %8s  %-10s %s\n", "token", "id", "label", "turn", "text")
+	turn, at := "", 0
+	for i, id := range d.IDs {
+		for at < len(d.Turns) && d.Turns[at].At <= i {
+			turn = fmt.Sprintf("%d %s", at, d.Turns[at].Role)
+			at++
+		}
+		label := "-100"
+		if learns(d, i) {
+			label = fmt.Sprint(id)
+		}
+		fmt.Fprintf(w, "%8d %8d %8s  %-10s %q\n", i, id, label, turn, tok.AppendBytes(nil, id))
+	}
+}
+
+// learns tells whether the prediction of token i is part of the loss.
+func learns(d *sft.Document, i int) bool {
+	for _, s := range d.Learn {
+		if i >= max(1, s[0]) && i < s[1] {
+			return true
+		}
+	}
+	return false
+}
