@@ -19,6 +19,7 @@ const (
 	HF                Format = "hf"
 	NanoGPT           Format = "nanogpt"
 	LLMC              Format = "llmc"
+	GGUF              Format = "gguf"
 )
 
 // Prefixes of stored names.

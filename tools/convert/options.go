@@ -11,6 +11,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/gguf"
 	"monotron/megatron/checkpoint/hf"
 	"monotron/tools/internal/command"
 )
@@ -40,8 +41,9 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a `release` folder, without iteration number"},
 
-		&cli.StringFlag{Name: "family", Usage: "hf: architecture, if several can represent the model: " + hf.Known},
-		&cli.StringFlag{Name: "tokenizer", Usage: "hf: folder whose tokenizer files are copied (default: the input, if it is a Hugging Face folder)"},
+		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
+		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
+		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
 	}
 }
@@ -101,12 +103,28 @@ func (o *options) readWriting(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "--transformer-impl %q is unknown; there are local and transformer_engine", o.write.TransformerImpl)
 	}
 	o.write.GroupedExperts = c.Bool("moe-grouped-gemm")
+	if err := o.readType(c); err != nil {
+		return err
+	}
 	if c.IsSet("make-vocab-size-divisible-by") {
 		o.write.VocabDivisor = c.Int("make-vocab-size-divisible-by")
 	}
 	var err error
 	o.write.ShardSize, err = bytesOf(c.String("max-shard-size"))
 	return err
+}
+
+// readType reads how GGUF stores weights.
+func (o *options) readType(c *cli.Context) error {
+	o.write.Quantization = strings.ToLower(c.String("type"))
+	switch {
+	case !c.IsSet("type"):
+	case o.to != checkpoint.GGUF:
+		return exitcode.Errorf(exitcode.Usage, "--type goes with --to gguf; use --dtype for %s", o.to)
+	case !gguf.Known(o.write.Quantization):
+		return exitcode.Errorf(exitcode.Usage, "--type %q cannot be written; choose from %s", c.String("type"), gguf.Kinds)
+	}
+	return nil
 }
 
 func (o *options) readPrompt(c *cli.Context) error {
