@@ -112,9 +112,12 @@ func (g *File) read() error {
 // Close closes the file.
 func (g *File) Close() error { return g.file.Close() }
 
-// Value gives the metadata of a key.
+// Value gives the metadata of a key; a key that is not there has a Value whose methods
+// all answer with ok false.
 func (g *File) Value(key string) (v Value, ok bool) {
-	v, ok = g.values[key]
+	if v, ok = g.values[key]; !ok {
+		v.kind = noValue
+	}
 	return v, ok
 }
 

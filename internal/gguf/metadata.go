@@ -31,6 +31,9 @@ var valueNames = [...]string{"UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT3
 // widths are the bytes of a value; 0: it says its own.
 var widths = [...]int64{1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}
 
+// noValue is the kind of a key that is not there: it is nothing that can be asked for.
+const noValue valueType = 1 << 31
+
 func (t valueType) known() bool { return int(t) < len(valueNames) }
 
 // Value is a metadata value as it is stored. Its methods tell by ok whether the
@@ -45,6 +48,9 @@ type Value struct {
 
 // Kind names the type, with an array's elements: UINT32, ARRAY of STRING.
 func (v Value) Kind() string {
+	if v.kind == noValue {
+		return "absent"
+	}
 	if v.kind == arrayValue {
 		return "ARRAY of " + valueNames[v.elem]
 	}

@@ -8,7 +8,6 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
-	"monotron/megatron/checkpoint/gguf"
 	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/model"
@@ -147,11 +146,8 @@ func FromSource(d *device.Device, src checkpoint.Source, o LoadOptions) (*Loaded
 		return nil, err
 	}
 	l.loaded(report.Iteration)
-	switch info.Format {
-	case checkpoint.HF:
+	if l.Ends = info.Specials["eos_token_id"]; info.Format == checkpoint.HF {
 		l.Ends = hf.EndIDs(info.Path)
-	case checkpoint.GGUF:
-		l.Ends = gguf.EndIDs(info.Path)
 	}
 	l.Notes = []string{fmt.Sprintf("loaded %s: format %s, %d tensors, %d bytes", info.Path, info.Format, len(report.Restored), report.Bytes)}
 	l.Notes = append(l.Notes, report.Notes...)

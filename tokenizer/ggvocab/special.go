@@ -44,18 +44,33 @@ func (r *reading) config() map[string]any {
 	return c
 }
 
-// Ends are the ids that end a text or a turn; nil where a file names none.
-func Ends(f *gguf.File) (ids []int32) {
-	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id"} {
-		v, ok := f.Value(prefix + key)
+// Specials are the ids of a file's special tokens by config.json's names; the ids that end
+// a turn are among those of eos_token_id. nil where a file names none.
+func Specials(f *gguf.File) (ids map[string][]int32) {
+	for _, s := range slices.Concat(specials, turnEnds) {
+		v, ok := f.Value(prefix + s.key)
 		if !ok {
 			continue
 		}
 		if n, ok := v.Int(); ok && n >= 0 && n < maxTokens {
-			ids = append(ids, int32(n))
+			if ids == nil {
+				ids = map[string][]int32{}
+			}
+			name := s.name + "_token_id"
+			ids[name] = append(ids[name], int32(n))
 		}
 	}
 	return ids
+}
+
+// turnEnds are tokens that end a turn, and so an answer.
+var turnEnds = []struct{ name, key string }{{"eos", "eot_token_id"}, {"eos", "eom_token_id"}}
+
+// AddsBOS tells whether llama.cpp puts bos before each text.
+func AddsBOS(f *gguf.File) bool {
+	r := &reading{f: f}
+	p := preNamed(r.text("pre"))
+	return r.truth("add_bos_token", r.text("model") == "llama" || p != nil && p.addBOS)
 }
 
 // special adds the special ids, whether bos and eos go around a text, and the chat templates.

@@ -2,6 +2,8 @@ package convert
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +46,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
+		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
 	}
 }
@@ -55,7 +58,8 @@ type options struct {
 	step          int64
 	dtype         string // of weights, as safetensors spells it; "": as they are
 	weightsOnly   bool
-	zeroed        bool // biases of zeros were added
+	zeroed        bool   // biases of zeros were added
+	modelfile     string // to be written for Ollama; "": none
 	allowNaN      bool
 	verify        bool
 	prompt        []int32 // nil: made up
@@ -123,6 +127,16 @@ func (o *options) readType(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "--type goes with --to gguf; use --dtype for %s", o.to)
 	case !gguf.Known(o.write.Quantization):
 		return exitcode.Errorf(exitcode.Usage, "--type %q cannot be written; choose from %s", c.String("type"), gguf.Kinds)
+	}
+	if !c.Bool("ollama") {
+		return nil
+	}
+	if o.to != checkpoint.GGUF {
+		return exitcode.Errorf(exitcode.Usage, "--ollama goes with --to gguf")
+	}
+	o.modelfile = filepath.Join(filepath.Dir(o.output), gguf.ModelfileName)
+	if _, err := os.Lstat(o.modelfile); err == nil {
+		return exitcode.Errorf(exitcode.Usage, "%s already exists; choose another folder for the output", o.modelfile)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func open(f *gguf.File) (checkpoint.Source, error) {
 	}
 	m := *config.Model
 	m.Context = config.MaxPositions
-	info := checkpoint.Info{Format: checkpoint.GGUF, Path: f.Path, Family: fam.hf, Model: &m}
+	info := checkpoint.Info{Format: checkpoint.GGUF, Path: f.Path, Family: fam.hf, Model: &m, Specials: ggvocab.Specials(f)}
 	if ggvocab.Has(f) {
 		info.Tokenizer = tokenizer.Config{Type: "HuggingFaceTokenizer", Model: f.Path}
 	}
@@ -50,16 +50,6 @@ func open(f *gguf.File) (checkpoint.Source, error) {
 		info.Notes = append(info.Notes, "weights are dequantised to f32: "+s.quantised)
 	}
 	return hf.NewMapped(info, checkpoint.State{}, c.mapping, []hf.Kind{{Prefix: checkpoint.Model, Store: s}}, f.Close)
-}
-
-// EndIDs are the ids that end a text or a turn, as the file at path says; nil where it does not.
-func EndIDs(path string) []int32 {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	return ggvocab.Ends(f)
 }
 
 // store shows a file's tensors under Hugging Face's names.
