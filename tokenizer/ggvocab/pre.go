@@ -107,6 +107,9 @@ func stepsOf(raw json.RawMessage, list []string) []string {
 	return list
 }
 
+// plainSpelling replaces what some files write otherwise in a regular expression.
+var plainSpelling = strings.NewReplacer("\r", `\r`, "\n", `\n`, `\"`, `"`)
+
 // text is what a step does, where the settings are those that llama.cpp has too.
 func (s *step) text() string {
 	is := func(b *bool, otherwise bool) bool {
@@ -123,7 +126,7 @@ func (s *step) text() string {
 	case s.Type == "Digits" && is(s.Individual, false):
 		return "Digits"
 	case s.Type == "Split" && s.Pattern != nil && (s.Behavior == "Isolated" && !is(s.Invert, false) || s.Behavior == "Removed" && is(s.Invert, false)):
-		return "Split " + s.Pattern.Regex
+		return "Split " + plainSpelling.Replace(s.Pattern.Regex)
 	}
 	return "another " + s.Type
 }

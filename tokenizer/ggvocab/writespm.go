@@ -108,10 +108,10 @@ func (w *writing) ranked() error {
 		switch {
 		case w.kinds[id] == unused:
 			w.scores[id] = fillerScore
-		case w.kinds[id] != normal:
-			w.scores[id] = addedScore
 		case bytes[token]:
 			w.kinds[id] = byteToken
+		case w.kinds[id] != normal:
+			w.scores[id] = addedScore
 		case made:
 			w.scores[id] = -float32(rank)
 		default:

@@ -217,7 +217,7 @@ func (s *settling) tensors() {
 	}
 	s.config["vocab_size"] = words.Dims[1]
 	s.config["tie_word_embeddings"] = !has("output.weight")
-	s.config["attention_bias"] = has("blk.0.attn_q.bias")
+	s.config["attention_bias"] = has("blk.0.attn_q.bias") || s.family.hf == hf.GPTNeoX
 	s.config["qkv_bias"] = has("blk.0.attn_q.bias")
 	s.config["mlp_bias"] = has("blk.0.ffn_up.bias")
 	s.config["use_bias"] = has("blk.0.ffn_up.bias")

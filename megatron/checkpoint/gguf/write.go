@@ -139,9 +139,13 @@ func (w *writing) tokenizer() error {
 }
 
 // tokenizerFiles are the files of the tokenizer under Hugging Face's names: of the folder
-// that is asked for, else of the one that the source names.
+// that is asked for or the source is, else of the tokenizer that the source names.
 func (w *writing) tokenizerFiles() (list []ggvocab.File, err error) {
-	if dir := w.o.Tokenizer; dir != "" {
+	dir := w.o.Tokenizer
+	if info := w.src.Info(); dir == "" && info.Format == checkpoint.HF {
+		dir = info.Path
+	}
+	if dir != "" {
 		for _, name := range tokenizer.HuggingFaceFiles {
 			path := filepath.Join(dir, name)
 			if _, err := os.Stat(path); err != nil {
