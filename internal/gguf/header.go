@@ -177,7 +177,7 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 		}
 		high, product := bits.Mul64(elements, n)
 		if n < 1 || high != 0 || product > 1<<60 {
-			return t, h.bad("%s: the dimensions %v and %d are no size of a tensor", what, t.Dims, n)
+			return t, h.bad("%s: the dimensions %v and %d are too large, or 0", what, t.Dims, n)
 		}
 		elements = product
 		t.Dims = append(t.Dims, int64(n))
@@ -195,7 +195,7 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 	case !t.Type.Known():
 		return t, h.bad("%s is stored as %v, which is not supported", what, t.Type)
 	case t.Dims[0]%t.Type.BlockElements() != 0:
-		return t, h.bad("%s: its rows of %d elements are no multiple of the %d in a block of %v", what, t.Dims[0], t.Type.BlockElements(), t.Type)
+		return t, h.bad("%s: its rows of %d elements do not fill blocks of %d (%v)", what, t.Dims[0], t.Type.BlockElements(), t.Type)
 	case offset > uint64(h.size):
 		return t, h.bad("%s begins at byte %d of the data, which is behind the end of the file", what, offset)
 	}
@@ -213,7 +213,7 @@ func (h *header) place(list []Tensor, alignment int64) error {
 		t := &list[i]
 		order[i] = i
 		if t.Offset%alignment != 0 {
-			return h.bad("tensor %q begins at byte %d of the data, which is no multiple of the alignment %d", t.Name, t.Offset, alignment)
+			return h.bad("tensor %q begins at byte %d of the data; offsets must be multiples of the alignment %d", t.Name, t.Offset, alignment)
 		}
 		if t.Offset > h.size-start || t.Bytes > h.size-start-t.Offset {
 			return h.bad("tensor %q needs the bytes %d to %d of the data, but the file has %d of them: it is truncated, or damaged", t.Name, t.Offset, t.Offset+t.Bytes, max(0, h.size-start))

@@ -239,7 +239,7 @@ func (s *settling) rest() {
 	}
 	causal, _ := s.f.Value(s.key("attention.causal"))
 	if b, ok := causal.Bool(); ok && !b {
-		s.fail("%s is false: the model is no decoder", s.key("attention.causal"))
+		s.fail("%s is false: only decoders are supported", s.key("attention.causal"))
 	}
 	gating, ok := s.integer(s.key("expert_gating_func"))
 	if want := map[bool]int64{true: 2, false: 1}[s.family.hf == hf.GLM4MoE]; ok && gating != 0 && gating != want {

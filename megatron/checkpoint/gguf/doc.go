@@ -8,7 +8,7 @@
 // knows it. What a file says and the row does not explain is refused.
 //
 // Reading order: family.go (the table), tensors.go (which of Hugging Face's tensors make
-// one of GGUF's), config.go (metadata to config.json), source.go with store.go (reading),
+// one of GGUF's), config.go (metadata to config.json), source.go (reading),
 // metadata.go and write.go (writing), rope.go (Llama 3's scaling, which is a tensor),
 // modelfile.go with template.go (what Ollama needs besides).
 package gguf

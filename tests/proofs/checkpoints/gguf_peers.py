@@ -16,7 +16,7 @@ def check(ok, text):
 def monotron(*words):
     r = subprocess.run([binary, *map(str, words)], capture_output=True, text=True)
     if r.returncode:
-        raise SystemExit(f"FAILED  {' '.join(map(str, words))}: {r.stderr.strip()[-300:]}")
+        raise SystemExit(f"{' '.join(map(str, words))}: {r.stderr.strip()[-300:]}")
 
 
 def safetensors(path):
