@@ -171,8 +171,12 @@ func (s *settling) rope() {
 		s.fail("%s %q is not supported; linear is", s.key("rope.scaling.type"), kind)
 	}
 	s.used[s.key("rope.scaling.type")] = true
-	if s.family.arch == "gemma3" {
+	switch s.family.arch {
+	case "gemma3":
 		s.gemma3()
+		s.gemma()
+	case "gemma2":
+		s.gemma()
 	}
 }
 
@@ -200,11 +204,16 @@ func (s *settling) gemma3() {
 		}
 	}
 	s.config["layer_types"] = types
+}
+
+// gemma adds what Gemma 2 and 3 have in common.
+func (s *settling) gemma() {
 	s.config["hidden_activation"] = "gelu_pytorch_tanh"
+	number := func(key string) int64 { n, _ := s.config[key].(int64); return n }
 	if s.config["head_dim"] == nil {
-		s.config["head_dim"] = 256
+		s.config["head_dim"] = int64(256)
 	}
-	s.config["query_pre_attn_scalar"] = s.config["head_dim"]
+	s.config["query_pre_attn_scalar"] = s.family.scoreDivisor(number("hidden_size"), number("num_attention_heads"), number("head_dim"), number("num_hidden_layers"))
 }
 
 // tensors reads what the list of tensors says: the vocabulary, biases, a separate head.

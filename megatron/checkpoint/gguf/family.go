@@ -77,6 +77,15 @@ func gemmaKeys(more map[string]string) map[string]string {
 	return keys
 }
 
+// scoreDivisor is the number whose root divides Gemma's scores: a head's width, but in the
+// largest model of each generation, which llama.cpp knows by its number of layers.
+func (f *family) scoreDivisor(hidden, heads, head, layers int64) int64 {
+	if f.arch == "gemma2" && layers == 46 || f.arch == "gemma3" && layers == 62 {
+		return hidden / max(1, heads)
+	}
+	return head
+}
+
 // sandwich are Gemma's norms before and after attention and MLP.
 var sandwich = map[string]string{
 	"model.layers.N.post_attention_layernorm":   "blk.N.post_attention_norm",

@@ -48,9 +48,6 @@ type goldenValue struct {
 	Value any
 }
 
-// later are the cases whose family package hf does not read yet.
-var later = golden.Later{"gemma3": "norms after the blocks, windows and bases by layer"}
-
 // eachCase calls run for the cases whose models are read.
 func eachCase(t *testing.T, run func(t *testing.T, c *goldenCase)) {
 	root := golden.Dir(t, "gguf")
@@ -58,13 +55,13 @@ func eachCase(t *testing.T, run func(t *testing.T, c *goldenCase)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]bool{}
+	found := 0
 	for _, e := range entries {
 		raw, err := os.ReadFile(filepath.Join(root, e.Name(), "case.json"))
 		if errors.Is(err, os.ErrNotExist) || !e.IsDir() {
 			continue
 		}
-		found[e.Name()] = true
+		found++
 		c := &goldenCase{dir: filepath.Join(root, e.Name())}
 		if err == nil {
 			err = json.Unmarshal(raw, c)
@@ -73,12 +70,14 @@ func eachCase(t *testing.T, run func(t *testing.T, c *goldenCase)) {
 			t.Fatal(err)
 		}
 		_, err = hf.ReadConfig(filepath.Join(c.dir, "hf", hf.ConfigName))
-		if later.Failed(t, e.Name(), err) {
-			continue
+		if golden.Models.Failed(t, e.Name(), err) {
+			continue // a family that package hf does not read yet
 		}
 		t.Run(e.Name(), func(t *testing.T) { run(t, c) })
 	}
-	later.Seen(t, found)
+	if found == 0 {
+		t.Fatalf("no cases in %s", root)
+	}
 }
 
 // write converts a case's folder.
@@ -183,11 +182,18 @@ func TestReadsBack(t *testing.T) {
 			t.Fatal(len(rows), err)
 		}
 		for i := range rows {
-			if !rows[i].Equal() {
+			if !rows[i].Equal() && !rounded(&rows[i], back.Info().Family) {
 				t.Errorf("%s: %d elements differ", rows[i].Name, rows[i].Different)
 			}
 		}
 	})
+}
+
+// rounded tells norms that are stored as weight+1: in float32 that rounds by at most half a
+// unit in the last place of a number below 8.
+func rounded(row *compare.Tensor, name string) bool {
+	f, err := familyOf(name)
+	return err == nil && f.plusOne && strings.Contains(row.Name, "layernorm") && row.MaxAbs <= 0x1p-22
 }
 
 // Claim: the tokenizer of a written file gives the ids that the folder's own gives, and where

@@ -150,13 +150,34 @@ func (d *describing) check() {
 		rotates := d.f.arch != "smollm3" || (i+1)%4 != 0
 		d.need(m.Position != spec.PositionRope || m.RopeAt(i) == rotates, "rotation of layer %d: %v", i, m.RopeAt(i))
 	}
+	d.checkGemma()
 	if a, err := activations.Of(m.Activation); err == nil && !d.f.plusOne {
 		d.need(a == activations.Swiglu || a == activations.GeluTanh || a == activations.GeluErf, "the %s activation", m.Activation)
 		if a == activations.GeluErf {
 			d.notes = append(d.notes, "llama.cpp computes GELU by its tanh approximation, this model by erf: results differ in the fourth digit")
 		}
 	}
-	e := m.Experts
+	d.checkExperts()
+}
+
+// checkGemma compares windows and the scale of scores with what the architecture implies.
+func (d *describing) checkGemma() {
+	m := d.m
+	every := map[string]int{"gemma2": 2, "gemma3": 6}[d.f.arch]
+	if every == 0 {
+		return
+	}
+	for i := range m.NumLayers {
+		local := (i+1)%every != 0
+		d.need(m.WindowLeft < 0 || m.WindowAt(i) >= 0 == local, "a window in layer %d: %v", i, m.WindowAt(i) >= 0)
+	}
+	divisor := d.f.scoreDivisor(int64(m.HiddenSize), int64(m.NumAttentionHeads), int64(m.KVChannels), int64(m.NumLayers))
+	d.need(math.Abs(m.ScoreScale()*math.Sqrt(float64(divisor))-1) < 1e-6, "scores times %g", m.ScoreScale())
+}
+
+// checkExperts compares a mixture with what the architecture computes.
+func (d *describing) checkExperts() {
+	e := d.m.Experts
 	if e == nil {
 		return
 	}
