@@ -24,6 +24,7 @@ type family struct {
 	keys   map[string]string // metadata key, without architecture, to config.json's, where they differ from commonKeys
 	fixed  map[string]any    // settings of config.json that the architecture implies
 	pre    string            // name of the way texts are cut, where several fit
+	narrow bool              // a head is the hidden size divided by the heads: its width is not written
 	sizes  bool              // vocab_size and rope.dimension_count are written
 	spaces *bool             // add_space_prefix of the tokenizer
 
@@ -58,6 +59,10 @@ var families = []family{
 		"feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads", "use_parallel_residual": "use_parallel_residual", "attention.layer_norm_epsilon": "layer_norm_eps"}},
 	{hf: hf.Bloom, arch: "bloom", custom: true, fused: true, keys: map[string]string{"context_length": "seq_length", "embedding_length": "hidden_size", "feed_forward_length": "n_inner", "block_count": "n_layer",
 		"attention.head_count": "n_head", "attention.head_count_kv": "num_key_value_heads", "attention.layer_norm_epsilon": "layer_norm_epsilon"}},
+	{hf: "granite", arch: "granite", permute: true, sizes: true, narrow: true, keys: map[string]string{"attention.scale": "attention_multiplier", "embedding_scale": "embedding_multiplier",
+		"residual_scale": "residual_multiplier", "logit_scale": "logits_scaling"}},
+	{hf: "seed_oss", arch: "seed_oss", names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"}},
+	{hf: "ernie4_5", arch: "ernie4_5"},
 	{hf: "gemma", arch: "gemma", custom: true, plusOne: true, spaces: &no, keys: gemmaKeys(nil)},
 	{hf: "gemma2", arch: "gemma2", custom: true, plusOne: true, spaces: &no, names: sandwich,
 		keys: gemmaKeys(map[string]string{"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping", "attention.sliding_window": "sliding_window"})},
@@ -160,7 +165,7 @@ var commonKeys = []struct{ key, setting string }{
 // others unsigned integers.
 var (
 	fractions = []string{"rope.freq_base", "rope.freq_base_swa", "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "expert_weights_scale",
-		"attn_logit_softcapping", "final_logit_softcapping", "rope.scaling.factor"}
+		"attn_logit_softcapping", "final_logit_softcapping", "rope.scaling.factor", "attention.scale", "embedding_scale", "residual_scale", "logit_scale"}
 	truths = []string{"use_parallel_residual", "expert_weights_norm"}
 )
 

@@ -102,7 +102,7 @@ func (d *describing) setting(key, setting string) {
 
 // heads adds the width of a head, where the model says it.
 func (d *describing) heads() {
-	if d.own != nil && d.own["head_dim"] == nil && d.m.NumAttentionHeads*d.m.KVChannels == d.m.HiddenSize {
+	if (d.f.narrow || d.own != nil && d.own["head_dim"] == nil) && d.m.NumAttentionHeads*d.m.KVChannels == d.m.HiddenSize {
 		return
 	}
 	d.put("attention.key_length", uint32(d.m.KVChannels))
@@ -130,7 +130,7 @@ func (d *describing) extra() {
 		d.put("vocab_size", uint32(d.m.VocabSize))
 	}
 	switch d.f.arch {
-	case "llama", "smollm3", "phi3", "gptneox", "glm4moe":
+	case "llama", "smollm3", "granite", "phi3", "gptneox", "glm4moe":
 		d.put("rope.dimension_count", uint32(d.m.RotaryDims()))
 	}
 	if d.f.arch == "glm4moe" {
@@ -141,10 +141,11 @@ func (d *describing) extra() {
 // check compares the model with what llama.cpp computes for the architecture.
 func (d *describing) check() {
 	m := d.m
+	d.need(!d.f.narrow || m.NumAttentionHeads*m.KVChannels == m.HiddenSize, "heads of width %d", m.KVChannels)
 	d.need(m.RopeScaling == nil || d.f.permute, "Llama 3's scaling of rotations")
 	d.need(m.RotaryInterpolation <= 1 || !d.f.custom, "interpolated positions")
-	if m.WindowLeft >= 0 && d.f.arch != "phi3" && !d.f.plusOne {
-		d.notes = append(d.notes, fmt.Sprintf("llama.cpp's architecture %s has no sliding window: results differ for texts longer than %d tokens", d.f.arch, m.WindowLeft+1))
+	if m.WindowLeft >= 0 && !d.f.plusOne {
+		d.notes = append(d.notes, fmt.Sprintf("llama.cpp applies no sliding window in the architecture %s: results differ for texts longer than %d tokens", d.f.arch, m.WindowLeft+1))
 	}
 	for i := range m.NumLayers {
 		rotates := d.f.arch != "smollm3" || (i+1)%4 != 0
@@ -184,5 +185,6 @@ func (d *describing) checkExperts() {
 	if fixed, ok := d.f.fixed["norm_topk_prob"].(bool); ok {
 		d.need(e.PreSoftmax != fixed, "weights of the chosen experts that add up to one: %v", !e.PreSoftmax)
 	}
+	d.need(d.f.arch != "olmoe" || d.m.NumQueryGroups == d.m.NumAttentionHeads, "grouped queries")
 	d.need(d.f.arch == "glm4moe" || !slices.Contains(e.Layers, false), "layers without experts")
 }
