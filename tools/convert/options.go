@@ -122,11 +122,13 @@ func (o *options) readWriting(c *cli.Context) error {
 func (o *options) readType(c *cli.Context) error {
 	o.write.Quantization = strings.ToLower(c.String("type"))
 	switch {
-	case !c.IsSet("type"):
-	case o.to != checkpoint.GGUF:
+	case c.IsSet("type") && o.to != checkpoint.GGUF:
 		return exitcode.Errorf(exitcode.Usage, "--type goes with --to gguf; use --dtype for %s", o.to)
-	case !gguf.Known(o.write.Quantization):
+	case c.IsSet("type") && !gguf.Known(o.write.Quantization):
 		return exitcode.Errorf(exitcode.Usage, "--type %q cannot be written; choose from %s", c.String("type"), gguf.Kinds)
+	}
+	if o.verify && o.write.Quantization == "q8_0" {
+		return exitcode.Errorf(exitcode.Usage, "--verify compares bits, which --type q8_0 rounds; use it with f32, f16 or bf16")
 	}
 	if !c.Bool("ollama") {
 		return nil
