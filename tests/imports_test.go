@@ -23,7 +23,7 @@ type row struct {
 // Sets of folders, bottom up.
 const (
 	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/fingerprint internal/logging internal/osadvice internal/system internal/web "
-	codecs  = "internal/parallelio internal/pickle internal/safetensors "
+	codecs  = "internal/gguf internal/parallelio internal/pickle internal/safetensors "
 	line    = base + "dataset tokenizer mpu/topology megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/health mpu/bootstrap mpu/topology "
@@ -54,6 +54,7 @@ var importTable = []row{
 	{"internal/argv", "internal/exitcode", "reads a command line"},
 	{"internal/atomicfile", "internal/exitcode internal/system", "files that appear complete or not at all"},
 	{"internal/fingerprint", "", "sums of bytes: knows no tensor"},
+	{"internal/gguf", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
 	{"internal/golden", "", "imported by tests only: finds the reference cases"},
 	{"internal/logging", "internal/exitcode", "notes for people, a line each on stderr"},
 	{"internal/web", "internal/exitcode internal/logging internal/cgroup", "how every HTTP server of the program listens, and whom it answers"},
@@ -90,7 +91,7 @@ var importTable = []row{
 	{"megatron/spec", base + "mpu/topology csrc/device/activations", "formulas, which check what is measured"},
 	{"megatron/telemetry", base, "writes numbers, computes none"},
 	{"dataset", base + "tokenizer", "data is independent of training: any trainer could read it"},
-	{"tokenizer", base, "text to ids"},
+	{"tokenizer", base + "internal/gguf", "text to ids"},
 	{"scripts/bench-data", "dataset tokenizer", "times the tokenizer alone"},
 	{"tests", "mpu/comm mpu/health mpu/bootstrap ", "starts the program; reads what its ranks recorded, and connects to their ports"},
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/gguf"
+	"monotron/tokenizer/ggvocab"
 	"monotron/tokenizer/hf"
 )
 
@@ -26,6 +28,9 @@ func loadHuggingFace(c Config) (Tokenizer, error) {
 	if c.Model == "" {
 		return nil, exitcode.Errorf(exitcode.Usage, "HuggingFaceTokenizer needs --tokenizer-model, a folder with tokenizer.json, or with vocab.json and merges.txt")
 	}
+	if gguf.Is(c.Model) {
+		return loadGGUF(c)
+	}
 	path, dir := c.Model, filepath.Dir(c.Model)
 	if info, err := os.Stat(c.Model); err == nil && info.IsDir() {
 		dir, path = c.Model, filepath.Join(c.Model, "tokenizer.json")
@@ -41,11 +46,40 @@ func loadHuggingFace(c Config) (Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newHuggingFace(c, inner, names)
+}
+
+// loadGGUF reads the tokenizer that a GGUF file holds.
+func loadGGUF(c Config) (Tokenizer, error) {
+	files, err := ggvocab.Path(c.Model)
+	if err != nil {
+		return nil, err
+	}
+	names := &names{path: c.Model}
+	var inner *hf.Tokenizer
+	for _, f := range files {
+		switch f.Name {
+		case "tokenizer.json":
+			if inner, err = hf.Parse(c.Model, f.Data); err != nil {
+				return nil, err
+			}
+		case "tokenizer_config.json":
+			if err := names.read(f.Data); err != nil {
+				return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", c.Model, err)
+			}
+		}
+	}
+	return newHuggingFace(c, inner, names)
+}
+
+// newHuggingFace makes the tokenizer of a tokenizer.json and the names of special tokens.
+func newHuggingFace(c Config, inner *hf.Tokenizer, names *names) (Tokenizer, error) {
 	names.Additional = append(names.Additional, plainTokens(c.SpecialTokens)...)
 	if err := names.apply(inner); err != nil {
 		return nil, err
 	}
 	t := &huggingFace{Tokenizer: inner, config: c, eod: -1, pad: -1}
+	var err error
 	end := names.EOS
 	if end == "" {
 		end = names.Sep

@@ -9,7 +9,9 @@ import (
 	"strconv"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/gguf"
 	"monotron/tokenizer/bpe"
+	"monotron/tokenizer/ggvocab"
 )
 
 // KeptFolder is where a checkpoint keeps the files of its tokenizer, beside its
@@ -46,6 +48,9 @@ func (c Config) Files(builtIn bool) (list []File, err error) {
 	if builtIn && c.builtIn() {
 		return builtInFiles()
 	}
+	if c.kind() == "HuggingFaceTokenizer" && gguf.Is(c.Model) {
+		return filesOfGGUF(c.Model)
+	}
 	left := int64(mostKept)
 	for _, s := range c.sources() {
 		data, err := exitcode.ReadFile(s.path, left)
@@ -60,6 +65,15 @@ func (c Config) Files(builtIn bool) (list []File, err error) {
 		list = append(list, File{name, s.hf, data})
 	}
 	return list, nil
+}
+
+// filesOfGGUF are those of a Hugging Face folder that say what a GGUF file's tokenizer is.
+func filesOfGGUF(path string) (list []File, err error) {
+	files, err := ggvocab.Path(path)
+	for _, f := range files {
+		list = append(list, File{f.Name, f.Name, f.Data})
+	}
+	return list, err
 }
 
 func (c Config) builtIn() bool {

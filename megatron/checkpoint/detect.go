@@ -26,6 +26,7 @@ const (
 	IterPrefix   = "iter_"
 
 	llmcMagic = 20240326
+	ggufMagic = "GGUF"
 )
 
 // Detect tells the format of a checkpoint by what is in it.
@@ -126,6 +127,8 @@ func detectFile(path string) (Format, error) {
 		return "", exitcode.Errorf(exitcode.BadData, "%s: %w while reading its first four bytes; it is not a checkpoint", path, err)
 	}
 	switch {
+	case string(head[:]) == ggufMagic:
+		return GGUF, nil
 	case binary.LittleEndian.Uint32(head[:]) == llmcMagic:
 		return LLMC, nil
 	case filepath.Base(path) == RankFile:
@@ -135,7 +138,7 @@ func detectFile(path string) (Format, error) {
 	case strings.HasSuffix(path, ".bin"):
 		return LLMC, nil
 	}
-	return "", exitcode.Errorf(exitcode.BadData, "%s is neither an llm.c file (magic %d) nor a torch.save file (PK); for Hugging Face weights give the folder with config.json", path, llmcMagic)
+	return "", exitcode.Errorf(exitcode.BadData, "%s is neither an llm.c file (magic %d), a GGUF file (GGUF) nor a torch.save file (PK); for Hugging Face weights give the folder with config.json", path, llmcMagic)
 }
 
 // Tracked is what a tracker file names.

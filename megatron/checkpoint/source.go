@@ -19,6 +19,7 @@ const (
 	HF                Format = "hf"
 	NanoGPT           Format = "nanogpt"
 	LLMC              Format = "llmc"
+	GGUF              Format = "gguf"
 )
 
 // Prefixes of stored names.
@@ -48,8 +49,11 @@ type Info struct {
 	Model     *spec.Model      // complete, as files allow
 	SeqLength int              // 0: not said
 	Tokenizer tokenizer.Config // with the files that the checkpoint keeps, where it does; zero: not said
-	Layout    Layout           // it was written by; zero: the format has none
-	Notes     []string         // for a person: oddities, what was ignored
+	// Specials are ids of special tokens by the names that config.json has for them, such as
+	// eos_token_id, which may be several; nil: not said.
+	Specials map[string][]int32
+	Layout   Layout   // it was written by; zero: the format has none
+	Notes    []string // for a person: oddities, what was ignored
 }
 
 // Source is an open checkpoint.

@@ -31,7 +31,7 @@ type Loaded struct {
 	Generator
 	Model     spec.Model
 	Tokenizer tokenizer.Config // Type "": the folder names none
-	Ends      []int32          // ids that end a text, as a Hugging Face folder says; nil: not said
+	Ends      []int32          // ids that end a text, as a Hugging Face folder or a GGUF file says; nil: not said
 	Weights   string           // which these are, in a word: iter-100, or "" of a format that does not count
 	Notes     []string         // for a person: what was read, and fallbacks
 
@@ -146,7 +146,7 @@ func FromSource(d *device.Device, src checkpoint.Source, o LoadOptions) (*Loaded
 		return nil, err
 	}
 	l.loaded(report.Iteration)
-	if info.Format == checkpoint.HF {
+	if l.Ends = info.Specials["eos_token_id"]; info.Format == checkpoint.HF {
 		l.Ends = hf.EndIDs(info.Path)
 	}
 	l.Notes = []string{fmt.Sprintf("loaded %s: format %s, %d tensors, %d bytes", info.Path, info.Format, len(report.Restored), report.Bytes)}

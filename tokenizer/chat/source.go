@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/gguf"
+	"monotron/tokenizer/ggvocab"
 )
 
 // mostBytes is the largest file that is read.
@@ -33,10 +35,14 @@ func (s *Source) token(name string) string {
 
 // Beside takes what Text, BOS and EOS lack from the files of a tokenizer's folder:
 // chat_template.jinja, or chat_template in tokenizer_config.json, where of several by name
-// the one called default counts. As in transformers the file goes before the entry.
+// the one called default counts. As in transformers the file goes before the entry. dir may also
+// be a GGUF file, whose metadata has both.
 func (s *Source) Beside(dir string) error {
 	if dir == "" {
 		return nil
+	}
+	if gguf.Is(dir) {
+		return s.within(dir)
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		dir = filepath.Dir(dir)
@@ -64,6 +70,25 @@ func (s *Source) read(path string) error {
 	if err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
+	return s.take(path, data)
+}
+
+// within takes what s lacks from the metadata of a GGUF file.
+func (s *Source) within(path string) error {
+	files, err := ggvocab.Path(path)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.Name == "tokenizer_config.json" {
+			return s.take(path, f.Data)
+		}
+	}
+	return nil
+}
+
+// take takes what s lacks from the content of a tokenizer_config.json; path is for messages.
+func (s *Source) take(path string, data []byte) error {
 	var f map[string]json.RawMessage
 	if err := json.Unmarshal(data, &f); err != nil {
 		return exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)

@@ -15,6 +15,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/gguf"
 	"monotron/tools/internal/command"
 )
 
@@ -26,6 +27,7 @@ const description = `The input's format is detected from its content; any layout
   hf                   Hugging Face: config.json, safetensors, tokenizer files
   nanogpt              ckpt.pt of nanoGPT
   llmc                 model_*.bin of llm.c, with state_*.bin if there are moments
+  gguf                 one file for llama.cpp and Ollama, tokenizer and chat template included
 
 Optimizer state, iteration, samples and schedule are converted where both formats store them,
 so that training can continue; the command reports what is left out. Weights stay equal bit for
@@ -35,7 +37,8 @@ The output appears only when it is complete; after an error nothing of it remain
 Examples:
   monotron convert --input Llama-3.1-8B --to megatron-torch_dist --output ckpt \
       --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
-  monotron convert --input ckpt --to hf --output my-model --tokenizer Llama-3.1-8B --dtype bf16 --verify`
+  monotron convert --input ckpt --to hf --output my-model --tokenizer Llama-3.1-8B --dtype bf16 --verify
+  monotron convert --input my-model --to gguf --type q8_0 --output my-model.gguf`
 
 // Command is convert; open makes the device that --verify computes on.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
@@ -93,6 +96,11 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	}
 	notes.Printf("%s (%s) to %s (%s): %d tensors, %d files, %d bytes\n", original.Info().Path, original.Info().Format, written.Path, o.to,
 		len(src.Tensors()), written.Files, written.Bytes)
+	if o.modelfile != "" {
+		if err := o.writeModelfile(written.Path, notes); err != nil {
+			return err
+		}
+	}
 	if o.verify {
 		if err := verify(c, o, src, written, open, notes); err != nil {
 			return err
@@ -109,6 +117,22 @@ func (o *options) noteZeros(notes *command.Printer) {
 	if o.zeroed {
 		notes.Printf("note: the linear layers have no biases; zeros are written instead, which have the same effect, and which nanoGPT trains\n")
 	}
+}
+
+// writeModelfile makes what Ollama needs beside the GGUF file at path.
+func (o *options) writeModelfile(path string, notes *command.Printer) error {
+	text, more, err := gguf.Modelfile(path)
+	if err != nil {
+		return err
+	}
+	for _, n := range more {
+		notes.Printf("note: %s\n", n)
+	}
+	if err := checkpoint.WriteBytes(o.modelfile, []byte(text)); err != nil {
+		return err
+	}
+	notes.Printf("wrote %s; next: ollama create NAME -f %s\n", o.modelfile, o.modelfile)
+	return nil
 }
 
 // interrupted gives an error that a signal caused its code.

@@ -50,6 +50,7 @@ var writers = map[string][]string{
 	"hf":          {"--to", "hf", "--max-shard-size", "1MB"},
 	"nanogpt":     {"--to", "nanogpt"},
 	"llmc":        {"--to", "llmc"},
+	"gguf":        {"--to", "gguf"},
 }
 
 func child(more []string, args ...string) *exec.Cmd {

@@ -2,6 +2,8 @@ package convert
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/gguf"
 	"monotron/megatron/checkpoint/hf"
 	"monotron/tools/internal/command"
 )
@@ -42,8 +45,10 @@ func allFlags() []cli.Flag {
 
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
 
-		&cli.StringFlag{Name: "family", Usage: "hf: architecture, if several can represent the model: " + hf.Known},
-		&cli.StringFlag{Name: "tokenizer", Usage: "hf: folder whose tokenizer files are copied (default: the input, if it is a Hugging Face folder)"},
+		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
+		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
+		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
+		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
 	}
 }
@@ -56,7 +61,8 @@ type options struct {
 	step          int64
 	dtype         string // of weights, as safetensors spells it; "": as they are
 	weightsOnly   bool
-	zeroed        bool // biases of zeros were added
+	zeroed        bool   // biases of zeros were added
+	modelfile     string // to be written for Ollama; "": none
 	allowNaN      bool
 	verify        bool
 	prompt        []int32 // nil: made up
@@ -104,12 +110,40 @@ func (o *options) readWriting(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "--transformer-impl %q is unknown; there are local and transformer_engine", o.write.TransformerImpl)
 	}
 	o.write.GroupedExperts = c.Bool("moe-grouped-gemm")
+	if err := o.readType(c); err != nil {
+		return err
+	}
 	if c.IsSet("make-vocab-size-divisible-by") {
 		o.write.VocabDivisor = c.Int("make-vocab-size-divisible-by")
 	}
 	var err error
 	o.write.ShardSize, err = bytesOf(c.String("max-shard-size"))
 	return err
+}
+
+// readType reads how GGUF stores weights.
+func (o *options) readType(c *cli.Context) error {
+	o.write.Quantization = strings.ToLower(c.String("type"))
+	switch {
+	case c.IsSet("type") && o.to != checkpoint.GGUF:
+		return exitcode.Errorf(exitcode.Usage, "--type goes with --to gguf; use --dtype for %s", o.to)
+	case c.IsSet("type") && !gguf.Known(o.write.Quantization):
+		return exitcode.Errorf(exitcode.Usage, "--type %q cannot be written; choose from %s", c.String("type"), gguf.Kinds)
+	}
+	if o.verify && o.write.Quantization == "q8_0" {
+		return exitcode.Errorf(exitcode.Usage, "--verify compares bits, which --type q8_0 rounds; use it with f32, f16 or bf16")
+	}
+	if !c.Bool("ollama") {
+		return nil
+	}
+	if o.to != checkpoint.GGUF {
+		return exitcode.Errorf(exitcode.Usage, "--ollama goes with --to gguf")
+	}
+	o.modelfile = filepath.Join(filepath.Dir(o.output), gguf.ModelfileName)
+	if _, err := os.Lstat(o.modelfile); err == nil {
+		return exitcode.Errorf(exitcode.Usage, "%s already exists; choose another folder for the output", o.modelfile)
+	}
+	return nil
 }
 
 func (o *options) readPrompt(c *cli.Context) error {

@@ -28,6 +28,9 @@ func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoin
 		return fmt.Errorf("reading the output back: %w", err)
 	}
 	defer back.Close()
+	if o.to == checkpoint.GGUF { // some tensors are always F32 there
+		src, back = checkpoint.Retype(src, "F32"), checkpoint.Retype(back, "F32")
+	}
 	values := func(t checkpoint.Tensor) bool { return strings.HasPrefix(t.Name, checkpoint.Model) }
 	rows, err := compare.Tensors(checkpoint.Select(src, values), checkpoint.Select(back, values), compare.Options{})
 	if err != nil {

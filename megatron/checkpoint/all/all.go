@@ -10,6 +10,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/gguf"
 	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/checkpoint/llmc"
 	"monotron/megatron/checkpoint/megatron/torch"
@@ -29,6 +30,7 @@ var table = map[checkpoint.Format]format{
 	checkpoint.HF:      {hf.OpenSource, hf.Write},
 	checkpoint.LLMC:    {llmc.Open, llmc.Write},
 	checkpoint.NanoGPT: {nanogpt.Open, nanogpt.Write},
+	checkpoint.GGUF:    {gguf.Open, gguf.Write},
 
 	checkpoint.MegatronTorch:     {torch.Open, torch.Write},
 	checkpoint.MegatronTorchDist: {torchdist.Open, torchdist.Write},

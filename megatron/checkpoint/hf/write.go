@@ -204,6 +204,13 @@ func (w *writing) writeTexts(dir string) error {
 	if err != nil {
 		return err
 	}
+	for name, list := range w.src.Info().Specials {
+		if _, known := ids[name]; known && ids[name] == nil && len(list) > 0 {
+			if ids[name] = list[0]; len(list) > 1 {
+				ids[name] = list
+			}
+		}
+	}
 	for name, id := range ids {
 		config[name] = id
 	}

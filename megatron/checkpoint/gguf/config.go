@@ -1,0 +1,298 @@
+package gguf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/gguf"
+	"monotron/megatron/checkpoint/hf"
+)
+
+// settling turns a file's metadata into a config.json.
+type settling struct {
+	f        *gguf.File
+	family   *family
+	config   map[string]any
+	used     map[string]bool // keys that are understood
+	problems []error
+}
+
+// settle reads the model that a file describes. Metadata of the architecture that is not
+// understood is an error: it might change results.
+func settle(f *gguf.File) (*hf.Config, *family, error) {
+	s := &settling{f: f, config: map[string]any{}, used: map[string]bool{}}
+	if err := s.chooseFamily(); err != nil {
+		return nil, nil, err
+	}
+	s.config["model_type"] = s.family.hf
+	for _, k := range s.family.settings() {
+		s.setting(k.key, k.setting)
+	}
+	for key, v := range s.family.fixed {
+		s.config[key] = v
+	}
+	s.heads()
+	s.rope()
+	s.tensors()
+	s.rest()
+	if err := errors.Join(s.problems...); err != nil {
+		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: %w", f.Path, err)
+	}
+	text, err := json.Marshal(s.config)
+	if err != nil {
+		return nil, nil, exitcode.With(exitcode.Internal, err)
+	}
+	config, err := hf.ParseConfig(f.Path, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	return config, s.family, s.sizes(config)
+}
+
+func (s *settling) fail(format string, args ...any) {
+	s.problems = append(s.problems, fmt.Errorf(format, args...))
+}
+
+// chooseFamily finds the row of general.architecture; of Llama's those with experts are Mixtral.
+func (s *settling) chooseFamily() error {
+	v, _ := s.f.Value("general.architecture")
+	arch, ok := v.String()
+	if !ok {
+		return exitcode.Errorf(exitcode.BadData, "%s: general.architecture is missing, or no text", s.f.Path)
+	}
+	if v, ok := s.f.Value("general.type"); ok {
+		if kind, _ := v.String(); kind != "model" {
+			return exitcode.Errorf(exitcode.BadData, "%s: general.type is %q; only models can be read", s.f.Path, kind)
+		}
+	}
+	name := arch
+	if n, ok := s.integer(arch + ".expert_count"); ok && n > 0 && arch == "llama" {
+		name = hf.Mixtral
+	}
+	for i := range families {
+		if families[i].hf == name || families[i].arch == arch && name == arch {
+			s.family = &families[i]
+			return nil
+		}
+	}
+	return exitcode.Errorf(exitcode.BadData, "%s: the architecture %q is not supported; supported: %s", s.f.Path, arch, architectures())
+}
+
+func (s *settling) key(name string) string { return s.family.arch + "." + name }
+
+func (s *settling) integer(key string) (int64, bool) {
+	v, ok := s.f.Value(key)
+	if !ok {
+		return 0, false
+	}
+	return v.Int()
+}
+
+// setting takes one key over.
+func (s *settling) setting(key, setting string) {
+	v, ok := s.f.Value(s.key(key))
+	if !ok {
+		return
+	}
+	s.used[s.key(key)] = true
+	if slices.Contains(truths, key) {
+		b, ok := v.Bool()
+		if !ok {
+			s.fail("%s is %s; it must be BOOL", s.key(key), v.Kind())
+		}
+		s.config[setting] = b
+		return
+	}
+	if slices.Contains(fractions, key) {
+		x, ok := v.Float()
+		if !ok || math.IsNaN(x) || math.IsInf(x, 0) {
+			s.fail("%s is %s; it must be a finite number", s.key(key), v.Kind())
+			return
+		}
+		s.config[setting] = fraction(x)
+		return
+	}
+	n, ok := v.Int()
+	if !ok || n < 0 || n > math.MaxInt32 {
+		s.fail("%s is %s, which is not one integer of at most %d", s.key(key), v.Kind(), math.MaxInt32)
+		return
+	}
+	if n == 0 && (strings.HasPrefix(key, "expert") || key == "attention.sliding_window") {
+		return // none
+	}
+	s.config[setting] = n
+}
+
+// fraction is a number as the shortest text of a float32 says it: 1e-05, where a float32 is
+// 9.99999975e-06.
+func fraction(x float64) json.Number {
+	return json.Number(strconv.FormatFloat(x, 'g', -1, 32))
+}
+
+// heads reads the width of a head.
+func (s *settling) heads() {
+	k, okK := s.integer(s.key("attention.key_length"))
+	v, okV := s.integer(s.key("attention.value_length"))
+	s.used[s.key("attention.key_length")], s.used[s.key("attention.value_length")] = true, true
+	switch {
+	case okK != okV || k != v:
+		s.fail("%s and value_length must be one number", s.key("attention.key_length"))
+	case okK:
+		s.config["head_dim"] = k
+	}
+}
+
+// rope reads how positions are scaled.
+func (s *settling) rope() {
+	text := func(key string) string {
+		v, _ := s.f.Value(s.key(key))
+		name, _ := v.String()
+		return name
+	}
+	kind := text("rope.scaling.type")
+	switch kind {
+	case "", "none":
+	case "linear":
+		v, _ := s.f.Value(s.key("rope.scaling.factor"))
+		factor, ok := v.Float()
+		if !ok {
+			s.fail("%s is missing, or no number", s.key("rope.scaling.factor"))
+			return
+		}
+		s.config["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": fraction(factor)}
+		s.used[s.key("rope.scaling.factor")] = true
+	default:
+		s.fail("%s %q is not supported; linear is", s.key("rope.scaling.type"), kind)
+	}
+	s.used[s.key("rope.scaling.type")] = true
+	switch s.family.arch {
+	case "gemma3":
+		s.gemma3()
+		s.gemma()
+	case "gemma2":
+		s.gemma()
+	}
+}
+
+// gemma3 adds what the architecture implies: every sixth layer sees all, and rotates by
+// another base.
+func (s *settling) gemma3() {
+	local := any(10000.0)
+	if v, ok := s.f.Value(s.key("rope.freq_base_swa")); ok {
+		x, _ := v.Float()
+		local = fraction(x)
+		s.used[s.key("rope.freq_base_swa")] = true
+	}
+	global := s.config["rope_theta"]
+	if global == nil {
+		global = 1e6
+	}
+	delete(s.config, "rope_theta")
+	s.config["rope_parameters"] = map[string]any{
+		"full_attention": map[string]any{"rope_type": "default", "rope_theta": global}, "sliding_attention": map[string]any{"rope_type": "default", "rope_theta": local}}
+	layers, _ := s.config["num_hidden_layers"].(int64)
+	var types []string
+	for i := range min(layers, 1<<14) {
+		if types = append(types, "sliding_attention"); (i+1)%6 == 0 {
+			types[i] = "full_attention"
+		}
+	}
+	s.config["layer_types"] = types
+}
+
+// gemma adds what Gemma 2 and 3 have in common.
+func (s *settling) gemma() {
+	s.config["hidden_activation"] = "gelu_pytorch_tanh"
+	number := func(key string) int64 { n, _ := s.config[key].(int64); return n }
+	if s.config["head_dim"] == nil {
+		s.config["head_dim"] = int64(256)
+	}
+	s.config["query_pre_attn_scalar"] = s.family.scoreDivisor(number("hidden_size"), number("num_attention_heads"), number("head_dim"), number("num_hidden_layers"))
+}
+
+// tensors reads what the list of tensors says: the vocabulary, biases, a separate head.
+func (s *settling) tensors() {
+	has := func(name string) bool { _, ok := s.f.Tensor(name); return ok }
+	words, ok := s.f.Tensor("token_embd.weight")
+	if !ok || len(words.Dims) != 2 {
+		s.fail("there is no tensor \"token_embd.weight\" with two dimensions")
+		return
+	}
+	s.config["vocab_size"] = words.Dims[1]
+	s.config["tie_word_embeddings"] = !has("output.weight")
+	s.config["attention_bias"] = has("blk.0.attn_q.bias") || s.family.hf == hf.GPTNeoX
+	s.config["qkv_bias"] = has("blk.0.attn_q.bias")
+	s.config["mlp_bias"] = has("blk.0.ffn_up.bias")
+	s.config["use_bias"] = has("blk.0.ffn_up.bias")
+	if s.family.hf == hf.GLM4MoE {
+		s.config["use_qk_norm"] = has("blk.0.attn_q_norm.weight")
+	}
+}
+
+// harmless are keys that say what is known otherwise.
+var harmless = []string{"vocab_size", "rope.dimension_count", "attention.causal", "tensor_data_layout", "rope.scaling.finetuned", "expert_gating_func"}
+
+// rest refuses keys of the architecture that nothing understands.
+func (s *settling) rest() {
+	for _, key := range s.f.Keys {
+		name, ok := strings.CutPrefix(key, s.family.arch+".")
+		if ok && !s.used[key] && !slices.Contains(harmless, name) {
+			s.fail("metadata %s is not supported; leaving it out might change results", key)
+		}
+	}
+	causal, _ := s.f.Value(s.key("attention.causal"))
+	if b, ok := causal.Bool(); ok && !b {
+		s.fail("%s is false: only decoders are supported", s.key("attention.causal"))
+	}
+	gating, ok := s.integer(s.key("expert_gating_func"))
+	if want := map[bool]int64{true: 2, false: 1}[s.family.hf == hf.GLM4MoE]; ok && gating != 0 && gating != want {
+		s.fail("%s is %d; the architecture has %d", s.key("expert_gating_func"), gating, want)
+	}
+	turned, ok := s.integer(s.key("rope.dimension_count"))
+	head, known := s.config["head_dim"].(int64)
+	switch {
+	case !ok || !known && s.family.hf != hf.GPTNeoX && s.family.hf != hf.Phi3:
+	case s.family.hf == hf.GPTNeoX, s.family.hf == hf.Phi3, s.family.hf == hf.GLM4MoE:
+		s.partial(turned, head)
+	case turned != head:
+		s.fail("%s is %d of %d channels of a head; all must rotate", s.key("rope.dimension_count"), turned, head)
+	}
+}
+
+// partial sets the part of a head that rotates.
+func (s *settling) partial(turned, head int64) {
+	if head == 0 {
+		hidden, _ := s.config["hidden_size"].(int64)
+		heads, _ := s.config["num_attention_heads"].(int64)
+		head = hidden / max(1, heads)
+	}
+	if turned < 1 || turned > head {
+		s.fail("%s is %d of %d channels of a head", s.key("rope.dimension_count"), turned, head)
+		return
+	}
+	share := float64(turned) / float64(head)
+	s.config["rotary_pct"], s.config["partial_rotary_factor"] = share, share
+}
+
+// sizes checks numbers that are said twice, and reads Llama 3's scaling.
+func (s *settling) sizes(c *hf.Config) error {
+	if n, ok := s.integer(s.key("vocab_size")); ok && n != int64(c.Model.VocabSize) {
+		return exitcode.Errorf(exitcode.BadData, "%s: %s is %d, but token_embd.weight has %d rows", s.f.Path, s.key("vocab_size"), n, c.Model.VocabSize)
+	}
+	t, ok := s.f.Tensor(ropeFreqs)
+	if !ok {
+		return nil
+	}
+	if !s.family.permute || c.Model.RotaryInterpolation > 1 {
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q does not go with the architecture %s or its other scaling", s.f.Path, ropeFreqs, s.family.arch)
+	}
+	scaling, err := scalingOf(s.f, t, c.Model.RotaryBase, c.Model.RotaryDims())
+	c.Model.RopeScaling = scaling
+	return err
+}

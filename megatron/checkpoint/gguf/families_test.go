@@ -1,0 +1,141 @@
+package gguf
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/compare"
+	"monotron/megatron/checkpoint/hf"
+)
+
+// small is a config.json of a small model of a family.
+func small(family string) map[string]any {
+	c := map[string]any{"model_type": family, "vocab_size": 40, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+		"num_key_value_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "rope_theta": 5e4, "tie_word_embeddings": false}
+	more := map[string]map[string]any{
+		hf.GPT2: {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 32, "tie_word_embeddings": true}, hf.Bloom: {"n_layer": 2, "n_head": 4, "tie_word_embeddings": true, "seq_length": 32},
+		hf.Llama:   {"attention_bias": true, "mlp_bias": true, "rope_scaling": map[string]any{"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}},
+		hf.GPTNeoX: {"rotary_pct": 0.5, "use_parallel_residual": true}, hf.Qwen3: {"head_dim": 32},
+		hf.Phi3: {"partial_rotary_factor": 0.5}, hf.SmolLM3: {"num_hidden_layers": 4},
+		hf.Mistral: {"sliding_window": nil}, hf.Mixtral: {"num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": nil},
+		hf.Qwen2MoE: {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64, "norm_topk_prob": false},
+		hf.Qwen3MoE: {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": true, "head_dim": 16},
+		hf.OLMoE:    {"num_key_value_heads": 4, "num_experts": 3, "num_experts_per_tok": 2, "norm_topk_prob": false},
+		hf.GLM4MoE: {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1, "first_k_dense_replace": 1, "head_dim": 16,
+			"routed_scaling_factor": 1.5, "norm_topk_prob": true, "n_group": 1, "topk_group": 1, "use_qk_norm": true, "attention_bias": true},
+		hf.Starcoder2: {"use_bias": true, "norm_epsilon": 1e-5},
+		"granite":     {"embedding_multiplier": 3.0, "logits_scaling": 4.0, "residual_multiplier": 0.3, "attention_multiplier": 0.2}, "ernie4_5": {"head_dim": 16, "use_bias": false},
+		"seed_oss": {"head_dim": 16, "attention_bias": true, "attention_out_bias": false},
+		"gemma2": {"head_dim": 16, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 8, "tie_word_embeddings": true,
+			"hidden_activation": "gelu_pytorch_tanh", "rope_theta": 1e4},
+		"gemma3_text": {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8, "tie_word_embeddings": true, "hidden_activation": "gelu_pytorch_tanh", "num_hidden_layers": 6,
+			"rope_theta": nil, "rope_scaling": nil, "layer_types": []string{"sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention"},
+			"rope_parameters": map[string]any{"full_attention": map[string]any{"rope_type": "default", "rope_theta": 1e6}, "sliding_attention": map[string]any{"rope_type": "default", "rope_theta": 1e4}}},
+	}
+	maps.Copy(c, more[family])
+	return c
+}
+
+// sourceOf is a model of that shape with values of a seed.
+func sourceOf(t *testing.T, family string) (checkpoint.Source, bool) {
+	t.Helper()
+	text, err := json.Marshal(small(family))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := hf.ParseConfig(family, text)
+	if err != nil {
+		if strings.Contains(err.Error(), "model_type") || strings.Contains(err.Error(), "not supported") {
+			return nil, false // package hf does not read it yet
+		}
+		t.Fatal(err)
+	}
+	m := *config.Model
+	m.Context = config.MaxPositions
+	values := map[string][]float32{}
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, e := range checkpoint.Expected(&m) {
+		list := make([]float32, checkpoint.Volume(e.Shape))
+		for i := range list {
+			list[i] = float32(r.NormFloat64())
+		}
+		values[e.Name] = list
+	}
+	return hf.Values(&m, family, func(global string) ([]float32, error) { return values[global], nil }), true
+}
+
+// Claim: a model of every family of the table is read from its GGUF file as it was written:
+// shape, settings and all weights, bit for bit (norms that are stored as weight+1 to
+// rounding). Source: the model itself.
+func TestEveryFamily(t *testing.T) {
+	for i := range families {
+		f := &families[i]
+		src, read := sourceOf(t, f.hf)
+		if !read {
+			t.Logf("%s is not read yet", f.hf)
+			continue
+		}
+		path := filepath.Join(t.TempDir(), "x.gguf")
+		written, err := Write(context.Background(), path, src, checkpoint.WriteOptions{Family: f.hf, Quantization: "f32"})
+		if err != nil {
+			t.Errorf("%s: %v", f.hf, err)
+			continue
+		}
+		back, err := Open(path, checkpoint.OpenOptions{})
+		if err != nil {
+			t.Errorf("%s: %v", f.hf, err)
+			continue
+		}
+		defer back.Close()
+		if list := src.Info().Model.Differs(back.Info().Model); len(list) > 0 {
+			t.Errorf("%s: the model differs: %v (%v)", f.hf, list, written.Notes)
+		}
+		rows, err := compare.Tensors(src, back, compare.Options{})
+		if err != nil || len(rows) == 0 {
+			t.Fatal(f.hf, len(rows), err)
+		}
+		for k := range rows {
+			if !rows[k].Equal() && !rounded(&rows[k], f.hf) {
+				t.Errorf("%s: %s: %d elements differ", f.hf, rows[k].Name, rows[k].Different)
+			}
+		}
+	}
+}
+
+// Claim: what llama.cpp's architecture would compute otherwise is refused by name. Source:
+// llama.cpp's graphs, which fix these settings.
+func TestRefusesWhatLlamaCppLacks(t *testing.T) {
+	for _, c := range []struct {
+		family, key string
+		value       any
+		says        string
+	}{
+		{hf.Qwen2MoE, "norm_topk_prob", true, "add up to one"},
+		{hf.Qwen3MoE, "mlp_only_layers", []int{0}, "layers without experts"},
+		{hf.Qwen2, "rope_scaling", map[string]any{"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}, "scaling"},
+		{hf.SmolLM3, "no_rope_layers", []int{1, 0, 1, 1}, "rotation of layer 1"},
+	} {
+		config := small(c.family)
+		config[c.key] = c.value
+		text, err := json.Marshal(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := hf.ParseConfig(c.family, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src := hf.Values(parsed.Model, c.family, func(string) ([]float32, error) { return nil, nil })
+		_, err = Write(context.Background(), filepath.Join(t.TempDir(), "x.gguf"), src, checkpoint.WriteOptions{Family: c.family})
+		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s with %s: %v, want %q", c.family, c.key, err, c.says)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package gguf
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/gguf"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/tokenizer"
+	"monotron/tokenizer/ggvocab"
+)
+
+// kinds are the types that are written, as --type spells them.
+var kinds = map[string]gguf.Type{"f32": gguf.F32, "f16": gguf.F16, "bf16": gguf.BF16, "q8_0": gguf.Q8_0}
+
+// Kinds lists them for help and messages.
+const Kinds = "f32, f16, bf16, q8_0"
+
+// Write makes the GGUF file path: weights in o.Quantization's type, tokenizer and chat
+// template included. Optimizer state is left out with a note.
+func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint.WriteOptions) (checkpoint.Written, error) {
+	w := &writing{src: src, o: o}
+	if err := w.plan(); err != nil {
+		return checkpoint.Written{}, err
+	}
+	if err := w.tokenizer(); err != nil {
+		return checkpoint.Written{}, err
+	}
+	done := checkpoint.Written{Path: path, Files: 1}
+	err := checkpoint.Single(path, func() (err error) {
+		done.Bytes, err = gguf.Write(ctx, path, w.metadata, w.outputs())
+		return err
+	})
+	if err != nil {
+		return checkpoint.Written{}, err
+	}
+	done.Notes = w.notes
+	return done, nil
+}
+
+// writing is one file under way.
+type writing struct {
+	src      checkpoint.Source
+	o        checkpoint.WriteOptions
+	kind     gguf.Type
+	c        *correspondence
+	dtypes   map[string]string // of the source's, by Hugging Face's name
+	config   map[string]any
+	rope     []float32 // factors of Llama 3's scaling; nil: none
+	metadata []gguf.Pair
+	notes    []string
+}
+
+// plan decides what is written, and checks that the model can be.
+func (w *writing) plan() error {
+	info := w.src.Info()
+	name, err := hf.ChooseFamily(info, w.o)
+	if err != nil {
+		return err
+	}
+	f, err := familyOf(name)
+	if err != nil {
+		return err
+	}
+	if w.kind, err = w.chooseKind(); err != nil {
+		return err
+	}
+	if w.c, err = newCorrespondence(info.Model, f); err != nil {
+		return err
+	}
+	infos, notes, err := hf.Plan(w.src, w.c.mapping)
+	if err != nil {
+		return err
+	}
+	w.dtypes = map[string]string{}
+	for _, t := range infos {
+		w.dtypes[t.Name] = t.DType
+	}
+	d := &describing{f: f, m: info.Model, notes: notes}
+	if d.config, d.own, err = hf.Settings(info, name); err != nil {
+		return err
+	}
+	if err := d.describe(info.Path, w.kind); err != nil {
+		return err
+	}
+	w.config, w.metadata, w.notes = d.config, d.out, d.notes
+	if s := info.Model.RopeScaling; s != nil {
+		w.rope = factors(s, info.Model.RotaryBase, info.Model.RotaryDims())
+	}
+	return nil
+}
+
+// chooseKind is the asked type, or that of most of the source's tensors.
+func (w *writing) chooseKind() (gguf.Type, error) {
+	if w.o.Quantization != "" {
+		kind, ok := kinds[w.o.Quantization]
+		if !ok {
+			return 0, exitcode.Errorf(exitcode.Usage, "the type %q cannot be written to GGUF; choose from %s", w.o.Quantization, Kinds)
+		}
+		return kind, nil
+	}
+	for _, t := range w.src.Tensors() {
+		if len(t.Shape) > 1 {
+			switch t.DType {
+			case "BF16":
+				return gguf.BF16, nil
+			case "F16":
+				return gguf.F16, nil
+			}
+			break
+		}
+	}
+	return gguf.F32, nil
+}
+
+// tokenizer adds the tokenizer's metadata. Without one the file says so.
+func (w *writing) tokenizer() error {
+	files, err := w.tokenizerFiles()
+	if err != nil {
+		return err
+	}
+	m := w.src.Info().Model
+	if len(files) == 0 {
+		w.notes = append(w.notes, "the checkpoint has no tokenizer that GGUF can hold: llama.cpp will take token ids only; use --tokenizer to give a folder with one")
+		w.metadata = append(w.metadata, gguf.Pair{Key: "tokenizer.ggml.model", Value: "none"})
+		return nil
+	}
+	pairs, notes, err := ggvocab.Metadata(ggvocab.Options{Files: files, Size: m.VocabSize, Config: w.config, Pre: w.c.family.pre, Spaces: w.c.family.spaces})
+	if err != nil {
+		return exitcode.Errorf(exitcode.CodeOf(err), "the tokenizer cannot be stored in GGUF: %w; use --tokenizer to give a folder with another", err)
+	}
+	w.metadata = append(w.metadata, pairs...)
+	w.notes = append(w.notes, notes...)
+	return nil
+}
+
+// tokenizerFiles are the files of the tokenizer under Hugging Face's names: of the folder
+// that is asked for or the source is, else of the tokenizer that the source names.
+func (w *writing) tokenizerFiles() (list []ggvocab.File, err error) {
+	dir := w.o.Tokenizer
+	if info := w.src.Info(); dir == "" && info.Format == checkpoint.HF {
+		dir = info.Path
+	}
+	if dir != "" {
+		for _, name := range tokenizer.HuggingFaceFiles {
+			path := filepath.Join(dir, name)
+			if _, err := os.Stat(path); err != nil {
+				continue
+			}
+			data, err := exitcode.ReadFile(path, 1<<29)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, ggvocab.File{Name: name, Data: data})
+		}
+		return list, nil
+	}
+	files, err := w.src.Info().Tokenizer.Files(true)
+	if err != nil {
+		w.notes = append(w.notes, checkpoint.NotKept(err))
+		return nil, nil
+	}
+	for _, f := range files {
+		if f.HF != "" {
+			list = append(list, ggvocab.File{Name: f.HF, Data: f.Data})
+		}
+	}
+	return list, nil
+}
+
+// outputs lists the tensors of the file.
+func (w *writing) outputs() (list []gguf.Output) {
+	if w.rope != nil {
+		list = append(list, gguf.Output{Name: ropeFreqs, Dims: []int64{int64(len(w.rope))}, Type: gguf.F32,
+			Fill: func(_, _ int64, dst []byte) error { gguf.Encode(dst, gguf.F32, w.rope); return nil }})
+	}
+	for i := range w.c.list {
+		t := &w.c.list[i]
+		kind := t.stored(w.kind)
+		dims, unit := t.dims(), t.unit
+		out := gguf.Output{Name: t.name, Dims: dims, Type: kind, Unit: unit}
+		if len(dims) == 1 { // a row of the file, rows of one element here
+			out.Fill = func(_, _ int64, dst []byte) error { return w.fill(t, kind, 0, dims[0], dst) }
+		} else {
+			out.Fill = func(from, to int64, dst []byte) error { return w.fill(t, kind, from, to, dst) }
+		}
+		list = append(list, out)
+	}
+	return list
+}
+
+// fill writes the rows [from, to) of a tensor in a type.
+func (w *writing) fill(t *tensor, kind gguf.Type, from, to int64, dst []byte) error {
+	values := make([]float32, (to-from)*t.width)
+	for row := from; row < to; {
+		source := row / t.height
+		end := min(to, (source+1)*t.height)
+		part := values[(row-from)*t.width : (end-from)*t.width]
+		if err := w.read(t, t.sources[source], row-source*t.height, end-source*t.height, part); err != nil {
+			return err
+		}
+		row = end
+	}
+	if t.plusOne {
+		for i := range values {
+			values[i]++
+		}
+	}
+	gguf.Encode(dst, kind, values)
+	return nil
+}
+
+// read fills values with the file's rows [from, to) of one source.
+func (w *writing) read(t *tensor, name string, from, to int64, values []float32) error {
+	dtype := w.dtypes[name]
+	low, high := from/t.unit*t.unit, (to+t.unit-1)/t.unit*t.unit
+	raw := make([]byte, (high-low)*t.width*checkpoint.Width(dtype))
+	if err := w.c.mapping.ScatterRows(raw, name, low, high, checkpoint.Width(dtype), hf.ReadFrom(w.src, checkpoint.Model)); err != nil {
+		return err
+	}
+	all := make([]byte, (high-low)*t.width*4)
+	if err := checkpoint.Convert(all, "F32", raw, dtype); err != nil {
+		return fmt.Errorf("tensor %q: %w", name, err)
+	}
+	for row := from; row < to; row++ {
+		at := row
+		if t.row != nil {
+			at = t.row(row)
+		}
+		gguf.Decode(values[(row-from)*t.width:][:t.width], gguf.F32, all[(at-low)*t.width*4:][:t.width*4])
+	}
+	return nil
+}
+
+// Known tells whether Write makes a type.
+func Known(kind string) bool { _, ok := kinds[kind]; return ok }
