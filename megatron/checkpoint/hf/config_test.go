@@ -121,7 +121,7 @@ func TestConfigRefusals(t *testing.T) {
 		llama + `,"num_attention_heads":5}`:                                                                                                         "num_attention_heads",
 		llama + `,"hidden_act":"gelu"}`:                                                                                                             "hidden_act",
 		llama + `,"attention_bias":true}`:                                                                                                           "attention_bias",
-		llama + `,"rope_scaling":{"rope_type":"spiral","factor":4.0}}`:                                                                                `"spiral"`,
+		llama + `,"rope_scaling":{"rope_type":"spiral","factor":4.0}}`:                                                                              `"spiral"`,
 		llama + `,"rope_scaling":{"rope_type":"llama3","factor":4.0}}`:                                                                              "low_freq_factor",
 		llama + `,"rope_scaling":{"rope_type":"linear","factor":-1}}`:                                                                               "factor",
 		llama + `,"rope_scaling":{"rope_type":"linear"}}`:                                                                                           "factor",

@@ -31,6 +31,9 @@ func CheckPeer(dir string, m *spec.Model) error {
 		return err
 	}
 	family, _ := config["model_type"].(string)
+	if rows[family] != nil { // its rules are not written a second time
+		return nil
+	}
 	p := peer{family, config}
 	files, err := safetensors.OpenFolder(dir)
 	if err != nil {
