@@ -11,8 +11,8 @@ import (
 var earlier = map[string]string{
 	GPT2: "learned positions", GPTNeo: "learned positions, a window in every other layer, scores without a factor", GPTNeoX: "attention and MLP in parallel, partial RoPE",
 	Bloom: "ALiBi, a norm of embeddings", Llama: "RMSNorm, RoPE, SwiGLU, grouped queries", Mistral: "a window", Mixtral: "experts", Qwen2: "biases of QKV, windows by layer",
-	Qwen3: "norms of each query and key head", Olmo2: "norms of outputs, norms of whole queries and keys", Phi3: "fused rows, partial RoPE, LongRoPE", SmolLM3: "layers without RoPE",
-	Starcoder2: "LayerNorm, biases, plain MLP", Qwen2MoE: "experts, a gated shared expert", Qwen3MoE: "experts, norms of each query and key head", OLMoE: "experts, norms of whole queries and keys",
+	Qwen3: "norms of each query and key head", Olmo2: "norms of outputs, norms of all heads of queries and of keys together", Phi3: "fused rows, partial RoPE, LongRoPE", SmolLM3: "layers without RoPE",
+	Starcoder2: "LayerNorm, biases, plain MLP", Qwen2MoE: "experts, a gated shared expert", Qwen3MoE: "experts, norms of each query and key head", OLMoE: "experts, norms of all heads of queries and of keys together",
 	GLM4MoE: "experts chosen by sigmoid scores with a bias, shared experts, partial RoPE",
 }
 
