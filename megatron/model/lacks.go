@@ -10,7 +10,7 @@ import (
 // not fit the rest of the model.
 func lacks(d *device.Device, m *spec.Model) error {
 	bad := func(format string, args ...any) error { return exitcode.Errorf(exitcode.Usage, format, args...) }
-	if d.IsGPU() {
+	if d != nil && d.IsGPU() { // lists of parameters need no device
 		switch {
 		case m.ScoreCap > 0:
 			return bad("--attention-softcap: the attention kernels of --device cuda have no cap; use --device cpu")

@@ -44,10 +44,13 @@ func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoin
 	}
 	notes.Printf("verified: %d weights are bit-equal\n", len(rows))
 	if o.to == checkpoint.HF {
-		if err := hf.CheckPeer(written.Path, src.Info().Model); err != nil {
+		judged, err := hf.CheckPeer(written.Path, src.Info().Model)
+		if err != nil {
 			return err
 		}
-		notes.Printf("verified: settings, names and shapes are those of transformers' own class\n")
+		if judged {
+			notes.Printf("verified: settings, names and shapes are those of transformers' own class\n")
+		}
 	}
 	prompt := o.prompt
 	if len(prompt) == 0 {

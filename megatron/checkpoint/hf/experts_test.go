@@ -171,7 +171,7 @@ func TestPeerSeesErrorsOfMixtures(t *testing.T) {
 		if err := Export(dir, m, zerosOf(t, m, c.family), ExportOptions{}); err != nil {
 			t.Fatal(c.family, err)
 		}
-		if err := CheckPeer(dir, m); err != nil {
+		if _, err := CheckPeer(dir, m); err != nil {
 			t.Fatal(c.family, err)
 		}
 		config, err := readObject(filepath.Join(dir, ConfigName))
@@ -184,7 +184,7 @@ func TestPeerSeesErrorsOfMixtures(t *testing.T) {
 		if err := writeOver(filepath.Join(dir, ConfigName), config); err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckPeer(dir, m); exitcode.CodeOf(err) != exitcode.Differs || before == after {
+		if _, err := CheckPeer(dir, m); exitcode.CodeOf(err) != exitcode.Differs || before == after {
 			t.Errorf("%s, from %s to %s: %v", c.family, before, after, err)
 		}
 	}

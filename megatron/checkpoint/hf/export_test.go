@@ -119,7 +119,7 @@ func TestExportRoundTrip(t *testing.T) {
 			}
 		}
 		_ = f.Close()
-		if err := CheckPeer(dir, m); err != nil {
+		if _, err := CheckPeer(dir, m); err != nil {
 			t.Error(err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestPeerSeesSharedErrors(t *testing.T) {
 		if err := Export(dir, m, zeros, ExportOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckPeer(dir, m); err != nil {
+		if _, err := CheckPeer(dir, m); err != nil {
 			t.Fatal(err)
 		}
 		config, err := readObject(filepath.Join(dir, ConfigName))
@@ -163,7 +163,7 @@ func TestPeerSeesSharedErrors(t *testing.T) {
 		if err := writeOver(filepath.Join(dir, ConfigName), config); err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckPeer(dir, m); exitcode.CodeOf(err) != exitcode.Differs {
+		if _, err := CheckPeer(dir, m); exitcode.CodeOf(err) != exitcode.Differs {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -24,24 +24,28 @@ type peer struct {
 
 // CheckPeer holds a folder against the model that it was written for, as
 // transformers will build it: every setting that its class honours, and every
-// tensor with its shape.
-func CheckPeer(dir string, m *spec.Model) error {
+// tensor with its shape. It judges no family with a row, whose rules are not written a
+// second time here.
+func CheckPeer(dir string, m *spec.Model) (judged bool, err error) {
 	config, err := readObject(filepath.Join(dir, ConfigName))
 	if err != nil {
-		return err
+		return false, err
 	}
 	family, _ := config["model_type"].(string)
+	if rows[family] != nil { // its rules are not written a second time
+		return false, nil
+	}
 	p := peer{family, config}
 	files, err := safetensors.OpenFolder(dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer files.Close()
 	list := append(p.settings(m), p.tensors(files)...)
 	if len(list) > 0 {
-		return exitcode.Errorf(exitcode.Differs, "%s: transformers would build another model: %w; do not use it", dir, Some(list))
+		return true, exitcode.Errorf(exitcode.Differs, "%s: transformers would build another model: %w; do not use it", dir, Some(list))
 	}
-	return nil
+	return true, nil
 }
 
 // number is a key's value, or what the class has in its place.

@@ -129,9 +129,11 @@ func shrink(c, s *config.Run) {
 	wide := m.KVChannels*m.NumAttentionHeads != m.HiddenSize
 	m.NumLayers, m.HiddenSize, m.NumAttentionHeads, m.MaxPositions = s.Model.NumLayers, s.Model.HiddenSize, s.Model.NumAttentionHeads, s.Model.MaxPositions
 	m.NumQueryGroups = max(1, m.NumAttentionHeads/ratio)
-	m.KVChannels = m.HiddenSize / m.NumAttentionHeads
-	if wide {
-		m.KVChannels += 2
+	if m.RopeRule == "" && m.WindowRope == "" { // rules may have a number for each channel
+		m.KVChannels = m.HiddenSize / m.NumAttentionHeads
+		if wide {
+			m.KVChannels += 2
+		}
 	}
 	m.FFNHiddenSize = 4 * m.HiddenSize
 	if gated {
@@ -140,6 +142,10 @@ func shrink(c, s *config.Run) {
 	if m.WindowLeft > 0 {
 		m.WindowLeft = min(m.WindowLeft, 4)
 	}
+	if m.Chunk > 0 {
+		m.Chunk, m.QueryGrowthFrom = min(m.Chunk, 5), min(m.QueryGrowthFrom, 4)
+	}
+	m.Windowed, m.NoRope = repeated(m.Windowed, m.NumLayers), repeated(m.NoRope, m.NumLayers)
 	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1
 	c.Tokenizer = s.Tokenizer
 	c.SeqLength, c.MicroBatchSize, c.GlobalBatchSize = s.SeqLength, s.MicroBatchSize, s.GlobalBatchSize
@@ -149,4 +155,16 @@ func shrink(c, s *config.Run) {
 	if m.Position == spec.PositionRope && m.KVChannels%2 != 0 {
 		m.KVChannels++
 	}
+}
+
+// repeated is a setting of n layers, as its first ones have it in turn; nil stays.
+func repeated(layers []bool, n int) []bool {
+	if len(layers) == 0 {
+		return nil
+	}
+	all := make([]bool, n)
+	for i := range all {
+		all[i] = layers[i%len(layers)]
+	}
+	return all
 }

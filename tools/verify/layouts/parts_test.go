@@ -1,0 +1,49 @@
+package layouts
+
+import (
+	"strings"
+	"testing"
+)
+
+// partModels are models that have, between them, every part that only some families have.
+var partModels = map[string]string{
+	"windows, caps, sinks": "--geglu --normalization RMSNorm --disable-bias-linear --norm-sandwich --apply-layernorm-1p --qk-layernorm --window-size 3,0 --window-attn-skip-freq 2 " +
+		"--attention-softcap 2 --logit-softcap 3 --embedding-multiplier 5.6 --residual-multiplier 0.5 --logit-multiplier 2 --softmax-type learnable " +
+		`--position-embedding-type rope --window-rope-parameters {"rope_type":"yarn","rope_theta":500,"factor":4,"original_max_position_embeddings":8}`,
+	"chunks, one norm": "--swiglu --disable-bias-linear --add-proj-bias --parallel-residual --parallel-one-norm --norm-without-bias --qk-l2-norm --rotary-interleaved --attention-chunk-size 5 " +
+		"--window-attn-skip-freq [1,1,0,1] --no-rope-freq [0,0,1,0] --query-growth 0.3 --query-growth-from 4 --position-embedding-type rope --activation-func-clamp-value 1 " +
+		"--glu-linear-offset 1 --untie-embeddings-and-output-weights",
+	"norms behind sums": "--relu --norm-behind-sum --position-offset 2 --disable-proj-bias",
+	"ALiBi by key":      "--position-embedding-type alibi --alibi-by-key --swiglu --normalization RMSNorm --disable-bias-linear --qk-layernorm --qk-layernorm-whole",
+}
+
+// Claim: parts of attention, norms and factors that only some families have train the same
+// model under tensor, sequence, pipeline, context and data parallelism and recomputation.
+func TestPartsAgree(t *testing.T) {
+	const sizes = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --group-query-attention --num-query-groups 2 --kv-channels 8 --ffn-hidden-size 64 --seq-length 16 " +
+		"--max-position-embeddings 32 --vocab-size 61 --tokenizer-type NullTokenizer --micro-batch-size 2 --global-batch-size 16 --train-iters 2 --lr 0.01 --lr-decay-style constant "
+	for name, flags := range partModels {
+		t.Run(name, func(t *testing.T) {
+			m, err := parse(name, strings.Fields(sizes+flags))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stride := 19
+			if testing.Short() {
+				stride = 41
+			}
+			r, err := Prove([]Model{m}, Options{World: 4, Steps: 2, Stride: stride, Open: open, Told: func(Progress) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Rows) < 4 {
+				t.Errorf("only %d layouts", len(r.Rows))
+			}
+			for _, row := range r.Rows {
+				if !row.OK {
+					t.Errorf("%s: %s", row.Layout, row.Problem)
+				}
+			}
+		})
+	}
+}
