@@ -55,13 +55,10 @@ func (f fields) conversations() (*row, error) {
 }
 
 func message(role, content string) json.RawMessage {
-	m, err := json.Marshal(struct {
+	m, _ := json.Marshal(struct { // two texts: it has a JSON form
 		Role    string `json:"role"`
 		Content string `json:"content"`
 	}{role, content})
-	if err != nil {
-		panic(err) // two texts
-	}
 	return m
 }
 

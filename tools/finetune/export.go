@@ -3,6 +3,7 @@ package finetune
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -56,11 +57,15 @@ func (o *options) copyAdapter() error {
 	return nil
 }
 
-// copyFile copies a small file.
+// copyFile copies a file, which appears complete or not at all.
 func copyFile(to, from string) error {
-	data, err := os.ReadFile(from)
+	in, err := exitcode.Open(from)
 	if err != nil {
-		return exitcode.With(exitcode.IO, err)
+		return err
 	}
-	return atomicfile.WriteFile(to, 0o666, data)
+	defer in.Close()
+	return atomicfile.Write(to, 0o666, func(out *os.File) error {
+		_, err := io.Copy(out, in)
+		return exitcode.With(exitcode.IO, err)
+	})
 }
