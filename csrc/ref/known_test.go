@@ -449,7 +449,7 @@ func TestGroupsOfProbabilities(t *testing.T) {
 	for score, want := range map[device.RouterScore][]float64{device.SoftmaxOfAll: {0, 1}, device.SoftmaxOfChosen: {2, 3}} {
 		weights, experts := k.empty(1, 2), k.of(device.I32, []float64{9, 9}, 1, 2)
 		k.RouterForward(device.RouterForwardArgs{Weights: weights, Experts: experts, Logits: k.f64([]float64{3, -3, 1.2, 1.1}, 1, 4),
-			Rule: device.RouterRule{Score: score, Groups: 2, GroupTopK: 1, Scaling: 1}})
+			Rule: device.RouterRule{Score: score, Groups: 2, GroupTopK: 1, GroupBest: 2, Scaling: 1}})
 		k.want("experts", experts, want...)
 		if score == device.SoftmaxOfAll {
 			k.want("weights", weights, math.Exp(3)/total, math.Exp(-3)/total)

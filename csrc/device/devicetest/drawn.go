@@ -23,7 +23,7 @@ func Drawn(seed uint64, rounds int) []Case {
 	for range rounds {
 		for _, draw := range []func() []Case{
 			r.matmuls, r.norms, r.activations, r.ropes, r.attentions, r.paged, r.embeddings, r.losses, r.samples, r.dropouts, r.elementwise, r.sums,
-			r.optimizers, r.routers, r.choices, r.rows, r.groups,
+			r.optimizers, r.routers, r.choices, r.rows, r.groups, r.parts,
 		} {
 			for _, c := range draw() {
 				c.Name = fmt.Sprintf("#%d.%d %s", seed, len(all), c.Name) // its inputs come from the name
@@ -110,6 +110,14 @@ func (r drawer) norms() []Case {
 		cases = append(cases, normBackwardCase(r.dtype(), shape, residual))
 	}
 	return cases
+}
+
+// parts are scales, caps and sinks.
+func (r drawer) parts() []Case {
+	d, n := r.dtype(), r.rowCount(2049)
+	wide := pick(r, []device.DType{d, device.F32})
+	s := square(r.size(1, 3), r.size(1, 129), r.size(1, 3), r.size(1, 4), r.size(1, 129))
+	return []Case{scaleCase(d, n), softCapCase(d, n), softCapBackwardCase(d, wide, n), sinkCase(d, s), sinkBackwardCase(d, s)}
 }
 
 func (r drawer) activations() []Case {

@@ -12,7 +12,10 @@ import (
 func partCases() (cases []Case) {
 	for _, d := range valueTypes {
 		for _, n := range []int64{0, 1, 17, 1001, 100000} {
-			cases = append(cases, scaleCase(d, n), softCapCase(d, n), softCapBackwardCase(d, d, n), softCapBackwardCase(d, device.F32, n))
+			cases = append(cases, scaleCase(d, n), softCapCase(d, n), softCapBackwardCase(d, d, n))
+			if d != device.F32 { // capped values of a wider type
+				cases = append(cases, softCapBackwardCase(d, device.F32, n))
+			}
 		}
 		for _, s := range []attentionShape{square(1, 1, 1, 1, 4), square(2, 70, 2, 2, 33), square(1, 300, 1, 4, 64)} {
 			cases = append(cases, sinkCase(d, s), sinkBackwardCase(d, s))
