@@ -18,6 +18,20 @@ func lacks(d *device.Device, m *spec.Model) error {
 			return bad("--alibi-by-key: the attention kernels of --device cuda add slopes only; use --device cpu")
 		}
 	}
+	if m.Latent != nil {
+		for _, part := range []struct {
+			given bool
+			flag  string
+		}{
+			{m.NoRope != nil, "no-rope-freq"}, {m.Sinks, "softmax-type learnable"}, {m.QKL2Norm, "qk-l2-norm"}, {m.QueryGrowth != 0, "query-growth"},
+			{m.QKNormAfterRope, "qk-layernorm-after-rope"}, {m.WindowRope != "", "window-rope-parameters"}, {m.RopeRule != "", "rope-parameters"},
+			{m.RotaryInterpolation > 1, "rotary-seq-len-interpolation-factor"}, {m.HasProjBias() != m.LinearBias, "add-proj-bias or --disable-proj-bias"},
+		} {
+			if part.given {
+				return bad("--%s is not supported with --multi-latent-attention; leave it out", part.flag)
+			}
+		}
+	}
 	for _, text := range []string{m.RopeRule, m.WindowRope} {
 		if text == "" {
 			continue

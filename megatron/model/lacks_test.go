@@ -25,3 +25,25 @@ func TestLacks(t *testing.T) {
 		t.Error("a rule that nobody knows is taken")
 	}
 }
+
+// Claim (docs/models.md): parts that multi-latent attention does not have are refused by flag,
+// never left out in silence.
+func TestLatentLacks(t *testing.T) {
+	for flag, change := range map[string]func(m *spec.Model){
+		"no-rope-freq":          func(m *spec.Model) { m.NoRope = []bool{true, false, false} },
+		"softmax-type":          func(m *spec.Model) { m.Sinks = true },
+		"qk-l2-norm":            func(m *spec.Model) { m.QKL2Norm = true },
+		"query-growth":          func(m *spec.Model) { m.QueryGrowth = 0.1 },
+		"rope-parameters":       func(m *spec.Model) { m.RopeRule = "{}" },
+		"add-proj-bias":         func(m *spec.Model) { m.ProjBias = true },
+		"interpolation-factor":  func(m *spec.Model) { m.RotaryInterpolation = 2 },
+		"window-rope-parameter": func(m *spec.Model) { m.WindowRope = "{}" },
+	} {
+		m := spec.Model{NumLayers: 3, Latent: &spec.Latent{RopeDim: 4}}
+		change(&m)
+		err := lacks(nil, &m)
+		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), flag) || !strings.Contains(err.Error(), "multi-latent") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}

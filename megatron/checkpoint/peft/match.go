@@ -38,7 +38,7 @@ func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err e
 			c.Targets.List = []string{"q_proj", "v_proj"}
 		}
 	}
-	r := resolver{c: c, used: map[string]bool{}}
+	r := resolver{c: c, used: map[string]bool{}, latent: m.Latent != nil}
 	modules := mapping.Modules()
 	if m.Tied {
 		modules = append(modules, hf.Module{Name: "lm_head", Linear: "output_layer", Table: true})
@@ -57,13 +57,16 @@ func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err e
 
 // resolver matches names.
 type resolver struct {
-	c    Config
-	used map[string]bool // targets that matched
+	c      Config
+	used   map[string]bool // targets that matched
+	latent bool            // attention is multi-latent: its layers take no adapters
 }
 
 // adapter is that of a module; nil: it has none.
 func (r *resolver) adapter(m hf.Module) (*spec.Adapter, error) {
 	ours := slices.ContainsFunc(adaptable, func(end string) bool { return strings.HasSuffix(m.Linear, end) }) && !strings.Contains(m.Linear, "experts")
+	latent := r.latent && strings.Contains(m.Linear, ".self_attention.")
+	ours = ours && !latent
 	targeted, err := r.targets(m, ours)
 	if err != nil || !targeted {
 		return nil, err
@@ -71,6 +74,8 @@ func (r *resolver) adapter(m hf.Module) (*spec.Adapter, error) {
 	switch {
 	case m.Table:
 		return nil, fmt.Errorf("target %s: an embedding or output layer cannot have an adapter here, also because tied models share its weight; leave it out of the target modules", m.Name)
+	case latent:
+		return nil, fmt.Errorf("target %s: layers of multi-latent attention cannot have an adapter here; leave it out of the target modules", m.Name)
 	case !ours:
 		return nil, fmt.Errorf("target %s: adapters are on the linear layers of attention and dense MLPs alone; leave it out of the target modules", m.Name)
 	}
@@ -104,7 +109,7 @@ func (r *resolver) targets(m hf.Module, linear bool) (bool, error) {
 			return false, nil
 		}
 		if !linear {
-			return false, fmt.Errorf("target %s: adapters on routers and experts are not supported; name the target modules", m.Name)
+			return false, fmt.Errorf("target %s: adapters on routers, experts and multi-latent attention are not supported; name the target modules", m.Name)
 		}
 	} else if is, err := r.matches(t, m.Name); !is || err != nil {
 		return false, err
