@@ -97,7 +97,7 @@ func TestInspectJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &l); err != nil {
 			t.Fatal(err)
 		}
-		if len(l.Tensors) != 2 || *l.Tensors[0].Norm != 5 || l.Tensors[1].NaN != 1 || l.Elements != 5 || l.Bytes != 20 || len(l.WeightsHash) != 16 {
+		if len(l.Tensors) != 2 || *l.Tensors[0].Norm != 5 || l.Tensors[1].NaN != 1 || l.Elements != 5 || l.Bytes != 20 || len(l.WeightsHash) != 64 {
 			t.Errorf("%s", out)
 		}
 		hashes[l.WeightsHash] = true
