@@ -103,13 +103,14 @@ bool suits_features(mt_context *ctx, const mt_attention_backward_args &b) {
   if (a.q.dtype == MT_F32) return refuse(ctx, "f32 (it has bf16 and f16)");
   const mt_tensor made[] = {a.o, b.dq, b.dk, b.dv};
   for (const mt_tensor &t : made)
-    if (given(t) && t.dtype != a.q.dtype) return refuse(ctx, "f32 parts, which context parallelism joins");
+    if (given(t) && t.dtype != a.q.dtype) return refuse(ctx, "partial results in f32, which context parallelism joins");
   if (last(a.q) > MOST_CHANNELS || last(a.q) % 8) return refuse(ctx, "heads must have a multiple of 8 channels, 128 at most");
   if (a.drop.rate > 0) return refuse(ctx, "attention dropout: its masks would not be those of every other device and layout");
   if (given(a.slopes)) return refuse(ctx, "ALiBi");
   if (given(a.doc_start)) return refuse(ctx, "documents that do not see each other");
   if (a.window >= 0 && a.window < sk) return refuse(ctx, "a sliding window");
   if (a.chunk > 0) return refuse(ctx, "chunks");
+  if (a.rule != MT_PLAIN_SCORES) return refuse(ctx, "capped scores");
   if (a.q_offset != 0 || sq != sk || sq < 2) return refuse(ctx, "a cache of keys");
   return true;
 }

@@ -104,6 +104,12 @@ func TestFusedAttentionRefuses(t *testing.T) {
 	slopes := like(device.BF16, 8, 16)
 	slopes.Forward.Slopes = d.Arena.Zeroed(device.Workspace, device.F32, 1)
 	refused("ALiBi", slopes)
+	capped := like(device.BF16, 8, 16)
+	capped.Forward.Rule, capped.Forward.Cap = device.CappedScores, 30
+	refused("capped scores", capped)
+	chunked := like(device.BF16, 8, 16)
+	chunked.Forward.Chunk = 4
+	refused("chunks", chunked)
 	parts := like(device.BF16, 8, 16)
 	parts.Forward.O = d.Arena.Zeroed(device.Workspace, device.F32, 8, 1, 1, 16)
 	refused("partial results in f32", parts)

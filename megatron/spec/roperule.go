@@ -94,7 +94,8 @@ func (r *RopeRule) check(d int) error {
 		need(r.OriginalMax > 0, "original_max_position_embeddings")
 	case RopeLong:
 		need(r.OriginalMax > 1, "original_max_position_embeddings")
-		for name, list := range map[string][]float64{"short_factor": r.ShortFactor, "long_factor": r.LongFactor} {
+		for i, list := range [][]float64{r.ShortFactor, r.LongFactor} {
+			name := [...]string{"short_factor", "long_factor"}[i]
 			if len(list) != d/2 {
 				return fmt.Errorf("%s has %d numbers; %d rotating channels need %d", name, len(list), d, d/2)
 			}

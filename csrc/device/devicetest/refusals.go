@@ -24,6 +24,9 @@ func Refusals(t *testing.T, dev *device.Device) {
 	eachOpOnce(t, func(t *testing.T, cases []Case) {
 		s.t, s.tried = t, 0
 		for _, c := range cases[:min(len(cases), 40)] {
+			if c.needsHost(dev) { // it is refused for another reason than what is spoiled
+				continue
+			}
 			s.op = c.Op
 			for _, b := range run(t, c, spoiled, oracle) {
 				if s.tried > 0 && !bytes.Equal(b.before, b.after) {
