@@ -74,7 +74,7 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		"none refuses":       {step(config.Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "in a workspace of"},
 		"one refuses":        {step(config.Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
 		"all refuse":         {step(config.Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
-		"one, asked for":     {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "for this run: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
+		"one, asked for":     {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "cannot run here: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
 		"no layers there":    {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
 		"nor a say":          {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
 		"complete sequences": {step(config.Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused asks"},
