@@ -77,11 +77,11 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	for _, n := range original.Info().Notes {
 		notes.Printf("%s: %s\n", original.Info().Path, n)
 	}
-	whole, err := o.merge(original, notes)
+	whole, done, err := o.merge(original, notes)
 	if err != nil {
 		return err
 	}
-	defer whole.Close()
+	defer done()
 	src, err := o.view(whole)
 	if err != nil {
 		return err
