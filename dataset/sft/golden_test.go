@@ -40,7 +40,7 @@ type goldenCase struct {
 func opened(t *testing.T) (dir string, c goldenCase, tok tokenizer.Tokenizer, template *chat.Template) {
 	t.Helper()
 	dir = golden.Dir(t, "sft")
-	read(t, filepath.Join(dir, "case.json"), &c)
+	golden.ReadJSON(t, filepath.Join(dir, "case.json"), &c)
 	tok = tokenizerOf(t)
 	text, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
 	if err != nil {
@@ -59,17 +59,6 @@ func tokenizerOf(t *testing.T) tokenizer.Tokenizer {
 		t.Fatal(err)
 	}
 	return tok
-}
-
-func read(t *testing.T, path string, to any) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(data, to)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
 }
 
 // labels are d's in the manner of Hugging Face: the id, or -100.
@@ -161,12 +150,12 @@ type chatRow struct {
 func TestSpansByPrefix(t *testing.T) {
 	dir, tok := golden.Dir(t, "chat"), tokenizerOf(t)
 	var conversations map[string]chatRow
-	read(t, filepath.Join(dir, "conversations.json"), &conversations)
+	golden.ReadJSON(t, filepath.Join(dir, "conversations.json"), &conversations)
 	files, _ := filepath.Glob(filepath.Join(dir, "cases", "*.json"))
 	found, refused := 0, 0
 	for _, file := range files {
 		var f prefixFile
-		read(t, file, &f)
+		golden.ReadJSON(t, file, &f)
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		text, err := os.ReadFile(filepath.Join(dir, "templates", name+".jinja"))
 		if err != nil {

@@ -7,6 +7,7 @@
 package golden
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"sync"
@@ -61,4 +62,16 @@ func Shared() string {
 func isDir(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
+}
+
+// ReadJSON reads the JSON file at path into to, or ends the test.
+func ReadJSON(t testing.TB, path string, to any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
 }

@@ -1,10 +1,8 @@
 package arguments
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,23 +36,12 @@ func shellWords(line string) []string {
 	return words
 }
 
-func readJSON(t *testing.T, file string, into any) {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		t.Fatal(file, err)
-	}
-}
-
 var partly = Options{Partial: true, Layouts: true, Experts: true}
 
 // Claim: learning rate and weight decay are Megatron's (golden case schedules),
 // from the flags on.
 func TestGoldenSchedules(t *testing.T) {
-	var golden struct {
+	var want struct {
 		Rows []struct {
 			Flags       string
 			InSamples   map[string]*float64 `json:"in_samples"`
@@ -63,8 +50,8 @@ func TestGoldenSchedules(t *testing.T) {
 			Skipped     []int     `json:"skipped_iterations"`
 		}
 	}
-	readJSON(t, "testdata/schedules.json", &golden)
-	for _, row := range golden.Rows {
+	golden.ReadJSON(t, "testdata/schedules.json", &want)
+	for _, row := range want.Rows {
 		c, _, err := ParseWith(partly, shellWords(row.Flags))
 		if err != nil {
 			t.Fatal(row.Flags, err)
@@ -99,14 +86,14 @@ func near(t *testing.T, what string, got, want float64) {
 
 // Claim: the dynamic loss scale moves as Megatron's (golden case loss-scale).
 func TestGoldenLossScale(t *testing.T) {
-	var golden struct {
+	var want struct {
 		Rows []struct {
 			Flags, Overflow string
 			After           [][3]float64 `json:"scale_growth_hysteresis_after"`
 		}
 	}
-	readJSON(t, "testdata/loss-scale.json", &golden)
-	for _, row := range golden.Rows {
+	golden.ReadJSON(t, "testdata/loss-scale.json", &want)
+	for _, row := range want.Rows {
 		c, _, err := ParseWith(partly, shellWords(row.Flags))
 		if err != nil {
 			t.Fatal(row.Flags, err)
@@ -127,15 +114,15 @@ func TestGoldenLossScale(t *testing.T) {
 
 // Claim: batch sizes grow as Megatron's (golden case batch-size).
 func TestGoldenBatchSize(t *testing.T) {
-	var golden struct {
+	var want struct {
 		Rows []struct {
 			Flags      string
 			DP         int `json:"data_parallel_size"`
 			Iterations [][]any
 		}
 	}
-	readJSON(t, "testdata/batch-size.json", &golden)
-	for _, row := range golden.Rows {
+	golden.ReadJSON(t, "testdata/batch-size.json", &want)
+	for _, row := range want.Rows {
 		c, _, err := ParseWith(partly, shellWords(row.Flags))
 		if err != nil {
 			t.Fatal(row.Flags, err)
@@ -183,7 +170,7 @@ func TestGoldenCommandLines(t *testing.T) {
 			Variants      map[string]struct{ Flags string }
 			Derived       map[string]any `json:"derived_by_validate_args"`
 		}
-		readJSON(t, file, &c)
+		golden.ReadJSON(t, file, &c)
 		name := filepath.Base(filepath.Dir(file))
 		seen[name] = true
 		for variant, v := range c.Variants {
@@ -233,7 +220,7 @@ func TestGoldenParameterCounts(t *testing.T) {
 	for name, want := range map[string]int64{"pretrain-gpt2": 30080, "pretrain-llama": 25248} {
 		var c struct{ Flags string }
 		file := filepath.Join(golden.Dir(t, "model"), name, "case.json")
-		readJSON(t, file, &c)
+		golden.ReadJSON(t, file, &c)
 		config, _, err := Parse(shellWords(c.Flags))
 		if err != nil {
 			t.Fatal(name, err)

@@ -1,7 +1,6 @@
 package pretrain
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/internal/exitcode"
 	"monotron/internal/golden"
 	"monotron/internal/safetensors"
 )
@@ -105,20 +103,7 @@ func TestAdapterResumes(t *testing.T) {
 		dir := t.TempDir()
 		line := adaptLine(t, dir) + flags + "--train-iters 6 --micro-batch-size 2 --world-size 2 --use-distributed-optimizer --save-interval 3 "
 		whole := numbers(must(t, dir, line+"--save DIR/whole").out)
-		var got []string
-		for _, stopAt := range []int{2, 0} {
-			ctx, cancel := context.WithCancelCause(context.Background())
-			r := callUntil(t, ctx, dir, line+"--save DIR/part --resume-from-save", func(text string) {
-				if stopAt > 0 && strings.Contains(text, fmt.Sprintf("iteration %8d/", stopAt)) {
-					cancel(errors.New("a test"))
-				}
-			})
-			cancel(nil)
-			if code := r.code(); stopAt > 0 && code != exitcode.Again || stopAt == 0 && r.err != nil {
-				t.Fatalf("stop at %d: code %d: %v", stopAt, code, r.err)
-			}
-			got = append(got, numbers(r.out)...)
-		}
+		got := inTwoParts(t, dir, line)
 		if a, b := strings.Join(got, "\n"), strings.Join(whole, "\n"); a != b {
 			t.Errorf("in parts\n%s\nat once\n%s", a, b)
 		}

@@ -307,20 +307,7 @@ func TestTuningResumes(t *testing.T) {
 	if n := strings.Count(whole.out, "validation loss"); n < 2 {
 		t.Errorf("%d evaluations in\n%s", n, whole.out)
 	}
-	var got []string
-	for _, stopAt := range []int{2, 0} {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		r := callUntil(t, ctx, dir, line+"--save DIR/part --resume-from-save", func(text string) {
-			if stopAt > 0 && strings.Contains(text, fmt.Sprintf("iteration %8d/", stopAt)) {
-				cancel(errors.New("a test"))
-			}
-		})
-		cancel(nil)
-		if code := r.code(); stopAt > 0 && code != exitcode.Again || stopAt == 0 && r.err != nil {
-			t.Fatalf("stop at %d: code %d: %v", stopAt, code, r.err)
-		}
-		got = append(got, numbers(r.out)...)
-	}
+	got := inTwoParts(t, dir, line)
 	if a, b := strings.Join(got, "\n"), strings.Join(numbers(whole.out), "\n"); a != b {
 		t.Errorf("in parts\n%s\nat once\n%s", a, b)
 	}
@@ -350,4 +337,24 @@ func TestTuningRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %s", w.flags, r.err, w.says)
 		}
 	}
+}
+
+// inTwoParts are the numbers of a run that saves to DIR/part, is stopped after its second
+// iteration, and resumes.
+func inTwoParts(t *testing.T, dir, line string) (got []string) {
+	t.Helper()
+	for _, stopAt := range []int{2, 0} {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		r := callUntil(t, ctx, dir, line+"--save DIR/part --resume-from-save", func(text string) {
+			if stopAt > 0 && strings.Contains(text, fmt.Sprintf("iteration %8d/", stopAt)) {
+				cancel(errors.New("a test"))
+			}
+		})
+		cancel(nil)
+		if code := r.code(); stopAt > 0 && code != exitcode.Again || stopAt == 0 && r.err != nil {
+			t.Fatalf("stop at %d: code %d: %v", stopAt, code, r.err)
+		}
+		got = append(got, numbers(r.out)...)
+	}
+	return got
 }

@@ -36,18 +36,10 @@ func (l *Latent) HeadDim() int { return l.QKDim + l.RopeDim }
 // have one width: the narrower ones are filled up with zeros.
 func (l *Latent) Channels() int { return max(l.HeadDim(), l.VDim) }
 
-// attentionFactor is YaRN's magnitude of attention: 0.1·scale·ln(factor) + 1.
-func (l *Latent) attentionFactor(scale float64) float64 {
-	if l.Factor <= 1 {
-		return 1
-	}
-	return 0.1*scale*math.Log(l.Factor) + 1
-}
-
 // scoreScale is what queries times keys are multiplied by: with either kind of RoPE, as in
 // Megatron-LM.
 func (l *Latent) scoreScale() float64 {
-	f := l.attentionFactor(l.MScaleAllDim)
+	f := yarnMagnitude(l.Factor, l.MScaleAllDim)
 	return f * f / math.Sqrt(float64(l.HeadDim()))
 }
 
@@ -56,7 +48,7 @@ func (l *Latent) tableFactor() float64 {
 	if !l.Yarn {
 		return 1
 	}
-	return l.attentionFactor(l.MScale) / l.attentionFactor(l.MScaleAllDim)
+	return yarnMagnitude(l.Factor, l.MScale) / yarnMagnitude(l.Factor, l.MScaleAllDim)
 }
 
 // frequencies are those of RopeDim/2 pairs; under YaRN slow ones are divided by the factor.

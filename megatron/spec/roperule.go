@@ -221,13 +221,16 @@ func (r *RopeRule) yarn(base float64, d int) []float64 {
 	return f
 }
 
-func (r *RopeRule) yarnFactor() float64 {
-	scale := func(m float64) float64 {
-		if *r.Factor <= 1 {
-			return 1
-		}
-		return 0.1*m*math.Log(*r.Factor) + 1
+// yarnMagnitude is by how much YaRN strengthens attention: 0.1·scale·ln(factor) + 1.
+func yarnMagnitude(factor, scale float64) float64 {
+	if factor <= 1 {
+		return 1
 	}
+	return 0.1*scale*math.Log(factor) + 1
+}
+
+func (r *RopeRule) yarnFactor() float64 {
+	scale := func(m float64) float64 { return yarnMagnitude(*r.Factor, m) }
 	switch {
 	case r.AttentionFactor != nil:
 		return *r.AttentionFactor

@@ -89,16 +89,9 @@ func (r *Run) accuracy(tokens float64) (*float64, error) {
 	if !r.Engine.Accuracy {
 		return nil, nil
 	}
-	rows, err := r.log.gather([]float64{r.Engine.Right})
-	if err != nil {
-		return nil, err
-	}
-	right := 0.0
-	for _, row := range rows {
-		right += row[0]
-	}
+	right, err := r.log.total(r.Engine.Right)
 	right /= math.Max(1, tokens)
-	return &right, nil
+	return &right, err
 }
 
 // estimate measures the training set (--eval-train-iters): the first global batches of the

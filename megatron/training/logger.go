@@ -207,3 +207,12 @@ func (l *logger) gather(row []float64) ([][]float64, error) {
 	}
 	return slices.Collect(slices.Chunk(device.ReadSlice[float64](d, all), int(n))), nil
 }
+
+// total is the sum of one number of every rank, on all of them.
+func (l *logger) total(x float64) (sum float64, err error) {
+	all, err := l.gather([]float64{x})
+	for _, row := range all {
+		sum += row[0]
+	}
+	return sum, err
+}

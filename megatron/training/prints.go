@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -108,29 +107,28 @@ func (p *prints) watch(r *Run, batch []*engine.Micro, look engine.Look) engine.L
 
 // data adds what a micro-batch is made of.
 func (p *prints) data(i int, m *engine.Micro) {
-	add := func(name string, rows [][]int32) {
-		var sum fingerprint.Sum
-		for at, row := range rows {
-			raw := make([]byte, 0, 4*len(row))
-			for _, v := range row {
-				raw = append(raw, byte(v), byte(v>>8), byte(v>>16), byte(v>>24))
-			}
-			sum.Add(fingerprint.KeyOf(name, "I32", []int64{int64(at)}), raw, 4, 0)
-		}
-		p.add(Print{Phase: PrintData, Micro: i, Name: name, Sum: sum.String()})
+	p.rows(i, "tokens", asBytes(m.Tokens))
+	p.rows(i, "labels", asBytes(m.Labels))
+	p.rows(i, "loss mask", asBytes(m.LossMask))
+	p.rows(i, "position ids", asBytes(m.PositionIDs))
+	p.rows(i, "first positions seen", asBytes(m.DocStart))
+}
+
+// rows adds one kind of data of a micro-batch: elements of 4 bytes, a row a sample.
+func (p *prints) rows(micro int, name string, rows [][]byte) {
+	var sum fingerprint.Sum
+	for at, row := range rows {
+		sum.Add(fingerprint.KeyOf(name, "4 bytes", []int64{int64(at)}), row, 4, 0)
 	}
-	masks := make([][]int32, len(m.LossMask))
-	for i, row := range m.LossMask {
-		masks[i] = make([]int32, len(row))
-		for j, v := range row {
-			masks[i][j] = int32(math.Float32bits(v))
-		}
+	p.add(Print{Phase: PrintData, Micro: micro, Name: name, Sum: sum.String()})
+}
+
+func asBytes[T any](rows [][]T) [][]byte {
+	all := make([][]byte, len(rows))
+	for i, row := range rows {
+		all[i] = device.AsBytes(row)
 	}
-	add("tokens", m.Tokens)
-	add("labels", m.Labels)
-	add("loss mask", masks)
-	add("position ids", m.PositionIDs)
-	add("first positions seen", m.DocStart)
+	return all
 }
 
 // forward adds what this rank has of the residual stream.

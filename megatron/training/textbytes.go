@@ -62,11 +62,7 @@ func (l *logger) bitsPerByte(nats, bytes float64) (*float64, error) {
 	if at := l.rank.Place; at.TP != 0 || at.CP != 0 || at.PP != 0 {
 		bytes = 0 // these ranks have the samples of another one
 	}
-	all, err := l.gather([]float64{bytes})
-	total := 0.0
-	for _, row := range all {
-		total += row[0]
-	}
+	total, err := l.total(bytes)
 	if total == 0 || err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ type conversation struct {
 func TestRendersOfTransformers(t *testing.T) {
 	dir := golden.Dir(t, "chat")
 	var conversations map[string]conversation
-	read(t, filepath.Join(dir, "conversations.json"), &conversations)
+	golden.ReadJSON(t, filepath.Join(dir, "conversations.json"), &conversations)
 	tok, err := tokenizer.FromConfig(tokenizer.Config{Type: "HuggingFaceTokenizer", Model: filepath.Join(dir, "tokenizer.json")})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestRendersOfTransformers(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		t.Run(name, func(t *testing.T) {
 			var f goldenFile
-			read(t, file, &f)
+			golden.ReadJSON(t, file, &f)
 			text, err := os.ReadFile(filepath.Join(dir, "templates", name+".jinja"))
 			if err != nil {
 				t.Fatal(err)
@@ -118,15 +118,4 @@ func tokensOf(tok tokenizer.Tokenizer, ids []int32, spans [][2]int) (runs [][2]i
 		at = end
 	}
 	return runs
-}
-
-func read(t *testing.T, path string, to any) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(data, to)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
 }

@@ -221,8 +221,6 @@ type fields struct {
 // absent is what transformers' class of a family has where a key is absent, and
 // not another family's; null is another thing, and takes it away.
 func absent(family string) (f fields) {
-	decimal := func(x float64) *float64 { return &x }
-	word := func(s string) *string { return &s }
 	switch family {
 	case Mistral:
 		f.KVHeads, f.SlidingWindow, f.MaxPositions = number(8), number(4096), number(131072)
@@ -260,7 +258,11 @@ func absent(family string) (f fields) {
 	return f
 }
 
-func number(n int64) *int64 { return &n }
+// What a class has where a key is absent.
+func number(n int64) *int64      { return &n }
+func decimal(x float64) *float64 { return &x }
+func yes(b bool) *bool           { return &b }
+func word(s string) *string      { return &s }
 
 // ReadConfig reads a config.json. What it says and monotron cannot do is
 // refused, never dropped.

@@ -7,9 +7,6 @@ import (
 	"monotron/megatron/spec"
 )
 
-func decimal(x float64) *float64 { return &x }
-func yes(b bool) *bool           { return &b }
-
 // shape reads sizes, heads and positions of a family with Llama's keys; tied is its class's
 // default.
 func (c *reading) shape(f *fields, tied bool) {

@@ -26,8 +26,6 @@ func glmLiteAbsent(f *fields) {
 	f.FirstDense, f.RMSNormEps = number(1), decimal(1e-5)
 }
 
-func word(s string) *string { return &s }
-
 // deepSeek reads both forms of attention: latent, which transformers' classes have, and
 // Llama's, where DeepSeek's own configs say so (use_mla).
 func (c *reading) deepSeek(f *fields) {

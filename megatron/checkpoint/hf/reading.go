@@ -247,16 +247,7 @@ func (c *reading) bloom(f *fields) {
 
 // llama reads the family of RMSNorm, RoPE and SwiGLU.
 func (c *reading) llama(f *fields) {
-	m := c.Model
-	c.common(f, c.Family == SmolLM3)
-	m.NumLayers = c.size("num_hidden_layers", maxLayers, f.Layers)
-	m.HiddenSize = c.size("hidden_size", maxSize, f.HiddenSize)
-	m.FFNHiddenSize = c.size("intermediate_size", maxSize, f.Intermediate)
-	c.groupedHeads(f)
-	c.MaxPositions = c.optional("max_position_embeddings", f.MaxPositions, 2048)
-	m.Normalization, m.Activation = spec.RMSNorm, c.activation("hidden_act", f.HiddenAct, "silu", true)
-	m.NormEpsilon = c.positive("rms_norm_eps", f.RMSNormEps, 1e-6)
-	c.rotary(f)
+	c.decoder(f, c.Family == SmolLM3)
 	c.biases(f)
 	if c.Family == SmolLM3 {
 		c.noRope(f)
