@@ -18,6 +18,7 @@ import (
 // and read again, and what comes back must be the model.
 type row struct {
 	architecture string
+	latent       bool                                                 // its class always has latent attention
 	absent       func(f *fields)                                      // what its class has where a key is absent; nil: as Llama
 	read         func(c *reading, f *fields)                          // config.json to model
 	config       func(c map[string]any, m *spec.Model, positions int) // and back
@@ -54,13 +55,13 @@ var rows = map[string]*row{
 		about: "norms of all heads of queries and of keys together, partial RoPE, experts chosen by sigmoid scores with a bias"},
 	GPTOSS: {architecture: "GptOssForCausalLM", absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
 		about: "sinks in the softmax, windows by layer, YaRN, a clamped gate, experts with biases stored together", refused: "MXFP4 weights (quantization_config)"},
-	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
+	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", latent: true, absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "latent attention, YaRN with mscale, softmax router with groups, shared experts, first layers dense", refused: "norm_topk_prob with groups"},
-	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
+	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", latent: true, absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "latent attention, sigmoid router with biases and groups, shared experts", refused: "FP8 weights (quantization_config); layers of multi-token prediction are not read"},
-	KimiK2: {architecture: "DeepseekV3ForCausalLM", absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
+	KimiK2: {architecture: "DeepseekV3ForCausalLM", latent: true, absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3", refused: "FP8 weights"},
-	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
+	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
 		about: "chunks of attention, layers without RoPE whose queries grow with the position, norms of queries and keys without weights, RoPE of neighbouring channels", refused: "layers with experts, images"},

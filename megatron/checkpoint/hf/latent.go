@@ -175,7 +175,6 @@ func layerStep(layers []bool, first int) int {
 // writable tells whether transformers' class of a family can be what m is: those of these
 // families always have latent attention.
 func writable(family string, m *spec.Model) bool {
-	return architectureOf(family) != "" && (m.Latent != nil || !slices.Contains(latentFamilies, family))
+	row := rows[family]
+	return architectureOf(family) != "" && (m.Latent != nil || row == nil || !row.latent)
 }
-
-var latentFamilies = []string{DeepSeekV2, DeepSeekV3, KimiK2, GLM4MoELite}
