@@ -40,11 +40,14 @@ type Hello struct {
 	Groups []Named `json:"groups"`
 }
 
-// Named is a group: its name and its ranks of the world.
+// Named is a group: its name and its ranks of the world, as ranges writes them.
 type Named struct {
-	Name    string `json:"n"`
-	Members []int  `json:"m"`
+	Name  string `json:"n"`
+	Ranks string `json:"r"`
 }
+
+// Key names a group among all of a run, as calls do.
+func (n Named) Key() string { return n.Name + " " + n.Ranks }
 
 // Report is what a rank says when it is asked, and when it fails.
 type Report struct {
@@ -98,7 +101,7 @@ func (r *Recorder) hello(host string) *Hello {
 	defer r.mu.Unlock()
 	hello := &Hello{PID: int(r.page.head.PID), Host: host}
 	for _, g := range r.groups {
-		hello.Groups = append(hello.Groups, Named{g.label, g.members})
+		hello.Groups = append(hello.Groups, g.named)
 	}
 	return hello
 }

@@ -73,7 +73,7 @@ func TestMessagesBehind(t *testing.T) {
 // never came to what the others' are in, although all hosts have called it.
 func TestStallBehind(t *testing.T) {
 	rs, groups, engines := onGPUs(t)
-	w := &Watcher{ranks: make([]view, 2), told: make(chan struct{}, 1)}
+	w := newWatcher(2, Settings{Limit: 15 * time.Second}, nil, nil)
 	for rank, g := range groups {
 		g.AllReduce(numbers(8), comm.Sum)
 		if rank == 0 {
@@ -82,7 +82,7 @@ func TestStallBehind(t *testing.T) {
 		w.hear(rank, &message{Hello: rs[rank].hello("here"), Beat: rs[rank].Beat()})
 		w.ranks[rank].moved = time.Now().Add(-20 * time.Second)
 	}
-	v := diagnose(w.ranks, time.Now(), 15*time.Second)
+	v := w.frozen(time.Now()).diagnose()
 	if v == nil || v.Rank != 1 || v.Kind != failure.Stall || !strings.Contains(v.Text, "rank 1 never entered all_reduce(sum) of 8 f32 #0 of tp group 0 (ranks 0,1), where rank 0 waits") {
 		t.Errorf("%+v", v)
 	}

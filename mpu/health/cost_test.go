@@ -60,7 +60,7 @@ func BenchmarkPhase(b *testing.B) {
 func BenchmarkBeat(b *testing.B) {
 	r, g := costing(b)
 	_ = g.AllReduce(numbers(8), comm.Sum).Wait()
-	w := &Watcher{ranks: make([]view, 1), told: make(chan struct{}, 1)}
+	w := newWatcher(1, Settings{}, nil, nil)
 	spent(b, func() {
 		for b.Loop() {
 			w.hear(0, &message{Beat: r.Beat()})

@@ -15,7 +15,7 @@ import (
 // view is what is known of a rank.
 type view struct {
 	hello  *Hello
-	groups map[string]int // place in hello.Groups by name and members
+	groups map[string]int // place in hello.Groups by its key
 	beat   *Beat
 	heard  time.Time
 	moved  time.Time // when it last did something
@@ -26,9 +26,9 @@ type view struct {
 // grace is how old a beat may be that a verdict rests on.
 const grace = 4 * time.Second
 
-// diagnose finds out why a run stands still: nil while a rank does something, has
-// done something within limit, or is not heard of, or without a limit.
-func diagnose(ranks []view, now time.Time, limit time.Duration) *failure.Verdict {
+// standsStill tells whether no rank has done anything for limit, and all are heard of: never
+// without a limit, nor once all have ended.
+func standsStill(ranks []view, now time.Time, limit time.Duration) bool {
 	alive := 0
 	for i := range ranks {
 		v := &ranks[i]
@@ -36,29 +36,97 @@ func diagnose(ranks []view, now time.Time, limit time.Duration) *failure.Verdict
 		case v.over:
 			continue
 		case v.hello == nil || v.beat == nil || now.Sub(v.heard) > grace:
-			return nil
+			return false
 		case limit <= 0 || now.Sub(v.moved) < limit:
-			return nil
+			return false
 		}
 		alive++
 	}
-	if alive == 0 {
-		return nil
-	}
-	s := &still{ranks: ranks, lacks: make([][]int, len(ranks))}
-	for rank := range ranks {
-		s.lacks[rank] = s.lacking(rank)
-	}
+	return alive > 0
+}
+
+// frozen is a run that stands still: what was known of its ranks and groups then.
+type frozen struct {
+	ranks  []view
+	groups map[string][]int // members by key
+}
+
+// diagnose finds out why the run stands still: nil where all are done. Its time grows with
+// the ranks and the groups they wait in, not with their squares.
+func (f *frozen) diagnose() *failure.Verdict {
+	s := newStill(f)
 	if culprit := s.culprit(); culprit >= 0 {
 		return s.absent(culprit)
 	}
 	return s.cycle()
 }
 
-// still is a run that stands still.
+// still is the graph of who waits for whom: from ranks to the stops they wait at, and from
+// there to the ranks that have not come.
 type still struct {
-	ranks []view
-	lacks [][]int // by rank: whom it waits for
+	*frozen
+	stops  []stop
+	at     []int   // by rank: the stop it waits at; -1: none
+	missed [][]int // by rank: the stops it has not come to, ascending
+}
+
+// stop is where ranks wait: a collective of a group, or one rank's exchange.
+type stop struct {
+	waiting []int
+	lacks   []int // ascending; a rank may lack itself, whose device has not begun the call
+}
+
+// newStill draws the graph.
+func newStill(f *frozen) *still {
+	s := &still{frozen: f, at: make([]int, len(f.ranks)), missed: make([][]int, len(f.ranks))}
+	type collective struct {
+		group string
+		seq   int64
+	}
+	known := map[collective]int{}
+	for rank := range s.ranks {
+		s.at[rank] = -1
+		c := s.waits(rank)
+		if c == nil {
+			continue
+		}
+		key := collective{c.Group, c.Seq}
+		id, met := known[key]
+		if c.Op == comm.Exchange || !met {
+			id = len(s.stops)
+			s.stops = append(s.stops, stop{lacks: s.absentees(rank, c)})
+			if c.Op != comm.Exchange {
+				known[key] = id
+			}
+		}
+		s.at[rank] = id
+		s.stops[id].waiting = append(s.stops[id].waiting, rank)
+	}
+	for id, stop := range s.stops {
+		for _, rank := range stop.lacks {
+			s.missed[rank] = append(s.missed[rank], id)
+		}
+	}
+	return s
+}
+
+// absentees are the ranks that have not come to a call in which rank waits, ascending.
+func (s *still) absentees(rank int, c *Call) (list []int) {
+	if c.Op != comm.Exchange {
+		for _, peer := range s.groups[c.Group] {
+			if count, known := s.count(peer, c.Group); s.known(peer) && (!known || count.Entered <= c.Seq) {
+				list = append(list, peer)
+			}
+		}
+		return list
+	}
+	for _, m := range c.Messages {
+		if s.known(m.Peer) && m.Peer != rank && !s.met(m, rank, c.Group) {
+			list = append(list, m.Peer)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // waits is the call that a rank sleeps in; nil: it does not.
@@ -71,56 +139,42 @@ func (s *still) waits(rank int) *Call {
 
 // count is how far a rank is in a group.
 func (s *still) count(rank int, group string) (c Count, known bool) {
-	v := &s.ranks[rank]
-	if v.beat == nil {
+	if !s.known(rank) {
 		return c, false
 	}
+	v := &s.ranks[rank]
 	i, known := v.groups[group]
-	if !known || i >= len(v.beat.Groups) {
+	if !known || v.beat == nil || i >= len(v.beat.Groups) {
 		return c, false
 	}
 	return v.beat.Groups[i], true
 }
 
-// members are the ranks of a group that a rank is in.
-func (s *still) members(rank int, group string) []int {
-	i, known := s.ranks[rank].groups[group]
-	if !known {
-		return nil
+// lacks tells whether a rank waits for another, and lacking for how many and the first of them.
+func (s *still) lacks(rank, other int) bool {
+	if s.at[rank] < 0 || rank == other {
+		return false
 	}
-	return s.ranks[rank].hello.Groups[i].Members
+	_, lacks := slices.BinarySearch(s.stops[s.at[rank]].lacks, other)
+	return lacks
 }
 
-// lacking are the ranks that have not come where a rank waits.
-func (s *still) lacking(rank int) (list []int) {
-	c := s.waits(rank)
-	if c == nil {
-		return nil
+func (s *still) lacking(rank int) (n, first int) {
+	first = -1
+	if s.at[rank] < 0 {
+		return 0, first
 	}
-	add := func(peer int) {
-		if peer != rank && !slices.Contains(list, peer) {
-			list = append(list, peer)
+	list := s.stops[s.at[rank]].lacks
+	n = len(list)
+	if _, self := slices.BinarySearch(list, rank); self {
+		n--
+	}
+	for _, other := range list {
+		if other != rank {
+			return n, other
 		}
 	}
-	if c.Op == comm.Exchange {
-		for _, sends := range []bool{false, true} { // what is sent may be under way without its receiver
-			for _, m := range c.Messages {
-				if m.Send == sends && s.known(m.Peer) && !s.met(m, rank, c.Group) {
-					add(m.Peer)
-				}
-			}
-		}
-		return list
-	}
-	for _, peer := range s.members(rank, c.Group) {
-		if !s.known(peer) {
-			continue
-		}
-		if count, known := s.count(peer, c.Group); !known || count.Entered <= c.Seq {
-			add(peer)
-		}
-	}
-	return list
+	return n, first
 }
 
 func (s *still) known(rank int) bool { return rank >= 0 && rank < len(s.ranks) }
@@ -141,11 +195,12 @@ func (s *still) met(m Message, rank int, group string) bool {
 // behind the other; -1: there is none.
 func (s *still) culprit() int {
 	best, most := -1, -1
+	waiting := s.counter()
 	for rank := range s.ranks {
-		if s.waits(rank) != nil {
+		if s.at[rank] >= 0 {
 			continue
 		}
-		n := s.waiting(rank)
+		n := waiting(rank)
 		if s.ranks[rank].over && n == 0 {
 			continue // it is done, and nobody misses it
 		}
@@ -156,20 +211,34 @@ func (s *still) culprit() int {
 	return best
 }
 
-// waiting counts the ranks that wait for a rank, maybe through others.
-func (s *still) waiting(rank int) int {
-	seen, queue := map[int]bool{rank: true}, []int{rank}
-	for len(queue) > 0 {
-		next := queue[0]
-		queue = queue[1:]
-		for other, lacks := range s.lacks {
-			if !seen[other] && slices.Contains(lacks, next) {
-				seen[other] = true
-				queue = append(queue, other)
+// counter counts the ranks that wait for one that waits for nobody itself, maybe through
+// others. Ranks that have missed the same stops are counted once.
+func (s *still) counter() func(rank int) int {
+	seen := make([]int, len(s.stops)) // the last round in which a stop was visited
+	round := 0
+	counts := map[string]int{}
+	return func(rank int) (n int) {
+		key := fmt.Sprint(s.missed[rank])
+		if n, counted := counts[key]; counted {
+			return n
+		}
+		round++
+		queue := slices.Clone(s.missed[rank])
+		for len(queue) > 0 {
+			id := queue[len(queue)-1]
+			queue = queue[:len(queue)-1]
+			if seen[id] == round {
+				continue
+			}
+			seen[id] = round
+			n += len(s.stops[id].waiting) // a rank waits at one stop, so that none counts twice
+			for _, other := range s.stops[id].waiting {
+				queue = append(queue, s.missed[other]...)
 			}
 		}
+		counts[key] = n
+		return n
 	}
-	return len(seen) - 1
 }
 
 // absent is the verdict that a rank does not come where others wait for it.
@@ -186,7 +255,7 @@ func (s *still) absent(rank int) *failure.Verdict {
 	v.Text = fmt.Sprintf("rank %d stands still: %s", rank, where)
 	for other := range s.ranks {
 		c := s.waits(other)
-		if c == nil || !slices.Contains(s.lacks[other], rank) {
+		if c == nil || !s.lacks(other, rank) {
 			continue
 		}
 		missed := "never entered"
@@ -209,28 +278,38 @@ func calledAt(c *Call) string {
 // named is a call with the number of its group among those of its name:
 // "all_reduce(sum) of 5 f32 #640 of tp group 3 (ranks 12,13)".
 func (s *still) named(c *Call) string {
-	name, members, _ := strings.Cut(c.Group, " ")
-	var firsts []int
+	name, ranks, _ := strings.Cut(c.Group, " ")
+	firsts := map[int]bool{} // ranks that are the first of a group of the name
 	for rank := range s.ranks {
 		if s.ranks[rank].hello == nil {
 			continue
 		}
 		for _, g := range s.ranks[rank].hello.Groups {
-			if g.Name == name && len(g.Members) > 0 && !slices.Contains(firsts, g.Members[0]) {
-				firsts = append(firsts, g.Members[0])
+			if first, ok := firstOf(g.Ranks); ok && g.Name == name {
+				firsts[first] = true
 			}
 		}
 	}
-	slices.Sort(firsts)
-	digits := members
-	if at := strings.IndexAny(members, ",-"); at >= 0 {
-		digits = members[:at]
-	}
-	first, err := strconv.Atoi(digits)
-	if err != nil {
+	mine, ok := firstOf(ranks)
+	if !ok {
 		return c.String()
 	}
-	return fmt.Sprintf("%s #%d of %s group %d (ranks %s)", c.What(), c.Seq, name, max(0, slices.Index(firsts, first)), members)
+	number := 0
+	for first := range firsts {
+		if first < mine {
+			number++
+		}
+	}
+	return fmt.Sprintf("%s #%d of %s group %d (ranks %s)", c.What(), c.Seq, name, number, ranks)
+}
+
+// firstOf is the first number of a text of ranges.
+func firstOf(text string) (first int, ok bool) {
+	if at := strings.IndexAny(text, ",-"); at >= 0 {
+		text = text[:at]
+	}
+	first, err := strconv.Atoi(text)
+	return first, err == nil
 }
 
 // cycle is the verdict where all wait: they have called in different orders.
@@ -241,12 +320,12 @@ func (s *still) cycle() *failure.Verdict {
 	}
 	v := s.verdict(failure.Mismatch, rank)
 	c := s.waits(rank)
-	if len(s.lacks[rank]) == 0 {
+	n, other := s.lacking(rank)
+	if n == 0 {
 		v.Kind = failure.Stall
 		v.Text = fmt.Sprintf("all ranks have entered %s, but on rank %d it does not end: bytes are lost between the ranks", s.named(c), rank)
 		return v
 	}
-	other := s.lacks[rank][0]
 	v.Text = fmt.Sprintf("the ranks wait for each other: rank %d is in %s%s, which rank %d never entered", rank, s.named(c), calledAt(c), other)
 	if theirs := s.waits(other); theirs != nil {
 		v.Text += fmt.Sprintf("; rank %d is in %s%s", other, s.named(theirs), calledAt(theirs))
@@ -259,15 +338,16 @@ func (s *still) cycle() *failure.Verdict {
 // -1: nobody waits.
 func (s *still) odd() int {
 	best, most := -1, -1
+	furthest := s.furthest()
 	for rank := range s.ranks {
 		c := s.waits(rank)
 		if c == nil {
 			continue
 		}
 		score := 0
-		if c.Op != comm.Exchange && len(s.lacks[rank]) == len(s.members(rank, c.Group))-1 {
+		if n, _ := s.lacking(rank); c.Op != comm.Exchange && n == len(s.groups[c.Group])-1 {
 			score = 1 // it is alone in its call
-			if s.furthest(rank, c.Group) <= c.Seq {
+			if furthest(rank, c.Group) <= c.Seq {
 				score = 2 // and nobody has come so far in another group of that name
 			}
 		}
@@ -278,21 +358,46 @@ func (s *still) odd() int {
 	return best
 }
 
-// furthest is the largest count of collectives of other ranks in groups of the name.
-func (s *still) furthest(rank int, group string) (entered int64) {
-	kind, _, _ := strings.Cut(group, " ")
-	for r := range s.ranks {
-		v := &s.ranks[r]
-		if r == rank || v.beat == nil {
+// furthest tells the largest count of collectives of the other ranks in groups of the
+// name of a group.
+func (s *still) furthest() func(rank int, group string) int64 {
+	type leading struct {
+		rank        int
+		first, next int64 // its count, and the largest of the others'
+	}
+	names := map[string]*leading{}
+	for rank := range s.ranks {
+		v := &s.ranks[rank]
+		if v.hello == nil || v.beat == nil {
 			continue
 		}
-		for name, i := range v.groups {
-			if strings.HasPrefix(name, kind+" ") && i < len(v.beat.Groups) {
-				entered = max(entered, v.beat.Groups[i].Entered)
+		for i, g := range v.hello.Groups[:min(len(v.hello.Groups), len(v.beat.Groups))] {
+			l := names[g.Name]
+			if l == nil {
+				l = &leading{rank: -1}
+				names[g.Name] = l
+			}
+			switch n := v.beat.Groups[i].Entered; {
+			case rank == l.rank:
+				l.first = max(l.first, n)
+			case n > l.first:
+				*l = leading{rank, n, l.first}
+			default:
+				l.next = max(l.next, n)
 			}
 		}
 	}
-	return entered
+	return func(rank int, group string) int64 {
+		name, _, _ := strings.Cut(group, " ")
+		switch l := names[name]; {
+		case l == nil:
+			return 0
+		case l.rank == rank:
+			return l.next
+		default:
+			return l.first
+		}
+	}
 }
 
 // verdict fills in what is known of the rank to blame, and where all are.

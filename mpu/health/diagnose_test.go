@@ -11,43 +11,44 @@ import (
 
 // run4 is a run of TP2 x PP2 that stands still: tp 0,1 and 2,3; pp 0,2 and 1,3.
 type run4 struct {
-	now   time.Time
-	ranks []view
+	now time.Time
+	*Watcher
 }
 
 func newRun4() *run4 {
-	r := &run4{now: time.Now()}
+	r := &run4{time.Now(), newWatcher(4, Settings{Limit: 15 * time.Second}, nil, nil)}
 	groups := [][]Named{
-		{{"tp", []int{0, 1}}, {"pp", []int{0, 2}}}, {{"tp", []int{0, 1}}, {"pp", []int{1, 3}}},
-		{{"tp", []int{2, 3}}, {"pp", []int{0, 2}}}, {{"tp", []int{2, 3}}, {"pp", []int{1, 3}}},
+		{{"tp", "0,1"}, {"pp", "0,2"}}, {{"tp", "0,1"}, {"pp", "1,3"}},
+		{{"tp", "2,3"}, {"pp", "0,2"}}, {{"tp", "2,3"}, {"pp", "1,3"}},
 	}
-	for _, g := range groups {
-		v := view{hello: &Hello{Groups: g}, groups: map[string]int{}, heard: r.now, moved: r.now.Add(-21 * time.Second)}
-		for i, n := range g {
-			v.groups[n.Name+" "+ranges(n.Members)] = i
-		}
-		v.beat = &Beat{Phase: Forward, Step: 5, Groups: []Count{{Entered: 640}, {Entered: 2}}}
-		r.ranks = append(r.ranks, v)
+	for rank, g := range groups {
+		r.hear(rank, &message{Hello: &Hello{Groups: g}, Beat: &Beat{Phase: Forward, Step: 5, Groups: []Count{{Entered: 640}, {Entered: 2}}}})
+		r.ranks[rank].heard, r.ranks[rank].moved = r.now, r.now.Add(-21*time.Second)
 	}
 	return r
 }
 
 // enters has a rank sleep in the next collective of a group.
-func (r *run4) enters(rank, group int) {
-	b := r.ranks[rank].beat
-	g := r.ranks[rank].hello.Groups[group]
-	b.Waiting = &Call{Group: g.Name + " " + ranges(g.Members), Seq: b.Groups[group].Entered, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8, DType: "f32", Outer: "model/mlp.go:84"}
-	b.Groups[group].Entered++
+func (r *run4) enters(rank, group int) { enters(&r.ranks[rank], group) }
+
+func enters(v *view, group int) {
+	v.beat.Waiting = &Call{Group: v.hello.Groups[group].Key(), Seq: v.beat.Groups[group].Entered, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8, DType: "f32", Outer: "model/mlp.go:84"}
+	v.beat.Groups[group].Entered++
 }
 
 // receives has a rank sleep in an exchange for its first message from a peer.
 func (r *run4) receives(rank, peer int) {
 	b, g := r.ranks[rank].beat, r.ranks[rank].hello.Groups[1]
-	b.Waiting = &Call{Group: "pp " + ranges(g.Members), Seq: 0, Op: comm.Exchange, Root: -1, Messages: []Message{{peer, false, 0}}}
+	b.Waiting = &Call{Group: g.Key(), Seq: 0, Op: comm.Exchange, Root: -1, Messages: []Message{{peer, false, 0}}}
 	b.Groups[1].Received = map[int32]uint32{int32(peer): 1}
 }
 
-func (r *run4) verdict() *failure.Verdict { return diagnose(r.ranks, r.now, 15*time.Second) }
+func (r *run4) verdict() *failure.Verdict {
+	if f := r.frozen(r.now); f != nil {
+		return f.diagnose()
+	}
+	return nil
+}
 
 // Claim (docs/failures.md): "rank 12 never entered all-reduce #640 of tp group 3;
 // it is in the data loader": the rank that waits for nobody is named, through those
@@ -116,7 +117,8 @@ func TestNoVerdict(t *testing.T) {
 // Claim (docs/failures.md): the straggler line names the slowest rank of each phase.
 func TestStragglers(t *testing.T) {
 	r := newRun4()
-	w := &Watcher{ranks: r.ranks, settings: Settings{Remark: func(string) {}, Every: 2}}
+	w := r.Watcher
+	w.settings = Settings{Remark: func(string) {}, Every: 2}
 	if line := w.stragglers(); line != "" {
 		t.Errorf("at once: %s", line)
 	}

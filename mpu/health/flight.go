@@ -275,30 +275,3 @@ func cut(text string, limit int) string {
 	}
 	return text[:limit]
 }
-
-// ranges writes numbers as "1,3-5", and evenly spaced ones as "0-12/4".
-func ranges(numbers []int) (text string) {
-	for i := 0; i < len(numbers); {
-		step, j := 1, i
-		if i+2 < len(numbers) && numbers[i+1]-numbers[i] == numbers[i+2]-numbers[i+1] {
-			step = numbers[i+1] - numbers[i]
-		}
-		for j+1 < len(numbers) && numbers[j+1]-numbers[j] == step {
-			j++
-		}
-		if text != "" {
-			text += ","
-		}
-		text += itoa(numbers[i])
-		if j == i+1 && step == 1 {
-			text += "," + itoa(numbers[j])
-		} else if j > i {
-			text += "-" + itoa(numbers[j])
-			if step != 1 {
-				text += "/" + itoa(step)
-			}
-		}
-		i = j + 1
-	}
-	return text
-}

@@ -6,7 +6,7 @@ import "monotron/mpu/comm"
 type Group struct {
 	engine   comm.Engine
 	recorder *Recorder
-	label    string
+	named    Named
 	name     uint32 // in the page
 	members  []int
 	aside    bool // used by a goroutine beside the rank's own
@@ -26,8 +26,8 @@ func (r *Recorder) Wrap(g *comm.Group, aside bool) *comm.Group {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := &Group{recorder: r, label: g.Name(), members: g.Members(), aside: aside, sent: map[int32]uint32{}, received: map[int32]uint32{}}
-	w.name = r.intern(g.Name() + " " + ranges(w.members))
+	w := &Group{recorder: r, named: Named{g.Name(), ranges(g.Members())}, members: g.Members(), aside: aside, sent: map[int32]uint32{}, received: map[int32]uint32{}}
+	w.name = r.intern(w.named.Key())
 	r.groups = append(r.groups, w)
 	return g.Over(func(e comm.Engine) comm.Engine {
 		w.engine = e

@@ -105,7 +105,7 @@ func TestFailuresPassInFields(t *testing.T) {
 
 // FuzzMessage: whatever a rank tells is an error or a message.
 func FuzzMessage(f *testing.F) {
-	for _, m := range []*message{{Hello: &Hello{Groups: []Named{{"tp", []int{0, 1}}}}}, {Beat: &Beat{Phase: Data, Groups: []Count{{Entered: 3}}}},
+	for _, m := range []*message{{Hello: &Hello{Groups: []Named{{"tp", "0,1"}}}}, {Beat: &Beat{Phase: Data, Groups: []Count{{Entered: 3}}}},
 		{Report: &Report{Stack: "goroutine 1", Calls: []Call{{Op: comm.Barrier}}}}} {
 		told, err := json.Marshal(m)
 		if err != nil {
@@ -114,10 +114,12 @@ func FuzzMessage(f *testing.F) {
 		f.Add(told)
 	}
 	f.Fuzz(func(t *testing.T, told []byte) {
-		w := &Watcher{ranks: make([]view, 2), told: make(chan struct{}, 1), settings: Settings{Limit: time.Second}}
+		w := newWatcher(2, Settings{Limit: time.Second}, nil, nil)
 		w.Hear(0, told)
 		w.ranks[1] = w.ranks[0]
-		diagnose(w.ranks, time.Now().Add(3*time.Second), time.Second)
+		if f := w.frozen(time.Now().Add(3 * time.Second)); f != nil {
+			f.diagnose()
+		}
 	})
 }
 

@@ -75,31 +75,18 @@ func byGroup(flights []*Flight) map[string][]int {
 		}
 	}
 	for group, list := range groups {
-		_, members, _ := strings.Cut(group, " ")
+		_, text, _ := strings.Cut(group, " ")
+		blocks, err := parseRanges(text)
+		if err != nil {
+			continue // a damaged record names no members
+		}
 		for i, f := range flights {
-			if !slices.Contains(list, i) && inRanges(f.Rank, members) {
+			if !slices.Contains(list, i) && slices.ContainsFunc(blocks, func(b block) bool { return b.has(f.Rank) }) {
 				groups[group] = append(groups[group], i)
 			}
 		}
 	}
 	return groups
-}
-
-// inRanges tells whether ranges has written a number.
-func inRanges(n int, text string) bool {
-	for _, part := range strings.Split(text, ",") {
-		from, to, step := 0, 0, 1
-		switch k, _ := fmt.Sscanf(part, "%d-%d/%d", &from, &to, &step); k {
-		case 1:
-			to = from
-		case 0:
-			continue
-		}
-		if step > 0 && n >= from && n <= to && (n-from)%step == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // partsAt is the first collective of a group at which its members part; nil: none.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,20 +137,44 @@ func TestDamagedFlight(t *testing.T) {
 	}
 }
 
-// Claim: evenly spaced ranks are written short, and read back.
+// Claim: regular lists of ranks are written short, and read back.
 func TestRanges(t *testing.T) {
-	for text, list := range map[string][]int{"0-3": {0, 1, 2, 3}, "1,5": {1, 5}, "0-12/4": {0, 4, 8, 12}, "0,1,9": {0, 1, 9}, "7": {7}, "0-2,8": {0, 1, 2, 8}} {
+	for text, list := range map[string][]int{"0-3": {0, 1, 2, 3}, "1,5": {1, 5}, "0-12/4": {0, 4, 8, 12}, "0,1,9": {0, 1, 9}, "7": {7}, "0-2,8": {0, 1, 2, 8},
+		"0-1,4-5,..,16-17": {0, 1, 4, 5, 8, 9, 12, 13, 16, 17}, "0,1,4,5,8,9": {0, 1, 4, 5, 8, 9},
+		"0-4/2,10-14/2,..,30-34/2,40": {0, 2, 4, 10, 12, 14, 20, 22, 24, 30, 32, 34, 40}} {
 		if got := ranges(list); got != text {
 			t.Errorf("%v is written %s, want %s", list, got, text)
 		}
-		for n := range 14 {
-			in := false
-			for _, m := range list {
-				in = in || m == n
+		blocks, err := parseRanges(text)
+		for n := range 50 {
+			if err != nil || slices.ContainsFunc(blocks, func(b block) bool { return b.has(n) }) != slices.Contains(list, n) {
+				t.Errorf("%d in %s: %v", n, text, err)
 			}
-			if inRanges(n, text) != in {
-				t.Errorf("%d in %s: %v", n, text, !in)
+		}
+	}
+	random := rand.New(rand.NewPCG(7, 1))
+	for range 2000 {
+		var list []int
+		for n := range 64 {
+			if random.IntN(3) > 0 && (n/8%2 == 0 || random.IntN(9) == 0) {
+				list = append(list, n)
 			}
+		}
+		if len(list) == 0 {
+			continue
+		}
+		if back, err := members(ranges(list), 64); err != nil || !slices.Equal(back, list) {
+			t.Fatalf("%v is written %s and read as %v (%v)", list, ranges(list), back, err)
+		}
+	}
+}
+
+// Claim: a list of ranks from outside is one that ranges writes, within the run, or an error;
+// it takes no more memory than the run has ranks.
+func TestHostileRanges(t *testing.T) {
+	for _, text := range []string{"", "x", "1,", "3,2", "1-", "4-2", "0-5/0", "0-5/4", "-1", "1,..", "..,3", "1,2,..", "0,4,..,9", "0-1,4-5,..,8", "0-1000000000", "0,1,..,1000000000", "0,1,..,8,..,20", "99999999999"} {
+		if list, err := members(text, 100); err == nil {
+			t.Errorf("%q is read as %v", text, list)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package health
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	ranks   []view
+	groups  map[string][]int // members by key: one list a group, however many ranks name it
 	verdict *failure.Verdict
 	marked  []Beat        // where the last remark on slow ranks was
 	told    chan struct{} // a report has come
@@ -37,10 +40,15 @@ const (
 
 // NewWatcher watches `world` ranks; act ends the run, ask asks a rank for a report.
 func NewWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)) *Watcher {
-	s.Every = max(1, s.Every)
-	w := &Watcher{settings: s, ask: ask, act: act, ranks: make([]view, world), told: make(chan struct{}, 1), quit: make(chan struct{})}
+	w := newWatcher(world, s, ask, act)
 	w.idle.Go(w.watch)
 	return w
+}
+
+// newWatcher makes a watcher that hears, and looks only when it is told to.
+func newWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)) *Watcher {
+	s.Every = max(1, s.Every)
+	return &Watcher{settings: s, ask: ask, act: act, ranks: make([]view, world), groups: map[string][]int{}, told: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 // Hear takes what a rank that is another process has told; what is no message is not
@@ -58,10 +66,7 @@ func (w *Watcher) hear(rank int, m *message) {
 	v, now := &w.ranks[rank], time.Now()
 	v.heard = now
 	if m.Hello != nil {
-		v.hello, v.groups, v.over = m.Hello, map[string]int{}, false
-		for i, g := range m.Hello.Groups {
-			v.groups[g.Name+" "+ranges(g.Members)] = i
-		}
+		w.greet(v, m.Hello)
 	}
 	if m.Beat != nil {
 		if m.Beat.moved(v.beat) {
@@ -77,6 +82,33 @@ func (w *Watcher) hear(rank int, m *message) {
 		}
 	}
 	v.over = v.over || m.Bye
+}
+
+// greet takes which groups a rank is in; a group with ranks that the run has not is left
+// out. With the lock held.
+func (w *Watcher) greet(v *view, h *Hello) {
+	v.hello, v.groups, v.over = h, map[string]int{}, false
+	for i, g := range h.Groups {
+		key := g.Key()
+		if _, known := w.groups[key]; !known {
+			list, err := members(g.Ranks, len(w.ranks))
+			if err != nil {
+				continue
+			}
+			w.groups[key] = list
+		}
+		v.groups[key] = i
+	}
+}
+
+// frozen is what is known of a run that stands still; nil: it does not. With the lock held;
+// it is a copy, so that ranks are heard while it is looked at: what views point to is
+// replaced, never changed.
+func (w *Watcher) frozen(now time.Time) *frozen {
+	if !standsStill(w.ranks, now, w.settings.Limit) {
+		return nil
+	}
+	return &frozen{slices.Clone(w.ranks), maps.Clone(w.groups)}
 }
 
 // moved tells whether a rank has done something since an earlier beat.
@@ -101,12 +133,15 @@ func (w *Watcher) watch() {
 		}
 		last = now
 		w.mu.Lock()
-		v, line := diagnose(w.ranks, now, w.settings.Limit), w.stragglers()
+		frozen, line := w.frozen(now), w.stragglers()
 		w.mu.Unlock()
 		if line != "" {
 			w.settings.Remark(line)
 		}
-		if v != nil {
+		if frozen == nil {
+			continue
+		}
+		if v := frozen.diagnose(); v != nil {
 			w.judge(v)
 			return
 		}

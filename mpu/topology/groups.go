@@ -95,12 +95,21 @@ func (s Sizes) ends(rank int, stages ...int) []int {
 	return ranks
 }
 
-// Groups lists all groups of a kind, in the order of their first ranks.
+// Groups lists all groups of a kind, in the order of their first ranks. Each is listed by its
+// first rank alone, so that the time grows with the ranks.
 func (s Sizes) Groups(kind Kind) [][]int {
 	var all [][]int
-	for rank := range s.World() {
-		if g := s.Group(kind, rank); len(g) > 0 && g[0] == rank {
+	listed := make([]bool, s.World())
+	for rank := range listed {
+		if listed[rank] {
+			continue
+		}
+		g := s.Group(kind, rank)
+		if len(g) > 0 {
 			all = append(all, g)
+		}
+		for _, member := range g {
+			listed[member] = true
 		}
 	}
 	return all
