@@ -11,6 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/internal/exitcode"
+	"monotron/mpu/bootstrap/launchenv"
+	"monotron/mpu/bootstrap/rendezvous"
 	"monotron/tools/internal/command"
 )
 
@@ -35,6 +37,10 @@ When a rank fails, the others end within seconds; the last line names the first 
 the cause, and the exit code is that rank's (128 + signal number if a signal ended it). SIGTERM
 and Ctrl-C are forwarded: the ranks save at the next step and exit with code 75; a second signal
 ends them at once.
+
+Kubeflow (PET_*), SkyPilot, dstack and Volcano start this command once on each host and set
+--nnodes, --node-rank, --nproc-per-node, --master-addr and --master-port by their variables; an
+indexed job of Kubernetes sets --node-rank. Flags override them.
 
 Under torchrun (with --no-python), srun, mpirun and mpiexec this command is not needed: start
 pretrain_gpt itself.`
@@ -90,9 +96,18 @@ func Command() *cli.Command {
 			if c.Bool("agent") {
 				return agent(os.Stdin)
 			}
+			by, err := "", error(nil)
+			if !c.IsSet("hostfile") && os.Getenv(launchenv.Own) == "" {
+				if by, err = scheduled(c); err != nil {
+					return err
+				}
+			}
 			o, err := read(c)
 			if err != nil {
 				return err
+			}
+			if by != "" {
+				fmt.Fprintf(o.ownNotes(), "launch: host %d of %d, with %d ranks, as set by %s\n", o.node, o.nodes, o.local, by)
 			}
 			if c.IsSet("hostfile") {
 				f, err := readFleet(c, o)
@@ -174,7 +189,7 @@ func readFleet(c *cli.Context, o *options) (*fleet, error) {
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {
 		addr = ""
 	} else if addr == "" {
-		addr = net.JoinHostPort(c.String("master-addr"), "29500")
+		addr = rendezvous.Address(c.String("master-addr"), 29500)
 	}
 	if c.IsSet("nproc-per-node") {
 		ranks = o.local
@@ -208,5 +223,5 @@ func meeting(c *cli.Context, nodes int) (string, error) {
 		}
 		port = 29500
 	}
-	return net.JoinHostPort(c.String("master-addr"), strconv.Itoa(port)), nil
+	return rendezvous.Address(c.String("master-addr"), port), nil
 }

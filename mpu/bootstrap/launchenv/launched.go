@@ -7,7 +7,6 @@ package launchenv
 import (
 	"fmt"
 	"hash/fnv"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -37,6 +36,7 @@ type names struct {
 	rank, size       []string
 	local, localSize []string
 	job              []string
+	starter          string // the process that starts all ranks of a host, where the launcher does not name the job
 	takesPort        string // where this is True the launcher itself listens at MASTER_PORT
 }
 
@@ -51,7 +51,7 @@ var launchers = []names{
 	{launcher: "PALS's mpiexec", rank: []string{"PALS_RANKID"}, size: []string{"PMI_SIZE", "PALS_SIZE"}, local: []string{"PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"},
 		localSize: []string{"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"}, job: []string{"PALS_APID", "PBS_JOBID"}},
 	{launcher: "mpiexec (PMI)", rank: []string{"PMI_RANK"}, size: []string{"PMI_SIZE"}, local: []string{"MPI_LOCALRANKID", "PMI_LOCAL_RANK"},
-		localSize: []string{"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}, job: []string{"PBS_JOBID", "SLURM_JOB_ID", "HYDRA_JOBID"}},
+		localSize: []string{"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}, job: []string{"PBS_JOBID", "SLURM_JOB_ID", "HYDRA_JOBID"}, starter: "hydra_pmi_proxy"},
 	{launcher: "srun", rank: []string{"SLURM_PROCID"}, size: []string{"SLURM_NTASKS"}, local: []string{"SLURM_LOCALID"},
 		localSize: []string{"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}, job: []string{"SLURM_JOB_ID"}},
 }
@@ -117,6 +117,12 @@ func (l *names) lacks(get func(string) string) string {
 // Unsure is why it may be wrong that this process is the only rank where Find has found
 // none: nil where nothing speaks against it.
 func Unsure(get func(string) string) error {
+	for _, s := range schedulers {
+		if hosts := get(s.hosts); hosts != "" && hosts != "1" && get(s.number) != "" {
+			return exitcode.Errorf(exitcode.Usage, "%s=%s: %s started this process as one host of several, but pretrain_gpt is one rank: start it by monotron launch -- pretrain_gpt, "+
+				"or request all ranks in this process by --world-size", s.hosts, hosts, s.name)
+		}
+	}
 	if n, err := strconv.Atoi(get("SLURM_NTASKS")); err == nil && n > 1 && get("SLURM_PROCID") == "0" && get("SLURM_STEP_ID") == "" {
 		return exitcode.Errorf(exitcode.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either this is the batch script itself (start the ranks by srun or monotron launch, or all of them here by --world-size), "+
 			"or srun's variables do not reach its tasks", n)
@@ -155,6 +161,9 @@ func (l *names) read(get func(string) string) (*Place, error) {
 	case p.LocalSize < 1 || p.LocalSize > p.Size:
 		return nil, exitcode.Errorf(exitcode.Usage, "%s gives the impossible number of %d of %d ranks on this host (%s)", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
 	}
+	if p.Job == "" && l.starter != "" && !p.Hosts() {
+		p.Job = ancestor(os.Getpid(), l.starter)
+	}
 	if p.Size == 1 {
 		p.Addr = "127.0.0.1:0" // nobody else is to find it
 		return p, nil
@@ -181,7 +190,7 @@ func (l *names) meeting(get func(string) string, p *Place) (string, error) {
 			return "", exitcode.Errorf(exitcode.Usage, "%s does not name its job (%s), so that ranks cannot agree on a port: export MASTER_PORT (a free port on the host of rank 0)",
 				p.Launcher, strings.Join(l.job, ", "))
 		}
-		return net.JoinHostPort(host, strconv.Itoa(portOf(p.Job+"."+get("SLURM_STEP_ID")))), nil
+		return rendezvous.Address(host, portOf(p.Job+"."+get("SLURM_STEP_ID"))), nil
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || n < 1 || n > 65534 {
@@ -190,7 +199,41 @@ func (l *names) meeting(get func(string) string, p *Place) (string, error) {
 	if l.takesPort != "" && get(l.takesPort) == "True" {
 		n++
 	}
-	return net.JoinHostPort(host, strconv.Itoa(n)), nil
+	return rendezvous.Address(host, n), nil
+}
+
+// ancestor names the nearest process above pid that runs a program, by its number, which is
+// the same for all ranks that it has started; "" where there is none, and where there is no
+// /proc.
+func ancestor(pid int, program string) string {
+	for pid > 1 {
+		text, err := exitcode.ReadFile(fmt.Sprintf("/proc/%d/stat", pid), 4<<10)
+		if err != nil {
+			return ""
+		}
+		// pid (program) state parent ...; the program's name may have parentheses.
+		head, rest, found := cutLast(string(text), ") ")
+		_, name, _ := strings.Cut(head, " (")
+		fields := strings.Fields(rest)
+		if !found || len(fields) < 2 {
+			return ""
+		}
+		if name == program {
+			return program + " " + strconv.Itoa(pid)
+		}
+		if pid, err = strconv.Atoi(fields[1]); err != nil {
+			return ""
+		}
+	}
+	return ""
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	at := strings.LastIndex(text, separator)
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], text[at+len(separator):], true
 }
 
 // portOf is a port that follows from a job's name.

@@ -1,8 +1,11 @@
 package launchenv
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -62,12 +65,52 @@ func TestUnsure(t *testing.T) {
 		"SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=1":                 "SLURM_STEP_ID",
 		"SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_JOB_ID=1":                 "",
 		"SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_ID=0 SLURM_JOB_ID=1": "",
-		"PATH=/bin": "",
+		"PATH=/bin":                             "",
+		"PET_NNODES=2 PET_NODE_RANK=1":          "PET_NNODES=2",
+		"PET_NNODES=1 PET_NODE_RANK=0":          "",
+		"SKYPILOT_NUM_NODES=3":                  "",
+		"DSTACK_NODES_NUM=3 DSTACK_NODE_RANK=0": "DSTACK_NODES_NUM=3",
 	} {
 		err := Unsure(environ(environment))
 		if want == "" && err != nil || want != "" && (exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", environment, err, want)
 		}
+	}
+}
+
+// Claim (docs/launch.md): ranks that MPICH's mpiexec starts on one host need no MASTER_PORT: their
+// common ancestor names the job.
+func TestAncestor(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc here")
+	}
+	own, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := strings.TrimSpace(string(own))
+	if got := ancestor(os.Getpid(), program); got != fmt.Sprint(program, " ", os.Getpid()) {
+		t.Errorf("this process is %q", got)
+	}
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ancestor(cmd.Process.Pid, program); got != fmt.Sprint(program, " ", os.Getpid()) {
+		t.Errorf("the parent of %d is %q, not process %d", cmd.Process.Pid, got, os.Getpid())
+	}
+	if got := ancestor(cmd.Process.Pid, "none of this name"); got != "" {
+		t.Errorf("%q", got)
+	}
+	_ = cmd.Process.Kill() // its end is not waited for longer
+	_ = cmd.Wait()
+}
+
+// Claim (docs/launch.md): IPv6 addresses may have the brackets of URLs.
+func TestBracketedAddress(t *testing.T) {
+	p, err := Find(environ("RANK=1 WORLD_SIZE=2 MASTER_ADDR=[::1] MASTER_PORT=29500"))
+	if err != nil || p.Addr != "[::1]:29500" {
+		t.Errorf("%v, %v", p, err)
 	}
 }
 

@@ -3,7 +3,10 @@ package rendezvous
 import (
 	"math/rand/v2"
 	"net"
+	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	"monotron/internal/exitcode"
 )
@@ -26,4 +29,39 @@ func FreeAddr() (addr string, err error) {
 		}
 	}
 	return "", exitcode.With(exitcode.IO, err)
+}
+
+// Address joins a host and a port. The host may be an IPv6 address in brackets, as in a URL.
+func Address(host string, port int) string {
+	return net.JoinHostPort(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), strconv.Itoa(port))
+}
+
+// OwnName tells whether the host of addr is this one, by a name that does not lead to an
+// address by which other hosts reach it: a name that this host cannot resolve, or that it
+// resolves to loopback, as Debian's 127.0.1.1. Who has it listens on all interfaces, and
+// is reached by the name, as other hosts resolve it. Rank 0 (first) must run on that host.
+func OwnName(addr string, first bool) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == "" || host == "localhost" || net.ParseIP(host) != nil {
+		return false
+	}
+	short := func(name string) string { s, _, _ := strings.Cut(name, "."); return strings.ToLower(s) }
+	here, err := os.Hostname()
+	same := err == nil && short(host) == short(here)
+	if !first && !same {
+		return false
+	}
+	found, err := net.LookupIP(host)
+	return err != nil || !slices.ContainsFunc(found, func(ip net.IP) bool { return !ip.IsLoopback() })
+}
+
+// onAll is the address of a port on all interfaces, onLoopback on this host alone.
+func onAll(addr string) string {
+	_, port, _ := net.SplitHostPort(addr) // OwnName has read it
+	return net.JoinHostPort("", port)
+}
+
+func onLoopback(addr string) string {
+	_, port, _ := net.SplitHostPort(addr) // OwnName has read it
+	return net.JoinHostPort("localhost", port)
 }

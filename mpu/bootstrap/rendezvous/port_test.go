@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
@@ -48,4 +49,27 @@ func TestTakenPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.stop()
+}
+
+// Claim (docs/launch.md): rank 0 need not resolve the name by which others reach it; addresses
+// and localhost are what they say.
+func TestOwnName(t *testing.T) {
+	for addr, want := range map[string][2]bool{
+		"127.0.0.1:1": {false, false}, "[::1]:1": {false, false}, "localhost:1": {false, false}, ":1": {false, false}, "no port": {false, false},
+		"rank0.invalid:1": {true, false},
+	} {
+		if first, other := OwnName(addr, true), OwnName(addr, false); first != want[0] || other != want[1] {
+			t.Errorf("%s: rank 0 %v, others %v, want %v", addr, first, other, want)
+		}
+	}
+	addr := freeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions, errs := joinAll([]Config{config("rank0.invalid:"+port, 0, 2), config(addr, 1, 2)}, 0)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	closeAll(t, sessions)
 }

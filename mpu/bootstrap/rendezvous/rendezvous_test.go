@@ -305,6 +305,22 @@ func disturb(t *testing.T, addr string) {
 	}
 }
 
+// Claim (docs/launch.md): where hosts have different secrets rank 0 says so, instead of only that
+// it waits.
+func TestOtherSecretIsTold(t *testing.T) {
+	addr := freeAddr(t)
+	first, other := config(addr, 0, 2), config(addr, 1, 2)
+	first.Timeout = 2 * time.Second
+	other.Secret = []byte("of another host")
+	_, errs := joinAll([]Config{first, other}, 100*time.Millisecond)
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "1 connections did not have this run's secret, the last from 127.0.0.1:") {
+		t.Errorf("rank 0: %v", errs[0])
+	}
+	if exitcode.CodeOf(errs[1]) != exitcode.Usage {
+		t.Errorf("rank 1: %v", errs[1])
+	}
+}
+
 // Claim: both ends must know the secret; replayed or turned-around proofs fail.
 func TestProof(t *testing.T) {
 	for _, test := range []struct {

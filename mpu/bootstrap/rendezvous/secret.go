@@ -70,6 +70,9 @@ func Answer(c net.Conn, key []byte) error {
 	}
 	var last [sha256.Size]byte
 	if _, err := io.ReadFull(c, last[:]); err != nil {
+		if isClosed(err) {
+			return ErrSecret // it does not take this end for one of its run
+		}
 		return err
 	}
 	if !hmac.Equal(last[:], proof(key, "calls", theirs, mine)) {

@@ -30,6 +30,8 @@ type server struct {
 	mu      sync.Mutex
 	peers   map[int]*peer // that have joined
 	full    bool          // all have
+	foreign int           // callers that speak as ranks do, but not with this run's secret
+	from    string        // the last of them
 	verdict *failure.Verdict
 	hears   func(rank int, told []byte) // what ranks tell; nil: nobody wants it yet
 	stopped bool
@@ -56,6 +58,9 @@ const portTime = 5 * time.Second
 // listen takes the run's port as soon as nobody has it.
 func listen(c Config) (net.Listener, error) {
 	var config net.ListenConfig
+	if OwnName(c.Addr, true) {
+		c.Addr = onAll(c.Addr)
+	}
 	for end := time.Now().Add(min(portTime, c.Timeout)); ; time.Sleep(20 * time.Millisecond) {
 		l, err := config.Listen(context.Background(), "tcp", c.Addr)
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
@@ -109,6 +114,11 @@ func (s *server) greet(conn net.Conn) {
 	defer conn.Close() // nothing more is wanted of it
 	err := Answer(conn, s.config.Secret)
 	s.callers.Remove(conn)
+	if errors.Is(err, ErrSecret) {
+		s.mu.Lock()
+		s.foreign, s.from = s.foreign+1, conn.RemoteAddr().String()
+		s.mu.Unlock()
+	}
 	s.entering.Add(conn)
 	var m *message
 	if err == nil {
@@ -351,11 +361,11 @@ func (s *server) watch() {
 		case now := <-tick.C:
 			s.mu.Lock()
 			s.look(now, now.Sub(last) > 5*beatEvery)
-			missing := s.missing()
+			missing, strangers := s.missing(), s.strangers()
 			s.mu.Unlock()
 			last = now
 			if len(missing) > 0 {
-				waiting.say(now, "%s 0 is still waiting for %d of %d %[1]ss, number %[4]s; the limit is %[5]v", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout)
+				waiting.say(now, "%s 0 is still waiting for %d of %d %[1]ss, number %[4]s; the limit is %[5]v%s", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout, strangers)
 			}
 		}
 	}
@@ -369,9 +379,17 @@ func (s *server) late() {
 	case s.config.Fewer:
 		s.announce()
 	default:
-		s.judge(&failure.Verdict{Kind: failure.Own, Rank: missing[0], Code: exitcode.IO, Time: time.Now(), Text: fmt.Sprintf("%d of %d %ss did not join within %v: %s; read their output where they were started",
-			len(missing), s.config.World, s.config.Called, s.config.Timeout, ranges(missing))})
+		s.judge(&failure.Verdict{Kind: failure.Own, Rank: missing[0], Code: exitcode.IO, Time: time.Now(), Text: fmt.Sprintf("%d of %d %ss did not join within %v: %s; read their output where they were started%s",
+			len(missing), s.config.World, s.config.Called, s.config.Timeout, ranges(missing), s.strangers())})
 	}
+}
+
+// strangers says what may keep ranks out: a secret that is not the same on all hosts.
+func (s *server) strangers() string {
+	if s.foreign == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d connections did not have this run's secret, the last from %s: MONOTRON_SECRET must be the same on all hosts", s.foreign, s.from)
 }
 
 // missing are the ranks that the run still waits for.

@@ -206,6 +206,9 @@ func reachable(data string, c net.Conn) string {
 // dial reaches the server, which may not be there yet.
 func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 	addr, first := s.config.Addr, s.config.Called+" 0"
+	if OwnName(addr, s.config.Rank == 0) {
+		addr = onLoopback(addr)
+	}
 	var dialer net.Dialer
 	waiting := newLongWait(s.config.Notes)
 	var pauses Backoff

@@ -74,6 +74,10 @@ type roads struct {
 	refused map[string]string // why a road could not be had, first reason
 }
 
+// outside is an address beyond this host's networks (RFC 5737): what leads there is the
+// interface of the default route.
+const outside = "203.0.113.1:9"
+
 // newRoads reads MONOTRON_ROADS, for tests and for who must do without one.
 func newRoads(l *links) *roads {
 	r := &roads{allowed: []string{roadShared, roadGloo, roadTCP}, used: map[string][]int{}, refused: map[string]string{}}
@@ -81,6 +85,9 @@ func newRoads(l *links) *roads {
 		r.allowed = append(strings.Split(text, ","), roadTCP)
 	}
 	host, _, _ := net.SplitHostPort(l.listener.Addr().String()) // a listener's address is well formed
+	if net.ParseIP(host).IsUnspecified() {
+		host = towards(outside) // Gloo listens on one interface
+	}
 	r.gloo = sync.OnceValues(func() (*engine.Engine, error) {
 		e, err := engine.Open(host)
 		if err == nil {

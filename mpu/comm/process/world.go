@@ -45,11 +45,10 @@ type World struct {
 // Join joins a run; c.Data is filled here. limit is the longest that a
 // collective may wait for its peers; 0 is ten minutes.
 func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(towards(c.Addr), "0"))
+	listener, err := listen(&c)
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.IO, "no port to receive tensors: %w", err)
 	}
-	c.Data = listener.Addr().String()
 	c.Alike = maps.Clone(c.Alike)
 	if c.Alike == nil {
 		c.Alike = map[string]string{}
@@ -69,6 +68,24 @@ func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World
 	p.links = newLinks(p, listener)
 	go p.watch()
 	return p, nil
+}
+
+// listen takes a port for tensors on the interface that leads to rank 0, and fills c.Data.
+func listen(c *rendezvous.Config) (net.Listener, error) {
+	if !rendezvous.OwnName(c.Addr, c.Rank == 0) {
+		listener, err := net.Listen("tcp", net.JoinHostPort(towards(c.Addr), "0"))
+		if err == nil {
+			c.Data = listener.Addr().String()
+		}
+		return listener, err
+	}
+	listener, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return nil, err
+	}
+	host, _, _ := net.SplitHostPort(c.Addr) // OwnName has read it
+	c.Data = rendezvous.Address(host, listener.Addr().(*net.TCPAddr).Port)
+	return listener, nil
 }
 
 // towards is this host's address on the way to addr, where peers reach it, too.
