@@ -42,6 +42,9 @@ func (b *Blended) Sample(k int64) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
+	if member < 0 || member >= int64(len(b.Members)) || number < 0 || number >= b.Members[member].Len() {
+		return Sample{}, exitcode.Errorf(exitcode.BadData, "the cached %s blend %s is damaged at sample %d; remove its files from the cache folder, and they are built anew", b.Split, b.Hash, k)
+	}
 	return b.Members[member].Sample(number)
 }
 
@@ -58,22 +61,25 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 		return nil, exitcode.Errorf(exitcode.Usage, "a blend must have fewer than %d datasets; found %d", maxMembers, len(members))
 	}
 	b.describe()
-	if c.loadBlend(b) {
-		return b, nil
-	}
+	err := c.make(c.blendLease(b), func(say func(string)) bool { return c.loadBlend(b, say) }, func() error { return b.build(c) }, func() error { return c.storeBlend(b) })
+	return b, err
+}
+
+// build fills the arrays.
+func (b *Blended) build(c *cache) error {
 	n := b.length()
 	bytes, ok := safeProduct(2+8, n)
-	if err := c.fits(fmt.Sprintf("the %s blend", split), n, bytes, ok); err != nil {
-		return nil, err
+	if err := c.fits(fmt.Sprintf("the %s blend", b.Split), n, bytes, ok); err != nil {
+		return err
 	}
 	b.DatasetIndex, b.DatasetSampleIndex = newArray("<i2", n), newArray("<i8", n)
 	counts := b.interleave()
 	for i, count := range counts {
-		if have := members[i].Len(); count > have {
-			return nil, exitcode.Errorf(exitcode.BadData, "the %s blend needs %d samples of %s (dataset %d, weight %s), which has %d: rounding up each dataset's share makes the blend too large; give fewer datasets of small weight, or a larger --mid-level-dataset-surplus", split, count, members[i].Prefix, i, pyFloat(b.Weights[i]), have)
+		if have := b.Members[i].Len(); count > have {
+			return exitcode.Errorf(exitcode.BadData, "the %s blend needs %d samples of %s (dataset %d, weight %s), which has %d: rounding up each dataset's share makes the blend too large; give fewer datasets of small weight, or a larger --mid-level-dataset-surplus", b.Split, count, b.Members[i].Prefix, i, pyFloat(b.Weights[i]), have)
 		}
 	}
-	return b, c.storeBlend(b)
+	return nil
 }
 
 // BlendOrder is the order of a blend of members with these weights: the member of
@@ -143,39 +149,48 @@ func (b *Blended) describe() {
 	b.Hash = md5Hex(b.DescriptionJSON())
 }
 
-func (c *cache) loadBlend(b *Blended) bool {
+func (c *cache) loadBlend(b *Blended, say func(string)) bool {
 	if c.path == "" || c.none {
 		return false
 	}
 	n := b.length()
 	var ok [2]bool
-	b.DatasetIndex, ok[0] = loadNPY(cacheFile(c.path, b.Hash, "BlendedDataset", b.Split, "dataset_index.npy"), "<i2", n)
-	b.DatasetSampleIndex, ok[1] = loadNPY(cacheFile(c.path, b.Hash, "BlendedDataset", b.Split, "dataset_sample_index.npy"), "<i8", n)
+	found := *b
+	found.DatasetIndex, ok[0] = loadNPY(cacheFile(c.path, b.Hash, "BlendedDataset", b.Split, "dataset_index.npy"), "<i2", n)
+	found.DatasetSampleIndex, ok[1] = loadNPY(cacheFile(c.path, b.Hash, "BlendedDataset", b.Split, "dataset_sample_index.npy"), "<i8", n)
 	if !ok[0] || !ok[1] {
 		return false
 	}
 	fits := false
 	err := Guard("the cached blend "+b.Hash, func() error {
-		fits = b.fitsMembers(n)
+		fits = found.fitsMembers(n)
 		return nil
 	})
 	switch {
 	case err != nil:
-		c.say(err.Error() + "; it is rebuilt")
+		say(err.Error() + "; it is rebuilt")
 	case !fits:
-		c.say("the cached blend " + b.Hash + " does not match the current data; it is rebuilt")
+		say("the cached blend " + b.Hash + " does not match the current data; it is rebuilt")
+	default:
+		*b = found
 	}
 	return err == nil && fits
 }
 
-// fitsMembers says that each of n entries is a sample that its member has.
-func (b *Blended) fitsMembers(n int64) bool {
-	for k := range n {
-		if i := b.DatasetIndex.At(k); i >= int64(len(b.Members)) || b.DatasetSampleIndex.At(k) >= b.Members[i].Len() {
-			return false
-		}
+// blendLease is the file of the lease for b's files, "" for none.
+func (c *cache) blendLease(b *Blended) string {
+	if c.path == "" || c.none {
+		return ""
 	}
-	return true
+	return cacheFile(c.path, b.Hash, "BlendedDataset", b.Split, "building")
+}
+
+// fitsMembers says that entries, of n, are samples that their members have.
+func (b *Blended) fitsMembers(n int64) bool {
+	return sampled(n, func(k int64) bool {
+		i := b.DatasetIndex.At(k)
+		return i < int64(len(b.Members)) && b.DatasetSampleIndex.At(k) < b.Members[i].Len()
+	})
 }
 
 func (c *cache) storeBlend(b *Blended) error {

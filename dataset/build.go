@@ -41,11 +41,13 @@ type Config struct {
 	Notice func(text string) `json:"-"` // gets remarks for the user; may be nil
 	// Left says how many bytes of memory the index arrays may take, and whose they are;
 	// nil: as many as they need.
-	Left                  func() (bytes int64, of string) `json:"-"`
-	NoExtraToken          bool                            // no command line flag: labels are rolled
-	KeepPartialValidation bool                            // no command line flag: the last sample is padded
-	NoCache               bool                            // index arrays stay in memory
-	AnyTokenID            bool                            // no check against the vocabulary: only to reproduce arrays
+	Left func() (bytes int64, of string) `json:"-"`
+	// Waiting is called some times a second while another process builds the arrays.
+	Waiting               func() `json:"-"`
+	NoExtraToken          bool   // no command line flag: labels are rolled
+	KeepPartialValidation bool   // no command line flag: the last sample is padded
+	NoCache               bool   // index arrays stay in memory
+	AnyTokenID            bool   // no check against the vocabulary: only to reproduce arrays
 }
 
 // Check reports every problem of the flags together.
@@ -111,7 +113,7 @@ func Build(cfg Config, tok tokenizer.Tokenizer, num [3]*int64) (train, valid, te
 			return nil, nil, nil, exitcode.Errorf(exitcode.Usage, "invalid number of samples %d for the %s split", *n, Split(s))
 		}
 	}
-	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.NoCache, cfg.Notice, cfg.Left}, sources: map[string]*Indexed{},
+	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.NoCache, cfg.Notice, cfg.Left, cfg.Waiting}, sources: map[string]*Indexed{},
 		tokHash: sync.OnceValue(func() string { return TokenizerHash(tok) })}
 	if m.shape, err = cfg.shape(tok); err != nil {
 		return nil, nil, nil, err

@@ -11,14 +11,62 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// cache keeps index arrays in files, under Megatron's names. Files are only ever
-// renamed into place whole, so any number of processes may build at once.
+// cache keeps index arrays in files, under Megatron's names. One of the processes that need
+// them builds them (lease.go); files are only ever renamed into place whole, so that any
+// number may. All read the files, which are mapped: a host holds them in memory once.
 type cache struct {
-	path   string // --data-cache-path; "" puts GPTDatasets beside their data
-	base   string // what relative prefixes start from
-	none   bool   // nothing is read or written
-	notice func(string)
-	left   func() (bytes int64, of string) // for arrays that are built; nil: not known
+	path    string // --data-cache-path; "" puts GPTDatasets beside their data
+	base    string // what relative prefixes start from
+	none    bool   // nothing is read or written
+	notice  func(string)
+	left    func() (bytes int64, of string) // for arrays that are built; nil: not known
+	waiting func()                          // is called while another process builds; nil: nobody
+}
+
+// make gives arrays from the cache, or has them built and stored under a lease. load tells
+// whether they are there, and takes them; why not it says once.
+func (c *cache) make(path string, load func(say func(string)) bool, build, store func() error) error {
+	if load(c.say) {
+		return nil
+	}
+	again := func() bool { return load(func(string) {}) }
+	var l *lease
+	if path != "" && os.MkdirAll(filepath.Dir(path), 0o755) == nil {
+		loaded := false
+		ready := func() bool {
+			loaded = again()
+			return loaded
+		}
+		l = newLease(path, ready, c.wait)
+		defer l.end()
+		if loaded || l != nil && again() { // another process has stored them since
+			return nil
+		}
+	}
+	if err := build(); err != nil {
+		return err
+	}
+	if err := store(); err != nil {
+		return err
+	}
+	if l != nil {
+		again() // of files that other processes map, too; else the arrays stay as they were built
+	}
+	return nil
+}
+
+func (c *cache) wait() {
+	if c.waiting != nil {
+		c.waiting()
+	}
+}
+
+// leasePath is the file of the lease for g's files, "" for none.
+func (c *cache) leasePath(g *GPT) string {
+	if dir := c.dir(g); dir != "" {
+		return cacheFile(dir, g.Hash, g.Name, g.Split, "building")
+	}
+	return ""
 }
 
 // dir is where g's files are, "" for nowhere.
@@ -38,7 +86,7 @@ func cacheFile(dir, hash, class string, split Split, what string) string {
 
 // load takes g's arrays from the cache: true when all four files are there and
 // fit the plan and the data's lengths. Anything else is rebuilt.
-func (c *cache) load(g *GPT, p plan) bool {
+func (c *cache) load(g *GPT, p plan, say func(string)) bool {
 	dir := c.dir(g)
 	if dir == "" {
 		return false
@@ -48,19 +96,22 @@ func (c *cache) load(g *GPT, p plan) bool {
 		return false
 	}
 	var ok [3]bool
-	g.DocumentIndex, ok[0] = loadNPY(name("document_index.npy"), "<i4", p.epochs*(g.End-g.First))
-	g.SampleIndex, ok[1] = loadNPY(name("sample_index.npy"), g.sampleType(), p.samples+1, 2)
-	g.ShuffleIndex, ok[2] = loadNPY(name("shuffle_index.npy"), shuffleType(p.samples), p.samples)
+	found := *g
+	found.DocumentIndex, ok[0] = loadNPY(name("document_index.npy"), "<i4", p.epochs*(g.End-g.First))
+	found.SampleIndex, ok[1] = loadNPY(name("sample_index.npy"), g.sampleType(), p.samples+1, 2)
+	found.ShuffleIndex, ok[2] = loadNPY(name("shuffle_index.npy"), shuffleType(p.samples), p.samples)
 	fits := false
 	err := Guard("the cached index "+name("*"), func() error {
-		fits = ok == [3]bool{true, true, true} && g.fitsData(p, c.older(g, name("description.txt")))
+		fits = ok == [3]bool{true, true, true} && found.fitsData(p, c.older(g, name("description.txt")))
 		return nil
 	})
 	switch {
 	case err != nil: // of the cache, or of the data: then building it is an error
-		c.say(err.Error() + "; it is rebuilt")
+		say(err.Error() + "; it is rebuilt")
 	case !fits:
-		c.say("the cached index " + name("*") + " does not match the current data; it is rebuilt")
+		say("the cached index " + name("*") + " does not match the current data; it is rebuilt")
+	default:
+		*g = found
 	}
 	return err == nil && fits
 }
@@ -72,14 +123,41 @@ func (c *cache) older(g *GPT, description string) bool {
 	return g.Prefix != "" && (err != nil || err2 != nil || !changed(data).Before(cached.ModTime()))
 }
 
-// fitsData looks for signs that the token files changed under the cache: it
-// walks the samples again, all of them where the files are younger than the
-// cache, else the first and last ones, and looks at every document number.
-func (g *GPT) fitsData(p plan, all bool) bool {
-	for i := int64(0); i < g.DocumentIndex.Len(); i++ {
-		if doc := g.DocumentIndex.At(i); doc < g.First || doc >= g.End {
+// sampled are the numbers below n that a check of a cached array looks at: all of the first
+// 2^20, beyond that a block of 1,024 in each of 1,024 equal parts, and the last block.
+// What stands between is checked where it is used.
+func sampled(n int64, fits func(i int64) bool) bool {
+	const block, blocks = 1024, 1024
+	look := func(from, to int64) bool {
+		for i := from; i < to; i++ {
+			if !fits(i) {
+				return false
+			}
+		}
+		return true
+	}
+	if n <= block*blocks {
+		return look(0, n)
+	}
+	for b := range int64(blocks) {
+		from := n / blocks * b
+		if !look(from, from+block) {
 			return false
 		}
+	}
+	return look(n-block, n)
+}
+
+// fitsData looks for signs that the token files changed under the cache: it
+// walks the samples again, all of them where the files are younger than the
+// cache, else the first and last ones, and looks at document numbers.
+func (g *GPT) fitsData(p plan, all bool) bool {
+	fits := sampled(g.DocumentIndex.Len(), func(i int64) bool {
+		doc := g.DocumentIndex.At(i)
+		return doc >= g.First && doc < g.End
+	})
+	if !fits {
+		return false
 	}
 	const look = 1024
 	for row := int64(0); row < p.samples; row++ {
@@ -95,12 +173,7 @@ func (g *GPT) fitsData(p plan, all bool) bool {
 			return false
 		}
 	}
-	for i := int64(0); i < p.samples; i++ {
-		if g.ShuffleIndex.At(i) >= p.samples {
-			return false
-		}
-	}
-	return true
+	return sampled(p.samples, func(i int64) bool { return g.ShuffleIndex.At(i) < p.samples })
 }
 
 // store writes g's arrays, the description last. The folder beside the data may

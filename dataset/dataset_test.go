@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"monotron/internal/exitcode"
 	"monotron/tokenizer"
@@ -181,10 +184,16 @@ func TestStaleCache(t *testing.T) {
 func TestConcurrentBuilds(t *testing.T) {
 	dir := t.TempDir()
 	worked(t, dir)
+	var built atomic.Int64
+	left := func() (int64, string) { // is asked before arrays are built
+		built.Add(1)
+		time.Sleep(50 * time.Millisecond)
+		return math.MaxInt64, ""
+	}
 	var wait sync.WaitGroup
 	for range 8 {
 		wait.Go(func() {
-			cfg := Config{Dir: dir, DataPath: []string{"d1"}, Split: "6,2,2", SequenceLength: 4, Seed: 1234}
+			cfg := Config{Dir: dir, DataPath: []string{"d1"}, Split: "6,2,2", SequenceLength: 4, Seed: 1234, Left: left}
 			train, _, _, err := Build(cfg, null(t, 1000), [3]*int64{count(12), count(1), count(1)})
 			if err != nil || fmt.Sprint(values(train.(*GPT).ShuffleIndex)[:3]) != "[7 3 5]" {
 				t.Errorf("%v, %v", train, err)
@@ -192,8 +201,59 @@ func TestConcurrentBuilds(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if left, _ := filepath.Glob(filepath.Join(dir, "d1/cache/GPTDataset_indices/.*")); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
+	if n := built.Load(); n != 3 {
+		t.Errorf("8 builders built %d times the arrays of 3 splits", n)
+	}
+	for _, pattern := range []string{".*", "*building"} {
+		if left, _ := filepath.Glob(filepath.Join(dir, "d1/cache/GPTDataset_indices", pattern)); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	}
+}
+
+// Claim (docs/data.md): the check of a cached array looks at all of a small one, and at blocks
+// over the whole of a large one.
+func TestSampled(t *testing.T) {
+	for _, n := range []int64{0, 1, 1 << 20, 1<<20 + 1, 5_000_003} {
+		looked, last, gap := int64(0), int64(-1), int64(0)
+		sampled(n, func(i int64) bool {
+			if i > last {
+				looked, gap, last = looked+1, max(gap, i-last), i
+			}
+			return true
+		})
+		if last != n-1 || n <= 1<<20 && looked != n || looked > 1<<20+1024 || gap > max(1, n/1024) {
+			t.Errorf("of %d it looks at %d, at most %d apart, %d last", n, looked, gap, last)
+		}
+	}
+	if sampled(5_000_003, func(i int64) bool { return i != 5_000_002 }) {
+		t.Error("the last one was not looked at")
+	}
+}
+
+// Claim (docs/data.md): what the check of a cached array has not seen is an error where it is
+// used, with the sample, and never another sample.
+func TestDamagedIndex(t *testing.T) {
+	dir := t.TempDir()
+	worked(t, dir)
+	for name, damage := range map[string]func(g *GPT){
+		"a document that is not of the split": func(g *GPT) { g.DocumentIndex.set(0, 1<<20) },
+		"a place after the documents":         func(g *GPT) { g.SampleIndex.set(2, 1<<20) },
+		"a place before the last one":         func(g *GPT) { g.SampleIndex.set(0, 5); g.SampleIndex.set(2, 1) },
+		"a sample that is too short":          func(g *GPT) { g.SampleIndex.set(3, g.SampleIndex.At(3)-1) },
+		"a sample that is too long":           func(g *GPT) { g.SampleIndex.set(2, g.DocumentIndex.Len()-1) },
+		"an order beyond the samples":         func(g *GPT) { g.ShuffleIndex.set(0, 1<<20) },
+	} {
+		train, _, _, err := Build(Config{Dir: dir, DataPath: []string{"d1"}, Split: "1", SequenceLength: 4, Seed: 1234, NoCache: true}, null(t, 1000), [3]*int64{count(12), nil, nil})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := train.(*GPT)
+		g.ShuffleIndex.set(0, 0)
+		damage(g)
+		if s, err := g.Sample(0); exitcode.CodeOf(err) != exitcode.BadData {
+			t.Errorf("%s: %v, %v", name, s.Tokens, err)
+		}
 	}
 }
 

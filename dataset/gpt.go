@@ -68,17 +68,15 @@ func (g *GPT) make(c *cache) error {
 		return err
 	}
 	g.Epochs, g.Separate, g.tokens = plan.epochs, plan.separate, plan.tokens
-	if c.load(g, plan) {
-		return nil
+	load := func(say func(string)) bool { return c.load(g, plan, say) }
+	build := func() error {
+		bytes, ok := plan.arrayBytes(g.End-g.First, width(g.sampleType()), width(shuffleType(plan.samples)))
+		if err := c.fits(fmt.Sprintf("the %s split of %s", g.Split, g.label()), plan.samples, bytes, ok); err != nil {
+			return err
+		}
+		return g.build(plan)
 	}
-	bytes, ok := plan.arrayBytes(g.End-g.First, width(g.sampleType()), width(shuffleType(plan.samples)))
-	if err := c.fits(fmt.Sprintf("the %s split of %s", g.Split, g.label()), plan.samples, bytes, ok); err != nil {
-		return err
-	}
-	if err := g.build(plan); err != nil {
-		return err
-	}
-	return c.store(g)
+	return c.make(c.leasePath(g), load, build, func() error { return c.store(g) })
 }
 
 // plan is the sizes of the three arrays, from the token count alone.

@@ -37,7 +37,11 @@ func (g *GPT) Sample(k int64) (_ Sample, err error) {
 	if k < 0 || k >= g.Len() {
 		return Sample{}, exitcode.Errorf(exitcode.Internal, "%s: sample index %d is out of range: there are %d samples", g.label(), k, g.Len())
 	}
-	text, ends, err := g.read(g.ShuffleIndex.At(k))
+	row := g.ShuffleIndex.At(k)
+	if row < 0 || row >= g.SampleIndex.Len()/2-1 {
+		return Sample{}, g.damaged(k)
+	}
+	text, ends, err := g.read(row)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -131,8 +135,14 @@ func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 	text = make([]int32, 0, length)
 	first, off := g.SampleIndex.At(2*j), g.SampleIndex.At(2*j+1)
 	last, end := g.SampleIndex.At(2*j+2), g.SampleIndex.At(2*j+3)
+	if first < 0 || last < first || last >= g.DocumentIndex.Len() {
+		return nil, nil, g.damaged(j)
+	}
 	for at := first; at <= last; at++ {
 		doc := g.DocumentIndex.At(at)
+		if doc < g.First || doc >= g.End || int64(len(text)) > length {
+			return nil, nil, g.damaged(j)
+		}
 		upto := g.source.Size(doc)
 		if at == last {
 			upto = end + g.extra
@@ -147,6 +157,9 @@ func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 		ends = append(ends, int32(len(text)))
 		off = 0
 	}
+	if n := int64(len(text)); n > length || n < length && !(g.keepLast && g.Split == Valid && 2*j+4 == g.SampleIndex.Len()) {
+		return nil, nil, g.damaged(j)
+	}
 	if int64(len(text)) < length && g.noPad != "" {
 		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: the last sample of the %s split has %d of %d tokens, and %s has no padding id to fill it with", g.label(), g.Split, len(text), length, g.noPad)
 	}
@@ -154,6 +167,12 @@ func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 		text = append(text, g.pad)
 	}
 	return text, ends, nil
+}
+
+// damaged is the error of index arrays that cannot be of this data; the check at the start
+// looks at a part of large ones.
+func (g *GPT) damaged(sample int64) error {
+	return exitcode.Errorf(exitcode.BadData, "%s: the cached index of the %s split (%s) is damaged at sample %d; remove its files from the cache folder, and they are built anew", g.label(), g.Split, g.Hash, sample)
 }
 
 // checkIDs refuses ids that the model has no embedding for.

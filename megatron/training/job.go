@@ -109,11 +109,11 @@ func (j *Job) Close() error {
 }
 
 // data opens the datasets, once for all ranks of the process. Notices about them
-// go to the rank that comes first.
-func (j *Job) data(notice func(string)) ([3]dataset.Dataset, error) {
+// go to the rank that comes first, which calls waiting while another process builds them.
+func (j *Job) data(notice func(string), waiting func()) ([3]dataset.Dataset, error) {
 	j.open.Do(func() {
 		c := j.Config
-		c.Data.Notice = notice
+		c.Data.Notice, c.Data.Waiting = notice, waiting
 		j.sets, j.err = openData(&c, j.Tokenizer, int(j.iters))
 	})
 	return j.sets, j.err

@@ -87,7 +87,7 @@ func (r *Run) tellModel() error {
 // feed opens the data where the checkpoint left it.
 func (r *Run) feed() error {
 	r.tellOverwriting()
-	sets, err := r.data(func(text string) { r.log.info("data", "%s", text) })
+	sets, err := r.data(func(text string) { r.log.info("data", "%s", text) }, r.rank.Outside)
 	if err != nil {
 		return err
 	}

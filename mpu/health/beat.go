@@ -17,6 +17,7 @@ type Beat struct {
 	Calls   int64           `json:"c"`           // made so far
 	Ended   int64           `json:"e"`           // of them over
 	Marks   int64           `json:"k,omitempty"` // passed by its device, where that works behind the host's back
+	Outside int64           `json:"x,omitempty"` // signs of life of what it waits for outside of the run
 	Held    bool            `json:"h,omitempty"` // by its device, which has done nothing since the last beat
 	Busy    bool            `json:"b"`           // it has computed or moved bytes of files since the last beat
 	Waiting *Call           `json:"w,omitempty"`
@@ -63,7 +64,7 @@ func (r *Recorder) Beat() *Beat {
 	defer r.mu.Unlock()
 	h, now := r.page.head, time.Now()
 	d := r.hold()
-	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Marks: d.progress.Passed,
+	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Marks: d.progress.Passed, Outside: r.outside,
 		Own: r.account.whole, Steps: r.account.steps, Held: d.since(r.before)}
 	r.before = d
 	switch {

@@ -23,6 +23,7 @@ type Recorder struct {
 	thread   string // "goroutine 7 [": how stacks name the rank's own
 	trouble  func(Phase, int64)
 	meddler  Meddler
+	outside  int64 // Beat.Outside
 
 	device  *device.Device // nil: its ops are done when their calls return
 	trail   *device.Trail  // of device
@@ -97,6 +98,17 @@ func (r *Recorder) Enter(p Phase, step int64) {
 	if r.trouble != nil {
 		r.trouble(p, step)
 	}
+}
+
+// Outside says that what the rank waits for outside of the run, such as another run that builds
+// the same files, is alive: the wait is no stall.
+func (r *Recorder) Outside() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outside++
 }
 
 // Worked is Beat's Own and Steps.

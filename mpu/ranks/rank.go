@@ -93,6 +93,9 @@ func (r *Rank) Enter(p health.Phase, step int64) {
 	r.watch.Enter(p, step)
 }
 
+// Outside says that what the rank waits for outside of the run is alive.
+func (r *Rank) Outside() { r.watch.Outside() }
+
 // Worked is how many seconds the rank has worked in each phase until the step under way,
 // waiting for others left out, and how many steps it has begun.
 func (r *Rank) Worked() (own [health.Phases]float64, steps int64) { return r.watch.Worked() }
