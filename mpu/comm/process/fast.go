@@ -69,7 +69,7 @@ func (t *transit) fastReduce(x device.Tensor, op comm.ReduceOp) {
 	}
 	turn, over := s.turn, make(chan struct{})
 	s.turn = over
-	t.sum = func() {
+	t.then[0] = func() {
 		defer close(over)
 		if turn != nil {
 			<-turn

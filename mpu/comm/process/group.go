@@ -112,11 +112,11 @@ func (t *transit) summed(own []byte, to []byte, then func()) {
 	} else {
 		t.gathered(own, to)
 	}
-	add := t.sum
+	add := t.then[0]
 	if add == nil && then == nil {
 		return
 	}
-	t.sum = func() {
+	t.then[0] = func() {
 		if add != nil {
 			add()
 		}
@@ -142,7 +142,7 @@ func (t *transit) gathered(own, to []byte) {
 	if len(own) == 0 {
 		return
 	}
-	t.sum = func() {
+	t.then[0] = func() {
 		m := reduce.Move{N: int64(len(own)) / c.DType.Size(), DType: c.DType, Reduce: c.Reduce, To: []unsafe.Pointer{unsafe.Pointer(&to[0])}}
 		for _, f := range from {
 			m.From = append(m.From, unsafe.Pointer(&f[0]))
@@ -186,6 +186,8 @@ func (t *transit) allReduce(c *comm.Collective) {
 	switch {
 	case g.world.fast && g.glooSums(c.In.DType):
 		t.fastReduce(c.In, c.Reduce)
+	case g.wide(len(all)):
+		t.treeReduce(all)
 	case len(all) <= small:
 		t.gathered(all, all)
 		for _, place := range g.others() {
@@ -230,6 +232,14 @@ func (t *transit) reduce(c *comm.Collective) {
 }
 
 func (t *transit) broadcast(c *comm.Collective) {
+	if g := t.group; g.wide(len(bytesOf(c.In))) {
+		whole := bytesOf(c.Out)
+		if g.Rank == c.Root {
+			whole = bytesOf(c.In)
+		}
+		t.down(g.tree(c.Root), whole)
+		return
+	}
 	if t.group.Rank != c.Root {
 		t.takes(c.Root, bytesOf(c.Out))
 		return
@@ -255,6 +265,10 @@ func copyOwn(dst, src []byte) {
 
 func (t *transit) allGather(c *comm.Collective) {
 	g := t.group
+	if own := bytesOf(c.In); g.wide(len(own)) {
+		t.treeGather(0, own, bytesOf(c.Out), true)
+		return
+	}
 	copyOwn(g.stretch(c.Out, g.Rank), bytesOf(c.In))
 	for _, place := range g.others() {
 		t.takes(place, g.stretch(c.Out, place))
@@ -264,6 +278,10 @@ func (t *transit) allGather(c *comm.Collective) {
 
 func (t *transit) gather(c *comm.Collective) {
 	g := t.group
+	if own := bytesOf(c.In); g.wide(len(own)) {
+		t.treeGather(c.Root, own, bytesOf(c.Out), false)
+		return
+	}
 	if g.Rank != c.Root {
 		t.brings(c.Root, bytesOf(c.In))
 		return
@@ -315,6 +333,10 @@ func (t *transit) crossing(place int, with device.Tensor) *comm.Call {
 // barrier asks the first rank, which answers when it has heard of all.
 func (t *transit) barrier() {
 	g := t.group
+	if g.wide(0) {
+		t.treeBarrier()
+		return
+	}
 	if g.Rank != 0 {
 		t.brings(0, nil)
 		t.expect(1, 0, t.call, partResult, nil)
@@ -323,7 +345,7 @@ func (t *transit) barrier() {
 	for _, place := range g.others() {
 		t.takes(place, nil)
 	}
-	t.sum = func() {
+	t.then[0] = func() {
 		g.world.mu.Lock()
 		defer g.world.mu.Unlock()
 		for _, place := range g.others() {

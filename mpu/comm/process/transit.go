@@ -12,15 +12,15 @@ import (
 	"monotron/mpu/comm"
 )
 
-// transit is a call of a World under way. It has two stages: bytes that go and
-// come, a sum of them, and what goes and comes with the result. Fields belong to
-// World.mu.
+// transit is a call of a World under way. It has stages: bytes that go and come, a sum of
+// them, what goes and comes with the result and, along a tree, what is passed on of it.
+// Fields belong to World.mu.
 type transit struct {
 	group *group
 	call  *comm.Call
-	left  [2]int // messages of each stage that have not gone or come
-	sum   func() // between the stages; nil: none
-	ran   bool   // the sum is made
+	left  [stages]int        // messages of each stage that have not gone or come
+	then  [stages - 1]func() // after each stage but the last; nil: nothing
+	stage int                // under way
 	over  bool
 	err   error
 	done  chan struct{}
@@ -29,6 +29,8 @@ type transit struct {
 	piece  uint32
 	rest   []func() // pieces that have not begun
 }
+
+const stages = 3
 
 // address is where a message is expected: the call, its part and who sends it.
 type address struct {
@@ -267,24 +269,24 @@ func (t *transit) arrived(stage int) {
 	t.advance()
 }
 
-// advance goes on when a stage is complete; with the lock held.
+// advance goes on with the next stage when one is complete; with the lock held.
 func (t *transit) advance() {
 	p := t.group.world
-	if t.left[0] > 0 || t.over || p.err != nil {
-		return
-	}
-	if !t.ran {
-		t.ran = true
-		if t.sum != nil {
-			t.left[1]++ // the sum itself
+	for !t.over && p.err == nil && t.left[t.stage] == 0 {
+		if t.stage == stages-1 {
+			t.end(nil)
+			return
+		}
+		then := t.then[t.stage]
+		t.stage++
+		if then != nil {
+			stage := t.stage
+			t.left[stage]++ // this itself
 			go func() {
-				t.sum()
-				t.arrived(1)
+				then()
+				t.arrived(stage)
 			}()
 		}
-	}
-	if t.left[1] == 0 {
-		t.end(nil)
 	}
 }
 
