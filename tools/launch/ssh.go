@@ -110,7 +110,8 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 		all = append(all, r)
 	}
 	var failures []*remote
-	var limit <-chan time.Time
+	var limit, last <-chan time.Time
+	var patience, unwinding time.Duration
 	full := c.full
 	for left := len(all); left > 0; {
 		select {
@@ -125,10 +126,15 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 				f.lost = f.lost || codeOf(r.err) == sshFailed
 			}
 			if r.err != nil && limit == nil && codeOf(r.err) != exitcode.Again {
-				limit = time.After(f.patience(r))
+				patience, unwinding = f.patience(r)
+				limit = time.After(patience)
 			}
 		case <-limit:
 			tell(all, "")
+			last = time.After(unwinding)
+		case <-last: // a host that does not answer would hold ssh for its own limit
+			f.lost = true
+			abandon(all)
 		case s := <-signals:
 			if told && s == syscall.SIGPIPE {
 				continue // one more line
@@ -148,12 +154,27 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 	return told, judge(failures)
 }
 
-// patience is how long the other hosts may take to end by themselves.
-func (f *fleet) patience(r *remote) time.Duration {
-	if codeOf(r.err) == sshFailed {
-		return 3 * time.Second // they may not know of it
+// abandon ends ssh to the hosts that have not ended. Their agents end the ranks there when
+// they notice, at the latest when the ranks do not hear of rank 0.
+func abandon(all []*remote) {
+	for _, r := range all {
+		if !r.gone && r.cmd.Process != nil {
+			_ = system.SignalGroup(r.cmd.Process.Pid, syscall.SIGKILL) // it may have ended meanwhile
+		}
 	}
-	return f.grace + 5*time.Second // the launchers there have their own
+}
+
+// patience is how long the other hosts may take to end by themselves, and then when they
+// are told to.
+func (f *fleet) patience(r *remote) (byThemselves, told time.Duration) {
+	usual := f.grace + 5*time.Second // the launchers there have their own
+	switch {
+	case codeOf(r.err) == sshFailed: // they may not know of it
+		return 3 * time.Second, usual
+	case r.said != nil && r.said.Kind == failure.Silence: // that took long; one of them may not answer
+		return 2 * time.Second, 3 * time.Second
+	}
+	return usual, usual
 }
 
 // tell sends a word to all that live; "": no more will come.

@@ -414,12 +414,25 @@ func (s *server) look(now time.Time, wasStopped bool) {
 		if wasStopped {
 			p.heard = now
 		}
-		if silent := now.Sub(p.heard); s.full && silent > s.config.Silence {
+		if silent := now.Sub(p.heard); s.full && s.config.lost(silent, &p.Member, &s.peers[0].Member) {
 			s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has not responded for %d s%s: it is stopped, or its host or network failed", int(silent.Seconds()), p.at())))
 		}
 		p.say(beatFrame)
 	}
 }
+
+// lost tells whether a member that has been silent for so long counts as lost, as seen from
+// another. One on the same host that only waits for a processor has longer: where hundreds of
+// processes share a few, a turn can take longer than a silence.
+func (c *Config) lost(silent time.Duration, m, from *Member) bool {
+	if silent <= c.Silence {
+		return false
+	}
+	return silent > starvedTimes*c.Silence || m.Host != from.Host || !starved(m.PID)
+}
+
+// starvedTimes is how many silences a rank has that wants a processor and gets none.
+const starvedTimes = 15
 
 // drain waits until all other ranks are done; after a verdict, a short while,
 // for them to hear it.

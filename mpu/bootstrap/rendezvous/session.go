@@ -392,7 +392,7 @@ func (s *Session) beat() {
 		last = now
 		silent := now.Sub(s.heard)
 		s.mu.Unlock()
-		if silent > s.config.Silence {
+		if s.config.lost(silent, &s.members[0], &s.members[s.config.Rank]) {
 			s.lose(s.blameServer(failure.Silence, fmt.Sprintf("has not responded for %d s: it is stopped, or its host or network failed", int(silent.Seconds()))))
 			return
 		}
