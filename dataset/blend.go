@@ -43,7 +43,7 @@ func (b *Blended) Sample(k int64) (Sample, error) {
 		return Sample{}, err
 	}
 	if member < 0 || member >= int64(len(b.Members)) || number < 0 || number >= b.Members[member].Len() {
-		return Sample{}, exitcode.Errorf(exitcode.BadData, "the cached %s blend %s is damaged at sample %d; remove its files from the cache folder, and they are built anew", b.Split, b.Hash, k)
+		return Sample{}, exitcode.Errorf(exitcode.BadData, "the cached %s blend %s is damaged at sample %d; remove its files from the cache folder to have them rebuilt", b.Split, b.Hash, k)
 	}
 	return b.Members[member].Sample(number)
 }

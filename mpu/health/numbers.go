@@ -82,7 +82,7 @@ func folded(blocks []block) (out []block) {
 // else, also numbers that do not ascend.
 func parseRanges(text string) (blocks []block, err error) {
 	bad := func() ([]block, error) {
-		return nil, fmt.Errorf("%q is no ascending list of numbers", cut(text, 64))
+		return nil, fmt.Errorf("%q: expected an ascending list of numbers", cut(text, 64))
 	}
 	parts := strings.Split(text, ",")
 	for i := 0; i < len(parts); i++ {

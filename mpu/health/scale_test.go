@@ -10,20 +10,32 @@ import (
 	"time"
 
 	"monotron/mpu/comm/failure"
-	"monotron/mpu/topology"
 )
 
-// large is a run of TP8 x PP8 x DP that stands still, of `world` ranks, all heard over JSON as
+// large is a run of TP8 x CP2 x DP x PP8 that stands still, of `world` ranks, all heard over JSON as
 // rank 0 hears them. bytes counts what the hellos take.
 func large(t *testing.T, world int) (w *Watcher, now time.Time, bytes int) {
 	t.Helper()
 	w, now = newWatcher(world, Settings{Limit: 15 * time.Second}, nil, nil), time.Now()
-	sizes := topology.Sizes{TP: 8, CP: 2, PP: 8, DP: world / 128, EP: 1}
-	kinds := []topology.Kind{topology.All, topology.TP, topology.PP, topology.DPCP, topology.TPDP, topology.Model}
+	groups := func(rank int) []Named {
+		tp, cp, dp, pp := rank%8, rank/8%2, rank/16%(world/128), rank/(world/8)
+		list := func(first, step, n int) (ranks []int) {
+			for i := range n {
+				ranks = append(ranks, first+i*step)
+			}
+			return ranks
+		}
+		var dense []int // the tensor groups of all copies, apart by a context group
+		for d := range world / 128 {
+			dense = append(dense, list(8*cp+16*d+pp*world/8, 1, 8)...)
+		}
+		return []Named{{"world", ranges(list(0, 1, world))}, {"tp", ranges(list(rank-tp, 1, 8))}, {"pp", ranges(list(tp+8*cp+16*dp, world/8, 8))},
+			{"dp-cp", ranges(list(tp+pp*world/8, 8, world/64))}, {"tp-dp", ranges(dense)}}
+	}
 	for rank := range world {
 		m := &message{Hello: &Hello{PID: rank, Host: "h"}, Beat: &Beat{Phase: Forward, Step: 5}}
-		for _, kind := range kinds {
-			m.Hello.Groups = append(m.Hello.Groups, Named{string(kind), ranges(sizes.Group(kind, rank))})
+		m.Hello.Groups = groups(rank)
+		for range m.Hello.Groups {
 			m.Beat.Groups = append(m.Beat.Groups, Count{Entered: 40})
 		}
 		told, err := json.Marshal(m)
@@ -131,7 +143,7 @@ func (s *still) byPairs(rank int) int {
 // not taken.
 func TestGroupsAreKeptOnce(t *testing.T) {
 	w, _, _ := large(t, 1024)
-	if n := len(w.groups); n != 1+2*1024/8+1024/16+2*1024/64 {
+	if n := len(w.groups); n != 1+2*1024/8+1024/16+1024/64 {
 		t.Errorf("%d groups", n)
 	}
 	w.Hear(0, []byte(fmt.Sprintf(`{"Hello":{"pid":1,"host":"h","groups":[{"n":"tp","r":"0-%d"},{"n":"tp","r":"x"},{"n":"tp","r":"0-1023"}]}}`, 1<<29)))

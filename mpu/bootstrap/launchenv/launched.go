@@ -1,7 +1,3 @@
-// Package launchenv finds out, from the variables that launchers set, which rank
-// of a run this process is and where the ranks meet. It knows monotron launch,
-// torchrun, Slurm's srun, Open MPI's mpirun, Hydra's and Intel MPI's mpiexec, and
-// PALS and PBS.
 package launchenv
 
 import (
