@@ -54,9 +54,7 @@ func main() {
 	if name := filepath.Base(args[0]); app.Command(name) != nil {
 		args = append([]string{"monotron", name}, args[1:]...)
 	}
-	if len(args) == 3 && args[2] == "--version" && app.Command(args[1]) != nil {
-		args = []string{"monotron", "version"}
-	}
+	args = rewritten(app, args)
 	out := &output{to: os.Stdout}
 	app.Writer = out
 	err := app.Run(args)
@@ -67,6 +65,20 @@ func main() {
 		launchenv.Farewell(err)
 		os.Exit(int(exitcode.CodeOf(err)))
 	}
+}
+
+// rewritten are the arguments of what people also write: "monotron help COMMAND" for "monotron
+// COMMAND --help", and COMMAND --version for "monotron version".
+func rewritten(app *cli.App, args []string) []string {
+	switch {
+	case len(args) == 3 && args[2] == "--version" && app.Command(args[1]) != nil, len(args) == 2 && args[1] == "-V":
+		return []string{args[0], "version"}
+	case len(args) == 2 && args[1] == "help":
+		return []string{args[0], "--help"}
+	case len(args) > 2 && args[1] == "help":
+		return append(append([]string{args[0]}, args[2:]...), "--help")
+	}
+	return args
 }
 
 // output remembers the first error of what is written, for help is printed by who looks at none.
@@ -84,6 +96,7 @@ func (o *output) Write(p []byte) (int, error) {
 }
 
 func newApp() *cli.App {
+	shell.Help()
 	app := &cli.App{
 		Name:                      "monotron",
 		Usage:                     "train GPT models, from a laptop's CPU to a cluster",
@@ -129,10 +142,21 @@ func noCommand(c *cli.Context) error {
 		set[k.Name] = argv.Switch
 	}
 	hint := path + " --help lists them"
+	if meant, ok := meanings[c.Args().First()]; ok && path == "monotron" {
+		return exitcode.Errorf(exitcode.Usage, "monotron has no command %q; did you mean %s?", c.Args().First(), meant)
+	}
 	if near := argv.Nearest(set, c.Args().First()); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return exitcode.Errorf(exitcode.Usage, "%s has no command %q; %s", path, c.Args().First(), hint)
+}
+
+// meanings are commands of other programs, by what does the same here.
+var meanings = map[string]string{
+	"train": "pretrain_gpt", "pretrain": "pretrain_gpt", "fine-tune": "finetune", "tune": "finetune", "sft": "finetune",
+	"preprocess": "preprocess_data", "merge": "merge_datasets", "chat": "serve, whose page at / is a chat",
+	"eval": "serve, which lm-eval can ask (docs/serve.md)", "run": "pretrain_gpt or launch", "torchrun": "launch", "export": "convert", "import": "convert",
+	"benchmark": "bench", "info": "doctor", "search": "plan search", "dashboard": "watch",
 }
 
 func printVersion(c *cli.Context) error {
@@ -140,37 +164,31 @@ func printVersion(c *cli.Context) error {
 	return exitcode.With(exitcode.IO, err)
 }
 
-func commands() []*cli.Command {
-	return []*cli.Command{
-		pretrain.Command(openDevice),
-		finetune.Command(func(ctx context.Context, args []string) error { return pretrain.Run(ctx, args, openDevice) }),
-		preprocess.Command(),
-		preprocess.FastCommand(),
-		merge.Command(),
-		tokenize.Command(),
-		traintokenizer.Command(),
-		inspect.Command(),
-		convert.Command(openDevice),
-		diff.Command(),
-		flags.Command(),
-		generate.Command(openDevice),
-		logits.Command(openDevice),
-		serve.Command(openDevice),
-		bench.Command(openDevice),
-		bench.MeasureCommand(openDevice),
-		doctor.Command(openDevice),
-		verify.Command(openDevice),
-		launch.Command(),
-		plan.Command(openDevice),
-		postmortem.Command(),
-		replay.Command(openDevice),
-		report.Command(),
-		report.WatchCommand(),
-		shell.Completion("pretrain_gpt", "preprocess_data", "preprocess_data_fast"),
-		shell.Man(),
-		{Name: "version", Usage: "print the version and end; so does COMMAND --version", Action: printVersion},
+// commands are all, each in its group of --help.
+func commands() (all []*cli.Command) {
+	for _, g := range []struct {
+		name string
+		list []*cli.Command
+	}{
+		{"Data", []*cli.Command{preprocess.Command(), preprocess.FastCommand(), merge.Command(), tokenize.Command(), traintokenizer.Command()}},
+		{"Train and tune", []*cli.Command{pretrain.Command(openDevice), finetune.Command(train), launch.Command()}},
+		{"Use a model", []*cli.Command{generate.Command(openDevice), logits.Command(openDevice), serve.Command(openDevice)}},
+		{"Inspect and convert", []*cli.Command{inspect.Command(), convert.Command(openDevice), diff.Command()}},
+		{"Plan and measure", []*cli.Command{plan.Command(openDevice), bench.Command(openDevice), bench.MeasureCommand(openDevice), verify.Command(openDevice)}},
+		{"Follow a run", []*cli.Command{report.WatchCommand(), report.Command(), postmortem.Command(), replay.Command(openDevice)}},
+		{"This program", []*cli.Command{doctor.Command(openDevice), flags.Command(), shell.Completion("pretrain_gpt", "preprocess_data", "preprocess_data_fast"), shell.Man(),
+			{Name: "version", Usage: "print the version and end; so does COMMAND --version", Action: printVersion}}},
+	} {
+		for _, c := range g.list {
+			c.Category = g.name
+			all = append(all, c)
+		}
 	}
+	return all
 }
+
+// train is pretrain_gpt as finetune calls it.
+func train(ctx context.Context, args []string) error { return pretrain.Run(ctx, args, openDevice) }
 
 // openDevice opens a device by its --device name; auto takes the first of these that opens.
 var openDevice = devices.Opener(

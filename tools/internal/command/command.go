@@ -38,7 +38,7 @@ func wrap(c *cli.Command, split func(argv.Set, []string) ([]argv.Given, []string
 		Flags: Shown(c.Flags), SkipFlagParsing: true, HideHelpCommand: true,
 		Action: func(outer *cli.Context) error {
 			app := &cli.App{
-				Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
+				Name: c.Name, HelpName: outer.Command.HelpName, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
 				Flags: c.Flags, HideVersion: true, HideHelpCommand: true, Metadata: map[string]any{},
 				Action: func(inner *cli.Context) error {
 					if err := ranges(inner); err != nil {
@@ -52,6 +52,10 @@ func wrap(c *cli.Command, split func(argv.Set, []string) ([]argv.Given, []string
 				Reader:                    outer.App.Reader, Writer: outer.App.Writer, ErrWriter: outer.App.ErrWriter,
 			}
 			args := outer.Args().Slice()
+			if slices.Contains(args, "--help-all") {
+				app.Metadata[helpAll] = true
+				return app.RunContext(outer.Context, []string{c.Name, "--help"})
+			}
 			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 				return app.RunContext(outer.Context, []string{c.Name, "--help"})
 			}
@@ -102,7 +106,7 @@ func TokenizerFlags() (list []cli.Flag) {
 			list = append(list, &cli.StringFlag{Name: f.Name, Value: f.Default, Usage: f.Help})
 		}
 	}
-	return list
+	return In("tokenizer", list)
 }
 
 // TokenizerConfig reads those flags.

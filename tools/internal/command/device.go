@@ -9,19 +9,19 @@ import (
 
 // DeviceFlags choose what computes.
 func DeviceFlags() []cli.Flag {
-	return []cli.Flag{
+	return In("device", []cli.Flag{
 		&cli.StringFlag{Name: "device", Value: "auto", Usage: "device: auto, cpu, cuda or ref"},
 		Between(0, Threads, &cli.IntFlag{Name: "cpu-threads", Usage: "threads of the CPU device (0 uses all cores)"}),
-	}
+	})
 }
 
 // PrecisionFlags choose the type of a model's values.
 func PrecisionFlags() []cli.Flag {
-	return []cli.Flag{
+	return In("precision", []cli.Flag{
 		&cli.BoolFlag{Name: "fp32", Usage: "compute in f32"},
 		&cli.BoolFlag{Name: "bf16", Usage: "compute in bf16"},
 		&cli.BoolFlag{Name: "fp16", Usage: "compute in fp16"},
-	}
+	})
 }
 
 // Precision is f32, bf16 or fp16 as those flags say, "" where none is given.
@@ -49,11 +49,11 @@ func Opener(c *cli.Context, open func(name string) (*device.Device, error)) (fun
 
 // LayoutFlags cut a model over ranks of this process.
 func LayoutFlags() []cli.Flag {
-	return []cli.Flag{
+	return In("parallel layout", []cli.Flag{
 		Between(1, most, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "ranks of this process that share each layer"}),
 		Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "number of pipeline stages, each with its own ranks"}),
 		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "ranks that share the experts: the tensor-parallel size, or a multiple of it"}),
-	}
+	})
 }
 
 // most ranks of a process.
