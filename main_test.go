@@ -5,10 +5,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/urfave/cli/v2"
+
 	"monotron/internal/exitcode"
+	"monotron/megatron/arguments/table"
 )
 
 // Claim (docs/exit-codes.md): a command that is not there, of monotron or of a
@@ -34,6 +39,83 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 		if _, err := os.Stat(filepath.Join("examples", c.Name+".sh")); err != nil {
 			t.Errorf("%s has no example: %v", c.Name, err)
 		}
+	}
+}
+
+// Claim (README.md): the help of every command, and of those under it, names its full path, shows
+// an example, and every flag in an example is one of the command, of launch or of pretrain_gpt.
+func TestHelpShowsExamples(t *testing.T) {
+	known := map[string]bool{"--help": true, "--hostfile": true} // of launch, which starts other commands
+	for _, f := range table.All() {
+		known["--"+f.Name] = true
+	}
+	var check func(path []string, list []*cli.Command)
+	check = func(path []string, list []*cli.Command) {
+		for _, c := range list {
+			if c.Hidden || c.Name == "help" || c.Name == "pretrain_gpt" { // its help is package arguments'
+				continue
+			}
+			here := append(slices.Clone(path), c.Name)
+			text, err := helpOf(here[1:]...)
+			name := strings.Join(here, " ")
+			if err != nil || !strings.HasPrefix(text, name+": ") {
+				t.Errorf("%s --help: %v, %.80q", name, err, text)
+			}
+			own := map[string]bool{}
+			for _, f := range c.Flags {
+				for _, n := range f.Names() {
+					own["--"+n] = true
+				}
+			}
+			examples := regexp.MustCompile(`(?m)^ *(monotron|source|pretrain_gpt) .*(\\\n.*)*`).FindAllString(text, -1)
+			if len(examples) == 0 && c.Name != "version" {
+				t.Errorf("%s --help shows no example", name)
+			}
+			for _, example := range examples {
+				for _, word := range strings.Fields(example) {
+					if flag, _, _ := strings.Cut(word, "="); strings.HasPrefix(flag, "--") && len(flag) > 2 && !own[flag] && !known[flag] && len(c.Subcommands) == 0 {
+						t.Errorf("%s --help: its example has %s, which is no flag of it", name, flag)
+					}
+				}
+			}
+			check(here, c.Subcommands)
+		}
+	}
+	check([]string{"monotron"}, commands())
+}
+
+// helpOf is what --help prints of a command.
+func helpOf(words ...string) (string, error) {
+	app := newApp()
+	var out bytes.Buffer
+	app.Writer, app.ErrWriter = &out, &out
+	err := app.Run(append(append([]string{"monotron"}, words...), "--help"))
+	return out.String(), err
+}
+
+// Claim (README.md): what people type for help and version works.
+func TestOtherSpellings(t *testing.T) {
+	app := newApp()
+	for line, want := range map[string]string{
+		"help": "--help", "help plan search": "plan search --help", "-V": "version", "serve --version": "version", "serve --load x": "serve --load x", "zzz --version": "zzz --version",
+	} {
+		if got := strings.Join(rewritten(app, append([]string{"monotron"}, strings.Fields(line)...))[1:], " "); got != want {
+			t.Errorf("%s becomes %s, want %s", line, got, want)
+		}
+	}
+	app.Writer, app.ErrWriter = io.Discard, io.Discard
+	if err := app.Run([]string{"monotron", "train"}); err == nil || !strings.Contains(err.Error(), "did you mean pretrain_gpt?") {
+		t.Error(err)
+	}
+	all, err := helpOf("serve")
+	if err != nil || strings.Contains(all, "--merge-file") || !strings.Contains(all, "tokenizer (12)") {
+		t.Errorf("%v, %s", err, all)
+	}
+	var out bytes.Buffer
+	app = newApp()
+	app.Writer, app.ErrWriter = &out, &out
+	if err := app.Run([]string{"monotron", "serve", "--help-all"}); err != nil || !strings.Contains(out.String(), "--merge-file FILE") {
+		t.Errorf("%v, %s", err, out.String())
 	}
 }
 

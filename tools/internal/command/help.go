@@ -78,7 +78,7 @@ func (p page) print() {
 	if list := examples[p.path]; len(list) > 0 {
 		fmt.Fprint(p.w, "\nExamples:\n")
 		for _, line := range list {
-			fmt.Fprintln(p.w, "  "+line)
+			fmt.Fprintln(p.w, "  "+strings.Join(wrapped(line, pageWidth-8), " \\\n      "))
 		}
 	}
 	p.printCommands()
@@ -260,7 +260,7 @@ var values = []struct {
 	name  string
 	words []string
 }{
-	{"FILE", []string{"file", "svg", "trace", "machine"}},
+	{"FILE", []string{"file", "svg", "trace", "machine", "template", "timeline"}},
 	{"DIR", []string{"dir", "folder", "cache"}},
 	{"PREFIX", []string{"prefix"}},
 	{"PATH", []string{"path", "load", "save", "input", "output", "data", "model", "adapter", "base"}},
