@@ -1,9 +1,9 @@
 package preprocess
 
 import (
+	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -64,6 +64,10 @@ func read(c *cli.Context) (o *options, err error) {
 		interval: c.Int64("log-interval"), textSplit: c.Float64("text-split"),
 		say: func(format string, args ...any) { fmt.Fprintf(c.App.ErrWriter, format+"\n", args...) },
 	}
+	if o.inputs, o.format, err = command.Inputs(c.StringSlice("input"), o.format); err != nil {
+		return nil, err
+	}
+	o.format = cmp.Or(o.format, command.JSONLines)
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
@@ -73,9 +77,6 @@ func read(c *cli.Context) (o *options, err error) {
 	}
 	if c.IsSet("make-vocab-size-divisible-by") {
 		o.say("--make-vocab-size-divisible-by is accepted and has no effect here")
-	}
-	if o.inputs, err = expand(c.StringSlice("input"), o.format); err != nil {
-		return nil, err
 	}
 	if c.Bool("split-sentences") {
 		params, err := punkt.Find(c.String("lang"))
@@ -172,36 +173,4 @@ func (o *options) use(tok tokenizer.Tokenizer) error {
 		}
 	}
 	return nil
-}
-
-// expand turns globs into files, in the order of their names. Token files are
-// given by prefix or name, and may be globs of names.
-func expand(patterns []string, format string) (files []string, err error) {
-	for _, p := range patterns {
-		if _, err := os.Stat(p); err == nil || p == "-" {
-			files = append(files, p)
-			continue
-		}
-		if _, err := os.Stat(p + ".idx"); err == nil && format == "tokens" {
-			files = append(files, p)
-			continue
-		}
-		found, err := filepath.Glob(p)
-		if err != nil {
-			return nil, exitcode.Errorf(exitcode.Usage, "--input %s: %w", p, err)
-		}
-		if len(found) == 0 {
-			return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: no such file", p)
-		}
-		files = append(files, found...)
-	}
-	for _, f := range files {
-		if _, err := os.Stat(f + ".idx"); err == nil && format == "tokens" {
-			continue // a pair's prefix; a folder of that name may hold its cache
-		}
-		if info, err := os.Stat(f); err == nil && info.IsDir() {
-			return nil, exitcode.Errorf(exitcode.NoInput, "--input %s is a folder; name its files, such as %s", f, filepath.Join(f, "*"))
-		}
-	}
-	return files, nil
 }

@@ -38,8 +38,8 @@ func FastCommand() *cli.Command {
 
 func flagTable() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
-		&cli.StringFlag{Name: "input-format", Value: "jsonl", Usage: "format of the input: jsonl; text, where each file is one document; or tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin"},
+		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
+		&cli.StringFlag{Name: "input-format", Usage: "format of the input: jsonl; text, where each file is one document; or tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin (default: by the names: .txt and .md are text, .bin and .idx tokens, others JSON lines)"},
 		&cli.StringFlag{Name: "output-prefix", Usage: "prefix of the output files PREFIX_KEY_document.bin and .idx"},
 		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "format of the output: megatron; llmc, llm.c's .bin; or nanogpt, a .bin of 16-bit tokens only"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that tokenize; the output does not depend on it"}),

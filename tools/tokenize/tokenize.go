@@ -26,8 +26,8 @@ func Command() *cli.Command {
 		Name:  "tokenize",
 		Usage: "print the token ids of texts, one JSON array per line",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "input", Value: "-", Usage: "file to read, or - for standard input; .gz, .zst and .bz2 are decompressed"},
-			&cli.StringFlag{Name: "json-key", Usage: "key of the text in lines of JSON objects (default: each line is a text)"},
+			&cli.StringSliceFlag{Name: "input", Value: cli.NewStringSlice("-"), Usage: "files, globs, folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
+			&cli.StringFlag{Name: "json-key", Usage: "key of the text in lines of JSON objects (default: text where the names say JSON lines; else each line is a text)"},
 			&cli.BoolFlag{Name: "count", Usage: "print the number of ids instead"},
 			&cli.BoolFlag{Name: "decode", Usage: "read lines of JSON arrays of ids and print their text as JSON strings"},
 			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "number of goroutines; the output does not depend on it"}),
@@ -43,7 +43,23 @@ func Command() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return run(c, tok)
+			files, kind, err := command.Inputs(c.StringSlice("input"), "")
+			if err != nil {
+				return err
+			}
+			key := c.String("json-key")
+			switch {
+			case kind == command.Tokens:
+				return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; monotron inspect dataset shows them", files[0])
+			case key == "" && kind == command.JSONLines && !c.Bool("decode"):
+				key = "text"
+			}
+			for _, f := range files {
+				if err := run(c, tok, f, key); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	})
 }
@@ -58,9 +74,9 @@ type answer struct {
 	err error
 }
 
-// run sends blocks through the workers and prints the answers in order.
-func run(c *cli.Context, tok tokenizer.Tokenizer) error {
-	r, err := jsonl.Open(c.String("input"), blockBytes)
+// run sends the blocks of a file through the workers and prints the answers in order.
+func run(c *cli.Context, tok tokenizer.Tokenizer, file, key string) error {
+	r, err := jsonl.Open(file, blockBytes)
 	if err != nil {
 		return err
 	}
@@ -85,7 +101,7 @@ func run(c *cli.Context, tok tokenizer.Tokenizer) error {
 			}
 			limit <- struct{}{}
 			wait.Go(func() {
-				out <- encode(c, tok, b)
+				out <- encode(c, tok, b, key)
 				<-limit
 			})
 		}
@@ -111,10 +127,10 @@ func run(c *cli.Context, tok tokenizer.Tokenizer) error {
 }
 
 // encode answers every line of a block, up to the first that is wrong.
-func encode(c *cli.Context, tok tokenizer.Tokenizer, b jsonl.Block) (a answer) {
+func encode(c *cli.Context, tok tokenizer.Tokenizer, b jsonl.Block, key string) (a answer) {
 	l := liner{tok: tok, count: c.Bool("count")}
 	one := l.text
-	switch key := c.String("json-key"); {
+	switch {
 	case c.Bool("decode"):
 		one = l.decode
 	case key != "":

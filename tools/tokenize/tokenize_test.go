@@ -16,7 +16,7 @@ import (
 
 // call runs tokenize on a file with the given text.
 func call(t *testing.T, text string, flags ...string) (string, error) {
-	path := filepath.Join(t.TempDir(), "x.jsonl")
+	path := filepath.Join(t.TempDir(), "x.txt")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestBadLine(t *testing.T) {
 		"[64]\n[50257]\n":                    {"--decode"},
 	} {
 		out, err := call(t, text, flags...)
-		if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "x.jsonl:2:") || strings.Count(out, "\n") != 1 {
+		if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "x.txt:2:") || strings.Count(out, "\n") != 1 {
 			t.Errorf("%q: %q, %v", text, out, err)
 		}
 	}

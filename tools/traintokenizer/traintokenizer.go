@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -32,8 +31,8 @@ func Command() *cli.Command {
 		Name:  "train_tokenizer",
 		Usage: "train a byte-level BPE tokenizer on text: vocab.json, merges.txt, tokenizer.json",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "input", Usage: "files to read, or - for standard input; .gz, .zst and .bz2 are decompressed"},
-			&cli.StringFlag{Name: "input-format", Usage: "jsonl or text (default: by the file's name)"},
+			&cli.StringSliceFlag{Name: "input", Usage: "files, globs, folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
+			&cli.StringFlag{Name: "input-format", Usage: "format of the input: jsonl or text (default: by the names: .jsonl and .json are JSON lines, others text)"},
 			&cli.StringSliceFlag{Name: "json-keys", Usage: "keys of the text in a JSON line (default: text)"},
 			&cli.StringFlag{Name: "output-dir", Usage: "folder for the files; it is created"},
 			command.Between(0, command.Sizes, &cli.IntFlag{Name: "vocab-size", Usage: "number of token ids, including the 256 bytes and the special tokens"}),
@@ -63,7 +62,14 @@ func run(c *cli.Context) error {
 	if !c.IsSet("special-tokens") {
 		special = []string{"<|endoftext|>"}
 	}
-	counts, err := count(c, pattern)
+	files, kind, err := command.Inputs(c.StringSlice("input"), c.String("input-format"))
+	if err != nil {
+		return err
+	}
+	if kind == command.Tokens {
+		return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; a tokenizer is trained on text or JSON lines", files[0])
+	}
+	counts, err := count(c, pattern, files, kind == command.JSONLines)
 	if err != nil {
 		return err
 	}
@@ -97,7 +103,7 @@ func write(c *cli.Context, files map[string][]byte, size int) error {
 const blockBytes = 1 << 20
 
 // count sends the blocks of all inputs through the workers.
-func count(c *cli.Context, p bpe.Pattern) (map[string]int64, error) {
+func count(c *cli.Context, p bpe.Pattern, files []string, objects bool) (map[string]int64, error) {
 	blocks := make(chan jsonl.Block, c.Int("workers"))
 	counters := make([]*train.Counter, c.Int("workers"))
 	failed := make([]error, len(counters))
@@ -107,12 +113,12 @@ func count(c *cli.Context, p bpe.Pattern) (map[string]int64, error) {
 		wait.Go(func() {
 			for b := range blocks {
 				if failed[i] == nil {
-					failed[i] = countBlock(counters[i], b, isJSON(c, b.Name), keys(c))
+					failed[i] = countBlock(counters[i], b, objects, keys(c))
 				}
 			}
 		})
 	}
-	err := read(c.StringSlice("input"), blocks)
+	err := read(files, blocks)
 	close(blocks)
 	wait.Wait()
 	for i, counter := range counters {
@@ -147,16 +153,6 @@ func read(paths []string, to chan<- jsonl.Block) error {
 		}
 	}
 	return nil
-}
-
-func isJSON(c *cli.Context, name string) bool {
-	if f := c.String("input-format"); f != "" {
-		return f == "jsonl"
-	}
-	for _, end := range []string{".gz", ".zst", ".bz2"} {
-		name = strings.TrimSuffix(name, end)
-	}
-	return strings.HasSuffix(name, ".jsonl") || strings.HasSuffix(name, ".json")
 }
 
 func keys(c *cli.Context) []string {

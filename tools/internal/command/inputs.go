@@ -1,0 +1,136 @@
+package command
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/internal/exitcode"
+)
+
+// Formats of the files that --input names.
+const (
+	JSONLines = "jsonl"
+	Text      = "text"
+	Tokens    = "tokens" // .bin/.idx pairs, by prefix or name, and other programs' .bin
+)
+
+// kinds are the ends of names that say what a file holds, under any ends of compression.
+var kinds = map[string]string{
+	".jsonl": JSONLines, ".ndjson": JSONLines, ".json": JSONLines,
+	".txt": Text, ".text": Text, ".md": Text, ".rst": Text,
+	".bin": Tokens, ".idx": Tokens,
+}
+
+var compressed = []string{".gz", ".zst", ".zstd", ".bz2", ".xz", ".lzma"}
+
+// KindOf is what a file's name says that it holds; "": nothing.
+func KindOf(name string) string {
+	for slices.Contains(compressed, filepath.Ext(name)) {
+		name = strings.TrimSuffix(name, filepath.Ext(name))
+	}
+	return kinds[strings.ToLower(filepath.Ext(name))]
+}
+
+// Inputs turns what --input names, files, globs, folders, prefixes of pairs and - for standard
+// input, into files in the order given, those of a glob or folder by name. kind is what they
+// hold: format where that is given, else what all names that say something agree on; "" where
+// none does.
+func Inputs(words []string, format string) (files []string, kind string, err error) {
+	for _, word := range words {
+		found, err := input(word, format)
+		if err != nil {
+			return nil, "", err
+		}
+		files = append(files, found...)
+	}
+	if format != "" {
+		return files, format, nil
+	}
+	first := ""
+	for _, f := range files {
+		switch k := KindOf(f); {
+		case k == "":
+		case kind == "":
+			kind, first = k, f
+		case k != kind:
+			return nil, "", exitcode.Errorf(exitcode.Usage, "--input: %s holds %s by its name, %s %s; give --input-format, or run the command once for each", first, kind, f, k)
+		}
+	}
+	return files, kind, nil
+}
+
+// input is the files of one word.
+func input(word, format string) (files []string, err error) {
+	pair := func(path string) bool { // a folder of a pair's name may hold its cache
+		_, err := os.Stat(path + ".idx")
+		return err == nil && (format == Tokens || format == "")
+	}
+	info, err := os.Stat(word)
+	switch {
+	case word == "-" || pair(word) && (err != nil || format == Tokens):
+		return []string{word}, nil
+	case err == nil && info.IsDir():
+		return folder(word, format)
+	case err == nil:
+		return []string{word}, nil
+	}
+	found, err := filepath.Glob(word)
+	switch {
+	case err != nil:
+		return nil, exitcode.Errorf(exitcode.Usage, "--input %s: %w", word, err)
+	case len(found) == 0:
+		return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: no such file", word)
+	}
+	for _, f := range found {
+		if info, err := os.Stat(f); err == nil && info.IsDir() && !pair(f) {
+			return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: %s is a folder; name it alone, or files", word, f)
+		}
+	}
+	return found, nil
+}
+
+// folder is the files below a folder, by name; hidden ones are left out and, without a format,
+// those whose names do not say that they hold text.
+func folder(dir, format string) (files []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.HasPrefix(d.Name(), ".") && path != dir:
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		case d.IsDir() || !d.Type().IsRegular():
+			return nil
+		}
+		take := format == Text || format == JSONLines // whatever the names
+		switch k := KindOf(path); format {
+		case "":
+			take = k == Text || k == JSONLines
+		case Tokens:
+			take = k == Tokens && filepath.Ext(path) == ".bin" // its index is found by it
+		}
+		if take {
+			files = append(files, path)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, exitcode.Errorf(exitcode.IO, "--input %s: %w", dir, err)
+	case len(files) == 0:
+		return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: the folder has no file whose name says that it holds %s; name its files, such as %s", dir, kindsOr(format), filepath.Join(dir, "*"))
+	}
+	return files, nil
+}
+
+func kindsOr(format string) string {
+	if format == "" {
+		return "text (.txt, .md) or JSON lines (.jsonl, .json)"
+	}
+	return format
+}

@@ -1,0 +1,57 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monotron/internal/exitcode"
+)
+
+// Claim (docs/data.md): what files hold follows from their names alike in every command; folders
+// and globs are their files in the order of names; a mixture is refused.
+func TestInputs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"a.jsonl", "b.txt", "c.txt.gz", "d", "e.json.zst", "p.idx", "p.bin", "books/2.txt", "books/1.md", "books/sub/3.txt", "books/.hidden.txt", "books/image.png", "empty/image.png", "q.idx", "q/cache"} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ words, format, want, kind string }{
+		{"a.jsonl e.json.zst", "", "a.jsonl e.json.zst", JSONLines},
+		{"b.txt c.txt.gz d", "", "b.txt c.txt.gz d", Text},
+		{"[bc].txt*", "", "b.txt c.txt.gz", Text},
+		{"d", "", "d", ""},
+		{"-", "", "-", ""},
+		{"d", Text, "d", Text},
+		{"books", "", "books/1.md books/2.txt books/sub/3.txt", Text},
+		{"a.jsonl b.txt", Text, "a.jsonl b.txt", Text},
+		{"books", Text, "books/1.md books/2.txt books/image.png books/sub/3.txt", Text},
+		{"p", Tokens, "p", Tokens},
+		{"q", Tokens, "q", Tokens},
+		{"p.bin", "", "p.bin", Tokens},
+	} {
+		files, kind, err := Inputs(strings.Fields(test.words), test.format)
+		if got := strings.Join(files, " "); err != nil || got != test.want || kind != test.kind {
+			t.Errorf("%s (%s): %s, %s, %v; want %s, %s", test.words, test.format, got, kind, err, test.want, test.kind)
+		}
+	}
+	for _, test := range []struct {
+		words, want string
+		code        exitcode.Code
+	}{
+		{"a.jsonl b.txt", "a.jsonl holds jsonl by its name, b.txt text; give --input-format", exitcode.Usage},
+		{"nothing.txt", "no such file", exitcode.NoInput},
+		{"empty", "no file whose name says", exitcode.NoInput},
+		{"[", "syntax error in pattern", exitcode.Usage},
+		{"b*", "books is a folder", exitcode.NoInput},
+	} {
+		if files, _, err := Inputs(strings.Fields(test.words), ""); exitcode.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, %v; want %q", test.words, files, err, test.want)
+		}
+	}
+}
