@@ -311,7 +311,7 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 		if num == nil || *num == 0 {
 			return nil, nil
 		}
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none (from %d to %d); give that split a larger part in --split, or add data", prefix, source.Len(), s, g.First, g.End)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none by --split %s; add data%s", prefix, source.Len(), s, text, smallSplit(source.Len()))
 	}
 	made, err := newGPT(g, m.tok, text, rows, &m.cache)
 	if err == nil && made.Epochs > 1 {

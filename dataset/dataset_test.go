@@ -257,6 +257,77 @@ func TestDamagedIndex(t *testing.T) {
 	}
 }
 
+// Claim (docs/data.md): where a split gets no sequence the error names one that works.
+func TestSmallCorpusNamesASplit(t *testing.T) {
+	dir := t.TempDir()
+	for n := range int64(12) {
+		prefix := fmt.Sprint("n", n)
+		b, err := NewBuilder(filepath.Join(dir, prefix), U16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			if err := b.AddDocument([]int32{1, 2, 3, 4, 5, 6}, []int32{6}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Finalize(); err != nil {
+			t.Fatal(err)
+		}
+		build := func(split string, valid, test *int64) error {
+			_, _, _, err := Build(Config{Dir: dir, DataPath: []string{prefix}, Split: split, SequenceLength: 4, Seed: 1, NoCache: true}, null(t, 1000), [3]*int64{count(1), valid, test})
+			return err
+		}
+		err = build("969,30,1", count(1), count(1))
+		_, advice, found := strings.Cut(fmt.Sprint(err), "give --split ")
+		switch {
+		case n == 0 && (err == nil || found):
+			t.Errorf("no sequence: %v", err)
+		case n > 0 && !found:
+			t.Errorf("%d sequences: %v", n, err)
+		case n > 0:
+			split, _, _ := strings.Cut(strings.ReplaceAll(advice, ", which", " "), " ")
+			weights, err := parseSplit(split)
+			wanted := func(s Split) *int64 {
+				if weights[s] == nil {
+					return count(0)
+				}
+				return count(1)
+			}
+			if err = errors.Join(err, build(split, wanted(Valid), wanted(Test))); err != nil {
+				t.Errorf("%d sequences and --split %s: %v", n, split, err)
+			}
+		}
+	}
+}
+
+// Claim (docs/data.md): a pair's sidecar keeps the tokenizer that made it, also where both have
+// moved to another folder.
+func TestRecordedTokenizer(t *testing.T) {
+	dir := t.TempDir()
+	b, err := NewBuilder(filepath.Join(dir, "a"), U16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.AddDocument([]int32{1}, []int32{1}), b.Finalize(), os.WriteFile(filepath.Join(dir, "chars.json"), []byte("[]"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	prefix, gone := filepath.Join(dir, "a"), filepath.Join(dir, "elsewhere", "chars.json")
+	settings := tokenizer.Config{Type: "CharTokenizer", VocabFile: gone}
+	if err := NewSidecar(null(t, 1000), settings, b, false, 0).Write(prefix); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range [][]string{{prefix}, {"0.3", filepath.Join(dir, "none"), "0.7", prefix}} {
+		got, from := RecordedTokenizer(words)
+		if got.Type != "CharTokenizer" || got.VocabFile != filepath.Join(dir, "chars.json") || from != prefix+".json" {
+			t.Errorf("%v: %+v, %s", words, got, from)
+		}
+	}
+	if got, from := RecordedTokenizer([]string{filepath.Join(dir, "none")}); !got.IsZero() || from != "" {
+		t.Errorf("%+v, %s", got, from)
+	}
+}
+
 // Claim: a token outside the vocabulary is refused with its place when it is read.
 func TestTokenOutsideVocabulary(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "x")

@@ -173,7 +173,7 @@ func TestSidecar(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &Builder{BuilderConfig: BuilderConfig{DType: U16}, done: Mark{Documents: x.Documents(), Sequences: x.Len(), Tokens: x.Tokens()}}
-	if err := NewSidecar(null(t, 1000), b, false, 0).Write(prefix); err != nil {
+	if err := NewSidecar(null(t, 1000), tokenizer.Config{}, b, false, 0).Write(prefix); err != nil {
 		t.Fatal(err)
 	}
 	if err := build(1000, -1); err != nil {

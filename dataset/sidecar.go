@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash"
+	"os"
+	"path/filepath"
 
 	"github.com/zeebo/xxh3"
 
@@ -27,16 +29,52 @@ type Sidecar struct {
 	Sequences     int64  `json:"sequences"`
 	Tokens        int64  `json:"tokens"`
 	BadLines      int64  `json:"bad_lines_skipped"`
+
+	Settings *tokenizer.Config `json:"tokenizer_settings,omitempty"` // that make the tokenizer again; paths are absolute
 }
 
 const sidecarFormat = "monotron tokens 1"
 
-// NewSidecar describes what b has written with tok.
-func NewSidecar(tok tokenizer.Tokenizer, b *Builder, appendEOD bool, badLines int64) Sidecar {
-	return Sidecar{
+// NewSidecar describes what b has written with tok, which settings make again where they
+// are given.
+func NewSidecar(tok tokenizer.Tokenizer, settings tokenizer.Config, b *Builder, appendEOD bool, badLines int64) Sidecar {
+	s := Sidecar{
 		Format: sidecarFormat, Tokenizer: tok.Name(), TokenizerHash: TokenizerHash(tok), VocabSize: tok.VocabSize(), EOD: tok.EOD(),
 		AppendEOD: appendEOD, DType: b.DType.String(), Documents: b.Documents(), Sequences: b.Sequences(), Tokens: b.Tokens(), BadLines: badLines,
 	}
+	if !settings.IsZero() {
+		for _, path := range settings.Paths() {
+			if absolute, err := filepath.Abs(*path); err == nil && *path != "" {
+				*path = absolute
+			}
+		}
+		s.Settings = &settings
+	}
+	return s
+}
+
+// RecordedTokenizer is the tokenizer that the first of some data was made with, as its
+// sidecar records it, and that file; the zero Config where none does. words are --data-path's,
+// with or without weights. Of files that are not where they were, those beside the data are
+// taken.
+func RecordedTokenizer(words []string) (settings tokenizer.Config, from string) {
+	for _, prefix := range words {
+		s, ok, err := ReadSidecar(prefix)
+		if err != nil || !ok || s.Settings == nil {
+			continue
+		}
+		settings = *s.Settings
+		for _, path := range settings.Paths() {
+			beside := filepath.Join(filepath.Dir(prefix), filepath.Base(*path))
+			if _, err := os.Stat(*path); *path != "" && err != nil {
+				if _, err := os.Stat(beside); err == nil {
+					*path = beside
+				}
+			}
+		}
+		return settings, prefix + ".json"
+	}
+	return settings, ""
 }
 
 // Write writes it beside the pair.

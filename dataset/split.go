@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -78,4 +79,17 @@ func pySplit(rows [3]splitRow) any {
 		list[i] = []any{begin, row[1]}
 	}
 	return list
+}
+
+// smallSplit says which --split n sequences are enough for.
+func smallSplit(n int64) string {
+	switch {
+	case n >= 3:
+		return fmt.Sprintf(", or give --split %d,1,1", n-2)
+	case n == 2:
+		return ", or give --split 1,1,0, which leaves no test data"
+	case n == 1:
+		return ", or give --split 1,0,0 --eval-iters 0, to train without validation"
+	}
+	return ""
 }

@@ -12,18 +12,18 @@ import (
 // Config is what the tokenizer flags say. The zero value, with Type set, means
 // every default.
 type Config struct {
-	Type          string // --tokenizer-type; "": from the files given
-	VocabFile     string
-	MergeFile     string
-	Model         string   // --tokenizer-model
-	SpecialTokens []string // --tokenizer-special-tokens
-	VocabSize     int      // 0: not given
-	NullEOD       *int     // --null-tokenizer-eod-id
-	NullPad       *int     // --null-tokenizer-pad-id; nil: NoPad
-	TikPattern    string   // --tiktoken-pattern; "": v2
-	TikSpecials   *int     // --tiktoken-num-special-tokens; nil: 1000
-	NoSpecial     bool     // --tokenizer-hf-no-include-special-tokens
-	Legacy        bool     // --tokenizer-sentencepiece-legacy
+	Type          string   `json:",omitempty"` // --tokenizer-type; "": from the files given
+	VocabFile     string   `json:",omitempty"`
+	MergeFile     string   `json:",omitempty"`
+	Model         string   `json:",omitempty"` // --tokenizer-model
+	SpecialTokens []string `json:",omitempty"` // --tokenizer-special-tokens
+	VocabSize     int      `json:",omitempty"` // 0: not given
+	NullEOD       *int     `json:",omitempty"` // --null-tokenizer-eod-id
+	NullPad       *int     `json:",omitempty"` // --null-tokenizer-pad-id; nil: NoPad
+	TikPattern    string   `json:",omitempty"` // --tiktoken-pattern; "": v2
+	TikSpecials   *int     `json:",omitempty"` // --tiktoken-num-special-tokens; nil: 1000
+	NoSpecial     bool     `json:",omitempty"` // --tokenizer-hf-no-include-special-tokens
+	Legacy        bool     `json:",omitempty"` // --tokenizer-sentencepiece-legacy
 }
 
 // IsZero says that no flag was given.
@@ -31,6 +31,9 @@ func (c Config) IsZero() bool {
 	return c.Type == "" && c.VocabFile == "" && c.MergeFile == "" && c.Model == "" && len(c.SpecialTokens) == 0 && c.VocabSize == 0 &&
 		c.NullEOD == nil && c.NullPad == nil && c.TikPattern == "" && c.TikSpecials == nil && !c.NoSpecial && !c.Legacy
 }
+
+// Paths are the fields that name files or folders.
+func (c *Config) Paths() []*string { return []*string{&c.VocabFile, &c.MergeFile, &c.Model} }
 
 // Flag is one row of the table of tokenizer flags, which every command that
 // reads text shares.

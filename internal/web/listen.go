@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/net/netutil"
@@ -29,8 +30,12 @@ func ListenUpTo(addr string, n int) (net.Listener, error) {
 	return netutil.LimitListener(l, n), nil
 }
 
-// Port listens on a TCP address; its error says what to do.
+// Port listens on a TCP address; its error says what to do. A number alone is a port of this
+// host's loopback.
 func Port(addr string) (net.Listener, error) {
+	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
+		addr = net.JoinHostPort("127.0.0.1", addr)
+	}
 	l, err := net.Listen("tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -66,3 +66,15 @@ func TestConnectionsWaitForAPlace(t *testing.T) {
 	}
 	_, _ = second.Close(), third.Close()
 }
+
+// Claim (docs/logging.md): a number alone is a port of this host's loopback.
+func TestPortAlone(t *testing.T) {
+	l, err := Port("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if host, _, err := net.SplitHostPort(l.Addr().String()); err != nil || host != "127.0.0.1" {
+		t.Errorf("%s, %v", l.Addr(), err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"monotron/csrc/device/activations"
+	"monotron/dataset"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
@@ -15,6 +16,7 @@ import (
 // derive completes the Config from what was given and checks it as a whole: the
 // rules of Megatron's validate_args (megatron/training/arguments.py).
 func (p *parser) derive() {
+	p.recordedTokenizer()
 	p.deriveShape()
 	p.deriveActivation()
 	p.derivePositions()
@@ -443,7 +445,7 @@ func (p *parser) deriveData() {
 	if (perSplit || d.PerSplitDataArgsPath != "") && d.Split != "" {
 		p.clash("split data-path", "--split divides --data-path; leave it out with one path list per split")
 	}
-	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /", c) }) {
+	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /'\"[]()", c) }) {
 		p.clash("split", "--split %s: must be one to three numbers, as in 969,30,1, the relative sizes of training, validation and test", d.Split)
 	}
 	if d.Split == "" && (len(d.DataPath) > 0 || d.DataArgsPath != "") {
@@ -454,6 +456,19 @@ func (p *parser) deriveData() {
 	}
 	if t.Type == "" && t.Model == "" {
 		t.Type = "GPT2BPETokenizer"
+	}
+}
+
+// recordedTokenizer takes the tokenizer that the data records where no flag names one.
+func (p *parser) recordedTokenizer() {
+	d := &p.Data
+	if !p.Tokenizer.IsZero() || p.Tuning.Data != "" || p.options.Partial {
+		return
+	}
+	recorded, from := dataset.RecordedTokenizer(slices.Concat(d.DataPath, d.TrainDataPath, d.ValidDataPath, d.TestDataPath))
+	if from != "" {
+		p.Tokenizer = recorded
+		p.notice("tokenizer: %s, as recorded in %s", recorded.Type, from)
 	}
 }
 

@@ -80,6 +80,7 @@ type Checkpoint struct {
 	Upcycle       bool // the weights are a dense model's, and become a mixture's
 	UseArgs       bool // --use-checkpoint-args
 	ExitOnMissing bool
+	AllowMissing  bool // --allow-missing-load
 	Async         bool
 
 	UpcyclingGranularity int // experts that make the dense MLP once

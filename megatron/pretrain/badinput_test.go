@@ -48,6 +48,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--load DIR/text", exitcode.IO, "neither a directory"},
 		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", exitcode.NoInput, "the folder has no checkpoint"},
 		{tiny + someData + "--load DIR/none --ckpt-step 3", exitcode.NoInput, "the folder has no checkpoint"},
+		{tiny + someData + "--load DIR/none", exitcode.NoInput, "no such folder; correct the path"},
 		{tiny + someData + "--pretrained-checkpoint DIR/none", exitcode.NoInput, "no checkpoint found"},
 		{"--use-checkpoint-args --load DIR/none", exitcode.Usage, "contains no checkpoint"},
 		{tiny + someData + "--log-jsonl DIR/text/x", exitcode.IO, "--log-jsonl"},

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -60,6 +61,10 @@ func prefixHint(c *config.Run) string {
 		if _, err := strconv.ParseFloat(path, 64); err == nil {
 			weighted = true
 			continue
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			name, _, _ := strings.Cut(filepath.Base(path), ".")
+			return fmt.Sprintf("; %s is a file: make tokens of it by monotron preprocess_data --input %[1]s --output-prefix %[2]s --tokenizer-type GPT2BPETokenizer --append-eod, then give --data-path %[2]s_text_document", path, name)
 		}
 		hint := "; a data path is a prefix: PATH.bin and PATH.idx"
 		if found, err := filepath.Glob(path + "*.idx"); err == nil && len(found) > 0 {

@@ -72,9 +72,12 @@ func sameFolder(a, b string) bool {
 
 // tellOverwriting warns where --save holds checkpoints that this run does not go
 // on from: it writes over those of the same iterations, and the tracker then names
-// its own.
+// its own, and where there is no --save.
 func (r *Run) tellOverwriting() {
 	c := &r.Config.Checkpoint
+	if c.Save == "" && !r.Config.SkipTrain {
+		r.log.note("no --save: the trained weights are not kept")
+	}
 	if c.Save == "" || r.saver.saved >= 0 || c.Format != "native" {
 		return
 	}

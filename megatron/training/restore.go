@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -113,9 +115,17 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --moe-use-upcycling needs a dense checkpoint, and the folder has none; leave that flag out to start from random weights", c.Load)
 	case c.ExitOnMissing || c.Step > 0:
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder has no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
+	case absent(c.Load) && filepath.Clean(c.Load) != filepath.Clean(c.Save) && !c.AllowMissing:
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: no such folder; correct the path, leave --load out to start from random weights, or give --allow-missing-load (the folder of --save may be missing)", c.Load)
 	}
 	r.log.note("no checkpoint in %s; starting from random weights", c.Load)
 	return "", false, nil
+}
+
+// absent tells whether there is nothing at a path.
+func absent(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // loadAll continues a run: everything must be there.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -69,11 +70,18 @@ func runSamples(c *cli.Context) error {
 	if c.Bool("labels") {
 		return runLabels(c)
 	}
-	tok, err := command.Tokenizer(c)
+	config, sizes, err := config(c)
 	if err != nil {
 		return err
 	}
-	config, sizes, err := config(c)
+	settings, err := command.TokenizerConfig(c)
+	if err != nil {
+		return err
+	}
+	if settings.IsZero() {
+		settings, _ = dataset.RecordedTokenizer(slices.Concat(config.DataPath, config.TrainDataPath, config.ValidDataPath, config.TestDataPath))
+	}
+	tok, err := tokenizer.FromConfig(settings)
 	if err != nil {
 		return err
 	}

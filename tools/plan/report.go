@@ -73,7 +73,7 @@ func (p *runPlan) writeTime(out *command.Printer) {
 	out.Printf("  busiest stage: products and attention %.3g s, memory and links inside a node %.3g s, links between nodes %.3g s; waiting for other stages %.3g s; gradients and parameters %.3g s; update %.3g s\n",
 		s.Compute, s.Move, s.Between, s.Waiting, s.Gradients, s.Update)
 	if n, err := p.config.Iterations(); err == nil {
-		out.Printf("  %.3g days for %s", p.days(), counted(n, "iteration"))
+		out.Printf("  %s for %s", lasting(p.days()), counted(n, "iteration"))
 		if b := p.beside; b.Evaluations > 0 {
 			out.Printf(" with %s of %.3g s", counted(b.Evaluations, "evaluation"), b.Evaluation)
 		}
@@ -81,20 +81,60 @@ func (p *runPlan) writeTime(out *command.Printer) {
 			out.Printf(", %s of %.3g s", counted(b.Saves, "checkpoint"), b.Saving)
 		}
 		if p.price > 0 {
-			out.Printf(", %.0f at %g a device-hour", p.cost(), p.price)
+			out.Printf(", %s at %g a device-hour", money(p.cost()), p.price)
 		}
 		out.Printf("\n")
 	}
-	if !m.HostHas(&p.config, p.ranks) {
-		out.Printf("  it does not fit: --optimizer-cpu-offload puts more into a node's memory than the %s that those of %s have\n", device.Size(int64(m.Host)), m.Name)
-	}
-	if !m.Has(p.ranks) {
-		whose := "a device of"
-		if m.Threads > 0 {
-			whose = "the ranks share what is free on"
+}
+
+// verdict is the last line: whether the ranks have the memory, and what is free; an error of
+// code 1 where they have not.
+func (p *runPlan) verdict(out *command.Printer) error {
+	m := p.machine
+	need, what := int64(0), "the ranks together need"
+	for _, r := range p.ranks {
+		switch n := r.Peak + r.Scratch; {
+		case m.Threads > 0: // they share the host's memory
+			need += n
+		case n > need:
+			need, what = n, fmt.Sprintf("rank %d needs", r.Number)
 		}
-		out.Printf("  it does not fit: %s %s has %s\n", whose, m.Name, device.Size(int64(m.Memory)))
 	}
+	have := int64(m.Memory)
+	switch {
+	case need > have:
+		return exitcode.Errorf(exitcode.Differs, "does not fit: %s %s, %s has %s", what, device.Size(need), m.Name, device.Size(have))
+	case !m.HostHas(&p.config, p.ranks):
+		return exitcode.Errorf(exitcode.Differs, "does not fit: --optimizer-cpu-offload puts more into a node's memory than the %s of %s", device.Size(int64(m.Host)), m.Name)
+	}
+	out.Printf("fits: %s %s of the %s of %s, %s free\n", what, device.Size(need), device.Size(have), m.Name, device.Size(have-need))
+	return out.Err
+}
+
+// lasting is a time in the unit that people count it in.
+func lasting(days float64) string {
+	for _, u := range []struct {
+		days float64
+		name string
+	}{{365.25, "years"}, {1, "days"}, {1. / 24, "hours"}, {1. / 1440, "minutes"}} {
+		if days >= 2*u.days {
+			return fmt.Sprintf("%.3g %s", days/u.days, u.name)
+		}
+	}
+	return fmt.Sprintf("%.3g seconds", days*86400)
+}
+
+// money is a sum of money, from ten thousand on with a letter for thousands, millions or billions.
+func money(x float64) string {
+	switch {
+	case x >= 1e9:
+		return fmt.Sprintf("%.3gB", x/1e9)
+	case x >= 1e6:
+		return fmt.Sprintf("%.3gM", x/1e6)
+	case x >= 1e4:
+		return fmt.Sprintf("%.3gk", x/1e3)
+	}
+	return fmt.Sprintf("%.0f", x)
 }
 
 // counted is "1 evaluation", "2 evaluations".

@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -62,15 +63,22 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	if err := p.draw(c); err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(p.report()))
-	}
 	out := &command.Printer{W: c.App.Writer}
-	if err := p.write(out); err != nil {
+	switch {
+	case c.Bool("json"):
+		err = exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(p.report()))
+		out.W = io.Discard // the verdict is its field "fits"
+	default:
+		err = p.write(out)
+	}
+	if err != nil {
 		return err
 	}
 	if c.Bool("timeline") {
 		out.Printf("\n%s", p.chart.Text(100))
+	}
+	if p.machine != nil {
+		return p.verdict(out)
 	}
 	return out.Err
 }

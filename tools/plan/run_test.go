@@ -11,6 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/plan"
+	"monotron/tools/internal/command"
 )
 
 // peaks are the most bytes of every rank of a mixture on H100s, as `plan run` says them.
@@ -64,6 +66,39 @@ func TestOneEvaluation(t *testing.T) {
 	for n, want := range map[int]string{0: "0 evaluations", 1: "1 evaluation", 2: "2 evaluations"} {
 		if got := counted(n, "evaluation"); got != want {
 			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
+
+// Claim (docs/plan.md): plan run ends with one verdict, and with code 1 where the ranks lack memory.
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		have, peak, scratch int64
+		threads             int
+		want                string
+		code                exitcode.Code
+	}{
+		{10 << 30, 3 << 30, 1 << 30, 0, "fits: rank 1 needs 4.0 GiB of the 10.0 GiB of m, 6.0 GiB free\n", exitcode.Done},
+		{3 << 30, 3 << 30, 1 << 30, 0, "does not fit: rank 1 needs 4.0 GiB, m has 3.0 GiB", exitcode.Differs},
+		{10 << 30, 3 << 30, 1 << 30, 2, "fits: the ranks together need 6.0 GiB of the 10.0 GiB of m, 4.0 GiB free\n", exitcode.Done},
+		{5 << 30, 3 << 30, 1 << 30, 2, "does not fit: the ranks together need 6.0 GiB, m has 5.0 GiB", exitcode.Differs},
+	} {
+		var out bytes.Buffer
+		p := &runPlan{machine: &plan.Machine{Name: "m", Memory: plan.Bytes(c.have), Threads: c.threads, PerNode: 2},
+			ranks: []plan.Rank{{Number: 0, Peak: 1 << 30, Scratch: 1 << 30}, {Number: 1, Peak: c.peak, Scratch: c.scratch}}}
+		err := p.verdict(&command.Printer{W: &out})
+		if got := out.String(); err != nil && err.Error() != c.want || err == nil && got != c.want || exitcode.CodeOf(err) != c.code {
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+	for days, want := range map[float64]string{0.0001: "8.64 seconds", 0.02: "28.8 minutes", 0.5: "12 hours", 52.5: "52.5 days", 2082: "5.7 years"} {
+		if got := lasting(days); got != want {
+			t.Errorf("%g days: %s, want %s", days, got, want)
+		}
+	}
+	for x, want := range map[float64]string{12: "12", 9999: "9999", 201400: "201k", 1.05e6: "1.05M", 2.5e9: "2.5B"} {
+		if got := money(x); got != want {
+			t.Errorf("%g: %s, want %s", x, got, want)
 		}
 	}
 }

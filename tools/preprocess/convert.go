@@ -56,7 +56,7 @@ func (o *options) convert() (err error) {
 	if o.tok == nil {
 		return nil
 	}
-	return o.describe(dataset.NewSidecar(o.tok, b, false, 0), prefix)
+	return o.describe(dataset.NewSidecar(o.tok, o.settings, b, false, 0), prefix)
 }
 
 // openTokens opens a pair by its prefix or one of its names, or a lone .bin.

@@ -40,8 +40,9 @@ type options struct {
 	maxDocuments int64 // of each partition, 0: all
 	textSplit    float64
 	tok          tokenizer.Tokenizer
-	heap         sync.Mutex // of the worker whose line does not fit the reserved buffers
-	hash         string     // of tok
+	settings     tokenizer.Config // that make tok
+	heap         sync.Mutex       // of the worker whose line does not fit the reserved buffers
+	hash         string           // of tok
 	dtype        dataset.DType
 	sentences    *punkt.Splitter                  // --split-sentences, else nil
 	split        string                           // how sentences are split, for the journal
@@ -145,6 +146,7 @@ func (o *options) setTokenizer(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	o.settings = config
 	if config.Type == "CharTokenizer" && config.VocabFile == "" && o.format == "text" || config.Type == "" && o.format == "tokens" {
 		return nil
 	}

@@ -60,6 +60,7 @@ func (o *options) makeChars(texts []string) error {
 		return err
 	}
 	path := o.prefix + "_vocab.json"
+	o.settings.VocabFile = path
 	if err := atomicfile.WriteFile(path, 0o666, chars.JSON()); err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (o *options) writeText(prefix string, texts []string) error {
 		return err
 	}
 	o.say("%s: %d documents, %d tokens of %s", prefix, b.Documents(), b.Tokens(), o.dtype)
-	return o.describe(dataset.NewSidecar(o.tok, b, o.appendEOD, 0), prefix)
+	return o.describe(dataset.NewSidecar(o.tok, o.settings, b, o.appendEOD, 0), prefix)
 }
 
 // oneText encodes a text as one document. A CharTokenizer's ids are those of each character,

@@ -222,7 +222,7 @@ func (w *writer) finish() error {
 func (w *writer) summaries() []dataset.Sidecar {
 	list := make([]dataset.Sidecar, len(w.keys))
 	for k := range w.keys {
-		list[k] = dataset.NewSidecar(w.tok, w.pairs[0][k], w.appendEOD, w.bad)
+		list[k] = dataset.NewSidecar(w.tok, w.settings, w.pairs[0][k], w.appendEOD, w.bad)
 		for _, row := range w.pairs[1:] {
 			list[k].Documents += row[k].Documents()
 			list[k].Sequences += row[k].Sequences()
