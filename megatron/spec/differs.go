@@ -96,6 +96,7 @@ func (m *Model) meaning() []setting {
 		{"QKVBias", "bias of query, key and value", m.QKVBias},
 		{"Experts", "a mixture of experts", m.Experts != nil},
 		{"Latent", "--multi-latent-attention, its widths and RoPE", m.latent()},
+		{"MTP", "layers of multi-token prediction", m.MTPLayers()},
 	}
 }
 
