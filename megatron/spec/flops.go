@@ -21,10 +21,12 @@ func (m *Model) Parameters() int64 {
 	if !m.Tied {
 		n += int64(m.PaddedVocabSize) * int64(m.HiddenSize)
 	}
-	for layer := range m.AllLayers() {
+	for layer := range m.NumLayers {
 		n += m.LayerParameters(layer)
 	}
-	n += int64(m.MTPLayers()) * m.mtpParameters()
+	for i := range m.MTPLayers() {
+		n += m.MTPParameters(i)
+	}
 	return n
 }
 

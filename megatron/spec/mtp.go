@@ -50,9 +50,9 @@ func MTPName(i int) string { return fmt.Sprintf("mtp.layers.%d", i) }
 // decoderLayer is the layer of the decoder that a layer (0-based, global) is like.
 func (m *Model) decoderLayer(layer int) int { return min(layer, m.NumLayers-1) }
 
-// mtpParameters counts what a layer of multi-token prediction has around it: three norms and
-// the projection of embedding and state.
-func (m *Model) mtpParameters() int64 {
+// MTPParameters counts the i-th layer of multi-token prediction: a layer, three norms and the
+// projection of embedding and state.
+func (m *Model) MTPParameters(i int) int64 {
 	h := int64(m.HiddenSize)
-	return 3*m.normParameters(m.HiddenSize) + 2*h*h
+	return m.LayerParameters(m.NumLayers+i) + 3*m.normParameters(m.HiddenSize) + 2*h*h
 }
