@@ -195,7 +195,7 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 
 // told is what a step tells on every rank.
 func told(r engine.Result) []float64 {
-	all := []float64{r.Loss}
+	all := append([]float64{r.Loss}, r.Ahead...)
 	if r.Mixtures != nil {
 		all = append(all, slices.Concat(r.Mixtures.Losses[:]...)...)
 	}
