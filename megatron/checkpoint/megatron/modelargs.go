@@ -63,6 +63,12 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 		d.Set("no_rope_freq", list)
 	}
 	restArgs(d, m)
+	if d.Set("mtp_num_layers", nil); m.MTP != nil {
+		d.Set("mtp_num_layers", n(m.MTP.Depths))
+		d.Set("mtp_loss_scaling_factor", m.MTP.LossScale)
+		d.Set("mtp_use_repeated_layer", m.MTP.Repeated)
+		d.Set("mtp_detach_heads", m.MTP.DetachHeads)
+	}
 	expertArgs(d, m)
 	return d.Pairs
 }
