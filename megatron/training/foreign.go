@@ -206,6 +206,11 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.Latent != nil {
 		latentFlags(flags, m.Latent)
 	}
+	if m.MTP != nil {
+		flags["mtp-num-layers"], flags["mtp-loss-scaling-factor"] = []string{fmt.Sprint(m.MTP.Depths)}, []string{number(m.MTP.LossScale)}
+		on("mtp-use-repeated-layer", m.MTP.Repeated)
+		on("mtp-detach-heads", m.MTP.DetachHeads)
+	}
 	on("qk-layernorm-whole", m.QKNormWhole)
 	on("norm-after", m.NormAfter)
 	on("parallel-residual", m.ParallelResidual)

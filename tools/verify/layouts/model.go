@@ -118,6 +118,7 @@ func parse(name string, flags []string) (Model, error) {
 	}
 	c.Layout = config.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
 	c.Checkpoint, c.Log = config.Checkpoint{}, config.Log{}
+	c.LossMeanPerContextRank = false // with it the loss depends on the layout
 	return Model{Name: name, Config: c}, nil
 }
 
