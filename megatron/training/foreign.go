@@ -60,7 +60,7 @@ func (r *Run) native(dir string, step int64) loader {
 // without moments and iteration, as models are published, is weights to start
 // from.
 func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, finetune bool) error {
-	src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts})
+	src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts, MTP: r.Config.Model.MTP != nil})
 	if err != nil {
 		return err
 	}
