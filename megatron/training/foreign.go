@@ -207,9 +207,7 @@ func ModelFlags(m *spec.Model) map[string][]string {
 		latentFlags(flags, m.Latent)
 	}
 	if m.MTP != nil {
-		flags["mtp-num-layers"], flags["mtp-loss-scaling-factor"] = []string{fmt.Sprint(m.MTP.Depths)}, []string{number(m.MTP.LossScale)}
-		on("mtp-use-repeated-layer", m.MTP.Repeated)
-		on("mtp-detach-heads", m.MTP.DetachHeads)
+		mtpFlags(flags, m.MTP)
 	}
 	on("qk-layernorm-whole", m.QKNormWhole)
 	on("norm-after", m.NormAfter)
@@ -288,6 +286,16 @@ func pattern(layers []bool) string {
 		words[i] = map[bool]string{false: "0", true: "1"}[is]
 	}
 	return "[" + strings.Join(words, ",") + "]"
+}
+
+// mtpFlags are those of multi-token prediction.
+func mtpFlags(flags map[string][]string, p *spec.MTP) {
+	flags["mtp-num-layers"], flags["mtp-loss-scaling-factor"] = []string{fmt.Sprint(p.Depths)}, []string{strconv.FormatFloat(p.LossScale, 'g', -1, 64)}
+	for name, on := range map[string]bool{"mtp-use-repeated-layer": p.Repeated, "mtp-detach-heads": p.DetachHeads} {
+		if on {
+			flags[name] = []string{"true"}
+		}
+	}
 }
 
 // latentFlags are those of multi-latent attention.
